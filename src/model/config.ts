@@ -1,0 +1,271 @@
+/**
+ * A Hugging Face `config.json`, read into the dims every other file uses.
+ *
+ * Legend of dims, used in every shape comment of this project:
+ *   B sequences  T tokens  N rows (tokens of many sequences laid end to end)  C hidden  H query heads  K key/value heads
+ *   D head dim  F MLP width  V vocabulary  L layers  G samples per prompt  S samples  E predicted tokens  R head rows
+ */
+
+export interface RopeScaling {
+  ropeType: 'llama3' | 'linear';
+  factor: number;
+  /** The next three belong to llama3 only. */
+  lowFreqFactor?: number;
+  highFreqFactor?: number;
+  originalMaxPositionEmbeddings?: number;
+}
+
+export interface ModelConfig {
+  architecture: 'LlamaForCausalLM' | 'Qwen2ForCausalLM' | 'Qwen3ForCausalLM';
+  /** V */ vocabSize: number;
+  /** C */ hiddenSize: number;
+  /** F */ intermediateSize: number;
+  /** L */ numHiddenLayers: number;
+  /** H */ numAttentionHeads: number;
+  /** K */ numKeyValueHeads: number;
+  /** D; not always C / H */ headDim: number;
+  rmsNormEps: number;
+  ropeTheta: number;
+  ropeScaling: RopeScaling | null;
+  maxPositionEmbeddings: number;
+  tieWordEmbeddings: boolean;
+  /** Bias on the q, k and v products (Qwen2). */
+  qkvBias: boolean;
+  /** RMSNorm over D on every q and k head before RoPE (Qwen3). */
+  qkNorm: boolean;
+  /** Standard deviation of fresh weights. */
+  initializerRange: number;
+}
+
+/** What transformers assumes for keys that are absent; these differ by architecture. */
+const DEFAULTS = {
+  LlamaForCausalLM: { modelType: 'llama', kvHeads: null, headDim: null, maxPositions: 2048 },
+  Qwen2ForCausalLM: { modelType: 'qwen2', kvHeads: 32, headDim: null, maxPositions: 32768 },
+  Qwen3ForCausalLM: { modelType: 'qwen3', kvHeads: 32, headDim: 128, maxPositions: 32768 },
+} as const;
+
+type Json = Record<string, unknown>;
+
+/**
+ * Reads a Hugging Face `config.json` (already JSON.parsed). Throws a RangeError that names the key and value for
+ * anything this project would compute differently from transformers.
+ */
+export function parseModelConfig(json: unknown): ModelConfig {
+  if (!isObject(json)) throw new RangeError(`config.json must hold a JSON object, but holds ${show(json)}.`);
+  const architecture = readArchitecture(json);
+  refuseUnsupported(json, architecture);
+  const defaults = DEFAULTS[architecture];
+  const hiddenSize = readCount(json, 'hidden_size');
+  const numAttentionHeads = readCount(json, 'num_attention_heads');
+  const config: ModelConfig = {
+    architecture,
+    vocabSize: readCount(json, 'vocab_size'),
+    hiddenSize,
+    intermediateSize: readCount(json, 'intermediate_size'),
+    numHiddenLayers: readCount(json, 'num_hidden_layers'),
+    numAttentionHeads,
+    numKeyValueHeads: readCount(json, 'num_key_value_heads', defaults.kvHeads ?? numAttentionHeads),
+    headDim: readCount(json, 'head_dim', defaults.headDim ?? hiddenSize / numAttentionHeads),
+    rmsNormEps: readPositive(json, 'rms_norm_eps', 1e-6),
+    ...readRope(json),
+    maxPositionEmbeddings: readCount(json, 'max_position_embeddings', defaults.maxPositions),
+    tieWordEmbeddings: readFlag(json, 'tie_word_embeddings', false),
+    qkvBias: architecture === 'Qwen2ForCausalLM',
+    qkNorm: architecture === 'Qwen3ForCausalLM',
+    initializerRange: readPositive(json, 'initializer_range', 0.02),
+  };
+  checkHeads(config);
+  return config;
+}
+
+/** The inverse of `parseModelConfig`, in a form that transformers 4 and 5 both read. */
+export function modelConfigToJson(config: ModelConfig): Json {
+  return {
+    architectures: [config.architecture],
+    model_type: DEFAULTS[config.architecture].modelType,
+    vocab_size: config.vocabSize,
+    hidden_size: config.hiddenSize,
+    intermediate_size: config.intermediateSize,
+    num_hidden_layers: config.numHiddenLayers,
+    num_attention_heads: config.numAttentionHeads,
+    num_key_value_heads: config.numKeyValueHeads,
+    head_dim: config.headDim,
+    hidden_act: 'silu',
+    rms_norm_eps: config.rmsNormEps,
+    rope_theta: config.ropeTheta,
+    rope_scaling: config.ropeScaling && ropeScalingToJson(config.ropeScaling),
+    max_position_embeddings: config.maxPositionEmbeddings,
+    tie_word_embeddings: config.tieWordEmbeddings,
+    initializer_range: config.initializerRange,
+    torch_dtype: 'float32',
+  };
+}
+
+/** RoPE tables as the kernels take them: float64 angles, rounded once. cos, sin [P, D / 2]. */
+export function ropeTables(config: ModelConfig, maxPositions: number): { cos: Float32Array; sin: Float32Array } {
+  const { cos, sin } = ropeTables64(config, maxPositions);
+  return { cos: Float32Array.from(cos), sin: Float32Array.from(sin) };
+}
+
+/** As `ropeTables`, not rounded, for the reference model. */
+export function ropeTables64(config: ModelConfig, maxPositions: number): { cos: Float64Array; sin: Float64Array } {
+  const frequencies = ropeFrequencies(config);
+  const half = frequencies.length;
+  const cos = new Float64Array(maxPositions * half);
+  const sin = new Float64Array(maxPositions * half);
+  for (let p = 0; p < maxPositions; p++) {
+    for (let i = 0; i < half; i++) {
+      cos[p * half + i] = Math.cos(p * frequencies[i]);
+      sin[p * half + i] = Math.sin(p * frequencies[i]);
+    }
+  }
+  return { cos, sin };
+}
+
+/** Radians per position of each of the D / 2 planes, after scaling. */
+export function ropeFrequencies({ headDim, ropeTheta, ropeScaling }: ModelConfig): Float64Array {
+  return Float64Array.from({ length: headDim / 2 }, (_, i) => {
+    const frequency = ropeTheta ** ((-2 * i) / headDim);
+    if (!ropeScaling) return frequency;
+    return ropeScaling.ropeType === 'linear' ? frequency / ropeScaling.factor : llama3Scaled(frequency, ropeScaling);
+  });
+}
+
+/** Llama 3.1's rule: long waves are stretched by `factor`, short ones kept, those between blended. */
+function llama3Scaled(frequency: number, scaling: RopeScaling): number {
+  const { factor, lowFreqFactor, highFreqFactor, originalMaxPositionEmbeddings } = scaling;
+  if (lowFreqFactor === undefined || highFreqFactor === undefined || originalMaxPositionEmbeddings === undefined) {
+    throw new RangeError('llama3 RoPE scaling needs lowFreqFactor, highFreqFactor and originalMaxPositionEmbeddings.');
+  }
+  const turns = (originalMaxPositionEmbeddings * frequency) / (2 * Math.PI);
+  if (turns < lowFreqFactor) return frequency / factor;
+  if (turns > highFreqFactor) return frequency;
+  const keep = (turns - lowFreqFactor) / (highFreqFactor - lowFreqFactor);
+  return ((1 - keep) * frequency) / factor + keep * frequency;
+}
+
+function readArchitecture(json: Json): ModelConfig['architecture'] {
+  const known = Object.keys(DEFAULTS) as ModelConfig['architecture'][];
+  const named = json['architectures'];
+  const found = Array.isArray(named) && named.length === 1 ? (named[0] as unknown) : undefined;
+  const architecture = known.find(
+    (name) => name === found || (named === undefined && DEFAULTS[name].modelType === json['model_type']),
+  );
+  if (architecture) return architecture;
+  const what =
+    named === undefined ? `"model_type" is ${show(json['model_type'])}` : `"architectures" is ${show(named)}`;
+  throw new RangeError(
+    `config.json: ${what}; supported: one of ${known.join(', ')}. Choose a model of these families.`,
+  );
+}
+
+/** Every key whose value would change the computation in a way that is not implemented. */
+function refuseUnsupported(json: Json, architecture: ModelConfig['architecture']): void {
+  const refuse = (key: string, allowed: string): never => {
+    throw new RangeError(
+      `config.json: "${key}" is ${show(json[key])}, which is not supported; only ${allowed} is. Choose another model.`,
+    );
+  };
+  const isOff = (key: string) => json[key] === undefined || json[key] === null || json[key] === false;
+  if (json['hidden_act'] !== undefined && json['hidden_act'] !== 'silu') refuse('hidden_act', '"silu"');
+  if (!isOff('mlp_bias')) refuse('mlp_bias', 'false');
+  // Llama's and Qwen3's flag also puts a bias on o_proj; Qwen2 does not read it.
+  if (architecture !== 'Qwen2ForCausalLM' && !isOff('attention_bias')) refuse('attention_bias', 'false');
+  if ((json['attention_dropout'] ?? 0) !== 0) refuse('attention_dropout', '0');
+  if ((json['partial_rotary_factor'] ?? 1) !== 1) refuse('partial_rotary_factor', '1');
+  if (!isOff('quantization_config')) refuse('quantization_config', 'an unquantised checkpoint');
+  if (slidingWindowInUse(json, architecture)) refuse('sliding_window', 'full attention in every layer');
+  const layers = json['layer_types'];
+  if (Array.isArray(layers) && layers.some((type) => type !== 'full_attention')) {
+    refuse('layer_types', '"full_attention" in every layer');
+  }
+}
+
+/** Qwen's rule: layers from `max_window_layers` on are windowed, if the flag is set at all. */
+function slidingWindowInUse(json: Json, architecture: ModelConfig['architecture']): boolean {
+  if (typeof json['sliding_window'] !== 'number') return false;
+  if (architecture === 'LlamaForCausalLM') return true;
+  if (json['use_sliding_window'] !== true) return false;
+  const firstWindowed = json['max_window_layers'] ?? 28;
+  return !(typeof firstWindowed === 'number' && firstWindowed >= Number(json['num_hidden_layers']));
+}
+
+/** `rope_theta` + `rope_scaling` (transformers 4) or `rope_parameters` (transformers 5), which holds both. */
+function readRope(json: Json): Pick<ModelConfig, 'ropeTheta' | 'ropeScaling'> {
+  const key = isObject(json['rope_parameters']) ? 'rope_parameters' : 'rope_scaling';
+  const rope = json[key] ?? {};
+  if (!isObject(rope)) throw new RangeError(`config.json: "${key}" is ${show(rope)}, but must be an object or null.`);
+  const ropeTheta = readPositive({ rope_theta: rope['rope_theta'] ?? json['rope_theta'] }, 'rope_theta', 10000);
+  const ropeType = rope['rope_type'] ?? rope['type'] ?? 'default';
+  if (ropeType === 'default') return { ropeTheta, ropeScaling: null };
+  if (ropeType !== 'llama3' && ropeType !== 'linear') {
+    throw new RangeError(
+      `config.json: "${key}.rope_type" is ${show(ropeType)}; supported: "default", "linear", "llama3". Choose another model.`,
+    );
+  }
+  const factor = readPositive(rope, 'factor');
+  if (ropeType === 'linear') return { ropeTheta, ropeScaling: { ropeType, factor } };
+  const lowFreqFactor = readPositive(rope, 'low_freq_factor');
+  const highFreqFactor = readPositive(rope, 'high_freq_factor');
+  if (highFreqFactor <= lowFreqFactor) {
+    throw new RangeError(
+      `config.json: "${key}.high_freq_factor" is ${highFreqFactor}, but must exceed "low_freq_factor" ${lowFreqFactor}.`,
+    );
+  }
+  const originalMaxPositionEmbeddings = readCount(rope, 'original_max_position_embeddings');
+  const ropeScaling: RopeScaling = { ropeType, factor, lowFreqFactor, highFreqFactor, originalMaxPositionEmbeddings };
+  return { ropeTheta, ropeScaling };
+}
+
+function ropeScalingToJson(scaling: RopeScaling): Json {
+  if (scaling.ropeType === 'linear') return { rope_type: 'linear', factor: scaling.factor };
+  return {
+    rope_type: scaling.ropeType,
+    factor: scaling.factor,
+    low_freq_factor: scaling.lowFreqFactor,
+    high_freq_factor: scaling.highFreqFactor,
+    original_max_position_embeddings: scaling.originalMaxPositionEmbeddings,
+  };
+}
+
+function checkHeads({ numAttentionHeads, numKeyValueHeads, headDim }: ModelConfig): void {
+  if (numAttentionHeads % numKeyValueHeads !== 0) {
+    throw new RangeError(
+      `config.json: "num_attention_heads" ${numAttentionHeads} is not a multiple of "num_key_value_heads" ${numKeyValueHeads}.`,
+    );
+  }
+  if (headDim % 2 !== 0) {
+    throw new RangeError(`config.json: "head_dim" is ${headDim}, but rotary embedding needs an even number.`);
+  }
+}
+
+function readCount(json: Json, key: string, fallback?: number): number {
+  const value = readPositive(json, key, fallback);
+  if (!Number.isInteger(value)) {
+    throw new RangeError(`config.json: "${key}" must be a positive integer, but is ${value}.`);
+  }
+  return value;
+}
+
+function readPositive(json: Json, key: string, fallback?: number): number {
+  const value = json[key] ?? fallback;
+  if (typeof value === 'number' && Number.isFinite(value) && value > 0) return value;
+  const found = value === undefined ? 'absent' : show(value);
+  throw new RangeError(`config.json: "${key}" must be a positive number, but is ${found}.`);
+}
+
+function readFlag(json: Json, key: string, fallback: boolean): boolean {
+  const value = json[key] ?? fallback;
+  if (typeof value === 'boolean') return value;
+  throw new RangeError(`config.json: "${key}" must be true or false, but is ${show(value)}.`);
+}
+
+function isObject(value: unknown): value is Json {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** A value as it stood in the file, cut to fit in a sentence. */
+function show(value: unknown): string {
+  const text = JSON.stringify(value) ?? 'absent';
+  return text.length > 80 ? `${text.slice(0, 77)}...` : text;
+}

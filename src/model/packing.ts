@@ -1,0 +1,185 @@
+/** Lays groups of samples end to end in PackedBatches of at most `maxTokenLen` rows. */
+
+import type { PackedBatch } from './engine.ts';
+
+/** A prompt and its samples. A plain sequence is a group with one sample. */
+export interface SequenceGroup {
+  prompt: Uint32Array;
+  /** mask[t] = 1 where tokens[t] is predicted (trained or scored). */
+  samples: { tokens: Uint32Array; mask: Uint8Array }[];
+}
+
+/**
+ * One micro-batch and where its entries came from.
+ * Samples without a masked token are in no micro-batch; a group may be spread over several.
+ */
+export interface MicroBatch {
+  batch: PackedBatch;
+  /** [E] index into `groups` */
+  entryGroup: Uint32Array;
+  /** [E] index into that group's `samples` */
+  entrySample: Uint32Array;
+  /** [E] index into that sample's `tokens` */
+  entryPosition: Uint32Array;
+}
+
+/** One sample as it is packed: rows are its tokens before the last masked one, since nothing needs the rest. */
+interface Piece {
+  group: number;
+  sample: number;
+  tokens: Uint32Array;
+  mask: Uint8Array;
+  rows: number;
+}
+
+/**
+ * Cuts groups into micro-batches. A group stays together where it fits into `maxTokenLen` rows; else its samples are
+ * split over several micro-batches, the prompt repeated in each. Order is kept.
+ * Throws a RangeError for a sample that cannot fit, an empty prompt, or a mask of another length than its tokens.
+ */
+export function packGroups(groups: SequenceGroup[], maxTokenLen: number): MicroBatch[] {
+  const cuts: Piece[][] = [];
+  let current: Piece[] = [];
+  let used = 0;
+  const flush = () => {
+    if (current.length > 0) cuts.push(current);
+    current = [];
+    used = 0;
+  };
+  for (const [g, group] of groups.entries()) {
+    const pieces = groupPieces(group, g);
+    if (pieces.length === 0) continue;
+    const promptRows = group.prompt.length;
+    const total = pieces.reduce((sum, piece) => sum + piece.rows, promptRows);
+    if (used + total > maxTokenLen) flush();
+    for (const piece of pieces) {
+      checkFits(piece, promptRows, maxTokenLen);
+      const cost = () => piece.rows + (current.at(-1)?.group === g ? 0 : promptRows);
+      if (used + cost() > maxTokenLen) flush();
+      used += cost();
+      current.push(piece);
+    }
+  }
+  flush();
+  return cuts.map((pieces) => packPieces(groups, pieces));
+}
+
+/** The samples of a group that predict something, cut after their last masked token. */
+function groupPieces(group: SequenceGroup, index: number): Piece[] {
+  if (group.prompt.length === 0) {
+    throw new RangeError(
+      `Group ${index} has an empty prompt; at least one token must stand before the first response.`,
+    );
+  }
+  return group.samples.flatMap(({ tokens, mask }, sample) => {
+    if (tokens.length !== mask.length) {
+      throw new RangeError(`Group ${index} sample ${sample} has ${tokens.length} tokens but a mask of ${mask.length}.`);
+    }
+    const rows = mask.lastIndexOf(1);
+    return rows < 0 ? [] : [{ group: index, sample, tokens, mask, rows }];
+  });
+}
+
+function checkFits({ group, sample, rows }: Piece, promptRows: number, maxTokenLen: number): void {
+  if (promptRows + rows <= maxTokenLen) return;
+  throw new RangeError(
+    `Group ${group} sample ${sample} needs ${promptRows + rows} rows (prompt ${promptRows} + response ${rows}), ` +
+      `but maxTokenLen is ${maxTokenLen}; raise maxTokenLen or shorten the prompt or response.`,
+  );
+}
+
+/** Lays one micro-batch out. Pieces of one group stand next to each other. */
+function packPieces(groups: SequenceGroup[], pieces: Piece[]): MicroBatch {
+  const rows = new RowWriter();
+  const entries: { row: number; target: number; group: number; sample: number; position: number }[] = [];
+  const seqStart = [0];
+  let prompt = { start: 0, end: 0 };
+  for (const [i, piece] of pieces.entries()) {
+    const { group, sample, tokens, mask } = piece;
+    if (pieces[i - 1]?.group !== group) {
+      const members = pieces.slice(i).filter((p) => p.group === group);
+      const responses = members.reduce((sum, p) => sum + p.rows, 0);
+      prompt = rows.addPrompt(groups[group].prompt, responses);
+    }
+    const start = rows.addResponse(tokens.subarray(0, piece.rows), prompt);
+    for (let t = 0; t <= piece.rows; t++) {
+      if (mask[t] !== 1) continue;
+      const row = t === 0 ? prompt.end - 1 : start + t - 1;
+      entries.push({ row, target: tokens[t], group, sample, position: t });
+    }
+    seqStart.push(entries.length);
+  }
+  const batch: PackedBatch = {
+    ...rows.take(),
+    ...headRowTables(entries.map((e) => e.row)),
+    targets: Uint32Array.from(entries, (e) => e.target),
+    seqStart: Uint32Array.from(seqStart),
+  };
+  return {
+    batch,
+    entryGroup: Uint32Array.from(entries, (e) => e.group),
+    entrySample: Uint32Array.from(entries, (e) => e.sample),
+    entryPosition: Uint32Array.from(entries, (e) => e.position),
+  };
+}
+
+/** Collects rows; each says which keys it sees and until where it is seen. */
+class RowWriter {
+  readonly #tokens: number[] = [];
+  readonly #positions: number[] = [];
+  readonly #ranges: number[] = [];
+  readonly #queryEnd: number[] = [];
+
+  /** Prompt rows are seen by the rest of the prompt and by all `responseRows` behind it. */
+  addPrompt(prompt: Uint32Array, responseRows: number): { start: number; end: number } {
+    const start = this.#tokens.length;
+    const end = start + prompt.length;
+    for (let t = 0; t < prompt.length; t++) {
+      this.#add(prompt[t], t, [start, start, start, start + t + 1], end + responseRows);
+    }
+    return { start, end };
+  }
+
+  /** Response rows see the prompt and their own sequence. Returns the first row. */
+  addResponse(tokens: Uint32Array, prompt: { start: number; end: number }): number {
+    const start = this.#tokens.length;
+    const promptLength = prompt.end - prompt.start;
+    for (let t = 0; t < tokens.length; t++) {
+      const ranges = [prompt.start, prompt.end, start, start + t + 1];
+      this.#add(tokens[t], promptLength + t, ranges, start + tokens.length);
+    }
+    return start;
+  }
+
+  take(): Pick<PackedBatch, 'tokens' | 'positions' | 'ranges' | 'queryEnd'> {
+    return {
+      tokens: Uint32Array.from(this.#tokens),
+      positions: Uint32Array.from(this.#positions),
+      ranges: Uint32Array.from(this.#ranges),
+      queryEnd: Uint32Array.from(this.#queryEnd),
+    };
+  }
+
+  #add(token: number, position: number, ranges: number[], queryEnd: number): void {
+    this.#tokens.push(token);
+    this.#positions.push(position);
+    this.#ranges.push(...ranges);
+    this.#queryEnd.push(queryEnd);
+  }
+}
+
+/** From the predicting row of each entry to the distinct rows and, for each, its entries in ascending order. */
+function headRowTables(rowOfEntry: number[]): Pick<PackedBatch, 'headRows' | 'rowStart' | 'rowEntries' | 'entryRow'> {
+  const headRows = Uint32Array.from(new Set(rowOfEntry)).sort();
+  const indexOf = new Map(Array.from(headRows, (row, index) => [row, index]));
+  const entryRow = Uint32Array.from(rowOfEntry, (row) => indexOf.get(row)!);
+  const rowStart = new Uint32Array(headRows.length + 1);
+  for (const row of entryRow) rowStart[row + 1]++;
+  for (let r = 0; r < headRows.length; r++) rowStart[r + 1] += rowStart[r];
+  const next = rowStart.slice();
+  const rowEntries = new Uint32Array(rowOfEntry.length);
+  entryRow.forEach((row, entry) => {
+    rowEntries[next[row]++] = entry;
+  });
+  return { headRows, rowStart, rowEntries, entryRow };
+}

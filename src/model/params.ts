@@ -1,0 +1,91 @@
+/** The parameters of a model: Hugging Face names, shapes and order, and fresh values. */
+
+import type { ModelConfig } from './config.ts';
+import type { TensorMap } from './engine.ts';
+
+export interface ParameterSpec {
+  name: string;
+  /** Row-major; a linear weight is [out, in], as in PyTorch. */
+  shape: number[];
+}
+
+/** Every parameter, in the order transformers' `named_parameters()` gives them. */
+export function parameterSpecs(config: ModelConfig): ParameterSpec[] {
+  const { vocabSize: V, hiddenSize: C } = config;
+  const specs: ParameterSpec[] = [{ name: 'model.embed_tokens.weight', shape: [V, C] }];
+  for (let layer = 0; layer < config.numHiddenLayers; layer++) {
+    for (const { name, shape } of layerSpecs(config)) specs.push({ name: `model.layers.${layer}.${name}`, shape });
+  }
+  specs.push({ name: 'model.norm.weight', shape: [C] });
+  if (!config.tieWordEmbeddings) specs.push({ name: 'lm_head.weight', shape: [V, C] });
+  return specs;
+}
+
+/** One layer's parameters, without the `model.layers.<n>.` in front. */
+function layerSpecs(config: ModelConfig): ParameterSpec[] {
+  const { hiddenSize: C, intermediateSize: F, headDim: D } = config;
+  const qSize = config.numAttentionHeads * D;
+  const kvSize = config.numKeyValueHeads * D;
+  const withBias = (name: string, out: number): ParameterSpec[] => [
+    { name: `self_attn.${name}.weight`, shape: [out, C] },
+    ...(config.qkvBias ? [{ name: `self_attn.${name}.bias`, shape: [out] }] : []),
+  ];
+  const headNorms = ['self_attn.q_norm.weight', 'self_attn.k_norm.weight'].map((name) => ({ name, shape: [D] }));
+  return [
+    ...withBias('q_proj', qSize),
+    ...withBias('k_proj', kvSize),
+    ...withBias('v_proj', kvSize),
+    { name: 'self_attn.o_proj.weight', shape: [C, qSize] },
+    ...(config.qkNorm ? headNorms : []),
+    { name: 'mlp.gate_proj.weight', shape: [F, C] },
+    { name: 'mlp.up_proj.weight', shape: [F, C] },
+    { name: 'mlp.down_proj.weight', shape: [C, F] },
+    { name: 'input_layernorm.weight', shape: [C] },
+    { name: 'post_attention_layernorm.weight', shape: [C] },
+  ];
+}
+
+export function elementCount(shape: number[]): number {
+  return shape.reduce((product, size) => product * size, 1);
+}
+
+/** Number of trained scalars; a tied head counts once. */
+export function parameterCount(config: ModelConfig): number {
+  return parameterSpecs(config).reduce((sum, { shape }) => sum + elementCount(shape), 0);
+}
+
+/**
+ * Fresh weights as transformers makes them: normal(0, initializerRange), norms one, biases zero.
+ * Each tensor has its own stream keyed by (seed, name), so a deeper model starts with the same first layers.
+ */
+export function initWeights(config: ModelConfig, seed: number): TensorMap {
+  const weights: TensorMap = new Map();
+  for (const { name, shape } of parameterSpecs(config)) {
+    const data = new Float32Array(elementCount(shape));
+    if (name.endsWith('norm.weight')) data.fill(1);
+    else if (name.endsWith('.weight')) fillNormal(data, config.initializerRange, streamKey(seed, name));
+    weights.set(name, { shape, data });
+  }
+  return weights;
+}
+
+/** Box-Muller on a mulberry32 stream. */
+function fillNormal(data: Float32Array, scale: number, key: number): void {
+  let state = key;
+  const uniform = () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let t = Math.imul(state ^ (state >>> 15), 1 | state);
+    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
+    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
+  };
+  for (let i = 0; i < data.length; i++) {
+    data[i] = scale * Math.sqrt(-2 * Math.log(1 - uniform())) * Math.cos(2 * Math.PI * uniform());
+  }
+}
+
+/** FNV-1a over the name, started from the seed. */
+function streamKey(seed: number, name: string): number {
+  let hash = 0x811c9dc5 ^ Math.imul(seed, 0x9e3779b1);
+  for (let i = 0; i < name.length; i++) hash = Math.imul(hash ^ name.charCodeAt(i), 0x01000193);
+  return hash;
+}
