@@ -1,0 +1,27 @@
+// Embedding lookup: x[n] = table[tokens[n]].
+//
+//   tokens  [N]      token ids below V
+//   table   [V, C]
+//   x       [N, C]
+//
+// Grid      one thread per element of x. Numerics: a copy, exact.
+// Checked   against embed() in src/model/reference.ts by test/gpu/embed.test.ts.
+
+struct Params {
+  N: u32,
+  C: u32,
+}
+
+override WG: u32 = 64u;
+
+@group(0) @binding(0) var<storage, read> tokens: array<u32>;
+@group(0) @binding(1) var<storage, read> table: array<f32>;
+@group(0) @binding(2) var<storage, read_write> x: array<f32>;
+@group(0) @binding(3) var<uniform> params: Params;
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, @builtin(local_invocation_index) tid: u32) {
+  let i = (wg.y * grid.x + wg.x) * WG + tid;
+  if (i >= params.N * params.C) { return; }
+  x[i] = table[tokens[i / params.C] * params.C + i % params.C];
+}

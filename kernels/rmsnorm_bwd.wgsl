@@ -1,0 +1,55 @@
+// RMSNorm backward for the input, added to the gradient that bypasses the norm:
+//   dx = dres + rstd * (weight * dy - x * rstd^2 * mean(weight * dy * x))
+//
+//   x, dy   [N, C]   the norm's input and the gradient of its output
+//   weight  [C]
+//   rstd    [N]      from rmsnorm.wgsl
+//   dres    [N, C]   gradient of the residual stream past this norm; used when ADD = 1
+//   dx      [N, C]   written
+//
+// Grid      one workgroup per row. The gain's gradient is rmsnorm_bwd_weight.wgsl.
+// Checked   against rmsnormBackward() in src/model/reference.ts by test/gpu/rmsnorm.test.ts.
+
+struct Params {
+  N: u32,
+  C: u32,
+}
+
+override WG: u32 = 64u;
+override ADD: u32 = 1u;
+
+@group(0) @binding(0) var<storage, read> x: array<f32>;
+@group(0) @binding(1) var<storage, read> weight: array<f32>;
+@group(0) @binding(2) var<storage, read> rstd: array<f32>;
+@group(0) @binding(3) var<storage, read> dy: array<f32>;
+@group(0) @binding(4) var<storage, read> dres: array<f32>;
+@group(0) @binding(5) var<storage, read_write> dx: array<f32>;
+@group(0) @binding(6) var<uniform> params: Params;
+
+var<workgroup> sums: array<f32, WG>;
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, @builtin(local_invocation_index) tid: u32) {
+  let row = wg.y * grid.x + wg.x;
+  if (row >= params.N) { return; }
+  let base = row * params.C;
+
+  var sum = 0.0;
+  for (var c = tid; c < params.C; c += WG) {
+    sum += x[base + c] * dy[base + c] * weight[c];
+  }
+  sums[tid] = sum;
+  workgroupBarrier();
+  for (var stride = WG / 2u; stride > 0u; stride /= 2u) {
+    if (tid < stride) { sums[tid] += sums[tid + stride]; }
+    workgroupBarrier();
+  }
+
+  let r = rstd[row];
+  let mean = sums[0] / f32(params.C) * r * r;
+  for (var c = tid; c < params.C; c += WG) {
+    var d = r * (weight[c] * dy[base + c] - x[base + c] * mean);
+    if (ADD == 1u) { d += dres[base + c]; }
+    dx[base + c] = d;
+  }
+}

@@ -1,0 +1,37 @@
+// RMSNorm backward for the gain, first half: partial[b, c] = sum over the rows n of block b of dy * x * rstd.
+// column_sum.wgsl adds the blocks up.
+//
+//   x, dy    [N, C]
+//   rstd     [N]
+//   partial  [ceil(N / ROWS), C]  written
+//
+// Grid      one thread per (block, channel); a block is ROWS rows, so the order of the sum is fixed by N alone.
+// Checked   against rmsnormBackward() in src/model/reference.ts by test/gpu/rmsnorm.test.ts.
+
+struct Params {
+  N: u32,
+  C: u32,
+}
+
+override WG: u32 = 64u;
+const ROWS: u32 = 64u; // also in src/gpu/ops/rmsnorm.ts
+
+@group(0) @binding(0) var<storage, read> x: array<f32>;
+@group(0) @binding(1) var<storage, read> rstd: array<f32>;
+@group(0) @binding(2) var<storage, read> dy: array<f32>;
+@group(0) @binding(3) var<storage, read_write> partial: array<f32>;
+@group(0) @binding(4) var<uniform> params: Params;
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, @builtin(local_invocation_index) tid: u32) {
+  let i = (wg.y * grid.x + wg.x) * WG + tid;
+  let blocks = (params.N + ROWS - 1u) / ROWS;
+  if (i >= blocks * params.C) { return; }
+  let c = i % params.C;
+  let first = i / params.C * ROWS;
+  var sum = 0.0;
+  for (var n = first; n < min(first + ROWS, params.N); n++) {
+    sum += dy[n * params.C + c] * x[n * params.C + c] * rstd[n];
+  }
+  partial[i] = sum;
+}

@@ -1,0 +1,58 @@
+// Splits the fused q/k/v product, rotates q and k (half-split RoPE), and writes k and v where attention reads them:
+//   q'[i] = q[i] cos - q[i + D/2] sin,  q'[i + D/2] = q[i + D/2] cos + q[i] sin,  i < D/2
+//
+//   qkv        [N, (H + 2K) * D]   q heads, then k heads, then v heads
+//   positions  [N]
+//   kvRows     [N]                 row of kv that token n fills: its own row in training, a cache row in rollout
+//   table      [P, D]              cos of position p in the first D/2 columns, sin in the rest
+//   q          [N, H * D]          written
+//   kv         [rows, 2 * K * D]   written at kvRows: k heads, then v heads
+//
+// Grid      one thread per (row, head, pair).
+// Paper     Su et al. 2021, arXiv:2104.09864, in the half-split order of the Llama checkpoints.
+// Checked   against rope() in src/model/reference.ts by test/gpu/rope_kv.test.ts.
+
+struct Params {
+  N: u32,
+  H: u32,
+  K: u32,
+  D: u32,
+}
+
+override WG: u32 = 64u;
+
+@group(0) @binding(0) var<storage, read> qkv: array<f32>;
+@group(0) @binding(1) var<storage, read> positions: array<u32>;
+@group(0) @binding(2) var<storage, read> kvRows: array<u32>;
+@group(0) @binding(3) var<storage, read> table: array<f32>;
+@group(0) @binding(4) var<storage, read_write> q: array<f32>;
+@group(0) @binding(5) var<storage, read_write> kv: array<f32>;
+@group(0) @binding(6) var<uniform> params: Params;
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, @builtin(local_invocation_index) tid: u32) {
+  let t = (wg.y * grid.x + wg.x) * WG + tid;
+  let half = params.D / 2u;
+  let heads = params.H + 2u * params.K;
+  if (t >= params.N * heads * half) { return; }
+  let n = t / (heads * half);
+  let head = t / half % heads;
+  let i = t % half;
+
+  let src = (n * heads + head) * params.D + i;
+  let a = qkv[src];
+  let b = qkv[src + half];
+  let at = positions[n] * params.D + i;
+  let c = table[at];
+  let s = table[at + half];
+  if (head < params.H) {
+    let dst = (n * params.H + head) * params.D + i;
+    q[dst] = a * c - b * s;
+    q[dst + half] = b * c + a * s;
+  } else {
+    let dst = (kvRows[n] * 2u * params.K + head - params.H) * params.D + i;
+    let rotated = head < params.H + params.K;
+    kv[dst] = select(a, a * c - b * s, rotated);
+    kv[dst + half] = select(b, b * c + a * s, rotated);
+  }
+}

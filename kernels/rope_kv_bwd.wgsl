@@ -1,0 +1,56 @@
+// Backward of rope_kv.wgsl: rotates dq and dk back and gathers the fused gradient. Training rows only (kvRows[n] = n).
+//
+//   dq         [N, H * D]
+//   dkv        [N, 2 * K * D]      k heads, then v heads
+//   positions  [N]
+//   table      [P, D]
+//   dqkv       [N, (H + 2K) * D]   written
+//
+// Grid      one thread per (row, head, pair).
+// Checked   against ropeBackward() in src/model/reference.ts by test/gpu/rope_kv.test.ts.
+
+struct Params {
+  N: u32,
+  H: u32,
+  K: u32,
+  D: u32,
+}
+
+override WG: u32 = 64u;
+
+@group(0) @binding(0) var<storage, read> dq: array<f32>;
+@group(0) @binding(1) var<storage, read> dkv: array<f32>;
+@group(0) @binding(2) var<storage, read> positions: array<u32>;
+@group(0) @binding(3) var<storage, read> table: array<f32>;
+@group(0) @binding(4) var<storage, read_write> dqkv: array<f32>;
+@group(0) @binding(5) var<uniform> params: Params;
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, @builtin(local_invocation_index) tid: u32) {
+  let t = (wg.y * grid.x + wg.x) * WG + tid;
+  let half = params.D / 2u;
+  let heads = params.H + 2u * params.K;
+  if (t >= params.N * heads * half) { return; }
+  let n = t / (heads * half);
+  let head = t / half % heads;
+  let i = t % half;
+
+  var a: f32;
+  var b: f32;
+  if (head < params.H) {
+    let src = (n * params.H + head) * params.D + i;
+    a = dq[src];
+    b = dq[src + half];
+  } else {
+    let src = (n * 2u * params.K + head - params.H) * params.D + i;
+    a = dkv[src];
+    b = dkv[src + half];
+  }
+  let at = positions[n] * params.D + i;
+  let c = table[at];
+  let s = table[at + half];
+  let rotated = head < params.H + params.K;
+  let dst = (n * heads + head) * params.D + i;
+  dqkv[dst] = select(a, a * c + b * s, rotated);
+  dqkv[dst + half] = select(b, b * c - a * s, rotated);
+}

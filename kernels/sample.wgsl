@@ -1,0 +1,171 @@
+// Draws one token per live sequence and advances its state, so that decode steps can be enqueued without a read-back.
+//
+// The kept set is {j : z_j >= tau}, z = logits / T, where tau is the tightest of top-k (k-th largest), top-p (smallest
+// set whose mass reaches topP) and min-p (log minP below the maximum); ties with tau are kept. The token is the first j at
+// which the running mass of the kept set passes u * (kept mass), with u from pcg4d(key, position): what a sequence
+// draws depends on its own key and position and on nothing else in the batch.
+//
+//   logits   [R, V]        row of live sequence i is logitRow[i]
+//   stats    [R, 2]        lse at temperature T (1 for greedy), entropy
+//   live     [n, 4]        slot, row of logits, -, -
+//   control  [slots, 8]    key0, key1, maxNewTokens, 1/T (f32 bits; 0 = greedy), topK, topP (f32), minP (f32), step budget
+//   stops    [slots, 4]    stop token ids; 0xffffffff = none
+//   state    [slots, 4]    in/out: last token, position of the next token, tokens drawn so far, done flag (1 stop, 2 length)
+//   drawn    [slots, CAP, 3]  written: token, log-prob bits, log kept mass bits
+//
+// Grid      one workgroup per live sequence.
+// Numerics  the running mass is summed by WG threads over V / WG neighbouring columns each, then over threads in order.
+// Paper     Jarzynski & Olano 2020, Hash Functions for GPU Rendering (pcg4d); Holtzman et al., arXiv:1904.09751 (top-p).
+// Checked   by test/gpu/sample.test.ts.
+
+struct Params {
+  n: u32,
+  V: u32,
+  cap: u32,  // tokens a slot's row of drawn holds
+}
+
+override WG: u32 = 64u;
+
+@group(0) @binding(0) var<storage, read> logits: array<f32>;
+@group(0) @binding(1) var<storage, read> stats: array<f32>;
+@group(0) @binding(2) var<storage, read> live: array<u32>;
+@group(0) @binding(3) var<storage, read> control: array<u32>;
+@group(0) @binding(4) var<storage, read> stops: array<u32>;
+@group(0) @binding(5) var<storage, read_write> state: array<u32>;
+@group(0) @binding(6) var<storage, read_write> drawn: array<u32>;
+@group(0) @binding(7) var<uniform> params: Params;
+
+var<workgroup> partF: array<f32, WG>;
+var<workgroup> partU: array<u32, WG>;
+var<workgroup> done: u32;
+
+fn pcg4d(seed: vec4u) -> vec4u {
+  var v = seed * 1664525u + 1013904223u;
+  v.x += v.y * v.w; v.y += v.z * v.x; v.z += v.x * v.y; v.w += v.y * v.z;
+  v = v ^ (v >> vec4u(16u));
+  v.x += v.y * v.w; v.y += v.z * v.x; v.z += v.x * v.y; v.w += v.y * v.z;
+  return v;
+}
+
+/** Order-preserving map from float to u32. */
+fn ordered(x: f32) -> u32 {
+  let b = bitcast<u32>(x);
+  return select(b | 0x80000000u, ~b, (b & 0x80000000u) != 0u);
+}
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, @builtin(local_invocation_index) tid: u32) {
+  let i = wg.y * grid.x + wg.x;
+  if (i >= params.n) { return; }
+  let slot = live[i * 4u];
+  let row = live[i * 4u + 1u];
+  if (tid == 0u) { done = state[slot * 4u + 3u]; }
+  if (workgroupUniformLoad(&done) != 0u) { return; } // already stopped; its state must not move
+  let base = row * params.V;
+  let invT = bitcast<f32>(control[slot * 8u + 3u]);
+  let greedy = invT == 0.0;
+  let scale = select(invT, 1.0, greedy);
+  let lse = stats[row * 2u];
+  let span = (params.V + WG - 1u) / WG;
+  let first = min(tid * span, params.V);
+  let end = min(first + span, params.V);
+
+  // The largest logit and where it is (the lowest index wins a tie).
+  var top = 0u;
+  var topAt = 0xffffffffu;
+  for (var j = first; j < end; j++) {
+    let key = ordered(logits[base + j]);
+    if (topAt == 0xffffffffu || key > top) { top = key; topAt = j; }
+  }
+  partU[tid] = top;
+  partF[tid] = bitcast<f32>(topAt);
+  workgroupBarrier();
+  if (tid == 0u) {
+    for (var t = 1u; t < WG; t++) {
+      if (bitcast<u32>(partF[t]) != 0xffffffffu && partU[t] > partU[0]) { partU[0] = partU[t]; partF[0] = partF[t]; }
+    }
+  }
+  workgroupBarrier();
+  top = partU[0];
+  topAt = bitcast<u32>(partF[0]);
+  workgroupBarrier();
+
+  var token = topAt;
+  var logMass = 0.0;
+  if (!greedy) {
+    // tau by bisection over the ordered bits: the largest key with enough elements / mass at or above it.
+    let topK = control[slot * 8u + 4u];
+    let topP = bitcast<f32>(control[slot * 8u + 5u]);
+    let minP = bitcast<f32>(control[slot * 8u + 6u]);
+    var tau = 0u;
+    let byCount = topK > 0u && topK < params.V;
+    let byMass = topP < 1.0;
+    if (byCount || byMass) {
+      for (var bit = 0x80000000u; bit > 0u; bit >>= 1u) {
+        let candidate = tau | bit;
+        var count = 0u;
+        var mass = 0.0;
+        for (var j = first; j < end; j++) {
+          if (ordered(logits[base + j]) >= candidate) {
+            count++;
+            if (byMass) { mass += exp(logits[base + j] * scale - lse); }
+          }
+        }
+        partU[tid] = count;
+        partF[tid] = mass;
+        workgroupBarrier();
+        if (tid == 0u) {
+          for (var t = 1u; t < WG; t++) { partU[0] += partU[t]; partF[0] += partF[t]; }
+        }
+        workgroupBarrier();
+        // Raising tau must keep at least k elements and at least topP of the mass; the tighter cut wins.
+        let enoughCount = !byCount || partU[0] >= topK;
+        let enoughMass = !byMass || partF[0] >= topP;
+        workgroupBarrier();
+        if ((byCount && enoughCount) || (byMass && enoughMass)) { tau = candidate; }
+      }
+    }
+    let floor = bitcast<f32>(select(~top, top & 0x7fffffffu, (top & 0x80000000u) != 0u)) * scale + log(max(minP, 1e-30));
+    let cut = byCount || byMass || minP > 0.0;
+
+    var mass = 0.0;
+    for (var j = first; j < end; j++) {
+      let z = logits[base + j];
+      if (ordered(z) >= tau && (minP == 0.0 || z * scale >= floor)) { mass += exp(z * scale - lse); }
+    }
+    partF[tid] = mass;
+    workgroupBarrier();
+    if (tid == 0u) {
+      var total = 0.0;
+      for (var t = 0u; t < WG; t++) { total += partF[t]; }
+      let random = pcg4d(vec4u(control[slot * 8u], control[slot * 8u + 1u], state[slot * 4u + 1u], 0x9e3779b9u)).x;
+      let goal = f32(random >> 8u) * 0x1p-24 * total; // in [0, total)
+      // The thread whose span the goal falls into, then the column. topAt stays the answer if rounding runs past the end.
+      var before = 0.0;
+      var t = 0u;
+      while (t < WG - 1u && before + partF[t] <= goal) { before += partF[t]; t++; }
+      for (var j = min(t * span, params.V); j < min(t * span + span, params.V); j++) {
+        let z = logits[base + j];
+        if (ordered(z) >= tau && (minP == 0.0 || z * scale >= floor)) {
+          token = j;
+          before += exp(z * scale - lse);
+          if (before > goal) { break; }
+        }
+      }
+      if (cut) { logMass = log(total); }
+    }
+  }
+  if (tid != 0u) { return; }
+
+  let count = state[slot * 4u + 2u];
+  let at = (slot * params.cap + count) * 3u;
+  drawn[at] = token;
+  drawn[at + 1u] = bitcast<u32>(logits[base + token] * scale - lse);
+  drawn[at + 2u] = bitcast<u32>(logMass);
+  state[slot * 4u] = token;
+  state[slot * 4u + 1u] += 1u;
+  state[slot * 4u + 2u] = count + 1u;
+  var stopped = false;
+  for (var s = 0u; s < 4u; s++) { stopped = stopped || stops[slot * 4u + s] == token; }
+  state[slot * 4u + 3u] = select(select(0u, 2u, count + 1u >= control[slot * 8u + 2u]), 1u, stopped);
+}

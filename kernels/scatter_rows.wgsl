@@ -1,0 +1,27 @@
+// x[rows[r]] = y[r]; the rows must be distinct. The other rows of x keep what they have.
+//
+//   y     [R, C]
+//   rows  [R]
+//   x     [N, C]  written at rows
+//
+// Grid      one thread per element of y.
+// Checked   by test/gpu/gather_rows.test.ts.
+
+struct Params {
+  R: u32,
+  C: u32,
+}
+
+override WG: u32 = 64u;
+
+@group(0) @binding(0) var<storage, read> y: array<f32>;
+@group(0) @binding(1) var<storage, read> rows: array<u32>;
+@group(0) @binding(2) var<storage, read_write> x: array<f32>;
+@group(0) @binding(3) var<uniform> params: Params;
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, @builtin(local_invocation_index) tid: u32) {
+  let i = (wg.y * grid.x + wg.x) * WG + tid;
+  if (i >= params.R * params.C) { return; }
+  x[rows[i / params.C] * params.C + i % params.C] = y[i];
+}

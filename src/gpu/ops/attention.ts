@@ -1,0 +1,79 @@
+import code from '../../../kernels/attention.wgsl?raw';
+import codeBwdKv from '../../../kernels/attention_bwd_kv.wgsl?raw';
+import codeBwdQ from '../../../kernels/attention_bwd_q.wgsl?raw';
+import type { Gpu, View } from '../device.ts';
+import { defineKernel } from '../kernel.ts';
+import { expectElements } from '../shape.ts';
+import { groupsOf } from './grid.ts';
+import type { Heads } from './rope_kv.ts';
+
+const params = { N: 'u32', H: 'u32', K: 'u32', D: 'u32', scale: 'f32' } as const;
+
+export const attentionKernel = defineKernel({
+  name: 'attention',
+  code,
+  read: ['q', 'kv', 'ranges'],
+  write: ['out', 'lse'],
+  params,
+});
+
+export const attentionBwdQKernel = defineKernel({
+  name: 'attention_bwd_q',
+  code: codeBwdQ,
+  read: ['q', 'kv', 'out', 'dout', 'lse', 'ranges'],
+  write: ['dq', 'delta'],
+  params,
+});
+
+export const attentionBwdKvKernel = defineKernel({
+  name: 'attention_bwd_kv',
+  code: codeBwdKv,
+  read: ['q', 'kv', 'dout', 'lse', 'delta', 'queryEnd'],
+  write: ['dkv'],
+  params,
+});
+
+export interface AttentionArgs extends Heads {
+  /** [N, H * D] */
+  q: View;
+  /** [rows, 2 * K * D] */
+  kv: View;
+  /** [N, 4] */
+  ranges: View;
+  /** [N, H * D] out */
+  out: View;
+  /** [N, H] out */
+  lse: View;
+}
+
+/** Records attention over [shared prefix | own sequence]. */
+export function attention(gpu: Gpu, { q, kv, ranges, out, lse, N, H, K, D }: AttentionArgs): void {
+  if (D > 128) throw new RangeError(`attention: head_dim is ${D}; at most 128 is supported.`);
+  expectElements('attention q [N, H * D]', q, N * H * D);
+  expectElements('attention ranges [N, 4]', ranges, N * 4);
+  expectElements('attention lse [N, H]', lse, N * H);
+  const sizes = { N, H, K, D, scale: 1 / Math.sqrt(D) };
+  gpu.dispatch(attentionKernel, { q, kv, ranges, out, lse }, sizes, groupsOf(N * H));
+}
+
+export interface AttentionBwdArgs extends AttentionArgs {
+  /** [N, H * D] */
+  dout: View;
+  /** [N] */
+  queryEnd: View;
+  /** [N, H * D] out */
+  dq: View;
+  /** [N, 2 * K * D] out */
+  dkv: View;
+  /** [N, H] out: dout . out */
+  delta: View;
+}
+
+/** Records dq and dkv; training rows only, where kv row n is row n. */
+export function attentionBwd(gpu: Gpu, args: AttentionBwdArgs): void {
+  const { q, kv, ranges, out, lse, dout, queryEnd, dq, dkv, delta, N, H, K, D } = args;
+  expectElements('attention_bwd dkv [N, 2 * K * D]', dkv, N * 2 * K * D);
+  const sizes = { N, H, K, D, scale: 1 / Math.sqrt(D) };
+  gpu.dispatch(attentionBwdQKernel, { q, kv, out, dout, lse, ranges, dq, delta }, sizes, groupsOf(N * H));
+  gpu.dispatch(attentionBwdKvKernel, { q, kv, dout, lse, delta, queryEnd, dkv }, sizes, groupsOf(N * K));
+}

@@ -1,0 +1,51 @@
+import code from '../../../kernels/embed.wgsl?raw';
+import codeBwd from '../../../kernels/embed_bwd.wgsl?raw';
+import type { Gpu, View } from '../device.ts';
+import { defineKernel } from '../kernel.ts';
+import { expectElements } from '../shape.ts';
+import { groupsOf } from './grid.ts';
+
+export const embedKernel = defineKernel({
+  name: 'embed',
+  code,
+  read: ['tokens', 'table'],
+  write: ['x'],
+  params: { N: 'u32', C: 'u32' },
+});
+
+export const embedBwdKernel = defineKernel({
+  name: 'embed_bwd',
+  code: codeBwd,
+  read: ['ids', 'start', 'rows', 'dx'],
+  write: ['dtable'],
+  params: { U: 'u32', C: 'u32' },
+});
+
+/** Records x[n] = table[tokens[n]]. tokens [N], table [V, C], x [N, C] out. */
+export function embed(gpu: Gpu, args: { tokens: View; table: View; x: View; N: number; C: number }): void {
+  const { tokens, table, x, N, C } = args;
+  expectElements('embed tokens [N]', tokens, N);
+  expectElements('embed x [N, C]', x, N * C);
+  gpu.dispatch(embedKernel, { tokens, table, x }, { N, C }, groupsOf(N * C));
+}
+
+export interface EmbedBwdArgs {
+  /** [U] distinct tokens */
+  ids: View;
+  /** [U + 1] into rows */
+  start: View;
+  /** [N] row numbers sorted by token */
+  rows: View;
+  /** [N, C] */
+  dx: View;
+  /** [V, C] accumulates */
+  dtable: View;
+  U: number;
+  C: number;
+}
+
+/** Records dtable[token] += sum of its rows of dx, in a fixed order. */
+export function embedBwd(gpu: Gpu, { ids, start, rows, dx, dtable, U, C }: EmbedBwdArgs): void {
+  expectElements('embed_bwd start [U + 1]', start, U + 1);
+  gpu.dispatch(embedBwdKernel, { ids, start, rows, dx, dtable }, { U, C }, groupsOf(U * C));
+}

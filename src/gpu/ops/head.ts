@@ -1,0 +1,93 @@
+import codeBwd from '../../../kernels/head_bwd.wgsl?raw';
+import codeLogprob from '../../../kernels/head_logprob.wgsl?raw';
+import codeStats from '../../../kernels/head_stats.wgsl?raw';
+import type { Gpu, View } from '../device.ts';
+import { defineKernel } from '../kernel.ts';
+import { expectElements } from '../shape.ts';
+import { groupsOf, rowThreads } from './grid.ts';
+
+export const headStatsKernel = defineKernel({
+  name: 'head_stats',
+  code: codeStats,
+  read: ['logits'],
+  write: ['stats'],
+  params: { R: 'u32', V: 'u32', invT: 'f32' },
+});
+
+export const headLogprobKernel = defineKernel({
+  name: 'head_logprob',
+  code: codeLogprob,
+  read: ['logits', 'stats', 'entryRow', 'targets'],
+  write: ['logp', 'entropy'],
+  params: { E: 'u32', R: 'u32', V: 'u32', firstRow: 'u32', invT: 'f32' },
+});
+
+export const headBwdKernel = defineKernel({
+  name: 'head_bwd',
+  code: codeBwd,
+  read: ['stats', 'rowStart', 'rowEntries', 'targets', 'dLogp', 'dEntropy'],
+  write: ['logits'],
+  params: { R: 'u32', V: 'u32', firstRow: 'u32', invT: 'f32' },
+});
+
+export interface HeadStatsArgs {
+  /** [R, V] */
+  logits: View;
+  /** [R, 2] out: lse, entropy */
+  stats: View;
+  R: number;
+  V: number;
+  temperature: number;
+}
+
+/** Records log-sum-exp and entropy of every row. */
+export function headStats(gpu: Gpu, { logits, stats, R, V, temperature }: HeadStatsArgs): void {
+  expectElements('head_stats logits [R, V]', logits, R * V);
+  expectElements('head_stats stats [R, 2]', stats, R * 2);
+  gpu.dispatch(headStatsKernel, { logits, stats }, { R, V, invT: 1 / temperature }, R, rowThreads(gpu));
+}
+
+export interface HeadLogprobArgs extends HeadStatsArgs {
+  /** [E] */
+  entryRow: View;
+  /** [E] */
+  targets: View;
+  /** [E] out */
+  logp: View;
+  /** [E] out */
+  entropy: View;
+  E: number;
+  /** Head row that row 0 of logits is. */
+  firstRow: number;
+}
+
+/** Records the log-prob and entropy of every entry whose row lies in this chunk. */
+export function headLogprob(gpu: Gpu, args: HeadLogprobArgs): void {
+  const { logits, stats, entryRow, targets, logp, entropy, E, R, V, firstRow, temperature } = args;
+  expectElements('head_logprob logp [E]', logp, E);
+  const params = { E, R, V, firstRow, invT: 1 / temperature };
+  gpu.dispatch(headLogprobKernel, { logits, stats, entryRow, targets, logp, entropy }, params, groupsOf(E));
+}
+
+export interface HeadBwdArgs extends HeadStatsArgs {
+  /** [rows + 1] */
+  rowStart: View;
+  /** [E] */
+  rowEntries: View;
+  /** [E] */
+  targets: View;
+  /** [E] */
+  dLogp: View;
+  /** [E] */
+  dEntropy: View;
+  firstRow: number;
+}
+
+/** Records logits -> d loss / d logits, in place. */
+export function headBwd(gpu: Gpu, args: HeadBwdArgs): void {
+  const { logits, stats, rowStart, rowEntries, targets, dLogp, dEntropy, R, V, firstRow, temperature } = args;
+  expectElements('head_bwd logits [R, V]', logits, R * V);
+  const params = { R, V, firstRow, invT: 1 / temperature };
+  const views = { stats, rowStart, rowEntries, targets, dLogp, dEntropy, logits };
+  gpu.dispatch(headBwdKernel, views, params, R, rowThreads(gpu));
+}

@@ -1,0 +1,127 @@
+/**
+ * The one interface through which a model is trained, after verl's engines. Two implementations:
+ * `wgslEngine.ts` (default, hand-written kernels) and `tfjsEngine.ts` (autodiff, the oracle).
+ */
+
+import type { ModelConfig } from './config.ts';
+
+/**
+ * Sequences laid end to end, a group's shared prompt once. Plain typed arrays, so it can cross a thread.
+ *
+ * Example, one group: prompt P0 P1, sample a = A0 A1, sample b = B0 B1 B2 (B1 is tool output, not trained). A sample's
+ * last token predicts nothing and nothing sees it, so it has no row (A1 and B2 are targets only).
+ *   row        0  1   2   3  4
+ *   token      P0 P1  A0  B0 B1
+ *   position   0  1   2   2  3
+ *   ranges     [prefixStart, prefixEnd, ownStart, ownEnd) key rows; row 4: [0,2,3,5], row 1: [0,0,0,2]
+ *   queryEnd   5  5   3   5  5            rows n..queryEnd[n] are the queries that can see key row n
+ *   predicted  entries in sample order: A0 A1 | B0 B2; entry row 1 2 | 1 4
+ *   headRows   1 2 4                      the distinct rows that predict something, ascending
+ *   rowStart   0 2 3 4, rowEntries 0 2 | 1 | 3   entries of each head row (P1 predicts both A0 and B0)
+ */
+export interface PackedBatch {
+  /** [N] */
+  tokens: Uint32Array;
+  /** [N] */
+  positions: Uint32Array;
+  /** [N, 4] */
+  ranges: Uint32Array;
+  /** [N] */
+  queryEnd: Uint32Array;
+  /** [R] */
+  headRows: Uint32Array;
+  /** [R + 1] into rowEntries */
+  rowStart: Uint32Array;
+  /** [E] entry numbers, grouped by head row */
+  rowEntries: Uint32Array;
+  /** [E] index into headRows of each entry */
+  entryRow: Uint32Array;
+  /** [E] the token each entry predicts */
+  targets: Uint32Array;
+  /** [S + 1] entries of sample s are seqStart[s] .. seqStart[s + 1] */
+  seqStart: Uint32Array;
+}
+
+/** What the policy loss needs beside the new log-probs; all [E], entry order (sample by sample). Logs are natural. */
+export interface PolicyLossInputs {
+  /** log-prob under the policy that sampled (or the proximal policy), same temperature. */
+  oldLogProbs: Float32Array;
+  advantages: Float32Array;
+  /** Weight of the token in the mini-batch's scalar loss: aggregation x mask x importance weight. */
+  weights: Float32Array;
+  /** log-prob under the frozen reference; absent when no KL is in the loss. */
+  refLogProbs?: Float32Array;
+}
+
+/** A policy loss by name with its numbers, as the resolved config holds it; `src/grpo/losses.ts` documents them. */
+export interface PolicyLossSpec {
+  lossMode: string;
+  clipRatioLow: number;
+  clipRatioHigh: number;
+  /** Dual-clip constant c (arXiv:1912.09729); > 1. */
+  clipRatioC: number;
+  /** Weight of the KL term in the loss; 0 = none. */
+  klLossCoef: number;
+  klLossType: string;
+  /** Weight of the entropy bonus; 0 = none. */
+  entropyCoeff: number;
+  /** Numbers of the other modes (tauPos, tauNeg, wMax, ...). */
+  [extra: string]: number | string;
+}
+
+export type TrainLoss =
+  /** -sum_e weights[e] * logp[e]: supervised training. */
+  | { kind: 'nll'; weights: Float32Array }
+  /** Fused on the device, no read-back between forward and backward. */
+  | { kind: 'policy'; spec: PolicyLossSpec; inputs: PolicyLossInputs }
+  /** d loss / d logp[e] given outright: used for a user's own loss and in tests. */
+  | { kind: 'coefficients'; dLogProbs: Float32Array; dEntropy?: Float32Array };
+
+/** All [E], in entry order. */
+export interface TokenOutputs {
+  /** log p(target | context) at the given temperature, natural log. */
+  logProbs: Float32Array;
+  /** Entropy in nats of the whole distribution at the predicting row. */
+  entropy: Float32Array;
+}
+
+export interface AdamWOptions {
+  lr: number;
+  beta1: number;
+  beta2: number;
+  eps: number;
+  weightDecay: number;
+  /** Gradients are scaled so that their global L2 norm is at most this; 0 = no clipping. */
+  gradClip: number;
+}
+
+export interface OptimizerStepResult {
+  /** Global L2 norm before clipping. */
+  gradNorm: number;
+  /** True when the norm was not finite and the update was left out. */
+  skipped: boolean;
+}
+
+/** Everything in HF names: weights, and the optimizer's moments when asked for. */
+export type TensorMap = Map<string, { shape: number[]; data: Float32Array }>;
+
+export interface ModelEngine {
+  readonly name: 'wgsl' | 'tfjs';
+  readonly config: ModelConfig;
+  /** Log-probs and entropies of a batch; changes nothing. */
+  logProbs(batch: PackedBatch, options: { temperature: number }): Promise<TokenOutputs>;
+  /** Forward, loss, backward; parameter gradients accumulate until the optimizer step. */
+  forwardBackward(batch: PackedBatch, loss: TrainLoss, options: { temperature: number }): Promise<TokenOutputs>;
+  /** Clips, applies AdamW in place, zeroes the gradients. Rollout sees the new weights at once. */
+  optimizerStep(options: AdamWOptions): Promise<OptimizerStepResult>;
+  /** Current weights by HF name (tests, checkpoints). */
+  exportWeights(): Promise<TensorMap>;
+  /** Replaces weights by HF name; shapes must fit. */
+  importWeights(tensors: TensorMap): Promise<void>;
+  /** AdamW moments `<name>.exp_avg`, `<name>.exp_avg_sq` and the scalar `step`, for resuming. */
+  exportOptimizer(): Promise<TensorMap>;
+  importOptimizer(tensors: TensorMap): Promise<void>;
+  /** Gradients by HF name, before clipping (tests). */
+  exportGradients(): Promise<TensorMap>;
+  destroy(): void;
+}

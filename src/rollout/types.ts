@@ -1,0 +1,93 @@
+/** What crosses between agent loops (main thread) and the rollout engine (GPU worker). */
+
+export interface SamplingParams {
+  /** 0 = greedy (log-probs are then recorded at temperature 1). */
+  temperature: number;
+  /** Keep the k most likely; 0 = off. */
+  topK: number;
+  /** Keep the smallest set whose mass reaches topP; 1 = off. */
+  topP: number;
+  /** Keep tokens with p >= minP * max p; 0 = off. */
+  minP: number;
+  maxNewTokens: number;
+  stopTokenIds: number[];
+}
+
+/**
+ * One turn of one sample, as in verl's server mode. The context is always the whole token sequence so far; the engine
+ * recomputes only what it does not have in its cache (the group's shared prompt, and this sample's earlier turns).
+ */
+export interface GenerateRequest {
+  /** Sticky: the same id on a later turn continues from that sample's own cache. */
+  requestId: string;
+  /** Whole context, tokens in, tokens out: on a later turn it must extend what this id has in the cache. */
+  contextIds: Uint32Array;
+  /** The first `promptLength` tokens are the prompt, shared by every request that has the same ones. */
+  promptLength: number;
+  /** Counter-based random key of the sample, from (seed, step, prompt, sample); the position is the counter. */
+  key: [number, number];
+  sampling: SamplingParams;
+}
+
+export interface Generation {
+  tokenIds: Uint32Array;
+  /** log-prob of each token, whole vocabulary, at the sampling temperature. */
+  logProbs: Float32Array;
+  /** log of the probability mass kept by top-k / top-p / min-p at each token; absent where nothing was cut. */
+  logMass?: Float32Array;
+  /** 'stop' = one of stopTokenIds (it is the last token); 'length' = maxNewTokens or the slot is full. */
+  stopReason: 'stop' | 'length' | 'aborted';
+}
+
+export interface RolloutEngine {
+  generate(request: GenerateRequest): Promise<Generation>;
+  /** Frees the sample's cache. Every id that was generated for must be released once. */
+  release(requestId: string): void;
+  /** Ends running requests with stopReason 'aborted'. */
+  abort(requestIds: string[]): void;
+  /** Forgets cached prompts; must be called after every weight update. */
+  resetCache(): void;
+  /** Counters since the last call: tokens generated, prompt tokens computed and not recomputed, decode steps, wasted rows. */
+  takeStats(): Promise<RolloutStats>;
+}
+
+export interface RolloutStats {
+  generatedTokens: number;
+  /** Context tokens run through the model. */
+  prefillTokens: number;
+  /** Context tokens that came from a cache instead. */
+  cachedTokens: number;
+  decodeSteps: number;
+  /** Rows decoded after their sequence had already stopped. */
+  wastedRows: number;
+  /** Live rows summed over decode steps. */
+  liveRows: number;
+}
+
+export type StopReason =
+  | 'completed'
+  | 'max_turns'
+  | 'max_tokens'
+  | 'max_tool_calls'
+  | 'context_overflow'
+  | 'aborted';
+
+/**
+ * One finished sample, ready to train on. Example, prompt P P, turn 1 = A a, tool output t t, turn 2 = B:
+ *   promptIds    P P
+ *   responseIds  A    a    t  t  B
+ *   mask         1    1    0  0  1      1 = sampled by the policy
+ *   logProbs    -.2  -.9   0  0 -.1     0 wherever mask is 0
+ */
+export interface Trajectory {
+  promptIds: Uint32Array;
+  responseIds: Uint32Array;
+  mask: Uint8Array;
+  logProbs: Float32Array;
+  /** As Generation.logMass, 0 where nothing was cut. */
+  logMass: Float32Array;
+  stopReason: StopReason;
+  numTurns: number;
+  numToolCalls: number;
+  numToolErrors: number;
+}

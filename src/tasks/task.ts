@@ -1,0 +1,51 @@
+/** A task = problems + tools + a reward. A user's own is under 40 lines; see README. */
+
+import type { Tool } from './tool.ts';
+
+export interface Message {
+  role: 'system' | 'user' | 'assistant' | 'tool';
+  content: string;
+}
+
+/** One problem. Example: { id: 'train-17', messages: [{ role: 'user', content: 'Tom has ...' }], answer: '24', template: 'shop-total' } */
+export interface Problem {
+  id: string;
+  messages: Message[];
+  answer: string;
+  /** Which generator template made it, for per-template reports. */
+  template?: string;
+  [extra: string]: unknown;
+}
+
+/** What a reward function sees of a finished sample. */
+export interface ScoredSample {
+  problem: Problem;
+  /** Every assistant and tool message after the prompt, decoded. */
+  messages: Message[];
+  /** The last assistant message. */
+  response: string;
+  stopReason: string;
+  numTurns: number;
+  numToolCalls: number;
+  numToolErrors: number;
+  responseTokens: number;
+}
+
+export interface Reward {
+  /** What the advantage is computed from: outcome plus shaping. */
+  score: number;
+  /** The outcome alone, 0 or 1: reported as `acc`. */
+  acc: number;
+  /** Further named numbers, averaged into metrics as `reward/<name>`. */
+  extra?: Record<string, number>;
+}
+
+export interface Task {
+  name: string;
+  /** Training problem `index` (0, 1, 2, ...: an endless stream or a cycled file), fixed by `seed`. */
+  train(index: number, seed: number): Problem;
+  /** Held-out problems, disjoint from training. */
+  heldOut(count: number): Problem[];
+  tools?: Tool[];
+  reward(sample: ScoredSample): Reward | Promise<Reward>;
+}

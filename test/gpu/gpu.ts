@@ -1,0 +1,29 @@
+import { Gpu, type View } from '../../src/gpu/device.ts';
+
+let shared: Promise<Gpu> | undefined;
+
+/** One device a test file. No adapter is a failure, never a skip. */
+export const testGpu = (): Promise<Gpu> => (shared ??= Gpu.create());
+
+/** Runs `body` and fails if WebGPU reported any error meanwhile, even one the results do not show. */
+export async function withGpu(body: (gpu: Gpu) => Promise<void> | void): Promise<void> {
+  const gpu = await testGpu();
+  const scopes = ['internal', 'out-of-memory', 'validation'] as const;
+  for (const scope of scopes) gpu.device.pushErrorScope(scope);
+  let failure: unknown;
+  try {
+    await body(gpu);
+  } catch (error) {
+    failure = error;
+  }
+  const reports: string[] = [];
+  for (const _ of scopes) {
+    const error = await gpu.device.popErrorScope();
+    if (error) reports.push(error.message);
+  }
+  if (reports.length > 0) throw new Error(`WebGPU reported:\n${reports.join('\n')}`, { cause: failure });
+  if (failure) throw failure;
+}
+
+/** An output buffer full of NaN, so an element the kernel forgot to write cannot pass. */
+export const poisoned = (gpu: Gpu, label: string, n: number): View => gpu.buffer(label, new Float32Array(n).fill(NaN));
