@@ -1,0 +1,20 @@
+import { ALL_METRICS, clamp, clampedLogRatio, setting, type PolicyLoss } from './types.ts';
+
+/**
+ * CISPO (arXiv:2506.13585): REINFORCE with the ratio as a bounded, constant weight, so every token keeps a gradient:
+ *
+ *   l = -w A logp,   w = clip(r, 1 - clipRatioLow, 1 + clipRatioHigh) held constant,   r = exp(clip(logp - oldLogp, -20, 20))
+ *
+ * verl reads its bound as 1 + clipRatioHigh; TRL reads the same number as the weight itself (its epsilon_high of 5 is
+ * verl's clip_ratio_high of 4). `wMax` sets the absolute upper weight, TRL's way, and replaces 1 + clipRatioHigh.
+ */
+export const cispo: PolicyLoss = {
+  reports: ALL_METRICS,
+  row(spec, token) {
+    const { logRatio } = clampedLogRatio(token);
+    const ratio = Math.exp(logRatio);
+    const weight = clamp(ratio, 1 - spec.clipRatioLow, setting(spec, 'wMax', 1 + spec.clipRatioHigh));
+    const grad = -weight * token.advantage;
+    return { loss: grad * token.logp, grad, clipped: weight !== ratio, clippedLower: false, kl: -logRatio };
+  },
+};

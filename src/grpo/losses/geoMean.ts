@@ -1,0 +1,42 @@
+import { ALL_METRICS, clamp, type PolicyLoss, type TokenRow } from './types.ts';
+import type { PolicyLossSpec } from '../../model/engine.ts';
+
+/** Keeps verl's numbers for sequences without a trained token. */
+const EPSILON = 1e-8;
+
+/** The token's log ratio after clipping in log space, on the side its advantage pushes to. */
+function clippedLogRatio(spec: PolicyLossSpec, token: TokenRow): number {
+  const raw = token.logp - token.oldLogp;
+  const bounded = clamp(raw, -spec.clipRatioLow, spec.clipRatioHigh);
+  const sign = Math.sign(token.advantage);
+  return sign * Math.min(sign * raw, sign * bounded);
+}
+
+/**
+ * GMPO (arXiv:2507.20673), verl's `geo_mean`: a geometric instead of an arithmetic mean of the token ratios,
+ *
+ *   L_s = -A_s exp(mean_t k_t),   k_t = sgn(A) min(sgn(A) d_t, sgn(A) clip(d_t, -clipRatioLow, clipRatioHigh)),
+ *   d_t = logp_t - oldLogp_t (never clamped),   A_s = mean advantage of the sequence
+ *
+ * averaged over all sequences of the mini-batch, those without a trained token included ('seq-geo-mean'). The clip
+ * range is in log space; the paper's is 0.4. As a row: l_t = -A_t R_s, g_t = -A_s R_s where k_t still moves.
+ */
+export const geoMean: PolicyLoss = {
+  reports: ALL_METRICS,
+  aggregation: 'seq-geo-mean',
+  sequenceTerm: clippedLogRatio,
+  row(spec, token, sequence) {
+    const raw = token.logp - token.oldLogp;
+    const ratio = Math.exp(sequence.sum / (sequence.length + EPSILON));
+    const advantage = sequence.advantageSum / (sequence.length + EPSILON);
+    const outside = clamp(raw, -spec.clipRatioLow, spec.clipRatioHigh) !== raw;
+    const moves = token.advantage !== 0 && clippedLogRatio(spec, token) === raw;
+    return {
+      loss: -token.advantage * ratio,
+      grad: moves ? -advantage * ratio : 0,
+      clipped: outside && token.advantage > 0,
+      clippedLower: outside && token.advantage < 0,
+      kl: -raw,
+    };
+  },
+};

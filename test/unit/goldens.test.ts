@@ -1,0 +1,13 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { expect, test } from 'vitest';
+import { parseCases, verifyLosses } from '../../src/grpo/verifyLosses.ts';
+
+const GOLDENS = new URL('../../../shared/goldens/policy_losses.json', import.meta.url);
+
+// The numbers are not part of the repository; without the folder beside it there is nothing to compare with.
+test.skipIf(!existsSync(GOLDENS))("verl's own numbers (skipped where ../shared/goldens is absent)", () => {
+  const report = verifyLosses(parseCases(readFileSync(GOLDENS, 'utf8')));
+  expect(report.checked).toBe(report.cases);
+  expect(report.cases).toBeGreaterThan(50);
+  expect(report.maxError, JSON.stringify(report.worst)).toBeLessThan(1e-6);
+});
