@@ -6,7 +6,7 @@
  * unit test instead of reading the wrong buffer.
  */
 
-import { WgslReflect } from 'wgsl_reflect';
+import { WgslReflect } from 'wgsl_reflect/wgsl_reflect.module.js';
 
 export type Scalar = 'u32' | 'i32' | 'f32';
 

@@ -1,0 +1,161 @@
+/**
+ * The language-model head over the rows that predict something: final norm, logits, log-sum-exp, log-prob, entropy, and
+ * the way back. Logits exist only for a chunk of rows at a time; backward recomputes them when there was more than one.
+ */
+
+import type { Gpu, View } from '../gpu/device.ts';
+import { gatherRows, scatterRows } from '../gpu/ops/gather_rows.ts';
+import { headBwd, headLogprob, headStats } from '../gpu/ops/head.ts';
+import { matmulNn, matmulTn } from '../gpu/ops/matmul.ts';
+import { RMSNORM_BLOCK_ROWS, rmsnorm, rmsnormBwd } from '../gpu/ops/rmsnorm.ts';
+import { transpose } from '../gpu/ops/transpose.ts';
+import type { ModelConfig } from './config.ts';
+import type { LlamaModel } from './forward.ts';
+import type { GpuWeights } from './gpuWeights.ts';
+
+/** Device side of PackedBatch's head part, and what comes out. */
+export interface HeadBatch {
+  R: number;
+  E: number;
+  /** [R] */ headRows: View;
+  /** [R + 1] */ rowStart: View;
+  /** [E] */ rowEntries: View;
+  /** [E] */ entryRow: View;
+  /** [E] */ targets: View;
+  /** [E] out */ logp: View;
+  /** [E] out */ entropy: View;
+  /** [E] d loss / d logp */ dLogp: View;
+  /** [E] d loss / d entropy */ dEntropy: View;
+}
+
+const LOGITS_BYTES = 32 << 20;
+
+export class Head {
+  /** Rows of logits that exist at a time. */
+  readonly chunkRows: number;
+  readonly logits: View;
+  readonly stats: View;
+  readonly #gpu: Gpu;
+  readonly #model: LlamaModel;
+  readonly #headT: View;
+  readonly #gathered: View;
+  readonly #hidden: View;
+  readonly #rstd: View;
+  readonly #dHidden: View;
+  readonly #dGathered: View;
+  readonly #partial: View;
+  readonly #hiddenChunks: View[];
+  readonly #dHiddenChunks: View[];
+
+  constructor(gpu: Gpu, model: LlamaModel, maxRows: number, forTraining: boolean) {
+    const { hiddenSize: C, vocabSize: V } = model.config;
+    this.#gpu = gpu;
+    this.#model = model;
+    this.chunkRows = headChunkRows(model.config, maxRows);
+    const f32 = (label: string, n: number) => gpu.buffer(`head.${label}`, n * 4);
+    this.logits = f32('logits', this.chunkRows * V);
+    this.stats = f32('stats', this.chunkRows * 2);
+    this.#headT = f32('transposed', V * C);
+    this.#gathered = f32('gathered', maxRows * C);
+    this.#hidden = f32('hidden', maxRows * C);
+    this.#rstd = f32('rstd', maxRows);
+    const back = forTraining ? maxRows : 1;
+    this.#dHidden = f32('dHidden', back * C);
+    this.#dGathered = f32('dGathered', back * C);
+    this.#partial = f32('partial', Math.ceil(back / RMSNORM_BLOCK_ROWS) * C);
+    this.#hiddenChunks = this.#chunks(this.#hidden, maxRows);
+    this.#dHiddenChunks = forTraining ? this.#chunks(this.#dHidden, maxRows) : [];
+  }
+
+  /** Records the transposed copy of the head that the products read; once after every change of the weights. */
+  refresh(): void {
+    const { hiddenSize: C, vocabSize: V } = this.#model.config;
+    transpose(this.#gpu, { x: this.#model.weights.views.head, y: this.#headT, N: V, C });
+  }
+
+  /** Records final norm and logits of R rows of x that fit one chunk, for sampling: logits and stats hold the result. */
+  recordLogits(x: View, rows: View, R: number, temperature: number): void {
+    if (R > this.chunkRows) throw new RangeError(`${R} rows of logits do not fit a chunk of ${this.chunkRows}.`);
+    this.#norm(x, rows, R);
+    this.#logits(0, R, temperature);
+  }
+
+  /** Records log-prob and entropy of every entry. */
+  recordForward(x: View, batch: HeadBatch, temperature: number): void {
+    const { R, E, entryRow, targets, logp, entropy } = batch;
+    const { logits, stats } = this;
+    this.#norm(x, batch.headRows, R);
+    for (let firstRow = 0; firstRow < R; firstRow += this.chunkRows) {
+      const rows = Math.min(this.chunkRows, R - firstRow);
+      this.#logits(firstRow, rows, temperature);
+      const V = this.#model.config.vocabSize;
+      const chunk = { logits, stats, R: rows, V, firstRow, temperature };
+      headLogprob(this.#gpu, { ...chunk, entryRow, targets, logp, entropy, E });
+    }
+  }
+
+  /** Records the gradients: into `grads`, and into dx, which is cleared first (rows that predict nothing get 0). */
+  recordBackward(batch: HeadBatch, temperature: number, grads: GpuWeights, dx: View): void {
+    const gpu = this.#gpu;
+    const { hiddenSize: C, vocabSize: V } = this.#model.config;
+    const { R, rowStart, rowEntries, targets, dLogp, dEntropy } = batch;
+    const { logits, stats } = this;
+    for (let firstRow = 0; firstRow < R; firstRow += this.chunkRows) {
+      const rows = Math.min(this.chunkRows, R - firstRow);
+      const chunk = firstRow / this.chunkRows;
+      if (R > this.chunkRows) this.#logits(firstRow, rows, temperature);
+      const sizes = { R: rows, V, firstRow, temperature };
+      headBwd(gpu, { logits, stats, rowStart, rowEntries, targets, dLogp, dEntropy, ...sizes });
+      const [hidden, dHidden] = [this.#hiddenChunks[chunk], this.#dHiddenChunks[chunk]];
+      matmulNn(gpu, { x: logits, b: this.#model.weights.views.head, y: dHidden, M: rows, N: C, K: V });
+      matmulTn(gpu, { a: logits, b: hidden, y: grads.views.head, M: V, N: C, K: rows });
+    }
+    rmsnormBwd(gpu, {
+      x: this.#gathered,
+      weight: this.#model.weights.views.finalNorm,
+      rstd: this.#rstd,
+      dy: this.#dHidden,
+      dx: this.#dGathered,
+      dweight: grads.views.finalNorm,
+      partial: this.#partial,
+      N: R,
+      C,
+    });
+    gpu.clear(dx);
+    scatterRows(gpu, { x: dx, rows: batch.headRows, y: this.#dGathered, R, C });
+  }
+
+  free(): void {
+    const own = [this.logits, this.stats, this.#headT, this.#gathered, this.#hidden, this.#rstd, this.#dHidden];
+    for (const view of [...own, this.#dGathered, this.#partial]) this.#gpu.free(view);
+  }
+
+  #norm(x: View, rows: View, R: number): void {
+    const { hiddenSize: C, rmsNormEps: eps } = this.#model.config;
+    gatherRows(this.#gpu, { x, rows, y: this.#gathered, R, C });
+    const weight = this.#model.weights.views.finalNorm;
+    rmsnorm(this.#gpu, { x: this.#gathered, weight, y: this.#hidden, rstd: this.#rstd, N: R, C, eps });
+  }
+
+  #logits(firstRow: number, rows: number, temperature: number): void {
+    const { hiddenSize: C, vocabSize: V } = this.#model.config;
+    const hidden = this.#hiddenChunks[firstRow / this.chunkRows];
+    matmulNn(this.#gpu, { x: hidden, b: this.#headT, y: this.logits, M: rows, N: V, K: C });
+    headStats(this.#gpu, { logits: this.logits, stats: this.stats, R: rows, V, temperature });
+  }
+
+  #chunks(view: View, maxRows: number): View[] {
+    const stride = this.chunkRows * this.#model.config.hiddenSize * 4;
+    const count = Math.ceil(maxRows / this.chunkRows);
+    if (count === 1) return [view];
+    return Array.from({ length: count }, (_, i) =>
+      this.#gpu.slice(view, i * stride, Math.min(stride, view.bytes - i * stride)),
+    );
+  }
+}
+
+/** A multiple of 64 rows (so that chunks start at 256-byte offsets) whose logits take at most 32 MiB. */
+function headChunkRows(config: ModelConfig, maxRows: number): number {
+  const fit = Math.floor(LOGITS_BYTES / (config.vocabSize * 4) / 64) * 64;
+  return Math.min(Math.max(64, fit), Math.ceil(maxRows / 64) * 64);
+}

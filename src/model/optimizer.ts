@@ -1,0 +1,71 @@
+/** Gradients, AdamW moments and the update, over the weight arena in place. Both engines use this one. */
+
+import type { Gpu, View } from '../gpu/device.ts';
+import { adamw, gradClip, gradNorm, NORM_SLOTS } from '../gpu/ops/adamw.ts';
+import type { ModelConfig } from './config.ts';
+import type { AdamWOptions, OptimizerStepResult, TensorMap } from './engine.ts';
+import { GpuWeights } from './gpuWeights.ts';
+
+export class Optimizer {
+  /** Same layout as the weights; accumulates until `step`. */
+  readonly grads: GpuWeights;
+  readonly #gpu: Gpu;
+  readonly #weights: GpuWeights;
+  readonly #expAvg: GpuWeights;
+  readonly #expAvgSq: GpuWeights;
+  readonly #partial: View;
+  readonly #clip: View;
+  #steps = 0;
+
+  constructor(gpu: Gpu, config: ModelConfig, weights: GpuWeights) {
+    this.#gpu = gpu;
+    this.#weights = weights;
+    this.grads = new GpuWeights(gpu, config, 'gradients');
+    this.#expAvg = new GpuWeights(gpu, config, 'adamw.exp_avg');
+    this.#expAvgSq = new GpuWeights(gpu, config, 'adamw.exp_avg_sq');
+    this.#partial = gpu.buffer('grad_norm.partial', NORM_SLOTS * 4);
+    this.#clip = gpu.buffer('grad_clip', 3 * 4);
+  }
+
+  /** Clips by the global norm, updates the weights, clears the gradients. A non-finite norm changes no weight. */
+  async step({ gradClip: maxNorm, ...options }: AdamWOptions): Promise<OptimizerStepResult> {
+    const n = this.#weights.elements;
+    gradNorm(this.#gpu, { g: this.grads.arena, partial: this.#partial, n, slot: 0 });
+    gradClip(this.#gpu, { partial: this.#partial, clip: this.#clip, slots: NORM_SLOTS, maxNorm });
+    adamw(this.#gpu, {
+      clip: this.#clip,
+      w: this.#weights.arena,
+      g: this.grads.arena,
+      m: this.#expAvg.arena,
+      v: this.#expAvgSq.arena,
+      n,
+      t: this.#steps + 1,
+      ...options,
+    });
+    const [norm, , ok] = await this.#gpu.readF32(this.#clip);
+    if (ok === 1) this.#steps++;
+    return { gradNorm: norm, skipped: ok !== 1 };
+  }
+
+  async exportTensors(): Promise<TensorMap> {
+    const tensors: TensorMap = new Map([['step', { shape: [1], data: new Float32Array([this.#steps]) }]]);
+    const [first, second] = [await this.#expAvg.exportTensors(), await this.#expAvgSq.exportTensors()];
+    for (const [name, tensor] of first) tensors.set(`${name}.exp_avg`, tensor);
+    for (const [name, tensor] of second) tensors.set(`${name}.exp_avg_sq`, tensor);
+    return tensors;
+  }
+
+  importTensors(tensors: TensorMap): void {
+    this.#steps = tensors.get('step')?.data[0] ?? 0;
+    const strip = (suffix: string): TensorMap =>
+      new Map([...tensors].flatMap(([k, v]) => (k.endsWith(suffix) ? [[k.slice(0, -suffix.length), v]] : [])));
+    this.#expAvg.importTensors(strip('.exp_avg'));
+    this.#expAvgSq.importTensors(strip('.exp_avg_sq'));
+  }
+
+  free(): void {
+    for (const arena of [this.grads, this.#expAvg, this.#expAvgSq]) arena.free();
+    this.#gpu.free(this.#partial);
+    this.#gpu.free(this.#clip);
+  }
+}
