@@ -1,0 +1,237 @@
+/**
+ * Step and validation metrics under verl's names, plus what it lacks: group spread, solved counts, pass@k, percentiles.
+ *
+ * Every function takes plain records and sums in sample order, so equal inputs give equal numbers whatever the timing of
+ * the rollouts was. A mean over nothing is NaN-free: the key is left out.
+ */
+
+import type { Trajectory } from '../rollout/types.ts';
+import type { Reward } from '../tasks/task.ts';
+import { indicesByGroup, mean, std, type GroupId } from './advantages.ts';
+
+export type Metrics = Record<string, number>;
+
+/** `<name>/mean`, `/max`, `/min`; nothing for an empty list. */
+export function summarize(name: string, values: readonly number[]): Metrics {
+  if (values.length === 0) return {};
+  let [max, min] = [values[0], values[0]];
+  for (const v of values) [max, min] = [Math.max(max, v), Math.min(min, v)];
+  return { [`${name}/mean`]: mean(values), [`${name}/max`]: max, [`${name}/min`]: min };
+}
+
+/** Linear interpolation between order statistics, q in [0, 1] (numpy's default). */
+export function quantile(values: readonly number[], q: number): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  const at = (sorted.length - 1) * q;
+  const low = Math.floor(at);
+  return sorted[low] + (at - low) * ((sorted[low + 1] ?? sorted[low]) - sorted[low]);
+}
+
+export interface StepSamples {
+  /** [N] in sample order, as is everything below. */
+  trajectories: readonly Trajectory[];
+  rewards: readonly Reward[];
+  /** [N] what the advantage was computed from, when it is not the score itself (KL in the reward). */
+  finalRewards?: readonly number[];
+  groups: ArrayLike<GroupId>;
+  /** One array a sample, as long as its response; 0 where the mask is 0. */
+  advantages: readonly ArrayLike<number>[];
+  maxResponseLength: number;
+  maxPromptLength: number;
+}
+
+/** critic/*, response_length/*, prompt_length/*, num_turns/*, tool_call_counts/*, reward/* and the group counts of a step. */
+export function dataMetrics(step: StepSamples): Metrics {
+  const { trajectories, rewards } = step;
+  const scores = rewards.map((r) => r.score).filter((score) => !Number.isNaN(score));
+  const advantages = trainedValues(step.advantages, trajectories);
+  return {
+    ...summarize('critic/score', scores),
+    ...summarize('critic/rewards', step.finalRewards ?? scores),
+    ...summarize('critic/advantages', advantages),
+    ...summarize('critic/returns', advantages),
+    ...(advantages.length > 0 ? { 'critic/advantages/abs_mean': mean(advantages.map(Math.abs)) } : {}),
+    ...lengthMetrics(
+      'response_length',
+      trajectories.map((t) => t.responseIds.length),
+      step.maxResponseLength,
+    ),
+    ...lengthMetrics(
+      'prompt_length',
+      trajectories.map((t) => t.promptIds.length),
+      step.maxPromptLength,
+    ),
+    ...summarize(
+      'num_turns',
+      trajectories.map((t) => t.numTurns),
+    ),
+    ...summarize(
+      'tool_call_counts',
+      trajectories.map((t) => t.numToolCalls),
+    ),
+    ...toolMetrics(trajectories),
+    ...rewardMetrics(rewards),
+    ...groupMetrics(rewards, step.groups),
+    ...stopMetrics(trajectories),
+  };
+}
+
+/** Values where the trajectory's mask is 1, sample by sample. */
+function trainedValues(perToken: readonly ArrayLike<number>[], trajectories: readonly Trajectory[]): number[] {
+  return perToken.flatMap((values, s) => Array.from(values).filter((_, t) => trajectories[s].mask[t] === 1));
+}
+
+/** mean, max, min, p10, p90 and the share that reached the limit (verl's clip_ratio); lengths in tokens. */
+function lengthMetrics(name: string, lengths: readonly number[], limit: number): Metrics {
+  if (lengths.length === 0) return {};
+  return {
+    ...summarize(name, lengths),
+    [`${name}/p10`]: quantile(lengths, 0.1),
+    [`${name}/p90`]: quantile(lengths, 0.9),
+    [`${name}/clip_ratio`]: mean(lengths.map((n) => (n >= limit ? 1 : 0))),
+  };
+}
+
+function toolMetrics(trajectories: readonly Trajectory[]): Metrics {
+  const calls = trajectories.reduce((n, t) => n + t.numToolCalls, 0);
+  if (calls === 0) return {};
+  return { 'tool_call_counts/error_rate': trajectories.reduce((n, t) => n + t.numToolErrors, 0) / calls };
+}
+
+/** `critic/acc/mean` and `reward/<name>` for each further number the reward function gave; NaN and absent ones left out. */
+function rewardMetrics(rewards: readonly Reward[]): Metrics {
+  const byName = new Map<string, number[]>();
+  for (const { extra } of rewards) {
+    for (const [name, value] of Object.entries(extra ?? {})) {
+      if (!byName.has(name)) byName.set(name, []);
+      if (!Number.isNaN(value)) byName.get(name)?.push(value);
+    }
+  }
+  const metrics: Metrics = {};
+  const accs = rewards.map((r) => r.acc).filter((acc) => !Number.isNaN(acc));
+  if (accs.length > 0) metrics['critic/acc/mean'] = mean(accs);
+  for (const [name, values] of byName) if (values.length > 0) metrics[`reward/${name}`] = mean(values);
+  return metrics;
+}
+
+/**
+ * Over groups: `frac_reward_zero_std` (no signal: all scores equal), `solved/none`, `solved/some`, `solved/all` (shares by
+ * acc), and the mean std of a group's scores.
+ */
+export function groupMetrics(rewards: readonly Reward[], groups: ArrayLike<GroupId>): Metrics {
+  const scores = rewards.map((r) => r.score);
+  const members = indicesByGroup(scores, groups);
+  if (members.length === 0) return {};
+  const spreads = members.map((indices) => std(indices.map((i) => scores[i])));
+  const solved = members.map((indices) => mean(indices.map((i) => (rewards[i].acc >= 1 ? 1 : 0))));
+  const share = (of: readonly boolean[]): number => of.filter(Boolean).length / of.length;
+  return {
+    frac_reward_zero_std: share(members.map((indices) => indices.every((i) => scores[i] === scores[indices[0]]))),
+    'critic/group_std/mean': mean(spreads),
+    'solved/none': share(solved.map((s) => s === 0)),
+    'solved/some': share(solved.map((s) => s > 0 && s < 1)),
+    'solved/all': share(solved.map((s) => s === 1)),
+  };
+}
+
+/** `stop/<reason>`: share of samples that ended so; `response/aborted_ratio` as verl counts it (empty responses). */
+function stopMetrics(trajectories: readonly Trajectory[]): Metrics {
+  const metrics: Metrics = {};
+  for (const { stopReason } of trajectories) {
+    metrics[`stop/${stopReason}`] = (metrics[`stop/${stopReason}`] ?? 0) + 1 / trajectories.length;
+  }
+  if (trajectories.length > 0) {
+    metrics['response/aborted_ratio'] = mean(trajectories.map((t) => (t.responseIds.length === 0 ? 1 : 0)));
+  }
+  return metrics;
+}
+
+/**
+ * How far the sampler's and the trainer's probabilities (not logs) of the same tokens are apart, in [0, 1]. The design's
+ * aim for the max is 0.
+ * @param rolloutLogp, actorLogp [E] trained tokens only
+ */
+export function rolloutProbsDiff(rolloutLogp: ArrayLike<number>, actorLogp: ArrayLike<number>): Metrics {
+  if (rolloutLogp.length === 0) return { 'training/rollout_probs_diff_valid': 0 };
+  const rollout = Array.from(rolloutLogp, Math.exp);
+  const actor = Array.from(actorLogp, Math.exp);
+  const diffs = rollout.map((p, e) => Math.abs(p - actor[e]));
+  return {
+    'training/rollout_probs_diff_valid': 1,
+    'training/rollout_probs_diff_max': diffs.reduce((a, b) => Math.max(a, b), 0),
+    'training/rollout_probs_diff_mean': mean(diffs),
+    'training/rollout_probs_diff_std': std(diffs),
+    ...pearson(rollout, actor),
+  };
+}
+
+/** Left out where one side has no spread. */
+function pearson(x: readonly number[], y: readonly number[]): Metrics {
+  const [mx, my] = [mean(x), mean(y)];
+  const cov = x.reduce((sum, v, i) => sum + (v - mx) * (y[i] - my), 0);
+  const norm = Math.sqrt(x.reduce((s, v) => s + (v - mx) ** 2, 0) * y.reduce((s, v) => s + (v - my) ** 2, 0));
+  return norm > 0 ? { 'training/rollout_actor_probs_pearson_corr': cov / norm } : {};
+}
+
+/** Stages whose time is divided by prompt and response tokens; `gen` by response tokens alone. */
+const ALL_TOKEN_STAGES = ['ref', 'old_log_prob', 'adv', 'update_actor'];
+
+/**
+ * `timing_s/<stage>` in seconds, `timing_per_token_ms/<stage>`, and `perf/*`.
+ * @param seconds by stage: gen, reward, adv, update_actor, ..., and `step` for the whole step
+ * @param trajectories of the step, for the token counts
+ */
+export function timingMetrics(seconds: Readonly<Record<string, number>>, trajectories: readonly Trajectory[]): Metrics {
+  const response = trajectories.reduce((n, t) => n + t.responseIds.length, 0);
+  const total = response + trajectories.reduce((n, t) => n + t.promptIds.length, 0);
+  const metrics: Metrics = {};
+  for (const [stage, time] of Object.entries(seconds)) {
+    metrics[`timing_s/${stage}`] = time;
+    const tokens = stage === 'gen' ? response : ALL_TOKEN_STAGES.includes(stage) ? total : 0;
+    if (tokens > 0) metrics[`timing_per_token_ms/${stage}`] = (time * 1000) / tokens;
+  }
+  metrics['perf/total_num_tokens'] = total;
+  if (seconds.step > 0) {
+    metrics['perf/time_per_step'] = seconds.step;
+    metrics['perf/throughput'] = total / seconds.step;
+  }
+  return metrics;
+}
+
+/** Unbiased pass@k from c correct of n samples: 1 - C(n - c, k) / C(n, k) (arXiv:2107.03374); k <= n. */
+export function passAtK(n: number, c: number, k: number): number {
+  checkK(n, k);
+  let allWrong = 1;
+  for (let i = 0; i < k; i++) allWrong *= Math.max(n - c - i, 0) / (n - i);
+  return 1 - allWrong;
+}
+
+/** Unbiased pass^k, the chance that k samples are all correct: C(c, k) / C(n, k) (arXiv:2406.12045); k <= n. */
+export function passHatK(n: number, c: number, k: number): number {
+  checkK(n, k);
+  let allRight = 1;
+  for (let i = 0; i < k; i++) allRight *= Math.max(c - i, 0) / (n - i);
+  return allRight;
+}
+
+function checkK(n: number, k: number): void {
+  if (k < 1 || k > n) throw new RangeError(`pass@${k} cannot be told from ${n} samples; k must be 1 to ${n}.`);
+}
+
+/**
+ * Held-out results: `val-core/<task>/acc/mean@n` (verl's name; n samples a problem), and with n > 1 pass@k and pass^k for
+ * k = 2, 4, ... n.
+ * @param accs one array a problem, 1 = correct; all of length n
+ */
+export function validationMetrics(task: string, accs: readonly (readonly number[])[]): Metrics {
+  if (accs.length === 0) return {};
+  const n = accs[0].length;
+  const base = `val-core/${task}/acc`;
+  const metrics: Metrics = { [`${base}/mean@${n}`]: mean(accs.map((problem) => mean(problem))) };
+  for (let k = 2; k <= n; k = k < n && k * 2 > n ? n : k * 2) {
+    const counts = accs.map((problem) => problem.filter((acc) => acc >= 1).length);
+    metrics[`${base}/pass@${k}`] = mean(counts.map((c) => passAtK(n, c, k)));
+    metrics[`${base}/pass^${k}`] = mean(counts.map((c) => passHatK(n, c, k)));
+  }
+  return metrics;
+}
