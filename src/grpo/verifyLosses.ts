@@ -23,6 +23,7 @@ import {
 import { lossWeights } from './aggregate.ts';
 import { klPenalty } from './kl.ts';
 import { POLICY_LOSSES, policyLoss, type LossAggMode } from './losses.ts';
+import { rolloutCorrection, type RolloutCorrection } from './rolloutCorrection.ts';
 
 type Json = Record<string, unknown>;
 
@@ -101,6 +102,7 @@ const flatten = (rows: readonly Float64Array[]): number[] => rows.flatMap((row) 
 
 function evaluatePolicyLoss(entry: Json): Outcome | null {
   const mode = String(entry.mode);
+  if (mode === 'bypass_mode') return evaluateBypass(entry);
   if (!Object.hasOwn(POLICY_LOSSES, mode)) return null;
   const width = entry.T as number;
   const config = (entry.config ?? {}) as Json;
@@ -119,6 +121,42 @@ function evaluatePolicyLoss(entry: Json): Outcome | null {
     seqStart: Array.from({ length: (entry.B as number) + 1 }, (_, b) => b * width),
   });
   return { loss, dlogp: grad, metrics };
+}
+
+/**
+ * verl's bypass mode: "old" is the sampler's log-prob, and weights and rejection come from the current policy. PPO-clip
+ * takes the rejection alone (its ratio is the weight already), REINFORCE both.
+ */
+function evaluateBypass(entry: Json): Outcome {
+  const width = entry.T as number;
+  const config = (entry.config ?? {}) as Json;
+  const nested = isObject(config.policy_loss) ? config.policy_loss : config;
+  const correction = isObject(nested.rollout_correction) ? nested.rollout_correction : nested;
+  const { masks, isWeights, metrics } = rolloutCorrection(correctionOf(correction), {
+    oldLogp: rowsOf(entry.new as number[], width),
+    rolloutLogp: rowsOf(entry.old as number[], width),
+    masks: rowsOf(entry.mask as number[], width),
+  });
+  const reinforce = correction.loss_type === 'reinforce';
+  const result = evaluatePolicyLoss({
+    ...entry,
+    mode: reinforce ? 'reinforce' : 'vanilla',
+    mask: flatten(masks),
+    is_weights: reinforce && isWeights ? flatten(isWeights) : null,
+  });
+  return { ...result, metrics: { ...(result?.metrics as Record<string, number>), ...metrics } };
+}
+
+/** verl's rollout_correction config; what is absent has the default of verl's RolloutCorrectionConfig. */
+function correctionOf(config: Json): RolloutCorrection {
+  const level = config.rollout_is === undefined ? 'sequence' : (config.rollout_is ?? 'none');
+  return {
+    rolloutIs: level as RolloutCorrection['rolloutIs'],
+    rolloutIsThreshold: (config.rollout_is_threshold ?? 2) as number | string,
+    rolloutIsBatchNormalize: config.rollout_is_batch_normalize === true,
+    rolloutRs: (config.rollout_rs ?? '') as string,
+    rolloutRsThreshold: (config.rollout_rs_threshold ?? '') as number | string,
+  };
 }
 
 /** verl's actor config as a spec; what is absent has the default of verl's ActorConfig. */
