@@ -7,7 +7,7 @@
 //
 //   logits   [R, V]        row of live sequence i is logitRow[i]
 //   stats    [R, 2]        lse at temperature T (1 for greedy), entropy
-//   live     [n, 4]        slot, row of logits, -, -
+//   live     [rows, 4]     slot, row of logits, -, -; entries first .. first + n - 1 are drawn
 //   control  [slots, 8]    key0, key1, maxNewTokens, 1/T (f32 bits; 0 = greedy), topK, topP (f32), minP (f32), step budget
 //   stops    [slots, 4]    stop token ids; 0xffffffff = none
 //   state    [slots, 4]    in/out: last token, position of the next token, tokens drawn so far, done flag (1 stop, 2 length)
@@ -19,6 +19,7 @@
 // Checked   by test/gpu/sample.test.ts.
 
 struct Params {
+  first: u32,
   n: u32,
   V: u32,
   cap: u32,  // tokens a slot's row of drawn holds
@@ -55,8 +56,8 @@ fn ordered(x: f32) -> u32 {
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, @builtin(local_invocation_index) tid: u32) {
-  let i = wg.y * grid.x + wg.x;
-  if (i >= params.n) { return; }
+  let i = params.first + wg.y * grid.x + wg.x;
+  if (i >= params.first + params.n) { return; }
   let slot = live[i * 4u];
   let row = live[i * 4u + 1u];
   if (tid == 0u) { done = state[slot * 4u + 3u]; }

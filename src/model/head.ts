@@ -47,11 +47,12 @@ export class Head {
   readonly #hiddenChunks: View[];
   readonly #dHiddenChunks: View[];
 
-  constructor(gpu: Gpu, model: LlamaModel, maxRows: number, forTraining: boolean) {
+  /** @param oneChunk keep all maxRows rows of logits at a time, as sampling needs. */
+  constructor(gpu: Gpu, model: LlamaModel, maxRows: number, forTraining: boolean, oneChunk = false) {
     const { hiddenSize: C, vocabSize: V } = model.config;
     this.#gpu = gpu;
     this.#model = model;
-    this.chunkRows = headChunkRows(model.config, maxRows);
+    this.chunkRows = oneChunk ? maxRows : headChunkRows(model.config, maxRows);
     const f32 = (label: string, n: number) => gpu.buffer(`head.${label}`, n * 4);
     this.logits = f32('logits', this.chunkRows * V);
     this.stats = f32('stats', this.chunkRows * 2);

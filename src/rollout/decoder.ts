@@ -1,0 +1,229 @@
+/**
+ * The GPU half of rollout: KV cache, slot state, and the two passes (prefill, decode step) recorded over them. What is
+ * drawn stays on the GPU until a sequence ends; only the state flags are read between chunks of steps.
+ */
+
+import type { Gpu, View } from '../gpu/device.ts';
+import { headStats } from '../gpu/ops/head.ts';
+import { decodeRows, sample } from '../gpu/ops/sample.ts';
+import {
+  type Activations,
+  createActivations,
+  type LlamaModel,
+  recordForward,
+  type RowViews,
+} from '../model/forward.ts';
+import { Head } from '../model/head.ts';
+import type { SamplingParams } from './types.ts';
+
+export interface DecoderSizes {
+  /** Sequences that can be alive at once. */
+  maxSlots: number;
+  /** Tokens after the prompt that one slot can hold. */
+  slotCapacity: number;
+  /** Distinct prompts cached at once, and their longest. */
+  maxPrompts: number;
+  maxPromptLength: number;
+  /** Rows of one prefill pass. */
+  maxBatchedTokens: number;
+}
+
+/** What a slot is told before it generates. Rows are rows of the KV cache. */
+export interface SlotSetup {
+  prefixStart: number;
+  promptLength: number;
+  ownStart: number;
+  /** Tokens in the context: the position of the first token to draw. */
+  contextLength: number;
+  key: [number, number];
+  sampling: SamplingParams;
+}
+
+/** Host copy of the rows of a prefill pass. */
+export interface PrefillRows {
+  tokens: number[];
+  positions: number[];
+  kvRows: number[];
+  /** 4 a row */
+  ranges: number[];
+}
+
+/** A draw: which slot, from which row of the pass. */
+export interface Draw {
+  slot: number;
+  row: number;
+}
+
+/** [token, position of the next, tokens drawn, 0 live | 1 stopped | 2 full] of a slot. */
+export const STATE_WIDTH = 4;
+
+export class Decoder {
+  readonly sizes: DecoderSizes;
+  readonly #gpu: Gpu;
+  readonly #model: LlamaModel;
+  readonly #head: Head;
+  readonly #activations: Activations;
+  readonly #rows: Omit<RowViews, 'N'>;
+  readonly #headRows: View;
+  readonly #identity: View;
+  readonly #live: { prefill: View; decode: View };
+  readonly #slots: View;
+  readonly #control: View;
+  readonly #stops: View;
+  readonly #state: View;
+  readonly #drawn: View;
+  readonly #temperatures: Float64Array;
+  #decoding: Draw[] = [];
+  #headStale = true;
+
+  constructor(gpu: Gpu, model: LlamaModel, sizes: DecoderSizes) {
+    const { maxSlots, slotCapacity, maxPrompts, maxPromptLength, maxBatchedTokens } = sizes;
+    const { numHiddenLayers: L, numKeyValueHeads: K, headDim: D } = model.config;
+    this.sizes = sizes;
+    this.#gpu = gpu;
+    this.#model = model;
+    const kvRows = maxPrompts * maxPromptLength + maxSlots * slotCapacity;
+    const kv = Array.from({ length: L }, (_, l) => gpu.buffer(`kv.${l}`, kvRows * 2 * K * D * 4));
+    const capacity = Math.max(maxBatchedTokens, maxSlots);
+    const u32 = (label: string, n: number) => gpu.buffer(`rollout.${label}`, n * 4);
+    this.#activations = createActivations(gpu, model.config, capacity, kv);
+    this.#head = new Head(gpu, model, maxSlots, false, true);
+    this.#rows = {
+      tokens: u32('tokens', capacity),
+      positions: u32('positions', capacity),
+      kvRows: u32('kvRows', capacity),
+      ranges: u32('ranges', capacity * 4),
+    };
+    this.#headRows = u32('headRows', maxSlots);
+    this.#identity = gpu.buffer(
+      'rollout.identity',
+      Uint32Array.from({ length: maxSlots }, (_, i) => i),
+    );
+    this.#live = { prefill: u32('live.prefill', maxSlots * 4), decode: u32('live.decode', maxSlots * 4) };
+    this.#slots = u32('slots', maxSlots * 4);
+    this.#control = u32('control', maxSlots * 8);
+    this.#stops = u32('stops', maxSlots * 4);
+    this.#state = u32('state', maxSlots * STATE_WIDTH);
+    this.#drawn = u32('drawn', maxSlots * slotCapacity * 3);
+    this.#temperatures = new Float64Array(maxSlots).fill(1);
+  }
+
+  /** First KV row of a slot's own region, and of a cached prompt. */
+  ownStart(slot: number): number {
+    return this.sizes.maxPrompts * this.sizes.maxPromptLength + slot * this.sizes.slotCapacity;
+  }
+
+  prefixStart(prompt: number): number {
+    return prompt * this.sizes.maxPromptLength;
+  }
+
+  /** Must be called after the weights have changed. */
+  weightsChanged(): void {
+    this.#headStale = true;
+  }
+
+  /** Arms a slot for a new turn. */
+  setSlot(slot: number, { prefixStart, promptLength, ownStart, contextLength, key, sampling }: SlotSetup): void {
+    const greedy = sampling.temperature === 0;
+    const bits = new Float32Array([greedy ? 0 : 1 / sampling.temperature, sampling.topP, sampling.minP]);
+    const [invT, topP, minP] = new Uint32Array(bits.buffer);
+    const stops = [0, 1, 2, 3].map((i) => sampling.stopTokenIds[i] ?? 0xffffffff);
+    const control = [...key, sampling.maxNewTokens, invT, sampling.topK, topP, minP, 0];
+    this.#temperatures[slot] = greedy ? 1 : sampling.temperature;
+    this.#gpu.write(this.#slots, Uint32Array.of(prefixStart, promptLength, ownStart, 0), slot * 4);
+    this.#gpu.write(this.#control, Uint32Array.from(control), slot * 8);
+    this.#gpu.write(this.#stops, Uint32Array.from(stops), slot * 4);
+    this.#gpu.write(this.#state, Uint32Array.of(0, contextLength, 0, 0), slot * STATE_WIDTH);
+  }
+
+  /** Records a prefill pass and the first draw of every slot in `draws`. */
+  prefill(rows: PrefillRows, draws: Draw[]): void {
+    const N = rows.tokens.length;
+    const [headRows, drawsByRow] = distinctRows(this.#byTemperature(draws));
+    for (const name of ['tokens', 'positions', 'kvRows', 'ranges'] as const)
+      this.#gpu.write(this.#rows[name], Uint32Array.from(rows[name]));
+    if (draws.length > 0) {
+      this.#gpu.write(this.#headRows, Uint32Array.from(headRows));
+      this.#writeLive(this.#live.prefill, drawsByRow);
+    }
+    recordForward(this.#gpu, this.#model, { N, ...this.#rows }, this.#activations);
+    if (draws.length > 0) this.#draw(this.#headRows, headRows.length, this.#live.prefill, drawsByRow);
+  }
+
+  /** Chooses the slots that the next decode steps advance. */
+  setLive(slots: number[]): void {
+    const draws = this.#byTemperature(slots.map((slot) => ({ slot, row: 0 })));
+    this.#decoding = draws.map(({ slot }, row) => ({ slot, row }));
+    if (slots.length > 0) this.#writeLive(this.#live.decode, this.#decoding);
+  }
+
+  /** Records one decode step of the live slots. */
+  decodeStep(): void {
+    const n = this.#decoding.length;
+    if (n === 0) return;
+    const rows = { ...this.#rows, slots: this.#slots, state: this.#state, live: this.#live.decode };
+    decodeRows(this.#gpu, { ...rows, n });
+    recordForward(this.#gpu, this.#model, { N: n, ...this.#rows }, this.#activations);
+    this.#draw(this.#identity, n, this.#live.decode, this.#decoding);
+  }
+
+  /** Runs what is recorded and reads the state of every slot, [slots, STATE_WIDTH]. */
+  async readState(): Promise<Uint32Array> {
+    return new Uint32Array((await this.#gpu.read(this.#state))[0]);
+  }
+
+  /** Reads what the slots have drawn this turn: `count` tokens each. */
+  async readDrawn(slots: { slot: number; count: number }[]) {
+    const cap = this.sizes.slotCapacity;
+    const parts = slots.map(({ slot, count }) => ({ view: this.#drawn, offset: slot * cap * 12, bytes: count * 12 }));
+    return (await this.#gpu.readRanges(parts)).map((buffer) => {
+      const [u32, f32] = [new Uint32Array(buffer), new Float32Array(buffer)];
+      const count = u32.length / 3;
+      return {
+        tokenIds: Uint32Array.from({ length: count }, (_, i) => u32[i * 3]),
+        logProbs: Float32Array.from({ length: count }, (_, i) => f32[i * 3 + 1]),
+        logMass: Float32Array.from({ length: count }, (_, i) => f32[i * 3 + 2]),
+      };
+    });
+  }
+
+  /** Logits of `R` rows of the pass, then one draw for each entry, a temperature at a time. */
+  #draw(headRows: View, R: number, live: View, draws: Draw[]): void {
+    if (this.#headStale) this.#head.refresh();
+    this.#headStale = false;
+    const V = this.#model.config.vocabSize;
+    const { logits, stats } = this.#head;
+    const { control, stops, state, drawn } = {
+      control: this.#control,
+      stops: this.#stops,
+      state: this.#state,
+      drawn: this.#drawn,
+    };
+    let first = 0;
+    while (first < draws.length) {
+      const temperature = this.#temperatures[draws[first].slot];
+      let n = 1;
+      while (first + n < draws.length && this.#temperatures[draws[first + n].slot] === temperature) n++;
+      if (first === 0) this.#head.recordLogits(this.#activations.xOut, headRows, R, temperature);
+      else headStats(this.#gpu, { logits, stats, R, V, temperature });
+      const cap = this.sizes.slotCapacity;
+      sample(this.#gpu, { logits, stats, live, control, stops, state, drawn, first, n, V, cap });
+      first += n;
+    }
+  }
+
+  #byTemperature(draws: Draw[]): Draw[] {
+    return [...draws].sort((a, b) => this.#temperatures[a.slot] - this.#temperatures[b.slot]);
+  }
+
+  #writeLive(view: View, draws: Draw[]): void {
+    this.#gpu.write(view, Uint32Array.from(draws.flatMap(({ slot, row }) => [slot, row, 0, 0])));
+  }
+}
+
+/** The distinct rows of some draws, and the draws with their row replaced by its place among them. */
+function distinctRows(draws: Draw[]): [rows: number[], draws: Draw[]] {
+  const rows = [...new Set(draws.map((d) => d.row))];
+  const place = new Map(rows.map((row, i) => [row, i]));
+  return [rows, draws.map(({ slot, row }) => ({ slot, row: place.get(row)! }))];
+}

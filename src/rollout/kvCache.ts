@@ -1,0 +1,74 @@
+/** Which sequence holds which slot, and which prompt lies in which cached prefix. Host side only, no GPU. */
+
+export interface Prefix {
+  index: number;
+  tokens: Uint32Array;
+  /** Tokens whose keys and values are in the cache. */
+  computed: number;
+  /** Slots that attend to it. */
+  users: number;
+  /** False after the weights changed: not to be shared any more. */
+  fresh: boolean;
+  lastUsed: number;
+}
+
+export class PrefixCache {
+  readonly #capacity: number;
+  readonly #maxLength: number;
+  readonly #byKey = new Map<string, Prefix>();
+  readonly #free: number[];
+  #clock = 0;
+
+  constructor(capacity: number, maxLength: number) {
+    this.#capacity = capacity;
+    this.#maxLength = maxLength;
+    this.#free = Array.from({ length: capacity }, (_, i) => capacity - 1 - i);
+  }
+
+  /** The cached prefix of these tokens, or a new empty one; undefined while every entry is in use. */
+  acquire(tokens: Uint32Array): Prefix | undefined {
+    if (tokens.length > this.#maxLength)
+      throw new RangeError(
+        `A prompt has ${tokens.length} tokens but data.maxPromptLength is ${this.#maxLength}; raise it or shorten the prompt.`,
+      );
+    const key = tokens.join();
+    let prefix = this.#byKey.get(key);
+    if (!prefix) {
+      const index = this.#free.pop() ?? this.#evict();
+      if (index === undefined) return undefined;
+      prefix = { index, tokens, computed: 0, users: 0, fresh: true, lastUsed: 0 };
+      this.#byKey.set(key, prefix);
+    }
+    prefix.users++;
+    prefix.lastUsed = ++this.#clock;
+    return prefix;
+  }
+
+  release(prefix: Prefix): void {
+    prefix.users--;
+    if (prefix.users === 0 && !prefix.fresh) this.#free.push(prefix.index);
+  }
+
+  /** Forgets everything; entries in use are freed when their last user goes. */
+  reset(): void {
+    for (const prefix of this.#byKey.values()) {
+      prefix.fresh = false;
+      if (prefix.users === 0) this.#free.push(prefix.index);
+    }
+    this.#byKey.clear();
+  }
+
+  get size(): number {
+    return this.#capacity - this.#free.length;
+  }
+
+  /** Makes room by dropping the unused prefix that was used longest ago. */
+  #evict(): number | undefined {
+    let oldest: [string, Prefix] | undefined;
+    for (const entry of this.#byKey)
+      if (entry[1].users === 0 && (!oldest || entry[1].lastUsed < oldest[1].lastUsed)) oldest = entry;
+    if (!oldest) return undefined;
+    this.#byKey.delete(oldest[0]);
+    return oldest[1].index;
+  }
+}
