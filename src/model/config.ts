@@ -6,6 +6,8 @@
  *   D head dim  F MLP width  V vocabulary  L layers  G samples per prompt  S samples  E predicted tokens  R head rows
  */
 
+import { InputError } from './errors.ts';
+
 export interface RopeScaling {
   ropeType: 'llama3' | 'linear';
   factor: number;
@@ -47,11 +49,11 @@ const DEFAULTS = {
 type Json = Record<string, unknown>;
 
 /**
- * Reads a Hugging Face `config.json` (already JSON.parsed). Throws a RangeError that names the key and value for
+ * Reads a Hugging Face `config.json` (already JSON.parsed). Throws an InputError that names the key and value for
  * anything this project would compute differently from transformers.
  */
 export function parseModelConfig(json: unknown): ModelConfig {
-  if (!isObject(json)) throw new RangeError(`config.json must hold a JSON object, but holds ${show(json)}.`);
+  if (!isObject(json)) throw new InputError(`config.json must hold a JSON object, but holds ${show(json)}.`);
   const architecture = readArchitecture(json);
   refuseUnsupported(json, architecture);
   const defaults = DEFAULTS[architecture];
@@ -135,7 +137,7 @@ export function ropeFrequencies({ headDim, ropeTheta, ropeScaling }: ModelConfig
 function llama3Scaled(frequency: number, scaling: RopeScaling): number {
   const { factor, lowFreqFactor, highFreqFactor, originalMaxPositionEmbeddings } = scaling;
   if (lowFreqFactor === undefined || highFreqFactor === undefined || originalMaxPositionEmbeddings === undefined) {
-    throw new RangeError('llama3 RoPE scaling needs lowFreqFactor, highFreqFactor and originalMaxPositionEmbeddings.');
+    throw new InputError('llama3 RoPE scaling needs lowFreqFactor, highFreqFactor and originalMaxPositionEmbeddings.');
   }
   const turns = (originalMaxPositionEmbeddings * frequency) / (2 * Math.PI);
   if (turns < lowFreqFactor) return frequency / factor;
@@ -154,7 +156,7 @@ function readArchitecture(json: Json): ModelConfig['architecture'] {
   if (architecture) return architecture;
   const what =
     named === undefined ? `"model_type" is ${show(json['model_type'])}` : `"architectures" is ${show(named)}`;
-  throw new RangeError(
+  throw new InputError(
     `config.json: ${what}; supported: one of ${known.join(', ')}. Choose a model of these families.`,
   );
 }
@@ -162,7 +164,7 @@ function readArchitecture(json: Json): ModelConfig['architecture'] {
 /** Every key whose value would change the computation in a way that is not implemented. */
 function refuseUnsupported(json: Json, architecture: ModelConfig['architecture']): void {
   const refuse = (key: string, allowed: string): never => {
-    throw new RangeError(
+    throw new InputError(
       `config.json: "${key}" is ${show(json[key])}, which is not supported; only ${allowed} is. Choose another model.`,
     );
   };
@@ -194,12 +196,12 @@ function slidingWindowInUse(json: Json, architecture: ModelConfig['architecture'
 function readRope(json: Json): Pick<ModelConfig, 'ropeTheta' | 'ropeScaling'> {
   const key = isObject(json['rope_parameters']) ? 'rope_parameters' : 'rope_scaling';
   const rope = json[key] ?? {};
-  if (!isObject(rope)) throw new RangeError(`config.json: "${key}" is ${show(rope)}, but must be an object or null.`);
+  if (!isObject(rope)) throw new InputError(`config.json: "${key}" is ${show(rope)}, but must be an object or null.`);
   const ropeTheta = readPositive({ rope_theta: rope['rope_theta'] ?? json['rope_theta'] }, 'rope_theta', 10000);
   const ropeType = rope['rope_type'] ?? rope['type'] ?? 'default';
   if (ropeType === 'default') return { ropeTheta, ropeScaling: null };
   if (ropeType !== 'llama3' && ropeType !== 'linear') {
-    throw new RangeError(
+    throw new InputError(
       `config.json: "${key}.rope_type" is ${show(ropeType)}; supported: "default", "linear", "llama3". Choose another model.`,
     );
   }
@@ -208,7 +210,7 @@ function readRope(json: Json): Pick<ModelConfig, 'ropeTheta' | 'ropeScaling'> {
   const lowFreqFactor = readPositive(rope, 'low_freq_factor');
   const highFreqFactor = readPositive(rope, 'high_freq_factor');
   if (highFreqFactor <= lowFreqFactor) {
-    throw new RangeError(
+    throw new InputError(
       `config.json: "${key}.high_freq_factor" is ${highFreqFactor}, but must exceed "low_freq_factor" ${lowFreqFactor}.`,
     );
   }
@@ -230,19 +232,19 @@ function ropeScalingToJson(scaling: RopeScaling): Json {
 
 function checkHeads({ numAttentionHeads, numKeyValueHeads, headDim }: ModelConfig): void {
   if (numAttentionHeads % numKeyValueHeads !== 0) {
-    throw new RangeError(
+    throw new InputError(
       `config.json: "num_attention_heads" ${numAttentionHeads} is not a multiple of "num_key_value_heads" ${numKeyValueHeads}.`,
     );
   }
   if (headDim % 2 !== 0) {
-    throw new RangeError(`config.json: "head_dim" is ${headDim}, but rotary embedding needs an even number.`);
+    throw new InputError(`config.json: "head_dim" is ${headDim}, but rotary embedding needs an even number.`);
   }
 }
 
 function readCount(json: Json, key: string, fallback?: number): number {
   const value = readPositive(json, key, fallback);
   if (!Number.isInteger(value)) {
-    throw new RangeError(`config.json: "${key}" must be a positive integer, but is ${value}.`);
+    throw new InputError(`config.json: "${key}" must be a positive integer, but is ${value}.`);
   }
   return value;
 }
@@ -251,13 +253,13 @@ function readPositive(json: Json, key: string, fallback?: number): number {
   const value = json[key] ?? fallback;
   if (typeof value === 'number' && Number.isFinite(value) && value > 0) return value;
   const found = value === undefined ? 'absent' : show(value);
-  throw new RangeError(`config.json: "${key}" must be a positive number, but is ${found}.`);
+  throw new InputError(`config.json: "${key}" must be a positive number, but is ${found}.`);
 }
 
 function readFlag(json: Json, key: string, fallback: boolean): boolean {
   const value = json[key] ?? fallback;
   if (typeof value === 'boolean') return value;
-  throw new RangeError(`config.json: "${key}" must be true or false, but is ${show(value)}.`);
+  throw new InputError(`config.json: "${key}" must be true or false, but is ${show(value)}.`);
 }
 
 function isObject(value: unknown): value is Json {

@@ -1,6 +1,7 @@
 /** Lays groups of samples end to end in PackedBatches of at most `maxTokenLen` rows. */
 
 import type { PackedBatch } from './engine.ts';
+import { InputError } from './errors.ts';
 
 /** A prompt and its samples. A plain sequence is a group with one sample. */
 export interface SequenceGroup {
@@ -35,7 +36,7 @@ interface Piece {
 /**
  * Cuts groups into micro-batches. A group stays together where it fits into `maxTokenLen` rows; else its samples are
  * split over several micro-batches, the prompt repeated in each. Order is kept.
- * Throws a RangeError for a sample that cannot fit, an empty prompt, or a mask of another length than its tokens.
+ * Throws an InputError for a sample that cannot fit, an empty prompt, or a mask of another length than its tokens.
  */
 export function packGroups(groups: SequenceGroup[], maxTokenLen: number): MicroBatch[] {
   const cuts: Piece[][] = [];
@@ -67,13 +68,13 @@ export function packGroups(groups: SequenceGroup[], maxTokenLen: number): MicroB
 /** The samples of a group that predict something, cut after their last masked token. */
 function groupPieces(group: SequenceGroup, index: number): Piece[] {
   if (group.prompt.length === 0) {
-    throw new RangeError(
+    throw new InputError(
       `Group ${index} has an empty prompt; at least one token must stand before the first response.`,
     );
   }
   return group.samples.flatMap(({ tokens, mask }, sample) => {
     if (tokens.length !== mask.length) {
-      throw new RangeError(`Group ${index} sample ${sample} has ${tokens.length} tokens but a mask of ${mask.length}.`);
+      throw new InputError(`Group ${index} sample ${sample} has ${tokens.length} tokens but a mask of ${mask.length}.`);
     }
     const rows = mask.lastIndexOf(1);
     return rows < 0 ? [] : [{ group: index, sample, tokens, mask, rows }];
@@ -82,7 +83,7 @@ function groupPieces(group: SequenceGroup, index: number): Piece[] {
 
 function checkFits({ group, sample, rows }: Piece, promptRows: number, maxTokenLen: number): void {
   if (promptRows + rows <= maxTokenLen) return;
-  throw new RangeError(
+  throw new InputError(
     `Group ${group} sample ${sample} needs ${promptRows + rows} rows (prompt ${promptRows} + response ${rows}), ` +
       `but maxTokenLen is ${maxTokenLen}; raise maxTokenLen or shorten the prompt or response.`,
   );

@@ -4,6 +4,7 @@
  */
 
 import type { TensorMap } from './engine.ts';
+import { InputError } from './errors.ts';
 import { elementCount } from './params.ts';
 
 export type SafetensorsDtype = 'F32' | 'F16' | 'BF16';
@@ -42,16 +43,16 @@ export function readSafetensors(bytes: Uint8Array, file = 'model.safetensors'): 
 /** Bytes from the start of the file that `readSafetensorsHeader` needs; `prefix` holds at least the first 8. */
 export function safetensorsHeaderBytes(prefix: Uint8Array, fileLength: number, file: string): number {
   if (prefix.length < 8 || fileLength < 8) {
-    throw new RangeError(`${file} is truncated: it has ${fileLength} bytes, but its header length alone takes 8.`);
+    throw new InputError(`${file} is truncated: it has ${fileLength} bytes, but its header length alone takes 8.`);
   }
   const length = new DataView(prefix.buffer, prefix.byteOffset, 8).getBigUint64(0, true);
   if (length > BigInt(MAX_HEADER_BYTES)) {
-    throw new RangeError(
+    throw new InputError(
       `${file} claims a header of ${length} bytes; at most ${MAX_HEADER_BYTES} are allowed. Is this a safetensors file?`,
     );
   }
   if (8 + Number(length) > fileLength) {
-    throw new RangeError(
+    throw new InputError(
       `${file} claims a header of ${length} bytes, but only ${fileLength - 8} follow; the file is truncated or corrupt.`,
     );
   }
@@ -68,7 +69,7 @@ export function readSafetensorsHeader(
   const text = decodeText(prefix.subarray(8, dataStart), file);
   const json = parseHeaderJson(text, file);
   const twice = firstDuplicateKey(text);
-  if (twice !== undefined) throw new RangeError(`${file} lists the tensor "${twice}" twice in its header.`);
+  if (twice !== undefined) throw new InputError(`${file} lists the tensor "${twice}" twice in its header.`);
   const { __metadata__: metadata = {}, ...tensors } = json;
   const entries = Object.entries(tensors).map(([name, value]) => readEntry(name, value, dataStart, file));
   entries.sort((a, b) => a.begin - b.begin || a.end - b.end);
@@ -76,7 +77,7 @@ export function readSafetensorsHeader(
   return { entries, metadata: metadata as Record<string, string> };
 }
 
-/** Writes float32 tensors in the order of the map. Throws a RangeError where data and shape disagree. */
+/** Writes float32 tensors in the order of the map. Throws an InputError where data and shape disagree. */
 export function writeSafetensors(
   tensors: TensorMap,
   metadata: Record<string, string> = { format: 'pt' },
@@ -85,7 +86,7 @@ export function writeSafetensors(
   let offset = 0;
   for (const [name, { shape, data }] of tensors) {
     if (elementCount(shape) !== data.length) {
-      throw new RangeError(`Tensor "${name}" has shape [${shape.join(', ')}] but ${data.length} values.`);
+      throw new InputError(`Tensor "${name}" has shape [${shape.join(', ')}] but ${data.length} values.`);
     }
     header[name] = { dtype: 'F32', shape, data_offsets: [offset, offset + data.byteLength] };
     offset += data.byteLength;
@@ -130,7 +131,7 @@ function decodeText(bytes: Uint8Array, file: string): string {
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
   } catch (cause) {
-    throw new RangeError(`${file} has a header that is not UTF-8; the file is corrupt.`, { cause });
+    throw new InputError(`${file} has a header that is not UTF-8; the file is corrupt.`, { cause });
   }
 }
 
@@ -140,10 +141,10 @@ function parseHeaderJson(text: string, file: string): Record<string, unknown> {
     json = JSON.parse(text);
   } catch (cause) {
     const reason = cause instanceof Error ? cause.message : String(cause);
-    throw new RangeError(`${file} has a header that is not JSON (${reason}); its length may be wrong.`, { cause });
+    throw new InputError(`${file} has a header that is not JSON (${reason}); its length may be wrong.`, { cause });
   }
   if (typeof json === 'object' && json !== null && !Array.isArray(json)) return json as Record<string, unknown>;
-  throw new RangeError(`${file} has a header that is not a JSON object.`);
+  throw new InputError(`${file} has a header that is not a JSON object.`);
 }
 
 /** JSON.parse keeps the last of equal keys in silence, so the text itself is walked: strings before ":" at depth 1. */
@@ -165,17 +166,17 @@ function firstDuplicateKey(text: string): string | undefined {
 function readEntry(name: string, value: unknown, dataStart: number, file: string): SafetensorsEntry {
   const { dtype, shape, data_offsets: offsets } = (value ?? {}) as Record<string, unknown>;
   if (typeof dtype !== 'string' || !Object.hasOwn(BYTES_PER_ELEMENT, dtype)) {
-    throw new RangeError(`${file}: tensor "${name}" has dtype ${JSON.stringify(dtype)}; supported: F32, F16, BF16.`);
+    throw new InputError(`${file}: tensor "${name}" has dtype ${JSON.stringify(dtype)}; supported: F32, F16, BF16.`);
   }
   if (!isCounts(shape)) {
-    throw new RangeError(`${file}: tensor "${name}" has shape ${JSON.stringify(shape)}, not a list of sizes.`);
+    throw new InputError(`${file}: tensor "${name}" has shape ${JSON.stringify(shape)}, not a list of sizes.`);
   }
   if (!isCounts(offsets) || offsets.length !== 2 || offsets[0] > offsets[1]) {
-    throw new RangeError(`${file}: tensor "${name}" has data_offsets ${JSON.stringify(offsets)}, not [begin, end].`);
+    throw new InputError(`${file}: tensor "${name}" has data_offsets ${JSON.stringify(offsets)}, not [begin, end].`);
   }
   const bytes = elementCount(shape) * BYTES_PER_ELEMENT[dtype as SafetensorsDtype];
   if (bytes !== offsets[1] - offsets[0]) {
-    throw new RangeError(
+    throw new InputError(
       `${file}: tensor "${name}" ${dtype} [${shape.join(', ')}] needs ${bytes} bytes, but its offsets ` +
         `[${offsets.join(', ')}] hold ${offsets[1] - offsets[0]}.`,
     );
@@ -191,7 +192,7 @@ function checkOffsets(entries: SafetensorsEntry[], dataStart: number, fileLength
   for (const entry of entries) {
     if (entry.begin !== end) {
       const relation = entry.begin < end ? 'overlaps' : 'leaves a hole after';
-      throw new RangeError(
+      throw new InputError(
         `${file}: tensor "${entry.name}" ${relation} ${previous}: it begins at data offset ` +
           `${entry.begin - dataStart}, not ${end - dataStart}. The file is corrupt.`,
       );
@@ -200,7 +201,7 @@ function checkOffsets(entries: SafetensorsEntry[], dataStart: number, fileLength
     previous = `"${entry.name}"`;
   }
   if (end === fileLength) return;
-  throw new RangeError(
+  throw new InputError(
     end > fileLength
       ? `${file} is truncated: its header promises ${end} bytes, but it has ${fileLength}. Download it again.`
       : `${file} has ${fileLength - end} bytes after its last tensor; the file is corrupt.`,

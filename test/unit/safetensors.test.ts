@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { InputError } from '../../src/model/errors.ts';
 import { decodeTensor, readSafetensors, writeSafetensors } from '../../src/model/safetensors.ts';
 
 /** A file with any header text and data, for the corrupt cases. */
@@ -128,7 +129,7 @@ test.each(CORRUPT)('refuses %s', (_, bytes, message) => {
   try {
     readSafetensors(bytes, 'x.st');
   } catch (error) {
-    expect(error).toBeInstanceOf(RangeError);
+    expect(error).toBeInstanceOf(InputError);
     found = (error as Error).message;
   }
   expect(found).toBe(message);
@@ -142,7 +143,7 @@ test('refuses a header that is not JSON', () => {
 
 test('every truncation of a good file is refused', () => {
   const bytes = writeSafetensors(new Map([['a', { shape: [3], data: Float32Array.of(1, 2, 3) }]]));
-  for (let n = 0; n < bytes.length; n++) expect(() => readSafetensors(bytes.subarray(0, n))).toThrow(RangeError);
+  for (let n = 0; n < bytes.length; n++) expect(() => readSafetensors(bytes.subarray(0, n))).toThrow(InputError);
 });
 
 test('the writer refuses data that does not fill its shape', () => {

@@ -1,0 +1,169 @@
+import { expect, test } from 'vitest';
+import { loadCheckpoint, saveCheckpoint } from '../../src/model/checkpoint.ts';
+import type { Checkpoint, CheckpointSource } from '../../src/model/checkpoint.ts';
+import { parseModelConfig } from '../../src/model/config.ts';
+import { InputError } from '../../src/model/errors.ts';
+import { initWeights } from '../../src/model/params.ts';
+import { writeSafetensors } from '../../src/model/safetensors.ts';
+
+const CONFIG = parseModelConfig({
+  architectures: ['Qwen2ForCausalLM'],
+  vocab_size: 13,
+  hidden_size: 8,
+  intermediate_size: 12,
+  num_hidden_layers: 2,
+  num_attention_heads: 2,
+  num_key_value_heads: 1,
+  tie_word_embeddings: true,
+});
+const weights = () => initWeights(CONFIG, 1);
+const from =
+  (files: Map<string, Uint8Array>): CheckpointSource =>
+  (path) =>
+    Promise.resolve(files.get(path));
+const text = (value: string) => new TextEncoder().encode(value);
+
+/** A saved checkpoint with some files replaced; undefined removes one. */
+function saved(changes: Record<string, Uint8Array | undefined> = {}): Map<string, Uint8Array> {
+  const files: Map<string, Uint8Array> = saveCheckpoint({ config: CONFIG, weights: weights() });
+  for (const [name, bytes] of Object.entries(changes)) {
+    if (bytes) files.set(name, bytes);
+    else files.delete(name);
+  }
+  return files;
+}
+
+const withTensors = (change: (tensors: ReturnType<typeof weights>) => void) => {
+  const tensors = weights();
+  change(tensors);
+  return saved({ 'model.safetensors': writeSafetensors(tensors) });
+};
+
+async function refusal(files: Map<string, Uint8Array>): Promise<string> {
+  const error: unknown = await loadCheckpoint(from(files)).catch((e: unknown) => e);
+  expect(error).toBeInstanceOf(InputError);
+  return (error as InputError).message;
+}
+
+test('save, then load: the same checkpoint', async () => {
+  const checkpoint: Checkpoint = {
+    config: CONFIG,
+    weights: weights(),
+    tokenizerJson: { version: '1.0', model: { type: 'BPE' } },
+    tokenizerConfigJson: { eos_token: '<|im_end|>', chat_template: '{{ x }}' },
+  };
+  const files = saveCheckpoint(checkpoint);
+  expect([...files.keys()]).toEqual(['config.json', 'model.safetensors', 'tokenizer.json', 'tokenizer_config.json']);
+  expect(await loadCheckpoint(from(files))).toEqual(checkpoint);
+  expect(Object.keys(await loadCheckpoint(from(saved())))).toEqual(['config', 'weights']);
+});
+
+test('a chat template in a file of its own', async () => {
+  const files = saved({ 'chat_template.jinja': text('hello'), 'tokenizer_config.json': text('{"eos_token":"e"}') });
+  expect((await loadCheckpoint(from(files))).tokenizerConfigJson).toEqual({ eos_token: 'e', chat_template: 'hello' });
+});
+
+/** The saved weights in two shards with an index. */
+function sharded(): Map<string, Uint8Array> {
+  const all = [...weights()];
+  const parts = [all.slice(0, 5), all.slice(5)];
+  const files = saved({ 'model.safetensors': undefined });
+  const map: Record<string, string> = {};
+  for (const [i, part] of parts.entries()) {
+    const name = `model-0000${i + 1}-of-00002.safetensors`;
+    files.set(name, writeSafetensors(new Map(part)));
+    for (const [tensor] of part) map[tensor] = name;
+  }
+  return files.set('model.safetensors.index.json', text(JSON.stringify({ metadata: {}, weight_map: map })));
+}
+
+test('shards', async () => {
+  expect((await loadCheckpoint(from(sharded()))).weights).toEqual(weights());
+  const files = sharded();
+  files.delete('model-00002-of-00002.safetensors');
+  expect(await refusal(files)).toBe(
+    'The checkpoint has no model-00002-of-00002.safetensors, which model.safetensors.index.json names. Download it again.',
+  );
+  files.set('model-00002-of-00002.safetensors', files.get('model-00001-of-00002.safetensors')!);
+  expect(await refusal(files)).toBe(
+    'model-00002-of-00002.safetensors holds the tensor "model.embed_tokens.weight", which ' +
+      'model.safetensors.index.json places in model-00001-of-00002.safetensors.',
+  );
+  files.set('model-00002-of-00002.safetensors', writeSafetensors(new Map()));
+  expect(await refusal(files)).toContain(
+    'model-00002-of-00002.safetensors has no "model.layers.0.self_attn.v_proj.weight"',
+  );
+});
+
+test('a tied head may be stored too, if it is the embedding', async () => {
+  const table = weights().get('model.embed_tokens.weight')!;
+  const files = withTensors((t) => t.set('lm_head.weight', table));
+  expect((await loadCheckpoint(from(files))).weights).toEqual(weights());
+  const other = withTensors((t) => t.set('lm_head.weight', { shape: [13, 8], data: table.data.map((x) => x + 1) }));
+  expect(await refusal(other)).toBe(
+    'model.safetensors: "lm_head.weight" differs from the embedding, but config.json says "tie_word_embeddings": true.',
+  );
+});
+
+const UP = 'model.layers.1.mlp.up_proj.weight';
+
+const REFUSED: [string, () => Map<string, Uint8Array>, string][] = [
+  [
+    'no config',
+    () => saved({ 'config.json': undefined }),
+    'The checkpoint has no config.json; give a folder in Hugging Face format.',
+  ],
+  ['a config that is a list', () => saved({ 'config.json': text('[]') }), 'config.json must hold a JSON object.'],
+  [
+    'no weights',
+    () => saved({ 'model.safetensors': undefined }),
+    'The checkpoint has neither model.safetensors nor model.safetensors.index.json; convert it to safetensors.',
+  ],
+  [
+    'an index without its map',
+    () => saved({ 'model.safetensors': undefined, 'model.safetensors.index.json': text('{}') }),
+    'model.safetensors.index.json has no "weight_map" from tensor names to file names.',
+  ],
+  [
+    'a missing tensor',
+    () => withTensors((t) => t.delete(UP)),
+    `model.safetensors has no "${UP}" [12, 8]; it has 25 tensors, e.g. "model.embed_tokens.weight". Is this a Qwen2 checkpoint?`,
+  ],
+  [
+    'a tensor of another shape',
+    () => withTensors((t) => t.set(UP, { shape: [8, 12], data: new Float32Array(96) })),
+    `model.safetensors: tensor "${UP}" has shape [8, 12], but the config asks for [12, 8]. Are config.json and the weights of one model?`,
+  ],
+  [
+    'an extra tensor',
+    () => withTensors((t) => t.set('model.layers.2.x', { shape: [1], data: new Float32Array(1) })),
+    'model.safetensors has "model.layers.2.x" [1], which a Qwen2ForCausalLM of this config does not use. Is the config of another model?',
+  ],
+  [
+    'NaN',
+    () => withTensors((t) => t.get(UP)!.data.fill(NaN, 95)),
+    `model.safetensors: tensor "${UP}" holds NaN at element 95; the weights are damaged.`,
+  ],
+  [
+    'infinity',
+    () => withTensors((t) => t.get(UP)!.data.fill(-Infinity, 0, 1)),
+    `model.safetensors: tensor "${UP}" holds -Infinity at element 0; the weights are damaged.`,
+  ],
+];
+
+test.each(REFUSED)('refuses %s', async (_, files, message) => {
+  expect(await refusal(files())).toBe(message);
+});
+
+test('a broken JSON file is named, and other failures pass through', async () => {
+  expect(await refusal(saved({ 'tokenizer.json': text('{') }))).toMatch(/^tokenizer\.json is not JSON \(.+\)\.$/);
+  await expect(loadCheckpoint(() => Promise.reject(new Error('disk on fire')))).rejects.toThrow('disk on fire');
+});
+
+test('saving refuses what loading would', () => {
+  const tensors = weights();
+  tensors.get(UP)!.data[3] = NaN;
+  expect(() => saveCheckpoint({ config: CONFIG, weights: tensors })).toThrow(
+    `The model to save: tensor "${UP}" holds NaN at element 3; the weights are damaged.`,
+  );
+});
