@@ -1,0 +1,89 @@
+/** Building blocks of the config schemas: every key carries its unit and the reason for its default. */
+
+import * as v from 'valibot';
+
+/** What `docs/config.md` and `--help` print beside a key. */
+export type KeyDoc = {
+  /** 'prompts', 'tokens', 'nats', ...; '' for names and flags. */
+  unit: string;
+  why: string;
+  /** What is allowed, as a reader says it: '>= 1', 'a | b'. */
+  range: string;
+};
+
+const doc = <T>(unit: string, why: string, range: string) => v.metadata<T, KeyDoc>({ unit, why, range });
+
+const countOf = (unit: string, why: string, min: number) =>
+  v.pipe(v.number(), v.integer(), v.minValue(min), v.maxValue(2 ** 31), doc<number>(unit, why, `integer >= ${min}`));
+
+/** An integer of at least `min` (1 unless told). */
+export const count = (byDefault: number, unit: string, why: string, min = 1) =>
+  v.optional(countOf(unit, why, min), byDefault);
+
+/** As `count`, without a default: absent means something, which `why` says. */
+export const optionalCount = (unit: string, why: string, min = 1) => v.optional(countOf(unit, why, min));
+
+const numberOf = (unit: string, why: string, min: number, max: number) =>
+  v.pipe(v.number(), v.finite(), v.minValue(min), v.maxValue(max), doc<number>(unit, why, numberRange(min, max)));
+
+/** A number in [min, max]. */
+export const number = (byDefault: number, [min, max]: [number, number], unit: string, why: string) =>
+  v.optional(numberOf(unit, why, min, max), byDefault);
+
+/** As `number`, without a default. */
+export const optionalNumber = ([min, max]: [number, number], unit: string, why: string) =>
+  v.optional(numberOf(unit, why, min, max));
+
+/** A number strictly above 0. */
+export const positive = (byDefault: number, unit: string, why: string) =>
+  v.optional(v.pipe(v.number(), v.finite(), v.gtValue(0), doc<number>(unit, why, '> 0')), byDefault);
+
+export const flag = (byDefault: boolean, why: string) =>
+  v.optional(v.pipe(v.boolean(), doc<boolean>('', why, 'true | false')), byDefault);
+
+export const optionalFlag = (why: string) => v.optional(v.pipe(v.boolean(), doc<boolean>('', why, 'true | false')));
+
+export const choice = <const T extends readonly string[]>(byDefault: NoInfer<T[number]>, options: T, why: string) =>
+  v.optional(v.pipe(v.picklist(options), doc<T[number]>('', why, options.join(' | '))), byDefault as never);
+
+export const optionalChoice = <const T extends readonly string[]>(options: T, why: string) =>
+  v.optional(v.pipe(v.picklist(options), doc<T[number]>('', why, options.join(' | '))));
+
+const textOf = (why: string) => v.pipe(v.string(), v.nonEmpty(), doc<string>('', why, 'text'));
+
+export const text = (byDefault: string, why: string) => v.optional(textOf(why), byDefault);
+
+export const optionalText = (why: string) => v.optional(textOf(why));
+
+export const requiredText = (why: string) => textOf(why);
+
+export const pair = (byDefault: [number, number], [min, max]: [number, number], why: string) =>
+  v.optional(
+    v.pipe(
+      v.strictTuple([
+        v.pipe(v.number(), v.minValue(min), v.ltValue(max)),
+        v.pipe(v.number(), v.minValue(min), v.ltValue(max)),
+      ]),
+      doc<[number, number]>('', why, `two numbers in [${min}, ${max})`),
+    ),
+    byDefault,
+  );
+
+/** Free named values, checked by whoever reads them. */
+export const options = (why: string) =>
+  v.optional(
+    v.pipe(
+      v.record(v.string(), v.union([v.string(), v.number(), v.boolean()])),
+      doc<Record<string, string | number | boolean>>('', why, 'named values'),
+    ),
+    {},
+  );
+
+/** A part of the config: unknown keys are errors; absent means all defaults. */
+export const part = <T extends v.ObjectEntries>(entries: T) => v.strictObject(entries);
+
+function numberRange(min: number, max: number): string {
+  if (min === -Infinity && max === Infinity) return 'any number';
+  if (max === Infinity) return `>= ${min}`;
+  return `${min} to ${max}`;
+}

@@ -1,0 +1,113 @@
+/** Rules that span keys. Sizes that do not divide are refused with the nearest that do; see DESIGN "Batch sizes". */
+
+import { InputError } from '../model/errors.ts';
+import type { TrainConfig } from './config.ts';
+import type { SftConfig } from './sftSchema.ts';
+
+/** Throws InputError with the first rule that is broken. */
+export function checkTrainRules(config: TrainConfig, source: string): void {
+  const { data, rollout, actor, algorithm } = config;
+  const fail = (message: string): never => {
+    throw new InputError(`${source}: ${message}`);
+  };
+  checkName(config.name, source);
+  if (data.trainBatchSize % actor.ppoMiniBatchSize !== 0) {
+    fail(
+      `actor.ppoMiniBatchSize is ${actor.ppoMiniBatchSize} prompts, which does not divide data.trainBatchSize ` +
+        `${data.trainBatchSize}; the nearest that do are ${nearestDivisors(data.trainBatchSize, actor.ppoMiniBatchSize)}.`,
+    );
+  }
+  const sequences = actor.ppoMiniBatchSize * rollout.n;
+  const micro = actor.ppoMicroBatchSize;
+  if (micro !== undefined && sequences % micro !== 0) {
+    fail(
+      `actor.ppoMicroBatchSize is ${micro} sequences, which does not divide the mini-batch of ${actor.ppoMiniBatchSize} ` +
+        `prompts x ${rollout.n} samples = ${sequences}; the nearest that do are ${nearestDivisors(sequences, micro)}.`,
+    );
+  }
+  const longest = data.maxPromptLength + data.maxResponseLength;
+  if (actor.maxTokenLen < longest) {
+    fail(
+      `actor.maxTokenLen is ${actor.maxTokenLen} tokens, but one sequence may take data.maxPromptLength + ` +
+        `data.maxResponseLength = ${longest}; raise it to at least that.`,
+    );
+  }
+  if (rollout.n < 2 && ['rloo', 'grpo_passk', 'turn_loo'].includes(algorithm.advEstimator)) {
+    fail(
+      `rollout.n is ${rollout.n}, but advEstimator "${algorithm.advEstimator}" compares samples; set it to 2 or more.`,
+    );
+  }
+  if (algorithm.useKlInReward && actor.useKlLoss) {
+    fail('algorithm.useKlInReward and actor.useKlLoss are both on, which counts the KL twice; switch one off.');
+  }
+  if ((algorithm.overlongBuffer.len ?? 0) > data.maxResponseLength) {
+    fail(
+      `algorithm.overlongBuffer.len is ${algorithm.overlongBuffer.len} tokens; allowed: up to data.maxResponseLength, ` +
+        `${data.maxResponseLength}.`,
+    );
+  }
+  const updates = config.trainer.totalTrainingSteps * (data.trainBatchSize / actor.ppoMiniBatchSize) * actor.ppoEpochs;
+  checkWarmup(actor.optim, updates, source);
+}
+
+export function checkSftRules(config: SftConfig, source: string): void {
+  const { model, data, optim, trainer } = config;
+  checkName(config.name, source);
+  if (model.hiddenSize % (2 * model.numAttentionHeads) !== 0) {
+    throw new InputError(
+      `${source}: model.hiddenSize is ${model.hiddenSize}, which ${model.numAttentionHeads} heads do not cut into even ` +
+        `parts; the nearest that works is ${nearestMultiple(model.hiddenSize, 2 * model.numAttentionHeads)}.`,
+    );
+  }
+  if (model.numAttentionHeads % model.numKeyValueHeads !== 0) {
+    throw new InputError(
+      `${source}: model.numKeyValueHeads is ${model.numKeyValueHeads}, which does not divide numAttentionHeads ` +
+        `${model.numAttentionHeads}; the nearest that do are ${nearestDivisors(model.numAttentionHeads, model.numKeyValueHeads)}.`,
+    );
+  }
+  if (data.maxLength > model.maxPositionEmbeddings || data.maxLength > data.maxTokenLen) {
+    throw new InputError(
+      `${source}: data.maxLength is ${data.maxLength} tokens; allowed: up to model.maxPositionEmbeddings ` +
+        `${model.maxPositionEmbeddings} and data.maxTokenLen ${data.maxTokenLen}.`,
+    );
+  }
+  checkWarmup(optim, trainer.totalTrainingSteps, source);
+}
+
+/** The derived numbers a run prints, as in DESIGN "Batch sizes". */
+export function batchTable({ data, rollout, actor }: TrainConfig): {
+  samples: number;
+  updates: number;
+  maxTokens: number;
+} {
+  return {
+    samples: data.trainBatchSize * rollout.n,
+    updates: (data.trainBatchSize / actor.ppoMiniBatchSize) * actor.ppoEpochs,
+    maxTokens: actor.ppoMiniBatchSize * rollout.n * data.maxResponseLength,
+  };
+}
+
+/** "4 and 8": the divisors of `total` next to `size`; one where `size` is beyond the ends. */
+export function nearestDivisors(total: number, size: number): string {
+  const divisors = Array.from({ length: total }, (_, i) => i + 1).filter((d) => total % d === 0);
+  const below = divisors.filter((d) => d < size).at(-1);
+  const above = divisors.find((d) => d > size);
+  return [below, above].filter((d) => d !== undefined).join(' and ');
+}
+
+function nearestMultiple(value: number, of: number): number {
+  return Math.max(1, Math.round(value / of)) * of;
+}
+
+/** A run folder has this name, so it must be one on every system. */
+function checkName(name: string, source: string): void {
+  if (/^[\w-][\w.-]*$/.test(name)) return;
+  throw new InputError(`${source}: name is "${name}"; allowed: letters, digits, ., _ and -, not starting with a dot.`);
+}
+
+function checkWarmup(optim: { lrScheduler: string; lrWarmupSteps: number }, updates: number, source: string): void {
+  if (optim.lrScheduler !== 'cosine' || updates === 0 || updates > optim.lrWarmupSteps) return;
+  throw new InputError(
+    `${source}: lrWarmupSteps is ${optim.lrWarmupSteps}, but a cosine schedule needs it below the run's ${updates} updates.`,
+  );
+}

@@ -1,0 +1,218 @@
+/**
+ * The schema of a training run's YAML. Names are verl's in camelCase; where a default is not verl's, the reason says so.
+ * Keys marked "from algorithm.name" have no default of their own: `recipes.ts` fills them in.
+ */
+
+import * as v from 'valibot';
+import { LOSS_AGG_MODES } from './aggregate.ts';
+import {
+  choice,
+  count,
+  flag,
+  number,
+  optionalChoice,
+  optionalCount,
+  optionalFlag,
+  optionalNumber,
+  optionalText,
+  options,
+  pair,
+  part,
+  positive,
+  requiredText,
+  text,
+} from './configKeys.ts';
+import { KL_TYPES } from './kl.ts';
+import { POLICY_LOSSES } from './losses.ts';
+import { RECIPES } from './recipes.ts';
+
+const ANY: [number, number] = [0, Infinity];
+const SHARE: [number, number] = [0, 1];
+const ESTIMATORS = [
+  'grpo',
+  'rloo',
+  'opo',
+  'reinforce_plus_plus',
+  'reinforce_plus_plus_baseline',
+  'remax',
+  'grpo_passk',
+  'gpg',
+  'gdpo',
+  'turn_loo',
+] as const;
+
+const model = part({
+  path: requiredText('Folder of a Hugging Face checkpoint: config.json, model.safetensors, tokenizer.json.'),
+  maxMemoryMib: optionalCount('MiB', 'Cap on GPU memory; absent = none, since WebGPU cannot tell how much there is.'),
+});
+
+const task = part({
+  name: text('gsm8k', 'Which task: its problems, tools and reward.'),
+  path: optionalText('JSONL file of training problems; absent = the task generates its own.'),
+  valPath: optionalText('JSONL file of held-out problems; absent = the task generates its own.'),
+  options: options("The task's own settings, checked by the task."),
+});
+
+const data = part({
+  trainBatchSize: count(16, 'prompts', 'Prompts a step; samples a step = this x rollout.n.'),
+  maxPromptLength: count(160, 'tokens', 'A longer prompt is refused, never cut.'),
+  maxResponseLength: count(160, 'tokens', 'Everything after the prompt, tool output included.'),
+  valSize: count(256, 'problems', 'Held-out problems an evaluation uses; 256 gives pass@1 to about 3 points.'),
+});
+
+const multiTurn = part({
+  enable: flag(true, 'Lets the model call tools; false = one answer, tool calls are plain text.'),
+  maxAssistantTurns: count(6, 'turns', 'Assistant messages a sample may write.'),
+  maxToolCalls: count(5, 'calls', 'Tool calls a sample may make, over all turns.'),
+  maxToolResponseLength: count(32, 'tokens', 'Longer tool output is cut at its end.'),
+  toolTimeoutS: positive(10, 's', 'A tool that takes longer answers with an error text.'),
+  format: choice('hermes', ['hermes'], 'How a tool call is written: <tool_call>{json}</tool_call>.'),
+});
+
+const valKwargs = part({
+  n: count(1, 'samples', 'Samples per held-out problem; more narrows the error of pass@1 and gives pass@k.'),
+  temperature: number(1, ANY, '', '1 = what training samples from; 0 = greedy.'),
+  topK: count(0, 'tokens', '0 = off.', 0),
+  topP: number(1, [1e-6, 1], 'probability', '1 = off.'),
+  minP: number(0, SHARE, 'share of the largest probability', '0 = off.'),
+});
+
+const rollout = part({
+  n: count(8, 'samples', 'Samples per prompt: the group that advantages are computed over.'),
+  temperature: positive(1, '', 'Training divides logits by it as well, so that both see one distribution.'),
+  topK: count(0, 'tokens', 'Keep the k likeliest; 0 = off. Training renormalises by the kept mass.', 0),
+  topP: number(1, [1e-6, 1], 'probability', 'Keep the smallest set of this mass; 1 = off.'),
+  minP: number(0, SHARE, 'share of the largest probability', 'Keep tokens above this share; 0 = off.'),
+  maxSlots: count(128, 'sequences', 'Sequences decoded at once; bounds the KV cache.'),
+  multiTurn: v.optional(multiTurn, {}),
+  valKwargs: v.optional(valKwargs, {}),
+});
+
+const optim = part({
+  lr: positive(
+    2.5e-4,
+    '',
+    'Peak rate, for models of about a million parameters; real ones want 1e-6 (all) or 1e-5 (LoRA).',
+  ),
+  betas: pair([0.9, 0.95], [0, 1], 'Decay of the two moments; 0.95 follows the fast changing gradients of RL.'),
+  eps: positive(1e-8, '', 'Added to the root of the second moment.'),
+  weightDecay: number(0, ANY, '', "Decoupled, matrices only. verl's 0.01 makes no difference over so few steps."),
+  lrScheduler: choice('constant', ['constant', 'cosine'], 'cosine falls to 0 over totalTrainingSteps.'),
+  lrWarmupSteps: count(0, 'updates', 'Linear rise from 0 to lr.', 0),
+});
+
+/** Numbers of single losses; each is read by the loss it is named for, `losses.ts` documents them. */
+const policyLoss = part({
+  tauPos: optionalNumber(ANY, '', 'SAPO: temperature of the gate where the advantage is positive.'),
+  tauNeg: optionalNumber(ANY, '', 'SAPO: the same where it is negative.'),
+  wMax: optionalNumber(ANY, '', 'CISPO: upper weight itself; absent = 1 + clipRatioHigh, as verl reads its bound.'),
+  clipCovRatio: optionalNumber(SHARE, 'share of tokens', 'clip_cov: how many tokens lose their gradient.'),
+  clipCovLb: optionalNumber([-Infinity, Infinity], '', 'clip_cov: lower bound of the covariance picked from.'),
+  clipCovUb: optionalNumber([-Infinity, Infinity], '', 'clip_cov: upper bound.'),
+  klCovRatio: optionalNumber(SHARE, 'share of tokens', 'kl_cov: how many tokens get the KL penalty.'),
+  ppoKlCoef: optionalNumber(ANY, '', 'kl_cov: weight of that penalty.'),
+  droBeta: optionalNumber(ANY, '', 'DRO: weight of the quadratic term.'),
+  vespoKPos: optionalNumber(ANY, '', 'VESPO, positive advantage.'),
+  vespoKNeg: optionalNumber(ANY, '', 'VESPO, negative advantage.'),
+  vespoLambdaPos: optionalNumber(ANY, '', 'VESPO, positive advantage.'),
+  vespoLambdaNeg: optionalNumber(ANY, '', 'VESPO, negative advantage.'),
+});
+
+const actor = part({
+  ppoMiniBatchSize: count(8, 'prompts', 'Prompts an update; trainBatchSize / this = updates a step.'),
+  ppoEpochs: count(1, 'passes', "Passes over a step's samples."),
+  ppoMicroBatchSize: optionalCount('sequences', 'Sequences a micro-batch; absent = cut by maxTokenLen. Memory only.'),
+  maxTokenLen: count(4096, 'tokens', 'Tokens a micro-batch at most. Memory and speed only, never the gradient.'),
+  lossMode: optionalChoice(Object.keys(POLICY_LOSSES), 'Policy loss; from algorithm.name.'),
+  lossAggMode: optionalChoice(LOSS_AGG_MODES, 'How token losses become one number; from algorithm.name.'),
+  clipRatio: optionalNumber(ANY, '', 'Sets clipRatioLow and clipRatioHigh together.'),
+  clipRatioLow: optionalNumber(ANY, '', 'Lower clip: ratio >= 1 - this; from algorithm.name.'),
+  clipRatioHigh: optionalNumber(ANY, '', 'Upper clip: ratio <= 1 + this; from algorithm.name.'),
+  clipRatioC: optionalNumber([1, Infinity], '', 'Dual clip constant, above 1; from algorithm.name.'),
+  policyLoss: v.optional(policyLoss, {}),
+  entropyCoeff: optionalNumber([-Infinity, Infinity], '', 'Weight of the entropy bonus; from algorithm.name (0).'),
+  useKlLoss: optionalFlag('KL to the frozen reference in the loss; absent = when klLossCoef is above 0.'),
+  klLossCoef: optionalNumber(ANY, '', 'Weight of that KL; 0 = off. 0.001 where only useKlLoss is set.'),
+  klLossType: optionalChoice([...KL_TYPES, 'kl', 'mse', 'low_var_kl'], 'Its estimator; from algorithm.name (k3).'),
+  gradClip: number(1, ANY, '', 'Largest global L2 norm of the gradient; 0 = no clipping.'),
+  shuffle: flag(true, 'Order of mini-batches anew in each epoch, by seed.'),
+  optim: v.optional(optim, {}),
+});
+
+const algorithm = part({
+  name: choice('grpo', Object.keys(RECIPES), 'Published method: sets loss, advantage, aggregation and clip together.'),
+  advEstimator: optionalChoice(ESTIMATORS, 'Advantage; from algorithm.name.'),
+  normAdvByStdInGrpo: optionalFlag(
+    "Divide by the group's std; false = Dr. GRPO. The same as scaleRewards group | none.",
+  ),
+  scaleRewards: optionalChoice(['group', 'batch', 'none'], 'Which std divides the advantage; from algorithm.name.'),
+  gamma: number(1, SHARE, '', 'Discount per token or turn, for the estimators that have one.'),
+  maskTruncated: optionalFlag('Do not train on samples cut at the length limit; from algorithm.name.'),
+  filterGroups: v.optional(
+    part({
+      enable: optionalFlag('Replace groups whose samples all score the same (DAPO); from algorithm.name.'),
+      metric: choice('acc', ['acc', 'score'], 'What must differ within a group.'),
+      maxNumGenBatches: count(
+        10,
+        'batches',
+        'Give up filling the batch after so many; it then trains on what there is.',
+      ),
+    }),
+    {},
+  ),
+  overlongBuffer: v.optional(
+    part({
+      len: optionalCount('tokens', 'Penalty grows over the last tokens before the limit (DAPO); 0 = off.', 0),
+      penaltyFactor: number(1, ANY, 'reward', 'Penalty at the limit itself.'),
+    }),
+    {},
+  ),
+  useKlInReward: flag(false, 'KL as a reward penalty instead of a loss term.'),
+  klPenalty: choice('k1', [...KL_TYPES, 'kl', 'mse', 'low_var_kl'], 'Its estimator.'),
+  klCtrl: v.optional(
+    part({
+      type: choice('fixed', ['fixed', 'adaptive'], 'adaptive moves klCoef towards targetKl.'),
+      klCoef: number(0.001, ANY, '', 'Weight of the KL in the reward.'),
+      horizon: count(10_000, 'samples', 'adaptive: how slowly it moves.'),
+      targetKl: number(0.1, ANY, 'nats', 'adaptive: where it moves to.'),
+    }),
+    {},
+  ),
+  rolloutCorrection: v.optional(
+    part({
+      rolloutIs: optionalChoice(['none', 'token', 'sequence'], 'Importance weight of trainer against sampler.'),
+      rolloutIsThreshold: optionalNumber(
+        ANY,
+        '',
+        'Weights above are cut to it. 2 unless the algorithm says otherwise.',
+      ),
+    }),
+    {},
+  ),
+});
+
+const trainer = part({
+  totalTrainingSteps: count(60, 'steps', 'Rollout batches to train on.', 0),
+  testFreq: count(20, 'steps', 'Evaluate every so many; 0 = only before and after.', 0),
+  saveFreq: count(0, 'steps', 'Checkpoint every so many; 0 = only at the end and on Ctrl-C.', 0),
+  valBeforeTrain: flag(true, 'Evaluate at step 0, so that there is something to compare with.'),
+  logRollouts: count(8, 'samples', 'Sampled rollouts written per step, for reading; 0 = none.', 0),
+  outDir: text('runs', 'The run folder is <outDir>/<name>.'),
+  resume: flag(false, 'Continue from the last checkpoint in the run folder.'),
+});
+
+export const TRAIN_SCHEMA = part({
+  name: requiredText('Name of the run; letters, digits, ., _ and -.'),
+  engine: choice('wgsl', ['wgsl', 'tfjs'], 'wgsl = own kernels; tfjs = gradients by autodiff, slower, a check.'),
+  seed: count(1, '', 'Everything random follows from it: same seed and adapter, same run.', 0),
+  model,
+  task: v.optional(task, {}),
+  data: v.optional(data, {}),
+  rollout: v.optional(rollout, {}),
+  actor: v.optional(actor, {}),
+  algorithm: v.optional(algorithm, {}),
+  trainer: v.optional(trainer, {}),
+});
+
+/** As written: what the recipe gives may still be absent. */
+export type WrittenConfig = v.InferOutput<typeof TRAIN_SCHEMA>;

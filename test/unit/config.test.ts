@@ -1,0 +1,121 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { expect, test } from 'vitest';
+import { stringify } from 'yaml';
+import { keyDocs, nearestKey, parseSftConfig, parseTrainConfig, policyLossSpec } from '../../src/grpo/config.ts';
+import { batchTable, nearestDivisors } from '../../src/grpo/configRules.ts';
+import { TRAIN_SCHEMA } from '../../src/grpo/configSchema.ts';
+import { SFT_SCHEMA } from '../../src/grpo/sftSchema.ts';
+import { InputError } from '../../src/model/errors.ts';
+
+const MINIMAL = 'name: t\nmodel: { path: m }\n';
+const parse = (yaml: string, ...overrides: string[]) => parseTrainConfig(yaml, { source: 't.yaml', overrides });
+
+/** The whole sentence of the InputError that `body` throws. */
+function sentence(body: () => unknown): string {
+  try {
+    body();
+  } catch (error) {
+    expect(error).toBeInstanceOf(InputError);
+    return (error as Error).message;
+  }
+  throw new Error('Nothing was thrown.');
+}
+
+test.each(readdirSync('configs').filter((file) => file.endsWith('.yaml')))('configs/%s is valid', (file) => {
+  const text = readFileSync(`configs/${file}`, 'utf8');
+  const read = file.includes('sft') ? parseSftConfig : parseTrainConfig;
+  expect(read(text, { source: file }).name).toBe(file.replace('.yaml', ''));
+});
+
+test('the default recipe is the one DESIGN names', () => {
+  const config = parse(readFileSync('configs/gsm8k-tool.yaml', 'utf8'));
+  expect(batchTable(config)).toMatchObject({ samples: 128, updates: 2 });
+  expect(config.actor).toMatchObject({ lossMode: 'vanilla', clipRatioLow: 0.2, clipRatioHigh: 0.28, clipRatioC: 3 });
+  expect(config.actor).toMatchObject({ lossAggMode: 'token-mean', gradClip: 1, klLossCoef: 0 });
+  expect(config.actor.optim).toMatchObject({ lr: 2.5e-4, betas: [0.9, 0.95] });
+  expect(policyLossSpec(config)).not.toHaveProperty('rolloutIs');
+});
+
+test.each(['', 'algorithm: { name: dapo }', 'algorithm: { name: sapo }', 'algorithm: { name: reinforce }'])(
+  'a resolved config reads back to itself: %s',
+  (extra) => {
+    const config = parse(MINIMAL + extra);
+    expect(parse(stringify(config))).toEqual(config);
+  },
+);
+
+test('the algorithm sets what the user does not', () => {
+  expect(parse(`${MINIMAL}algorithm: { name: dapo }`).actor.clipRatioHigh).toBe(0.28);
+  expect(parse(`${MINIMAL}algorithm: { name: dapo }`).algorithm.filterGroups.enable).toBe(true);
+  expect(parse(`${MINIMAL}algorithm: { name: dapo }`, 'actor.clipRatioHigh=0.3').actor.clipRatioHigh).toBe(0.3);
+  expect(parse(`${MINIMAL}algorithm: { name: dr_grpo }`).algorithm.scaleRewards).toBe('none');
+  expect(parse(MINIMAL, 'algorithm.normAdvByStdInGrpo=false').algorithm.scaleRewards).toBe('none');
+  expect(parse(MINIMAL, 'actor.clipRatio=0.1').actor).toMatchObject({ clipRatioLow: 0.1, clipRatioHigh: 0.1 });
+  expect(parse(`${MINIMAL}algorithm: { name: sapo }`).actor.policyLoss).toMatchObject({ tauPos: 1, tauNeg: 1.05 });
+  expect(policyLossSpec(parse(`${MINIMAL}algorithm: { name: reinforce }`))).toMatchObject({ rolloutIs: 'token' });
+});
+
+test('the KL switch and its coefficient follow each other', () => {
+  expect(parse(MINIMAL).actor).toMatchObject({ useKlLoss: false, klLossCoef: 0 });
+  expect(parse(MINIMAL, 'actor.klLossCoef=0.04').actor).toMatchObject({ useKlLoss: true, klLossCoef: 0.04 });
+  expect(parse(MINIMAL, 'actor.useKlLoss=true').actor.klLossCoef).toBe(0.001);
+  expect(parse(MINIMAL, 'actor.klLossCoef=0.04', 'actor.useKlLoss=false').actor.klLossCoef).toBe(0);
+});
+
+test.each([
+  ['actor.optim.lrWarmup=1', 't.yaml: unknown key "actor.optim.lrWarmup"; did you mean "actor.optim.lrWarmupSteps"?'],
+  ['actor.ppo_mini_batch_size=1', 'unknown key "actor.ppo_mini_batch_size"; did you mean "actor.ppoMiniBatchSize"?'],
+  ['actor.temperature=1', 'unknown key "actor.temperature"; did you mean "rollout.temperature"?'],
+  ['data.trainBatchsize=8', 'unknown key "data.trainBatchsize"; did you mean "data.trainBatchSize"?'],
+  ['rollot.n=8', 'unknown key "rollot"; did you mean "rollout"?'],
+  ['rollout.n=0', 't.yaml: "rollout.n" is 0; allowed: integer >= 1.'],
+  ['rollout.n=1.5', 't.yaml: "rollout.n" is 1.5; allowed: integer >= 1.'],
+  ['rollout.n=many', 't.yaml: "rollout.n" is "many"; allowed: integer >= 1.'],
+  ['rollout.topP=1.5', 't.yaml: "rollout.topP" is 1.5; allowed: 0.000001 to 1.'],
+  ['actor.optim.lr=0', 't.yaml: "actor.optim.lr" is 0; allowed: > 0.'],
+  ['actor.optim.lr=.nan', '"actor.optim.lr" is'],
+  ['engine=cuda', 't.yaml: "engine" is "cuda"; allowed: wgsl | tfjs.'],
+  ['data=3', '"data" is 3'],
+  ['actor.clipRatioC=1', 'clipRatioC is 1; the dual-clip bound must be above 1'],
+  ['name=../x', 't.yaml: name is "../x"; allowed: letters, digits, ., _ and -, not starting with a dot.'],
+  [
+    'actor.ppoMiniBatchSize=6',
+    't.yaml: actor.ppoMiniBatchSize is 6 prompts, which does not divide data.trainBatchSize 16; the nearest that do are 4 and 8.',
+  ],
+  [
+    'actor.ppoMicroBatchSize=48',
+    't.yaml: actor.ppoMicroBatchSize is 48 sequences, which does not divide the mini-batch of 8 prompts x 8 samples = 64; the nearest that do are 32 and 64.',
+  ],
+  ['actor.maxTokenLen=100', 'one sequence may take data.maxPromptLength + data.maxResponseLength = 320'],
+  ['rollout.n', 'Cannot read the override "rollout.n"; write it as actor.optim.lr=1e-4.'],
+  ['name.x=1', 'The override "name.x=1" sets a key inside "name", which is a value.'],
+])('bad input %s ends in one sentence', (override, expected) => {
+  const message = sentence(() => parse(MINIMAL, override));
+  expect(message).toContain(expected);
+  expect(message).not.toContain('\n');
+});
+
+test('text that is not a config says so', () => {
+  expect(sentence(() => parse('name: [1'))).toContain('t.yaml is not YAML:');
+  expect(sentence(() => parse('- 1'))).toContain('must hold "key: value" lines, but holds [1]');
+  expect(sentence(() => parse('name: x'))).toContain('"model" is missing');
+  expect(sentence(() => parse('name: x\nname: y\nmodel: {path: m}'))).toContain('is not YAML');
+});
+
+test('nearest names', () => {
+  expect(nearestKey('test_freq', ['trainer.testFreq', 'trainer.saveFreq'])).toBe('trainer.testFreq');
+  expect(nearestDivisors(16, 1000)).toBe('16');
+  expect(nearestDivisors(7, 3)).toBe('1 and 7');
+});
+
+test('every key is documented', () => {
+  for (const schema of [TRAIN_SCHEMA, SFT_SCHEMA])
+    for (const doc of keyDocs(schema)) expect(doc.why.length, doc.path).toBeGreaterThan(7);
+});
+
+test('sizes of a supervised run', () => {
+  const sft = (...overrides: string[]) => parseSftConfig('name: s', { source: 's.yaml', overrides });
+  expect(sft().data.trainBatchSize).toBe(48);
+  expect(sentence(() => sft('model.hiddenSize=100'))).toContain('the nearest that works is 104');
+  expect(sentence(() => sft('model.numKeyValueHeads=3'))).toContain('the nearest that do are 2 and 4');
+});
