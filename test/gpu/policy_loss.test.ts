@@ -1,0 +1,120 @@
+/** policy_loss.wgsl against the float64 losses of src/grpo, on rows that reach every branch. */
+import { expect, test } from 'vitest';
+import type { Gpu } from '../../src/gpu/device.ts';
+import {
+  entrySamples,
+  GPU_POLICY_LOSSES,
+  packPolicyRows,
+  policyLoss as policyLossOp,
+  type PolicyRows,
+} from '../../src/gpu/ops/policy_loss.ts';
+import { KL_TYPES } from '../../src/grpo/kl.ts';
+import { POLICY_LOSSES, policyLoss } from '../../src/grpo/losses.ts';
+import type { PolicyLossSpec } from '../../src/model/engine.ts';
+import { resolveRecipe } from '../../src/grpo/recipes.ts';
+import { expectClose } from '../close.ts';
+import { rng } from '../random.ts';
+import { poisoned, withGpu } from './gpu.ts';
+
+/** Sample lengths: empty, one, odd, across workgroups. */
+const LENGTHS = [1, 7, 0, 64, 130, 3];
+const SEQ_START = LENGTHS.reduce((starts, n) => [...starts, starts[starts.length - 1] + n], [0]);
+const E = SEQ_START[LENGTHS.length];
+
+type AllRows = Record<keyof PolicyRows, Float32Array>;
+
+/** `drift` scales log ratios; every 17th is thrown far out when `extremes` is set. */
+function randomRows(
+  seed: number,
+  drift: number,
+  extremes: boolean,
+): { logp: Float32Array; rows: AllRows } {
+  const random = rng(seed);
+  const logp = random.normals(E).map((x) => -0.01 - Math.abs(x));
+  const oldLogProbs = logp.map((x, e) =>
+    Math.min(x - drift * random.normals(1)[0] - (extremes && e % 17 === 0 ? 25 : 0), -1e-3),
+  );
+  const advantages = random.normals(E);
+  SEQ_START.slice(0, -1).forEach((start, s) =>
+    advantages.fill(s === 1 ? 0 : advantages[start], start, SEQ_START[s + 1]),
+  );
+  const weights = random.normals(E).map((x) => 0.5 + Math.abs(x));
+  const rows = {
+    oldLogProbs,
+    advantages,
+    weights,
+    refLogProbs: logp.map((x) => x + random.normals(1)[0]),
+    klWeights: random.normals(E).map(Math.abs),
+    mask: Float32Array.from({ length: E }, (_, e) => (e % 5 === 3 ? 0 : 1)),
+    selected: Float32Array.from({ length: E }, (_, e) => (e % 11 === 2 ? 1 : 0)),
+  };
+  return { logp, rows };
+}
+
+async function onGpu(gpu: Gpu, spec: PolicyLossSpec, logp: Float32Array, rows: PolicyRows): Promise<Float32Array> {
+  const dLogp = poisoned(gpu, 'dLogp', E);
+  policyLossOp(gpu, {
+    settings: spec,
+    logp: gpu.buffer('logp', logp),
+    inputs: gpu.buffer('inputs', packPolicyRows(rows)),
+    entrySample: gpu.buffer('entrySample', entrySamples(SEQ_START)),
+    seqStart: gpu.buffer('seqStart', Uint32Array.from(SEQ_START)),
+    stats: poisoned(gpu, 'stats', LENGTHS.length * 4),
+    dLogp,
+    E,
+    S: LENGTHS.length,
+  });
+  return gpu.readF32(dLogp);
+}
+
+function inFloat64(spec: PolicyLossSpec, logp: Float32Array, rows: AllRows): Float64Array {
+  const { oldLogProbs: oldLogp, refLogProbs: refLogp, ...rest } = rows;
+  return policyLoss(spec, { logp, oldLogp, refLogp, ...rest, seqStart: SEQ_START }).grad;
+}
+
+/** exp() in WGSL may be off by (3 + 2 |x|) ulp, x up to 20, and the ratio is off by the rounding of logp - oldLogp. */
+const RTOL = 2e-5;
+
+const RECIPE_OF: Record<string, string> = { vanilla: 'dapo', geo_mean: 'gmpo' };
+
+test('every float64 loss has a kernel', () => {
+  expect([...GPU_POLICY_LOSSES].sort()).toEqual(Object.keys(POLICY_LOSSES).sort());
+});
+
+test.each(GPU_POLICY_LOSSES)('%s', async (lossMode) => {
+  await withGpu(async (gpu) => {
+    const spec: PolicyLossSpec = { ...resolveRecipe(RECIPE_OF[lossMode] ?? lossMode), klClamp: Infinity };
+    for (const [seed, drift, extremes] of [
+      [1, 0.001, false],
+      [2, 0.3, false],
+      [3, 2, true],
+    ] as const) {
+      const { logp, rows } = randomRows(seed, drift, extremes);
+      expectClose(await onGpu(gpu, spec, logp, rows), inFloat64(spec, logp, rows), { rtol: RTOL, atol: 1e-6 });
+    }
+  });
+});
+
+test.each([...KL_TYPES])('KL %s in the loss, with its own weights', async (klLossType) => {
+  await withGpu(async (gpu) => {
+    for (const klClamp of [Infinity, 0.5]) {
+      const spec = { ...resolveRecipe('grpo', { klLossType, klLossCoef: 0.3 }), ...(klClamp < 1 ? { klClamp } : {}) };
+      const { logp, rows } = randomRows(4, 0.3, false);
+      expectClose(await onGpu(gpu, spec, logp, rows), inFloat64(spec, logp, rows), { rtol: RTOL, atol: 1e-6 });
+    }
+  });
+});
+
+test.each([
+  ['none', 'token'],
+  ['token', 'sequence'],
+  ['sequence', 'none'],
+])('reinforce with rolloutIs %s is not the one with %s', async (rolloutIs, other) => {
+  await withGpu(async (gpu) => {
+    const { logp, rows } = randomRows(5, 0.3, false);
+    const of = (level: string) => resolveRecipe('reinforce', { rolloutIs: level, rolloutIsThreshold: 1.5 });
+    const got = await onGpu(gpu, of(rolloutIs), logp, rows);
+    expectClose(got, inFloat64(of(rolloutIs), logp, rows), { rtol: RTOL, atol: 1e-6 });
+    expect(() => expectClose(got, inFloat64(of(other), logp, rows), { rtol: RTOL, atol: 1e-6 })).toThrow();
+  });
+});
