@@ -26,6 +26,9 @@ export interface AdapterSummary {
   description: string;
   /** Runs on the CPU: right, but slow. */
   isSoftware: boolean;
+  /** Smallest and largest subgroup; 0 without the feature. */
+  subgroupSize: number;
+  subgroupMaxSize: number;
   features: string[];
 }
 
@@ -118,7 +121,12 @@ export class Gpu {
     const { vendor, architecture, description } = adapter.info;
     const isSoftware =
       adapter.info.isFallbackAdapter || /swiftshader|llvmpipe|lavapipe/i.test(architecture + description);
-    return new Gpu(device, { vendor, architecture, description, isSoftware, features: [...device.features] }, options);
+    const subgroups = device.features.has('subgroups');
+    const [subgroupSize, subgroupMaxSize] = subgroups
+      ? [adapter.info.subgroupMinSize, adapter.info.subgroupMaxSize]
+      : [0, 0];
+    const summary = { vendor, architecture, description, isSoftware, subgroupSize, subgroupMaxSize };
+    return new Gpu(device, { ...summary, features: [...device.features] }, options);
   }
 
   /** Allocates `data` bytes (zeroed), or a copy of `data`. */

@@ -6,7 +6,6 @@
 
 import type { Gpu, View } from '../gpu/device.ts';
 import { attention } from '../gpu/ops/attention.ts';
-import { biasRows } from '../gpu/ops/bias_rows.ts';
 import { embed } from '../gpu/ops/embed.ts';
 import { matmulNn } from '../gpu/ops/matmul.ts';
 import { rmsnorm } from '../gpu/ops/rmsnorm.ts';
@@ -139,8 +138,7 @@ function recordLayer(gpu: Gpu, model: LlamaModel, l: number, rows: RowViews, a: 
   const qkvWidth = (H + 2 * K) * D;
 
   rmsnorm(gpu, { x: a.x, weight: w.attnNorm, y: a.h1, rstd: a.rstd1, N, C, eps });
-  matmulNn(gpu, { x: a.h1, b: w.wqkv, y: a.qkv, M: N, N: qkvWidth, K: C });
-  if (w.bqkv) biasRows(gpu, { bias: w.bqkv, y: a.qkv, N, C: qkvWidth });
+  matmulNn(gpu, { x: a.h1, b: w.wqkv, bias: w.bqkv, y: a.qkv, M: N, N: qkvWidth, K: C });
   ropeKv(gpu, { qkv: a.qkv, positions, kvRows, table: model.rope, q: a.q, kv: a.kv, N, H, K, D });
   attention(gpu, { q: a.q, kv: a.kv, ranges, out: a.att, lse: a.lse, N, H, K, D });
   matmulNn(gpu, { x: a.att, b: w.wo, add: a.x, y: a.xMid, M: N, N: C, K: H * D });

@@ -1,0 +1,124 @@
+// Matrix product: y[m, n] = sum over k of a(m, k) * b(k, n), then + add, then + y[m, n] if asked.
+//
+//   a     any layout: a(m, k) = a[m * rowA + k * stepA]      NN, NT: rowA = K, stepA = 1    TN: rowA = 1, stepA = M
+//   b     any layout: b(k, n) = b[k * stepB + n * colB]      NN, TN: stepB = N, colB = 1    NT: stepB = 1, colB = K
+//   add   ADD = 1: bias [N];  ADD = 2: [M, N], the residual stream;  ADD = 0: any buffer
+//   y     [M, N]; read first when ACCUMULATE = 1 (weight gradients)
+//
+// Grid      a row of LANES threads computes 4 x (4 * LANES) outputs, 4 x 4 a thread, columns a stride of LANES apart;
+//           workgroups in a row, folded over x and y past 65535. Any M, K, N >= 1.
+// Numerics  one thread sums each output over k in ascending order, s = s + a * b, from 0: the same bits whatever the
+//           tile, M or the position in the batch. Printed by scripts/gen-matmul.mjs: edit there.
+// Checked   against a float64 product by test/gpu/matmul.test.ts.
+
+struct Params {
+  M: u32,      // rows of y
+  N: u32,      // columns of y
+  K: u32,      // summed over
+  rowA: u32,   // a: from one m to the next
+  stepA: u32,  // a: from one k to the next
+  stepB: u32,  // b: from one k to the next
+  colB: u32,   // b: from one n to the next
+}
+
+override WG: u32 = 64u; // threads in a workgroup; a multiple of the LANES
+override LANES: u32 = 4u; // neighbouring threads that read neighbouring columns
+override ADD: u32 = 0u;
+override ACCUMULATE: u32 = 0u;
+
+@group(0) @binding(0) var<storage, read> a: array<f32>;
+@group(0) @binding(1) var<storage, read> b: array<f32>;
+@group(0) @binding(2) var<storage, read> add: array<f32>;
+@group(0) @binding(3) var<storage, read_write> y: array<f32>;
+@group(0) @binding(4) var<uniform> params: Params;
+
+fn put(row: u32, col: u32, sum: f32) {
+  if (row >= params.M || col >= params.N) { return; }
+  var value = sum;
+  if (ADD == 1u) { value += add[col]; }
+  if (ADD == 2u) { value += add[row * params.N + col]; }
+  if (ACCUMULATE == 1u) { value += y[row * params.N + col]; }
+  y[row * params.N + col] = value;
+}
+
+@compute @workgroup_size(WG)
+fn main(
+  @builtin(workgroup_id) wg: vec3u,
+  @builtin(num_workgroups) grid: vec3u,
+  @builtin(local_invocation_index) tid: u32,
+) {
+  let lane = tid % LANES;
+  let tile = (wg.y * grid.x + wg.x) * (WG / LANES) + tid / LANES;
+  let across = (params.N + 4u * LANES - 1u) / (4u * LANES); // tiles side by side
+  let row0 = tile / across * 4u;
+  let col0 = tile % across * 4u * LANES + lane;
+  if (row0 >= params.M) { return; }
+
+  var ia0 = min(row0 + 0u, params.M - 1u) * params.rowA;
+  var ia1 = min(row0 + 1u, params.M - 1u) * params.rowA;
+  var ia2 = min(row0 + 2u, params.M - 1u) * params.rowA;
+  var ia3 = min(row0 + 3u, params.M - 1u) * params.rowA;
+  var ib0 = min(col0, params.N - 1u) * params.colB;
+  var ib1 = min(col0 + 1u * LANES, params.N - 1u) * params.colB;
+  var ib2 = min(col0 + 2u * LANES, params.N - 1u) * params.colB;
+  var ib3 = min(col0 + 3u * LANES, params.N - 1u) * params.colB;
+  var s0_0 = 0.0; var s0_1 = 0.0; var s0_2 = 0.0; var s0_3 = 0.0;
+  var s1_0 = 0.0; var s1_1 = 0.0; var s1_2 = 0.0; var s1_3 = 0.0;
+  var s2_0 = 0.0; var s2_1 = 0.0; var s2_2 = 0.0; var s2_3 = 0.0;
+  var s3_0 = 0.0; var s3_1 = 0.0; var s3_2 = 0.0; var s3_3 = 0.0;
+
+  var k = 0u;
+  for (; k + 1u < params.K; k += 2u) {
+    {
+      let a0 = a[ia0];
+      let a1 = a[ia1];
+      let a2 = a[ia2];
+      let a3 = a[ia3];
+      let b0 = b[ib0];
+      let b1 = b[ib1];
+      let b2 = b[ib2];
+      let b3 = b[ib3];
+      let x0 = a0; s0_0 += x0 * b0; s0_1 += x0 * b1; s0_2 += x0 * b2; s0_3 += x0 * b3;
+      let x1 = a1; s1_0 += x1 * b0; s1_1 += x1 * b1; s1_2 += x1 * b2; s1_3 += x1 * b3;
+      let x2 = a2; s2_0 += x2 * b0; s2_1 += x2 * b1; s2_2 += x2 * b2; s2_3 += x2 * b3;
+      let x3 = a3; s3_0 += x3 * b0; s3_1 += x3 * b1; s3_2 += x3 * b2; s3_3 += x3 * b3;
+    }
+    {
+      let a0 = a[ia0 + 1u * params.stepA];
+      let a1 = a[ia1 + 1u * params.stepA];
+      let a2 = a[ia2 + 1u * params.stepA];
+      let a3 = a[ia3 + 1u * params.stepA];
+      let b0 = b[ib0 + 1u * params.stepB];
+      let b1 = b[ib1 + 1u * params.stepB];
+      let b2 = b[ib2 + 1u * params.stepB];
+      let b3 = b[ib3 + 1u * params.stepB];
+      let x0 = a0; s0_0 += x0 * b0; s0_1 += x0 * b1; s0_2 += x0 * b2; s0_3 += x0 * b3;
+      let x1 = a1; s1_0 += x1 * b0; s1_1 += x1 * b1; s1_2 += x1 * b2; s1_3 += x1 * b3;
+      let x2 = a2; s2_0 += x2 * b0; s2_1 += x2 * b1; s2_2 += x2 * b2; s2_3 += x2 * b3;
+      let x3 = a3; s3_0 += x3 * b0; s3_1 += x3 * b1; s3_2 += x3 * b2; s3_3 += x3 * b3;
+    }
+    ia0 += 2u * params.stepA; ia1 += 2u * params.stepA; ia2 += 2u * params.stepA; ia3 += 2u * params.stepA;
+    ib0 += 2u * params.stepB; ib1 += 2u * params.stepB; ib2 += 2u * params.stepB; ib3 += 2u * params.stepB;
+  }
+  for (; k < params.K; k++) {
+    let a0 = a[ia0];
+    let a1 = a[ia1];
+    let a2 = a[ia2];
+    let a3 = a[ia3];
+    let b0 = b[ib0];
+    let b1 = b[ib1];
+    let b2 = b[ib2];
+    let b3 = b[ib3];
+    let x0 = a0; s0_0 += x0 * b0; s0_1 += x0 * b1; s0_2 += x0 * b2; s0_3 += x0 * b3;
+    let x1 = a1; s1_0 += x1 * b0; s1_1 += x1 * b1; s1_2 += x1 * b2; s1_3 += x1 * b3;
+    let x2 = a2; s2_0 += x2 * b0; s2_1 += x2 * b1; s2_2 += x2 * b2; s2_3 += x2 * b3;
+    let x3 = a3; s3_0 += x3 * b0; s3_1 += x3 * b1; s3_2 += x3 * b2; s3_3 += x3 * b3;
+    ia0 += params.stepA; ia1 += params.stepA; ia2 += params.stepA; ia3 += params.stepA;
+    ib0 += params.stepB; ib1 += params.stepB; ib2 += params.stepB; ib3 += params.stepB;
+  }
+
+  put(row0 + 0u, col0, s0_0); put(row0 + 0u, col0 + 1u * LANES, s0_1); put(row0 + 0u, col0 + 2u * LANES, s0_2); put(row0 + 0u, col0 + 3u * LANES, s0_3);
+  put(row0 + 1u, col0, s1_0); put(row0 + 1u, col0 + 1u * LANES, s1_1); put(row0 + 1u, col0 + 2u * LANES, s1_2); put(row0 + 1u, col0 + 3u * LANES, s1_3);
+  put(row0 + 2u, col0, s2_0); put(row0 + 2u, col0 + 1u * LANES, s2_1); put(row0 + 2u, col0 + 2u * LANES, s2_2); put(row0 + 2u, col0 + 3u * LANES, s2_3);
+  put(row0 + 3u, col0, s3_0); put(row0 + 3u, col0 + 1u * LANES, s3_1); put(row0 + 3u, col0 + 2u * LANES, s3_2); put(row0 + 3u, col0 + 3u * LANES, s3_3);
+}

@@ -1,0 +1,126 @@
+enable subgroups;
+
+// Matrix product: y[m, n] = sum over k of a(m, k) * b(k, n), then + add, then + y[m, n] if asked.
+//
+//   a     any layout: a(m, k) = a[m * rowA + k * stepA]      NN, NT: rowA = K, stepA = 1    TN: rowA = 1, stepA = M
+//   b     any layout: b(k, n) = b[k * stepB + n * colB]      NN, TN: stepB = N, colB = 1    NT: stepB = 1, colB = K
+//   add   ADD = 1: bias [N];  ADD = 2: [M, N], the residual stream;  ADD = 0: any buffer
+//   y     [M, N]; read first when ACCUMULATE = 1 (weight gradients)
+//
+// Grid      a subgroup computes 16 x (4 * subgroup size) outputs, 16 x 4 a thread, columns a stride of the subgroup size apart;
+//           workgroups in a row, folded over x and y past 65535. Any M, K, N >= 1.
+// Numerics  one thread sums each output over k in ascending order, s = s + a * b, from 0: the same bits whatever the
+//           tile, M or the position in the batch. Printed by scripts/gen-matmul.mjs: edit there.
+// Checked   against a float64 product by test/gpu/matmul.test.ts.
+
+struct Params {
+  M: u32,      // rows of y
+  N: u32,      // columns of y
+  K: u32,      // summed over
+  rowA: u32,   // a: from one m to the next
+  stepA: u32,  // a: from one k to the next
+  stepB: u32,  // b: from one k to the next
+  colB: u32,   // b: from one n to the next
+}
+
+override WG: u32 = 64u; // threads in a workgroup; a multiple of the subgroup size
+override ADD: u32 = 0u;
+override ACCUMULATE: u32 = 0u;
+
+@group(0) @binding(0) var<storage, read> a: array<f32>;
+@group(0) @binding(1) var<storage, read> b: array<f32>;
+@group(0) @binding(2) var<storage, read> add: array<f32>;
+@group(0) @binding(3) var<storage, read_write> y: array<f32>;
+@group(0) @binding(4) var<uniform> params: Params;
+
+fn put(row: u32, col: u32, sum: f32) {
+  if (row >= params.M || col >= params.N) { return; }
+  var value = sum;
+  if (ADD == 1u) { value += add[col]; }
+  if (ADD == 2u) { value += add[row * params.N + col]; }
+  if (ACCUMULATE == 1u) { value += y[row * params.N + col]; }
+  y[row * params.N + col] = value;
+}
+
+@compute @workgroup_size(WG)
+fn main(
+  @builtin(workgroup_id) wg: vec3u,
+  @builtin(num_workgroups) grid: vec3u,
+  @builtin(local_invocation_index) tid: u32,
+  @builtin(subgroup_size) lanes: u32,
+  @builtin(subgroup_invocation_id) lane: u32,
+) {
+  let tile = (wg.y * grid.x + wg.x) * (WG / lanes) + tid / lanes;
+  let across = (params.N + 4u * lanes - 1u) / (4u * lanes); // tiles side by side
+  let row0 = tile / across * 16u;
+  let col0 = tile % across * 4u * lanes + lane;
+  // No early return: subgroupBroadcast needs every lane. Rows and columns past the end compute the last one again.
+
+  var ia0 = min(row0 + 0u + lane % 8u, params.M - 1u) * params.rowA;
+  var ia1 = min(row0 + 8u + lane % 8u, params.M - 1u) * params.rowA;
+  var ib0 = min(col0, params.N - 1u) * params.colB;
+  var ib1 = min(col0 + 1u * lanes, params.N - 1u) * params.colB;
+  var ib2 = min(col0 + 2u * lanes, params.N - 1u) * params.colB;
+  var ib3 = min(col0 + 3u * lanes, params.N - 1u) * params.colB;
+  var s0_0 = 0.0; var s0_1 = 0.0; var s0_2 = 0.0; var s0_3 = 0.0;
+  var s1_0 = 0.0; var s1_1 = 0.0; var s1_2 = 0.0; var s1_3 = 0.0;
+  var s2_0 = 0.0; var s2_1 = 0.0; var s2_2 = 0.0; var s2_3 = 0.0;
+  var s3_0 = 0.0; var s3_1 = 0.0; var s3_2 = 0.0; var s3_3 = 0.0;
+  var s4_0 = 0.0; var s4_1 = 0.0; var s4_2 = 0.0; var s4_3 = 0.0;
+  var s5_0 = 0.0; var s5_1 = 0.0; var s5_2 = 0.0; var s5_3 = 0.0;
+  var s6_0 = 0.0; var s6_1 = 0.0; var s6_2 = 0.0; var s6_3 = 0.0;
+  var s7_0 = 0.0; var s7_1 = 0.0; var s7_2 = 0.0; var s7_3 = 0.0;
+  var s8_0 = 0.0; var s8_1 = 0.0; var s8_2 = 0.0; var s8_3 = 0.0;
+  var s9_0 = 0.0; var s9_1 = 0.0; var s9_2 = 0.0; var s9_3 = 0.0;
+  var s10_0 = 0.0; var s10_1 = 0.0; var s10_2 = 0.0; var s10_3 = 0.0;
+  var s11_0 = 0.0; var s11_1 = 0.0; var s11_2 = 0.0; var s11_3 = 0.0;
+  var s12_0 = 0.0; var s12_1 = 0.0; var s12_2 = 0.0; var s12_3 = 0.0;
+  var s13_0 = 0.0; var s13_1 = 0.0; var s13_2 = 0.0; var s13_3 = 0.0;
+  var s14_0 = 0.0; var s14_1 = 0.0; var s14_2 = 0.0; var s14_3 = 0.0;
+  var s15_0 = 0.0; var s15_1 = 0.0; var s15_2 = 0.0; var s15_3 = 0.0;
+
+  var k = 0u;
+  for (; k < params.K; k++) {
+    let a0 = a[ia0];
+    let a1 = a[ia1];
+    let b0 = b[ib0];
+    let b1 = b[ib1];
+    let b2 = b[ib2];
+    let b3 = b[ib3];
+    let x0 = subgroupBroadcast(a0, 0u); s0_0 += x0 * b0; s0_1 += x0 * b1; s0_2 += x0 * b2; s0_3 += x0 * b3;
+    let x1 = subgroupBroadcast(a0, 1u); s1_0 += x1 * b0; s1_1 += x1 * b1; s1_2 += x1 * b2; s1_3 += x1 * b3;
+    let x2 = subgroupBroadcast(a0, 2u); s2_0 += x2 * b0; s2_1 += x2 * b1; s2_2 += x2 * b2; s2_3 += x2 * b3;
+    let x3 = subgroupBroadcast(a0, 3u); s3_0 += x3 * b0; s3_1 += x3 * b1; s3_2 += x3 * b2; s3_3 += x3 * b3;
+    let x4 = subgroupBroadcast(a0, 4u); s4_0 += x4 * b0; s4_1 += x4 * b1; s4_2 += x4 * b2; s4_3 += x4 * b3;
+    let x5 = subgroupBroadcast(a0, 5u); s5_0 += x5 * b0; s5_1 += x5 * b1; s5_2 += x5 * b2; s5_3 += x5 * b3;
+    let x6 = subgroupBroadcast(a0, 6u); s6_0 += x6 * b0; s6_1 += x6 * b1; s6_2 += x6 * b2; s6_3 += x6 * b3;
+    let x7 = subgroupBroadcast(a0, 7u); s7_0 += x7 * b0; s7_1 += x7 * b1; s7_2 += x7 * b2; s7_3 += x7 * b3;
+    let x8 = subgroupBroadcast(a1, 0u); s8_0 += x8 * b0; s8_1 += x8 * b1; s8_2 += x8 * b2; s8_3 += x8 * b3;
+    let x9 = subgroupBroadcast(a1, 1u); s9_0 += x9 * b0; s9_1 += x9 * b1; s9_2 += x9 * b2; s9_3 += x9 * b3;
+    let x10 = subgroupBroadcast(a1, 2u); s10_0 += x10 * b0; s10_1 += x10 * b1; s10_2 += x10 * b2; s10_3 += x10 * b3;
+    let x11 = subgroupBroadcast(a1, 3u); s11_0 += x11 * b0; s11_1 += x11 * b1; s11_2 += x11 * b2; s11_3 += x11 * b3;
+    let x12 = subgroupBroadcast(a1, 4u); s12_0 += x12 * b0; s12_1 += x12 * b1; s12_2 += x12 * b2; s12_3 += x12 * b3;
+    let x13 = subgroupBroadcast(a1, 5u); s13_0 += x13 * b0; s13_1 += x13 * b1; s13_2 += x13 * b2; s13_3 += x13 * b3;
+    let x14 = subgroupBroadcast(a1, 6u); s14_0 += x14 * b0; s14_1 += x14 * b1; s14_2 += x14 * b2; s14_3 += x14 * b3;
+    let x15 = subgroupBroadcast(a1, 7u); s15_0 += x15 * b0; s15_1 += x15 * b1; s15_2 += x15 * b2; s15_3 += x15 * b3;
+    ia0 += params.stepA; ia1 += params.stepA;
+    ib0 += params.stepB; ib1 += params.stepB; ib2 += params.stepB; ib3 += params.stepB;
+  }
+
+  put(row0 + 0u, col0, s0_0); put(row0 + 0u, col0 + 1u * lanes, s0_1); put(row0 + 0u, col0 + 2u * lanes, s0_2); put(row0 + 0u, col0 + 3u * lanes, s0_3);
+  put(row0 + 1u, col0, s1_0); put(row0 + 1u, col0 + 1u * lanes, s1_1); put(row0 + 1u, col0 + 2u * lanes, s1_2); put(row0 + 1u, col0 + 3u * lanes, s1_3);
+  put(row0 + 2u, col0, s2_0); put(row0 + 2u, col0 + 1u * lanes, s2_1); put(row0 + 2u, col0 + 2u * lanes, s2_2); put(row0 + 2u, col0 + 3u * lanes, s2_3);
+  put(row0 + 3u, col0, s3_0); put(row0 + 3u, col0 + 1u * lanes, s3_1); put(row0 + 3u, col0 + 2u * lanes, s3_2); put(row0 + 3u, col0 + 3u * lanes, s3_3);
+  put(row0 + 4u, col0, s4_0); put(row0 + 4u, col0 + 1u * lanes, s4_1); put(row0 + 4u, col0 + 2u * lanes, s4_2); put(row0 + 4u, col0 + 3u * lanes, s4_3);
+  put(row0 + 5u, col0, s5_0); put(row0 + 5u, col0 + 1u * lanes, s5_1); put(row0 + 5u, col0 + 2u * lanes, s5_2); put(row0 + 5u, col0 + 3u * lanes, s5_3);
+  put(row0 + 6u, col0, s6_0); put(row0 + 6u, col0 + 1u * lanes, s6_1); put(row0 + 6u, col0 + 2u * lanes, s6_2); put(row0 + 6u, col0 + 3u * lanes, s6_3);
+  put(row0 + 7u, col0, s7_0); put(row0 + 7u, col0 + 1u * lanes, s7_1); put(row0 + 7u, col0 + 2u * lanes, s7_2); put(row0 + 7u, col0 + 3u * lanes, s7_3);
+  put(row0 + 8u, col0, s8_0); put(row0 + 8u, col0 + 1u * lanes, s8_1); put(row0 + 8u, col0 + 2u * lanes, s8_2); put(row0 + 8u, col0 + 3u * lanes, s8_3);
+  put(row0 + 9u, col0, s9_0); put(row0 + 9u, col0 + 1u * lanes, s9_1); put(row0 + 9u, col0 + 2u * lanes, s9_2); put(row0 + 9u, col0 + 3u * lanes, s9_3);
+  put(row0 + 10u, col0, s10_0); put(row0 + 10u, col0 + 1u * lanes, s10_1); put(row0 + 10u, col0 + 2u * lanes, s10_2); put(row0 + 10u, col0 + 3u * lanes, s10_3);
+  put(row0 + 11u, col0, s11_0); put(row0 + 11u, col0 + 1u * lanes, s11_1); put(row0 + 11u, col0 + 2u * lanes, s11_2); put(row0 + 11u, col0 + 3u * lanes, s11_3);
+  put(row0 + 12u, col0, s12_0); put(row0 + 12u, col0 + 1u * lanes, s12_1); put(row0 + 12u, col0 + 2u * lanes, s12_2); put(row0 + 12u, col0 + 3u * lanes, s12_3);
+  put(row0 + 13u, col0, s13_0); put(row0 + 13u, col0 + 1u * lanes, s13_1); put(row0 + 13u, col0 + 2u * lanes, s13_2); put(row0 + 13u, col0 + 3u * lanes, s13_3);
+  put(row0 + 14u, col0, s14_0); put(row0 + 14u, col0 + 1u * lanes, s14_1); put(row0 + 14u, col0 + 2u * lanes, s14_2); put(row0 + 14u, col0 + 3u * lanes, s14_3);
+  put(row0 + 15u, col0, s15_0); put(row0 + 15u, col0 + 1u * lanes, s15_1); put(row0 + 15u, col0 + 2u * lanes, s15_2); put(row0 + 15u, col0 + 3u * lanes, s15_3);
+}

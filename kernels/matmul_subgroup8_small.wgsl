@@ -1,0 +1,96 @@
+enable subgroups;
+
+// Matrix product: y[m, n] = sum over k of a(m, k) * b(k, n), then + add, then + y[m, n] if asked.
+//
+//   a     any layout: a(m, k) = a[m * rowA + k * stepA]      NN, NT: rowA = K, stepA = 1    TN: rowA = 1, stepA = M
+//   b     any layout: b(k, n) = b[k * stepB + n * colB]      NN, TN: stepB = N, colB = 1    NT: stepB = 1, colB = K
+//   add   ADD = 1: bias [N];  ADD = 2: [M, N], the residual stream;  ADD = 0: any buffer
+//   y     [M, N]; read first when ACCUMULATE = 1 (weight gradients)
+//
+// Grid      a subgroup computes 8 x (2 * subgroup size) outputs, 8 x 2 a thread, columns a stride of the subgroup size apart;
+//           workgroups in a row, folded over x and y past 65535. Any M, K, N >= 1.
+// Numerics  one thread sums each output over k in ascending order, s = s + a * b, from 0: the same bits whatever the
+//           tile, M or the position in the batch. Printed by scripts/gen-matmul.mjs: edit there.
+// Checked   against a float64 product by test/gpu/matmul.test.ts.
+
+struct Params {
+  M: u32,      // rows of y
+  N: u32,      // columns of y
+  K: u32,      // summed over
+  rowA: u32,   // a: from one m to the next
+  stepA: u32,  // a: from one k to the next
+  stepB: u32,  // b: from one k to the next
+  colB: u32,   // b: from one n to the next
+}
+
+override WG: u32 = 64u; // threads in a workgroup; a multiple of the subgroup size
+override ADD: u32 = 0u;
+override ACCUMULATE: u32 = 0u;
+
+@group(0) @binding(0) var<storage, read> a: array<f32>;
+@group(0) @binding(1) var<storage, read> b: array<f32>;
+@group(0) @binding(2) var<storage, read> add: array<f32>;
+@group(0) @binding(3) var<storage, read_write> y: array<f32>;
+@group(0) @binding(4) var<uniform> params: Params;
+
+fn put(row: u32, col: u32, sum: f32) {
+  if (row >= params.M || col >= params.N) { return; }
+  var value = sum;
+  if (ADD == 1u) { value += add[col]; }
+  if (ADD == 2u) { value += add[row * params.N + col]; }
+  if (ACCUMULATE == 1u) { value += y[row * params.N + col]; }
+  y[row * params.N + col] = value;
+}
+
+@compute @workgroup_size(WG)
+fn main(
+  @builtin(workgroup_id) wg: vec3u,
+  @builtin(num_workgroups) grid: vec3u,
+  @builtin(local_invocation_index) tid: u32,
+  @builtin(subgroup_size) lanes: u32,
+  @builtin(subgroup_invocation_id) lane: u32,
+) {
+  let tile = (wg.y * grid.x + wg.x) * (WG / lanes) + tid / lanes;
+  let across = (params.N + 2u * lanes - 1u) / (2u * lanes); // tiles side by side
+  let row0 = tile / across * 8u;
+  let col0 = tile % across * 2u * lanes + lane;
+  // No early return: subgroupBroadcast needs every lane. Rows and columns past the end compute the last one again.
+
+  var ia0 = min(row0 + 0u + lane % 8u, params.M - 1u) * params.rowA;
+  var ib0 = min(col0, params.N - 1u) * params.colB;
+  var ib1 = min(col0 + 1u * lanes, params.N - 1u) * params.colB;
+  var s0_0 = 0.0; var s0_1 = 0.0;
+  var s1_0 = 0.0; var s1_1 = 0.0;
+  var s2_0 = 0.0; var s2_1 = 0.0;
+  var s3_0 = 0.0; var s3_1 = 0.0;
+  var s4_0 = 0.0; var s4_1 = 0.0;
+  var s5_0 = 0.0; var s5_1 = 0.0;
+  var s6_0 = 0.0; var s6_1 = 0.0;
+  var s7_0 = 0.0; var s7_1 = 0.0;
+
+  var k = 0u;
+  for (; k < params.K; k++) {
+    let a0 = a[ia0];
+    let b0 = b[ib0];
+    let b1 = b[ib1];
+    let x0 = subgroupBroadcast(a0, 0u); s0_0 += x0 * b0; s0_1 += x0 * b1;
+    let x1 = subgroupBroadcast(a0, 1u); s1_0 += x1 * b0; s1_1 += x1 * b1;
+    let x2 = subgroupBroadcast(a0, 2u); s2_0 += x2 * b0; s2_1 += x2 * b1;
+    let x3 = subgroupBroadcast(a0, 3u); s3_0 += x3 * b0; s3_1 += x3 * b1;
+    let x4 = subgroupBroadcast(a0, 4u); s4_0 += x4 * b0; s4_1 += x4 * b1;
+    let x5 = subgroupBroadcast(a0, 5u); s5_0 += x5 * b0; s5_1 += x5 * b1;
+    let x6 = subgroupBroadcast(a0, 6u); s6_0 += x6 * b0; s6_1 += x6 * b1;
+    let x7 = subgroupBroadcast(a0, 7u); s7_0 += x7 * b0; s7_1 += x7 * b1;
+    ia0 += params.stepA;
+    ib0 += params.stepB; ib1 += params.stepB;
+  }
+
+  put(row0 + 0u, col0, s0_0); put(row0 + 0u, col0 + 1u * lanes, s0_1);
+  put(row0 + 1u, col0, s1_0); put(row0 + 1u, col0 + 1u * lanes, s1_1);
+  put(row0 + 2u, col0, s2_0); put(row0 + 2u, col0 + 1u * lanes, s2_1);
+  put(row0 + 3u, col0, s3_0); put(row0 + 3u, col0 + 1u * lanes, s3_1);
+  put(row0 + 4u, col0, s4_0); put(row0 + 4u, col0 + 1u * lanes, s4_1);
+  put(row0 + 5u, col0, s5_0); put(row0 + 5u, col0 + 1u * lanes, s5_1);
+  put(row0 + 6u, col0, s6_0); put(row0 + 6u, col0 + 1u * lanes, s6_1);
+  put(row0 + 7u, col0, s7_0); put(row0 + 7u, col0 + 1u * lanes, s7_1);
+}
