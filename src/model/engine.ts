@@ -49,8 +49,14 @@ export interface PolicyLossInputs {
   advantages: Float32Array;
   /** Weight of the token in the mini-batch's scalar loss: aggregation x mask x importance weight. */
   weights: Float32Array;
+  /** Weight of its KL and entropy terms: aggregation x mask. */
+  klWeights: Float32Array;
   /** log-prob under the frozen reference; absent when no KL is in the loss. */
   refLogProbs?: Float32Array;
+  /** 1 = trained; what sequence-level losses average over. Absent = all. */
+  mask?: Float32Array;
+  /** 1 = picked by clip-cov or kl-cov over the whole mini-batch. Absent = none. */
+  selected?: Float32Array;
 }
 
 /** A policy loss by name with its numbers, as the resolved config holds it; `src/grpo/losses.ts` documents them. */

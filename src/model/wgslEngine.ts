@@ -15,6 +15,7 @@ import type {
 import { type Activations, createActivations, type LlamaModel, recordForward } from './forward.ts';
 import { Head, type HeadBatch } from './head.ts';
 import { Optimizer } from './optimizer.ts';
+import { entropyGradient, PolicyStage } from './policyStage.ts';
 
 /** Device copies of a PackedBatch, sized for the largest one. */
 interface BatchBuffers {
@@ -52,6 +53,7 @@ export class WgslEngine implements ModelEngine {
   readonly #gpu: Gpu;
   readonly #model: LlamaModel;
   readonly #maxTokenLen: number;
+  readonly #policy: PolicyStage;
   #workspace: Workspace | undefined;
   #optimizer: Optimizer | undefined;
 
@@ -61,6 +63,7 @@ export class WgslEngine implements ModelEngine {
     this.#gpu = gpu;
     this.#model = model;
     this.#maxTokenLen = maxTokenLen;
+    this.#policy = new PolicyStage(gpu);
   }
 
   async logProbs(batch: PackedBatch, { temperature }: { temperature: number }): Promise<TokenOutputs> {
@@ -78,6 +81,7 @@ export class WgslEngine implements ModelEngine {
     const optimizer = this.#ensureOptimizer();
     this.#uploadLoss(space, batch, loss);
     const { rows, head } = this.#recordForward(space, batch, temperature);
+    if (loss.kind === 'policy') this.#policy.record(batch, loss.spec, space.batch.logp, space.batch.dLogp);
     space.head.recordBackward(head, temperature, optimizer.grads, space.scratch.dx);
     recordBackward(this.#gpu, this.#model, rows, space.activations, space.scratch, optimizer.grads);
     return this.#readOutputs(space, batch);
@@ -158,7 +162,11 @@ export class WgslEngine implements ModelEngine {
   #uploadLoss(space: Workspace, batch: PackedBatch, loss: TrainLoss): void {
     const E = batch.targets.length;
     const zeros = new Float32Array(E);
-    if (loss.kind === 'policy') throw new Error('policy loss: wired with kernels/policy_loss.wgsl.');
+    if (loss.kind === 'policy') {
+      this.#policy.upload(batch, loss.spec, loss.inputs);
+      this.#gpu.write(space.batch.dEntropy, entropyGradient(loss.spec, loss.inputs));
+      return;
+    }
     const dLogp = loss.kind === 'nll' ? loss.weights.map((w) => -w) : loss.dLogProbs;
     const dEntropy = loss.kind === 'coefficients' ? (loss.dEntropy ?? zeros) : zeros;
     this.#gpu.write(space.batch.dLogp, dLogp);

@@ -1,0 +1,68 @@
+/** The policy loss between forward and backward, on the device: log-probs in, d loss / d log-prob out, no read-back. */
+
+import type { Gpu, View } from '../gpu/device.ts';
+import { entrySamples, packPolicyRows, POLICY_INPUTS, policyLoss } from '../gpu/ops/policy_loss.ts';
+import type { PackedBatch, PolicyLossInputs, PolicyLossSpec } from './engine.ts';
+
+interface Buffers {
+  entries: number;
+  samples: number;
+  /** [E, 6] */ inputs: View;
+  /** [E] */ entrySample: View;
+  /** [S + 1] */ seqStart: View;
+  /** [S, 4] */ stats: View;
+}
+
+export class PolicyStage {
+  readonly #gpu: Gpu;
+  #buffers: Buffers | undefined;
+
+  constructor(gpu: Gpu) {
+    this.#gpu = gpu;
+  }
+
+  /** Uploads what the loss needs beside the log-probs. Throws a RangeError when a length is not that of the batch. */
+  upload({ seqStart, targets }: PackedBatch, spec: PolicyLossSpec, inputs: PolicyLossInputs): void {
+    const E = targets.length;
+    for (const [name, values] of Object.entries(inputs) as [string, ArrayLike<number> | undefined][]) {
+      if (values && values.length !== E)
+        throw new RangeError(`Policy loss input "${name}" has ${values.length} values for ${E} predicted tokens.`);
+    }
+    if (spec.klLossCoef !== 0 && !inputs.refLogProbs)
+      throw new RangeError(`klLossCoef is ${spec.klLossCoef} but no reference log-probs came with the batch.`);
+    if (E === 0) return;
+    const buffers = this.#ensure(E, seqStart.length - 1);
+    this.#gpu.write(buffers.inputs, packPolicyRows(inputs));
+    this.#gpu.write(buffers.entrySample, entrySamples(seqStart));
+    this.#gpu.write(buffers.seqStart, seqStart);
+  }
+
+  /** Records dLogp [E] from logp [E]; `upload` came before. */
+  record({ seqStart, targets }: PackedBatch, spec: PolicyLossSpec, logp: View, dLogp: View): void {
+    const E = targets.length;
+    if (E === 0 || !this.#buffers) return;
+    const { inputs, entrySample, seqStart: start, stats } = this.#buffers;
+    const S = seqStart.length - 1;
+    policyLoss(this.#gpu, { settings: spec, logp, inputs, entrySample, seqStart: start, stats, dLogp, E, S });
+  }
+
+  #ensure(entries: number, samples: number): Buffers {
+    const old = this.#buffers;
+    if (old && old.entries >= entries && old.samples >= samples) return old;
+    if (old) for (const view of [old.inputs, old.entrySample, old.seqStart, old.stats]) this.#gpu.free(view);
+    const [E, S] = [Math.max(entries, old?.entries ?? 0), Math.max(samples, old?.samples ?? 0)];
+    return (this.#buffers = {
+      entries: E,
+      samples: S,
+      inputs: this.#gpu.buffer('policy.inputs', E * POLICY_INPUTS * 4),
+      entrySample: this.#gpu.buffer('policy.entrySample', E * 4),
+      seqStart: this.#gpu.buffer('policy.seqStart', (S + 1) * 4),
+      stats: this.#gpu.buffer('policy.stats', S * 16),
+    });
+  }
+}
+
+/** d loss / d entropy [E] of the entropy bonus -entropyCoeff * sum_e klWeights[e] * H_e. */
+export function entropyGradient(spec: PolicyLossSpec, inputs: PolicyLossInputs): Float32Array<ArrayBuffer> {
+  return Float32Array.from(inputs.klWeights, (w) => (spec.entropyCoeff === 0 ? 0 : -spec.entropyCoeff * w));
+}
