@@ -29,6 +29,8 @@ export interface ScoredSample {
   numToolCalls: number;
   numToolErrors: number;
   responseTokens: number;
+  /** True in evaluation: shaping is then left out of the score. */
+  validate?: boolean;
 }
 
 export interface Reward {

@@ -1,0 +1,32 @@
+/** verl's strict GSM8K rule, and optional shaping on top of it. */
+
+import type { Reward, ScoredSample } from './task.ts';
+
+/** Added to the score of training samples only; the outcome `acc` never sees it. */
+export interface Shaping {
+  /** For an answer line `#### N` with a wrong number (verl's format_score). */
+  formatScore: number;
+  /** For at least one tool call, and none that failed. */
+  toolCallBonus: number;
+}
+
+export const NO_SHAPING: Shaping = { formatScore: 0, toolCallBonus: 0 };
+
+/** As verl: longer responses are cut before the search, since the answer stands at the end. */
+const SEARCHED_CHARACTERS = 300;
+
+/** The last `#### N` of a text with commas removed, or null: verl's extract_solution with method "strict". */
+export function extractAnswer(text: string): string | null {
+  const found = [...text.slice(-SEARCHED_CHARACTERS).matchAll(/#### (-?[0-9.,]+)/g)].at(-1);
+  return found ? found[1].replaceAll(',', '') : null;
+}
+
+/** Exact string match of the last assistant message's answer line. */
+export function gsm8kReward(sample: ScoredSample, shaping: Shaping = NO_SHAPING): Reward {
+  const answer = extractAnswer(sample.response);
+  const acc = answer === sample.problem.answer ? 1 : 0;
+  const wellFormed = sample.numToolCalls > 0 && sample.numToolErrors === 0;
+  const format = answer !== null && !acc ? shaping.formatScore : 0;
+  const bonus = sample.validate ? 0 : format + (wellFormed ? shaping.toolCallBonus : 0);
+  return { score: acc + bonus, acc, extra: { answered: answer === null ? 0 : 1, toolCallsOk: wellFormed ? 1 : 0 } };
+}

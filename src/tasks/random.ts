@@ -1,0 +1,32 @@
+/** Seeded random draws and a hash for problems and demonstrations: the same key, the same problem, on every machine. */
+
+/** Integers and shares from one seeded stream (mulberry32). */
+export interface Rng {
+  /** In [0, 1). */
+  uniform(): number;
+  /** An integer from `low` to `high`, both included. */
+  int(low: number, high: number): number;
+  pick<T>(items: readonly T[]): T;
+}
+
+/** A stream keyed by any numbers and words; streams of different keys are unrelated. */
+export function keyedRng(...key: (string | number)[]): Rng {
+  let state = hash(...key);
+  const uniform = () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let t = Math.imul(state ^ (state >>> 15), 1 | state);
+    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
+    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
+  };
+  const int = (low: number, high: number) => low + Math.floor(uniform() * (high - low + 1));
+  return { uniform, int, pick: (items) => items[int(0, items.length - 1)] };
+}
+
+/** 32-bit FNV-1a of the key's text, finished with murmur3's mixer so that the low bits are usable alone. */
+export function hash(...key: (string | number)[]): number {
+  let h = 0x811c9dc5;
+  for (const character of key.join('\u0000')) h = Math.imul(h ^ (character.codePointAt(0) ?? 0), 0x01000193);
+  h = Math.imul(h ^ (h >>> 16), 0x85ebca6b);
+  h = Math.imul(h ^ (h >>> 13), 0xc2b2ae35);
+  return (h ^ (h >>> 16)) >>> 0;
+}
