@@ -1,0 +1,131 @@
+/**
+ * Outcome estimators: from the rewards of a step's samples, grouped by prompt, to one advantage a sample. NaN = no reward
+ * (scoring failed or does not apply): such a sample takes no part in its group's statistics and gets advantage 0.
+ * Names and constants are verl's; standard deviations are unbiased (n - 1).
+ */
+
+export type GroupId = number | string;
+
+/** Added to a standard deviation before dividing by it. */
+const EPSILON = 1e-6;
+
+/** Sample indices by group, in order of first appearance; samples without a reward are left out. */
+export function indicesByGroup(rewards: ArrayLike<number>, groups: ArrayLike<GroupId>): number[][] {
+  if (rewards.length !== groups.length) {
+    throw new RangeError(
+      `${rewards.length} rewards came with ${groups.length} group ids; each sample needs one of both.`,
+    );
+  }
+  const members = new Map<GroupId, number[]>();
+  for (let i = 0; i < groups.length; i++) {
+    if (!members.has(groups[i])) members.set(groups[i], []);
+    if (!Number.isNaN(rewards[i])) members.get(groups[i])?.push(i);
+  }
+  return [...members.values()].filter((indices) => indices.length > 0);
+}
+
+export const mean = (values: readonly number[]): number => values.reduce((a, b) => a + b, 0) / values.length;
+
+/** Unbiased standard deviation; 0 for fewer than two values. */
+export function std(values: readonly number[]): number {
+  if (values.length < 2) return 0;
+  const center = mean(values);
+  return Math.sqrt(values.reduce((total, v) => total + (v - center) ** 2, 0) / (values.length - 1));
+}
+
+type GroupRule = (rewards: number[], indices: number[]) => number[];
+
+/** Applies `rule` to each group; samples without a reward keep 0. */
+function perGroup(rewards: ArrayLike<number>, groups: ArrayLike<GroupId>, rule: GroupRule): Float64Array {
+  const advantages = new Float64Array(rewards.length);
+  for (const indices of indicesByGroup(rewards, groups)) {
+    const values = rule(
+      indices.map((i) => rewards[i]),
+      indices,
+    );
+    indices.forEach((i, k) => (advantages[i] = values[k]));
+  }
+  return advantages;
+}
+
+/** How `grpo` scales: by the group's std, by that of the whole batch (TRL's scale_rewards), or not (Dr. GRPO). */
+export type ScaleRewards = 'group' | 'batch' | 'none';
+
+/**
+ * GRPO (arXiv:2402.03300): A = (r - mean_group) / (std_group + 1e-6). 'none' leaves out the division (Dr. GRPO,
+ * arXiv:2503.20783; verl's norm_adv_by_std_in_grpo: false); 'batch' divides by the std over all samples.
+ * A group of one: verl takes mean 0 and std 1, so A is the reward itself.
+ */
+export function grpo(
+  rewards: ArrayLike<number>,
+  groups: ArrayLike<GroupId>,
+  scale: ScaleRewards = 'group',
+): Float64Array {
+  const all = Array.from(rewards).filter((r) => !Number.isNaN(r));
+  const batchStd = std(all);
+  return perGroup(rewards, groups, (rs) => {
+    const [center, spread] = rs.length === 1 ? [0, 1] : [mean(rs), std(rs)];
+    const divisor = scale === 'none' ? 1 : (scale === 'batch' ? batchStd : spread) + EPSILON;
+    return rs.map((r) => (r - center) / divisor);
+  });
+}
+
+/** RLOO (arXiv:2402.14740): A = r - mean of the others in the group; a group of one keeps its reward. */
+export function rloo(rewards: ArrayLike<number>, groups: ArrayLike<GroupId>): Float64Array {
+  return perGroup(rewards, groups, (rs) => {
+    const n = rs.length;
+    if (n === 1) return rs;
+    const center = mean(rs);
+    return rs.map((r) => ((r - center) * n) / (n - 1));
+  });
+}
+
+/** OPO (arXiv:2505.23585): the baseline is the group's mean reward weighted by response length; group of one: 0. */
+export function opo(rewards: ArrayLike<number>, groups: ArrayLike<GroupId>, lengths: ArrayLike<number>): Float64Array {
+  return perGroup(rewards, groups, (rs, indices) => {
+    if (rs.length === 1) return rs;
+    const total = indices.reduce((sum, i) => sum + lengths[i], 0);
+    if (total === 0) return rs.map(() => 0);
+    const baseline = indices.reduce((sum, i, k) => sum + lengths[i] * rs[k], 0) / total;
+    return rs.map((r) => r - baseline);
+  });
+}
+
+/**
+ * GRPO pass@k (arXiv:2503.19595): only the best of a group learns, with (best - second) / (std + 1e-6) or without the
+ * division. Throws for a group of one, as verl does.
+ */
+export function grpoPassk(rewards: ArrayLike<number>, groups: ArrayLike<GroupId>, normByStd = true): Float64Array {
+  return perGroup(rewards, groups, (rs) => {
+    if (rs.length < 2) throw new RangeError('grpo_passk needs at least 2 samples a group; raise rollout.n.');
+    const order = rs.map((_, k) => k).sort((a, b) => rs[b] - rs[a]);
+    const gap = rs[order[0]] - rs[order[1]];
+    const advantages = rs.map(() => 0);
+    advantages[order[0]] = normByStd ? gap / (std(rs) + EPSILON) : gap;
+    return advantages;
+  });
+}
+
+/** GPG (arXiv:2504.02546): A = alpha (r - mean_group) / fNorm, alpha = samples / samples with a reward that is not 0. */
+export function gpg(rewards: ArrayLike<number>, groups: ArrayLike<GroupId>, fNorm = 1): Float64Array {
+  const known = Array.from(rewards).filter((r) => !Number.isNaN(r));
+  const alpha = known.length / Math.max(known.filter((r) => r !== 0).length, 1);
+  return perGroup(rewards, groups, (rs) => {
+    const center = rs.length === 1 ? 0 : mean(rs);
+    return rs.map((r) => (alpha * (r - center)) / fNorm);
+  });
+}
+
+/**
+ * Weighted sum of several rewards a sample; a missing one (NaN) is left out, and a sample without any is NaN.
+ * @param components [K][N]
+ */
+export function combineRewards(components: readonly ArrayLike<number>[], weights?: readonly number[]): Float64Array {
+  const samples = components[0]?.length ?? 0;
+  return Float64Array.from({ length: samples }, (_, i) => {
+    const known = components
+      .map((rewards, k) => ({ r: rewards[i], w: weights?.[k] ?? 1 }))
+      .filter(({ r }) => !Number.isNaN(r));
+    return known.length === 0 ? NaN : known.reduce((total, { r, w }) => total + w * r, 0);
+  });
+}

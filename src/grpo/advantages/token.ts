@@ -1,0 +1,117 @@
+/**
+ * Token-level estimators: whitened over the batch, or with rewards that sit on single tokens. Arrays are one a sample;
+ * `masks` hold 1 = trained token.
+ */
+
+import { grpo, type GroupId, type ScaleRewards } from './outcome.ts';
+
+/**
+ * One value a token: the sample's number where the mask is 1, 0 elsewhere.
+ * @param masks one array a sample, 1 = trained token
+ */
+export function broadcast(perSample: ArrayLike<number>, masks: readonly ArrayLike<number>[]): Float64Array[] {
+  return masks.map((mask, s) => Float64Array.from(mask, (m) => (m === 0 ? 0 : m * perSample[s])));
+}
+
+/**
+ * (x - mean) / sqrt(var + 1e-8) over the trained tokens of all samples (unbiased variance), 0 where masked. With fewer
+ * than two trained tokens there is no variance and every value is 0.
+ */
+export function whiten(values: readonly Float64Array[], masks: readonly ArrayLike<number>[]): Float64Array[] {
+  const over = (f: (x: number) => number): number => {
+    let total = 0;
+    values.forEach((v, s) => v.forEach((x, t) => (total += masks[s][t] === 0 ? 0 : masks[s][t] * f(x))));
+    return total;
+  };
+  const count = masks.reduce((n, mask) => n + Array.from(mask).reduce((a, b) => a + b, 0), 0);
+  if (count <= 1) return values.map((v) => new Float64Array(v.length));
+  const center = over((x) => x) / (count + 1e-8);
+  const variance = ((over((x) => (x - center) ** 2) / (count + 1e-8)) * count) / (count - 1);
+  const scale = 1 / Math.sqrt(variance + 1e-8);
+  return values.map((v, s) => v.map((x, t) => (masks[s][t] === 0 ? 0 : (x - center) * scale * masks[s][t])));
+}
+
+/** REINFORCE++ with a group baseline (arXiv:2501.03262): r - mean_group on every token, whitened over the batch. */
+export function reinforcePlusPlusBaseline(
+  rewards: ArrayLike<number>,
+  groups: ArrayLike<GroupId>,
+  masks: readonly ArrayLike<number>[],
+): Float64Array[] {
+  const centered = grpo(rewards, groups, 'none');
+  return whiten(broadcast(centered, masks), maskMissing(rewards, masks));
+}
+
+/** Takes samples without a reward out of the statistics. */
+export function maskMissing(rewards: ArrayLike<number>, masks: readonly ArrayLike<number>[]): ArrayLike<number>[] {
+  return masks.map((mask, s) => (Number.isNaN(rewards[s]) ? new Float64Array(mask.length) : mask));
+}
+
+/**
+ * REINFORCE++ (arXiv:2501.03262): discounted return-to-go over the trained tokens, whitened over the batch. Tool tokens
+ * pass the running return on unchanged.
+ * @param tokenRewards reward of each token; an outcome reward sits on the last trained token (`outcomeRewards`)
+ */
+export function reinforcePlusPlus(
+  tokenRewards: readonly Float64Array[],
+  masks: readonly ArrayLike<number>[],
+  gamma = 1,
+): Float64Array[] {
+  const returns = tokenRewards.map((rewards, s) => {
+    const out = new Float64Array(rewards.length);
+    let running = 0;
+    for (let t = rewards.length - 1; t >= 0; t--) {
+      const next = rewards[t] + gamma * running;
+      out[t] = next * masks[s][t];
+      running = next * masks[s][t] + running * (1 - masks[s][t]);
+    }
+    return out;
+  });
+  return whiten(returns, masks);
+}
+
+/** ReMax (arXiv:2310.10505): return-to-go minus the reward of a greedy answer to the same prompt. */
+export function remax(
+  tokenRewards: readonly Float64Array[],
+  masks: readonly ArrayLike<number>[],
+  baselines: ArrayLike<number>,
+): Float64Array[] {
+  return tokenRewards.map((rewards, s) => {
+    const out = new Float64Array(rewards.length);
+    let running = 0;
+    for (let t = rewards.length - 1; t >= 0; t--) {
+      running += masks[s][t] === 0 ? 0 : rewards[t] * masks[s][t];
+      out[t] = running - baselines[s] * masks[s][t];
+    }
+    return out;
+  });
+}
+
+/** Token rewards of outcomes: the whole reward on the last trained token of each sample, 0 where it is missing. */
+export function outcomeRewards(rewards: ArrayLike<number>, masks: readonly ArrayLike<number>[]): Float64Array[] {
+  return masks.map((mask, s) => {
+    const out = new Float64Array(mask.length);
+    const last = Array.from(mask).lastIndexOf(1);
+    if (last >= 0 && !Number.isNaN(rewards[s])) out[last] = rewards[s];
+    return out;
+  });
+}
+
+/**
+ * GDPO (arXiv:2601.05242): each reward is normalised in its group on its own, then summed with its weight and whitened
+ * over the batch, so that one large reward cannot drown the others.
+ * @param components [K][N] one array of sample rewards per reward function
+ * @param weights [K]; absent = all 1
+ */
+export function gdpo(
+  components: readonly ArrayLike<number>[],
+  groups: ArrayLike<GroupId>,
+  masks: readonly ArrayLike<number>[],
+  weights?: readonly number[],
+  scale: ScaleRewards = 'group',
+): Float64Array[] {
+  const total = new Float64Array(groups.length);
+  components.forEach((rewards, k) => {
+    grpo(rewards, groups, scale).forEach((a, i) => (total[i] += (weights?.[k] ?? 1) * a));
+  });
+  return whiten(broadcast(total, masks), masks);
+}

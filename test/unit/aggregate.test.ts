@@ -1,0 +1,65 @@
+import { expect, test } from 'vitest';
+import { lossWeights, tokenWeights } from '../../src/grpo/aggregate.ts';
+
+const MASKS = [
+  [1, 1, 0, 1],
+  [0, 0],
+  [1, 0, 1],
+];
+
+test.each([
+  ['token-mean', [0.2, 0.2]],
+  ['token-sum', [1, 1]],
+  ['seq-mean-token-sum', [1 / 2, 1 / 2]],
+  ['seq-mean-token-mean', [1 / 6, 1 / 4]],
+  ['seq-mean-token-sum-norm', [1 / 20, 1 / 20]],
+] as const)('%s', (mode, [first, third]) => {
+  const weights = tokenWeights(mode, MASKS, { maxResponseLength: 10 });
+  expect(weights.map((w) => w.length)).toEqual([4, 2, 3]);
+  const want = [first, first, 0, first, 0, 0, third, 0, third];
+  weights.flatMap((w) => Array.from(w)).forEach((w, e) => expect(w).toBeCloseTo(want[e], 8));
+});
+
+test('losses that fix their aggregation get it; the KL keeps the configured one', () => {
+  const options = { maxResponseLength: 10 };
+  const mean = lossWeights('vanilla', 'seq-mean-token-mean', MASKS, options);
+  for (const mode of ['gspo', 'sapo'])
+    expect(lossWeights(mode, 'token-mean', MASKS, options).weights).toEqual(mean.weights);
+  const sum = tokenWeights('seq-mean-token-sum', MASKS, options);
+  expect(lossWeights('luspo', 'token-mean', MASKS, options).weights).toEqual(sum);
+  expect(lossWeights('gspo', 'token-mean', MASKS, options).klWeights).toEqual(
+    tokenWeights('token-mean', MASKS, options),
+  );
+});
+
+test('geo_mean averages over empty sequences too, and over the logs of importance weights', () => {
+  const isWeights = MASKS.map((mask) => mask.map((_, t) => [4, 1, 9, 2][t]));
+  const { weights, klWeights } = lossWeights('geo_mean', 'token-mean', MASKS, { maxResponseLength: 10, isWeights });
+  expect(weights[0][0]).toBeCloseTo(Math.cbrt(8) / 9, 7);
+  expect(weights[0][2]).toBe(0);
+  expect(weights[2][2]).toBeCloseTo(Math.sqrt(4 * 9) / 6, 7);
+  expect(klWeights[0][0]).toBeCloseTo(0.2, 12);
+});
+
+test('importance weights multiply, and cannot poison what is masked', () => {
+  const isWeights = [
+    [2, 3, NaN, 4],
+    [NaN, NaN],
+    [1, NaN, 1],
+  ];
+  const { weights } = lossWeights('vanilla', 'token-sum', MASKS, { maxResponseLength: 10, isWeights });
+  expect(weights.map((w) => Array.from(w))).toEqual([
+    [2, 3, 0, 4],
+    [0, 0],
+    [1, 0, 1],
+  ]);
+});
+
+test('errors name what is allowed', () => {
+  expect(() => tokenWeights('mean' as never, MASKS, { maxResponseLength: 10 })).toThrow(
+    'Unknown lossAggMode "mean"; known are token-mean, token-sum,',
+  );
+  expect(() => tokenWeights('seq-mean-token-sum-norm', MASKS, { maxResponseLength: 0 })).toThrow(
+    'lossAggMode "seq-mean-token-sum-norm" needs maxResponseLength > 0, but it is 0.',
+  );
+});

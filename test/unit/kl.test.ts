@@ -1,0 +1,51 @@
+import { expect, test } from 'vitest';
+import { DEFAULT_KL_CTRL, KL_TYPES, klPenalty, updateKlController } from '../../src/grpo/kl.ts';
+
+const LOGP = -1.3;
+const OLD = -1.1;
+const slopeOf = (type: string, ref: number, valueClamp = Infinity) => {
+  const h = 1e-6;
+  const at = (l: number) => klPenalty(type, l, ref, { oldLogp: OLD, valueClamp }).value;
+  return (at(LOGP + h) - at(LOGP - h)) / (2 * h);
+};
+
+test.each(['k1', 'k2', 'k3', 'abs', 'r*k3', 'kl', 'mse', 'low_var_kl'])(
+  '%s: gradient is the slope of the value',
+  (type) => {
+    for (const d of [-3, -0.2, 0.1, 2.5]) {
+      const { grad } = klPenalty(type, LOGP, LOGP - d, { oldLogp: OLD });
+      expect(grad).toBeCloseTo(slopeOf(type, LOGP - d), 6);
+    }
+  },
+);
+
+test.each(['k1+', 'k3+', 'abs+'])('%s: value of the plain one, gradient of k2', (type) => {
+  expect(klPenalty(type, LOGP, -2).value).toBe(klPenalty(type.slice(0, -1), LOGP, -2).value);
+  expect(klPenalty(type, LOGP, -2).grad).toBeCloseTo(0.7, 12);
+});
+
+test('r*k3 has the gradient r * k1: unbiased off policy', () => {
+  const { grad } = klPenalty('r*k3', LOGP, -2, { oldLogp: OLD });
+  expect(grad).toBeCloseTo(Math.exp(LOGP - OLD) * 0.7, 12);
+  expect(() => klPenalty('r*k3', LOGP, -2)).toThrow('KL type "r*k3" needs the sampling log-prob (oldLogp).');
+});
+
+test("a collapsed policy keeps its gradient here, and loses it under verl's clamp", () => {
+  expect(klPenalty('k3', -9, -1, { valueClamp: 10 })).toEqual({ value: 10, grad: 0 });
+  expect(klPenalty('k3', -9, -1).grad).toBeCloseTo(1 - Math.exp(8), 6);
+  const far = klPenalty('k3', -900, -1);
+  expect(Number.isFinite(far.value)).toBe(true);
+  expect(far.grad).toBeCloseTo(1 - Math.exp(20), 0);
+  expect(klPenalty('k3', -1, -900).grad).toBeCloseTo(1, 12);
+});
+
+test('unknown types are named', () => {
+  expect(() => klPenalty('full', 0, 0)).toThrow(`Unknown KL type "full"; known are ${KL_TYPES.join(', ')}.`);
+});
+
+test('the adaptive coefficient moves towards the target, at most 20% of samples / horizon a step', () => {
+  const controller = { ...DEFAULT_KL_CTRL, type: 'adaptive' as const, klCoef: 0.1, targetKl: 0.5, horizon: 100 };
+  expect(updateKlController(controller, 5, 50).klCoef).toBeCloseTo(0.1 * 1.1, 12);
+  expect(updateKlController(controller, 0.45, 50).klCoef).toBeCloseTo(0.1 * 0.95, 12);
+  expect(updateKlController({ ...controller, type: 'fixed' }, 5, 50).klCoef).toBe(0.1);
+});

@@ -1,0 +1,184 @@
+import { describe, expect, test } from 'vitest';
+import { LOSS_AGG_MODES, lossWeights } from '../../src/grpo/aggregate.ts';
+import { type LossRows, POLICY_LOSSES, policyLoss } from '../../src/grpo/losses.ts';
+import { resolveRecipe } from '../../src/grpo/recipes.ts';
+import type { PolicyLossSpec } from '../../src/model/engine.ts';
+import { rng } from '../random.ts';
+
+const MODES = Object.keys(POLICY_LOSSES);
+const RECIPE_OF: Record<string, string> = { vanilla: 'dapo', geo_mean: 'gmpo' };
+const specOf = (lossMode: string, more = {}): PolicyLossSpec => resolveRecipe(RECIPE_OF[lossMode] ?? lossMode, more);
+
+/** Samples of these lengths; every third token is masked, one sample wholly. */
+const LENGTHS = [5, 1, 8, 4, 3, 7, 2];
+const MASKS = LENGTHS.map((n, s) => Array.from({ length: n }, (_, t) => (s === 4 || t % 3 === 2 ? 0 : 1)));
+
+interface Sample {
+  logp: number[];
+  oldLogp: number[];
+  advantages: number[];
+  refLogp: number[];
+}
+
+/** Advantages are equal within a sample, as those of outcome rewards are. */
+function randomSamples(seed: number, drift: number): Sample[] {
+  const random = rng(seed);
+  return LENGTHS.map((n) => {
+    const a = random.normals(1)[0];
+    const logp = Array.from(random.normals(n), (x) => -0.05 - Math.abs(x));
+    const away = (x: number, by: number) => Math.min(x + by * random.normals(1)[0], -0.001);
+    return {
+      logp,
+      oldLogp: logp.map((x) => away(x, drift)),
+      advantages: logp.map(() => a),
+      refLogp: logp.map((x) => away(x, 0.5)),
+    };
+  });
+}
+
+interface Weights {
+  weights: Float64Array[];
+  klWeights: Float64Array[];
+}
+
+function rowsOf(samples: Sample[], masks: number[][], { weights, klWeights }: Weights): LossRows {
+  const starts = samples.reduce((at, s) => [...at, at[at.length - 1] + s.logp.length], [0]);
+  return {
+    logp: samples.flatMap((s) => s.logp),
+    oldLogp: samples.flatMap((s) => s.oldLogp),
+    advantages: samples.flatMap((s) => s.advantages),
+    refLogp: samples.flatMap((s) => s.refLogp),
+    mask: masks.flat(),
+    weights: weights.flatMap((w) => Array.from(w)),
+    klWeights: klWeights.flatMap((w) => Array.from(w)),
+    seqStart: starts,
+  };
+}
+
+const OPTIONS = { maxResponseLength: 16 };
+/** Losses whose ratio is a constant weight: their gradient is that of the value at a fixed ratio. */
+const STOP_GRADIENT = new Set(['cispo', 'dppo_tv', 'dppo_kl', 'vespo', 'reinforce']);
+
+describe.each(MODES)('%s', (mode) => {
+  test.each([0.05, 0.6])('gradient is the slope of the loss, drift %d', (drift) => {
+    const spec = specOf(mode, { klLossCoef: 0.2 });
+    const samples = randomSamples(11, drift);
+    const rows = rowsOf(samples, MASKS, lossWeights(mode, 'token-mean', MASKS, OPTIONS));
+    const selected = POLICY_LOSSES[mode].select?.(spec, rows);
+    const at = (e: number, h: number) => {
+      const shift = (values: ArrayLike<number>) => Array.from(values, (x, i) => (i === e ? x + h : x));
+      const oldLogp = STOP_GRADIENT.has(mode) ? shift(rows.oldLogp) : rows.oldLogp;
+      return policyLoss(spec, { ...rows, logp: shift(rows.logp), oldLogp, ...(selected ? { selected } : {}) });
+    };
+    const { grad } = at(0, 0);
+    const h = 1e-6;
+    let moved = 0;
+    grad.forEach((g, e) => {
+      const slope = (at(e, h).loss - at(e, -h).loss) / (2 * h);
+      expect(Math.abs(g - slope), `entry ${e}: ${g} is not ${slope}`).toBeLessThan(
+        1e-7 * Math.max(1, Math.abs(g)) + 1e-8,
+      );
+      if (g !== 0) moved++;
+    });
+    expect(moved).toBeGreaterThan(5);
+  });
+
+  test.each([...LOSS_AGG_MODES])('1, 2, 3 and 7 micro-batches give one gradient, %s', (aggMode) => {
+    const samples = randomSamples(5, 0.3);
+    const isWeights = LENGTHS.map((n, s) => Array.from({ length: n }, (_, t) => 0.5 + ((s + t) % 3) / 2));
+    const whole = lossWeights(mode, aggMode, MASKS, { ...OPTIONS, isWeights });
+    const spec = specOf(mode, { klLossCoef: 0.1 });
+    const rows = rowsOf(samples, MASKS, whole);
+    const selected = POLICY_LOSSES[mode].select?.(spec, rows);
+    const want = policyLoss(spec, selected ? { ...rows, selected } : rows);
+    for (const parts of [1, 2, 3, 7]) {
+      const size = Math.ceil(LENGTHS.length / parts);
+      const got: number[] = [];
+      let loss = 0;
+      for (let from = 0; from < LENGTHS.length; from += size) {
+        const cut = <T>(all: T[]): T[] => all.slice(from, from + size);
+        const weights = { weights: cut(whole.weights), klWeights: cut(whole.klWeights) };
+        const part = rowsOf(cut(samples), cut(MASKS), weights);
+        const first = rows.seqStart[from];
+        const mine = selected?.slice(first, first + part.logp.length);
+        const result = policyLoss(spec, mine ? { ...part, selected: mine } : part);
+        got.push(...result.grad);
+        loss += result.loss;
+      }
+      expect(loss).toBeCloseTo(want.loss, 12);
+      got.forEach((g, e) => expect(g).toBeCloseTo(want.grad[e], 13));
+    }
+  });
+
+  test('nothing is trained on: loss 0, no NaN', () => {
+    const empty = LENGTHS.map((n) => new Array<number>(n).fill(0));
+    const rows = rowsOf(randomSamples(3, 0.3), empty, lossWeights(mode, 'token-mean', empty, OPTIONS));
+    const { loss, grad, metrics } = policyLoss(specOf(mode), rows);
+    expect(loss).toBe(0);
+    expect(grad.every((g) => g === 0)).toBe(true);
+    expect(Object.values(metrics).every((m) => m === 0)).toBe(true);
+  });
+
+  test('ratios far out: finite, whatever lies under the mask', () => {
+    const samples = randomSamples(9, 0.1);
+    samples[0].oldLogp[0] -= 300;
+    samples[2].logp[0] -= 300;
+    samples[2].logp[2] = NaN; // masked
+    const rows = rowsOf(samples, MASKS, lossWeights(mode, 'seq-mean-token-mean', MASKS, OPTIONS));
+    const { loss, grad, metrics } = policyLoss(specOf(mode), rows);
+    expect([loss, ...grad, ...Object.values(metrics)].every((x) => Number.isFinite(x))).toBe(true);
+  });
+});
+
+describe('by hand', () => {
+  const one = (spec: PolicyLossSpec, logRatio: number, a: number) =>
+    policyLoss(spec, {
+      logp: [-1],
+      oldLogp: [-1 - logRatio],
+      advantages: [a],
+      weights: [1],
+      seqStart: [0, 1],
+    });
+
+  test('vanilla: both clips, the dual clip, and the clamp at 20', () => {
+    const spec = resolveRecipe('dapo', { clipRatioC: 3 });
+    expect(one(spec, Math.log(1.5), 2).loss).toBeCloseTo(-2.56, 12);
+    expect(one(spec, Math.log(1.5), 2).grad[0]).toBe(0);
+    expect(one(spec, Math.log(1.5), -2).grad[0]).toBeCloseTo(3, 12);
+    expect(one(spec, Math.log(0.5), -2)).toMatchObject({ loss: 1.6, grad: new Float64Array([0]) });
+    expect(one(spec, Math.log(5), -2)).toMatchObject({ loss: 6, grad: new Float64Array([0]) });
+    expect(one(spec, Math.log(5), -2).metrics['actor/pg_clipfrac_lower']).toBeCloseTo(1, 7);
+    const free = { ...spec, clipRatioC: 1e12 };
+    expect(one(free, 20, -1).grad[0]).toBeCloseTo(Math.exp(20), 3);
+    expect(one(free, 20.5, -1).loss).toBeCloseTo(Math.exp(20), 3);
+    expect(one(free, 20.5, -1).grad[0]).toBe(0);
+  });
+
+  test('cispo never drops a gradient; wMax is the weight itself', () => {
+    expect(one(resolveRecipe('cispo', { clipRatioHigh: 0.28 }), 1, 1).grad[0]).toBeCloseTo(-1.28, 12);
+    expect(one(resolveRecipe('cispo', { clipRatioHigh: 0.28, wMax: 2 }), 1, 1).grad[0]).toBe(-2);
+  });
+
+  test('gspo stops at a mean log ratio of 10', () => {
+    const spec = resolveRecipe('gspo', { clipRatioHigh: 1e9 });
+    expect(one(spec, 10, 1).grad[0]).toBeCloseTo(-Math.exp(10), 6);
+    expect(one(spec, 12, 1)).toMatchObject({ loss: -Math.exp(10), grad: new Float64Array([0]) });
+  });
+
+  test('sapo has the slope of policy gradient at ratio 1', () => {
+    expect(one(resolveRecipe('sapo'), 0, 0.5).grad[0]).toBeCloseTo(-0.5, 12);
+    expect(one(resolveRecipe('sapo'), 0, -0.5).grad[0]).toBeCloseTo(0.5, 12);
+  });
+
+  test('an unknown mode, a missing reference and a missing beta say what to do', () => {
+    expect(() => one({ ...resolveRecipe('grpo'), lossMode: 'ppo' }, 0, 1)).toThrow(
+      'Unknown policy loss "ppo"; known are vanilla, dppo_tv',
+    );
+    expect(() => one(resolveRecipe('grpo', { klLossCoef: 0.1 }), 0, 1)).toThrow(
+      'klLossCoef is 0.1 but there are no reference log-probs; pass refLogp or set klLossCoef to 0.',
+    );
+    expect(() => one(resolveRecipe('dro', { droBeta: 0 }), 0, 1)).toThrow(
+      'Policy loss "dro" needs droBeta > 0, but it is 0',
+    );
+  });
+});
