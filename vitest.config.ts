@@ -1,4 +1,10 @@
+import { playwright } from '@vitest/browser-playwright';
 import { defineConfig } from 'vitest/config';
+
+const GPU_TESTS = { include: ['test/gpu/**/*.test.ts'], testTimeout: 60_000, fileParallelism: false };
+
+/** Set by the set-up; without it Playwright looks for a browser of its own. */
+const chromium = process.env['CHROME_PATH'];
 
 export default defineConfig({
   test: {
@@ -6,13 +12,30 @@ export default defineConfig({
       { test: { name: 'unit', include: ['test/unit/**/*.test.ts'], environment: 'node' } },
       {
         test: {
+          ...GPU_TESTS,
           name: 'gpu',
-          include: ['test/gpu/**/*.test.ts'],
           environment: 'node',
           setupFiles: ['test/gpu/setup.node.ts'],
-          testTimeout: 60_000,
           pool: 'forks',
-          fileParallelism: false,
+        },
+      },
+      {
+        test: {
+          ...GPU_TESTS,
+          name: 'browser',
+          browser: {
+            enabled: true,
+            headless: true,
+            screenshotFailures: false,
+            instances: [{ browser: 'chromium' }],
+            provider: playwright({
+              launchOptions: {
+                ...(chromium ? { executablePath: chromium } : {}),
+                // The headless shell has no WebGPU, and headless Chromium hides its software adapter without the flag.
+                args: ['--no-sandbox', '--enable-unsafe-webgpu'],
+              },
+            }),
+          },
         },
       },
     ],

@@ -25,7 +25,7 @@ const model = part({
   vocabSize: count(512, 'tokens', 'Of a tokenizer trained here.', 260),
   hiddenSize: count(96, 'channels', 'Width; with 3 layers about 0.4 M parameters, enough for the small tasks.'),
   intermediateSize: count(288, 'channels', 'MLP width.'),
-  numHiddenLayers: count(3, 'layers', 'Depth.'),
+  numHiddenLayers: count(3, 'layers', 'Depth of the model.'),
   numAttentionHeads: count(4, 'heads', 'Query heads; must divide hiddenSize into even parts.'),
   numKeyValueHeads: count(4, 'heads', 'Key and value heads; must divide numAttentionHeads.'),
   maxPositionEmbeddings: count(512, 'tokens', 'Longest sequence.'),

@@ -1,0 +1,24 @@
+import { defineConfig } from '@playwright/test';
+
+/** Set by the set-up; without it Playwright looks for a browser of its own. */
+const chromium = process.env['CHROME_PATH'];
+const PORT = 4173;
+
+export default defineConfig({
+  testDir: 'test/e2e',
+  timeout: 300_000,
+  workers: 1,
+  use: {
+    baseURL: `http://127.0.0.1:${PORT}`,
+    launchOptions: {
+      ...(chromium ? { executablePath: chromium } : {}),
+      args: ['--no-sandbox', '--enable-unsafe-webgpu'],
+    },
+  },
+  webServer: {
+    command: `node node_modules/vite/bin/vite.js --host 127.0.0.1 --port ${PORT} --strictPort`,
+    url: `http://127.0.0.1:${PORT}`,
+    reuseExistingServer: false,
+    timeout: 60_000,
+  },
+});

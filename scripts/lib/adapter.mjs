@@ -1,0 +1,67 @@
+/**
+ * Which Vulkan driver Dawn shall use in Node: the user's choice, else a hardware GPU, else the SwiftShader beside a
+ * Chromium. The answer is an environment, since drivers read theirs when the process starts.
+ */
+
+import { spawnSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { delimiter, dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { ensureChromium, swiftShaderBeside } from './chromium.mjs';
+import { say, SetupError } from './say.mjs';
+
+const PROBE = fileURLToPath(new URL('probe.mjs', import.meta.url));
+
+/** { name, software, env, icd }; throws SetupError when there is no adapter to be had. */
+export function findAdapter() {
+  const chosen = process.env.VK_ICD_FILENAMES;
+  const found = probe({});
+  if (chosen) {
+    if (found) return { ...found, env: {}, icd: chosen };
+    throw new SetupError(
+      `VK_ICD_FILENAMES is "${chosen}", but Dawn finds no adapter through it; correct it, or unset it to let set-up choose.`,
+    );
+  }
+  if (found && !found.software) return { ...found, env: {}, icd: '' };
+  return swiftShader() ?? (found ? { ...found, env: {}, icd: '' } : noAdapter());
+}
+
+function noAdapter() {
+  throw new SetupError(
+    'No WebGPU adapter: no hardware GPU with a Vulkan, Metal or D3D12 driver, and no software driver beside a Chromium. ' +
+      'Install a GPU driver, or Chromium (Debian: apt-get install chromium), or set VK_ICD_FILENAMES to a Vulkan driver.',
+  );
+}
+
+function swiftShader() {
+  if (process.platform !== 'linux') return undefined;
+  const icd = swiftShaderBeside(ensureChromium());
+  if (!icd) return undefined;
+  const driver = { VK_ICD_FILENAMES: icd };
+  // A machine without a Vulkan loader of its own can use the one that Chromium brings.
+  const libraries = [dirname(icd), process.env.LD_LIBRARY_PATH].filter(Boolean).join(delimiter);
+  const withLoader = { ...driver, LD_LIBRARY_PATH: libraries };
+  for (const env of [driver, withLoader]) {
+    const found = probe(env);
+    if (found) return { ...found, env, icd };
+  }
+  say(`adapter: ${join(icd)} is there, but Dawn cannot use it`);
+  return undefined;
+}
+
+/** { name, software } of the adapter that Dawn finds under these variables, or null. */
+function probe(env) {
+  const { stdout, status } = spawnSync(process.execPath, [PROBE], {
+    env: { ...process.env, ...env },
+    encoding: 'utf8',
+    timeout: 60_000,
+    stdio: ['ignore', 'pipe', 'ignore'],
+  });
+  if (status !== 0) return null;
+  return JSON.parse(stdout.trim().split('\n').at(-1));
+}
+
+/** Whether an answer from an earlier start still holds. */
+export function stillThere({ icd }) {
+  return icd === '' || icd.split(delimiter).every((path) => existsSync(path));
+}

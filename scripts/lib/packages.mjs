@@ -1,0 +1,43 @@
+/** The locked packages: installed when missing or stale. */
+
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { runLoud, say, SetupError } from './say.mjs';
+
+const OLDEST_NODE = 20;
+
+/** Throws SetupError when Node is too old or the install fails. */
+export function ensurePackages(root) {
+  const [major] = process.versions.node.split('.').map(Number);
+  if (major < OLDEST_NODE) {
+    throw new SetupError(`Node ${process.versions.node} is too old; install Node ${OLDEST_NODE} or newer.`);
+  }
+  const stale = stalePackage(root);
+  if (!stale) {
+    say(`packages: as locked (Node ${process.versions.node})`);
+    return;
+  }
+  say(`packages: ${stale}; running npm ci`);
+  if (!runLoud('npm', ['ci', '--include=dev', '--ignore-scripts', '--no-audit', '--no-fund'])) {
+    throw new SetupError('npm ci failed (its output is above). Check the network or registry, then start again.');
+  }
+}
+
+/**
+ * Compares the lock file with npm's own record of what it installed; no stamp of ours can be wrong then. Returns what
+ * is stale, or '' when nothing is.
+ */
+export function stalePackage(root) {
+  const recordFile = join(root, 'node_modules', '.package-lock.json');
+  if (!existsSync(recordFile)) return 'not installed';
+  const locked = JSON.parse(readFileSync(join(root, 'package-lock.json'), 'utf8')).packages;
+  const installed = JSON.parse(readFileSync(recordFile, 'utf8')).packages;
+  for (const [path, { version, optional, devOptional, link }] of Object.entries(locked)) {
+    // Optional ones are for other systems.
+    if (path === '' || optional || devOptional || link) continue;
+    const found = installed[path]?.version;
+    if (found !== version)
+      return `${path.replace(/^.*node_modules\//, '')} is ${found ?? 'missing'}, locked ${version}`;
+  }
+  return '';
+}

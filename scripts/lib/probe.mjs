@@ -1,0 +1,18 @@
+/** Asks Dawn for an adapter and prints it as JSON. A process of its own: drivers may crash, and read the environment once. */
+
+/** Reachable for ever: Dawn crashes when it is collected. */
+export let dawn;
+
+async function probe() {
+  const { create, globals } = await import('webgpu');
+  Object.assign(globalThis, globals);
+  dawn = create([]);
+  const adapter = await dawn.requestAdapter({ powerPreference: 'high-performance' });
+  if (!adapter) return null;
+  const { vendor, architecture, device, description, isFallbackAdapter } = adapter.info;
+  const software = isFallbackAdapter || /swiftshader|llvmpipe|lavapipe/i.test(`${architecture} ${description}`);
+  return { name: description || device || `${vendor} ${architecture}`, software };
+}
+
+const found = await probe();
+process.stdout.write(`\n${JSON.stringify(found)}\n`, () => process.exit(0));

@@ -1,0 +1,30 @@
+/** What every set-up script shares: one line a finding on standard error, and failures that say what to do. */
+
+import { spawnSync } from 'node:child_process';
+
+/** Standard output stays free for `--json`. */
+export function say(line) {
+  process.stderr.write(`setup: ${line}\n`);
+}
+
+/** A failure the user can act on: shown without a stack, exit code 2. */
+export class SetupError extends Error {
+  name = 'SetupError';
+}
+
+/** Runs a command with its output on standard error. Returns whether it succeeded. */
+export function runLoud(command, args, env = {}) {
+  const { status } = spawnSync(command, args, {
+    stdio: ['ignore', 2, 2],
+    env: { ...process.env, ...env },
+    shell: process.platform === 'win32',
+  });
+  return status === 0;
+}
+
+/** Ends the process with the message of a SetupError; anything else is our bug and keeps its stack. */
+export function exitOnSetupError(error) {
+  if (!(error instanceof SetupError)) throw error;
+  process.stderr.write(`${error.message}\n`);
+  process.exit(2);
+}

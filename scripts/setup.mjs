@@ -1,0 +1,68 @@
+/**
+ * All the set-up there is: packages, a WebGPU adapter for Node, a Chromium for the tests. Plain Node, no dependencies.
+ * What was found is remembered, so a second start costs a few milliseconds. `node scripts/setup.mjs` runs all of it.
+ */
+
+import { existsSync, mkdirSync, readFileSync, realpathSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { findAdapter, stillThere } from './lib/adapter.mjs';
+import { ensureChromium } from './lib/chromium.mjs';
+import { ensurePackages } from './lib/packages.mjs';
+import { exitOnSetupError, say } from './lib/say.mjs';
+
+export const ROOT = fileURLToPath(new URL('..', import.meta.url));
+// Inside node_modules: a fresh install forgets it.
+const MEMORY = join(ROOT, 'node_modules', '.cache', 'webgrpo', 'setup.json');
+
+/**
+ * Prepares what is asked for and returns the environment to run with.
+ * Throws SetupError, which says what to do.
+ */
+export function setup({ adapter = false, browser = false } = {}) {
+  process.chdir(ROOT);
+  ensurePackages(ROOT);
+  const env = {};
+  if (adapter) Object.assign(env, adapterEnv());
+  if (browser) env.CHROME_PATH = browserPath();
+  return env;
+}
+
+function adapterEnv() {
+  const asked = { icd: process.env.VK_ICD_FILENAMES ?? '', chrome: process.env.CHROME_PATH ?? '' };
+  let found = recall('adapter', asked);
+  if (!found || !stillThere(found)) found = remember('adapter', asked, findAdapter());
+  const speed = found.software ? 'runs on the CPU: right, but slow' : 'hardware';
+  say(`adapter: ${found.name} (${speed}${found.icd ? `; ${found.icd}` : ''})`);
+  return found.env;
+}
+
+function browserPath() {
+  const asked = { chrome: process.env.CHROME_PATH ?? '' };
+  let found = recall('browser', asked);
+  if (!found || !existsSync(found.path)) found = remember('browser', asked, { path: ensureChromium() });
+  say(`browser: ${found.path}`);
+  return found.path;
+}
+
+/** An earlier answer to the same question. */
+function recall(what, asked) {
+  if (!existsSync(MEMORY)) return undefined;
+  const entry = JSON.parse(readFileSync(MEMORY, 'utf8'))[what];
+  return entry && JSON.stringify(entry.asked) === JSON.stringify(asked) ? entry.found : undefined;
+}
+
+function remember(what, asked, found) {
+  const all = existsSync(MEMORY) ? JSON.parse(readFileSync(MEMORY, 'utf8')) : {};
+  mkdirSync(join(MEMORY, '..'), { recursive: true });
+  writeFileSync(MEMORY, JSON.stringify({ ...all, [what]: { asked, found } }, null, 2));
+  return found;
+}
+
+if (process.argv[1] && realpathSync(process.argv[1]) === fileURLToPath(import.meta.url)) {
+  try {
+    setup({ adapter: true, browser: true });
+  } catch (error) {
+    exitOnSetupError(error);
+  }
+}

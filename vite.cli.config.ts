@@ -1,0 +1,26 @@
+/** Command line, benchmarks and worker entries for Node: our sources and WGSL in, packages left to node_modules. */
+
+import { existsSync, readdirSync } from 'node:fs';
+import { basename, resolve } from 'node:path';
+import { defineConfig } from 'vite';
+
+const workers = readdirSync('src/workers').filter((file) => file.endsWith('.worker.ts'));
+const entries = {
+  main: 'src/cli/main.ts',
+  bench: 'bench/main.ts',
+  ...Object.fromEntries(workers.map((file) => [basename(file, '.ts'), `src/workers/${file}`])),
+};
+
+export default defineConfig({
+  build: {
+    ssr: true,
+    target: 'node20',
+    sourcemap: true,
+    minify: false,
+    emptyOutDir: true,
+    rolldownOptions: {
+      input: Object.fromEntries(Object.entries(entries).filter(([, file]) => existsSync(resolve(file)))),
+      output: { entryFileNames: '[name].js', chunkFileNames: 'chunks/[name]-[hash].js' },
+    },
+  },
+});
