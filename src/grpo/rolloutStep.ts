@@ -1,0 +1,95 @@
+/** Generation of a step: one agent loop a sample, all at once against one engine, each scored as it finishes. */
+
+import type { ChatTokenizer } from '../model/tokenizer.ts';
+import { runAgentLoop, type AgentLimits } from '../rollout/agentLoop.ts';
+import type { RolloutEngine, SamplingParams } from '../rollout/types.ts';
+import type { Problem, Reward, Task } from '../tasks/task.ts';
+import type { Sample } from './stepBatch.ts';
+
+export interface GenerateOptions {
+  engine: RolloutEngine;
+  tokenizer: ChatTokenizer;
+  task: Task;
+  sampling: SamplingParams;
+  limits: AgentLimits;
+  /** Part of every random key: the run's seed, and what tells this batch from all others. */
+  seed: number;
+  batch: number;
+  /** Samples per problem. */
+  n: number;
+  /** Number of the first problem's group. */
+  firstGroup?: number;
+  signal?: AbortSignal | undefined;
+  onSample?: (sample: Sample) => void;
+}
+
+/** Seconds spent outside the model, summed over samples (they overlap each other and generation). */
+export interface OutsideSeconds {
+  tools: number;
+  reward: number;
+}
+
+/** Samples of every problem, problem by problem; those of one are neighbours and share `group`. */
+export async function generateSamples(
+  problems: readonly Problem[],
+  options: GenerateOptions,
+): Promise<{ samples: Sample[]; seconds: OutsideSeconds }> {
+  const { engine, tokenizer, task, sampling, limits, seed, batch, n, firstGroup = 0, signal, onSample } = options;
+  const seconds: OutsideSeconds = { tools: 0, reward: 0 };
+  const one = async (problem: Problem, p: number, s: number): Promise<Sample> => {
+    const { trajectory, messages, timing } = await runAgentLoop({
+      engine,
+      tokenizer,
+      tools: task.tools ?? [],
+      problem,
+      requestId: `${batch}.${firstGroup + p}.${s}`,
+      key: randomKey(seed, batch, firstGroup + p, s),
+      sampling,
+      limits,
+      ...(signal && { signal }),
+    });
+    const started = performance.now();
+    const reward = await score(task, problem, messages, trajectory);
+    seconds.tools += timing.toolsMs / 1000;
+    seconds.reward += (performance.now() - started) / 1000;
+    const sample = { problem, group: firstGroup + p, trajectory, messages, reward };
+    onSample?.(sample);
+    return sample;
+  };
+  const samples = await Promise.all(
+    problems.flatMap((problem, p) => Array.from({ length: n }, (_, s) => one(problem, p, s))),
+  );
+  return { samples, seconds };
+}
+
+async function score(
+  task: Task,
+  problem: Problem,
+  messages: Sample['messages'],
+  trajectory: Sample['trajectory'],
+): Promise<Reward> {
+  const reward = await task.reward({
+    problem,
+    messages,
+    response: messages.findLast((m) => m.role === 'assistant')?.content ?? '',
+    stopReason: trajectory.stopReason,
+    numTurns: trajectory.numTurns,
+    numToolCalls: trajectory.numToolCalls,
+    numToolErrors: trajectory.numToolErrors,
+    responseTokens: trajectory.responseIds.length,
+  });
+  if (!Number.isFinite(reward.score))
+    throw new Error(`The reward of problem "${problem.id}" is ${reward.score}; a reward must be a finite number.`);
+  return reward;
+}
+
+/** Two 32-bit words that no other (seed, batch, problem, sample) gets, in practice: two rounds of a 128-bit mix. */
+export function randomKey(seed: number, batch: number, problem: number, sample: number): [number, number] {
+  let h = [seed >>> 0, batch >>> 0, problem >>> 0, sample >>> 0];
+  for (let round = 0; round < 3; round++)
+    h = h.map((x, i) => {
+      const mixed = Math.imul(x ^ (h[(i + 1) % 4] >>> 15) ^ Math.imul(h[(i + 3) % 4], 0x9e3779b1), 0x85ebca6b);
+      return (mixed ^ (mixed >>> 13)) + i * 0x27d4eb2f;
+    });
+  return [(h[0] ^ h[2]) >>> 0, (h[1] ^ h[3]) >>> 0];
+}

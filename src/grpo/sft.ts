@@ -1,0 +1,79 @@
+/** Supervised training on demonstrations: the warm start that GRPO needs. Mean negative log-likelihood a trained token. */
+
+import type { ModelEngine } from '../model/engine.ts';
+import { packGroups } from '../model/packing.ts';
+import type { Metrics } from './metrics.ts';
+import { lrFactor } from './schedule.ts';
+import type { SftConfig } from './sftSchema.ts';
+
+/** A trace: [P] prompt, [A] what follows, [A] mask with 1 = imitated. */
+export interface SftExample {
+  promptIds: Uint32Array;
+  responseIds: Uint32Array;
+  mask: Uint8Array;
+}
+
+export interface SftOptions {
+  config: SftConfig;
+  engine: ModelEngine;
+  /** Example `index` of an endless stream. */
+  example(index: number): SftExample;
+  onStep?(metrics: Metrics): void | Promise<void>;
+  /** Asked before each step; true ends the run. */
+  shouldStop?(): boolean;
+}
+
+export async function trainSupervised({ config, engine, example, onStep, shouldStop }: SftOptions): Promise<void> {
+  const { data, optim, trainer } = config;
+  const { betas, eps, weightDecay, gradClip, lrScheduler: lrSchedulerType, lrWarmupSteps } = optim;
+  const { totalTrainingSteps } = trainer;
+  const schedule = { lrSchedulerType, lrWarmupSteps, totalTrainingSteps, minLrRatio: 0, numCycles: 0.5 };
+  for (let step = 0; step < totalTrainingSteps && !shouldStop?.(); step++) {
+    const started = performance.now();
+    const first = step * data.trainBatchSize;
+    const { loss, tokens } = await accumulate(engine, exampleBatch(example, first, config), data.maxTokenLen);
+    const lr = optim.lr * lrFactor(schedule, step);
+    const options = { lr, beta1: betas[0], beta2: betas[1], eps, weightDecay, gradClip };
+    const { gradNorm } = await engine.optimizerStep(options);
+    if (!Number.isFinite(loss))
+      throw new Error(`The loss is ${loss} at step ${step + 1}; lower optim.lr (${optim.lr}).`);
+    const seconds = (performance.now() - started) / 1000;
+    await onStep?.({
+      'training/global_step': step + 1,
+      'train/loss': loss,
+      'train/grad_norm': gradNorm,
+      'train/lr': lr,
+      'perf/trained_tokens': tokens,
+      'timing_s/step': seconds,
+    });
+  }
+}
+
+function exampleBatch(example: SftOptions['example'], first: number, { data }: SftConfig): SftExample[] {
+  return Array.from({ length: data.trainBatchSize }, (_, i) => {
+    const made = example(first + i);
+    const length = made.promptIds.length + made.responseIds.length;
+    if (length > data.maxLength)
+      throw new RangeError(
+        `Trace ${first + i} has ${length} tokens but data.maxLength is ${data.maxLength}; raise it.`,
+      );
+    return made;
+  });
+}
+
+/** Forward and backward over a batch; every imitated token weighs the same. Returns the mean loss in nats. */
+async function accumulate(engine: ModelEngine, examples: SftExample[], maxTokenLen: number) {
+  const groups = examples.map(({ promptIds, responseIds, mask }) => ({
+    prompt: promptIds,
+    samples: [{ tokens: responseIds, mask }],
+  }));
+  const microBatches = packGroups(groups, maxTokenLen);
+  const tokens = microBatches.reduce((sum, { batch }) => sum + batch.targets.length, 0);
+  let loss = 0;
+  for (const { batch } of microBatches) {
+    const weights = new Float32Array(batch.targets.length).fill(1 / tokens);
+    const { logProbs } = await engine.forwardBackward(batch, { kind: 'nll', weights }, { temperature: 1 });
+    for (const logProb of logProbs) loss -= logProb / tokens;
+  }
+  return { loss, tokens };
+}

@@ -1,0 +1,304 @@
+/**
+ * GrpoTrainer: the single controller of a run. A step draws prompts, generates a group of samples for each, scores them,
+ * turns rewards into group-relative advantages, and updates the policy mini-batch by mini-batch. The engine may live in
+ * this thread or in a worker; the trainer cannot tell.
+ */
+
+import type { ModelEngine, TensorMap } from '../model/engine.ts';
+import type { ChatTokenizer } from '../model/tokenizer.ts';
+import type { AgentLimits } from '../rollout/agentLoop.ts';
+import type { RolloutEngine, RolloutStats, SamplingParams } from '../rollout/types.ts';
+import type { Task } from '../tasks/task.ts';
+import { computeAdvantages } from './advantages.ts';
+import type { TrainConfig } from './config.ts';
+import { dataMetrics, type Metrics, timingMetrics, validationMetrics } from './metrics.ts';
+import { generateSamples, type OutsideSeconds } from './rolloutStep.ts';
+import type { Sample, SampleTokens } from './stepBatch.ts';
+import { type CustomLoss, PolicyUpdater } from './updater.ts';
+
+/** Everything the trainer drives. `reference` holds the frozen start weights and exists when a KL term needs it. */
+export interface TrainerEngine {
+  tokenizer: ChatTokenizer;
+  model: ModelEngine;
+  rollout: RolloutEngine;
+  reference?: ModelEngine;
+}
+
+export type Phase = 'generate' | 'tools' | 'reward' | 'log-probs' | 'update' | 'sync' | 'validate';
+
+export interface TrainerEvents {
+  onPhase?(phase: Phase, step: number): void;
+  /** Every sample as it is scored, before the step is over. */
+  onSample?(sample: Sample, step: number): void;
+  /** After each step, and after the evaluation of step 0 (its metrics alone). */
+  onStep?(metrics: Metrics, samples: Sample[]): void | Promise<void>;
+  /** When `saveFreq` asks for one. */
+  onCheckpoint?(checkpoint: Checkpoint): void | Promise<void>;
+}
+
+export interface GrpoTrainerOptions extends TrainerEvents {
+  config: TrainConfig;
+  task: Task;
+  engine: TrainerEngine;
+  /** Replaces the configured policy loss; runs on this thread between forward and backward. */
+  loss?: CustomLoss;
+}
+
+/** All that is needed to go on as if nothing had happened. */
+export interface Checkpoint {
+  state: TrainerState;
+  weights: TensorMap;
+  optimizer: TensorMap;
+}
+
+export interface TrainerState {
+  step: number;
+  /** Training problems drawn so far; dynamic sampling draws more than trainBatchSize a step. */
+  problems: number;
+  updates: number;
+}
+
+export interface FitResult {
+  state: TrainerState;
+  /** Metrics of every step, evaluations among them. */
+  history: Metrics[];
+  /** True when `stop` ended the run early. */
+  stopped: boolean;
+}
+
+const VALIDATION_BATCH = 0xffffffff; // no training step has this number
+
+export class GrpoTrainer {
+  readonly #o: GrpoTrainerOptions;
+  readonly #updater: PolicyUpdater;
+  readonly #abort = new AbortController();
+  #state: TrainerState = { step: 0, problems: 0, updates: 0 };
+  #stopRequested = false;
+
+  constructor(options: GrpoTrainerOptions) {
+    this.#o = options;
+    this.#updater = new PolicyUpdater(options.config, options.engine, options.loss);
+  }
+
+  /** Trains until totalTrainingSteps, or until `stop`. */
+  async fit(): Promise<FitResult> {
+    const { trainer } = this.#o.config;
+    const history: Metrics[] = [];
+    if (this.#state.step === 0 && trainer.valBeforeTrain) {
+      const metrics = { 'training/global_step': 0, ...(await this.validate({ greedy: true })) };
+      history.push(metrics);
+      await this.#o.onStep?.(metrics, []);
+    }
+    while (this.#state.step < trainer.totalTrainingSteps && !this.#stopRequested) {
+      const { metrics, samples } = await this.step();
+      const last = this.#state.step === trainer.totalTrainingSteps;
+      if (last || (trainer.testFreq > 0 && this.#state.step % trainer.testFreq === 0))
+        Object.assign(metrics, await this.validate({ greedy: last }));
+      history.push(metrics);
+      await this.#o.onStep?.(metrics, samples);
+      if (trainer.saveFreq > 0 && this.#state.step % trainer.saveFreq === 0)
+        await this.#o.onCheckpoint?.(await this.checkpoint());
+    }
+    return { state: { ...this.#state }, history, stopped: this.#stopRequested };
+  }
+
+  /** Ends `fit` after the step in hand. */
+  stop(): void {
+    this.#stopRequested = true;
+  }
+
+  /** One GRPO step: generate, score, advantages, update. */
+  async step(): Promise<{ metrics: Metrics; samples: Sample[] }> {
+    const { config } = this.#o;
+    const step = this.#state.step + 1;
+    const started = performance.now();
+    const generated = await this.#generate(step);
+    const { samples } = generated;
+    const afterGenerate = performance.now();
+    const tokens = this.#sampleTokens(samples);
+    this.#o.onPhase?.('update', step);
+    const update = await this.#updater.update(samples, tokens, step, this.#state.updates);
+    this.#state.updates += update.updates;
+    this.#o.onPhase?.('sync', step);
+    const beforeSync = performance.now();
+    await this.#o.engine.rollout.resetCache();
+    const ended = performance.now();
+    this.#state.step = step;
+    const seconds = {
+      gen: (afterGenerate - started) / 1000,
+      tools: generated.seconds.tools,
+      reward: generated.seconds.reward,
+      ...update.seconds,
+      sync: (ended - beforeSync) / 1000,
+      step: (ended - started) / 1000,
+    };
+    const metrics = {
+      'training/global_step': step,
+      ...dataMetrics({
+        trajectories: samples.map((s) => s.trajectory),
+        rewards: samples.map((s) => s.reward),
+        groups: samples.map((s) => s.group),
+        advantages: tokens.advantages,
+        maxResponseLength: config.data.maxResponseLength,
+        maxPromptLength: config.data.maxPromptLength,
+      }),
+      ...update.metrics,
+      ...generated.metrics,
+      ...timingMetrics(
+        seconds,
+        samples.map((s) => s.trajectory),
+      ),
+      ...throughput(generated.stats, update.trainedTokens, seconds),
+    };
+    return { metrics, samples };
+  }
+
+  /** Held-out accuracy: sampled as `rollout.valKwargs` says, and greedy as well when asked. Uses the outcome, not shaping. */
+  async validate({ greedy = false }: { greedy?: boolean } = {}): Promise<Metrics> {
+    const { config, task } = this.#o;
+    this.#o.onPhase?.('validate', this.#state.step);
+    const started = performance.now();
+    const problems = task.heldOut(config.data.valSize);
+    const { n, temperature, topK, topP, minP } = config.rollout.valKwargs;
+    const run = async (n: number, sampling: Partial<SamplingParams>) => {
+      const options = { ...this.#generateOptions(VALIDATION_BATCH, n), task: { ...task, reward: outcomeOf(task) } };
+      options.sampling = { ...options.sampling, ...sampling };
+      const { samples } = await generateSamples(problems, options);
+      return problems.map((_, p) => samples.slice(p * n, (p + 1) * n).map((s) => s.reward.acc));
+    };
+    const metrics = validationMetrics(task.name, await run(n, { temperature, topK, topP, minP }));
+    if (greedy) {
+      const accs = (await run(1, { temperature: 0, topK: 0, topP: 1, minP: 0 })).flat();
+      metrics[`val-core/${task.name}/acc/greedy`] = accs.reduce((a, b) => a + b, 0) / accs.length;
+    }
+    await this.#o.engine.rollout.takeStats();
+    return { ...metrics, 'timing_s/testing': (performance.now() - started) / 1000 };
+  }
+
+  async checkpoint(): Promise<Checkpoint> {
+    const { model } = this.#o.engine;
+    return {
+      state: { ...this.#state },
+      weights: await model.exportWeights(),
+      optimizer: await model.exportOptimizer(),
+    };
+  }
+
+  /** Continues from a checkpoint; its weights replace the engine's. */
+  async restore({ state, weights, optimizer }: Checkpoint): Promise<void> {
+    const { model, rollout } = this.#o.engine;
+    await model.importWeights(weights);
+    await model.importOptimizer(optimizer);
+    await rollout.resetCache();
+    this.#state = { ...state };
+  }
+
+  get state(): TrainerState {
+    return { ...this.#state };
+  }
+
+  #generateOptions(batch: number, n: number) {
+    const { config, task, engine } = this.#o;
+    const { temperature, topK, topP, minP } = config.rollout;
+    const sampling: SamplingParams = {
+      ...{ temperature, topK, topP, minP },
+      maxNewTokens: config.data.maxResponseLength,
+      stopTokenIds: engine.tokenizer.eosTokenIds,
+    };
+    const { rollout, tokenizer } = engine;
+    return { engine: rollout, tokenizer, task, sampling, limits: agentLimits(config), seed: config.seed, batch, n };
+  }
+
+  /** Samples of one step; with filterGroups, batches are drawn until enough groups carry a signal (DAPO). */
+  async #generate(step: number) {
+    const { config, task, engine } = this.#o;
+    const { trainBatchSize } = config.data;
+    const filter = config.algorithm.filterGroups;
+    const seconds: OutsideSeconds = { tools: 0, reward: 0 };
+    const kept: Sample[] = [];
+    let [batches, evicted] = [0, 0];
+    this.#o.onPhase?.('generate', step);
+    do {
+      const first = this.#state.problems;
+      this.#state.problems += trainBatchSize;
+      const problems = Array.from({ length: trainBatchSize }, (_, i) => task.train(first + i, config.seed));
+      const options = { ...this.#generateOptions(step, config.rollout.n), firstGroup: batches * trainBatchSize };
+      const onSample = (sample: Sample) => this.#o.onSample?.(sample, step);
+      const made = await generateSamples(problems, { ...options, onSample, signal: this.#abort.signal });
+      seconds.tools += made.seconds.tools;
+      seconds.reward += made.seconds.reward;
+      const useful = filter.enable ? groupsWithSignal(made.samples, filter.metric) : made.samples;
+      evicted += (made.samples.length - useful.length) / config.rollout.n;
+      kept.push(...useful);
+      batches++;
+    } while (filter.enable && kept.length < trainBatchSize * config.rollout.n && batches < filter.maxNumGenBatches);
+    // A filter that left nothing would leave nothing to train on; the last batch is then used as it is.
+    const samples = kept.slice(0, trainBatchSize * config.rollout.n);
+    const stats = await engine.rollout.takeStats();
+    const metrics: Metrics = filter.enable
+      ? { 'training/num_gen_batches': batches, 'training/evicted_groups': evicted }
+      : {};
+    return { samples, seconds, stats, metrics };
+  }
+
+  /** Advantages and masks per response token. */
+  #sampleTokens(samples: Sample[]): SampleTokens {
+    const { algorithm } = this.#o.config;
+    const masks = samples.map(({ trajectory }) =>
+      algorithm.maskTruncated && trajectory.stopReason === 'max_tokens'
+        ? new Uint8Array(trajectory.mask.length)
+        : trajectory.mask,
+    );
+    const inputs = { rewards: samples.map((s) => s.reward.score), groups: samples.map((s) => s.group), masks };
+    const { scaleRewards, gamma } = algorithm;
+    return {
+      masks,
+      advantages: computeAdvantages(algorithm.advEstimator, inputs, { scaleRewards, gamma }),
+      oldLogProbs: samples.map(({ trajectory }) => trajectory.logProbs),
+    };
+  }
+}
+
+export function agentLimits({ data, rollout }: TrainConfig): AgentLimits {
+  const { enable, maxAssistantTurns, maxToolCalls, maxToolResponseLength, toolTimeoutS } = rollout.multiTurn;
+  return {
+    maxAssistantTurns: enable ? maxAssistantTurns : 1,
+    maxToolCalls: enable ? maxToolCalls : 0,
+    maxToolResponseLength,
+    toolTimeoutMs: toolTimeoutS * 1000,
+    toolResponseTruncateSide: 'right',
+    contextLength: data.maxPromptLength + data.maxResponseLength,
+    maxPromptLength: data.maxPromptLength,
+    maxResponseLength: data.maxResponseLength,
+  };
+}
+
+/** The task's reward with its shaping taken off. */
+const outcomeOf =
+  (task: Task): Task['reward'] =>
+  async (sample) => {
+    const reward = await task.reward(sample);
+    return { ...reward, score: reward.acc };
+  };
+
+/** The samples of groups whose members do not all have the same value of `metric`. */
+function groupsWithSignal(samples: Sample[], metric: 'acc' | 'score'): Sample[] {
+  const values = new Map<number, Set<number>>();
+  for (const { group, reward } of samples) {
+    if (!values.has(group)) values.set(group, new Set());
+    values.get(group)!.add(reward[metric]);
+  }
+  return samples.filter(({ group }) => values.get(group)!.size > 1);
+}
+
+function throughput(stats: RolloutStats, trained: number, seconds: Record<string, number>): Metrics {
+  const context = stats.prefillTokens + stats.cachedTokens;
+  return {
+    'perf/generated_tokens': stats.generatedTokens,
+    'perf/trained_tokens': trained,
+    'perf/gen_tokens_per_s': stats.generatedTokens / seconds.gen,
+    'perf/throughput': (stats.generatedTokens + stats.prefillTokens) / seconds.step,
+    'perf/prompt_tokens_cached_share': context > 0 ? stats.cachedTokens / context : 0,
+    'perf/wasted_rows_share': stats.liveRows > 0 ? stats.wastedRows / stats.liveRows : 0,
+  };
+}

@@ -1,0 +1,206 @@
+/** The policy update of a step: epochs over mini-batches, each cut into micro-batches whose gradients add up. */
+
+import type { PolicyLossInputs, PolicyLossSpec } from '../model/engine.ts';
+import { lossWeights } from './aggregate.ts';
+import { policyLossSpec, type TrainConfig } from './config.ts';
+import { policyLoss } from './losses.ts';
+import { type Metrics, rolloutProbsDiff } from './metrics.ts';
+import { lrFactor } from './schedule.ts';
+import {
+  gatherEntries,
+  type MiniBatch,
+  packMiniBatch,
+  type Sample,
+  type SampleTokens,
+  sliceInputs,
+  weightsByStep,
+} from './stepBatch.ts';
+import type { TrainerEngine } from './trainer.ts';
+
+/** What a user's own loss sees of one micro-batch; all [E], samples one after the other. */
+export interface CustomLossRows extends PolicyLossInputs {
+  logProbs: Float32Array;
+  entropy: Float32Array;
+  seqStart: Uint32Array;
+}
+
+/** Returns d loss / d logp (and d loss / d entropy) of every token, weights included. */
+export type CustomLoss = (rows: CustomLossRows) => { dLogProbs: Float32Array; dEntropy?: Float32Array };
+
+export interface UpdateResult {
+  metrics: Metrics;
+  updates: number;
+  /** Entries that went through forward and backward. */
+  trainedTokens: number;
+  seconds: { old_log_prob: number; ref: number; update_actor: number };
+}
+
+export class PolicyUpdater {
+  readonly #config: TrainConfig;
+  readonly #engine: TrainerEngine;
+  readonly #custom: CustomLoss | undefined;
+  readonly #spec: PolicyLossSpec;
+  readonly #totalUpdates: number;
+
+  constructor(config: TrainConfig, engine: TrainerEngine, custom?: CustomLoss) {
+    this.#config = config;
+    this.#engine = engine;
+    this.#custom = custom;
+    this.#spec = policyLossSpec(config);
+    const perStep = Math.ceil(config.data.trainBatchSize / config.actor.ppoMiniBatchSize) * config.actor.ppoEpochs;
+    this.#totalUpdates = perStep * config.trainer.totalTrainingSteps;
+  }
+
+  /** Updates the policy on the samples of a step. `updates` counts optimizer steps before it. */
+  async update(samples: Sample[], tokens: SampleTokens, step: number, updates: number): Promise<UpdateResult> {
+    const { actor } = this.#config;
+    const started = performance.now();
+    const refLogProbs = await this.#reference(samples, tokens);
+    const afterRef = performance.now();
+    const all: Metrics[] = [];
+    let [done, trainedTokens] = [0, 0];
+    let firstDiff: Metrics = {};
+    for (let epoch = 0; epoch < actor.ppoEpochs; epoch++) {
+      for (const chosen of this.#miniBatches(samples, step, epoch)) {
+        const batch = packMiniBatch(samples, chosen, tokens.masks, actor.maxTokenLen);
+        if (batch.entrySample.length === 0) continue;
+        const result = await this.#miniBatch(samples, tokens, refLogProbs, batch, updates + done);
+        if (done === 0) firstDiff = rolloutProbsDiff(result.rolloutLogProbs, result.logProbs);
+        all.push(result.metrics);
+        trainedTokens += batch.entrySample.length;
+        done++;
+      }
+    }
+    const ended = performance.now();
+    const seconds = { old_log_prob: 0, ref: (afterRef - started) / 1000, update_actor: (ended - afterRef) / 1000 };
+    return { metrics: { ...average(all), ...firstDiff }, updates: done, trainedTokens, seconds };
+  }
+
+  async #miniBatch(
+    samples: Sample[],
+    tokens: SampleTokens,
+    refLogProbs: ArrayLike<number>[] | undefined,
+    batch: MiniBatch,
+    update: number,
+  ) {
+    const { actor, data } = this.#config;
+    const masks = batch.samples.map((s) => tokens.masks[s]);
+    const byMode = lossWeights(actor.lossMode, actor.lossAggMode, masks, data);
+    const { weights, klWeights } = weightsByStep(samples.length, batch.samples, byMode);
+    const inputs: PolicyLossInputs = {
+      oldLogProbs: gatherEntries(batch, tokens.oldLogProbs),
+      advantages: gatherEntries(batch, tokens.advantages),
+      weights: gatherEntries(batch, weights),
+      klWeights: gatherEntries(batch, klWeights),
+      ...(refLogProbs && { refLogProbs: gatherEntries(batch, refLogProbs) }),
+    };
+    const { logProbs, entropy } = await this.#forwardBackward(batch, inputs);
+    const lr = actor.optim.lr * this.#lrFactor(update);
+    const { betas, eps, weightDecay } = actor.optim;
+    const step = await this.#engine.model.optimizerStep({
+      ...{ lr, eps, weightDecay, gradClip: actor.gradClip },
+      ...{ beta1: betas[0], beta2: betas[1] },
+    });
+    const metrics = {
+      ...this.#lossMetrics(batch, inputs, logProbs, entropy),
+      'actor/grad_norm': step.gradNorm,
+      'actor/skipped_updates': step.skipped ? 1 : 0,
+      'actor/lr': lr,
+    };
+    return { metrics, logProbs, rolloutLogProbs: inputs.oldLogProbs };
+  }
+
+  async #forwardBackward(batch: MiniBatch, inputs: PolicyLossInputs) {
+    const { model } = this.#engine;
+    const temperature = { temperature: this.#config.rollout.temperature };
+    const count = batch.entrySample.length;
+    const [logProbs, entropy] = [new Float32Array(count), new Float32Array(count)];
+    for (const [m, { batch: micro }] of batch.microBatches.entries()) {
+      const part = sliceInputs(batch, m, inputs);
+      let out;
+      if (this.#custom) {
+        const forward = await model.logProbs(micro, temperature);
+        const loss = this.#custom({ ...part, ...forward, seqStart: micro.seqStart });
+        out = await model.forwardBackward(micro, { kind: 'coefficients', ...loss }, temperature);
+      } else {
+        out = await model.forwardBackward(micro, { kind: 'policy', spec: this.#spec, inputs: part }, temperature);
+      }
+      logProbs.set(out.logProbs, batch.offsets[m]);
+      entropy.set(out.entropy, batch.offsets[m]);
+    }
+    return { logProbs, entropy };
+  }
+
+  /** verl's actor/* metrics, from the log-probs of the forward pass in float64. */
+  #lossMetrics(batch: MiniBatch, inputs: PolicyLossInputs, logp: Float32Array, entropy: Float32Array): Metrics {
+    const { oldLogProbs: oldLogp, refLogProbs: refLogp, advantages, weights, klWeights } = inputs;
+    const { seqStart } = batch;
+    const rows = { logp, oldLogp, advantages, weights, klWeights, seqStart, ...(refLogp && { refLogp }) };
+    const { metrics } = policyLoss(this.#spec, rows);
+    const mean = entropy.reduce((a, b) => a + b, 0) / entropy.length;
+    return { ...metrics, 'actor/entropy': mean };
+  }
+
+  /** Log-probs of the trained tokens under the frozen reference, one array a sample. */
+  async #reference(samples: Sample[], tokens: SampleTokens): Promise<ArrayLike<number>[] | undefined> {
+    if (!this.#config.actor.useKlLoss) return undefined;
+    const { reference } = this.#engine;
+    if (!reference) throw new Error('actor.useKlLoss needs a reference model, but the engine was made without one.');
+    const chosen = samples.map((_, s) => s);
+    const batch = packMiniBatch(samples, chosen, tokens.masks, this.#config.actor.maxTokenLen);
+    const result = samples.map(({ trajectory }) => new Float64Array(trajectory.responseIds.length));
+    const { temperature } = this.#config.rollout;
+    for (const [m, micro] of batch.microBatches.entries()) {
+      const { logProbs } = await reference.logProbs(micro.batch, { temperature });
+      logProbs.forEach((logProb, e) => {
+        const at = batch.offsets[m] + e;
+        result[batch.entrySample[at]][batch.entryPosition[at]] = logProb;
+      });
+    }
+    return result;
+  }
+
+  #lrFactor(update: number): number {
+    const { lrScheduler, lrWarmupSteps } = this.#config.actor.optim;
+    const shape = { lrSchedulerType: lrScheduler, lrWarmupSteps, minLrRatio: 0, numCycles: 0.5 };
+    return lrFactor({ ...shape, totalTrainingSteps: this.#totalUpdates }, update);
+  }
+
+  /** Sample indices of every mini-batch: whole groups, shuffled by seed, step and epoch. */
+  #miniBatches(samples: Sample[], step: number, epoch: number): number[][] {
+    const { ppoMiniBatchSize, shuffle } = this.#config.actor;
+    const byGroup = new Map<number, number[]>();
+    samples.forEach(({ group }, s) => byGroup.set(group, [...(byGroup.get(group) ?? []), s]));
+    const groups = [...byGroup.values()];
+    if (shuffle) shuffleInPlace(groups, this.#config.seed * 7919 + step * 31 + epoch);
+    const batches: number[][] = [];
+    for (let g = 0; g < groups.length; g += ppoMiniBatchSize)
+      batches.push(groups.slice(g, g + ppoMiniBatchSize).flat());
+    return batches;
+  }
+}
+
+/** Fisher-Yates with a small seeded generator (mulberry32). */
+function shuffleInPlace<T>(items: T[], seed: number): void {
+  let state = seed | 0;
+  const uniform = () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let t = Math.imul(state ^ (state >>> 15), 1 | state);
+    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
+    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
+  };
+  for (let i = items.length - 1; i > 0; i--) {
+    const j = Math.floor(uniform() * (i + 1));
+    [items[i], items[j]] = [items[j], items[i]];
+  }
+}
+
+/** Means over mini-batches, as verl reduces them; skipped updates are counted instead. */
+function average(all: Metrics[]): Metrics {
+  const result: Metrics = {};
+  for (const name of Object.keys(all[0] ?? {})) {
+    const total = all.reduce((sum, metrics) => sum + metrics[name], 0);
+    result[name] = name === 'actor/skipped_updates' ? total : total / all.length;
+  }
+  return result;
+}

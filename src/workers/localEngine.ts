@@ -1,0 +1,96 @@
+/** Builds the whole engine in this thread: device, weights, policy trainer, reference and rollout, on one GPUDevice. */
+
+import { type AdapterSummary, Gpu } from '../gpu/device.ts';
+import type { TrainConfig } from '../grpo/config.ts';
+import type { TrainerEngine } from '../grpo/trainer.ts';
+import type { ModelConfig } from '../model/config.ts';
+import type { ModelEngine, TensorMap } from '../model/engine.ts';
+import { createModel, type LlamaModel } from '../model/forward.ts';
+import { ChatTokenizer } from '../model/tokenizer.ts';
+import { WgslEngine } from '../model/wgslEngine.ts';
+import type { DecoderSizes } from '../rollout/decoder.ts';
+import { WgslRolloutEngine } from '../rollout/engine.ts';
+
+/** What an engine is made from; plain data, so that it can cross to a worker. */
+export interface EngineSpec {
+  engine: 'wgsl' | 'tfjs';
+  config: ModelConfig;
+  weights: TensorMap;
+  tokenizerJson: unknown;
+  tokenizerConfigJson: unknown;
+  /** Rows of the largest micro-batch. */
+  maxTokenLen: number;
+  /** Longest sequence, prompt and response. */
+  maxPositions: number;
+  /** Absent = no rollout (supervised training). */
+  rollout?: DecoderSizes;
+  /** Keep a frozen copy of the start weights for KL terms. */
+  withReference?: boolean;
+  maxMemoryMib?: number;
+}
+
+export interface LocalEngine extends TrainerEngine {
+  gpu: Gpu;
+  adapter: AdapterSummary;
+  destroy(): void;
+}
+
+/** Rollout and sequence sizes as a training config asks for them. */
+export function engineSizes({ data, rollout, actor, model, engine }: TrainConfig) {
+  const maxPositions = data.maxPromptLength + data.maxResponseLength;
+  return {
+    engine,
+    maxTokenLen: actor.maxTokenLen,
+    maxPositions,
+    withReference: actor.useKlLoss,
+    rollout: {
+      maxSlots: rollout.maxSlots,
+      slotCapacity: data.maxResponseLength,
+      maxPrompts: rollout.maxSlots,
+      maxPromptLength: data.maxPromptLength,
+      maxBatchedTokens: Math.max(2048, maxPositions),
+    },
+    ...(model.maxMemoryMib !== undefined && { maxMemoryMib: model.maxMemoryMib }),
+  };
+}
+
+export async function createLocalEngine(spec: EngineSpec): Promise<LocalEngine> {
+  const { config, weights, maxPositions, maxTokenLen } = spec;
+  const gpu = await Gpu.create(spec.maxMemoryMib ? { maxBytes: spec.maxMemoryMib * 2 ** 20 } : {});
+  const model = createModel(gpu, config, maxPositions);
+  model.weights.importTensors(weights);
+  const reference = spec.withReference ? frozenCopy(gpu, config, weights, spec) : undefined;
+  return {
+    gpu,
+    adapter: gpu.adapter,
+    tokenizer: new ChatTokenizer(spec.tokenizerJson, spec.tokenizerConfigJson),
+    model: await createModelEngine(gpu, model, spec.engine, maxTokenLen),
+    rollout: spec.rollout ? new WgslRolloutEngine(gpu, model, spec.rollout) : noRollout,
+    ...(reference && { reference }),
+    destroy: () => gpu.destroy(),
+  };
+}
+
+async function createModelEngine(
+  gpu: Gpu,
+  model: LlamaModel,
+  engine: EngineSpec['engine'],
+  maxTokenLen: number,
+): Promise<ModelEngine> {
+  if (engine === 'wgsl') return new WgslEngine(gpu, model, maxTokenLen);
+  throw new Error('engine: tfjs is wired with src/model/tfjsEngine.ts.');
+}
+
+function frozenCopy(gpu: Gpu, config: ModelConfig, weights: TensorMap, spec: EngineSpec): ModelEngine {
+  const model = createModel(gpu, config, spec.maxPositions);
+  model.weights.importTensors(weights);
+  return new WgslEngine(gpu, model, spec.maxTokenLen);
+}
+
+const noRollout: TrainerEngine['rollout'] = {
+  generate: () => Promise.reject(new Error('This engine was made for supervised training, without rollout.')),
+  release: () => {},
+  abort: () => {},
+  resetCache: () => {},
+  takeStats: () => Promise.reject(new Error('This engine was made for supervised training, without rollout.')),
+};
