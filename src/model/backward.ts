@@ -5,6 +5,7 @@ import { attentionBwd } from '../gpu/ops/attention.ts';
 import { columnSum } from '../gpu/ops/column_sum.ts';
 import { embedBwd } from '../gpu/ops/embed.ts';
 import { matmulNn, matmulTn } from '../gpu/ops/matmul.ts';
+import { qkNormBwd } from '../gpu/ops/qk_norm.ts';
 import { RMSNORM_BLOCK_ROWS, rmsnormBwd } from '../gpu/ops/rmsnorm.ts';
 import { ropeKvBwd } from '../gpu/ops/rope_kv.ts';
 import { swigluBwd } from '../gpu/ops/swiglu.ts';
@@ -25,7 +26,7 @@ export interface BackwardScratch {
   /** [N, 2 * K * D] */ dkv: View;
   /** [N, H] */ delta: View;
   /** [N, (H + 2K) * D] */ dqkv: View;
-  /** [blocks, C] */ partial: View;
+  /** [blocks, max(C, 2 * D)] */ partial: View;
   /** The largest weight matrix, transposed just before its use. */ transposed: View;
 }
 
@@ -50,7 +51,7 @@ export function createBackwardScratch(gpu: Gpu, config: ModelConfig, capacity: n
     dkv: f32('dkv', capacity * 2 * K * D),
     delta: f32('delta', capacity * H),
     dqkv: f32('dqkv', capacity * (H + 2 * K) * D),
-    partial: f32('partial', Math.ceil(capacity / RMSNORM_BLOCK_ROWS) * C),
+    partial: f32('partial', Math.ceil(capacity / RMSNORM_BLOCK_ROWS) * Math.max(C, 2 * D)),
     transposed: f32('transposed', C * Math.max((H + 2 * K) * D, 2 * F)),
   };
 }
@@ -104,6 +105,10 @@ function recordLayer(
   const views = { q: a.q, kv: a.kv, ranges, out: a.att, lse: a.lse, dout: s.datt, queryEnd, dq, dkv, delta };
   attentionBwd(gpu, { ...views, N, H, K, D });
   ropeKvBwd(gpu, { dq, dkv, positions, table: model.rope, dqkv: s.dqkv, N, H, K, D });
+  if (w.qkNorm && dw.qkNorm && a.qkRstd) {
+    const norm = { qkv: a.qkv, weight: w.qkNorm, rstd: a.qkRstd, dqkv: s.dqkv, dweight: dw.qkNorm, partial };
+    qkNormBwd(gpu, { ...norm, N, H, K, D });
+  }
   if (dw.bqkv) columnSum(gpu, { x: s.dqkv, y: dw.bqkv, N, C: qkvWidth });
   through(s.dqkv, w.wqkv, C, qkvWidth, s.dh);
   matmulTn(gpu, { a: a.h1, b: s.dqkv, y: dw.wqkv, M: C, N: qkvWidth, K: N });

@@ -8,6 +8,7 @@ import type { Gpu, View } from '../gpu/device.ts';
 import { attention } from '../gpu/ops/attention.ts';
 import { embed } from '../gpu/ops/embed.ts';
 import { matmulNn } from '../gpu/ops/matmul.ts';
+import { qkNorm } from '../gpu/ops/qk_norm.ts';
 import { rmsnorm } from '../gpu/ops/rmsnorm.ts';
 import { ropeKv } from '../gpu/ops/rope_kv.ts';
 import { swiglu } from '../gpu/ops/swiglu.ts';
@@ -30,6 +31,8 @@ export interface LayerActivations {
   /** [N, C] */ h1: View;
   /** [N] */ rstd1: View;
   /** [N, (H + 2K) * D] */ qkv: View;
+  /** [N, (H + 2K) * D] after q/k norm (Qwen3); scratch that the layers share */ normed?: View;
+  /** [N, H + K] */ qkRstd?: View;
   /** [N, H * D] rotated */ q: View;
   /** [rows, 2 * K * D] */ kv: View;
   /** [N, H * D] */ att: View;
@@ -75,11 +78,13 @@ export function createModel(gpu: Gpu, config: ModelConfig, maxPositions: number)
 export function createActivations(gpu: Gpu, config: ModelConfig, capacity: number, kvCaches?: View[]): Activations {
   const { hiddenSize: C, intermediateSize: F, headDim: D, numAttentionHeads: H, numKeyValueHeads: K } = config;
   const f32 = (label: string, width: number) => gpu.buffer(label, capacity * width * 4);
+  const normed = config.qkNorm ? f32('act.normed', (H + 2 * K) * D) : undefined;
   const make = (l: number | 'shared', x: View, kv: View): LayerActivations => ({
     x,
     h1: f32(`act.${l}.h1`, C),
     rstd1: f32(`act.${l}.rstd1`, 1),
     qkv: f32(`act.${l}.qkv`, (H + 2 * K) * D),
+    ...(normed && { normed, qkRstd: f32(`act.${l}.qkRstd`, H + K) }),
     q: f32(`act.${l}.q`, H * D),
     kv,
     att: f32(`act.${l}.att`, H * D),
@@ -106,7 +111,8 @@ export function createActivations(gpu: Gpu, config: ModelConfig, capacity: numbe
 export function activationBytesPerRow(config: ModelConfig): number {
   const { hiddenSize: C, intermediateSize: F, headDim: D, numAttentionHeads: H, numKeyValueHeads: K } = config;
   const layer = 4 * C + 2 + (H + 2 * K) * D + 2 * H * D + 2 * K * D + H + 3 * F;
-  return 4 * (layer * config.numHiddenLayers + C);
+  const [normed, qkRstd] = config.qkNorm ? [(H + 2 * K) * D, H + K] : [0, 0];
+  return 4 * ((layer + qkRstd) * config.numHiddenLayers + normed + C);
 }
 
 export function freeActivations(gpu: Gpu, activations: Activations, keep: View[] = []): void {
@@ -139,7 +145,9 @@ function recordLayer(gpu: Gpu, model: LlamaModel, l: number, rows: RowViews, a: 
 
   rmsnorm(gpu, { x: a.x, weight: w.attnNorm, y: a.h1, rstd: a.rstd1, N, C, eps });
   matmulNn(gpu, { x: a.h1, b: w.wqkv, bias: w.bqkv, y: a.qkv, M: N, N: qkvWidth, K: C });
-  ropeKv(gpu, { qkv: a.qkv, positions, kvRows, table: model.rope, q: a.q, kv: a.kv, N, H, K, D });
+  if (w.qkNorm && a.normed && a.qkRstd)
+    qkNorm(gpu, { qkv: a.qkv, weight: w.qkNorm, y: a.normed, rstd: a.qkRstd, N, H, K, D, eps });
+  ropeKv(gpu, { qkv: a.normed ?? a.qkv, positions, kvRows, table: model.rope, q: a.q, kv: a.kv, N, H, K, D });
   attention(gpu, { q: a.q, kv: a.kv, ranges, out: a.att, lse: a.lse, N, H, K, D });
   matmulNn(gpu, { x: a.att, b: w.wo, add: a.x, y: a.xMid, M: N, N: C, K: H * D });
 

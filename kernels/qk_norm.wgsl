@@ -1,0 +1,64 @@
+// Qwen3's RMSNorm over each q and k head, between the fused product and RoPE; v passes unchanged:
+//   y = x * weight * rstd,  rstd = 1 / sqrt(mean over D of x^2 + eps), with the gain of q or of k
+//
+//   qkv     [N, (H + 2K) * D]   q heads, then k heads, then v heads
+//   weight  [2, D]              gain of q, gain of k
+//   y       [N, (H + 2K) * D]   written
+//   rstd    [N, H + K]          saved for qk_norm_bwd.wgsl
+//
+// Grid      one workgroup per (row, head), folded over x and y past 65535.
+// Numerics  as rmsnorm.wgsl: the order of the sum is fixed by WG alone, so decoding and training agree bit for bit.
+// Paper     Qwen3 technical report, arXiv:2505.09388; Henry et al. 2020, arXiv:2010.04245.
+// Checked   against rmsnorm() in src/model/reference.ts by test/gpu/qk_norm.test.ts.
+
+struct Params {
+  N: u32,
+  H: u32,
+  K: u32,
+  D: u32,
+  eps: f32,
+}
+
+override WG: u32 = 64u; // threads a head; a power of two
+
+@group(0) @binding(0) var<storage, read> qkv: array<f32>;
+@group(0) @binding(1) var<storage, read> weight: array<f32>;
+@group(0) @binding(2) var<storage, read_write> y: array<f32>;
+@group(0) @binding(3) var<storage, read_write> rstd: array<f32>;
+@group(0) @binding(4) var<uniform> params: Params;
+
+var<workgroup> sums: array<f32, WG>;
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, @builtin(local_invocation_index) tid: u32) {
+  let heads = params.H + 2u * params.K;
+  let t = wg.y * grid.x + wg.x;
+  if (t >= params.N * heads) { return; } // the whole workgroup leaves together, so the barriers below are safe
+  let n = t / heads;
+  let head = t % heads;
+  let base = t * params.D;
+  if (head >= params.H + params.K) {
+    for (var d = tid; d < params.D; d += WG) {
+      y[base + d] = qkv[base + d];
+    }
+    return;
+  }
+
+  var sum = 0.0;
+  for (var d = tid; d < params.D; d += WG) {
+    sum += qkv[base + d] * qkv[base + d];
+  }
+  sums[tid] = sum;
+  workgroupBarrier();
+  for (var stride = WG / 2u; stride > 0u; stride /= 2u) {
+    if (tid < stride) { sums[tid] += sums[tid + stride]; }
+    workgroupBarrier();
+  }
+
+  let scale = inverseSqrt(sums[0] / f32(params.D) + params.eps);
+  if (tid == 0u) { rstd[n * (params.H + params.K) + head] = scale; }
+  let gain = select(0u, params.D, head >= params.H);
+  for (var d = tid; d < params.D; d += WG) {
+    y[base + d] = qkv[base + d] * scale * weight[gain + d];
+  }
+}

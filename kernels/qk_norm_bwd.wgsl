@@ -1,0 +1,55 @@
+// Backward of qk_norm.wgsl for its input, in place on the fused gradient; v's part is left as it is:
+//   dx = rstd * (weight * dy - x * rstd^2 * mean over D of (weight * dy * x))
+//
+//   qkv     [N, (H + 2K) * D]   before the norm
+//   weight  [2, D]              gain of q, gain of k
+//   rstd    [N, H + K]          from qk_norm.wgsl
+//   dqkv    [N, (H + 2K) * D]   in: gradient of the normed q and k; out: of the product
+//
+// Grid      one workgroup per (row, q or k head); a thread alone touches its columns of dqkv.
+// Checked   against rmsnormBwd() in src/model/reference.ts by test/gpu/qk_norm_bwd.test.ts.
+
+struct Params {
+  N: u32,
+  H: u32,
+  K: u32,
+  D: u32,
+}
+
+override WG: u32 = 64u; // threads a head; a power of two
+
+@group(0) @binding(0) var<storage, read> qkv: array<f32>;
+@group(0) @binding(1) var<storage, read> weight: array<f32>;
+@group(0) @binding(2) var<storage, read> rstd: array<f32>;
+@group(0) @binding(3) var<storage, read_write> dqkv: array<f32>;
+@group(0) @binding(4) var<uniform> params: Params;
+
+var<workgroup> sums: array<f32, WG>;
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, @builtin(local_invocation_index) tid: u32) {
+  let normed = params.H + params.K;
+  let t = wg.y * grid.x + wg.x;
+  if (t >= params.N * normed) { return; }
+  let n = t / normed;
+  let head = t % normed;
+  let base = (n * (normed + params.K) + head) * params.D;
+  let gain = select(0u, params.D, head >= params.H);
+
+  var sum = 0.0;
+  for (var d = tid; d < params.D; d += WG) {
+    sum += qkv[base + d] * dqkv[base + d] * weight[gain + d];
+  }
+  sums[tid] = sum;
+  workgroupBarrier();
+  for (var stride = WG / 2u; stride > 0u; stride /= 2u) {
+    if (tid < stride) { sums[tid] += sums[tid + stride]; }
+    workgroupBarrier();
+  }
+
+  let r = rstd[t];
+  let mean = sums[0] / f32(params.D) * r * r;
+  for (var d = tid; d < params.D; d += WG) {
+    dqkv[base + d] = r * (weight[gain + d] * dqkv[base + d] - qkv[base + d] * mean);
+  }
+}
