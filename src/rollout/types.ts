@@ -46,7 +46,7 @@ export interface RolloutEngine {
   /** Ends running requests with stopReason 'aborted'. */
   abort(requestIds: string[]): void;
   /** Forgets cached prompts; must be called after every weight update. */
-  resetCache(): void;
+  resetCache(): void | Promise<void>;
   /** Counters since the last call: tokens generated, prompt tokens computed and not recomputed, decode steps, wasted rows. */
   takeStats(): Promise<RolloutStats>;
 }
@@ -64,13 +64,7 @@ export interface RolloutStats {
   liveRows: number;
 }
 
-export type StopReason =
-  | 'completed'
-  | 'max_turns'
-  | 'max_tokens'
-  | 'max_tool_calls'
-  | 'context_overflow'
-  | 'aborted';
+export type StopReason = 'completed' | 'max_turns' | 'max_tokens' | 'max_tool_calls' | 'context_overflow' | 'aborted';
 
 /**
  * One finished sample, ready to train on. Example, prompt P P, turn 1 = A a, tool output t t, turn 2 = B:

@@ -29,7 +29,8 @@ export interface EngineSpec {
   maxMemoryMib?: number;
 }
 
-export interface LocalEngine extends TrainerEngine {
+/** What a device holds; the tokenizer stays with the controller. */
+export interface DeviceEngine extends Omit<TrainerEngine, 'tokenizer'> {
   gpu: Gpu;
   adapter: AdapterSummary;
   destroy(): void;
@@ -54,7 +55,16 @@ export function engineSizes({ data, rollout, actor, model, engine }: TrainConfig
   };
 }
 
+export type LocalEngine = DeviceEngine & TrainerEngine;
+
 export async function createLocalEngine(spec: EngineSpec): Promise<LocalEngine> {
+  const tokenizer = new ChatTokenizer(spec.tokenizerJson, spec.tokenizerConfigJson);
+  return { ...(await createDeviceEngine(spec)), tokenizer };
+}
+
+export type DeviceSpec = Omit<EngineSpec, 'tokenizerJson' | 'tokenizerConfigJson'>;
+
+export async function createDeviceEngine(spec: DeviceSpec): Promise<DeviceEngine> {
   const { config, weights, maxPositions, maxTokenLen } = spec;
   const gpu = await Gpu.create(spec.maxMemoryMib ? { maxBytes: spec.maxMemoryMib * 2 ** 20 } : {});
   const model = createModel(gpu, config, maxPositions);
@@ -63,7 +73,6 @@ export async function createLocalEngine(spec: EngineSpec): Promise<LocalEngine> 
   return {
     gpu,
     adapter: gpu.adapter,
-    tokenizer: new ChatTokenizer(spec.tokenizerJson, spec.tokenizerConfigJson),
     model: await createModelEngine(gpu, model, spec.engine, maxTokenLen),
     rollout: spec.rollout ? new WgslRolloutEngine(gpu, model, spec.rollout) : noRollout,
     ...(reference && { reference }),
@@ -81,7 +90,7 @@ async function createModelEngine(
   throw new Error('engine: tfjs is wired with src/model/tfjsEngine.ts.');
 }
 
-function frozenCopy(gpu: Gpu, config: ModelConfig, weights: TensorMap, spec: EngineSpec): ModelEngine {
+function frozenCopy(gpu: Gpu, config: ModelConfig, weights: TensorMap, spec: DeviceSpec): ModelEngine {
   const model = createModel(gpu, config, spec.maxPositions);
   model.weights.importTensors(weights);
   return new WgslEngine(gpu, model, spec.maxTokenLen);

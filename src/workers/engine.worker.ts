@@ -1,0 +1,6 @@
+/** Web worker entry: owns the GPUDevice; see engineHost.ts. */
+
+import * as Comlink from 'comlink';
+import { createEngineHost } from './engineHost.ts';
+
+Comlink.expose(createEngineHost());

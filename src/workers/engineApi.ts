@@ -1,0 +1,43 @@
+/** What crosses between the controller and an engine in another thread. Both sides import only this. */
+
+import type { AdapterSummary, GpuCounters } from '../gpu/device.ts';
+import type { ModelConfig } from '../model/config.ts';
+import type {
+  AdamWOptions,
+  OptimizerStepResult,
+  PackedBatch,
+  TensorMap,
+  TokenOutputs,
+  TrainLoss,
+} from '../model/engine.ts';
+import type { GenerateRequest, Generation, RolloutStats } from '../rollout/types.ts';
+import type { DeviceSpec } from './localEngine.ts';
+
+export interface EngineDescription {
+  adapter: AdapterSummary;
+  config: ModelConfig;
+  counters: GpuCounters;
+}
+
+/** Which of the two models a call is for. */
+export type ModelRole = 'policy' | 'reference';
+
+export interface EngineApi {
+  /** Takes a device and builds everything on it. Must be the first call. */
+  load(spec: DeviceSpec): Promise<EngineDescription>;
+  describe(): Promise<EngineDescription>;
+
+  logProbs(role: ModelRole, batch: PackedBatch, temperature: number): Promise<TokenOutputs>;
+  forwardBackward(batch: PackedBatch, loss: TrainLoss, temperature: number): Promise<TokenOutputs>;
+  optimizerStep(options: AdamWOptions): Promise<OptimizerStepResult>;
+  exportState(what: 'weights' | 'optimizer' | 'gradients'): Promise<TensorMap>;
+  importState(what: 'weights' | 'optimizer', tensors: TensorMap): Promise<void>;
+
+  /** Requests that were made in one task of the caller's event loop; each answer resolves on its own. */
+  generate(requests: GenerateRequest[], onDone: (index: number, result: Generation | string) => void): Promise<void>;
+  release(requestIds: string[]): Promise<void>;
+  abort(requestIds: string[]): Promise<void>;
+  resetCache(): Promise<void>;
+  takeStats(): Promise<RolloutStats>;
+  destroy(): Promise<void>;
+}

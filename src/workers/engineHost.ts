@@ -1,0 +1,72 @@
+/** The worker's side of EngineApi: one device, both halves of the model. */
+
+import * as Comlink from 'comlink';
+import type { ModelEngine, TensorMap, TokenOutputs } from '../model/engine.ts';
+import type { GenerateRequest } from '../rollout/types.ts';
+import type { EngineApi, EngineDescription, ModelRole } from './engineApi.ts';
+import { createDeviceEngine, type DeviceEngine } from './localEngine.ts';
+
+export function createEngineHost(): EngineApi {
+  let engine: DeviceEngine | undefined;
+  const loaded = (): DeviceEngine => {
+    if (!engine) throw new Error('The engine worker was called before load().');
+    return engine;
+  };
+  const model = (role: ModelRole): ModelEngine => {
+    const found = role === 'policy' ? loaded().model : loaded().reference;
+    if (!found) throw new Error('The engine worker was loaded without a reference model.');
+    return found;
+  };
+  const describe = async (): Promise<EngineDescription> => {
+    const { gpu, adapter, model } = loaded();
+    return { adapter, config: model.config, counters: { ...gpu.counters } };
+  };
+  return {
+    async load(spec) {
+      engine = await createDeviceEngine(spec);
+      return describe();
+    },
+    describe,
+    logProbs: async (role, batch, temperature) => moved(await model(role).logProbs(batch, { temperature })),
+    forwardBackward: async (batch, loss, temperature) =>
+      moved(await model('policy').forwardBackward(batch, loss, { temperature })),
+    optimizerStep: (options) => model('policy').optimizerStep(options),
+    async exportState(what) {
+      const policy = model('policy');
+      if (what === 'weights') return movedTensors(await policy.exportWeights());
+      return movedTensors(await (what === 'optimizer' ? policy.exportOptimizer() : policy.exportGradients()));
+    },
+    importState: (what, tensors) =>
+      what === 'weights' ? model('policy').importWeights(tensors) : model('policy').importOptimizer(tensors),
+    generate: (requests, onDone) => generateAll(loaded(), requests, onDone),
+    release: async (ids) => ids.forEach((id) => loaded().rollout.release(id)),
+    abort: async (ids) => loaded().rollout.abort(ids),
+    resetCache: async () => loaded().rollout.resetCache(),
+    takeStats: () => loaded().rollout.takeStats(),
+    destroy: async () => loaded().destroy(),
+  };
+}
+
+async function generateAll(
+  { rollout }: DeviceEngine,
+  requests: GenerateRequest[],
+  onDone: Parameters<EngineApi['generate']>[1],
+): Promise<void> {
+  await Promise.all(
+    requests.map(async (request, i) => {
+      const result = await rollout
+        .generate(request)
+        .catch((error: unknown) => String((error as Error).message ?? error));
+      await (onDone(i, result) as unknown as Promise<void>); // a comlink proxy: the call itself is a message
+    }),
+  );
+}
+
+/** Marks the buffers as moved, not copied. */
+const moved = (out: TokenOutputs): TokenOutputs =>
+  Comlink.transfer(out, [out.logProbs.buffer as ArrayBuffer, out.entropy.buffer as ArrayBuffer]);
+
+function movedTensors(tensors: TensorMap): TensorMap {
+  const buffers = new Set([...tensors.values()].map(({ data }) => data.buffer as ArrayBuffer));
+  return Comlink.transfer(tensors, [...buffers]);
+}

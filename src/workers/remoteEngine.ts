@@ -1,0 +1,114 @@
+/**
+ * The controller's side of an engine in a worker: the same interfaces as an engine in this thread. comlink never rejects
+ * when its worker dies, so every call here also waits for the worker's death.
+ */
+
+import * as Comlink from 'comlink';
+import type { TrainerEngine } from '../grpo/trainer.ts';
+import type { ModelEngine } from '../model/engine.ts';
+import { ChatTokenizer } from '../model/tokenizer.ts';
+import type { GenerateRequest, Generation, RolloutEngine } from '../rollout/types.ts';
+import type { EngineApi, EngineDescription, ModelRole } from './engineApi.ts';
+import type { EngineSpec } from './localEngine.ts';
+
+export interface RemoteEngine extends TrainerEngine {
+  description: EngineDescription;
+  /** Fresh counters and sizes. */
+  describe(): Promise<EngineDescription>;
+  /** Frees the device and ends the worker. */
+  destroy(): Promise<void>;
+}
+
+/** The worker is gone; what it was asked will not be answered. */
+export class WorkerDiedError extends Error {
+  override name = 'WorkerDiedError';
+}
+
+/** Loads the engine into a worker that runs `engine.worker.ts`. */
+export async function createRemoteEngine(worker: Worker, spec: EngineSpec): Promise<RemoteEngine> {
+  const { tokenizerJson, tokenizerConfigJson, ...rest } = spec;
+  const api = Comlink.wrap<EngineApi>(worker);
+  const alive = orDeath(worker);
+  const description = await alive(api.load(rest));
+  const model = remoteModel(api, alive, 'policy', description);
+  return {
+    description,
+    describe: () => alive(api.describe()),
+    tokenizer: new ChatTokenizer(tokenizerJson, tokenizerConfigJson),
+    model,
+    rollout: remoteRollout(api, alive),
+    ...(spec.withReference && { reference: remoteModel(api, alive, 'reference', description) }),
+    async destroy() {
+      await alive(api.destroy());
+      worker.terminate();
+    },
+  };
+}
+
+type Alive = <T>(call: Promise<T>) => Promise<T>;
+
+/** Wraps calls so that they reject when the worker dies or a message cannot be read. */
+function orDeath(worker: Worker): Alive {
+  let fail: (error: Error) => void = () => {};
+  const death = new Promise<never>((_, reject) => (fail = reject));
+  death.catch(() => {}); // someone is told through a call; without one there is nobody to tell
+  worker.addEventListener('error', (event) => fail(new WorkerDiedError(`The engine worker died: ${event.message}.`)));
+  worker.addEventListener('messageerror', () =>
+    fail(new WorkerDiedError('A message to the engine worker was unreadable.')),
+  );
+  return (call) => Promise.race([call, death]);
+}
+
+function remoteModel(
+  api: Comlink.Remote<EngineApi>,
+  alive: Alive,
+  role: ModelRole,
+  { config }: EngineDescription,
+): ModelEngine {
+  return {
+    name: 'wgsl',
+    config,
+    logProbs: (batch, { temperature }) => alive(api.logProbs(role, batch, temperature)),
+    forwardBackward: (batch, loss, { temperature }) => alive(api.forwardBackward(batch, loss, temperature)),
+    optimizerStep: (options) => alive(api.optimizerStep(options)),
+    exportWeights: () => alive(api.exportState('weights')),
+    importWeights: (tensors) => alive(api.importState('weights', tensors)),
+    exportOptimizer: () => alive(api.exportState('optimizer')),
+    importOptimizer: (tensors) => alive(api.importState('optimizer', tensors)),
+    exportGradients: () => alive(api.exportState('gradients')),
+    destroy: () => void api.destroy(),
+  };
+}
+
+/** Requests of one task travel in one message; each answer comes back as soon as it is there. */
+function remoteRollout(api: Comlink.Remote<EngineApi>, alive: Alive): RolloutEngine {
+  let queued: { request: GenerateRequest; resolve: (g: Generation) => void; reject: (e: unknown) => void }[] = [];
+  const released: string[] = [];
+  const send = () => {
+    const batch = queued;
+    queued = [];
+    const onDone = Comlink.proxy((index: number, result: Generation | string) => {
+      if (typeof result === 'string') batch[index].reject(new Error(result));
+      else batch[index].resolve(result);
+    });
+    alive(
+      api.generate(
+        batch.map((b) => b.request),
+        onDone,
+      ),
+    ).catch((error: unknown) => batch.forEach(({ reject }) => reject(error)));
+  };
+  const flushReleased = () => void api.release(released.splice(0));
+  return {
+    generate: (request) =>
+      new Promise((resolve, reject) => {
+        if (queued.push({ request, resolve, reject }) === 1) queueMicrotask(send);
+      }),
+    release: (requestId) => {
+      if (released.push(requestId) === 1) queueMicrotask(flushReleased);
+    },
+    abort: (requestIds) => void api.abort(requestIds),
+    resetCache: () => alive(api.resetCache()),
+    takeStats: () => alive(api.takeStats()),
+  };
+}
