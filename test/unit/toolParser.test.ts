@@ -1,0 +1,101 @@
+import { describe, expect, test } from 'vitest';
+import { parseHermes, parseLlama3Json, parseQwenXml } from '../../src/rollout/toolParser.ts';
+import { calculator } from '../../src/tasks/tools/calculator.ts';
+import type { Tool } from '../../src/tasks/tool.ts';
+
+const search: Tool = {
+  name: 'search',
+  description: 'Finds documents.',
+  parameters: {
+    type: 'object',
+    properties: {
+      query: { type: 'string' },
+      limit: { type: 'integer' },
+      exact: { type: 'boolean' },
+      sort: { type: 'string', enum: ['date', 'rank'] },
+    },
+    required: ['query'],
+  },
+  execute: () => '',
+};
+const TOOLS = [calculator, search];
+const hermes = (json: string) => parseHermes(`<tool_call>${json}</tool_call>`, TOOLS);
+
+describe('Hermes', () => {
+  test('no call, one call with text around it, several calls', () => {
+    expect(parseHermes('#### 24', TOOLS)).toEqual([]);
+    const call = (e: string) =>
+      `<tool_call>\n{"name": "calculator", "arguments": {"expression": "${e}"}}\n</tool_call>`;
+    expect(parseHermes(`Let me see. ${call('1+2')} ok ${call('3*4')}`, TOOLS)).toEqual([
+      { name: 'calculator', args: { expression: '1+2' } },
+      { name: 'calculator', args: { expression: '3*4' } },
+    ]);
+  });
+
+  test.each([
+    ['{"name":"calculator"', 'Error: the tool call is not valid JSON'],
+    ['', 'Error: the tool call is not valid JSON'],
+    ['[]', 'Error: the tool call has no "name"'],
+    ['null', 'Error: the tool call has no "name"'],
+    ['{"name":7}', 'Error: the tool call has no "name"'],
+    ['{"name":"python"}', 'Error: no tool "python"; there is calculator, search'],
+    ['{"name":"__proto__"}', 'Error: no tool "__proto__"; there is calculator, search'],
+    ['{"name":"calculator"}', 'Error: calculator: argument "expression" is missing'],
+    ['{"name":"calculator","arguments":"1+2"}', 'Error: the arguments of calculator must be a JSON object'],
+    [
+      '{"name":"calculator","arguments":{"expression":3}}',
+      'Error: calculator: argument "expression" must be of type string',
+    ],
+    ['{"name":"search","arguments":{"query":"q","toString":1}}', 'Error: search: unknown argument "toString"'],
+    [
+      '{"name":"search","arguments":{"query":"q","limit":1.5}}',
+      'Error: search: argument "limit" must be of type integer',
+    ],
+    [
+      '{"name":"search","arguments":{"query":"q","sort":"up"}}',
+      'Error: search: argument "sort" must be one of date, rank',
+    ],
+  ])('%s -> %s', (json, error) => expect(hermes(json)).toEqual([{ error }]));
+
+  test('a call that is not closed is an error, also when another follows', () => {
+    const open = { error: 'Error: <tool_call> without </tool_call>' };
+    expect(parseHermes('<tool_call>{"name":"calculator"', TOOLS)).toEqual([open]);
+    const good = '<tool_call>{"name":"calculator","arguments":{"expression":"1"}}</tool_call>';
+    expect(parseHermes(`<tool_call>{${good}`, TOOLS)).toEqual([
+      open,
+      { name: 'calculator', args: { expression: '1' } },
+    ]);
+  });
+});
+
+describe('Llama 3 JSON', () => {
+  test('one call, several calls, plain text', () => {
+    const call = '{"name": "search", "parameters": {"query": "a; b } {", "limit": 2}}';
+    const read = { name: 'search', args: { query: 'a; b } {', limit: 2 } };
+    expect(parseLlama3Json(` <|python_tag|>${call}`, TOOLS)).toEqual([read]);
+    expect(parseLlama3Json(`${call}; ${call};`, TOOLS)).toEqual([read, read]);
+    expect(parseLlama3Json('The answer is {"name"}', TOOLS)).toEqual([]);
+    expect(parseLlama3Json('{"name": "search"', TOOLS)).toEqual([{ error: 'Error: the tool call is not valid JSON' }]);
+  });
+});
+
+describe('Qwen3-coder XML', () => {
+  const xml = (body: string) => parseQwenXml(`<tool_call>\n${body}\n</tool_call>`, TOOLS);
+
+  test('values follow the schema: text stays text, the rest is read as JSON', () => {
+    expect(
+      xml(
+        '<function=search>\n<parameter=query>\n12\nlines\n</parameter>\n<parameter=limit>\n3\n</parameter>\n' +
+          '<parameter=exact>true</parameter>\n</function>',
+      ),
+    ).toEqual([{ name: 'search', args: { query: '12\nlines', limit: 3, exact: true } }]);
+  });
+
+  test('errors', () => {
+    expect(xml('{"name":"search"}')).toEqual([{ error: 'Error: the tool call has no <function=name>' }]);
+    expect(xml('<function=search></function>')).toEqual([{ error: 'Error: search: argument "query" is missing' }]);
+    expect(xml('<function=search><parameter=query>q</parameter><parameter=limit>x</parameter></function>')).toEqual([
+      { error: 'Error: search: argument "limit" must be of type integer' },
+    ]);
+  });
+});
