@@ -1,0 +1,175 @@
+/** The tfjs engine against the WGSL engine and the float64 reference: two independent ways to the same numbers. */
+import { beforeAll, describe, expect, test } from 'vitest';
+import type { ModelConfig } from '../../src/model/config.ts';
+import type { ModelEngine, PackedBatch, TensorMap } from '../../src/model/engine.ts';
+import { packGroups } from '../../src/model/packing.ts';
+import { initWeights } from '../../src/model/params.ts';
+import { referenceBackward, referenceForward, toFloat64 } from '../../src/model/referenceModel.ts';
+import { createTfjsEngine, type TfjsEngineOptions } from '../../src/model/tfjsEngine.ts';
+import { WgslEngine } from '../../src/model/wgslEngine.ts';
+import { rng } from '../random.ts';
+import { testGpu, withGpu } from './gpu.ts';
+import { tinyConfig, tinyModel } from './tinyModel.ts';
+
+const shapes: Record<string, Partial<ModelConfig>> = {
+  'tied, no bias': {},
+  'untied, bias': { tieWordEmbeddings: false, qkvBias: true },
+  'q/k norm': { qkNorm: true, architecture: 'Qwen3ForCausalLM' },
+};
+
+// Importing and starting tfjs is not part of any test.
+beforeAll(async () => {
+  const gpu = await testGpu();
+  await createTfjsEngine(gpu, tinyModel(gpu), 64);
+});
+
+async function tfjsOf(change: Partial<ModelConfig>, options: TfjsEngineOptions = {}): Promise<ModelEngine> {
+  const gpu = await testGpu();
+  return createTfjsEngine(gpu, tinyModel(gpu, change), 64, options);
+}
+
+/** Two groups with shared prompts, tool tokens left out, and more than one sample that predicts from a prompt's end. */
+function twoGroups(seed = 5): PackedBatch {
+  const r = rng(seed);
+  const ids = (n: number) => Uint32Array.from({ length: n }, () => Math.floor(r.uniform() * tinyConfig.vocabSize));
+  const sample = (n: number) => ({
+    tokens: ids(n),
+    mask: Uint8Array.from({ length: n }, (_, t) => Number(t % 5 !== 3)),
+  });
+  const same = { tokens: Uint32Array.of(9, 4), mask: new Uint8Array(2).fill(1) };
+  const groups = [
+    { prompt: ids(7), samples: [sample(5), sample(9), sample(1), same, same, same] },
+    { prompt: ids(3), samples: [sample(11), sample(6)] },
+  ];
+  return packGroups(groups, 4096)[0].batch;
+}
+
+const norm = (x: ArrayLike<number>) => Math.sqrt(Array.from(x).reduce((sum, v) => sum + v * v, 0));
+const distance = (a: ArrayLike<number>, b: ArrayLike<number>) => norm(Array.from(a, (v, i) => v - b[i]));
+
+function expectTensorsClose(actual: TensorMap, expected: Map<string, ArrayLike<number>>, rtol: number): void {
+  expect([...actual.keys()].sort()).toEqual([...expected.keys()].sort());
+  for (const [name, { data }] of actual) {
+    const want = expected.get(name)!;
+    expect(distance(data, want) / (norm(want) + 1e-6), name).toBeLessThan(rtol);
+  }
+}
+
+const plain = (tensors: TensorMap) => new Map(Array.from(tensors, ([name, { data }]) => [name, data]));
+
+describe.each(Object.entries(shapes))('%s', (_, change) => {
+  const config = { ...tinyConfig, ...change };
+
+  test('log-probs, entropies and gradients match the reference', () =>
+    withGpu(async () => {
+      const [engine, batch, r] = [await tfjsOf(change), twoGroups(), rng(8)];
+      const E = batch.targets.length;
+      const [dLogProbs, dEntropy] = [r.normals(E), r.normals(E)];
+      const options = { temperature: 0.7 };
+      const got = await engine.forwardBackward(batch, { kind: 'coefficients', dLogProbs, dEntropy }, options);
+      const weights = toFloat64(initWeights(config, 3));
+      const forward = referenceForward(config, weights, batch, options);
+      for (let e = 0; e < E; e++) {
+        expect(got.logProbs[e]).toBeCloseTo(forward.logProbs[e], 4);
+        expect(got.entropy[e]).toBeCloseTo(forward.entropy[e], 4);
+      }
+      const want = referenceBackward(config, weights, batch, forward, { dLogProbs, dEntropy }, options);
+      expectTensorsClose(await engine.exportGradients(), want, 1e-4);
+    }));
+
+  test('three steps of supervised training end at the weights of the WGSL engine, to 1e-3', () =>
+    withGpu(async (gpu) => {
+      const engines = [new WgslEngine(gpu, tinyModel(gpu, change), 64), await tfjsOf(change)];
+      const adamw = { lr: 1e-2, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0.1, gradClip: 1 };
+      for (const engine of engines) {
+        for (let step = 0; step < 3; step++) {
+          // Two micro-batches a step: gradients accumulate.
+          for (const seed of [step, step + 10]) {
+            const batch = twoGroups(seed);
+            const weights = new Float32Array(batch.targets.length).fill(1 / batch.targets.length);
+            await engine.forwardBackward(batch, { kind: 'nll', weights }, { temperature: 1 });
+          }
+          expect((await engine.optimizerStep(adamw)).skipped).toBe(false);
+        }
+      }
+      const [wgsl, tfjs] = [await engines[0].exportWeights(), await engines[1].exportWeights()];
+      expectTensorsClose(tfjs, plain(wgsl), 1e-3);
+      const start = initWeights(config, 3).get('model.embed_tokens.weight')!.data;
+      const moved = distance(tfjs.get('model.embed_tokens.weight')!.data, start) / norm(start);
+      expect(moved).toBeGreaterThan(1e-2);
+    }));
+});
+
+test('logProbs changes nothing and agrees with forwardBackward; the same batch gives the same bits', () =>
+  withGpu(async () => {
+    const [engine, batch] = [await tfjsOf({}), twoGroups()];
+    const loss = { kind: 'nll', weights: new Float32Array(batch.targets.length).fill(0.1) } as const;
+    const before = await engine.logProbs(batch, { temperature: 1 });
+    const first = await engine.forwardBackward(batch, loss, { temperature: 1 });
+    expect(first).toEqual(before);
+    const once = await engine.exportGradients();
+    await engine.forwardBackward(batch, loss, { temperature: 1 });
+    const twice = await engine.exportGradients();
+    for (const [name, { data }] of once) expect(twice.get(name)!.data, name).toEqual(data.map((v) => 2 * v));
+  }));
+
+test('a policy loss goes through the function of the caller', () =>
+  withGpu(async () => {
+    const batch = twoGroups();
+    const E = batch.targets.length;
+    const zeros = new Float32Array(E);
+    const spec = { lossMode: 'vanilla', clipRatioLow: 0.2, clipRatioHigh: 0.2, clipRatioC: 3 };
+    const full = { ...spec, klLossCoef: 0, klLossType: 'k3', entropyCoeff: 0.01 };
+    const inputs = { oldLogProbs: zeros, advantages: zeros, weights: zeros, klWeights: zeros };
+    const gradients = { dLogProbs: zeros.map((_, e) => e - 3), dEntropy: zeros.map((_, e) => 2 - e) };
+    let seen: Float32Array | undefined;
+    const policyGradient: TfjsEngineOptions['policyGradient'] = (_spec, _inputs, logProbs) => {
+      seen = logProbs;
+      return gradients;
+    };
+    const [engine, other] = [await tfjsOf({}, { policyGradient }), await tfjsOf({})];
+    const got = await engine.forwardBackward(batch, { kind: 'policy', spec: full, inputs }, { temperature: 1 });
+    expect(seen).toEqual(got.logProbs);
+    await other.forwardBackward(batch, { kind: 'coefficients', ...gradients }, { temperature: 1 });
+    expect(await engine.exportGradients()).toEqual(await other.exportGradients());
+    const without = other.forwardBackward(batch, { kind: 'policy', spec: full, inputs }, { temperature: 1 });
+    await expect(without).rejects.toThrow(
+      'Engine "tfjs" was made without a policyGradient, so it cannot train with a policy loss.',
+    );
+  }));
+
+test('steps leave no tensor behind, and batches of other sizes no buffers', () =>
+  withGpu(async (gpu) => {
+    const tf = await import('@tensorflow/tfjs');
+    const engine = await tfjsOf({ qkvBias: true });
+    const step = async (batch: PackedBatch) => {
+      const weights = new Float32Array(batch.targets.length).fill(1);
+      await engine.forwardBackward(batch, { kind: 'nll', weights }, { temperature: 1 });
+      await engine.optimizerStep({ lr: 1e-3, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0, gradClip: 1 });
+    };
+    const bytes = () => (tf.memory() as unknown as { numBytesAllocatedInGPU: number }).numBytesAllocatedInGPU;
+    await step(twoGroups());
+    const [tensors, gpuBytes, { buffers, bindGroups }] = [tf.memory().numTensors, bytes(), { ...gpu.counters }];
+    for (let i = 0; i < 3; i++) await step(twoGroups());
+    expect(tf.memory().numTensors).toBe(tensors);
+    expect(bytes()).toBe(gpuBytes);
+    for (let i = 2; i < 6; i++) {
+      const prompt = new Uint32Array(5 * i).fill(i);
+      await step(
+        packGroups([{ prompt, samples: [{ tokens: prompt, mask: new Uint8Array(5 * i).fill(1) }] }], 4096)[0].batch,
+      );
+    }
+    await step(twoGroups());
+    expect(tf.memory().numTensors).toBe(tensors);
+    expect(bytes()).toBe(gpuBytes);
+    expect([gpu.counters.buffers, gpu.counters.bindGroups]).toEqual([buffers, bindGroups]);
+  }));
+
+test('refuses what does not fit, with numbers', async () => {
+  const gpu = await testGpu();
+  const limit = gpu.device.limits.maxStorageBufferBindingSize;
+  await expect(createTfjsEngine(gpu, tinyModel(gpu), 1 << 20)).rejects.toThrow(
+    `Engine "tfjs" needs ${4 * 2 ** 42} bytes for the attention scores of 1048576 rows but this device binds at most ` +
+      `${limit}; lower actor.maxTokenLen to ${Math.floor(Math.sqrt(limit / 16))}, or use engine "wgsl".`,
+  );
+});
