@@ -81,12 +81,11 @@ export function computeAdvantages(
       return reinforcePlusPlus(outcomeRewards(rewards, masks), maskMissing(rewards, masks), options.gamma);
     case 'gdpo':
       return gdpo(need(inputs.components, 'gdpo', 'components'), groups, masks, options.rewardWeights, scale);
-    case 'remax':
-      return remax(
-        outcomeRewards(rewards, masks),
-        maskMissing(rewards, masks),
-        need(inputs.baselines, 'remax', 'baselines'),
-      );
+    case 'remax': {
+      const baselines = need(inputs.baselines, 'remax', 'baselines');
+      const advantages = remax(outcomeRewards(rewards, masks), maskMissing(rewards, masks), baselines);
+      return advantages.map((values, s) => values.map((a, t) => (masks[s][t] === 0 ? 0 : a)));
+    }
     case 'turn_loo':
       return broadcastTurns(
         turnLeaveOneOut(need(inputs.turnRewards, 'turn_loo', 'turnRewards'), groups, options.gamma),

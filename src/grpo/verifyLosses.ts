@@ -14,6 +14,7 @@ import {
   gpg,
   grpo,
   grpoPassk,
+  indicesByGroup,
   opo,
   reinforcePlusPlus,
   reinforcePlusPlusBaseline,
@@ -217,8 +218,14 @@ function advantagesOf(entry: Json, masks: number[][]): Float64Array[] | null {
   const onFirstToken = rewards.map((r, i) => Float64Array.from(masks[i], (_, t) => (t === 0 ? r : 0)));
   const lengths = masks.map((mask) => mask.reduce((a, b) => a + b, 0));
   switch (entry.mode) {
-    case 'grpo':
     case 'grpo_vectorized':
+      return broadcast(vectorizedGrpo(rewards, groups, scale === 'group'), masks);
+    case 'rloo_vectorized':
+      return broadcast(
+        rloo(rewards, groups).map((a, i) => (groups.filter((g) => g === groups[i]).length > 1 ? a : 0)),
+        masks,
+      );
+    case 'grpo':
       return broadcast(grpo(rewards, groups, scale), masks);
     case 'rloo':
       return broadcast(rloo(rewards, groups), masks);
@@ -239,6 +246,21 @@ function advantagesOf(entry: Json, masks: number[][]): Float64Array[] | null {
     default:
       return null;
   }
+}
+
+/** verl's vectorised GRPO: as `grpo`, but the statistics of a group are rounded to float32 on the way. */
+function vectorizedGrpo(rewards: readonly number[], groups: readonly string[], normByStd: boolean): Float64Array {
+  const f32 = Math.fround;
+  const out = new Float64Array(rewards.length);
+  for (const members of indicesByGroup(rewards, groups)) {
+    const scores = members.map((i) => f32(rewards[i]));
+    const center = f32(scores.reduce((a, b) => f32(a + b), 0) / scores.length);
+    const squares = scores.map((r) => f32(f32(r - center) * f32(r - center)));
+    const spread = f32(Math.sqrt(f32(squares.reduce((a, b) => f32(a + b), 0) / (scores.length - 1))));
+    const [low, divisor] = scores.length === 1 ? [0, f32(1 + 1e-6)] : [center, f32(spread + 1e-6)];
+    for (const i of members) out[i] = (rewards[i] - low) / (normByStd ? divisor : 1);
+  }
+  return out;
 }
 
 function isObject(value: unknown): value is Json {

@@ -69,7 +69,10 @@ export function reinforcePlusPlus(
   return whiten(returns, masks);
 }
 
-/** ReMax (arXiv:2310.10505): return-to-go minus the reward of a greedy answer to the same prompt. */
+/**
+ * ReMax (arXiv:2310.10505): return-to-go minus the reward of a greedy answer to the same prompt. As in verl, a masked
+ * token in the middle keeps the return, without the baseline; no loss reads it.
+ */
 export function remax(
   tokenRewards: readonly Float64Array[],
   masks: readonly ArrayLike<number>[],

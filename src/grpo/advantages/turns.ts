@@ -3,10 +3,13 @@
 import { indicesByGroup, type GroupId } from './outcome.ts';
 
 /**
- * Per-turn credit: return-to-go of each turn against the mean return-to-go, from the same turn on, of the OTHER samples
- * of the group. The baseline of turn j never looks at the sample's own actions, so the gradient stays unbiased; a sample
- * that ended before turn j counts with the return 0 it has from there on, so the baseline does not depend on who got far.
- * @param turnRewards one array a sample: the reward of each of its turns (an outcome counts in the last)
+ * Return-to-go of each turn minus a baseline from the OTHER samples of the group (leave-one-out):
+ *
+ *   A_ij = R_ij - b_ij,   R_ij = r_ij + gamma R_i,j+1,   b_ij = mean of R_kj over the k != i that got to turn j,
+ *   or the mean of their whole returns R_k0 when none did
+ *
+ * The baseline looks at nothing the sample did itself, so the gradient stays unbiased however many turns each sample has.
+ * @param turnRewards one array a sample: the reward of each of its turns (an outcome counts in the last); NaN = 0
  * @returns same shapes; a group of one keeps its returns
  */
 export function turnLeaveOneOut(
@@ -14,24 +17,27 @@ export function turnLeaveOneOut(
   groups: ArrayLike<GroupId>,
   gamma = 1,
 ): Float64Array[] {
-  const returns = turnRewards.map((rewards) => {
-    const out = Float64Array.from(rewards, (r) => (Number.isNaN(r) ? 0 : r));
-    for (let j = out.length - 2; j >= 0; j--) out[j] += gamma * out[j + 1];
-    return out;
-  });
+  const returns = turnRewards.map((rewards) => returnsToGo(rewards, gamma));
   const advantages = returns.map((r) => r.slice());
-  const nobodyMissing = new Float64Array(groups.length);
-  for (const indices of indicesByGroup(nobodyMissing, groups)) {
-    if (indices.length < 2) continue;
-    const turns = Math.max(...indices.map((i) => returns[i].length));
-    for (let j = 0; j < turns; j++) {
-      const total = indices.reduce((sum, i) => sum + (returns[i][j] ?? 0), 0);
-      for (const i of indices) {
-        if (j < returns[i].length) advantages[i][j] -= (total - returns[i][j]) / (indices.length - 1);
-      }
+  for (const members of indicesByGroup(new Float64Array(groups.length), groups)) {
+    for (const i of members) {
+      const others = members.filter((k) => k !== i && returns[k].length > 0).map((k) => returns[k]);
+      if (others.length > 0) advantages[i].forEach((r, j) => (advantages[i][j] = r - baseline(others, j)));
     }
   }
   return advantages;
+}
+
+function returnsToGo(rewards: ArrayLike<number>, gamma: number): Float64Array {
+  const out = Float64Array.from(rewards, (r) => (Number.isNaN(r) ? 0 : r));
+  for (let j = out.length - 2; j >= 0; j--) out[j] += gamma * out[j + 1];
+  return out;
+}
+
+function baseline(others: readonly Float64Array[], turn: number): number {
+  const there = others.filter((r) => r.length > turn).map((r) => r[turn]);
+  const values = there.length > 0 ? there : others.map((r) => r[0]);
+  return values.reduce((a, b) => a + b, 0) / values.length;
 }
 
 /**
@@ -44,12 +50,10 @@ export function broadcastTurns(perTurn: readonly Float64Array[], masks: readonly
     return Float64Array.from(mask, (m, t) => {
       if (m === 0) return 0;
       if (t === 0 || mask[t - 1] === 0) turn++;
-      if (turn >= perTurn[s].length) {
-        throw new RangeError(
-          `Sample ${s} has more trained turns than the ${perTurn[s].length} turn rewards it came with.`,
-        );
-      }
-      return perTurn[s][turn];
+      if (turn < perTurn[s].length) return perTurn[s][turn];
+      throw new RangeError(
+        `Sample ${s} has more trained turns than the ${perTurn[s].length} turn rewards it came with.`,
+      );
     });
   });
 }

@@ -1,0 +1,134 @@
+import { expect, test } from 'vitest';
+import {
+  dataMetrics,
+  groupMetrics,
+  passAtK,
+  passHatK,
+  quantile,
+  rolloutProbsDiff,
+  timingMetrics,
+  validationMetrics,
+} from '../../src/grpo/metrics.ts';
+import type { Trajectory } from '../../src/rollout/types.ts';
+
+const trajectory = (promptLength: number, mask: number[], more: Partial<Trajectory> = {}): Trajectory => ({
+  promptIds: new Uint32Array(promptLength),
+  responseIds: new Uint32Array(mask.length),
+  mask: Uint8Array.from(mask),
+  logProbs: new Float32Array(mask.length),
+  logMass: new Float32Array(mask.length),
+  stopReason: 'completed',
+  numTurns: 2,
+  numToolCalls: 1,
+  numToolErrors: 0,
+  ...more,
+});
+
+const trajectories = [
+  trajectory(3, [1, 0, 1]),
+  trajectory(5, [1, 1, 1, 1], { numTurns: 4, numToolCalls: 3, numToolErrors: 2, stopReason: 'max_tokens' }),
+];
+const rewards = [
+  { score: 1.5, acc: 1, extra: { format: 0.5 } },
+  { score: 0, acc: 0, extra: { format: NaN } },
+];
+
+test("a step's metrics under verl's names", () => {
+  const metrics = dataMetrics({
+    trajectories,
+    rewards,
+    groups: ['p', 'p'],
+    advantages: [
+      [1, 9, 1],
+      [-1, -1, -1, -1],
+    ],
+    maxResponseLength: 4,
+    maxPromptLength: 5,
+  });
+  expect(metrics).toMatchObject({
+    'critic/score/mean': 0.75,
+    'critic/score/max': 1.5,
+    'critic/rewards/min': 0,
+    'critic/advantages/max': 1,
+    'critic/advantages/abs_mean': 1,
+    'critic/acc/mean': 0.5,
+    'response_length/mean': 3.5,
+    'response_length/clip_ratio': 0.5,
+    'prompt_length/max': 5,
+    'num_turns/mean': 3,
+    'tool_call_counts/max': 3,
+    'tool_call_counts/error_rate': 0.5,
+    'reward/format': 0.5,
+    'solved/some': 1,
+    'stop/max_tokens': 0.5,
+    'response/aborted_ratio': 0,
+    frac_reward_zero_std: 0,
+  });
+  expect(metrics['critic/advantages/mean']).toBeCloseTo(-1 / 3, 12);
+  expect(metrics['response_length/p90']).toBeCloseTo(3.9, 12);
+  expect(Object.values(metrics).every(Number.isFinite)).toBe(true);
+});
+
+test('nothing at all gives no NaN', () => {
+  const empty = { trajectories: [], rewards: [], groups: [], advantages: [], maxResponseLength: 1, maxPromptLength: 1 };
+  expect(Object.values(dataMetrics(empty)).every(Number.isFinite)).toBe(true);
+});
+
+test('groups without signal and solved shares', () => {
+  const of = (acc: number) => ({ score: acc, acc });
+  const metrics = groupMetrics([of(1), of(1), of(0), of(0), of(0), of(1)], [1, 1, 2, 2, 3, 3]);
+  expect(metrics.frac_reward_zero_std).toBeCloseTo(2 / 3, 12);
+  expect([metrics['solved/none'], metrics['solved/some'], metrics['solved/all']]).toEqual([1 / 3, 1 / 3, 1 / 3]);
+});
+
+test('probabilities, not logs, are compared', () => {
+  const diff = rolloutProbsDiff([Math.log(0.5), Math.log(0.25)], [Math.log(0.5), Math.log(0.2)]);
+  expect(diff['training/rollout_probs_diff_max']).toBeCloseTo(0.05, 12);
+  expect(diff['training/rollout_probs_diff_mean']).toBeCloseTo(0.025, 12);
+  expect(diff['training/rollout_actor_probs_pearson_corr']).toBeCloseTo(1, 12);
+  expect(rolloutProbsDiff([-1, -2], [-1, -2])['training/rollout_probs_diff_max']).toBe(0);
+  expect(rolloutProbsDiff([], [])).toEqual({ 'training/rollout_probs_diff_valid': 0 });
+});
+
+test('times per token: gen by response tokens, the update by all', () => {
+  const metrics = timingMetrics({ gen: 0.7, update_actor: 1.5, save: 9, step: 3 }, trajectories);
+  expect(metrics['timing_per_token_ms/gen']).toBeCloseTo(100, 9);
+  expect(metrics['timing_per_token_ms/update_actor']).toBeCloseTo(100, 9);
+  expect(metrics).not.toHaveProperty('timing_per_token_ms/save');
+  expect(metrics).toMatchObject({ 'timing_s/save': 9, 'perf/total_num_tokens': 15, 'perf/throughput': 5 });
+});
+
+/** All k-subsets of n samples of which the first c are right. */
+function subsets(n: number, k: number): number[][] {
+  if (k === 0) return [[]];
+  return Array.from({ length: n }, (_, first) => first).flatMap((first) =>
+    subsets(n - first - 1, k - 1).map((rest) => [first, ...rest.map((r) => r + first + 1)]),
+  );
+}
+
+test.each([
+  [5, 2, 1],
+  [5, 2, 3],
+  [5, 0, 2],
+  [5, 5, 5],
+  [6, 3, 4],
+])('pass@k and pass^k of n=%i c=%i k=%i against all subsets', (n, c, k) => {
+  const all = subsets(n, k);
+  expect(passAtK(n, c, k)).toBeCloseTo(all.filter((s) => s.some((i) => i < c)).length / all.length, 12);
+  expect(passHatK(n, c, k)).toBeCloseTo(all.filter((s) => s.every((i) => i < c)).length / all.length, 12);
+});
+
+test('validation names, and k = 2, 4, n', () => {
+  expect(validationMetrics('gsm8k', [[1], [0]])).toEqual({ 'val-core/gsm8k/acc/mean@1': 0.5 });
+  const metrics = validationMetrics('t', [[1, 0, 0, 0, 0, 0]]);
+  expect(Object.keys(metrics)).toEqual(
+    ['mean@6', 'pass@2', 'pass^2', 'pass@4', 'pass^4', 'pass@6', 'pass^6'].map((m) => `val-core/t/acc/${m}`),
+  );
+  expect(metrics['val-core/t/acc/pass@2']).toBeCloseTo(1 / 3, 12);
+  expect(() => passAtK(2, 1, 3)).toThrow('pass@3 cannot be told from 2 samples; k must be 1 to 2.');
+});
+
+test('quantiles interpolate', () => {
+  expect(quantile([4, 1, 3, 2], 0.5)).toBe(2.5);
+  expect(quantile([7], 0.9)).toBe(7);
+});
