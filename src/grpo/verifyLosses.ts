@@ -21,7 +21,7 @@ import {
   remax,
   rloo,
 } from './advantages.ts';
-import { lossWeights } from './aggregate.ts';
+import { LOSS_AGG_MODES, lossWeights } from './aggregate.ts';
 import { klPenalty } from './kl.ts';
 import { POLICY_LOSSES, policyLoss, type LossAggMode } from './losses.ts';
 import { rolloutCorrection, type RolloutCorrection } from './rolloutCorrection.ts';
@@ -89,7 +89,7 @@ function compare(report: VerifyReport, index: number, entry: Json, what: string,
 /** A missing or NaN number of ours is an infinite error. */
 function record(report: VerifyReport, index: number, entry: Json, what: string, got: number, expected: number): void {
   const difference = Math.abs(got - expected) / Math.max(1, Math.abs(expected));
-  const error = Number.isNaN(difference) ? Infinity : difference;
+  const error = Number.isFinite(difference) ? difference : Number.MAX_VALUE; // Infinity would be null in JSON
   if (report.worst !== null && error <= report.maxError) return;
   report.maxError = error;
   report.worst = { case: index, kind: String(entry.kind), mode: String(entry.mode), what, got, expected };
@@ -104,7 +104,7 @@ const flatten = (rows: readonly Float64Array[]): number[] => rows.flatMap((row) 
 function evaluatePolicyLoss(entry: Json): Outcome | null {
   const mode = String(entry.mode);
   if (mode === 'bypass_mode') return evaluateBypass(entry);
-  if (!Object.hasOwn(POLICY_LOSSES, mode)) return null;
+  if (!Object.hasOwn(POLICY_LOSSES, mode) || !LOSS_AGG_MODES.includes(entry.agg as LossAggMode)) return null;
   const width = entry.T as number;
   const config = (entry.config ?? {}) as Json;
   const mask = entry.mask as number[];
@@ -128,7 +128,7 @@ function evaluatePolicyLoss(entry: Json): Outcome | null {
  * verl's bypass mode: "old" is the sampler's log-prob, and weights and rejection come from the current policy. PPO-clip
  * takes the rejection alone (its ratio is the weight already), REINFORCE both.
  */
-function evaluateBypass(entry: Json): Outcome {
+function evaluateBypass(entry: Json): Outcome | null {
   const width = entry.T as number;
   const config = (entry.config ?? {}) as Json;
   const nested = isObject(config.policy_loss) ? config.policy_loss : config;
@@ -145,7 +145,7 @@ function evaluateBypass(entry: Json): Outcome {
     mask: flatten(masks),
     is_weights: reinforce && isWeights ? flatten(isWeights) : null,
   });
-  return { ...result, metrics: { ...(result?.metrics as Record<string, number>), ...metrics } };
+  return result && { ...result, metrics: { ...(result.metrics as Record<string, number>), ...metrics } };
 }
 
 /** verl's rollout_correction config; what is absent has the default of verl's RolloutCorrectionConfig. */
@@ -239,8 +239,10 @@ function advantagesOf(entry: Json, masks: number[][]): Float64Array[] | null {
       return reinforcePlusPlusBaseline(rewards, groups, masks);
     case 'reinforce_plus_plus':
       return reinforcePlusPlus(onFirstToken, masks, gamma);
-    case 'remax':
-      return remax(onFirstToken, masks, (entry.reward_baselines ?? entry.baselines) as number[]);
+    case 'remax': {
+      const baselines = (entry.reward_baselines ?? entry.baselines) as number[] | undefined;
+      return baselines ? remax(onFirstToken, masks, baselines) : null;
+    }
     case 'gdpo':
       return gdpo([rewards], groups, masks, undefined, scale);
     default:
