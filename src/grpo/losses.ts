@@ -58,6 +58,14 @@ export function policyLossOf(lossMode: string): PolicyLoss {
   throw new RangeError(`Unknown policy loss "${lossMode}"; known are ${Object.keys(POLICY_LOSSES).join(', ')}.`);
 }
 
+/**
+ * The tokens clip-cov or kl-cov acts on, 1 = selected; undefined for every other loss. Called once on the whole mini-batch
+ * with the log-probs from before the update as `logp`, so that micro-batches do not change the choice.
+ */
+export function selectTokens(spec: PolicyLossSpec, rows: LossRows): Uint8Array | undefined {
+  return policyLossOf(spec.lossMode).select?.(spec, rows);
+}
+
 /** Loss, gradient and metrics of one micro-batch (or of the whole mini-batch: the sums are the same). */
 export function policyLoss(spec: PolicyLossSpec, rows: LossRows): PolicyLossResult {
   const loss = policyLossOf(spec.lossMode);

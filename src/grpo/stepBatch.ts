@@ -104,6 +104,8 @@ export function sliceInputs(batch: MiniBatch, m: number, inputs: PolicyLossInput
     weights: part(inputs.weights),
     klWeights: part(inputs.klWeights),
     ...(inputs.refLogProbs && { refLogProbs: part(inputs.refLogProbs) }),
+    ...(inputs.mask && { mask: part(inputs.mask) }),
+    ...(inputs.selected && { selected: part(inputs.selected) }),
   };
 }
 

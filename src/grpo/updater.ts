@@ -3,7 +3,7 @@
 import type { PolicyLossInputs, PolicyLossSpec } from '../model/engine.ts';
 import { lossWeights } from './aggregate.ts';
 import { policyLossSpec, type TrainConfig } from './config.ts';
-import { policyLoss } from './losses.ts';
+import { type LossRows, policyLoss, selectTokens } from './losses.ts';
 import { type Metrics, rolloutProbsDiff } from './metrics.ts';
 import { lrFactor } from './schedule.ts';
 import {
@@ -94,6 +94,8 @@ export class PolicyUpdater {
       klWeights: gatherEntries(batch, klWeights),
       ...(refLogProbs && { refLogProbs: gatherEntries(batch, refLogProbs) }),
     };
+    const selected = selectTokens(this.#spec, lossRows(inputs.oldLogProbs, inputs, batch));
+    if (selected) inputs.selected = Float32Array.from(selected);
     const { logProbs, entropy } = await this.#forwardBackward(batch, inputs);
     const lr = actor.optim.lr * this.#lrFactor(update);
     const { betas, eps, weightDecay } = actor.optim;
@@ -133,10 +135,7 @@ export class PolicyUpdater {
 
   /** verl's actor/* metrics, from the log-probs of the forward pass in float64. */
   #lossMetrics(batch: MiniBatch, inputs: PolicyLossInputs, logp: Float32Array, entropy: Float32Array): Metrics {
-    const { oldLogProbs: oldLogp, refLogProbs: refLogp, advantages, weights, klWeights } = inputs;
-    const { seqStart } = batch;
-    const rows = { logp, oldLogp, advantages, weights, klWeights, seqStart, ...(refLogp && { refLogp }) };
-    const { metrics } = policyLoss(this.#spec, rows);
+    const { metrics } = policyLoss(this.#spec, lossRows(logp, inputs, batch));
     const mean = entropy.reduce((a, b) => a + b, 0) / entropy.length;
     return { ...metrics, 'actor/entropy': mean };
   }
@@ -178,6 +177,12 @@ export class PolicyUpdater {
       batches.push(groups.slice(g, g + ppoMiniBatchSize).flat());
     return batches;
   }
+}
+
+/** A mini-batch's entries as the float64 losses take them. */
+function lossRows(logp: Float32Array, inputs: PolicyLossInputs, { seqStart }: MiniBatch): LossRows {
+  const { oldLogProbs: oldLogp, refLogProbs: refLogp, ...rest } = inputs;
+  return { ...rest, logp, oldLogp, seqStart, ...(refLogp && { refLogp }) };
 }
 
 /** Fisher-Yates with a small seeded generator (mulberry32). */
