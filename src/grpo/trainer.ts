@@ -71,7 +71,6 @@ const VALIDATION_BATCH = 0xffffffff; // no training step has this number
 export class GrpoTrainer {
   readonly #o: GrpoTrainerOptions;
   readonly #updater: PolicyUpdater;
-  readonly #abort = new AbortController();
   #state: TrainerState = { step: 0, problems: 0, updates: 0 };
   #stopRequested = false;
 
@@ -224,7 +223,7 @@ export class GrpoTrainer {
       const problems = Array.from({ length: trainBatchSize }, (_, i) => task.train(first + i, config.seed));
       const options = { ...this.#generateOptions(step, config.rollout.n), firstGroup: batches * trainBatchSize };
       const onSample = (sample: Sample) => this.#o.onSample?.(sample, step);
-      const made = await generateSamples(problems, { ...options, onSample, signal: this.#abort.signal });
+      const made = await generateSamples(problems, { ...options, onSample });
       seconds.tools += made.seconds.tools;
       seconds.reward += made.seconds.reward;
       const useful = filter.enable ? groupsWithSignal(made.samples, filter.metric) : made.samples;

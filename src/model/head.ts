@@ -160,3 +160,11 @@ function headChunkRows(config: ModelConfig, maxRows: number): number {
   const fit = Math.floor(LOGITS_BYTES / (config.vocabSize * 4) / 64) * 64;
   return Math.min(Math.max(64, fit), Math.ceil(maxRows / 64) * 64);
 }
+
+/** Bytes that a Head takes. */
+export function headBytes(config: ModelConfig, maxRows: number, forTraining: boolean, oneChunk = false): number {
+  const { hiddenSize: C, vocabSize: V } = config;
+  const chunk = oneChunk ? maxRows : headChunkRows(config, maxRows);
+  const perRow = (forTraining ? 4 : 2) * C + 1;
+  return 4 * (chunk * (V + 2) + V * C + maxRows * perRow);
+}

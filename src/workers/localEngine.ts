@@ -10,6 +10,7 @@ import { ChatTokenizer } from '../model/tokenizer.ts';
 import { WgslEngine } from '../model/wgslEngine.ts';
 import type { DecoderSizes } from '../rollout/decoder.ts';
 import { WgslRolloutEngine } from '../rollout/engine.ts';
+import { checkPlan, planMemory } from './memoryPlan.ts';
 
 /** What an engine is made from; plain data, so that it can cross to a worker. */
 export interface EngineSpec {
@@ -66,7 +67,9 @@ export type DeviceSpec = Omit<EngineSpec, 'tokenizerJson' | 'tokenizerConfigJson
 
 export async function createDeviceEngine(spec: DeviceSpec): Promise<DeviceEngine> {
   const { config, weights, maxPositions, maxTokenLen } = spec;
-  const gpu = await Gpu.create(spec.maxMemoryMib ? { maxBytes: spec.maxMemoryMib * 2 ** 20 } : {});
+  const maxBytes = spec.maxMemoryMib ? spec.maxMemoryMib * 2 ** 20 : Infinity;
+  checkPlan(planMemory(spec), maxBytes);
+  const gpu = await Gpu.create({ maxBytes });
   const model = createModel(gpu, config, maxPositions);
   model.weights.importTensors(weights);
   const reference = spec.withReference ? frozenCopy(gpu, config, weights, spec) : undefined;

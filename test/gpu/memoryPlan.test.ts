@@ -1,0 +1,48 @@
+import { expect, test } from 'vitest';
+import { packGroups } from '../../src/model/packing.ts';
+import { initWeights } from '../../src/model/params.ts';
+import { createDeviceEngine, type DeviceSpec } from '../../src/workers/localEngine.ts';
+import { planMemory } from '../../src/workers/memoryPlan.ts';
+import { tinyConfig } from './tinyModel.ts';
+
+const config = {
+  ...tinyConfig,
+  vocabSize: 300,
+  hiddenSize: 64,
+  headDim: 16,
+  intermediateSize: 192,
+  numHiddenLayers: 3,
+};
+const spec: DeviceSpec = {
+  engine: 'wgsl',
+  config,
+  weights: initWeights(config, 1),
+  maxTokenLen: 2048,
+  maxPositions: 128,
+  withReference: true,
+  rollout: { maxSlots: 64, slotCapacity: 64, maxPrompts: 64, maxPromptLength: 64, maxBatchedTokens: 512 },
+};
+
+test('the plan is within 10% of what training and rollout then allocate', async () => {
+  const engine = await createDeviceEngine(spec);
+  const group = {
+    prompt: Uint32Array.of(1, 2),
+    samples: [{ tokens: Uint32Array.of(3, 4), mask: Uint8Array.of(1, 1) }],
+  };
+  const [{ batch }] = packGroups([group], 64);
+  const nll = { kind: 'nll' as const, weights: Float32Array.of(1, 1) };
+  await engine.model.forwardBackward(batch, nll, { temperature: 1 });
+  await engine.model.optimizerStep({ lr: 1e-3, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0, gradClip: 1 });
+  await engine.reference!.logProbs(batch, { temperature: 1 });
+  const planned = planMemory(spec).reduce((sum, { bytes }) => sum + bytes, 0);
+  expect(planned / engine.gpu.counters.bytes).toBeGreaterThan(0.9);
+  expect(planned / engine.gpu.counters.bytes).toBeLessThan(1.1);
+  engine.destroy();
+});
+
+test('a run over the cap is refused before anything is allocated, with the numbers and the setting to lower', async () => {
+  const refused = createDeviceEngine({ ...spec, maxMemoryMib: 4 });
+  await expect(refused).rejects.toThrow(
+    /^This run needs \d+\.\d MiB of GPU memory but model.maxMemoryMib allows 4.0 MiB \(weights .*KV cache .*\); lower actor.useKlLoss, which decides \d+\.\d MiB\.$/,
+  );
+});
