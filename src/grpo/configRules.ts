@@ -47,7 +47,7 @@ export function checkTrainRules(config: TrainConfig, source: string): void {
     );
   }
   const updates = config.trainer.totalTrainingSteps * (data.trainBatchSize / actor.ppoMiniBatchSize) * actor.ppoEpochs;
-  checkWarmup(actor.optim, updates, source);
+  checkWarmup('actor.optim', actor.optim, updates, source);
 }
 
 export function checkSftRules(config: SftConfig, source: string): void {
@@ -71,7 +71,7 @@ export function checkSftRules(config: SftConfig, source: string): void {
         `${model.maxPositionEmbeddings} and data.maxTokenLen ${data.maxTokenLen}.`,
     );
   }
-  checkWarmup(optim, trainer.totalTrainingSteps, source);
+  checkWarmup('optim', optim, trainer.totalTrainingSteps, source);
 }
 
 /** The derived numbers a run prints, as in DESIGN "Batch sizes". */
@@ -105,9 +105,14 @@ function checkName(name: string, source: string): void {
   throw new InputError(`${source}: name is "${name}"; allowed: letters, digits, ., _ and -, not starting with a dot.`);
 }
 
-function checkWarmup(optim: { lrScheduler: string; lrWarmupSteps: number }, updates: number, source: string): void {
+function checkWarmup(
+  part: string,
+  optim: { lrScheduler: string; lrWarmupSteps: number },
+  updates: number,
+  source: string,
+): void {
   if (optim.lrScheduler !== 'cosine' || updates === 0 || updates > optim.lrWarmupSteps) return;
   throw new InputError(
-    `${source}: lrWarmupSteps is ${optim.lrWarmupSteps}, but a cosine schedule needs it below the run's ${updates} updates.`,
+    `${source}: ${part}.lrWarmupSteps is ${optim.lrWarmupSteps}, but a cosine schedule needs it below the run's ${updates} updates.`,
   );
 }

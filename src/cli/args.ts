@@ -1,0 +1,60 @@
+/** The command line: flags, and overrides written as `actor.optim.lr=1e-4`. */
+
+import { parseArgs } from 'node:util';
+import { InputError } from '../model/errors.ts';
+
+export interface FlagSpec {
+  /** A flag without `value` is a switch. */
+  value?: string;
+  help: string;
+}
+
+export interface ParsedArgs {
+  /** Words that are neither flags nor overrides: file names, mostly. */
+  positionals: string[];
+  overrides: string[];
+  flags: Record<string, string | boolean | undefined>;
+}
+
+/** Throws InputError for an unknown flag or a missing value. */
+export function readArgs(args: readonly string[], specs: Record<string, FlagSpec>): ParsedArgs {
+  const options = Object.fromEntries(
+    Object.entries(specs).map(([name, { value }]) => [
+      name,
+      { type: value ? ('string' as const) : ('boolean' as const) },
+    ]),
+  );
+  const { values, positionals } = parse(args, options);
+  const isOverride = (word: string) => /^[\w.]+=/.test(word);
+  return {
+    positionals: positionals.filter((word) => !isOverride(word)),
+    overrides: positionals.filter(isOverride),
+    flags: values,
+  };
+}
+
+function parse(args: readonly string[], options: Record<string, { type: 'string' | 'boolean' }>) {
+  try {
+    return parseArgs({ args: [...args], options, allowPositionals: true, strict: true });
+  } catch (error) {
+    const known = Object.keys(options).map((name) => `--${name}`);
+    const [reason] = (error as Error).message.split('. ');
+    throw new InputError(`${reason.replace(/\.$/, '')}; known options: ${known.join(', ')}.`);
+  }
+}
+
+/** A flag that must be a number in [min, max]. */
+export function numberFlag(flags: ParsedArgs['flags'], name: string, byDefault: number, [min, max]: [number, number]) {
+  const text = flags[name];
+  if (text === undefined) return byDefault;
+  const value = Number(text);
+  if (typeof text === 'string' && text.trim() !== '' && value >= min && value <= max) return value;
+  throw new InputError(`--${name} is "${String(text)}"; allowed: a number from ${min} to ${max}.`);
+}
+
+/** The one file name a command takes. */
+export function oneFile(positionals: readonly string[], what: string): string {
+  if (positionals.length === 1) return positionals[0];
+  if (positionals.length === 0) throw new InputError(`Which ${what}? Give its file name; --help shows an example.`);
+  throw new InputError(`One ${what} is expected, but there are ${positionals.length}: ${positionals.join(', ')}.`);
+}

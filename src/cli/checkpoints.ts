@@ -1,0 +1,74 @@
+/** Checkpoint folders: a model in Hugging Face format, plus what a trainer needs to go on. */
+
+import { existsSync } from 'node:fs';
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Checkpoint as TrainerCheckpoint, TrainerState } from '../grpo/trainer.ts';
+import { type Checkpoint, loadCheckpoint, saveCheckpoint } from '../model/checkpoint.ts';
+import { InputError } from '../model/errors.ts';
+import { readSafetensors, writeSafetensors } from '../model/safetensors.ts';
+import { readBytes, readJson, writeFolder } from './files.ts';
+
+const STATE = 'trainer_state.json';
+const OPTIMIZER = 'optimizer.safetensors';
+
+/** A model and its tokenizer. */
+export interface LoadedModel extends Checkpoint {
+  tokenizerJson: Record<string, unknown>;
+  tokenizerConfigJson: Record<string, unknown>;
+}
+
+/** Loads a checkpoint folder, or the newest checkpoint of a run folder. Throws InputError naming the folder. */
+export async function loadModel(path: string): Promise<LoadedModel> {
+  const folder = await checkpointFolder(path);
+  try {
+    const loaded = await loadCheckpoint(sourceOf(folder));
+    const { tokenizerJson, tokenizerConfigJson } = loaded;
+    if (!tokenizerJson || !tokenizerConfigJson) {
+      throw new InputError('The checkpoint has no tokenizer.json and tokenizer_config.json; copy them beside it.');
+    }
+    return { ...loaded, tokenizerJson, tokenizerConfigJson };
+  } catch (error) {
+    // Readers speak of what is in the file; which file it was is known here.
+    if (error instanceof RangeError || error instanceof InputError) throw new InputError(`${folder}: ${error.message}`);
+    throw error;
+  }
+}
+
+/** The model's files, and with `trainer` its optimizer and counters, written all or none. */
+export async function saveModel(folder: string, model: Checkpoint, trainer?: TrainerCheckpoint): Promise<void> {
+  const files = new Map<string, Uint8Array | string>(saveCheckpoint(model));
+  if (trainer) {
+    files.set(OPTIMIZER, writeSafetensors(trainer.optimizer));
+    files.set(STATE, `${JSON.stringify(trainer.state, null, 2)}\n`);
+  }
+  await writeFolder(folder, files);
+}
+
+/** What `GrpoTrainer.restore` takes, from a folder that `saveModel` wrote with a trainer. */
+export async function loadTrainerCheckpoint(folder: string): Promise<TrainerCheckpoint> {
+  const { weights } = await loadCheckpoint(sourceOf(folder));
+  const optimizer = readSafetensors(await readBytes(join(folder, OPTIMIZER)), OPTIMIZER);
+  return { state: (await readJson(join(folder, STATE))) as TrainerState, weights, optimizer };
+}
+
+/** Newest `step-N` folder of a run that can be resumed from, or undefined. */
+export async function newestCheckpoint(runFolder: string): Promise<string | undefined> {
+  const folder = join(runFolder, 'checkpoints');
+  if (!existsSync(folder)) return undefined;
+  const steps = (await readdir(folder)).flatMap((name) => /^step-(\d+)$/.exec(name)?.[1] ?? []).map(Number);
+  return steps.length > 0 ? join(folder, `step-${Math.max(...steps)}`) : undefined;
+}
+
+async function checkpointFolder(path: string): Promise<string> {
+  if (existsSync(join(path, 'config.json'))) return path;
+  const newest = await newestCheckpoint(path);
+  if (newest) return newest;
+  const what = existsSync(path) ? 'has no config.json and no checkpoints' : 'does not exist';
+  throw new InputError(`The checkpoint folder ${path} ${what}; give a folder in Hugging Face format or a run folder.`);
+}
+
+const sourceOf = (folder: string) => async (name: string) => {
+  const path = join(folder, name);
+  return existsSync(path) ? readBytes(path) : undefined;
+};

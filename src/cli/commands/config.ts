@@ -1,0 +1,23 @@
+/** `webgrpo config`: every key of the YAMLs, from the schemas themselves. docs/config.md is this text. */
+
+import { InputError } from '../../model/errors.ts';
+import type { Command } from '../command.ts';
+import { configMarkdown, configText } from '../configDocs.ts';
+
+export const config: Command = {
+  summary: 'every config key with its default, what is allowed, and why',
+  usage: ['config', 'config actor', 'config --markdown > docs/config.md'],
+  flags: { markdown: { help: 'as docs/config.md has it' }, json: { help: 'the keys as one JSON array' } },
+  run({ positionals, flags }, io) {
+    const [part, ...more] = positionals;
+    if (more.length > 0)
+      throw new InputError(`One part of the config is expected, but there are ${positionals.length}.`);
+    if (flags['markdown']) process.stdout.write(configMarkdown());
+    else {
+      const { text, keys } = configText(part);
+      io.text(text);
+      io.result(keys);
+    }
+    return Promise.resolve();
+  },
+};

@@ -1,0 +1,23 @@
+/** `webgrpo report`: writes report.html of a run anew, also of one that is still going. */
+
+import { existsSync } from 'node:fs';
+import { InputError } from '../../model/errors.ts';
+import { oneFile } from '../args.ts';
+import type { Command } from '../command.ts';
+import { writeReport } from '../report.ts';
+import { RunFolder } from '../runFolder.ts';
+
+export const report: Command = {
+  summary: 'write report.html of a run folder',
+  usage: ['report runs/gsm8k-tool'],
+  flags: { json: { help: 'print the path as JSON' } },
+  async run({ positionals }, io) {
+    const path = oneFile(positionals, 'run folder');
+    const folder = RunFolder.open(path);
+    if (!existsSync(folder.file('metrics.jsonl')))
+      throw new InputError(`${path} is no run folder: it has no metrics.jsonl.`);
+    const file = await writeReport(folder);
+    io.text(file);
+    io.result({ report: file });
+  },
+};

@@ -1,0 +1,136 @@
+/** `webgrpo train`: a GRPO run from a YAML, with its run folder, progress, Ctrl-C and final table. */
+
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { parseTrainConfig, type TrainConfig } from '../../grpo/config.ts';
+import { batchTable } from '../../grpo/configRules.ts';
+import type { Metrics } from '../../grpo/metrics.ts';
+import type { Sample } from '../../grpo/stepBatch.ts';
+import { type Checkpoint, GrpoTrainer } from '../../grpo/trainer.ts';
+import { InputError } from '../../model/errors.ts';
+import { oneFile } from '../args.ts';
+import { loadTrainerCheckpoint, newestCheckpoint, saveModel } from '../checkpoints.ts';
+import { type Command, JSON_FLAG } from '../command.ts';
+import { readText } from '../files.ts';
+import { passAt1, say, sayPassing, stepLine, summarize, summaryTable, timeLeft } from '../progress.ts';
+import { writeReport } from '../report.ts';
+import { loggedRollouts, RunFolder } from '../runFolder.ts';
+import { openSession, type Session } from '../session.ts';
+import { onInterrupt } from '../interrupt.ts';
+
+export const train: Command = {
+  summary: 'train by GRPO',
+  usage: [
+    'train configs/gsm8k-tool.yaml',
+    'train configs/gsm8k-tool.yaml seed=2 actor.optim.lr=1e-4',
+    'train configs/gsm8k-tool.yaml trainer.resume=true',
+  ],
+  flags: JSON_FLAG,
+  async run({ positionals, overrides }, io) {
+    const source = oneFile(positionals, 'config');
+    const config = parseTrainConfig(await readText(source), { source, overrides });
+    const path = join(config.trainer.outDir, config.name);
+    const resumeFrom = config.trainer.resume ? await checkpointToResume(path) : undefined;
+    const session = await openSession(config);
+    try {
+      const run = new TrainingRun(config, session, path);
+      await run.prepare(resumeFrom);
+      const { summary, stopped } = await run.fit();
+      if (stopped) say(`Stopped and saved. To go on: npm run -s webgrpo -- train ${source} ${resumeArgs(overrides)}`);
+      io.text(summaryTable(summary));
+      io.text(`  run folder: ${path} (open ${join(path, 'report.html')})`);
+      io.result({ run: path, stopped, ...summary });
+    } finally {
+      session.engine.destroy();
+    }
+  },
+};
+
+class TrainingRun {
+  readonly #config: TrainConfig;
+  readonly #session: Session;
+  readonly #path: string;
+  readonly #trainer: GrpoTrainer;
+  #folder: RunFolder;
+  /** Every line of metrics.jsonl, those before a resume included. */
+  #history: Metrics[] = [];
+  #savedStep = -1;
+
+  constructor(config: TrainConfig, session: Session, path: string) {
+    this.#config = config;
+    this.#session = session;
+    this.#path = path;
+    this.#folder = RunFolder.open(path);
+    this.#trainer = new GrpoTrainer({
+      config,
+      task: session.task,
+      engine: session.engine,
+      onPhase: (phase, step) => sayPassing(`step ${step}: ${phase}`),
+      onStep: (metrics, samples) => this.#onStep(metrics, samples),
+      onCheckpoint: (checkpoint) => this.#save(checkpoint),
+    });
+  }
+
+  /** Makes the run folder, or goes on in the one that is there. */
+  async prepare(resumeFrom: string | undefined): Promise<void> {
+    if (resumeFrom !== undefined) {
+      const checkpoint = await loadTrainerCheckpoint(resumeFrom);
+      await this.#trainer.restore(checkpoint);
+      this.#folder = await RunFolder.reopen(this.#path, checkpoint.state.step, this.#config);
+      this.#history = await this.#folder.metrics();
+      say(`resuming after step ${checkpoint.state.step}, from ${resumeFrom}`);
+      return;
+    }
+    const { folder, moved } = await RunFolder.create(this.#path, this.#config);
+    this.#folder = folder;
+    if (moved) say(`an earlier run of that name is kept as ${moved}`);
+    const { samples, updates, maxTokens } = batchTable(this.#config);
+    say(`batches: ${samples} samples a step, ${updates} updates a step, at most ${maxTokens} tokens an update`);
+  }
+
+  async fit() {
+    const removeHandler = onInterrupt(() => {
+      this.#trainer.stop();
+      say('Stopping after this step; press Ctrl-C again to quit without saving.');
+    });
+    try {
+      const { stopped } = await this.#trainer.fit();
+      if (this.#savedStep !== this.#trainer.state.step) await this.#save(await this.#trainer.checkpoint());
+      return { stopped, summary: summarize({ history: this.#history }) };
+    } finally {
+      removeHandler();
+      // Also after a failure: what was measured until then can be read.
+      await writeReport(this.#folder);
+    }
+  }
+
+  async #onStep(metrics: Metrics, samples: Sample[]): Promise<void> {
+    const { totalTrainingSteps, logRollouts } = this.#config.trainer;
+    this.#history.push(metrics);
+    await this.#folder.appendMetrics(metrics);
+    const step = metrics['training/global_step'];
+    await this.#folder.writeRollouts(step, loggedRollouts(samples, step, logRollouts));
+    const lastPass = this.#history.map(passAt1).findLast((value) => value !== undefined);
+    say(stepLine(metrics, totalTrainingSteps, lastPass, timeLeft(this.#history, totalTrainingSteps)));
+  }
+
+  async #save(checkpoint: Checkpoint): Promise<void> {
+    const { step } = checkpoint.state;
+    const { config, tokenizerJson, tokenizerConfigJson } = this.#session.model;
+    const model = { config, weights: checkpoint.weights, tokenizerJson, tokenizerConfigJson };
+    await saveModel(this.#folder.checkpoint(step), model, checkpoint);
+    this.#savedStep = step;
+  }
+}
+
+async function checkpointToResume(path: string): Promise<string> {
+  const newest = await newestCheckpoint(path);
+  if (newest && existsSync(join(newest, 'trainer_state.json'))) return newest;
+  throw new InputError(
+    `There is nothing to resume in ${path}: it has no checkpoint of a training run. Leave out trainer.resume to start one.`,
+  );
+}
+
+function resumeArgs(overrides: readonly string[]): string {
+  return [...overrides.filter((word) => !word.startsWith('trainer.resume=')), 'trainer.resume=true'].join(' ');
+}

@@ -1,0 +1,51 @@
+/** The config schemas as text, for `webgrpo config` and docs/config.md. */
+
+import { type DocumentedKey, keyDocs } from '../grpo/config.ts';
+import { TRAIN_SCHEMA } from '../grpo/configSchema.ts';
+import { SFT_SCHEMA } from '../grpo/sftSchema.ts';
+import { InputError } from '../model/errors.ts';
+
+/** Keys of a training config, or of the part named. Throws InputError for a part that has no keys. */
+export function configText(part?: string): { text: string; keys: DocumentedKey[] } {
+  const all = keyDocs(TRAIN_SCHEMA);
+  const keys = part === undefined ? all : all.filter(({ path }) => path === part || path.startsWith(`${part}.`));
+  if (keys.length === 0) {
+    const parts = [...new Set(all.map(({ path }) => path.split('.')[0]))];
+    throw new InputError(`The config has no part "${part}"; there are ${parts.join(', ')}.`);
+  }
+  const text = keys
+    .map((key) => `${key.path}: ${showDefault(key)}\n    ${key.range}${unit(key)}. ${key.why}`)
+    .join('\n');
+  return { text, keys };
+}
+
+export function configMarkdown(): string {
+  return [
+    '# Configuration',
+    '',
+    "Printed from the schemas by `npm run -s webgrpo -- config --markdown`. Names are verl's in camelCase. Any key can be",
+    'set on the command line as `actor.optim.lr=1e-4`. Unknown keys are errors. Where the default is empty, the reason says',
+    'what absence means.',
+    '',
+    '## Training: `webgrpo train`',
+    ...table(keyDocs(TRAIN_SCHEMA)),
+    '',
+    '## Supervised training: `webgrpo sft`',
+    ...table(keyDocs(SFT_SCHEMA)),
+    '',
+  ].join('\n');
+}
+
+function table(keys: readonly DocumentedKey[]): string[] {
+  const cell = (text: string) => text.replaceAll('|', '\\|');
+  const row = (key: DocumentedKey) =>
+    `| \`${key.path}\` | ${showDefault(key)} | ${cell(key.range)}${unit(key)} | ${cell(key.why)} |`;
+  return ['', '| key | default | allowed | why |', '| --- | --- | --- | --- |', ...keys.map(row)];
+}
+
+function showDefault(key: DocumentedKey): string {
+  if (key.required) return '(required)';
+  return key.default === undefined ? '' : JSON.stringify(key.default);
+}
+
+const unit = (key: DocumentedKey) => (key.unit === '' ? '' : ` (${key.unit})`);

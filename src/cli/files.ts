@@ -1,0 +1,67 @@
+/** Files, read with errors a user can act on and written so that a kill leaves nothing half-written. */
+
+import { randomBytes } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import { mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
+import { InputError } from '../model/errors.ts';
+
+/** Bytes of a file. Throws InputError when it cannot be read. */
+export async function readBytes(path: string): Promise<Uint8Array> {
+  try {
+    return await readFile(path);
+  } catch (error) {
+    throw new InputError(`Cannot read ${path}: ${reasonOf(error)}. ${await neighbours(path)}`.trim());
+  }
+}
+
+export async function readText(path: string): Promise<string> {
+  return new TextDecoder().decode(await readBytes(path));
+}
+
+/** Throws InputError where the file is absent or no JSON. */
+export async function readJson(path: string): Promise<unknown> {
+  const text = await readText(path);
+  try {
+    return JSON.parse(text) as unknown;
+  } catch (error) {
+    throw new InputError(`${path} is not JSON: ${(error as Error).message}.`);
+  }
+}
+
+/** Whole content or none: written beside, synced, renamed. Folders are made. */
+export async function writeWhole(path: string, content: string | Uint8Array): Promise<void> {
+  await mkdir(dirname(path), { recursive: true });
+  const temporary = join(dirname(path), `.${basename(path)}.${randomBytes(4).toString('hex')}`);
+  const file = await open(temporary, 'w');
+  try {
+    await file.writeFile(content);
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+  await rename(temporary, path);
+}
+
+/** A folder of files, all or none. Replaces an older folder of that name. */
+export async function writeFolder(path: string, files: ReadonlyMap<string, Uint8Array | string>): Promise<void> {
+  const temporary = join(dirname(path), `.${basename(path)}.${randomBytes(4).toString('hex')}`);
+  await mkdir(temporary, { recursive: true });
+  for (const [name, content] of files) await writeWhole(join(temporary, name), content);
+  if (existsSync(path)) await rm(path, { recursive: true });
+  await rename(temporary, path);
+}
+
+/** What stands in the folder instead, for a mistyped name. */
+async function neighbours(path: string): Promise<string> {
+  const folder = dirname(path);
+  if (existsSync(path)) return '';
+  if (!existsSync(folder)) return `There is no folder ${folder}.`;
+  const names = (await readdir(folder)).filter((name) => !name.startsWith('.')).slice(0, 8);
+  return names.length > 0 ? `That folder has ${names.join(', ')}.` : 'That folder is empty.';
+}
+
+function reasonOf(error: unknown): string {
+  const { code, message } = error as NodeJS.ErrnoException;
+  return { ENOENT: 'no such file', EISDIR: 'it is a folder', EACCES: 'no permission' }[code ?? ''] ?? message;
+}

@@ -1,0 +1,100 @@
+#!/usr/bin/env node
+/**
+ * The command line. Standard output: the result (with --json one JSON object, alone). Standard error: progress.
+ * Exit codes: 0 done, 1 the run failed, 2 bad input.
+ */
+
+import { DeviceLostError, NoAdapterError, OutOfMemoryError } from '../gpu/errors.ts';
+import { nearestKey } from '../grpo/config.ts';
+import { InputError } from '../model/errors.ts';
+import { readArgs } from './args.ts';
+import type { Command, Output } from './command.ts';
+import { config } from './commands/config.ts';
+import { evaluate } from './commands/eval.ts';
+import { generate } from './commands/generate.ts';
+import { report } from './commands/report.ts';
+import { sft } from './commands/sft.ts';
+import { train } from './commands/train.ts';
+import { verify } from './commands/verify.ts';
+
+const COMMANDS: Record<string, Command> = { train, sft, eval: evaluate, generate, verify, config, report };
+
+/** Runs one command line and returns its exit code. */
+export async function main(argv: readonly string[]): Promise<number> {
+  try {
+    return await dispatch(argv);
+  } catch (error) {
+    process.stderr.write(`${describe(error)}\n`);
+    return isBadInput(error) ? 2 : 1;
+  }
+}
+
+async function dispatch([name, ...rest]: readonly string[]): Promise<number> {
+  if (name === undefined || name === 'help' || name === '--help' || name === '-h') {
+    process.stdout.write(overview());
+    return 0;
+  }
+  if (!Object.hasOwn(COMMANDS, name)) {
+    throw new InputError(
+      `Unknown command "${name}"; did you mean "${nearestKey(name, Object.keys(COMMANDS))}"? See --help.`,
+    );
+  }
+  const command = COMMANDS[name];
+  const help = { help: { help: 'this text' } };
+  const args = readArgs(rest, { ...command.flags, ...help });
+  if (args.flags['help']) {
+    process.stdout.write(helpOf(name, command));
+    return 0;
+  }
+  const ok = await command.run(args, outputOf(args.flags['json'] === true));
+  return ok === false ? 1 : 0;
+}
+
+function outputOf(json: boolean): Output {
+  const print = (text: string) => void process.stdout.write(`${text}\n`);
+  return {
+    json,
+    result: (value) => json && print(JSON.stringify(value, nullForNonFinite)),
+    text: (text) => !json && print(text),
+  };
+}
+
+/** JSON has no NaN; made explicit here rather than left to chance. */
+const nullForNonFinite = (_key: string, value: unknown) =>
+  typeof value === 'number' && !Number.isFinite(value) ? null : value;
+
+function isBadInput(error: unknown): boolean {
+  return error instanceof InputError || error instanceof NoAdapterError || error instanceof OutOfMemoryError;
+}
+
+/** One sentence for what a user can act on; the stack of everything else, since that is our bug. */
+function describe(error: unknown): string {
+  if (isBadInput(error) || error instanceof DeviceLostError) return (error as Error).message;
+  return error instanceof Error ? (error.stack ?? error.message) : String(error);
+}
+
+function overview(): string {
+  const lines = Object.entries(COMMANDS).map(([name, { summary }]) => `  ${name.padEnd(10)}${summary}`);
+  return `webgrpo <command> [options]\n\n${lines.join('\n')}\n\n"webgrpo <command> --help" says more.\n`;
+}
+
+function helpOf(name: string, { summary, usage, flags }: Command): string {
+  const options = Object.entries(flags).map(([flag, { value, help }]) => {
+    const word = value ? `--${flag} ${value}` : `--${flag}`;
+    return `  ${word.padEnd(24)}${help}`;
+  });
+  const takesConfig = ['train', 'sft', 'eval'].includes(name);
+  return [
+    `webgrpo ${name}: ${summary}`,
+    '',
+    ...usage.map((line) => `  webgrpo ${line}`),
+    '',
+    ...options,
+    ...(takesConfig ? ['', '  Config keys are set as key=value; "webgrpo config" lists them all.'] : []),
+    '',
+  ].join('\n');
+}
+
+const code = await main(process.argv.slice(2));
+// Dawn's threads would keep the process alive; output is flushed first.
+process.stdout.write('', () => process.exit(code));
