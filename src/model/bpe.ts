@@ -8,6 +8,8 @@
  * Digits always stand alone, which is what lets a small model copy numbers.
  */
 
+import { InputError } from './errors.ts';
+
 /**
  * A digit | a word with its leading space and a newline after it ("assistant\n") | a run that starts with a symbol and
  * goes on up to a space or digit (JSON boilerplate) | white space. Classes are spelled out, since \s and \d mean
@@ -34,12 +36,12 @@ interface Word {
   count: number;
 }
 
-/** The `tokenizer.json`, to be written with JSON.stringify. Throws a RangeError where the entries do not fit. */
+/** The `tokenizer.json`, to be written with JSON.stringify. Throws InputError where the entries do not fit. */
 export function trainBpe(texts: Iterable<string>, options: BpeOptions): Record<string, unknown> {
   const alphabet = byteAlphabet();
   const room = options.vocabSize - options.specialTokens.length - alphabet.length;
   if (room < 0) {
-    throw new RangeError(
+    throw new InputError(
       `A byte-level vocabulary of ${options.vocabSize} is too small: 256 bytes and ${options.specialTokens.length} ` +
         `special tokens need ${options.vocabSize - room}.`,
     );

@@ -9,6 +9,7 @@
 
 import { Template } from '@huggingface/jinja';
 import { Tokenizer } from '@huggingface/tokenizers';
+import { InputError } from './errors.ts';
 
 /** As in `src/tasks/task.ts`, which is a layer above. */
 export interface ChatMessage {
@@ -88,7 +89,9 @@ export class ChatTokenizer {
   /** The conversation as the model's template writes it. To train or generate use `encodeChat`, which is safe. */
   applyChatTemplate(messages: ChatMessage[], options: ChatOptions = {}): string {
     if (!this.template) {
-      throw new Error('tokenizer_config.json has no "chat_template"; add one or use the tokenizer of a chat model.');
+      throw new InputError(
+        'tokenizer_config.json has no "chat_template"; add one or use the tokenizer of a chat model.',
+      );
     }
     return this.template.render({
       ...specialTokenTexts(this.config),
@@ -119,7 +122,7 @@ export class ChatTokenizer {
     const end = reply + this.full.id_to_token(this.eosTokenIds[0]);
     const at = text.indexOf(end);
     if (at < 0) {
-      throw new Error(
+      throw new InputError(
         `The chat template does not close an assistant message with ${JSON.stringify(end.slice(reply.length))}, the ` +
           'end token, so turns cannot be appended to sampled tokens; set eos_token to the token that ends a turn.',
       );
@@ -150,7 +153,7 @@ export class ChatTokenizer {
   private tokenId(text: string, key: string): number {
     const id = this.full.token_to_id(text);
     if (id === undefined) {
-      throw new RangeError(`tokenizer_config.json: "${key}" is ${JSON.stringify(text)}, which tokenizer.json lacks.`);
+      throw new InputError(`tokenizer_config.json: "${key}" is ${JSON.stringify(text)}, which tokenizer.json lacks.`);
     }
     return id;
   }
@@ -188,7 +191,7 @@ function unusedCharacter(text: string): string {
     const character = String.fromCharCode(code);
     if (!text.includes(character)) return character;
   }
-  throw new RangeError('A message uses all 6400 private-use characters, so none is left to mark control tokens with.');
+  throw new InputError('A message uses all 6400 private-use characters, so none is left to mark control tokens with.');
 }
 
 function readTemplate(config: Json): Template | null {
@@ -209,10 +212,10 @@ function tokenText(config: Json, key: string): string {
   const value = config[key];
   const text = typeof value === 'object' && value !== null ? (value as Json)['content'] : value;
   if (typeof text === 'string') return text;
-  throw new RangeError(`tokenizer_config.json: "${key}" must name a token, but is ${JSON.stringify(value)}.`);
+  throw new InputError(`tokenizer_config.json: "${key}" must name a token, but is ${JSON.stringify(value)}.`);
 }
 
 function asObject(value: unknown, file: string): Json {
   if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Json;
-  throw new RangeError(`${file} must hold a JSON object, but holds ${JSON.stringify(value)?.slice(0, 80)}.`);
+  throw new InputError(`${file} must hold a JSON object, but holds ${JSON.stringify(value)?.slice(0, 80)}.`);
 }

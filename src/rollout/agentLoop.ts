@@ -3,6 +3,7 @@
  * After verl's tool_agent_loop. Every sample runs its own loop; a slow tool holds up nobody else.
  */
 
+import { InputError } from '../model/errors.ts';
 import type { ChatTokenizer } from '../model/tokenizer.ts';
 import type { Message, Problem } from '../tasks/task.ts';
 import type { Tool } from '../tasks/tool.ts';
@@ -66,7 +67,7 @@ interface Sample {
   timing: AgentLoopOutput['timing'];
 }
 
-/** Throws a RangeError on a prompt longer than the limits; whatever the tools do, it does not throw. */
+/** Throws InputError on a prompt longer than the limits; whatever the tools do, it does not throw. */
 export async function runAgentLoop(input: AgentLoopInput): Promise<AgentLoopOutput> {
   const sample = startSample(input);
   const { engine, requestId, signal } = input;
@@ -102,10 +103,8 @@ async function takeTurns(sample: Sample): Promise<StopReason> {
 }
 
 function startSample(input: AgentLoopInput): Sample {
-  const { tokenizer, problem, tools, limits } = input;
-  const schemas = input.toolSchemasInPrompt ? tools.map(openAiSchema) : [];
-  const prompt = tokenizer.encodeChat(problem.messages, { tools: schemas });
-  checkPrompt(prompt.length, problem.id, limits);
+  const prompt = encodePrompt(input);
+  checkPrompt(prompt.length, input.problem.id, input.limits);
   return {
     input,
     prompt,
@@ -121,10 +120,22 @@ function startSample(input: AgentLoopInput): Sample {
   };
 }
 
+/** Prompts by tokenizer and problem: the samples of a group start at once, and the page must stay responsive. */
+const PROMPTS = new WeakMap<ChatTokenizer, WeakMap<Problem, Uint32Array>>();
+
+function encodePrompt({ tokenizer, problem, tools, toolSchemasInPrompt }: AgentLoopInput): Uint32Array {
+  if (toolSchemasInPrompt) return tokenizer.encodeChat(problem.messages, { tools: tools.map(openAiSchema) });
+  let prompts = PROMPTS.get(tokenizer);
+  if (!prompts) PROMPTS.set(tokenizer, (prompts = new WeakMap<Problem, Uint32Array>()));
+  let prompt = prompts.get(problem);
+  if (!prompt) prompts.set(problem, (prompt = tokenizer.encodeChat(problem.messages)));
+  return prompt.slice();
+}
+
 function checkPrompt(length: number, problemId: string, limits: AgentLimits): void {
   const allowed = Math.min(limits.maxPromptLength, limits.contextLength - 1);
   if (length <= allowed) return;
-  throw new RangeError(
+  throw new InputError(
     `Problem "${problemId}" has a prompt of ${length} tokens, but at most ${allowed} fit ` +
       `(maxPromptLength ${limits.maxPromptLength}, context length ${limits.contextLength}); raise them or leave it out.`,
   );

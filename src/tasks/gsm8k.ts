@@ -3,6 +3,7 @@
  * JSONL. Train and held-out problems are disjoint by a hash of template and numbers; names and things do not count.
  */
 
+import { InputError } from '../model/errors.ts';
 import { hash, keyedRng } from './random.ts';
 import type { Rng } from './random.ts';
 import { ITEMS, NAMES, TEMPLATES } from './gsm8kTemplates.ts';
@@ -41,7 +42,7 @@ export function trainProblem(index: number, seed: number): Gsm8kProblem {
   return makeProblem(`train-${index}`, template, drawNumbers(template, rng, false), rng);
 }
 
-/** The same problems whatever the seed of the run. Throws a RangeError when a template runs out of numbers. */
+/** The same problems whatever the seed of the run. Throws InputError when a template runs out of numbers. */
 export function heldOutProblems(count: number): Gsm8kProblem[] {
   const rng = keyedRng('gsm8k-held-out');
   const seen = new Set<string>();
@@ -54,7 +55,7 @@ export function heldOutProblems(count: number): Gsm8kProblem[] {
       seen.add(key);
       return makeProblem(`held-out-${index}`, template, numbers, rng);
     }
-    throw new RangeError(
+    throw new InputError(
       `${count} held-out problems were asked for, but template "${template.id}" has no more than ` +
         `${Math.floor(index / TEMPLATES.length)}; ask for at most ${index}.`,
     );

@@ -1,5 +1,6 @@
 /** GSM8K's own files: one JSON object a line, `{ question, answer }`, calculations marked as `<<48/2=24>>`. */
 
+import { InputError } from '../model/errors.ts';
 import { hash, keyedRng } from './random.ts';
 import { gsm8kReward, NO_SHAPING } from './gsm8kReward.ts';
 import type { Shaping } from './gsm8kReward.ts';
@@ -9,12 +10,12 @@ import { calculate, calculator } from './tools/calculator.ts';
 
 /**
  * Problems of a JSONL text. A calculation that our calculator cannot read (a few hold words or "%") is left out of
- * `program`. Throws a RangeError that names the line for anything else that does not fit.
+ * `program`. Throws InputError that names the line for anything else that does not fit.
  */
 export function parseGsm8kJsonl(text: string, file: string): Gsm8kProblem[] {
   const lines = text.replace(/^\uFEFF/, '').split('\n');
   const problems = lines.flatMap((line, i) => (line.trim() === '' ? [] : [parseLine(line, `${file}, line ${i + 1}`)]));
-  if (problems.length === 0) throw new RangeError(`${file} holds no problems; expected one JSON object a line.`);
+  if (problems.length === 0) throw new InputError(`${file} holds no problems; expected one JSON object a line.`);
   return problems.map((problem, i) => ({ ...problem, id: `${file}-${i}` }));
 }
 
@@ -43,10 +44,10 @@ export function gsm8kJsonlTask(
 function parseLine(line: string, where: string): Gsm8kProblem {
   const { question, answer } = parseObject(line, where);
   if (typeof question !== 'string' || typeof answer !== 'string') {
-    throw new RangeError(`${where}: expected text under "question" and "answer", found ${line.slice(0, 80)}.`);
+    throw new InputError(`${where}: expected text under "question" and "answer", found ${line.slice(0, 80)}.`);
   }
   const final = /####\s*\$?(-?[0-9.,]+)\s*$/.exec(answer);
-  if (!final) throw new RangeError(`${where}: the answer does not end in "#### N"; it ends in ...${answer.slice(-40)}`);
+  if (!final) throw new InputError(`${where}: the answer does not end in "#### N"; it ends in ...${answer.slice(-40)}`);
   return {
     id: where,
     messages: [{ role: 'user', content: question.trim() }],
@@ -60,10 +61,10 @@ function parseObject(line: string, where: string): Record<string, unknown> {
   try {
     value = JSON.parse(line);
   } catch (error) {
-    throw new RangeError(`${where}: not valid JSON (${(error as Error).message}).`, { cause: error });
+    throw new InputError(`${where}: not valid JSON (${(error as Error).message}).`, { cause: error });
   }
   if (typeof value === 'object' && value !== null) return value as Record<string, unknown>;
-  throw new RangeError(`${where}: expected a JSON object, found ${line.slice(0, 80)}.`);
+  throw new InputError(`${where}: expected a JSON object, found ${line.slice(0, 80)}.`);
 }
 
 /** Expressions left of "=" in `<<...=...>>`, without signs of currency or thousands. */

@@ -69,7 +69,7 @@ export const TEMPLATES: Template[] = [
   {
     id: 'half-as-many',
     text: '{n} sold {a} {x} on Monday and half as many on Friday. How many {x} in all?',
-    numbers: (r) => ({ a: 2 * r.int(2, 150) }),
+    numbers: (r) => ({ a: 2 * r.int(2, 300) }),
     steps: ['{a}/2', '{a}+#1'],
   },
   {

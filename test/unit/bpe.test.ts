@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { InputError } from '../../src/model/errors.ts';
 import { byteAlphabet, trainBpe } from '../../src/model/bpe.ts';
 
 interface Json {
@@ -46,7 +47,7 @@ describe('trainBpe', () => {
 
   test('a vocabulary too small for the bytes is refused', () => {
     expect(() => train([''], 256, 0)).toThrow(
-      new RangeError('A byte-level vocabulary of 256 is too small: 256 bytes and 1 special tokens need 257.'),
+      new InputError('A byte-level vocabulary of 256 is too small: 256 bytes and 1 special tokens need 257.'),
     );
   });
 });

@@ -68,6 +68,23 @@ describe('generated problems', () => {
     expect(Math.max(...lengths)).toBeLessThanOrEqual(45);
   });
 
+  test('traces are short; TOKEN_REPORT=1 prints tokens by template', () => {
+    const rows = TEMPLATES.map(({ id }) => {
+      const all = train
+        .filter((p) => p.template === id)
+        .slice(0, 40)
+        .map((p) => demonstrationTokens(tokenizer, p, demonstration(p, keyedRng(p.id))));
+      const mean = (length: (d: (typeof all)[0]) => number) => all.reduce((sum, d) => sum + length(d), 0) / all.length;
+      const prompt = mean((d) => d.promptIds.length);
+      const trained = mean((d) => d.mask.reduce((sum, m) => sum + m, 0));
+      const longest = Math.max(...all.map((d) => d.responseIds.length));
+      return { template: id, prompt, response: mean((d) => d.responseIds.length), trained, longest };
+    });
+    if (process.env['TOKEN_REPORT']) console.table(rows);
+    expect(rows.reduce((sum, row) => sum + row.response, 0) / rows.length).toBeLessThan(40);
+    expect(Math.max(...rows.map(({ longest }) => longest))).toBeLessThanOrEqual(72);
+  });
+
   test('more held-out problems than there are is an error that says how many', () => {
     expect(() => heldOutProblems(100_000)).toThrow(
       /^100000 held-out problems were asked for, but template "[a-z-]+" has/,

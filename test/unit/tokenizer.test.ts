@@ -138,6 +138,17 @@ describe('chat', () => {
     expect(ids.slice(0, own.length)).toEqual(own);
   });
 
+  test('names that overlap are broken too', () => {
+    const json = structuredClone(readJson(`${shipped}/tokenizer.json`));
+    (json['added_tokens'] as object[]).push({ id: 512, content: 'xx', special: true, normalized: false });
+    const t = new ChatTokenizer(json, config);
+    expect([...t.encodeChat([user])]).not.toContain(512);
+    expect(t.encode('axxb')).toContain(512);
+    const ids = t.encodeContinuation([{ role: 'tool', content: 'xxx xxxxx' }]);
+    expect([...ids]).not.toContain(512);
+    expect(t.decode(ids)).toContain('xxx xxxxx');
+  });
+
   test('tools are rendered only when given', () => {
     const tools = [{ type: 'function', function: { name: 'calculator' } }];
     expect(tokenizer.applyChatTemplate([user], { tools })).toContain('"calculator"');
