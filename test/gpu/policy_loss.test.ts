@@ -24,11 +24,7 @@ const E = SEQ_START[LENGTHS.length];
 type AllRows = Record<keyof PolicyRows, Float32Array>;
 
 /** `drift` scales log ratios; every 17th is thrown far out when `extremes` is set. */
-function randomRows(
-  seed: number,
-  drift: number,
-  extremes: boolean,
-): { logp: Float32Array; rows: AllRows } {
+function randomRows(seed: number, drift: number, extremes: boolean): { logp: Float32Array; rows: AllRows } {
   const random = rng(seed);
   const logp = random.normals(E).map((x) => -0.01 - Math.abs(x));
   const oldLogProbs = logp.map((x, e) =>
@@ -116,5 +112,33 @@ test.each([
     const got = await onGpu(gpu, of(rolloutIs), logp, rows);
     expectClose(got, inFloat64(of(rolloutIs), logp, rows), { rtol: RTOL, atol: 1e-6 });
     expect(() => expectClose(got, inFloat64(of(other), logp, rows), { rtol: RTOL, atol: 1e-6 })).toThrow();
+  });
+});
+
+test.each([
+  ['grpo', { clipRatioC: 1e12, clipRatioHigh: 1e12 }], // beyond 20 the gradient is 0, up to it exp(20)
+  ['gspo', { clipRatioHigh: 1e12 }], // beyond a mean of 10 it is 0
+  ['sapo', {}],
+  ['cispo', { wMax: 1e12 }],
+])('%s with clips out of the way: what is left at extreme ratios', async (algorithm, overrides) => {
+  await withGpu(async (gpu) => {
+    const spec = resolveRecipe(algorithm, overrides);
+    const { logp, rows } = randomRows(6, 0.1, false);
+    const drift = [0, 25, 0, 9.5, 10.5, 19.5];
+    SEQ_START.slice(0, -1).forEach((start, s) => {
+      for (let e = start; e < SEQ_START[s + 1]; e++) rows.oldLogProbs[e] = logp[e] - drift[s];
+      rows.advantages.fill(s % 2 === 0 ? -1 : -0.5, start, SEQ_START[s + 1]);
+    });
+    const want = inFloat64(spec, logp, rows);
+    expectClose(await onGpu(gpu, spec, logp, rows), want, { rtol: 1e-4, atol: 1e-6 });
+  });
+});
+
+test('gmpo with advantages that differ within a sequence uses their mean', async () => {
+  await withGpu(async (gpu) => {
+    const spec = resolveRecipe('gmpo');
+    const { logp, rows } = randomRows(8, 0.3, false);
+    rows.advantages.set(rng(9).normals(E));
+    expectClose(await onGpu(gpu, spec, logp, rows), inFloat64(spec, logp, rows), { rtol: RTOL, atol: 1e-6 });
   });
 });
