@@ -11,6 +11,7 @@ import { runTool } from './runTool.ts';
 import type { ToolLimits, ToolResult } from './runTool.ts';
 import { parseHermes } from './toolParser.ts';
 import type { ToolCall, ToolParser } from './toolParser.ts';
+import { turnToStart } from './startLine.ts';
 import type { Generation, RolloutEngine, SamplingParams, StopReason, Trajectory } from './types.ts';
 
 export interface AgentLimits extends ToolLimits {
@@ -69,6 +70,7 @@ interface Sample {
 
 /** Throws InputError on a prompt longer than the limits; whatever the tools do, it does not throw. */
 export async function runAgentLoop(input: AgentLoopInput): Promise<AgentLoopOutput> {
+  await turnToStart();
   const sample = startSample(input);
   const { engine, requestId, signal } = input;
   const abort = () => engine.abort([requestId]);

@@ -27,10 +27,14 @@ const MAX_DRAWS = 20_000;
 /** The generated task. `train` is an endless stream; `heldOut` goes round the templates and never repeats a problem. */
 export function gsm8kToolTask(options: { shaping?: Partial<Shaping> } = {}): Task {
   const shaping = { ...NO_SHAPING, ...options.shaping };
+  let held: Gsm8kProblem[] = [];
   return {
     name: 'gsm8k-tool',
     train: trainProblem,
-    heldOut: heldOutProblems,
+    heldOut: (count) => {
+      if (held.length < count) held = heldOutProblems(count);
+      return held.slice(0, count);
+    },
     tools: [calculator],
     reward: (sample) => gsm8kReward(sample, shaping),
   };

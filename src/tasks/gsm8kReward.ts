@@ -2,7 +2,7 @@
 
 import type { Reward, ScoredSample } from './task.ts';
 
-/** Added to the score of training samples only; the outcome `acc` never sees it. */
+/** Added to the score. The outcome `acc` never sees it, and evaluation counts `acc` alone. */
 export interface Shaping {
   /** For an answer line `#### N` with a wrong number (verl's format_score). */
   formatScore: number;
@@ -27,6 +27,6 @@ export function gsm8kReward(sample: ScoredSample, shaping: Shaping = NO_SHAPING)
   const acc = answer === sample.problem.answer ? 1 : 0;
   const wellFormed = sample.numToolCalls > 0 && sample.numToolErrors === 0;
   const format = answer !== null && !acc ? shaping.formatScore : 0;
-  const bonus = sample.validate ? 0 : format + (wellFormed ? shaping.toolCallBonus : 0);
+  const bonus = format + (wellFormed ? shaping.toolCallBonus : 0);
   return { score: acc + bonus, acc, extra: { answered: answer === null ? 0 : 1, toolCallsOk: wellFormed ? 1 : 0 } };
 }

@@ -29,8 +29,6 @@ export interface ScoredSample {
   numToolCalls: number;
   numToolErrors: number;
   responseTokens: number;
-  /** True in evaluation: shaping is then left out of the score. */
-  validate?: boolean;
 }
 
 export interface Reward {

@@ -62,23 +62,26 @@ const LIMITS: AgentLimits = {
   toolResponseTruncateSide: 'middle',
 };
 
-type Overrides = Partial<Omit<AgentLoopInput, 'limits'>> & { limits?: Partial<AgentLimits> };
+type Overrides = Partial<Omit<AgentLoopInput, 'limits' | 'engine'>> & {
+  engine?: ScriptedEngine;
+  limits?: Partial<AgentLimits>;
+};
 
-async function run(turns: string[], { limits, ...more }: Overrides = {}) {
-  const engine = new ScriptedEngine(turns);
+async function run(turns: string[], { limits, engine = new ScriptedEngine(turns), ...more }: Overrides = {}) {
+  const requestId = more.requestId ?? 'r1';
   const output = await runAgentLoop({
     engine,
     tokenizer,
     tools: [calculator],
     problem,
-    requestId: 'r1',
     key: [1, 2],
     sampling: { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: 100, stopTokenIds: tokenizer.eosTokenIds },
     ...more,
+    requestId,
     limits: { ...LIMITS, ...limits },
   });
   // Every sample, however it ends.
-  expect(engine.released).toEqual(['r1']);
+  expect(engine.released.filter((id) => id === requestId)).toHaveLength(1);
   const { responseIds, mask, logProbs, logMass } = output.trajectory;
   expect([mask.length, logProbs.length, logMass.length]).toEqual(Array(3).fill(responseIds.length));
   mask.forEach((m, i) => expect(logProbs[i] < 0).toBe(m === 1));
@@ -144,6 +147,32 @@ describe('a whole sample', () => {
     expect(tokenizer.decode(without.trajectory.promptIds)).not.toContain('calculator');
     expect(tokenizer.decode(schemas.trajectory.promptIds)).toContain('"name": "calculator"');
   });
+});
+
+test('many samples that start at once leave the thread free in between, and start in order', async () => {
+  const engine = new ScriptedEngine([]);
+  const started: string[] = [];
+  let longest = 0;
+  let last = performance.now();
+  const measure = () => {
+    longest = Math.max(longest, performance.now() - last);
+    last = performance.now();
+  };
+  const gaps = setInterval(measure, 0);
+  engine.generate = (request) => {
+    started.push(request.requestId);
+    const busyUntil = performance.now() + 1;
+    while (performance.now() < busyUntil);
+    const tokenIds = Uint32Array.from(tokenizer.eosTokenIds);
+    return Promise.resolve({ tokenIds, logProbs: Float32Array.of(-1), stopReason: 'stop' });
+  };
+  const ids = Array.from({ length: 500 }, (_, i) => `s${i}`);
+  await Promise.all(ids.map((requestId) => run([], { engine, requestId })));
+  clearInterval(gaps);
+  measure();
+  expect(started).toEqual(ids);
+  // 500 ms of work in one piece without the line.
+  expect(longest).toBeLessThan(250);
 });
 
 describe('every limit has its stop reason', () => {
@@ -218,11 +247,7 @@ describe('every limit has its stop reason', () => {
     const engine = new ScriptedEngine([CALL]);
     const generate = engine.generate.bind(engine);
     engine.generate = async (request) => ({ ...(await generate(request)), stopReason: 'aborted' });
-    const { trajectory } = await runAgentLoop({
-      ...{ engine, tokenizer, tools: [calculator], problem, requestId: 'r1', key: [0, 0] as [number, number] },
-      sampling: { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: 99, stopTokenIds: [] },
-      limits: LIMITS,
-    });
+    const { trajectory } = await run([], { engine });
     expect(trajectory.stopReason).toBe('aborted');
     expect(trajectory.responseIds.length).toBeGreaterThan(0);
   });

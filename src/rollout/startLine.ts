@@ -1,0 +1,31 @@
+/**
+ * Hundreds of samples start in the same instant, and encoding their prompts takes longer than a page may be kept from
+ * drawing. They stand in line here, and the thread is given back every now and then.
+ */
+
+const MAX_BUSY_MS = 15;
+
+let line: Promise<void> = Promise.resolve();
+let startedAt = -Infinity;
+
+/** Resolves in the order of the calls, in turns of at most about `MAX_BUSY_MS` of work. */
+export function turnToStart(): Promise<void> {
+  line = line.then(async () => {
+    if (performance.now() - startedAt < MAX_BUSY_MS) return;
+    await nextTask();
+    startedAt = performance.now();
+  });
+  return line;
+}
+
+/** A message rather than a timer: timers are slowed down in background tabs. */
+function nextTask(): Promise<void> {
+  return new Promise((resolve) => {
+    const { port1, port2 } = new MessageChannel();
+    port1.onmessage = () => {
+      port1.close();
+      resolve();
+    };
+    port2.postMessage(null);
+  });
+}
