@@ -170,6 +170,52 @@ describe('by hand', () => {
     expect(one(resolveRecipe('sapo'), 0, -0.5).grad[0]).toBeCloseTo(0.5, 12);
   });
 
+  test('sapo beyond a log ratio of 20 has no gradient at all', () => {
+    expect(one(resolveRecipe('sapo'), -19, 1).grad[0]).toBeLessThan(0);
+    expect(one(resolveRecipe('sapo'), -21, 1).grad[0] === 0).toBe(true);
+  });
+
+  test('gmpo clips in log space, on the side the advantage pushes to', () => {
+    const spec = resolveRecipe('gmpo', { clipRatioLow: 0.3, clipRatioHigh: 0.4 });
+    expect(one(spec, 0.9, 2)).toMatchObject({ grad: new Float64Array([0]) });
+    // verl's two 1e-8 in the means are worth 1e-7 here
+    expect(one(spec, 0.9, 2).loss).toBeCloseTo(-2 * Math.exp(0.4), 6);
+    expect(one(spec, -0.9, 2).grad[0]).toBeCloseTo(-2 * Math.exp(-0.9), 6);
+    expect(one(spec, 0.9, -2).grad[0]).toBeCloseTo(2 * Math.exp(0.9), 6);
+    expect(one(spec, -0.9, -2).loss).toBeCloseTo(2 * Math.exp(-0.3), 6);
+    expect(one(spec, -0.9, -2).grad[0] === 0).toBe(true);
+    expect(one(spec, -0.9, -2).metrics['actor/pg_clipfrac_lower']).toBeCloseTo(1, 6);
+  });
+
+  /** Means: A 0, logp -2; covariances 2, -1, 0.25, 3.75, and one under the mask that would be the highest. */
+  const covRows: LossRows = {
+    logp: [-4, -1, -2.5, -0.5, -90],
+    oldLogp: [-4, -1, -2.5, -0.5, -90],
+    advantages: [-1, -1, -0.5, 2.5, -90],
+    weights: [1, 1, 1, 1, 0],
+    mask: [1, 1, 1, 1, 0],
+    seqStart: [0, 5],
+  };
+
+  test('kl-cov picks the highest covariance: token 3, then 0', () => {
+    const pick = (klCovRatio: number) =>
+      Array.from(POLICY_LOSSES.kl_cov.select!(resolveRecipe('kl_cov', { klCovRatio }), covRows));
+    expect(pick(0.001)).toEqual([0, 0, 0, 1, 0]);
+    expect(pick(0.5)).toEqual([1, 0, 0, 1, 0]);
+  });
+
+  test('clip-cov takes tokens within its bounds out, unless the clip has them', () => {
+    const spec = resolveRecipe('clip_cov', { clipCovRatio: 1, clipCovLb: 1, clipCovUb: 3 });
+    const pick = (rows: LossRows) => Array.from(POLICY_LOSSES.clip_cov.select!(spec, rows));
+    expect(pick(covRows)).toEqual([1, 0, 0, 0, 0]);
+    expect(policyLoss(spec, covRows).grad[0] === 0).toBe(true);
+    expect(policyLoss(spec, covRows).metrics['actor/pg_clipfrac']).toBeCloseTo(1 / 4, 7);
+    expect(pick({ ...covRows, oldLogp: [-1, -1, -2.5, -0.5, -90] })).toEqual([1, 0, 0, 0, 0]);
+    const narrow = { ...spec, clipRatioLow: 0.2 };
+    const clipped = { ...covRows, oldLogp: [-1, -1, -2.5, -0.5, -90] };
+    expect(Array.from(POLICY_LOSSES.clip_cov.select!(narrow, clipped))).toEqual([0, 0, 0, 0, 0]);
+  });
+
   test('an unknown mode, a missing reference and a missing beta say what to do', () => {
     expect(() => one({ ...resolveRecipe('grpo'), lossMode: 'ppo' }, 0, 1)).toThrow(
       'Unknown policy loss "ppo"; known are vanilla, dppo_tv',
