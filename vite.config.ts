@@ -8,5 +8,12 @@ export default defineConfig({
   base: './',
   build: { outDir: resolve('dist/demo'), emptyOutDir: true, target: 'es2023' },
   worker: { format: 'es' },
+  // Found late, a package would make the server reload the page in the middle of a run.
+  optimizeDeps: {
+    include: [
+      ...['comlink', 'fastest-levenshtein', 'uplot', 'valibot', 'yaml', 'wgsl_reflect/wgsl_reflect.module.js'],
+      ...['@huggingface/jinja', '@huggingface/tokenizers'],
+    ],
+  },
   server: { fs: { allow: ['..'] } },
 });

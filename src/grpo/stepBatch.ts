@@ -14,6 +14,8 @@ export interface Sample {
   trajectory: Trajectory;
   messages: Message[];
   reward: Reward;
+  /** Mean over its trained tokens, for those who look on; known once its group is complete. */
+  advantage?: number;
 }
 
 /** What is known per response token before an update; one array a sample, as long as its response. */

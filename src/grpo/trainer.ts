@@ -115,6 +115,7 @@ export class GrpoTrainer {
     const { samples } = generated;
     const afterGenerate = performance.now();
     const tokens = this.#sampleTokens(samples);
+    samples.forEach((sample, s) => (sample.advantage = meanTrained(tokens.advantages[s], tokens.masks[s])));
     this.#o.onPhase?.('update', step);
     const update = await this.#updater.update(samples, tokens, step, this.#state.updates);
     this.#state.updates += update.updates;
@@ -288,6 +289,12 @@ function groupsWithSignal(samples: Sample[], metric: 'acc' | 'score'): Sample[] 
     values.get(group)!.add(reward[metric]);
   }
   return samples.filter(({ group }) => values.get(group)!.size > 1);
+}
+
+/** 0 for a sample without trained tokens. */
+function meanTrained(values: ArrayLike<number>, mask: ArrayLike<number>): number {
+  const trained = Array.from(values).filter((_, t) => mask[t]);
+  return trained.reduce((a, b) => a + b, 0) / Math.max(1, trained.length);
 }
 
 function throughput(stats: RolloutStats, trained: number, seconds: Record<string, number>): Metrics {

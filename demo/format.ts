@@ -1,0 +1,42 @@
+/** Numbers as the page shows them. */
+
+import type { Metrics } from '../src/grpo/metrics.ts';
+
+const MINUS = '\u2212';
+
+/** Three significant digits, no exponent where a person would not write one. */
+export function short(value: number): string {
+  if (!Number.isFinite(value)) return String(value);
+  const size = Math.abs(value);
+  if (size >= 1000) return value.toLocaleString('en', { maximumFractionDigits: 0 });
+  if (size >= 100) return value.toFixed(0);
+  if (size >= 10) return value.toFixed(1);
+  if (size >= 0.01 || size === 0) return value.toFixed(size < 0.1 && size > 0 ? 3 : 2);
+  return value.toExponential(1).replace('-', MINUS);
+}
+
+/** With its sign, for advantages and changes. */
+export function signed(value: number): string {
+  const text = short(Math.abs(value));
+  if (Number(text) === 0) return '0';
+  return (value > 0 ? '+' : MINUS) + text;
+}
+
+/** m:ss, or h:mm:ss. */
+export function clock(seconds: number): string {
+  const whole = Math.max(0, Math.round(seconds));
+  const [h, m, s] = [Math.floor(whole / 3600), Math.floor(whole / 60) % 60, whole % 60];
+  const two = (n: number) => String(n).padStart(2, '0');
+  return h > 0 ? `${h}:${two(m)}:${two(s)}` : `${m}:${two(s)}`;
+}
+
+/** `val-core/<task>/acc/mean@n` of a line of metrics. */
+export const passAt1 = (metrics: Metrics): number | undefined => byPattern(metrics, /^val-core\/.*\/acc\/mean@\d+$/);
+
+export const greedyAccuracy = (metrics: Metrics): number | undefined =>
+  byPattern(metrics, /^val-core\/.*\/acc\/greedy$/);
+
+function byPattern(metrics: Metrics, pattern: RegExp): number | undefined {
+  const key = Object.keys(metrics).find((name) => pattern.test(name));
+  return key === undefined ? undefined : metrics[key];
+}

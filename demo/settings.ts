@@ -1,0 +1,92 @@
+/** What can be set before a run: a form, filled from the recipe and the address, read back into a config. */
+
+import { parse, stringify } from 'yaml';
+import { parseTrainConfig, type TrainConfig } from '../src/grpo/config.ts';
+import { POLICY_LOSSES } from '../src/grpo/losses.ts';
+import { RECIPES } from '../src/grpo/recipes.ts';
+import { byId, el } from './dom.ts';
+
+/** Name in the address and in the form, config key, label, and what it is. */
+const FIELDS = [
+  { name: 'algorithm', key: 'algorithm.name', label: 'Algorithm', choices: Object.keys(RECIPES) },
+  { name: 'loss', key: 'actor.lossMode', label: 'Loss', choices: ['', ...Object.keys(POLICY_LOSSES)] },
+  { name: 'lr', key: 'actor.optim.lr', label: 'Learning rate' },
+  { name: 'steps', key: 'trainer.totalTrainingSteps', label: 'Steps' },
+  { name: 'n', key: 'rollout.n', label: 'Tries per problem' },
+  { name: 'seed', key: 'seed', label: 'Seed' },
+] as const;
+
+/** What an algorithm decides; the recipe's own values would override another algorithm's. */
+const ALGORITHM_KEYS = ['clipRatio', 'clipRatioLow', 'clipRatioHigh', 'clipRatioC', 'lossAggMode', 'lossMode'];
+
+type Tree = { [key: string]: unknown };
+
+export class Settings {
+  readonly #form = byId('settings') as HTMLFormElement;
+  readonly #recipe: string;
+  readonly #name: string;
+  /** `set=key=value` of the address: any config key. */
+  readonly #overrides: string[];
+
+  /** `recipe` is the YAML text of configs/<name>.yaml. */
+  constructor(recipe: string, name: string, address: URLSearchParams) {
+    this.#recipe = recipe;
+    this.#name = name;
+    this.#overrides = address.getAll('set');
+    const defaults = parseTrainConfig(recipe, { source: name });
+    const written = parse(recipe) as Tree;
+    for (const { name, key, label, ...rest } of FIELDS) {
+      const value = address.get(name) ?? String(name === 'loss' ? (at(written, key) ?? '') : at(defaults, key));
+      const input = 'choices' in rest ? select(rest.choices, value) : textField(value);
+      input.name = name;
+      this.#form.append(el('label', '', el('span', '', label), input));
+    }
+    this.#form.addEventListener('submit', (event) => event.preventDefault());
+  }
+
+  /** The run the form asks for. Throws InputError. */
+  config(): TrainConfig {
+    const tree = parse(this.#recipe) as Tree;
+    const values = new FormData(this.#form);
+    const algorithm = String(values.get('algorithm'));
+    if (algorithm !== String(at(tree, 'algorithm.name'))) {
+      const actor = (tree['actor'] ?? {}) as Tree;
+      for (const key of ALGORITHM_KEYS) delete actor[key];
+    }
+    const overrides = FIELDS.flatMap(({ name, key }) => {
+      const value = String(values.get(name)).trim();
+      return value === '' ? [] : [`${key}=${value}`];
+    });
+    return parseTrainConfig(stringify(tree), {
+      source: `${this.#name} with these settings`,
+      overrides: [...overrides, ...this.#overrides],
+    });
+  }
+
+  enable(on: boolean): void {
+    for (const input of this.#form.querySelectorAll<HTMLInputElement>('input, select')) input.disabled = !on;
+  }
+}
+
+function at(tree: unknown, path: string): unknown {
+  return path.split('.').reduce<unknown>((node, key) => (node as Tree | undefined)?.[key], tree);
+}
+
+function textField(value: string): HTMLInputElement {
+  const input = el('input');
+  input.value = value;
+  input.inputMode = 'decimal';
+  input.autocomplete = 'off';
+  return input;
+}
+
+function select(choices: readonly string[], value: string): HTMLSelectElement {
+  const options = choices.map((choice) => {
+    const option = el('option', '', choice === '' ? "the algorithm's" : choice);
+    option.value = choice;
+    return option;
+  });
+  const element = el('select', '', ...options);
+  element.value = value;
+  return element;
+}
