@@ -38,6 +38,8 @@ export interface Reward {
   acc: number;
   /** Further named numbers, averaged into metrics as `reward/<name>`. */
   extra?: Record<string, number>;
+  /** Reward of each assistant turn, for the per-turn credit of advEstimator turn_loo; their sum is part of the score. */
+  turns?: number[];
 }
 
 export interface Task {

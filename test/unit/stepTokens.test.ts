@@ -1,0 +1,111 @@
+import { expect, test } from 'vitest';
+import { resolveTrainConfig } from '../../src/grpo/config.ts';
+import { NO_CORRECTION } from '../../src/grpo/rolloutCorrection.ts';
+import type { Sample } from '../../src/grpo/stepBatch.ts';
+import { stepTokens } from '../../src/grpo/stepTokens.ts';
+import type { Reward } from '../../src/tasks/task.ts';
+
+const sample = (
+  mask: number[],
+  reward: Reward,
+  stopReason: Sample['trajectory']['stopReason'] = 'completed',
+): Sample => ({
+  problem: { id: 'p', messages: [], answer: '' },
+  group: 0,
+  messages: [],
+  reward,
+  trajectory: {
+    promptIds: new Uint32Array(2),
+    responseIds: new Uint32Array(mask.length),
+    mask: Uint8Array.from(mask),
+    logProbs: Float32Array.from(mask, (m) => (m ? -1 : 0)),
+    logMass: new Float32Array(mask.length),
+    stopReason,
+    numTurns: 1,
+    numToolCalls: 0,
+    numToolErrors: 0,
+  },
+});
+
+const configOf = (algorithm: object) =>
+  resolveTrainConfig({
+    name: 't',
+    model: { path: 'x' },
+    data: { maxPromptLength: 8, maxResponseLength: 8 },
+    algorithm,
+  });
+const table = (rows: ArrayLike<number>[]) => rows.map((row) => Array.from(row));
+
+test('plain: the score, the sampler as the old policy, the mask of the trajectory', () => {
+  const samples = [sample([1, 0, 1], { score: 1, acc: 1 }), sample([1], { score: 0, acc: 0 })];
+  const got = stepTokens(configOf({ name: 'dr_grpo' }), samples);
+  expect(got.rewards).toEqual([1, 0]);
+  expect(table(got.advantages)).toEqual([[0.5, 0, 0.5], [-0.5]]);
+  expect(table(got.oldLogProbs)).toEqual([[-1, 0, -1], [-1]]);
+  expect(got.isWeights).toBeUndefined();
+});
+
+test('overlong penalty, truncation mask and KL in the reward', () => {
+  const samples = [
+    sample([1, 1, 1, 1, 1, 1, 1, 1], { score: 1, acc: 1 }, 'max_tokens'),
+    sample([1, 1], { score: 0, acc: 0 }),
+  ];
+  const config = configOf({
+    maskTruncated: true,
+    overlongBuffer: { len: 4 },
+    useKlInReward: true,
+    klCtrl: { klCoef: 0.5 },
+  });
+  const refLogProbs = samples.map(({ trajectory }) => trajectory.logProbs.map(() => -1.5));
+  const got = stepTokens(config, samples, { refLogProbs });
+  expect(got.rewards[0]).toBeCloseTo(1 - 1 - 0.5 * 8 * 0.5, 6);
+  expect(got.rewards[1]).toBeCloseTo(-0.5 * 2 * 0.5, 6);
+  expect(table(got.masks)).toEqual([
+    [0, 0, 0, 0, 0, 0, 0, 0],
+    [1, 1],
+  ]);
+  expect(got.metrics['actor/reward_kl_penalty']).toBeCloseTo(0.5, 6);
+  expect(() => stepTokens(config, samples)).toThrow(
+    'algorithm.useKlInReward needs the reference log-probs of the samples.',
+  );
+});
+
+test("the trainer's own log-probs become the old ones, with weights against the sampler", () => {
+  const samples = [sample([1, 1], { score: 1, acc: 1 }), sample([1, 1], { score: 0, acc: 0 })];
+  const trainerLogProbs = [
+    [-1, -0.5],
+    [-1, -9],
+  ];
+  const correction = { ...NO_CORRECTION, rolloutIs: 'token' as const, rolloutRs: 'token_k1', rolloutRsThreshold: 3 };
+  const got = stepTokens(configOf({}), samples, { trainerLogProbs, correction });
+  expect(table(got.masks)).toEqual([
+    [1, 1],
+    [1, 0],
+  ]);
+  expect(got.oldLogProbs).toBe(trainerLogProbs);
+  expect(got.isWeights![0][1]).toBeCloseTo(Math.exp(0.5), 6);
+  expect(got.metrics['rollout_corr/rollout_rs_masked_fraction']).toBeCloseTo(0.25, 6);
+});
+
+test('turn_loo: rewards per turn, what is left over goes to the last turn', () => {
+  const samples = [
+    sample([1, 0, 1, 1], { score: 1.5, acc: 1, turns: [1, 0] }),
+    sample([1, 0, 1], { score: 0, acc: 0 }),
+  ];
+  const got = stepTokens(configOf({ name: 'turn_loo' }), samples);
+  expect(table(got.advantages)).toEqual([
+    [1.5, 0, 0.5, 0.5],
+    [-1.5, 0, -0.5],
+  ]);
+});
+
+test('gdpo needs several rewards', () => {
+  const samples = [
+    sample([1], { score: 1, acc: 1, extra: { a: 1, b: 5 } }),
+    sample([1], { score: 0, acc: 0, extra: { a: 0, b: 5 } }),
+  ];
+  expect(stepTokens(configOf({ name: 'gdpo' }), samples).advantages[0][0]).toBeCloseTo(Math.SQRT1_2, 6);
+  expect(() => stepTokens(configOf({ name: 'gdpo' }), [sample([1], { score: 1, acc: 1 })])).toThrow(
+    'this task gives none in `extra`',
+  );
+});
