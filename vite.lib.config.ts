@@ -1,0 +1,19 @@
+/** The library: ES modules with the WGSL inside and packages left to the user's own install. */
+
+import { defineConfig } from 'vite';
+
+export default defineConfig({
+  build: {
+    outDir: 'dist/lib',
+    emptyOutDir: true,
+    target: 'es2023',
+    minify: false,
+    sourcemap: true,
+    lib: { entry: { index: 'src/index.ts', 'engine.worker': 'src/workers/engine.worker.ts' }, formats: ['es'] },
+    rolldownOptions: {
+      // Everything that is not a path of ours.
+      external: (id) => !/^[./]|^[A-Za-z]:\\|^\0/.test(id),
+      output: { entryFileNames: '[name].js', chunkFileNames: 'chunks/[name]-[hash].js' },
+    },
+  },
+});
