@@ -7,7 +7,7 @@
 //   dqkv    [N, (H + 2K) * D]   in: gradient of the normed q and k; out: of the product
 //
 // Grid      one workgroup per (row, q or k head); a thread alone touches its columns of dqkv.
-// Checked   against rmsnormBwd() in src/model/reference.ts by test/gpu/qk_norm_bwd.test.ts.
+// Checked   against rmsnormBwd() in src/model/reference.ts by test/gpu/qk_norm_bwd_weight.test.ts.
 
 struct Params {
   N: u32,

@@ -1,0 +1,76 @@
+/** What the kernel tests share: outputs with room behind them, and comparison under a bound derived for each element. */
+import { expect } from 'vitest';
+import type { Gpu, View } from '../../src/gpu/device.ts';
+import { poisoned } from './gpu.ts';
+
+/** Unit roundoff of f32: one correctly rounded operation is off by at most this, relatively. */
+export const U = 2 ** -24;
+
+/** Shapes around the 64 threads of a workgroup, and primes. */
+export const SIZES = [1, 2, 7, 63, 64, 65, 131];
+
+/** Values behind the last one that a kernel must leave alone: more than a workgroup has threads. */
+const ROOM = 67;
+
+/** An output of n values, full of NaN, with room behind it. WebGPU drops writes past a buffer, so only room shows them. */
+export const roomy = (gpu: Gpu, label: string, n: number): View => poisoned(gpu, label, n + ROOM);
+
+/** As `roomy`, holding `data`: for outputs that accumulate. */
+export function withRoom(gpu: Gpu, label: string, data: Float32Array): View {
+  const all = new Float32Array(data.length + ROOM).fill(NaN);
+  all.set(data);
+  return gpu.buffer(label, all);
+}
+
+/** The first n values of a roomy output, after checking that the room is as it was. */
+export async function readRoomy(gpu: Gpu, view: View, n: number): Promise<Float32Array> {
+  const all = await gpu.readF32(view);
+  for (let i = n; i < all.length; i++)
+    if (!Number.isNaN(all[i])) expect.fail(`"${view.buffer.label}" was written at ${i}, past its ${n} values.`);
+  return all.slice(0, n);
+}
+
+/** |actual - expected| <= bound(i) for every element; NaN never passes. */
+export function expectWithin(actual: Float32Array, expected: ArrayLike<number>, bound: (i: number) => number): void {
+  expect(actual.length, 'length').toBe(expected.length);
+  const bad: string[] = [];
+  let count = 0;
+  for (let i = 0; i < actual.length; i++) {
+    if (Math.abs(actual[i] - expected[i]) <= bound(i)) continue;
+    if (count++ < 5)
+      bad.push(`  [${i}] actual ${actual[i]} expected ${expected[i]} allowed ${bound(i).toExponential(2)}`);
+  }
+  if (count > 0) expect.fail(`${count} of ${actual.length} elements out of bounds\n${bad.join('\n')}`);
+}
+
+/** Bitwise equality of long arrays, without a message the size of the array. */
+export function expectSame(actual: Float32Array | Uint32Array, expected: ArrayLike<number>): void {
+  expect(actual.length, 'length').toBe(expected.length);
+  for (let i = 0; i < actual.length; i++)
+    if (!Object.is(actual[i], expected[i])) expect.fail(`[${i}] is ${actual[i]}, expected ${expected[i]}`);
+}
+
+/** Cheap values in [-1, 1) for buffers of millions. */
+export function pattern(n: number, step = 7919): Float32Array {
+  const out = new Float32Array(n);
+  for (let i = 0; i < n; i++) out[i] = ((i * step) % 2048) / 1024 - 1;
+  return out;
+}
+
+export const f64 = (x: ArrayLike<number>): Float64Array => Float64Array.from(x);
+export const abs64 = (x: ArrayLike<number>): Float64Array => Float64Array.from(x, Math.abs);
+
+/** More threads than one grid dimension holds workgroups. */
+export const FOLD_THREADS = 65536 + 101;
+
+/**
+ * A gpu that runs workgroups of one thread, where the kernel lets it, so that FOLD_THREADS threads fold over both grid
+ * dimensions.
+ */
+export function oneThreadGroups(gpu: Gpu): Gpu {
+  const dispatch: Gpu['dispatch'] = (kernel, buffers, params, groups, overrides) =>
+    kernel.code.includes('override WG: u32 = 64u')
+      ? gpu.dispatch(kernel, buffers, params, groups * 64, { ...overrides, WG: 1 })
+      : gpu.dispatch(kernel, buffers, params, groups, overrides);
+  return { adapter: gpu.adapter, dispatch } as Gpu; // all that an op uses
+}

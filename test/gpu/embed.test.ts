@@ -1,0 +1,44 @@
+import { expect, test } from 'vitest';
+import type { Gpu } from '../../src/gpu/device.ts';
+import { embed } from '../../src/gpu/ops/embed.ts';
+import { embedding } from '../../src/model/reference.ts';
+import { rng } from '../random.ts';
+import { expectSame, f64, FOLD_THREADS, oneThreadGroups, pattern, readRoomy, roomy } from './check.ts';
+import { poisoned, withGpu } from './gpu.ts';
+
+async function check(gpu: Gpu, tokens: Uint32Array, table: Float32Array, C: number, run = gpu): Promise<void> {
+  const N = tokens.length;
+  const x = roomy(gpu, 'x', N * C);
+  embed(run, { tokens: gpu.buffer('tokens', tokens), table: gpu.buffer('table', table), x, N, C });
+  expectSame(await readRoomy(gpu, x, N * C), embedding(f64(table), tokens, C));
+}
+
+test.each([
+  [1, 1],
+  [1, 64],
+  [3, 21],
+  [5, 13],
+  [2, 65],
+  [7, 127],
+])('copies the right rows, N=%i C=%i', (N, C) =>
+  withGpu(async (gpu) => {
+    const [r, V] = [rng(N * 31 + C), 11];
+    const tokens = Uint32Array.from({ length: N }, (_, n) => (n === 0 ? V - 1 : Math.floor(r.uniform() * V)));
+    await check(gpu, tokens, r.normals(V * C), C);
+  }),
+);
+
+test('more workgroups than one grid dimension holds', () =>
+  withGpu(async (gpu) => {
+    const N = Math.ceil(FOLD_THREADS / 61);
+    const tokens = Uint32Array.from({ length: N }, (_, n) => (n * 7) % 13);
+    await check(gpu, tokens, pattern(13 * 61), 61, oneThreadGroups(gpu));
+  }));
+
+test('a buffer that is too small is refused before any GPU work', () =>
+  withGpu((gpu) => {
+    const v = (n: number) => poisoned(gpu, 'small', n);
+    expect(() => embed(gpu, { tokens: v(2), table: v(12), x: v(7), N: 2, C: 4 })).toThrow(
+      'embed x [N, C] needs 8 values (32 bytes) but got a view of 28 bytes of "small".',
+    );
+  }));

@@ -1,0 +1,50 @@
+import { test } from 'vitest';
+import type { Gpu } from '../../src/gpu/device.ts';
+import { embedBwd } from '../../src/gpu/ops/embed.ts';
+import { embeddingBwd } from '../../src/model/reference.ts';
+import { sortByToken } from '../../src/model/wgslEngine.ts';
+import { rng } from '../random.ts';
+import { abs64, expectWithin, f64, oneThreadGroups, pattern, readRoomy, U, withRoom } from './check.ts';
+import { withGpu } from './gpu.ts';
+
+async function check(gpu: Gpu, tokens: Uint32Array, dx: Float32Array, old: Float32Array, run = gpu): Promise<void> {
+  const C = dx.length / tokens.length;
+  const V = old.length / C;
+  const { ids, start, rows } = sortByToken(tokens);
+  const views = {
+    ids: gpu.buffer('ids', ids),
+    start: gpu.buffer('start', start),
+    rows: gpu.buffer('rows', rows),
+    dx: gpu.buffer('dx', dx),
+  };
+  const dtable = withRoom(gpu, 'dtable', old);
+  embedBwd(run, { ...views, dtable, U: ids.length, C });
+  const want = embeddingBwd(f64(dx), tokens, V).map((g, i) => g + old[i]);
+  const size = embeddingBwd(abs64(dx), tokens, V);
+  // A sum of n terms takes n roundings, adding it to what was there one more; rows without a token must not change.
+  const most = start.reduce((max, s, u) => (u > 0 ? Math.max(max, s - start[u - 1]) : 0), 0);
+  expectWithin(await readRoomy(gpu, dtable, V * C), want, (i) =>
+    size[i] === 0 ? 0 : (most + 1) * U * (size[i] + Math.abs(old[i])),
+  );
+}
+
+test.each([
+  [1, 1, 3],
+  [5, 13, 2],
+  [64, 7, 9],
+  [130, 65, 11],
+  [200, 3, 1],
+])('adds the rows of each token to what is there, N=%i C=%i V=%i', (N, C, V) =>
+  withGpu(async (gpu) => {
+    const r = rng(N * 31 + C);
+    const tokens = Uint32Array.from({ length: N }, () => Math.floor(r.uniform() * V));
+    await check(gpu, tokens, r.normals(N * C), r.normals(V * C));
+  }),
+);
+
+test('more workgroups than one grid dimension holds', () =>
+  withGpu(async (gpu) => {
+    const [N, C] = [1100, 61];
+    const tokens = Uint32Array.from({ length: N }, (_, n) => N - 1 - n);
+    await check(gpu, tokens, pattern(N * C), pattern(N * C, 31), oneThreadGroups(gpu));
+  }));
