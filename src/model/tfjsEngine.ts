@@ -41,6 +41,8 @@ export type PolicyGradient = (
 export interface TfjsEngineOptions {
   /** Needed for losses of kind 'policy', which this engine computes between two forward passes. */
   policyGradient?: PolicyGradient;
+  /** Most bytes of logits at a time; more head rows than that are computed twice, in chunks. */
+  logitsBytes?: number;
 }
 
 /**
@@ -81,6 +83,7 @@ class TfjsEngine implements ModelEngine {
   readonly #model: LlamaModel;
   readonly #maxTokenLen: number;
   readonly #policyGradient: PolicyGradient | undefined;
+  readonly #logitsBytes: number;
   readonly #runtime: TfjsRuntime;
   readonly #blocks: Block[];
   /** The arena and the RoPE table as tfjs sees them: shared, not copied. */
@@ -97,6 +100,7 @@ class TfjsEngine implements ModelEngine {
     this.#model = model;
     this.#maxTokenLen = maxTokenLen;
     this.#policyGradient = options.policyGradient;
+    this.#logitsBytes = options.logitsBytes ?? 32 << 20;
     this.#runtime = runtime;
     this.#blocks = planBlocks(config).blocks;
     this.#arena = runtime.share(weights.arena, [weights.elements]);
@@ -169,9 +173,14 @@ class TfjsEngine implements ModelEngine {
   }
 
   /** Hands the GPU over to tfjs. */
-  #begin({ tokens, headRows, targets }: PackedBatch): void {
+  #begin({ tokens, positions, headRows, targets }: PackedBatch): void {
     if (tokens.length > this.#maxTokenLen)
       throw new RangeError(`A batch of ${tokens.length} rows came to an engine made for ${this.#maxTokenLen}.`);
+    const last = positions.reduce((a, b) => Math.max(a, b), 0);
+    if (last >= this.#ropeTable.shape[0])
+      throw new RangeError(
+        `Position ${last} came to a model made for positions up to ${this.#ropeTable.shape[0] - 1}.`,
+      );
     this.#gpu.flush();
     const sizes = `${tokens.length},${headRows.length},${targets.length}`;
     if (sizes !== this.#lastSizes) this.#runtime.trim();
@@ -191,7 +200,8 @@ class TfjsEngine implements ModelEngine {
   #forward(batch: PackedBatch, temperature: number, weights: Tensor[]): Tensor {
     const { tf } = this.#runtime;
     const named = new Map(this.#blocks.map(({ label }, i) => [label, weights[i]]));
-    const pass: TfjsPass = { tf, config: this.config, weights: named, ropeTable: this.#ropeTable };
+    const [ropeTable, logitsBytes] = [this.#ropeTable, this.#logitsBytes];
+    const pass: TfjsPass = { tf, config: this.config, weights: named, ropeTable, logitsBytes };
     return tfjsForward(pass, batch, temperature);
   }
 

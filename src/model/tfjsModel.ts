@@ -9,13 +9,14 @@ import type { PackedBatch } from './engine.ts';
 import type { Tf } from './tfjsBackend.ts';
 
 /** Groups are joined for attention up to this many rows: fewer dispatches, but work grows with the square. */
-const ATTENTION_ROWS = 256;
+const ATTENTION_ROWS = 128;
 
 export interface TfjsPass {
   tf: Tf;
   config: ModelConfig;
   /** by block label */ weights: Map<string, Tensor>;
   /** [P, D] cos | sin */ ropeTable: Tensor;
+  /** Most bytes of logits at a time. */ logitsBytes: number;
 }
 
 /** Log-probs of the E entries, then their entropies. Returns [2E]. Call inside tidy or a gradient. */
@@ -105,29 +106,81 @@ function ropeOf({ tf, ropeTable, config }: TfjsPass, positions: Uint32Array): Ro
   return { cos, sin };
 }
 
-/** hidden [R, C] to [2E]. */
-function head({ tf, weights }: TfjsPass, hidden: Tensor, batch: PackedBatch, temperature: number): Tensor {
-  const { targets, entryRow } = batch;
+/** hidden [R, C] to [2E], over so many rows at a time that their logits fit `logitsBytes`. */
+function head(pass: TfjsPass, hidden: Tensor, batch: PackedBatch, temperature: number): Tensor {
+  const { tf, weights, logitsBytes } = pass;
   const table = weights.get('head') ?? weights.get('embed')!;
+  const [V, C] = table.shape;
+  const chunks = headChunks(batch, Math.max(1, Math.floor(logitsBytes / 4 / V)));
+  const parts = chunks.map(({ first, rows, entries }) => {
+    const entryRow = entries.map((e) => batch.entryRow[e] - first);
+    const targets = entries.map((e) => batch.targets[e]);
+    const run = (h: Tensor, t: Tensor) => headRows(tf, h, t, entryRow, targets, temperature);
+    if (chunks.length === 1) return run(hidden, table);
+    return checkpoint(tf, run, tf.slice(hidden, [first, 0], [rows, C]), table);
+  });
+  const sorted = parts.length === 1 ? parts[0] : tf.concat(parts, 0); // [E, 2], entries in rowEntries order
+  const place = new Uint32Array(batch.rowEntries.length);
+  batch.rowEntries.forEach((e, at) => (place[e] = at));
+  return tf.reshape(tf.transpose(takeRows(tf, sorted, place)), [-1]);
+}
+
+function headChunks({ headRows, rowStart, rowEntries }: PackedBatch, maxRows: number) {
+  const chunks: { first: number; rows: number; entries: Uint32Array }[] = [];
+  for (let first = 0; first < headRows.length; first += maxRows) {
+    const rows = Math.min(maxRows, headRows.length - first);
+    chunks.push({ first, rows, entries: rowEntries.subarray(rowStart[first], rowStart[first + rows]) });
+  }
+  return chunks;
+}
+
+/** hidden [R, C], table [V, C] to [E, 2]: log-prob and entropy. */
+function headRows(
+  tf: Tf,
+  hidden: Tensor,
+  table: Tensor,
+  entryRow: Uint32Array,
+  targets: Uint32Array,
+  temperature: number,
+): Tensor {
   const logProbs = tf.logSoftmax(tf.mul(tf.matMul(hidden, table, false, true), 1 / temperature)); // [R, V]
-  const V = table.shape[0];
-  const picked = takeRows(
-    tf,
-    tf.reshape(logProbs, [-1, 1]),
-    entryRow.map((row, e) => row * V + targets[e]),
-  );
+  const at = entryRow.map((row, e) => row * table.shape[0] + targets[e]);
   const entropy = tf.neg(tf.sum(tf.mul(tf.exp(logProbs), logProbs), 1, true)); // [R, 1]
-  return tf.reshape(tf.concat([picked, takeRows(tf, entropy, entryRow)], 0), [-1]);
+  return tf.concat([takeRows(tf, tf.reshape(logProbs, [-1, 1]), at), takeRows(tf, entropy, entryRow)], 1);
+}
+
+/** run(x, table), of which nothing but the result is kept: the way back computes it again. */
+function checkpoint(tf: Tf, run: (x: Tensor, table: Tensor) => Tensor, x: Tensor, table: Tensor): Tensor {
+  const op = tf.customGrad((...args) => {
+    const [a, b, save] = args as [Tensor, Tensor, (tensors: Tensor[]) => void];
+    save([a, b]);
+    return {
+      value: run(a, b),
+      gradFunc: (dy, saved) => keepTape(tf, () => tf.grads(run as (...xs: Tensor[]) => Tensor)(saved, dy)),
+    };
+  });
+  return op(x, table);
+}
+
+/** A gradient inside a backward pass: tfjs 4.22 drops the outer tape after it, which the outer pass still has to free. */
+function keepTape<T>(tf: Tf, body: () => T): T {
+  const { state } = tf.engine();
+  const tape = state.activeTape;
+  try {
+    return body();
+  } finally {
+    state.activeTape = tape;
+  }
 }
 
 /**
- * table [n, C] to [index.length, C]. The gradient of tf.gather adds with atomics, in any order; so every distinct row is
- * gathered once, and a one-hot product repeats them: the same bits every time.
+ * table [n, C] to [index.length, C]. The gradient of tf.gather adds with atomics, in any order; so a row is gathered
+ * once, and a one-hot product repeats it: the same bits every time.
  */
 function takeRows(tf: Tf, table: Tensor, index: Uint32Array): Tensor {
   const distinct = Uint32Array.from(new Set(index)).sort();
+  if (distinct.length === index.length) return tf.gather(table, tf.tensor1d(Int32Array.from(index), 'int32'));
   const rows = tf.gather(table, tf.tensor1d(Int32Array.from(distinct), 'int32'));
-  if (index.every((i, at) => i === distinct[at])) return rows;
   // tf.oneHot refuses a depth of 1.
   if (distinct.length === 1) return tf.matMul(tf.ones([index.length, 1]), rows);
   const place = new Map(Array.from(distinct, (i, at) => [i, at]));

@@ -1,12 +1,14 @@
 /** The tfjs engine against the WGSL engine and the float64 reference: two independent ways to the same numbers. */
-import { beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test, vi } from 'vitest';
 import type { ModelConfig } from '../../src/model/config.ts';
 import type { ModelEngine, PackedBatch, TensorMap } from '../../src/model/engine.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { initWeights } from '../../src/model/params.ts';
 import { referenceBackward, referenceForward, toFloat64 } from '../../src/model/referenceModel.ts';
 import { createTfjsEngine, type TfjsEngineOptions } from '../../src/model/tfjsEngine.ts';
+import { attentionChunks } from '../../src/model/tfjsModel.ts';
 import { WgslEngine } from '../../src/model/wgslEngine.ts';
+import { expectClose } from '../close.ts';
 import { rng } from '../random.ts';
 import { testGpu, withGpu } from './gpu.ts';
 import { tinyConfig, tinyModel } from './tinyModel.ts';
@@ -16,6 +18,9 @@ const shapes: Record<string, Partial<ModelConfig>> = {
   'untied, bias': { tieWordEmbeddings: false, qkvBias: true },
   'q/k norm': { qkNorm: true, architecture: 'Qwen3ForCausalLM' },
 };
+
+// tfjs compiles some sixty pipelines, which a software adapter on a busy machine takes a minute for.
+vi.setConfig({ testTimeout: 300_000, hookTimeout: 300_000 });
 
 // Importing and starting tfjs is not part of any test.
 beforeAll(async () => {
@@ -100,6 +105,42 @@ describe.each(Object.entries(shapes))('%s', (_, change) => {
     }));
 });
 
+const group = (prompt: number[], ...samples: number[][]) => ({
+  prompt: Uint32Array.from(prompt),
+  samples: samples.map((ids) => ({ tokens: Uint32Array.from(ids), mask: new Uint8Array(ids.length).fill(1) })),
+});
+const long = (seed: number, n: number) => Array.from({ length: n }, (_, t) => (seed + t * t) % tinyConfig.vocabSize);
+
+const manyRows = [group(long(1, 60), long(2, 60), long(3, 30)), group(long(4, 9), long(5, 99), long(6, 9))];
+const manyTokens = [
+  group(long(7, 70), long(8, 57), long(9, 57), long(1, 57), long(2, 57)),
+  group(long(3, 30), long(4, 30)),
+];
+
+test.each([
+  { name: 'one row that predicts three times', groups: [group([5], [7], [7], [9])], cuts: [0, 1] },
+  { name: 'groups in separate attention chunks', groups: manyRows, cuts: [0, 148, 263] },
+  { name: 'one group larger than a chunk', groups: manyTokens, cuts: [0, 294, 353] },
+  { name: 'logits in chunks of rows', groups: [group([3, 1], [4, 1, 5], [9, 2, 6])], cuts: [0, 6], logitsRows: 2 },
+])('$name: as the WGSL engine', ({ groups, cuts, logitsRows = 1000 }) =>
+  withGpu(async (gpu) => {
+    const [{ batch }] = packGroups(groups, 512);
+    expect([0, ...attentionChunks(batch.ranges).map(({ end }) => end)]).toEqual(cuts);
+    const logitsBytes = logitsRows * tinyConfig.vocabSize * 4;
+    const tfjsEngine = await createTfjsEngine(gpu, tinyModel(gpu), 512, { logitsBytes });
+    const engines = [new WgslEngine(gpu, tinyModel(gpu), 512), tfjsEngine];
+    const dLogProbs = rng(2).normals(batch.targets.length);
+    const loss = { kind: 'coefficients', dLogProbs, dEntropy: dLogProbs.map((g) => 1 - g) } as const;
+    const [wgsl, tfjs] = [
+      await engines[0].forwardBackward(batch, loss, { temperature: 1.3 }),
+      await engines[1].forwardBackward(batch, loss, { temperature: 1.3 }),
+    ];
+    expectClose(tfjs.logProbs, wgsl.logProbs, { rtol: 1e-5, atol: 1e-5 });
+    expectClose(tfjs.entropy, wgsl.entropy, { rtol: 1e-5, atol: 1e-5 });
+    expectTensorsClose(await engines[1].exportGradients(), plain(await engines[0].exportGradients()), 1e-4);
+  }),
+);
+
 test('logProbs changes nothing and agrees with forwardBackward; the same batch gives the same bits', () =>
   withGpu(async () => {
     const [engine, batch] = [await tfjsOf({}), twoGroups()];
@@ -141,7 +182,7 @@ test('a policy loss goes through the function of the caller', () =>
 test('steps leave no tensor behind, and batches of other sizes no buffers', () =>
   withGpu(async (gpu) => {
     const tf = await import('@tensorflow/tfjs');
-    const engine = await tfjsOf({ qkvBias: true });
+    const engine = await tfjsOf({ qkvBias: true }, { logitsBytes: 20 * tinyConfig.vocabSize * 4 });
     const step = async (batch: PackedBatch) => {
       const weights = new Float32Array(batch.targets.length).fill(1);
       await engine.forwardBackward(batch, { kind: 'nll', weights }, { temperature: 1 });
@@ -171,5 +212,14 @@ test('refuses what does not fit, with numbers', async () => {
   await expect(createTfjsEngine(gpu, tinyModel(gpu), 1 << 20)).rejects.toThrow(
     `Engine "tfjs" needs ${4 * 2 ** 42} bytes for the attention scores of 1048576 rows but this device binds at most ` +
       `${limit}; lower actor.maxTokenLen to ${Math.floor(Math.sqrt(limit / 16))}, or use engine "wgsl".`,
+  );
+  const engine = await tfjsOf({});
+  const batch = (n: number) => packGroups([group(long(1, n), [1])], 512)[0].batch;
+  await expect(engine.logProbs(batch(65), { temperature: 1 })).rejects.toThrow(
+    'A batch of 65 rows came to an engine made for 64.',
+  );
+  const wide = await createTfjsEngine(gpu, tinyModel(gpu), 512);
+  await expect(wide.logProbs(batch(129), { temperature: 1 })).rejects.toThrow(
+    'Position 128 came to a model made for positions up to 127.',
   );
 });
