@@ -1,0 +1,155 @@
+import { mkdtempSync, readdirSync, readFileSync, writeFileSync, appendFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { readArgs } from '../../src/cli/args.ts';
+import { configMarkdown, configText } from '../../src/cli/configDocs.ts';
+import { readJson, readText, writeFolder, writeWhole } from '../../src/cli/files.ts';
+import { passAt1, stepLine, summarize, summaryTable, timeLeft } from '../../src/cli/progress.ts';
+import { chartData, writeReport } from '../../src/cli/report.ts';
+import { type LoggedRollout, RunFolder } from '../../src/cli/runFolder.ts';
+import { InputError } from '../../src/model/errors.ts';
+
+const temporary = () => mkdtempSync(join(tmpdir(), 'webgrpo-cli-'));
+
+const before = { 'training/global_step': 0, 'val-core/t/acc/mean@1': 0.25, 'val-core/t/acc/greedy': 0.125 };
+const line = (step: number, more: Record<string, number> = {}) => ({
+  'training/global_step': step,
+  'critic/score/mean': step / 10,
+  'actor/entropy': 1.5,
+  'actor/ppo_kl': 0.001,
+  'response_length/mean': 40,
+  'tool_call_counts/mean': 2,
+  'perf/throughput': 1234.5,
+  'perf/generated_tokens': 100,
+  'perf/trained_tokens': 90,
+  'timing_s/step': 2,
+  'timing_s/gen': 1.5,
+  ...more,
+});
+const HISTORY = [before, line(1), line(2), line(3, { 'val-core/t/acc/mean@1': 0.75, 'timing_s/testing': 6 })];
+
+const rollout = (step: number, content: string): LoggedRollout => ({
+  ...{ step, group: 0, problem: 'p', answer: '4', score: 1, acc: 1, stopReason: 'completed' },
+  ...{ numTurns: 1, numToolCalls: 0, responseTokens: 3 },
+  messages: [
+    { role: 'user', content: 'q' },
+    { role: 'assistant', content },
+  ],
+});
+
+test('flags, overrides and files are told apart', () => {
+  const specs = { json: { help: '' }, model: { value: 'FOLDER', help: '' } };
+  const args = readArgs(['a.yaml', 'actor.optim.lr=1e-4', '--json', '--model', 'm=1/x'], specs);
+  expect(args.positionals).toEqual(['a.yaml']);
+  expect(args.overrides).toEqual(['actor.optim.lr=1e-4']);
+  expect(args.flags).toMatchObject({ json: true, model: 'm=1/x' });
+  expect(() => readArgs(['--nope'], specs)).toThrow(InputError);
+  expect(() => readArgs(['--model'], specs)).toThrow(InputError);
+});
+
+test('files: one sentence when they cannot be read, whole when written', async () => {
+  const folder = temporary();
+  await writeWhole(join(folder, 'a', 'b.json'), '{"x": 1');
+  await expect(readJson(join(folder, 'a', 'b.json'))).rejects.toThrow(/b\.json is not JSON: /);
+  await expect(readText(join(folder, 'a', 'c.json'))).rejects.toThrow(/no such file\. That folder has b\.json\.$/);
+  await expect(readText(join(folder, 'z', 'c.json'))).rejects.toThrow(/There is no folder .*z\.$/);
+  await expect(readText(folder)).rejects.toThrow(/it is a folder/);
+  await writeFolder(
+    join(folder, 'ckpt'),
+    new Map([
+      ['one', '1'],
+      ['two', '2'],
+    ]),
+  );
+  await writeFolder(join(folder, 'ckpt'), new Map([['three', '3']]));
+  expect(readdirSync(join(folder, 'ckpt'))).toEqual(['three']);
+  expect(readdirSync(folder).sort()).toEqual(['a', 'ckpt']);
+});
+
+test('an earlier run is kept, and a resumed one drops what it does again', async () => {
+  const path = join(temporary(), 'run');
+  const first = await RunFolder.create(path, { seed: 1 });
+  expect(first.moved).toBeUndefined();
+  for (const metrics of HISTORY) await first.folder.appendMetrics(metrics);
+  appendFileSync(join(path, 'metrics.jsonl'), '{"training/global_step": 4, "cut'); // killed while writing
+  expect(await first.folder.metrics()).toEqual(HISTORY);
+  const resumed = await RunFolder.reopen(path, 2, { seed: 1 });
+  expect((await resumed.metrics()).map((m) => m['training/global_step'])).toEqual([0, 1, 2]);
+  const second = await RunFolder.create(path, { seed: 2 });
+  expect(second.moved).toBe(`${path}-1`);
+  expect((await RunFolder.create(path, { seed: 3 })).moved).toBe(`${path}-2`);
+  expect(readFileSync(join(`${path}-2`, 'config.yaml'), 'utf8')).toBe('seed: 2\n');
+});
+
+test('the summary counts each step once and keeps before apart from after', () => {
+  const summary = summarize({ history: HISTORY });
+  expect(summary).toMatchObject({ steps: 3, tokensGenerated: 300, tokensTrained: 270 });
+  expect(summary.passAt1).toEqual({ before: 0.25, after: 0.75 });
+  expect(summary.greedy).toEqual({ before: 0.125, after: null });
+  expect(summary.meanReward).toEqual({ first: 0.1, last: 0.3 });
+  expect(summary.seconds).toMatchObject({ generate: 4.5, evaluate: 6, update: 0 });
+  expect(summaryTable(summary)).toContain('pass@1                     0.250     0.750');
+});
+
+test('the progress line', () => {
+  expect(timeLeft(HISTORY, 9)).toBeCloseTo(24, 9); // (3 x 2 + 6) / 3 a step, 6 to go
+  expect(timeLeft([before], 9)).toBeNaN();
+  expect(passAt1(HISTORY[3])).toBe(0.75);
+  expect(stepLine(line(1), 9, 0.25, 125)).toBe(
+    'step 1/9  reward 0.100  pass@1 0.250  kl 0.0010  entropy 1.500  tokens/s 1235  left 2:05',
+  );
+  expect(stepLine(before, 9, undefined, NaN)).toBe('step 0/9  pass@1 0.250');
+});
+
+test('the report stands alone and cannot be broken out of', async () => {
+  const { folder } = await RunFolder.create(join(temporary(), 'a<b'), { note: '</script>' });
+  for (const metrics of HISTORY) await folder.appendMetrics(metrics);
+  await folder.writeRollouts(1, [rollout(1, '<script>alert(1)</script>')]);
+  await folder.writeRollouts(10, [rollout(10, 'late')]);
+  await folder.writeRollouts(2, [rollout(2, 'early')]);
+  expect((await folder.rollouts()).map(({ step }) => step)).toEqual([1, 2, 10]);
+  const html = readFileSync(await writeReport(folder), 'utf8');
+  expect(html).not.toMatch(/(src|href)=|https?:\/\/(?!www\.w3\.org|github\.com)/);
+  expect(html).toContain('&lt;script&gt;alert(1)');
+  expect(html).not.toContain('<script>alert');
+  expect(html).toContain('uPlot');
+  expect(html.match(/<\/script>/g)).toHaveLength(3);
+});
+
+test('charts leave out what a run has not measured', () => {
+  const charts = chartData(HISTORY);
+  expect(charts.map(({ title }) => title)).not.toContain('gradient norm');
+  expect(charts[0]).toEqual({
+    title: 'held-out pass@1',
+    steps: [0, 3],
+    series: [
+      { label: 'sampled', values: [0.25, 0.75] },
+      { label: 'greedy', values: [0.125, null] },
+    ],
+  });
+  expect(chartData([{ 'training/global_step': 1, 'actor/entropy': NaN }])).toEqual([]);
+});
+
+test('docs/config.md is what the schemas say', () => {
+  expect(readFileSync('docs/config.md', 'utf8'), 'run: npm run -s webgrpo -- config --markdown > docs/config.md').toBe(
+    configMarkdown(),
+  );
+  expect(configText('actor.optim').keys.map(({ path }) => path)).toContain('actor.optim.lr');
+  expect(() => configText('optim')).toThrow(/The config has no part "optim"; there are name, engine/);
+});
+
+test('set-up: npm ci runs only when an installed package is not the locked one', async () => {
+  const { stalePackage } = (await import('../../scripts/lib/packages.mjs' as string)) as {
+    stalePackage(root: string): string;
+  };
+  const root = temporary();
+  const lock = (packages: unknown) => JSON.stringify({ packages });
+  writeFileSync(join(root, 'package-lock.json'), lock({ '': {}, 'node_modules/a': { version: '1.0.0' } }));
+  expect(stalePackage(root)).toBe('not installed');
+  await writeWhole(join(root, 'node_modules/.package-lock.json'), lock({ 'node_modules/a': { version: '1.0.0' } }));
+  expect(stalePackage(root)).toBe('');
+  const two = { 'node_modules/a': { version: '1.1.0' }, 'node_modules/b': { version: '2.0.0', optional: true } };
+  writeFileSync(join(root, 'package-lock.json'), lock(two));
+  expect(stalePackage(root)).toBe('a is 1.0.0, locked 1.1.0');
+});
