@@ -9,11 +9,12 @@ import type { ChatTokenizer } from '../model/tokenizer.ts';
 import type { AgentLimits } from '../rollout/agentLoop.ts';
 import type { RolloutEngine, RolloutStats, SamplingParams } from '../rollout/types.ts';
 import type { Task } from '../tasks/task.ts';
-import { computeAdvantages } from './advantages.ts';
 import type { TrainConfig } from './config.ts';
+import { updateKlController } from './kl.ts';
 import { dataMetrics, type Metrics, timingMetrics, validationMetrics } from './metrics.ts';
 import { generateSamples, type OutsideSeconds } from './rolloutStep.ts';
-import type { Sample, SampleTokens } from './stepBatch.ts';
+import type { Sample } from './stepBatch.ts';
+import { stepTokens } from './stepTokens.ts';
 import { type CustomLoss, PolicyUpdater } from './updater.ts';
 
 /** Everything the trainer drives. `reference` holds the frozen start weights and exists when a KL term needs it. */
@@ -56,6 +57,8 @@ export interface TrainerState {
   /** Training problems drawn so far; dynamic sampling draws more than trainBatchSize a step. */
   problems: number;
   updates: number;
+  /** Coefficient of the KL in the reward, where klCtrl is adaptive and has moved it. */
+  klCoef?: number;
 }
 
 export interface FitResult {
@@ -114,7 +117,14 @@ export class GrpoTrainer {
     const generated = await this.#generate(step);
     const { samples } = generated;
     const afterGenerate = performance.now();
-    const tokens = this.#sampleTokens(samples);
+    const refLogProbs = await this.#updater.reference(samples);
+    const afterRef = performance.now();
+    const { klCoef } = this.#state;
+    const tokens = stepTokens(config, samples, {
+      ...(refLogProbs && { refLogProbs }),
+      ...(klCoef !== undefined && { klCoef }),
+    });
+    this.#adaptKl(tokens.metrics, samples.length);
     samples.forEach((sample, s) => (sample.advantage = meanTrained(tokens.advantages[s], tokens.masks[s])));
     this.#o.onPhase?.('update', step);
     const update = await this.#updater.update(samples, tokens, step, this.#state.updates);
@@ -128,6 +138,7 @@ export class GrpoTrainer {
       gen: (afterGenerate - started) / 1000,
       tools: generated.seconds.tools,
       reward: generated.seconds.reward,
+      ref: (afterRef - afterGenerate) / 1000,
       ...update.seconds,
       sync: (ended - beforeSync) / 1000,
       step: (ended - started) / 1000,
@@ -137,11 +148,13 @@ export class GrpoTrainer {
       ...dataMetrics({
         trajectories: samples.map((s) => s.trajectory),
         rewards: samples.map((s) => s.reward),
+        finalRewards: tokens.rewards,
         groups: samples.map((s) => s.group),
         advantages: tokens.advantages,
         maxResponseLength: config.data.maxResponseLength,
         maxPromptLength: config.data.maxPromptLength,
       }),
+      ...tokens.metrics,
       ...update.metrics,
       ...generated.metrics,
       ...timingMetrics(
@@ -241,21 +254,12 @@ export class GrpoTrainer {
     return { samples, seconds, stats, metrics };
   }
 
-  /** Advantages and masks per response token. */
-  #sampleTokens(samples: Sample[]): SampleTokens {
-    const { algorithm } = this.#o.config;
-    const masks = samples.map(({ trajectory }) =>
-      algorithm.maskTruncated && trajectory.stopReason === 'max_tokens'
-        ? new Uint8Array(trajectory.mask.length)
-        : trajectory.mask,
-    );
-    const inputs = { rewards: samples.map((s) => s.reward.score), groups: samples.map((s) => s.group), masks };
-    const { scaleRewards, gamma } = algorithm;
-    return {
-      masks,
-      advantages: computeAdvantages(algorithm.advEstimator, inputs, { scaleRewards, gamma }),
-      oldLogProbs: samples.map(({ trajectory }) => trajectory.logProbs),
-    };
+  /** Moves the coefficient of the KL in the reward, when it is adaptive. */
+  #adaptKl(metrics: Metrics, samples: number): void {
+    const { useKlInReward, klCtrl } = this.#o.config.algorithm;
+    if (!useKlInReward || klCtrl.type === 'fixed') return;
+    const controller = { ...klCtrl, klCoef: metrics['actor/reward_kl_penalty_coeff'] };
+    this.#state.klCoef = updateKlController(controller, metrics['actor/reward_kl_penalty'], samples).klCoef;
   }
 }
 

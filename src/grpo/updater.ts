@@ -6,15 +6,8 @@ import { policyLossSpec, type TrainConfig } from './config.ts';
 import { type LossRows, policyLoss, selectTokens } from './losses.ts';
 import { type Metrics, rolloutProbsDiff } from './metrics.ts';
 import { lrFactor } from './schedule.ts';
-import {
-  gatherEntries,
-  type MiniBatch,
-  packMiniBatch,
-  type Sample,
-  type SampleTokens,
-  sliceInputs,
-  weightsByStep,
-} from './stepBatch.ts';
+import { gatherEntries, type MiniBatch, packMiniBatch, type Sample, sliceInputs, weightsByStep } from './stepBatch.ts';
+import type { StepTokens } from './stepTokens.ts';
 import type { TrainerEngine } from './trainer.ts';
 
 /** What a user's own loss sees of one micro-batch; all [E], samples one after the other. */
@@ -32,7 +25,7 @@ export interface UpdateResult {
   updates: number;
   /** Entries that went through forward and backward. */
   trainedTokens: number;
-  seconds: { old_log_prob: number; ref: number; update_actor: number };
+  seconds: { old_log_prob: number; update_actor: number };
 }
 
 export class PolicyUpdater {
@@ -52,11 +45,9 @@ export class PolicyUpdater {
   }
 
   /** Updates the policy on the samples of a step. `updates` counts optimizer steps before it. */
-  async update(samples: Sample[], tokens: SampleTokens, step: number, updates: number): Promise<UpdateResult> {
+  async update(samples: Sample[], tokens: StepTokens, step: number, updates: number): Promise<UpdateResult> {
     const { actor } = this.#config;
     const started = performance.now();
-    const refLogProbs = await this.#reference(samples, tokens);
-    const afterRef = performance.now();
     const all: Metrics[] = [];
     let [done, trainedTokens] = [0, 0];
     let firstDiff: Metrics = {};
@@ -64,7 +55,7 @@ export class PolicyUpdater {
       for (const chosen of this.#miniBatches(samples, step, epoch)) {
         const batch = packMiniBatch(samples, chosen, tokens.masks, actor.maxTokenLen);
         if (batch.entrySample.length === 0) continue;
-        const result = await this.#miniBatch(samples, tokens, refLogProbs, batch, updates + done);
+        const result = await this.#miniBatch(samples, tokens, batch, updates + done);
         if (done === 0) firstDiff = rolloutProbsDiff(result.rolloutLogProbs, result.logProbs);
         all.push(result.metrics);
         trainedTokens += batch.entrySample.length;
@@ -72,20 +63,18 @@ export class PolicyUpdater {
       }
     }
     const ended = performance.now();
-    const seconds = { old_log_prob: 0, ref: (afterRef - started) / 1000, update_actor: (ended - afterRef) / 1000 };
+    const seconds = { old_log_prob: 0, update_actor: (ended - started) / 1000 };
     return { metrics: { ...average(all), ...firstDiff }, updates: done, trainedTokens, seconds };
   }
 
-  async #miniBatch(
-    samples: Sample[],
-    tokens: SampleTokens,
-    refLogProbs: ArrayLike<number>[] | undefined,
-    batch: MiniBatch,
-    update: number,
-  ) {
+  async #miniBatch(samples: Sample[], tokens: StepTokens, batch: MiniBatch, update: number) {
     const { actor, data } = this.#config;
     const masks = batch.samples.map((s) => tokens.masks[s]);
-    const byMode = lossWeights(actor.lossMode, actor.lossAggMode, masks, data);
+    const { isWeights, refLogProbs } = tokens;
+    const byMode = lossWeights(actor.lossMode, actor.lossAggMode, masks, {
+      ...data,
+      ...(isWeights && { isWeights: batch.samples.map((s) => isWeights[s]) }),
+    });
     const { weights, klWeights } = weightsByStep(samples.length, batch.samples, byMode);
     const inputs: PolicyLossInputs = {
       oldLogProbs: gatherEntries(batch, tokens.oldLogProbs),
@@ -140,13 +129,15 @@ export class PolicyUpdater {
     return { ...metrics, 'actor/entropy': mean };
   }
 
-  /** Log-probs of the trained tokens under the frozen reference, one array a sample. */
-  async #reference(samples: Sample[], tokens: SampleTokens): Promise<ArrayLike<number>[] | undefined> {
-    if (!this.#config.actor.useKlLoss) return undefined;
+  /** Log-probs of the sampled tokens under the frozen reference, one array a sample; undefined when no KL is on. */
+  async reference(samples: Sample[]): Promise<ArrayLike<number>[] | undefined> {
+    const { actor, algorithm } = this.#config;
+    if (!actor.useKlLoss && !algorithm.useKlInReward) return undefined;
     const { reference } = this.#engine;
-    if (!reference) throw new Error('actor.useKlLoss needs a reference model, but the engine was made without one.');
+    if (!reference) throw new Error('A KL term needs a reference model, but the engine was made without one.');
+    const masks = samples.map(({ trajectory }) => trajectory.mask);
     const chosen = samples.map((_, s) => s);
-    const batch = packMiniBatch(samples, chosen, tokens.masks, this.#config.actor.maxTokenLen);
+    const batch = packMiniBatch(samples, chosen, masks, actor.maxTokenLen);
     const result = samples.map(({ trajectory }) => new Float64Array(trajectory.responseIds.length));
     const { temperature } = this.#config.rollout;
     for (const [m, micro] of batch.microBatches.entries()) {

@@ -38,13 +38,13 @@ export interface DeviceEngine extends Omit<TrainerEngine, 'tokenizer'> {
 }
 
 /** Rollout and sequence sizes as a training config asks for them. */
-export function engineSizes({ data, rollout, actor, model, engine }: TrainConfig) {
+export function engineSizes({ data, rollout, actor, algorithm, model, engine }: TrainConfig) {
   const maxPositions = data.maxPromptLength + data.maxResponseLength;
   return {
     engine,
     maxTokenLen: actor.maxTokenLen,
     maxPositions,
-    withReference: actor.useKlLoss,
+    withReference: actor.useKlLoss || algorithm.useKlInReward,
     rollout: {
       maxSlots: rollout.maxSlots,
       slotCapacity: data.maxResponseLength,
