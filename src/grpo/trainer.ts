@@ -120,7 +120,9 @@ export class GrpoTrainer {
     const refLogProbs = await this.#updater.reference(samples);
     const afterRef = performance.now();
     const { klCoef } = this.#state;
+    const baselines = config.algorithm.advEstimator === 'remax' ? await this.#greedyScores(samples, step) : undefined;
     const tokens = stepTokens(config, samples, {
+      ...(baselines && { baselines }),
       ...(refLogProbs && { refLogProbs }),
       ...(klCoef !== undefined && { klCoef }),
     });
@@ -252,6 +254,16 @@ export class GrpoTrainer {
       ? { 'training/num_gen_batches': batches, 'training/evicted_groups': evicted }
       : {};
     return { samples, seconds, stats, metrics };
+  }
+
+  /** ReMax's baseline: the score of one greedy answer to each sample's prompt. */
+  async #greedyScores(samples: Sample[], step: number): Promise<number[]> {
+    const problems = new Map(samples.map(({ group, problem }) => [group, problem]));
+    const options = this.#generateOptions(step, 1);
+    options.sampling = { ...options.sampling, temperature: 0, topK: 0, topP: 1, minP: 0 };
+    const { samples: greedy } = await generateSamples([...problems.values()], options);
+    const scores = new Map([...problems.keys()].map((group, i) => [group, greedy[i].reward.score]));
+    return samples.map(({ group }) => scores.get(group)!);
   }
 
   /** Moves the coefficient of the KL in the reward, when it is adaptive. */

@@ -57,8 +57,7 @@ async function oneStep(algorithm: object, actor: object = {}) {
   return metrics;
 }
 
-// remax wants a greedy answer to each prompt first, which the trainer does not sample.
-test.each(Object.keys(RECIPES).filter((name) => name !== 'remax'))('%s', async (name) => {
+test.each(Object.keys(RECIPES))('%s', async (name) => {
   await oneStep({ name });
 });
 
