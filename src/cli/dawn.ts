@@ -14,4 +14,27 @@ export async function installDawn(): Promise<void> {
   Object.assign(globalThis, globals);
   dawn = create([]);
   Object.defineProperty(globalThis, 'navigator', { value: { gpu: dawn }, configurable: true });
+  restWhileWaiting();
+}
+
+const REST_MS = 0.2;
+
+/**
+ * While a result is awaited, Dawn's Node binding polls without pause on this thread. A software adapter computes on the same
+ * cores, so the thread is put to sleep for a moment between polls: everything else that is due still runs in between.
+ */
+function restWhileWaiting(): void {
+  const cell = new Int32Array(new SharedArrayBuffer(4));
+  let waiting = 0;
+  const rest = () => {
+    if (waiting === 0) return;
+    Atomics.wait(cell, 0, 0, REST_MS);
+    setImmediate(rest);
+  };
+  const prototype = GPUBuffer.prototype;
+  const mapAsync = prototype.mapAsync;
+  prototype.mapAsync = function (this: GPUBuffer, ...args: Parameters<typeof mapAsync>) {
+    if (waiting++ === 0) setImmediate(rest);
+    return mapAsync.apply(this, args).finally(() => waiting--);
+  };
 }

@@ -2,12 +2,19 @@ import code from '../../../kernels/attention.wgsl?raw';
 import codeBwdKv from '../../../kernels/attention_bwd_kv.wgsl?raw';
 import codeBwdQ from '../../../kernels/attention_bwd_q.wgsl?raw';
 import type { Gpu, View } from '../device.ts';
-import { defineKernel } from '../kernel.ts';
+import { defineKernel, type Kernel } from '../kernel.ts';
 import { expectElements } from '../shape.ts';
 import { groupsOf } from './grid.ts';
 import type { Heads } from './rope_kv.ts';
 
 const params = { N: 'u32', H: 'u32', K: 'u32', D: 'u32', scale: 'f32' } as const;
+
+/** Kernels with a head dim of their own, everything in registers; printed by scripts/gen-attention.mjs. */
+const printed = import.meta.glob<string>('../../../kernels/attention*_d*.wgsl', {
+  query: '?raw',
+  import: 'default',
+  eager: true,
+});
 
 export const attentionKernel = defineKernel({
   name: 'attention',
@@ -33,6 +40,24 @@ export const attentionBwdKvKernel = defineKernel({
   params,
 });
 
+/** Head dims that have printed kernels. */
+export const HEAD_DIMS = [16, 24, 32, 64];
+
+/** A kernel's printed form for a head dim, and the rows a thread of it handles. */
+function forHeadDim<R extends string, W extends string>(generic: Kernel<R, W, keyof typeof params>) {
+  const byDim = new Map<number, { kernel: Kernel<R, W, keyof typeof params>; rows: number }>();
+  for (const D of HEAD_DIMS) {
+    const name = `${generic.name}_d${D}`;
+    const kernel = defineKernel({ ...generic, name, code: printed[`../../../kernels/${name}.wgsl`] });
+    byDim.set(D, { kernel, rows: D > 32 ? 1 : 2 });
+  }
+  return (D: number) => byDim.get(D) ?? { kernel: generic, rows: 1 };
+}
+
+const forward = forHeadDim(attentionKernel);
+const backwardQ = forHeadDim(attentionBwdQKernel);
+const backwardKv = forHeadDim(attentionBwdKvKernel);
+
 export interface AttentionArgs extends Heads {
   /** [N, H * D] */
   q: View;
@@ -53,7 +78,8 @@ export function attention(gpu: Gpu, { q, kv, ranges, out, lse, N, H, K, D }: Att
   expectElements('attention ranges [N, 4]', ranges, N * 4);
   expectElements('attention lse [N, H]', lse, N * H);
   const sizes = { N, H, K, D, scale: 1 / Math.sqrt(D) };
-  gpu.dispatch(attentionKernel, { q, kv, ranges, out, lse }, sizes, groupsOf(N * H));
+  const { kernel, rows } = forward(D);
+  gpu.dispatch(kernel, { q, kv, ranges, out, lse }, sizes, groupsOf(Math.ceil(N / rows) * H));
 }
 
 export interface AttentionBwdArgs extends AttentionArgs {
@@ -74,6 +100,8 @@ export function attentionBwd(gpu: Gpu, args: AttentionBwdArgs): void {
   const { q, kv, ranges, out, lse, dout, queryEnd, dq, dkv, delta, N, H, K, D } = args;
   expectElements('attention_bwd dkv [N, 2 * K * D]', dkv, N * 2 * K * D);
   const sizes = { N, H, K, D, scale: 1 / Math.sqrt(D) };
-  gpu.dispatch(attentionBwdQKernel, { q, kv, out, dout, lse, ranges, dq, delta }, sizes, groupsOf(N * H));
-  gpu.dispatch(attentionBwdKvKernel, { q, kv, dout, lse, delta, queryEnd, dkv }, sizes, groupsOf(N * K));
+  const [forQ, forKv] = [backwardQ(D), backwardKv(D)];
+  const groups = (rows: number, heads: number) => groupsOf(Math.ceil(N / rows) * heads);
+  gpu.dispatch(forQ.kernel, { q, kv, out, dout, lse, ranges, dq, delta }, sizes, groups(forQ.rows, H));
+  gpu.dispatch(forKv.kernel, { q, kv, dout, lse, delta, queryEnd, dkv }, sizes, groups(forKv.rows, K));
 }

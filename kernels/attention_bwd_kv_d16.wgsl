@@ -1,0 +1,91 @@
+// attention_bwd_kv.wgsl for head dim 16, with everything in registers and 2 key rows a thread; same inputs, same outputs.
+//   dv_j = sum_n p_nj dout_n,  dk_j = sum_n ds_nj q_n   (p and ds as in attention_bwd_q.wgsl), over the H / K query heads
+// The queries that see key row j are one contiguous range, j .. queryEnd[j]: to the end of the group for a prompt row, to
+// the end of the sample for a response row.
+//
+//   q, dout     [N, H * D]      here and below as vec4
+//   kv          [N, 2 * K * D]
+//   lse, delta  [N, H]
+//   queryEnd    [N]
+//   dkv         [N, 2 * K * D]  written
+//
+// Grid      one thread per (tile of 2 key rows, key/value head), heads fastest.
+// Numerics  queries in ascending order in one thread, query heads within.
+//           A query is loaded once for 2 keys; to a key that it does not see, it adds 0 (so it must be finite).
+// Paper     Dao et al. 2022, arXiv:2205.14135, appendix B.
+// Checked   against attentionBackward() in src/model/reference.ts by test/gpu/attention.test.ts. Printed by scripts/gen-attention.mjs: edit there.
+
+struct Params {
+  N: u32,      // rows
+  H: u32,      // query heads
+  K: u32,      // key/value heads
+  D: u32,      // 16
+  scale: f32,  // 1 / sqrt(D)
+}
+
+override WG: u32 = 64u; // threads in a workgroup
+const D4 = 4u; // vec4s in a head
+
+@group(0) @binding(0) var<storage, read> q: array<vec4f>;
+@group(0) @binding(1) var<storage, read> kv: array<vec4f>;
+@group(0) @binding(2) var<storage, read> dout: array<vec4f>;
+@group(0) @binding(3) var<storage, read> lse: array<f32>;
+@group(0) @binding(4) var<storage, read> delta: array<f32>;
+@group(0) @binding(5) var<storage, read> queryEnd: array<u32>;
+@group(0) @binding(6) var<storage, read_write> dkv: array<vec4f>;
+@group(0) @binding(7) var<uniform> params: Params;
+
+fn fold(x: vec4f) -> f32 { return (x.x + x.y) + (x.z + x.w); }
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, @builtin(local_invocation_index) tid: u32) {
+  let t = (wg.y * grid.x + wg.x) * WG + tid;
+  let head = t % params.K;
+  let tile = t / params.K * 2u;
+  if (tile >= params.N) { return; }
+  let share = params.H / params.K; // query heads that read this key head
+  let vHead = params.K * D4;
+
+  let j0 = min(tile + 0u, params.N - 1u); let end0 = queryEnd[j0];
+  let key0 = j0 * 2u * vHead + head * D4;
+  let k0_0 = kv[key0 + 0u]; let k0_1 = kv[key0 + 1u]; let k0_2 = kv[key0 + 2u]; let k0_3 = kv[key0 + 3u];
+  let v0_0 = kv[key0 + vHead + 0u]; let v0_1 = kv[key0 + vHead + 1u]; let v0_2 = kv[key0 + vHead + 2u]; let v0_3 = kv[key0 + vHead + 3u];
+  var dk0_0 = vec4f(); var dv0_0 = vec4f(); var dk0_1 = vec4f(); var dv0_1 = vec4f(); var dk0_2 = vec4f(); var dv0_2 = vec4f(); var dk0_3 = vec4f(); var dv0_3 = vec4f();
+  let j1 = min(tile + 1u, params.N - 1u); let end1 = queryEnd[j1];
+  let key1 = j1 * 2u * vHead + head * D4;
+  let k1_0 = kv[key1 + 0u]; let k1_1 = kv[key1 + 1u]; let k1_2 = kv[key1 + 2u]; let k1_3 = kv[key1 + 3u];
+  let v1_0 = kv[key1 + vHead + 0u]; let v1_1 = kv[key1 + vHead + 1u]; let v1_2 = kv[key1 + vHead + 2u]; let v1_3 = kv[key1 + vHead + 3u];
+  var dk1_0 = vec4f(); var dv1_0 = vec4f(); var dk1_1 = vec4f(); var dv1_1 = vec4f(); var dk1_2 = vec4f(); var dv1_2 = vec4f(); var dk1_3 = vec4f(); var dv1_3 = vec4f();
+  let last = max(end0, end1);
+
+  // One loop over (row, query head): two nested loops would carry every register through both.
+  var row = tile;
+  var h = head * share;
+  while (row < last) {
+    let at = (row * params.H + h) * D4;
+    let lseRow = lse[row * params.H + h];
+    let deltaRow = delta[row * params.H + h];
+    let q_0 = q[at + 0u]; let q_1 = q[at + 1u]; let q_2 = q[at + 2u]; let q_3 = q[at + 3u];
+    let g_0 = dout[at + 0u]; let g_1 = dout[at + 1u]; let g_2 = dout[at + 2u]; let g_3 = dout[at + 3u];
+    {
+      let p = select(0.0, exp(fold(k0_0 * q_0 + k0_1 * q_1 + k0_2 * q_2 + k0_3 * q_3) * params.scale - lseRow), (row >= j0) & (row < end0));
+      let ds = p * (fold(v0_0 * g_0 + v0_1 * g_1 + v0_2 * g_2 + v0_3 * g_3) - deltaRow) * params.scale;
+      dv0_0 += p * g_0; dk0_0 += ds * q_0; dv0_1 += p * g_1; dk0_1 += ds * q_1; dv0_2 += p * g_2; dk0_2 += ds * q_2; dv0_3 += p * g_3; dk0_3 += ds * q_3;
+    }
+    {
+      let p = select(0.0, exp(fold(k1_0 * q_0 + k1_1 * q_1 + k1_2 * q_2 + k1_3 * q_3) * params.scale - lseRow), (row >= j1) & (row < end1));
+      let ds = p * (fold(v1_0 * g_0 + v1_1 * g_1 + v1_2 * g_2 + v1_3 * g_3) - deltaRow) * params.scale;
+      dv1_0 += p * g_0; dk1_0 += ds * q_0; dv1_1 += p * g_1; dk1_1 += ds * q_1; dv1_2 += p * g_2; dk1_2 += ds * q_2; dv1_3 += p * g_3; dk1_3 += ds * q_3;
+    }
+    let turn = h + 1u == (head + 1u) * share;
+    row = select(row, row + 1u, turn);
+    h = select(h + 1u, head * share, turn);
+  }
+
+  {
+    dkv[key0 + 0u] = dk0_0; dkv[key0 + vHead + 0u] = dv0_0; dkv[key0 + 1u] = dk0_1; dkv[key0 + vHead + 1u] = dv0_1; dkv[key0 + 2u] = dk0_2; dkv[key0 + vHead + 2u] = dv0_2; dkv[key0 + 3u] = dk0_3; dkv[key0 + vHead + 3u] = dv0_3;
+  }
+  if (tile + 1u < params.N) {
+    dkv[key1 + 0u] = dk1_0; dkv[key1 + vHead + 0u] = dv1_0; dkv[key1 + 1u] = dk1_1; dkv[key1 + vHead + 1u] = dv1_1; dkv[key1 + 2u] = dk1_2; dkv[key1 + vHead + 2u] = dv1_2; dkv[key1 + 3u] = dk1_3; dkv[key1 + vHead + 3u] = dv1_3;
+  }
+}

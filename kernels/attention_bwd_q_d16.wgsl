@@ -1,0 +1,102 @@
+// attention_bwd_q.wgsl for head dim 16, with everything in registers and 2 rows a thread; same inputs, same outputs:
+//   delta = dout . out,  p_j = exp(q . k_j * scale - lse),  ds_j = p_j (dout . v_j - delta) * scale,  dq = sum_j ds_j k_j
+//
+//   q, out, dout  [N, H * D]         here and below as vec4
+//   kv            [N, 2 * K * D]
+//   lse           [N, H]
+//   ranges        [N] vec4u          as in attention.wgsl
+//   dq            [N, H * D]         written
+//   delta         [N, H]             written, for attention_bwd_kv
+//
+// Grid      one thread per (tile of 2 rows, head), heads fastest: neighbouring threads run equally long and load different keys.
+// Numerics  keys in ascending order in one thread.
+//           A key is loaded once for 2 rows; to a row that does not see it, it adds 0 (so it must be finite).
+// Paper     Dao et al. 2022, arXiv:2205.14135, appendix B.
+// Checked   against attentionBackward() in src/model/reference.ts by test/gpu/attention.test.ts. Printed by scripts/gen-attention.mjs: edit there.
+
+struct Params {
+  N: u32,      // query rows
+  H: u32,      // query heads
+  K: u32,      // key/value heads
+  D: u32,      // 16
+  scale: f32,  // 1 / sqrt(D)
+}
+
+override WG: u32 = 64u; // threads in a workgroup
+const D4 = 4u; // vec4s in a head
+
+@group(0) @binding(0) var<storage, read> q: array<vec4f>;
+@group(0) @binding(1) var<storage, read> kv: array<vec4f>;
+@group(0) @binding(2) var<storage, read> out: array<vec4f>;
+@group(0) @binding(3) var<storage, read> dout: array<vec4f>;
+@group(0) @binding(4) var<storage, read> lse: array<f32>;
+@group(0) @binding(5) var<storage, read> ranges: array<vec4u>;
+@group(0) @binding(6) var<storage, read_write> dq: array<vec4f>;
+@group(0) @binding(7) var<storage, read_write> delta: array<f32>;
+@group(0) @binding(8) var<uniform> params: Params;
+
+fn fold(x: vec4f) -> f32 { return (x.x + x.y) + (x.z + x.w); }
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, @builtin(local_invocation_index) tid: u32) {
+  let t = (wg.y * grid.x + wg.x) * WG + tid;
+  let head = t % params.H;
+  let tile = t / params.H * 2u;
+  if (tile >= params.N) { return; }
+  let kHead = head / (params.H / params.K) * D4;
+  let vHead = params.K * D4;
+
+  var first = tile;
+  while (first < min(tile + 2u, params.N)) {
+    let span = ranges[first];
+    var end = first + 1u;
+    // Rows that share prefix and own start form a run; a tile is one run unless it crosses two sequences.
+    while (end < min(tile + 2u, params.N) && all(ranges[end].xyz == span.xyz)) { end++; }
+    let row0 = min(first + 0u, end - 1u);
+    let end0 = span.w;
+    let at0 = (row0 * params.H + head) * D4;
+    let q0_0 = q[at0 + 0u]; let q0_1 = q[at0 + 1u]; let q0_2 = q[at0 + 2u]; let q0_3 = q[at0 + 3u];
+    let g0_0 = dout[at0 + 0u]; let g0_1 = dout[at0 + 1u]; let g0_2 = dout[at0 + 2u]; let g0_3 = dout[at0 + 3u];
+    var d0_0 = vec4f(); var d0_1 = vec4f(); var d0_2 = vec4f(); var d0_3 = vec4f();
+    let delta0 = fold(g0_0 * out[at0 + 0u] + g0_1 * out[at0 + 1u] + g0_2 * out[at0 + 2u] + g0_3 * out[at0 + 3u]);
+    let lse0 = lse[row0 * params.H + head];
+    let row1 = min(first + 1u, end - 1u);
+    let end1 = ranges[row1].w;
+    let at1 = (row1 * params.H + head) * D4;
+    let q1_0 = q[at1 + 0u]; let q1_1 = q[at1 + 1u]; let q1_2 = q[at1 + 2u]; let q1_3 = q[at1 + 3u];
+    let g1_0 = dout[at1 + 0u]; let g1_1 = dout[at1 + 1u]; let g1_2 = dout[at1 + 2u]; let g1_3 = dout[at1 + 3u];
+    var d1_0 = vec4f(); var d1_1 = vec4f(); var d1_2 = vec4f(); var d1_3 = vec4f();
+    let delta1 = fold(g1_0 * out[at1 + 0u] + g1_1 * out[at1 + 1u] + g1_2 * out[at1 + 2u] + g1_3 * out[at1 + 3u]);
+    let lse1 = lse[row1 * params.H + head];
+
+    for (var part = 0u; part < 2u; part++) {
+      let own = part == 1u;
+      let stop = select(span.y, max(end0, end1), own);
+      for (var j = select(span.x, span.z, own); j < stop; j++) {
+        let key = j * 2u * vHead + kHead;
+        let k_0 = kv[key + 0u]; let k_1 = kv[key + 1u]; let k_2 = kv[key + 2u]; let k_3 = kv[key + 3u];
+        let v_0 = kv[key + vHead + 0u]; let v_1 = kv[key + vHead + 1u]; let v_2 = kv[key + vHead + 2u]; let v_3 = kv[key + vHead + 3u];
+        {
+          let p = select(0.0, exp(fold(q0_0 * k_0 + q0_1 * k_1 + q0_2 * k_2 + q0_3 * k_3) * params.scale - lse0), !own | (j < end0));
+          let ds = p * (fold(g0_0 * v_0 + g0_1 * v_1 + g0_2 * v_2 + g0_3 * v_3) - delta0) * params.scale;
+          d0_0 += ds * k_0; d0_1 += ds * k_1; d0_2 += ds * k_2; d0_3 += ds * k_3;
+        }
+        {
+          let p = select(0.0, exp(fold(q1_0 * k_0 + q1_1 * k_1 + q1_2 * k_2 + q1_3 * k_3) * params.scale - lse1), !own | (j < end1));
+          let ds = p * (fold(g1_0 * v_0 + g1_1 * v_1 + g1_2 * v_2 + g1_3 * v_3) - delta1) * params.scale;
+          d1_0 += ds * k_0; d1_1 += ds * k_1; d1_2 += ds * k_2; d1_3 += ds * k_3;
+        }
+      }
+    }
+
+    {
+      dq[at0 + 0u] = d0_0; dq[at0 + 1u] = d0_1; dq[at0 + 2u] = d0_2; dq[at0 + 3u] = d0_3;
+      delta[row0 * params.H + head] = delta0;
+    }
+    if (first + 1u < end) {
+      dq[at1 + 0u] = d1_0; dq[at1 + 1u] = d1_1; dq[at1 + 2u] = d1_2; dq[at1 + 3u] = d1_3;
+      delta[row1 * params.H + head] = delta1;
+    }
+    first = end;
+  }
+}

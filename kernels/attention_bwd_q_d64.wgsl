@@ -1,0 +1,82 @@
+// attention_bwd_q.wgsl for head dim 64, with everything in registers and 1 row a thread; same inputs, same outputs:
+//   delta = dout . out,  p_j = exp(q . k_j * scale - lse),  ds_j = p_j (dout . v_j - delta) * scale,  dq = sum_j ds_j k_j
+//
+//   q, out, dout  [N, H * D]         here and below as vec4
+//   kv            [N, 2 * K * D]
+//   lse           [N, H]
+//   ranges        [N] vec4u          as in attention.wgsl
+//   dq            [N, H * D]         written
+//   delta         [N, H]             written, for attention_bwd_kv
+//
+// Grid      one thread per (row, head), heads fastest: neighbouring threads run equally long and load different keys.
+// Numerics  keys in ascending order in one thread.
+// Paper     Dao et al. 2022, arXiv:2205.14135, appendix B.
+// Checked   against attentionBackward() in src/model/reference.ts by test/gpu/attention.test.ts. Printed by scripts/gen-attention.mjs: edit there.
+
+struct Params {
+  N: u32,      // query rows
+  H: u32,      // query heads
+  K: u32,      // key/value heads
+  D: u32,      // 64
+  scale: f32,  // 1 / sqrt(D)
+}
+
+override WG: u32 = 64u; // threads in a workgroup
+const D4 = 16u; // vec4s in a head
+
+@group(0) @binding(0) var<storage, read> q: array<vec4f>;
+@group(0) @binding(1) var<storage, read> kv: array<vec4f>;
+@group(0) @binding(2) var<storage, read> out: array<vec4f>;
+@group(0) @binding(3) var<storage, read> dout: array<vec4f>;
+@group(0) @binding(4) var<storage, read> lse: array<f32>;
+@group(0) @binding(5) var<storage, read> ranges: array<vec4u>;
+@group(0) @binding(6) var<storage, read_write> dq: array<vec4f>;
+@group(0) @binding(7) var<storage, read_write> delta: array<f32>;
+@group(0) @binding(8) var<uniform> params: Params;
+
+fn fold(x: vec4f) -> f32 { return (x.x + x.y) + (x.z + x.w); }
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, @builtin(local_invocation_index) tid: u32) {
+  let t = (wg.y * grid.x + wg.x) * WG + tid;
+  let head = t % params.H;
+  let tile = t / params.H * 1u;
+  if (tile >= params.N) { return; }
+  let kHead = head / (params.H / params.K) * D4;
+  let vHead = params.K * D4;
+
+  var first = tile;
+  while (first < min(tile + 1u, params.N)) {
+    let span = ranges[first];
+    var end = first + 1u;
+    let row0 = min(first + 0u, end - 1u);
+    let end0 = span.w;
+    let at0 = (row0 * params.H + head) * D4;
+    let q0_0 = q[at0 + 0u]; let q0_1 = q[at0 + 1u]; let q0_2 = q[at0 + 2u]; let q0_3 = q[at0 + 3u]; let q0_4 = q[at0 + 4u]; let q0_5 = q[at0 + 5u]; let q0_6 = q[at0 + 6u]; let q0_7 = q[at0 + 7u]; let q0_8 = q[at0 + 8u]; let q0_9 = q[at0 + 9u]; let q0_10 = q[at0 + 10u]; let q0_11 = q[at0 + 11u]; let q0_12 = q[at0 + 12u]; let q0_13 = q[at0 + 13u]; let q0_14 = q[at0 + 14u]; let q0_15 = q[at0 + 15u];
+    let g0_0 = dout[at0 + 0u]; let g0_1 = dout[at0 + 1u]; let g0_2 = dout[at0 + 2u]; let g0_3 = dout[at0 + 3u]; let g0_4 = dout[at0 + 4u]; let g0_5 = dout[at0 + 5u]; let g0_6 = dout[at0 + 6u]; let g0_7 = dout[at0 + 7u]; let g0_8 = dout[at0 + 8u]; let g0_9 = dout[at0 + 9u]; let g0_10 = dout[at0 + 10u]; let g0_11 = dout[at0 + 11u]; let g0_12 = dout[at0 + 12u]; let g0_13 = dout[at0 + 13u]; let g0_14 = dout[at0 + 14u]; let g0_15 = dout[at0 + 15u];
+    var d0_0 = vec4f(); var d0_1 = vec4f(); var d0_2 = vec4f(); var d0_3 = vec4f(); var d0_4 = vec4f(); var d0_5 = vec4f(); var d0_6 = vec4f(); var d0_7 = vec4f(); var d0_8 = vec4f(); var d0_9 = vec4f(); var d0_10 = vec4f(); var d0_11 = vec4f(); var d0_12 = vec4f(); var d0_13 = vec4f(); var d0_14 = vec4f(); var d0_15 = vec4f();
+    let delta0 = fold(g0_0 * out[at0 + 0u] + g0_1 * out[at0 + 1u] + g0_2 * out[at0 + 2u] + g0_3 * out[at0 + 3u] + g0_4 * out[at0 + 4u] + g0_5 * out[at0 + 5u] + g0_6 * out[at0 + 6u] + g0_7 * out[at0 + 7u] + g0_8 * out[at0 + 8u] + g0_9 * out[at0 + 9u] + g0_10 * out[at0 + 10u] + g0_11 * out[at0 + 11u] + g0_12 * out[at0 + 12u] + g0_13 * out[at0 + 13u] + g0_14 * out[at0 + 14u] + g0_15 * out[at0 + 15u]);
+    let lse0 = lse[row0 * params.H + head];
+
+    for (var part = 0u; part < 2u; part++) {
+      let own = part == 1u;
+      let stop = select(span.y, end0, own);
+      for (var j = select(span.x, span.z, own); j < stop; j++) {
+        let key = j * 2u * vHead + kHead;
+        let k_0 = kv[key + 0u]; let k_1 = kv[key + 1u]; let k_2 = kv[key + 2u]; let k_3 = kv[key + 3u]; let k_4 = kv[key + 4u]; let k_5 = kv[key + 5u]; let k_6 = kv[key + 6u]; let k_7 = kv[key + 7u]; let k_8 = kv[key + 8u]; let k_9 = kv[key + 9u]; let k_10 = kv[key + 10u]; let k_11 = kv[key + 11u]; let k_12 = kv[key + 12u]; let k_13 = kv[key + 13u]; let k_14 = kv[key + 14u]; let k_15 = kv[key + 15u];
+        let v_0 = kv[key + vHead + 0u]; let v_1 = kv[key + vHead + 1u]; let v_2 = kv[key + vHead + 2u]; let v_3 = kv[key + vHead + 3u]; let v_4 = kv[key + vHead + 4u]; let v_5 = kv[key + vHead + 5u]; let v_6 = kv[key + vHead + 6u]; let v_7 = kv[key + vHead + 7u]; let v_8 = kv[key + vHead + 8u]; let v_9 = kv[key + vHead + 9u]; let v_10 = kv[key + vHead + 10u]; let v_11 = kv[key + vHead + 11u]; let v_12 = kv[key + vHead + 12u]; let v_13 = kv[key + vHead + 13u]; let v_14 = kv[key + vHead + 14u]; let v_15 = kv[key + vHead + 15u];
+        {
+          let p = exp(fold(q0_0 * k_0 + q0_1 * k_1 + q0_2 * k_2 + q0_3 * k_3 + q0_4 * k_4 + q0_5 * k_5 + q0_6 * k_6 + q0_7 * k_7 + q0_8 * k_8 + q0_9 * k_9 + q0_10 * k_10 + q0_11 * k_11 + q0_12 * k_12 + q0_13 * k_13 + q0_14 * k_14 + q0_15 * k_15) * params.scale - lse0);
+          let ds = p * (fold(g0_0 * v_0 + g0_1 * v_1 + g0_2 * v_2 + g0_3 * v_3 + g0_4 * v_4 + g0_5 * v_5 + g0_6 * v_6 + g0_7 * v_7 + g0_8 * v_8 + g0_9 * v_9 + g0_10 * v_10 + g0_11 * v_11 + g0_12 * v_12 + g0_13 * v_13 + g0_14 * v_14 + g0_15 * v_15) - delta0) * params.scale;
+          d0_0 += ds * k_0; d0_1 += ds * k_1; d0_2 += ds * k_2; d0_3 += ds * k_3; d0_4 += ds * k_4; d0_5 += ds * k_5; d0_6 += ds * k_6; d0_7 += ds * k_7; d0_8 += ds * k_8; d0_9 += ds * k_9; d0_10 += ds * k_10; d0_11 += ds * k_11; d0_12 += ds * k_12; d0_13 += ds * k_13; d0_14 += ds * k_14; d0_15 += ds * k_15;
+        }
+      }
+    }
+
+    {
+      dq[at0 + 0u] = d0_0; dq[at0 + 1u] = d0_1; dq[at0 + 2u] = d0_2; dq[at0 + 3u] = d0_3; dq[at0 + 4u] = d0_4; dq[at0 + 5u] = d0_5; dq[at0 + 6u] = d0_6; dq[at0 + 7u] = d0_7; dq[at0 + 8u] = d0_8; dq[at0 + 9u] = d0_9; dq[at0 + 10u] = d0_10; dq[at0 + 11u] = d0_11; dq[at0 + 12u] = d0_12; dq[at0 + 13u] = d0_13; dq[at0 + 14u] = d0_14; dq[at0 + 15u] = d0_15;
+      delta[row0 * params.H + head] = delta0;
+    }
+    first = end;
+  }
+}
