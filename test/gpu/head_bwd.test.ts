@@ -1,0 +1,111 @@
+import { expect, test } from 'vitest';
+import { rowThreads } from '../../src/gpu/ops/grid.ts';
+import { headBwd, headBwdKernel } from '../../src/gpu/ops/head.ts';
+import { rng } from '../random.ts';
+import { expectWithin, readRoomy, U, withRoom } from './check.ts';
+import { withGpu } from './gpu.ts';
+import {
+  describeHead,
+  dLogitsReference,
+  HEAD_CASES,
+  type HeadCase,
+  headInputs,
+  headReference,
+  largest,
+} from './headCases.ts';
+
+async function check(c: HeadCase, firstRow: number, rows: number): Promise<void> {
+  const { V, temperature } = c;
+  const { logits, entryRow, targets, rowStart, rowEntries } = headInputs(c);
+  const E = targets.length;
+  const r = rng(E);
+  const d = { dLogProbs: r.normals(E), dEntropy: r.normals(E) };
+  const entries = { entryRow, targets };
+  const forward = headReference(logits, V, entries, temperature);
+  const stats = Float32Array.from({ length: 2 * c.R }, (_, i) => (i % 2 ? forward.rowEntropy : forward.lse)[i >> 1]);
+  // The kernel reads rounded statistics, so the reference does too.
+  const rounded = { lse: stats.filter((_, i) => i % 2 === 0), rowEntropy: stats.filter((_, i) => i % 2 === 1) };
+  const given = { logits, lse: Float64Array.from(rounded.lse), rowEntropy: Float64Array.from(rounded.rowEntropy) };
+  const want = dLogitsReference(d, given, V, entries, temperature);
+  // p is off by the rounding of z and lse and by exp; its factors are sums over the row's entries (at most 3).
+  const Z = largest(logits) / temperature + Math.log(V);
+  const rtol = U * (6 * Z + 2 * (3 + 4 * Z) + 16);
+  const size = (i: number) => {
+    const row = Math.floor(i / V);
+    const logp = logits[i] / temperature - given.lse[row];
+    let sum = 0;
+    for (let at = rowStart[row]; at < rowStart[row + 1]; at++) {
+      const e = rowEntries[at];
+      const p = Math.exp(logp) * (Math.abs(d.dLogProbs[e]) + Math.abs(d.dEntropy[e]) * (2 * Z + given.rowEntropy[row]));
+      sum += p + (targets[e] === i % V ? Math.abs(d.dLogProbs[e]) : 0);
+    }
+    return sum / temperature;
+  };
+  await withGpu(async (gpu) => {
+    const [from, to] = [firstRow * V, (firstRow + rows) * V];
+    const view = withRoom(gpu, 'logits', logits.slice(from, to));
+    headBwd(gpu, {
+      logits: view,
+      stats: gpu.buffer('stats', stats.slice(2 * firstRow, 2 * (firstRow + rows))),
+      rowStart: gpu.buffer('rowStart', rowStart),
+      rowEntries: gpu.buffer('rowEntries', rowEntries),
+      targets: gpu.buffer('targets', targets),
+      dLogp: gpu.buffer('dLogp', d.dLogProbs),
+      dEntropy: gpu.buffer('dEntropy', d.dEntropy),
+      ...{ R: rows, V, firstRow, temperature },
+    });
+    expectWithin(await readRoomy(gpu, view, to - from), want.slice(from, to), (i) => 1e-36 + rtol * size(from + i));
+  });
+}
+
+test.each(HEAD_CASES.map((c) => [describeHead(c), c] as const))('logits become their gradient, %s', (_, c) =>
+  check(c, 0, c.R),
+);
+
+test.each([
+  [0, 64],
+  [64, 64],
+  [128, 9],
+])('a chunk of rows, %i + %i', (firstRow, rows) =>
+  check({ R: 137, V: 13, temperature: 0.7, scale: 2 }, firstRow, rows),
+);
+
+test('workgroups past the last row write nothing', () =>
+  withGpu(async (gpu) => {
+    const [R, V] = [3, 4];
+    const v = (n: number) => gpu.buffer('in', rng(1).normals(n));
+    const u = (...x: number[]) => gpu.buffer('in', Uint32Array.from(x));
+    const logits = withRoom(gpu, 'logits', rng(2).normals(R * V));
+    const views = {
+      logits,
+      stats: v(20),
+      rowStart: u(0, 1, 2, 3, 3, 3, 3),
+      rowEntries: u(0, 1, 2),
+      targets: u(1, 2, 3),
+    };
+    const params = { R, V, firstRow: 0, invT: 1 };
+    gpu.dispatch(headBwdKernel, { ...views, dLogp: v(3), dEntropy: v(3) }, params, 5, rowThreads(gpu));
+    expect((await readRoomy(gpu, logits, R * V)).findIndex(Number.isNaN)).toBe(-1);
+  }));
+
+test('more rows than one grid dimension holds', () =>
+  withGpu(async (gpu) => {
+    const [R, V] = [65537, 2];
+    const x = rng(3).normals(R * V);
+    const lse = (r: number) => Math.log(Math.exp(x[2 * r]) + Math.exp(x[2 * r + 1]));
+    const stats = Float32Array.from({ length: 2 * R }, (_, i) => (i % 2 ? 0 : lse(i >> 1)));
+    const rows = Uint32Array.from({ length: R + 1 }, (_, i) => i);
+    const logits = withRoom(gpu, 'logits', x);
+    headBwd(gpu, {
+      logits,
+      stats: gpu.buffer('stats', stats),
+      rowStart: gpu.buffer('rowStart', rows),
+      rowEntries: gpu.buffer('rowEntries', rows.slice(0, R)),
+      targets: gpu.buffer('targets', R * 4),
+      dLogp: gpu.buffer('dLogp', new Float32Array(R).fill(1)),
+      dEntropy: gpu.buffer('dEntropy', R * 4),
+      ...{ R, V, firstRow: 0, temperature: 1 },
+    });
+    const want = Float64Array.from(x, (z, i) => (i % 2 ? 0 : 1) - Math.exp(z - lse(i >> 1)));
+    expectWithin(await readRoomy(gpu, logits, R * V), want, () => 100 * U);
+  }));

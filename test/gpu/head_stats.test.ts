@@ -1,0 +1,77 @@
+import { expect, test } from 'vitest';
+import { rowThreads } from '../../src/gpu/ops/grid.ts';
+import { headStats, headStatsKernel } from '../../src/gpu/ops/head.ts';
+import { rng } from '../random.ts';
+import { expectSame, expectWithin, readRoomy, roomy } from './check.ts';
+import { poisoned, withGpu } from './gpu.ts';
+import {
+  describeHead,
+  entropySize,
+  HEAD_CASES,
+  type HeadCase,
+  headInputs,
+  headReference,
+  largest,
+  statsError,
+} from './headCases.ts';
+
+async function check({ R, V, temperature }: HeadCase, logits: Float32Array): Promise<void> {
+  await withGpu(async (gpu) => {
+    const stats = roomy(gpu, 'stats', R * 2);
+    headStats(gpu, { logits: gpu.buffer('logits', logits), stats, R, V, temperature });
+    const none = { entryRow: new Uint32Array(), targets: new Uint32Array() };
+    const { lse, rowEntropy } = headReference(logits, V, none, temperature);
+    const want = Float64Array.from({ length: 2 * R }, (_, i) => (i % 2 === 0 ? lse : rowEntropy)[i >> 1]);
+    const Z = largest(logits) / temperature;
+    const error = statsError(V, rowThreads(gpu).WG, Z);
+    expectWithin(await readRoomy(gpu, stats, R * 2), want, (i) => (i % 2 === 0 ? 1 : 2 * entropySize(V, Z)) * error);
+  });
+}
+
+test.each(HEAD_CASES.map((c) => [describeHead(c), c] as const))('log-sum-exp and entropy match float64, %s', (_, c) =>
+  check(c, headInputs(c).logits),
+);
+
+test('logits whose exp overflows f32', () =>
+  check(
+    { R: 2, V: 5, temperature: 1, scale: 1 },
+    Float32Array.of(900, 899, -900, 0, 898, -500, -501, -500, -502, -900),
+  ));
+
+test('more rows than one grid dimension holds', () => {
+  const [R, V] = [65537, 2];
+  const logits = rng(3).normals(R * V);
+  return withGpu(async (gpu) => {
+    const stats = roomy(gpu, 'stats', R * 2);
+    headStats(gpu, { logits: gpu.buffer('logits', logits), stats, R, V, temperature: 1 });
+    const want = Float64Array.from({ length: 2 * R }, (_, i) => {
+      const [a, b] = [logits[i & ~1], logits[i | 1]];
+      const lse = Math.log(Math.exp(a) + Math.exp(b));
+      return i % 2 === 0 ? lse : lse - (a * Math.exp(a - lse) + b * Math.exp(b - lse));
+    });
+    const error = statsError(V, rowThreads(gpu).WG, 6);
+    expectWithin(await readRoomy(gpu, stats, R * 2), want, (i) => (i % 2 === 0 ? 1 : 2 * entropySize(V, 6)) * error);
+  });
+});
+
+test('a row gives the same bits alone and among others', () =>
+  withGpu(async (gpu) => {
+    const [R, V] = [5, 61];
+    const logits = rng(5).normals(R * V, 3);
+    const run = async (x: Float32Array) => {
+      const stats = poisoned(gpu, 'stats', (x.length / V) * 2);
+      headStats(gpu, { logits: gpu.buffer('logits', x), stats, R: x.length / V, V, temperature: 0.8 });
+      return gpu.readF32(stats);
+    };
+    const together = await run(logits);
+    for (let r = 0; r < R; r++)
+      expectSame(await run(logits.slice(r * V, (r + 1) * V)), together.subarray(2 * r, 2 * r + 2));
+  }));
+
+test('workgroups past the last row write nothing', () =>
+  withGpu(async (gpu) => {
+    const stats = poisoned(gpu, 'stats', 10);
+    const logits = gpu.buffer('logits', rng(1).normals(20));
+    gpu.dispatch(headStatsKernel, { logits, stats }, { R: 3, V: 4, invT: 1 }, 5, rowThreads(gpu));
+    expect([...(await gpu.readF32(stats))].map(Number.isNaN).indexOf(true)).toBe(6);
+  }));

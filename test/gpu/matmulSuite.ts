@@ -1,0 +1,165 @@
+/** The tests of one matmul variant; every kernels/matmul_<variant>.wgsl has a file that runs them. */
+import { test } from 'vitest';
+import type { Gpu, View } from '../../src/gpu/device.ts';
+import { MATMUL_VARIANTS, matmulNn, matmulNt, matmulTn, type MatmulVariant } from '../../src/gpu/ops/matmul.ts';
+import { rng } from '../random.ts';
+import { expectSame, expectWithin, pattern, readRoomy, roomy, U, withRoom } from './check.ts';
+import { testGpu, withGpu } from './gpu.ts';
+
+/** One output; one short of, at and one past every tile and unroll; long sums; single rows and columns. */
+const SHAPES = [
+  [1, 1, 1],
+  [1, 67, 5],
+  [63, 1, 3],
+  [3, 15, 17],
+  [4, 16, 4],
+  [7, 33, 2],
+  [16, 64, 8],
+  [17, 65, 13],
+  [33, 31, 131],
+  [65, 130, 7],
+] as const;
+
+export interface Product {
+  M: number;
+  N: number;
+  K: number;
+  /** [M, K] */ x: Float32Array;
+  /** [K, N] */ b: Float32Array;
+}
+
+export function product([M, N, K]: readonly [number, number, number]): Product {
+  const r = rng(M * 961 + N * 31 + K);
+  return { M, N, K, x: r.normals(M * K), b: r.normals(K * N) };
+}
+
+/** float64 x b, and the same with every term positive. */
+export function reference({ M, N, K, x, b }: Product): { want: Float64Array; size: Float64Array } {
+  const [want, size] = [new Float64Array(M * N), new Float64Array(M * N)];
+  for (let m = 0; m < M; m++)
+    for (let n = 0; n < N; n++)
+      for (let k = 0; k < K; k++) {
+        want[m * N + n] += x[m * K + k] * b[k * N + n];
+        size[m * N + n] += Math.abs(x[m * K + k] * b[k * N + n]);
+      }
+  return { want, size };
+}
+
+function transposed(x: Float32Array, rows: number): Float32Array {
+  const cols = x.length / rows;
+  return Float32Array.from({ length: x.length }, (_, i) => x[(i % rows) * cols + Math.floor(i / rows)]);
+}
+
+/** What may be asked of a product, with how it is asked. `old` is what y holds before, [M, N]. */
+export const LAYOUTS = {
+  nn: (gpu: Gpu, p: Product, y: View, variant: MatmulVariant, extra: { add?: View; bias?: View } = {}) =>
+    matmulNn(gpu, { ...sizes(p), x: gpu.buffer('x', p.x), b: gpu.buffer('b', p.b), y, variant, ...extra }),
+  nt: (gpu: Gpu, p: Product, y: View, variant: MatmulVariant, extra: { add?: View; bias?: View } = {}) =>
+    matmulNt(gpu, {
+      ...sizes(p),
+      x: gpu.buffer('x', p.x),
+      b: gpu.buffer('b', transposed(p.b, p.K)),
+      y,
+      variant,
+      ...extra,
+    }),
+  tn: (gpu: Gpu, p: Product, y: View, variant: MatmulVariant) =>
+    matmulTn(gpu, { ...sizes(p), a: gpu.buffer('a', transposed(p.x, p.M)), b: gpu.buffer('b', p.b), y, variant }),
+};
+const sizes = ({ M, N, K }: Product) => ({ M, N, K });
+
+/** Lanes of a subgroup that a variant's loads are shared by; 0 = runs anywhere. */
+const LANES: Readonly<Record<string, number>> = { subgroup4: 4, subgroup8: 8 };
+
+/** True where the adapter has subgroups as wide as the variant needs. */
+export const runsHere = (gpu: Gpu, variant: MatmulVariant): boolean =>
+  !MATMUL_VARIANTS[variant].subgroup || gpu.adapter.subgroupSize >= (LANES[variant.split('_')[0]] ?? 4);
+
+export function testMatmulVariant(variant: MatmulVariant): void {
+  const withVariant = (skip: (why: string) => never, body: (gpu: Gpu) => Promise<void>) =>
+    testGpu().then((gpu) => {
+      if (!runsHere(gpu, variant))
+        skip(`${variant} needs wider subgroups than this adapter's ${gpu.adapter.subgroupSize}`);
+      return withGpu(body);
+    });
+
+  test.for(SHAPES)(`${variant}: x b and x b^T match float64, M=%i N=%i K=%i`, ([M, N, K], { skip }) =>
+    withVariant(skip, async (gpu) => {
+      const p = product([M, N, K]);
+      const { want, size } = reference(p);
+      for (const layout of ['nn', 'nt'] as const) {
+        const y = roomy(gpu, 'y', M * N);
+        LAYOUTS[layout](gpu, p, y, variant);
+        // K products and K - 1 sums, each in turn or fused.
+        expectWithin(await readRoomy(gpu, y, M * N), want, (i) => (K + 1) * U * size[i]);
+      }
+    }),
+  );
+
+  test.for(SHAPES)(`${variant}: a^T b is added to what is there, M=%i N=%i K=%i`, ([M, N, K], { skip }) =>
+    withVariant(skip, async (gpu) => {
+      const p = product([M, N, K]);
+      const { want, size } = reference(p);
+      const old = rng(5).normals(M * N);
+      const y = withRoom(gpu, 'y', old);
+      LAYOUTS.tn(gpu, p, y, variant);
+      const bound = (i: number) => (K + 2) * U * (size[i] + Math.abs(old[i]));
+      expectWithin(
+        await readRoomy(gpu, y, M * N),
+        want.map((v, i) => v + old[i]),
+        bound,
+      );
+    }),
+  );
+
+  test.for(SHAPES.slice(3, 8))(`${variant}: bias and residual, M=%i N=%i K=%i`, ([M, N, K], { skip }) =>
+    withVariant(skip, async (gpu) => {
+      const p = product([M, N, K]);
+      const { want, size } = reference(p);
+      const [bias, add] = [rng(6).normals(N), rng(7).normals(M * N)];
+      for (const [extra, of] of [
+        [{ bias: gpu.buffer('bias', bias) }, (i: number) => bias[i % N]],
+        [{ add: gpu.buffer('add', add) }, (i: number) => add[i]],
+      ] as const) {
+        const y = roomy(gpu, 'y', M * N);
+        LAYOUTS.nn(gpu, p, y, variant, extra);
+        const bound = (i: number) => (K + 2) * U * (size[i] + Math.abs(of(i)));
+        expectWithin(
+          await readRoomy(gpu, y, M * N),
+          want.map((v, i) => v + of(i)),
+          bound,
+        );
+      }
+    }),
+  );
+
+  test(`${variant}: a row gives the same bits whatever M is`, ({ skip }) =>
+    withVariant(skip, async (gpu) => {
+      const p = product([37, 19, 29]);
+      const whole = roomy(gpu, 'y', 37 * 19);
+      LAYOUTS.nn(gpu, p, whole, variant);
+      const all = await readRoomy(gpu, whole, 37 * 19);
+      for (const m of [0, 1, 17, 36]) {
+        const y = roomy(gpu, 'y', 19);
+        LAYOUTS.nn(gpu, { ...p, M: 1, x: p.x.slice(m * 29, (m + 1) * 29) }, y, variant);
+        expectSame(await readRoomy(gpu, y, 19), all.subarray(m * 19, (m + 1) * 19));
+      }
+    }));
+
+  // With WG at its least, a workgroup holds fewest tiles; N = 1 makes tiles narrow.
+  test(`${variant}: more workgroups than one grid dimension holds`, ({ skip }) =>
+    withVariant(skip, async (gpu) => {
+      const { kernel, rows, subgroup } = MATMUL_VARIANTS[variant];
+      const WG = subgroup ? gpu.adapter.subgroupMaxSize : 4;
+      const M = 65536 * rows + 1;
+      const x = pattern(M);
+      const y = roomy(gpu, 'y', M);
+      const views = { a: gpu.buffer('x', x), b: gpu.buffer('b', Float32Array.of(3)), add: gpu.buffer('add', 4), y };
+      const params = { M, N: 1, K: 1, rowA: 1, stepA: 1, stepB: 1, colB: 1 };
+      gpu.dispatch(kernel, views, params, 65537, { WG });
+      expectSame(
+        await readRoomy(gpu, y, M),
+        x.map((v) => 3 * v),
+      );
+    }));
+}
