@@ -30,21 +30,18 @@ export function ensureChromium() {
 /** Playwright's build where it can be downloaded, else the distribution's. */
 function installChromium() {
   // Without its system packages first: on a machine that cannot download, this fails before anything is installed.
-  const quick = {
-    PLAYWRIGHT_DOWNLOAD_CONNECTION_TIMEOUT: process.env.PLAYWRIGHT_DOWNLOAD_CONNECTION_TIMEOUT ?? '10000',
-  };
-  const downloads = runLoud('npx', ['playwright', 'install', 'chromium'], quick);
-  if (
-    downloads &&
-    (process.platform !== 'linux' || runLoud('npx', ['playwright', 'install', '--with-deps', 'chromium']))
-  )
-    return;
+  const patience = process.env.PLAYWRIGHT_DOWNLOAD_CONNECTION_TIMEOUT ?? '10000';
+  const env = { PLAYWRIGHT_DOWNLOAD_CONNECTION_TIMEOUT: patience };
+  if (runLoud('npx', ['playwright', 'install', 'chromium'], { env, errors: false })) {
+    if (process.platform !== 'linux') return;
+    if (runLoud('npx', ['playwright', 'install', '--with-deps', 'chromium'])) return;
+  }
   if (!existsSync('/usr/bin/apt-get')) return;
-  say("browser: no download; installing the distribution's chromium with apt-get");
+  say("browser: Playwright's cannot be downloaded; installing the distribution's chromium with apt-get");
   const apt = (...args) => {
     const asRoot = process.getuid?.() === 0 ? [] : ['sudo'];
     const [command, ...rest] = [...asRoot, 'apt-get', ...args];
-    return runLoud(command, rest, { DEBIAN_FRONTEND: 'noninteractive' });
+    return runLoud(command, rest, { env: { DEBIAN_FRONTEND: 'noninteractive' } });
   };
   if (apt('update')) apt('install', '-y', '--no-install-recommends', 'chromium', 'libvulkan1');
 }

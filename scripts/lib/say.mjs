@@ -12,10 +12,10 @@ export class SetupError extends Error {
   name = 'SetupError';
 }
 
-/** Runs a command with its output on standard error. Returns whether it succeeded. */
-export function runLoud(command, args, env = {}) {
+/** Runs a command with its output on standard error, errors too unless told. Returns whether it succeeded. */
+export function runLoud(command, args, { env = {}, errors = true } = {}) {
   const { status } = spawnSync(command, args, {
-    stdio: ['ignore', 2, 2],
+    stdio: ['ignore', 2, errors ? 2 : 'ignore'],
     env: { ...process.env, ...env },
     shell: process.platform === 'win32',
   });

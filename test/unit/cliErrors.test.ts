@@ -1,0 +1,109 @@
+/** Bad input, through the real command line: exit code 2, one sentence, nothing on standard output, nothing written. */
+
+import { execFileSync, spawnSync } from 'node:child_process';
+import { cpSync, existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { beforeAll, expect, test } from 'vitest';
+
+const CONFIG = 'configs/gsm8k-tool.yaml';
+const folder = mkdtempSync(join(tmpdir(), 'webgrpo-errors-'));
+const runs = join(folder, 'runs');
+
+// Builds the bundle once, before the clocks of the tests run.
+beforeAll(() => void execFileSync(process.execPath, ['scripts/webgrpo.mjs', '--help'], { stdio: 'ignore' }), 60_000);
+
+function webgrpo(...args: string[]) {
+  const { status, stdout, stderr } = spawnSync(process.execPath, ['scripts/webgrpo.mjs', ...args], {
+    encoding: 'utf8',
+  });
+  const said = stderr.split('\n').filter((line) => line !== '' && !line.startsWith('setup: '));
+  return { status, stdout, said };
+}
+
+/** A copy of a tiny checkpoint with the task's tokenizer beside it. */
+function checkpoint(name: string): string {
+  const path = join(folder, name);
+  cpSync('test/fixtures/tiny-qwen2', path, { recursive: true });
+  for (const file of ['tokenizer.json', 'tokenizer_config.json'])
+    cpSync(`checkpoints/gsm8k-tool/${file}`, join(path, file));
+  return path;
+}
+
+function refused(args: string[], sentence: RegExp): void {
+  const { status, stdout, said } = webgrpo(...args, `trainer.outDir=${runs}`);
+  expect(said.join('\n')).toMatch(sentence);
+  expect(said).toHaveLength(1);
+  expect(stdout).toBe('');
+  expect(status).toBe(2);
+  expect(existsSync(runs)).toBe(false);
+}
+
+test('an unknown key names the nearest known one', () =>
+  refused(
+    ['train', CONFIG, 'actor.ppoMinibatchSize=4'],
+    /unknown key "actor\.ppoMinibatchSize"; did you mean "actor\.ppoMiniBatchSize"\?/,
+  ));
+
+test('a value out of range', () =>
+  refused(['train', CONFIG, 'rollout.n=0'], /"rollout\.n" is 0; allowed: integer >= 1\.$/));
+
+test('sizes that do not divide', () =>
+  refused(['train', CONFIG, 'actor.ppoMiniBatchSize=5'], /does not divide .* the nearest that do are 4 and 8\.$/));
+
+test('a missing config', () =>
+  refused(['train', 'configs/nope.yaml'], /^Cannot read configs\/nope\.yaml: no such file\./));
+
+test('no config at all', () => refused(['train'], /^Which config\? /));
+
+test('a missing checkpoint', () =>
+  refused(['train', CONFIG, 'model.path=nope'], /^The checkpoint folder nope does not exist; /));
+
+test('nothing to resume', () => refused(['train', CONFIG, 'trainer.resume=true'], /^There is nothing to resume in /));
+
+test('an unknown command', () => refused(['trian'], /^Unknown command "trian"; did you mean "train"\?/));
+
+test('an unknown option', () =>
+  refused(['train', CONFIG, '--fast'], /^Unknown option '--fast'; known options: --json, --help\.$/));
+
+test('malformed JSONL names its line', () => {
+  const path = join(folder, 'train.jsonl');
+  const good = JSON.stringify({ question: '1 + 1?', answer: 'It is <<1+1=2>>2.\n#### 2' });
+  writeFileSync(path, `${good}\n${good}\n{"question": \n`);
+  refused(['train', CONFIG, `model.path=${checkpoint('a')}`, `task.path=${path}`], /train\.jsonl, line 3: /);
+});
+
+test('a checkpoint whose tensors do not fit its config names the tensor', () => {
+  const path = checkpoint('b');
+  const config = JSON.parse(readFileSync(join(path, 'config.json'), 'utf8')) as Record<string, number>;
+  writeFileSync(
+    join(path, 'config.json'),
+    JSON.stringify({ ...config, intermediate_size: config['intermediate_size'] + 1 }),
+  );
+  refused(['train', CONFIG, `model.path=${path}`], /tensor "model\.layers\.0\.mlp\.\w+\.weight" has shape/);
+});
+
+test('a checkpoint that is cut short', () => {
+  const path = checkpoint('c');
+  const bytes = readFileSync(join(path, 'model.safetensors'));
+  writeFileSync(join(path, 'model.safetensors'), bytes.subarray(0, bytes.length - 100));
+  refused(['train', CONFIG, `model.path=${path}`], /model\.safetensors/);
+});
+
+test('a driver that is not there', () => {
+  const env = { ...process.env, VK_ICD_FILENAMES: '/nowhere/icd.json' };
+  const { status, stderr } = spawnSync(process.execPath, ['scripts/webgrpo.mjs', 'train', CONFIG], {
+    encoding: 'utf8',
+    env,
+  });
+  // Only Vulkan reads the variable: elsewhere a GPU is found all the same, and the run is refused later or starts.
+  if (process.platform !== 'linux') return;
+  expect(stderr).toMatch(/VK_ICD_FILENAMES is "\/nowhere\/icd\.json", but Dawn finds no adapter through it; /);
+  expect(status).toBe(2);
+});
+
+test('a result for programs stands alone on standard output', () => {
+  const { status, stdout } = webgrpo('config', 'trainer', '--json');
+  expect(status).toBe(0);
+  expect((JSON.parse(stdout) as { path: string }[]).map(({ path }) => path)).toContain('trainer.testFreq');
+});
