@@ -7,6 +7,8 @@ import { initWeights } from '../../src/model/params.ts';
 import { referenceBackward, referenceForward, toFloat64 } from '../../src/model/referenceModel.ts';
 import { createTfjsEngine, type TfjsEngineOptions } from '../../src/model/tfjsEngine.ts';
 import { attentionChunks } from '../../src/model/tfjsModel.ts';
+import { resolveRecipe } from '../../src/grpo/recipes.ts';
+import { policyGradient } from '../../src/workers/policyGradient.ts';
 import { WgslEngine } from '../../src/model/wgslEngine.ts';
 import { expectClose } from '../close.ts';
 import { rng } from '../random.ts';
@@ -154,30 +156,31 @@ test('logProbs changes nothing and agrees with forwardBackward; the same batch g
     for (const [name, { data }] of once) expect(twice.get(name)!.data, name).toEqual(data.map((v) => 2 * v));
   }));
 
-test('a policy loss goes through the function of the caller', () =>
-  withGpu(async () => {
-    const batch = twoGroups();
+test.each([
+  ['vanilla, KL and entropy', resolveRecipe('dapo', { klLossCoef: 0.2, klLossType: 'k3', entropyCoeff: 0.05 })],
+  ['gspo', resolveRecipe('gspo')],
+])('policy loss %s: on the CPU in float64 here, fused on the GPU there', (_, spec) =>
+  withGpu(async (gpu) => {
+    const engines = [new WgslEngine(gpu, tinyModel(gpu), 64), await tfjsOf({}, { policyGradient })];
+    const [batch, r] = [twoGroups(), rng(4)];
     const E = batch.targets.length;
-    const zeros = new Float32Array(E);
-    const spec = { lossMode: 'vanilla', clipRatioLow: 0.2, clipRatioHigh: 0.2, clipRatioC: 3 };
-    const full = { ...spec, klLossCoef: 0, klLossType: 'k3', entropyCoeff: 0.01 };
-    const inputs = { oldLogProbs: zeros, advantages: zeros, weights: zeros, klWeights: zeros };
-    const gradients = { dLogProbs: zeros.map((_, e) => e - 3), dEntropy: zeros.map((_, e) => 2 - e) };
-    let seen: Float32Array | undefined;
-    const policyGradient: TfjsEngineOptions['policyGradient'] = (_spec, _inputs, logProbs) => {
-      seen = logProbs;
-      return gradients;
+    const { logProbs } = await engines[0].logProbs(batch, { temperature: 1 });
+    const inputs = {
+      oldLogProbs: logProbs.map((x) => x + 0.2 * r.normals(1)[0]),
+      refLogProbs: logProbs.map((x) => x + 0.5 * r.normals(1)[0]),
+      advantages: r.normals(E),
+      weights: r.normals(E).map(Math.abs),
+      klWeights: r.normals(E).map(Math.abs),
     };
-    const [engine, other] = [await tfjsOf({}, { policyGradient }), await tfjsOf({})];
-    const got = await engine.forwardBackward(batch, { kind: 'policy', spec: full, inputs }, { temperature: 1 });
-    expect(seen).toEqual(got.logProbs);
-    await other.forwardBackward(batch, { kind: 'coefficients', ...gradients }, { temperature: 1 });
-    expect(await engine.exportGradients()).toEqual(await other.exportGradients());
-    const without = other.forwardBackward(batch, { kind: 'policy', spec: full, inputs }, { temperature: 1 });
+    for (const engine of engines)
+      await engine.forwardBackward(batch, { kind: 'policy', spec, inputs }, { temperature: 1 });
+    expectTensorsClose(await engines[1].exportGradients(), plain(await engines[0].exportGradients()), 2e-4);
+    const without = (await tfjsOf({})).forwardBackward(batch, { kind: 'policy', spec, inputs }, { temperature: 1 });
     await expect(without).rejects.toThrow(
       'Engine "tfjs" was made without a policyGradient, so it cannot train with a policy loss.',
     );
-  }));
+  }),
+);
 
 test('steps leave no tensor behind, and batches of other sizes no buffers', () =>
   withGpu(async (gpu) => {
