@@ -4,7 +4,7 @@ import uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
 import type { Metrics } from '../src/grpo/metrics.ts';
 import { el, setText } from './dom.ts';
-import { greedyAccuracy, passAt1, short, signed } from './format.ts';
+import { greedyAccuracy, passAt1, short, signed, ticks } from './format.ts';
 
 type Read = (metrics: Metrics) => number | undefined;
 
@@ -117,8 +117,9 @@ class Chart {
   add(metrics: Metrics): void {
     const values = this.#spec.series.map(({ read }) => read(metrics));
     if (values.every((value) => value === undefined)) return;
-    this.#data[0].push(metrics['training/global_step']);
-    values.forEach((value, s) => this.#data[s + 1].push(value ?? null));
+    const [steps, ...series] = this.#data;
+    steps.push(metrics['training/global_step']);
+    values.forEach((value, s) => series[s].push(value ?? null));
     this.#draw();
   }
 
@@ -172,7 +173,7 @@ class Chart {
       },
       axes: [
         { ...axis, grid: { show: false }, size: 24, space: 60 },
-        { ...axis, grid, size: 52, space: 32, values: (_, ticks) => ticks.map((tick) => short(tick)) },
+        { ...axis, grid, size: 52, space: 32, values: (_, values) => ticks(values) },
       ],
       series: [{}, ...this.#spec.series.map(({ label }, s) => this.#series(label, s, colour('--accent')))],
       hooks: { setCursor: [(plot) => this.#showValue(plot.cursor.idx ?? null)] },

@@ -2,7 +2,8 @@
 
 import { adapterName, findAdapter, NoGpuError } from './adapter.ts';
 import { Charts } from './charts.ts';
-import { byId } from './dom.ts';
+import type { Metrics } from '../src/grpo/metrics.ts';
+import { byId, el } from './dom.ts';
 import { fetchConfig } from './files.ts';
 import { Notices, explain } from './notices.ts';
 import { Rollouts } from './rollouts.ts';
@@ -15,6 +16,7 @@ type State = 'idle' | 'loading' | 'running' | 'pausing' | 'paused' | 'stopping' 
 
 const button = (id: string) => byId(id) as HTMLButtonElement;
 const [startButton, pauseButton, stopButton] = [button('start'), button('pause'), button('stop')];
+const saveButton = button('save');
 const notices = new Notices(byId('notices'));
 const charts = new Charts(byId('charts'));
 const rollouts = new Rollouts(byId('rollouts'));
@@ -23,6 +25,7 @@ const status = new Status(byId('status'), byId('progress') as HTMLProgressElemen
 const address = new URLSearchParams(location.search);
 let settings: Settings | undefined;
 let run: Run | undefined;
+let history: Metrics[] = [];
 
 function setState(state: State): void {
   document.body.dataset['state'] = state;
@@ -34,6 +37,7 @@ function setState(state: State): void {
   pauseButton.textContent = state === 'paused' || state === 'pausing' ? 'Resume' : 'Pause';
   stopButton.disabled = !active;
   stopButton.textContent = state === 'stopping' ? 'Stop now' : 'Stop';
+  saveButton.disabled = history.length === 0;
   status.setState(state);
 }
 
@@ -50,6 +54,7 @@ async function open(): Promise<void> {
 async function start(): Promise<void> {
   notices.clear();
   const config = settings!.config();
+  history = [];
   charts.clear();
   rollouts.clear();
   timeBar.clear();
@@ -63,6 +68,8 @@ async function start(): Promise<void> {
     onPhase: (phase, step) => status.phase(phase, step),
     onSample: () => status.sample(),
     onStep: (metrics, samples) => {
+      history.push(metrics);
+      saveButton.disabled = false;
       status.step(metrics);
       charts.add(metrics);
       timeBar.add(metrics);
@@ -87,6 +94,15 @@ function stop(): void {
   setState('stopping');
 }
 
+function saveMetrics(): void {
+  const lines = history.map((metrics) => `${JSON.stringify(metrics)}\n`);
+  const link = el('a');
+  link.href = URL.createObjectURL(new Blob(lines, { type: 'application/jsonl' }));
+  link.download = 'metrics.jsonl';
+  link.click();
+  URL.revokeObjectURL(link.href);
+}
+
 /** Every failure ends here, in words. */
 function fail(error: unknown): void {
   if (error instanceof StoppedError) {
@@ -101,5 +117,6 @@ function fail(error: unknown): void {
 startButton.addEventListener('click', () => void start().catch(fail));
 pauseButton.addEventListener('click', pauseOrResume);
 stopButton.addEventListener('click', stop);
+saveButton.addEventListener('click', saveMetrics);
 byId('settings').addEventListener('submit', () => void start().catch(fail));
 void open().catch(fail);

@@ -4,7 +4,7 @@ import { parse, stringify } from 'yaml';
 import { parseTrainConfig, type TrainConfig } from '../src/grpo/config.ts';
 import { POLICY_LOSSES } from '../src/grpo/losses.ts';
 import { RECIPES } from '../src/grpo/recipes.ts';
-import { byId, el } from './dom.ts';
+import { byId, el, setText } from './dom.ts';
 
 /** Name in the address and in the form, config key, label, and what it is. */
 const FIELDS = [
@@ -23,6 +23,7 @@ type Tree = { [key: string]: unknown };
 
 export class Settings {
   readonly #form = byId('settings') as HTMLFormElement;
+  readonly #summary = el('p', 'summary');
   readonly #recipe: string;
   readonly #name: string;
   /** `set=key=value` of the address: any config key. */
@@ -38,10 +39,26 @@ export class Settings {
     for (const { name, key, label, ...rest } of FIELDS) {
       const value = address.get(name) ?? String(name === 'loss' ? (at(written, key) ?? '') : at(defaults, key));
       const input = 'choices' in rest ? select(rest.choices, value) : textField(value);
-      input.name = name;
-      this.#form.append(el('label', '', el('span', '', label), input));
+      [input.name, input.id] = [name, `setting-${name}`];
+      const caption = el('label', '', label);
+      caption.htmlFor = input.id;
+      this.#form.append(el('div', 'field', caption, input));
     }
+    this.#form.append(this.#summary);
     this.#form.addEventListener('submit', (event) => event.preventDefault());
+    this.#form.addEventListener('input', () => this.#summarize());
+    this.#summarize();
+  }
+
+  /** What the choices come to; a mistake is said while it is being made. */
+  #summarize(): void {
+    try {
+      setText(this.#summary, summaryOf(this.config()));
+      this.#summary.classList.remove('wrong');
+    } catch (error) {
+      setText(this.#summary, (error as Error).message);
+      this.#summary.classList.add('wrong');
+    }
   }
 
   /** The run the form asks for. Throws InputError. */
@@ -66,6 +83,18 @@ export class Settings {
   enable(on: boolean): void {
     for (const input of this.#form.querySelectorAll<HTMLInputElement>('input, select')) input.disabled = !on;
   }
+}
+
+function summaryOf({ actor, algorithm, data, rollout }: TrainConfig): string {
+  const { lossMode, lossAggMode, clipRatioLow, clipRatioHigh, klLossCoef, useKlLoss } = actor;
+  const updates = (data.trainBatchSize / actor.ppoMiniBatchSize) * actor.ppoEpochs;
+  return [
+    `${data.trainBatchSize} problems \u00d7 ${rollout.n} tries a step, ${updates} update${updates === 1 ? '' : 's'}`,
+    `loss ${lossMode}, ${lossAggMode}`,
+    `clip ${clipRatioLow} / ${clipRatioHigh}`,
+    `advantage ${algorithm.advEstimator}`,
+    useKlLoss ? `KL ${klLossCoef}` : 'no KL term',
+  ].join(' \u00b7 ');
 }
 
 function at(tree: unknown, path: string): unknown {

@@ -2,7 +2,7 @@
 
 import type { Metrics } from '../src/grpo/metrics.ts';
 import { el } from './dom.ts';
-import { short } from './format.ts';
+import { duration } from './format.ts';
 
 /** Phases that follow one another; tools and rewards run inside `generate`. */
 const PHASES = [
@@ -38,10 +38,10 @@ export class TimeBar {
       if (seconds / total < 0.001) continue;
       const piece = el('span', `piece phase-${name}`);
       piece.style.flexGrow = String(seconds / total);
-      piece.title = `${name}: ${short(seconds)} s`;
+      piece.title = `${name}: ${duration(seconds)}`;
       bar.append(piece);
       const share = `${((100 * seconds) / total).toFixed(0)}%`;
-      legend.append(el('li', '', el('i', `key phase-${name}`), name, el('b', '', `${short(seconds)} s`), share));
+      legend.append(el('li', '', el('i', `key phase-${name}`), name, el('b', '', `${duration(seconds)}`), share));
     }
     this.#parent.replaceChildren(bar, legend, this.#note());
   }
@@ -57,7 +57,7 @@ export class TimeBar {
     return el(
       'p',
       'note',
-      `Inside generate, summed over tries that overlap: tools ${short(tools)} s, rewards ${short(reward)} s.`,
+      `Inside generate, summed over tries that overlap: tools ${duration(tools)}, rewards ${duration(reward)}.`,
     );
   }
 

@@ -1,0 +1,58 @@
+/** What the page's tests share: opening it with settings in its address, and reading what it shows. */
+
+import { expect, type Page } from '@playwright/test';
+
+/** Small enough for a step in a second or two, on two cores without a GPU. */
+export const TINY = {
+  steps: 50,
+  n: 2,
+  'data.trainBatchSize': 2,
+  'actor.ppoMiniBatchSize': 2,
+  'data.maxResponseLength': 24,
+  'data.valSize': 4,
+  'rollout.maxSlots': 8,
+  'trainer.valBeforeTrain': false,
+  'trainer.testFreq': 0,
+};
+
+/** Address of the page; keys with a dot are config keys. */
+export function address(settings: Record<string, string | number | boolean> = {}): string {
+  const query = new URLSearchParams();
+  for (const [key, value] of Object.entries(settings)) {
+    if (key.includes('.')) query.append('set', `${key}=${value}`);
+    else query.set(key, String(value));
+  }
+  return `/?${query.toString()}`;
+}
+
+/** Opens the page and waits until it may be started. */
+export async function openPage(page: Page, settings: Parameters<typeof address>[0] = {}): Promise<void> {
+  await page.goto(address(settings));
+  await expect(page.getByRole('button', { name: 'Start' })).toBeEnabled({ timeout: 30_000 });
+}
+
+export const state = (page: Page) => page.locator('body').getAttribute('data-state');
+
+export async function expectState(page: Page, wanted: string, timeout: number): Promise<void> {
+  await expect(page.locator('body')).toHaveAttribute('data-state', wanted, { timeout });
+}
+
+/** Points of a curve. */
+export async function points(page: Page, chart: string): Promise<number> {
+  return Number(await page.locator(`figure[data-chart="${chart}"]`).getAttribute('data-points'));
+}
+
+/** Steps that the status line counts as done. */
+export async function stepsDone(page: Page): Promise<number> {
+  return Number.parseInt(await page.locator('#status-step').innerText());
+}
+
+/** Share of a curve's canvas that is drawn on, 0 to 1. */
+export async function inkOf(page: Page, chart: string): Promise<number> {
+  return page.locator(`figure[data-chart="${chart}"] canvas`).evaluate((canvas: HTMLCanvasElement) => {
+    const { data } = canvas.getContext('2d')!.getImageData(0, 0, canvas.width, canvas.height);
+    let drawn = 0;
+    for (let i = 3; i < data.length; i += 4) if (data[i] > 0) drawn++;
+    return drawn / (canvas.width * canvas.height);
+  });
+}

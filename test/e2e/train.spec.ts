@@ -1,0 +1,76 @@
+/** The main job in the page: the reward rises, the curves and the conversations show it, and the page stays responsive. */
+
+import { readFile } from 'node:fs/promises';
+import { expect, type Page, test } from '@playwright/test';
+import { expectState, inkOf, openPage, points } from './demo.ts';
+import { watchMainThread } from './mainThread.ts';
+
+/** A short run at a high rate: one seed and adapter always give the same curve. */
+const STEPS = 12;
+const QUICK = { steps: STEPS, lr: 1e-3, 'data.valSize': 32, 'trainer.testFreq': 0 };
+
+test('trains in the page until the reward rises', async ({ page, browser }) => {
+  await openPage(page, QUICK);
+  const stopWatching = await watchMainThread(browser, page);
+  const started = Date.now();
+  await page.getByRole('button', { name: 'Start' }).click();
+  await expect.poll(() => points(page, 'reward'), { timeout: 90_000 }).toBeGreaterThan(0);
+  const firstStep = (Date.now() - started) / 1000;
+  await expectState(page, 'done', 180_000);
+  const busy = await stopWatching();
+
+  const metrics = await savedMetrics(page);
+  const rewards = metrics.flatMap((line) => line['critic/score/mean'] ?? []);
+  test.info().annotations.push({
+    type: 'measured',
+    description:
+      `reward ${rewards.map((r) => r.toFixed(2)).join(' ')}; first step after ${firstStep.toFixed(1)} s, all in ` +
+      `${((Date.now() - started) / 1000).toFixed(1)} s; main thread's longest of ${busy.tasks} tasks: ` +
+      `${busy.longestCpu.toFixed(1)} ms of processor, ${busy.longestWall.toFixed(1)} ms on the clock`,
+  });
+  expect(rewards).toHaveLength(STEPS);
+  expect(mean(rewards.slice(-3)), `rewards ${rewards.join(', ')}`).toBeGreaterThan(mean(rewards.slice(0, 3)) + 0.08);
+  expect(Math.max(...metrics.map((line) => line['training/rollout_probs_diff_max'] ?? 0))).toBeLessThanOrEqual(1e-6);
+
+  expect(busy.tasks, 'tasks in the trace').toBeGreaterThan(100);
+  expect(busy.longestCpu, 'ms of processor time of the longest task').toBeLessThan(50);
+
+  await expectCurves(page);
+  await expectConversations(page);
+});
+
+/** Every curve has its points and is drawn; evaluations came before and after. */
+async function expectCurves(page: Page): Promise<void> {
+  for (const chart of ['reward', 'entropy', 'kl', 'grad', 'length'])
+    expect(await points(page, chart), chart).toBe(STEPS);
+  expect(await points(page, 'pass'), 'evaluations').toBe(2);
+  for (const chart of ['reward', 'pass', 'entropy', 'kl', 'grad', 'length'])
+    expect(await inkOf(page, chart), `${chart} is drawn`).toBeGreaterThan(0.005);
+}
+
+/** A problem, its tries with tool calls and their results, reward and advantage; another problem can be picked. */
+async function expectConversations(page: Page): Promise<void> {
+  const rollouts = page.locator('#rollouts');
+  await expect(rollouts.locator('.question')).toContainText('?');
+  await expect(rollouts.locator('.try')).toHaveCount(2);
+  await expect(rollouts.locator('.call').first()).toHaveText(/^calculator\(.+\)$/);
+  await expect(rollouts.locator('.tool').first()).toContainText('calculator answers');
+  await expect(rollouts.locator('.try').first()).toContainText(/reward\s*1\.00/);
+  await expect(rollouts.locator('.try').first()).toContainText(/advantage\s*\+/);
+  await rollouts.getByRole('button', { name: 'Show all 8 tries' }).click();
+  await expect(rollouts.locator('.try')).toHaveCount(8);
+  const groups = rollouts.locator('.group');
+  await expect(groups).toHaveCount(16);
+  await groups.nth(15).click();
+  await expect(groups.nth(15)).toHaveAttribute('aria-pressed', 'true');
+  await expect(rollouts).toContainText(`Step ${STEPS}, problem 16 of 16`);
+}
+
+async function savedMetrics(page: Page): Promise<Record<string, number>[]> {
+  const download = page.waitForEvent('download', { timeout: 10_000 });
+  await page.getByRole('button', { name: 'Save metrics' }).click();
+  const lines = (await readFile(await (await download).path(), 'utf8')).trim().split('\n');
+  return lines.map((line) => JSON.parse(line) as Record<string, number>);
+}
+
+const mean = (values: number[]) => values.reduce((a, b) => a + b, 0) / values.length;
