@@ -231,6 +231,7 @@ export class GrpoTrainer {
     const filter = config.algorithm.filterGroups;
     const seconds: OutsideSeconds = { tools: 0, reward: 0 };
     const kept: Sample[] = [];
+    let last: Sample[] = [];
     let [batches, evicted] = [0, 0];
     this.#o.onPhase?.('generate', step);
     do {
@@ -245,10 +246,11 @@ export class GrpoTrainer {
       const useful = filter.enable ? groupsWithSignal(made.samples, filter.metric) : made.samples;
       evicted += (made.samples.length - useful.length) / config.rollout.n;
       kept.push(...useful);
+      last = made.samples;
       batches++;
     } while (filter.enable && kept.length < trainBatchSize * config.rollout.n && batches < filter.maxNumGenBatches);
     // A filter that left nothing would leave nothing to train on; the last batch is then used as it is.
-    const samples = kept.slice(0, trainBatchSize * config.rollout.n);
+    const samples = (kept.length > 0 ? kept : last).slice(0, trainBatchSize * config.rollout.n);
     const stats = await engine.rollout.takeStats();
     const metrics: Metrics = filter.enable
       ? { 'training/num_gen_batches': batches, 'training/evicted_groups': evicted }

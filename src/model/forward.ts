@@ -115,11 +115,11 @@ export function activationBytesPerRow(config: ModelConfig): number {
   return 4 * ((layer + qkRstd) * config.numHiddenLayers + normed + C);
 }
 
-export function freeActivations(gpu: Gpu, activations: Activations, keep: View[] = []): void {
+/** Frees every buffer of a training set. */
+export function freeActivations(gpu: Gpu, activations: Activations): void {
   const views = new Map<GPUBuffer, View>([[activations.xOut.buffer, activations.xOut]]);
   for (const layer of activations.layers)
     for (const view of Object.values(layer) as View[]) views.set(view.buffer, view);
-  for (const view of keep) views.delete(view.buffer);
   for (const view of views.values()) gpu.free(view);
 }
 

@@ -12,7 +12,7 @@ import type {
   TokenOutputs,
   TrainLoss,
 } from './engine.ts';
-import { type Activations, createActivations, type LlamaModel, recordForward } from './forward.ts';
+import { type Activations, createActivations, freeActivations, type LlamaModel, recordForward } from './forward.ts';
 import { Head, type HeadBatch } from './head.ts';
 import { Optimizer } from './optimizer.ts';
 import { entropyGradient, PolicyStage } from './policyStage.ts';
@@ -190,8 +190,15 @@ export class WgslEngine implements ModelEngine {
     const old = this.#workspace;
     if (old && old.rows >= rows && old.entries >= entries) return old;
     const size = Math.max(this.#maxTokenLen, rows, old?.rows ?? 0);
+    if (old) this.#freeWorkspace(old);
     // A sample has at most one entry more than it has rows of its own.
     return (this.#workspace = this.#createWorkspace(size, Math.max(2 * size, entries)));
+  }
+
+  #freeWorkspace({ batch, activations, scratch, head }: Workspace): void {
+    for (const view of [...Object.values(batch), ...Object.values(scratch)] as View[]) this.#gpu.free(view);
+    freeActivations(this.#gpu, activations);
+    head.free();
   }
 
   #createWorkspace(rows: number, entries: number): Workspace {
