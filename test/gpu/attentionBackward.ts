@@ -1,18 +1,20 @@
-/** Runs the attention backward op on a case; attention_bwd_q.test.ts and attention_bwd_kv.test.ts look at its outputs. */
+/** The tests of the attention backward kernels, generic or printed for one head dim. */
+import { test } from 'vitest';
 import { attentionBwd } from '../../src/gpu/ops/attention.ts';
 import * as reference from '../../src/model/reference.ts';
 import {
   type AttentionCase,
   attentionInputs,
   backwardSizes,
+  describeCase,
   joinKv,
   scoreBound,
   weightError,
 } from './attentionCases.ts';
-import { f64, readRoomy, roomy, U } from './check.ts';
+import { expectWithin, f64, readRoomy, roomy, U } from './check.ts';
 import { withGpu } from './gpu.ts';
 
-export async function runAttentionBackward(c: AttentionCase) {
+async function runAttentionBackward(c: AttentionCase) {
   const { N, H, K, D } = c;
   const x = attentionInputs(c);
   const forward = reference.attention(f64(x.q), f64(x.k), f64(x.v), x.ranges, c);
@@ -49,4 +51,27 @@ export async function runAttentionBackward(c: AttentionCase) {
     got.delta = await readRoomy(gpu, outputs.delta, N * H);
   });
   return { x, out, got, want, sizes, error };
+}
+
+export function testAttentionBwdQ(cases: AttentionCase[]): void {
+  test.each(cases.map((c) => [describeCase(c), c] as const))('dq and delta match float64, %s', async (_, c) => {
+    const { x, out, got, want, sizes, error } = await runAttentionBackward(c);
+    expectWithin(got.dq, want.dq, (i) => 1e-36 + error * sizes.dq[i]);
+    const delta = Float64Array.from(got.delta, (_, row) => {
+      let sum = 0;
+      for (let d = 0; d < c.D; d++) sum += x.dout[row * c.D + d] * out[row * c.D + d];
+      return sum;
+    });
+    expectWithin(got.delta, delta, (row) => (c.D + 1) * U * sizes.delta[row]);
+  });
+}
+
+export function testAttentionBwdKv(cases: AttentionCase[]): void {
+  test.each(cases.map((c) => [describeCase(c), c] as const))('dk and dv match float64, %s', async (_, c) => {
+    const { got, want, sizes, error } = await runAttentionBackward(c);
+    const width = c.K * c.D;
+    const join = (k: Float64Array, v: Float64Array) => joinKv(Float32Array.from(k), Float32Array.from(v), width);
+    const bound = join(sizes.dk, sizes.dv);
+    expectWithin(got.dkv, join(want.dk, want.dv), (i) => 1e-36 + error * bound[i]);
+  });
 }

@@ -1,0 +1,220 @@
+import { describe, expect, test } from 'vitest';
+import { Gpu } from '../../src/gpu/device.ts';
+import { DeviceLostError, GpuError, OutOfMemoryError } from '../../src/gpu/errors.ts';
+import { columnSum } from '../../src/gpu/ops/column_sum.ts';
+import { rmsnorm, rmsnormKernel } from '../../src/gpu/ops/rmsnorm.ts';
+import { packGroups } from '../../src/model/packing.ts';
+import { WgslEngine } from '../../src/model/wgslEngine.ts';
+import { WgslRolloutEngine } from '../../src/rollout/engine.ts';
+import { rng } from '../random.ts';
+import { withGpu } from './gpu.ts';
+import { tinyConfig, tinyModel } from './tinyModel.ts';
+
+/** A device of the test's own, to be lost or limited. */
+async function own(options: { maxBytes?: number } = {}): Promise<Gpu> {
+  return Gpu.create(options);
+}
+
+describe('recording', () => {
+  test('more dispatches than the params ring holds still each see their own params', () =>
+    withGpu(async (gpu) => {
+      const x = gpu.buffer('x', new Float32Array([3, 4]));
+      const weight = gpu.buffer('weight', new Float32Array([1, 1]));
+      const y = gpu.buffer('y', 8);
+      const rstd = [gpu.buffer('first', 4), gpu.buffer('middle', 4), gpu.buffer('last', 4)];
+      const before = gpu.counters.submits;
+      for (let i = 0; i <= 5000; i++) {
+        const out = i === 0 ? rstd[0] : i === 5000 ? rstd[2] : rstd[1];
+        rmsnorm(gpu, { x, weight, y, rstd: out, N: 1, C: 2, eps: i });
+      }
+      expect(gpu.counters.submits).toBe(before + 1); // 4096 fit, one more sends them off
+      for (const [view, eps] of [
+        [rstd[0], 0],
+        [rstd[1], 4999],
+        [rstd[2], 5000],
+      ] as const)
+        expect((await gpu.readF32(view))[0]).toBeCloseTo(1 / Math.sqrt(12.5 + eps), 6);
+    }));
+
+  test('writes, copies, clears and dispatches take effect in the order they are given', () =>
+    withGpu(async (gpu) => {
+      const x = gpu.buffer('x', Float32Array.of(1, 2, 3));
+      const [y, z] = [gpu.buffer('y', 12), gpu.buffer('z', 12)];
+      columnSum(gpu, { x, y, N: 1, C: 3 }); // y = x
+      gpu.write(x, Float32Array.of(10), 1); // the sum above must still have seen 2
+      columnSum(gpu, { x, y, N: 1, C: 3 });
+      gpu.copy(y, z);
+      gpu.clear(y);
+      columnSum(gpu, { x, y, N: 1, C: 3 });
+      expect([...(await gpu.readF32(z))]).toEqual([2, 12, 6]);
+      expect([...(await gpu.readF32(y))]).toEqual([1, 10, 3]);
+    }));
+
+  test('parts of several buffers are read at once, empty ones too', () =>
+    withGpu(async (gpu) => {
+      const view = gpu.buffer('x', Float32Array.of(1, 2, 3, 4));
+      const parts = [
+        { view, offset: 4, bytes: 8 },
+        { view, offset: 0, bytes: 0 },
+        { view, offset: 12, bytes: 4 },
+      ];
+      const [a, b, c] = await gpu.readRanges(parts);
+      expect([...new Float32Array(a)]).toEqual([2, 3]);
+      expect(b.byteLength).toBe(0);
+      expect([...new Float32Array(c)]).toEqual([4]);
+    }));
+
+  test('two reads in flight do not mix', () =>
+    withGpu(async (gpu) => {
+      const views = [1, 2, 3].map((x) => gpu.buffer('x', Float32Array.of(x)));
+      const results = await Promise.all(views.map((view) => gpu.readF32(view)));
+      expect(results.map(([x]) => x)).toEqual([1, 2, 3]);
+    }));
+
+  test('a pipeline compiled ahead is the one that a dispatch uses', () =>
+    withGpu(async (gpu) => {
+      const overrides = { WG: 2 };
+      await gpu.prepare(rmsnormKernel, overrides);
+      const { pipelines } = gpu.counters;
+      await gpu.prepare(rmsnormKernel, overrides);
+      const v = (n: number) => gpu.buffer('v', new Float32Array(n).fill(1));
+      const views = { x: v(3), weight: v(3), y: v(3), rstd: v(1) };
+      gpu.dispatch(rmsnormKernel, views, { N: 1, C: 3, eps: 0 }, 1, overrides);
+      expect([...(await gpu.readF32(views.y))]).toEqual([1, 1, 1]);
+      expect(gpu.counters.pipelines).toBe(pipelines);
+    }));
+});
+
+describe('memory', () => {
+  test('a repeated training step and rollout create no buffer, pipeline or bind group', () =>
+    withGpu(async (gpu) => {
+      const model = tinyModel(gpu);
+      const trainer = new WgslEngine(gpu, model, 64);
+      const sizes = { maxSlots: 4, slotCapacity: 16, maxPrompts: 2, maxPromptLength: 8, maxBatchedTokens: 24 };
+      const rollout = new WgslRolloutEngine(gpu, model, sizes);
+      const r = rng(3);
+      const prompt = Uint32Array.from({ length: 6 }, () => Math.floor(r.uniform() * tinyConfig.vocabSize));
+      const sampling = { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: 10, stopTokenIds: [] };
+      const step = async (id: number) => {
+        const requests = [0, 1, 2].map((s) => `${id}.${s}`);
+        const generations = await Promise.all(
+          requests.map((requestId, s) =>
+            rollout.generate({ requestId, contextIds: prompt, promptLength: 6, key: [id, s], sampling }),
+          ),
+        );
+        requests.forEach((requestId) => rollout.release(requestId));
+        const samples = generations.map(({ tokenIds }) => ({
+          tokens: Uint32Array.from(tokenIds),
+          mask: new Uint8Array(tokenIds.length).fill(1),
+        }));
+        const [{ batch }] = packGroups([{ prompt, samples }], 64);
+        const weights = new Float32Array(batch.targets.length).fill(0.1);
+        await trainer.logProbs(batch, { temperature: 1 });
+        await trainer.forwardBackward(batch, { kind: 'nll', weights }, { temperature: 1 });
+        await trainer.optimizerStep({ lr: 1e-3, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0, gradClip: 1 });
+        rollout.resetCache();
+      };
+      for (const id of [1, 2]) await step(id);
+      const { buffers, bytes, pipelines, bindGroups, dispatches } = gpu.counters;
+      for (const id of [3, 4]) await step(id);
+      const after = gpu.counters;
+      expect([after.buffers, after.bytes, after.pipelines, after.bindGroups]).toEqual([
+        buffers,
+        bytes,
+        pipelines,
+        bindGroups,
+      ]);
+      expect(after.dispatches).toBeGreaterThan(dispatches + 100);
+    }));
+
+  test('a buffer over the device limit is refused with both numbers', () =>
+    withGpu((gpu) => {
+      const limit = Math.min(gpu.device.limits.maxStorageBufferBindingSize, gpu.device.limits.maxBufferSize);
+      const bytes = Math.ceil(limit / 4) * 4 + 4;
+      expect(() => gpu.buffer('logits', bytes)).toThrow(
+        `Buffer "logits" needs ${bytes} bytes but this device binds at most ${limit}; split the tensor or shrink the batch.`,
+      );
+    }));
+
+  test('a cap refuses what does not fit, names the numbers, and counts what is freed', async () => {
+    const gpu = await own({ maxBytes: 1000 });
+    const first = gpu.buffer('weights', 600);
+    expect(() => gpu.buffer('kv', 404)).toThrow(OutOfMemoryError);
+    expect(() => gpu.buffer('kv', 404)).toThrow(
+      'Buffer "kv" needs 404 bytes but 600 of the 1000 bytes allowed are in use; lower actor.maxTokenLen or rollout.maxSlots.',
+    );
+    gpu.buffer('small', 400);
+    gpu.free(first);
+    expect(gpu.counters).toMatchObject({ buffers: 1, bytes: 400 });
+    gpu.buffer('kv', 600);
+    gpu.destroy();
+  });
+
+  test('sizes are rounded up to whole values, never to nothing', () =>
+    withGpu((gpu) => {
+      expect([0, 1, 4, 5].map((n) => gpu.buffer('x', n).bytes)).toEqual([4, 4, 4, 8]);
+    }));
+
+  test('slices and writes that do not fit are refused with the numbers', () =>
+    withGpu((gpu) => {
+      const view = gpu.buffer('arena', 1024);
+      expect(() => gpu.slice(view, 128, 4)).toThrow(
+        'A slice of "arena" at 128 of 4 bytes must start at a multiple of 256 and end by 1024.',
+      );
+      expect(() => gpu.slice(view, 768, 260)).toThrow('A slice of "arena" at 768 of 260 bytes');
+      const part = gpu.slice(gpu.slice(view, 256, 512), 256, 8);
+      expect([part.offset, part.bytes]).toEqual([512, 8]);
+      expect(() => gpu.write(part, new Float32Array(2), 1)).toThrow(
+        'Writing 8 bytes at 4 into "arena", which holds 8.',
+      );
+    }));
+
+  test('a freed buffer is gone from the cached bind groups', () =>
+    withGpu(async (gpu) => {
+      const y = gpu.buffer('y', 4);
+      const add = (value: number) => {
+        const x = gpu.buffer('x', Float32Array.of(value));
+        columnSum(gpu, { x, y, N: 1, C: 1 });
+        gpu.free(x);
+      };
+      add(2);
+      add(3);
+      expect([...(await gpu.readF32(y))]).toEqual([5]);
+    }));
+});
+
+describe('faults', () => {
+  test('a lost device is a DeviceLostError, for reads in flight and for everything after', async () => {
+    const gpu = await own();
+    const x = gpu.buffer('x', 1 << 20);
+    const pending = gpu.read(x);
+    gpu.device.destroy();
+    // The read either was done before the device went, or says that it is gone; it must not hang.
+    await pending.then(
+      ([bytes]) => expect(bytes.byteLength).toBe(1 << 20),
+      (error: unknown) => expect(String(error)).toMatch(/lost|destroyed|Abort/i),
+    );
+    await gpu.device.lost;
+    await expect(gpu.read(x)).rejects.toThrow(DeviceLostError);
+    await expect(gpu.idle()).rejects.toThrow(DeviceLostError);
+    expect(() => gpu.flush()).toThrow(DeviceLostError);
+    expect(() => columnSum(gpu, { x, y: x, N: 1, C: 1 })).toThrow(
+      /^GPU device lost \("destroyed": .*\)\. Ask for a new device and resume from the last checkpoint\.$/,
+    );
+    const again = await own(); // a new device can be had
+    expect([...(await again.readF32(again.buffer('x', Float32Array.of(7))))]).toEqual([7]);
+    again.destroy();
+  });
+
+  test('an error that WebGPU reports late surfaces at a later call, once and for all', async () => {
+    const gpu = await own();
+    const [x, y] = [gpu.buffer('x', 16), gpu.buffer('y', 16)];
+    gpu.copy(x, y, 8, 0, 1024); // past the end of y
+    gpu.flush();
+    await gpu.device.queue.onSubmittedWorkDone();
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    expect(() => gpu.flush()).toThrow(GpuError);
+    await expect(gpu.read(x)).rejects.toThrow(GpuError);
+    gpu.destroy();
+  });
+});

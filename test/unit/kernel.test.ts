@@ -1,0 +1,66 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { describe, expect, test } from 'vitest';
+import { defineKernel } from '../../src/gpu/kernel.ts';
+import { rmsnormKernel } from '../../src/gpu/ops/rmsnorm.ts';
+
+test('bindings come from the WGSL, comments and order notwithstanding', () => {
+  const code = `
+    struct Params { n: u32, eps: f32 }
+    override WG: u32 = 64u; // threads
+    // @group(0) @binding(7) var<storage, read> old: array<f32>;
+    @group(0) @binding(1) var<storage, read_write> y: array<f32>;
+    @group(0) @binding(0) var<storage,read> x: array<f32>;
+    @group(0) @binding(2) var<uniform> params: Params;`;
+  const kernel = defineKernel({ name: 'demo', code, read: ['x'], write: ['y'], params: { n: 'u32', eps: 'f32' } });
+  expect([...kernel.bindings].sort((a, b) => a.binding - b.binding)).toEqual([
+    { name: 'x', binding: 0, access: 'read' },
+    { name: 'y', binding: 1, access: 'read_write' },
+  ]);
+  expect([kernel.paramsBinding, kernel.paramsBytes]).toEqual([2, 8]);
+});
+
+test.each([
+  [{ read: ['x'] }, 'the WGSL declares "weight" but the wrapper does not bind it.'],
+  [
+    { read: ['x', 'weight', 'bias'] },
+    'the wrapper binds "bias" but the WGSL declares only "x", "weight", "y", "rstd".',
+  ],
+  [{ read: ['x', 'weight', 'rstd'], write: ['y'] }, '"rstd" is read_write in the WGSL but read in the wrapper.'],
+  [
+    { params: { C: 'u32', N: 'u32', eps: 'f32' } },
+    'struct Params is {N: u32, C: u32, eps: f32} in the WGSL but {C: u32, N: u32, eps: f32} in the wrapper.',
+  ],
+  [
+    { params: { N: 'u32', C: 'u32', eps: 'u32' } },
+    'struct Params is {N: u32, C: u32, eps: f32} in the WGSL but {N: u32, C: u32, eps: u32} in the wrapper.',
+  ],
+  [
+    { code: rmsnormKernel.code.replaceAll('params', 'sizes').replace('var<uniform> sizes: Params;', '') },
+    'struct Params is {} in the WGSL but {N: u32, C: u32, eps: f32} in the wrapper.',
+  ],
+] as const)('a wrapper that drifted from its WGSL is refused: %#', (change, message) => {
+  expect(() => defineKernel({ ...rmsnormKernel, ...change } as never)).toThrow(`kernels/rmsnorm.wgsl: ${message}`);
+});
+
+describe('every kernel', () => {
+  const kernels = readdirSync('kernels')
+    .filter((f) => f.endsWith('.wgsl'))
+    .map((f) => f.slice(0, -'.wgsl'.length));
+  const ops = readdirSync('src/gpu/ops').map((f) => readFileSync(`src/gpu/ops/${f}`, 'utf8'));
+  const tests = readdirSync('test/gpu').filter((f) => f.endsWith('.test.ts'));
+
+  test.each(kernels)('%s is imported by a wrapper of that name and has a test file named after it', (stem) => {
+    const generic = stem.replace(/_d\d+$/, ''); // a kernel printed for one head dim stands in for the generic one
+    expect(ops.filter((text) => text.includes(`kernels/${generic}.wgsl?raw'`)).length, 'wrappers').toBe(1);
+    expect(ops.join('\n'), 'name').toMatch(new RegExp(`['"\`](${generic}|matmul_\\$\\{name\\})['"\`]`));
+    expect(tests.filter((file) => file.includes(stem)).length, 'tests').toBeGreaterThan(0);
+  });
+
+  test.each(kernels)('%s has one entry point, main, and a header', (stem) => {
+    const code = readFileSync(`kernels/${stem}.wgsl`, 'utf8');
+    expect(code.match(/@compute/g)).toHaveLength(1);
+    expect(code).toMatch(/^fn main\(/m);
+    expect(code.replace(/^enable subgroups;\s*/, '')).toMatch(/^\/\/ \S[\s\S]*Grid[\s\S]*Checked/);
+    expect([...code].every((c) => c.charCodeAt(0) < 128)).toBe(true);
+  });
+});
