@@ -7,10 +7,12 @@ import type { ModelConfig } from '../model/config.ts';
 import type { ModelEngine, TensorMap } from '../model/engine.ts';
 import { createModel, type LlamaModel } from '../model/forward.ts';
 import { ChatTokenizer } from '../model/tokenizer.ts';
+import { createTfjsEngine } from '../model/tfjsEngine.ts';
 import { WgslEngine } from '../model/wgslEngine.ts';
 import type { DecoderSizes } from '../rollout/decoder.ts';
 import { WgslRolloutEngine } from '../rollout/engine.ts';
 import { checkPlan, planMemory } from './memoryPlan.ts';
+import { policyGradient } from './policyGradient.ts';
 
 /** What an engine is made from; plain data, so that it can cross to a worker. */
 export interface EngineSpec {
@@ -90,7 +92,7 @@ async function createModelEngine(
   maxTokenLen: number,
 ): Promise<ModelEngine> {
   if (engine === 'wgsl') return new WgslEngine(gpu, model, maxTokenLen);
-  throw new Error('engine: tfjs is wired with src/model/tfjsEngine.ts.');
+  return createTfjsEngine(gpu, model, maxTokenLen, { policyGradient });
 }
 
 function frozenCopy(gpu: Gpu, config: ModelConfig, weights: TensorMap, spec: DeviceSpec): ModelEngine {
