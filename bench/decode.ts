@@ -1,0 +1,61 @@
+/** Generation through the rollout engine itself: scheduler, sampling and read-backs are part of what is measured. */
+
+import type { Gpu } from '../src/gpu/device.ts';
+import type { LlamaModel } from '../src/model/forward.ts';
+import { parameterCount } from '../src/model/params.ts';
+import { WgslRolloutEngine } from '../src/rollout/engine.ts';
+import type { GenerateRequest } from '../src/rollout/types.ts';
+import { HEADLINE, randomModel, tokenIds } from './models.ts';
+import type { Rate, Report } from './report.ts';
+import { bestSeconds } from './timing.ts';
+
+const PROMPT = 8;
+
+/** `newTokens` tokens for each of `sequences` sequences on one short prompt. */
+export async function benchDecode(gpu: Gpu, sequences: number, newTokens: number, rounds: number): Promise<Rate> {
+  const engine = rollout(gpu, randomModel(gpu, HEADLINE), sequences, newTokens, 1, PROMPT);
+  const prompt = tokenIds(PROMPT, HEADLINE.vocabSize);
+  const requests = Array.from({ length: sequences }, (_, s) => request(prompt, s, newTokens));
+  const seconds = await bestSeconds(() => generateAll(engine, requests), rounds);
+  return rate(sequences * newTokens, seconds);
+}
+
+/** Context tokens a second: 16 prompts of 64 tokens, one token drawn from each. */
+export async function benchPrefill(gpu: Gpu, rounds: number): Promise<Rate> {
+  const [prompts, length] = [16, 64];
+  const engine = rollout(gpu, randomModel(gpu, HEADLINE), prompts, 8, prompts, length);
+  const requests = Array.from({ length: prompts }, (_, p) =>
+    request(tokenIds(length, HEADLINE.vocabSize, p + 1), p, 1),
+  );
+  const seconds = await bestSeconds(async () => {
+    engine.resetCache();
+    await generateAll(engine, requests);
+  }, rounds);
+  return rate(prompts * length, seconds);
+}
+
+export async function benchAllDecode(gpu: Gpu, quick: boolean, rounds: number): Promise<NonNullable<Report['decode']>> {
+  const results: NonNullable<Report['decode']> = {};
+  for (const sequences of quick ? [1, 64] : [1, 8, 64, 256])
+    results[sequences] = await benchDecode(gpu, sequences, quick ? 16 : 48, rounds);
+  return results;
+}
+
+function rollout(gpu: Gpu, model: LlamaModel, slots: number, capacity: number, prompts: number, promptLength: number) {
+  const sizes = { maxSlots: slots, slotCapacity: capacity, maxPrompts: prompts, maxPromptLength: promptLength };
+  return new WgslRolloutEngine(gpu, model, { ...sizes, maxBatchedTokens: Math.max(1024, slots) });
+}
+
+function request(prompt: Uint32Array, sample: number, maxNewTokens: number): GenerateRequest {
+  const sampling = { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens, stopTokenIds: [] };
+  return { requestId: `${sample}`, contextIds: prompt, promptLength: prompt.length, key: [7, sample], sampling };
+}
+
+async function generateAll(engine: WgslRolloutEngine, requests: GenerateRequest[]): Promise<void> {
+  await Promise.all(requests.map((r) => engine.generate(r)));
+  for (const { requestId } of requests) engine.release(requestId);
+}
+
+function rate(tokens: number, seconds: number): Rate {
+  return { tokensPerSecond: tokens / seconds, gflops: (2 * parameterCount(HEADLINE) * tokens) / seconds / 1e9 };
+}

@@ -1,0 +1,42 @@
+// Multiply-adds on registers alone: what the adapter can do at most, 2 * 192 operations a thread and round.
+//
+//   y  [2 + threads]   in: y[0], y[1] the factor and the addend (unknown to the compiler); out: a sum a thread
+//
+// Grid      one thread an element. Twelve independent accumulators: fewer wait for each other, more spill on SwiftShader.
+
+struct Params {
+  rounds: u32,
+}
+
+@group(0) @binding(0) var<storage, read_write> y: array<f32>;
+@group(0) @binding(1) var<uniform> params: Params;
+
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) id: vec3u) {
+  let a = y[0];
+  let b = y[1];
+  let start = f32(id.x);
+  var r0 = vec4f(start, start + 1.0, start + 2.0, start + 3.0);
+  var r1 = r0 + 4.0;
+  var r2 = r0 + 8.0;
+  for (var i = 0u; i < params.rounds; i++) {
+    r0 = r0 * a + b; r1 = r1 * a + b; r2 = r2 * a + b;
+    r0 = r0 * a + b; r1 = r1 * a + b; r2 = r2 * a + b;
+    r0 = r0 * a + b; r1 = r1 * a + b; r2 = r2 * a + b;
+    r0 = r0 * a + b; r1 = r1 * a + b; r2 = r2 * a + b;
+    r0 = r0 * a + b; r1 = r1 * a + b; r2 = r2 * a + b;
+    r0 = r0 * a + b; r1 = r1 * a + b; r2 = r2 * a + b;
+    r0 = r0 * a + b; r1 = r1 * a + b; r2 = r2 * a + b;
+    r0 = r0 * a + b; r1 = r1 * a + b; r2 = r2 * a + b;
+    r0 = r0 * a + b; r1 = r1 * a + b; r2 = r2 * a + b;
+    r0 = r0 * a + b; r1 = r1 * a + b; r2 = r2 * a + b;
+    r0 = r0 * a + b; r1 = r1 * a + b; r2 = r2 * a + b;
+    r0 = r0 * a + b; r1 = r1 * a + b; r2 = r2 * a + b;
+    r0 = r0 * a + b; r1 = r1 * a + b; r2 = r2 * a + b;
+    r0 = r0 * a + b; r1 = r1 * a + b; r2 = r2 * a + b;
+    r0 = r0 * a + b; r1 = r1 * a + b; r2 = r2 * a + b;
+    r0 = r0 * a + b; r1 = r1 * a + b; r2 = r2 * a + b;
+  }
+  let sum = r0 + r1 + r2;
+  y[2u + id.x] = sum.x + sum.y + sum.z + sum.w;
+}

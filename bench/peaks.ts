@@ -1,0 +1,58 @@
+/** What the adapter can do at most: arithmetic, copies, dispatches, read-backs. */
+
+import type { Gpu } from '../src/gpu/device.ts';
+import { defineKernel } from '../src/gpu/kernel.ts';
+import code from './peak.wgsl?raw';
+import { type Effort, secondsOf, settle } from './timing.ts';
+
+const peakKernel = defineKernel({ name: 'bench_peak', code, read: [], write: ['y'], params: { rounds: 'u32' } });
+const OPS_PER_ROUND = 2 * 16 * 12;
+
+/** GFLOP/s of multiply-adds on registers. */
+export async function peakGflops(gpu: Gpu, effort: Effort): Promise<number> {
+  const groups = gpu.adapter.isSoftware ? 64 : 8192;
+  const rounds = gpu.adapter.isSoftware ? 256 : 4096;
+  const y = gpu.buffer('bench.peak', (2 + groups * 64) * 4);
+  gpu.write(y, new Float32Array([0.999, 0.001]));
+  const seconds = await secondsOf(gpu, () => gpu.dispatch(peakKernel, { y }, { rounds }, groups), effort);
+  gpu.free(y);
+  return (groups * 64 * rounds * OPS_PER_ROUND) / seconds / 1e9;
+}
+
+/** GB/s read plus written by a large copy. */
+export async function copyGbPerS(gpu: Gpu, effort: Effort): Promise<number> {
+  const bytes = gpu.adapter.isSoftware ? 64 << 20 : 512 << 20;
+  const [from, to] = [gpu.buffer('bench.from', bytes), gpu.buffer('bench.to', bytes)];
+  const seconds = await secondsOf(gpu, () => gpu.copy(from, to), effort);
+  gpu.free(from);
+  gpu.free(to);
+  return (2 * bytes) / seconds / 1e9;
+}
+
+/** Microseconds to run and to encode one dispatch that does nothing, among a thousand of a pass. */
+export async function dispatchCost(gpu: Gpu, rounds: number): Promise<{ dispatchUs: number; encodeUs: number }> {
+  const y = gpu.buffer('bench.empty', (2 + 64) * 4);
+  const count = 1000;
+  const best = { dispatchUs: Infinity, encodeUs: Infinity };
+  for (let i = 0; i <= rounds; i++) {
+    const started = performance.now();
+    for (let d = 0; d < count; d++) gpu.dispatch(peakKernel, { y }, { rounds: 0 }, 1);
+    const encoded = performance.now();
+    await settle(gpu);
+    best.encodeUs = Math.min(best.encodeUs, ((encoded - started) / count) * 1000);
+    best.dispatchUs = Math.min(best.dispatchUs, ((performance.now() - encoded) / count) * 1000);
+  }
+  gpu.free(y);
+  return best;
+}
+
+/** Milliseconds from asking for four bytes to having them, nothing else pending: the median of many. */
+export async function mapMs(gpu: Gpu): Promise<number> {
+  const times: number[] = [];
+  for (let i = 0; i < 31; i++) {
+    const started = performance.now();
+    await settle(gpu);
+    times.push(performance.now() - started);
+  }
+  return times.sort((a, b) => a - b)[15];
+}

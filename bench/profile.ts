@@ -1,0 +1,54 @@
+/** Which kernels a step spends its time in: its dispatches are noted, then each kind is run again by itself. */
+
+import type { Gpu } from '../src/gpu/device.ts';
+import { type Effort, secondsOf } from './timing.ts';
+
+type Dispatch = Gpu['dispatch'];
+
+/** By kernel name, summed over one `step`. Replayed outputs are overwritten or summed up further: times stay right. */
+export async function kernelTimes(
+  gpu: Gpu,
+  step: () => Promise<void>,
+  effort: Effort,
+): Promise<Record<string, { calls: number; ms: number }>> {
+  const calls = await dispatchesOf(gpu, step);
+  const kinds = new Map<string, Parameters<Dispatch>[]>();
+  for (const call of calls) {
+    const [kernel, , params, groups, overrides] = call;
+    const key = JSON.stringify([kernel.name, params, groups, overrides]);
+    kinds.set(key, [...(kinds.get(key) ?? []), call]);
+  }
+  const times: Record<string, { calls: number; ms: number }> = {};
+  for (const same of kinds.values()) {
+    const entry = (times[same[0][0].name] ??= { calls: 0, ms: 0 });
+    const seconds = await secondsOf(gpu, () => gpu.dispatch(...same[0]), effort);
+    entry.calls += same.length;
+    entry.ms += same.length * seconds * 1000;
+  }
+  return times;
+}
+
+/** Share of the time in kernels other than matrix products and attention. */
+export function outsideProducts(times: Record<string, { ms: number }>): number {
+  let [all, outside] = [0, 0];
+  for (const [name, { ms }] of Object.entries(times)) {
+    all += ms;
+    if (!/^(matmul|attention)/.test(name)) outside += ms;
+  }
+  return outside / all;
+}
+
+async function dispatchesOf(gpu: Gpu, step: () => Promise<void>): Promise<Parameters<Dispatch>[]> {
+  const calls: Parameters<Dispatch>[] = [];
+  const dispatch = gpu.dispatch.bind(gpu) as Dispatch;
+  gpu.dispatch = ((...call: Parameters<Dispatch>) => {
+    calls.push(call);
+    dispatch(...call);
+  }) as Dispatch;
+  try {
+    await step();
+  } finally {
+    gpu.dispatch = dispatch;
+  }
+  return calls;
+}

@@ -1,0 +1,130 @@
+/** What `npm run bench` measures, and how it is shown. What was not measured is absent, never zero. */
+
+import type { AdapterSummary } from '../src/gpu/device.ts';
+
+export interface MatmulResult {
+  /** nn: y = x b; tn: the weight gradient y += a^T b. */
+  op: 'nn' | 'tn';
+  m: number;
+  n: number;
+  k: number;
+  gflops: number;
+  shareOfPeak?: number;
+}
+
+export interface AttentionResult {
+  /** sequences x length, or a group that shares a prompt. */
+  shape: string;
+  forwardMs: number;
+  backwardMs: number;
+}
+
+/** Tokens a second, and the share of the peak by 2 (decode) or 6 (train) x parameters x tokens. */
+export interface Rate {
+  tokensPerSecond: number;
+  gflops: number;
+  shareOfPeak?: number;
+}
+
+export interface TrainResult extends Rate {
+  /** Host time to record and submit one step. */
+  encodeMs: number;
+  /** Share of the kernels' own time that is neither a matrix product nor attention. */
+  shareOutsideProducts?: number;
+  /** By kernel, summed over a step: calls and milliseconds. */
+  kernels?: Record<string, { calls: number; ms: number }>;
+  /** Our tokens a second over the peer's. */
+  ratio?: { tfjs?: number; jaxjs?: number };
+}
+
+export interface DecodeResult extends Rate {
+  ratio?: { ortWebgpu?: number; ortWasm?: number };
+}
+
+export interface Report {
+  adapter: Pick<AdapterSummary, 'vendor' | 'architecture' | 'description' | 'isSoftware'>;
+  /** So that a busy machine can be told from a slow one. */
+  conditions: { date: string; node: string; cores: number; loadAverage: number; quick: boolean };
+  peak?: {
+    gflops: number;
+    /** Read and write of a large copy, GB/s. */
+    copyGbPerS?: number;
+    dispatchUs?: number;
+    encodeUs?: number;
+    mapMs?: number;
+  };
+  matmul?: MatmulResult[];
+  attention?: AttentionResult[];
+  prefill?: Rate;
+  /** By number of sequences. */
+  decode?: Record<string, DecodeResult>;
+  train?: TrainResult;
+  scaling?: ({ change: string } & Rate)[];
+  step?: {
+    /** Seconds. */
+    phases: Record<string, number>;
+    idleShare?: number;
+    generatedTokensPerSecond: number;
+  };
+  prefixSharing?: { speedup: number; rows: number; rowsWithout: number; gradientDifference: number };
+}
+
+/** Shares against the best peak of the run: a peak that a neighbour slowed down would flatter everything. */
+export function fillShares(report: Report): void {
+  const peak = report.peak?.gflops;
+  if (!peak) return;
+  const rates: { gflops: number; shareOfPeak?: number }[] = [
+    ...(report.matmul ?? []),
+    ...Object.values(report.decode ?? {}),
+    ...(report.scaling ?? []),
+    ...(report.prefill ? [report.prefill] : []),
+    ...(report.train ? [report.train] : []),
+  ];
+  for (const rate of rates) rate.shareOfPeak = rate.gflops / peak;
+}
+
+/** The report as lines for a terminal. */
+export function table(report: Report): string {
+  const { adapter, peak, conditions } = report;
+  const lines = [
+    `${adapter.description || adapter.vendor} (${adapter.vendor} ${adapter.architecture}), ` +
+      `${conditions.cores} cores, load ${conditions.loadAverage.toFixed(1)}${conditions.quick ? ', quick' : ''}`,
+  ];
+  const row = (name: string, ...cells: string[]) =>
+    lines.push(`  ${name.padEnd(34)}${cells.map((c) => c.padStart(14)).join('')}`);
+  if (peak) {
+    row('peak multiply-add', `${fixed(peak.gflops)} GFLOP/s`);
+    if (peak.copyGbPerS !== undefined) row('copy', `${fixed(peak.copyGbPerS)} GB/s`);
+    if (peak.dispatchUs !== undefined) row('dispatch, run', `${fixed(peak.dispatchUs)} us`);
+    if (peak.encodeUs !== undefined) row('dispatch, encode', `${fixed(peak.encodeUs)} us`);
+    if (peak.mapMs !== undefined) row('read-back', `${fixed(peak.mapMs)} ms`);
+  }
+  for (const { op, m, n, k, gflops, shareOfPeak } of report.matmul ?? [])
+    row(`matmul ${op} ${m} x ${n} x ${k}`, `${fixed(gflops)} GFLOP/s`, percent(shareOfPeak));
+  for (const { shape, forwardMs, backwardMs } of report.attention ?? [])
+    row(`attention ${shape}`, `${fixed(forwardMs)} ms`, `${fixed(backwardMs)} ms back`);
+  if (report.prefill) row('prefill', ...rateCells(report.prefill));
+  for (const [sequences, rate] of Object.entries(report.decode ?? {})) row(`decode ${sequences}`, ...rateCells(rate));
+  trainRows(report, row);
+  for (const { change, ...rate } of report.scaling ?? []) row(`train, ${change}`, ...rateCells(rate));
+  if (report.step) {
+    for (const [phase, s] of Object.entries(report.step.phases)) row(`GRPO step, ${phase}`, `${fixed(s)} s`);
+    if (report.step.idleShare !== undefined) row('GRPO step, device idle', percent(report.step.idleShare));
+  }
+  if (report.prefixSharing) row('prefix sharing, train step', `${fixed(report.prefixSharing.speedup)} x`);
+  return lines.join('\n');
+}
+
+function trainRows({ train }: Report, row: (name: string, ...cells: string[]) => void): void {
+  if (!train) return;
+  row('train step', ...rateCells(train));
+  row('train step, encoding', `${fixed(train.encodeMs)} ms`);
+  for (const [peer, ratio] of Object.entries(train.ratio ?? {})) row(`train step against ${peer}`, `${fixed(ratio)} x`);
+  const byTime = Object.entries(train.kernels ?? {}).sort(([, a], [, b]) => b.ms - a.ms);
+  for (const [name, { calls, ms }] of byTime) row(`  ${name}`, `${fixed(ms)} ms`, `${calls} calls`);
+  if (train.shareOutsideProducts !== undefined) row('train, outside products', percent(train.shareOutsideProducts));
+}
+
+const rateCells = ({ tokensPerSecond, shareOfPeak }: Rate) => [`${fixed(tokensPerSecond)} tok/s`, percent(shareOfPeak)];
+const fixed = (x: number) => (x >= 100 ? x.toFixed(0) : x.toPrecision(3));
+const percent = (x: number | undefined) => (x === undefined ? '' : `${(100 * x).toFixed(1)}%`);

@@ -1,0 +1,47 @@
+/** A whole GRPO step of the default recipe: by phase, and how long the device had nothing to do. */
+
+import { readFileSync } from 'node:fs';
+import { loadModel } from '../src/cli/checkpoints.ts';
+import { openTask } from '../src/cli/openTask.ts';
+import type { Gpu } from '../src/gpu/device.ts';
+import { parseTrainConfig } from '../src/grpo/config.ts';
+import type { Metrics } from '../src/grpo/metrics.ts';
+import { GrpoTrainer } from '../src/grpo/trainer.ts';
+import { createModel } from '../src/model/forward.ts';
+import { ChatTokenizer } from '../src/model/tokenizer.ts';
+import { WgslEngine } from '../src/model/wgslEngine.ts';
+import { WgslRolloutEngine } from '../src/rollout/engine.ts';
+import { engineSizes } from '../src/workers/localEngine.ts';
+import { busySeconds } from './busy.ts';
+import type { Report } from './report.ts';
+
+const CONFIG = 'configs/gsm8k-tool.yaml';
+const QUICK = ['data.trainBatchSize=4', 'actor.ppoMiniBatchSize=2', 'rollout.n=4'];
+
+/** Throws InputError where the recipe's checkpoint is missing. */
+export async function benchStep(gpu: Gpu, quick: boolean): Promise<NonNullable<Report['step']>> {
+  const config = parseTrainConfig(readFileSync(CONFIG, 'utf8'), { source: CONFIG, overrides: quick ? QUICK : [] });
+  const loaded = await loadModel(config.model.path);
+  const sizes = engineSizes(config);
+  const model = createModel(gpu, loaded.config, sizes.maxPositions);
+  model.weights.importTensors(loaded.weights);
+  const engine = {
+    tokenizer: new ChatTokenizer(loaded.tokenizerJson, loaded.tokenizerConfigJson),
+    model: new WgslEngine(gpu, model, sizes.maxTokenLen),
+    rollout: new WgslRolloutEngine(gpu, model, sizes.rollout),
+  };
+  const trainer = new GrpoTrainer({ config, task: await openTask(config.task), engine });
+  await trainer.step(); // compiles, and grows what grows
+  let metrics: Metrics = {};
+  const busy = await busySeconds(gpu, async () => void ({ metrics } = await trainer.step()));
+  const phases = Object.fromEntries(
+    Object.entries(metrics).flatMap(([name, s]) =>
+      name.startsWith('timing_s/') && s > 0 ? [[name.slice('timing_s/'.length), s]] : [],
+    ),
+  );
+  return {
+    phases,
+    generatedTokensPerSecond: metrics['perf/gen_tokens_per_s'],
+    ...(busy !== undefined && { idleShare: Math.max(0, 1 - busy / phases['step']) }),
+  };
+}

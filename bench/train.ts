@@ -1,0 +1,126 @@
+/** Training steps: the headline one by kernel, scaling, and what sharing a prompt saves. */
+
+import type { Gpu } from '../src/gpu/device.ts';
+import type { ModelConfig } from '../src/model/config.ts';
+import type { ModelEngine, PackedBatch, TensorMap } from '../src/model/engine.ts';
+import type { SequenceGroup } from '../src/model/packing.ts';
+import { parameterCount } from '../src/model/params.ts';
+import { WgslEngine } from '../src/model/wgslEngine.ts';
+import {
+  ADAMW,
+  HEADLINE,
+  meanNll,
+  packOne,
+  plainBatch,
+  randomModel,
+  sampleOf,
+  tokenIds,
+  trainShape,
+} from './models.ts';
+import { kernelTimes, outsideProducts } from './profile.ts';
+import type { Rate, Report, TrainResult } from './report.ts';
+import { bestSeconds, type Effort } from './timing.ts';
+
+/** Forward, backward, AdamW; log-probs and gradient norm are read back, as training does. */
+export async function trainStep(engine: ModelEngine, batch: PackedBatch): Promise<void> {
+  await engine.forwardBackward(batch, meanNll(batch), { temperature: 1 });
+  await engine.optimizerStep(ADAMW);
+}
+
+export function trainRate(config: ModelConfig, { tokens }: PackedBatch, seconds: number): Rate {
+  const flops = 6 * parameterCount(config) * tokens.length;
+  return { tokensPerSecond: tokens.length / seconds, gflops: flops / seconds / 1e9 };
+}
+
+/** The headline step, what it spends by kernel, and the log-probs a peer must reproduce. */
+export async function benchTrain(gpu: Gpu, quick: boolean, rounds: number, effort: Effort) {
+  const batch = plainBatch(...trainShape(quick), HEADLINE.vocabSize);
+  const engine = new WgslEngine(gpu, randomModel(gpu, HEADLINE), batch.tokens.length);
+  const { logProbs } = await engine.logProbs(batch, { temperature: 1 });
+  const seconds = await bestSeconds(() => trainStep(engine, batch), rounds, 2);
+  const kernels = await kernelTimes(gpu, () => trainStep(engine, batch), effort);
+  const result: TrainResult = {
+    ...trainRate(HEADLINE, batch, seconds),
+    encodeMs: await encodeMs(engine, batch),
+    kernels,
+    shareOutsideProducts: outsideProducts(kernels),
+  };
+  return { result, logProbs };
+}
+
+/** An async function runs in line up to its first wait, which here is the read-back: that is all the recording. */
+async function encodeMs(engine: ModelEngine, batch: PackedBatch): Promise<number> {
+  let best = Infinity;
+  for (let i = 0; i < 3; i++) {
+    const started = performance.now();
+    const forwardBackward = engine.forwardBackward(batch, meanNll(batch), { temperature: 1 });
+    const between = performance.now() - started;
+    await forwardBackward;
+    const again = performance.now();
+    const step = engine.optimizerStep(ADAMW);
+    best = Math.min(best, between + performance.now() - again);
+    await step;
+  }
+  return best;
+}
+
+/** One thing changed at a time. */
+const CHANGES: [string, Partial<ModelConfig>, [number, number]][] = [
+  ['4 x 64 tokens', {}, [4, 64]],
+  ['4 x 256 tokens', {}, [4, 256]],
+  ['hidden 256, MLP 768', { hiddenSize: 256, intermediateSize: 768, headDim: 64 }, [16, 64]],
+  ['8 layers', { numHiddenLayers: 8 }, [16, 64]],
+  ['vocabulary 4096', { vocabSize: 4096 }, [16, 64]],
+];
+
+export async function benchScaling(gpu: Gpu, quick: boolean): Promise<NonNullable<Report['scaling']>> {
+  const results: NonNullable<Report['scaling']> = [];
+  for (const [change, part, shape] of quick ? CHANGES.slice(0, 1) : CHANGES) {
+    const config = { ...HEADLINE, ...part };
+    const batch = plainBatch(...shape, config.vocabSize);
+    const engine = new WgslEngine(gpu, randomModel(gpu, config), batch.tokens.length);
+    results.push({ change, ...trainRate(config, batch, await bestSeconds(() => trainStep(engine, batch), 2)) });
+  }
+  return results;
+}
+
+/** A group of 8 on a 256-token prompt, 64-token responses: one shared prompt against a prompt a sample. */
+export async function benchPrefixSharing(
+  gpu: Gpu,
+  quick: boolean,
+  rounds: number,
+): Promise<NonNullable<Report['prefixSharing']>> {
+  const [promptLength, n, length] = quick ? [64, 4, 16] : [256, 8, 64];
+  const prompt = tokenIds(promptLength, HEADLINE.vocabSize);
+  const samples = Array.from({ length: n }, (_, s) => sampleOf(tokenIds(length, HEADLINE.vocabSize, s + 2)));
+  const shared = await gradientsAndSeconds(gpu, [{ prompt, samples }], rounds);
+  const apart = samples.map((sample) => ({ prompt, samples: [sample] }));
+  const without = await gradientsAndSeconds(gpu, apart, rounds);
+  return {
+    speedup: without.seconds / shared.seconds,
+    rows: shared.rows,
+    rowsWithout: without.rows,
+    gradientDifference: largestDifference(shared.gradients, without.gradients),
+  };
+}
+
+async function gradientsAndSeconds(gpu: Gpu, groups: SequenceGroup[], rounds: number) {
+  const batch = packOne(groups);
+  const engine = new WgslEngine(gpu, randomModel(gpu, HEADLINE), batch.tokens.length);
+  await engine.forwardBackward(batch, meanNll(batch), { temperature: 1 });
+  const gradients = await engine.exportGradients();
+  const seconds = await bestSeconds(() => trainStep(engine, batch), rounds);
+  return { gradients, seconds, rows: batch.tokens.length };
+}
+
+/** Largest difference of any tensor, relative to the largest gradient of that tensor. */
+function largestDifference(a: TensorMap, b: TensorMap): number {
+  let largest = 0;
+  for (const [name, { data }] of a) {
+    const other = b.get(name)!.data;
+    const scale = data.reduce((top, x) => Math.max(top, Math.abs(x)), 0);
+    const difference = data.reduce((top, x, i) => Math.max(top, Math.abs(x - other[i])), 0);
+    largest = Math.max(largest, difference / Math.max(scale, 1e-30));
+  }
+  return largest;
+}

@@ -1,0 +1,86 @@
+/** A steady step makes nothing: no buffer, pipeline or bind group, and one submit a read-back beside the uploads. */
+import { expect, test } from 'vitest';
+import type { Gpu, GpuCounters } from '../../src/gpu/device.ts';
+import type { PackedBatch, PolicyLossInputs } from '../../src/model/engine.ts';
+import { packGroups } from '../../src/model/packing.ts';
+import { WgslEngine } from '../../src/model/wgslEngine.ts';
+import { WgslRolloutEngine } from '../../src/rollout/engine.ts';
+import { testGpu, withGpu } from './gpu.ts';
+import { tinyConfig, tinyModel } from './tinyModel.ts';
+
+const ids = (n: number, seed: number) =>
+  Uint32Array.from({ length: n }, (_, i) => (i * 17 + seed * 29) % tinyConfig.vocabSize);
+
+/** What `work` added to the counters. */
+async function added(gpu: Gpu, work: () => Promise<unknown>): Promise<GpuCounters> {
+  const before = { ...gpu.counters };
+  await work();
+  const names = Object.keys(before) as (keyof GpuCounters)[];
+  return Object.fromEntries(names.map((name) => [name, gpu.counters[name] - before[name]])) as unknown as GpuCounters;
+}
+
+const NOTHING = { buffers: 0, bytes: 0, pipelines: 0, bindGroups: 0 };
+
+function batchOf(responses: number[]): PackedBatch {
+  const samples = responses.map((n, s) => ({ tokens: ids(n, s + 2), mask: new Uint8Array(n).fill(1) }));
+  return packGroups([{ prompt: ids(6, 1), samples }], 64)[0].batch;
+}
+
+const LOSS = {
+  ...{ lossMode: 'vanilla', clipRatioLow: 0.2, clipRatioHigh: 0.28, clipRatioC: 3 },
+  ...{ klLossCoef: 0, klLossType: 'k3', entropyCoeff: 0.01 },
+};
+const ADAMW = { lr: 1e-3, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0.01, gradClip: 1 };
+
+test('a second training step creates nothing, and maps back only what it returns', () =>
+  withGpu(async () => {
+    const gpu = await testGpu();
+    const engine = new WgslEngine(gpu, tinyModel(gpu), 64);
+    const step = async (batch: PackedBatch) => {
+      const ones = new Float32Array(batch.targets.length).fill(1);
+      const inputs: PolicyLossInputs = { oldLogProbs: ones, advantages: ones, weights: ones, klWeights: ones };
+      await engine.forwardBackward(batch, { kind: 'policy', spec: LOSS, inputs }, { temperature: 1 });
+      await engine.optimizerStep(ADAMW);
+    };
+    await step(batchOf([9, 12, 5])); // the largest first, as a run that grows would have it later
+    for (const responses of [
+      [9, 12, 5],
+      [4, 7],
+    ]) {
+      const batch = batchOf(responses);
+      const { dispatches, submits, mappedBytes, ...made } = await added(gpu, () => step(batch));
+      expect(made).toEqual(NOTHING);
+      expect(dispatches).toBeGreaterThan(30);
+      // Uploads come before anything is recorded; then one submit with the log-probs and one with the gradient norm.
+      expect(submits).toBe(2);
+      expect(mappedBytes).toBe(batch.targets.length * 2 * 4 + 3 * 4);
+    }
+  }));
+
+test('a second generation creates nothing, and submits once a chunk of steps', () =>
+  withGpu(async () => {
+    const gpu = await testGpu();
+    const sizes = { maxSlots: 8, slotCapacity: 24, maxPrompts: 4, maxPromptLength: 16, maxBatchedTokens: 64 };
+    const engine = new WgslRolloutEngine(gpu, tinyModel(gpu), sizes);
+    const sampling = { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: 20, stopTokenIds: [] };
+    const prompts = [ids(7, 1), ids(11, 2)];
+    const generate = async () => {
+      const requests = [0, 1, 2, 3, 4, 5].map((s) => {
+        const contextIds = prompts[s % 2];
+        const key: [number, number] = [3, s];
+        return { requestId: `${s}`, contextIds, promptLength: contextIds.length, key, sampling };
+      });
+      await Promise.all(requests.map((request) => engine.generate(request)));
+      for (const { requestId } of requests) engine.release(requestId);
+      engine.resetCache();
+    };
+    await generate();
+    await engine.takeStats();
+    const { submits, dispatches, mappedBytes, ...made } = await added(gpu, generate);
+    const { decodeSteps } = await engine.takeStats();
+    expect(made).toEqual(NOTHING);
+    expect(decodeSteps).toBeGreaterThan(18);
+    expect(dispatches).toBeGreaterThan(decodeSteps * 10);
+    expect(submits).toBeLessThanOrEqual(decodeSteps + 2);
+    expect(mappedBytes).toBeGreaterThan(6 * 20 * 12);
+  }));
