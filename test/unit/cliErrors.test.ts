@@ -90,6 +90,13 @@ test('a checkpoint that is cut short', () => {
   refused(['train', CONFIG, `model.path=${path}`], /model\.safetensors/);
 });
 
+test('a tokenizer with more tokens than the model has rows', () => {
+  const { said, status } = webgrpo('train', CONFIG, `model.path=${checkpoint('d')}`, `trainer.outDir=${runs}`);
+  expect(said.at(-1)).toMatch(/the tokenizer has 512 tokens but the model 53 rows; they are not of one model\.$/);
+  expect(status).toBe(2);
+  expect(existsSync(runs)).toBe(false);
+});
+
 test('a driver that is not there', () => {
   const env = { ...process.env, VK_ICD_FILENAMES: '/nowhere/icd.json' };
   const { status, stderr } = spawnSync(process.execPath, ['scripts/webgrpo.mjs', 'train', CONFIG], {
