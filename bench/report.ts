@@ -61,6 +61,8 @@ export interface Report {
   train?: TrainResult;
   scaling?: ({ change: string } & Rate)[];
   step?: {
+    /** Random ones never stop early, so their step is longer. */
+    weights: 'checkpoint' | 'random';
     /** Seconds. */
     phases: Record<string, number>;
     idleShare?: number;

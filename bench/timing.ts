@@ -17,31 +17,33 @@ export interface Effort {
   roundS: number;
 }
 
-/** Best seconds of what `record` records, encoding excluded. */
+/** Best seconds of what `record` records; its encoding and the read-back that ends a round are taken off. */
 export async function secondsOf(gpu: Gpu, record: () => void, { rounds, roundS }: Effort): Promise<number> {
   const run = async (times: number) => {
     for (let i = 0; i < times; i++) record();
-    const started = performance.now();
-    await settle(gpu);
-    return (performance.now() - started) / 1000 / times;
+    return elapsed(() => settle(gpu));
   };
-  await settle(gpu);
   await run(1); // compiles
-  const once = await run(1);
-  const times = Math.max(1, Math.min(200, Math.round(roundS / once)));
-  let best = once;
-  for (let i = 0; i < rounds; i++) best = Math.min(best, await run(times));
-  return best;
+  let readBack = Infinity;
+  for (let i = 0; i < 3; i++) readBack = Math.min(readBack, await elapsed(() => settle(gpu)));
+  let times = 1;
+  let first = await run(times);
+  while (first - readBack < roundS && times < 256) first = await run((times *= 2));
+  let best = first;
+  for (let i = 1; i < rounds; i++) best = Math.min(best, await run(times));
+  return Math.max(best - readBack, 1e-7) / times;
 }
 
 /** Best seconds of an asynchronous step, after `warmUps` that do not count. */
 export async function bestSeconds(step: () => Promise<void>, rounds: number, warmUps = 1): Promise<number> {
   for (let i = 0; i < warmUps; i++) await step();
   let best = Infinity;
-  for (let i = 0; i < rounds; i++) {
-    const started = performance.now();
-    await step();
-    best = Math.min(best, (performance.now() - started) / 1000);
-  }
+  for (let i = 0; i < rounds; i++) best = Math.min(best, await elapsed(step));
   return best;
+}
+
+async function elapsed(work: () => Promise<void>): Promise<number> {
+  const started = performance.now();
+  await work();
+  return (performance.now() - started) / 1000;
 }

@@ -32,7 +32,7 @@ export function trainRate(config: ModelConfig, { tokens }: PackedBatch, seconds:
   return { tokensPerSecond: tokens.length / seconds, gflops: flops / seconds / 1e9 };
 }
 
-/** The headline step, what it spends by kernel, and the log-probs a peer must reproduce. */
+/** The headline step, what it spends by kernel, the log-probs a peer must reproduce, and the step's seconds once more. */
 export async function benchTrain(gpu: Gpu, quick: boolean, rounds: number, effort: Effort) {
   const batch = plainBatch(...trainShape(quick), HEADLINE.vocabSize);
   const engine = new WgslEngine(gpu, randomModel(gpu, HEADLINE), batch.tokens.length);
@@ -45,7 +45,8 @@ export async function benchTrain(gpu: Gpu, quick: boolean, rounds: number, effor
     kernels,
     shareOutsideProducts: outsideProducts(kernels),
   };
-  return { result, logProbs };
+  const again = () => bestSeconds(() => trainStep(engine, batch), rounds, 0);
+  return { result, logProbs, rateOf: (s: number) => trainRate(HEADLINE, batch, s), again };
 }
 
 /** An async function runs in line up to its first wait, which here is the read-back: that is all the recording. */
