@@ -7,20 +7,24 @@ const MINUS = '\u2212';
 /** About three significant digits, without an exponent unless the number is tiny. */
 export function short(value: number): string {
   if (!Number.isFinite(value)) return String(value);
+  return plain(value).replaceAll('-', MINUS);
+}
+
+function plain(value: number): string {
   const size = Math.abs(value);
   if (size >= 1000) return value.toLocaleString('en', { maximumFractionDigits: 0 });
   if (size >= 100) return value.toFixed(0);
   if (size >= 10) return value.toFixed(1);
   if (size >= 0.1 || size === 0) return value.toFixed(2);
   if (size >= 1e-4) return value.toFixed(Math.ceil(-Math.log10(size)) + 1);
-  return value.toExponential(1).replaceAll('-', MINUS);
+  return value.toExponential(1);
 }
 
 /** Axis labels with as many digits as tell them apart. */
 export function ticks(values: readonly number[]): string[] {
   const step = values.length > 1 ? values[1] - values[0] : 1;
   const digits = Math.max(0, Math.ceil(-Math.log10(step) - 1e-9));
-  return values.map((value) => (digits > 4 ? short(value) : value.toFixed(digits)));
+  return values.map((value) => (digits > 4 ? short(value) : value.toFixed(digits).replace('-', MINUS)));
 }
 
 export function duration(seconds: number): string {

@@ -170,20 +170,20 @@ function assistantParts(content: string): Node[] {
   return parts
     .filter((part) => part.trim() !== '')
     .map((part) => {
-      if (part.startsWith('<tool_call>')) return el('code', 'call', callText(part));
+      if (part.startsWith('<tool_call>')) return callView(part);
       const [, before, line, after] = /^([\s\S]*?)(#### [^\n]*)([\s\S]*)$/.exec(part) ?? [];
       if (line === undefined) return el('span', '', part.trim());
       return el('span', '', before.trim(), el('b', 'final', line), after.trim());
     });
 }
 
-/** `calculator(48/2)`, or the text itself where it is not a call that can be read. */
-function callText(text: string): string {
+/** `calculator(48/2)`, or the text itself, marked, where it is not a call that can be read. */
+function callView(text: string): HTMLElement {
   const body = text.replace(/<\/?tool_call>/g, '').trim();
   try {
     const { name, arguments: args } = JSON.parse(body) as { name: string; arguments: Record<string, unknown> };
-    return `${name}(${Object.values(args).map(String).join(', ')})`;
+    return el('code', 'call', `${name}(${Object.values(args).map(String).join(', ')})`);
   } catch {
-    return text;
+    return el('code', 'call unreadable', text);
   }
 }

@@ -7,7 +7,7 @@ import { type FitResult, GrpoTrainer, type Phase } from '../src/grpo/trainer.ts'
 import { InputError } from '../src/model/errors.ts';
 import { gsm8kToolTask } from '../src/tasks/gsm8k.ts';
 import type { Task } from '../src/tasks/task.ts';
-import { engineSizes } from '../src/workers/localEngine.ts';
+import { engineSizes } from '../src/workers/engineSpec.ts';
 import type { EngineDescription } from '../src/workers/engineApi.ts';
 import { createRemoteEngine } from '../src/workers/remoteEngine.ts';
 import { fetchModel } from './files.ts';

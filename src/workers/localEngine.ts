@@ -1,7 +1,6 @@
 /** Builds the whole engine in this thread: device, weights, policy trainer, reference and rollout, on one GPUDevice. */
 
 import { type AdapterSummary, Gpu } from '../gpu/device.ts';
-import type { TrainConfig } from '../grpo/config.ts';
 import type { TrainerEngine } from '../grpo/trainer.ts';
 import type { ModelConfig } from '../model/config.ts';
 import type { ModelEngine, TensorMap } from '../model/engine.ts';
@@ -9,53 +8,18 @@ import { createModel, type LlamaModel } from '../model/forward.ts';
 import { ChatTokenizer } from '../model/tokenizer.ts';
 import { createTfjsEngine } from '../model/tfjsEngine.ts';
 import { WgslEngine } from '../model/wgslEngine.ts';
-import type { DecoderSizes } from '../rollout/decoder.ts';
 import { WgslRolloutEngine } from '../rollout/engine.ts';
+import type { EngineSpec } from './engineSpec.ts';
 import { checkPlan, planMemory } from './memoryPlan.ts';
 import { policyGradient } from './policyGradient.ts';
 
-/** What an engine is made from; plain data, so that it can cross to a worker. */
-export interface EngineSpec {
-  engine: 'wgsl' | 'tfjs';
-  config: ModelConfig;
-  weights: TensorMap;
-  tokenizerJson: unknown;
-  tokenizerConfigJson: unknown;
-  /** Rows of the largest micro-batch. */
-  maxTokenLen: number;
-  /** Longest sequence, prompt and response. */
-  maxPositions: number;
-  /** Absent = no rollout (supervised training). */
-  rollout?: DecoderSizes;
-  /** Keep a frozen copy of the start weights for KL terms. */
-  withReference?: boolean;
-  maxMemoryMib?: number;
-}
+export { engineSizes, type EngineSpec } from './engineSpec.ts';
 
 /** What a device holds; the tokenizer stays with the controller. */
 export interface DeviceEngine extends Omit<TrainerEngine, 'tokenizer'> {
   gpu: Gpu;
   adapter: AdapterSummary;
   destroy(): void;
-}
-
-/** Rollout and sequence sizes as a training config asks for them. */
-export function engineSizes({ data, rollout, actor, algorithm, model, engine }: TrainConfig) {
-  const maxPositions = data.maxPromptLength + data.maxResponseLength;
-  return {
-    engine,
-    maxTokenLen: actor.maxTokenLen,
-    maxPositions,
-    withReference: actor.useKlLoss || algorithm.useKlInReward,
-    rollout: {
-      maxSlots: rollout.maxSlots,
-      slotCapacity: data.maxResponseLength,
-      maxPrompts: rollout.maxSlots,
-      maxPromptLength: data.maxPromptLength,
-      maxBatchedTokens: Math.max(2048, maxPositions),
-    },
-    ...(model.maxMemoryMib !== undefined && { maxMemoryMib: model.maxMemoryMib }),
-  };
 }
 
 export type LocalEngine = DeviceEngine & TrainerEngine;

@@ -9,7 +9,7 @@ import type { ModelEngine } from '../model/engine.ts';
 import { ChatTokenizer } from '../model/tokenizer.ts';
 import type { GenerateRequest, Generation, RolloutEngine } from '../rollout/types.ts';
 import type { EngineApi, EngineDescription, ModelRole } from './engineApi.ts';
-import type { EngineSpec } from './localEngine.ts';
+import type { EngineSpec } from './engineSpec.ts';
 
 export interface RemoteEngine extends TrainerEngine {
   description: EngineDescription;
