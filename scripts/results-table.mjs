@@ -1,0 +1,55 @@
+/**
+ * Prints docs/results.md's table from run folders:
+ *   node scripts/results-table.mjs runs/seed-1 runs/seed-2 runs/seed-3
+ */
+
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+const folders = process.argv.slice(2);
+if (folders.length === 0) {
+  process.stderr.write('Name the run folders: node scripts/results-table.mjs runs/seed-1 runs/seed-2\n');
+  process.exit(2);
+}
+
+const endingWith = (metrics, suffix) => Object.entries(metrics).find(([key]) => key.endsWith(suffix))?.[1];
+const show = (value) => (value === undefined ? '' : value.toFixed(3));
+
+/** One row a run, from its metrics.jsonl. */
+function row(folder) {
+  const lines = readFileSync(join(folder, 'metrics.jsonl'), 'utf8')
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line));
+  const [first, last] = [lines[0], lines.at(-1)];
+  const seconds = lines.reduce((sum, m) => sum + (m['timing_s/step'] ?? 0) + (m['timing_s/testing'] ?? 0), 0);
+  const curve = lines
+    .filter((m) => endingWith(m, '/acc/mean@1') !== undefined)
+    .map((m) => `${m['training/global_step']}: ${show(endingWith(m, '/acc/mean@1'))}`);
+  const most = Math.max(...lines.map((m) => m['training/rollout_probs_diff_max'] ?? 0));
+  return [
+    folder,
+    show(endingWith(first, '/acc/mean@1')),
+    show(endingWith(last, '/acc/mean@1')),
+    show(endingWith(first, '/acc/greedy')),
+    show(endingWith(last, '/acc/greedy')),
+    String(last['training/global_step']),
+    (seconds / 60).toFixed(1),
+    String(most),
+    curve.join(', '),
+  ];
+}
+
+const head = [
+  'run',
+  'pass@1 before',
+  'after',
+  'greedy before',
+  'after',
+  'steps',
+  'minutes',
+  'rollout_probs_diff_max',
+  'pass@1 by step',
+];
+for (const cells of [head, head.map(() => '---'), ...folders.map(row)])
+  process.stdout.write(`| ${cells.join(' | ')} |\n`);
