@@ -26,7 +26,7 @@ for (const { title, steps, series } of JSON.parse(document.getElementById('data'
   new uPlot({
     title, width: box.clientWidth - 4, height: 230,
     scales: { x: { time: false } },
-    axes: [{ label: 'step' }, {}],
+    axes: [{ label: 'step' }, { size: 64, values: (_, ticks) => ticks.map((tick) => String(Number(tick.toPrecision(3)))) }],
     series: [{ label: 'step' }, ...series.map(({ label }, i) => ({
       label, stroke: colours[i], width: 1.5, spanGaps: true, points: { show: few },
     }))],
