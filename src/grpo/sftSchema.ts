@@ -75,7 +75,6 @@ export const SFT_SCHEMA = part({
   trainer: v.optional(
     part({
       totalTrainingSteps: count(330, 'updates', 'Updates in all.'),
-      testFreq: count(0, 'updates', 'Evaluate every so many; 0 = only at the end.', 0),
       outDir: text('runs', 'The run folder is <outDir>/<name>.'),
     }),
     {},
