@@ -15,18 +15,26 @@ const ROOM = 67;
 /** An output of n values, full of NaN, with room behind it. WebGPU drops writes past a buffer, so only room shows them. */
 export const roomy = (gpu: Gpu, label: string, n: number): View => poisoned(gpu, label, n + ROOM);
 
-/** As `roomy`, holding `data`: for outputs that accumulate. */
+/**
+ * As `roomy`, holding `data`, for outputs that are read as well: behind them lies a number, since NaN + x is NaN again
+ * and would hide a stray +=.
+ */
 export function withRoom(gpu: Gpu, label: string, data: Float32Array): View {
-  const all = new Float32Array(data.length + ROOM).fill(NaN);
+  const all = new Float32Array(data.length + ROOM).fill(BEHIND);
   all.set(data);
-  return gpu.buffer(label, all);
+  const view = gpu.buffer(label, all);
+  numbered.add(view.buffer);
+  return view;
 }
+const BEHIND = 777;
+const numbered = new WeakSet<GPUBuffer>();
 
-/** The first n values of a roomy output, after checking that the room is as it was. */
+/** The first n values of an output with room, after checking that the room is as it was. */
 export async function readRoomy(gpu: Gpu, view: View, n: number): Promise<Float32Array> {
   const all = await gpu.readF32(view);
+  const behind = numbered.has(view.buffer) ? BEHIND : NaN;
   for (let i = n; i < all.length; i++)
-    if (!Number.isNaN(all[i])) expect.fail(`"${view.buffer.label}" was written at ${i}, past its ${n} values.`);
+    if (!Object.is(all[i], behind)) expect.fail(`"${view.buffer.label}" was written at ${i}, past its ${n} values.`);
   return all.slice(0, n);
 }
 
