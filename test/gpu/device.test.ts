@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { Gpu } from '../../src/gpu/device.ts';
 import { DeviceLostError, GpuError, OutOfMemoryError } from '../../src/gpu/errors.ts';
-import { columnSum } from '../../src/gpu/ops/column_sum.ts';
-import { rmsnorm, rmsnormKernel } from '../../src/gpu/ops/rmsnorm.ts';
+import { columnSum, columnSumKernel } from '../../src/gpu/ops/column_sum.ts';
+import { rmsnorm } from '../../src/gpu/ops/rmsnorm.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { WgslEngine } from '../../src/model/wgslEngine.ts';
 import { WgslRolloutEngine } from '../../src/rollout/engine.ts';
@@ -74,13 +74,12 @@ describe('recording', () => {
   test('a pipeline compiled ahead is the one that a dispatch uses', () =>
     withGpu(async (gpu) => {
       const overrides = { WG: 2 };
-      await gpu.prepare(rmsnormKernel, overrides);
+      await gpu.prepare(columnSumKernel, overrides);
       const { pipelines } = gpu.counters;
-      await gpu.prepare(rmsnormKernel, overrides);
-      const v = (n: number) => gpu.buffer('v', new Float32Array(n).fill(1));
-      const views = { x: v(3), weight: v(3), y: v(3), rstd: v(1) };
-      gpu.dispatch(rmsnormKernel, views, { N: 1, C: 3, eps: 0 }, 1, overrides);
-      expect([...(await gpu.readF32(views.y))]).toEqual([1, 1, 1]);
+      await gpu.prepare(columnSumKernel, overrides);
+      const views = { x: gpu.buffer('x', Float32Array.of(1, 2, 3)), y: gpu.buffer('y', 12) };
+      gpu.dispatch(columnSumKernel, views, { N: 1, C: 3 }, 2, overrides);
+      expect([...(await gpu.readF32(views.y))]).toEqual([1, 2, 3]);
       expect(gpu.counters.pipelines).toBe(pipelines);
     }));
 });

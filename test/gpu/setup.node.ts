@@ -1,8 +1,7 @@
 /** Puts Dawn on navigator.gpu, so that the same test files run in Node and in a browser. */
-import { create, globals } from 'webgpu';
+import { dawn, installDawn } from '../../src/cli/dawn.ts';
 
-Object.assign(globalThis, globals);
-
-// Exported so that it stays reachable: Dawn crashes if this object is collected.
-export const dawn = create([]);
-Object.defineProperty(globalThis, 'navigator', { value: { gpu: dawn }, configurable: true });
+// Kept from file to file, and so that it stays reachable: Dawn crashes if this object is collected.
+const kept = globalThis as { dawnOfTests?: GPU | undefined };
+if (!kept.dawnOfTests) await installDawn();
+kept.dawnOfTests ??= dawn;
