@@ -10,7 +10,7 @@
 //   dEntropy    [E]       d loss / d entropy of each entry
 //   logits      [R, V]    in: logits, out: gradient
 //
-// Grid      one workgroup per row; a thread alone touches its columns, so no barrier is needed.
+// Grid      LANES threads a row, WG / LANES rows a workgroup; a thread alone touches its columns, so no barrier is needed.
 // Checked   against headBackward() in src/model/reference.ts by test/gpu/head.test.ts.
 
 struct Params {
@@ -20,7 +20,8 @@ struct Params {
   invT: f32,
 }
 
-override WG: u32 = 64u;
+override WG: u32 = 64u; // threads in a workgroup
+override LANES: u32 = 64u; // threads that share a row; a power of two that divides WG
 
 @group(0) @binding(0) var<storage, read> stats: array<f32>;
 @group(0) @binding(1) var<storage, read> rowStart: array<u32>;
@@ -33,7 +34,8 @@ override WG: u32 = 64u;
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, @builtin(local_invocation_index) tid: u32) {
-  let r = wg.y * grid.x + wg.x;
+  let r = (wg.y * grid.x + wg.x) * (WG / LANES) + tid / LANES;
+  let lane = tid % LANES;
   if (r >= params.R) { return; }
   let base = r * params.V;
   let first = rowStart[params.firstRow + r];
@@ -46,12 +48,12 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
   }
   let lse = stats[r * 2u];
   let entropy = stats[r * 2u + 1u];
-  for (var j = tid; j < params.V; j += WG) {
+  for (var j = lane; j < params.V; j += LANES) {
     let z = logits[base + j] * params.invT - lse;
     logits[base + j] = -exp(z) * (a + b * (z + entropy)) * params.invT;
   }
   for (var i = first; i < end; i++) {
     let j = targets[rowEntries[i]];
-    if (j % WG == tid) { logits[base + j] += dLogp[rowEntries[i]] * params.invT; }
+    if (j % LANES == lane) { logits[base + j] += dLogp[rowEntries[i]] * params.invT; }
   }
 }

@@ -4,8 +4,8 @@
 //   logits  [R, V]
 //   stats   [R, 2]   lse, entropy (nats), written
 //
-// Grid      one workgroup per row.
-// Numerics  the maximum is subtracted before exp; the order of the sums is fixed by WG alone.
+// Grid      LANES threads a row, WG / LANES rows a workgroup.
+// Numerics  the maximum is subtracted before exp; the order of the sums is fixed by LANES alone.
 // Checked   against head() in src/model/reference.ts by test/gpu/head.test.ts.
 
 struct Params {
@@ -14,7 +14,8 @@ struct Params {
   invT: f32,
 }
 
-override WG: u32 = 64u;
+override WG: u32 = 64u; // threads in a workgroup
+override LANES: u32 = 64u; // threads that share a row; a power of two that divides WG
 
 @group(0) @binding(0) var<storage, read> logits: array<f32>;
 @group(0) @binding(1) var<storage, read_write> stats: array<f32>;
@@ -25,43 +26,50 @@ var<workgroup> weighted: array<f32, WG>;
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, @builtin(local_invocation_index) tid: u32) {
-  let row = wg.y * grid.x + wg.x;
-  if (row >= params.R) { return; }
+  let row = (wg.y * grid.x + wg.x) * (WG / LANES) + tid / LANES;
+  let lane = tid % LANES;
   let base = row * params.V;
+  let V = select(0u, params.V, row < params.R); // rows past the end stay, since barriers need every thread
 
   var top = -3.0e38;
-  for (var j = tid; j < params.V; j += WG) {
+  for (var j = lane; j < V; j += LANES) {
     top = max(top, logits[base + j] * params.invT);
   }
-  part[tid] = top;
-  workgroupBarrier();
-  for (var stride = WG / 2u; stride > 0u; stride /= 2u) {
-    if (tid < stride) { part[tid] = max(part[tid], part[tid + stride]); }
+  if (LANES > 1u) {
+    part[tid] = top;
+    workgroupBarrier();
+    for (var stride = LANES / 2u; stride > 0u; stride /= 2u) {
+      if (lane < stride) { part[tid] = max(part[tid], part[tid + stride]); }
+      workgroupBarrier();
+    }
+    top = part[tid - lane];
     workgroupBarrier();
   }
-  top = part[0];
-  workgroupBarrier();
 
   var sum = 0.0;
   var dot = 0.0;
-  for (var j = tid; j < params.V; j += WG) {
+  for (var j = lane; j < V; j += LANES) {
     let z = logits[base + j] * params.invT - top;
     let e = exp(z);
     sum += e;
     dot += e * z;
   }
-  part[tid] = sum;
-  weighted[tid] = dot;
-  workgroupBarrier();
-  for (var stride = WG / 2u; stride > 0u; stride /= 2u) {
-    if (tid < stride) {
-      part[tid] += part[tid + stride];
-      weighted[tid] += weighted[tid + stride];
-    }
+  if (LANES > 1u) {
+    part[tid] = sum;
+    weighted[tid] = dot;
     workgroupBarrier();
+    for (var stride = LANES / 2u; stride > 0u; stride /= 2u) {
+      if (lane < stride) {
+        part[tid] += part[tid + stride];
+        weighted[tid] += weighted[tid + stride];
+      }
+      workgroupBarrier();
+    }
+    sum = part[tid - lane];
+    dot = weighted[tid - lane];
   }
-  if (tid == 0u) {
-    stats[row * 2u] = top + log(part[0]);
-    stats[row * 2u + 1u] = log(part[0]) - weighted[0] / part[0];
+  if (lane == 0u && row < params.R) {
+    stats[row * 2u] = top + log(sum);
+    stats[row * 2u + 1u] = log(sum) - dot / sum;
   }
 }

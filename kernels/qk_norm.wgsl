@@ -6,8 +6,8 @@
 //   y       [N, (H + 2K) * D]   written
 //   rstd    [N, H + K]          saved for qk_norm_bwd.wgsl
 //
-// Grid      one workgroup per (row, head), folded over x and y past 65535.
-// Numerics  as rmsnorm.wgsl: the order of the sum is fixed by WG alone, so decoding and training agree bit for bit.
+// Grid      LANES threads a (row, head), WG / LANES of them a workgroup, folded over x and y past 65535 workgroups.
+// Numerics  as rmsnorm.wgsl: the order of the sum is fixed by LANES alone, so decoding and training agree bit for bit.
 // Paper     Qwen3 technical report, arXiv:2505.09388; Henry et al. 2020, arXiv:2010.04245.
 // Checked   against rmsnorm() in src/model/reference.ts by test/gpu/qk_norm.test.ts.
 
@@ -19,7 +19,8 @@ struct Params {
   eps: f32,
 }
 
-override WG: u32 = 64u; // threads a head; a power of two
+override WG: u32 = 64u; // threads in a workgroup
+override LANES: u32 = 64u; // threads that share a head; a power of two that divides WG
 
 @group(0) @binding(0) var<storage, read> qkv: array<f32>;
 @group(0) @binding(1) var<storage, read> weight: array<f32>;
@@ -32,33 +33,38 @@ var<workgroup> sums: array<f32, WG>;
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, @builtin(local_invocation_index) tid: u32) {
   let heads = params.H + 2u * params.K;
-  let t = wg.y * grid.x + wg.x;
-  if (t >= params.N * heads) { return; } // the whole workgroup leaves together, so the barriers below are safe
+  let t = (wg.y * grid.x + wg.x) * (WG / LANES) + tid / LANES;
+  let lane = tid % LANES;
   let n = t / heads;
   let head = t % heads;
   let base = t * params.D;
-  if (head >= params.H + params.K) {
-    for (var d = tid; d < params.D; d += WG) {
+  let D = select(0u, params.D, n < params.N); // heads past the end and v heads stay, since barriers need every thread
+  let normed = head < params.H + params.K;
+
+  var sum = 0.0;
+  for (var d = lane; d < D; d += LANES) {
+    sum += qkv[base + d] * qkv[base + d];
+  }
+  if (LANES > 1u) {
+    sums[tid] = sum;
+    workgroupBarrier();
+    for (var stride = LANES / 2u; stride > 0u; stride /= 2u) {
+      if (lane < stride) { sums[tid] += sums[tid + stride]; }
+      workgroupBarrier();
+    }
+    sum = sums[tid - lane];
+  }
+
+  if (!normed) {
+    for (var d = lane; d < D; d += LANES) {
       y[base + d] = qkv[base + d];
     }
     return;
   }
-
-  var sum = 0.0;
-  for (var d = tid; d < params.D; d += WG) {
-    sum += qkv[base + d] * qkv[base + d];
-  }
-  sums[tid] = sum;
-  workgroupBarrier();
-  for (var stride = WG / 2u; stride > 0u; stride /= 2u) {
-    if (tid < stride) { sums[tid] += sums[tid + stride]; }
-    workgroupBarrier();
-  }
-
-  let scale = inverseSqrt(sums[0] / f32(params.D) + params.eps);
-  if (tid == 0u) { rstd[n * (params.H + params.K) + head] = scale; }
+  let scale = inverseSqrt(sum / f32(params.D) + params.eps);
+  if (lane == 0u && n < params.N) { rstd[n * (params.H + params.K) + head] = scale; }
   let gain = select(0u, params.D, head >= params.H);
-  for (var d = tid; d < params.D; d += WG) {
+  for (var d = lane; d < D; d += LANES) {
     y[base + d] = qkv[base + d] * scale * weight[gain + d];
   }
 }

@@ -6,7 +6,7 @@
 //   rstd    [N, H + K]          from qk_norm.wgsl
 //   dqkv    [N, (H + 2K) * D]   in: gradient of the normed q and k; out: of the product
 //
-// Grid      one workgroup per (row, q or k head); a thread alone touches its columns of dqkv.
+// Grid      LANES threads a (row, q or k head), WG / LANES of them a workgroup; a thread alone touches its columns of dqkv.
 // Checked   against rmsnormBwd() in src/model/reference.ts by test/gpu/qk_norm_bwd_weight.test.ts.
 
 struct Params {
@@ -16,7 +16,8 @@ struct Params {
   D: u32,
 }
 
-override WG: u32 = 64u; // threads a head; a power of two
+override WG: u32 = 64u; // threads in a workgroup
+override LANES: u32 = 64u; // threads that share a head; a power of two that divides WG
 
 @group(0) @binding(0) var<storage, read> qkv: array<f32>;
 @group(0) @binding(1) var<storage, read> weight: array<f32>;
@@ -29,27 +30,31 @@ var<workgroup> sums: array<f32, WG>;
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, @builtin(local_invocation_index) tid: u32) {
   let normed = params.H + params.K;
-  let t = wg.y * grid.x + wg.x;
-  if (t >= params.N * normed) { return; }
+  let t = (wg.y * grid.x + wg.x) * (WG / LANES) + tid / LANES;
+  let lane = tid % LANES;
   let n = t / normed;
   let head = t % normed;
   let base = (n * (normed + params.K) + head) * params.D;
   let gain = select(0u, params.D, head >= params.H);
+  let D = select(0u, params.D, n < params.N); // heads past the end stay, since barriers need every thread
 
   var sum = 0.0;
-  for (var d = tid; d < params.D; d += WG) {
+  for (var d = lane; d < D; d += LANES) {
     sum += qkv[base + d] * dqkv[base + d] * weight[gain + d];
   }
-  sums[tid] = sum;
-  workgroupBarrier();
-  for (var stride = WG / 2u; stride > 0u; stride /= 2u) {
-    if (tid < stride) { sums[tid] += sums[tid + stride]; }
+  if (LANES > 1u) {
+    sums[tid] = sum;
     workgroupBarrier();
+    for (var stride = LANES / 2u; stride > 0u; stride /= 2u) {
+      if (lane < stride) { sums[tid] += sums[tid + stride]; }
+      workgroupBarrier();
+    }
+    sum = sums[tid - lane];
   }
 
-  let r = rstd[t];
-  let mean = sums[0] / f32(params.D) * r * r;
-  for (var d = tid; d < params.D; d += WG) {
+  let r = rstd[min(t, params.N * normed - 1u)];
+  let mean = sum / f32(params.D) * r * r;
+  for (var d = lane; d < D; d += LANES) {
     dqkv[base + d] = r * (weight[gain + d] * dqkv[base + d] - qkv[base + d] * mean);
   }
 }

@@ -5,8 +5,8 @@
 //   y       [N, C]   output
 //   rstd    [N]      saved for rmsnorm_bwd.wgsl
 //
-// Grid      one workgroup per row, folded over x and y when N > 65535. Any N >= 1, any C >= 1.
-// Numerics  sums in f32, in an order fixed by WG alone: one adapter must use one WG for all batches.
+// Grid      LANES threads a row, WG / LANES rows a workgroup, folded over x and y past 65535 workgroups. Any N, C >= 1.
+// Numerics  sums in f32, in an order fixed by LANES alone: one adapter must use one for all batches.
 // Paper     Zhang & Sennrich 2019, arXiv:1910.07467, eq. 4.
 // Checked   against rmsnorm() in src/model/reference.ts by test/gpu/rmsnorm.test.ts.
 
@@ -16,7 +16,8 @@ struct Params {
   eps: f32,
 }
 
-override WG: u32 = 64u; // threads a row; a power of two
+override WG: u32 = 64u; // threads in a workgroup
+override LANES: u32 = 64u; // threads that share a row; a power of two that divides WG
 
 @group(0) @binding(0) var<storage, read> x: array<f32>;
 @group(0) @binding(1) var<storage, read> weight: array<f32>;
@@ -28,24 +29,28 @@ var<workgroup> sums: array<f32, WG>;
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, @builtin(local_invocation_index) tid: u32) {
-  let row = wg.y * grid.x + wg.x;
-  if (row >= params.N) { return; } // the whole workgroup leaves together, so the barriers below are safe
+  let row = (wg.y * grid.x + wg.x) * (WG / LANES) + tid / LANES;
+  let lane = tid % LANES;
   let base = row * params.C;
+  let C = select(0u, params.C, row < params.N); // rows past the end stay, since barriers need every thread
 
   var sum = 0.0;
-  for (var c = tid; c < params.C; c += WG) {
+  for (var c = lane; c < C; c += LANES) {
     sum += x[base + c] * x[base + c];
   }
-  sums[tid] = sum;
-  workgroupBarrier();
-  for (var stride = WG / 2u; stride > 0u; stride /= 2u) {
-    if (tid < stride) { sums[tid] += sums[tid + stride]; }
+  if (LANES > 1u) {
+    sums[tid] = sum;
     workgroupBarrier();
+    for (var stride = LANES / 2u; stride > 0u; stride /= 2u) {
+      if (lane < stride) { sums[tid] += sums[tid + stride]; }
+      workgroupBarrier();
+    }
+    sum = sums[tid - lane];
   }
 
-  let scale = inverseSqrt(sums[0] / f32(params.C) + params.eps);
-  if (tid == 0u) { rstd[row] = scale; }
-  for (var c = tid; c < params.C; c += WG) {
+  let scale = inverseSqrt(sum / f32(params.C) + params.eps);
+  if (lane == 0u && row < params.N) { rstd[row] = scale; }
+  for (var c = lane; c < C; c += LANES) {
     y[base + c] = x[base + c] * scale * weight[c];
   }
 }

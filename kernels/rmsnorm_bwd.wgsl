@@ -7,7 +7,7 @@
 //   dres    [N, C]   gradient of the residual stream past this norm; used when ADD = 1
 //   dx      [N, C]   written
 //
-// Grid      one workgroup per row. The gain's gradient is rmsnorm_bwd_weight.wgsl.
+// Grid      LANES threads a row, WG / LANES rows a workgroup, as rmsnorm.wgsl. The gain's gradient is rmsnorm_bwd_weight.wgsl.
 // Checked   against rmsnormBackward() in src/model/reference.ts by test/gpu/rmsnorm.test.ts.
 
 struct Params {
@@ -15,7 +15,8 @@ struct Params {
   C: u32,
 }
 
-override WG: u32 = 64u;
+override WG: u32 = 64u; // threads in a workgroup
+override LANES: u32 = 64u; // threads that share a row; a power of two that divides WG
 override ADD: u32 = 1u;
 
 @group(0) @binding(0) var<storage, read> x: array<f32>;
@@ -30,24 +31,28 @@ var<workgroup> sums: array<f32, WG>;
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, @builtin(local_invocation_index) tid: u32) {
-  let row = wg.y * grid.x + wg.x;
-  if (row >= params.N) { return; }
+  let row = (wg.y * grid.x + wg.x) * (WG / LANES) + tid / LANES;
+  let lane = tid % LANES;
   let base = row * params.C;
+  let C = select(0u, params.C, row < params.N); // rows past the end stay, since barriers need every thread
 
   var sum = 0.0;
-  for (var c = tid; c < params.C; c += WG) {
+  for (var c = lane; c < C; c += LANES) {
     sum += x[base + c] * dy[base + c] * weight[c];
   }
-  sums[tid] = sum;
-  workgroupBarrier();
-  for (var stride = WG / 2u; stride > 0u; stride /= 2u) {
-    if (tid < stride) { sums[tid] += sums[tid + stride]; }
+  if (LANES > 1u) {
+    sums[tid] = sum;
     workgroupBarrier();
+    for (var stride = LANES / 2u; stride > 0u; stride /= 2u) {
+      if (lane < stride) { sums[tid] += sums[tid + stride]; }
+      workgroupBarrier();
+    }
+    sum = sums[tid - lane];
   }
 
-  let r = rstd[row];
-  let mean = sums[0] / f32(params.C) * r * r;
-  for (var c = tid; c < params.C; c += WG) {
+  let r = rstd[min(row, params.N - 1u)];
+  let mean = sum / f32(params.C) * r * r;
+  for (var c = lane; c < C; c += LANES) {
     var d = r * (weight[c] * dy[base + c] - x[base + c] * mean);
     if (ADD == 1u) { d += dres[base + c]; }
     dx[base + c] = d;

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { rowThreads } from '../../src/gpu/ops/grid.ts';
+import { rowGrid } from '../../src/gpu/ops/grid.ts';
 import { headBwd, headBwdKernel } from '../../src/gpu/ops/head.ts';
 import { rng } from '../random.ts';
 import { expectWithin, readRoomy, U, withRoom } from './check.ts';
@@ -84,7 +84,7 @@ test('workgroups past the last row write nothing', () =>
       targets: u(1, 2, 3),
     };
     const params = { R, V, firstRow: 0, invT: 1 };
-    gpu.dispatch(headBwdKernel, { ...views, dLogp: v(3), dEntropy: v(3) }, params, 5, rowThreads(gpu));
+    gpu.dispatch(headBwdKernel, { ...views, dLogp: v(3), dEntropy: v(3) }, params, 5, rowGrid(gpu));
     expect((await readRoomy(gpu, logits, R * V)).findIndex(Number.isNaN)).toBe(-1);
   }));
 

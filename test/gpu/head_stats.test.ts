@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { rowThreads } from '../../src/gpu/ops/grid.ts';
+import { rowGrid } from '../../src/gpu/ops/grid.ts';
 import { headStats, headStatsKernel } from '../../src/gpu/ops/head.ts';
 import { rng } from '../random.ts';
 import { expectSame, expectWithin, readRoomy, roomy } from './check.ts';
@@ -23,7 +23,7 @@ async function check({ R, V, temperature }: HeadCase, logits: Float32Array): Pro
     const { lse, rowEntropy } = headReference(logits, V, none, temperature);
     const want = Float64Array.from({ length: 2 * R }, (_, i) => (i % 2 === 0 ? lse : rowEntropy)[i >> 1]);
     const Z = largest(logits) / temperature;
-    const error = statsError(V, rowThreads(gpu).WG, Z);
+    const error = statsError(V, rowGrid(gpu).LANES, Z);
     expectWithin(await readRoomy(gpu, stats, R * 2), want, (i) => (i % 2 === 0 ? 1 : 2 * entropySize(V, Z)) * error);
   });
 }
@@ -49,7 +49,7 @@ test('more rows than one grid dimension holds', () => {
       const lse = Math.log(Math.exp(a) + Math.exp(b));
       return i % 2 === 0 ? lse : lse - (a * Math.exp(a - lse) + b * Math.exp(b - lse));
     });
-    const error = statsError(V, rowThreads(gpu).WG, 6);
+    const error = statsError(V, rowGrid(gpu).LANES, 6);
     expectWithin(await readRoomy(gpu, stats, R * 2), want, (i) => (i % 2 === 0 ? 1 : 2 * entropySize(V, 6)) * error);
   });
 });
@@ -72,6 +72,6 @@ test('workgroups past the last row write nothing', () =>
   withGpu(async (gpu) => {
     const stats = poisoned(gpu, 'stats', 10);
     const logits = gpu.buffer('logits', rng(1).normals(20));
-    gpu.dispatch(headStatsKernel, { logits, stats }, { R: 3, V: 4, invT: 1 }, 5, rowThreads(gpu));
+    gpu.dispatch(headStatsKernel, { logits, stats }, { R: 3, V: 4, invT: 1 }, 5, rowGrid(gpu));
     expect([...(await gpu.readF32(stats))].map(Number.isNaN).indexOf(true)).toBe(6);
   }));

@@ -1,5 +1,5 @@
 import { test } from 'vitest';
-import { rowThreads } from '../../src/gpu/ops/grid.ts';
+import { rowGrid } from '../../src/gpu/ops/grid.ts';
 import { qkNorm, qkNormKernel } from '../../src/gpu/ops/qk_norm.ts';
 import { rmsnorm } from '../../src/model/reference.ts';
 import { rng } from '../random.ts';
@@ -25,8 +25,8 @@ async function check({ N, H, K, D }: Case, qkv: Float32Array, weight: Float32Arr
   await withGpu(async (gpu) => {
     const out = { y: roomy(gpu, 'y', want.length), rstd: roomy(gpu, 'rstd', wantRstd.length) };
     qkNorm(gpu, { qkv: gpu.buffer('qkv', qkv), weight: gpu.buffer('weight', weight), ...out, N, H, K, D, eps: EPS });
-    const { WG } = rowThreads(gpu);
-    const rtol = ((D / WG + Math.log2(WG) + 2) / 2 + 12) * U; // as in rmsnorm.test.ts
+    const { LANES } = rowGrid(gpu);
+    const rtol = ((D / LANES + Math.log2(LANES) + 2) / 2 + 12) * U; // as in rmsnorm.test.ts
     const isV = (i: number) => Math.floor(i / D) % (H + 2 * K) >= H + K;
     expectWithin(await readRoomy(gpu, out.y, want.length), want, (i) => (isV(i) ? 0 : rtol * Math.abs(want[i])));
     expectWithin(await readRoomy(gpu, out.rstd, wantRstd.length), wantRstd, (i) => rtol * wantRstd[i]);
@@ -57,7 +57,7 @@ test('workgroups past the last head write nothing', () =>
   withGpu(async (gpu) => {
     const out = { y: roomy(gpu, 'y', 3 * 8), rstd: roomy(gpu, 'rstd', 3 * 3) };
     const inputs = { qkv: gpu.buffer('qkv', rng(1).normals(200)), weight: gpu.buffer('weight', rng(2).normals(4)) };
-    gpu.dispatch(qkNormKernel, { ...inputs, ...out }, { N: 3, H: 2, K: 1, D: 2, eps: EPS }, 17, rowThreads(gpu));
+    gpu.dispatch(qkNormKernel, { ...inputs, ...out }, { N: 3, H: 2, K: 1, D: 2, eps: EPS }, 17, rowGrid(gpu));
     await readRoomy(gpu, out.y, 3 * 8);
     await readRoomy(gpu, out.rstd, 3 * 3);
   }));

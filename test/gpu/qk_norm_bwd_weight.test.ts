@@ -1,6 +1,6 @@
 /** Both halves of the backward pass of the q/k norm: dqkv in place (qk_norm_bwd) and the gains (qk_norm_bwd_weight). */
 import { test } from 'vitest';
-import { rowThreads } from '../../src/gpu/ops/grid.ts';
+import { rowGrid } from '../../src/gpu/ops/grid.ts';
 import { qkNormBwd, qkNormBwdKernel } from '../../src/gpu/ops/qk_norm.ts';
 import { RMSNORM_BLOCK_ROWS } from '../../src/gpu/ops/rmsnorm.ts';
 import { rmsnorm, rmsnormBwd } from '../../src/model/reference.ts';
@@ -37,7 +37,7 @@ async function check(sizes: Case, qkv: Float32Array, dqkv: Float32Array): Promis
     const rstd = gpu.buffer('rstd', Float32Array.from(joinHeads(rstds.map(f64), N)));
     const inputs = { qkv: gpu.buffer('qkv', qkv), weight: gpu.buffer('weight', weight), rstd };
     qkNormBwd(gpu, { ...inputs, dqkv: out, dweight, partial, ...sizes });
-    const roundings = D / rowThreads(gpu).WG + 8 + 13;
+    const roundings = D / rowGrid(gpu).LANES + 8 + 13;
     const bound = headBounds(sizes, qkv, dqkv, weight, joinHeads(rstds.map(f64), N));
     expectWithin(await readRoomy(gpu, out, want.length), want, (i) => roundings * U * bound[i]);
     await readRoomy(gpu, partial, blocks * 2 * D);
@@ -93,6 +93,6 @@ test('workgroups past the last head write nothing', () =>
     const dqkv = withRoom(gpu, 'dqkv', r.normals(3 * 8));
     const v = (n: number) => gpu.buffer('in', r.normals(n));
     const views = { qkv: v(200), weight: v(4), rstd: v(50), dqkv };
-    gpu.dispatch(qkNormBwdKernel, views, { N: 3, H: 2, K: 1, D: 2 }, 17, rowThreads(gpu));
+    gpu.dispatch(qkNormBwdKernel, views, { N: 3, H: 2, K: 1, D: 2 }, 17, rowGrid(gpu));
     await readRoomy(gpu, dqkv, 3 * 8);
   }));

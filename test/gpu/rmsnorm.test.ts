@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { rowThreads } from '../../src/gpu/ops/grid.ts';
+import { rowGrid } from '../../src/gpu/ops/grid.ts';
 import { rmsnorm, rmsnormKernel } from '../../src/gpu/ops/rmsnorm.ts';
 import * as reference from '../../src/model/reference.ts';
 import { expectClose } from '../close.ts';
@@ -9,8 +9,8 @@ import { poisoned, withGpu } from './gpu.ts';
 
 const EPS = 1e-6;
 
-/** The longest chain of a C-term sum over WG threads, halved by the root; division 5, inverseSqrt 4, products 3. */
-const rtol = (C: number, WG: number) => ((C / WG + Math.log2(WG) + 2) / 2 + 12) * U;
+/** The longest chain of a C-term sum over that many threads, halved by the root; division 5, inverseSqrt 4, products 3. */
+const rtol = (C: number, lanes: number) => ((C / lanes + Math.log2(lanes) + 2) / 2 + 12) * U;
 
 async function check(x: Float32Array, weight: Float32Array): Promise<void> {
   const C = weight.length;
@@ -19,7 +19,7 @@ async function check(x: Float32Array, weight: Float32Array): Promise<void> {
     const out = { y: roomy(gpu, 'y', N * C), rstd: roomy(gpu, 'rstd', N) };
     rmsnorm(gpu, { x: gpu.buffer('x', x), weight: gpu.buffer('weight', weight), ...out, N, C, eps: EPS });
     const want = reference.rmsnorm(f64(x), f64(weight), EPS);
-    const tolerance = { rtol: rtol(C, rowThreads(gpu).WG) };
+    const tolerance = { rtol: rtol(C, rowGrid(gpu).LANES) };
     expectClose(await readRoomy(gpu, out.y, N * C), want.y, tolerance);
     expectClose(await readRoomy(gpu, out.rstd, N), want.rstd, tolerance);
   });
@@ -63,7 +63,7 @@ test('workgroups past the last row write nothing', () =>
     const out = { y: poisoned(gpu, 'y', 5 * 4), rstd: poisoned(gpu, 'rstd', 5) };
     const x = gpu.buffer('x', rng(1).normals(5 * 4));
     const buffers = { x, weight: gpu.buffer('weight', new Float32Array(4).fill(1)), ...out };
-    gpu.dispatch(rmsnormKernel, buffers, { N: 3, C: 4, eps: EPS }, 5, rowThreads(gpu));
+    gpu.dispatch(rmsnormKernel, buffers, { N: 3, C: 4, eps: EPS }, 5, rowGrid(gpu));
     expect([...(await gpu.readF32(out.y))].map(Number.isNaN).lastIndexOf(false)).toBe(3 * 4 - 1);
     expect([...(await gpu.readF32(out.rstd))].map(Number.isNaN)).toEqual([false, false, false, true, true]);
   }));

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { rowThreads } from '../../src/gpu/ops/grid.ts';
+import { rowGrid } from '../../src/gpu/ops/grid.ts';
 import { RMSNORM_BLOCK_ROWS, rmsnormBwd, rmsnormBwdKernel } from '../../src/gpu/ops/rmsnorm.ts';
 import * as reference from '../../src/model/reference.ts';
 import { rng } from '../random.ts';
@@ -35,7 +35,7 @@ test.each([
     const back = reference.rmsnormBwd(f64(dy), f64(x), f64(weight), f64(rstd)).dx;
     const want = residual ? back.map((g, i) => g + dres[i]) : back;
     // C-term sum over WG threads, 2 products a term, a division (5) and 6 more products and sums.
-    const roundings = C / rowThreads(gpu).WG + 8 + 13;
+    const roundings = C / rowGrid(gpu).LANES + 8 + 13;
     const size = sizes(x, dy, weight, rstd);
     expectWithin(
       await readRoomy(gpu, dx, N * C),
@@ -67,6 +67,6 @@ test('workgroups past the last row write nothing', () =>
     const v = (n: number) => gpu.buffer('in', r.normals(n));
     const dx = poisoned(gpu, 'dx', 5 * C);
     const views = { x: v(5 * C), weight: v(C), rstd: v(5), dy: v(5 * C), dres: v(5 * C), dx };
-    gpu.dispatch(rmsnormBwdKernel, views, { N, C }, 5, { ...rowThreads(gpu), ADD: 1 });
+    gpu.dispatch(rmsnormBwdKernel, views, { N, C }, 5, { ...rowGrid(gpu), ADD: 1 });
     expect([...(await gpu.readF32(dx))].map(Number.isNaN).indexOf(true)).toBe(N * C);
   }));

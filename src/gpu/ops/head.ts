@@ -4,7 +4,7 @@ import codeStats from '../../../kernels/head_stats.wgsl?raw';
 import type { Gpu, View } from '../device.ts';
 import { defineKernel } from '../kernel.ts';
 import { expectElements } from '../shape.ts';
-import { groupsOf, rowThreads } from './grid.ts';
+import { groupsOf, rowGrid, rowGroups } from './grid.ts';
 
 export const headStatsKernel = defineKernel({
   name: 'head_stats',
@@ -44,7 +44,7 @@ export interface HeadStatsArgs {
 export function headStats(gpu: Gpu, { logits, stats, R, V, temperature }: HeadStatsArgs): void {
   expectElements('head_stats logits [R, V]', logits, R * V);
   expectElements('head_stats stats [R, 2]', stats, R * 2);
-  gpu.dispatch(headStatsKernel, { logits, stats }, { R, V, invT: 1 / temperature }, R, rowThreads(gpu));
+  gpu.dispatch(headStatsKernel, { logits, stats }, { R, V, invT: 1 / temperature }, rowGroups(gpu, R), rowGrid(gpu));
 }
 
 export interface HeadLogprobArgs extends HeadStatsArgs {
@@ -89,5 +89,5 @@ export function headBwd(gpu: Gpu, args: HeadBwdArgs): void {
   expectElements('head_bwd logits [R, V]', logits, R * V);
   const params = { R, V, firstRow, invT: 1 / temperature };
   const views = { stats, rowStart, rowEntries, targets, dLogp, dEntropy, logits };
-  gpu.dispatch(headBwdKernel, views, params, R, rowThreads(gpu));
+  gpu.dispatch(headBwdKernel, views, params, rowGroups(gpu, R), rowGrid(gpu));
 }

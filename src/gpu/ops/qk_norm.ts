@@ -5,7 +5,7 @@ import type { Gpu, View } from '../device.ts';
 import { defineKernel } from '../kernel.ts';
 import { expectElements } from '../shape.ts';
 import { columnSum } from './column_sum.ts';
-import { groupsOf, rowThreads } from './grid.ts';
+import { groupsOf, rowGrid, rowGroups } from './grid.ts';
 import { RMSNORM_BLOCK_ROWS } from './rmsnorm.ts';
 import type { Heads } from './rope_kv.ts';
 
@@ -53,7 +53,13 @@ export function qkNorm(gpu: Gpu, { qkv, weight, y, rstd, N, H, K, D, eps }: QkNo
   expectElements('qk_norm weight [2, D]', weight, 2 * D);
   expectElements('qk_norm y [N, (H + 2K) * D]', y, N * (H + 2 * K) * D);
   expectElements('qk_norm rstd [N, H + K]', rstd, N * (H + K));
-  gpu.dispatch(qkNormKernel, { qkv, weight, y, rstd }, { N, H, K, D, eps }, N * (H + 2 * K), rowThreads(gpu));
+  gpu.dispatch(
+    qkNormKernel,
+    { qkv, weight, y, rstd },
+    { N, H, K, D, eps },
+    rowGroups(gpu, N * (H + 2 * K)),
+    rowGrid(gpu),
+  );
 }
 
 export interface QkNormBwdArgs extends Heads {
@@ -81,5 +87,5 @@ export function qkNormBwd(gpu: Gpu, args: QkNormBwdArgs): void {
   const sizes = { N, H, K, D };
   gpu.dispatch(qkNormBwdWeightKernel, { qkv, rstd, dqkv, partial }, sizes, groupsOf(blocks * 2 * D));
   columnSum(gpu, { x: partial, y: dweight, N: blocks, C: 2 * D });
-  gpu.dispatch(qkNormBwdKernel, { qkv, weight, rstd, dqkv }, sizes, N * (H + K), rowThreads(gpu));
+  gpu.dispatch(qkNormBwdKernel, { qkv, weight, rstd, dqkv }, sizes, rowGroups(gpu, N * (H + K)), rowGrid(gpu));
 }

@@ -5,7 +5,7 @@ import type { Gpu, View } from '../device.ts';
 import { defineKernel } from '../kernel.ts';
 import { expectElements } from '../shape.ts';
 import { columnSum } from './column_sum.ts';
-import { groupsOf, rowThreads } from './grid.ts';
+import { groupsOf, rowGrid, rowGroups } from './grid.ts';
 
 export const rmsnormKernel = defineKernel({
   name: 'rmsnorm',
@@ -54,7 +54,7 @@ export function rmsnorm(gpu: Gpu, { x, weight, y, rstd, N, C, eps }: RmsnormArgs
   expectElements('rmsnorm weight [C]', weight, C);
   expectElements('rmsnorm y [N, C]', y, N * C);
   expectElements('rmsnorm rstd [N]', rstd, N);
-  gpu.dispatch(rmsnormKernel, { x, weight, y, rstd }, { N, C, eps }, N, rowThreads(gpu));
+  gpu.dispatch(rmsnormKernel, { x, weight, y, rstd }, { N, C, eps }, rowGroups(gpu, N), rowGrid(gpu));
 }
 
 export interface RmsnormBwdArgs {
@@ -84,8 +84,8 @@ export function rmsnormBwd(gpu: Gpu, args: RmsnormBwdArgs): void {
   const blocks = Math.ceil(N / RMSNORM_BLOCK_ROWS);
   expectElements('rmsnorm_bwd dx [N, C]', dx, N * C);
   expectElements('rmsnorm_bwd partial [blocks, C]', partial, blocks * C);
-  const overrides = { ...rowThreads(gpu), ADD: dres ? 1 : 0 };
-  gpu.dispatch(rmsnormBwdKernel, { x, weight, rstd, dy, dres: dres ?? dy, dx }, { N, C }, N, overrides);
+  const overrides = { ...rowGrid(gpu), ADD: dres ? 1 : 0 };
+  gpu.dispatch(rmsnormBwdKernel, { x, weight, rstd, dy, dres: dres ?? dy, dx }, { N, C }, rowGroups(gpu, N), overrides);
   gpu.dispatch(rmsnormBwdWeightKernel, { x, rstd, dy, partial }, { N, C }, groupsOf(blocks * C));
   columnSum(gpu, { x: partial, y: dweight, N: blocks, C });
 }
