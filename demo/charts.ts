@@ -88,6 +88,7 @@ const CHARTS: ChartSpec[] = [
 ];
 
 const HEIGHT = 150; // CSS pixels
+const STEP_MARKS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000];
 
 class Chart {
   readonly figure: HTMLElement;
@@ -172,7 +173,7 @@ class Chart {
         y: { range: (_, min, max) => [Math.min(min ?? low, low), Math.max((max ?? high) * 1.02, high)] },
       },
       axes: [
-        { ...axis, grid: { show: false }, size: 24, space: 60 },
+        { ...axis, grid: { show: false }, size: 24, space: 60, incrs: STEP_MARKS },
         { ...axis, grid, size: 52, space: 32, values: (_, values) => ticks(values) },
       ],
       series: [{}, ...this.#spec.series.map(({ label }, s) => this.#series(label, s, colour('--accent')))],

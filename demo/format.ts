@@ -23,7 +23,8 @@ function plain(value: number): string {
 /** Axis labels with as many digits as tell them apart. */
 export function ticks(values: readonly number[]): string[] {
   const step = values.length > 1 ? values[1] - values[0] : 1;
-  const digits = Math.max(0, Math.ceil(-Math.log10(step) - 1e-9));
+  const whole = (digits: number) => Math.abs(step * 10 ** digits - Math.round(step * 10 ** digits)) < 1e-6;
+  const digits = [0, 1, 2, 3, 4, 5].find(whole) ?? 6;
   return values.map((value) => (digits > 4 ? short(value) : value.toFixed(digits).replace('-', MINUS)));
 }
 

@@ -77,7 +77,7 @@ export class Rollouts {
     });
     const label = el('span', 'label', `Step ${this.#step}, problem ${this.#chosen + 1} of ${this.#groups.length}`);
     const behind = this.#newest !== undefined && !this.#following;
-    const follow = el('button', 'follow', behind ? 'Follow the newest step' : 'Following the newest step');
+    const follow = el('button', 'follow', behind ? 'Show the newest' : 'Newest shown');
     follow.type = 'button';
     follow.disabled = !behind;
     follow.addEventListener('click', () => this.#follow());

@@ -5,19 +5,24 @@ import { expect, type Page, test } from '@playwright/test';
 import { expectState, inkOf, openPage, points } from './demo.ts';
 import { watchMainThread } from './mainThread.ts';
 
-/** A short run at a high rate: one seed and adapter always give the same curve. */
+/** A short run at twice the rate: one seed and adapter always give the same curve. */
 const STEPS = 12;
-const QUICK = { steps: STEPS, lr: 1e-3, 'data.valSize': 32, 'trainer.testFreq': 0 };
+const QUICK = { steps: STEPS, lr: 5e-4, 'data.valSize': 32, 'trainer.testFreq': 0 };
+/** About five times what it takes on two cores of their own. */
+const MAX_MS = 420_000;
 
 test('trains in the page until the reward rises', async ({ page, browser }) => {
+  test.setTimeout(MAX_MS + 60_000);
   await openPage(page, QUICK);
   const stopWatching = await watchMainThread(browser, page);
   const started = Date.now();
   await page.getByRole('button', { name: 'Start' }).click();
   await expect.poll(() => points(page, 'reward'), { timeout: 90_000 }).toBeGreaterThan(0);
   const firstStep = (Date.now() - started) / 1000;
-  await expectState(page, 'done', 180_000);
+  // Start, evaluation and two steps: everything the page ever does. A trace of all steps would fill the memory.
+  await expect.poll(() => points(page, 'reward'), { timeout: 90_000 }).toBeGreaterThan(1);
   const busy = await stopWatching();
+  await expectState(page, 'done', MAX_MS);
 
   const metrics = await savedMetrics(page);
   const rewards = metrics.flatMap((line) => line['critic/score/mean'] ?? []);
@@ -29,7 +34,9 @@ test('trains in the page until the reward rises', async ({ page, browser }) => {
       `${busy.longestCpu.toFixed(1)} ms of processor, ${busy.longestWall.toFixed(1)} ms on the clock`,
   });
   expect(rewards).toHaveLength(STEPS);
-  expect(mean(rewards.slice(-3)), `rewards ${rewards.join(', ')}`).toBeGreaterThan(mean(rewards.slice(0, 3)) + 0.08);
+  expect(mean(rewards.slice(6)), `rewards ${rewards.join(', ')}`).toBeGreaterThan(mean(rewards.slice(0, 6)));
+  const [before, after] = [metrics[0], metrics[STEPS]].map((line) => line['val-core/gsm8k-tool/acc/greedy']);
+  expect(after, `greedy accuracy was ${before}`).toBeGreaterThan(before + 0.1);
   expect(Math.max(...metrics.map((line) => line['training/rollout_probs_diff_max'] ?? 0))).toBeLessThanOrEqual(1e-6);
 
   expect(busy.tasks, 'tasks in the trace').toBeGreaterThan(100);
