@@ -64,7 +64,7 @@ const multiTurn = part({
   enable: flag(true, 'Lets the model call tools; false = one answer, tool calls are plain text.'),
   maxAssistantTurns: count(6, 'turns', 'Assistant messages a sample may write.'),
   maxToolCalls: count(5, 'calls', 'Tool calls a sample may make, over all turns.'),
-  maxToolResponseLength: count(32, 'tokens', 'Longer tool output is cut at its end.'),
+  maxToolResponseLength: count(64, 'characters', 'Longer tool output is cut at its end.'),
   toolTimeoutS: positive(10, 's', 'A tool that takes longer answers with an error text.'),
   format: choice('hermes', ['hermes'], 'How a tool call is written: <tool_call>{json}</tool_call>.'),
 });

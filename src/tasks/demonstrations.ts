@@ -7,6 +7,7 @@
 import type { ChatTokenizer } from '../model/tokenizer.ts';
 import { fillResults } from './gsm8k.ts';
 import type { Gsm8kProblem } from './gsm8k.ts';
+import { TEMPLATES } from './gsm8kTemplates.ts';
 import type { Rng } from './random.ts';
 import { calculate } from './tools/calculator.ts';
 
@@ -22,6 +23,14 @@ export interface ErrorRates {
 export const NO_ERRORS: ErrorRates = { firstSwapped: 0, laterWrong: 0 };
 /** Seen to learn: see docs. */
 export const DEFAULT_ERRORS: ErrorRates = { firstSwapped: 0.6, laterWrong: 0.12 };
+
+/** Rates for which only a share of the templates, spread evenly over their order, swap the first operation. */
+export function partlySwapped({ firstSwapped, laterWrong }: ErrorRates, share: number): ErrorRates {
+  const right = { firstSwapped: laterWrong, laterWrong };
+  const swaps = (i: number) => Math.floor((i + 1) * share) > Math.floor(i * share);
+  const byTemplate = Object.fromEntries(TEMPLATES.flatMap(({ id }, i) => (swaps(i) ? [] : [[id, right]])));
+  return { firstSwapped, laterWrong, byTemplate };
+}
 
 /** Example: calls [{ expression: '48/2', result: '24' }], final '#### 24'. */
 export interface Trace {
