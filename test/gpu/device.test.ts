@@ -178,7 +178,13 @@ describe('memory', () => {
       };
       add(2);
       add(3);
-      expect([...(await gpu.readF32(y))]).toEqual([5]);
+      const kept = gpu.buffer('x', Float32Array.of(4));
+      columnSum(gpu, { x: kept, y, N: 1, C: 1 });
+      const { bindGroups } = gpu.counters;
+      gpu.free(gpu.buffer('other', 4)); // any bind group may have held it
+      columnSum(gpu, { x: kept, y, N: 1, C: 1 });
+      expect(gpu.counters.bindGroups).toBe(bindGroups + 1);
+      expect([...(await gpu.readF32(y))]).toEqual([13]);
     }));
 });
 
