@@ -28,7 +28,7 @@ export interface Rate {
 
 export interface TrainResult extends Rate {
   /** Host time to record and submit one step. */
-  encodeMs: number;
+  encodeMs?: number;
   /** Share of the kernels' own time that is neither a matrix product nor attention. */
   shareOutsideProducts?: number;
   /** By kernel, summed over a step: calls and milliseconds. */
@@ -120,7 +120,7 @@ export function table(report: Report): string {
 function trainRows({ train }: Report, row: (name: string, ...cells: string[]) => void): void {
   if (!train) return;
   row('train step', ...rateCells(train));
-  row('train step, encoding', `${fixed(train.encodeMs)} ms`);
+  if (train.encodeMs !== undefined) row('train step, encoding', `${fixed(train.encodeMs)} ms`);
   for (const [peer, ratio] of Object.entries(train.ratio ?? {})) row(`train step against ${peer}`, `${fixed(ratio)} x`);
   const byTime = Object.entries(train.kernels ?? {}).sort(([, a], [, b]) => b.ms - a.ms);
   for (const [name, { calls, ms }] of byTime) row(`  ${name}`, `${fixed(ms)} ms`, `${calls} calls`);

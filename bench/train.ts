@@ -32,21 +32,24 @@ export function trainRate(config: ModelConfig, { tokens }: PackedBatch, seconds:
   return { tokensPerSecond: tokens.length / seconds, gflops: flops / seconds / 1e9 };
 }
 
-/** The headline step, what it spends by kernel, the log-probs a peer must reproduce, and the step's seconds once more. */
-export async function benchTrain(gpu: Gpu, quick: boolean, rounds: number, effort: Effort) {
+/** Our side of the headline step, as often as it is asked for. */
+export async function headlineTrainer(gpu: Gpu, quick: boolean) {
   const batch = plainBatch(...trainShape(quick), HEADLINE.vocabSize);
   const engine = new WgslEngine(gpu, randomModel(gpu, HEADLINE), batch.tokens.length);
+  // Before the first step, with the weights that a peer has too.
   const { logProbs } = await engine.logProbs(batch, { temperature: 1 });
-  const seconds = await bestSeconds(() => trainStep(engine, batch), rounds, 2);
-  const kernels = await kernelTimes(gpu, () => trainStep(engine, batch), effort);
-  const result: TrainResult = {
-    ...trainRate(HEADLINE, batch, seconds),
-    encodeMs: await encodeMs(engine, batch),
-    kernels,
-    shareOutsideProducts: outsideProducts(kernels),
-  };
-  const again = () => bestSeconds(() => trainStep(engine, batch), rounds, 0);
-  return { result, logProbs, rateOf: (s: number) => trainRate(HEADLINE, batch, s), again };
+  const step = () => trainStep(engine, batch);
+  const rate = async (rounds: number) => trainRate(HEADLINE, batch, await bestSeconds(step, rounds, 2));
+  return { engine, batch, logProbs, step, rate };
+}
+
+/** The headline step, and what it spends by kernel. */
+export async function benchTrain(gpu: Gpu, quick: boolean, rounds: number, effort: Effort): Promise<TrainResult> {
+  const { engine, batch, step, rate } = await headlineTrainer(gpu, quick);
+  const measured = await rate(rounds);
+  const kernels = await kernelTimes(gpu, step, effort);
+  const shareOutsideProducts = outsideProducts(kernels);
+  return { ...measured, encodeMs: await encodeMs(engine, batch), kernels, shareOutsideProducts };
 }
 
 /** An async function runs in line up to its first wait, which here is the read-back: that is all the recording. */
