@@ -15,5 +15,6 @@ export default defineConfig({
       ...['@huggingface/jinja', '@huggingface/tokenizers'],
     ],
   },
-  server: { fs: { allow: ['..'] } },
+  // Saving a file must not end a run in an open page: what changed comes with the next reload by hand.
+  server: { fs: { allow: ['..'] }, hmr: false },
 });
