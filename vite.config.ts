@@ -12,7 +12,7 @@ export default defineConfig({
   optimizeDeps: {
     include: [
       ...['comlink', 'fastest-levenshtein', 'uplot', 'valibot', 'yaml', 'wgsl_reflect/wgsl_reflect.module.js'],
-      ...['@huggingface/jinja', '@huggingface/tokenizers'],
+      ...['@huggingface/jinja', '@huggingface/tokenizers', '@tensorflow/tfjs', '@tensorflow/tfjs-backend-webgpu'],
     ],
   },
   // Saving a file must not end a run in an open page: what changed comes with the next reload by hand.
