@@ -99,3 +99,14 @@ test('a lost GPU is reported, and the run can be started again', async ({ page, 
   await page.getByRole('button', { name: 'Start again' }).click();
   await expect.poll(() => points(page, 'reward'), { timeout: 90_000 }).toBeGreaterThan(0);
 });
+
+test('an engine that dies is reported', async ({ page }) => {
+  await openPage(page, TINY);
+  await page.getByRole('button', { name: 'Start' }).click();
+  await expect.poll(() => points(page, 'reward'), { timeout: 90_000 }).toBeGreaterThan(0);
+  const [worker] = page.workers();
+  await worker.evaluate(() => void setTimeout(() => (globalThis as unknown as { nothing: () => void }).nothing()));
+  await expectState(page, 'failed', 30_000);
+  await expect(page.getByText('The engine stopped.')).toBeVisible();
+  await expect.poll(() => page.workers().length, { timeout: 10_000 }).toBe(0);
+});
