@@ -33,12 +33,7 @@ const model = part({
 
 const demonstrations = part({
   firstOperationErrorRate: number(0, SHARE, 'probability', 'First operation swapped for its opposite.'),
-  swappedShare: number(
-    1,
-    SHARE,
-    'share of templates',
-    'Templates with that mistake, spread evenly; the rest err at laterErrorRate.',
-  ),
+  rightTemplates: text('', 'Template ids, joined by commas, whose first operation is not swapped.'),
   laterErrorRate: number(0, SHARE, 'probability', 'Any later operand or operation wrong.'),
 });
 

@@ -4,6 +4,7 @@
  * decoding already right and nothing to learn.
  */
 
+import { InputError } from '../model/errors.ts';
 import type { ChatTokenizer } from '../model/tokenizer.ts';
 import { fillResults } from './gsm8k.ts';
 import type { Gsm8kProblem } from './gsm8k.ts';
@@ -24,12 +25,15 @@ export const NO_ERRORS: ErrorRates = { firstSwapped: 0, laterWrong: 0 };
 /** Seen to learn: see docs. */
 export const DEFAULT_ERRORS: ErrorRates = { firstSwapped: 0.6, laterWrong: 0.12 };
 
-/** Rates for which only a share of the templates, spread evenly over their order, swap the first operation. */
-export function partlySwapped({ firstSwapped, laterWrong }: ErrorRates, share: number): ErrorRates {
+/** Rates for which the templates of these ids (joined by commas) do not swap their first operation. */
+export function exceptTemplates({ firstSwapped, laterWrong }: ErrorRates, ids: string): ErrorRates {
+  const chosen = ids.split(',').filter((id) => id !== '');
+  const known = TEMPLATES.map(({ id }) => id);
+  const unknown = chosen.find((id) => !known.includes(id));
+  if (unknown !== undefined)
+    throw new InputError(`data.demonstrations.rightTemplates names "${unknown}"; known are ${known.join(', ')}.`);
   const right = { firstSwapped: laterWrong, laterWrong };
-  const swaps = (i: number) => Math.floor((i + 1) * share) > Math.floor(i * share);
-  const byTemplate = Object.fromEntries(TEMPLATES.flatMap(({ id }, i) => (swaps(i) ? [] : [[id, right]])));
-  return { firstSwapped, laterWrong, byTemplate };
+  return { firstSwapped, laterWrong, byTemplate: Object.fromEntries(chosen.map((id) => [id, right])) };
 }
 
 /** Example: calls [{ expression: '48/2', result: '24' }], final '#### 24'. */
