@@ -231,7 +231,7 @@ export class GrpoTrainer {
     const filter = config.algorithm.filterGroups;
     const seconds: OutsideSeconds = { tools: 0, reward: 0 };
     const kept: Sample[] = [];
-    let last: Sample[] = [];
+    let last: Sample[];
     let [batches, evicted] = [0, 0];
     this.#o.onPhase?.('generate', step);
     do {
