@@ -33,6 +33,7 @@ export class Run {
   readonly #ended: Promise<never>;
   #end: (error: Error) => void = () => {};
   #trainer: GrpoTrainer | undefined;
+  #stopping = false;
   /** Set while a pause is asked for; the trainer waits for it between steps. */
   #gate: { promise: Promise<void>; open: () => void } | undefined;
 
@@ -70,7 +71,6 @@ export class Run {
     this.#trainer?.stop();
     this.resume();
   }
-  #stopping = false;
 
   async #train(): Promise<FitResult> {
     const config = this.#config;

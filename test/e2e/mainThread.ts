@@ -46,12 +46,16 @@ function busyTimes(events: TraceEvent[]): Omit<BusyTimes, 'longtasks'> {
   const mains = new Set(
     events.filter((e) => e.name === 'thread_name' && e.args?.name === 'CrRendererMain').map(thread),
   );
-  const tasks = events.filter((event) => event.name === 'RunTask' && mains.has(thread(event)));
+  const all = events.filter((event) => event.name === 'RunTask' && mains.has(thread(event)));
+  // The one in hand when the trace began or ended has no time of its own.
+  const tasks = all.filter(({ tdur }) => tdur !== undefined);
+  if (all.length - tasks.length > 4)
+    throw new Error(`${all.length - tasks.length} of ${all.length} tasks have no time.`);
   const longest = (of: (event: TraceEvent) => number) =>
     tasks.reduce((max, event) => Math.max(max, of(event)), 0) / 1000;
   return {
     tasks: tasks.length,
-    longestCpu: longest(({ tdur = Infinity }) => tdur),
+    longestCpu: longest(({ tdur = 0 }) => tdur),
     longestWall: longest(({ dur = 0 }) => dur),
   };
 }
