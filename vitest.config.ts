@@ -9,7 +9,7 @@ const chromium = process.env['CHROME_PATH'];
 export default defineConfig({
   test: {
     projects: [
-      { test: { name: 'unit', include: ['test/unit/**/*.test.ts'], environment: 'node' } },
+      { test: { name: 'unit', include: ['test/unit/**/*.test.ts'], environment: 'node', testTimeout: 30_000 } },
       {
         test: {
           ...GPU_TESTS,

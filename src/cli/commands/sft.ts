@@ -127,7 +127,7 @@ async function runSft(config: SftConfig, model: LoadedModel, folder: RunFolder):
 async function exampleStream({ task, seed, data }: SftConfig, tokenizer: ChatTokenizer) {
   const source = await openTask(task);
   const { firstOperationErrorRate: firstSwapped, laterErrorRate: laterWrong, rightTemplates } = data.demonstrations;
-  const errors = exceptTemplates({ firstSwapped, laterWrong }, rightTemplates);
+  const errors = exceptTemplates({ firstSwapped, laterWrong }, rightTemplates ?? '');
   return (index: number) => {
     const problem = source.train(index, seed) as Gsm8kProblem;
     const rng = keyedRng('sft-mistakes', seed, index);
