@@ -47,6 +47,7 @@ export function packMiniBatch(
   chosen: number[],
   masks: ArrayLike<number>[],
   maxTokenLen: number,
+  maxSequences?: number,
 ) {
   const groups: { prompt: Uint32Array; samples: { tokens: Uint32Array; mask: Uint8Array }[] }[] = [];
   const members: number[][] = [];
@@ -63,7 +64,7 @@ export function packMiniBatch(
       .samples.push({ tokens: trajectory.responseIds, mask: Uint8Array.from(masks[s], (m) => (m ? 1 : 0)) });
     members.at(-1)!.push(place);
   });
-  const microBatches = packGroups(groups, maxTokenLen);
+  const microBatches = packGroups(groups, maxTokenLen, maxSequences);
   return describe(chosen, members, microBatches);
 }
 

@@ -53,7 +53,7 @@ export class PolicyUpdater {
     let firstDiff: Metrics = {};
     for (let epoch = 0; epoch < actor.ppoEpochs; epoch++) {
       for (const chosen of this.#miniBatches(samples, step, epoch)) {
-        const batch = packMiniBatch(samples, chosen, tokens.masks, actor.maxTokenLen);
+        const batch = packMiniBatch(samples, chosen, tokens.masks, actor.maxTokenLen, actor.ppoMicroBatchSize);
         if (batch.entrySample.length === 0) continue;
         const result = await this.#miniBatch(samples, tokens, batch, updates + done);
         if (done === 0) firstDiff = rolloutProbsDiff(result.rolloutLogProbs, result.logProbs);

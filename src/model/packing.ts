@@ -35,10 +35,10 @@ interface Piece {
 
 /**
  * Cuts groups into micro-batches. A group stays together where it fits into `maxTokenLen` rows; else its samples are
- * split over several micro-batches, the prompt repeated in each. Order is kept.
+ * split over several micro-batches, the prompt repeated in each. Order is kept. `maxSequences` bounds the samples too.
  * Throws an InputError for a sample that cannot fit, an empty prompt, or a mask of another length than its tokens.
  */
-export function packGroups(groups: SequenceGroup[], maxTokenLen: number): MicroBatch[] {
+export function packGroups(groups: SequenceGroup[], maxTokenLen: number, maxSequences = Infinity): MicroBatch[] {
   const cuts: Piece[][] = [];
   let current: Piece[] = [];
   let used = 0;
@@ -56,7 +56,7 @@ export function packGroups(groups: SequenceGroup[], maxTokenLen: number): MicroB
     for (const piece of pieces) {
       checkFits(piece, promptRows, maxTokenLen);
       const cost = () => piece.rows + (current.at(-1)?.group === g ? 0 : promptRows);
-      if (used + cost() > maxTokenLen) flush();
+      if (used + cost() > maxTokenLen || current.length >= maxSequences) flush();
       used += cost();
       current.push(piece);
     }

@@ -106,3 +106,11 @@ test('what cannot be packed is refused with its numbers', () => {
     'Group 0 sample 0 has 2 tokens but a mask of 1.',
   );
 });
+
+test('maxSequences bounds the samples of a micro-batch and changes nothing but the cut', () => {
+  const whole = packGroups([EXAMPLE, EXAMPLE], 100);
+  const cut = packGroups([EXAMPLE, EXAMPLE], 100, 1);
+  expect(cut.length).toBe(4);
+  const targets = (micro: typeof cut) => micro.flatMap(({ batch }) => [...batch.targets]);
+  expect(targets(cut)).toEqual(targets(whole));
+});
