@@ -1,0 +1,47 @@
+/** The same seed on the same adapter is the same run: every metric but times, bit for bit. */
+import { expect, test } from 'vitest';
+import { resolveTrainConfig } from '../../src/grpo/config.ts';
+import type { Metrics } from '../../src/grpo/metrics.ts';
+import { GrpoTrainer } from '../../src/grpo/trainer.ts';
+import { initWeights } from '../../src/model/params.ts';
+import { buildGsm8kTokenizer } from '../../src/tasks/gsm8kTokenizer.ts';
+import { gsm8kToolTask } from '../../src/tasks/gsm8k.ts';
+import { createLocalEngine, engineSizes } from '../../src/workers/localEngine.ts';
+import { tinyConfig } from './tinyModel.ts';
+
+const isTime = (name: string) => name.startsWith('timing') || name.startsWith('perf/');
+
+async function run(seed: number): Promise<Metrics[]> {
+  const config = resolveTrainConfig({
+    name: 'twice',
+    seed,
+    model: { path: 'in memory' },
+    data: { trainBatchSize: 4, maxResponseLength: 24, maxPromptLength: 64, valSize: 8 },
+    rollout: { n: 4, maxSlots: 7 },
+    actor: { ppoMiniBatchSize: 2, maxTokenLen: 256 },
+    trainer: { totalTrainingSteps: 3, testFreq: 2 },
+  });
+  const model = { ...tinyConfig, vocabSize: 512, maxPositionEmbeddings: 128 };
+  const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
+  const engine = await createLocalEngine({
+    ...engineSizes(config),
+    config: model,
+    weights: initWeights(model, 9),
+    tokenizerJson,
+    tokenizerConfigJson,
+  });
+  // A random model answers nothing right; any reward that differs between samples makes gradients.
+  const task = gsm8kToolTask();
+  const reward: typeof task.reward = ({ response }) => ({ score: response.length % 7, acc: response.length % 2 });
+  const { history } = await new GrpoTrainer({ config, task: { ...task, reward }, engine }).fit();
+  engine.destroy();
+  return history.map((metrics) => Object.fromEntries(Object.entries(metrics).filter(([name]) => !isTime(name))));
+}
+
+test('two runs with one seed give identical metrics but for times; another seed does not', async () => {
+  const [first, second, other] = [await run(5), await run(5), await run(6)];
+  expect(second).toEqual(first);
+  expect(other).not.toEqual(first);
+  expect(Math.max(...first.map((m) => m['training/rollout_probs_diff_max'] ?? 0))).toBe(0);
+  expect(first.at(-1)!['actor/grad_norm']).toBeGreaterThan(0);
+});
