@@ -7,7 +7,7 @@
 //   dtable    [V, C]   accumulates
 //
 // Grid      one thread per (distinct token, channel). No atomics: the order of every sum is fixed.
-// Checked   against embedBackward() in src/model/reference.ts by test/gpu/embed.test.ts.
+// Checked   against embeddingBwd() in src/model/reference.ts by test/gpu/embed.test.ts.
 
 struct Params {
   U: u32,

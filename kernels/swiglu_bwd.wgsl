@@ -6,7 +6,7 @@
 //   dgu  [N, 2F]  written
 //
 // Grid      one thread per element of dy.
-// Checked   against swigluBackward() in src/model/reference.ts by test/gpu/swiglu.test.ts.
+// Checked   against swigluBwd() in src/model/reference.ts by test/gpu/swiglu.test.ts.
 
 struct Params {
   N: u32,

@@ -153,7 +153,7 @@ export function backwardQ({ D, R }) {
 // Grid      one thread per (${R > 1 ? `tile of ${R} rows` : 'row'}, head), heads fastest: neighbouring threads run equally long and load different keys.
 // Numerics  keys in ascending order in one thread.${tileNote(R, 'A key is loaded once')}
 // Paper     Dao et al. 2022, arXiv:2205.14135, appendix B.
-// Checked   against attentionBackward() in src/model/reference.ts by test/gpu/attention.test.ts. Printed by scripts/gen-attention.mjs: edit there.
+// Checked   against attentionBwd() in src/model/reference.ts by test/gpu/attention.test.ts. Printed by scripts/gen-attention.mjs: edit there.
 
 ${params(D, 'query rows')}
 @group(0) @binding(0) var<storage, read> q: array<vec4f>;
@@ -242,7 +242,7 @@ export function backwardKV({ D, R }) {
 // Grid      one thread per (${R > 1 ? `tile of ${R} key rows` : 'key row'}, key/value head), heads fastest.
 // Numerics  queries in ascending order in one thread, query heads within.${R > 1 ? `\n//           A query is loaded once for ${R} keys; to a key that it does not see, it adds 0 (so it must be finite).` : ''}
 // Paper     Dao et al. 2022, arXiv:2205.14135, appendix B.
-// Checked   against attentionBackward() in src/model/reference.ts by test/gpu/attention.test.ts. Printed by scripts/gen-attention.mjs: edit there.
+// Checked   against attentionBwd() in src/model/reference.ts by test/gpu/attention.test.ts. Printed by scripts/gen-attention.mjs: edit there.
 
 ${params(D, 'rows')}
 @group(0) @binding(0) var<storage, read> q: array<vec4f>;

@@ -44,4 +44,4 @@ test('two runs with one seed give identical metrics but for times; another seed 
   expect(other).not.toEqual(first);
   expect(Math.max(...first.map((m) => m['training/rollout_probs_diff_max'] ?? 0))).toBe(0);
   expect(first.at(-1)!['actor/grad_norm']).toBeGreaterThan(0);
-});
+}, 240_000);
