@@ -14,7 +14,7 @@ const PIECE = 8;
 
 export const generate: Command = {
   summary: 'one answer of a checkpoint, streamed',
-  usage: ['generate --model models/gsm8k-warm --prompt "Tom has 3 apples and buys 4. How many has he?"'],
+  usage: ['generate --model checkpoints/gsm8k-tool --prompt "Tom has 3 apples and buys 4. How many has he?"'],
   flags: {
     ...JSON_FLAG,
     model: { value: 'FOLDER', help: 'checkpoint or run folder' },
