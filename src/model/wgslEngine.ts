@@ -137,6 +137,7 @@ export class WgslEngine implements ModelEngine {
   #tokenCount = 0;
 
   #upload(batch: PackedBatch): Workspace {
+    this.#checkPositions(batch.positions);
     const space = this.#ensureWorkspace(batch.tokens.length, batch.targets.length);
     const b = space.batch;
     const sorted = sortByToken(batch.tokens);
@@ -157,6 +158,14 @@ export class WgslEngine implements ModelEngine {
     ];
     for (const [view, data] of writes) if (data.length > 0) this.#gpu.write(view, data);
     return space;
+  }
+
+  /** The GPU would clamp a position past the RoPE table, and the numbers would be silently wrong. */
+  #checkPositions(positions: Uint32Array): void {
+    const known = this.#model.rope.bytes / (this.config.headDim * 4);
+    const last = positions.reduce((a, b) => Math.max(a, b), 0);
+    if (last < known) return;
+    throw new RangeError(`A sequence reaches position ${last}, but the engine was made for ${known} positions.`);
   }
 
   #uploadLoss(space: Workspace, batch: PackedBatch, loss: TrainLoss): void {

@@ -105,3 +105,12 @@ test('groups with a shared prompt, masked tool tokens and a temperature match th
       expect(off / (norm(expected) + 1e-6), name).toBeLessThan(1e-4);
     }
   }));
+
+test('a sequence longer than the RoPE table is refused, not computed wrongly', () =>
+  withGpu(async () => {
+    const engine = await engineOf(tiny, initWeights(tiny, 3));
+    const [{ batch }] = packGroups([sequence(Array.from({ length: 140 }, (_, i) => i % 61))], 4096);
+    await expect(engine.logProbs(batch, { temperature: 1 })).rejects.toThrow(
+      'A sequence reaches position 138, but the engine was made for 128 positions.',
+    );
+  }));
