@@ -1,6 +1,7 @@
 /** The policy update of a step: epochs over mini-batches, each cut into micro-batches whose gradients add up. */
 
 import type { PolicyLossInputs, PolicyLossSpec } from '../model/engine.ts';
+import { mulberry32 } from '../model/random.ts';
 import { lossWeights } from './aggregate.ts';
 import { policyLossSpec, type TrainConfig } from './config.ts';
 import { type LossRows, policyLoss, selectTokens } from './losses.ts';
@@ -176,15 +177,9 @@ function lossRows(logp: Float32Array, inputs: PolicyLossInputs, { seqStart }: Mi
   return { ...rest, logp, oldLogp, seqStart, ...(refLogp && { refLogp }) };
 }
 
-/** Fisher-Yates with a small seeded generator (mulberry32). */
+/** Fisher-Yates, seeded. */
 function shuffleInPlace<T>(items: T[], seed: number): void {
-  let state = seed | 0;
-  const uniform = () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let t = Math.imul(state ^ (state >>> 15), 1 | state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
-  };
+  const uniform = mulberry32(seed);
   for (let i = items.length - 1; i > 0; i--) {
     const j = Math.floor(uniform() * (i + 1));
     [items[i], items[j]] = [items[j], items[i]];

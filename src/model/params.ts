@@ -2,6 +2,7 @@
 
 import type { ModelConfig } from './config.ts';
 import type { TensorMap } from './engine.ts';
+import { mulberry32 } from './random.ts';
 
 export interface ParameterSpec {
   name: string;
@@ -71,13 +72,7 @@ export function initWeights(config: ModelConfig, seed: number): TensorMap {
 
 /** Box-Muller on a mulberry32 stream. */
 function fillNormal(data: Float32Array, scale: number, key: number): void {
-  let state = key;
-  const uniform = () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let t = Math.imul(state ^ (state >>> 15), 1 | state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
-  };
+  const uniform = mulberry32(key);
   for (let i = 0; i < data.length; i++) {
     data[i] = scale * Math.sqrt(-2 * Math.log(1 - uniform())) * Math.cos(2 * Math.PI * uniform());
   }

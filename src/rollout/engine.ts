@@ -11,6 +11,7 @@ import type { Gpu } from '../gpu/device.ts';
 import type { LlamaModel } from '../model/forward.ts';
 import { Decoder, type DecoderSizes, type Draw, type PrefillRows, STATE_WIDTH } from './decoder.ts';
 import { type Prefix, PrefixCache } from './kvCache.ts';
+import { nextTask } from './startLine.ts';
 import type { GenerateRequest, Generation, RolloutEngine, RolloutStats } from './types.ts';
 
 /** A sample that holds a slot, between its first turn and `release`. */
@@ -157,7 +158,7 @@ export class WgslRolloutEngine implements RolloutEngine {
     let seen = -1;
     while (seen !== this.#waiting.length) {
       seen = this.#waiting.length;
-      await macrotask();
+      await nextTask();
     }
   }
 
@@ -329,16 +330,4 @@ function emptyStats(): RolloutStats {
 
 function emptyGeneration(stopReason: Generation['stopReason']): Generation {
   return { tokenIds: new Uint32Array(0), logProbs: new Float32Array(0), stopReason };
-}
-
-/** Lets other messages in without a timer, which background tabs throttle. */
-function macrotask(): Promise<void> {
-  return new Promise((resolve) => {
-    const { port1, port2 } = new MessageChannel();
-    port1.onmessage = () => {
-      port1.close();
-      resolve();
-    };
-    port2.postMessage(null);
-  });
 }

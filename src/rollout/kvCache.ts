@@ -13,14 +13,12 @@ export interface Prefix {
 }
 
 export class PrefixCache {
-  readonly #capacity: number;
   readonly #maxLength: number;
   readonly #byKey = new Map<string, Prefix>();
   readonly #free: number[];
   #clock = 0;
 
   constructor(capacity: number, maxLength: number) {
-    this.#capacity = capacity;
     this.#maxLength = maxLength;
     this.#free = Array.from({ length: capacity }, (_, i) => capacity - 1 - i);
   }
@@ -56,10 +54,6 @@ export class PrefixCache {
       if (prefix.users === 0) this.#free.push(prefix.index);
     }
     this.#byKey.clear();
-  }
-
-  get size(): number {
-    return this.#capacity - this.#free.length;
   }
 
   /** Makes room by dropping the unused prefix that was used longest ago. */

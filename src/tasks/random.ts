@@ -1,5 +1,7 @@
 /** Seeded random draws and a hash for problems and demonstrations: the same key, the same problem, on every machine. */
 
+import { mulberry32 } from '../model/random.ts';
+
 /** Integers and shares from one seeded stream (mulberry32). */
 export interface Rng {
   /** In [0, 1). */
@@ -11,13 +13,7 @@ export interface Rng {
 
 /** A stream keyed by any numbers and words; streams of different keys are unrelated. */
 export function keyedRng(...key: (string | number)[]): Rng {
-  let state = hash(...key);
-  const uniform = () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let t = Math.imul(state ^ (state >>> 15), 1 | state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
-  };
+  const uniform = mulberry32(hash(...key));
   const int = (low: number, high: number) => low + Math.floor(uniform() * (high - low + 1));
   return { uniform, int, pick: (items) => items[int(0, items.length - 1)] };
 }
