@@ -7,6 +7,7 @@
 //   g        [n]   in: gradient, out: 0
 //
 // Grid      one thread per element of an arena that holds many tensors end to end.
+// Numerics  1 - b1 and 1 - b2 come from the host: in f32, 1 - 0.999 is off in the fifth digit.
 // Paper     Loshchilov & Hutter 2019, arXiv:1711.05101; the order of operations is torch.optim.AdamW's.
 // Checked   against adamw() in src/model/reference.ts by test/gpu/adamw.test.ts.
 
@@ -15,6 +16,8 @@ struct Params {
   lr: f32,
   beta1: f32,
   beta2: f32,
+  rest1: f32,        // 1 - beta1
+  rest2: f32,        // 1 - beta2
   eps: f32,
   weightDecay: f32,
   correction1: f32,  // 1 - beta1^t
@@ -37,8 +40,8 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
   let grad = g[i] * clip[1];
   g[i] = 0.0;
   if (clip[2] == 0.0) { return; }
-  let first = params.beta1 * m[i] + (1.0 - params.beta1) * grad;
-  let second = params.beta2 * v[i] + (1.0 - params.beta2) * grad * grad;
+  let first = params.beta1 * m[i] + params.rest1 * grad;
+  let second = params.beta2 * v[i] + params.rest2 * grad * grad;
   m[i] = first;
   v[i] = second;
   w[i] = w[i] * (1.0 - params.lr * params.weightDecay)

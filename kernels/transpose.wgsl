@@ -3,7 +3,8 @@
 //   x  [N, C]
 //   y  [C, N]  written
 //
-// Grid      one thread per element, threads in a row write neighbouring elements.
+// Grid      one thread per EACH columns of a row, threads in a row write neighbouring elements: an integer division costs
+//           more than the element it finds, so it serves several.
 // Checked   by test/gpu/transpose.test.ts.
 
 struct Params {
@@ -12,6 +13,7 @@ struct Params {
 }
 
 override WG: u32 = 64u;
+const EACH = 8u;
 
 @group(0) @binding(0) var<storage, read> x: array<f32>;
 @group(0) @binding(1) var<storage, read_write> y: array<f32>;
@@ -20,6 +22,8 @@ override WG: u32 = 64u;
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, @builtin(local_invocation_index) tid: u32) {
   let i = (wg.y * grid.x + wg.x) * WG + tid;
-  if (i >= params.N * params.C) { return; }
-  y[i] = x[i % params.N * params.C + i / params.N];
+  let first = i / params.N * EACH;
+  let n = i % params.N;
+  let end = min(first + EACH, params.C);
+  for (var c = first; c < end; c++) { y[c * params.N + n] = x[n * params.C + c]; }
 }

@@ -39,10 +39,10 @@ async function check(w: Float32Array, gradients: Float32Array[], options: AdamWO
     }
     const [m, v] = [state.expAvg.get('w')!, state.expAvgSq.get('w')!];
     const steps = gradients.length;
-    // The scale is off by the norm's error; f32(beta) is off by U, so 1 - f32(beta) by U beta / (1 - beta).
-    const scale = (n / NORM_SLOTS + 300) * U;
-    const of = (beta: number) => ((beta * U) / (1 - beta)) * 1.01 + scale + 6 * steps * U;
-    const [errorM, errorV] = [of(options.beta1), 2 * of(options.beta2)];
+    // A scale is off by the norm's error, and exact without clipping; beta and 1 - beta are off by U each a step.
+    const scale = maxNorm > 0 ? (n / NORM_SLOTS + 300) * U : 0;
+    const errorM = scale + 8 * steps * U;
+    const errorV = 2 * errorM;
     const largest = gradients.reduce((max, g) => Math.max(max, ...g.subarray(0, 5000).map(Math.abs)), 0);
     const update = steps * options.lr * 4; // of a weight, in all: no step is longer than a few lr
     expectWithin(await readRoomy(gpu, views.m, n), m, (i) => errorM * (Math.abs(m[i]) + largest));

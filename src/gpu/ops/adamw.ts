@@ -31,6 +31,8 @@ export const adamwKernel = defineKernel({
     lr: 'f32',
     beta1: 'f32',
     beta2: 'f32',
+    rest1: 'f32',
+    rest2: 'f32',
     eps: 'f32',
     weightDecay: 'f32',
     correction1: 'f32',
@@ -75,6 +77,7 @@ export function adamw(gpu: Gpu, { clip, w, g, m, v, n, t, ...options }: AdamwArg
   const { lr, beta1, beta2, eps, weightDecay } = options;
   const correction1 = 1 - beta1 ** t;
   const correction2 = Math.sqrt(1 - beta2 ** t);
-  const params = { n, lr, beta1, beta2, eps, weightDecay, correction1, correction2 };
+  const [rest1, rest2] = [1 - beta1, 1 - beta2];
+  const params = { n, lr, beta1, beta2, rest1, rest2, eps, weightDecay, correction1, correction2 };
   gpu.dispatch(adamwKernel, { clip, w, g, m, v }, params, groupsOf(n));
 }
