@@ -9,6 +9,7 @@ import { nearestKey } from '../grpo/config.ts';
 import { InputError } from '../model/errors.ts';
 import { readArgs } from './args.ts';
 import type { Command, Output } from './command.ts';
+import { compare } from './commands/compare.ts';
 import { config } from './commands/config.ts';
 import { evaluate } from './commands/eval.ts';
 import { generate } from './commands/generate.ts';
@@ -17,7 +18,7 @@ import { sft } from './commands/sft.ts';
 import { train } from './commands/train.ts';
 import { verify } from './commands/verify.ts';
 
-const COMMANDS: Record<string, Command> = { train, sft, eval: evaluate, generate, verify, config, report };
+const COMMANDS: Record<string, Command> = { train, compare, sft, eval: evaluate, generate, verify, config, report };
 
 /** Runs one command line and returns its exit code. */
 export async function main(argv: readonly string[]): Promise<number> {
@@ -78,18 +79,19 @@ function overview(): string {
   return `webgrpo <command> [options]\n\n${lines.join('\n')}\n\n"webgrpo <command> --help" says more.\n`;
 }
 
-function helpOf(name: string, { summary, usage, flags }: Command): string {
+function helpOf(name: string, { summary, usage, flags, details }: Command): string {
   const options = Object.entries(flags).map(([flag, { value, help }]) => {
     const word = value ? `--${flag} ${value}` : `--${flag}`;
     return `  ${word.padEnd(24)}${help}`;
   });
-  const takesConfig = ['train', 'sft', 'eval'].includes(name);
+  const takesConfig = ['train', 'compare', 'sft', 'eval'].includes(name);
   return [
     `webgrpo ${name}: ${summary}`,
     '',
     ...usage.map((line) => `  webgrpo ${line}`),
     '',
     ...options,
+    ...(details ? ['', details()] : []),
     ...(takesConfig ? ['', '  Config keys are set as key=value; "webgrpo config" lists them all.'] : []),
     '',
   ].join('\n');

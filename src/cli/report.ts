@@ -71,28 +71,51 @@ export interface ChartData {
 /** Writes report.html whole, and returns its path. */
 export async function writeReport(folder: RunFolder): Promise<string> {
   const [metrics, rollouts] = [await folder.metrics(), await folder.rollouts()];
-  const require = createRequire(import.meta.url);
-  const [script, css] = await Promise.all([
-    readFile(require.resolve('uplot/dist/uPlot.iife.min.js'), 'utf8'),
-    readFile(require.resolve('uplot/dist/uPlot.min.css'), 'utf8'),
-  ]);
   const name = folder.path.split(/[\\/]/).at(-1) ?? '';
-  const html = [
-    '<!doctype html>',
-    '<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">',
-    `<title>${escapeHtml(name)}</title><style>${css}\n${REPORT_CSS}</style></head><body>`,
-    `<h1>${escapeHtml(name)}</h1>`,
-    `<pre>${escapeHtml(summaryTable(summarize({ history: metrics })))}</pre>`,
-    '<main id="charts"></main>',
-    `<h2>Rollouts</h2>${rolloutsHtml(rollouts)}`,
-    `<details><summary>config.yaml</summary><pre>${escapeHtml(await readText(folder.file('config.yaml')))}</pre></details>`,
-    `<script id="data" type="application/json">${scriptSafeJson(chartData(metrics))}</script>`,
-    `<script>${script}</script><script>${REPORT_SCRIPT}</script>`,
-    '</body></html>',
-  ].join('\n');
+  const html = await standalonePage({
+    title: name,
+    css: REPORT_CSS,
+    body: [
+      `<h1>${escapeHtml(name)}</h1>`,
+      `<pre>${escapeHtml(summaryTable(summarize({ history: metrics })))}</pre>`,
+      '<main id="charts"></main>',
+      `<h2>Rollouts</h2>${rolloutsHtml(rollouts)}`,
+      `<details><summary>config.yaml</summary><pre>${escapeHtml(await readText(folder.file('config.yaml')))}</pre></details>`,
+    ],
+    data: chartData(metrics),
+    script: REPORT_SCRIPT,
+  });
   const path = folder.file('report.html');
   await writeWhole(path, html);
   return path;
+}
+
+export interface PageParts {
+  title: string;
+  css: string;
+  /** HTML, escaped where it has to be. */
+  body: string[];
+  /** What `script` finds as JSON in the element #data. */
+  data: unknown;
+  script: string;
+}
+
+/** One HTML file with uPlot in it, which loads nothing. */
+export async function standalonePage({ title, css, body, data, script }: PageParts): Promise<string> {
+  const require = createRequire(import.meta.url);
+  const [uplot, uplotCss] = await Promise.all([
+    readFile(require.resolve('uplot/dist/uPlot.iife.min.js'), 'utf8'),
+    readFile(require.resolve('uplot/dist/uPlot.min.css'), 'utf8'),
+  ]);
+  return [
+    '<!doctype html>',
+    '<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">',
+    `<title>${escapeHtml(title)}</title><style>${uplotCss}\n${css}</style></head><body>`,
+    ...body,
+    `<script id="data" type="application/json">${scriptSafeJson(data)}</script>`,
+    `<script>${uplot}</script><script>${script}</script>`,
+    '</body></html>',
+  ].join('\n');
 }
 
 /** Charts that have anything to draw; series without a value are left out. */
@@ -109,7 +132,8 @@ export function chartData(metrics: readonly Metrics[]): ChartData[] {
   });
 }
 
-function valueOf(line: Metrics, metric: string | RegExp): number | null {
+/** By name, or of the first name that matches; null where the line has none. */
+export function valueOf(line: Metrics, metric: string | RegExp): number | null {
   const key = typeof metric === 'string' ? metric : Object.keys(line).find((name) => metric.test(name));
   const value = key === undefined ? undefined : line[key];
   return value === undefined || !Number.isFinite(value) ? null : value;

@@ -12,7 +12,7 @@ import { oneFile } from '../args.ts';
 import { loadTrainerCheckpoint, newestCheckpoint, saveModel } from '../checkpoints.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { readText } from '../files.ts';
-import { passAt1, say, sayPassing, stepLine, summarize, summaryTable, timeLeft } from '../progress.ts';
+import { passAt1, type RunSummary, say, sayPassing, stepLine, summarize, summaryTable, timeLeft } from '../progress.ts';
 import { writeReport } from '../report.ts';
 import { loggedRollouts, RunFolder } from '../runFolder.ts';
 import { openSession, type Session } from '../session.ts';
@@ -31,20 +31,28 @@ export const train: Command = {
     const config = parseTrainConfig(await readText(source), { source, overrides });
     const path = join(config.trainer.outDir, config.name);
     const resumeFrom = config.trainer.resume ? await checkpointToResume(path) : undefined;
-    const session = await openSession(config);
-    try {
-      const run = new TrainingRun(config, session, path);
-      await run.prepare(resumeFrom);
-      const { summary, stopped } = await run.fit();
-      if (stopped) say(`Stopped and saved. To go on: npm run -s webgrpo -- train ${source} ${resumeArgs(overrides)}`);
-      io.text(summaryTable(summary));
-      io.text(`  run folder: ${path} (open ${join(path, 'report.html')})`);
-      io.result({ run: path, stopped, ...summary });
-    } finally {
-      session.engine.destroy();
-    }
+    const { summary, stopped } = await runTraining(config, resumeFrom);
+    if (stopped) say(`Stopped and saved. To go on: npm run -s webgrpo -- train ${source} ${resumeArgs(overrides)}`);
+    io.text(summaryTable(summary));
+    io.text(`  run folder: ${path} (open ${join(path, 'report.html')})`);
+    io.result({ run: path, stopped, ...summary });
   },
 };
+
+/** One run into its folder, from the start or from a checkpoint folder; its engine is gone when it returns. */
+export async function runTraining(
+  config: TrainConfig,
+  resumeFrom?: string,
+): Promise<{ summary: RunSummary; stopped: boolean }> {
+  const session = await openSession(config);
+  try {
+    const run = new TrainingRun(config, session, join(config.trainer.outDir, config.name));
+    await run.prepare(resumeFrom);
+    return await run.fit();
+  } finally {
+    session.engine.destroy();
+  }
+}
 
 class TrainingRun {
   readonly #config: TrainConfig;

@@ -1,0 +1,151 @@
+/** `webgrpo compare`: several algorithms on one recipe, several seeds each; one page and one table of them all. */
+
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { parseDocument, stringify } from 'yaml';
+import { parseTrainConfig, type TrainConfig } from '../../grpo/config.ts';
+import { RECIPES } from '../../grpo/recipes.ts';
+import { InputError } from '../../model/errors.ts';
+import { numberFlag, oneFile } from '../args.ts';
+import { newestCheckpoint } from '../checkpoints.ts';
+import { type Command, JSON_FLAG } from '../command.ts';
+import { type AlgorithmRuns, comparedMarkdown, comparedRows } from '../comparison.ts';
+import { comparisonPage } from '../comparisonPage.ts';
+import { readText, writeWhole } from '../files.ts';
+import { say } from '../progress.ts';
+import { RunFolder } from '../runFolder.ts';
+import { runTraining } from './train.ts';
+
+const ALGORITHMS = 'grpo,dr_grpo,dapo,gspo,cispo,sapo';
+
+/** What a recipe decides. A config file's own values of these would make all algorithms one, so they are left out. */
+const RECIPE_KEYS: readonly string[][] = [
+  ...['lossMode', 'lossAggMode', 'clipRatio', 'clipRatioLow', 'clipRatioHigh', 'clipRatioC', 'policyLoss'].map(
+    (key) => ['actor', key],
+  ),
+  ...['name', 'advEstimator', 'normAdvByStdInGrpo', 'scaleRewards', 'maskTruncated', 'filterGroups'].map((key) => [
+    'algorithm',
+    key,
+  ]),
+  ...['overlongBuffer', 'rolloutCorrection'].map((key) => ['algorithm', key]),
+];
+
+export const compare: Command = {
+  summary: 'train several algorithms, several seeds each, and write one page of them',
+  usage: [
+    `compare configs/gsm8k-tool.yaml --algorithms ${ALGORITHMS} --seeds 3`,
+    'compare configs/gsm8k-tool.yaml --algorithms grpo,rloo --seeds 2 trainer.totalTrainingSteps=20',
+  ],
+  flags: {
+    ...JSON_FLAG,
+    algorithms: { value: 'A,B', help: `names of algorithm.name; absent = ${ALGORITHMS}` },
+    seeds: { value: 'N', help: 'runs an algorithm, with seeds 1 to N; absent = 3' },
+    out: { value: 'FOLDER', help: 'where runs and page go; absent = <trainer.outDir>/compare-<name>' },
+    target: { value: 'P', help: 'pass@1 that counts as reached; absent = 0.85' },
+  },
+  details: () =>
+    "Settings that an algorithm decides (loss, clip, aggregation, advantage, ...) come from the algorithm alone: the config file's\n" +
+    'values of them do not count, values on the command line do. Runs that are complete are not run again.',
+  async run({ positionals, overrides, flags }, io) {
+    const source = oneFile(positionals, 'config');
+    const algorithms = algorithmsOf(flags['algorithms'] ?? ALGORITHMS);
+    const seeds = numberFlag(flags, 'seeds', 3, [1, 100]);
+    const target = numberFlag(flags, 'target', 0.85, [0, 1]);
+    const yaml = withoutRecipeKeys(await readText(source));
+    const base = parseTrainConfig(yaml, { source, overrides });
+    const out = typeof flags['out'] === 'string' ? flags['out'] : join(base.trainer.outDir, `compare-${base.name}`);
+    const configOf = (algorithm: string, seed: number) =>
+      parseTrainConfig(yaml, { source, overrides: [...overrides, ...overridesOf(algorithm, seed, out)] });
+    const configs = algorithms.map((name) => Array.from({ length: seeds }, (_, i) => configOf(name, i + 1)));
+    const stopped = await trainAll(configs, () => writeComparison(out, base, configs, target));
+    const result = await writeComparison(out, base, configs, target);
+    if (stopped) say('Stopped and saved. The same command goes on from there.');
+    io.text(`${result.markdown}\n\n  page: ${result.page}`);
+    io.result({ page: result.page, table: result.table, target, stopped, algorithms: result.rows });
+  },
+};
+
+function algorithmsOf(text: string | boolean): string[] {
+  const names = String(text)
+    .split(',')
+    .map((name) => name.trim());
+  const unknown = names.find((name) => !Object.hasOwn(RECIPES, name));
+  if (unknown === undefined) return [...new Set(names)];
+  throw new InputError(`--algorithms names "${unknown}"; known are ${Object.keys(RECIPES).join(', ')}.`);
+}
+
+function withoutRecipeKeys(yaml: string): string {
+  const document = parseDocument(yaml);
+  if (document.errors.length > 0) return yaml; // parseTrainConfig says what is wrong with it
+  for (const path of RECIPE_KEYS) if (document.hasIn(path)) document.deleteIn(path);
+  return document.toString();
+}
+
+const overridesOf = (algorithm: string, seed: number, out: string): string[] => [
+  ...[`algorithm.name=${algorithm}`, `seed=${seed}`, `name=${algorithm}-seed-${seed}`],
+  ...[`trainer.outDir=${JSON.stringify(out)}`, 'trainer.resume=false'],
+];
+
+const folderOf = (config: TrainConfig): string => join(config.trainer.outDir, config.name);
+
+/** Seed by seed rather than algorithm by algorithm, so that a comparison cut short still compares. True when stopped. */
+async function trainAll(configs: readonly TrainConfig[][], afterRun: () => Promise<unknown>): Promise<boolean> {
+  const order = configs[0].flatMap((_, i) => configs.map((seeds) => seeds[i]));
+  for (const [i, config] of order.entries()) {
+    const state = await stateOf(config);
+    const line = `run ${i + 1}/${order.length}: ${config.name}`;
+    say(state === 'complete' ? `${line} is complete` : line);
+    if (state === 'complete') continue;
+    const { stopped } = await runTraining(config, state);
+    await afterRun();
+    if (stopped) return true;
+  }
+  return false;
+}
+
+/** 'complete', or the checkpoint to go on from, or undefined: no run of this very config has got anywhere. */
+async function stateOf(config: TrainConfig): Promise<string | undefined> {
+  const folder = RunFolder.open(folderOf(config));
+  if (!existsSync(folder.file('config.yaml'))) return undefined;
+  if ((await readText(folder.file('config.yaml'))) !== stringify(config)) return undefined;
+  const steps = (await folder.metrics()).map((line) => line['training/global_step']);
+  if (steps.length > 0 && steps.at(-1)! >= config.trainer.totalTrainingSteps) return 'complete';
+  const newest = await newestCheckpoint(folder.path);
+  return newest && existsSync(join(newest, 'trainer_state.json')) ? newest : undefined;
+}
+
+/** compare.html and compare.md from whatever the runs have measured so far. */
+async function writeComparison(out: string, base: TrainConfig, configs: readonly TrainConfig[][], target: number) {
+  const all = await Promise.all(configs.map(runsOf));
+  const rows = comparedRows(all, target);
+  const { trainBatchSize, valSize } = base.data;
+  const about =
+    `${base.trainer.totalTrainingSteps} steps of ${trainBatchSize} prompts x ${base.rollout.n} samples from ` +
+    `${base.model.path}, learning rate ${base.actor.optim.lr}; pass@1 of ${valSize} held-out problems. ` +
+    `Loss, clip, aggregation and advantage are each algorithm's own; all else is the same. Target: ${target}.`;
+  const config = stringify(base);
+  const html = await comparisonPage({ title: `${base.name}: algorithms compared`, about, all, target, config });
+  const [page, table] = [join(out, 'compare.html'), join(out, 'compare.md')];
+  const markdown = comparedMarkdown(rows);
+  await writeWhole(page, html);
+  await writeWhole(table, `${about}\n\n${markdown}\n`);
+  return { page, table, rows, markdown };
+}
+
+async function runsOf(seeds: readonly TrainConfig[]): Promise<AlgorithmRuns> {
+  const { actor, algorithm } = seeds[0];
+  const histories = await Promise.all(seeds.map((config) => historyOf(config)));
+  return {
+    algorithm: algorithm.name,
+    settings: `${actor.lossMode}, ${algorithm.advEstimator}, ${actor.lossAggMode}`,
+    runs: seeds.map(({ seed }, i) => ({ seed, history: histories[i] })),
+  };
+}
+
+/** Metrics of a run of this config; those of another config that lie in its folder are none. */
+async function historyOf(config: TrainConfig) {
+  const folder = RunFolder.open(folderOf(config));
+  const isOurs =
+    existsSync(folder.file('config.yaml')) && (await readText(folder.file('config.yaml'))) === stringify(config);
+  return isOurs ? folder.metrics() : [];
+}

@@ -1,0 +1,74 @@
+import { expect, test } from 'vitest';
+import {
+  comparedCharts,
+  comparedMarkdown,
+  comparedRows,
+  whyBelow,
+  type AlgorithmRuns,
+} from '../../src/cli/comparison.ts';
+import { comparisonPage } from '../../src/cli/comparisonPage.ts';
+
+const PASS = 'val-core/t/acc/mean@1';
+const line = (step: number, more: Record<string, number> = {}) => ({
+  'training/global_step': step,
+  'critic/acc/mean': 0.5,
+  'actor/entropy': 0.3,
+  'timing_s/step': 30,
+  ...more,
+});
+const run = (seed: number, passes: number[]) => ({
+  seed,
+  history: passes.map((pass, i) =>
+    i === 0 ? { 'training/global_step': 0, [PASS]: pass } : line(i * 2, { [PASS]: pass, 'timing_s/testing': 15 }),
+  ),
+});
+const ALL: AlgorithmRuns[] = [
+  { algorithm: 'grpo', settings: 'vanilla', runs: [run(1, [0.25, 0.5, 0.9]), run(2, [0.25, 0.7, 0.8])] },
+  { algorithm: 'gspo', settings: 'gspo', runs: [run(1, [0.25, 0.5]), { seed: 2, history: [] }] },
+];
+
+test('curves: mean and range over the seeds that got to a step, null where none did', () => {
+  const [chart] = comparedCharts(ALL);
+  expect(chart.title).toBe('held-out pass@1, sampled');
+  expect(chart.steps).toEqual([0, 2, 4]);
+  const [grpo, gspo] = chart.curves;
+  expect(grpo.mean[1]).toBeCloseTo(0.6, 12);
+  expect([grpo.low, grpo.high]).toEqual([
+    [0.25, 0.5, 0.8],
+    [0.25, 0.7, 0.9],
+  ]);
+  expect(gspo.mean).toEqual([0.25, 0.5, null]);
+  expect(comparedCharts([{ ...ALL[0], runs: [] }])).toEqual([]);
+});
+
+test('rows: the target is reached by the mean over seeds, and a note says what held the others back', () => {
+  const [grpo, gspo] = comparedRows(ALL, 0.84);
+  expect(grpo).toMatchObject({ seeds: 2, before: 0.25, reachedAt: 4, minutes: 1.5, note: '', greedy: null });
+  expect(grpo.after).toMatchObject({ low: 0.8, high: 0.9 });
+  expect(gspo).toMatchObject({ seeds: 1, reachedAt: null, note: 'flat over the last quarter of the steps' });
+  expect(comparedMarkdown(comparedRows(ALL, 0.84)).split('\n')[2]).toBe(
+    '| grpo | vanilla | 2 | 0.250 | 0.850 (0.800 to 0.900) | - | 4 | 1.5 |  |',
+  );
+});
+
+test.each([
+  [{ frac_reward_zero_std: 0.8 }, '80% of its groups score the same throughout and teach nothing'],
+  [{ 'actor/pg_clipfrac': 0.5 }, '50% of its tokens are clipped: the updates hardly move it'],
+  [{ 'actor/entropy': 0.01 }, 'its entropy is down to 0.010 nats: it no longer tries anything new'],
+])('why a run stays below: %o', (more, want) => {
+  expect(whyBelow([[1, 2, 3, 4].map((step) => line(step, more))], 0)).toBe(want);
+});
+
+test('why a run stays below: it fell back, or had not finished rising', () => {
+  const peaked = [1, 2, 3, 4].map((step) => line(step, { [PASS]: step === 2 ? 0.8 : 0.4 }));
+  expect(whyBelow([peaked], 0.4)).toBe('fell back from 0.80: the updates are too large, lower actor.optim.lr');
+  const rising = [1, 2, 3, 4].map((step) => line(step, { 'critic/acc/mean': step / 10 }));
+  expect(whyBelow([rising], 0)).toBe('still rising (+0.10 over the last quarter): give it more steps');
+});
+
+test('the page stands alone and cannot be broken out of', async () => {
+  const html = await comparisonPage({ title: 'a<b', about: '</script>', all: ALL, target: 0.85, config: 'x: <y>' });
+  expect(html).not.toMatch(/(src|href)=|https?:\/\/(?!www\.w3\.org|github\.com)/);
+  expect(html.match(/<\/script>/g)).toHaveLength(3);
+  expect(html).toContain('x: &lt;y&gt;');
+});
