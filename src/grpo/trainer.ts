@@ -25,6 +25,11 @@ export interface TrainerEngine {
   reference?: ModelEngine;
 }
 
+export interface ValidateOptions {
+  greedy?: boolean;
+  onSample?: (sample: Sample) => void;
+}
+
 export type Phase = 'generate' | 'tools' | 'reward' | 'log-probs' | 'update' | 'sync' | 'validate';
 
 export interface TrainerEvents {
@@ -168,20 +173,26 @@ export class GrpoTrainer {
     return { metrics, samples };
   }
 
-  /** Held-out accuracy: sampled as `rollout.valKwargs` says, and greedy as well when asked. Uses the outcome, not shaping. */
-  async validate({ greedy = false }: { greedy?: boolean } = {}): Promise<Metrics> {
+  /**
+   * Held-out accuracy: sampled as `rollout.valKwargs` says, and greedy as well when asked. Uses the outcome, not shaping.
+   * `onSample` sees every sampled conversation as it ends, not the greedy ones.
+   */
+  async validate({ greedy = false, onSample }: ValidateOptions = {}): Promise<Metrics> {
     const { config, task } = this.#o;
     this.#o.onPhase?.('validate', this.#state.step);
     const started = performance.now();
     const problems = task.heldOut(config.data.valSize);
     const { n, temperature, topK, topP, minP } = config.rollout.valKwargs;
-    const run = async (n: number, sampling: Partial<SamplingParams>) => {
-      const options = { ...this.#generateOptions(VALIDATION_BATCH, n), task: { ...task, reward: outcomeOf(task) } };
-      options.sampling = { ...options.sampling, ...sampling };
+    const run = async (n: number, sampling: Partial<SamplingParams>, seen: Pick<ValidateOptions, 'onSample'> = {}) => {
+      const base = { ...this.#generateOptions(VALIDATION_BATCH, n), task: { ...task, reward: outcomeOf(task) } };
+      const options = { ...base, ...seen, sampling: { ...base.sampling, ...sampling } };
       const { samples } = await generateSamples(problems, options);
       return problems.map((_, p) => samples.slice(p * n, (p + 1) * n).map((s) => s.reward.acc));
     };
-    const metrics = validationMetrics(task.name, await run(n, { temperature, topK, topP, minP }));
+    const metrics = validationMetrics(
+      task.name,
+      await run(n, { temperature, topK, topP, minP }, onSample ? { onSample } : {}),
+    );
     if (greedy) {
       const accs = (await run(1, { temperature: 0, topK: 0, topP: 1, minP: 0 })).flat();
       metrics[`val-core/${task.name}/acc/greedy`] = accs.reduce((a, b) => a + b, 0) / accs.length;

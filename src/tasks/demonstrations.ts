@@ -13,6 +13,8 @@ import type { Rng } from './random.ts';
 import { calculate } from './tools/calculator.ts';
 
 export interface ErrorRates {
+  /** No call at all: the question's last number is stated as the answer. */
+  guessed?: number | undefined;
   /** The first step's operation swapped for its opposite (* and /, + and -). */
   firstSwapped: number;
   /** A later step's operation swapped, or one of its operands replaced, half and half. */
@@ -25,15 +27,20 @@ export const NO_ERRORS: ErrorRates = { firstSwapped: 0, laterWrong: 0 };
 /** Seen to learn: see docs. */
 export const DEFAULT_ERRORS: ErrorRates = { firstSwapped: 0.6, laterWrong: 0.12 };
 
-/** Rates for which the templates of these ids (joined by commas) do not swap their first operation. */
-export function exceptTemplates({ firstSwapped, laterWrong }: ErrorRates, ids: string): ErrorRates {
-  const chosen = ids.split(',').filter((id) => id !== '');
+/** Rates for which only the templates of these ids (joined by commas; '' = all) swap their first operation. */
+export function swapOnlyIn({ guessed, firstSwapped, laterWrong }: ErrorRates, ids: string): ErrorRates {
   const known = TEMPLATES.map(({ id }) => id);
+  const chosen = ids === '' ? known : ids.split(',');
   const unknown = chosen.find((id) => !known.includes(id));
   if (unknown !== undefined)
-    throw new InputError(`data.demonstrations.rightTemplates names "${unknown}"; known are ${known.join(', ')}.`);
+    throw new InputError(`data.demonstrations.swappedTemplates names "${unknown}"; known are ${known.join(', ')}.`);
+  const swapped = { firstSwapped, laterWrong };
   const right = { firstSwapped: laterWrong, laterWrong };
-  return { firstSwapped, laterWrong, byTemplate: Object.fromEntries(chosen.map((id) => [id, right])) };
+  return {
+    guessed,
+    ...swapped,
+    byTemplate: Object.fromEntries(known.map((id) => [id, chosen.includes(id) ? swapped : right])),
+  };
 }
 
 /** Example: calls [{ expression: '48/2', result: '24' }], final '#### 24'. */
@@ -53,6 +60,7 @@ const OPPOSITE: Record<string, string> = { '*': '/', '/': '*', '+': '-', '-': '+
 
 /** A trace of the problem's program; results are the calculator's own, also those of wrong expressions. */
 export function demonstration(problem: Gsm8kProblem, rng: Rng, errors: ErrorRates = NO_ERRORS): Trace {
+  if (rng.uniform() < (errors.guessed ?? 0)) return { calls: [], final: `#### ${lastNumber(problem)}` };
   const rates = errors.byTemplate?.[problem.template ?? ''] ?? errors;
   const program = problem.program.map((step, i) => {
     const rate = i === 0 ? rates.firstSwapped : rates.laterWrong;
@@ -62,6 +70,11 @@ export function demonstration(problem: Gsm8kProblem, rng: Rng, errors: ErrorRate
   const trace = runTrace(program, problem.answer);
   // A mistake can end in a division by zero; the story then goes no further, so tell the right one.
   return trace ?? runTrace(problem.program, problem.answer)!;
+}
+
+/** The question's last number, as someone says who has not calculated. */
+function lastNumber({ messages }: Gsm8kProblem): string {
+  return messages.at(-1)?.content.match(/\d+/g)?.at(-1) ?? '0';
 }
 
 /** Null when a step has no number for a result. A program without steps (real data) states the known answer. */

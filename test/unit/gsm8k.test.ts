@@ -1,7 +1,13 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { ChatTokenizer } from '../../src/model/tokenizer.ts';
-import { DEFAULT_ERRORS, demonstration, demonstrationTokens, NO_ERRORS } from '../../src/tasks/demonstrations.ts';
+import {
+  DEFAULT_ERRORS,
+  demonstration,
+  demonstrationTokens,
+  NO_ERRORS,
+  swapOnlyIn,
+} from '../../src/tasks/demonstrations.ts';
 import { gsm8kToolTask, heldOutProblems, isHeldOut, trainProblem } from '../../src/tasks/gsm8k.ts';
 import { gsm8kJsonlTask, parseGsm8kJsonl } from '../../src/tasks/gsm8kJsonl.ts';
 import { extractAnswer, gsm8kReward } from '../../src/tasks/gsm8kReward.ts';
@@ -92,6 +98,8 @@ describe('generated problems', () => {
   });
 });
 
+const lastNumberIs = (number: string) => new RegExp(`(^|\\D)${number}\\D*$`);
+
 describe('demonstrations', () => {
   const rightFirst = (p: Gsm8kProblem, i: number) =>
     demonstration(p, keyedRng('demo', i), DEFAULT_ERRORS).calls[0].expression === p.program[0];
@@ -116,6 +124,26 @@ describe('demonstrations', () => {
       const right = demonstration(p, keyedRng(1), one).final === `#### ${p.answer}`;
       expect(right, p.template).toBe(p.template !== 'boxes');
     }
+  });
+
+  test("a guess makes no call and repeats the question's last number, as often as its rate says", () => {
+    const guessing = { ...NO_ERRORS, guessed: 0.55 };
+    const traces = train.map((p, i) => ({ p, trace: demonstration(p, keyedRng('guess', i), guessing) }));
+    const guesses = traces.filter(({ trace }) => trace.calls.length === 0);
+    expect(guesses.length / train.length).toBeGreaterThan(0.5);
+    expect(guesses.length / train.length).toBeLessThan(0.6);
+    for (const { p, trace } of guesses) expect(p.messages[0].content).toMatch(lastNumberIs(trace.final.slice(5)));
+    for (const { p, trace } of traces.filter(({ trace }) => trace.calls.length > 0))
+      expect(trace.final).toBe(`#### ${p.answer}`);
+  });
+
+  test('only the named templates swap their first operation; an unknown one is refused', () => {
+    const rates = swapOnlyIn({ guessed: 0, firstSwapped: 1, laterWrong: 0 }, 'share,weekly');
+    for (const p of train.slice(0, 500)) {
+      const swapped = demonstration(p, keyedRng(p.id), rates).calls[0].expression !== p.program[0];
+      expect(swapped, p.template).toBe(['share', 'weekly'].includes(p.template!));
+    }
+    expect(() => swapOnlyIn(DEFAULT_ERRORS, 'shares')).toThrow(/swappedTemplates names "shares"; known are boxes, /);
   });
 
   test('a wrong step goes on with its real result; a division by zero is told right instead', () => {

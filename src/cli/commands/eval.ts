@@ -2,6 +2,7 @@
 
 import { parseTrainConfig } from '../../grpo/config.ts';
 import { GrpoTrainer } from '../../grpo/trainer.ts';
+import type { Sample } from '../../grpo/stepBatch.ts';
 import { oneFile } from '../args.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { readText } from '../files.ts';
@@ -21,18 +22,22 @@ export const evaluate: Command = {
     if (typeof flags['model'] === 'string') config.model.path = flags['model'];
     const { engine, task } = await openSession(config);
     try {
-      let done = 0;
-      const trainer = new GrpoTrainer({ config, task, engine, onSample: () => sayPassing(`${++done} samples`) });
-      const metrics = await trainer.validate({ greedy: true });
+      const seen: Sample[] = [];
+      const onSample = (sample: Sample) => sayPassing(`${seen.push(sample)} samples`);
+      const trainer = new GrpoTrainer({ config, task, engine });
+      const metrics = await trainer.validate({ greedy: true, onSample });
       const pass = passAt1(metrics);
+      const byTemplate = accByTemplate(seen);
       io.text(
         `  ${config.data.valSize} problems: pass@1 ${pass?.toFixed(3)}, greedy ${greedyAcc(metrics)?.toFixed(3)}`,
       );
+      for (const [template, acc] of byTemplate) io.text(`    ${template.padEnd(16)} ${acc.toFixed(3)}`);
       io.result({
         model: config.model.path,
         problems: config.data.valSize,
         passAt1: pass,
         greedy: greedyAcc(metrics),
+        byTemplate: Object.fromEntries(byTemplate),
         metrics,
       });
     } finally {
@@ -40,3 +45,15 @@ export const evaluate: Command = {
     }
   },
 };
+
+/** Mean sampled outcome of each problem template, lowest first; empty when the task's problems have none. */
+function accByTemplate(samples: Sample[]): [string, number][] {
+  const outcomes = new Map<string, number[]>();
+  for (const { problem, reward } of samples) {
+    if (problem.template === undefined) continue;
+    const list = outcomes.get(problem.template) ?? [];
+    outcomes.set(problem.template, [...list, reward.acc]);
+  }
+  const means = [...outcomes].map(([id, accs]): [string, number] => [id, accs.reduce((a, b) => a + b) / accs.length]);
+  return means.sort((a, b) => a[1] - b[1]);
+}

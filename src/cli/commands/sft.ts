@@ -8,7 +8,7 @@ import { GrpoTrainer } from '../../grpo/trainer.ts';
 import { type ModelConfig, parseModelConfig } from '../../model/config.ts';
 import { initWeights, parameterCount } from '../../model/params.ts';
 import { ChatTokenizer } from '../../model/tokenizer.ts';
-import { demonstration, demonstrationTokens, exceptTemplates } from '../../tasks/demonstrations.ts';
+import { demonstration, demonstrationTokens, swapOnlyIn } from '../../tasks/demonstrations.ts';
 import type { Gsm8kProblem } from '../../tasks/gsm8k.ts';
 import { buildGsm8kTokenizer, buildTokenizer } from '../../tasks/gsm8kTokenizer.ts';
 import { keyedRng } from '../../tasks/random.ts';
@@ -126,8 +126,9 @@ async function runSft(config: SftConfig, model: LoadedModel, folder: RunFolder):
 /** Demonstration `index` of an endless stream: the task's problem of that number, with its own mistakes. */
 async function exampleStream({ task, seed, data }: SftConfig, tokenizer: ChatTokenizer) {
   const source = await openTask(task);
-  const { firstOperationErrorRate: firstSwapped, laterErrorRate: laterWrong, rightTemplates } = data.demonstrations;
-  const errors = exceptTemplates({ firstSwapped, laterWrong }, rightTemplates ?? '');
+  const { guessRate, firstOperationErrorRate, laterErrorRate, swappedTemplates } = data.demonstrations;
+  const rates = { guessed: guessRate, firstSwapped: firstOperationErrorRate, laterWrong: laterErrorRate };
+  const errors = swapOnlyIn(rates, swappedTemplates ?? '');
   return (index: number) => {
     const problem = source.train(index, seed) as Gsm8kProblem;
     const rng = keyedRng('sft-mistakes', seed, index);
