@@ -32,7 +32,12 @@ const model = part({
 });
 
 const demonstrations = part({
-  guessRate: number(0, SHARE, 'probability', "The question's last number is stated as the answer, without a tool call."),
+  guessRate: number(
+    0,
+    SHARE,
+    'probability',
+    "The question's last number is stated as the answer, without a tool call.",
+  ),
   firstOperationErrorRate: number(0, SHARE, 'probability', 'First operation swapped for its opposite.'),
   swappedTemplates: optionalText('Template ids, joined by commas, whose first operation is swapped; absent = all.'),
   laterErrorRate: number(0, SHARE, 'probability', 'Any later operand or operation wrong.'),
