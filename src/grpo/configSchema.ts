@@ -23,6 +23,7 @@ import {
   text,
 } from './configKeys.ts';
 import { KL_TYPES } from './kl.ts';
+import { TOOL_PARSERS } from '../rollout/toolParser.ts';
 import { POLICY_LOSSES } from './losses.ts';
 import { RECIPES } from './recipes.ts';
 
@@ -65,8 +66,24 @@ const multiTurn = part({
   maxAssistantTurns: count(6, 'turns', 'Assistant messages a sample may write.'),
   maxToolCalls: count(5, 'calls', 'Tool calls a sample may make, over all turns.'),
   maxToolResponseLength: count(64, 'characters', 'Longer tool output is cut at its end.'),
+  toolResponseTruncateSide: choice('right', ['left', 'right', 'middle'], 'Which part of too long tool output goes.'),
   toolTimeoutS: positive(10, 's', 'A tool that takes longer answers with an error text.'),
-  format: choice('hermes', ['hermes'], 'How a tool call is written: <tool_call>{json}</tool_call>.'),
+  sampleTimeoutS: optionalNumber(ANY, 's', 'A sample that takes longer ends as it is; absent = no limit.'),
+  onParseError: choice('tell', ['tell', 'stop'], 'tell = the model reads what is wrong with its call; stop = it ends.'),
+  onToolFailure: choice('tell', ['tell', 'stop'], 'The same for a tool that throws or takes too long.'),
+  format: choice(
+    'hermes',
+    Object.keys(TOOL_PARSERS),
+    'How a tool call is written; hermes = <tool_call>{json}</tool_call>.',
+  ),
+  toolSchemasInPrompt: flag(
+    false,
+    "The template writes the tools' schemas into the prompt; models made for that want it.",
+  ),
+});
+
+const agent = part({
+  defaultAgentLoop: text('tool_agent', 'single_turn, tool_agent, or one registered by registerAgentLoop().'),
 });
 
 const valKwargs = part({
@@ -85,6 +102,7 @@ const rollout = part({
   minP: number(0, SHARE, 'share of the largest probability', 'Keep tokens above this share; 0 = off.'),
   maxSlots: count(128, 'sequences', 'Sequences decoded at once; bounds the KV cache.'),
   multiTurn: v.optional(multiTurn, {}),
+  agent: v.optional(agent, {}),
   valKwargs: v.optional(valKwargs, {}),
 });
 

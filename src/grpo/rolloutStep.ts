@@ -1,7 +1,7 @@
 /** Generation of a step: one agent loop a sample, all at once against one engine, each scored as it finishes. */
 
 import type { ChatTokenizer } from '../model/tokenizer.ts';
-import { runAgentLoop, type AgentLimits } from '../rollout/agentLoop.ts';
+import { runAgentLoop, type AgentLimits, type AgentLoopInput, type AgentLoopOutput } from '../rollout/agentLoop.ts';
 import type { RolloutEngine, SamplingParams } from '../rollout/types.ts';
 import type { Problem, Reward, Task } from '../tasks/task.ts';
 import type { Sample } from './stepBatch.ts';
@@ -12,6 +12,7 @@ export interface GenerateOptions {
   task: Task;
   sampling: SamplingParams;
   limits: AgentLimits;
+  agent?: Pick<AgentLoopInput, 'agentLoop' | 'toolParser' | 'toolSchemasInPrompt'>;
   /** Part of every random key: the run's seed, and what tells this batch from all others. */
   seed: number;
   batch: number;
@@ -34,10 +35,23 @@ export async function generateSamples(
   problems: readonly Problem[],
   options: GenerateOptions,
 ): Promise<{ samples: Sample[]; seconds: OutsideSeconds }> {
-  const { engine, tokenizer, task, sampling, limits, seed, batch, n, firstGroup = 0, signal, onSample } = options;
+  const {
+    engine,
+    tokenizer,
+    task,
+    sampling,
+    limits,
+    agent,
+    seed,
+    batch,
+    n,
+    firstGroup = 0,
+    signal,
+    onSample,
+  } = options;
   const seconds: OutsideSeconds = { tools: 0, reward: 0 };
   const one = async (problem: Problem, p: number, s: number): Promise<Sample> => {
-    const { trajectory, messages, timing } = await runAgentLoop({
+    const output = await runAgentLoop({
       engine,
       tokenizer,
       tools: task.tools ?? [],
@@ -46,10 +60,12 @@ export async function generateSamples(
       key: randomKey(seed, batch, firstGroup + p, s),
       sampling,
       limits,
+      ...agent,
       ...(signal && { signal }),
     });
+    const { trajectory, messages, timing } = output;
     const started = performance.now();
-    const reward = await score(task, problem, messages, trajectory);
+    const reward = await score(task, problem, output);
     seconds.tools += timing.toolsMs / 1000;
     seconds.reward += (performance.now() - started) / 1000;
     const sample = { problem, group: firstGroup + p, trajectory, messages, reward };
@@ -65,12 +81,12 @@ export async function generateSamples(
 async function score(
   task: Task,
   problem: Problem,
-  messages: Sample['messages'],
-  trajectory: Sample['trajectory'],
+  { messages, trajectory, toolRewards }: AgentLoopOutput,
 ): Promise<Reward> {
   const reward = await task.reward({
     problem,
     messages,
+    toolRewards,
     response: messages.findLast((m) => m.role === 'assistant')?.content ?? '',
     stopReason: trajectory.stopReason,
     numTurns: trajectory.numTurns,

@@ -6,7 +6,8 @@
 
 import type { ModelEngine, TensorMap } from '../model/engine.ts';
 import type { ChatTokenizer } from '../model/tokenizer.ts';
-import type { AgentLimits } from '../rollout/agentLoop.ts';
+import { type AgentLimits, agentLoopOf } from '../rollout/agentLoop.ts';
+import { type ToolParser, toolParserOf } from '../rollout/toolParser.ts';
 import type { RolloutEngine, RolloutStats, SamplingParams } from '../rollout/types.ts';
 import type { Task } from '../tasks/task.ts';
 import type { TrainConfig } from './config.ts';
@@ -48,6 +49,8 @@ export interface GrpoTrainerOptions extends TrainerEvents {
   engine: TrainerEngine;
   /** Replaces the configured policy loss; runs on this thread between forward and backward. */
   loss?: CustomLoss;
+  /** Replaces the parser that rollout.multiTurn.format names. */
+  toolParser?: ToolParser;
 }
 
 /** All that is needed to go on as if nothing had happened. */
@@ -83,6 +86,7 @@ export class GrpoTrainer {
   #stopRequested = false;
 
   constructor(options: GrpoTrainerOptions) {
+    agentLoopOf(options.config.rollout.agent.defaultAgentLoop); // a name that does not exist is said before anything runs
     this.#o = options;
     this.#updater = new PolicyUpdater(options.config, options.engine, options.loss);
   }
@@ -232,7 +236,14 @@ export class GrpoTrainer {
       stopTokenIds: engine.tokenizer.eosTokenIds,
     };
     const { rollout, tokenizer } = engine;
-    return { engine: rollout, tokenizer, task, sampling, limits: agentLimits(config), seed: config.seed, batch, n };
+    const { toolSchemasInPrompt, format } = config.rollout.multiTurn;
+    const agent = {
+      agentLoop: config.rollout.agent.defaultAgentLoop,
+      toolParser: this.#o.toolParser ?? toolParserOf(format),
+      toolSchemasInPrompt,
+    };
+    const from = { seed: config.seed, batch, n };
+    return { engine: rollout, tokenizer, task, sampling, limits: agentLimits(config), agent, ...from };
   }
 
   /** Samples of one step; with filterGroups, batches are drawn until enough groups carry a signal (DAPO). */
@@ -290,12 +301,14 @@ export class GrpoTrainer {
 
 export function agentLimits({ data, rollout }: TrainConfig): AgentLimits {
   const { enable, maxAssistantTurns, maxToolCalls, maxToolResponseLength, toolTimeoutS } = rollout.multiTurn;
+  const { sampleTimeoutS, toolResponseTruncateSide, onParseError, onToolFailure } = rollout.multiTurn;
   return {
     maxAssistantTurns: enable ? maxAssistantTurns : 1,
     maxToolCalls: enable ? maxToolCalls : 0,
     maxToolResponseLength,
     toolTimeoutMs: toolTimeoutS * 1000,
-    toolResponseTruncateSide: 'right',
+    ...(sampleTimeoutS !== undefined && { sampleTimeoutMs: sampleTimeoutS * 1000 }),
+    ...{ toolResponseTruncateSide, onParseError, onToolFailure },
     contextLength: data.maxPromptLength + data.maxResponseLength,
     maxPromptLength: data.maxPromptLength,
     maxResponseLength: data.maxResponseLength,

@@ -5,7 +5,9 @@
  * What cannot be read becomes an error text for the model, never an exception: the model is the one to correct it.
  */
 
-import type { Tool, ToolSchema } from '../tasks/tool.ts';
+import { InputError } from '../model/errors.ts';
+import type { Tool } from '../tasks/tool.ts';
+import { argumentProblem, isObject } from '../tasks/toolSchema.ts';
 
 export type ToolCall =
   | { name: string; args: Record<string, unknown>; error?: undefined }
@@ -30,6 +32,13 @@ export const parseQwenXml: ToolParser = (text, tools) =>
   taggedBlocks(text).map((block) => (block.closed ? readXmlCall(block.body, tools) : NOT_CLOSED));
 
 export const TOOL_PARSERS = { hermes: parseHermes, llama3_json: parseLlama3Json, qwen3_coder: parseQwenXml } as const;
+
+/** Throws InputError for a name that is neither shipped nor registered. */
+export function toolParserOf(format: string): ToolParser {
+  const parser = (TOOL_PARSERS as Record<string, ToolParser>)[format];
+  if (parser) return parser;
+  throw new InputError(`There is no tool parser "${format}"; known are ${Object.keys(TOOL_PARSERS).join(', ')}.`);
+}
 
 const NOT_CLOSED: ToolCall = { error: 'Error: <tool_call> without </tool_call>' };
 
@@ -101,32 +110,4 @@ function checkCall(name: string, args: unknown, tools: Tool[]): ToolCall {
   if (!isObject(args)) return { error: `Error: the arguments of ${name} must be a JSON object` };
   const problem = argumentProblem(args, tool.parameters);
   return problem === null ? { name, args } : { error: `Error: ${name}: ${problem}` };
-}
-
-function argumentProblem(args: Record<string, unknown>, schema: ToolSchema): string | null {
-  const missing = (schema.required ?? []).find((key) => args[key] === undefined);
-  if (missing !== undefined) return `argument "${missing}" is missing`;
-  for (const [key, value] of Object.entries(args)) {
-    // Not schema.properties[key] alone: "constructor" and the like exist on every object.
-    const expected = Object.hasOwn(schema.properties, key) ? schema.properties[key] : undefined;
-    if (!expected) return `unknown argument "${key.slice(0, 40)}"`;
-    if (!hasType(value, expected.type)) return `argument "${key}" must be of type ${expected.type}`;
-    if (expected.enum && !expected.enum.includes(String(value))) {
-      return `argument "${key}" must be one of ${expected.enum.join(', ')}`;
-    }
-  }
-  return null;
-}
-
-/** JSON schema's type names; one that is not known here allows everything. */
-function hasType(value: unknown, type: string): boolean {
-  if (type === 'integer') return Number.isInteger(value);
-  if (type === 'array') return Array.isArray(value);
-  if (type === 'object') return isObject(value);
-  if (type === 'null') return value === null;
-  return ['string', 'number', 'boolean'].includes(type) ? typeof value === type : true;
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

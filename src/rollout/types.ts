@@ -64,7 +64,21 @@ export interface RolloutStats {
   liveRows: number;
 }
 
-export type StopReason = 'completed' | 'max_turns' | 'max_tokens' | 'max_tool_calls' | 'context_overflow' | 'aborted';
+/**
+ * Why a sample ended. 'max_tokens' = the response limit or a turn's, 'context_overflow' = the model's context;
+ * 'parse_error', 'tool_failure' and 'timeout' of a tool only where the limits say to stop at them; 'timeout' also of the
+ * whole sample.
+ */
+export type StopReason =
+  | 'completed'
+  | 'max_turns'
+  | 'max_tokens'
+  | 'max_tool_calls'
+  | 'context_overflow'
+  | 'parse_error'
+  | 'tool_failure'
+  | 'timeout'
+  | 'aborted';
 
 /**
  * One finished sample, ready to train on. Example, prompt P P, turn 1 = A a, tool output t t, turn 2 = B:

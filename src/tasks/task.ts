@@ -14,6 +14,8 @@ export interface Problem {
   answer: string;
   /** Which generator template made it, for per-template reports. */
   template?: string;
+  /** Runs under this registered agent loop instead of the run's (verl's agent_name). */
+  agentName?: string;
   [extra: string]: unknown;
 }
 
@@ -29,6 +31,8 @@ export interface ScoredSample {
   numToolCalls: number;
   numToolErrors: number;
   responseTokens: number;
+  /** What the tools gave, by tool; see Tool.calcReward. Tools that gave nothing are absent. */
+  toolRewards?: Readonly<Record<string, number>>;
 }
 
 export interface Reward {

@@ -1,22 +1,80 @@
 /** A tool the model can call. Lives with the tasks, because a task brings its tools. */
 
-/** JSON schema of the arguments, as chat templates and verl's tool files expect it. */
-export interface ToolSchema {
-  type: 'object';
-  properties: Record<string, { type: string; description?: string; enum?: string[] }>;
-  required?: string[];
-}
+import { InputError } from '../model/errors.ts';
+import type { Problem } from './task.ts';
+import { type ArgsOf, checkToolSchema, type ToolSchema } from './toolSchema.ts';
 
+export type { ArgumentSchema, ToolSchema } from './toolSchema.ts';
+
+/** The text the model reads. Bytes are read as UTF-8, what is not valid becomes U+FFFD. */
+export type ToolOutput = string | Uint8Array | { text: string; reward?: number };
+
+/** A tool as agent loops see it; `defineTool` makes one with typed arguments and state. */
 export interface Tool {
   name: string;
   description: string;
   parameters: ToolSchema;
-  /** Returns the text the model reads. A throw becomes an error text for the model; it never ends the run. */
-  execute(args: Record<string, unknown>, context: ToolContext): string | Promise<string>;
+  /** A throw becomes an error text for the model; it never ends the run. */
+  execute(args: Record<string, unknown>, context: ToolContext): ToolOutput | Promise<ToolOutput>;
+  /** Makes the state of one sample, before its first call; later calls get it as `context.state`. */
+  create?(context: SampleContext): unknown;
+  /** Reward of the whole sample, after its last turn; the task's reward function finds it in `toolRewards`. */
+  calcReward?(state: unknown): number | Promise<number>;
+  /** Frees the state. Called once for every `create` that succeeded, however the sample ended. */
+  release?(state: unknown): void | Promise<void>;
+  /** Milliseconds for one try; absent = rollout.multiTurn.toolTimeoutS. */
+  timeoutMs?: number;
+  /** Further tries after a throw or a time-out; absent = none. Only for tools that may run twice. */
+  retries?: number;
+  /** Characters the model gets to see; absent = rollout.multiTurn.maxToolResponseLength. */
+  maxResponseLength?: number;
+  /** Which part of too long an output goes; absent = the run's choice. */
+  truncateSide?: TruncateSide;
 }
 
-export interface ToolContext {
-  /** Unique per sample; key of any per-sample state. */
+export type TruncateSide = 'left' | 'right' | 'middle';
+
+export interface SampleContext {
+  /** Unique per sample. */
   sampleId: string;
+  problem: Problem;
+}
+
+export interface ToolContext extends SampleContext {
+  /** What `create` returned. */
+  state: unknown;
+  /** Aborted when the time limit has passed or the sample was ended. */
   signal: AbortSignal;
+}
+
+export interface ToolDefinition<S extends ToolSchema, State> extends Omit<
+  Tool,
+  'parameters' | 'execute' | 'create' | 'calcReward' | 'release'
+> {
+  parameters: S;
+  execute(args: ArgsOf<S>, context: ToolContext & { state: State }): ToolOutput | Promise<ToolOutput>;
+  create?(context: SampleContext): State | Promise<State>;
+  calcReward?(state: State): number | Promise<number>;
+  release?(state: State): void | Promise<void>;
+}
+
+/**
+ * A tool whose arguments are typed by their schema and whose state by `create`. Arguments are checked against the
+ * schema before `execute` sees them. Throws InputError for a name that no call could carry or a schema at odds with itself.
+ *
+ *   defineTool({
+ *     name: 'add', description: 'Adds.',
+ *     parameters: { type: 'object', properties: { a: { type: 'number' }, b: { type: 'number' } }, required: ['a', 'b'] },
+ *     execute: ({ a, b }) => `${a + b}`,
+ *   })
+ */
+export function defineTool<const S extends ToolSchema, State = undefined>(definition: ToolDefinition<S, State>): Tool {
+  const { name, retries = 0 } = definition;
+  if (!/^[\w.-]{1,64}$/.test(name))
+    throw new InputError(`A tool is named "${name}"; allowed: 1 to 64 letters, digits, ., _ and -.`);
+  if (!Number.isInteger(retries) || retries < 0)
+    throw new InputError(`Tool "${name}" has retries ${retries}; allowed: 0, 1, 2, ...`);
+  checkToolSchema(name, definition.parameters);
+  // The loop hands a tool only arguments that fit its schema, and only the state its own create made.
+  return definition as unknown as Tool;
 }

@@ -1,92 +1,10 @@
-import { readFileSync } from 'node:fs';
 import { describe, expect, test, vi } from 'vitest';
-import { ChatTokenizer } from '../../src/model/tokenizer.ts';
-import { runAgentLoop } from '../../src/rollout/agentLoop.ts';
-import type { AgentLimits, AgentLoopInput } from '../../src/rollout/agentLoop.ts';
-import type { GenerateRequest, Generation, RolloutEngine } from '../../src/rollout/types.ts';
+import type { AgentLimits } from '../../src/rollout/agentLoop.ts';
 import { calculatorCall, demonstration, demonstrationTokens } from '../../src/tasks/demonstrations.ts';
-import { trainProblem } from '../../src/tasks/gsm8k.ts';
 import { keyedRng } from '../../src/tasks/random.ts';
 import type { Tool } from '../../src/tasks/tool.ts';
 import { calculator } from '../../src/tasks/tools/calculator.ts';
-
-const readJson = (path: string) => JSON.parse(readFileSync(path, 'utf8')) as unknown;
-const tokenizer = new ChatTokenizer(
-  readJson('checkpoints/gsm8k-tool/tokenizer.json'),
-  readJson('checkpoints/gsm8k-tool/tokenizer_config.json'),
-);
-const problem = trainProblem(0, 1);
-
-/** Says the scripted turns, one a request; log-probs count down from -1 so that a shift shows. */
-class ScriptedEngine implements RolloutEngine {
-  requests: GenerateRequest[] = [];
-  released: string[] = [];
-  aborted: string[] = [];
-  private readonly turns: string[];
-
-  constructor(turns: string[]) {
-    this.turns = turns;
-  }
-
-  generate(request: GenerateRequest): Promise<Generation> {
-    const all = [...tokenizer.encode(this.turns[this.requests.length]), tokenizer.eosTokenIds[0]];
-    this.requests.push(request);
-    const tokenIds = Uint32Array.from(all.slice(0, request.sampling.maxNewTokens));
-    const stopReason = tokenIds.length < all.length ? 'length' : 'stop';
-    return Promise.resolve({ tokenIds, logProbs: Float32Array.from(tokenIds, (_, i) => -1 - i), stopReason });
-  }
-
-  release(requestId: string): void {
-    this.released.push(requestId);
-  }
-
-  abort(requestIds: string[]): void {
-    this.aborted.push(...requestIds);
-  }
-
-  resetCache(): void {}
-
-  takeStats(): never {
-    throw new Error('not used here');
-  }
-}
-
-const LIMITS: AgentLimits = {
-  maxPromptLength: 64,
-  maxResponseLength: 200,
-  contextLength: 256,
-  maxAssistantTurns: 5,
-  maxToolCalls: 8,
-  toolTimeoutMs: 50,
-  maxToolResponseLength: 64,
-  toolResponseTruncateSide: 'middle',
-};
-
-type Overrides = Partial<Omit<AgentLoopInput, 'limits' | 'engine'>> & {
-  engine?: ScriptedEngine;
-  limits?: Partial<AgentLimits>;
-};
-
-async function run(turns: string[], { limits, engine = new ScriptedEngine(turns), ...more }: Overrides = {}) {
-  const requestId = more.requestId ?? 'r1';
-  const output = await runAgentLoop({
-    engine,
-    tokenizer,
-    tools: [calculator],
-    problem,
-    key: [1, 2],
-    sampling: { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: 100, stopTokenIds: tokenizer.eosTokenIds },
-    ...more,
-    requestId,
-    limits: { ...LIMITS, ...limits },
-  });
-  // Every sample, however it ends.
-  expect(engine.released.filter((id) => id === requestId)).toHaveLength(1);
-  const { responseIds, mask, logProbs, logMass } = output.trajectory;
-  expect([mask.length, logProbs.length, logMass.length]).toEqual(Array(3).fill(responseIds.length));
-  mask.forEach((m, i) => expect(logProbs[i] < 0).toBe(m === 1));
-  return { engine, ...output };
-}
+import { problem, run, ScriptedEngine, tokenizer } from '../scriptedEngine.ts';
 
 const stub = (execute: Tool['execute']): Tool => ({ ...calculator, execute });
 const CALL = calculatorCall('6*7');

@@ -1,3 +1,4 @@
+import { trainProblem } from '../../src/tasks/gsm8k.ts';
 import { describe, expect, test } from 'vitest';
 import { rng } from '../random.ts';
 import { calculate, calculator } from '../../src/tasks/tools/calculator.ts';
@@ -65,7 +66,12 @@ describe('calculator', () => {
   });
 
   test('as a tool it reads the argument "expression", whatever it is', () => {
-    const context = { sampleId: 's', signal: new AbortController().signal };
+    const context = {
+      sampleId: 's',
+      problem: trainProblem(0, 1),
+      state: undefined,
+      signal: new AbortController().signal,
+    };
     expect(calculator.execute({ expression: '6*7' }, context)).toBe('42');
     expect(calculator.execute({ expression: undefined }, context)).toBe('Error: unexpected "u" at 1');
   });

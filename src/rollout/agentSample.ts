@@ -1,0 +1,279 @@
+/**
+ * One sample under way: its tokens, its messages, and the three things an agent loop does with it (generate, call tools,
+ * say something). Limits, masks, log-probs and stop reasons are kept here, so that a loop of the user's own is short.
+ */
+
+import { InputError } from '../model/errors.ts';
+import type { ChatTokenizer } from '../model/tokenizer.ts';
+import type { Message, Problem } from '../tasks/task.ts';
+import type { Tool } from '../tasks/tool.ts';
+import { type CallFailure, runTool, type ToolLimits, type ToolResult } from './runTool.ts';
+import type { EventKind, SampleEvent } from './sampleEvents.ts';
+import { parseHermes, type ToolCall, type ToolParser } from './toolParser.ts';
+import { ToolStates } from './toolStates.ts';
+import type { Generation, RolloutEngine, SamplingParams, StopReason, Trajectory } from './types.ts';
+
+export interface AgentLimits extends ToolLimits {
+  /** Tokens; a longer prompt is refused. */
+  maxPromptLength: number;
+  /** Tokens after the prompt, tool output included. */
+  maxResponseLength: number;
+  /** Tokens in all: what a slot of the KV cache holds. */
+  contextLength: number;
+  maxAssistantTurns: number;
+  /** Tool calls of the whole sample. */
+  maxToolCalls: number;
+  /** Milliseconds for the whole sample; absent = no limit. */
+  sampleTimeoutMs?: number;
+  /** 'stop' ends a sample whose call cannot be read, with parse_error; else ('tell', the default) the model is told. */
+  onParseError?: 'tell' | 'stop';
+  /** The same for a tool that throws (tool_failure) or takes too long (timeout). */
+  onToolFailure?: 'tell' | 'stop';
+}
+
+export interface AgentLoopInput {
+  engine: RolloutEngine;
+  tokenizer: ChatTokenizer;
+  /** None: single-turn. */
+  tools: Tool[];
+  problem: Problem;
+  requestId: string;
+  /** Random key of the sample; see GenerateRequest. */
+  key: [number, number];
+  /** `maxNewTokens` bounds a turn; the limits below bound the sample. */
+  sampling: SamplingParams;
+  limits: AgentLimits;
+  toolParser?: ToolParser;
+  /** Put the tools' schemas into the prompt through the chat template. Default false: the prompt stays short. */
+  toolSchemasInPrompt?: boolean;
+  /** Ends the sample with stop reason 'aborted', its tokens kept. */
+  signal?: AbortSignal;
+  /** A registered agent loop; default 'tool_agent'. */
+  agentLoop?: string;
+  /** Told what the sample spent its time on, as it happens. */
+  onEvent?: (event: SampleEvent) => void;
+}
+
+/** What the model wrote in one turn. */
+export interface Turn {
+  content: string;
+  /** Tool calls in it; none without tools. */
+  calls: ToolCall[];
+  /** Set when the sample has to end here: cut, aborted, out of time. */
+  stop?: StopReason;
+}
+
+export class AgentSample {
+  readonly input: AgentLoopInput;
+  /** After the prompt. */
+  readonly messages: Message[] = [];
+  /** Sum of what tools gave beside their texts, by tool. */
+  readonly toolRewards: Record<string, number> = {};
+  readonly timing = { generateMs: 0, toolsMs: 0 };
+  readonly #prompt: Uint32Array;
+  readonly #ids: number[] = [];
+  readonly #mask: number[] = [];
+  readonly #logProbs: number[] = [];
+  readonly #logMass: number[] = [];
+  readonly #signal: AbortSignal;
+  readonly #states: ToolStates;
+  #timedOut = false;
+  #counts = { numTurns: 0, numToolCalls: 0, numToolErrors: 0 };
+
+  /** `signal` ends the sample, whoever asked for it. Throws InputError on a prompt longer than the limits. */
+  constructor(input: AgentLoopInput, signal: AbortSignal) {
+    this.input = input;
+    this.#signal = signal;
+    this.#prompt = encodePrompt(input);
+    checkPrompt(this.#prompt.length, input.problem.id, input.limits);
+    this.#states = new ToolStates({ sampleId: input.requestId, problem: input.problem });
+  }
+
+  /** The model's next turn. A loop must end the sample when `stop` is set. */
+  async generate(): Promise<Turn> {
+    if (this.#signal.aborted) return { content: '', calls: [], stop: this.#abortReason() };
+    const budget = this.tokensLeft;
+    const generation = await this.#generate(budget);
+    const { content } = this.messages[this.messages.length - 1];
+    const cut = generation.tokenIds.length < budget ? 'max_tokens' : this.#outOf();
+    if (generation.stopReason === 'aborted') return { content, calls: [], stop: this.#abortReason() };
+    if (generation.stopReason === 'length') return { content, calls: [], stop: cut };
+    return { content, calls: this.#parse(content) };
+  }
+
+  /** Runs all calls of a turn at once and says their outputs, in the order of the calls. A value ends the sample. */
+  async callTools(calls: ToolCall[]): Promise<StopReason | undefined> {
+    const { limits } = this.input;
+    if (this.#counts.numTurns >= limits.maxAssistantTurns) return 'max_turns';
+    if (this.#counts.numToolCalls + calls.length > limits.maxToolCalls) return 'max_tool_calls';
+    const results = await this.#runTools(calls);
+    const outputs = results.map(({ text }): Message => ({ role: 'tool', content: text }));
+    this.messages.push(...outputs);
+    if (this.#signal.aborted) return this.#abortReason();
+    return this.#fatal(results) ?? this.#extend(outputs);
+  }
+
+  /** Puts a message that the model did not write before its next turn. A value: there is no room, end the sample. */
+  say(...messages: Message[]): StopReason | undefined {
+    this.messages.push(...messages);
+    return this.#extend(messages);
+  }
+
+  get numTurns(): number {
+    return this.#counts.numTurns;
+  }
+
+  /** Tokens the sample may still gain. */
+  get tokensLeft(): number {
+    const { limits } = this.input;
+    return Math.min(limits.maxResponseLength, limits.contextLength - this.#prompt.length) - this.#ids.length;
+  }
+
+  /** Called once, when `ms` have passed: what ends the sample now is the clock. */
+  timeOut(): void {
+    this.#timedOut = true;
+  }
+
+  /** Asks every tool for its reward and frees its state. Never throws: a tool that fails here counts as an error. */
+  async endTools(): Promise<void> {
+    const { errors, rewards } = await this.#states.end(this.input.limits.toolTimeoutMs);
+    this.#counts.numToolErrors += errors;
+    for (const [name, reward] of Object.entries(rewards)) this.#addReward(name, reward);
+  }
+
+  trajectory(stopReason: StopReason): Trajectory {
+    return {
+      promptIds: this.#prompt,
+      responseIds: Uint32Array.from(this.#ids),
+      mask: Uint8Array.from(this.#mask),
+      logProbs: Float32Array.from(this.#logProbs),
+      logMass: Float32Array.from(this.#logMass),
+      stopReason,
+      ...this.#counts,
+    };
+  }
+
+  /** Reports an event that started at `start` and ends now. */
+  #note(kind: EventKind, start: number): void {
+    this.input.onEvent?.({ kind, turn: this.#counts.numTurns, start, end: performance.now() });
+  }
+
+  #abortReason(): StopReason {
+    return this.#timedOut ? 'timeout' : 'aborted';
+  }
+
+  /** Which of the two limits `tokensLeft` ran into. */
+  #outOf(): StopReason {
+    const { limits } = this.input;
+    return limits.maxResponseLength <= limits.contextLength - this.#prompt.length ? 'max_tokens' : 'context_overflow';
+  }
+
+  async #generate(budget: number): Promise<Generation> {
+    const { engine, requestId, key, sampling, tokenizer } = this.input;
+    const contextIds = new Uint32Array(this.#prompt.length + this.#ids.length);
+    contextIds.set(this.#prompt);
+    contextIds.set(this.#ids, this.#prompt.length);
+    const start = performance.now();
+    const generation = await engine.generate({
+      requestId,
+      contextIds,
+      promptLength: this.#prompt.length,
+      key,
+      sampling: { ...sampling, maxNewTokens: Math.min(sampling.maxNewTokens, budget) },
+    });
+    this.timing.generateMs += performance.now() - start;
+    this.#note('generate', start);
+    this.#append(generation.tokenIds, generation);
+    this.#counts.numTurns++;
+    const content = tokenizer.decode(generation.tokenIds, { skipSpecialTokens: true });
+    this.messages.push({ role: 'assistant', content });
+    return generation;
+  }
+
+  #parse(content: string): ToolCall[] {
+    const { tools, toolParser = parseHermes } = this.input;
+    if (tools.length === 0) return [];
+    const start = performance.now();
+    const calls = toolParser(content, tools);
+    this.#note('parse', start);
+    return calls;
+  }
+
+  async #runTools(calls: ToolCall[]): Promise<ToolResult[]> {
+    const { tools, limits } = this.input;
+    const start = performance.now();
+    const host = {
+      context: this.#states.context,
+      limits,
+      signal: this.#signal,
+      stateOf: (tool: Tool) => this.#states.of(tool),
+    };
+    const results = await Promise.all(
+      calls.map(async (call) => {
+        const called = performance.now();
+        const result = await runTool(call, tools, host);
+        if (call.error === undefined && result.reward !== undefined) this.#addReward(call.name, result.reward);
+        this.#note('tool', called);
+        return result;
+      }),
+    );
+    this.timing.toolsMs += performance.now() - start;
+    this.#counts.numToolCalls += calls.length;
+    this.#counts.numToolErrors += results.filter(({ failed }) => failed).length;
+    return results;
+  }
+
+  #addReward(name: string, reward: number): void {
+    this.toolRewards[name] = (this.toolRewards[name] ?? 0) + reward;
+  }
+
+  /** The first failure that the limits say to stop at. */
+  #fatal(results: ToolResult[]): StopReason | undefined {
+    const { onParseError, onToolFailure } = this.input.limits;
+    const stops = (failure: CallFailure) => (failure === 'parse_error' ? onParseError : onToolFailure) === 'stop';
+    return results.find(({ failure }) => failure !== undefined && stops(failure))?.failure;
+  }
+
+  #extend(messages: Message[]): StopReason | undefined {
+    const continuation = this.input.tokenizer.encodeContinuation(messages);
+    // As verl: output that leaves no room for an answer is not appended.
+    if (continuation.length >= this.tokensLeft) return this.#outOf();
+    this.#append(continuation);
+    return undefined;
+  }
+
+  /** Sampled tokens carry their log-probs; without `generation` the tokens are a tool's and stay out of the loss. */
+  #append(ids: Uint32Array, generation?: Generation): void {
+    ids.forEach((id, i) => {
+      this.#ids.push(id);
+      this.#mask.push(generation ? 1 : 0);
+      this.#logProbs.push(generation?.logProbs[i] ?? 0);
+      this.#logMass.push(generation?.logMass?.[i] ?? 0);
+    });
+  }
+}
+
+/** Prompts by tokenizer and problem: the samples of a group start at once, and the page must stay responsive. */
+const PROMPTS = new WeakMap<ChatTokenizer, WeakMap<Problem, Uint32Array>>();
+
+function encodePrompt({ tokenizer, problem, tools, toolSchemasInPrompt }: AgentLoopInput): Uint32Array {
+  if (toolSchemasInPrompt) return tokenizer.encodeChat(problem.messages, { tools: tools.map(openAiSchema) });
+  let prompts = PROMPTS.get(tokenizer);
+  if (!prompts) PROMPTS.set(tokenizer, (prompts = new WeakMap<Problem, Uint32Array>()));
+  let prompt = prompts.get(problem);
+  if (!prompt) prompts.set(problem, (prompt = tokenizer.encodeChat(problem.messages)));
+  return prompt.slice();
+}
+
+function checkPrompt(length: number, problemId: string, limits: AgentLimits): void {
+  const allowed = Math.min(limits.maxPromptLength, limits.contextLength - 1);
+  if (length <= allowed) return;
+  throw new InputError(
+    `Problem "${problemId}" has a prompt of ${length} tokens, but at most ${allowed} fit ` +
+      `(maxPromptLength ${limits.maxPromptLength}, context length ${limits.contextLength}); raise them or leave it out.`,
+  );
+}
+
+function openAiSchema({ name, description, parameters }: Tool): unknown {
+  return { type: 'function', function: { name, description, parameters } };
+}

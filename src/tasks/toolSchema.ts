@@ -1,0 +1,123 @@
+/** JSON schema of a tool's arguments, the part of it that tools use, and the check of what a model sent. */
+
+import { InputError } from '../model/errors.ts';
+
+/** One argument. Keys that are not checked here (`default`, `format`, ...) may be there for the model to read. */
+export interface ArgumentSchema {
+  /** string, number, integer, boolean, array, object or null. */
+  type: string;
+  description?: string;
+  enum?: readonly (string | number)[];
+  /** Of every element of an array. */
+  items?: ArgumentSchema;
+  /** Of an object; checked like the arguments themselves. */
+  properties?: Readonly<Record<string, ArgumentSchema>>;
+  required?: readonly string[];
+  minimum?: number;
+  maximum?: number;
+  /** Characters. */
+  maxLength?: number;
+}
+
+/** The arguments as a whole, as chat templates and verl's tool files expect them. */
+export interface ToolSchema {
+  type: 'object';
+  properties: Readonly<Record<string, ArgumentSchema>>;
+  required?: readonly string[];
+}
+
+/** The TypeScript type of arguments that fit a schema. */
+export type ArgsOf<S extends ToolSchema> = {
+  [K in keyof S['properties'] as K extends RequiredOf<S> ? K : never]: ValueOf<S['properties'][K]>;
+} & { [K in keyof S['properties'] as K extends RequiredOf<S> ? never : K]?: ValueOf<S['properties'][K]> };
+
+type RequiredOf<S extends ToolSchema> = S['required'] extends readonly (infer K)[] ? K : never;
+
+type ValueOf<A> = A extends { enum: readonly (infer E)[] }
+  ? E
+  : A extends { type: 'array'; items: infer I }
+    ? ValueOf<I>[]
+    : A extends { type: keyof Values }
+      ? Values[A['type']]
+      : unknown;
+
+interface Values {
+  string: string;
+  number: number;
+  integer: number;
+  boolean: boolean;
+  array: unknown[];
+  object: Record<string, unknown>;
+  null: null;
+}
+
+const TYPES = ['string', 'number', 'integer', 'boolean', 'array', 'object', 'null'];
+
+/** What is wrong with the arguments, in words for the model; null when they fit. */
+export function argumentProblem(args: Record<string, unknown>, schema: ToolSchema): string | null {
+  const missing = (schema.required ?? []).find((key) => args[key] === undefined);
+  if (missing !== undefined) return `argument "${missing}" is missing`;
+  for (const [key, value] of Object.entries(args)) {
+    // Not schema.properties[key] alone: "constructor" and the like exist on every object.
+    const expected = Object.hasOwn(schema.properties, key) ? schema.properties[key] : undefined;
+    if (!expected) return `unknown argument "${key.slice(0, 40)}"`;
+    const problem = valueProblem(value, expected);
+    if (problem !== null) return `argument "${key}" ${problem}`;
+  }
+  return null;
+}
+
+function valueProblem(value: unknown, schema: ArgumentSchema): string | null {
+  if (!hasType(value, schema.type)) return `must be of type ${schema.type}`;
+  if (schema.enum && !schema.enum.includes(value as string)) return `must be one of ${schema.enum.join(', ')}`;
+  if (typeof value === 'number') return boundProblem(value, schema);
+  if (typeof value === 'string' && value.length > (schema.maxLength ?? Infinity))
+    return `has ${value.length} characters, at most ${schema.maxLength} are allowed`;
+  if (Array.isArray(value)) return itemProblem(value, schema);
+  if (isObject(value) && schema.properties) return nestedProblem(value, schema);
+  return null;
+}
+
+function boundProblem(value: number, { minimum, maximum }: ArgumentSchema): string | null {
+  if (minimum !== undefined && value < minimum) return `must be at least ${minimum}`;
+  return maximum !== undefined && value > maximum ? `must be at most ${maximum}` : null;
+}
+
+function itemProblem(values: unknown[], { items }: ArgumentSchema): string | null {
+  if (!items) return null;
+  for (const [i, value] of values.entries()) {
+    const problem = valueProblem(value, items);
+    if (problem !== null) return `at place ${i} ${problem}`;
+  }
+  return null;
+}
+
+function nestedProblem(value: Record<string, unknown>, { properties = {}, required }: ArgumentSchema): string | null {
+  const problem = argumentProblem(value, { type: 'object', properties, ...(required && { required }) });
+  return problem === null ? null : `has a problem: ${problem}`;
+}
+
+/** JSON schema's type names; one that is not known here allows everything. */
+function hasType(value: unknown, type: string): boolean {
+  if (type === 'integer') return Number.isInteger(value);
+  if (type === 'array') return Array.isArray(value);
+  if (type === 'object') return isObject(value);
+  if (type === 'null') return value === null;
+  return ['string', 'number', 'boolean'].includes(type) ? typeof value === type : true;
+}
+
+/** Throws InputError where a schema contradicts itself or has a type that does not exist. */
+export function checkToolSchema(tool: string, schema: ToolSchema): void {
+  const unknown = schema.required?.find((key) => !Object.hasOwn(schema.properties, key));
+  if (unknown !== undefined)
+    throw new InputError(
+      `Tool "${tool}" requires "${unknown}", which is not among its properties: ${Object.keys(schema.properties).join(', ')}.`,
+    );
+  for (const [key, { type }] of Object.entries(schema.properties))
+    if (!TYPES.includes(type))
+      throw new InputError(`Tool "${tool}": argument "${key}" has type "${type}"; allowed: ${TYPES.join(', ')}.`);
+}
+
+export function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
