@@ -11,8 +11,17 @@ import { ropeKvBwd } from '../gpu/ops/rope_kv.ts';
 import { swigluBwd } from '../gpu/ops/swiglu.ts';
 import { transpose } from '../gpu/ops/transpose.ts';
 import type { ModelConfig } from './config.ts';
-import type { Activations, LlamaModel, RowViews } from './forward.ts';
+import {
+  type Activations,
+  type ForwardOptions,
+  type LlamaModel,
+  loraPass,
+  recordLayer,
+  type RowViews,
+} from './forward.ts';
 import type { GpuWeights } from './gpuWeights.ts';
+import { type LoraConfig, type LoraGroup, loraWidths, type LoraWeights } from './lora.ts';
+import { type LoraPass, recordLoraBackward } from './loraPass.ts';
 
 /** Gradients of one layer's activations; every layer uses the same ones in turn. */
 export interface BackwardScratch {
@@ -28,7 +37,11 @@ export interface BackwardScratch {
   /** [N, (H + 2K) * D] */ dqkv: View;
   /** [blocks, max(C, 2 * D)] */ partial: View;
   /** The largest weight matrix, transposed just before its use. */ transposed: View;
+  /** [N, T] of the adapters, where there are any */ dt?: View;
 }
+
+/** What is trained: every weight, or the adapters alone. */
+export type Gradients = { base: GpuWeights; lora?: undefined } | { lora: LoraWeights; base?: undefined };
 
 /** What backward needs beside the rows that went forward. */
 export interface BackwardRows extends RowViews {
@@ -37,7 +50,12 @@ export interface BackwardRows extends RowViews {
   byToken: { U: number; ids: View; start: View; rows: View };
 }
 
-export function createBackwardScratch(gpu: Gpu, config: ModelConfig, capacity: number): BackwardScratch {
+export function createBackwardScratch(
+  gpu: Gpu,
+  config: ModelConfig,
+  capacity: number,
+  lora?: LoraConfig,
+): BackwardScratch {
   const { hiddenSize: C, intermediateSize: F, headDim: D, numAttentionHeads: H, numKeyValueHeads: K } = config;
   const f32 = (label: string, n: number) => gpu.buffer(`grad.${label}`, n * 4);
   return {
@@ -53,35 +71,49 @@ export function createBackwardScratch(gpu: Gpu, config: ModelConfig, capacity: n
     dqkv: f32('dqkv', capacity * (H + 2 * K) * D),
     partial: f32('partial', Math.ceil(capacity / RMSNORM_BLOCK_ROWS) * Math.max(C, 2 * D)),
     transposed: f32('transposed', C * Math.max((H + 2 * K) * D, 2 * F)),
+    ...(lora && { dt: f32('lora.dt', capacity * loraWidths(config, lora).T) }),
   };
 }
 
-/** Records everything below the head; `scratch.dx` must hold the gradient of `activations.xOut`. */
+/**
+ * Records everything below the head; `scratch.dx` must hold the gradient of `activations.xOut`. `options` must be those of
+ * the forward pass.
+ */
 export function recordBackward(
   gpu: Gpu,
   model: LlamaModel,
   rows: BackwardRows,
   activations: Activations,
   scratch: BackwardScratch,
-  grads: GpuWeights,
+  grads: Gradients,
+  options: ForwardOptions = {},
 ): void {
-  for (let l = activations.layers.length - 1; l >= 0; l--)
-    recordLayer(gpu, model, l, rows, activations, scratch, grads);
+  const adapters = loraPass(model, activations, options);
+  const last = activations.layers.length - 1;
+  for (let l = last; l >= 0; l--) {
+    // The last layer's activations are still there from the forward pass.
+    if (activations.checkpoint && l < last)
+      recordLayer(gpu, model, l, rows, activations.layers[l], undefined, adapters);
+    recordLayerBackward(gpu, model, l, rows, activations, scratch, grads, adapters);
+  }
+  if (!grads.base) return;
   const { U, ids, start, rows: sorted } = rows.byToken;
-  embedBwd(gpu, { ids, start, rows: sorted, dx: scratch.dx, dtable: grads.views.embed, U, C: model.config.hiddenSize });
+  const dtable = grads.base.views.embed;
+  embedBwd(gpu, { ids, start, rows: sorted, dx: scratch.dx, dtable, U, C: model.config.hiddenSize });
 }
 
-function recordLayer(
+function recordLayerBackward(
   gpu: Gpu,
   model: LlamaModel,
   l: number,
   rows: BackwardRows,
   activations: Activations,
   s: BackwardScratch,
-  grads: GpuWeights,
+  grads: Gradients,
+  pass: LoraPass | undefined,
 ): void {
   const { hiddenSize: C, intermediateSize: F, headDim: D, numAttentionHeads: H, numKeyValueHeads: K } = model.config;
-  const [a, w, dw] = [activations.layers[l], model.weights.views.layers[l], grads.views.layers[l]];
+  const [a, w, dw] = [activations.layers[l], model.weights.views.layers[l], grads.base?.views.layers[l]];
   const { N, positions, ranges, queryEnd } = rows;
   const { partial } = s;
   const qkvWidth = (H + 2 * K) * D;
@@ -90,28 +122,34 @@ function recordLayer(
     transpose(gpu, { x: weight, y: s.transposed, N: I, C: O });
     matmulNn(gpu, { x: dOut, b: s.transposed, y: dIn, M: N, N: I, K: O });
   };
+  /** The weight's own gradient (or its adapters', which add to dIn). */
+  const own = (group: LoraGroup, x: View, dOut: View, dweight: View | undefined, I: number, O: number, dIn: View) => {
+    if (dweight) matmulTn(gpu, { a: x, b: dOut, y: dweight, M: I, N: O, K: N });
+    if (pass && grads.lora && s.dt)
+      recordLoraBackward(gpu, { ...pass, dt: s.dt }, grads.lora, l, group, { x, dy: dOut, dx: dIn, N });
+  };
 
   through(s.dx, w.wdown, F, C, s.dact);
-  matmulTn(gpu, { a: a.act, b: s.dx, y: dw.wdown, M: F, N: C, K: N });
+  own('down', a.act, s.dx, dw?.wdown, F, C, s.dact);
   swigluBwd(gpu, { gu: a.gu, dy: s.dact, dgu: s.dgu, N, F });
   through(s.dgu, w.wgu, C, 2 * F, s.dh);
-  matmulTn(gpu, { a: a.h2, b: s.dgu, y: dw.wgu, M: C, N: 2 * F, K: N });
+  own('gu', a.h2, s.dgu, dw?.wgu, C, 2 * F, s.dh);
   const norm2 = { x: a.xMid, weight: w.mlpNorm, rstd: a.rstd2, dy: s.dh, dres: s.dx, dx: s.dxMid };
-  rmsnormBwd(gpu, { ...norm2, dweight: dw.mlpNorm, partial, N, C });
+  rmsnormBwd(gpu, { ...norm2, dweight: dw?.mlpNorm, partial, N, C });
 
   through(s.dxMid, w.wo, H * D, C, s.datt);
-  matmulTn(gpu, { a: a.att, b: s.dxMid, y: dw.wo, M: H * D, N: C, K: N });
+  own('o', a.att, s.dxMid, dw?.wo, H * D, C, s.datt);
   const { dq, dkv, delta } = s;
   const views = { q: a.q, kv: a.kv, ranges, out: a.att, lse: a.lse, dout: s.datt, queryEnd, dq, dkv, delta };
   attentionBwd(gpu, { ...views, N, H, K, D });
   ropeKvBwd(gpu, { dq, dkv, positions, table: model.rope, dqkv: s.dqkv, N, H, K, D });
-  if (w.qkNorm && dw.qkNorm && a.qkRstd) {
-    const norm = { qkv: a.qkv, weight: w.qkNorm, rstd: a.qkRstd, dqkv: s.dqkv, dweight: dw.qkNorm, partial };
+  if (w.qkNorm && a.qkRstd) {
+    const norm = { qkv: a.qkv, weight: w.qkNorm, rstd: a.qkRstd, dqkv: s.dqkv, dweight: dw?.qkNorm, partial };
     qkNormBwd(gpu, { ...norm, N, H, K, D });
   }
-  if (dw.bqkv) columnSum(gpu, { x: s.dqkv, y: dw.bqkv, N, C: qkvWidth });
+  if (dw?.bqkv) columnSum(gpu, { x: s.dqkv, y: dw.bqkv, N, C: qkvWidth });
   through(s.dqkv, w.wqkv, C, qkvWidth, s.dh);
-  matmulTn(gpu, { a: a.h1, b: s.dqkv, y: dw.wqkv, M: C, N: qkvWidth, K: N });
+  own('qkv', a.h1, s.dqkv, dw?.wqkv, C, qkvWidth, s.dh);
   const norm1 = { x: a.x, weight: w.attnNorm, rstd: a.rstd1, dy: s.dh, dres: s.dxMid, dx: s.dx };
-  rmsnormBwd(gpu, { ...norm1, dweight: dw.attnNorm, partial, N, C });
+  rmsnormBwd(gpu, { ...norm1, dweight: dw?.attnNorm, partial, N, C });
 }

@@ -15,6 +15,8 @@ import { swiglu } from '../gpu/ops/swiglu.ts';
 import type { ModelConfig } from './config.ts';
 import { ropeTables } from './config.ts';
 import { GpuWeights } from './gpuWeights.ts';
+import { createLora, type Lora, type LoraConfig, loraWidths } from './lora.ts';
+import { createLoraScratch, type LoraPass, type LoraScratch, recordLora } from './loraPass.ts';
 
 /** Input of a forward pass: N rows. Shapes as in PackedBatch. */
 export interface RowViews {
@@ -50,6 +52,10 @@ export interface Activations {
   layers: LayerActivations[];
   /** [N, C] output of the last layer */
   xOut: View;
+  /** Layers share everything but their inputs: backward must run each layer again. */
+  checkpoint?: boolean;
+  /** Where the model has adapters. */
+  lora?: LoraScratch;
 }
 
 /** The model's device side that all passes share. */
@@ -58,9 +64,11 @@ export interface LlamaModel {
   weights: GpuWeights;
   /** [P, D] cos | sin */
   rope: View;
+  /** Adapters; the weights are then frozen. */
+  lora?: Lora;
 }
 
-export function createModel(gpu: Gpu, config: ModelConfig, maxPositions: number): LlamaModel {
+export function createModel(gpu: Gpu, config: ModelConfig, maxPositions: number, lora?: LoraConfig): LlamaModel {
   const { cos, sin } = ropeTables(config, maxPositions);
   const half = config.headDim / 2;
   const table = new Float32Array(maxPositions * config.headDim);
@@ -68,14 +76,25 @@ export function createModel(gpu: Gpu, config: ModelConfig, maxPositions: number)
     table.set(cos.subarray(p * half, (p + 1) * half), p * config.headDim);
     table.set(sin.subarray(p * half, (p + 1) * half), p * config.headDim + half);
   }
-  return { config, weights: new GpuWeights(gpu, config, 'weights'), rope: gpu.buffer('rope', table) };
+  const weights = new GpuWeights(gpu, config, 'weights');
+  return { config, weights, rope: gpu.buffer('rope', table), ...(lora && { lora: createLora(gpu, config, lora) }) };
 }
 
-/**
- * Activations for up to `capacity` rows. With `kvCaches` (rollout) all layers share one set and keys and values go to the
- * caches; without (training) every layer keeps its own.
- */
-export function createActivations(gpu: Gpu, config: ModelConfig, capacity: number, kvCaches?: View[]): Activations {
+export interface ActivationOptions {
+  /** Rollout: keys and values go here, a cache a layer, and all layers share the rest. */
+  kvCaches?: View[];
+  lora?: Lora | undefined;
+  /** Training: keep only each layer's input; backward runs the layer again (arXiv:1604.06174). */
+  checkpoint?: boolean;
+}
+
+/** Activations for up to `capacity` rows. Without options every layer keeps its own, for backward. */
+export function createActivations(
+  gpu: Gpu,
+  config: ModelConfig,
+  capacity: number,
+  { kvCaches, lora, checkpoint = false }: ActivationOptions = {},
+): Activations {
   const { hiddenSize: C, intermediateSize: F, headDim: D, numAttentionHeads: H, numKeyValueHeads: K } = config;
   const f32 = (label: string, width: number) => gpu.buffer(label, capacity * width * 4);
   const normed = config.qkNorm ? f32('act.normed', (H + 2 * K) * D) : undefined;
@@ -95,48 +114,93 @@ export function createActivations(gpu: Gpu, config: ModelConfig, capacity: numbe
     gu: f32(`act.${l}.gu`, 2 * F),
     act: f32(`act.${l}.act`, F),
   });
+  const adapters = lora && { lora: createLoraScratch(gpu, config, lora, capacity) };
+  const layerNumbers = Array.from({ length: config.numHiddenLayers }, (_, l) => l);
+  if (!kvCaches && checkpoint) {
+    const first = make('shared', f32('act.0.x', C), f32('act.shared.kv', 2 * K * D));
+    const layers = layerNumbers.map((l) => (l === 0 ? first : { ...first, x: f32(`act.${l}.x`, C) }));
+    return { capacity, layers, xOut: f32('act.xOut', C), checkpoint, ...adapters };
+  }
   if (!kvCaches) {
-    const layers = Array.from({ length: config.numHiddenLayers }, (_, l) =>
-      make(l, f32(`act.${l}.x`, C), f32(`act.${l}.kv`, 2 * K * D)),
-    );
-    return { capacity, layers, xOut: f32('act.xOut', C) };
+    const layers = layerNumbers.map((l) => make(l, f32(`act.${l}.x`, C), f32(`act.${l}.kv`, 2 * K * D)));
+    return { capacity, layers, xOut: f32('act.xOut', C), ...adapters };
   }
   const [even, odd] = [f32('act.even', C), f32('act.odd', C)];
   const shared = make('shared', even, kvCaches[0]);
   const layers = kvCaches.map((kv, l) => ({ ...shared, kv, x: l % 2 === 0 ? even : odd }));
-  return { capacity, layers, xOut: layers.length % 2 === 0 ? even : odd };
+  return { capacity, layers, xOut: layers.length % 2 === 0 ? even : odd, ...adapters };
 }
 
 /** Bytes that createActivations takes a row, without caches. */
-export function activationBytesPerRow(config: ModelConfig): number {
+export function activationBytesPerRow(
+  config: ModelConfig,
+  { lora, checkpoint = false }: { lora?: LoraConfig | undefined; checkpoint?: boolean } = {},
+): number {
   const { hiddenSize: C, intermediateSize: F, headDim: D, numAttentionHeads: H, numKeyValueHeads: K } = config;
   const layer = 4 * C + 2 + (H + 2 * K) * D + 2 * H * D + 2 * K * D + H + 3 * F;
   const [normed, qkRstd] = config.qkNorm ? [(H + 2 * K) * D, H + K] : [0, 0];
-  return 4 * ((layer + qkRstd) * config.numHiddenLayers + normed + C);
+  const inputs = checkpoint ? (config.numHiddenLayers - 1) * C : 0;
+  const widths = lora ? loraWidths(config, lora) : { T: 0, I: 0 };
+  const adapters = widths.T + (lora && lora.dropout > 0 ? widths.I : 0);
+  return 4 * ((layer + qkRstd) * (checkpoint ? 1 : config.numHiddenLayers) + inputs + normed + adapters + C);
 }
 
 /** Frees every buffer of a training set. */
 export function freeActivations(gpu: Gpu, activations: Activations): void {
   const views = new Map<GPUBuffer, View>([[activations.xOut.buffer, activations.xOut]]);
-  for (const layer of activations.layers)
-    for (const view of Object.values(layer) as View[]) views.set(view.buffer, view);
+  for (const part of [...activations.layers, activations.lora ?? {}])
+    for (const view of Object.values(part) as View[]) views.set(view.buffer, view);
   for (const view of views.values()) gpu.free(view);
 }
 
+export interface ForwardOptions {
+  /** false = the base alone, as the reference policy is. */
+  adapters?: boolean;
+  /** Turns the adapters' dropout on; its masks follow from it. */
+  dropKey?: number | undefined;
+}
+
 /** Records the layers; afterwards `activations.xOut` holds the residual stream before the final norm, [N, C]. */
-export function recordForward(gpu: Gpu, model: LlamaModel, rows: RowViews, activations: Activations): void {
+export function recordForward(
+  gpu: Gpu,
+  model: LlamaModel,
+  rows: RowViews,
+  activations: Activations,
+  options: ForwardOptions = {},
+): void {
   const { config, weights } = model;
   const N = rows.N;
   if (N > activations.capacity)
     throw new RangeError(`A pass of ${N} rows does not fit activations for ${activations.capacity}.`);
   embed(gpu, { tokens: rows.tokens, table: weights.views.embed, x: activations.layers[0].x, N, C: config.hiddenSize });
+  const adapters = loraPass(model, activations, options);
   activations.layers.forEach((a, l) => {
     const next = activations.layers[l + 1]?.x ?? activations.xOut;
-    recordLayer(gpu, model, l, rows, a, next);
+    recordLayer(gpu, model, l, rows, a, next, adapters);
   });
 }
 
-function recordLayer(gpu: Gpu, model: LlamaModel, l: number, rows: RowViews, a: LayerActivations, xNext: View): void {
+/** The adapters' part of a pass; undefined where the model has none or they are off. */
+export function loraPass(
+  { lora }: LlamaModel,
+  activations: Activations,
+  { adapters = true, dropKey }: ForwardOptions,
+): LoraPass | undefined {
+  if (!lora || !adapters) return undefined;
+  if (!activations.lora) throw new Error('Activations were made without room for adapters, but the model has some.');
+  return { lora, ...activations.lora, dropKey };
+}
+
+/** Records a layer; without `xNext` all but its last product, which backward does not need. */
+export function recordLayer(
+  gpu: Gpu,
+  model: LlamaModel,
+  l: number,
+  rows: RowViews,
+  a: LayerActivations,
+  xNext: View | undefined,
+  adapters: LoraPass | undefined,
+): void {
   const { hiddenSize: C, intermediateSize: F, headDim: D, numAttentionHeads: H, numKeyValueHeads: K } = model.config;
   const w = model.weights.views.layers[l];
   const { N, positions, kvRows, ranges } = rows;
@@ -145,14 +209,19 @@ function recordLayer(gpu: Gpu, model: LlamaModel, l: number, rows: RowViews, a: 
 
   rmsnorm(gpu, { x: a.x, weight: w.attnNorm, y: a.h1, rstd: a.rstd1, N, C, eps });
   matmulNn(gpu, { x: a.h1, b: w.wqkv, bias: w.bqkv, y: a.qkv, M: N, N: qkvWidth, K: C });
+  if (adapters) recordLora(gpu, adapters, l, 'qkv', a.h1, a.qkv, N);
   if (w.qkNorm && a.normed && a.qkRstd)
     qkNorm(gpu, { qkv: a.qkv, weight: w.qkNorm, y: a.normed, rstd: a.qkRstd, N, H, K, D, eps });
   ropeKv(gpu, { qkv: a.normed ?? a.qkv, positions, kvRows, table: model.rope, q: a.q, kv: a.kv, N, H, K, D });
   attention(gpu, { q: a.q, kv: a.kv, ranges, out: a.att, lse: a.lse, N, H, K, D });
   matmulNn(gpu, { x: a.att, b: w.wo, add: a.x, y: a.xMid, M: N, N: C, K: H * D });
+  if (adapters) recordLora(gpu, adapters, l, 'o', a.att, a.xMid, N);
 
   rmsnorm(gpu, { x: a.xMid, weight: w.mlpNorm, y: a.h2, rstd: a.rstd2, N, C, eps });
   matmulNn(gpu, { x: a.h2, b: w.wgu, y: a.gu, M: N, N: 2 * F, K: C });
+  if (adapters) recordLora(gpu, adapters, l, 'gu', a.h2, a.gu, N);
   swiglu(gpu, { gu: a.gu, y: a.act, N, F });
+  if (!xNext) return;
   matmulNn(gpu, { x: a.act, b: w.wdown, add: a.xMid, y: xNext, M: N, N: C, K: F });
+  if (adapters) recordLora(gpu, adapters, l, 'down', a.act, xNext, N);
 }

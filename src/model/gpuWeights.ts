@@ -50,8 +50,14 @@ export interface WeightViews {
   /** [V, C]; the same view as embed when tied */ head: View;
 }
 
+/** How an arena is laid out. */
+export interface ArenaPlan {
+  blocks: Block[];
+  bytes: number;
+}
+
 /** The blocks of a config, in arena order, with byte offsets. */
-export function planBlocks(config: ModelConfig): { blocks: Block[]; bytes: number } {
+export function planBlocks(config: ModelConfig): ArenaPlan {
   const { hiddenSize: C, intermediateSize: F, headDim: D, numAttentionHeads: H, numKeyValueHeads: K } = config;
   const blocks: Block[] = [];
   let offset = 0;
@@ -101,29 +107,32 @@ export function planBlocks(config: ModelConfig): { blocks: Block[]; bytes: numbe
   return { blocks, bytes: offset };
 }
 
-/** An arena laid out by the blocks of a config: the weights, or their gradients, or a moment. */
-export class GpuWeights {
+/** Tensors in one GPUBuffer, addressed by block, filled and read by HF (or PEFT) name. */
+export class Arena {
   readonly arena: View;
-  readonly views: WeightViews;
   /** 4-byte values in the arena, padding included (padding stays 0). */
   readonly elements: number;
   readonly #gpu: Gpu;
   readonly #blocks: Block[];
+  readonly #views: Map<string, View>;
 
-  constructor(gpu: Gpu, config: ModelConfig, label: string) {
-    const { blocks, bytes } = planBlocks(config);
+  constructor(gpu: Gpu, { blocks, bytes }: ArenaPlan, label: string) {
     this.#gpu = gpu;
     this.#blocks = blocks;
     this.arena = gpu.buffer(label, bytes);
     this.elements = bytes / 4;
-    const views = new Map(blocks.map((b) => [b.label, gpu.slice(this.arena, b.offset, b.size * 4)]));
-    const embed = views.get('embed')!;
-    this.views = {
-      embed,
-      layers: Array.from({ length: config.numHiddenLayers }, (_, l) => layerViews(views, l)),
-      finalNorm: views.get('finalNorm')!,
-      head: views.get('head') ?? embed,
-    };
+    this.#views = new Map(blocks.map((b) => [b.label, gpu.slice(this.arena, b.offset, b.size * 4)]));
+  }
+
+  /** The block of that label; a RangeError where there is none. */
+  view(label: string): View {
+    const view = this.#views.get(label);
+    if (!view) throw new RangeError(`The arena "${this.arena.buffer.label}" has no block "${label}".`);
+    return view;
+  }
+
+  has(label: string): boolean {
+    return this.#views.has(label);
   }
 
   /** Host to device. Throws InputError naming a tensor that is missing or has another shape. */
@@ -155,14 +164,28 @@ export class GpuWeights {
   }
 }
 
-function layerViews(views: Map<string, View>, l: number): LayerViews {
-  const get = (name: string) => views.get(`${l}.${name}`)!;
-  const [bqkv, qkNorm] = [views.get(`${l}.bqkv`), views.get(`${l}.qkNorm`)];
+/** An arena laid out by the blocks of a config: the weights, or their gradients, or a moment. */
+export class GpuWeights extends Arena {
+  readonly views: WeightViews;
+
+  constructor(gpu: Gpu, config: ModelConfig, label: string) {
+    super(gpu, planBlocks(config), label);
+    this.views = {
+      embed: this.view('embed'),
+      layers: Array.from({ length: config.numHiddenLayers }, (_, l) => layerViews(this, l)),
+      finalNorm: this.view('finalNorm'),
+      head: this.view(this.has('head') ? 'head' : 'embed'),
+    };
+  }
+}
+
+function layerViews(arena: Arena, l: number): LayerViews {
+  const get = (name: string) => arena.view(`${l}.${name}`);
   return {
     attnNorm: get('attnNorm'),
     wqkv: get('wqkv'),
-    ...(bqkv && { bqkv }),
-    ...(qkNorm && { qkNorm }),
+    ...(arena.has(`${l}.bqkv`) && { bqkv: get('bqkv') }),
+    ...(arena.has(`${l}.qkNorm`) && { qkNorm: get('qkNorm') }),
     wo: get('wo'),
     mlpNorm: get('mlpNorm'),
     wgu: get('wgu'),

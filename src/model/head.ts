@@ -95,8 +95,8 @@ export class Head {
     }
   }
 
-  /** Records the gradients: into `grads`, and into dx, which is cleared first (rows that predict nothing get 0). */
-  recordBackward(batch: HeadBatch, temperature: number, grads: GpuWeights, dx: View): void {
+  /** Records the gradients: into `grads` (absent = frozen weights), and into dx, which is cleared first (rows that predict nothing get 0). */
+  recordBackward(batch: HeadBatch, temperature: number, grads: GpuWeights | undefined, dx: View): void {
     const gpu = this.#gpu;
     const { hiddenSize: C, vocabSize: V } = this.#model.config;
     const { R, rowStart, rowEntries, targets, dLogp, dEntropy } = batch;
@@ -109,7 +109,7 @@ export class Head {
       headBwd(gpu, { logits, stats, rowStart, rowEntries, targets, dLogp, dEntropy, ...sizes });
       const [hidden, dHidden] = [this.#hiddenChunks[chunk], this.#dHiddenChunks[chunk]];
       matmulNn(gpu, { x: logits, b: this.#model.weights.views.head, y: dHidden, M: rows, N: C, K: V });
-      matmulTn(gpu, { a: logits, b: hidden, y: grads.views.head, M: V, N: C, K: rows });
+      if (grads) matmulTn(gpu, { a: logits, b: hidden, y: grads.views.head, M: V, N: C, K: rows });
     }
     rmsnormBwd(gpu, {
       x: this.#gathered,
@@ -117,7 +117,7 @@ export class Head {
       rstd: this.#rstd,
       dy: this.#dHidden,
       dx: this.#dGathered,
-      dweight: grads.views.finalNorm,
+      dweight: grads?.views.finalNorm,
       partial: this.#partial,
       N: R,
       C,

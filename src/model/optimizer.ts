@@ -2,29 +2,34 @@
 
 import type { Gpu, View } from '../gpu/device.ts';
 import { adamw, gradClip, gradNorm, NORM_SLOTS } from '../gpu/ops/adamw.ts';
-import type { ModelConfig } from './config.ts';
 import type { AdamWOptions, OptimizerStepResult, TensorMap } from './engine.ts';
-import { GpuWeights } from './gpuWeights.ts';
+import type { Arena } from './gpuWeights.ts';
 
-export class Optimizer {
+export class Optimizer<T extends Arena> {
   /** Same layout as the weights; accumulates until `step`. */
-  readonly grads: GpuWeights;
+  readonly grads: T;
   readonly #gpu: Gpu;
-  readonly #weights: GpuWeights;
-  readonly #expAvg: GpuWeights;
-  readonly #expAvgSq: GpuWeights;
+  readonly #weights: T;
+  readonly #expAvg: T;
+  readonly #expAvgSq: T;
   readonly #partial: View;
   readonly #clip: View;
   #steps = 0;
 
-  constructor(gpu: Gpu, config: ModelConfig, weights: GpuWeights) {
+  /** @param like makes an empty arena laid out as `weights`. */
+  constructor(gpu: Gpu, weights: T, like: (label: string) => T) {
     this.#gpu = gpu;
     this.#weights = weights;
-    this.grads = new GpuWeights(gpu, config, 'gradients');
-    this.#expAvg = new GpuWeights(gpu, config, 'adamw.exp_avg');
-    this.#expAvgSq = new GpuWeights(gpu, config, 'adamw.exp_avg_sq');
+    this.grads = like('gradients');
+    this.#expAvg = like('adamw.exp_avg');
+    this.#expAvgSq = like('adamw.exp_avg_sq');
     this.#partial = gpu.buffer('grad_norm.partial', NORM_SLOTS * 4);
     this.#clip = gpu.buffer('grad_clip', 3 * 4);
+  }
+
+  /** Updates done so far. */
+  get steps(): number {
+    return this.#steps;
   }
 
   /** Clips by the global norm, updates the weights, clears the gradients. A non-finite norm changes no weight. */

@@ -78,6 +78,12 @@ function fillNormal(data: Float32Array, scale: number, key: number): void {
   }
 }
 
+/** Uniform in [-bound, bound], on the stream of (seed, name). */
+export function fillUniform(data: Float32Array, bound: number, seed: number, name: string): void {
+  const uniform = mulberry32(streamKey(seed, name));
+  for (let i = 0; i < data.length; i++) data[i] = bound * (2 * uniform() - 1);
+}
+
 /** FNV-1a over the name, started from the seed. */
 function streamKey(seed: number, name: string): number {
   let hash = 0x811c9dc5 ^ Math.imul(seed, 0x9e3779b1);

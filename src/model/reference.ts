@@ -95,6 +95,33 @@ export function linearBwd(dy: F64, x: F64, weight: F64, I: number): { dx: F64; d
   return { dx, dweight, dbias };
 }
 
+/** A weight with its adapter merged (arXiv:2106.09685): weight [O, I] + scale * b a, for a [R, I] and b [O, R], as PEFT has them. */
+export function loraMerge(weight: F64, a: F64, b: F64, I: number, scale: number): F64 {
+  const R = a.length / I;
+  const merged = Float64Array.from(weight);
+  for (let o = 0; o < weight.length / I; o++) {
+    for (let r = 0; r < R; r++) {
+      for (let i = 0; i < I; i++) merged[o * I + i] += scale * b[o * R + r] * a[r * I + i];
+    }
+  }
+  return merged;
+}
+
+/** From the gradient of the merged weight, dweight [O, I] -> da [R, I], db [O, R]. */
+export function loraMergeBwd(dweight: F64, a: F64, b: F64, I: number, scale: number): { da: F64; db: F64 } {
+  const R = a.length / I;
+  const [da, db] = [new Float64Array(a.length), new Float64Array(b.length)];
+  for (let o = 0; o < dweight.length / I; o++) {
+    for (let r = 0; r < R; r++) {
+      for (let i = 0; i < I; i++) {
+        da[r * I + i] += scale * b[o * R + r] * dweight[o * I + i];
+        db[o * R + r] += scale * dweight[o * I + i] * a[r * I + i];
+      }
+    }
+  }
+  return { da, db };
+}
+
 /** cos and sin [P, D / 2], as config.ts makes them. */
 export interface RopeTables {
   cos: ArrayLike<number>;

@@ -19,7 +19,7 @@ import type {
   TrainLoss,
 } from './engine.ts';
 import type { LlamaModel } from './forward.ts';
-import { type Block, planBlocks } from './gpuWeights.ts';
+import { type Block, GpuWeights, planBlocks } from './gpuWeights.ts';
 import { Optimizer } from './optimizer.ts';
 import { loadTfjs, type TfjsRuntime } from './tfjsBackend.ts';
 import { type TfjsPass, tfjsForward } from './tfjsModel.ts';
@@ -89,7 +89,7 @@ class TfjsEngine implements ModelEngine {
   /** The arena and the RoPE table as tfjs sees them: shared, not copied. */
   readonly #arena: Tensor;
   readonly #ropeTable: Tensor;
-  #optimizer: Optimizer | undefined;
+  #optimizer: Optimizer<GpuWeights> | undefined;
   #routes: Route[] | undefined;
   #lastSizes = '';
 
@@ -227,8 +227,9 @@ class TfjsEngine implements ModelEngine {
     return { logProbs: data.slice(0, E), entropy: data.slice(E) };
   }
 
-  #ensureOptimizer(): Optimizer {
-    return (this.#optimizer ??= new Optimizer(this.#gpu, this.config, this.#model.weights));
+  #ensureOptimizer(): Optimizer<GpuWeights> {
+    const like = (label: string) => new GpuWeights(this.#gpu, this.config, label);
+    return (this.#optimizer ??= new Optimizer(this.#gpu, this.#model.weights, like));
   }
 
   #ensureRoutes(): Route[] {

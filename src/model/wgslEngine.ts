@@ -1,7 +1,7 @@
 /** The default ModelEngine: hand-written WGSL, forward and backward, on buffers that rollout shares. */
 
 import type { Gpu, View } from '../gpu/device.ts';
-import { type BackwardScratch, createBackwardScratch, recordBackward } from './backward.ts';
+import { type Gradients, recordBackward } from './backward.ts';
 import type { ModelConfig } from './config.ts';
 import type {
   AdamWOptions,
@@ -12,41 +12,20 @@ import type {
   TokenOutputs,
   TrainLoss,
 } from './engine.ts';
-import { type Activations, createActivations, freeActivations, type LlamaModel, recordForward } from './forward.ts';
-import { Head, type HeadBatch } from './head.ts';
+import { type ForwardOptions, type LlamaModel, recordForward } from './forward.ts';
+import { GpuWeights } from './gpuWeights.ts';
+import type { HeadBatch } from './head.ts';
+import { LoraWeights } from './lora.ts';
 import { Optimizer } from './optimizer.ts';
 import { entropyGradient, PolicyStage } from './policyStage.ts';
+import { createWorkspace, freeWorkspace, sortByToken, type Workspace } from './workspace.ts';
 
-/** Device copies of a PackedBatch, sized for the largest one. */
-interface BatchBuffers {
-  /** [N] */ tokens: View;
-  positions: View;
-  kvRows: View;
-  queryEnd: View;
-  sortedRows: View;
-  tokenIds: View;
-  tokenStart: View;
-  /** [N, 4] */ ranges: View;
-  /** [R] or [R + 1] */ headRows: View;
-  rowStart: View;
-  /** [E] */ rowEntries: View;
-  entryRow: View;
-  targets: View;
-  logp: View;
-  entropy: View;
-  dLogp: View;
-  dEntropy: View;
+export interface WgslEngineOptions {
+  /** Keep only each layer's input and run layers again in backward: less memory, about a third more time. */
+  enableGradientCheckpointing?: boolean | undefined;
 }
 
-interface Workspace {
-  rows: number;
-  entries: number;
-  batch: BatchBuffers;
-  activations: Activations;
-  scratch: BackwardScratch;
-  head: Head;
-}
-
+/** Trains every weight, or, where the model has adapters, those alone; exports and imports speak of what is trained. */
 export class WgslEngine implements ModelEngine {
   readonly name = 'wgsl';
   readonly config: ModelConfig;
@@ -54,21 +33,43 @@ export class WgslEngine implements ModelEngine {
   readonly #model: LlamaModel;
   readonly #maxTokenLen: number;
   readonly #policy: PolicyStage;
+  readonly #checkpoint: boolean;
   #workspace: Workspace | undefined;
-  #optimizer: Optimizer | undefined;
+  #optimizer: Optimizer<GpuWeights> | Optimizer<LoraWeights> | undefined;
+  /** Micro-batches of the update in hand; with the number of updates it keys the dropout masks. */
+  #microBatches = 0;
 
   /** @param maxTokenLen rows of the largest micro-batch; what does not fit grows the workspace. */
-  constructor(gpu: Gpu, model: LlamaModel, maxTokenLen: number) {
+  constructor(gpu: Gpu, model: LlamaModel, maxTokenLen: number, options: WgslEngineOptions = {}) {
     this.config = model.config;
     this.#gpu = gpu;
     this.#model = model;
     this.#maxTokenLen = maxTokenLen;
     this.#policy = new PolicyStage(gpu);
+    this.#checkpoint = options.enableGradientCheckpointing ?? false;
   }
 
-  async logProbs(batch: PackedBatch, { temperature }: { temperature: number }): Promise<TokenOutputs> {
+  logProbs(batch: PackedBatch, { temperature }: { temperature: number }): Promise<TokenOutputs> {
+    return this.#logProbs(batch, temperature, {});
+  }
+
+  /** The base with its adapters off, which is what a KL term is measured against: no memory of its own. */
+  referencePolicy(): ModelEngine {
+    const frozen = () => Promise.reject(new Error('The reference policy is frozen; only its log-probs can be asked.'));
+    return {
+      name: this.name,
+      config: this.config,
+      logProbs: (batch, { temperature }) => this.#logProbs(batch, temperature, { adapters: false }),
+      ...{ forwardBackward: frozen, optimizerStep: frozen, exportGradients: frozen },
+      ...{ exportOptimizer: frozen, importOptimizer: frozen, importWeights: frozen },
+      exportWeights: () => this.#model.weights.exportTensors(),
+      destroy: () => {},
+    };
+  }
+
+  async #logProbs(batch: PackedBatch, temperature: number, options: ForwardOptions): Promise<TokenOutputs> {
     const space = this.#upload(batch);
-    this.#recordForward(space, batch, temperature);
+    this.#recordForward(space, batch, temperature, options);
     return this.#readOutputs(space, batch);
   }
 
@@ -80,23 +81,26 @@ export class WgslEngine implements ModelEngine {
     const space = this.#upload(batch);
     const optimizer = this.#ensureOptimizer();
     this.#uploadLoss(space, batch, loss);
-    const { rows, head } = this.#recordForward(space, batch, temperature);
+    const options = { dropKey: this.#dropKey(optimizer) };
+    const { rows, head } = this.#recordForward(space, batch, temperature, options);
     if (loss.kind === 'policy') this.#policy.record(batch, loss.spec, space.batch.logp, space.batch.dLogp);
-    space.head.recordBackward(head, temperature, optimizer.grads, space.scratch.dx);
-    recordBackward(this.#gpu, this.#model, rows, space.activations, space.scratch, optimizer.grads);
+    const grads = gradientsOf(optimizer.grads);
+    space.head.recordBackward(head, temperature, grads.base, space.scratch.dx);
+    recordBackward(this.#gpu, this.#model, rows, space.activations, space.scratch, grads, options);
     return this.#readOutputs(space, batch);
   }
 
   optimizerStep(options: AdamWOptions): Promise<OptimizerStepResult> {
+    this.#microBatches = 0;
     return this.#ensureOptimizer().step(options);
   }
 
   exportWeights(): Promise<TensorMap> {
-    return this.#model.weights.exportTensors();
+    return this.#trained.exportTensors();
   }
 
   async importWeights(tensors: TensorMap): Promise<void> {
-    this.#model.weights.importTensors(tensors);
+    this.#trained.importTensors(tensors);
   }
 
   exportOptimizer(): Promise<TensorMap> {
@@ -115,7 +119,17 @@ export class WgslEngine implements ModelEngine {
     this.#gpu.destroy();
   }
 
-  #recordForward(space: Workspace, batch: PackedBatch, temperature: number) {
+  get #trained(): GpuWeights | LoraWeights {
+    return this.#model.lora?.weights ?? this.#model.weights;
+  }
+
+  /** The masks' key: another in every micro-batch, the same when a run is resumed; undefined without dropout. */
+  #dropKey(optimizer: { steps: number }): number | undefined {
+    if (!this.#model.lora || this.#model.lora.config.dropout === 0) return undefined;
+    return Math.imul(optimizer.steps, 0x10001) + this.#microBatches++;
+  }
+
+  #recordForward(space: Workspace, batch: PackedBatch, temperature: number, options: ForwardOptions) {
     const { batch: b, activations } = space;
     const U = this.#tokenCount;
     const rows = {
@@ -128,7 +142,7 @@ export class WgslEngine implements ModelEngine {
       byToken: { U, ids: b.tokenIds, start: b.tokenStart, rows: b.sortedRows },
     };
     const head: HeadBatch = { R: batch.headRows.length, E: batch.targets.length, ...b };
-    recordForward(this.#gpu, this.#model, rows, activations);
+    recordForward(this.#gpu, this.#model, rows, activations, options);
     space.head.refresh();
     space.head.recordForward(activations.xOut, head, temperature);
     return { rows, head };
@@ -191,67 +205,24 @@ export class WgslEngine implements ModelEngine {
     return { logProbs: new Float32Array(logProbs), entropy: new Float32Array(entropy) };
   }
 
-  #ensureOptimizer(): Optimizer {
-    return (this.#optimizer ??= new Optimizer(this.#gpu, this.config, this.#model.weights));
+  #ensureOptimizer(): Optimizer<GpuWeights> | Optimizer<LoraWeights> {
+    if (this.#optimizer) return this.#optimizer;
+    const [gpu, { config, weights, lora }] = [this.#gpu, this.#model];
+    return (this.#optimizer = lora
+      ? new Optimizer(gpu, lora.weights, (label) => new LoraWeights(gpu, config, lora.config, label))
+      : new Optimizer(gpu, weights, (label) => new GpuWeights(gpu, config, label)));
   }
 
   #ensureWorkspace(rows: number, entries: number): Workspace {
     const old = this.#workspace;
     if (old && old.rows >= rows && old.entries >= entries) return old;
     const size = Math.max(this.#maxTokenLen, rows, old?.rows ?? 0);
-    if (old) this.#freeWorkspace(old);
+    if (old) freeWorkspace(this.#gpu, old);
     // A sample has at most one entry more than it has rows of its own.
-    return (this.#workspace = this.#createWorkspace(size, Math.max(2 * size, entries)));
-  }
-
-  #freeWorkspace({ batch, activations, scratch, head }: Workspace): void {
-    for (const view of [...Object.values(batch), ...Object.values(scratch)] as View[]) this.#gpu.free(view);
-    freeActivations(this.#gpu, activations);
-    head.free();
-  }
-
-  #createWorkspace(rows: number, entries: number): Workspace {
-    const gpu = this.#gpu;
-    const u32 = (label: string, n: number) => gpu.buffer(`batch.${label}`, n * 4);
-    const identity = Uint32Array.from({ length: rows }, (_, n) => n);
-    const batch: BatchBuffers = {
-      tokens: u32('tokens', rows),
-      positions: u32('positions', rows),
-      kvRows: gpu.buffer('batch.kvRows', identity),
-      queryEnd: u32('queryEnd', rows),
-      sortedRows: u32('sortedRows', rows),
-      tokenIds: u32('tokenIds', rows),
-      tokenStart: u32('tokenStart', rows + 1),
-      ranges: u32('ranges', rows * 4),
-      headRows: u32('headRows', rows),
-      rowStart: u32('rowStart', rows + 1),
-      rowEntries: u32('rowEntries', entries),
-      entryRow: u32('entryRow', entries),
-      targets: u32('targets', entries),
-      logp: u32('logp', entries),
-      entropy: u32('entropy', entries),
-      dLogp: u32('dLogp', entries),
-      dEntropy: u32('dEntropy', entries),
-    };
-    return {
-      rows,
-      entries,
-      batch,
-      activations: createActivations(gpu, this.config, rows),
-      scratch: createBackwardScratch(gpu, this.config, rows),
-      head: new Head(gpu, this.#model, rows, true),
-    };
+    const sizes = { rows: size, entries: Math.max(2 * size, entries), checkpoint: this.#checkpoint };
+    return (this.#workspace = createWorkspace(this.#gpu, this.#model, sizes));
   }
 }
 
-/** Rows grouped by token, ascending, so that the embedding gradient needs no atomics. */
-export function sortByToken(tokens: Uint32Array): { ids: Uint32Array; start: Uint32Array; rows: Uint32Array } {
-  const rows = Uint32Array.from({ length: tokens.length }, (_, n) => n).sort((a, b) => tokens[a] - tokens[b] || a - b);
-  const [ids, start]: [number[], number[]] = [[], []];
-  rows.forEach((row, i) => {
-    if (i > 0 && tokens[row] === tokens[rows[i - 1]]) return;
-    ids.push(tokens[row]);
-    start.push(i);
-  });
-  return { ids: Uint32Array.from(ids), start: Uint32Array.from([...start, tokens.length]), rows };
-}
+const gradientsOf = (grads: GpuWeights | LoraWeights): Gradients =>
+  grads instanceof LoraWeights ? { lora: grads } : { base: grads };

@@ -86,7 +86,7 @@ export class Decoder {
     const kv = Array.from({ length: L }, (_, l) => gpu.buffer(`kv.${l}`, kvRows * 2 * K * D * 4));
     const capacity = Math.max(maxBatchedTokens, maxSlots);
     const u32 = (label: string, n: number) => gpu.buffer(`rollout.${label}`, n * 4);
-    this.#activations = createActivations(gpu, model.config, capacity, kv);
+    this.#activations = createActivations(gpu, model.config, capacity, { kvCaches: kv, lora: model.lora });
     this.#head = new Head(gpu, model, maxSlots, false, true);
     this.#rows = {
       tokens: u32('tokens', capacity),

@@ -51,6 +51,8 @@ export interface MatmulArgs {
   M: number;
   N: number;
   K: number;
+  /** y += instead of y =. */
+  accumulate?: boolean;
   /** Pins a variant (tests, benchmarks). */
   variant?: MatmulVariant;
 }
@@ -58,13 +60,13 @@ export interface MatmulArgs {
 /** Records y = x b (+ add | + bias). */
 export function matmulNn(gpu: Gpu, args: MatmulArgs): void {
   const { M, N, K } = args;
-  record(gpu, args, { M, N, K, rowA: K, stepA: 1, stepB: N, colB: 1 }, 0);
+  record(gpu, args, { M, N, K, rowA: K, stepA: 1, stepB: N, colB: 1 }, args.accumulate ? 1 : 0);
 }
 
 /** Records y = x b^T (+ add | + bias). */
 export function matmulNt(gpu: Gpu, args: MatmulArgs): void {
   const { M, N, K } = args;
-  record(gpu, args, { M, N, K, rowA: K, stepA: 1, stepB: 1, colB: K }, 0);
+  record(gpu, args, { M, N, K, rowA: K, stepA: 1, stepB: 1, colB: K }, args.accumulate ? 1 : 0);
 }
 
 export interface MatmulTnArgs {

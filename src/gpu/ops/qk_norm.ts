@@ -71,8 +71,8 @@ export interface QkNormBwdArgs extends Heads {
   rstd: View;
   /** [N, (H + 2K) * D] in and out */
   dqkv: View;
-  /** [2, D] accumulates */
-  dweight: View;
+  /** [2, D] accumulates; absent = the weight is frozen */
+  dweight?: View | undefined;
   /** [ceil(N / RMSNORM_BLOCK_ROWS), 2 * D] scratch */
   partial: View;
 }
@@ -82,10 +82,12 @@ export function qkNormBwd(gpu: Gpu, args: QkNormBwdArgs): void {
   const { qkv, weight, rstd, dqkv, dweight, partial, N, H, K, D } = args;
   const blocks = Math.ceil(N / RMSNORM_BLOCK_ROWS);
   expectElements('qk_norm_bwd dqkv [N, (H + 2K) * D]', dqkv, N * (H + 2 * K) * D);
-  expectElements('qk_norm_bwd dweight [2, D]', dweight, 2 * D);
   expectElements('qk_norm_bwd partial [blocks, 2 * D]', partial, blocks * 2 * D);
   const sizes = { N, H, K, D };
-  gpu.dispatch(qkNormBwdWeightKernel, { qkv, rstd, dqkv, partial }, sizes, groupsOf(blocks * 2 * D));
-  columnSum(gpu, { x: partial, y: dweight, N: blocks, C: 2 * D });
+  if (dweight) {
+    expectElements('qk_norm_bwd dweight [2, D]', dweight, 2 * D);
+    gpu.dispatch(qkNormBwdWeightKernel, { qkv, rstd, dqkv, partial }, sizes, groupsOf(blocks * 2 * D));
+    columnSum(gpu, { x: partial, y: dweight, N: blocks, C: 2 * D });
+  }
   gpu.dispatch(qkNormBwdKernel, { qkv, weight, rstd, dqkv }, sizes, rowGroups(gpu, N * (H + K)), rowGrid(gpu));
 }

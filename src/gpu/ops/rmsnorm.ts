@@ -70,8 +70,8 @@ export interface RmsnormBwdArgs {
   dres?: View | undefined;
   /** [N, C] out; must not overlap dres */
   dx: View;
-  /** [C] accumulates */
-  dweight: View;
+  /** [C] accumulates; absent = the weight is frozen */
+  dweight?: View | undefined;
   /** [ceil(N / RMSNORM_BLOCK_ROWS), C] scratch */
   partial: View;
   N: number;
@@ -86,6 +86,7 @@ export function rmsnormBwd(gpu: Gpu, args: RmsnormBwdArgs): void {
   expectElements('rmsnorm_bwd partial [blocks, C]', partial, blocks * C);
   const overrides = { ...rowGrid(gpu), ADD: dres ? 1 : 0 };
   gpu.dispatch(rmsnormBwdKernel, { x, weight, rstd, dy, dres: dres ?? dy, dx }, { N, C }, rowGroups(gpu, N), overrides);
+  if (!dweight) return;
   gpu.dispatch(rmsnormBwdWeightKernel, { x, rstd, dy, partial }, { N, C }, groupsOf(blocks * C));
   columnSum(gpu, { x: partial, y: dweight, N: blocks, C });
 }
