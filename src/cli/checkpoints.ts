@@ -11,6 +11,8 @@ import { readBytes, readJson, writeFolder } from './files.ts';
 
 const STATE = 'trainer_state.json';
 const OPTIMIZER = 'optimizer.safetensors';
+/** Only where the reference of a KL term is refreshed on the way. */
+const REFERENCE = 'reference.safetensors';
 
 /** A model and its tokenizer. */
 export interface LoadedModel extends Checkpoint {
@@ -40,6 +42,7 @@ export async function saveModel(folder: string, model: Checkpoint, trainer?: Tra
   const files = new Map<string, Uint8Array | string>(saveCheckpoint(model));
   if (trainer) {
     files.set(OPTIMIZER, writeSafetensors(trainer.optimizer));
+    if (trainer.reference) files.set(REFERENCE, writeSafetensors(trainer.reference));
     files.set(STATE, `${JSON.stringify(trainer.state, null, 2)}\n`);
   }
   await writeFolder(folder, files);
@@ -49,7 +52,13 @@ export async function saveModel(folder: string, model: Checkpoint, trainer?: Tra
 export async function loadTrainerCheckpoint(folder: string): Promise<TrainerCheckpoint> {
   const { weights } = await loadCheckpoint(sourceOf(folder));
   const optimizer = readSafetensors(await readBytes(join(folder, OPTIMIZER)), OPTIMIZER);
-  return { state: (await readJson(join(folder, STATE))) as TrainerState, weights, optimizer };
+  const path = join(folder, REFERENCE);
+  return {
+    state: (await readJson(join(folder, STATE))) as TrainerState,
+    weights,
+    optimizer,
+    ...(existsSync(path) && { reference: readSafetensors(await readBytes(path), REFERENCE) }),
+  };
 }
 
 /** Newest `step-N` folder of a run that can be resumed from, or undefined. */

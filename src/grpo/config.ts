@@ -11,6 +11,7 @@ import type { PolicyLossSpec } from '../model/engine.ts';
 import { InputError } from '../model/errors.ts';
 import { checkSftRules, checkTrainRules } from './configRules.ts';
 import { TRAIN_SCHEMA, type WrittenConfig } from './configSchema.ts';
+import { correctionSettings, lossWeighsItself } from './correctionSettings.ts';
 import { resolveRecipe, type AlgorithmSettings } from './recipes.ts';
 import { SFT_SCHEMA, type SftConfig } from './sftSchema.ts';
 
@@ -59,15 +60,16 @@ export function parseSftConfig(yaml: string, { source, overrides = [] }: ParseOp
 }
 
 /** The policy loss as the engine takes it. */
-export function policyLossSpec({ actor, algorithm }: TrainConfig): PolicyLossSpec {
-  const { lossMode, clipRatioLow, clipRatioHigh, clipRatioC, klLossCoef, klLossType, entropyCoeff, policyLoss } = actor;
+export function policyLossSpec(config: TrainConfig): PolicyLossSpec {
+  const { lossMode, clipRatioLow, clipRatioHigh, clipRatioC, klLossCoef, klLossType, entropyCoeff } = config.actor;
+  const { policyLoss, klClamp } = config.actor;
   const numbers = Object.entries(policyLoss).filter((entry): entry is [string, number] => entry[1] !== undefined);
-  const { rolloutIs, rolloutIsThreshold } = algorithm.rolloutCorrection;
+  const { rolloutIs, rolloutIsThreshold } = correctionSettings(config);
   return {
     ...{ lossMode, clipRatioLow, clipRatioHigh, clipRatioC, klLossCoef, klLossType, entropyCoeff },
     ...Object.fromEntries(numbers),
-    ...(rolloutIs ? { rolloutIs } : {}),
-    ...(rolloutIsThreshold === undefined ? {} : { rolloutIsThreshold }),
+    ...(klClamp === undefined ? {} : { klClamp }),
+    ...(lossWeighsItself(config) ? { rolloutIs, rolloutIsThreshold } : {}),
   };
 }
 
@@ -204,7 +206,7 @@ function fillIn(written: WrittenConfig, source: string): TrainConfig {
       maskTruncated: settings.maskTruncated !== 0,
       filterGroups: { ...algorithm.filterGroups, enable: settings.filterGroups !== 0 },
       overlongBuffer: { ...algorithm.overlongBuffer, len: settings.overlongBufferLen },
-      rolloutCorrection: correctionOf(settings),
+      rolloutCorrection: correctionOf(algorithm.rolloutCorrection, settings),
     },
   };
 }
@@ -229,7 +231,9 @@ function recipeOf({ actor, algorithm }: WrittenConfig, source: string): Algorith
       maskTruncated: toNumber(algorithm.maskTruncated),
       filterGroups: toNumber(algorithm.filterGroups.enable),
       overlongBufferLen: algorithm.overlongBuffer.len,
-      ...algorithm.rolloutCorrection,
+      rolloutIs: algorithm.rolloutCorrection.rolloutIs,
+      rolloutIsThreshold: algorithm.rolloutCorrection.rolloutIsThreshold,
+      bypassMode: toNumber(algorithm.rolloutCorrection.bypassMode),
     });
   } catch (error) {
     if (error instanceof RangeError) throw new InputError(`${source}: ${error.message}`);
@@ -248,11 +252,15 @@ function lossNumbers(settings: AlgorithmSettings): LossNumbers {
   return Object.fromEntries(known.filter((key) => settings[key] !== undefined).map((key) => [key, settings[key]]));
 }
 
-function correctionOf(settings: AlgorithmSettings): WrittenConfig['algorithm']['rolloutCorrection'] {
-  const { rolloutIs, rolloutIsThreshold } = settings;
+type WrittenCorrection = WrittenConfig['algorithm']['rolloutCorrection'];
+
+function correctionOf(written: WrittenCorrection, settings: AlgorithmSettings): WrittenCorrection {
+  const { rolloutIs, rolloutIsThreshold, bypassMode } = settings;
   return {
+    ...written,
     ...(typeof rolloutIs === 'string' ? { rolloutIs: rolloutIs as 'none' | 'token' | 'sequence' } : {}),
-    ...(typeof rolloutIsThreshold === 'number' ? { rolloutIsThreshold } : {}),
+    ...(rolloutIsThreshold !== undefined ? { rolloutIsThreshold } : {}),
+    ...(bypassMode !== undefined ? { bypassMode: bypassMode !== 0 } : {}),
   };
 }
 

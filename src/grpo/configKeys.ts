@@ -55,6 +55,19 @@ export const text = (byDefault: string, why: string) => v.optional(textOf(why), 
 
 export const optionalText = (why: string) => v.optional(textOf(why));
 
+/** A number, or a text such as '0.5_2' that whoever reads it takes apart. */
+export const optionalNumberOrText = (unit: string, why: string) =>
+  v.optional(
+    v.pipe(v.union([v.pipe(v.number(), v.finite()), v.string()]), doc<number | string>(unit, why, 'number or text')),
+  );
+
+/** One item or more; absent means something, which `why` says. */
+export const optionalTexts = (why: string) =>
+  v.optional(v.pipe(v.array(v.pipe(v.string(), v.nonEmpty())), v.nonEmpty(), doc<string[]>('', why, 'list of texts')));
+
+export const optionalNumbers = (why: string) =>
+  v.optional(v.pipe(v.array(v.pipe(v.number(), v.finite())), v.nonEmpty(), doc<number[]>('', why, 'list of numbers')));
+
 export const requiredText = (why: string) => textOf(why);
 
 export const pair = (byDefault: [number, number], [min, max]: [number, number], why: string) =>

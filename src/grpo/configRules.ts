@@ -2,6 +2,8 @@
 
 import { InputError } from '../model/errors.ts';
 import type { TrainConfig } from './config.ts';
+import { correctionSettings } from './correctionSettings.ts';
+import { rolloutCorrection } from './rolloutCorrection.ts';
 import type { SftConfig } from './sftSchema.ts';
 
 /** Throws InputError with the first rule that is broken. */
@@ -46,8 +48,33 @@ export function checkTrainRules(config: TrainConfig, source: string): void {
         `${data.maxResponseLength}.`,
     );
   }
+  checkCorrection(config, source);
+  if (algorithm.gdpoRewardWeights && algorithm.gdpoRewardWeights.length !== (algorithm.gdpoRewardKeys?.length ?? 0)) {
+    fail(
+      `algorithm.gdpoRewardWeights has ${algorithm.gdpoRewardWeights.length} weights for ` +
+        `${algorithm.gdpoRewardKeys?.length ?? 0} gdpoRewardKeys; give one for each key.`,
+    );
+  }
+  if (config.trainer.refUpdateFreq > 0 && !actor.useKlLoss && !algorithm.useKlInReward)
+    fail(
+      'trainer.refUpdateFreq refreshes the reference, but no KL term uses one; set actor.useKlLoss or leave it out.',
+    );
+  if (actor.entropyCoeffMin > actor.entropyCoeffMax)
+    fail(
+      `actor.entropyCoeffMin is ${actor.entropyCoeffMin}, above entropyCoeffMax ${actor.entropyCoeffMax}; swap them.`,
+    );
   const updates = config.trainer.totalTrainingSteps * (data.trainBatchSize / actor.ppoMiniBatchSize) * actor.ppoEpochs;
   checkWarmup('actor.optim', actor.optim, updates, source);
+}
+
+/** Thresholds are texts that only their readers understand, so they read them once here, on one token. */
+function checkCorrection(config: TrainConfig, source: string): void {
+  try {
+    rolloutCorrection(correctionSettings(config), { oldLogp: [[0]], rolloutLogp: [[0]], masks: [[1]] });
+  } catch (error) {
+    if (error instanceof RangeError) throw new InputError(`${source}: algorithm.rolloutCorrection: ${error.message}`);
+    throw error;
+  }
 }
 
 export function checkSftRules(config: SftConfig, source: string): void {

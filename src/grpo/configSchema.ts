@@ -14,7 +14,10 @@ import {
   optionalCount,
   optionalFlag,
   optionalNumber,
+  optionalNumberOrText,
+  optionalNumbers,
   optionalText,
+  optionalTexts,
   options,
   pair,
   part,
@@ -115,8 +118,10 @@ const optim = part({
   betas: pair([0.9, 0.95], [0, 1], 'Decay of the two moments; 0.95 follows the fast changing gradients of RL.'),
   eps: positive(1e-8, '', 'Added to the root of the second moment.'),
   weightDecay: number(0, ANY, '', "Decoupled, matrices only. verl's 0.01 makes no difference over so few steps."),
-  lrScheduler: choice('constant', ['constant', 'cosine'], 'cosine falls to 0 over totalTrainingSteps.'),
+  lrScheduler: choice('constant', ['constant', 'cosine'], 'cosine falls to minLrRatio over totalTrainingSteps.'),
   lrWarmupSteps: count(0, 'updates', 'Linear rise from 0 to lr.', 0),
+  minLrRatio: number(0, SHARE, 'share of lr', 'Where cosine ends.'),
+  numCycles: positive(0.5, 'periods', 'Of cosine over the run; 0.5 falls once from lr to its end.'),
 });
 
 /** Numbers of single losses; each is read by the loss it is named for, `losses.ts` documents them. */
@@ -149,9 +154,28 @@ const actor = part({
   clipRatioC: optionalNumber([1, Infinity], '', 'Dual clip constant, above 1; from algorithm.name.'),
   policyLoss: v.optional(policyLoss, {}),
   entropyCoeff: optionalNumber([-Infinity, Infinity], '', 'Weight of the entropy bonus; from algorithm.name (0).'),
+  entropyTarget: optionalNumber(
+    ANY,
+    'nats a token',
+    'Adaptive bonus: the weight rises while entropy is at or below this, else falls and is not applied; absent = fixed.',
+  ),
+  entropyCoeffDelta: number(0.005, ANY, '', 'Adaptive bonus: change of the weight a step.'),
+  entropyCoeffMin: number(0, ANY, '', 'Adaptive bonus: lower end of the weight.'),
+  entropyCoeffMax: number(1, ANY, '', 'Adaptive bonus: upper end of the weight.'),
+  topEntropyQuantile: number(
+    1,
+    [1e-6, 1],
+    'share of tokens',
+    'Policy loss on the tokens of highest entropy only (0.2 in arXiv:2506.01939); below 1 costs a forward pass an update.',
+  ),
   useKlLoss: optionalFlag('KL to the frozen reference in the loss; absent = when klLossCoef is above 0.'),
   klLossCoef: optionalNumber(ANY, '', 'Weight of that KL; 0 = off. 0.001 where only useKlLoss is set.'),
   klLossType: optionalChoice([...KL_TYPES, 'kl', 'mse', 'low_var_kl'], 'Its estimator; from algorithm.name (k3).'),
+  klClamp: optionalNumber(
+    ANY,
+    'nats',
+    "Bound on k3's value. 10 = verl, where a policy far below the reference then gets no gradient back; absent = none.",
+  ),
   gradClip: number(1, ANY, '', 'Largest global L2 norm of the gradient; 0 = no clipping.'),
   shuffle: flag(true, 'Order of mini-batches anew in each epoch, by seed.'),
   optim: v.optional(optim, {}),
@@ -164,6 +188,8 @@ const algorithm = part({
     "Divide by the group's std; false = Dr. GRPO. The same as scaleRewards group | none.",
   ),
   scaleRewards: optionalChoice(['group', 'batch', 'none'], 'Which std divides the advantage; from algorithm.name.'),
+  gdpoRewardKeys: optionalTexts("gdpo: which of the task's named rewards; absent = all of them."),
+  gdpoRewardWeights: optionalNumbers('gdpo: weight of each, in the same order; absent = 1.'),
   gamma: number(1, SHARE, '', 'Discount per token or turn, for the estimators that have one.'),
   maskTruncated: optionalFlag('Do not train on samples cut at the length limit; from algorithm.name.'),
   filterGroups: v.optional(
@@ -199,10 +225,26 @@ const algorithm = part({
   rolloutCorrection: v.optional(
     part({
       rolloutIs: optionalChoice(['none', 'token', 'sequence'], 'Importance weight of trainer against sampler.'),
-      rolloutIsThreshold: optionalNumber(
-        ANY,
+      rolloutIsThreshold: optionalNumberOrText(
         '',
-        'Weights above are cut to it. 2 unless the algorithm says otherwise.',
+        'Weights above are cut to it; "low_high", e.g. 0.5_5, drops those outside (IcePop). Absent = 2.',
+      ),
+      rolloutIsBatchNormalize: flag(false, 'Divide the weights by their mean.'),
+      rolloutRs: optionalText(
+        'Rejection: token_k1|k2|k3, seq_sum_k1|k2|k3, seq_mean_k1|k2|k3, seq_max_k2|k3, several joined by commas.',
+      ),
+      rolloutRsThreshold: optionalNumberOrText(
+        '',
+        'Of rolloutRs: one for all or one each, joined by commas; for k1 "low_high" bounds on the ratio.',
+      ),
+      bypassMode: optionalFlag(
+        'true = ratios are against the sampler; false = log-probs are computed anew before the update (three policies). ' +
+          "Absent = false where rolloutIs or rolloutRs is set. verl's false would cost a pass that finds the same bits here.",
+      ),
+      offPolicyMaskThreshold: optionalNumber(
+        ANY,
+        'nats a token',
+        'Drop samples with a negative advantage that drifted further from the sampler (OPSM); absent = off.',
       ),
     }),
     {},
@@ -216,6 +258,8 @@ const trainer = part({
   valBeforeTrain: flag(true, 'Evaluate at step 0, so that there is something to compare with.'),
   logRollouts: count(8, 'samples', 'Sampled rollouts written per step, for reading; 0 = none.', 0),
   outDir: text('runs', 'The run folder is <outDir>/<name>.'),
+  refUpdateFreq: count(0, 'steps', 'Refresh the reference of KL terms from the policy every so many; 0 = never.', 0),
+  refMixupAlpha: number(1, SHARE, '', 'Share of the policy in a refreshed reference; 1 = a copy.'),
   resume: flag(false, 'Continue from the last checkpoint in the run folder.'),
 });
 

@@ -83,7 +83,7 @@ export const RECIPES: Readonly<Record<string, Overrides>> = {
   luspo: { lossMode: 'luspo', lossAggMode: 'seq-mean-token-sum', clipRatioLow: 3e-4, clipRatioHigh: 4e-4 },
   vespo: { lossMode: 'vespo' },
   /** Plain policy gradient on the group-normalised advantage, importance weight per token. */
-  reinforce: { lossMode: 'reinforce', rolloutIs: 'token', rolloutIsThreshold: 2 },
+  reinforce: { lossMode: 'reinforce', rolloutIs: 'token', rolloutIsThreshold: 2, bypassMode: 1 },
   /** Leave-one-out credit per turn, for tasks with rewards per turn. */
   turn_loo: { advEstimator: 'turn_loo' },
 };

@@ -96,6 +96,17 @@ export function gatherEntries(batch: MiniBatch, perSample: readonly ArrayLike<nu
   return Float32Array.from(entrySample, (s, e) => perSample[samples[s]][entryPosition[e]]);
 }
 
+/** The way back: one array a sample of the batch, as long as `like`'s; 0 where there is no entry. */
+export function scatterEntries(
+  { entrySample, entryPosition }: MiniBatch,
+  values: ArrayLike<number>,
+  like: readonly ArrayLike<number>[],
+): Float64Array[] {
+  const out = like.map(({ length }) => new Float64Array(length));
+  entrySample.forEach((s, e) => (out[s][entryPosition[e]] = values[e]));
+  return out;
+}
+
 /** The part of a mini-batch's entries that micro-batch m holds. */
 export function sliceInputs(batch: MiniBatch, m: number, inputs: PolicyLossInputs): PolicyLossInputs {
   const first = batch.offsets[m];

@@ -23,7 +23,12 @@ export interface StepExtras {
   klCoef?: number;
   /** Which weights and rejections; used with trainerLogProbs only. */
   correction?: RolloutCorrection;
+  /** A user's own estimator, in place of the configured one. */
+  advantage?: CustomAdvantage;
 }
+
+/** One array a sample, as long as its response; what it holds where the mask is 0 does not count. */
+export type CustomAdvantage = (inputs: AdvantageInputs, samples: readonly Sample[]) => ArrayLike<number>[];
 
 export interface StepTokens extends SampleTokens {
   /** [N] what the advantages were computed from. */
@@ -56,12 +61,15 @@ export function stepTokens(
     rewards,
     groups: samples.map(({ group }) => group),
     masks,
-    ...(algorithm.advEstimator === 'gdpo' ? { components: rewardComponents(samples) } : {}),
+    ...(algorithm.advEstimator === 'gdpo' ? { components: rewardComponents(samples, algorithm.gdpoRewardKeys) } : {}),
     ...(algorithm.advEstimator === 'turn_loo' ? { turnRewards: turnRewardsOf(samples, rewards, masks) } : {}),
     ...(extras.baselines ? { baselines: extras.baselines } : {}),
   };
-  const { scaleRewards, gamma } = algorithm;
-  const advantages = computeAdvantages(algorithm.advEstimator, inputs, { scaleRewards, gamma });
+  const { scaleRewards, gamma, gdpoRewardWeights: rewardWeights } = algorithm;
+  const options = { scaleRewards, gamma, ...(rewardWeights && { rewardWeights }) };
+  const advantages = extras.advantage
+    ? extras.advantage(inputs, samples)
+    : computeAdvantages(algorithm.advEstimator, inputs, options);
   return {
     masks,
     oldLogProbs,
@@ -110,15 +118,18 @@ function klInReward(
   };
 }
 
-/** [K][N]: every named number of the rewards; a sample that lacks one has NaN there. */
-function rewardComponents(samples: readonly Sample[]): number[][] {
-  const names = [...new Set(samples.flatMap(({ reward }) => Object.keys(reward.extra ?? {})))];
-  if (names.length === 0) {
+/** [K][N]: named numbers of the rewards, all of them unless `keys` says which; a sample that lacks one has NaN there. */
+function rewardComponents(samples: readonly Sample[], keys?: readonly string[]): number[][] {
+  const given = [...new Set(samples.flatMap(({ reward }) => Object.keys(reward.extra ?? {})))];
+  if (given.length === 0) {
     throw new RangeError(
       'advEstimator "gdpo" normalises several rewards, but this task gives none in `extra`; use grpo.',
     );
   }
-  return names.map((name) => samples.map(({ reward }) => reward.extra?.[name] ?? NaN));
+  const absent = keys?.find((key) => !given.includes(key));
+  if (absent !== undefined)
+    throw new RangeError(`algorithm.gdpoRewardKeys names "${absent}", but the task gives ${given.join(', ')}.`);
+  return (keys ?? given).map((name) => samples.map(({ reward }) => reward.extra?.[name] ?? NaN));
 }
 
 /**

@@ -11,11 +11,13 @@ import { type ToolParser, toolParserOf } from '../rollout/toolParser.ts';
 import type { RolloutEngine, RolloutStats, SamplingParams } from '../rollout/types.ts';
 import type { Task } from '../tasks/task.ts';
 import type { TrainConfig } from './config.ts';
+import { correctionSettings } from './correctionSettings.ts';
 import { updateKlController } from './kl.ts';
 import { dataMetrics, type Metrics, timingMetrics, validationMetrics } from './metrics.ts';
 import { generateSamples, type OutsideSeconds } from './rolloutStep.ts';
+import { updateEntropy } from './shaping.ts';
 import type { Sample } from './stepBatch.ts';
-import { stepTokens } from './stepTokens.ts';
+import { type CustomAdvantage, stepTokens } from './stepTokens.ts';
 import { type CustomLoss, PolicyUpdater } from './updater.ts';
 
 /** Everything the trainer drives. `reference` holds the frozen start weights and exists when a KL term needs it. */
@@ -51,6 +53,8 @@ export interface GrpoTrainerOptions extends TrainerEvents {
   loss?: CustomLoss;
   /** Replaces the parser that rollout.multiTurn.format names. */
   toolParser?: ToolParser;
+  /** Replaces the configured advantage estimator. */
+  advantage?: CustomAdvantage;
 }
 
 /** All that is needed to go on as if nothing had happened. */
@@ -58,6 +62,8 @@ export interface Checkpoint {
   state: TrainerState;
   weights: TensorMap;
   optimizer: TensorMap;
+  /** Weights of the reference, where it is refreshed on the way. */
+  reference?: TensorMap;
 }
 
 export interface TrainerState {
@@ -67,6 +73,8 @@ export interface TrainerState {
   updates: number;
   /** Coefficient of the KL in the reward, where klCtrl is adaptive and has moved it. */
   klCoef?: number;
+  /** Adaptive entropy bonus: its coefficient, and whether the last step's entropy was low enough for it to act. */
+  entropy?: { coeff: number; acts: boolean };
 }
 
 export interface FitResult {
@@ -128,29 +136,39 @@ export class GrpoTrainer {
     const afterGenerate = performance.now();
     const refLogProbs = await this.#updater.reference(samples);
     const afterRef = performance.now();
+    const correction = correctionSettings(config);
+    if (!correction.bypassMode) this.#o.onPhase?.('log-probs', step);
+    const trainerLogProbs = correction.bypassMode ? undefined : await this.#updater.proximal(samples);
+    const afterProximal = performance.now();
     const { klCoef } = this.#state;
     const baselines = config.algorithm.advEstimator === 'remax' ? await this.#greedyScores(samples, step) : undefined;
     const tokens = stepTokens(config, samples, {
       ...(baselines && { baselines }),
       ...(refLogProbs && { refLogProbs }),
       ...(klCoef !== undefined && { klCoef }),
+      ...(trainerLogProbs && { trainerLogProbs, correction }),
+      ...(this.#o.advantage && { advantage: this.#o.advantage }),
     });
     this.#adaptKl(tokens.metrics, samples.length);
     samples.forEach((sample, s) => (sample.advantage = meanTrained(tokens.advantages[s], tokens.masks[s])));
     this.#o.onPhase?.('update', step);
+    this.#updater.setEntropyCoeff(this.#entropyCoeff());
     const update = await this.#updater.update(samples, tokens, step, this.#state.updates);
     this.#state.updates += update.updates;
+    this.#adaptEntropy(update.metrics);
     this.#o.onPhase?.('sync', step);
     const beforeSync = performance.now();
     await this.#o.engine.rollout.resetCache();
     const ended = performance.now();
     this.#state.step = step;
+    await this.#refreshReference(step);
     const seconds = {
       gen: (afterGenerate - started) / 1000,
       tools: generated.seconds.tools,
       reward: generated.seconds.reward,
       ref: (afterRef - afterGenerate) / 1000,
       ...update.seconds,
+      old_log_prob: (afterProximal - afterRef) / 1000,
       sync: (ended - beforeSync) / 1000,
       step: (ended - started) / 1000,
     };
@@ -206,19 +224,22 @@ export class GrpoTrainer {
   }
 
   async checkpoint(): Promise<Checkpoint> {
-    const { model } = this.#o.engine;
+    const { model, reference } = this.#o.engine;
+    const refreshed = this.#o.config.trainer.refUpdateFreq > 0 ? reference : undefined;
     return {
       state: { ...this.#state },
       weights: await model.exportWeights(),
       optimizer: await model.exportOptimizer(),
+      ...(refreshed && { reference: await refreshed.exportWeights() }),
     };
   }
 
   /** Continues from a checkpoint; its weights replace the engine's. */
-  async restore({ state, weights, optimizer }: Checkpoint): Promise<void> {
-    const { model, rollout } = this.#o.engine;
+  async restore({ state, weights, optimizer, reference }: Checkpoint): Promise<void> {
+    const { model, rollout, reference: frozen } = this.#o.engine;
     await model.importWeights(weights);
     await model.importOptimizer(optimizer);
+    if (reference) await frozen?.importWeights(reference);
     await rollout.resetCache();
     this.#state = { ...state };
   }
@@ -246,36 +267,45 @@ export class GrpoTrainer {
     return { engine: rollout, tokenizer, task, sampling, limits: agentLimits(config), agent, ...from };
   }
 
-  /** Samples of one step; with filterGroups, batches are drawn until enough groups carry a signal (DAPO). */
+  /**
+   * Samples of one step; with filterGroups, until enough groups carry a signal (DAPO): every group left out is a credit for
+   * another prompt, up to maxNumGenBatches x trainBatchSize prompts in all.
+   */
   async #generate(step: number) {
     const { config, task, engine } = this.#o;
     const { trainBatchSize } = config.data;
     const filter = config.algorithm.filterGroups;
     const seconds: OutsideSeconds = { tools: 0, reward: 0 };
     const kept: Sample[] = [];
-    let last: Sample[];
-    let [batches, evicted] = [0, 0];
+    let last: Sample[] = [];
+    let [batches, drawn] = [0, 0];
+    const missing = () => trainBatchSize - kept.length / config.rollout.n;
+    const credits = () => (filter.enable ? filter.maxNumGenBatches : 1) * trainBatchSize - drawn;
     this.#o.onPhase?.('generate', step);
-    do {
+    while (missing() > 0 && credits() > 0) {
+      const count = Math.min(missing(), credits());
       const first = this.#state.problems;
-      this.#state.problems += trainBatchSize;
-      const problems = Array.from({ length: trainBatchSize }, (_, i) => task.train(first + i, config.seed));
-      const options = { ...this.#generateOptions(step, config.rollout.n), firstGroup: batches * trainBatchSize };
+      this.#state.problems += count;
+      const problems = Array.from({ length: count }, (_, i) => task.train(first + i, config.seed));
+      const options = { ...this.#generateOptions(step, config.rollout.n), firstGroup: drawn };
       const onSample = (sample: Sample) => this.#o.onSample?.(sample, step);
       const made = await generateSamples(problems, { ...options, onSample });
       seconds.tools += made.seconds.tools;
       seconds.reward += made.seconds.reward;
-      const useful = filter.enable ? groupsWithSignal(made.samples, filter.metric) : made.samples;
-      evicted += (made.samples.length - useful.length) / config.rollout.n;
-      kept.push(...useful);
-      last = made.samples;
+      kept.push(...(filter.enable ? groupsWithSignal(made.samples, filter.metric) : made.samples));
+      last = [...last, ...made.samples].slice(-trainBatchSize * config.rollout.n);
+      drawn += count;
       batches++;
-    } while (filter.enable && kept.length < trainBatchSize * config.rollout.n && batches < filter.maxNumGenBatches);
-    // A filter that left nothing would leave nothing to train on; the last batch is then used as it is.
-    const samples = (kept.length > 0 ? kept : last).slice(0, trainBatchSize * config.rollout.n);
+    }
+    // A filter that left nothing would leave nothing to train on; the last prompts are then used as they are.
+    const samples = kept.length > 0 ? kept : last;
     const stats = await engine.rollout.takeStats();
     const metrics: Metrics = filter.enable
-      ? { 'training/num_gen_batches': batches, 'training/evicted_groups': evicted }
+      ? {
+          'training/num_gen_batches': batches,
+          'training/num_gen_prompts': drawn,
+          'training/evicted_groups': drawn - kept.length / config.rollout.n,
+        }
       : {};
     return { samples, seconds, stats, metrics };
   }
@@ -297,6 +327,35 @@ export class GrpoTrainer {
     const controller = { ...klCtrl, klCoef: metrics['actor/reward_kl_penalty_coeff'] };
     this.#state.klCoef = updateKlController(controller, metrics['actor/reward_kl_penalty'], samples).klCoef;
   }
+
+  #entropyCoeff(): number {
+    const { entropy } = this.#state;
+    if (!entropy) return this.#o.config.actor.entropyCoeff;
+    return entropy.acts ? entropy.coeff : 0;
+  }
+
+  /** Moves the weight of the entropy bonus, when it has a target; the metric is the weight this step was made with. */
+  #adaptEntropy(metrics: Metrics): void {
+    const { entropyCoeff, entropyTarget, entropyCoeffDelta, entropyCoeffMin, entropyCoeffMax } = this.#o.config.actor;
+    if (entropyTarget === undefined) return;
+    metrics['actor/entropy_coeff'] = this.#entropyCoeff();
+    const entropy = metrics['actor/entropy'];
+    if (entropy === undefined) return; // nothing was trained on
+    const now = this.#state.entropy?.coeff ?? entropyCoeff;
+    const rest = { entropyTarget, entropyCoeffDelta, entropyCoeffMin, entropyCoeffMax };
+    const { controller } = updateEntropy({ entropyCoeff: now, ...rest }, entropy);
+    this.#state.entropy = { coeff: controller.entropyCoeff, acts: entropy <= entropyTarget };
+  }
+
+  /** Every refUpdateFreq steps: reference = alpha * policy + (1 - alpha) * reference (TRL's sync_ref_model). */
+  async #refreshReference(step: number): Promise<void> {
+    const { refUpdateFreq, refMixupAlpha } = this.#o.config.trainer;
+    const { model, reference } = this.#o.engine;
+    if (!reference || refUpdateFreq === 0 || step % refUpdateFreq !== 0) return;
+    const policy = await model.exportWeights();
+    if (refMixupAlpha === 1) return reference.importWeights(policy);
+    await reference.importWeights(mixWeights(policy, await reference.exportWeights(), refMixupAlpha));
+  }
 }
 
 export function agentLimits({ data, rollout }: TrainConfig): AgentLimits {
@@ -313,6 +372,15 @@ export function agentLimits({ data, rollout }: TrainConfig): AgentLimits {
     maxPromptLength: data.maxPromptLength,
     maxResponseLength: data.maxResponseLength,
   };
+}
+
+/** alpha * a + (1 - alpha) * b, tensor by tensor. */
+function mixWeights(a: TensorMap, b: TensorMap, alpha: number): TensorMap {
+  const mix = (name: string, data: Float32Array) => {
+    const other = b.get(name)!.data;
+    return data.map((x, i) => alpha * x + (1 - alpha) * other[i]);
+  };
+  return new Map([...a].map(([name, { shape, data }]) => [name, { shape, data: mix(name, data) }]));
 }
 
 /** The task's reward with its shaping taken off. */

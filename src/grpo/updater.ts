@@ -1,13 +1,22 @@
 /** The policy update of a step: epochs over mini-batches, each cut into micro-batches whose gradients add up. */
 
-import type { PolicyLossInputs, PolicyLossSpec } from '../model/engine.ts';
+import type { ModelEngine, PolicyLossInputs, PolicyLossSpec } from '../model/engine.ts';
 import { mulberry32 } from '../model/random.ts';
 import { lossWeights } from './aggregate.ts';
 import { policyLossSpec, type TrainConfig } from './config.ts';
+import { type CurrentPolicyResult, lookAtCurrentPolicy, needsCurrentPolicy } from './currentPolicy.ts';
 import { type LossRows, policyLoss, selectTokens } from './losses.ts';
 import { type Metrics, rolloutProbsDiff } from './metrics.ts';
 import { lrFactor } from './schedule.ts';
-import { gatherEntries, type MiniBatch, packMiniBatch, type Sample, sliceInputs, weightsByStep } from './stepBatch.ts';
+import {
+  gatherEntries,
+  type MiniBatch,
+  packMiniBatch,
+  type Sample,
+  scatterEntries,
+  sliceInputs,
+  weightsByStep,
+} from './stepBatch.ts';
 import type { StepTokens } from './stepTokens.ts';
 import type { TrainerEngine } from './trainer.ts';
 
@@ -33,7 +42,7 @@ export class PolicyUpdater {
   readonly #config: TrainConfig;
   readonly #engine: TrainerEngine;
   readonly #custom: CustomLoss | undefined;
-  readonly #spec: PolicyLossSpec;
+  #spec: PolicyLossSpec;
   readonly #totalUpdates: number;
 
   constructor(config: TrainConfig, engine: TrainerEngine, custom?: CustomLoss) {
@@ -43,6 +52,11 @@ export class PolicyUpdater {
     this.#spec = policyLossSpec(config);
     const perStep = Math.ceil(config.data.trainBatchSize / config.actor.ppoMiniBatchSize) * config.actor.ppoEpochs;
     this.#totalUpdates = perStep * config.trainer.totalTrainingSteps;
+  }
+
+  /** Weight of the entropy bonus from now on. */
+  setEntropyCoeff(entropyCoeff: number): void {
+    this.#spec = { ...this.#spec, entropyCoeff };
   }
 
   /** Updates the policy on the samples of a step. `updates` counts optimizer steps before it. */
@@ -65,26 +79,23 @@ export class PolicyUpdater {
     }
     const ended = performance.now();
     const seconds = { old_log_prob: 0, update_actor: (ended - started) / 1000 };
-    return { metrics: { ...average(all), ...firstDiff }, updates: done, trainedTokens, seconds };
+    return { metrics: { ...reduceMetrics(all), ...firstDiff }, updates: done, trainedTokens, seconds };
   }
 
   async #miniBatch(samples: Sample[], tokens: StepTokens, batch: MiniBatch, update: number) {
-    const { actor, data } = this.#config;
-    const masks = batch.samples.map((s) => tokens.masks[s]);
-    const { isWeights, refLogProbs } = tokens;
-    const byMode = lossWeights(actor.lossMode, actor.lossAggMode, masks, {
-      ...data,
-      ...(isWeights && { isWeights: batch.samples.map((s) => isWeights[s]) }),
-    });
-    const { weights, klWeights } = weightsByStep(samples.length, batch.samples, byMode);
+    const { actor } = this.#config;
+    const look = needsCurrentPolicy(this.#config) ? await this.#look(samples, tokens, batch) : undefined;
+    const { refLogProbs } = tokens;
+    const { masks, weights, klWeights } = this.#weights(samples.length, tokens, batch, look?.result);
     const inputs: PolicyLossInputs = {
       oldLogProbs: gatherEntries(batch, tokens.oldLogProbs),
       advantages: gatherEntries(batch, tokens.advantages),
       weights: gatherEntries(batch, weights),
       klWeights: gatherEntries(batch, klWeights),
       ...(refLogProbs && { refLogProbs: gatherEntries(batch, refLogProbs) }),
+      ...(masks && { mask: gatherEntries(batch, masks) }),
     };
-    const selected = selectTokens(this.#spec, lossRows(inputs.oldLogProbs, inputs, batch));
+    const selected = selectTokens(this.#spec, lossRows(look?.logProbs ?? inputs.oldLogProbs, inputs, batch));
     if (selected) inputs.selected = Float32Array.from(selected);
     const { logProbs, entropy } = await this.#forwardBackward(batch, inputs);
     const lr = actor.optim.lr * this.#lrFactor(update);
@@ -94,12 +105,55 @@ export class PolicyUpdater {
       ...{ beta1: betas[0], beta2: betas[1] },
     });
     const metrics = {
+      ...look?.result.metrics,
       ...this.#lossMetrics(batch, inputs, logProbs, entropy),
       'actor/grad_norm': step.gradNorm,
       'actor/skipped_updates': step.skipped ? 1 : 0,
       'actor/lr': lr,
     };
-    return { metrics, logProbs, rolloutLogProbs: inputs.oldLogProbs };
+    return { metrics, logProbs, rolloutLogProbs: gatherEntries(batch, samples.map(rolloutLogProbsOf)) };
+  }
+
+  /** The policy before this update, and what follows from it. */
+  async #look(samples: Sample[], tokens: StepTokens, batch: MiniBatch) {
+    const { logProbs, entropy } = await this.#forward(this.#engine.model, batch);
+    const masks = batch.samples.map((s) => tokens.masks[s]);
+    const result = lookAtCurrentPolicy(this.#config, {
+      logp: scatterEntries(batch, logProbs, masks),
+      entropy: scatterEntries(batch, entropy, masks),
+      rolloutLogp: batch.samples.map((s) => samples[s].trajectory.logProbs),
+      advantages: batch.samples.map((s) => tokens.advantages[s]),
+      masks,
+    });
+    return { logProbs, result };
+  }
+
+  /** Token weights of a mini-batch at their step index; `masks` only where the current policy rejected tokens. */
+  #weights(count: number, tokens: StepTokens, batch: MiniBatch, look: CurrentPolicyResult | undefined) {
+    const { actor, data } = this.#config;
+    const masks = look?.masks ?? batch.samples.map((s) => tokens.masks[s]);
+    const isWeights = look?.isWeights ?? (tokens.isWeights && batch.samples.map((s) => tokens.isWeights![s]));
+    const options = { ...data, ...(isWeights && { isWeights }) };
+    const byMode = lossWeights(actor.lossMode, actor.lossAggMode, masks, options);
+    look?.keep.forEach((keep, i) => keep.forEach((k, t) => (byMode.weights[i][t] *= k)));
+    const placed = weightsByStep(count, batch.samples, byMode);
+    if (!look) return { ...placed, masks: undefined };
+    const byStep: ArrayLike<number>[] = Array.from({ length: count }, () => []);
+    batch.samples.forEach((s, i) => (byStep[s] = look.masks[i]));
+    return { ...placed, masks: byStep };
+  }
+
+  /** Log-probs and entropies of a mini-batch under one model; changes nothing. */
+  async #forward(model: ModelEngine, batch: MiniBatch) {
+    const { temperature } = this.#config.rollout;
+    const count = batch.entrySample.length;
+    const [logProbs, entropy] = [new Float32Array(count), new Float32Array(count)];
+    for (const [m, micro] of batch.microBatches.entries()) {
+      const out = await model.logProbs(micro.batch, { temperature });
+      logProbs.set(out.logProbs, batch.offsets[m]);
+      entropy.set(out.entropy, batch.offsets[m]);
+    }
+    return { logProbs, entropy };
   }
 
   async #forwardBackward(batch: MiniBatch, inputs: PolicyLossInputs) {
@@ -136,24 +190,24 @@ export class PolicyUpdater {
     if (!actor.useKlLoss && !algorithm.useKlInReward) return undefined;
     const { reference } = this.#engine;
     if (!reference) throw new Error('A KL term needs a reference model, but the engine was made without one.');
+    return this.#sampleLogProbs(reference, samples);
+  }
+
+  /** The same under the policy before the step's first update: the "old" policy where it is not the one that sampled. */
+  proximal(samples: Sample[]): Promise<ArrayLike<number>[]> {
+    return this.#sampleLogProbs(this.#engine.model, samples);
+  }
+
+  async #sampleLogProbs(model: ModelEngine, samples: Sample[]): Promise<ArrayLike<number>[]> {
     const masks = samples.map(({ trajectory }) => trajectory.mask);
     const chosen = samples.map((_, s) => s);
-    const batch = packMiniBatch(samples, chosen, masks, actor.maxTokenLen);
-    const result = samples.map(({ trajectory }) => new Float64Array(trajectory.responseIds.length));
-    const { temperature } = this.#config.rollout;
-    for (const [m, micro] of batch.microBatches.entries()) {
-      const { logProbs } = await reference.logProbs(micro.batch, { temperature });
-      logProbs.forEach((logProb, e) => {
-        const at = batch.offsets[m] + e;
-        result[batch.entrySample[at]][batch.entryPosition[at]] = logProb;
-      });
-    }
-    return result;
+    const batch = packMiniBatch(samples, chosen, masks, this.#config.actor.maxTokenLen);
+    return scatterEntries(batch, (await this.#forward(model, batch)).logProbs, masks);
   }
 
   #lrFactor(update: number): number {
-    const { lrScheduler, lrWarmupSteps } = this.#config.actor.optim;
-    const shape = { lrSchedulerType: lrScheduler, lrWarmupSteps, minLrRatio: 0, numCycles: 0.5 };
+    const { lrScheduler, lrWarmupSteps, minLrRatio, numCycles } = this.#config.actor.optim;
+    const shape = { lrSchedulerType: lrScheduler, lrWarmupSteps, minLrRatio, numCycles };
     return lrFactor({ ...shape, totalTrainingSteps: this.#totalUpdates }, update);
   }
 
@@ -186,12 +240,20 @@ function shuffleInPlace<T>(items: T[], seed: number): void {
   }
 }
 
-/** Means over mini-batches, as verl reduces them; skipped updates are counted instead. */
-function average(all: Metrics[]): Metrics {
+const rolloutLogProbsOf = ({ trajectory }: Sample): Float32Array => trajectory.logProbs;
+
+/**
+ * Over the mini-batches that have a metric, as verl reduces: the extreme where the name says max or min, else the mean.
+ * Skipped updates are counted.
+ */
+function reduceMetrics(all: Metrics[]): Metrics {
   const result: Metrics = {};
-  for (const name of Object.keys(all[0] ?? {})) {
-    const total = all.reduce((sum, metrics) => sum + metrics[name], 0);
-    result[name] = name === 'actor/skipped_updates' ? total : total / all.length;
+  for (const name of new Set(all.flatMap((metrics) => Object.keys(metrics)))) {
+    const values = all.map((metrics) => metrics[name]).filter((value) => value !== undefined);
+    const total = values.reduce((sum, value) => sum + value, 0);
+    if (/(^|[_/])max([_/]|$)/.test(name)) result[name] = Math.max(...values);
+    else if (/(^|[_/])min([_/]|$)/.test(name)) result[name] = Math.min(...values);
+    else result[name] = name === 'actor/skipped_updates' ? total : total / values.length;
   }
   return result;
 }

@@ -30,8 +30,9 @@ export interface EngineApi {
   logProbs(role: ModelRole, batch: PackedBatch, temperature: number): Promise<TokenOutputs>;
   forwardBackward(batch: PackedBatch, loss: TrainLoss, temperature: number): Promise<TokenOutputs>;
   optimizerStep(options: AdamWOptions): Promise<OptimizerStepResult>;
-  exportState(what: 'weights' | 'optimizer' | 'gradients'): Promise<TensorMap>;
-  importState(what: 'weights' | 'optimizer', tensors: TensorMap): Promise<void>;
+  /** 'reference' = the weights of the reference model; all else is the policy's. */
+  exportState(what: 'weights' | 'reference' | 'optimizer' | 'gradients'): Promise<TensorMap>;
+  importState(what: 'weights' | 'reference' | 'optimizer', tensors: TensorMap): Promise<void>;
 
   /** Requests that were made in one task of the caller's event loop; each answer resolves on its own. */
   generate(requests: GenerateRequest[], onDone: (index: number, result: Generation | string) => void): Promise<void>;

@@ -33,11 +33,14 @@ export function createEngineHost(): EngineApi {
     optimizerStep: (options) => model('policy').optimizerStep(options),
     async exportState(what) {
       const policy = model('policy');
+      if (what === 'reference') return movedTensors(await model('reference').exportWeights());
       if (what === 'weights') return movedTensors(await policy.exportWeights());
       return movedTensors(await (what === 'optimizer' ? policy.exportOptimizer() : policy.exportGradients()));
     },
-    importState: (what, tensors) =>
-      what === 'weights' ? model('policy').importWeights(tensors) : model('policy').importOptimizer(tensors),
+    importState: (what, tensors) => {
+      if (what === 'optimizer') return model('policy').importOptimizer(tensors);
+      return model(what === 'weights' ? 'policy' : 'reference').importWeights(tensors);
+    },
     generate: (requests, onDone) => generateAll(loaded(), requests, onDone),
     release: async (ids) => ids.forEach((id) => loaded().rollout.release(id)),
     abort: async (ids) => loaded().rollout.abort(ids),

@@ -65,14 +65,15 @@ function remoteModel(
   role: ModelRole,
   { config }: EngineDescription,
 ): ModelEngine {
+  const weights = role === 'policy' ? 'weights' : 'reference';
   return {
     name: 'wgsl',
     config,
     logProbs: (batch, { temperature }) => alive(api.logProbs(role, batch, temperature)),
     forwardBackward: (batch, loss, { temperature }) => alive(api.forwardBackward(batch, loss, temperature)),
     optimizerStep: (options) => alive(api.optimizerStep(options)),
-    exportWeights: () => alive(api.exportState('weights')),
-    importWeights: (tensors) => alive(api.importState('weights', tensors)),
+    exportWeights: () => alive(api.exportState(weights)),
+    importWeights: (tensors) => alive(api.importState(weights, tensors)),
     exportOptimizer: () => alive(api.exportState('optimizer')),
     importOptimizer: (tensors) => alive(api.importState('optimizer', tensors)),
     exportGradients: () => alive(api.exportState('gradients')),

@@ -45,6 +45,17 @@ beforeAll(async () => {
   });
 });
 
+/** Every run starts from these, so that two of them can be compared. */
+const START = initWeights({ ...tinyConfig, vocabSize: 512 }, 3);
+
+async function restart(): Promise<void> {
+  await engine.model.importWeights(START);
+  const moments = await engine.model.exportOptimizer();
+  for (const { data } of moments.values()) data.fill(0);
+  await engine.model.importOptimizer(moments);
+  await engine.rollout.resetCache();
+}
+
 async function oneStep(algorithm: object, actor: object = {}) {
   const before = (await engine.model.exportWeights()).get('model.embed_tokens.weight')!.data.slice();
   const trainer = new GrpoTrainer({ config: configOf(algorithm, actor), task, engine });
@@ -71,4 +82,122 @@ test('KL in the reward, adaptive, with overlong shaping', async () => {
 test('KL in the loss', async () => {
   const metrics = await oneStep({}, { klLossCoef: 0.1, klLossType: 'r*k3' });
   expect(metrics['actor/kl_loss']).toBeGreaterThan(0);
+});
+
+const isTime = (name: string) => name.startsWith('timing') || name.startsWith('perf/');
+const steady = (metrics: Record<string, number>) =>
+  Object.fromEntries(Object.entries(metrics).filter(([name]) => !isTime(name) && !name.startsWith('rollout_corr/')));
+
+test("decoupled: the recomputed log-probs are the sampler's own, so weights of 1 change nothing", async () => {
+  await restart();
+  const plain = await oneStep({});
+  await restart();
+  const decoupled = await oneStep({
+    rolloutCorrection: { rolloutIs: 'sequence', rolloutRs: 'seq_sum_k1', rolloutRsThreshold: '0.9_1.1' },
+  });
+  expect(steady(decoupled)).toEqual(steady(plain));
+  expect(decoupled['rollout_corr/rollout_is_mean']).toBeCloseTo(1, 7);
+  expect(decoupled['rollout_corr/kl']).toBe(0);
+  expect(decoupled['rollout_corr/rollout_rs_masked_fraction']).toBe(0);
+  expect(decoupled['timing_s/old_log_prob']).toBeGreaterThan(0);
+});
+
+/** Large steps, so that the second mini-batch is off policy. */
+const far = { optim: { lr: 0.05 } };
+
+test.each([
+  ['reinforce', { rolloutIs: 'token', rolloutIsThreshold: '0.8_1.25', bypassMode: true }, 'rollout_is_oob_ratio'],
+  [
+    'reinforce',
+    { rolloutIs: 'sequence', rolloutIsBatchNormalize: true, bypassMode: true },
+    'rollout_is_batch_norm_factor',
+  ],
+  ['grpo', { rolloutRs: 'token_k2', rolloutRsThreshold: 0.01, bypassMode: true }, 'rollout_rs_masked_fraction'],
+  ['gspo', { rolloutRs: 'token_k1', rolloutRsThreshold: '0.9_1.1', bypassMode: true }, 'rollout_rs_masked_fraction'],
+])('bypass mode, %s with %o', async (name, rolloutCorrection, metric) => {
+  await restart();
+  const metrics = await oneStep({ name, rolloutCorrection }, far);
+  expect(metrics[`rollout_corr/${metric}`]).toBeGreaterThan(0);
+  expect(metrics['rollout_corr/k3_kl']).toBeGreaterThan(0);
+});
+
+test('weights made on the host are those that the kernel makes', async () => {
+  await restart();
+  const fused = await oneStep({ name: 'reinforce' }, far);
+  await restart();
+  // A rejection that rejects nothing, and weights that stay within IcePop's bounds, take the long way.
+  const correction = {
+    rolloutIs: 'token',
+    rolloutIsThreshold: '1e-9_1e9',
+    rolloutRs: 'token_k2',
+    rolloutRsThreshold: 1e9,
+  };
+  const loose = { rolloutIs: 'token', rolloutIsThreshold: 1e9 };
+  const host = await oneStep({ name: 'reinforce', rolloutCorrection: { ...correction, bypassMode: true } }, far);
+  await restart();
+  const kernel = await oneStep({ name: 'reinforce', rolloutCorrection: loose }, far);
+  expect(host['actor/grad_norm']).toBeCloseTo(kernel['actor/grad_norm'], 4);
+  expect(kernel['actor/grad_norm']).not.toBe(fused['actor/grad_norm']);
+});
+
+test('OPSM and the top-entropy mask drop policy gradients, not tokens', async () => {
+  await restart();
+  const metrics = await oneStep(
+    { rolloutCorrection: { offPolicyMaskThreshold: 0.001 } },
+    { ...far, topEntropyQuantile: 0.25 },
+  );
+  expect(metrics['actor/opsm_kept']).toBeLessThan(1);
+  expect(metrics['actor/opsm_kept']).toBeGreaterThanOrEqual(0.5);
+  expect(metrics['actor/top_entropy_kept']).toBeGreaterThan(0.2);
+  expect(metrics['actor/top_entropy_kept']).toBeLessThan(0.35);
+});
+
+test('the entropy bonus follows its target', async () => {
+  await restart();
+  const actor = { entropyTarget: 100, entropyCoeffDelta: 0.5, entropyCoeffMax: 0.75 };
+  const trainer = new GrpoTrainer({ config: configOf({}, actor), task, engine });
+  const seen = [await trainer.step(), await trainer.step(), await trainer.step()];
+  expect(seen.map(({ metrics }) => metrics['actor/entropy_coeff'])).toEqual([0, 0.5, 0.75]);
+  expect(trainer.state.entropy).toEqual({ coeff: 0.75, acts: true });
+});
+
+test('the reference is refreshed, and a checkpoint carries it', async () => {
+  await restart();
+  const config = configOf({}, { klLossCoef: 0.1 });
+  Object.assign(config.trainer, { refUpdateFreq: 2, refMixupAlpha: 0.5 });
+  const trainer = new GrpoTrainer({ config, task, engine });
+  const name = 'model.embed_tokens.weight';
+  const [start] = [(await engine.reference!.exportWeights()).get(name)!.data.slice()];
+  await trainer.step();
+  expect((await engine.reference!.exportWeights()).get(name)!.data).toEqual(start);
+  await trainer.step();
+  const policy = (await engine.model.exportWeights()).get(name)!.data;
+  const { reference } = await trainer.checkpoint();
+  expect(reference!.get(name)!.data[7]).toBeCloseTo((policy[7] + start[7]) / 2, 6);
+  await engine.reference!.importWeights(START);
+});
+
+test("a user's own advantage", async () => {
+  await restart();
+  const advantage = ({ rewards, masks }: { rewards: ArrayLike<number>; masks: readonly ArrayLike<number>[] }) =>
+    masks.map((mask, s) => Float64Array.from(mask, (m) => m * (rewards[s] - 3)));
+  const { metrics } = await new GrpoTrainer({ config: configOf({}), task, engine, advantage }).step();
+  expect(metrics['critic/advantages/max']).toBeCloseTo(metrics['critic/score/max'] - 3, 5);
+});
+
+test('dynamic sampling draws a prompt for every group left out, up to its credits', async () => {
+  await restart();
+  let scored = 0;
+  const reward: Task['reward'] = ({ problem }) => ({ score: 1, acc: problem.id === 'train-1' ? scored++ % 2 : 1 });
+  const filterGroups = { enable: true, maxNumGenBatches: 3 };
+  const trainer = new GrpoTrainer({
+    config: configOf({ name: 'dapo', filterGroups }),
+    task: { ...task, reward },
+    engine,
+  });
+  const { metrics, samples } = await trainer.step();
+  expect(metrics['training/num_gen_prompts']).toBe(6);
+  expect(metrics['training/num_gen_batches']).toBe(5); // 2 prompts, then 1 at a time
+  expect(metrics['training/evicted_groups']).toBe(5);
+  expect(new Set(samples.map(({ problem }) => problem.id))).toEqual(new Set(['train-1']));
 });

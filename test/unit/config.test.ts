@@ -3,6 +3,7 @@ import { expect, test } from 'vitest';
 import { stringify } from 'yaml';
 import { keyDocs, nearestKey, parseSftConfig, parseTrainConfig, policyLossSpec } from '../../src/grpo/config.ts';
 import { batchTable, nearestDivisors } from '../../src/grpo/configRules.ts';
+import { correctionSettings } from '../../src/grpo/correctionSettings.ts';
 import { TRAIN_SCHEMA } from '../../src/grpo/configSchema.ts';
 import { SFT_SCHEMA } from '../../src/grpo/sftSchema.ts';
 import { InputError } from '../../src/model/errors.ts';
@@ -118,4 +119,28 @@ test('sizes of a supervised run', () => {
   expect(sft().data.trainBatchSize).toBe(48);
   expect(sentence(() => sft('model.hiddenSize=100'))).toContain('the nearest that works is 104');
   expect(sentence(() => sft('model.numKeyValueHeads=3'))).toContain('the nearest that do are 2 and 4');
+});
+
+test('rollout correction: open keys are closed, and thresholds are read before anything runs', () => {
+  const of = (...overrides: string[]) => correctionSettings(parse(MINIMAL, ...overrides));
+  const key = (text: string) => `algorithm.rolloutCorrection.${text}`;
+  expect(of()).toMatchObject({ bypassMode: true, rolloutIs: 'none', rolloutRs: '', offPolicyMaskThreshold: Infinity });
+  expect(of(key('rolloutIs=token'))).toMatchObject({ bypassMode: false, rolloutIsThreshold: 2 });
+  expect(of(key('rolloutIs=token'), key('rolloutIsThreshold=0.5_5'))).toMatchObject({ rolloutIsThreshold: '0.5_5' });
+  expect(of('algorithm.name=reinforce')).toMatchObject({ bypassMode: true, rolloutIs: 'token' });
+  expect(sentence(() => of(key('rolloutRs=token_k4'), key('rolloutRsThreshold=2')))).toBe(
+    't.yaml: algorithm.rolloutCorrection: Unknown rolloutRs option "token_k4"; known are token_k1, token_k2, token_k3, ' +
+      'seq_sum_k1, seq_sum_k2, seq_sum_k3, seq_mean_k1, seq_mean_k2, seq_mean_k3, seq_max_k2, seq_max_k3.',
+  );
+  expect(sentence(() => of(key('rolloutRs=token_k1')))).toContain('holds 0 thresholds for 1 options (token_k1)');
+});
+
+test('settings that would do nothing, or contradict each other, are refused', () => {
+  expect(sentence(() => parse(MINIMAL, 'trainer.refUpdateFreq=5'))).toContain('no KL term uses one');
+  expect(sentence(() => parse(MINIMAL, 'algorithm.gdpoRewardWeights=[1, 2]'))).toContain(
+    '2 weights for 0 gdpoRewardKeys',
+  );
+  expect(sentence(() => parse(MINIMAL, 'actor.entropyCoeffMax=-0.5'))).toContain('allowed: >= 0');
+  expect(sentence(() => parse(MINIMAL, 'actor.entropyCoeffMin=2'))).toContain('above entropyCoeffMax 1');
+  expect(policyLossSpec(parse(MINIMAL, 'actor.klClamp=10')).klClamp).toBe(10);
 });

@@ -1,0 +1,64 @@
+import { expect, test } from 'vitest';
+import { resolveTrainConfig } from '../../src/grpo/config.ts';
+import { lookAtCurrentPolicy, needsCurrentPolicy } from '../../src/grpo/currentPolicy.ts';
+import { RECIPES } from '../../src/grpo/recipes.ts';
+
+const configOf = (algorithm: object, actor: object = {}) =>
+  resolveTrainConfig({ name: 't', model: { path: 'x' }, algorithm, actor });
+
+const inputs = {
+  logp: [
+    [-1, -3, 0],
+    [-1, -1.1],
+  ],
+  rolloutLogp: [
+    [-1, -1, 0],
+    [-1, -1],
+  ],
+  masks: [
+    [1, 1, 0],
+    [1, 1],
+  ],
+  entropy: [
+    [0.1, 2, 9],
+    [0.3, 0.2],
+  ],
+  advantages: [
+    [-1, -1, 0],
+    [1, 1],
+  ],
+};
+const table = (rows: readonly ArrayLike<number>[]) => rows.map((row) => Array.from(row));
+
+test('no recipe pays for a forward pass of its own but clip-cov and kl-cov, which choose by the current policy', () => {
+  const paying = Object.keys(RECIPES).filter((name) => needsCurrentPolicy(configOf({ name })));
+  expect(paying).toEqual(['clip_cov', 'kl_cov']);
+});
+
+test('bypass mode: PPO takes the rejection, REINFORCE the weights as well', () => {
+  const rolloutCorrection = { rolloutRs: 'token_k2', rolloutRsThreshold: 1, rolloutIs: 'token', bypassMode: true };
+  const ppo = lookAtCurrentPolicy(configOf({ rolloutCorrection }), inputs);
+  expect(table(ppo.masks)).toEqual([
+    [1, 0, 0],
+    [1, 1],
+  ]);
+  expect(ppo.isWeights).toBeUndefined();
+  const { isWeights } = lookAtCurrentPolicy(configOf({ name: 'reinforce', rolloutCorrection }), inputs);
+  expect(isWeights![1][1]).toBeCloseTo(Math.exp(-0.1), 12);
+});
+
+test('OPSM and top entropy: the mask stays, the gradient goes', () => {
+  const opsm = lookAtCurrentPolicy(configOf({ rolloutCorrection: { offPolicyMaskThreshold: 0.5 } }), inputs);
+  expect(table(opsm.masks)).toEqual(inputs.masks);
+  expect(table(opsm.keep)).toEqual([
+    [0, 0, 1],
+    [1, 1],
+  ]);
+  expect(opsm.metrics).toEqual({ 'actor/opsm_kept': 0.5 });
+  const top = lookAtCurrentPolicy(configOf({}, { topEntropyQuantile: 0.25 }), inputs);
+  expect(table(top.keep)).toEqual([
+    [0, 1, 1],
+    [0, 0],
+  ]);
+  expect(top.metrics).toEqual({ 'actor/top_entropy_kept': 0.25 });
+});
