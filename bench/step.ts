@@ -8,7 +8,7 @@ import { parseTrainConfig } from '../src/grpo/config.ts';
 import type { Metrics } from '../src/grpo/metrics.ts';
 import { GrpoTrainer } from '../src/grpo/trainer.ts';
 import { InputError } from '../src/model/errors.ts';
-import { createModel } from '../src/model/forward.ts';
+import { loadModel as loadOnto } from '../src/model/loadModel.ts';
 import { initWeights } from '../src/model/params.ts';
 import { ChatTokenizer } from '../src/model/tokenizer.ts';
 import { WgslEngine } from '../src/model/wgslEngine.ts';
@@ -25,8 +25,7 @@ export async function benchStep(gpu: Gpu, quick: boolean): Promise<NonNullable<R
   const config = parseTrainConfig(readFileSync(CONFIG, 'utf8'), { source: CONFIG, overrides: quick ? QUICK : [] });
   const { loaded, weights } = await modelOf(config.model.path);
   const sizes = engineSizes(config);
-  const model = createModel(gpu, loaded.config, sizes.maxPositions);
-  model.weights.importTensors(loaded.weights);
+  const model = await loadOnto(gpu, loaded.config, sizes.maxPositions, loaded.weights);
   const engine = {
     tokenizer: new ChatTokenizer(loaded.tokenizerJson, loaded.tokenizerConfigJson),
     model: new WgslEngine(gpu, model, sizes.maxTokenLen),

@@ -6,8 +6,10 @@ import { join } from 'node:path';
 import type { Checkpoint as TrainerCheckpoint, TrainerState } from '../grpo/trainer.ts';
 import { type Checkpoint, loadCheckpoint, saveCheckpoint } from '../model/checkpoint.ts';
 import { InputError } from '../model/errors.ts';
+import type { Weights } from '../model/loadModel.ts';
+import { openCheckpoint, type OpenCheckpoint, type WeightSource } from '../model/openCheckpoint.ts';
 import { readSafetensors, writeSafetensors } from '../model/safetensors.ts';
-import { readBytes, readJson, writeFolder } from './files.ts';
+import { folderFiles, readBytes, readJson, writeFolder } from './files.ts';
 
 const STATE = 'trainer_state.json';
 const OPTIMIZER = 'optimizer.safetensors';
@@ -15,26 +17,51 @@ const OPTIMIZER = 'optimizer.safetensors';
 const REFERENCE = 'reference.safetensors';
 
 /** A model and its tokenizer. */
-export interface LoadedModel extends Checkpoint {
+export interface LoadedModel extends Omit<Checkpoint, 'weights'> {
+  weights: Weights;
   tokenizerJson: Record<string, unknown>;
   tokenizerConfigJson: Record<string, unknown>;
 }
 
-/** Loads a checkpoint folder, or the newest checkpoint of a run folder. Throws InputError naming the folder. */
+/** Opens a checkpoint folder, or the newest checkpoint of a run folder. Throws InputError naming the folder. */
 export async function loadModel(path: string): Promise<LoadedModel> {
+  const { folder, model } = await openModel(path);
+  const { tokenizerJson, tokenizerConfigJson } = model;
+  if (!tokenizerJson || !tokenizerConfigJson) {
+    throw new InputError(
+      `${folder}: The checkpoint has no tokenizer.json and tokenizer_config.json; copy them beside it.`,
+    );
+  }
+  return { ...model, tokenizerJson, tokenizerConfigJson };
+}
+
+/** As `loadModel`, where the tokenizer may be absent. Weights are read when they are asked for. */
+export async function openModel(path: string): Promise<{ folder: string; model: OpenCheckpoint }> {
   const folder = await checkpointFolder(path);
   try {
-    const loaded = await loadCheckpoint(sourceOf(folder));
-    const { tokenizerJson, tokenizerConfigJson } = loaded;
-    if (!tokenizerJson || !tokenizerConfigJson) {
-      throw new InputError('The checkpoint has no tokenizer.json and tokenizer_config.json; copy them beside it.');
-    }
-    return { ...loaded, tokenizerJson, tokenizerConfigJson };
+    const model = await openCheckpoint(folderFiles(folder));
+    return { folder, model: { ...model, weights: namingFolder(model.weights, folder) } };
   } catch (error) {
-    // Readers speak of what is in the file; which file it was is known here.
-    if (error instanceof RangeError || error instanceof InputError) throw new InputError(`${folder}: ${error.message}`);
-    throw error;
+    throw inFolder(error, folder);
   }
+}
+
+/** Readers speak of what is in the file; which folder it was is known here. */
+function inFolder(error: unknown, folder: string): unknown {
+  const isBadFile = error instanceof RangeError || error instanceof InputError;
+  return isBadFile ? new InputError(`${folder}: ${error.message}`) : error;
+}
+
+function namingFolder(weights: WeightSource, folder: string): WeightSource {
+  return {
+    async *pieces() {
+      try {
+        yield* weights.pieces();
+      } catch (error) {
+        throw inFolder(error, folder);
+      }
+    },
+  };
 }
 
 /** The model's files, and with `trainer` its optimizer and counters, written all or none. */

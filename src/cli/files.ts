@@ -2,9 +2,10 @@
 
 import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises';
+import { mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { InputError } from '../model/errors.ts';
+import type { CheckpointFiles } from '../model/openCheckpoint.ts';
 
 /** Bytes of a file. Throws InputError when it cannot be read. */
 export async function readBytes(path: string): Promise<Uint8Array> {
@@ -27,6 +28,25 @@ export async function readJson(path: string): Promise<unknown> {
   } catch (error) {
     throw new InputError(`${path} is not JSON: ${(error as Error).message}.`);
   }
+}
+
+/** The files of a folder, in parts. */
+export function folderFiles(folder: string): CheckpointFiles {
+  return {
+    async size(name) {
+      const path = join(folder, name);
+      return existsSync(path) ? (await stat(path)).size : undefined;
+    },
+    async read(name, begin, end) {
+      const file = await open(join(folder, name));
+      try {
+        const { buffer, bytesRead } = await file.read(new Uint8Array(end - begin), 0, end - begin, begin);
+        return buffer.subarray(0, bytesRead);
+      } finally {
+        await file.close();
+      }
+    },
+  };
 }
 
 /** Whole content or none: written beside, synced, renamed. Folders are made. */

@@ -14,11 +14,14 @@ import { config } from './commands/config.ts';
 import { evaluate } from './commands/eval.ts';
 import { generate } from './commands/generate.ts';
 import { report } from './commands/report.ts';
+import { score } from './commands/score.ts';
 import { sft } from './commands/sft.ts';
 import { train } from './commands/train.ts';
 import { verify } from './commands/verify.ts';
 
-const COMMANDS: Record<string, Command> = { train, compare, sft, eval: evaluate, generate, verify, config, report };
+const COMMANDS: Record<string, Command> = {
+  ...{ train, compare, sft, eval: evaluate, generate, score, verify, config, report },
+};
 
 /** Runs one command line and returns its exit code. */
 export async function main(argv: readonly string[]): Promise<number> {

@@ -131,14 +131,17 @@ function recordLayerBackward(
 
   through(s.dx, w.wdown, F, C, s.dact);
   own('down', a.act, s.dx, dw?.wdown, F, C, s.dact);
+  if (dw?.bdown) columnSum(gpu, { x: s.dx, y: dw.bdown, N, C });
   swigluBwd(gpu, { gu: a.gu, dy: s.dact, dgu: s.dgu, N, F });
   through(s.dgu, w.wgu, C, 2 * F, s.dh);
   own('gu', a.h2, s.dgu, dw?.wgu, C, 2 * F, s.dh);
+  if (dw?.bgu) columnSum(gpu, { x: s.dgu, y: dw.bgu, N, C: 2 * F });
   const norm2 = { x: a.xMid, weight: w.mlpNorm, rstd: a.rstd2, dy: s.dh, dres: s.dx, dx: s.dxMid };
   rmsnormBwd(gpu, { ...norm2, dweight: dw?.mlpNorm, partial, N, C });
 
   through(s.dxMid, w.wo, H * D, C, s.datt);
   own('o', a.att, s.dxMid, dw?.wo, H * D, C, s.datt);
+  if (dw?.bo) columnSum(gpu, { x: s.dxMid, y: dw.bo, N, C });
   const { dq, dkv, delta } = s;
   const views = { q: a.q, kv: a.kv, ranges, out: a.att, lse: a.lse, dout: s.datt, queryEnd, dq, dkv, delta };
   attentionBwd(gpu, { ...views, N, H, K, D });

@@ -18,7 +18,7 @@ export interface RopeScaling {
 }
 
 export interface ModelConfig {
-  architecture: 'LlamaForCausalLM' | 'Qwen2ForCausalLM' | 'Qwen3ForCausalLM';
+  architecture: 'LlamaForCausalLM' | 'Qwen2ForCausalLM' | 'Qwen3ForCausalLM' | 'SmolLM3ForCausalLM';
   /** V */ vocabSize: number;
   /** C */ hiddenSize: number;
   /** F */ intermediateSize: number;
@@ -31,8 +31,12 @@ export interface ModelConfig {
   ropeScaling: RopeScaling | null;
   maxPositionEmbeddings: number;
   tieWordEmbeddings: boolean;
-  /** Bias on the q, k and v products (Qwen2). */
+  /** Bias on the q, k and v products (Qwen2; `attention_bias` elsewhere). */
   qkvBias: boolean;
+  /** Bias on the output product of attention, which `attention_bias` means too, but for Qwen2. Absent = none. */
+  oBias?: boolean;
+  /** Bias on gate, up and down (Llama's `mlp_bias`). Absent = none. */
+  mlpBias?: boolean;
   /** RMSNorm over D on every q and k head before RoPE (Qwen3). */
   qkNorm: boolean;
   /** Standard deviation of fresh weights. */
@@ -41,9 +45,10 @@ export interface ModelConfig {
 
 /** What transformers assumes for keys that are absent; these differ by architecture. */
 const DEFAULTS = {
-  LlamaForCausalLM: { modelType: 'llama', kvHeads: null, headDim: null, maxPositions: 2048 },
-  Qwen2ForCausalLM: { modelType: 'qwen2', kvHeads: 32, headDim: null, maxPositions: 32768 },
-  Qwen3ForCausalLM: { modelType: 'qwen3', kvHeads: 32, headDim: 128, maxPositions: 32768 },
+  LlamaForCausalLM: { modelType: 'llama', kvHeads: null, headDim: null, maxPositions: 2048, theta: 1e4, tied: false },
+  Qwen2ForCausalLM: { modelType: 'qwen2', kvHeads: 32, headDim: null, maxPositions: 32768, theta: 1e4, tied: false },
+  Qwen3ForCausalLM: { modelType: 'qwen3', kvHeads: 32, headDim: 128, maxPositions: 32768, theta: 1e4, tied: false },
+  SmolLM3ForCausalLM: { modelType: 'smollm3', kvHeads: 4, headDim: null, maxPositions: 32768, theta: 2e6, tied: true },
 } as const;
 
 type Json = Record<string, unknown>;
@@ -69,10 +74,10 @@ export function parseModelConfig(json: unknown): ModelConfig {
     numKeyValueHeads: readCount(json, 'num_key_value_heads', defaults.kvHeads ?? numAttentionHeads),
     headDim: readCount(json, 'head_dim', defaults.headDim ?? hiddenSize / numAttentionHeads),
     rmsNormEps: readPositive(json, 'rms_norm_eps', 1e-6),
-    ...readRope(json),
+    ...readRope(json, defaults.theta),
     maxPositionEmbeddings: readCount(json, 'max_position_embeddings', defaults.maxPositions),
-    tieWordEmbeddings: readFlag(json, 'tie_word_embeddings', false),
-    qkvBias: architecture === 'Qwen2ForCausalLM',
+    tieWordEmbeddings: readFlag(json, 'tie_word_embeddings', defaults.tied),
+    ...readBiases(json, architecture),
     qkNorm: architecture === 'Qwen3ForCausalLM',
     initializerRange: readPositive(json, 'initializer_range', 0.02),
   };
@@ -98,6 +103,9 @@ export function modelConfigToJson(config: ModelConfig): Json {
     rope_scaling: config.ropeScaling && ropeScalingToJson(config.ropeScaling),
     max_position_embeddings: config.maxPositionEmbeddings,
     tie_word_embeddings: config.tieWordEmbeddings,
+    ...(config.architecture === 'SmolLM3ForCausalLM' && { no_rope_layers: Array(config.numHiddenLayers).fill(1) }),
+    ...(config.oBias && { attention_bias: true }),
+    ...(config.mlpBias && { mlp_bias: true }),
     initializer_range: config.initializerRange,
     torch_dtype: 'float32',
   };
@@ -170,9 +178,7 @@ function refuseUnsupported(json: Json, architecture: ModelConfig['architecture']
   };
   const isOff = (key: string) => json[key] === undefined || json[key] === null || json[key] === false;
   if (json['hidden_act'] !== undefined && json['hidden_act'] !== 'silu') refuse('hidden_act', '"silu"');
-  if (!isOff('mlp_bias')) refuse('mlp_bias', 'false');
-  // Llama's and Qwen3's flag also puts a bias on o_proj; Qwen2 does not read it.
-  if (architecture !== 'Qwen2ForCausalLM' && !isOff('attention_bias')) refuse('attention_bias', 'false');
+  if (skipsRope(json, architecture)) refuse('no_rope_layers', 'a 1 for every layer');
   if ((json['attention_dropout'] ?? 0) !== 0) refuse('attention_dropout', '0');
   if ((json['partial_rotary_factor'] ?? 1) !== 1) refuse('partial_rotary_factor', '1');
   if (!isOff('quantization_config')) refuse('quantization_config', 'an unquantised checkpoint');
@@ -181,6 +187,22 @@ function refuseUnsupported(json: Json, architecture: ModelConfig['architecture']
   if (Array.isArray(layers) && layers.some((type) => type !== 'full_attention')) {
     refuse('layer_types', '"full_attention" in every layer');
   }
+}
+
+/** SmolLM3 leaves RoPE out of every fourth layer unless the list says otherwise. */
+function skipsRope(json: Json, architecture: ModelConfig['architecture']): boolean {
+  const layers = json['no_rope_layers'];
+  if (!Array.isArray(layers)) return architecture === 'SmolLM3ForCausalLM';
+  return layers.length !== json['num_hidden_layers'] || layers.some((on) => on !== 1);
+}
+
+/** Qwen2 always has a bias on q, k and v alone, and reads no flag; only Llama and SmolLM3 read `mlp_bias`. */
+function readBiases(json: Json, architecture: ModelConfig['architecture']) {
+  if (architecture === 'Qwen2ForCausalLM') return { qkvBias: true };
+  const readsMlp = architecture === 'LlamaForCausalLM' || architecture === 'SmolLM3ForCausalLM';
+  const qkvBias = readFlag(json, 'attention_bias', false);
+  const mlpBias = readsMlp && readFlag(json, 'mlp_bias', false);
+  return { qkvBias, ...(qkvBias && { oBias: true }), ...(mlpBias && { mlpBias }) };
 }
 
 /** Qwen's rule: layers from `max_window_layers` on are windowed, if the flag is set at all. */
@@ -193,11 +215,11 @@ function slidingWindowInUse(json: Json, architecture: ModelConfig['architecture'
 }
 
 /** `rope_theta` + `rope_scaling` (transformers 4) or `rope_parameters` (transformers 5), which holds both. */
-function readRope(json: Json): Pick<ModelConfig, 'ropeTheta' | 'ropeScaling'> {
+function readRope(json: Json, theta: number): Pick<ModelConfig, 'ropeTheta' | 'ropeScaling'> {
   const key = isObject(json['rope_parameters']) ? 'rope_parameters' : 'rope_scaling';
   const rope = json[key] ?? {};
   if (!isObject(rope)) throw new InputError(`config.json: "${key}" is ${show(rope)}, but must be an object or null.`);
-  const ropeTheta = readPositive({ rope_theta: rope['rope_theta'] ?? json['rope_theta'] }, 'rope_theta', 10000);
+  const ropeTheta = readPositive({ rope_theta: rope['rope_theta'] ?? json['rope_theta'] }, 'rope_theta', theta);
   const ropeType = rope['rope_type'] ?? rope['type'] ?? 'default';
   if (ropeType === 'default') return { ropeTheta, ropeScaling: null };
   if (ropeType !== 'llama3' && ropeType !== 'linear') {

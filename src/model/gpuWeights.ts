@@ -10,6 +10,7 @@ import type { Gpu, View } from '../gpu/device.ts';
 import type { ModelConfig } from './config.ts';
 import type { TensorMap } from './engine.ts';
 import { InputError } from './errors.ts';
+import type { WeightPiece, WeightSource } from './openCheckpoint.ts';
 import { parameterSpecs } from './params.ts';
 
 /** Where one HF tensor lies in a block: [rows, cols] of HF, written transposed at column `column` when it is a matrix. */
@@ -38,9 +39,12 @@ export interface LayerViews {
   /** [(H + 2K) * D] */ bqkv?: View;
   /** [2, D]: q norm, k norm */ qkNorm?: View;
   /** [H * D, C] */ wo: View;
+  /** [C] */ bo?: View;
   /** [C] */ mlpNorm: View;
   /** [C, 2F] */ wgu: View;
+  /** [2F] */ bgu?: View;
   /** [F, C] */ wdown: View;
+  /** [C] */ bdown?: View;
 }
 
 export interface WeightViews {
@@ -95,12 +99,15 @@ export function planBlocks(config: ModelConfig): ArenaPlan {
         [`${at}.self_attn.k_norm.weight`, D],
       ]);
     add(`${l}.wo`, C, [[`${at}.self_attn.o_proj.weight`, 0, true]]);
+    if (config.oBias) add(`${l}.bo`, C, [[`${at}.self_attn.o_proj.bias`]]);
     add(`${l}.mlpNorm`, C, [[`${at}.post_attention_layernorm.weight`]]);
     add(`${l}.wgu`, 2 * F, [
       [`${at}.mlp.gate_proj.weight`, 0, true],
       [`${at}.mlp.up_proj.weight`, F, true],
     ]);
+    if (config.mlpBias) add(`${l}.bgu`, 2 * F, [[`${at}.mlp.gate_proj.bias`], [`${at}.mlp.up_proj.bias`, F]]);
     add(`${l}.wdown`, C, [[`${at}.mlp.down_proj.weight`, 0, true]]);
+    if (config.mlpBias) add(`${l}.bdown`, C, [[`${at}.mlp.down_proj.bias`]]);
   }
   add('finalNorm', C, [['model.norm.weight']]);
   if (!config.tieWordEmbeddings) add('head', C, [['lm_head.weight']]);
@@ -144,6 +151,33 @@ export class Arena {
     }
   }
 
+  /** Host to device, piece by piece: what is in host memory is a few pieces, never the model. */
+  async importFrom(source: WeightSource): Promise<void> {
+    let pending = 0;
+    for await (const piece of source.pieces()) {
+      this.#importPiece(piece);
+      // A device keeps a copy of what was written until it has run.
+      if ((pending += piece.data.byteLength) < PENDING_BYTES) continue;
+      await this.#gpu.idle();
+      pending = 0;
+    }
+    await this.#gpu.idle();
+  }
+
+  #importPiece({ name, shape, first, data }: WeightPiece): void {
+    const block = this.#blocks.find(({ parts }) => parts.some((part) => part.name === name));
+    const part = block?.parts.find((candidate) => candidate.name === name);
+    if (!block || !part) throw new InputError(`The model has no tensor "${name}".`);
+    const start = block.offset / 4 + part.column;
+    if (!part.transposed) return this.#gpu.write(this.arena, data, start + first);
+    const cols = shape[1];
+    const [rows, firstRow] = [data.length / cols, first / cols];
+    const turned = transposed(data, rows, cols);
+    if (rows === block.width) return this.#gpu.write(this.arena, turned, start);
+    for (let c = 0; c < cols; c++)
+      this.#gpu.write(this.arena, turned.subarray(c * rows, (c + 1) * rows), start + c * block.width + firstRow);
+  }
+
   /** Device to host, by HF name. */
   async exportTensors(): Promise<TensorMap> {
     const all = await this.#gpu.readF32(this.arena);
@@ -164,6 +198,16 @@ export class Arena {
   }
 }
 
+/** Bytes written to the device before it is waited for. */
+const PENDING_BYTES = 16 << 20;
+
+/** x [rows, cols] to [cols, rows]. */
+function transposed(x: Float32Array, rows: number, cols: number): Float32Array {
+  const y = new Float32Array(x.length);
+  for (let r = 0; r < rows; r++) for (let c = 0; c < cols; c++) y[c * rows + r] = x[r * cols + c];
+  return y;
+}
+
 /** An arena laid out by the blocks of a config: the weights, or their gradients, or a moment. */
 export class GpuWeights extends Arena {
   readonly views: WeightViews;
@@ -181,11 +225,15 @@ export class GpuWeights extends Arena {
 
 function layerViews(arena: Arena, l: number): LayerViews {
   const get = (name: string) => arena.view(`${l}.${name}`);
+  const optional = (name: string) => arena.has(`${l}.${name}`) && { [name]: get(name) };
   return {
     attnNorm: get('attnNorm'),
     wqkv: get('wqkv'),
-    ...(arena.has(`${l}.bqkv`) && { bqkv: get('bqkv') }),
-    ...(arena.has(`${l}.qkNorm`) && { qkNorm: get('qkNorm') }),
+    ...optional('bqkv'),
+    ...optional('qkNorm'),
+    ...optional('bo'),
+    ...optional('bgu'),
+    ...optional('bdown'),
     wo: get('wo'),
     mlpNorm: get('mlpNorm'),
     wgu: get('wgu'),

@@ -27,20 +27,20 @@ function layerSpecs(config: ModelConfig): ParameterSpec[] {
   const { hiddenSize: C, intermediateSize: F, headDim: D } = config;
   const qSize = config.numAttentionHeads * D;
   const kvSize = config.numKeyValueHeads * D;
-  const withBias = (name: string, out: number): ParameterSpec[] => [
-    { name: `self_attn.${name}.weight`, shape: [out, C] },
-    ...(config.qkvBias ? [{ name: `self_attn.${name}.bias`, shape: [out] }] : []),
+  const linear = (name: string, shape: [out: number, into: number], bias = false): ParameterSpec[] => [
+    { name: `${name}.weight`, shape },
+    ...(bias ? [{ name: `${name}.bias`, shape: [shape[0]] }] : []),
   ];
   const headNorms = ['self_attn.q_norm.weight', 'self_attn.k_norm.weight'].map((name) => ({ name, shape: [D] }));
   return [
-    ...withBias('q_proj', qSize),
-    ...withBias('k_proj', kvSize),
-    ...withBias('v_proj', kvSize),
-    { name: 'self_attn.o_proj.weight', shape: [C, qSize] },
+    ...linear('self_attn.q_proj', [qSize, C], config.qkvBias),
+    ...linear('self_attn.k_proj', [kvSize, C], config.qkvBias),
+    ...linear('self_attn.v_proj', [kvSize, C], config.qkvBias),
+    ...linear('self_attn.o_proj', [C, qSize], config.oBias),
     ...(config.qkNorm ? headNorms : []),
-    { name: 'mlp.gate_proj.weight', shape: [F, C] },
-    { name: 'mlp.up_proj.weight', shape: [F, C] },
-    { name: 'mlp.down_proj.weight', shape: [C, F] },
+    ...linear('mlp.gate_proj', [F, C], config.mlpBias),
+    ...linear('mlp.up_proj', [F, C], config.mlpBias),
+    ...linear('mlp.down_proj', [C, F], config.mlpBias),
     { name: 'input_layernorm.weight', shape: [C] },
     { name: 'post_attention_layernorm.weight', shape: [C] },
   ];

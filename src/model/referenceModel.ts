@@ -114,8 +114,9 @@ type LayerWeights = (name: string) => F64 | undefined;
 function layerForward(config: ModelConfig, optional: LayerWeights, x: F64, batch: PackedBatch) {
   const { hiddenSize: C, intermediateSize: F, headDim: D, rmsNormEps: eps } = config;
   const w = (name: string) => required(optional(name), name);
-  const project = (name: string) =>
-    ops.linear(normed1.y, w(`self_attn.${name}.weight`), C, optional(`self_attn.${name}.bias`));
+  const linear = (name: string, input: F64, inSize: number) =>
+    ops.linear(input, w(`${name}.weight`), inSize, optional(`${name}.bias`));
+  const project = (name: string) => linear(`self_attn.${name}`, normed1.y, C);
   const tables = ropeOf(config, batch);
 
   const normed1 = ops.rmsnorm(x, w('input_layernorm.weight'), eps);
@@ -125,13 +126,13 @@ function layerForward(config: ModelConfig, optional: LayerWeights, x: F64, batch
   const q = ops.rope(qNormed.y, batch.positions, tables, D);
   const k = ops.rope(kNormed.y, batch.positions, tables, D);
   const att = ops.attention(q, k, v, batch.ranges, attentionDims(config));
-  const mid = sum(x, ops.linear(att.out, w('self_attn.o_proj.weight'), config.numAttentionHeads * D));
+  const mid = sum(x, linear('self_attn.o_proj', att.out, config.numAttentionHeads * D));
 
   const normed2 = ops.rmsnorm(mid, w('post_attention_layernorm.weight'), eps);
-  const gate = ops.linear(normed2.y, w('mlp.gate_proj.weight'), C);
-  const up = ops.linear(normed2.y, w('mlp.up_proj.weight'), C);
+  const gate = linear('mlp.gate_proj', normed2.y, C);
+  const up = linear('mlp.up_proj', normed2.y, C);
   const act = ops.swiglu(gate, up);
-  const y = sum(mid, ops.linear(act, w('mlp.down_proj.weight'), F));
+  const y = sum(mid, linear('mlp.down_proj', act, F));
   const [qRstd, kRstd] = [qNormed.rstd, kNormed.rstd];
   const cache: LayerCache = { x, normed1, qRaw, kRaw, qRstd, kRstd, q, k, v, att, mid, normed2, gate, up, act };
   return { y, cache };

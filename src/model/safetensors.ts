@@ -77,10 +77,14 @@ export function readSafetensorsHeader(
   return { entries, metadata: metadata as Record<string, string> };
 }
 
-/** Writes float32 tensors in the order of the map. Throws an InputError where data and shape disagree. */
+/**
+ * Writes tensors in the order of the map, rounded to nearest even where `dtype` is a half. Throws an InputError where data
+ * and shape disagree, or where a value is beyond float16.
+ */
 export function writeSafetensors(
   tensors: TensorMap,
   metadata: Record<string, string> = { format: 'pt' },
+  dtype: SafetensorsDtype = 'F32',
 ): Uint8Array<ArrayBuffer> {
   const header: Record<string, unknown> = { __metadata__: metadata };
   let offset = 0;
@@ -88,8 +92,9 @@ export function writeSafetensors(
     if (elementCount(shape) !== data.length) {
       throw new InputError(`Tensor "${name}" has shape [${shape.join(', ')}] but ${data.length} values.`);
     }
-    header[name] = { dtype: 'F32', shape, data_offsets: [offset, offset + data.byteLength] };
-    offset += data.byteLength;
+    const bytes = data.length * BYTES_PER_ELEMENT[dtype];
+    header[name] = { dtype, shape, data_offsets: [offset, offset + bytes] };
+    offset += bytes;
   }
   const text = new TextEncoder().encode(JSON.stringify(header));
   const headerLength = Math.ceil(text.length / 8) * 8;
@@ -97,9 +102,10 @@ export function writeSafetensors(
   new DataView(bytes.buffer).setBigUint64(0, BigInt(headerLength), true);
   bytes.set(text, 8);
   let position = 8 + headerLength;
-  for (const { data } of tensors.values()) {
-    bytes.set(new Uint8Array(data.buffer, data.byteOffset, data.byteLength), position);
-    position += data.byteLength;
+  for (const [name, { data }] of tensors) {
+    const encoded = encodeTensor(dtype, data, name);
+    bytes.set(encoded, position);
+    position += encoded.length;
   }
   return bytes;
 }
@@ -113,6 +119,46 @@ export function decodeTensor(dtype: SafetensorsDtype, bytes: Uint8Array): Float3
   if (dtype === 'BF16') for (let i = 0; i < halves.length; i++) bits[i] = halves[i] << 16;
   else for (let i = 0; i < halves.length; i++) bits[i] = float16ToFloat32Bits(halves[i]);
   return new Float32Array(bits.buffer);
+}
+
+/** The inverse of `decodeTensor`. Throws an InputError naming the tensor where float16 cannot hold a finite value. */
+export function encodeTensor(dtype: SafetensorsDtype, data: Float32Array, name: string): Uint8Array {
+  if (dtype === 'F32') return new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
+  const bits = new Uint32Array(data.buffer, data.byteOffset, data.length);
+  const toHalf = dtype === 'BF16' ? float32BitsToBfloat16 : float32BitsToFloat16;
+  const halves = new Uint16Array(data.length);
+  for (let i = 0; i < halves.length; i++) halves[i] = toHalf(bits[i]);
+  const infinite = dtype === 'BF16' ? 0x7f80 : 0x7c00;
+  const lost = halves.findIndex((half, i) => (half & 0x7fff) === infinite && Number.isFinite(data[i]));
+  if (lost < 0) return new Uint8Array(halves.buffer);
+  throw new InputError(`Tensor "${name}" holds ${data[lost]}, which ${dtype} cannot hold; save it as F32.`);
+}
+
+/** To nearest, ties to even; NaN stays NaN. */
+function float32BitsToBfloat16(bits: number): number {
+  if ((bits & 0x7fffffff) > 0x7f800000) return (bits >>> 16) | 0x40;
+  return (bits + 0x7fff + ((bits >>> 16) & 1)) >>> 16;
+}
+
+/** To nearest, ties to even; NaN stays NaN. */
+function float32BitsToFloat16(bits: number): number {
+  const sign = (bits >>> 16) & 0x8000;
+  const magnitude = bits & 0x7fffffff;
+  if (magnitude > 0x7f800000) return sign | 0x7e00;
+  if (magnitude >= 0x477ff000) return sign | 0x7c00; // 65520 and above round to infinity
+  // Normal halves begin at 2^-14; below, the implicit bit becomes explicit and the fraction shifts out.
+  if (magnitude >= 0x38800000) return sign | roundShift(magnitude - 0x38000000, 13);
+  if (magnitude < 0x33000000) return sign; // below half of the smallest denormal
+  const shift = 126 - (magnitude >>> 23);
+  return sign | roundShift((magnitude & 0x7fffff) | 0x800000, shift);
+}
+
+/** value / 2^shift to nearest, ties to even; shift 1 to 24. */
+function roundShift(value: number, shift: number): number {
+  const kept = value >>> shift;
+  const rest = value & ((1 << shift) - 1);
+  const half = 1 << (shift - 1);
+  return kept + (rest > half || (rest === half && (kept & 1) === 1) ? 1 : 0);
 }
 
 function float16ToFloat32Bits(half: number): number {

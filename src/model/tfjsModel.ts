@@ -46,15 +46,14 @@ function layer(pass: TfjsPass, l: number, x: Tensor, rope: Rope, chunks: MaskedC
   const { tf, weights } = pass;
   const w = (name: string) => weights.get(`${l}.${name}`);
   const h1 = rmsnorm(pass, x, w('attnNorm')!);
-  const product = tf.matMul(h1, w('wqkv')!);
-  const bias = w('bqkv');
-  const qkv = bias ? tf.add(product, bias) : product;
+  const plus = (product: Tensor, bias: Tensor | undefined) => (bias ? tf.add(product, bias) : product);
+  const qkv = plus(tf.matMul(h1, w('wqkv')!), w('bqkv'));
   const att = attention(pass, qkv, w('qkNorm'), rope, chunks);
-  const xMid = tf.add(x, tf.matMul(att, w('wo')!));
+  const xMid = tf.add(x, plus(tf.matMul(att, w('wo')!), w('bo')));
   const h2 = rmsnorm(pass, xMid, w('mlpNorm')!);
-  const [gate, up] = tf.split(tf.matMul(h2, w('wgu')!), 2, 1);
+  const [gate, up] = tf.split(plus(tf.matMul(h2, w('wgu')!), w('bgu')), 2, 1);
   const act = tf.mul(tf.mul(gate, tf.sigmoid(gate)), up);
-  return tf.add(xMid, tf.matMul(act, w('wdown')!));
+  return tf.add(xMid, plus(tf.matMul(act, w('wdown')!), w('bdown')));
 }
 
 /** Over the last axis. */

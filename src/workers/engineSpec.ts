@@ -2,14 +2,15 @@
 
 import type { TrainConfig } from '../grpo/config.ts';
 import type { ModelConfig } from '../model/config.ts';
-import type { TensorMap } from '../model/engine.ts';
+import type { Weights } from '../model/loadModel.ts';
 import type { DecoderSizes } from '../rollout/decoder.ts';
 
 /** What an engine is made from; plain data, so that it can cross to a worker. */
 export interface EngineSpec {
   engine: 'wgsl' | 'tfjs';
   config: ModelConfig;
-  weights: TensorMap;
+  /** A source that is read piece by piece cannot cross to a worker; a map can. */
+  weights: Weights;
   tokenizerJson: unknown;
   tokenizerConfigJson: unknown;
   /** Rows of the largest micro-batch. */

@@ -2,9 +2,9 @@
 
 import { type AdapterSummary, Gpu } from '../gpu/device.ts';
 import type { TrainerEngine } from '../grpo/trainer.ts';
-import type { ModelConfig } from '../model/config.ts';
-import type { ModelEngine, TensorMap } from '../model/engine.ts';
-import { createModel, type LlamaModel } from '../model/forward.ts';
+import type { ModelEngine } from '../model/engine.ts';
+import type { LlamaModel } from '../model/forward.ts';
+import { loadModel } from '../model/loadModel.ts';
 import { ChatTokenizer } from '../model/tokenizer.ts';
 import { createTfjsEngine } from '../model/tfjsEngine.ts';
 import { WgslEngine } from '../model/wgslEngine.ts';
@@ -32,13 +32,21 @@ export async function createLocalEngine(spec: EngineSpec): Promise<LocalEngine> 
 export type DeviceSpec = Omit<EngineSpec, 'tokenizerJson' | 'tokenizerConfigJson'>;
 
 export async function createDeviceEngine(spec: DeviceSpec): Promise<DeviceEngine> {
-  const { config, weights, maxPositions, maxTokenLen } = spec;
   const maxBytes = spec.maxMemoryMib ? spec.maxMemoryMib * 2 ** 20 : Infinity;
   checkPlan(planMemory(spec), maxBytes);
   const gpu = await Gpu.create({ maxBytes });
-  const model = createModel(gpu, config, maxPositions);
-  model.weights.importTensors(weights);
-  const reference = spec.withReference ? frozenCopy(gpu, config, weights, spec) : undefined;
+  try {
+    return await buildEngine(gpu, spec);
+  } catch (error) {
+    gpu.destroy();
+    throw error;
+  }
+}
+
+async function buildEngine(gpu: Gpu, spec: DeviceSpec): Promise<DeviceEngine> {
+  const { config, weights, maxPositions, maxTokenLen } = spec;
+  const model = await loadModel(gpu, config, maxPositions, weights);
+  const reference = spec.withReference ? await frozenCopy(gpu, spec) : undefined;
   return {
     gpu,
     adapter: gpu.adapter,
@@ -59,10 +67,8 @@ async function createModelEngine(
   return createTfjsEngine(gpu, model, maxTokenLen, { policyGradient });
 }
 
-function frozenCopy(gpu: Gpu, config: ModelConfig, weights: TensorMap, spec: DeviceSpec): ModelEngine {
-  const model = createModel(gpu, config, spec.maxPositions);
-  model.weights.importTensors(weights);
-  return new WgslEngine(gpu, model, spec.maxTokenLen);
+async function frozenCopy(gpu: Gpu, { config, weights, maxPositions, maxTokenLen }: DeviceSpec): Promise<ModelEngine> {
+  return new WgslEngine(gpu, await loadModel(gpu, config, maxPositions, weights), maxTokenLen);
 }
 
 const noRollout: TrainerEngine['rollout'] = {

@@ -98,9 +98,24 @@ test.each([
   QWEN3,
   { ...SMOLLM2, rope_scaling: LLAMA3_SCALING },
   { ...SMOLLM2, rope_scaling: { type: 'linear', factor: 2 } },
+  { ...SMOLLM2, attention_bias: true, mlp_bias: true },
+  { ...QWEN3, attention_bias: true },
+  { ...SMOLLM2, architectures: ['SmolLM3ForCausalLM'], no_rope_layers: Array(SMOLLM2.num_hidden_layers).fill(1) },
 ])('to JSON and back %#', (json) => {
   const config = parseModelConfig(json);
   expect(parseModelConfig(JSON.parse(JSON.stringify(modelConfigToJson(config))))).toEqual(config);
+});
+
+test('which products have a bias', () => {
+  const biases = (json: object) => {
+    const { qkvBias, oBias, mlpBias } = parseModelConfig(json);
+    return [qkvBias, oBias ?? false, mlpBias ?? false];
+  };
+  expect(biases(SMOLLM2)).toEqual([false, false, false]);
+  expect(biases({ ...SMOLLM2, attention_bias: true })).toEqual([true, true, false]);
+  expect(biases({ ...SMOLLM2, mlp_bias: true })).toEqual([false, false, true]);
+  expect(biases({ ...QWEN2, attention_bias: true, mlp_bias: true })).toEqual([true, false, false]);
+  expect(biases({ ...QWEN3, attention_bias: true, mlp_bias: true })).toEqual([true, true, false]);
 });
 
 const REFUSED: [object, string][] = [
@@ -110,8 +125,12 @@ const REFUSED: [object, string][] = [
   ],
   [{ architectures: undefined, model_type: 'gemma' }, '"model_type" is "gemma"; supported'],
   [{ hidden_act: 'gelu' }, '"hidden_act" is "gelu", which is not supported; only "silu" is.'],
-  [{ mlp_bias: true }, '"mlp_bias" is true, which is not supported; only false is.'],
-  [{ attention_bias: true }, '"attention_bias" is true'],
+  [{ mlp_bias: 1 }, '"mlp_bias" must be true or false, but is 1.'],
+  [
+    { architectures: ['SmolLM3ForCausalLM'] },
+    '"no_rope_layers" is absent, which is not supported; only a 1 for every layer is.',
+  ],
+  [{ no_rope_layers: [1, 1, 1, 0] }, '"no_rope_layers" is [1,1,1,0], which is not supported'],
   [{ attention_dropout: 0.1 }, '"attention_dropout" is 0.1'],
   [{ sliding_window: 128 }, '"sliding_window" is 128, which is not supported; only full attention in every layer is.'],
   [{ ...QWEN2, use_sliding_window: true }, '"sliding_window" is 32768'],

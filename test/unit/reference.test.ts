@@ -120,6 +120,7 @@ function randomWeights(config: ModelConfig, seed: number): Weights64 {
 const VARIANTS: [string, Partial<ModelConfig>][] = [
   ['everything on', {}],
   ['tied head, no bias, no q/k norm', { tieWordEmbeddings: true, qkvBias: false, qkNorm: false }],
+  ['a bias on every product', { oBias: true, mlpBias: true, numHiddenLayers: 1 }],
   ['as many key/value heads as query heads', { numKeyValueHeads: 4, numHiddenLayers: 1 }],
 ];
 

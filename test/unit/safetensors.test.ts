@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { InputError } from '../../src/model/errors.ts';
-import { decodeTensor, readSafetensors, writeSafetensors } from '../../src/model/safetensors.ts';
+import { decodeTensor, encodeTensor, readSafetensors, writeSafetensors } from '../../src/model/safetensors.ts';
 
 /** A file with any header text and data, for the corrupt cases. */
 function fileOf(header: string, data: Uint8Array = new Uint8Array(0), claimed?: bigint): Uint8Array {
@@ -149,4 +149,30 @@ test('every truncation of a good file is refused', () => {
 test('the writer refuses data that does not fill its shape', () => {
   const tensors = new Map([['a', { shape: [2, 2], data: new Float32Array(3) }]]);
   expect(() => writeSafetensors(tensors)).toThrow('Tensor "a" has shape [2, 2] but 3 values.');
+});
+
+test.each(['F16', 'BF16'] as const)('%s: rounds to nearest, ties to even, between every two neighbours', (dtype) => {
+  const infinite = dtype === 'F16' ? 0x7c00 : 0x7f80;
+  const halves = Uint16Array.from({ length: infinite }, (_, i) => i);
+  const values = decodeTensor(dtype, new Uint8Array(halves.buffer));
+  const encode = (data: Float32Array) => new Uint16Array(encodeTensor(dtype, data, 'w').buffer);
+  expect(encode(values)).toEqual(halves);
+  expect(encode(values.map((v) => -v))).toEqual(halves.map((half) => half | 0x8000));
+  // The midpoint of two neighbours is a float32, but for the smallest bfloat16 ones; so are its own neighbours.
+  const middle = values.slice(1).map((v, i) => (v + values[i]) / 2);
+  const bits = new Uint32Array(middle.buffer);
+  const moved = (by: number) => new Float32Array(bits.map((b) => b + by).buffer);
+  const [down, at, up] = [encode(moved(-1)), encode(middle), encode(moved(1))];
+  for (let i = 0; i + 1 < infinite; i++) {
+    expect([down[i], at[i], up[i]]).toEqual([i, i % 2 === 0 ? i : i + 1, i + 1]);
+  }
+});
+
+test('a value that float16 cannot hold is refused, infinities and NaN are not', () => {
+  const odd = Float32Array.of(65519, Infinity, -Infinity, NaN);
+  const back = decodeTensor('F16', encodeTensor('F16', odd, 'w'));
+  expect([...back]).toEqual([65504, Infinity, -Infinity, NaN]);
+  expect(() => encodeTensor('F16', Float32Array.of(1, -70000), 'w')).toThrow(
+    'Tensor "w" holds -70000, which F16 cannot hold; save it as F32.',
+  );
 });

@@ -114,8 +114,9 @@ async function runSft(config: SftConfig, model: LoadedModel, folder: RunFolder):
           );
       },
     });
-    model.weights = await engine.model.exportWeights();
-    await saveModel(folder.checkpoint(losses.length), model);
+    const weights = await engine.model.exportWeights();
+    model.weights = weights;
+    await saveModel(folder.checkpoint(losses.length), { ...model, weights });
     return losses;
   } finally {
     removeHandler();

@@ -1,0 +1,81 @@
+/** `webgrpo score`: next-token log-probs of token sequences, to compare with any other implementation. */
+
+import type { ModelConfig } from '../../model/config.ts';
+import { InputError } from '../../model/errors.ts';
+import { packGroups } from '../../model/packing.ts';
+import { createDeviceEngine, type DeviceEngine } from '../../workers/localEngine.ts';
+import { openModel } from '../checkpoints.ts';
+import { type Command, JSON_FLAG } from '../command.ts';
+import { installDawn } from '../dawn.ts';
+import { readJson } from '../files.ts';
+import { say } from '../progress.ts';
+
+/** Tokens of a pass where no sequence is longer. */
+const TOKENS = 1024;
+
+export const score: Command = {
+  summary: 'next-token log-probs of token sequences, as JSON',
+  usage: ['score --model checkpoints/gsm8k-tool --tokens tokens.json'],
+  flags: {
+    ...JSON_FLAG,
+    model: { value: 'FOLDER', help: 'checkpoint or run folder; the tokenizer is not needed' },
+    tokens: { value: 'FILE', help: 'JSON: an array of arrays of token ids' },
+  },
+  async run({ flags: { model: path, tokens } }) {
+    if (typeof path !== 'string') throw new InputError('Which model? Give --model FOLDER.');
+    if (typeof tokens !== 'string') throw new InputError('Which tokens? Give --tokens FILE.');
+    const { model } = await openModel(path);
+    const sequences = readSequences(await readJson(tokens), model.config, tokens);
+    await installDawn();
+    const maxPositions = Math.max(...sequences.map((ids) => ids.length));
+    const maxTokenLen = Math.max(TOKENS, maxPositions);
+    const engine = await createDeviceEngine({ ...model, engine: 'wgsl', maxTokenLen, maxPositions });
+    try {
+      const { description, vendor, isSoftware } = engine.adapter;
+      say(`adapter: ${description || vendor}${isSoftware ? ' (software: right, but slow)' : ''}`);
+      // The log-probs and nothing else, whether --json is given or not: this output is for programs.
+      process.stdout.write(`${JSON.stringify(await scoreSequences(engine, sequences, maxTokenLen))}\n`);
+    } finally {
+      engine.destroy();
+    }
+  },
+};
+
+/** Entry t of a sequence's array is log p(token t + 1 | tokens up to t), natural log, temperature 1. */
+async function scoreSequences(
+  { model }: DeviceEngine,
+  sequences: number[][],
+  maxTokenLen: number,
+): Promise<number[][]> {
+  const groups = sequences.map(([first, ...rest]) => {
+    const samples = [{ tokens: Uint32Array.from(rest), mask: new Uint8Array(rest.length).fill(1) }];
+    return { prompt: Uint32Array.of(first), samples };
+  });
+  const scores = sequences.map((ids) => new Array<number>(ids.length - 1));
+  for (const { batch, entryGroup, entryPosition } of packGroups(groups, maxTokenLen)) {
+    const { logProbs } = await model.logProbs(batch, { temperature: 1 });
+    logProbs.forEach((value, e) => (scores[entryGroup[e]][entryPosition[e]] = value));
+  }
+  return scores;
+}
+
+/** Throws an InputError that names the sequence and token that do not fit. */
+export function readSequences(json: unknown, { vocabSize, maxPositionEmbeddings }: ModelConfig, file: string) {
+  const fail = (what: string): never => {
+    throw new InputError(`${file} ${what}`);
+  };
+  if (!Array.isArray(json) || json.length === 0 || !json.every(Array.isArray)) {
+    return fail('must hold a JSON array of arrays of token ids, such as [[1, 5, 2]].');
+  }
+  for (const [s, ids] of (json as unknown[][]).entries()) {
+    if (ids.length === 0) fail(`has no tokens in sequence ${s}; every sequence needs at least one.`);
+    if (ids.length > maxPositionEmbeddings)
+      fail(`has ${ids.length} tokens in sequence ${s}, but the model has ${maxPositionEmbeddings} positions.`);
+    const bad = ids.findIndex((id) => !Number.isInteger(id) || (id as number) < 0 || (id as number) >= vocabSize);
+    if (bad >= 0)
+      fail(
+        `has ${JSON.stringify(ids[bad])} as token ${bad} of sequence ${s}; allowed: integers from 0 to ${vocabSize - 1}.`,
+      );
+  }
+  return json as number[][];
+}
