@@ -77,8 +77,24 @@ export function stepTokens(
     rewards,
     ...(isWeights ? { isWeights } : {}),
     ...(extras.refLogProbs ? { refLogProbs: extras.refLogProbs } : {}),
-    metrics: { ...metrics, ...kl?.metrics },
+    metrics: { ...metrics, ...kl?.metrics, ...keptMass(samples) },
   };
+}
+
+/**
+ * With top-k, top-p or min-p the sampler's true log-prob is `renormalize(logProbs, logMass)`, and the trainer's is taken
+ * off the same recorded mass. In a ratio the two cancel, so both are kept over the whole vocabulary and nothing is
+ * subtracted; a ratio that forgot one of them would average `training/kept_mass_mean`.
+ */
+function keptMass(samples: readonly Sample[]): Metrics {
+  let [sum, count, cut] = [0, 0, false];
+  for (const { trajectory } of samples) {
+    trajectory.logMass.forEach((logMass, t) => {
+      if (trajectory.mask[t] === 0) return;
+      [sum, count, cut] = [sum + Math.exp(logMass), count + 1, cut || logMass !== 0];
+    });
+  }
+  return cut ? { 'training/kept_mass_mean': sum / count } : {};
 }
 
 interface Corrected {

@@ -12,10 +12,9 @@ import type { RolloutEngine, RolloutStats, SamplingParams } from '../rollout/typ
 import type { Task } from '../tasks/task.ts';
 import type { TrainConfig } from './config.ts';
 import { correctionSettings } from './correctionSettings.ts';
-import { updateKlController } from './kl.ts';
+import { adaptEntropy, adaptKl, entropyCoeffOf, refreshReference } from './controllers.ts';
 import { dataMetrics, type Metrics, timingMetrics, validationMetrics } from './metrics.ts';
 import { generateSamples, type OutsideSeconds } from './rolloutStep.ts';
-import { updateEntropy } from './shaping.ts';
 import type { Sample } from './stepBatch.ts';
 import { type CustomAdvantage, stepTokens } from './stepTokens.ts';
 import { type CustomLoss, PolicyUpdater } from './updater.ts';
@@ -149,19 +148,19 @@ export class GrpoTrainer {
       ...(trainerLogProbs && { trainerLogProbs, correction }),
       ...(this.#o.advantage && { advantage: this.#o.advantage }),
     });
-    this.#adaptKl(tokens.metrics, samples.length);
+    adaptKl(config, this.#state, tokens.metrics, samples.length);
     samples.forEach((sample, s) => (sample.advantage = meanTrained(tokens.advantages[s], tokens.masks[s])));
     this.#o.onPhase?.('update', step);
-    this.#updater.setEntropyCoeff(this.#entropyCoeff());
+    this.#updater.setEntropyCoeff(entropyCoeffOf(config, this.#state));
     const update = await this.#updater.update(samples, tokens, step, this.#state.updates);
     this.#state.updates += update.updates;
-    this.#adaptEntropy(update.metrics);
+    adaptEntropy(config, this.#state, update.metrics);
     this.#o.onPhase?.('sync', step);
     const beforeSync = performance.now();
     await this.#o.engine.rollout.resetCache();
     const ended = performance.now();
     this.#state.step = step;
-    await this.#refreshReference(step);
+    await refreshReference(config, this.#o.engine, step);
     const seconds = {
       gen: (afterGenerate - started) / 1000,
       tools: generated.seconds.tools,
@@ -319,43 +318,6 @@ export class GrpoTrainer {
     const scores = new Map([...problems.keys()].map((group, i) => [group, greedy[i].reward.score]));
     return samples.map(({ group }) => scores.get(group)!);
   }
-
-  /** Moves the coefficient of the KL in the reward, when it is adaptive. */
-  #adaptKl(metrics: Metrics, samples: number): void {
-    const { useKlInReward, klCtrl } = this.#o.config.algorithm;
-    if (!useKlInReward || klCtrl.type === 'fixed') return;
-    const controller = { ...klCtrl, klCoef: metrics['actor/reward_kl_penalty_coeff'] };
-    this.#state.klCoef = updateKlController(controller, metrics['actor/reward_kl_penalty'], samples).klCoef;
-  }
-
-  #entropyCoeff(): number {
-    const { entropy } = this.#state;
-    if (!entropy) return this.#o.config.actor.entropyCoeff;
-    return entropy.acts ? entropy.coeff : 0;
-  }
-
-  /** Moves the weight of the entropy bonus, when it has a target; the metric is the weight this step was made with. */
-  #adaptEntropy(metrics: Metrics): void {
-    const { entropyCoeff, entropyTarget, entropyCoeffDelta, entropyCoeffMin, entropyCoeffMax } = this.#o.config.actor;
-    if (entropyTarget === undefined) return;
-    metrics['actor/entropy_coeff'] = this.#entropyCoeff();
-    const entropy = metrics['actor/entropy'];
-    if (entropy === undefined) return; // nothing was trained on
-    const now = this.#state.entropy?.coeff ?? entropyCoeff;
-    const rest = { entropyTarget, entropyCoeffDelta, entropyCoeffMin, entropyCoeffMax };
-    const { controller } = updateEntropy({ entropyCoeff: now, ...rest }, entropy);
-    this.#state.entropy = { coeff: controller.entropyCoeff, acts: entropy <= entropyTarget };
-  }
-
-  /** Every refUpdateFreq steps: reference = alpha * policy + (1 - alpha) * reference (TRL's sync_ref_model). */
-  async #refreshReference(step: number): Promise<void> {
-    const { refUpdateFreq, refMixupAlpha } = this.#o.config.trainer;
-    const { model, reference } = this.#o.engine;
-    if (!reference || refUpdateFreq === 0 || step % refUpdateFreq !== 0) return;
-    const policy = await model.exportWeights();
-    if (refMixupAlpha === 1) return reference.importWeights(policy);
-    await reference.importWeights(mixWeights(policy, await reference.exportWeights(), refMixupAlpha));
-  }
 }
 
 export function agentLimits({ data, rollout }: TrainConfig): AgentLimits {
@@ -372,15 +334,6 @@ export function agentLimits({ data, rollout }: TrainConfig): AgentLimits {
     maxPromptLength: data.maxPromptLength,
     maxResponseLength: data.maxResponseLength,
   };
-}
-
-/** alpha * a + (1 - alpha) * b, tensor by tensor. */
-function mixWeights(a: TensorMap, b: TensorMap, alpha: number): TensorMap {
-  const mix = (name: string, data: Float32Array) => {
-    const other = b.get(name)!.data;
-    return data.map((x, i) => alpha * x + (1 - alpha) * other[i]);
-  };
-  return new Map([...a].map(([name, { shape, data }]) => [name, { shape, data: mix(name, data) }]));
 }
 
 /** The task's reward with its shaping taken off. */

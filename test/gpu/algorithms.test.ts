@@ -43,7 +43,7 @@ beforeAll(async () => {
     tokenizerJson,
     tokenizerConfigJson,
   });
-});
+}, 120_000);
 
 /** Every run starts from these, so that two of them can be compared. */
 const START = initWeights({ ...tinyConfig, vocabSize: 512 }, 3);

@@ -1,0 +1,174 @@
+/** The update of a mini-batch: one gradient however it is cut, whoever computes the loss, and whatever support was sampled from. */
+import { beforeAll, expect, test } from 'vitest';
+import { LOSS_AGG_MODES } from '../../src/grpo/aggregate.ts';
+import { policyLossSpec, resolveTrainConfig, type TrainConfig } from '../../src/grpo/config.ts';
+import { policyLoss } from '../../src/grpo/losses.ts';
+import { renormalize } from '../../src/grpo/shaping.ts';
+import type { Sample } from '../../src/grpo/stepBatch.ts';
+import { stepTokens, type StepTokens } from '../../src/grpo/stepTokens.ts';
+import { GrpoTrainer } from '../../src/grpo/trainer.ts';
+import { type CustomLoss, PolicyUpdater } from '../../src/grpo/updater.ts';
+import type { ModelEngine, TensorMap } from '../../src/model/engine.ts';
+import { initWeights } from '../../src/model/params.ts';
+import type { Task } from '../../src/tasks/task.ts';
+import { buildGsm8kTokenizer } from '../../src/tasks/gsm8kTokenizer.ts';
+import { createLocalEngine, engineSizes, type LocalEngine } from '../../src/workers/localEngine.ts';
+import { rng } from '../random.ts';
+import { tinyConfig } from './tinyModel.ts';
+
+const PROMPTS = 7;
+const PER_PROMPT = 3;
+
+const configOf = (algorithm: object, actor: object = {}, rollout: object = {}) =>
+  resolveTrainConfig({
+    name: 'tiny',
+    model: { path: 'x' },
+    data: { trainBatchSize: PROMPTS, maxPromptLength: 48, maxResponseLength: 24, valSize: 1 },
+    rollout: { n: PER_PROMPT, maxSlots: 8, ...rollout },
+    actor: { ppoMiniBatchSize: PROMPTS, maxTokenLen: 1024, ...actor },
+    algorithm,
+    trainer: { totalTrainingSteps: 1 },
+  });
+
+const model = { ...tinyConfig, vocabSize: 512 };
+let engine: LocalEngine;
+beforeAll(async () => {
+  const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
+  const sizes = engineSizes(configOf({}, { useKlLoss: true }));
+  const weights = initWeights(model, 3);
+  engine = await createLocalEngine({ ...sizes, config: model, weights, tokenizerJson, tokenizerConfigJson });
+}, 120_000);
+
+/** Samples of random tokens and lengths; every fourth token is a tool's, and drift moves them off policy. */
+async function offPolicySamples(
+  config: TrainConfig,
+  drift: number,
+): Promise<{ samples: Sample[]; tokens: StepTokens }> {
+  const random = rng(11);
+  const ids = (n: number) => Uint32Array.from({ length: n }, () => Math.floor(random.uniform() * model.vocabSize));
+  const samples = Array.from({ length: PROMPTS * PER_PROMPT }, (_, s): Sample => {
+    const length = 1 + ((s * 5) % 13);
+    const score = random.uniform();
+    return {
+      problem: { id: 'p', messages: [], answer: '' },
+      group: Math.floor(s / PER_PROMPT),
+      messages: [],
+      reward: { score, acc: 0 },
+      trajectory: {
+        promptIds: new Uint32Array(5).fill(1 + Math.floor(s / PER_PROMPT)),
+        responseIds: ids(length),
+        mask: Uint8Array.from({ length }, (_, t) => (t % 4 === 2 ? 0 : 1)),
+        logProbs: new Float32Array(length),
+        logMass: new Float32Array(length),
+        ...{ stopReason: 'completed', numTurns: 1, numToolCalls: 0, numToolErrors: 0 },
+      },
+    };
+  });
+  const now = await new PolicyUpdater(config, engine).proximal(samples);
+  samples.forEach(({ trajectory }, s) => {
+    trajectory.logProbs = trajectory.logProbs.map((_, t) =>
+      trajectory.mask[t] ? now[s][t] - drift * random.normals(1)[0] : 0,
+    );
+  });
+  const refLogProbs = now.map((values) => Float64Array.from(values, (x) => x - 0.3));
+  const tokens = stepTokens(config, samples, { refLogProbs });
+  // A whole sample and single tokens are rejected, as rollout correction would.
+  tokens.masks = tokens.masks.map((mask, s) =>
+    Float64Array.from(mask, (m, t) => (s === 4 || (s + t) % 9 === 0 ? 0 : m)),
+  );
+  return { samples, tokens };
+}
+
+/** The gradient of one mini-batch before clipping, and how many micro-batches it took. */
+async function gradientOf(config: TrainConfig, data: { samples: Sample[]; tokens: StepTokens }, custom?: CustomLoss) {
+  let [microBatches, gradient]: [number, TensorMap] = [0, new Map()];
+  const watched: ModelEngine = Object.create(engine.model, {
+    forwardBackward: {
+      value: (...args: Parameters<ModelEngine['forwardBackward']>) => {
+        microBatches++;
+        return engine.model.forwardBackward(...args);
+      },
+    },
+    logProbs: { value: (...args: Parameters<ModelEngine['logProbs']>) => engine.model.logProbs(...args) },
+    optimizerStep: {
+      value: async (options: Parameters<ModelEngine['optimizerStep']>[0]) => {
+        gradient = await engine.model.exportGradients();
+        return engine.model.optimizerStep({ ...options, lr: 0 });
+      },
+    },
+  }) as ModelEngine;
+  await new PolicyUpdater(config, { ...engine, model: watched }, custom).update(data.samples, data.tokens, 1, 0);
+  return { gradient, microBatches };
+}
+
+/** |a - b| / |b| over all parameters. */
+function distance(a: TensorMap, b: TensorMap): number {
+  let [difference, norm] = [0, 0];
+  for (const [name, { data }] of b) {
+    const other = a.get(name)!.data;
+    data.forEach((x, i) => ([difference, norm] = [difference + (other[i] - x) ** 2, norm + x * x]));
+  }
+  expect(norm).toBeGreaterThan(0);
+  return Math.sqrt(difference / norm);
+}
+
+test.each(LOSS_AGG_MODES)('%s: 1, 2, 3 and 7 micro-batches, one gradient', async (lossAggMode) => {
+  for (const algorithm of ['dapo', 'gspo']) {
+    const config = configOf({ name: algorithm }, { lossAggMode, klLossCoef: 0.1, entropyCoeff: 0.01 });
+    const data = await offPolicySamples(config, 0.2);
+    const whole = await gradientOf(config, data);
+    expect(whole.microBatches).toBe(1);
+    for (const [count, sequences] of [
+      [2, 11],
+      [3, 7],
+      [7, 3],
+    ]) {
+      config.actor.ppoMicroBatchSize = sequences;
+      const cut = await gradientOf(config, data);
+      expect(cut.microBatches).toBe(count);
+      // Sums of some 200 terms in another order: a few dozen roundings of 6e-8.
+      expect(distance(cut.gradient, whole.gradient)).toBeLessThan(3e-6);
+    }
+  }
+});
+
+test.each(['dapo', 'cispo', 'sapo'])('a custom loss that states %s has the gradient of the fused one', async (name) => {
+  const config = configOf({ name }, { klLossCoef: 0.1 });
+  const data = await offPolicySamples(config, 0.2);
+  const custom: CustomLoss = ({ logProbs, oldLogProbs: oldLogp, refLogProbs: refLogp, ...rest }) => ({
+    dLogProbs: Float32Array.from(
+      policyLoss(policyLossSpec(config), { ...rest, logp: logProbs, oldLogp, refLogp: refLogp! }).grad,
+    ),
+  });
+  const fused = await gradientOf(config, data);
+  expect(distance((await gradientOf(config, data, custom)).gradient, fused.gradient)).toBeLessThan(1e-6);
+});
+
+const task: Task = {
+  name: 'any',
+  train: (index) => ({ id: `${index}`, messages: [{ role: 'user', content: `${index} plus 3` }], answer: '' }),
+  heldOut: () => [],
+  reward: ({ responseTokens, response }) => ({ score: responseTokens + response.length, acc: 0 }),
+};
+
+test('top-p 0.9: with the kept mass on both sides the first ratio is 1, without it is not', async () => {
+  const config = configOf({}, {}, { topP: 0.9 });
+  const sampled: Sample[] = [];
+  const trainer = new GrpoTrainer({ config, task, engine, onSample: (sample) => sampled.push(sample) });
+  const before = await engine.model.exportWeights();
+  const { metrics } = await trainer.step();
+  await engine.model.importWeights(before);
+  const trained = await new PolicyUpdater(config, engine).proximal(sampled);
+  const ratios = (offMass: boolean) =>
+    sampled.flatMap(({ trajectory: { logProbs, logMass, mask } }, s) => {
+      const behaviour = renormalize(logProbs, logMass);
+      const now = offMass ? renormalize(trained[s], logMass) : trained[s];
+      return Array.from(behaviour, (b, t) => Math.exp(now[t] - b)).filter((_, t) => mask[t] === 1);
+    });
+  const mean = (values: number[]) => values.reduce((a, b) => a + b, 0) / values.length;
+  expect(Math.abs(mean(ratios(true)) - 1)).toBeLessThan(1e-5);
+  expect(Math.abs(mean(ratios(false)) - 1)).toBeGreaterThan(0.01);
+  expect(metrics['training/kept_mass_mean']).toBeCloseTo(mean(ratios(false)), 4);
+  expect(metrics['training/rollout_probs_diff_max']).toBe(0);
+  expect(metrics['actor/ppo_kl']).toBe(0);
+});

@@ -1,0 +1,19 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { expect, test } from 'vitest';
+import { RECIPES, resolveRecipe } from '../../src/grpo/recipes.ts';
+
+test('the table of docs/algorithms.md is what the recipes resolve to', () => {
+  const rows = readFileSync('docs/algorithms.md', 'utf8')
+    .split('\n')
+    .filter((line) => line.startsWith('| ') && !line.startsWith('| ---') && !line.startsWith('| name'))
+    .map((line) => line.split('|').map((cell) => cell.trim()));
+  expect(rows.map(([, name]) => name)).toEqual(Object.keys(RECIPES));
+  for (const [, name, lossMode, advEstimator, scaleRewards, lossAggMode, clip, , file] of rows) {
+    const s = resolveRecipe(name);
+    expect([lossMode, advEstimator, scaleRewards, lossAggMode, clip]).toEqual([
+      ...[s.lossMode, s.advEstimator, s.scaleRewards, s.lossAggMode],
+      `${s.clipRatioLow} / ${s.clipRatioHigh} / ${s.clipRatioC}`,
+    ]);
+    expect(existsSync(`src/grpo/losses/${file}`), file).toBe(true);
+  }
+});
