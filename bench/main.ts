@@ -10,6 +10,7 @@ import { type FlagSpec, readArgs } from '../src/cli/args.ts';
 import { installDawn } from '../src/cli/dawn.ts';
 import { Gpu } from '../src/gpu/device.ts';
 import { InputError } from '../src/model/errors.ts';
+import { benchAsyncTools } from './asyncTools.ts';
 import { benchAllDecode, benchPrefill } from './decode.ts';
 import { attentionBatches, benchAttention, benchMatmul, matmulShapes } from './kernels.ts';
 import { copyGbPerS, dispatchCost, mapMs, peakGflops } from './peaks.ts';
@@ -76,6 +77,9 @@ const PARTS: Record<string, (bench: Bench) => Promise<void>> = {
   },
   async step({ gpu, report, quick }) {
     report.step = await benchStep(gpu, quick);
+  },
+  async 'async-tools'({ gpu, report, quick }) {
+    report.asyncTools = await benchAsyncTools(gpu, quick);
   },
   async scaling({ gpu, report, quick }) {
     report.scaling = await benchScaling(gpu, quick);

@@ -68,6 +68,18 @@ export interface Report {
     idleShare?: number;
     generatedTokensPerSecond: number;
   };
+  /** One step of samples that search: awaited one by one, and behind a barrier each turn. */
+  asyncTools?: {
+    samples: number;
+    turns: number;
+    barrierMs: number;
+    asyncMs: number;
+    /** Samples of both runs that did not end as they should. */
+    lostSamples: number;
+    /** Share of the time in which the device computed. */
+    barrierBusyShare?: number;
+    asyncBusyShare?: number;
+  };
   prefixSharing?: { speedup: number; rows: number; rowsWithout: number; gradientDifference: number };
 }
 
@@ -112,6 +124,12 @@ export function table(report: Report): string {
   if (report.step) {
     for (const [phase, s] of Object.entries(report.step.phases)) row(`GRPO step, ${phase}`, `${fixed(s)} s`);
     if (report.step.idleShare !== undefined) row('GRPO step, device idle', percent(report.step.idleShare));
+  }
+  if (report.asyncTools) {
+    const { barrierMs, asyncMs, barrierBusyShare, asyncBusyShare, lostSamples } = report.asyncTools;
+    row('step with search, barrier', `${fixed(barrierMs)} ms`, `${percent(barrierBusyShare)} busy`);
+    row('step with search, asynchronous', `${fixed(asyncMs)} ms`, `${percent(asyncBusyShare)} busy`);
+    row('step with search, lost samples', `${lostSamples}`);
   }
   if (report.prefixSharing) row('prefix sharing, train step', `${fixed(report.prefixSharing.speedup)} x`);
   return lines.join('\n');

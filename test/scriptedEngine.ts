@@ -22,13 +22,15 @@ export class ScriptedEngine implements RolloutEngine {
   released: string[] = [];
   aborted: string[] = [];
   private readonly turns: string[];
+  private readonly own: ChatTokenizer;
 
-  constructor(turns: string[]) {
+  constructor(turns: string[], own = tokenizer) {
     this.turns = turns;
+    this.own = own;
   }
 
   generate(request: GenerateRequest): Promise<Generation> {
-    const all = [...tokenizer.encode(this.turns[this.requests.length]), tokenizer.eosTokenIds[0]];
+    const all = [...this.own.encode(this.turns[this.requests.length]), this.own.eosTokenIds[0]];
     this.requests.push(request);
     const tokenIds = Uint32Array.from(all.slice(0, request.sampling.maxNewTokens));
     const stopReason = tokenIds.length < all.length ? 'length' : 'stop';

@@ -2,6 +2,8 @@
 
 import { gzipSync } from 'node:zlib';
 
+const LOADED_WHEN_USED = /^(@tensorflow\/|@xenova\/|minisearch|quickjs-emscripten-core|@jitl\/)/;
+
 /** Bundles a module with its packages, minified; what it loads only when used (tfjs) is not counted. */
 export async function gzipBytesOf(entry) {
   const { build } = await import('vite');
@@ -13,7 +15,7 @@ export async function gzipBytesOf(entry) {
       target: 'es2023',
       minify: true,
       lib: { entry, formats: ['es'], fileName: 'size' },
-      rolldownOptions: { external: (id) => id.startsWith('@tensorflow/') || id.startsWith('@xenova/') },
+      rolldownOptions: { external: (id) => LOADED_WHEN_USED.test(id) },
     },
   }).then((results) => (Array.isArray(results) ? results[0] : results));
   return output

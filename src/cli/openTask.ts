@@ -5,6 +5,9 @@ import { InputError } from '../model/errors.ts';
 import { gsm8kToolTask, type Gsm8kProblem } from '../tasks/gsm8k.ts';
 import { gsm8kJsonlTask, parseGsm8kJsonl } from '../tasks/gsm8kJsonl.ts';
 import { NO_SHAPING } from '../tasks/gsm8kReward.ts';
+import { COUNTDOWN_OPTIONS, countdownTask } from '../tasks/countdown.ts';
+import { REVERSE_TEXT_OPTIONS, reverseTextTask } from '../tasks/reverseText.ts';
+import { SEARCH_QA_OPTIONS, searchQaTask } from '../tasks/searchQa.ts';
 import type { Task } from '../tasks/task.ts';
 import { readText } from './files.ts';
 
@@ -12,13 +15,24 @@ type TaskConfig = WrittenConfig['task'];
 
 /** Throws InputError for an unknown task or option, and for malformed data (with its line). */
 export async function openTask(config: TaskConfig): Promise<Task> {
-  const { name, path, options } = config;
-  if (name !== 'gsm8k') throw new InputError(`task.name is "${name}"; known tasks: gsm8k.`);
-  const shaping = numberOptions(options, Object.keys(NO_SHAPING));
-  if (path === undefined) return gsm8kToolTask({ shaping });
-  const { train, test } = await readGsm8k(config);
-  return gsm8kJsonlTask(train, test, { shaping });
+  if (!Object.hasOwn(TASKS, config.name))
+    throw new InputError(`task.name is "${config.name}"; known tasks: ${Object.keys(TASKS).join(', ')}.`);
+  if (config.path !== undefined && config.name !== 'gsm8k')
+    throw new InputError(`task.path is set, but task "${config.name}" generates its problems; leave it out.`);
+  return TASKS[config.name](config);
 }
+
+const TASKS: Record<string, (config: TaskConfig) => Task | Promise<Task>> = {
+  gsm8k: async (config) => {
+    const shaping = readOptions(config.options, NO_SHAPING);
+    if (config.path === undefined) return gsm8kToolTask({ shaping });
+    const { train, test } = await readGsm8k(config);
+    return gsm8kJsonlTask(train, test, { shaping });
+  },
+  'reverse-text': ({ options }) => reverseTextTask(readOptions(options, REVERSE_TEXT_OPTIONS)),
+  countdown: ({ options }) => countdownTask(readOptions(options, COUNTDOWN_OPTIONS)),
+  'search-qa': ({ options }) => searchQaTask(readOptions(options, SEARCH_QA_OPTIONS)),
+};
 
 /** Problems of GSM8K's own files; without `valPath` the last eighth of the training file is held out. */
 export async function readGsm8k({
@@ -41,11 +55,14 @@ async function readProblems(path: string): Promise<Gsm8kProblem[]> {
   }
 }
 
-function numberOptions(options: TaskConfig['options'], known: string[]): Record<string, number> {
+/** The options as written. Throws InputError for one that the task does not have, or of another type than its default. */
+function readOptions<T extends object>(options: TaskConfig['options'], defaults: T): Partial<T> {
   for (const [key, value] of Object.entries(options)) {
-    if (!known.includes(key)) throw new InputError(`task.options.${key} is unknown; known: ${known.join(', ')}.`);
-    if (typeof value !== 'number')
-      throw new InputError(`task.options.${key} is ${JSON.stringify(value)}; allowed: a number.`);
+    if (!Object.hasOwn(defaults, key))
+      throw new InputError(`task.options.${key} is unknown; known: ${Object.keys(defaults).join(', ')}.`);
+    const type = typeof defaults[key as keyof T];
+    if (typeof value !== type)
+      throw new InputError(`task.options.${key} is ${JSON.stringify(value)}; allowed: a ${type}.`);
   }
-  return options as Record<string, number>;
+  return options as Partial<T>;
 }

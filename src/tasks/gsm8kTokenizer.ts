@@ -46,9 +46,20 @@ export function buildGsm8kTokenizer(vocabSize = 512): TokenizerFiles {
 
 /** A tokenizer over any problems of this form, for instance GSM8K's own training file. */
 export function buildTokenizer(problems: Gsm8kProblem[], vocabSize: number): TokenizerFiles {
-  const texts = problems.flatMap((problem) => conversationText(problem));
+  return tokenizerOf(
+    problems.flatMap((problem) => conversationText(problem)),
+    vocabSize,
+  );
+}
+
+/** A tokenizer trained on any texts, each as the template cuts it; `wordShare` of the entries may be whole words. */
+export function tokenizerOf(texts: string[], vocabSize: number, wordShare = 0.9): TokenizerFiles {
   const room = vocabSize - 256 - SPECIAL_TOKENS.length;
-  const tokenizer = trainBpe(texts, { vocabSize, maxWords: Math.floor(room * 0.9), specialTokens: SPECIAL_TOKENS });
+  const tokenizer = trainBpe(texts, {
+    vocabSize,
+    maxWords: Math.floor(room * wordShare),
+    specialTokens: SPECIAL_TOKENS,
+  });
   return { tokenizer, config: tokenizerConfig() };
 }
 

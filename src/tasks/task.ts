@@ -1,5 +1,6 @@
 /** A task = problems + tools + a reward. A user's own is under 40 lines; see README. */
 
+import type { Rng } from './random.ts';
 import type { Tool } from './tool.ts';
 
 export interface Message {
@@ -54,4 +55,11 @@ export interface Task {
   heldOut(count: number): Problem[];
   tools?: Tool[];
   reward(sample: ScoredSample): Reward | Promise<Reward>;
+  /**
+   * What a sample should say after the prompt, assistant turns with tool outputs between them: the examples of a
+   * supervised warm start (`webgrpo sft`). With probability `errorRate` it is a wrong one, so that GRPO has something to find.
+   */
+  demonstrate?(problem: Problem, rng: Rng, errorRate: number): Message[];
+  /** Entries of the tokenizer that is trained for a fresh model on the task's own text. */
+  tokenizer?: { vocabSize: number; wordShare: number };
 }

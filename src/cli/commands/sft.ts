@@ -12,6 +12,7 @@ import { demonstration, demonstrationTokens, swapOnlyIn } from '../../tasks/demo
 import type { Gsm8kProblem } from '../../tasks/gsm8k.ts';
 import { buildGsm8kTokenizer, buildTokenizer } from '../../tasks/gsm8kTokenizer.ts';
 import { keyedRng } from '../../tasks/random.ts';
+import { exampleOf, taskTokenizer } from '../../tasks/warmStart.ts';
 import { engineSizes } from '../../workers/localEngine.ts';
 import { oneFile } from '../args.ts';
 import { type LoadedModel, loadModel, saveModel } from '../checkpoints.ts';
@@ -66,11 +67,14 @@ async function startTokenizer({ model, task }: SftConfig) {
     const read = async (name: string) => (await readJson(join(model.tokenizerPath!, name))) as Record<string, unknown>;
     return { tokenizerJson: await read('tokenizer.json'), tokenizerConfigJson: await read('tokenizer_config.json') };
   }
-  const files =
-    task.path === undefined
-      ? buildGsm8kTokenizer(model.vocabSize)
-      : buildTokenizer((await readGsm8k(task)).train, model.vocabSize);
+  const files = await trainTokenizer(task, model.vocabSize);
   return { tokenizerJson: files.tokenizer, tokenizerConfigJson: files.config };
+}
+
+async function trainTokenizer(task: SftConfig['task'], vocabSize: number) {
+  if (task.name !== 'gsm8k') return taskTokenizer(await openTask(task), vocabSize);
+  if (task.path === undefined) return buildGsm8kTokenizer(vocabSize);
+  return buildTokenizer((await readGsm8k(task)).train, vocabSize);
 }
 
 function freshModelConfig({ model }: SftConfig, vocabSize: number): ModelConfig {
@@ -127,6 +131,8 @@ async function runSft(config: SftConfig, model: LoadedModel, folder: RunFolder):
 /** Demonstration `index` of an endless stream: the task's problem of that number, with its own mistakes. */
 async function exampleStream({ task, seed, data }: SftConfig, tokenizer: ChatTokenizer) {
   const source = await openTask(task);
+  if (task.name !== 'gsm8k')
+    return (index: number) => exampleOf(source, tokenizer, seed, index, data.demonstrations.laterErrorRate);
   const { guessRate, firstOperationErrorRate, laterErrorRate, swappedTemplates } = data.demonstrations;
   const rates = { guessed: guessRate, firstSwapped: firstOperationErrorRate, laterWrong: laterErrorRate };
   const errors = swapOnlyIn(rates, swappedTemplates ?? '');
@@ -137,6 +143,9 @@ async function exampleStream({ task, seed, data }: SftConfig, tokenizer: ChatTok
   };
 }
 
+/** Room for every task's demonstrations. */
+const MANY_TURNS = { maxAssistantTurns: 12, maxToolCalls: 12, maxToolResponseLength: 256 };
+
 /** Held-out accuracy of the trained model, sampled as the GRPO recipe samples. */
 async function evaluate(config: SftConfig, model: LoadedModel) {
   const half = Math.floor(config.data.maxLength / 2);
@@ -145,6 +154,7 @@ async function evaluate(config: SftConfig, model: LoadedModel) {
     seed: config.seed,
     model: { path: 'in memory' },
     data: { valSize: config.data.valSize, maxPromptLength: half, maxResponseLength: config.data.maxLength - half },
+    ...(config.task.name !== 'gsm8k' && { rollout: { multiTurn: MANY_TURNS } }),
   });
   const engine = await openEngine(model, engineSizes(evalConfig));
   try {

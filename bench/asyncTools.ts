@@ -1,0 +1,126 @@
+/**
+ * Samples that search between their turns, with tools awaited sample by sample (as the agent loop does) and with the
+ * barrier of a synchronous trainer: all samples generate, then all tools are awaited, then the next turn. Same engine,
+ * same tokens, same latencies. Latencies are log-uniform from 0.2 to 3 s (mean 1.0 s): most searches are quick, some are not.
+ */
+
+import { readFileSync } from 'node:fs';
+import type { Gpu } from '../src/gpu/device.ts';
+import { ChatTokenizer } from '../src/model/tokenizer.ts';
+import { type AgentLoop, registerAgentLoop, runAgentLoop } from '../src/rollout/agentLoop.ts';
+import { WgslRolloutEngine } from '../src/rollout/engine.ts';
+import { keyedRng } from '../src/tasks/random.ts';
+import type { Problem } from '../src/tasks/task.ts';
+import { searchTool } from '../src/tasks/tools/search.ts';
+import { busySeconds } from './busy.ts';
+import { HEADLINE, randomModel } from './models.ts';
+import type { Report } from './report.ts';
+
+const [MIN_MS, MAX_MS] = [200, 3000];
+const TURNS = 5;
+const TURN_TOKENS = 12;
+const TOKENIZER = 'checkpoints/gsm8k-tool';
+
+export async function benchAsyncTools(gpu: Gpu, quick: boolean): Promise<NonNullable<Report['asyncTools']>> {
+  const samples = quick ? 8 : 32;
+  const bench = new AsyncToolsBench(gpu, samples);
+  await bench.run('bench_async', 0); // compiles
+  const asynchronous = await bench.measure('bench_async');
+  const barrier = await bench.measure('bench_barrier');
+  return {
+    ...{ samples, turns: TURNS },
+    barrierMs: barrier.ms,
+    asyncMs: asynchronous.ms,
+    lostSamples: asynchronous.lost + barrier.lost,
+    ...(barrier.busy !== undefined && { barrierBusyShare: barrier.busy }),
+    ...(asynchronous.busy !== undefined && { asyncBusyShare: asynchronous.busy }),
+  };
+}
+
+class AsyncToolsBench {
+  readonly #gpu: Gpu;
+  readonly #samples: number;
+  readonly #engine: WgslRolloutEngine;
+  readonly #tokenizer: ChatTokenizer;
+
+  constructor(gpu: Gpu, samples: number) {
+    this.#gpu = gpu;
+    this.#samples = samples;
+    const json = (name: string) => JSON.parse(readFileSync(`${TOKENIZER}/${name}`, 'utf8')) as unknown;
+    this.#tokenizer = new ChatTokenizer(json('tokenizer.json'), json('tokenizer_config.json'));
+    const sizes = { maxSlots: samples, slotCapacity: 320, maxPrompts: samples / 8, maxPromptLength: 64 };
+    const model = randomModel(gpu, HEADLINE);
+    this.#engine = new WgslRolloutEngine(gpu, model, { ...sizes, maxBatchedTokens: 1024 });
+  }
+
+  async measure(agentLoop: string): Promise<{ ms: number; busy?: number; lost: number }> {
+    let result = { ms: 0, lost: 0 };
+    const busy = await busySeconds(this.#gpu, async () => void (result = await this.run(agentLoop, 1)));
+    return { ...result, ...(busy !== undefined && { busy: (1000 * busy) / result.ms }) };
+  }
+
+  /** All samples once, from a cold cache; `scale` shortens the searches. */
+  async run(agentLoop: string, scale: number): Promise<{ ms: number; lost: number }> {
+    this.#engine.resetCache();
+    const wait = barrier(this.#samples);
+    const step = turns(agentLoop === 'bench_barrier' ? wait : () => Promise.resolve());
+    registerAgentLoop(agentLoop, step);
+    const started = performance.now();
+    const outputs = await Promise.all(
+      Array.from({ length: this.#samples }, (_, s) => this.#sample(agentLoop, s, scale)),
+    );
+    const whole = outputs.filter(
+      ({ trajectory: t }) => t.stopReason === 'completed' && t.numTurns === TURNS && t.numToolCalls === TURNS - 1,
+    );
+    return { ms: performance.now() - started, lost: this.#samples - whole.length };
+  }
+
+  #sample(agentLoop: string, s: number, scale: number) {
+    const group = Math.floor(s / 8);
+    const problem: Problem = { id: `${group}`, messages: [{ role: 'user', content: `Find ${group}.` }], answer: '' };
+    let call = 0;
+    const latencyMs = () => scale * latency(s, call++);
+    return runAgentLoop({
+      ...{ engine: this.#engine, tokenizer: this.#tokenizer, problem, agentLoop, requestId: `${s}`, key: [1, s] },
+      tools: [searchTool(() => [{ id: '1', title: 'Ana lives in Lorum' }], { latencyMs })],
+      sampling: { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: TURN_TOKENS, stopTokenIds: [] },
+      limits: {
+        ...{ maxPromptLength: 64, maxResponseLength: 320, contextLength: 384 },
+        ...{ maxAssistantTurns: TURNS, maxToolCalls: TURNS },
+        ...{ toolTimeoutMs: 60_000, maxToolResponseLength: 64, toolResponseTruncateSide: 'right' },
+      },
+    });
+  }
+}
+
+/** Every turn has the same number of tokens and ends with a search, whatever random weights say. */
+const turns =
+  (wait: () => Promise<void>): AgentLoop =>
+  async (sample) => {
+    for (let turn = 1; ; turn++) {
+      await sample.generate();
+      if (turn === TURNS) return 'completed';
+      await wait();
+      const stop = await sample.callTools([{ name: 'search', args: { query: 'Ana' } }]);
+      if (stop) return stop;
+      await wait();
+    }
+  };
+
+/** Milliseconds of a sample's search `call`: the same in both modes. */
+function latency(sample: number, call: number): number {
+  return MIN_MS * (MAX_MS / MIN_MS) ** keyedRng('async-tools', sample, call).uniform();
+}
+
+/** Resolves once `count` callers wait; then it starts anew. */
+function barrier(count: number): () => Promise<void> {
+  let waiting: (() => void)[] = [];
+  return () =>
+    new Promise((resolve) => {
+      waiting.push(resolve);
+      if (waiting.length < count) return;
+      const all = waiting;
+      waiting = [];
+      for (const go of all) go();
+    });
+}

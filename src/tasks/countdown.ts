@@ -1,0 +1,92 @@
+/**
+ * countdown: write an expression of the given numbers, each used once, that has the given value (as in the television
+ * game, and in TinyZero's reproduction of R1). Every problem has a solution by construction.
+ */
+
+import type { Rng } from './random.ts';
+import { splitTask } from './split.ts';
+import type { Problem, Reward, ScoredSample, Task } from './task.ts';
+import { calculate } from './tools/calculator.ts';
+
+export const COUNTDOWN_OPTIONS = {
+  /** How many numbers a problem has, at least and at most. */
+  minNumbers: 2,
+  maxNumbers: 3,
+  /** The largest of them. */
+  maxNumber: 12,
+  /** The largest value asked for. */
+  maxTarget: 100,
+  /** Score of an expression that uses the numbers rightly but has another value. */
+  formatScore: 0.1,
+};
+
+/** Example: numbers [3, 8, 1], answer '25', solution '3*8+1'. */
+export interface CountdownProblem extends Problem {
+  numbers: number[];
+  solution: string;
+}
+
+const OPERATIONS = ['+', '-', '*'];
+
+export function countdownTask(options: Partial<typeof COUNTDOWN_OPTIONS> = {}): Task {
+  const o = { ...COUNTDOWN_OPTIONS, ...options };
+  const { train, heldOut } = splitTask<CountdownProblem>('countdown', (rng) => {
+    const { numbers, solution, target } = drawProblem(rng, o);
+    const shown = [...numbers].sort((a, b) => a - b);
+    const problem = {
+      messages: [{ role: 'user' as const, content: `Make ${target} from ${shown.join(', ')}.` }],
+      answer: String(target),
+      template: `${numbers.length} numbers`,
+      numbers: shown,
+      solution,
+    };
+    return { problem, key: problem.messages[0].content };
+  });
+  return {
+    name: 'countdown',
+    train,
+    heldOut,
+    reward: (sample) => countdownReward(sample, o.formatScore),
+    demonstrate: (problem, rng, errorRate) => {
+      const { numbers, solution } = problem as CountdownProblem;
+      const written = rng.uniform() < errorRate ? randomExpression(numbers, rng) : solution;
+      return [{ role: 'assistant', content: `<answer>${written}</answer>` }];
+    },
+    tokenizer: { vocabSize: 320, wordShare: 0.9 },
+  };
+}
+
+function drawProblem(rng: Rng, { minNumbers, maxNumbers, maxNumber, maxTarget }: typeof COUNTDOWN_OPTIONS) {
+  for (;;) {
+    const numbers = Array.from({ length: rng.int(minNumbers, maxNumbers) }, () => rng.int(1, maxNumber));
+    const solution = randomExpression(numbers, rng);
+    const target = Number(calculate(solution));
+    if (Number.isInteger(target) && target > 0 && target <= maxTarget && !numbers.includes(target))
+      return { numbers, solution, target };
+  }
+}
+
+/** The numbers in any order with any operation between two; the usual precedence holds. */
+function randomExpression(numbers: number[], rng: Rng): string {
+  const left = [...numbers];
+  const take = () => String(left.splice(rng.int(0, left.length - 1), 1)[0]);
+  let text = take();
+  while (left.length > 0) text += rng.pick(OPERATIONS) + take();
+  return text;
+}
+
+/** The last `<answer>...</answer>`; right when it uses each number once and has the value asked for. */
+export function countdownReward({ problem, response }: ScoredSample, formatScore: number): Reward {
+  const written = [...response.matchAll(/<answer>([^<]*)<\/answer>/g)].at(-1)?.[1].replaceAll(' ', '');
+  const { numbers } = problem as CountdownProblem;
+  const formed = written !== undefined && usesEachOnce(written, numbers);
+  const acc = formed && calculate(written) === problem.answer ? 1 : 0;
+  return { score: acc || (formed ? formatScore : 0), acc, extra: { formed: formed ? 1 : 0 } };
+}
+
+function usesEachOnce(expression: string, numbers: number[]): boolean {
+  if (!/^[\d+\-*/()]+$/.test(expression)) return false;
+  const used = (expression.match(/\d+/g) ?? []).map(Number).sort((a, b) => a - b);
+  const given = [...numbers].sort((a, b) => a - b);
+  return used.length === given.length && used.every((n, i) => n === given[i]);
+}

@@ -1,0 +1,57 @@
+/**
+ * reverse-text: the smoke test of every change. A few letters, to be written backwards. Its warm start writes them as
+ * they are more often than reversed, and GRPO finds within seconds that the other order pays.
+ */
+
+import type { Rng } from './random.ts';
+import { splitTask } from './split.ts';
+import type { Problem, Task } from './task.ts';
+
+export const REVERSE_TEXT_OPTIONS = {
+  /** Letters of a text, at least and at most. */
+  minLength: 2,
+  maxLength: 3,
+  /** How many letters of the alphabet there are to choose from. */
+  letters: 10,
+};
+
+export function reverseTextTask(options: Partial<typeof REVERSE_TEXT_OPTIONS> = {}): Task {
+  const { minLength, maxLength, letters } = { ...REVERSE_TEXT_OPTIONS, ...options };
+  const alphabet = 'abcdefghijklmnopqrstuvwxyz'.slice(0, letters);
+  const draw = (rng: Rng) => {
+    const text = Array.from({ length: rng.int(minLength, maxLength) }, () => rng.pick([...alphabet])).join('');
+    const messages: Problem['messages'] = [{ role: 'user', content: text }];
+    return { problem: { messages, answer: backwards(text), template: `${text.length} letters` }, key: text };
+  };
+  const { train, heldOut } = splitTask('reverse-text', draw);
+  return {
+    name: 'reverse-text',
+    train,
+    heldOut,
+    reward({ problem, response }) {
+      const acc = response === problem.answer ? 1 : 0;
+      return { score: acc, acc, extra: { similarity: similarity(response, problem.answer) } };
+    },
+    demonstrate: ({ answer }, rng, errorRate) => [
+      { role: 'assistant', content: rng.uniform() < errorRate ? backwards(answer) : answer },
+    ],
+    tokenizer: { vocabSize: 263, wordShare: 0 },
+  };
+}
+
+const backwards = (text: string) => [...text].reverse().join('');
+
+/** Longest common subsequence as a share of the longer text: 1 = equal. */
+export function similarity(a: string, b: string): number {
+  if (a.length === 0 && b.length === 0) return 1;
+  const row = new Array<number>(b.length + 1).fill(0);
+  for (const letter of a) {
+    let diagonal = 0;
+    for (let j = 1; j <= b.length; j++) {
+      const above = row[j];
+      row[j] = b[j - 1] === letter ? diagonal + 1 : Math.max(above, row[j - 1]);
+      diagonal = above;
+    }
+  }
+  return row[b.length] / Math.max(a.length, b.length);
+}

@@ -1,0 +1,50 @@
+/** Train and held-out problems of a generated task: disjoint by a hash of what a problem is about. */
+
+import { InputError } from '../model/errors.ts';
+import { hash, keyedRng, type Rng } from './random.ts';
+import type { Problem } from './task.ts';
+
+/** One problem of eight is held out. */
+const HELD_OUT_SHARE = 8;
+const MAX_DRAWS = 2000;
+
+export interface Drawn<P extends Problem> {
+  problem: Omit<P, 'id'>;
+  /** Problems with the same key are the same problem. */
+  key: string;
+}
+
+/**
+ * `train` is an endless stream fixed by index and seed; `heldOut` gives the same distinct problems whatever the seed,
+ * and throws InputError when the generator has no more of them.
+ */
+export function splitTask<P extends Problem>(name: string, draw: (rng: Rng) => Drawn<P>) {
+  const isHeldOut = (key: string) => hash(name, key) % HELD_OUT_SHARE === 0;
+  const drawFrom = (rng: Rng, heldOut: boolean): Drawn<P> => {
+    for (let tries = 0; tries < MAX_DRAWS; tries++) {
+      const drawn = draw(rng);
+      if (isHeldOut(drawn.key) === heldOut) return drawn;
+    }
+    throw new InputError(`Task "${name}" has too few problems to hold some out; widen its options.`);
+  };
+  return {
+    isHeldOut,
+    train: (index: number, seed: number): P =>
+      ({ id: `train-${index}`, ...drawFrom(keyedRng(`${name}-train`, seed, index), false).problem }) as P,
+    heldOut: (count: number): P[] => {
+      const rng = keyedRng(`${name}-held-out`);
+      const seen = new Set<string>();
+      return Array.from({ length: count }, (_, index) => {
+        for (let tries = 0; tries < MAX_DRAWS; tries++) {
+          const { problem, key } = drawFrom(rng, true);
+          if (seen.has(key)) continue;
+          seen.add(key);
+          return { id: `held-out-${index}`, ...problem } as P;
+        }
+        throw new InputError(
+          `${count} held-out problems were asked for, but task "${name}" was seen to have only ${index}; ask for fewer.`,
+        );
+      });
+    },
+  };
+}

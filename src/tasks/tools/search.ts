@@ -1,0 +1,145 @@
+/**
+ * `search`, `open` and `answer`: the tools of question answering over documents. Search is by BM25 in this process, or by
+ * any HTTP endpoint that speaks the retrieval protocol of Search-R1 and verl.
+ */
+
+import { InputError } from '../../model/errors.ts';
+import { defineTool, type Tool } from '../tool.ts';
+
+export interface Document {
+  id: string;
+  title: string;
+  text: string;
+}
+
+export interface Found {
+  id: string;
+  title: string;
+}
+
+/** The best `topK` documents for a query, best first. */
+export type Search = (query: string, topK: number, signal: AbortSignal) => Found[] | Promise<Found[]>;
+
+/** BM25 over titles and texts (minisearch, loaded here). */
+export async function localSearch(documents: readonly Document[]): Promise<Search> {
+  const { default: MiniSearch } = await import('minisearch');
+  const index = new MiniSearch<Document>({ fields: ['title', 'text'], storeFields: ['title'] });
+  index.addAll(documents);
+  return (query, topK) =>
+    index
+      .search(query, { boost: { title: 2 } })
+      .slice(0, topK)
+      .map(({ id, title }) => ({ id: String(id), title: String(title) }));
+}
+
+export interface HttpSearchOptions {
+  url: string;
+  /** Requests under way at once; more wait. Default 8. */
+  concurrency?: number;
+  /** Answers kept, by query; the oldest goes first. Default 1000. */
+  cacheSize?: number;
+  fetch?: typeof fetch;
+}
+
+/** POST { queries, topk, return_scores } -> { result: [[{ document: { id, contents }, score }]] }; contents start with the title. */
+export function httpSearch({ url, concurrency = 8, cacheSize = 1000, fetch: get = fetch }: HttpSearchOptions): Search {
+  const limit = limiter(concurrency);
+  const cache = new Map<string, Found[]>();
+  return async (query, topK, signal) => {
+    const key = `${topK} ${query}`;
+    const known = cache.get(key);
+    if (known) return known;
+    const found = await limit(() => request(get, url, query, topK, signal));
+    cache.set(key, found);
+    if (cache.size > cacheSize) cache.delete(cache.keys().next().value!);
+    return found;
+  };
+}
+
+async function request(get: typeof fetch, url: string, query: string, topk: number, signal: AbortSignal) {
+  const body = JSON.stringify({ queries: [query], topk, return_scores: true });
+  const response = await get(url, { method: 'POST', headers: { 'content-type': 'application/json' }, body, signal });
+  if (!response.ok) throw new Error(`the search service answered ${response.status}`);
+  const { result } = (await response.json()) as { result: { document: { id: string; contents: string } }[][] };
+  return result[0].map(({ document: { id, contents } }) => ({ id: String(id), title: contents.split('\n')[0] }));
+}
+
+/** Runs at most `most` at once, in the order they came. Throws InputError unless `most` is at least 1. */
+export function limiter(most: number): <T>(work: () => Promise<T>) => Promise<T> {
+  if (!(most >= 1)) throw new InputError(`A concurrency limit is ${most}; allowed: 1 or more.`);
+  let running = 0;
+  const waiting: (() => void)[] = [];
+  return async (work) => {
+    if (running >= most) await new Promise<void>((resolve) => waiting.push(resolve));
+    else running++;
+    try {
+      return await work();
+    } finally {
+      // The place goes straight to the next in line.
+      const next = waiting.shift();
+      if (next) next();
+      else running--;
+    }
+  };
+}
+
+export interface SearchToolOptions {
+  topK?: number;
+  /** Milliseconds that a query is made to take, to stand for a slow service. Default 0. */
+  latencyMs?: (query: string, sampleId: string) => number;
+}
+
+/** "id: title" of the best documents, one a line. */
+export function searchTool(search: Search, { topK = 3, latencyMs = () => 0 }: SearchToolOptions = {}): Tool {
+  return defineTool({
+    name: 'search',
+    description: 'Finds documents. Gives the number and title of the best ones.',
+    parameters: { type: 'object', properties: { query: { type: 'string', maxLength: 200 } }, required: ['query'] },
+    async execute({ query }, { sampleId, signal }) {
+      await sleep(latencyMs(query, sampleId), signal);
+      const found = await search(query, topK, signal);
+      return found.length === 0 ? 'nothing found' : found.map(({ id, title }) => `${id}: ${title}`).join('\n');
+    },
+  });
+}
+
+export function openTool(documents: readonly Document[]): Tool {
+  const byId = new Map(documents.map((document) => [document.id, document]));
+  return defineTool({
+    name: 'open',
+    description: 'Reads the document of a number.',
+    parameters: { type: 'object', properties: { id: { type: 'string', maxLength: 40 } }, required: ['id'] },
+    execute: ({ id }) => byId.get(id)?.text ?? `Error: there is no document ${id}`,
+  });
+}
+
+/** Takes the final answer. Its reward, `toolRewards.answer`, is 1 where the last one given is the problem's. */
+export const answerTool: Tool = defineTool({
+  name: 'answer',
+  description: 'Gives the final answer.',
+  parameters: { type: 'object', properties: { text: { type: 'string', maxLength: 200 } }, required: ['text'] },
+  create: ({ problem }) => ({ right: problem.answer, given: '' }),
+  execute: ({ text }, { state }) => {
+    state.given = text;
+    return 'noted';
+  },
+  calcReward: ({ right, given }) => (normalize(given) === normalize(right) ? 1 : 0),
+});
+
+const normalize = (text: string) =>
+  text
+    .trim()
+    .toLowerCase()
+    .replace(/[.\s]+$/, '');
+
+/** Rejects as soon as the signal is aborted. */
+function sleep(ms: number, signal: AbortSignal): Promise<void> | void {
+  if (ms <= 0) return;
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(resolve, ms);
+    signal.addEventListener('abort', () => {
+      clearTimeout(timer);
+      reject(new Error('the search was stopped'));
+    });
+  });
+}

@@ -1,0 +1,136 @@
+import { describe, expect, test } from 'vitest';
+import { openTask } from '../../src/cli/openTask.ts';
+import { ChatTokenizer } from '../../src/model/tokenizer.ts';
+import { runAgentLoop } from '../../src/rollout/agentLoop.ts';
+import { countdownTask, type CountdownProblem } from '../../src/tasks/countdown.ts';
+import { keyedRng } from '../../src/tasks/random.ts';
+import { reverseTextTask, similarity } from '../../src/tasks/reverseText.ts';
+import { searchQaTask } from '../../src/tasks/searchQa.ts';
+import type { Problem, ScoredSample, Task } from '../../src/tasks/task.ts';
+import { calculate } from '../../src/tasks/tools/calculator.ts';
+import { exampleOf, taskTokenizer } from '../../src/tasks/warmStart.ts';
+import { LIMITS, ScriptedEngine } from '../scriptedEngine.ts';
+
+const fast = { minSearchS: 0, maxSearchS: 0 };
+/** Each task as it is by default, and one that soon runs out of problems. */
+const TASKS: [string, () => Task | Promise<Task>, () => Task | Promise<Task>][] = [
+  ['reverse-text', () => reverseTextTask(), () => reverseTextTask({ letters: 5 })],
+  ['countdown', () => countdownTask(), () => countdownTask({ maxNumbers: 2, maxNumber: 5 })],
+  ['search-qa', () => searchQaTask(fast), () => searchQaTask({ ...fast, people: 40 })],
+];
+
+const scored = (problem: Problem, response: string): ScoredSample => ({
+  ...{ problem, response, messages: [], stopReason: 'completed' },
+  ...{ numTurns: 1, numToolCalls: 0, numToolErrors: 0, responseTokens: 1 },
+});
+
+describe.each(TASKS)('%s', (name, open, openSmall) => {
+  test('training problems are fixed by index and seed; held-out ones are distinct and never trained on', async () => {
+    const task = await open();
+    expect(task.train(5, 1)).toEqual(task.train(5, 1));
+    expect(task.train(5, 1)).not.toEqual(task.train(5, 2));
+    const held = task.heldOut(40);
+    const questions = new Set(held.map(({ messages }) => messages[0].content));
+    expect(questions.size).toBe(40);
+    expect(task.heldOut(40)).toEqual(held);
+    for (let i = 0; i < 200; i++) expect(questions.has(task.train(i, 3).messages[0].content)).toBe(false);
+  });
+
+  test('more held-out problems than there are is one sentence', async () => {
+    const task = await openSmall();
+    expect(() => task.heldOut(1_000_000)).toThrow(
+      new RegExp(
+        `^1000000 held-out problems were asked for, but task "${name}" was seen to have only \\d+; ask for fewer\\.$`,
+      ),
+    );
+  });
+
+  test('its tokenizer writes right demonstrations that score 1, and wrong ones that score less', async () => {
+    const task = await open();
+    const files = taskTokenizer(task, task.tokenizer!.vocabSize);
+    const tokenizer = new ChatTokenizer(files.tokenizer, files.config);
+    expect(tokenizer.vocabSize).toBeLessThanOrEqual(task.tokenizer!.vocabSize);
+    for (let i = 0; i < 8; i++) {
+      for (const [errorRate, want] of [
+        [0, 1],
+        [1, 0],
+      ]) {
+        const problem = task.train(i, 1);
+        const { promptIds, responseIds, mask } = exampleOf(task, tokenizer, 1, i, errorRate);
+        const turns = task.demonstrate!(problem, keyedRng('sft-mistakes', 1, i), errorRate).filter(
+          ({ role }) => role === 'assistant',
+        );
+        const engine = new ScriptedEngine(
+          turns.map(({ content }) => content),
+          tokenizer,
+        );
+        const output = await runAgentLoop({
+          ...{ engine, tokenizer, tools: task.tools ?? [], problem, requestId: 'r', key: [1, 2] },
+          sampling: {
+            temperature: 1,
+            topK: 0,
+            topP: 1,
+            minP: 0,
+            maxNewTokens: 99,
+            stopTokenIds: tokenizer.eosTokenIds,
+          },
+          limits: { ...LIMITS, maxAssistantTurns: 9, maxResponseLength: 400, contextLength: 500 },
+        });
+        // The loop makes exactly the tokens that the warm start imitates.
+        expect(output.trajectory).toMatchObject({
+          promptIds,
+          responseIds,
+          mask,
+          stopReason: 'completed',
+          numToolErrors: 0,
+        });
+        const response = output.messages.at(-1)!.content;
+        const { acc, score } = await task.reward({ ...scored(problem, response), toolRewards: output.toolRewards });
+        // A random expression or a palindrome may be right by chance.
+        if (want === 1) expect([acc, score]).toEqual([1, 1]);
+        else if (acc === 0) expect(score).toBeLessThan(1);
+      }
+    }
+  });
+});
+
+test('countdown: only the given numbers, each once, count', () => {
+  const task = countdownTask();
+  const problem: CountdownProblem = {
+    ...{ id: 'p', messages: [], answer: '25', numbers: [1, 3, 8], solution: '3*8+1' },
+  };
+  const score = (answer: string) =>
+    (task.reward(scored(problem, `<answer>${answer}</answer>`)) as { score: number }).score;
+  expect(['3*8+1', '1 + 8*3', '(3*8)+1'].map(score)).toEqual([1, 1, 1]);
+  expect(['3+8+1', '3*8-1'].map(score)).toEqual([0.1, 0.1]);
+  expect(['25', '3*8+1+0', '5*5', '3*8+1;', 'globalThis', '', '3*8+1=25', '38+1'].map(score)).toEqual(Array(8).fill(0));
+  for (let i = 0; i < 200; i++) {
+    const { numbers, solution, answer } = task.train(i, 1) as CountdownProblem;
+    expect(calculate(solution)).toBe(answer);
+    expect((solution.match(/\d+/g) ?? []).map(Number).sort((a, b) => a - b)).toEqual(numbers);
+  }
+});
+
+test('reverse-text: exact match is the score, similarity is reported', () => {
+  expect(similarity('abc', 'abc')).toBe(1);
+  expect(similarity('abcd', 'abxd')).toBe(0.75);
+  expect(similarity('', 'ab')).toBe(0);
+  const task = reverseTextTask();
+  const problem = { id: 'p', messages: [], answer: 'cba' };
+  expect(task.reward(scored(problem, 'cba'))).toMatchObject({ score: 1, acc: 1 });
+  expect(task.reward(scored(problem, 'cb'))).toMatchObject({ score: 0, acc: 0, extra: { similarity: 2 / 3 } });
+});
+
+test('openTask names what it knows', async () => {
+  const open = (name: string, options = {}) => openTask({ name, options });
+  await expect(open('nope')).rejects.toThrow(
+    'task.name is "nope"; known tasks: gsm8k, reverse-text, countdown, search-qa.',
+  );
+  await expect(open('countdown', { maxNumber: '12' })).rejects.toThrow(
+    'task.options.maxNumber is "12"; allowed: a number.',
+  );
+  await expect(open('countdown', { max: 12 })).rejects.toThrow(/^task\.options\.max is unknown; known: minNumbers, /);
+  await expect(openTask({ name: 'countdown', path: 'x.jsonl', options: {} })).rejects.toThrow(
+    'task.path is set, but task "countdown" generates its problems; leave it out.',
+  );
+});
