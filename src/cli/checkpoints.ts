@@ -2,13 +2,22 @@
 
 import { existsSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import type { Checkpoint as TrainerCheckpoint, TrainerState } from '../grpo/trainer.ts';
 import { type Checkpoint, loadCheckpoint, saveCheckpoint } from '../model/checkpoint.ts';
 import { InputError } from '../model/errors.ts';
 import type { Weights } from '../model/loadModel.ts';
-import { openCheckpoint, type OpenCheckpoint, type WeightSource } from '../model/openCheckpoint.ts';
+import type { DownloadProgress } from '../model/download.ts';
+import { fetchModel, isRemote } from '../model/hub.ts';
+import {
+  type CheckpointFiles,
+  openCheckpoint,
+  type OpenCheckpoint,
+  type WeightSource,
+} from '../model/openCheckpoint.ts';
 import { readSafetensors, writeSafetensors } from '../model/safetensors.ts';
+import { say, sayPassing } from './progress.ts';
+import { diskStore, modelCache } from './diskStore.ts';
 import { folderFiles, readBytes, readJson, writeFolder } from './files.ts';
 
 const STATE = 'trainer_state.json';
@@ -23,7 +32,7 @@ export interface LoadedModel extends Omit<Checkpoint, 'weights'> {
   tokenizerConfigJson: Record<string, unknown>;
 }
 
-/** Opens a checkpoint folder, or the newest checkpoint of a run folder. Throws InputError naming the folder. */
+/** Opens a checkpoint folder, the newest checkpoint of a run folder, `org/name` or a URL. Throws InputError naming it. */
 export async function loadModel(path: string): Promise<LoadedModel> {
   const { folder, model } = await openModel(path);
   const { tokenizerJson, tokenizerConfigJson } = model;
@@ -37,13 +46,45 @@ export async function loadModel(path: string): Promise<LoadedModel> {
 
 /** As `loadModel`, where the tokenizer may be absent. Weights are read when they are asked for. */
 export async function openModel(path: string): Promise<{ folder: string; model: OpenCheckpoint }> {
-  const folder = await checkpointFolder(path);
+  const { folder, files } = await filesOf(path);
   try {
-    const model = await openCheckpoint(folderFiles(folder));
+    const model = await openCheckpoint(files);
     return { folder, model: { ...model, weights: namingFolder(model.weights, folder) } };
   } catch (error) {
     throw inFolder(error, folder);
   }
+}
+
+/** A folder, else what the address names, downloaded into the cache. A missing folder among folders is no address. */
+async function filesOf(path: string): Promise<{ folder: string; files: CheckpointFiles }> {
+  const isFolder = existsSync(path) || (!path.startsWith('http') && existsSync(dirname(path)));
+  if (!isFolder && isRemote(path)) {
+    const options = {
+      endpoint: process.env['HF_ENDPOINT'],
+      token: process.env['HF_TOKEN'],
+      onProgress: showProgress(),
+    };
+    return { folder: path, files: await fetchModel(path, diskStore(modelCache()), options) };
+  }
+  const folder = await checkpointFolder(path);
+  return { folder, files: folderFiles(folder) };
+}
+
+/** Files above get a line that stays. */
+const LARGE_BYTES = 1 << 20;
+
+/** One line a file, renewed every half second. */
+function showProgress(): (progress: DownloadProgress) => void {
+  let last = 0;
+  return ({ file, received, total }) => {
+    const now = performance.now();
+    if (received !== total && now - last < 500) return;
+    last = now;
+    const mib = (bytes: number) => (bytes / 2 ** 20).toFixed(1);
+    const line = `${file}: ${mib(received)}${total === undefined ? '' : ` of ${mib(total)}`} MiB`;
+    if (received === total && total > LARGE_BYTES) say(line);
+    else sayPassing(line);
+  };
 }
 
 /** Readers speak of what is in the file; which folder it was is known here. */

@@ -79,6 +79,8 @@ function readTree(yaml: string, source: string, overrides: readonly string[]): u
   if (error) throw new InputError(`${source} is not YAML: ${error.message.split('\n')[0].replace(/:$/, '')}.`);
   const tree = (document.toJS() ?? {}) as unknown;
   if (!isTree(tree)) throw new InputError(`${source} must hold "key: value" lines, but holds ${JSON.stringify(tree)}.`);
+  // "model: org/name" says all there is to say about most models.
+  if (typeof tree['model'] === 'string') tree['model'] = { path: tree['model'] };
   for (const override of overrides) applyOverride(tree, override);
   return tree;
 }

@@ -46,7 +46,7 @@ const ESTIMATORS = [
 ] as const;
 
 const model = part({
-  path: requiredText('Folder of a Hugging Face checkpoint: config.json, model.safetensors, tokenizer.json.'),
+  path: requiredText('Hugging Face checkpoint: a folder, org/name (@revision), or the URL of a folder.'),
   maxMemoryMib: optionalCount('MiB', 'Cap on GPU memory; absent = none, since WebGPU cannot tell how much there is.'),
 });
 

@@ -1,0 +1,32 @@
+/** Downloaded models on disk: `WEBGRPO_CACHE`, or a folder of the user's cache. */
+
+import { mkdir, open } from 'node:fs/promises';
+import { homedir } from 'node:os';
+import { dirname, join } from 'node:path';
+import type { FileStore } from '../model/fileStore.ts';
+import { folderFiles } from './files.ts';
+
+export function modelCache(env: NodeJS.ProcessEnv = process.env): string {
+  if (env['WEBGRPO_CACHE']) return env['WEBGRPO_CACHE'];
+  return join(env['XDG_CACHE_HOME'] || join(homedir(), '.cache'), 'webgrpo', 'models');
+}
+
+export function diskStore(folder: string): FileStore {
+  return {
+    ...folderFiles(folder),
+    async writer(name, at) {
+      const path = join(folder, name);
+      await mkdir(dirname(path), { recursive: true });
+      const file = await open(path, at > 0 ? 'r+' : 'w');
+      if (at > 0) await file.truncate(at);
+      let position = at;
+      return {
+        async write(bytes) {
+          await file.write(bytes, 0, bytes.length, position);
+          position += bytes.length;
+        },
+        close: () => file.close(),
+      };
+    },
+  };
+}
