@@ -24,6 +24,8 @@ const CHARTS: Chart[] = [
     ],
   },
   { title: 'reward', series: [{ label: 'mean', metric: 'critic/score/mean' }] },
+  // On policy every ratio is 1 and advantages sum to about 0 in a group: users ask about this chart first.
+  { title: 'policy loss (near 0 on policy)', series: [{ label: 'mean', metric: 'actor/pg_loss' }] },
   { title: 'entropy (nats)', series: [{ label: 'mean', metric: 'actor/entropy' }] },
   { title: 'gradient norm', series: [{ label: 'before clipping', metric: 'actor/grad_norm' }] },
   {

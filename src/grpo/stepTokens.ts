@@ -38,10 +38,10 @@ export interface StepTokens extends SampleTokens {
   metrics: Metrics;
 }
 
-type Settings = Pick<TrainConfig, 'algorithm' | 'data'>;
+type Settings = Pick<TrainConfig, 'actor' | 'algorithm' | 'data'>;
 
 export function stepTokens(
-  { algorithm, data }: Settings,
+  { actor, algorithm, data }: Settings,
   samples: readonly Sample[],
   extras: StepExtras = {},
 ): StepTokens {
@@ -51,7 +51,9 @@ export function stepTokens(
   const kept = algorithm.maskTruncated ? maskTruncated(sampled, reasons) : sampled;
   const { masks, isWeights, metrics } = correct(extras, rolloutLogp, kept);
   const oldLogProbs = extras.trainerLogProbs ?? rolloutLogp;
-  const kl = algorithm.useKlInReward ? klInReward(algorithm, extras, oldLogProbs, sampled) : undefined;
+  const kl = algorithm.useKlInReward
+    ? klInReward({ ...algorithm, klClamp: actor.klClamp }, extras, oldLogProbs, sampled)
+    : undefined;
   const { len: bufferLen = 0, penaltyFactor } = algorithm.overlongBuffer;
   const rewards = samples.map(({ reward, trajectory }, s) => {
     const shape = { maxResponseLength: data.maxResponseLength, bufferLen, penaltyFactor };
@@ -110,7 +112,7 @@ function correct(extras: StepExtras, rolloutLogp: ArrayLike<number>[], masks: Ar
 
 /** verl's apply_kl_penalty: coefficient x the sum over a sample's tokens; the metric is the mean over samples of their means. */
 function klInReward(
-  algorithm: Settings['algorithm'],
+  algorithm: Settings['algorithm'] & Pick<Settings['actor'], 'klClamp'>,
   extras: StepExtras,
   oldLogp: ArrayLike<number>[],
   masks: ArrayLike<number>[],
@@ -122,7 +124,8 @@ function klInReward(
     let [sum, count] = [0, 0];
     for (let t = 0; t < mask.length; t++) {
       if (mask[t] === 0) continue;
-      sum += klPenalty(algorithm.klPenalty, oldLogp[s][t], ref[s][t], { oldLogp: oldLogp[s][t] }).value;
+      const options = { oldLogp: oldLogp[s][t], valueClamp: algorithm.klClamp ?? Infinity };
+      sum += klPenalty(algorithm.klPenalty, oldLogp[s][t], ref[s][t], options).value;
       count++;
     }
     return { sum, mean: count > 0 ? sum / count : 0 };

@@ -97,3 +97,59 @@ test('bypass mode: rejection from the current policy, REINFORCE with its weights
   const clip = { ...bypass, config: { policy_loss: { rollout_correction: { ...correction, loss_type: 'ppo_clip' } } } };
   expect(verifyLosses({ cases: [{ ...clip, loss: -1.2, dlogp: [0, 0, 0, 0] }] }).maxError).toBeLessThan(1e-7);
 });
+
+/** A row of one token at the given log ratio, and what verl's formulas come to there, worked out by hand. */
+const edge = (mode: string, logRatio: number, adv: number, loss: number, dlogp: number, more: object = {}) => ({
+  ...{ kind: 'policy_loss', mode, config: { clip_ratio: 0.2 }, agg: 'token-mean', B: 1, T: 1 },
+  ...{ old: [-40], new: [-40 + logRatio], adv: [adv], mask: [1], is_weights: null, loss, dlogp: [dlogp], ...more },
+});
+const metrics = (kl: number, clipped: number, lower: number) => ({
+  metrics: { 'actor/ppo_kl': kl, 'actor/pg_clipfrac': clipped, 'actor/pg_clipfrac_lower': lower },
+});
+
+/** verl divides a sequence's sum by its length plus 1e-8. */
+const ONE = 1 + 1e-8;
+const GEO = Math.exp(29 / ONE);
+
+test.each([
+  ['the log ratio stops at 20, the dual clip at 3', edge('vanilla', 29, -1, 3, 0, metrics(-20, 0, 1))],
+  ['clipped above', edge('vanilla', 29, 1, -1.2, 0, metrics(-20, 1, 0))],
+  ['clipped below, on the side that is not', edge('vanilla', -29, 1, -Math.exp(-20), 0, metrics(20, 0, 0))],
+  ['clipped below, on the side that is', edge('vanilla', -29, -1, 0.8, 0, metrics(20, 1, 0))],
+  ['no advantage, no gradient', edge('vanilla', 1, 0, 0, 0, metrics(-1, 0, 0))],
+  ['a sequence ratio stops at a mean of 10', edge('gspo', 12, -1, Math.exp(10), 0, metrics(-12, 0, 0))],
+  ['the gate is shut far out', edge('sapo', 29, 1, -4, 0, { config: { tau_pos: 1, tau_neg: 1.05 } })],
+  ['geo_mean is never clamped', edge('geo_mean', 29, -1, GEO / ONE, GEO / ONE ** 2, metrics(-29, 0, 1))],
+  ['a weight at its bound keeps the gradient', edge('cispo', 29, 1, 1.2 * 11, -1.2, metrics(-20, 1, 0))],
+])('at the edge: %s', (_, entry) => {
+  expect(verifyLosses({ cases: [entry] })).toMatchObject({ checked: 1 });
+  expect(verifyLosses({ cases: [entry] }).maxError).toBeLessThan(1e-7); // verl's own 1e-8 under its means
+});
+
+test.each(['token-mean', 'token-sum', 'seq-mean-token-sum', 'seq-mean-token-mean', 'seq-mean-token-sum-norm'])(
+  'at the edge: nothing trained, %s',
+  (agg) => {
+    // verl's own loss is 0 / 0 here, which is not compared
+    const empty = edge('vanilla', 1, 1, NaN, 0, { mask: [0], agg, loss: null, ...metrics(0, 0, 0) });
+    expect(verifyLosses({ cases: [empty] }).maxError).toBe(0);
+  },
+);
+
+test('at the edge: groups of one, equal rewards, KL far from the reference', () => {
+  const of = (mode: string, groups: string[], rewards: number[], advantages: number[]) => ({
+    ...{ ...advantage, mode, groups, rewards, advantages, mask: rewards.map(() => 1), N: rewards.length, T: 1 },
+  });
+  const cases = [
+    of('grpo', ['a'], [5], [5 / (1 + 1e-6)]),
+    of('grpo', ['a', 'a', 'a'], [0.1, 0.1, 0.1], [0, 0, 0]),
+    of('rloo', ['a'], [5], [5]),
+    of('opo', ['a'], [5], [5]),
+    of('gpg', ['a', 'a', 'b'], [0, 0, 0], [0, 0, 0]),
+    of('reinforce_plus_plus_baseline', ['a', 'a'], [2, 2], [0, 0]),
+    of('grpo_passk', ['a', 'a', 'a'], [2, 2, 1], [0, 0, 0]),
+    { ...kl, mode: 'k3', logp: [-30, -1], ref: [-1, -30], value: [10, 10], dlogp: [0, 0] },
+    { ...kl, mode: 'k3+', logp: [-30, -1], ref: [-1, -30], value: [10, 10], dlogp: [-14.5, 14.5] },
+  ];
+  expect(verifyLosses({ cases }).checked).toBe(cases.length);
+  expect(verifyLosses({ cases }).maxError).toBeLessThan(1e-9);
+});
