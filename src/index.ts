@@ -1,10 +1,12 @@
 /** The library: what a page or a Node program imports. The command line and the demo use nothing else but files. */
 
 export { DeviceLostError, GpuError, NoAdapterError, OutOfMemoryError } from './gpu/errors.ts';
+export { type Adapter, loadAdapter, mergeAdapter, saveAdapter } from './model/adapter.ts';
 export { type ModelConfig, modelConfigToJson, parseModelConfig } from './model/config.ts';
 export { type Checkpoint as ModelCheckpoint, loadCheckpoint, saveCheckpoint } from './model/checkpoint.ts';
 export type { ModelEngine, PackedBatch, PolicyLossSpec, TensorMap, TrainLoss } from './model/engine.ts';
 export { InputError } from './model/errors.ts';
+export { LORA_MODULES, type LoraConfig } from './model/loraConfig.ts';
 export { initWeights, parameterCount } from './model/params.ts';
 export { ChatTokenizer } from './model/tokenizer.ts';
 export type { Message, Problem, Reward, ScoredSample, Task } from './tasks/task.ts';

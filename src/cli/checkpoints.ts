@@ -5,6 +5,8 @@ import { readdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Checkpoint as TrainerCheckpoint, TrainerState } from '../grpo/trainer.ts';
 import { type Checkpoint, loadCheckpoint, saveCheckpoint } from '../model/checkpoint.ts';
+import { type Adapter, loadAdapter, parseAdapterConfig, saveAdapter } from '../model/adapter.ts';
+import type { ModelConfig } from '../model/config.ts';
 import { InputError } from '../model/errors.ts';
 import type { Weights } from '../model/loadModel.ts';
 import type { DownloadProgress } from '../model/download.ts';
@@ -24,6 +26,8 @@ const STATE = 'trainer_state.json';
 const OPTIMIZER = 'optimizer.safetensors';
 /** Only where the reference of a KL term is refreshed on the way. */
 const REFERENCE = 'reference.safetensors';
+const ADAPTER_CONFIG = 'adapter_config.json';
+const ADAPTER_WEIGHTS = 'adapter_model.safetensors';
 
 /** A model and its tokenizer. */
 export interface LoadedModel extends Omit<Checkpoint, 'weights'> {
@@ -108,17 +112,85 @@ function namingFolder(weights: WeightSource, folder: string): WeightSource {
 /** The model's files, and with `trainer` its optimizer and counters, written all or none. */
 export async function saveModel(folder: string, model: Checkpoint, trainer?: TrainerCheckpoint): Promise<void> {
   const files = new Map<string, Uint8Array | string>(saveCheckpoint(model));
-  if (trainer) {
-    files.set(OPTIMIZER, writeSafetensors(trainer.optimizer));
-    if (trainer.reference) files.set(REFERENCE, writeSafetensors(trainer.reference));
-    files.set(STATE, `${JSON.stringify(trainer.state, null, 2)}\n`);
-  }
+  if (trainer) addTrainer(files, trainer);
   await writeFolder(folder, files);
+}
+
+/** An adapter as PEFT saves it, its tokenizer, and what the trainer needs to go on. */
+export async function saveAdapterCheckpoint(
+  folder: string,
+  adapter: Adapter,
+  { tokenizerJson, tokenizerConfigJson }: Pick<LoadedModel, 'tokenizerJson' | 'tokenizerConfigJson'>,
+  trainer: TrainerCheckpoint,
+): Promise<void> {
+  const files = new Map<string, Uint8Array | string>(saveAdapter(adapter));
+  files.set('tokenizer.json', `${JSON.stringify(tokenizerJson, null, 2)}\n`);
+  files.set('tokenizer_config.json', `${JSON.stringify(tokenizerConfigJson, null, 2)}\n`);
+  addTrainer(files, trainer);
+  await writeFolder(folder, files);
+}
+
+function addTrainer(files: Map<string, Uint8Array | string>, { optimizer, reference, state }: TrainerCheckpoint): void {
+  files.set(OPTIMIZER, writeSafetensors(optimizer));
+  if (reference) files.set(REFERENCE, writeSafetensors(reference));
+  files.set(STATE, `${JSON.stringify(state, null, 2)}\n`);
+}
+
+/** A model with its adapter, if it has one; see `findAdapter`. */
+export async function loadWithAdapter(path: string, adapterPath?: string): Promise<AdaptedModel> {
+  const { base, folder } = await findAdapter(path, adapterPath);
+  const model = await loadModel(base);
+  return { ...model, base, ...(folder && { adapter: await readAdapter(folder, model.config) }) };
+}
+
+/**
+ * `path` is a checkpoint, or an adapter (or the run folder of one) whose base is then found by its
+ * `base_model_name_or_path`; `adapterPath` lays an adapter over the checkpoint.
+ */
+export async function findAdapter(path: string, adapterPath?: string): Promise<{ base: string; folder?: string }> {
+  if (adapterPath !== undefined) return { base: path, folder: adapterPath };
+  const folder = await adapterFolder(path);
+  if (folder === undefined) return { base: path };
+  const { baseModel } = parseAdapterConfig(await readJson(join(folder, ADAPTER_CONFIG)));
+  if (baseModel !== undefined) return { base: baseModel, folder };
+  throw new InputError(
+    `${folder} is an adapter that does not name its base; give the base as the model and it as the adapter.`,
+  );
+}
+
+/** A model, the folder its weights came from, and the adapter that lies over it. */
+export interface AdaptedModel extends LoadedModel {
+  base: string;
+  adapter?: Adapter;
+}
+
+/** The adapter in a folder, or in a run's newest checkpoint. */
+export async function readAdapter(path: string, config: ModelConfig): Promise<Adapter> {
+  const folder = await adapterFolder(path);
+  if (folder === undefined)
+    throw new InputError(
+      `${path} has no ${ADAPTER_CONFIG}, nor has its newest checkpoint; give a folder that PEFT or a LoRA run wrote.`,
+    );
+  try {
+    return await loadAdapter(sourceOf(folder), config);
+  } catch (error) {
+    throw inFolder(error, folder);
+  }
+}
+
+/** The folder itself or the run's newest checkpoint, where it holds an adapter; undefined where it holds a whole model. */
+async function adapterFolder(path: string): Promise<string | undefined> {
+  for (const folder of [path, await newestCheckpoint(path)])
+    if (folder !== undefined && existsSync(join(folder, ADAPTER_CONFIG)) && !existsSync(join(folder, 'config.json')))
+      return folder;
+  return undefined;
 }
 
 /** What `GrpoTrainer.restore` takes, from a folder that `saveModel` wrote with a trainer. */
 export async function loadTrainerCheckpoint(folder: string): Promise<TrainerCheckpoint> {
-  const { weights } = await loadCheckpoint(sourceOf(folder));
+  const weights = existsSync(join(folder, ADAPTER_CONFIG))
+    ? readSafetensors(await readBytes(join(folder, ADAPTER_WEIGHTS)), ADAPTER_WEIGHTS)
+    : (await loadCheckpoint(sourceOf(folder))).weights;
   const optimizer = readSafetensors(await readBytes(join(folder, OPTIMIZER)), OPTIMIZER);
   const path = join(folder, REFERENCE);
   return {

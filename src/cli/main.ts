@@ -13,6 +13,7 @@ import { compare } from './commands/compare.ts';
 import { config } from './commands/config.ts';
 import { evaluate } from './commands/eval.ts';
 import { generate } from './commands/generate.ts';
+import { merge } from './commands/merge.ts';
 import { report } from './commands/report.ts';
 import { score } from './commands/score.ts';
 import { sft } from './commands/sft.ts';
@@ -20,7 +21,7 @@ import { train } from './commands/train.ts';
 import { verify } from './commands/verify.ts';
 
 const COMMANDS: Record<string, Command> = {
-  ...{ train, compare, sft, eval: evaluate, generate, score, verify, config, report },
+  ...{ train, compare, sft, eval: evaluate, generate, merge, score, verify, config, report },
 };
 
 /** Runs one command line and returns its exit code. */

@@ -1,29 +1,57 @@
 /** Opens what a command works with: model, task and engine, with what was found said in one line each. */
 
 import type { TrainConfig } from '../grpo/config.ts';
+import type { Adapter } from '../model/adapter.ts';
+import type { ModelConfig } from '../model/config.ts';
 import { InputError } from '../model/errors.ts';
+import { type LoraConfig, planLora } from '../model/lora.ts';
 import { parameterCount } from '../model/params.ts';
 import { ChatTokenizer } from '../model/tokenizer.ts';
 import type { Task } from '../tasks/task.ts';
-import { createLocalEngine, engineSizes, type EngineSpec, type LocalEngine } from '../workers/localEngine.ts';
-import { type LoadedModel, loadModel } from './checkpoints.ts';
+import { createLocalEngine, engineSizes, type EngineSpec, type LocalEngine, loraOf } from '../workers/localEngine.ts';
+import { type AdaptedModel, type LoadedModel, loadWithAdapter } from './checkpoints.ts';
 import { installDawn } from './dawn.ts';
 import { openTask } from './openTask.ts';
 import { say } from './progress.ts';
 
 export interface Session {
-  model: LoadedModel;
+  model: AdaptedModel;
+  /** Absent where every weight is trained. */
+  lora?: LoraConfig;
   task: Task;
   engine: LocalEngine;
 }
 
 /** Throws InputError for a bad checkpoint or task, NoAdapterError, OutOfMemoryError. */
 export async function openSession(config: TrainConfig): Promise<Session> {
-  const [model, task] = [await loadModel(config.model.path), await openTask(config.task)];
+  const { path, loraAdapterPath } = config.model;
+  const [model, task] = [await loadWithAdapter(path, loraAdapterPath), await openTask(config.task)];
   say(`model: ${config.model.path}, ${(parameterCount(model.config) / 1e6).toFixed(2)} M parameters`);
   checkFits(model, config);
-  const engine = await openEngine(model, engineSizes(config));
-  return { model, task, engine };
+  const lora = loraSettings(config, model.adapter);
+  if (lora) say(adapterLine(model.config, lora));
+  const engine = await openEngine(model, { ...engineSizes(config), ...(lora && { lora }) });
+  return { model, task, engine, ...(lora && { lora }) };
+}
+
+/** A loaded adapter says what it is; how it is trained on is the config's. */
+function loraSettings(config: TrainConfig, adapter: Adapter | undefined): LoraConfig | undefined {
+  const asked = loraOf(config);
+  if (!adapter) return asked;
+  const { lora } = adapter;
+  if (asked && asked.rank !== lora.rank) {
+    throw new InputError(
+      `model.loraRank is ${asked.rank}, but the adapter that is loaded has rank ${lora.rank}; leave model.loraRank out.`,
+    );
+  }
+  return { ...lora, dropout: config.model.loraDropout, seed: config.seed };
+}
+
+function adapterLine(config: ModelConfig, lora: LoraConfig): string {
+  const { targetModules, rank, alpha, useRslora } = lora;
+  const millions = (planLora(config, lora).bytes / 4e6).toFixed(2);
+  const scale = useRslora ? ', rank-stabilised' : '';
+  return `adapters: rank ${rank}, alpha ${alpha}${scale}, ${millions} M parameters on ${targetModules.join(', ')}; the weights are frozen`;
 }
 
 /** A tokenizer with ids the model has no row for, or sequences beyond its positions, would train on nonsense. */
@@ -45,12 +73,14 @@ function checkFits({ config, tokenizerJson, tokenizerConfigJson }: LoadedModel, 
 
 /** An engine on Dawn for a loaded model. */
 export async function openEngine(
-  model: LoadedModel,
+  model: LoadedModel & { adapter?: Adapter },
   sizes: Omit<EngineSpec, 'config' | 'weights' | 'tokenizerJson' | 'tokenizerConfigJson'>,
 ): Promise<LocalEngine> {
   await installDawn();
   const { config, weights, tokenizerJson, tokenizerConfigJson } = model;
-  const engine = await createLocalEngine({ ...sizes, config, weights, tokenizerJson, tokenizerConfigJson });
+  const adapter = model.adapter && { lora: model.adapter.lora, adapter: model.adapter.tensors };
+  const files = { config, weights, tokenizerJson, tokenizerConfigJson };
+  const engine = await createLocalEngine({ ...adapter, ...sizes, ...files });
   const { description, vendor, isSoftware } = engine.adapter;
   say(`adapter: ${description || vendor}${isSoftware ? ' (software: right, but slow)' : ''}`);
   return engine;

@@ -82,6 +82,17 @@ export const pair = (byDefault: [number, number], [min, max]: [number, number], 
     byDefault,
   );
 
+/** One or several of `options`; one may be written without brackets. */
+export const names = <const T extends readonly string[]>(byDefault: NoInfer<T[number]>[], options: T, why: string) => {
+  const range = `some of ${options.join(', ')}`;
+  const one = v.pipe(
+    v.picklist(options),
+    v.transform((name) => [name]),
+  );
+  const several = v.pipe(v.array(v.picklist(options)), v.minLength(1));
+  return v.optional(v.pipe(v.union([one, several]), doc<T[number][]>('', why, range)), byDefault as never);
+};
+
 /** Free named values, checked by whoever reads them. */
 export const options = (why: string) =>
   v.optional(

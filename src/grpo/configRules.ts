@@ -34,6 +34,7 @@ export function checkTrainRules(config: TrainConfig, source: string): void {
         `data.maxResponseLength = ${longest}; raise it to at least that.`,
     );
   }
+  checkAdapters(config, fail);
   if (rollout.n < 2 && ['rloo', 'grpo_passk', 'turn_loo'].includes(algorithm.advEstimator)) {
     fail(
       `rollout.n is ${rollout.n}, but advEstimator "${algorithm.advEstimator}" compares samples; set it to 2 or more.`,
@@ -75,6 +76,21 @@ function checkCorrection(config: TrainConfig, source: string): void {
     if (error instanceof RangeError) throw new InputError(`${source}: algorithm.rolloutCorrection: ${error.message}`);
     throw error;
   }
+}
+
+/** What LoRA and gradient checkpointing do not go together with. */
+function checkAdapters({ engine, model, trainer }: TrainConfig, fail: (message: string) => never): void {
+  const adapters = model.loraRank > 0 || model.loraAdapterPath !== undefined;
+  if (engine === 'tfjs' && adapters)
+    fail('engine is "tfjs", which trains every weight and no adapters; use engine: wgsl, or model.loraRank: 0.');
+  if (engine === 'tfjs' && model.enableGradientCheckpointing)
+    fail(
+      'engine is "tfjs", whose tape keeps every activation; use engine: wgsl, or enableGradientCheckpointing: false.',
+    );
+  if (adapters && trainer.refUpdateFreq > 0)
+    fail(
+      'trainer.refUpdateFreq is set, but with adapters the reference is the frozen base itself; leave it out, or model.loraRank: 0.',
+    );
 }
 
 export function checkSftRules(config: SftConfig, source: string): void {

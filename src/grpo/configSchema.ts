@@ -9,6 +9,7 @@ import {
   choice,
   count,
   flag,
+  names,
   number,
   optionalChoice,
   optionalCount,
@@ -25,6 +26,7 @@ import {
   requiredText,
   text,
 } from './configKeys.ts';
+import { LORA_MODULES } from '../model/loraConfig.ts';
 import { KL_TYPES } from './kl.ts';
 import { TOOL_PARSERS } from '../rollout/toolParser.ts';
 import { POLICY_LOSSES } from './losses.ts';
@@ -48,6 +50,20 @@ const ESTIMATORS = [
 const model = part({
   path: requiredText('Hugging Face checkpoint: a folder, org/name (@revision), or the URL of a folder.'),
   maxMemoryMib: optionalCount('MiB', 'Cap on GPU memory; absent = none, since WebGPU cannot tell how much there is.'),
+  loraRank: count(0, '', 'Train LoRA adapters of this rank and keep the weights frozen; 0 = train every weight.', 0),
+  loraAlpha: positive(16, '', 'Adapters count loraAlpha / loraRank times (with useRslora: / sqrt(loraRank)).'),
+  targetModules: names(
+    ['all-linear'],
+    [...LORA_MODULES, 'all-linear'],
+    "What gets an adapter, by PEFT's names; all-linear = every linear module of the layers.",
+  ),
+  loraDropout: number(0, [0, 0.99], 'share', "Adapter inputs set to 0 in training; PEFT's lora_dropout."),
+  useRslora: flag(false, 'Rank-stabilised scale (arXiv:2312.03732), for large ranks.'),
+  loraAdapterPath: optionalText('Folder of a PEFT adapter to start from; its rank, alpha and modules hold.'),
+  enableGradientCheckpointing: flag(
+    false,
+    "Keep only each layer's input and run layers again in backward: less memory, slower. verl has true.",
+  ),
 });
 
 const task = part({

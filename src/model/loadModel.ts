@@ -4,6 +4,7 @@ import type { Gpu } from '../gpu/device.ts';
 import type { ModelConfig } from './config.ts';
 import type { TensorMap } from './engine.ts';
 import { createModel, type LlamaModel } from './forward.ts';
+import type { LoraConfig } from './loraConfig.ts';
 import type { WeightSource } from './openCheckpoint.ts';
 
 /** In host memory, or read piece by piece. */
@@ -15,14 +16,16 @@ export async function loadModel(
   config: ModelConfig,
   maxPositions: number,
   weights: Weights,
+  lora?: LoraConfig,
 ): Promise<LlamaModel> {
-  const model = createModel(gpu, config, maxPositions);
+  const model = createModel(gpu, config, maxPositions, lora);
   try {
     if (weights instanceof Map) model.weights.importTensors(weights);
     else await model.weights.importFrom(weights);
     return model;
   } catch (error) {
     model.weights.free();
+    model.lora?.weights.free();
     gpu.free(model.rope);
     throw error;
   }

@@ -2,6 +2,8 @@
 
 import type { TrainConfig } from '../grpo/config.ts';
 import type { ModelConfig } from '../model/config.ts';
+import type { TensorMap } from '../model/engine.ts';
+import { type LoraConfig, loraModules } from '../model/loraConfig.ts';
 import type { Weights } from '../model/loadModel.ts';
 import type { DecoderSizes } from '../rollout/decoder.ts';
 
@@ -22,10 +24,23 @@ export interface EngineSpec {
   /** Keep a frozen copy of the start weights for KL terms. */
   withReference?: boolean;
   maxMemoryMib?: number;
+  /** Train adapters alone; the reference is then the base with them off. Only by engine wgsl. */
+  lora?: LoraConfig;
+  /** The adapters' start, by PEFT's names; absent = fresh ones. */
+  adapter?: TensorMap;
+  enableGradientCheckpointing?: boolean;
 }
 
-/** Rollout and sequence sizes as a training config asks for them. */
-export function engineSizes({ data, rollout, actor, algorithm, model, engine }: TrainConfig) {
+/** The adapters a training config asks for; undefined where every weight is trained. */
+export function loraOf({ model, seed }: TrainConfig): LoraConfig | undefined {
+  const { loraRank: rank, loraAlpha: alpha, loraDropout: dropout, useRslora, targetModules } = model;
+  return rank === 0 ? undefined : { rank, alpha, dropout, useRslora, targetModules: loraModules(targetModules), seed };
+}
+
+/** What a training config says of an engine: sizes, adapters, memory. */
+export function engineSizes(trainConfig: TrainConfig) {
+  const { data, rollout, actor, algorithm, model, engine } = trainConfig;
+  const lora = loraOf(trainConfig);
   const maxPositions = data.maxPromptLength + data.maxResponseLength;
   return {
     engine,
@@ -40,5 +55,7 @@ export function engineSizes({ data, rollout, actor, algorithm, model, engine }: 
       maxBatchedTokens: Math.max(2048, maxPositions),
     },
     ...(model.maxMemoryMib !== undefined && { maxMemoryMib: model.maxMemoryMib }),
+    ...(lora && { lora }),
+    ...(model.enableGradientCheckpointing && { enableGradientCheckpointing: true }),
   };
 }

@@ -3,6 +3,7 @@
 import { type AdapterSummary, Gpu } from '../gpu/device.ts';
 import type { TrainerEngine } from '../grpo/trainer.ts';
 import type { ModelEngine } from '../model/engine.ts';
+import { InputError } from '../model/errors.ts';
 import type { LlamaModel } from '../model/forward.ts';
 import { loadModel } from '../model/loadModel.ts';
 import { ChatTokenizer } from '../model/tokenizer.ts';
@@ -13,7 +14,7 @@ import type { EngineSpec } from './engineSpec.ts';
 import { checkPlan, planMemory } from './memoryPlan.ts';
 import { policyGradient } from './policyGradient.ts';
 
-export { engineSizes, type EngineSpec } from './engineSpec.ts';
+export { engineSizes, type EngineSpec, loraOf } from './engineSpec.ts';
 
 /** What a device holds; the tokenizer stays with the controller. */
 export interface DeviceEngine extends Omit<TrainerEngine, 'tokenizer'> {
@@ -44,30 +45,32 @@ export async function createDeviceEngine(spec: DeviceSpec): Promise<DeviceEngine
 }
 
 async function buildEngine(gpu: Gpu, spec: DeviceSpec): Promise<DeviceEngine> {
-  const { config, weights, maxPositions, maxTokenLen } = spec;
-  const model = await loadModel(gpu, config, maxPositions, weights);
-  const reference = spec.withReference ? await frozenCopy(gpu, spec) : undefined;
+  const { config, weights, maxPositions, lora } = spec;
+  const model = await loadModel(gpu, config, maxPositions, weights, lora);
+  if (spec.adapter) model.lora?.weights.importTensors(spec.adapter);
+  const trainer = await createModelEngine(gpu, model, spec);
+  const reference = spec.withReference ? await referenceOf(trainer, gpu, spec) : undefined;
   return {
     gpu,
     adapter: gpu.adapter,
-    model: await createModelEngine(gpu, model, spec.engine, maxTokenLen),
+    model: trainer,
     rollout: spec.rollout ? new WgslRolloutEngine(gpu, model, spec.rollout) : noRollout,
     ...(reference && { reference }),
     destroy: () => gpu.destroy(),
   };
 }
 
-async function createModelEngine(
-  gpu: Gpu,
-  model: LlamaModel,
-  engine: EngineSpec['engine'],
-  maxTokenLen: number,
-): Promise<ModelEngine> {
-  if (engine === 'wgsl') return new WgslEngine(gpu, model, maxTokenLen);
+async function createModelEngine(gpu: Gpu, model: LlamaModel, spec: DeviceSpec): Promise<ModelEngine> {
+  const { engine, maxTokenLen, enableGradientCheckpointing } = spec;
+  if (engine === 'wgsl') return new WgslEngine(gpu, model, maxTokenLen, { enableGradientCheckpointing });
+  if (spec.lora) throw new InputError('Engine "tfjs" trains every weight and no adapters; use engine "wgsl" for LoRA.');
   return createTfjsEngine(gpu, model, maxTokenLen, { policyGradient });
 }
 
-async function frozenCopy(gpu: Gpu, { config, weights, maxPositions, maxTokenLen }: DeviceSpec): Promise<ModelEngine> {
+/** With adapters the frozen base is there already; without, a copy of the start weights is made. */
+async function referenceOf(trainer: ModelEngine, gpu: Gpu, spec: DeviceSpec): Promise<ModelEngine> {
+  if (spec.lora && trainer instanceof WgslEngine) return trainer.referencePolicy();
+  const { config, weights, maxPositions, maxTokenLen } = spec;
   return new WgslEngine(gpu, await loadModel(gpu, config, maxPositions, weights), maxTokenLen);
 }
 

@@ -1,8 +1,9 @@
 import { expect, test } from 'vitest';
+import { type LoraConfig, loraModules } from '../../src/model/lora.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { initWeights } from '../../src/model/params.ts';
 import { createDeviceEngine, type DeviceSpec } from '../../src/workers/localEngine.ts';
-import { planMemory } from '../../src/workers/memoryPlan.ts';
+import { type PlanItem, planMemory } from '../../src/workers/memoryPlan.ts';
 import { tinyConfig } from './tinyModel.ts';
 
 const config = {
@@ -23,7 +24,20 @@ const spec: DeviceSpec = {
   rollout: { maxSlots: 64, slotCapacity: 64, maxPrompts: 64, maxPromptLength: 64, maxBatchedTokens: 512 },
 };
 
-test('the plan is within 10% of what training and rollout then allocate', async () => {
+const lora: LoraConfig = {
+  rank: 8,
+  alpha: 16,
+  dropout: 0.1,
+  useRslora: false,
+  targetModules: loraModules('all-linear'),
+  seed: 1,
+};
+const ADAPTED = { ...spec, lora, enableGradientCheckpointing: true };
+
+test.each([
+  { name: 'every weight', spec },
+  { name: 'adapters, checkpointed', spec: ADAPTED },
+])('$name: the plan is within 10% of what training and rollout then allocate', async ({ spec }) => {
   const engine = await createDeviceEngine(spec);
   const group = {
     prompt: Uint32Array.of(1, 2),
@@ -38,6 +52,16 @@ test('the plan is within 10% of what training and rollout then allocate', async 
   expect(planned / engine.gpu.counters.bytes).toBeGreaterThan(0.9);
   expect(planned / engine.gpu.counters.bytes).toBeLessThan(1.1);
   engine.destroy();
+});
+
+test('adapters: no gradient or moment of the base, no copy for the reference', () => {
+  const bytes = (items: PlanItem[], name: string) => items.find((item) => item.name === name)?.bytes;
+  const [full, adapted] = [planMemory(spec), planMemory(ADAPTED)];
+  expect(bytes(full, 'gradients')! / bytes(adapted, 'gradients')!).toBeGreaterThan(5);
+  expect(bytes(adapted, 'AdamW moments')).toBe(2 * bytes(adapted, 'adapters')!);
+  expect(bytes(full, 'reference model')).toBeGreaterThan(0);
+  expect(bytes(adapted, 'reference model')).toBeUndefined();
+  expect(bytes(adapted, 'training activations')!).toBeLessThan(0.9 * bytes(full, 'training activations')!);
 });
 
 test('a run over the cap is refused before anything is allocated, with the numbers and the setting to lower', async () => {

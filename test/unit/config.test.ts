@@ -144,3 +144,20 @@ test('settings that would do nothing, or contradict each other, are refused', ()
   expect(sentence(() => parse(MINIMAL, 'actor.entropyCoeffMin=2'))).toContain('above entropyCoeffMax 1');
   expect(policyLossSpec(parse(MINIMAL, 'actor.klClamp=10')).klClamp).toBe(10);
 });
+
+test('LoRA: one module or several, engine tfjs refused, the resolved config reads back', () => {
+  expect(parse(MINIMAL).model).toMatchObject({ loraRank: 0, targetModules: ['all-linear'] });
+  const config = parse(MINIMAL, 'model.loraRank=8', 'model.targetModules=q_proj');
+  expect(config.model).toMatchObject({ loraRank: 8, targetModules: ['q_proj'] });
+  expect(parse(stringify(config)).model).toEqual(config.model);
+  expect(parse(MINIMAL, 'model.targetModules=[v_proj, q_proj]').model.targetModules).toEqual(['v_proj', 'q_proj']);
+  expect(sentence(() => parse(MINIMAL, 'model.loraRank=8', 'engine=tfjs'))).toBe(
+    't.yaml: engine is "tfjs", which trains every weight and no adapters; use engine: wgsl, or model.loraRank: 0.',
+  );
+  expect(
+    sentence(() => parse(MINIMAL, 'model.loraRank=8', 'trainer.refUpdateFreq=5', 'actor.useKlLoss=true')),
+  ).toContain('with adapters the reference is the frozen base itself');
+  expect(sentence(() => parse(MINIMAL, 'model.targetModules=query'))).toBe(
+    't.yaml: "model.targetModules" is "query"; allowed: some of q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, all-linear.',
+  );
+});

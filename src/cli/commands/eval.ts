@@ -15,11 +15,14 @@ export const evaluate: Command = {
   flags: {
     ...JSON_FLAG,
     model: { value: 'FOLDER', help: "checkpoint or run folder; absent = the config's model.path" },
+    adapter: { value: 'FOLDER', help: 'LoRA adapter (PEFT folder or run folder) over the model' },
   },
   async run({ positionals, overrides, flags }, io) {
     const source = oneFile(positionals, 'config');
     const config = parseTrainConfig(await readText(source), { source, overrides });
     if (typeof flags['model'] === 'string') config.model.path = flags['model'];
+    if (typeof flags['adapter'] === 'string') config.model.loraAdapterPath = flags['adapter'];
+    config.model.loraRank = 0; // what is evaluated has its own adapter or none
     const { engine, task } = await openSession(config);
     try {
       const seen: Sample[] = [];

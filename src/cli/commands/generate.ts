@@ -4,7 +4,7 @@ import { randomKey } from '../../grpo/rolloutStep.ts';
 import { InputError } from '../../model/errors.ts';
 import type { SamplingParams } from '../../rollout/types.ts';
 import { numberFlag } from '../args.ts';
-import { loadModel } from '../checkpoints.ts';
+import { loadWithAdapter } from '../checkpoints.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { say } from '../progress.ts';
 import { openEngine } from '../session.ts';
@@ -18,6 +18,7 @@ export const generate: Command = {
   flags: {
     ...JSON_FLAG,
     model: { value: 'FOLDER', help: 'checkpoint or run folder' },
+    adapter: { value: 'FOLDER', help: 'LoRA adapter (PEFT folder or run folder) over the model' },
     prompt: { value: 'TEXT', help: "the user's message" },
     raw: { help: 'continue the text itself, without the chat template' },
     temperature: { value: 'T', help: '0 = greedy (default 1)' },
@@ -31,7 +32,8 @@ export const generate: Command = {
     const maxNewTokens = numberFlag(flags, 'max-new-tokens', 160, [1, 1 << 20]);
     const temperature = numberFlag(flags, 'temperature', 1, [0, 100]);
     const seed = numberFlag(flags, 'seed', 1, [0, 2 ** 31]);
-    const model = await loadModel(path);
+    const adapter = flags['adapter'];
+    const model = await loadWithAdapter(path, typeof adapter === 'string' ? adapter : undefined);
     // Sizes follow from the prompt, so it is encoded before there is an engine.
     const { ChatTokenizer } = await import('../../model/tokenizer.ts');
     const tokenizer = new ChatTokenizer(model.tokenizerJson, model.tokenizerConfigJson);

@@ -4,7 +4,7 @@ import type { ModelConfig } from '../../model/config.ts';
 import { InputError } from '../../model/errors.ts';
 import { packGroups } from '../../model/packing.ts';
 import { createDeviceEngine, type DeviceEngine } from '../../workers/localEngine.ts';
-import { openModel } from '../checkpoints.ts';
+import { findAdapter, openModel, readAdapter } from '../checkpoints.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { installDawn } from '../dawn.ts';
 import { readJson } from '../files.ts';
@@ -19,17 +19,23 @@ export const score: Command = {
   flags: {
     ...JSON_FLAG,
     model: { value: 'FOLDER', help: 'checkpoint or run folder; the tokenizer is not needed' },
+    adapter: { value: 'FOLDER', help: 'LoRA adapter (PEFT folder or run folder) over the model' },
     tokens: { value: 'FILE', help: 'JSON: an array of arrays of token ids' },
   },
-  async run({ flags: { model: path, tokens } }) {
+  async run({ flags: { model: path, adapter: adapterPath, tokens } }) {
     if (typeof path !== 'string') throw new InputError('Which model? Give --model FOLDER.');
     if (typeof tokens !== 'string') throw new InputError('Which tokens? Give --tokens FILE.');
-    const { model } = await openModel(path);
+    const { base, folder } = await findAdapter(path, typeof adapterPath === 'string' ? adapterPath : undefined);
+    const { model } = await openModel(base);
+    const adapter = folder === undefined ? undefined : await readAdapter(folder, model.config);
     const sequences = readSequences(await readJson(tokens), model.config, tokens);
     await installDawn();
     const maxPositions = Math.max(...sequences.map((ids) => ids.length));
     const maxTokenLen = Math.max(TOKENS, maxPositions);
-    const engine = await createDeviceEngine({ ...model, engine: 'wgsl', maxTokenLen, maxPositions });
+    const engine = await createDeviceEngine({
+      ...{ ...model, engine: 'wgsl', maxTokenLen, maxPositions },
+      ...(adapter && { lora: adapter.lora, adapter: adapter.tensors }),
+    });
     try {
       const { description, vendor, isSoftware } = engine.adapter;
       say(`adapter: ${description || vendor}${isSoftware ? ' (software: right, but slow)' : ''}`);

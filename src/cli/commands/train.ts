@@ -9,7 +9,7 @@ import type { Sample } from '../../grpo/stepBatch.ts';
 import { type Checkpoint, GrpoTrainer } from '../../grpo/trainer.ts';
 import { InputError } from '../../model/errors.ts';
 import { oneFile } from '../args.ts';
-import { loadTrainerCheckpoint, newestCheckpoint, saveModel } from '../checkpoints.ts';
+import { loadTrainerCheckpoint, newestCheckpoint, saveAdapterCheckpoint, saveModel } from '../checkpoints.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { readText } from '../files.ts';
 import { passAt1, type RunSummary, say, sayPassing, stepLine, summarize, summaryTable, timeLeft } from '../progress.ts';
@@ -124,9 +124,12 @@ class TrainingRun {
 
   async #save(checkpoint: Checkpoint): Promise<void> {
     const { step } = checkpoint.state;
-    const { config, tokenizerJson, tokenizerConfigJson } = this.#session.model;
-    const model = { config, weights: checkpoint.weights, tokenizerJson, tokenizerConfigJson };
-    await saveModel(this.#folder.checkpoint(step), model, checkpoint);
+    const { model, lora } = this.#session;
+    const { config, tokenizerJson, tokenizerConfigJson } = model;
+    const folder = this.#folder.checkpoint(step);
+    const { weights } = checkpoint;
+    if (lora) await saveAdapterCheckpoint(folder, { lora, tensors: weights, baseModel: model.base }, model, checkpoint);
+    else await saveModel(folder, { config, weights, tokenizerJson, tokenizerConfigJson }, checkpoint);
     this.#savedStep = step;
   }
 }

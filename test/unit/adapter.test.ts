@@ -1,0 +1,98 @@
+import { describe, expect, test } from 'vitest';
+import { type Adapter, loadAdapter, mergeAdapter, parseAdapterConfig, saveAdapter } from '../../src/model/adapter.ts';
+import type { ModelConfig } from '../../src/model/config.ts';
+import { initLora, loraModules, loraScale, type LoraConfig, peftName } from '../../src/model/lora.ts';
+import { initWeights } from '../../src/model/params.ts';
+import { loraMerge } from '../../src/model/reference.ts';
+import { readSafetensors } from '../../src/model/safetensors.ts';
+import { rng } from '../random.ts';
+
+const config: ModelConfig = {
+  architecture: 'LlamaForCausalLM',
+  vocabSize: 13,
+  hiddenSize: 6,
+  intermediateSize: 7,
+  numHiddenLayers: 2,
+  numAttentionHeads: 2,
+  numKeyValueHeads: 1,
+  headDim: 4,
+  rmsNormEps: 1e-6,
+  ropeTheta: 100,
+  ropeScaling: null,
+  maxPositionEmbeddings: 64,
+  tieWordEmbeddings: true,
+  qkvBias: false,
+  qkNorm: false,
+  initializerRange: 0.5,
+};
+const lora: LoraConfig = {
+  rank: 2,
+  alpha: 3,
+  dropout: 0.1,
+  useRslora: true,
+  targetModules: loraModules(['q_proj', 'up_proj']),
+  seed: 0,
+};
+
+function example(): Adapter {
+  const r = rng(3);
+  const tensors = new Map(
+    [...initLora(config, lora)].map(([name, { shape, data }]) => [name, { shape, data: r.normals(data.length) }]),
+  );
+  return { lora, tensors, baseModel: 'models/base' };
+}
+const sourceOf = (files: Map<string, Uint8Array>) => async (name: string) => files.get(name);
+
+test('what is saved has PEFT’s files and names, and loads again', async () => {
+  const files = saveAdapter(example());
+  expect([...files.keys()]).toEqual(['adapter_config.json', 'adapter_model.safetensors']);
+  const json = JSON.parse(new TextDecoder().decode(files.get('adapter_config.json'))) as object;
+  expect(json).toMatchObject({ peft_type: 'LORA', task_type: 'CAUSAL_LM', r: 2, lora_alpha: 3, lora_dropout: 0.1 });
+  expect(json).toMatchObject({ use_rslora: true, target_modules: ['q_proj', 'up_proj'], bias: 'none' });
+  const tensors = readSafetensors(files.get('adapter_model.safetensors')!);
+  expect(tensors.get('base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight')!.shape).toEqual([2, 6]);
+  expect(tensors.get('base_model.model.model.layers.1.mlp.up_proj.lora_B.weight')!.shape).toEqual([7, 2]);
+  expect(await loadAdapter(sourceOf(files), config)).toEqual(example());
+});
+
+test('merged weights are W + scale B A, the rest is untouched', () => {
+  const weights = initWeights(config, 1);
+  const adapter = example();
+  const merged = mergeAdapter(config, weights, adapter);
+  const half = (which: 'A' | 'B') => Float64Array.from(adapter.tensors.get(peftName(1, 'mlp.up_proj', which))!.data);
+  const name = 'model.layers.1.mlp.up_proj.weight';
+  const base = Float64Array.from(weights.get(name)!.data);
+  const want = loraMerge(base, half('A'), half('B'), 6, loraScale(lora));
+  expect(loraScale(lora)).toBeCloseTo(3 / Math.sqrt(2), 12);
+  merged.get(name)!.data.forEach((value, i) => expect(Math.abs(value - want[i])).toBeLessThan(1e-6));
+  const touched = [...merged].filter(([key, tensor]) => tensor !== weights.get(key)).map(([key]) => key);
+  expect(touched).toHaveLength(4);
+  expect(touched).toContain('model.layers.0.self_attn.q_proj.weight');
+});
+
+describe('refused in one sentence', () => {
+  const peft = { peft_type: 'LORA', r: 4, lora_alpha: 8, target_modules: ['q_proj'] };
+  test.each([
+    [{ ...peft, peft_type: 'IA3' }, 'adapter_config.json: "peft_type" is "IA3"; supported: "LORA".'],
+    [{ ...peft, use_dora: true }, '"use_dora" is true, which is not supported; train it without.'],
+    [{ ...peft, modules_to_save: ['lm_head'] }, '"modules_to_save" is ["lm_head"], which is not supported'],
+    [{ ...peft, rank_pattern: { q_proj: 8 } }, '"rank_pattern" is {"q_proj":8}, which is not supported'],
+    [{ ...peft, r: 0 }, '"r" is 0; allowed: a number of at least 1.'],
+  ])('%o', (json, message) => expect(() => parseAdapterConfig(json)).toThrow(message));
+
+  test('missing files, wrong model, foreign tensors, NaN', async () => {
+    const files = saveAdapter(example());
+    await expect(loadAdapter(sourceOf(new Map()), config)).rejects.toThrow('The adapter has no adapter_config.json');
+    await expect(loadAdapter(sourceOf(files), { ...config, hiddenSize: 8 })).rejects.toThrow(
+      'lora_A.weight" is [2, 6], but rank 2 on this model needs [2, 8]. Was it trained on another model?',
+    );
+    const foreign = example();
+    foreign.tensors.set('base_model.model.lm_head.lora_A.weight', { shape: [1], data: Float32Array.of(1) });
+    await expect(loadAdapter(sourceOf(saveAdapter(foreign)), config)).rejects.toThrow(
+      'adapter_model.safetensors has "base_model.model.lm_head.lora_A.weight"; supported: q_proj',
+    );
+    const damaged = example();
+    [...damaged.tensors.values()][1].data[3] = NaN;
+    await expect(loadAdapter(sourceOf(saveAdapter(damaged)), config)).rejects.toThrow('holds NaN at element 3');
+  });
+});
