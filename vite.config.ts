@@ -11,7 +11,7 @@ export default defineConfig({
   // Found late, a package would make the server reload the page in the middle of a run.
   optimizeDeps: {
     include: [
-      ...['comlink', 'fastest-levenshtein', 'uplot', 'valibot', 'yaml', 'wgsl_reflect/wgsl_reflect.module.js'],
+      ...['comlink', 'fastest-levenshtein', 'uplot', 'valibot', 'yaml'],
       ...['@huggingface/jinja', '@huggingface/tokenizers', '@tensorflow/tfjs', '@tensorflow/tfjs-backend-webgpu'],
     ],
   },

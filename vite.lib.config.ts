@@ -1,15 +1,20 @@
 /** The library: ES modules with the WGSL inside and packages left to the user's own install. */
 
 import { defineConfig } from 'vite';
+import { shortWgsl } from './scripts/lib/wgsl.mjs';
 
 export default defineConfig({
+  plugins: [shortWgsl()],
   build: {
     outDir: 'dist/lib',
     emptyOutDir: true,
     target: 'es2023',
     minify: false,
     sourcemap: true,
-    lib: { entry: { index: 'src/index.ts', 'engine.worker': 'src/workers/engine.worker.ts' }, formats: ['es'] },
+    lib: {
+      entry: { index: 'src/index.ts', yaml: 'src/yaml.ts', 'engine.worker': 'src/workers/engine.worker.ts' },
+      formats: ['es'],
+    },
     rolldownOptions: {
       // Everything that is not a path of ours.
       external: (id) => !/^[./]|^[A-Za-z]:\\|^\0/.test(id),

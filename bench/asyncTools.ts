@@ -4,9 +4,8 @@
  * same tokens, same latencies. Latencies are log-uniform from 0.2 to 3 s (mean 1.0 s): most searches are quick, some are not.
  */
 
-import { readFileSync } from 'node:fs';
 import type { Gpu } from '../src/gpu/device.ts';
-import { ChatTokenizer } from '../src/model/tokenizer.ts';
+import type { ChatTokenizer } from '../src/model/tokenizer.ts';
 import { type AgentLoop, registerAgentLoop, runAgentLoop } from '../src/rollout/agentLoop.ts';
 import { WgslRolloutEngine } from '../src/rollout/engine.ts';
 import { keyedRng } from '../src/tasks/random.ts';
@@ -19,11 +18,14 @@ import type { Report } from './report.ts';
 const [MIN_MS, MAX_MS] = [200, 3000];
 const TURNS = 5;
 const TURN_TOKENS = 12;
-const TOKENIZER = 'checkpoints/gsm8k-tool';
 
-export async function benchAsyncTools(gpu: Gpu, quick: boolean): Promise<NonNullable<Report['asyncTools']>> {
+export async function benchAsyncTools(
+  gpu: Gpu,
+  quick: boolean,
+  tokenizer: ChatTokenizer,
+): Promise<NonNullable<Report['asyncTools']>> {
   const samples = quick ? 8 : 32;
-  const bench = new AsyncToolsBench(gpu, samples);
+  const bench = new AsyncToolsBench(gpu, samples, tokenizer);
   await bench.run('bench_async', 0); // compiles
   const asynchronous = await bench.measure('bench_async');
   const barrier = await bench.measure('bench_barrier');
@@ -43,11 +45,10 @@ class AsyncToolsBench {
   readonly #engine: WgslRolloutEngine;
   readonly #tokenizer: ChatTokenizer;
 
-  constructor(gpu: Gpu, samples: number) {
+  constructor(gpu: Gpu, samples: number, tokenizer: ChatTokenizer) {
     this.#gpu = gpu;
     this.#samples = samples;
-    const json = (name: string) => JSON.parse(readFileSync(`${TOKENIZER}/${name}`, 'utf8')) as unknown;
-    this.#tokenizer = new ChatTokenizer(json('tokenizer.json'), json('tokenizer_config.json'));
+    this.#tokenizer = tokenizer;
     const sizes = { maxSlots: samples, slotCapacity: 320, maxPrompts: samples / 8, maxPromptLength: 64 };
     const model = randomModel(gpu, HEADLINE);
     this.#engine = new WgslRolloutEngine(gpu, model, { ...sizes, maxBatchedTokens: 1024 });

@@ -1,54 +1,112 @@
-/** The same training step by other libraries, each in a process of its own on the same adapter. */
+/** Other libraries on the same model and batch: asks for each, checks what it computed, and compares its speed with ours. */
 
-import { spawn } from 'node:child_process';
-import { Gpu } from '../src/gpu/device.ts';
-import { createTfjsEngine } from '../src/model/tfjsEngine.ts';
-import { HEADLINE, plainBatch, randomModel, trainShape } from './models.ts';
-import { trainRate, trainStep } from './train.ts';
-import { bestSeconds } from './timing.ts';
+import type { Gpu } from '../src/gpu/device.ts';
+import { WgslEngine } from '../src/model/wgslEngine.ts';
+import { benchDecode } from './decode.ts';
+import { HEADLINE, packOne, randomModel, sampleOf } from './models.ts';
+import { type Bench, messageOf } from './parts.ts';
+import { peerPrompts } from './peers/decoding.ts';
+import { adapterId, decodeCounts } from './peers/run.ts';
+import { DECODE_PEERS, type DecodedSequences, TRAIN_PEERS } from './peers/types.ts';
+import { headlineTrainer } from './train.ts';
 
-/** What a peer's process prints. */
-export interface PeerResult {
-  tokensPerSecond: number;
-  /** [E] of the headline batch before the first step: what ours must agree with. */
-  logProbs: number[];
-}
-
-export type PeerName = 'tfjs';
-
+/** Log-probs further from ours than this: not a peer. */
 const AGREE = 1e-3;
+/** Sequences of a decode peer that are checked. */
+const CHECKED = 32;
 
-/** In the peer's process: measures it. */
-export async function runPeer(quick: boolean): Promise<PeerResult> {
-  const gpu = await Gpu.create();
-  const batch = plainBatch(...trainShape(quick), HEADLINE.vocabSize);
-  const engine = await createTfjsEngine(gpu, randomModel(gpu, HEADLINE), batch.tokens.length);
-  const { logProbs } = await engine.logProbs(batch, { temperature: 1 });
-  const seconds = await bestSeconds(() => trainStep(engine, batch), quick ? 1 : 2);
-  return { tokensPerSecond: trainRate(HEADLINE, batch, seconds).tokensPerSecond, logProbs: [...logProbs] };
+/** Fails after all peers have had their turn, when one of them failed. */
+export async function benchPeers(bench: Bench): Promise<void> {
+  const failed = [...(await trainPeers(bench)), ...(await decodePeers(bench))];
+  if (failed.length > 0) throw new Error(`no ratio to ${failed.join(', ')}`);
 }
 
-/** Starts the peer's process and waits for its result. Throws with its errors when it fails. */
-export async function askPeer(name: PeerName, quick: boolean): Promise<PeerResult> {
-  const args = [process.argv[1], '--peer', name, ...(quick ? ['--quick'] : [])];
-  const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'pipe'] });
-  let [out, errors] = ['', ''];
-  child.stdout.on('data', (part: Buffer) => (out += part.toString()));
-  child.stderr.on('data', (part: Buffer) => (errors += part.toString()));
-  const code = await new Promise<number | null>((resolve, reject) => {
-    child.on('error', reject);
-    child.on('close', resolve);
+// Ours stands on both sides of the peers' turns, so that a machine that got slower or faster is not in the ratio.
+
+async function trainPeers({ gpu, host, report, quick, rounds }: Bench): Promise<string[]> {
+  const ours = await headlineTrainer(gpu, quick);
+  await ours.step();
+  const { logProbs: after } = await ours.engine.logProbs(ours.batch, { temperature: 1 });
+  const before = await ours.rate(rounds);
+  const speeds: Record<string, number> = {};
+  const failed = await eachPeer(host, TRAIN_PEERS, async (name) => {
+    const peer = await host.askPeer(name, quick);
+    checkAdapter(name, peer, gpu);
+    checkSame(`${name} before a step`, peer.logProbs, ours.logProbs);
+    checkSame(`${name} after a step`, peer.logProbsAfter, after);
+    speeds[name] = peer.tokensPerSecond;
   });
-  const line = out.trim().split('\n').at(-1) ?? '';
-  if (code !== 0 || !line.startsWith('{'))
-    throw new Error(`Peer ${name} ended with code ${code}: ${errors.slice(-2000)}`);
-  return JSON.parse(line) as PeerResult;
+  const again = await ours.rate(rounds);
+  const best = before.tokensPerSecond > again.tokensPerSecond ? before : again;
+  const ratio = Object.fromEntries(Object.entries(speeds).map(([name, speed]) => [name, best.tokensPerSecond / speed]));
+  report.train = { ...(report.train ?? best), ...(Object.keys(ratio).length > 0 && { ratio }) };
+  return failed;
 }
 
-/** Ours over theirs. Throws when the peer computed something else: then it is not a peer. */
-export function ratioTo(name: PeerName, peer: PeerResult, tokensPerSecond: number, logProbs: Float32Array): number {
-  const apart = logProbs.reduce((top, x, e) => Math.max(top, Math.abs(x - peer.logProbs[e])), 0);
-  if (!(apart <= AGREE))
-    throw new Error(`Peer ${name} has log-probs ${apart} away from ours; at most ${AGREE} is allowed.`);
-  return tokensPerSecond / peer.tokensPerSecond;
+async function decodePeers({ gpu, host, report, quick, rounds }: Bench): Promise<string[]> {
+  const turn = async () => {
+    const rates = new Map<number, Awaited<ReturnType<typeof benchDecode>>>();
+    for (const n of decodeCounts(quick)) rates.set(n, await benchDecode(gpu, n, quick ? 16 : 48, rounds));
+    return rates;
+  };
+  const before = await turn();
+  const speeds: Record<string, Record<string, number>> = {};
+  const failed = await eachPeer(host, DECODE_PEERS, async (name) => {
+    const peer = await host.askPeer(name, quick);
+    checkAdapter(name, peer, gpu);
+    for (const [n, decoded] of Object.entries(peer.decode)) {
+      await checkDecoded(gpu, `${name} with ${n} sequences`, decoded);
+      (speeds[n] ??= {})[name] = decoded.tokensPerSecond;
+    }
+  });
+  const again = await turn();
+  report.decode ??= {};
+  for (const [n, rate] of before) {
+    const best = Math.max(rate.tokensPerSecond, again.get(n)!.tokensPerSecond);
+    const ratio = Object.fromEntries(Object.entries(speeds[n] ?? {}).map(([name, speed]) => [name, best / speed]));
+    report.decode[n] = { ...(report.decode[n] ?? rate), ...(speeds[n] && { ratio }) };
+  }
+  return failed;
+}
+
+/** Names of the peers that failed; what they said is told at once. */
+async function eachPeer<N extends string>(
+  host: Bench['host'],
+  names: readonly N[],
+  run: (name: N) => Promise<void>,
+): Promise<N[]> {
+  const failed: N[] = [];
+  for (const name of names) {
+    host.say(`peer ${name}`);
+    try {
+      await run(name);
+    } catch (error) {
+      host.say(`peer ${name} failed: ${messageOf(error)}`);
+      failed.push(name);
+    }
+  }
+  return failed;
+}
+
+function checkAdapter(name: string, { adapter }: { adapter?: string }, gpu: Gpu): void {
+  if (adapter !== undefined && adapter !== adapterId(gpu))
+    throw new Error(`${name} ran on ${adapter}, ours on ${adapterId(gpu)}; a ratio between them would say nothing`);
+}
+
+/** The log-prob that a peer gave to each token it chose, against what our training pass gives to it. */
+async function checkDecoded(gpu: Gpu, name: string, { tokens, logProbs }: DecodedSequences): Promise<void> {
+  const checked = tokens.slice(0, CHECKED);
+  const prompts = peerPrompts(checked.length);
+  const batch = packOne(checked.map((ids, s) => ({ prompt: prompts[s], samples: [sampleOf(Uint32Array.from(ids))] })));
+  const engine = new WgslEngine(gpu, randomModel(gpu, HEADLINE), batch.tokens.length);
+  const ours = await engine.logProbs(batch, { temperature: 1 });
+  checkSame(name, logProbs.slice(0, CHECKED).flat(), ours.logProbs);
+}
+
+function checkSame(name: string, theirs: number[], ours: Float32Array): void {
+  const apart = ours.reduce((top, x, e) => Math.max(top, Math.abs(x - theirs[e])), 0);
+  if (theirs.length !== ours.length || !(apart <= AGREE))
+    throw new Error(
+      `${name}: ${theirs.length} log-probs (ours ${ours.length}) up to ${apart} away from ours; at most ${AGREE} is allowed`,
+    );
 }

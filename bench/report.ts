@@ -38,13 +38,14 @@ export interface TrainResult extends Rate {
 }
 
 export interface DecodeResult extends Rate {
-  ratio?: { ortWebgpu?: number; ortWasm?: number };
+  /** Our tokens a second over the peer's. */
+  ratio?: { ortWebgpu?: number; ortWasm?: number; tfjsDecode?: number };
 }
 
 export interface Report {
   adapter: Pick<AdapterSummary, 'vendor' | 'architecture' | 'description' | 'isSoftware'>;
   /** So that a busy machine can be told from a slow one. */
-  conditions: { date: string; node: string; cores: number; loadAverage: number; quick: boolean };
+  conditions: { date: string; host: string; cores: number; loadAverage?: number; quick: boolean };
   peak?: {
     gflops: number;
     /** Read and write of a large copy, GB/s. */
@@ -101,8 +102,13 @@ export function fillShares(report: Report): void {
 export function table(report: Report): string {
   const { adapter, peak, conditions } = report;
   const lines = [
-    `${adapter.description || adapter.vendor} (${adapter.vendor} ${adapter.architecture}), ` +
-      `${conditions.cores} cores, load ${conditions.loadAverage.toFixed(1)}${conditions.quick ? ', quick' : ''}`,
+    [
+      `${adapter.description || adapter.vendor} (${adapter.vendor} ${adapter.architecture})`,
+      conditions.host,
+      `${conditions.cores} cores`,
+      ...(conditions.loadAverage === undefined ? [] : [`load ${conditions.loadAverage.toFixed(1)}`]),
+      ...(conditions.quick ? ['quick'] : []),
+    ].join(', '),
   ];
   const row = (name: string, ...cells: string[]) =>
     lines.push(`  ${name.padEnd(34)}${cells.map((c) => c.padStart(14)).join('')}`);
@@ -118,7 +124,10 @@ export function table(report: Report): string {
   for (const { shape, forwardMs, backwardMs } of report.attention ?? [])
     row(`attention ${shape}`, `${fixed(forwardMs)} ms`, `${fixed(backwardMs)} ms back`);
   if (report.prefill) row('prefill', ...rateCells(report.prefill));
-  for (const [sequences, rate] of Object.entries(report.decode ?? {})) row(`decode ${sequences}`, ...rateCells(rate));
+  for (const [sequences, rate] of Object.entries(report.decode ?? {})) {
+    row(`decode ${sequences}`, ...rateCells(rate));
+    for (const [peer, ratio] of Object.entries(rate.ratio ?? {})) row(`  against ${peer}`, `${fixed(ratio)} x`);
+  }
   trainRows(report, row);
   for (const { change, ...rate } of report.scaling ?? []) row(`train, ${change}`, ...rateCells(rate));
   if (report.step) {
@@ -148,3 +157,10 @@ function trainRows({ train }: Report, row: (name: string, ...cells: string[]) =>
 const rateCells = ({ tokensPerSecond, shareOfPeak }: Rate) => [`${fixed(tokensPerSecond)} tok/s`, percent(shareOfPeak)];
 const fixed = (x: number) => (x >= 100 ? x.toFixed(0) : x.toPrecision(3));
 const percent = (x: number | undefined) => (x === undefined ? '' : `${(100 * x).toFixed(1)}%`);
+
+/** Of the adapter; lavapipe and SwiftShader have one vendor name each. A browser's run does not replace Node's. */
+export function fileName({ adapter: { vendor, architecture, description }, conditions: { host } }: Report): string {
+  const name = [vendor, architecture].filter(Boolean).join('-') || description;
+  const slug = name.toLowerCase().replace(/[^a-z0-9]+/g, '-');
+  return `${slug}${host.startsWith('Node') ? '' : '-browser'}.json`;
+}

@@ -27,6 +27,7 @@ const STAGES = [
   check('types', 'typescript/bin/tsc', '-p', '.', '--noEmit'),
   check('lint', 'eslint/bin/eslint.js', '.', '--max-warnings', '0'),
   check('format', 'prettier/bin/prettier.cjs', '--check', '--log-level', 'warn', '.'),
+  { name: 'size', args: [join(ROOT, 'scripts', 'size.mjs')], count: fromExitCode },
   vitest('unit'),
   vitest('gpu'),
   vitest('browser'),

@@ -32,7 +32,7 @@ export type { AgentSample, Turn } from './rollout/agentSample.ts';
 export { TOOL_PARSERS, type ToolParser } from './rollout/toolParser.ts';
 export type { RolloutEngine, SamplingParams, StopReason, Trajectory } from './rollout/types.ts';
 export { computeAdvantages } from './grpo/advantages.ts';
-export { parseSftConfig, parseTrainConfig, resolveTrainConfig, type TrainConfig } from './grpo/config.ts';
+export { resolveSftConfig, resolveTrainConfig, type TrainConfig } from './grpo/config.ts';
 export { POLICY_LOSSES } from './grpo/losses.ts';
 export type { Metrics } from './grpo/metrics.ts';
 export { RECIPES } from './grpo/recipes.ts';

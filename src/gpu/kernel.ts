@@ -2,11 +2,10 @@
  * A kernel = one WGSL file + the names and types it expects from TypeScript.
  *
  * The WGSL file is the only place that numbers bindings. The wrapper names them, and `defineKernel` compares the two
- * by reflection when the module loads, without a GPU. So a renamed, added, re-typed or re-ordered binding fails every
- * unit test instead of reading the wrong buffer.
+ * when the module loads, without a GPU. So a renamed, added, re-typed or re-ordered binding fails every unit test
+ * instead of reading the wrong buffer. What it reads out of the WGSL is compared with a full parser's findings for
+ * every kernel by test/unit/kernel.test.ts; that parser is 64 kB, a third of a page's download.
  */
-
-import { WgslReflect } from 'wgsl_reflect/wgsl_reflect.module.js';
 
 export type Scalar = 'u32' | 'i32' | 'f32';
 
@@ -50,12 +49,12 @@ let nextId = 0;
 export function defineKernel<R extends string, W extends string, P extends string>(
   spec: KernelSpec<R, W, P>,
 ): Kernel<R, W, P> {
-  const wgsl = new WgslReflect(spec.code);
+  const { storage, uniformBinding, params } = readDeclarations(spec.code);
   const expected = new Map<string, string>([
     ...spec.read.map((n) => [n, 'read'] as const),
     ...spec.write.map((n) => [n, 'read_write'] as const),
   ]);
-  const declared = new Map(wgsl.storage.map((v) => [v.name, v]));
+  const declared = new Map(storage.map((v) => [v.name, v]));
   for (const [name, access] of expected) {
     const found = declared.get(name);
     if (!found)
@@ -67,23 +66,41 @@ export function defineKernel<R extends string, W extends string, P extends strin
     if (!expected.has(name))
       throw new KernelError(spec.name, `the WGSL declares "${name}" but the wrapper does not bind it`);
   }
-  const params = wgsl.uniforms[0];
-  const members =
-    params && 'members' in params.type ? (params.type.members as { name: string; type: { name: string } }[]) : [];
-  const [inWgsl, inWrapper] = [
-    members.map((m) => `${m.name}: ${m.type.name}`).join(', '),
-    Object.entries<Scalar>(spec.params)
-      .map(([n, t]) => `${n}: ${t}`)
-      .join(', '),
-  ];
-  if (!params || inWgsl !== inWrapper)
+  const inWgsl = params.map(({ name, type }) => `${name}: ${type}`).join(', ');
+  const inWrapper = Object.entries<Scalar>(spec.params)
+    .map(([n, t]) => `${n}: ${t}`)
+    .join(', ');
+  if (uniformBinding === undefined || inWgsl !== inWrapper)
     throw new KernelError(spec.name, `struct Params is {${inWgsl}} in the WGSL but {${inWrapper}} in the wrapper`);
-  const bindings = [...declared.values()].map((v) => ({
-    name: v.name as R | W,
-    binding: v.binding,
-    access: v.access as 'read' | 'read_write',
-  }));
-  return { ...spec, id: nextId++, bindings, paramsBinding: params.binding, paramsBytes: members.length * 4 };
+  const bindings = storage.map((v) => ({ ...v, name: v.name as R | W }));
+  return { ...spec, id: nextId++, bindings, paramsBinding: uniformBinding, paramsBytes: params.length * 4 };
+}
+
+export interface Declarations {
+  /** `var<storage>`, in the order of the file. */
+  storage: { name: string; binding: number; access: 'read' | 'read_write' }[];
+  /** Binding of the first `var<uniform>`. */
+  uniformBinding: number | undefined;
+  /** Fields of its struct, in order; empty without one. */
+  params: { name: string; type: string }[];
+}
+
+const BINDING = /@group\(\s*0\s*\)\s*@binding\(\s*(\d+)\s*\)\s*var\s*<([^>]*)>\s*(\w+)\s*:\s*(\w+)/g;
+
+/** Bindings and parameters of a kernel, for WGSL as our kernels are written: `@group(0) @binding(n)` in that order. */
+export function readDeclarations(code: string): Declarations {
+  const text = code.replace(/\/\/.*|\/\*[^]*?\*\//g, '');
+  const storage: Declarations['storage'] = [];
+  let uniform: { binding: number; type: string } | undefined;
+  for (const [, binding, space, name, type] of text.matchAll(BINDING)) {
+    const [kind, access = 'read'] = space.split(',').map((part) => part.trim());
+    if (kind === 'uniform') uniform ??= { binding: Number(binding), type };
+    else if (kind === 'storage')
+      storage.push({ name, binding: Number(binding), access: access === 'read_write' ? access : 'read' });
+  }
+  const body = uniform && new RegExp(`struct\\s+${uniform.type}\\s*{([^}]*)}`).exec(text)?.[1];
+  const params = [...(body ?? '').matchAll(/(\w+)\s*:\s*(\w+)/g)].map(([, name, type]) => ({ name, type }));
+  return { storage, uniformBinding: uniform?.binding, params };
 }
 
 const list = (names: Map<string, unknown>) => [...names.keys()].map((n) => `"${n}"`).join(', ');

@@ -54,7 +54,12 @@ export function resolveTrainConfig(tree: unknown, source = 'config'): TrainConfi
 
 /** A supervised run from its YAML. Throws InputError. */
 export function parseSftConfig(yaml: string, { source, overrides = [] }: ParseOptions): SftConfig {
-  const config = validate(SFT_SCHEMA, readTree(yaml, source, overrides), source);
+  return resolveSftConfig(readTree(yaml, source, overrides), source);
+}
+
+/** A supervised run from a plain object. Throws InputError. */
+export function resolveSftConfig(tree: unknown, source = 'config'): SftConfig {
+  const config = validate(SFT_SCHEMA, tree, source);
   checkSftRules(config, source);
   return config;
 }

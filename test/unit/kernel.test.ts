@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
-import { defineKernel } from '../../src/gpu/kernel.ts';
+import { WgslReflect } from 'wgsl_reflect/wgsl_reflect.module.js';
+import { type Declarations, defineKernel, readDeclarations } from '../../src/gpu/kernel.ts';
 import { rmsnormKernel } from '../../src/gpu/ops/rmsnorm.ts';
 
 test('bindings come from the WGSL, comments and order notwithstanding', () => {
@@ -56,6 +57,11 @@ describe('every kernel', () => {
     expect(tests.filter((file) => file.includes(stem)).length, 'tests').toBeGreaterThan(0);
   });
 
+  test.each(kernels)('%s declares what a full WGSL parser finds in it', (stem) => {
+    const code = readFileSync(`kernels/${stem}.wgsl`, 'utf8');
+    expect(readDeclarations(code)).toEqual(reflected(code));
+  });
+
   test.each(kernels)('%s has one entry point, main, and a header', (stem) => {
     const code = readFileSync(`kernels/${stem}.wgsl`, 'utf8');
     expect(code.match(/@compute/g)).toHaveLength(1);
@@ -64,3 +70,16 @@ describe('every kernel', () => {
     expect([...code].every((c) => c.charCodeAt(0) < 128)).toBe(true);
   });
 });
+
+/** As `readDeclarations`, by reflection on a syntax tree. */
+function reflected(code: string): Declarations {
+  const wgsl = new WgslReflect(code);
+  const storage = wgsl.storage.map(({ name, binding, access, group }) => {
+    expect(group).toBe(0);
+    return { name, binding, access: access as 'read' | 'read_write' };
+  });
+  expect(wgsl.uniforms).toHaveLength(1);
+  const members = (wgsl.uniforms[0].type as unknown as { members: { name: string; type: { name: string } }[] }).members;
+  const params = members.map(({ name, type }) => ({ name, type: type.name }));
+  return { storage, uniformBinding: wgsl.uniforms[0].binding, params };
+}

@@ -1,0 +1,34 @@
+/** The default recipe from the files of a checkout. */
+
+import { readFileSync } from 'node:fs';
+import { type LoadedModel, loadModel } from '../src/cli/checkpoints.ts';
+import { openTask } from '../src/cli/openTask.ts';
+import { parseTrainConfig } from '../src/grpo/config.ts';
+import { InputError } from '../src/model/errors.ts';
+import { initWeights } from '../src/model/params.ts';
+import { HEADLINE } from './models.ts';
+import { QUICK_STEP, type StepInputs } from './step.ts';
+
+const CONFIG = 'configs/gsm8k-tool.yaml';
+
+export async function loadStep(quick: boolean): Promise<StepInputs> {
+  const overrides = quick ? QUICK_STEP : [];
+  const config = parseTrainConfig(readFileSync(CONFIG, 'utf8'), { source: CONFIG, overrides });
+  return { config, task: await openTask(config.task), ...(await modelOf(config.model.path)) };
+}
+
+/** The recipe's checkpoint, or random weights of its shape, which never stop before the limit. */
+async function modelOf(path: string): Promise<{ loaded: LoadedModel; weights: 'checkpoint' | 'random' }> {
+  try {
+    return { loaded: await loadModel(path), weights: 'checkpoint' };
+  } catch (error) {
+    if (!(error instanceof InputError)) throw error;
+    const config = { ...HEADLINE, hiddenSize: 96, intermediateSize: 288, numHiddenLayers: 3, headDim: 24 };
+    const json = (name: string) => JSON.parse(readFileSync(`${path}/${name}`, 'utf8')) as Record<string, unknown>;
+    const [tokenizerJson, tokenizerConfigJson] = [json('tokenizer.json'), json('tokenizer_config.json')];
+    return {
+      loaded: { config, weights: initWeights(config, 1), tokenizerJson, tokenizerConfigJson },
+      weights: 'random',
+    };
+  }
+}

@@ -1,0 +1,116 @@
+/** The benchmark itself, the same in Node and in a page. */
+
+import type { Gpu } from '../src/gpu/device.ts';
+import { InputError } from '../src/model/errors.ts';
+import { ChatTokenizer } from '../src/model/tokenizer.ts';
+import { benchAsyncTools } from './asyncTools.ts';
+import { benchAllDecode, benchPrefill } from './decode.ts';
+import { attentionBatches, benchAttention, benchMatmul, matmulShapes } from './kernels.ts';
+import { copyGbPerS, dispatchCost, mapMs, peakGflops } from './peaks.ts';
+import { benchPeers } from './peers.ts';
+import type { PeerName, PeerResults } from './peers/types.ts';
+import { fillShares, type Report } from './report.ts';
+import { benchStep, type StepInputs } from './step.ts';
+import { benchPrefixSharing, benchScaling, benchTrain } from './train.ts';
+import type { Effort } from './timing.ts';
+
+/** What differs between Node and a page. */
+export interface Host {
+  /** A line of progress. */
+  say(line: string): void;
+  /** Runs a peer in a process of its own. Rejects when it fails or takes too long. */
+  askPeer<N extends PeerName>(name: N, quick: boolean): Promise<PeerResults[N]>;
+  loadStep(quick: boolean): Promise<StepInputs>;
+  conditions: Omit<Report['conditions'], 'date' | 'quick'>;
+}
+
+export interface Bench {
+  gpu: Gpu;
+  host: Host;
+  report: Report;
+  quick: boolean;
+  effort: Effort;
+  rounds: number;
+}
+
+/** Parts by name, in the order they run. Each fills in its share of the report. */
+const PARTS: Record<string, (bench: Bench) => Promise<void>> = {
+  async peak({ gpu, report, effort, rounds }) {
+    Object.assign((report.peak ??= { gflops: 0 }), {
+      copyGbPerS: await copyGbPerS(gpu, effort),
+      ...(await dispatchCost(gpu, rounds)),
+      mapMs: await mapMs(gpu),
+    });
+  },
+  async matmul({ gpu, report, quick, effort }) {
+    report.matmul = [];
+    for (const shape of matmulShapes(gpu, quick)) report.matmul.push(await benchMatmul(gpu, shape, effort));
+  },
+  async attention({ gpu, report, quick, effort }) {
+    report.attention = [];
+    for (const batch of attentionBatches(quick)) report.attention.push(await benchAttention(gpu, batch, effort));
+  },
+  async prefill({ gpu, report, rounds }) {
+    report.prefill = await benchPrefill(gpu, rounds);
+  },
+  async decode({ gpu, report, quick, rounds }) {
+    report.decode = await benchAllDecode(gpu, quick, rounds);
+  },
+  async train({ gpu, report, quick, rounds, effort }) {
+    report.train = await benchTrain(gpu, quick, rounds, effort);
+  },
+  peers: benchPeers,
+  async prefixSharing({ gpu, report, quick, rounds }) {
+    report.prefixSharing = await benchPrefixSharing(gpu, quick, rounds);
+  },
+  async step({ gpu, host, report, quick }) {
+    report.step = await benchStep(gpu, await host.loadStep(quick));
+  },
+  async 'async-tools'({ gpu, host, report, quick }) {
+    const { tokenizerJson, tokenizerConfigJson } = (await host.loadStep(quick)).loaded;
+    report.asyncTools = await benchAsyncTools(gpu, quick, new ChatTokenizer(tokenizerJson, tokenizerConfigJson));
+  },
+  async scaling({ gpu, report, quick }) {
+    report.scaling = await benchScaling(gpu, quick);
+  },
+};
+
+/** All parts, or those named with commas between. Throws InputError. */
+export function partNames(only: string | undefined): string[] {
+  const all = Object.keys(PARTS);
+  if (only === undefined) return all;
+  const names = only.split(',');
+  const unknown = names.find((name) => !all.includes(name));
+  if (unknown === undefined) return names;
+  throw new InputError(`--only has "${unknown}"; allowed: ${all.join(', ')}.`);
+}
+
+/** Runs the parts. One that fails (no checkpoint, say) leaves its figures out, says so, and is named in `failed`. */
+export async function measure(gpu: Gpu, host: Host, names: string[], quick: boolean) {
+  const { vendor, architecture, description, isSoftware } = gpu.adapter;
+  const report: Report = {
+    adapter: { vendor, architecture, description, isSoftware },
+    conditions: { date: new Date().toISOString(), ...host.conditions, quick },
+  };
+  const effort = quick ? { rounds: 2, roundS: 0.03 } : { rounds: 4, roundS: 0.1 };
+  const bench: Bench = { gpu, host, report, quick, effort, rounds: quick ? 1 : 3 };
+  const failed: string[] = [];
+  for (const [i, name] of names.entries()) {
+    host.say(`${name} (${i + 1} of ${names.length})`);
+    const started = performance.now();
+    try {
+      // The peak before every part: the best of all is what the adapter can do.
+      const gflops = await peakGflops(gpu, effort);
+      report.peak = { ...report.peak, gflops: Math.max(gflops, report.peak?.gflops ?? 0) };
+      await PARTS[name](bench);
+    } catch (error) {
+      host.say(`${name} failed: ${messageOf(error)}`);
+      failed.push(name);
+    }
+    host.say(`${name} took ${((performance.now() - started) / 1000).toFixed(0)} s`);
+  }
+  fillShares(report);
+  return { report, failed };
+}
+
+export const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

@@ -1,0 +1,64 @@
+/** In the peer's own process or page: runs one peer. */
+
+import { Gpu } from '../../src/gpu/device.ts';
+import { type CachedModel, decodeGreedy } from './decoding.ts';
+import { type Ort, ortDecoder } from './ort.ts';
+import type { DecodePeerResult, PeerName, TrainPeerResult } from './types.ts';
+
+/** What differs between a peer in Node and one in a page. */
+export interface PeerHost {
+  /** ONNX Runtime Web ready to use: where its files are depends on the host. */
+  loadOrt(provider: 'wasm' | 'webgpu'): Promise<Ort>;
+  /** A line of progress. */
+  say(line: string): void;
+}
+
+export async function runPeer(
+  name: PeerName,
+  quick: boolean,
+  host: PeerHost,
+): Promise<TrainPeerResult | DecodePeerResult> {
+  switch (name) {
+    case 'tfjs':
+      return withAdapter(async (gpu) => (await import('./tfjs.ts')).runTfjsTrain(gpu, quick));
+    case 'tfjsDecode':
+      return withAdapter(async (gpu) => decodeAll(await (await import('./tfjs.ts')).tfjsDecoder(gpu), quick, host));
+    case 'jaxjs':
+      return withAdapter(async () => (await import('./jaxjs.ts')).runJaxjs(quick));
+    case 'ortWebgpu':
+      return withAdapter(async () => decodeAll(await ortDecoder(await host.loadOrt('webgpu'), 'webgpu'), quick, host));
+    case 'ortWasm':
+      return decodeAll(await ortDecoder(await host.loadOrt('wasm'), 'wasm'), quick, host);
+  }
+}
+
+async function withAdapter<T extends object>(work: (gpu: Gpu) => Promise<T>): Promise<T & { adapter: string }> {
+  const gpu = await Gpu.create();
+  return { ...(await work(gpu)), adapter: adapterId(gpu) };
+}
+
+/** The same in Node and in a browser, which do not describe an adapter in the same words. */
+export const adapterId = ({ adapter: { vendor, architecture } }: Gpu): string => `${vendor} ${architecture}`;
+
+/** A peer that has used this up skips the numbers of sequences that are left. */
+const BUDGET_MS = 60_000;
+
+/** Fewer tokens than ours draws: peers may be slow, and a shorter cache only helps them. */
+async function decodeAll(
+  open: (sequences: number) => CachedModel,
+  quick: boolean,
+  { say }: PeerHost,
+): Promise<DecodePeerResult> {
+  say('loaded');
+  const decode: DecodePeerResult['decode'] = {};
+  const started = performance.now();
+  for (const n of decodeCounts(quick)) {
+    if (performance.now() - started > BUDGET_MS) break;
+    decode[n] = await decodeGreedy(() => open(n), n, quick ? 4 : 16, quick ? 1 : 2);
+    say(`${n} sequences: ${decode[n].tokensPerSecond.toFixed(0)} tokens a second`);
+  }
+  return { decode };
+}
+
+/** Numbers of sequences that are decoded at a time, the headline first. */
+export const decodeCounts = (quick: boolean): number[] => (quick ? [1, 64] : [64, 1, 8, 256]);

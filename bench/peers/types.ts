@@ -1,0 +1,29 @@
+/** What a peer's process reports, and which peers there are. */
+
+export const TRAIN_PEERS = ['tfjs', 'jaxjs'] as const;
+export const DECODE_PEERS = ['ortWasm', 'ortWebgpu', 'tfjsDecode'] as const;
+export const PEERS = [...TRAIN_PEERS, ...DECODE_PEERS];
+export type TrainPeer = (typeof TRAIN_PEERS)[number];
+export type DecodePeer = (typeof DECODE_PEERS)[number];
+export type PeerName = TrainPeer | DecodePeer;
+
+export interface TrainPeerResult {
+  /** Where it ran; ours must have run there too. Absent where no GPU is used. */
+  adapter?: string;
+  tokensPerSecond: number;
+  /** [E] of the headline batch with the weights both start from, then after one step on it. */
+  logProbs: number[];
+  logProbsAfter: number[];
+}
+
+/** By number of sequences. */
+export type DecodePeerResult = { adapter?: string; decode: Record<string, DecodedSequences> };
+
+export interface DecodedSequences {
+  tokensPerSecond: number;
+  /** Most likely token at every step, and its log-prob, by sequence. */
+  tokens: number[][];
+  logProbs: number[][];
+}
+
+export type PeerResults = Record<TrainPeer, TrainPeerResult> & Record<DecodePeer, DecodePeerResult>;
