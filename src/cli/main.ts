@@ -12,6 +12,7 @@ import type { Command, Output } from './command.ts';
 import { compare } from './commands/compare.ts';
 import { config } from './commands/config.ts';
 import { evaluate } from './commands/eval.ts';
+import { exportRun } from './commands/export.ts';
 import { generate } from './commands/generate.ts';
 import { merge } from './commands/merge.ts';
 import { report } from './commands/report.ts';
@@ -21,7 +22,7 @@ import { train } from './commands/train.ts';
 import { verify } from './commands/verify.ts';
 
 const COMMANDS: Record<string, Command> = {
-  ...{ train, compare, sft, eval: evaluate, generate, merge, score, verify, config, report },
+  ...{ train, compare, sft, eval: evaluate, generate, merge, score, export: exportRun, verify, config, report },
 };
 
 /** Runs one command line and returns its exit code. */

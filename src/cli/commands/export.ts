@@ -1,0 +1,151 @@
+/** `webgrpo export`: a run as a folder that verl or TRL starts, for who outgrows one device. */
+
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { stringify } from 'yaml';
+import { parseTrainConfig, type TrainConfig } from '../../grpo/config.ts';
+import { collectWeights, saveCheckpoint } from '../../model/checkpoint.ts';
+import { InputError } from '../../model/errors.ts';
+import { gsm8kToolTask } from '../../tasks/gsm8k.ts';
+import { NO_SHAPING } from '../../tasks/gsm8kReward.ts';
+import type { Problem } from '../../tasks/task.ts';
+import type { Tool } from '../../tasks/tool.ts';
+import { loadModel } from '../checkpoints.ts';
+import { type Command, JSON_FLAG } from '../command.ts';
+import { type ExportedSplit, trlParquet, verlParquet } from '../export/dataset.ts';
+import { CALCULATOR_PYTHON, gsm8kRewardPython, VERL_TOOL_PYTHON } from '../export/python.ts';
+import { trlRun, trlScript } from '../export/trl.ts';
+import { verlRun, verlScript } from '../export/verl.ts';
+import { readText, writeFolder } from '../files.ts';
+import { openTask, readGsm8k } from '../openTask.ts';
+import { say } from '../progress.ts';
+
+type Files = Map<string, Uint8Array | string>;
+
+const TARGETS = { verl: verlFiles, trl: trlFiles };
+
+export const exportRun: Command = {
+  summary: 'a run as a folder for verl or TRL: model, data, reward, settings',
+  usage: [
+    'export verl runs/gsm8k-tool --out verl-run',
+    'export trl checkpoints/gsm8k-tool --config configs/gsm8k-tool.yaml --out trl-run',
+  ],
+  flags: {
+    ...JSON_FLAG,
+    out: { value: 'FOLDER', help: 'where to write; must not be there yet' },
+    config: { value: 'FILE', help: "training config; absent = the run folder's own" },
+  },
+  async run({ positionals: [target, source, ...rest], overrides, flags }, io) {
+    if (target === undefined || !Object.hasOwn(TARGETS, target))
+      throw new InputError(`Export for what? Found "${target ?? ''}"; allowed: ${Object.keys(TARGETS).join(', ')}.`);
+    if (source === undefined || rest.length > 0)
+      throw new InputError('Which run? Give one run or checkpoint folder; --help shows an example.');
+    const { out } = flags;
+    if (typeof out !== 'string') throw new InputError('Where to? Give --out FOLDER.');
+    if (existsSync(out)) throw new InputError(`${out} is there already; give --out another name, or remove it.`);
+    const config = await configOf(source, flags['config'], overrides);
+    if (config.task.name !== 'gsm8k')
+      throw new InputError(`task.name is "${config.task.name}"; only the reward of gsm8k is written in Python so far.`);
+    if (config.model.loraRank > 0)
+      throw new InputError(
+        `model.loraRank is ${config.model.loraRank}; adapters are not exported: run "webgrpo merge" first, then export the ` +
+          `merged folder with --config and model.loraRank=0.`,
+      );
+    const { files, notCarried } = await TARGETS[target as keyof typeof TARGETS](config);
+    for (const [name, bytes] of await modelFiles(source)) files.set(`model/${name}`, bytes);
+    await writeFolder(out, files);
+    for (const sentence of notCarried) say(`not carried over: ${sentence}`);
+    io.text(`  ${out}: ${files.size} files; start it as its README.md says`);
+    io.result({ out, files: [...files.keys()], notCarried });
+  },
+};
+
+async function configOf(source: string, flag: string | boolean | undefined, overrides: string[]): Promise<TrainConfig> {
+  const path = typeof flag === 'string' ? flag : join(source, 'config.yaml');
+  if (typeof flag !== 'string' && !existsSync(path))
+    throw new InputError(
+      `${source} has no config.yaml, so it is no run folder; give the training config by --config FILE.`,
+    );
+  return parseTrainConfig(await readText(path), { source: path, overrides });
+}
+
+async function modelFiles(source: string): Promise<Map<string, Uint8Array>> {
+  const model = await loadModel(source);
+  const weights = model.weights instanceof Map ? model.weights : await collectWeights(model.weights);
+  return saveCheckpoint({ ...model, weights });
+}
+
+async function verlFiles(config: TrainConfig) {
+  // The script sets HERE to its own folder.
+  const run = verlRun(config, '$HERE');
+  const { splits, tools } = await dataOf(config);
+  const files: Files = new Map();
+  for (const split of splits)
+    files.set(`data/${split.split}.parquet`, await verlParquet(split, `webgrpo/${config.task.name}`));
+  files.set('run.sh', verlScript(run));
+  files.set('reward.py', rewardOf(config));
+  if (config.rollout.multiTurn.enable) {
+    files.set('calculator.py', CALCULATOR_PYTHON);
+    files.set('verl_tools.py', VERL_TOOL_PYTHON);
+    files.set('tools.yaml', stringify({ tools: tools.map(verlTool) }));
+  }
+  files.set('README.md', readme('verl', 'bash run.sh', config, run.notCarried));
+  return { files, notCarried: run.notCarried };
+}
+
+async function trlFiles(config: TrainConfig) {
+  const run = trlRun(config);
+  const files: Files = new Map();
+  for (const split of (await dataOf(config)).splits) files.set(`data/${split.split}.parquet`, await trlParquet(split));
+  const withTools = config.rollout.multiTurn.enable;
+  files.set('train.py', trlScript(run, withTools));
+  files.set('reward.py', rewardOf(config));
+  if (withTools) files.set('calculator.py', CALCULATOR_PYTHON);
+  files.set('README.md', readme('TRL', 'python train.py', config, run.notCarried));
+  return { files, notCarried: run.notCarried };
+}
+
+const rewardOf = ({ task }: TrainConfig) => gsm8kRewardPython({ ...NO_SHAPING, ...task.options });
+
+const verlTool = ({ name, description, parameters }: Tool) => ({
+  class_name: 'verl_tools.CalculatorTool',
+  config: { type: 'native' },
+  tool_schema: { type: 'function', function: { name, description, parameters } },
+});
+
+/** A file's problems; or of a generator, those that our own run would draw. */
+async function dataOf({
+  task: taskConfig,
+  data,
+  trainer,
+  seed,
+}: TrainConfig): Promise<{ splits: ExportedSplit[]; tools: Tool[] }> {
+  const task = await openTask(taskConfig);
+  const drawn = data.trainBatchSize * Math.max(1, trainer.totalTrainingSteps);
+  const train: Problem[] =
+    taskConfig.path === undefined
+      ? Array.from({ length: drawn }, (_, index) => task.train(index, seed))
+      : (await readGsm8k(taskConfig)).train;
+  const splits: ExportedSplit[] = [
+    { split: 'train', problems: train },
+    { split: 'test', problems: task.heldOut(data.valSize) },
+  ];
+  return { splits, tools: task.tools ?? gsm8kToolTask().tools ?? [] };
+}
+
+function readme(trainer: string, start: string, config: TrainConfig, notCarried: string[]): string {
+  return `# ${config.name} for ${trainer}
+
+Written by \`webgrpo export\`. Start: \`${start}\`.
+
+- \`model/\`: the checkpoint in Hugging Face format, float32
+- \`data/\`: the problems as Parquet
+- \`reward.py\`: the reward, in Python
+
+It was written from settings and not run: webgrpo has neither Python nor CUDA.
+
+## What does not carry over
+
+${notCarried.map((sentence) => `- ${sentence}`).join('\n')}
+`;
+}
