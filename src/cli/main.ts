@@ -15,6 +15,7 @@ import { evaluate } from './commands/eval.ts';
 import { exportRun } from './commands/export.ts';
 import { generate } from './commands/generate.ts';
 import { merge } from './commands/merge.ts';
+import { profile } from './commands/profile.ts';
 import { report } from './commands/report.ts';
 import { score } from './commands/score.ts';
 import { sft } from './commands/sft.ts';
@@ -22,7 +23,7 @@ import { train } from './commands/train.ts';
 import { verify } from './commands/verify.ts';
 
 const COMMANDS: Record<string, Command> = {
-  ...{ train, compare, sft, eval: evaluate, generate, merge, score, export: exportRun, verify, config, report },
+  ...{ train, compare, sft, eval: evaluate, generate, merge, score, export: exportRun, verify, config, report, profile },
 };
 
 /** Runs one command line and returns its exit code. */

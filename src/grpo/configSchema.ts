@@ -272,6 +272,7 @@ const trainer = part({
   testFreq: count(20, 'steps', 'Evaluate every so many; 0 = only before and after.', 0),
   saveFreq: count(0, 'steps', 'Checkpoint every so many; 0 = only at the end and on Ctrl-C.', 0),
   valBeforeTrain: flag(true, 'Evaluate at step 0, so that there is something to compare with.'),
+  profile: flag(true, 'Write what every sample spent its time on, for webgrpo profile.'),
   logRollouts: count(8, 'samples', 'Sampled rollouts written per step, for reading; 0 = none.', 0),
   outDir: text('runs', 'The run folder is <outDir>/<name>.'),
   refUpdateFreq: count(0, 'steps', 'Refresh the reference of KL terms from the policy every so many; 0 = never.', 0),

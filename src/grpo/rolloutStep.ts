@@ -2,6 +2,7 @@
 
 import type { ChatTokenizer } from '../model/tokenizer.ts';
 import { runAgentLoop, type AgentLimits, type AgentLoopInput, type AgentLoopOutput } from '../rollout/agentLoop.ts';
+import type { SampleEvent } from '../rollout/sampleEvents.ts';
 import type { RolloutEngine, SamplingParams } from '../rollout/types.ts';
 import type { Problem, Reward, Task } from '../tasks/task.ts';
 import type { Sample } from './stepBatch.ts';
@@ -51,7 +52,9 @@ export async function generateSamples(
   } = options;
   const seconds: OutsideSeconds = { tools: 0, reward: 0 };
   const one = async (problem: Problem, p: number, s: number): Promise<Sample> => {
+    const events: SampleEvent[] = [];
     const output = await runAgentLoop({
+      onEvent: (event) => events.push(event),
       engine,
       tokenizer,
       tools: task.tools ?? [],
@@ -67,8 +70,10 @@ export async function generateSamples(
     const started = performance.now();
     const reward = await score(task, problem, output);
     seconds.tools += timing.toolsMs / 1000;
-    seconds.reward += (performance.now() - started) / 1000;
-    const sample = { problem, group: firstGroup + p, trajectory, messages, reward };
+    const end = performance.now();
+    seconds.reward += (end - started) / 1000;
+    events.push({ kind: 'reward', turn: trajectory.numTurns, start: started, end });
+    const sample = { problem, group: firstGroup + p, trajectory, messages, reward, events };
     onSample?.(sample);
     return sample;
   };

@@ -2,6 +2,7 @@
 
 import type { PolicyLossInputs } from '../model/engine.ts';
 import { type MicroBatch, packGroups } from '../model/packing.ts';
+import type { SampleEvent } from '../rollout/sampleEvents.ts';
 import type { Trajectory } from '../rollout/types.ts';
 import type { Message, Problem, Reward } from '../tasks/task.ts';
 import type { LossWeights } from './aggregate.ts';
@@ -16,6 +17,8 @@ export interface Sample {
   reward: Reward;
   /** Mean over its trained tokens, for those who look on; known once its group is complete. */
   advantage?: number;
+  /** What it spent its time on; see profile. */
+  events?: SampleEvent[];
 }
 
 /** What is known per response token before an update; one array a sample, as long as its response. */

@@ -13,6 +13,7 @@ import { loadTrainerCheckpoint, newestCheckpoint, saveAdapterCheckpoint, saveMod
 import { type Command, JSON_FLAG } from '../command.ts';
 import { readText } from '../files.ts';
 import { passAt1, type RunSummary, say, sayPassing, stepLine, summarize, summaryTable, timeLeft } from '../progress.ts';
+import { PhaseClock, stepProfile, writeStepProfile } from '../profileLog.ts';
 import { writeReport } from '../report.ts';
 import { loggedRollouts, RunFolder } from '../runFolder.ts';
 import { openSession, type Session } from '../session.ts';
@@ -63,6 +64,7 @@ class TrainingRun {
   /** Every line of metrics.jsonl, those before a resume included. */
   #history: Metrics[] = [];
   #savedStep = -1;
+  readonly #phases = new PhaseClock();
 
   constructor(config: TrainConfig, session: Session, path: string) {
     this.#config = config;
@@ -73,7 +75,10 @@ class TrainingRun {
       config,
       task: session.task,
       engine: session.engine,
-      onPhase: (phase, step) => sayPassing(`step ${step}: ${phase}`),
+      onPhase: (phase, step) => {
+        this.#phases.mark(phase);
+        sayPassing(`step ${step}: ${phase}`);
+      },
       onStep: (metrics, samples) => this.#onStep(metrics, samples),
       onCheckpoint: (checkpoint) => this.#save(checkpoint),
     });
@@ -113,11 +118,13 @@ class TrainingRun {
   }
 
   async #onStep(metrics: Metrics, samples: Sample[]): Promise<void> {
-    const { totalTrainingSteps, logRollouts } = this.#config.trainer;
+    const { totalTrainingSteps, logRollouts, profile } = this.#config.trainer;
+    const phases = this.#phases.take();
     this.#history.push(metrics);
     await this.#folder.appendMetrics(metrics);
     const step = metrics['training/global_step'];
     await this.#folder.writeRollouts(step, loggedRollouts(samples, step, logRollouts));
+    if (profile && samples.length > 0) await writeStepProfile(this.#folder, stepProfile(step, samples, phases));
     const lastPass = this.#history.map(passAt1).findLast((value) => value !== undefined);
     say(stepLine(metrics, totalTrainingSteps, lastPass, timeLeft(this.#history, totalTrainingSteps)));
   }

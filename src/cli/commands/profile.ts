@@ -1,0 +1,49 @@
+/** `webgrpo profile`: writes profile.html and trace.json of a run folder, also of one that is still going. */
+
+import { parse } from 'yaml';
+import { InputError } from '../../model/errors.ts';
+import { oneFile } from '../args.ts';
+import type { Command } from '../command.ts';
+import { readText, writeWhole } from '../files.ts';
+import { readProfiles } from '../profileLog.ts';
+import { profilePage } from '../profilePage.ts';
+import { advice, type ProfiledSettings, tailReport, timeShares } from '../profileStats.ts';
+import { chromeTrace } from '../profileTrace.ts';
+import { RunFolder } from '../runFolder.ts';
+
+export const profile: Command = {
+  summary: 'where the time of a run went: profile.html and a trace for Perfetto',
+  usage: ['profile runs/gsm8k-tool'],
+  flags: { json: { help: 'print shares, tails and advice as JSON' } },
+  async run({ positionals }, io) {
+    const path = oneFile(positionals, 'run folder');
+    const folder = RunFolder.open(path);
+    const steps = await readProfiles(folder);
+    if (steps.length === 0)
+      throw new InputError(
+        `${path} has no profile/step-N.jsonl; train with trainer.profile on (the default) to get one.`,
+      );
+    const settings = settingsOf(parse(await readText(folder.file('config.yaml'))) as RunConfig);
+    const [page, trace] = [folder.file('profile.html'), folder.file('trace.json')];
+    await writeWhole(page, profilePage(path, steps, settings));
+    await writeWhole(trace, JSON.stringify(chromeTrace(steps)));
+    const advised = advice(steps, settings);
+    io.text([page, `${trace} (open it in ui.perfetto.dev)`, ...advised].join('\n'));
+    const tails = steps.map((step) => ({ step: step.step, ...tailReport(step) }));
+    io.result({ page, trace, timeShares: timeShares(steps), tails, advice: advised });
+  },
+};
+
+/** The part of a run's resolved config that is read here. */
+interface RunConfig {
+  data: { maxResponseLength: number };
+  rollout: { maxSlots: number; multiTurn: { toolTimeoutS: number } };
+}
+
+function settingsOf(config: RunConfig): ProfiledSettings {
+  return {
+    maxResponseLength: config.data.maxResponseLength,
+    maxSlots: config.rollout.maxSlots,
+    toolTimeoutS: config.rollout.multiTurn.toolTimeoutS,
+  };
+}

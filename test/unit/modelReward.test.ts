@@ -1,0 +1,54 @@
+import { expect, test, vi } from 'vitest';
+import { type Classifier, combineRewards, discriminativeScorer, judgeScorer } from '../../src/tasks/modelReward.ts';
+import type { ScoredSample } from '../../src/tasks/task.ts';
+
+const sample: ScoredSample = {
+  problem: { id: 'p', messages: [{ role: 'user', content: 'What is 2 + 2?' }], answer: '4' },
+  ...{ messages: [], response: '#### 4', stopReason: 'completed', numTurns: 1 },
+  ...{ numToolCalls: 0, numToolErrors: 0, responseTokens: 3 },
+};
+
+// No model can be had offline: the pipeline is a stand-in, and transformers.js itself is not run here.
+const classify: Classifier = (text) =>
+  Promise.resolve([
+    { label: 'good', score: text.includes('#### 4') ? 0.75 : 0.25 },
+    { label: 'bad', score: 0.25 },
+  ]);
+
+test('a classifier is loaded once, at the first sample, and scores by its label', async () => {
+  const load = vi.fn(() => Promise.resolve(classify));
+  const score = discriminativeScorer({ model: 'm', label: 'good', load });
+  expect(load).not.toHaveBeenCalled();
+  expect(await Promise.all([score(sample), score({ ...sample, response: '#### 5' })])).toEqual([0.75, 0.25]);
+  expect(load.mock.calls).toEqual([['m']]);
+  expect(await discriminativeScorer({ model: 'm', load })(sample)).toBe(0.75);
+  await expect(discriminativeScorer({ model: 'm', label: 'great', load })(sample)).rejects.toThrow(
+    'The reward model m has no label "great"; it has good, bad.',
+  );
+});
+
+test('a judge says a number, or it is 0', async () => {
+  const said = (text: string) => judgeScorer({ complete: () => Promise.resolve(text) })(sample);
+  expect(await Promise.all(['8', 'I would say 7.5 of 10', 'none', '11', '-1', ''].map(said))).toEqual([
+    0.8, 0.75, 0, 0, 0, 0,
+  ]);
+  const complete = vi.fn(() => Promise.resolve('1'));
+  await judgeScorer({ complete })(sample);
+  expect(complete).toHaveBeenCalledWith(expect.stringContaining('What is 2 + 2?\n\nAnswer:\n#### 4'));
+});
+
+test('rule and models are added by weights; the outcome stays the rule’s', async () => {
+  const rule = () => ({ score: 1, acc: 1, extra: { answered: 1 } });
+  const reward = combineRewards(rule, {
+    taste: { weight: 0.5, score: discriminativeScorer({ model: 'm', load: () => Promise.resolve(classify) }) },
+    judge: { weight: 2, score: () => 0.25 },
+  });
+  expect(await reward(sample)).toEqual({
+    score: 1 + 0.375 + 0.5,
+    acc: 1,
+    extra: { answered: 1, taste: 0.75, judge: 0.25 },
+  });
+  await expect(combineRewards(rule, { broken: { weight: 1, score: () => NaN } })(sample)).rejects.toThrow(
+    'The scorer "broken" gave NaN; a score must be a finite number.',
+  );
+});
