@@ -28,7 +28,7 @@ export async function benchPrefill(gpu: Gpu, rounds: number): Promise<Rate> {
     request(tokenIds(length, HEADLINE.vocabSize, p + 1), p, 1),
   );
   const seconds = await bestSeconds(async () => {
-    engine.resetCache();
+    await engine.resetCache();
     await generateAll(engine, requests);
   }, rounds);
   return rate(prompts * length, seconds);

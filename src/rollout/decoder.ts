@@ -14,6 +14,7 @@ import {
   type RowViews,
 } from '../model/forward.ts';
 import { Head } from '../model/head.ts';
+import { AdjustedDraws, type DrawDetails, isAdjusted } from './adjustedDraws.ts';
 import type { SamplingParams } from './types.ts';
 
 export interface DecoderSizes {
@@ -33,8 +34,10 @@ export interface SlotSetup {
   prefixStart: number;
   promptLength: number;
   ownStart: number;
-  /** Tokens in the context: the position of the first token to draw. */
-  contextLength: number;
+  /** The whole context; its length is the position of the first token to draw. */
+  contextIds: Uint32Array;
+  /** How many of its last tokens this turn drew before it was preempted. */
+  drawnBefore: number;
   key: [number, number];
   sampling: SamplingParams;
 }
@@ -52,6 +55,13 @@ export interface PrefillRows {
 export interface Draw {
   slot: number;
   row: number;
+}
+
+/** What a slot has drawn in a turn, and the details of it that were asked for. */
+export interface DrawnTokens extends Partial<DrawDetails> {
+  tokenIds: Uint32Array;
+  logProbs: Float32Array;
+  logMass: Float32Array;
 }
 
 /** [token, position of the next, tokens drawn, 0 live | 1 stopped | 2 full] of a slot. */
@@ -73,6 +83,9 @@ export class Decoder {
   readonly #state: View;
   readonly #drawn: View;
   readonly #temperatures: Float64Array;
+  /** 1 = the slot's draws go through #adjusted, which exists from the first such request on. */
+  readonly #isAdjusted: Uint8Array;
+  #adjusted: AdjustedDraws | undefined;
   #decoding: Draw[] = [];
   #headStale = true;
 
@@ -106,6 +119,11 @@ export class Decoder {
     this.#state = u32('state', maxSlots * STATE_WIDTH);
     this.#drawn = u32('drawn', maxSlots * slotCapacity * 3);
     this.#temperatures = new Float64Array(maxSlots).fill(1);
+    this.#isAdjusted = new Uint8Array(maxSlots);
+  }
+
+  get vocabSize(): number {
+    return this.#model.config.vocabSize;
   }
 
   /** First KV row of a slot's own region, and of a cached prompt. */
@@ -123,23 +141,29 @@ export class Decoder {
   }
 
   /** Arms a slot for a new turn. */
-  setSlot(slot: number, { prefixStart, promptLength, ownStart, contextLength, key, sampling }: SlotSetup): void {
+  setSlot(slot: number, setup: SlotSetup): void {
+    const { prefixStart, promptLength, ownStart, contextIds, drawnBefore, key, sampling } = setup;
     const greedy = sampling.temperature === 0;
     const bits = new Float32Array([greedy ? 0 : 1 / sampling.temperature, sampling.topP, sampling.minP]);
     const [invT, topP, minP] = new Uint32Array(bits.buffer);
     const stops = [0, 1, 2, 3].map((i) => sampling.stopTokenIds[i] ?? 0xffffffff);
-    const control = [...key, sampling.maxNewTokens, invT, sampling.topK, topP, minP, 0];
+    const control = [...key, sampling.maxNewTokens - drawnBefore, invT, sampling.topK, topP, minP, 0];
     this.#temperatures[slot] = greedy ? 1 : sampling.temperature;
     this.#gpu.write(this.#slots, Uint32Array.of(prefixStart, promptLength, ownStart, 0), slot * 4);
     this.#gpu.write(this.#control, Uint32Array.from(control), slot * 8);
     this.#gpu.write(this.#stops, Uint32Array.from(stops), slot * 4);
-    this.#gpu.write(this.#state, Uint32Array.of(0, contextLength, 0, 0), slot * STATE_WIDTH);
+    this.#gpu.write(this.#state, Uint32Array.of(0, contextIds.length, 0, 0), slot * STATE_WIDTH);
+    this.#isAdjusted[slot] = isAdjusted(sampling) ? 1 : 0;
+    if (this.#isAdjusted[slot]) {
+      const before = contextIds.length - drawnBefore;
+      this.#adjust().arm(slot, sampling, contextIds.subarray(0, before), contextIds.subarray(before));
+    }
   }
 
   /** Records a prefill pass and the first draw of every slot in `draws`. */
   prefill(rows: PrefillRows, draws: Draw[]): void {
     const N = rows.tokens.length;
-    const [headRows, drawsByRow] = distinctRows(this.#byTemperature(draws));
+    const [headRows, drawsByRow] = distinctRows(this.#byKind(draws));
     for (const name of ['tokens', 'positions', 'kvRows', 'ranges'] as const)
       this.#gpu.write(this.#rows[name], Uint32Array.from(rows[name]));
     if (draws.length > 0) {
@@ -152,7 +176,7 @@ export class Decoder {
 
   /** Chooses the slots that the next decode steps advance. */
   setLive(slots: number[]): void {
-    const draws = this.#byTemperature(slots.map((slot) => ({ slot, row: 0 })));
+    const draws = this.#byKind(slots.map((slot) => ({ slot, row: 0 })));
     this.#decoding = draws.map(({ slot }, row) => ({ slot, row }));
     if (slots.length > 0) this.#writeLive(this.#live.decode, this.#decoding);
   }
@@ -173,52 +197,80 @@ export class Decoder {
   }
 
   /** Reads what the slots have drawn this turn: `count` tokens each. */
-  async readDrawn(slots: { slot: number; count: number }[]) {
+  async readDrawn(slots: { slot: number; count: number }[]): Promise<DrawnTokens[]> {
     const cap = this.sizes.slotCapacity;
     const parts = slots.map(({ slot, count }) => ({ view: this.#drawn, offset: slot * cap * 12, bytes: count * 12 }));
-    return (await this.#gpu.readRanges(parts)).map((buffer) => {
-      const [u32, f32] = [new Uint32Array(buffer), new Float32Array(buffer)];
-      const count = u32.length / 3;
+    const detailed = slots.filter(({ slot }) => this.#isAdjusted[slot]);
+    const details = detailed.map(({ slot, count }) => this.#adjust().detailsRange(slot, count));
+    const buffers = await this.#gpu.readRanges([...parts, ...details]);
+    return slots.map((entry, i) => {
+      const at = detailed.indexOf(entry);
       return {
-        tokenIds: Uint32Array.from({ length: count }, (_, i) => u32[i * 3]),
-        logProbs: Float32Array.from({ length: count }, (_, i) => f32[i * 3 + 1]),
-        logMass: Float32Array.from({ length: count }, (_, i) => f32[i * 3 + 2]),
+        ...drawnTokens(buffers[i]),
+        ...(at >= 0 && this.#adjust().detailsOf(entry.slot, buffers[slots.length + at])),
       };
     });
   }
 
-  /** Logits of `R` rows of the pass, then one draw for each entry, a temperature at a time. */
+  /** Logits of `R` rows of the pass, then one draw for each entry, those of one kind and temperature at a time. */
   #draw(headRows: View, R: number, live: View, draws: Draw[]): void {
     if (this.#headStale) this.#head.refresh();
     this.#headStale = false;
     const V = this.#model.config.vocabSize;
     const { logits, stats } = this.#head;
-    const { control, stops, state, drawn } = {
-      control: this.#control,
-      stops: this.#stops,
-      state: this.#state,
-      drawn: this.#drawn,
-    };
+    const own = this.#drawViews();
     let first = 0;
     while (first < draws.length) {
-      const temperature = this.#temperatures[draws[first].slot];
+      const { slot } = draws[first];
+      const temperature = this.#temperatures[slot];
+      const same = (d: Draw) =>
+        this.#temperatures[d.slot] === temperature && this.#kind(d) === this.#kind(draws[first]);
       let n = 1;
-      while (first + n < draws.length && this.#temperatures[draws[first + n].slot] === temperature) n++;
+      while (first + n < draws.length && same(draws[first + n])) n++;
       if (first === 0) this.#head.recordLogits(this.#activations.xOut, headRows, R, temperature);
       else headStats(this.#gpu, { logits, stats, R, V, temperature });
-      const cap = this.sizes.slotCapacity;
-      sample(this.#gpu, { logits, stats, live, control, stops, state, drawn, first, n, V, cap });
+      const rows = { logits, stats, live, first, n };
+      if (this.#isAdjusted[slot]) {
+        const slots = draws.slice(first, first + n).map((d) => d.slot);
+        this.#adjust().record({ ...rows, temperature }, slots);
+      } else sample(this.#gpu, { ...rows, ...own, V, cap: this.sizes.slotCapacity });
       first += n;
     }
   }
 
-  #byTemperature(draws: Draw[]): Draw[] {
-    return [...draws].sort((a, b) => this.#temperatures[a.slot] - this.#temperatures[b.slot]);
+  #adjust(): AdjustedDraws {
+    const { maxSlots, slotCapacity } = this.sizes;
+    return (this.#adjusted ??= new AdjustedDraws(this.#gpu, this.#drawViews(), maxSlots, this.vocabSize, slotCapacity));
+  }
+
+  #drawViews() {
+    return { control: this.#control, stops: this.#stops, state: this.#state, drawn: this.#drawn };
+  }
+
+  #kind({ slot }: Draw): number {
+    return this.#isAdjusted[slot];
+  }
+
+  #byKind(draws: Draw[]): Draw[] {
+    return [...draws].sort(
+      (a, b) => this.#kind(a) - this.#kind(b) || this.#temperatures[a.slot] - this.#temperatures[b.slot],
+    );
   }
 
   #writeLive(view: View, draws: Draw[]): void {
     this.#gpu.write(view, Uint32Array.from(draws.flatMap(({ slot, row }) => [slot, row, 0, 0])));
   }
+}
+
+/** [count, 3] words as sample.wgsl writes them. */
+function drawnTokens(buffer: ArrayBuffer): DrawnTokens {
+  const [u32, f32] = [new Uint32Array(buffer), new Float32Array(buffer)];
+  const count = u32.length / 3;
+  return {
+    tokenIds: Uint32Array.from({ length: count }, (_, i) => u32[i * 3]),
+    logProbs: Float32Array.from({ length: count }, (_, i) => f32[i * 3 + 1]),
+    logMass: Float32Array.from({ length: count }, (_, i) => f32[i * 3 + 2]),
+  };
 }
 
 /** The distinct rows of some draws, and the draws with their row replaced by its place among them. */

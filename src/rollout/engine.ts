@@ -4,94 +4,103 @@
  * later turns of a sample continue from its own slot.
  *
  * The scheduler decides only when something is computed. What a sample draws depends on its key, its tokens and the
- * weights (kernels/sample.wgsl), so the schedule never shows in the tokens.
+ * weights (kernels/sample.wgsl), so the schedule never shows in the tokens: not who else is there, and not whether the
+ * sample lost its slot on the way and was computed again.
  */
 
 import type { Gpu } from '../gpu/device.ts';
 import type { LlamaModel } from '../model/forward.ts';
-import { Decoder, type DecoderSizes, type Draw, type PrefillRows, STATE_WIDTH } from './decoder.ts';
-import { type Prefix, PrefixCache } from './kvCache.ts';
+import { Decoder, type DecoderSizes, STATE_WIDTH } from './decoder.ts';
+import { bounded, checkRequest, generationOf, type Job, keepPiece, newJob, type Running, tokensLeft } from './job.ts';
+import { SlotTable } from './kvCache.ts';
+import { Pace } from './pace.ts';
+import { planPrefill } from './prefill.ts';
 import { nextTask } from './startLine.ts';
 import type { GenerateRequest, Generation, RolloutEngine, RolloutStats } from './types.ts';
 
-/** A sample that holds a slot, between its first turn and `release`. */
-interface Sequence {
-  slot: number;
-  prefix: Prefix | undefined;
-  /** Tokens after the prompt whose keys and values are in the slot. */
-  ownTokens: number[];
-}
+/**
+ * Who loses its slot while another waits for one, latest arrived first. 'parked': samples between two turns, whose tool
+ * takes long. 'latest': also a running sample, for one that arrived before it. 'off': nobody.
+ */
+export type Preemption = 'off' | 'parked' | 'latest';
 
-interface Running {
-  request: GenerateRequest;
-  resolve: (generation: Generation) => void;
-  reject: (error: unknown) => void;
-  sequence: Sequence;
-  /** Own tokens of the context that still have to be prefilled start here. */
-  next: number;
-  phase: 'prefill' | 'decode';
-}
-
-interface Waiting {
-  request: GenerateRequest;
-  resolve: (generation: Generation) => void;
-  reject: (error: unknown) => void;
-}
+/** Passes that a sample keeps its slot for its next turn while others wait. */
+const PARKED_PASSES = 4;
 
 export class WgslRolloutEngine implements RolloutEngine {
   readonly #decoder: Decoder;
-  readonly #prefixes: PrefixCache;
-  readonly #sequences = new Map<string, Sequence>();
-  readonly #freeSlots: number[];
-  readonly #waiting: Waiting[] = [];
-  readonly #running = new Map<string, Running>();
-  readonly #aborted = new Set<string>();
+  readonly #preemption: Preemption;
+  readonly #table: SlotTable;
+  /** Number of every sample from its first request to its release, in order of arrival. */
+  readonly #arrivals = new Map<string, number>();
+  readonly #jobs = new Map<string, Job>();
+  /** By arrival. */
+  #waiting: Job[] = [];
+  readonly #running = new Set<Running>();
+  readonly #pace = new Pace();
   #stats = emptyStats();
   #firstDraws = 0;
-  #busy = false;
-  readonly #pace = { stepMs: 1, readMs: 0.5, finishRate: 0.1 };
+  #arrived = 0;
+  #passes = 0;
+  #version = 0;
+  #paused = false;
+  #looping: Promise<void> | undefined;
+  /** Something happened while the loop was on its way out. */
+  #again = false;
 
-  constructor(gpu: Gpu, model: LlamaModel, sizes: DecoderSizes) {
+  constructor(gpu: Gpu, model: LlamaModel, sizes: DecoderSizes, { preemption = 'parked' as Preemption } = {}) {
     this.#decoder = new Decoder(gpu, model, sizes);
-    this.#prefixes = new PrefixCache(sizes.maxPrompts, sizes.maxPromptLength);
-    this.#freeSlots = Array.from({ length: sizes.maxSlots }, (_, i) => sizes.maxSlots - 1 - i);
+    this.#table = new SlotTable(sizes);
+    this.#preemption = preemption;
   }
 
   generate(request: GenerateRequest): Promise<Generation> {
     return new Promise((resolve, reject) => {
-      this.#check(request);
-      this.#waiting.push({ request, resolve, reject });
+      const { requestId } = request;
+      if (this.#jobs.has(requestId))
+        throw new Error(`generate("${requestId}") while its last turn is still generating.`);
+      checkRequest(request, this.#decoder.sizes, this.#decoder.vocabSize);
+      const arrival = this.#arrivals.get(requestId) ?? this.#arrived++;
+      this.#arrivals.set(requestId, arrival);
+      const job = newJob(bounded(request, this.#decoder.sizes.slotCapacity), arrival, resolve, reject);
+      this.#jobs.set(requestId, job);
+      this.#enqueue(job);
       this.#wake();
     });
   }
 
   release(requestId: string): void {
-    const sequence = this.#sequences.get(requestId);
-    if (!sequence) return;
-    if (this.#running.has(requestId))
-      throw new Error(`release("${requestId}") while it is generating; abort it first.`);
-    if (sequence.prefix) this.#prefixes.release(sequence.prefix);
-    this.#sequences.delete(requestId);
-    this.#freeSlots.push(sequence.slot);
+    if (this.#jobs.has(requestId)) throw new Error(`release("${requestId}") while it is generating; abort it first.`);
+    this.#arrivals.delete(requestId);
+    this.#table.drop(requestId);
     this.#wake();
   }
 
   abort(requestIds: string[]): void {
     for (const id of requestIds) {
-      const at = this.#waiting.findIndex((w) => w.request.requestId === id);
-      if (at >= 0) this.#waiting.splice(at, 1)[0].resolve(emptyGeneration('aborted'));
-      else if (this.#running.has(id)) this.#aborted.add(id);
+      const job = this.#jobs.get(id);
+      if (!job) continue;
+      job.aborted = true;
+      if (job.phase === 'waiting') this.#answer(job, 'aborted');
     }
+    this.#waiting = this.#waiting.filter((job) => !job.aborted);
   }
 
-  resetCache(): void {
+  resetCache(): void | Promise<void> {
+    if (this.#running.size > 0) return this.#resetRunning();
     this.#decoder.weightsChanged();
-    this.#prefixes.reset();
-    for (const sequence of this.#sequences.values()) {
-      if (sequence.prefix) this.#prefixes.release(sequence.prefix);
-      sequence.prefix = undefined;
-      sequence.ownTokens = [];
-    }
+    this.#table.reset();
+    this.#version++;
+  }
+
+  async pause(): Promise<void> {
+    this.#paused = true;
+    await this.#looping;
+  }
+
+  resume(): void {
+    this.#paused = false;
+    this.#wake();
   }
 
   async takeStats(): Promise<RolloutStats> {
@@ -104,52 +113,45 @@ export class WgslRolloutEngine implements RolloutEngine {
     return stats;
   }
 
-  #check({ contextIds, promptLength, sampling }: GenerateRequest): void {
-    const { slotCapacity } = this.#decoder.sizes;
-    const own = contextIds.length - promptLength;
-    if (promptLength < 1 || own < 0)
-      throw new RangeError(`promptLength is ${promptLength} of a context of ${contextIds.length} tokens.`);
-    if (own >= slotCapacity)
-      throw new RangeError(`A context has ${own} tokens after its prompt; a slot holds ${slotCapacity}.`);
-    if (sampling.stopTokenIds.length > 4)
-      throw new RangeError(`${sampling.stopTokenIds.length} stop token ids were given; at most 4 are allowed.`);
+  #enqueue(job: Job): void {
+    let at = this.#waiting.length;
+    while (at > 0 && this.#waiting[at - 1].arrival > job.arrival) at--;
+    this.#waiting.splice(at, 0, job);
   }
 
   #wake(): void {
-    if (this.#busy) return;
-    this.#busy = true;
-    void this.#loop()
+    this.#again = true;
+    if (this.#paused || this.#looping) return;
+    this.#looping = this.#loop()
       .catch((error: unknown) => this.#fail(error))
       .finally(() => {
-        this.#busy = false;
-        if (this.#canWork()) this.#wake();
+        this.#looping = undefined;
+        if (this.#again && this.#jobs.size > 0) this.#wake();
       });
-  }
-
-  #canWork(): boolean {
-    const admissible = this.#waiting.some((w) => this.#sequences.has(w.request.requestId));
-    return this.#running.size > 0 || admissible || (this.#waiting.length > 0 && this.#freeSlots.length > 0);
   }
 
   /** A device error reaches everyone who waits. */
   #fail(error: unknown): void {
-    for (const { reject } of [...this.#running.values(), ...this.#waiting]) reject(error);
+    for (const { reject } of this.#jobs.values()) reject(error);
+    this.#jobs.clear();
     this.#running.clear();
-    this.#waiting.length = 0;
+    this.#waiting = [];
   }
 
   async #loop(): Promise<void> {
     await this.#gatherBurst();
-    while (this.#canWork()) {
-      this.#admit();
+    while (!this.#paused && this.#jobs.size > 0) {
+      this.#again = false;
+      await this.#admit();
       if (this.#running.size === 0) return; // all slots are held by samples that wait for something else
+      this.#passes++;
       const started = performance.now();
-      const passes = this.#prefillPass();
+      const prefilled = this.#prefillPass();
       const steps = this.#decodeSteps();
       const submitted = performance.now();
       const state = await this.#decoder.readState();
-      await this.#collect(state);
-      if (passes === 0 && steps > 0) this.#learnPace(performance.now() - started, submitted - started, steps);
+      if (!prefilled && steps > 0) this.#pace.learnTime(performance.now() - started - (submitted - started), steps);
+      await this.#collect(state, steps);
     }
   }
 
@@ -162,159 +164,151 @@ export class WgslRolloutEngine implements RolloutEngine {
     }
   }
 
-  /** Gives waiting requests their slots and prefixes, first come first served. */
-  #admit(): void {
-    for (let i = 0; i < this.#waiting.length;) {
-      const running = this.#tryStart(this.#waiting[i]);
-      if (running) {
-        this.#running.set(running.request.requestId, running);
-        this.#waiting.splice(i, 1);
-      } else i++;
+  /** Gives waiting jobs their slots and prefixes, first come first served, preempting where the policy says so. */
+  async #admit(): Promise<void> {
+    const victims = this.#parkedVictims();
+    for (const job of [...this.#waiting]) {
+      while (job.phase === 'waiting' && !job.aborted && !this.#tryStart(job)) {
+        if (victims.length > 0) this.#evict(victims.shift()!);
+        else if (!(await this.#preemptFor(job))) break;
+      }
     }
+    this.#waiting = this.#waiting.filter((job) => job.phase === 'waiting');
   }
 
-  #tryStart({ request, resolve, reject }: Waiting): Running | undefined {
-    const { requestId, contextIds, promptLength } = request;
-    let sequence = this.#sequences.get(requestId);
-    if (!sequence) {
-      if (this.#freeSlots.length === 0) return undefined;
-      sequence = { slot: this.#freeSlots.pop()!, prefix: undefined, ownTokens: [] };
-      this.#sequences.set(requestId, sequence);
-    }
-    sequence.prefix ??= this.#prefixes.acquire(contextIds.subarray(0, promptLength));
-    if (!sequence.prefix) return undefined;
-    const own = contextIds.subarray(promptLength);
+  #tryStart(job: Job): boolean {
+    const { requestId, promptLength, key, sampling } = job.request;
+    const sequence = this.#table.acquire(requestId, job.contextIds.subarray(0, promptLength));
+    if (!sequence) return false;
+    const own = job.contextIds.subarray(promptLength);
     const known = commonLength(own, sequence.ownTokens);
     // The last context token is always run again: its row gives the logits of the first draw.
-    const next = Math.min(known, Math.max(0, own.length - 1));
+    job.next = Math.min(known, Math.max(0, own.length - 1));
+    job.phase = 'prefill';
     sequence.ownTokens = [...own];
-    this.#stats.cachedTokens += next;
-    this.#arm(request, sequence);
-    return { request, resolve, reject, sequence, next, phase: 'prefill' };
-  }
-
-  #arm({ contextIds, promptLength, key, sampling }: GenerateRequest, { slot, prefix }: Sequence): void {
-    const room = this.#decoder.sizes.slotCapacity - (contextIds.length - promptLength);
-    this.#decoder.setSlot(slot, {
-      prefixStart: this.#decoder.prefixStart(prefix!.index),
+    sequence.parkedAt = undefined;
+    this.#stats.cachedTokens += job.next;
+    this.#decoder.setSlot(sequence.slot, {
+      prefixStart: this.#decoder.prefixStart(sequence.prefix.index),
       promptLength,
-      ownStart: this.#decoder.ownStart(slot),
-      contextLength: contextIds.length,
+      ownStart: this.#decoder.ownStart(sequence.slot),
+      contextIds: job.contextIds,
+      drawnBefore: job.contextIds.length - job.request.contextIds.length,
       key,
-      sampling: { ...sampling, maxNewTokens: Math.max(1, Math.min(sampling.maxNewTokens, room)) },
+      sampling,
     });
+    this.#running.add(Object.assign(job, { sequence }));
+    return true;
   }
 
-  /** Records one pass over new context tokens, at most maxBatchedTokens of them. Returns how many passes it recorded. */
-  #prefillPass(): number {
-    const pending = [...this.#running.values()].filter((r) => r.phase === 'prefill');
-    if (pending.length === 0) return 0;
-    const rows: PrefillRows = { tokens: [], positions: [], kvRows: [], ranges: [] };
-    const lastRow = new Map<Prefix, number>(); // row of the pass that holds a prompt's last token
-    const draws: Draw[] = [];
-    for (const running of pending) {
-      const row = this.#addRows(rows, running, lastRow);
-      if (row === undefined) continue;
-      draws.push({ slot: running.sequence.slot, row });
-      running.phase = 'decode';
+  /** Samples whose next turn is not in sight, latest arrived first; all of them where nothing else could go on. */
+  #parkedVictims(): string[] {
+    if (this.#preemption === 'off' || this.#waiting.length === 0 || this.#table.freeSlots > 0) return [];
+    const canWait = this.#running.size > 0 || this.#waiting.some((job) => this.#table.holds(job.request.requestId));
+    const before = this.#passes - (canWait ? PARKED_PASSES : 0);
+    const parked = this.#table.parked().filter(({ id, since }) => since <= before && !this.#jobs.has(id));
+    return parked.map(({ id }) => id).sort((a, b) => this.#arrivals.get(b)! - this.#arrivals.get(a)!);
+  }
+
+  #evict(requestId: string): void {
+    this.#table.drop(requestId);
+    this.#stats.preemptions++;
+  }
+
+  /** Takes the slot of the latest running sample that arrived after this one; false if there is none. */
+  async #preemptFor(job: Job): Promise<boolean> {
+    if (this.#preemption !== 'latest') return false;
+    const latest = [...this.#running].reduce<Running | undefined>(
+      (last, r) => (r.arrival > (last?.arrival ?? job.arrival) ? r : last),
+      undefined,
+    );
+    if (!latest) return false;
+    this.#stats.preemptions++;
+    await this.#sendBack([latest]);
+    return true;
+  }
+
+  /** Puts running jobs back to waiting: they keep what they have drawn, and lose their slots. */
+  async #sendBack(jobs: Running[]): Promise<void> {
+    const drawing = jobs.filter((job) => job.phase === 'decode');
+    await this.#keepDrawn(drawing);
+    for (const job of jobs) {
+      this.#running.delete(job);
+      this.#table.drop(job.request.requestId);
+      job.phase = 'waiting';
+      if (job.aborted) this.#answer(job, 'aborted');
+      else this.#enqueue(job);
     }
+  }
+
+  async #resetRunning(): Promise<void> {
+    const wasPaused = this.#paused;
+    await this.pause();
+    await this.#sendBack([...this.#running]);
+    await this.resetCache();
+    if (!wasPaused) this.resume();
+  }
+
+  /** Records one pass over new context tokens, at most maxBatchedTokens of them; false if there were none. */
+  #prefillPass(): boolean {
+    const pending = [...this.#running].filter((r) => r.phase === 'prefill');
+    if (pending.length === 0) return false;
+    const { rows, draws, ready } = planPrefill(this.#decoder, pending, this.#stats);
     if (rows.tokens.length === 0) throw new Error('A prefill pass has no rows; the scheduler cannot make progress.');
-    this.#stats.prefillTokens += rows.tokens.length;
+    for (const job of ready) job.phase = 'decode';
     this.#decoder.prefill(rows, draws);
+    this.#stats.prefillTokens += rows.tokens.length;
     this.#stats.generatedTokens += draws.length;
     this.#firstDraws += draws.length;
-    return 1;
-  }
-
-  /** Adds what a request still needs; returns its last row once everything is in this or an earlier pass. */
-  #addRows(rows: PrefillRows, running: Running, lastRow: Map<Prefix, number>): number | undefined {
-    const { request, sequence } = running;
-    const prefix = sequence.prefix!;
-    const promptLength = prefix.tokens.length;
-    const prefixStart = this.#decoder.prefixStart(prefix.index);
-    const room = () => this.#decoder.sizes.maxBatchedTokens - rows.tokens.length;
-    const add = (token: number, position: number, kvRow: number, range: number[]) => {
-      rows.tokens.push(token);
-      rows.positions.push(position);
-      rows.kvRows.push(kvRow);
-      rows.ranges.push(...range);
-      return rows.tokens.length - 1;
-    };
-    const addPrompt = (p: number) =>
-      add(prefix.tokens[p], p, prefixStart + p, [0, 0, prefixStart, prefixStart + p + 1]);
-
-    const before = prefix.computed;
-    while (prefix.computed < promptLength && room() > 0) lastRow.set(prefix, addPrompt(prefix.computed++));
-    if (prefix.computed < promptLength) return undefined;
-    if (before === promptLength) this.#stats.cachedTokens += promptLength;
-    const own = request.contextIds.subarray(promptLength);
-    if (own.length === 0) {
-      // A prompt that is already cached: its last row alone is run again, for the logits.
-      if (!lastRow.has(prefix) && room() > 0) lastRow.set(prefix, addPrompt(promptLength - 1));
-      return lastRow.get(prefix);
-    }
-    const ownStart = this.#decoder.ownStart(sequence.slot);
-    let row: number | undefined;
-    while (running.next < own.length && room() > 0) {
-      const t = running.next++;
-      const range = [prefixStart, prefixStart + promptLength, ownStart, ownStart + t + 1];
-      row = add(own[t], promptLength + t, ownStart + t, range);
-    }
-    return running.next === own.length ? row : undefined;
+    return true;
   }
 
   /** Records as many decode steps as pay before the next look at the flags. Returns how many. */
   #decodeSteps(): number {
-    const live = [...this.#running.values()].filter((r) => r.phase === 'decode');
+    const live = [...this.#running].filter((r) => r.phase === 'decode');
     if (live.length === 0) return 0;
     // Neighbours in a batch that share a prompt read the same keys.
-    live.sort((a, b) => a.sequence.prefix!.index - b.sequence.prefix!.index || a.sequence.slot - b.sequence.slot);
+    live.sort((a, b) => a.sequence.prefix.index - b.sequence.prefix.index || a.sequence.slot - b.sequence.slot);
     this.#decoder.setLive(live.map((r) => r.sequence.slot));
-    const steps = this.#chunkLength();
+    const steps = this.#pace.steps(live.map(tokensLeft));
     for (let s = 0; s < steps; s++) this.#decoder.decodeStep();
     this.#stats.decodeSteps += steps;
     this.#stats.liveRows += steps * live.length;
     return steps;
   }
 
-  /**
-   * Steps per read-back: a read costs readMs, a step too many costs finishRate x stepMs / 2 on average, so the sum is
-   * least at sqrt(2 readMs / (stepMs finishRate)). Wasted rows are kept below about 5%.
-   */
-  #chunkLength(): number {
-    const { stepMs, readMs, finishRate } = this.#pace;
-    const best = Math.sqrt((2 * readMs) / (Math.max(stepMs, 0.01) * Math.max(finishRate, 1e-3)));
-    const bound = 1 + 0.1 / Math.max(finishRate, 1e-3);
-    return Math.max(1, Math.min(32, Math.round(Math.min(best, bound))));
-  }
-
-  #learnPace(total: number, submit: number, steps: number): void {
-    this.#pace.stepMs += 0.2 * ((total - submit) / steps - this.#pace.stepMs);
-  }
-
   /** Hands back every sequence that stopped, was aborted, or is full. */
-  async #collect(state: Uint32Array): Promise<void> {
-    const live = [...this.#running.values()].filter((r) => r.phase === 'decode');
-    const ended = live.filter(
-      ({ sequence, request }) => state[sequence.slot * STATE_WIDTH + 3] !== 0 || this.#aborted.has(request.requestId),
-    );
-    this.#pace.finishRate += 0.05 * (ended.length / Math.max(live.length, 1) - this.#pace.finishRate);
-    if (ended.length === 0) return;
-    const counts = ended.map(({ sequence: { slot } }) => ({ slot, count: state[slot * STATE_WIDTH + 2] }));
-    const drawn = await this.#decoder.readDrawn(counts);
-    ended.forEach((running, i) => {
-      const { request, sequence } = running;
-      const flag = state[sequence.slot * STATE_WIDTH + 3];
-      const stopReason = flag === 1 ? 'stop' : flag === 2 ? 'length' : 'aborted';
-      const { tokenIds, logProbs, logMass } = drawn[i];
-      this.#running.delete(request.requestId);
-      this.#aborted.delete(request.requestId);
+  async #collect(state: Uint32Array, steps: number): Promise<void> {
+    const flagOf = ({ sequence }: Running) => state[sequence.slot * STATE_WIDTH + 3];
+    const live = [...this.#running].filter((r) => r.phase === 'decode');
+    for (const job of live) job.drawn = state[job.sequence.slot * STATE_WIDTH + 2];
+    const ended = live.filter((job) => flagOf(job) !== 0 || job.aborted);
+    this.#pace.learnEnds(ended.length, live.length, steps);
+    await this.#keepDrawn(ended);
+    for (const job of ended) {
+      job.sequence.parkedAt = this.#passes;
+      this.#running.delete(job);
+      this.#answer(job, flagOf(job) === 1 ? 'stop' : flagOf(job) === 2 ? 'length' : 'aborted');
+    }
+    await this.#sendBack([...this.#running].filter((r) => r.phase === 'prefill' && r.aborted));
+  }
+
+  /** Reads what jobs have drawn since they got their slots. */
+  async #keepDrawn(jobs: Running[]): Promise<void> {
+    if (jobs.length === 0) return;
+    const drawn = await this.#decoder.readDrawn(jobs.map(({ sequence: { slot }, drawn: count }) => ({ slot, count })));
+    jobs.forEach((job, i) => {
+      const { tokenIds } = drawn[i];
       this.#stats.generatedTokens += tokenIds.length - 1; // the first was counted by the prefill pass
       // Every drawn token but the last has been fed, so its keys and values are in the slot.
-      for (const id of tokenIds.subarray(0, -1)) sequence.ownTokens.push(id);
-      const cut = logMass.some((m) => m !== 0);
-      running.resolve({ tokenIds, logProbs, ...(cut && { logMass }), stopReason });
+      for (const id of tokenIds.subarray(0, -1)) job.sequence.ownTokens.push(id);
+      keepPiece(job, drawn[i], this.#version);
     });
+  }
+
+  #answer(job: Job, stopReason: Generation['stopReason']): void {
+    this.#jobs.delete(job.request.requestId);
+    job.resolve(generationOf(job, stopReason));
   }
 }
 
@@ -325,9 +319,6 @@ function commonLength(a: Uint32Array, b: number[]): number {
 }
 
 function emptyStats(): RolloutStats {
-  return { generatedTokens: 0, prefillTokens: 0, cachedTokens: 0, decodeSteps: 0, wastedRows: 0, liveRows: 0 };
-}
-
-function emptyGeneration(stopReason: Generation['stopReason']): Generation {
-  return { tokenIds: new Uint32Array(0), logProbs: new Float32Array(0), stopReason };
+  const tokens = { generatedTokens: 0, prefillTokens: 0, cachedTokens: 0 };
+  return { ...tokens, decodeSteps: 0, wastedRows: 0, liveRows: 0, preemptions: 0 };
 }

@@ -12,6 +12,70 @@ export interface Prefix {
   lastUsed: number;
 }
 
+/** What a sample holds of the cache between its first turn and its release or eviction. */
+export interface Sequence {
+  slot: number;
+  prefix: Prefix;
+  /** Tokens after the prompt whose keys and values are in the slot. */
+  ownTokens: number[];
+  /** Scheduler pass in which its last turn ended; a sample in a turn has none. */
+  parkedAt: number | undefined;
+}
+
+/** Slots and prefixes together: a sample has both or neither. */
+export class SlotTable {
+  readonly #prefixes: PrefixCache;
+  readonly #free: number[];
+  readonly #sequences = new Map<string, Sequence>();
+
+  constructor(sizes: { maxSlots: number; maxPrompts: number; maxPromptLength: number }) {
+    this.#prefixes = new PrefixCache(sizes.maxPrompts, sizes.maxPromptLength);
+    this.#free = Array.from({ length: sizes.maxSlots }, (_, i) => sizes.maxSlots - 1 - i);
+  }
+
+  get freeSlots(): number {
+    return this.#free.length;
+  }
+
+  /** What the sample holds already, or a free slot and its prompt's prefix; undefined where one of them is missing. */
+  acquire(id: string, prompt: Uint32Array): Sequence | undefined {
+    const held = this.#sequences.get(id);
+    if (held) return held;
+    if (this.#free.length === 0) return undefined;
+    const prefix = this.#prefixes.acquire(prompt);
+    if (!prefix) return undefined;
+    const sequence: Sequence = { slot: this.#free.pop()!, prefix, ownTokens: [], parkedAt: undefined };
+    this.#sequences.set(id, sequence);
+    return sequence;
+  }
+
+  holds(id: string): boolean {
+    return this.#sequences.has(id);
+  }
+
+  /** Gives back what the sample holds, if anything. */
+  drop(id: string): void {
+    const sequence = this.#sequences.get(id);
+    if (!sequence) return;
+    this.#sequences.delete(id);
+    this.#prefixes.release(sequence.prefix);
+    this.#free.push(sequence.slot);
+  }
+
+  /** Samples that hold a slot between two turns, since which pass. */
+  parked(): { id: string; since: number }[] {
+    return [...this.#sequences].flatMap(([id, { parkedAt }]) =>
+      parkedAt === undefined ? [] : [{ id, since: parkedAt }],
+    );
+  }
+
+  /** Forgets every cached key and value: the weights have changed. */
+  reset(): void {
+    for (const id of [...this.#sequences.keys()]) this.drop(id);
+    this.#prefixes.reset();
+  }
+}
+
 export class PrefixCache {
   readonly #maxLength: number;
   readonly #byKey = new Map<string, Prefix>();

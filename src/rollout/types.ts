@@ -11,6 +11,20 @@ export interface SamplingParams {
   minP: number;
   maxNewTokens: number;
   stopTokenIds: number[];
+  /** Stop tokens cannot be drawn before so many tokens are; 0 = off. */
+  minNewTokens?: number;
+  /** Above 1 makes tokens of the context and of this turn less likely; 1 = off. */
+  repetitionPenalty?: number;
+  /** Taken off the logit of a token that this turn has drawn already; 0 = off. */
+  presencePenalty?: number;
+  /** Taken off the logit of a token for each time this turn has drawn it; 0 = off. */
+  frequencyPenalty?: number;
+  /** [token id, added to its logit], at most 64. */
+  logitBias?: [number, number][];
+  /** Return the entropy at each token. */
+  entropy?: boolean;
+  /** Return the likeliest tokens at each place, at most 8; 0 = off. */
+  topLogprobs?: number;
 }
 
 /**
@@ -33,8 +47,17 @@ export interface Generation {
   tokenIds: Uint32Array;
   /** log-prob of each token, whole vocabulary, at the sampling temperature. */
   logProbs: Float32Array;
-  /** log of the probability mass kept by top-k / top-p / min-p at each token; absent where nothing was cut. */
+  /**
+   * logProbs - logMass is the log-prob under the distribution that was drawn from. Where top-k, top-p, min-p or a mask
+   * cut it, that is the log of the mass they kept; penalties and biases add their own part. Absent where it is all 0.
+   */
   logMass?: Float32Array;
+  /** Nats, of the whole vocabulary at the sampling temperature; only if `entropy` was asked for. */
+  entropies?: Float32Array;
+  /** [tokens][topLogprobs], largest first; only if `topLogprobs` was asked for. */
+  alternatives?: { tokenId: number; logProb: number }[][];
+  /** [tokens] how many times the weights had changed when each token was drawn: `resetCache` counts them. */
+  weightVersions?: Uint32Array;
   /** 'stop' = one of stopTokenIds (it is the last token); 'length' = maxNewTokens or the slot is full. */
   stopReason: 'stop' | 'length' | 'aborted';
 }
@@ -43,10 +66,17 @@ export interface RolloutEngine {
   generate(request: GenerateRequest): Promise<Generation>;
   /** Frees the sample's cache. Every id that was generated for must be released once. */
   release(requestId: string): void;
-  /** Ends running requests with stopReason 'aborted'. */
+  /** Ends requests with stopReason 'aborted' and the tokens they have; a later turn may go on from them. */
   abort(requestIds: string[]): void;
-  /** Forgets cached prompts; must be called after every weight update. */
+  /**
+   * Forgets everything cached; must be called after every weight update. Requests in the middle of a turn keep the
+   * tokens they have drawn and go on under the new weights.
+   */
   resetCache(): void | Promise<void>;
+  /** Resolves once no pass is running: the weights may then be changed. Requests stay, new ones queue. */
+  pause?(): Promise<void>;
+  /** Goes on after `pause`. */
+  resume?(): void | Promise<void>;
   /** Counters since the last call: tokens generated, prompt tokens computed and not recomputed, decode steps, wasted rows. */
   takeStats(): Promise<RolloutStats>;
 }
@@ -62,6 +92,8 @@ export interface RolloutStats {
   wastedRows: number;
   /** Live rows summed over decode steps. */
   liveRows: number;
+  /** Times a sample lost its cache so that another could have its slot. */
+  preemptions: number;
 }
 
 /**

@@ -39,6 +39,8 @@ export interface EngineApi {
   release(requestIds: string[]): Promise<void>;
   abort(requestIds: string[]): Promise<void>;
   resetCache(): Promise<void>;
+  pause(): Promise<void>;
+  resume(): Promise<void>;
   takeStats(): Promise<RolloutStats>;
   destroy(): Promise<void>;
 }

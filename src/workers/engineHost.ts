@@ -45,6 +45,8 @@ export function createEngineHost(): EngineApi {
     release: async (ids) => ids.forEach((id) => loaded().rollout.release(id)),
     abort: async (ids) => loaded().rollout.abort(ids),
     resetCache: async () => loaded().rollout.resetCache(),
+    pause: async () => loaded().rollout.pause?.(),
+    resume: async () => loaded().rollout.resume?.(),
     takeStats: () => loaded().rollout.takeStats(),
     destroy: async () => loaded().destroy(),
   };

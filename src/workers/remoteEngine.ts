@@ -110,6 +110,8 @@ function remoteRollout(api: Comlink.Remote<EngineApi>, alive: Alive): RolloutEng
     },
     abort: (requestIds) => void api.abort(requestIds),
     resetCache: () => alive(api.resetCache()),
+    pause: () => alive(api.pause()),
+    resume: () => alive(api.resume()),
     takeStats: () => alive(api.takeStats()),
   };
 }

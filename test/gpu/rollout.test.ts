@@ -2,35 +2,11 @@ import { expect, test } from 'vitest';
 import { packGroups } from '../../src/model/packing.ts';
 import { WgslEngine } from '../../src/model/wgslEngine.ts';
 import { WgslRolloutEngine } from '../../src/rollout/engine.ts';
-import type { GenerateRequest, Generation, SamplingParams } from '../../src/rollout/types.ts';
-import { rng } from '../random.ts';
 import { testGpu, withGpu } from './gpu.ts';
-import { tinyConfig, tinyModel } from './tinyModel.ts';
-
-const SIZES = { maxSlots: 16, slotCapacity: 40, maxPrompts: 6, maxPromptLength: 20, maxBatchedTokens: 48 };
-const SAMPLING: SamplingParams = { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: 12, stopTokenIds: [7] };
-
-const r = rng(11);
-const ids = (n: number) => Uint32Array.from({ length: n }, () => Math.floor(r.uniform() * tinyConfig.vocabSize));
-const prompts = [ids(5), ids(13), ids(20), ids(1)];
-
-function request(prompt: number, sample: number, sampling: Partial<SamplingParams> = {}): GenerateRequest {
-  return {
-    requestId: `${prompt}.${sample}`,
-    contextIds: prompts[prompt],
-    promptLength: prompts[prompt].length,
-    key: [prompt * 977 + 5, sample],
-    sampling: { ...SAMPLING, ...sampling },
-  };
-}
+import { ids, prompts, request, run, runFreeing, SIZES } from './rolloutCases.ts';
+import { tinyModel } from './tinyModel.ts';
 
 const all = prompts.flatMap((_, p) => [0, 1, 2, 3].map((s) => request(p, s)));
-
-async function run(engine: WgslRolloutEngine, requests: GenerateRequest[]): Promise<Map<string, Generation>> {
-  const generations = await Promise.all(requests.map((q) => engine.generate(q)));
-  for (const { requestId } of requests) engine.release(requestId);
-  return new Map(requests.map((q, i) => [q.requestId, generations[i]]));
-}
 
 test('a sample draws the same tokens alone, together, and in other orders', () =>
   withGpu(async () => {
@@ -55,13 +31,7 @@ test('more requests than slots: all are served as slots free', () =>
     const model = tinyModel(gpu);
     const want = await run(new WgslRolloutEngine(gpu, model, SIZES), all);
     const engine = new WgslRolloutEngine(gpu, model, { ...SIZES, maxSlots: 3, maxPrompts: 2, maxBatchedTokens: 7 });
-    const got = await Promise.all(
-      all.map(async (q) => {
-        const generation = await engine.generate(q);
-        engine.release(q.requestId);
-        return generation;
-      }),
-    );
+    const got = await runFreeing(engine, all);
     all.forEach((q, i) => expect(got[i]).toEqual(want.get(q.requestId)));
   }));
 

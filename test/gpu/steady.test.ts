@@ -72,7 +72,7 @@ test('a second generation creates nothing, and submits once a chunk of steps', (
       });
       await Promise.all(requests.map((request) => engine.generate(request)));
       for (const { requestId } of requests) engine.release(requestId);
-      engine.resetCache();
+      await engine.resetCache();
     };
     await generate();
     await engine.takeStats();

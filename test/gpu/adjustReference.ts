@@ -1,0 +1,39 @@
+/** Penalties, biases and least length in float64, from the description in kernels/adjust_logits.wgsl. */
+
+export interface Adjustments {
+  repetitionPenalty?: number;
+  presencePenalty?: number;
+  frequencyPenalty?: number;
+  minNewTokens?: number;
+  logitBias?: [number, number][];
+}
+
+export const FORBIDDEN = -1e30;
+
+/**
+ * @param promptIds tokens of the context
+ * @param drawnIds tokens drawn this turn
+ */
+export function adjustedLogits(
+  logits: ArrayLike<number>,
+  settings: Adjustments,
+  promptIds: number[],
+  drawnIds: number[],
+  stopIds: number[] = [],
+): Float64Array {
+  const {
+    repetitionPenalty = 1,
+    presencePenalty = 0,
+    frequencyPenalty = 0,
+    minNewTokens = 0,
+    logitBias = [],
+  } = settings;
+  const z = Float64Array.from(logits);
+  for (const [token, bias] of logitBias) z[token] += bias;
+  for (const token of new Set([...promptIds, ...drawnIds]))
+    z[token] = z[token] > 0 ? z[token] / repetitionPenalty : z[token] * repetitionPenalty;
+  for (const token of drawnIds) z[token] -= frequencyPenalty;
+  for (const token of new Set(drawnIds)) z[token] -= presencePenalty;
+  if (drawnIds.length < minNewTokens) for (const stop of stopIds) if (stop < z.length) z[stop] = FORBIDDEN;
+  return z;
+}

@@ -1,0 +1,190 @@
+/** Slots are short: samples lose them, come back, and draw what they would have drawn. */
+import { expect, test } from 'vitest';
+import { type Preemption, WgslRolloutEngine } from '../../src/rollout/engine.ts';
+import type { GenerateRequest, Generation, SamplingParams } from '../../src/rollout/types.ts';
+import { testGpu, withGpu } from './gpu.ts';
+import { ids, prompts, request, SIZES } from './rolloutCases.ts';
+import { tinyModel } from './tinyModel.ts';
+
+const SHORT = { ...SIZES, maxSlots: 3, maxPrompts: 3, maxBatchedTokens: 24 };
+const TOOL = [ids(4), ids(2)];
+
+/** Settings that a resumed turn must carry on with, beside plain ones. */
+const kinds: Partial<SamplingParams>[] = [
+  {},
+  { frequencyPenalty: 0.8, repetitionPenalty: 1.2, minNewTokens: 5, entropy: true },
+  { temperature: 0.7, topK: 20 },
+];
+const samples = prompts.flatMap((_, p) => [0, 1, 2].map((s) => request(p, s, { maxNewTokens: 10, ...kinds[s] })));
+
+/** Two turns with a tool between; `tool` says how long that takes. */
+async function twoTurns(
+  engine: WgslRolloutEngine,
+  q: GenerateRequest,
+  tool: () => Promise<void>,
+): Promise<Generation[]> {
+  const first = await engine.generate(q);
+  await tool();
+  const contextIds = Uint32Array.from([...q.contextIds, ...first.tokenIds, ...TOOL[q.key[1] % 2]]);
+  const second = await engine.generate({ ...q, contextIds });
+  engine.release(q.requestId);
+  return [first, second];
+}
+
+/** Every tool answers once all samples have called theirs: with few slots, most must have lost theirs by then. */
+function runSlowly(engine: WgslRolloutEngine, requests: GenerateRequest[]): Promise<Generation[][]> {
+  let left = requests.length;
+  let answer = () => {};
+  const allCalled = new Promise<void>((resolve) => (answer = resolve));
+  const tool = () => {
+    if (--left === 0) answer();
+    return allCalled;
+  };
+  return Promise.all(requests.map((q) => twoTurns(engine, q, tool)));
+}
+
+test('the same samples alone, together, in other orders and preempted draw the same', () =>
+  withGpu(async () => {
+    const gpu = await testGpu();
+    const model = tinyModel(gpu);
+    const alone = new WgslRolloutEngine(gpu, model, SIZES);
+    const want: Generation[][] = [];
+    for (const q of samples) want.push(await twoTurns(alone, q, () => Promise.resolve()));
+    expect((await alone.takeStats()).preemptions).toBe(0);
+    for (const preemption of ['parked', 'latest'] satisfies Preemption[]) {
+      const engine = new WgslRolloutEngine(gpu, model, SHORT, { preemption });
+      expect(await runSlowly(engine, samples)).toEqual(want);
+      expect(await runSlowly(engine, [...samples].reverse())).toEqual([...want].reverse());
+      expect((await engine.takeStats()).preemptions).toBeGreaterThanOrEqual(2 * (samples.length - SHORT.maxSlots));
+    }
+  }));
+
+test('the latest running sample gives way to one that arrived before it, and draws on later', () =>
+  withGpu(async () => {
+    const gpu = await testGpu();
+    const model = tinyModel(gpu);
+    const long: Partial<SamplingParams> = { stopTokenIds: [], maxNewTokens: 36, frequencyPenalty: 0.5 };
+    const [early, late] = [request(0, 0, { maxNewTokens: 4 }), request(1, 0, long)];
+    const alone = new WgslRolloutEngine(gpu, model, SIZES);
+    const want = await alone.generate(late);
+    const engine = new WgslRolloutEngine(gpu, model, { ...SIZES, maxSlots: 1 }, { preemption: 'latest' });
+    const order: string[] = [];
+    const first = await engine.generate(early);
+    const running = engine.generate(late).finally(() => order.push('late'));
+    let steps = 0;
+    while (steps === 0) {
+      await new Promise((resolve) => setTimeout(resolve, 1));
+      steps += (await engine.takeStats()).decodeSteps;
+    }
+    const contextIds = Uint32Array.from([...early.contextIds, ...first.tokenIds]);
+    await engine.generate({ ...early, contextIds }).finally(() => order.push('early'));
+    engine.release(early.requestId);
+    expect(await running).toEqual(want);
+    expect(order).toEqual(['early', 'late']);
+    expect((await engine.takeStats()).preemptions).toBe(1);
+    engine.release(late.requestId);
+  }));
+
+test('switched off, samples keep their slots while their tools run', () =>
+  withGpu(async () => {
+    const gpu = await testGpu();
+    const engine = new WgslRolloutEngine(gpu, tinyModel(gpu), SHORT, { preemption: 'off' });
+    await runSlowly(engine, samples.slice(0, SHORT.maxSlots));
+    const [a, b, c, d] = samples.slice(0, 4).map((q) => engine.generate(q));
+    await Promise.all([a, b, c]);
+    const state = await Promise.race([d, new Promise((resolve) => setTimeout(() => resolve('waits'), 50))]);
+    expect(state).toBe('waits');
+    engine.release(samples[0].requestId);
+    await d;
+    expect((await engine.takeStats()).preemptions).toBe(0);
+  }));
+
+test('paused and with its cache forgotten in mid-turn, a turn goes on and says which weights drew what', () =>
+  withGpu(async () => {
+    const gpu = await testGpu();
+    const model = tinyModel(gpu);
+    const engine = new WgslRolloutEngine(gpu, model, SIZES);
+    const requests = samples.map((q) => ({ ...q, sampling: { ...q.sampling, stopTokenIds: [], maxNewTokens: 30 } }));
+    const want = await Promise.all(requests.map((q) => engine.generate(q)));
+    for (const { requestId } of requests) engine.release(requestId);
+    const again = Promise.all(requests.map((q) => engine.generate(q)));
+    let resets = 0;
+    for (let i = 0; i < 3; i++) {
+      await new Promise((resolve) => setTimeout(resolve, 30));
+      await engine.pause();
+      await engine.resetCache(); // the weights are the same, so the tokens must be
+      resets++;
+      engine.resume();
+    }
+    const got = await again;
+    let pieces = 0;
+    got.forEach(({ weightVersions, ...rest }, i) => {
+      const { weightVersions: before, ...same } = want[i];
+      expect(rest).toEqual(same);
+      expect([...before!]).toEqual(before!.length === 0 ? [] : new Array(before!.length).fill(0));
+      expect([...weightVersions!]).toEqual([...weightVersions!].sort());
+      expect(weightVersions!.at(-1)).toBeLessThanOrEqual(resets);
+      pieces += new Set(weightVersions).size;
+    });
+    expect(pieces).toBeGreaterThan(requests.length); // some were cut
+    for (const { requestId } of requests) engine.release(requestId);
+  }));
+
+test('weights changed in mid-turn: what follows is what the new weights draw after the same tokens', () =>
+  withGpu(async () => {
+    const gpu = await testGpu();
+    const [model, other] = [tinyModel(gpu), tinyModel(gpu, {}, 9)];
+    const engine = new WgslRolloutEngine(gpu, model, SIZES);
+    const q = request(1, 2, { stopTokenIds: [], maxNewTokens: 36 });
+    const running = engine.generate(q);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    await engine.pause();
+    model.weights.importTensors(await other.weights.exportTensors());
+    await engine.resetCache();
+    engine.resume();
+    const { tokenIds, logProbs, weightVersions } = await running;
+    const cut = weightVersions!.indexOf(1);
+    expect(cut).toBeGreaterThan(0);
+    const fresh = new WgslRolloutEngine(gpu, other, SIZES);
+    const contextIds = Uint32Array.from([...q.contextIds, ...tokenIds.subarray(0, cut)]);
+    const rest = await fresh.generate({ ...q, contextIds, sampling: { ...q.sampling, maxNewTokens: 36 - cut } });
+    expect(tokenIds.subarray(cut)).toEqual(rest.tokenIds);
+    expect(logProbs.subarray(cut)).toEqual(rest.logProbs);
+  }));
+
+test('abort keeps the tokens, and a later request goes on from them as if nothing had happened', () =>
+  withGpu(async () => {
+    const gpu = await testGpu();
+    const engine = new WgslRolloutEngine(gpu, tinyModel(gpu), { ...SIZES, maxSlots: 2 });
+    const long = { stopTokenIds: [], maxNewTokens: 36 };
+    const whole = await engine.generate(request(1, 0, long));
+    engine.release('1.0');
+    const requests = [request(1, 0, long), request(2, 0, long), request(0, 0, long)];
+    const running = requests.map((q) => engine.generate(q));
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    engine.abort(['1.0', '2.0', '0.0', 'unknown']);
+    const parts = await Promise.all(running);
+    expect(parts.map((p) => p.stopReason)).toEqual(['aborted', 'aborted', 'aborted']);
+    expect(parts[2].tokenIds.length).toBe(0); // it never had a slot
+    const [{ tokenIds, logProbs }] = parts;
+    expect(tokenIds.length).toBeGreaterThan(0);
+    const contextIds = Uint32Array.from([...prompts[1], ...tokenIds]);
+    const sampling = { ...requests[0].sampling, maxNewTokens: 36 - tokenIds.length };
+    const rest = await engine.generate({ ...requests[0], contextIds, sampling });
+    expect([...tokenIds, ...rest.tokenIds]).toEqual([...whole.tokenIds]);
+    expect([...logProbs, ...rest.logProbs]).toEqual([...whole.logProbs]);
+    for (const { requestId } of requests) engine.release(requestId);
+    await expect(engine.generate({ ...requests[0], requestId: 'next' })).resolves.toBeDefined();
+    engine.release('next');
+  }));
+
+test('one sample takes one turn at a time', () =>
+  withGpu(async () => {
+    const gpu = await testGpu();
+    const engine = new WgslRolloutEngine(gpu, tinyModel(gpu), SIZES);
+    const first = engine.generate(request(0, 0));
+    await expect(engine.generate(request(0, 0))).rejects.toThrow('while its last turn is still generating');
+    expect(() => engine.release('0.0')).toThrow('abort it first');
+    await first;
+    engine.release('0.0');
+  }));
