@@ -64,6 +64,15 @@ export function checkTrainRules(config: TrainConfig, source: string): void {
     fail(
       `actor.entropyCoeffMin is ${actor.entropyCoeffMin}, above entropyCoeffMax ${actor.entropyCoeffMax}; swap them.`,
     );
+  if (rollout.partialRollout && rollout.overSampleRate === 0)
+    fail(
+      'rollout.partialRollout carries over what rollout.overSampleRate leaves, which is 0; set it above 0, say 0.25.',
+    );
+  if (rollout.overSampleRate > 0 && (algorithm.filterGroups.enable || algorithm.advEstimator === 'remax'))
+    fail(
+      `rollout.overSampleRate is ${rollout.overSampleRate}, which goes together neither with algorithm.filterGroups ` +
+        'nor with advEstimator "remax"; set it to 0 or use another recipe.',
+    );
   const updates = config.trainer.totalTrainingSteps * (data.trainBatchSize / actor.ppoMiniBatchSize) * actor.ppoEpochs;
   checkWarmup('actor.optim', actor.optim, updates, source);
 }

@@ -36,6 +36,15 @@ export async function generateSamples(
   problems: readonly Problem[],
   options: GenerateOptions,
 ): Promise<{ samples: Sample[]; seconds: OutsideSeconds }> {
+  const { groups, seconds } = startGroups(problems, options);
+  return { samples: (await Promise.all(groups)).flat(), seconds };
+}
+
+/** Starts all of them; a group resolves when its last sample is scored. `seconds` grows meanwhile. */
+export function startGroups(
+  problems: readonly Problem[],
+  options: GenerateOptions,
+): { groups: Promise<Sample[]>[]; seconds: OutsideSeconds } {
   const {
     engine,
     tokenizer,
@@ -77,10 +86,8 @@ export async function generateSamples(
     onSample?.(sample);
     return sample;
   };
-  const samples = await Promise.all(
-    problems.flatMap((problem, p) => Array.from({ length: n }, (_, s) => one(problem, p, s))),
-  );
-  return { samples, seconds };
+  const groups = problems.map((problem, p) => Promise.all(Array.from({ length: n }, (_, s) => one(problem, p, s))));
+  return { groups, seconds };
 }
 
 async function score(

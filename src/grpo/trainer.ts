@@ -14,7 +14,8 @@ import type { TrainConfig } from './config.ts';
 import { correctionSettings } from './correctionSettings.ts';
 import { adaptEntropy, adaptKl, entropyCoeffOf, refreshReference } from './controllers.ts';
 import { dataMetrics, type Metrics, timingMetrics, validationMetrics } from './metrics.ts';
-import { generateSamples, type OutsideSeconds } from './rolloutStep.ts';
+import { OverSampler, staleShare } from './overSampling.ts';
+import { generateSamples, type OutsideSeconds, startGroups } from './rolloutStep.ts';
 import type { Sample } from './stepBatch.ts';
 import { type CustomAdvantage, stepTokens } from './stepTokens.ts';
 import { type CustomLoss, PolicyUpdater } from './updater.ts';
@@ -89,6 +90,7 @@ const VALIDATION_BATCH = 0xffffffff; // no training step has this number
 export class GrpoTrainer {
   readonly #o: GrpoTrainerOptions;
   readonly #updater: PolicyUpdater;
+  readonly #overSampler: OverSampler | undefined;
   #state: TrainerState = { step: 0, problems: 0, updates: 0 };
   #stopRequested = false;
 
@@ -96,6 +98,8 @@ export class GrpoTrainer {
     agentLoopOf(options.config.rollout.agent.defaultAgentLoop); // a name that does not exist is said before anything runs
     this.#o = options;
     this.#updater = new PolicyUpdater(options.config, options.engine, options.loss);
+    const { overSampleRate: rate, partialRollout: partial } = options.config.rollout;
+    if (rate > 0) this.#overSampler = new OverSampler(options.engine.rollout, { rate, partial });
   }
 
   /** Trains until totalTrainingSteps, or until `stop`. */
@@ -117,6 +121,7 @@ export class GrpoTrainer {
       if (trainer.saveFreq > 0 && this.#state.step % trainer.saveFreq === 0)
         await this.#o.onCheckpoint?.(await this.checkpoint());
     }
+    await this.#overSampler?.close();
     return { state: { ...this.#state }, history, stopped: this.#stopRequested };
   }
 
@@ -130,7 +135,7 @@ export class GrpoTrainer {
     const { config } = this.#o;
     const step = this.#state.step + 1;
     const started = performance.now();
-    const generated = await this.#generate(step);
+    const generated = await (this.#overSampler ? this.#overSample(this.#overSampler, step) : this.#generate(step));
     const { samples } = generated;
     const afterGenerate = performance.now();
     const refLogProbs = await this.#updater.reference(samples);
@@ -201,6 +206,7 @@ export class GrpoTrainer {
   async validate({ greedy = false, onSample }: ValidateOptions = {}): Promise<Metrics> {
     const { config, task } = this.#o;
     this.#o.onPhase?.('validate', this.#state.step);
+    await this.#overSampler?.resume();
     const started = performance.now();
     const problems = task.heldOut(config.data.valSize);
     const { n, temperature, topK, topP, minP } = config.rollout.valKwargs;
@@ -250,8 +256,10 @@ export class GrpoTrainer {
   #generateOptions(batch: number, n: number) {
     const { config, task, engine } = this.#o;
     const { temperature, topK, topP, minP } = config.rollout;
+    const { repetitionPenalty, presencePenalty, frequencyPenalty, minNewTokens } = config.rollout;
     const sampling: SamplingParams = {
       ...{ temperature, topK, topP, minP },
+      ...{ repetitionPenalty, presencePenalty, frequencyPenalty, minNewTokens },
       maxNewTokens: config.data.maxResponseLength,
       stopTokenIds: engine.tokenizer.eosTokenIds,
     };
@@ -307,6 +315,31 @@ export class GrpoTrainer {
         }
       : {};
     return { samples, seconds, stats, metrics };
+  }
+
+  /** As #generate, with more groups than are needed: those that are complete first. */
+  async #overSample(sampler: OverSampler, step: number) {
+    const { config, task, engine } = this.#o;
+    const onSample = (sample: Sample) => this.#o.onSample?.(sample, step);
+    this.#o.onPhase?.('generate', step);
+    const start = (count: number) =>
+      Array.from({ length: count }, () => {
+        const firstGroup = this.#state.problems++; // its own number in every step: groups outlive one
+        const controller = new AbortController();
+        const { signal } = controller;
+        const options = { ...this.#generateOptions(step, config.rollout.n), firstGroup, signal, onSample };
+        const { groups, seconds } = startGroups([task.train(firstGroup, config.seed)], options);
+        return { samples: groups[0], seconds, abort: () => controller.abort() };
+      });
+    const done = await sampler.take(config.data.trainBatchSize, start);
+    const samples = (await Promise.all(done.map((group) => group.samples))).flat();
+    const sum = (name: keyof OutsideSeconds) => done.reduce((total, { seconds }) => total + seconds[name], 0);
+    const metrics: Metrics = {
+      'training/carried_groups': sampler.carried,
+      'training/stale_tokens_share': staleShare(samples),
+    };
+    const stats = await engine.rollout.takeStats();
+    return { samples, seconds: { tools: sum('tools'), reward: sum('reward') }, stats, metrics };
   }
 
   /** ReMax's baseline: the score of one greedy answer to each sample's prompt. */

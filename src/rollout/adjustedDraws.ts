@@ -50,7 +50,7 @@ export function isAdjusted(s: SamplingParams): boolean {
 
 /** Throws RangeError on settings outside what the kernels take. */
 export function checkAdjusted(s: SamplingParams, vocabSize: number): void {
-  const { repetitionPenalty = 1, logitBias = [], topLogprobs = 0, minNewTokens = 0 } = s;
+  const { repetitionPenalty = 1, logitBias = [], topLogprobs = 0 } = s;
   if (!(repetitionPenalty > 0))
     throw new RangeError(`repetitionPenalty is ${repetitionPenalty}; it must be above 0, and 1 is off.`);
   if (logitBias.length > MAX_BIASES)
@@ -63,8 +63,6 @@ export function checkAdjusted(s: SamplingParams, vocabSize: number): void {
     throw new RangeError('logitBias names a token twice; give each token one bias.');
   if (topLogprobs > MAX_ALTERNATIVES)
     throw new RangeError(`topLogprobs is ${topLogprobs}; at most ${MAX_ALTERNATIVES} are returned.`);
-  if (minNewTokens > s.maxNewTokens)
-    throw new RangeError(`minNewTokens is ${minNewTokens}, above maxNewTokens ${s.maxNewTokens}; lower it.`);
 }
 
 export class AdjustedDraws {

@@ -75,6 +75,7 @@ export class AgentSample {
   readonly #mask: number[] = [];
   readonly #logProbs: number[] = [];
   readonly #logMass: number[] = [];
+  readonly #weightVersions: number[] = [];
   readonly #signal: AbortSignal;
   readonly #states: ToolStates;
   #timedOut = false;
@@ -148,6 +149,7 @@ export class AgentSample {
       mask: Uint8Array.from(this.#mask),
       logProbs: Float32Array.from(this.#logProbs),
       logMass: Float32Array.from(this.#logMass),
+      weightVersions: Uint32Array.from(this.#weightVersions),
       stopReason,
       ...this.#counts,
     };
@@ -249,6 +251,7 @@ export class AgentSample {
       this.#mask.push(generation ? 1 : 0);
       this.#logProbs.push(generation?.logProbs[i] ?? 0);
       this.#logMass.push(generation?.logMass?.[i] ?? 0);
+      this.#weightVersions.push(generation?.weightVersions?.[i] ?? 0);
     });
   }
 }

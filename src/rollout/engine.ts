@@ -27,8 +27,24 @@ export type Preemption = 'off' | 'parked' | 'latest';
 /** Passes that a sample keeps its slot for its next turn while others wait. */
 const PARKED_PASSES = 4;
 
-export class WgslRolloutEngine implements RolloutEngine {
-  readonly #decoder: Decoder;
+/** What the scheduler drives; a test may put a model of it in place of the GPU. */
+export type SlotDecoder = Pick<
+  Decoder,
+  | 'sizes'
+  | 'vocabSize'
+  | 'ownStart'
+  | 'prefixStart'
+  | 'weightsChanged'
+  | 'setSlot'
+  | 'prefill'
+  | 'setLive'
+  | 'decodeStep'
+  | 'readState'
+  | 'readDrawn'
+>;
+
+export class RolloutServer implements RolloutEngine {
+  readonly #decoder: SlotDecoder;
   readonly #preemption: Preemption;
   readonly #table: SlotTable;
   /** Number of every sample from its first request to its release, in order of arrival. */
@@ -48,10 +64,10 @@ export class WgslRolloutEngine implements RolloutEngine {
   /** Something happened while the loop was on its way out. */
   #again = false;
 
-  constructor(gpu: Gpu, model: LlamaModel, sizes: DecoderSizes, { preemption = 'parked' as Preemption } = {}) {
-    this.#decoder = new Decoder(gpu, model, sizes);
-    this.#table = new SlotTable(sizes);
-    this.#preemption = preemption;
+  constructor(decoder: SlotDecoder, options: { preemption?: Preemption | undefined } = {}) {
+    this.#decoder = decoder;
+    this.#table = new SlotTable(decoder.sizes);
+    this.#preemption = options.preemption ?? 'parked';
   }
 
   generate(request: GenerateRequest): Promise<Generation> {
@@ -309,6 +325,13 @@ export class WgslRolloutEngine implements RolloutEngine {
   #answer(job: Job, stopReason: Generation['stopReason']): void {
     this.#jobs.delete(job.request.requestId);
     job.resolve(generationOf(job, stopReason));
+  }
+}
+
+/** The server on our own kernels. */
+export class WgslRolloutEngine extends RolloutServer {
+  constructor(gpu: Gpu, model: LlamaModel, sizes: DecoderSizes, options: { preemption?: Preemption | undefined } = {}) {
+    super(new Decoder(gpu, model, sizes), options);
   }
 }
 

@@ -1,13 +1,14 @@
 /** Cuts what waiting contexts still need into one prefill pass: prompts once for all that share them, then own tokens. */
 
-import type { Decoder, Draw, PrefillRows } from './decoder.ts';
+import type { Draw, PrefillRows } from './decoder.ts';
+import type { SlotDecoder } from './engine.ts';
 import type { Running } from './job.ts';
 import type { Prefix } from './kvCache.ts';
 import type { RolloutStats } from './types.ts';
 
 /** Rows of the next pass, and the first draws it allows: those of jobs whose context is then complete. */
 export function planPrefill(
-  decoder: Decoder,
+  decoder: SlotDecoder,
   jobs: Running[],
   stats: RolloutStats,
 ): { rows: PrefillRows; draws: Draw[]; ready: Running[] } {
@@ -25,12 +26,12 @@ export function planPrefill(
 
 class PrefillPlan {
   readonly rows: PrefillRows = { tokens: [], positions: [], kvRows: [], ranges: [] };
-  readonly #decoder: Decoder;
+  readonly #decoder: SlotDecoder;
   readonly #stats: RolloutStats;
   /** Row of the pass that holds a prompt's last token. */
   readonly #lastRow = new Map<Prefix, number>();
 
-  constructor(decoder: Decoder, stats: RolloutStats) {
+  constructor(decoder: SlotDecoder, stats: RolloutStats) {
     this.#decoder = decoder;
     this.#stats = stats;
   }

@@ -126,6 +126,8 @@ export interface Trajectory {
   logProbs: Float32Array;
   /** As Generation.logMass, 0 where nothing was cut. */
   logMass: Float32Array;
+  /** As Generation.weightVersions, 0 wherever mask is 0. */
+  weightVersions?: Uint32Array;
   stopReason: StopReason;
   numTurns: number;
   numToolCalls: number;

@@ -6,6 +6,7 @@ import type { TensorMap } from '../model/engine.ts';
 import { type LoraConfig, loraModules } from '../model/loraConfig.ts';
 import type { Weights } from '../model/loadModel.ts';
 import type { DecoderSizes } from '../rollout/decoder.ts';
+import type { Preemption } from '../rollout/engine.ts';
 
 /** What an engine is made from; plain data, so that it can cross to a worker. */
 export interface EngineSpec {
@@ -21,6 +22,8 @@ export interface EngineSpec {
   maxPositions: number;
   /** Absent = no rollout (supervised training). */
   rollout?: DecoderSizes;
+  /** Whose slot goes to a request that waits for one; absent = 'parked'. */
+  preemption?: Preemption;
   /** Keep a frozen copy of the start weights for KL terms. */
   withReference?: boolean;
   maxMemoryMib?: number;
@@ -54,6 +57,7 @@ export function engineSizes(trainConfig: TrainConfig) {
       maxPromptLength: data.maxPromptLength,
       maxBatchedTokens: Math.max(2048, maxPositions),
     },
+    preemption: rollout.preemption,
     ...(model.maxMemoryMib !== undefined && { maxMemoryMib: model.maxMemoryMib }),
     ...(lora && { lora }),
     ...(model.enableGradientCheckpointing && { enableGradientCheckpointing: true }),

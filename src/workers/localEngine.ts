@@ -54,7 +54,9 @@ async function buildEngine(gpu: Gpu, spec: DeviceSpec): Promise<DeviceEngine> {
     gpu,
     adapter: gpu.adapter,
     model: trainer,
-    rollout: spec.rollout ? new WgslRolloutEngine(gpu, model, spec.rollout) : noRollout,
+    rollout: spec.rollout
+      ? new WgslRolloutEngine(gpu, model, spec.rollout, { preemption: spec.preemption })
+      : noRollout,
     ...(reference && { reference }),
     destroy: () => gpu.destroy(),
   };

@@ -1,10 +1,9 @@
-/** The engine under a long stream of requests: nothing leaks, slots stay full, few steps are for nothing. By counters. */
+/** The engine under a long stream of requests: nothing leaks. How it fills its slots: test/unit/rolloutServer.test.ts. */
 import { expect, test } from 'vitest';
 import { WgslRolloutEngine } from '../../src/rollout/engine.ts';
 import type { GenerateRequest } from '../../src/rollout/types.ts';
-import { rng } from '../random.ts';
 import { testGpu, withGpu } from './gpu.ts';
-import { prompts, request } from './rolloutCases.ts';
+import { request } from './rolloutCases.ts';
 import { tinyModel } from './tinyModel.ts';
 
 /** Keeps `at` requests under way until all are answered; calls `after` with the number answered so far. */
@@ -29,7 +28,7 @@ async function stream(
   return tokens;
 }
 
-test('10,000 short requests: every slot comes back, and memory stays as it was', { timeout: 240_000 }, () =>
+test('10,000 short requests: every slot comes back, and memory stays as it was', { timeout: 300_000 }, () =>
   withGpu(async () => {
     const gpu = await testGpu();
     const sizes = { maxSlots: 64, slotCapacity: 8, maxPrompts: 8, maxPromptLength: 20, maxBatchedTokens: 512 };
@@ -60,42 +59,3 @@ test('10,000 short requests: every slot comes back, and memory stays as it was',
     }
   }),
 );
-
-test('lengths spread 1 to 20: slots at least 90% in use until the last tenth, less than 5% of rows for nothing', () =>
-  withGpu(async () => {
-    const gpu = await testGpu();
-    const sizes = { maxSlots: 16, slotCapacity: 64, maxPrompts: 6, maxPromptLength: 20, maxBatchedTokens: 256 };
-    const engine = new WgslRolloutEngine(gpu, tinyModel(gpu), sizes);
-    const r = rng(21);
-    const lengths = Array.from({ length: 300 }, () => 3 * (1 + Math.floor(20 * r.uniform())));
-    const make = (i: number): GenerateRequest => ({
-      ...request(i % prompts.length, i, { maxNewTokens: lengths[i], stopTokenIds: [] }),
-      requestId: `${i}`,
-    });
-    let used: { liveRows: number; wastedRows: number; decodeSteps: number } | undefined;
-    const tokens = await stream(engine, lengths.length, lengths.length, make, async (answered) => {
-      if (answered === 270) used = await engine.takeStats();
-    });
-    expect(tokens).toBe(lengths.reduce((a, b) => a + b, 0));
-    const rest = await engine.takeStats();
-    const rows = used!.liveRows - used!.wastedRows;
-    expect(rows / (used!.decodeSteps * sizes.maxSlots)).toBeGreaterThan(0.9);
-    expect((used!.wastedRows + rest.wastedRows) / (used!.liveRows + rest.liveRows)).toBeLessThan(0.05);
-    expect(used!.decodeSteps).toBeGreaterThan(400);
-  }));
-
-test('ends nobody can foresee: still less than 5% of rows for nothing', () =>
-  withGpu(async () => {
-    const gpu = await testGpu();
-    const sizes = { maxSlots: 32, slotCapacity: 64, maxPrompts: 6, maxPromptLength: 20, maxBatchedTokens: 256 };
-    const engine = new WgslRolloutEngine(gpu, tinyModel(gpu, { initializerRange: 0.05 }), sizes);
-    const make = (i: number): GenerateRequest => ({
-      ...request(i % prompts.length, i, { maxNewTokens: 60, stopTokenIds: [3, 7] }), // about one token in 30
-      requestId: `${i}`,
-    });
-    await stream(engine, 300, 300, make);
-    const { wastedRows, liveRows, decodeSteps } = await engine.takeStats();
-    expect(liveRows).toBeGreaterThan(4000);
-    expect(wastedRows / liveRows).toBeLessThan(0.05);
-    expect(decodeSteps).toBeGreaterThan(100);
-  }));

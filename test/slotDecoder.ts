@@ -1,0 +1,112 @@
+/**
+ * A decoder without a GPU, for tests of the scheduler: rows of the KV cache hold tokens, and what a slot draws depends on
+ * its key, its position and every token that its attention ranges reach. A row that was not computed, or belongs to
+ * somebody else, or lies under old weights, changes what is drawn.
+ */
+
+import type { Draw, DrawnTokens, PrefillRows, SlotSetup } from '../src/rollout/decoder.ts';
+import type { DecoderSizes } from '../src/rollout/decoder.ts';
+import type { SlotDecoder } from '../src/rollout/engine.ts';
+
+interface Slot extends SlotSetup {
+  ids: number[];
+  done: number;
+  /** Context so far. */
+  context: number[];
+}
+
+/** 32-bit mix of a list. */
+function hash(values: readonly number[]): number {
+  let h = 0x811c9dc5;
+  for (const value of values) {
+    h = Math.imul(h ^ value, 0x01000193);
+    h ^= h >>> 15;
+  }
+  return h >>> 0;
+}
+
+export class ModelSlotDecoder implements SlotDecoder {
+  readonly sizes: DecoderSizes;
+  readonly vocabSize = 64;
+  /** Changed by the test to stand for an update. */
+  weights = 0;
+  readonly #kv: number[];
+  readonly #slots: (Slot | undefined)[];
+  #live: number[] = [];
+
+  constructor(sizes: DecoderSizes) {
+    this.sizes = sizes;
+    this.#kv = new Array<number>(sizes.maxPrompts * sizes.maxPromptLength + sizes.maxSlots * sizes.slotCapacity).fill(
+      -1,
+    );
+    this.#slots = Array.from({ length: sizes.maxSlots }, () => undefined);
+  }
+
+  ownStart(slot: number): number {
+    return this.sizes.maxPrompts * this.sizes.maxPromptLength + slot * this.sizes.slotCapacity;
+  }
+
+  prefixStart(prompt: number): number {
+    return prompt * this.sizes.maxPromptLength;
+  }
+
+  weightsChanged(): void {}
+
+  setSlot(slot: number, setup: SlotSetup): void {
+    this.#slots[slot] = { ...setup, ids: [], done: 0, context: [...setup.contextIds] };
+  }
+
+  prefill({ tokens, kvRows }: PrefillRows, draws: Draw[]): void {
+    if (tokens.length > this.sizes.maxBatchedTokens) throw new Error(`${tokens.length} rows in one pass.`);
+    tokens.forEach((token, i) => (this.#kv[kvRows[i]] = this.#keyOf(token)));
+    for (const { slot } of draws) this.#draw(slot);
+  }
+
+  setLive(slots: number[]): void {
+    if (new Set(slots).size < slots.length) throw new Error('A slot is live twice.');
+    this.#live = slots;
+  }
+
+  decodeStep(): void {
+    for (const slot of this.#live) {
+      const s = this.#slots[slot]!;
+      const last = s.context.length - 1;
+      this.#kv[s.ownStart + last - s.promptLength] = this.#keyOf(s.context[last]);
+      this.#draw(slot);
+    }
+  }
+
+  readState(): Promise<Uint32Array> {
+    return Promise.resolve(Uint32Array.from(this.#slots.flatMap((s) => [0, 0, s?.ids.length ?? 0, s?.done ?? 0])));
+  }
+
+  readDrawn(slots: { slot: number; count: number }[]): Promise<DrawnTokens[]> {
+    const of = ({ slot, count }: { slot: number; count: number }) => {
+      const tokenIds = Uint32Array.from(this.#slots[slot]!.ids.slice(0, count));
+      return { tokenIds, logProbs: Float32Array.from(tokenIds, (id) => -id), logMass: new Float32Array(count) };
+    };
+    return Promise.resolve(slots.map(of));
+  }
+
+  /** What the cache holds for a token under the weights of now. */
+  #keyOf(token: number): number {
+    return token + 1000 * this.weights;
+  }
+
+  #draw(slot: number): void {
+    const s = this.#slots[slot]!;
+    if (s.done !== 0) return;
+    const own = s.context.length - s.promptLength;
+    const reached = [
+      ...this.#kv.slice(s.prefixStart, s.prefixStart + s.promptLength),
+      ...this.#kv.slice(s.ownStart, s.ownStart + own),
+    ];
+    const wrong = reached.findIndex((key, i) => key !== this.#keyOf(s.context[i]));
+    if (wrong >= 0) throw new Error(`Slot ${slot}: position ${wrong} of its cache holds ${reached[wrong]}.`);
+    const token = hash([...s.key, s.context.length, this.weights, ...reached]) % this.vocabSize;
+    s.ids.push(token);
+    s.context.push(token);
+    if (s.sampling.stopTokenIds.includes(token)) s.done = 1;
+    else if (s.ids.length >= s.sampling.maxNewTokens - s.drawnBefore) s.done = 2;
+  }
+}

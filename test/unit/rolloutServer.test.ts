@@ -1,0 +1,187 @@
+/** The scheduler on a model of the decoder that notices every wrong cache row. */
+import { expect, test } from 'vitest';
+import { type Preemption, RolloutServer } from '../../src/rollout/engine.ts';
+import type { GenerateRequest, Generation, SamplingParams } from '../../src/rollout/types.ts';
+import { rng } from '../random.ts';
+import { ModelSlotDecoder } from '../slotDecoder.ts';
+
+const SIZES = { maxSlots: 16, slotCapacity: 96, maxPrompts: 16, maxPromptLength: 20, maxBatchedTokens: 64 };
+const SAMPLING: SamplingParams = {
+  ...{ temperature: 1, topK: 0, topP: 1, minP: 0 },
+  ...{ maxNewTokens: 12, stopTokenIds: [7] },
+};
+const prompts = [5, 13, 20, 1].map((n) => Uint32Array.from({ length: n }, (_, i) => (i * 7 + n) % 64));
+
+function request(prompt: number, sample: number, sampling: Partial<SamplingParams> = {}): GenerateRequest {
+  const contextIds = prompts[prompt];
+  const common = { contextIds, promptLength: contextIds.length, key: [prompt, sample] as [number, number] };
+  return { requestId: `${prompt}.${sample}`, ...common, sampling: { ...SAMPLING, ...sampling } };
+}
+
+const serverOf = (sizes = SIZES, preemption?: Preemption) => {
+  const decoder = new ModelSlotDecoder(sizes);
+  return { decoder, server: new RolloutServer(decoder, { preemption }) };
+};
+
+const tick = () => new Promise((resolve) => setTimeout(resolve, 0));
+
+/** Keeps `at` requests under way until `count` are answered. */
+async function stream(
+  server: RolloutServer,
+  count: number,
+  at: number,
+  make: (i: number) => GenerateRequest,
+  after: (answered: number) => void | Promise<void> = () => {},
+): Promise<Generation[]> {
+  const generations: Generation[] = [];
+  let [next, answered] = [0, 0];
+  const client = async () => {
+    while (next < count) {
+      const i = next++;
+      const q = make(i);
+      generations[i] = await server.generate(q);
+      server.release(q.requestId);
+      await after(++answered);
+    }
+  };
+  await Promise.all(Array.from({ length: at }, client));
+  return generations;
+}
+
+test('10,000 requests with updates in the middle: every slot and every token is accounted for', async () => {
+  const { server, decoder } = serverOf({
+    ...SIZES,
+    maxSlots: 64,
+    maxPrompts: 8,
+    slotCapacity: 8,
+    maxBatchedTokens: 512,
+  });
+  const make = (i: number) => ({ ...request(i % 4, i, { maxNewTokens: 1 + (i % 8) }), requestId: `${i}` });
+  const generations = await stream(server, 10_000, 100, make, (answered) => {
+    if (answered % 1000 !== 0) return;
+    return (async () => {
+      await server.pause();
+      decoder.weights++;
+      await server.resetCache();
+      server.resume();
+    })();
+  });
+  const stats = await server.takeStats();
+  expect(stats.generatedTokens).toBe(generations.reduce((sum, g) => sum + g.tokenIds.length, 0));
+  expect(generations.some((g) => new Set(g.weightVersions).size > 1)).toBe(true);
+  expect(Math.max(...generations.at(-1)!.weightVersions!)).toBe(9);
+  // All slots at once, twice: none is lost, none is there twice.
+  for (let round = 0; round < 2; round++) {
+    const full = Array.from({ length: 64 }, (_, i) => ({ ...make(i), requestId: `full.${i}` }));
+    await Promise.all(full.map((q) => server.generate(q)));
+    for (const { requestId } of full) server.release(requestId);
+  }
+});
+
+test('lengths spread 1 to 20: slots at least 90% in use until the last tenth, less than 5% of rows for nothing', async () => {
+  const { server } = serverOf();
+  const r = rng(21);
+  const lengths = Array.from({ length: 400 }, () => 4 * (1 + Math.floor(20 * r.uniform())));
+  const make = (i: number) => ({
+    ...request(i % 4, i, { maxNewTokens: lengths[i], stopTokenIds: [] }),
+    requestId: `${i}`,
+  });
+  let used: { liveRows: number; wastedRows: number; decodeSteps: number } | undefined;
+  await stream(server, lengths.length, lengths.length, make, async (answered) => {
+    if (answered === 360) used = await server.takeStats();
+  });
+  const rest = await server.takeStats();
+  const { liveRows, wastedRows, decodeSteps } = used!;
+  expect((liveRows - wastedRows) / (decodeSteps * SIZES.maxSlots)).toBeGreaterThan(0.9);
+  expect((wastedRows + rest.wastedRows) / (liveRows + rest.liveRows)).toBeLessThan(0.05);
+});
+
+test('ends nobody can foresee: less than 5% of rows for nothing', async () => {
+  const { server } = serverOf();
+  const make = (i: number) => ({ ...request(i % 4, i, { maxNewTokens: 90, stopTokenIds: [3, 7] }), requestId: `${i}` });
+  await stream(server, 400, 400, make);
+  const { liveRows, wastedRows } = await server.takeStats();
+  expect(liveRows).toBeGreaterThan(8000);
+  expect(wastedRows / liveRows).toBeLessThan(0.05);
+});
+
+/** Three turns with waits between; a later turn extends the context by two tokens of a tool. */
+async function turns(server: RolloutServer, q: GenerateRequest, wait: () => Promise<unknown>): Promise<Generation[]> {
+  const out: Generation[] = [];
+  let contextIds = q.contextIds;
+  for (let turn = 0; turn < 3; turn++) {
+    const generation = await server.generate({ ...q, contextIds });
+    out.push(generation);
+    contextIds = Uint32Array.from([...contextIds, ...generation.tokenIds, 60 + turn, q.key[1] % 64]);
+    await wait();
+  }
+  server.release(q.requestId);
+  return out;
+}
+
+test.each<[Preemption, number]>([
+  ['off', 16],
+  ['parked', 3],
+  ['parked', 1],
+  ['latest', 3],
+  ['latest', 1],
+])('turns with waits of every length draw what they draw alone: %s, %i slots', async (preemption, maxSlots) => {
+  const alone = serverOf().server;
+  const samples = [0, 1, 2, 3].flatMap((p) => [0, 1, 2, 3].map((s) => request(p, s)));
+  const want: Generation[][] = [];
+  for (const q of samples) want.push(await turns(alone, q, () => Promise.resolve()));
+  const { server } = serverOf(
+    { ...SIZES, maxSlots, maxPrompts: Math.max(2, maxSlots), maxBatchedTokens: 9 },
+    preemption,
+  );
+  const r = rng(maxSlots);
+  const wait = async () => {
+    for (let n = Math.floor(r.uniform() * 20); n > 0; n--) await tick();
+  };
+  expect(await Promise.all(samples.map((q) => turns(server, q, wait)))).toEqual(want);
+  const reversed = [...samples].reverse();
+  expect(await Promise.all(reversed.map((q) => turns(server, q, wait)))).toEqual([...want].reverse());
+  const { preemptions } = await server.takeStats();
+  if (preemption === 'off') expect(preemptions).toBe(0);
+  else expect(preemptions).toBeGreaterThan(0);
+});
+
+test('with no policy, a sample that waits for its tool keeps its slot, and its next turn recomputes nothing', async () => {
+  const { server } = serverOf({ ...SIZES, maxSlots: 1 }, 'off');
+  const first = await server.generate(request(1, 0));
+  const other = server.generate(request(2, 0));
+  for (let i = 0; i < 20; i++) await tick();
+  await server.takeStats();
+  const contextIds = Uint32Array.from([...prompts[1], ...first.tokenIds, 1]);
+  await server.generate({ ...request(1, 0), contextIds });
+  expect((await server.takeStats()).prefillTokens).toBe(2); // its last token, never fed, and the tool's
+  server.release('1.0');
+  await other;
+});
+
+test('abort: waiting, in prefill, drawing and unknown ones; every slot comes back', async () => {
+  const { server } = serverOf({ ...SIZES, maxSlots: 2, maxBatchedTokens: 4, slotCapacity: 4000 });
+  const requests = [0, 1, 2, 3].map((p) => request(p, 0, { maxNewTokens: 4000, stopTokenIds: [] }));
+  const running = requests.map((q) => server.generate(q));
+  for (let i = 0; i < 6; i++) await tick();
+  server.abort([...requests.map((q) => q.requestId), 'unknown']);
+  for (const { stopReason, tokenIds, logProbs } of await Promise.all(running)) {
+    expect(stopReason).toBe('aborted');
+    expect(logProbs.length).toBe(tokenIds.length);
+  }
+  for (const { requestId } of requests) server.release(requestId);
+  const again = await stream(server, 8, 8, (i) => ({ ...request(i % 4, i), requestId: `again.${i}` }));
+  expect(again.every((g) => g.tokenIds.length > 0)).toBe(true);
+});
+
+test('a decoder that fails tells everyone who waits', async () => {
+  const { server, decoder } = serverOf({ ...SIZES, maxSlots: 1 });
+  decoder.readState = () => Promise.reject(new Error('device lost'));
+  const results = await Promise.allSettled([server.generate(request(0, 0)), server.generate(request(1, 0))]);
+  expect(results.map((r) => (r as PromiseRejectedResult).reason as unknown)).toEqual([
+    new Error('device lost'),
+    new Error('device lost'),
+  ]);
+  server.release('0.0');
+  server.release('1.0');
+});
