@@ -4,9 +4,9 @@
  * somebody else, or lies under old weights, changes what is drawn.
  */
 
-import type { Draw, DrawnTokens, PrefillRows, SlotSetup } from '../src/rollout/decoder.ts';
-import type { DecoderSizes } from '../src/rollout/decoder.ts';
+import type { DecoderSizes, Draw, DrawnTokens, PrefillRows, SlotSetup } from '../src/rollout/decoder.ts';
 import type { SlotDecoder } from '../src/rollout/engine.ts';
+import { nextTask } from '../src/rollout/startLine.ts';
 
 interface Slot extends SlotSetup {
   ids: number[];
@@ -76,8 +76,10 @@ export class ModelSlotDecoder implements SlotDecoder {
     }
   }
 
-  readState(): Promise<Uint32Array> {
-    return Promise.resolve(Uint32Array.from(this.#slots.flatMap((s) => [0, 0, s?.ids.length ?? 0, s?.done ?? 0])));
+  /** Takes a turn of the event loop, as a read-back does. */
+  async readState(): Promise<Uint32Array> {
+    await nextTask();
+    return Uint32Array.from(this.#slots.flatMap((s) => [0, 0, s?.ids.length ?? 0, s?.done ?? 0]));
   }
 
   readDrawn(slots: { slot: number; count: number }[]): Promise<DrawnTokens[]> {

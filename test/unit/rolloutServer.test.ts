@@ -1,6 +1,7 @@
 /** The scheduler on a model of the decoder that notices every wrong cache row. */
 import { expect, test } from 'vitest';
 import { type Preemption, RolloutServer } from '../../src/rollout/engine.ts';
+import { nextTask } from '../../src/rollout/startLine.ts';
 import type { GenerateRequest, Generation, SamplingParams } from '../../src/rollout/types.ts';
 import { rng } from '../random.ts';
 import { ModelSlotDecoder } from '../slotDecoder.ts';
@@ -163,7 +164,7 @@ test('abort: waiting, in prefill, drawing and unknown ones; every slot comes bac
   const { server } = serverOf({ ...SIZES, maxSlots: 2, maxBatchedTokens: 4, slotCapacity: 4000 });
   const requests = [0, 1, 2, 3].map((p) => request(p, 0, { maxNewTokens: 4000, stopTokenIds: [] }));
   const running = requests.map((q) => server.generate(q));
-  for (let i = 0; i < 6; i++) await tick();
+  while ((await server.takeStats()).decodeSteps === 0) await nextTask();
   server.abort([...requests.map((q) => q.requestId), 'unknown']);
   for (const { stopReason, tokenIds, logProbs } of await Promise.all(running)) {
     expect(stopReason).toBe('aborted');
