@@ -62,7 +62,7 @@ class AsyncToolsBench {
 
   /** All samples once, from a cold cache; `scale` shortens the searches. */
   async run(agentLoop: string, scale: number): Promise<{ ms: number; lost: number }> {
-    this.#engine.resetCache();
+    await this.#engine.resetCache();
     const wait = barrier(this.#samples);
     const step = turns(agentLoop === 'bench_barrier' ? wait : () => Promise.resolve());
     registerAgentLoop(agentLoop, step);

@@ -158,7 +158,11 @@ export class RolloutServer implements RolloutEngine {
     await this.#gatherBurst();
     while (!this.#paused && this.#jobs.size > 0) {
       this.#again = false;
-      await this.#admit();
+      await this.#admit(PARKED_PASSES);
+      if (this.#running.size === 0) {
+        await nextTask(); // whoever has just been answered may release its slot, or take its next turn
+        await this.#admit(0);
+      }
       if (this.#running.size === 0) return; // all slots are held by samples that wait for something else
       this.#passes++;
       const started = performance.now();
@@ -181,8 +185,8 @@ export class RolloutServer implements RolloutEngine {
   }
 
   /** Gives waiting jobs their slots and prefixes, first come first served, preempting where the policy says so. */
-  async #admit(): Promise<void> {
-    const victims = this.#parkedVictims();
+  async #admit(grace: number): Promise<void> {
+    const victims = this.#parkedVictims(grace);
     for (const job of [...this.#waiting]) {
       while (job.phase === 'waiting' && !job.aborted && !this.#tryStart(job)) {
         if (victims.length > 0) this.#evict(victims.shift()!);
@@ -217,11 +221,10 @@ export class RolloutServer implements RolloutEngine {
     return true;
   }
 
-  /** Samples whose next turn is not in sight, latest arrived first; all of them where nothing else could go on. */
-  #parkedVictims(): string[] {
+  /** Samples whose last turn ended at least `grace` passes ago, latest arrived first. */
+  #parkedVictims(grace: number): string[] {
     if (this.#preemption === 'off' || this.#waiting.length === 0 || this.#table.freeSlots > 0) return [];
-    const canWait = this.#running.size > 0 || this.#waiting.some((job) => this.#table.holds(job.request.requestId));
-    const before = this.#passes - (canWait ? PARKED_PASSES : 0);
+    const before = this.#passes - grace;
     const parked = this.#table.parked().filter(({ id, since }) => since <= before && !this.#jobs.has(id));
     return parked.map(({ id }) => id).sort((a, b) => this.#arrivals.get(b)! - this.#arrivals.get(a)!);
   }

@@ -60,36 +60,6 @@ test('the same samples alone, together, in other orders and preempted draw the s
   }),
 );
 
-test('the latest running sample gives way to one that arrived before it, and draws on later', () =>
-  withGpu(async () => {
-    const gpu = await testGpu();
-    const model = tinyModel(gpu);
-    const long: Partial<SamplingParams> = { stopTokenIds: [], maxNewTokens: 36, frequencyPenalty: 0.5 };
-    const [early, late] = [request(0, 0, { maxNewTokens: 4 }), request(1, 0, long)];
-    const alone = new WgslRolloutEngine(gpu, model, SIZES);
-    const want = await alone.generate(late);
-    const engine = new WgslRolloutEngine(gpu, model, { ...SIZES, maxSlots: 1 }, { preemption: 'latest' });
-    const order: string[] = [];
-    const first = await engine.generate(early);
-    await engine.takeStats();
-    const running = engine.generate(late).finally(() => order.push('late'));
-    let [steps, preemptions] = [0, 0];
-    while (steps === 0) {
-      await new Promise((resolve) => setTimeout(resolve, 1));
-      const stats = await engine.takeStats();
-      steps += stats.decodeSteps;
-      preemptions += stats.preemptions;
-    }
-    expect(preemptions).toBe(1); // the early one, between its turns
-    const contextIds = Uint32Array.from([...early.contextIds, ...first.tokenIds]);
-    await engine.generate({ ...early, contextIds }).finally(() => order.push('early'));
-    engine.release(early.requestId);
-    expect(await running).toEqual(want);
-    expect(order).toEqual(['early', 'late']);
-    expect((await engine.takeStats()).preemptions).toBe(1);
-    engine.release(late.requestId);
-  }));
-
 test('switched off, samples keep their slots while their tools run', () =>
   withGpu(async () => {
     const gpu = await testGpu();

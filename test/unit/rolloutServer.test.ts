@@ -147,6 +147,31 @@ test.each<[Preemption, number]>([
   else expect(preemptions).toBeGreaterThan(0);
 });
 
+test('the latest running sample gives way to one that arrived before it, and draws on later', async () => {
+  const sizes = { ...SIZES, slotCapacity: 2000 };
+  const [early, late] = [request(0, 0), request(1, 0, { stopTokenIds: [], maxNewTokens: 2000 })];
+  const want = await serverOf(sizes).server.generate(late);
+  const { server } = serverOf({ ...sizes, maxSlots: 1 }, 'latest');
+  const order: string[] = [];
+  const first = await server.generate(early);
+  await server.takeStats();
+  const running = server.generate(late).finally(() => order.push('late'));
+  let [steps, preemptions] = [0, 0];
+  while (steps === 0) {
+    await nextTask();
+    const stats = await server.takeStats();
+    steps += stats.decodeSteps;
+    preemptions += stats.preemptions;
+  }
+  expect(preemptions).toBe(1); // the early one, between its turns
+  const contextIds = Uint32Array.from([...early.contextIds, ...first.tokenIds]);
+  await server.generate({ ...early, contextIds }).finally(() => order.push('early'));
+  server.release(early.requestId);
+  expect(await running).toEqual(want);
+  expect(order).toEqual(['early', 'late']);
+  expect((await server.takeStats()).preemptions).toBe(1);
+});
+
 test('with no policy, a sample that waits for its tool keeps its slot, and its next turn recomputes nothing', async () => {
   const { server } = serverOf({ ...SIZES, maxSlots: 1 }, 'off');
   const first = await server.generate(request(1, 0));
