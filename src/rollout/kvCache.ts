@@ -49,10 +49,6 @@ export class SlotTable {
     return sequence;
   }
 
-  holds(id: string): boolean {
-    return this.#sequences.has(id);
-  }
-
   /** Gives back what the sample holds, if anything. */
   drop(id: string): void {
     const sequence = this.#sequences.get(id);
