@@ -151,7 +151,8 @@ test('the latest running sample gives way to one that arrived before it, and dra
   const sizes = { ...SIZES, slotCapacity: 2000 };
   const [early, late] = [request(0, 0), request(1, 0, { stopTokenIds: [], maxNewTokens: 2000 })];
   const want = await serverOf(sizes).server.generate(late);
-  const { server } = serverOf({ ...sizes, maxSlots: 1 }, 'latest');
+  const { server, decoder } = serverOf({ ...sizes, maxSlots: 1 }, 'latest');
+  decoder.takesTime = true;
   const order: string[] = [];
   const first = await server.generate(early);
   await server.takeStats();
@@ -186,7 +187,8 @@ test('with no policy, a sample that waits for its tool keeps its slot, and its n
 });
 
 test('abort: waiting, in prefill, drawing and unknown ones; every slot comes back', async () => {
-  const { server } = serverOf({ ...SIZES, maxSlots: 2, maxBatchedTokens: 4, slotCapacity: 4000 });
+  const { server, decoder } = serverOf({ ...SIZES, maxSlots: 2, maxBatchedTokens: 4, slotCapacity: 4000 });
+  decoder.takesTime = true;
   const requests = [0, 1, 2, 3].map((p) => request(p, 0, { maxNewTokens: 4000, stopTokenIds: [] }));
   const running = requests.map((q) => server.generate(q));
   while ((await server.takeStats()).decodeSteps === 0) await nextTask();
