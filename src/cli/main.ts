@@ -23,7 +23,20 @@ import { train } from './commands/train.ts';
 import { verify } from './commands/verify.ts';
 
 const COMMANDS: Record<string, Command> = {
-  ...{ train, compare, sft, eval: evaluate, generate, merge, score, export: exportRun, verify, config, report, profile },
+  ...{
+    train,
+    compare,
+    sft,
+    eval: evaluate,
+    generate,
+    merge,
+    score,
+    export: exportRun,
+    verify,
+    config,
+    report,
+    profile,
+  },
 };
 
 /** Runs one command line and returns its exit code. */
