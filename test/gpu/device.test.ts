@@ -111,7 +111,7 @@ describe('memory', () => {
         await trainer.logProbs(batch, { temperature: 1 });
         await trainer.forwardBackward(batch, { kind: 'nll', weights }, { temperature: 1 });
         await trainer.optimizerStep({ lr: 1e-3, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0, gradClip: 1 });
-        rollout.resetCache();
+        await rollout.resetCache();
       };
       for (const id of [1, 2]) await step(id);
       const { buffers, bytes, pipelines, bindGroups, dispatches } = gpu.counters;
