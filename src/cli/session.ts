@@ -1,12 +1,14 @@
 /** Opens what a command works with: model, task and engine, with what was found said in one line each. */
 
 import type { TrainConfig } from '../grpo/config.ts';
+import { agentLimits } from '../grpo/trainer.ts';
 import type { Adapter } from '../model/adapter.ts';
 import type { ModelConfig } from '../model/config.ts';
 import { InputError } from '../model/errors.ts';
 import { type LoraConfig, planLora } from '../model/lora.ts';
 import { parameterCount } from '../model/params.ts';
 import { ChatTokenizer } from '../model/tokenizer.ts';
+import { assertPromptFits } from '../rollout/agentSample.ts';
 import type { Task } from '../tasks/task.ts';
 import { createLocalEngine, engineSizes, type EngineSpec, type LocalEngine, loraOf } from '../workers/localEngine.ts';
 import { type AdaptedModel, type LoadedModel, loadWithAdapter } from './checkpoints.ts';
@@ -28,6 +30,7 @@ export async function openSession(config: TrainConfig): Promise<Session> {
   const [model, task] = [await loadWithAdapter(path, loraAdapterPath), await openTask(config.task)];
   say(`model: ${config.model.path}, ${(parameterCount(model.config) / 1e6).toFixed(2)} M parameters`);
   checkFits(model, config);
+  checkPrompts(model, task, config);
   const lora = loraSettings(config, model.adapter);
   if (lora) say(adapterLine(model.config, lora));
   const engine = await openEngine(model, { ...engineSizes(config), ...(lora && { lora }) });
@@ -69,6 +72,20 @@ function checkFits({ config, tokenizerJson, tokenizerConfigJson }: LoadedModel, 
         `data.maxResponseLength is ${longest}; lower them.`,
     );
   }
+}
+
+/** Training problems looked at before a run; what is longer further on still ends the run with the same sentence. */
+const CHECKED_PROBLEMS = 2048;
+
+/** A prompt over the limit is refused before anything is made, rather than in the step that draws it. */
+function checkPrompts({ tokenizerJson, tokenizerConfigJson }: LoadedModel, task: Task, config: TrainConfig): void {
+  const { data, trainer, rollout, seed } = config;
+  const drawn = Math.min(data.trainBatchSize * trainer.totalTrainingSteps, CHECKED_PROBLEMS);
+  const training = Array.from({ length: drawn }, (_, i) => task.train(i, seed));
+  const [tokenizer, limits] = [new ChatTokenizer(tokenizerJson, tokenizerConfigJson), agentLimits(config)];
+  const { toolSchemasInPrompt } = rollout.multiTurn;
+  for (const problem of [...task.heldOut(data.valSize), ...training])
+    assertPromptFits({ tokenizer, problem, tools: task.tools ?? [], limits, toolSchemasInPrompt });
 }
 
 /** An engine on Dawn for a loaded model. */

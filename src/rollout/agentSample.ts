@@ -259,7 +259,14 @@ export class AgentSample {
 /** Prompts by tokenizer and problem: the samples of a group start at once, and the page must stay responsive. */
 const PROMPTS = new WeakMap<ChatTokenizer, WeakMap<Problem, Uint32Array>>();
 
-function encodePrompt({ tokenizer, problem, tools, toolSchemasInPrompt }: AgentLoopInput): Uint32Array {
+type PromptInput = Pick<AgentLoopInput, 'tokenizer' | 'problem' | 'tools' | 'limits' | 'toolSchemasInPrompt'>;
+
+/** Throws InputError when the problem's prompt, written as a rollout would write it, is longer than the limits allow. */
+export function assertPromptFits(input: PromptInput): void {
+  checkPrompt(encodePrompt(input).length, input.problem.id, input.limits);
+}
+
+function encodePrompt({ tokenizer, problem, tools, toolSchemasInPrompt }: PromptInput): Uint32Array {
   if (toolSchemasInPrompt) return tokenizer.encodeChat(problem.messages, { tools: tools.map(openAiSchema) });
   let prompts = PROMPTS.get(tokenizer);
   if (!prompts) PROMPTS.set(tokenizer, (prompts = new WeakMap<Problem, Uint32Array>()));

@@ -97,6 +97,13 @@ test('a tokenizer with more tokens than the model has rows', () => {
   expect(existsSync(runs)).toBe(false);
 });
 
+test('a prompt longer than the limit, before anything is made', () => {
+  const { said, status } = webgrpo('train', CONFIG, 'data.maxPromptLength=24', `trainer.outDir=${runs}`);
+  expect(said.at(-1)).toMatch(/^Problem "held-out-\d+" has a prompt of \d+ tokens, but at most 24 fit /);
+  expect(status).toBe(2);
+  expect(existsSync(runs)).toBe(false);
+});
+
 test('a driver that is not there', () => {
   const env = { ...process.env, VK_ICD_FILENAMES: '/nowhere/icd.json' };
   const { status, stderr } = spawnSync(process.execPath, ['scripts/webgrpo.mjs', 'train', CONFIG], {
