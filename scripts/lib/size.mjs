@@ -3,7 +3,7 @@
 import { gzipSync } from 'node:zlib';
 import { shortWgsl } from './wgsl.mjs';
 
-const LOADED_WHEN_USED = /^(@tensorflow\/|@xenova\/|minisearch|quickjs-emscripten-core|@jitl\/)/;
+const LOADED_WHEN_USED = /^(@tensorflow\/|@xenova\/|minisearch)/;
 
 /** What the library and its packages may weigh, gzipped and minified. */
 export const LIMIT_BYTES = 150_000;
