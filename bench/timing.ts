@@ -17,6 +17,8 @@ export interface Effort {
   roundS: number;
 }
 
+const MOST_TIMES = 256;
+
 /** Best seconds of what `record` records; its encoding and the read-back that ends a round are taken off. */
 export async function secondsOf(gpu: Gpu, record: () => void, { rounds, roundS }: Effort): Promise<number> {
   const run = async (times: number) => {
@@ -26,12 +28,18 @@ export async function secondsOf(gpu: Gpu, record: () => void, { rounds, roundS }
   await run(1); // compiles
   let readBack = Infinity;
   for (let i = 0; i < 3; i++) readBack = Math.min(readBack, await elapsed(() => settle(gpu)));
+  const best = async (times: number) => {
+    let seconds = Infinity;
+    for (let i = 0; i < rounds; i++) seconds = Math.min(seconds, await run(times));
+    return seconds;
+  };
   let times = 1;
-  let first = await run(times);
-  while (first - readBack < roundS && times < 256) first = await run((times *= 2));
-  let best = first;
-  for (let i = 1; i < rounds; i++) best = Math.min(best, await run(times));
-  return Math.max(best - readBack, 1e-7) / times;
+  while ((await run(times)) - readBack < roundS && times < MOST_TIMES) times *= 2;
+  // A disturbed first run ends the doubling early; the read-back would then be most of what is timed.
+  let seconds = await best(times);
+  while (seconds - readBack < roundS / 2 && times < MOST_TIMES) seconds = await best((times *= 2));
+  // What a read-back takes varies: taking off more than half would leave its noise for a result.
+  return Math.max(seconds - readBack, seconds / 2) / times;
 }
 
 /** Best seconds of an asynchronous step, after `warmUps` that do not count. */
