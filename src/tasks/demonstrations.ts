@@ -6,10 +6,12 @@
 
 import { InputError } from '../model/errors.ts';
 import type { ChatTokenizer } from '../model/tokenizer.ts';
+import { conversationTokens, type DemonstrationTokens } from './conversationTokens.ts';
 import { fillResults } from './gsm8k.ts';
 import type { Gsm8kProblem } from './gsm8k.ts';
 import { TEMPLATES } from './gsm8kTemplates.ts';
 import type { Rng } from './random.ts';
+import type { Message } from './task.ts';
 import { calculate } from './tools/calculator.ts';
 
 export interface ErrorRates {
@@ -47,13 +49,6 @@ export function swapOnlyIn({ guessed, firstSwapped, laterWrong }: ErrorRates, id
 export interface Trace {
   calls: { expression: string; result: string }[];
   final: string;
-}
-
-/** [P] prompt ids, [A] ids after it, [A] mask: 1 = written by the assistant, 0 = tool output. */
-export interface DemonstrationTokens {
-  promptIds: Uint32Array;
-  responseIds: Uint32Array;
-  mask: Uint8Array;
 }
 
 const OPPOSITE: Record<string, string> = { '*': '/', '/': '*', '+': '-', '-': '+' };
@@ -121,22 +116,9 @@ export function demonstrationTokens(
   problem: Gsm8kProblem,
   trace: Trace,
 ): DemonstrationTokens {
-  const ids: number[] = [];
-  const mask: number[] = [];
-  const append = (tokens: Iterable<number>, trained: 0 | 1) => {
-    for (const id of tokens) {
-      ids.push(id);
-      mask.push(trained);
-    }
-  };
-  for (const { expression, result } of trace.calls) {
-    append([...tokenizer.encode(calculatorCall(expression)), tokenizer.eosTokenIds[0]], 1);
-    append(tokenizer.encodeContinuation([{ role: 'tool', content: result }]), 0);
-  }
-  append([...tokenizer.encode(trace.final), tokenizer.eosTokenIds[0]], 1);
-  return {
-    promptIds: tokenizer.encodeChat(problem.messages),
-    responseIds: Uint32Array.from(ids),
-    mask: Uint8Array.from(mask),
-  };
+  const turns = trace.calls.flatMap(({ expression, result }): Message[] => [
+    { role: 'assistant', content: calculatorCall(expression) },
+    { role: 'tool', content: result },
+  ]);
+  return conversationTokens(tokenizer, problem, [...turns, { role: 'assistant', content: trace.final }]);
 }

@@ -2,7 +2,7 @@
 
 import { InputError } from '../model/errors.ts';
 import type { ChatTokenizer } from '../model/tokenizer.ts';
-import type { DemonstrationTokens } from './demonstrations.ts';
+import { conversationTokens, type DemonstrationTokens } from './conversationTokens.ts';
 import { tokenizerOf, type TokenizerFiles } from './gsm8kTokenizer.ts';
 import { keyedRng } from './random.ts';
 import type { Message, Problem, Task } from './task.ts';
@@ -37,31 +37,4 @@ function demonstrationOf(task: Task, problem: Problem, rng: ReturnType<typeof ke
   if (!task.demonstrate)
     throw new InputError(`Task "${task.name}" has no demonstrations to imitate; start GRPO from a trained checkpoint.`);
   return task.demonstrate(problem, rng, errorRate);
-}
-
-/** Exactly the token layout that the agent loop would have produced, had the model written these messages. */
-export function conversationTokens(
-  tokenizer: ChatTokenizer,
-  problem: Problem,
-  messages: readonly Message[],
-): DemonstrationTokens {
-  const ids: number[] = [];
-  const mask: number[] = [];
-  const append = (tokens: Iterable<number>, trained: 0 | 1) => {
-    for (const id of tokens) {
-      ids.push(id);
-      mask.push(trained);
-    }
-  };
-  for (let i = 0; i < messages.length;) {
-    const end = messages.findIndex(({ role }, j) => j >= i && role === 'assistant');
-    if (end > i) append(tokenizer.encodeContinuation(messages.slice(i, end)), 0);
-    append([...tokenizer.encode(messages[end].content), tokenizer.eosTokenIds[0]], 1);
-    i = end + 1;
-  }
-  return {
-    promptIds: tokenizer.encodeChat(problem.messages),
-    responseIds: Uint32Array.from(ids),
-    mask: Uint8Array.from(mask),
-  };
 }

@@ -1,30 +1,12 @@
 import { describe, expect, test } from 'vitest';
 import { type Adapter, loadAdapter, mergeAdapter, parseAdapterConfig, saveAdapter } from '../../src/model/adapter.ts';
-import type { ModelConfig } from '../../src/model/config.ts';
 import { initLora, loraModules, loraScale, type LoraConfig, peftName } from '../../src/model/lora.ts';
 import { initWeights } from '../../src/model/params.ts';
 import { loraMerge } from '../../src/model/reference.ts';
 import { readSafetensors } from '../../src/model/safetensors.ts';
 import { rng } from '../random.ts';
+import { TINY_CONFIG as config } from '../tinyConfig.ts';
 
-const config: ModelConfig = {
-  architecture: 'LlamaForCausalLM',
-  vocabSize: 13,
-  hiddenSize: 6,
-  intermediateSize: 7,
-  numHiddenLayers: 2,
-  numAttentionHeads: 2,
-  numKeyValueHeads: 1,
-  headDim: 4,
-  rmsNormEps: 1e-6,
-  ropeTheta: 100,
-  ropeScaling: null,
-  maxPositionEmbeddings: 64,
-  tieWordEmbeddings: true,
-  qkvBias: false,
-  qkNorm: false,
-  initializerRange: 0.5,
-};
 const lora: LoraConfig = {
   rank: 2,
   alpha: 3,

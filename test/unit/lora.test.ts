@@ -1,30 +1,12 @@
 import { expect, test } from 'vitest';
-import type { ModelConfig } from '../../src/model/config.ts';
 import { initLora, loraGroups, loraModules, loraScale, type LoraConfig, peftName } from '../../src/model/lora.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { initWeights } from '../../src/model/params.ts';
 import { loraMerge, loraMergeBwd } from '../../src/model/reference.ts';
 import { referenceBackward, referenceForward, toFloat64 } from '../../src/model/referenceModel.ts';
 import { rng } from '../random.ts';
+import { TINY_CONFIG as config } from '../tinyConfig.ts';
 
-const config: ModelConfig = {
-  architecture: 'LlamaForCausalLM',
-  vocabSize: 13,
-  hiddenSize: 6,
-  intermediateSize: 7,
-  numHiddenLayers: 2,
-  numAttentionHeads: 2,
-  numKeyValueHeads: 1,
-  headDim: 4,
-  rmsNormEps: 1e-6,
-  ropeTheta: 100,
-  ropeScaling: null,
-  maxPositionEmbeddings: 64,
-  tieWordEmbeddings: true,
-  qkvBias: false,
-  qkNorm: false,
-  initializerRange: 0.5,
-};
 const lora: LoraConfig = {
   rank: 2,
   alpha: 3,
