@@ -26,8 +26,6 @@ export interface ErrorRates {
 }
 
 export const NO_ERRORS: ErrorRates = { firstSwapped: 0, laterWrong: 0 };
-/** Seen to learn: see docs. */
-export const DEFAULT_ERRORS: ErrorRates = { firstSwapped: 0.6, laterWrong: 0.12 };
 
 /** Rates for which only the templates of these ids (joined by commas; '' = all) swap their first operation. */
 export function swapOnlyIn({ guessed, firstSwapped, laterWrong }: ErrorRates, ids: string): ErrorRates {

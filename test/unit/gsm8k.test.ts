@@ -1,13 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { ChatTokenizer } from '../../src/model/tokenizer.ts';
-import {
-  DEFAULT_ERRORS,
-  demonstration,
-  demonstrationTokens,
-  NO_ERRORS,
-  swapOnlyIn,
-} from '../../src/tasks/demonstrations.ts';
+import { demonstration, demonstrationTokens, NO_ERRORS, swapOnlyIn } from '../../src/tasks/demonstrations.ts';
 import { gsm8kToolTask, heldOutProblems, isHeldOut, trainProblem } from '../../src/tasks/gsm8k.ts';
 import { gsm8kJsonlTask, parseGsm8kJsonl } from '../../src/tasks/gsm8kJsonl.ts';
 import { extractAnswer, gsm8kReward } from '../../src/tasks/gsm8kReward.ts';
@@ -100,9 +94,11 @@ describe('generated problems', () => {
 
 const lastNumberIs = (number: string) => new RegExp(`(^|\\D)${number}\\D*$`);
 
+const ERRORS = { firstSwapped: 0.6, laterWrong: 0.12 };
+
 describe('demonstrations', () => {
   const rightFirst = (p: Gsm8kProblem, i: number) =>
-    demonstration(p, keyedRng('demo', i), DEFAULT_ERRORS).calls[0].expression === p.program[0];
+    demonstration(p, keyedRng('demo', i), ERRORS).calls[0].expression === p.program[0];
 
   test('without errors they end in the answer', () => {
     for (const p of train.slice(0, 500)) {
@@ -143,7 +139,7 @@ describe('demonstrations', () => {
       const swapped = demonstration(p, keyedRng(p.id), rates).calls[0].expression !== p.program[0];
       expect(swapped, p.template).toBe(['share', 'weekly'].includes(p.template!));
     }
-    expect(() => swapOnlyIn(DEFAULT_ERRORS, 'shares')).toThrow(/swappedTemplates names "shares"; known are boxes, /);
+    expect(() => swapOnlyIn(ERRORS, 'shares')).toThrow(/swappedTemplates names "shares"; known are boxes, /);
   });
 
   test('a wrong step goes on with its real result; a division by zero is told right instead', () => {
