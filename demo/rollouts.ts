@@ -96,7 +96,7 @@ export class Rollouts {
   }
 
   #tries(group: Sample[]): HTMLElement {
-    const sorted = [...group].sort((a, b) => b.reward.score - a.reward.score);
+    const sorted = [...group].sort((a, b) => scoreOf(b) - scoreOf(a));
     const shown = this.#all || sorted.length <= SHOWN ? sorted : [sorted[0], sorted[sorted.length - 1]];
     return el('div', 'tries', ...shown.map((sample) => tryView(sample)));
   }
@@ -113,11 +113,14 @@ export class Rollouts {
   }
 }
 
+/** For sorting: a try without a reward comes last. */
+const scoreOf = ({ reward }: Sample) => (Number.isNaN(reward.score) ? -Number.MAX_VALUE : reward.score);
+
 /** The group whose tries differ the most: what GRPO learns from. */
 function mostTelling(groups: Sample[][]): number {
   const spread = (group: Sample[]) => {
-    const scores = group.map(({ reward }) => reward.score);
-    return Math.max(...scores) - Math.min(...scores);
+    const scores = group.map(({ reward }) => reward.score).filter((score) => !Number.isNaN(score));
+    return scores.length > 0 ? Math.max(...scores) - Math.min(...scores) : 0;
   };
   const even = (group: Sample[]) => Math.abs(group.filter(({ reward }) => reward.acc >= 1).length / group.length - 0.5);
   const order = groups.map((group, g) => ({ g, spread: spread(group), even: even(group) }));
@@ -142,7 +145,7 @@ function tryView(sample: Sample): HTMLElement {
     'header',
     '',
     el('span', `verdict ${right ? 'right' : 'wrong'}`, right ? 'Right' : 'Wrong'),
-    el('span', 'number', 'reward ', el('b', '', short(reward.score))),
+    el('span', 'number', 'reward ', el('b', '', Number.isNaN(reward.score) ? 'none' : short(reward.score))),
     el(
       'span',
       `number ${advantage > 0 ? 'up' : advantage < 0 ? 'down' : ''}`,

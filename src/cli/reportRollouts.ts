@@ -25,14 +25,14 @@ function stepHtml(step: number, rollouts: readonly LoggedRollout[]): string {
 function rolloutHtml(rollout: LoggedRollout): string {
   const { score, acc, stopReason, numToolCalls, responseTokens, answer, problem } = rollout;
   const facts = [
-    `reward ${score.toFixed(2)}`,
+    score === null ? 'no reward' : `reward ${score.toFixed(2)}`,
     `answer ${answer}`,
     `${numToolCalls} tool calls`,
     `${responseTokens} tokens`,
     stopReason,
     problem,
   ];
-  const head = `<header class="${acc >= 1 ? 'right' : 'wrong'}">${escapeHtml(facts.join(' - '))}</header>`;
+  const head = `<header class="${acc === 1 ? 'right' : 'wrong'}">${escapeHtml(facts.join(' - '))}</header>`;
   return `<article>${head}${rollout.messages.map(messageHtml).join('')}</article>`;
 }
 

@@ -20,8 +20,9 @@ export interface LoggedRollout {
   answer: string;
   /** Prompt and everything after it. */
   messages: Message[];
-  score: number;
-  acc: number;
+  /** null = the task gave none. */
+  score: number | null;
+  acc: number | null;
   stopReason: string;
   numTurns: number;
   numToolCalls: number;
@@ -110,8 +111,8 @@ export function loggedRollouts(samples: readonly Sample[], step: number, count: 
     problem: problem.id,
     answer: problem.answer,
     messages: [...problem.messages, ...messages],
-    score: reward.score,
-    acc: reward.acc,
+    score: Number.isNaN(reward.score) ? null : reward.score,
+    acc: Number.isNaN(reward.acc) ? null : reward.acc,
     stopReason: trajectory.stopReason,
     numTurns: trajectory.numTurns,
     numToolCalls: trajectory.numToolCalls,

@@ -34,7 +34,7 @@ import { RECIPES } from './recipes.ts';
 
 const ANY: [number, number] = [0, Infinity];
 const SHARE: [number, number] = [0, 1];
-const ESTIMATORS = [
+export const ESTIMATORS = [
   'grpo',
   'rloo',
   'opo',

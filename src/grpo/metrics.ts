@@ -5,7 +5,7 @@
  * the rollouts was. A mean over nothing is NaN-free: the key is left out.
  */
 
-import type { Trajectory } from '../rollout/types.ts';
+import type { RolloutStats, Trajectory } from '../rollout/types.ts';
 import type { Reward } from '../tasks/task.ts';
 import { indicesByGroup, mean, std, type GroupId } from './advantages.ts';
 
@@ -47,7 +47,7 @@ export function dataMetrics(step: StepSamples): Metrics {
   const advantages = trainedValues(step.advantages, trajectories);
   return {
     ...summarize('critic/score', scores),
-    ...summarize('critic/rewards', step.finalRewards ?? scores),
+    ...summarize('critic/rewards', step.finalRewards?.filter((reward) => !Number.isNaN(reward)) ?? scores),
     ...summarize('critic/advantages', advantages),
     ...summarize('critic/returns', advantages),
     ...(advantages.length > 0 ? { 'critic/advantages/abs_mean': mean(advantages.map(Math.abs)) } : {}),
@@ -220,10 +220,11 @@ function checkK(n: number, k: number): void {
 
 /**
  * Held-out results: `val-core/<task>/acc/mean@n` (verl's name; n samples a problem), and with n > 1 pass@k and pass^k for
- * k = 2, 4, ... n.
- * @param accs one array a problem, 1 = correct; all of length n
+ * k = 2, 4, ... n. A problem with a sample of unknown outcome (NaN) is left out.
+ * @param outcomes one array a problem, 1 = correct; all of length n
  */
-export function validationMetrics(task: string, accs: readonly (readonly number[])[]): Metrics {
+export function validationMetrics(task: string, outcomes: readonly (readonly number[])[]): Metrics {
+  const accs = outcomes.filter((problem) => !problem.some(Number.isNaN));
   if (accs.length === 0) return {};
   const n = accs[0].length;
   const base = `val-core/${task}/acc`;
@@ -234,4 +235,24 @@ export function validationMetrics(task: string, accs: readonly (readonly number[
     metrics[`${base}/pass^${k}`] = mean(counts.map((c) => passHatK(n, c, k)));
   }
   return metrics;
+}
+
+/** Mean of one sample's values over its trained tokens; 0 without any. */
+export function meanTrained(values: ArrayLike<number>, mask: ArrayLike<number>): number {
+  const trained = Array.from(values).filter((_, t) => mask[t]);
+  return trained.reduce((a, b) => a + b, 0) / Math.max(1, trained.length);
+}
+
+/** Tokens made and trained on, and what they took. `seconds` by stage, as in `timingMetrics`. */
+export function throughput(stats: RolloutStats, trained: number, seconds: Record<string, number>): Metrics {
+  const context = stats.prefillTokens + stats.cachedTokens;
+  return {
+    'perf/generated_tokens': stats.generatedTokens,
+    'perf/trained_tokens': trained,
+    'perf/gen_tokens_per_s': stats.generatedTokens / seconds.gen,
+    'perf/throughput': (stats.generatedTokens + stats.prefillTokens) / seconds.step,
+    // These two follow from when requests happened to arrive, as times do; two equal runs may differ in them.
+    'timing_engine/cached_tokens_share': context > 0 ? stats.cachedTokens / context : 0,
+    'timing_engine/wasted_rows_share': stats.liveRows > 0 ? stats.wastedRows / stats.liveRows : 0,
+  };
 }

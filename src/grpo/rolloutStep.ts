@@ -106,9 +106,11 @@ async function score(
     numToolErrors: trajectory.numToolErrors,
     responseTokens: trajectory.responseIds.length,
   });
-  if (!Number.isFinite(reward.score))
-    throw new Error(`The reward of problem "${problem.id}" is ${reward.score}; a reward must be a finite number.`);
-  return reward;
+  const { score: value } = reward;
+  if (Number.isFinite(value) || Number.isNaN(value)) return reward;
+  throw new Error(
+    `The reward of problem "${problem.id}" is ${value}; give a finite number, or NaN where there is none for this sample.`,
+  );
 }
 
 /** Two 32-bit words that no other (seed, batch, problem, sample) gets, in practice: two rounds of a 128-bit mix. */

@@ -49,7 +49,7 @@ export function stepTokens(
   const sampled = samples.map(({ trajectory }) => trajectory.mask);
   const reasons = samples.map(({ trajectory }) => trajectory.stopReason);
   const kept = algorithm.maskTruncated ? maskTruncated(sampled, reasons) : sampled;
-  const { masks, isWeights, metrics } = correct(extras, rolloutLogp, kept);
+  const { masks, isWeights, metrics } = correct(extras, rolloutLogp, rewarded(kept, samples));
   const oldLogProbs = extras.trainerLogProbs ?? rolloutLogp;
   const kl = algorithm.useKlInReward
     ? klInReward({ ...algorithm, klClamp: actor.klClamp }, extras, oldLogProbs, sampled)
@@ -79,8 +79,22 @@ export function stepTokens(
     rewards,
     ...(isWeights ? { isWeights } : {}),
     ...(extras.refLogProbs ? { refLogProbs: extras.refLogProbs } : {}),
-    metrics: { ...metrics, ...kl?.metrics, ...keptMass(samples) },
+    metrics: { ...metrics, ...kl?.metrics, ...keptMass(samples), ...missingRewards(samples) },
   };
+}
+
+/** Masks with those of samples without a reward set to 0: no token count and no denominator knows them. */
+function rewarded(masks: ArrayLike<number>[], samples: readonly Sample[]): ArrayLike<number>[] {
+  return masks.map((mask, s) => (Number.isNaN(samples[s].reward.score) ? new Uint8Array(mask.length) : mask));
+}
+
+function missingRewards(samples: readonly Sample[]): Metrics {
+  const missing = samples.filter(({ reward }) => Number.isNaN(reward.score)).length;
+  if (missing === 0) return {};
+  if (missing < samples.length) return { 'training/missing_reward_share': missing / samples.length };
+  throw new RangeError(
+    `None of the step's ${missing} samples has a reward: all scores are NaN. Look at the task's reward.`,
+  );
 }
 
 /**
@@ -159,7 +173,7 @@ function turnRewardsOf(samples: readonly Sample[], rewards: number[], masks: Arr
   return samples.map(({ reward }, s) => {
     const runs = Array.from(masks[s]).filter((m, t) => m !== 0 && (t === 0 || masks[s][t - 1] === 0)).length;
     const given = reward.turns ?? new Array<number>(runs).fill(0);
-    if (given.length === 0) return [];
+    if (given.length === 0 || Number.isNaN(rewards[s])) return []; // no part of anybody's baseline
     const rest = rewards[s] - given.reduce((a, b) => a + b, 0);
     return given.map((r, j) => (j === given.length - 1 ? r + rest : r));
   });

@@ -8,14 +8,15 @@ import type { ModelEngine, TensorMap } from '../model/engine.ts';
 import type { ChatTokenizer } from '../model/tokenizer.ts';
 import { type AgentLimits, agentLoopOf } from '../rollout/agentLoop.ts';
 import { type ToolParser, toolParserOf } from '../rollout/toolParser.ts';
-import type { RolloutEngine, RolloutStats, SamplingParams } from '../rollout/types.ts';
+import type { RolloutEngine, SamplingParams } from '../rollout/types.ts';
 import type { Task } from '../tasks/task.ts';
 import type { TrainConfig } from './config.ts';
 import { correctionSettings } from './correctionSettings.ts';
 import { adaptEntropy, adaptKl, entropyCoeffOf, refreshReference } from './controllers.ts';
-import { dataMetrics, type Metrics, timingMetrics, validationMetrics } from './metrics.ts';
+import { dataMetrics, meanTrained, type Metrics, throughput, timingMetrics, validationMetrics } from './metrics.ts';
 import { OverSampler, staleShare } from './overSampling.ts';
 import { generateSamples, type OutsideSeconds, startGroups } from './rolloutStep.ts';
+import { groupsWithSignal } from './shaping.ts';
 import type { Sample } from './stepBatch.ts';
 import { type CustomAdvantage, stepTokens } from './stepTokens.ts';
 import { type CustomLoss, PolicyUpdater } from './updater.ts';
@@ -221,8 +222,10 @@ export class GrpoTrainer {
       await run(n, { temperature, topK, topP, minP }, onSample ? { onSample } : {}),
     );
     if (greedy) {
-      const accs = (await run(1, { temperature: 0, topK: 0, topP: 1, minP: 0 })).flat();
-      metrics[`val-core/${task.name}/acc/greedy`] = accs.reduce((a, b) => a + b, 0) / accs.length;
+      const accs = (await run(1, { temperature: 0, topK: 0, topP: 1, minP: 0 }))
+        .flat()
+        .filter((acc) => !Number.isNaN(acc));
+      if (accs.length > 0) metrics[`val-core/${task.name}/acc/greedy`] = accs.reduce((a, b) => a + b, 0) / accs.length;
     }
     await this.#o.engine.rollout.takeStats();
     return { ...metrics, 'timing_s/testing': (performance.now() - started) / 1000 };
@@ -376,32 +379,3 @@ const outcomeOf =
     const reward = await task.reward(sample);
     return { ...reward, score: reward.acc };
   };
-
-/** The samples of groups whose members do not all have the same value of `metric`. */
-function groupsWithSignal(samples: Sample[], metric: 'acc' | 'score'): Sample[] {
-  const values = new Map<number, Set<number>>();
-  for (const { group, reward } of samples) {
-    if (!values.has(group)) values.set(group, new Set());
-    values.get(group)!.add(reward[metric]);
-  }
-  return samples.filter(({ group }) => values.get(group)!.size > 1);
-}
-
-/** 0 for a sample without trained tokens. */
-function meanTrained(values: ArrayLike<number>, mask: ArrayLike<number>): number {
-  const trained = Array.from(values).filter((_, t) => mask[t]);
-  return trained.reduce((a, b) => a + b, 0) / Math.max(1, trained.length);
-}
-
-function throughput(stats: RolloutStats, trained: number, seconds: Record<string, number>): Metrics {
-  const context = stats.prefillTokens + stats.cachedTokens;
-  return {
-    'perf/generated_tokens': stats.generatedTokens,
-    'perf/trained_tokens': trained,
-    'perf/gen_tokens_per_s': stats.generatedTokens / seconds.gen,
-    'perf/throughput': (stats.generatedTokens + stats.prefillTokens) / seconds.step,
-    // These two follow from when requests happened to arrive, as times do; two equal runs may differ in them.
-    'timing_engine/cached_tokens_share': context > 0 ? stats.cachedTokens / context : 0,
-    'timing_engine/wasted_rows_share': stats.liveRows > 0 ? stats.wastedRows / stats.liveRows : 0,
-  };
-}

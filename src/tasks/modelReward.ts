@@ -68,7 +68,8 @@ export function judgeScorer({ complete, prompt = judgePrompt, max = 10 }: JudgeO
 
 /**
  * The rule's reward plus weight x score of every scorer; outcome and named numbers stay the rule's, and each score is
- * reported under its name. Scorers run at once. Throws where a score is not a finite number.
+ * reported under its name. Scorers run at once. A scorer that has nothing to say of a sample gives NaN and is left out of its
+ * sum. Throws where a score is infinite.
  */
 export function combineRewards(
   rule: RewardFunction,
@@ -81,15 +82,18 @@ export function combineRewards(
       ...Object.entries(scorers).map(async ([name, { score }]) => finite(name, await score(sample))),
     ]);
     const names = Object.keys(scorers);
-    const added = names.reduce((sum, name, i) => sum + scorers[name].weight * values[i], 0);
+    const added = names.reduce(
+      (sum, name, i) => sum + (Number.isNaN(values[i]) ? 0 : scorers[name].weight * values[i]),
+      0,
+    );
     const extra = { ...base.extra, ...Object.fromEntries(names.map((name, i) => [name, values[i]])) };
     return { ...base, score: ruleWeight * base.score + added, extra };
   };
 }
 
 function finite(name: string, value: number): number {
-  if (Number.isFinite(value)) return value;
-  throw new RangeError(`The scorer "${name}" gave ${value}; a score must be a finite number.`);
+  if (Number.isFinite(value) || Number.isNaN(value)) return value;
+  throw new RangeError(`The scorer "${name}" gave ${value}; a score must be a finite number, or NaN for none.`);
 }
 
 const question = ({ problem }: ScoredSample) => problem.messages.map(({ content }) => content).join('\n');

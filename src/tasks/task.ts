@@ -37,9 +37,9 @@ export interface ScoredSample {
 }
 
 export interface Reward {
-  /** What the advantage is computed from: outcome plus shaping. */
+  /** What the advantage is computed from: outcome plus shaping. NaN = missing: the sample is neither trained on nor compared with. */
   score: number;
-  /** The outcome alone, 0 or 1: reported as `acc`. */
+  /** The outcome alone, 0 or 1: reported as `acc`. NaN = missing. */
   acc: number;
   /** Further named numbers, averaged into metrics as `reward/<name>`. */
   extra?: Record<string, number>;

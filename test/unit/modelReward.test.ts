@@ -48,7 +48,7 @@ test('rule and models are added by weights; the outcome stays the rule’s', asy
     acc: 1,
     extra: { answered: 1, taste: 0.75, judge: 0.25 },
   });
-  await expect(combineRewards(rule, { broken: { weight: 1, score: () => NaN } })(sample)).rejects.toThrow(
-    'The scorer "broken" gave NaN; a score must be a finite number.',
+  await expect(combineRewards(rule, { broken: { weight: 1, score: () => Infinity } })(sample)).rejects.toThrow(
+    'The scorer "broken" gave Infinity; a score must be a finite number, or NaN for none.',
   );
 });

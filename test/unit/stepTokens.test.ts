@@ -1,6 +1,8 @@
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config.ts';
+import { ESTIMATORS } from '../../src/grpo/configSchema.ts';
 import { NO_CORRECTION } from '../../src/grpo/rolloutCorrection.ts';
+import { groupsWithSignal } from '../../src/grpo/shaping.ts';
 import type { Sample } from '../../src/grpo/stepBatch.ts';
 import { stepTokens } from '../../src/grpo/stepTokens.ts';
 import type { Reward } from '../../src/tasks/task.ts';
@@ -108,4 +110,34 @@ test('gdpo needs several rewards', () => {
   expect(() => stepTokens(configOf({ name: 'gdpo' }), [sample([1], { score: 1, acc: 1 })])).toThrow(
     'this task gives none in `extra`',
   );
+});
+
+describe('a missing reward', () => {
+  const extra = (a: number) => ({ a, b: 1 - a });
+  const known = [1, 0.25, 0, 0.5].map((score) => sample([1, 0, 1], { score, acc: 0, extra: extra(score) }));
+  const missing = sample([1, 1, 0, 1], { score: NaN, acc: NaN, extra: extra(NaN) });
+
+  test.each(ESTIMATORS)(
+    '%s: the others learn as if that sample were not there, and it learns nothing',
+    (advEstimator) => {
+      const config = configOf({ advEstimator });
+      const baselines = (n: number) => Array.from({ length: n }, () => 0.5);
+      const alone = stepTokens(config, known, { baselines: baselines(4) });
+      const got = stepTokens(config, [...known, missing], { baselines: baselines(5) });
+      expect(table(got.advantages.slice(0, 4))).toEqual(table(alone.advantages));
+      expect(table(got.advantages.slice(4))).toEqual([[0, 0, 0, 0]]);
+      expect(table(got.masks.slice(4))).toEqual([[0, 0, 0, 0]]);
+      expect(got.metrics['training/missing_reward_share']).toBe(0.2);
+    },
+  );
+
+  test('of a whole step is an error, of no sample is no metric', () => {
+    expect(() => stepTokens(configOf({}), [missing, missing])).toThrow("None of the step's 2 samples has a reward");
+    expect(stepTokens(configOf({}), known).metrics).toEqual({});
+  });
+
+  test('neither gives a group signal nor takes it away', () => {
+    expect(groupsWithSignal([known[0], missing, known[0]], 'score')).toEqual([]);
+    expect(groupsWithSignal([known[0], missing, known[1]], 'score')).toHaveLength(3);
+  });
 });

@@ -71,7 +71,7 @@ export function reinforcePlusPlus(
 
 /**
  * ReMax (arXiv:2310.10505): return-to-go minus the reward of a greedy answer to the same prompt. As in verl, a masked
- * token in the middle keeps the return, without the baseline; no loss reads it.
+ * token in the middle keeps the return, without the baseline; no loss reads it. A missing baseline (NaN) is 0.
  */
 export function remax(
   tokenRewards: readonly Float64Array[],
@@ -83,7 +83,7 @@ export function remax(
     let running = 0;
     for (let t = rewards.length - 1; t >= 0; t--) {
       running += masks[s][t] === 0 ? 0 : rewards[t] * masks[s][t];
-      out[t] = running - baselines[s] * masks[s][t];
+      out[t] = running - (Number.isNaN(baselines[s]) ? 0 : baselines[s]) * masks[s][t];
     }
     return out;
   });
