@@ -2,8 +2,9 @@
 
 import { adapterName, findAdapter, NoGpuError } from './adapter.ts';
 import { Charts } from './charts.ts';
+import { explainLoss } from '../src/grpo/explainLoss.ts';
 import type { Metrics } from '../src/grpo/metrics.ts';
-import { byId, el } from './dom.ts';
+import { byId, el, setText } from './dom.ts';
 import { fetchConfig } from './files.ts';
 import { Notices, explain } from './notices.ts';
 import { Rollouts } from './rollouts.ts';
@@ -23,6 +24,7 @@ const rollouts = new Rollouts(byId('rollouts'));
 const timeBar = new TimeBar(byId('time'));
 const status = new Status(byId('status'), byId('progress') as HTMLProgressElement);
 const address = new URLSearchParams(location.search);
+const AFTER_FIRST_STEP = 'Shown after the first step.';
 let settings: Settings | undefined;
 let run: Run | undefined;
 let history: Metrics[] = [];
@@ -42,6 +44,7 @@ function setState(state: State): void {
 }
 
 async function open(): Promise<void> {
+  setText(byId('loss'), AFTER_FIRST_STEP);
   setState('idle');
   const name = address.get('config') ?? 'gsm8k-tool';
   settings = new Settings(await fetchConfig(name), name, address);
@@ -58,6 +61,7 @@ async function start(): Promise<void> {
   charts.clear();
   rollouts.clear();
   timeBar.clear();
+  setText(byId('loss'), AFTER_FIRST_STEP);
   status.begin(config);
   setState('loading');
   run = new Run(config, {
@@ -73,6 +77,7 @@ async function start(): Promise<void> {
       status.step(metrics);
       charts.add(metrics);
       timeBar.add(metrics);
+      setText(byId('loss'), explainLoss(metrics) ?? AFTER_FIRST_STEP);
       rollouts.show(samples, metrics['training/global_step']);
     },
     onPaused: () => setState('paused'),

@@ -63,7 +63,9 @@ test('pauses between steps, resumes, stops', async ({ page }) => {
   await openPage(page, TINY);
   await page.getByRole('button', { name: 'Start' }).click();
   await expectState(page, 'running', 60_000);
+  await expect(page.locator('#loss')).toHaveText('Shown after the first step.');
   await expect.poll(() => points(page, 'reward'), { timeout: 90_000 }).toBeGreaterThan(0);
+  await expect(page.locator('#loss')).toContainText('The policy loss is');
 
   await page.getByRole('button', { name: 'Pause' }).click();
   await expectState(page, 'paused', 60_000);

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { explainLoss } from '../../src/grpo/explainLoss.ts';
 import {
   dataMetrics,
   groupMetrics,
@@ -131,4 +132,16 @@ test('validation names, and k = 2, 4, n', () => {
 test('quantiles interpolate', () => {
   expect(quantile([4, 1, 3, 2], 0.5)).toBe(2.5);
   expect(quantile([7], 0.9)).toBe(7);
+});
+
+test('the loss explained: cancelled, silent groups, off policy, before the first update', () => {
+  const base = { 'actor/pg_loss': -0.0004, 'critic/advantages/abs_mean': 0.7, frac_reward_zero_std: 0.25 };
+  expect(explainLoss(base)).toMatch(/-0\.0004, as it should be: .* mean \|advantage\| is 0\.70, and 75% of the groups/);
+  expect(explainLoss({ ...base, frac_reward_zero_std: 0.95, 'solved/all': 0.9 })).toMatch(
+    /in 95% of the groups all tries earn the same \(90% solve every one\)/,
+  );
+  expect(explainLoss({ ...base, 'actor/pg_loss': 0.3 })).toBe(
+    'The policy loss is 0.3000 at a mean |advantage| of 0.70.',
+  );
+  expect(explainLoss({})).toBeUndefined();
 });

@@ -6,6 +6,7 @@ import { parseTrainConfig, type TrainConfig } from '../../grpo/config.ts';
 import { batchTable } from '../../grpo/configRules.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
 import type { Sample } from '../../grpo/stepBatch.ts';
+import { explainLoss } from '../../grpo/explainLoss.ts';
 import { type Checkpoint, GrpoTrainer } from '../../grpo/trainer.ts';
 import { InputError } from '../../model/errors.ts';
 import { oneFile } from '../args.ts';
@@ -127,6 +128,8 @@ class TrainingRun {
     if (profile && samples.length > 0) await writeStepProfile(this.#folder, stepProfile(step, samples, phases));
     const lastPass = this.#history.map(passAt1).findLast((value) => value !== undefined);
     say(stepLine(metrics, totalTrainingSteps, lastPass, timeLeft(this.#history, totalTrainingSteps)));
+    const explained = step === 1 ? explainLoss(metrics) : undefined;
+    if (explained) say(explained);
   }
 
   async #save(checkpoint: Checkpoint): Promise<void> {

@@ -1,0 +1,31 @@
+/** Why the policy loss of a step says little: what users of GRPO ask first. */
+
+import type { Metrics } from './metrics.ts';
+
+/** Share of groups without signal above which that is what is wrong, not the reading of the loss. */
+const MOSTLY_SILENT = 0.9;
+
+/**
+ * Two or three sentences about `actor/pg_loss` of a step; undefined before the first update.
+ * Per sample the gradient is -A d log p, whatever the loss adds up to.
+ */
+export function explainLoss(metrics: Metrics): string | undefined {
+  const loss = metrics['actor/pg_loss'];
+  const size = metrics['critic/advantages/abs_mean'];
+  if (loss === undefined || size === undefined) return undefined;
+  const silent = metrics['frac_reward_zero_std'] ?? 0;
+  const shown = `The policy loss is ${loss.toFixed(4)}`;
+  if (silent >= MOSTLY_SILENT)
+    return (
+      `${shown}: in ${percent(silent)} of the groups all tries earn the same (${percent(metrics['solved/all'] ?? 0)} solve ` +
+      'every one), so there is little left to learn from.'
+    );
+  if (Math.abs(loss) > 0.1 * size) return `${shown} at a mean |advantage| of ${size.toFixed(2)}.`;
+  return (
+    `${shown}, as it should be: the tries were drawn from the model as it is, and within a group the good ones weigh as much ` +
+    `as the bad ones, so their losses cancel. Their gradients do not: the mean |advantage| is ${size.toFixed(2)}, and ` +
+    `${percent(1 - silent)} of the groups have tries that earn differently. Progress shows in reward and pass@1.`
+  );
+}
+
+const percent = (share: number) => `${(100 * share).toFixed(0)}%`;
