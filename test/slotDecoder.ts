@@ -83,9 +83,9 @@ export class ModelSlotDecoder implements SlotDecoder {
     return Uint32Array.from(this.#slots.flatMap((s) => [0, 0, s?.ids.length ?? 0, s?.done ?? 0]));
   }
 
-  readDrawn(slots: { slot: number; count: number }[]): Promise<DrawnTokens[]> {
-    const of = ({ slot, count }: { slot: number; count: number }) => {
-      const tokenIds = Uint32Array.from(this.#slots[slot]!.ids.slice(0, count));
+  readDrawn(slots: { slot: number; from?: number; count: number }[]): Promise<DrawnTokens[]> {
+    const of = ({ slot, from = 0, count }: { slot: number; from?: number; count: number }) => {
+      const tokenIds = Uint32Array.from(this.#slots[slot]!.ids.slice(from, from + count));
       return { tokenIds, logProbs: Float32Array.from(tokenIds, (id) => -id), logMass: new Float32Array(count) };
     };
     return Promise.resolve(slots.map(of));

@@ -123,6 +123,8 @@ const rollout = part({
   presencePenalty: number(0, [-Infinity, Infinity], 'logit', 'Taken off tokens that the turn has drawn; 0 = off.'),
   frequencyPenalty: number(0, [-Infinity, Infinity], 'logit', 'Taken off for each time it was drawn; 0 = off.'),
   minNewTokens: count(0, 'tokens', 'A turn cannot end before so many; 0 = off.', 0),
+  stop: optionalTexts('Texts that end a turn, wherever in a token; absent = only its end token does.'),
+  includeStopStrInOutput: flag(false, "Whether tools and rewards see such a text in the turn; vLLM's name."),
   overSampleRate: number(0, [0, 8], 'share of prompts', 'Start so many more, train on the first complete; 0 = off.'),
   partialRollout: flag(false, 'Go on in the next step with what overSampleRate left over; false = throw it away.'),
   maxSlots: count(128, 'sequences', 'Sequences decoded at once; bounds the KV cache.'),

@@ -260,11 +260,13 @@ export class GrpoTrainer {
     const { config, task, engine } = this.#o;
     const { temperature, topK, topP, minP } = config.rollout;
     const { repetitionPenalty, presencePenalty, frequencyPenalty, minNewTokens } = config.rollout;
+    const { stop, includeStopStrInOutput } = config.rollout;
     const sampling: SamplingParams = {
       ...{ temperature, topK, topP, minP },
       ...{ repetitionPenalty, presencePenalty, frequencyPenalty, minNewTokens },
       maxNewTokens: config.data.maxResponseLength,
       stopTokenIds: engine.tokenizer.eosTokenIds,
+      ...(stop && { stop, includeStopStrInOutput }),
     };
     const { rollout, tokenizer } = engine;
     const { toolSchemasInPrompt, format } = config.rollout.multiTurn;

@@ -130,10 +130,10 @@ export class AdjustedDraws {
     if (slots.some((slot) => this.#wanted[slot] > 0)) topLogprobs(gpu, { ...after, extras: this.#extras });
   }
 
-  /** Where the details of a slot's first `count` draws lie, for `Gpu.readRanges`. */
-  detailsRange(slot: number, count: number): { view: View; offset: number; bytes: number } {
+  /** Where the details of `count` of a slot's draws lie, for `Gpu.readRanges`. */
+  detailsRange(slot: number, from: number, count: number): { view: View; offset: number; bytes: number } {
     const row = DETAIL_WIDTH * 4;
-    return { view: this.#details, offset: slot * this.#cap * row, bytes: count * row };
+    return { view: this.#details, offset: (slot * this.#cap + from) * row, bytes: count * row };
   }
 
   /** Reads what `detailsRange` brought. */

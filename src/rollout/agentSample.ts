@@ -9,6 +9,7 @@ import type { Message, Problem } from '../tasks/task.ts';
 import type { Tool } from '../tasks/tool.ts';
 import { type CallFailure, runTool, type ToolLimits, type ToolResult } from './runTool.ts';
 import type { EventKind, SampleEvent } from './sampleEvents.ts';
+import { cutAtStop } from './stopStrings.ts';
 import { parseHermes, type ToolCall, type ToolParser } from './toolParser.ts';
 import { ToolStates } from './toolStates.ts';
 import type { Generation, RolloutEngine, SamplingParams, StopReason, Trajectory } from './types.ts';
@@ -78,6 +79,8 @@ export class AgentSample {
   readonly #weightVersions: number[] = [];
   readonly #signal: AbortSignal;
   readonly #states: ToolStates;
+  /** The last turn ended at a stop string: its end token is still to be written. */
+  #open = false;
   #timedOut = false;
   #counts = { numTurns: 0, numToolCalls: 0, numToolErrors: 0 };
 
@@ -171,7 +174,7 @@ export class AgentSample {
   }
 
   async #generate(budget: number): Promise<Generation> {
-    const { engine, requestId, key, sampling, tokenizer } = this.input;
+    const { engine, requestId, key, sampling } = this.input;
     const contextIds = new Uint32Array(this.#prompt.length + this.#ids.length);
     contextIds.set(this.#prompt);
     contextIds.set(this.#ids, this.#prompt.length);
@@ -187,9 +190,17 @@ export class AgentSample {
     this.#note('generate', start);
     this.#append(generation.tokenIds, generation);
     this.#counts.numTurns++;
-    const content = tokenizer.decode(generation.tokenIds, { skipSpecialTokens: true });
-    this.messages.push({ role: 'assistant', content });
+    this.#open = generation.stopReason === 'stop_string';
+    this.messages.push({ role: 'assistant', content: this.#textOf(generation) });
     return generation;
+  }
+
+  #textOf({ tokenIds, stopString }: Generation): string {
+    const { tokenizer, sampling } = this.input;
+    const decode = (ids: Uint32Array) => tokenizer.decode(ids, { skipSpecialTokens: true });
+    const text = decode(tokenIds);
+    if (stopString === undefined) return text;
+    return cutAtStop(text, decode(tokenIds.subarray(0, -1)), stopString, sampling.includeStopStrInOutput ?? false);
   }
 
   #parse(content: string): ToolCall[] {
@@ -237,7 +248,10 @@ export class AgentSample {
   }
 
   #extend(messages: Message[]): StopReason | undefined {
-    const continuation = this.input.tokenizer.encodeContinuation(messages);
+    const { tokenizer } = this.input;
+    const rest = tokenizer.encodeContinuation(messages);
+    // The template goes on after an end token. One that the model did not draw stays out of the loss, as all of this.
+    const continuation = this.#open ? Uint32Array.of(tokenizer.eosTokenIds[0], ...rest) : rest;
     // As verl: output that leaves no room for an answer is not appended.
     if (continuation.length >= this.tokensLeft) return this.#outOf();
     this.#append(continuation);

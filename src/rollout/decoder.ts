@@ -196,12 +196,16 @@ export class Decoder {
     return new Uint32Array((await this.#gpu.read(this.#state))[0]);
   }
 
-  /** Reads what the slots have drawn this turn: `count` tokens each. */
-  async readDrawn(slots: { slot: number; count: number }[]): Promise<DrawnTokens[]> {
+  /** Reads what the slots have drawn this turn: `count` tokens each, the first `from` left out. */
+  async readDrawn(slots: { slot: number; from?: number; count: number }[]): Promise<DrawnTokens[]> {
     const cap = this.sizes.slotCapacity;
-    const parts = slots.map(({ slot, count }) => ({ view: this.#drawn, offset: slot * cap * 12, bytes: count * 12 }));
+    const parts = slots.map(({ slot, from = 0, count }) => ({
+      view: this.#drawn,
+      offset: (slot * cap + from) * 12,
+      bytes: count * 12,
+    }));
     const detailed = slots.filter(({ slot }) => this.#isAdjusted[slot]);
-    const details = detailed.map(({ slot, count }) => this.#adjust().detailsRange(slot, count));
+    const details = detailed.map(({ slot, from = 0, count }) => this.#adjust().detailsRange(slot, from, count));
     const buffers = await this.#gpu.readRanges([...parts, ...details]);
     return slots.map((entry, i) => {
       const at = detailed.indexOf(entry);

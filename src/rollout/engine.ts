@@ -10,12 +10,24 @@
 
 import type { Gpu } from '../gpu/device.ts';
 import type { LlamaModel } from '../model/forward.ts';
+import type { Vocabulary } from '../model/vocabulary.ts';
 import { Decoder, type DecoderSizes, STATE_WIDTH } from './decoder.ts';
-import { bounded, checkRequest, generationOf, type Job, keepPiece, newJob, type Running, tokensLeft } from './job.ts';
+import {
+  bounded,
+  checkRequest,
+  generationOf,
+  type Job,
+  keepPiece,
+  newJob,
+  readAlong,
+  type Running,
+  tokensLeft,
+} from './job.ts';
 import { SlotTable } from './kvCache.ts';
 import { Pace } from './pace.ts';
 import { planPrefill } from './prefill.ts';
 import { nextTask } from './startLine.ts';
+import { StopMatcher } from './stopStrings.ts';
 import type { GenerateRequest, Generation, RolloutEngine, RolloutStats } from './types.ts';
 
 /**
@@ -23,6 +35,13 @@ import type { GenerateRequest, Generation, RolloutEngine, RolloutStats } from '.
  * takes long. 'latest': also a running sample, for one that arrived before it. 'off': nobody.
  */
 export type Preemption = 'off' | 'parked' | 'latest';
+
+export interface RolloutOptions {
+  /** Default 'parked'. */
+  preemption?: Preemption | undefined;
+  /** Asked for once, when a request has stop strings. */
+  vocabulary?: (() => Vocabulary) | undefined;
+}
 
 /** Passes that a sample keeps its slot for its next turn while others wait. */
 const PARKED_PASSES = 4;
@@ -46,6 +65,8 @@ export type SlotDecoder = Pick<
 export class RolloutServer implements RolloutEngine {
   readonly #decoder: SlotDecoder;
   readonly #preemption: Preemption;
+  readonly #makeVocabulary: RolloutOptions['vocabulary'];
+  #vocabulary: Vocabulary | undefined;
   readonly #table: SlotTable;
   /** Number of every sample from its first request to its release, in order of arrival. */
   readonly #arrivals = new Map<string, number>();
@@ -64,8 +85,9 @@ export class RolloutServer implements RolloutEngine {
   /** Something happened while the loop was on its way out. */
   #again = false;
 
-  constructor(decoder: SlotDecoder, options: { preemption?: Preemption | undefined } = {}) {
+  constructor(decoder: SlotDecoder, options: RolloutOptions = {}) {
     this.#decoder = decoder;
+    this.#makeVocabulary = options.vocabulary;
     this.#table = new SlotTable(decoder.sizes);
     this.#preemption = options.preemption ?? 'parked';
   }
@@ -76,9 +98,10 @@ export class RolloutServer implements RolloutEngine {
       if (this.#jobs.has(requestId))
         throw new Error(`generate("${requestId}") while its last turn is still generating.`);
       checkRequest(request, this.#decoder.sizes, this.#decoder.vocabSize);
+      const stops = this.#stopsOf(request);
       const arrival = this.#arrivals.get(requestId) ?? this.#arrived++;
       this.#arrivals.set(requestId, arrival);
-      const job = newJob(bounded(request, this.#decoder.sizes.slotCapacity), arrival, resolve, reject);
+      const job = newJob(bounded(request, this.#decoder.sizes.slotCapacity), arrival, stops, resolve, reject);
       this.#jobs.set(requestId, job);
       this.#enqueue(job);
       this.#wake();
@@ -127,6 +150,16 @@ export class RolloutServer implements RolloutEngine {
     this.#stats = emptyStats();
     this.#firstDraws = 0;
     return stats;
+  }
+
+  #stopsOf({ sampling: { stop = [], minNewTokens } }: GenerateRequest): StopMatcher | undefined {
+    return stop.length === 0 ? undefined : new StopMatcher(stop, this.#readVocabulary(), minNewTokens);
+  }
+
+  #readVocabulary(): Vocabulary {
+    if (!this.#makeVocabulary)
+      throw new Error('This engine was made without a vocabulary, which stop strings need; give it one.');
+    return (this.#vocabulary ??= this.#makeVocabulary());
   }
 
   #enqueue(job: Job): void {
@@ -301,15 +334,25 @@ export class RolloutServer implements RolloutEngine {
     const flagOf = ({ sequence }: Running) => state[sequence.slot * STATE_WIDTH + 3];
     const live = [...this.#running].filter((r) => r.phase === 'decode');
     for (const job of live) job.drawn = state[job.sequence.slot * STATE_WIDTH + 2];
-    const ended = live.filter((job) => flagOf(job) !== 0 || job.aborted);
+    await this.#readAlong(live.filter(({ stops }) => stops));
+    const ended = live.filter((job) => flagOf(job) !== 0 || job.stopString !== undefined || job.aborted);
     this.#pace.learnEnds(ended.length, live.length, steps);
     await this.#keepDrawn(ended);
     for (const job of ended) {
       job.sequence.parkedAt = this.#passes;
       this.#running.delete(job);
-      this.#answer(job, flagOf(job) === 1 ? 'stop' : flagOf(job) === 2 ? 'length' : 'aborted');
+      const reason = flagOf(job) === 1 ? 'stop' : flagOf(job) === 2 ? 'length' : 'aborted';
+      this.#answer(job, job.stopString === undefined ? reason : 'stop_string');
     }
     await this.#sendBack([...this.#running].filter((r) => r.phase === 'prefill' && r.aborted));
+  }
+
+  /** Shows jobs what they have drawn since they last looked. */
+  async #readAlong(jobs: Running[]): Promise<void> {
+    if (jobs.length === 0) return;
+    const parts = jobs.map(({ sequence: { slot }, known, drawn }) => ({ slot, from: known, count: drawn - known }));
+    const drawn = await this.#decoder.readDrawn(parts);
+    jobs.forEach((job, i) => readAlong(job, drawn[i].tokenIds));
   }
 
   /** Reads what jobs have drawn since they got their slots. */
@@ -333,7 +376,7 @@ export class RolloutServer implements RolloutEngine {
 
 /** The server on our own kernels. */
 export class WgslRolloutEngine extends RolloutServer {
-  constructor(gpu: Gpu, model: LlamaModel, sizes: DecoderSizes, options: { preemption?: Preemption | undefined } = {}) {
+  constructor(gpu: Gpu, model: LlamaModel, sizes: DecoderSizes, options: RolloutOptions = {}) {
     super(new Decoder(gpu, model, sizes), options);
   }
 }

@@ -3,6 +3,7 @@
 import { checkAdjusted } from './adjustedDraws.ts';
 import type { DecoderSizes, DrawnTokens } from './decoder.ts';
 import type { Sequence } from './kvCache.ts';
+import { checkStopStrings, type StopMatcher } from './stopStrings.ts';
 import type { GenerateRequest, Generation } from './types.ts';
 
 /** Tokens drawn without a break, and the version of the weights that drew them. */
@@ -26,12 +27,24 @@ export interface Job {
   /** Tokens drawn since it last got its slot, as of the last look. */
   drawn: number;
   aborted: boolean;
+  /** Reads along with what is drawn. Without it the tokens stay on the GPU until the job ends. */
+  stops: StopMatcher | undefined;
+  /** Of the tokens drawn since it last got its slot, how many the host has read along. */
+  known: number;
+  /** The stop string that its last token completes. */
+  stopString: string | undefined;
 }
 
 /** A job that runs, with what it holds. */
 export type Running = Job & { sequence: Sequence };
 
-export function newJob(request: GenerateRequest, arrival: number, resolve: Job['resolve'], reject: Job['reject']): Job {
+export function newJob(
+  request: GenerateRequest,
+  arrival: number,
+  stops: StopMatcher | undefined,
+  resolve: Job['resolve'],
+  reject: Job['reject'],
+): Job {
   const { contextIds } = request;
   return {
     request,
@@ -44,6 +57,9 @@ export function newJob(request: GenerateRequest, arrival: number, resolve: Job['
     next: 0,
     drawn: 0,
     aborted: false,
+    stops,
+    known: 0,
+    stopString: undefined,
   };
 }
 
@@ -62,6 +78,7 @@ export function checkRequest(request: GenerateRequest, sizes: DecoderSizes, voca
     throw new RangeError(`A context has ${own} tokens after its prompt; a slot holds ${slotCapacity}.`);
   if (sampling.stopTokenIds.length > 4)
     throw new RangeError(`${sampling.stopTokenIds.length} stop token ids were given; at most 4 are allowed.`);
+  checkStopStrings(sampling.stop ?? []);
   checkAdjusted(sampling, vocabSize);
 }
 
@@ -84,10 +101,21 @@ export function keepPiece(job: Job, drawn: DrawnTokens, version: number): void {
   context.set(drawn.tokenIds, job.contextIds.length);
   job.contextIds = context;
   job.drawn = 0;
+  job.known = 0;
+}
+
+/** Takes tokens that the job has drawn beyond those it knows; what follows a stop string is as if it had not been drawn. */
+export function readAlong(job: Job, tokenIds: Uint32Array): void {
+  for (const token of tokenIds) {
+    job.known++;
+    job.stopString = job.stops?.feed(token);
+    if (job.stopString !== undefined) break;
+  }
+  job.drawn = job.known;
 }
 
 /** The answer: all pieces end to end. */
-export function generationOf({ pieces, request }: Job, stopReason: Generation['stopReason']): Generation {
+export function generationOf({ pieces, request, stopString }: Job, stopReason: Generation['stopReason']): Generation {
   const parts = pieces.map(({ drawn }) => drawn);
   const { entropy, topLogprobs } = request.sampling;
   const logMass = joined(parts.map((p) => p.logMass));
@@ -99,6 +127,7 @@ export function generationOf({ pieces, request }: Job, stopReason: Generation['s
     ...(topLogprobs && { alternatives: parts.flatMap((p) => p.alternatives ?? []) }),
     weightVersions: Uint32Array.from(pieces.flatMap((p) => [...p.drawn.tokenIds].map(() => p.version))),
     stopReason,
+    ...(stopString !== undefined && { stopString }),
   };
 }
 

@@ -21,6 +21,10 @@ export interface SamplingParams {
   frequencyPenalty?: number;
   /** [token id, added to its logit], at most 64. */
   logitBias?: [number, number][];
+  /** Texts that end a turn at the token which completes one, wherever in the token; at most 16. vLLM's name. */
+  stop?: string[];
+  /** Whether the turn's text, as tools and rewards read it, has the stop string; its tokens always do. vLLM's name. */
+  includeStopStrInOutput?: boolean;
   /** Return the entropy at each token. */
   entropy?: boolean;
   /** Return the likeliest tokens at each place, at most 8; 0 = off. */
@@ -58,8 +62,13 @@ export interface Generation {
   alternatives?: { tokenId: number; logProb: number }[][];
   /** [tokens] how many times the weights had changed when each token was drawn: `resetCache` counts them. */
   weightVersions?: Uint32Array;
-  /** 'stop' = one of stopTokenIds (it is the last token); 'length' = maxNewTokens or the slot is full. */
-  stopReason: 'stop' | 'length' | 'aborted';
+  /**
+   * 'stop' = one of stopTokenIds (it is the last token); 'stop_string' = the last token completes one of `stop`;
+   * 'length' = maxNewTokens or the slot is full.
+   */
+  stopReason: 'stop' | 'stop_string' | 'length' | 'aborted';
+  /** Which one of `stop`. */
+  stopString?: string;
 }
 
 export interface RolloutEngine {

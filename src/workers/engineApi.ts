@@ -10,6 +10,7 @@ import type {
   TokenOutputs,
   TrainLoss,
 } from '../model/engine.ts';
+import type { Vocabulary } from '../model/vocabulary.ts';
 import type { GenerateRequest, Generation, RolloutStats } from '../rollout/types.ts';
 import type { DeviceSpec } from './localEngine.ts';
 
@@ -34,6 +35,8 @@ export interface EngineApi {
   exportState(what: 'weights' | 'reference' | 'optimizer' | 'gradients'): Promise<TensorMap>;
   importState(what: 'weights' | 'reference' | 'optimizer', tensors: TensorMap): Promise<void>;
 
+  /** Must come before the first request that looks into tokens (stop strings). */
+  useVocabulary(vocabulary: Vocabulary): Promise<void>;
   /** Requests that were made in one task of the caller's event loop; each answer resolves on its own. */
   generate(requests: GenerateRequest[], onDone: (index: number, result: Generation | string) => void): Promise<void>;
   release(requestIds: string[]): Promise<void>;

@@ -2,6 +2,7 @@
 
 import * as Comlink from 'comlink';
 import type { ModelEngine, TensorMap, TokenOutputs } from '../model/engine.ts';
+import type { Vocabulary } from '../model/vocabulary.ts';
 import type { GenerateRequest } from '../rollout/types.ts';
 import type { EngineApi, EngineDescription, ModelRole } from './engineApi.ts';
 import { createDeviceEngine, type DeviceEngine } from './localEngine.ts';
@@ -11,6 +12,11 @@ export function createEngineHost(): EngineApi {
   const loaded = (): DeviceEngine => {
     if (!engine) throw new Error('The engine worker was called before load().');
     return engine;
+  };
+  let vocabulary: Vocabulary | undefined;
+  const vocabularyInUse = (): Vocabulary => {
+    if (!vocabulary) throw new Error('The engine worker got a stop string before useVocabulary().');
+    return vocabulary;
   };
   const model = (role: ModelRole): ModelEngine => {
     const found = role === 'policy' ? loaded().model : loaded().reference;
@@ -23,7 +29,7 @@ export function createEngineHost(): EngineApi {
   };
   return {
     async load(spec) {
-      engine = await createDeviceEngine(spec);
+      engine = await createDeviceEngine(spec, vocabularyInUse);
       return describe();
     },
     describe,
@@ -40,6 +46,9 @@ export function createEngineHost(): EngineApi {
     importState: (what, tensors) => {
       if (what === 'optimizer') return model('policy').importOptimizer(tensors);
       return model(what === 'weights' ? 'policy' : 'reference').importWeights(tensors);
+    },
+    useVocabulary: async (given) => {
+      vocabulary = given;
     },
     generate: (requests, onDone) => generateAll(loaded(), requests, onDone),
     release: async (ids) => ids.forEach((id) => loaded().rollout.release(id)),

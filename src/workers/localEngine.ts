@@ -7,6 +7,7 @@ import { InputError } from '../model/errors.ts';
 import type { LlamaModel } from '../model/forward.ts';
 import { loadModel } from '../model/loadModel.ts';
 import { ChatTokenizer } from '../model/tokenizer.ts';
+import { type Vocabulary, vocabularyOf } from '../model/vocabulary.ts';
 import { createTfjsEngine } from '../model/tfjsEngine.ts';
 import { WgslEngine } from '../model/wgslEngine.ts';
 import { WgslRolloutEngine } from '../rollout/engine.ts';
@@ -27,24 +28,25 @@ export type LocalEngine = DeviceEngine & TrainerEngine;
 
 export async function createLocalEngine(spec: EngineSpec): Promise<LocalEngine> {
   const tokenizer = new ChatTokenizer(spec.tokenizerJson, spec.tokenizerConfigJson);
-  return { ...(await createDeviceEngine(spec)), tokenizer };
+  return { ...(await createDeviceEngine(spec, () => vocabularyOf(spec.tokenizerJson))), tokenizer };
 }
 
 export type DeviceSpec = Omit<EngineSpec, 'tokenizerJson' | 'tokenizerConfigJson'>;
 
-export async function createDeviceEngine(spec: DeviceSpec): Promise<DeviceEngine> {
+/** @param vocabulary asked for when a request looks into tokens; absent = such requests are refused */
+export async function createDeviceEngine(spec: DeviceSpec, vocabulary?: () => Vocabulary): Promise<DeviceEngine> {
   const maxBytes = spec.maxMemoryMib ? spec.maxMemoryMib * 2 ** 20 : Infinity;
   checkPlan(planMemory(spec), maxBytes);
   const gpu = await Gpu.create({ maxBytes });
   try {
-    return await buildEngine(gpu, spec);
+    return await buildEngine(gpu, spec, vocabulary);
   } catch (error) {
     gpu.destroy();
     throw error;
   }
 }
 
-async function buildEngine(gpu: Gpu, spec: DeviceSpec): Promise<DeviceEngine> {
+async function buildEngine(gpu: Gpu, spec: DeviceSpec, vocabulary?: () => Vocabulary): Promise<DeviceEngine> {
   const { config, weights, maxPositions, lora } = spec;
   const model = await loadModel(gpu, config, maxPositions, weights, lora);
   if (spec.adapter) model.lora?.weights.importTensors(spec.adapter);
@@ -55,7 +57,7 @@ async function buildEngine(gpu: Gpu, spec: DeviceSpec): Promise<DeviceEngine> {
     adapter: gpu.adapter,
     model: trainer,
     rollout: spec.rollout
-      ? new WgslRolloutEngine(gpu, model, spec.rollout, { preemption: spec.preemption })
+      ? new WgslRolloutEngine(gpu, model, spec.rollout, { preemption: spec.preemption, vocabulary })
       : noRollout,
     ...(reference && { reference }),
     destroy: () => gpu.destroy(),

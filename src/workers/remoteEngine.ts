@@ -7,6 +7,7 @@ import * as Comlink from 'comlink';
 import type { TrainerEngine } from '../grpo/trainer.ts';
 import type { ModelEngine } from '../model/engine.ts';
 import { ChatTokenizer } from '../model/tokenizer.ts';
+import { vocabularyOf } from '../model/vocabulary.ts';
 import type { GenerateRequest, Generation, RolloutEngine } from '../rollout/types.ts';
 import type { EngineApi, EngineDescription, ModelRole } from './engineApi.ts';
 import type { EngineSpec } from './engineSpec.ts';
@@ -36,7 +37,7 @@ export async function createRemoteEngine(worker: Worker, spec: EngineSpec): Prom
     describe: () => alive(api.describe()),
     tokenizer: new ChatTokenizer(tokenizerJson, tokenizerConfigJson),
     model,
-    rollout: remoteRollout(api, alive),
+    rollout: remoteRollout(api, alive, tokenizerJson),
     ...(spec.withReference && { reference: remoteModel(api, alive, 'reference', description) }),
     async destroy() {
       await alive(api.destroy());
@@ -82,7 +83,8 @@ function remoteModel(
 }
 
 /** Requests of one task travel in one message; each answer comes back as soon as it is there. */
-function remoteRollout(api: Comlink.Remote<EngineApi>, alive: Alive): RolloutEngine {
+function remoteRollout(api: Comlink.Remote<EngineApi>, alive: Alive, tokenizerJson: unknown): RolloutEngine {
+  let vocabulary: Promise<void> | undefined;
   let queued: { request: GenerateRequest; resolve: (g: Generation) => void; reject: (e: unknown) => void }[] = [];
   const released: string[] = [];
   const send = () => {
@@ -103,6 +105,10 @@ function remoteRollout(api: Comlink.Remote<EngineApi>, alive: Alive): RolloutEng
   return {
     generate: (request) =>
       new Promise((resolve, reject) => {
+        if (request.sampling.stop?.length) {
+          vocabulary ??= alive(api.useVocabulary(vocabularyOf(tokenizerJson)));
+          vocabulary.catch(reject);
+        }
         if (queued.push({ request, resolve, reject }) === 1) queueMicrotask(send);
       }),
     release: (requestId) => {
