@@ -25,16 +25,33 @@ const REST_MS = 0.2;
  */
 function restWhileWaiting(): void {
   const cell = new Int32Array(new SharedArrayBuffer(4));
-  let waiting = 0;
-  const rest = () => {
-    if (waiting === 0) return;
-    Atomics.wait(cell, 0, 0, REST_MS);
-    setImmediate(rest);
-  };
+  const loop = restLoop(() => Atomics.wait(cell, 0, 0, REST_MS));
   const prototype = GPUBuffer.prototype;
   const mapAsync = prototype.mapAsync;
   prototype.mapAsync = function (this: GPUBuffer, ...args: Parameters<typeof mapAsync>) {
-    if (waiting++ === 0) setImmediate(rest);
-    return mapAsync.apply(this, args).finally(() => waiting--);
+    loop.begin();
+    return mapAsync.apply(this, args).finally(loop.end);
   };
+}
+
+/**
+ * Calls `rest` once a turn of the event loop while anything has begun and not ended. One loop only: a step asks for its next
+ * result as soon as it has the last one, before the loop has seen that nothing was due, and loops that add up would make
+ * every wait longer than the one before.
+ */
+export function restLoop(rest: () => void): { begin: () => void; end: () => void } {
+  let waiting = 0;
+  let running = false;
+  const turn = () => {
+    running = waiting > 0;
+    if (!running) return;
+    rest();
+    setImmediate(turn);
+  };
+  const begin = () => {
+    waiting++;
+    if (!running) setImmediate(turn);
+    running = true;
+  };
+  return { begin, end: () => void waiting-- };
 }

@@ -1,0 +1,26 @@
+import { expect, test } from 'vitest';
+import { restLoop } from '../../src/cli/dawn.ts';
+
+const turns = async (n: number) => {
+  for (let i = 0; i < n; i++) await new Promise((resolve) => setImmediate(resolve));
+};
+
+test('one rest a turn while a result is awaited, however often one is asked for, and none afterwards', async () => {
+  let rests = 0;
+  const loop = restLoop(() => rests++);
+  for (let i = 0; i < 50; i++) {
+    loop.begin();
+    await turns(1);
+    loop.end(); // and the next is asked for in the same turn
+  }
+  loop.begin();
+  await turns(1);
+  rests = 0;
+  await turns(10);
+  expect(rests).toBe(10);
+  loop.end();
+  await turns(2);
+  rests = 0;
+  await turns(5);
+  expect(rests).toBe(0);
+});
