@@ -8,7 +8,7 @@
 // Grid      a row of LANES threads computes 8 x (8 * LANES) outputs, 8 x 8 a thread, columns a stride of LANES apart;
 //           workgroups in a row, folded over x and y past 65535. Any M, K, N >= 1.
 // Numerics  one thread sums each output over k in ascending order, s = s + a * b, from 0: the same bits whatever the
-//           tile, M or the position in the batch. Printed by scripts/gen-matmul.mjs: edit there.
+//           tile, M or the position in the batch. Printed by scripts/gen-matmul.mjs: edit scripts/lib/matmulTile.mjs.
 // Checked   against a float64 product by test/gpu/matmul.test.ts.
 
 struct Params {
@@ -81,30 +81,94 @@ fn main(
 
   var k = 0u;
   for (; k < params.K; k++) {
-    let a0 = a[ia0];
-    let a1 = a[ia1];
-    let a2 = a[ia2];
-    let a3 = a[ia3];
-    let a4 = a[ia4];
-    let a5 = a[ia5];
-    let a6 = a[ia6];
-    let a7 = a[ia7];
-    let b0 = b[ib0];
-    let b1 = b[ib1];
-    let b2 = b[ib2];
-    let b3 = b[ib3];
-    let b4 = b[ib4];
-    let b5 = b[ib5];
-    let b6 = b[ib6];
-    let b7 = b[ib7];
-    let x0 = a0; s0_0 += x0 * b0; s0_1 += x0 * b1; s0_2 += x0 * b2; s0_3 += x0 * b3; s0_4 += x0 * b4; s0_5 += x0 * b5; s0_6 += x0 * b6; s0_7 += x0 * b7;
-    let x1 = a1; s1_0 += x1 * b0; s1_1 += x1 * b1; s1_2 += x1 * b2; s1_3 += x1 * b3; s1_4 += x1 * b4; s1_5 += x1 * b5; s1_6 += x1 * b6; s1_7 += x1 * b7;
-    let x2 = a2; s2_0 += x2 * b0; s2_1 += x2 * b1; s2_2 += x2 * b2; s2_3 += x2 * b3; s2_4 += x2 * b4; s2_5 += x2 * b5; s2_6 += x2 * b6; s2_7 += x2 * b7;
-    let x3 = a3; s3_0 += x3 * b0; s3_1 += x3 * b1; s3_2 += x3 * b2; s3_3 += x3 * b3; s3_4 += x3 * b4; s3_5 += x3 * b5; s3_6 += x3 * b6; s3_7 += x3 * b7;
-    let x4 = a4; s4_0 += x4 * b0; s4_1 += x4 * b1; s4_2 += x4 * b2; s4_3 += x4 * b3; s4_4 += x4 * b4; s4_5 += x4 * b5; s4_6 += x4 * b6; s4_7 += x4 * b7;
-    let x5 = a5; s5_0 += x5 * b0; s5_1 += x5 * b1; s5_2 += x5 * b2; s5_3 += x5 * b3; s5_4 += x5 * b4; s5_5 += x5 * b5; s5_6 += x5 * b6; s5_7 += x5 * b7;
-    let x6 = a6; s6_0 += x6 * b0; s6_1 += x6 * b1; s6_2 += x6 * b2; s6_3 += x6 * b3; s6_4 += x6 * b4; s6_5 += x6 * b5; s6_6 += x6 * b6; s6_7 += x6 * b7;
-    let x7 = a7; s7_0 += x7 * b0; s7_1 += x7 * b1; s7_2 += x7 * b2; s7_3 += x7 * b3; s7_4 += x7 * b4; s7_5 += x7 * b5; s7_6 += x7 * b6; s7_7 += x7 * b7;
+    let a0_0 = a[ia0];
+    let a1_0 = a[ia1];
+    let a2_0 = a[ia2];
+    let a3_0 = a[ia3];
+    let a4_0 = a[ia4];
+    let a5_0 = a[ia5];
+    let a6_0 = a[ia6];
+    let a7_0 = a[ia7];
+    let b0_0 = b[ib0];
+    let b1_0 = b[ib1];
+    let b2_0 = b[ib2];
+    let b3_0 = b[ib3];
+    let b4_0 = b[ib4];
+    let b5_0 = b[ib5];
+    let b6_0 = b[ib6];
+    let b7_0 = b[ib7];
+    let x0_0 = a0_0;
+    s0_0 = s0_0 + x0_0 * b0_0;
+    s0_1 = s0_1 + x0_0 * b1_0;
+    s0_2 = s0_2 + x0_0 * b2_0;
+    s0_3 = s0_3 + x0_0 * b3_0;
+    s0_4 = s0_4 + x0_0 * b4_0;
+    s0_5 = s0_5 + x0_0 * b5_0;
+    s0_6 = s0_6 + x0_0 * b6_0;
+    s0_7 = s0_7 + x0_0 * b7_0;
+    let x1_0 = a1_0;
+    s1_0 = s1_0 + x1_0 * b0_0;
+    s1_1 = s1_1 + x1_0 * b1_0;
+    s1_2 = s1_2 + x1_0 * b2_0;
+    s1_3 = s1_3 + x1_0 * b3_0;
+    s1_4 = s1_4 + x1_0 * b4_0;
+    s1_5 = s1_5 + x1_0 * b5_0;
+    s1_6 = s1_6 + x1_0 * b6_0;
+    s1_7 = s1_7 + x1_0 * b7_0;
+    let x2_0 = a2_0;
+    s2_0 = s2_0 + x2_0 * b0_0;
+    s2_1 = s2_1 + x2_0 * b1_0;
+    s2_2 = s2_2 + x2_0 * b2_0;
+    s2_3 = s2_3 + x2_0 * b3_0;
+    s2_4 = s2_4 + x2_0 * b4_0;
+    s2_5 = s2_5 + x2_0 * b5_0;
+    s2_6 = s2_6 + x2_0 * b6_0;
+    s2_7 = s2_7 + x2_0 * b7_0;
+    let x3_0 = a3_0;
+    s3_0 = s3_0 + x3_0 * b0_0;
+    s3_1 = s3_1 + x3_0 * b1_0;
+    s3_2 = s3_2 + x3_0 * b2_0;
+    s3_3 = s3_3 + x3_0 * b3_0;
+    s3_4 = s3_4 + x3_0 * b4_0;
+    s3_5 = s3_5 + x3_0 * b5_0;
+    s3_6 = s3_6 + x3_0 * b6_0;
+    s3_7 = s3_7 + x3_0 * b7_0;
+    let x4_0 = a4_0;
+    s4_0 = s4_0 + x4_0 * b0_0;
+    s4_1 = s4_1 + x4_0 * b1_0;
+    s4_2 = s4_2 + x4_0 * b2_0;
+    s4_3 = s4_3 + x4_0 * b3_0;
+    s4_4 = s4_4 + x4_0 * b4_0;
+    s4_5 = s4_5 + x4_0 * b5_0;
+    s4_6 = s4_6 + x4_0 * b6_0;
+    s4_7 = s4_7 + x4_0 * b7_0;
+    let x5_0 = a5_0;
+    s5_0 = s5_0 + x5_0 * b0_0;
+    s5_1 = s5_1 + x5_0 * b1_0;
+    s5_2 = s5_2 + x5_0 * b2_0;
+    s5_3 = s5_3 + x5_0 * b3_0;
+    s5_4 = s5_4 + x5_0 * b4_0;
+    s5_5 = s5_5 + x5_0 * b5_0;
+    s5_6 = s5_6 + x5_0 * b6_0;
+    s5_7 = s5_7 + x5_0 * b7_0;
+    let x6_0 = a6_0;
+    s6_0 = s6_0 + x6_0 * b0_0;
+    s6_1 = s6_1 + x6_0 * b1_0;
+    s6_2 = s6_2 + x6_0 * b2_0;
+    s6_3 = s6_3 + x6_0 * b3_0;
+    s6_4 = s6_4 + x6_0 * b4_0;
+    s6_5 = s6_5 + x6_0 * b5_0;
+    s6_6 = s6_6 + x6_0 * b6_0;
+    s6_7 = s6_7 + x6_0 * b7_0;
+    let x7_0 = a7_0;
+    s7_0 = s7_0 + x7_0 * b0_0;
+    s7_1 = s7_1 + x7_0 * b1_0;
+    s7_2 = s7_2 + x7_0 * b2_0;
+    s7_3 = s7_3 + x7_0 * b3_0;
+    s7_4 = s7_4 + x7_0 * b4_0;
+    s7_5 = s7_5 + x7_0 * b5_0;
+    s7_6 = s7_6 + x7_0 * b6_0;
+    s7_7 = s7_7 + x7_0 * b7_0;
     ia0 += params.stepA; ia1 += params.stepA; ia2 += params.stepA; ia3 += params.stepA; ia4 += params.stepA; ia5 += params.stepA; ia6 += params.stepA; ia7 += params.stepA;
     ib0 += params.stepB; ib1 += params.stepB; ib2 += params.stepB; ib3 += params.stepB; ib4 += params.stepB; ib5 += params.stepB; ib6 += params.stepB; ib7 += params.stepB;
   }

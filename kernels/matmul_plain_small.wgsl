@@ -8,7 +8,7 @@
 // Grid      a row of LANES threads computes 4 x (4 * LANES) outputs, 4 x 4 a thread, columns a stride of LANES apart;
 //           workgroups in a row, folded over x and y past 65535. Any M, K, N >= 1.
 // Numerics  one thread sums each output over k in ascending order, s = s + a * b, from 0: the same bits whatever the
-//           tile, M or the position in the batch. Printed by scripts/gen-matmul.mjs: edit there.
+//           tile, M or the position in the batch. Printed by scripts/gen-matmul.mjs: edit scripts/lib/matmulTile.mjs.
 // Checked   against a float64 product by test/gpu/matmul.test.ts.
 
 struct Params {
@@ -69,50 +69,74 @@ fn main(
 
   var k = 0u;
   for (; k + 1u < params.K; k += 2u) {
-    {
-      let a0 = a[ia0];
-      let a1 = a[ia1];
-      let a2 = a[ia2];
-      let a3 = a[ia3];
-      let b0 = b[ib0];
-      let b1 = b[ib1];
-      let b2 = b[ib2];
-      let b3 = b[ib3];
-      let x0 = a0; s0_0 += x0 * b0; s0_1 += x0 * b1; s0_2 += x0 * b2; s0_3 += x0 * b3;
-      let x1 = a1; s1_0 += x1 * b0; s1_1 += x1 * b1; s1_2 += x1 * b2; s1_3 += x1 * b3;
-      let x2 = a2; s2_0 += x2 * b0; s2_1 += x2 * b1; s2_2 += x2 * b2; s2_3 += x2 * b3;
-      let x3 = a3; s3_0 += x3 * b0; s3_1 += x3 * b1; s3_2 += x3 * b2; s3_3 += x3 * b3;
-    }
-    {
-      let a0 = a[ia0 + 1u * params.stepA];
-      let a1 = a[ia1 + 1u * params.stepA];
-      let a2 = a[ia2 + 1u * params.stepA];
-      let a3 = a[ia3 + 1u * params.stepA];
-      let b0 = b[ib0 + 1u * params.stepB];
-      let b1 = b[ib1 + 1u * params.stepB];
-      let b2 = b[ib2 + 1u * params.stepB];
-      let b3 = b[ib3 + 1u * params.stepB];
-      let x0 = a0; s0_0 += x0 * b0; s0_1 += x0 * b1; s0_2 += x0 * b2; s0_3 += x0 * b3;
-      let x1 = a1; s1_0 += x1 * b0; s1_1 += x1 * b1; s1_2 += x1 * b2; s1_3 += x1 * b3;
-      let x2 = a2; s2_0 += x2 * b0; s2_1 += x2 * b1; s2_2 += x2 * b2; s2_3 += x2 * b3;
-      let x3 = a3; s3_0 += x3 * b0; s3_1 += x3 * b1; s3_2 += x3 * b2; s3_3 += x3 * b3;
-    }
+    let a0_0 = a[ia0];
+    let a1_0 = a[ia1];
+    let a2_0 = a[ia2];
+    let a3_0 = a[ia3];
+    let b0_0 = b[ib0];
+    let b1_0 = b[ib1];
+    let b2_0 = b[ib2];
+    let b3_0 = b[ib3];
+    let a0_1 = a[ia0 + 1u * params.stepA];
+    let a1_1 = a[ia1 + 1u * params.stepA];
+    let a2_1 = a[ia2 + 1u * params.stepA];
+    let a3_1 = a[ia3 + 1u * params.stepA];
+    let b0_1 = b[ib0 + 1u * params.stepB];
+    let b1_1 = b[ib1 + 1u * params.stepB];
+    let b2_1 = b[ib2 + 1u * params.stepB];
+    let b3_1 = b[ib3 + 1u * params.stepB];
+    let x0_0 = a0_0; let x0_1 = a0_1;
+    s0_0 = s0_0 + x0_0 * b0_0 + x0_1 * b0_1;
+    s0_1 = s0_1 + x0_0 * b1_0 + x0_1 * b1_1;
+    s0_2 = s0_2 + x0_0 * b2_0 + x0_1 * b2_1;
+    s0_3 = s0_3 + x0_0 * b3_0 + x0_1 * b3_1;
+    let x1_0 = a1_0; let x1_1 = a1_1;
+    s1_0 = s1_0 + x1_0 * b0_0 + x1_1 * b0_1;
+    s1_1 = s1_1 + x1_0 * b1_0 + x1_1 * b1_1;
+    s1_2 = s1_2 + x1_0 * b2_0 + x1_1 * b2_1;
+    s1_3 = s1_3 + x1_0 * b3_0 + x1_1 * b3_1;
+    let x2_0 = a2_0; let x2_1 = a2_1;
+    s2_0 = s2_0 + x2_0 * b0_0 + x2_1 * b0_1;
+    s2_1 = s2_1 + x2_0 * b1_0 + x2_1 * b1_1;
+    s2_2 = s2_2 + x2_0 * b2_0 + x2_1 * b2_1;
+    s2_3 = s2_3 + x2_0 * b3_0 + x2_1 * b3_1;
+    let x3_0 = a3_0; let x3_1 = a3_1;
+    s3_0 = s3_0 + x3_0 * b0_0 + x3_1 * b0_1;
+    s3_1 = s3_1 + x3_0 * b1_0 + x3_1 * b1_1;
+    s3_2 = s3_2 + x3_0 * b2_0 + x3_1 * b2_1;
+    s3_3 = s3_3 + x3_0 * b3_0 + x3_1 * b3_1;
     ia0 += 2u * params.stepA; ia1 += 2u * params.stepA; ia2 += 2u * params.stepA; ia3 += 2u * params.stepA;
     ib0 += 2u * params.stepB; ib1 += 2u * params.stepB; ib2 += 2u * params.stepB; ib3 += 2u * params.stepB;
   }
   for (; k < params.K; k++) {
-    let a0 = a[ia0];
-    let a1 = a[ia1];
-    let a2 = a[ia2];
-    let a3 = a[ia3];
-    let b0 = b[ib0];
-    let b1 = b[ib1];
-    let b2 = b[ib2];
-    let b3 = b[ib3];
-    let x0 = a0; s0_0 += x0 * b0; s0_1 += x0 * b1; s0_2 += x0 * b2; s0_3 += x0 * b3;
-    let x1 = a1; s1_0 += x1 * b0; s1_1 += x1 * b1; s1_2 += x1 * b2; s1_3 += x1 * b3;
-    let x2 = a2; s2_0 += x2 * b0; s2_1 += x2 * b1; s2_2 += x2 * b2; s2_3 += x2 * b3;
-    let x3 = a3; s3_0 += x3 * b0; s3_1 += x3 * b1; s3_2 += x3 * b2; s3_3 += x3 * b3;
+    let a0_0 = a[ia0];
+    let a1_0 = a[ia1];
+    let a2_0 = a[ia2];
+    let a3_0 = a[ia3];
+    let b0_0 = b[ib0];
+    let b1_0 = b[ib1];
+    let b2_0 = b[ib2];
+    let b3_0 = b[ib3];
+    let x0_0 = a0_0;
+    s0_0 = s0_0 + x0_0 * b0_0;
+    s0_1 = s0_1 + x0_0 * b1_0;
+    s0_2 = s0_2 + x0_0 * b2_0;
+    s0_3 = s0_3 + x0_0 * b3_0;
+    let x1_0 = a1_0;
+    s1_0 = s1_0 + x1_0 * b0_0;
+    s1_1 = s1_1 + x1_0 * b1_0;
+    s1_2 = s1_2 + x1_0 * b2_0;
+    s1_3 = s1_3 + x1_0 * b3_0;
+    let x2_0 = a2_0;
+    s2_0 = s2_0 + x2_0 * b0_0;
+    s2_1 = s2_1 + x2_0 * b1_0;
+    s2_2 = s2_2 + x2_0 * b2_0;
+    s2_3 = s2_3 + x2_0 * b3_0;
+    let x3_0 = a3_0;
+    s3_0 = s3_0 + x3_0 * b0_0;
+    s3_1 = s3_1 + x3_0 * b1_0;
+    s3_2 = s3_2 + x3_0 * b2_0;
+    s3_3 = s3_3 + x3_0 * b3_0;
     ia0 += params.stepA; ia1 += params.stepA; ia2 += params.stepA; ia3 += params.stepA;
     ib0 += params.stepB; ib1 += params.stepB; ib2 += params.stepB; ib3 += params.stepB;
   }

@@ -7,10 +7,10 @@ enable subgroups;
 //   add   ADD = 1: bias [N];  ADD = 2: [M, N], the residual stream;  ADD = 0: any buffer
 //   y     [M, N]; read first when ACCUMULATE = 1 (weight gradients)
 //
-// Grid      a subgroup computes 4 x (4 * subgroup size) outputs, 4 x 4 a thread, columns a stride of the subgroup size apart;
+// Grid      a subgroup computes 8 x (4 * subgroup size) outputs, 8 x 4 a thread, columns a stride of the subgroup size apart;
 //           workgroups in a row, folded over x and y past 65535. Any M, K, N >= 1.
 // Numerics  one thread sums each output over k in ascending order, s = s + a * b, from 0: the same bits whatever the
-//           tile, M or the position in the batch. Printed by scripts/gen-matmul.mjs: edit there.
+//           tile, M or the position in the batch. Printed by scripts/gen-matmul.mjs: edit scripts/lib/matmulTile.mjs.
 // Checked   against a float64 product by test/gpu/matmul.test.ts.
 
 struct Params {
@@ -23,7 +23,7 @@ struct Params {
   colB: u32,   // b: from one n to the next
 }
 
-override WG: u32 = 64u; // threads in a workgroup; a multiple of the subgroup size
+override WG: u32 = 16u; // threads in a workgroup; a multiple of the subgroup size
 override ADD: u32 = 0u;
 override ACCUMULATE: u32 = 0u;
 
@@ -52,11 +52,12 @@ fn main(
 ) {
   let tile = (wg.y * grid.x + wg.x) * (WG / lanes) + tid / lanes;
   let across = (params.N + 4u * lanes - 1u) / (4u * lanes); // tiles side by side
-  let row0 = tile / across * 4u;
+  let row0 = tile / across * 8u;
   let col0 = tile % across * 4u * lanes + lane;
-  // No early return: subgroupBroadcast needs every lane. Rows and columns past the end compute the last one again.
+  // No early return: quadSwapX needs every lane. Rows and columns past the end compute the last one again.
 
   var ia0 = min(row0 + 0u + lane % 4u, params.M - 1u) * params.rowA;
+  var ia1 = min(row0 + 4u + lane % 4u, params.M - 1u) * params.rowA;
   var ib0 = min(col0, params.N - 1u) * params.colB;
   var ib1 = min(col0 + 1u * lanes, params.N - 1u) * params.colB;
   var ib2 = min(col0 + 2u * lanes, params.N - 1u) * params.colB;
@@ -65,72 +66,167 @@ fn main(
   var s1_0 = 0.0; var s1_1 = 0.0; var s1_2 = 0.0; var s1_3 = 0.0;
   var s2_0 = 0.0; var s2_1 = 0.0; var s2_2 = 0.0; var s2_3 = 0.0;
   var s3_0 = 0.0; var s3_1 = 0.0; var s3_2 = 0.0; var s3_3 = 0.0;
+  var s4_0 = 0.0; var s4_1 = 0.0; var s4_2 = 0.0; var s4_3 = 0.0;
+  var s5_0 = 0.0; var s5_1 = 0.0; var s5_2 = 0.0; var s5_3 = 0.0;
+  var s6_0 = 0.0; var s6_1 = 0.0; var s6_2 = 0.0; var s6_3 = 0.0;
+  var s7_0 = 0.0; var s7_1 = 0.0; var s7_2 = 0.0; var s7_3 = 0.0;
 
   var k = 0u;
-  for (; k + 3u < params.K; k += 4u) {
-    {
-      let a0 = a[ia0];
-      let b0 = b[ib0];
-      let b1 = b[ib1];
-      let b2 = b[ib2];
-      let b3 = b[ib3];
-      let x0 = subgroupBroadcast(a0, 0u); s0_0 += x0 * b0; s0_1 += x0 * b1; s0_2 += x0 * b2; s0_3 += x0 * b3;
-      let x1 = subgroupBroadcast(a0, 1u); s1_0 += x1 * b0; s1_1 += x1 * b1; s1_2 += x1 * b2; s1_3 += x1 * b3;
-      let x2 = subgroupBroadcast(a0, 2u); s2_0 += x2 * b0; s2_1 += x2 * b1; s2_2 += x2 * b2; s2_3 += x2 * b3;
-      let x3 = subgroupBroadcast(a0, 3u); s3_0 += x3 * b0; s3_1 += x3 * b1; s3_2 += x3 * b2; s3_3 += x3 * b3;
-    }
-    {
-      let a0 = a[ia0 + 1u * params.stepA];
-      let b0 = b[ib0 + 1u * params.stepB];
-      let b1 = b[ib1 + 1u * params.stepB];
-      let b2 = b[ib2 + 1u * params.stepB];
-      let b3 = b[ib3 + 1u * params.stepB];
-      let x0 = subgroupBroadcast(a0, 0u); s0_0 += x0 * b0; s0_1 += x0 * b1; s0_2 += x0 * b2; s0_3 += x0 * b3;
-      let x1 = subgroupBroadcast(a0, 1u); s1_0 += x1 * b0; s1_1 += x1 * b1; s1_2 += x1 * b2; s1_3 += x1 * b3;
-      let x2 = subgroupBroadcast(a0, 2u); s2_0 += x2 * b0; s2_1 += x2 * b1; s2_2 += x2 * b2; s2_3 += x2 * b3;
-      let x3 = subgroupBroadcast(a0, 3u); s3_0 += x3 * b0; s3_1 += x3 * b1; s3_2 += x3 * b2; s3_3 += x3 * b3;
-    }
-    {
-      let a0 = a[ia0 + 2u * params.stepA];
-      let b0 = b[ib0 + 2u * params.stepB];
-      let b1 = b[ib1 + 2u * params.stepB];
-      let b2 = b[ib2 + 2u * params.stepB];
-      let b3 = b[ib3 + 2u * params.stepB];
-      let x0 = subgroupBroadcast(a0, 0u); s0_0 += x0 * b0; s0_1 += x0 * b1; s0_2 += x0 * b2; s0_3 += x0 * b3;
-      let x1 = subgroupBroadcast(a0, 1u); s1_0 += x1 * b0; s1_1 += x1 * b1; s1_2 += x1 * b2; s1_3 += x1 * b3;
-      let x2 = subgroupBroadcast(a0, 2u); s2_0 += x2 * b0; s2_1 += x2 * b1; s2_2 += x2 * b2; s2_3 += x2 * b3;
-      let x3 = subgroupBroadcast(a0, 3u); s3_0 += x3 * b0; s3_1 += x3 * b1; s3_2 += x3 * b2; s3_3 += x3 * b3;
-    }
-    {
-      let a0 = a[ia0 + 3u * params.stepA];
-      let b0 = b[ib0 + 3u * params.stepB];
-      let b1 = b[ib1 + 3u * params.stepB];
-      let b2 = b[ib2 + 3u * params.stepB];
-      let b3 = b[ib3 + 3u * params.stepB];
-      let x0 = subgroupBroadcast(a0, 0u); s0_0 += x0 * b0; s0_1 += x0 * b1; s0_2 += x0 * b2; s0_3 += x0 * b3;
-      let x1 = subgroupBroadcast(a0, 1u); s1_0 += x1 * b0; s1_1 += x1 * b1; s1_2 += x1 * b2; s1_3 += x1 * b3;
-      let x2 = subgroupBroadcast(a0, 2u); s2_0 += x2 * b0; s2_1 += x2 * b1; s2_2 += x2 * b2; s2_3 += x2 * b3;
-      let x3 = subgroupBroadcast(a0, 3u); s3_0 += x3 * b0; s3_1 += x3 * b1; s3_2 += x3 * b2; s3_3 += x3 * b3;
-    }
-    ia0 += 4u * params.stepA;
-    ib0 += 4u * params.stepB; ib1 += 4u * params.stepB; ib2 += 4u * params.stepB; ib3 += 4u * params.stepB;
+  for (; k + 7u < params.K; k += 8u) {
+    let a0_0 = a[ia0];
+    let a1_0 = a[ia1];
+    let b0_0 = b[ib0];
+    let b1_0 = b[ib1];
+    let b2_0 = b[ib2];
+    let b3_0 = b[ib3];
+    let a0_1 = a[ia0 + 1u * params.stepA];
+    let a1_1 = a[ia1 + 1u * params.stepA];
+    let b0_1 = b[ib0 + 1u * params.stepB];
+    let b1_1 = b[ib1 + 1u * params.stepB];
+    let b2_1 = b[ib2 + 1u * params.stepB];
+    let b3_1 = b[ib3 + 1u * params.stepB];
+    let a0_2 = a[ia0 + 2u * params.stepA];
+    let a1_2 = a[ia1 + 2u * params.stepA];
+    let b0_2 = b[ib0 + 2u * params.stepB];
+    let b1_2 = b[ib1 + 2u * params.stepB];
+    let b2_2 = b[ib2 + 2u * params.stepB];
+    let b3_2 = b[ib3 + 2u * params.stepB];
+    let a0_3 = a[ia0 + 3u * params.stepA];
+    let a1_3 = a[ia1 + 3u * params.stepA];
+    let b0_3 = b[ib0 + 3u * params.stepB];
+    let b1_3 = b[ib1 + 3u * params.stepB];
+    let b2_3 = b[ib2 + 3u * params.stepB];
+    let b3_3 = b[ib3 + 3u * params.stepB];
+    let a0_4 = a[ia0 + 4u * params.stepA];
+    let a1_4 = a[ia1 + 4u * params.stepA];
+    let b0_4 = b[ib0 + 4u * params.stepB];
+    let b1_4 = b[ib1 + 4u * params.stepB];
+    let b2_4 = b[ib2 + 4u * params.stepB];
+    let b3_4 = b[ib3 + 4u * params.stepB];
+    let a0_5 = a[ia0 + 5u * params.stepA];
+    let a1_5 = a[ia1 + 5u * params.stepA];
+    let b0_5 = b[ib0 + 5u * params.stepB];
+    let b1_5 = b[ib1 + 5u * params.stepB];
+    let b2_5 = b[ib2 + 5u * params.stepB];
+    let b3_5 = b[ib3 + 5u * params.stepB];
+    let a0_6 = a[ia0 + 6u * params.stepA];
+    let a1_6 = a[ia1 + 6u * params.stepA];
+    let b0_6 = b[ib0 + 6u * params.stepB];
+    let b1_6 = b[ib1 + 6u * params.stepB];
+    let b2_6 = b[ib2 + 6u * params.stepB];
+    let b3_6 = b[ib3 + 6u * params.stepB];
+    let a0_7 = a[ia0 + 7u * params.stepA];
+    let a1_7 = a[ia1 + 7u * params.stepA];
+    let b0_7 = b[ib0 + 7u * params.stepB];
+    let b1_7 = b[ib1 + 7u * params.stepB];
+    let b2_7 = b[ib2 + 7u * params.stepB];
+    let b3_7 = b[ib3 + 7u * params.stepB];
+    let x0_0 = a0_0; let x0_1 = a0_1; let x0_2 = a0_2; let x0_3 = a0_3; let x0_4 = a0_4; let x0_5 = a0_5; let x0_6 = a0_6; let x0_7 = a0_7;
+    s0_0 = s0_0 + x0_0 * b0_0 + x0_1 * b0_1 + x0_2 * b0_2 + x0_3 * b0_3 + x0_4 * b0_4 + x0_5 * b0_5 + x0_6 * b0_6 + x0_7 * b0_7;
+    s0_1 = s0_1 + x0_0 * b1_0 + x0_1 * b1_1 + x0_2 * b1_2 + x0_3 * b1_3 + x0_4 * b1_4 + x0_5 * b1_5 + x0_6 * b1_6 + x0_7 * b1_7;
+    s0_2 = s0_2 + x0_0 * b2_0 + x0_1 * b2_1 + x0_2 * b2_2 + x0_3 * b2_3 + x0_4 * b2_4 + x0_5 * b2_5 + x0_6 * b2_6 + x0_7 * b2_7;
+    s0_3 = s0_3 + x0_0 * b3_0 + x0_1 * b3_1 + x0_2 * b3_2 + x0_3 * b3_3 + x0_4 * b3_4 + x0_5 * b3_5 + x0_6 * b3_6 + x0_7 * b3_7;
+    let x1_0 = quadSwapX(a0_0); let x1_1 = quadSwapX(a0_1); let x1_2 = quadSwapX(a0_2); let x1_3 = quadSwapX(a0_3); let x1_4 = quadSwapX(a0_4); let x1_5 = quadSwapX(a0_5); let x1_6 = quadSwapX(a0_6); let x1_7 = quadSwapX(a0_7);
+    s1_0 = s1_0 + x1_0 * b0_0 + x1_1 * b0_1 + x1_2 * b0_2 + x1_3 * b0_3 + x1_4 * b0_4 + x1_5 * b0_5 + x1_6 * b0_6 + x1_7 * b0_7;
+    s1_1 = s1_1 + x1_0 * b1_0 + x1_1 * b1_1 + x1_2 * b1_2 + x1_3 * b1_3 + x1_4 * b1_4 + x1_5 * b1_5 + x1_6 * b1_6 + x1_7 * b1_7;
+    s1_2 = s1_2 + x1_0 * b2_0 + x1_1 * b2_1 + x1_2 * b2_2 + x1_3 * b2_3 + x1_4 * b2_4 + x1_5 * b2_5 + x1_6 * b2_6 + x1_7 * b2_7;
+    s1_3 = s1_3 + x1_0 * b3_0 + x1_1 * b3_1 + x1_2 * b3_2 + x1_3 * b3_3 + x1_4 * b3_4 + x1_5 * b3_5 + x1_6 * b3_6 + x1_7 * b3_7;
+    let x2_0 = quadSwapY(a0_0); let x2_1 = quadSwapY(a0_1); let x2_2 = quadSwapY(a0_2); let x2_3 = quadSwapY(a0_3); let x2_4 = quadSwapY(a0_4); let x2_5 = quadSwapY(a0_5); let x2_6 = quadSwapY(a0_6); let x2_7 = quadSwapY(a0_7);
+    s2_0 = s2_0 + x2_0 * b0_0 + x2_1 * b0_1 + x2_2 * b0_2 + x2_3 * b0_3 + x2_4 * b0_4 + x2_5 * b0_5 + x2_6 * b0_6 + x2_7 * b0_7;
+    s2_1 = s2_1 + x2_0 * b1_0 + x2_1 * b1_1 + x2_2 * b1_2 + x2_3 * b1_3 + x2_4 * b1_4 + x2_5 * b1_5 + x2_6 * b1_6 + x2_7 * b1_7;
+    s2_2 = s2_2 + x2_0 * b2_0 + x2_1 * b2_1 + x2_2 * b2_2 + x2_3 * b2_3 + x2_4 * b2_4 + x2_5 * b2_5 + x2_6 * b2_6 + x2_7 * b2_7;
+    s2_3 = s2_3 + x2_0 * b3_0 + x2_1 * b3_1 + x2_2 * b3_2 + x2_3 * b3_3 + x2_4 * b3_4 + x2_5 * b3_5 + x2_6 * b3_6 + x2_7 * b3_7;
+    let x3_0 = quadSwapDiagonal(a0_0); let x3_1 = quadSwapDiagonal(a0_1); let x3_2 = quadSwapDiagonal(a0_2); let x3_3 = quadSwapDiagonal(a0_3); let x3_4 = quadSwapDiagonal(a0_4); let x3_5 = quadSwapDiagonal(a0_5); let x3_6 = quadSwapDiagonal(a0_6); let x3_7 = quadSwapDiagonal(a0_7);
+    s3_0 = s3_0 + x3_0 * b0_0 + x3_1 * b0_1 + x3_2 * b0_2 + x3_3 * b0_3 + x3_4 * b0_4 + x3_5 * b0_5 + x3_6 * b0_6 + x3_7 * b0_7;
+    s3_1 = s3_1 + x3_0 * b1_0 + x3_1 * b1_1 + x3_2 * b1_2 + x3_3 * b1_3 + x3_4 * b1_4 + x3_5 * b1_5 + x3_6 * b1_6 + x3_7 * b1_7;
+    s3_2 = s3_2 + x3_0 * b2_0 + x3_1 * b2_1 + x3_2 * b2_2 + x3_3 * b2_3 + x3_4 * b2_4 + x3_5 * b2_5 + x3_6 * b2_6 + x3_7 * b2_7;
+    s3_3 = s3_3 + x3_0 * b3_0 + x3_1 * b3_1 + x3_2 * b3_2 + x3_3 * b3_3 + x3_4 * b3_4 + x3_5 * b3_5 + x3_6 * b3_6 + x3_7 * b3_7;
+    let x4_0 = a1_0; let x4_1 = a1_1; let x4_2 = a1_2; let x4_3 = a1_3; let x4_4 = a1_4; let x4_5 = a1_5; let x4_6 = a1_6; let x4_7 = a1_7;
+    s4_0 = s4_0 + x4_0 * b0_0 + x4_1 * b0_1 + x4_2 * b0_2 + x4_3 * b0_3 + x4_4 * b0_4 + x4_5 * b0_5 + x4_6 * b0_6 + x4_7 * b0_7;
+    s4_1 = s4_1 + x4_0 * b1_0 + x4_1 * b1_1 + x4_2 * b1_2 + x4_3 * b1_3 + x4_4 * b1_4 + x4_5 * b1_5 + x4_6 * b1_6 + x4_7 * b1_7;
+    s4_2 = s4_2 + x4_0 * b2_0 + x4_1 * b2_1 + x4_2 * b2_2 + x4_3 * b2_3 + x4_4 * b2_4 + x4_5 * b2_5 + x4_6 * b2_6 + x4_7 * b2_7;
+    s4_3 = s4_3 + x4_0 * b3_0 + x4_1 * b3_1 + x4_2 * b3_2 + x4_3 * b3_3 + x4_4 * b3_4 + x4_5 * b3_5 + x4_6 * b3_6 + x4_7 * b3_7;
+    let x5_0 = quadSwapX(a1_0); let x5_1 = quadSwapX(a1_1); let x5_2 = quadSwapX(a1_2); let x5_3 = quadSwapX(a1_3); let x5_4 = quadSwapX(a1_4); let x5_5 = quadSwapX(a1_5); let x5_6 = quadSwapX(a1_6); let x5_7 = quadSwapX(a1_7);
+    s5_0 = s5_0 + x5_0 * b0_0 + x5_1 * b0_1 + x5_2 * b0_2 + x5_3 * b0_3 + x5_4 * b0_4 + x5_5 * b0_5 + x5_6 * b0_6 + x5_7 * b0_7;
+    s5_1 = s5_1 + x5_0 * b1_0 + x5_1 * b1_1 + x5_2 * b1_2 + x5_3 * b1_3 + x5_4 * b1_4 + x5_5 * b1_5 + x5_6 * b1_6 + x5_7 * b1_7;
+    s5_2 = s5_2 + x5_0 * b2_0 + x5_1 * b2_1 + x5_2 * b2_2 + x5_3 * b2_3 + x5_4 * b2_4 + x5_5 * b2_5 + x5_6 * b2_6 + x5_7 * b2_7;
+    s5_3 = s5_3 + x5_0 * b3_0 + x5_1 * b3_1 + x5_2 * b3_2 + x5_3 * b3_3 + x5_4 * b3_4 + x5_5 * b3_5 + x5_6 * b3_6 + x5_7 * b3_7;
+    let x6_0 = quadSwapY(a1_0); let x6_1 = quadSwapY(a1_1); let x6_2 = quadSwapY(a1_2); let x6_3 = quadSwapY(a1_3); let x6_4 = quadSwapY(a1_4); let x6_5 = quadSwapY(a1_5); let x6_6 = quadSwapY(a1_6); let x6_7 = quadSwapY(a1_7);
+    s6_0 = s6_0 + x6_0 * b0_0 + x6_1 * b0_1 + x6_2 * b0_2 + x6_3 * b0_3 + x6_4 * b0_4 + x6_5 * b0_5 + x6_6 * b0_6 + x6_7 * b0_7;
+    s6_1 = s6_1 + x6_0 * b1_0 + x6_1 * b1_1 + x6_2 * b1_2 + x6_3 * b1_3 + x6_4 * b1_4 + x6_5 * b1_5 + x6_6 * b1_6 + x6_7 * b1_7;
+    s6_2 = s6_2 + x6_0 * b2_0 + x6_1 * b2_1 + x6_2 * b2_2 + x6_3 * b2_3 + x6_4 * b2_4 + x6_5 * b2_5 + x6_6 * b2_6 + x6_7 * b2_7;
+    s6_3 = s6_3 + x6_0 * b3_0 + x6_1 * b3_1 + x6_2 * b3_2 + x6_3 * b3_3 + x6_4 * b3_4 + x6_5 * b3_5 + x6_6 * b3_6 + x6_7 * b3_7;
+    let x7_0 = quadSwapDiagonal(a1_0); let x7_1 = quadSwapDiagonal(a1_1); let x7_2 = quadSwapDiagonal(a1_2); let x7_3 = quadSwapDiagonal(a1_3); let x7_4 = quadSwapDiagonal(a1_4); let x7_5 = quadSwapDiagonal(a1_5); let x7_6 = quadSwapDiagonal(a1_6); let x7_7 = quadSwapDiagonal(a1_7);
+    s7_0 = s7_0 + x7_0 * b0_0 + x7_1 * b0_1 + x7_2 * b0_2 + x7_3 * b0_3 + x7_4 * b0_4 + x7_5 * b0_5 + x7_6 * b0_6 + x7_7 * b0_7;
+    s7_1 = s7_1 + x7_0 * b1_0 + x7_1 * b1_1 + x7_2 * b1_2 + x7_3 * b1_3 + x7_4 * b1_4 + x7_5 * b1_5 + x7_6 * b1_6 + x7_7 * b1_7;
+    s7_2 = s7_2 + x7_0 * b2_0 + x7_1 * b2_1 + x7_2 * b2_2 + x7_3 * b2_3 + x7_4 * b2_4 + x7_5 * b2_5 + x7_6 * b2_6 + x7_7 * b2_7;
+    s7_3 = s7_3 + x7_0 * b3_0 + x7_1 * b3_1 + x7_2 * b3_2 + x7_3 * b3_3 + x7_4 * b3_4 + x7_5 * b3_5 + x7_6 * b3_6 + x7_7 * b3_7;
+    ia0 += 8u * params.stepA; ia1 += 8u * params.stepA;
+    ib0 += 8u * params.stepB; ib1 += 8u * params.stepB; ib2 += 8u * params.stepB; ib3 += 8u * params.stepB;
   }
   for (; k < params.K; k++) {
-    let a0 = a[ia0];
-    let b0 = b[ib0];
-    let b1 = b[ib1];
-    let b2 = b[ib2];
-    let b3 = b[ib3];
-    let x0 = subgroupBroadcast(a0, 0u); s0_0 += x0 * b0; s0_1 += x0 * b1; s0_2 += x0 * b2; s0_3 += x0 * b3;
-    let x1 = subgroupBroadcast(a0, 1u); s1_0 += x1 * b0; s1_1 += x1 * b1; s1_2 += x1 * b2; s1_3 += x1 * b3;
-    let x2 = subgroupBroadcast(a0, 2u); s2_0 += x2 * b0; s2_1 += x2 * b1; s2_2 += x2 * b2; s2_3 += x2 * b3;
-    let x3 = subgroupBroadcast(a0, 3u); s3_0 += x3 * b0; s3_1 += x3 * b1; s3_2 += x3 * b2; s3_3 += x3 * b3;
-    ia0 += params.stepA;
+    let a0_0 = a[ia0];
+    let a1_0 = a[ia1];
+    let b0_0 = b[ib0];
+    let b1_0 = b[ib1];
+    let b2_0 = b[ib2];
+    let b3_0 = b[ib3];
+    let x0_0 = a0_0;
+    s0_0 = s0_0 + x0_0 * b0_0;
+    s0_1 = s0_1 + x0_0 * b1_0;
+    s0_2 = s0_2 + x0_0 * b2_0;
+    s0_3 = s0_3 + x0_0 * b3_0;
+    let x1_0 = quadSwapX(a0_0);
+    s1_0 = s1_0 + x1_0 * b0_0;
+    s1_1 = s1_1 + x1_0 * b1_0;
+    s1_2 = s1_2 + x1_0 * b2_0;
+    s1_3 = s1_3 + x1_0 * b3_0;
+    let x2_0 = quadSwapY(a0_0);
+    s2_0 = s2_0 + x2_0 * b0_0;
+    s2_1 = s2_1 + x2_0 * b1_0;
+    s2_2 = s2_2 + x2_0 * b2_0;
+    s2_3 = s2_3 + x2_0 * b3_0;
+    let x3_0 = quadSwapDiagonal(a0_0);
+    s3_0 = s3_0 + x3_0 * b0_0;
+    s3_1 = s3_1 + x3_0 * b1_0;
+    s3_2 = s3_2 + x3_0 * b2_0;
+    s3_3 = s3_3 + x3_0 * b3_0;
+    let x4_0 = a1_0;
+    s4_0 = s4_0 + x4_0 * b0_0;
+    s4_1 = s4_1 + x4_0 * b1_0;
+    s4_2 = s4_2 + x4_0 * b2_0;
+    s4_3 = s4_3 + x4_0 * b3_0;
+    let x5_0 = quadSwapX(a1_0);
+    s5_0 = s5_0 + x5_0 * b0_0;
+    s5_1 = s5_1 + x5_0 * b1_0;
+    s5_2 = s5_2 + x5_0 * b2_0;
+    s5_3 = s5_3 + x5_0 * b3_0;
+    let x6_0 = quadSwapY(a1_0);
+    s6_0 = s6_0 + x6_0 * b0_0;
+    s6_1 = s6_1 + x6_0 * b1_0;
+    s6_2 = s6_2 + x6_0 * b2_0;
+    s6_3 = s6_3 + x6_0 * b3_0;
+    let x7_0 = quadSwapDiagonal(a1_0);
+    s7_0 = s7_0 + x7_0 * b0_0;
+    s7_1 = s7_1 + x7_0 * b1_0;
+    s7_2 = s7_2 + x7_0 * b2_0;
+    s7_3 = s7_3 + x7_0 * b3_0;
+    ia0 += params.stepA; ia1 += params.stepA;
     ib0 += params.stepB; ib1 += params.stepB; ib2 += params.stepB; ib3 += params.stepB;
   }
 
-  put(row0 + 0u, col0, s0_0); put(row0 + 0u, col0 + 1u * lanes, s0_1); put(row0 + 0u, col0 + 2u * lanes, s0_2); put(row0 + 0u, col0 + 3u * lanes, s0_3);
-  put(row0 + 1u, col0, s1_0); put(row0 + 1u, col0 + 1u * lanes, s1_1); put(row0 + 1u, col0 + 2u * lanes, s1_2); put(row0 + 1u, col0 + 3u * lanes, s1_3);
-  put(row0 + 2u, col0, s2_0); put(row0 + 2u, col0 + 1u * lanes, s2_1); put(row0 + 2u, col0 + 2u * lanes, s2_2); put(row0 + 2u, col0 + 3u * lanes, s2_3);
-  put(row0 + 3u, col0, s3_0); put(row0 + 3u, col0 + 1u * lanes, s3_1); put(row0 + 3u, col0 + 2u * lanes, s3_2); put(row0 + 3u, col0 + 3u * lanes, s3_3);
+  var sums = array<f32, 32>(
+    s0_0, s0_1, s0_2, s0_3,
+    s1_0, s1_1, s1_2, s1_3,
+    s2_0, s2_1, s2_2, s2_3,
+    s3_0, s3_1, s3_2, s3_3,
+    s4_0, s4_1, s4_2, s4_3,
+    s5_0, s5_1, s5_2, s5_3,
+    s6_0, s6_1, s6_2, s6_3,
+    s7_0, s7_1, s7_2, s7_3,
+  );
+  for (var i = 0u; i < 8u; i++) {
+    let row = row0 + (i & ~3u) + ((lane ^ i) & 3u); // whose sums they are after the swaps
+    for (var j = 0u; j < 4u; j++) { put(row, col0 + j * lanes, sums[i * 4u + j]); }
+  }
 }

@@ -10,7 +10,7 @@ enable subgroups;
 // Grid      a subgroup computes 8 x (2 * subgroup size) outputs, 8 x 2 a thread, columns a stride of the subgroup size apart;
 //           workgroups in a row, folded over x and y past 65535. Any M, K, N >= 1.
 // Numerics  one thread sums each output over k in ascending order, s = s + a * b, from 0: the same bits whatever the
-//           tile, M or the position in the batch. Printed by scripts/gen-matmul.mjs: edit there.
+//           tile, M or the position in the batch. Printed by scripts/gen-matmul.mjs: edit scripts/lib/matmulTile.mjs.
 // Checked   against a float64 product by test/gpu/matmul.test.ts.
 
 struct Params {
@@ -70,17 +70,33 @@ fn main(
 
   var k = 0u;
   for (; k < params.K; k++) {
-    let a0 = a[ia0];
-    let b0 = b[ib0];
-    let b1 = b[ib1];
-    let x0 = subgroupBroadcast(a0, 0u); s0_0 += x0 * b0; s0_1 += x0 * b1;
-    let x1 = subgroupBroadcast(a0, 1u); s1_0 += x1 * b0; s1_1 += x1 * b1;
-    let x2 = subgroupBroadcast(a0, 2u); s2_0 += x2 * b0; s2_1 += x2 * b1;
-    let x3 = subgroupBroadcast(a0, 3u); s3_0 += x3 * b0; s3_1 += x3 * b1;
-    let x4 = subgroupBroadcast(a0, 4u); s4_0 += x4 * b0; s4_1 += x4 * b1;
-    let x5 = subgroupBroadcast(a0, 5u); s5_0 += x5 * b0; s5_1 += x5 * b1;
-    let x6 = subgroupBroadcast(a0, 6u); s6_0 += x6 * b0; s6_1 += x6 * b1;
-    let x7 = subgroupBroadcast(a0, 7u); s7_0 += x7 * b0; s7_1 += x7 * b1;
+    let a0_0 = a[ia0];
+    let b0_0 = b[ib0];
+    let b1_0 = b[ib1];
+    let x0_0 = subgroupBroadcast(a0_0, 0u);
+    s0_0 = s0_0 + x0_0 * b0_0;
+    s0_1 = s0_1 + x0_0 * b1_0;
+    let x1_0 = subgroupBroadcast(a0_0, 1u);
+    s1_0 = s1_0 + x1_0 * b0_0;
+    s1_1 = s1_1 + x1_0 * b1_0;
+    let x2_0 = subgroupBroadcast(a0_0, 2u);
+    s2_0 = s2_0 + x2_0 * b0_0;
+    s2_1 = s2_1 + x2_0 * b1_0;
+    let x3_0 = subgroupBroadcast(a0_0, 3u);
+    s3_0 = s3_0 + x3_0 * b0_0;
+    s3_1 = s3_1 + x3_0 * b1_0;
+    let x4_0 = subgroupBroadcast(a0_0, 4u);
+    s4_0 = s4_0 + x4_0 * b0_0;
+    s4_1 = s4_1 + x4_0 * b1_0;
+    let x5_0 = subgroupBroadcast(a0_0, 5u);
+    s5_0 = s5_0 + x5_0 * b0_0;
+    s5_1 = s5_1 + x5_0 * b1_0;
+    let x6_0 = subgroupBroadcast(a0_0, 6u);
+    s6_0 = s6_0 + x6_0 * b0_0;
+    s6_1 = s6_1 + x6_0 * b1_0;
+    let x7_0 = subgroupBroadcast(a0_0, 7u);
+    s7_0 = s7_0 + x7_0 * b0_0;
+    s7_1 = s7_1 + x7_0 * b1_0;
     ia0 += params.stepA;
     ib0 += params.stepB; ib1 += params.stepB;
   }

@@ -33,7 +33,7 @@ test.each(['nn', 'nt', 'tn'] as const)('every variant gives the same bits, %s', 
 
 test('the variant chosen for this adapter can run on it, for few and for many rows', async () => {
   const gpu = await testGpu();
-  for (const M of [1, 8, 32, 33, 1000]) expect(runsHere(gpu, chooseMatmul(gpu, M)), `M=${M}`).toBe(true);
+  for (const M of [1, 5, 8, 9, 16, 17, 32, 33, 1000]) expect(runsHere(gpu, chooseMatmul(gpu, M)), `M=${M}`).toBe(true);
 });
 
 test('a buffer that is too small is refused before any GPU work', () =>

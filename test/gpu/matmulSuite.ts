@@ -71,15 +71,18 @@ const sizes = ({ M, N, K }: Product) => ({ M, N, K });
 /** Lanes of a subgroup that a variant's loads are shared by; 0 = runs anywhere. */
 const LANES: Readonly<Record<string, number>> = { subgroup4: 4, subgroup8: 8 };
 
-/** True where the adapter has subgroups as wide as the variant needs. */
-export const runsHere = (gpu: Gpu, variant: MatmulVariant): boolean =>
-  !MATMUL_VARIANTS[variant].subgroup || gpu.adapter.subgroupSize >= (LANES[variant.split('_')[0]] ?? 4);
+/** True where the adapter has subgroups as wide as the variant needs, and no wider than its workgroup. */
+export function runsHere({ adapter }: Gpu, variant: MatmulVariant): boolean {
+  const { subgroup, workgroup } = MATMUL_VARIANTS[variant];
+  const needed = LANES[variant.split('_')[0]] ?? 4;
+  return !subgroup || (adapter.subgroupSize >= needed && adapter.subgroupMaxSize <= workgroup);
+}
 
 export function testMatmulVariant(variant: MatmulVariant): void {
   const withVariant = (skip: (why: string) => never, body: (gpu: Gpu) => Promise<void>) =>
     testGpu().then((gpu) => {
       if (!runsHere(gpu, variant))
-        skip(`${variant} needs wider subgroups than this adapter's ${gpu.adapter.subgroupSize}`);
+        skip(`${variant} cannot run with this adapter's subgroups of ${gpu.adapter.subgroupSize}`);
       return withGpu(body);
     });
 

@@ -13,7 +13,7 @@ interface AttentionGenerator {
   backwardKV: (shape: { D: number; R: number }) => string;
 }
 const load = (script: string): Promise<unknown> => import(/* @vite-ignore */ `../../scripts/${script}.mjs`);
-const { matmulWgsl, variants } = (await load('gen-matmul')) as MatmulGenerator;
+const { matmulWgsl, variants } = (await load('lib/matmulTile')) as MatmulGenerator;
 const generator = (await load('gen-attention')) as AttentionGenerator;
 
 const printed = new Map(Object.entries(variants).map(([name, v]) => [`matmul_${name}.wgsl`, matmulWgsl(v)]));

@@ -1,0 +1,348 @@
+enable subgroups;
+
+// Matrix product: y[m, n] = sum over k of a(m, k) * b(k, n), then + add, then + y[m, n] if asked.
+//
+//   a     any layout: a(m, k) = a[m * rowA + k * stepA]      NN, NT: rowA = K, stepA = 1    TN: rowA = 1, stepA = M
+//   b     any layout: b(k, n) = b[k * stepB + n * colB]      NN, TN: stepB = N, colB = 1    NT: stepB = 1, colB = K
+//   add   ADD = 1: bias [N];  ADD = 2: [M, N], the residual stream;  ADD = 0: any buffer
+//   y     [M, N]; read first when ACCUMULATE = 1 (weight gradients)
+//
+// Grid      a subgroup computes 16 x (4 * subgroup size) outputs, 16 x 4 a thread, columns a stride of the subgroup size apart;
+//           workgroups in a row, folded over x and y past 65535. Any M, K, N >= 1.
+// Numerics  one thread sums each output over k in ascending order, s = s + a * b, from 0: the same bits whatever the
+//           tile, M or the position in the batch. Printed by scripts/gen-matmul.mjs: edit scripts/lib/matmulTile.mjs.
+// Checked   against a float64 product by test/gpu/matmul.test.ts.
+
+struct Params {
+  M: u32,      // rows of y
+  N: u32,      // columns of y
+  K: u32,      // summed over
+  rowA: u32,   // a: from one m to the next
+  stepA: u32,  // a: from one k to the next
+  stepB: u32,  // b: from one k to the next
+  colB: u32,   // b: from one n to the next
+}
+
+override WG: u32 = 16u; // threads in a workgroup; a multiple of the subgroup size
+override ADD: u32 = 0u;
+override ACCUMULATE: u32 = 0u;
+
+@group(0) @binding(0) var<storage, read> a: array<f32>;
+@group(0) @binding(1) var<storage, read> b: array<f32>;
+@group(0) @binding(2) var<storage, read> add: array<f32>;
+@group(0) @binding(3) var<storage, read_write> y: array<f32>;
+@group(0) @binding(4) var<uniform> params: Params;
+
+fn put(row: u32, col: u32, sum: f32) {
+  if (row >= params.M || col >= params.N) { return; }
+  var value = sum;
+  if (ADD == 1u) { value += add[col]; }
+  if (ADD == 2u) { value += add[row * params.N + col]; }
+  if (ACCUMULATE == 1u) { value += y[row * params.N + col]; }
+  y[row * params.N + col] = value;
+}
+
+@compute @workgroup_size(WG)
+fn main(
+  @builtin(workgroup_id) wg: vec3u,
+  @builtin(num_workgroups) grid: vec3u,
+  @builtin(local_invocation_index) tid: u32,
+  @builtin(subgroup_size) lanes: u32,
+  @builtin(subgroup_invocation_id) lane: u32,
+) {
+  let tile = (wg.y * grid.x + wg.x) * (WG / lanes) + tid / lanes;
+  let across = (params.N + 4u * lanes - 1u) / (4u * lanes); // tiles side by side
+  let row0 = tile / across * 16u;
+  let col0 = tile % across * 4u * lanes + lane;
+  // No early return: quadSwapX needs every lane. Rows and columns past the end compute the last one again.
+
+  var ia0 = min(row0 + 0u + lane % 4u, params.M - 1u) * params.rowA;
+  var ia1 = min(row0 + 4u + lane % 4u, params.M - 1u) * params.rowA;
+  var ia2 = min(row0 + 8u + lane % 4u, params.M - 1u) * params.rowA;
+  var ia3 = min(row0 + 12u + lane % 4u, params.M - 1u) * params.rowA;
+  var ib0 = min(col0, params.N - 1u) * params.colB;
+  var ib1 = min(col0 + 1u * lanes, params.N - 1u) * params.colB;
+  var ib2 = min(col0 + 2u * lanes, params.N - 1u) * params.colB;
+  var ib3 = min(col0 + 3u * lanes, params.N - 1u) * params.colB;
+  var s0_0 = 0.0; var s0_1 = 0.0; var s0_2 = 0.0; var s0_3 = 0.0;
+  var s1_0 = 0.0; var s1_1 = 0.0; var s1_2 = 0.0; var s1_3 = 0.0;
+  var s2_0 = 0.0; var s2_1 = 0.0; var s2_2 = 0.0; var s2_3 = 0.0;
+  var s3_0 = 0.0; var s3_1 = 0.0; var s3_2 = 0.0; var s3_3 = 0.0;
+  var s4_0 = 0.0; var s4_1 = 0.0; var s4_2 = 0.0; var s4_3 = 0.0;
+  var s5_0 = 0.0; var s5_1 = 0.0; var s5_2 = 0.0; var s5_3 = 0.0;
+  var s6_0 = 0.0; var s6_1 = 0.0; var s6_2 = 0.0; var s6_3 = 0.0;
+  var s7_0 = 0.0; var s7_1 = 0.0; var s7_2 = 0.0; var s7_3 = 0.0;
+  var s8_0 = 0.0; var s8_1 = 0.0; var s8_2 = 0.0; var s8_3 = 0.0;
+  var s9_0 = 0.0; var s9_1 = 0.0; var s9_2 = 0.0; var s9_3 = 0.0;
+  var s10_0 = 0.0; var s10_1 = 0.0; var s10_2 = 0.0; var s10_3 = 0.0;
+  var s11_0 = 0.0; var s11_1 = 0.0; var s11_2 = 0.0; var s11_3 = 0.0;
+  var s12_0 = 0.0; var s12_1 = 0.0; var s12_2 = 0.0; var s12_3 = 0.0;
+  var s13_0 = 0.0; var s13_1 = 0.0; var s13_2 = 0.0; var s13_3 = 0.0;
+  var s14_0 = 0.0; var s14_1 = 0.0; var s14_2 = 0.0; var s14_3 = 0.0;
+  var s15_0 = 0.0; var s15_1 = 0.0; var s15_2 = 0.0; var s15_3 = 0.0;
+
+  var k = 0u;
+  for (; k + 7u < params.K; k += 8u) {
+    let a0_0 = a[ia0];
+    let a1_0 = a[ia1];
+    let a2_0 = a[ia2];
+    let a3_0 = a[ia3];
+    let b0_0 = b[ib0];
+    let b1_0 = b[ib1];
+    let b2_0 = b[ib2];
+    let b3_0 = b[ib3];
+    let a0_1 = a[ia0 + 1u * params.stepA];
+    let a1_1 = a[ia1 + 1u * params.stepA];
+    let a2_1 = a[ia2 + 1u * params.stepA];
+    let a3_1 = a[ia3 + 1u * params.stepA];
+    let b0_1 = b[ib0 + 1u * params.stepB];
+    let b1_1 = b[ib1 + 1u * params.stepB];
+    let b2_1 = b[ib2 + 1u * params.stepB];
+    let b3_1 = b[ib3 + 1u * params.stepB];
+    let a0_2 = a[ia0 + 2u * params.stepA];
+    let a1_2 = a[ia1 + 2u * params.stepA];
+    let a2_2 = a[ia2 + 2u * params.stepA];
+    let a3_2 = a[ia3 + 2u * params.stepA];
+    let b0_2 = b[ib0 + 2u * params.stepB];
+    let b1_2 = b[ib1 + 2u * params.stepB];
+    let b2_2 = b[ib2 + 2u * params.stepB];
+    let b3_2 = b[ib3 + 2u * params.stepB];
+    let a0_3 = a[ia0 + 3u * params.stepA];
+    let a1_3 = a[ia1 + 3u * params.stepA];
+    let a2_3 = a[ia2 + 3u * params.stepA];
+    let a3_3 = a[ia3 + 3u * params.stepA];
+    let b0_3 = b[ib0 + 3u * params.stepB];
+    let b1_3 = b[ib1 + 3u * params.stepB];
+    let b2_3 = b[ib2 + 3u * params.stepB];
+    let b3_3 = b[ib3 + 3u * params.stepB];
+    let a0_4 = a[ia0 + 4u * params.stepA];
+    let a1_4 = a[ia1 + 4u * params.stepA];
+    let a2_4 = a[ia2 + 4u * params.stepA];
+    let a3_4 = a[ia3 + 4u * params.stepA];
+    let b0_4 = b[ib0 + 4u * params.stepB];
+    let b1_4 = b[ib1 + 4u * params.stepB];
+    let b2_4 = b[ib2 + 4u * params.stepB];
+    let b3_4 = b[ib3 + 4u * params.stepB];
+    let a0_5 = a[ia0 + 5u * params.stepA];
+    let a1_5 = a[ia1 + 5u * params.stepA];
+    let a2_5 = a[ia2 + 5u * params.stepA];
+    let a3_5 = a[ia3 + 5u * params.stepA];
+    let b0_5 = b[ib0 + 5u * params.stepB];
+    let b1_5 = b[ib1 + 5u * params.stepB];
+    let b2_5 = b[ib2 + 5u * params.stepB];
+    let b3_5 = b[ib3 + 5u * params.stepB];
+    let a0_6 = a[ia0 + 6u * params.stepA];
+    let a1_6 = a[ia1 + 6u * params.stepA];
+    let a2_6 = a[ia2 + 6u * params.stepA];
+    let a3_6 = a[ia3 + 6u * params.stepA];
+    let b0_6 = b[ib0 + 6u * params.stepB];
+    let b1_6 = b[ib1 + 6u * params.stepB];
+    let b2_6 = b[ib2 + 6u * params.stepB];
+    let b3_6 = b[ib3 + 6u * params.stepB];
+    let a0_7 = a[ia0 + 7u * params.stepA];
+    let a1_7 = a[ia1 + 7u * params.stepA];
+    let a2_7 = a[ia2 + 7u * params.stepA];
+    let a3_7 = a[ia3 + 7u * params.stepA];
+    let b0_7 = b[ib0 + 7u * params.stepB];
+    let b1_7 = b[ib1 + 7u * params.stepB];
+    let b2_7 = b[ib2 + 7u * params.stepB];
+    let b3_7 = b[ib3 + 7u * params.stepB];
+    let x0_0 = a0_0; let x0_1 = a0_1; let x0_2 = a0_2; let x0_3 = a0_3; let x0_4 = a0_4; let x0_5 = a0_5; let x0_6 = a0_6; let x0_7 = a0_7;
+    s0_0 = s0_0 + x0_0 * b0_0 + x0_1 * b0_1 + x0_2 * b0_2 + x0_3 * b0_3 + x0_4 * b0_4 + x0_5 * b0_5 + x0_6 * b0_6 + x0_7 * b0_7;
+    s0_1 = s0_1 + x0_0 * b1_0 + x0_1 * b1_1 + x0_2 * b1_2 + x0_3 * b1_3 + x0_4 * b1_4 + x0_5 * b1_5 + x0_6 * b1_6 + x0_7 * b1_7;
+    s0_2 = s0_2 + x0_0 * b2_0 + x0_1 * b2_1 + x0_2 * b2_2 + x0_3 * b2_3 + x0_4 * b2_4 + x0_5 * b2_5 + x0_6 * b2_6 + x0_7 * b2_7;
+    s0_3 = s0_3 + x0_0 * b3_0 + x0_1 * b3_1 + x0_2 * b3_2 + x0_3 * b3_3 + x0_4 * b3_4 + x0_5 * b3_5 + x0_6 * b3_6 + x0_7 * b3_7;
+    let x1_0 = quadSwapX(a0_0); let x1_1 = quadSwapX(a0_1); let x1_2 = quadSwapX(a0_2); let x1_3 = quadSwapX(a0_3); let x1_4 = quadSwapX(a0_4); let x1_5 = quadSwapX(a0_5); let x1_6 = quadSwapX(a0_6); let x1_7 = quadSwapX(a0_7);
+    s1_0 = s1_0 + x1_0 * b0_0 + x1_1 * b0_1 + x1_2 * b0_2 + x1_3 * b0_3 + x1_4 * b0_4 + x1_5 * b0_5 + x1_6 * b0_6 + x1_7 * b0_7;
+    s1_1 = s1_1 + x1_0 * b1_0 + x1_1 * b1_1 + x1_2 * b1_2 + x1_3 * b1_3 + x1_4 * b1_4 + x1_5 * b1_5 + x1_6 * b1_6 + x1_7 * b1_7;
+    s1_2 = s1_2 + x1_0 * b2_0 + x1_1 * b2_1 + x1_2 * b2_2 + x1_3 * b2_3 + x1_4 * b2_4 + x1_5 * b2_5 + x1_6 * b2_6 + x1_7 * b2_7;
+    s1_3 = s1_3 + x1_0 * b3_0 + x1_1 * b3_1 + x1_2 * b3_2 + x1_3 * b3_3 + x1_4 * b3_4 + x1_5 * b3_5 + x1_6 * b3_6 + x1_7 * b3_7;
+    let x2_0 = quadSwapY(a0_0); let x2_1 = quadSwapY(a0_1); let x2_2 = quadSwapY(a0_2); let x2_3 = quadSwapY(a0_3); let x2_4 = quadSwapY(a0_4); let x2_5 = quadSwapY(a0_5); let x2_6 = quadSwapY(a0_6); let x2_7 = quadSwapY(a0_7);
+    s2_0 = s2_0 + x2_0 * b0_0 + x2_1 * b0_1 + x2_2 * b0_2 + x2_3 * b0_3 + x2_4 * b0_4 + x2_5 * b0_5 + x2_6 * b0_6 + x2_7 * b0_7;
+    s2_1 = s2_1 + x2_0 * b1_0 + x2_1 * b1_1 + x2_2 * b1_2 + x2_3 * b1_3 + x2_4 * b1_4 + x2_5 * b1_5 + x2_6 * b1_6 + x2_7 * b1_7;
+    s2_2 = s2_2 + x2_0 * b2_0 + x2_1 * b2_1 + x2_2 * b2_2 + x2_3 * b2_3 + x2_4 * b2_4 + x2_5 * b2_5 + x2_6 * b2_6 + x2_7 * b2_7;
+    s2_3 = s2_3 + x2_0 * b3_0 + x2_1 * b3_1 + x2_2 * b3_2 + x2_3 * b3_3 + x2_4 * b3_4 + x2_5 * b3_5 + x2_6 * b3_6 + x2_7 * b3_7;
+    let x3_0 = quadSwapDiagonal(a0_0); let x3_1 = quadSwapDiagonal(a0_1); let x3_2 = quadSwapDiagonal(a0_2); let x3_3 = quadSwapDiagonal(a0_3); let x3_4 = quadSwapDiagonal(a0_4); let x3_5 = quadSwapDiagonal(a0_5); let x3_6 = quadSwapDiagonal(a0_6); let x3_7 = quadSwapDiagonal(a0_7);
+    s3_0 = s3_0 + x3_0 * b0_0 + x3_1 * b0_1 + x3_2 * b0_2 + x3_3 * b0_3 + x3_4 * b0_4 + x3_5 * b0_5 + x3_6 * b0_6 + x3_7 * b0_7;
+    s3_1 = s3_1 + x3_0 * b1_0 + x3_1 * b1_1 + x3_2 * b1_2 + x3_3 * b1_3 + x3_4 * b1_4 + x3_5 * b1_5 + x3_6 * b1_6 + x3_7 * b1_7;
+    s3_2 = s3_2 + x3_0 * b2_0 + x3_1 * b2_1 + x3_2 * b2_2 + x3_3 * b2_3 + x3_4 * b2_4 + x3_5 * b2_5 + x3_6 * b2_6 + x3_7 * b2_7;
+    s3_3 = s3_3 + x3_0 * b3_0 + x3_1 * b3_1 + x3_2 * b3_2 + x3_3 * b3_3 + x3_4 * b3_4 + x3_5 * b3_5 + x3_6 * b3_6 + x3_7 * b3_7;
+    let x4_0 = a1_0; let x4_1 = a1_1; let x4_2 = a1_2; let x4_3 = a1_3; let x4_4 = a1_4; let x4_5 = a1_5; let x4_6 = a1_6; let x4_7 = a1_7;
+    s4_0 = s4_0 + x4_0 * b0_0 + x4_1 * b0_1 + x4_2 * b0_2 + x4_3 * b0_3 + x4_4 * b0_4 + x4_5 * b0_5 + x4_6 * b0_6 + x4_7 * b0_7;
+    s4_1 = s4_1 + x4_0 * b1_0 + x4_1 * b1_1 + x4_2 * b1_2 + x4_3 * b1_3 + x4_4 * b1_4 + x4_5 * b1_5 + x4_6 * b1_6 + x4_7 * b1_7;
+    s4_2 = s4_2 + x4_0 * b2_0 + x4_1 * b2_1 + x4_2 * b2_2 + x4_3 * b2_3 + x4_4 * b2_4 + x4_5 * b2_5 + x4_6 * b2_6 + x4_7 * b2_7;
+    s4_3 = s4_3 + x4_0 * b3_0 + x4_1 * b3_1 + x4_2 * b3_2 + x4_3 * b3_3 + x4_4 * b3_4 + x4_5 * b3_5 + x4_6 * b3_6 + x4_7 * b3_7;
+    let x5_0 = quadSwapX(a1_0); let x5_1 = quadSwapX(a1_1); let x5_2 = quadSwapX(a1_2); let x5_3 = quadSwapX(a1_3); let x5_4 = quadSwapX(a1_4); let x5_5 = quadSwapX(a1_5); let x5_6 = quadSwapX(a1_6); let x5_7 = quadSwapX(a1_7);
+    s5_0 = s5_0 + x5_0 * b0_0 + x5_1 * b0_1 + x5_2 * b0_2 + x5_3 * b0_3 + x5_4 * b0_4 + x5_5 * b0_5 + x5_6 * b0_6 + x5_7 * b0_7;
+    s5_1 = s5_1 + x5_0 * b1_0 + x5_1 * b1_1 + x5_2 * b1_2 + x5_3 * b1_3 + x5_4 * b1_4 + x5_5 * b1_5 + x5_6 * b1_6 + x5_7 * b1_7;
+    s5_2 = s5_2 + x5_0 * b2_0 + x5_1 * b2_1 + x5_2 * b2_2 + x5_3 * b2_3 + x5_4 * b2_4 + x5_5 * b2_5 + x5_6 * b2_6 + x5_7 * b2_7;
+    s5_3 = s5_3 + x5_0 * b3_0 + x5_1 * b3_1 + x5_2 * b3_2 + x5_3 * b3_3 + x5_4 * b3_4 + x5_5 * b3_5 + x5_6 * b3_6 + x5_7 * b3_7;
+    let x6_0 = quadSwapY(a1_0); let x6_1 = quadSwapY(a1_1); let x6_2 = quadSwapY(a1_2); let x6_3 = quadSwapY(a1_3); let x6_4 = quadSwapY(a1_4); let x6_5 = quadSwapY(a1_5); let x6_6 = quadSwapY(a1_6); let x6_7 = quadSwapY(a1_7);
+    s6_0 = s6_0 + x6_0 * b0_0 + x6_1 * b0_1 + x6_2 * b0_2 + x6_3 * b0_3 + x6_4 * b0_4 + x6_5 * b0_5 + x6_6 * b0_6 + x6_7 * b0_7;
+    s6_1 = s6_1 + x6_0 * b1_0 + x6_1 * b1_1 + x6_2 * b1_2 + x6_3 * b1_3 + x6_4 * b1_4 + x6_5 * b1_5 + x6_6 * b1_6 + x6_7 * b1_7;
+    s6_2 = s6_2 + x6_0 * b2_0 + x6_1 * b2_1 + x6_2 * b2_2 + x6_3 * b2_3 + x6_4 * b2_4 + x6_5 * b2_5 + x6_6 * b2_6 + x6_7 * b2_7;
+    s6_3 = s6_3 + x6_0 * b3_0 + x6_1 * b3_1 + x6_2 * b3_2 + x6_3 * b3_3 + x6_4 * b3_4 + x6_5 * b3_5 + x6_6 * b3_6 + x6_7 * b3_7;
+    let x7_0 = quadSwapDiagonal(a1_0); let x7_1 = quadSwapDiagonal(a1_1); let x7_2 = quadSwapDiagonal(a1_2); let x7_3 = quadSwapDiagonal(a1_3); let x7_4 = quadSwapDiagonal(a1_4); let x7_5 = quadSwapDiagonal(a1_5); let x7_6 = quadSwapDiagonal(a1_6); let x7_7 = quadSwapDiagonal(a1_7);
+    s7_0 = s7_0 + x7_0 * b0_0 + x7_1 * b0_1 + x7_2 * b0_2 + x7_3 * b0_3 + x7_4 * b0_4 + x7_5 * b0_5 + x7_6 * b0_6 + x7_7 * b0_7;
+    s7_1 = s7_1 + x7_0 * b1_0 + x7_1 * b1_1 + x7_2 * b1_2 + x7_3 * b1_3 + x7_4 * b1_4 + x7_5 * b1_5 + x7_6 * b1_6 + x7_7 * b1_7;
+    s7_2 = s7_2 + x7_0 * b2_0 + x7_1 * b2_1 + x7_2 * b2_2 + x7_3 * b2_3 + x7_4 * b2_4 + x7_5 * b2_5 + x7_6 * b2_6 + x7_7 * b2_7;
+    s7_3 = s7_3 + x7_0 * b3_0 + x7_1 * b3_1 + x7_2 * b3_2 + x7_3 * b3_3 + x7_4 * b3_4 + x7_5 * b3_5 + x7_6 * b3_6 + x7_7 * b3_7;
+    let x8_0 = a2_0; let x8_1 = a2_1; let x8_2 = a2_2; let x8_3 = a2_3; let x8_4 = a2_4; let x8_5 = a2_5; let x8_6 = a2_6; let x8_7 = a2_7;
+    s8_0 = s8_0 + x8_0 * b0_0 + x8_1 * b0_1 + x8_2 * b0_2 + x8_3 * b0_3 + x8_4 * b0_4 + x8_5 * b0_5 + x8_6 * b0_6 + x8_7 * b0_7;
+    s8_1 = s8_1 + x8_0 * b1_0 + x8_1 * b1_1 + x8_2 * b1_2 + x8_3 * b1_3 + x8_4 * b1_4 + x8_5 * b1_5 + x8_6 * b1_6 + x8_7 * b1_7;
+    s8_2 = s8_2 + x8_0 * b2_0 + x8_1 * b2_1 + x8_2 * b2_2 + x8_3 * b2_3 + x8_4 * b2_4 + x8_5 * b2_5 + x8_6 * b2_6 + x8_7 * b2_7;
+    s8_3 = s8_3 + x8_0 * b3_0 + x8_1 * b3_1 + x8_2 * b3_2 + x8_3 * b3_3 + x8_4 * b3_4 + x8_5 * b3_5 + x8_6 * b3_6 + x8_7 * b3_7;
+    let x9_0 = quadSwapX(a2_0); let x9_1 = quadSwapX(a2_1); let x9_2 = quadSwapX(a2_2); let x9_3 = quadSwapX(a2_3); let x9_4 = quadSwapX(a2_4); let x9_5 = quadSwapX(a2_5); let x9_6 = quadSwapX(a2_6); let x9_7 = quadSwapX(a2_7);
+    s9_0 = s9_0 + x9_0 * b0_0 + x9_1 * b0_1 + x9_2 * b0_2 + x9_3 * b0_3 + x9_4 * b0_4 + x9_5 * b0_5 + x9_6 * b0_6 + x9_7 * b0_7;
+    s9_1 = s9_1 + x9_0 * b1_0 + x9_1 * b1_1 + x9_2 * b1_2 + x9_3 * b1_3 + x9_4 * b1_4 + x9_5 * b1_5 + x9_6 * b1_6 + x9_7 * b1_7;
+    s9_2 = s9_2 + x9_0 * b2_0 + x9_1 * b2_1 + x9_2 * b2_2 + x9_3 * b2_3 + x9_4 * b2_4 + x9_5 * b2_5 + x9_6 * b2_6 + x9_7 * b2_7;
+    s9_3 = s9_3 + x9_0 * b3_0 + x9_1 * b3_1 + x9_2 * b3_2 + x9_3 * b3_3 + x9_4 * b3_4 + x9_5 * b3_5 + x9_6 * b3_6 + x9_7 * b3_7;
+    let x10_0 = quadSwapY(a2_0); let x10_1 = quadSwapY(a2_1); let x10_2 = quadSwapY(a2_2); let x10_3 = quadSwapY(a2_3); let x10_4 = quadSwapY(a2_4); let x10_5 = quadSwapY(a2_5); let x10_6 = quadSwapY(a2_6); let x10_7 = quadSwapY(a2_7);
+    s10_0 = s10_0 + x10_0 * b0_0 + x10_1 * b0_1 + x10_2 * b0_2 + x10_3 * b0_3 + x10_4 * b0_4 + x10_5 * b0_5 + x10_6 * b0_6 + x10_7 * b0_7;
+    s10_1 = s10_1 + x10_0 * b1_0 + x10_1 * b1_1 + x10_2 * b1_2 + x10_3 * b1_3 + x10_4 * b1_4 + x10_5 * b1_5 + x10_6 * b1_6 + x10_7 * b1_7;
+    s10_2 = s10_2 + x10_0 * b2_0 + x10_1 * b2_1 + x10_2 * b2_2 + x10_3 * b2_3 + x10_4 * b2_4 + x10_5 * b2_5 + x10_6 * b2_6 + x10_7 * b2_7;
+    s10_3 = s10_3 + x10_0 * b3_0 + x10_1 * b3_1 + x10_2 * b3_2 + x10_3 * b3_3 + x10_4 * b3_4 + x10_5 * b3_5 + x10_6 * b3_6 + x10_7 * b3_7;
+    let x11_0 = quadSwapDiagonal(a2_0); let x11_1 = quadSwapDiagonal(a2_1); let x11_2 = quadSwapDiagonal(a2_2); let x11_3 = quadSwapDiagonal(a2_3); let x11_4 = quadSwapDiagonal(a2_4); let x11_5 = quadSwapDiagonal(a2_5); let x11_6 = quadSwapDiagonal(a2_6); let x11_7 = quadSwapDiagonal(a2_7);
+    s11_0 = s11_0 + x11_0 * b0_0 + x11_1 * b0_1 + x11_2 * b0_2 + x11_3 * b0_3 + x11_4 * b0_4 + x11_5 * b0_5 + x11_6 * b0_6 + x11_7 * b0_7;
+    s11_1 = s11_1 + x11_0 * b1_0 + x11_1 * b1_1 + x11_2 * b1_2 + x11_3 * b1_3 + x11_4 * b1_4 + x11_5 * b1_5 + x11_6 * b1_6 + x11_7 * b1_7;
+    s11_2 = s11_2 + x11_0 * b2_0 + x11_1 * b2_1 + x11_2 * b2_2 + x11_3 * b2_3 + x11_4 * b2_4 + x11_5 * b2_5 + x11_6 * b2_6 + x11_7 * b2_7;
+    s11_3 = s11_3 + x11_0 * b3_0 + x11_1 * b3_1 + x11_2 * b3_2 + x11_3 * b3_3 + x11_4 * b3_4 + x11_5 * b3_5 + x11_6 * b3_6 + x11_7 * b3_7;
+    let x12_0 = a3_0; let x12_1 = a3_1; let x12_2 = a3_2; let x12_3 = a3_3; let x12_4 = a3_4; let x12_5 = a3_5; let x12_6 = a3_6; let x12_7 = a3_7;
+    s12_0 = s12_0 + x12_0 * b0_0 + x12_1 * b0_1 + x12_2 * b0_2 + x12_3 * b0_3 + x12_4 * b0_4 + x12_5 * b0_5 + x12_6 * b0_6 + x12_7 * b0_7;
+    s12_1 = s12_1 + x12_0 * b1_0 + x12_1 * b1_1 + x12_2 * b1_2 + x12_3 * b1_3 + x12_4 * b1_4 + x12_5 * b1_5 + x12_6 * b1_6 + x12_7 * b1_7;
+    s12_2 = s12_2 + x12_0 * b2_0 + x12_1 * b2_1 + x12_2 * b2_2 + x12_3 * b2_3 + x12_4 * b2_4 + x12_5 * b2_5 + x12_6 * b2_6 + x12_7 * b2_7;
+    s12_3 = s12_3 + x12_0 * b3_0 + x12_1 * b3_1 + x12_2 * b3_2 + x12_3 * b3_3 + x12_4 * b3_4 + x12_5 * b3_5 + x12_6 * b3_6 + x12_7 * b3_7;
+    let x13_0 = quadSwapX(a3_0); let x13_1 = quadSwapX(a3_1); let x13_2 = quadSwapX(a3_2); let x13_3 = quadSwapX(a3_3); let x13_4 = quadSwapX(a3_4); let x13_5 = quadSwapX(a3_5); let x13_6 = quadSwapX(a3_6); let x13_7 = quadSwapX(a3_7);
+    s13_0 = s13_0 + x13_0 * b0_0 + x13_1 * b0_1 + x13_2 * b0_2 + x13_3 * b0_3 + x13_4 * b0_4 + x13_5 * b0_5 + x13_6 * b0_6 + x13_7 * b0_7;
+    s13_1 = s13_1 + x13_0 * b1_0 + x13_1 * b1_1 + x13_2 * b1_2 + x13_3 * b1_3 + x13_4 * b1_4 + x13_5 * b1_5 + x13_6 * b1_6 + x13_7 * b1_7;
+    s13_2 = s13_2 + x13_0 * b2_0 + x13_1 * b2_1 + x13_2 * b2_2 + x13_3 * b2_3 + x13_4 * b2_4 + x13_5 * b2_5 + x13_6 * b2_6 + x13_7 * b2_7;
+    s13_3 = s13_3 + x13_0 * b3_0 + x13_1 * b3_1 + x13_2 * b3_2 + x13_3 * b3_3 + x13_4 * b3_4 + x13_5 * b3_5 + x13_6 * b3_6 + x13_7 * b3_7;
+    let x14_0 = quadSwapY(a3_0); let x14_1 = quadSwapY(a3_1); let x14_2 = quadSwapY(a3_2); let x14_3 = quadSwapY(a3_3); let x14_4 = quadSwapY(a3_4); let x14_5 = quadSwapY(a3_5); let x14_6 = quadSwapY(a3_6); let x14_7 = quadSwapY(a3_7);
+    s14_0 = s14_0 + x14_0 * b0_0 + x14_1 * b0_1 + x14_2 * b0_2 + x14_3 * b0_3 + x14_4 * b0_4 + x14_5 * b0_5 + x14_6 * b0_6 + x14_7 * b0_7;
+    s14_1 = s14_1 + x14_0 * b1_0 + x14_1 * b1_1 + x14_2 * b1_2 + x14_3 * b1_3 + x14_4 * b1_4 + x14_5 * b1_5 + x14_6 * b1_6 + x14_7 * b1_7;
+    s14_2 = s14_2 + x14_0 * b2_0 + x14_1 * b2_1 + x14_2 * b2_2 + x14_3 * b2_3 + x14_4 * b2_4 + x14_5 * b2_5 + x14_6 * b2_6 + x14_7 * b2_7;
+    s14_3 = s14_3 + x14_0 * b3_0 + x14_1 * b3_1 + x14_2 * b3_2 + x14_3 * b3_3 + x14_4 * b3_4 + x14_5 * b3_5 + x14_6 * b3_6 + x14_7 * b3_7;
+    let x15_0 = quadSwapDiagonal(a3_0); let x15_1 = quadSwapDiagonal(a3_1); let x15_2 = quadSwapDiagonal(a3_2); let x15_3 = quadSwapDiagonal(a3_3); let x15_4 = quadSwapDiagonal(a3_4); let x15_5 = quadSwapDiagonal(a3_5); let x15_6 = quadSwapDiagonal(a3_6); let x15_7 = quadSwapDiagonal(a3_7);
+    s15_0 = s15_0 + x15_0 * b0_0 + x15_1 * b0_1 + x15_2 * b0_2 + x15_3 * b0_3 + x15_4 * b0_4 + x15_5 * b0_5 + x15_6 * b0_6 + x15_7 * b0_7;
+    s15_1 = s15_1 + x15_0 * b1_0 + x15_1 * b1_1 + x15_2 * b1_2 + x15_3 * b1_3 + x15_4 * b1_4 + x15_5 * b1_5 + x15_6 * b1_6 + x15_7 * b1_7;
+    s15_2 = s15_2 + x15_0 * b2_0 + x15_1 * b2_1 + x15_2 * b2_2 + x15_3 * b2_3 + x15_4 * b2_4 + x15_5 * b2_5 + x15_6 * b2_6 + x15_7 * b2_7;
+    s15_3 = s15_3 + x15_0 * b3_0 + x15_1 * b3_1 + x15_2 * b3_2 + x15_3 * b3_3 + x15_4 * b3_4 + x15_5 * b3_5 + x15_6 * b3_6 + x15_7 * b3_7;
+    ia0 += 8u * params.stepA; ia1 += 8u * params.stepA; ia2 += 8u * params.stepA; ia3 += 8u * params.stepA;
+    ib0 += 8u * params.stepB; ib1 += 8u * params.stepB; ib2 += 8u * params.stepB; ib3 += 8u * params.stepB;
+  }
+  for (; k < params.K; k++) {
+    let a0_0 = a[ia0];
+    let a1_0 = a[ia1];
+    let a2_0 = a[ia2];
+    let a3_0 = a[ia3];
+    let b0_0 = b[ib0];
+    let b1_0 = b[ib1];
+    let b2_0 = b[ib2];
+    let b3_0 = b[ib3];
+    let x0_0 = a0_0;
+    s0_0 = s0_0 + x0_0 * b0_0;
+    s0_1 = s0_1 + x0_0 * b1_0;
+    s0_2 = s0_2 + x0_0 * b2_0;
+    s0_3 = s0_3 + x0_0 * b3_0;
+    let x1_0 = quadSwapX(a0_0);
+    s1_0 = s1_0 + x1_0 * b0_0;
+    s1_1 = s1_1 + x1_0 * b1_0;
+    s1_2 = s1_2 + x1_0 * b2_0;
+    s1_3 = s1_3 + x1_0 * b3_0;
+    let x2_0 = quadSwapY(a0_0);
+    s2_0 = s2_0 + x2_0 * b0_0;
+    s2_1 = s2_1 + x2_0 * b1_0;
+    s2_2 = s2_2 + x2_0 * b2_0;
+    s2_3 = s2_3 + x2_0 * b3_0;
+    let x3_0 = quadSwapDiagonal(a0_0);
+    s3_0 = s3_0 + x3_0 * b0_0;
+    s3_1 = s3_1 + x3_0 * b1_0;
+    s3_2 = s3_2 + x3_0 * b2_0;
+    s3_3 = s3_3 + x3_0 * b3_0;
+    let x4_0 = a1_0;
+    s4_0 = s4_0 + x4_0 * b0_0;
+    s4_1 = s4_1 + x4_0 * b1_0;
+    s4_2 = s4_2 + x4_0 * b2_0;
+    s4_3 = s4_3 + x4_0 * b3_0;
+    let x5_0 = quadSwapX(a1_0);
+    s5_0 = s5_0 + x5_0 * b0_0;
+    s5_1 = s5_1 + x5_0 * b1_0;
+    s5_2 = s5_2 + x5_0 * b2_0;
+    s5_3 = s5_3 + x5_0 * b3_0;
+    let x6_0 = quadSwapY(a1_0);
+    s6_0 = s6_0 + x6_0 * b0_0;
+    s6_1 = s6_1 + x6_0 * b1_0;
+    s6_2 = s6_2 + x6_0 * b2_0;
+    s6_3 = s6_3 + x6_0 * b3_0;
+    let x7_0 = quadSwapDiagonal(a1_0);
+    s7_0 = s7_0 + x7_0 * b0_0;
+    s7_1 = s7_1 + x7_0 * b1_0;
+    s7_2 = s7_2 + x7_0 * b2_0;
+    s7_3 = s7_3 + x7_0 * b3_0;
+    let x8_0 = a2_0;
+    s8_0 = s8_0 + x8_0 * b0_0;
+    s8_1 = s8_1 + x8_0 * b1_0;
+    s8_2 = s8_2 + x8_0 * b2_0;
+    s8_3 = s8_3 + x8_0 * b3_0;
+    let x9_0 = quadSwapX(a2_0);
+    s9_0 = s9_0 + x9_0 * b0_0;
+    s9_1 = s9_1 + x9_0 * b1_0;
+    s9_2 = s9_2 + x9_0 * b2_0;
+    s9_3 = s9_3 + x9_0 * b3_0;
+    let x10_0 = quadSwapY(a2_0);
+    s10_0 = s10_0 + x10_0 * b0_0;
+    s10_1 = s10_1 + x10_0 * b1_0;
+    s10_2 = s10_2 + x10_0 * b2_0;
+    s10_3 = s10_3 + x10_0 * b3_0;
+    let x11_0 = quadSwapDiagonal(a2_0);
+    s11_0 = s11_0 + x11_0 * b0_0;
+    s11_1 = s11_1 + x11_0 * b1_0;
+    s11_2 = s11_2 + x11_0 * b2_0;
+    s11_3 = s11_3 + x11_0 * b3_0;
+    let x12_0 = a3_0;
+    s12_0 = s12_0 + x12_0 * b0_0;
+    s12_1 = s12_1 + x12_0 * b1_0;
+    s12_2 = s12_2 + x12_0 * b2_0;
+    s12_3 = s12_3 + x12_0 * b3_0;
+    let x13_0 = quadSwapX(a3_0);
+    s13_0 = s13_0 + x13_0 * b0_0;
+    s13_1 = s13_1 + x13_0 * b1_0;
+    s13_2 = s13_2 + x13_0 * b2_0;
+    s13_3 = s13_3 + x13_0 * b3_0;
+    let x14_0 = quadSwapY(a3_0);
+    s14_0 = s14_0 + x14_0 * b0_0;
+    s14_1 = s14_1 + x14_0 * b1_0;
+    s14_2 = s14_2 + x14_0 * b2_0;
+    s14_3 = s14_3 + x14_0 * b3_0;
+    let x15_0 = quadSwapDiagonal(a3_0);
+    s15_0 = s15_0 + x15_0 * b0_0;
+    s15_1 = s15_1 + x15_0 * b1_0;
+    s15_2 = s15_2 + x15_0 * b2_0;
+    s15_3 = s15_3 + x15_0 * b3_0;
+    ia0 += params.stepA; ia1 += params.stepA; ia2 += params.stepA; ia3 += params.stepA;
+    ib0 += params.stepB; ib1 += params.stepB; ib2 += params.stepB; ib3 += params.stepB;
+  }
+
+  var sums = array<f32, 64>(
+    s0_0, s0_1, s0_2, s0_3,
+    s1_0, s1_1, s1_2, s1_3,
+    s2_0, s2_1, s2_2, s2_3,
+    s3_0, s3_1, s3_2, s3_3,
+    s4_0, s4_1, s4_2, s4_3,
+    s5_0, s5_1, s5_2, s5_3,
+    s6_0, s6_1, s6_2, s6_3,
+    s7_0, s7_1, s7_2, s7_3,
+    s8_0, s8_1, s8_2, s8_3,
+    s9_0, s9_1, s9_2, s9_3,
+    s10_0, s10_1, s10_2, s10_3,
+    s11_0, s11_1, s11_2, s11_3,
+    s12_0, s12_1, s12_2, s12_3,
+    s13_0, s13_1, s13_2, s13_3,
+    s14_0, s14_1, s14_2, s14_3,
+    s15_0, s15_1, s15_2, s15_3,
+  );
+  for (var i = 0u; i < 16u; i++) {
+    let row = row0 + (i & ~3u) + ((lane ^ i) & 3u); // whose sums they are after the swaps
+    for (var j = 0u; j < 4u; j++) { put(row, col0 + j * lanes, sums[i * 4u + j]); }
+  }
+}

@@ -1,0 +1,174 @@
+enable subgroups;
+
+// Matrix product: y[m, n] = sum over k of a(m, k) * b(k, n), then + add, then + y[m, n] if asked.
+//
+//   a     any layout: a(m, k) = a[m * rowA + k * stepA]      NN, NT: rowA = K, stepA = 1    TN: rowA = 1, stepA = M
+//   b     any layout: b(k, n) = b[k * stepB + n * colB]      NN, TN: stepB = N, colB = 1    NT: stepB = 1, colB = K
+//   add   ADD = 1: bias [N];  ADD = 2: [M, N], the residual stream;  ADD = 0: any buffer
+//   y     [M, N]; read first when ACCUMULATE = 1 (weight gradients)
+//
+// Grid      a subgroup computes 4 x (4 * subgroup size) outputs, 4 x 4 a thread, columns a stride of the subgroup size apart;
+//           workgroups in a row, folded over x and y past 65535. Any M, K, N >= 1.
+// Numerics  one thread sums each output over k in ascending order, s = s + a * b, from 0: the same bits whatever the
+//           tile, M or the position in the batch. Printed by scripts/gen-matmul.mjs: edit scripts/lib/matmulTile.mjs.
+// Checked   against a float64 product by test/gpu/matmul.test.ts.
+
+struct Params {
+  M: u32,      // rows of y
+  N: u32,      // columns of y
+  K: u32,      // summed over
+  rowA: u32,   // a: from one m to the next
+  stepA: u32,  // a: from one k to the next
+  stepB: u32,  // b: from one k to the next
+  colB: u32,   // b: from one n to the next
+}
+
+override WG: u32 = 16u; // threads in a workgroup; a multiple of the subgroup size
+override ADD: u32 = 0u;
+override ACCUMULATE: u32 = 0u;
+
+@group(0) @binding(0) var<storage, read> a: array<f32>;
+@group(0) @binding(1) var<storage, read> b: array<f32>;
+@group(0) @binding(2) var<storage, read> add: array<f32>;
+@group(0) @binding(3) var<storage, read_write> y: array<f32>;
+@group(0) @binding(4) var<uniform> params: Params;
+
+fn put(row: u32, col: u32, sum: f32) {
+  if (row >= params.M || col >= params.N) { return; }
+  var value = sum;
+  if (ADD == 1u) { value += add[col]; }
+  if (ADD == 2u) { value += add[row * params.N + col]; }
+  if (ACCUMULATE == 1u) { value += y[row * params.N + col]; }
+  y[row * params.N + col] = value;
+}
+
+@compute @workgroup_size(WG)
+fn main(
+  @builtin(workgroup_id) wg: vec3u,
+  @builtin(num_workgroups) grid: vec3u,
+  @builtin(local_invocation_index) tid: u32,
+  @builtin(subgroup_size) lanes: u32,
+  @builtin(subgroup_invocation_id) lane: u32,
+) {
+  let tile = (wg.y * grid.x + wg.x) * (WG / lanes) + tid / lanes;
+  let across = (params.N + 4u * lanes - 1u) / (4u * lanes); // tiles side by side
+  let row0 = tile / across * 4u;
+  let col0 = tile % across * 4u * lanes + lane;
+  // No early return: quadSwapX needs every lane. Rows and columns past the end compute the last one again.
+
+  var ia0 = min(row0 + 0u + lane % 4u, params.M - 1u) * params.rowA;
+  var ib0 = min(col0, params.N - 1u) * params.colB;
+  var ib1 = min(col0 + 1u * lanes, params.N - 1u) * params.colB;
+  var ib2 = min(col0 + 2u * lanes, params.N - 1u) * params.colB;
+  var ib3 = min(col0 + 3u * lanes, params.N - 1u) * params.colB;
+  var s0_0 = 0.0; var s0_1 = 0.0; var s0_2 = 0.0; var s0_3 = 0.0;
+  var s1_0 = 0.0; var s1_1 = 0.0; var s1_2 = 0.0; var s1_3 = 0.0;
+  var s2_0 = 0.0; var s2_1 = 0.0; var s2_2 = 0.0; var s2_3 = 0.0;
+  var s3_0 = 0.0; var s3_1 = 0.0; var s3_2 = 0.0; var s3_3 = 0.0;
+
+  var k = 0u;
+  for (; k + 7u < params.K; k += 8u) {
+    let a0_0 = a[ia0];
+    let b0_0 = b[ib0];
+    let b1_0 = b[ib1];
+    let b2_0 = b[ib2];
+    let b3_0 = b[ib3];
+    let a0_1 = a[ia0 + 1u * params.stepA];
+    let b0_1 = b[ib0 + 1u * params.stepB];
+    let b1_1 = b[ib1 + 1u * params.stepB];
+    let b2_1 = b[ib2 + 1u * params.stepB];
+    let b3_1 = b[ib3 + 1u * params.stepB];
+    let a0_2 = a[ia0 + 2u * params.stepA];
+    let b0_2 = b[ib0 + 2u * params.stepB];
+    let b1_2 = b[ib1 + 2u * params.stepB];
+    let b2_2 = b[ib2 + 2u * params.stepB];
+    let b3_2 = b[ib3 + 2u * params.stepB];
+    let a0_3 = a[ia0 + 3u * params.stepA];
+    let b0_3 = b[ib0 + 3u * params.stepB];
+    let b1_3 = b[ib1 + 3u * params.stepB];
+    let b2_3 = b[ib2 + 3u * params.stepB];
+    let b3_3 = b[ib3 + 3u * params.stepB];
+    let a0_4 = a[ia0 + 4u * params.stepA];
+    let b0_4 = b[ib0 + 4u * params.stepB];
+    let b1_4 = b[ib1 + 4u * params.stepB];
+    let b2_4 = b[ib2 + 4u * params.stepB];
+    let b3_4 = b[ib3 + 4u * params.stepB];
+    let a0_5 = a[ia0 + 5u * params.stepA];
+    let b0_5 = b[ib0 + 5u * params.stepB];
+    let b1_5 = b[ib1 + 5u * params.stepB];
+    let b2_5 = b[ib2 + 5u * params.stepB];
+    let b3_5 = b[ib3 + 5u * params.stepB];
+    let a0_6 = a[ia0 + 6u * params.stepA];
+    let b0_6 = b[ib0 + 6u * params.stepB];
+    let b1_6 = b[ib1 + 6u * params.stepB];
+    let b2_6 = b[ib2 + 6u * params.stepB];
+    let b3_6 = b[ib3 + 6u * params.stepB];
+    let a0_7 = a[ia0 + 7u * params.stepA];
+    let b0_7 = b[ib0 + 7u * params.stepB];
+    let b1_7 = b[ib1 + 7u * params.stepB];
+    let b2_7 = b[ib2 + 7u * params.stepB];
+    let b3_7 = b[ib3 + 7u * params.stepB];
+    let x0_0 = a0_0; let x0_1 = a0_1; let x0_2 = a0_2; let x0_3 = a0_3; let x0_4 = a0_4; let x0_5 = a0_5; let x0_6 = a0_6; let x0_7 = a0_7;
+    s0_0 = s0_0 + x0_0 * b0_0 + x0_1 * b0_1 + x0_2 * b0_2 + x0_3 * b0_3 + x0_4 * b0_4 + x0_5 * b0_5 + x0_6 * b0_6 + x0_7 * b0_7;
+    s0_1 = s0_1 + x0_0 * b1_0 + x0_1 * b1_1 + x0_2 * b1_2 + x0_3 * b1_3 + x0_4 * b1_4 + x0_5 * b1_5 + x0_6 * b1_6 + x0_7 * b1_7;
+    s0_2 = s0_2 + x0_0 * b2_0 + x0_1 * b2_1 + x0_2 * b2_2 + x0_3 * b2_3 + x0_4 * b2_4 + x0_5 * b2_5 + x0_6 * b2_6 + x0_7 * b2_7;
+    s0_3 = s0_3 + x0_0 * b3_0 + x0_1 * b3_1 + x0_2 * b3_2 + x0_3 * b3_3 + x0_4 * b3_4 + x0_5 * b3_5 + x0_6 * b3_6 + x0_7 * b3_7;
+    let x1_0 = quadSwapX(a0_0); let x1_1 = quadSwapX(a0_1); let x1_2 = quadSwapX(a0_2); let x1_3 = quadSwapX(a0_3); let x1_4 = quadSwapX(a0_4); let x1_5 = quadSwapX(a0_5); let x1_6 = quadSwapX(a0_6); let x1_7 = quadSwapX(a0_7);
+    s1_0 = s1_0 + x1_0 * b0_0 + x1_1 * b0_1 + x1_2 * b0_2 + x1_3 * b0_3 + x1_4 * b0_4 + x1_5 * b0_5 + x1_6 * b0_6 + x1_7 * b0_7;
+    s1_1 = s1_1 + x1_0 * b1_0 + x1_1 * b1_1 + x1_2 * b1_2 + x1_3 * b1_3 + x1_4 * b1_4 + x1_5 * b1_5 + x1_6 * b1_6 + x1_7 * b1_7;
+    s1_2 = s1_2 + x1_0 * b2_0 + x1_1 * b2_1 + x1_2 * b2_2 + x1_3 * b2_3 + x1_4 * b2_4 + x1_5 * b2_5 + x1_6 * b2_6 + x1_7 * b2_7;
+    s1_3 = s1_3 + x1_0 * b3_0 + x1_1 * b3_1 + x1_2 * b3_2 + x1_3 * b3_3 + x1_4 * b3_4 + x1_5 * b3_5 + x1_6 * b3_6 + x1_7 * b3_7;
+    let x2_0 = quadSwapY(a0_0); let x2_1 = quadSwapY(a0_1); let x2_2 = quadSwapY(a0_2); let x2_3 = quadSwapY(a0_3); let x2_4 = quadSwapY(a0_4); let x2_5 = quadSwapY(a0_5); let x2_6 = quadSwapY(a0_6); let x2_7 = quadSwapY(a0_7);
+    s2_0 = s2_0 + x2_0 * b0_0 + x2_1 * b0_1 + x2_2 * b0_2 + x2_3 * b0_3 + x2_4 * b0_4 + x2_5 * b0_5 + x2_6 * b0_6 + x2_7 * b0_7;
+    s2_1 = s2_1 + x2_0 * b1_0 + x2_1 * b1_1 + x2_2 * b1_2 + x2_3 * b1_3 + x2_4 * b1_4 + x2_5 * b1_5 + x2_6 * b1_6 + x2_7 * b1_7;
+    s2_2 = s2_2 + x2_0 * b2_0 + x2_1 * b2_1 + x2_2 * b2_2 + x2_3 * b2_3 + x2_4 * b2_4 + x2_5 * b2_5 + x2_6 * b2_6 + x2_7 * b2_7;
+    s2_3 = s2_3 + x2_0 * b3_0 + x2_1 * b3_1 + x2_2 * b3_2 + x2_3 * b3_3 + x2_4 * b3_4 + x2_5 * b3_5 + x2_6 * b3_6 + x2_7 * b3_7;
+    let x3_0 = quadSwapDiagonal(a0_0); let x3_1 = quadSwapDiagonal(a0_1); let x3_2 = quadSwapDiagonal(a0_2); let x3_3 = quadSwapDiagonal(a0_3); let x3_4 = quadSwapDiagonal(a0_4); let x3_5 = quadSwapDiagonal(a0_5); let x3_6 = quadSwapDiagonal(a0_6); let x3_7 = quadSwapDiagonal(a0_7);
+    s3_0 = s3_0 + x3_0 * b0_0 + x3_1 * b0_1 + x3_2 * b0_2 + x3_3 * b0_3 + x3_4 * b0_4 + x3_5 * b0_5 + x3_6 * b0_6 + x3_7 * b0_7;
+    s3_1 = s3_1 + x3_0 * b1_0 + x3_1 * b1_1 + x3_2 * b1_2 + x3_3 * b1_3 + x3_4 * b1_4 + x3_5 * b1_5 + x3_6 * b1_6 + x3_7 * b1_7;
+    s3_2 = s3_2 + x3_0 * b2_0 + x3_1 * b2_1 + x3_2 * b2_2 + x3_3 * b2_3 + x3_4 * b2_4 + x3_5 * b2_5 + x3_6 * b2_6 + x3_7 * b2_7;
+    s3_3 = s3_3 + x3_0 * b3_0 + x3_1 * b3_1 + x3_2 * b3_2 + x3_3 * b3_3 + x3_4 * b3_4 + x3_5 * b3_5 + x3_6 * b3_6 + x3_7 * b3_7;
+    ia0 += 8u * params.stepA;
+    ib0 += 8u * params.stepB; ib1 += 8u * params.stepB; ib2 += 8u * params.stepB; ib3 += 8u * params.stepB;
+  }
+  for (; k < params.K; k++) {
+    let a0_0 = a[ia0];
+    let b0_0 = b[ib0];
+    let b1_0 = b[ib1];
+    let b2_0 = b[ib2];
+    let b3_0 = b[ib3];
+    let x0_0 = a0_0;
+    s0_0 = s0_0 + x0_0 * b0_0;
+    s0_1 = s0_1 + x0_0 * b1_0;
+    s0_2 = s0_2 + x0_0 * b2_0;
+    s0_3 = s0_3 + x0_0 * b3_0;
+    let x1_0 = quadSwapX(a0_0);
+    s1_0 = s1_0 + x1_0 * b0_0;
+    s1_1 = s1_1 + x1_0 * b1_0;
+    s1_2 = s1_2 + x1_0 * b2_0;
+    s1_3 = s1_3 + x1_0 * b3_0;
+    let x2_0 = quadSwapY(a0_0);
+    s2_0 = s2_0 + x2_0 * b0_0;
+    s2_1 = s2_1 + x2_0 * b1_0;
+    s2_2 = s2_2 + x2_0 * b2_0;
+    s2_3 = s2_3 + x2_0 * b3_0;
+    let x3_0 = quadSwapDiagonal(a0_0);
+    s3_0 = s3_0 + x3_0 * b0_0;
+    s3_1 = s3_1 + x3_0 * b1_0;
+    s3_2 = s3_2 + x3_0 * b2_0;
+    s3_3 = s3_3 + x3_0 * b3_0;
+    ia0 += params.stepA;
+    ib0 += params.stepB; ib1 += params.stepB; ib2 += params.stepB; ib3 += params.stepB;
+  }
+
+  var sums = array<f32, 16>(
+    s0_0, s0_1, s0_2, s0_3,
+    s1_0, s1_1, s1_2, s1_3,
+    s2_0, s2_1, s2_2, s2_3,
+    s3_0, s3_1, s3_2, s3_3,
+  );
+  for (var i = 0u; i < 4u; i++) {
+    let row = row0 + (i & ~3u) + ((lane ^ i) & 3u); // whose sums they are after the swaps
+    for (var j = 0u; j < 4u; j++) { put(row, col0 + j * lanes, sums[i * 4u + j]); }
+  }
+}

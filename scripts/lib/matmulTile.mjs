@@ -1,0 +1,172 @@
+/** The matrix product's WGSL by tile shape: WGSL has no unroll, so the register tile is written out here. */
+
+const range = (n) => [...Array(n).keys()];
+const indent = (n, lines) => lines.map((line) => ' '.repeat(n) + line).join('\n');
+
+/**
+ * rows x cols: outputs a thread owns; unroll: k steps written out; share: lanes that load different rows of A (0: no
+ * subgroups). `quad`: the four lanes of a quad swap rows instead of broadcasting them, so that a thread's sums are those of
+ * other rows than its neighbours'; one swap is one instruction, a broadcast several.
+ */
+export function matmulWgsl({
+  rows,
+  cols,
+  unroll,
+  share,
+  workgroup,
+  quad = false,
+  checkedBy = 'test/gpu/matmul.test.ts',
+}) {
+  const lanes = share ? 'lanes' : 'LANES';
+  const loads = share ? rows / share : rows;
+  const rowOf = (q) => (share ? `row0 + ${q * share}u + lane % ${share}u` : `row0 + ${q}u`);
+  const at = (j) => (j ? `col0 + ${j}u * ${lanes}` : 'col0');
+  const shared = (i, d) => {
+    const [from, place] = [`a${Math.floor(i / share)}_${d}`, i % share];
+    if (!quad) return `subgroupBroadcast(${from}, ${place}u)`;
+    return [from, `quadSwapX(${from})`, `quadSwapY(${from})`, `quadSwapDiagonal(${from})`][place];
+  };
+  const sum = (i, j, steps) => steps.reduce((s, d) => `${s} + x${i}_${d} * b${j}_${d}`, `s${i}_${j}`);
+  // All loads come first: a load ends a block of straight code on SwiftShader, and sums stay in registers within a block only.
+  const body = (steps) => [
+    ...steps.flatMap((d) => [
+      ...range(loads).map((q) => `let a${q}_${d} = a[ia${q}${d ? ` + ${d}u * params.stepA` : ''}];`),
+      ...range(cols).map((j) => `let b${j}_${d} = b[ib${j}${d ? ` + ${d}u * params.stepB` : ''}];`),
+    ]),
+    ...range(rows).flatMap((i) => [
+      steps.map((d) => `let x${i}_${d} = ${share ? shared(i, d) : `a${i}_${d}`};`).join(' '),
+      ...range(cols).map((j) => `s${i}_${j} = ${sum(i, j, steps)};`),
+    ]),
+  ];
+  const advance = (d) => [
+    range(loads)
+      .map((q) => `ia${q} += ${d === 1 ? '' : `${d}u * `}params.stepA;`)
+      .join(' '),
+    range(cols)
+      .map((j) => `ib${j} += ${d === 1 ? '' : `${d}u * `}params.stepB;`)
+      .join(' '),
+  ];
+  const sums = range(rows).map((i) =>
+    range(cols)
+      .map((j) => `s${i}_${j}`)
+      .join(', '),
+  );
+  // A loop, since 256 bounds checks written out take longer to compile than all the rest.
+  const putAll = () => [
+    `var sums = array<f32, ${rows * cols}>(`,
+    ...sums.map((row) => `  ${row},`),
+    ');',
+    `for (var i = 0u; i < ${rows}u; i++) {`,
+    '  let row = row0 + (i & ~3u) + ((lane ^ i) & 3u); // whose sums they are after the swaps',
+    `  for (var j = 0u; j < ${cols}u; j++) { put(row, col0 + j * lanes, sums[i * ${cols}u + j]); }`,
+    '}',
+  ];
+  const main =
+    unroll > 1
+      ? `  for (; k + ${unroll - 1}u < params.K; k += ${unroll}u) {\n${indent(4, [...body(range(unroll)), ...advance(unroll)])}\n  }\n`
+      : '';
+  return `${share ? 'enable subgroups;\n\n' : ''}// Matrix product: y[m, n] = sum over k of a(m, k) * b(k, n), then + add, then + y[m, n] if asked.
+//
+//   a     any layout: a(m, k) = a[m * rowA + k * stepA]      NN, NT: rowA = K, stepA = 1    TN: rowA = 1, stepA = M
+//   b     any layout: b(k, n) = b[k * stepB + n * colB]      NN, TN: stepB = N, colB = 1    NT: stepB = 1, colB = K
+//   add   ADD = 1: bias [N];  ADD = 2: [M, N], the residual stream;  ADD = 0: any buffer
+//   y     [M, N]; read first when ACCUMULATE = 1 (weight gradients)
+//
+// Grid      a ${share ? 'subgroup' : 'row of LANES threads'} computes ${rows} x ${share ? `(${cols} * subgroup size)` : `(${cols} * LANES)`} outputs, ${rows} x ${cols} a thread, columns a stride of ${share ? 'the subgroup size' : 'LANES'} apart;
+//           workgroups in a row, folded over x and y past 65535. Any M, K, N >= 1.
+// Numerics  one thread sums each output over k in ascending order, s = s + a * b, from 0: the same bits whatever the
+//           tile, M or the position in the batch. Printed by scripts/gen-matmul.mjs: edit scripts/lib/matmulTile.mjs.
+// Checked   against a float64 product by ${checkedBy}.
+
+struct Params {
+  M: u32,      // rows of y
+  N: u32,      // columns of y
+  K: u32,      // summed over
+  rowA: u32,   // a: from one m to the next
+  stepA: u32,  // a: from one k to the next
+  stepB: u32,  // b: from one k to the next
+  colB: u32,   // b: from one n to the next
+}
+
+override WG: u32 = ${workgroup}u; // threads in a workgroup; a multiple of the ${share ? 'subgroup size' : 'LANES'}
+${share ? '' : 'override LANES: u32 = 4u; // neighbouring threads that read neighbouring columns\n'}override ADD: u32 = 0u;
+override ACCUMULATE: u32 = 0u;
+
+@group(0) @binding(0) var<storage, read> a: array<f32>;
+@group(0) @binding(1) var<storage, read> b: array<f32>;
+@group(0) @binding(2) var<storage, read> add: array<f32>;
+@group(0) @binding(3) var<storage, read_write> y: array<f32>;
+@group(0) @binding(4) var<uniform> params: Params;
+
+fn put(row: u32, col: u32, sum: f32) {
+  if (row >= params.M || col >= params.N) { return; }
+  var value = sum;
+  if (ADD == 1u) { value += add[col]; }
+  if (ADD == 2u) { value += add[row * params.N + col]; }
+  if (ACCUMULATE == 1u) { value += y[row * params.N + col]; }
+  y[row * params.N + col] = value;
+}
+
+@compute @workgroup_size(WG)
+fn main(
+  @builtin(workgroup_id) wg: vec3u,
+  @builtin(num_workgroups) grid: vec3u,
+  @builtin(local_invocation_index) tid: u32,${
+    share
+      ? `
+  @builtin(subgroup_size) lanes: u32,
+  @builtin(subgroup_invocation_id) lane: u32,`
+      : ''
+  }
+) {
+${share ? '' : '  let lane = tid % LANES;\n'}  let tile = (wg.y * grid.x + wg.x) * (WG / ${lanes}) + tid / ${lanes};
+  let across = (params.N + ${cols}u * ${lanes} - 1u) / (${cols}u * ${lanes}); // tiles side by side
+  let row0 = tile / across * ${rows}u;
+  let col0 = tile % across * ${cols}u * ${lanes} + lane;
+${share ? `  // No early return: ${quad ? 'quadSwapX' : 'subgroupBroadcast'} needs every lane. Rows and columns past the end compute the last one again.\n` : '  if (row0 >= params.M) { return; }\n'}
+${indent(
+  2,
+  range(loads).map((q) => `var ia${q} = min(${rowOf(q)}, params.M - 1u) * params.rowA;`),
+)}
+${indent(
+  2,
+  range(cols).map((j) => `var ib${j} = min(${at(j)}, params.N - 1u) * params.colB;`),
+)}
+${indent(
+  2,
+  range(rows).map((i) =>
+    range(cols)
+      .map((j) => `var s${i}_${j} = 0.0;`)
+      .join(' '),
+  ),
+)}
+
+  var k = 0u;
+${main}  for (; k < params.K; k++) {
+${indent(4, [...body([0]), ...advance(1)])}
+  }
+
+${indent(
+  2,
+  quad
+    ? putAll()
+    : range(rows).map((i) =>
+        range(cols)
+          .map((j) => `put(row0 + ${i}u, ${at(j)}, s${i}_${j});`)
+          .join(' '),
+      ),
+)}
+}
+`;
+}
+
+export const variants = {
+  subgroup4: { rows: 32, cols: 8, unroll: 8, share: 4, workgroup: 8, quad: true },
+  subgroup4_mid: { rows: 16, cols: 4, unroll: 8, share: 4, workgroup: 16, quad: true },
+  subgroup4_small: { rows: 8, cols: 4, unroll: 8, share: 4, workgroup: 16, quad: true },
+  subgroup4_row: { rows: 4, cols: 4, unroll: 8, share: 4, workgroup: 16, quad: true },
+  subgroup8: { rows: 16, cols: 4, unroll: 1, share: 8, workgroup: 64 },
+  subgroup8_small: { rows: 8, cols: 2, unroll: 1, share: 8, workgroup: 64 },
+  plain: { rows: 8, cols: 8, unroll: 1, share: 0, workgroup: 64 },
+  plain_small: { rows: 4, cols: 4, unroll: 2, share: 0, workgroup: 64 },
+};
