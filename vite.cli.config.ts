@@ -3,6 +3,7 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { basename, resolve } from 'node:path';
 import { defineConfig } from 'vite';
+import { inlineWorker } from './scripts/lib/inlineWorker.mjs';
 
 const workers = readdirSync('src/workers').filter((file) => file.endsWith('.worker.ts'));
 const entries = {
@@ -12,6 +13,7 @@ const entries = {
 };
 
 export default defineConfig({
+  plugins: [inlineWorker()],
   build: {
     ssr: true,
     target: 'node20',

@@ -2,8 +2,10 @@
 
 import { resolve } from 'node:path';
 import { defineConfig } from 'vite';
+import { inlineWorker } from './scripts/lib/inlineWorker.mjs';
 
 export default defineConfig({
+  plugins: [inlineWorker()],
   root: 'demo',
   base: './',
   build: { outDir: resolve('dist/demo'), emptyOutDir: true, target: 'es2023' },

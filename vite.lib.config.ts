@@ -1,10 +1,11 @@
 /** The library: ES modules with the WGSL inside and packages left to the user's own install. */
 
 import { defineConfig } from 'vite';
+import { inlineWorker } from './scripts/lib/inlineWorker.mjs';
 import { shortWgsl } from './scripts/lib/wgsl.mjs';
 
 export default defineConfig({
-  plugins: [shortWgsl()],
+  plugins: [shortWgsl(), inlineWorker()],
   build: {
     outDir: 'dist/lib',
     emptyOutDir: true,

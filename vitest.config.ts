@@ -1,5 +1,6 @@
 import { playwright } from '@vitest/browser-playwright';
 import { defineConfig } from 'vitest/config';
+import { inlineWorker } from './scripts/lib/inlineWorker.mjs';
 
 const GPU_TESTS = { include: ['test/gpu/**/*.test.ts'], testTimeout: 60_000, fileParallelism: false };
 
@@ -9,8 +10,12 @@ const chromium = process.env['CHROME_PATH'];
 export default defineConfig({
   test: {
     projects: [
-      { test: { name: 'unit', include: ['test/unit/**/*.test.ts'], environment: 'node', testTimeout: 30_000 } },
       {
+        plugins: [inlineWorker()],
+        test: { name: 'unit', include: ['test/unit/**/*.test.ts'], environment: 'node', testTimeout: 30_000 },
+      },
+      {
+        plugins: [inlineWorker()],
         test: {
           ...GPU_TESTS,
           name: 'gpu',
@@ -20,6 +25,7 @@ export default defineConfig({
         },
       },
       {
+        plugins: [inlineWorker()],
         test: {
           ...GPU_TESTS,
           name: 'browser',

@@ -6,6 +6,7 @@ import type { Sample } from '../src/grpo/stepBatch.ts';
 import { type FitResult, GrpoTrainer, type Phase } from '../src/grpo/trainer.ts';
 import { InputError } from '../src/model/errors.ts';
 import { gsm8kToolTask } from '../src/tasks/gsm8k.ts';
+import { withTools } from '../src/tasks/shippedTools.ts';
 import type { Task } from '../src/tasks/task.ts';
 import { engineSizes } from '../src/workers/engineSpec.ts';
 import type { EngineDescription } from '../src/workers/engineApi.ts';
@@ -100,7 +101,8 @@ export class Run {
 
 /** The page has the tasks that need no files of the user's. Throws InputError. */
 function openTask({ task }: TrainConfig): Task {
-  if (task.name === 'gsm8k' && task.path === undefined) return gsm8kToolTask({ shaping: task.options });
+  if (task.name === 'gsm8k' && task.path === undefined)
+    return withTools(gsm8kToolTask({ shaping: task.options }), task.tools);
   throw new InputError(
     `task.name is "${task.name}"${task.path ? ` with the file ${task.path}` : ''}; the page knows the generated gsm8k task.`,
   );

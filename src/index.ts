@@ -27,6 +27,7 @@ export {
   searchTool,
 } from './tasks/tools/search.ts';
 export { calculator } from './tasks/tools/calculator.ts';
+export { type JavascriptLimits, javascriptTool } from './tasks/tools/javascript.ts';
 export { type AgentLoop, registerAgentLoop } from './rollout/agentLoop.ts';
 export type { AgentSample, Turn } from './rollout/agentSample.ts';
 export { TOOL_PARSERS, type ToolParser } from './rollout/toolParser.ts';

@@ -8,6 +8,7 @@ import { NO_SHAPING } from '../tasks/gsm8kReward.ts';
 import { COUNTDOWN_OPTIONS, countdownTask } from '../tasks/countdown.ts';
 import { REVERSE_TEXT_OPTIONS, reverseTextTask } from '../tasks/reverseText.ts';
 import { SEARCH_QA_OPTIONS, searchQaTask } from '../tasks/searchQa.ts';
+import { withTools } from '../tasks/shippedTools.ts';
 import type { Task } from '../tasks/task.ts';
 import { readText } from './files.ts';
 
@@ -19,7 +20,7 @@ export async function openTask(config: TaskConfig): Promise<Task> {
     throw new InputError(`task.name is "${config.name}"; known tasks: ${Object.keys(TASKS).join(', ')}.`);
   if (config.path !== undefined && config.name !== 'gsm8k')
     throw new InputError(`task.path is set, but task "${config.name}" generates its problems; leave it out.`);
-  return TASKS[config.name](config);
+  return withTools(await TASKS[config.name](config), config.tools);
 }
 
 const TASKS: Record<string, (config: TaskConfig) => Task | Promise<Task>> = {

@@ -83,14 +83,21 @@ export const pair = (byDefault: [number, number], [min, max]: [number, number], 
   );
 
 /** One or several of `options`; one may be written without brackets. */
-export const names = <const T extends readonly string[]>(byDefault: NoInfer<T[number]>[], options: T, why: string) => {
+export const names = <const T extends readonly string[]>(byDefault: NoInfer<T[number]>[], options: T, why: string) =>
+  v.optional(namesOf(options, why), byDefault as never);
+
+/** As `names`, without a default. */
+export const optionalNames = <const T extends readonly string[]>(options: T, why: string) =>
+  v.optional(namesOf(options, why));
+
+const namesOf = <const T extends readonly string[]>(options: T, why: string) => {
   const range = `some of ${options.join(', ')}`;
   const one = v.pipe(
     v.picklist(options),
     v.transform((name) => [name]),
   );
   const several = v.pipe(v.array(v.picklist(options)), v.minLength(1));
-  return v.optional(v.pipe(v.union([one, several]), doc<T[number][]>('', why, range)), byDefault as never);
+  return v.pipe(v.union([one, several]), doc<T[number][]>('', why, range));
 };
 
 /** Free named values, checked by whoever reads them. */

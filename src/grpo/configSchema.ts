@@ -14,6 +14,7 @@ import {
   optionalChoice,
   optionalCount,
   optionalFlag,
+  optionalNames,
   optionalNumber,
   optionalNumberOrText,
   optionalNumbers,
@@ -29,6 +30,7 @@ import {
 import { LORA_MODULES } from '../model/loraConfig.ts';
 import { KL_TYPES } from './kl.ts';
 import { TOOL_PARSERS } from '../rollout/toolParser.ts';
+import { SHIPPED_TOOLS } from '../tasks/shippedTools.ts';
 import { POLICY_LOSSES } from './losses.ts';
 import { RECIPES } from './recipes.ts';
 
@@ -71,6 +73,7 @@ const task = part({
   path: optionalText('JSONL file of training problems; absent = the task generates its own.'),
   valPath: optionalText('JSONL file of held-out problems; absent = the task generates its own.'),
   options: options("The task's own settings, checked by the task."),
+  tools: optionalNames(SHIPPED_TOOLS, 'What the model may call beside the tools of the task; absent = nothing.'),
 });
 
 const data = part({

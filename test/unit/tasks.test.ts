@@ -121,6 +121,14 @@ test('reverse-text: exact match is the score, similarity is reported', () => {
   expect(task.reward(scored(problem, 'cb'))).toMatchObject({ score: 0, acc: 0, extra: { similarity: 2 / 3 } });
 });
 
+test('a config adds shipped tools to those of its task', async () => {
+  const names = async (name: string, tools?: ('calculator' | 'javascript')[]) =>
+    (await openTask({ name, options: {}, tools })).tools?.map((tool) => tool.name);
+  expect(await names('gsm8k', ['javascript', 'calculator'])).toEqual(['calculator', 'javascript']);
+  expect(await names('countdown', ['javascript'])).toEqual(['javascript']);
+  expect(await names('countdown')).toBeUndefined();
+});
+
 test('openTask names what it knows', async () => {
   const open = (name: string, options = {}) => openTask({ name, options });
   await expect(open('nope')).rejects.toThrow(

@@ -1,0 +1,20 @@
+/** Tools that a config may add to any task by name; `search` and `open` need documents and come with their task. */
+
+import type { Task } from './task.ts';
+import type { Tool } from './tool.ts';
+import { calculator } from './tools/calculator.ts';
+import { javascriptTool } from './tools/javascript.ts';
+
+export const SHIPPED_TOOLS = ['calculator', 'javascript'] as const;
+
+const TOOLS: Record<(typeof SHIPPED_TOOLS)[number], () => Tool> = {
+  calculator: () => calculator,
+  javascript: () => javascriptTool(),
+};
+
+/** The task with these tools as well; its own keep their names. */
+export function withTools(task: Task, names: readonly (typeof SHIPPED_TOOLS)[number][] = []): Task {
+  const own = task.tools ?? [];
+  const added = names.filter((name) => !own.some((tool) => tool.name === name));
+  return added.length === 0 ? task : { ...task, tools: [...own, ...added.map((name) => TOOLS[name]())] };
+}

@@ -1,0 +1,63 @@
+/** `javascript`: runs a program that the model wrote, in QuickJS compiled to wasm, in a worker that can be ended. */
+
+import { InputError } from '../../model/errors.ts';
+import { defineTool, type Tool } from '../tool.ts';
+import type { Sandbox } from './sandbox.ts';
+import { LEAST_MEMORY_BYTES } from './sandboxProgram.ts';
+
+export interface JavascriptLimits {
+  /** Milliseconds a program may run. Default 250. */
+  timeMs?: number;
+  /** Bytes of memory, QuickJS's own among them: 16 to 256 MiB. Default 32 MiB. */
+  memoryBytes?: number;
+  /** Characters it may print; more ends it. Default 10,000. */
+  maxOutput?: number;
+}
+
+const MIB = 2 ** 20;
+const RANGES: Record<keyof JavascriptLimits, [number, number]> = {
+  timeMs: [1, 60_000],
+  memoryBytes: [LEAST_MEMORY_BYTES, 256 * MIB],
+  maxOutput: [1, 1_000_000],
+};
+
+/** Programs at once, of all tools of this thread: a hostile one takes a core, and holds up one other. */
+const WORKERS = 2;
+let sandbox: Promise<Sandbox> | undefined;
+
+/** Milliseconds of a call, with its wait for a worker: a program's own time is `timeMs`. */
+const CALL_MS = 120_000;
+
+/**
+ * A call sees nothing of earlier ones. QuickJS is loaded at the first call. Throws InputError for a limit out of range.
+ */
+export function javascriptTool(limits: JavascriptLimits = {}): Tool {
+  checkLimits(limits);
+  return defineTool({
+    name: 'javascript',
+    description:
+      'Runs a JavaScript program and returns what it prints with console.log, or else the value of its last line.',
+    parameters: { type: 'object', properties: { code: { type: 'string', maxLength: 10_000 } }, required: ['code'] },
+    timeoutMs: CALL_MS,
+    execute: ({ code }, { signal }) => runJavascript(code, limits, signal),
+  });
+}
+
+/** What the program printed, else its value, or a text that starts with "Error:". */
+export async function runJavascript(
+  code: string,
+  limits: JavascriptLimits = {},
+  signal?: AbortSignal,
+): Promise<string> {
+  const { timeMs = 250, memoryBytes = 32 * MIB, maxOutput = 10_000 } = limits;
+  sandbox ??= import('./sandbox.ts').then(({ Sandbox }) => new Sandbox(WORKERS));
+  return (await sandbox).run({ code, timeMs, memoryBytes, maxOutput }, signal);
+}
+
+function checkLimits(limits: JavascriptLimits): void {
+  for (const [name, [min, max]] of Object.entries(RANGES)) {
+    const value = limits[name as keyof JavascriptLimits];
+    if (value !== undefined && !(Number.isInteger(value) && value >= min && value <= max))
+      throw new InputError(`The javascript tool's ${name} is ${value}; allowed: an integer from ${min} to ${max}.`);
+  }
+}

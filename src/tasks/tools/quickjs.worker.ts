@@ -1,0 +1,171 @@
+/**
+ * Runs programs in QuickJS, in a worker of its own: a page's or Node's. Each gets a fresh runtime with limits of its own;
+ * what these do not stop, the other side does by ending the worker (sandbox.ts). A program sees the language, `print` and
+ * `console`: no network, no files, no timers, no modules.
+ */
+
+import variant from '@jitl/quickjs-wasmfile-release-sync';
+import wasmUrl from '@jitl/quickjs-wasmfile-release-sync/wasm?url&inline';
+import {
+  newQuickJSWASMModuleFromVariant,
+  newVariant,
+  type QuickJSContext,
+  type QuickJSHandle,
+  type QuickJSWASMModule,
+  Scope,
+} from 'quickjs-emscripten-core';
+import { LEAST_MEMORY_BYTES, type Program, type SandboxMessage } from './sandboxProgram.ts';
+
+const STACK_BYTES = 256 * 1024;
+const PAGE_BYTES = 65_536;
+const JOBS_AT_ONCE = 1000;
+const UNSHOWN = 'a value that cannot be shown';
+
+/**
+ * Runs inside the sandbox, before the program; gives what turns a value into text. A program may spoil what this leans on
+ * (prototypes, toJSON, getters): then it spoils its own output, which is text and cut to size whatever it is.
+ */
+const PRELUDE = `((write, most) => {
+  const { stringify } = JSON;
+  const text = (value) => {
+    if (typeof value === 'string') return value;
+    if (value instanceof Error) return value.name + ': ' + value.message;
+    if (typeof value === 'symbol') return 'a symbol';
+    return typeof value === 'object' && value !== null ? stringify(value) : value;
+  };
+  const show = (value) => {
+    try { return ('' + text(value)).slice(0, most); } catch { return '${UNSHOWN}'; }
+  };
+  const print = (...values) => {
+    let line = '';
+    for (let i = 0; i < values.length; i++) line += (i > 0 ? ' ' : '') + show(values[i]);
+    write(line);
+  };
+  globalThis.print = print;
+  globalThis.console = { log: print, info: print, warn: print, error: print, debug: print };
+  return show;
+})`;
+
+/** What a program has done so far; `stopped` = which limit it ran into. */
+interface State {
+  printed: string;
+  stopped?: string;
+}
+
+/**
+ * QuickJS with a wasm memory of its own. Its size is what limits a program's memory: QuickJS's own limit does not count what
+ * is allocated in this build, where it cannot ask malloc for sizes.
+ */
+async function instantiate(wasm: WebAssembly.Module, memoryBytes: number): Promise<QuickJSWASMModule> {
+  const wasmMemory = new WebAssembly.Memory({
+    initial: LEAST_MEMORY_BYTES / PAGE_BYTES,
+    maximum: Math.floor(memoryBytes / PAGE_BYTES),
+  });
+  // A location is asked for, and never fetched from.
+  const options = { wasmModule: () => wasm, wasmMemory, wasmLocation: 'quickjs.wasm' };
+  return newQuickJSWASMModuleFromVariant(newVariant(variant, options));
+}
+
+/** What the program printed, else its value, or a text that starts with "Error:". */
+function runProgram(quickjs: QuickJSWASMModule, { code, timeMs, maxOutput }: Program): string {
+  const runtime = quickjs.newRuntime();
+  runtime.setMaxStackSize(STACK_BYTES);
+  const deadline = performance.now() + timeMs;
+  const state: State = { printed: '' };
+  const stopped = () => {
+    if (performance.now() > deadline) state.stopped ??= `the program ran longer than ${timeMs} ms`;
+    return state.stopped !== undefined;
+  };
+  runtime.setInterruptHandler(stopped);
+  const context = runtime.newContext();
+  try {
+    const { text, failed } = evaluate(context, code, prelude(context, state, maxOutput), stopped);
+    if (state.stopped) return `Error: ${state.stopped}`;
+    if (failed) return `Error: ${text}\n${state.printed}`.slice(0, maxOutput).trimEnd();
+    return state.printed === '' ? text.slice(0, maxOutput) : state.printed.trimEnd();
+  } finally {
+    context.dispose();
+    runtime.dispose();
+  }
+}
+
+/** Turns a handle into text, inside the sandbox and under its limits. */
+type Show = (value: QuickJSHandle) => string;
+
+function prelude(context: QuickJSContext, state: State, maxOutput: number): { show: Show; dispose: () => void } {
+  const scope = new Scope();
+  const make = scope.manage(context.unwrapResult(context.evalCode(PRELUDE)));
+  const write = scope.manage(
+    context.newFunction('write', (line) => {
+      state.printed += `${context.getString(line)}\n`;
+      if (state.printed.length > maxOutput + 1)
+        state.stopped ??= `the program printed more than ${maxOutput} characters`;
+    }),
+  );
+  const most = scope.manage(context.newNumber(maxOutput));
+  const shown = scope.manage(context.unwrapResult(context.callFunction(make, context.undefined, write, most)));
+  const show: Show = (value) => {
+    const result = context.callFunction(shown, context.undefined, value);
+    const text = result.error ? UNSHOWN : context.getString(result.value);
+    result.dispose();
+    return text;
+  };
+  return { show, dispose: () => scope.dispose() };
+}
+
+/** The program, then what its promises wait for. */
+function evaluate(
+  context: QuickJSContext,
+  code: string,
+  { show, dispose }: ReturnType<typeof prelude>,
+  stopped: () => boolean,
+): { text: string; failed: boolean } {
+  const result = context.evalCode(code, 'program.js', { type: 'global' });
+  try {
+    if (result.error) return { text: stopped() ? '' : show(result.error), failed: true };
+    while (!stopped() && context.runtime.hasPendingJob()) context.runtime.executePendingJobs(JOBS_AT_ONCE).dispose();
+    return stopped() ? { text: '', failed: true } : settled(context, result.value, show);
+  } finally {
+    result.dispose();
+    dispose();
+  }
+}
+
+function settled(context: QuickJSContext, value: QuickJSHandle, show: Show): { text: string; failed: boolean } {
+  const promise = context.getPromiseState(value);
+  if (promise.type === 'pending') return { text: 'the promise of the program is never settled', failed: true };
+  if (promise.type === 'fulfilled' && promise.notAPromise) return { text: show(value), failed: false };
+  const handle = promise.type === 'fulfilled' ? promise.value : promise.error;
+  const text = show(handle);
+  handle.dispose();
+  return { text, failed: promise.type === 'rejected' };
+}
+
+/** As a page's worker and Node's port have it. */
+interface Port {
+  postMessage(message: SandboxMessage): void;
+  onmessage: ((event: { data: Program }) => void) | null;
+}
+
+async function serve(): Promise<void> {
+  const nodePort = globalThis.process?.getBuiltinModule?.('node:worker_threads')?.parentPort;
+  const port = (nodePort ?? globalThis) as unknown as Port;
+  const bytes = Uint8Array.from(atob(wasmUrl.slice(wasmUrl.indexOf(',') + 1)), (c) => c.charCodeAt(0));
+  const wasm = await WebAssembly.compile(bytes);
+  let made: { quickjs: QuickJSWASMModule; memoryBytes: number } | undefined;
+  const answer = async (program: Program): Promise<SandboxMessage> => {
+    const { memoryBytes } = program;
+    if (made?.memoryBytes !== memoryBytes) made = { quickjs: await instantiate(wasm, memoryBytes), memoryBytes };
+    return { kind: 'done', output: runProgram(made.quickjs, program) };
+  };
+  port.onmessage = ({ data }) => {
+    // A throw here is QuickJS itself giving up: its memory may hold anything.
+    const broken = (error: unknown): SandboxMessage => ({ kind: 'broken', why: String(error) });
+    void answer(data)
+      .catch(broken)
+      .then((message) => port.postMessage(message));
+  };
+  port.postMessage({ kind: 'ready' });
+}
+
+void serve();

@@ -1,0 +1,136 @@
+/**
+ * Workers that run programs nobody has read (quickjs.worker.ts), seen from outside: a few at most, each ended and replaced
+ * when a program outruns its limits or breaks it. The same in a page and in Node; loaded at the first program.
+ */
+
+import type { Program, SandboxMessage } from './sandboxProgram.ts';
+import { limiter } from './search.ts';
+
+/** For a busy machine, before a worker that does not answer is ended. */
+const GRACE_MS = 1000;
+const LOAD_MS = 30_000;
+/** Megabytes of JavaScript heap that Node lets a worker have, beside its wasm memory. */
+const NODE_HEAP_MB = 64;
+
+export class Sandbox {
+  /** Workers started so far. */
+  started = 0;
+  readonly #idle: Guest[] = [];
+  readonly #inTurn: ReturnType<typeof limiter>;
+
+  /** @param workers how many programs run at once; the others wait. */
+  constructor(workers: number) {
+    this.#inTurn = limiter(workers);
+  }
+
+  /** A program's output, or a text that starts with "Error:". Rejects if no worker can be had, or `signal` was aborted. */
+  run(program: Program, signal?: AbortSignal): Promise<string> {
+    return this.#inTurn(async () => {
+      signal?.throwIfAborted();
+      const guest = this.#idle.pop() ?? (await this.#start());
+      const { output, broken } = await guest.run(program);
+      if (broken) guest.end();
+      else this.#idle.push(guest);
+      return output;
+    });
+  }
+
+  /** Ends idle workers; the next program starts one. */
+  close(): void {
+    for (const guest of this.#idle.splice(0)) guest.end();
+  }
+
+  async #start(): Promise<Guest> {
+    const { default: code } = await import('./quickjs.worker.ts?inline-worker');
+    this.started++;
+    const guest = new Guest(startWorker(code));
+    await guest.loaded();
+    return guest;
+  }
+}
+
+/** What a page's worker and Node's have in common here. */
+interface WorkerPort {
+  post(program: Program): void;
+  onMessage(listener: (message: SandboxMessage) => void): void;
+  onError(listener: (why: string) => void): void;
+  end(): void;
+}
+
+/** One worker. It is asked for one thing at a time. */
+class Guest {
+  readonly #port: WorkerPort;
+  #answer: (message: SandboxMessage) => void = () => {};
+
+  constructor(port: WorkerPort) {
+    this.#port = port;
+    port.onMessage((message) => this.#answer(message));
+    port.onError((why) => this.#answer({ kind: 'broken', why }));
+  }
+
+  async loaded(): Promise<void> {
+    const message = await this.#next(LOAD_MS);
+    if (message?.kind === 'ready') return;
+    this.end();
+    throw new Error(`the sandbox did not start: ${message ? JSON.stringify(message) : `${LOAD_MS / 1000} s passed`}`);
+  }
+
+  async run(program: Program): Promise<{ output: string; broken: boolean }> {
+    const next = this.#next(program.timeMs + GRACE_MS);
+    this.#port.post(program);
+    const message = await next;
+    if (message?.kind === 'done') return { output: message.output, broken: false };
+    const why =
+      message?.kind === 'broken' ? `broke its sandbox: ${message.why}` : `ran longer than ${program.timeMs} ms`;
+    return { output: `Error: the program ${why}`.slice(0, program.maxOutput), broken: true };
+  }
+
+  end(): void {
+    this.#port.end();
+  }
+
+  /** The worker's next message; undefined after so many milliseconds without one. */
+  #next(ms: number): Promise<SandboxMessage | undefined> {
+    return new Promise((resolve) => {
+      const timer = setTimeout(() => resolve(undefined), ms);
+      this.#answer = (message) => {
+        clearTimeout(timer);
+        resolve(message);
+      };
+    });
+  }
+}
+
+function startWorker(code: string): WorkerPort {
+  return typeof Worker === 'undefined' ? nodeWorker(code) : pageWorker(code);
+}
+
+function pageWorker(code: string): WorkerPort {
+  const url = URL.createObjectURL(new Blob([code], { type: 'text/javascript' }));
+  const worker = new Worker(url);
+  return {
+    post: (program) => worker.postMessage(program),
+    onMessage: (listener) =>
+      worker.addEventListener('message', ({ data }: MessageEvent<SandboxMessage>) => listener(data)),
+    onError: (listener) => worker.addEventListener('error', ({ message }) => listener(message)),
+    end() {
+      worker.terminate();
+      URL.revokeObjectURL(url);
+    },
+  };
+}
+
+/** Without the environment, and without keeping the process alive. */
+function nodeWorker(code: string): WorkerPort {
+  const threads = globalThis.process?.getBuiltinModule?.('node:worker_threads');
+  if (!threads) throw new Error('no workers here; the javascript tool needs a page, or Node 20.16 or newer');
+  const resourceLimits = { maxOldGenerationSizeMb: NODE_HEAP_MB };
+  const worker = new threads.Worker(code, { eval: true, env: {}, execArgv: [], resourceLimits });
+  return {
+    post: (program) => worker.postMessage(program),
+    // Last, for a listener keeps the process alive again.
+    onMessage: (listener) => worker.on('message', listener).unref(),
+    onError: (listener) => void worker.on('error', (error) => listener(String(error))),
+    end: () => void worker.terminate(),
+  };
+}

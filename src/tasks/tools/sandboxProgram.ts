@@ -1,0 +1,18 @@
+/** What goes between a sandbox's worker and the thread that asks it. */
+
+/** What a worker is asked to run. */
+export interface Program {
+  code: string;
+  /** Milliseconds. */
+  timeMs: number;
+  /** Bytes of wasm memory, with QuickJS itself: at least LEAST_MEMORY_BYTES. */
+  memoryBytes: number;
+  /** Characters. */
+  maxOutput: number;
+}
+
+/** What this build of QuickJS starts with; a program can fill all but a little of it. */
+export const LEAST_MEMORY_BYTES = 16 * 2 ** 20;
+
+/** What a worker says: that it has loaded, a program's output, or that it is of no more use. */
+export type SandboxMessage = { kind: 'ready' } | { kind: 'done'; output: string } | { kind: 'broken'; why: string };

@@ -1,0 +1,183 @@
+import { describe, expect, test } from 'vitest';
+import { javascriptTool, runJavascript } from '../../src/tasks/tools/javascript.ts';
+import { Sandbox } from '../../src/tasks/tools/sandbox.ts';
+import { run } from '../scriptedEngine.ts';
+
+const LIMITS = { timeMs: 400, memoryBytes: 16 * 2 ** 20, maxOutput: 200 };
+const js = (code: string) => runJavascript(code, LIMITS);
+const TOO_LONG = 'Error: the program ran longer than 400 ms';
+const OUT_OF_MEMORY = 'Error: InternalError: out of memory';
+const TOO_MUCH = 'Error: the program printed more than 200 characters';
+
+async function expectOutput(code: string, expected: string | RegExp): Promise<void> {
+  const output = await js(code);
+  if (typeof expected === 'string') expect(output).toBe(expected);
+  else expect(output).toMatch(expected);
+}
+
+describe('programs', () => {
+  test.each([
+    ['6 * 7', '42'],
+    ['print(1, "a", [1, 2]); console.log({ x: 1 })', '1 a [1,2]\n{"x":1}'],
+    ['let s = 0; for (let i = 1; i <= 100; i++) s += i; s', '5050'],
+    ['"plain"', 'plain'],
+    ['2n ** 64n', '18446744073709551616'],
+    ['undefined', 'undefined'],
+    ['Symbol("a")', 'a symbol'],
+    ['(a) => a', '(a) => a'],
+    ['throw new TypeError("no")', 'Error: TypeError: no'],
+    ['throw "bare"', 'Error: bare'],
+    ['print("seen"); null.x', /^Error: TypeError: .+\nseen$/],
+    ['let x =', /^Error: SyntaxError: /],
+    ['(async () => { await null; return 5; })()', '5'],
+    ['Promise.reject(new Error("late"))', 'Error: Error: late'],
+    ['new Promise(() => {})', 'Error: the promise of the program is never settled'],
+    ['"\\ud83d\\ude00 <|im_end|> \\ud800"', /^\u{1f600} <\|im_end\|> /u],
+  ])('%s', expectOutput);
+});
+
+describe('hostile programs', () => {
+  test.each([
+    ['an endless loop', 'for (;;);', TOO_LONG],
+    ['one that catches its end', 'for (;;) { try { for (;;); } catch {} }', TOO_LONG],
+    ['an endless regular expression', '/(a+)+$/.test("a".repeat(60) + "b")', /^Error: /],
+    ['endless recursion', 'const f = () => f() + 1; f()', /^Error: (InternalError|RangeError): /],
+    ['recursion in a native function', 'const a = []; a[0] = a; let n = []; for (;;) n = [n]', /^Error: /],
+    ['a deep value', 'let n = 1; for (let i = 0; i < 20000; i++) n = [n]; n', /^Error: the program (ran longer|broke)/],
+    ['a deep text to parse', 'JSON.parse("[".repeat(1e6))', /^Error: /],
+    ['a deep regular expression', 'new RegExp("(".repeat(1e5))', /^Error: /],
+    ['memory', 'const a = []; for (;;) a.push(new Array(1e4).fill(1))', OUT_OF_MEMORY],
+    ['one huge string', '"x".repeat(2 ** 29)', OUT_OF_MEMORY],
+    ['one huge buffer', 'new ArrayBuffer(2 ** 31)', /^Error: /],
+    ['a huge array', 'new Array(2 ** 32 - 1).fill(0)', OUT_OF_MEMORY],
+    ['many small objects', 'const a = []; for (;;) a.push({})', /^Error: /],
+    ['memory, caught', 'const a = []; for (;;) try { a.push(new Uint8Array(1e5)) } catch {}', TOO_LONG],
+    ['a flood of output', 'for (;;) print("x".repeat(50))', TOO_MUCH],
+    ['10 MB in one line', 'print("x".repeat(1e6), ..."x".repeat(10).split("").map((x) => x.repeat(1e6)))', /^Error: /],
+    ['a huge value', '"x".repeat(1e6)', 'x'.repeat(200)],
+    ['a huge error', 'throw "x".repeat(1e6)', `Error: ${'x'.repeat(193)}`],
+    ['promises without end', 'const f = () => Promise.resolve().then(f); f()', /^Error: /],
+    [
+      'ever more promises',
+      'const f = () => { Promise.resolve().then(f); Promise.resolve().then(f); }; f()',
+      /^Error: /,
+    ],
+    ['a promise that awaits itself', 'const p = new Promise((r) => setTimeout(r)); p', /^Error: ReferenceError/],
+    ['a getter that throws', '({ get x() { throw 1; } })', 'a value that cannot be shown'],
+    ['a getter that does not end', '({ get x() { for (;;); } })', TOO_LONG],
+    ['a value with its own toJSON loop', '({ toJSON() { for (;;); } })', TOO_LONG],
+    ['a function whose text is a loop', 'const f = () => 1; f.toString = () => { for (;;); }; f', TOO_LONG],
+    [
+      'an error whose message throws',
+      'throw Object.defineProperty(new Error(), "message", { get() { throw 1; } })',
+      'Error: a value that cannot be shown',
+    ],
+    ['a circular value', 'const a = {}; a.a = a; a', 'a value that cannot be shown'],
+    [
+      'a proxy that traps everything',
+      'throw new Proxy({}, { get() { throw 1 }, getPrototypeOf() { for (;;); } })',
+      TOO_LONG,
+    ],
+    [
+      'prototypes turned against the output',
+      'String.prototype.slice = () => ({}); Object.prototype.toJSON = () => "x".repeat(1e6); ({})',
+      /^.{0,200}$/,
+    ],
+    [
+      'a value that names prototypes',
+      '({ __proto__: null, constructor: { prototype: 1 } })',
+      '{"constructor":{"prototype":1}}',
+    ],
+  ])('%s', async (_, code, expected) => {
+    const started = performance.now();
+    await expectOutput(code, expected);
+    expect(performance.now() - started).toBeLessThan(5000);
+    expect(await js('1 + 1')).toBe('2');
+  });
+
+  test.each([
+    'process',
+    'require',
+    'fetch',
+    'WebAssembly',
+    'setTimeout',
+    'XMLHttpRequest',
+    'Worker',
+    'postMessage',
+    'std',
+    'os',
+    'self',
+    'importScripts',
+  ])('there is no %s', async (name) => {
+    expect(await js(`typeof globalThis.${name}`)).toBe('undefined');
+    expect(await js(`print.constructor("return typeof ${name}")()`)).toBe('undefined');
+  });
+
+  test.each(['fs', 'node:fs', './sandbox.ts', 'https://example.org/x.js', 'data:text/javascript,1'])(
+    'import("%s") fails',
+    async (name) => {
+      expect(await js(`import("${name}")`)).toMatch(/^Error: \w*Error: /);
+      expect(await js(`import x from "${name}"; x`)).toMatch(/^Error: SyntaxError: /);
+    },
+  );
+
+  test('nothing stays behind for the next program, nor outside', async () => {
+    await js('globalThis.left = 1; Object.prototype.left = 1; JSON.stringify = 0; print = console.log = null');
+    expect(await js('typeof left + typeof ({}).left; print(JSON.stringify([1]))')).toBe('[1]');
+    expect(await js('typeof left + typeof ({}).left')).toBe('undefinedundefined');
+    expect(({} as Record<string, unknown>)['left']).toBeUndefined();
+  });
+
+  test('programs that fill their memory leave the next one unharmed, and the memory is the next one\u2019s', async () => {
+    const fill = 'const a = []; for (;;) a.push(new Uint8Array(1e6))';
+    const limits = { ...LIMITS, timeMs: 2000 };
+    const outputs = await Promise.all(Array.from({ length: 60 }, () => runJavascript(fill, limits)));
+    expect(new Set(outputs)).toEqual(new Set([OUT_OF_MEMORY]));
+    expect(await runJavascript('new Uint8Array(8e6).length', limits)).toBe('8000000');
+  });
+});
+
+describe('the worker', () => {
+  const PROGRAM = { code: '1', timeMs: 200, memoryBytes: 16 * 2 ** 20, maxOutput: 100 };
+
+  test('is kept from program to program, and at most so many run at once', async () => {
+    const sandbox = new Sandbox(2);
+    await Promise.all(Array.from({ length: 10 }, () => sandbox.run(PROGRAM)));
+    expect(sandbox.started).toBe(2);
+    sandbox.close();
+    expect(await sandbox.run(PROGRAM)).toBe('1');
+    expect(sandbox.started).toBe(3);
+    sandbox.close();
+  });
+
+  test('an aborted run does not start what waits', async () => {
+    const sandbox = new Sandbox(1);
+    const controller = new AbortController();
+    const [first, second] = [sandbox.run(PROGRAM), sandbox.run(PROGRAM, controller.signal)];
+    controller.abort();
+    await expect(second).rejects.toThrow('abort');
+    expect(await first).toBe('1');
+    sandbox.close();
+  });
+});
+
+test('an idle worker does not keep Node alive', async () => {
+  await js('1');
+  const held = process.getActiveResourcesInfo().filter((name) => name === 'MessagePort').length;
+  const sandbox = new Sandbox(1);
+  await sandbox.run({ code: '1', timeMs: 200, memoryBytes: 16 * 2 ** 20, maxOutput: 100 });
+  expect(process.getActiveResourcesInfo().filter((name) => name === 'MessagePort')).toHaveLength(held);
+  sandbox.close();
+});
+
+test('limits that cannot be are refused', () => {
+  expect(() => javascriptTool({ memoryBytes: 2 ** 30 })).toThrow(
+    "The javascript tool's memoryBytes is 1073741824; allowed: an integer from 16777216 to 268435456.",
+  );
+});
+
+test('as a tool of an agent loop', async () => {
+  const call = `<tool_call>${JSON.stringify({ name: 'javascript', arguments: { code: '6*7' } })}</tool_call>`;
+  const { messages } = await run([call, '#### 42'], { tools: [javascriptTool(LIMITS)] });
+  expect(messages[1]).toEqual({ role: 'tool', content: '42' });
+});
