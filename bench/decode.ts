@@ -6,6 +6,8 @@ import { parameterCount } from '../src/model/params.ts';
 import { WgslRolloutEngine } from '../src/rollout/engine.ts';
 import type { GenerateRequest } from '../src/rollout/types.ts';
 import { HEADLINE, randomModel, tokenIds } from './models.ts';
+import type { Bench } from './parts.ts';
+import { kernelTimes } from './profile.ts';
 import type { Rate, Report } from './report.ts';
 import { bestSeconds } from './timing.ts';
 
@@ -13,12 +15,18 @@ const PROMPT = 8;
 
 /** `newTokens` tokens for each of `sequences` sequences on one short prompt. */
 export async function benchDecode(gpu: Gpu, sequences: number, newTokens: number, rounds: number): Promise<Rate> {
+  const seconds = await bestSeconds(decoder(gpu, sequences, newTokens), rounds);
+  return rate(sequences * newTokens, seconds);
+}
+
+function decoder(gpu: Gpu, sequences: number, newTokens: number): () => Promise<void> {
   const engine = rollout(gpu, randomModel(gpu, HEADLINE), sequences, newTokens, 1, PROMPT);
   const prompt = tokenIds(PROMPT, HEADLINE.vocabSize);
   const requests = Array.from({ length: sequences }, (_, s) => request(prompt, s, newTokens));
-  const seconds = await bestSeconds(() => generateAll(engine, requests), rounds);
-  return rate(sequences * newTokens, seconds);
+  return () => generateAll(engine, requests);
 }
+
+const PROFILED = { sequences: 64, newTokens: 8 };
 
 /** Context tokens a second: 16 prompts of 64 tokens, one token drawn from each. */
 export async function benchPrefill(gpu: Gpu, rounds: number): Promise<Rate> {
@@ -34,10 +42,17 @@ export async function benchPrefill(gpu: Gpu, rounds: number): Promise<Rate> {
   return rate(prompts * length, seconds);
 }
 
-export async function benchAllDecode(gpu: Gpu, quick: boolean, rounds: number): Promise<NonNullable<Report['decode']>> {
+export async function benchAllDecode({
+  gpu,
+  quick,
+  rounds,
+  effort,
+}: Pick<Bench, 'gpu' | 'quick' | 'rounds' | 'effort'>) {
   const results: NonNullable<Report['decode']> = {};
   for (const sequences of quick ? [1, 64] : [1, 8, 64, 256])
     results[sequences] = await benchDecode(gpu, sequences, quick ? 16 : 48, rounds);
+  const { sequences, newTokens } = PROFILED;
+  results[sequences].kernels = await kernelTimes(gpu, decoder(gpu, sequences, newTokens), effort);
   return results;
 }
 

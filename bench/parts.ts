@@ -53,8 +53,8 @@ const PARTS: Record<string, (bench: Bench) => Promise<void>> = {
   async prefill({ gpu, report, rounds }) {
     report.prefill = await benchPrefill(gpu, rounds);
   },
-  async decode({ gpu, report, quick, rounds }) {
-    report.decode = await benchAllDecode(gpu, quick, rounds);
+  async decode(bench) {
+    bench.report.decode = await benchAllDecode(bench);
   },
   async train({ gpu, report, quick, rounds, effort }) {
     report.train = await benchTrain(gpu, quick, rounds, effort);

@@ -26,18 +26,23 @@ export interface Rate {
   shareOfPeak?: number;
 }
 
+/** By kernel, summed over what was measured. */
+export type KernelTimes = Record<string, { calls: number; ms: number }>;
+
 export interface TrainResult extends Rate {
   /** Host time to record and submit one step. */
   encodeMs?: number;
   /** Share of the kernels' own time that is neither a matrix product nor attention. */
   shareOutsideProducts?: number;
   /** By kernel, summed over a step: calls and milliseconds. */
-  kernels?: Record<string, { calls: number; ms: number }>;
+  kernels?: KernelTimes;
   /** Our tokens a second over the peer's. */
   ratio?: { tfjs?: number; jaxjs?: number };
 }
 
 export interface DecodeResult extends Rate {
+  /** A short generation, its prompt included. */
+  kernels?: KernelTimes;
   /** Our tokens a second over the peer's. */
   ratio?: { ortWebgpu?: number; ortWasm?: number; tfjsDecode?: number };
 }
@@ -127,6 +132,7 @@ export function table(report: Report): string {
   for (const [sequences, rate] of Object.entries(report.decode ?? {})) {
     row(`decode ${sequences}`, ...rateCells(rate));
     for (const [peer, ratio] of Object.entries(rate.ratio ?? {})) row(`  against ${peer}`, `${fixed(ratio)} x`);
+    kernelRows(rate.kernels, row);
   }
   trainRows(report, row);
   for (const { change, ...rate } of report.scaling ?? []) row(`train, ${change}`, ...rateCells(rate));
@@ -144,13 +150,19 @@ export function table(report: Report): string {
   return lines.join('\n');
 }
 
-function trainRows({ train }: Report, row: (name: string, ...cells: string[]) => void): void {
+type Row = (name: string, ...cells: string[]) => void;
+
+function kernelRows(kernels: KernelTimes | undefined, row: Row): void {
+  const byTime = Object.entries(kernels ?? {}).sort(([, a], [, b]) => b.ms - a.ms);
+  for (const [name, { calls, ms }] of byTime) row(`  ${name}`, `${fixed(ms)} ms`, `${calls} calls`);
+}
+
+function trainRows({ train }: Report, row: Row): void {
   if (!train) return;
   row('train step', ...rateCells(train));
   if (train.encodeMs !== undefined) row('train step, encoding', `${fixed(train.encodeMs)} ms`);
   for (const [peer, ratio] of Object.entries(train.ratio ?? {})) row(`train step against ${peer}`, `${fixed(ratio)} x`);
-  const byTime = Object.entries(train.kernels ?? {}).sort(([, a], [, b]) => b.ms - a.ms);
-  for (const [name, { calls, ms }] of byTime) row(`  ${name}`, `${fixed(ms)} ms`, `${calls} calls`);
+  kernelRows(train.kernels, row);
   if (train.shareOutsideProducts !== undefined) row('train, outside products', percent(train.shareOutsideProducts));
 }
 
