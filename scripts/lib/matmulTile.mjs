@@ -57,7 +57,9 @@ export function matmulWgsl({
     ...sums.map((row) => `  ${row},`),
     ');',
     `for (var i = 0u; i < ${rows}u; i++) {`,
-    '  let row = row0 + (i & ~3u) + ((lane ^ i) & 3u); // whose sums they are after the swaps',
+    quad
+      ? '  let row = row0 + (i & ~3u) + ((lane ^ i) & 3u); // whose sums they are after the swaps'
+      : '  let row = row0 + i;',
     `  for (var j = 0u; j < ${cols}u; j++) { put(row, col0 + j * lanes, sums[i * ${cols}u + j]); }`,
     '}',
   ];
@@ -148,7 +150,7 @@ ${indent(4, [...body([0]), ...advance(1)])}
 
 ${indent(
   2,
-  quad
+  quad || rows * cols >= 128
     ? putAll()
     : range(rows).map((i) =>
         range(cols)
@@ -160,13 +162,17 @@ ${indent(
 `;
 }
 
+/** Named by the lanes that share loads, and rows x columns a thread. */
 export const variants = {
-  subgroup4: { rows: 32, cols: 8, unroll: 8, share: 4, workgroup: 8, quad: true },
-  subgroup4_mid: { rows: 16, cols: 4, unroll: 8, share: 4, workgroup: 16, quad: true },
-  subgroup4_small: { rows: 8, cols: 4, unroll: 8, share: 4, workgroup: 16, quad: true },
-  subgroup4_row: { rows: 4, cols: 4, unroll: 8, share: 4, workgroup: 16, quad: true },
-  subgroup8: { rows: 16, cols: 4, unroll: 1, share: 8, workgroup: 64 },
-  subgroup8_small: { rows: 8, cols: 2, unroll: 1, share: 8, workgroup: 64 },
-  plain: { rows: 8, cols: 8, unroll: 1, share: 0, workgroup: 64 },
-  plain_small: { rows: 4, cols: 4, unroll: 2, share: 0, workgroup: 64 },
+  subgroup4_32x8: { rows: 32, cols: 8, unroll: 8, share: 4, workgroup: 8, quad: true },
+  subgroup4_16x4: { rows: 16, cols: 4, unroll: 8, share: 4, workgroup: 16, quad: true },
+  subgroup4_8x4: { rows: 8, cols: 4, unroll: 8, share: 4, workgroup: 16, quad: true },
+  subgroup4_4x4: { rows: 4, cols: 4, unroll: 8, share: 4, workgroup: 16, quad: true },
+  subgroup8_32x8: { rows: 32, cols: 8, unroll: 1, share: 8, workgroup: 8 },
+  subgroup8_16x8: { rows: 16, cols: 8, unroll: 1, share: 8, workgroup: 16 },
+  subgroup8_8x8: { rows: 8, cols: 8, unroll: 1, share: 8, workgroup: 16 },
+  subgroup8_16x4: { rows: 16, cols: 4, unroll: 1, share: 8, workgroup: 64 },
+  subgroup8_8x2: { rows: 8, cols: 2, unroll: 1, share: 8, workgroup: 64 },
+  plain_8x8: { rows: 8, cols: 8, unroll: 1, share: 0, workgroup: 64 },
+  plain_4x4: { rows: 4, cols: 4, unroll: 2, share: 0, workgroup: 64 },
 };

@@ -1,12 +1,15 @@
-import codePlain from '../../../kernels/matmul_plain.wgsl?raw';
-import codePlainSmall from '../../../kernels/matmul_plain_small.wgsl?raw';
-import codeSubgroup4 from '../../../kernels/matmul_subgroup4.wgsl?raw';
-import codeSubgroup4Mid from '../../../kernels/matmul_subgroup4_mid.wgsl?raw';
-import codeSubgroup4Row from '../../../kernels/matmul_subgroup4_row.wgsl?raw';
-import codeSubgroup4Small from '../../../kernels/matmul_subgroup4_small.wgsl?raw';
-import codeSubgroup8 from '../../../kernels/matmul_subgroup8.wgsl?raw';
-import codeSubgroup8Small from '../../../kernels/matmul_subgroup8_small.wgsl?raw';
-import type { Gpu, View } from '../device.ts';
+import codePlain4x4 from '../../../kernels/matmul_plain_4x4.wgsl?raw';
+import codePlain8x8 from '../../../kernels/matmul_plain_8x8.wgsl?raw';
+import codeSubgroup416x4 from '../../../kernels/matmul_subgroup4_16x4.wgsl?raw';
+import codeSubgroup432x8 from '../../../kernels/matmul_subgroup4_32x8.wgsl?raw';
+import codeSubgroup44x4 from '../../../kernels/matmul_subgroup4_4x4.wgsl?raw';
+import codeSubgroup48x4 from '../../../kernels/matmul_subgroup4_8x4.wgsl?raw';
+import codeSubgroup816x4 from '../../../kernels/matmul_subgroup8_16x4.wgsl?raw';
+import codeSubgroup816x8 from '../../../kernels/matmul_subgroup8_16x8.wgsl?raw';
+import codeSubgroup832x8 from '../../../kernels/matmul_subgroup8_32x8.wgsl?raw';
+import codeSubgroup88x2 from '../../../kernels/matmul_subgroup8_8x2.wgsl?raw';
+import codeSubgroup88x8 from '../../../kernels/matmul_subgroup8_8x8.wgsl?raw';
+import type { AdapterSummary, Gpu, View } from '../device.ts';
 import { defineKernel } from '../kernel.ts';
 import { expectElements } from '../shape.ts';
 
@@ -23,26 +26,53 @@ const variant = (name: string, code: string, rows: number, cols: number, workgro
 
 /** Every variant gives the same bits on one adapter; they differ in speed alone. */
 export const MATMUL_VARIANTS = {
-  subgroup4: variant('subgroup4', codeSubgroup4, 32, 8, 8),
-  subgroup4_mid: variant('subgroup4_mid', codeSubgroup4Mid, 16, 4, 16),
-  subgroup4_small: variant('subgroup4_small', codeSubgroup4Small, 8, 4, 16),
-  subgroup4_row: variant('subgroup4_row', codeSubgroup4Row, 4, 4, 16),
-  subgroup8: variant('subgroup8', codeSubgroup8, 16, 4, 64),
-  subgroup8_small: variant('subgroup8_small', codeSubgroup8Small, 8, 2, 64),
-  plain: variant('plain', codePlain, 8, 8, 64, false),
-  plain_small: variant('plain_small', codePlainSmall, 4, 4, 64, false),
+  subgroup4_32x8: variant('subgroup4_32x8', codeSubgroup432x8, 32, 8, 8),
+  subgroup4_16x4: variant('subgroup4_16x4', codeSubgroup416x4, 16, 4, 16),
+  subgroup4_8x4: variant('subgroup4_8x4', codeSubgroup48x4, 8, 4, 16),
+  subgroup4_4x4: variant('subgroup4_4x4', codeSubgroup44x4, 4, 4, 16),
+  subgroup8_32x8: variant('subgroup8_32x8', codeSubgroup832x8, 32, 8, 8),
+  subgroup8_16x8: variant('subgroup8_16x8', codeSubgroup816x8, 16, 8, 16),
+  subgroup8_8x8: variant('subgroup8_8x8', codeSubgroup88x8, 8, 8, 16),
+  subgroup8_16x4: variant('subgroup8_16x4', codeSubgroup816x4, 16, 4, 64),
+  subgroup8_8x2: variant('subgroup8_8x2', codeSubgroup88x2, 8, 2, 64),
+  plain_8x8: variant('plain_8x8', codePlain8x8, 8, 8, 64, false),
+  plain_4x4: variant('plain_4x4', codePlain4x4, 4, 4, 64, false),
 } as const;
 
 export type MatmulVariant = keyof typeof MATMUL_VARIANTS;
 
+/** Up to how many rows each tile is the fastest; see docs/performance.md. */
+const BY_ROWS: Record<'four' | 'eight' | 'wide' | 'none', [number, MatmulVariant][]> = {
+  four: [
+    [4, 'subgroup4_4x4'],
+    [8, 'subgroup4_8x4'],
+    [16, 'subgroup4_16x4'],
+    [Infinity, 'subgroup4_32x8'],
+  ],
+  eight: [
+    [8, 'subgroup8_8x8'],
+    [16, 'subgroup8_16x8'],
+    [Infinity, 'subgroup8_32x8'],
+  ],
+  wide: [
+    [32, 'subgroup8_8x2'],
+    [Infinity, 'subgroup8_16x4'],
+  ],
+  none: [
+    [32, 'plain_4x4'],
+    [Infinity, 'plain_8x8'],
+  ],
+};
+
 /** Measured choice by subgroup size and rows: loads are what costs, and lanes of a subgroup can share them. */
 export function chooseMatmul({ adapter }: Gpu, M: number): MatmulVariant {
-  const { subgroupSize, subgroupMaxSize } = adapter;
-  if (subgroupSize >= 8) return M <= 32 ? 'subgroup8_small' : 'subgroup8';
-  const workgroup = MATMUL_VARIANTS.subgroup4.workgroup; // a subgroup must fit in
-  if (subgroupSize < 4 || subgroupMaxSize > workgroup) return M <= 32 ? 'plain_small' : 'plain';
-  if (M > 16) return 'subgroup4';
-  return M > 8 ? 'subgroup4_mid' : M > 4 ? 'subgroup4_small' : 'subgroup4_row';
+  return BY_ROWS[family(adapter)].find(([rows]) => M <= rows)![1];
+}
+
+/** Subgroups of 4 and 8 are software adapters', with registers to spill and a stack to spill to: their tiles are large. */
+function family({ subgroupSize, subgroupMaxSize }: AdapterSummary): keyof typeof BY_ROWS {
+  if (subgroupSize >= 8) return subgroupMaxSize === 8 ? 'eight' : 'wide';
+  return subgroupSize >= 4 && subgroupMaxSize <= 8 ? 'four' : 'none';
 }
 
 export interface MatmulArgs {

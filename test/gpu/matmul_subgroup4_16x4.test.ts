@@ -1,3 +1,3 @@
 import { testMatmulVariant } from './matmulSuite.ts';
 
-testMatmulVariant('subgroup4_mid');
+testMatmulVariant('subgroup4_16x4');

@@ -1,3 +1,3 @@
 import { testMatmulVariant } from './matmulSuite.ts';
 
-testMatmulVariant('subgroup4');
+testMatmulVariant('plain_8x8');

@@ -1,3 +1,3 @@
 import { testMatmulVariant } from './matmulSuite.ts';
 
-testMatmulVariant('plain_small');
+testMatmulVariant('subgroup8_8x8');

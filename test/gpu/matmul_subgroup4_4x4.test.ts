@@ -1,3 +1,3 @@
 import { testMatmulVariant } from './matmulSuite.ts';
 
-testMatmulVariant('plain');
+testMatmulVariant('subgroup4_4x4');

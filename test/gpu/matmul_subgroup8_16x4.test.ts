@@ -1,3 +1,3 @@
 import { testMatmulVariant } from './matmulSuite.ts';
 
-testMatmulVariant('subgroup4_row');
+testMatmulVariant('subgroup8_16x4');

@@ -1,3 +1,3 @@
 import { testMatmulVariant } from './matmulSuite.ts';
 
-testMatmulVariant('subgroup4_small');
+testMatmulVariant('subgroup8_32x8');

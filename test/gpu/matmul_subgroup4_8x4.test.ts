@@ -1,3 +1,3 @@
 import { testMatmulVariant } from './matmulSuite.ts';
 
-testMatmulVariant('subgroup8_small');
+testMatmulVariant('subgroup4_8x4');

@@ -1,0 +1,172 @@
+enable subgroups;
+
+// Matrix product: y[m, n] = sum over k of a(m, k) * b(k, n), then + add, then + y[m, n] if asked.
+//
+//   a     any layout: a(m, k) = a[m * rowA + k * stepA]      NN, NT: rowA = K, stepA = 1    TN: rowA = 1, stepA = M
+//   b     any layout: b(k, n) = b[k * stepB + n * colB]      NN, TN: stepB = N, colB = 1    NT: stepB = 1, colB = K
+//   add   ADD = 1: bias [N];  ADD = 2: [M, N], the residual stream;  ADD = 0: any buffer
+//   y     [M, N]; read first when ACCUMULATE = 1 (weight gradients)
+//
+// Grid      a subgroup computes 8 x (8 * subgroup size) outputs, 8 x 8 a thread, columns a stride of the subgroup size apart;
+//           workgroups in a row, folded over x and y past 65535. Any M, K, N >= 1.
+// Numerics  one thread sums each output over k in ascending order, s = s + a * b, from 0: the same bits whatever the
+//           tile, M or the position in the batch. Printed by scripts/gen-matmul.mjs: edit scripts/lib/matmulTile.mjs.
+// Checked   against a float64 product by test/gpu/matmul.test.ts.
+
+struct Params {
+  M: u32,      // rows of y
+  N: u32,      // columns of y
+  K: u32,      // summed over
+  rowA: u32,   // a: from one m to the next
+  stepA: u32,  // a: from one k to the next
+  stepB: u32,  // b: from one k to the next
+  colB: u32,   // b: from one n to the next
+}
+
+override WG: u32 = 16u; // threads in a workgroup; a multiple of the subgroup size
+override ADD: u32 = 0u;
+override ACCUMULATE: u32 = 0u;
+
+@group(0) @binding(0) var<storage, read> a: array<f32>;
+@group(0) @binding(1) var<storage, read> b: array<f32>;
+@group(0) @binding(2) var<storage, read> add: array<f32>;
+@group(0) @binding(3) var<storage, read_write> y: array<f32>;
+@group(0) @binding(4) var<uniform> params: Params;
+
+fn put(row: u32, col: u32, sum: f32) {
+  if (row >= params.M || col >= params.N) { return; }
+  var value = sum;
+  if (ADD == 1u) { value += add[col]; }
+  if (ADD == 2u) { value += add[row * params.N + col]; }
+  if (ACCUMULATE == 1u) { value += y[row * params.N + col]; }
+  y[row * params.N + col] = value;
+}
+
+@compute @workgroup_size(WG)
+fn main(
+  @builtin(workgroup_id) wg: vec3u,
+  @builtin(num_workgroups) grid: vec3u,
+  @builtin(local_invocation_index) tid: u32,
+  @builtin(subgroup_size) lanes: u32,
+  @builtin(subgroup_invocation_id) lane: u32,
+) {
+  let tile = (wg.y * grid.x + wg.x) * (WG / lanes) + tid / lanes;
+  let across = (params.N + 8u * lanes - 1u) / (8u * lanes); // tiles side by side
+  let row0 = tile / across * 8u;
+  let col0 = tile % across * 8u * lanes + lane;
+  // No early return: subgroupBroadcast needs every lane. Rows and columns past the end compute the last one again.
+
+  var ia0 = min(row0 + 0u + lane % 8u, params.M - 1u) * params.rowA;
+  var ib0 = min(col0, params.N - 1u) * params.colB;
+  var ib1 = min(col0 + 1u * lanes, params.N - 1u) * params.colB;
+  var ib2 = min(col0 + 2u * lanes, params.N - 1u) * params.colB;
+  var ib3 = min(col0 + 3u * lanes, params.N - 1u) * params.colB;
+  var ib4 = min(col0 + 4u * lanes, params.N - 1u) * params.colB;
+  var ib5 = min(col0 + 5u * lanes, params.N - 1u) * params.colB;
+  var ib6 = min(col0 + 6u * lanes, params.N - 1u) * params.colB;
+  var ib7 = min(col0 + 7u * lanes, params.N - 1u) * params.colB;
+  var s0_0 = 0.0; var s0_1 = 0.0; var s0_2 = 0.0; var s0_3 = 0.0; var s0_4 = 0.0; var s0_5 = 0.0; var s0_6 = 0.0; var s0_7 = 0.0;
+  var s1_0 = 0.0; var s1_1 = 0.0; var s1_2 = 0.0; var s1_3 = 0.0; var s1_4 = 0.0; var s1_5 = 0.0; var s1_6 = 0.0; var s1_7 = 0.0;
+  var s2_0 = 0.0; var s2_1 = 0.0; var s2_2 = 0.0; var s2_3 = 0.0; var s2_4 = 0.0; var s2_5 = 0.0; var s2_6 = 0.0; var s2_7 = 0.0;
+  var s3_0 = 0.0; var s3_1 = 0.0; var s3_2 = 0.0; var s3_3 = 0.0; var s3_4 = 0.0; var s3_5 = 0.0; var s3_6 = 0.0; var s3_7 = 0.0;
+  var s4_0 = 0.0; var s4_1 = 0.0; var s4_2 = 0.0; var s4_3 = 0.0; var s4_4 = 0.0; var s4_5 = 0.0; var s4_6 = 0.0; var s4_7 = 0.0;
+  var s5_0 = 0.0; var s5_1 = 0.0; var s5_2 = 0.0; var s5_3 = 0.0; var s5_4 = 0.0; var s5_5 = 0.0; var s5_6 = 0.0; var s5_7 = 0.0;
+  var s6_0 = 0.0; var s6_1 = 0.0; var s6_2 = 0.0; var s6_3 = 0.0; var s6_4 = 0.0; var s6_5 = 0.0; var s6_6 = 0.0; var s6_7 = 0.0;
+  var s7_0 = 0.0; var s7_1 = 0.0; var s7_2 = 0.0; var s7_3 = 0.0; var s7_4 = 0.0; var s7_5 = 0.0; var s7_6 = 0.0; var s7_7 = 0.0;
+
+  var k = 0u;
+  for (; k < params.K; k++) {
+    let a0_0 = a[ia0];
+    let b0_0 = b[ib0];
+    let b1_0 = b[ib1];
+    let b2_0 = b[ib2];
+    let b3_0 = b[ib3];
+    let b4_0 = b[ib4];
+    let b5_0 = b[ib5];
+    let b6_0 = b[ib6];
+    let b7_0 = b[ib7];
+    let x0_0 = subgroupBroadcast(a0_0, 0u);
+    s0_0 = s0_0 + x0_0 * b0_0;
+    s0_1 = s0_1 + x0_0 * b1_0;
+    s0_2 = s0_2 + x0_0 * b2_0;
+    s0_3 = s0_3 + x0_0 * b3_0;
+    s0_4 = s0_4 + x0_0 * b4_0;
+    s0_5 = s0_5 + x0_0 * b5_0;
+    s0_6 = s0_6 + x0_0 * b6_0;
+    s0_7 = s0_7 + x0_0 * b7_0;
+    let x1_0 = subgroupBroadcast(a0_0, 1u);
+    s1_0 = s1_0 + x1_0 * b0_0;
+    s1_1 = s1_1 + x1_0 * b1_0;
+    s1_2 = s1_2 + x1_0 * b2_0;
+    s1_3 = s1_3 + x1_0 * b3_0;
+    s1_4 = s1_4 + x1_0 * b4_0;
+    s1_5 = s1_5 + x1_0 * b5_0;
+    s1_6 = s1_6 + x1_0 * b6_0;
+    s1_7 = s1_7 + x1_0 * b7_0;
+    let x2_0 = subgroupBroadcast(a0_0, 2u);
+    s2_0 = s2_0 + x2_0 * b0_0;
+    s2_1 = s2_1 + x2_0 * b1_0;
+    s2_2 = s2_2 + x2_0 * b2_0;
+    s2_3 = s2_3 + x2_0 * b3_0;
+    s2_4 = s2_4 + x2_0 * b4_0;
+    s2_5 = s2_5 + x2_0 * b5_0;
+    s2_6 = s2_6 + x2_0 * b6_0;
+    s2_7 = s2_7 + x2_0 * b7_0;
+    let x3_0 = subgroupBroadcast(a0_0, 3u);
+    s3_0 = s3_0 + x3_0 * b0_0;
+    s3_1 = s3_1 + x3_0 * b1_0;
+    s3_2 = s3_2 + x3_0 * b2_0;
+    s3_3 = s3_3 + x3_0 * b3_0;
+    s3_4 = s3_4 + x3_0 * b4_0;
+    s3_5 = s3_5 + x3_0 * b5_0;
+    s3_6 = s3_6 + x3_0 * b6_0;
+    s3_7 = s3_7 + x3_0 * b7_0;
+    let x4_0 = subgroupBroadcast(a0_0, 4u);
+    s4_0 = s4_0 + x4_0 * b0_0;
+    s4_1 = s4_1 + x4_0 * b1_0;
+    s4_2 = s4_2 + x4_0 * b2_0;
+    s4_3 = s4_3 + x4_0 * b3_0;
+    s4_4 = s4_4 + x4_0 * b4_0;
+    s4_5 = s4_5 + x4_0 * b5_0;
+    s4_6 = s4_6 + x4_0 * b6_0;
+    s4_7 = s4_7 + x4_0 * b7_0;
+    let x5_0 = subgroupBroadcast(a0_0, 5u);
+    s5_0 = s5_0 + x5_0 * b0_0;
+    s5_1 = s5_1 + x5_0 * b1_0;
+    s5_2 = s5_2 + x5_0 * b2_0;
+    s5_3 = s5_3 + x5_0 * b3_0;
+    s5_4 = s5_4 + x5_0 * b4_0;
+    s5_5 = s5_5 + x5_0 * b5_0;
+    s5_6 = s5_6 + x5_0 * b6_0;
+    s5_7 = s5_7 + x5_0 * b7_0;
+    let x6_0 = subgroupBroadcast(a0_0, 6u);
+    s6_0 = s6_0 + x6_0 * b0_0;
+    s6_1 = s6_1 + x6_0 * b1_0;
+    s6_2 = s6_2 + x6_0 * b2_0;
+    s6_3 = s6_3 + x6_0 * b3_0;
+    s6_4 = s6_4 + x6_0 * b4_0;
+    s6_5 = s6_5 + x6_0 * b5_0;
+    s6_6 = s6_6 + x6_0 * b6_0;
+    s6_7 = s6_7 + x6_0 * b7_0;
+    let x7_0 = subgroupBroadcast(a0_0, 7u);
+    s7_0 = s7_0 + x7_0 * b0_0;
+    s7_1 = s7_1 + x7_0 * b1_0;
+    s7_2 = s7_2 + x7_0 * b2_0;
+    s7_3 = s7_3 + x7_0 * b3_0;
+    s7_4 = s7_4 + x7_0 * b4_0;
+    s7_5 = s7_5 + x7_0 * b5_0;
+    s7_6 = s7_6 + x7_0 * b6_0;
+    s7_7 = s7_7 + x7_0 * b7_0;
+    ia0 += params.stepA;
+    ib0 += params.stepB; ib1 += params.stepB; ib2 += params.stepB; ib3 += params.stepB; ib4 += params.stepB; ib5 += params.stepB; ib6 += params.stepB; ib7 += params.stepB;
+  }
+
+  put(row0 + 0u, col0, s0_0); put(row0 + 0u, col0 + 1u * lanes, s0_1); put(row0 + 0u, col0 + 2u * lanes, s0_2); put(row0 + 0u, col0 + 3u * lanes, s0_3); put(row0 + 0u, col0 + 4u * lanes, s0_4); put(row0 + 0u, col0 + 5u * lanes, s0_5); put(row0 + 0u, col0 + 6u * lanes, s0_6); put(row0 + 0u, col0 + 7u * lanes, s0_7);
+  put(row0 + 1u, col0, s1_0); put(row0 + 1u, col0 + 1u * lanes, s1_1); put(row0 + 1u, col0 + 2u * lanes, s1_2); put(row0 + 1u, col0 + 3u * lanes, s1_3); put(row0 + 1u, col0 + 4u * lanes, s1_4); put(row0 + 1u, col0 + 5u * lanes, s1_5); put(row0 + 1u, col0 + 6u * lanes, s1_6); put(row0 + 1u, col0 + 7u * lanes, s1_7);
+  put(row0 + 2u, col0, s2_0); put(row0 + 2u, col0 + 1u * lanes, s2_1); put(row0 + 2u, col0 + 2u * lanes, s2_2); put(row0 + 2u, col0 + 3u * lanes, s2_3); put(row0 + 2u, col0 + 4u * lanes, s2_4); put(row0 + 2u, col0 + 5u * lanes, s2_5); put(row0 + 2u, col0 + 6u * lanes, s2_6); put(row0 + 2u, col0 + 7u * lanes, s2_7);
+  put(row0 + 3u, col0, s3_0); put(row0 + 3u, col0 + 1u * lanes, s3_1); put(row0 + 3u, col0 + 2u * lanes, s3_2); put(row0 + 3u, col0 + 3u * lanes, s3_3); put(row0 + 3u, col0 + 4u * lanes, s3_4); put(row0 + 3u, col0 + 5u * lanes, s3_5); put(row0 + 3u, col0 + 6u * lanes, s3_6); put(row0 + 3u, col0 + 7u * lanes, s3_7);
+  put(row0 + 4u, col0, s4_0); put(row0 + 4u, col0 + 1u * lanes, s4_1); put(row0 + 4u, col0 + 2u * lanes, s4_2); put(row0 + 4u, col0 + 3u * lanes, s4_3); put(row0 + 4u, col0 + 4u * lanes, s4_4); put(row0 + 4u, col0 + 5u * lanes, s4_5); put(row0 + 4u, col0 + 6u * lanes, s4_6); put(row0 + 4u, col0 + 7u * lanes, s4_7);
+  put(row0 + 5u, col0, s5_0); put(row0 + 5u, col0 + 1u * lanes, s5_1); put(row0 + 5u, col0 + 2u * lanes, s5_2); put(row0 + 5u, col0 + 3u * lanes, s5_3); put(row0 + 5u, col0 + 4u * lanes, s5_4); put(row0 + 5u, col0 + 5u * lanes, s5_5); put(row0 + 5u, col0 + 6u * lanes, s5_6); put(row0 + 5u, col0 + 7u * lanes, s5_7);
+  put(row0 + 6u, col0, s6_0); put(row0 + 6u, col0 + 1u * lanes, s6_1); put(row0 + 6u, col0 + 2u * lanes, s6_2); put(row0 + 6u, col0 + 3u * lanes, s6_3); put(row0 + 6u, col0 + 4u * lanes, s6_4); put(row0 + 6u, col0 + 5u * lanes, s6_5); put(row0 + 6u, col0 + 6u * lanes, s6_6); put(row0 + 6u, col0 + 7u * lanes, s6_7);
+  put(row0 + 7u, col0, s7_0); put(row0 + 7u, col0 + 1u * lanes, s7_1); put(row0 + 7u, col0 + 2u * lanes, s7_2); put(row0 + 7u, col0 + 3u * lanes, s7_3); put(row0 + 7u, col0 + 4u * lanes, s7_4); put(row0 + 7u, col0 + 5u * lanes, s7_5); put(row0 + 7u, col0 + 6u * lanes, s7_6); put(row0 + 7u, col0 + 7u * lanes, s7_7);
+}

@@ -1,0 +1,3 @@
+import { testMatmulVariant } from './matmulSuite.ts';
+
+testMatmulVariant('subgroup8_16x8');
