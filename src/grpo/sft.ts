@@ -1,5 +1,6 @@
 /** Supervised training on demonstrations: the warm start that GRPO needs. Mean negative log-likelihood a trained token. */
 
+import { type ModelConfig, parseModelConfig } from '../model/config.ts';
 import type { ModelEngine } from '../model/engine.ts';
 import { packGroups } from '../model/packing.ts';
 import type { Metrics } from './metrics.ts';
@@ -47,6 +48,22 @@ export async function trainSupervised({ config, engine, example, onStep, shouldS
       'timing_s/step': seconds,
     });
   }
+}
+
+/** Of a model made from nothing: `model.*` of the run with the tokenizer's vocabulary. */
+export function freshModelConfig({ model }: SftConfig, vocabSize: number): ModelConfig {
+  return parseModelConfig({
+    architectures: ['LlamaForCausalLM'],
+    vocab_size: vocabSize,
+    hidden_size: model.hiddenSize,
+    intermediate_size: model.intermediateSize,
+    num_hidden_layers: model.numHiddenLayers,
+    num_attention_heads: model.numAttentionHeads,
+    num_key_value_heads: model.numKeyValueHeads,
+    max_position_embeddings: model.maxPositionEmbeddings,
+    initializer_range: model.initializerRange,
+    tie_word_embeddings: true,
+  });
 }
 
 function exampleBatch(example: SftOptions['example'], first: number, { data }: SftConfig): SftExample[] {

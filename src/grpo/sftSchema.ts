@@ -28,6 +28,7 @@ const model = part({
   numHiddenLayers: count(3, 'layers', 'Depth of the model.'),
   numAttentionHeads: count(4, 'heads', 'Query heads; must divide hiddenSize into even parts.'),
   numKeyValueHeads: count(4, 'heads', 'Key and value heads; must divide numAttentionHeads.'),
+  initializerRange: positive(0.02, '', 'Standard deviation of fresh weights.'),
   maxPositionEmbeddings: count(512, 'tokens', 'Longest sequence.'),
 });
 

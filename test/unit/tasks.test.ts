@@ -111,14 +111,17 @@ test('countdown: only the given numbers, each once, count', () => {
   }
 });
 
-test('reverse-text: exact match is the score, similarity is reported', () => {
+test('reverse-text: letters in their places are half of the score, an exact match the rest', () => {
   expect(similarity('abc', 'abc')).toBe(1);
   expect(similarity('abcd', 'abxd')).toBe(0.75);
   expect(similarity('', 'ab')).toBe(0);
   const task = reverseTextTask();
   const problem = { id: 'p', messages: [], answer: 'cba' };
   expect(task.reward(scored(problem, 'cba'))).toMatchObject({ score: 1, acc: 1 });
-  expect(task.reward(scored(problem, 'cb'))).toMatchObject({ score: 0, acc: 0, extra: { similarity: 2 / 3 } });
+  expect(task.reward(scored(problem, 'cb'))).toMatchObject({ score: 1 / 3, acc: 0, extra: { similarity: 2 / 3 } });
+  expect(task.reward(scored(problem, 'abc'))).toMatchObject({ score: 1 / 6, acc: 0 });
+  expect(task.reward(scored(problem, 'cbaa'))).toMatchObject({ score: 3 / 8, acc: 0 });
+  expect(task.reward(scored(problem, ''))).toMatchObject({ score: 0, acc: 0 });
 });
 
 test('a config adds shipped tools to those of its task', async () => {

@@ -8,6 +8,7 @@ import { type Command, JSON_FLAG } from '../command.ts';
 import { readText } from '../files.ts';
 import { greedyAcc, passAt1, sayPassing } from '../progress.ts';
 import { openSession } from '../session.ts';
+import { withWarmStart } from '../warmStart.ts';
 
 export const evaluate: Command = {
   summary: 'held-out accuracy of a checkpoint, sampled and greedy',
@@ -23,7 +24,7 @@ export const evaluate: Command = {
     if (typeof flags['model'] === 'string') config.model.path = flags['model'];
     if (typeof flags['adapter'] === 'string') config.model.loraAdapterPath = flags['adapter'];
     config.model.loraRank = 0; // what is evaluated has its own adapter or none
-    const { engine, task } = await openSession(config);
+    const { engine, task } = await openSession(await withWarmStart(config));
     try {
       const seen: Sample[] = [];
       const onSample = (sample: Sample) => sayPassing(`${seen.push(sample)} samples`);

@@ -19,6 +19,7 @@ import { writeReport } from '../report.ts';
 import { loggedRollouts, RunFolder } from '../runFolder.ts';
 import { openSession, type Session } from '../session.ts';
 import { onInterrupt } from '../interrupt.ts';
+import { withWarmStart } from '../warmStart.ts';
 
 export const train: Command = {
   summary: 'train by GRPO',
@@ -46,7 +47,7 @@ export async function runTraining(
   config: TrainConfig,
   resumeFrom?: string,
 ): Promise<{ summary: RunSummary; stopped: boolean }> {
-  const session = await openSession(config);
+  const session = await openSession(await withWarmStart(config));
   try {
     const run = new TrainingRun(config, session, join(config.trainer.outDir, config.name));
     await run.prepare(resumeFrom);

@@ -1,0 +1,32 @@
+import { mkdirSync, mkdtempSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { RunFolder } from '../../src/cli/runFolder.ts';
+import { withWarmStart } from '../../src/cli/warmStart.ts';
+import { parseSftConfig, resolveTrainConfig } from '../../src/grpo/config.ts';
+
+const trainConfig = (path: string, outDir: string) =>
+  resolveTrainConfig({ name: 'x', model: { path }, trainer: { outDir } });
+
+test('a model that is no YAML stays as it is', async () => {
+  const config = trainConfig('runs/other', 'runs');
+  expect(await withWarmStart(config)).toBe(config);
+});
+
+test('a warm start that this very config has made is used again, beside the run', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'webgrpo-warm-'));
+  const source = join(folder, 'sft.yaml');
+  writeFileSync(source, 'name: warm\n');
+  const overrides = [`trainer.outDir=${folder}`];
+  await RunFolder.create(join(folder, 'warm'), parseSftConfig('name: warm\n', { source, overrides }));
+  mkdirSync(join(folder, 'warm', 'checkpoints', 'step-3'), { recursive: true });
+  const config = await withWarmStart(trainConfig(source, folder));
+  expect(config.model.path).toBe(join(folder, 'warm'));
+});
+
+test('a YAML that is not there is one sentence', async () => {
+  await expect(withWarmStart(trainConfig('nope/sft.yaml', 'runs'))).rejects.toThrow(
+    /^There is no folder .*nope\.$|no such/,
+  );
+});
