@@ -1,8 +1,8 @@
 // Embedding lookup: x[n] = table[tokens[n]].
 //
 //   tokens  [N]      token ids below V
-//   table   [V, C]
-//   x       [N, C]
+//   table   [rows, C]  tokens first .. first + rows - 1 of the vocabulary; all of it where it is one buffer
+//   x       [N, C]     rows of other tokens are left alone
 //
 // Grid      one thread per element of x. Numerics: a copy, exact.
 // Checked   against embedding() in src/model/reference.ts by test/gpu/embed.test.ts.
@@ -10,6 +10,8 @@
 struct Params {
   N: u32,
   C: u32,
+  first: u32,
+  rows: u32,
 }
 
 override WG: u32 = 64u;
@@ -23,5 +25,7 @@ override WG: u32 = 64u;
 fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, @builtin(local_invocation_index) tid: u32) {
   let i = (wg.y * grid.x + wg.x) * WG + tid;
   if (i >= params.N * params.C) { return; }
-  x[i] = table[tokens[i / params.C] * params.C + i % params.C];
+  let row = tokens[i / params.C] - params.first; // wraps far beyond rows for a token before first
+  if (row >= params.rows) { return; }
+  x[i] = table[row * params.C + i % params.C];
 }

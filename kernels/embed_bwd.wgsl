@@ -4,7 +4,7 @@
 //   start     [U + 1]  rows of distinct token u are rows[start[u]] .. rows[start[u + 1] - 1]
 //   rows      [N]      row numbers sorted by token (on the host), ascending within a token
 //   dx        [N, C]
-//   dtable    [V, C]   accumulates
+//   dtable    [count, C]  accumulates; tokens first .. first + count - 1 of the vocabulary, others are left out
 //
 // Grid      one thread per (distinct token, channel). No atomics: the order of every sum is fixed.
 // Checked   against embeddingBwd() in src/model/reference.ts by test/gpu/embed.test.ts.
@@ -12,6 +12,8 @@
 struct Params {
   U: u32,
   C: u32,
+  first: u32,
+  count: u32,
 }
 
 override WG: u32 = 64u;
@@ -29,9 +31,11 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
   if (i >= params.U * params.C) { return; }
   let u = i / params.C;
   let c = i % params.C;
+  let row = ids[u] - params.first; // wraps far beyond count for a token before first
+  if (row >= params.count) { return; }
   var sum = 0.0;
   for (var r = start[u]; r < start[u + 1u]; r++) {
     sum += dx[rows[r] * params.C + c];
   }
-  dtable[ids[u] * params.C + c] += sum;
+  dtable[row * params.C + c] += sum;
 }

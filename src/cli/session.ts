@@ -11,6 +11,7 @@ import { ChatTokenizer } from '../model/tokenizer.ts';
 import { assertPromptFits } from '../rollout/agentSample.ts';
 import type { Task } from '../tasks/task.ts';
 import { createLocalEngine, engineSizes, type EngineSpec, type LocalEngine, loraOf } from '../workers/localEngine.ts';
+import { planLines, planMemory } from '../workers/memoryPlan.ts';
 import { type AdaptedModel, type LoadedModel, loadWithAdapter } from './checkpoints.ts';
 import { installDawn } from './dawn.ts';
 import { openTask } from './openTask.ts';
@@ -25,7 +26,7 @@ export interface Session {
 }
 
 /** Throws InputError for a bad checkpoint or task, NoAdapterError, OutOfMemoryError. */
-export async function openSession(config: TrainConfig): Promise<Session> {
+export async function openSession(config: TrainConfig, use: EngineSpec['use'] = 'train'): Promise<Session> {
   const { path, loraAdapterPath } = config.model;
   const [model, task] = [await loadWithAdapter(path, loraAdapterPath), await openTask(config.task)];
   say(`model: ${config.model.path}, ${(parameterCount(model.config) / 1e6).toFixed(2)} M parameters`);
@@ -33,7 +34,7 @@ export async function openSession(config: TrainConfig): Promise<Session> {
   checkPrompts(model, task, config);
   const lora = loraSettings(config, model.adapter);
   if (lora) say(adapterLine(model.config, lora));
-  const engine = await openEngine(model, { ...engineSizes(config), ...(lora && { lora }) });
+  const engine = await openEngine(model, { ...engineSizes(config), ...(lora && { lora }), use });
   return { model, task, engine, ...(lora && { lora }) };
 }
 
@@ -88,7 +89,7 @@ function checkPrompts({ tokenizerJson, tokenizerConfigJson }: LoadedModel, task:
     assertPromptFits({ tokenizer, problem, tools: task.tools ?? [], limits, toolSchemasInPrompt });
 }
 
-/** An engine on Dawn for a loaded model. */
+/** An engine on Dawn for a loaded model; the memory plan is said before its weights are read. */
 export async function openEngine(
   model: LoadedModel & { adapter?: Adapter },
   sizes: Omit<EngineSpec, 'config' | 'weights' | 'tokenizerJson' | 'tokenizerConfigJson'>,
@@ -97,7 +98,9 @@ export async function openEngine(
   const { config, weights, tokenizerJson, tokenizerConfigJson } = model;
   const adapter = model.adapter && { lora: model.adapter.lora, adapter: model.adapter.tensors };
   const files = { config, weights, tokenizerJson, tokenizerConfigJson };
-  const engine = await createLocalEngine({ ...adapter, ...sizes, ...files });
+  const spec = { ...adapter, ...sizes, ...files };
+  for (const line of planLines(planMemory(spec))) say(line);
+  const engine = await createLocalEngine(spec);
   const { description, vendor, isSoftware } = engine.adapter;
   say(`adapter: ${description || vendor}${isSoftware ? ' (software: right, but slow)' : ''}`);
   return engine;

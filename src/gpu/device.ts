@@ -47,6 +47,8 @@ export interface GpuOptions {
   powerPreference?: GPUPowerPreference;
   /** Refuse to allocate more than this; VRAM itself cannot be queried. */
   maxBytes?: number;
+  /** Weights beyond this go to several buffers; absent = what the device binds at most. */
+  maxArenaBytes?: number;
 }
 
 let nextViewId = 0;
@@ -63,6 +65,8 @@ export class Gpu {
     submits: 0,
     mappedBytes: 0,
   };
+  /** Largest buffer that weights, gradients or moments are laid out in; a multiple of 256. */
+  readonly maxArenaBytes: number;
   readonly #maxBytes: number;
   readonly #pipelines = new Map<string, { pipeline: GPUComputePipeline; layout: GPUBindGroupLayout }>();
   readonly #bindGroups = new Map<string, GPUBindGroup>();
@@ -79,6 +83,7 @@ export class Gpu {
     this.device = device;
     this.adapter = adapter;
     this.#maxBytes = options.maxBytes ?? Infinity;
+    this.maxArenaBytes = Math.min(options.maxArenaBytes ?? Infinity, this.#maxBindingBytes);
     this.#params = device.createBuffer({
       label: 'params',
       size: PARAMS_BYTES,
@@ -132,7 +137,7 @@ export class Gpu {
   /** Allocates `data` bytes (zeroed), or a copy of `data`. */
   buffer(label: string, data: number | Float32Array | Uint32Array): View {
     const bytes = Math.max(4, Math.ceil((typeof data === 'number' ? data : data.byteLength) / 4) * 4);
-    const limit = Math.min(this.device.limits.maxStorageBufferBindingSize, this.device.limits.maxBufferSize);
+    const limit = this.#maxBindingBytes;
     if (bytes > limit)
       throw new RangeError(
         `Buffer "${label}" needs ${bytes} bytes but this device binds at most ${limit}; split the tensor or shrink the batch.`,
@@ -276,6 +281,11 @@ export class Gpu {
 
   destroy(): void {
     this.device.destroy();
+  }
+
+  get #maxBindingBytes(): number {
+    const { maxStorageBufferBindingSize, maxBufferSize } = this.device.limits;
+    return Math.floor(Math.min(maxStorageBufferBindingSize, maxBufferSize) / 256) * 256;
   }
 
   #throwIfFailed(): void {

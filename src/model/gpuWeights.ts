@@ -1,5 +1,6 @@
 /**
- * The one copy of the weights: an arena of one GPUBuffer that rollout reads, training reads, and AdamW updates in place.
+ * The one copy of the weights: an arena that rollout reads, training reads, and AdamW updates in place. It is one GPUBuffer
+ * where the device binds that much, else as many as it takes; a table beyond one is split by rows.
  *
  * Linear weights are kept transposed, [in, out], so that the forward product reads neighbouring columns from
  * neighbouring threads; q, k and v are one matrix, gate and up another. HF names and layouts exist only in `importTensors`
@@ -7,6 +8,7 @@
  */
 
 import type { Gpu, View } from '../gpu/device.ts';
+import type { RowChunk } from '../gpu/ops/embed.ts';
 import type { ModelConfig } from './config.ts';
 import type { TensorMap } from './engine.ts';
 import { InputError } from './errors.ts';
@@ -19,6 +21,8 @@ interface Part {
   shape: number[];
   transposed: boolean;
   column: number;
+  /** Where the block holds only some rows of the tensor. */
+  rows?: { first: number; count: number };
 }
 
 /** One contiguous tensor of the arena. */
@@ -28,7 +32,9 @@ export interface Block {
   size: number;
   /** Columns of a row of the block. */
   width: number;
-  /** Byte offset in the arena, a multiple of 256. */
+  /** Number of its buffer in the arena. */
+  buffer: number;
+  /** Byte offset in that buffer, a multiple of 256. */
   offset: number;
   parts: Part[];
 }
@@ -48,23 +54,54 @@ export interface LayerViews {
 }
 
 export interface WeightViews {
-  /** [V, C] */ embed: View;
+  /** [V, C] */ embed: RowChunk[];
   layers: LayerViews[];
   /** [C] */ finalNorm: View;
-  /** [V, C]; the same view as embed when tied */ head: View;
+  /** [V, C]; the same as embed when tied */ head: RowChunk[];
 }
 
 /** How an arena is laid out. */
 export interface ArenaPlan {
   blocks: Block[];
+  /** Bytes of each buffer. */
+  buffers: number[];
   bytes: number;
 }
 
-/** The blocks of a config, in arena order, with byte offsets. */
-export function planBlocks(config: ModelConfig): ArenaPlan {
+/**
+ * Lays blocks end to end in buffers of at most `maxBytes`, in order. Throws InputError for a block that fits none.
+ */
+export function placeBlocks(blocks: Omit<Block, 'buffer' | 'offset'>[], maxBytes = Infinity): ArenaPlan {
+  const buffers = [0];
+  const placed = blocks.map((block) => {
+    const bytes = Math.ceil((block.size * 4) / 256) * 256;
+    if (bytes > maxBytes)
+      throw new InputError(
+        `The weights "${block.label}" take ${bytes} bytes, but this device binds at most ${maxBytes}; take a smaller model or another device.`,
+      );
+    if (buffers[buffers.length - 1] + bytes > maxBytes) buffers.push(0);
+    const buffer = buffers.length - 1;
+    const offset = buffers[buffer];
+    buffers[buffer] += bytes;
+    return { ...block, buffer, offset };
+  });
+  return { blocks: placed, buffers, bytes: buffers.reduce((a, b) => a + b, 0) };
+}
+
+/** Rows of a [V, C] table that a buffer holds: all, or a multiple of 64. */
+export function rowChunks(V: number, C: number, maxBytes: number): { first: number; count: number }[] {
+  const fit = Math.floor(maxBytes / (C * 4));
+  const step = fit >= V ? V : Math.max(64, Math.floor(fit / 64) * 64);
+  return Array.from({ length: Math.ceil(V / step) }, (_, i) => ({
+    first: i * step,
+    count: Math.min(step, V - i * step),
+  }));
+}
+
+/** The blocks of a config, in arena order, in buffers of at most `maxBytes`. */
+export function planBlocks(config: ModelConfig, maxBytes = Infinity): ArenaPlan {
   const { hiddenSize: C, intermediateSize: F, headDim: D, numAttentionHeads: H, numKeyValueHeads: K } = config;
-  const blocks: Block[] = [];
-  let offset = 0;
+  const blocks: Omit<Block, 'buffer' | 'offset'>[] = [];
   const shapes = new Map(parameterSpecs(config).map((s) => [s.name, s.shape]));
   const add = (label: string, width: number, parts: [name: string, column?: number, transposed?: boolean][]) => {
     const named = parts.map(([name, column = 0, transposed = false]) => ({
@@ -74,10 +111,17 @@ export function planBlocks(config: ModelConfig): ArenaPlan {
       column,
     }));
     const size = named.reduce((sum, p) => sum + p.shape.reduce((a, b) => a * b, 1), 0);
-    blocks.push({ label, size, width, offset, parts: named });
-    offset += Math.ceil((size * 4) / 256) * 256;
+    blocks.push({ label, size, width, parts: named });
   };
-  add('embed', C, [['model.embed_tokens.weight']]);
+  const addTable = (label: string, name: string) => {
+    const part = { name, shape: shapes.get(name)!, transposed: false, column: 0 };
+    const chunks = rowChunks(config.vocabSize, C, maxBytes);
+    if (chunks.length === 1) return add(label, C, [[name]]);
+    chunks.forEach((rows, i) =>
+      blocks.push({ label: `${label}.${i}`, size: rows.count * C, width: C, parts: [{ ...part, rows }] }),
+    );
+  };
+  addTable('embed', 'model.embed_tokens.weight');
   for (let l = 0; l < config.numHiddenLayers; l++) {
     const at = `model.layers.${l}`;
     const [q, k, v] = ['q', 'k', 'v'].map((n) => `${at}.self_attn.${n}_proj`);
@@ -110,36 +154,49 @@ export function planBlocks(config: ModelConfig): ArenaPlan {
     if (config.mlpBias) add(`${l}.bdown`, C, [[`${at}.mlp.down_proj.bias`]]);
   }
   add('finalNorm', C, [['model.norm.weight']]);
-  if (!config.tieWordEmbeddings) add('head', C, [['lm_head.weight']]);
-  return { blocks, bytes: offset };
+  if (!config.tieWordEmbeddings) addTable('head', 'lm_head.weight');
+  return placeBlocks(blocks, maxBytes);
 }
 
-/** Tensors in one GPUBuffer, addressed by block, filled and read by HF (or PEFT) name. */
+/** Tensors in few GPUBuffers (one, where that can be bound), addressed by block, filled and read by HF (or PEFT) name. */
 export class Arena {
-  readonly arena: View;
-  /** 4-byte values in the arena, padding included (padding stays 0). */
-  readonly elements: number;
+  /** Whole buffers, padding included (padding stays 0). */
+  readonly buffers: View[];
   readonly #gpu: Gpu;
   readonly #blocks: Block[];
   readonly #views: Map<string, View>;
 
-  constructor(gpu: Gpu, { blocks, bytes }: ArenaPlan, label: string) {
+  constructor(gpu: Gpu, { blocks, buffers }: ArenaPlan, label: string) {
     this.#gpu = gpu;
     this.#blocks = blocks;
-    this.arena = gpu.buffer(label, bytes);
-    this.elements = bytes / 4;
-    this.#views = new Map(blocks.map((b) => [b.label, gpu.slice(this.arena, b.offset, b.size * 4)]));
+    this.buffers = buffers.map((bytes, i) => gpu.buffer(i === 0 ? label : `${label}.${i}`, bytes));
+    this.#views = new Map(blocks.map((b) => [b.label, gpu.slice(this.buffers[b.buffer], b.offset, b.size * 4)]));
   }
 
   /** The block of that label; a RangeError where there is none. */
   view(label: string): View {
     const view = this.#views.get(label);
-    if (!view) throw new RangeError(`The arena "${this.arena.buffer.label}" has no block "${label}".`);
+    if (!view) throw new RangeError(`The arena "${this.buffers[0].buffer.label}" has no block "${label}".`);
     return view;
+  }
+
+  /** A table: one block of that label, or its chunks of rows. */
+  chunks(label: string): RowChunk[] {
+    const chunk = ({ label: name, size, width, parts }: Block): RowChunk => ({
+      view: this.view(name),
+      first: parts[0].rows?.first ?? 0,
+      rows: size / width,
+    });
+    return this.#blocks.filter(({ label: name }) => name === label || name.startsWith(`${label}.`)).map(chunk);
   }
 
   has(label: string): boolean {
     return this.#views.has(label);
+  }
+
+  /** 4-byte values in all buffers. */
+  get elements(): number {
+    return this.buffers.reduce((sum, { bytes }) => sum + bytes / 4, 0);
   }
 
   /** Host to device. Throws InputError naming a tensor that is missing or has another shape. */
@@ -147,7 +204,7 @@ export class Arena {
     for (const block of this.#blocks) {
       const host = new Float32Array(block.size);
       for (const part of block.parts) copyPart(block, part, host, findTensor(tensors, part).data, 'in');
-      this.#gpu.write(this.arena, host, block.offset / 4);
+      this.#gpu.write(this.buffers[block.buffer], host, block.offset / 4);
     }
   }
 
@@ -164,42 +221,76 @@ export class Arena {
     await this.#gpu.idle();
   }
 
-  #importPiece({ name, shape, first, data }: WeightPiece): void {
-    const block = this.#blocks.find(({ parts }) => parts.some((part) => part.name === name));
-    const part = block?.parts.find((candidate) => candidate.name === name);
-    if (!block || !part) throw new InputError(`The model has no tensor "${name}".`);
+  #importPiece(piece: WeightPiece): void {
+    const homes = this.#blocks.flatMap((block) =>
+      block.parts.flatMap((part) => (part.name === piece.name ? [{ block, part }] : [])),
+    );
+    if (homes.length === 0) throw new InputError(`The model has no tensor "${piece.name}".`);
+    for (const { block, part } of homes) {
+      const own = part.rows ? pieceWithin(piece, part) : piece;
+      if (own.data.length > 0) this.#writePiece(block, part, own);
+    }
+  }
+
+  #writePiece(block: Block, part: Part, { shape, first, data }: WeightPiece): void {
+    const buffer = this.buffers[block.buffer];
     const start = block.offset / 4 + part.column;
-    if (!part.transposed) return this.#gpu.write(this.arena, data, start + first);
+    if (!part.transposed) return this.#gpu.write(buffer, data, start + first);
     const cols = shape[1];
     const [rows, firstRow] = [data.length / cols, first / cols];
     const turned = transposed(data, rows, cols);
-    if (rows === block.width) return this.#gpu.write(this.arena, turned, start);
+    if (rows === block.width) return this.#gpu.write(buffer, turned, start);
     for (let c = 0; c < cols; c++)
-      this.#gpu.write(this.arena, turned.subarray(c * rows, (c + 1) * rows), start + c * block.width + firstRow);
+      this.#gpu.write(buffer, turned.subarray(c * rows, (c + 1) * rows), start + c * block.width + firstRow);
   }
 
   /** Device to host, by HF name. */
   async exportTensors(): Promise<TensorMap> {
-    const all = await this.#gpu.readF32(this.arena);
     const tensors: TensorMap = new Map();
-    for (const block of this.#blocks) {
-      const host = all.subarray(block.offset / 4, block.offset / 4 + block.size);
-      for (const part of block.parts) {
-        const data = new Float32Array(part.shape.reduce((a, b) => a * b, 1));
-        copyPart(block, part, host, data, 'out');
-        tensors.set(part.name, { shape: part.shape, data });
+    for (const [i, buffer] of this.buffers.entries()) {
+      const all = await this.#readBuffer(buffer);
+      for (const block of this.#blocks.filter((candidate) => candidate.buffer === i)) {
+        const host = all.subarray(block.offset / 4, block.offset / 4 + block.size);
+        for (const part of block.parts) {
+          const { name, shape } = part;
+          if (!tensors.has(name))
+            tensors.set(name, { shape, data: new Float32Array(shape.reduce((a, b) => a * b, 1)) });
+          copyPart(block, part, host, tensors.get(name)!.data, 'out');
+        }
       }
     }
     return tensors;
   }
 
+  /** In pieces, so that the read-back buffer does not grow with the model. */
+  async #readBuffer(view: View): Promise<Float32Array> {
+    if (view.bytes <= EXPORT_PIECE_BYTES) return this.#gpu.readF32(view);
+    const all = new Float32Array(view.bytes / 4);
+    for (let offset = 0; offset < view.bytes; offset += EXPORT_PIECE_BYTES) {
+      const bytes = Math.min(EXPORT_PIECE_BYTES, view.bytes - offset);
+      const [piece] = await this.#gpu.readRanges([{ view, offset, bytes }]);
+      all.set(new Float32Array(piece), offset / 4);
+    }
+    return all;
+  }
+
   free(): void {
-    this.#gpu.free(this.arena);
+    for (const buffer of this.buffers) this.#gpu.free(buffer);
   }
 }
 
+/** Most bytes read back at a time. */
+export const EXPORT_PIECE_BYTES = 32 << 20;
+
 /** Bytes written to the device before it is waited for. */
 const PENDING_BYTES = 16 << 20;
+
+/** What of a piece lies in the rows of a part, counted from the part's first. */
+function pieceWithin({ first, data, ...piece }: WeightPiece, { rows, shape }: Part): WeightPiece {
+  const [begin, end] = [rows!.first * shape[1], (rows!.first + rows!.count) * shape[1]];
+  const [from, to] = [Math.max(begin, first), Math.min(end, first + data.length)];
+  return { ...piece, first: Math.max(0, from - begin), data: data.subarray(from - first, Math.max(from, to) - first) };
+}
 
 /** x [rows, cols] to [cols, rows]. */
 function transposed(x: Float32Array, rows: number, cols: number): Float32Array {
@@ -213,12 +304,12 @@ export class GpuWeights extends Arena {
   readonly views: WeightViews;
 
   constructor(gpu: Gpu, config: ModelConfig, label: string) {
-    super(gpu, planBlocks(config), label);
+    super(gpu, planBlocks(config, gpu.maxArenaBytes), label);
     this.views = {
-      embed: this.view('embed'),
+      embed: this.chunks('embed'),
       layers: Array.from({ length: config.numHiddenLayers }, (_, l) => layerViews(this, l)),
       finalNorm: this.view('finalNorm'),
-      head: this.view(this.has('head') ? 'head' : 'embed'),
+      head: this.chunks(config.tieWordEmbeddings ? 'embed' : 'head'),
     };
   }
 }
@@ -252,7 +343,9 @@ function findTensor(tensors: TensorMap, part: Part) {
 }
 
 /** Copies one HF tensor into ('in') or out of ('out') its block. */
-function copyPart(block: Block, part: Part, host: Float32Array, data: Float32Array, way: 'in' | 'out'): void {
+function copyPart(block: Block, part: Part, host: Float32Array, all: Float32Array, way: 'in' | 'out'): void {
+  const begin = (part.rows?.first ?? 0) * block.width;
+  const data = part.rows ? all.subarray(begin, begin + block.size) : all;
   const [rows, cols] = part.transposed ? part.shape : [data.length, 1];
   for (let r = 0; r < rows; r++) {
     for (let c = 0; c < cols; c++) {

@@ -4,6 +4,7 @@
  */
 
 import type { Gpu, View } from '../gpu/device.ts';
+import { copyColumns } from '../gpu/ops/copy_columns.ts';
 import { gatherRows, scatterRows } from '../gpu/ops/gather_rows.ts';
 import { headBwd, headLogprob, headStats } from '../gpu/ops/head.ts';
 import { matmulNn, matmulTn } from '../gpu/ops/matmul.ts';
@@ -37,7 +38,10 @@ export class Head {
   readonly stats: View;
   readonly #gpu: Gpu;
   readonly #model: LlamaModel;
-  readonly #headT: View;
+  /** [C, rows] of each chunk of the head */
+  readonly #headT: View[];
+  /** [chunkRows, rows] logits of one chunk of the head; absent where it is one. */
+  readonly #part: View | undefined;
   readonly #gathered: View;
   readonly #hidden: View;
   readonly #rstd: View;
@@ -56,7 +60,9 @@ export class Head {
     const f32 = (label: string, n: number) => gpu.buffer(`head.${label}`, n * 4);
     this.logits = f32('logits', this.chunkRows * V);
     this.stats = f32('stats', this.chunkRows * 2);
-    this.#headT = f32('transposed', V * C);
+    const chunks = model.weights.views.head;
+    this.#headT = chunks.map(({ rows }, i) => f32(i === 0 ? 'transposed' : `transposed.${i}`, rows * C));
+    this.#part = chunks.length > 1 ? f32('part', this.chunkRows * chunks[0].rows) : undefined;
     this.#gathered = f32('gathered', maxRows * C);
     this.#hidden = f32('hidden', maxRows * C);
     this.#rstd = f32('rstd', maxRows);
@@ -70,8 +76,9 @@ export class Head {
 
   /** Records the transposed copy of the head that the products read; once after every change of the weights. */
   refresh(): void {
-    const { hiddenSize: C, vocabSize: V } = this.#model.config;
-    transpose(this.#gpu, { x: this.#model.weights.views.head, y: this.#headT, N: V, C });
+    this.#model.weights.views.head.forEach(({ view, rows }, i) =>
+      transpose(this.#gpu, { x: view, y: this.#headT[i], N: rows, C: this.#model.config.hiddenSize }),
+    );
   }
 
   /** Records final norm and logits of R rows of x that fit one chunk, for sampling: logits and stats hold the result. */
@@ -108,8 +115,11 @@ export class Head {
       const sizes = { R: rows, V, firstRow, temperature };
       headBwd(gpu, { logits, stats, rowStart, rowEntries, targets, dLogp, dEntropy, ...sizes });
       const [hidden, dHidden] = [this.#hiddenChunks[chunk], this.#dHiddenChunks[chunk]];
-      matmulNn(gpu, { x: logits, b: this.#model.weights.views.head, y: dHidden, M: rows, N: C, K: V });
-      if (grads) matmulTn(gpu, { a: logits, b: hidden, y: grads.views.head, M: V, N: C, K: rows });
+      this.#model.weights.views.head.forEach(({ view, rows: K }, i) => {
+        const dLogits = this.#takeColumns(i, rows);
+        matmulNn(gpu, { x: dLogits, b: view, y: dHidden, M: rows, N: C, K, accumulate: i > 0 });
+        if (grads) matmulTn(gpu, { a: dLogits, b: hidden, y: grads.views.head[i].view, M: K, N: C, K: rows });
+      });
     }
     rmsnormBwd(gpu, {
       x: this.#gathered,
@@ -127,7 +137,8 @@ export class Head {
   }
 
   free(): void {
-    const own = [this.logits, this.stats, this.#headT, this.#gathered, this.#hidden, this.#rstd, this.#dHidden];
+    const own = [this.logits, this.stats, ...this.#headT, this.#gathered, this.#hidden, this.#rstd, this.#dHidden];
+    if (this.#part) own.push(this.#part);
     for (const view of [...own, this.#dGathered, this.#partial]) this.#gpu.free(view);
   }
 
@@ -141,8 +152,23 @@ export class Head {
   #logits(firstRow: number, rows: number, temperature: number): void {
     const { hiddenSize: C, vocabSize: V } = this.#model.config;
     const hidden = this.#hiddenChunks[firstRow / this.chunkRows];
-    matmulNn(this.#gpu, { x: hidden, b: this.#headT, y: this.logits, M: rows, N: V, K: C });
+    this.#model.weights.views.head.forEach(({ rows: N, first }, i) => {
+      const y = this.#part ?? this.logits;
+      matmulNn(this.#gpu, { x: hidden, b: this.#headT[i], y, M: rows, N, K: C });
+      if (!this.#part) return;
+      const sizes = { R: rows, C: N, firstX: 0, rowX: N, firstY: first, rowY: V };
+      copyColumns(this.#gpu, { x: y, y: this.logits, ...sizes });
+    });
     headStats(this.#gpu, { logits: this.logits, stats: this.stats, R: rows, V, temperature });
+  }
+
+  /** The columns of `logits` that chunk `i` of the head makes, as a matrix of their own. */
+  #takeColumns(i: number, R: number): View {
+    if (!this.#part) return this.logits;
+    const { first, rows: C } = this.#model.weights.views.head[i];
+    const sizes = { R, C, firstX: first, rowX: this.#model.config.vocabSize, firstY: 0, rowY: C };
+    copyColumns(this.#gpu, { x: this.logits, y: this.#part, ...sizes });
+    return this.#part;
   }
 
   #chunks(view: View, maxRows: number): View[] {

@@ -10,7 +10,7 @@ import type { Gpu, View } from '../gpu/device.ts';
 import type { LoraSpan } from '../gpu/ops/lora_up.ts';
 import type { ModelConfig } from './config.ts';
 import type { TensorMap } from './engine.ts';
-import { Arena, type ArenaPlan, type Block } from './gpuWeights.ts';
+import { Arena, type ArenaPlan, type Block, placeBlocks } from './gpuWeights.ts';
 import type { LoraConfig, LoraModule } from './loraConfig.ts';
 import { fillUniform } from './params.ts';
 
@@ -70,13 +70,15 @@ export const peftName = (layer: number, module: string, half: 'A' | 'B'): string
   `base_model.model.model.layers.${layer}.${module}.lora_${half}.weight`;
 
 /** The blocks of an adapter, A and B of every matrix and layer. PEFT keeps A as [R, I] and B as [out, R]. */
-export function planLora(config: ModelConfig, { rank, targetModules }: LoraConfig): ArenaPlan {
-  const blocks: Block[] = [];
-  let offset = 0;
+export function planLora(
+  config: ModelConfig,
+  { rank, targetModules }: Pick<LoraConfig, 'rank' | 'targetModules'>,
+  maxBytes = Infinity,
+): ArenaPlan {
+  const blocks: Omit<Block, 'buffer' | 'offset'>[] = [];
   const add = (label: string, width: number, parts: Block['parts']) => {
     const size = parts.reduce((sum, { shape }) => sum + shape[0] * shape[1], 0);
-    blocks.push({ label, size, width, offset, parts });
-    offset += Math.ceil((size * 4) / 256) * 256;
+    blocks.push({ label, size, width, parts });
   };
   const groups = loraGroups(config, targetModules);
   for (let l = 0; l < config.numHiddenLayers; l++)
@@ -97,7 +99,7 @@ export function planLora(config: ModelConfig, { rank, targetModules }: LoraConfi
         modules.map(({ width }, s) => part(s, 'B', [width, rank], before(s))),
       );
     }
-  return { blocks, bytes: offset };
+  return placeBlocks(blocks, maxBytes);
 }
 
 /** Fresh adapters as PEFT makes them: A uniform in +-1 / sqrt(inputs), B zero, so that nothing changes at first. */
@@ -122,7 +124,7 @@ export class LoraWeights extends Arena {
   readonly layers: Partial<Record<LoraGroup, LoraViews>>[];
 
   constructor(gpu: Gpu, config: ModelConfig, lora: LoraConfig, label: string) {
-    super(gpu, planLora(config, lora), label);
+    super(gpu, planLora(config, lora, gpu.maxArenaBytes), label);
     this.layers = Array.from({ length: config.numHiddenLayers }, (_, l) =>
       Object.fromEntries(
         loraGroups(config, lora.targetModules).map(({ group }) => [

@@ -23,7 +23,7 @@ export class Optimizer<T extends Arena> {
     this.grads = like('gradients');
     this.#expAvg = like('adamw.exp_avg');
     this.#expAvgSq = like('adamw.exp_avg_sq');
-    this.#partial = gpu.buffer('grad_norm.partial', NORM_SLOTS * 4);
+    this.#partial = gpu.buffer('grad_norm.partial', weights.buffers.length * NORM_SLOTS * 4);
     this.#clip = gpu.buffer('grad_clip', 3 * 4);
   }
 
@@ -34,18 +34,13 @@ export class Optimizer<T extends Arena> {
 
   /** Clips by the global norm, updates the weights, clears the gradients. A non-finite norm changes no weight. */
   async step({ gradClip: maxNorm, ...options }: AdamWOptions): Promise<OptimizerStepResult> {
-    const n = this.#weights.elements;
-    gradNorm(this.#gpu, { g: this.grads.arena, partial: this.#partial, n, slot: 0 });
-    gradClip(this.#gpu, { partial: this.#partial, clip: this.#clip, slots: NORM_SLOTS, maxNorm });
-    adamw(this.#gpu, {
-      clip: this.#clip,
-      w: this.#weights.arena,
-      g: this.grads.arena,
-      m: this.#expAvg.arena,
-      v: this.#expAvgSq.arena,
-      n,
-      t: this.#steps + 1,
-      ...options,
+    const [gpu, partial, clip, t] = [this.#gpu, this.#partial, this.#clip, this.#steps + 1];
+    const weights = this.#weights.buffers;
+    this.grads.buffers.forEach((g, i) => gradNorm(gpu, { g, partial, n: g.bytes / 4, slot: i * NORM_SLOTS }));
+    gradClip(gpu, { partial, clip, slots: weights.length * NORM_SLOTS, maxNorm });
+    weights.forEach((w, i) => {
+      const [g, m, v] = [this.grads, this.#expAvg, this.#expAvgSq].map(({ buffers }) => buffers[i]);
+      adamw(gpu, { clip, w, g, m, v, n: w.bytes / 4, t, ...options });
     });
     const [norm, , ok] = await this.#gpu.readF32(this.#clip);
     if (ok === 1) this.#steps++;

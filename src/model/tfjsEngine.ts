@@ -19,6 +19,7 @@ import type {
   TrainLoss,
 } from './engine.ts';
 import type { LlamaModel } from './forward.ts';
+import { InputError } from './errors.ts';
 import { type Block, GpuWeights, planBlocks } from './gpuWeights.ts';
 import { Optimizer } from './optimizer.ts';
 import { loadTfjs, type TfjsRuntime } from './tfjsBackend.ts';
@@ -102,8 +103,12 @@ class TfjsEngine implements ModelEngine {
     this.#policyGradient = options.policyGradient;
     this.#logitsBytes = options.logitsBytes ?? 32 << 20;
     this.#runtime = runtime;
+    if (weights.buffers.length > 1)
+      throw new InputError(
+        `Engine "tfjs" reads weights out of one buffer, but this device needs ${weights.buffers.length} for them; use engine "wgsl".`,
+      );
     this.#blocks = planBlocks(config).blocks;
-    this.#arena = runtime.share(weights.arena, [weights.elements]);
+    this.#arena = runtime.share(weights.buffers[0], [weights.elements]);
     this.#ropeTable = runtime.share(rope, [rope.bytes / 4 / config.headDim, config.headDim]);
   }
 
@@ -234,7 +239,7 @@ class TfjsEngine implements ModelEngine {
 
   #ensureRoutes(): Route[] {
     if (this.#routes) return this.#routes;
-    const { arena } = this.#ensureOptimizer().grads;
+    const [arena] = this.#ensureOptimizer().grads.buffers;
     const inbox = this.#gpu.buffer('tfjs.inbox', Math.max(...this.#blocks.map(({ size }) => size * 4)));
     return (this.#routes = this.#blocks.map(({ offset, size }) => ({
       inbox: this.#gpu.slice(inbox, 0, size * 4),

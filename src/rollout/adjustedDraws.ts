@@ -65,6 +65,10 @@ export function checkAdjusted(s: SamplingParams, vocabSize: number): void {
     throw new RangeError(`topLogprobs is ${topLogprobs}; at most ${MAX_ALTERNATIVES} are returned.`);
 }
 
+/** Bytes that AdjustedDraws takes. */
+export const adjustedDrawBytes = (slots: number, vocabSize: number, cap: number): number =>
+  4 * slots * (2 * vocabSize + 2 + 4 + EXTRA_WIDTH + cap * DETAIL_WIDTH);
+
 export class AdjustedDraws {
   readonly #gpu: Gpu;
   readonly #V: number;

@@ -27,6 +27,10 @@ export interface EngineSpec {
   /** Keep a frozen copy of the start weights for KL terms. */
   withReference?: boolean;
   maxMemoryMib?: number;
+  /** What it is planned for; absent = 'train'. 'score' = log-probs alone, 'generate' = rollout alone. */
+  use?: 'train' | 'score' | 'generate';
+  /** Penalties or a least length are asked for, which take buffers of their own. For the plan. */
+  adjustedDraws?: boolean;
   /** Train adapters alone; the reference is then the base with them off. Only by engine wgsl. */
   lora?: LoraConfig;
   /** The adapters' start, by PEFT's names; absent = fresh ones. */
@@ -39,6 +43,12 @@ export function loraOf({ model, seed }: TrainConfig): LoraConfig | undefined {
   const { loraRank: rank, loraAlpha: alpha, loraDropout: dropout, useRslora, targetModules } = model;
   return rank === 0 ? undefined : { rank, alpha, dropout, useRslora, targetModules: loraModules(targetModules), seed };
 }
+
+const adjustsDraws = (rollout: TrainConfig['rollout']): boolean =>
+  rollout.repetitionPenalty !== 1 ||
+  rollout.presencePenalty !== 0 ||
+  rollout.frequencyPenalty !== 0 ||
+  rollout.minNewTokens > 0;
 
 /** What a training config says of an engine: sizes, adapters, memory. */
 export function engineSizes(trainConfig: TrainConfig) {
@@ -59,6 +69,7 @@ export function engineSizes(trainConfig: TrainConfig) {
     },
     preemption: rollout.preemption,
     ...(model.maxMemoryMib !== undefined && { maxMemoryMib: model.maxMemoryMib }),
+    ...(adjustsDraws(rollout) && { adjustedDraws: true }),
     ...(lora && { lora }),
     ...(model.enableGradientCheckpointing && { enableGradientCheckpointing: true }),
   };

@@ -1,6 +1,7 @@
 /** Builds the whole engine in this thread: device, weights, policy trainer, reference and rollout, on one GPUDevice. */
 
 import { type AdapterSummary, Gpu } from '../gpu/device.ts';
+import { OutOfMemoryError } from '../gpu/errors.ts';
 import type { TrainerEngine } from '../grpo/trainer.ts';
 import type { ModelEngine } from '../model/engine.ts';
 import { InputError } from '../model/errors.ts';
@@ -12,7 +13,7 @@ import { createTfjsEngine } from '../model/tfjsEngine.ts';
 import { WgslEngine } from '../model/wgslEngine.ts';
 import { WgslRolloutEngine } from '../rollout/engine.ts';
 import type { EngineSpec } from './engineSpec.ts';
-import { checkPlan, planMemory } from './memoryPlan.ts';
+import { advice, checkBindings, checkPlan } from './memoryPlan.ts';
 import { policyGradient } from './policyGradient.ts';
 
 export { engineSizes, type EngineSpec, loraOf } from './engineSpec.ts';
@@ -36,15 +37,20 @@ export type DeviceSpec = Omit<EngineSpec, 'tokenizerJson' | 'tokenizerConfigJson
 /** @param vocabulary asked for when a request looks into tokens; absent = such requests are refused */
 export async function createDeviceEngine(spec: DeviceSpec, vocabulary?: () => Vocabulary): Promise<DeviceEngine> {
   const maxBytes = spec.maxMemoryMib ? spec.maxMemoryMib * 2 ** 20 : Infinity;
-  checkPlan(planMemory(spec), maxBytes);
+  checkPlan(spec, maxBytes);
   const gpu = await Gpu.create({ maxBytes });
   try {
+    checkBindings(spec, gpu.maxArenaBytes);
     return await buildEngine(gpu, spec, vocabulary);
   } catch (error) {
     gpu.destroy();
-    throw error;
+    throw error instanceof OutOfMemoryError ? withAdvice(error, spec) : error;
   }
 }
+
+/** What the device has cannot be asked for, so its own refusal is where a run without a cap learns of it. */
+const withAdvice = (error: OutOfMemoryError, spec: DeviceSpec): OutOfMemoryError =>
+  new OutOfMemoryError(`${error.message} ${advice(spec)}`, { cause: error });
 
 async function buildEngine(gpu: Gpu, spec: DeviceSpec, vocabulary?: () => Vocabulary): Promise<DeviceEngine> {
   const { config, weights, maxPositions, lora } = spec;

@@ -1,10 +1,11 @@
-/** GPU memory, planned before the first allocation; a run that cannot fit is refused with the numbers. */
+/** GPU memory, planned before the first allocation; a run that cannot fit is refused with the numbers and what to change. */
 
 import { OutOfMemoryError } from '../gpu/errors.ts';
 import { activationBytesPerRow } from '../model/forward.ts';
-import { planBlocks } from '../model/gpuWeights.ts';
+import { EXPORT_PIECE_BYTES, planBlocks } from '../model/gpuWeights.ts';
 import { headBytes } from '../model/head.ts';
-import { loraWidths, planLora } from '../model/lora.ts';
+import { LORA_MODULES, loraWidths, planLora } from '../model/lora.ts';
+import { adjustedDrawBytes } from '../rollout/adjustedDraws.ts';
 import type { DeviceSpec } from './localEngine.ts';
 
 /** One line of the plan. */
@@ -15,24 +16,38 @@ export interface PlanItem {
   setting?: string;
 }
 
-type Sizes = Pick<
+export type Sizes = Pick<
   DeviceSpec,
-  'config' | 'maxTokenLen' | 'maxPositions' | 'rollout' | 'withReference' | 'lora' | 'enableGradientCheckpointing'
+  | 'config'
+  | 'maxTokenLen'
+  | 'maxPositions'
+  | 'rollout'
+  | 'withReference'
+  | 'lora'
+  | 'enableGradientCheckpointing'
+  | 'adjustedDraws'
+  | 'use'
 >;
 
-/** Bytes by purpose, for training (gradients and moments included) and rollout. Within 10% of what is then allocated. */
+/** Bytes by purpose, for what the engine is used for. Within 10% of what is then allocated. */
 export function planMemory(sizes: Sizes): PlanItem[] {
-  const { config, maxTokenLen, maxPositions, rollout, withReference, lora } = sizes;
+  const { config, maxTokenLen, maxPositions, rollout, withReference, lora, use = 'train' } = sizes;
   const weights = planBlocks(config).bytes;
   const adapters = lora ? planLora(config, lora).bytes : 0;
   const trained = lora ? adapters : weights;
   const items: PlanItem[] = [
     { name: 'weights', bytes: weights + maxPositions * config.headDim * 4 },
     ...(lora ? [{ name: 'adapters', bytes: adapters, setting: 'model.loraRank' }] : []),
-    { name: 'gradients', bytes: trained },
-    { name: 'AdamW moments', bytes: 2 * trained },
-    { name: 'training activations', bytes: trainingBytes(sizes), setting: 'actor.maxTokenLen' },
   ];
+  if (use === 'train')
+    items.push(
+      { name: 'gradients', bytes: trained, ...(!lora && { setting: 'model.loraRank' }) },
+      { name: 'AdamW moments', bytes: 2 * trained, ...(!lora && { setting: 'model.loraRank' }) },
+    );
+  if (use !== 'generate') {
+    const name = use === 'train' ? 'training activations' : 'activations';
+    items.push({ name, bytes: trainingBytes(sizes), setting: 'actor.maxTokenLen' });
+  }
   // With adapters the reference is the base with them off.
   if (withReference && !lora) {
     const bytes = weights + trainingBytes({ config, maxTokenLen });
@@ -47,9 +62,17 @@ export function planMemory(sizes: Sizes): PlanItem[] {
     const oneLayer = { ...config, numHiddenLayers: 1 };
     const bytes = capacity * activationBytesPerRow(oneLayer, { lora }) + headBytes(config, maxSlots, false, true);
     items.push({ name: 'rollout activations', bytes, setting: 'rollout.maxSlots' });
+    if (sizes.adjustedDraws) {
+      const drawBytes = adjustedDrawBytes(maxSlots, config.vocabSize, slotCapacity);
+      items.push({ name: 'penalties', bytes: drawBytes, setting: 'rollout.maxSlots' });
+    }
   }
+  items.push({ name: 'staging', bytes: use === 'train' ? stagingBytes(Math.min(trained, EXPORT_PIECE_BYTES)) : 4096 });
   return items;
 }
+
+/** A read-back buffer is a power of two; the largest read is a piece of the trained weights, for a checkpoint. */
+const stagingBytes = (read: number): number => 2 ** Math.ceil(Math.log2(Math.max(4096, read)));
 
 /** Activations, their gradients, the head and the batch's own arrays, for `maxTokenLen` rows. */
 function trainingBytes(sizes: Pick<Sizes, 'config' | 'maxTokenLen' | 'lora' | 'enableGradientCheckpointing'>): number {
@@ -66,15 +89,97 @@ function trainingBytes(sizes: Pick<Sizes, 'config' | 'maxTokenLen' | 'lora' | 'e
   );
 }
 
-/** Throws OutOfMemoryError when the plan is above the cap or one buffer above the device's limit. */
-export function checkPlan(items: PlanItem[], maxBytes: number): void {
-  const total = items.reduce((sum, { bytes }) => sum + bytes, 0);
+/** A change of one setting and the bytes it would save. */
+export interface Saving {
+  change: string;
+  bytes: number;
+}
+
+/** What each change alone would save, largest first. */
+export function planSavings(sizes: Sizes): Saving[] {
+  const total = totalBytes(planMemory(sizes));
+  return changesOf(sizes)
+    .map(({ change, ...changed }) => ({ change, bytes: total - totalBytes(planMemory({ ...sizes, ...changed })) }))
+    .filter(({ bytes }) => bytes > 0)
+    .sort((a, b) => b.bytes - a.bytes);
+}
+
+const ADVISED_LORA = { rank: 16, alpha: 16, dropout: 0, useRslora: false, targetModules: LORA_MODULES, seed: 1 };
+
+function changesOf(sizes: Sizes): (Partial<Sizes> & { change: string })[] {
+  const { rollout, lora, maxTokenLen, maxPositions, use = 'train' } = sizes;
+  const changes: (Partial<Sizes> & { change: string })[] = [];
+  if (use === 'train') {
+    if (!lora) changes.push({ change: `model.loraRank=${ADVISED_LORA.rank}`, lora: ADVISED_LORA });
+    if (!sizes.enableGradientCheckpointing)
+      changes.push({ change: 'model.enableGradientCheckpointing=true', enableGradientCheckpointing: true });
+    if (sizes.withReference && !lora) changes.push({ change: 'actor.useKlLoss=false', withReference: false });
+    const rows = Math.max(maxPositions, Math.floor(maxTokenLen / 2));
+    if (rows < maxTokenLen) changes.push({ change: `actor.maxTokenLen=${rows}`, maxTokenLen: rows });
+  }
+  if (!rollout) return changes;
+  const [slots, capacity] = [Math.ceil(rollout.maxSlots / 2), Math.ceil(rollout.slotCapacity / 2)];
+  const fewer = { ...rollout, maxSlots: slots, maxPrompts: Math.min(rollout.maxPrompts, slots) };
+  if (slots < rollout.maxSlots) changes.push({ change: `rollout.maxSlots=${slots}`, rollout: fewer });
+  if (capacity < rollout.slotCapacity) {
+    const shorter = { ...rollout, slotCapacity: capacity };
+    const positions = maxPositions - (rollout.slotCapacity - capacity);
+    changes.push({ change: `data.maxResponseLength=${capacity}`, rollout: shorter, maxPositions: positions });
+  }
+  if (sizes.adjustedDraws) changes.push({ change: 'no penalties and no rollout.minNewTokens', adjustedDraws: false });
+  return changes;
+}
+
+export const totalBytes = (items: PlanItem[]): number => items.reduce((sum, { bytes }) => sum + bytes, 0);
+
+/** The plan for people: a line an item, largest first. */
+export function planLines(items: PlanItem[]): string[] {
+  const lines = [...items].sort((a, b) => b.bytes - a.bytes).map(({ name, bytes }) => [name, mib(bytes)] as const);
+  const [names, values] = [0, 1].map((i) => Math.max(...lines.map((line) => line[i].length)));
+  return [
+    `memory plan: ${mib(totalBytes(items))} on the GPU`,
+    ...lines.map(([name, value]) => `  ${name.padEnd(names)}  ${value.padStart(values)}`),
+  ];
+}
+
+/** Throws OutOfMemoryError when the plan is above the cap, with what each change would save. */
+export function checkPlan(sizes: Sizes, maxBytes: number): void {
+  const items = planMemory(sizes);
+  const total = totalBytes(items);
   if (total <= maxBytes) return;
   const lines = items.map(({ name, bytes }) => `${name} ${mib(bytes)}`).join(', ');
-  const largest = items.filter(({ setting }) => setting).sort((a, b) => b.bytes - a.bytes)[0];
   throw new OutOfMemoryError(
-    `This run needs ${mib(total)} of GPU memory but model.maxMemoryMib allows ${mib(maxBytes)} (${lines}); ` +
-      `lower ${largest.setting}, which decides ${mib(largest.bytes)}.`,
+    `This run needs ${mib(total)} of GPU memory but model.maxMemoryMib allows ${mib(maxBytes)} (${lines}). ${advice(sizes)}`,
+  );
+}
+
+/** One sentence: which changes save how much, each alone. */
+export function advice(sizes: Sizes): string {
+  const savings = planSavings(sizes).map(({ change, bytes }) => `${change} ${mib(bytes)}`);
+  return savings.length > 0
+    ? `Each alone would save: ${savings.join(', ')}.`
+    : 'No setting would save any; take a smaller model.';
+}
+
+/** Throws OutOfMemoryError for a buffer that the device cannot bind as a whole, before anything is allocated. */
+export function checkBindings({ config, maxTokenLen, rollout, use }: Sizes, limit: number): void {
+  const { intermediateSize: F, numKeyValueHeads: K, headDim: D, vocabSize: V } = config;
+  const check = (name: string, setting: string, count: number, each: number) => {
+    if (count * each <= limit) return;
+    throw new OutOfMemoryError(
+      `The ${name} need ${count * each} bytes in one buffer but this device binds at most ${limit}; lower ${setting} ` +
+        `from ${count} to at most ${Math.floor(limit / each)}.`,
+    );
+  };
+  if (use !== 'generate') check('MLP activations of a micro-batch', 'actor.maxTokenLen', maxTokenLen, 2 * F * 4);
+  if (!rollout) return;
+  const { maxSlots, slotCapacity, maxPromptLength } = rollout;
+  check('logits of a decode step', 'rollout.maxSlots', maxSlots, V * 4);
+  check(
+    "keys and values of a layer's cache",
+    'rollout.maxSlots',
+    maxSlots,
+    (slotCapacity + maxPromptLength) * 2 * K * D * 4,
   );
 }
 

@@ -7,7 +7,14 @@ import { rng } from '../random.ts';
 import { abs64, expectWithin, f64, oneThreadGroups, pattern, readRoomy, U, withRoom } from './check.ts';
 import { withGpu } from './gpu.ts';
 
-async function check(gpu: Gpu, tokens: Uint32Array, dx: Float32Array, old: Float32Array, run = gpu): Promise<void> {
+async function check(
+  gpu: Gpu,
+  tokens: Uint32Array,
+  dx: Float32Array,
+  old: Float32Array,
+  run = gpu,
+  firstRows?: number,
+): Promise<void> {
   const C = dx.length / tokens.length;
   const V = old.length / C;
   const { ids, start, rows } = sortByToken(tokens);
@@ -17,15 +24,17 @@ async function check(gpu: Gpu, tokens: Uint32Array, dx: Float32Array, old: Float
     rows: gpu.buffer('rows', rows),
     dx: gpu.buffer('dx', dx),
   };
-  const dtable = withRoom(gpu, 'dtable', old);
-  embedBwd(run, { ...views, dtable, U: ids.length, C });
+  const split = firstRows ?? V;
+  const tables = [old.slice(0, split * C), old.slice(split * C)].map((part) => withRoom(gpu, 'dtable', part));
+  const dtable = tables.map((view, i) => ({ view, first: i * split, rows: i === 0 ? split : V - split }));
+  embedBwd(run, { ...views, dtable: firstRows === undefined ? dtable.slice(0, 1) : dtable, U: ids.length, C });
   const want = embeddingBwd(f64(dx), tokens, V).map((g, i) => g + old[i]);
   const size = embeddingBwd(abs64(dx), tokens, V);
   // A sum of n terms takes n roundings, adding it to what was there one more; rows without a token must not change.
   const most = start.reduce((max, s, u) => (u > 0 ? Math.max(max, s - start[u - 1]) : 0), 0);
-  expectWithin(await readRoomy(gpu, dtable, V * C), want, (i) =>
-    size[i] === 0 ? 0 : (most + 1) * U * (size[i] + Math.abs(old[i])),
-  );
+  const got = new Float32Array(V * C);
+  for (const { view, first, rows: count } of dtable) got.set(await readRoomy(gpu, view, count * C), first * C);
+  expectWithin(got, want, (i) => (size[i] === 0 ? 0 : (most + 1) * U * (size[i] + Math.abs(old[i]))));
 }
 
 test.each([
@@ -41,6 +50,13 @@ test.each([
     await check(gpu, tokens, r.normals(N * C), r.normals(V * C));
   }),
 );
+
+test('a table in two buffers', () =>
+  withGpu(async (gpu) => {
+    const [N, C, V, r] = [64, 7, 9, rng(3)];
+    const tokens = Uint32Array.from({ length: N }, () => Math.floor(r.uniform() * V));
+    await check(gpu, tokens, r.normals(N * C), r.normals(V * C), gpu, 5);
+  }));
 
 test('more workgroups than one grid dimension holds', () =>
   withGpu(async (gpu) => {

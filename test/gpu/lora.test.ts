@@ -229,8 +229,8 @@ test('the base has no gradient and no moments: an update takes memory for the ad
       const before = gpu.counters.bytes;
       await engine.forwardBackward(batch, loss, options);
       await engine.optimizerStep(STEP);
-      const adapters = model.lora?.weights.arena.bytes ?? 0;
-      return { bytes: gpu.counters.bytes - before, weights: model.weights.arena.bytes, adapters };
+      const adapters = (model.lora?.weights.elements ?? 0) * 4;
+      return { bytes: gpu.counters.bytes - before, weights: model.weights.elements * 4, adapters };
     };
     const full = await grown(undefined);
     expect(full.bytes).toBeGreaterThanOrEqual(3 * full.weights);

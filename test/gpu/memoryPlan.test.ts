@@ -3,7 +3,15 @@ import { type LoraConfig, loraModules } from '../../src/model/lora.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { initWeights } from '../../src/model/params.ts';
 import { createDeviceEngine, type DeviceSpec } from '../../src/workers/localEngine.ts';
-import { type PlanItem, planMemory } from '../../src/workers/memoryPlan.ts';
+import {
+  checkBindings,
+  type PlanItem,
+  planLines,
+  planMemory,
+  planSavings,
+  totalBytes,
+} from '../../src/workers/memoryPlan.ts';
+import { adjustedDrawBytes } from '../../src/rollout/adjustedDraws.ts';
 import { tinyConfig } from './tinyModel.ts';
 
 const config = {
@@ -67,6 +75,46 @@ test('adapters: no gradient or moment of the base, no copy for the reference', (
 test('a run over the cap is refused before anything is allocated, with the numbers and the setting to lower', async () => {
   const refused = createDeviceEngine({ ...spec, maxMemoryMib: 4 });
   await expect(refused).rejects.toThrow(
-    /^This run needs \d+\.\d MiB of GPU memory but model.maxMemoryMib allows 4.0 MiB \(weights .*KV cache .*\); lower actor.useKlLoss, which decides \d+\.\d MiB\.$/,
+    /^This run needs \d+\.\d MiB of GPU memory but model.maxMemoryMib allows 4.0 MiB \(weights .*KV cache .*\)\. Each alone would save: .*actor.useKlLoss=false \d+\.\d MiB, .*rollout.maxSlots=32 \d+\.\d MiB.*data.maxResponseLength=32 \d+\.\d MiB\.$/,
   );
+});
+
+test('what a change is said to save is what the plan then lacks', () => {
+  const total = (sizes: DeviceSpec) => totalBytes(planMemory(sizes));
+  const saving = (sizes: DeviceSpec, change: string) => planSavings(sizes).find((s) => s.change === change)?.bytes;
+  expect(saving(spec, 'model.enableGradientCheckpointing=true')).toBe(
+    total(spec) - total({ ...spec, enableGradientCheckpointing: true }),
+  );
+  expect(saving(spec, 'actor.maxTokenLen=1024')).toBe(total(spec) - total({ ...spec, maxTokenLen: 1024 }));
+  expect(saving(spec, 'model.loraRank=16')).toBeGreaterThan(0);
+  expect(saving(ADAPTED, 'model.loraRank=16')).toBeUndefined();
+  const bytes = planSavings(spec).map((s) => s.bytes);
+  expect(bytes).toEqual([...bytes].sort((a, b) => b - a));
+});
+
+test('penalties have a line where they are asked for, and it is what they take', () => {
+  const line = (sizes: DeviceSpec) => planMemory(sizes).find(({ name }) => name === 'penalties')?.bytes;
+  expect(line(spec)).toBeUndefined();
+  const { maxSlots, slotCapacity } = spec.rollout!;
+  expect(line({ ...spec, adjustedDraws: true })).toBe(adjustedDrawBytes(maxSlots, config.vocabSize, slotCapacity));
+});
+
+test('generation and scoring plan neither gradients nor moments; the plan prints largest first', () => {
+  const names = (use: 'score' | 'generate') =>
+    planMemory({ ...spec, withReference: false, use }).map(({ name }) => name);
+  expect(names('generate')).toEqual(['weights', 'KV cache', 'rollout activations', 'staging']);
+  expect(names('score')).toEqual(['weights', 'activations', 'KV cache', 'rollout activations', 'staging']);
+  expect(
+    planLines([
+      { name: 'weights', bytes: 1 << 20 },
+      { name: 'KV cache', bytes: 12 << 20 },
+    ]),
+  ).toEqual([...['memory plan: 13.0 MiB on the GPU', '  KV cache  12.0 MiB', '  weights    1.0 MiB']]);
+});
+
+test('a buffer beyond what the device binds is refused by its setting and the most it takes', () => {
+  expect(() => checkBindings(spec, 1 << 20)).toThrow(
+    'The MLP activations of a micro-batch need 3145728 bytes in one buffer but this device binds at most 1048576; lower actor.maxTokenLen from 2048 to at most 682.',
+  );
+  expect(() => checkBindings(spec, 1 << 27)).not.toThrow();
 });

@@ -24,7 +24,7 @@ export const evaluate: Command = {
     if (typeof flags['model'] === 'string') config.model.path = flags['model'];
     if (typeof flags['adapter'] === 'string') config.model.loraAdapterPath = flags['adapter'];
     config.model.loraRank = 0; // what is evaluated has its own adapter or none
-    const { engine, task } = await openSession(await withWarmStart(config));
+    const { engine, task } = await openSession(await withWarmStart(config), 'generate');
     try {
       const seen: Sample[] = [];
       const onSample = (sample: Sample) => sayPassing(`${seen.push(sample)} samples`);

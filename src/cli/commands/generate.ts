@@ -49,6 +49,7 @@ export const generate: Command = {
     }
     const engine = await openEngine(model, {
       engine: 'wgsl',
+      use: 'generate',
       maxTokenLen: maxPositions,
       maxPositions,
       rollout: {

@@ -3,7 +3,8 @@
 import type { ModelConfig } from '../../model/config.ts';
 import { InputError } from '../../model/errors.ts';
 import { packGroups } from '../../model/packing.ts';
-import { createDeviceEngine, type DeviceEngine } from '../../workers/localEngine.ts';
+import { createDeviceEngine, type DeviceEngine, type DeviceSpec } from '../../workers/localEngine.ts';
+import { planLines, planMemory } from '../../workers/memoryPlan.ts';
 import { findAdapter, openModel, readAdapter } from '../checkpoints.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { installDawn } from '../dawn.ts';
@@ -32,10 +33,12 @@ export const score: Command = {
     await installDawn();
     const maxPositions = Math.max(...sequences.map((ids) => ids.length));
     const maxTokenLen = Math.max(TOKENS, maxPositions);
-    const engine = await createDeviceEngine({
-      ...{ ...model, engine: 'wgsl', maxTokenLen, maxPositions },
+    const spec: DeviceSpec = {
+      ...{ ...model, engine: 'wgsl', maxTokenLen, maxPositions, use: 'score' },
       ...(adapter && { lora: adapter.lora, adapter: adapter.tensors }),
-    });
+    };
+    for (const line of planLines(planMemory(spec))) say(line);
+    const engine = await createDeviceEngine(spec);
     try {
       const { description, vendor, isSoftware } = engine.adapter;
       say(`adapter: ${description || vendor}${isSoftware ? ' (software: right, but slow)' : ''}`);

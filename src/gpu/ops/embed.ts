@@ -10,7 +10,7 @@ export const embedKernel = defineKernel({
   code,
   read: ['tokens', 'table'],
   write: ['x'],
-  params: { N: 'u32', C: 'u32' },
+  params: { N: 'u32', C: 'u32', first: 'u32', rows: 'u32' },
 });
 
 export const embedBwdKernel = defineKernel({
@@ -18,15 +18,24 @@ export const embedBwdKernel = defineKernel({
   code: codeBwd,
   read: ['ids', 'start', 'rows', 'dx'],
   write: ['dtable'],
-  params: { U: 'u32', C: 'u32' },
+  params: { U: 'u32', C: 'u32', first: 'u32', count: 'u32' },
 });
 
+/** Rows first .. first + rows - 1 of a matrix: a table beyond what a device binds lies in several buffers. */
+export interface RowChunk {
+  /** [rows, C] */
+  view: View;
+  first: number;
+  rows: number;
+}
+
 /** Records x[n] = table[tokens[n]]. tokens [N], table [V, C], x [N, C] out. */
-export function embed(gpu: Gpu, args: { tokens: View; table: View; x: View; N: number; C: number }): void {
+export function embed(gpu: Gpu, args: { tokens: View; table: RowChunk[]; x: View; N: number; C: number }): void {
   const { tokens, table, x, N, C } = args;
   expectElements('embed tokens [N]', tokens, N);
   expectElements('embed x [N, C]', x, N * C);
-  gpu.dispatch(embedKernel, { tokens, table, x }, { N, C }, groupsOf(N * C));
+  for (const { view, first, rows } of table)
+    gpu.dispatch(embedKernel, { tokens, table: view, x }, { N, C, first, rows }, groupsOf(N * C));
 }
 
 export interface EmbedBwdArgs {
@@ -39,7 +48,7 @@ export interface EmbedBwdArgs {
   /** [N, C] */
   dx: View;
   /** [V, C] accumulates */
-  dtable: View;
+  dtable: RowChunk[];
   U: number;
   C: number;
 }
@@ -47,5 +56,6 @@ export interface EmbedBwdArgs {
 /** Records dtable[token] += sum of its rows of dx, in a fixed order. */
 export function embedBwd(gpu: Gpu, { ids, start, rows, dx, dtable, U, C }: EmbedBwdArgs): void {
   expectElements('embed_bwd start [U + 1]', start, U + 1);
-  gpu.dispatch(embedBwdKernel, { ids, start, rows, dx, dtable }, { U, C }, groupsOf(U * C));
+  for (const { view, first, rows: count } of dtable)
+    gpu.dispatch(embedBwdKernel, { ids, start, rows, dx, dtable: view }, { U, C, first, count }, groupsOf(U * C));
 }
