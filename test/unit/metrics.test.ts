@@ -140,8 +140,9 @@ test('the loss explained: cancelled, silent groups, off policy, before the first
   expect(explainLoss({ ...base, frac_reward_zero_std: 0.95, 'solved/all': 0.9 })).toMatch(
     /in 95% of the groups all tries earn the same \(90% solve every one\)/,
   );
-  expect(explainLoss({ ...base, 'actor/pg_loss': 0.3 })).toBe(
-    'The policy loss is 0.3000 at a mean |advantage| of 0.70.',
+  expect(explainLoss({ ...base, 'actor/pg_loss': 0.3 })).toMatch(/is 0\.3000: the policy has moved/);
+  expect(explainLoss({ ...base, 'actor/pg_loss': 0.3, 'critic/advantages/mean': -0.3 })).toMatch(
+    /is 0\.3000, minus the mean advantage of a token/,
   );
   expect(explainLoss({})).toBeUndefined();
 });
