@@ -4,7 +4,7 @@
  * somebody else, or lies under old weights, changes what is drawn.
  */
 
-import type { DecoderSizes, Draw, DrawnTokens, PrefillRows, SlotSetup } from '../src/rollout/decoder.ts';
+import type { Check, DecoderSizes, Draw, DrawnTokens, PrefillRows, SlotSetup } from '../src/rollout/decoder.ts';
 import type { SlotDecoder } from '../src/rollout/engine.ts';
 import { nextTask } from '../src/rollout/startLine.ts';
 
@@ -62,6 +62,18 @@ export class ModelSlotDecoder implements SlotDecoder {
     if (tokens.length > this.sizes.maxBatchedTokens) throw new Error(`${tokens.length} rows in one pass.`);
     tokens.forEach((token, i) => (this.#kv[kvRows[i]] = this.#keyOf(token)));
     for (const { slot } of draws) this.#draw(slot);
+  }
+
+  verify({ tokens, kvRows }: PrefillRows, rounds: Check[][]): void {
+    if (tokens.length > (this.sizes.verifyRows ?? this.sizes.maxSlots))
+      throw new Error(`${tokens.length} rows to verify.`);
+    tokens.forEach((token, i) => (this.#kv[kvRows[i]] = this.#keyOf(token)));
+    const held = new Set<number>();
+    for (const { slot, expected } of rounds.flat()) {
+      if (held.has(slot)) continue;
+      this.#draw(slot);
+      if (this.#slots[slot]!.context.at(-1) !== expected) held.add(slot);
+    }
   }
 
   setLive(slots: number[]): void {

@@ -118,6 +118,17 @@ const valKwargs = part({
   minP: number(0, SHARE, 'share of the largest probability', '0 = off.'),
 });
 
+const speculative = part({
+  enable: flag(
+    false,
+    'Guess tokens and check several in one pass; no token or log-prob changes. For few, repetitive sequences.',
+  ),
+  maxDraftTokens: count(8, 'tokens', 'Guessed at once for a sequence, at most; adapts to how many come true.'),
+  minNgram: count(2, 'tokens', 'So many last tokens must have occurred before, in the prompt or a sample of it.'),
+  history: count(8, 'samples', 'Finished samples remembered for each prompt, over steps.', 0),
+  verifyRows: optionalCount('rows', 'Rows of logits a pass may check; absent = maxSlots, which takes no memory more.'),
+});
+
 const rollout = part({
   n: count(8, 'samples', 'Samples per prompt: the group that advantages are computed over.'),
   temperature: positive(1, '', 'Training divides logits by it as well, so that both see one distribution.'),
@@ -138,6 +149,7 @@ const rollout = part({
     ['off', 'parked', 'latest'],
     'Whose slot goes to one that waits: samples in a slow tool call, or latest arrived first; no token changes.',
   ),
+  speculative: v.optional(speculative, {}),
   multiTurn: v.optional(multiTurn, {}),
   agent: v.optional(agent, {}),
   valKwargs: v.optional(valKwargs, {}),

@@ -254,5 +254,15 @@ export function throughput(stats: RolloutStats, trained: number, seconds: Record
     // These two follow from when requests happened to arrive, as times do; two equal runs may differ in them.
     'timing_engine/cached_tokens_share': context > 0 ? stats.cachedTokens / context : 0,
     'timing_engine/wasted_rows_share': stats.liveRows > 0 ? stats.wastedRows / stats.liveRows : 0,
+    ...speculation(stats),
+  };
+}
+
+/** Only where guesses were made. Which ones follows from the schedule: two equal runs may differ in these, too. */
+function speculation({ draftTokens, acceptedTokens, verifications }: RolloutStats): Metrics {
+  if (draftTokens === 0) return {};
+  return {
+    'rollout/spec_accept_rate': acceptedTokens / draftTokens,
+    'rollout/spec_tokens_per_step': 1 + acceptedTokens / verifications,
   };
 }

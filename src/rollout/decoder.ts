@@ -4,6 +4,7 @@
  */
 
 import type { Gpu, View } from '../gpu/device.ts';
+import { acceptDraft } from '../gpu/ops/accept_draft.ts';
 import { headStats } from '../gpu/ops/head.ts';
 import { decodeRows, sample } from '../gpu/ops/sample.ts';
 import {
@@ -27,6 +28,8 @@ export interface DecoderSizes {
   maxPromptLength: number;
   /** Rows of one prefill pass. */
   maxBatchedTokens: number;
+  /** Rows of logits that a pass of speculative decoding may have; absent = maxSlots. */
+  verifyRows?: number;
 }
 
 /** What a slot is told before it generates. Rows are rows of the KV cache. */
@@ -57,6 +60,11 @@ export interface Draw {
   row: number;
 }
 
+/** A draw that decides whether the slot draws from its next row as well: only if it is the token that was guessed. */
+export interface Check extends Draw {
+  expected: number;
+}
+
 /** What a slot has drawn in a turn, and the details of it that were asked for. */
 export interface DrawnTokens extends Partial<DrawDetails> {
   tokenIds: Uint32Array;
@@ -77,6 +85,8 @@ export class Decoder {
   readonly #headRows: View;
   readonly #identity: View;
   readonly #live: { prefill: View; decode: View };
+  /** [verifyRows, 4]; made by the first pass that needs it. */
+  #checks: View | undefined;
   readonly #slots: View;
   readonly #control: View;
   readonly #stops: View;
@@ -97,10 +107,11 @@ export class Decoder {
     this.#model = model;
     const kvRows = maxPrompts * maxPromptLength + maxSlots * slotCapacity;
     const kv = Array.from({ length: L }, (_, l) => gpu.buffer(`kv.${l}`, kvRows * 2 * K * D * 4));
-    const capacity = Math.max(maxBatchedTokens, maxSlots);
+    const headRows = Math.max(maxSlots, sizes.verifyRows ?? 0);
+    const capacity = Math.max(maxBatchedTokens, headRows);
     const u32 = (label: string, n: number) => gpu.buffer(`rollout.${label}`, n * 4);
     this.#activations = createActivations(gpu, model.config, capacity, { kvCaches: kv, lora: model.lora });
-    this.#head = new Head(gpu, model, maxSlots, false, true);
+    this.#head = new Head(gpu, model, headRows, false, true);
     this.#rows = {
       tokens: u32('tokens', capacity),
       positions: u32('positions', capacity),
@@ -110,7 +121,7 @@ export class Decoder {
     this.#headRows = u32('headRows', maxSlots);
     this.#identity = gpu.buffer(
       'rollout.identity',
-      Uint32Array.from({ length: maxSlots }, (_, i) => i),
+      Uint32Array.from({ length: headRows }, (_, i) => i),
     );
     this.#live = { prefill: u32('live.prefill', maxSlots * 4), decode: u32('live.decode', maxSlots * 4) };
     this.#slots = u32('slots', maxSlots * 4);
@@ -164,14 +175,36 @@ export class Decoder {
   prefill(rows: PrefillRows, draws: Draw[]): void {
     const N = rows.tokens.length;
     const [headRows, drawsByRow] = distinctRows(this.#byKind(draws));
-    for (const name of ['tokens', 'positions', 'kvRows', 'ranges'] as const)
-      this.#gpu.write(this.#rows[name], Uint32Array.from(rows[name]));
+    this.#writeRows(rows);
     if (draws.length > 0) {
       this.#gpu.write(this.#headRows, Uint32Array.from(headRows));
       this.#writeLive(this.#live.prefill, drawsByRow);
     }
     recordForward(this.#gpu, this.#model, { N, ...this.#rows }, this.#activations);
     if (draws.length > 0) this.#draw(this.#headRows, headRows.length, this.#live.prefill, drawsByRow);
+  }
+
+  /**
+   * Records a pass over guessed tokens. Round r draws from row r of every slot that has one and whose guesses have all
+   * been drawn so far; `expected` of a slot's last row is 0xffffffff.
+   */
+  verify(rows: PrefillRows, rounds: Check[][]): void {
+    const gpu = this.#gpu;
+    const N = rows.tokens.length;
+    const sorted = rounds.map((checks) => this.#byKind(checks));
+    const draws = sorted.flat();
+    const entries = (this.#checks ??= gpu.buffer('rollout.checks', (this.#identity.bytes / 4) * 16));
+    this.#writeRows(rows);
+    gpu.write(entries, Uint32Array.from(draws.flatMap(({ slot, row, expected }) => [slot, row, expected, 0])));
+    recordForward(gpu, this.#model, { N, ...this.#rows }, this.#activations);
+    let temperature = this.#recordLogits(this.#identity, N, draws[0]);
+    let first = 0;
+    for (const { length: n } of sorted) {
+      temperature = this.#drawAll(N, entries, draws.slice(0, first + n), first, temperature);
+      acceptDraft(gpu, { entries, state: this.#state, first, n, resume: false });
+      first += n;
+    }
+    acceptDraft(gpu, { entries, state: this.#state, first: 0, n: sorted[0].length, resume: true });
   }
 
   /** Chooses the slots that the next decode steps advance. */
@@ -216,14 +249,27 @@ export class Decoder {
     });
   }
 
-  /** Logits of `R` rows of the pass, then one draw for each entry, those of one kind and temperature at a time. */
+  /** Logits of `R` rows of the pass, then one draw for each entry. */
   #draw(headRows: View, R: number, live: View, draws: Draw[]): void {
+    this.#drawAll(R, live, draws, 0, this.#recordLogits(headRows, R, draws[0]));
+  }
+
+  /** Logits of `R` rows and their stats at the temperature of `draw`, which is returned. */
+  #recordLogits(headRows: View, R: number, { slot }: Draw): number {
     if (this.#headStale) this.#head.refresh();
     this.#headStale = false;
+    this.#head.recordLogits(this.#activations.xOut, headRows, R, this.#temperatures[slot]);
+    return this.#temperatures[slot];
+  }
+
+  /**
+   * Draws for entries from `first` on, those of one kind and temperature at a time. `current` is the temperature of the
+   * stats; returns what it is afterwards.
+   */
+  #drawAll(R: number, live: View, draws: Draw[], first: number, current: number): number {
     const V = this.#model.config.vocabSize;
     const { logits, stats } = this.#head;
     const own = this.#drawViews();
-    let first = 0;
     while (first < draws.length) {
       const { slot } = draws[first];
       const temperature = this.#temperatures[slot];
@@ -231,8 +277,8 @@ export class Decoder {
         this.#temperatures[d.slot] === temperature && this.#kind(d) === this.#kind(draws[first]);
       let n = 1;
       while (first + n < draws.length && same(draws[first + n])) n++;
-      if (first === 0) this.#head.recordLogits(this.#activations.xOut, headRows, R, temperature);
-      else headStats(this.#gpu, { logits, stats, R, V, temperature });
+      if (temperature !== current) headStats(this.#gpu, { logits, stats, R, V, temperature });
+      current = temperature;
       const rows = { logits, stats, live, first, n };
       if (this.#isAdjusted[slot]) {
         const slots = draws.slice(first, first + n).map((d) => d.slot);
@@ -240,6 +286,7 @@ export class Decoder {
       } else sample(this.#gpu, { ...rows, ...own, V, cap: this.sizes.slotCapacity });
       first += n;
     }
+    return current;
   }
 
   #adjust(): AdjustedDraws {
@@ -255,10 +302,15 @@ export class Decoder {
     return this.#isAdjusted[slot];
   }
 
-  #byKind(draws: Draw[]): Draw[] {
+  #byKind<D extends Draw>(draws: D[]): D[] {
     return [...draws].sort(
       (a, b) => this.#kind(a) - this.#kind(b) || this.#temperatures[a.slot] - this.#temperatures[b.slot],
     );
+  }
+
+  #writeRows(rows: PrefillRows): void {
+    for (const name of ['tokens', 'positions', 'kvRows', 'ranges'] as const)
+      this.#gpu.write(this.#rows[name], Uint32Array.from(rows[name]));
   }
 
   #writeLive(view: View, draws: Draw[]): void {

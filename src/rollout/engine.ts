@@ -11,6 +11,7 @@
 import type { Gpu } from '../gpu/device.ts';
 import type { LlamaModel } from '../model/forward.ts';
 import type { Vocabulary } from '../model/vocabulary.ts';
+import { Drafts, type SpeculativeOptions } from './drafts.ts';
 import { Decoder, type DecoderSizes, STATE_WIDTH } from './decoder.ts';
 import {
   bounded,
@@ -29,6 +30,7 @@ import { planPrefill } from './prefill.ts';
 import { nextTask } from './startLine.ts';
 import { StopMatcher } from './stopStrings.ts';
 import type { GenerateRequest, Generation, RolloutEngine, RolloutStats } from './types.ts';
+import { fitGuesses, planVerify } from './verify.ts';
 
 /**
  * Who loses its slot while another waits for one, latest arrived first. 'parked': samples between two turns, whose tool
@@ -41,7 +43,14 @@ export interface RolloutOptions {
   preemption?: Preemption | undefined;
   /** Asked for once, when a request has stop strings. */
   vocabulary?: (() => Vocabulary) | undefined;
+  /** Absent = plain decoding. Neither tokens nor log-probs depend on it. */
+  speculative?: SpeculativeOptions | undefined;
 }
+
+/** With guesses to come, plain steps between two looks at what was drawn. */
+const STEPS_BETWEEN_GUESSES = 4;
+/** A pass that checks guesses must have so many for each of its sequences, or plain steps are cheaper. */
+const GUESSES_WORTH_A_PASS = 0.25;
 
 /** Passes that a sample keeps its slot for its next turn while others wait. */
 const PARKED_PASSES = 4;
@@ -56,6 +65,7 @@ export type SlotDecoder = Pick<
   | 'weightsChanged'
   | 'setSlot'
   | 'prefill'
+  | 'verify'
   | 'setLive'
   | 'decodeStep'
   | 'readState'
@@ -65,6 +75,9 @@ export type SlotDecoder = Pick<
 export class RolloutServer implements RolloutEngine {
   readonly #decoder: SlotDecoder;
   readonly #preemption: Preemption;
+  readonly #drafts: Drafts | undefined;
+  /** What the pass under way guesses of its sequences. */
+  readonly #guessed = new Map<Running, number[]>();
   readonly #makeVocabulary: RolloutOptions['vocabulary'];
   #vocabulary: Vocabulary | undefined;
   readonly #table: SlotTable;
@@ -88,6 +101,7 @@ export class RolloutServer implements RolloutEngine {
   constructor(decoder: SlotDecoder, options: RolloutOptions = {}) {
     this.#decoder = decoder;
     this.#makeVocabulary = options.vocabulary;
+    this.#drafts = options.speculative && new Drafts(options.speculative);
     this.#table = new SlotTable(decoder.sizes);
     this.#preemption = options.preemption ?? 'parked';
   }
@@ -103,6 +117,8 @@ export class RolloutServer implements RolloutEngine {
       this.#arrivals.set(requestId, arrival);
       const job = newJob(bounded(request, this.#decoder.sizes.slotCapacity), arrival, stops, resolve, reject);
       this.#jobs.set(requestId, job);
+      const { contextIds, promptLength } = request;
+      this.#drafts?.open(requestId, contextIds.subarray(0, promptLength), contextIds.subarray(promptLength));
       this.#enqueue(job);
       this.#wake();
     });
@@ -112,6 +128,7 @@ export class RolloutServer implements RolloutEngine {
     if (this.#jobs.has(requestId)) throw new Error(`release("${requestId}") while it is generating; abort it first.`);
     this.#arrivals.delete(requestId);
     this.#table.drop(requestId);
+    this.#drafts?.close(requestId);
     this.#wake();
   }
 
@@ -317,16 +334,60 @@ export class RolloutServer implements RolloutEngine {
 
   /** Records as many decode steps as pay before the next look at the flags. Returns how many. */
   #decodeSteps(): number {
-    const live = [...this.#running].filter((r) => r.phase === 'decode');
+    const live = [...this.#running].filter((r) => r.phase === 'decode' && this.#isReady(r));
     if (live.length === 0) return 0;
+    if (this.#drafts && this.#verifyPass(live, this.#drafts)) return 0;
     // Neighbours in a batch that share a prompt read the same keys.
     live.sort((a, b) => a.sequence.prefix.index - b.sequence.prefix.index || a.sequence.slot - b.sequence.slot);
     this.#decoder.setLive(live.map((r) => r.sequence.slot));
-    const steps = this.#pace.steps(live.map(tokensLeft));
+    const paced = this.#pace.steps(live.map(tokensLeft));
+    const steps = this.#drafts ? Math.min(paced, STEPS_BETWEEN_GUESSES) : paced;
     for (let s = 0; s < steps; s++) this.#decoder.decodeStep();
     this.#stats.decodeSteps += steps;
     this.#stats.liveRows += steps * live.length;
     return steps;
+  }
+
+  /** Where guesses are made, a job sits the pass out that has drawn its first token: nobody has read it yet. */
+  #isReady(job: Running): boolean {
+    return !this.#drafts || job.known.length > 0;
+  }
+
+  /** Records a pass that checks guesses; false where there are too few. */
+  #verifyPass(live: Running[], drafts: Drafts): boolean {
+    const guesses = live.map((job) => this.#guess(job, drafts));
+    const fit = fitGuesses(guesses, this.#decoder.sizes.verifyRows ?? this.#decoder.sizes.maxSlots);
+    if (fit.flat().length <= GUESSES_WORTH_A_PASS * live.length) return false;
+    const { rows, rounds } = planVerify(
+      this.#decoder,
+      live.map((job, i) => ({ job, guesses: fit[i] })),
+    );
+    this.#decoder.verify(rows, rounds);
+    live.forEach((job, i) => this.#guessed.set(job, fit[i]));
+    this.#stats.decodeSteps++;
+    return true;
+  }
+
+  /** What comes after a stop token, or is beyond the limit, need not be guessed. */
+  #guess(job: Running, drafts: Drafts): number[] {
+    const { requestId, sampling } = job.request;
+    const guess = drafts.guess(requestId, tokensLeft(job) - 1);
+    const stop = guess.findIndex((token) => sampling.stopTokenIds.includes(token));
+    return stop < 0 ? guess : guess.slice(0, stop);
+  }
+
+  /** Counts the guesses that came true: `before` tokens had been drawn when they were made, `drawn` were drawn since. */
+  #learnGuesses(job: Running, before: number, drawn: number): void {
+    const guesses = this.#guessed.get(job);
+    if (!guesses) return;
+    const wrong = guesses.findIndex((token, i) => job.known[before + i] !== token);
+    const accepted = wrong < 0 ? guesses.length : wrong;
+    this.#stats.liveRows += drawn;
+    if (guesses.length === 0) return;
+    this.#drafts!.learn(job.request.requestId, guesses.length, accepted);
+    this.#stats.draftTokens += guesses.length;
+    this.#stats.acceptedTokens += accepted;
+    this.#stats.verifications++;
   }
 
   /** Hands back every sequence that stopped, was aborted, or is full. */
@@ -334,7 +395,7 @@ export class RolloutServer implements RolloutEngine {
     const flagOf = ({ sequence }: Running) => state[sequence.slot * STATE_WIDTH + 3];
     const live = [...this.#running].filter((r) => r.phase === 'decode');
     for (const job of live) job.drawn = state[job.sequence.slot * STATE_WIDTH + 2];
-    await this.#readAlong(live.filter(({ stops }) => stops));
+    await this.#readAlong(live.filter(({ stops }) => stops || this.#drafts));
     const ended = live.filter((job) => flagOf(job) !== 0 || job.stopString !== undefined || job.aborted);
     this.#pace.learnEnds(ended.length, live.length, steps);
     await this.#keepDrawn(ended);
@@ -350,9 +411,17 @@ export class RolloutServer implements RolloutEngine {
   /** Shows jobs what they have drawn since they last looked. */
   async #readAlong(jobs: Running[]): Promise<void> {
     if (jobs.length === 0) return;
-    const parts = jobs.map(({ sequence: { slot }, known, drawn }) => ({ slot, from: known, count: drawn - known }));
+    const parts = jobs.map(({ sequence: { slot }, known, drawn }) => {
+      return { slot, from: known.length, count: drawn - known.length };
+    });
     const drawn = await this.#decoder.readDrawn(parts);
-    jobs.forEach((job, i) => readAlong(job, drawn[i].tokenIds));
+    jobs.forEach((job, i) => {
+      const before = job.known.length;
+      readAlong(job, drawn[i].tokenIds);
+      this.#drafts?.push(job.request.requestId, job.known.slice(before));
+      this.#learnGuesses(job, before, drawn[i].tokenIds.length);
+    });
+    this.#guessed.clear();
   }
 
   /** Reads what jobs have drawn since they got their slots. */
@@ -389,5 +458,6 @@ function commonLength(a: Uint32Array, b: number[]): number {
 
 function emptyStats(): RolloutStats {
   const tokens = { generatedTokens: 0, prefillTokens: 0, cachedTokens: 0 };
-  return { ...tokens, decodeSteps: 0, wastedRows: 0, liveRows: 0, preemptions: 0 };
+  const guesses = { draftTokens: 0, acceptedTokens: 0, verifications: 0 };
+  return { ...tokens, ...guesses, decodeSteps: 0, wastedRows: 0, liveRows: 0, preemptions: 0 };
 }

@@ -29,8 +29,8 @@ export interface Job {
   aborted: boolean;
   /** Reads along with what is drawn. Without it the tokens stay on the GPU until the job ends. */
   stops: StopMatcher | undefined;
-  /** Of the tokens drawn since it last got its slot, how many the host has read along. */
-  known: number;
+  /** Tokens drawn since it last got its slot, as far as the host has read along. */
+  known: number[];
   /** The stop string that its last token completes. */
   stopString: string | undefined;
 }
@@ -58,7 +58,7 @@ export function newJob(
     drawn: 0,
     aborted: false,
     stops,
-    known: 0,
+    known: [],
     stopString: undefined,
   };
 }
@@ -101,17 +101,17 @@ export function keepPiece(job: Job, drawn: DrawnTokens, version: number): void {
   context.set(drawn.tokenIds, job.contextIds.length);
   job.contextIds = context;
   job.drawn = 0;
-  job.known = 0;
+  job.known = [];
 }
 
 /** Takes tokens that the job has drawn beyond those it knows; what follows a stop string is as if it had not been drawn. */
 export function readAlong(job: Job, tokenIds: Uint32Array): void {
   for (const token of tokenIds) {
-    job.known++;
+    job.known.push(token);
     job.stopString = job.stops?.feed(token);
     if (job.stopString !== undefined) break;
   }
-  job.drawn = job.known;
+  job.drawn = job.known.length;
 }
 
 /** The answer: all pieces end to end. */

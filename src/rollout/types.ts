@@ -103,6 +103,10 @@ export interface RolloutStats {
   liveRows: number;
   /** Times a sample lost its cache so that another could have its slot. */
   preemptions: number;
+  /** Speculative decoding: tokens guessed, how many of them were drawn, and rows of sequences they were guessed for. */
+  draftTokens: number;
+  acceptedTokens: number;
+  verifications: number;
 }
 
 /**

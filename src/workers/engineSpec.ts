@@ -5,6 +5,7 @@ import type { ModelConfig } from '../model/config.ts';
 import type { TensorMap } from '../model/engine.ts';
 import { type LoraConfig, loraModules } from '../model/loraConfig.ts';
 import type { Weights } from '../model/loadModel.ts';
+import type { SpeculativeOptions } from '../rollout/drafts.ts';
 import type { DecoderSizes } from '../rollout/decoder.ts';
 import type { Preemption } from '../rollout/engine.ts';
 
@@ -24,6 +25,8 @@ export interface EngineSpec {
   rollout?: DecoderSizes;
   /** Whose slot goes to a request that waits for one; absent = 'parked'. */
   preemption?: Preemption;
+  /** Absent = plain decoding. */
+  speculative?: SpeculativeOptions;
   /** Keep a frozen copy of the start weights for KL terms. */
   withReference?: boolean;
   maxMemoryMib?: number;
@@ -55,6 +58,7 @@ export function engineSizes(trainConfig: TrainConfig) {
   const { data, rollout, actor, algorithm, model, engine } = trainConfig;
   const lora = loraOf(trainConfig);
   const maxPositions = data.maxPromptLength + data.maxResponseLength;
+  const { enable, verifyRows, maxDraftTokens, minNgram, history } = rollout.speculative;
   return {
     engine,
     maxTokenLen: actor.maxTokenLen,
@@ -66,8 +70,10 @@ export function engineSizes(trainConfig: TrainConfig) {
       maxPrompts: rollout.maxSlots,
       maxPromptLength: data.maxPromptLength,
       maxBatchedTokens: Math.max(2048, maxPositions),
+      ...(enable && verifyRows !== undefined && { verifyRows }),
     },
     preemption: rollout.preemption,
+    ...(enable && { speculative: { maxDraftTokens, minNgram, history } }),
     ...(model.maxMemoryMib !== undefined && { maxMemoryMib: model.maxMemoryMib }),
     ...(adjustsDraws(rollout) && { adjustedDraws: true }),
     ...(lora && { lora }),

@@ -53,7 +53,7 @@ const withAdvice = (error: OutOfMemoryError, spec: DeviceSpec): OutOfMemoryError
   new OutOfMemoryError(`${error.message} ${advice(spec)}`, { cause: error });
 
 async function buildEngine(gpu: Gpu, spec: DeviceSpec, vocabulary?: () => Vocabulary): Promise<DeviceEngine> {
-  const { config, weights, maxPositions, lora } = spec;
+  const { config, weights, maxPositions, lora, preemption, speculative } = spec;
   const model = await loadModel(gpu, config, maxPositions, weights, lora);
   if (spec.adapter) model.lora?.weights.importTensors(spec.adapter);
   const trainer = await createModelEngine(gpu, model, spec);
@@ -63,7 +63,7 @@ async function buildEngine(gpu: Gpu, spec: DeviceSpec, vocabulary?: () => Vocabu
     adapter: gpu.adapter,
     model: trainer,
     rollout: spec.rollout
-      ? new WgslRolloutEngine(gpu, model, spec.rollout, { preemption: spec.preemption, vocabulary })
+      ? new WgslRolloutEngine(gpu, model, spec.rollout, { preemption, vocabulary, speculative })
       : noRollout,
     ...(reference && { reference }),
     destroy: () => gpu.destroy(),

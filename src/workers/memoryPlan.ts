@@ -55,12 +55,13 @@ export function planMemory(sizes: Sizes): PlanItem[] {
   }
   if (rollout) {
     const { maxSlots, slotCapacity, maxPrompts, maxPromptLength, maxBatchedTokens } = rollout;
+    const headRows = Math.max(maxSlots, rollout.verifyRows ?? 0);
     const rows = maxPrompts * maxPromptLength + maxSlots * slotCapacity;
     const cache = rows * 2 * config.numKeyValueHeads * config.headDim * 4 * config.numHiddenLayers;
     items.push({ name: 'KV cache', bytes: cache, setting: 'rollout.maxSlots' });
-    const capacity = Math.max(maxBatchedTokens, maxSlots);
+    const capacity = Math.max(maxBatchedTokens, headRows);
     const oneLayer = { ...config, numHiddenLayers: 1 };
-    const bytes = capacity * activationBytesPerRow(oneLayer, { lora }) + headBytes(config, maxSlots, false, true);
+    const bytes = capacity * activationBytesPerRow(oneLayer, { lora }) + headBytes(config, headRows, false, true);
     items.push({ name: 'rollout activations', bytes, setting: 'rollout.maxSlots' });
     if (sizes.adjustedDraws) {
       const drawBytes = adjustedDrawBytes(maxSlots, config.vocabSize, slotCapacity);

@@ -1,0 +1,31 @@
+import code from '../../../kernels/accept_draft.wgsl?raw';
+import type { Gpu, View } from '../device.ts';
+import { defineKernel } from '../kernel.ts';
+import { expectElements } from '../shape.ts';
+import { groupsOf } from './grid.ts';
+
+export const acceptDraftKernel = defineKernel({
+  name: 'accept_draft',
+  code,
+  read: ['entries'],
+  write: ['state'],
+  params: { first: 'u32', n: 'u32', resume: 'u32' },
+});
+
+export interface AcceptDraftArgs {
+  /** [rows, 4] */
+  entries: View;
+  /** [slots, 4] in and out */
+  state: View;
+  /** First entry, and how many. */
+  first: number;
+  n: number;
+  /** false: hold sequences that drew something else than was guessed; true: let them go on. */
+  resume: boolean;
+}
+
+/** Records the comparison of what entries first .. first + n - 1 have just drawn with what was guessed. */
+export function acceptDraft(gpu: Gpu, { entries, state, first, n, resume }: AcceptDraftArgs): void {
+  expectElements('accept_draft entries [rows, 4]', entries, (first + n) * 4);
+  gpu.dispatch(acceptDraftKernel, { entries, state }, { first, n, resume: resume ? 1 : 0 }, groupsOf(n));
+}

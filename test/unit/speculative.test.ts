@@ -1,0 +1,172 @@
+/** Guesses from what occurred before, and the scheduler with them on a model of its decoder. */
+import { describe, expect, test } from 'vitest';
+import { Drafts } from '../../src/rollout/drafts.ts';
+import { type Preemption, RolloutServer } from '../../src/rollout/engine.ts';
+import { nextTask } from '../../src/rollout/startLine.ts';
+import type { GenerateRequest, Generation, SamplingParams } from '../../src/rollout/types.ts';
+import { fitGuesses } from '../../src/rollout/verify.ts';
+import { rng } from '../random.ts';
+import { ModelSlotDecoder } from '../slotDecoder.ts';
+
+const u32 = (...ids: number[]) => Uint32Array.from(ids);
+const OPTIONS = { maxDraftTokens: 8, minNgram: 2, history: 2 };
+
+describe('guesses', () => {
+  test('are what followed the longest match, from the prompt, the sample itself and other samples of the prompt', () => {
+    const drafts = new Drafts(OPTIONS);
+    drafts.open('a', u32(1, 2, 3, 4, 5), u32());
+    expect(drafts.guess('a', 8)).toEqual([]);
+    drafts.push('a', [2, 3]);
+    expect(drafts.guess('a', 8)).toEqual([4, 5]); // of the prompt
+    drafts.push('a', [9, 2, 3]);
+    expect(drafts.guess('a', 8)).toEqual([9, 2, 3]); // of itself: later
+    drafts.open('b', u32(1, 2, 3, 4, 5), u32(2, 3, 9, 2, 3, 7, 7));
+    expect(drafts.guess('a', 8)).toEqual([7, 7]); // of another sample: longer
+    expect(drafts.guess('a', 1)).toEqual([7]);
+    drafts.open('c', u32(8, 2, 3), u32());
+    expect(drafts.guess('c', 8)).toEqual([]); // another prompt
+    expect(drafts.guess('a', 0)).toEqual([]);
+    expect(drafts.guess('unknown', 8)).toEqual([]);
+  });
+
+  test('come from finished samples in later steps, the last `history` of them; the first own token matches the prompt', () => {
+    const drafts = new Drafts(OPTIONS);
+    const prompt = u32(1, 2, 3);
+    for (const [id, first] of [5, 6, 7].entries()) {
+      drafts.open(`${id}`, prompt, u32());
+      drafts.push(`${id}`, [first, 20 + first]);
+      drafts.close(`${id}`);
+    }
+    const guesses = [5, 6, 7].map((first) => {
+      drafts.open('new', prompt, u32());
+      drafts.push('new', [first]);
+      const guess = drafts.guess('new', 8);
+      drafts.close('new');
+      drafts.open('refill', prompt, u32(6, 26)); // what 'new' pushed out of memory
+      drafts.close('refill');
+      drafts.open('refill', prompt, u32(7, 27));
+      drafts.close('refill');
+      return guess;
+    });
+    expect(guesses).toEqual([[], [26], [27]]);
+  });
+
+  test('grow while they come true and shrink when they do not, within 1 and maxDraftTokens', () => {
+    const drafts = new Drafts(OPTIONS);
+    const line = Array.from({ length: 40 }, (_, i) => i);
+    drafts.open('a', Uint32Array.from(line), u32(0, 1));
+    const lengths = [
+      [4, 4],
+      [6, 6],
+      [8, 8],
+      [8, 3],
+      [3, 0],
+      [1, 1],
+    ].map(([guessed, accepted]) => {
+      const { length } = drafts.guess('a', 20);
+      drafts.learn('a', guessed, accepted);
+      return length;
+    });
+    expect([...lengths, drafts.guess('a', 20).length]).toEqual([4, 6, 8, 8, 3, 1, 3]);
+  });
+
+  test('fit the rows there are, what one leaves goes to the next', () => {
+    const guesses = [[1], [1, 2, 3, 4], [], [1, 2, 3]];
+    expect(fitGuesses(guesses, 20)).toEqual(guesses);
+    expect(fitGuesses(guesses, 9).map((g) => g.length)).toEqual([1, 1, 0, 3]);
+    expect(fitGuesses(guesses, 4).flat()).toEqual([]);
+    expect(fitGuesses(guesses, 1).flat()).toEqual([]);
+  });
+});
+
+const SIZES = { maxSlots: 16, slotCapacity: 96, maxPrompts: 16, maxPromptLength: 20, maxBatchedTokens: 64 };
+const prompts = [5, 13, 20, 1].map((n) => Uint32Array.from({ length: n }, (_, i) => (i * 7 + n) % 64));
+
+function request(prompt: number, sample: number, sampling: Partial<SamplingParams> = {}): GenerateRequest {
+  const contextIds = prompts[prompt];
+  const common = { contextIds, promptLength: contextIds.length, key: [prompt, sample] as [number, number] };
+  const plain = { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: 24, stopTokenIds: [7] };
+  return { requestId: `${prompt}.${sample}`, ...common, sampling: { ...plain, ...sampling } };
+}
+
+/** Three turns with waits between. */
+async function turns(server: RolloutServer, q: GenerateRequest, wait: () => Promise<unknown>): Promise<Generation[]> {
+  const out: Generation[] = [];
+  let contextIds = q.contextIds;
+  for (let turn = 0; turn < 3; turn++) {
+    const generation = await server.generate({ ...q, contextIds });
+    out.push(generation);
+    contextIds = Uint32Array.from([...contextIds, ...generation.tokenIds, 60 + turn, q.key[1] % 64]);
+    await wait();
+  }
+  server.release(q.requestId);
+  return out;
+}
+
+test.each<[Preemption, number, number]>([
+  ['off', 16, 200],
+  ['parked', 3, 30],
+  ['latest', 3, 5],
+  ['latest', 1, 12],
+])('guessing changes nothing in what is drawn: %s, %i slots, %i rows', async (preemption, maxSlots, verifyRows) => {
+  const samples = [0, 1, 2, 3].flatMap((p) => [0, 1, 2, 3].map((s) => request(p, s)));
+  const plain = new RolloutServer(new ModelSlotDecoder(SIZES));
+  const want: Generation[][] = [];
+  for (const q of samples) want.push(await turns(plain, q, () => Promise.resolve()));
+  const sizes = { ...SIZES, maxSlots, verifyRows, maxPrompts: Math.max(2, maxSlots) };
+  const speculative = { maxDraftTokens: 6, minNgram: 1, history: 8 };
+  const server = new RolloutServer(new ModelSlotDecoder(sizes), { preemption, speculative });
+  const r = rng(maxSlots);
+  const wait = async () => {
+    for (let n = Math.floor(r.uniform() * 20); n > 0; n--) await nextTask();
+  };
+  // The second round draws what the first one drew, so that the history is right most of the time.
+  for (let round = 0; round < 2; round++) {
+    expect(await Promise.all(samples.map((q) => turns(server, q, wait)))).toEqual(want);
+    const stats = await server.takeStats();
+    const tokens = want.flat().reduce((sum, g) => sum + g.tokenIds.length, 0);
+    expect(stats.generatedTokens).toBe(tokens);
+    expect(stats.acceptedTokens).toBeLessThanOrEqual(stats.draftTokens);
+    expect(stats.acceptedTokens / stats.draftTokens)[round === 0 ? 'toBeLessThan' : 'toBeGreaterThan'](0.5);
+    expect(stats.verifications).toBeGreaterThan(10);
+  }
+});
+
+test('alone and sure of itself, a sample takes far fewer passes', async () => {
+  const passes: number[] = [];
+  for (const speculative of [undefined, { maxDraftTokens: 8, minNgram: 2, history: 8 }]) {
+    const sizes = { ...SIZES, maxSlots: 1, verifyRows: 9 };
+    const server = new RolloutServer(new ModelSlotDecoder(sizes), { speculative });
+    for (let round = 0; round < 2; round++) {
+      await server.takeStats();
+      await server.generate(request(0, 0, { maxNewTokens: 90, stopTokenIds: [] }));
+      server.release('0.0');
+    }
+    const { decodeSteps, wastedRows, draftTokens, acceptedTokens } = await server.takeStats();
+    expect(wastedRows).toBe(0);
+    expect(acceptedTokens).toBe(draftTokens);
+    passes.push(decodeSteps);
+  }
+  expect(passes[0]).toBe(89);
+  expect(passes[1]).toBeLessThan(20);
+});
+
+test('aborted between guesses, a turn keeps its tokens and goes on from them later', async () => {
+  const sizes = { ...SIZES, slotCapacity: 2000, verifyRows: 64 };
+  const q = request(0, 0, { maxNewTokens: 1500, stopTokenIds: [] });
+  const whole = await new RolloutServer(new ModelSlotDecoder(sizes)).generate(q);
+  const decoder = new ModelSlotDecoder(sizes);
+  const server = new RolloutServer(decoder, { speculative: { maxDraftTokens: 6, minNgram: 1, history: 8 } });
+  decoder.takesTime = true;
+  const running = server.generate(q);
+  while ((await server.takeStats()).acceptedTokens === 0) await nextTask();
+  server.abort([q.requestId]);
+  const part = await running;
+  expect(part.stopReason).toBe('aborted');
+  expect(part.tokenIds).toEqual(whole.tokenIds.subarray(0, part.tokenIds.length));
+  const contextIds = Uint32Array.from([...q.contextIds, ...part.tokenIds]);
+  const maxNewTokens = 1500 - part.tokenIds.length;
+  const rest = await server.generate({ ...q, contextIds, sampling: { ...q.sampling, maxNewTokens } });
+  expect([...part.tokenIds, ...rest.tokenIds]).toEqual([...whole.tokenIds]);
+  server.release(q.requestId);
+});
