@@ -1,5 +1,6 @@
 /** What a run says while it goes: one line a step on standard error, and the table at its end. */
 
+import type { TrainConfig } from '../grpo/config.ts';
 import type { FitResult } from '../grpo/trainer.ts';
 import type { Metrics } from '../grpo/metrics.ts';
 
@@ -21,6 +22,24 @@ export function passAt1(metrics: Metrics): number | undefined {
 export function greedyAcc(metrics: Metrics): number | undefined {
   const key = Object.keys(metrics).find((name) => /^val-core\/.*\/acc\/greedy$/.test(name));
   return key === undefined ? undefined : metrics[key];
+}
+
+/** What the algorithm's name and the config's own keys come to, in a line. Terms that are off are left out. */
+export function resolvedAlgorithm({ actor, algorithm }: TrainConfig): string {
+  const { clipRatioLow, clipRatioHigh, clipRatioC, entropyCoeff, klLossCoef, klLossType } = actor;
+  return [
+    algorithm.name,
+    `loss ${actor.lossMode} (clip ${clipRatioLow} / ${clipRatioHigh}, c ${clipRatioC})`,
+    `advantage ${algorithm.advEstimator} (scale ${algorithm.scaleRewards})`,
+    actor.lossAggMode,
+    actor.useKlLoss ? `KL loss ${klLossType} x ${klLossCoef}` : '',
+    algorithm.useKlInReward ? `KL in reward ${algorithm.klPenalty} x ${algorithm.klCtrl.klCoef}` : '',
+    entropyCoeff > 0 ? `entropy bonus ${entropyCoeff}` : '',
+    algorithm.filterGroups.enable ? `dynamic sampling on ${algorithm.filterGroups.metric}` : '',
+    algorithm.maskTruncated ? 'truncated samples masked' : '',
+  ]
+    .filter(Boolean)
+    .join(', ');
 }
 
 /** One step of a GRPO run. `secondsLeft` is a guess from the steps so far. */

@@ -5,7 +5,8 @@ import { expect, test } from 'vitest';
 import { readArgs } from '../../src/cli/args.ts';
 import { configMarkdown, configText } from '../../src/cli/configDocs.ts';
 import { readJson, readText, writeFolder, writeWhole } from '../../src/cli/files.ts';
-import { passAt1, stepLine, summarize, summaryTable, timeLeft } from '../../src/cli/progress.ts';
+import { resolveTrainConfig } from '../../src/grpo/config.ts';
+import { passAt1, resolvedAlgorithm, stepLine, summarize, summaryTable, timeLeft } from '../../src/cli/progress.ts';
 import { chartData, writeReport } from '../../src/cli/report.ts';
 import { type LoggedRollout, RunFolder } from '../../src/cli/runFolder.ts';
 import { InputError } from '../../src/model/errors.ts';
@@ -90,6 +91,25 @@ test('the summary counts each step once and keeps before apart from after', () =
   expect(summary.meanReward).toEqual({ first: 0.1, last: 0.3 });
   expect(summary.seconds).toMatchObject({ generate: 4.5, evaluate: 6, update: 0 });
   expect(summaryTable(summary)).toContain('pass@1                     0.250     0.750');
+});
+
+test('what an algorithm comes to is said in full, what is off is not', () => {
+  const said = (algorithm: object, actor = {}) =>
+    resolvedAlgorithm(
+      resolveTrainConfig({
+        name: 't',
+        model: { path: 'x' },
+        data: { maxPromptLength: 8, maxResponseLength: 8 },
+        algorithm,
+        actor,
+      }),
+    );
+  expect(said({ name: 'dapo' })).toBe(
+    'dapo, loss vanilla (clip 0.2 / 0.28, c 10), advantage grpo (scale group), token-mean, dynamic sampling on acc',
+  );
+  expect(said({ name: 'gspo' }, { useKlLoss: true, klLossCoef: 0.01, clipRatioHigh: 0.5 })).toBe(
+    'gspo, loss gspo (clip 0.0003 / 0.5, c 3), advantage grpo (scale group), seq-mean-token-mean, KL loss k3 x 0.01',
+  );
 });
 
 test('the progress line', () => {

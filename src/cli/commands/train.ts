@@ -13,7 +13,17 @@ import { oneFile } from '../args.ts';
 import { loadTrainerCheckpoint, newestCheckpoint, saveAdapterCheckpoint, saveModel } from '../checkpoints.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { readText } from '../files.ts';
-import { passAt1, type RunSummary, say, sayPassing, stepLine, summarize, summaryTable, timeLeft } from '../progress.ts';
+import {
+  passAt1,
+  resolvedAlgorithm,
+  type RunSummary,
+  say,
+  sayPassing,
+  stepLine,
+  summarize,
+  summaryTable,
+  timeLeft,
+} from '../progress.ts';
 import { PhaseClock, stepProfile, writeStepProfile } from '../profileLog.ts';
 import { writeReport } from '../report.ts';
 import { loggedRollouts, RunFolder } from '../runFolder.ts';
@@ -101,6 +111,7 @@ class TrainingRun {
     if (moved) say(`an earlier run of that name is kept as ${moved}`);
     const { samples, updates, maxTokens } = batchTable(this.#config);
     say(`batches: ${samples} samples a step, ${updates} updates a step, at most ${maxTokens} tokens an update`);
+    say(`algorithm: ${resolvedAlgorithm(this.#config)}`);
   }
 
   async fit() {
