@@ -27,7 +27,9 @@ function hash(values: readonly number[]): number {
 
 export class ModelSlotDecoder implements SlotDecoder {
   readonly sizes: DecoderSizes;
-  readonly vocabSize = 64;
+  vocabSize = 64;
+  /** The token that a key's turn draws after so many, in place of one that follows from the cache by chance. */
+  says: ((key: [number, number], drawn: number) => number) | undefined;
   /** A read-back takes a turn of the event loop, as a real one does; slower where the machine is busy. */
   takesTime = false;
   /** Changed by the test to stand for an update. */
@@ -118,7 +120,9 @@ export class ModelSlotDecoder implements SlotDecoder {
     ];
     const wrong = reached.findIndex((key, i) => key !== this.#keyOf(s.context[i]));
     if (wrong >= 0) throw new Error(`Slot ${slot}: position ${wrong} of its cache holds ${reached[wrong]}.`);
-    const token = hash([...s.key, s.context.length, this.weights, ...reached]) % this.vocabSize;
+    const token =
+      this.says?.(s.key, s.drawnBefore + s.ids.length) ??
+      hash([...s.key, s.context.length, this.weights, ...reached]) % this.vocabSize;
     s.ids.push(token);
     s.context.push(token);
     if (s.sampling.stopTokenIds.includes(token)) s.done = 1;
