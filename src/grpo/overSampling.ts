@@ -4,7 +4,8 @@
  * next step under the new weights, its tokens and their log-probs kept. As in APRIL (arXiv:2509.18521) and Kimi k1.5.
  *
  * Which groups finish first follows from the clock, so such runs are not repeatable; and groups that end early are short
- * ones: without partial rollout, long answers are trained on less than they are sampled.
+ * ones: without partial rollout, long answers are trained on less than they are sampled. A checkpoint names the problems of
+ * what stands still, not its tokens: a resumed run starts those groups over.
  */
 
 import type { RolloutEngine } from '../rollout/types.ts';
@@ -13,6 +14,8 @@ import type { Sample } from './stepBatch.ts';
 
 /** A group being generated. */
 export interface GroupUnderWay {
+  /** Number of its problem. */
+  problem: number;
   samples: Promise<Sample[]>;
   seconds: OutsideSeconds;
   abort(): void;
@@ -29,9 +32,9 @@ export class OverSampler {
     this.#options = options;
   }
 
-  /** Groups that the last step left and the next will go on with. */
-  get carried(): number {
-    return this.#left.length;
+  /** Problems of the groups that the last step left and the next will go on with. */
+  get carried(): number[] {
+    return this.#left.map(({ problem }) => problem);
   }
 
   /** The first `count` groups to be complete, of those carried over and of new ones. The engine stands still after it. */

@@ -74,6 +74,8 @@ export interface TrainerState {
   updates: number;
   /** Coefficient of the KL in the reward, where klCtrl is adaptive and has moved it. */
   klCoef?: number;
+  /** Partial rollout: problems of the groups that stood still after the step; a resumed run starts them over. */
+  carried?: number[];
   /** Adaptive entropy bonus: its coefficient, and whether the last step's entropy was low enough for it to act. */
   entropy?: { coeff: number; acts: boolean };
 }
@@ -94,6 +96,8 @@ export class GrpoTrainer {
   readonly #overSampler: OverSampler | undefined;
   #state: TrainerState = { step: 0, problems: 0, updates: 0 };
   #stopRequested = false;
+  /** Problems whose groups were under way when the run was left. */
+  #startOver: number[] = [];
 
   constructor(options: GrpoTrainerOptions) {
     agentLoopOf(options.config.rollout.agent.defaultAgentLoop); // a name that does not exist is said before anything runs
@@ -123,6 +127,7 @@ export class GrpoTrainer {
         await this.#o.onCheckpoint?.(await this.checkpoint());
     }
     await this.#overSampler?.close();
+    this.#startOver = this.#state.carried ?? [];
     return { state: { ...this.#state }, history, stopped: this.#stopRequested };
   }
 
@@ -250,6 +255,7 @@ export class GrpoTrainer {
     if (reference) await frozen?.importWeights(reference);
     await rollout.resetCache();
     this.#state = { ...state };
+    this.#startOver = [...(state.carried ?? [])];
   }
 
   get state(): TrainerState {
@@ -329,18 +335,20 @@ export class GrpoTrainer {
     this.#o.onPhase?.('generate', step);
     const start = (count: number) =>
       Array.from({ length: count }, () => {
-        const firstGroup = this.#state.problems++; // its own number in every step: groups outlive one
+        // Its own number in every step: groups outlive one.
+        const firstGroup = this.#startOver.shift() ?? this.#state.problems++;
         const controller = new AbortController();
         const { signal } = controller;
         const options = { ...this.#generateOptions(step, config.rollout.n), firstGroup, signal, onSample };
         const { groups, seconds } = startGroups([task.train(firstGroup, config.seed)], options);
-        return { samples: groups[0], seconds, abort: () => controller.abort() };
+        return { problem: firstGroup, samples: groups[0], seconds, abort: () => controller.abort() };
       });
     const done = await sampler.take(config.data.trainBatchSize, start);
+    this.#state.carried = sampler.carried;
     const samples = (await Promise.all(done.map((group) => group.samples))).flat();
     const sum = (name: keyof OutsideSeconds) => done.reduce((total, { seconds }) => total + seconds[name], 0);
     const metrics: Metrics = {
-      'training/carried_groups': sampler.carried,
+      'training/carried_groups': sampler.carried.length,
       'training/stale_tokens_share': staleShare(samples),
     };
     const stats = await engine.rollout.takeStats();

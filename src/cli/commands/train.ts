@@ -104,6 +104,8 @@ class TrainingRun {
       this.#folder = await RunFolder.reopen(this.#path, checkpoint.state.step, this.#config);
       this.#history = await this.#folder.metrics();
       say(`resuming after step ${checkpoint.state.step}, from ${resumeFrom}`);
+      const startOver = checkpoint.state.carried?.length ?? 0;
+      if (startOver > 0) say(`${startOver} groups were under way (rollout.partialRollout); they start over`);
       return;
     }
     const { folder, moved } = await RunFolder.create(this.#path, this.#config);

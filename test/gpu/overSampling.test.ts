@@ -1,0 +1,106 @@
+/** Over-sampling and partial rollout on a tiny model with real slots: steps end early, and nothing is lost. */
+import { beforeAll, expect, test } from 'vitest';
+import { resolveTrainConfig } from '../../src/grpo/config.ts';
+import type { Sample } from '../../src/grpo/stepBatch.ts';
+import { GrpoTrainer } from '../../src/grpo/trainer.ts';
+import { initWeights } from '../../src/model/params.ts';
+import { buildGsm8kTokenizer } from '../../src/tasks/gsm8kTokenizer.ts';
+import type { ScoredSample, Task } from '../../src/tasks/task.ts';
+import { createLocalEngine, engineSizes, type LocalEngine } from '../../src/workers/localEngine.ts';
+import { tinyConfig } from './tinyModel.ts';
+
+const task: Task = {
+  name: 'length',
+  train: (index) => ({ id: `${index}`, messages: [{ role: 'user', content: `${index} plus 3` }], answer: '' }),
+  heldOut: () => [],
+  reward: ({ responseTokens }: ScoredSample) => ({ score: responseTokens % 5, acc: 0 }),
+};
+
+const MAX_SLOTS = 12;
+/** Texts that a random model hits upon every now and then: its answers have lengths of all kinds. */
+const STOP = ['w'];
+const configOf = (partialRollout: boolean) =>
+  resolveTrainConfig({
+    name: 'tiny',
+    model: { path: 'x' },
+    data: { trainBatchSize: 2, maxPromptLength: 16, maxResponseLength: 64, valSize: 1 },
+    rollout: { n: 4, maxSlots: MAX_SLOTS, overSampleRate: 1.5, partialRollout, stop: STOP },
+    actor: { ppoMiniBatchSize: 2, maxTokenLen: 160, optim: { lr: 1e-3 } },
+  });
+
+let engine: LocalEngine;
+beforeAll(async () => {
+  const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
+  const config = { ...tinyConfig, vocabSize: 512 };
+  const weights = initWeights(config, 3);
+  const sizes = engineSizes(configOf(true));
+  engine = await createLocalEngine({ ...sizes, config, weights, tokenizerJson, tokenizerConfigJson });
+}, 120_000);
+
+/** Every slot at once: one that a step has lost would leave this waiting. */
+async function takeAllSlots(): Promise<void> {
+  const sampling = { ...{ temperature: 1, topK: 0, topP: 1, minP: 0 }, maxNewTokens: 4, stopTokenIds: [] };
+  const one = { contextIds: Uint32Array.of(5, 6, 7), promptLength: 3, sampling };
+  const requestIds = Array.from({ length: MAX_SLOTS }, (_, i) => `all.${i}`);
+  await Promise.all(requestIds.map((requestId, i) => engine.rollout.generate({ ...one, requestId, key: [i, 1] })));
+  for (const requestId of requestIds) engine.rollout.release(requestId);
+}
+
+async function fit(partial: boolean, steps: number) {
+  const config = configOf(partial);
+  Object.assign(config.trainer, { totalTrainingSteps: steps, testFreq: 0, valBeforeTrain: false });
+  config.data.valSize = 0;
+  const [taken, scored]: [Sample[][], string[]] = [[], []];
+  const trainer = new GrpoTrainer({
+    ...{ config, task, engine },
+    onStep: (_, samples) => void taken.push(samples),
+    onSample: ({ problem, trajectory }) => {
+      if (trajectory.stopReason !== 'aborted') scored.push(problem.id);
+    },
+  });
+  const { history, state } = await trainer.fit();
+  await takeAllSlots();
+  return { taken, scored, history, state, trainer };
+}
+
+const versionsOf = ({ trajectory: { mask, weightVersions } }: Sample) =>
+  [...weightVersions!].filter((_, t) => mask[t] === 1);
+
+test('partial rollout: what a step leaves is finished later under new weights, and trained on once', async () => {
+  const { taken, history, state } = await fit(true, 6);
+  const samples = taken.flat();
+  expect(taken.map((step) => step.length)).toEqual(Array(6).fill(8));
+  expect(samples.map(({ trajectory }) => trajectory.stopReason)).not.toContain('aborted');
+  const groups = taken.map((step) => new Set(step.map(({ group }) => group)));
+  expect(new Set(groups.flatMap((group) => [...group])).size).toBe(12);
+  for (const versions of samples.map(versionsOf)) expect(versions).toEqual([...versions].sort((a, b) => a - b));
+  expect(samples.some((sample) => new Set(versionsOf(sample)).size > 1)).toBe(true);
+  expect(Math.max(...history.map((metrics) => metrics['training/stale_tokens_share']))).toBeGreaterThan(0);
+  for (const metrics of history) expect(metrics['training/carried_groups']).toBe(3); // 5 under way, 2 taken
+  expect(state.carried).toHaveLength(3);
+  expect(state.problems).toBe(15);
+});
+
+test('a resumed run starts the groups over that were under way', async () => {
+  const { trainer, state } = await fit(true, 2);
+  const again = new GrpoTrainer({ config: configOf(true), task, engine });
+  await again.restore(await trainer.checkpoint());
+  const { samples } = await again.step();
+  const seen = [...new Set(samples.map(({ problem }) => Number(problem.id)))];
+  const open = [...seen, ...again.state.carried!].sort((a, b) => a - b);
+  expect(open).toEqual([...state.carried!, state.problems, state.problems + 1].sort((a, b) => a - b));
+  again.stop();
+  await again.fit();
+  await takeAllSlots();
+});
+
+test('without it, the tail is cut off, and every slot is free', async () => {
+  const { taken, history } = await fit(false, 3);
+  const samples = taken.flat();
+  expect(samples).toHaveLength(24);
+  expect(samples.map(({ trajectory }) => trajectory.stopReason)).not.toContain('aborted');
+  for (const metrics of history) {
+    expect(metrics['training/carried_groups']).toBe(0);
+    expect(metrics['training/stale_tokens_share']).toBe(0);
+  }
+});
