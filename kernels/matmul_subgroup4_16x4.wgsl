@@ -4,8 +4,9 @@ enable subgroups;
 //
 //   a     any layout: a(m, k) = a[m * rowA + k * stepA]      NN, NT: rowA = K, stepA = 1    TN: rowA = 1, stepA = M
 //   b     any layout: b(k, n) = b[k * stepB + n * colB]      NN, TN: stepB = N, colB = 1    NT: stepB = 1, colB = K
-//   add   ADD = 1: bias [N];  ADD = 2: [M, N], the residual stream;  ADD = 0: any buffer
-//   y     [M, N]; read first when ACCUMULATE = 1 (weight gradients)
+//   add   added = 1: bias [N];  added = 2: [M, N], the residual stream;  added = 0: any buffer
+//   y     [M, N]; read first when accumulate = 1 (weight gradients). Not overrides: a large tile takes a software
+//         adapter a second to compile, a branch an output nothing that shows
 //
 // Grid      a subgroup computes 16 x (4 * subgroup size) outputs, 16 x 4 a thread, columns a stride of the subgroup size apart;
 //           workgroups in a row, folded over x and y past 65535. Any M, K, N >= 1.
@@ -21,11 +22,11 @@ struct Params {
   stepA: u32,  // a: from one k to the next
   stepB: u32,  // b: from one k to the next
   colB: u32,   // b: from one n to the next
+  added: u32,
+  accumulate: u32,
 }
 
 override WG: u32 = 16u; // threads in a workgroup; a multiple of the subgroup size
-override ADD: u32 = 0u;
-override ACCUMULATE: u32 = 0u;
 
 @group(0) @binding(0) var<storage, read> a: array<f32>;
 @group(0) @binding(1) var<storage, read> b: array<f32>;
@@ -36,10 +37,18 @@ override ACCUMULATE: u32 = 0u;
 fn put(row: u32, col: u32, sum: f32) {
   if (row >= params.M || col >= params.N) { return; }
   var value = sum;
-  if (ADD == 1u) { value += add[col]; }
-  if (ADD == 2u) { value += add[row * params.N + col]; }
-  if (ACCUMULATE == 1u) { value += y[row * params.N + col]; }
+  if (params.added == 1u) { value += add[col]; }
+  if (params.added == 2u) { value += add[row * params.N + col]; }
+  if (params.accumulate == 1u) { value += y[row * params.N + col]; }
   y[row * params.N + col] = value;
+}
+
+fn putPlain(row: u32, col: u32, sum: f32) {
+  if (row < params.M && col < params.N) { y[row * params.N + col] = sum; }
+}
+
+fn putAdded(row: u32, col: u32, sum: f32) {
+  if (row < params.M && col < params.N) { y[row * params.N + col] = sum + add[row * params.N + col]; }
 }
 
 @compute @workgroup_size(WG)
@@ -341,8 +350,20 @@ fn main(
     s14_0, s14_1, s14_2, s14_3,
     s15_0, s15_1, s15_2, s15_3,
   );
-  for (var i = 0u; i < 16u; i++) {
-    let row = row0 + (i & ~3u) + ((lane ^ i) & 3u); // whose sums they are after the swaps
-    for (var j = 0u; j < 4u; j++) { put(row, col0 + j * lanes, sums[i * 4u + j]); }
+  if (params.added == 0u && params.accumulate == 0u) {
+    for (var i = 0u; i < 16u; i++) {
+      let row = row0 + (i & ~3u) + ((lane ^ i) & 3u); // whose sums they are after the swaps
+      for (var j = 0u; j < 4u; j++) { putPlain(row, col0 + j * lanes, sums[i * 4u + j]); }
+    }
+  } else if (params.added == 2u && params.accumulate == 0u) {
+    for (var i = 0u; i < 16u; i++) {
+      let row = row0 + (i & ~3u) + ((lane ^ i) & 3u); // whose sums they are after the swaps
+      for (var j = 0u; j < 4u; j++) { putAdded(row, col0 + j * lanes, sums[i * 4u + j]); }
+    }
+  } else {
+    for (var i = 0u; i < 16u; i++) {
+      let row = row0 + (i & ~3u) + ((lane ^ i) & 3u); // whose sums they are after the swaps
+      for (var j = 0u; j < 4u; j++) { put(row, col0 + j * lanes, sums[i * 4u + j]); }
+    }
   }
 }

@@ -18,6 +18,7 @@ export function matmulWgsl({
   checkedBy = 'test/gpu/matmul.test.ts',
 }) {
   const lanes = share ? 'lanes' : 'LANES';
+  const looped = quad || rows * cols >= 128;
   const loads = share ? rows / share : rows;
   const rowOf = (q) => (share ? `row0 + ${q * share}u + lane % ${share}u` : `row0 + ${q}u`);
   const at = (j) => (j ? `col0 + ${j}u * ${lanes}` : 'col0');
@@ -52,15 +53,25 @@ export function matmulWgsl({
       .join(', '),
   );
   // A loop, since 256 bounds checks written out take longer to compile than all the rest.
+  const rowOfSum = quad ? 'row0 + (i & ~3u) + ((lane ^ i) & 3u); // whose sums they are after the swaps' : 'row0 + i;';
+  const loop = (put) => [
+    `for (var i = 0u; i < ${rows}u; i++) {`,
+    `  let row = ${rowOfSum}`,
+    `  for (var j = 0u; j < ${cols}u; j++) { ${put}(row, col0 + j * lanes, sums[i * ${cols}u + j]); }`,
+    '}',
+  ];
+  // Loops, since 256 bounds checks written out take longer to compile than all the rest; one for each kind, since a branch an
+  // output costs up to a fifth of a tile.
   const putAll = () => [
     `var sums = array<f32, ${rows * cols}>(`,
     ...sums.map((row) => `  ${row},`),
     ');',
-    `for (var i = 0u; i < ${rows}u; i++) {`,
-    quad
-      ? '  let row = row0 + (i & ~3u) + ((lane ^ i) & 3u); // whose sums they are after the swaps'
-      : '  let row = row0 + i;',
-    `  for (var j = 0u; j < ${cols}u; j++) { put(row, col0 + j * lanes, sums[i * ${cols}u + j]); }`,
+    'if (params.added == 0u && params.accumulate == 0u) {',
+    ...loop('putPlain').map((line) => `  ${line}`),
+    '} else if (params.added == 2u && params.accumulate == 0u) {',
+    ...loop('putAdded').map((line) => `  ${line}`),
+    '} else {',
+    ...loop('put').map((line) => `  ${line}`),
     '}',
   ];
   const main =
@@ -71,8 +82,9 @@ export function matmulWgsl({
 //
 //   a     any layout: a(m, k) = a[m * rowA + k * stepA]      NN, NT: rowA = K, stepA = 1    TN: rowA = 1, stepA = M
 //   b     any layout: b(k, n) = b[k * stepB + n * colB]      NN, TN: stepB = N, colB = 1    NT: stepB = 1, colB = K
-//   add   ADD = 1: bias [N];  ADD = 2: [M, N], the residual stream;  ADD = 0: any buffer
-//   y     [M, N]; read first when ACCUMULATE = 1 (weight gradients)
+//   add   added = 1: bias [N];  added = 2: [M, N], the residual stream;  added = 0: any buffer
+//   y     [M, N]; read first when accumulate = 1 (weight gradients). Not overrides: a large tile takes a software
+//         adapter a second to compile, a branch an output nothing that shows
 //
 // Grid      a ${share ? 'subgroup' : 'row of LANES threads'} computes ${rows} x ${share ? `(${cols} * subgroup size)` : `(${cols} * LANES)`} outputs, ${rows} x ${cols} a thread, columns a stride of ${share ? 'the subgroup size' : 'LANES'} apart;
 //           workgroups in a row, folded over x and y past 65535. Any M, K, N >= 1.
@@ -88,12 +100,12 @@ struct Params {
   stepA: u32,  // a: from one k to the next
   stepB: u32,  // b: from one k to the next
   colB: u32,   // b: from one n to the next
+  added: u32,
+  accumulate: u32,
 }
 
 override WG: u32 = ${workgroup}u; // threads in a workgroup; a multiple of the ${share ? 'subgroup size' : 'LANES'}
-${share ? '' : 'override LANES: u32 = 4u; // neighbouring threads that read neighbouring columns\n'}override ADD: u32 = 0u;
-override ACCUMULATE: u32 = 0u;
-
+${share ? '' : 'override LANES: u32 = 4u; // neighbouring threads that read neighbouring columns\n'}
 @group(0) @binding(0) var<storage, read> a: array<f32>;
 @group(0) @binding(1) var<storage, read> b: array<f32>;
 @group(0) @binding(2) var<storage, read> add: array<f32>;
@@ -103,12 +115,24 @@ override ACCUMULATE: u32 = 0u;
 fn put(row: u32, col: u32, sum: f32) {
   if (row >= params.M || col >= params.N) { return; }
   var value = sum;
-  if (ADD == 1u) { value += add[col]; }
-  if (ADD == 2u) { value += add[row * params.N + col]; }
-  if (ACCUMULATE == 1u) { value += y[row * params.N + col]; }
+  if (params.added == 1u) { value += add[col]; }
+  if (params.added == 2u) { value += add[row * params.N + col]; }
+  if (params.accumulate == 1u) { value += y[row * params.N + col]; }
   y[row * params.N + col] = value;
 }
+${
+  looped
+    ? `
+fn putPlain(row: u32, col: u32, sum: f32) {
+  if (row < params.M && col < params.N) { y[row * params.N + col] = sum; }
+}
 
+fn putAdded(row: u32, col: u32, sum: f32) {
+  if (row < params.M && col < params.N) { y[row * params.N + col] = sum + add[row * params.N + col]; }
+}
+`
+    : ''
+}
 @compute @workgroup_size(WG)
 fn main(
   @builtin(workgroup_id) wg: vec3u,
@@ -150,7 +174,7 @@ ${indent(4, [...body([0]), ...advance(1)])}
 
 ${indent(
   2,
-  quad || rows * cols >= 128
+  looped
     ? putAll()
     : range(rows).map((i) =>
         range(cols)

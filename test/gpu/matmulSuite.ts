@@ -158,7 +158,7 @@ export function testMatmulVariant(variant: MatmulVariant): void {
       const x = pattern(M);
       const y = roomy(gpu, 'y', M);
       const views = { a: gpu.buffer('x', x), b: gpu.buffer('b', Float32Array.of(3)), add: gpu.buffer('add', 4), y };
-      const params = { M, N: 1, K: 1, rowA: 1, stepA: 1, stepB: 1, colB: 1 };
+      const params = { M, N: 1, K: 1, rowA: 1, stepA: 1, stepB: 1, colB: 1, added: 0, accumulate: 0 };
       gpu.dispatch(kernel, views, params, 65537, { WG });
       expectSame(
         await readRoomy(gpu, y, M),

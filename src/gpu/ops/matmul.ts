@@ -13,7 +13,17 @@ import type { AdapterSummary, Gpu, View } from '../device.ts';
 import { defineKernel } from '../kernel.ts';
 import { expectElements } from '../shape.ts';
 
-const params = { M: 'u32', N: 'u32', K: 'u32', rowA: 'u32', stepA: 'u32', stepB: 'u32', colB: 'u32' } as const;
+const params = {
+  M: 'u32',
+  N: 'u32',
+  K: 'u32',
+  rowA: 'u32',
+  stepA: 'u32',
+  stepB: 'u32',
+  colB: 'u32',
+  added: 'u32',
+  accumulate: 'u32',
+} as const;
 
 /** A tile shape: rows x cols outputs a thread, columns one `lane` apart. `subgroup`: lanes share their loads. */
 const variant = (name: string, code: string, rows: number, cols: number, workgroup: number, subgroup = true) => ({
@@ -129,19 +139,17 @@ export function matmulTn(gpu: Gpu, { a, ...args }: MatmulTnArgs): void {
 function record(
   gpu: Gpu,
   { x, b, add, bias, y, variant }: MatmulArgs,
-  sizes: Record<keyof typeof params, number>,
-  ACCUMULATE: 0 | 1,
+  sizes: Record<Exclude<keyof typeof params, 'added' | 'accumulate'>, number>,
+  accumulate: 0 | 1,
 ): void {
   const { M, N, K } = sizes;
   expectElements('matmul x [M, K]', x, M * K);
   expectElements('matmul b [K, N]', b, K * N);
   expectElements('matmul y [M, N]', y, M * N);
   const chosen = MATMUL_VARIANTS[variant ?? chooseMatmul(gpu, M)];
-  const overrides = OVERRIDES[add ? 2 : bias ? 1 : 0][ACCUMULATE];
-  gpu.dispatch(chosen.kernel, { a: x, b, add: add ?? bias ?? x, y }, sizes, groups(gpu, chosen, M, N), overrides);
+  const values = { ...sizes, added: add ? 2 : bias ? 1 : 0, accumulate };
+  gpu.dispatch(chosen.kernel, { a: x, b, add: add ?? bias ?? x, y }, values, groups(gpu, chosen, M, N));
 }
-
-const OVERRIDES = [0, 1, 2].map((ADD) => [0, 1].map((ACCUMULATE) => ({ ADD, ACCUMULATE })));
 
 /** Workgroups for every tile. The subgroup size may vary within [min, max] of the adapter; both ends are covered. */
 function groups({ adapter }: Gpu, tile: (typeof MATMUL_VARIANTS)[MatmulVariant], M: number, N: number) {
