@@ -11,6 +11,8 @@ import { nextTask } from '../src/rollout/startLine.ts';
 interface Slot extends SlotSetup {
   ids: number[];
   done: number;
+  /** Tokens that may be drawn next, as bits. */
+  mask?: Uint32Array | undefined;
   /** Context so far. */
   context: number[];
 }
@@ -27,7 +29,7 @@ function hash(values: readonly number[]): number {
 
 export class ModelSlotDecoder implements SlotDecoder {
   readonly sizes: DecoderSizes;
-  vocabSize = 64;
+  vocabSize: number;
   /** The token that a key's turn draws after so many, in place of one that follows from the cache by chance. */
   says: ((key: [number, number], drawn: number) => number) | undefined;
   /** A read-back takes a turn of the event loop, as a real one does; slower where the machine is busy. */
@@ -38,8 +40,9 @@ export class ModelSlotDecoder implements SlotDecoder {
   readonly #slots: (Slot | undefined)[];
   #live: number[] = [];
 
-  constructor(sizes: DecoderSizes) {
+  constructor(sizes: DecoderSizes, vocabSize = 64) {
     this.sizes = sizes;
+    this.vocabSize = vocabSize;
     this.#kv = new Array<number>(sizes.maxPrompts * sizes.maxPromptLength + sizes.maxSlots * sizes.slotCapacity).fill(
       -1,
     );
@@ -64,6 +67,10 @@ export class ModelSlotDecoder implements SlotDecoder {
     if (tokens.length > this.sizes.maxBatchedTokens) throw new Error(`${tokens.length} rows in one pass.`);
     tokens.forEach((token, i) => (this.#kv[kvRows[i]] = this.#keyOf(token)));
     for (const { slot } of draws) this.#draw(slot);
+  }
+
+  setMask(slot: number, mask: Uint32Array | undefined): void {
+    this.#slots[slot]!.mask = mask;
   }
 
   verify({ tokens, kvRows }: PrefillRows, rounds: Check[][]): void {
@@ -110,6 +117,15 @@ export class ModelSlotDecoder implements SlotDecoder {
     return token + 1000 * this.weights;
   }
 
+  /** A biased token wherever it is allowed, else any that is. */
+  #pick({ mask, sampling }: Slot, random: number): number {
+    const allowed = Array.from({ length: this.vocabSize }, (_, token) => token).filter(
+      (token) => !mask || (mask[token >>> 5] >>> (token & 31)) & 1,
+    );
+    const biased = sampling.logitBias?.find(([token]) => allowed.includes(token));
+    return biased ? biased[0] : allowed[random % allowed.length];
+  }
+
   #draw(slot: number): void {
     const s = this.#slots[slot]!;
     if (s.done !== 0) return;
@@ -120,9 +136,8 @@ export class ModelSlotDecoder implements SlotDecoder {
     ];
     const wrong = reached.findIndex((key, i) => key !== this.#keyOf(s.context[i]));
     if (wrong >= 0) throw new Error(`Slot ${slot}: position ${wrong} of its cache holds ${reached[wrong]}.`);
-    const token =
-      this.says?.(s.key, s.drawnBefore + s.ids.length) ??
-      hash([...s.key, s.context.length, this.weights, ...reached]) % this.vocabSize;
+    const random = hash([...s.key, s.context.length, this.weights, ...reached]);
+    const token = this.says?.(s.key, s.drawnBefore + s.ids.length) ?? this.#pick(s, random);
     s.ids.push(token);
     s.context.push(token);
     if (s.sampling.stopTokenIds.includes(token)) s.done = 1;

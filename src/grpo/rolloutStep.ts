@@ -13,7 +13,7 @@ export interface GenerateOptions {
   task: Task;
   sampling: SamplingParams;
   limits: AgentLimits;
-  agent?: Pick<AgentLoopInput, 'agentLoop' | 'toolParser' | 'toolSchemasInPrompt'>;
+  agent?: Pick<AgentLoopInput, 'agentLoop' | 'toolParser' | 'toolSchemasInPrompt' | 'constrainToolCalls'>;
   /** Part of every random key: the run's seed, and what tells this batch from all others. */
   seed: number;
   batch: number;

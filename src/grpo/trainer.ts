@@ -275,11 +275,12 @@ export class GrpoTrainer {
       ...(stop && { stop, includeStopStrInOutput }),
     };
     const { rollout, tokenizer } = engine;
-    const { toolSchemasInPrompt, format } = config.rollout.multiTurn;
+    const { enable, toolSchemasInPrompt, constrainToolCalls, format } = config.rollout.multiTurn;
     const agent = {
       agentLoop: config.rollout.agent.defaultAgentLoop,
       toolParser: this.#o.toolParser ?? toolParserOf(format),
       toolSchemasInPrompt,
+      ...(enable && constrainToolCalls && { constrainToolCalls }),
     };
     const from = { seed: config.seed, batch, n };
     return { engine: rollout, tokenizer, task, sampling, limits: agentLimits(config), agent, ...from };

@@ -14,6 +14,7 @@ import {
   topLogprobs,
 } from '../gpu/ops/adjust_logits.ts';
 import { headStats } from '../gpu/ops/head.ts';
+import { maskLogits, maskWords } from '../gpu/ops/mask_logits.ts';
 import { sample } from '../gpu/ops/sample.ts';
 import type { SamplingParams } from './types.ts';
 
@@ -45,7 +46,7 @@ export interface DrawDetails {
 export function isAdjusted(s: SamplingParams): boolean {
   const penalised = (s.repetitionPenalty ?? 1) !== 1 || Boolean(s.presencePenalty) || Boolean(s.frequencyPenalty);
   const changed = penalised || Boolean(s.minNewTokens) || Boolean(s.logitBias?.length);
-  return changed || Boolean(s.entropy) || Boolean(s.topLogprobs);
+  return changed || Boolean(s.toolCalls) || Boolean(s.entropy) || Boolean(s.topLogprobs);
 }
 
 /** Throws RangeError on settings outside what the kernels take. */
@@ -80,6 +81,10 @@ export class AdjustedDraws {
   readonly #extras: View;
   readonly #counts: View;
   readonly #details: View;
+  /** [slots, words of V bits]; made by the first mask. */
+  #masks: View | undefined;
+  /** What a slot's row of it holds; undefined = all bits set. */
+  readonly #masked: (Uint32Array | undefined)[];
   /** Alternatives that each slot asked for. */
   readonly #wanted: Uint8Array;
 
@@ -96,6 +101,7 @@ export class AdjustedDraws {
     this.#counts = words('counts', slots * vocabSize);
     this.#details = words('details', slots * cap * DETAIL_WIDTH);
     this.#wanted = new Uint8Array(slots);
+    this.#masked = Array.from({ length: slots }, () => undefined);
   }
 
   /** Sets a slot up for a turn; `drawnIds` were drawn by the turn before it was preempted. */
@@ -111,8 +117,19 @@ export class AdjustedDraws {
       floats[9 + b * 2] = bias;
     });
     this.#wanted[slot] = wanted;
+    this.mask(slot, undefined);
     this.#gpu.write(this.#extras, words, slot * EXTRA_WIDTH);
     this.#gpu.write(this.#counts, this.#countsOf(contextIds, drawnIds), slot * this.#V);
+  }
+
+  /** The slot's next draws are from these tokens alone, [maskWords(V)] bits; undefined = from all. */
+  mask(slot: number, mask: Uint32Array | undefined): void {
+    if (mask === this.#masked[slot]) return;
+    const words = maskWords(this.#V);
+    const all = (rows: number) => new Uint32Array(rows * words).fill(0xffffffff);
+    this.#masks ??= this.#gpu.buffer('rollout.masks', all(this.#masked.length));
+    this.#gpu.write(this.#masks, mask ?? all(1), slot * words);
+    this.#masked[slot] = mask;
   }
 
   /** Records one draw of each entry; `slots` are theirs, in order. */
@@ -126,6 +143,8 @@ export class AdjustedDraws {
     const adjusted = this.#adjusted;
     const settings = { extras: this.#extras, counts: this.#counts, stops, state };
     adjustLogits(gpu, { logits, live, ...settings, adjusted, entries, first, n, V });
+    if (this.#masks && slots.some((slot) => this.#masked[slot]))
+      maskLogits(gpu, { entries, masks: this.#masks, adjusted, n, V });
     headStats(gpu, { logits: adjusted, stats: this.#stats, R: n, V, temperature });
     const changed = { logits: adjusted, stats: this.#stats, live: entries, first: 0 };
     sample(gpu, { ...changed, control, stops, state, drawn, n, V, cap });

@@ -47,6 +47,8 @@ export interface AgentLoopInput {
   toolParser?: ToolParser;
   /** Put the tools' schemas into the prompt through the chat template. Default false: the prompt stays short. */
   toolSchemasInPrompt?: boolean;
+  /** Tool calls cannot but fit the tools' schemas; for the Hermes format alone. */
+  constrainToolCalls?: boolean;
   /** Ends the sample with stop reason 'aborted', its tokens kept. */
   signal?: AbortSignal;
   /** A registered agent loop; default 'tool_agent'. */
@@ -174,7 +176,8 @@ export class AgentSample {
   }
 
   async #generate(budget: number): Promise<Generation> {
-    const { engine, requestId, key, sampling } = this.input;
+    const { engine, requestId, key, sampling, tools, constrainToolCalls } = this.input;
+    const toolCalls = tools.map(({ name, parameters }) => ({ name, parameters }));
     const contextIds = new Uint32Array(this.#prompt.length + this.#ids.length);
     contextIds.set(this.#prompt);
     contextIds.set(this.#ids, this.#prompt.length);
@@ -184,7 +187,11 @@ export class AgentSample {
       contextIds,
       promptLength: this.#prompt.length,
       key,
-      sampling: { ...sampling, maxNewTokens: Math.min(sampling.maxNewTokens, budget) },
+      sampling: {
+        ...sampling,
+        maxNewTokens: Math.min(sampling.maxNewTokens, budget),
+        ...(constrainToolCalls && tools.length > 0 && { toolCalls }),
+      },
     });
     this.timing.generateMs += performance.now() - start;
     this.#note('generate', start);

@@ -171,6 +171,11 @@ export class Decoder {
     }
   }
 
+  /** For a slot whose sampling has `toolCalls`: which tokens its next draw may be, as bits; undefined = all. */
+  setMask(slot: number, mask: Uint32Array | undefined): void {
+    this.#adjust().mask(slot, mask);
+  }
+
   /** Records a prefill pass and the first draw of every slot in `draws`. */
   prefill(rows: PrefillRows, draws: Draw[]): void {
     const N = rows.tokens.length;

@@ -11,6 +11,7 @@
 import type { Gpu } from '../gpu/device.ts';
 import type { LlamaModel } from '../model/forward.ts';
 import type { Vocabulary } from '../model/vocabulary.ts';
+import { CallGuide } from './callGuide.ts';
 import { Drafts, type SpeculativeOptions } from './drafts.ts';
 import { Decoder, type DecoderSizes, STATE_WIDTH } from './decoder.ts';
 import {
@@ -41,7 +42,7 @@ export type Preemption = 'off' | 'parked' | 'latest';
 export interface RolloutOptions {
   /** Default 'parked'. */
   preemption?: Preemption | undefined;
-  /** Asked for once, when a request has stop strings. */
+  /** Asked for once, when a request has stop strings or constrained tool calls. */
   vocabulary?: (() => Vocabulary) | undefined;
   /** Absent = plain decoding. Neither tokens nor log-probs depend on it. */
   speculative?: SpeculativeOptions | undefined;
@@ -66,6 +67,7 @@ export type SlotDecoder = Pick<
   | 'setSlot'
   | 'prefill'
   | 'verify'
+  | 'setMask'
   | 'setLive'
   | 'decodeStep'
   | 'readState'
@@ -80,6 +82,8 @@ export class RolloutServer implements RolloutEngine {
   readonly #guessed = new Map<Running, number[]>();
   readonly #makeVocabulary: RolloutOptions['vocabulary'];
   #vocabulary: Vocabulary | undefined;
+  /** By the tools, as JSON. */
+  readonly #guides = new Map<string, CallGuide>();
   readonly #table: SlotTable;
   /** Number of every sample from its first request to its release, in order of arrival. */
   readonly #arrivals = new Map<string, number>();
@@ -112,10 +116,10 @@ export class RolloutServer implements RolloutEngine {
       if (this.#jobs.has(requestId))
         throw new Error(`generate("${requestId}") while its last turn is still generating.`);
       checkRequest(request, this.#decoder.sizes, this.#decoder.vocabSize);
-      const stops = this.#stopsOf(request);
+      const readers = { stops: this.#stopsOf(request), guided: this.#guidedOf(request) };
       const arrival = this.#arrivals.get(requestId) ?? this.#arrived++;
       this.#arrivals.set(requestId, arrival);
-      const job = newJob(bounded(request, this.#decoder.sizes.slotCapacity), arrival, stops, resolve, reject);
+      const job = newJob(bounded(request, this.#decoder.sizes.slotCapacity), arrival, readers, resolve, reject);
       this.#jobs.set(requestId, job);
       const { contextIds, promptLength } = request;
       this.#drafts?.open(requestId, contextIds.subarray(0, promptLength), contextIds.subarray(promptLength));
@@ -173,9 +177,20 @@ export class RolloutServer implements RolloutEngine {
     return stop.length === 0 ? undefined : new StopMatcher(stop, this.#readVocabulary(), minNewTokens);
   }
 
+  #guidedOf({ sampling: { toolCalls } }: GenerateRequest): Job['guided'] {
+    if (!toolCalls || toolCalls.length === 0) return undefined;
+    const key = JSON.stringify(toolCalls);
+    let guide = this.#guides.get(key);
+    if (!guide) {
+      guide = new CallGuide(toolCalls, this.#readVocabulary(), this.#decoder.vocabSize);
+      this.#guides.set(key, guide);
+    }
+    return { guide, state: guide.start };
+  }
+
   #readVocabulary(): Vocabulary {
     if (!this.#makeVocabulary)
-      throw new Error('This engine was made without a vocabulary, which stop strings need; give it one.');
+      throw new Error('This engine was made without a vocabulary, which stop strings and constrained tool calls need.');
     return (this.#vocabulary ??= this.#makeVocabulary());
   }
 
@@ -325,6 +340,7 @@ export class RolloutServer implements RolloutEngine {
     const { rows, draws, ready } = planPrefill(this.#decoder, pending, this.#stats);
     if (rows.tokens.length === 0) throw new Error('A prefill pass has no rows; the scheduler cannot make progress.');
     for (const job of ready) job.phase = 'decode';
+    this.#maskCalls(ready);
     this.#decoder.prefill(rows, draws);
     this.#stats.prefillTokens += rows.tokens.length;
     this.#stats.generatedTokens += draws.length;
@@ -336,21 +352,30 @@ export class RolloutServer implements RolloutEngine {
   #decodeSteps(): number {
     const live = [...this.#running].filter((r) => r.phase === 'decode' && this.#isReady(r));
     if (live.length === 0) return 0;
+    this.#maskCalls(live);
     if (this.#drafts && this.#verifyPass(live, this.#drafts)) return 0;
     // Neighbours in a batch that share a prompt read the same keys.
     live.sort((a, b) => a.sequence.prefix.index - b.sequence.prefix.index || a.sequence.slot - b.sequence.slot);
     this.#decoder.setLive(live.map((r) => r.sequence.slot));
-    const paced = this.#pace.steps(live.map(tokensLeft));
-    const steps = this.#drafts ? Math.min(paced, STEPS_BETWEEN_GUESSES) : paced;
+    const most = live.some((job) => job.guided) ? 1 : this.#drafts ? STEPS_BETWEEN_GUESSES : Infinity;
+    const steps = Math.min(this.#pace.steps(live.map(tokensLeft)), most);
     for (let s = 0; s < steps; s++) this.#decoder.decodeStep();
     this.#stats.decodeSteps += steps;
     this.#stats.liveRows += steps * live.length;
     return steps;
   }
 
-  /** Where guesses are made, a job sits the pass out that has drawn its first token: nobody has read it yet. */
+  /** Who must know its last token before the next sits the pass out that has drawn its first: nobody has read it yet. */
   #isReady(job: Running): boolean {
-    return !this.#drafts || job.known.length > 0;
+    return job.known.length > 0 || !(this.#drafts || job.guided);
+  }
+
+  /** Says what the next draw may be where a tool call has to stay valid. */
+  #maskCalls(jobs: Running[]): void {
+    for (const job of jobs) {
+      const { guided, sequence } = job;
+      if (guided) this.#decoder.setMask(sequence.slot, guided.guide.mask(guided.state, tokensLeft(job)));
+    }
   }
 
   /** Records a pass that checks guesses; false where there are too few. */
@@ -368,8 +393,9 @@ export class RolloutServer implements RolloutEngine {
     return true;
   }
 
-  /** What comes after a stop token, or is beyond the limit, need not be guessed. */
+  /** What comes after a stop token, or is beyond the limit, need not be guessed; a mask is for one draw alone. */
   #guess(job: Running, drafts: Drafts): number[] {
+    if (job.guided) return [];
     const { requestId, sampling } = job.request;
     const guess = drafts.guess(requestId, tokensLeft(job) - 1);
     const stop = guess.findIndex((token) => sampling.stopTokenIds.includes(token));
@@ -395,7 +421,7 @@ export class RolloutServer implements RolloutEngine {
     const flagOf = ({ sequence }: Running) => state[sequence.slot * STATE_WIDTH + 3];
     const live = [...this.#running].filter((r) => r.phase === 'decode');
     for (const job of live) job.drawn = state[job.sequence.slot * STATE_WIDTH + 2];
-    await this.#readAlong(live.filter(({ stops }) => stops || this.#drafts));
+    await this.#readAlong(live.filter(({ stops, guided }) => stops || guided || this.#drafts));
     const ended = live.filter((job) => flagOf(job) !== 0 || job.stopString !== undefined || job.aborted);
     this.#pace.learnEnds(ended.length, live.length, steps);
     await this.#keepDrawn(ended);

@@ -3,6 +3,7 @@
 import { checkAdjusted } from './adjustedDraws.ts';
 import type { DecoderSizes, DrawnTokens } from './decoder.ts';
 import type { Sequence } from './kvCache.ts';
+import type { CallGuide } from './callGuide.ts';
 import { checkStopStrings, type StopMatcher } from './stopStrings.ts';
 import type { GenerateRequest, Generation } from './types.ts';
 
@@ -29,6 +30,8 @@ export interface Job {
   aborted: boolean;
   /** Reads along with what is drawn. Without it the tokens stay on the GPU until the job ends. */
   stops: StopMatcher | undefined;
+  /** What keeps its tool calls valid, and where the turn's text stands. */
+  guided: { guide: CallGuide; state: number } | undefined;
   /** Tokens drawn since it last got its slot, as far as the host has read along. */
   known: number[];
   /** The stop string that its last token completes. */
@@ -41,7 +44,7 @@ export type Running = Job & { sequence: Sequence };
 export function newJob(
   request: GenerateRequest,
   arrival: number,
-  stops: StopMatcher | undefined,
+  readers: Pick<Job, 'stops' | 'guided'>,
   resolve: Job['resolve'],
   reject: Job['reject'],
 ): Job {
@@ -57,7 +60,7 @@ export function newJob(
     next: 0,
     drawn: 0,
     aborted: false,
-    stops,
+    ...readers,
     known: [],
     stopString: undefined,
   };
@@ -108,6 +111,7 @@ export function keepPiece(job: Job, drawn: DrawnTokens, version: number): void {
 export function readAlong(job: Job, tokenIds: Uint32Array): void {
   for (const token of tokenIds) {
     job.known.push(token);
+    if (job.guided) job.guided.state = job.guided.guide.after(job.guided.state, token);
     job.stopString = job.stops?.feed(token);
     if (job.stopString !== undefined) break;
   }

@@ -1,5 +1,7 @@
 /** What crosses between agent loops (main thread) and the rollout engine (GPU worker). */
 
+import type { CallableTool } from './toolGrammar.ts';
+
 export interface SamplingParams {
   /** 0 = greedy (log-probs are then recorded at temperature 1). */
   temperature: number;
@@ -25,6 +27,11 @@ export interface SamplingParams {
   stop?: string[];
   /** Whether the turn's text, as tools and rewards read it, has the stop string; its tokens always do. vLLM's name. */
   includeStopStrInOutput?: boolean;
+  /**
+   * After `<tool_call>` only what goes on to a valid call of one of these, in Hermes format; one step a read-back. What the
+   * constraint left is part of logMass.
+   */
+  toolCalls?: readonly CallableTool[];
   /** Return the entropy at each token. */
   entropy?: boolean;
   /** Return the likeliest tokens at each place, at most 8; 0 = off. */

@@ -35,7 +35,7 @@ export interface EngineApi {
   exportState(what: 'weights' | 'reference' | 'optimizer' | 'gradients'): Promise<TensorMap>;
   importState(what: 'weights' | 'reference' | 'optimizer', tensors: TensorMap): Promise<void>;
 
-  /** Must come before the first request that looks into tokens (stop strings). */
+  /** Must come before the first request that looks into tokens (stop strings, constrained tool calls). */
   useVocabulary(vocabulary: Vocabulary): Promise<void>;
   /** Requests that were made in one task of the caller's event loop; each answer resolves on its own. */
   generate(requests: GenerateRequest[], onDone: (index: number, result: Generation | string) => void): Promise<void>;

@@ -15,7 +15,7 @@ export function createEngineHost(): EngineApi {
   };
   let vocabulary: Vocabulary | undefined;
   const vocabularyInUse = (): Vocabulary => {
-    if (!vocabulary) throw new Error('The engine worker got a stop string before useVocabulary().');
+    if (!vocabulary) throw new Error('The engine worker was asked to look into tokens before useVocabulary().');
     return vocabulary;
   };
   const model = (role: ModelRole): ModelEngine => {

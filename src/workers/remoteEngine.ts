@@ -105,7 +105,7 @@ function remoteRollout(api: Comlink.Remote<EngineApi>, alive: Alive, tokenizerJs
   return {
     generate: (request) =>
       new Promise((resolve, reject) => {
-        if (request.sampling.stop?.length) {
+        if (request.sampling.stop?.length || request.sampling.toolCalls) {
           vocabulary ??= alive(api.useVocabulary(vocabularyOf(tokenizerJson)));
           vocabulary.catch(reject);
         }

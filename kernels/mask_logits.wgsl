@@ -1,0 +1,34 @@
+// Takes tokens out of what may be drawn, after adjust_logits.wgsl and before sample.wgsl:
+//   z_j = FORBIDDEN   where bit j of the slot's mask is 0
+//
+//   entries   [n, 4]                 slot, -, -, 1 = the slot is still drawing (adjust_logits.wgsl)
+//   masks     [slots, ceil(V / 32)]  bit j of a row: token j may be drawn
+//   adjusted  [n, V]                 in/out; row i stays as it is where the slot is done
+//
+// Grid      one workgroup per entry.
+// Numerics  what is allowed passes through unchanged; record_draw.wgsl turns what is left out into log mass.
+// Checked   by test/gpu/mask_logits.test.ts.
+
+struct Params {
+  n: u32,
+  V: u32,
+}
+
+override WG: u32 = 64u;
+
+const FORBIDDEN = -1e30; // as in adjust_logits.wgsl
+
+@group(0) @binding(0) var<storage, read> entries: array<u32>;
+@group(0) @binding(1) var<storage, read> masks: array<u32>;
+@group(0) @binding(2) var<storage, read_write> adjusted: array<f32>;
+@group(0) @binding(3) var<uniform> params: Params;
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, @builtin(local_invocation_index) tid: u32) {
+  let i = wg.y * grid.x + wg.x;
+  if (i >= params.n || entries[i * 4u + 3u] == 0u) { return; }
+  let row = entries[i * 4u] * ((params.V + 31u) / 32u);
+  for (var j = tid; j < params.V; j += WG) {
+    if (((masks[row + j / 32u] >> (j % 32u)) & 1u) == 0u) { adjusted[i * params.V + j] = FORBIDDEN; }
+  }
+}

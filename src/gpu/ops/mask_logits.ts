@@ -1,0 +1,34 @@
+import code from '../../../kernels/mask_logits.wgsl?raw';
+import type { Gpu, View } from '../device.ts';
+import { defineKernel } from '../kernel.ts';
+import { expectElements } from '../shape.ts';
+import { rowThreads } from './grid.ts';
+
+export const maskLogitsKernel = defineKernel({
+  name: 'mask_logits',
+  code,
+  read: ['entries', 'masks'],
+  write: ['adjusted'],
+  params: { n: 'u32', V: 'u32' },
+});
+
+/** Words of one slot's mask. */
+export const maskWords = (V: number): number => Math.ceil(V / 32);
+
+export interface MaskLogitsArgs {
+  /** [n, 4] */
+  entries: View;
+  /** [slots, maskWords(V)] */
+  masks: View;
+  /** [n, V] in and out */
+  adjusted: View;
+  n: number;
+  V: number;
+}
+
+/** Records that tokens outside of their slots' masks cannot be drawn. Layouts: kernels/mask_logits.wgsl. */
+export function maskLogits(gpu: Gpu, { entries, masks, adjusted, n, V }: MaskLogitsArgs): void {
+  expectElements('mask_logits entries [n, 4]', entries, n * 4);
+  expectElements('mask_logits adjusted [n, V]', adjusted, n * V);
+  gpu.dispatch(maskLogitsKernel, { entries, masks, adjusted }, { n, V }, n, rowThreads(gpu));
+}

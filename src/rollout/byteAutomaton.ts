@@ -1,0 +1,146 @@
+/**
+ * Regular languages over bytes: small parts put together to a nondeterministic automaton, made deterministic state by state
+ * as they are reached. What constrained decoding steps through.
+ */
+
+/** Adds a piece of language to an automaton: it starts at `from`, where nothing of it leads back to; returns where it ends. */
+export type Part = (nfa: Nfa, from: number) => number;
+
+export class Nfa {
+  /** Of each node: [first byte, last byte, node after it]. */
+  readonly edges: [number, number, number][][] = [];
+  /** Of each node: nodes reached without a byte. */
+  readonly free: number[][] = [];
+
+  node(): number {
+    this.free.push([]);
+    return this.edges.push([]) - 1;
+  }
+}
+
+export const text =
+  (literal: string): Part =>
+  (nfa, from) => {
+    let at = from;
+    for (const byte of new TextEncoder().encode(literal)) at = bytes([byte, byte])(nfa, at);
+    return at;
+  };
+
+/** One byte out of ranges. */
+export const bytes =
+  (...ranges: [number, number][]): Part =>
+  (nfa, from) => {
+    const to = nfa.node();
+    for (const [low, high] of ranges) nfa.edges[from].push([low, high, to]);
+    return to;
+  };
+
+export const sequence =
+  (...parts: Part[]): Part =>
+  (nfa, from) =>
+    parts.reduce((at, part) => part(nfa, at), from);
+
+export const oneOf =
+  (...parts: Part[]): Part =>
+  (nfa, from) => {
+    const to = nfa.node();
+    for (const part of parts) nfa.free[part(nfa, from)].push(to);
+    return to;
+  };
+
+export const optional =
+  (part: Part): Part =>
+  (nfa, from) => {
+    const to = nfa.node();
+    nfa.free[from].push(to);
+    nfa.free[part(nfa, from)].push(to);
+    return to;
+  };
+
+/** Any number of times. */
+export const many =
+  (part: Part): Part =>
+  (nfa, from) => {
+    const loop = nfa.node();
+    nfa.free[from].push(loop);
+    nfa.free[part(nfa, loop)].push(loop);
+    return loop;
+  };
+
+export const upTo = (times: number, part: Part): Part =>
+  sequence(...Array.from({ length: times }, () => optional(part)));
+
+/** No state is reached by such a byte. */
+export const DEAD = -1;
+const UNKNOWN = -2;
+
+export class ByteAutomaton {
+  readonly start: number;
+  readonly #nfa = new Nfa();
+  readonly #end: number;
+  /** [nodes] fewest bytes from a node to the end. */
+  readonly #bytesLeft: number[];
+  /** Of each state: its nodes, ascending, and where each byte leads. */
+  readonly #nodes: number[][] = [];
+  readonly #next: Int32Array[] = [];
+  readonly #stateOf = new Map<string, number>();
+
+  constructor(language: Part) {
+    const first = this.#nfa.node();
+    this.#end = language(this.#nfa, first);
+    this.#bytesLeft = bytesLeft(this.#nfa, this.#end);
+    this.start = this.#state([first]);
+  }
+
+  next(state: number, byte: number): number {
+    const row = this.#next[state];
+    if (row[byte] === UNKNOWN) row[byte] = this.#follow(state, byte);
+    return row[byte];
+  }
+
+  /** Whether the bytes so far are a whole word. */
+  isEnd(state: number): boolean {
+    return this.#nodes[state].includes(this.#end);
+  }
+
+  /** Fewest bytes to the end of a word. */
+  bytesLeft(state: number): number {
+    return this.#nodes[state].reduce((least, node) => Math.min(least, this.#bytesLeft[node]), Infinity);
+  }
+
+  #follow(state: number, byte: number): number {
+    const reached = this.#nodes[state].flatMap((node) =>
+      this.#nfa.edges[node].flatMap(([low, high, to]) => (low <= byte && byte <= high ? [to] : [])),
+    );
+    return reached.length === 0 ? DEAD : this.#state(reached);
+  }
+
+  /** The state of these nodes and all that are reached from them without a byte. */
+  #state(nodes: number[]): number {
+    const all = new Set(nodes);
+    for (const node of all) for (const to of this.#nfa.free[node]) all.add(to); // a set's loop sees what is added
+    const sorted = [...all].sort((a, b) => a - b);
+    const key = sorted.join();
+    const known = this.#stateOf.get(key);
+    if (known !== undefined) return known;
+    this.#stateOf.set(key, this.#nodes.length);
+    this.#next.push(new Int32Array(256).fill(UNKNOWN));
+    return this.#nodes.push(sorted) - 1;
+  }
+}
+
+/** Breadth first from the end backwards, one byte further each round. */
+function bytesLeft({ edges, free }: Nfa, end: number): number[] {
+  const [byByte, byNothing]: number[][][] = [edges.map(() => []), edges.map(() => [])];
+  edges.forEach((list, from) => list.forEach(([, , to]) => byByte[to].push(from)));
+  free.forEach((list, from) => list.forEach((to) => byNothing[to].push(from)));
+  const left = edges.map(() => Infinity);
+  let round = [end];
+  for (let distance = 0; round.length > 0; distance++) {
+    const here = new Set(round.filter((node) => left[node] === Infinity));
+    for (const node of here) for (const from of byNothing[node]) if (left[from] === Infinity) here.add(from);
+    for (const node of here) left[node] = distance;
+    round = [...here].flatMap((node) => byByte[node]);
+  }
+  return left;
+}

@@ -1,0 +1,166 @@
+/**
+ * Constrained decoding: which tokens may come next, so that a tool call that was begun is valid. Text around calls is free.
+ *
+ * A state is where the text stands: how much of the opening tag it ends with, or a state of the call's automaton. The tokens
+ * that a state allows, and how few tokens each then leaves to the end of the call, are found once and kept.
+ */
+
+import { tokenBytes, type Vocabulary } from '../model/vocabulary.ts';
+import { ByteAutomaton, DEAD } from './byteAutomaton.ts';
+import { advance, prefixFunction } from './stopStrings.ts';
+import { CALL_OPENS, type CallableTool, toolCallGrammar } from './toolGrammar.ts';
+
+interface Allowed {
+  /** Tokens that may come next, */
+  ids: Uint32Array;
+  /** the state after each, */
+  next: Int32Array;
+  /** and the fewest tokens from there to the end of the call; 0 outside of one. */
+  tokensLeft: Uint16Array;
+  most: number;
+  /** As bits; undefined where every token is allowed. */
+  mask: Uint32Array | undefined;
+}
+
+/** Stands for "no way in tokens is known". */
+const FAR = 0xffff;
+
+export class CallGuide {
+  /** Where every turn starts. */
+  readonly start = 0;
+  readonly #vocabulary: Vocabulary;
+  readonly #vocabSize: number;
+  readonly #tag = new TextEncoder().encode(CALL_OPENS);
+  readonly #fallback = prefixFunction(this.#tag);
+  readonly #call: ByteAutomaton;
+  /** Tokens in the order of their bytes, and how many bytes each has in common with the one before it. */
+  readonly #sorted: Uint32Array;
+  readonly #common: Uint32Array;
+  readonly #allowed = new Map<number, Allowed>();
+  readonly #tokensLeft = new Map<number, number>();
+
+  /** @param vocabSize tokens that the model can draw; those that the tokenizer lacks have no bytes */
+  constructor(tools: readonly CallableTool[], vocabulary: Vocabulary, vocabSize: number) {
+    this.#vocabulary = vocabulary;
+    this.#vocabSize = vocabSize;
+    this.#call = new ByteAutomaton(toolCallGrammar(tools));
+    this.#sorted = sortedTokens(vocabulary, vocabSize);
+    this.#common = this.#sorted.map((token, i) => (i === 0 ? 0 : this.#commonBytes(this.#sorted[i - 1], token)));
+  }
+
+  /** The state after a token; throws where the mask forbids it. */
+  after(state: number, token: number): number {
+    let at = state;
+    for (const byte of tokenBytes(this.#vocabulary, token)) at = this.#step(at, byte);
+    if (at === DEAD) throw new Error(`Token ${token} was drawn, which no valid tool call has in this place.`);
+    return at;
+  }
+
+  /**
+   * Bits of the tokens that may come next, [ceil(V / 32)]; undefined = all. A call is begun only if it can be ended within
+   * `left` tokens, and ended in time.
+   */
+  mask(state: number, left: number): Uint32Array | undefined {
+    const allowed = this.#allowedAt(state);
+    if (allowed.most < left) return allowed.mask;
+    const inTime = allowed.ids.filter((_, i) => allowed.tokensLeft[i] < left);
+    return inTime.length > 0 ? this.#bits(inTime) : allowed.mask; // too late: the turn is cut whatever comes
+  }
+
+  #step(state: number, byte: number): number {
+    if (state === DEAD) return DEAD;
+    const opens = this.#tag.length;
+    if (state < opens) {
+      const matched = advance(this.#tag, this.#fallback, state, byte);
+      return matched === opens ? opens + this.#call.start : matched;
+    }
+    const next = this.#call.next(state - opens, byte);
+    if (next === DEAD) return DEAD;
+    return this.#call.isEnd(next) ? this.start : opens + next;
+  }
+
+  #isCall(state: number): boolean {
+    return state >= this.#tag.length;
+  }
+
+  #allowedAt(state: number): Allowed {
+    let allowed = this.#allowed.get(state);
+    if (!allowed) this.#allowed.set(state, (allowed = this.#findAllowed(state)));
+    return allowed;
+  }
+
+  #findAllowed(state: number): Allowed {
+    const { ids, next } = this.#reach(state);
+    if (ids.length === 0)
+      throw new Error('The tokenizer has no token that a valid tool call could go on with; is it byte-level?');
+    const tokensLeft = Uint16Array.from(next, (to) => this.#tokensTo(to));
+    const most = tokensLeft.reduce((a, b) => Math.max(a, b), 0);
+    const mask = ids.length === this.#vocabSize ? undefined : this.#bits(ids);
+    return { ids, next, tokensLeft, most, mask };
+  }
+
+  /** Tokens that no byte of leads into nothing, and where they lead. Tokens without bytes are for free text. */
+  #reach(state: number): { ids: Uint32Array; next: Int32Array } {
+    const ids: number[] = [];
+    const next: number[] = [];
+    /** State after each byte of the token at hand. */
+    const path = [state];
+    this.#sorted.forEach((token, i) => {
+      const word = tokenBytes(this.#vocabulary, token);
+      path.length = Math.min(path.length, this.#common[i] + 1);
+      while (path.length <= word.length && path[path.length - 1] !== DEAD)
+        path.push(this.#step(path[path.length - 1], word[path.length - 1]));
+      if (path[path.length - 1] === DEAD || (word.length === 0 && this.#isCall(state))) return;
+      ids.push(token);
+      next.push(path[path.length - 1]);
+    });
+    return { ids: Uint32Array.from(ids), next: Int32Array.from(next) };
+  }
+
+  /**
+   * Tokens from a state to the end of its call, by the fewest along a shortest way in bytes: every byte takes one off what is
+   * left, so this ends although calls may be of any length.
+   */
+  #tokensTo(state: number): number {
+    if (!this.#isCall(state)) return 0;
+    const known = this.#tokensLeft.get(state);
+    if (known !== undefined) return known;
+    const { ids, next } = this.#reach(state);
+    let fewest = FAR;
+    ids.forEach((token, i) => {
+      const length = tokenBytes(this.#vocabulary, token).length;
+      if (this.#bytesLeft(next[i]) + length === this.#bytesLeft(state))
+        fewest = Math.min(fewest, 1 + this.#tokensTo(next[i]));
+    });
+    this.#tokensLeft.set(state, fewest);
+    return fewest;
+  }
+
+  #bytesLeft(state: number): number {
+    return this.#isCall(state) ? this.#call.bytesLeft(state - this.#tag.length) : 0;
+  }
+
+  #bits(ids: Uint32Array): Uint32Array {
+    const words = new Uint32Array(Math.ceil(this.#vocabSize / 32));
+    for (const id of ids) words[id >>> 5] |= 1 << (id & 31);
+    return words;
+  }
+
+  #commonBytes(a: number, b: number): number {
+    const [x, y] = [tokenBytes(this.#vocabulary, a), tokenBytes(this.#vocabulary, b)];
+    let n = 0;
+    while (n < x.length && n < y.length && x[n] === y[n]) n++;
+    return n;
+  }
+}
+
+function sortedTokens(vocabulary: Vocabulary, vocabSize: number): Uint32Array {
+  const words = Array.from({ length: vocabSize }, (_, token) => tokenBytes(vocabulary, token));
+  return Uint32Array.from({ length: vocabSize }, (_, token) => token).sort((a, b) => compare(words[a], words[b]));
+}
+
+function compare(a: Uint8Array, b: Uint8Array): number {
+  const most = Math.min(a.length, b.length);
+  for (let i = 0; i < most; i++) if (a[i] !== b[i]) return a[i] - b[i];
+  return a.length - b.length;
+}

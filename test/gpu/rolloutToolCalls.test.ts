@@ -1,0 +1,113 @@
+/** Constrained tool calls on the GPU: an untrained model's calls are valid, and training sees the distribution drawn from. */
+import { expect, test } from 'vitest';
+import { packGroups } from '../../src/model/packing.ts';
+import { ChatTokenizer } from '../../src/model/tokenizer.ts';
+import { vocabularyOf } from '../../src/model/vocabulary.ts';
+import { WgslEngine } from '../../src/model/wgslEngine.ts';
+import { CallGuide } from '../../src/rollout/callGuide.ts';
+import { WgslRolloutEngine } from '../../src/rollout/engine.ts';
+import { parseHermes } from '../../src/rollout/toolParser.ts';
+import type { GenerateRequest, Generation, SamplingParams } from '../../src/rollout/types.ts';
+import { buildGsm8kTokenizer } from '../../src/tasks/gsm8kTokenizer.ts';
+import type { Tool } from '../../src/tasks/tool.ts';
+import { testGpu, withGpu } from './gpu.ts';
+import { SIZES } from './rolloutCases.ts';
+import { tinyModel } from './tinyModel.ts';
+
+const files = buildGsm8kTokenizer();
+const tokenizer = new ChatTokenizer(files.tokenizer, files.config);
+const vocabulary = vocabularyOf(files.tokenizer);
+const V = tokenizer.vocabSize;
+const [TAG] = tokenizer.encode('<tool_call>');
+const TOOLS: Tool[] = [
+  {
+    ...{ name: 'calculator', description: '', execute: () => '' },
+    parameters: { type: 'object', properties: { expression: { type: 'string' } }, required: ['expression'] },
+  },
+  {
+    ...{ name: 'order', description: '', execute: () => '' },
+    parameters: {
+      type: 'object',
+      properties: {
+        ...{ size: { type: 'string', enum: ['S', 'M'] }, count: { type: 'integer' } },
+        ...{ gift: { type: 'boolean' }, price: { type: 'number' } },
+      },
+      required: ['count'],
+    },
+  },
+];
+const toolCalls = TOOLS.map(({ name, parameters }) => ({ name, parameters }));
+const sizes = { ...SIZES, maxSlots: 8, slotCapacity: 100 };
+const prompt = Uint32Array.from(tokenizer.encode('Tom has 3 apples.'));
+
+const request = (s: number, more: Partial<SamplingParams> = {}): GenerateRequest => ({
+  ...{ requestId: `${s}`, contextIds: prompt, promptLength: prompt.length, key: [5, s] as [number, number] },
+  sampling: {
+    ...{ temperature: 0.9, topK: 0, topP: 1, minP: 0, maxNewTokens: 40, stopTokenIds: tokenizer.eosTokenIds },
+    // The model is untrained: something has to make it begin calls.
+    ...{ toolCalls, logitBias: [[TAG, 30]] as [number, number][], ...more },
+  },
+});
+
+/** Checks every call of a turn; returns how many there were. */
+function checkCalls({ tokenIds }: Generation): number {
+  const text = tokenizer.decode(tokenIds, { skipSpecialTokens: true });
+  const calls = parseHermes(text, TOOLS);
+  for (const { error } of calls) expect(error && [error, text]).toBeUndefined();
+  return calls.length;
+}
+
+test('an untrained model calls validly, each time; turns without the constraint draw as ever beside it', () =>
+  withGpu(async () => {
+    const gpu = await testGpu();
+    const engine = new WgslRolloutEngine(gpu, tinyModel(gpu, { vocabSize: V }), sizes, {
+      vocabulary: () => vocabulary,
+    });
+    const free = (s: number) => request(s, { toolCalls: [], logitBias: [] });
+    const plain = await Promise.all([8, 9].map((s) => engine.generate(free(s))));
+    for (const s of [8, 9]) engine.release(`${s}`);
+    const together = await Promise.all(
+      [0, 1, 2, 3, 4, 5, 6, 7, 8, 9].map((s) => engine.generate(s < 8 ? request(s) : free(s))),
+    );
+    for (const generation of together.slice(0, 8)) expect(checkCalls(generation)).toBeGreaterThan(0);
+    expect(together.slice(8)).toEqual(plain);
+    const [first] = together;
+    // The next turn continues in the cache, and may call again.
+    const contextIds = Uint32Array.from([...prompt, ...first.tokenIds, ...tokenizer.encode('ok')]);
+    expect(checkCalls(await engine.generate({ ...request(0), contextIds }))).toBeGreaterThan(0);
+  }));
+
+test('the log-prob is the trainer’s to the bit, and minus the mass that of the draw among what was allowed', () =>
+  withGpu(async () => {
+    const gpu = await testGpu();
+    const model = tinyModel(gpu, { vocabSize: V });
+    const engine = new WgslRolloutEngine(gpu, model, sizes, { vocabulary: () => vocabulary });
+    const trainer = new WgslEngine(gpu, model, 1024);
+    const temperature = 0.9;
+    const { tokenIds, logProbs, logMass } = await engine.generate(request(3));
+    const sample = { tokens: tokenIds, mask: new Uint8Array(tokenIds.length).fill(1) };
+    for (const { batch, entryPosition } of packGroups([{ prompt, samples: [sample] }], 1024))
+      (await trainer.logProbs(batch, { temperature })).logProbs.forEach((logProb, e) =>
+        expect(logProb).toBe(logProbs[entryPosition[e]]),
+      );
+    const guide = new CallGuide(toolCalls, vocabulary, V);
+    let state = guide.start;
+    for (const [t, token] of tokenIds.entries()) {
+      const mask = guide.mask(state, 40 - t);
+      state = guide.after(state, token);
+      if (t % 6 !== 2) continue;
+      // The whole distribution at this place, a one-token sample each.
+      const context = Uint32Array.from([...prompt, ...tokenIds.subarray(0, t)]);
+      const samples = Array.from({ length: V }, (_, j) => ({ tokens: Uint32Array.of(j), mask: Uint8Array.of(1) }));
+      const whole = new Float64Array(V);
+      for (const { batch, entrySample } of packGroups([{ prompt: context, samples }], 1024))
+        (await trainer.logProbs(batch, { temperature })).logProbs.forEach(
+          (logProb, e) => (whole[entrySample[e]] = logProb),
+        );
+      const biased = whole.map((logProb, j) => logProb + (j === TAG ? 30 / temperature : 0));
+      const allowed = (j: number) => !mask || (mask[j >>> 5] >>> (j & 31)) & 1;
+      const mass = biased.reduce((sum, logProb, j) => sum + (allowed(j) ? Math.exp(logProb) : 0), 0);
+      expect(allowed(token)).toBeTruthy();
+      expect(Math.abs(logProbs[t] - logMass![t] - (biased[token] - Math.log(mass)))).toBeLessThan(5e-5);
+    }
+  }));

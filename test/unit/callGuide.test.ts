@@ -1,0 +1,226 @@
+/** Constrained tool calls: the language of a call, the tokens that may come next, and the scheduler with both. */
+import { readFileSync } from 'node:fs';
+import { describe, expect, test } from 'vitest';
+import { tokenBytes, vocabularyOf } from '../../src/model/vocabulary.ts';
+import { ByteAutomaton, DEAD } from '../../src/rollout/byteAutomaton.ts';
+import { CallGuide } from '../../src/rollout/callGuide.ts';
+import { type Preemption, RolloutServer } from '../../src/rollout/engine.ts';
+import { type CallableTool, toolCallGrammar } from '../../src/rollout/toolGrammar.ts';
+import { parseHermes } from '../../src/rollout/toolParser.ts';
+import type { GenerateRequest, Generation } from '../../src/rollout/types.ts';
+import type { Tool } from '../../src/tasks/tool.ts';
+import type { ArgumentSchema } from '../../src/tasks/toolSchema.ts';
+import { calculator } from '../../src/tasks/tools/calculator.ts';
+import { rng } from '../random.ts';
+import { run, ScriptedEngine, tokenizer } from '../scriptedEngine.ts';
+import { ModelSlotDecoder } from '../slotDecoder.ts';
+
+const toolOf = (name: string, properties: Record<string, ArgumentSchema>, required: string[] = []): Tool => ({
+  ...{ name, description: '', parameters: { type: 'object', properties, required }, execute: () => '' },
+});
+const TOOLS: Tool[] = [
+  toolOf('search', { query: { type: 'string' }, top: { type: 'integer', minimum: 1, maximum: 9 } }, ['query']),
+  toolOf('order', {
+    ...{ size: { type: 'string', enum: ['S', 'M', '<t'] }, count: { type: 'integer' }, gift: { type: 'boolean' } },
+    ...{ price: { type: 'number', minimum: 0 }, note: { type: 'string', maxLength: 3 }, nothing: { type: 'null' } },
+  }),
+  toolOf('plan', {
+    steps: { type: 'array', items: { type: 'object', properties: { x: { type: 'number' } }, required: ['x'] } },
+    any: { type: 'array' },
+  }),
+  toolOf('stop', {}),
+];
+
+const callable: CallableTool[] = TOOLS.map(({ name, parameters }) => ({ name, parameters }));
+const automaton = new ByteAutomaton(toolCallGrammar(callable));
+
+/** Whether a text is a whole call's rest. */
+function accepts(body: string | Uint8Array): boolean {
+  let state = automaton.start;
+  for (const byte of typeof body === 'string' ? new TextEncoder().encode(body) : body) {
+    if (state === DEAD) return false;
+    state = automaton.next(state, byte);
+  }
+  return state !== DEAD && automaton.isEnd(state);
+}
+const call = (name: string, args: string) => `{"name": "${name}", "arguments": ${args}}</tool_call>`;
+
+describe('the language of a call', () => {
+  test.each([
+    call('search', '{"query": "x"}'),
+    call('search', '{"query": "x", "top": 9}'),
+    '\n{"name":"search","arguments":{"query":"x","top":1}}\n</tool_call>',
+    call('search', '{"query": ""}'),
+    call('search', '{"query": "caf\u00e9 \u{1f600} \u20ac a < b <= c <"}'),
+    call('search', String.raw`{"query": "\"\\\/\b\n\u00e9<\u0074ool_call>"}`),
+    call('order', '{}'),
+    call(
+      'order',
+      String.raw`{"size": "\u003ct", "count": -12, "gift": true, "price": 1.5e-3, "note": "abc", "nothing": null}`,
+    ),
+    call('order', '{"count": 0}'),
+    call('order', '{"gift": false, "note": ""}'),
+    call('plan', '{"steps": []}'),
+    call('plan', '{"steps": [{"x": 1}, {"x": -0.5}], "any": ["a", 1, true, null]}'),
+    call('stop', '{}'),
+  ])('has %s', (body) => {
+    expect(accepts(body)).toBe(true);
+    expect(parseHermes(`<tool_call>${body}`, TOOLS)[0].error).toBeUndefined();
+  });
+
+  test.each([
+    ['an unknown tool', call('find', '{}')],
+    ['a missing argument', call('search', '{}')],
+    ['an unknown argument', call('stop', '{"a": 1}')],
+    ['a wrong type', call('search', '{"query": 1}')],
+    ['a number out of range', call('search', '{"query": "x", "top": 10}')],
+    ['a negative where the least is 0', call('order', '{"price": -1}')],
+    ['a choice that is none', call('order', '{"size": "L"}')],
+    ['a fraction for an integer', call('order', '{"count": 1.5}')],
+    ['a leading zero', call('order', '{"count": 01}')],
+    ['too long a text', call('order', '{"note": "abcd"}')],
+    ['a comma too many', call('search', '{"query": "x",}')],
+    ['a closing tag in a text', call('search', '{"query": "</tool_call>"}')],
+    ['an opening tag in a text', call('search', '{"query": "a<<tool_call>"}')],
+    ['a line break in a text', call('search', '{"query": "a\nb"}')],
+    ['half a call', '{"name": "stop"'],
+    ['a call without its tag', '{"name": "stop", "arguments": {}}'],
+    ['something after it', call('stop', '{}') + ' '],
+  ])('has not %s', (_, body) => expect(accepts(body)).toBe(false));
+
+  test('texts are valid UTF-8', () => {
+    const [before, after] = call('search', '{"query": "|"}')
+      .split('|')
+      .map((s) => [...new TextEncoder().encode(s)]);
+    const within = (...bytes: number[]) => accepts(Uint8Array.from([...before, ...bytes, ...after]));
+    expect(within(0xc3, 0xa9)).toBe(true);
+    expect(within(0xf4, 0x8f, 0xbf, 0xbf)).toBe(true);
+    for (const wrong of [[0xc3], [0xa9], [0xc0, 0xaf], [0xed, 0xa0, 0x80], [0xf4, 0x90, 0x80, 0x80], [0xff]])
+      expect(within(...wrong)).toBe(false);
+  });
+});
+
+const vocabulary = vocabularyOf(JSON.parse(readFileSync('checkpoints/gsm8k-tool/tokenizer.json', 'utf8')) as unknown);
+const V = tokenizer.vocabSize + 8; // a model's embedding may have rows that no token has
+const [TAG] = tokenizer.encode('<tool_call>');
+const EOS = tokenizer.eosTokenIds[0];
+const tokensIn = (mask: Uint32Array | undefined) =>
+  Array.from({ length: V }, (_, t) => t).filter((t) => !mask || (mask[t >>> 5] >>> (t & 31)) & 1);
+
+describe('tokens that may come next', () => {
+  const guide = new CallGuide(callable, vocabulary, V);
+
+  test('are all of them in free text, and in a call those that do not break it', () => {
+    expect(guide.mask(guide.start, 1000)).toBeUndefined();
+    const r = rng(4);
+    let state = guide.after(guide.start, TAG);
+    for (let n = 0; n < 60; n++) {
+      const allowed = new Set(tokensIn(guide.mask(state, 1000)));
+      expect(allowed.size).toBeGreaterThan(0);
+      for (let token = 0; token < V; token++) {
+        const empty = tokenBytes(vocabulary, token).length === 0;
+        if (allowed.has(token)) expect(() => guide.after(state, token)).not.toThrow();
+        else if (!empty) expect(() => guide.after(state, token)).toThrow('which no valid tool call has in this place');
+      }
+      expect(allowed.has(EOS)).toBe(false);
+      expect(allowed.has(V - 1)).toBe(false);
+      const next = [...allowed][Math.floor(r.uniform() * allowed.size)];
+      state = guide.after(state, next);
+      if (guide.mask(state, 1000) === undefined) state = guide.after(guide.start, TAG);
+    }
+  });
+
+  test.each([16, 20, 30, 80])('drawn at random with %i tokens left, a call is valid and complete', (left) => {
+    const r = rng(left);
+    const names = new Set<string>();
+    for (let sample = 0; sample < 60; sample++) {
+      const ids: number[] = [];
+      let state = guide.start;
+      while (ids.length < left) {
+        const allowed = tokensIn(guide.mask(state, left - ids.length));
+        const token = allowed.includes(TAG) ? TAG : allowed[Math.floor(r.uniform() * allowed.length)];
+        ids.push(token);
+        state = guide.after(state, token);
+      }
+      const text = tokenizer.decode(ids, { skipSpecialTokens: true });
+      const calls = parseHermes(text, TOOLS);
+      expect(calls.length).toBeGreaterThan(0);
+      for (const { error } of calls) expect(error && [error, text]).toBeUndefined();
+      for (const parsed of calls) if (parsed.error === undefined) names.add(parsed.name);
+    }
+    if (left > 20) expect(names.size).toBe(TOOLS.length);
+  });
+
+  test('begin no call that cannot be ended, and are the usual ones where it is too late anyway', () => {
+    expect(tokensIn(guide.mask(guide.start, 3))).not.toContain(TAG);
+    const state = guide.after(guide.start, TAG);
+    expect(guide.mask(state, 1)).toEqual(guide.mask(state, 1000));
+  });
+
+  test('a vocabulary that cannot write a call is told apart', () => {
+    const letters = { bytes: Uint8Array.of(0x61, 0x3c), starts: Uint32Array.of(0, 1, 2) };
+    const tag = { bytes: new TextEncoder().encode('<tool_call>a'), starts: Uint32Array.of(0, 11, 12) };
+    expect(new CallGuide(callable, letters, 2).mask(0, 9)).toBeUndefined();
+    const broken = new CallGuide(callable, tag, 2);
+    expect(() => broken.mask(broken.after(0, 0), 9)).toThrow('The tokenizer has no token that a valid tool call');
+  });
+});
+
+describe('scheduler', () => {
+  const SIZES = { maxSlots: 4, slotCapacity: 200, maxPrompts: 4, maxPromptLength: 20, maxBatchedTokens: 64 };
+  const request = (s: number): GenerateRequest => ({
+    ...{ requestId: `${s}`, contextIds: Uint32Array.of(1, 2, 3), promptLength: 3, key: [7, s] as [number, number] },
+    sampling: {
+      ...{ temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: 60, stopTokenIds: [EOS] },
+      ...{ toolCalls: callable, logitBias: [[TAG, 100]] as [number, number][] },
+    },
+  });
+  const serverOf = (maxSlots: number, preemption: Preemption = 'latest', speculative = false) =>
+    new RolloutServer(new ModelSlotDecoder({ ...SIZES, maxSlots }, V), {
+      ...{ preemption, vocabulary: () => vocabulary },
+      ...(speculative && { speculative: { maxDraftTokens: 4, minNgram: 1, history: 4 } }),
+    });
+
+  test(
+    'every call is valid; alone, together, preempted in the middle of one, beside guessing',
+    { timeout: 60_000 },
+    async () => {
+      const requests = Array.from({ length: 10 }, (_, s) =>
+        s % 3 === 2
+          ? { ...request(s), sampling: { ...request(s).sampling, toolCalls: [], logitBias: [] } }
+          : request(s),
+      );
+      const twoTurns = async (server: RolloutServer, q: GenerateRequest): Promise<Generation[]> => {
+        const first = await server.generate(q);
+        const contextIds = Uint32Array.from([...q.contextIds, ...first.tokenIds, 9, 8]);
+        const second = await server.generate({ ...q, contextIds });
+        server.release(q.requestId);
+        return [first, second];
+      };
+      const want: Generation[][] = [];
+      for (const q of requests) want.push(await twoTurns(serverOf(4), q));
+      for (const [s, { tokenIds, stopReason }] of want.flat().map((g, i) => [i >> 1, g] as const)) {
+        if (s % 3 === 2) continue;
+        const text = tokenizer.decode(tokenIds, { skipSpecialTokens: true });
+        const calls = parseHermes(text, TOOLS);
+        expect(calls.length).toBeGreaterThan(0);
+        for (const { error } of calls) expect(error && [error, text]).toBeUndefined();
+        expect(['stop', 'length']).toContain(stopReason);
+      }
+      for (const server of [serverOf(4), serverOf(1), serverOf(2, 'latest', true)])
+        expect(await Promise.all(requests.map((q) => twoTurns(server, q)))).toEqual(want);
+    },
+  );
+});
+
+test('an agent loop asks for it only where there are tools', async () => {
+  const ask = async (tools: Tool[], constrainToolCalls: boolean) => {
+    const engine = new ScriptedEngine(['#### 1']);
+    await run([], { engine, tools, constrainToolCalls });
+    return engine.requests[0].sampling.toolCalls;
+  };
+  const { name, parameters } = calculator;
+  expect(await ask([calculator], true)).toEqual([{ name, parameters }]);
+  expect(await ask([calculator], false)).toBeUndefined();
+  expect(await ask([], true)).toBeUndefined();
+});
