@@ -7,6 +7,7 @@ import type { ModelEngine } from '../model/engine.ts';
 import { InputError } from '../model/errors.ts';
 import type { LlamaModel } from '../model/forward.ts';
 import { loadModel } from '../model/loadModel.ts';
+import { prepareKernels } from '../model/prepareKernels.ts';
 import { ChatTokenizer } from '../model/tokenizer.ts';
 import { type Vocabulary, vocabularyOf } from '../model/vocabulary.ts';
 import { createTfjsEngine } from '../model/tfjsEngine.ts';
@@ -54,7 +55,10 @@ const withAdvice = (error: OutOfMemoryError, spec: DeviceSpec): OutOfMemoryError
 
 async function buildEngine(gpu: Gpu, spec: DeviceSpec, vocabulary?: () => Vocabulary): Promise<DeviceEngine> {
   const { config, weights, maxPositions, lora, preemption, speculative } = spec;
-  const model = await loadModel(gpu, config, maxPositions, weights, lora);
+  const [model] = await Promise.all([
+    loadModel(gpu, config, maxPositions, weights, lora),
+    prepareKernels(gpu, config, { rollout: spec.rollout !== undefined }),
+  ]);
   if (spec.adapter) model.lora?.weights.importTensors(spec.adapter);
   const trainer = await createModelEngine(gpu, model, spec);
   const reference = spec.withReference ? await referenceOf(trainer, gpu, spec) : undefined;

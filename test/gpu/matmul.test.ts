@@ -1,10 +1,12 @@
 /** All variants of the matrix product together. */
 import { expect, test } from 'vitest';
 import { chooseMatmul, MATMUL_VARIANTS, matmulNn, type MatmulVariant } from '../../src/gpu/ops/matmul.ts';
+import { prepareKernels } from '../../src/model/prepareKernels.ts';
 import { rng } from '../random.ts';
 import { expectSame, readRoomy, withRoom } from './check.ts';
 import { poisoned, testGpu, withGpu } from './gpu.ts';
 import { LAYOUTS, product, runsHere } from './matmulSuite.ts';
+import { tinyConfig } from './tinyModel.ts';
 
 const VARIANTS = Object.keys(MATMUL_VARIANTS) as MatmulVariant[];
 
@@ -35,6 +37,18 @@ test('the variant chosen for this adapter can run on it, for few and for many ro
   const gpu = await testGpu();
   for (const M of [1, 5, 8, 9, 16, 17, 32, 33, 1000]) expect(runsHere(gpu, chooseMatmul(gpu, M)), `M=${M}`).toBe(true);
 });
+
+test('what is compiled ahead is what products of any size use', () =>
+  withGpu(async (gpu) => {
+    await prepareKernels(gpu, { ...tinyConfig, headDim: 32 }, { rollout: true });
+    const { pipelines } = gpu.counters;
+    for (const M of [1, 5, 9, 17, 64]) {
+      const p = product([M, 8, 8]);
+      LAYOUTS.nn(gpu, p, gpu.buffer('y', M * 8 * 4), chooseMatmul(gpu, M));
+    }
+    await gpu.idle();
+    expect(gpu.counters.pipelines).toBe(pipelines);
+  }));
 
 test('a buffer that is too small is refused before any GPU work', () =>
   withGpu((gpu) => {

@@ -58,6 +58,10 @@ const forward = forHeadDim(attentionKernel);
 const backwardQ = forHeadDim(attentionBwdQKernel);
 const backwardKv = forHeadDim(attentionBwdKvKernel);
 
+/** Forward and both backward kernels for a head dim. */
+export const attentionKernels = (D: number): Kernel[] =>
+  [forward(D).kernel, backwardQ(D).kernel, backwardKv(D).kernel].map((kernel) => kernel as Kernel);
+
 export interface AttentionArgs extends Heads {
   /** [N, H * D] */
   q: View;

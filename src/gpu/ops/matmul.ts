@@ -10,7 +10,7 @@ import codeSubgroup832x8 from '../../../kernels/matmul_subgroup8_32x8.wgsl?raw';
 import codeSubgroup88x2 from '../../../kernels/matmul_subgroup8_8x2.wgsl?raw';
 import codeSubgroup88x8 from '../../../kernels/matmul_subgroup8_8x8.wgsl?raw';
 import type { AdapterSummary, Gpu, View } from '../device.ts';
-import { defineKernel } from '../kernel.ts';
+import { defineKernel, type Kernel } from '../kernel.ts';
 import { expectElements } from '../shape.ts';
 
 const params = {
@@ -78,6 +78,10 @@ const BY_ROWS: Record<'four' | 'eight' | 'wide' | 'none', [number, MatmulVariant
 export function chooseMatmul({ adapter }: Gpu, M: number): MatmulVariant {
   return BY_ROWS[family(adapter)].find(([rows]) => M <= rows)![1];
 }
+
+/** What `chooseMatmul` chooses among on this adapter, the largest first: it takes longest to compile. */
+export const matmulKernels = ({ adapter }: Gpu): Kernel[] =>
+  BY_ROWS[family(adapter)].map(([, variant]) => MATMUL_VARIANTS[variant].kernel as Kernel).reverse();
 
 /** Subgroups of 4 and 8 are software adapters', with registers to spill and a stack to spill to: their tiles are large. */
 function family({ subgroupSize, subgroupMaxSize }: AdapterSummary): keyof typeof BY_ROWS {

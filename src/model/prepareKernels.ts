@@ -1,0 +1,20 @@
+/** Compiles ahead what takes long, while the weights are still on their way: in parallel, off the critical path. */
+
+import type { Gpu } from '../gpu/device.ts';
+import { attentionKernels } from '../gpu/ops/attention.ts';
+import { rowThreads } from '../gpu/ops/grid.ts';
+import { matmulKernels } from '../gpu/ops/matmul.ts';
+import { policyLossKernel } from '../gpu/ops/policy_loss.ts';
+import { sampleKernel } from '../gpu/ops/sample.ts';
+import type { ModelConfig } from './config.ts';
+
+/**
+ * The tiles of the products, attention, sampling and the policy loss; the other kernels compile in milliseconds at first use.
+ * Without it a software adapter's first step compiles them one after the other, a second for the largest.
+ */
+export async function prepareKernels(gpu: Gpu, { headDim }: ModelConfig, uses: { rollout: boolean }): Promise<void> {
+  const kernels = [...matmulKernels(gpu), ...attentionKernels(headDim), policyLossKernel];
+  const compiled = kernels.map((kernel) => gpu.prepare(kernel));
+  if (uses.rollout) compiled.push(gpu.prepare(sampleKernel, rowThreads(gpu)));
+  await Promise.all(compiled);
+}
