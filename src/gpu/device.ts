@@ -3,7 +3,7 @@
  *
  * Everything recorded goes into one encoder and one compute pass until something needs a submit (a read-back, a host
  * write, a full params ring). Nothing is created in a steady step: pipelines are cached by kernel and overrides, bind
- * groups by kernel and views, params go into a ring that is uploaded once per submit, staging buffers are reused.
+ * groups by layout and views, params go into a ring that is uploaded once per submit, staging buffers are reused.
  */
 
 import { DeviceLostError, GpuError, NoAdapterError, OutOfMemoryError } from './errors.ts';
@@ -51,6 +51,11 @@ export interface GpuOptions {
   maxArenaBytes?: number;
 }
 
+interface Layout {
+  id: number;
+  gpu: GPUBindGroupLayout;
+}
+
 let nextViewId = 0;
 
 export class Gpu {
@@ -68,9 +73,10 @@ export class Gpu {
   /** Largest buffer that weights, gradients or moments are laid out in; a multiple of 256. */
   readonly maxArenaBytes: number;
   readonly #maxBytes: number;
-  readonly #pipelines = new Map<string, { pipeline: GPUComputePipeline; layout: GPUBindGroupLayout }>();
+  readonly #pipelines = new Map<string, { pipeline: GPUComputePipeline; layout: Layout }>();
   readonly #bindGroups = new Map<string, GPUBindGroup>();
-  readonly #layouts = new Map<number, GPUBindGroupLayout>();
+  readonly #layouts = new Map<string, Layout>();
+  readonly #layoutOf = new Map<number, Layout>(); // by kernel
   readonly #params: GPUBuffer;
   readonly #paramsCpu = new DataView(new ArrayBuffer(PARAMS_BYTES)); // filled by dispatch, uploaded by flush
   readonly #staging: { buffer: GPUBuffer; busy: boolean }[] = [];
@@ -312,9 +318,11 @@ export class Gpu {
     this.counters.submits++;
   }
 
-  #layout(kernel: Kernel): GPUBindGroupLayout {
-    let layout = this.#layouts.get(kernel.id);
+  /** Kernels that bind alike (the tiles of a product, say) share their layout, and so their bind groups. */
+  #layout(kernel: Kernel): Layout {
+    let layout = this.#layoutOf.get(kernel.id);
     if (layout) return layout;
+    const size = Math.ceil(kernel.paramsBytes / 16) * 16;
     const entries: GPUBindGroupLayoutEntry[] = kernel.bindings.map(({ binding, access }) => ({
       binding,
       visibility: GPUShaderStage.COMPUTE,
@@ -323,23 +331,26 @@ export class Gpu {
     entries.push({
       binding: kernel.paramsBinding,
       visibility: GPUShaderStage.COMPUTE,
-      buffer: { type: 'uniform', hasDynamicOffset: true, minBindingSize: Math.ceil(kernel.paramsBytes / 16) * 16 },
+      buffer: { type: 'uniform', hasDynamicOffset: true, minBindingSize: size },
     });
-    layout = this.device.createBindGroupLayout({ label: kernel.name, entries });
-    this.#layouts.set(kernel.id, layout);
+    const signature = JSON.stringify(entries);
+    layout = this.#layouts.get(signature);
+    layout ??= { id: this.#layouts.size, gpu: this.device.createBindGroupLayout({ label: kernel.name, entries }) };
+    this.#layouts.set(signature, layout);
+    this.#layoutOf.set(kernel.id, layout);
     return layout;
   }
 
   #descriptor(
     kernel: Kernel,
     key: string,
-    layout: GPUBindGroupLayout,
+    layout: Layout,
     overrides: Record<string, number> = {},
   ): GPUComputePipelineDescriptor {
     const module = this.device.createShaderModule({ label: kernel.name, code: kernel.code });
     return {
       label: key,
-      layout: this.device.createPipelineLayout({ label: kernel.name, bindGroupLayouts: [layout] }),
+      layout: this.device.createPipelineLayout({ label: kernel.name, bindGroupLayouts: [layout.gpu] }),
       compute: { module, constants: overrides },
     };
   }
@@ -355,8 +366,8 @@ export class Gpu {
     return entry;
   }
 
-  #bindGroup(kernel: Kernel, layout: GPUBindGroupLayout, buffers: Record<string, View>): GPUBindGroup {
-    let key = `${kernel.id}`;
+  #bindGroup(kernel: Kernel, layout: Layout, buffers: Record<string, View>): GPUBindGroup {
+    let key = `${layout.id}`;
     for (const { name } of kernel.bindings) key += `:${buffers[name].id}`;
     let group = this.#bindGroups.get(key);
     if (group) return group;
@@ -366,7 +377,7 @@ export class Gpu {
     });
     const size = Math.ceil(kernel.paramsBytes / 16) * 16;
     entries.push({ binding: kernel.paramsBinding, resource: { buffer: this.#params, size } });
-    group = this.device.createBindGroup({ label: kernel.name, layout, entries });
+    group = this.device.createBindGroup({ label: kernel.name, layout: layout.gpu, entries });
     this.#bindGroups.set(key, group);
     this.counters.bindGroups++;
     return group;

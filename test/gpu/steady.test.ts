@@ -2,6 +2,7 @@
 import { expect, test } from 'vitest';
 import type { Gpu, GpuCounters } from '../../src/gpu/device.ts';
 import type { PackedBatch, PolicyLossInputs } from '../../src/model/engine.ts';
+import { prepareKernels } from '../../src/model/prepareKernels.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { WgslEngine } from '../../src/model/wgslEngine.ts';
 import { WgslRolloutEngine } from '../../src/rollout/engine.ts';
@@ -35,6 +36,7 @@ const ADAMW = { lr: 1e-3, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0.01,
 test('a second training step creates nothing, and maps back only what it returns', () =>
   withGpu(async () => {
     const gpu = await testGpu();
+    await prepareKernels(gpu, tinyConfig, { rollout: false }); // a smaller batch has smaller tiles
     const engine = new WgslEngine(gpu, tinyModel(gpu), 64);
     const step = async (batch: PackedBatch) => {
       const ones = new Float32Array(batch.targets.length).fill(1);
