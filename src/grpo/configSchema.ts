@@ -30,6 +30,7 @@ import {
 import { LORA_MODULES } from '../model/loraConfig.ts';
 import { KL_TYPES } from './kl.ts';
 import { TOOL_PARSERS } from '../rollout/toolParser.ts';
+import { JUDGE_PROMPT } from '../tasks/judgePrompt.ts';
 import { SHIPPED_TOOLS } from '../tasks/shippedTools.ts';
 import { POLICY_LOSSES } from './losses.ts';
 import { RECIPES } from './recipes.ts';
@@ -301,6 +302,30 @@ const algorithm = part({
   ),
 });
 
+/** Models that score samples beside the task's rule; see modelRewards.ts. */
+const reward = part({
+  ruleWeight: number(1, [-Infinity, Infinity], '', "Weight of the task's own score; the models' are added to it."),
+  judge: v.optional(
+    part({
+      weight: number(0, [-Infinity, Infinity], '', 'Of a score from 0 to 1 by the reference weights; 0 = no judge.'),
+      prompt: text(JUDGE_PROMPT, 'What it reads, with {question}, {response} and {answer}; it replies with a number.'),
+      max: positive(10, '', 'The number that counts as 1; others out of 0 to this count as 0.'),
+      maxPromptLength: count(512, 'tokens', 'A sample whose prompt is longer is not judged.'),
+      maxNewTokens: count(16, 'tokens', 'Room for its reply, drawn greedily.'),
+      maxSlots: count(16, 'sequences', 'Samples judged at once; bounds its KV cache.'),
+    }),
+    {},
+  ),
+  model: v.optional(
+    part({
+      path: optionalText('Text classifier for transformers.js, a folder or a name; absent = none.'),
+      label: optionalText('The label whose probability is the score; absent = the likeliest.'),
+      weight: number(1, [-Infinity, Infinity], '', 'Of that probability.'),
+    }),
+    {},
+  ),
+});
+
 const trainer = part({
   totalTrainingSteps: count(60, 'steps', 'Rollout batches to train on.', 0),
   testFreq: count(20, 'steps', 'Evaluate every so many; 0 = only before and after.', 0),
@@ -324,6 +349,7 @@ export const TRAIN_SCHEMA = part({
   rollout: v.optional(rollout, {}),
   actor: v.optional(actor, {}),
   algorithm: v.optional(algorithm, {}),
+  reward: v.optional(reward, {}),
   trainer: v.optional(trainer, {}),
 });
 

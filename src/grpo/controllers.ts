@@ -37,11 +37,12 @@ export function adaptEntropy(config: TrainConfig, state: TrainerState, metrics: 
 /** Every refUpdateFreq steps: reference = alpha * policy + (1 - alpha) * reference (TRL's sync_ref_model). */
 export async function refreshReference(config: TrainConfig, engine: TrainerEngine, step: number): Promise<void> {
   const { refUpdateFreq, refMixupAlpha } = config.trainer;
-  const { model, reference } = engine;
+  const { model, reference, judge } = engine;
   if (!reference || refUpdateFreq === 0 || step % refUpdateFreq !== 0) return;
   const policy = await model.exportWeights();
-  if (refMixupAlpha === 1) return reference.importWeights(policy);
-  await reference.importWeights(mixWeights(policy, await reference.exportWeights(), refMixupAlpha));
+  const refreshed = refMixupAlpha === 1 ? policy : mixWeights(policy, await reference.exportWeights(), refMixupAlpha);
+  await reference.importWeights(refreshed);
+  await judge?.resetCache();
 }
 
 /** alpha * a + (1 - alpha) * b, tensor by tensor. */

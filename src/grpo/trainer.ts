@@ -21,12 +21,14 @@ import type { Sample } from './stepBatch.ts';
 import { type CustomAdvantage, stepTokens } from './stepTokens.ts';
 import { type CustomLoss, PolicyUpdater } from './updater.ts';
 
-/** Everything the trainer drives. `reference` holds the frozen start weights and exists when a KL term needs it. */
+/** Everything the trainer drives. `reference` holds the frozen start weights and exists when a KL term or a judge needs it. */
 export interface TrainerEngine {
   tokenizer: ChatTokenizer;
   model: ModelEngine;
   rollout: RolloutEngine;
   reference?: ModelEngine;
+  /** Decodes with the reference's weights; exists when reward.judge needs it. */
+  judge?: RolloutEngine;
 }
 
 export interface ValidateOptions {
@@ -93,6 +95,8 @@ const VALIDATION_BATCH = 0xffffffff; // no training step has this number
 export class GrpoTrainer {
   readonly #o: GrpoTrainerOptions;
   readonly #updater: PolicyUpdater;
+  /** The task with the rewards by models that the config adds; evaluations use the task itself. */
+  readonly #scored: Task;
   readonly #overSampler: OverSampler | undefined;
   #state: TrainerState = { step: 0, problems: 0, updates: 0 };
   #stopRequested = false;
@@ -102,6 +106,7 @@ export class GrpoTrainer {
   constructor(options: GrpoTrainerOptions) {
     agentLoopOf(options.config.rollout.agent.defaultAgentLoop); // a name that does not exist is said before anything runs
     this.#o = options;
+    this.#scored = scoredTask(options);
     this.#updater = new PolicyUpdater(options.config, options.engine, options.loss);
     const { overSampleRate: rate, partialRollout: partial } = options.config.rollout;
     if (rate > 0) this.#overSampler = new OverSampler(options.engine.rollout, { rate, partial });
@@ -249,11 +254,11 @@ export class GrpoTrainer {
 
   /** Continues from a checkpoint; its weights replace the engine's. */
   async restore({ state, weights, optimizer, reference }: Checkpoint): Promise<void> {
-    const { model, rollout, reference: frozen } = this.#o.engine;
+    const { model, rollout, reference: frozen, judge } = this.#o.engine;
     await model.importWeights(weights);
     await model.importOptimizer(optimizer);
     if (reference) await frozen?.importWeights(reference);
-    await rollout.resetCache();
+    await Promise.all([rollout.resetCache(), judge?.resetCache()]);
     this.#state = { ...state };
     this.#startOver = [...(state.carried ?? [])];
   }
@@ -263,7 +268,8 @@ export class GrpoTrainer {
   }
 
   #generateOptions(batch: number, n: number) {
-    const { config, task, engine } = this.#o;
+    const { config, engine } = this.#o;
+    const task = this.#scored;
     const { temperature, topK, topP, minP } = config.rollout;
     const { repetitionPenalty, presencePenalty, frequencyPenalty, minNewTokens } = config.rollout;
     const { stop, includeStopStrInOutput } = config.rollout;
@@ -381,6 +387,15 @@ export function agentLimits({ data, rollout }: TrainConfig): AgentLimits {
     maxPromptLength: data.maxPromptLength,
     maxResponseLength: data.maxResponseLength,
   };
+}
+
+/** The task with the rewards by models that the config adds; their code is loaded at the first sample. */
+function scoredTask({ task, config, engine }: GrpoTrainerOptions): Task {
+  const { judge, model } = config.reward;
+  if (judge.weight === 0 && model.path === undefined) return task;
+  let scored: Promise<Task> | undefined;
+  const load = async () => (await import('./modelRewards.ts')).withModelRewards(task, config, engine);
+  return { ...task, reward: async (sample) => (await (scored ??= load())).reward(sample) };
 }
 
 /** The task's reward with its shaping taken off. */

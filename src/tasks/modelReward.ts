@@ -4,6 +4,7 @@
  */
 
 import { InputError } from '../model/errors.ts';
+import { fillJudgePrompt, JUDGE_PROMPT, question } from './judgePrompt.ts';
 import type { Reward, ScoredSample, Task } from './task.ts';
 
 export type RewardFunction = Task['reward'];
@@ -44,23 +45,45 @@ export function discriminativeScorer({
   };
 }
 
+/** The name is no literal, so that no bundler puts 20 MB into a page that asks for no such model. */
+const TRANSFORMERS = '@xenova/transformers';
+
 async function loadClassifier(model: string): Promise<Classifier> {
-  const { pipeline } = await import('@xenova/transformers');
-  return (await pipeline('text-classification', model)) as unknown as Classifier;
+  const library = await importTransformers(model);
+  try {
+    return (await library.pipeline('text-classification', model)) as unknown as Classifier;
+  } catch (error) {
+    throw new InputError(`The reward model ${model} cannot be opened by transformers.js: ${messageOf(error)}`);
+  }
 }
 
+async function importTransformers(model: string): Promise<typeof import('@xenova/transformers')> {
+  try {
+    return (await import(/* @vite-ignore */ TRANSFORMERS)) as typeof import('@xenova/transformers');
+  } catch (error) {
+    throw new InputError(
+      `The reward model ${model} needs transformers.js, which is not there (${messageOf(error)}); ` +
+        `install it with "npm install ${TRANSFORMERS}@npm:@huggingface/transformers", or leave reward.model.path out.`,
+    );
+  }
+}
+
+const messageOf = (error: unknown) => (error instanceof Error ? error.message.split('\n')[0] : String(error));
+
 export interface JudgeOptions {
-  /** Completes a prompt: the judge's own engine and tokenizer, greedy. */
-  complete: (prompt: string) => Promise<string>;
+  /** Completes a prompt: the judge's own engine and tokenizer, greedy. Undefined where it cannot, then there is no score. */
+  complete: (prompt: string) => Promise<string | undefined>;
   /** What the judge is asked; its answer must hold a number from 0 to `max`. */
   prompt?: (sample: ScoredSample) => string;
   max?: number;
 }
 
-/** The first number in the judge's answer as a share of `max`; 0 where there is none, or one out of range. */
+/** The first number in the judge's answer as a share of `max`; 0 where there is none, or one out of range; NaN unasked. */
 export function judgeScorer({ complete, prompt = judgePrompt, max = 10 }: JudgeOptions): Scorer {
   return async (sample) => {
-    const number = /-?\d+(\.\d+)?/.exec(await complete(prompt(sample)))?.[0];
+    const answer = await complete(prompt(sample));
+    if (answer === undefined) return NaN;
+    const number = /-?\d+(\.\d+)?/.exec(answer)?.[0];
     const value = Number(number);
     return number !== undefined && value >= 0 && value <= max ? value / max : 0;
   };
@@ -96,7 +119,5 @@ function finite(name: string, value: number): number {
   throw new RangeError(`The scorer "${name}" gave ${value}; a score must be a finite number, or NaN for none.`);
 }
 
-const question = ({ problem }: ScoredSample) => problem.messages.map(({ content }) => content).join('\n');
 const questionAndAnswer = (sample: ScoredSample) => `${question(sample)}\n${sample.response}`;
-const judgePrompt = (sample: ScoredSample) =>
-  `Question:\n${question(sample)}\n\nAnswer:\n${sample.response}\n\nHow good is the answer, from 0 to 10? Reply with the number.`;
+const judgePrompt = (sample: ScoredSample) => fillJudgePrompt(JUDGE_PROMPT, sample);

@@ -20,7 +20,7 @@ export interface EngineDescription {
   counters: GpuCounters;
 }
 
-/** Which of the two models a call is for. */
+/** Which of the two models a call is for; the reference generates where it is a judge. */
 export type ModelRole = 'policy' | 'reference';
 
 export interface EngineApi {
@@ -38,12 +38,16 @@ export interface EngineApi {
   /** Must come before the first request that looks into tokens (stop strings, constrained tool calls). */
   useVocabulary(vocabulary: Vocabulary): Promise<void>;
   /** Requests that were made in one task of the caller's event loop; each answer resolves on its own. */
-  generate(requests: GenerateRequest[], onDone: (index: number, result: Generation | string) => void): Promise<void>;
-  release(requestIds: string[]): Promise<void>;
-  abort(requestIds: string[]): Promise<void>;
-  resetCache(): Promise<void>;
-  pause(): Promise<void>;
-  resume(): Promise<void>;
-  takeStats(): Promise<RolloutStats>;
+  generate(
+    role: ModelRole,
+    requests: GenerateRequest[],
+    onDone: (index: number, result: Generation | string) => void,
+  ): Promise<void>;
+  release(role: ModelRole, requestIds: string[]): Promise<void>;
+  abort(role: ModelRole, requestIds: string[]): Promise<void>;
+  resetCache(role: ModelRole): Promise<void>;
+  pause(role: ModelRole): Promise<void>;
+  resume(role: ModelRole): Promise<void>;
+  takeStats(role: ModelRole): Promise<RolloutStats>;
   destroy(): Promise<void>;
 }

@@ -3,7 +3,7 @@
 import * as Comlink from 'comlink';
 import type { ModelEngine, TensorMap, TokenOutputs } from '../model/engine.ts';
 import type { Vocabulary } from '../model/vocabulary.ts';
-import type { GenerateRequest } from '../rollout/types.ts';
+import type { GenerateRequest, RolloutEngine } from '../rollout/types.ts';
 import type { EngineApi, EngineDescription, ModelRole } from './engineApi.ts';
 import { createDeviceEngine, type DeviceEngine } from './localEngine.ts';
 
@@ -21,6 +21,11 @@ export function createEngineHost(): EngineApi {
   const model = (role: ModelRole): ModelEngine => {
     const found = role === 'policy' ? loaded().model : loaded().reference;
     if (!found) throw new Error('The engine worker was loaded without a reference model.');
+    return found;
+  };
+  const rollout = (role: ModelRole): RolloutEngine => {
+    const found = role === 'policy' ? loaded().rollout : loaded().judge;
+    if (!found) throw new Error('The engine worker was loaded without a judge.');
     return found;
   };
   const describe = async (): Promise<EngineDescription> => {
@@ -50,21 +55,21 @@ export function createEngineHost(): EngineApi {
     useVocabulary: async (given) => {
       vocabulary = given;
     },
-    generate: (requests, onDone) => generateAll(loaded(), requests, onDone),
-    release: async (ids) => ids.forEach((id) => loaded().rollout.release(id)),
-    abort: async (ids) => loaded().rollout.abort(ids),
-    resetCache: async () => loaded().rollout.resetCache(),
-    pause: async () => loaded().rollout.pause?.(),
-    resume: async () => loaded().rollout.resume?.(),
-    takeStats: () => loaded().rollout.takeStats(),
+    generate: (role, requests, onDone) => generateAll(rollout(role), requests, onDone),
+    release: async (role, ids) => ids.forEach((id) => rollout(role).release(id)),
+    abort: async (role, ids) => rollout(role).abort(ids),
+    resetCache: async (role) => rollout(role).resetCache(),
+    pause: async (role) => rollout(role).pause?.(),
+    resume: async (role) => rollout(role).resume?.(),
+    takeStats: async (role) => rollout(role).takeStats(),
     destroy: async () => loaded().destroy(),
   };
 }
 
 async function generateAll(
-  { rollout }: DeviceEngine,
+  rollout: RolloutEngine,
   requests: GenerateRequest[],
-  onDone: Parameters<EngineApi['generate']>[1],
+  onDone: Parameters<EngineApi['generate']>[2],
 ): Promise<void> {
   await Promise.all(
     requests.map(async (request, i) => {

@@ -23,6 +23,8 @@ export interface EngineSpec {
   maxPositions: number;
   /** Absent = no rollout (supervised training). */
   rollout?: DecoderSizes;
+  /** Decoding with the reference's weights, for a judge; needs withReference. */
+  judge?: DecoderSizes;
   /** Whose slot goes to a request that waits for one; absent = 'parked'. */
   preemption?: Preemption;
   /** Absent = plain decoding. */
@@ -53,9 +55,15 @@ const adjustsDraws = (rollout: TrainConfig['rollout']): boolean =>
   rollout.frequencyPenalty !== 0 ||
   rollout.minNewTokens > 0;
 
+/** Every sample is a prompt of its own. */
+function judgeSizes({ maxSlots, maxNewTokens, maxPromptLength }: TrainConfig['reward']['judge']): DecoderSizes {
+  const maxBatchedTokens = Math.max(1024, maxPromptLength);
+  return { maxSlots, slotCapacity: maxNewTokens, maxPrompts: maxSlots, maxPromptLength, maxBatchedTokens };
+}
+
 /** What a training config says of an engine: sizes, adapters, memory. */
 export function engineSizes(trainConfig: TrainConfig) {
-  const { data, rollout, actor, algorithm, model, engine } = trainConfig;
+  const { data, rollout, actor, algorithm, model, engine, reward } = trainConfig;
   const lora = loraOf(trainConfig);
   const maxPositions = data.maxPromptLength + data.maxResponseLength;
   const { enable, verifyRows, maxDraftTokens, minNgram, history } = rollout.speculative;
@@ -63,7 +71,7 @@ export function engineSizes(trainConfig: TrainConfig) {
     engine,
     maxTokenLen: actor.maxTokenLen,
     maxPositions,
-    withReference: actor.useKlLoss || algorithm.useKlInReward,
+    withReference: actor.useKlLoss || algorithm.useKlInReward || reward.judge.weight !== 0,
     rollout: {
       maxSlots: rollout.maxSlots,
       slotCapacity: data.maxResponseLength,
@@ -72,6 +80,7 @@ export function engineSizes(trainConfig: TrainConfig) {
       maxBatchedTokens: Math.max(2048, maxPositions),
       ...(enable && verifyRows !== undefined && { verifyRows }),
     },
+    ...(reward.judge.weight !== 0 && { judge: judgeSizes(reward.judge) }),
     preemption: rollout.preemption,
     ...(enable && { speculative: { maxDraftTokens, minNgram, history } }),
     ...(model.maxMemoryMib !== undefined && { maxMemoryMib: model.maxMemoryMib }),

@@ -54,14 +54,14 @@ const withAdvice = (error: OutOfMemoryError, spec: DeviceSpec): OutOfMemoryError
   new OutOfMemoryError(`${error.message} ${advice(spec)}`, { cause: error });
 
 async function buildEngine(gpu: Gpu, spec: DeviceSpec, vocabulary?: () => Vocabulary): Promise<DeviceEngine> {
-  const { config, weights, maxPositions, lora, preemption, speculative } = spec;
+  const { config, weights, lora, preemption, speculative, judge } = spec;
   const [model] = await Promise.all([
-    loadModel(gpu, config, maxPositions, weights, lora),
+    loadModel(gpu, config, positionsOf(spec), weights, lora),
     prepareKernels(gpu, config, { rollout: spec.rollout !== undefined }),
   ]);
   if (spec.adapter) model.lora?.weights.importTensors(spec.adapter);
   const trainer = await createModelEngine(gpu, model, spec);
-  const reference = spec.withReference ? await referenceOf(trainer, gpu, spec) : undefined;
+  const reference = spec.withReference ? await referenceOf(trainer, model, gpu, spec) : undefined;
   return {
     gpu,
     adapter: gpu.adapter,
@@ -69,7 +69,8 @@ async function buildEngine(gpu: Gpu, spec: DeviceSpec, vocabulary?: () => Vocabu
     rollout: spec.rollout
       ? new WgslRolloutEngine(gpu, model, spec.rollout, { preemption, vocabulary, speculative })
       : noRollout,
-    ...(reference && { reference }),
+    ...(reference && { reference: reference.engine }),
+    ...(reference && judge && { judge: new WgslRolloutEngine(gpu, reference.model, judge) }),
     destroy: () => gpu.destroy(),
   };
 }
@@ -81,11 +82,30 @@ async function createModelEngine(gpu: Gpu, model: LlamaModel, spec: DeviceSpec):
   return createTfjsEngine(gpu, model, maxTokenLen, { policyGradient });
 }
 
+interface Reference {
+  engine: ModelEngine;
+  model: LlamaModel;
+}
+
 /** With adapters the frozen base is there already; without, a copy of the start weights is made. */
-async function referenceOf(trainer: ModelEngine, gpu: Gpu, spec: DeviceSpec): Promise<ModelEngine> {
-  if (spec.lora && trainer instanceof WgslEngine) return trainer.referencePolicy();
-  const { config, weights, maxPositions, maxTokenLen } = spec;
-  return new WgslEngine(gpu, await loadModel(gpu, config, maxPositions, weights), maxTokenLen);
+async function referenceOf(trainer: ModelEngine, policy: LlamaModel, gpu: Gpu, spec: DeviceSpec): Promise<Reference> {
+  if (spec.lora && trainer instanceof WgslEngine) {
+    const { lora: _, ...model } = policy;
+    return { engine: trainer.referencePolicy(), model };
+  }
+  const model = await loadModel(gpu, spec.config, positionsOf(spec), spec.weights);
+  return { engine: new WgslEngine(gpu, model, spec.maxTokenLen), model };
+}
+
+/** The longest sequence of all. Throws InputError where a judge's is longer than the model has positions. */
+function positionsOf({ judge, maxPositions, config: { maxPositionEmbeddings } }: DeviceSpec): number {
+  if (!judge) return maxPositions;
+  const longest = judge.maxPromptLength + judge.slotCapacity;
+  if (longest <= maxPositionEmbeddings) return Math.max(maxPositions, longest);
+  throw new InputError(
+    `The judge's prompt and reply may have ${longest} tokens, but the model has ${maxPositionEmbeddings} positions; ` +
+      'lower reward.judge.maxPromptLength.',
+  );
 }
 
 const noRollout: TrainerEngine['rollout'] = {

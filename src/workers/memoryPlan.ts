@@ -6,6 +6,7 @@ import { EXPORT_PIECE_BYTES, planBlocks } from '../model/gpuWeights.ts';
 import { headBytes } from '../model/head.ts';
 import { LORA_MODULES, loraWidths, planLora } from '../model/lora.ts';
 import { adjustedDrawBytes } from '../rollout/adjustedDraws.ts';
+import type { DecoderSizes } from '../rollout/decoder.ts';
 import type { DeviceSpec } from './localEngine.ts';
 
 /** One line of the plan. */
@@ -22,6 +23,7 @@ export type Sizes = Pick<
   | 'maxTokenLen'
   | 'maxPositions'
   | 'rollout'
+  | 'judge'
   | 'withReference'
   | 'lora'
   | 'enableGradientCheckpointing'
@@ -54,22 +56,32 @@ export function planMemory(sizes: Sizes): PlanItem[] {
     items.push({ name: 'reference model', bytes, setting: 'actor.useKlLoss' });
   }
   if (rollout) {
-    const { maxSlots, slotCapacity, maxPrompts, maxPromptLength, maxBatchedTokens } = rollout;
-    const headRows = Math.max(maxSlots, rollout.verifyRows ?? 0);
-    const rows = maxPrompts * maxPromptLength + maxSlots * slotCapacity;
-    const cache = rows * 2 * config.numKeyValueHeads * config.headDim * 4 * config.numHiddenLayers;
+    const { maxSlots, slotCapacity } = rollout;
+    const { cache, activations } = rolloutBytes(config, rollout, lora);
     items.push({ name: 'KV cache', bytes: cache, setting: 'rollout.maxSlots' });
-    const capacity = Math.max(maxBatchedTokens, headRows);
-    const oneLayer = { ...config, numHiddenLayers: 1 };
-    const bytes = capacity * activationBytesPerRow(oneLayer, { lora }) + headBytes(config, headRows, false, true);
-    items.push({ name: 'rollout activations', bytes, setting: 'rollout.maxSlots' });
+    items.push({ name: 'rollout activations', bytes: activations, setting: 'rollout.maxSlots' });
     if (sizes.adjustedDraws) {
       const drawBytes = adjustedDrawBytes(maxSlots, config.vocabSize, slotCapacity);
       items.push({ name: 'penalties', bytes: drawBytes, setting: 'rollout.maxSlots' });
     }
   }
+  if (sizes.judge) {
+    const { cache, activations } = rolloutBytes(config, sizes.judge);
+    items.push({ name: 'judge', bytes: cache + activations, setting: 'reward.judge.maxSlots' });
+  }
   items.push({ name: 'staging', bytes: use === 'train' ? stagingBytes(Math.min(trained, EXPORT_PIECE_BYTES)) : 4096 });
   return items;
+}
+
+function rolloutBytes(config: Sizes['config'], sizes: DecoderSizes, lora?: Sizes['lora']) {
+  const { maxSlots, slotCapacity, maxPrompts, maxPromptLength, maxBatchedTokens, verifyRows = 0 } = sizes;
+  const rows = maxPrompts * maxPromptLength + maxSlots * slotCapacity;
+  const headRows = Math.max(maxSlots, verifyRows);
+  const perRow = activationBytesPerRow({ ...config, numHiddenLayers: 1 }, { lora });
+  return {
+    cache: rows * 2 * config.numKeyValueHeads * config.headDim * 4 * config.numHiddenLayers,
+    activations: Math.max(maxBatchedTokens, headRows) * perRow + headBytes(config, headRows, false, true),
+  };
 }
 
 /** A read-back buffer is a power of two; the largest read is a piece of the trained weights, for a checkpoint. */

@@ -37,8 +37,9 @@ export async function createRemoteEngine(worker: Worker, spec: EngineSpec): Prom
     describe: () => alive(api.describe()),
     tokenizer: new ChatTokenizer(tokenizerJson, tokenizerConfigJson),
     model,
-    rollout: remoteRollout(api, alive, tokenizerJson),
+    rollout: remoteRollout(api, alive, 'policy', tokenizerJson),
     ...(spec.withReference && { reference: remoteModel(api, alive, 'reference', description) }),
+    ...(spec.judge && { judge: remoteRollout(api, alive, 'reference', tokenizerJson) }),
     async destroy() {
       await alive(api.destroy());
       worker.terminate();
@@ -83,7 +84,12 @@ function remoteModel(
 }
 
 /** Requests of one task travel in one message; each answer comes back as soon as it is there. */
-function remoteRollout(api: Comlink.Remote<EngineApi>, alive: Alive, tokenizerJson: unknown): RolloutEngine {
+function remoteRollout(
+  api: Comlink.Remote<EngineApi>,
+  alive: Alive,
+  role: ModelRole,
+  tokenizerJson: unknown,
+): RolloutEngine {
   let vocabulary: Promise<void> | undefined;
   let queued: { request: GenerateRequest; resolve: (g: Generation) => void; reject: (e: unknown) => void }[] = [];
   const released: string[] = [];
@@ -96,12 +102,13 @@ function remoteRollout(api: Comlink.Remote<EngineApi>, alive: Alive, tokenizerJs
     });
     alive(
       api.generate(
+        role,
         batch.map((b) => b.request),
         onDone,
       ),
     ).catch((error: unknown) => batch.forEach(({ reject }) => reject(error)));
   };
-  const flushReleased = () => void api.release(released.splice(0));
+  const flushReleased = () => void api.release(role, released.splice(0));
   return {
     generate: (request) =>
       new Promise((resolve, reject) => {
@@ -114,10 +121,10 @@ function remoteRollout(api: Comlink.Remote<EngineApi>, alive: Alive, tokenizerJs
     release: (requestId) => {
       if (released.push(requestId) === 1) queueMicrotask(flushReleased);
     },
-    abort: (requestIds) => void api.abort(requestIds),
-    resetCache: () => alive(api.resetCache()),
-    pause: () => alive(api.pause()),
-    resume: () => alive(api.resume()),
-    takeStats: () => alive(api.takeStats()),
+    abort: (requestIds) => void api.abort(role, requestIds),
+    resetCache: () => alive(api.resetCache(role)),
+    pause: () => alive(api.pause(role)),
+    resume: () => alive(api.resume(role)),
+    takeStats: () => alive(api.takeStats(role)),
   };
 }

@@ -45,6 +45,7 @@ const ADAPTED = { ...spec, lora, enableGradientCheckpointing: true };
 test.each([
   { name: 'every weight', spec },
   { name: 'adapters, checkpointed', spec: ADAPTED },
+  { name: 'with a judge', spec: { ...spec, judge: { ...spec.rollout!, maxSlots: 16, maxPrompts: 16 } } },
 ])('$name: the plan is within 10% of what training and rollout then allocate', async ({ spec }) => {
   const engine = await createDeviceEngine(spec);
   const group = {

@@ -1,5 +1,6 @@
 import { expect, test, vi } from 'vitest';
 import { type Classifier, combineRewards, discriminativeScorer, judgeScorer } from '../../src/tasks/modelReward.ts';
+import { fillJudgePrompt } from '../../src/tasks/judgePrompt.ts';
 import type { ScoredSample } from '../../src/tasks/task.ts';
 
 const sample: ScoredSample = {
@@ -8,7 +9,7 @@ const sample: ScoredSample = {
   ...{ numToolCalls: 0, numToolErrors: 0, responseTokens: 3 },
 };
 
-// No model can be had offline: the pipeline is a stand-in, and transformers.js itself is not run here.
+// No model can be had offline: the pipeline is a stand-in, and no model of transformers.js is run here.
 const classify: Classifier = (text) =>
   Promise.resolve([
     { label: 'good', score: text.includes('#### 4') ? 0.75 : 0.25 },
@@ -25,6 +26,32 @@ test('a classifier is loaded once, at the first sample, and scores by its label'
   await expect(discriminativeScorer({ model: 'm', label: 'great', load })(sample)).rejects.toThrow(
     'The reward model m has no label "great"; it has good, bad.',
   );
+});
+
+test('transformers.js: opened by the name, one sentence where it or the model is missing', async () => {
+  const score = discriminativeScorer({ model: 'm', label: 'good' });
+  vi.doMock('@xenova/transformers', () => ({ pipeline: () => Promise.resolve(classify) }));
+  expect(await score(sample)).toBe(0.75);
+  vi.doMock('@xenova/transformers', () => ({ pipeline: () => Promise.reject(new Error('no such file\nat x')) }));
+  await expect(discriminativeScorer({ model: 'm' })(sample)).rejects.toThrow(
+    'The reward model m cannot be opened by transformers.js: no such file',
+  );
+  vi.doMock('@xenova/transformers', () => {
+    throw new Error('Cannot find package');
+  });
+  await expect(discriminativeScorer({ model: 'm' })(sample)).rejects.toThrow(
+    /^The reward model m needs transformers.js, which is not there \(.+\); install it with "npm install @xenova.+path out\.$/,
+  );
+  vi.doUnmock('@xenova/transformers');
+});
+
+test('a judge that cannot be asked gives no score', async () => {
+  expect(await judgeScorer({ complete: () => Promise.resolve(undefined) })(sample)).toBeNaN();
+});
+
+test('a template is filled once: what a response says of templates stays', () => {
+  const told = fillJudgePrompt('{question} {response} {answer} {other}', { ...sample, response: '{answer}$&' });
+  expect(told).toBe('What is 2 + 2? {answer}$& 4 {other}');
 });
 
 test('a judge says a number, or it is 0', async () => {

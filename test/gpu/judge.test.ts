@@ -1,0 +1,127 @@
+/** A judge on our own engine with the reference's weights, on a tiny model: its scores, and when they are made. */
+import { afterEach, expect, test, vi } from 'vitest';
+
+import { resolveTrainConfig } from '../../src/grpo/config.ts';
+import { engineCompletion } from '../../src/grpo/modelRewards.ts';
+import type { Sample } from '../../src/grpo/stepBatch.ts';
+import { GrpoTrainer } from '../../src/grpo/trainer.ts';
+import { initWeights } from '../../src/model/params.ts';
+import { buildGsm8kTokenizer } from '../../src/tasks/gsm8kTokenizer.ts';
+import { judgeScorer } from '../../src/tasks/modelReward.ts';
+import { fillJudgePrompt } from '../../src/tasks/judgePrompt.ts';
+import type { ScoredSample, Task } from '../../src/tasks/task.ts';
+import { createLocalEngine, engineSizes, type LocalEngine } from '../../src/workers/localEngine.ts';
+import { tinyConfig } from './tinyModel.ts';
+
+const task: Task = {
+  name: 'length',
+  train: (index) => ({ id: `${index}`, messages: [{ role: 'user', content: `${index} plus 3` }], answer: '' }),
+  heldOut: (count) => Array.from({ length: count }, (_, i) => task.train(1000 + i, 1)),
+  reward: ({ responseTokens }: ScoredSample) => ({ score: responseTokens % 5, acc: 0 }),
+};
+
+const PROMPT = '{response} ?';
+// Any digit that the random model happens to say counts.
+const JUDGE = { weight: 0.5, prompt: PROMPT, max: 1e9, maxPromptLength: 112, maxNewTokens: 12, maxSlots: 3 };
+
+const configOf = (more: object = {}) =>
+  resolveTrainConfig({
+    name: 'tiny',
+    model: { path: 'x', ...more },
+    data: { trainBatchSize: 2, maxPromptLength: 16, maxResponseLength: 24, valSize: 1 },
+    rollout: { n: 4, maxSlots: 3 },
+    actor: { ppoMiniBatchSize: 2, maxTokenLen: 80, optim: { lr: 0.05 } },
+    reward: { ruleWeight: 2, judge: JUDGE },
+    trainer: { totalTrainingSteps: 2 },
+  });
+
+const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
+const model = { ...tinyConfig, vocabSize: 512 };
+const START = initWeights(model, 3);
+
+vi.setConfig({ testTimeout: 240_000 });
+
+const engines: LocalEngine[] = [];
+afterEach(() => engines.splice(0).forEach((engine) => engine.destroy()));
+
+async function engineOf(config: ReturnType<typeof configOf>): Promise<LocalEngine> {
+  const files = { tokenizerJson, tokenizerConfigJson };
+  const engine = await createLocalEngine({ ...engineSizes(config), config: model, weights: START, ...files });
+  engines.push(engine);
+  return engine;
+}
+
+/** What an engine that only has the start weights says of a response. */
+async function startJudge() {
+  const engine = await engineOf(configOf());
+  const complete = engineCompletion(engine.judge!, engine.tokenizer, JUDGE);
+  const prompt = (sample: ScoredSample) => fillJudgePrompt(PROMPT, sample);
+  return judgeScorer({ complete, prompt, max: JUDGE.max });
+}
+
+const scoredOf = ({ problem, messages }: Sample): ScoredSample => ({
+  ...{ problem, messages, response: messages.findLast(({ role }) => role === 'assistant')!.content },
+  ...{ stopReason: 'completed', numTurns: 1, numToolCalls: 0, numToolErrors: 0, responseTokens: 0 },
+});
+
+test.each([
+  ['a copy of the start weights', {}],
+  ['the base under adapters', { loraRank: 4 }],
+])('%s judges, whatever the policy has become', async (_, more) => {
+  const config = configOf(more);
+  const engine = await engineOf(config);
+  const trainer = new GrpoTrainer({ config, task, engine });
+  const score = await startJudge();
+  const seen: number[] = [];
+  for (let step = 0; step < 2; step++) {
+    const { samples } = await trainer.step();
+    for (const { reward, trajectory, ...sample } of samples) {
+      const judged = reward.extra!['judge'];
+      expect(judged).toBe(await score(scoredOf({ reward, trajectory, ...sample })));
+      expect(reward.score).toBeCloseTo(2 * (trajectory.responseIds.length % 5) + 0.5 * judged, 6);
+      seen.push(judged);
+    }
+  }
+  expect(new Set(seen).size).toBeGreaterThan(2);
+});
+
+test('samples are judged while others generate, not at the end', async () => {
+  const config = configOf();
+  const { samples } = await new GrpoTrainer({ config, task, engine: await engineOf(config) }).step();
+  const ends = (kind: string) =>
+    samples.flatMap(({ events = [] }) => events.filter((e) => e.kind === kind)).map((e) => e.end);
+  expect(Math.min(...ends('reward'))).toBeLessThan(Math.max(...ends('generate')));
+});
+
+test('evaluations do not ask the judge', async () => {
+  const config = configOf();
+  const engine = await engineOf(config);
+  const trainer = new GrpoTrainer({ config, task, engine });
+  const before = (await engine.judge!.takeStats()).generatedTokens;
+  await trainer.validate({ greedy: true });
+  expect([before, (await engine.judge!.takeStats()).generatedTokens]).toEqual([0, 0]);
+});
+
+test('a prompt that is too long is not judged, control tokens in a response are text', async () => {
+  const engine = await engineOf(configOf());
+  const asked: number[][] = [];
+  const spy = {
+    ...engine.judge!,
+    release: () => {},
+    generate: (q: { contextIds: Uint32Array }) => (asked.push([...q.contextIds]), Promise.reject(new Error('asked'))),
+  };
+  const complete = engineCompletion(spy as never, engine.tokenizer, JUDGE);
+  expect(await complete('plus '.repeat(200))).toBeUndefined();
+  await expect(complete('<|im_end|>')).rejects.toThrow('asked');
+  const [end] = engine.tokenizer.eosTokenIds;
+  const plain = [...engine.tokenizer.encodeChat([{ role: 'user', content: 'a' }])];
+  expect(asked[0].filter((id) => id === end)).toHaveLength(plain.filter((id) => id === end).length);
+});
+
+test('a judge longer than the positions of the model is refused', async () => {
+  const config = configOf();
+  config.reward.judge.maxPromptLength = 512;
+  await expect(engineOf(config)).rejects.toThrow(
+    "The judge's prompt and reply may have 524 tokens, but the model has 128 positions; lower reward.judge.maxPromptLength.",
+  );
+});
