@@ -16,6 +16,7 @@ import { type Host, measure, partNames } from './parts.ts';
 import type { Ort } from './peers/ort.ts';
 import { runPeer } from './peers/run.ts';
 import { PEERS, type PeerName, type PeerResults } from './peers/types.ts';
+import { benchProfile } from './profileCost.ts';
 import { table } from './report.ts';
 
 const FLAGS: Record<string, FlagSpec> = {
@@ -34,6 +35,7 @@ const host: Host = {
   say,
   askPeer,
   loadStep,
+  profileCost: async (gpu, quick) => benchProfile(gpu, await loadStep(quick), quick ? 2 : 6),
   conditions: { host: `Node ${process.version}`, cores: availableParallelism(), loadAverage: loadavg()[0] },
 };
 

@@ -20,6 +20,8 @@ export interface Host {
   say(line: string): void;
   /** Runs a peer in a process of its own. Rejects when it fails or takes too long. */
   askPeer<N extends PeerName>(name: N, quick: boolean): Promise<PeerResults[N]>;
+  /** Absent where there are no files to write. */
+  profileCost?(gpu: Gpu, quick: boolean): Promise<NonNullable<Report['profile']>>;
   loadStep(quick: boolean): Promise<StepInputs>;
   conditions: Omit<Report['conditions'], 'date' | 'quick'>;
 }
@@ -69,6 +71,10 @@ const PARTS: Record<string, (bench: Bench) => Promise<void>> = {
   async 'async-tools'({ gpu, host, report, quick }) {
     const { tokenizerJson, tokenizerConfigJson } = (await host.loadStep(quick)).loaded;
     report.asyncTools = await benchAsyncTools(gpu, quick, new ChatTokenizer(tokenizerJson, tokenizerConfigJson));
+  },
+  async profile({ gpu, host, report, quick }) {
+    if (host.profileCost) report.profile = await host.profileCost(gpu, quick);
+    else host.say('profile: only in Node, where a run writes it to files');
   },
   async scaling({ gpu, report, quick }) {
     report.scaling = await benchScaling(gpu, quick);

@@ -89,7 +89,16 @@ export interface Report {
     barrierBusyShare?: number;
     asyncBusyShare?: number;
   };
+  /** Steps with the profile recorded against the same steps without; costs are medians of shares of the step. */
+  profile?: { rounds: number; stepMs: number; events: ProfileCost; withGpuTimes?: ProfileCost };
   prefixSharing?: { speedup: number; rows: number; rowsWithout: number; gradientDifference: number };
+}
+
+/** What was added to a step, as a share of it. */
+export interface ProfileCost {
+  clock: number;
+  /** Time of all processors, which other programs on the machine disturb less. */
+  processor: number;
 }
 
 /** Shares against the best peak of the run: a peak that a neighbour slowed down would flatter everything. */
@@ -152,6 +161,15 @@ export function table(report: Report): string {
     row('step with search, asynchronous', `${fixed(asyncMs)} ms`, busy(asyncBusyShare), searches(asyncSearchMs));
     row('step with search, time saved', percent(1 - asyncMs / barrierMs));
     row('step with search, lost samples', `${lostSamples}`);
+  }
+  if (report.profile) {
+    const { events, withGpuTimes } = report.profile;
+    const cost = (of: ProfileCost | undefined) => [
+      `${percent(of?.clock)} by the clock`,
+      `${percent(of?.processor)} of processor time`,
+    ];
+    row('profile, cost of its events', ...cost(events));
+    row('profile, with times of the GPU', ...cost(withGpuTimes));
   }
   if (report.prefixSharing) row('prefix sharing, train step', `${fixed(report.prefixSharing.speedup)} x`);
   return lines.join('\n');

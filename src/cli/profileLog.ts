@@ -4,19 +4,20 @@
  *   {"step":1,"phases":[["generate",0,812.4],["update",815.1,1200.2]]}
  *   {"id":"0.3","problem":"train-0","stop":"completed","turns":2,"tokens":41,"toolCalls":1,"score":1,
  *    "events":[["generate",0,3.1,420.7],["parse",1,420.7,420.9],["tool",1,420.9,421.3],...]}
- * Phases are [name, start, end], events [kind, turn, start, end]; milliseconds since the step began.
+ * Phases are [name, start, end], events [kind, turn, start, end, GPU if known]; milliseconds since the step began.
+ * 'sync' is the weight sync: rollout forgets what it has cached under the old weights. The weights are one buffer for both.
  */
 
 import { existsSync } from 'node:fs';
 import { readdir, readFile } from 'node:fs/promises';
 import type { Sample } from '../grpo/stepBatch.ts';
 import type { Phase } from '../grpo/trainer.ts';
-import type { EventKind } from '../rollout/sampleEvents.ts';
+import type { EventKind, SampleEvent } from '../rollout/sampleEvents.ts';
 import { writeWhole } from './files.ts';
 import type { RunFolder } from './runFolder.ts';
 
 export type PhaseSpan = [name: string, start: number, end: number];
-export type EventSpan = [kind: EventKind, turn: number, start: number, end: number];
+export type EventSpan = [kind: EventKind, turn: number, start: number, end: number, gpuMs?: number];
 
 export interface SampleProfile {
   /** group.sample */
@@ -73,10 +74,15 @@ export function stepProfile(
     return {
       ...{ id: `${group}.${s}`, problem: problem.id, stop: trajectory.stopReason, turns: trajectory.numTurns },
       ...{ tokens: trajectory.responseIds.length, toolCalls: trajectory.numToolCalls, score: reward.score },
-      events: events.map(({ kind, turn, start, end }) => [kind, turn, tenth(start - origin), tenth(end - origin)]),
+      events: events.map((event) => spanOf(event, origin)),
     };
   });
   return { step, phases: phases.map(([name, a, b]) => [name, tenth(a), tenth(b)]), samples: made };
+}
+
+function spanOf({ kind, turn, start, end, gpuMs }: SampleEvent, origin: number): EventSpan {
+  const [from, to] = [tenth(start - origin), tenth(end - origin)];
+  return gpuMs === undefined ? [kind, turn, from, to] : [kind, turn, from, to, tenth(gpuMs)];
 }
 
 const tenth = (ms: number) => Math.round(ms * 10) / 10;

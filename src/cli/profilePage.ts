@@ -45,6 +45,7 @@ export function profilePage(title: string, steps: readonly StepProfile[], settin
     ['What to set', list(advised.length > 0 ? advised : ['Nothing stands out.'])],
     ['Samples done over the time of a step', completionCurves(steps)],
     ['Share of the samples’ time by event', `${key()}${shareBars(steps)}`],
+    ['The step by phase', phaseTable(steps)],
     ['Tail: the last fifth of the samples', tailTable(steps)],
     ['Response length (tokens)', histogram(samples.map(({ tokens }) => tokens))],
     ['Turns a sample', histogram(samples.map(({ turns }) => turns))],
@@ -121,6 +122,21 @@ function shareBars(steps: readonly StepProfile[]): string {
   return svg(1000, rows.length * 24, bars.join(''));
 }
 
+/** Seconds of each phase; 'sync' is told by its longer name. */
+function phaseTable(steps: readonly StepProfile[]): string {
+  const picked = chosen(steps);
+  const names = [...new Set(picked.flatMap(({ phases }) => phases.map(([name]) => name)))];
+  const spent = ({ phases }: StepProfile, name: string) =>
+    phases.reduce((sum, [phase, start, end]) => sum + (phase === name ? end - start : 0), 0);
+  const row = (cells: string[], tag: 'td' | 'th') =>
+    `<tr>${cells.map((cell) => `<${tag}>${cell}</${tag}>`).join('')}</tr>`;
+  const head = row(['', ...names.map((name) => escape(name === 'sync' ? 'weight sync' : name))], 'th');
+  const rows = picked.map((step) =>
+    row([`step ${step.step}`, ...names.map((name) => seconds(spent(step, name)))], 'td'),
+  );
+  return `<table>${head}${rows.join('')}</table>`;
+}
+
 function tailTable(steps: readonly StepProfile[]): string {
   const rows = chosen(steps).flatMap((step) => {
     const report = tailReport(step);
@@ -170,8 +186,9 @@ function slowest(steps: readonly StepProfile[]): string {
 }
 
 function bar(sample: SampleProfile, end: number, y: number, scale: number): string {
-  const rects = timeline(sample, end).map(([kind, turn, from, to]) => {
-    const title = `<title>${kind}, turn ${turn}: ${round(to - from)} ms</title>`;
+  const rects = timeline(sample, end).map(([kind, turn, from, to, gpuMs]) => {
+    const gpu = gpuMs === undefined ? '' : `, GPU ${gpuMs} ms`;
+    const title = `<title>${kind}, turn ${turn}: ${round(to - from)} ms${gpu}</title>`;
     const width = Math.max(0.5, (to - from) * scale);
     return `<rect x="${round(from * scale)}" y="${y}" width="${round(width)}" height="14" fill="${COLOURS[kind]}">${title}</rect>`;
   });

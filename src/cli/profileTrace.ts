@@ -48,7 +48,9 @@ function stepEvents(profile: StepProfile, origin: number): TraceEvent[] {
     ...phases.map(([phase, start, end]) => span(0, phase, start, end)),
     ...samples.flatMap((sample, s) => [
       name('thread_name', s + 1, `sample ${sample.id} (${sample.stop})`),
-      ...timeline(sample, last).map(([kind, turn, start, end]) => span(s + 1, kind, start, end, { turn })),
+      ...timeline(sample, last).map(([kind, turn, start, end, gpuMs]) =>
+        span(s + 1, kind, start, end, { turn, ...(gpuMs !== undefined && { gpuMs }) }),
+      ),
     ]),
   ];
 }

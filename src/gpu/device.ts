@@ -6,6 +6,7 @@
  * groups by layout and views, params go into a ring that is uploaded once per submit, staging buffers are reused.
  */
 
+import { PassTimer, timesByLabel } from './passTimer.ts';
 import { DeviceLostError, GpuError, NoAdapterError, OutOfMemoryError } from './errors.ts';
 import type { Kernel, Scalar } from './kernel.ts';
 
@@ -80,6 +81,7 @@ export class Gpu {
   readonly #params: GPUBuffer;
   readonly #paramsCpu = new DataView(new ArrayBuffer(PARAMS_BYTES)); // filled by dispatch, uploaded by flush
   readonly #staging: { buffer: GPUBuffer; busy: boolean }[] = [];
+  #timer: PassTimer | undefined;
   #paramsUsed = 0;
   #encoder: GPUCommandEncoder | undefined;
   #pass: GPUComputePassEncoder | undefined;
@@ -216,7 +218,7 @@ export class Gpu {
     const { pipeline, layout } = this.#pipeline(kernel, overrides);
     const offset = this.#writeParams(kernel.params, params);
     const bindGroup = this.#bindGroup(kernel, layout, buffers);
-    this.#pass ??= this.#encode().beginComputePass();
+    this.#pass ??= this.#encode().beginComputePass(this.#timer?.next());
     this.#pass.setPipeline(pipeline);
     this.#pass.setBindGroup(0, bindGroup, [offset]);
     const max = 65535; // maxComputeWorkgroupsPerDimension that every device has
@@ -262,6 +264,37 @@ export class Gpu {
       if (staging.buffer.mapState !== 'unmapped') staging.buffer.unmap();
       staging.busy = false;
     }
+  }
+
+  /** Times compute passes from now on, as `timeAs` labels them; false where the adapter has no timestamps. */
+  startTimer(): boolean {
+    if (!this.device.features.has('timestamp-query')) return false;
+    this.#timer ??= new PassTimer(this.device, nextViewId++);
+    return true;
+  }
+
+  stopTimer(): void {
+    this.#endPass();
+    this.#timer?.destroy();
+    this.#timer = undefined;
+  }
+
+  /** What is recorded from now on counts towards `label`; undefined = is not timed. Does nothing without `startTimer`. */
+  timeAs(label: string | undefined): void {
+    if (!this.#timer || this.#timer.label === label) return;
+    this.#endPass();
+    this.#timer.label = label;
+  }
+
+  /** As `read` of one view, with the milliseconds of labelled passes since the last call; absent without `startTimer`. */
+  async readTimed(view: View): Promise<{ data: ArrayBuffer; times?: Record<string, number> }> {
+    const timer = this.#timer;
+    if (!timer) return { data: (await this.read(view))[0] };
+    this.#endPass();
+    const labels = timer.resolve(this.#encode());
+    const stamps = { view: timer.view, offset: 0, bytes: 16 * labels.length };
+    const [data, read] = await this.readRanges([{ view, offset: 0, bytes: view.bytes }, stamps]);
+    return { data, times: timesByLabel(labels, read) };
   }
 
   async readF32(view: View): Promise<Float32Array<ArrayBuffer>> {

@@ -332,6 +332,7 @@ const trainer = part({
   saveFreq: count(0, 'steps', 'Checkpoint every so many; 0 = only at the end and on Ctrl-C.', 0),
   valBeforeTrain: flag(true, 'Evaluate at step 0, so that there is something to compare with.'),
   profile: flag(true, 'Write what every sample spent its time on, for webgrpo profile.'),
+  profileGpu: flag(false, 'The profile also says how long the GPU computed, where the adapter has timestamps.'),
   logRollouts: count(8, 'samples', 'Sampled rollouts written per step, for reading; 0 = none.', 0),
   outDir: text('runs', 'The run folder is <outDir>/<name>.'),
   refUpdateFreq: count(0, 'steps', 'Refresh the reference of KL terms from the policy every so many; 0 = never.', 0),

@@ -22,6 +22,8 @@ export interface GenerateOptions {
   /** Number of the first problem's group. */
   firstGroup?: number;
   signal?: AbortSignal | undefined;
+  /** Record what each sample spends its time on. */
+  profile?: boolean;
   onSample?: (sample: Sample) => void;
 }
 
@@ -58,12 +60,13 @@ export function startGroups(
     firstGroup = 0,
     signal,
     onSample,
+    profile = false,
   } = options;
   const seconds: OutsideSeconds = { tools: 0, reward: 0 };
   const one = async (problem: Problem, p: number, s: number): Promise<Sample> => {
     const events: SampleEvent[] = [];
     const output = await runAgentLoop({
-      onEvent: (event) => events.push(event),
+      ...(profile && { onEvent: (event: SampleEvent) => events.push(event) }),
       engine,
       tokenizer,
       tools: task.tools ?? [],
@@ -81,7 +84,7 @@ export function startGroups(
     seconds.tools += timing.toolsMs / 1000;
     const end = performance.now();
     seconds.reward += (end - started) / 1000;
-    events.push({ kind: 'reward', turn: trajectory.numTurns, start: started, end });
+    if (profile) events.push({ kind: 'reward', turn: trajectory.numTurns, start: started, end });
     const sample = { problem, group: firstGroup + p, trajectory, messages, reward, events };
     onSample?.(sample);
     return sample;

@@ -288,7 +288,7 @@ export class GrpoTrainer {
       toolSchemasInPrompt,
       ...(enable && constrainToolCalls && { constrainToolCalls }),
     };
-    const from = { seed: config.seed, batch, n };
+    const from = { seed: config.seed, batch, n, profile: config.trainer.profile };
     return { engine: rollout, tokenizer, task, sampling, limits: agentLimits(config), agent, ...from };
   }
 

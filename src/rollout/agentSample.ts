@@ -162,7 +162,11 @@ export class AgentSample {
 
   /** Reports an event that started at `start` and ends now. */
   #note(kind: EventKind, start: number): void {
-    this.input.onEvent?.({ kind, turn: this.#counts.numTurns, start, end: performance.now() });
+    this.#tell({ kind, start, end: performance.now() });
+  }
+
+  #tell(event: Omit<SampleEvent, 'turn'>): void {
+    this.input.onEvent?.({ turn: this.#counts.numTurns, ...event });
   }
 
   #abortReason(): StopReason {
@@ -192,9 +196,12 @@ export class AgentSample {
         maxNewTokens: Math.min(sampling.maxNewTokens, budget),
         ...(constrainToolCalls && tools.length > 0 && { toolCalls }),
       },
+      ...(this.input.onEvent && { timed: true }),
     });
     this.timing.generateMs += performance.now() - start;
     this.#note('generate', start);
+    for (const { kind, start: from, end, gpuMs } of generation.spans ?? [])
+      this.#tell({ kind, start: start + from, end: start + end, ...(gpuMs !== undefined && { gpuMs }) });
     this.#append(generation.tokenIds, generation);
     this.#counts.numTurns++;
     this.#open = generation.stopReason === 'stop_string';

@@ -77,6 +77,8 @@ export const STATE_WIDTH = 4;
 
 export class Decoder {
   readonly sizes: DecoderSizes;
+  /** Milliseconds of the GPU in what the last `readState` waited for; undefined without `Gpu.startTimer`. */
+  gpuTimes: { prefill: number; decode: number } | undefined;
   readonly #gpu: Gpu;
   readonly #model: LlamaModel;
   readonly #head: Head;
@@ -180,6 +182,7 @@ export class Decoder {
   prefill(rows: PrefillRows, draws: Draw[]): void {
     const N = rows.tokens.length;
     const [headRows, drawsByRow] = distinctRows(this.#byKind(draws));
+    this.#gpu.timeAs('prefill');
     this.#writeRows(rows);
     if (draws.length > 0) {
       this.#gpu.write(this.#headRows, Uint32Array.from(headRows));
@@ -198,6 +201,7 @@ export class Decoder {
     const N = rows.tokens.length;
     const sorted = rounds.map((checks) => this.#byKind(checks));
     const draws = sorted.flat();
+    gpu.timeAs('decode');
     const entries = (this.#checks ??= gpu.buffer('rollout.checks', (this.#identity.bytes / 4) * 16));
     this.#writeRows(rows);
     gpu.write(entries, Uint32Array.from(draws.flatMap(({ slot, row, expected }) => [slot, row, expected, 0])));
@@ -223,6 +227,7 @@ export class Decoder {
   decodeStep(): void {
     const n = this.#decoding.length;
     if (n === 0) return;
+    this.#gpu.timeAs('decode');
     const rows = { ...this.#rows, slots: this.#slots, state: this.#state, live: this.#live.decode };
     decodeRows(this.#gpu, { ...rows, n });
     recordForward(this.#gpu, this.#model, { N: n, ...this.#rows }, this.#activations);
@@ -231,7 +236,10 @@ export class Decoder {
 
   /** Runs what is recorded and reads the state of every slot, [slots, STATE_WIDTH]. */
   async readState(): Promise<Uint32Array> {
-    return new Uint32Array((await this.#gpu.read(this.#state))[0]);
+    this.#gpu.timeAs(undefined);
+    const { data, times } = await this.#gpu.readTimed(this.#state);
+    this.gpuTimes = times && { prefill: times['prefill'] ?? 0, decode: times['decode'] ?? 0 };
+    return new Uint32Array(data);
   }
 
   /** Reads what the slots have drawn this turn: `count` tokens each, the first `from` left out. */

@@ -30,6 +30,7 @@ import { Pace } from './pace.ts';
 import { planPrefill } from './prefill.ts';
 import { nextTask } from './startLine.ts';
 import { StopMatcher } from './stopStrings.ts';
+import type { PassTimes } from './turnClock.ts';
 import type { GenerateRequest, Generation, RolloutEngine, RolloutStats } from './types.ts';
 import { fitGuesses, planVerify } from './verify.ts';
 
@@ -72,7 +73,8 @@ export type SlotDecoder = Pick<
   | 'decodeStep'
   | 'readState'
   | 'readDrawn'
->;
+> &
+  Partial<Pick<Decoder, 'gpuTimes'>>;
 
 export class RolloutServer implements RolloutEngine {
   readonly #decoder: SlotDecoder;
@@ -231,13 +233,26 @@ export class RolloutServer implements RolloutEngine {
       if (this.#running.size === 0) return; // all slots are held by samples that wait for something else
       this.#passes++;
       const started = performance.now();
+      const before = { prefill: this.#stats.prefillTokens, decode: this.#stats.liveRows };
+      const drawing = new Set([...this.#running].filter((r) => r.phase === 'decode'));
       const prefilled = this.#prefillPass();
       const steps = this.#decodeSteps();
       const submitted = performance.now();
       const state = await this.#decoder.readState();
-      if (!prefilled && steps > 0) this.#pace.learnTime(performance.now() - started - (submitted - started), steps);
+      const ended = performance.now();
+      if (!prefilled && steps > 0) this.#pace.learnTime(ended - started - (submitted - started), steps);
+      const { prefillTokens, liveRows } = this.#stats;
+      const rows = { prefillRows: prefillTokens - before.prefill, decodeRows: liveRows - before.decode };
+      this.#notePass({ started, ended, ...rows }, drawing);
       await this.#collect(state, steps);
     }
+  }
+
+  /** Tells running jobs what the pass took; `drawing` had been prefilled before it. */
+  #notePass(pass: PassTimes, drawing: ReadonlySet<Running>): void {
+    const { gpuTimes } = this.#decoder;
+    const times = gpuTimes ? { ...pass, gpu: gpuTimes } : pass;
+    for (const job of this.#running) job.clock?.pass(times, job.phase === 'decode' && !drawing.has(job));
   }
 
   /** Requests of one step arrive as separate messages; starting on the first alone would waste a pass. */
@@ -270,6 +285,7 @@ export class RolloutServer implements RolloutEngine {
     // The last context token is always run again: its row gives the logits of the first draw.
     job.next = Math.min(known, Math.max(0, own.length - 1));
     job.phase = 'prefill';
+    job.clock?.enter('prefill');
     sequence.ownTokens = [...own];
     sequence.parkedAt = undefined;
     this.#stats.cachedTokens += job.next;
@@ -320,6 +336,7 @@ export class RolloutServer implements RolloutEngine {
       this.#running.delete(job);
       this.#table.drop(job.request.requestId);
       job.phase = 'waiting';
+      job.clock?.enter('queue');
       if (job.aborted) this.#answer(job, 'aborted');
       else this.#enqueue(job);
     }

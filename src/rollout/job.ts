@@ -5,6 +5,7 @@ import type { DecoderSizes, DrawnTokens } from './decoder.ts';
 import type { Sequence } from './kvCache.ts';
 import type { CallGuide } from './callGuide.ts';
 import { checkStopStrings, type StopMatcher } from './stopStrings.ts';
+import { TurnClock } from './turnClock.ts';
 import type { GenerateRequest, Generation } from './types.ts';
 
 /** Tokens drawn without a break, and the version of the weights that drew them. */
@@ -28,6 +29,8 @@ export interface Job {
   /** Tokens drawn since it last got its slot, as of the last look. */
   drawn: number;
   aborted: boolean;
+  /** Where the request asked for it. */
+  clock: TurnClock | undefined;
   /** Reads along with what is drawn. Without it the tokens stay on the GPU until the job ends. */
   stops: StopMatcher | undefined;
   /** What keeps its tool calls valid, and where the turn's text stands. */
@@ -61,6 +64,7 @@ export function newJob(
     drawn: 0,
     aborted: false,
     ...readers,
+    clock: request.timed ? new TurnClock() : undefined,
     known: [],
     stopString: undefined,
   };
@@ -119,7 +123,10 @@ export function readAlong(job: Job, tokenIds: Uint32Array): void {
 }
 
 /** The answer: all pieces end to end. */
-export function generationOf({ pieces, request, stopString }: Job, stopReason: Generation['stopReason']): Generation {
+export function generationOf(
+  { pieces, request, stopString, clock }: Job,
+  stopReason: Generation['stopReason'],
+): Generation {
   const parts = pieces.map(({ drawn }) => drawn);
   const { entropy, topLogprobs } = request.sampling;
   const logMass = joined(parts.map((p) => p.logMass));
@@ -132,6 +139,7 @@ export function generationOf({ pieces, request, stopString }: Job, stopReason: G
     weightVersions: Uint32Array.from(pieces.flatMap((p) => [...p.drawn.tokenIds].map(() => p.version))),
     stopReason,
     ...(stopString !== undefined && { stopString }),
+    ...(clock && { spans: clock.end() }),
   };
 }
 

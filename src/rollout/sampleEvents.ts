@@ -12,4 +12,6 @@ export interface SampleEvent {
   turn: number;
   start: number;
   end: number;
+  /** 'prefill', 'decode': what the GPU computed meanwhile in the passes the sample was in; absent without timestamps. */
+  gpuMs?: number;
 }

@@ -1,6 +1,7 @@
 /** What crosses between agent loops (main thread) and the rollout engine (GPU worker). */
 
 import type { CallableTool } from './toolGrammar.ts';
+import type { TurnSpan } from './turnClock.ts';
 
 export interface SamplingParams {
   /** 0 = greedy (log-probs are then recorded at temperature 1). */
@@ -52,6 +53,8 @@ export interface GenerateRequest {
   /** Counter-based random key of the sample, from (seed, step, prompt, sample); the position is the counter. */
   key: [number, number];
   sampling: SamplingParams;
+  /** Answer with `spans` as well. */
+  timed?: boolean;
 }
 
 export interface Generation {
@@ -76,6 +79,8 @@ export interface Generation {
   stopReason: 'stop' | 'stop_string' | 'length' | 'aborted';
   /** Which one of `stop`. */
   stopString?: string;
+  /** What the request spent its time on, in order; only if `timed` asked for it. */
+  spans?: TurnSpan[];
 }
 
 export interface RolloutEngine {

@@ -41,6 +41,8 @@ export interface EngineSpec {
   /** The adapters' start, by PEFT's names; absent = fresh ones. */
   adapter?: TensorMap;
   enableGradientCheckpointing?: boolean;
+  /** Time rollout's passes by the GPU's clock, where the adapter has timestamps. */
+  gpuTimes?: boolean;
 }
 
 /** The adapters a training config asks for; undefined where every weight is trained. */
@@ -63,7 +65,7 @@ function judgeSizes({ maxSlots, maxNewTokens, maxPromptLength }: TrainConfig['re
 
 /** What a training config says of an engine: sizes, adapters, memory. */
 export function engineSizes(trainConfig: TrainConfig) {
-  const { data, rollout, actor, algorithm, model, engine, reward } = trainConfig;
+  const { data, rollout, actor, algorithm, model, engine, reward, trainer } = trainConfig;
   const lora = loraOf(trainConfig);
   const maxPositions = data.maxPromptLength + data.maxResponseLength;
   const { enable, verifyRows, maxDraftTokens, minNgram, history } = rollout.speculative;
@@ -86,6 +88,7 @@ export function engineSizes(trainConfig: TrainConfig) {
     ...(model.maxMemoryMib !== undefined && { maxMemoryMib: model.maxMemoryMib }),
     ...(adjustsDraws(rollout) && { adjustedDraws: true }),
     ...(lora && { lora }),
+    ...(trainer.profileGpu && { gpuTimes: true }),
     ...(model.enableGradientCheckpointing && { enableGradientCheckpointing: true }),
   };
 }

@@ -55,6 +55,7 @@ const withAdvice = (error: OutOfMemoryError, spec: DeviceSpec): OutOfMemoryError
 
 async function buildEngine(gpu: Gpu, spec: DeviceSpec, vocabulary?: () => Vocabulary): Promise<DeviceEngine> {
   const { config, weights, lora, preemption, speculative, judge } = spec;
+  if (spec.gpuTimes) gpu.startTimer();
   const [model] = await Promise.all([
     loadModel(gpu, config, positionsOf(spec), weights, lora),
     prepareKernels(gpu, config, { rollout: spec.rollout !== undefined }),

@@ -1,0 +1,99 @@
+/** What recording the profile costs: the same GRPO steps with and without it, in turn. */
+
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { PhaseClock, stepProfile } from '../src/cli/profileLog.ts';
+import type { Gpu } from '../src/gpu/device.ts';
+import { GrpoTrainer } from '../src/grpo/trainer.ts';
+import { loadModel } from '../src/model/loadModel.ts';
+import { ChatTokenizer } from '../src/model/tokenizer.ts';
+import { WgslEngine } from '../src/model/wgslEngine.ts';
+import { WgslRolloutEngine } from '../src/rollout/engine.ts';
+import { engineSizes } from '../src/workers/engineSpec.ts';
+import type { Report } from './report.ts';
+import type { StepInputs } from './step.ts';
+
+type Variant = 'off' | 'events' | 'gpu';
+
+/** A step by the clock, and by the time of all processors: that of other programs on the machine does not count. */
+interface Taken {
+  ms: number;
+  cpuMs: number;
+}
+
+export async function benchProfile(
+  gpu: Gpu,
+  inputs: StepInputs,
+  rounds: number,
+): Promise<NonNullable<Report['profile']>> {
+  const { config } = inputs.loaded;
+  const { maxPositions } = engineSizes(inputs.config);
+  const bench = new ProfileBench(gpu, inputs, await loadModel(gpu, config, maxPositions, inputs.loaded.weights));
+  const variants: Variant[] = gpu.startTimer() ? ['off', 'events', 'gpu'] : ['off', 'events'];
+  for (const variant of variants) await bench.step(variant); // compiles
+  const taken: Record<Variant, Taken[]> = { off: [], events: [], gpu: [] };
+  for (let round = 0; round < rounds; round++)
+    for (const variant of round % 2 ? variants.toReversed() : variants) taken[variant].push(await bench.step(variant));
+  bench.destroy();
+  const share = (variant: Variant, of: keyof Taken) =>
+    median(taken[variant].map((step, i) => step[of] / taken.off[i][of])) - 1;
+  const cost = (variant: Variant) => ({ clock: share(variant, 'ms'), processor: share(variant, 'cpuMs') });
+  return {
+    ...{ rounds, stepMs: median(taken.off.map(({ ms }) => ms)), events: cost('events') },
+    ...(variants.includes('gpu') && { withGpuTimes: cost('gpu') }),
+  };
+}
+
+/** One engine and a trainer a variant: each takes the same steps, and at this rate none of them changes the model. */
+class ProfileBench {
+  readonly #gpu: Gpu;
+  readonly #trainers: Record<Variant, GrpoTrainer>;
+  readonly #clock = new PhaseClock();
+  readonly #folder = mkdtempSync(join(tmpdir(), 'webgrpo-bench-'));
+
+  constructor(gpu: Gpu, { config, task, loaded }: StepInputs, model: Awaited<ReturnType<typeof loadModel>>) {
+    this.#gpu = gpu;
+    const sizes = engineSizes(config);
+    const engine = {
+      tokenizer: new ChatTokenizer(loaded.tokenizerJson, loaded.tokenizerConfigJson),
+      model: new WgslEngine(gpu, model, sizes.maxTokenLen),
+      rollout: new WgslRolloutEngine(gpu, model, sizes.rollout),
+    };
+    const still = { ...config, actor: { ...config.actor, optim: { ...config.actor.optim, lr: 1e-30 } } };
+    const trainer = (profile: boolean) => {
+      const own = { ...still, trainer: { ...still.trainer, profile } };
+      return new GrpoTrainer({
+        ...{ config: own, task, engine },
+        ...(profile && { onPhase: (phase) => this.#clock.mark(phase) }),
+      });
+    };
+    this.#trainers = { off: trainer(false), events: trainer(true), gpu: trainer(true) };
+  }
+
+  /** The next step of a variant, its profile written as a run does. */
+  async step(variant: Variant): Promise<Taken> {
+    if (variant === 'gpu') this.#gpu.startTimer();
+    else this.#gpu.stopTimer();
+    const [started, used] = [performance.now(), process.cpuUsage()];
+    const { samples } = await this.#trainers[variant].step();
+    if (variant !== 'off') {
+      const { step, phases, samples: lines } = stepProfile(1, samples, this.#clock.take());
+      const text = [{ step, phases }, ...lines].map((line) => `${JSON.stringify(line)}\n`).join('');
+      writeFileSync(join(this.#folder, `step-${variant}.jsonl`), text);
+    }
+    const { user, system } = process.cpuUsage(used);
+    return { ms: performance.now() - started, cpuMs: (user + system) / 1000 };
+  }
+
+  destroy(): void {
+    this.#gpu.stopTimer();
+    rmSync(this.#folder, { recursive: true });
+  }
+}
+
+function median(values: number[]): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  const [low, high] = [sorted[(sorted.length - 1) >> 1], sorted[sorted.length >> 1]];
+  return (low + high) / 2;
+}
