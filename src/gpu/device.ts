@@ -9,6 +9,7 @@
 import { PassTimer, timesByLabel } from './passTimer.ts';
 import { DeviceLostError, GpuError, NoAdapterError, OutOfMemoryError } from './errors.ts';
 import type { Kernel, Scalar } from './kernel.ts';
+import type { PackedFormat } from './packedFormat.ts';
 
 const PARAMS_BYTES = 1 << 20; // 4096 dispatches at 256 bytes; one more flushes by itself
 
@@ -19,6 +20,8 @@ export interface View {
   bytes: number;
   /** Unique; what bind groups are cached by. */
   id: number;
+  /** Weights kept in fewer bits, and how many; absent = 4-byte values. */
+  packed?: { format: PackedFormat; elements: number };
 }
 
 export interface AdapterSummary {

@@ -101,6 +101,10 @@ function checkAdapters({ engine, model, trainer }: TrainConfig, fail: (message: 
     fail(
       'engine is "tfjs", whose tape keeps every activation; use engine: wgsl, or enableGradientCheckpointing: false.',
     );
+  if (!adapters && model.quantization !== 'none')
+    fail(
+      `model.quantization is "${model.quantization}", which freezes the weights; set model.loraRank, say 16, or leave it out.`,
+    );
   if (adapters && trainer.refUpdateFreq > 0)
     fail(
       'trainer.refUpdateFreq is set, but with adapters the reference is the frozen base itself; leave it out, or model.loraRank: 0.',

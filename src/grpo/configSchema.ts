@@ -27,6 +27,7 @@ import {
   requiredText,
   text,
 } from './configKeys.ts';
+import { PACKED_FORMATS } from '../gpu/packedFormat.ts';
 import { LORA_MODULES } from '../model/loraConfig.ts';
 import { KL_TYPES } from './kl.ts';
 import { TOOL_PARSERS } from '../rollout/toolParser.ts';
@@ -64,6 +65,11 @@ const model = part({
   ),
   loraDropout: number(0, [0, 0.99], 'share', "Adapter inputs set to 0 in training; PEFT's lora_dropout."),
   useRslora: flag(false, 'Rank-stabilised scale (arXiv:2312.03732), for large ranks.'),
+  quantization: choice(
+    'none',
+    ['none', ...PACKED_FORMATS],
+    'How the frozen weights under adapters are kept, block-wise; made float32 where they are used. Only with LoRA.',
+  ),
   loraAdapterPath: optionalText('Folder of a PEFT adapter to start from; its rank, alpha and modules hold.'),
   enableGradientCheckpointing: flag(
     false,

@@ -119,7 +119,7 @@ function recordLayerBackward(
   const qkvWidth = (H + 2 * K) * D;
   /** dIn [N, I] = dOut [N, O] W, for W kept as [I, O]. */
   const through = (dOut: View, weight: View, I: number, O: number, dIn: View) => {
-    transpose(gpu, { x: weight, y: s.transposed, N: I, C: O });
+    transpose(gpu, { x: model.weights.float32(weight), y: s.transposed, N: I, C: O });
     matmulNn(gpu, { x: dOut, b: s.transposed, y: dIn, M: N, N: I, K: O });
   };
   /** The weight's own gradient (or its adapters', which add to dIn). */

@@ -13,6 +13,7 @@ import { qkNorm } from '../gpu/ops/qk_norm.ts';
 import { rmsnorm } from '../gpu/ops/rmsnorm.ts';
 import { ropeKv } from '../gpu/ops/rope_kv.ts';
 import { swiglu } from '../gpu/ops/swiglu.ts';
+import type { PackedFormat } from '../gpu/packedFormat.ts';
 import type { ModelConfig } from './config.ts';
 import { ropeTables } from './config.ts';
 import { GpuWeights } from './gpuWeights.ts';
@@ -69,7 +70,14 @@ export interface LlamaModel {
   lora?: Lora;
 }
 
-export function createModel(gpu: Gpu, config: ModelConfig, maxPositions: number, lora?: LoraConfig): LlamaModel {
+/** @param format keeps the matrices in fewer bits, for weights that are not trained */
+export function createModel(
+  gpu: Gpu,
+  config: ModelConfig,
+  maxPositions: number,
+  lora?: LoraConfig,
+  format?: PackedFormat,
+): LlamaModel {
   const { cos, sin } = ropeTables(config, maxPositions);
   const half = config.headDim / 2;
   const table = new Float32Array(maxPositions * config.headDim);
@@ -77,7 +85,7 @@ export function createModel(gpu: Gpu, config: ModelConfig, maxPositions: number,
     table.set(cos.subarray(p * half, (p + 1) * half), p * config.headDim);
     table.set(sin.subarray(p * half, (p + 1) * half), p * config.headDim + half);
   }
-  const weights = new GpuWeights(gpu, config, 'weights');
+  const weights = new GpuWeights(gpu, config, 'weights', format);
   return { config, weights, rope: gpu.buffer('rope', table), ...(lora && { lora: createLora(gpu, config, lora) }) };
 }
 
@@ -203,27 +211,28 @@ export function recordLayer(
   adapters: LoraPass | undefined,
 ): void {
   const { hiddenSize: C, intermediateSize: F, headDim: D, numAttentionHeads: H, numKeyValueHeads: K } = model.config;
-  const w = model.weights.views.layers[l];
+  const { weights } = model;
+  const w = weights.views.layers[l];
   const { N, positions, kvRows, ranges } = rows;
   const eps = model.config.rmsNormEps;
   const qkvWidth = (H + 2 * K) * D;
 
   rmsnorm(gpu, { x: a.x, weight: w.attnNorm, y: a.h1, rstd: a.rstd1, N, C, eps });
-  matmulNn(gpu, { x: a.h1, b: w.wqkv, bias: w.bqkv, y: a.qkv, M: N, N: qkvWidth, K: C });
+  matmulNn(gpu, { x: a.h1, b: weights.float32(w.wqkv), bias: w.bqkv, y: a.qkv, M: N, N: qkvWidth, K: C });
   if (adapters) recordLora(gpu, adapters, l, 'qkv', a.h1, a.qkv, N);
   if (w.qkNorm && a.normed && a.qkRstd)
     qkNorm(gpu, { qkv: a.qkv, weight: w.qkNorm, y: a.normed, rstd: a.qkRstd, N, H, K, D, eps });
   ropeKv(gpu, { qkv: a.normed ?? a.qkv, positions, kvRows, table: model.rope, q: a.q, kv: a.kv, N, H, K, D });
   attention(gpu, { q: a.q, kv: a.kv, ranges, out: a.att, lse: a.lse, N, H, K, D });
-  productOnto(gpu, a.x, { x: a.att, b: w.wo, bias: w.bo, y: a.xMid, M: N, N: C, K: H * D });
+  productOnto(gpu, a.x, { x: a.att, b: weights.float32(w.wo), bias: w.bo, y: a.xMid, M: N, N: C, K: H * D });
   if (adapters) recordLora(gpu, adapters, l, 'o', a.att, a.xMid, N);
 
   rmsnorm(gpu, { x: a.xMid, weight: w.mlpNorm, y: a.h2, rstd: a.rstd2, N, C, eps });
-  matmulNn(gpu, { x: a.h2, b: w.wgu, bias: w.bgu, y: a.gu, M: N, N: 2 * F, K: C });
+  matmulNn(gpu, { x: a.h2, b: weights.float32(w.wgu), bias: w.bgu, y: a.gu, M: N, N: 2 * F, K: C });
   if (adapters) recordLora(gpu, adapters, l, 'gu', a.h2, a.gu, N);
   swiglu(gpu, { gu: a.gu, y: a.act, N, F });
   if (!xNext) return;
-  productOnto(gpu, a.xMid, { x: a.act, b: w.wdown, bias: w.bdown, y: xNext, M: N, N: C, K: F });
+  productOnto(gpu, a.xMid, { x: a.act, b: weights.float32(w.wdown), bias: w.bdown, y: xNext, M: N, N: C, K: F });
   if (adapters) recordLora(gpu, adapters, l, 'down', a.act, xNext, N);
 }
 

@@ -9,35 +9,13 @@
 
 import type { Gpu, View } from '../gpu/device.ts';
 import type { RowChunk } from '../gpu/ops/embed.ts';
+import { pack, unpack } from '../gpu/ops/pack.ts';
+import type { PackedFormat } from '../gpu/packedFormat.ts';
 import type { ModelConfig } from './config.ts';
 import type { TensorMap } from './engine.ts';
 import { InputError } from './errors.ts';
 import type { WeightPiece, WeightSource } from './openCheckpoint.ts';
-import { parameterSpecs } from './params.ts';
-
-/** Where one HF tensor lies in a block: [rows, cols] of HF, written transposed at column `column` when it is a matrix. */
-interface Part {
-  name: string;
-  shape: number[];
-  transposed: boolean;
-  column: number;
-  /** Where the block holds only some rows of the tensor. */
-  rows?: { first: number; count: number };
-}
-
-/** One contiguous tensor of the arena. */
-export interface Block {
-  label: string;
-  /** Elements. */
-  size: number;
-  /** Columns of a row of the block. */
-  width: number;
-  /** Number of its buffer in the arena. */
-  buffer: number;
-  /** Byte offset in that buffer, a multiple of 256. */
-  offset: number;
-  parts: Part[];
-}
+import { type ArenaPlan, type Block, blockBytes, largestPacked, type Part, planBlocks } from './weightPlan.ts';
 
 export interface LayerViews {
   /** [C] */ attnNorm: View;
@@ -60,104 +38,6 @@ export interface WeightViews {
   /** [V, C]; the same as embed when tied */ head: RowChunk[];
 }
 
-/** How an arena is laid out. */
-export interface ArenaPlan {
-  blocks: Block[];
-  /** Bytes of each buffer. */
-  buffers: number[];
-  bytes: number;
-}
-
-/**
- * Lays blocks end to end in buffers of at most `maxBytes`, in order. Throws InputError for a block that fits none.
- */
-export function placeBlocks(blocks: Omit<Block, 'buffer' | 'offset'>[], maxBytes = Infinity): ArenaPlan {
-  const buffers = [0];
-  const placed = blocks.map((block) => {
-    const bytes = Math.ceil((block.size * 4) / 256) * 256;
-    if (bytes > maxBytes)
-      throw new InputError(
-        `The weights "${block.label}" take ${bytes} bytes, but this device binds at most ${maxBytes}; take a smaller model or another device.`,
-      );
-    if (buffers[buffers.length - 1] + bytes > maxBytes) buffers.push(0);
-    const buffer = buffers.length - 1;
-    const offset = buffers[buffer];
-    buffers[buffer] += bytes;
-    return { ...block, buffer, offset };
-  });
-  return { blocks: placed, buffers, bytes: buffers.reduce((a, b) => a + b, 0) };
-}
-
-/** Rows of a [V, C] table that a buffer holds: all, or a multiple of 64. */
-export function rowChunks(V: number, C: number, maxBytes: number): { first: number; count: number }[] {
-  const fit = Math.floor(maxBytes / (C * 4));
-  const step = fit >= V ? V : Math.max(64, Math.floor(fit / 64) * 64);
-  return Array.from({ length: Math.ceil(V / step) }, (_, i) => ({
-    first: i * step,
-    count: Math.min(step, V - i * step),
-  }));
-}
-
-/** The blocks of a config, in arena order, in buffers of at most `maxBytes`. */
-export function planBlocks(config: ModelConfig, maxBytes = Infinity): ArenaPlan {
-  const { hiddenSize: C, intermediateSize: F, headDim: D, numAttentionHeads: H, numKeyValueHeads: K } = config;
-  const blocks: Omit<Block, 'buffer' | 'offset'>[] = [];
-  const shapes = new Map(parameterSpecs(config).map((s) => [s.name, s.shape]));
-  const add = (label: string, width: number, parts: [name: string, column?: number, transposed?: boolean][]) => {
-    const named = parts.map(([name, column = 0, transposed = false]) => ({
-      name,
-      shape: shapes.get(name)!,
-      transposed,
-      column,
-    }));
-    const size = named.reduce((sum, p) => sum + p.shape.reduce((a, b) => a * b, 1), 0);
-    blocks.push({ label, size, width, parts: named });
-  };
-  const addTable = (label: string, name: string) => {
-    const part = { name, shape: shapes.get(name)!, transposed: false, column: 0 };
-    const chunks = rowChunks(config.vocabSize, C, maxBytes);
-    if (chunks.length === 1) return add(label, C, [[name]]);
-    chunks.forEach((rows, i) =>
-      blocks.push({ label: `${label}.${i}`, size: rows.count * C, width: C, parts: [{ ...part, rows }] }),
-    );
-  };
-  addTable('embed', 'model.embed_tokens.weight');
-  for (let l = 0; l < config.numHiddenLayers; l++) {
-    const at = `model.layers.${l}`;
-    const [q, k, v] = ['q', 'k', 'v'].map((n) => `${at}.self_attn.${n}_proj`);
-    add(`${l}.attnNorm`, C, [[`${at}.input_layernorm.weight`]]);
-    add(`${l}.wqkv`, (H + 2 * K) * D, [
-      [`${q}.weight`, 0, true],
-      [`${k}.weight`, H * D, true],
-      [`${v}.weight`, (H + K) * D, true],
-    ]);
-    if (config.qkvBias)
-      add(`${l}.bqkv`, (H + 2 * K) * D, [
-        [`${q}.bias`, 0],
-        [`${k}.bias`, H * D],
-        [`${v}.bias`, (H + K) * D],
-      ]);
-    if (config.qkNorm)
-      add(`${l}.qkNorm`, 2 * D, [
-        [`${at}.self_attn.q_norm.weight`, 0],
-        [`${at}.self_attn.k_norm.weight`, D],
-      ]);
-    add(`${l}.wo`, C, [[`${at}.self_attn.o_proj.weight`, 0, true]]);
-    if (config.oBias) add(`${l}.bo`, C, [[`${at}.self_attn.o_proj.bias`]]);
-    add(`${l}.mlpNorm`, C, [[`${at}.post_attention_layernorm.weight`]]);
-    add(`${l}.wgu`, 2 * F, [
-      [`${at}.mlp.gate_proj.weight`, 0, true],
-      [`${at}.mlp.up_proj.weight`, F, true],
-    ]);
-    if (config.mlpBias) add(`${l}.bgu`, 2 * F, [[`${at}.mlp.gate_proj.bias`], [`${at}.mlp.up_proj.bias`, F]]);
-    add(`${l}.wdown`, C, [[`${at}.mlp.down_proj.weight`, 0, true]]);
-    if (config.mlpBias) add(`${l}.bdown`, C, [[`${at}.mlp.down_proj.bias`]]);
-  }
-  add('finalNorm', C, [['model.norm.weight']]);
-  if (!config.tieWordEmbeddings) addTable('head', 'lm_head.weight');
-  return placeBlocks(blocks, maxBytes);
-}
-
 /** Tensors in few GPUBuffers (one, where that can be bound), addressed by block, filled and read by HF (or PEFT) name. */
 export class Arena {
   /** Whole buffers, padding included (padding stays 0). */
@@ -165,12 +45,32 @@ export class Arena {
   readonly #gpu: Gpu;
   readonly #blocks: Block[];
   readonly #views: Map<string, View>;
+  /** Room for the largest packed block as float32; undefined where nothing is packed. */
+  readonly #plain: View | undefined;
+  /** The packed block whose parts are arriving in #plain. */
+  #open: Block | undefined;
 
-  constructor(gpu: Gpu, { blocks, buffers }: ArenaPlan, label: string) {
+  constructor(gpu: Gpu, plan: ArenaPlan, label: string) {
+    const { blocks, buffers } = plan;
     this.#gpu = gpu;
     this.#blocks = blocks;
+    const largest = largestPacked(plan);
+    this.#plain = largest > 0 ? gpu.buffer(`${label}.float32`, largest * 4) : undefined;
     this.buffers = buffers.map((bytes, i) => gpu.buffer(i === 0 ? label : `${label}.${i}`, bytes));
-    this.#views = new Map(blocks.map((b) => [b.label, gpu.slice(this.buffers[b.buffer], b.offset, b.size * 4)]));
+    this.#views = new Map(blocks.map((b) => [b.label, this.#viewOf(b)]));
+  }
+
+  #viewOf({ buffer, offset, size, format, ...block }: Block): View {
+    const view = this.#gpu.slice(this.buffers[buffer], offset, blockBytes({ ...block, size, format }));
+    return format ? { ...view, packed: { format, elements: size } } : view;
+  }
+
+  /** The weights of a view as float32: the view itself, or, packed, recorded into room that the next call takes again. */
+  float32(view: View): View {
+    if (!view.packed) return view;
+    const { format, elements: n } = view.packed;
+    unpack(this.#gpu, { packed: view, y: this.#plain!, n, format });
+    return this.#plain!;
   }
 
   /** The block of that label; a RangeError where there is none. */
@@ -204,8 +104,26 @@ export class Arena {
     for (const block of this.#blocks) {
       const host = new Float32Array(block.size);
       for (const part of block.parts) copyPart(block, part, host, findTensor(tensors, part).data, 'in');
-      this.#gpu.write(this.buffers[block.buffer], host, block.offset / 4);
+      const { view, start } = this.#target(block);
+      this.#gpu.write(view, host, start);
     }
+    this.#close();
+  }
+
+  /** Where a block is written to, and the element it starts at: a packed one is collected as float32 first. */
+  #target(block: Block): { view: View; start: number } {
+    if (!block.format) return { view: this.buffers[block.buffer], start: block.offset / 4 };
+    if (this.#open !== block) this.#close();
+    this.#open = block;
+    return { view: this.#plain!, start: 0 };
+  }
+
+  /** Packs the block that was collected. Parts of one block come one after another. */
+  #close(): void {
+    if (!this.#open?.format) return;
+    const { label, size: n, format } = this.#open;
+    pack(this.#gpu, { x: this.#plain!, packed: this.view(label), n, format });
+    this.#open = undefined;
   }
 
   /** Host to device, piece by piece: what is in host memory is a few pieces, never the model. */
@@ -218,6 +136,7 @@ export class Arena {
       await this.#gpu.idle();
       pending = 0;
     }
+    this.#close();
     await this.#gpu.idle();
   }
 
@@ -233,8 +152,8 @@ export class Arena {
   }
 
   #writePiece(block: Block, part: Part, { shape, first, data }: WeightPiece): void {
-    const buffer = this.buffers[block.buffer];
-    const start = block.offset / 4 + part.column;
+    const { view: buffer, start: begin } = this.#target(block);
+    const start = begin + part.column;
     if (!part.transposed) return this.#gpu.write(buffer, data, start + first);
     const cols = shape[1];
     const [rows, firstRow] = [data.length / cols, first / cols];
@@ -250,7 +169,8 @@ export class Arena {
     for (const [i, buffer] of this.buffers.entries()) {
       const all = await this.#readBuffer(buffer);
       for (const block of this.#blocks.filter((candidate) => candidate.buffer === i)) {
-        const host = all.subarray(block.offset / 4, block.offset / 4 + block.size);
+        const plain = block.format && (await this.#gpu.readF32(this.float32(this.view(block.label))));
+        const host = plain ?? all.subarray(block.offset / 4, block.offset / 4 + block.size);
         for (const part of block.parts) {
           const { name, shape } = part;
           if (!tensors.has(name))
@@ -276,6 +196,7 @@ export class Arena {
 
   free(): void {
     for (const buffer of this.buffers) this.#gpu.free(buffer);
+    if (this.#plain) this.#gpu.free(this.#plain);
   }
 }
 
@@ -303,8 +224,9 @@ function transposed(x: Float32Array, rows: number, cols: number): Float32Array {
 export class GpuWeights extends Arena {
   readonly views: WeightViews;
 
-  constructor(gpu: Gpu, config: ModelConfig, label: string) {
-    super(gpu, planBlocks(config, gpu.maxArenaBytes), label);
+  /** @param format keeps the matrices in fewer bits, for weights that are not trained */
+  constructor(gpu: Gpu, config: ModelConfig, label: string, format?: PackedFormat) {
+    super(gpu, planBlocks(config, gpu.maxArenaBytes, format), label);
     this.views = {
       embed: this.chunks('embed'),
       layers: Array.from({ length: config.numHiddenLayers }, (_, l) => layerViews(this, l)),

@@ -10,9 +10,12 @@ import { headBwd, headLogprob, headStats } from '../gpu/ops/head.ts';
 import { matmulNn, matmulTn } from '../gpu/ops/matmul.ts';
 import { RMSNORM_BLOCK_ROWS, rmsnorm, rmsnormBwd } from '../gpu/ops/rmsnorm.ts';
 import { transpose } from '../gpu/ops/transpose.ts';
+import type { RowChunk } from '../gpu/ops/embed.ts';
+import type { PackedFormat } from '../gpu/packedFormat.ts';
 import type { ModelConfig } from './config.ts';
 import type { LlamaModel } from './forward.ts';
 import type { GpuWeights } from './gpuWeights.ts';
+import { tableChunks } from './weightPlan.ts';
 
 /** Device side of PackedBatch's head part, and what comes out. */
 export interface HeadBatch {
@@ -38,7 +41,7 @@ export class Head {
   readonly stats: View;
   readonly #gpu: Gpu;
   readonly #model: LlamaModel;
-  /** [C, rows] of each chunk of the head */
+  /** [C, rows] of each chunk of the head; of packed weights one, made anew for every use */
   readonly #headT: View[];
   /** [chunkRows, rows] logits of one chunk of the head; absent where it is one. */
   readonly #part: View | undefined;
@@ -61,7 +64,8 @@ export class Head {
     this.logits = f32('logits', this.chunkRows * V);
     this.stats = f32('stats', this.chunkRows * 2);
     const chunks = model.weights.views.head;
-    this.#headT = chunks.map(({ rows }, i) => f32(i === 0 ? 'transposed' : `transposed.${i}`, rows * C));
+    const kept = chunks[0].view.packed ? chunks.slice(0, 1) : chunks;
+    this.#headT = kept.map(({ rows }, i) => f32(i === 0 ? 'transposed' : `transposed.${i}`, rows * C));
     this.#part = chunks.length > 1 ? f32('part', this.chunkRows * chunks[0].rows) : undefined;
     this.#gathered = f32('gathered', maxRows * C);
     this.#hidden = f32('hidden', maxRows * C);
@@ -76,9 +80,9 @@ export class Head {
 
   /** Records the transposed copy of the head that the products read; once after every change of the weights. */
   refresh(): void {
-    this.#model.weights.views.head.forEach(({ view, rows }, i) =>
-      transpose(this.#gpu, { x: view, y: this.#headT[i], N: rows, C: this.#model.config.hiddenSize }),
-    );
+    this.#model.weights.views.head.forEach((chunk, i) => {
+      if (!chunk.view.packed) this.#transpose(chunk, this.#headT[i]);
+    });
   }
 
   /** Records final norm and logits of R rows of x that fit one chunk, for sampling: logits and stats hold the result. */
@@ -117,7 +121,8 @@ export class Head {
       const [hidden, dHidden] = [this.#hiddenChunks[chunk], this.#dHiddenChunks[chunk]];
       this.#model.weights.views.head.forEach(({ view, rows: K }, i) => {
         const dLogits = this.#takeColumns(i, rows);
-        matmulNn(gpu, { x: dLogits, b: view, y: dHidden, M: rows, N: C, K, accumulate: i > 0 });
+        const b = this.#model.weights.float32(view);
+        matmulNn(gpu, { x: dLogits, b, y: dHidden, M: rows, N: C, K, accumulate: i > 0 });
         if (grads) matmulTn(gpu, { a: dLogits, b: hidden, y: grads.views.head[i].view, M: K, N: C, K: rows });
       });
     }
@@ -152,14 +157,21 @@ export class Head {
   #logits(firstRow: number, rows: number, temperature: number): void {
     const { hiddenSize: C, vocabSize: V } = this.#model.config;
     const hidden = this.#hiddenChunks[firstRow / this.chunkRows];
-    this.#model.weights.views.head.forEach(({ rows: N, first }, i) => {
+    this.#model.weights.views.head.forEach((chunk, i) => {
+      const { rows: N, first } = chunk;
       const y = this.#part ?? this.logits;
-      matmulNn(this.#gpu, { x: hidden, b: this.#headT[i], y, M: rows, N, K: C });
+      const b = this.#headT[chunk.view.packed ? 0 : i];
+      if (chunk.view.packed) this.#transpose(chunk, b);
+      matmulNn(this.#gpu, { x: hidden, b, y, M: rows, N, K: C });
       if (!this.#part) return;
       const sizes = { R: rows, C: N, firstX: 0, rowX: N, firstY: first, rowY: V };
       copyColumns(this.#gpu, { x: y, y: this.logits, ...sizes });
     });
     headStats(this.#gpu, { logits: this.logits, stats: this.stats, R: rows, V, temperature });
+  }
+
+  #transpose({ view, rows: N }: RowChunk, y: View): void {
+    transpose(this.#gpu, { x: this.#model.weights.float32(view), y, N, C: this.#model.config.hiddenSize });
   }
 
   /** The columns of `logits` that chunk `i` of the head makes, as a matrix of their own. */
@@ -188,9 +200,14 @@ function headChunkRows(config: ModelConfig, maxRows: number): number {
 }
 
 /** Bytes that a Head takes. */
-export function headBytes(config: ModelConfig, maxRows: number, forTraining: boolean, oneChunk = false): number {
+export function headBytes(
+  config: ModelConfig,
+  maxRows: number,
+  options: { forTraining?: boolean; oneChunk?: boolean; format?: PackedFormat | undefined } = {},
+): number {
   const { hiddenSize: C, vocabSize: V } = config;
-  const chunk = oneChunk ? maxRows : headChunkRows(config, maxRows);
-  const perRow = (forTraining ? 4 : 2) * C + 1;
-  return 4 * (chunk * (V + 2) + V * C + maxRows * perRow);
+  const chunk = options.oneChunk ? maxRows : headChunkRows(config, maxRows);
+  const perRow = (options.forTraining ? 4 : 2) * C + 1;
+  const [{ count }] = tableChunks(config, Infinity, options.format);
+  return 4 * (chunk * (V + 2 + (count < V ? count : 0)) + count * C + maxRows * perRow);
 }

@@ -1,6 +1,7 @@
 /** A model on the device with its weights in place, or nothing: what fails half-way frees what it had taken. */
 
 import type { Gpu } from '../gpu/device.ts';
+import type { PackedFormat } from '../gpu/packedFormat.ts';
 import type { ModelConfig } from './config.ts';
 import type { TensorMap } from './engine.ts';
 import { createModel, type LlamaModel } from './forward.ts';
@@ -17,8 +18,9 @@ export async function loadModel(
   maxPositions: number,
   weights: Weights,
   lora?: LoraConfig,
+  format?: PackedFormat,
 ): Promise<LlamaModel> {
-  const model = createModel(gpu, config, maxPositions, lora);
+  const model = createModel(gpu, config, maxPositions, lora, format);
   try {
     if (weights instanceof Map) model.weights.importTensors(weights);
     else await model.weights.importFrom(weights);

@@ -10,7 +10,8 @@ import type { Gpu, View } from '../gpu/device.ts';
 import type { LoraSpan } from '../gpu/ops/lora_up.ts';
 import type { ModelConfig } from './config.ts';
 import type { TensorMap } from './engine.ts';
-import { Arena, type ArenaPlan, type Block, placeBlocks } from './gpuWeights.ts';
+import { Arena } from './gpuWeights.ts';
+import { type ArenaPlan, type Block, placeBlocks } from './weightPlan.ts';
 import type { LoraConfig, LoraModule } from './loraConfig.ts';
 import { fillUniform } from './params.ts';
 

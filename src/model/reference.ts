@@ -303,6 +303,23 @@ export function headBwd(
   return { dx, dweight };
 }
 
+/** What is left of x [n] after packing in blocks of 32 to `bits` bits a value, and the scale of each value's block. */
+export function quantize(x: F64, bits: 4 | 8): { values: F64; scales: F64 } {
+  const [values, scales] = [new Float64Array(x.length), new Float64Array(x.length)];
+  const zero = 2 ** (bits - 1);
+  for (let first = 0; first < x.length; first += 32) {
+    const block = x.subarray(first, first + 32);
+    const top = block.reduce((most, v) => (Math.abs(v) > Math.abs(most) ? v : most), 0);
+    const scale = -top / zero;
+    block.forEach((v, e) => {
+      const q = scale === 0 ? 0 : Math.min(zero - 1, Math.max(-zero, Math.round(v / scale)));
+      values[first + e] = q * scale;
+      scales[first + e] = Math.abs(scale);
+    });
+  }
+  return { values, scales };
+}
+
 /** sum_d a[aStart + d] * b[bStart + d] over D elements. */
 function dot(a: F64, aStart: number, b: F64, bStart: number, D: number): number {
   let sum = 0;

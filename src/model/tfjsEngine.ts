@@ -20,7 +20,8 @@ import type {
 } from './engine.ts';
 import type { LlamaModel } from './forward.ts';
 import { InputError } from './errors.ts';
-import { type Block, GpuWeights, planBlocks } from './gpuWeights.ts';
+import { GpuWeights } from './gpuWeights.ts';
+import { type Block, planBlocks } from './weightPlan.ts';
 import { Optimizer } from './optimizer.ts';
 import { loadTfjs, type TfjsRuntime } from './tfjsBackend.ts';
 import { type TfjsPass, tfjsForward } from './tfjsModel.ts';

@@ -1,5 +1,6 @@
 /** What an engine is made from, and its sizes; free of engine code, so that a page can ask for one without loading it. */
 
+import type { PackedFormat } from '../gpu/packedFormat.ts';
 import type { TrainConfig } from '../grpo/config.ts';
 import type { ModelConfig } from '../model/config.ts';
 import type { TensorMap } from '../model/engine.ts';
@@ -43,6 +44,8 @@ export interface EngineSpec {
   enableGradientCheckpointing?: boolean;
   /** Time rollout's passes by the GPU's clock, where the adapter has timestamps. */
   gpuTimes?: boolean;
+  /** The matrices are kept in fewer bits; only where they are not trained. */
+  weightFormat?: PackedFormat;
 }
 
 /** The adapters a training config asks for; undefined where every weight is trained. */
@@ -89,6 +92,7 @@ export function engineSizes(trainConfig: TrainConfig) {
     ...(adjustsDraws(rollout) && { adjustedDraws: true }),
     ...(lora && { lora }),
     ...(trainer.profileGpu && { gpuTimes: true }),
+    ...(model.quantization !== 'none' && { weightFormat: model.quantization }),
     ...(model.enableGradientCheckpointing && { enableGradientCheckpointing: true }),
   };
 }

@@ -2,6 +2,7 @@
 
 import { type AdapterSummary, Gpu } from '../gpu/device.ts';
 import { OutOfMemoryError } from '../gpu/errors.ts';
+import type { PackedFormat } from '../gpu/packedFormat.ts';
 import type { TrainerEngine } from '../grpo/trainer.ts';
 import type { ModelEngine } from '../model/engine.ts';
 import { InputError } from '../model/errors.ts';
@@ -57,7 +58,7 @@ async function buildEngine(gpu: Gpu, spec: DeviceSpec, vocabulary?: () => Vocabu
   const { config, weights, lora, preemption, speculative, judge } = spec;
   if (spec.gpuTimes) gpu.startTimer();
   const [model] = await Promise.all([
-    loadModel(gpu, config, positionsOf(spec), weights, lora),
+    loadModel(gpu, config, positionsOf(spec), weights, lora, weightFormat(spec)),
     prepareKernels(gpu, config, { rollout: spec.rollout !== undefined }),
   ]);
   if (spec.adapter) model.lora?.weights.importTensors(spec.adapter);
@@ -74,6 +75,13 @@ async function buildEngine(gpu: Gpu, spec: DeviceSpec, vocabulary?: () => Vocabu
     ...(reference && judge && { judge: new WgslRolloutEngine(gpu, reference.model, judge) }),
     destroy: () => gpu.destroy(),
   };
+}
+
+function weightFormat({ weightFormat, lora, use = 'train' }: DeviceSpec): PackedFormat | undefined {
+  if (!weightFormat || lora || use !== 'train') return weightFormat;
+  throw new InputError(
+    `model.quantization is "${weightFormat}", which freezes the weights, but they are to be trained; set model.loraRank or leave it out.`,
+  );
 }
 
 async function createModelEngine(gpu: Gpu, model: LlamaModel, spec: DeviceSpec): Promise<ModelEngine> {

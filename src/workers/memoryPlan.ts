@@ -2,9 +2,10 @@
 
 import { OutOfMemoryError } from '../gpu/errors.ts';
 import { activationBytesPerRow } from '../model/forward.ts';
-import { EXPORT_PIECE_BYTES, planBlocks } from '../model/gpuWeights.ts';
+import { EXPORT_PIECE_BYTES } from '../model/gpuWeights.ts';
 import { headBytes } from '../model/head.ts';
 import { LORA_MODULES, loraWidths, planLora } from '../model/lora.ts';
+import { largestPacked, planBlocks } from '../model/weightPlan.ts';
 import { adjustedDrawBytes } from '../rollout/adjustedDraws.ts';
 import type { DecoderSizes } from '../rollout/decoder.ts';
 import type { DeviceSpec } from './localEngine.ts';
@@ -28,13 +29,15 @@ export type Sizes = Pick<
   | 'lora'
   | 'enableGradientCheckpointing'
   | 'adjustedDraws'
+  | 'weightFormat'
   | 'use'
 >;
 
 /** Bytes by purpose, for what the engine is used for. Within 10% of what is then allocated. */
 export function planMemory(sizes: Sizes): PlanItem[] {
-  const { config, maxTokenLen, maxPositions, rollout, withReference, lora, use = 'train' } = sizes;
-  const weights = planBlocks(config).bytes;
+  const { config, maxTokenLen, maxPositions, rollout, withReference, lora, weightFormat, use = 'train' } = sizes;
+  const plan = planBlocks(config, Infinity, weightFormat);
+  const weights = plan.bytes + 4 * largestPacked(plan);
   const adapters = lora ? planLora(config, lora).bytes : 0;
   const trained = lora ? adapters : weights;
   const items: PlanItem[] = [
@@ -57,7 +60,7 @@ export function planMemory(sizes: Sizes): PlanItem[] {
   }
   if (rollout) {
     const { maxSlots, slotCapacity } = rollout;
-    const { cache, activations } = rolloutBytes(config, rollout, lora);
+    const { cache, activations } = rolloutBytes(sizes, rollout, lora);
     items.push({ name: 'KV cache', bytes: cache, setting: 'rollout.maxSlots' });
     items.push({ name: 'rollout activations', bytes: activations, setting: 'rollout.maxSlots' });
     if (sizes.adjustedDraws) {
@@ -66,30 +69,33 @@ export function planMemory(sizes: Sizes): PlanItem[] {
     }
   }
   if (sizes.judge) {
-    const { cache, activations } = rolloutBytes(config, sizes.judge);
+    const { cache, activations } = rolloutBytes(sizes, sizes.judge);
     items.push({ name: 'judge', bytes: cache + activations, setting: 'reward.judge.maxSlots' });
   }
   items.push({ name: 'staging', bytes: use === 'train' ? stagingBytes(Math.min(trained, EXPORT_PIECE_BYTES)) : 4096 });
   return items;
 }
 
-function rolloutBytes(config: Sizes['config'], sizes: DecoderSizes, lora?: Sizes['lora']) {
-  const { maxSlots, slotCapacity, maxPrompts, maxPromptLength, maxBatchedTokens, verifyRows = 0 } = sizes;
+function rolloutBytes({ config, weightFormat: format }: Sizes, decoder: DecoderSizes, lora?: Sizes['lora']) {
+  const { maxSlots, slotCapacity, maxPrompts, maxPromptLength, maxBatchedTokens, verifyRows = 0 } = decoder;
   const rows = maxPrompts * maxPromptLength + maxSlots * slotCapacity;
   const headRows = Math.max(maxSlots, verifyRows);
   const perRow = activationBytesPerRow({ ...config, numHiddenLayers: 1 }, { lora });
   return {
     cache: rows * 2 * config.numKeyValueHeads * config.headDim * 4 * config.numHiddenLayers,
-    activations: Math.max(maxBatchedTokens, headRows) * perRow + headBytes(config, headRows, false, true),
+    activations:
+      Math.max(maxBatchedTokens, headRows) * perRow + headBytes(config, headRows, { oneChunk: true, format }),
   };
 }
 
 /** A read-back buffer is a power of two; the largest read is a piece of the trained weights, for a checkpoint. */
 const stagingBytes = (read: number): number => 2 ** Math.ceil(Math.log2(Math.max(4096, read)));
 
+type TrainingSizes = Pick<Sizes, 'config' | 'maxTokenLen' | 'lora' | 'enableGradientCheckpointing' | 'weightFormat'>;
+
 /** Activations, their gradients, the head and the batch's own arrays, for `maxTokenLen` rows. */
-function trainingBytes(sizes: Pick<Sizes, 'config' | 'maxTokenLen' | 'lora' | 'enableGradientCheckpointing'>): number {
-  const { config, maxTokenLen: rows, lora, enableGradientCheckpointing: checkpoint = false } = sizes;
+function trainingBytes(sizes: TrainingSizes): number {
+  const { config, maxTokenLen: rows, lora, weightFormat, enableGradientCheckpointing: checkpoint = false } = sizes;
   const { hiddenSize: C, intermediateSize: F, headDim: D, numAttentionHeads: H, numKeyValueHeads: K } = config;
   const dt = lora ? loraWidths(config, lora).T : 0;
   const scratch = 3 * C + 3 * F + 2 * H * D + 2 * K * D + H + (H + 2 * K) * D + dt;
@@ -98,7 +104,7 @@ function trainingBytes(sizes: Pick<Sizes, 'config' | 'maxTokenLen' | 'lora' | 'e
   return (
     rows * (activationBytesPerRow(config, { lora, checkpoint }) + (scratch + batch) * 4) +
     transposed * 4 +
-    headBytes(config, rows, true)
+    headBytes(config, rows, { forTraining: true, format: weightFormat })
   );
 }
 
@@ -130,6 +136,10 @@ function changesOf(sizes: Sizes): (Partial<Sizes> & { change: string })[] {
     const rows = Math.max(maxPositions, Math.floor(maxTokenLen / 2));
     if (rows < maxTokenLen) changes.push({ change: `actor.maxTokenLen=${rows}`, maxTokenLen: rows });
   }
+  const smaller = { none: ['float16', 'int8', 'int4'], float16: ['int8', 'int4'], int8: ['int4'], int4: [] } as const;
+  if (lora || use !== 'train')
+    for (const format of smaller[sizes.weightFormat ?? 'none'])
+      changes.push({ change: `model.quantization=${format}`, weightFormat: format });
   if (!rollout) return changes;
   const [slots, capacity] = [Math.ceil(rollout.maxSlots / 2), Math.ceil(rollout.slotCapacity / 2)];
   const fewer = { ...rollout, maxSlots: slots, maxPrompts: Math.min(rollout.maxPrompts, slots) };

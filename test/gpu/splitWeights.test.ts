@@ -2,12 +2,12 @@
 import { describe, expect, test } from 'vitest';
 import { Gpu } from '../../src/gpu/device.ts';
 import { type Checkpoint, filesOf, saveCheckpoint } from '../../src/model/checkpoint.ts';
-import { planBlocks } from '../../src/model/gpuWeights.ts';
 import { loadModel } from '../../src/model/loadModel.ts';
 import { type LoraConfig, loraModules } from '../../src/model/lora.ts';
 import { openCheckpoint } from '../../src/model/openCheckpoint.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { initWeights } from '../../src/model/params.ts';
+import { planBlocks } from '../../src/model/weightPlan.ts';
 import { WgslEngine } from '../../src/model/wgslEngine.ts';
 import { WgslRolloutEngine } from '../../src/rollout/engine.ts';
 import { rng } from '../random.ts';

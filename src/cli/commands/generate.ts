@@ -8,6 +8,7 @@ import { loadWithAdapter } from '../checkpoints.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { say } from '../progress.ts';
 import { openEngine } from '../session.ts';
+import { packedFormat } from './score.ts';
 
 /** Tokens between two pieces of output. */
 const PIECE = 8;
@@ -24,6 +25,7 @@ export const generate: Command = {
     temperature: { value: 'T', help: '0 = greedy (default 1)' },
     'max-new-tokens': { value: 'N', help: 'default 160' },
     seed: { value: 'N', help: 'default 1' },
+    quantization: { value: 'FORMAT', help: 'keep weights as float16, int8 or int4' },
   },
   async run({ flags }, io) {
     const { model: path, prompt } = flags;
@@ -50,6 +52,7 @@ export const generate: Command = {
     const engine = await openEngine(model, {
       engine: 'wgsl',
       use: 'generate',
+      ...(flags['quantization'] !== undefined && { weightFormat: packedFormat(flags['quantization']) }),
       maxTokenLen: maxPositions,
       maxPositions,
       rollout: {

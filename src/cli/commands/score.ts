@@ -1,5 +1,6 @@
 /** `webgrpo score`: next-token log-probs of token sequences, to compare with any other implementation. */
 
+import { PACKED_FORMATS, type PackedFormat } from '../../gpu/packedFormat.ts';
 import type { ModelConfig } from '../../model/config.ts';
 import { InputError } from '../../model/errors.ts';
 import { packGroups } from '../../model/packing.ts';
@@ -21,11 +22,13 @@ export const score: Command = {
     ...JSON_FLAG,
     model: { value: 'FOLDER', help: 'checkpoint or run folder; the tokenizer is not needed' },
     adapter: { value: 'FOLDER', help: 'LoRA adapter (PEFT folder or run folder) over the model' },
+    quantization: { value: 'FORMAT', help: 'weights in float16, int8 or int4; says their error against float32' },
     tokens: { value: 'FILE', help: 'JSON: an array of arrays of token ids' },
   },
-  async run({ flags: { model: path, adapter: adapterPath, tokens } }) {
+  async run({ flags: { model: path, adapter: adapterPath, tokens, quantization } }) {
     if (typeof path !== 'string') throw new InputError('Which model? Give --model FOLDER.');
     if (typeof tokens !== 'string') throw new InputError('Which tokens? Give --tokens FILE.');
+    const format = quantization === undefined ? undefined : packedFormat(quantization);
     const { base, folder } = await findAdapter(path, typeof adapterPath === 'string' ? adapterPath : undefined);
     const { model } = await openModel(base);
     const adapter = folder === undefined ? undefined : await readAdapter(folder, model.config);
@@ -37,18 +40,40 @@ export const score: Command = {
       ...{ ...model, engine: 'wgsl', maxTokenLen, maxPositions, use: 'score' },
       ...(adapter && { lora: adapter.lora, adapter: adapter.tensors }),
     };
-    for (const line of planLines(planMemory(spec))) say(line);
-    const engine = await createDeviceEngine(spec);
-    try {
-      const { description, vendor, isSoftware } = engine.adapter;
-      say(`adapter: ${description || vendor}${isSoftware ? ' (software: right, but slow)' : ''}`);
-      // The log-probs and nothing else, whether --json is given or not: this output is for programs.
-      process.stdout.write(`${JSON.stringify(await scoreSequences(engine, sequences, maxTokenLen))}\n`);
-    } finally {
-      engine.destroy();
-    }
+    const exact = format && (await scoreWith(spec, sequences, false));
+    const scores = await scoreWith(format ? { ...spec, weightFormat: format } : spec, sequences, true);
+    if (exact) say(`${format} against float32: ${errorLine(scores, exact)}`);
+    // The log-probs and nothing else, whether --json is given or not: this output is for programs.
+    process.stdout.write(`${JSON.stringify(scores)}\n`);
   },
 };
+
+/** A format by name. Throws InputError. */
+export function packedFormat(name: string | boolean): PackedFormat {
+  const format = PACKED_FORMATS.find((known) => known === name);
+  if (format) return format;
+  throw new InputError(`--quantization is "${name}"; allowed: ${PACKED_FORMATS.join(', ')}.`);
+}
+
+async function scoreWith(spec: DeviceSpec, sequences: number[][], tell: boolean): Promise<number[][]> {
+  if (tell) for (const line of planLines(planMemory(spec))) say(line);
+  const engine = await createDeviceEngine(spec);
+  try {
+    const { description, vendor, isSoftware } = engine.adapter;
+    if (tell) say(`adapter: ${description || vendor}${isSoftware ? ' (software: right, but slow)' : ''}`);
+    return await scoreSequences(engine, sequences, spec.maxTokenLen);
+  } finally {
+    engine.destroy();
+  }
+}
+
+/** Differences of log-probs, in nats a token. */
+function errorLine(scores: number[][], exact: number[][]): string {
+  const errors = scores.flatMap((row, s) => row.map((logp, t) => Math.abs(logp - exact[s][t])));
+  const mean = errors.reduce((a, b) => a + b, 0) / errors.length;
+  const largest = errors.reduce((a, b) => Math.max(a, b), 0);
+  return `mean error of a log-prob ${mean.toExponential(2)} nats, largest ${largest.toExponential(2)}, ${errors.length} tokens`;
+}
 
 /** Entry t of a sequence's array is log p(token t + 1 | tokens up to t), natural log, temperature 1. */
 async function scoreSequences(

@@ -4,6 +4,7 @@ import type { Gpu, View } from '../device.ts';
 import { defineKernel } from '../kernel.ts';
 import { expectElements } from '../shape.ts';
 import { groupsOf } from './grid.ts';
+import { unpackRows } from './pack.ts';
 
 export const embedKernel = defineKernel({
   name: 'embed',
@@ -34,8 +35,11 @@ export function embed(gpu: Gpu, args: { tokens: View; table: RowChunk[]; x: View
   const { tokens, table, x, N, C } = args;
   expectElements('embed tokens [N]', tokens, N);
   expectElements('embed x [N, C]', x, N * C);
-  for (const { view, first, rows } of table)
-    gpu.dispatch(embedKernel, { tokens, table: view, x }, { N, C, first, rows }, groupsOf(N * C));
+  for (const { view, first, rows } of table) {
+    const sizes = { N, C, first, rows };
+    if (view.packed) unpackRows(gpu, { packed: view, tokens, y: x, format: view.packed.format, ...sizes });
+    else gpu.dispatch(embedKernel, { tokens, table: view, x }, sizes, groupsOf(N * C));
+  }
 }
 
 export interface EmbedBwdArgs {

@@ -1,0 +1,11 @@
+/** How frozen weights can be kept in fewer bits; free of kernels, since configs read it. */
+export const PACKED_FORMATS = ['float16', 'int8', 'int4'] as const;
+export type PackedFormat = (typeof PACKED_FORMATS)[number];
+
+/** Values that share a scale. */
+export const PACKED_BLOCK = 32;
+const BLOCK_WORDS = { float16: 16, int8: 9, int4: 5 };
+
+/** Bytes of n packed values. */
+export const packedBytes = (format: PackedFormat, n: number): number =>
+  Math.ceil(n / PACKED_BLOCK) * BLOCK_WORDS[format] * 4;

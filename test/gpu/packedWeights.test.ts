@@ -1,0 +1,113 @@
+/** Frozen weights in fewer bits: the model is the one of the values that are left, and it takes less memory. */
+import { describe, expect, test } from 'vitest';
+import { Gpu } from '../../src/gpu/device.ts';
+import { PACKED_FORMATS, type PackedFormat } from '../../src/gpu/packedFormat.ts';
+import type { TensorMap } from '../../src/model/engine.ts';
+import { loadModel } from '../../src/model/loadModel.ts';
+import { type LoraConfig, loraModules } from '../../src/model/lora.ts';
+import type { WeightSource } from '../../src/model/openCheckpoint.ts';
+import { packGroups } from '../../src/model/packing.ts';
+import { initWeights } from '../../src/model/params.ts';
+import { WgslEngine } from '../../src/model/wgslEngine.ts';
+import { WgslRolloutEngine } from '../../src/rollout/engine.ts';
+import { createDeviceEngine, type DeviceSpec } from '../../src/workers/localEngine.ts';
+import { planMemory, totalBytes } from '../../src/workers/memoryPlan.ts';
+import { rng } from '../random.ts';
+import { tinyConfig } from './tinyModel.ts';
+
+const config = { ...tinyConfig, architecture: 'Qwen2ForCausalLM', qkvBias: true, vocabSize: 300 } as const;
+const lora: LoraConfig = {
+  ...{ rank: 4, alpha: 8, dropout: 0, useRslora: false },
+  ...{ targetModules: loraModules('all-linear'), seed: 1 },
+};
+const adam = { lr: 1e-2, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0, gradClip: 1 };
+
+/** Pieces of five rows, so that parts of a matrix arrive one after another. */
+const inPieces = (weights: TensorMap): WeightSource => ({
+  async *pieces() {
+    for (const [name, { shape, data }] of weights) {
+      const row = shape[1] ?? 1;
+      for (let first = 0; first < data.length; first += 5 * row)
+        yield { name, shape, first, data: data.slice(first, first + 5 * row) };
+    }
+  },
+});
+
+/** Log-probs, two updates of the adapters, tokens drawn. */
+async function run(gpu: Gpu, weights: TensorMap | WeightSource, format?: PackedFormat) {
+  const model = await loadModel(gpu, config, 64, weights, lora, format);
+  const engine = new WgslEngine(gpu, model, 64);
+  const r = rng(5);
+  const ids = (n: number) => Uint32Array.from({ length: n }, () => Math.floor(r.uniform() * config.vocabSize));
+  const samples = [{ tokens: ids(40), mask: new Uint8Array(40).fill(1) }];
+  const [{ batch }] = packGroups([{ prompt: ids(5), samples }], 64);
+  const { logProbs } = await engine.logProbs(batch, { temperature: 1 });
+  for (let step = 0; step < 2; step++) {
+    const dLogProbs = Float32Array.from(r.normals(40));
+    await engine.forwardBackward(batch, { kind: 'coefficients', dLogProbs }, { temperature: 1 });
+    await engine.optimizerStep(adam);
+  }
+  const sizes = { maxSlots: 2, slotCapacity: 16, maxPrompts: 2, maxPromptLength: 16, maxBatchedTokens: 64 };
+  const rollout = new WgslRolloutEngine(gpu, model, sizes);
+  const sampling = { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: 8, stopTokenIds: [] };
+  const key: [number, number] = [1, 1];
+  const drawn = await rollout.generate({ requestId: 'a', contextIds: ids(4), promptLength: 4, key, sampling });
+  return { logProbs, drawn, adapters: await engine.exportWeights(), base: await model.weights.exportTensors() };
+}
+
+describe.each(PACKED_FORMATS)('%s', (format) => {
+  test.each([
+    ['one table', {}],
+    ['a table in chunks', { maxArenaBytes: 2 * 64 * 20 * 4 }],
+  ])('%s: the same as float32 weights of the values that are left', async (_, options) => {
+    const gpu = await Gpu.create(options);
+    const packed = await run(gpu, inPieces(initWeights(config, 3)), format);
+    const plain = await run(gpu, packed.base);
+    expect(packed.logProbs).toEqual(plain.logProbs);
+    expect(packed.drawn).toEqual(plain.drawn);
+    expect(packed.adapters).toEqual(plain.adapters);
+    expect((await run(gpu, initWeights(config, 3), format)).base).toEqual(packed.base);
+    gpu.destroy();
+  });
+
+  test('biases and norms stay as they are, matrices are near', async () => {
+    const gpu = await Gpu.create();
+    const weights = initWeights(config, 3);
+    const model = await loadModel(gpu, config, 16, weights, lora, format);
+    const steps = { float16: 2 ** -11, int8: 2 ** -7, int4: 2 ** -3 };
+    for (const [name, { shape, data }] of await model.weights.exportTensors()) {
+      const before = weights.get(name)!.data;
+      if (shape.length === 1) expect(data).toEqual(before);
+      const top = before.reduce((most, v) => Math.max(most, Math.abs(v)), 0);
+      data.forEach((v, i) => expect(Math.abs(v - before[i])).toBeLessThanOrEqual(top * steps[format] * 1.001));
+    }
+    gpu.destroy();
+  });
+});
+
+const big = { ...config, vocabSize: 2000, hiddenSize: 128, headDim: 32, intermediateSize: 384, numHiddenLayers: 4 };
+const spec: DeviceSpec = {
+  ...{ engine: 'wgsl', config: big, weights: initWeights(big, 1), lora, maxTokenLen: 128, maxPositions: 64 },
+  rollout: { maxSlots: 2, slotCapacity: 32, maxPrompts: 2, maxPromptLength: 32, maxBatchedTokens: 64 },
+};
+
+test.each(PACKED_FORMATS)('%s: the plan is within 10%% of what is allocated, and less than float32', async (format) => {
+  const packed = { ...spec, weightFormat: format };
+  const engine = await createDeviceEngine(packed);
+  const samples = [{ tokens: Uint32Array.of(3, 4), mask: Uint8Array.of(1, 1) }];
+  const [{ batch }] = packGroups([{ prompt: Uint32Array.of(1, 2), samples }], 64);
+  const nll = { kind: 'nll' as const, weights: Float32Array.of(1, 1) };
+  await engine.model.forwardBackward(batch, nll, { temperature: 1 });
+  await engine.model.optimizerStep(adam);
+  const ratio = totalBytes(planMemory(packed)) / engine.gpu.counters.bytes;
+  expect(Math.abs(ratio - 1)).toBeLessThan(0.1);
+  expect(totalBytes(planMemory(packed))).toBeLessThan(totalBytes(planMemory(spec)));
+  engine.destroy();
+});
+
+test('weights that are trained cannot be packed', async () => {
+  const { lora: _, ...all } = spec;
+  await expect(createDeviceEngine({ ...all, weightFormat: 'int8' })).rejects.toThrow(
+    'model.quantization is "int8", which freezes the weights, but they are to be trained; set model.loraRank or leave it out.',
+  );
+});
