@@ -4,6 +4,7 @@ import type { WrittenConfig } from '../grpo/configSchema.ts';
 import { InputError } from '../model/errors.ts';
 import { gsm8kToolTask, type Gsm8kProblem } from '../tasks/gsm8k.ts';
 import { gsm8kJsonlTask, parseGsm8kJsonl } from '../tasks/gsm8kJsonl.ts';
+import { checkParser, NO_PROMPT } from '../tasks/gsm8kPrompt.ts';
 import { NO_SHAPING } from '../tasks/gsm8kReward.ts';
 import { COUNTDOWN_OPTIONS, countdownTask } from '../tasks/countdown.ts';
 import { REVERSE_TEXT_OPTIONS, reverseTextTask } from '../tasks/reverseText.ts';
@@ -25,10 +26,15 @@ export async function openTask(config: TaskConfig): Promise<Task> {
 
 const TASKS: Record<string, (config: TaskConfig) => Task | Promise<Task>> = {
   gsm8k: async (config) => {
-    const shaping = readOptions(config.options, NO_SHAPING);
-    if (config.path === undefined) return gsm8kToolTask({ shaping });
-    const { train, test } = await readGsm8k(config);
-    return gsm8kJsonlTask(train, test, { shaping });
+    const options = readOptions(config.options, { ...NO_SHAPING, ...NO_PROMPT });
+    checkParser(options.parser);
+    if (config.path !== undefined) {
+      const { train, test } = await readGsm8k(config);
+      return gsm8kJsonlTask(train, test, { shaping: options, prompt: options });
+    }
+    const unused = Object.keys(NO_PROMPT).find((key) => key in options);
+    if (unused === undefined) return gsm8kToolTask({ shaping: options });
+    throw new InputError(`task.options.${unused} is for GSM8K's own files; set task.path, or leave it out.`);
   },
   'reverse-text': ({ options }) => reverseTextTask(readOptions(options, REVERSE_TEXT_OPTIONS)),
   countdown: ({ options }) => countdownTask(readOptions(options, COUNTDOWN_OPTIONS)),

@@ -2,6 +2,7 @@
 
 import { InputError } from '../model/errors.ts';
 import { hash, keyedRng } from './random.ts';
+import { type PromptOptions, prompted } from './gsm8kPrompt.ts';
 import { gsm8kReward, NO_SHAPING } from './gsm8kReward.ts';
 import type { Shaping } from './gsm8kReward.ts';
 import type { Gsm8kProblem } from './gsm8k.ts';
@@ -23,8 +24,9 @@ export function parseGsm8kJsonl(text: string, file: string): Gsm8kProblem[] {
 export function gsm8kJsonlTask(
   train: Gsm8kProblem[],
   test: Gsm8kProblem[],
-  options: { shaping?: Partial<Shaping> } = {},
+  options: { shaping?: Partial<Shaping>; prompt?: Partial<PromptOptions> } = {},
 ): Task {
+  const { prompt = {} } = options;
   const shaping = { ...NO_SHAPING, ...options.shaping };
   let epoch = { key: '', order: [] as number[] };
   const orderOf = (seed: number, number: number) => {
@@ -34,10 +36,11 @@ export function gsm8kJsonlTask(
   };
   return {
     name: 'gsm8k',
-    train: (index, seed) => train[orderOf(seed, Math.floor(index / train.length))[index % train.length]],
-    heldOut: (count) => test.slice(0, count),
+    train: (index, seed) =>
+      prompted(train[orderOf(seed, Math.floor(index / train.length))[index % train.length]], prompt),
+    heldOut: (count) => test.slice(0, count).map((problem) => prompted(problem, prompt)),
     tools: [calculator],
-    reward: (sample) => gsm8kReward(sample, shaping),
+    reward: (sample) => gsm8kReward(sample, shaping, prompt.parser),
   };
 }
 

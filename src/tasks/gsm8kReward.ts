@@ -21,9 +21,26 @@ export function extractAnswer(text: string): string | null {
   return found ? found[1].replaceAll(',', '') : null;
 }
 
-/** Exact string match of the last assistant message's answer line. */
-export function gsm8kReward(sample: ScoredSample, shaping: Shaping = NO_SHAPING): Reward {
-  const answer = extractAnswer(sample.response);
+/** strict = the line `#### N`; flexible = the last number of the text, for models that do not keep to the line. */
+export const ANSWER_PARSERS = ['strict', 'flexible'] as const;
+export type AnswerParser = (typeof ANSWER_PARSERS)[number];
+
+/** The last number of a text with commas removed, or null: what verl's extract_solution does with method "flexible". */
+export function lastNumber(text: string): string | null {
+  const found = text
+    .slice(-SEARCHED_CHARACTERS)
+    .match(/-?[0-9][0-9.,]*/g)
+    ?.at(-1);
+  return found ? found.replaceAll(',', '').replace(/\.$/, '') : null;
+}
+
+/** Exact string match of the answer in the last assistant message. */
+export function gsm8kReward(
+  sample: ScoredSample,
+  shaping: Shaping = NO_SHAPING,
+  parser: AnswerParser = 'strict',
+): Reward {
+  const answer = parser === 'strict' ? extractAnswer(sample.response) : lastNumber(sample.response);
   const acc = answer === sample.problem.answer ? 1 : 0;
   const wellFormed = sample.numToolCalls > 0 && sample.numToolErrors === 0;
   const format = answer !== null && !acc ? shaping.formatScore : 0;

@@ -1,0 +1,72 @@
+/** The configs for real models against those models' shapes, which were written into test/fixtures by hand. */
+import { readFileSync } from 'node:fs';
+import { expect, test } from 'vitest';
+import { parseTrainConfig } from '../../src/grpo/config.ts';
+import { parseModelConfig } from '../../src/model/config.ts';
+import { parameterCount } from '../../src/model/params.ts';
+import { gsm8kJsonlTask, parseGsm8kJsonl } from '../../src/tasks/gsm8kJsonl.ts';
+import { checkParser, type PromptOptions } from '../../src/tasks/gsm8kPrompt.ts';
+import { gsm8kReward } from '../../src/tasks/gsm8kReward.ts';
+import type { ScoredSample } from '../../src/tasks/task.ts';
+import { engineSizes } from '../../src/workers/engineSpec.ts';
+import { checkBindings, planMemory, planSavings, totalBytes } from '../../src/workers/memoryPlan.ts';
+
+const shapeOf = (name: string) =>
+  parseModelConfig(JSON.parse(readFileSync(`test/fixtures/${name}/config.json`, 'utf8')));
+const read = (file: string) => readFileSync(`configs/${file}.yaml`, 'utf8');
+
+test('the shapes are those of the models', () => {
+  expect(parameterCount(shapeOf('smollm2-135m-instruct'))).toBe(134_515_008);
+  expect(parameterCount(shapeOf('qwen2.5-0.5b-instruct'))).toBe(494_032_768);
+});
+
+test.each([
+  ['gsm8k-smollm2-135m', 'smollm2-135m-instruct'],
+  ['gsm8k-smollm2-135m-tool', 'smollm2-135m-instruct'],
+  ['gsm8k-qwen2.5-0.5b', 'qwen2.5-0.5b-instruct'],
+  ['gsm8k-qwen2.5-0.5b-tool', 'qwen2.5-0.5b-instruct'],
+])('configs/%s fits %s: positions, buffers of 1 GiB, a plan that quantization makes smaller', (file, model) => {
+  const config = parseTrainConfig(read(file), { source: file });
+  const shape = shapeOf(model);
+  expect(config.model.path.toLowerCase()).toContain(model);
+  expect(config.data.maxPromptLength + config.data.maxResponseLength).toBeLessThanOrEqual(shape.maxPositionEmbeddings);
+  const sizes = { ...engineSizes(config), config: shape };
+  expect(() => checkBindings(sizes, 2 ** 30)).not.toThrow();
+  const plan = planMemory(sizes);
+  expect(plan.find(({ name }) => name === 'weights')!.bytes).toBeGreaterThan(4 * parameterCount(shape));
+  expect(planSavings(sizes).map(({ change }) => change)).toContain('model.quantization=int4');
+  expect(totalBytes(planMemory({ ...sizes, weightFormat: 'int8' }))).toBeLessThan(totalBytes(plan));
+  checkParser((config.task.options as Partial<PromptOptions>).parser);
+  expect(read(file)).toContain('Not run here');
+});
+
+test('system message and instruction reach the prompt, the last user message alone is changed', () => {
+  const line = JSON.stringify({ question: 'How many?', answer: '<<1+2=3>>3\n#### 3' });
+  const problems = parseGsm8kJsonl(line, 'x.jsonl');
+  const task = gsm8kJsonlTask(problems, problems, {
+    prompt: { systemPrompt: 'Be brief.', instruction: 'End in ####.' },
+  });
+  const want = [
+    { role: 'system', content: 'Be brief.' },
+    { role: 'user', content: 'How many? End in ####.' },
+  ];
+  expect(task.train(0, 1).messages).toEqual(want);
+  expect(task.heldOut(1)[0].messages).toEqual(want);
+  expect(gsm8kJsonlTask(problems, problems).heldOut(1)[0]).toBe(problems[0]);
+});
+
+test.each([
+  ['The answer is 1,234.', '1234', 0, 1],
+  ['#### 12', '12', 1, 1],
+  ['#### 12 apples, 3 each', '12', 1, 0],
+  ['none', '12', 0, 0],
+  ['It costs $-3.50', '-3.50', 0, 1],
+])('"%s" against %s: strict %i, flexible %i', (response, answer, strict, flexible) => {
+  const sample = { response, problem: { answer }, numToolCalls: 0, numToolErrors: 0 } as ScoredSample;
+  expect(gsm8kReward(sample).acc).toBe(strict);
+  expect(gsm8kReward(sample, undefined, 'flexible').acc).toBe(flexible);
+});
+
+test('a parser that does not exist is refused', () => {
+  expect(() => checkParser('loose')).toThrow('task.options.parser is "loose"; allowed: strict, flexible.');
+});
