@@ -3,7 +3,7 @@
 import { readFileSync } from 'node:fs';
 import { type LoadedModel, loadModel } from '../src/cli/checkpoints.ts';
 import { openTask } from '../src/cli/openTask.ts';
-import { parseTrainConfig } from '../src/grpo/config.ts';
+import { parseTrainConfig } from '../src/grpo/configText.ts';
 import { InputError } from '../src/model/errors.ts';
 import { initWeights } from '../src/model/params.ts';
 import { HEADLINE } from './models.ts';

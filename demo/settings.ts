@@ -1,7 +1,8 @@
 /** What can be set before a run: a form, filled from the recipe and the address, read back into a config. */
 
 import { parse, stringify } from 'yaml';
-import { parseTrainConfig, type TrainConfig } from '../src/grpo/config.ts';
+import type { TrainConfig } from '../src/grpo/config.ts';
+import { parseTrainConfig } from '../src/grpo/configText.ts';
 import { POLICY_LOSSES } from '../src/grpo/losses.ts';
 import { RECIPES } from '../src/grpo/recipes.ts';
 import { byId, el, setText } from './dom.ts';

@@ -2,7 +2,7 @@
 
 import { fetchConfig, fetchModel } from '../../demo/files.ts';
 import { Gpu } from '../../src/gpu/device.ts';
-import { parseTrainConfig } from '../../src/grpo/config.ts';
+import { parseTrainConfig } from '../../src/grpo/configText.ts';
 import { gsm8kToolTask } from '../../src/tasks/gsm8k.ts';
 import { type Host, measure, partNames } from '../parts.ts';
 import { type PeerHost, runPeer } from '../peers/run.ts';

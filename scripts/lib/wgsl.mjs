@@ -3,21 +3,30 @@
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
-const MATMUL = fileURLToPath(new URL('./matmulTile.mjs', import.meta.url));
+const here = (file) => fileURLToPath(new URL(file, import.meta.url));
+
+/** Printed kernels by file name, and what prints them: an import and an expression. */
+const PRINTED = [
+  [/\/matmul_(\w+)\.wgsl/, 'matmulWgsl, variants', './matmulTile.mjs', (name) => `matmulWgsl(variants.${name})`],
+  [/\/(attention\w*_d(\d+))\.wgsl/, 'printed', './attentionTile.mjs', (name, D) => `printed(${D}).${name}()`],
+];
 
 /**
- * Vite plugin: `.wgsl?raw` without comments and indentation. Lines stay where they are, so GPU errors still point right. The
- * printed matrix products are printed again when the library loads: their text is ten times as long as what prints it.
+ * Vite plugin: `.wgsl?raw` without comments and indentation. Lines stay where they are, so GPU errors still point right.
+ * Printed kernels are printed again when the library loads: their text is ten times as long as what prints it.
  */
 export function shortWgsl() {
   return {
     name: 'short-wgsl',
     enforce: 'pre',
     load(id) {
+      if (/(matmul|attention)Tile\.mjs$/.test(id)) return readFileSync(id, 'utf8').replace(/^\/\/.*$/gm, '');
       if (!id.endsWith('.wgsl?raw')) return null;
-      const variant = /\/matmul_(\w+)\.wgsl\?raw$/.exec(id)?.[1];
-      if (variant)
-        return `import { matmulWgsl, variants } from ${JSON.stringify(MATMUL)}; export default matmulWgsl(variants.${variant});`;
+      for (const [pattern, names, file, expression] of PRINTED) {
+        const match = pattern.exec(id);
+        if (match)
+          return `import { ${names} } from ${JSON.stringify(here(file))}; export default ${expression(...match.slice(1))};`;
+      }
       const code = readFileSync(id.slice(0, -'?raw'.length), 'utf8');
       return `export default ${JSON.stringify(shorten(code))};`;
     },

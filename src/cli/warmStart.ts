@@ -3,7 +3,8 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { stringify } from 'yaml';
-import { parseSftConfig, type TrainConfig } from '../grpo/config.ts';
+import type { TrainConfig } from '../grpo/config.ts';
+import { parseSftConfig } from '../grpo/configText.ts';
 import { newestCheckpoint } from './checkpoints.ts';
 import { readText } from './files.ts';
 import { say } from './progress.ts';

@@ -1,12 +1,11 @@
 /**
- * From YAML text to a config without gaps: parse, apply overrides, check against the schema, fill in the algorithm's
- * settings, check rules that span keys. What comes out can be written as YAML and read back to the same.
+ * From what a user wrote to a config without gaps: check against the schema, fill in the algorithm's settings, check rules
+ * that span keys. What comes out can be written as YAML and read back to the same.
  * Every failure is an InputError of one sentence.
  */
 
 import { distance } from 'fastest-levenshtein';
 import * as v from 'valibot';
-import { parseDocument } from 'yaml';
 import type { PolicyLossSpec } from '../model/engine.ts';
 import { InputError } from '../model/errors.ts';
 import { checkSftRules, checkTrainRules } from './configRules.ts';
@@ -32,29 +31,12 @@ export interface TrainConfig extends Omit<WrittenConfig, 'actor' | 'algorithm'> 
   algorithm: Filled<WrittenConfig['algorithm'], 'advEstimator' | 'scaleRewards' | 'maskTruncated'>;
 }
 
-export interface ParseOptions {
-  /** What errors call the text: a file name. */
-  source: string;
-  /** `actor.optim.lr=1e-4`; values are read as YAML. */
-  overrides?: readonly string[];
-}
-
-/** A training run from its YAML. Throws InputError. */
-export function parseTrainConfig(yaml: string, { source, overrides = [] }: ParseOptions): TrainConfig {
-  return resolveTrainConfig(readTree(yaml, source, overrides), source);
-}
-
 /** A training run from a plain object, as the page and the library API have it. Throws InputError. */
 export function resolveTrainConfig(tree: unknown, source = 'config'): TrainConfig {
   const written = validate(TRAIN_SCHEMA, tree, source);
   const config = fillIn(written, source);
   checkTrainRules(config, source);
   return config;
-}
-
-/** A supervised run from its YAML. Throws InputError. */
-export function parseSftConfig(yaml: string, { source, overrides = [] }: ParseOptions): SftConfig {
-  return resolveSftConfig(readTree(yaml, source, overrides), source);
 }
 
 /** A supervised run from a plain object. Throws InputError. */
@@ -76,36 +58,6 @@ export function policyLossSpec(config: TrainConfig): PolicyLossSpec {
     ...(klClamp === undefined ? {} : { klClamp }),
     ...(lossWeighsItself(config) ? { rolloutIs, rolloutIsThreshold } : {}),
   };
-}
-
-function readTree(yaml: string, source: string, overrides: readonly string[]): unknown {
-  const document = parseDocument(yaml);
-  const [error] = document.errors;
-  if (error) throw new InputError(`${source} is not YAML: ${error.message.split('\n')[0].replace(/:$/, '')}.`);
-  const tree = (document.toJS() ?? {}) as unknown;
-  if (!isTree(tree)) throw new InputError(`${source} must hold "key: value" lines, but holds ${JSON.stringify(tree)}.`);
-  // "model: org/name" says all there is to say about most models.
-  if (typeof tree['model'] === 'string') tree['model'] = { path: tree['model'] };
-  for (const override of overrides) applyOverride(tree, override);
-  return tree;
-}
-
-/** Sets one dotted key. The schema, not this, says whether the key exists. */
-function applyOverride(tree: Tree, override: string): void {
-  const [, path, value] = /^([\w.]+)=(.*)$/s.exec(override) ?? [];
-  if (path === undefined) {
-    throw new InputError(`Cannot read the override "${override}"; write it as actor.optim.lr=1e-4.`);
-  }
-  const document = parseDocument(value);
-  if (document.errors.length > 0) throw new InputError(`The value of the override "${override}" is not YAML.`);
-  const keys = path.split('.');
-  let at = tree;
-  for (const key of keys.slice(0, -1)) {
-    if (!isTree((at[key] ??= {})))
-      throw new InputError(`The override "${override}" sets a key inside "${key}", which is a value.`);
-    at = at[key] as Tree;
-  }
-  at[keys[keys.length - 1]] = document.toJS() as unknown;
 }
 
 function validate<S extends v.GenericSchema>(schema: S, tree: unknown, source: string): v.InferOutput<S> {
@@ -271,9 +223,9 @@ function correctionOf(written: WrittenCorrection, settings: AlgorithmSettings): 
   };
 }
 
-type Tree = Record<string, unknown>;
+export type Tree = Record<string, unknown>;
 
-function isTree(value: unknown): value is Tree {
+export function isTree(value: unknown): value is Tree {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 

@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import grpoYaml from '../../configs/reverse-text.yaml?raw';
 import sftYaml from '../../configs/reverse-text-sft.yaml?raw';
-import { parseSftConfig, parseTrainConfig } from '../../src/grpo/config.ts';
+import { parseSftConfig, parseTrainConfig } from '../../src/grpo/configText.ts';
 import { freshModelConfig, trainSupervised } from '../../src/grpo/sft.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import { initWeights } from '../../src/model/params.ts';

@@ -1,7 +1,8 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { stringify } from 'yaml';
-import { keyDocs, nearestKey, parseSftConfig, parseTrainConfig, policyLossSpec } from '../../src/grpo/config.ts';
+import { keyDocs, nearestKey, policyLossSpec } from '../../src/grpo/config.ts';
+import { parseSftConfig, parseTrainConfig } from '../../src/grpo/configText.ts';
 import { batchTable, nearestDivisors } from '../../src/grpo/configRules.ts';
 import { correctionSettings } from '../../src/grpo/correctionSettings.ts';
 import { TRAIN_SCHEMA } from '../../src/grpo/configSchema.ts';

@@ -10,7 +10,7 @@ import { beforeAll, expect, test } from 'vitest';
 import { exportRun } from '../../src/cli/commands/export.ts';
 import { hydraWord, verlRun } from '../../src/cli/export/verl.ts';
 import { trlRun } from '../../src/cli/export/trl.ts';
-import { parseTrainConfig } from '../../src/grpo/config.ts';
+import { parseTrainConfig } from '../../src/grpo/configText.ts';
 import { RECIPES } from '../../src/grpo/recipes.ts';
 import { InputError } from '../../src/model/errors.ts';
 import { readSafetensors } from '../../src/model/safetensors.ts';

@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { RunFolder } from '../../src/cli/runFolder.ts';
 import { withWarmStart } from '../../src/cli/warmStart.ts';
-import { parseSftConfig, resolveTrainConfig } from '../../src/grpo/config.ts';
+import { resolveTrainConfig } from '../../src/grpo/config.ts';
+import { parseSftConfig } from '../../src/grpo/configText.ts';
 
 const trainConfig = (path: string, outDir: string) =>
   resolveTrainConfig({ name: 'x', model: { path }, trainer: { outDir } });

@@ -3,7 +3,8 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseDocument, stringify } from 'yaml';
-import { parseTrainConfig, type TrainConfig } from '../../grpo/config.ts';
+import type { TrainConfig } from '../../grpo/config.ts';
+import { parseTrainConfig } from '../../grpo/configText.ts';
 import { RECIPES } from '../../grpo/recipes.ts';
 import { InputError } from '../../model/errors.ts';
 import { numberFlag, oneFile } from '../args.ts';

@@ -1,6 +1,6 @@
 /** `webgrpo eval`: held-out accuracy of a checkpoint under a training config. */
 
-import { parseTrainConfig } from '../../grpo/config.ts';
+import { parseTrainConfig } from '../../grpo/configText.ts';
 import { GrpoTrainer } from '../../grpo/trainer.ts';
 import type { Sample } from '../../grpo/stepBatch.ts';
 import { oneFile } from '../args.ts';

@@ -3,7 +3,8 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { stringify } from 'yaml';
-import { parseTrainConfig, type TrainConfig } from '../../grpo/config.ts';
+import type { TrainConfig } from '../../grpo/config.ts';
+import { parseTrainConfig } from '../../grpo/configText.ts';
 import { collectWeights, saveCheckpoint } from '../../model/checkpoint.ts';
 import { InputError } from '../../model/errors.ts';
 import { gsm8kToolTask } from '../../tasks/gsm8k.ts';

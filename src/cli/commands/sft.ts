@@ -1,6 +1,6 @@
 /** `webgrpo sft`: supervised training on the task's demonstrations, from fresh weights or from a checkpoint. */
 
-import { parseSftConfig } from '../../grpo/config.ts';
+import { parseSftConfig } from '../../grpo/configText.ts';
 import { oneFile } from '../args.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { readText } from '../files.ts';

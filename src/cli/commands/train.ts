@@ -2,7 +2,8 @@
 
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { parseTrainConfig, type TrainConfig } from '../../grpo/config.ts';
+import type { TrainConfig } from '../../grpo/config.ts';
+import { parseTrainConfig } from '../../grpo/configText.ts';
 import { batchTable } from '../../grpo/configRules.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
 import type { Sample } from '../../grpo/stepBatch.ts';
