@@ -166,7 +166,8 @@ test('an idle worker does not keep Node alive', async () => {
   const held = process.getActiveResourcesInfo().filter((name) => name === 'MessagePort').length;
   const sandbox = new Sandbox(1);
   await sandbox.run({ code: '1', timeMs: 200, memoryBytes: 16 * 2 ** 20, maxOutput: 100 });
-  expect(process.getActiveResourcesInfo().filter((name) => name === 'MessagePort')).toHaveLength(held);
+  const now = process.getActiveResourcesInfo().filter((name) => name === 'MessagePort').length;
+  expect(now).toBeLessThanOrEqual(held); // fewer where the test runner let go of one of its own meanwhile
   sandbox.close();
 });
 
