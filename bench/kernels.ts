@@ -79,6 +79,6 @@ export async function benchAttention(
 }
 
 /** Values in [-1, 1) that repeat every few thousand elements; zeros would be too easy for some adapters. */
-function noise(n: number): Float32Array {
+export function noise(n: number): Float32Array {
   return Float32Array.from({ length: n }, (_, i) => ((i * 7919) % 4093) / 2046.5 - 1);
 }

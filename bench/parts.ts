@@ -11,6 +11,7 @@ import { benchPeers } from './peers.ts';
 import type { PeerName, PeerResults } from './peers/types.ts';
 import { fillShares, type Report } from './report.ts';
 import { benchStep, type StepInputs } from './step.ts';
+import { benchTiles } from './tiles.ts';
 import { benchPrefixSharing, benchScaling, benchTrain } from './train.ts';
 import type { Effort } from './timing.ts';
 
@@ -48,6 +49,9 @@ const PARTS: Record<string, (bench: Bench) => Promise<void>> = {
     report.matmul = [];
     for (const shape of matmulShapes(gpu, quick)) report.matmul.push(await benchMatmul(gpu, shape, effort));
   },
+  async tiles({ gpu, report, quick }) {
+    report.tiles = await benchTiles(gpu, quick ? 1 : 4);
+  },
   async attention({ gpu, report, quick, effort }) {
     report.attention = [];
     for (const batch of attentionBatches(quick)) report.attention.push(await benchAttention(gpu, batch, effort));
@@ -81,10 +85,13 @@ const PARTS: Record<string, (bench: Bench) => Promise<void>> = {
   },
 };
 
+/** Only when named: not about how fast a run is, but about why it is built so. */
+const ON_REQUEST = ['tiles'];
+
 /** All parts, or those named with commas between. Throws InputError. */
 export function partNames(only: string | undefined): string[] {
   const all = Object.keys(PARTS);
-  if (only === undefined) return all;
+  if (only === undefined) return all.filter((name) => !ON_REQUEST.includes(name));
   const names = only.split(',');
   const unknown = names.find((name) => !all.includes(name));
   if (unknown === undefined) return names;

@@ -60,6 +60,8 @@ export interface Report {
     mapMs?: number;
   };
   matmul?: MatmulResult[];
+  /** On request: GFLOP/s of a product by tile, and the tile that is used. */
+  tiles?: { m: number; n: number; k: number; chosen: string; gflops: Record<string, number> }[];
   attention?: AttentionResult[];
   prefill?: Rate;
   /** By number of sequences. */
@@ -138,6 +140,10 @@ export function table(report: Report): string {
   }
   for (const { op, m, n, k, gflops, shareOfPeak } of report.matmul ?? [])
     row(`matmul ${op} ${m} x ${n} x ${k}`, `${fixed(gflops)} GFLOP/s`, percent(shareOfPeak));
+  for (const { m, n, k, chosen, gflops } of report.tiles ?? []) {
+    row(`tiles of ${m} x ${n} x ${k}`, 'GFLOP/s');
+    for (const [tile, g] of Object.entries(gflops)) row(`  ${tile}`, fixed(g), tile === chosen ? 'used' : '');
+  }
   for (const { shape, forwardMs, backwardMs } of report.attention ?? [])
     row(`attention ${shape}`, `${fixed(forwardMs)} ms`, `${fixed(backwardMs)} ms back`);
   if (report.prefill) row('prefill', ...rateCells(report.prefill));

@@ -1,7 +1,7 @@
 /** The configs for real models against those models' shapes, which were written into test/fixtures by hand. */
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { parseTrainConfig } from '../../src/grpo/config.ts';
+import { parseTrainConfig } from '../../src/grpo/configText.ts';
 import { parseModelConfig } from '../../src/model/config.ts';
 import { parameterCount } from '../../src/model/params.ts';
 import { gsm8kJsonlTask, parseGsm8kJsonl } from '../../src/tasks/gsm8kJsonl.ts';

@@ -1,0 +1,42 @@
+/** Every tile of the product that runs on this adapter, in turn: what the choice in src/gpu/ops/matmul.ts rests on. */
+
+import type { Gpu } from '../src/gpu/device.ts';
+import { chooseMatmul, MATMUL_VARIANTS, matmulNn, type MatmulVariant } from '../src/gpu/ops/matmul.ts';
+import { noise } from './kernels.ts';
+import type { Report } from './report.ts';
+import { secondsOf } from './timing.ts';
+
+const ROWS = [1, 4, 8, 16, 32, 64, 256, 1024];
+const [N, K] = [384, 128];
+const LANES: Record<string, number> = { plain: 0, subgroup4: 4, subgroup8: 8 };
+
+/** GFLOP/s by rows and tile: best of `rounds` turns, so that a neighbour's burst does not decide between two. */
+export async function benchTiles(gpu: Gpu, rounds: number): Promise<NonNullable<Report['tiles']>> {
+  const tiles = (Object.keys(MATMUL_VARIANTS) as MatmulVariant[]).filter((tile) => runsOn(gpu, tile));
+  const results: NonNullable<Report['tiles']> = [];
+  for (const M of ROWS) {
+    const [x, b, y] = [
+      gpu.buffer('bench.x', noise(M * K)),
+      gpu.buffer('bench.b', noise(K * N)),
+      gpu.buffer('bench.y', M * N * 4),
+    ];
+    const best = new Map(tiles.map((tile) => [tile, Infinity]));
+    for (let i = 0; i < rounds; i++) {
+      for (const variant of tiles) {
+        const record = () => matmulNn(gpu, { x, b, y, M, N, K, variant });
+        const seconds = await secondsOf(gpu, record, { rounds: 2, roundS: 0.02 });
+        best.set(variant, Math.min(best.get(variant)!, seconds));
+      }
+    }
+    const gflops = Object.fromEntries([...best].map(([tile, seconds]) => [tile, (2 * M * N * K) / seconds / 1e9]));
+    results.push({ m: M, n: N, k: K, chosen: chooseMatmul(gpu, M), gflops });
+    for (const view of [x, b, y]) gpu.free(view);
+  }
+  return results;
+}
+
+function runsOn({ adapter }: Gpu, tile: MatmulVariant): boolean {
+  const { subgroup, workgroup } = MATMUL_VARIANTS[tile];
+  if (!subgroup) return true;
+  return adapter.subgroupSize >= LANES[tile.split('_')[0]] && adapter.subgroupMaxSize <= workgroup;
+}
