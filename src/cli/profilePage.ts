@@ -64,7 +64,7 @@ export function profilePage(title: string, steps: readonly StepProfile[], settin
 const ENTITIES: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' };
 const escape = (text: string) => text.replace(/[&<>"]/g, (character) => ENTITIES[character]);
 const list = (lines: string[]) => `<ul>${lines.map((line) => `<li>${escape(line)}</li>`).join('')}</ul>`;
-const seconds = (ms: number) => `${(ms / 1000).toPrecision(3)} s`;
+const seconds = (ms: number) => (ms > 0 && ms < 100 ? `${ms.toPrecision(2)} ms` : `${(ms / 1000).toPrecision(3)} s`);
 const round = (x: number) => Math.round(x * 10) / 10;
 
 function key(): string {
@@ -99,7 +99,7 @@ function completionCurves(steps: readonly StepProfile[]): string {
       `<line class="axis" x1="${left}" x2="${W}" y1="${y(share)}" y2="${y(share)}"/><text x="0" y="${y(share) + 4}">${100 * share}%</text>`,
   );
   const ticks = [0, 0.5, 1].map(
-    (part) => `<text x="${x(part * longest) - 12}" y="${H - 8}">${seconds(part * longest)}</text>`,
+    (part) => `<text x="${x(part * longest)}" y="${H - 8}" text-anchor="middle">${seconds(part * longest)}</text>`,
   );
   return svg(W, H, [...guides, ...ticks, ...picked.map(curve)].join(''));
 }
@@ -114,8 +114,10 @@ function shareBars(steps: readonly StepProfile[]): string {
       if (width === 0) return [];
       const title = `<title>${kind} ${(100 * shares[kind]!).toFixed(1)}%</title>`;
       const rect = `<rect x="${round(at)}" y="${r * 24}" width="${round(width)}" height="18" fill="${COLOURS[kind]}">${title}</rect>`;
+      const wide = width > 44 && kind !== 'wait';
+      const share = `<text x="${round(at + 6)}" y="${r * 24 + 13}" style="fill:#fff">${(100 * shares[kind]!).toFixed(0)}%</text>`;
       at += width;
-      return [rect];
+      return [wide ? rect + share : rect];
     });
     return `<text x="0" y="${r * 24 + 13}">${label}</text>${parts.join('')}`;
   });
@@ -169,8 +171,13 @@ function histogram(values: readonly number[]): string {
     const range = width === 1 ? `${low + b}` : `${low + b * width} to ${low + (b + 1) * width - 1}`;
     return `<rect x="${round(20 + b * step)}" y="${round(120 - height)}" width="${round(step - 1)}" height="${height}" fill="${COLOURS.decode}"><title>${range}: ${n}</title></rect>`;
   });
-  const last = `<text x="${round(20 + (bins.length - 1) * step)}" y="135">${low + (bins.length - 1) * width}</text>`;
-  return svg(1000, 140, `${bars.join('')}<text x="20" y="135">${low}</text>${bins.length > 1 ? last : ''}`);
+  // Every bin has its first value below it where there is room, and the highest says how many it holds.
+  const every = Math.ceil(40 / step);
+  const labels = bins.flatMap((_, b) =>
+    b % every === 0 ? [`<text x="${round(20 + b * step)}" y="135">${low + b * width}</text>`] : [],
+  );
+  const peak = `<text x="${round(24 + (bins.indexOf(most) + 1) * step)}" y="22">${most}</text>`;
+  return svg(1000, 140, `${bars.join('')}${peak}${labels.join('')}`);
 }
 
 /** The samples that took longest, each with its events on the time axis of its step. */
