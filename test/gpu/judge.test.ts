@@ -1,4 +1,5 @@
 /** A judge on our own engine with the reference's weights, on a tiny model: its scores, and when they are made. */
+import * as Comlink from 'comlink';
 import { afterEach, expect, test, vi } from 'vitest';
 
 import { resolveTrainConfig } from '../../src/grpo/config.ts';
@@ -11,6 +12,8 @@ import { judgeScorer } from '../../src/tasks/modelReward.ts';
 import { fillJudgePrompt } from '../../src/tasks/judgePrompt.ts';
 import type { ScoredSample, Task } from '../../src/tasks/task.ts';
 import { createLocalEngine, engineSizes, type LocalEngine } from '../../src/workers/localEngine.ts';
+import { createEngineHost } from '../../src/workers/engineHost.ts';
+import { createRemoteEngine } from '../../src/workers/remoteEngine.ts';
 import { tinyConfig } from './tinyModel.ts';
 
 const task: Task = {
@@ -116,6 +119,24 @@ test('a prompt that is too long is not judged, control tokens in a response are 
   const [end] = engine.tokenizer.eosTokenIds;
   const plain = [...engine.tokenizer.encodeChat([{ role: 'user', content: 'a' }])];
   expect(asked[0].filter((id) => id === end)).toHaveLength(plain.filter((id) => id === end).length);
+});
+
+test('in a worker, judge and policy are told apart', async () => {
+  const config = configOf();
+  const local = await engineOf(config);
+  const { port1, port2 } = new MessageChannel();
+  Comlink.expose(createEngineHost(), port2);
+  const files = { tokenizerJson, tokenizerConfigJson };
+  const spec = { ...engineSizes(config), config: model, weights: START, ...files };
+  const remote = await createRemoteEngine(Object.assign(port1, { terminate: () => port1.close() }) as never, spec);
+  const reply = engineCompletion(remote.judge!, remote.tokenizer, JUDGE);
+  const samples: Sample[] = [];
+  for (let step = 0; step < 2; step++)
+    samples.push(...(await new GrpoTrainer({ config, task, engine: remote }).step()).samples);
+  expect(samples.every(({ reward }) => reward.extra!['judge'] >= 0)).toBe(true);
+  expect(await reply('3 plus 4')).toBe(await engineCompletion(local.judge!, local.tokenizer, JUDGE)('3 plus 4'));
+  await remote.destroy();
+  port2.close();
 });
 
 test('a judge longer than the positions of the model is refused', async () => {

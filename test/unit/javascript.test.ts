@@ -4,13 +4,15 @@ import { Sandbox } from '../../src/tasks/tools/sandbox.ts';
 import { run } from '../scriptedEngine.ts';
 
 const LIMITS = { timeMs: 400, memoryBytes: 16 * 2 ** 20, maxOutput: 200 };
-const js = (code: string) => runJavascript(code, LIMITS);
+/** For programs that another limit ends, or none: the machine may be busy. */
+const PATIENT = { ...LIMITS, timeMs: 5000 };
+const js = (code: string, limits = PATIENT) => runJavascript(code, limits);
 const TOO_LONG = 'Error: the program ran longer than 400 ms';
 const OUT_OF_MEMORY = 'Error: InternalError: out of memory';
 const TOO_MUCH = 'Error: the program printed more than 200 characters';
 
 async function expectOutput(code: string, expected: string | RegExp): Promise<void> {
-  const output = await js(code);
+  const output = await js(code, expected === TOO_LONG || expected instanceof RegExp ? LIMITS : PATIENT);
   if (typeof expected === 'string') expect(output).toBe(expected);
   else expect(output).toMatch(expected);
 }
@@ -91,7 +93,7 @@ describe('hostile programs', () => {
   ])('%s', async (_, code, expected) => {
     const started = performance.now();
     await expectOutput(code, expected);
-    expect(performance.now() - started).toBeLessThan(5000);
+    expect(performance.now() - started).toBeLessThan(10_000);
     expect(await js('1 + 1')).toBe('2');
   });
 
@@ -130,7 +132,7 @@ describe('hostile programs', () => {
 
   test('programs that fill their memory leave the next one unharmed, and the memory is the next one\u2019s', async () => {
     const fill = 'const a = []; for (;;) a.push(new Uint8Array(1e6))';
-    const limits = { ...LIMITS, timeMs: 2000 };
+    const limits = PATIENT;
     const outputs = await Promise.all(Array.from({ length: 60 }, () => runJavascript(fill, limits)));
     expect(new Set(outputs)).toEqual(new Set([OUT_OF_MEMORY]));
     expect(await runJavascript('new Uint8Array(8e6).length', limits)).toBe('8000000');
@@ -138,7 +140,7 @@ describe('hostile programs', () => {
 });
 
 describe('the worker', () => {
-  const PROGRAM = { code: '1', timeMs: 200, memoryBytes: 16 * 2 ** 20, maxOutput: 100 };
+  const PROGRAM = { code: '1', timeMs: 5000, memoryBytes: 16 * 2 ** 20, maxOutput: 100 };
 
   test('is kept from program to program, and at most so many run at once', async () => {
     const sandbox = new Sandbox(2);
@@ -161,13 +163,15 @@ describe('the worker', () => {
   });
 });
 
+const holding = () => process.getActiveResourcesInfo().filter((name) => name === 'MessagePort').length;
+
 test('an idle worker does not keep Node alive', async () => {
   await js('1');
-  const held = process.getActiveResourcesInfo().filter((name) => name === 'MessagePort').length;
+  await new Promise((resolve) => setTimeout(resolve, 100)); // workers that were ended go
+  const held = holding();
   const sandbox = new Sandbox(1);
-  await sandbox.run({ code: '1', timeMs: 200, memoryBytes: 16 * 2 ** 20, maxOutput: 100 });
-  const now = process.getActiveResourcesInfo().filter((name) => name === 'MessagePort').length;
-  expect(now).toBeLessThanOrEqual(held); // fewer where the test runner let go of one of its own meanwhile
+  await sandbox.run({ code: '1', timeMs: 5000, memoryBytes: 16 * 2 ** 20, maxOutput: 100 });
+  expect(holding()).toBeLessThanOrEqual(held); // fewer where the test runner let go of one of its own meanwhile
   sandbox.close();
 });
 
@@ -179,6 +183,6 @@ test('limits that cannot be are refused', () => {
 
 test('as a tool of an agent loop', async () => {
   const call = `<tool_call>${JSON.stringify({ name: 'javascript', arguments: { code: '6*7' } })}</tool_call>`;
-  const { messages } = await run([call, '#### 42'], { tools: [javascriptTool(LIMITS)] });
+  const { messages } = await run([call, '#### 42'], { tools: [javascriptTool(PATIENT)] });
   expect(messages[1]).toEqual({ role: 'tool', content: '42' });
 });

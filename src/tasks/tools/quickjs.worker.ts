@@ -156,6 +156,7 @@ async function serve(): Promise<void> {
   const answer = async (program: Program): Promise<SandboxMessage> => {
     const { memoryBytes } = program;
     if (made?.memoryBytes !== memoryBytes) made = { quickjs: await instantiate(wasm, memoryBytes), memoryBytes };
+    port.postMessage({ kind: 'ready' }); // from here on the program's time counts
     return { kind: 'done', output: runProgram(made.quickjs, program) };
   };
   port.onmessage = ({ data }) => {

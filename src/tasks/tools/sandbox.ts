@@ -44,7 +44,7 @@ export class Sandbox {
     const { default: code } = await import('./quickjs.worker.ts?inline-worker');
     this.started++;
     const guest = new Guest(startWorker(code));
-    await guest.loaded();
+    await guest.ready();
     return guest;
   }
 }
@@ -60,15 +60,21 @@ interface WorkerPort {
 /** One worker. It is asked for one thing at a time. */
 class Guest {
   readonly #port: WorkerPort;
-  #answer: (message: SandboxMessage) => void = () => {};
+  readonly #said: SandboxMessage[] = [];
+  #heard: () => void = () => {};
 
   constructor(port: WorkerPort) {
     this.#port = port;
-    port.onMessage((message) => this.#answer(message));
-    port.onError((why) => this.#answer({ kind: 'broken', why }));
+    const hear = (message: SandboxMessage) => {
+      this.#said.push(message);
+      this.#heard();
+    };
+    port.onMessage(hear);
+    port.onError((why) => hear({ kind: 'broken', why }));
   }
 
-  async loaded(): Promise<void> {
+  /** Resolves when the worker has loaded, or is about to run a program. Ends it, and rejects, when it does not come to that. */
+  async ready(): Promise<void> {
     const message = await this.#next(LOAD_MS);
     if (message?.kind === 'ready') return;
     this.end();
@@ -76,9 +82,9 @@ class Guest {
   }
 
   async run(program: Program): Promise<{ output: string; broken: boolean }> {
-    const next = this.#next(program.timeMs + GRACE_MS);
     this.#port.post(program);
-    const message = await next;
+    await this.ready();
+    const message = await this.#next(program.timeMs + GRACE_MS);
     if (message?.kind === 'done') return { output: message.output, broken: false };
     const why =
       message?.kind === 'broken' ? `broke its sandbox: ${message.why}` : `ran longer than ${program.timeMs} ms`;
@@ -90,14 +96,16 @@ class Guest {
   }
 
   /** The worker's next message; undefined after so many milliseconds without one. */
-  #next(ms: number): Promise<SandboxMessage | undefined> {
-    return new Promise((resolve) => {
-      const timer = setTimeout(() => resolve(undefined), ms);
-      this.#answer = (message) => {
-        clearTimeout(timer);
-        resolve(message);
-      };
-    });
+  async #next(ms: number): Promise<SandboxMessage | undefined> {
+    if (this.#said.length === 0) {
+      let timer: ReturnType<typeof setTimeout> | undefined;
+      await new Promise<void>((resolve) => {
+        this.#heard = resolve;
+        timer = setTimeout(resolve, ms);
+      });
+      clearTimeout(timer);
+    }
+    return this.#said.shift();
   }
 }
 

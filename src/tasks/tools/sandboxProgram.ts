@@ -14,5 +14,5 @@ export interface Program {
 /** What this build of QuickJS starts with; a program can fill all but a little of it. */
 export const LEAST_MEMORY_BYTES = 16 * 2 ** 20;
 
-/** What a worker says: that it has loaded, a program's output, or that it is of no more use. */
+/** What a worker says: that it has loaded or is about to run, a program's output, or that it is of no more use. */
 export type SandboxMessage = { kind: 'ready' } | { kind: 'done'; output: string } | { kind: 'broken'; why: string };
