@@ -83,6 +83,7 @@ export class ByteAutomaton {
   /** Of each state: its nodes, ascending, and where each byte leads. */
   readonly #nodes: number[][] = [];
   readonly #next: Int32Array[] = [];
+  readonly #left: number[] = [];
   readonly #stateOf = new Map<string, number>();
 
   constructor(language: Part) {
@@ -105,7 +106,7 @@ export class ByteAutomaton {
 
   /** Fewest bytes to the end of a word. */
   bytesLeft(state: number): number {
-    return this.#nodes[state].reduce((least, node) => Math.min(least, this.#bytesLeft[node]), Infinity);
+    return this.#left[state];
   }
 
   #follow(state: number, byte: number): number {
@@ -125,6 +126,7 @@ export class ByteAutomaton {
     if (known !== undefined) return known;
     this.#stateOf.set(key, this.#nodes.length);
     this.#next.push(new Int32Array(256).fill(UNKNOWN));
+    this.#left.push(sorted.reduce((least, node) => Math.min(least, this.#bytesLeft[node]), Infinity));
     return this.#nodes.push(sorted) - 1;
   }
 }

@@ -8,14 +8,13 @@
 import { tokenBytes, type Vocabulary } from '../model/vocabulary.ts';
 import { ByteAutomaton, DEAD } from './byteAutomaton.ts';
 import { advance, prefixFunction } from './stopStrings.ts';
+import { TokenTrie } from './tokenTrie.ts';
 import { CALL_OPENS, type CallableTool, toolCallGrammar } from './toolGrammar.ts';
 
 interface Allowed {
   /** Tokens that may come next, */
   ids: Uint32Array;
-  /** the state after each, */
-  next: Int32Array;
-  /** and the fewest tokens from there to the end of the call; 0 outside of one. */
+  /** and after each the fewest tokens from there to the end of the call; 0 outside of one. */
   tokensLeft: Uint16Array;
   most: number;
   /** As bits; undefined where every token is allowed. */
@@ -33,9 +32,7 @@ export class CallGuide {
   readonly #tag = new TextEncoder().encode(CALL_OPENS);
   readonly #fallback = prefixFunction(this.#tag);
   readonly #call: ByteAutomaton;
-  /** Tokens in the order of their bytes, and how many bytes each has in common with the one before it. */
-  readonly #sorted: Uint32Array;
-  readonly #common: Uint32Array;
+  readonly #trie: TokenTrie;
   readonly #allowed = new Map<number, Allowed>();
   readonly #tokensLeft = new Map<number, number>();
 
@@ -44,8 +41,7 @@ export class CallGuide {
     this.#vocabulary = vocabulary;
     this.#vocabSize = vocabSize;
     this.#call = new ByteAutomaton(toolCallGrammar(tools));
-    this.#sorted = sortedTokens(vocabulary, vocabSize);
-    this.#common = this.#sorted.map((token, i) => (i === 0 ? 0 : this.#commonBytes(this.#sorted[i - 1], token)));
+    this.#trie = new TokenTrie(vocabulary, vocabSize);
   }
 
   /** The state after a token; throws where the mask forbids it. */
@@ -96,24 +92,18 @@ export class CallGuide {
     const tokensLeft = Uint16Array.from(next, (to) => this.#tokensTo(to));
     const most = tokensLeft.reduce((a, b) => Math.max(a, b), 0);
     const mask = ids.length === this.#vocabSize ? undefined : this.#bits(ids);
-    return { ids, next, tokensLeft, most, mask };
+    return { ids, tokensLeft, most, mask };
   }
 
   /** Tokens that no byte of leads into nothing, and where they lead. Tokens without bytes are for free text. */
   #reach(state: number): { ids: Uint32Array; next: Int32Array } {
-    const ids: number[] = [];
-    const next: number[] = [];
-    /** State after each byte of the token at hand. */
-    const path = [state];
-    this.#sorted.forEach((token, i) => {
-      const word = tokenBytes(this.#vocabulary, token);
-      path.length = Math.min(path.length, this.#common[i] + 1);
-      while (path.length <= word.length && path[path.length - 1] !== DEAD)
-        path.push(this.#step(path[path.length - 1], word[path.length - 1]));
-      if (path[path.length - 1] === DEAD || (word.length === 0 && this.#isCall(state))) return;
+    const ids = this.#isCall(state) ? [] : [...this.#trie.empty];
+    const next = ids.map(() => state);
+    const visit = (token: number, to: number) => {
       ids.push(token);
-      next.push(path[path.length - 1]);
-    });
+      next.push(to);
+    };
+    this.#trie.walk(state, (at, byte) => this.#step(at, byte), visit);
     return { ids: Uint32Array.from(ids), next: Int32Array.from(next) };
   }
 
@@ -125,13 +115,12 @@ export class CallGuide {
     if (!this.#isCall(state)) return 0;
     const known = this.#tokensLeft.get(state);
     if (known !== undefined) return known;
-    const { ids, next } = this.#reach(state);
+    const nearer = (at: number, byte: number) => {
+      const to = this.#step(at, byte);
+      return to !== DEAD && this.#bytesLeft(to) === this.#bytesLeft(at) - 1 ? to : DEAD;
+    };
     let fewest = FAR;
-    ids.forEach((token, i) => {
-      const length = tokenBytes(this.#vocabulary, token).length;
-      if (this.#bytesLeft(next[i]) + length === this.#bytesLeft(state))
-        fewest = Math.min(fewest, 1 + this.#tokensTo(next[i]));
-    });
+    this.#trie.walk(state, nearer, (_, to) => (fewest = Math.min(fewest, 1 + this.#tokensTo(to))));
     this.#tokensLeft.set(state, fewest);
     return fewest;
   }
@@ -145,22 +134,4 @@ export class CallGuide {
     for (const id of ids) words[id >>> 5] |= 1 << (id & 31);
     return words;
   }
-
-  #commonBytes(a: number, b: number): number {
-    const [x, y] = [tokenBytes(this.#vocabulary, a), tokenBytes(this.#vocabulary, b)];
-    let n = 0;
-    while (n < x.length && n < y.length && x[n] === y[n]) n++;
-    return n;
-  }
-}
-
-function sortedTokens(vocabulary: Vocabulary, vocabSize: number): Uint32Array {
-  const words = Array.from({ length: vocabSize }, (_, token) => tokenBytes(vocabulary, token));
-  return Uint32Array.from({ length: vocabSize }, (_, token) => token).sort((a, b) => compare(words[a], words[b]));
-}
-
-function compare(a: Uint8Array, b: Uint8Array): number {
-  const most = Math.min(a.length, b.length);
-  for (let i = 0; i < most; i++) if (a[i] !== b[i]) return a[i] - b[i];
-  return a.length - b.length;
 }

@@ -35,7 +35,7 @@ export interface EngineSpec {
   maxMemoryMib?: number;
   /** What it is planned for; absent = 'train'. 'score' = log-probs alone, 'generate' = rollout alone. */
   use?: 'train' | 'score' | 'generate';
-  /** Penalties or a least length are asked for, which take buffers of their own. For the plan. */
+  /** Penalties, a least length or constrained calls are asked for, which take buffers of their own. For the plan. */
   adjustedDraws?: boolean;
   /** Train adapters alone; the reference is then the base with them off. Only by engine wgsl. */
   lora?: LoraConfig;
@@ -58,7 +58,8 @@ const adjustsDraws = (rollout: TrainConfig['rollout']): boolean =>
   rollout.repetitionPenalty !== 1 ||
   rollout.presencePenalty !== 0 ||
   rollout.frequencyPenalty !== 0 ||
-  rollout.minNewTokens > 0;
+  rollout.minNewTokens > 0 ||
+  (rollout.multiTurn.enable && rollout.multiTurn.constrainToolCalls);
 
 /** Every sample is a prompt of its own. */
 function judgeSizes({ maxSlots, maxNewTokens, maxPromptLength }: TrainConfig['reward']['judge']): DecoderSizes {

@@ -149,7 +149,8 @@ function changesOf(sizes: Sizes): (Partial<Sizes> & { change: string })[] {
     const positions = maxPositions - (rollout.slotCapacity - capacity);
     changes.push({ change: `data.maxResponseLength=${capacity}`, rollout: shorter, maxPositions: positions });
   }
-  if (sizes.adjustedDraws) changes.push({ change: 'no penalties and no rollout.minNewTokens', adjustedDraws: false });
+  if (sizes.adjustedDraws)
+    changes.push({ change: 'no penalties, minNewTokens or constrainToolCalls in rollout', adjustedDraws: false });
   return changes;
 }
 
