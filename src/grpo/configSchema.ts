@@ -135,8 +135,9 @@ const speculative = part({
     'Guess tokens and check several in one pass; no token or log-prob changes. For few, repetitive sequences.',
   ),
   maxDraftTokens: count(8, 'tokens', 'Guessed at once for a sequence, at most; adapts to how many come true.'),
-  minNgram: count(2, 'tokens', 'So many last tokens must have occurred before, in the prompt or a sample of it.'),
+  minNgram: count(3, 'tokens', 'So many last tokens must have occurred before, in the prompt or a sample of it.'),
   history: count(8, 'samples', 'Finished samples remembered for each prompt, over steps.', 0),
+  adapt: flag(true, 'Guess only while a token takes less time with guesses than without; no token depends on it.'),
   verifyRows: optionalCount('rows', 'Rows of logits a pass may check; absent = maxSlots, which takes no memory more.'),
 });
 

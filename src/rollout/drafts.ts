@@ -10,6 +10,8 @@ export interface SpeculativeOptions {
   minNgram: number;
   /** Finished samples remembered for each prompt. */
   history: number;
+  /** Guess only while a token takes less time with guesses than without. */
+  adapt: boolean;
 }
 
 /** Prompts whose samples are remembered; the one used longest ago goes first. */

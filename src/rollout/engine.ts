@@ -26,7 +26,7 @@ import {
   tokensLeft,
 } from './job.ts';
 import { SlotTable } from './kvCache.ts';
-import { Pace } from './pace.ts';
+import { Gate, Pace } from './pace.ts';
 import { planPrefill } from './prefill.ts';
 import { nextTask } from './startLine.ts';
 import { StopMatcher } from './stopStrings.ts';
@@ -80,6 +80,8 @@ export class RolloutServer implements RolloutEngine {
   readonly #decoder: SlotDecoder;
   readonly #preemption: Preemption;
   readonly #drafts: Drafts | undefined;
+  /** Absent = guesses are always checked. */
+  readonly #gate: Gate | undefined;
   /** What the pass under way guesses of its sequences. */
   readonly #guessed = new Map<Running, number[]>();
   readonly #makeVocabulary: RolloutOptions['vocabulary'];
@@ -108,6 +110,7 @@ export class RolloutServer implements RolloutEngine {
     this.#decoder = decoder;
     this.#makeVocabulary = options.vocabulary;
     this.#drafts = options.speculative && new Drafts(options.speculative);
+    this.#gate = options.speculative?.adapt ? new Gate() : undefined;
     this.#table = new SlotTable(decoder.sizes);
     this.#preemption = options.preemption ?? 'parked';
   }
@@ -242,9 +245,10 @@ export class RolloutServer implements RolloutEngine {
       const ended = performance.now();
       if (!prefilled && steps > 0) this.#pace.learnTime(ended - started - (submitted - started), steps);
       const { prefillTokens, liveRows } = this.#stats;
-      const rows = { prefillRows: prefillTokens - before.prefill, decodeRows: liveRows - before.decode };
-      this.#notePass({ started, ended, ...rows }, drawing);
-      await this.#collect(state, steps);
+      const decodeRows = liveRows - before.decode + this.#rowsVerified();
+      this.#notePass({ started, ended, prefillRows: prefillTokens - before.prefill, decodeRows }, drawing);
+      const drawn = await this.#collect(state, steps);
+      if (!prefilled) this.#gate?.learn(steps === 0 ? 'verify' : 'plain', performance.now() - started, drawn);
     }
   }
 
@@ -399,7 +403,7 @@ export class RolloutServer implements RolloutEngine {
   #verifyPass(live: Running[], drafts: Drafts): boolean {
     const guesses = live.map((job) => this.#guess(job, drafts));
     const fit = fitGuesses(guesses, this.#decoder.sizes.verifyRows ?? this.#decoder.sizes.maxSlots);
-    if (fit.flat().length <= GUESSES_WORTH_A_PASS * live.length) return false;
+    if (fit.flat().length <= GUESSES_WORTH_A_PASS * live.length || this.#gate?.isOpen() === false) return false;
     const { rows, rounds } = planVerify(
       this.#decoder,
       live.map((job, i) => ({ job, guesses: fit[i] })),
@@ -408,6 +412,11 @@ export class RolloutServer implements RolloutEngine {
     live.forEach((job, i) => this.#guessed.set(job, fit[i]));
     this.#stats.decodeSteps++;
     return true;
+  }
+
+  /** Rows that the pass under way has for sequences and the guesses of them. */
+  #rowsVerified(): number {
+    return [...this.#guessed.values()].reduce((rows, guesses) => rows + 1 + guesses.length, 0);
   }
 
   /** What comes after a stop token, or is beyond the limit, need not be guessed; a mask is for one draw alone. */
@@ -433,11 +442,16 @@ export class RolloutServer implements RolloutEngine {
     this.#stats.verifications++;
   }
 
-  /** Hands back every sequence that stopped, was aborted, or is full. */
-  async #collect(state: Uint32Array, steps: number): Promise<void> {
+  /** Hands back every sequence that stopped, was aborted, or is full. Returns how many tokens were drawn. */
+  async #collect(state: Uint32Array, steps: number): Promise<number> {
     const flagOf = ({ sequence }: Running) => state[sequence.slot * STATE_WIDTH + 3];
     const live = [...this.#running].filter((r) => r.phase === 'decode');
-    for (const job of live) job.drawn = state[job.sequence.slot * STATE_WIDTH + 2];
+    let drawn = 0;
+    for (const job of live) {
+      const now = state[job.sequence.slot * STATE_WIDTH + 2];
+      drawn += now - job.drawn;
+      job.drawn = now;
+    }
     await this.#readAlong(live.filter(({ stops, guided }) => stops || guided || this.#drafts));
     const ended = live.filter((job) => flagOf(job) !== 0 || job.stopString !== undefined || job.aborted);
     this.#pace.learnEnds(ended.length, live.length, steps);
@@ -449,6 +463,7 @@ export class RolloutServer implements RolloutEngine {
       this.#answer(job, job.stopString === undefined ? reason : 'stop_string');
     }
     await this.#sendBack([...this.#running].filter((r) => r.phase === 'prefill' && r.aborted));
+    return drawn;
   }
 
   /** Shows jobs what they have drawn since they last looked. */

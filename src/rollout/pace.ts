@@ -37,3 +37,29 @@ export class Pace {
     this.#finishRate += 0.05 * (ended / live / steps - this.#finishRate);
   }
 }
+
+/** Passes after which the slower way is tried again: what is faster changes with the batch. */
+const TRY_AGAIN = 8;
+
+/** Whether checking guesses pays: its passes against plain ones, by the time a token takes. Tokens do not depend on it. */
+export class Gate {
+  /** Moving averages; undefined until there is one. */
+  #verifyMs: number | undefined;
+  #plainMs: number | undefined;
+  #seen = { verify: 0, plain: 0 };
+  #closed = 0;
+
+  isOpen(): boolean {
+    if (this.#verifyMs === undefined || this.#plainMs === undefined || this.#verifyMs <= this.#plainMs) return true;
+    return ++this.#closed % TRY_AGAIN === 0;
+  }
+
+  /** A pass of one kind drew so many tokens. The first of a kind compiles its kernels, and is not counted. */
+  learn(kind: 'verify' | 'plain', milliseconds: number, tokens: number): void {
+    if (this.#seen[kind]++ === 0 || tokens === 0) return;
+    const now = milliseconds / tokens;
+    const average = (old: number | undefined) => (old === undefined ? now : old + 0.2 * (now - old));
+    if (kind === 'verify') this.#verifyMs = average(this.#verifyMs);
+    else this.#plainMs = average(this.#plainMs);
+  }
+}

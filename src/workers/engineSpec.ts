@@ -72,7 +72,7 @@ export function engineSizes(trainConfig: TrainConfig) {
   const { data, rollout, actor, algorithm, model, engine, reward, trainer } = trainConfig;
   const lora = loraOf(trainConfig);
   const maxPositions = data.maxPromptLength + data.maxResponseLength;
-  const { enable, verifyRows, maxDraftTokens, minNgram, history } = rollout.speculative;
+  const { enable, verifyRows, ...speculative } = rollout.speculative;
   return {
     engine,
     maxTokenLen: actor.maxTokenLen,
@@ -88,7 +88,7 @@ export function engineSizes(trainConfig: TrainConfig) {
     },
     ...(reward.judge.weight !== 0 && { judge: judgeSizes(reward.judge) }),
     preemption: rollout.preemption,
-    ...(enable && { speculative: { maxDraftTokens, minNgram, history } }),
+    ...(enable && { speculative }),
     ...(model.maxMemoryMib !== undefined && { maxMemoryMib: model.maxMemoryMib }),
     ...(adjustsDraws(rollout) && { adjustedDraws: true }),
     ...(lora && { lora }),

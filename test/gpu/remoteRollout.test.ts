@@ -17,7 +17,7 @@ const config = parseModelConfig({
 });
 const spec: EngineSpec = {
   ...{ engine: 'wgsl', config, weights: initWeights(config, 1), tokenizerJson, tokenizerConfigJson },
-  ...{ maxTokenLen: 64, maxPositions: 128, speculative: { maxDraftTokens: 4, minNgram: 1, history: 4 } },
+  ...{ maxTokenLen: 64, maxPositions: 128, speculative: { maxDraftTokens: 4, minNgram: 1, history: 4, adapt: false } },
   rollout: { maxSlots: 4, slotCapacity: 64, maxPrompts: 2, maxPromptLength: 16, maxBatchedTokens: 64 },
 };
 const parameters = { type: 'object', properties: { x: { type: 'integer' } }, required: ['x'] } as const;

@@ -8,7 +8,7 @@ import { testGpu, withGpu } from './gpu.ts';
 import { ids, prompts, request, run, runFreeing, SIZES } from './rolloutCases.ts';
 import { tinyModel } from './tinyModel.ts';
 
-const SPECULATIVE = { maxDraftTokens: 6, minNgram: 1, history: 8 };
+const SPECULATIVE = { maxDraftTokens: 6, minNgram: 1, history: 8, adapt: false };
 const TOOL = [ids(4), ids(2)];
 /** Settings that draws must go on with after a wrong guess, beside plain ones. */
 const kinds: Partial<SamplingParams>[] = [

@@ -178,7 +178,7 @@ describe('scheduler', () => {
   const serverOf = (maxSlots: number, preemption: Preemption = 'latest', speculative = false) =>
     new RolloutServer(new ModelSlotDecoder({ ...SIZES, maxSlots }, V), {
       ...{ preemption, vocabulary: () => vocabulary },
-      ...(speculative && { speculative: { maxDraftTokens: 4, minNgram: 1, history: 4 } }),
+      ...(speculative && { speculative: { maxDraftTokens: 4, minNgram: 1, history: 4, adapt: false } }),
     });
 
   test(

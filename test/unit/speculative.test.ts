@@ -2,6 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import { Drafts } from '../../src/rollout/drafts.ts';
 import { type Preemption, RolloutServer } from '../../src/rollout/engine.ts';
+import { Gate } from '../../src/rollout/pace.ts';
 import { nextTask } from '../../src/rollout/startLine.ts';
 import type { GenerateRequest, Generation, SamplingParams } from '../../src/rollout/types.ts';
 import { fitGuesses } from '../../src/rollout/verify.ts';
@@ -9,7 +10,7 @@ import { rng } from '../random.ts';
 import { ModelSlotDecoder } from '../slotDecoder.ts';
 
 const u32 = (...ids: number[]) => Uint32Array.from(ids);
-const OPTIONS = { maxDraftTokens: 8, minNgram: 2, history: 2 };
+const OPTIONS = { maxDraftTokens: 8, minNgram: 2, history: 2, adapt: false };
 
 describe('guesses', () => {
   test('are what followed the longest match, from the prompt, the sample itself and other samples of the prompt', () => {
@@ -114,7 +115,7 @@ test.each<[Preemption, number, number]>([
   const want: Generation[][] = [];
   for (const q of samples) want.push(await turns(plain, q, () => Promise.resolve()));
   const sizes = { ...SIZES, maxSlots, verifyRows, maxPrompts: Math.max(2, maxSlots) };
-  const speculative = { maxDraftTokens: 6, minNgram: 1, history: 8 };
+  const speculative = { maxDraftTokens: 6, minNgram: 1, history: 8, adapt: false };
   const server = new RolloutServer(new ModelSlotDecoder(sizes), { preemption, speculative });
   const r = rng(maxSlots);
   const wait = async () => {
@@ -134,7 +135,7 @@ test.each<[Preemption, number, number]>([
 
 test('alone and sure of itself, a sample takes far fewer passes', async () => {
   const passes: number[] = [];
-  for (const speculative of [undefined, { maxDraftTokens: 8, minNgram: 2, history: 8 }]) {
+  for (const speculative of [undefined, { maxDraftTokens: 8, minNgram: 2, history: 8, adapt: false }]) {
     const sizes = { ...SIZES, maxSlots: 1, verifyRows: 9 };
     const server = new RolloutServer(new ModelSlotDecoder(sizes), { speculative });
     for (let round = 0; round < 2; round++) {
@@ -156,7 +157,9 @@ test('aborted between guesses, a turn keeps its tokens and goes on from them lat
   const q = request(0, 0, { maxNewTokens: 1500, stopTokenIds: [] });
   const whole = await new RolloutServer(new ModelSlotDecoder(sizes)).generate(q);
   const decoder = new ModelSlotDecoder(sizes);
-  const server = new RolloutServer(decoder, { speculative: { maxDraftTokens: 6, minNgram: 1, history: 8 } });
+  const server = new RolloutServer(decoder, {
+    speculative: { maxDraftTokens: 6, minNgram: 1, history: 8, adapt: false },
+  });
   decoder.takesTime = true;
   const running = server.generate(q);
   while ((await server.takeStats()).acceptedTokens === 0) await nextTask();
@@ -169,4 +172,37 @@ test('aborted between guesses, a turn keeps its tokens and goes on from them lat
   const rest = await server.generate({ ...q, contextIds, sampling: { ...q.sampling, maxNewTokens } });
   expect([...part.tokenIds, ...rest.tokenIds]).toEqual([...whole.tokenIds]);
   server.release(q.requestId);
+});
+
+describe('whether guesses are checked at all', () => {
+  const learned = (verifyMs: number, plainMs: number) => {
+    const gate = new Gate();
+    for (let pass = 0; pass < 3; pass++) {
+      gate.learn('verify', pass === 0 ? 1000 : 4 * verifyMs, 4); // the first pass compiles
+      gate.learn('plain', pass === 0 ? 1000 : 8 * plainMs, 8);
+    }
+    return gate;
+  };
+  const opened = (gate: Gate) => Array.from({ length: 16 }, () => gate.isOpen()).filter(Boolean).length;
+
+  test('follows from the time that a token takes; the slower way is tried again now and then', () => {
+    expect(opened(new Gate())).toBe(16);
+    expect(opened(learned(2, 3))).toBe(16);
+    expect(opened(learned(3, 2))).toBe(2);
+    const gate = learned(3, 2);
+    for (let pass = 0; pass < 8; pass++) gate.learn('verify', 4, 4);
+    expect(opened(gate)).toBe(16);
+  });
+
+  test('changes no token', async () => {
+    const q = request(1, 1, { maxNewTokens: 90, stopTokenIds: [] });
+    const want = await new RolloutServer(new ModelSlotDecoder(SIZES)).generate(q);
+    const server = new RolloutServer(new ModelSlotDecoder(SIZES), {
+      speculative: { maxDraftTokens: 6, minNgram: 1, history: 8, adapt: true },
+    });
+    for (let round = 0; round < 3; round++) {
+      expect(await server.generate(q)).toEqual(want);
+      server.release(q.requestId);
+    }
+  });
 });
