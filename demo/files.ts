@@ -1,8 +1,11 @@
 /** What the page fetches: recipes and checkpoints, by the paths the command line uses. */
 
-import { loadCheckpoint } from '../src/model/checkpoint.ts';
+import { collectWeights, loadCheckpoint } from '../src/model/checkpoint.ts';
 import type { Checkpoint } from '../src/model/checkpoint.ts';
 import { InputError } from '../src/model/errors.ts';
+import { fetchModel as download, isRemote } from '../src/model/hub.ts';
+import { openCheckpoint } from '../src/model/openCheckpoint.ts';
+import { opfsStore } from '../src/model/opfsStore.ts';
 
 type Urls = Record<string, string>;
 
@@ -31,16 +34,26 @@ export async function fetchConfig(name: string): Promise<string> {
   return new TextDecoder().decode(await fetchBytes(url, name));
 }
 
-/** The checkpoint of a folder such as checkpoints/gsm8k-tool. Throws InputError. */
+/** The checkpoint of a folder such as checkpoints/gsm8k-tool, of org/name, or of a URL. Throws InputError. */
 export async function fetchModel(path: string): Promise<LoadedModel> {
-  const checkpoint = await loadCheckpoint(async (name) => {
-    const url = CHECKPOINTS[`../${path}/${name}`];
-    return url ? fetchBytes(url, `${path}/${name}`) : undefined;
-  });
+  const ships = Object.keys(CHECKPOINTS).some((file) => file.startsWith(`../${path}/`));
+  const checkpoint = !ships && isRemote(path) ? await fetchRemote(path) : await fetchShipped(path);
   const { tokenizerJson, tokenizerConfigJson } = checkpoint;
   if (!tokenizerJson || !tokenizerConfigJson)
     throw new InputError(`${path} has no tokenizer.json and tokenizer_config.json; copy them beside the weights.`);
   return { ...checkpoint, tokenizerJson, tokenizerConfigJson };
+}
+
+const fetchShipped = (path: string): Promise<Checkpoint> =>
+  loadCheckpoint(async (name) => {
+    const url = CHECKPOINTS[`../${path}/${name}`];
+    return url ? fetchBytes(url, `${path}/${name}`) : undefined;
+  });
+
+/** Downloaded once into the browser's own file system; a transfer that broke goes on where it stopped. */
+async function fetchRemote(path: string): Promise<Checkpoint> {
+  const { weights, ...rest } = await openCheckpoint(await download(path, await opfsStore('models')));
+  return { ...rest, weights: await collectWeights(weights) };
 }
 
 async function fetchBytes(url: string, name: string): Promise<Uint8Array> {

@@ -17,7 +17,7 @@ import {
   type OpenCheckpoint,
   type WeightSource,
 } from '../model/openCheckpoint.ts';
-import { readSafetensors, writeSafetensors } from '../model/safetensors.ts';
+import { readSafetensors, type SafetensorsDtype, writeSafetensors } from '../model/safetensors.ts';
 import { say, sayPassing } from './progress.ts';
 import { diskStore, modelCache } from './diskStore.ts';
 import { folderFiles, readBytes, readJson, writeFolder } from './files.ts';
@@ -109,9 +109,26 @@ function namingFolder(weights: WeightSource, folder: string): WeightSource {
   };
 }
 
+const DTYPES = { float32: 'F32', float16: 'F16', bfloat16: 'BF16' } as const;
+
+/** Help of a `--dtype` flag. */
+export const DTYPE_FLAG = { value: 'NAME', help: 'weights as float32 (default), bfloat16 or float16' };
+
+/** How weights are saved. Throws InputError. */
+export function readDtype(flag: string | boolean | undefined): SafetensorsDtype {
+  if (flag === undefined) return 'F32';
+  if (typeof flag === 'string' && Object.hasOwn(DTYPES, flag)) return DTYPES[flag as keyof typeof DTYPES];
+  throw new InputError(`--dtype is "${flag}"; allowed: ${Object.keys(DTYPES).join(', ')}.`);
+}
+
 /** The model's files, and with `trainer` its optimizer and counters, written all or none. */
-export async function saveModel(folder: string, model: Checkpoint, trainer?: TrainerCheckpoint): Promise<void> {
-  const files = new Map<string, Uint8Array | string>(saveCheckpoint(model));
+export async function saveModel(
+  folder: string,
+  model: Checkpoint,
+  trainer?: TrainerCheckpoint,
+  dtype?: SafetensorsDtype,
+): Promise<void> {
+  const files = new Map<string, Uint8Array | string>(saveCheckpoint(model, dtype));
   if (trainer) addTrainer(files, trainer);
   await writeFolder(folder, files);
 }

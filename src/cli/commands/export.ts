@@ -8,10 +8,12 @@ import { parseTrainConfig } from '../../grpo/configText.ts';
 import { collectWeights, saveCheckpoint } from '../../model/checkpoint.ts';
 import { InputError } from '../../model/errors.ts';
 import { gsm8kToolTask } from '../../tasks/gsm8k.ts';
-import { NO_SHAPING } from '../../tasks/gsm8kReward.ts';
+import { type PromptOptions, prompted } from '../../tasks/gsm8kPrompt.ts';
+import { NO_SHAPING, type Shaping } from '../../tasks/gsm8kReward.ts';
 import type { Problem } from '../../tasks/task.ts';
 import type { Tool } from '../../tasks/tool.ts';
-import { loadModel } from '../checkpoints.ts';
+import { DTYPE_FLAG, loadModel, readDtype } from '../checkpoints.ts';
+import type { SafetensorsDtype } from '../../model/safetensors.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { type ExportedSplit, trlParquet, verlParquet } from '../export/dataset.ts';
 import { CALCULATOR_PYTHON, gsm8kRewardPython, VERL_TOOL_PYTHON } from '../export/python.ts';
@@ -34,6 +36,7 @@ export const exportRun: Command = {
   flags: {
     ...JSON_FLAG,
     out: { value: 'FOLDER', help: 'where to write; must not be there yet' },
+    dtype: DTYPE_FLAG,
     config: { value: 'FILE', help: "training config; absent = the run folder's own" },
   },
   async run({ positionals: [target, source, ...rest], overrides, flags }, io) {
@@ -53,7 +56,7 @@ export const exportRun: Command = {
           `merged folder with --config and model.loraRank=0.`,
       );
     const { files, notCarried } = await TARGETS[target as keyof typeof TARGETS](config);
-    for (const [name, bytes] of await modelFiles(source)) files.set(`model/${name}`, bytes);
+    for (const [name, bytes] of await modelFiles(source, readDtype(flags['dtype']))) files.set(`model/${name}`, bytes);
     await writeFolder(out, files);
     for (const sentence of notCarried) say(`not carried over: ${sentence}`);
     io.text(`  ${out}: ${files.size} files; start it as its README.md says`);
@@ -70,10 +73,10 @@ async function configOf(source: string, flag: string | boolean | undefined, over
   return parseTrainConfig(await readText(path), { source: path, overrides });
 }
 
-async function modelFiles(source: string): Promise<Map<string, Uint8Array>> {
+async function modelFiles(source: string, dtype: SafetensorsDtype): Promise<Map<string, Uint8Array>> {
   const model = await loadModel(source);
   const weights = model.weights instanceof Map ? model.weights : await collectWeights(model.weights);
-  return saveCheckpoint({ ...model, weights });
+  return saveCheckpoint({ ...model, weights }, dtype);
 }
 
 async function verlFiles(config: TrainConfig) {
@@ -106,7 +109,14 @@ async function trlFiles(config: TrainConfig) {
   return { files, notCarried: run.notCarried };
 }
 
-const rewardOf = ({ task }: TrainConfig) => gsm8kRewardPython({ ...NO_SHAPING, ...task.options });
+function rewardOf({ task }: TrainConfig): string {
+  const options: Partial<PromptOptions & Shaping> = task.options;
+  if (options.parser === 'flexible')
+    throw new InputError(
+      'task.options.parser is "flexible", which no reward is written for; export with task.options.parser=strict.',
+    );
+  return gsm8kRewardPython({ ...NO_SHAPING, ...options });
+}
 
 const verlTool = ({ name, description, parameters }: Tool) => ({
   class_name: 'verl_tools.CalculatorTool',
@@ -126,7 +136,7 @@ async function dataOf({
   const train: Problem[] =
     taskConfig.path === undefined
       ? Array.from({ length: drawn }, (_, index) => task.train(index, seed))
-      : (await readGsm8k(taskConfig)).train;
+      : (await readGsm8k(taskConfig)).train.map((problem) => prompted(problem, taskConfig.options));
   const splits: ExportedSplit[] = [
     { split: 'train', problems: train },
     { split: 'test', problems: task.heldOut(data.valSize) },

@@ -4,7 +4,7 @@ import { existsSync } from 'node:fs';
 import { mergeAdapter } from '../../model/adapter.ts';
 import { collectWeights } from '../../model/checkpoint.ts';
 import { InputError } from '../../model/errors.ts';
-import { loadWithAdapter, saveModel } from '../checkpoints.ts';
+import { DTYPE_FLAG, loadWithAdapter, readDtype, saveModel } from '../checkpoints.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 
 export const merge: Command = {
@@ -12,25 +12,30 @@ export const merge: Command = {
   usage: [
     'merge --model models/base --adapter runs/lora --out models/merged',
     'merge --model runs/lora --out models/merged',
+    'merge --model runs/full --out models/half --dtype bfloat16',
   ],
   flags: {
     ...JSON_FLAG,
     model: { value: 'FOLDER', help: 'the base, or a LoRA run folder that names its base' },
     adapter: { value: 'FOLDER', help: 'PEFT folder or run folder; absent = that of --model' },
     out: { value: 'FOLDER', help: 'where the merged model goes; must not exist' },
+    dtype: DTYPE_FLAG,
   },
   async run({ flags }, io) {
     const { model: path, adapter: adapterPath, out } = flags;
     if (typeof path !== 'string') throw new InputError('Which model? Give --model FOLDER.');
     if (typeof out !== 'string') throw new InputError('Where should the merged model go? Give --out FOLDER.');
     if (existsSync(out)) throw new InputError(`--out ${out} exists already; name a new folder.`);
+    const dtype = readDtype(flags['dtype']);
     const model = await loadWithAdapter(path, typeof adapterPath === 'string' ? adapterPath : undefined);
     const { config, weights, tokenizerJson, tokenizerConfigJson, adapter, base } = model;
-    if (!adapter) throw new InputError(`${path} is a whole model without an adapter; give one with --adapter FOLDER.`);
+    if (!adapter && flags['dtype'] === undefined)
+      throw new InputError(`${path} is a whole model without an adapter; give one with --adapter FOLDER.`);
     const all = weights instanceof Map ? weights : await collectWeights(weights);
-    const merged = mergeAdapter(config, all, adapter);
-    await saveModel(out, { config, weights: merged, tokenizerJson, tokenizerConfigJson });
-    io.text(`  ${base} with the rank ${adapter.lora.rank} adapter merged: ${out}`);
-    io.result({ model: out, base, rank: adapter.lora.rank });
+    const merged = adapter ? mergeAdapter(config, all, adapter) : all;
+    await saveModel(out, { config, weights: merged, tokenizerJson, tokenizerConfigJson }, undefined, dtype);
+    const rank = adapter?.lora.rank ?? 0;
+    io.text(adapter ? `  ${base} with the rank ${rank} adapter merged: ${out}` : `  ${base} saved again: ${out}`);
+    io.result({ model: out, base, rank });
   },
 };
