@@ -11,8 +11,7 @@
 import type { Gpu } from '../gpu/device.ts';
 import type { LlamaModel } from '../model/forward.ts';
 import type { Vocabulary } from '../model/vocabulary.ts';
-import { CallGuide } from './callGuide.ts';
-import { Drafts, type SpeculativeOptions } from './drafts.ts';
+import type { SpeculativeOptions } from './drafts.ts';
 import { Decoder, type DecoderSizes, STATE_WIDTH } from './decoder.ts';
 import {
   bounded,
@@ -26,13 +25,13 @@ import {
   tokensLeft,
 } from './job.ts';
 import { SlotTable } from './kvCache.ts';
-import { Gate, Pace } from './pace.ts';
+import { Pace } from './pace.ts';
 import { planPrefill } from './prefill.ts';
+import { Readers } from './readers.ts';
+import { Speculation, STEPS_BETWEEN_GUESSES } from './speculation.ts';
 import { nextTask } from './startLine.ts';
-import { StopMatcher } from './stopStrings.ts';
 import type { PassTimes } from './turnClock.ts';
 import type { GenerateRequest, Generation, RolloutEngine, RolloutStats } from './types.ts';
-import { fitGuesses, planVerify } from './verify.ts';
 
 /**
  * Who loses its slot while another waits for one, latest arrived first. 'parked': samples between two turns, whose tool
@@ -48,11 +47,6 @@ export interface RolloutOptions {
   /** Absent = plain decoding. Neither tokens nor log-probs depend on it. */
   speculative?: SpeculativeOptions | undefined;
 }
-
-/** With guesses to come, plain steps between two looks at what was drawn. */
-const STEPS_BETWEEN_GUESSES = 4;
-/** A pass that checks guesses must have so many for each of its sequences, or plain steps are cheaper. */
-const GUESSES_WORTH_A_PASS = 0.25;
 
 /** Passes that a sample keeps its slot for its next turn while others wait. */
 const PARKED_PASSES = 4;
@@ -79,15 +73,8 @@ export type SlotDecoder = Pick<
 export class RolloutServer implements RolloutEngine {
   readonly #decoder: SlotDecoder;
   readonly #preemption: Preemption;
-  readonly #drafts: Drafts | undefined;
-  /** Absent = guesses are always checked. */
-  readonly #gate: Gate | undefined;
-  /** What the pass under way guesses of its sequences. */
-  readonly #guessed = new Map<Running, number[]>();
-  readonly #makeVocabulary: RolloutOptions['vocabulary'];
-  #vocabulary: Vocabulary | undefined;
-  /** By the tools, as JSON. */
-  readonly #guides = new Map<string, CallGuide>();
+  readonly #speculation: Speculation | undefined;
+  readonly #readers: Readers;
   readonly #table: SlotTable;
   /** Number of every sample from its first request to its release, in order of arrival. */
   readonly #arrivals = new Map<string, number>();
@@ -108,9 +95,8 @@ export class RolloutServer implements RolloutEngine {
 
   constructor(decoder: SlotDecoder, options: RolloutOptions = {}) {
     this.#decoder = decoder;
-    this.#makeVocabulary = options.vocabulary;
-    this.#drafts = options.speculative && new Drafts(options.speculative);
-    this.#gate = options.speculative?.adapt ? new Gate() : undefined;
+    this.#readers = new Readers(decoder.vocabSize, options.vocabulary);
+    this.#speculation = options.speculative && new Speculation(options.speculative);
     this.#table = new SlotTable(decoder.sizes);
     this.#preemption = options.preemption ?? 'parked';
   }
@@ -121,13 +107,17 @@ export class RolloutServer implements RolloutEngine {
       if (this.#jobs.has(requestId))
         throw new Error(`generate("${requestId}") while its last turn is still generating.`);
       checkRequest(request, this.#decoder.sizes, this.#decoder.vocabSize);
-      const readers = { stops: this.#stopsOf(request), guided: this.#guidedOf(request) };
+      const readers = this.#readers.of(request);
       const arrival = this.#arrivals.get(requestId) ?? this.#arrived++;
       this.#arrivals.set(requestId, arrival);
       const job = newJob(bounded(request, this.#decoder.sizes.slotCapacity), arrival, readers, resolve, reject);
       this.#jobs.set(requestId, job);
       const { contextIds, promptLength } = request;
-      this.#drafts?.open(requestId, contextIds.subarray(0, promptLength), contextIds.subarray(promptLength));
+      this.#speculation?.drafts.open(
+        requestId,
+        contextIds.subarray(0, promptLength),
+        contextIds.subarray(promptLength),
+      );
       this.#enqueue(job);
       this.#wake();
     });
@@ -137,7 +127,7 @@ export class RolloutServer implements RolloutEngine {
     if (this.#jobs.has(requestId)) throw new Error(`release("${requestId}") while it is generating; abort it first.`);
     this.#arrivals.delete(requestId);
     this.#table.drop(requestId);
-    this.#drafts?.close(requestId);
+    this.#speculation?.drafts.close(requestId);
     this.#wake();
   }
 
@@ -176,27 +166,6 @@ export class RolloutServer implements RolloutEngine {
     this.#stats = emptyStats();
     this.#firstDraws = 0;
     return stats;
-  }
-
-  #stopsOf({ sampling: { stop = [], minNewTokens } }: GenerateRequest): StopMatcher | undefined {
-    return stop.length === 0 ? undefined : new StopMatcher(stop, this.#readVocabulary(), minNewTokens);
-  }
-
-  #guidedOf({ sampling: { toolCalls } }: GenerateRequest): Job['guided'] {
-    if (!toolCalls || toolCalls.length === 0) return undefined;
-    const key = JSON.stringify(toolCalls);
-    let guide = this.#guides.get(key);
-    if (!guide) {
-      guide = new CallGuide(toolCalls, this.#readVocabulary(), this.#decoder.vocabSize);
-      this.#guides.set(key, guide);
-    }
-    return { guide, state: guide.start };
-  }
-
-  #readVocabulary(): Vocabulary {
-    if (!this.#makeVocabulary)
-      throw new Error('This engine was made without a vocabulary, which stop strings and constrained tool calls need.');
-    return (this.#vocabulary ??= this.#makeVocabulary());
   }
 
   #enqueue(job: Job): void {
@@ -245,10 +214,11 @@ export class RolloutServer implements RolloutEngine {
       const ended = performance.now();
       if (!prefilled && steps > 0) this.#pace.learnTime(ended - started - (submitted - started), steps);
       const { prefillTokens, liveRows } = this.#stats;
-      const decodeRows = liveRows - before.decode + this.#rowsVerified();
+      const decodeRows = liveRows - before.decode + (this.#speculation?.rowsVerified() ?? 0);
       this.#notePass({ started, ended, prefillRows: prefillTokens - before.prefill, decodeRows }, drawing);
       const drawn = await this.#collect(state, steps);
-      if (!prefilled) this.#gate?.learn(steps === 0 ? 'verify' : 'plain', performance.now() - started, drawn);
+      if (!prefilled)
+        this.#speculation?.learnPass(steps === 0 ? 'verify' : 'plain', performance.now() - started, drawn);
     }
   }
 
@@ -374,11 +344,11 @@ export class RolloutServer implements RolloutEngine {
     const live = [...this.#running].filter((r) => r.phase === 'decode' && this.#isReady(r));
     if (live.length === 0) return 0;
     this.#maskCalls(live);
-    if (this.#drafts && this.#verifyPass(live, this.#drafts)) return 0;
+    if (this.#verifyPass(live)) return 0;
     // Neighbours in a batch that share a prompt read the same keys.
     live.sort((a, b) => a.sequence.prefix.index - b.sequence.prefix.index || a.sequence.slot - b.sequence.slot);
     this.#decoder.setLive(live.map((r) => r.sequence.slot));
-    const most = live.some((job) => job.guided) ? 1 : this.#drafts ? STEPS_BETWEEN_GUESSES : Infinity;
+    const most = live.some((job) => job.guided) ? 1 : this.#speculation ? STEPS_BETWEEN_GUESSES : Infinity;
     const steps = Math.min(this.#pace.steps(live.map(tokensLeft)), most);
     for (let s = 0; s < steps; s++) this.#decoder.decodeStep();
     this.#stats.decodeSteps += steps;
@@ -388,7 +358,7 @@ export class RolloutServer implements RolloutEngine {
 
   /** Who must know its last token before the next sits the pass out that has drawn its first: nobody has read it yet. */
   #isReady(job: Running): boolean {
-    return job.known.length > 0 || !(this.#drafts || job.guided);
+    return job.known.length > 0 || !(this.#speculation || job.guided);
   }
 
   /** Says what the next draw may be where a tool call has to stay valid. */
@@ -399,47 +369,14 @@ export class RolloutServer implements RolloutEngine {
     }
   }
 
-  /** Records a pass that checks guesses; false where there are too few. */
-  #verifyPass(live: Running[], drafts: Drafts): boolean {
-    const guesses = live.map((job) => this.#guess(job, drafts));
-    const fit = fitGuesses(guesses, this.#decoder.sizes.verifyRows ?? this.#decoder.sizes.maxSlots);
-    if (fit.flat().length <= GUESSES_WORTH_A_PASS * live.length || this.#gate?.isOpen() === false) return false;
-    const { rows, rounds } = planVerify(
-      this.#decoder,
-      live.map((job, i) => ({ job, guesses: fit[i] })),
-    );
-    this.#decoder.verify(rows, rounds);
-    live.forEach((job, i) => this.#guessed.set(job, fit[i]));
+  /** Records a pass that checks guesses; false where there are none, or too few. */
+  #verifyPass(live: Running[]): boolean {
+    const room = this.#decoder.sizes.verifyRows ?? this.#decoder.sizes.maxSlots;
+    const planned = this.#speculation?.plan(live, this.#decoder, room);
+    if (!planned) return false;
+    this.#decoder.verify(planned.rows, planned.rounds);
     this.#stats.decodeSteps++;
     return true;
-  }
-
-  /** Rows that the pass under way has for sequences and the guesses of them. */
-  #rowsVerified(): number {
-    return [...this.#guessed.values()].reduce((rows, guesses) => rows + 1 + guesses.length, 0);
-  }
-
-  /** What comes after a stop token, or is beyond the limit, need not be guessed; a mask is for one draw alone. */
-  #guess(job: Running, drafts: Drafts): number[] {
-    if (job.guided) return [];
-    const { requestId, sampling } = job.request;
-    const guess = drafts.guess(requestId, tokensLeft(job) - 1);
-    const stop = guess.findIndex((token) => sampling.stopTokenIds.includes(token));
-    return stop < 0 ? guess : guess.slice(0, stop);
-  }
-
-  /** Counts the guesses that came true: `before` tokens had been drawn when they were made, `drawn` were drawn since. */
-  #learnGuesses(job: Running, before: number, drawn: number): void {
-    const guesses = this.#guessed.get(job);
-    if (!guesses) return;
-    const wrong = guesses.findIndex((token, i) => job.known[before + i] !== token);
-    const accepted = wrong < 0 ? guesses.length : wrong;
-    this.#stats.liveRows += drawn;
-    if (guesses.length === 0) return;
-    this.#drafts!.learn(job.request.requestId, guesses.length, accepted);
-    this.#stats.draftTokens += guesses.length;
-    this.#stats.acceptedTokens += accepted;
-    this.#stats.verifications++;
   }
 
   /** Hands back every sequence that stopped, was aborted, or is full. Returns how many tokens were drawn. */
@@ -452,7 +389,7 @@ export class RolloutServer implements RolloutEngine {
       drawn += now - job.drawn;
       job.drawn = now;
     }
-    await this.#readAlong(live.filter(({ stops, guided }) => stops || guided || this.#drafts));
+    await this.#readAlong(live.filter(({ stops, guided }) => stops || guided || this.#speculation));
     const ended = live.filter((job) => flagOf(job) !== 0 || job.stopString !== undefined || job.aborted);
     this.#pace.learnEnds(ended.length, live.length, steps);
     await this.#keepDrawn(ended);
@@ -476,10 +413,9 @@ export class RolloutServer implements RolloutEngine {
     jobs.forEach((job, i) => {
       const before = job.known.length;
       readAlong(job, drawn[i].tokenIds);
-      this.#drafts?.push(job.request.requestId, job.known.slice(before));
-      this.#learnGuesses(job, before, drawn[i].tokenIds.length);
+      this.#speculation?.learn(job, before, drawn[i].tokenIds.length, this.#stats);
     });
-    this.#guessed.clear();
+    this.#speculation?.passEnded();
   }
 
   /** Reads what jobs have drawn since they got their slots. */

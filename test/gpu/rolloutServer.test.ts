@@ -1,10 +1,11 @@
 /** The engine under a long stream of requests: nothing leaks. How it fills its slots: test/unit/rolloutServer.test.ts. */
 import { expect, test } from 'vitest';
+import { prepareKernels } from '../../src/model/prepareKernels.ts';
 import { WgslRolloutEngine } from '../../src/rollout/engine.ts';
 import type { GenerateRequest } from '../../src/rollout/types.ts';
 import { testGpu, withGpu } from './gpu.ts';
 import { request } from './rolloutCases.ts';
-import { tinyModel } from './tinyModel.ts';
+import { tinyConfig, tinyModel } from './tinyModel.ts';
 
 /** Keeps `at` requests under way until all are answered; calls `after` with the number answered so far. */
 async function stream(
@@ -33,6 +34,7 @@ test('10,000 short requests: every slot comes back, and memory stays as it was',
     const gpu = await testGpu();
     const sizes = { maxSlots: 64, slotCapacity: 8, maxPrompts: 8, maxPromptLength: 20, maxBatchedTokens: 512 };
     const model = tinyModel(gpu, { numHiddenLayers: 1 });
+    await prepareKernels(gpu, tinyConfig, { rollout: true }); // fewer rows have smaller tiles
     const engine = new WgslRolloutEngine(gpu, model, sizes);
     const make = (i: number): GenerateRequest => ({
       ...request(i % 4, i, { maxNewTokens: 1 + (i % 4), stopTokenIds: [7, 9, 11] }),
