@@ -1,0 +1,41 @@
+/** A whole GRPO step (rollout with tools, training, sync) makes nothing once runs of its kind have been through. */
+import { expect, test } from 'vitest';
+import { resolveTrainConfig } from '../../src/grpo/config.ts';
+import { GrpoTrainer } from '../../src/grpo/trainer.ts';
+import { initWeights } from '../../src/model/params.ts';
+import { gsm8kToolTask } from '../../src/tasks/gsm8k.ts';
+import { buildGsm8kTokenizer } from '../../src/tasks/gsm8kTokenizer.ts';
+import { createLocalEngine, engineSizes } from '../../src/workers/localEngine.ts';
+import { tinyConfig } from './tinyModel.ts';
+
+test('after two steps, three more create no buffer, pipeline or bind group', { timeout: 240_000 }, async () => {
+  const config = resolveTrainConfig({
+    name: 'steady',
+    seed: 3,
+    model: { path: 'in memory' },
+    data: { trainBatchSize: 4, maxResponseLength: 24, maxPromptLength: 64, valSize: 8 },
+    rollout: { n: 4 },
+    actor: { ppoMiniBatchSize: 2, maxTokenLen: 256, useKlLoss: true, klLossCoef: 0.01 },
+    trainer: { totalTrainingSteps: 5 },
+  });
+  const model = { ...tinyConfig, vocabSize: 512, maxPositionEmbeddings: 128 };
+  const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
+  const weights = initWeights(model, 9);
+  const spec = { ...engineSizes(config), config: model, weights, tokenizerJson, tokenizerConfigJson };
+  const engine = await createLocalEngine(spec);
+  const task = gsm8kToolTask();
+  const reward: typeof task.reward = ({ response }) => ({ score: response.length % 7, acc: response.length % 2 });
+  const trainer = new GrpoTrainer({ config, task: { ...task, reward }, engine });
+  const made = () => {
+    const { buffers, bytes, pipelines, bindGroups } = engine.gpu.counters;
+    return { buffers, bytes, pipelines, bindGroups };
+  };
+  for (let i = 0; i < 2; i++) await trainer.step();
+  const before = made();
+  for (let i = 0; i < 3; i++) {
+    const { metrics } = await trainer.step();
+    expect(metrics['actor/grad_norm']).toBeGreaterThan(0);
+    expect(made()).toEqual(before);
+  }
+  engine.destroy();
+});
