@@ -8,13 +8,7 @@ import { initWeights } from '../model/params.ts';
 import { referenceBackward, referenceForward, toFloat64 } from '../model/referenceModel.ts';
 import { WgslEngine } from '../model/wgslEngine.ts';
 import { keyedRng } from '../tasks/random.ts';
-
-export interface Check {
-  name: string;
-  /** Largest error found; relative for gradients. */
-  error: number;
-  limit: number;
-}
+import { type Check, relativeError, verifyLossKernels, verifyProducts } from './verifyKernels.ts';
 
 /** Odd sizes on purpose: nothing is a multiple of a tile. */
 const BASE: ModelConfig = {
@@ -41,11 +35,11 @@ const MODELS: Record<string, ModelConfig> = {
   'Qwen2, q/k/v bias': { ...BASE, architecture: 'Qwen2ForCausalLM', qkvBias: true, tieWordEmbeddings: false },
 };
 
-/** Throws NoAdapterError where there is none. */
-export async function verifyModel(): Promise<{ adapter: string; checks: Check[] }> {
+/** Products, losses, and whole models. Throws NoAdapterError where there is none. */
+export async function verifyAdapter(): Promise<{ adapter: string; checks: Check[] }> {
   const gpu = await Gpu.create();
   try {
-    const checks: Check[] = [];
+    const checks: Check[] = [await verifyProducts(gpu), ...(await verifyLossKernels(gpu))];
     for (const [name, config] of Object.entries(MODELS)) checks.push(...(await checkOne(gpu, name, config)));
     return { adapter: gpu.adapter.description || gpu.adapter.vendor, checks };
   } finally {
@@ -91,9 +85,4 @@ function exampleGroups({ vocabSize }: ModelConfig, uniform: () => number) {
 /** NaN where anything is not a number, so that no comparison passes. */
 function largestDifference(got: ArrayLike<number>, want: ArrayLike<number>): number {
   return Array.from(got, (value, i) => Math.abs(value - want[i])).reduce((a, b) => (a >= b ? a : b), 0);
-}
-
-function relativeError(got: ArrayLike<number>, want: ArrayLike<number>): number {
-  const norm = (values: number[]) => Math.sqrt(values.reduce((sum, value) => sum + value * value, 0));
-  return norm(Array.from(got, (value, i) => value - want[i])) / (norm(Array.from(want)) + 1e-6);
 }

@@ -6,7 +6,7 @@ import { oneFile } from '../args.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { installDawn } from '../dawn.ts';
 import { readText } from '../files.ts';
-import { verifyModel } from '../verifyModel.ts';
+import { verifyAdapter } from '../verifyModel.ts';
 
 export const verify: Command = {
   summary: 'check kernels on this adapter, or losses against a file of cases',
@@ -25,7 +25,7 @@ export const verify: Command = {
     }
     if (what !== undefined) throw new InputError(`"verify ${what}" is unknown; use "verify" or "verify losses FILE".`);
     await installDawn();
-    const { adapter, checks } = await verifyModel();
+    const { adapter, checks } = await verifyAdapter();
     io.text(`  adapter: ${adapter}`);
     for (const { name, error, limit } of checks)
       io.text(
