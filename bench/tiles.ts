@@ -1,14 +1,13 @@
 /** Every tile of the product that runs on this adapter, in turn: what the choice in src/gpu/ops/matmul.ts rests on. */
 
 import type { Gpu } from '../src/gpu/device.ts';
-import { chooseMatmul, MATMUL_VARIANTS, matmulNn, type MatmulVariant } from '../src/gpu/ops/matmul.ts';
+import { chooseMatmul, MATMUL_VARIANTS, matmulNn, type MatmulVariant, runsOn } from '../src/gpu/ops/matmul.ts';
 import { noise } from './kernels.ts';
 import type { Report } from './report.ts';
 import { secondsOf } from './timing.ts';
 
 const ROWS = [1, 4, 8, 16, 32, 64, 256, 1024];
 const [N, K] = [384, 128];
-const LANES: Record<string, number> = { plain: 0, subgroup4: 4, subgroup8: 8 };
 
 /** GFLOP/s by rows and tile: best of `rounds` turns, so that a neighbour's burst does not decide between two. */
 export async function benchTiles(gpu: Gpu, rounds: number): Promise<NonNullable<Report['tiles']>> {
@@ -33,10 +32,4 @@ export async function benchTiles(gpu: Gpu, rounds: number): Promise<NonNullable<
     for (const view of [x, b, y]) gpu.free(view);
   }
   return results;
-}
-
-function runsOn({ adapter }: Gpu, tile: MatmulVariant): boolean {
-  const { subgroup, workgroup } = MATMUL_VARIANTS[tile];
-  if (!subgroup) return true;
-  return adapter.subgroupSize >= LANES[tile.split('_')[0]] && adapter.subgroupMaxSize <= workgroup;
 }

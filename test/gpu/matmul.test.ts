@@ -1,18 +1,18 @@
 /** All variants of the matrix product together. */
 import { expect, test } from 'vitest';
-import { chooseMatmul, MATMUL_VARIANTS, matmulNn, type MatmulVariant } from '../../src/gpu/ops/matmul.ts';
+import { chooseMatmul, MATMUL_VARIANTS, matmulNn, type MatmulVariant, runsOn } from '../../src/gpu/ops/matmul.ts';
 import { prepareKernels } from '../../src/model/prepareKernels.ts';
 import { rng } from '../random.ts';
 import { expectSame, readRoomy, withRoom } from './check.ts';
 import { poisoned, testGpu, withGpu } from './gpu.ts';
-import { LAYOUTS, product, runsHere } from './matmulSuite.ts';
+import { LAYOUTS, product } from './matmulSuite.ts';
 import { tinyConfig } from './tinyModel.ts';
 
 const VARIANTS = Object.keys(MATMUL_VARIANTS) as MatmulVariant[];
 
 test.each(['nn', 'nt', 'tn'] as const)('every variant gives the same bits, %s', (layout) =>
   withGpu(async (gpu) => {
-    const here = VARIANTS.filter((variant) => runsHere(gpu, variant));
+    const here = VARIANTS.filter((variant) => runsOn(gpu, variant));
     expect(here.length).toBeGreaterThan(1);
     for (const shape of [
       [1, 33, 131],
@@ -35,7 +35,7 @@ test.each(['nn', 'nt', 'tn'] as const)('every variant gives the same bits, %s', 
 
 test('the variant chosen for this adapter can run on it, for few and for many rows', async () => {
   const gpu = await testGpu();
-  for (const M of [1, 5, 8, 9, 16, 17, 32, 33, 1000]) expect(runsHere(gpu, chooseMatmul(gpu, M)), `M=${M}`).toBe(true);
+  for (const M of [1, 5, 8, 9, 16, 17, 32, 33, 1000]) expect(runsOn(gpu, chooseMatmul(gpu, M)), `M=${M}`).toBe(true);
 });
 
 test('what is compiled ahead is what products of any size use', () =>

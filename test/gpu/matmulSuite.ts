@@ -1,7 +1,7 @@
 /** The tests of one matmul variant; every kernels/matmul_<variant>.wgsl has a file that runs them. */
 import { test } from 'vitest';
 import type { Gpu, View } from '../../src/gpu/device.ts';
-import { MATMUL_VARIANTS, matmulNn, matmulNt, matmulTn, type MatmulVariant } from '../../src/gpu/ops/matmul.ts';
+import { MATMUL_VARIANTS, matmulNn, matmulNt, matmulTn, type MatmulVariant, runsOn } from '../../src/gpu/ops/matmul.ts';
 import { rng } from '../random.ts';
 import { expectSame, expectWithin, pattern, readRoomy, roomy, U, withRoom } from './check.ts';
 import { testGpu, withGpu } from './gpu.ts';
@@ -68,20 +68,10 @@ export const LAYOUTS = {
 };
 const sizes = ({ M, N, K }: Product) => ({ M, N, K });
 
-/** Lanes of a subgroup that a variant's loads are shared by; 0 = runs anywhere. */
-const LANES: Readonly<Record<string, number>> = { subgroup4: 4, subgroup8: 8 };
-
-/** True where the adapter has subgroups as wide as the variant needs, and no wider than its workgroup. */
-export function runsHere({ adapter }: Gpu, variant: MatmulVariant): boolean {
-  const { subgroup, workgroup } = MATMUL_VARIANTS[variant];
-  const needed = LANES[variant.split('_')[0]] ?? 4;
-  return !subgroup || (adapter.subgroupSize >= needed && adapter.subgroupMaxSize <= workgroup);
-}
-
 export function testMatmulVariant(variant: MatmulVariant): void {
   const withVariant = (skip: (why: string) => never, body: (gpu: Gpu) => Promise<void>) =>
     testGpu().then((gpu) => {
-      if (!runsHere(gpu, variant))
+      if (!runsOn(gpu, variant))
         skip(`${variant} cannot run with this adapter's subgroups of ${gpu.adapter.subgroupSize}`);
       return withGpu(body);
     });

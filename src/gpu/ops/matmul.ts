@@ -79,6 +79,16 @@ export function chooseMatmul({ adapter }: Gpu, M: number): MatmulVariant {
   return BY_ROWS[family(adapter)].find(([rows]) => M <= rows)![1];
 }
 
+/** Lanes that share a variant's loads. */
+const LANES: Readonly<Record<string, number>> = { plain: 0, subgroup4: 4, subgroup8: 8 };
+
+/** True where the adapter has subgroups as wide as the variant needs, and no wider than its workgroup. */
+export function runsOn({ adapter }: Gpu, variant: MatmulVariant): boolean {
+  const { subgroup, workgroup } = MATMUL_VARIANTS[variant];
+  if (!subgroup) return true;
+  return adapter.subgroupSize >= LANES[variant.split('_')[0]] && adapter.subgroupMaxSize <= workgroup;
+}
+
 /** What `chooseMatmul` chooses among on this adapter, the largest first: it takes longest to compile. */
 export const matmulKernels = ({ adapter }: Gpu): Kernel[] =>
   BY_ROWS[family(adapter)].map(([, variant]) => MATMUL_VARIANTS[variant].kernel as Kernel).reverse();
