@@ -6,6 +6,7 @@
 import { InputError } from '../model/errors.ts';
 import type { Message } from '../tasks/task.ts';
 import { type AgentLoopInput, AgentSample } from './agentSample.ts';
+import { onAbort } from './onAbort.ts';
 import { turnToStart } from './startLine.ts';
 import type { StopReason, Trajectory } from './types.ts';
 
@@ -69,7 +70,7 @@ export async function runAgentLoop(input: AgentLoopInput): Promise<AgentLoopOutp
     engine.abort([requestId]);
   };
   if (outer?.aborted) ended.abort();
-  outer?.addEventListener('abort', end, { once: true });
+  const stopWaiting = outer && onAbort(outer, end);
   const timer = startTimer(limits.sampleTimeoutMs, () => {
     sample.timeOut();
     end();
@@ -80,7 +81,7 @@ export async function runAgentLoop(input: AgentLoopInput): Promise<AgentLoopOutp
     return { trajectory: sample.trajectory(stopReason), messages, timing, toolRewards };
   } finally {
     clearTimeout(timer);
-    outer?.removeEventListener('abort', end);
+    stopWaiting?.();
     engine.release(requestId);
   }
 }

@@ -2,6 +2,7 @@
 
 import type { SampleContext, Tool, ToolOutput, TruncateSide } from '../tasks/tool.ts';
 import { isObject } from '../tasks/toolSchema.ts';
+import { onAbort } from './onAbort.ts';
 import type { ToolCall } from './toolParser.ts';
 
 export interface ToolLimits {
@@ -95,11 +96,11 @@ export async function withTimeLimit<T>(
 ): Promise<T> {
   const own = new AbortController();
   const stop = () => own.abort();
+  const stopWaiting = onAbort(outer, stop);
   let timer: ReturnType<typeof setTimeout> | undefined;
   const ended = new Promise<never>((_, reject) => {
     own.signal.addEventListener('abort', () => reject(new Error('the run was stopped')), { once: true });
     if (outer.aborted) stop();
-    outer.addEventListener('abort', stop, { once: true });
     timer = setTimeout(
       () => {
         reject(new ToolTimeoutError(`${name} did not answer in ${timeoutMs / 1000} s`));
@@ -112,7 +113,7 @@ export async function withTimeLimit<T>(
     return await Promise.race([work(own.signal), ended]);
   } finally {
     clearTimeout(timer);
-    outer.removeEventListener('abort', stop);
+    stopWaiting();
     // A settled race leaves no one to hear of a later rejection.
     ended.catch(() => undefined);
   }

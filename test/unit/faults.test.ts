@@ -7,6 +7,8 @@ import { runInNewContext } from 'node:vm';
 import { expect, test } from 'vitest';
 import { type AgentLimits, runAgentLoop } from '../../src/rollout/agentLoop.ts';
 import { type Preemption, RolloutServer } from '../../src/rollout/engine.ts';
+import { onAbort } from '../../src/rollout/onAbort.ts';
+import { withTimeLimit } from '../../src/rollout/runTool.ts';
 import type { GenerateRequest, StopReason, Trajectory } from '../../src/rollout/types.ts';
 import { defineTool, type ToolOutput } from '../../src/tasks/tool.ts';
 import { rng } from '../random.ts';
@@ -211,4 +213,23 @@ test('a run that is aborted: every sample ends as aborted or as it was, every sl
   expect(reasons.filter((reason) => reason === 'aborted').length).toBeGreaterThan(100);
   expect(reasons.every((reason) => STOP_REASONS.includes(reason))).toBe(true);
   await takeAllSlots(engine);
+});
+
+test('any number of samples and calls wait for one signal without a warning of too many listeners', async () => {
+  const warnings: Error[] = [];
+  const note = (warning: Error) => warnings.push(warning);
+  process.on('warning', note);
+  const engine = scriptedServer('off');
+  const controller = new AbortController();
+  await Promise.all(Array.from({ length: 50 }, (_, i) => runSample(engine, i, 0, controller)));
+  const wait = () => new Promise((resolve) => setTimeout(resolve, 1));
+  await Promise.all(Array.from({ length: 20 }, () => withTimeLimit('slow', wait, 1000, controller.signal)));
+  await wait(); // warnings come in a later task
+  process.off('warning', note);
+  expect(warnings.map(({ name }) => name)).toEqual([]);
+  const told: number[] = [];
+  const takeBack = [1, 2, 3].map((i) => onAbort(controller.signal, () => told.push(i)));
+  takeBack[1]();
+  controller.abort();
+  expect(told).toEqual([1, 3]);
 });
