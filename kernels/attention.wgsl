@@ -22,10 +22,12 @@ struct Params {
 
 override WG: u32 = 64u;
 
-@group(0) @binding(0) var<storage, read> q: array<f32>;
-@group(0) @binding(1) var<storage, read> kv: array<f32>;
+alias Act = f32; // of activations: f16 where they are halves (src/gpu/halves.ts)
+
+@group(0) @binding(0) var<storage, read> q: array<Act>;
+@group(0) @binding(1) var<storage, read> kv: array<Act>;
 @group(0) @binding(2) var<storage, read> ranges: array<u32>;
-@group(0) @binding(3) var<storage, read_write> out: array<f32>;
+@group(0) @binding(3) var<storage, read_write> out: array<Act>;
 @group(0) @binding(4) var<storage, read_write> lse: array<f32>;
 @group(0) @binding(5) var<uniform> params: Params;
 
@@ -49,7 +51,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
       let key = j * 2u * params.K * D + kHead;
       var score = 0.0;
       for (var d = 0u; d < D; d++) {
-        score += q[at + d] * kv[key + d];
+        score += f32(q[at + d]) * f32(kv[key + d]);
       }
       score *= params.scale;
       let newTop = max(top, score);
@@ -58,12 +60,12 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
       top = newTop;
       sum = sum * keep + p;
       for (var d = 0u; d < D; d++) {
-        acc[d] = acc[d] * keep + p * kv[key + vHead + d];
+        acc[d] = acc[d] * keep + p * f32(kv[key + vHead + d]);
       }
     }
   }
   for (var d = 0u; d < D; d++) {
-    out[at + d] = acc[d] / sum;
+    out[at + d] = Act(acc[d] / sum);
   }
   lse[n * params.H + h] = top + log(sum);
 }

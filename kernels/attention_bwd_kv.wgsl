@@ -21,8 +21,10 @@ struct Params {
 
 override WG: u32 = 64u;
 
-@group(0) @binding(0) var<storage, read> q: array<f32>;
-@group(0) @binding(1) var<storage, read> kv: array<f32>;
+alias Act = f32; // of activations: f16 where they are halves (src/gpu/halves.ts)
+
+@group(0) @binding(0) var<storage, read> q: array<Act>;
+@group(0) @binding(1) var<storage, read> kv: array<Act>;
 @group(0) @binding(2) var<storage, read> dout: array<f32>;
 @group(0) @binding(3) var<storage, read> lse: array<f32>;
 @group(0) @binding(4) var<storage, read> delta: array<f32>;
@@ -49,13 +51,13 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
       var score = 0.0;
       var dp = 0.0;
       for (var d = 0u; d < D; d++) {
-        score += q[at + d] * kv[key + d];
-        dp += dout[at + d] * kv[key + vHead + d];
+        score += f32(q[at + d]) * f32(kv[key + d]);
+        dp += dout[at + d] * f32(kv[key + vHead + d]);
       }
       let p = exp(score * params.scale - lse[n * params.H + h]);
       let ds = p * (dp - delta[n * params.H + h]) * params.scale;
       for (var d = 0u; d < D; d++) {
-        dk[d] += ds * q[at + d];
+        dk[d] += ds * f32(q[at + d]);
         dv[d] += p * dout[at + d];
       }
     }

@@ -25,9 +25,10 @@ struct Params {
 
 override WG: u32 = 64u; // threads in a workgroup
 const D4 = 4u; // vec4s in a head
+alias Act = vec4f; // of activations: vec4h where they are halves (src/gpu/halves.ts)
 
-@group(0) @binding(0) var<storage, read> q: array<vec4f>;
-@group(0) @binding(1) var<storage, read> kv: array<vec4f>;
+@group(0) @binding(0) var<storage, read> q: array<Act>;
+@group(0) @binding(1) var<storage, read> kv: array<Act>;
 @group(0) @binding(2) var<storage, read> dout: array<vec4f>;
 @group(0) @binding(3) var<storage, read> lse: array<f32>;
 @group(0) @binding(4) var<storage, read> delta: array<f32>;
@@ -48,13 +49,13 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
 
   let j0 = min(tile + 0u, params.N - 1u); let end0 = queryEnd[j0];
   let key0 = j0 * 2u * vHead + head * D4;
-  let k0_0 = kv[key0 + 0u]; let k0_1 = kv[key0 + 1u]; let k0_2 = kv[key0 + 2u]; let k0_3 = kv[key0 + 3u];
-  let v0_0 = kv[key0 + vHead + 0u]; let v0_1 = kv[key0 + vHead + 1u]; let v0_2 = kv[key0 + vHead + 2u]; let v0_3 = kv[key0 + vHead + 3u];
+  let k0_0 = vec4f(kv[key0 + 0u]); let k0_1 = vec4f(kv[key0 + 1u]); let k0_2 = vec4f(kv[key0 + 2u]); let k0_3 = vec4f(kv[key0 + 3u]);
+  let v0_0 = vec4f(kv[key0 + vHead + 0u]); let v0_1 = vec4f(kv[key0 + vHead + 1u]); let v0_2 = vec4f(kv[key0 + vHead + 2u]); let v0_3 = vec4f(kv[key0 + vHead + 3u]);
   var dk0_0 = vec4f(); var dv0_0 = vec4f(); var dk0_1 = vec4f(); var dv0_1 = vec4f(); var dk0_2 = vec4f(); var dv0_2 = vec4f(); var dk0_3 = vec4f(); var dv0_3 = vec4f();
   let j1 = min(tile + 1u, params.N - 1u); let end1 = queryEnd[j1];
   let key1 = j1 * 2u * vHead + head * D4;
-  let k1_0 = kv[key1 + 0u]; let k1_1 = kv[key1 + 1u]; let k1_2 = kv[key1 + 2u]; let k1_3 = kv[key1 + 3u];
-  let v1_0 = kv[key1 + vHead + 0u]; let v1_1 = kv[key1 + vHead + 1u]; let v1_2 = kv[key1 + vHead + 2u]; let v1_3 = kv[key1 + vHead + 3u];
+  let k1_0 = vec4f(kv[key1 + 0u]); let k1_1 = vec4f(kv[key1 + 1u]); let k1_2 = vec4f(kv[key1 + 2u]); let k1_3 = vec4f(kv[key1 + 3u]);
+  let v1_0 = vec4f(kv[key1 + vHead + 0u]); let v1_1 = vec4f(kv[key1 + vHead + 1u]); let v1_2 = vec4f(kv[key1 + vHead + 2u]); let v1_3 = vec4f(kv[key1 + vHead + 3u]);
   var dk1_0 = vec4f(); var dv1_0 = vec4f(); var dk1_1 = vec4f(); var dv1_1 = vec4f(); var dk1_2 = vec4f(); var dv1_2 = vec4f(); var dk1_3 = vec4f(); var dv1_3 = vec4f();
   let last = max(end0, end1);
 
@@ -65,7 +66,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
     let at = (row * params.H + h) * D4;
     let lseRow = lse[row * params.H + h];
     let deltaRow = delta[row * params.H + h];
-    let q_0 = q[at + 0u]; let q_1 = q[at + 1u]; let q_2 = q[at + 2u]; let q_3 = q[at + 3u];
+    let q_0 = vec4f(q[at + 0u]); let q_1 = vec4f(q[at + 1u]); let q_2 = vec4f(q[at + 2u]); let q_3 = vec4f(q[at + 3u]);
     let g_0 = dout[at + 0u]; let g_1 = dout[at + 1u]; let g_2 = dout[at + 2u]; let g_3 = dout[at + 3u];
     {
       let p = select(0.0, exp(fold(k0_0 * q_0 + k0_1 * q_1 + k0_2 * q_2 + k0_3 * q_3) * params.scale - lseRow), (row >= j0) & (row < end0));

@@ -24,9 +24,10 @@ struct Params {
 
 override WG: u32 = 64u; // threads in a workgroup
 const D4 = 16u; // vec4s in a head
+alias Act = vec4f; // of activations: vec4h where they are halves (src/gpu/halves.ts)
 
-@group(0) @binding(0) var<storage, read> q: array<vec4f>;
-@group(0) @binding(1) var<storage, read> kv: array<vec4f>;
+@group(0) @binding(0) var<storage, read> q: array<Act>;
+@group(0) @binding(1) var<storage, read> kv: array<Act>;
 @group(0) @binding(2) var<storage, read> dout: array<vec4f>;
 @group(0) @binding(3) var<storage, read> lse: array<f32>;
 @group(0) @binding(4) var<storage, read> delta: array<f32>;
@@ -47,8 +48,8 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
 
   let j0 = min(tile + 0u, params.N - 1u); let end0 = queryEnd[j0];
   let key0 = j0 * 2u * vHead + head * D4;
-  let k0_0 = kv[key0 + 0u]; let k0_1 = kv[key0 + 1u]; let k0_2 = kv[key0 + 2u]; let k0_3 = kv[key0 + 3u]; let k0_4 = kv[key0 + 4u]; let k0_5 = kv[key0 + 5u]; let k0_6 = kv[key0 + 6u]; let k0_7 = kv[key0 + 7u]; let k0_8 = kv[key0 + 8u]; let k0_9 = kv[key0 + 9u]; let k0_10 = kv[key0 + 10u]; let k0_11 = kv[key0 + 11u]; let k0_12 = kv[key0 + 12u]; let k0_13 = kv[key0 + 13u]; let k0_14 = kv[key0 + 14u]; let k0_15 = kv[key0 + 15u];
-  let v0_0 = kv[key0 + vHead + 0u]; let v0_1 = kv[key0 + vHead + 1u]; let v0_2 = kv[key0 + vHead + 2u]; let v0_3 = kv[key0 + vHead + 3u]; let v0_4 = kv[key0 + vHead + 4u]; let v0_5 = kv[key0 + vHead + 5u]; let v0_6 = kv[key0 + vHead + 6u]; let v0_7 = kv[key0 + vHead + 7u]; let v0_8 = kv[key0 + vHead + 8u]; let v0_9 = kv[key0 + vHead + 9u]; let v0_10 = kv[key0 + vHead + 10u]; let v0_11 = kv[key0 + vHead + 11u]; let v0_12 = kv[key0 + vHead + 12u]; let v0_13 = kv[key0 + vHead + 13u]; let v0_14 = kv[key0 + vHead + 14u]; let v0_15 = kv[key0 + vHead + 15u];
+  let k0_0 = vec4f(kv[key0 + 0u]); let k0_1 = vec4f(kv[key0 + 1u]); let k0_2 = vec4f(kv[key0 + 2u]); let k0_3 = vec4f(kv[key0 + 3u]); let k0_4 = vec4f(kv[key0 + 4u]); let k0_5 = vec4f(kv[key0 + 5u]); let k0_6 = vec4f(kv[key0 + 6u]); let k0_7 = vec4f(kv[key0 + 7u]); let k0_8 = vec4f(kv[key0 + 8u]); let k0_9 = vec4f(kv[key0 + 9u]); let k0_10 = vec4f(kv[key0 + 10u]); let k0_11 = vec4f(kv[key0 + 11u]); let k0_12 = vec4f(kv[key0 + 12u]); let k0_13 = vec4f(kv[key0 + 13u]); let k0_14 = vec4f(kv[key0 + 14u]); let k0_15 = vec4f(kv[key0 + 15u]);
+  let v0_0 = vec4f(kv[key0 + vHead + 0u]); let v0_1 = vec4f(kv[key0 + vHead + 1u]); let v0_2 = vec4f(kv[key0 + vHead + 2u]); let v0_3 = vec4f(kv[key0 + vHead + 3u]); let v0_4 = vec4f(kv[key0 + vHead + 4u]); let v0_5 = vec4f(kv[key0 + vHead + 5u]); let v0_6 = vec4f(kv[key0 + vHead + 6u]); let v0_7 = vec4f(kv[key0 + vHead + 7u]); let v0_8 = vec4f(kv[key0 + vHead + 8u]); let v0_9 = vec4f(kv[key0 + vHead + 9u]); let v0_10 = vec4f(kv[key0 + vHead + 10u]); let v0_11 = vec4f(kv[key0 + vHead + 11u]); let v0_12 = vec4f(kv[key0 + vHead + 12u]); let v0_13 = vec4f(kv[key0 + vHead + 13u]); let v0_14 = vec4f(kv[key0 + vHead + 14u]); let v0_15 = vec4f(kv[key0 + vHead + 15u]);
   var dk0_0 = vec4f(); var dv0_0 = vec4f(); var dk0_1 = vec4f(); var dv0_1 = vec4f(); var dk0_2 = vec4f(); var dv0_2 = vec4f(); var dk0_3 = vec4f(); var dv0_3 = vec4f(); var dk0_4 = vec4f(); var dv0_4 = vec4f(); var dk0_5 = vec4f(); var dv0_5 = vec4f(); var dk0_6 = vec4f(); var dv0_6 = vec4f(); var dk0_7 = vec4f(); var dv0_7 = vec4f(); var dk0_8 = vec4f(); var dv0_8 = vec4f(); var dk0_9 = vec4f(); var dv0_9 = vec4f(); var dk0_10 = vec4f(); var dv0_10 = vec4f(); var dk0_11 = vec4f(); var dv0_11 = vec4f(); var dk0_12 = vec4f(); var dv0_12 = vec4f(); var dk0_13 = vec4f(); var dv0_13 = vec4f(); var dk0_14 = vec4f(); var dv0_14 = vec4f(); var dk0_15 = vec4f(); var dv0_15 = vec4f();
   let last = end0;
 
@@ -59,7 +60,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
     let at = (row * params.H + h) * D4;
     let lseRow = lse[row * params.H + h];
     let deltaRow = delta[row * params.H + h];
-    let q_0 = q[at + 0u]; let q_1 = q[at + 1u]; let q_2 = q[at + 2u]; let q_3 = q[at + 3u]; let q_4 = q[at + 4u]; let q_5 = q[at + 5u]; let q_6 = q[at + 6u]; let q_7 = q[at + 7u]; let q_8 = q[at + 8u]; let q_9 = q[at + 9u]; let q_10 = q[at + 10u]; let q_11 = q[at + 11u]; let q_12 = q[at + 12u]; let q_13 = q[at + 13u]; let q_14 = q[at + 14u]; let q_15 = q[at + 15u];
+    let q_0 = vec4f(q[at + 0u]); let q_1 = vec4f(q[at + 1u]); let q_2 = vec4f(q[at + 2u]); let q_3 = vec4f(q[at + 3u]); let q_4 = vec4f(q[at + 4u]); let q_5 = vec4f(q[at + 5u]); let q_6 = vec4f(q[at + 6u]); let q_7 = vec4f(q[at + 7u]); let q_8 = vec4f(q[at + 8u]); let q_9 = vec4f(q[at + 9u]); let q_10 = vec4f(q[at + 10u]); let q_11 = vec4f(q[at + 11u]); let q_12 = vec4f(q[at + 12u]); let q_13 = vec4f(q[at + 13u]); let q_14 = vec4f(q[at + 14u]); let q_15 = vec4f(q[at + 15u]);
     let g_0 = dout[at + 0u]; let g_1 = dout[at + 1u]; let g_2 = dout[at + 2u]; let g_3 = dout[at + 3u]; let g_4 = dout[at + 4u]; let g_5 = dout[at + 5u]; let g_6 = dout[at + 6u]; let g_7 = dout[at + 7u]; let g_8 = dout[at + 8u]; let g_9 = dout[at + 9u]; let g_10 = dout[at + 10u]; let g_11 = dout[at + 11u]; let g_12 = dout[at + 12u]; let g_13 = dout[at + 13u]; let g_14 = dout[at + 14u]; let g_15 = dout[at + 15u];
     {
       let p = exp(fold(k0_0 * q_0 + k0_1 * q_1 + k0_2 * q_2 + k0_3 * q_3 + k0_4 * q_4 + k0_5 * q_5 + k0_6 * q_6 + k0_7 * q_7 + k0_8 * q_8 + k0_9 * q_9 + k0_10 * q_10 + k0_11 * q_11 + k0_12 * q_12 + k0_13 * q_13 + k0_14 * q_14 + k0_15 * q_15) * params.scale - lseRow);

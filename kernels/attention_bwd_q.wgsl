@@ -22,9 +22,11 @@ struct Params {
 
 override WG: u32 = 64u;
 
-@group(0) @binding(0) var<storage, read> q: array<f32>;
-@group(0) @binding(1) var<storage, read> kv: array<f32>;
-@group(0) @binding(2) var<storage, read> out: array<f32>;
+alias Act = f32; // of activations: f16 where they are halves (src/gpu/halves.ts)
+
+@group(0) @binding(0) var<storage, read> q: array<Act>;
+@group(0) @binding(1) var<storage, read> kv: array<Act>;
+@group(0) @binding(2) var<storage, read> out: array<Act>;
 @group(0) @binding(3) var<storage, read> dout: array<f32>;
 @group(0) @binding(4) var<storage, read> lse: array<f32>;
 @group(0) @binding(5) var<storage, read> ranges: array<u32>;
@@ -45,7 +47,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
 
   var dot = 0.0;
   for (var d = 0u; d < D; d++) {
-    dot += dout[at + d] * out[at + d];
+    dot += dout[at + d] * f32(out[at + d]);
   }
   delta[n * params.H + h] = dot;
 
@@ -57,12 +59,12 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
       var score = 0.0;
       var dp = 0.0;
       for (var d = 0u; d < D; d++) {
-        score += q[at + d] * kv[key + d];
-        dp += dout[at + d] * kv[key + vHead + d];
+        score += f32(q[at + d]) * f32(kv[key + d]);
+        dp += dout[at + d] * f32(kv[key + vHead + d]);
       }
       let ds = exp(score * params.scale - lse[n * params.H + h]) * (dp - dot) * params.scale;
       for (var d = 0u; d < D; d++) {
-        acc[d] += ds * kv[key + d];
+        acc[d] += ds * f32(kv[key + d]);
       }
     }
   }

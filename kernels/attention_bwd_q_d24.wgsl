@@ -24,10 +24,11 @@ struct Params {
 
 override WG: u32 = 64u; // threads in a workgroup
 const D4 = 6u; // vec4s in a head
+alias Act = vec4f; // of activations: vec4h where they are halves (src/gpu/halves.ts)
 
-@group(0) @binding(0) var<storage, read> q: array<vec4f>;
-@group(0) @binding(1) var<storage, read> kv: array<vec4f>;
-@group(0) @binding(2) var<storage, read> out: array<vec4f>;
+@group(0) @binding(0) var<storage, read> q: array<Act>;
+@group(0) @binding(1) var<storage, read> kv: array<Act>;
+@group(0) @binding(2) var<storage, read> out: array<Act>;
 @group(0) @binding(3) var<storage, read> dout: array<vec4f>;
 @group(0) @binding(4) var<storage, read> lse: array<f32>;
 @group(0) @binding(5) var<storage, read> ranges: array<vec4u>;
@@ -55,18 +56,18 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
     let row0 = min(first + 0u, end - 1u);
     let end0 = span.w;
     let at0 = (row0 * params.H + head) * D4;
-    let q0_0 = q[at0 + 0u]; let q0_1 = q[at0 + 1u]; let q0_2 = q[at0 + 2u]; let q0_3 = q[at0 + 3u]; let q0_4 = q[at0 + 4u]; let q0_5 = q[at0 + 5u];
+    let q0_0 = vec4f(q[at0 + 0u]); let q0_1 = vec4f(q[at0 + 1u]); let q0_2 = vec4f(q[at0 + 2u]); let q0_3 = vec4f(q[at0 + 3u]); let q0_4 = vec4f(q[at0 + 4u]); let q0_5 = vec4f(q[at0 + 5u]);
     let g0_0 = dout[at0 + 0u]; let g0_1 = dout[at0 + 1u]; let g0_2 = dout[at0 + 2u]; let g0_3 = dout[at0 + 3u]; let g0_4 = dout[at0 + 4u]; let g0_5 = dout[at0 + 5u];
     var d0_0 = vec4f(); var d0_1 = vec4f(); var d0_2 = vec4f(); var d0_3 = vec4f(); var d0_4 = vec4f(); var d0_5 = vec4f();
-    let delta0 = fold(g0_0 * out[at0 + 0u] + g0_1 * out[at0 + 1u] + g0_2 * out[at0 + 2u] + g0_3 * out[at0 + 3u] + g0_4 * out[at0 + 4u] + g0_5 * out[at0 + 5u]);
+    let delta0 = fold(g0_0 * vec4f(out[at0 + 0u]) + g0_1 * vec4f(out[at0 + 1u]) + g0_2 * vec4f(out[at0 + 2u]) + g0_3 * vec4f(out[at0 + 3u]) + g0_4 * vec4f(out[at0 + 4u]) + g0_5 * vec4f(out[at0 + 5u]));
     let lse0 = lse[row0 * params.H + head];
     let row1 = min(first + 1u, end - 1u);
     let end1 = ranges[row1].w;
     let at1 = (row1 * params.H + head) * D4;
-    let q1_0 = q[at1 + 0u]; let q1_1 = q[at1 + 1u]; let q1_2 = q[at1 + 2u]; let q1_3 = q[at1 + 3u]; let q1_4 = q[at1 + 4u]; let q1_5 = q[at1 + 5u];
+    let q1_0 = vec4f(q[at1 + 0u]); let q1_1 = vec4f(q[at1 + 1u]); let q1_2 = vec4f(q[at1 + 2u]); let q1_3 = vec4f(q[at1 + 3u]); let q1_4 = vec4f(q[at1 + 4u]); let q1_5 = vec4f(q[at1 + 5u]);
     let g1_0 = dout[at1 + 0u]; let g1_1 = dout[at1 + 1u]; let g1_2 = dout[at1 + 2u]; let g1_3 = dout[at1 + 3u]; let g1_4 = dout[at1 + 4u]; let g1_5 = dout[at1 + 5u];
     var d1_0 = vec4f(); var d1_1 = vec4f(); var d1_2 = vec4f(); var d1_3 = vec4f(); var d1_4 = vec4f(); var d1_5 = vec4f();
-    let delta1 = fold(g1_0 * out[at1 + 0u] + g1_1 * out[at1 + 1u] + g1_2 * out[at1 + 2u] + g1_3 * out[at1 + 3u] + g1_4 * out[at1 + 4u] + g1_5 * out[at1 + 5u]);
+    let delta1 = fold(g1_0 * vec4f(out[at1 + 0u]) + g1_1 * vec4f(out[at1 + 1u]) + g1_2 * vec4f(out[at1 + 2u]) + g1_3 * vec4f(out[at1 + 3u]) + g1_4 * vec4f(out[at1 + 4u]) + g1_5 * vec4f(out[at1 + 5u]));
     let lse1 = lse[row1 * params.H + head];
 
     for (var part = 0u; part < 2u; part++) {
@@ -74,8 +75,8 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
       let stop = select(span.y, max(end0, end1), own);
       for (var j = select(span.x, span.z, own); j < stop; j++) {
         let key = j * 2u * vHead + kHead;
-        let k_0 = kv[key + 0u]; let k_1 = kv[key + 1u]; let k_2 = kv[key + 2u]; let k_3 = kv[key + 3u]; let k_4 = kv[key + 4u]; let k_5 = kv[key + 5u];
-        let v_0 = kv[key + vHead + 0u]; let v_1 = kv[key + vHead + 1u]; let v_2 = kv[key + vHead + 2u]; let v_3 = kv[key + vHead + 3u]; let v_4 = kv[key + vHead + 4u]; let v_5 = kv[key + vHead + 5u];
+        let k_0 = vec4f(kv[key + 0u]); let k_1 = vec4f(kv[key + 1u]); let k_2 = vec4f(kv[key + 2u]); let k_3 = vec4f(kv[key + 3u]); let k_4 = vec4f(kv[key + 4u]); let k_5 = vec4f(kv[key + 5u]);
+        let v_0 = vec4f(kv[key + vHead + 0u]); let v_1 = vec4f(kv[key + vHead + 1u]); let v_2 = vec4f(kv[key + vHead + 2u]); let v_3 = vec4f(kv[key + vHead + 3u]); let v_4 = vec4f(kv[key + vHead + 4u]); let v_5 = vec4f(kv[key + vHead + 5u]);
         {
           let p = select(0.0, exp(fold(q0_0 * k_0 + q0_1 * k_1 + q0_2 * k_2 + q0_3 * k_3 + q0_4 * k_4 + q0_5 * k_5) * params.scale - lse0), !own | (j < end0));
           let ds = p * (fold(g0_0 * v_0 + g0_1 * v_1 + g0_2 * v_2 + g0_3 * v_3 + g0_4 * v_4 + g0_5 * v_5) - delta0) * params.scale;

@@ -23,10 +23,11 @@ struct Params {
 
 override WG: u32 = 64u; // threads in a workgroup
 const D4 = 16u; // vec4s in a head
+alias Act = vec4f; // of activations: vec4h where they are halves (src/gpu/halves.ts)
 
-@group(0) @binding(0) var<storage, read> q: array<vec4f>;
-@group(0) @binding(1) var<storage, read> kv: array<vec4f>;
-@group(0) @binding(2) var<storage, read> out: array<vec4f>;
+@group(0) @binding(0) var<storage, read> q: array<Act>;
+@group(0) @binding(1) var<storage, read> kv: array<Act>;
+@group(0) @binding(2) var<storage, read> out: array<Act>;
 @group(0) @binding(3) var<storage, read> dout: array<vec4f>;
 @group(0) @binding(4) var<storage, read> lse: array<f32>;
 @group(0) @binding(5) var<storage, read> ranges: array<vec4u>;
@@ -52,10 +53,10 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
     let row0 = min(first + 0u, end - 1u);
     let end0 = span.w;
     let at0 = (row0 * params.H + head) * D4;
-    let q0_0 = q[at0 + 0u]; let q0_1 = q[at0 + 1u]; let q0_2 = q[at0 + 2u]; let q0_3 = q[at0 + 3u]; let q0_4 = q[at0 + 4u]; let q0_5 = q[at0 + 5u]; let q0_6 = q[at0 + 6u]; let q0_7 = q[at0 + 7u]; let q0_8 = q[at0 + 8u]; let q0_9 = q[at0 + 9u]; let q0_10 = q[at0 + 10u]; let q0_11 = q[at0 + 11u]; let q0_12 = q[at0 + 12u]; let q0_13 = q[at0 + 13u]; let q0_14 = q[at0 + 14u]; let q0_15 = q[at0 + 15u];
+    let q0_0 = vec4f(q[at0 + 0u]); let q0_1 = vec4f(q[at0 + 1u]); let q0_2 = vec4f(q[at0 + 2u]); let q0_3 = vec4f(q[at0 + 3u]); let q0_4 = vec4f(q[at0 + 4u]); let q0_5 = vec4f(q[at0 + 5u]); let q0_6 = vec4f(q[at0 + 6u]); let q0_7 = vec4f(q[at0 + 7u]); let q0_8 = vec4f(q[at0 + 8u]); let q0_9 = vec4f(q[at0 + 9u]); let q0_10 = vec4f(q[at0 + 10u]); let q0_11 = vec4f(q[at0 + 11u]); let q0_12 = vec4f(q[at0 + 12u]); let q0_13 = vec4f(q[at0 + 13u]); let q0_14 = vec4f(q[at0 + 14u]); let q0_15 = vec4f(q[at0 + 15u]);
     let g0_0 = dout[at0 + 0u]; let g0_1 = dout[at0 + 1u]; let g0_2 = dout[at0 + 2u]; let g0_3 = dout[at0 + 3u]; let g0_4 = dout[at0 + 4u]; let g0_5 = dout[at0 + 5u]; let g0_6 = dout[at0 + 6u]; let g0_7 = dout[at0 + 7u]; let g0_8 = dout[at0 + 8u]; let g0_9 = dout[at0 + 9u]; let g0_10 = dout[at0 + 10u]; let g0_11 = dout[at0 + 11u]; let g0_12 = dout[at0 + 12u]; let g0_13 = dout[at0 + 13u]; let g0_14 = dout[at0 + 14u]; let g0_15 = dout[at0 + 15u];
     var d0_0 = vec4f(); var d0_1 = vec4f(); var d0_2 = vec4f(); var d0_3 = vec4f(); var d0_4 = vec4f(); var d0_5 = vec4f(); var d0_6 = vec4f(); var d0_7 = vec4f(); var d0_8 = vec4f(); var d0_9 = vec4f(); var d0_10 = vec4f(); var d0_11 = vec4f(); var d0_12 = vec4f(); var d0_13 = vec4f(); var d0_14 = vec4f(); var d0_15 = vec4f();
-    let delta0 = fold(g0_0 * out[at0 + 0u] + g0_1 * out[at0 + 1u] + g0_2 * out[at0 + 2u] + g0_3 * out[at0 + 3u] + g0_4 * out[at0 + 4u] + g0_5 * out[at0 + 5u] + g0_6 * out[at0 + 6u] + g0_7 * out[at0 + 7u] + g0_8 * out[at0 + 8u] + g0_9 * out[at0 + 9u] + g0_10 * out[at0 + 10u] + g0_11 * out[at0 + 11u] + g0_12 * out[at0 + 12u] + g0_13 * out[at0 + 13u] + g0_14 * out[at0 + 14u] + g0_15 * out[at0 + 15u]);
+    let delta0 = fold(g0_0 * vec4f(out[at0 + 0u]) + g0_1 * vec4f(out[at0 + 1u]) + g0_2 * vec4f(out[at0 + 2u]) + g0_3 * vec4f(out[at0 + 3u]) + g0_4 * vec4f(out[at0 + 4u]) + g0_5 * vec4f(out[at0 + 5u]) + g0_6 * vec4f(out[at0 + 6u]) + g0_7 * vec4f(out[at0 + 7u]) + g0_8 * vec4f(out[at0 + 8u]) + g0_9 * vec4f(out[at0 + 9u]) + g0_10 * vec4f(out[at0 + 10u]) + g0_11 * vec4f(out[at0 + 11u]) + g0_12 * vec4f(out[at0 + 12u]) + g0_13 * vec4f(out[at0 + 13u]) + g0_14 * vec4f(out[at0 + 14u]) + g0_15 * vec4f(out[at0 + 15u]));
     let lse0 = lse[row0 * params.H + head];
 
     for (var part = 0u; part < 2u; part++) {
@@ -63,8 +64,8 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
       let stop = select(span.y, end0, own);
       for (var j = select(span.x, span.z, own); j < stop; j++) {
         let key = j * 2u * vHead + kHead;
-        let k_0 = kv[key + 0u]; let k_1 = kv[key + 1u]; let k_2 = kv[key + 2u]; let k_3 = kv[key + 3u]; let k_4 = kv[key + 4u]; let k_5 = kv[key + 5u]; let k_6 = kv[key + 6u]; let k_7 = kv[key + 7u]; let k_8 = kv[key + 8u]; let k_9 = kv[key + 9u]; let k_10 = kv[key + 10u]; let k_11 = kv[key + 11u]; let k_12 = kv[key + 12u]; let k_13 = kv[key + 13u]; let k_14 = kv[key + 14u]; let k_15 = kv[key + 15u];
-        let v_0 = kv[key + vHead + 0u]; let v_1 = kv[key + vHead + 1u]; let v_2 = kv[key + vHead + 2u]; let v_3 = kv[key + vHead + 3u]; let v_4 = kv[key + vHead + 4u]; let v_5 = kv[key + vHead + 5u]; let v_6 = kv[key + vHead + 6u]; let v_7 = kv[key + vHead + 7u]; let v_8 = kv[key + vHead + 8u]; let v_9 = kv[key + vHead + 9u]; let v_10 = kv[key + vHead + 10u]; let v_11 = kv[key + vHead + 11u]; let v_12 = kv[key + vHead + 12u]; let v_13 = kv[key + vHead + 13u]; let v_14 = kv[key + vHead + 14u]; let v_15 = kv[key + vHead + 15u];
+        let k_0 = vec4f(kv[key + 0u]); let k_1 = vec4f(kv[key + 1u]); let k_2 = vec4f(kv[key + 2u]); let k_3 = vec4f(kv[key + 3u]); let k_4 = vec4f(kv[key + 4u]); let k_5 = vec4f(kv[key + 5u]); let k_6 = vec4f(kv[key + 6u]); let k_7 = vec4f(kv[key + 7u]); let k_8 = vec4f(kv[key + 8u]); let k_9 = vec4f(kv[key + 9u]); let k_10 = vec4f(kv[key + 10u]); let k_11 = vec4f(kv[key + 11u]); let k_12 = vec4f(kv[key + 12u]); let k_13 = vec4f(kv[key + 13u]); let k_14 = vec4f(kv[key + 14u]); let k_15 = vec4f(kv[key + 15u]);
+        let v_0 = vec4f(kv[key + vHead + 0u]); let v_1 = vec4f(kv[key + vHead + 1u]); let v_2 = vec4f(kv[key + vHead + 2u]); let v_3 = vec4f(kv[key + vHead + 3u]); let v_4 = vec4f(kv[key + vHead + 4u]); let v_5 = vec4f(kv[key + vHead + 5u]); let v_6 = vec4f(kv[key + vHead + 6u]); let v_7 = vec4f(kv[key + vHead + 7u]); let v_8 = vec4f(kv[key + vHead + 8u]); let v_9 = vec4f(kv[key + vHead + 9u]); let v_10 = vec4f(kv[key + vHead + 10u]); let v_11 = vec4f(kv[key + vHead + 11u]); let v_12 = vec4f(kv[key + vHead + 12u]); let v_13 = vec4f(kv[key + vHead + 13u]); let v_14 = vec4f(kv[key + vHead + 14u]); let v_15 = vec4f(kv[key + vHead + 15u]);
         {
           let p = exp(fold(q0_0 * k_0 + q0_1 * k_1 + q0_2 * k_2 + q0_3 * k_3 + q0_4 * k_4 + q0_5 * k_5 + q0_6 * k_6 + q0_7 * k_7 + q0_8 * k_8 + q0_9 * k_9 + q0_10 * k_10 + q0_11 * k_11 + q0_12 * k_12 + q0_13 * k_13 + q0_14 * k_14 + q0_15 * k_15) * params.scale - lse0);
           let ds = p * (fold(g0_0 * v_0 + g0_1 * v_1 + g0_2 * v_2 + g0_3 * v_3 + g0_4 * v_4 + g0_5 * v_5 + g0_6 * v_6 + g0_7 * v_7 + g0_8 * v_8 + g0_9 * v_9 + g0_10 * v_10 + g0_11 * v_11 + g0_12 * v_12 + g0_13 * v_13 + g0_14 * v_14 + g0_15 * v_15) - delta0) * params.scale;

@@ -23,11 +23,12 @@ struct Params {
 
 override WG: u32 = 64u; // threads in a workgroup
 const D4 = 6u; // vec4s in a head
+alias Act = vec4f; // of activations: vec4h where they are halves (src/gpu/halves.ts)
 
-@group(0) @binding(0) var<storage, read> q: array<vec4f>;
-@group(0) @binding(1) var<storage, read> kv: array<vec4f>;
+@group(0) @binding(0) var<storage, read> q: array<Act>;
+@group(0) @binding(1) var<storage, read> kv: array<Act>;
 @group(0) @binding(2) var<storage, read> ranges: array<vec4u>;
-@group(0) @binding(3) var<storage, read_write> out: array<vec4f>;
+@group(0) @binding(3) var<storage, read_write> out: array<Act>;
 @group(0) @binding(4) var<storage, read_write> lse: array<f32>;
 @group(0) @binding(5) var<uniform> params: Params;
 
@@ -51,13 +52,13 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
     let row0 = min(first + 0u, end - 1u);
     let end0 = span.w;
     let at0 = (row0 * params.H + head) * D4;
-    let q0_0 = q[at0 + 0u]; let q0_1 = q[at0 + 1u]; let q0_2 = q[at0 + 2u]; let q0_3 = q[at0 + 3u]; let q0_4 = q[at0 + 4u]; let q0_5 = q[at0 + 5u];
+    let q0_0 = vec4f(q[at0 + 0u]); let q0_1 = vec4f(q[at0 + 1u]); let q0_2 = vec4f(q[at0 + 2u]); let q0_3 = vec4f(q[at0 + 3u]); let q0_4 = vec4f(q[at0 + 4u]); let q0_5 = vec4f(q[at0 + 5u]);
     var o0_0 = vec4f(); var o0_1 = vec4f(); var o0_2 = vec4f(); var o0_3 = vec4f(); var o0_4 = vec4f(); var o0_5 = vec4f();
     var top0 = -3.0e38; var sum0 = 0.0;
     let row1 = min(first + 1u, end - 1u);
     let end1 = ranges[row1].w;
     let at1 = (row1 * params.H + head) * D4;
-    let q1_0 = q[at1 + 0u]; let q1_1 = q[at1 + 1u]; let q1_2 = q[at1 + 2u]; let q1_3 = q[at1 + 3u]; let q1_4 = q[at1 + 4u]; let q1_5 = q[at1 + 5u];
+    let q1_0 = vec4f(q[at1 + 0u]); let q1_1 = vec4f(q[at1 + 1u]); let q1_2 = vec4f(q[at1 + 2u]); let q1_3 = vec4f(q[at1 + 3u]); let q1_4 = vec4f(q[at1 + 4u]); let q1_5 = vec4f(q[at1 + 5u]);
     var o1_0 = vec4f(); var o1_1 = vec4f(); var o1_2 = vec4f(); var o1_3 = vec4f(); var o1_4 = vec4f(); var o1_5 = vec4f();
     var top1 = -3.0e38; var sum1 = 0.0;
 
@@ -66,8 +67,8 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
       let stop = select(span.y, max(end0, end1), own);
       for (var j = select(span.x, span.z, own); j < stop; j++) {
         let key = j * 2u * vHead + kHead;
-        let k_0 = kv[key + 0u]; let k_1 = kv[key + 1u]; let k_2 = kv[key + 2u]; let k_3 = kv[key + 3u]; let k_4 = kv[key + 4u]; let k_5 = kv[key + 5u];
-        let v_0 = kv[key + vHead + 0u]; let v_1 = kv[key + vHead + 1u]; let v_2 = kv[key + vHead + 2u]; let v_3 = kv[key + vHead + 3u]; let v_4 = kv[key + vHead + 4u]; let v_5 = kv[key + vHead + 5u];
+        let k_0 = vec4f(kv[key + 0u]); let k_1 = vec4f(kv[key + 1u]); let k_2 = vec4f(kv[key + 2u]); let k_3 = vec4f(kv[key + 3u]); let k_4 = vec4f(kv[key + 4u]); let k_5 = vec4f(kv[key + 5u]);
+        let v_0 = vec4f(kv[key + vHead + 0u]); let v_1 = vec4f(kv[key + vHead + 1u]); let v_2 = vec4f(kv[key + vHead + 2u]); let v_3 = vec4f(kv[key + vHead + 3u]); let v_4 = vec4f(kv[key + vHead + 4u]); let v_5 = vec4f(kv[key + vHead + 5u]);
         {
           let score = fold(q0_0 * k_0 + q0_1 * k_1 + q0_2 * k_2 + q0_3 * k_3 + q0_4 * k_4 + q0_5 * k_5) * params.scale;
           let sees = !own | (j < end0);
@@ -90,11 +91,11 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
     }
 
     {
-      out[at0 + 0u] = o0_0 / sum0; out[at0 + 1u] = o0_1 / sum0; out[at0 + 2u] = o0_2 / sum0; out[at0 + 3u] = o0_3 / sum0; out[at0 + 4u] = o0_4 / sum0; out[at0 + 5u] = o0_5 / sum0;
+      out[at0 + 0u] = Act(o0_0 / sum0); out[at0 + 1u] = Act(o0_1 / sum0); out[at0 + 2u] = Act(o0_2 / sum0); out[at0 + 3u] = Act(o0_3 / sum0); out[at0 + 4u] = Act(o0_4 / sum0); out[at0 + 5u] = Act(o0_5 / sum0);
       lse[row0 * params.H + head] = top0 + log(sum0);
     }
     if (first + 1u < end) {
-      out[at1 + 0u] = o1_0 / sum1; out[at1 + 1u] = o1_1 / sum1; out[at1 + 2u] = o1_2 / sum1; out[at1 + 3u] = o1_3 / sum1; out[at1 + 4u] = o1_4 / sum1; out[at1 + 5u] = o1_5 / sum1;
+      out[at1 + 0u] = Act(o1_0 / sum1); out[at1 + 1u] = Act(o1_1 / sum1); out[at1 + 2u] = Act(o1_2 / sum1); out[at1 + 3u] = Act(o1_3 / sum1); out[at1 + 4u] = Act(o1_4 / sum1); out[at1 + 5u] = Act(o1_5 / sum1);
       lse[row1 * params.H + head] = top1 + log(sum1);
     }
     first = end;

@@ -22,11 +22,12 @@ struct Params {
 
 override WG: u32 = 64u; // threads in a workgroup
 const D4 = 16u; // vec4s in a head
+alias Act = vec4f; // of activations: vec4h where they are halves (src/gpu/halves.ts)
 
-@group(0) @binding(0) var<storage, read> q: array<vec4f>;
-@group(0) @binding(1) var<storage, read> kv: array<vec4f>;
+@group(0) @binding(0) var<storage, read> q: array<Act>;
+@group(0) @binding(1) var<storage, read> kv: array<Act>;
 @group(0) @binding(2) var<storage, read> ranges: array<vec4u>;
-@group(0) @binding(3) var<storage, read_write> out: array<vec4f>;
+@group(0) @binding(3) var<storage, read_write> out: array<Act>;
 @group(0) @binding(4) var<storage, read_write> lse: array<f32>;
 @group(0) @binding(5) var<uniform> params: Params;
 
@@ -48,7 +49,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
     let row0 = min(first + 0u, end - 1u);
     let end0 = span.w;
     let at0 = (row0 * params.H + head) * D4;
-    let q0_0 = q[at0 + 0u]; let q0_1 = q[at0 + 1u]; let q0_2 = q[at0 + 2u]; let q0_3 = q[at0 + 3u]; let q0_4 = q[at0 + 4u]; let q0_5 = q[at0 + 5u]; let q0_6 = q[at0 + 6u]; let q0_7 = q[at0 + 7u]; let q0_8 = q[at0 + 8u]; let q0_9 = q[at0 + 9u]; let q0_10 = q[at0 + 10u]; let q0_11 = q[at0 + 11u]; let q0_12 = q[at0 + 12u]; let q0_13 = q[at0 + 13u]; let q0_14 = q[at0 + 14u]; let q0_15 = q[at0 + 15u];
+    let q0_0 = vec4f(q[at0 + 0u]); let q0_1 = vec4f(q[at0 + 1u]); let q0_2 = vec4f(q[at0 + 2u]); let q0_3 = vec4f(q[at0 + 3u]); let q0_4 = vec4f(q[at0 + 4u]); let q0_5 = vec4f(q[at0 + 5u]); let q0_6 = vec4f(q[at0 + 6u]); let q0_7 = vec4f(q[at0 + 7u]); let q0_8 = vec4f(q[at0 + 8u]); let q0_9 = vec4f(q[at0 + 9u]); let q0_10 = vec4f(q[at0 + 10u]); let q0_11 = vec4f(q[at0 + 11u]); let q0_12 = vec4f(q[at0 + 12u]); let q0_13 = vec4f(q[at0 + 13u]); let q0_14 = vec4f(q[at0 + 14u]); let q0_15 = vec4f(q[at0 + 15u]);
     var o0_0 = vec4f(); var o0_1 = vec4f(); var o0_2 = vec4f(); var o0_3 = vec4f(); var o0_4 = vec4f(); var o0_5 = vec4f(); var o0_6 = vec4f(); var o0_7 = vec4f(); var o0_8 = vec4f(); var o0_9 = vec4f(); var o0_10 = vec4f(); var o0_11 = vec4f(); var o0_12 = vec4f(); var o0_13 = vec4f(); var o0_14 = vec4f(); var o0_15 = vec4f();
     var top0 = -3.0e38; var sum0 = 0.0;
 
@@ -57,8 +58,8 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
       let stop = select(span.y, end0, own);
       for (var j = select(span.x, span.z, own); j < stop; j++) {
         let key = j * 2u * vHead + kHead;
-        let k_0 = kv[key + 0u]; let k_1 = kv[key + 1u]; let k_2 = kv[key + 2u]; let k_3 = kv[key + 3u]; let k_4 = kv[key + 4u]; let k_5 = kv[key + 5u]; let k_6 = kv[key + 6u]; let k_7 = kv[key + 7u]; let k_8 = kv[key + 8u]; let k_9 = kv[key + 9u]; let k_10 = kv[key + 10u]; let k_11 = kv[key + 11u]; let k_12 = kv[key + 12u]; let k_13 = kv[key + 13u]; let k_14 = kv[key + 14u]; let k_15 = kv[key + 15u];
-        let v_0 = kv[key + vHead + 0u]; let v_1 = kv[key + vHead + 1u]; let v_2 = kv[key + vHead + 2u]; let v_3 = kv[key + vHead + 3u]; let v_4 = kv[key + vHead + 4u]; let v_5 = kv[key + vHead + 5u]; let v_6 = kv[key + vHead + 6u]; let v_7 = kv[key + vHead + 7u]; let v_8 = kv[key + vHead + 8u]; let v_9 = kv[key + vHead + 9u]; let v_10 = kv[key + vHead + 10u]; let v_11 = kv[key + vHead + 11u]; let v_12 = kv[key + vHead + 12u]; let v_13 = kv[key + vHead + 13u]; let v_14 = kv[key + vHead + 14u]; let v_15 = kv[key + vHead + 15u];
+        let k_0 = vec4f(kv[key + 0u]); let k_1 = vec4f(kv[key + 1u]); let k_2 = vec4f(kv[key + 2u]); let k_3 = vec4f(kv[key + 3u]); let k_4 = vec4f(kv[key + 4u]); let k_5 = vec4f(kv[key + 5u]); let k_6 = vec4f(kv[key + 6u]); let k_7 = vec4f(kv[key + 7u]); let k_8 = vec4f(kv[key + 8u]); let k_9 = vec4f(kv[key + 9u]); let k_10 = vec4f(kv[key + 10u]); let k_11 = vec4f(kv[key + 11u]); let k_12 = vec4f(kv[key + 12u]); let k_13 = vec4f(kv[key + 13u]); let k_14 = vec4f(kv[key + 14u]); let k_15 = vec4f(kv[key + 15u]);
+        let v_0 = vec4f(kv[key + vHead + 0u]); let v_1 = vec4f(kv[key + vHead + 1u]); let v_2 = vec4f(kv[key + vHead + 2u]); let v_3 = vec4f(kv[key + vHead + 3u]); let v_4 = vec4f(kv[key + vHead + 4u]); let v_5 = vec4f(kv[key + vHead + 5u]); let v_6 = vec4f(kv[key + vHead + 6u]); let v_7 = vec4f(kv[key + vHead + 7u]); let v_8 = vec4f(kv[key + vHead + 8u]); let v_9 = vec4f(kv[key + vHead + 9u]); let v_10 = vec4f(kv[key + vHead + 10u]); let v_11 = vec4f(kv[key + vHead + 11u]); let v_12 = vec4f(kv[key + vHead + 12u]); let v_13 = vec4f(kv[key + vHead + 13u]); let v_14 = vec4f(kv[key + vHead + 14u]); let v_15 = vec4f(kv[key + vHead + 15u]);
         {
           let score = fold(q0_0 * k_0 + q0_1 * k_1 + q0_2 * k_2 + q0_3 * k_3 + q0_4 * k_4 + q0_5 * k_5 + q0_6 * k_6 + q0_7 * k_7 + q0_8 * k_8 + q0_9 * k_9 + q0_10 * k_10 + q0_11 * k_11 + q0_12 * k_12 + q0_13 * k_13 + q0_14 * k_14 + q0_15 * k_15) * params.scale;
           let newTop = max(top0, score);
@@ -71,7 +72,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
     }
 
     {
-      out[at0 + 0u] = o0_0 / sum0; out[at0 + 1u] = o0_1 / sum0; out[at0 + 2u] = o0_2 / sum0; out[at0 + 3u] = o0_3 / sum0; out[at0 + 4u] = o0_4 / sum0; out[at0 + 5u] = o0_5 / sum0; out[at0 + 6u] = o0_6 / sum0; out[at0 + 7u] = o0_7 / sum0; out[at0 + 8u] = o0_8 / sum0; out[at0 + 9u] = o0_9 / sum0; out[at0 + 10u] = o0_10 / sum0; out[at0 + 11u] = o0_11 / sum0; out[at0 + 12u] = o0_12 / sum0; out[at0 + 13u] = o0_13 / sum0; out[at0 + 14u] = o0_14 / sum0; out[at0 + 15u] = o0_15 / sum0;
+      out[at0 + 0u] = Act(o0_0 / sum0); out[at0 + 1u] = Act(o0_1 / sum0); out[at0 + 2u] = Act(o0_2 / sum0); out[at0 + 3u] = Act(o0_3 / sum0); out[at0 + 4u] = Act(o0_4 / sum0); out[at0 + 5u] = Act(o0_5 / sum0); out[at0 + 6u] = Act(o0_6 / sum0); out[at0 + 7u] = Act(o0_7 / sum0); out[at0 + 8u] = Act(o0_8 / sum0); out[at0 + 9u] = Act(o0_9 / sum0); out[at0 + 10u] = Act(o0_10 / sum0); out[at0 + 11u] = Act(o0_11 / sum0); out[at0 + 12u] = Act(o0_12 / sum0); out[at0 + 13u] = Act(o0_13 / sum0); out[at0 + 14u] = Act(o0_14 / sum0); out[at0 + 15u] = Act(o0_15 / sum0);
       lse[row0 * params.H + head] = top0 + log(sum0);
     }
     first = end;

@@ -20,7 +20,9 @@ struct Params {
 override WG: u32 = 64u;
 override ADD: u32 = 0u;
 
-@group(0) @binding(0) var<storage, read> x: array<f32>;
+alias Act = f32; // of activations: f16 where they are halves (src/gpu/halves.ts)
+
+@group(0) @binding(0) var<storage, read> x: array<Act>;
 @group(0) @binding(1) var<storage, read_write> y: array<f32>;
 @group(0) @binding(2) var<uniform> params: Params;
 
@@ -41,6 +43,6 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
   let i = (wg.y * grid.x + wg.x) * WG + tid;
   if (i >= params.n) { return; }
   let kept = pcg3d(vec3u(i, params.key0, params.key1)).x >= params.threshold;
-  let value = select(0.0, x[i] * params.scale, kept);
+  let value = select(0.0, f32(x[i]) * params.scale, kept);
   if (ADD == 1u) { y[i] += value; } else { y[i] = value; }
 }

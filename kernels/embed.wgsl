@@ -16,8 +16,10 @@ struct Params {
 
 override WG: u32 = 64u;
 
+alias Weight = f32; // f16 where weights are halves (src/gpu/halves.ts)
+
 @group(0) @binding(0) var<storage, read> tokens: array<u32>;
-@group(0) @binding(1) var<storage, read> table: array<f32>;
+@group(0) @binding(1) var<storage, read> table: array<Weight>;
 @group(0) @binding(2) var<storage, read_write> x: array<f32>;
 @group(0) @binding(3) var<uniform> params: Params;
 
@@ -27,5 +29,5 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
   if (i >= params.N * params.C) { return; }
   let row = tokens[i / params.C] - params.first; // wraps far beyond rows for a token before first
   if (row >= params.rows) { return; }
-  x[i] = table[row * params.C + i % params.C];
+  x[i] = f32(table[row * params.C + i % params.C]);
 }

@@ -26,9 +26,11 @@ struct Params {
 
 override WG: u32 = 64u;
 
+alias Act = f32; // of activations: f16 where they are halves (src/gpu/halves.ts)
+
 @group(0) @binding(0) var<storage, read> t: array<f32>;
 @group(0) @binding(1) var<storage, read> b: array<f32>;
-@group(0) @binding(2) var<storage, read_write> y: array<f32>;
+@group(0) @binding(2) var<storage, read_write> y: array<Act>;
 @group(0) @binding(3) var<uniform> params: Params;
 
 @compute @workgroup_size(WG)
@@ -56,8 +58,8 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
     sum3 += t[at3 + r] * w;
   }
   let out = row * params.Y + gap + j;
-  y[out] += params.scale * sum0;
-  if (row + 1u < params.N) { y[out + params.Y] += params.scale * sum1; }
-  if (row + 2u < params.N) { y[out + 2u * params.Y] += params.scale * sum2; }
-  if (row + 3u < params.N) { y[out + 3u * params.Y] += params.scale * sum3; }
+  y[out] = Act(f32(y[out]) + params.scale * sum0);
+  if (row + 1u < params.N) { y[out + params.Y] = Act(f32(y[out + params.Y]) + params.scale * sum1); }
+  if (row + 2u < params.N) { y[out + 2u * params.Y] = Act(f32(y[out + 2u * params.Y]) + params.scale * sum2); }
+  if (row + 3u < params.N) { y[out + 3u * params.Y] = Act(f32(y[out + 3u * params.Y]) + params.scale * sum3); }
 }

@@ -27,10 +27,14 @@ struct Params {
 override WG: u32 = 64u; // threads in a workgroup; a multiple of the LANES
 override LANES: u32 = 4u; // neighbouring threads that read neighbouring columns
 
-@group(0) @binding(0) var<storage, read> a: array<f32>;
-@group(0) @binding(1) var<storage, read> b: array<f32>;
+alias A = f32; // each f16 where its buffer holds halves (src/gpu/halves.ts)
+alias B = f32;
+alias Y = f32;
+
+@group(0) @binding(0) var<storage, read> a: array<A>;
+@group(0) @binding(1) var<storage, read> b: array<B>;
 @group(0) @binding(2) var<storage, read> add: array<f32>;
-@group(0) @binding(3) var<storage, read_write> y: array<f32>;
+@group(0) @binding(3) var<storage, read_write> y: array<Y>;
 @group(0) @binding(4) var<uniform> params: Params;
 
 fn put(row: u32, col: u32, sum: f32) {
@@ -38,8 +42,8 @@ fn put(row: u32, col: u32, sum: f32) {
   var value = sum;
   if (params.added == 1u) { value += add[col]; }
   if (params.added == 2u) { value += add[row * params.N + col]; }
-  if (params.accumulate == 1u) { value += y[row * params.N + col]; }
-  y[row * params.N + col] = value;
+  if (params.accumulate == 1u) { value += f32(y[row * params.N + col]); }
+  y[row * params.N + col] = Y(value);
 }
 
 @compute @workgroup_size(WG)
@@ -70,22 +74,22 @@ fn main(
 
   var k = 0u;
   for (; k + 1u < params.K; k += 2u) {
-    let a0_0 = a[ia0];
-    let a1_0 = a[ia1];
-    let a2_0 = a[ia2];
-    let a3_0 = a[ia3];
-    let b0_0 = b[ib0];
-    let b1_0 = b[ib1];
-    let b2_0 = b[ib2];
-    let b3_0 = b[ib3];
-    let a0_1 = a[ia0 + 1u * params.stepA];
-    let a1_1 = a[ia1 + 1u * params.stepA];
-    let a2_1 = a[ia2 + 1u * params.stepA];
-    let a3_1 = a[ia3 + 1u * params.stepA];
-    let b0_1 = b[ib0 + 1u * params.stepB];
-    let b1_1 = b[ib1 + 1u * params.stepB];
-    let b2_1 = b[ib2 + 1u * params.stepB];
-    let b3_1 = b[ib3 + 1u * params.stepB];
+    let a0_0 = f32(a[ia0]);
+    let a1_0 = f32(a[ia1]);
+    let a2_0 = f32(a[ia2]);
+    let a3_0 = f32(a[ia3]);
+    let b0_0 = f32(b[ib0]);
+    let b1_0 = f32(b[ib1]);
+    let b2_0 = f32(b[ib2]);
+    let b3_0 = f32(b[ib3]);
+    let a0_1 = f32(a[ia0 + 1u * params.stepA]);
+    let a1_1 = f32(a[ia1 + 1u * params.stepA]);
+    let a2_1 = f32(a[ia2 + 1u * params.stepA]);
+    let a3_1 = f32(a[ia3 + 1u * params.stepA]);
+    let b0_1 = f32(b[ib0 + 1u * params.stepB]);
+    let b1_1 = f32(b[ib1 + 1u * params.stepB]);
+    let b2_1 = f32(b[ib2 + 1u * params.stepB]);
+    let b3_1 = f32(b[ib3 + 1u * params.stepB]);
     let x0_0 = a0_0; let x0_1 = a0_1;
     s0_0 = s0_0 + x0_0 * b0_0 + x0_1 * b0_1;
     s0_1 = s0_1 + x0_0 * b1_0 + x0_1 * b1_1;
@@ -110,14 +114,14 @@ fn main(
     ib0 += 2u * params.stepB; ib1 += 2u * params.stepB; ib2 += 2u * params.stepB; ib3 += 2u * params.stepB;
   }
   for (; k < params.K; k++) {
-    let a0_0 = a[ia0];
-    let a1_0 = a[ia1];
-    let a2_0 = a[ia2];
-    let a3_0 = a[ia3];
-    let b0_0 = b[ib0];
-    let b1_0 = b[ib1];
-    let b2_0 = b[ib2];
-    let b3_0 = b[ib3];
+    let a0_0 = f32(a[ia0]);
+    let a1_0 = f32(a[ia1]);
+    let a2_0 = f32(a[ia2]);
+    let a3_0 = f32(a[ia3]);
+    let b0_0 = f32(b[ib0]);
+    let b1_0 = f32(b[ib1]);
+    let b2_0 = f32(b[ib2]);
+    let b3_0 = f32(b[ib3]);
     let x0_0 = a0_0;
     s0_0 = s0_0 + x0_0 * b0_0;
     s0_1 = s0_1 + x0_0 * b1_0;

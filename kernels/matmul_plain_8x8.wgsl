@@ -27,10 +27,14 @@ struct Params {
 override WG: u32 = 64u; // threads in a workgroup; a multiple of the LANES
 override LANES: u32 = 4u; // neighbouring threads that read neighbouring columns
 
-@group(0) @binding(0) var<storage, read> a: array<f32>;
-@group(0) @binding(1) var<storage, read> b: array<f32>;
+alias A = f32; // each f16 where its buffer holds halves (src/gpu/halves.ts)
+alias B = f32;
+alias Y = f32;
+
+@group(0) @binding(0) var<storage, read> a: array<A>;
+@group(0) @binding(1) var<storage, read> b: array<B>;
 @group(0) @binding(2) var<storage, read> add: array<f32>;
-@group(0) @binding(3) var<storage, read_write> y: array<f32>;
+@group(0) @binding(3) var<storage, read_write> y: array<Y>;
 @group(0) @binding(4) var<uniform> params: Params;
 
 fn put(row: u32, col: u32, sum: f32) {
@@ -38,8 +42,8 @@ fn put(row: u32, col: u32, sum: f32) {
   var value = sum;
   if (params.added == 1u) { value += add[col]; }
   if (params.added == 2u) { value += add[row * params.N + col]; }
-  if (params.accumulate == 1u) { value += y[row * params.N + col]; }
-  y[row * params.N + col] = value;
+  if (params.accumulate == 1u) { value += f32(y[row * params.N + col]); }
+  y[row * params.N + col] = Y(value);
 }
 
 @compute @workgroup_size(WG)
@@ -82,22 +86,22 @@ fn main(
 
   var k = 0u;
   for (; k < params.K; k++) {
-    let a0_0 = a[ia0];
-    let a1_0 = a[ia1];
-    let a2_0 = a[ia2];
-    let a3_0 = a[ia3];
-    let a4_0 = a[ia4];
-    let a5_0 = a[ia5];
-    let a6_0 = a[ia6];
-    let a7_0 = a[ia7];
-    let b0_0 = b[ib0];
-    let b1_0 = b[ib1];
-    let b2_0 = b[ib2];
-    let b3_0 = b[ib3];
-    let b4_0 = b[ib4];
-    let b5_0 = b[ib5];
-    let b6_0 = b[ib6];
-    let b7_0 = b[ib7];
+    let a0_0 = f32(a[ia0]);
+    let a1_0 = f32(a[ia1]);
+    let a2_0 = f32(a[ia2]);
+    let a3_0 = f32(a[ia3]);
+    let a4_0 = f32(a[ia4]);
+    let a5_0 = f32(a[ia5]);
+    let a6_0 = f32(a[ia6]);
+    let a7_0 = f32(a[ia7]);
+    let b0_0 = f32(b[ib0]);
+    let b1_0 = f32(b[ib1]);
+    let b2_0 = f32(b[ib2]);
+    let b3_0 = f32(b[ib3]);
+    let b4_0 = f32(b[ib4]);
+    let b5_0 = f32(b[ib5]);
+    let b6_0 = f32(b[ib6]);
+    let b7_0 = f32(b[ib7]);
     let x0_0 = a0_0;
     s0_0 = s0_0 + x0_0 * b0_0;
     s0_1 = s0_1 + x0_0 * b1_0;

@@ -28,10 +28,14 @@ struct Params {
 
 override WG: u32 = 16u; // threads in a workgroup; a multiple of the subgroup size
 
-@group(0) @binding(0) var<storage, read> a: array<f32>;
-@group(0) @binding(1) var<storage, read> b: array<f32>;
+alias A = f32; // each f16 where its buffer holds halves (src/gpu/halves.ts)
+alias B = f32;
+alias Y = f32;
+
+@group(0) @binding(0) var<storage, read> a: array<A>;
+@group(0) @binding(1) var<storage, read> b: array<B>;
 @group(0) @binding(2) var<storage, read> add: array<f32>;
-@group(0) @binding(3) var<storage, read_write> y: array<f32>;
+@group(0) @binding(3) var<storage, read_write> y: array<Y>;
 @group(0) @binding(4) var<uniform> params: Params;
 
 fn put(row: u32, col: u32, sum: f32) {
@@ -39,16 +43,16 @@ fn put(row: u32, col: u32, sum: f32) {
   var value = sum;
   if (params.added == 1u) { value += add[col]; }
   if (params.added == 2u) { value += add[row * params.N + col]; }
-  if (params.accumulate == 1u) { value += y[row * params.N + col]; }
-  y[row * params.N + col] = value;
+  if (params.accumulate == 1u) { value += f32(y[row * params.N + col]); }
+  y[row * params.N + col] = Y(value);
 }
 
 fn putPlain(row: u32, col: u32, sum: f32) {
-  if (row < params.M && col < params.N) { y[row * params.N + col] = sum; }
+  if (row < params.M && col < params.N) { y[row * params.N + col] = Y(sum); }
 }
 
 fn putAdded(row: u32, col: u32, sum: f32) {
-  if (row < params.M && col < params.N) { y[row * params.N + col] = sum + add[row * params.N + col]; }
+  if (row < params.M && col < params.N) { y[row * params.N + col] = Y(sum + add[row * params.N + col]); }
 }
 
 @compute @workgroup_size(WG)
@@ -77,46 +81,46 @@ fn main(
 
   var k = 0u;
   for (; k + 7u < params.K; k += 8u) {
-    let a0_0 = a[ia0];
-    let b0_0 = b[ib0];
-    let b1_0 = b[ib1];
-    let b2_0 = b[ib2];
-    let b3_0 = b[ib3];
-    let a0_1 = a[ia0 + 1u * params.stepA];
-    let b0_1 = b[ib0 + 1u * params.stepB];
-    let b1_1 = b[ib1 + 1u * params.stepB];
-    let b2_1 = b[ib2 + 1u * params.stepB];
-    let b3_1 = b[ib3 + 1u * params.stepB];
-    let a0_2 = a[ia0 + 2u * params.stepA];
-    let b0_2 = b[ib0 + 2u * params.stepB];
-    let b1_2 = b[ib1 + 2u * params.stepB];
-    let b2_2 = b[ib2 + 2u * params.stepB];
-    let b3_2 = b[ib3 + 2u * params.stepB];
-    let a0_3 = a[ia0 + 3u * params.stepA];
-    let b0_3 = b[ib0 + 3u * params.stepB];
-    let b1_3 = b[ib1 + 3u * params.stepB];
-    let b2_3 = b[ib2 + 3u * params.stepB];
-    let b3_3 = b[ib3 + 3u * params.stepB];
-    let a0_4 = a[ia0 + 4u * params.stepA];
-    let b0_4 = b[ib0 + 4u * params.stepB];
-    let b1_4 = b[ib1 + 4u * params.stepB];
-    let b2_4 = b[ib2 + 4u * params.stepB];
-    let b3_4 = b[ib3 + 4u * params.stepB];
-    let a0_5 = a[ia0 + 5u * params.stepA];
-    let b0_5 = b[ib0 + 5u * params.stepB];
-    let b1_5 = b[ib1 + 5u * params.stepB];
-    let b2_5 = b[ib2 + 5u * params.stepB];
-    let b3_5 = b[ib3 + 5u * params.stepB];
-    let a0_6 = a[ia0 + 6u * params.stepA];
-    let b0_6 = b[ib0 + 6u * params.stepB];
-    let b1_6 = b[ib1 + 6u * params.stepB];
-    let b2_6 = b[ib2 + 6u * params.stepB];
-    let b3_6 = b[ib3 + 6u * params.stepB];
-    let a0_7 = a[ia0 + 7u * params.stepA];
-    let b0_7 = b[ib0 + 7u * params.stepB];
-    let b1_7 = b[ib1 + 7u * params.stepB];
-    let b2_7 = b[ib2 + 7u * params.stepB];
-    let b3_7 = b[ib3 + 7u * params.stepB];
+    let a0_0 = f32(a[ia0]);
+    let b0_0 = f32(b[ib0]);
+    let b1_0 = f32(b[ib1]);
+    let b2_0 = f32(b[ib2]);
+    let b3_0 = f32(b[ib3]);
+    let a0_1 = f32(a[ia0 + 1u * params.stepA]);
+    let b0_1 = f32(b[ib0 + 1u * params.stepB]);
+    let b1_1 = f32(b[ib1 + 1u * params.stepB]);
+    let b2_1 = f32(b[ib2 + 1u * params.stepB]);
+    let b3_1 = f32(b[ib3 + 1u * params.stepB]);
+    let a0_2 = f32(a[ia0 + 2u * params.stepA]);
+    let b0_2 = f32(b[ib0 + 2u * params.stepB]);
+    let b1_2 = f32(b[ib1 + 2u * params.stepB]);
+    let b2_2 = f32(b[ib2 + 2u * params.stepB]);
+    let b3_2 = f32(b[ib3 + 2u * params.stepB]);
+    let a0_3 = f32(a[ia0 + 3u * params.stepA]);
+    let b0_3 = f32(b[ib0 + 3u * params.stepB]);
+    let b1_3 = f32(b[ib1 + 3u * params.stepB]);
+    let b2_3 = f32(b[ib2 + 3u * params.stepB]);
+    let b3_3 = f32(b[ib3 + 3u * params.stepB]);
+    let a0_4 = f32(a[ia0 + 4u * params.stepA]);
+    let b0_4 = f32(b[ib0 + 4u * params.stepB]);
+    let b1_4 = f32(b[ib1 + 4u * params.stepB]);
+    let b2_4 = f32(b[ib2 + 4u * params.stepB]);
+    let b3_4 = f32(b[ib3 + 4u * params.stepB]);
+    let a0_5 = f32(a[ia0 + 5u * params.stepA]);
+    let b0_5 = f32(b[ib0 + 5u * params.stepB]);
+    let b1_5 = f32(b[ib1 + 5u * params.stepB]);
+    let b2_5 = f32(b[ib2 + 5u * params.stepB]);
+    let b3_5 = f32(b[ib3 + 5u * params.stepB]);
+    let a0_6 = f32(a[ia0 + 6u * params.stepA]);
+    let b0_6 = f32(b[ib0 + 6u * params.stepB]);
+    let b1_6 = f32(b[ib1 + 6u * params.stepB]);
+    let b2_6 = f32(b[ib2 + 6u * params.stepB]);
+    let b3_6 = f32(b[ib3 + 6u * params.stepB]);
+    let a0_7 = f32(a[ia0 + 7u * params.stepA]);
+    let b0_7 = f32(b[ib0 + 7u * params.stepB]);
+    let b1_7 = f32(b[ib1 + 7u * params.stepB]);
+    let b2_7 = f32(b[ib2 + 7u * params.stepB]);
+    let b3_7 = f32(b[ib3 + 7u * params.stepB]);
     let x0_0 = a0_0; let x0_1 = a0_1; let x0_2 = a0_2; let x0_3 = a0_3; let x0_4 = a0_4; let x0_5 = a0_5; let x0_6 = a0_6; let x0_7 = a0_7;
     s0_0 = s0_0 + x0_0 * b0_0 + x0_1 * b0_1 + x0_2 * b0_2 + x0_3 * b0_3 + x0_4 * b0_4 + x0_5 * b0_5 + x0_6 * b0_6 + x0_7 * b0_7;
     s0_1 = s0_1 + x0_0 * b1_0 + x0_1 * b1_1 + x0_2 * b1_2 + x0_3 * b1_3 + x0_4 * b1_4 + x0_5 * b1_5 + x0_6 * b1_6 + x0_7 * b1_7;
@@ -141,11 +145,11 @@ fn main(
     ib0 += 8u * params.stepB; ib1 += 8u * params.stepB; ib2 += 8u * params.stepB; ib3 += 8u * params.stepB;
   }
   for (; k < params.K; k++) {
-    let a0_0 = a[ia0];
-    let b0_0 = b[ib0];
-    let b1_0 = b[ib1];
-    let b2_0 = b[ib2];
-    let b3_0 = b[ib3];
+    let a0_0 = f32(a[ia0]);
+    let b0_0 = f32(b[ib0]);
+    let b1_0 = f32(b[ib1]);
+    let b2_0 = f32(b[ib2]);
+    let b3_0 = f32(b[ib3]);
     let x0_0 = a0_0;
     s0_0 = s0_0 + x0_0 * b0_0;
     s0_1 = s0_1 + x0_0 * b1_0;

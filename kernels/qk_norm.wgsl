@@ -22,9 +22,11 @@ struct Params {
 override WG: u32 = 64u; // threads in a workgroup
 override LANES: u32 = 64u; // threads that share a head; a power of two that divides WG
 
-@group(0) @binding(0) var<storage, read> qkv: array<f32>;
+alias Act = f32; // of activations: f16 where they are halves (src/gpu/halves.ts)
+
+@group(0) @binding(0) var<storage, read> qkv: array<Act>;
 @group(0) @binding(1) var<storage, read> weight: array<f32>;
-@group(0) @binding(2) var<storage, read_write> y: array<f32>;
+@group(0) @binding(2) var<storage, read_write> y: array<Act>;
 @group(0) @binding(3) var<storage, read_write> rstd: array<f32>;
 @group(0) @binding(4) var<uniform> params: Params;
 
@@ -43,7 +45,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
 
   var sum = 0.0;
   for (var d = lane; d < D; d += LANES) {
-    sum += qkv[base + d] * qkv[base + d];
+    sum += f32(qkv[base + d]) * f32(qkv[base + d]);
   }
   if (LANES > 1u) {
     sums[tid] = sum;
@@ -65,6 +67,6 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
   if (lane == 0u && n < params.N) { rstd[n * (params.H + params.K) + head] = scale; }
   let gain = select(0u, params.D, head >= params.H);
   for (var d = lane; d < D; d += LANES) {
-    y[base + d] = qkv[base + d] * scale * weight[gain + d];
+    y[base + d] = Act(f32(qkv[base + d]) * scale * weight[gain + d]);
   }
 }

@@ -19,7 +19,9 @@ struct Params {
 override WG: u32 = 64u; // threads in a workgroup
 override LANES: u32 = 64u; // threads that share a head; a power of two that divides WG
 
-@group(0) @binding(0) var<storage, read> qkv: array<f32>;
+alias Act = f32; // of activations: f16 where they are halves (src/gpu/halves.ts)
+
+@group(0) @binding(0) var<storage, read> qkv: array<Act>;
 @group(0) @binding(1) var<storage, read> weight: array<f32>;
 @group(0) @binding(2) var<storage, read> rstd: array<f32>;
 @group(0) @binding(3) var<storage, read_write> dqkv: array<f32>;
@@ -40,7 +42,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
 
   var sum = 0.0;
   for (var d = lane; d < D; d += LANES) {
-    sum += qkv[base + d] * dqkv[base + d] * weight[gain + d];
+    sum += f32(qkv[base + d]) * dqkv[base + d] * weight[gain + d];
   }
   if (LANES > 1u) {
     sums[tid] = sum;
@@ -55,6 +57,6 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
   let r = rstd[min(t, params.N * normed - 1u)];
   let mean = sum / f32(params.D) * r * r;
   for (var d = lane; d < D; d += LANES) {
-    dqkv[base + d] = r * (weight[gain + d] * dqkv[base + d] - qkv[base + d] * mean);
+    dqkv[base + d] = r * (weight[gain + d] * dqkv[base + d] - f32(qkv[base + d]) * mean);
   }
 }

@@ -19,7 +19,9 @@ struct Params {
 override WG: u32 = 64u;
 const ROWS: u32 = 64u; // also in src/gpu/ops/rmsnorm.ts
 
-@group(0) @binding(0) var<storage, read> qkv: array<f32>;
+alias Act = f32; // of activations: f16 where they are halves (src/gpu/halves.ts)
+
+@group(0) @binding(0) var<storage, read> qkv: array<Act>;
 @group(0) @binding(1) var<storage, read> rstd: array<f32>;
 @group(0) @binding(2) var<storage, read> dqkv: array<f32>;
 @group(0) @binding(3) var<storage, read_write> partial: array<f32>;
@@ -39,7 +41,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
   for (var n = first; n < min(first + ROWS, params.N); n++) {
     for (var head = firstHead; head < endHead; head++) {
       let at = (n * (params.H + 2u * params.K) + head) * params.D + d;
-      sum += dqkv[at] * qkv[at] * rstd[n * (params.H + params.K) + head];
+      sum += dqkv[at] * f32(qkv[at]) * rstd[n * (params.H + params.K) + head];
     }
   }
   partial[i] = sum;

@@ -19,9 +19,11 @@ struct Params {
 override WG: u32 = 64u; // threads in a workgroup
 override LANES: u32 = 64u; // threads that share a row; a power of two that divides WG
 
+alias Act = f32; // of activations: f16 where they are halves (src/gpu/halves.ts)
+
 @group(0) @binding(0) var<storage, read> x: array<f32>;
 @group(0) @binding(1) var<storage, read> weight: array<f32>;
-@group(0) @binding(2) var<storage, read_write> y: array<f32>;
+@group(0) @binding(2) var<storage, read_write> y: array<Act>;
 @group(0) @binding(3) var<storage, read_write> rstd: array<f32>;
 @group(0) @binding(4) var<uniform> params: Params;
 
@@ -51,6 +53,6 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
   let scale = inverseSqrt(sum / f32(params.C) + params.eps);
   if (lane == 0u && row < params.N) { rstd[row] = scale; }
   for (var c = lane; c < C; c += LANES) {
-    y[base + c] = x[base + c] * scale * weight[c];
+    y[base + c] = Act(x[base + c] * scale * weight[c]);
   }
 }

@@ -21,12 +21,14 @@ struct Params {
 
 override WG: u32 = 64u;
 
-@group(0) @binding(0) var<storage, read> qkv: array<f32>;
+alias Act = f32; // of activations: f16 where they are halves (src/gpu/halves.ts)
+
+@group(0) @binding(0) var<storage, read> qkv: array<Act>;
 @group(0) @binding(1) var<storage, read> positions: array<u32>;
 @group(0) @binding(2) var<storage, read> kvRows: array<u32>;
 @group(0) @binding(3) var<storage, read> table: array<f32>;
-@group(0) @binding(4) var<storage, read_write> q: array<f32>;
-@group(0) @binding(5) var<storage, read_write> kv: array<f32>;
+@group(0) @binding(4) var<storage, read_write> q: array<Act>;
+@group(0) @binding(5) var<storage, read_write> kv: array<Act>;
 @group(0) @binding(6) var<uniform> params: Params;
 
 @compute @workgroup_size(WG)
@@ -40,19 +42,19 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
   let i = t % half;
 
   let src = (n * heads + head) * params.D + i;
-  let a = qkv[src];
-  let b = qkv[src + half];
+  let a = f32(qkv[src]);
+  let b = f32(qkv[src + half]);
   let at = positions[n] * params.D + i;
   let c = table[at];
   let s = table[at + half];
   if (head < params.H) {
     let dst = (n * params.H + head) * params.D + i;
-    q[dst] = a * c - b * s;
-    q[dst + half] = b * c + a * s;
+    q[dst] = Act(a * c - b * s);
+    q[dst + half] = Act(b * c + a * s);
   } else {
     let dst = (kvRows[n] * 2u * params.K + head - params.H) * params.D + i;
     let rotated = head < params.H + params.K;
-    kv[dst] = select(a, a * c - b * s, rotated);
-    kv[dst + half] = select(b, b * c + a * s, rotated);
+    kv[dst] = Act(select(a, a * c - b * s, rotated));
+    kv[dst + half] = Act(select(b, b * c + a * s, rotated));
   }
 }

@@ -14,8 +14,10 @@ struct Params {
 
 override WG: u32 = 64u;
 
-@group(0) @binding(0) var<storage, read> gu: array<f32>;
-@group(0) @binding(1) var<storage, read_write> y: array<f32>;
+alias Act = f32; // of activations: f16 where they are halves (src/gpu/halves.ts)
+
+@group(0) @binding(0) var<storage, read> gu: array<Act>;
+@group(0) @binding(1) var<storage, read_write> y: array<Act>;
 @group(0) @binding(2) var<uniform> params: Params;
 
 @compute @workgroup_size(WG)
@@ -23,6 +25,6 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
   let i = (wg.y * grid.x + wg.x) * WG + tid;
   if (i >= params.N * params.F) { return; }
   let at = i / params.F * 2u * params.F + i % params.F;
-  let gate = gu[at];
-  y[i] = gate / (1.0 + exp(-gate)) * gu[at + params.F];
+  let gate = f32(gu[at]);
+  y[i] = Act(gate / (1.0 + exp(-gate)) * f32(gu[at + params.F]));
 }

@@ -15,7 +15,9 @@ struct Params {
 
 override WG: u32 = 64u;
 
-@group(0) @binding(0) var<storage, read> gu: array<f32>;
+alias Act = f32; // of activations: f16 where they are halves (src/gpu/halves.ts)
+
+@group(0) @binding(0) var<storage, read> gu: array<Act>;
 @group(0) @binding(1) var<storage, read> dy: array<f32>;
 @group(0) @binding(2) var<storage, read_write> dgu: array<f32>;
 @group(0) @binding(3) var<uniform> params: Params;
@@ -25,8 +27,8 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
   let i = (wg.y * grid.x + wg.x) * WG + tid;
   if (i >= params.N * params.F) { return; }
   let at = i / params.F * 2u * params.F + i % params.F;
-  let gate = gu[at];
+  let gate = f32(gu[at]);
   let s = 1.0 / (1.0 + exp(-gate));
-  dgu[at] = dy[i] * gu[at + params.F] * s * (1.0 + gate * (1.0 - s));
+  dgu[at] = dy[i] * f32(gu[at + params.F]) * s * (1.0 + gate * (1.0 - s));
   dgu[at + params.F] = dy[i] * gate * s;
 }

@@ -15,8 +15,10 @@ struct Params {
 override WG: u32 = 64u;
 const EACH = 8u;
 
-@group(0) @binding(0) var<storage, read> x: array<f32>;
-@group(0) @binding(1) var<storage, read_write> y: array<f32>;
+alias Weight = f32; // f16 where weights are halves (src/gpu/halves.ts)
+
+@group(0) @binding(0) var<storage, read> x: array<Weight>;
+@group(0) @binding(1) var<storage, read_write> y: array<Weight>;
 @group(0) @binding(2) var<uniform> params: Params;
 
 @compute @workgroup_size(WG)

@@ -24,6 +24,7 @@ const params = (D, what) => `struct Params {
 
 override WG: u32 = 64u; // threads in a workgroup
 const D4 = ${D / 4}u; // vec4s in a head
+alias Act = vec4f; // of activations: vec4h where they are halves (src/gpu/halves.ts)
 `;
 const entry = (heads, R) => `fn fold(x: vec4f) -> f32 { return (x.x + x.y) + (x.z + x.w); }
 
@@ -67,10 +68,10 @@ function forward({ D, R }) {
 // Checked   against attention() in src/model/reference.ts by test/gpu/attention.test.ts. Printed by scripts/gen-attention.mjs: edit scripts/lib/attentionTile.mjs.
 
 ${params(D, 'query rows')}
-@group(0) @binding(0) var<storage, read> q: array<vec4f>;
-@group(0) @binding(1) var<storage, read> kv: array<vec4f>;
+@group(0) @binding(0) var<storage, read> q: array<Act>;
+@group(0) @binding(1) var<storage, read> kv: array<Act>;
 @group(0) @binding(2) var<storage, read> ranges: array<vec4u>;
-@group(0) @binding(3) var<storage, read_write> out: array<vec4f>;
+@group(0) @binding(3) var<storage, read_write> out: array<Act>;
 @group(0) @binding(4) var<storage, read_write> lse: array<f32>;
 @group(0) @binding(5) var<uniform> params: Params;
 
@@ -85,7 +86,7 @@ ${indent(4, [
     `let row${r} = min(first + ${r}u, end - 1u);`,
     `let end${r} = ${r ? `ranges[row${r}].w` : 'span.w'};`,
     `let at${r} = (row${r} * params.H + head) * D4;`,
-    each(n, (j) => `let q${r}_${j} = q[at${r} + ${j}u];`),
+    each(n, (j) => `let q${r}_${j} = vec4f(q[at${r} + ${j}u]);`),
     each(n, (j) => `var o${r}_${j} = vec4f();`),
     `var top${r} = -3.0e38; var sum${r} = 0.0;`,
   ]),
@@ -96,8 +97,8 @@ ${indent(4, [
       let stop = select(span.y, ${lastOf(rows)}, own);
       for (var j = select(span.x, span.z, own); j < stop; j++) {
         let key = j * 2u * vHead + kHead;
-        ${each(n, (j) => `let k_${j} = kv[key + ${j}u];`)}
-        ${each(n, (j) => `let v_${j} = kv[key + vHead + ${j}u];`)}
+        ${each(n, (j) => `let k_${j} = vec4f(kv[key + ${j}u]);`)}
+        ${each(n, (j) => `let v_${j} = vec4f(kv[key + vHead + ${j}u]);`)}
 ${indent(
   8,
   rows.map((r) => [
@@ -123,7 +124,7 @@ ${indent(
   4,
   rows.map((r) => [
     r === 0 ? '{' : `if (first + ${r}u < end) {`,
-    `  ${each(n, (j) => `out[at${r} + ${j}u] = o${r}_${j} / sum${r};`)}`,
+    `  ${each(n, (j) => `out[at${r} + ${j}u] = Act(o${r}_${j} / sum${r});`)}`,
     `  lse[row${r} * params.H + head] = top${r} + log(sum${r});`,
     '}',
   ]),
@@ -154,9 +155,9 @@ function backwardQ({ D, R }) {
 // Checked   against attentionBwd() in src/model/reference.ts by test/gpu/attention.test.ts. Printed by scripts/gen-attention.mjs: edit scripts/lib/attentionTile.mjs.
 
 ${params(D, 'query rows')}
-@group(0) @binding(0) var<storage, read> q: array<vec4f>;
-@group(0) @binding(1) var<storage, read> kv: array<vec4f>;
-@group(0) @binding(2) var<storage, read> out: array<vec4f>;
+@group(0) @binding(0) var<storage, read> q: array<Act>;
+@group(0) @binding(1) var<storage, read> kv: array<Act>;
+@group(0) @binding(2) var<storage, read> out: array<Act>;
 @group(0) @binding(3) var<storage, read> dout: array<vec4f>;
 @group(0) @binding(4) var<storage, read> lse: array<f32>;
 @group(0) @binding(5) var<storage, read> ranges: array<vec4u>;
@@ -175,11 +176,11 @@ ${indent(4, [
     `let row${r} = min(first + ${r}u, end - 1u);`,
     `let end${r} = ${r ? `ranges[row${r}].w` : 'span.w'};`,
     `let at${r} = (row${r} * params.H + head) * D4;`,
-    each(n, (j) => `let q${r}_${j} = q[at${r} + ${j}u];`),
+    each(n, (j) => `let q${r}_${j} = vec4f(q[at${r} + ${j}u]);`),
     each(n, (j) => `let g${r}_${j} = dout[at${r} + ${j}u];`),
     each(n, (j) => `var d${r}_${j} = vec4f();`),
     `let delta${r} = fold(${range(n)
-      .map((j) => `g${r}_${j} * out[at${r} + ${j}u]`)
+      .map((j) => `g${r}_${j} * vec4f(out[at${r} + ${j}u])`)
       .join(' + ')});`,
     `let lse${r} = lse[row${r} * params.H + head];`,
   ]),
@@ -190,8 +191,8 @@ ${indent(4, [
       let stop = select(span.y, ${lastOf(rows)}, own);
       for (var j = select(span.x, span.z, own); j < stop; j++) {
         let key = j * 2u * vHead + kHead;
-        ${each(n, (j) => `let k_${j} = kv[key + ${j}u];`)}
-        ${each(n, (j) => `let v_${j} = kv[key + vHead + ${j}u];`)}
+        ${each(n, (j) => `let k_${j} = vec4f(kv[key + ${j}u]);`)}
+        ${each(n, (j) => `let v_${j} = vec4f(kv[key + vHead + ${j}u]);`)}
 ${indent(
   8,
   rows.map((r) => [
@@ -243,8 +244,8 @@ function backwardKV({ D, R }) {
 // Checked   against attentionBwd() in src/model/reference.ts by test/gpu/attention.test.ts. Printed by scripts/gen-attention.mjs: edit scripts/lib/attentionTile.mjs.
 
 ${params(D, 'rows')}
-@group(0) @binding(0) var<storage, read> q: array<vec4f>;
-@group(0) @binding(1) var<storage, read> kv: array<vec4f>;
+@group(0) @binding(0) var<storage, read> q: array<Act>;
+@group(0) @binding(1) var<storage, read> kv: array<Act>;
 @group(0) @binding(2) var<storage, read> dout: array<vec4f>;
 @group(0) @binding(3) var<storage, read> lse: array<f32>;
 @group(0) @binding(4) var<storage, read> delta: array<f32>;
@@ -260,8 +261,8 @@ ${indent(
   keys.map((r) => [
     `let j${r} = min(tile + ${r}u, params.N - 1u); let end${r} = queryEnd[j${r}];`,
     `let key${r} = j${r} * 2u * vHead + head * D4;`,
-    each(n, (j) => `let k${r}_${j} = kv[key${r} + ${j}u];`),
-    each(n, (j) => `let v${r}_${j} = kv[key${r} + vHead + ${j}u];`),
+    each(n, (j) => `let k${r}_${j} = vec4f(kv[key${r} + ${j}u]);`),
+    each(n, (j) => `let v${r}_${j} = vec4f(kv[key${r} + vHead + ${j}u]);`),
     each(n, (j) => `var dk${r}_${j} = vec4f(); var dv${r}_${j} = vec4f();`),
   ]),
 )}
@@ -274,7 +275,7 @@ ${indent(
     let at = (row * params.H + h) * D4;
     let lseRow = lse[row * params.H + h];
     let deltaRow = delta[row * params.H + h];
-    ${each(n, (j) => `let q_${j} = q[at + ${j}u];`)}
+    ${each(n, (j) => `let q_${j} = vec4f(q[at + ${j}u]);`)}
     ${each(n, (j) => `let g_${j} = dout[at + ${j}u];`)}
 ${indent(
   4,

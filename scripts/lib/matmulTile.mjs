@@ -1,6 +1,9 @@
 /** The matrix product's WGSL by tile shape: WGSL has no unroll, so the register tile is written out here. */
 
 const range = (n) => [...Array(n).keys()];
+/** An element as f32. */
+const loadA = (index) => `f32(a[${index}])`;
+const loadB = (index) => `f32(b[${index}])`;
 const indent = (n, lines) => lines.map((line) => ' '.repeat(n) + line).join('\n');
 
 /**
@@ -31,8 +34,8 @@ export function matmulWgsl({
   // All loads come first: a load ends a block of straight code on SwiftShader, and sums stay in registers within a block only.
   const body = (steps) => [
     ...steps.flatMap((d) => [
-      ...range(loads).map((q) => `let a${q}_${d} = a[ia${q}${d ? ` + ${d}u * params.stepA` : ''}];`),
-      ...range(cols).map((j) => `let b${j}_${d} = b[ib${j}${d ? ` + ${d}u * params.stepB` : ''}];`),
+      ...range(loads).map((q) => `let a${q}_${d} = ${loadA(`ia${q}${d ? ` + ${d}u * params.stepA` : ''}`)};`),
+      ...range(cols).map((j) => `let b${j}_${d} = ${loadB(`ib${j}${d ? ` + ${d}u * params.stepB` : ''}`)};`),
     ]),
     ...range(rows).flatMap((i) => [
       steps.map((d) => `let x${i}_${d} = ${share ? shared(i, d) : `a${i}_${d}`};`).join(' '),
@@ -106,10 +109,14 @@ struct Params {
 
 override WG: u32 = ${workgroup}u; // threads in a workgroup; a multiple of the ${share ? 'subgroup size' : 'LANES'}
 ${share ? '' : 'override LANES: u32 = 4u; // neighbouring threads that read neighbouring columns\n'}
-@group(0) @binding(0) var<storage, read> a: array<f32>;
-@group(0) @binding(1) var<storage, read> b: array<f32>;
+alias A = f32; // each f16 where its buffer holds halves (src/gpu/halves.ts)
+alias B = f32;
+alias Y = f32;
+
+@group(0) @binding(0) var<storage, read> a: array<A>;
+@group(0) @binding(1) var<storage, read> b: array<B>;
 @group(0) @binding(2) var<storage, read> add: array<f32>;
-@group(0) @binding(3) var<storage, read_write> y: array<f32>;
+@group(0) @binding(3) var<storage, read_write> y: array<Y>;
 @group(0) @binding(4) var<uniform> params: Params;
 
 fn put(row: u32, col: u32, sum: f32) {
@@ -117,18 +124,18 @@ fn put(row: u32, col: u32, sum: f32) {
   var value = sum;
   if (params.added == 1u) { value += add[col]; }
   if (params.added == 2u) { value += add[row * params.N + col]; }
-  if (params.accumulate == 1u) { value += y[row * params.N + col]; }
-  y[row * params.N + col] = value;
+  if (params.accumulate == 1u) { value += f32(y[row * params.N + col]); }
+  y[row * params.N + col] = Y(value);
 }
 ${
   looped
     ? `
 fn putPlain(row: u32, col: u32, sum: f32) {
-  if (row < params.M && col < params.N) { y[row * params.N + col] = sum; }
+  if (row < params.M && col < params.N) { y[row * params.N + col] = Y(sum); }
 }
 
 fn putAdded(row: u32, col: u32, sum: f32) {
-  if (row < params.M && col < params.N) { y[row * params.N + col] = sum + add[row * params.N + col]; }
+  if (row < params.M && col < params.N) { y[row * params.N + col] = Y(sum + add[row * params.N + col]); }
 }
 `
     : ''

@@ -7,6 +7,7 @@
  */
 
 import { PassTimer, timesByLabel } from './passTimer.ts';
+import { forHalves } from './halves.ts';
 import { DeviceLostError, GpuError, NoAdapterError, OutOfMemoryError } from './errors.ts';
 import type { Kernel, Scalar } from './kernel.ts';
 import type { PackedFormat } from './packedFormat.ts';
@@ -22,6 +23,8 @@ export interface View {
   id: number;
   /** Weights kept in fewer bits, and how many; absent = 4-byte values. */
   packed?: { format: PackedFormat; elements: number };
+  /** Holds 16-bit floats; absent = 4-byte values. */
+  half?: boolean;
 }
 
 export interface AdapterSummary {
@@ -89,6 +92,8 @@ export class Gpu {
   #encoder: GPUCommandEncoder | undefined;
   #pass: GPUComputePassEncoder | undefined;
   #failure: Error | undefined;
+  /** False until something is kept in halves: kernels are then taken as they are. */
+  #halves = false;
 
   constructor(device: GPUDevice, adapter: AdapterSummary, options: GpuOptions = {}) {
     this.device = device;
@@ -168,13 +173,25 @@ export class Gpu {
     return { buffer, offset: 0, bytes, id: nextViewId++ };
   }
 
+  /** Room for n 16-bit floats, zeroed. Needs shader-f16. */
+  halves(label: string, n: number): View {
+    return this.asHalves(this.buffer(label, n * 2));
+  }
+
+  /** The same bytes as 16-bit floats; kernels bound to the view load and store those. */
+  asHalves(view: View): View {
+    this.#halves = true;
+    return { ...view, half: true };
+  }
+
   /** A part of a view, for arenas. Offsets must be multiples of 256 bytes. */
   slice(view: View, offset: number, bytes: number): View {
     if (offset % 256 !== 0 || offset + bytes > view.bytes)
       throw new RangeError(
         `A slice of "${view.buffer.label}" at ${offset} of ${bytes} bytes must start at a multiple of 256 and end by ${view.bytes}.`,
       );
-    return { buffer: view.buffer, offset: view.offset + offset, bytes, id: nextViewId++ };
+    const part: View = { buffer: view.buffer, offset: view.offset + offset, bytes, id: nextViewId++ };
+    return view.half ? { ...part, half: true } : part;
   }
 
   /** Frees the buffer behind a view, and every bind group that may hold it. */
@@ -208,9 +225,9 @@ export class Gpu {
     this.#encode().clearBuffer(view.buffer, view.offset, view.bytes);
   }
 
-  /** Records `groups` workgroups of `kernel`, folded over x and y. They run at the next flush or read, in order. */
+  /** Records `groups` workgroups of a kernel (in the form for halves, where it is bound to some), folded over x and y. They run at the next flush or read, in order. */
   dispatch<R extends string, W extends string, P extends string>(
-    kernel: Kernel<R, W, P>,
+    plain: Kernel<R, W, P>,
     buffers: Record<R | W, View>,
     params: Record<P, number>,
     groups: number,
@@ -218,6 +235,7 @@ export class Gpu {
   ): void {
     if (groups === 0) return;
     this.#throwIfFailed();
+    const kernel = this.#halves ? forHalves(plain as Kernel, buffers) : plain;
     const { pipeline, layout } = this.#pipeline(kernel, overrides);
     const offset = this.#writeParams(kernel.params, params);
     const bindGroup = this.#bindGroup(kernel, layout, buffers);

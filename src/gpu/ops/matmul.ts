@@ -162,7 +162,9 @@ function record(
   expectElements('matmul y [M, N]', y, M * N);
   const chosen = MATMUL_VARIANTS[variant ?? chooseMatmul(gpu, M)];
   const values = { ...sizes, added: add ? 2 : bias ? 1 : 0, accumulate };
-  gpu.dispatch(chosen.kernel, { a: x, b, add: add ?? bias ?? x, y }, values, groups(gpu, chosen, M, N));
+  // What is not added must still be bound; as plain bytes, since `add` never holds halves.
+  const unused = x.half ? { ...x, half: false } : x;
+  gpu.dispatch(chosen.kernel, { a: x, b, add: add ?? bias ?? unused, y }, values, groups(gpu, chosen, M, N));
 }
 
 /** Workgroups for every tile. The subgroup size may vary within [min, max] of the adapter; both ends are covered. */

@@ -1,0 +1,46 @@
+/**
+ * Buffers of 16-bit floats, and the kernels that read and write them. A kernel says in WGSL which of its buffers may hold
+ * halves: their element type is a name, `alias Act = f32;` (or vec4f), values are made f32 when they are loaded and `Act`
+ * when they are stored. With other text on that one line the same kernel works on halves; what it computes in stays f32.
+ */
+
+import type { View } from './device.ts';
+import { type Kernel, KernelError } from './kernel.ts';
+
+const HALF = { f32: 'f16', vec4f: 'vec4h' };
+let nextId = 1 << 20; // apart from the ids that defineKernel gives
+const made = new WeakMap<Kernel, Map<number, Kernel>>();
+
+/** The kernel for these buffers: itself where none holds halves. Throws KernelError for halves that it cannot take. */
+export function forHalves(kernel: Kernel, buffers: Readonly<Record<string, Pick<View, 'half'>>>): Kernel {
+  let mask = 0;
+  kernel.bindings.forEach(({ name }, i) => {
+    if (buffers[name].half) mask |= 1 << i;
+  });
+  if (mask === 0) return kernel;
+  const known = made.get(kernel) ?? new Map<number, Kernel>();
+  made.set(kernel, known);
+  let found = known.get(mask);
+  if (!found) known.set(mask, (found = { ...kernel, id: nextId++, code: halved(kernel, mask) }));
+  return found;
+}
+
+/** The WGSL with every binding in `mask`, by its place in `kernel.bindings`, made halves. */
+function halved(kernel: Kernel, mask: number): string {
+  const types = new Map<string, boolean>();
+  kernel.bindings.forEach(({ name }, i) => {
+    const [, type] = new RegExp(`\\b${name}\\s*:\\s*array<(\\w+)>`).exec(kernel.code) ?? [];
+    const half = (mask & (1 << i)) !== 0;
+    if (half && !aliasOf(type).test(kernel.code))
+      throw new KernelError(kernel.name, `"${name}" is bound to halves, but its elements are "${type}"`);
+    if ((types.get(type) ?? half) !== half)
+      throw new KernelError(kernel.name, `"${name}" and another buffer of ${type} must both hold halves, or neither`);
+    types.set(type, half);
+  });
+  let code = `enable f16;\n${kernel.code}`;
+  for (const [type, half] of types)
+    if (half) code = code.replace(aliasOf(type), (_, plain: keyof typeof HALF) => `alias ${type} = ${HALF[plain]};`);
+  return code;
+}
+
+const aliasOf = (type: string) => new RegExp(`\\balias ${type} = (f32|vec4f);`);
