@@ -36,8 +36,15 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
   let base = row * params.C;
   let C = select(0u, params.C, row < params.N); // rows past the end stay, since barriers need every thread
 
+  // Four columns a turn: a software adapter pays as much for a turn of a loop as for a load.
   var sum = 0.0;
-  for (var c = lane; c < C; c += LANES) {
+  var c = lane;
+  for (; c + 3u * LANES < C; c += 4u * LANES) {
+    let at = base + c;
+    let v = vec4f(x[at], x[at + LANES], x[at + 2u * LANES], x[at + 3u * LANES]);
+    sum = sum + v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
+  }
+  for (; c < C; c += LANES) {
     sum += x[base + c] * x[base + c];
   }
   if (LANES > 1u) {
@@ -52,7 +59,17 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
 
   let scale = inverseSqrt(sum / f32(params.C) + params.eps);
   if (lane == 0u && row < params.N) { rstd[row] = scale; }
-  for (var c = lane; c < C; c += LANES) {
+  for (c = lane; c + 3u * LANES < C; c += 4u * LANES) {
+    let at = base + c;
+    let v = vec4f(x[at], x[at + LANES], x[at + 2u * LANES], x[at + 3u * LANES]);
+    let gain = vec4f(weight[c], weight[c + LANES], weight[c + 2u * LANES], weight[c + 3u * LANES]);
+    let value = vec4<Act>(v * scale * gain);
+    y[at] = value.x;
+    y[at + LANES] = value.y;
+    y[at + 2u * LANES] = value.z;
+    y[at + 3u * LANES] = value.w;
+  }
+  for (; c < C; c += LANES) {
     y[base + c] = Act(x[base + c] * scale * weight[c]);
   }
 }

@@ -36,8 +36,18 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
   let base = row * params.C;
   let C = select(0u, params.C, row < params.N); // rows past the end stay, since barriers need every thread
 
+  // Four columns a turn, as rmsnorm.wgsl.
   var sum = 0.0;
-  for (var c = lane; c < C; c += LANES) {
+  var c = lane;
+  for (; c + 3u * LANES < C; c += 4u * LANES) {
+    let at = base + c;
+    let v = vec4f(x[at], x[at + LANES], x[at + 2u * LANES], x[at + 3u * LANES]);
+    let g = vec4f(dy[at], dy[at + LANES], dy[at + 2u * LANES], dy[at + 3u * LANES]);
+    let gain = vec4f(weight[c], weight[c + LANES], weight[c + 2u * LANES], weight[c + 3u * LANES]);
+    let part = v * g * gain;
+    sum = sum + part.x + part.y + part.z + part.w;
+  }
+  for (; c < C; c += LANES) {
     sum += x[base + c] * dy[base + c] * weight[c];
   }
   if (LANES > 1u) {
@@ -52,7 +62,19 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, 
 
   let r = rstd[min(row, params.N - 1u)];
   let mean = sum / f32(params.C) * r * r;
-  for (var c = lane; c < C; c += LANES) {
+  for (c = lane; c + 3u * LANES < C; c += 4u * LANES) {
+    let at = base + c;
+    let v = vec4f(x[at], x[at + LANES], x[at + 2u * LANES], x[at + 3u * LANES]);
+    let g = vec4f(dy[at], dy[at + LANES], dy[at + 2u * LANES], dy[at + 3u * LANES]);
+    let gain = vec4f(weight[c], weight[c + LANES], weight[c + 2u * LANES], weight[c + 3u * LANES]);
+    var d = r * (gain * g - v * mean);
+    if (ADD == 1u) { d += vec4f(dres[at], dres[at + LANES], dres[at + 2u * LANES], dres[at + 3u * LANES]); }
+    dx[at] = d.x;
+    dx[at + LANES] = d.y;
+    dx[at + 2u * LANES] = d.z;
+    dx[at + 3u * LANES] = d.w;
+  }
+  for (; c < C; c += LANES) {
     var d = r * (weight[c] * dy[base + c] - x[base + c] * mean);
     if (ADD == 1u) { d += dres[base + c]; }
     dx[base + c] = d;

@@ -8,7 +8,7 @@
 //   q          [N, H * D]          written
 //   kv         [rows, 2 * K * D]   written at kvRows: k heads, then v heads
 //
-// Grid      one thread per (row, head, pair).
+// Grid      one thread per (row, 4 heads, pair): they share an angle.
 // Paper     Su et al. 2021, arXiv:2104.09864, in the half-split order of the Llama checkpoints.
 // Checked   against rope() in src/model/reference.ts by test/gpu/rope_kv.test.ts.
 
@@ -31,30 +31,42 @@ alias Act = f32; // of activations: f16 where they are halves (src/gpu/halves.ts
 @group(0) @binding(5) var<storage, read_write> kv: array<Act>;
 @group(0) @binding(6) var<uniform> params: Params;
 
-@compute @workgroup_size(WG)
-fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, @builtin(local_invocation_index) tid: u32) {
-  let t = (wg.y * grid.x + wg.x) * WG + tid;
+// Reads one pair of one head, rotates it unless it is of v, and writes it where it belongs.
+fn turn(n: u32, kvRow: u32, head: u32, i: u32, c: f32, s: f32) {
   let half = params.D / 2u;
   let heads = params.H + 2u * params.K;
-  if (t >= params.N * heads * half) { return; }
-  let n = t / (heads * half);
-  let head = t / half % heads;
-  let i = t % half;
-
   let src = (n * heads + head) * params.D + i;
   let a = f32(qkv[src]);
   let b = f32(qkv[src + half]);
-  let at = positions[n] * params.D + i;
-  let c = table[at];
-  let s = table[at + half];
   if (head < params.H) {
     let dst = (n * params.H + head) * params.D + i;
     q[dst] = Act(a * c - b * s);
     q[dst + half] = Act(b * c + a * s);
   } else {
-    let dst = (kvRows[n] * 2u * params.K + head - params.H) * params.D + i;
+    let dst = (kvRow * 2u * params.K + head - params.H) * params.D + i;
     let rotated = head < params.H + params.K;
     kv[dst] = Act(select(a, a * c - b * s, rotated));
     kv[dst + half] = Act(select(b, b * c + a * s, rotated));
   }
+}
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, @builtin(local_invocation_index) tid: u32) {
+  let t = (wg.y * grid.x + wg.x) * WG + tid;
+  let half = params.D / 2u;
+  let heads = params.H + 2u * params.K;
+  let blocks = (heads + 3u) / 4u;
+  let n = t / (blocks * half);
+  if (n >= params.N) { return; }
+  let head = t / half % blocks * 4u;
+  let i = t % half;
+
+  let at = positions[n] * params.D + i;
+  let c = table[at];
+  let s = table[at + half];
+  let kvRow = kvRows[n];
+  turn(n, kvRow, head, i, c, s);
+  turn(n, kvRow, min(head + 1u, heads - 1u), i, c, s); // past the end: the last head again
+  turn(n, kvRow, min(head + 2u, heads - 1u), i, c, s);
+  turn(n, kvRow, min(head + 3u, heads - 1u), i, c, s);
 }

@@ -5,7 +5,7 @@
 //   dy   [N, F]
 //   dgu  [N, 2F]  written
 //
-// Grid      one thread per element of dy.
+// Grid      one thread per (4 rows, column), as swiglu.wgsl.
 // Checked   against swigluBwd() in src/model/reference.ts by test/gpu/swiglu.test.ts.
 
 struct Params {
@@ -24,11 +24,26 @@ alias Act = f32; // of activations: f16 where they are halves (src/gpu/halves.ts
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, @builtin(local_invocation_index) tid: u32) {
-  let i = (wg.y * grid.x + wg.x) * WG + tid;
-  if (i >= params.N * params.F) { return; }
-  let at = i / params.F * 2u * params.F + i % params.F;
-  let gate = f32(gu[at]);
+  let t = (wg.y * grid.x + wg.x) * WG + tid;
+  let F = params.F;
+  let first = t / F * 4u;
+  let c = t % F;
+  if (first >= params.N) { return; }
+  let row = min(first + vec4u(0u, 1u, 2u, 3u), vec4u(params.N - 1u)); // past the end: the last row again
+  let at = row * 2u * F + c;
+  let dyAt = row * F + c;
+  let gate = vec4f(vec4<Act>(gu[at.x], gu[at.y], gu[at.z], gu[at.w]));
+  let up = vec4f(vec4<Act>(gu[at.x + F], gu[at.y + F], gu[at.z + F], gu[at.w + F]));
+  let g = vec4f(dy[dyAt.x], dy[dyAt.y], dy[dyAt.z], dy[dyAt.w]);
   let s = 1.0 / (1.0 + exp(-gate));
-  dgu[at] = dy[i] * f32(gu[at + params.F]) * s * (1.0 + gate * (1.0 - s));
-  dgu[at + params.F] = dy[i] * gate * s;
+  let dgate = g * up * s * (1.0 + gate * (1.0 - s));
+  let dup = g * gate * s;
+  dgu[at.x] = dgate.x;
+  dgu[at.y] = dgate.y;
+  dgu[at.z] = dgate.z;
+  dgu[at.w] = dgate.w;
+  dgu[at.x + F] = dup.x;
+  dgu[at.y + F] = dup.y;
+  dgu[at.z + F] = dup.z;
+  dgu[at.w + F] = dup.w;
 }

@@ -80,7 +80,7 @@ test('decay alone shrinks weights whose gradient is zero', async () => {
 });
 
 test('more workgroups than one grid dimension holds', async () => {
-  const n = FOLD_THREADS;
+  const n = 4 * FOLD_THREADS;
   await check(pattern(n), [pattern(n, 31), pattern(n, 17)], OPTIONS, true);
 });
 

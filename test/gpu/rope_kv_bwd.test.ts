@@ -46,6 +46,6 @@ test.each([
 });
 
 test('more workgroups than one grid dimension holds', async () => {
-  const N = 690;
+  const N = 2070;
   await check({ N, H: 4, K: 1, D: 32 }, pattern(N * 4 * 32), pattern(N * 2 * 32, 31), true);
 });

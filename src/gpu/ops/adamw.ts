@@ -79,5 +79,5 @@ export function adamw(gpu: Gpu, { clip, w, g, m, v, n, t, ...options }: AdamwArg
   const correction2 = Math.sqrt(1 - beta2 ** t);
   const [rest1, rest2] = [1 - beta1, 1 - beta2];
   const params = { n, lr, beta1, beta2, rest1, rest2, eps, weightDecay, correction1, correction2 };
-  gpu.dispatch(adamwKernel, { clip, w, g, m, v }, params, groupsOf(n));
+  gpu.dispatch(adamwKernel, { clip, w, g, m, v }, params, groupsOf(Math.ceil(n / 4)));
 }

@@ -30,6 +30,9 @@ export interface Heads {
   D: number;
 }
 
+/** A thread per row, block of four heads, and pair. */
+const threads = ({ N, H, K, D }: Heads): number => (N * Math.ceil((H + 2 * K) / 4) * D) / 2;
+
 export interface RopeKvArgs extends Heads {
   /** [N, (H + 2K) * D] */
   qkv: View;
@@ -49,8 +52,12 @@ export interface RopeKvArgs extends Heads {
 export function ropeKv(gpu: Gpu, { qkv, positions, kvRows, table, q, kv, N, H, K, D }: RopeKvArgs): void {
   expectElements('rope_kv qkv [N, (H + 2K) * D]', qkv, N * (H + 2 * K) * D);
   expectElements('rope_kv q [N, H * D]', q, N * H * D);
-  const threads = (N * (H + 2 * K) * D) / 2;
-  gpu.dispatch(ropeKvKernel, { qkv, positions, kvRows, table, q, kv }, { N, H, K, D }, groupsOf(threads));
+  gpu.dispatch(
+    ropeKvKernel,
+    { qkv, positions, kvRows, table, q, kv },
+    { N, H, K, D },
+    groupsOf(threads({ N, H, K, D })),
+  );
 }
 
 export interface RopeKvBwdArgs extends Heads {
@@ -69,6 +76,5 @@ export interface RopeKvBwdArgs extends Heads {
 /** Records the gradient of the fused q/k/v product. */
 export function ropeKvBwd(gpu: Gpu, { dq, dkv, positions, table, dqkv, N, H, K, D }: RopeKvBwdArgs): void {
   expectElements('rope_kv_bwd dqkv [N, (H + 2K) * D]', dqkv, N * (H + 2 * K) * D);
-  const threads = (N * (H + 2 * K) * D) / 2;
-  gpu.dispatch(ropeKvBwdKernel, { dq, dkv, positions, table, dqkv }, { N, H, K, D }, groupsOf(threads));
+  gpu.dispatch(ropeKvBwdKernel, { dq, dkv, positions, table, dqkv }, { N, H, K, D }, groupsOf(threads({ N, H, K, D })));
 }

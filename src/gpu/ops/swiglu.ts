@@ -25,12 +25,12 @@ export const swigluBwdKernel = defineKernel({
 export function swiglu(gpu: Gpu, { gu, y, N, F }: { gu: View; y: View; N: number; F: number }): void {
   expectElements('swiglu gu [N, 2F]', gu, N * 2 * F);
   expectElements('swiglu y [N, F]', y, N * F);
-  gpu.dispatch(swigluKernel, { gu, y }, { N, F }, groupsOf(N * F));
+  gpu.dispatch(swigluKernel, { gu, y }, { N, F }, groupsOf(Math.ceil(N / 4) * F));
 }
 
 /** Records the gradient of gate and up. gu [N, 2F], dy [N, F], dgu [N, 2F] out. */
 export function swigluBwd(gpu: Gpu, args: { gu: View; dy: View; dgu: View; N: number; F: number }): void {
   const { gu, dy, dgu, N, F } = args;
   expectElements('swiglu_bwd dgu [N, 2F]', dgu, N * 2 * F);
-  gpu.dispatch(swigluBwdKernel, { gu, dy, dgu }, { N, F }, groupsOf(N * F));
+  gpu.dispatch(swigluBwdKernel, { gu, dy, dgu }, { N, F }, groupsOf(Math.ceil(N / 4) * F));
 }
