@@ -29,6 +29,7 @@ export default defineConfig({
         test: {
           ...GPU_TESTS,
           name: 'browser',
+          exclude: ['test/gpu/**/*.node.test.ts'], // they need files, or packages that only Node loads
           browser: {
             enabled: true,
             headless: true,

@@ -1,12 +1,19 @@
 /**
- * Rewards by models, as a config asks for them: a judge that is the reference policy on our own engine, and a classifier of
- * transformers.js. A sample is scored when it ends, while others still generate.
+ * Rewards by models, as a config asks for them: a judge (the reference policy on our own engine, or a chat model of
+ * transformers.js) and a classifier of transformers.js. A sample is scored when it ends, while others still generate.
  */
 
 import type { ChatTokenizer } from '../model/tokenizer.ts';
 import type { RolloutEngine } from '../rollout/types.ts';
 import { fillJudgePrompt } from '../tasks/judgePrompt.ts';
-import { combineRewards, discriminativeScorer, judgeScorer, type Scorer } from '../tasks/modelReward.ts';
+import {
+  combineRewards,
+  type Completion,
+  discriminativeScorer,
+  generatorCompletion,
+  judgeScorer,
+  type Scorer,
+} from '../tasks/modelReward.ts';
 import type { Task } from '../tasks/task.ts';
 import type { TrainConfig } from './config.ts';
 
@@ -19,11 +26,14 @@ interface Judge {
 /** The task, with the scores of `config.reward` added to its own and named `judge` and `model`; itself where none is on. */
 export function withModelRewards(task: Task, { reward }: TrainConfig, { tokenizer, judge: engine }: Judge): Task {
   const { ruleWeight, judge, model } = reward;
+  const ownCompletion = () => {
+    if (engine) return engineCompletion(engine, tokenizer, judge);
+    throw new Error('reward.judge.weight is set, but the engine was made without a judge.');
+  };
   const scorers: Record<string, { weight: number; score: Scorer }> = {};
   if (judge.weight !== 0) {
-    if (!engine) throw new Error('reward.judge.weight is set, but the engine was made without a judge.');
     const prompt = (sample: Parameters<Scorer>[0]) => fillJudgePrompt(judge.prompt, sample);
-    const complete = engineCompletion(engine, tokenizer, judge);
+    const complete = judge.path === undefined ? ownCompletion() : generatorCompletion(judge.path, judge);
     scorers['judge'] = { weight: judge.weight, score: judgeScorer({ complete, prompt, max: judge.max }) };
   }
   if (model.path !== undefined) {
@@ -39,7 +49,7 @@ export function engineCompletion(
   engine: RolloutEngine,
   tokenizer: ChatTokenizer,
   { maxPromptLength, maxNewTokens }: { maxPromptLength: number; maxNewTokens: number },
-): (prompt: string) => Promise<string | undefined> {
+): Completion {
   let asked = 0;
   return async (prompt) => {
     const contextIds = tokenizer.encodeChat([{ role: 'user', content: prompt }]);

@@ -27,7 +27,7 @@ export interface TrainerEngine {
   model: ModelEngine;
   rollout: RolloutEngine;
   reference?: ModelEngine;
-  /** Decodes with the reference's weights; exists when reward.judge needs it. */
+  /** Decodes with the reference's weights; exists where they judge. */
   judge?: RolloutEngine;
 }
 

@@ -9,6 +9,9 @@ import type { Reward, ScoredSample, Task } from './task.ts';
 
 export type RewardFunction = Task['reward'];
 
+/** A reply to a prompt; undefined for a prompt that is too long. */
+export type Completion = (prompt: string) => Promise<string | undefined>;
+
 /** One number for a sample. */
 export type Scorer = (sample: ScoredSample) => number | Promise<number>;
 
@@ -18,7 +21,7 @@ export type Classifier = (text: string, options: { top_k: number }) => Promise<{
 export interface DiscriminativeOptions {
   /** Folder or name of an ONNX model. */
   model: string;
-  /** The label whose probability is the score; absent = the model's first. */
+  /** The label whose probability is the score; absent = the likeliest. */
   label?: string;
   /** What the model reads; default: question and last answer. */
   text?: (sample: ScoredSample) => string;
@@ -45,34 +48,26 @@ export function discriminativeScorer({
   };
 }
 
-/** The name is no literal, so that no bundler puts 20 MB into a page that asks for no such model. */
-const TRANSFORMERS = '@xenova/transformers';
+/** Greedy replies of a chat model of transformers.js, which is loaded at the first prompt. */
+export function generatorCompletion(
+  model: string,
+  limits: { maxPromptLength: number; maxNewTokens: number },
+): Completion {
+  let reply: Promise<Completion> | undefined;
+  return async (prompt) => {
+    reply ??= import('./transformersModels.ts').then(({ openGenerator }) => openGenerator(model, limits));
+    return (await reply)(prompt);
+  };
+}
 
+/** Only runs that ask for such a model load what knows transformers.js. */
 async function loadClassifier(model: string): Promise<Classifier> {
-  const library = await importTransformers(model);
-  try {
-    return (await library.pipeline('text-classification', model)) as unknown as Classifier;
-  } catch (error) {
-    throw new InputError(`The reward model ${model} cannot be opened by transformers.js: ${messageOf(error)}`);
-  }
+  return (await import('./transformersModels.ts')).openClassifier(model);
 }
-
-async function importTransformers(model: string): Promise<typeof import('@xenova/transformers')> {
-  try {
-    return (await import(/* @vite-ignore */ TRANSFORMERS)) as typeof import('@xenova/transformers');
-  } catch (error) {
-    throw new InputError(
-      `The reward model ${model} needs transformers.js, which is not there (${messageOf(error)}); ` +
-        `install it with "npm install ${TRANSFORMERS}@npm:@huggingface/transformers", or leave reward.model.path out.`,
-    );
-  }
-}
-
-const messageOf = (error: unknown) => (error instanceof Error ? error.message.split('\n')[0] : String(error));
 
 export interface JudgeOptions {
   /** Completes a prompt: the judge's own engine and tokenizer, greedy. Undefined where it cannot, then there is no score. */
-  complete: (prompt: string) => Promise<string | undefined>;
+  complete: Completion;
   /** What the judge is asked; its answer must hold a number from 0 to `max`. */
   prompt?: (sample: ScoredSample) => string;
   max?: number;

@@ -61,6 +61,9 @@ const adjustsDraws = (rollout: TrainConfig['rollout']): boolean =>
   rollout.minNewTokens > 0 ||
   (rollout.multiTurn.enable && rollout.multiTurn.constrainToolCalls);
 
+/** Whether the reference judges, and not a model of transformers.js. */
+const ownJudge = ({ judge }: TrainConfig['reward']): boolean => judge.weight !== 0 && judge.path === undefined;
+
 /** Every sample is a prompt of its own. */
 function judgeSizes({ maxSlots, maxNewTokens, maxPromptLength }: TrainConfig['reward']['judge']): DecoderSizes {
   const maxBatchedTokens = Math.max(1024, maxPromptLength);
@@ -77,7 +80,7 @@ export function engineSizes(trainConfig: TrainConfig) {
     engine,
     maxTokenLen: actor.maxTokenLen,
     maxPositions,
-    withReference: actor.useKlLoss || algorithm.useKlInReward || reward.judge.weight !== 0,
+    withReference: actor.useKlLoss || algorithm.useKlInReward || ownJudge(reward),
     rollout: {
       maxSlots: rollout.maxSlots,
       slotCapacity: data.maxResponseLength,
@@ -86,7 +89,7 @@ export function engineSizes(trainConfig: TrainConfig) {
       maxBatchedTokens: Math.max(2048, maxPositions),
       ...(enable && verifyRows !== undefined && { verifyRows }),
     },
-    ...(reward.judge.weight !== 0 && { judge: judgeSizes(reward.judge) }),
+    ...(ownJudge(reward) && { judge: judgeSizes(reward.judge) }),
     preemption: rollout.preemption,
     ...(enable && { speculative }),
     ...(model.maxMemoryMib !== undefined && { maxMemoryMib: model.maxMemoryMib }),

@@ -9,7 +9,7 @@ const sample: ScoredSample = {
   ...{ numToolCalls: 0, numToolErrors: 0, responseTokens: 3 },
 };
 
-// No model can be had offline: the pipeline is a stand-in, and no model of transformers.js is run here.
+// The pipeline is a stand-in here; real ones are run in transformersModels.test.ts.
 const classify: Classifier = (text) =>
   Promise.resolve([
     { label: 'good', score: text.includes('#### 4') ? 0.75 : 0.25 },
@@ -30,17 +30,19 @@ test('a classifier is loaded once, at the first sample, and scores by its label'
 
 test('transformers.js: opened by the name, one sentence where it or the model is missing', async () => {
   const score = discriminativeScorer({ model: 'm', label: 'good' });
-  vi.doMock('@xenova/transformers', () => ({ pipeline: () => Promise.resolve(classify) }));
+  vi.doMock('@xenova/transformers', () => ({
+    pipeline: () => Promise.resolve(Object.assign(classify, { model: { config: {} } })),
+  }));
   expect(await score(sample)).toBe(0.75);
   vi.doMock('@xenova/transformers', () => ({ pipeline: () => Promise.reject(new Error('no such file\nat x')) }));
   await expect(discriminativeScorer({ model: 'm' })(sample)).rejects.toThrow(
-    'The reward model m cannot be opened by transformers.js: no such file',
+    'reward.model.path m cannot be opened by transformers.js: no such file',
   );
   vi.doMock('@xenova/transformers', () => {
     throw new Error('Cannot find package');
   });
   await expect(discriminativeScorer({ model: 'm' })(sample)).rejects.toThrow(
-    /^The reward model m needs transformers.js, which is not there \(.+\); install it with "npm install @xenova.+path out\.$/,
+    /^reward\.model\.path m needs transformers.js, which is not there \(.+\); install it with "npm install @xenova.+path out\.$/,
   );
   vi.doUnmock('@xenova/transformers');
 });

@@ -30,6 +30,7 @@ import { writeReport } from '../report.ts';
 import { loggedRollouts, RunFolder } from '../runFolder.ts';
 import { openSession, type Session } from '../session.ts';
 import { onInterrupt } from '../interrupt.ts';
+import { withRewardFolders } from '../rewardFolders.ts';
 import { withWarmStart } from '../warmStart.ts';
 
 export const train: Command = {
@@ -60,7 +61,7 @@ export async function runTraining(
 ): Promise<{ summary: RunSummary; stopped: boolean }> {
   const session = await openSession(await withWarmStart(config));
   try {
-    const run = new TrainingRun(config, session, join(config.trainer.outDir, config.name));
+    const run = new TrainingRun(withRewardFolders(config), session, join(config.trainer.outDir, config.name));
     await run.prepare(resumeFrom);
     return await run.fit();
   } finally {
