@@ -28,7 +28,7 @@ export async function benchTiles(gpu: Gpu, rounds: number): Promise<NonNullable<
       }
     }
     const gflops = Object.fromEntries([...best].map(([tile, seconds]) => [tile, (2 * M * N * K) / seconds / 1e9]));
-    results.push({ m: M, n: N, k: K, chosen: chooseMatmul(gpu, M), gflops });
+    results.push({ m: M, n: N, k: K, chosen: chooseMatmul(gpu, M, N), gflops });
     for (const view of [x, b, y]) gpu.free(view);
   }
   return results;

@@ -46,15 +46,6 @@ fn put(row: u32, col: u32, sum: f32) {
   if (params.accumulate == 1u) { value += f32(y[row * params.N + col]); }
   y[row * params.N + col] = Y(value);
 }
-
-fn putPlain(row: u32, col: u32, sum: f32) {
-  if (row < params.M && col < params.N) { y[row * params.N + col] = Y(sum); }
-}
-
-fn putAdded(row: u32, col: u32, sum: f32) {
-  if (row < params.M && col < params.N) { y[row * params.N + col] = Y(sum + add[row * params.N + col]); }
-}
-
 @compute @workgroup_size(WG)
 fn main(
   @builtin(workgroup_id) wg: vec3u,
@@ -238,15 +229,26 @@ fn main(
     s6_0, s6_1, s6_2, s6_3,
     s7_0, s7_1, s7_2, s7_3,
   );
-  if (params.added == 0u && params.accumulate == 0u) {
+  let within = col0 - lane + 4u * lanes <= params.N && params.accumulate == 0u;
+  if (within && params.added == 0u) {
     for (var i = 0u; i < 8u; i++) {
       let row = row0 + (i & ~3u) + ((lane ^ i) & 3u); // whose sums they are after the swaps
-      for (var j = 0u; j < 4u; j++) { putPlain(row, col0 + j * lanes, sums[i * 4u + j]); }
+      if (row >= params.M) { continue; }
+      let at = row * params.N + col0;
+      y[at] = Y(sums[i * 4u + 0u]);
+      y[at + 1u * lanes] = Y(sums[i * 4u + 1u]);
+      y[at + 2u * lanes] = Y(sums[i * 4u + 2u]);
+      y[at + 3u * lanes] = Y(sums[i * 4u + 3u]);
     }
-  } else if (params.added == 2u && params.accumulate == 0u) {
+  } else if (within && params.added == 2u) {
     for (var i = 0u; i < 8u; i++) {
       let row = row0 + (i & ~3u) + ((lane ^ i) & 3u); // whose sums they are after the swaps
-      for (var j = 0u; j < 4u; j++) { putAdded(row, col0 + j * lanes, sums[i * 4u + j]); }
+      if (row >= params.M) { continue; }
+      let at = row * params.N + col0;
+      y[at] = Y(sums[i * 4u + 0u] + add[at]);
+      y[at + 1u * lanes] = Y(sums[i * 4u + 1u] + add[at + 1u * lanes]);
+      y[at + 2u * lanes] = Y(sums[i * 4u + 2u] + add[at + 2u * lanes]);
+      y[at + 3u * lanes] = Y(sums[i * 4u + 3u] + add[at + 3u * lanes]);
     }
   } else {
     for (var i = 0u; i < 8u; i++) {

@@ -46,7 +46,6 @@ fn put(row: u32, col: u32, sum: f32) {
   if (params.accumulate == 1u) { value += f32(y[row * params.N + col]); }
   y[row * params.N + col] = Y(value);
 }
-
 @compute @workgroup_size(WG)
 fn main(
   @builtin(workgroup_id) wg: vec3u,

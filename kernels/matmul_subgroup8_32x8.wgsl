@@ -46,15 +46,6 @@ fn put(row: u32, col: u32, sum: f32) {
   if (params.accumulate == 1u) { value += f32(y[row * params.N + col]); }
   y[row * params.N + col] = Y(value);
 }
-
-fn putPlain(row: u32, col: u32, sum: f32) {
-  if (row < params.M && col < params.N) { y[row * params.N + col] = Y(sum); }
-}
-
-fn putAdded(row: u32, col: u32, sum: f32) {
-  if (row < params.M && col < params.N) { y[row * params.N + col] = Y(sum + add[row * params.N + col]); }
-}
-
 @compute @workgroup_size(WG)
 fn main(
   @builtin(workgroup_id) wg: vec3u,
@@ -454,15 +445,34 @@ fn main(
     s30_0, s30_1, s30_2, s30_3, s30_4, s30_5, s30_6, s30_7,
     s31_0, s31_1, s31_2, s31_3, s31_4, s31_5, s31_6, s31_7,
   );
-  if (params.added == 0u && params.accumulate == 0u) {
+  let within = col0 - lane + 8u * lanes <= params.N && params.accumulate == 0u;
+  if (within && params.added == 0u) {
     for (var i = 0u; i < 32u; i++) {
       let row = row0 + i;
-      for (var j = 0u; j < 8u; j++) { putPlain(row, col0 + j * lanes, sums[i * 8u + j]); }
+      if (row >= params.M) { continue; }
+      let at = row * params.N + col0;
+      y[at] = Y(sums[i * 8u + 0u]);
+      y[at + 1u * lanes] = Y(sums[i * 8u + 1u]);
+      y[at + 2u * lanes] = Y(sums[i * 8u + 2u]);
+      y[at + 3u * lanes] = Y(sums[i * 8u + 3u]);
+      y[at + 4u * lanes] = Y(sums[i * 8u + 4u]);
+      y[at + 5u * lanes] = Y(sums[i * 8u + 5u]);
+      y[at + 6u * lanes] = Y(sums[i * 8u + 6u]);
+      y[at + 7u * lanes] = Y(sums[i * 8u + 7u]);
     }
-  } else if (params.added == 2u && params.accumulate == 0u) {
+  } else if (within && params.added == 2u) {
     for (var i = 0u; i < 32u; i++) {
       let row = row0 + i;
-      for (var j = 0u; j < 8u; j++) { putAdded(row, col0 + j * lanes, sums[i * 8u + j]); }
+      if (row >= params.M) { continue; }
+      let at = row * params.N + col0;
+      y[at] = Y(sums[i * 8u + 0u] + add[at]);
+      y[at + 1u * lanes] = Y(sums[i * 8u + 1u] + add[at + 1u * lanes]);
+      y[at + 2u * lanes] = Y(sums[i * 8u + 2u] + add[at + 2u * lanes]);
+      y[at + 3u * lanes] = Y(sums[i * 8u + 3u] + add[at + 3u * lanes]);
+      y[at + 4u * lanes] = Y(sums[i * 8u + 4u] + add[at + 4u * lanes]);
+      y[at + 5u * lanes] = Y(sums[i * 8u + 5u] + add[at + 5u * lanes]);
+      y[at + 6u * lanes] = Y(sums[i * 8u + 6u] + add[at + 6u * lanes]);
+      y[at + 7u * lanes] = Y(sums[i * 8u + 7u] + add[at + 7u * lanes]);
     }
   } else {
     for (var i = 0u; i < 32u; i++) {

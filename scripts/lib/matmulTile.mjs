@@ -55,26 +55,32 @@ export function matmulWgsl({
       .map((j) => `s${i}_${j}`)
       .join(', '),
   );
-  // A loop, since 256 bounds checks written out take longer to compile than all the rest.
+  // Rows in a loop, since 256 stores written out take longer to compile than all the rest. Where all columns lie within y, as
+  // they nearly always do, only rows are checked; a loop for each kind, since a branch an output costs a fifth of a tile.
   const rowOfSum = quad ? 'row0 + (i & ~3u) + ((lane ^ i) & 3u); // whose sums they are after the swaps' : 'row0 + i;';
-  const loop = (put) => [
+  const column = (j) => (j ? ` + ${j}u * lanes` : '');
+  const whole = (more) => [
     `for (var i = 0u; i < ${rows}u; i++) {`,
     `  let row = ${rowOfSum}`,
-    `  for (var j = 0u; j < ${cols}u; j++) { ${put}(row, col0 + j * lanes, sums[i * ${cols}u + j]); }`,
+    '  if (row >= params.M) { continue; }',
+    '  let at = row * params.N + col0;',
+    ...range(cols).map((j) => `  y[at${column(j)}] = Y(sums[i * ${cols}u + ${j}u]${more(j)});`),
     '}',
   ];
-  // Loops, since 256 bounds checks written out take longer to compile than all the rest; one for each kind, since a branch an
-  // output costs up to a fifth of a tile.
   const putAll = () => [
     `var sums = array<f32, ${rows * cols}>(`,
     ...sums.map((row) => `  ${row},`),
     ');',
-    'if (params.added == 0u && params.accumulate == 0u) {',
-    ...loop('putPlain').map((line) => `  ${line}`),
-    '} else if (params.added == 2u && params.accumulate == 0u) {',
-    ...loop('putAdded').map((line) => `  ${line}`),
+    `let within = col0 - lane + ${cols}u * lanes <= params.N && params.accumulate == 0u;`,
+    'if (within && params.added == 0u) {',
+    ...whole(() => '').map((line) => `  ${line}`),
+    '} else if (within && params.added == 2u) {',
+    ...whole((j) => ` + add[at${column(j)}]`).map((line) => `  ${line}`),
     '} else {',
-    ...loop('put').map((line) => `  ${line}`),
+    `  for (var i = 0u; i < ${rows}u; i++) {`,
+    `    let row = ${rowOfSum}`,
+    `    for (var j = 0u; j < ${cols}u; j++) { put(row, col0 + j * lanes, sums[i * ${cols}u + j]); }`,
+    '  }',
     '}',
   ];
   const main =
@@ -126,19 +132,6 @@ fn put(row: u32, col: u32, sum: f32) {
   if (params.added == 2u) { value += add[row * params.N + col]; }
   if (params.accumulate == 1u) { value += f32(y[row * params.N + col]); }
   y[row * params.N + col] = Y(value);
-}
-${
-  looped
-    ? `
-fn putPlain(row: u32, col: u32, sum: f32) {
-  if (row < params.M && col < params.N) { y[row * params.N + col] = Y(sum); }
-}
-
-fn putAdded(row: u32, col: u32, sum: f32) {
-  if (row < params.M && col < params.N) { y[row * params.N + col] = Y(sum + add[row * params.N + col]); }
-}
-`
-    : ''
 }
 @compute @workgroup_size(WG)
 fn main(
@@ -195,6 +188,7 @@ ${indent(
 
 /** Named by the lanes that share loads, and rows x columns a thread. */
 export const variants = {
+  subgroup4_32x16: { rows: 32, cols: 16, unroll: 8, share: 4, workgroup: 8, quad: true },
   subgroup4_32x8: { rows: 32, cols: 8, unroll: 8, share: 4, workgroup: 8, quad: true },
   subgroup4_16x4: { rows: 16, cols: 4, unroll: 8, share: 4, workgroup: 16, quad: true },
   subgroup4_8x4: { rows: 8, cols: 4, unroll: 8, share: 4, workgroup: 16, quad: true },

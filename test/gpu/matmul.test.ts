@@ -35,17 +35,19 @@ test.each(['nn', 'nt', 'tn'] as const)('every variant gives the same bits, %s', 
 
 test('the variant chosen for this adapter can run on it, for few and for many rows', async () => {
   const gpu = await testGpu();
-  for (const M of [1, 5, 8, 9, 16, 17, 32, 33, 1000]) expect(runsOn(gpu, chooseMatmul(gpu, M)), `M=${M}`).toBe(true);
+  for (const M of [1, 5, 8, 9, 16, 17, 32, 33, 1000])
+    for (const N of [8, 64, 96]) expect(runsOn(gpu, chooseMatmul(gpu, M, N)), `M=${M} N=${N}`).toBe(true);
 });
 
 test('what is compiled ahead is what products of any size use', () =>
   withGpu(async (gpu) => {
     await prepareKernels(gpu, { ...tinyConfig, headDim: 32 }, { rollout: true });
     const { pipelines } = gpu.counters;
-    for (const M of [1, 5, 9, 17, 64]) {
-      const p = product([M, 8, 8]);
-      LAYOUTS.nn(gpu, p, gpu.buffer('y', M * 8 * 4), chooseMatmul(gpu, M));
-    }
+    for (const M of [1, 5, 9, 17, 64])
+      for (const N of [8, 64]) {
+        const p = product([M, N, 8]);
+        LAYOUTS.nn(gpu, p, gpu.buffer('y', M * N * 4), chooseMatmul(gpu, M, N));
+      }
     await gpu.idle();
     expect(gpu.counters.pipelines).toBe(pipelines);
   }));

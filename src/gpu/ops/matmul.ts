@@ -1,6 +1,7 @@
 import codePlain4x4 from '../../../kernels/matmul_plain_4x4.wgsl?raw';
 import codePlain8x8 from '../../../kernels/matmul_plain_8x8.wgsl?raw';
 import codeSubgroup416x4 from '../../../kernels/matmul_subgroup4_16x4.wgsl?raw';
+import codeSubgroup432x16 from '../../../kernels/matmul_subgroup4_32x16.wgsl?raw';
 import codeSubgroup432x8 from '../../../kernels/matmul_subgroup4_32x8.wgsl?raw';
 import codeSubgroup44x4 from '../../../kernels/matmul_subgroup4_4x4.wgsl?raw';
 import codeSubgroup48x4 from '../../../kernels/matmul_subgroup4_8x4.wgsl?raw';
@@ -36,6 +37,7 @@ const variant = (name: string, code: string, rows: number, cols: number, workgro
 
 /** Every variant gives the same bits on one adapter; they differ in speed alone. */
 export const MATMUL_VARIANTS = {
+  subgroup4_32x16: variant('subgroup4_32x16', codeSubgroup432x16, 32, 16, 8),
   subgroup4_32x8: variant('subgroup4_32x8', codeSubgroup432x8, 32, 8, 8),
   subgroup4_16x4: variant('subgroup4_16x4', codeSubgroup416x4, 16, 4, 16),
   subgroup4_8x4: variant('subgroup4_8x4', codeSubgroup48x4, 8, 4, 16),
@@ -51,13 +53,16 @@ export const MATMUL_VARIANTS = {
 
 export type MatmulVariant = keyof typeof MATMUL_VARIANTS;
 
-/** Up to how many rows each tile is the fastest; see docs/performance.md. */
-const BY_ROWS: Record<'four' | 'eight' | 'wide' | 'none', [number, MatmulVariant][]> = {
+/**
+ * Up to how many rows each tile is the fastest, and what to take instead where more than a sixteenth of its columns would lie
+ * past the end; see docs/performance.md.
+ */
+const BY_ROWS: Record<'four' | 'eight' | 'wide' | 'none', [number, MatmulVariant, MatmulVariant?][]> = {
   four: [
     [4, 'subgroup4_4x4'],
     [8, 'subgroup4_8x4'],
     [16, 'subgroup4_16x4'],
-    [Infinity, 'subgroup4_32x8'],
+    [Infinity, 'subgroup4_32x16', 'subgroup4_32x8'],
   ],
   eight: [
     [8, 'subgroup8_8x8'],
@@ -74,9 +79,11 @@ const BY_ROWS: Record<'four' | 'eight' | 'wide' | 'none', [number, MatmulVariant
   ],
 };
 
-/** Measured choice by subgroup size and rows: loads are what costs, and lanes of a subgroup can share them. */
-export function chooseMatmul({ adapter }: Gpu, M: number): MatmulVariant {
-  return BY_ROWS[family(adapter)].find(([rows]) => M <= rows)![1];
+/** Measured choice by subgroup size, rows and columns: loads are what costs, and lanes of a subgroup can share them. */
+export function chooseMatmul({ adapter }: Gpu, M: number, N: number): MatmulVariant {
+  const [, tile, narrower] = BY_ROWS[family(adapter)].find(([rows]) => M <= rows)!;
+  const width = MATMUL_VARIANTS[tile].cols * adapter.subgroupSize;
+  return narrower && Math.ceil(N / width) * width > N * 1.0625 ? narrower : tile;
 }
 
 /** Lanes that share a variant's loads. */
@@ -91,7 +98,10 @@ export function runsOn({ adapter }: Gpu, variant: MatmulVariant): boolean {
 
 /** What `chooseMatmul` chooses among on this adapter, the largest first: it takes longest to compile. */
 export const matmulKernels = ({ adapter }: Gpu): Kernel[] =>
-  BY_ROWS[family(adapter)].map(([, variant]) => MATMUL_VARIANTS[variant].kernel as Kernel).reverse();
+  BY_ROWS[family(adapter)]
+    .flatMap(([, ...tiles]) => tiles.filter((tile) => tile !== undefined).reverse())
+    .map((tile) => MATMUL_VARIANTS[tile].kernel as Kernel)
+    .reverse();
 
 /** Subgroups of 4 and 8 are software adapters', with registers to spill and a stack to spill to: their tiles are large. */
 function family({ subgroupSize, subgroupMaxSize }: AdapterSummary): keyof typeof BY_ROWS {
@@ -160,7 +170,7 @@ function record(
   expectElements('matmul x [M, K]', x, M * K);
   expectElements('matmul b [K, N]', b, K * N);
   expectElements('matmul y [M, N]', y, M * N);
-  const chosen = MATMUL_VARIANTS[variant ?? chooseMatmul(gpu, M)];
+  const chosen = MATMUL_VARIANTS[variant ?? chooseMatmul(gpu, M, N)];
   const values = { ...sizes, added: add ? 2 : bias ? 1 : 0, accumulate };
   // What is not added must still be bound; as plain bytes, since `add` never holds halves.
   const unused = x.half ? { ...x, half: false } : x;

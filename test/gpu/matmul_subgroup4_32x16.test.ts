@@ -1,0 +1,3 @@
+import { testMatmulVariant } from './matmulSuite.ts';
+
+testMatmulVariant('subgroup4_32x16');
