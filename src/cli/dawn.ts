@@ -1,5 +1,6 @@
 /** WebGPU for Node: Dawn, put where a browser has it. */
 
+import { bindingBytes } from '../gpu/device.ts';
 import { NoAdapterError } from '../gpu/errors.ts';
 
 /** Exported so that it stays reachable: Dawn crashes if this object is collected. */
@@ -15,6 +16,12 @@ export async function installDawn(): Promise<void> {
   dawn = create([]);
   Object.defineProperty(globalThis, 'navigator', { value: { gpu: dawn }, configurable: true });
   restWhileWaiting();
+}
+
+/** What a device of this machine will bind at most, for a plan before there is one; Infinity without an adapter. */
+export async function adapterBindingBytes(): Promise<number> {
+  const adapter = await navigator.gpu.requestAdapter({ powerPreference: 'high-performance' });
+  return adapter ? bindingBytes(adapter.limits) : Infinity;
 }
 
 const REST_MS = 0.2;

@@ -13,7 +13,7 @@ import type { Task } from '../tasks/task.ts';
 import { createLocalEngine, engineSizes, type EngineSpec, type LocalEngine, loraOf } from '../workers/localEngine.ts';
 import { planLines, planMemory } from '../workers/memoryPlan.ts';
 import { type AdaptedModel, type LoadedModel, loadWithAdapter } from './checkpoints.ts';
-import { installDawn } from './dawn.ts';
+import { adapterBindingBytes, installDawn } from './dawn.ts';
 import { openTask } from './openTask.ts';
 import { say } from './progress.ts';
 
@@ -99,7 +99,7 @@ export async function openEngine(
   const adapter = model.adapter && { lora: model.adapter.lora, adapter: model.adapter.tensors };
   const files = { config, weights, tokenizerJson, tokenizerConfigJson };
   const spec = { ...adapter, ...sizes, ...files };
-  for (const line of planLines(planMemory(spec))) say(line);
+  for (const line of planLines(planMemory({ ...spec, maxArenaBytes: await adapterBindingBytes() }))) say(line);
   const engine = await createLocalEngine(spec);
   const { description, vendor, isSoftware } = engine.adapter;
   say(`adapter: ${description || vendor}${isSoftware ? ' (software: right, but slow)' : ''}`);

@@ -63,6 +63,10 @@ interface Layout {
   gpu: GPUBindGroupLayout;
 }
 
+/** Bytes of the largest buffer that can be bound as a whole; a multiple of 256. */
+export const bindingBytes = ({ maxStorageBufferBindingSize, maxBufferSize }: GPUSupportedLimits): number =>
+  Math.floor(Math.min(maxStorageBufferBindingSize, maxBufferSize) / 256) * 256;
+
 let nextViewId = 0;
 
 export class Gpu {
@@ -344,8 +348,7 @@ export class Gpu {
   }
 
   get #maxBindingBytes(): number {
-    const { maxStorageBufferBindingSize, maxBufferSize } = this.device.limits;
-    return Math.floor(Math.min(maxStorageBufferBindingSize, maxBufferSize) / 256) * 256;
+    return bindingBytes(this.device.limits);
   }
 
   #throwIfFailed(): void {

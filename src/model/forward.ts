@@ -68,6 +68,8 @@ export interface LlamaModel {
   rope: View;
   /** Adapters; the weights are then frozen. */
   lora?: Lora;
+  /** Bytes of the largest table of the head that is kept transposed too; absent = HEAD_COPY_BYTES of head.ts. */
+  headCopyBytes?: number;
 }
 
 /** @param format keeps the matrices in fewer bits, for weights that are not trained */

@@ -7,7 +7,7 @@ import type { Gpu, View } from '../gpu/device.ts';
 import { copyColumns } from '../gpu/ops/copy_columns.ts';
 import { gatherRows, scatterRows } from '../gpu/ops/gather_rows.ts';
 import { headBwd, headLogprob, headStats } from '../gpu/ops/head.ts';
-import { matmulNn, matmulTn } from '../gpu/ops/matmul.ts';
+import { matmulNn, matmulNt, matmulTn } from '../gpu/ops/matmul.ts';
 import { RMSNORM_BLOCK_ROWS, rmsnorm, rmsnormBwd } from '../gpu/ops/rmsnorm.ts';
 import { transpose } from '../gpu/ops/transpose.ts';
 import type { RowChunk } from '../gpu/ops/embed.ts';
@@ -34,6 +34,12 @@ export interface HeadBatch {
 
 const LOGITS_BYTES = 32 << 20;
 
+/** Up to here the products read a transposed copy of the table; a larger one is read as it lies, row by row. */
+export const HEAD_COPY_BYTES = 64 << 20;
+
+/** Whether a float32 table is copied: the products are as fast or faster, but the copy takes as much as the table. */
+const keepsCopy = ({ vocabSize: V, hiddenSize: C }: ModelConfig, most = HEAD_COPY_BYTES): boolean => V * C * 4 <= most;
+
 export class Head {
   /** Rows of logits that exist at a time. */
   readonly chunkRows: number;
@@ -41,7 +47,7 @@ export class Head {
   readonly stats: View;
   readonly #gpu: Gpu;
   readonly #model: LlamaModel;
-  /** [C, rows] of each chunk of the head; of packed weights one, made anew for every use */
+  /** [C, rows] of each chunk of the head; of packed weights one, made anew for every use; none of a large table */
   readonly #headT: View[];
   /** [chunkRows, rows] logits of one chunk of the head; absent where it is one. */
   readonly #part: View | undefined;
@@ -64,7 +70,8 @@ export class Head {
     this.logits = f32('logits', this.chunkRows * V);
     this.stats = f32('stats', this.chunkRows * 2);
     const chunks = model.weights.views.head;
-    const kept = chunks[0].view.packed ? chunks.slice(0, 1) : chunks;
+    const copied = keepsCopy(model.config, model.headCopyBytes) ? chunks : [];
+    const kept = chunks[0].view.packed ? chunks.slice(0, 1) : copied;
     this.#headT = kept.map(({ rows }, i) => f32(i === 0 ? 'transposed' : `transposed.${i}`, rows * C));
     this.#part = chunks.length > 1 ? f32('part', this.chunkRows * chunks[0].rows) : undefined;
     this.#gathered = f32('gathered', maxRows * C);
@@ -81,7 +88,7 @@ export class Head {
   /** Records the transposed copy of the head that the products read; once after every change of the weights. */
   refresh(): void {
     this.#model.weights.views.head.forEach((chunk, i) => {
-      if (!chunk.view.packed) this.#transpose(chunk, this.#headT[i]);
+      if (!chunk.view.packed && this.#headT[i]) this.#transpose(chunk, this.#headT[i]);
     });
   }
 
@@ -155,19 +162,27 @@ export class Head {
   }
 
   #logits(firstRow: number, rows: number, temperature: number): void {
-    const { hiddenSize: C, vocabSize: V } = this.#model.config;
+    const { vocabSize: V } = this.#model.config;
     const hidden = this.#hiddenChunks[firstRow / this.chunkRows];
     this.#model.weights.views.head.forEach((chunk, i) => {
       const { rows: N, first } = chunk;
       const y = this.#part ?? this.logits;
-      const b = this.#headT[chunk.view.packed ? 0 : i];
-      if (chunk.view.packed) this.#transpose(chunk, b);
-      matmulNn(this.#gpu, { x: hidden, b, y, M: rows, N, K: C });
+      this.#product(hidden, i, y, rows);
       if (!this.#part) return;
       const sizes = { R: rows, C: N, firstX: 0, rowX: N, firstY: first, rowY: V };
       copyColumns(this.#gpu, { x: y, y: this.logits, ...sizes });
     });
     headStats(this.#gpu, { logits: this.logits, stats: this.stats, R: rows, V, temperature });
+  }
+
+  /** Records y = x times chunk i of the table, transposed. */
+  #product(x: View, i: number, y: View, M: number): void {
+    const chunk = this.#model.weights.views.head[i];
+    const sizes = { x, y, M, N: chunk.rows, K: this.#model.config.hiddenSize };
+    const b = this.#headT[chunk.view.packed ? 0 : i];
+    if (!b) return matmulNt(this.#gpu, { ...sizes, b: chunk.view });
+    if (chunk.view.packed) this.#transpose(chunk, b);
+    matmulNn(this.#gpu, { ...sizes, b });
   }
 
   #transpose({ view, rows: N }: RowChunk, y: View): void {
@@ -199,15 +214,21 @@ function headChunkRows(config: ModelConfig, maxRows: number): number {
   return Math.min(Math.max(64, fit), Math.ceil(maxRows / 64) * 64);
 }
 
+export interface HeadOptions {
+  forTraining?: boolean;
+  oneChunk?: boolean;
+  format?: PackedFormat | undefined;
+  /** What the device binds at most: a table beyond it is cut. */
+  maxArenaBytes?: number | undefined;
+}
+
 /** Bytes that a Head takes. */
-export function headBytes(
-  config: ModelConfig,
-  maxRows: number,
-  options: { forTraining?: boolean; oneChunk?: boolean; format?: PackedFormat | undefined } = {},
-): number {
+export function headBytes(config: ModelConfig, maxRows: number, options: HeadOptions = {}): number {
   const { hiddenSize: C, vocabSize: V } = config;
   const chunk = options.oneChunk ? maxRows : headChunkRows(config, maxRows);
   const perRow = (options.forTraining ? 4 : 2) * C + 1;
-  const [{ count }] = tableChunks(config, Infinity, options.format);
-  return 4 * (chunk * (V + 2 + (count < V ? count : 0)) + count * C + maxRows * perRow);
+  const [{ count }] = tableChunks(config, options.maxArenaBytes ?? Infinity, options.format);
+  const copied = keepsCopy(config) ? V : 0;
+  const copies = (options.format ? count : copied) * C;
+  return 4 * (chunk * (V + 2 + (count < V ? count : 0)) + copies + maxRows * perRow);
 }

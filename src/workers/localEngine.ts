@@ -15,7 +15,7 @@ import { createTfjsEngine } from '../model/tfjsEngine.ts';
 import { WgslEngine } from '../model/wgslEngine.ts';
 import { WgslRolloutEngine } from '../rollout/engine.ts';
 import type { EngineSpec } from './engineSpec.ts';
-import { advice, checkBindings, checkPlan } from './memoryPlan.ts';
+import { advice, checkBindings, checkPlan, type Sizes } from './memoryPlan.ts';
 import { policyGradient } from './policyGradient.ts';
 
 export { engineSizes, type EngineSpec, loraOf } from './engineSpec.ts';
@@ -39,20 +39,23 @@ export type DeviceSpec = Omit<EngineSpec, 'tokenizerJson' | 'tokenizerConfigJson
 /** @param vocabulary asked for when a request looks into tokens; absent = such requests are refused */
 export async function createDeviceEngine(spec: DeviceSpec, vocabulary?: () => Vocabulary): Promise<DeviceEngine> {
   const maxBytes = spec.maxMemoryMib ? spec.maxMemoryMib * 2 ** 20 : Infinity;
-  checkPlan(spec, maxBytes);
   const gpu = await Gpu.create({ maxBytes });
+  const sizes = { ...spec, maxArenaBytes: gpu.maxArenaBytes };
   try {
-    checkBindings(spec, gpu.maxArenaBytes);
-    return await buildEngine(gpu, spec, vocabulary);
+    checkPlan(sizes, maxBytes);
+    checkBindings(sizes, gpu.maxArenaBytes);
+    return await buildEngine(gpu, spec, vocabulary).catch((error: unknown) => {
+      throw error instanceof OutOfMemoryError ? withAdvice(error, sizes) : error;
+    });
   } catch (error) {
     gpu.destroy();
-    throw error instanceof OutOfMemoryError ? withAdvice(error, spec) : error;
+    throw error;
   }
 }
 
 /** What the device has cannot be asked for, so its own refusal is where a run without a cap learns of it. */
-const withAdvice = (error: OutOfMemoryError, spec: DeviceSpec): OutOfMemoryError =>
-  new OutOfMemoryError(`${error.message} ${advice(spec)}`, { cause: error });
+const withAdvice = (error: OutOfMemoryError, sizes: Sizes): OutOfMemoryError =>
+  new OutOfMemoryError(`${error.message} ${advice(sizes)}`, { cause: error });
 
 async function buildEngine(gpu: Gpu, spec: DeviceSpec, vocabulary?: () => Vocabulary): Promise<DeviceEngine> {
   const { config, weights, lora, preemption, speculative, judge } = spec;

@@ -31,12 +31,16 @@ export type Sizes = Pick<
   | 'adjustedDraws'
   | 'weightFormat'
   | 'use'
->;
+> & {
+  /** What the device binds at most; absent = enough for any one tensor. */
+  maxArenaBytes?: number;
+};
 
 /** Bytes by purpose, for what the engine is used for. Within 10% of what is then allocated. */
 export function planMemory(sizes: Sizes): PlanItem[] {
   const { config, maxTokenLen, maxPositions, rollout, withReference, lora, weightFormat, use = 'train' } = sizes;
-  const plan = planBlocks(config, Infinity, weightFormat);
+  const { maxArenaBytes } = sizes;
+  const plan = planBlocks(config, maxArenaBytes, weightFormat);
   const weights = plan.bytes + 4 * largestPacked(plan);
   const adapters = lora ? planLora(config, lora).bytes : 0;
   const trained = lora ? adapters : weights;
@@ -55,7 +59,8 @@ export function planMemory(sizes: Sizes): PlanItem[] {
   }
   // With adapters the reference is the base with them off.
   if (withReference && !lora) {
-    const bytes = weights + trainingBytes({ config, maxTokenLen });
+    const bytes =
+      weights + trainingBytes({ config, maxTokenLen, ...(maxArenaBytes !== undefined && { maxArenaBytes }) });
     items.push({ name: 'reference model', bytes, setting: 'actor.useKlLoss' });
   }
   if (rollout) {
@@ -76,7 +81,11 @@ export function planMemory(sizes: Sizes): PlanItem[] {
   return items;
 }
 
-function rolloutBytes({ config, weightFormat: format }: Sizes, decoder: DecoderSizes, lora?: Sizes['lora']) {
+function rolloutBytes(
+  { config, weightFormat: format, maxArenaBytes }: Sizes,
+  decoder: DecoderSizes,
+  lora?: Sizes['lora'],
+) {
   const { maxSlots, slotCapacity, maxPrompts, maxPromptLength, maxBatchedTokens, verifyRows = 0 } = decoder;
   const rows = maxPrompts * maxPromptLength + maxSlots * slotCapacity;
   const headRows = Math.max(maxSlots, verifyRows);
@@ -84,18 +93,23 @@ function rolloutBytes({ config, weightFormat: format }: Sizes, decoder: DecoderS
   return {
     cache: rows * 2 * config.numKeyValueHeads * config.headDim * 4 * config.numHiddenLayers,
     activations:
-      Math.max(maxBatchedTokens, headRows) * perRow + headBytes(config, headRows, { oneChunk: true, format }),
+      Math.max(maxBatchedTokens, headRows) * perRow +
+      headBytes(config, headRows, { oneChunk: true, format, maxArenaBytes }),
   };
 }
 
 /** A read-back buffer is a power of two; the largest read is a piece of the trained weights, for a checkpoint. */
 const stagingBytes = (read: number): number => 2 ** Math.ceil(Math.log2(Math.max(4096, read)));
 
-type TrainingSizes = Pick<Sizes, 'config' | 'maxTokenLen' | 'lora' | 'enableGradientCheckpointing' | 'weightFormat'>;
+type TrainingSizes = Pick<
+  Sizes,
+  'config' | 'maxTokenLen' | 'lora' | 'enableGradientCheckpointing' | 'weightFormat' | 'maxArenaBytes'
+>;
 
 /** Activations, their gradients, the head and the batch's own arrays, for `maxTokenLen` rows. */
 function trainingBytes(sizes: TrainingSizes): number {
-  const { config, maxTokenLen: rows, lora, weightFormat, enableGradientCheckpointing: checkpoint = false } = sizes;
+  const { config, maxTokenLen: rows, lora, weightFormat: format, maxArenaBytes } = sizes;
+  const { enableGradientCheckpointing: checkpoint = false } = sizes;
   const { hiddenSize: C, intermediateSize: F, headDim: D, numAttentionHeads: H, numKeyValueHeads: K } = config;
   const dt = lora ? loraWidths(config, lora).T : 0;
   const scratch = 3 * C + 3 * F + 2 * H * D + 2 * K * D + H + (H + 2 * K) * D + dt;
@@ -104,7 +118,7 @@ function trainingBytes(sizes: TrainingSizes): number {
   return (
     rows * (activationBytesPerRow(config, { lora, checkpoint }) + (scratch + batch) * 4) +
     transposed * 4 +
-    headBytes(config, rows, { forTraining: true, format: weightFormat })
+    headBytes(config, rows, { forTraining: true, format, maxArenaBytes })
   );
 }
 

@@ -1,7 +1,12 @@
 import { expect, test } from 'vitest';
+import { Gpu } from '../../src/gpu/device.ts';
+import { Head, headBytes } from '../../src/model/head.ts';
+import { loadModel } from '../../src/model/loadModel.ts';
 import { type LoraConfig, loraModules } from '../../src/model/lora.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { initWeights } from '../../src/model/params.ts';
+import { WgslEngine } from '../../src/model/wgslEngine.ts';
+import { WgslRolloutEngine } from '../../src/rollout/engine.ts';
 import { createDeviceEngine, type DeviceSpec } from '../../src/workers/localEngine.ts';
 import {
   checkBindings,
@@ -61,6 +66,26 @@ test.each([
   expect(planned / engine.gpu.counters.bytes).toBeGreaterThan(0.9);
   expect(planned / engine.gpu.counters.bytes).toBeLessThan(1.1);
   engine.destroy();
+});
+
+test('a table cut over several buffers: the scratch of its chunks is planned too', async () => {
+  const cut = { ...config, vocabSize: 2000 };
+  const gpu = await Gpu.create({ maxArenaBytes: 128 << 10 });
+  const model = await loadModel(gpu, cut, 128, initWeights(cut, 1));
+  expect(model.weights.views.head.length).toBeGreaterThan(3);
+  const sizes = { ...spec, config: cut, weights: new Map(), withReference: false };
+  const engine = new WgslEngine(gpu, model, sizes.maxTokenLen);
+  new WgslRolloutEngine(gpu, model, sizes.rollout!);
+  const samples = [{ tokens: Uint32Array.of(3, 4), mask: Uint8Array.of(1, 1) }];
+  const [{ batch }] = packGroups([{ prompt: Uint32Array.of(1, 2), samples }], 64);
+  await engine.forwardBackward(batch, { kind: 'nll', weights: Float32Array.of(1, 1) }, { temperature: 1 });
+  const planned = totalBytes(planMemory({ ...sizes, maxArenaBytes: gpu.maxArenaBytes }));
+  expect(Math.abs(planned / gpu.counters.bytes - 1)).toBeLessThan(0.1);
+  const before = gpu.counters.bytes;
+  new Head(gpu, model, 2048, true);
+  const options = { forTraining: true, maxArenaBytes: gpu.maxArenaBytes };
+  expect(headBytes(cut, 2048, options) / (gpu.counters.bytes - before)).toBeCloseTo(1, 2);
+  gpu.destroy();
 });
 
 test('adapters: no gradient or moment of the base, no copy for the reference', () => {

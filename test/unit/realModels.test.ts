@@ -9,7 +9,7 @@ import { checkParser, type PromptOptions } from '../../src/tasks/gsm8kPrompt.ts'
 import { gsm8kReward } from '../../src/tasks/gsm8kReward.ts';
 import type { ScoredSample } from '../../src/tasks/task.ts';
 import { engineSizes } from '../../src/workers/engineSpec.ts';
-import { checkBindings, planMemory, planSavings, totalBytes } from '../../src/workers/memoryPlan.ts';
+import { checkBindings, type PlanItem, planMemory, planSavings, totalBytes } from '../../src/workers/memoryPlan.ts';
 
 const shapeOf = (name: string) =>
   parseModelConfig(JSON.parse(readFileSync(`test/fixtures/${name}/config.json`, 'utf8')));
@@ -38,6 +38,18 @@ test.each([
   expect(totalBytes(planMemory({ ...sizes, weightFormat: 'int8' }))).toBeLessThan(totalBytes(plan));
   checkParser((config.task.options as Partial<PromptOptions>).parser);
   expect(read(file)).toContain('Not run here');
+});
+
+test('what docs/models.md says of their memory is what is planned', () => {
+  const docs = readFileSync('docs/models.md', 'utf8');
+  const planOf = (file: string, model: string): PlanItem[] =>
+    planMemory({ ...engineSizes(parseTrainConfig(read(file), { source: file })), config: shapeOf(model) });
+  const mib = (bytes: number) => Math.round(bytes / 2 ** 20).toLocaleString('en-US');
+  for (const model of ['smollm2-135m', 'qwen2.5-0.5b']) {
+    const plan = planOf(`gsm8k-${model}`, `${model}-instruct`);
+    const cache = plan.find(({ name }) => name === 'KV cache')!.bytes;
+    expect(docs).toContain(`${mib(totalBytes(plan))} MiB, ${mib(cache)} of it keys and values`);
+  }
 });
 
 test('system message and instruction reach the prompt, the last user message alone is changed', () => {

@@ -8,7 +8,7 @@ import { createDeviceEngine, type DeviceEngine, type DeviceSpec } from '../../wo
 import { planLines, planMemory } from '../../workers/memoryPlan.ts';
 import { findAdapter, openModel, readAdapter } from '../checkpoints.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
-import { installDawn } from '../dawn.ts';
+import { adapterBindingBytes, installDawn } from '../dawn.ts';
 import { readJson } from '../files.ts';
 import { say } from '../progress.ts';
 
@@ -56,7 +56,8 @@ export function packedFormat(name: string | boolean): PackedFormat {
 }
 
 async function scoreWith(spec: DeviceSpec, sequences: number[][], tell: boolean): Promise<number[][]> {
-  if (tell) for (const line of planLines(planMemory(spec))) say(line);
+  if (tell)
+    for (const line of planLines(planMemory({ ...spec, maxArenaBytes: await adapterBindingBytes() }))) say(line);
   const engine = await createDeviceEngine(spec);
   try {
     const { description, vendor, isSoftware } = engine.adapter;

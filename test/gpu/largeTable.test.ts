@@ -1,0 +1,59 @@
+/** A head that reads the table as it lies gives the bits of one that reads a transposed copy, and takes less memory. */
+import { expect, test } from 'vitest';
+import { Gpu } from '../../src/gpu/device.ts';
+import { headBytes } from '../../src/model/head.ts';
+import { createModel } from '../../src/model/forward.ts';
+import { packGroups } from '../../src/model/packing.ts';
+import { initWeights } from '../../src/model/params.ts';
+import { WgslEngine } from '../../src/model/wgslEngine.ts';
+import { WgslRolloutEngine } from '../../src/rollout/engine.ts';
+import { rng } from '../random.ts';
+import { tinyConfig } from './tinyModel.ts';
+
+const adam = { lr: 1e-2, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0.1, gradClip: 1 };
+
+/** Log-probs, tokens drawn before and after an update, the weights then, and bytes allocated. */
+async function run(config: typeof tinyConfig, maxArenaBytes: number, headCopyBytes?: number) {
+  const gpu = await Gpu.create({ maxArenaBytes });
+  const model = createModel(gpu, config, 64);
+  if (headCopyBytes !== undefined) model.headCopyBytes = headCopyBytes;
+  model.weights.importTensors(initWeights(config, 3));
+  const engine = new WgslEngine(gpu, model, 64);
+  const r = rng(5);
+  const ids = (n: number) => Uint32Array.from({ length: n }, () => Math.floor(r.uniform() * config.vocabSize));
+  const samples = [{ tokens: ids(20), mask: new Uint8Array(20).fill(1) }];
+  const [{ batch }] = packGroups([{ prompt: ids(5), samples }], 64);
+  const sizes = { maxSlots: 2, slotCapacity: 16, maxPrompts: 2, maxPromptLength: 16, maxBatchedTokens: 64 };
+  const rollout = new WgslRolloutEngine(gpu, model, sizes);
+  const sampling = { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: 8, stopTokenIds: [] };
+  const prompt = { contextIds: ids(4), promptLength: 4, key: [1, 1] as [number, number], sampling };
+  const first = await rollout.generate({ ...prompt, requestId: 'a' });
+  const dLogProbs = Float32Array.from(r.normals(20));
+  const { logProbs } = await engine.forwardBackward(batch, { kind: 'coefficients', dLogProbs }, { temperature: 0.7 });
+  await engine.optimizerStep(adam);
+  void rollout.resetCache();
+  const second = await rollout.generate({ ...prompt, requestId: 'b' });
+  const weights = await engine.exportWeights();
+  const bytes = gpu.counters.bytes;
+  gpu.destroy();
+  return { out: { first, logProbs, second, weights }, bytes };
+}
+
+test.each([
+  ['one table, tied', {}, Infinity],
+  ['a head of its own', { tieWordEmbeddings: false }, Infinity],
+  ['a table in chunks', {}, 2 * 64 * 20 * 4],
+])('%s: the same bits, two copies less', async (_, change, maxArenaBytes) => {
+  const config = { ...tinyConfig, ...change, vocabSize: 300 };
+  const copied = await run(config, maxArenaBytes);
+  const direct = await run(config, maxArenaBytes, 0);
+  expect(direct.out).toEqual(copied.out);
+  expect(copied.bytes - direct.bytes).toBe(2 * config.vocabSize * config.hiddenSize * 4);
+});
+
+test('only tables of up to 64 MiB are kept transposed', () => {
+  const bytes = (vocabSize: number) => headBytes({ ...tinyConfig, vocabSize, hiddenSize: 512 }, 1, { oneChunk: true });
+  const perToken = (from: number, to: number) => (bytes(to) - bytes(from)) / (to - from);
+  expect(perToken(8192, 32768)).toBe(4 + 512 * 4);
+  expect(perToken(32769, 65536)).toBe(4);
+});
