@@ -10,10 +10,8 @@ import { trainProblem } from '../src/tasks/gsm8k.ts';
 import { calculator } from '../src/tasks/tools/calculator.ts';
 
 const readJson = (path: string) => JSON.parse(readFileSync(path, 'utf8')) as unknown;
-export const tokenizer = new ChatTokenizer(
-  readJson('checkpoints/gsm8k-tool/tokenizer.json'),
-  readJson('checkpoints/gsm8k-tool/tokenizer_config.json'),
-);
+export const tokenizerJson = readJson('checkpoints/gsm8k-tool/tokenizer.json');
+export const tokenizer = new ChatTokenizer(tokenizerJson, readJson('checkpoints/gsm8k-tool/tokenizer_config.json'));
 export const problem = trainProblem(0, 1);
 
 /** Says the scripted turns, one a request; log-probs count down from -1 so that a shift shows. */

@@ -6,6 +6,8 @@ import { InputError } from '../model/errors.ts';
 export interface FlagSpec {
   /** A flag without `value` is a switch. */
   value?: string;
+  /** May be given several times; its values are in `lists`. */
+  repeatable?: true;
   help: string;
 }
 
@@ -14,26 +16,35 @@ export interface ParsedArgs {
   positionals: string[];
   overrides: string[];
   flags: Record<string, string | boolean | undefined>;
+  /** Values of the flags that may be repeated, in order. */
+  lists?: Record<string, string[]>;
 }
 
 /** Throws InputError for an unknown flag or a missing value. */
 export function readArgs(args: readonly string[], specs: Record<string, FlagSpec>): ParsedArgs {
   const options = Object.fromEntries(
-    Object.entries(specs).map(([name, { value }]) => [
+    Object.entries(specs).map(([name, { value, repeatable = false }]) => [
       name,
-      { type: value ? ('string' as const) : ('boolean' as const) },
+      { type: value ? ('string' as const) : ('boolean' as const), multiple: repeatable },
     ]),
   );
   const { values, positionals } = parse(args, options);
   const isOverride = (word: string) => /^[\w.]+=/.test(word);
+  const flags: ParsedArgs['flags'] = {};
+  const lists: Record<string, string[]> = {};
+  for (const [name, value] of Object.entries(values)) {
+    if (Array.isArray(value)) lists[name] = value.map(String);
+    else flags[name] = value;
+  }
   return {
     positionals: positionals.filter((word) => !isOverride(word)),
     overrides: positionals.filter(isOverride),
-    flags: values,
+    flags,
+    lists,
   };
 }
 
-function parse(args: readonly string[], options: Record<string, { type: 'string' | 'boolean' }>) {
+function parse(args: readonly string[], options: Record<string, { type: 'string' | 'boolean'; multiple: boolean }>) {
   try {
     return parseArgs({ args: [...args], options, allowPositionals: true, strict: true });
   } catch (error) {

@@ -5,6 +5,7 @@
  *   {"id":"0.3","problem":"train-0","stop":"completed","turns":2,"tokens":41,"toolCalls":1,"score":1,
  *    "events":[["generate",0,3.1,420.7],["parse",1,420.7,420.9],["tool",1,420.9,421.3],...]}
  * Phases are [name, start, end], events [kind, turn, start, end, GPU if known]; milliseconds since the step began.
+ * 'sample' (drawing tokens) is an event of its own where the GPU is timed (trainer.profileGpu), and part of 'decode' elsewhere.
  * 'sync' is the weight sync: rollout forgets what it has cached under the old weights. The weights are one buffer for both.
  */
 

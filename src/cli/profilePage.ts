@@ -19,6 +19,7 @@ const COLOURS: Record<EventKind, string> = {
   queue: '#d8a84e',
   prefill: '#4b8bbf',
   decode: '#2563a8',
+  sample: '#5d9ce0',
   generate: '#2563a8',
   parse: '#8a3fa0',
   tool: '#c2621b',
@@ -44,7 +45,7 @@ export function profilePage(title: string, steps: readonly StepProfile[], settin
   const sections = [
     ['What to set', list(advised.length > 0 ? advised : ['Nothing stands out.'])],
     ['Samples done over the time of a step', completionCurves(steps)],
-    ['Share of the samples’ time by event', `${key()}${shareBars(steps)}`],
+    ['Share of the samples’ time by event', `${key()}${shareBars(steps)}${sampling(steps)}`],
     ['The step by phase', phaseTable(steps)],
     ['Tail: the last fifth of the samples', tailTable(steps)],
     ['Response length (tokens)', histogram(samples.map(({ tokens }) => tokens))],
@@ -72,6 +73,14 @@ function key(): string {
   return `<p class="key">${KINDS.filter((kind) => kind !== 'generate')
     .map(entry)
     .join('')}</p>`;
+}
+
+/** Says where draws are counted when no event is about them. */
+function sampling(steps: readonly StepProfile[]): string {
+  const timed = steps.some(({ samples }) => samples.some(({ events }) => events.some(([kind]) => kind === 'sample')));
+  return timed
+    ? '<p>Drawing tokens (sample) and running the model (decode) alternate; the GPU’s clock tells them apart.</p>'
+    : '<p>Drawing tokens (sample) is part of decode: trainer.profileGpu tells them apart where the adapter has timestamps.</p>';
 }
 
 /** A few steps, first and last among them, so that one sees how the shape changes. */

@@ -9,6 +9,7 @@ export const KINDS: EventKind[] = [
   'queue',
   'prefill',
   'decode',
+  'sample',
   'generate',
   'parse',
   'tool',

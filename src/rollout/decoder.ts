@@ -16,6 +16,7 @@ import {
 } from '../model/forward.ts';
 import { Head } from '../model/head.ts';
 import { AdjustedDraws, type DrawDetails, isAdjusted } from './adjustedDraws.ts';
+import type { GpuTimes } from './turnClock.ts';
 import type { SamplingParams } from './types.ts';
 
 export interface DecoderSizes {
@@ -78,7 +79,7 @@ export const STATE_WIDTH = 4;
 export class Decoder {
   readonly sizes: DecoderSizes;
   /** Milliseconds of the GPU in what the last `readState` waited for; undefined without `Gpu.startTimer`. */
-  gpuTimes: { prefill: number; decode: number } | undefined;
+  gpuTimes: GpuTimes | undefined;
   readonly #gpu: Gpu;
   readonly #model: LlamaModel;
   readonly #head: Head;
@@ -238,7 +239,8 @@ export class Decoder {
   async readState(): Promise<Uint32Array> {
     this.#gpu.timeAs(undefined);
     const { data, times } = await this.#gpu.readTimed(this.#state);
-    this.gpuTimes = times && { prefill: times['prefill'] ?? 0, decode: times['decode'] ?? 0 };
+    const { prefill = 0, decode = 0, sample: drawing = 0 } = times ?? {};
+    this.gpuTimes = times && { prefill, decode, sample: drawing };
     return new Uint32Array(data);
   }
 
@@ -283,6 +285,7 @@ export class Decoder {
     const V = this.#model.config.vocabSize;
     const { logits, stats } = this.#head;
     const own = this.#drawViews();
+    this.#gpu.timeAs('sample');
     while (first < draws.length) {
       const { slot } = draws[first];
       const temperature = this.#temperatures[slot];

@@ -19,6 +19,7 @@ import {
   generationOf,
   type Job,
   keepPiece,
+  looksAtTokens,
   newJob,
   readAlong,
   type Running,
@@ -389,7 +390,7 @@ export class RolloutServer implements RolloutEngine {
       drawn += now - job.drawn;
       job.drawn = now;
     }
-    await this.#readAlong(live.filter(({ stops, guided }) => stops || guided || this.#speculation));
+    await this.#readAlong(live.filter((job) => looksAtTokens(job) || this.#speculation));
     const ended = live.filter((job) => flagOf(job) !== 0 || job.stopString !== undefined || job.aborted);
     this.#pace.learnEnds(ended.length, live.length, steps);
     await this.#keepDrawn(ended);
@@ -413,6 +414,7 @@ export class RolloutServer implements RolloutEngine {
     jobs.forEach((job, i) => {
       const before = job.known.length;
       readAlong(job, drawn[i].tokenIds);
+      job.request.onTokens?.(job.known.slice(before));
       this.#speculation?.learn(job, before, drawn[i].tokenIds.length, this.#stats);
     });
     this.#speculation?.passEnded();

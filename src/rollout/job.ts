@@ -111,6 +111,9 @@ export function keepPiece(job: Job, drawn: DrawnTokens, version: number): void {
   job.known = [];
 }
 
+/** Whether anyone reads the job's tokens before it ends. */
+export const looksAtTokens = ({ stops, guided, request }: Job): boolean => Boolean(stops ?? guided ?? request.onTokens);
+
 /** Takes tokens that the job has drawn beyond those it knows; what follows a stop string is as if it had not been drawn. */
 export function readAlong(job: Job, tokenIds: Uint32Array): void {
   for (const token of tokenIds) {

@@ -1,10 +1,13 @@
 /** What a sample spends its time on, told as it happens. Times are performance.now(), milliseconds. */
 
+import type { SpanKind } from './turnClock.ts';
+
 /**
- * 'start' = waiting for its turn to begin; 'generate' = in the engine, of which 'queue' (for a slot), 'prefill' and
- * 'decode' are parts where the engine tells them apart; 'reward' = scoring; 'wait' = done, waiting for the step's others.
+ * 'start' = waiting for its turn to begin; 'generate' = in the engine, of which 'queue' (for a slot), 'prefill', 'decode'
+ * and 'sample' (drawing tokens; part of 'decode' where the GPU does not time it) are parts where the engine tells them
+ * apart; 'reward' = scoring; 'wait' = done, waiting for the step's others.
  */
-export type EventKind = 'start' | 'generate' | 'queue' | 'prefill' | 'decode' | 'parse' | 'tool' | 'reward' | 'wait';
+export type EventKind = 'start' | 'generate' | SpanKind | 'parse' | 'tool' | 'reward' | 'wait';
 
 export interface SampleEvent {
   kind: EventKind;
@@ -12,6 +15,6 @@ export interface SampleEvent {
   turn: number;
   start: number;
   end: number;
-  /** 'prefill', 'decode': what the GPU computed meanwhile in the passes the sample was in; absent without timestamps. */
+  /** 'prefill', 'decode', 'sample': what the GPU computed meanwhile in the passes the sample was in; absent without timestamps. */
   gpuMs?: number;
 }

@@ -2,9 +2,12 @@
 
 export type TurnPhase = 'queue' | 'prefill' | 'decode';
 
+/** 'sample' = drawing tokens from logits; told apart from 'decode' by the GPU's clock alone, and part of it without one. */
+export type SpanKind = TurnPhase | 'sample';
+
 /** Milliseconds since the request arrived. */
 export interface TurnSpan {
-  kind: TurnPhase;
+  kind: SpanKind;
   start: number;
   end: number;
   /** What the GPU computed in the passes of the span, for all sequences in them; absent without timestamps. */
@@ -18,8 +21,11 @@ export interface PassTimes {
   /** Rows run through the model: new context, and steps x live sequences. */
   prefillRows: number;
   decodeRows: number;
-  gpu?: { prefill: number; decode: number };
+  gpu?: GpuTimes;
 }
+
+/** Milliseconds by what was computed; 'sample' = the draws of both kinds of passes. */
+export type GpuTimes = Record<'prefill' | 'decode' | 'sample', number>;
 
 export class TurnClock {
   readonly #arrived = performance.now();
@@ -27,27 +33,39 @@ export class TurnClock {
   #kind: TurnPhase = 'queue';
   #since = this.#arrived;
   #gpuMs: number | undefined;
+  #sampleMs = 0;
 
   /** The present span ends and another begins; a preempted request is back in the queue. */
   enter(kind: TurnPhase, at = performance.now()): void {
-    const gpu = this.#gpuMs === undefined ? {} : { gpuMs: this.#gpuMs };
-    this.#spans.push({ kind: this.#kind, start: this.#since - this.#arrived, end: at - this.#arrived, ...gpu });
+    const sampleMs = this.#sampleMs;
+    const drew = at - ((at - this.#since) * sampleMs) / Math.max(sampleMs + (this.#gpuMs ?? 0), 1e-9);
+    this.#push(this.#kind, this.#since, sampleMs > 0 ? drew : at, this.#gpuMs);
+    if (sampleMs > 0) this.#push('sample', drew, at, sampleMs);
     this.#kind = kind;
     this.#since = at;
     this.#gpuMs = undefined;
+    this.#sampleMs = 0;
   }
 
   /** Counts a pass the request took part in; `prefilled` = its last context token was run in it. */
   pass(times: PassTimes, prefilled: boolean): void {
     if (this.#kind === 'prefill') this.#addGpu(times.gpu?.prefill);
     if (prefilled) this.enter('decode', prefillEnd(times));
-    if (this.#kind === 'decode') this.#addGpu(times.gpu?.decode);
+    if (this.#kind !== 'decode') return;
+    this.#addGpu(times.gpu?.decode);
+    this.#sampleMs += times.gpu?.sample ?? 0;
   }
 
   /** All spans, the last one ended now. */
   end(): TurnSpan[] {
     this.enter('queue');
     return this.#spans;
+  }
+
+  /** Draws alternate with passes over the model: their sum stands behind them, as one span. */
+  #push(kind: SpanKind, start: number, end: number, gpuMs: number | undefined): void {
+    const gpu = gpuMs === undefined ? {} : { gpuMs };
+    this.#spans.push({ kind, start: start - this.#arrived, end: end - this.#arrived, ...gpu });
   }
 
   #addGpu(ms: number | undefined): void {
@@ -57,6 +75,6 @@ export class TurnClock {
 
 /** Prefill and decode steps of a pass go to the GPU together; where it does not time them, their rows divide the pass. */
 function prefillEnd({ started, ended, prefillRows, decodeRows, gpu }: PassTimes): number {
-  const [first, rest] = gpu ? [gpu.prefill, gpu.decode] : [prefillRows, decodeRows];
+  const [first, rest] = gpu ? [gpu.prefill, gpu.decode + gpu.sample] : [prefillRows, decodeRows];
   return started + ((ended - started) * first) / Math.max(first + rest, 1e-9);
 }

@@ -55,6 +55,11 @@ export interface GenerateRequest {
   sampling: SamplingParams;
   /** Answer with `spans` as well. */
   timed?: boolean;
+  /**
+   * Told the tokens as they are read back, for display; all of the answer's, in order. For engines of this thread: a
+   * function does not cross to a worker.
+   */
+  onTokens?: (tokenIds: readonly number[]) => void;
 }
 
 export interface Generation {

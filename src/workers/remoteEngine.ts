@@ -112,6 +112,7 @@ function remoteRollout(
   return {
     generate: (request) =>
       new Promise((resolve, reject) => {
+        if (request.onTokens) throw new Error('onTokens does not cross to an engine in a worker.');
         if (request.sampling.stop?.length || request.sampling.toolCalls) {
           vocabulary ??= alive(api.useVocabulary(vocabularyOf(tokenizerJson)));
           vocabulary.catch(reject);

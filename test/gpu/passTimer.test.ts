@@ -54,7 +54,7 @@ test('with more labelled passes than are kept the rest is left out; a sum over m
     gpu.destroy();
   }));
 
-test('a rollout with timestamps draws the same tokens, and tells the GPU’s time of prefill and decode', () =>
+test('a rollout with timestamps draws the same tokens, and tells the GPU’s time of prefill, decode and draws', () =>
   withGpu(async () => {
     const gpu = await Gpu.create();
     const model = tinyModel(gpu);
@@ -65,7 +65,9 @@ test('a rollout with timestamps draws the same tokens, and tells the GPU’s tim
     for (const [id, { spans, ...generation }] of timed) {
       const { spans: plainSpans, ...same } = plain.get(id)!;
       expect(generation).toEqual(same);
-      expect(spans!.map(({ kind }) => kind)).toEqual(plainSpans!.map(({ kind }) => kind));
+      const parts = (of: typeof spans) => of!.map(({ kind }) => kind);
+      expect(parts(plainSpans)).toEqual(['queue', 'prefill', 'decode']);
+      expect(parts(spans)).toEqual(['queue', 'prefill', 'decode', ...(offered ? ['sample'] : [])]);
       expect(plainSpans!.every(({ gpuMs }) => gpuMs === undefined)).toBe(true);
       const busy = spans!.filter(({ kind }) => kind !== 'queue');
       expect(busy.every(({ gpuMs }) => (gpuMs !== undefined) === offered)).toBe(true);

@@ -75,6 +75,19 @@ test('shares count the wait for the step’s slowest, and parts instead of the w
   expect(timeShares([])).toEqual({});
 });
 
+test('draws are an event of their own where the GPU times them, on the page as in the trace; else it says they are part', () => {
+  const events: SampleProfile['events'] = [
+    ['generate', 0, 0, 10],
+    ['decode', 0, 0, 8, 4],
+    ['sample', 0, 8, 10, 1],
+  ];
+  const timed = step([sample('0.0', 10, { events })]);
+  expect(timeShares([timed])).toEqual({ decode: 0.8, sample: 0.2 });
+  expect(profilePage('run', [timed], SETTINGS)).toContain('<title>sample, turn 0: 2 ms, GPU 1 ms</title>');
+  expect(chromeTrace([timed]).traceEvents.find(({ name }) => name === 'sample')).toMatchObject({ ts: 8000, dur: 2000 });
+  expect(profilePage('run', [TEN], SETTINGS)).toContain('Drawing tokens (sample) is part of decode');
+});
+
 test('the tail is what passes after four fifths are done', () => {
   expect(completions(TEN)).toEqual([...Array<number>(8).fill(10), 100, 100]);
   expect(tailReport(TEN)).toMatchObject({

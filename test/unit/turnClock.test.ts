@@ -12,10 +12,10 @@ test('a request waits, is prefilled and decoded; a pass that does both is divide
   for (const clock of [plain, timed]) clock.enter('prefill');
   const pass = { started: 130, ended: 190, prefillRows: 40, decodeRows: 20 };
   plain.pass(pass, true);
-  timed.pass({ ...pass, gpu: { prefill: 10, decode: 40 } }, true);
+  timed.pass({ ...pass, gpu: { prefill: 10, decode: 30, sample: 10 } }, true);
   const next = { started: 190, ended: 200, prefillRows: 0, decodeRows: 20 };
   plain.pass(next, false);
-  timed.pass({ ...next, gpu: { prefill: 0, decode: 8 } }, false);
+  timed.pass({ ...next, gpu: { prefill: 0, decode: 6, sample: 2 } }, false);
   at(200);
   expect(plain.end()).toEqual([
     { kind: 'queue', start: 0, end: 30 },
@@ -25,7 +25,8 @@ test('a request waits, is prefilled and decoded; a pass that does both is divide
   expect(timed.end()).toEqual([
     { kind: 'queue', start: 0, end: 30 },
     { kind: 'prefill', start: 30, end: 42, gpuMs: 10 },
-    { kind: 'decode', start: 42, end: 100, gpuMs: 48 },
+    { kind: 'decode', start: 42, end: 85.5, gpuMs: 36 },
+    { kind: 'sample', start: 85.5, end: 100, gpuMs: 12 },
   ]);
   now.mockRestore();
 });

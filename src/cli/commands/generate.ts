@@ -1,101 +1,155 @@
-/** `webgrpo generate`: one answer of a checkpoint, printed as it is made. */
+/** `webgrpo generate`: an answer of a checkpoint, or a chat with it, printed as it is made. */
 
+import { createInterface } from 'node:readline';
 import { randomKey } from '../../grpo/rolloutStep.ts';
 import { InputError } from '../../model/errors.ts';
-import type { SamplingParams } from '../../rollout/types.ts';
-import { numberFlag } from '../args.ts';
-import { loadWithAdapter } from '../checkpoints.ts';
-import { type Command, JSON_FLAG } from '../command.ts';
+import { ChatTokenizer } from '../../model/tokenizer.ts';
+import type { ParsedArgs } from '../args.ts';
+import { type AdaptedModel, loadWithAdapter } from '../checkpoints.ts';
+import { type Command, JSON_FLAG, type Output } from '../command.ts';
+import { type Answer, Conversation } from '../conversation.ts';
 import { say } from '../progress.ts';
+import { integerFlag, SAMPLING_FLAGS, samplingOf } from '../samplingFlags.ts';
 import { openEngine } from '../session.ts';
 import { packedFormat } from './score.ts';
 
-/** Tokens between two pieces of output. */
-const PIECE = 8;
+/** Tokens of a chat where neither the flag nor the model says less. */
+const CHAT_CONTEXT = 2048;
+/** Rows of a pass over a question. */
+const BATCHED_TOKENS = 512;
 
 export const generate: Command = {
-  summary: 'one answer of a checkpoint, streamed',
-  usage: ['generate --model checkpoints/gsm8k-tool --prompt "Tom has 3 apples and buys 4. How many has he?"'],
+  summary: 'one answer of a checkpoint, or a chat with it, streamed',
+  usage: [
+    'generate --model checkpoints/gsm8k-tool --prompt "Tom has 3 apples and buys 4. How many has he?"',
+    'generate --model checkpoints/gsm8k-tool --prompt "Tom has 3 apples." --temperature 0 --stop "####" --stop "."',
+    'generate --model DIR --chat --system "You answer in one sentence."',
+  ],
   flags: {
     ...JSON_FLAG,
     model: { value: 'FOLDER', help: 'checkpoint or run folder' },
     adapter: { value: 'FOLDER', help: 'LoRA adapter (PEFT folder or run folder) over the model' },
     prompt: { value: 'TEXT', help: "the user's message" },
+    system: { value: 'TEXT', help: 'a system message before it' },
+    chat: { help: "several turns: the user's messages are lines of standard input" },
+    context: { value: 'N', help: `tokens of a whole chat (default ${CHAT_CONTEXT}, or the model's positions)` },
     raw: { help: 'continue the text itself, without the chat template' },
-    temperature: { value: 'T', help: '0 = greedy (default 1)' },
-    'max-new-tokens': { value: 'N', help: 'default 160' },
-    seed: { value: 'N', help: 'default 1' },
+    ...SAMPLING_FLAGS,
     quantization: { value: 'FORMAT', help: 'keep weights as float16, int8 or int4' },
   },
-  async run({ flags }, io) {
-    const { model: path, prompt } = flags;
+  async run(args, io) {
+    const { flags } = args;
+    const { model: path, prompt, adapter } = flags;
     if (typeof path !== 'string') throw new InputError('Which model? Give --model FOLDER.');
-    if (typeof prompt !== 'string') throw new InputError('What should it answer? Give --prompt TEXT.');
-    const maxNewTokens = numberFlag(flags, 'max-new-tokens', 160, [1, 1 << 20]);
-    const temperature = numberFlag(flags, 'temperature', 1, [0, 100]);
-    const seed = numberFlag(flags, 'seed', 1, [0, 2 ** 31]);
-    const adapter = flags['adapter'];
+    if (flags['chat'] && flags['raw'])
+      throw new InputError('A chat needs the chat template; leave out --raw or --chat.');
+    const lines = flags['chat'] ? new Lines() : undefined;
+    if (typeof prompt !== 'string' && !lines)
+      throw new InputError('What should it answer? Give --prompt TEXT, or --chat.');
+    const seed = integerFlag(flags, 'seed', 1, [0, 2 ** 31]);
     const model = await loadWithAdapter(path, typeof adapter === 'string' ? adapter : undefined);
     // Sizes follow from the prompt, so it is encoded before there is an engine.
-    const { ChatTokenizer } = await import('../../model/tokenizer.ts');
     const tokenizer = new ChatTokenizer(model.tokenizerJson, model.tokenizerConfigJson);
-    const promptIds = flags['raw']
-      ? Uint32Array.from(tokenizer.encode(prompt))
-      : tokenizer.encodeChat([{ role: 'user', content: prompt }]);
-    const maxPositions = promptIds.length + maxNewTokens;
-    if (maxPositions > model.config.maxPositionEmbeddings) {
-      throw new InputError(
-        `The prompt of ${promptIds.length} tokens and ${maxNewTokens} new ones exceed the model's ` +
-          `${model.config.maxPositionEmbeddings} positions; lower --max-new-tokens or shorten the prompt.`,
-      );
-    }
-    const engine = await openEngine(model, {
-      engine: 'wgsl',
-      use: 'generate',
-      ...(flags['quantization'] !== undefined && { weightFormat: packedFormat(flags['quantization']) }),
-      maxTokenLen: maxPositions,
-      maxPositions,
-      rollout: {
-        maxSlots: 1,
-        slotCapacity: maxNewTokens,
-        maxPrompts: 1,
-        maxPromptLength: promptIds.length,
-        maxBatchedTokens: Math.max(256, maxPositions),
-      },
+    const { vocabSize } = model.config;
+    const sampling = samplingOf(args, { eosTokenIds: tokenizer.eosTokenIds, vocabSize });
+    const question = typeof prompt === 'string' ? prompt : await lines?.next();
+    if (question === undefined) return;
+    const promptIds = encode(tokenizer, flags, question);
+    const contextLength = contextOf(flags, promptIds.length, sampling.maxNewTokens, model);
+    const engine = await open(model, flags, promptIds.length, contextLength);
+    const onText = (text: string) => void (io.json || process.stdout.write(text));
+    const key = randomKey(seed, 0, 0, 0);
+    const conversation = new Conversation({
+      ...{ engine: engine.rollout, tokenizer, promptIds, contextLength, key, sampling, onText },
     });
     try {
-      const started = performance.now();
-      const show = (ids: readonly number[]) => tokenizer.decode(ids, { skipSpecialTokens: true });
-      const ids: number[] = [];
-      let stopReason = 'length';
-      let shown = '';
-      while (ids.length < maxNewTokens) {
-        const sampling: SamplingParams = {
-          ...{ temperature, topK: 0, topP: 1, minP: 0 },
-          maxNewTokens: Math.min(PIECE, maxNewTokens - ids.length),
-          stopTokenIds: tokenizer.eosTokenIds,
-        };
-        const contextIds = Uint32Array.from([...promptIds, ...ids]);
-        const key = randomKey(seed, 0, 0, 0);
-        const request = { requestId: 'generate', contextIds, promptLength: promptIds.length, key, sampling };
-        const piece = await engine.rollout.generate(request);
-        ids.push(...piece.tokenIds);
-        // A character may need more than one token: what is not whole yet is printed with the next piece.
-        const text = show(ids).replace(/\uFFFD+$/, '');
-        if (!io.json) process.stdout.write(text.slice(shown.length));
-        shown = text;
-        if (piece.stopReason !== 'length') {
-          stopReason = piece.stopReason;
-          break;
-        }
-      }
-      engine.rollout.release('generate');
-      const seconds = (performance.now() - started) / 1000;
-      io.text('');
-      say(`${ids.length} tokens, ${(ids.length / seconds).toFixed(1)} tokens/s, ${stopReason}`);
-      io.result({ text: show(ids), tokenIds: ids, stopReason, seconds, tokensPerSecond: ids.length / seconds });
+      const answers = await converse(conversation, lines, io);
+      io.result(lines ? { turns: answers } : answers[0]);
     } finally {
+      conversation.close();
+      lines?.close();
       engine.destroy();
     }
   },
 };
+
+/** Answers until there is no next message, or no room for one. */
+async function converse(conversation: Conversation, lines: Lines | undefined, io: Output): Promise<Answer[]> {
+  const answers: Answer[] = [];
+  for (;;) {
+    const answer = await conversation.answer();
+    answers.push(answer);
+    io.text('');
+    const { tokenIds, tokensPerSecond, stopReason } = answer;
+    say(`${tokenIds.length} tokens, ${tokensPerSecond.toFixed(1)} tokens/s, ${stopReason}`);
+    const next = await lines?.next();
+    if (next === undefined) return answers;
+    if (conversation.say(next)) continue;
+    say(`The chat has ${conversation.room} tokens left, too few for that message; --context allows more.`);
+    return answers;
+  }
+}
+
+function encode(tokenizer: ChatTokenizer, flags: ParsedArgs['flags'], prompt: string): Uint32Array {
+  const { system, raw } = flags;
+  if (raw && typeof system === 'string') throw new InputError('--raw has no roles; leave out --system or --raw.');
+  if (raw) return Uint32Array.from(tokenizer.encode(prompt));
+  const before = typeof system === 'string' ? [{ role: 'system', content: system }] : [];
+  return tokenizer.encodeChat([...before, { role: 'user', content: prompt }]);
+}
+
+/** Tokens of prompt and answers. Throws InputError where the model has fewer positions. */
+function contextOf(
+  flags: ParsedArgs['flags'],
+  promptLength: number,
+  maxNewTokens: number,
+  { config: { maxPositionEmbeddings: positions } }: AdaptedModel,
+): number {
+  const least = promptLength + (flags['chat'] ? 1 : maxNewTokens);
+  if (least > positions) {
+    throw new InputError(
+      `The prompt of ${promptLength} tokens and ${least - promptLength} new ones exceed the model's ` +
+        `${positions} positions; lower --max-new-tokens or shorten the prompt.`,
+    );
+  }
+  if (!flags['chat']) return least;
+  return integerFlag(flags, 'context', Math.min(positions, Math.max(CHAT_CONTEXT, least)), [least, positions]);
+}
+
+function open(model: AdaptedModel, flags: ParsedArgs['flags'], promptLength: number, contextLength: number) {
+  const { quantization } = flags;
+  return openEngine(model, {
+    engine: 'wgsl',
+    use: 'generate',
+    ...(quantization !== undefined && { weightFormat: packedFormat(quantization) }),
+    maxTokenLen: contextLength,
+    maxPositions: contextLength,
+    rollout: {
+      maxSlots: 1,
+      slotCapacity: contextLength - promptLength,
+      maxPrompts: 1,
+      maxPromptLength: promptLength,
+      maxBatchedTokens: Math.min(BATCHED_TOKENS, Math.max(256, contextLength)),
+    },
+  });
+}
+
+/** Lines of standard input that are not empty; on a terminal a prompt asks for each. */
+class Lines {
+  readonly #reader = createInterface({ input: process.stdin });
+  readonly #lines = this.#reader[Symbol.asyncIterator]();
+
+  /** Undefined at the end of the input. */
+  async next(): Promise<string | undefined> {
+    for (;;) {
+      if (process.stdin.isTTY) process.stderr.write('> ');
+      const { value, done } = await this.#lines.next();
+      if (done) return undefined;
+      if (value.trim() !== '') return value;
+    }
+  }
+
+  close(): void {
+    this.#reader.close();
+  }
+}
