@@ -49,7 +49,7 @@ export interface TfjsEngineOptions {
 
 /**
  * Loads tfjs and builds the engine on the device of `gpu`.
- * @param maxTokenLen rows of the largest batch. Throws a RangeError when its attention scores would not fit a binding.
+ * @param maxTokenLen rows of the largest batch. Throws an InputError when its attention scores would not fit a binding.
  */
 export async function createTfjsEngine(
   gpu: Gpu,
@@ -65,7 +65,7 @@ export async function createTfjsEngine(
 function checkScores(gpu: Gpu, { numAttentionHeads: H }: ModelConfig, rows: number): void {
   const limit = gpu.device.limits.maxStorageBufferBindingSize;
   if (H * rows * rows * 4 <= limit) return;
-  throw new RangeError(
+  throw new InputError(
     `Engine "tfjs" needs ${H * rows * rows * 4} bytes for the attention scores of ${rows} rows but this device binds at ` +
       `most ${limit}; lower actor.maxTokenLen to ${Math.floor(Math.sqrt(limit / 4 / H))}, or use engine "wgsl".`,
   );

@@ -11,12 +11,10 @@ import { loadModel } from '../model/loadModel.ts';
 import { prepareKernels } from '../model/prepareKernels.ts';
 import { ChatTokenizer } from '../model/tokenizer.ts';
 import { type Vocabulary, vocabularyOf } from '../model/vocabulary.ts';
-import { createTfjsEngine } from '../model/tfjsEngine.ts';
 import { WgslEngine } from '../model/wgslEngine.ts';
 import { WgslRolloutEngine } from '../rollout/engine.ts';
 import type { EngineSpec } from './engineSpec.ts';
 import { advice, checkBindings, checkPlan, type Sizes } from './memoryPlan.ts';
-import { policyGradient } from './policyGradient.ts';
 
 export { engineSizes, type EngineSpec, loraOf } from './engineSpec.ts';
 
@@ -91,6 +89,10 @@ async function createModelEngine(gpu: Gpu, model: LlamaModel, spec: DeviceSpec):
   const { engine, maxTokenLen, enableGradientCheckpointing } = spec;
   if (engine === 'wgsl') return new WgslEngine(gpu, model, maxTokenLen, { enableGradientCheckpointing });
   if (spec.lora) throw new InputError('Engine "tfjs" trains every weight and no adapters; use engine "wgsl" for LoRA.');
+  const [{ createTfjsEngine }, { policyGradient }] = await Promise.all([
+    import('../model/tfjsEngine.ts'),
+    import('./policyGradient.ts'),
+  ]);
   return createTfjsEngine(gpu, model, maxTokenLen, { policyGradient });
 }
 
