@@ -307,7 +307,10 @@ ${indent(
 }
 
 export const HEAD_DIMS = [16, 24, 32, 64];
-/** Rows a thread. 4 rows run 10 to 20% faster still on SwiftShader, but take seconds to compile. */
+/**
+ * Rows a thread; `attention_alone` is for decoding, where neighbouring rows are of different sequences and share no key.
+ * 4 rows run 10 to 20% faster still on SwiftShader, but take seconds to compile.
+ */
 const rowsFor = (D) => (D > 32 ? 1 : 2);
 
 /** Every printed kernel by name, as its file in kernels/ holds it. */
@@ -315,6 +318,7 @@ export const printed = (D) => {
   const shape = { D, R: rowsFor(D) };
   return {
     [`attention_d${D}`]: () => forward(shape),
+    ...(shape.R > 1 && { [`attention_alone_d${D}`]: () => forward({ D, R: 1 }) }),
     [`attention_bwd_q_d${D}`]: () => backwardQ(shape),
     [`attention_bwd_kv_d${D}`]: () => backwardKV(shape),
   };

@@ -27,6 +27,7 @@ export interface RowViews {
   /** [N] */ positions: View;
   /** [N] */ kvRows: View;
   /** [N, 4] */ ranges: View;
+  /** Every row is of another sequence, as in a decode step. */ alone?: boolean;
 }
 
 /** What one layer leaves behind. In training each layer has its own; in rollout all share one. */
@@ -215,7 +216,7 @@ export function recordLayer(
   const { hiddenSize: C, intermediateSize: F, headDim: D, numAttentionHeads: H, numKeyValueHeads: K } = model.config;
   const { weights } = model;
   const w = weights.views.layers[l];
-  const { N, positions, kvRows, ranges } = rows;
+  const { N, positions, kvRows, ranges, alone } = rows;
   const eps = model.config.rmsNormEps;
   const qkvWidth = (H + 2 * K) * D;
 
@@ -225,7 +226,7 @@ export function recordLayer(
   if (w.qkNorm && a.normed && a.qkRstd)
     qkNorm(gpu, { qkv: a.qkv, weight: w.qkNorm, y: a.normed, rstd: a.qkRstd, N, H, K, D, eps });
   ropeKv(gpu, { qkv: a.normed ?? a.qkv, positions, kvRows, table: model.rope, q: a.q, kv: a.kv, N, H, K, D });
-  attention(gpu, { q: a.q, kv: a.kv, ranges, out: a.att, lse: a.lse, N, H, K, D });
+  attention(gpu, { q: a.q, kv: a.kv, ranges, out: a.att, lse: a.lse, N, H, K, D, alone });
   productOnto(gpu, a.x, { x: a.att, b: weights.float32(w.wo), bias: w.bo, y: a.xMid, M: N, N: C, K: H * D });
   if (adapters) recordLora(gpu, adapters, l, 'o', a.att, a.xMid, N);
 

@@ -231,7 +231,7 @@ export class Decoder {
     this.#gpu.timeAs('decode');
     const rows = { ...this.#rows, slots: this.#slots, state: this.#state, live: this.#live.decode };
     decodeRows(this.#gpu, { ...rows, n });
-    recordForward(this.#gpu, this.#model, { N: n, ...this.#rows }, this.#activations);
+    recordForward(this.#gpu, this.#model, { N: n, ...this.#rows, alone: true }, this.#activations);
     this.#draw(this.#identity, n, this.#live.decode, this.#decoding);
   }
 

@@ -22,13 +22,13 @@ interface Inputs {
 }
 type Sizes = Pick<AttentionCase, 'N' | 'H' | 'K' | 'D'>;
 
-export async function runAttention({ N, H, K, D }: Sizes, { q, k, v, ranges }: Inputs, fold = false) {
+export async function runAttention({ N, H, K, D }: Sizes, { q, k, v, ranges }: Inputs, fold = false, alone = false) {
   const results: Float32Array[] = [];
   await withGpu(async (gpu) => {
     const out = { out: roomy(gpu, 'out', N * H * D), lse: roomy(gpu, 'lse', N * H) };
     const kv = gpu.buffer('kv', joinKv(k, v, K * D));
     const views = { q: gpu.buffer('q', q), kv, ranges: gpu.buffer('ranges', ranges), ...out };
-    attention(fold ? oneThreadGroups(gpu) : gpu, { ...views, N, H, K, D });
+    attention(fold ? oneThreadGroups(gpu) : gpu, { ...views, N, H, K, D, alone });
     results.push(await readRoomy(gpu, out.out, N * H * D), await readRoomy(gpu, out.lse, N * H));
   });
   return { out: results[0], lse: results[1] };
@@ -37,6 +37,9 @@ export async function runAttention({ N, H, K, D }: Sizes, { q, k, v, ranges }: I
 async function check(sizes: Sizes, inputs: Inputs): Promise<void> {
   const { q, k, v, ranges } = inputs;
   const got = await runAttention(sizes, inputs);
+  const alone = await runAttention(sizes, inputs, false, true);
+  expectSame(alone.out, got.out);
+  expectSame(alone.lse, got.lse);
   const want = reference.attention(f64(q), f64(k), f64(v), ranges, sizes);
   const size = reference.attention(f64(q), f64(k), abs64(v), ranges, sizes).out;
   const keys = keysOf(ranges);

@@ -44,23 +44,27 @@ export const attentionBwdKvKernel = defineKernel({
 export const HEAD_DIMS = [16, 24, 32, 64];
 
 /** A kernel's printed form for a head dim, and the rows a thread of it handles. */
-function forHeadDim<R extends string, W extends string>(generic: Kernel<R, W, keyof typeof params>) {
+function forHeadDim<R extends string, W extends string>(generic: Kernel<R, W, keyof typeof params>, alone = false) {
   const byDim = new Map<number, { kernel: Kernel<R, W, keyof typeof params>; rows: number }>();
   for (const D of HEAD_DIMS) {
-    const name = `${generic.name}_d${D}`;
+    const rows = D > 32 ? 1 : 2;
+    const name = `${generic.name}${alone && rows > 1 ? '_alone' : ''}_d${D}`;
     const kernel = defineKernel({ ...generic, name, code: printed[`../../../kernels/${name}.wgsl`] });
-    byDim.set(D, { kernel, rows: D > 32 ? 1 : 2 });
+    byDim.set(D, { kernel, rows: alone ? 1 : rows });
   }
   return (D: number) => byDim.get(D) ?? { kernel: generic, rows: 1 };
 }
 
 const forward = forHeadDim(attentionKernel);
+const forwardAlone = forHeadDim(attentionKernel, true);
 const backwardQ = forHeadDim(attentionBwdQKernel);
 const backwardKv = forHeadDim(attentionBwdKvKernel);
 
-/** Forward and both backward kernels for a head dim. */
+/** Forward, for rows of a sequence and for lone ones, and both backward kernels for a head dim. */
 export const attentionKernels = (D: number): Kernel[] =>
-  [forward(D).kernel, backwardQ(D).kernel, backwardKv(D).kernel].map((kernel) => kernel as Kernel);
+  [...new Set([forward(D).kernel, forwardAlone(D).kernel, backwardQ(D).kernel, backwardKv(D).kernel])].map(
+    (kernel) => kernel as Kernel,
+  );
 
 export interface AttentionArgs extends Heads {
   /** [N, H * D] */
@@ -73,16 +77,18 @@ export interface AttentionArgs extends Heads {
   out: View;
   /** [N, H] out */
   lse: View;
+  /** Every row is of another sequence, as in a decode step: a thread takes one. The same bits. */
+  alone?: boolean | undefined;
 }
 
 /** Records attention over [shared prefix | own sequence]. */
-export function attention(gpu: Gpu, { q, kv, ranges, out, lse, N, H, K, D }: AttentionArgs): void {
+export function attention(gpu: Gpu, { q, kv, ranges, out, lse, N, H, K, D, alone }: AttentionArgs): void {
   if (D > 128) throw new RangeError(`attention: head_dim is ${D}; at most 128 is supported.`);
   expectElements('attention q [N, H * D]', q, N * H * D);
   expectElements('attention ranges [N, 4]', ranges, N * 4);
   expectElements('attention lse [N, H]', lse, N * H);
   const sizes = { N, H, K, D, scale: 1 / Math.sqrt(D) };
-  const { kernel, rows } = forward(D);
+  const { kernel, rows } = (alone ? forwardAlone : forward)(D);
   gpu.dispatch(kernel, { q, kv, ranges, out, lse }, sizes, groupsOf(Math.ceil(N / rows) * H));
 }
 
