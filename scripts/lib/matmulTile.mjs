@@ -1,15 +1,57 @@
 /** The matrix product's WGSL by tile shape: WGSL has no unroll, so the register tile is written out here. */
 
+import { matmulWorkgroupWgsl } from './matmulWorkgroup.mjs';
+
 const range = (n) => [...Array(n).keys()];
 /** An element as f32. */
 const loadA = (index) => `f32(a[${index}])`;
 const loadB = (index) => `f32(b[${index}])`;
 const indent = (n, lines) => lines.map((line) => ' '.repeat(n) + line).join('\n');
 
+const SHAPES = `
+//   a     any layout: a(m, k) = a[m * rowA + k * stepA]      NN, NT: rowA = K, stepA = 1    TN: rowA = 1, stepA = M
+//   b     any layout: b(k, n) = b[k * stepB + n * colB]      NN, TN: stepB = N, colB = 1    NT: stepB = 1, colB = K
+//   add   added = 1: bias [N];  added = 2: [M, N], the residual stream;  added = 0: any buffer
+//   y     [M, N]; read first when accumulate = 1 (weight gradients). Not overrides: a large tile takes a software
+//         adapter a second to compile, a branch an output nothing that shows
+`;
+
+const PARAMS = `struct Params {
+  M: u32,      // rows of y
+  N: u32,      // columns of y
+  K: u32,      // summed over
+  rowA: u32,   // a: from one m to the next
+  stepA: u32,  // a: from one k to the next
+  stepB: u32,  // b: from one k to the next
+  colB: u32,   // b: from one n to the next
+  added: u32,
+  accumulate: u32,
+}`;
+
+const BINDINGS = `alias A = f32; // each f16 where its buffer holds halves (src/gpu/halves.ts)
+alias B = f32;
+alias Y = f32;
+
+@group(0) @binding(0) var<storage, read> a: array<A>;
+@group(0) @binding(1) var<storage, read> b: array<B>;
+@group(0) @binding(2) var<storage, read> add: array<f32>;
+@group(0) @binding(3) var<storage, read_write> y: array<Y>;
+@group(0) @binding(4) var<uniform> params: Params;
+
+fn put(row: u32, col: u32, sum: f32) {
+  if (row >= params.M || col >= params.N) { return; }
+  var value = sum;
+  if (params.added == 1u) { value += add[col]; }
+  if (params.added == 2u) { value += add[row * params.N + col]; }
+  if (params.accumulate == 1u) { value += f32(y[row * params.N + col]); }
+  y[row * params.N + col] = Y(value);
+}`;
+
 /**
  * rows x cols: outputs a thread owns; unroll: k steps written out; share: lanes that load different rows of A (0: no
  * subgroups). `quad`: the four lanes of a quad swap rows instead of broadcasting them, so that a thread's sums are those of
- * other rows than its neighbours'; one swap is one instruction, a broadcast several.
+ * other rows than its neighbours'; one swap is one instruction, a broadcast several. `lanes`: threads side by side without
+ * subgroups. `depth`: tiles in workgroup memory, so many steps of k deep.
  */
 export function matmulWgsl({
   rows,
@@ -19,7 +61,11 @@ export function matmulWgsl({
   workgroup,
   quad = false,
   checkedBy = 'test/gpu/matmul.test.ts',
+  lanes: byDefault = 4,
+  depth,
 }) {
+  if (depth)
+    return matmulWorkgroupWgsl({ rows, cols, depth }, { shapes: SHAPES, declared: `${PARAMS}\n\n${BINDINGS}\n` });
   const lanes = share ? 'lanes' : 'LANES';
   const looped = quad || rows * cols >= 128;
   const loads = share ? rows / share : rows;
@@ -88,51 +134,18 @@ export function matmulWgsl({
       ? `  for (; k + ${unroll - 1}u < params.K; k += ${unroll}u) {\n${indent(4, [...body(range(unroll)), ...advance(unroll)])}\n  }\n`
       : '';
   return `${share ? 'enable subgroups;\n\n' : ''}// Matrix product: y[m, n] = sum over k of a(m, k) * b(k, n), then + add, then + y[m, n] if asked.
-//
-//   a     any layout: a(m, k) = a[m * rowA + k * stepA]      NN, NT: rowA = K, stepA = 1    TN: rowA = 1, stepA = M
-//   b     any layout: b(k, n) = b[k * stepB + n * colB]      NN, TN: stepB = N, colB = 1    NT: stepB = 1, colB = K
-//   add   added = 1: bias [N];  added = 2: [M, N], the residual stream;  added = 0: any buffer
-//   y     [M, N]; read first when accumulate = 1 (weight gradients). Not overrides: a large tile takes a software
-//         adapter a second to compile, a branch an output nothing that shows
-//
+//${SHAPES}//
 // Grid      a ${share ? 'subgroup' : 'row of LANES threads'} computes ${rows} x ${share ? `(${cols} * subgroup size)` : `(${cols} * LANES)`} outputs, ${rows} x ${cols} a thread, columns a stride of ${share ? 'the subgroup size' : 'LANES'} apart;
 //           workgroups in a row, folded over x and y past 65535. Any M, K, N >= 1.
 // Numerics  one thread sums each output over k in ascending order, s = s + a * b, from 0: the same bits whatever the
 //           tile, M or the position in the batch. Printed by scripts/gen-matmul.mjs: edit scripts/lib/matmulTile.mjs.
 // Checked   against a float64 product by ${checkedBy}.
 
-struct Params {
-  M: u32,      // rows of y
-  N: u32,      // columns of y
-  K: u32,      // summed over
-  rowA: u32,   // a: from one m to the next
-  stepA: u32,  // a: from one k to the next
-  stepB: u32,  // b: from one k to the next
-  colB: u32,   // b: from one n to the next
-  added: u32,
-  accumulate: u32,
-}
+${PARAMS}
 
 override WG: u32 = ${workgroup}u; // threads in a workgroup; a multiple of the ${share ? 'subgroup size' : 'LANES'}
-${share ? '' : 'override LANES: u32 = 4u; // neighbouring threads that read neighbouring columns\n'}
-alias A = f32; // each f16 where its buffer holds halves (src/gpu/halves.ts)
-alias B = f32;
-alias Y = f32;
-
-@group(0) @binding(0) var<storage, read> a: array<A>;
-@group(0) @binding(1) var<storage, read> b: array<B>;
-@group(0) @binding(2) var<storage, read> add: array<f32>;
-@group(0) @binding(3) var<storage, read_write> y: array<Y>;
-@group(0) @binding(4) var<uniform> params: Params;
-
-fn put(row: u32, col: u32, sum: f32) {
-  if (row >= params.M || col >= params.N) { return; }
-  var value = sum;
-  if (params.added == 1u) { value += add[col]; }
-  if (params.added == 2u) { value += add[row * params.N + col]; }
-  if (params.accumulate == 1u) { value += f32(y[row * params.N + col]); }
-  y[row * params.N + col] = Y(value);
-}
+${share ? '' : `override LANES: u32 = ${byDefault}u; // neighbouring threads that read neighbouring columns\n`}
+${BINDINGS}
 @compute @workgroup_size(WG)
 fn main(
   @builtin(workgroup_id) wg: vec3u,
@@ -200,4 +213,7 @@ export const variants = {
   subgroup8_8x2: { rows: 8, cols: 2, unroll: 1, share: 8, workgroup: 64 },
   plain_8x8: { rows: 8, cols: 8, unroll: 1, share: 0, workgroup: 64 },
   plain_4x4: { rows: 4, cols: 4, unroll: 2, share: 0, workgroup: 64 },
+  plain_4x1: { rows: 4, cols: 1, unroll: 4, share: 0, workgroup: 32, lanes: 32 },
+  workgroup_4x4: { rows: 4, cols: 4, depth: 16 },
+  workgroup_8x4: { rows: 8, cols: 4, depth: 16 },
 };

@@ -11,6 +11,12 @@ const PRINTED = [
   [/\/(attention\w*_d(\d+))\.wgsl/, 'printed', './attentionTile.mjs', (name, D) => `printed(${D}).${name}()`],
 ];
 
+const PRINTERS = /(matmulTile|matmulWorkgroup|attentionTile)\.mjs$/;
+
+/** A printer's source without comments, its own and those it prints, where nothing else is on their line behind them. */
+export const withoutComments = (source) =>
+  source.replace(/^[ \t]*\/\/.*$/gm, '').replace(/([,;{])[ \t]+\/\/ [^'`\n]*$/gm, '$1');
+
 /**
  * Vite plugin: `.wgsl?raw` without comments and indentation. Lines stay where they are, so GPU errors still point right.
  * Printed kernels are printed again when the library loads: their text is ten times as long as what prints it.
@@ -20,7 +26,7 @@ export function shortWgsl() {
     name: 'short-wgsl',
     enforce: 'pre',
     load(id) {
-      if (/(matmul|attention)Tile\.mjs$/.test(id)) return readFileSync(id, 'utf8').replace(/^\/\/.*$/gm, '');
+      if (PRINTERS.test(id)) return withoutComments(readFileSync(id, 'utf8'));
       if (!id.endsWith('.wgsl?raw')) return null;
       for (const [pattern, names, file, expression] of PRINTED) {
         const match = pattern.exec(id);

@@ -1,4 +1,4 @@
-/** Downloaded models on disk: `WEBGRPO_CACHE`, or a folder of the user's cache. */
+/** What is kept on disk between runs: downloaded models under `WEBGRPO_CACHE` or a folder of the user's cache, and kernel tables. */
 
 import { mkdir, open } from 'node:fs/promises';
 import { homedir } from 'node:os';
@@ -10,6 +10,9 @@ export function modelCache(env: NodeJS.ProcessEnv = process.env): string {
   if (env['WEBGRPO_CACHE']) return env['WEBGRPO_CACHE'];
   return join(env['XDG_CACHE_HOME'] || join(homedir(), '.cache'), 'webgrpo', 'models');
 }
+
+/** Tables of kernels that were timed, beside the models. */
+export const tuningStore = (): FileStore => diskStore(join(modelCache(), 'kernels'));
 
 export function diskStore(folder: string): FileStore {
   return {

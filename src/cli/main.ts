@@ -20,6 +20,7 @@ import { report } from './commands/report.ts';
 import { score } from './commands/score.ts';
 import { sft } from './commands/sft.ts';
 import { train } from './commands/train.ts';
+import { tune } from './commands/tune.ts';
 import { verify } from './commands/verify.ts';
 
 const COMMANDS: Record<string, Command> = {
@@ -33,6 +34,7 @@ const COMMANDS: Record<string, Command> = {
     score,
     export: exportRun,
     verify,
+    tune,
     config,
     report,
     profile,

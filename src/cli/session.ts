@@ -5,6 +5,7 @@ import { agentLimits } from '../grpo/trainer.ts';
 import type { Adapter } from '../model/adapter.ts';
 import type { ModelConfig } from '../model/config.ts';
 import { InputError } from '../model/errors.ts';
+import type { TuningFile } from '../model/kernelTuning.ts';
 import { type LoraConfig, planLora } from '../model/lora.ts';
 import { parameterCount } from '../model/params.ts';
 import { ChatTokenizer } from '../model/tokenizer.ts';
@@ -14,6 +15,8 @@ import { createLocalEngine, engineSizes, type EngineSpec, type LocalEngine, lora
 import { planLines, planMemory } from '../workers/memoryPlan.ts';
 import { type AdaptedModel, type LoadedModel, loadWithAdapter } from './checkpoints.ts';
 import { adapterBindingBytes, installDawn } from './dawn.ts';
+import { tuningStore } from './diskStore.ts';
+import { readJson } from './files.ts';
 import { openTask } from './openTask.ts';
 import { say } from './progress.ts';
 
@@ -89,6 +92,13 @@ function checkPrompts({ tokenizerJson, tokenizerConfigJson }: LoadedModel, task:
     assertPromptFits({ tokenizer, problem, tools: task.tools ?? [], limits, toolSchemasInPrompt });
 }
 
+/** A file of kernels in place of its name. */
+async function withTable(spec: EngineSpec): Promise<EngineSpec> {
+  const { kernelTuning = 'auto' } = spec;
+  if (typeof kernelTuning !== 'string' || ['auto', 'off'].includes(kernelTuning)) return spec;
+  return { ...spec, kernelTuning: (await readJson(kernelTuning)) as TuningFile };
+}
+
 /** An engine on Dawn for a loaded model; the memory plan is said before its weights are read. */
 export async function openEngine(
   model: LoadedModel & { adapter?: Adapter },
@@ -100,8 +110,9 @@ export async function openEngine(
   const files = { config, weights, tokenizerJson, tokenizerConfigJson };
   const spec = { ...adapter, ...sizes, ...files };
   for (const line of planLines(planMemory({ ...spec, maxArenaBytes: await adapterBindingBytes() }))) say(line);
-  const engine = await createLocalEngine(spec);
+  const engine = await createLocalEngine(await withTable(spec), tuningStore());
   const { description, vendor, isSoftware } = engine.adapter;
   say(`adapter: ${description || vendor}${isSoftware ? ' (software: right, but slow)' : ''}`);
+  if (engine.tiles !== 'built in') say(`kernels: ${engine.tiles}, see webgrpo tune`);
   return engine;
 }

@@ -347,6 +347,10 @@ const trainer = part({
   outDir: text('runs', 'The run folder is <outDir>/<name>.'),
   refUpdateFreq: count(0, 'steps', 'Refresh the reference of KL terms from the policy every so many; 0 = never.', 0),
   refMixupAlpha: number(1, SHARE, '', 'Share of the policy in a refreshed reference; 1 = a copy.'),
+  kernelTuning: text(
+    'auto',
+    'auto = time the kernels once where the built-in choice was not measured; off = built in; or a file of webgrpo tune.',
+  ),
   resume: flag(false, 'Continue from the last checkpoint in the run folder.'),
 });
 

@@ -2,6 +2,7 @@
 
 import * as Comlink from 'comlink';
 import type { ModelEngine, TensorMap, TokenOutputs } from '../model/engine.ts';
+import { opfsStore } from '../model/opfsStore.ts';
 import type { Vocabulary } from '../model/vocabulary.ts';
 import type { GenerateRequest, RolloutEngine } from '../rollout/types.ts';
 import type { EngineApi, EngineDescription, ModelRole } from './engineApi.ts';
@@ -34,7 +35,7 @@ export function createEngineHost(): EngineApi {
   };
   return {
     async load(spec) {
-      engine = await createDeviceEngine(spec, vocabularyInUse);
+      engine = await createDeviceEngine(spec, { vocabulary: vocabularyInUse, tuning: keptTables });
       return describe();
     },
     describe,
@@ -65,6 +66,9 @@ export function createEngineHost(): EngineApi {
     destroy: async () => loaded().destroy(),
   };
 }
+
+/** Undefined where the browser keeps no files, as in some private windows: kernels are then timed at each start. */
+const keptTables = () => opfsStore('kernels').catch(() => undefined);
 
 async function generateAll(
   rollout: RolloutEngine,

@@ -5,6 +5,7 @@ import type { TrainConfig } from '../grpo/config.ts';
 import type { ModelConfig } from '../model/config.ts';
 import type { TensorMap } from '../model/engine.ts';
 import { type LoraConfig, loraModules } from '../model/loraConfig.ts';
+import type { KernelTuning } from '../model/kernelTuning.ts';
 import type { Weights } from '../model/loadModel.ts';
 import type { SpeculativeOptions } from '../rollout/drafts.ts';
 import type { DecoderSizes } from '../rollout/decoder.ts';
@@ -44,6 +45,8 @@ export interface EngineSpec {
   enableGradientCheckpointing?: boolean;
   /** Time rollout's passes by the GPU's clock, where the adapter has timestamps. */
   gpuTimes?: boolean;
+  /** Which kernels it uses; absent = 'auto'. No bit depends on it. */
+  kernelTuning?: KernelTuning;
   /** The matrices are kept in fewer bits; only where they are not trained. */
   weightFormat?: PackedFormat;
 }
@@ -96,6 +99,7 @@ export function engineSizes(trainConfig: TrainConfig) {
     ...(adjustsDraws(rollout) && { adjustedDraws: true }),
     ...(lora && { lora }),
     ...(trainer.profileGpu && { gpuTimes: true }),
+    ...(trainer.kernelTuning !== 'auto' && { kernelTuning: trainer.kernelTuning }),
     ...(model.quantization !== 'none' && { weightFormat: model.quantization }),
     ...(model.enableGradientCheckpointing && { enableGradientCheckpointing: true }),
   };

@@ -2,11 +2,14 @@
 
 import { type AdapterSummary, Gpu } from '../gpu/device.ts';
 import { OutOfMemoryError } from '../gpu/errors.ts';
+import { isMeasured, matmulTiles } from '../gpu/ops/matmul.ts';
 import type { PackedFormat } from '../gpu/packedFormat.ts';
 import type { TrainerEngine } from '../grpo/trainer.ts';
 import type { ModelEngine } from '../model/engine.ts';
 import { InputError } from '../model/errors.ts';
+import type { FileStore } from '../model/fileStore.ts';
 import type { LlamaModel } from '../model/forward.ts';
+import type { TableSource } from '../model/kernelTuning.ts';
 import { loadModel } from '../model/loadModel.ts';
 import { prepareKernels } from '../model/prepareKernels.ts';
 import { ChatTokenizer } from '../model/tokenizer.ts';
@@ -22,40 +25,68 @@ export { engineSizes, type EngineSpec, loraOf } from './engineSpec.ts';
 export interface DeviceEngine extends Omit<TrainerEngine, 'tokenizer'> {
   gpu: Gpu;
   adapter: AdapterSummary;
+  /** Where the choice of its kernels is from. */
+  tiles: TableSource;
   destroy(): void;
 }
 
 export type LocalEngine = DeviceEngine & TrainerEngine;
 
-export async function createLocalEngine(spec: EngineSpec): Promise<LocalEngine> {
+/** @param tuning where kernel tables are kept; absent = an adapter whose kernels must be timed is timed each time */
+export async function createLocalEngine(spec: EngineSpec, tuning?: FileStore): Promise<LocalEngine> {
   const tokenizer = new ChatTokenizer(spec.tokenizerJson, spec.tokenizerConfigJson);
-  return { ...(await createDeviceEngine(spec, () => vocabularyOf(spec.tokenizerJson))), tokenizer };
+  const vocabulary = () => vocabularyOf(spec.tokenizerJson);
+  return { ...(await createDeviceEngine(spec, { vocabulary, tuning: async () => tuning })), tokenizer };
 }
 
 export type DeviceSpec = Omit<EngineSpec, 'tokenizerJson' | 'tokenizerConfigJson'>;
 
-/** @param vocabulary asked for when a request looks into tokens; absent = such requests are refused */
-export async function createDeviceEngine(spec: DeviceSpec, vocabulary?: () => Vocabulary): Promise<DeviceEngine> {
+/** What an engine asks its surroundings for, when it needs it. */
+export interface Surroundings {
+  /** For requests that look into tokens; absent = they are refused. */
+  vocabulary?: () => Vocabulary;
+  /** Where kernel tables are kept. */
+  tuning?: () => Promise<FileStore | undefined>;
+}
+
+export async function createDeviceEngine(spec: DeviceSpec, around: Surroundings = {}): Promise<DeviceEngine> {
   const maxBytes = spec.maxMemoryMib ? spec.maxMemoryMib * 2 ** 20 : Infinity;
   const gpu = await Gpu.create({ maxBytes });
   const sizes = { ...spec, maxArenaBytes: gpu.maxArenaBytes };
   try {
     checkPlan(sizes, maxBytes);
     checkBindings(sizes, gpu.maxArenaBytes);
-    return await buildEngine(gpu, spec, vocabulary).catch((error: unknown) => {
+    const tiles = await chooseTiles(gpu, spec, around);
+    const engine = await buildEngine(gpu, spec, around).catch((error: unknown) => {
       throw error instanceof OutOfMemoryError ? withAdvice(error, sizes) : error;
     });
+    return { ...engine, tiles };
   } catch (error) {
     gpu.destroy();
     throw error;
   }
 }
 
+/** The choice by timing is loaded where something is to be chosen: nothing is where the built-in table was measured. */
+async function chooseTiles(
+  gpu: Gpu,
+  { kernelTuning = 'auto' }: DeviceSpec,
+  { tuning }: Surroundings,
+): Promise<TableSource> {
+  if (kernelTuning === 'off' || (kernelTuning === 'auto' && isMeasured(gpu))) return 'built in';
+  const { applyTuning } = await import('../model/kernelTuning.ts');
+  return applyTuning(gpu, matmulTiles, kernelTuning, await tuning?.());
+}
+
 /** What the device has cannot be asked for, so its own refusal is where a run without a cap learns of it. */
 const withAdvice = (error: OutOfMemoryError, sizes: Sizes): OutOfMemoryError =>
   new OutOfMemoryError(`${error.message} ${advice(sizes)}`, { cause: error });
 
-async function buildEngine(gpu: Gpu, spec: DeviceSpec, vocabulary?: () => Vocabulary): Promise<DeviceEngine> {
+async function buildEngine(
+  gpu: Gpu,
+  spec: DeviceSpec,
+  { vocabulary }: Surroundings,
+): Promise<Omit<DeviceEngine, 'tiles'>> {
   const { config, weights, lora, preemption, speculative, judge } = spec;
   if (spec.gpuTimes) gpu.startTimer();
   const [model] = await Promise.all([

@@ -1,4 +1,6 @@
-import { readdirSync, readFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { expect, test } from 'vitest';
 
 interface MatmulGenerator {
@@ -24,4 +26,25 @@ test('every printed kernel is there, and no other looks like one', () => {
 
 test.each([...printed.keys()])('kernels/%s is what its generator in scripts/ prints', (file) => {
   expect(readFileSync(`kernels/${file}`, 'utf8')).toBe(printed.get(file));
+});
+
+test('printers without their comments, as the library has them, print the same but for comments', async () => {
+  const { withoutComments } = (await load('lib/wgsl')) as { withoutComments: (source: string) => string };
+  const folder = mkdtempSync(join(tmpdir(), 'printers-'));
+  for (const name of ['matmulTile', 'matmulWorkgroup', 'attentionTile'])
+    writeFileSync(join(folder, `${name}.mjs`), withoutComments(readFileSync(`scripts/lib/${name}.mjs`, 'utf8')));
+  const bare = (await import(/* @vite-ignore */ join(folder, 'matmulTile.mjs'))) as MatmulGenerator;
+  const words = (code: string) =>
+    code
+      .replace(/\/\/.*$/gm, '')
+      .split(/\s+/)
+      .filter(Boolean)
+      .join(' ');
+  for (const [name, v] of Object.entries(variants))
+    expect(words(bare.matmulWgsl(bare.variants[name])), name).toBe(words(matmulWgsl(v)));
+  const bareAttention = (await import(/* @vite-ignore */ join(folder, 'attentionTile.mjs'))) as AttentionGenerator;
+  for (const D of attention.HEAD_DIMS)
+    for (const [name, print] of Object.entries(attention.printed(D)))
+      expect(words(bareAttention.printed(D)[name]()), name).toBe(words(print()));
+  rmSync(folder, { recursive: true });
 });

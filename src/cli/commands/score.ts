@@ -9,6 +9,7 @@ import { planLines, planMemory } from '../../workers/memoryPlan.ts';
 import { findAdapter, openModel, readAdapter } from '../checkpoints.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { adapterBindingBytes, installDawn } from '../dawn.ts';
+import { tuningStore } from '../diskStore.ts';
 import { readJson } from '../files.ts';
 import { say } from '../progress.ts';
 
@@ -58,7 +59,7 @@ export function packedFormat(name: string | boolean): PackedFormat {
 async function scoreWith(spec: DeviceSpec, sequences: number[][], tell: boolean): Promise<number[][]> {
   if (tell)
     for (const line of planLines(planMemory({ ...spec, maxArenaBytes: await adapterBindingBytes() }))) say(line);
-  const engine = await createDeviceEngine(spec);
+  const engine = await createDeviceEngine(spec, { tuning: async () => tuningStore() });
   try {
     const { description, vendor, isSoftware } = engine.adapter;
     if (tell) say(`adapter: ${description || vendor}${isSoftware ? ' (software: right, but slow)' : ''}`);

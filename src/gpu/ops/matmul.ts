@@ -1,3 +1,4 @@
+import codePlain4x1 from '../../../kernels/matmul_plain_4x1.wgsl?raw';
 import codePlain4x4 from '../../../kernels/matmul_plain_4x4.wgsl?raw';
 import codePlain8x8 from '../../../kernels/matmul_plain_8x8.wgsl?raw';
 import codeSubgroup416x4 from '../../../kernels/matmul_subgroup4_16x4.wgsl?raw';
@@ -10,6 +11,8 @@ import codeSubgroup816x8 from '../../../kernels/matmul_subgroup8_16x8.wgsl?raw';
 import codeSubgroup832x8 from '../../../kernels/matmul_subgroup8_32x8.wgsl?raw';
 import codeSubgroup88x2 from '../../../kernels/matmul_subgroup8_8x2.wgsl?raw';
 import codeSubgroup88x8 from '../../../kernels/matmul_subgroup8_8x8.wgsl?raw';
+import codeWorkgroup4x4 from '../../../kernels/matmul_workgroup_4x4.wgsl?raw';
+import codeWorkgroup8x4 from '../../../kernels/matmul_workgroup_8x4.wgsl?raw';
 import type { AdapterSummary, Gpu, View } from '../device.ts';
 import { defineKernel, type Kernel } from '../kernel.ts';
 import { expectElements } from '../shape.ts';
@@ -27,12 +30,14 @@ const params = {
 } as const;
 
 /** A tile shape: rows x cols outputs a thread, columns one `lane` apart. `subgroup`: lanes share their loads. */
-const variant = (name: string, code: string, rows: number, cols: number, workgroup: number, subgroup = true) => ({
+const variant = (name: string, code: string, rows: number, cols: number, workgroup: number, lanes = 0) => ({
   kernel: defineKernel({ name: `matmul_${name}`, code, read: ['a', 'b', 'add'], write: ['y'], params }),
   rows,
   cols,
   workgroup,
-  subgroup,
+  /** Threads side by side; 0 = as many as the subgroup has. */
+  lanes,
+  subgroup: lanes === 0,
 });
 
 /** Every variant gives the same bits on one adapter; they differ in speed alone. */
@@ -47,17 +52,24 @@ export const MATMUL_VARIANTS = {
   subgroup8_8x8: variant('subgroup8_8x8', codeSubgroup88x8, 8, 8, 16),
   subgroup8_16x4: variant('subgroup8_16x4', codeSubgroup816x4, 16, 4, 64),
   subgroup8_8x2: variant('subgroup8_8x2', codeSubgroup88x2, 8, 2, 64),
-  plain_8x8: variant('plain_8x8', codePlain8x8, 8, 8, 64, false),
-  plain_4x4: variant('plain_4x4', codePlain4x4, 4, 4, 64, false),
+  plain_8x8: variant('plain_8x8', codePlain8x8, 8, 8, 64, 4),
+  plain_4x4: variant('plain_4x4', codePlain4x4, 4, 4, 64, 4),
+  plain_4x1: variant('plain_4x1', codePlain4x1, 4, 1, 32, 32),
+  // Tiles of 64 x 64 and 128 x 64 a workgroup; for `groups` one thread of 256 with all of them.
+  workgroup_4x4: variant('workgroup_4x4', codeWorkgroup4x4, 64, 64, 1, 1),
+  workgroup_8x4: variant('workgroup_8x4', codeWorkgroup8x4, 128, 64, 1, 1),
 } as const;
 
 export type MatmulVariant = keyof typeof MATMUL_VARIANTS;
 
 /**
- * Up to how many rows each tile is the fastest, and what to take instead where more than a sixteenth of its columns would lie
- * past the end; see docs/performance.md.
+ * Up to how many rows each tile is used, and what to take instead where more than a sixteenth of its columns would lie past
+ * the end; the last row has no bound.
  */
-const BY_ROWS: Record<'four' | 'eight' | 'wide' | 'none', [number, MatmulVariant, MatmulVariant?][]> = {
+export type MatmulTable = readonly (readonly [upToRows: number, tile: MatmulVariant, narrower?: MatmulVariant])[];
+
+/** Where each tile is the fastest; see docs/performance.md. The last two rest on no measurement. */
+const BY_ROWS: Record<'four' | 'eight' | 'wide' | 'none', MatmulTable> = {
   four: [
     [4, 'subgroup4_4x4'],
     [8, 'subgroup4_8x4'],
@@ -79,10 +91,25 @@ const BY_ROWS: Record<'four' | 'eight' | 'wide' | 'none', [number, MatmulVariant
   ],
 };
 
-/** Measured choice by subgroup size, rows and columns: loads are what costs, and lanes of a subgroup can share them. */
-export function chooseMatmul({ adapter }: Gpu, M: number, N: number): MatmulVariant {
-  const [, tile, narrower] = BY_ROWS[family(adapter)].find(([rows]) => M <= rows)!;
-  const width = MATMUL_VARIANTS[tile].cols * adapter.subgroupSize;
+const pinned = new WeakMap<Gpu, MatmulTable>();
+
+/** The tiles this device uses from now on, in place of the built-in table's; undefined = the built-in ones again. */
+export function useMatmulTable(gpu: Gpu, table: MatmulTable | undefined): void {
+  if (table) pinned.set(gpu, table);
+  else pinned.delete(gpu);
+}
+
+/** The tiles this device uses: those that were found or pinned, else the built-in choice by subgroup size. */
+export const matmulTable = (gpu: Gpu): MatmulTable => pinned.get(gpu) ?? BY_ROWS[family(gpu.adapter)];
+
+/** Whether the built-in table was measured on such an adapter: subgroups of 4 are SwiftShader's, of 8 lavapipe's. */
+export const isMeasured = ({ adapter }: Gpu): boolean =>
+  adapter.isSoftware && ['four', 'eight'].includes(family(adapter));
+
+/** The tile by rows and columns: loads are what costs, and lanes of a subgroup can share them. */
+export function chooseMatmul(gpu: Gpu, M: number, N: number): MatmulVariant {
+  const [, tile, narrower] = matmulTable(gpu).find(([rows]) => M <= rows)!;
+  const width = MATMUL_VARIANTS[tile].cols * gpu.adapter.subgroupSize;
   return narrower && Math.ceil(N / width) * width > N * 1.0625 ? narrower : tile;
 }
 
@@ -97,11 +124,10 @@ export function runsOn({ adapter }: Gpu, variant: MatmulVariant): boolean {
 }
 
 /** What `chooseMatmul` chooses among on this adapter, the largest first: it takes longest to compile. */
-export const matmulKernels = ({ adapter }: Gpu): Kernel[] =>
-  BY_ROWS[family(adapter)]
-    .flatMap(([, ...tiles]) => tiles.filter((tile) => tile !== undefined).reverse())
-    .map((tile) => MATMUL_VARIANTS[tile].kernel as Kernel)
-    .reverse();
+export const matmulKernels = (gpu: Gpu): Kernel[] => {
+  const tiles = matmulTable(gpu).flatMap(([, ...tiles]) => tiles.filter((tile) => tile !== undefined).reverse());
+  return [...new Set(tiles)].map((tile) => MATMUL_VARIANTS[tile].kernel as Kernel).reverse();
+};
 
 /** Subgroups of 4 and 8 are software adapters', with registers to spill and a stack to spill to: their tiles are large. */
 function family({ subgroupSize, subgroupMaxSize }: AdapterSummary): keyof typeof BY_ROWS {
@@ -179,9 +205,13 @@ function record(
 
 /** Workgroups for every tile. The subgroup size may vary within [min, max] of the adapter; both ends are covered. */
 function groups({ adapter }: Gpu, tile: (typeof MATMUL_VARIANTS)[MatmulVariant], M: number, N: number) {
-  const { rows, cols, workgroup, subgroup } = tile;
+  const { rows, cols, workgroup, lanes, subgroup } = tile;
   const need = (lanes: number) =>
     Math.ceil((Math.ceil(M / rows) * Math.ceil(N / (cols * lanes))) / (workgroup / lanes));
-  if (!subgroup) return need(4);
+  if (!subgroup) return need(lanes);
   return Math.max(need(adapter.subgroupSize), need(Math.min(adapter.subgroupMaxSize, workgroup)));
 }
+
+/** What the choice by timing works with: handed to it, since a module that two parts of a bundle import is cut off from both. */
+export const matmulTiles = { variants: MATMUL_VARIANTS, matmulNn, runsOn, isMeasured, useMatmulTable };
+export type MatmulTiles = typeof matmulTiles;

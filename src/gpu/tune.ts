@@ -1,0 +1,127 @@
+/**
+ * Times the tiles of the matrix product that run on an adapter, by rows, and makes a table of the fastest. All of them sum in
+ * the same order, so the table decides how long a product takes and no bit of it.
+ */
+
+import type { Gpu, View } from './device.ts';
+import type { MatmulTable, MatmulTiles, MatmulVariant } from './ops/matmul.ts';
+
+/** One decoding step of few and of many sequences, prompts, training batches. */
+const ROWS = [1, 4, 8, 16, 32, 64, 256, 1024];
+/** A product is repeated until it takes this long: a browser's timestamps are rounded to 0.1 ms. */
+const LEAST_S = 0.002;
+const MOST_TIMES = 64;
+/** Tiles this much slower than the best are timed once only. */
+const HOPELESS = 1.5;
+/** What a tile must gain to be used beside the one for more rows: each costs a compilation, and times are noisy. */
+const GAIN = 1.05;
+
+export interface TunedRows {
+  rows: number;
+  /** Microseconds of one product of so many rows. */
+  us: Partial<Record<MatmulVariant, number>>;
+}
+
+export interface Tuning {
+  table: MatmulTable;
+  times: TunedRows[];
+  /** Columns and depth of the products. */
+  n: number;
+  k: number;
+  /** Without the compilations, which run beside each other. */
+  seconds: number;
+}
+
+/** Goes round all tiles once, and round the good ones again until `budgetS` is spent, so that a neighbour's burst decides nothing. */
+export async function tuneMatmul(gpu: Gpu, products: MatmulTiles, budgetS = 1): Promise<Tuning> {
+  const { variants, runsOn } = products;
+  const tiles = (Object.keys(variants) as MatmulVariant[]).filter((tile) => runsOn(gpu, tile));
+  await Promise.all(tiles.map((tile) => gpu.prepare(variants[tile].kernel)));
+  const [n, k] = gpu.adapter.isSoftware ? [384, 128] : [1024, 1024];
+  const started = performance.now();
+  const spent = () => (performance.now() - started) / 1000;
+  const stopwatch = await startWatch(gpu);
+  const bench = productBench(gpu, products, n, k);
+  const times = ROWS.map((rows): TunedRows => ({ rows, us: {} }));
+  try {
+    for (let round = 0; round === 0 || spent() < budgetS; round++)
+      for (const { rows, us } of times) await timeRound(tiles, us, (tile) => stopwatch.secondsOf(bench.of(rows, tile)));
+  } finally {
+    stopwatch.stop();
+    bench.free();
+  }
+  return { table: fastest(times), times, n, k, seconds: spent() };
+}
+
+async function timeRound(
+  tiles: MatmulVariant[],
+  us: TunedRows['us'],
+  seconds: (tile: MatmulVariant) => Promise<number>,
+) {
+  const best = Math.min(...Object.values(us));
+  for (const tile of tiles) {
+    const before = us[tile] ?? 0;
+    if (before > HOPELESS * best) continue;
+    us[tile] = Math.min(before || Infinity, (await seconds(tile)) * 1e6);
+  }
+}
+
+/** From the largest down: fewer rows get a tile of their own where it gains. */
+export function fastest(times: readonly TunedRows[]): MatmulTable {
+  const table: [number, MatmulVariant][] = [];
+  for (const { rows, us } of [...times].reverse()) {
+    const best = (Object.keys(us) as MatmulVariant[]).reduce((a, b) => (us[b]! < us[a]! ? b : a));
+    const larger = table[0]?.[1];
+    if (larger !== undefined && us[larger]! <= GAIN * us[best]!) continue;
+    table.unshift([table.length === 0 ? Infinity : rows, best]);
+  }
+  return table;
+}
+
+function productBench(gpu: Gpu, { matmulNn }: MatmulTiles, N: number, K: number) {
+  const most = ROWS[ROWS.length - 1];
+  const noise = (n: number) => Float32Array.from({ length: n }, (_, i) => ((i * 7919) % 4093) / 2046.5 - 1);
+  const views = { x: gpu.buffer('tune.x', noise(most * K)), b: gpu.buffer('tune.b', noise(K * N)) };
+  const y = gpu.buffer('tune.y', most * N * 4);
+  return {
+    of: (M: number, variant: MatmulVariant) => () => matmulNn(gpu, { ...views, y, M, N, K, variant }),
+    free: () => [views.x, views.b, y].forEach((view) => gpu.free(view)),
+  };
+}
+
+/** By the GPU's clock where it has one, else by ours less what a read-back takes. */
+async function startWatch(gpu: Gpu) {
+  const probe = gpu.buffer('tune.probe', 4);
+  const timed = gpu.startTimer();
+  const wall = await wallClock(gpu, probe);
+  const run = async (record: () => void, times: number): Promise<number> => {
+    gpu.timeAs('tune');
+    for (let i = 0; i < times; i++) record();
+    gpu.timeAs(undefined);
+    if (!timed) return wall();
+    return ((await gpu.readTimed(probe)).times?.['tune'] ?? 0) / 1000;
+  };
+  const secondsOf = async (record: () => void): Promise<number> => {
+    await run(record, 1); // caches are cold, and some drivers compile at first use
+    for (let times = 1; ; times = Math.min(4 * times, MOST_TIMES)) {
+      const seconds = await run(record, times);
+      if (seconds >= LEAST_S || times === MOST_TIMES) return seconds / times;
+    }
+  };
+  const stop = () => {
+    gpu.stopTimer();
+    gpu.free(probe);
+  };
+  return { secondsOf, stop };
+}
+
+async function wallClock(gpu: Gpu, probe: View) {
+  const read = async () => {
+    const started = performance.now();
+    await gpu.read(probe);
+    return (performance.now() - started) / 1000;
+  };
+  let least = Infinity;
+  for (let i = 0; i < 3; i++) least = Math.min(least, await read());
+  return async () => Math.max((await read()) - least, 1e-7);
+}

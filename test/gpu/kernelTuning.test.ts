@@ -1,0 +1,122 @@
+/** The choice of kernels: it changes no bit, is kept under the adapter's identity, and refuses tables that do not fit. */
+import { expect, test } from 'vitest';
+import { Gpu } from '../../src/gpu/device.ts';
+import {
+  matmulTable,
+  matmulTiles,
+  type MatmulTable,
+  type MatmulVariant,
+  runsOn,
+  useMatmulTable,
+} from '../../src/gpu/ops/matmul.ts';
+import { tuneMatmul } from '../../src/gpu/tune.ts';
+import type { FileStore } from '../../src/model/fileStore.ts';
+import { applyTuning, identityOf, parseTable, tuningFile } from '../../src/model/kernelTuning.ts';
+import { packGroups } from '../../src/model/packing.ts';
+import { WgslEngine } from '../../src/model/wgslEngine.ts';
+import { tinyConfig, tinyModel } from './tinyModel.ts';
+import { testGpu, withGpu } from './gpu.ts';
+
+const ADAMW = { lr: 1e-2, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0.01, gradClip: 1 };
+
+/** Log-probs before and after two training steps, and the weights. */
+async function twoSteps(gpu: Gpu, table: MatmulTable) {
+  useMatmulTable(gpu, table);
+  const ids = (n: number, seed: number) =>
+    Uint32Array.from({ length: n }, (_, i) => (i * 17 + seed * 29) % tinyConfig.vocabSize);
+  const samples = [9, 40, 21].map((n, s) => ({ tokens: ids(n, s + 2), mask: new Uint8Array(n).fill(1) }));
+  const { batch } = packGroups([{ prompt: ids(6, 1), samples }], 128)[0];
+  const engine = new WgslEngine(gpu, tinyModel(gpu), 128);
+  const weights = new Float32Array(batch.targets.length).fill(1 / batch.targets.length);
+  const seen: Float32Array[] = [];
+  for (let step = 0; step < 2; step++) {
+    seen.push((await engine.forwardBackward(batch, { kind: 'nll', weights }, { temperature: 1 })).logProbs);
+    await engine.optimizerStep(ADAMW);
+  }
+  for (const { data } of (await engine.exportWeights()).values()) seen.push(data as Float32Array);
+  useMatmulTable(gpu, undefined);
+  return seen;
+}
+
+test('training under two pinned tables gives the same bits', () =>
+  withGpu(async (gpu) => {
+    const lanes = gpu.adapter.subgroupMaxSize === 8 ? 'subgroup8' : 'subgroup4';
+    const tiles = ['plain_4x1', `${lanes}_16x4`, 'workgroup_4x4', 'plain_8x8'] as MatmulVariant[];
+    const [small, mixed, inMemory, plain] = tiles.filter((tile) => runsOn(gpu, tile));
+    const builtIn = await twoSteps(gpu, matmulTable(gpu));
+    for (const table of [
+      [
+        [4, small],
+        [30, mixed],
+        [Infinity, inMemory],
+      ],
+      [[Infinity, plain ?? small]],
+    ] as MatmulTable[]) {
+      const other = await twoSteps(gpu, table);
+      expect(other.length).toBe(builtIn.length);
+      other.forEach((values, i) =>
+        expect(Buffer.from(values.buffer).equals(Buffer.from(builtIn[i].buffer))).toBe(true),
+      );
+    }
+    expect(builtIn[0]).not.toEqual(builtIn[1]);
+  }));
+
+test('timing gives a table of tiles that run here, for any number of rows', async () => {
+  const gpu = await testGpu();
+  const tuning = await tuneMatmul(gpu, matmulTiles, 0.01);
+  for (const [, tile] of tuning.table) expect(runsOn(gpu, tile)).toBe(true);
+  expect(tuning.table.at(-1)![0]).toBe(Infinity);
+  expect(tuning.times.map(({ rows }) => rows)).toEqual([1, 4, 8, 16, 32, 64, 256, 1024]);
+  for (const { us } of tuning.times) expect(Math.min(...Object.values(us))).toBeGreaterThan(0);
+  expect(parseTable(gpu, matmulTiles, JSON.parse(JSON.stringify(tuningFile(gpu, matmulTiles, tuning))), 'it')).toEqual(
+    tuning.table,
+  );
+}, 240_000);
+
+function memoryStore(): FileStore & { files: Map<string, Uint8Array> } {
+  const files = new Map<string, Uint8Array>();
+  return {
+    files,
+    size: async (path) => files.get(path)?.length,
+    read: async (path, begin, end) => files.get(path)!.slice(begin, end),
+    writer: async (path) => ({ write: async (bytes) => void files.set(path, bytes), close: async () => {} }),
+  };
+}
+
+test('an adapter that was not measured is timed once, or again where the file was cut short', async () => {
+  const gpu = await Gpu.create();
+  const store = memoryStore();
+  expect(await applyTuning(gpu, matmulTiles, 'auto', store)).toBe('built in');
+  gpu.adapter.subgroupMaxSize = 16; // as no adapter that was measured; what runs is right on either
+  expect(await applyTuning(gpu, matmulTiles, 'off', store)).toBe('built in');
+  expect(await applyTuning(gpu, matmulTiles, 'auto', store)).toBe('timed');
+  const timed = matmulTable(gpu);
+  useMatmulTable(gpu, undefined);
+  expect(await applyTuning(gpu, matmulTiles, 'auto', store)).toBe('kept');
+  expect(matmulTable(gpu)).toEqual(timed);
+  const [path, bytes] = [...store.files][0];
+  store.files.set(path, bytes.slice(0, 40));
+  expect(await applyTuning(gpu, matmulTiles, 'auto', store)).toBe('timed');
+  expect(store.files.get(path)!.length).toBeGreaterThan(40);
+  const before = identityOf(gpu, matmulTiles);
+  gpu.adapter.description += ', a newer driver';
+  expect(identityOf(gpu, matmulTiles)).not.toBe(before);
+  gpu.destroy();
+}, 240_000);
+
+test('a table that does not fit is refused in one sentence', async () => {
+  const gpu = await testGpu();
+  const of = (file: unknown) => () => parseTable(gpu, matmulTiles, file, 'tiles.json');
+  expect(of({})).toThrow('tiles.json has no list "matmul"; "webgrpo tune --out FILE" writes a file that has.');
+  expect(of({ matmul: [{ upToRows: 8, tile: 'plain_4x4' }] })).toThrow(
+    'tiles.json: upToRows of row 1 is 8; it must rise from row to row, and only the last has none.',
+  );
+  const falling = [{ upToRows: 8, tile: 'plain_4x4' }, { upToRows: 4, tile: 'plain_4x4' }, { tile: 'plain_8x8' }];
+  expect(of({ matmul: falling })).toThrow('upToRows of row 2 is 4');
+  expect(of({ matmul: [{ tile: 'fast' }] })).toThrow(
+    /^tiles.json has the tile "fast"; on this adapter there are .*plain_8x8/,
+  );
+  await expect(applyTuning(gpu, matmulTiles, 'tiles.json')).rejects.toThrow(
+    'trainer.kernelTuning is "tiles.json"; a page takes auto or off, the command line also a file.',
+  );
+});

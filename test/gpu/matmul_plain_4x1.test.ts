@@ -1,0 +1,3 @@
+import { testMatmulVariant } from './matmulSuite.ts';
+
+testMatmulVariant('plain_4x1');

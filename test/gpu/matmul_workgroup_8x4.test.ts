@@ -1,0 +1,3 @@
+import { testMatmulVariant } from './matmulSuite.ts';
+
+testMatmulVariant('workgroup_8x4');
