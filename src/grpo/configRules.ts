@@ -68,11 +68,6 @@ export function checkTrainRules(config: TrainConfig, source: string): void {
     fail(
       'rollout.partialRollout carries over what rollout.overSampleRate leaves, which is 0; set it above 0, say 0.25.',
     );
-  if (rollout.multiTurn.constrainToolCalls && rollout.multiTurn.format !== 'hermes')
-    fail(
-      `rollout.multiTurn.constrainToolCalls is on with format "${rollout.multiTurn.format}", but only "hermes" calls can be ` +
-        'constrained; set format: hermes or constrainToolCalls: false.',
-    );
   if (rollout.overSampleRate > 0 && (algorithm.filterGroups.enable || algorithm.advEstimator === 'remax'))
     fail(
       `rollout.overSampleRate is ${rollout.overSampleRate}, which goes together neither with algorithm.filterGroups ` +

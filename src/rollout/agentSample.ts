@@ -10,7 +10,7 @@ import type { Tool } from '../tasks/tool.ts';
 import { type CallFailure, runTool, type ToolLimits, type ToolResult } from './runTool.ts';
 import type { EventKind, SampleEvent } from './sampleEvents.ts';
 import { cutAtStop } from './stopStrings.ts';
-import { parseHermes, type ToolCall, type ToolParser } from './toolParser.ts';
+import { callFormatOf, parseHermes, type ToolCall, type ToolParser } from './toolParser.ts';
 import { ToolStates } from './toolStates.ts';
 import type { Generation, RolloutEngine, SamplingParams, StopReason, Trajectory } from './types.ts';
 
@@ -47,7 +47,7 @@ export interface AgentLoopInput {
   toolParser?: ToolParser;
   /** Put the tools' schemas into the prompt through the chat template. Default false: the prompt stays short. */
   toolSchemasInPrompt?: boolean;
-  /** Tool calls cannot but fit the tools' schemas; for the Hermes format alone. */
+  /** Tool calls cannot but fit the tools' schemas; the parser must say its format. */
   constrainToolCalls?: boolean;
   /** Ends the sample with stop reason 'aborted', its tokens kept. */
   signal?: AbortSignal;
@@ -180,8 +180,7 @@ export class AgentSample {
   }
 
   async #generate(budget: number): Promise<Generation> {
-    const { engine, requestId, key, sampling, tools, constrainToolCalls } = this.input;
-    const toolCalls = tools.map(({ name, parameters }) => ({ name, parameters }));
+    const { engine, requestId, key, sampling } = this.input;
     const contextIds = new Uint32Array(this.#prompt.length + this.#ids.length);
     contextIds.set(this.#prompt);
     contextIds.set(this.#ids, this.#prompt.length);
@@ -194,7 +193,7 @@ export class AgentSample {
       sampling: {
         ...sampling,
         maxNewTokens: Math.min(sampling.maxNewTokens, budget),
-        ...(constrainToolCalls && tools.length > 0 && { toolCalls }),
+        ...this.#constraint(),
       },
       ...(this.input.onEvent && { timed: true }),
     });
@@ -207,6 +206,13 @@ export class AgentSample {
     this.#open = generation.stopReason === 'stop_string';
     this.messages.push({ role: 'assistant', content: this.#textOf(generation) });
     return generation;
+  }
+
+  #constraint(): Pick<SamplingParams, 'toolCalls' | 'toolCallFormat'> {
+    const { tools, constrainToolCalls, toolParser = parseHermes } = this.input;
+    if (!constrainToolCalls || tools.length === 0) return {};
+    const toolCalls = tools.map(({ name, parameters }) => ({ name, parameters }));
+    return { toolCalls, toolCallFormat: callFormatOf(toolParser) };
   }
 
   #textOf({ tokenIds, stopString }: Generation): string {

@@ -1,15 +1,15 @@
 /**
  * Constrained decoding: which tokens may come next, so that a tool call that was begun is valid. Text around calls is free.
  *
- * A state is where the text stands: how much of the opening tag it ends with, or a state of the call's automaton. The tokens
- * that a state allows, and how few tokens each then leaves to the end of the call, are found once and kept.
+ * A state is where the text stands (callLanguage.ts). The tokens that a state allows, and how few tokens each then leaves to
+ * the end of the call, are found once and kept.
  */
 
 import { tokenBytes, type Vocabulary } from '../model/vocabulary.ts';
-import { ByteAutomaton, DEAD } from './byteAutomaton.ts';
-import { advance, prefixFunction } from './stopStrings.ts';
+import { DEAD } from './byteAutomaton.ts';
+import { type CallLanguage, callLanguage } from './callLanguage.ts';
 import { TokenTrie } from './tokenTrie.ts';
-import { CALL_OPENS, type CallableTool, toolCallGrammar } from './toolGrammar.ts';
+import type { CallableTool, CallFormat } from './toolGrammar.ts';
 
 interface Allowed {
   /** Tokens that may come next, */
@@ -29,18 +29,21 @@ export class CallGuide {
   readonly start = 0;
   readonly #vocabulary: Vocabulary;
   readonly #vocabSize: number;
-  readonly #tag = new TextEncoder().encode(CALL_OPENS);
-  readonly #fallback = prefixFunction(this.#tag);
-  readonly #call: ByteAutomaton;
+  readonly #language: CallLanguage;
   readonly #trie: TokenTrie;
   readonly #allowed = new Map<number, Allowed>();
   readonly #tokensLeft = new Map<number, number>();
 
   /** @param vocabSize tokens that the model can draw; those that the tokenizer lacks have no bytes */
-  constructor(tools: readonly CallableTool[], vocabulary: Vocabulary, vocabSize: number) {
+  constructor(
+    tools: readonly CallableTool[],
+    vocabulary: Vocabulary,
+    vocabSize: number,
+    format: CallFormat = 'hermes',
+  ) {
     this.#vocabulary = vocabulary;
     this.#vocabSize = vocabSize;
-    this.#call = new ByteAutomaton(toolCallGrammar(tools));
+    this.#language = callLanguage(tools, format);
     this.#trie = new TokenTrie(vocabulary, vocabSize);
   }
 
@@ -64,19 +67,7 @@ export class CallGuide {
   }
 
   #step(state: number, byte: number): number {
-    if (state === DEAD) return DEAD;
-    const opens = this.#tag.length;
-    if (state < opens) {
-      const matched = advance(this.#tag, this.#fallback, state, byte);
-      return matched === opens ? opens + this.#call.start : matched;
-    }
-    const next = this.#call.next(state - opens, byte);
-    if (next === DEAD) return DEAD;
-    return this.#call.isEnd(next) ? this.start : opens + next;
-  }
-
-  #isCall(state: number): boolean {
-    return state >= this.#tag.length;
+    return state === DEAD ? DEAD : this.#language.step(state, byte);
   }
 
   #allowedAt(state: number): Allowed {
@@ -97,7 +88,7 @@ export class CallGuide {
 
   /** Tokens that no byte of leads into nothing, and where they lead. Tokens without bytes are for free text. */
   #reach(state: number): { ids: Uint32Array; next: Int32Array } {
-    const ids = this.#isCall(state) ? [] : [...this.#trie.empty];
+    const ids = this.#language.isCall(state) ? [] : [...this.#trie.empty];
     const next = ids.map(() => state);
     const visit = (token: number, to: number) => {
       ids.push(token);
@@ -112,21 +103,17 @@ export class CallGuide {
    * left, so this ends although calls may be of any length.
    */
   #tokensTo(state: number): number {
-    if (!this.#isCall(state)) return 0;
+    if (!this.#language.isCall(state)) return 0;
     const known = this.#tokensLeft.get(state);
     if (known !== undefined) return known;
     const nearer = (at: number, byte: number) => {
       const to = this.#step(at, byte);
-      return to !== DEAD && this.#bytesLeft(to) === this.#bytesLeft(at) - 1 ? to : DEAD;
+      return to !== DEAD && this.#language.bytesLeft(to) === this.#language.bytesLeft(at) - 1 ? to : DEAD;
     };
     let fewest = FAR;
     this.#trie.walk(state, nearer, (_, to) => (fewest = Math.min(fewest, 1 + this.#tokensTo(to))));
     this.#tokensLeft.set(state, fewest);
     return fewest;
-  }
-
-  #bytesLeft(state: number): number {
-    return this.#isCall(state) ? this.#call.bytesLeft(state - this.#tag.length) : 0;
   }
 
   #bits(ids: Uint32Array): Uint32Array {

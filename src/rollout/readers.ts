@@ -10,7 +10,7 @@ export class Readers {
   readonly #makeVocabulary: (() => Vocabulary) | undefined;
   readonly #vocabSize: number;
   #vocabulary: Vocabulary | undefined;
-  /** By the tools, as JSON. */
+  /** By format and tools, as JSON. */
   readonly #guides = new Map<string, CallGuide>();
 
   constructor(vocabSize: number, makeVocabulary: (() => Vocabulary) | undefined) {
@@ -26,12 +26,12 @@ export class Readers {
     return stop.length === 0 ? undefined : new StopMatcher(stop, this.#readVocabulary(), minNewTokens);
   }
 
-  #guidedOf({ sampling: { toolCalls } }: GenerateRequest): Job['guided'] {
+  #guidedOf({ sampling: { toolCalls, toolCallFormat } }: GenerateRequest): Job['guided'] {
     if (!toolCalls || toolCalls.length === 0) return undefined;
-    const key = JSON.stringify(toolCalls);
+    const key = JSON.stringify([toolCallFormat, toolCalls]);
     let guide = this.#guides.get(key);
     if (!guide) {
-      guide = new CallGuide(toolCalls, this.#readVocabulary(), this.#vocabSize);
+      guide = new CallGuide(toolCalls, this.#readVocabulary(), this.#vocabSize, toolCallFormat);
       this.#guides.set(key, guide);
     }
     return { guide, state: guide.start };

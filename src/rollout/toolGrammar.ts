@@ -1,14 +1,9 @@
-/**
- * What a tool call in Hermes format may look like, by the tools' schemas: what follows `<tool_call>`, `</tool_call>` included.
- * Arguments come in the order of the schema, those that are not required may be left out, and a space or none goes after
- * ":" and ",", a new line or none inside the tags.
- *
- * Of the schema's bounds, `maxLength`, `enum` and the range of an integer of at most MAX_RANGE values hold; other numbers
- * keep their sign. The tool's own check still reads the call and says what is wrong with it.
- */
+/** What a tool call may look like, by the tools' schemas, in the formats that toolParser.ts reads. */
 
+import { InputError } from '../model/errors.ts';
 import type { ArgumentSchema, ToolSchema } from '../tasks/toolSchema.ts';
-import { bytes, many, type Nfa, oneOf, optional, type Part, sequence, text, upTo } from './byteAutomaton.ts';
+import { bytes, many, oneOf, optional, type Part, sequence, text } from './byteAutomaton.ts';
+import { json, object, rawText, space, value } from './jsonGrammar.ts';
 
 /** A tool as far as its calls go; plain data, so that it can cross to a worker. */
 export interface CallableTool {
@@ -16,146 +11,63 @@ export interface CallableTool {
   parameters: ToolSchema;
 }
 
+/** As `rollout.multiTurn.format`. */
+export type CallFormat = 'hermes' | 'qwen3_coder' | 'llama3_json';
+
 export const CALL_OPENS = '<tool_call>';
 const CALL_CLOSES = '</tool_call>';
-/** Whole numbers that are written out one by one. */
-const MAX_RANGE = 256;
-/** Digits of a number before and after the point, so that no value is beyond what JSON readers agree on. */
-const MAX_DIGITS = 15;
 
-/** The language of one call's rest. */
-export function toolCallGrammar(tools: readonly CallableTool[]): Part {
-  const lineBreak = optional(text('\n'));
+/** What follows CALL_OPENS, CALL_CLOSES included; of Llama 3, which has no tags, a whole turn. */
+export function toolCallGrammar(tools: readonly CallableTool[], format: CallFormat = 'hermes'): Part {
+  if (format === 'llama3_json') return llamaTurn(jsonCall(tools, 'parameters'));
+  const call = format === 'hermes' ? jsonCall(tools, 'arguments') : oneOf(...tools.map(xmlCall));
+  return sequence(lineBreak, call, lineBreak, text(CALL_CLOSES));
+}
+
+const lineBreak = optional(text('\n'));
+
+function jsonCall(tools: readonly CallableTool[], argumentsKey: string): Part {
   const calls = tools.map(({ name, parameters }) =>
-    sequence(text(`${json(name)},`), space, text('"arguments":'), space, object(parameters)),
+    sequence(text(`${json(name)},`), space, text(`"${argumentsKey}":`), space, object(parameters)),
   );
-  return sequence(lineBreak, text('{"name":'), space, oneOf(...calls), text('}'), lineBreak, text(CALL_CLOSES));
+  return sequence(text('{"name":'), space, oneOf(...calls), text('}'));
 }
 
-const space = optional(text(' '));
-const digit = bytes([0x30, 0x39]);
-
-/** "<" is escaped, so that no tag can come out of a name or a choice. */
-const json = (value: unknown): string => JSON.stringify(value).replaceAll('<', '\\u003c');
-
-function value(schema: ArgumentSchema): Part {
-  if (schema.enum) return oneOf(...schema.enum.map((choice) => text(json(choice))));
-  if (schema.type === 'string') return string(schema.maxLength);
-  if (schema.type === 'integer') return integer(schema);
-  if (schema.type === 'number') return sequence(whole(schema), optional(fraction), optional(exponent));
-  if (schema.type === 'boolean') return oneOf(text('true'), text('false'));
-  if (schema.type === 'null') return text('null');
-  if (schema.type === 'array') return array(schema.items ? value(schema.items) : scalar());
-  if (schema.type === 'object')
-    return object({
-      type: 'object',
-      properties: schema.properties ?? {},
-      ...(schema.required && { required: schema.required }),
-    });
-  return scalar();
+/** Texts are written as they are, all else as JSON. */
+function xmlCall({ name, parameters: { properties, required = [] } }: CallableTool): Part {
+  const parts = Object.entries(properties).map(([key, schema]) => {
+    const part = sequence(
+      text(`<parameter=${xmlName(name, key)}>`),
+      lineBreak,
+      xmlValue(name, key, schema),
+      lineBreak,
+      text('</parameter>'),
+      lineBreak,
+    );
+    return required.includes(key) ? part : optional(part);
+  });
+  return sequence(text(`<function=${xmlName(name, name)}>`), lineBreak, ...parts, text('</function>'));
 }
 
-/** Where the schema does not say. */
-const scalar = (): Part => oneOf(...['string', 'number', 'boolean', 'null'].map((type) => value({ type })));
-
-const array = (item: Part): Part =>
-  sequence(text('['), optional(sequence(item, many(sequence(text(','), space, item)))), text(']'));
-
-/** Two ways run side by side: no member yet, and some, after which a comma comes. */
-function object({ properties, required = [] }: ToolSchema): Part {
-  return (nfa, from) => {
-    let none: number | undefined = text('{')(nfa, from);
-    let some: number | undefined;
-    for (const [key, schema] of Object.entries(properties)) {
-      const start = nfa.node();
-      if (none !== undefined) nfa.free[none].push(start);
-      if (some !== undefined) nfa.free[sequence(text(','), space)(nfa, some)].push(start);
-      const end = sequence(text(`${json(key)}:`), space, value(schema))(nfa, start);
-      const next = joined(nfa, end);
-      if (required.includes(key)) none = undefined;
-      else if (some !== undefined) nfa.free[some].push(next);
-      some = next;
-    }
-    const close = nfa.node();
-    for (const at of [none, some]) if (at !== undefined) nfa.free[text('}')(nfa, at)].push(close);
-    return close;
-  };
-}
-
-/** A fresh node after `from`: others may lead there, too. */
-function joined(nfa: Nfa, from: number): number {
-  const to = nfa.node();
-  nfa.free[from].push(to);
-  return to;
-}
-
-function integer(schema: ArgumentSchema): Part {
-  const [low, high] = [Math.ceil(schema.minimum ?? -Infinity), Math.floor(schema.maximum ?? Infinity)];
-  if (!(high - low < MAX_RANGE) || high < low) return whole(schema);
-  return oneOf(...Array.from({ length: high - low + 1 }, (_, i) => text(`${low + i}`)));
-}
-
-function whole({ minimum = -Infinity, maximum = Infinity }: ArgumentSchema): Part {
-  const magnitude = oneOf(text('0'), sequence(bytes([0x31, 0x39]), upTo(MAX_DIGITS - 1, digit)));
-  if (minimum >= 0) return magnitude;
-  return maximum < 0 ? sequence(text('-'), magnitude) : sequence(optional(text('-')), magnitude);
-}
-
-const fraction = sequence(text('.'), digit, upTo(MAX_DIGITS - 1, digit));
-const exponent = sequence(
-  bytes([0x45, 0x45], [0x65, 0x65]),
-  optional(bytes([0x2b, 0x2b], [0x2d, 0x2d])),
-  digit,
-  upTo(1, digit),
-);
-
-/** JSON's strings in valid UTF-8, in which neither tag of a call can occur: "<" is not followed by "t" or "/". */
-function string(maxLength?: number): Part {
-  const quote = text('"');
-  // Characters beyond U+FFFF count twice where length is limited, "<" would need to look ahead: they come escaped there.
-  if (maxLength !== undefined) return sequence(quote, upTo(maxLength, character(ASCII, false)), quote);
-  const opening = sequence(text('<'), many(text('<')));
-  const harmless = sequence(opening, character(NO_TAG, true));
-  return sequence(quote, many(oneOf(character(ASCII, true), harmless)), optional(opening), quote);
-}
-
-/** All but control characters, `"`, `<` and `\`. */
-const ASCII: [number, number][] = [
-  [0x20, 0x21],
-  [0x23, 0x3b],
-  [0x3d, 0x5b],
-  [0x5d, 0x7f],
-];
-/** Of these all but "/" and "t". */
-const NO_TAG: [number, number][] = [
-  [0x20, 0x21],
-  [0x23, 0x2e],
-  [0x30, 0x3b],
-  [0x3d, 0x5b],
-  [0x5d, 0x73],
-  [0x75, 0x7f],
-];
-
-/** One character of a string: plain, escaped, or of several bytes as RFC 3629 allows them. */
-function character(ascii: [number, number][], beyond: boolean): Part {
-  const hex = bytes([0x30, 0x39], [0x41, 0x46], [0x61, 0x66]);
-  const more = bytes([0x80, 0xbf]);
-  const escapes = [...'"\\/bfnrt'].map((c): [number, number] => [c.charCodeAt(0), c.charCodeAt(0)]);
-  const utf8 = [
-    sequence(bytes([0xc2, 0xdf]), more),
-    sequence(bytes([0xe0, 0xe0]), bytes([0xa0, 0xbf]), more),
-    sequence(bytes([0xe1, 0xec], [0xee, 0xef]), more, more),
-    sequence(bytes([0xed, 0xed]), bytes([0x80, 0x9f]), more),
-  ];
-  const utf8Beyond = [
-    sequence(bytes([0xf0, 0xf0]), bytes([0x90, 0xbf]), more, more),
-    sequence(bytes([0xf1, 0xf3]), more, more, more),
-    sequence(bytes([0xf4, 0xf4]), bytes([0x80, 0x8f]), more, more),
-  ];
-  return oneOf(
-    bytes(...ascii),
-    sequence(text('\\'), oneOf(bytes(...escapes), sequence(text('u'), hex, hex, hex, hex))),
-    ...utf8,
-    ...(beyond ? utf8Beyond : []),
+function xmlName(tool: string, name: string): string {
+  if (!/[>\s]/.test(name)) return name;
+  throw new InputError(
+    `Tool "${tool}": the name "${name}" has ">" or a space, which format qwen3_coder cannot write; rename it.`,
   );
+}
+
+function xmlValue(tool: string, key: string, schema: ArgumentSchema): Part {
+  if (schema.type !== 'string') return value(schema);
+  if (!schema.enum) return rawText(schema.maxLength);
+  const choices = schema.enum.map(String).filter((choice) => !/<[t/]|^\n|\n$/.test(choice));
+  if (choices.length > 0) return oneOf(...choices.map(text));
+  throw new InputError(`Tool "${tool}": no choice of "${key}" can be written in format qwen3_coder; change its enum.`);
+}
+
+/** A turn whose first character is "{" is calls with ";" between them; any other is free. */
+function llamaTurn(call: Part): Part {
+  const blank = bytes([0x09, 0x0d], [0x20, 0x20]);
+  const free = sequence(bytes([0x00, 0x08], [0x0e, 0x1f], [0x21, 0x7a], [0x7c, 0xff]), many(bytes([0x00, 0xff])));
+  const calls = sequence(call, many(sequence(optional(text(' ')), text(';'), space, call)));
+  return sequence(many(blank), optional(oneOf(free, calls)));
 }

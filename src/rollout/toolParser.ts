@@ -8,13 +8,18 @@
 import { InputError } from '../model/errors.ts';
 import type { Tool } from '../tasks/tool.ts';
 import { argumentProblem, isObject } from '../tasks/toolSchema.ts';
+import type { CallFormat } from './toolGrammar.ts';
 
 export type ToolCall =
   | { name: string; args: Record<string, unknown>; error?: undefined }
   /** A call that cannot run; `error` is what the model reads in place of the tool's output. */
   | { error: string };
 
-export type ToolParser = (text: string, tools: Tool[]) => ToolCall[];
+export interface ToolParser {
+  (text: string, tools: Tool[]): ToolCall[];
+  /** The format whose calls it reads; without it they cannot be constrained (constrainToolCalls). */
+  callFormat?: CallFormat;
+}
 
 /** `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`, any number of them, text around them ignored. */
 export const parseHermes: ToolParser = (text, tools) =>
@@ -31,7 +36,20 @@ export const parseLlama3Json: ToolParser = (text, tools) => {
 export const parseQwenXml: ToolParser = (text, tools) =>
   taggedBlocks(text).map((block) => (block.closed ? readXmlCall(block.body, tools) : NOT_CLOSED));
 
+parseHermes.callFormat = 'hermes';
+parseLlama3Json.callFormat = 'llama3_json';
+parseQwenXml.callFormat = 'qwen3_coder';
+
 export const TOOL_PARSERS = { hermes: parseHermes, llama3_json: parseLlama3Json, qwen3_coder: parseQwenXml } as const;
+
+/** Throws InputError where the parser does not say what its calls look like. */
+export function callFormatOf({ callFormat }: ToolParser): CallFormat {
+  if (callFormat) return callFormat;
+  throw new InputError(
+    'constrainToolCalls is on, but the tool parser has no callFormat, so nobody knows what its calls look like; ' +
+      `set it to the format it reads (${Object.keys(TOOL_PARSERS).join(', ')}), or turn constrainToolCalls off.`,
+  );
+}
 
 /** Throws InputError for a name that is neither shipped nor registered. */
 export function toolParserOf(format: string): ToolParser {

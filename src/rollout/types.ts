@@ -1,6 +1,6 @@
 /** What crosses between agent loops (main thread) and the rollout engine (GPU worker). */
 
-import type { CallableTool } from './toolGrammar.ts';
+import type { CallableTool, CallFormat } from './toolGrammar.ts';
 import type { TurnSpan } from './turnClock.ts';
 
 export interface SamplingParams {
@@ -29,10 +29,12 @@ export interface SamplingParams {
   /** Whether the turn's text, as tools and rewards read it, has the stop string; its tokens always do. vLLM's name. */
   includeStopStrInOutput?: boolean;
   /**
-   * After `<tool_call>` only what goes on to a valid call of one of these, in Hermes format; one step a read-back. What the
-   * constraint left is part of logMass.
+   * Where a call was begun, only what goes on to a valid call of one of these; one step a read-back. What the constraint
+   * left is part of logMass.
    */
   toolCalls?: readonly CallableTool[];
+  /** How calls are written; default 'hermes'. */
+  toolCallFormat?: CallFormat;
   /** Return the entropy at each token. */
   entropy?: boolean;
   /** Return the likeliest tokens at each place, at most 8; 0 = off. */

@@ -6,7 +6,8 @@ import { vocabularyOf } from '../../src/model/vocabulary.ts';
 import { WgslEngine } from '../../src/model/wgslEngine.ts';
 import { CallGuide } from '../../src/rollout/callGuide.ts';
 import { WgslRolloutEngine } from '../../src/rollout/engine.ts';
-import { parseHermes } from '../../src/rollout/toolParser.ts';
+import { TOOL_PARSERS } from '../../src/rollout/toolParser.ts';
+import type { CallFormat } from '../../src/rollout/toolGrammar.ts';
 import type { GenerateRequest, Generation, SamplingParams } from '../../src/rollout/types.ts';
 import { buildGsm8kTokenizer } from '../../src/tasks/gsm8kTokenizer.ts';
 import type { Tool } from '../../src/tasks/tool.ts';
@@ -18,7 +19,9 @@ const files = buildGsm8kTokenizer();
 const tokenizer = new ChatTokenizer(files.tokenizer, files.config);
 const vocabulary = vocabularyOf(files.tokenizer);
 const V = tokenizer.vocabSize;
-const [TAG] = tokenizer.encode('<tool_call>');
+const FORMATS = ['hermes', 'qwen3_coder', 'llama3_json'] as const;
+/** What a call begins with. */
+const opens = (format: CallFormat) => tokenizer.encode(format === 'llama3_json' ? '{' : '<tool_call>')[0];
 const TOOLS: Tool[] = [
   {
     ...{ name: 'calculator', description: '', execute: () => '' },
@@ -37,77 +40,85 @@ const TOOLS: Tool[] = [
   },
 ];
 const toolCalls = TOOLS.map(({ name, parameters }) => ({ name, parameters }));
-const sizes = { ...SIZES, maxSlots: 8, slotCapacity: 100 };
+/** Tokens of a turn: enough for any call. */
+const LEFT = 56;
+const sizes = { ...SIZES, maxSlots: 8, slotCapacity: 140 };
 const prompt = Uint32Array.from(tokenizer.encode('Tom has 3 apples.'));
 
-const request = (s: number, more: Partial<SamplingParams> = {}): GenerateRequest => ({
+const request = (s: number, format: CallFormat, more: Partial<SamplingParams> = {}): GenerateRequest => ({
   ...{ requestId: `${s}`, contextIds: prompt, promptLength: prompt.length, key: [5, s] as [number, number] },
   sampling: {
-    ...{ temperature: 0.9, topK: 0, topP: 1, minP: 0, maxNewTokens: 40, stopTokenIds: tokenizer.eosTokenIds },
+    ...{ temperature: 0.9, topK: 0, topP: 1, minP: 0, maxNewTokens: LEFT, stopTokenIds: tokenizer.eosTokenIds },
     // The model is untrained: something has to make it begin calls.
-    ...{ toolCalls, logitBias: [[TAG, 30]] as [number, number][], ...more },
+    ...{ toolCalls, toolCallFormat: format, logitBias: [[opens(format), 30]] as [number, number][], ...more },
   },
 });
 
 /** Checks every call of a turn; returns how many there were. */
-function checkCalls({ tokenIds }: Generation): number {
+function checkCalls({ tokenIds }: Generation, format: CallFormat): number {
   const text = tokenizer.decode(tokenIds, { skipSpecialTokens: true });
-  const calls = parseHermes(text, TOOLS);
+  const calls = TOOL_PARSERS[format](text, TOOLS);
   for (const { error } of calls) expect(error && [error, text]).toBeUndefined();
   return calls.length;
 }
 
-test('an untrained model calls validly, each time; turns without the constraint draw as ever beside it', () =>
-  withGpu(async () => {
-    const gpu = await testGpu();
-    const engine = new WgslRolloutEngine(gpu, tinyModel(gpu, { vocabSize: V }), sizes, {
-      vocabulary: () => vocabulary,
-    });
-    const free = (s: number) => request(s, { toolCalls: [], logitBias: [] });
-    const plain = await Promise.all([8, 9].map((s) => engine.generate(free(s))));
-    for (const s of [8, 9]) engine.release(`${s}`);
-    const together = await Promise.all(
-      [0, 1, 2, 3, 4, 5, 6, 7, 8, 9].map((s) => engine.generate(s < 8 ? request(s) : free(s))),
-    );
-    for (const generation of together.slice(0, 8)) expect(checkCalls(generation)).toBeGreaterThan(0);
-    expect(together.slice(8)).toEqual(plain);
-    const [first] = together;
-    // The next turn continues in the cache, and may call again.
-    const contextIds = Uint32Array.from([...prompt, ...first.tokenIds, ...tokenizer.encode('ok')]);
-    expect(checkCalls(await engine.generate({ ...request(0), contextIds }))).toBeGreaterThan(0);
-  }));
-
-test('the log-prob is the trainer’s to the bit, and minus the mass that of the draw among what was allowed', () =>
-  withGpu(async () => {
-    const gpu = await testGpu();
-    const model = tinyModel(gpu, { vocabSize: V });
-    const engine = new WgslRolloutEngine(gpu, model, sizes, { vocabulary: () => vocabulary });
-    const trainer = new WgslEngine(gpu, model, 1024);
-    const temperature = 0.9;
-    const { tokenIds, logProbs, logMass } = await engine.generate(request(3));
-    const sample = { tokens: tokenIds, mask: new Uint8Array(tokenIds.length).fill(1) };
-    for (const { batch, entryPosition } of packGroups([{ prompt, samples: [sample] }], 1024))
-      (await trainer.logProbs(batch, { temperature })).logProbs.forEach((logProb, e) =>
-        expect(logProb).toBe(logProbs[entryPosition[e]]),
+test.each(FORMATS)(
+  '%s: an untrained model calls validly; turns without the constraint draw as ever beside it',
+  (format) =>
+    withGpu(async () => {
+      const gpu = await testGpu();
+      const engine = new WgslRolloutEngine(gpu, tinyModel(gpu, { vocabSize: V }), sizes, {
+        vocabulary: () => vocabulary,
+      });
+      const free = (s: number) => request(s, format, { toolCalls: [], logitBias: [] });
+      const plain = await Promise.all([8, 9].map((s) => engine.generate(free(s))));
+      for (const s of [8, 9]) engine.release(`${s}`);
+      const together = await Promise.all(
+        [0, 1, 2, 3, 4, 5, 6, 7, 8, 9].map((s) => engine.generate(s < 8 ? request(s, format) : free(s))),
       );
-    const guide = new CallGuide(toolCalls, vocabulary, V);
-    let state = guide.start;
-    for (const [t, token] of tokenIds.entries()) {
-      const mask = guide.mask(state, 40 - t);
-      state = guide.after(state, token);
-      if (t % 6 !== 2) continue;
-      // The whole distribution at this place, a one-token sample each.
-      const context = Uint32Array.from([...prompt, ...tokenIds.subarray(0, t)]);
-      const samples = Array.from({ length: V }, (_, j) => ({ tokens: Uint32Array.of(j), mask: Uint8Array.of(1) }));
-      const whole = new Float64Array(V);
-      for (const { batch, entrySample } of packGroups([{ prompt: context, samples }], 1024))
-        (await trainer.logProbs(batch, { temperature })).logProbs.forEach(
-          (logProb, e) => (whole[entrySample[e]] = logProb),
+      for (const generation of together.slice(0, 8)) expect(checkCalls(generation, format)).toBeGreaterThan(0);
+      expect(together.slice(8)).toEqual(plain);
+      const [first] = together;
+      // The next turn continues in the cache, and may call again.
+      const contextIds = Uint32Array.from([...prompt, ...first.tokenIds, ...tokenizer.encode('ok')]);
+      expect(checkCalls(await engine.generate({ ...request(0, format), contextIds }), format)).toBeGreaterThan(0);
+    }),
+);
+
+test.each(FORMATS)(
+  '%s: the log-prob is the trainer’s to the bit, minus the mass that of the draw among what was allowed',
+  (format) =>
+    withGpu(async () => {
+      const gpu = await testGpu();
+      const model = tinyModel(gpu, { vocabSize: V });
+      const engine = new WgslRolloutEngine(gpu, model, sizes, { vocabulary: () => vocabulary });
+      const trainer = new WgslEngine(gpu, model, 1024);
+      const temperature = 0.9;
+      const { tokenIds, logProbs, logMass } = await engine.generate(request(3, format));
+      const sample = { tokens: tokenIds, mask: new Uint8Array(tokenIds.length).fill(1) };
+      for (const { batch, entryPosition } of packGroups([{ prompt, samples: [sample] }], 1024))
+        (await trainer.logProbs(batch, { temperature })).logProbs.forEach((logProb, e) =>
+          expect(logProb).toBe(logProbs[entryPosition[e]]),
         );
-      const biased = whole.map((logProb, j) => logProb + (j === TAG ? 30 / temperature : 0));
-      const allowed = (j: number) => !mask || (mask[j >>> 5] >>> (j & 31)) & 1;
-      const mass = biased.reduce((sum, logProb, j) => sum + (allowed(j) ? Math.exp(logProb) : 0), 0);
-      expect(allowed(token)).toBeTruthy();
-      expect(Math.abs(logProbs[t] - logMass![t] - (biased[token] - Math.log(mass)))).toBeLessThan(5e-5);
-    }
-  }));
+      const guide = new CallGuide(toolCalls, vocabulary, V, format);
+      let state = guide.start;
+      for (const [t, token] of tokenIds.entries()) {
+        const mask = guide.mask(state, LEFT - t);
+        state = guide.after(state, token);
+        if (t % 12 !== 2) continue;
+        // The whole distribution at this place, a one-token sample each.
+        const context = Uint32Array.from([...prompt, ...tokenIds.subarray(0, t)]);
+        const samples = Array.from({ length: V }, (_, j) => ({ tokens: Uint32Array.of(j), mask: Uint8Array.of(1) }));
+        const whole = new Float64Array(V);
+        for (const { batch, entrySample } of packGroups([{ prompt: context, samples }], 1024))
+          (await trainer.logProbs(batch, { temperature })).logProbs.forEach(
+            (logProb, e) => (whole[entrySample[e]] = logProb),
+          );
+        const biased = whole.map((logProb, j) => logProb + (j === opens(format) ? 30 / temperature : 0));
+        const allowed = (j: number) => !mask || (mask[j >>> 5] >>> (j & 31)) & 1;
+        const mass = biased.reduce((sum, logProb, j) => sum + (allowed(j) ? Math.exp(logProb) : 0), 0);
+        expect(allowed(token)).toBeTruthy();
+        expect(Math.abs(logProbs[t] - logMass![t] - (biased[token] - Math.log(mass)))).toBeLessThan(5e-5);
+      }
+    }),
+);

@@ -5,8 +5,8 @@ import { tokenBytes, vocabularyOf } from '../../src/model/vocabulary.ts';
 import { ByteAutomaton, DEAD } from '../../src/rollout/byteAutomaton.ts';
 import { CallGuide } from '../../src/rollout/callGuide.ts';
 import { type Preemption, RolloutServer } from '../../src/rollout/engine.ts';
-import { type CallableTool, toolCallGrammar } from '../../src/rollout/toolGrammar.ts';
-import { parseHermes } from '../../src/rollout/toolParser.ts';
+import { type CallableTool, type CallFormat, toolCallGrammar } from '../../src/rollout/toolGrammar.ts';
+import { parseHermes, parseLlama3Json, parseQwenXml, type ToolParser } from '../../src/rollout/toolParser.ts';
 import type { GenerateRequest, Generation } from '../../src/rollout/types.ts';
 import type { Tool } from '../../src/tasks/tool.ts';
 import type { ArgumentSchema } from '../../src/tasks/toolSchema.ts';
@@ -32,10 +32,15 @@ const TOOLS: Tool[] = [
 ];
 
 const callable: CallableTool[] = TOOLS.map(({ name, parameters }) => ({ name, parameters }));
-const automaton = new ByteAutomaton(toolCallGrammar(callable));
+const automata = {
+  hermes: new ByteAutomaton(toolCallGrammar(callable)),
+  qwen3_coder: new ByteAutomaton(toolCallGrammar(callable, 'qwen3_coder')),
+  llama3_json: new ByteAutomaton(toolCallGrammar(callable, 'llama3_json')),
+};
 
-/** Whether a text is a whole call's rest. */
-function accepts(body: string | Uint8Array): boolean {
+/** Whether a text is a whole call's rest; of Llama 3, a whole turn. */
+function accepts(body: string | Uint8Array, format: CallFormat = 'hermes'): boolean {
+  const automaton = automata[format];
   let state = automaton.start;
   for (const byte of typeof body === 'string' ? new TextEncoder().encode(body) : body) {
     if (state === DEAD) return false;
@@ -100,6 +105,75 @@ describe('the language of a call', () => {
   });
 });
 
+describe('the language of a Qwen3-coder call', () => {
+  const xml = (name: string, args: Record<string, string>, line = '\n') => {
+    const parameters = Object.entries(args).map(
+      ([key, value]) => `<parameter=${key}>${line}${value}${line}</parameter>${line}`,
+    );
+    return `${line}<function=${name}>${line}${parameters.join('')}</function>${line}</tool_call>`;
+  };
+  test.each([
+    xml('search', { query: 'who is "x" \\ caf\u00e9 \u{1f600}?', top: '9' }),
+    xml('search', { query: 'two\n\tlines with a < b <<' }),
+    xml('search', { query: 'x' }, ''),
+    xml('search', { query: '' }),
+    xml('order', { size: 'M', count: '-3', gift: 'true', price: '1.5', note: 'abc', nothing: 'null' }),
+    xml('plan', { steps: '[{"x": 1}]', any: '["a", 1]' }),
+    xml('stop', {}),
+  ])('has %s', (body) => {
+    expect(accepts(body, 'qwen3_coder')).toBe(true);
+    const [parsed] = parseQwenXml(`<tool_call>${body}`, TOOLS);
+    expect(parsed.error).toBeUndefined();
+    const said = (body.match(/<parameter=query>\n?([^]*?)\n?<\/parameter>/) ?? [])[1];
+    expect(parsed.error === undefined && parsed.args['query']).toEqual(said);
+  });
+
+  test.each([
+    ['an unknown tool', xml('find', {})],
+    ['a missing argument', xml('search', {})],
+    ['an unknown argument', xml('stop', { a: '1' })],
+    ['a wrong type', xml('order', { count: 'two' })],
+    ['a number out of range', xml('search', { query: 'x', top: '10' })],
+    ['a choice that is none', xml('order', { size: 'L' })],
+    ['a choice that would end the call', xml('order', { size: '<t' })],
+    ['too long a text', xml('order', { note: 'abcd' })],
+    ['a closing tag in a text', xml('search', { query: 'a</parameter>' })],
+    ['half a call', '<function=stop>'],
+    ['JSON', call('stop', '{}')],
+  ])('has not %s', (_, body) => expect(accepts(body, 'qwen3_coder')).toBe(false));
+
+  test('what its names cannot write is refused in a sentence', () => {
+    const grammar = (tool: Tool) => new ByteAutomaton(toolCallGrammar([tool], 'qwen3_coder'));
+    expect(() => grammar(toolOf('a b', {}))).toThrow('Tool "a b": the name "a b" has ">" or a space');
+    const tags = { x: { type: 'string', enum: ['</a'] } };
+    expect(() => grammar(toolOf('a', tags))).toThrow('Tool "a": no choice of "x" can be written in format qwen3_coder');
+  });
+});
+
+describe('the language of a Llama 3 turn', () => {
+  const llama = (name: string, args: string) => `{"name": "${name}", "parameters": ${args}}`;
+  test.each([
+    [llama('stop', '{}'), 1],
+    ['\n {"name":"search","parameters":{"query":"x; y","top":1}}', 1],
+    [`${llama('stop', '{}')}; ${llama('order', '{"gift": true}')};${llama('stop', '{}')}`, 3],
+    ['The answer is {"name": "stop"}.', 0],
+    ['', 0],
+    ['\n', 0],
+  ])('has %s', (body, calls) => {
+    expect(accepts(body, 'llama3_json')).toBe(true);
+    expect(parseLlama3Json(body, TOOLS).map(({ error }) => error)).toEqual(new Array(calls).fill(undefined));
+  });
+
+  test.each([
+    ['another key', '{"name": "stop", "arguments": {}}'],
+    ['an unknown tool', llama('find', '{}')],
+    ['other JSON', '{"a": 1}'],
+    ['half a call', '{"name": "stop"'],
+    ['text after a call', `${llama('stop', '{}')} and`],
+    ['half a second call', `${llama('stop', '{}')}; `],
+  ])('has not %s', (_, body) => expect(accepts(body, 'llama3_json')).toBe(false));
+});
+
 const vocabulary = vocabularyOf(JSON.parse(readFileSync('checkpoints/gsm8k-tool/tokenizer.json', 'utf8')) as unknown);
 const V = tokenizer.vocabSize + 8; // a model's embedding may have rows that no token has
 const [TAG] = tokenizer.encode('<tool_call>');
@@ -149,6 +223,53 @@ describe('tokens that may come next', () => {
       for (const parsed of calls) if (parsed.error === undefined) names.add(parsed.name);
     }
     if (left > 20) expect(names.size).toBe(TOOLS.length);
+  });
+
+  test.each<[CallFormat, ToolParser, string]>([
+    ['qwen3_coder', parseQwenXml, '<tool_call>'],
+    ['llama3_json', parseLlama3Json, '{'],
+  ])('in format %s, too, a call drawn at random is valid and complete', (format, parser, opens) => {
+    const other = new CallGuide(callable, vocabulary, V, format);
+    const [OPEN] = tokenizer.encode(opens);
+    const r = rng(5);
+    const names = new Set<string>();
+    for (let sample = 0; sample < 60; sample++) {
+      const ids: number[] = [];
+      let state = other.start;
+      while (ids.length < 90) {
+        const allowed = tokensIn(other.mask(state, 90 - ids.length));
+        const token = allowed.includes(OPEN) ? OPEN : allowed[Math.floor(r.uniform() * allowed.length)];
+        if (token === EOS) break;
+        ids.push(token);
+        state = other.after(state, token);
+      }
+      const text = tokenizer.decode(ids, { skipSpecialTokens: true });
+      const calls = parser(text, TOOLS);
+      expect(calls.length).toBeGreaterThan(0);
+      for (const { error } of calls) expect(error && [error, text]).toBeUndefined();
+      for (const parsed of calls) if (parsed.error === undefined) names.add(parsed.name);
+    }
+    expect(names.size).toBe(TOOLS.length);
+  });
+
+  test('are seldom one alone: a text can be cut into tokens in many ways', () => {
+    const { name, parameters } = calculator;
+    const one = new CallGuide([{ name, parameters }], vocabulary, V);
+    let state = one.start;
+    const counts = tokenizer
+      .encode('<tool_call>\n{"name": "calculator", "arguments": {"expression": "')
+      .map((token) => {
+        const count = tokensIn(one.mask(state, 1000)).length;
+        state = one.after(state, token);
+        return count;
+      });
+    const runs = counts
+      .map((n) => (n === 1 ? '1' : ' '))
+      .join('')
+      .split(' ');
+    expect(counts.slice(1)).toHaveLength(33);
+    expect(counts.filter((n) => n === 1)).toHaveLength(9);
+    expect(Math.max(...runs.map(({ length }) => length))).toBe(3);
   });
 
   test('begin no call that cannot be ended, and are the usual ones where it is too late anyway', () => {
@@ -223,4 +344,17 @@ test('an agent loop asks for it only where there are tools', async () => {
   expect(await ask([calculator], true)).toEqual([{ name, parameters }]);
   expect(await ask([calculator], false)).toBeUndefined();
   expect(await ask([], true)).toBeUndefined();
+});
+
+test('a parser that does not say what its calls look like cannot be constrained; one that does asks for that format', async () => {
+  const own: ToolParser = (text, tools) => parseLlama3Json(text, tools);
+  const input = { tools: [calculator], constrainToolCalls: true, toolParser: own };
+  await expect(run([], { ...input, engine: new ScriptedEngine(['#### 1']) })).rejects.toThrow(
+    'constrainToolCalls is on, but the tool parser has no callFormat, so nobody knows what its calls look like; ' +
+      'set it to the format it reads (hermes, llama3_json, qwen3_coder), or turn constrainToolCalls off.',
+  );
+  own.callFormat = 'llama3_json';
+  const engine = new ScriptedEngine(['#### 1']);
+  await run([], { ...input, engine });
+  expect(engine.requests[0].sampling.toolCallFormat).toBe('llama3_json');
 });
