@@ -49,7 +49,7 @@ export async function benchAllDecode({
   effort,
 }: Pick<Bench, 'gpu' | 'quick' | 'rounds' | 'effort'>) {
   const results: NonNullable<Report['decode']> = {};
-  for (const sequences of quick ? [1, 64] : [1, 8, 64, 256])
+  for (const sequences of quick ? [1, 64] : [1, 2, 4, 8, 16, 64, 256])
     results[sequences] = await benchDecode(gpu, sequences, quick ? 16 : 48, rounds);
   const { sequences, newTokens } = PROFILED;
   results[sequences].kernels = await kernelTimes(gpu, decoder(gpu, sequences, newTokens), effort);

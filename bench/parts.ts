@@ -10,6 +10,7 @@ import { copyGbPerS, dispatchCost, mapMs, peakGflops } from './peaks.ts';
 import { benchPeers } from './peers.ts';
 import type { PeerName, PeerResults } from './peers/types.ts';
 import { fillShares, type Report } from './report.ts';
+import { benchSpeculative } from './speculative.ts';
 import { benchStep, type StepInputs } from './step.ts';
 import { benchTiles } from './tiles.ts';
 import { benchPrefixSharing, benchScaling, benchTrain } from './train.ts';
@@ -62,6 +63,9 @@ const PARTS: Record<string, (bench: Bench) => Promise<void>> = {
   async decode(bench) {
     bench.report.decode = await benchAllDecode(bench);
   },
+  async speculative({ gpu, host, report, quick }) {
+    report.speculative = await benchSpeculative(gpu, await host.loadStep(quick), quick);
+  },
   async train({ gpu, report, quick, rounds, effort }) {
     report.train = await benchTrain(gpu, quick, rounds, effort);
   },
@@ -86,7 +90,7 @@ const PARTS: Record<string, (bench: Bench) => Promise<void>> = {
 };
 
 /** Only when named: not about how fast a run is, but about why it is built so. */
-const ON_REQUEST = ['tiles'];
+const ON_REQUEST = ['tiles', 'speculative'];
 
 /** All parts, or those named with commas between. Throws InputError. */
 export function partNames(only: string | undefined): string[] {

@@ -66,6 +66,16 @@ export interface Report {
   prefill?: Rate;
   /** By number of sequences. */
   decode?: Record<string, DecodeResult>;
+  /** On request: guesses against none, best of rounds taken in turn. */
+  speculative?: {
+    setting: string;
+    sequences: number;
+    plainMs: number;
+    guessingMs: number;
+    /** Share of the guessed tokens that were drawn, and guesses a sequence. */
+    acceptance: number;
+    guessed: number;
+  }[];
   train?: TrainResult;
   scaling?: ({ change: string } & Rate)[];
   step?: {
@@ -152,6 +162,16 @@ export function table(report: Report): string {
     for (const [peer, ratio] of Object.entries(rate.ratio ?? {})) row(`  against ${peer}`, `${fixed(ratio)} x`);
     kernelRows(rate.kernels, row);
   }
+  const linear = growsLess(report.decode);
+  if (linear !== undefined) row('decode, step less than linear to 16', linear ? 'yes' : 'no');
+  for (const { setting, sequences, plainMs, guessingMs, acceptance } of report.speculative ?? [])
+    row(
+      `guesses, ${setting}, ${sequences} at once`,
+      `${fixed(plainMs)} ms without`,
+      `${fixed(guessingMs)} ms with`,
+      `${fixed(plainMs / guessingMs)} x`,
+      `${percent(acceptance)} true`,
+    );
   trainRows(report, row);
   for (const { change, ...rate } of report.scaling ?? []) row(`train, ${change}`, ...rateCells(rate));
   if (report.step) {
@@ -179,6 +199,19 @@ export function table(report: Report): string {
   }
   if (report.prefixSharing) row('prefix sharing, train step', `${fixed(report.prefixSharing.speedup)} x`);
   return lines.join('\n');
+}
+
+/**
+ * Whether a step of n sequences takes less than twice one of n / 2, for all n up to 16 that were measured: the rate then
+ * rises from each to the next. Undefined where fewer than two were measured.
+ */
+export function growsLess(decode: Report['decode']): boolean | undefined {
+  const rates = Object.entries(decode ?? {})
+    .map(([sequences, { tokensPerSecond }]) => ({ sequences: Number(sequences), tokensPerSecond }))
+    .filter(({ sequences }) => sequences <= 16)
+    .sort((a, b) => a.sequences - b.sequences);
+  if (rates.length < 2) return undefined;
+  return rates.slice(1).every(({ tokensPerSecond }, i) => tokensPerSecond > rates[i].tokensPerSecond);
 }
 
 type Row = (name: string, ...cells: string[]) => void;

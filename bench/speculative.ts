@@ -1,0 +1,94 @@
+/**
+ * Decoding with guesses against the same without, in turn in one process: the recipe's model, each prompt seen before. 'greedy'
+ * is an evaluation of a model that has not changed, where history says every token: the most that guessing can gain.
+ * 'sampled' draws at a low temperature after other samples of the same prompts, as late in training. No end tokens, so that
+ * every sequence has its full length.
+ */
+
+import type { Gpu } from '../src/gpu/device.ts';
+import type { LlamaModel } from '../src/model/forward.ts';
+import { loadModel } from '../src/model/loadModel.ts';
+import { ChatTokenizer } from '../src/model/tokenizer.ts';
+import { WgslRolloutEngine } from '../src/rollout/engine.ts';
+import type { GenerateRequest } from '../src/rollout/types.ts';
+import type { Report } from './report.ts';
+import type { StepInputs } from './step.ts';
+
+const SETTINGS = { greedy: 0, sampled: 0.4 };
+const NEW_TOKENS = 48;
+const DRAFT = 8;
+/** Rounds that fill the history and compile. */
+const WARM_UPS = 2;
+
+type Result = NonNullable<Report['speculative']>[number];
+
+export async function benchSpeculative(gpu: Gpu, { loaded, task }: StepInputs, quick: boolean): Promise<Result[]> {
+  const tokenizer = new ChatTokenizer(loaded.tokenizerJson, loaded.tokenizerConfigJson);
+  const prompts = Array.from({ length: 16 }, (_, i) => tokenizer.encodeChat(task.train(i, 1).messages));
+  const longest = Math.max(...prompts.map((p) => p.length));
+  const model = await loadModel(gpu, loaded.config, longest + NEW_TOKENS, loaded.weights);
+  const results: Result[] = [];
+  for (const [setting, temperature] of Object.entries(SETTINGS))
+    for (const sequences of quick ? [1] : [1, 4, 16]) {
+      const bench = new Pair(gpu, model, prompts.slice(0, sequences), longest, temperature);
+      results.push({ setting, sequences, ...(await bench.measure(quick ? 1 : 4)) });
+    }
+  return results;
+}
+
+/** The same requests with guesses and without. */
+class Pair {
+  readonly #plain: WgslRolloutEngine;
+  readonly #guessing: WgslRolloutEngine;
+  readonly #prompts: Uint32Array[];
+  readonly #temperature: number;
+
+  constructor(gpu: Gpu, model: LlamaModel, prompts: Uint32Array[], maxPromptLength: number, temperature: number) {
+    const n = prompts.length;
+    const sizes = { maxSlots: n, slotCapacity: NEW_TOKENS, maxPrompts: n, maxPromptLength, maxBatchedTokens: 512 };
+    const speculative = { maxDraftTokens: DRAFT, minNgram: 2, history: 8, adapt: false };
+    this.#plain = new WgslRolloutEngine(gpu, model, sizes);
+    this.#guessing = new WgslRolloutEngine(gpu, model, { ...sizes, verifyRows: n * (1 + DRAFT) }, { speculative });
+    this.#prompts = prompts;
+    this.#temperature = temperature;
+  }
+
+  async measure(rounds: number): Promise<Omit<Result, 'setting' | 'sequences'>> {
+    for (let round = 0; round < WARM_UPS; round++) await this.#both(round);
+    await this.#guessing.takeStats();
+    let [plainMs, guessingMs] = [Infinity, Infinity];
+    for (let round = 0; round < rounds; round++) {
+      const [plain, guessing] = await this.#both(WARM_UPS + round);
+      plainMs = Math.min(plainMs, plain);
+      guessingMs = Math.min(guessingMs, guessing);
+    }
+    const { acceptedTokens, draftTokens } = await this.#guessing.takeStats();
+    const acceptance = draftTokens === 0 ? 0 : acceptedTokens / draftTokens;
+    return { plainMs, guessingMs, acceptance, guessed: draftTokens / rounds / this.#prompts.length };
+  }
+
+  /** Milliseconds of a round; throws where the two draw different tokens. */
+  async #both(round: number): Promise<[number, number]> {
+    const [plain, plainMs] = await this.#generate(this.#plain, round);
+    const [guessed, guessingMs] = await this.#generate(this.#guessing, round);
+    if (plain !== guessed) throw new Error('Decoding with guesses drew other tokens than without.');
+    return [plainMs, guessingMs];
+  }
+
+  async #generate(engine: WgslRolloutEngine, round: number): Promise<[tokens: string, ms: number]> {
+    const started = performance.now();
+    const generations = await Promise.all(this.#prompts.map((_, p) => engine.generate(this.#request(p, round))));
+    const ms = performance.now() - started;
+    for (const p of this.#prompts.keys()) engine.release(`${p}`);
+    return [generations.map(({ tokenIds }) => tokenIds.join()).join(';'), ms];
+  }
+
+  #request(p: number, round: number): GenerateRequest {
+    const contextIds = this.#prompts[p];
+    const cuts = { topK: 0, topP: 1, minP: 0, maxNewTokens: NEW_TOKENS, stopTokenIds: [] };
+    return {
+      ...{ requestId: `${p}`, contextIds, promptLength: contextIds.length, key: [round, p] },
+      sampling: { temperature: this.#temperature, ...cuts },
+    };
+  }
+}
