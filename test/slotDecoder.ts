@@ -90,6 +90,8 @@ export class ModelSlotDecoder implements SlotDecoder {
     this.#live = slots;
   }
 
+  submit(): void {}
+
   decodeStep(): void {
     for (const slot of this.#live) {
       const s = this.#slots[slot]!;

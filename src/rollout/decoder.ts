@@ -235,6 +235,11 @@ export class Decoder {
     this.#draw(this.#identity, n, this.#live.decode, this.#decoding);
   }
 
+  /** Starts what is recorded, without waiting: more can be recorded while the device works. */
+  submit(): void {
+    this.#gpu.flush();
+  }
+
   /** Runs what is recorded and reads the state of every slot, [slots, STATE_WIDTH]. */
   async readState(): Promise<Uint32Array> {
     this.#gpu.timeAs(undefined);

@@ -66,6 +66,7 @@ export type SlotDecoder = Pick<
   | 'setMask'
   | 'setLive'
   | 'decodeStep'
+  | 'submit'
   | 'readState'
   | 'readDrawn'
 > &
@@ -209,11 +210,11 @@ export class RolloutServer implements RolloutEngine {
       const before = { prefill: this.#stats.prefillTokens, decode: this.#stats.liveRows };
       const drawing = new Set([...this.#running].filter((r) => r.phase === 'decode'));
       const prefilled = this.#prefillPass();
+      if (prefilled) this.#decoder.submit();
       const steps = this.#decodeSteps();
-      const submitted = performance.now();
       const state = await this.#decoder.readState();
       const ended = performance.now();
-      if (!prefilled && steps > 0) this.#pace.learnTime(ended - started - (submitted - started), steps);
+      if (!prefilled && steps > 0) this.#pace.learnTime(ended - started, steps);
       const { prefillTokens, liveRows } = this.#stats;
       const decodeRows = liveRows - before.decode + (this.#speculation?.rowsVerified() ?? 0);
       this.#notePass({ started, ended, prefillRows: prefillTokens - before.prefill, decodeRows }, drawing);
@@ -351,7 +352,10 @@ export class RolloutServer implements RolloutEngine {
     this.#decoder.setLive(live.map((r) => r.sequence.slot));
     const most = live.some((job) => job.guided) ? 1 : this.#speculation ? STEPS_BETWEEN_GUESSES : Infinity;
     const steps = Math.min(this.#pace.steps(live.map(tokensLeft)), most);
-    for (let s = 0; s < steps; s++) this.#decoder.decodeStep();
+    for (let s = 0; s < steps; s++) {
+      this.#decoder.decodeStep();
+      if (s === 0 && steps > 1) this.#decoder.submit(); // the device starts while the others are recorded
+    }
     this.#stats.decodeSteps += steps;
     this.#stats.liveRows += steps * live.length;
     return steps;
