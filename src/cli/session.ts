@@ -9,7 +9,7 @@ import type { TuningFile } from '../model/kernelTuning.ts';
 import { type LoraConfig, planLora } from '../model/lora.ts';
 import { parameterCount } from '../model/params.ts';
 import { ChatTokenizer } from '../model/tokenizer.ts';
-import { assertPromptFits } from '../rollout/agentSample.ts';
+import { assertPromptFits } from '../rollout/promptTokens.ts';
 import type { Task } from '../tasks/task.ts';
 import { createLocalEngine, engineSizes, type EngineSpec, type LocalEngine, loraOf } from '../workers/localEngine.ts';
 import { planLines, planMemory } from '../workers/memoryPlan.ts';

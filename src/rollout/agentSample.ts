@@ -3,10 +3,10 @@
  * say something). Limits, masks, log-probs and stop reasons are kept here, so that a loop of the user's own is short.
  */
 
-import { InputError } from '../model/errors.ts';
 import type { ChatTokenizer } from '../model/tokenizer.ts';
 import type { Message, Problem } from '../tasks/task.ts';
 import type { Tool } from '../tasks/tool.ts';
+import { checkPrompt, encodePrompt } from './promptTokens.ts';
 import { type CallFailure, runTool, type ToolLimits, type ToolResult } from './runTool.ts';
 import type { EventKind, SampleEvent } from './sampleEvents.ts';
 import { cutAtStop } from './stopStrings.ts';
@@ -288,36 +288,4 @@ export class AgentSample {
       this.#weightVersions.push(generation?.weightVersions?.[i] ?? 0);
     });
   }
-}
-
-/** Prompts by tokenizer and problem: the samples of a group start at once, and the page must stay responsive. */
-const PROMPTS = new WeakMap<ChatTokenizer, WeakMap<Problem, Uint32Array>>();
-
-type PromptInput = Pick<AgentLoopInput, 'tokenizer' | 'problem' | 'tools' | 'limits' | 'toolSchemasInPrompt'>;
-
-/** Throws InputError when the problem's prompt, written as a rollout would write it, is longer than the limits allow. */
-export function assertPromptFits(input: PromptInput): void {
-  checkPrompt(encodePrompt(input).length, input.problem.id, input.limits);
-}
-
-function encodePrompt({ tokenizer, problem, tools, toolSchemasInPrompt }: PromptInput): Uint32Array {
-  if (toolSchemasInPrompt) return tokenizer.encodeChat(problem.messages, { tools: tools.map(openAiSchema) });
-  let prompts = PROMPTS.get(tokenizer);
-  if (!prompts) PROMPTS.set(tokenizer, (prompts = new WeakMap<Problem, Uint32Array>()));
-  let prompt = prompts.get(problem);
-  if (!prompt) prompts.set(problem, (prompt = tokenizer.encodeChat(problem.messages)));
-  return prompt.slice();
-}
-
-function checkPrompt(length: number, problemId: string, limits: AgentLimits): void {
-  const allowed = Math.min(limits.maxPromptLength, limits.contextLength - 1);
-  if (length <= allowed) return;
-  throw new InputError(
-    `Problem "${problemId}" has a prompt of ${length} tokens, but at most ${allowed} fit ` +
-      `(maxPromptLength ${limits.maxPromptLength}, context length ${limits.contextLength}); raise them or leave it out.`,
-  );
-}
-
-function openAiSchema({ name, description, parameters }: Tool): unknown {
-  return { type: 'function', function: { name, description, parameters } };
 }

@@ -5,8 +5,7 @@
 
 import type { Gpu, View } from '../gpu/device.ts';
 import { acceptDraft } from '../gpu/ops/accept_draft.ts';
-import { headStats } from '../gpu/ops/head.ts';
-import { decodeRows, sample } from '../gpu/ops/sample.ts';
+import { decodeRows } from '../gpu/ops/sample.ts';
 import {
   type Activations,
   createActivations,
@@ -15,9 +14,10 @@ import {
   type RowViews,
 } from '../model/forward.ts';
 import { Head } from '../model/head.ts';
-import { AdjustedDraws, type DrawDetails, isAdjusted } from './adjustedDraws.ts';
+import { type Draw, type DrawnTokens, Draws, type SlotSetup } from './draws.ts';
 import type { GpuTimes } from './turnClock.ts';
-import type { SamplingParams } from './types.ts';
+
+export { type Draw, type DrawnTokens, type SlotSetup, STATE_WIDTH } from './draws.ts';
 
 export interface DecoderSizes {
   /** Sequences that can be alive at once. */
@@ -33,19 +33,6 @@ export interface DecoderSizes {
   verifyRows?: number;
 }
 
-/** What a slot is told before it generates. Rows are rows of the KV cache. */
-export interface SlotSetup {
-  prefixStart: number;
-  promptLength: number;
-  ownStart: number;
-  /** The whole context; its length is the position of the first token to draw. */
-  contextIds: Uint32Array;
-  /** How many of its last tokens this turn drew before it was preempted. */
-  drawnBefore: number;
-  key: [number, number];
-  sampling: SamplingParams;
-}
-
 /** Host copy of the rows of a prefill pass. */
 export interface PrefillRows {
   tokens: number[];
@@ -55,26 +42,10 @@ export interface PrefillRows {
   ranges: number[];
 }
 
-/** A draw: which slot, from which row of the pass. */
-export interface Draw {
-  slot: number;
-  row: number;
-}
-
 /** A draw that decides whether the slot draws from its next row as well: only if it is the token that was guessed. */
 export interface Check extends Draw {
   expected: number;
 }
-
-/** What a slot has drawn in a turn, and the details of it that were asked for. */
-export interface DrawnTokens extends Partial<DrawDetails> {
-  tokenIds: Uint32Array;
-  logProbs: Float32Array;
-  logMass: Float32Array;
-}
-
-/** [token, position of the next, tokens drawn, 0 live | 1 stopped | 2 full] of a slot. */
-export const STATE_WIDTH = 4;
 
 export class Decoder {
   readonly sizes: DecoderSizes;
@@ -91,14 +62,7 @@ export class Decoder {
   /** [verifyRows, 4]; made by the first pass that needs it. */
   #checks: View | undefined;
   readonly #slots: View;
-  readonly #control: View;
-  readonly #stops: View;
-  readonly #state: View;
-  readonly #drawn: View;
-  readonly #temperatures: Float64Array;
-  /** 1 = the slot's draws go through #adjusted, which exists from the first such request on. */
-  readonly #isAdjusted: Uint8Array;
-  #adjusted: AdjustedDraws | undefined;
+  readonly #draws: Draws;
   #decoding: Draw[] = [];
   #headStale = true;
 
@@ -128,12 +92,7 @@ export class Decoder {
     );
     this.#live = { prefill: u32('live.prefill', maxSlots * 4), decode: u32('live.decode', maxSlots * 4) };
     this.#slots = u32('slots', maxSlots * 4);
-    this.#control = u32('control', maxSlots * 8);
-    this.#stops = u32('stops', maxSlots * 4);
-    this.#state = u32('state', maxSlots * STATE_WIDTH);
-    this.#drawn = u32('drawn', maxSlots * slotCapacity * 3);
-    this.#temperatures = new Float64Array(maxSlots).fill(1);
-    this.#isAdjusted = new Uint8Array(maxSlots);
+    this.#draws = new Draws(gpu, this.#head, this.vocabSize, maxSlots, slotCapacity);
   }
 
   get vocabSize(): number {
@@ -156,33 +115,20 @@ export class Decoder {
 
   /** Arms a slot for a new turn. */
   setSlot(slot: number, setup: SlotSetup): void {
-    const { prefixStart, promptLength, ownStart, contextIds, drawnBefore, key, sampling } = setup;
-    const greedy = sampling.temperature === 0;
-    const bits = new Float32Array([greedy ? 0 : 1 / sampling.temperature, sampling.topP, sampling.minP]);
-    const [invT, topP, minP] = new Uint32Array(bits.buffer);
-    const stops = [0, 1, 2, 3].map((i) => sampling.stopTokenIds[i] ?? 0xffffffff);
-    const control = [...key, sampling.maxNewTokens - drawnBefore, invT, sampling.topK, topP, minP, 0];
-    this.#temperatures[slot] = greedy ? 1 : sampling.temperature;
+    const { prefixStart, promptLength, ownStart } = setup;
     this.#gpu.write(this.#slots, Uint32Array.of(prefixStart, promptLength, ownStart, 0), slot * 4);
-    this.#gpu.write(this.#control, Uint32Array.from(control), slot * 8);
-    this.#gpu.write(this.#stops, Uint32Array.from(stops), slot * 4);
-    this.#gpu.write(this.#state, Uint32Array.of(0, contextIds.length, 0, 0), slot * STATE_WIDTH);
-    this.#isAdjusted[slot] = isAdjusted(sampling) ? 1 : 0;
-    if (this.#isAdjusted[slot]) {
-      const before = contextIds.length - drawnBefore;
-      this.#adjust().arm(slot, sampling, contextIds.subarray(0, before), contextIds.subarray(before));
-    }
+    this.#draws.arm(slot, setup);
   }
 
   /** For a slot whose sampling has `toolCalls`: which tokens its next draw may be, as bits; undefined = all. */
   setMask(slot: number, mask: Uint32Array | undefined): void {
-    this.#adjust().mask(slot, mask);
+    this.#draws.mask(slot, mask);
   }
 
   /** Records a prefill pass and the first draw of every slot in `draws`. */
   prefill(rows: PrefillRows, draws: Draw[]): void {
     const N = rows.tokens.length;
-    const [headRows, drawsByRow] = distinctRows(this.#byKind(draws));
+    const [headRows, drawsByRow] = distinctRows(this.#draws.byKind(draws));
     this.#gpu.timeAs('prefill');
     this.#writeRows(rows);
     if (draws.length > 0) {
@@ -200,7 +146,7 @@ export class Decoder {
   verify(rows: PrefillRows, rounds: Check[][]): void {
     const gpu = this.#gpu;
     const N = rows.tokens.length;
-    const sorted = rounds.map((checks) => this.#byKind(checks));
+    const sorted = rounds.map((checks) => this.#draws.byKind(checks));
     const draws = sorted.flat();
     gpu.timeAs('decode');
     const entries = (this.#checks ??= gpu.buffer('rollout.checks', (this.#identity.bytes / 4) * 16));
@@ -210,16 +156,16 @@ export class Decoder {
     let temperature = this.#recordLogits(this.#identity, N, draws[0]);
     let first = 0;
     for (const { length: n } of sorted) {
-      temperature = this.#drawAll(N, entries, draws.slice(0, first + n), first, temperature);
-      acceptDraft(gpu, { entries, state: this.#state, first, n, resume: false });
+      temperature = this.#draws.record(N, entries, draws.slice(0, first + n), first, temperature);
+      acceptDraft(gpu, { entries, state: this.#draws.state, first, n, resume: false });
       first += n;
     }
-    acceptDraft(gpu, { entries, state: this.#state, first: 0, n: sorted[0].length, resume: true });
+    acceptDraft(gpu, { entries, state: this.#draws.state, first: 0, n: sorted[0].length, resume: true });
   }
 
   /** Chooses the slots that the next decode steps advance. */
   setLive(slots: number[]): void {
-    const draws = this.#byKind(slots.map((slot) => ({ slot, row: 0 })));
+    const draws = this.#draws.byKind(slots.map((slot) => ({ slot, row: 0 })));
     this.#decoding = draws.map(({ slot }, row) => ({ slot, row }));
     if (slots.length > 0) this.#writeLive(this.#live.decode, this.#decoding);
   }
@@ -229,7 +175,7 @@ export class Decoder {
     const n = this.#decoding.length;
     if (n === 0) return;
     this.#gpu.timeAs('decode');
-    const rows = { ...this.#rows, slots: this.#slots, state: this.#state, live: this.#live.decode };
+    const rows = { ...this.#rows, slots: this.#slots, state: this.#draws.state, live: this.#live.decode };
     decodeRows(this.#gpu, { ...rows, n });
     recordForward(this.#gpu, this.#model, { N: n, ...this.#rows, alone: true }, this.#activations);
     this.#draw(this.#identity, n, this.#live.decode, this.#decoding);
@@ -243,90 +189,29 @@ export class Decoder {
   /** Runs what is recorded and reads the state of every slot, [slots, STATE_WIDTH]. */
   async readState(): Promise<Uint32Array> {
     this.#gpu.timeAs(undefined);
-    const { data, times } = await this.#gpu.readTimed(this.#state);
+    const { data, times } = await this.#gpu.readTimed(this.#draws.state);
     const { prefill = 0, decode = 0, sample: drawing = 0 } = times ?? {};
     this.gpuTimes = times && { prefill, decode, sample: drawing };
     return new Uint32Array(data);
   }
 
   /** Reads what the slots have drawn this turn: `count` tokens each, the first `from` left out. */
-  async readDrawn(slots: { slot: number; from?: number; count: number }[]): Promise<DrawnTokens[]> {
-    const cap = this.sizes.slotCapacity;
-    const parts = slots.map(({ slot, from = 0, count }) => ({
-      view: this.#drawn,
-      offset: (slot * cap + from) * 12,
-      bytes: count * 12,
-    }));
-    const detailed = slots.filter(({ slot }) => this.#isAdjusted[slot]);
-    const details = detailed.map(({ slot, from = 0, count }) => this.#adjust().detailsRange(slot, from, count));
-    const buffers = await this.#gpu.readRanges([...parts, ...details]);
-    return slots.map((entry, i) => {
-      const at = detailed.indexOf(entry);
-      return {
-        ...drawnTokens(buffers[i]),
-        ...(at >= 0 && this.#adjust().detailsOf(entry.slot, buffers[slots.length + at])),
-      };
-    });
+  readDrawn(slots: { slot: number; from?: number; count: number }[]): Promise<DrawnTokens[]> {
+    return this.#draws.read(slots);
   }
 
   /** Logits of `R` rows of the pass, then one draw for each entry. */
   #draw(headRows: View, R: number, live: View, draws: Draw[]): void {
-    this.#drawAll(R, live, draws, 0, this.#recordLogits(headRows, R, draws[0]));
+    this.#draws.record(R, live, draws, 0, this.#recordLogits(headRows, R, draws[0]));
   }
 
   /** Logits of `R` rows and their stats at the temperature of `draw`, which is returned. */
   #recordLogits(headRows: View, R: number, { slot }: Draw): number {
     if (this.#headStale) this.#head.refresh();
     this.#headStale = false;
-    this.#head.recordLogits(this.#activations.xOut, headRows, R, this.#temperatures[slot]);
-    return this.#temperatures[slot];
-  }
-
-  /**
-   * Draws for entries from `first` on, those of one kind and temperature at a time. `current` is the temperature of the
-   * stats; returns what it is afterwards.
-   */
-  #drawAll(R: number, live: View, draws: Draw[], first: number, current: number): number {
-    const V = this.#model.config.vocabSize;
-    const { logits, stats } = this.#head;
-    const own = this.#drawViews();
-    this.#gpu.timeAs('sample');
-    while (first < draws.length) {
-      const { slot } = draws[first];
-      const temperature = this.#temperatures[slot];
-      const same = (d: Draw) =>
-        this.#temperatures[d.slot] === temperature && this.#kind(d) === this.#kind(draws[first]);
-      let n = 1;
-      while (first + n < draws.length && same(draws[first + n])) n++;
-      if (temperature !== current) headStats(this.#gpu, { logits, stats, R, V, temperature });
-      current = temperature;
-      const rows = { logits, stats, live, first, n };
-      if (this.#isAdjusted[slot]) {
-        const slots = draws.slice(first, first + n).map((d) => d.slot);
-        this.#adjust().record({ ...rows, temperature }, slots);
-      } else sample(this.#gpu, { ...rows, ...own, V, cap: this.sizes.slotCapacity });
-      first += n;
-    }
-    return current;
-  }
-
-  #adjust(): AdjustedDraws {
-    const { maxSlots, slotCapacity } = this.sizes;
-    return (this.#adjusted ??= new AdjustedDraws(this.#gpu, this.#drawViews(), maxSlots, this.vocabSize, slotCapacity));
-  }
-
-  #drawViews() {
-    return { control: this.#control, stops: this.#stops, state: this.#state, drawn: this.#drawn };
-  }
-
-  #kind({ slot }: Draw): number {
-    return this.#isAdjusted[slot];
-  }
-
-  #byKind<D extends Draw>(draws: D[]): D[] {
-    return [...draws].sort(
-      (a, b) => this.#kind(a) - this.#kind(b) || this.#temperatures[a.slot] - this.#temperatures[b.slot],
-    );
+    const temperature = this.#draws.temperatureOf(slot);
+    this.#head.recordLogits(this.#activations.xOut, headRows, R, temperature);
+    return temperature;
   }
 
   #writeRows(rows: PrefillRows): void {
@@ -337,17 +222,6 @@ export class Decoder {
   #writeLive(view: View, draws: Draw[]): void {
     this.#gpu.write(view, Uint32Array.from(draws.flatMap(({ slot, row }) => [slot, row, 0, 0])));
   }
-}
-
-/** [count, 3] words as sample.wgsl writes them. */
-function drawnTokens(buffer: ArrayBuffer): DrawnTokens {
-  const [u32, f32] = [new Uint32Array(buffer), new Float32Array(buffer)];
-  const count = u32.length / 3;
-  return {
-    tokenIds: Uint32Array.from({ length: count }, (_, i) => u32[i * 3]),
-    logProbs: Float32Array.from({ length: count }, (_, i) => f32[i * 3 + 1]),
-    logMass: Float32Array.from({ length: count }, (_, i) => f32[i * 3 + 2]),
-  };
 }
 
 /** The distinct rows of some draws, and the draws with their row replaced by its place among them. */

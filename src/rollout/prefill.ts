@@ -1,7 +1,7 @@
 /** Cuts what waiting contexts still need into one prefill pass: prompts once for all that share them, then own tokens. */
 
 import type { Draw, PrefillRows } from './decoder.ts';
-import type { SlotDecoder } from './engine.ts';
+import type { SlotDecoder } from './schedule.ts';
 import type { Running } from './job.ts';
 import type { Prefix } from './kvCache.ts';
 import type { RolloutStats } from './types.ts';

@@ -1,7 +1,7 @@
 /** Lays out one pass that checks guesses: for each sequence a row for its last token and one for every guess after it. */
 
 import type { Check, PrefillRows } from './decoder.ts';
-import type { SlotDecoder } from './engine.ts';
+import type { SlotDecoder } from './schedule.ts';
 import type { Running } from './job.ts';
 
 /** What 0xffffffff means in accept_draft.wgsl. */

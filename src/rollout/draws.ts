@@ -1,0 +1,174 @@
+/** Drawing tokens from logits on the GPU: what every slot was asked for, what it has drawn, and the draws of a pass. */
+
+import type { Gpu, View } from '../gpu/device.ts';
+import { headStats } from '../gpu/ops/head.ts';
+import { sample } from '../gpu/ops/sample.ts';
+import type { Head } from '../model/head.ts';
+import { AdjustedDraws, type DrawDetails, isAdjusted } from './adjustedDraws.ts';
+import type { SamplingParams } from './types.ts';
+
+/** What a slot is told before it generates. Rows are rows of the KV cache. */
+export interface SlotSetup {
+  prefixStart: number;
+  promptLength: number;
+  ownStart: number;
+  /** The whole context; its length is the position of the first token to draw. */
+  contextIds: Uint32Array;
+  /** How many of its last tokens this turn drew before it was preempted. */
+  drawnBefore: number;
+  key: [number, number];
+  sampling: SamplingParams;
+}
+
+/** A draw: which slot, from which row of the pass. */
+export interface Draw {
+  slot: number;
+  row: number;
+}
+
+/** What a slot has drawn in a turn, and the details of it that were asked for. */
+export interface DrawnTokens extends Partial<DrawDetails> {
+  tokenIds: Uint32Array;
+  logProbs: Float32Array;
+  logMass: Float32Array;
+}
+
+/** [token, position of the next, tokens drawn, 0 live | 1 stopped | 2 full] of a slot. */
+export const STATE_WIDTH = 4;
+
+export class Draws {
+  /** [slots, STATE_WIDTH] */
+  readonly state: View;
+  readonly #gpu: Gpu;
+  readonly #head: Head;
+  readonly #vocabSize: number;
+  readonly #maxSlots: number;
+  readonly #slotCapacity: number;
+  readonly #control: View;
+  readonly #stops: View;
+  readonly #drawn: View;
+  readonly #temperatures: Float64Array;
+  /** 1 = the slot's draws go through #adjusted, which exists from the first such request on. */
+  readonly #isAdjusted: Uint8Array;
+  #adjusted: AdjustedDraws | undefined;
+
+  constructor(gpu: Gpu, head: Head, vocabSize: number, maxSlots: number, slotCapacity: number) {
+    const u32 = (label: string, n: number) => gpu.buffer(`rollout.${label}`, n * 4);
+    this.#gpu = gpu;
+    this.#head = head;
+    this.#vocabSize = vocabSize;
+    this.#maxSlots = maxSlots;
+    this.#slotCapacity = slotCapacity;
+    this.#control = u32('control', maxSlots * 8);
+    this.#stops = u32('stops', maxSlots * 4);
+    this.state = u32('state', maxSlots * STATE_WIDTH);
+    this.#drawn = u32('drawn', maxSlots * slotCapacity * 3);
+    this.#temperatures = new Float64Array(maxSlots).fill(1);
+    this.#isAdjusted = new Uint8Array(maxSlots);
+  }
+
+  /** Tells a slot what its next turn draws. */
+  arm(slot: number, { contextIds, drawnBefore, key, sampling }: SlotSetup): void {
+    const greedy = sampling.temperature === 0;
+    const bits = new Float32Array([greedy ? 0 : 1 / sampling.temperature, sampling.topP, sampling.minP]);
+    const [invT, topP, minP] = new Uint32Array(bits.buffer);
+    const stops = [0, 1, 2, 3].map((i) => sampling.stopTokenIds[i] ?? 0xffffffff);
+    const control = [...key, sampling.maxNewTokens - drawnBefore, invT, sampling.topK, topP, minP, 0];
+    this.#temperatures[slot] = greedy ? 1 : sampling.temperature;
+    this.#gpu.write(this.#control, Uint32Array.from(control), slot * 8);
+    this.#gpu.write(this.#stops, Uint32Array.from(stops), slot * 4);
+    this.#gpu.write(this.state, Uint32Array.of(0, contextIds.length, 0, 0), slot * STATE_WIDTH);
+    this.#isAdjusted[slot] = isAdjusted(sampling) ? 1 : 0;
+    if (this.#isAdjusted[slot]) {
+      const before = contextIds.length - drawnBefore;
+      this.#adjust().arm(slot, sampling, contextIds.subarray(0, before), contextIds.subarray(before));
+    }
+  }
+
+  mask(slot: number, mask: Uint32Array | undefined): void {
+    this.#adjust().mask(slot, mask);
+  }
+
+  temperatureOf(slot: number): number {
+    return this.#temperatures[slot];
+  }
+
+  /** In an order in which those that can be drawn together stand together. */
+  byKind<D extends Draw>(draws: D[]): D[] {
+    return [...draws].sort(
+      (a, b) => this.#kind(a) - this.#kind(b) || this.#temperatures[a.slot] - this.#temperatures[b.slot],
+    );
+  }
+
+  /**
+   * Records draws from the head's logits [R, V] for entries of `live` from `first` on, those of one kind and temperature at a
+   * time. `current` is the temperature of the head's stats; returns what it is afterwards.
+   */
+  record(R: number, live: View, draws: Draw[], first: number, current: number): number {
+    const V = this.#vocabSize;
+    const { logits, stats } = this.#head;
+    const own = this.#views();
+    this.#gpu.timeAs('sample');
+    while (first < draws.length) {
+      const { slot } = draws[first];
+      const temperature = this.#temperatures[slot];
+      const same = (d: Draw) =>
+        this.#temperatures[d.slot] === temperature && this.#kind(d) === this.#kind(draws[first]);
+      let n = 1;
+      while (first + n < draws.length && same(draws[first + n])) n++;
+      if (temperature !== current) headStats(this.#gpu, { logits, stats, R, V, temperature });
+      current = temperature;
+      const rows = { logits, stats, live, first, n };
+      if (this.#isAdjusted[slot]) {
+        const slots = draws.slice(first, first + n).map((d) => d.slot);
+        this.#adjust().record({ ...rows, temperature }, slots);
+      } else sample(this.#gpu, { ...rows, ...own, V, cap: this.#slotCapacity });
+      first += n;
+    }
+    return current;
+  }
+
+  /** What the slots have drawn this turn: `count` tokens each, the first `from` left out. */
+  async read(slots: { slot: number; from?: number; count: number }[]): Promise<DrawnTokens[]> {
+    const cap = this.#slotCapacity;
+    const parts = slots.map(({ slot, from = 0, count }) => ({
+      view: this.#drawn,
+      offset: (slot * cap + from) * 12,
+      bytes: count * 12,
+    }));
+    const detailed = slots.filter(({ slot }) => this.#isAdjusted[slot]);
+    const details = detailed.map(({ slot, from = 0, count }) => this.#adjust().detailsRange(slot, from, count));
+    const buffers = await this.#gpu.readRanges([...parts, ...details]);
+    return slots.map((entry, i) => {
+      const at = detailed.indexOf(entry);
+      return {
+        ...drawnTokens(buffers[i]),
+        ...(at >= 0 && this.#adjust().detailsOf(entry.slot, buffers[slots.length + at])),
+      };
+    });
+  }
+
+  #adjust(): AdjustedDraws {
+    const [slots, V, cap] = [this.#maxSlots, this.#vocabSize, this.#slotCapacity];
+    return (this.#adjusted ??= new AdjustedDraws(this.#gpu, this.#views(), slots, V, cap));
+  }
+
+  #views() {
+    return { control: this.#control, stops: this.#stops, state: this.state, drawn: this.#drawn };
+  }
+
+  #kind({ slot }: Draw): number {
+    return this.#isAdjusted[slot];
+  }
+}
+
+/** [count, 3] words as sample.wgsl writes them. */
+function drawnTokens(buffer: ArrayBuffer): DrawnTokens {
+  const [u32, f32] = [new Uint32Array(buffer), new Float32Array(buffer)];
+  const count = u32.length / 3;
+  return {
+    tokenIds: Uint32Array.from({ length: count }, (_, i) => u32[i * 3]),
+    logProbs: Float32Array.from({ length: count }, (_, i) => f32[i * 3 + 1]),
+    logMass: Float32Array.from({ length: count }, (_, i) => f32[i * 3 + 2]),
+  };
+}

@@ -1,0 +1,40 @@
+/** The prompt of a problem as the chat template writes it, and whether it fits. */
+
+import { InputError } from '../model/errors.ts';
+import type { ChatTokenizer } from '../model/tokenizer.ts';
+import type { Problem } from '../tasks/task.ts';
+import type { Tool } from '../tasks/tool.ts';
+import type { AgentLimits, AgentLoopInput } from './agentSample.ts';
+
+/** Prompts by tokenizer and problem: the samples of a group start at once, and the page must stay responsive. */
+const PROMPTS = new WeakMap<ChatTokenizer, WeakMap<Problem, Uint32Array>>();
+
+type PromptInput = Pick<AgentLoopInput, 'tokenizer' | 'problem' | 'tools' | 'limits' | 'toolSchemasInPrompt'>;
+
+/** Throws InputError when the problem's prompt, written as a rollout would write it, is longer than the limits allow. */
+export function assertPromptFits(input: PromptInput): void {
+  checkPrompt(encodePrompt(input).length, input.problem.id, input.limits);
+}
+
+export function encodePrompt({ tokenizer, problem, tools, toolSchemasInPrompt }: PromptInput): Uint32Array {
+  if (toolSchemasInPrompt) return tokenizer.encodeChat(problem.messages, { tools: tools.map(openAiSchema) });
+  let prompts = PROMPTS.get(tokenizer);
+  if (!prompts) PROMPTS.set(tokenizer, (prompts = new WeakMap<Problem, Uint32Array>()));
+  let prompt = prompts.get(problem);
+  if (!prompt) prompts.set(problem, (prompt = tokenizer.encodeChat(problem.messages)));
+  return prompt.slice();
+}
+
+/** Throws InputError on a prompt of so many tokens that the limits do not allow. */
+export function checkPrompt(length: number, problemId: string, limits: AgentLimits): void {
+  const allowed = Math.min(limits.maxPromptLength, limits.contextLength - 1);
+  if (length <= allowed) return;
+  throw new InputError(
+    `Problem "${problemId}" has a prompt of ${length} tokens, but at most ${allowed} fit ` +
+      `(maxPromptLength ${limits.maxPromptLength}, context length ${limits.contextLength}); raise them or leave it out.`,
+  );
+}
+
+function openAiSchema({ name, description, parameters }: Tool): unknown {
+  return { type: 'function', function: { name, description, parameters } };
+}
