@@ -1,11 +1,12 @@
 /** What the page fetches: recipes and checkpoints, by the paths the command line uses. */
 
-import { collectWeights, loadCheckpoint } from '../src/model/checkpoint.ts';
+import { loadCheckpoint } from '../src/model/checkpoint.ts';
 import type { Checkpoint } from '../src/model/checkpoint.ts';
+import type { TensorMap } from '../src/model/engine.ts';
 import { InputError } from '../src/model/errors.ts';
-import { fetchModel as download, isRemote } from '../src/model/hub.ts';
-import { openCheckpoint } from '../src/model/openCheckpoint.ts';
-import { opfsStore } from '../src/model/opfsStore.ts';
+import type { DownloadProgress } from '../src/model/download.ts';
+import { isRemote } from '../src/model/hub.ts';
+import { openRemoteModel } from '../src/workers/remoteEngine.ts';
 
 type Urls = Record<string, string>;
 
@@ -22,7 +23,9 @@ const CHECKPOINTS = import.meta.glob<string>('../checkpoints/*/*', {
 }) as Urls;
 
 /** A model with its tokenizer. */
-export interface LoadedModel extends Checkpoint {
+interface LoadedModel<Weights> extends Omit<Checkpoint, 'weights'> {
+  /** 'opened' = in the worker that opened it. */
+  weights: Weights;
   tokenizerJson: Record<string, unknown>;
   tokenizerConfigJson: Record<string, unknown>;
 }
@@ -34,26 +37,35 @@ export async function fetchConfig(name: string): Promise<string> {
   return new TextDecoder().decode(await fetchBytes(url, name));
 }
 
-/** The checkpoint of a folder such as checkpoints/gsm8k-tool, of org/name, or of a URL. Throws InputError. */
-export async function fetchModel(path: string): Promise<LoadedModel> {
-  const ships = Object.keys(CHECKPOINTS).some((file) => file.startsWith(`../${path}/`));
-  const checkpoint = !ships && isRemote(path) ? await fetchRemote(path) : await fetchShipped(path);
-  const { tokenizerJson, tokenizerConfigJson } = checkpoint;
-  if (!tokenizerJson || !tokenizerConfigJson)
-    throw new InputError(`${path} has no tokenizer.json and tokenizer_config.json; copy them beside the weights.`);
-  return { ...checkpoint, tokenizerJson, tokenizerConfigJson };
-}
-
-const fetchShipped = (path: string): Promise<Checkpoint> =>
-  loadCheckpoint(async (name) => {
+/** The checkpoint of a folder that comes with the page, such as checkpoints/gsm8k-tool. Throws InputError. */
+export async function fetchShipped(path: string): Promise<LoadedModel<TensorMap>> {
+  const checkpoint = await loadCheckpoint(async (name) => {
     const url = CHECKPOINTS[`../${path}/${name}`];
     return url ? fetchBytes(url, `${path}/${name}`) : undefined;
   });
+  return withTokenizer(path, checkpoint);
+}
 
-/** Downloaded once into the browser's own file system; a transfer that broke goes on where it stopped. */
-async function fetchRemote(path: string): Promise<Checkpoint> {
-  const { weights, ...rest } = await openCheckpoint(await download(path, await opfsStore('models')));
-  return { ...rest, weights: await collectWeights(weights) };
+/**
+ * As `fetchShipped`, or of org/name (looked up at `?hub=`, or huggingface.co), or of a URL: these are downloaded by the
+ * worker, once, see `openRemoteModel`. Throws InputError.
+ */
+export async function fetchModel(
+  path: string,
+  worker: Worker,
+  onProgress: (progress: DownloadProgress) => void,
+): Promise<LoadedModel<TensorMap | 'opened'>> {
+  const ships = Object.keys(CHECKPOINTS).some((file) => file.startsWith(`../${path}/`));
+  if (ships || !isRemote(path)) return fetchShipped(path);
+  const endpoint = new URLSearchParams(location.search).get('hub');
+  const model = await openRemoteModel(worker, path, { onProgress, ...(endpoint !== null && { endpoint }) });
+  return withTokenizer(path, { ...model, weights: 'opened' as const });
+}
+
+function withTokenizer<W>(path: string, model: Omit<Checkpoint, 'weights'> & { weights: W }): LoadedModel<W> {
+  const { tokenizerJson, tokenizerConfigJson } = model;
+  if (tokenizerJson && tokenizerConfigJson) return { ...model, tokenizerJson, tokenizerConfigJson };
+  throw new InputError(`${path} has no tokenizer.json and tokenizer_config.json; copy them beside the weights.`);
 }
 
 async function fetchBytes(url: string, name: string): Promise<Uint8Array> {

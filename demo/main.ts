@@ -5,6 +5,7 @@ import { Charts } from './charts.ts';
 import { explainLoss } from '../src/grpo/explainLoss.ts';
 import type { Metrics } from '../src/grpo/metrics.ts';
 import { byId, el, setText } from './dom.ts';
+import { DownloadLine } from './download.ts';
 import { fetchConfig } from './files.ts';
 import { Notices, explain } from './notices.ts';
 import { Rollouts } from './rollouts.ts';
@@ -23,6 +24,7 @@ const charts = new Charts(byId('charts'));
 const rollouts = new Rollouts(byId('rollouts'));
 const timeBar = new TimeBar(byId('time'));
 const status = new Status(byId('status'), byId('progress') as HTMLProgressElement);
+const download = new DownloadLine(byId('download'));
 const address = new URLSearchParams(location.search);
 const AFTER_FIRST_STEP = 'Shown after the first step.';
 let settings: Settings | undefined;
@@ -65,7 +67,11 @@ async function start(): Promise<void> {
   status.begin(config);
   setState('loading');
   run = new Run(config, {
+    onDownload: (progress) => {
+      if (document.body.dataset['state'] === 'loading') download.show(progress);
+    },
     onLoaded: ({ adapter }) => {
+      download.hide();
       notices.adapter({ name: adapterName(adapter), isSoftware: adapter.isSoftware });
       setState('running');
     },
@@ -110,6 +116,7 @@ function saveMetrics(): void {
 
 /** Every failure ends here, in words. */
 function fail(error: unknown): void {
+  download.hide();
   if (error instanceof StoppedError) {
     notices.info('Stopped in the middle of a step.');
     setState('done');

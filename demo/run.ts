@@ -4,6 +4,7 @@ import type { TrainConfig } from '../src/grpo/config.ts';
 import type { Metrics } from '../src/grpo/metrics.ts';
 import type { Sample } from '../src/grpo/stepBatch.ts';
 import { type FitResult, GrpoTrainer, type Phase } from '../src/grpo/trainer.ts';
+import type { DownloadProgress } from '../src/model/download.ts';
 import { InputError } from '../src/model/errors.ts';
 import { gsm8kToolTask } from '../src/tasks/gsm8k.ts';
 import { withTools } from '../src/tasks/shippedTools.ts';
@@ -14,6 +15,8 @@ import { createRemoteEngine } from '../src/workers/remoteEngine.ts';
 import { fetchModel } from './files.ts';
 
 export interface RunEvents {
+  /** Files that come from another server, then their way to the GPU. */
+  onDownload(progress: DownloadProgress): void;
   onLoaded(engine: EngineDescription): void;
   onPhase(phase: Phase, step: number): void;
   onSample(sample: Sample, step: number): void;
@@ -76,7 +79,12 @@ export class Run {
   async #train(): Promise<FitResult> {
     const config = this.#config;
     const task = openTask(config);
-    const { config: modelConfig, weights, tokenizerJson, tokenizerConfigJson } = await fetchModel(config.model.path);
+    const {
+      config: modelConfig,
+      weights,
+      tokenizerJson,
+      tokenizerConfigJson,
+    } = await fetchModel(config.model.path, this.#worker, (progress) => this.#events.onDownload(progress));
     const spec = { ...engineSizes(config), config: modelConfig, weights, tokenizerJson, tokenizerConfigJson };
     const engine = await createRemoteEngine(this.#worker, spec);
     this.#events.onLoaded(engine.description);

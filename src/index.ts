@@ -51,4 +51,4 @@ export {
 } from './grpo/trainer.ts';
 export type { CustomLoss, CustomLossRows } from './grpo/updater.ts';
 export { createLocalEngine, engineSizes, type EngineSpec, type LocalEngine } from './workers/localEngine.ts';
-export { createRemoteEngine, type RemoteEngine, WorkerDiedError } from './workers/remoteEngine.ts';
+export { createRemoteEngine, openRemoteModel, type RemoteEngine, WorkerDiedError } from './workers/remoteEngine.ts';

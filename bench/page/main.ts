@@ -1,6 +1,6 @@
 /** The benchmark in a page. scripts/bench-browser.mjs opens it, calls `bench.run` or `bench.peer`, and keeps the result. */
 
-import { fetchConfig, fetchModel } from '../../demo/files.ts';
+import { fetchConfig, fetchShipped } from '../../demo/files.ts';
 import { Gpu } from '../../src/gpu/device.ts';
 import { parseTrainConfig } from '../../src/grpo/configText.ts';
 import { gsm8kToolTask } from '../../src/tasks/gsm8k.ts';
@@ -40,7 +40,7 @@ const peer = (name: PeerName, quick: boolean) => runPeer(name, quick, { loadOrt,
 async function loadStep(quick: boolean): Promise<StepInputs> {
   const options = { source: CONFIG, overrides: quick ? QUICK_STEP : [] };
   const config = parseTrainConfig(await fetchConfig(CONFIG), options);
-  return { config, task: gsm8kToolTask(), loaded: await fetchModel(config.model.path), weights: 'checkpoint' };
+  return { config, task: gsm8kToolTask(), loaded: await fetchShipped(config.model.path), weights: 'checkpoint' };
 }
 
 /** As its own files, which the script serves beside the page: a bundle of them would only copy 27 MB of wasm. */

@@ -1,5 +1,5 @@
 /**
- * One file over HTTP into a store: resumed where a transfer broke (range requests guarded by the ETag), checked against
+ * One file over HTTP into a store: resumed where a transfer broke (range requests, kept only under the same ETag), checked against
  * its size and checksum, and kept. A file counts as there only when its `<path>.json` says so.
  */
 
@@ -123,7 +123,8 @@ async function request(
         'accept-encoding': 'identity',
         ...(options.token && { authorization: `Bearer ${options.token}` }),
         ...(whole && before.etag && { 'if-none-match': before.etag }),
-        ...(resumed && { range: `bytes=${have}-`, 'if-range': strong }),
+        // Without If-Range, which a page may send to other hosts only where they allow it: the answer's ETag says as much.
+        ...(resumed && { range: `bytes=${have}-` }),
       },
       signal: silence.signal,
     });
@@ -131,13 +132,17 @@ async function request(
     if (response.status === 404) return undefined;
     if (response.status === 416) return await restart(store, path);
     checkStatus(response, url);
+    if (response.status === 206 && response.headers.get('etag') !== strong) {
+      await response.body?.cancel();
+      return await restart(store, path);
+    }
     return await receive(store, path, response, resumed ? have : 0, silence, options);
   } finally {
     silence.end();
   }
 }
 
-/** The part that was there is longer than the file now is. */
+/** The part that was there is no start of what the file now is. */
 async function restart(store: FileStore, path: string): Promise<never> {
   await writeNote(store, path, { etag: null, size: 0, complete: false });
   throw new Error('the file has changed');

@@ -2,6 +2,7 @@
 
 import type { AdapterSummary, GpuCounters } from '../gpu/device.ts';
 import type { ModelConfig } from '../model/config.ts';
+import type { DownloadProgress } from '../model/download.ts';
 import type {
   AdamWOptions,
   OptimizerStepResult,
@@ -10,6 +11,7 @@ import type {
   TokenOutputs,
   TrainLoss,
 } from '../model/engine.ts';
+import type { OpenCheckpoint } from '../model/openCheckpoint.ts';
 import type { Vocabulary } from '../model/vocabulary.ts';
 import type { GenerateRequest, Generation, RolloutStats } from '../rollout/types.ts';
 import type { DeviceSpec } from './localEngine.ts';
@@ -20,12 +22,24 @@ export interface EngineDescription {
   counters: GpuCounters;
 }
 
+/** What the controller needs of a checkpoint whose weights stay in the worker. */
+export type OpenedModel = Omit<OpenCheckpoint, 'weights'>;
+
 /** Which of the two models a call is for; the reference generates where it is a judge. */
 export type ModelRole = 'policy' | 'reference';
 
+/** As DeviceSpec; 'opened' = the weights of the model that `openModel` opened. */
+export type RemoteDeviceSpec = Omit<DeviceSpec, 'weights'> & { weights: DeviceSpec['weights'] | 'opened' };
+
 export interface EngineApi {
-  /** Takes a device and builds everything on it. Must be the first call. */
-  load(spec: DeviceSpec): Promise<EngineDescription>;
+  /** Brings a model into the worker's OPFS and opens it there, weights aside. Called before `load`, or not at all. */
+  openModel(
+    address: string,
+    endpoint: string | undefined,
+    onProgress: (progress: DownloadProgress) => void,
+  ): Promise<OpenedModel>;
+  /** Takes a device and builds everything on it. Must come before all that follows. */
+  load(spec: RemoteDeviceSpec): Promise<EngineDescription>;
   describe(): Promise<EngineDescription>;
 
   logProbs(role: ModelRole, batch: PackedBatch, temperature: number): Promise<TokenOutputs>;

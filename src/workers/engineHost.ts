@@ -1,11 +1,12 @@
 /** The worker's side of EngineApi: one device, both halves of the model. */
 
 import * as Comlink from 'comlink';
+import type { WeightSource } from '../model/openCheckpoint.ts';
 import type { ModelEngine, TensorMap, TokenOutputs } from '../model/engine.ts';
 import { opfsStore } from '../model/opfsStore.ts';
 import type { Vocabulary } from '../model/vocabulary.ts';
 import type { GenerateRequest, RolloutEngine } from '../rollout/types.ts';
-import type { EngineApi, EngineDescription, ModelRole } from './engineApi.ts';
+import type { EngineApi, EngineDescription, ModelRole, RemoteDeviceSpec } from './engineApi.ts';
 import { createDeviceEngine, type DeviceEngine } from './localEngine.ts';
 
 export function createEngineHost(): EngineApi {
@@ -13,6 +14,12 @@ export function createEngineHost(): EngineApi {
   const loaded = (): DeviceEngine => {
     if (!engine) throw new Error('The engine worker was called before load().');
     return engine;
+  };
+  let opened: WeightSource | undefined;
+  const weightsOf = ({ weights }: RemoteDeviceSpec) => {
+    if (weights !== 'opened') return weights;
+    if (!opened) throw new Error('The engine worker was to load a model before openModel() had opened one.');
+    return opened;
   };
   let vocabulary: Vocabulary | undefined;
   const vocabularyInUse = (): Vocabulary => {
@@ -34,8 +41,17 @@ export function createEngineHost(): EngineApi {
     return { adapter, config: model.config, counters: { ...gpu.counters } };
   };
   return {
+    async openModel(address, endpoint, onProgress) {
+      const { openInOpfs } = await import('./openInOpfs.ts');
+      const { weights, ...model } = await openInOpfs(address, { endpoint, onProgress });
+      opened = weights;
+      return model;
+    },
     async load(spec) {
-      engine = await createDeviceEngine(spec, { vocabulary: vocabularyInUse, tuning: keptTables });
+      engine = await createDeviceEngine(
+        { ...spec, weights: weightsOf(spec) },
+        { vocabulary: vocabularyInUse, tuning: keptTables },
+      );
       return describe();
     },
     describe,

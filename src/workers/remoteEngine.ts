@@ -5,11 +5,12 @@
 
 import * as Comlink from 'comlink';
 import type { TrainerEngine } from '../grpo/trainer.ts';
+import type { DownloadProgress } from '../model/download.ts';
 import type { ModelEngine } from '../model/engine.ts';
 import { ChatTokenizer } from '../model/tokenizer.ts';
 import { vocabularyOf } from '../model/vocabulary.ts';
 import type { GenerateRequest, Generation, RolloutEngine } from '../rollout/types.ts';
-import type { EngineApi, EngineDescription, ModelRole } from './engineApi.ts';
+import type { EngineApi, EngineDescription, ModelRole, OpenedModel } from './engineApi.ts';
 import type { EngineSpec } from './engineSpec.ts';
 
 export interface RemoteEngine extends TrainerEngine {
@@ -25,10 +26,27 @@ export class WorkerDiedError extends Error {
   override name = 'WorkerDiedError';
 }
 
+/**
+ * Has a worker download a model (`org/name`, or the URL of a folder) into the browser's own file system and open it there.
+ * What comes back goes into a spec with weights: 'opened'; the weights are read by the worker, piece by piece, when the
+ * engine is made, and never cross. `onProgress` hears of both. Throws InputError.
+ */
+export async function openRemoteModel(
+  worker: Worker,
+  address: string,
+  { endpoint, onProgress = () => {} }: { endpoint?: string; onProgress?: (progress: DownloadProgress) => void } = {},
+): Promise<OpenedModel> {
+  const api = apiOf(worker);
+  return orDeath(worker)(api.openModel(address, endpoint, Comlink.proxy(onProgress)));
+}
+
+/** As EngineSpec; 'opened' = the weights of the model that `openRemoteModel` opened in the worker. */
+export type RemoteEngineSpec = Omit<EngineSpec, 'weights'> & { weights: EngineSpec['weights'] | 'opened' };
+
 /** Loads the engine into a worker that runs `engine.worker.ts`. */
-export async function createRemoteEngine(worker: Worker, spec: EngineSpec): Promise<RemoteEngine> {
+export async function createRemoteEngine(worker: Worker, spec: RemoteEngineSpec): Promise<RemoteEngine> {
   const { tokenizerJson, tokenizerConfigJson, ...rest } = spec;
-  const api = Comlink.wrap<EngineApi>(worker);
+  const api = apiOf(worker);
   const alive = orDeath(worker);
   const description = await alive(api.load(rest));
   const model = remoteModel(api, alive, 'policy', description);
@@ -45,6 +63,15 @@ export async function createRemoteEngine(worker: Worker, spec: EngineSpec): Prom
       worker.terminate();
     },
   };
+}
+
+const apis = new WeakMap<Worker, Comlink.Remote<EngineApi>>();
+
+/** One for a worker, as long as it is there: where comlink sees one collected, it tells the worker to stop listening. */
+function apiOf(worker: Worker): Comlink.Remote<EngineApi> {
+  const api = apis.get(worker) ?? Comlink.wrap<EngineApi>(worker);
+  apis.set(worker, api);
+  return api;
 }
 
 type Alive = <T>(call: Promise<T>) => Promise<T>;

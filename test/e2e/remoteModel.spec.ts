@@ -1,32 +1,91 @@
-/** A model from another server: downloaded into the browser's own file system, then trained. */
+/** Models from a hub on another origin: downloaded by the worker into the real OPFS, resumed, kept, read in pieces. */
 
-import { existsSync, readFileSync } from 'node:fs';
-import { expect, test } from '@playwright/test';
+import { readFileSync } from 'node:fs';
+import { expect, type Page, test } from '@playwright/test';
+import { type Hub, startHub } from '../hubServer.ts';
 import { expectState, openPage, TINY } from './demo.ts';
 
-const SERVER = 'https://models.example/tiny';
+const FILES = ['config.json', 'tokenizer.json', 'tokenizer_config.json', 'model.safetensors'];
+const WEIGHTS = 'model.safetensors';
+const shipped = (file: string) => new Uint8Array(readFileSync(`checkpoints/gsm8k-tool/${file}`));
 
-test('the URL of a folder: its files are kept in OPFS and the run starts', async ({ page }) => {
-  const asked: string[] = [];
-  await page.route(`${SERVER}/**`, async (route) => {
-    const name = route
-      .request()
-      .url()
-      .slice(SERVER.length + 1);
-    asked.push(name);
-    const file = `checkpoints/gsm8k-tool/${name}`;
-    const headers = { 'access-control-allow-origin': '*', 'access-control-expose-headers': '*' };
-    if (!existsSync(file)) return route.fulfill({ status: 404, headers });
-    return route.fulfill({ body: readFileSync(file), headers });
-  });
-  await openPage(page, { ...TINY, 'model.path': SERVER });
+let hub: Hub;
+test.beforeEach(async () => {
+  hub = await startHub(new Map(FILES.map((file) => [file, shipped(file)])));
+});
+test.afterEach(() => hub.close());
+
+const start = async (page: Page, more: Record<string, string> = {}) => {
+  await openPage(page, { ...TINY, 'model.path': 'org/tiny', hub: hub.endpoint, ...more });
   await page.getByRole('button', { name: 'Start' }).click();
-  await expectState(page, 'running', 120_000);
-  expect(asked).toContain('model.safetensors');
-  const bytes = await page.evaluate(async () => {
-    let folder = await navigator.storage.getDirectory();
-    for (const part of ['models', 'models.example', 'tiny']) folder = await folder.getDirectoryHandle(part);
-    return (await (await folder.getFileHandle('model.safetensors')).getFile()).size;
-  });
-  expect(bytes).toBe(readFileSync('checkpoints/gsm8k-tool/model.safetensors').length);
+};
+const bytesAsked = () => hub.log.filter((line) => line.startsWith('/cdn/'));
+const line = (page: Page) => page.locator('#download');
+
+/** Sends half of the weights, then waits to be let go, and breaks. */
+function stopHalfWay(): { broken: () => void; half: number } {
+  const all = hub.files.get(WEIGHTS)!;
+  const half = Math.floor(all.length / 2);
+  let letGo = () => {};
+  const told = new Promise<void>((resolve) => (letGo = resolve));
+  hub.faults.set(WEIGHTS, [
+    (response) => {
+      response.writeHead(200, { etag: hub.etagOf(WEIGHTS), 'content-length': all.length });
+      response.write(all.subarray(0, half));
+      void told.then(() => response.destroy());
+    },
+  ]);
+  return { broken: letGo, half };
+}
+
+test('a transfer that breaks half-way: shown, resumed, and not made again', async ({ page }) => {
+  const { broken, half } = stopHalfWay();
+  await start(page);
+  const mib = (bytes: number) => (bytes / 2 ** 20).toFixed(1);
+  const total = hub.files.get(WEIGHTS)!.length;
+  await expect(line(page)).toHaveText(`${WEIGHTS}: ${mib(half)} of ${mib(total)} MiB`, { timeout: 60_000 });
+  await expect(page.getByRole('progressbar', { name: 'Model download' })).toHaveJSProperty('value', half / total);
+  if (process.env['SHOTS']) await page.screenshot({ path: `${process.env['SHOTS']}/download.png` });
+  broken();
+  await expectState(page, 'running', 240_000);
+  await expect(line(page)).toBeHidden();
+  const asked = bytesAsked().filter((request) => request.includes(WEIGHTS));
+  expect(asked).toEqual([`/cdn/${WEIGHTS}`, `/cdn/${WEIGHTS} bytes=${half}-`]);
+
+  hub.log.length = 0;
+  await start(page);
+  await expectState(page, 'running', 240_000);
+  expect(bytesAsked()).toEqual([]);
+  hub.close(); // without the network
+  await start(page);
+  await expectState(page, 'running', 240_000);
+});
+
+test('a page that is left half-way goes on from there when it is opened again', async ({ page }) => {
+  const { broken, half } = stopHalfWay();
+  await start(page);
+  await expect(line(page)).toContainText(WEIGHTS, { timeout: 60_000 });
+  await page.goto('about:blank');
+  broken();
+  await start(page, { 'model.path': 'org/tiny' });
+  await expectState(page, 'running', 240_000);
+  const [first, second] = bytesAsked().filter((request) => request.includes(WEIGHTS));
+  expect(first).toBe(`/cdn/${WEIGHTS}`);
+  const from = Number(/bytes=(\d+)-/.exec(second)![1]);
+  expect(from).toBeGreaterThan(0);
+  expect(from).toBeLessThanOrEqual(half);
+});
+
+test('what cannot be had is one sentence on the page', async ({ page }) => {
+  await start(page, { 'model.path': 'org/nope' });
+  await expectState(page, 'failed', 60_000);
+  const notice = page.locator('.notice.error');
+  await expect(notice).toHaveText(
+    `This cannot run. org/nope: ${hub.endpoint} has no such model or revision; check its name.`,
+  );
+  hub.files.set(WEIGHTS, hub.files.get(WEIGHTS)!.slice(0, 1000));
+  await start(page, { 'model.path': `${hub.endpoint}/files` });
+  await expectState(page, 'failed', 60_000);
+  await expect(notice).toContainText(/model\.safetensors claims a header of \d+ bytes, but only 992 follow/);
+  await expect(line(page)).toBeHidden();
 });

@@ -1,9 +1,7 @@
 /** Downloads against a local server that behaves like a Hugging Face hub, and misbehaves on request. */
 
-import { createHash } from 'node:crypto';
 import { mkdtempSync, readFileSync } from 'node:fs';
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { ServerResponse } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
@@ -17,13 +15,13 @@ import { openCheckpoint } from '../../src/model/openCheckpoint.ts';
 import { initWeights } from '../../src/model/params.ts';
 import { writeSafetensors } from '../../src/model/safetensors.ts';
 import { Sha256 } from '../../src/model/sha256.ts';
+import { answerWith, hash, type Hub, SHA, startHub } from '../hubServer.ts';
 
 const CONFIG = parseModelConfig({
   architectures: ['LlamaForCausalLM'],
   ...{ vocab_size: 300, hidden_size: 64, intermediate_size: 96, num_hidden_layers: 2, num_attention_heads: 4 },
 });
 const WEIGHTS = initWeights(CONFIG, 1);
-const SHA = '0123456789abcdef0123456789abcdef01234567';
 const text = (value: string) => new TextEncoder().encode(value);
 
 /** A checkpoint in two shards, with a tokenizer. */
@@ -45,80 +43,21 @@ function repository(): Map<string, Uint8Array> {
   return files.set('model.safetensors.index.json', text(JSON.stringify({ weight_map: map })));
 }
 
-const hash = (kind: string, ...parts: (string | Uint8Array)[]) =>
-  parts.reduce((h, part) => h.update(part), createHash(kind)).digest('hex');
-
-/** What the server was asked, one line a request; and what it shall do next to a file's bytes. */
-let log: string[];
-let files: Map<string, Uint8Array>;
-let faults: Map<string, ((response: ServerResponse, send: () => void) => void)[]>;
-let server: Server;
-let endpoint: string;
+let hub: Hub;
 let cache: string;
 
 beforeEach(async () => {
-  [log, files, faults, cache] = [[], repository(), new Map(), mkdtempSync(join(tmpdir(), 'webgrpo-hub-'))];
-  server = createServer(answer).listen(0, '127.0.0.1');
-  server.keepAliveTimeout = 60_000; // a busy machine must not lose connections between two requests
-  await new Promise((resolve) => server.once('listening', resolve));
-  endpoint = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  [hub, cache] = [await startHub(repository()), mkdtempSync(join(tmpdir(), 'webgrpo-hub-'))];
 });
-afterEach(() => {
-  server.closeAllConnections();
-  server.close();
-});
-
-function answer(request: IncomingMessage, response: ServerResponse): void {
-  const url = request.url!;
-  const range = request.headers.range;
-  log.push([url.replace(SHA, 'SHA'), range].filter(Boolean).join(' '));
-  if (url === '/api/models/org/tiny/revision/main?blobs=true') return void response.end(JSON.stringify(listing()));
-  const file = url.slice(url.lastIndexOf('/') + 1);
-  if (!files.has(file)) return void response.writeHead(404).end();
-  // As the hub: `resolve` redirects to the host that has the bytes.
-  if (url.startsWith('/org/tiny/resolve/')) return void response.writeHead(302, { location: `/cdn/${file}` }).end();
-  const fault = faults.get(file)?.shift();
-  const send = () => sendFile(request, response, files.get(file)!);
-  if (fault) fault(response, send);
-  else send();
-}
-
-function sendFile({ headers }: IncomingMessage, response: ServerResponse, bytes: Uint8Array): void {
-  const etag = `"${hash('md5', bytes)}"`;
-  if (headers['if-none-match'] === etag) return void response.writeHead(304).end();
-  const from = /^bytes=(\d+)-$/.exec(headers.range ?? '')?.[1];
-  if (from === undefined || headers['if-range'] !== etag)
-    return void response.writeHead(200, { etag, 'content-length': bytes.length }).end(bytes);
-  if (Number(from) >= bytes.length) return void response.writeHead(416).end();
-  const rest = bytes.subarray(Number(from));
-  const range = `bytes ${from}-${bytes.length - 1}/${bytes.length}`;
-  response.writeHead(206, { etag, 'content-length': rest.length, 'content-range': range }).end(rest);
-}
-
-function listing() {
-  const siblings = [...files].map(([rfilename, bytes]) => {
-    if (rfilename.endsWith('.safetensors'))
-      return { rfilename, size: bytes.length, lfs: { size: bytes.length, sha256: hash('sha256', bytes) } };
-    return { rfilename, size: bytes.length, blobId: hash('sha1', `blob ${bytes.length}\0`, bytes) };
-  });
-  return { sha: SHA, siblings: [...siblings, { rfilename: 'README.md', size: 9, blobId: 'x' }] };
-}
-
-/** Sends so many bytes of the file, then cuts the connection. */
-const cutAfter = (bytes: number) => (response: ServerResponse) => {
-  const all = files.get(SHARD)!;
-  response.writeHead(200, { etag: `"${hash('md5', all)}"`, 'content-length': all.length });
-  response.write(all.subarray(0, bytes), () => setTimeout(() => response.destroy(), 20));
-};
-const status = (code: number) => (response: ServerResponse) => void response.writeHead(code).end();
+afterEach(() => hub.close());
 
 const SHARD = 'model-00001-of-00002.safetensors';
 const fetched = (options: HubOptions = {}, model = 'org/tiny') =>
-  fetchModel(model, diskStore(cache), { endpoint, waitMs: 1, ...options });
+  fetchModel(model, diskStore(cache), { endpoint: hub.endpoint, waitMs: 1, ...options });
 const refusal = async (promise: Promise<unknown>) => {
   const error: unknown = await promise.catch((e: unknown) => e);
   expect(error).toBeInstanceOf(InputError);
-  return (error as Error).message.replaceAll(endpoint, 'HUB');
+  return (error as Error).message.replaceAll(hub.endpoint, 'HUB');
 };
 
 test('a repository: every file once, through redirects, then from the cache alone', async () => {
@@ -126,57 +65,59 @@ test('a repository: every file once, through redirects, then from the cache alon
   const checkpoint = await openCheckpoint(await fetched({ onProgress: (p) => progress.push(p) }));
   expect(await collectWeights(checkpoint.weights)).toEqual(WEIGHTS);
   expect(checkpoint.tokenizerConfigJson).toEqual({ eos_token: '</s>' });
-  expect(log.filter((line) => line.startsWith('/cdn/')).sort()).toEqual(
-    [...files.keys()].map((file) => `/cdn/${file}`).sort(),
+  expect(hub.log.filter((line) => line.startsWith('/cdn/')).sort()).toEqual(
+    [...hub.files.keys()].map((file) => `/cdn/${file}`).sort(),
   );
-  const { length } = files.get(SHARD)!;
+  const { length } = hub.files.get(SHARD)!;
   expect(progress.findLast(({ file }) => file === SHARD)).toEqual({ file: SHARD, received: length, total: length });
 
-  log = [];
+  hub.log.length = 0;
   await openCheckpoint(await fetched());
-  expect(log).toEqual(['/api/models/org/tiny/revision/main?blobs=true']);
-  server.close();
-  server.closeAllConnections();
+  expect(hub.log).toEqual(['/api/models/org/tiny/revision/main?blobs=true']);
+  hub.close();
   await openCheckpoint(await fetched());
-  const folder = `${new URL(endpoint).host.replace(':', '_')}/org/tiny/${SHA}`;
+  const folder = `${new URL(hub.endpoint).host.replace(':', '_')}/org/tiny/${SHA}`;
   expect((await openCheckpoint(await storedModel(diskStore(cache), folder))).config).toEqual(CONFIG);
 });
 
 test('a transfer that breaks goes on where it stopped', async () => {
-  faults.set(SHARD, [cutAfter(30_000), status(503)]);
+  hub.faults.set(SHARD, [hub.cutAfter(SHARD, 30_000), answerWith(503)]);
   const { weights } = await openCheckpoint(await fetched());
   expect(await collectWeights(weights)).toEqual(WEIGHTS);
-  const asked = log.filter((line) => line.startsWith(`/cdn/${SHARD}`));
+  const asked = hub.log.filter((line) => line.startsWith(`/cdn/${SHARD}`));
   expect(asked).toHaveLength(3);
   expect(asked[2]).toBe(`/cdn/${SHARD} bytes=30000-`);
 });
 
 test('a run that was ended half-way goes on in the next; a file that changed meanwhile starts anew', async () => {
-  faults.set(SHARD, [cutAfter(20_000), status(500), status(500)]);
+  hub.faults.set(SHARD, [hub.cutAfter(SHARD, 20_000), answerWith(500), answerWith(500)]);
   expect(await refusal(fetched({ attempts: 2 }))).toBe(
     `HUB/org/tiny/resolve/${SHA}/${SHARD} could not be downloaded: the server answered 500 Internal Server Error ` +
       '(2 attempts). Check the network, then start again: it goes on where it stopped.',
   );
-  faults.clear();
-  // Other bytes of the same length under the same name: If-Range does not hold, so the server sends all of it.
-  const other = files.get(SHARD)!.slice();
+  hub.faults.clear();
+  // Other bytes of the same length under the same name: the ETag is another, so what was kept is no start of them.
+  const other = hub.files.get(SHARD)!.slice();
   other[other.length - 2] ^= 1;
-  files.set(SHARD, other);
-  log = [];
+  hub.files.set(SHARD, other);
+  hub.log.length = 0;
   const model = await openCheckpoint(await fetched());
-  expect(log.filter((line) => line.startsWith(`/cdn/${SHARD}`))).toEqual([`/cdn/${SHARD} bytes=20000-`]);
+  expect(hub.log.filter((line) => line.startsWith(`/cdn/${SHARD}`))).toEqual([
+    `/cdn/${SHARD} bytes=20000-`,
+    `/cdn/${SHARD}`,
+  ]);
   expect(await collectWeights(model.weights)).not.toEqual(WEIGHTS);
 });
 
 test('bytes that are not what was promised are fetched once more, then refused', async () => {
-  const good = files.get(SHARD)!;
+  const good = hub.files.get(SHARD)!;
   const bad = good.slice();
   bad[good.length - 1] ^= 1;
   const sendBad = (response: ServerResponse) => void response.writeHead(200, { etag: '"x"' }).end(bad);
-  faults.set(SHARD, [sendBad]);
+  hub.faults.set(SHARD, [sendBad]);
   expect(await collectWeights((await openCheckpoint(await fetched())).weights)).toEqual(WEIGHTS);
   cache = mkdtempSync(join(tmpdir(), 'webgrpo-hub-'));
-  faults.set(SHARD, [sendBad, sendBad]);
+  hub.faults.set(SHARD, [sendBad, sendBad]);
   expect(await refusal(fetched())).toBe(
     `HUB/org/tiny/resolve/${SHA}/${SHARD} has the SHA-256 ${hash('sha256', bad)}, but ${hash('sha256', good)} was ` +
       'promised, twice; the file on the server or the way to it is damaged.',
@@ -184,27 +125,26 @@ test('bytes that are not what was promised are fetched once more, then refused',
 });
 
 test('a silent connection is given up, and tried again', async () => {
-  faults.set(SHARD, [() => {}]);
+  hub.faults.set(SHARD, [() => {}]);
   await fetched({ silenceMs: 200 });
-  expect(log.filter((line) => line.startsWith(`/cdn/${SHARD}`))).toHaveLength(2);
+  expect(hub.log.filter((line) => line.startsWith(`/cdn/${SHARD}`))).toHaveLength(2);
 });
 
 test('a folder of files at a URL: no list, so each is asked for; later only whether it changed', async () => {
-  const url = `${endpoint}/files/`;
+  const url = `${hub.endpoint}/files/`;
   expect(await collectWeights((await openCheckpoint(await fetched({}, url))).weights)).toEqual(WEIGHTS);
-  log = [];
+  hub.log.length = 0;
   await fetched({}, url);
-  expect(log).toContain('/files/model-00002-of-00002.safetensors');
-  files.clear();
-  expect(await refusal(fetched({}, `${endpoint}/other`))).toBe(
+  expect(hub.log).toContain('/files/model-00002-of-00002.safetensors');
+  hub.files.clear();
+  expect(await refusal(fetched({}, `${hub.endpoint}/other`))).toBe(
     'HUB/other has no config.json at HUB/other; check its name.',
   );
 });
 
 test('what the hub refuses, and a hub that is not there', async () => {
   expect(await refusal(fetched({}, 'org/nope'))).toBe('org/nope: HUB has no such model or revision; check its name.');
-  server.close();
-  server.closeAllConnections();
+  hub.close();
   expect(await refusal(fetched())).toBe(
     'org/tiny is not a folder here, and HUB is out of reach; check the path, or the network (HF_ENDPOINT sets another hub).',
   );

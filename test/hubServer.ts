@@ -1,0 +1,104 @@
+/** A local server that behaves like a Hugging Face hub, for Node and for pages, and misbehaves on request. */
+
+import { createHash } from 'node:crypto';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+
+/** The one commit there is. */
+export const SHA = '0123456789abcdef0123456789abcdef01234567';
+
+/** What happens to one request for a file's bytes; `send` is what would have. */
+export type Fault = (response: ServerResponse, send: () => void) => void;
+
+/** The repository `org/tiny`, and its files at `/files/`. */
+export interface Hub {
+  endpoint: string;
+  files: Map<string, Uint8Array>;
+  /** What was asked, one line a request, with its range. */
+  log: string[];
+  /** What the next requests for a file's bytes meet, in order. */
+  faults: Map<string, Fault[]>;
+  etagOf(file: string): string;
+  /** Sends so many bytes of the file, then cuts the connection. */
+  cutAfter(file: string, bytes: number): Fault;
+  close(): void;
+}
+
+export const hash = (kind: string, ...parts: (string | Uint8Array)[]): string =>
+  parts.reduce((h, part) => h.update(part), createHash(kind)).digest('hex');
+
+export const answerWith =
+  (code: number): Fault =>
+  (response) =>
+    void response.writeHead(code).end();
+
+export async function startHub(files: Map<string, Uint8Array>): Promise<Hub> {
+  const hub = { files, log: [], faults: new Map<string, Fault[]>() };
+  const server = createServer((request, response) => answer(hub, request, response)).listen(0, '127.0.0.1');
+  server.keepAliveTimeout = 60_000; // a busy machine must not lose connections between two requests
+  await new Promise((resolve) => server.once('listening', resolve));
+  return {
+    ...hub,
+    endpoint: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    etagOf: (file) => etagOf(files.get(file)!),
+    cutAfter: (file, bytes) => (response) => {
+      const all = files.get(file)!;
+      response.writeHead(200, { etag: etagOf(all), 'content-length': all.length });
+      response.write(all.subarray(0, bytes), () => setTimeout(() => response.destroy(), 20));
+    },
+    close() {
+      server.close();
+      server.closeAllConnections();
+    },
+  };
+}
+
+const etags = new WeakMap<Uint8Array, string>();
+/** Large files are hashed once. */
+function etagOf(bytes: Uint8Array): string {
+  if (!etags.has(bytes)) etags.set(bytes, `"${hash('md5', bytes)}"`);
+  return etags.get(bytes)!;
+}
+
+function answer(
+  { files, log, faults }: Pick<Hub, 'files' | 'log' | 'faults'>,
+  request: IncomingMessage,
+  response: ServerResponse,
+) {
+  const url = request.url!;
+  // As the hub does for pages of other sites.
+  response.setHeader('access-control-allow-origin', '*');
+  response.setHeader('access-control-expose-headers', 'ETag, Content-Range, Content-Length, Accept-Ranges');
+  if (request.method === 'OPTIONS')
+    return void response.writeHead(204, { 'access-control-allow-headers': 'if-none-match' }).end();
+  log.push([url.replace(SHA, 'SHA'), request.headers.range].filter(Boolean).join(' '));
+  if (url === '/api/models/org/tiny/revision/main?blobs=true') return void response.end(JSON.stringify(listing(files)));
+  const file = url.slice(url.lastIndexOf('/') + 1);
+  if (!files.has(file)) return void response.writeHead(404).end();
+  // `resolve` redirects to the host that has the bytes.
+  if (url.startsWith('/org/tiny/resolve/')) return void response.writeHead(302, { location: `/cdn/${file}` }).end();
+  const fault = faults.get(file)?.shift();
+  const send = () => sendFile(request, response, files.get(file)!);
+  if (fault) fault(response, send);
+  else send();
+}
+
+function sendFile({ headers }: IncomingMessage, response: ServerResponse, bytes: Uint8Array): void {
+  const etag = etagOf(bytes);
+  if (headers['if-none-match'] === etag) return void response.writeHead(304).end();
+  const from = /^bytes=(\d+)-$/.exec(headers.range ?? '')?.[1];
+  if (from === undefined) return void response.writeHead(200, { etag, 'content-length': bytes.length }).end(bytes);
+  if (Number(from) >= bytes.length) return void response.writeHead(416).end();
+  const rest = bytes.subarray(Number(from));
+  const range = `bytes ${from}-${bytes.length - 1}/${bytes.length}`;
+  response.writeHead(206, { etag, 'content-length': rest.length, 'content-range': range }).end(rest);
+}
+
+function listing(files: Map<string, Uint8Array>) {
+  const siblings = [...files].map(([rfilename, bytes]) => {
+    if (rfilename.endsWith('.safetensors'))
+      return { rfilename, size: bytes.length, lfs: { size: bytes.length, sha256: hash('sha256', bytes) } };
+    return { rfilename, size: bytes.length, blobId: hash('sha1', `blob ${bytes.length}\0`, bytes) };
+  });
+  return { sha: SHA, siblings: [...siblings, { rfilename: 'README.md', size: 9, blobId: 'x' }] };
+}
