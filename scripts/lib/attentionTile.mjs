@@ -1,5 +1,7 @@
 /** Attention's WGSL for one head dim: WGSL has no unroll, so the registers are written out here. */
 
+import { sharedBackwardKV, sharedBackwardQ, sharedForward } from './attentionShared.mjs';
+
 const range = (n) => [...Array(n).keys()];
 const indent = (n, lines) =>
   lines
@@ -321,5 +323,12 @@ export const printed = (D) => {
     ...(shape.R > 1 && { [`attention_alone_d${D}`]: () => forward({ D, R: 1 }) }),
     [`attention_bwd_q_d${D}`]: () => backwardQ(shape),
     [`attention_bwd_kv_d${D}`]: () => backwardKV(shape),
+    ...Object.fromEntries(
+      [4, 8].flatMap((L) => [
+        [`attention_shared${L}_d${D}`, () => sharedForward({ ...shape, L })],
+        [`attention_bwd_q_shared${L}_d${D}`, () => sharedBackwardQ({ ...shape, L })],
+        [`attention_bwd_kv_shared${L}_d${D}`, () => sharedBackwardKV({ ...shape, L })],
+      ]),
+    ),
   };
 };

@@ -226,7 +226,7 @@ export function recordLayer(
   if (w.qkNorm && a.normed && a.qkRstd)
     qkNorm(gpu, { qkv: a.qkv, weight: w.qkNorm, y: a.normed, rstd: a.qkRstd, N, H, K, D, eps });
   ropeKv(gpu, { qkv: a.normed ?? a.qkv, positions, kvRows, table: model.rope, q: a.q, kv: a.kv, N, H, K, D });
-  attention(gpu, { q: a.q, kv: a.kv, ranges, out: a.att, lse: a.lse, N, H, K, D, alone });
+  attention(gpu, { q: a.q, kv: a.kv, ranges, out: a.att, lse: a.lse, N, H, K, D, form: alone ? 'alone' : undefined });
   productOnto(gpu, a.x, { x: a.att, b: weights.float32(w.wo), bias: w.bo, y: a.xMid, M: N, N: C, K: H * D });
   if (adapters) recordLora(gpu, adapters, l, 'o', a.att, a.xMid, N);
 

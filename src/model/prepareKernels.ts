@@ -13,7 +13,7 @@ import type { ModelConfig } from './config.ts';
  * Without it a software adapter's first step compiles them one after the other, a second for the largest.
  */
 export async function prepareKernels(gpu: Gpu, { headDim }: ModelConfig, uses: { rollout: boolean }): Promise<void> {
-  const kernels = [...matmulKernels(gpu), ...attentionKernels(headDim), policyLossKernel];
+  const kernels = [...matmulKernels(gpu), ...attentionKernels(gpu, headDim), policyLossKernel];
   const compiled = kernels.map((kernel) => gpu.prepare(kernel));
   if (uses.rollout) compiled.push(gpu.prepare(sampleKernel, rowThreads(gpu)));
   await Promise.all(compiled);

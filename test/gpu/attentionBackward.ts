@@ -1,6 +1,6 @@
 /** The tests of the attention backward kernels, generic or printed for one head dim. */
 import { test } from 'vitest';
-import { attentionBwd } from '../../src/gpu/ops/attention.ts';
+import { attentionBwd, type AttentionForm, attentionForms } from '../../src/gpu/ops/attention.ts';
 import * as reference from '../../src/model/reference.ts';
 import {
   type AttentionCase,
@@ -11,7 +11,7 @@ import {
   scoreBound,
   weightError,
 } from './attentionCases.ts';
-import { expectWithin, f64, readRoomy, roomy, U } from './check.ts';
+import { expectSame, expectWithin, f64, readRoomy, roomy, U } from './check.ts';
 import { withGpu } from './gpu.ts';
 
 async function runAttentionBackward(c: AttentionCase) {
@@ -40,15 +40,24 @@ async function runAttentionBackward(c: AttentionCase) {
       dout: gpu.buffer('dout', x.dout),
       queryEnd: gpu.buffer('queryEnd', x.queryEnd),
     };
-    const outputs = {
-      dq: roomy(gpu, 'dq', N * H * D),
-      dkv: roomy(gpu, 'dkv', N * 2 * K * D),
-      delta: roomy(gpu, 'delta', N * H),
+    const run = async (form?: AttentionForm) => {
+      const outputs = {
+        dq: roomy(gpu, 'dq', N * H * D),
+        dkv: roomy(gpu, 'dkv', N * 2 * K * D),
+        delta: roomy(gpu, 'delta', N * H),
+      };
+      attentionBwd(gpu, { ...views, ...outputs, N, H, K, D, form });
+      return {
+        dq: await readRoomy(gpu, outputs.dq, N * H * D),
+        dkv: await readRoomy(gpu, outputs.dkv, N * 2 * K * D),
+        delta: await readRoomy(gpu, outputs.delta, N * H),
+      };
     };
-    attentionBwd(gpu, { ...views, ...outputs, N, H, K, D });
-    got.dq = await readRoomy(gpu, outputs.dq, N * H * D);
-    got.dkv = await readRoomy(gpu, outputs.dkv, N * 2 * K * D);
-    got.delta = await readRoomy(gpu, outputs.delta, N * H);
+    Object.assign(got, await run());
+    for (const form of attentionForms(gpu, D)) {
+      const other = await run(form);
+      for (const name of ['dq', 'dkv', 'delta'] as const) expectSame(other[name], got[name]);
+    }
   });
   return { x, out, got, want, sizes, error };
 }

@@ -1,6 +1,6 @@
 /** The tests of the attention forward kernels, generic or printed for one head dim. */
 import { test } from 'vitest';
-import { attention } from '../../src/gpu/ops/attention.ts';
+import { attention, type AttentionForm, attentionForms } from '../../src/gpu/ops/attention.ts';
 import * as reference from '../../src/model/reference.ts';
 import { rng } from '../random.ts';
 import {
@@ -12,7 +12,7 @@ import {
   weightError,
 } from './attentionCases.ts';
 import { abs64, expectSame, expectWithin, f64, oneThreadGroups, readRoomy, roomy, U } from './check.ts';
-import { withGpu } from './gpu.ts';
+import { testGpu, withGpu } from './gpu.ts';
 
 interface Inputs {
   q: Float32Array;
@@ -22,13 +22,18 @@ interface Inputs {
 }
 type Sizes = Pick<AttentionCase, 'N' | 'H' | 'K' | 'D'>;
 
-export async function runAttention({ N, H, K, D }: Sizes, { q, k, v, ranges }: Inputs, fold = false, alone = false) {
+export async function runAttention(
+  { N, H, K, D }: Sizes,
+  { q, k, v, ranges }: Inputs,
+  fold = false,
+  form?: AttentionForm,
+) {
   const results: Float32Array[] = [];
   await withGpu(async (gpu) => {
     const out = { out: roomy(gpu, 'out', N * H * D), lse: roomy(gpu, 'lse', N * H) };
     const kv = gpu.buffer('kv', joinKv(k, v, K * D));
     const views = { q: gpu.buffer('q', q), kv, ranges: gpu.buffer('ranges', ranges), ...out };
-    attention(fold ? oneThreadGroups(gpu) : gpu, { ...views, N, H, K, D, alone });
+    attention(fold ? oneThreadGroups(gpu) : gpu, { ...views, N, H, K, D, form });
     results.push(await readRoomy(gpu, out.out, N * H * D), await readRoomy(gpu, out.lse, N * H));
   });
   return { out: results[0], lse: results[1] };
@@ -37,9 +42,11 @@ export async function runAttention({ N, H, K, D }: Sizes, { q, k, v, ranges }: I
 async function check(sizes: Sizes, inputs: Inputs): Promise<void> {
   const { q, k, v, ranges } = inputs;
   const got = await runAttention(sizes, inputs);
-  const alone = await runAttention(sizes, inputs, false, true);
-  expectSame(alone.out, got.out);
-  expectSame(alone.lse, got.lse);
+  for (const form of [...attentionForms(await testGpu(), sizes.D), 'alone'] as const) {
+    const other = await runAttention(sizes, inputs, false, form);
+    expectSame(other.out, got.out);
+    expectSame(other.lse, got.lse);
+  }
   const want = reference.attention(f64(q), f64(k), f64(v), ranges, sizes);
   const size = reference.attention(f64(q), f64(k), abs64(v), ranges, sizes).out;
   const keys = keysOf(ranges);

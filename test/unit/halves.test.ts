@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import type { Gpu } from '../../src/gpu/device.ts';
 import { forHalves } from '../../src/gpu/halves.ts';
 import { defineKernel, type Kernel } from '../../src/gpu/kernel.ts';
 import { attentionKernels } from '../../src/gpu/ops/attention.ts';
@@ -25,7 +26,8 @@ test('the named element types, and no other line, become f16', () => {
 });
 
 test('four values at a time become vec4h', () => {
-  const [forward] = attentionKernels(24);
+  const gpu = { adapter: { subgroupSize: 8, subgroupMaxSize: 8 } } as Gpu;
+  const [forward] = attentionKernels(gpu, 24);
   expect(forms(forward, 'q', 'kv', 'out').code).toContain('alias Act = vec4h;');
 });
 

@@ -43,28 +43,66 @@ export const attentionBwdKvKernel = defineKernel({
 /** Head dims that have printed kernels. */
 export const HEAD_DIMS = [16, 24, 32, 64];
 
-/** A kernel's printed form for a head dim, and the rows a thread of it handles. */
-function forHeadDim<R extends string, W extends string>(generic: Kernel<R, W, keyof typeof params>, alone = false) {
-  const byDim = new Map<number, { kernel: Kernel<R, W, keyof typeof params>; rows: number }>();
-  for (const D of HEAD_DIMS) {
-    const rows = D > 32 ? 1 : 2;
-    const name = `${generic.name}${alone && rows > 1 ? '_alone' : ''}_d${D}`;
-    const kernel = defineKernel({ ...generic, name, code: printed[`../../../kernels/${name}.wgsl`] });
-    byDim.set(D, { kernel, rows: alone ? 1 : rows });
-  }
-  return (D: number) => byDim.get(D) ?? { kernel: generic, rows: 1 };
+/**
+ * How rows are shared out; all give the same bits. `tiled`: a thread takes two rows. `shared`: so does a lane, and the lanes
+ * of a subgroup load each key together. `alone`: a thread takes one row, since neighbours are of different sequences.
+ */
+export type AttentionForm = 'tiled' | 'shared' | 'alone';
+
+type AttentionKernel<R extends string, W extends string> = Kernel<R, W, keyof typeof params>;
+interface Form<R extends string, W extends string> {
+  kernel: AttentionKernel<R, W>;
+  /** Rows a workgroup covers, for one head. */
+  groups: (rows: number, heads: number) => number;
+}
+
+/** A kernel's printed form for a head dim. */
+function forHeadDim<R extends string, W extends string>(generic: AttentionKernel<R, W>) {
+  const made = new Map<string, Form<R, W>>();
+  const make = (D: number, form: AttentionForm, lanes: number): Form<R, W> => {
+    const tile = form === 'alone' || D > 32 || !HEAD_DIMS.includes(D) ? 1 : 2;
+    const suffix = form === 'shared' ? `_shared${lanes}` : form === 'alone' && D <= 32 ? '_alone' : '';
+    const name = `${generic.name}${suffix}_d${D}`;
+    const file = printed[`../../../kernels/${name}.wgsl`];
+    const kernel = file === undefined ? generic : defineKernel({ ...generic, name, code: file });
+    const groups = (rows: number, heads: number) =>
+      form === 'shared' ? Math.ceil(rows / (lanes * tile)) * heads : groupsOf(Math.ceil(rows / tile) * heads);
+    return { kernel, groups };
+  };
+  return (D: number, form: AttentionForm, lanes: number): Form<R, W> => {
+    const key = `${D} ${form} ${lanes}`;
+    const known = made.get(key) ?? make(D, form, lanes);
+    made.set(key, known);
+    return known;
+  };
 }
 
 const forward = forHeadDim(attentionKernel);
-const forwardAlone = forHeadDim(attentionKernel, true);
 const backwardQ = forHeadDim(attentionBwdQKernel);
 const backwardKv = forHeadDim(attentionBwdKvKernel);
 
+/** Lanes that can load together: those of a subgroup, where all are of 4 or of 8, as software adapters' are. */
+function sharingLanes({ adapter }: Gpu): number {
+  const { subgroupSize, subgroupMaxSize } = adapter;
+  return subgroupSize === subgroupMaxSize && (subgroupSize === 4 || subgroupSize === 8) ? subgroupSize : 0;
+}
+
+/** Forms that this adapter runs for a head dim, the preferred one first; rows of one sequence. */
+export function attentionForms(gpu: Gpu, D: number): AttentionForm[] {
+  return sharingLanes(gpu) > 0 && HEAD_DIMS.includes(D) ? ['shared', 'tiled'] : ['tiled'];
+}
+
 /** Forward, for rows of a sequence and for lone ones, and both backward kernels for a head dim. */
-export const attentionKernels = (D: number): Kernel[] =>
-  [...new Set([forward(D).kernel, forwardAlone(D).kernel, backwardQ(D).kernel, backwardKv(D).kernel])].map(
-    (kernel) => kernel as Kernel,
-  );
+export function attentionKernels(gpu: Gpu, D: number): Kernel[] {
+  const [form, lanes] = [attentionForms(gpu, D)[0], sharingLanes(gpu)];
+  const kernels = [
+    forward(D, form, lanes),
+    forward(D, 'alone', 0),
+    backwardQ(D, form, lanes),
+    backwardKv(D, form, lanes),
+  ];
+  return [...new Set(kernels.map(({ kernel }) => kernel as Kernel))];
+}
 
 export interface AttentionArgs extends Heads {
   /** [N, H * D] */
@@ -77,19 +115,19 @@ export interface AttentionArgs extends Heads {
   out: View;
   /** [N, H] out */
   lse: View;
-  /** Every row is of another sequence, as in a decode step: a thread takes one. The same bits. */
-  alone?: boolean | undefined;
+  /** `alone` in a decode step; absent = the best of `attentionForms`. */
+  form?: AttentionForm | undefined;
 }
 
 /** Records attention over [shared prefix | own sequence]. */
-export function attention(gpu: Gpu, { q, kv, ranges, out, lse, N, H, K, D, alone }: AttentionArgs): void {
+export function attention(gpu: Gpu, { q, kv, ranges, out, lse, N, H, K, D, form }: AttentionArgs): void {
   if (D > 128) throw new RangeError(`attention: head_dim is ${D}; at most 128 is supported.`);
   expectElements('attention q [N, H * D]', q, N * H * D);
   expectElements('attention ranges [N, 4]', ranges, N * 4);
   expectElements('attention lse [N, H]', lse, N * H);
   const sizes = { N, H, K, D, scale: 1 / Math.sqrt(D) };
-  const { kernel, rows } = (alone ? forwardAlone : forward)(D);
-  gpu.dispatch(kernel, { q, kv, ranges, out, lse }, sizes, groupsOf(Math.ceil(N / rows) * H));
+  const { kernel, groups } = forward(D, form ?? attentionForms(gpu, D)[0], sharingLanes(gpu));
+  gpu.dispatch(kernel, { q, kv, ranges, out, lse }, sizes, groups(N, H));
 }
 
 export interface AttentionBwdArgs extends AttentionArgs {
@@ -110,8 +148,8 @@ export function attentionBwd(gpu: Gpu, args: AttentionBwdArgs): void {
   const { q, kv, ranges, out, lse, dout, queryEnd, dq, dkv, delta, N, H, K, D } = args;
   expectElements('attention_bwd dkv [N, 2 * K * D]', dkv, N * 2 * K * D);
   const sizes = { N, H, K, D, scale: 1 / Math.sqrt(D) };
-  const [forQ, forKv] = [backwardQ(D), backwardKv(D)];
-  const groups = (rows: number, heads: number) => groupsOf(Math.ceil(N / rows) * heads);
-  gpu.dispatch(forQ.kernel, { q, kv, out, dout, lse, ranges, dq, delta }, sizes, groups(forQ.rows, H));
-  gpu.dispatch(forKv.kernel, { q, kv, dout, lse, delta, queryEnd, dkv }, sizes, groups(forKv.rows, K));
+  const [form, lanes] = [args.form ?? attentionForms(gpu, D)[0], sharingLanes(gpu)];
+  const [forQ, forKv] = [backwardQ(D, form, lanes), backwardKv(D, form, lanes)];
+  gpu.dispatch(forQ.kernel, { q, kv, out, dout, lse, ranges, dq, delta }, sizes, forQ.groups(N, H));
+  gpu.dispatch(forKv.kernel, { q, kv, dout, lse, delta, queryEnd, dkv }, sizes, forKv.groups(N, K));
 }
