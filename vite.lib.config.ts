@@ -13,7 +13,12 @@ export default defineConfig({
     minify: false,
     sourcemap: true,
     lib: {
-      entry: { index: 'src/index.ts', yaml: 'src/yaml.ts', 'engine.worker': 'src/workers/engine.worker.ts' },
+      entry: {
+        index: 'src/index.ts',
+        tasks: 'src/tasks/index.ts',
+        yaml: 'src/yaml.ts',
+        'engine.worker': 'src/workers/engine.worker.ts',
+      },
       formats: ['es'],
     },
     rolldownOptions: {

@@ -14,20 +14,7 @@ export { defineTool, type Tool, type ToolContext, type ToolOutput, type ToolSche
 export { gsm8kToolTask } from './tasks/gsm8k.ts';
 export { gsm8kJsonlTask, parseGsm8kJsonl } from './tasks/gsm8kJsonl.ts';
 export { buildGsm8kTokenizer } from './tasks/gsm8kTokenizer.ts';
-export { countdownTask } from './tasks/countdown.ts';
-export { reverseTextTask } from './tasks/reverseText.ts';
-export { searchQaTask } from './tasks/searchQa.ts';
-export {
-  answerTool,
-  type Document,
-  httpSearch,
-  localSearch,
-  openTool,
-  type Search,
-  searchTool,
-} from './tasks/tools/search.ts';
 export { calculator } from './tasks/tools/calculator.ts';
-export { type JavascriptLimits, javascriptTool } from './tasks/tools/javascript.ts';
 export { type AgentLoop, registerAgentLoop } from './rollout/agentLoop.ts';
 export type { AgentSample, Turn } from './rollout/agentSample.ts';
 export { TOOL_PARSERS, type ToolParser } from './rollout/toolParser.ts';
