@@ -78,8 +78,9 @@ export class ModelSlotDecoder implements SlotDecoder {
       throw new Error(`${tokens.length} rows to verify.`);
     tokens.forEach((token, i) => (this.#kv[kvRows[i]] = this.#keyOf(token)));
     const held = new Set<number>();
-    for (const { slot, expected } of rounds.flat()) {
+    for (const { slot, expected, ...more } of rounds.flat()) {
       if (held.has(slot)) continue;
+      if ('mask' in more) this.setMask(slot, more.mask);
       this.#draw(slot);
       if (this.#slots[slot]!.context.at(-1) !== expected) held.add(slot);
     }

@@ -107,7 +107,10 @@ const multiTurn = part({
     Object.keys(TOOL_PARSERS),
     'How a tool call is written; hermes = <tool_call>{json}</tool_call>.',
   ),
-  constrainToolCalls: flag(false, 'A call that was begun can only go on validly, by the schemas. A step a read-back.'),
+  constrainToolCalls: flag(
+    false,
+    'A call that was begun can only go on validly, by the schemas. A step a read-back, or a guess.',
+  ),
   toolSchemasInPrompt: flag(
     false,
     "The template writes the tools' schemas into the prompt; models made for that want it.",

@@ -66,6 +66,20 @@ export class CallGuide {
     return inTime.length > 0 ? this.#bits(inTime) : allowed.mask; // too late: the turn is cut whatever comes
   }
 
+  /**
+   * The masks of the places of guesses as far as these are allowed, and of the place behind them; `left` tokens may come.
+   */
+  masks(state: number, guesses: readonly number[], left: number): (Uint32Array | undefined)[] {
+    const masks = [this.mask(state, left)];
+    for (const [i, token] of guesses.entries()) {
+      const mask = masks[i];
+      if (mask && !((mask[token >>> 5] >>> (token & 31)) & 1)) break;
+      state = this.after(state, token);
+      masks.push(this.mask(state, left - i - 1));
+    }
+    return masks;
+  }
+
   #step(state: number, byte: number): number {
     return state === DEAD ? DEAD : this.#language.step(state, byte);
   }

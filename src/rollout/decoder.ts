@@ -45,6 +45,8 @@ export interface PrefillRows {
 /** A draw that decides whether the slot draws from its next row as well: only if it is the token that was guessed. */
 export interface Check extends Draw {
   expected: number;
+  /** As `setMask`, where the slot's sampling has `toolCalls`. */
+  mask?: Uint32Array | undefined;
 }
 
 export class Decoder {
@@ -155,7 +157,9 @@ export class Decoder {
     recordForward(gpu, this.#model, { N, ...this.#rows }, this.#activations);
     let temperature = this.#recordLogits(this.#identity, N, draws[0]);
     let first = 0;
-    for (const { length: n } of sorted) {
+    for (const round of sorted) {
+      const { length: n } = round;
+      for (const check of round) if ('mask' in check) this.setMask(check.slot, check.mask);
       temperature = this.#draws.record(N, entries, draws.slice(0, first + n), first, temperature);
       acceptDraft(gpu, { entries, state: this.#draws.state, first, n, resume: false });
       first += n;

@@ -67,9 +67,15 @@ export class Speculation {
     this.#guessed.clear();
   }
 
-  /** What comes after a stop token, or is beyond the limit, need not be guessed; a mask is for one draw alone. */
+  /** What comes after a stop token, or is beyond the limit, need not be guessed; nor what a tool call may not have. */
   #guess(job: Running): number[] {
-    if (job.guided) return [];
+    const guess = this.#fromHistory(job);
+    if (!job.guided) return guess;
+    const { guide, state } = job.guided;
+    return guess.slice(0, guide.masks(state, guess, tokensLeft(job)).length - 1);
+  }
+
+  #fromHistory(job: Running): number[] {
     const { requestId, sampling } = job.request;
     const guess = this.drafts.guess(requestId, tokensLeft(job) - 1);
     const stop = guess.findIndex((token) => sampling.stopTokenIds.includes(token));

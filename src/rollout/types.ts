@@ -29,8 +29,8 @@ export interface SamplingParams {
   /** Whether the turn's text, as tools and rewards read it, has the stop string; its tokens always do. vLLM's name. */
   includeStopStrInOutput?: boolean;
   /**
-   * Where a call was begun, only what goes on to a valid call of one of these; one step a read-back. What the constraint
-   * left is part of logMass.
+   * Where a call was begun, only what goes on to a valid call of one of these; one step a read-back, or one check of
+   * guesses. What the constraint left is part of logMass.
    */
   toolCalls?: readonly CallableTool[];
   /** How calls are written; default 'hermes'. */

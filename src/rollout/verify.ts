@@ -2,7 +2,7 @@
 
 import type { Check, PrefillRows } from './decoder.ts';
 import type { SlotDecoder } from './schedule.ts';
-import type { Running } from './job.ts';
+import { type Running, tokensLeft } from './job.ts';
 
 /** What 0xffffffff means in accept_draft.wgsl. */
 const NO_GUESS = 0xffffffff;
@@ -18,10 +18,12 @@ export function planVerify(
     const { slot, prefix } = job.sequence;
     const [prefixStart, ownStart] = [decoder.prefixStart(prefix.index), decoder.ownStart(slot)];
     const promptLength = prefix.tokens.length;
+    const masks = job.guided?.guide.masks(job.guided.state, guesses, tokensLeft(job));
     const first = job.contextIds.length + job.known.length - 1 - promptLength;
     [job.known[job.known.length - 1], ...guesses].forEach((token, r) => {
       const t = first + r;
-      (rounds[r] ??= []).push({ slot, row: rows.tokens.length, expected: guesses[r] ?? NO_GUESS });
+      const check = { slot, row: rows.tokens.length, expected: guesses[r] ?? NO_GUESS };
+      (rounds[r] ??= []).push(masks ? { ...check, mask: masks[r] } : check);
       rows.tokens.push(token);
       rows.positions.push(promptLength + t);
       rows.kvRows.push(ownStart + t);

@@ -122,3 +122,27 @@ test.each(FORMATS)(
       }
     }),
 );
+
+test('guesses are checked in calls, too: the same tokens, log-probs and masses in fewer read-backs', () =>
+  withGpu(async () => {
+    const gpu = await testGpu();
+    const model = tinyModel(gpu, { vocabSize: V });
+    const speculative = { maxDraftTokens: 8, minNgram: 2, history: 8, adapt: false };
+    const engineOf = (more: object) =>
+      new WgslRolloutEngine(gpu, model, { ...sizes, verifyRows: 64 }, { vocabulary: () => vocabulary, ...more });
+    const ask = async (engine: WgslRolloutEngine) => {
+      const generations = await Promise.all([0, 1, 2, 3].map((s) => engine.generate(request(s, 'hermes'))));
+      for (const s of [0, 1, 2, 3]) engine.release(`${s}`);
+      const { generatedTokens, decodeSteps } = await engine.takeStats();
+      return { generations, tokensAPass: generatedTokens / decodeSteps / generations.length };
+    };
+    const plain = await ask(engineOf({}));
+    const guessing = engineOf({ speculative });
+    const first = await ask(guessing);
+    const again = await ask(guessing); // what it says has been seen before
+    expect(first.generations).toEqual(plain.generations);
+    expect(again.generations).toEqual(plain.generations);
+    for (const generation of again.generations) expect(checkCalls(generation, 'hermes')).toBeGreaterThan(0);
+    expect(plain.tokensAPass).toBeCloseTo(1, 1);
+    expect(again.tokensAPass).toBeGreaterThan(2.5);
+  }));
