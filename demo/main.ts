@@ -4,6 +4,7 @@ import { adapterName, findAdapter, NoGpuError } from './adapter.ts';
 import { Charts } from './charts.ts';
 import { explainLoss } from '../src/grpo/explainLoss.ts';
 import type { Metrics } from '../src/grpo/metrics.ts';
+import { dtypeNote, engineSizes } from '../src/workers/engineSpec.ts';
 import { byId, el, setText } from './dom.ts';
 import { DownloadLine } from './download.ts';
 import { fetchConfig } from './files.ts';
@@ -73,6 +74,9 @@ async function start(): Promise<void> {
     onLoaded: ({ adapter }) => {
       download.hide();
       notices.adapter({ name: adapterName(adapter), isSoftware: adapter.isSoftware });
+      const asked = engineSizes(config);
+      const note = dtypeNote(asked, adapter.features.includes('shader-f16') ? asked : {});
+      if (note) notices.info(`${note}.`);
       setState('running');
     },
     onPhase: (phase, step) => status.phase(phase, step),

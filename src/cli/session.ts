@@ -11,7 +11,15 @@ import { parameterCount } from '../model/params.ts';
 import { ChatTokenizer } from '../model/tokenizer.ts';
 import { assertPromptFits } from '../rollout/promptTokens.ts';
 import type { Task } from '../tasks/task.ts';
-import { createLocalEngine, engineSizes, type EngineSpec, type LocalEngine, loraOf } from '../workers/localEngine.ts';
+import { dtypeNote } from '../workers/engineSpec.ts';
+import {
+  createLocalEngine,
+  engineSizes,
+  type EngineSpec,
+  type LocalEngine,
+  loraOf,
+  withOfferedDtype,
+} from '../workers/localEngine.ts';
 import { planLines, planMemory } from '../workers/memoryPlan.ts';
 import { type AdaptedModel, type LoadedModel, loadWithAdapter } from './checkpoints.ts';
 import { adapterBindingBytes, installDawn } from './dawn.ts';
@@ -109,8 +117,11 @@ export async function openEngine(
   const adapter = model.adapter && { lora: model.adapter.lora, adapter: model.adapter.tensors };
   const files = { config, weights, tokenizerJson, tokenizerConfigJson };
   const spec = { ...adapter, ...sizes, ...files };
-  for (const line of planLines(planMemory({ ...spec, maxArenaBytes: await adapterBindingBytes() }))) say(line);
-  const engine = await createLocalEngine(await withTable(spec), tuningStore());
+  const offered = await withOfferedDtype(spec);
+  const note = dtypeNote(spec, offered);
+  if (note) say(note);
+  for (const line of planLines(planMemory({ ...offered, maxArenaBytes: await adapterBindingBytes() }))) say(line);
+  const engine = await createLocalEngine(await withTable(offered), tuningStore());
   const { description, vendor, isSoftware } = engine.adapter;
   say(`adapter: ${description || vendor}${isSoftware ? ' (software: right, but slow)' : ''}`);
   if (engine.tiles !== 'built in') say(`kernels: ${engine.tiles}, see webgrpo tune`);

@@ -7,7 +7,6 @@
  */
 
 import { PassTimer, timesByLabel } from './passTimer.ts';
-import { forHalves } from './halves.ts';
 import { DeviceLostError, GpuError, NoAdapterError, OutOfMemoryError } from './errors.ts';
 import type { Kernel, Scalar } from './kernel.ts';
 import type { PackedFormat } from './packedFormat.ts';
@@ -58,6 +57,12 @@ export interface GpuOptions {
   maxArenaBytes?: number;
 }
 
+/** Whether the adapter that `Gpu.create` would take has 16-bit floats in shaders. */
+export async function offersHalves(): Promise<boolean> {
+  const adapter = await globalThis.navigator?.gpu?.requestAdapter({ powerPreference: 'high-performance' });
+  return adapter?.features.has('shader-f16') ?? false;
+}
+
 interface Layout {
   id: number;
   gpu: GPUBindGroupLayout;
@@ -96,8 +101,8 @@ export class Gpu {
   #encoder: GPUCommandEncoder | undefined;
   #pass: GPUComputePassEncoder | undefined;
   #failure: Error | undefined;
-  /** False until something is kept in halves: kernels are then taken as they are. */
-  #halves = false;
+  /** The form of a kernel for its buffers; absent until `useHalves`: kernels are then taken as they are. */
+  #forHalves: ((kernel: Kernel, buffers: Readonly<Record<string, View>>) => Kernel) | undefined;
 
   constructor(device: GPUDevice, adapter: AdapterSummary, options: GpuOptions = {}) {
     this.device = device;
@@ -177,6 +182,11 @@ export class Gpu {
     return { buffer, offset: 0, bytes, id: nextViewId++ };
   }
 
+  /** Loads what `halves` and `asHalves` need, which come after it. */
+  async useHalves(): Promise<void> {
+    this.#forHalves = (await import('./halves.ts')).forHalves;
+  }
+
   /** Room for n 16-bit floats, zeroed. Needs shader-f16. */
   halves(label: string, n: number): View {
     return this.asHalves(this.buffer(label, n * 2));
@@ -184,7 +194,7 @@ export class Gpu {
 
   /** The same bytes as 16-bit floats; kernels bound to the view load and store those. */
   asHalves(view: View): View {
-    this.#halves = true;
+    if (!this.#forHalves) throw new Error('Gpu.useHalves() must come before buffers of halves.');
     return { ...view, half: true };
   }
 
@@ -239,7 +249,7 @@ export class Gpu {
   ): void {
     if (groups === 0) return;
     this.#throwIfFailed();
-    const kernel = this.#halves ? forHalves(plain as Kernel, buffers) : plain;
+    const kernel = this.#forHalves?.(plain as Kernel, buffers) ?? plain;
     const { pipeline, layout } = this.#pipeline(kernel, overrides);
     const offset = this.#writeParams(kernel.params, params);
     const bindGroup = this.#bindGroup(kernel, layout, buffers);

@@ -5,13 +5,13 @@
  */
 
 import type { View } from './device.ts';
-import { type Kernel, KernelError } from './kernel.ts';
+import type { Kernel } from './kernel.ts';
 
 const HALF = { f32: 'f16', vec4f: 'vec4h' };
 let nextId = 1 << 20; // apart from the ids that defineKernel gives
 const made = new WeakMap<Kernel, Map<number, Kernel>>();
 
-/** The kernel for these buffers: itself where none holds halves. Throws KernelError for halves that it cannot take. */
+/** The kernel for these buffers: itself where none holds halves. Throws for halves that it cannot take. */
 export function forHalves(kernel: Kernel, buffers: Readonly<Record<string, Pick<View, 'half'>>>): Kernel {
   let mask = 0;
   kernel.bindings.forEach(({ name }, i) => {
@@ -32,9 +32,11 @@ function halved(kernel: Kernel, mask: number): string {
     const [, type] = new RegExp(`\\b${name}\\s*:\\s*array<(\\w+)>`).exec(kernel.code) ?? [];
     const half = (mask & (1 << i)) !== 0;
     if (half && !aliasOf(type).test(kernel.code))
-      throw new KernelError(kernel.name, `"${name}" is bound to halves, but its elements are "${type}"`);
+      throw new Error(`kernels/${kernel.name}.wgsl: "${name}" is bound to halves, but its elements are "${type}".`);
     if ((types.get(type) ?? half) !== half)
-      throw new KernelError(kernel.name, `"${name}" and another buffer of ${type} must both hold halves, or neither`);
+      throw new Error(
+        `kernels/${kernel.name}.wgsl: "${name}" and another buffer of ${type} must both hold halves, or neither.`,
+      );
     types.set(type, half);
   });
   let code = `enable f16;\n${kernel.code}`;
@@ -44,3 +46,19 @@ function halved(kernel: Kernel, mask: number): string {
 }
 
 const aliasOf = (type: string) => new RegExp(`\\balias ${type} = (f32|vec4f);`);
+
+/** What of a product holds halves: products into activations, onto the residual stream (and logits), through a weight, its gradient. */
+const FORMS = [['a', 'b', 'y'], ['a', 'b'], ['b'], ['a']];
+const FORWARD_FORMS = 2;
+
+/** The forms that a model on halves uses of its products and of attention. */
+export function halfForms(kernels: Kernel[], training: boolean): Kernel[] {
+  const forms = FORMS.slice(0, training ? undefined : FORWARD_FORMS);
+  return kernels.flatMap((kernel) => {
+    const named = kernel.name.startsWith('matmul') ? forms : [['q', 'kv', 'out']];
+    return named.map((names) => {
+      const buffers = kernel.bindings.map(({ name }) => [name, { half: names.includes(name) }] as const);
+      return forHalves(kernel, Object.fromEntries(buffers));
+    });
+  });
+}

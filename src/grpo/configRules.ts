@@ -96,6 +96,8 @@ function checkAdapters({ engine, model, trainer }: TrainConfig, fail: (message: 
     fail(
       'engine is "tfjs", whose tape keeps every activation; use engine: wgsl, or enableGradientCheckpointing: false.',
     );
+  if (engine === 'tfjs' && model.dtype !== 'float32')
+    fail('engine is "tfjs", which computes in float32; use engine: wgsl, or model.dtype: float32.');
   if (!adapters && model.quantization !== 'none')
     fail(
       `model.quantization is "${model.quantization}", which freezes the weights; set model.loraRank, say 16, or leave it out.`,

@@ -70,6 +70,12 @@ const model = part({
     ['none', ...PACKED_FORMATS],
     'How the frozen weights under adapters are kept, block-wise; made float32 where they are used. Only with LoRA.',
   ),
+  dtype: choice(
+    'float32',
+    ['float32', 'float16'],
+    'What products read and write: weights, activations, KV cache. Sums, gradients and what AdamW updates stay float32. ' +
+      'float16 needs shader-f16; an adapter without it goes on in float32 and says so.',
+  ),
   loraAdapterPath: optionalText('Folder of a PEFT adapter to start from; its rank, alpha and modules hold.'),
   enableGradientCheckpointing: flag(
     false,

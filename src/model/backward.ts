@@ -54,7 +54,7 @@ export function createBackwardScratch(
   gpu: Gpu,
   config: ModelConfig,
   capacity: number,
-  lora?: LoraConfig,
+  { lora, weights }: { lora?: LoraConfig | undefined; weights: GpuWeights },
 ): BackwardScratch {
   const { hiddenSize: C, intermediateSize: F, headDim: D, numAttentionHeads: H, numKeyValueHeads: K } = config;
   const f32 = (label: string, n: number) => gpu.buffer(`grad.${label}`, n * 4);
@@ -70,7 +70,7 @@ export function createBackwardScratch(
     delta: f32('delta', capacity * H),
     dqkv: f32('dqkv', capacity * (H + 2 * K) * D),
     partial: f32('partial', Math.ceil(capacity / RMSNORM_BLOCK_ROWS) * Math.max(C, 2 * D)),
-    transposed: f32('transposed', C * Math.max((H + 2 * K) * D, 2 * F)),
+    transposed: weights.scratch('grad.transposed', C * Math.max((H + 2 * K) * D, 2 * F)),
     ...(lora && { dt: f32('lora.dt', capacity * loraWidths(config, lora).T) }),
   };
 }

@@ -13,10 +13,9 @@ import { qkNorm } from '../gpu/ops/qk_norm.ts';
 import { rmsnorm } from '../gpu/ops/rmsnorm.ts';
 import { ropeKv } from '../gpu/ops/rope_kv.ts';
 import { swiglu } from '../gpu/ops/swiglu.ts';
-import type { PackedFormat } from '../gpu/packedFormat.ts';
 import type { ModelConfig } from './config.ts';
 import { ropeTables } from './config.ts';
-import { GpuWeights } from './gpuWeights.ts';
+import { GpuWeights, type MatrixForm } from './gpuWeights.ts';
 import { createLora, type Lora, type LoraConfig, loraWidths } from './lora.ts';
 import { createLoraScratch, type LoraPass, type LoraScratch, recordLora } from './loraPass.ts';
 
@@ -71,31 +70,37 @@ export interface LlamaModel {
   lora?: Lora;
   /** Bytes of the largest table of the head that is kept transposed too; absent = HEAD_COPY_BYTES of head.ts. */
   headCopyBytes?: number;
+  /** What products read and write is kept in 16-bit floats, all but the residual stream. */
+  half: boolean;
 }
 
-/** @param format keeps the matrices in fewer bits, for weights that are not trained */
+/** @param form how the matrices are kept; @param half keeps activations in 16-bit floats, which needs shader-f16 */
 export function createModel(
   gpu: Gpu,
   config: ModelConfig,
   maxPositions: number,
   lora?: LoraConfig,
-  format?: PackedFormat,
+  form?: MatrixForm,
+  half = false,
 ): LlamaModel {
   const { cos, sin } = ropeTables(config, maxPositions);
-  const half = config.headDim / 2;
+  const pairs = config.headDim / 2;
   const table = new Float32Array(maxPositions * config.headDim);
   for (let p = 0; p < maxPositions; p++) {
-    table.set(cos.subarray(p * half, (p + 1) * half), p * config.headDim);
-    table.set(sin.subarray(p * half, (p + 1) * half), p * config.headDim + half);
+    table.set(cos.subarray(p * pairs, (p + 1) * pairs), p * config.headDim);
+    table.set(sin.subarray(p * pairs, (p + 1) * pairs), p * config.headDim + pairs);
   }
-  const weights = new GpuWeights(gpu, config, 'weights', format);
-  return { config, weights, rope: gpu.buffer('rope', table), ...(lora && { lora: createLora(gpu, config, lora) }) };
+  const weights = new GpuWeights(gpu, config, 'weights', form);
+  const adapters = lora && { lora: createLora(gpu, config, lora) };
+  return { config, weights, rope: gpu.buffer('rope', table), ...adapters, half };
 }
 
 export interface ActivationOptions {
   /** Rollout: keys and values go here, a cache a layer, and all layers share the rest. */
   kvCaches?: View[];
   lora?: Lora | undefined;
+  /** See LlamaModel. */
+  half?: boolean;
   /** Training: keep only each layer's input; backward runs the layer again (arXiv:1604.06174). */
   checkpoint?: boolean;
 }
@@ -105,36 +110,37 @@ export function createActivations(
   gpu: Gpu,
   config: ModelConfig,
   capacity: number,
-  { kvCaches, lora, checkpoint = false }: ActivationOptions = {},
+  { kvCaches, lora, half = false, checkpoint = false }: ActivationOptions = {},
 ): Activations {
   const { hiddenSize: C, intermediateSize: F, headDim: D, numAttentionHeads: H, numKeyValueHeads: K } = config;
   const f32 = (label: string, width: number) => gpu.buffer(label, capacity * width * 4);
-  const normed = config.qkNorm ? f32('act.normed', (H + 2 * K) * D) : undefined;
+  const act = half ? (label: string, width: number) => gpu.halves(label, capacity * width) : f32;
+  const normed = config.qkNorm ? act('act.normed', (H + 2 * K) * D) : undefined;
   const make = (l: number | 'shared', x: View, kv: View): LayerActivations => ({
     x,
-    h1: f32(`act.${l}.h1`, C),
+    h1: act(`act.${l}.h1`, C),
     rstd1: f32(`act.${l}.rstd1`, 1),
-    qkv: f32(`act.${l}.qkv`, (H + 2 * K) * D),
+    qkv: act(`act.${l}.qkv`, (H + 2 * K) * D),
     ...(normed && { normed, qkRstd: f32(`act.${l}.qkRstd`, H + K) }),
-    q: f32(`act.${l}.q`, H * D),
+    q: act(`act.${l}.q`, H * D),
     kv,
-    att: f32(`act.${l}.att`, H * D),
+    att: act(`act.${l}.att`, H * D),
     lse: f32(`act.${l}.lse`, H),
     xMid: f32(`act.${l}.xMid`, C),
-    h2: f32(`act.${l}.h2`, C),
+    h2: act(`act.${l}.h2`, C),
     rstd2: f32(`act.${l}.rstd2`, 1),
-    gu: f32(`act.${l}.gu`, 2 * F),
-    act: f32(`act.${l}.act`, F),
+    gu: act(`act.${l}.gu`, 2 * F),
+    act: act(`act.${l}.act`, F),
   });
   const adapters = lora && { lora: createLoraScratch(gpu, config, lora, capacity) };
   const layerNumbers = Array.from({ length: config.numHiddenLayers }, (_, l) => l);
   if (!kvCaches && checkpoint) {
-    const first = make('shared', f32('act.0.x', C), f32('act.shared.kv', 2 * K * D));
+    const first = make('shared', f32('act.0.x', C), act('act.shared.kv', 2 * K * D));
     const layers = layerNumbers.map((l) => (l === 0 ? first : { ...first, x: f32(`act.${l}.x`, C) }));
     return { capacity, layers, xOut: f32('act.xOut', C), checkpoint, ...adapters };
   }
   if (!kvCaches) {
-    const layers = layerNumbers.map((l) => make(l, f32(`act.${l}.x`, C), f32(`act.${l}.kv`, 2 * K * D)));
+    const layers = layerNumbers.map((l) => make(l, f32(`act.${l}.x`, C), act(`act.${l}.kv`, 2 * K * D)));
     return { capacity, layers, xOut: f32('act.xOut', C), ...adapters };
   }
   const [even, odd] = [f32('act.even', C), f32('act.odd', C)];
@@ -146,11 +152,16 @@ export function createActivations(
 /** Bytes that createActivations takes a row, without caches. */
 export function activationBytesPerRow(
   config: ModelConfig,
-  { lora, checkpoint = false }: { lora?: LoraConfig | undefined; checkpoint?: boolean } = {},
+  {
+    lora,
+    half = false,
+    checkpoint = false,
+  }: { lora?: LoraConfig | undefined; half?: boolean; checkpoint?: boolean } = {},
 ): number {
   const { hiddenSize: C, intermediateSize: F, headDim: D, numAttentionHeads: H, numKeyValueHeads: K } = config;
-  const layer = 4 * C + 2 + (H + 2 * K) * D + 2 * H * D + 2 * K * D + H + 3 * F;
-  const [normed, qkRstd] = config.qkNorm ? [(H + 2 * K) * D, H + K] : [0, 0];
+  const act = half ? 0.5 : 1; // words a value
+  const layer = 2 * C + 2 + H + act * (2 * C + (H + 2 * K) * D + 2 * H * D + 2 * K * D + 3 * F);
+  const [normed, qkRstd] = config.qkNorm ? [act * (H + 2 * K) * D, H + K] : [0, 0];
   const inputs = checkpoint ? (config.numHiddenLayers - 1) * C : 0;
   const widths = lora ? loraWidths(config, lora) : { T: 0, I: 0 };
   const adapters = widths.T + (lora && lora.dropout > 0 ? widths.I : 0);

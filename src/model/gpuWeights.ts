@@ -9,13 +9,23 @@
 
 import type { Gpu, View } from '../gpu/device.ts';
 import type { RowChunk } from '../gpu/ops/embed.ts';
+import { cast } from '../gpu/ops/cast.ts';
 import { pack, unpack } from '../gpu/ops/pack.ts';
-import type { PackedFormat } from '../gpu/packedFormat.ts';
 import type { ModelConfig } from './config.ts';
 import type { TensorMap } from './engine.ts';
 import { InputError } from './errors.ts';
 import type { WeightPiece, WeightSource } from './openCheckpoint.ts';
-import { type ArenaPlan, type Block, blockBytes, largestPacked, type Part, planBlocks } from './weightPlan.ts';
+import {
+  type ArenaPlan,
+  type Block,
+  blockBytes,
+  halfCopy,
+  type Kept,
+  largestPacked,
+  loadingRoom,
+  type Part,
+  planBlocks,
+} from './weightPlan.ts';
 
 export interface LayerViews {
   /** [C] */ attnNorm: View;
@@ -45,32 +55,40 @@ export class Arena {
   readonly #gpu: Gpu;
   readonly #blocks: Block[];
   readonly #views: Map<string, View>;
-  /** Room for the largest packed block as float32; undefined where nothing is packed. */
-  readonly #plain: View | undefined;
-  /** The packed block whose parts are arriving in #plain. */
+  readonly #label: string;
+  /** Room for blocks as float32, where they are kept otherwise; there while it is needed. */
+  #plain: View | undefined;
+  /** The block whose parts are arriving in #plain. */
   #open: Block | undefined;
 
   constructor(gpu: Gpu, plan: ArenaPlan, label: string) {
     const { blocks, buffers } = plan;
     this.#gpu = gpu;
+    this.#label = label;
     this.#blocks = blocks;
-    const largest = largestPacked(plan);
-    this.#plain = largest > 0 ? gpu.buffer(`${label}.float32`, largest * 4) : undefined;
     this.buffers = buffers.map((bytes, i) => gpu.buffer(i === 0 ? label : `${label}.${i}`, bytes));
     this.#views = new Map(blocks.map((b) => [b.label, this.#viewOf(b)]));
   }
 
   #viewOf({ buffer, offset, size, format, ...block }: Block): View {
     const view = this.#gpu.slice(this.buffers[buffer], offset, blockBytes({ ...block, size, format }));
+    if (format === 'half') return this.#gpu.asHalves(view);
     return format ? { ...view, packed: { format, elements: size } } : view;
   }
 
-  /** The weights of a view as float32: the view itself, or, packed, recorded into room that the next call takes again. */
+  get #room(): View {
+    return (this.#plain ??= this.#gpu.buffer(`${this.#label}.float32`, loadingRoom({ blocks: this.#blocks }) * 4));
+  }
+
+  /**
+   * The weights of a view as products take them: the view itself, or, packed, recorded as float32 into room that the next
+   * call takes again.
+   */
   float32(view: View): View {
     if (!view.packed) return view;
     const { format, elements: n } = view.packed;
-    unpack(this.#gpu, { packed: view, y: this.#plain!, n, format });
-    return this.#plain!;
+    unpack(this.#gpu, { packed: view, y: this.#room, n, format });
+    return this.#room;
   }
 
   /** The block of that label; a RangeError where there is none. */
@@ -104,25 +122,65 @@ export class Arena {
     for (const block of this.#blocks) {
       const host = new Float32Array(block.size);
       for (const part of block.parts) copyPart(block, part, host, findTensor(tensors, part).data, 'in');
-      const { view, start } = this.#target(block);
-      this.#gpu.write(view, host, start);
+      if (block.format === 'half') this.#castIn(block, host, 0);
+      else {
+        const { view, start } = this.#target(block);
+        this.#gpu.write(view, host, start);
+      }
     }
     this.#close();
+    this.#loaded();
   }
 
-  /** Where a block is written to, and the element it starts at: a packed one is collected as float32 first. */
+  /** Called when the values have changed, by an import or an optimizer. */
+  refresh(): void {}
+
+  #loaded(): void {
+    if (largestPacked({ blocks: this.#blocks }) === 0) this.#freeRoom();
+    this.refresh();
+  }
+
+  #freeRoom(): void {
+    if (this.#plain) this.#gpu.free(this.#plain);
+    this.#plain = undefined;
+  }
+
+  /** Writes halves from element `at` of a block on, as many at a time as there is room for. */
+  #castIn(block: Block, data: Float32Array, at: number): void {
+    const [room, y] = [this.#room, this.view(block.label)];
+    for (let i = 0; i < data.length; i += room.bytes / 4) {
+      const piece = data.subarray(i, i + room.bytes / 4);
+      this.#gpu.write(room, piece);
+      cast(this.#gpu, { x: room, y, n: piece.length, atY: at + i });
+    }
+  }
+
+  async #castOut({ label, size }: Block): Promise<Float32Array> {
+    const [room, x, all] = [this.#room, this.view(label), new Float32Array(size)];
+    for (let atX = 0; atX < size; atX += room.bytes / 4) {
+      const n = Math.min(room.bytes / 4, size - atX);
+      cast(this.#gpu, { x, y: room, n, atX });
+      const [piece] = await this.#gpu.readRanges([{ view: room, offset: 0, bytes: n * 4 }]);
+      all.set(new Float32Array(piece), atX);
+    }
+    return all;
+  }
+
+  /** Where a block is written to, and the element it starts at: one that is not kept as float32 is collected first. */
   #target(block: Block): { view: View; start: number } {
     if (!block.format) return { view: this.buffers[block.buffer], start: block.offset / 4 };
     if (this.#open !== block) this.#close();
     this.#open = block;
-    return { view: this.#plain!, start: 0 };
+    return { view: this.#room, start: 0 };
   }
 
-  /** Packs the block that was collected. Parts of one block come one after another. */
+  /** Converts the block that was collected. Parts of one block come one after another. */
   #close(): void {
     if (!this.#open?.format) return;
     const { label, size: n, format } = this.#open;
-    pack(this.#gpu, { x: this.#plain!, packed: this.view(label), n, format });
+    const [x, y] = [this.#room, this.view(label)];
+    if (format === 'half') cast(this.#gpu, { x, y, n });
+    else pack(this.#gpu, { x, packed: y, n, format });
     this.#open = undefined;
   }
 
@@ -138,6 +196,7 @@ export class Arena {
     }
     this.#close();
     await this.#gpu.idle();
+    this.#loaded();
   }
 
   #importPiece(piece: WeightPiece): void {
@@ -152,6 +211,7 @@ export class Arena {
   }
 
   #writePiece(block: Block, part: Part, { shape, first, data }: WeightPiece): void {
+    if (block.format === 'half' && !part.transposed) return this.#castIn(block, data, part.column + first);
     const { view: buffer, start: begin } = this.#target(block);
     const start = begin + part.column;
     if (!part.transposed) return this.#gpu.write(buffer, data, start + first);
@@ -169,8 +229,7 @@ export class Arena {
     for (const [i, buffer] of this.buffers.entries()) {
       const all = await this.#readBuffer(buffer);
       for (const block of this.#blocks.filter((candidate) => candidate.buffer === i)) {
-        const plain = block.format && (await this.#gpu.readF32(this.float32(this.view(block.label))));
-        const host = plain ?? all.subarray(block.offset / 4, block.offset / 4 + block.size);
+        const host = (await this.#plainValues(block)) ?? all.subarray(block.offset / 4, block.offset / 4 + block.size);
         for (const part of block.parts) {
           const { name, shape } = part;
           if (!tensors.has(name))
@@ -180,6 +239,12 @@ export class Arena {
       }
     }
     return tensors;
+  }
+
+  /** A block that is not kept as float32, as such. */
+  async #plainValues(block: Block): Promise<Float32Array | undefined> {
+    if (block.format === 'half') return this.#castOut(block);
+    return block.format && this.#gpu.readF32(this.float32(this.view(block.label)));
   }
 
   /** In pieces, so that the read-back buffer does not grow with the model. */
@@ -196,7 +261,7 @@ export class Arena {
 
   free(): void {
     for (const buffer of this.buffers) this.#gpu.free(buffer);
-    if (this.#plain) this.#gpu.free(this.#plain);
+    this.#freeRoom();
   }
 }
 
@@ -220,24 +285,60 @@ function transposed(x: Float32Array, rows: number, cols: number): Float32Array {
   return y;
 }
 
+/** How the matrices of a model are kept: `trained` ones as float32, read as they are or as a copy in halves. */
+export type MatrixForm = Kept | 'trained' | 'trainedHalf';
+
 /** An arena laid out by the blocks of a config: the weights, or their gradients, or a moment. */
 export class GpuWeights extends Arena {
+  /** What passes read. */
   readonly views: WeightViews;
+  readonly #gpu: Gpu;
+  /** The matrices once more, as passes read them; absent where they read the weights themselves. */
+  readonly #copy: { arena: Arena; labels: string[] } | undefined;
 
-  /** @param format keeps the matrices in fewer bits, for weights that are not trained */
-  constructor(gpu: Gpu, config: ModelConfig, label: string, format?: PackedFormat) {
-    super(gpu, planBlocks(config, gpu.maxArenaBytes, format), label);
+  constructor(gpu: Gpu, config: ModelConfig, label: string, form: MatrixForm = 'trained') {
+    const plan = planBlocks(config, gpu.maxArenaBytes, form === 'trained' || form === 'trainedHalf' ? undefined : form);
+    super(gpu, plan, label);
+    this.#gpu = gpu;
+    if (form === 'trainedHalf') {
+      const halves = halfCopy(plan, gpu.maxArenaBytes);
+      this.#copy = {
+        arena: new Arena(gpu, halves, `${label}.half`),
+        labels: halves.blocks.map((block) => block.label),
+      };
+    }
+    const [arena, table] = [this.#copy?.arena, (name: string) => (this.#copy?.arena ?? this).chunks(name)];
     this.views = {
-      embed: this.chunks('embed'),
-      layers: Array.from({ length: config.numHiddenLayers }, (_, l) => layerViews(this, l)),
+      embed: table('embed'),
+      layers: Array.from({ length: config.numHiddenLayers }, (_, l) => layerViews(this, arena, l)),
       finalNorm: this.view('finalNorm'),
-      head: this.chunks(config.tieWordEmbeddings ? 'embed' : 'head'),
+      head: table(config.tieWordEmbeddings ? 'embed' : 'head'),
     };
+  }
+
+  /** Room for n values of a matrix as `float32` gives it. */
+  scratch(label: string, n: number): View {
+    return this.views.layers[0].wqkv.half ? this.#gpu.halves(label, n) : this.#gpu.buffer(label, n * 4);
+  }
+
+  /** Rounds the weights into the copy that passes read, where there is one. */
+  override refresh(): void {
+    if (!this.#copy) return;
+    const { arena, labels } = this.#copy;
+    for (const label of labels) {
+      const [x, y] = [this.view(label), arena.view(label)];
+      cast(this.#gpu, { x, y, n: x.bytes / 4 });
+    }
+  }
+
+  override free(): void {
+    super.free();
+    this.#copy?.arena.free();
   }
 }
 
-function layerViews(arena: Arena, l: number): LayerViews {
-  const get = (name: string) => arena.view(`${l}.${name}`);
+function layerViews(arena: Arena, copy: Arena | undefined, l: number): LayerViews {
+  const get = (name: string) => (copy?.has(`${l}.${name}`) ? copy : arena).view(`${l}.${name}`);
   const optional = (name: string) => arena.has(`${l}.${name}`) && { [name]: get(name) };
   return {
     attnNorm: get('attnNorm'),

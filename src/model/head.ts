@@ -11,11 +11,10 @@ import { matmulNn, matmulNt, matmulTn } from '../gpu/ops/matmul.ts';
 import { RMSNORM_BLOCK_ROWS, rmsnorm, rmsnormBwd } from '../gpu/ops/rmsnorm.ts';
 import { transpose } from '../gpu/ops/transpose.ts';
 import type { RowChunk } from '../gpu/ops/embed.ts';
-import type { PackedFormat } from '../gpu/packedFormat.ts';
 import type { ModelConfig } from './config.ts';
 import type { LlamaModel } from './forward.ts';
 import type { GpuWeights } from './gpuWeights.ts';
-import { tableChunks } from './weightPlan.ts';
+import { type Kept, tableChunks } from './weightPlan.ts';
 
 /** Device side of PackedBatch's head part, and what comes out. */
 export interface HeadBatch {
@@ -65,17 +64,19 @@ export class Head {
     const { hiddenSize: C, vocabSize: V } = model.config;
     this.#gpu = gpu;
     this.#model = model;
-    this.chunkRows = oneChunk ? maxRows : headChunkRows(model.config, maxRows);
+    this.chunkRows = oneChunk ? maxRows : headChunkRows(model.config, maxRows, model.half);
     const f32 = (label: string, n: number) => gpu.buffer(`head.${label}`, n * 4);
     this.logits = f32('logits', this.chunkRows * V);
     this.stats = f32('stats', this.chunkRows * 2);
     const chunks = model.weights.views.head;
     const copied = keepsCopy(model.config, model.headCopyBytes) ? chunks : [];
     const kept = chunks[0].view.packed ? chunks.slice(0, 1) : copied;
-    this.#headT = kept.map(({ rows }, i) => f32(i === 0 ? 'transposed' : `transposed.${i}`, rows * C));
+    this.#headT = kept.map(({ rows }, i) =>
+      model.weights.scratch(i === 0 ? 'head.transposed' : `head.transposed.${i}`, rows * C),
+    );
     this.#part = chunks.length > 1 ? f32('part', this.chunkRows * chunks[0].rows) : undefined;
     this.#gathered = f32('gathered', maxRows * C);
-    this.#hidden = f32('hidden', maxRows * C);
+    this.#hidden = model.half ? gpu.halves('head.hidden', maxRows * C) : f32('hidden', maxRows * C);
     this.#rstd = f32('rstd', maxRows);
     const back = forTraining ? maxRows : 1;
     this.#dHidden = f32('dHidden', back * C);
@@ -199,7 +200,7 @@ export class Head {
   }
 
   #chunks(view: View, maxRows: number): View[] {
-    const stride = this.chunkRows * this.#model.config.hiddenSize * 4;
+    const stride = this.chunkRows * this.#model.config.hiddenSize * (view.half ? 2 : 4);
     const count = Math.ceil(maxRows / this.chunkRows);
     if (count === 1) return [view];
     return Array.from({ length: count }, (_, i) =>
@@ -208,16 +209,18 @@ export class Head {
   }
 }
 
-/** A multiple of 64 rows (so that chunks start at 256-byte offsets) whose logits take at most 32 MiB. */
-function headChunkRows(config: ModelConfig, maxRows: number): number {
-  const fit = Math.floor(LOGITS_BYTES / (config.vocabSize * 4) / 64) * 64;
-  return Math.min(Math.max(64, fit), Math.ceil(maxRows / 64) * 64);
+/** A multiple of 64 rows (of 128, as halves: so that chunks start at 256-byte offsets) whose logits take at most 32 MiB. */
+function headChunkRows(config: ModelConfig, maxRows: number, half: boolean): number {
+  const step = half ? 128 : 64;
+  const fit = Math.floor(LOGITS_BYTES / (config.vocabSize * 4) / step) * step;
+  return Math.min(Math.max(step, fit), Math.ceil(maxRows / step) * step);
 }
 
 export interface HeadOptions {
   forTraining?: boolean;
   oneChunk?: boolean;
-  format?: PackedFormat | undefined;
+  half?: boolean;
+  format?: Kept | undefined;
   /** What the device binds at most: a table beyond it is cut. */
   maxArenaBytes?: number | undefined;
 }
@@ -225,10 +228,11 @@ export interface HeadOptions {
 /** Bytes that a Head takes. */
 export function headBytes(config: ModelConfig, maxRows: number, options: HeadOptions = {}): number {
   const { hiddenSize: C, vocabSize: V } = config;
-  const chunk = options.oneChunk ? maxRows : headChunkRows(config, maxRows);
-  const perRow = (options.forTraining ? 4 : 2) * C + 1;
-  const [{ count }] = tableChunks(config, options.maxArenaBytes ?? Infinity, options.format);
-  const copied = keepsCopy(config) ? V : 0;
-  const copies = (options.format ? count : copied) * C;
+  const { half = false, format } = options;
+  const chunk = options.oneChunk ? maxRows : headChunkRows(config, maxRows, half);
+  const perRow = (options.forTraining ? 3 : 1) * C + (half ? C / 2 : C) + 1;
+  const [{ count }] = tableChunks(config, options.maxArenaBytes ?? Infinity, format);
+  const copied = keepsCopy(config) ? (format === 'half' ? V / 2 : V) : 0; // words a channel
+  const copies = (format && format !== 'half' ? count : copied) * C;
   return 4 * (chunk * (V + 2 + (count < V ? count : 0)) + copies + maxRows * perRow);
 }

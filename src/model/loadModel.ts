@@ -1,10 +1,10 @@
 /** A model on the device with its weights in place, or nothing: what fails half-way frees what it had taken. */
 
 import type { Gpu } from '../gpu/device.ts';
-import type { PackedFormat } from '../gpu/packedFormat.ts';
 import type { ModelConfig } from './config.ts';
 import type { TensorMap } from './engine.ts';
 import { createModel, type LlamaModel } from './forward.ts';
+import type { MatrixForm } from './gpuWeights.ts';
 import type { LoraConfig } from './loraConfig.ts';
 import type { WeightSource } from './openCheckpoint.ts';
 
@@ -18,9 +18,10 @@ export async function loadModel(
   maxPositions: number,
   weights: Weights,
   lora?: LoraConfig,
-  format?: PackedFormat,
+  form?: MatrixForm,
+  half = false,
 ): Promise<LlamaModel> {
-  const model = createModel(gpu, config, maxPositions, lora, format);
+  const model = createModel(gpu, config, maxPositions, lora, form, half);
   try {
     if (weights instanceof Map) model.weights.importTensors(weights);
     else await model.weights.importFrom(weights);

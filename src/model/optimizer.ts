@@ -42,6 +42,7 @@ export class Optimizer<T extends Arena> {
       const [g, m, v] = [this.grads, this.#expAvg, this.#expAvgSq].map(({ buffers }) => buffers[i]);
       adamw(gpu, { clip, w, g, m, v, n: w.bytes / 4, t, ...options });
     });
+    this.#weights.refresh();
     const [norm, , ok] = await this.#gpu.readF32(this.#clip);
     if (ok === 1) this.#steps++;
     return { gradNorm: norm, skipped: ok !== 1 };

@@ -12,8 +12,15 @@ import type { ModelConfig } from './config.ts';
  * The tiles of the products, attention, sampling and the policy loss; the other kernels compile in milliseconds at first use.
  * Without it a software adapter's first step compiles them one after the other, a second for the largest.
  */
-export async function prepareKernels(gpu: Gpu, { headDim }: ModelConfig, uses: { rollout: boolean }): Promise<void> {
-  const kernels = [...matmulKernels(gpu), ...attentionKernels(gpu, headDim), policyLossKernel];
+export async function prepareKernels(
+  gpu: Gpu,
+  { headDim }: ModelConfig,
+  uses: { rollout: boolean; half?: boolean; training?: boolean },
+): Promise<void> {
+  const { half = false, training = true } = uses;
+  const plain = [...matmulKernels(gpu), ...attentionKernels(gpu, headDim)];
+  const formsOf = half && (await import('../gpu/halves.ts')).halfForms;
+  const kernels = [...(formsOf ? formsOf(plain, training) : plain), policyLossKernel];
   const compiled = kernels.map((kernel) => gpu.prepare(kernel));
   if (uses.rollout) compiled.push(gpu.prepare(sampleKernel, rowThreads(gpu)));
   await Promise.all(compiled);

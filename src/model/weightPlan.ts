@@ -5,6 +5,9 @@ import type { ModelConfig } from './config.ts';
 import { InputError } from './errors.ts';
 import { parameterSpecs } from './params.ts';
 
+/** How a matrix is kept: packed in fewer bits, or as 16-bit floats that kernels read as they are. */
+export type Kept = PackedFormat | 'half';
+
 /** Where one HF tensor lies in a block: [rows, cols] of HF, written transposed at column `column` when it is a matrix. */
 export interface Part {
   name: string;
@@ -27,13 +30,13 @@ export interface Block {
   /** Byte offset in that buffer, a multiple of 256. */
   offset: number;
   parts: Part[];
-  /** Kept in fewer bits; absent = float32. */
-  format?: PackedFormat | undefined;
+  /** Absent = float32. */
+  format?: Kept | undefined;
 }
 
 /** Bytes of a block in its buffer. */
 export const blockBytes = ({ size, format }: Pick<Block, 'size' | 'format'>): number =>
-  format ? packedBytes(format, size) : size * 4;
+  format === 'half' ? Math.ceil(size / 2) * 4 : format ? packedBytes(format, size) : size * 4;
 
 /** A table of packed weights is cut so that no more of it than this is float32 at a time. */
 const PACKED_TABLE_BYTES = 16 << 20;
@@ -77,15 +80,36 @@ export function rowChunks(V: number, C: number, maxBytes: number): { first: numb
 }
 
 /** Values of the largest packed block: what must be float32 at a time. 0 where nothing is packed. */
-export const largestPacked = ({ blocks }: ArenaPlan): number =>
-  blocks.reduce((most, { size, format }) => (format ? Math.max(most, size) : most), 0);
+export const largestPacked = ({ blocks }: Pick<ArenaPlan, 'blocks'>): number =>
+  blocks.reduce((most, { size, format }) => (isPacked(format) ? Math.max(most, size) : most), 0);
+
+const isPacked = (format: Kept | undefined): format is PackedFormat => format !== undefined && format !== 'half';
+
+/** The matrices of a plan as halves, in buffers of at most `maxBytes`: what passes read while the plan's floats are trained. */
+export const halfCopy = ({ blocks }: ArenaPlan, maxBytes = Infinity): ArenaPlan =>
+  placeBlocks(
+    blocks.filter(({ parts }) => isMatrix(parts)).map((block) => ({ ...block, format: 'half' })),
+    maxBytes,
+  );
+
+/** Values on their way to or from halves at a time, where they need not be turned first. */
+const CAST_PIECE = 1 << 20;
+
+/** Values that must lie as float32 for a plan's blocks to be filled and read. */
+export const loadingRoom = ({ blocks }: Pick<ArenaPlan, 'blocks'>): number =>
+  blocks.reduce((most, { size, format, parts }) => {
+    if (!format) return most;
+    return Math.max(most, format === 'half' && !parts[0].transposed ? Math.min(size, CAST_PIECE) : size);
+  }, 0);
+
+const isMatrix = ([{ shape }]: Part[]): boolean => shape.length === 2;
 
 /** Chunks of a [V, C] table on a device that binds `maxBytes`. */
-export const tableChunks = ({ vocabSize, hiddenSize }: ModelConfig, maxBytes: number, format?: PackedFormat) =>
-  rowChunks(vocabSize, hiddenSize, format ? Math.min(maxBytes, PACKED_TABLE_BYTES) : maxBytes);
+export const tableChunks = ({ vocabSize, hiddenSize }: ModelConfig, maxBytes: number, format?: Kept) =>
+  rowChunks(vocabSize, hiddenSize, isPacked(format) ? Math.min(maxBytes, PACKED_TABLE_BYTES) : maxBytes);
 
 /** The blocks of a config, in arena order, in buffers of at most `maxBytes`; matrices in `format`, if given. */
-export function planBlocks(config: ModelConfig, maxBytes = Infinity, format?: PackedFormat): ArenaPlan {
+export function planBlocks(config: ModelConfig, maxBytes = Infinity, format?: Kept): ArenaPlan {
   const { hiddenSize: C, intermediateSize: F, headDim: D, numAttentionHeads: H, numKeyValueHeads: K } = config;
   const blocks: Omit<Block, 'buffer' | 'offset'>[] = [];
   const shapes = new Map(parameterSpecs(config).map((s) => [s.name, s.shape]));
@@ -97,8 +121,7 @@ export function planBlocks(config: ModelConfig, maxBytes = Infinity, format?: Pa
       column,
     }));
     const size = named.reduce((sum, p) => sum + p.shape.reduce((a, b) => a * b, 1), 0);
-    const matrix = named[0].shape.length === 2;
-    blocks.push({ label, size, width, parts: named, ...(matrix && { format }) });
+    blocks.push({ label, size, width, parts: named, ...(isMatrix(named) && { format }) });
   };
   const addTable = (label: string, name: string) => {
     const part = { name, shape: shapes.get(name)!, transposed: false, column: 0 };

@@ -76,8 +76,8 @@ export function createWorkspace(gpu: Gpu, model: LlamaModel, { rows, entries, ch
     rows,
     entries,
     batch,
-    activations: createActivations(gpu, model.config, rows, { lora: model.lora, checkpoint }),
-    scratch: createBackwardScratch(gpu, model.config, rows, model.lora?.config),
+    activations: createActivations(gpu, model.config, rows, { lora: model.lora, half: model.half, checkpoint }),
+    scratch: createBackwardScratch(gpu, model.config, rows, { lora: model.lora?.config, weights: model.weights }),
     head: new Head(gpu, model, rows, true),
   };
 }

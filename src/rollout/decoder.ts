@@ -75,11 +75,18 @@ export class Decoder {
     this.#gpu = gpu;
     this.#model = model;
     const kvRows = maxPrompts * maxPromptLength + maxSlots * slotCapacity;
-    const kv = Array.from({ length: L }, (_, l) => gpu.buffer(`kv.${l}`, kvRows * 2 * K * D * 4));
+    const values = kvRows * 2 * K * D;
+    const kv = Array.from({ length: L }, (_, l) =>
+      model.half ? gpu.halves(`kv.${l}`, values) : gpu.buffer(`kv.${l}`, values * 4),
+    );
     const headRows = Math.max(maxSlots, sizes.verifyRows ?? 0);
     const capacity = Math.max(maxBatchedTokens, headRows);
     const u32 = (label: string, n: number) => gpu.buffer(`rollout.${label}`, n * 4);
-    this.#activations = createActivations(gpu, model.config, capacity, { kvCaches: kv, lora: model.lora });
+    this.#activations = createActivations(gpu, model.config, capacity, {
+      kvCaches: kv,
+      lora: model.lora,
+      half: model.half,
+    });
     this.#head = new Head(gpu, model, headRows, false, true);
     this.#rows = {
       tokens: u32('tokens', capacity),

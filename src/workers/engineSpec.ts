@@ -49,6 +49,17 @@ export interface EngineSpec {
   kernelTuning?: KernelTuning;
   /** The matrices are kept in fewer bits; only where they are not trained. */
   weightFormat?: PackedFormat;
+  /**
+   * Weights as passes read them, activations and the KV cache in 16-bit floats, where the adapter has shader-f16; else
+   * they are 32-bit all the same. Only by engine wgsl.
+   */
+  dtype?: 'float16' | undefined;
+}
+
+/** What to tell where an adapter could not give the dtype that was asked for; undefined where it could. */
+export function dtypeNote(asked: Pick<EngineSpec, 'dtype'>, used: Pick<EngineSpec, 'dtype'>): string | undefined {
+  if (asked.dtype === used.dtype) return undefined;
+  return 'float16 was asked for, but this adapter has no shader-f16: everything stays in float32';
 }
 
 /** The adapters a training config asks for; undefined where every weight is trained. */
@@ -101,6 +112,7 @@ export function engineSizes(trainConfig: TrainConfig) {
     ...(trainer.profileGpu && { gpuTimes: true }),
     ...(trainer.kernelTuning !== 'auto' && { kernelTuning: trainer.kernelTuning }),
     ...(model.quantization !== 'none' && { weightFormat: model.quantization }),
+    ...(model.dtype === 'float16' && { dtype: 'float16' as const }),
     ...(model.enableGradientCheckpointing && { enableGradientCheckpointing: true }),
   };
 }

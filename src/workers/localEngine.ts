@@ -1,14 +1,14 @@
 /** Builds the whole engine in this thread: device, weights, policy trainer, reference and rollout, on one GPUDevice. */
 
-import { type AdapterSummary, Gpu } from '../gpu/device.ts';
+import { type AdapterSummary, Gpu, offersHalves } from '../gpu/device.ts';
 import { OutOfMemoryError } from '../gpu/errors.ts';
 import { isMeasured, matmulTiles } from '../gpu/ops/matmul.ts';
-import type { PackedFormat } from '../gpu/packedFormat.ts';
 import type { TrainerEngine } from '../grpo/trainer.ts';
 import type { ModelEngine } from '../model/engine.ts';
 import { InputError } from '../model/errors.ts';
 import type { FileStore } from '../model/fileStore.ts';
 import type { LlamaModel } from '../model/forward.ts';
+import type { MatrixForm } from '../model/gpuWeights.ts';
 import type { TableSource } from '../model/kernelTuning.ts';
 import { loadModel } from '../model/loadModel.ts';
 import { prepareKernels } from '../model/prepareKernels.ts';
@@ -17,7 +17,7 @@ import { type Vocabulary, vocabularyOf } from '../model/vocabulary.ts';
 import { WgslEngine } from '../model/wgslEngine.ts';
 import { WgslRolloutEngine } from '../rollout/engine.ts';
 import type { EngineSpec } from './engineSpec.ts';
-import { advice, checkBindings, checkPlan, type Sizes } from './memoryPlan.ts';
+import { advice, checkBindings, checkPlan, frozenForm, type Sizes } from './memoryPlan.ts';
 
 export { engineSizes, type EngineSpec, loraOf } from './engineSpec.ts';
 
@@ -49,8 +49,9 @@ export interface Surroundings {
   tuning?: () => Promise<FileStore | undefined>;
 }
 
-export async function createDeviceEngine(spec: DeviceSpec, around: Surroundings = {}): Promise<DeviceEngine> {
-  const maxBytes = spec.maxMemoryMib ? spec.maxMemoryMib * 2 ** 20 : Infinity;
+export async function createDeviceEngine(asked: DeviceSpec, around: Surroundings = {}): Promise<DeviceEngine> {
+  const maxBytes = asked.maxMemoryMib ? asked.maxMemoryMib * 2 ** 20 : Infinity;
+  const spec = await withOfferedDtype(asked);
   const gpu = await Gpu.create({ maxBytes });
   const sizes = { ...spec, maxArenaBytes: gpu.maxArenaBytes };
   try {
@@ -78,6 +79,16 @@ async function chooseTiles(
   return applyTuning(gpu, matmulTiles, kernelTuning, await tuning?.());
 }
 
+/** The spec as this adapter can run it: without shader-f16 everything stays float32. */
+export async function withOfferedDtype<T extends Pick<EngineSpec, 'dtype' | 'engine'>>(spec: T): Promise<T> {
+  if (!spec.dtype) return spec;
+  if (spec.engine === 'tfjs')
+    throw new InputError('Engine "tfjs" computes in float32 alone; use engine "wgsl" for model.dtype=float16.');
+  if (await offersHalves()) return spec;
+  const { dtype: _, ...rest } = spec;
+  return rest as T;
+}
+
 /** What the device has cannot be asked for, so its own refusal is where a run without a cap learns of it. */
 const withAdvice = (error: OutOfMemoryError, sizes: Sizes): OutOfMemoryError =>
   new OutOfMemoryError(`${error.message} ${advice(sizes)}`, { cause: error });
@@ -88,10 +99,16 @@ async function buildEngine(
   { vocabulary }: Surroundings,
 ): Promise<Omit<DeviceEngine, 'tiles'>> {
   const { config, weights, lora, preemption, speculative, judge } = spec;
+  const half = spec.dtype === 'float16';
+  if (half) await gpu.useHalves();
   if (spec.gpuTimes) gpu.startTimer();
   const [model] = await Promise.all([
-    loadModel(gpu, config, positionsOf(spec), weights, lora, weightFormat(spec)),
-    prepareKernels(gpu, config, { rollout: spec.rollout !== undefined }),
+    loadModel(gpu, config, positionsOf(spec), weights, lora, matrixForm(spec), half),
+    prepareKernels(gpu, config, {
+      rollout: spec.rollout !== undefined,
+      half,
+      training: (spec.use ?? 'train') === 'train',
+    }),
   ]);
   if (spec.adapter) model.lora?.weights.importTensors(spec.adapter);
   const trainer = await createModelEngine(gpu, model, spec);
@@ -109,8 +126,11 @@ async function buildEngine(
   };
 }
 
-function weightFormat({ weightFormat, lora, use = 'train' }: DeviceSpec): PackedFormat | undefined {
-  if (!weightFormat || lora || use !== 'train') return weightFormat;
+/** How the matrices are kept. Throws InputError for fewer bits where they are trained. */
+function matrixForm(spec: DeviceSpec): MatrixForm | undefined {
+  const { weightFormat, lora, use = 'train' } = spec;
+  if (lora || use !== 'train') return frozenForm(spec);
+  if (!weightFormat) return spec.dtype && 'trainedHalf';
   throw new InputError(
     `model.quantization is "${weightFormat}", which freezes the weights, but they are to be trained; set model.loraRank or leave it out.`,
   );
@@ -138,7 +158,16 @@ async function referenceOf(trainer: ModelEngine, policy: LlamaModel, gpu: Gpu, s
     const { lora: _, ...model } = policy;
     return { engine: trainer.referencePolicy(), model };
   }
-  const model = await loadModel(gpu, spec.config, positionsOf(spec), spec.weights);
+  const half = spec.dtype === 'float16';
+  const model = await loadModel(
+    gpu,
+    spec.config,
+    positionsOf(spec),
+    spec.weights,
+    undefined,
+    half ? 'half' : undefined,
+    half,
+  );
   return { engine: new WgslEngine(gpu, model, spec.maxTokenLen), model };
 }
 

@@ -5,7 +5,7 @@ import { activationBytesPerRow } from '../model/forward.ts';
 import { EXPORT_PIECE_BYTES } from '../model/gpuWeights.ts';
 import { headBytes } from '../model/head.ts';
 import { LORA_MODULES, loraWidths, planLora } from '../model/lora.ts';
-import { largestPacked, planBlocks } from '../model/weightPlan.ts';
+import { halfCopy, type Kept, largestPacked, planBlocks } from '../model/weightPlan.ts';
 import { adjustedDrawBytes } from '../rollout/adjustedDraws.ts';
 import type { DecoderSizes } from '../rollout/decoder.ts';
 import type { DeviceSpec } from './localEngine.ts';
@@ -30,6 +30,7 @@ export type Sizes = Pick<
   | 'enableGradientCheckpointing'
   | 'adjustedDraws'
   | 'weightFormat'
+  | 'dtype'
   | 'use'
 > & {
   /** What the device binds at most; absent = enough for any one tensor. */
@@ -38,14 +39,18 @@ export type Sizes = Pick<
 
 /** Bytes by purpose, for what the engine is used for. Within 10% of what is then allocated. */
 export function planMemory(sizes: Sizes): PlanItem[] {
-  const { config, maxTokenLen, maxPositions, rollout, withReference, lora, weightFormat, use = 'train' } = sizes;
+  const { config, maxTokenLen, maxPositions, rollout, withReference, lora, dtype, use = 'train' } = sizes;
   const { maxArenaBytes } = sizes;
-  const plan = planBlocks(config, maxArenaBytes, weightFormat);
+  const trains = use === 'train' && !lora;
+  const plan = planBlocks(config, maxArenaBytes, trains ? undefined : frozenForm(sizes));
   const weights = plan.bytes + 4 * largestPacked(plan);
   const adapters = lora ? planLora(config, lora).bytes : 0;
   const trained = lora ? adapters : weights;
   const items: PlanItem[] = [
     { name: 'weights', bytes: weights + maxPositions * config.headDim * 4 },
+    ...(trains && dtype
+      ? [{ name: 'weights in float16', bytes: halfCopy(plan, maxArenaBytes).bytes, setting: 'model.dtype' }]
+      : []),
     ...(lora ? [{ name: 'adapters', bytes: adapters, setting: 'model.loraRank' }] : []),
   ];
   if (use === 'train')
@@ -60,7 +65,8 @@ export function planMemory(sizes: Sizes): PlanItem[] {
   // With adapters the reference is the base with them off.
   if (withReference && !lora) {
     const bytes =
-      weights + trainingBytes({ config, maxTokenLen, ...(maxArenaBytes !== undefined && { maxArenaBytes }) });
+      planBlocks(config, maxArenaBytes, frozenForm({ dtype })).bytes +
+      trainingBytes({ config, maxTokenLen, dtype, ...(maxArenaBytes !== undefined && { maxArenaBytes }) });
     items.push({ name: 'reference model', bytes, setting: 'actor.useKlLoss' });
   }
   if (rollout) {
@@ -81,20 +87,22 @@ export function planMemory(sizes: Sizes): PlanItem[] {
   return items;
 }
 
-function rolloutBytes(
-  { config, weightFormat: format, maxArenaBytes }: Sizes,
-  decoder: DecoderSizes,
-  lora?: Sizes['lora'],
-) {
+/** How matrices that are not trained are kept; undefined = as float32. */
+export function frozenForm({ weightFormat, dtype }: Pick<Sizes, 'weightFormat' | 'dtype'>): Kept | undefined {
+  return dtype && (weightFormat ?? 'float16') === 'float16' ? 'half' : weightFormat;
+}
+
+function rolloutBytes({ config, dtype, maxArenaBytes, ...sizes }: Sizes, decoder: DecoderSizes, lora?: Sizes['lora']) {
   const { maxSlots, slotCapacity, maxPrompts, maxPromptLength, maxBatchedTokens, verifyRows = 0 } = decoder;
   const rows = maxPrompts * maxPromptLength + maxSlots * slotCapacity;
   const headRows = Math.max(maxSlots, verifyRows);
-  const perRow = activationBytesPerRow({ ...config, numHiddenLayers: 1 }, { lora });
+  const [half, format] = [dtype === 'float16', frozenForm({ dtype, ...sizes })];
+  const perRow = activationBytesPerRow({ ...config, numHiddenLayers: 1 }, { lora, half });
   return {
-    cache: rows * 2 * config.numKeyValueHeads * config.headDim * 4 * config.numHiddenLayers,
+    cache: rows * 2 * config.numKeyValueHeads * config.headDim * (half ? 2 : 4) * config.numHiddenLayers,
     activations:
       Math.max(maxBatchedTokens, headRows) * perRow +
-      headBytes(config, headRows, { oneChunk: true, format, maxArenaBytes }),
+      headBytes(config, headRows, { oneChunk: true, half, format, maxArenaBytes }),
   };
 }
 
@@ -103,22 +111,23 @@ const stagingBytes = (read: number): number => 2 ** Math.ceil(Math.log2(Math.max
 
 type TrainingSizes = Pick<
   Sizes,
-  'config' | 'maxTokenLen' | 'lora' | 'enableGradientCheckpointing' | 'weightFormat' | 'maxArenaBytes'
+  'config' | 'maxTokenLen' | 'lora' | 'enableGradientCheckpointing' | 'weightFormat' | 'dtype' | 'maxArenaBytes'
 >;
 
 /** Activations, their gradients, the head and the batch's own arrays, for `maxTokenLen` rows. */
 function trainingBytes(sizes: TrainingSizes): number {
-  const { config, maxTokenLen: rows, lora, weightFormat: format, maxArenaBytes } = sizes;
+  const { config, maxTokenLen: rows, lora, maxArenaBytes } = sizes;
   const { enableGradientCheckpointing: checkpoint = false } = sizes;
+  const [half, format] = [sizes.dtype === 'float16', frozenForm(sizes)];
   const { hiddenSize: C, intermediateSize: F, headDim: D, numAttentionHeads: H, numKeyValueHeads: K } = config;
   const dt = lora ? loraWidths(config, lora).T : 0;
   const scratch = 3 * C + 3 * F + 2 * H * D + 2 * K * D + H + (H + 2 * K) * D + dt;
   const transposed = C * Math.max((H + 2 * K) * D, 2 * F);
   const batch = 13 + 2 * 12; // arrays of u32 or f32 a row, and an entry (two entries a row are allowed for)
   return (
-    rows * (activationBytesPerRow(config, { lora, checkpoint }) + (scratch + batch) * 4) +
-    transposed * 4 +
-    headBytes(config, rows, { forTraining: true, format, maxArenaBytes })
+    rows * (activationBytesPerRow(config, { lora, half, checkpoint }) + (scratch + batch) * 4) +
+    transposed * (format === 'half' ? 2 : 4) +
+    headBytes(config, rows, { forTraining: true, half, format, maxArenaBytes })
   );
 }
 
@@ -150,6 +159,7 @@ function changesOf(sizes: Sizes): (Partial<Sizes> & { change: string })[] {
     const rows = Math.max(maxPositions, Math.floor(maxTokenLen / 2));
     if (rows < maxTokenLen) changes.push({ change: `actor.maxTokenLen=${rows}`, maxTokenLen: rows });
   }
+  if (!sizes.dtype) changes.push({ change: 'model.dtype=float16 (with shader-f16)', dtype: 'float16' });
   const smaller = { none: ['float16', 'int8', 'int4'], float16: ['int8', 'int4'], int8: ['int4'], int4: [] } as const;
   if (lora || use !== 'train')
     for (const format of smaller[sizes.weightFormat ?? 'none'])

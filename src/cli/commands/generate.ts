@@ -11,7 +11,7 @@ import { type Answer, Conversation } from '../conversation.ts';
 import { say } from '../progress.ts';
 import { integerFlag, SAMPLING_FLAGS, samplingOf } from '../samplingFlags.ts';
 import { openEngine } from '../session.ts';
-import { packedFormat } from './score.ts';
+import { computeDtype, DTYPE_FLAG, packedFormat } from './score.ts';
 
 /** Tokens of a chat where neither the flag nor the model says less. */
 const CHAT_CONTEXT = 2048;
@@ -36,6 +36,7 @@ export const generate: Command = {
     raw: { help: 'continue the text itself, without the chat template' },
     ...SAMPLING_FLAGS,
     quantization: { value: 'FORMAT', help: 'keep weights as float16, int8 or int4' },
+    dtype: DTYPE_FLAG,
   },
   async run(args, io) {
     const { flags } = args;
@@ -117,11 +118,12 @@ function contextOf(
 }
 
 function open(model: AdaptedModel, flags: ParsedArgs['flags'], promptLength: number, contextLength: number) {
-  const { quantization } = flags;
+  const { quantization, dtype } = flags;
   return openEngine(model, {
     engine: 'wgsl',
     use: 'generate',
     ...(quantization !== undefined && { weightFormat: packedFormat(quantization) }),
+    dtype: computeDtype(dtype),
     maxTokenLen: contextLength,
     maxPositions: contextLength,
     rollout: {

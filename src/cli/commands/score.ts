@@ -4,7 +4,8 @@ import { PACKED_FORMATS, type PackedFormat } from '../../gpu/packedFormat.ts';
 import type { ModelConfig } from '../../model/config.ts';
 import { InputError } from '../../model/errors.ts';
 import { packGroups } from '../../model/packing.ts';
-import { createDeviceEngine, type DeviceEngine, type DeviceSpec } from '../../workers/localEngine.ts';
+import { dtypeNote } from '../../workers/engineSpec.ts';
+import { createDeviceEngine, type DeviceEngine, type DeviceSpec, withOfferedDtype } from '../../workers/localEngine.ts';
 import { planLines, planMemory } from '../../workers/memoryPlan.ts';
 import { findAdapter, openModel, readAdapter } from '../checkpoints.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
@@ -16,6 +17,9 @@ import { say } from '../progress.ts';
 /** Tokens of a pass where no sequence is longer. */
 const TOKENS = 1024;
 
+/** Help of a `--dtype` flag for computing. */
+export const DTYPE_FLAG = { value: 'DTYPE', help: 'compute on float16 where the adapter can (default float32)' };
+
 export const score: Command = {
   summary: 'next-token log-probs of token sequences, as JSON',
   usage: ['score --model checkpoints/gsm8k-tool --tokens tokens.json'],
@@ -24,12 +28,14 @@ export const score: Command = {
     model: { value: 'FOLDER', help: 'checkpoint or run folder; the tokenizer is not needed' },
     adapter: { value: 'FOLDER', help: 'LoRA adapter (PEFT folder or run folder) over the model' },
     quantization: { value: 'FORMAT', help: 'weights in float16, int8 or int4; says their error against float32' },
+    dtype: { ...DTYPE_FLAG, help: `${DTYPE_FLAG.help}; says the error against float32` },
     tokens: { value: 'FILE', help: 'JSON: an array of arrays of token ids' },
   },
-  async run({ flags: { model: path, adapter: adapterPath, tokens, quantization } }) {
+  async run({ flags: { model: path, adapter: adapterPath, tokens, quantization, dtype } }) {
     if (typeof path !== 'string') throw new InputError('Which model? Give --model FOLDER.');
     if (typeof tokens !== 'string') throw new InputError('Which tokens? Give --tokens FILE.');
-    const format = quantization === undefined ? undefined : packedFormat(quantization);
+    const weightFormat = quantization === undefined ? undefined : packedFormat(quantization);
+    const coarse = { ...(weightFormat && { weightFormat }), dtype: computeDtype(dtype) };
     const { base, folder } = await findAdapter(path, typeof adapterPath === 'string' ? adapterPath : undefined);
     const { model } = await openModel(base);
     const adapter = folder === undefined ? undefined : await readAdapter(folder, model.config);
@@ -41,9 +47,10 @@ export const score: Command = {
       ...{ ...model, engine: 'wgsl', maxTokenLen, maxPositions, use: 'score' },
       ...(adapter && { lora: adapter.lora, adapter: adapter.tensors }),
     };
-    const exact = format && (await scoreWith(spec, sequences, false));
-    const scores = await scoreWith(format ? { ...spec, weightFormat: format } : spec, sequences, true);
-    if (exact) say(`${format} against float32: ${errorLine(scores, exact)}`);
+    const exact = (coarse.weightFormat ?? coarse.dtype) && (await scoreWith(spec, sequences, false));
+    const scores = await scoreWith({ ...spec, ...coarse }, sequences, true);
+    const what = [coarse.weightFormat && `${coarse.weightFormat} weights`, coarse.dtype && `dtype ${coarse.dtype}`];
+    if (exact) say(`${what.filter(Boolean).join(', ')} against float32: ${errorLine(scores, exact)}`);
     // The log-probs and nothing else, whether --json is given or not: this output is for programs.
     process.stdout.write(`${JSON.stringify(scores)}\n`);
   },
@@ -56,7 +63,17 @@ export function packedFormat(name: string | boolean): PackedFormat {
   throw new InputError(`--quantization is "${name}"; allowed: ${PACKED_FORMATS.join(', ')}.`);
 }
 
-async function scoreWith(spec: DeviceSpec, sequences: number[][], tell: boolean): Promise<number[][]> {
+/** What a spec holds for the flag; undefined = float32. Throws InputError. */
+export function computeDtype(name: string | boolean | undefined): 'float16' | undefined {
+  if (name === undefined || name === 'float32') return undefined;
+  if (name === 'float16') return name;
+  throw new InputError(`--dtype is "${name}"; allowed: float32, float16.`);
+}
+
+async function scoreWith(asked: DeviceSpec, sequences: number[][], tell: boolean): Promise<number[][]> {
+  const spec = await withOfferedDtype(asked);
+  const note = dtypeNote(asked, spec);
+  if (note) say(note);
   if (tell)
     for (const line of planLines(planMemory({ ...spec, maxArenaBytes: await adapterBindingBytes() }))) say(line);
   const engine = await createDeviceEngine(spec, { tuning: async () => tuningStore() });

@@ -1,0 +1,31 @@
+// y[atY + i] = x[atX + i] for i < n, from one kind of float to another: to halves and back.
+//
+//   x  [at least atX + n]
+//   y  [at least atY + n]  written
+//
+// Grid      one thread per element.
+// Numerics  to f16 it rounds to the nearest (2^-11 relative, 2^-25 absolute below 2^-14), beyond 65504 to infinity; from f16
+//           it is exact. A device may instead cut, or take what is below 2^-14 for 0.
+// Checked   by test/gpu/cast.test.ts.
+
+struct Params {
+  n: u32,
+  atX: u32,
+  atY: u32,
+}
+
+override WG: u32 = 64u;
+
+alias X = f32; // either is f16 where its buffer holds halves (src/gpu/halves.ts)
+alias Y = f32;
+
+@group(0) @binding(0) var<storage, read> x: array<X>;
+@group(0) @binding(1) var<storage, read_write> y: array<Y>;
+@group(0) @binding(2) var<uniform> params: Params;
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, @builtin(local_invocation_index) tid: u32) {
+  let i = (wg.y * grid.x + wg.x) * WG + tid;
+  if (i >= params.n) { return; }
+  y[params.atY + i] = Y(f32(x[params.atX + i]));
+}
