@@ -65,7 +65,7 @@ test('values say what our config says', () => {
     'actor_rollout_ref.actor.policy_loss.loss_mode': 'vanilla',
     'trainer.save_freq': -1,
   });
-  expect(notCarried).toContain('actor.lossMode dro: verl has no such loss; the run uses vanilla.');
+  expect(notCarried).toContain('actor.lossMode dro: verl 0.8 has no such loss; the run uses vanilla.');
   expect(notCarried).toContain("rollout.minP: verl's rollout has no such setting.");
   expect(hydraWord(['a.betas', [0.9, 0.95]])).toBe("'a.betas=[0.9,0.95]'");
   expect(hydraWord(['a.path', '$HERE/model'])).toBe('"a.path=$HERE/model"');

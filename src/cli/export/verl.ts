@@ -1,6 +1,6 @@
 /**
  * Our config as Hydra overrides of verl's `ppo_trainer` (names checked against its generated config by
- * test/unit/export.test.ts), and the list of what has no name there.
+ * test/unit/export.test.ts, against a checkout of it by exportPeers.test.ts), and the list of what has no name there.
  */
 
 import type { TrainConfig } from '../../grpo/config.ts';
@@ -89,9 +89,6 @@ function actorOverrides({ actor }: TrainConfig): VerlRun['overrides'] {
   ];
 }
 
-/** Ours names the part that goes, verl's the part that stays. */
-const KEPT_SIDE = { right: 'left', left: 'right', middle: 'middle' } as const;
-
 function rolloutOverrides({ rollout }: TrainConfig, folder: string): VerlRun['overrides'] {
   const at = 'actor_rollout_ref.rollout';
   const { multiTurn, valKwargs } = rollout;
@@ -100,7 +97,7 @@ function rolloutOverrides({ rollout }: TrainConfig, folder: string): VerlRun['ov
     [`${at}.multi_turn.max_assistant_turns`, multiTurn.maxAssistantTurns],
     [`${at}.multi_turn.max_parallel_calls`, multiTurn.maxToolCalls],
     [`${at}.multi_turn.max_tool_response_length`, multiTurn.maxToolResponseLength],
-    [`${at}.multi_turn.tool_response_truncate_side`, KEPT_SIDE[multiTurn.toolResponseTruncateSide]],
+    [`${at}.multi_turn.tool_response_truncate_side`, multiTurn.toolResponseTruncateSide],
     [`${at}.multi_turn.format`, multiTurn.format],
     [`${at}.multi_turn.tool_config_path`, `${folder}/tools.yaml`],
     [`${at}.agent.default_agent_loop`, 'tool_agent'],
@@ -160,7 +157,7 @@ function notCarried(config: TrainConfig): string[] {
   const missing: [boolean, string][] = [
     [
       !VERL_LOSSES.includes(actor.lossMode),
-      `actor.lossMode ${actor.lossMode}: verl has no such loss; the run uses vanilla.`,
+      `actor.lossMode ${actor.lossMode}: verl 0.8 has no such loss; the run uses vanilla.`,
     ],
     [
       !VERL_AGGREGATIONS.includes(actor.lossAggMode),
@@ -187,6 +184,10 @@ function notCarried(config: TrainConfig): string[] {
     [
       Number(task.options['toolCallBonus'] ?? 0) !== 0,
       'task.options.toolCallBonus: a reward function of verl does not see how tool calls went.',
+    ],
+    [
+      rollout.multiTurn.enable && rollout.multiTurn.toolResponseTruncateSide !== 'middle',
+      'tool_response_truncate_side is the part that goes, as in verl 0.10; verl 0.8 reads it as the part that stays: exchange left and right there.',
     ],
     [
       rollout.multiTurn.enable,

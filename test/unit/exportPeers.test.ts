@@ -1,0 +1,204 @@
+/**
+ * Exports against the trainers' own sources, where a checkout of one is at hand:
+ *   VERL_DIR=../verl TRL_DIR=../trl PEFT_DIR=../peft npx vitest run --project unit test/unit/exportPeers.test.ts
+ * Without these the tests are skipped. Nothing of them is installed or copied; python3 runs what needs Python.
+ */
+
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, readFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { beforeAll, describe, expect, test } from 'vitest';
+import { parse } from 'yaml';
+import { exportRun } from '../../src/cli/commands/export.ts';
+import { type OverrideValue, verlRun } from '../../src/cli/export/verl.ts';
+import { trlRun } from '../../src/cli/export/trl.ts';
+import { parseTrainConfig } from '../../src/grpo/configText.ts';
+import { POLICY_LOSSES } from '../../src/grpo/losses.ts';
+import { RECIPES } from '../../src/grpo/recipes.ts';
+import { saveAdapter } from '../../src/model/adapter.ts';
+import { LORA_MODULES } from '../../src/model/loraConfig.ts';
+
+const { VERL_DIR: verl, TRL_DIR: trl, PEFT_DIR: peft } = process.env;
+const CONFIG = 'configs/gsm8k-tool.yaml';
+const text = readFileSync(CONFIG, 'utf8');
+const config = (...overrides: string[]) => parseTrainConfig(text, { source: CONFIG, overrides });
+/** Configs that reach every name an export writes. */
+const configs = () => [
+  ...Object.keys(RECIPES).map((name) => config(`algorithm.name=${name}`, 'rollout.n=4')),
+  ...Object.keys(POLICY_LOSSES).map((loss) => config(`actor.lossMode=${loss}`, 'rollout.n=4')),
+  config('actor.lossMode=sapo', 'actor.policyLoss.tauPos=1', 'actor.policyLoss.tauNeg=2', 'rollout.minP=0.1'),
+  config('actor.useKlLoss=true', 'rollout.multiTurn.enable=false', 'actor.optim.lrWarmupSteps=3'),
+];
+const matches = (source: string, pattern: RegExp) => [...source.matchAll(pattern)].map(([, name]) => name);
+const python = (code: string, ...args: string[]) =>
+  execFileSync('python3', ['-c', code, ...args], { encoding: 'utf8', timeout: 60_000 });
+
+const out = mkdtempSync(join(tmpdir(), 'webgrpo-peers-'));
+beforeAll(async () => {
+  if (!verl && !trl) return;
+  const io = { json: true, result: () => {}, text: () => {} };
+  for (const trainer of ['verl', 'trl']) {
+    const flags = { out: join(out, trainer), config: CONFIG };
+    const overrides = ['trainer.totalTrainingSteps=2', 'data.valSize=5'];
+    await exportRun.run({ positionals: [trainer, 'checkpoints/gsm8k-tool'], overrides, flags }, io);
+  }
+}, 120_000);
+
+describe.skipIf(!verl)('verl (skipped without VERL_DIR, a checkout of verl)', () => {
+  const read = (path: string) => readFileSync(join(verl!, 'verl', path), 'utf8');
+  type Tree = { [key: string]: Tree | OverrideValue };
+  let tree: Tree = {};
+  beforeAll(() => {
+    tree = parse(read('trainer/config/_generated_ppo_trainer.yaml')) as Tree;
+  });
+  const at = (key: string): unknown =>
+    key.split('.').reduce<unknown>((node, part) => (isTree(node) && part in node ? node[part] : MISSING), tree);
+  const MISSING = Symbol('missing');
+  const isTree = (node: unknown): node is Tree => typeof node === 'object' && node !== null && !Array.isArray(node);
+  const kind = (value: unknown) => (Array.isArray(value) ? 'list' : isTree(value) ? 'tree' : typeof value);
+
+  test('every override is in the tree, with a value of its kind', () => {
+    const wrong = new Set<string>();
+    for (const run of configs())
+      for (const [key, value] of verlRun(run, '$HERE').overrides) {
+        const there = at(key);
+        if (there === MISSING) wrong.add(`${key} is not there`);
+        // Null says nothing of the kind.
+        else if (there !== null && value !== null && kind(there) !== kind(value))
+          wrong.add(`${key} is ${JSON.stringify(there)}, we write ${JSON.stringify(value)}`);
+      }
+    expect([...wrong]).toEqual([]);
+  });
+
+  test('losses, estimators, aggregations and KL terms are registered', () => {
+    const source = read('trainer/ppo/core_algos.py');
+    const known: Record<string, string[]> = {
+      'policy_loss.loss_mode': matches(source, /@register_policy_loss\("(\w+)"\)/g),
+      'algorithm.adv_estimator': matches(source, /^ {4}[A-Z_]+ = "(\w+)"$/gm),
+      loss_agg_mode: matches(source, /"((?:seq-mean|token)-[\w-]+)"/g),
+      kl_loss_type: matches(source, /"(kl|k1|abs|mse|k2|low_var_kl|k3)"/g),
+      'algorithm.kl_penalty': matches(source, /"(kl|k1|abs|mse|k2|low_var_kl|k3)"/g),
+    };
+    for (const run of configs())
+      for (const [key, value] of verlRun(run, '$HERE').overrides)
+        for (const [end, names] of Object.entries(known))
+          if (key.endsWith(end)) expect(names, `${key}=${String(value)}`).toContain(String(value).replace(/\+$/, ''));
+  });
+
+  test('the reward is found as verl finds it, and takes what its reward manager gives', () => {
+    const code = `
+import importlib.util, inspect, sys, ast, os
+root, folder = sys.argv[1:3]
+source = open(os.path.join(root, "verl/trainer/ppo/reward.py")).read()
+assert 'reward_fn_config.get("path")' in source and 'reward_fn_config.get("name")' in source
+manager = ast.parse(open(os.path.join(root, "verl/experimental/reward_loop/reward_manager/naive.py")).read())
+calls = [n for n in ast.walk(manager) if isinstance(n, ast.Call) and getattr(n.func, "attr", "") == "compute_score"]
+names = {k.arg for c in calls for k in c.keywords if k.arg}
+spec = importlib.util.spec_from_file_location("custom_module", os.path.join(folder, "reward.py"))
+module = importlib.util.module_from_spec(spec); spec.loader.exec_module(module)
+inspect.signature(module.compute_score).bind(**{n: None for n in names})
+extra = {"split": "train", "index": 3, "num_turns": 2, "rollout_reward_scores": {}}
+values = {"data_source": "webgrpo/gsm8k", "ground_truth": "7", "extra_info": extra}
+print(sorted(names), [module.compute_score(solution_str=s, **values) for s in ("x #### 7", "#### 8", "7")])`;
+    expect(python(code, verl!, join(out, 'verl')).trim()).toBe(
+      "['data_source', 'extra_info', 'ground_truth', 'solution_str'] [1.0, 0.0, 0.0]",
+    );
+  });
+
+  test("the tool is a BaseTool of verl's, made from tools.yaml by its schemas", () => {
+    const code = `
+import asyncio, importlib.util, os, sys, types, json
+root, folder = sys.argv[1:3]
+sys.path.insert(0, folder)
+def module(name, path=None):
+    made = types.ModuleType(name); sys.modules[name] = made; made.__path__ = []
+    if path:
+        spec = importlib.util.spec_from_file_location(name, os.path.join(root, path))
+        made = importlib.util.module_from_spec(spec); sys.modules[name] = made; spec.loader.exec_module(made)
+    return made
+for name in ("verl", "verl.tools", "verl.utils"): module(name)
+module("verl.utils.rollout_trace").rollout_trace_op = lambda f: f
+schemas = module("verl.tools.schemas", "verl/tools/schemas.py")
+module("verl.tools.base_tool", "verl/tools/base_tool.py")
+import contextlib, io, verl_tools
+tool = json.loads(sys.argv[3])["tools"][0]
+assert tool["class_name"] == "verl_tools.CalculatorTool" and tool["config"]["type"] == "native"
+with contextlib.redirect_stdout(io.StringIO()):
+    made = verl_tools.CalculatorTool(config=tool["config"], tool_schema=schemas.OpenAIFunctionToolSchema.model_validate(tool["tool_schema"]))
+async def run():
+    id, _ = await made.create()
+    response, reward, metrics = await made.execute(id, {"expression": "48/2"})
+    await made.release(id)
+    return made.name, response.text, reward, metrics, await made.calc_reward(id)
+print(asyncio.run(run()))`;
+    const tools = parse(readFileSync(join(out, 'verl/tools.yaml'), 'utf8')) as unknown;
+    expect(python(code, verl!, join(out, 'verl'), JSON.stringify(tools)).trim()).toBe(
+      "('calculator', '24', 0.0, {}, 0.0)",
+    );
+  });
+
+  test('the side of a long tool answer that goes is named as ours is', () => {
+    const source = read('experimental/agent_loop/tool_agent_loop.py');
+    expect(source).toMatch(/side == "left":\s+tool_response_text = "\(truncated\)\.\.\." \+ tool_response_text\[-self/);
+    const { overrides } = verlRun(config('rollout.multiTurn.toolResponseTruncateSide=right'), '$HERE');
+    expect(Object.fromEntries(overrides)).toMatchObject({
+      'actor_rollout_ref.rollout.multi_turn.tool_response_truncate_side': 'right',
+    });
+  });
+
+  test('the columns are those that its data set and its reward manager read', () => {
+    const code = read('utils/dataset/rl_dataset.py') + read('experimental/reward_loop/reward_manager/naive.py');
+    for (const name of ['"prompt_key", "prompt"', '"extra_info"', '"index"', '"data_source"', '"ground_truth"'])
+      expect(code).toContain(name);
+  });
+});
+
+/** Fields of a dataclass and of the classes before it in the file or import, as Python's own parser sees them. */
+const FIELDS = `
+import ast, sys
+print(" ".join(s.target.id for path in sys.argv[1:] for n in ast.walk(ast.parse(open(path).read())) if isinstance(n, ast.ClassDef) for s in n.body if isinstance(s, ast.AnnAssign)))`;
+
+describe.skipIf(!trl)('TRL (skipped without TRL_DIR, a checkout of trl)', () => {
+  // Of transformers' TrainingArguments, which GRPOConfig extends; names that have been there since version 4.
+  const TRAINING_ARGUMENTS = (
+    'output_dir seed max_steps per_device_train_batch_size learning_rate adam_beta1 adam_beta2 adam_epsilon weight_decay ' +
+    'max_grad_norm lr_scheduler_type warmup_steps logging_steps save_steps'
+  ).split(' ');
+  const file = () => join(trl!, 'trl/trainer/grpo_config.py');
+
+  test('every argument is a field of GRPOConfig', () => {
+    const known = new Set([...TRAINING_ARGUMENTS, ...python(FIELDS, file()).trim().split(' ')]);
+    const unknown = configs().flatMap((run) => Object.keys(trlRun(run).settings).filter((key) => !known.has(key)));
+    expect([...new Set(unknown)]).toEqual([]);
+  });
+
+  test('losses and scales are among those that the trainer knows', () => {
+    const source = readFileSync(file(), 'utf8') + readFileSync(join(trl!, 'trl/trainer/grpo_trainer.py'), 'utf8');
+    for (const run of configs()) {
+      const { loss_type, scale_rewards, importance_sampling_level } = trlRun(run).settings;
+      for (const value of [loss_type, scale_rewards, importance_sampling_level]) expect(source).toContain(`"${value}"`);
+    }
+  });
+
+  test('GRPOTrainer takes what the script gives', () => {
+    const source = readFileSync(join(trl!, 'trl/trainer/grpo_trainer.py'), 'utf8');
+    const init = /def __init__\(([\s\S]*?)\n {4}\):/.exec(source)![1];
+    for (const name of ['model', 'args', 'reward_funcs', 'train_dataset', 'eval_dataset', 'tools'])
+      expect(init).toMatch(new RegExp(`^ {8}${name}:`, 'm'));
+  });
+});
+
+describe.skipIf(!peft)('PEFT (skipped without PEFT_DIR, a checkout of peft)', () => {
+  test('what we write into adapter_config.json are fields of LoraConfig', () => {
+    const files = ['src/peft/tuners/lora/config.py', 'src/peft/config.py'].map((file) => join(peft!, file));
+    const fields = python(FIELDS, ...files)
+      .trim()
+      .split(' ');
+    const lora = { rank: 2, alpha: 4, dropout: 0, useRslora: false, targetModules: LORA_MODULES, seed: 1 };
+    const saved = saveAdapter({ lora, tensors: new Map(), baseModel: 'base' }).get('adapter_config.json')!;
+    const keys = Object.keys(JSON.parse(new TextDecoder().decode(saved)) as object);
+    expect(keys.filter((key) => !fields.includes(key))).toEqual([]);
+    expect(keys).toContain('target_modules');
+  });
+});
