@@ -47,9 +47,13 @@ export const score: Command = {
       ...{ ...model, engine: 'wgsl', maxTokenLen, maxPositions, use: 'score' },
       ...(adapter && { lora: adapter.lora, adapter: adapter.tensors }),
     };
-    const exact = (coarse.weightFormat ?? coarse.dtype) && (await scoreWith(spec, sequences, false));
-    const scores = await scoreWith({ ...spec, ...coarse }, sequences, true);
-    const what = [coarse.weightFormat && `${coarse.weightFormat} weights`, coarse.dtype && `dtype ${coarse.dtype}`];
+    const offered = await withOfferedDtype({ ...spec, ...coarse });
+    const note = dtypeNote(coarse, offered);
+    if (note) say(note);
+    const { weightFormat: format, dtype: used } = offered;
+    const exact = (format ?? used) && (await scoreWith(spec, sequences, false));
+    const scores = await scoreWith(offered, sequences, true);
+    const what = [format && `${format} weights`, used && `dtype ${used}`];
     if (exact) say(`${what.filter(Boolean).join(', ')} against float32: ${errorLine(scores, exact)}`);
     // The log-probs and nothing else, whether --json is given or not: this output is for programs.
     process.stdout.write(`${JSON.stringify(scores)}\n`);
@@ -70,10 +74,7 @@ export function computeDtype(name: string | boolean | undefined): 'float16' | un
   throw new InputError(`--dtype is "${name}"; allowed: float32, float16.`);
 }
 
-async function scoreWith(asked: DeviceSpec, sequences: number[][], tell: boolean): Promise<number[][]> {
-  const spec = await withOfferedDtype(asked);
-  const note = dtypeNote(asked, spec);
-  if (note) say(note);
+async function scoreWith(spec: DeviceSpec, sequences: number[][], tell: boolean): Promise<number[][]> {
   if (tell)
     for (const line of planLines(planMemory({ ...spec, maxArenaBytes: await adapterBindingBytes() }))) say(line);
   const engine = await createDeviceEngine(spec, { tuning: async () => tuningStore() });
