@@ -9,6 +9,7 @@ import { attentionBatches, benchAttention, benchMatmul, matmulShapes } from './k
 import { copyGbPerS, dispatchCost, mapMs, peakGflops } from './peaks.ts';
 import { benchPeers } from './peers.ts';
 import type { PeerName, PeerResults } from './peers/types.ts';
+import { benchQuantized } from './quantized.ts';
 import { fillShares, type Report } from './report.ts';
 import { benchSpeculative } from './speculative.ts';
 import { benchStep, type StepInputs } from './step.ts';
@@ -53,6 +54,9 @@ const PARTS: Record<string, (bench: Bench) => Promise<void>> = {
   async tiles({ gpu, report, quick }) {
     report.tiles = await benchTiles(gpu, quick ? 1 : 4);
   },
+  async quantized({ gpu, report, quick }) {
+    report.quantized = await benchQuantized(gpu, quick ? 1 : 4);
+  },
   async attention({ gpu, report, quick, effort }) {
     report.attention = [];
     for (const batch of attentionBatches(quick)) report.attention.push(await benchAttention(gpu, batch, effort));
@@ -90,7 +94,7 @@ const PARTS: Record<string, (bench: Bench) => Promise<void>> = {
 };
 
 /** Only when named: not about how fast a run is, but about why it is built so. */
-const ON_REQUEST = ['tiles', 'speculative'];
+const ON_REQUEST = ['tiles', 'quantized', 'speculative'];
 
 /** All parts, or those named with commas between. Throws InputError. */
 export function partNames(only: string | undefined): string[] {

@@ -62,6 +62,8 @@ export interface Report {
   matmul?: MatmulResult[];
   /** On request: GFLOP/s of a product by tile, and the tile that is used. */
   tiles?: { m: number; n: number; k: number; chosen: string; gflops: Record<string, number> }[];
+  /** On request: milliseconds of a product with packed weights (transposed: x W^T), by way. */
+  quantized?: { m: number; n: number; k: number; transposed: boolean; ms: Record<string, number> }[];
   attention?: AttentionResult[];
   prefill?: Rate;
   /** By number of sequences. */
@@ -153,6 +155,10 @@ export function table(report: Report): string {
   for (const { m, n, k, chosen, gflops } of report.tiles ?? []) {
     row(`tiles of ${m} x ${n} x ${k}`, 'GFLOP/s');
     for (const [tile, g] of Object.entries(gflops)) row(`  ${tile}`, fixed(g), tile === chosen ? 'used' : '');
+  }
+  for (const { m, n, k, transposed, ms } of report.quantized ?? []) {
+    row(`quantized ${transposed ? 'x W^T' : 'x W'} of ${m} x ${n} x ${k}`, 'ms');
+    for (const [way, each] of Object.entries(ms)) row(`  ${way}`, fixed(each));
   }
   for (const { shape, forwardMs, backwardMs } of report.attention ?? [])
     row(`attention ${shape}`, `${fixed(forwardMs)} ms`, `${fixed(backwardMs)} ms back`);

@@ -2,6 +2,9 @@
 //   node scripts/gen-matmul.mjs
 import { writeFileSync } from 'node:fs';
 import { matmulWgsl, variants } from './lib/matmulTile.mjs';
+import { packedVariants, packedWgsl } from './lib/packedTile.mjs';
 
-for (const [name, variant] of Object.entries(variants))
-  writeFileSync(new URL(`../kernels/matmul_${name}.wgsl`, import.meta.url), matmulWgsl(variant));
+const write = (name, text) => writeFileSync(new URL(`../kernels/matmul_${name}.wgsl`, import.meta.url), text);
+
+for (const [name, variant] of Object.entries(variants)) write(name, matmulWgsl(variant));
+for (const [name, variant] of Object.entries(packedVariants)) write(name, packedWgsl(variant));

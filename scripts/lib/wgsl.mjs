@@ -7,11 +7,17 @@ const here = (file) => fileURLToPath(new URL(file, import.meta.url));
 
 /** Printed kernels by file name, and what prints them: an import and an expression. */
 const PRINTED = [
+  [
+    /\/matmul_(packed_\w+)\.wgsl/,
+    'packedWgsl, packedVariants',
+    './packedTile.mjs',
+    (name) => `packedWgsl(packedVariants.${name})`,
+  ],
   [/\/matmul_(\w+)\.wgsl/, 'matmulWgsl, variants', './matmulTile.mjs', (name) => `matmulWgsl(variants.${name})`],
   [/\/(attention\w*_d(\d+))\.wgsl/, 'printed', './attentionTile.mjs', (name, D) => `printed(${D}).${name}()`],
 ];
 
-const PRINTERS = /(matmulTile|matmulWorkgroup|attentionTile|attentionShared)\.mjs$/;
+const PRINTERS = /(matmulTile|matmulWorkgroup|packedTile|attentionTile|attentionShared)\.mjs$/;
 
 /** A printer's source without comments, its own and those it prints, where nothing else is on their line behind them. */
 export const withoutComments = (source) =>

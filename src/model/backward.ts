@@ -10,7 +10,6 @@ import { RMSNORM_BLOCK_ROWS, rmsnormBwd } from '../gpu/ops/rmsnorm.ts';
 import { ropeKvBwd } from '../gpu/ops/rope_kv.ts';
 import { swigluBwd } from '../gpu/ops/swiglu.ts';
 import { transpose } from '../gpu/ops/transpose.ts';
-import type { ModelConfig } from './config.ts';
 import {
   type Activations,
   type ForwardOptions,
@@ -20,7 +19,7 @@ import {
   type RowViews,
 } from './forward.ts';
 import type { GpuWeights } from './gpuWeights.ts';
-import { type LoraConfig, type LoraGroup, loraWidths, type LoraWeights } from './lora.ts';
+import { type LoraGroup, loraWidths, type LoraWeights } from './lora.ts';
 import { type LoraPass, recordLoraBackward } from './loraPass.ts';
 
 /** Gradients of one layer's activations; every layer uses the same ones in turn. */
@@ -36,7 +35,8 @@ export interface BackwardScratch {
   /** [N, H] */ delta: View;
   /** [N, (H + 2K) * D] */ dqkv: View;
   /** [blocks, max(C, 2 * D)] */ partial: View;
-  /** The largest weight matrix, transposed just before its use. */ transposed: View;
+  /** The largest weight matrix, transposed just before its use; absent where products read packed ones as they are. */
+  transposed?: View;
   /** [N, T] of the adapters, where there are any */ dt?: View;
 }
 
@@ -52,9 +52,8 @@ export interface BackwardRows extends RowViews {
 
 export function createBackwardScratch(
   gpu: Gpu,
-  config: ModelConfig,
+  { config, weights, lora }: LlamaModel,
   capacity: number,
-  { lora, weights }: { lora?: LoraConfig | undefined; weights: GpuWeights },
 ): BackwardScratch {
   const { hiddenSize: C, intermediateSize: F, headDim: D, numAttentionHeads: H, numKeyValueHeads: K } = config;
   const f32 = (label: string, n: number) => gpu.buffer(`grad.${label}`, n * 4);
@@ -70,8 +69,10 @@ export function createBackwardScratch(
     delta: f32('delta', capacity * H),
     dqkv: f32('dqkv', capacity * (H + 2 * K) * D),
     partial: f32('partial', Math.ceil(capacity / RMSNORM_BLOCK_ROWS) * Math.max(C, 2 * D)),
-    transposed: weights.scratch('grad.transposed', C * Math.max((H + 2 * K) * D, 2 * F)),
-    ...(lora && { dt: f32('lora.dt', capacity * loraWidths(config, lora).T) }),
+    ...(!weights.packedProduct && {
+      transposed: weights.scratch('grad.transposed', C * Math.max((H + 2 * K) * D, 2 * F)),
+    }),
+    ...(lora && { dt: f32('lora.dt', capacity * loraWidths(config, lora.config).T) }),
   };
 }
 
@@ -119,6 +120,7 @@ function recordLayerBackward(
   const qkvWidth = (H + 2 * K) * D;
   /** dIn [N, I] = dOut [N, O] W, for W kept as [I, O]. */
   const through = (dOut: View, weight: View, I: number, O: number, dIn: View) => {
+    if (!s.transposed) return model.weights.product({ x: dOut, b: weight, y: dIn, M: N, N: I, K: O }, true);
     transpose(gpu, { x: model.weights.float32(weight), y: s.transposed, N: I, C: O });
     matmulNn(gpu, { x: dOut, b: s.transposed, y: dIn, M: N, N: I, K: O });
   };

@@ -8,7 +8,7 @@ import type { Gpu, View } from '../gpu/device.ts';
 import { addInto } from '../gpu/ops/add_into.ts';
 import { attention } from '../gpu/ops/attention.ts';
 import { embed } from '../gpu/ops/embed.ts';
-import { type MatmulArgs, matmulNn } from '../gpu/ops/matmul.ts';
+import type { MatmulArgs } from '../gpu/ops/matmul.ts';
 import { qkNorm } from '../gpu/ops/qk_norm.ts';
 import { rmsnorm } from '../gpu/ops/rmsnorm.ts';
 import { ropeKv } from '../gpu/ops/rope_kv.ts';
@@ -232,27 +232,27 @@ export function recordLayer(
   const qkvWidth = (H + 2 * K) * D;
 
   rmsnorm(gpu, { x: a.x, weight: w.attnNorm, y: a.h1, rstd: a.rstd1, N, C, eps });
-  matmulNn(gpu, { x: a.h1, b: weights.float32(w.wqkv), bias: w.bqkv, y: a.qkv, M: N, N: qkvWidth, K: C });
+  weights.product({ x: a.h1, b: w.wqkv, bias: w.bqkv, y: a.qkv, M: N, N: qkvWidth, K: C });
   if (adapters) recordLora(gpu, adapters, l, 'qkv', a.h1, a.qkv, N);
   if (w.qkNorm && a.normed && a.qkRstd)
     qkNorm(gpu, { qkv: a.qkv, weight: w.qkNorm, y: a.normed, rstd: a.qkRstd, N, H, K, D, eps });
   ropeKv(gpu, { qkv: a.normed ?? a.qkv, positions, kvRows, table: model.rope, q: a.q, kv: a.kv, N, H, K, D });
   attention(gpu, { q: a.q, kv: a.kv, ranges, out: a.att, lse: a.lse, N, H, K, D, form: alone ? 'alone' : undefined });
-  productOnto(gpu, a.x, { x: a.att, b: weights.float32(w.wo), bias: w.bo, y: a.xMid, M: N, N: C, K: H * D });
+  productOnto(gpu, weights, a.x, { x: a.att, b: w.wo, bias: w.bo, y: a.xMid, M: N, N: C, K: H * D });
   if (adapters) recordLora(gpu, adapters, l, 'o', a.att, a.xMid, N);
 
   rmsnorm(gpu, { x: a.xMid, weight: w.mlpNorm, y: a.h2, rstd: a.rstd2, N, C, eps });
-  matmulNn(gpu, { x: a.h2, b: weights.float32(w.wgu), bias: w.bgu, y: a.gu, M: N, N: 2 * F, K: C });
+  weights.product({ x: a.h2, b: w.wgu, bias: w.bgu, y: a.gu, M: N, N: 2 * F, K: C });
   if (adapters) recordLora(gpu, adapters, l, 'gu', a.h2, a.gu, N);
   swiglu(gpu, { gu: a.gu, y: a.act, N, F });
   if (!xNext) return;
-  productOnto(gpu, a.xMid, { x: a.act, b: weights.float32(w.wdown), bias: w.bdown, y: xNext, M: N, N: C, K: F });
+  productOnto(gpu, weights, a.xMid, { x: a.act, b: w.wdown, bias: w.bdown, y: xNext, M: N, N: C, K: F });
   if (adapters) recordLora(gpu, adapters, l, 'down', a.act, xNext, N);
 }
 
 /** Records y = residual + x b (+ bias). The product takes one addend, so a bias needs a second pass. */
-function productOnto(gpu: Gpu, residual: View, { bias, ...args }: MatmulArgs): void {
-  if (!bias) return matmulNn(gpu, { ...args, add: residual });
-  matmulNn(gpu, { ...args, bias });
+function productOnto(gpu: Gpu, weights: GpuWeights, residual: View, { bias, ...args }: MatmulArgs): void {
+  if (!bias) return weights.product({ ...args, add: residual });
+  weights.product({ ...args, bias });
   addInto(gpu, { x: residual, y: args.y, n: args.M * args.N });
 }

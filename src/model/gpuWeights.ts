@@ -10,7 +10,10 @@
 import type { Gpu, View } from '../gpu/device.ts';
 import type { RowChunk } from '../gpu/ops/embed.ts';
 import { cast } from '../gpu/ops/cast.ts';
-import { pack, unpack } from '../gpu/ops/pack.ts';
+import { type MatmulArgs, matmulNn, matmulNt } from '../gpu/ops/matmul.ts';
+import type { matmulPacked } from '../gpu/ops/matmulPacked.ts';
+import type { pack } from '../gpu/ops/pack.ts';
+import { unpack } from '../gpu/ops/unpack.ts';
 import type { ModelConfig } from './config.ts';
 import type { TensorMap } from './engine.ts';
 import { InputError } from './errors.ts';
@@ -21,7 +24,6 @@ import {
   blockBytes,
   halfCopy,
   type Kept,
-  largestPacked,
   loadingRoom,
   type Part,
   planBlocks,
@@ -55,6 +57,10 @@ export class Arena {
   readonly #gpu: Gpu;
   readonly #blocks: Block[];
   readonly #views: Map<string, View>;
+  /** What packs weights as they arrive; there where the plan has packed blocks. */
+  pack: typeof pack | undefined;
+  /** The product that reads packed weights as they are; without it they are unpacked first. */
+  packedProduct: typeof matmulPacked | undefined;
   readonly #label: string;
   /** Room for blocks as float32, where they are kept otherwise; there while it is needed. */
   #plain: View | undefined;
@@ -89,6 +95,13 @@ export class Arena {
     const { format, elements: n } = view.packed;
     unpack(this.#gpu, { packed: view, y: this.#room, n, format });
     return this.#room;
+  }
+
+  /** Records y = x b, or x b^T, for a matrix b of these weights; a packed one is made float32 in the product, if it can be. */
+  product(args: MatmulArgs, transposed = false): void {
+    if (args.b.packed && this.packedProduct) return this.packedProduct(this.#gpu, { ...args, transposed });
+    const b = this.float32(args.b);
+    (transposed ? matmulNt : matmulNn)(this.#gpu, b === args.b ? args : { ...args, b });
   }
 
   /** The block of that label; a RangeError where there is none. */
@@ -136,7 +149,7 @@ export class Arena {
   refresh(): void {}
 
   #loaded(): void {
-    if (largestPacked({ blocks: this.#blocks }) === 0) this.#freeRoom();
+    this.#freeRoom(); // a product that unpacks first takes it again
     this.refresh();
   }
 
@@ -180,7 +193,7 @@ export class Arena {
     const { label, size: n, format } = this.#open;
     const [x, y] = [this.#room, this.view(label)];
     if (format === 'half') cast(this.#gpu, { x, y, n });
-    else pack(this.#gpu, { x, packed: y, n, format });
+    else this.pack!(this.#gpu, { x, packed: y, n, format });
     this.#open = undefined;
   }
 
@@ -226,6 +239,7 @@ export class Arena {
   /** Device to host, by HF name. */
   async exportTensors(): Promise<TensorMap> {
     const tensors: TensorMap = new Map();
+    const keep = this.#plain !== undefined;
     for (const [i, buffer] of this.buffers.entries()) {
       const all = await this.#readBuffer(buffer);
       for (const block of this.#blocks.filter((candidate) => candidate.buffer === i)) {
@@ -238,6 +252,7 @@ export class Arena {
         }
       }
     }
+    if (!keep) this.#freeRoom();
     return tensors;
   }
 

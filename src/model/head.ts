@@ -7,14 +7,14 @@ import type { Gpu, View } from '../gpu/device.ts';
 import { copyColumns } from '../gpu/ops/copy_columns.ts';
 import { gatherRows, scatterRows } from '../gpu/ops/gather_rows.ts';
 import { headBwd, headLogprob, headStats } from '../gpu/ops/head.ts';
-import { matmulNn, matmulNt, matmulTn } from '../gpu/ops/matmul.ts';
+import { matmulNn, matmulTn } from '../gpu/ops/matmul.ts';
 import { RMSNORM_BLOCK_ROWS, rmsnorm, rmsnormBwd } from '../gpu/ops/rmsnorm.ts';
 import { transpose } from '../gpu/ops/transpose.ts';
 import type { RowChunk } from '../gpu/ops/embed.ts';
 import type { ModelConfig } from './config.ts';
 import type { LlamaModel } from './forward.ts';
 import type { GpuWeights } from './gpuWeights.ts';
-import { type Kept, tableChunks } from './weightPlan.ts';
+import { type Kept, readsPacked, tableChunks } from './weightPlan.ts';
 
 /** Device side of PackedBatch's head part, and what comes out. */
 export interface HeadBatch {
@@ -46,7 +46,7 @@ export class Head {
   readonly stats: View;
   readonly #gpu: Gpu;
   readonly #model: LlamaModel;
-  /** [C, rows] of each chunk of the head; of packed weights one, made anew for every use; none of a large table */
+  /** [C, rows] of each chunk of the head; none of what is read as it lies; of weights to be unpacked one, made anew for every use */
   readonly #headT: View[];
   /** [chunkRows, rows] logits of one chunk of the head; absent where it is one. */
   readonly #part: View | undefined;
@@ -70,7 +70,8 @@ export class Head {
     this.stats = f32('stats', this.chunkRows * 2);
     const chunks = model.weights.views.head;
     const copied = keepsCopy(model.config, model.headCopyBytes) ? chunks : [];
-    const kept = chunks[0].view.packed ? chunks.slice(0, 1) : copied;
+    const unpacked = model.weights.packedProduct ? [] : chunks.slice(0, 1);
+    const kept = chunks[0].view.packed ? unpacked : copied;
     this.#headT = kept.map(({ rows }, i) =>
       model.weights.scratch(i === 0 ? 'head.transposed' : `head.transposed.${i}`, rows * C),
     );
@@ -129,8 +130,7 @@ export class Head {
       const [hidden, dHidden] = [this.#hiddenChunks[chunk], this.#dHiddenChunks[chunk]];
       this.#model.weights.views.head.forEach(({ view, rows: K }, i) => {
         const dLogits = this.#takeColumns(i, rows);
-        const b = this.#model.weights.float32(view);
-        matmulNn(gpu, { x: dLogits, b, y: dHidden, M: rows, N: C, K, accumulate: i > 0 });
+        this.#model.weights.product({ x: dLogits, b: view, y: dHidden, M: rows, N: C, K, accumulate: i > 0 });
         if (grads) matmulTn(gpu, { a: dLogits, b: hidden, y: grads.views.head[i].view, M: K, N: C, K: rows });
       });
     }
@@ -181,7 +181,7 @@ export class Head {
     const chunk = this.#model.weights.views.head[i];
     const sizes = { x, y, M, N: chunk.rows, K: this.#model.config.hiddenSize };
     const b = this.#headT[chunk.view.packed ? 0 : i];
-    if (!b) return matmulNt(this.#gpu, { ...sizes, b: chunk.view });
+    if (!b) return this.#model.weights.product({ ...sizes, b: chunk.view }, true);
     if (chunk.view.packed) this.#transpose(chunk, b);
     matmulNn(this.#gpu, { ...sizes, b });
   }
@@ -233,6 +233,7 @@ export function headBytes(config: ModelConfig, maxRows: number, options: HeadOpt
   const perRow = (options.forTraining ? 3 : 1) * C + (half ? C / 2 : C) + 1;
   const [{ count }] = tableChunks(config, options.maxArenaBytes ?? Infinity, format);
   const copied = keepsCopy(config) ? (format === 'half' ? V / 2 : V) : 0; // words a channel
-  const copies = (format && format !== 'half' ? count : copied) * C;
+  const unpacked = readsPacked(config) ? 0 : count;
+  const copies = (format && format !== 'half' ? unpacked : copied) * C;
   return 4 * (chunk * (V + 2 + (count < V ? count : 0)) + copies + maxRows * perRow);
 }

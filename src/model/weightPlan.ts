@@ -1,6 +1,6 @@
 /** How weights are laid out: blocks end to end in few buffers, and where each HF tensor lies in them. */
 
-import { packedBytes, type PackedFormat } from '../gpu/packedFormat.ts';
+import { fitsPackedProduct, packedBytes, type PackedFormat } from '../gpu/packedFormat.ts';
 import type { ModelConfig } from './config.ts';
 import { InputError } from './errors.ts';
 import { parameterSpecs } from './params.ts';
@@ -103,6 +103,12 @@ export const loadingRoom = ({ blocks }: Pick<ArenaPlan, 'blocks'>): number =>
   }, 0);
 
 const isMatrix = ([{ shape }]: Part[]): boolean => shape.length === 2;
+
+/** Whether products can read this model's packed matrices as they are: all sides are multiples of 8, as real models' are. */
+export function readsPacked({ vocabSize: V, hiddenSize: C, intermediateSize: F, ...config }: ModelConfig): boolean {
+  const { headDim: D, numAttentionHeads: H, numKeyValueHeads: K } = config;
+  return [V, F, H * D, (H + 2 * K) * D].every((side) => fitsPackedProduct(side, C));
+}
 
 /** Chunks of a [V, C] table on a device that binds `maxBytes`. */
 export const tableChunks = ({ vocabSize, hiddenSize }: ModelConfig, maxBytes: number, format?: Kept) =>

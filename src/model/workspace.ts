@@ -77,7 +77,7 @@ export function createWorkspace(gpu: Gpu, model: LlamaModel, { rows, entries, ch
     entries,
     batch,
     activations: createActivations(gpu, model.config, rows, { lora: model.lora, half: model.half, checkpoint }),
-    scratch: createBackwardScratch(gpu, model.config, rows, { lora: model.lora?.config, weights: model.weights }),
+    scratch: createBackwardScratch(gpu, model, rows),
     head: new Head(gpu, model, rows, true),
   };
 }

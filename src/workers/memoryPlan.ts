@@ -5,7 +5,7 @@ import { activationBytesPerRow } from '../model/forward.ts';
 import { EXPORT_PIECE_BYTES } from '../model/gpuWeights.ts';
 import { headBytes } from '../model/head.ts';
 import { LORA_MODULES, loraWidths, planLora } from '../model/lora.ts';
-import { halfCopy, type Kept, largestPacked, planBlocks } from '../model/weightPlan.ts';
+import { halfCopy, type Kept, largestPacked, planBlocks, readsPacked } from '../model/weightPlan.ts';
 import { adjustedDrawBytes } from '../rollout/adjustedDraws.ts';
 import type { DecoderSizes } from '../rollout/decoder.ts';
 import type { DeviceSpec } from './localEngine.ts';
@@ -43,7 +43,10 @@ export function planMemory(sizes: Sizes): PlanItem[] {
   const { maxArenaBytes } = sizes;
   const trains = use === 'train' && !lora;
   const plan = planBlocks(config, maxArenaBytes, trains ? undefined : frozenForm(sizes));
-  const weights = plan.bytes + 4 * largestPacked(plan);
+  // Packed weights arrive through room for the largest matrix, which is given back before the rest is made; where products
+  // cannot read them packed, it stays.
+  const room = 4 * largestPacked(plan);
+  const weights = plan.bytes + (readsPacked(config) ? 0 : room);
   const adapters = lora ? planLora(config, lora).bytes : 0;
   const trained = lora ? adapters : weights;
   const items: PlanItem[] = [
@@ -83,7 +86,9 @@ export function planMemory(sizes: Sizes): PlanItem[] {
     const { cache, activations } = rolloutBytes(sizes, sizes.judge);
     items.push({ name: 'judge', bytes: cache + activations, setting: 'reward.judge.maxSlots' });
   }
-  items.push({ name: 'staging', bytes: use === 'train' ? stagingBytes(Math.min(trained, EXPORT_PIECE_BYTES)) : 4096 });
+  const staging = use === 'train' ? stagingBytes(Math.min(trained, EXPORT_PIECE_BYTES)) : 4096;
+  const afterLoading = totalBytes(items) - weights - adapters;
+  items.push({ name: 'staging', bytes: Math.max(staging, readsPacked(config) ? room - afterLoading : 0) });
   return items;
 }
 
@@ -122,7 +127,7 @@ function trainingBytes(sizes: TrainingSizes): number {
   const { hiddenSize: C, intermediateSize: F, headDim: D, numAttentionHeads: H, numKeyValueHeads: K } = config;
   const dt = lora ? loraWidths(config, lora).T : 0;
   const scratch = 3 * C + 3 * F + 2 * H * D + 2 * K * D + H + (H + 2 * K) * D + dt;
-  const transposed = C * Math.max((H + 2 * K) * D, 2 * F);
+  const transposed = format && format !== 'half' && readsPacked(config) ? 0 : C * Math.max((H + 2 * K) * D, 2 * F);
   const batch = 13 + 2 * 12; // arrays of u32 or f32 a row, and an entry (two entries a row are allowed for)
   return (
     rows * (activationBytesPerRow(config, { lora, half, checkpoint }) + (scratch + batch) * 4) +

@@ -1,7 +1,8 @@
 /** Packing and unpacking: the values that are left, the size they take, and that neighbours stay as they were. */
 import { describe, expect, test } from 'vitest';
 import type { View } from '../../src/gpu/device.ts';
-import { pack, unpack, unpackRows } from '../../src/gpu/ops/pack.ts';
+import { pack } from '../../src/gpu/ops/pack.ts';
+import { unpack, unpackRows } from '../../src/gpu/ops/unpack.ts';
 import { PACKED_FORMATS, packedBytes, type PackedFormat } from '../../src/gpu/packedFormat.ts';
 import { quantize } from '../../src/model/reference.ts';
 import { rng } from '../random.ts';

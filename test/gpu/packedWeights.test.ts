@@ -2,6 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import { Gpu } from '../../src/gpu/device.ts';
 import { PACKED_FORMATS, type PackedFormat } from '../../src/gpu/packedFormat.ts';
+import type { ModelConfig } from '../../src/model/config.ts';
 import type { TensorMap } from '../../src/model/engine.ts';
 import { loadModel } from '../../src/model/loadModel.ts';
 import { type LoraConfig, loraModules } from '../../src/model/lora.ts';
@@ -33,8 +34,11 @@ const inPieces = (weights: TensorMap): WeightSource => ({
   },
 });
 
+/** All sides multiples of 8: products read its weights packed. */
+const even = { ...config, vocabSize: 296, hiddenSize: 24, intermediateSize: 40, headDim: 8 };
+
 /** Log-probs, two updates of the adapters, tokens drawn. */
-async function run(gpu: Gpu, weights: TensorMap | WeightSource, format?: PackedFormat) {
+async function run(gpu: Gpu, config: ModelConfig, weights: TensorMap | WeightSource, format?: PackedFormat) {
   const model = await loadModel(gpu, config, 64, weights, lora, format);
   const engine = new WgslEngine(gpu, model, 64);
   const r = rng(5);
@@ -57,16 +61,17 @@ async function run(gpu: Gpu, weights: TensorMap | WeightSource, format?: PackedF
 
 describe.each(PACKED_FORMATS)('%s', (format) => {
   test.each([
-    ['one table', {}],
-    ['a table in chunks', { maxArenaBytes: 2 * 64 * 20 * 4 }],
-  ])('%s: the same as float32 weights of the values that are left', async (_, options) => {
+    ['unpacked first', config, {}],
+    ['unpacked first, a table in chunks', config, { maxArenaBytes: 2 * 64 * 20 * 4 }],
+    ['read as they are, a table in chunks', even, { maxArenaBytes: 2 * 64 * 24 * 4 }],
+  ])('%s: the same as float32 weights of the values that are left', async (_, config, options) => {
     const gpu = await Gpu.create(options);
-    const packed = await run(gpu, inPieces(initWeights(config, 3)), format);
-    const plain = await run(gpu, packed.base);
+    const packed = await run(gpu, config, inPieces(initWeights(config, 3)), format);
+    const plain = await run(gpu, config, packed.base);
     expect(packed.logProbs).toEqual(plain.logProbs);
     expect(packed.drawn).toEqual(plain.drawn);
     expect(packed.adapters).toEqual(plain.adapters);
-    expect((await run(gpu, initWeights(config, 3), format)).base).toEqual(packed.base);
+    expect((await run(gpu, config, initWeights(config, 3), format)).base).toEqual(packed.base);
     gpu.destroy();
   });
 

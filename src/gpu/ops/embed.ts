@@ -4,7 +4,7 @@ import type { Gpu, View } from '../device.ts';
 import { defineKernel } from '../kernel.ts';
 import { expectElements } from '../shape.ts';
 import { groupsOf } from './grid.ts';
-import { unpackRows } from './pack.ts';
+import { unpackRows } from './unpack.ts';
 
 export const embedKernel = defineKernel({
   name: 'embed',

@@ -1,0 +1,551 @@
+enable subgroups;
+
+// Product with a matrix in fewer bits: y[m, n] = sum over k of a[m, k] * w(k, n), then + add, then + y[m, n] if asked.
+//
+//   a     [M, K]
+//   b     [blocks of words] of pack.wgsl; a block's values are neighbours in the matrix as it lies:
+//         NT = false   w is [K, N]: runs of eight columns; run = N, block = 8 N, col = 1
+//         NT = true    w is [N, K], transposed: runs of eight k; run = K, block = 8, col = K
+//   add   added = 1: bias [N];  added = 2: [M, N], the residual stream;  added = 0: any buffer
+//   y     [M, N]; read first when accumulate = 1
+//
+// Grid      a subgroup computes 32 x (8 * subgroup size) outputs, 32 x 8 a thread; workgroups in a row, folded over
+//           x and y past 65535. N and K are multiples of 8, so that no run of eight leaves its row or its block.
+// Numerics  weights become the float32 that unpack.wgsl makes of them, and each output is summed over k in ascending
+//           order, from 0: the same bits as unpack.wgsl and a float32 product after it.
+//           Printed by scripts/gen-matmul.mjs: edit scripts/lib/packedTile.mjs.
+// Checked   against both by test/gpu/matmul_packed_*.test.ts.
+
+struct Params {
+  M: u32,     // rows of y
+  N: u32,     // columns of y
+  K: u32,     // summed over
+  run: u32,   // values from one run of eight to the next
+  block: u32, // values from one eight k to the next
+  col: u32,   // values from one column of y to the next
+  added: u32,
+  accumulate: u32,
+}
+
+override WG: u32 = 8u; // threads in a workgroup; a multiple of the subgroup size
+override FORMAT: u32 = 0u; // as in pack.wgsl
+override NT: bool = false;
+
+alias A = f32; // f16 where its buffer holds halves (src/gpu/halves.ts)
+alias Y = f32;
+
+@group(0) @binding(0) var<storage, read> a: array<A>;
+@group(0) @binding(1) var<storage, read> b: array<u32>;
+@group(0) @binding(2) var<storage, read> add: array<f32>;
+@group(0) @binding(3) var<storage, read_write> y: array<Y>;
+@group(0) @binding(4) var<uniform> params: Params;
+
+struct Eight {
+  lo: vec4f,
+  hi: vec4f,
+}
+
+fn bytes(word: u32) -> vec4f {
+  return vec4f((vec4u(word) >> vec4u(0u, 8u, 16u, 24u)) & vec4u(255u)) - 128.0;
+}
+
+fn nibbles(word: u32) -> vec4f {
+  return vec4f((vec4u(word) >> vec4u(0u, 4u, 8u, 12u)) & vec4u(15u)) - 8.0;
+}
+
+// Values i .. i + 7; i is a multiple of 8.
+fn eight(i: u32) -> Eight {
+  if (FORMAT == 0u) {
+    let at = i / 2u;
+    let lo = vec4f(unpack2x16float(b[at]), unpack2x16float(b[at + 1u]));
+    return Eight(lo, vec4f(unpack2x16float(b[at + 2u]), unpack2x16float(b[at + 3u])));
+  }
+  if (FORMAT == 1u) {
+    let at = i / 32u * 9u;
+    let scale = bitcast<f32>(b[at]);
+    let word = at + 1u + i % 32u / 4u;
+    return Eight(bytes(b[word]) * scale, bytes(b[word + 1u]) * scale);
+  }
+  let at = i / 32u * 5u;
+  let scale = bitcast<f32>(b[at]);
+  let word = b[at + 1u + i % 32u / 8u];
+  return Eight(nibbles(word) * scale, nibbles(word >> 16u) * scale);
+}
+
+fn put(row: u32, col: u32, sum: f32) {
+  var value = sum;
+  if (params.added == 1u) { value += add[col]; }
+  if (params.added == 2u) { value += add[row * params.N + col]; }
+  if (params.accumulate == 1u) { value += f32(y[row * params.N + col]); }
+  y[row * params.N + col] = Y(value);
+}
+
+@compute @workgroup_size(WG)
+fn main(
+  @builtin(workgroup_id) wg: vec3u,
+  @builtin(num_workgroups) grid: vec3u,
+  @builtin(local_invocation_index) tid: u32,
+  @builtin(subgroup_size) lanes: u32,
+  @builtin(subgroup_invocation_id) lane: u32,
+) {
+  let tile = (wg.y * grid.x + wg.x) * (WG / lanes) + tid / lanes;
+  let across = (params.N + 8u * lanes - 1u) / (8u * lanes); // tiles side by side
+  let row0 = tile / across * 32u;
+  let col0 = (tile % across * lanes + lane) * 8u;
+  // No early return: quadSwapX needs every lane. Rows and columns past the end compute the last ones again.
+
+  var ia0 = min(row0 + 0u + lane % 4u, params.M - 1u) * params.K;
+  var ia1 = min(row0 + 4u + lane % 4u, params.M - 1u) * params.K;
+  var ia2 = min(row0 + 8u + lane % 4u, params.M - 1u) * params.K;
+  var ia3 = min(row0 + 12u + lane % 4u, params.M - 1u) * params.K;
+  var ia4 = min(row0 + 16u + lane % 4u, params.M - 1u) * params.K;
+  var ia5 = min(row0 + 20u + lane % 4u, params.M - 1u) * params.K;
+  var ia6 = min(row0 + 24u + lane % 4u, params.M - 1u) * params.K;
+  var ia7 = min(row0 + 28u + lane % 4u, params.M - 1u) * params.K;
+  var ib = min(col0, params.N - 8u) * params.col;
+  var s0_0 = 0.0; var s0_1 = 0.0; var s0_2 = 0.0; var s0_3 = 0.0; var s0_4 = 0.0; var s0_5 = 0.0; var s0_6 = 0.0; var s0_7 = 0.0;
+  var s1_0 = 0.0; var s1_1 = 0.0; var s1_2 = 0.0; var s1_3 = 0.0; var s1_4 = 0.0; var s1_5 = 0.0; var s1_6 = 0.0; var s1_7 = 0.0;
+  var s2_0 = 0.0; var s2_1 = 0.0; var s2_2 = 0.0; var s2_3 = 0.0; var s2_4 = 0.0; var s2_5 = 0.0; var s2_6 = 0.0; var s2_7 = 0.0;
+  var s3_0 = 0.0; var s3_1 = 0.0; var s3_2 = 0.0; var s3_3 = 0.0; var s3_4 = 0.0; var s3_5 = 0.0; var s3_6 = 0.0; var s3_7 = 0.0;
+  var s4_0 = 0.0; var s4_1 = 0.0; var s4_2 = 0.0; var s4_3 = 0.0; var s4_4 = 0.0; var s4_5 = 0.0; var s4_6 = 0.0; var s4_7 = 0.0;
+  var s5_0 = 0.0; var s5_1 = 0.0; var s5_2 = 0.0; var s5_3 = 0.0; var s5_4 = 0.0; var s5_5 = 0.0; var s5_6 = 0.0; var s5_7 = 0.0;
+  var s6_0 = 0.0; var s6_1 = 0.0; var s6_2 = 0.0; var s6_3 = 0.0; var s6_4 = 0.0; var s6_5 = 0.0; var s6_6 = 0.0; var s6_7 = 0.0;
+  var s7_0 = 0.0; var s7_1 = 0.0; var s7_2 = 0.0; var s7_3 = 0.0; var s7_4 = 0.0; var s7_5 = 0.0; var s7_6 = 0.0; var s7_7 = 0.0;
+  var s8_0 = 0.0; var s8_1 = 0.0; var s8_2 = 0.0; var s8_3 = 0.0; var s8_4 = 0.0; var s8_5 = 0.0; var s8_6 = 0.0; var s8_7 = 0.0;
+  var s9_0 = 0.0; var s9_1 = 0.0; var s9_2 = 0.0; var s9_3 = 0.0; var s9_4 = 0.0; var s9_5 = 0.0; var s9_6 = 0.0; var s9_7 = 0.0;
+  var s10_0 = 0.0; var s10_1 = 0.0; var s10_2 = 0.0; var s10_3 = 0.0; var s10_4 = 0.0; var s10_5 = 0.0; var s10_6 = 0.0; var s10_7 = 0.0;
+  var s11_0 = 0.0; var s11_1 = 0.0; var s11_2 = 0.0; var s11_3 = 0.0; var s11_4 = 0.0; var s11_5 = 0.0; var s11_6 = 0.0; var s11_7 = 0.0;
+  var s12_0 = 0.0; var s12_1 = 0.0; var s12_2 = 0.0; var s12_3 = 0.0; var s12_4 = 0.0; var s12_5 = 0.0; var s12_6 = 0.0; var s12_7 = 0.0;
+  var s13_0 = 0.0; var s13_1 = 0.0; var s13_2 = 0.0; var s13_3 = 0.0; var s13_4 = 0.0; var s13_5 = 0.0; var s13_6 = 0.0; var s13_7 = 0.0;
+  var s14_0 = 0.0; var s14_1 = 0.0; var s14_2 = 0.0; var s14_3 = 0.0; var s14_4 = 0.0; var s14_5 = 0.0; var s14_6 = 0.0; var s14_7 = 0.0;
+  var s15_0 = 0.0; var s15_1 = 0.0; var s15_2 = 0.0; var s15_3 = 0.0; var s15_4 = 0.0; var s15_5 = 0.0; var s15_6 = 0.0; var s15_7 = 0.0;
+  var s16_0 = 0.0; var s16_1 = 0.0; var s16_2 = 0.0; var s16_3 = 0.0; var s16_4 = 0.0; var s16_5 = 0.0; var s16_6 = 0.0; var s16_7 = 0.0;
+  var s17_0 = 0.0; var s17_1 = 0.0; var s17_2 = 0.0; var s17_3 = 0.0; var s17_4 = 0.0; var s17_5 = 0.0; var s17_6 = 0.0; var s17_7 = 0.0;
+  var s18_0 = 0.0; var s18_1 = 0.0; var s18_2 = 0.0; var s18_3 = 0.0; var s18_4 = 0.0; var s18_5 = 0.0; var s18_6 = 0.0; var s18_7 = 0.0;
+  var s19_0 = 0.0; var s19_1 = 0.0; var s19_2 = 0.0; var s19_3 = 0.0; var s19_4 = 0.0; var s19_5 = 0.0; var s19_6 = 0.0; var s19_7 = 0.0;
+  var s20_0 = 0.0; var s20_1 = 0.0; var s20_2 = 0.0; var s20_3 = 0.0; var s20_4 = 0.0; var s20_5 = 0.0; var s20_6 = 0.0; var s20_7 = 0.0;
+  var s21_0 = 0.0; var s21_1 = 0.0; var s21_2 = 0.0; var s21_3 = 0.0; var s21_4 = 0.0; var s21_5 = 0.0; var s21_6 = 0.0; var s21_7 = 0.0;
+  var s22_0 = 0.0; var s22_1 = 0.0; var s22_2 = 0.0; var s22_3 = 0.0; var s22_4 = 0.0; var s22_5 = 0.0; var s22_6 = 0.0; var s22_7 = 0.0;
+  var s23_0 = 0.0; var s23_1 = 0.0; var s23_2 = 0.0; var s23_3 = 0.0; var s23_4 = 0.0; var s23_5 = 0.0; var s23_6 = 0.0; var s23_7 = 0.0;
+  var s24_0 = 0.0; var s24_1 = 0.0; var s24_2 = 0.0; var s24_3 = 0.0; var s24_4 = 0.0; var s24_5 = 0.0; var s24_6 = 0.0; var s24_7 = 0.0;
+  var s25_0 = 0.0; var s25_1 = 0.0; var s25_2 = 0.0; var s25_3 = 0.0; var s25_4 = 0.0; var s25_5 = 0.0; var s25_6 = 0.0; var s25_7 = 0.0;
+  var s26_0 = 0.0; var s26_1 = 0.0; var s26_2 = 0.0; var s26_3 = 0.0; var s26_4 = 0.0; var s26_5 = 0.0; var s26_6 = 0.0; var s26_7 = 0.0;
+  var s27_0 = 0.0; var s27_1 = 0.0; var s27_2 = 0.0; var s27_3 = 0.0; var s27_4 = 0.0; var s27_5 = 0.0; var s27_6 = 0.0; var s27_7 = 0.0;
+  var s28_0 = 0.0; var s28_1 = 0.0; var s28_2 = 0.0; var s28_3 = 0.0; var s28_4 = 0.0; var s28_5 = 0.0; var s28_6 = 0.0; var s28_7 = 0.0;
+  var s29_0 = 0.0; var s29_1 = 0.0; var s29_2 = 0.0; var s29_3 = 0.0; var s29_4 = 0.0; var s29_5 = 0.0; var s29_6 = 0.0; var s29_7 = 0.0;
+  var s30_0 = 0.0; var s30_1 = 0.0; var s30_2 = 0.0; var s30_3 = 0.0; var s30_4 = 0.0; var s30_5 = 0.0; var s30_6 = 0.0; var s30_7 = 0.0;
+  var s31_0 = 0.0; var s31_1 = 0.0; var s31_2 = 0.0; var s31_3 = 0.0; var s31_4 = 0.0; var s31_5 = 0.0; var s31_6 = 0.0; var s31_7 = 0.0;
+
+  for (var k = 0u; k < params.K; k += 8u) {
+    let g0 = eight(ib);
+    let g1 = eight(ib + 1u * params.run);
+    let g2 = eight(ib + 2u * params.run);
+    let g3 = eight(ib + 3u * params.run);
+    let g4 = eight(ib + 4u * params.run);
+    let g5 = eight(ib + 5u * params.run);
+    let g6 = eight(ib + 6u * params.run);
+    let g7 = eight(ib + 7u * params.run);
+    let a0_0 = f32(a[ia0]);
+    let a0_1 = f32(a[ia0 + 1u]);
+    let a0_2 = f32(a[ia0 + 2u]);
+    let a0_3 = f32(a[ia0 + 3u]);
+    let a0_4 = f32(a[ia0 + 4u]);
+    let a0_5 = f32(a[ia0 + 5u]);
+    let a0_6 = f32(a[ia0 + 6u]);
+    let a0_7 = f32(a[ia0 + 7u]);
+    let a1_0 = f32(a[ia1]);
+    let a1_1 = f32(a[ia1 + 1u]);
+    let a1_2 = f32(a[ia1 + 2u]);
+    let a1_3 = f32(a[ia1 + 3u]);
+    let a1_4 = f32(a[ia1 + 4u]);
+    let a1_5 = f32(a[ia1 + 5u]);
+    let a1_6 = f32(a[ia1 + 6u]);
+    let a1_7 = f32(a[ia1 + 7u]);
+    let a2_0 = f32(a[ia2]);
+    let a2_1 = f32(a[ia2 + 1u]);
+    let a2_2 = f32(a[ia2 + 2u]);
+    let a2_3 = f32(a[ia2 + 3u]);
+    let a2_4 = f32(a[ia2 + 4u]);
+    let a2_5 = f32(a[ia2 + 5u]);
+    let a2_6 = f32(a[ia2 + 6u]);
+    let a2_7 = f32(a[ia2 + 7u]);
+    let a3_0 = f32(a[ia3]);
+    let a3_1 = f32(a[ia3 + 1u]);
+    let a3_2 = f32(a[ia3 + 2u]);
+    let a3_3 = f32(a[ia3 + 3u]);
+    let a3_4 = f32(a[ia3 + 4u]);
+    let a3_5 = f32(a[ia3 + 5u]);
+    let a3_6 = f32(a[ia3 + 6u]);
+    let a3_7 = f32(a[ia3 + 7u]);
+    let a4_0 = f32(a[ia4]);
+    let a4_1 = f32(a[ia4 + 1u]);
+    let a4_2 = f32(a[ia4 + 2u]);
+    let a4_3 = f32(a[ia4 + 3u]);
+    let a4_4 = f32(a[ia4 + 4u]);
+    let a4_5 = f32(a[ia4 + 5u]);
+    let a4_6 = f32(a[ia4 + 6u]);
+    let a4_7 = f32(a[ia4 + 7u]);
+    let a5_0 = f32(a[ia5]);
+    let a5_1 = f32(a[ia5 + 1u]);
+    let a5_2 = f32(a[ia5 + 2u]);
+    let a5_3 = f32(a[ia5 + 3u]);
+    let a5_4 = f32(a[ia5 + 4u]);
+    let a5_5 = f32(a[ia5 + 5u]);
+    let a5_6 = f32(a[ia5 + 6u]);
+    let a5_7 = f32(a[ia5 + 7u]);
+    let a6_0 = f32(a[ia6]);
+    let a6_1 = f32(a[ia6 + 1u]);
+    let a6_2 = f32(a[ia6 + 2u]);
+    let a6_3 = f32(a[ia6 + 3u]);
+    let a6_4 = f32(a[ia6 + 4u]);
+    let a6_5 = f32(a[ia6 + 5u]);
+    let a6_6 = f32(a[ia6 + 6u]);
+    let a6_7 = f32(a[ia6 + 7u]);
+    let a7_0 = f32(a[ia7]);
+    let a7_1 = f32(a[ia7 + 1u]);
+    let a7_2 = f32(a[ia7 + 2u]);
+    let a7_3 = f32(a[ia7 + 3u]);
+    let a7_4 = f32(a[ia7 + 4u]);
+    let a7_5 = f32(a[ia7 + 5u]);
+    let a7_6 = f32(a[ia7 + 6u]);
+    let a7_7 = f32(a[ia7 + 7u]);
+    let b0_0 = select(g0.lo.x, g0.lo.x, NT); let b0_1 = select(g1.lo.x, g0.lo.y, NT); let b0_2 = select(g2.lo.x, g0.lo.z, NT); let b0_3 = select(g3.lo.x, g0.lo.w, NT); let b0_4 = select(g4.lo.x, g0.hi.x, NT); let b0_5 = select(g5.lo.x, g0.hi.y, NT); let b0_6 = select(g6.lo.x, g0.hi.z, NT); let b0_7 = select(g7.lo.x, g0.hi.w, NT);
+    let b1_0 = select(g0.lo.y, g1.lo.x, NT); let b1_1 = select(g1.lo.y, g1.lo.y, NT); let b1_2 = select(g2.lo.y, g1.lo.z, NT); let b1_3 = select(g3.lo.y, g1.lo.w, NT); let b1_4 = select(g4.lo.y, g1.hi.x, NT); let b1_5 = select(g5.lo.y, g1.hi.y, NT); let b1_6 = select(g6.lo.y, g1.hi.z, NT); let b1_7 = select(g7.lo.y, g1.hi.w, NT);
+    let b2_0 = select(g0.lo.z, g2.lo.x, NT); let b2_1 = select(g1.lo.z, g2.lo.y, NT); let b2_2 = select(g2.lo.z, g2.lo.z, NT); let b2_3 = select(g3.lo.z, g2.lo.w, NT); let b2_4 = select(g4.lo.z, g2.hi.x, NT); let b2_5 = select(g5.lo.z, g2.hi.y, NT); let b2_6 = select(g6.lo.z, g2.hi.z, NT); let b2_7 = select(g7.lo.z, g2.hi.w, NT);
+    let b3_0 = select(g0.lo.w, g3.lo.x, NT); let b3_1 = select(g1.lo.w, g3.lo.y, NT); let b3_2 = select(g2.lo.w, g3.lo.z, NT); let b3_3 = select(g3.lo.w, g3.lo.w, NT); let b3_4 = select(g4.lo.w, g3.hi.x, NT); let b3_5 = select(g5.lo.w, g3.hi.y, NT); let b3_6 = select(g6.lo.w, g3.hi.z, NT); let b3_7 = select(g7.lo.w, g3.hi.w, NT);
+    let b4_0 = select(g0.hi.x, g4.lo.x, NT); let b4_1 = select(g1.hi.x, g4.lo.y, NT); let b4_2 = select(g2.hi.x, g4.lo.z, NT); let b4_3 = select(g3.hi.x, g4.lo.w, NT); let b4_4 = select(g4.hi.x, g4.hi.x, NT); let b4_5 = select(g5.hi.x, g4.hi.y, NT); let b4_6 = select(g6.hi.x, g4.hi.z, NT); let b4_7 = select(g7.hi.x, g4.hi.w, NT);
+    let b5_0 = select(g0.hi.y, g5.lo.x, NT); let b5_1 = select(g1.hi.y, g5.lo.y, NT); let b5_2 = select(g2.hi.y, g5.lo.z, NT); let b5_3 = select(g3.hi.y, g5.lo.w, NT); let b5_4 = select(g4.hi.y, g5.hi.x, NT); let b5_5 = select(g5.hi.y, g5.hi.y, NT); let b5_6 = select(g6.hi.y, g5.hi.z, NT); let b5_7 = select(g7.hi.y, g5.hi.w, NT);
+    let b6_0 = select(g0.hi.z, g6.lo.x, NT); let b6_1 = select(g1.hi.z, g6.lo.y, NT); let b6_2 = select(g2.hi.z, g6.lo.z, NT); let b6_3 = select(g3.hi.z, g6.lo.w, NT); let b6_4 = select(g4.hi.z, g6.hi.x, NT); let b6_5 = select(g5.hi.z, g6.hi.y, NT); let b6_6 = select(g6.hi.z, g6.hi.z, NT); let b6_7 = select(g7.hi.z, g6.hi.w, NT);
+    let b7_0 = select(g0.hi.w, g7.lo.x, NT); let b7_1 = select(g1.hi.w, g7.lo.y, NT); let b7_2 = select(g2.hi.w, g7.lo.z, NT); let b7_3 = select(g3.hi.w, g7.lo.w, NT); let b7_4 = select(g4.hi.w, g7.hi.x, NT); let b7_5 = select(g5.hi.w, g7.hi.y, NT); let b7_6 = select(g6.hi.w, g7.hi.z, NT); let b7_7 = select(g7.hi.w, g7.hi.w, NT);
+    let x0_0 = a0_0; let x0_1 = a0_1; let x0_2 = a0_2; let x0_3 = a0_3; let x0_4 = a0_4; let x0_5 = a0_5; let x0_6 = a0_6; let x0_7 = a0_7;
+    s0_0 = s0_0 + x0_0 * b0_0 + x0_1 * b0_1 + x0_2 * b0_2 + x0_3 * b0_3 + x0_4 * b0_4 + x0_5 * b0_5 + x0_6 * b0_6 + x0_7 * b0_7;
+    s0_1 = s0_1 + x0_0 * b1_0 + x0_1 * b1_1 + x0_2 * b1_2 + x0_3 * b1_3 + x0_4 * b1_4 + x0_5 * b1_5 + x0_6 * b1_6 + x0_7 * b1_7;
+    s0_2 = s0_2 + x0_0 * b2_0 + x0_1 * b2_1 + x0_2 * b2_2 + x0_3 * b2_3 + x0_4 * b2_4 + x0_5 * b2_5 + x0_6 * b2_6 + x0_7 * b2_7;
+    s0_3 = s0_3 + x0_0 * b3_0 + x0_1 * b3_1 + x0_2 * b3_2 + x0_3 * b3_3 + x0_4 * b3_4 + x0_5 * b3_5 + x0_6 * b3_6 + x0_7 * b3_7;
+    s0_4 = s0_4 + x0_0 * b4_0 + x0_1 * b4_1 + x0_2 * b4_2 + x0_3 * b4_3 + x0_4 * b4_4 + x0_5 * b4_5 + x0_6 * b4_6 + x0_7 * b4_7;
+    s0_5 = s0_5 + x0_0 * b5_0 + x0_1 * b5_1 + x0_2 * b5_2 + x0_3 * b5_3 + x0_4 * b5_4 + x0_5 * b5_5 + x0_6 * b5_6 + x0_7 * b5_7;
+    s0_6 = s0_6 + x0_0 * b6_0 + x0_1 * b6_1 + x0_2 * b6_2 + x0_3 * b6_3 + x0_4 * b6_4 + x0_5 * b6_5 + x0_6 * b6_6 + x0_7 * b6_7;
+    s0_7 = s0_7 + x0_0 * b7_0 + x0_1 * b7_1 + x0_2 * b7_2 + x0_3 * b7_3 + x0_4 * b7_4 + x0_5 * b7_5 + x0_6 * b7_6 + x0_7 * b7_7;
+    let x1_0 = quadSwapX(a0_0); let x1_1 = quadSwapX(a0_1); let x1_2 = quadSwapX(a0_2); let x1_3 = quadSwapX(a0_3); let x1_4 = quadSwapX(a0_4); let x1_5 = quadSwapX(a0_5); let x1_6 = quadSwapX(a0_6); let x1_7 = quadSwapX(a0_7);
+    s1_0 = s1_0 + x1_0 * b0_0 + x1_1 * b0_1 + x1_2 * b0_2 + x1_3 * b0_3 + x1_4 * b0_4 + x1_5 * b0_5 + x1_6 * b0_6 + x1_7 * b0_7;
+    s1_1 = s1_1 + x1_0 * b1_0 + x1_1 * b1_1 + x1_2 * b1_2 + x1_3 * b1_3 + x1_4 * b1_4 + x1_5 * b1_5 + x1_6 * b1_6 + x1_7 * b1_7;
+    s1_2 = s1_2 + x1_0 * b2_0 + x1_1 * b2_1 + x1_2 * b2_2 + x1_3 * b2_3 + x1_4 * b2_4 + x1_5 * b2_5 + x1_6 * b2_6 + x1_7 * b2_7;
+    s1_3 = s1_3 + x1_0 * b3_0 + x1_1 * b3_1 + x1_2 * b3_2 + x1_3 * b3_3 + x1_4 * b3_4 + x1_5 * b3_5 + x1_6 * b3_6 + x1_7 * b3_7;
+    s1_4 = s1_4 + x1_0 * b4_0 + x1_1 * b4_1 + x1_2 * b4_2 + x1_3 * b4_3 + x1_4 * b4_4 + x1_5 * b4_5 + x1_6 * b4_6 + x1_7 * b4_7;
+    s1_5 = s1_5 + x1_0 * b5_0 + x1_1 * b5_1 + x1_2 * b5_2 + x1_3 * b5_3 + x1_4 * b5_4 + x1_5 * b5_5 + x1_6 * b5_6 + x1_7 * b5_7;
+    s1_6 = s1_6 + x1_0 * b6_0 + x1_1 * b6_1 + x1_2 * b6_2 + x1_3 * b6_3 + x1_4 * b6_4 + x1_5 * b6_5 + x1_6 * b6_6 + x1_7 * b6_7;
+    s1_7 = s1_7 + x1_0 * b7_0 + x1_1 * b7_1 + x1_2 * b7_2 + x1_3 * b7_3 + x1_4 * b7_4 + x1_5 * b7_5 + x1_6 * b7_6 + x1_7 * b7_7;
+    let x2_0 = quadSwapY(a0_0); let x2_1 = quadSwapY(a0_1); let x2_2 = quadSwapY(a0_2); let x2_3 = quadSwapY(a0_3); let x2_4 = quadSwapY(a0_4); let x2_5 = quadSwapY(a0_5); let x2_6 = quadSwapY(a0_6); let x2_7 = quadSwapY(a0_7);
+    s2_0 = s2_0 + x2_0 * b0_0 + x2_1 * b0_1 + x2_2 * b0_2 + x2_3 * b0_3 + x2_4 * b0_4 + x2_5 * b0_5 + x2_6 * b0_6 + x2_7 * b0_7;
+    s2_1 = s2_1 + x2_0 * b1_0 + x2_1 * b1_1 + x2_2 * b1_2 + x2_3 * b1_3 + x2_4 * b1_4 + x2_5 * b1_5 + x2_6 * b1_6 + x2_7 * b1_7;
+    s2_2 = s2_2 + x2_0 * b2_0 + x2_1 * b2_1 + x2_2 * b2_2 + x2_3 * b2_3 + x2_4 * b2_4 + x2_5 * b2_5 + x2_6 * b2_6 + x2_7 * b2_7;
+    s2_3 = s2_3 + x2_0 * b3_0 + x2_1 * b3_1 + x2_2 * b3_2 + x2_3 * b3_3 + x2_4 * b3_4 + x2_5 * b3_5 + x2_6 * b3_6 + x2_7 * b3_7;
+    s2_4 = s2_4 + x2_0 * b4_0 + x2_1 * b4_1 + x2_2 * b4_2 + x2_3 * b4_3 + x2_4 * b4_4 + x2_5 * b4_5 + x2_6 * b4_6 + x2_7 * b4_7;
+    s2_5 = s2_5 + x2_0 * b5_0 + x2_1 * b5_1 + x2_2 * b5_2 + x2_3 * b5_3 + x2_4 * b5_4 + x2_5 * b5_5 + x2_6 * b5_6 + x2_7 * b5_7;
+    s2_6 = s2_6 + x2_0 * b6_0 + x2_1 * b6_1 + x2_2 * b6_2 + x2_3 * b6_3 + x2_4 * b6_4 + x2_5 * b6_5 + x2_6 * b6_6 + x2_7 * b6_7;
+    s2_7 = s2_7 + x2_0 * b7_0 + x2_1 * b7_1 + x2_2 * b7_2 + x2_3 * b7_3 + x2_4 * b7_4 + x2_5 * b7_5 + x2_6 * b7_6 + x2_7 * b7_7;
+    let x3_0 = quadSwapDiagonal(a0_0); let x3_1 = quadSwapDiagonal(a0_1); let x3_2 = quadSwapDiagonal(a0_2); let x3_3 = quadSwapDiagonal(a0_3); let x3_4 = quadSwapDiagonal(a0_4); let x3_5 = quadSwapDiagonal(a0_5); let x3_6 = quadSwapDiagonal(a0_6); let x3_7 = quadSwapDiagonal(a0_7);
+    s3_0 = s3_0 + x3_0 * b0_0 + x3_1 * b0_1 + x3_2 * b0_2 + x3_3 * b0_3 + x3_4 * b0_4 + x3_5 * b0_5 + x3_6 * b0_6 + x3_7 * b0_7;
+    s3_1 = s3_1 + x3_0 * b1_0 + x3_1 * b1_1 + x3_2 * b1_2 + x3_3 * b1_3 + x3_4 * b1_4 + x3_5 * b1_5 + x3_6 * b1_6 + x3_7 * b1_7;
+    s3_2 = s3_2 + x3_0 * b2_0 + x3_1 * b2_1 + x3_2 * b2_2 + x3_3 * b2_3 + x3_4 * b2_4 + x3_5 * b2_5 + x3_6 * b2_6 + x3_7 * b2_7;
+    s3_3 = s3_3 + x3_0 * b3_0 + x3_1 * b3_1 + x3_2 * b3_2 + x3_3 * b3_3 + x3_4 * b3_4 + x3_5 * b3_5 + x3_6 * b3_6 + x3_7 * b3_7;
+    s3_4 = s3_4 + x3_0 * b4_0 + x3_1 * b4_1 + x3_2 * b4_2 + x3_3 * b4_3 + x3_4 * b4_4 + x3_5 * b4_5 + x3_6 * b4_6 + x3_7 * b4_7;
+    s3_5 = s3_5 + x3_0 * b5_0 + x3_1 * b5_1 + x3_2 * b5_2 + x3_3 * b5_3 + x3_4 * b5_4 + x3_5 * b5_5 + x3_6 * b5_6 + x3_7 * b5_7;
+    s3_6 = s3_6 + x3_0 * b6_0 + x3_1 * b6_1 + x3_2 * b6_2 + x3_3 * b6_3 + x3_4 * b6_4 + x3_5 * b6_5 + x3_6 * b6_6 + x3_7 * b6_7;
+    s3_7 = s3_7 + x3_0 * b7_0 + x3_1 * b7_1 + x3_2 * b7_2 + x3_3 * b7_3 + x3_4 * b7_4 + x3_5 * b7_5 + x3_6 * b7_6 + x3_7 * b7_7;
+    let x4_0 = a1_0; let x4_1 = a1_1; let x4_2 = a1_2; let x4_3 = a1_3; let x4_4 = a1_4; let x4_5 = a1_5; let x4_6 = a1_6; let x4_7 = a1_7;
+    s4_0 = s4_0 + x4_0 * b0_0 + x4_1 * b0_1 + x4_2 * b0_2 + x4_3 * b0_3 + x4_4 * b0_4 + x4_5 * b0_5 + x4_6 * b0_6 + x4_7 * b0_7;
+    s4_1 = s4_1 + x4_0 * b1_0 + x4_1 * b1_1 + x4_2 * b1_2 + x4_3 * b1_3 + x4_4 * b1_4 + x4_5 * b1_5 + x4_6 * b1_6 + x4_7 * b1_7;
+    s4_2 = s4_2 + x4_0 * b2_0 + x4_1 * b2_1 + x4_2 * b2_2 + x4_3 * b2_3 + x4_4 * b2_4 + x4_5 * b2_5 + x4_6 * b2_6 + x4_7 * b2_7;
+    s4_3 = s4_3 + x4_0 * b3_0 + x4_1 * b3_1 + x4_2 * b3_2 + x4_3 * b3_3 + x4_4 * b3_4 + x4_5 * b3_5 + x4_6 * b3_6 + x4_7 * b3_7;
+    s4_4 = s4_4 + x4_0 * b4_0 + x4_1 * b4_1 + x4_2 * b4_2 + x4_3 * b4_3 + x4_4 * b4_4 + x4_5 * b4_5 + x4_6 * b4_6 + x4_7 * b4_7;
+    s4_5 = s4_5 + x4_0 * b5_0 + x4_1 * b5_1 + x4_2 * b5_2 + x4_3 * b5_3 + x4_4 * b5_4 + x4_5 * b5_5 + x4_6 * b5_6 + x4_7 * b5_7;
+    s4_6 = s4_6 + x4_0 * b6_0 + x4_1 * b6_1 + x4_2 * b6_2 + x4_3 * b6_3 + x4_4 * b6_4 + x4_5 * b6_5 + x4_6 * b6_6 + x4_7 * b6_7;
+    s4_7 = s4_7 + x4_0 * b7_0 + x4_1 * b7_1 + x4_2 * b7_2 + x4_3 * b7_3 + x4_4 * b7_4 + x4_5 * b7_5 + x4_6 * b7_6 + x4_7 * b7_7;
+    let x5_0 = quadSwapX(a1_0); let x5_1 = quadSwapX(a1_1); let x5_2 = quadSwapX(a1_2); let x5_3 = quadSwapX(a1_3); let x5_4 = quadSwapX(a1_4); let x5_5 = quadSwapX(a1_5); let x5_6 = quadSwapX(a1_6); let x5_7 = quadSwapX(a1_7);
+    s5_0 = s5_0 + x5_0 * b0_0 + x5_1 * b0_1 + x5_2 * b0_2 + x5_3 * b0_3 + x5_4 * b0_4 + x5_5 * b0_5 + x5_6 * b0_6 + x5_7 * b0_7;
+    s5_1 = s5_1 + x5_0 * b1_0 + x5_1 * b1_1 + x5_2 * b1_2 + x5_3 * b1_3 + x5_4 * b1_4 + x5_5 * b1_5 + x5_6 * b1_6 + x5_7 * b1_7;
+    s5_2 = s5_2 + x5_0 * b2_0 + x5_1 * b2_1 + x5_2 * b2_2 + x5_3 * b2_3 + x5_4 * b2_4 + x5_5 * b2_5 + x5_6 * b2_6 + x5_7 * b2_7;
+    s5_3 = s5_3 + x5_0 * b3_0 + x5_1 * b3_1 + x5_2 * b3_2 + x5_3 * b3_3 + x5_4 * b3_4 + x5_5 * b3_5 + x5_6 * b3_6 + x5_7 * b3_7;
+    s5_4 = s5_4 + x5_0 * b4_0 + x5_1 * b4_1 + x5_2 * b4_2 + x5_3 * b4_3 + x5_4 * b4_4 + x5_5 * b4_5 + x5_6 * b4_6 + x5_7 * b4_7;
+    s5_5 = s5_5 + x5_0 * b5_0 + x5_1 * b5_1 + x5_2 * b5_2 + x5_3 * b5_3 + x5_4 * b5_4 + x5_5 * b5_5 + x5_6 * b5_6 + x5_7 * b5_7;
+    s5_6 = s5_6 + x5_0 * b6_0 + x5_1 * b6_1 + x5_2 * b6_2 + x5_3 * b6_3 + x5_4 * b6_4 + x5_5 * b6_5 + x5_6 * b6_6 + x5_7 * b6_7;
+    s5_7 = s5_7 + x5_0 * b7_0 + x5_1 * b7_1 + x5_2 * b7_2 + x5_3 * b7_3 + x5_4 * b7_4 + x5_5 * b7_5 + x5_6 * b7_6 + x5_7 * b7_7;
+    let x6_0 = quadSwapY(a1_0); let x6_1 = quadSwapY(a1_1); let x6_2 = quadSwapY(a1_2); let x6_3 = quadSwapY(a1_3); let x6_4 = quadSwapY(a1_4); let x6_5 = quadSwapY(a1_5); let x6_6 = quadSwapY(a1_6); let x6_7 = quadSwapY(a1_7);
+    s6_0 = s6_0 + x6_0 * b0_0 + x6_1 * b0_1 + x6_2 * b0_2 + x6_3 * b0_3 + x6_4 * b0_4 + x6_5 * b0_5 + x6_6 * b0_6 + x6_7 * b0_7;
+    s6_1 = s6_1 + x6_0 * b1_0 + x6_1 * b1_1 + x6_2 * b1_2 + x6_3 * b1_3 + x6_4 * b1_4 + x6_5 * b1_5 + x6_6 * b1_6 + x6_7 * b1_7;
+    s6_2 = s6_2 + x6_0 * b2_0 + x6_1 * b2_1 + x6_2 * b2_2 + x6_3 * b2_3 + x6_4 * b2_4 + x6_5 * b2_5 + x6_6 * b2_6 + x6_7 * b2_7;
+    s6_3 = s6_3 + x6_0 * b3_0 + x6_1 * b3_1 + x6_2 * b3_2 + x6_3 * b3_3 + x6_4 * b3_4 + x6_5 * b3_5 + x6_6 * b3_6 + x6_7 * b3_7;
+    s6_4 = s6_4 + x6_0 * b4_0 + x6_1 * b4_1 + x6_2 * b4_2 + x6_3 * b4_3 + x6_4 * b4_4 + x6_5 * b4_5 + x6_6 * b4_6 + x6_7 * b4_7;
+    s6_5 = s6_5 + x6_0 * b5_0 + x6_1 * b5_1 + x6_2 * b5_2 + x6_3 * b5_3 + x6_4 * b5_4 + x6_5 * b5_5 + x6_6 * b5_6 + x6_7 * b5_7;
+    s6_6 = s6_6 + x6_0 * b6_0 + x6_1 * b6_1 + x6_2 * b6_2 + x6_3 * b6_3 + x6_4 * b6_4 + x6_5 * b6_5 + x6_6 * b6_6 + x6_7 * b6_7;
+    s6_7 = s6_7 + x6_0 * b7_0 + x6_1 * b7_1 + x6_2 * b7_2 + x6_3 * b7_3 + x6_4 * b7_4 + x6_5 * b7_5 + x6_6 * b7_6 + x6_7 * b7_7;
+    let x7_0 = quadSwapDiagonal(a1_0); let x7_1 = quadSwapDiagonal(a1_1); let x7_2 = quadSwapDiagonal(a1_2); let x7_3 = quadSwapDiagonal(a1_3); let x7_4 = quadSwapDiagonal(a1_4); let x7_5 = quadSwapDiagonal(a1_5); let x7_6 = quadSwapDiagonal(a1_6); let x7_7 = quadSwapDiagonal(a1_7);
+    s7_0 = s7_0 + x7_0 * b0_0 + x7_1 * b0_1 + x7_2 * b0_2 + x7_3 * b0_3 + x7_4 * b0_4 + x7_5 * b0_5 + x7_6 * b0_6 + x7_7 * b0_7;
+    s7_1 = s7_1 + x7_0 * b1_0 + x7_1 * b1_1 + x7_2 * b1_2 + x7_3 * b1_3 + x7_4 * b1_4 + x7_5 * b1_5 + x7_6 * b1_6 + x7_7 * b1_7;
+    s7_2 = s7_2 + x7_0 * b2_0 + x7_1 * b2_1 + x7_2 * b2_2 + x7_3 * b2_3 + x7_4 * b2_4 + x7_5 * b2_5 + x7_6 * b2_6 + x7_7 * b2_7;
+    s7_3 = s7_3 + x7_0 * b3_0 + x7_1 * b3_1 + x7_2 * b3_2 + x7_3 * b3_3 + x7_4 * b3_4 + x7_5 * b3_5 + x7_6 * b3_6 + x7_7 * b3_7;
+    s7_4 = s7_4 + x7_0 * b4_0 + x7_1 * b4_1 + x7_2 * b4_2 + x7_3 * b4_3 + x7_4 * b4_4 + x7_5 * b4_5 + x7_6 * b4_6 + x7_7 * b4_7;
+    s7_5 = s7_5 + x7_0 * b5_0 + x7_1 * b5_1 + x7_2 * b5_2 + x7_3 * b5_3 + x7_4 * b5_4 + x7_5 * b5_5 + x7_6 * b5_6 + x7_7 * b5_7;
+    s7_6 = s7_6 + x7_0 * b6_0 + x7_1 * b6_1 + x7_2 * b6_2 + x7_3 * b6_3 + x7_4 * b6_4 + x7_5 * b6_5 + x7_6 * b6_6 + x7_7 * b6_7;
+    s7_7 = s7_7 + x7_0 * b7_0 + x7_1 * b7_1 + x7_2 * b7_2 + x7_3 * b7_3 + x7_4 * b7_4 + x7_5 * b7_5 + x7_6 * b7_6 + x7_7 * b7_7;
+    let x8_0 = a2_0; let x8_1 = a2_1; let x8_2 = a2_2; let x8_3 = a2_3; let x8_4 = a2_4; let x8_5 = a2_5; let x8_6 = a2_6; let x8_7 = a2_7;
+    s8_0 = s8_0 + x8_0 * b0_0 + x8_1 * b0_1 + x8_2 * b0_2 + x8_3 * b0_3 + x8_4 * b0_4 + x8_5 * b0_5 + x8_6 * b0_6 + x8_7 * b0_7;
+    s8_1 = s8_1 + x8_0 * b1_0 + x8_1 * b1_1 + x8_2 * b1_2 + x8_3 * b1_3 + x8_4 * b1_4 + x8_5 * b1_5 + x8_6 * b1_6 + x8_7 * b1_7;
+    s8_2 = s8_2 + x8_0 * b2_0 + x8_1 * b2_1 + x8_2 * b2_2 + x8_3 * b2_3 + x8_4 * b2_4 + x8_5 * b2_5 + x8_6 * b2_6 + x8_7 * b2_7;
+    s8_3 = s8_3 + x8_0 * b3_0 + x8_1 * b3_1 + x8_2 * b3_2 + x8_3 * b3_3 + x8_4 * b3_4 + x8_5 * b3_5 + x8_6 * b3_6 + x8_7 * b3_7;
+    s8_4 = s8_4 + x8_0 * b4_0 + x8_1 * b4_1 + x8_2 * b4_2 + x8_3 * b4_3 + x8_4 * b4_4 + x8_5 * b4_5 + x8_6 * b4_6 + x8_7 * b4_7;
+    s8_5 = s8_5 + x8_0 * b5_0 + x8_1 * b5_1 + x8_2 * b5_2 + x8_3 * b5_3 + x8_4 * b5_4 + x8_5 * b5_5 + x8_6 * b5_6 + x8_7 * b5_7;
+    s8_6 = s8_6 + x8_0 * b6_0 + x8_1 * b6_1 + x8_2 * b6_2 + x8_3 * b6_3 + x8_4 * b6_4 + x8_5 * b6_5 + x8_6 * b6_6 + x8_7 * b6_7;
+    s8_7 = s8_7 + x8_0 * b7_0 + x8_1 * b7_1 + x8_2 * b7_2 + x8_3 * b7_3 + x8_4 * b7_4 + x8_5 * b7_5 + x8_6 * b7_6 + x8_7 * b7_7;
+    let x9_0 = quadSwapX(a2_0); let x9_1 = quadSwapX(a2_1); let x9_2 = quadSwapX(a2_2); let x9_3 = quadSwapX(a2_3); let x9_4 = quadSwapX(a2_4); let x9_5 = quadSwapX(a2_5); let x9_6 = quadSwapX(a2_6); let x9_7 = quadSwapX(a2_7);
+    s9_0 = s9_0 + x9_0 * b0_0 + x9_1 * b0_1 + x9_2 * b0_2 + x9_3 * b0_3 + x9_4 * b0_4 + x9_5 * b0_5 + x9_6 * b0_6 + x9_7 * b0_7;
+    s9_1 = s9_1 + x9_0 * b1_0 + x9_1 * b1_1 + x9_2 * b1_2 + x9_3 * b1_3 + x9_4 * b1_4 + x9_5 * b1_5 + x9_6 * b1_6 + x9_7 * b1_7;
+    s9_2 = s9_2 + x9_0 * b2_0 + x9_1 * b2_1 + x9_2 * b2_2 + x9_3 * b2_3 + x9_4 * b2_4 + x9_5 * b2_5 + x9_6 * b2_6 + x9_7 * b2_7;
+    s9_3 = s9_3 + x9_0 * b3_0 + x9_1 * b3_1 + x9_2 * b3_2 + x9_3 * b3_3 + x9_4 * b3_4 + x9_5 * b3_5 + x9_6 * b3_6 + x9_7 * b3_7;
+    s9_4 = s9_4 + x9_0 * b4_0 + x9_1 * b4_1 + x9_2 * b4_2 + x9_3 * b4_3 + x9_4 * b4_4 + x9_5 * b4_5 + x9_6 * b4_6 + x9_7 * b4_7;
+    s9_5 = s9_5 + x9_0 * b5_0 + x9_1 * b5_1 + x9_2 * b5_2 + x9_3 * b5_3 + x9_4 * b5_4 + x9_5 * b5_5 + x9_6 * b5_6 + x9_7 * b5_7;
+    s9_6 = s9_6 + x9_0 * b6_0 + x9_1 * b6_1 + x9_2 * b6_2 + x9_3 * b6_3 + x9_4 * b6_4 + x9_5 * b6_5 + x9_6 * b6_6 + x9_7 * b6_7;
+    s9_7 = s9_7 + x9_0 * b7_0 + x9_1 * b7_1 + x9_2 * b7_2 + x9_3 * b7_3 + x9_4 * b7_4 + x9_5 * b7_5 + x9_6 * b7_6 + x9_7 * b7_7;
+    let x10_0 = quadSwapY(a2_0); let x10_1 = quadSwapY(a2_1); let x10_2 = quadSwapY(a2_2); let x10_3 = quadSwapY(a2_3); let x10_4 = quadSwapY(a2_4); let x10_5 = quadSwapY(a2_5); let x10_6 = quadSwapY(a2_6); let x10_7 = quadSwapY(a2_7);
+    s10_0 = s10_0 + x10_0 * b0_0 + x10_1 * b0_1 + x10_2 * b0_2 + x10_3 * b0_3 + x10_4 * b0_4 + x10_5 * b0_5 + x10_6 * b0_6 + x10_7 * b0_7;
+    s10_1 = s10_1 + x10_0 * b1_0 + x10_1 * b1_1 + x10_2 * b1_2 + x10_3 * b1_3 + x10_4 * b1_4 + x10_5 * b1_5 + x10_6 * b1_6 + x10_7 * b1_7;
+    s10_2 = s10_2 + x10_0 * b2_0 + x10_1 * b2_1 + x10_2 * b2_2 + x10_3 * b2_3 + x10_4 * b2_4 + x10_5 * b2_5 + x10_6 * b2_6 + x10_7 * b2_7;
+    s10_3 = s10_3 + x10_0 * b3_0 + x10_1 * b3_1 + x10_2 * b3_2 + x10_3 * b3_3 + x10_4 * b3_4 + x10_5 * b3_5 + x10_6 * b3_6 + x10_7 * b3_7;
+    s10_4 = s10_4 + x10_0 * b4_0 + x10_1 * b4_1 + x10_2 * b4_2 + x10_3 * b4_3 + x10_4 * b4_4 + x10_5 * b4_5 + x10_6 * b4_6 + x10_7 * b4_7;
+    s10_5 = s10_5 + x10_0 * b5_0 + x10_1 * b5_1 + x10_2 * b5_2 + x10_3 * b5_3 + x10_4 * b5_4 + x10_5 * b5_5 + x10_6 * b5_6 + x10_7 * b5_7;
+    s10_6 = s10_6 + x10_0 * b6_0 + x10_1 * b6_1 + x10_2 * b6_2 + x10_3 * b6_3 + x10_4 * b6_4 + x10_5 * b6_5 + x10_6 * b6_6 + x10_7 * b6_7;
+    s10_7 = s10_7 + x10_0 * b7_0 + x10_1 * b7_1 + x10_2 * b7_2 + x10_3 * b7_3 + x10_4 * b7_4 + x10_5 * b7_5 + x10_6 * b7_6 + x10_7 * b7_7;
+    let x11_0 = quadSwapDiagonal(a2_0); let x11_1 = quadSwapDiagonal(a2_1); let x11_2 = quadSwapDiagonal(a2_2); let x11_3 = quadSwapDiagonal(a2_3); let x11_4 = quadSwapDiagonal(a2_4); let x11_5 = quadSwapDiagonal(a2_5); let x11_6 = quadSwapDiagonal(a2_6); let x11_7 = quadSwapDiagonal(a2_7);
+    s11_0 = s11_0 + x11_0 * b0_0 + x11_1 * b0_1 + x11_2 * b0_2 + x11_3 * b0_3 + x11_4 * b0_4 + x11_5 * b0_5 + x11_6 * b0_6 + x11_7 * b0_7;
+    s11_1 = s11_1 + x11_0 * b1_0 + x11_1 * b1_1 + x11_2 * b1_2 + x11_3 * b1_3 + x11_4 * b1_4 + x11_5 * b1_5 + x11_6 * b1_6 + x11_7 * b1_7;
+    s11_2 = s11_2 + x11_0 * b2_0 + x11_1 * b2_1 + x11_2 * b2_2 + x11_3 * b2_3 + x11_4 * b2_4 + x11_5 * b2_5 + x11_6 * b2_6 + x11_7 * b2_7;
+    s11_3 = s11_3 + x11_0 * b3_0 + x11_1 * b3_1 + x11_2 * b3_2 + x11_3 * b3_3 + x11_4 * b3_4 + x11_5 * b3_5 + x11_6 * b3_6 + x11_7 * b3_7;
+    s11_4 = s11_4 + x11_0 * b4_0 + x11_1 * b4_1 + x11_2 * b4_2 + x11_3 * b4_3 + x11_4 * b4_4 + x11_5 * b4_5 + x11_6 * b4_6 + x11_7 * b4_7;
+    s11_5 = s11_5 + x11_0 * b5_0 + x11_1 * b5_1 + x11_2 * b5_2 + x11_3 * b5_3 + x11_4 * b5_4 + x11_5 * b5_5 + x11_6 * b5_6 + x11_7 * b5_7;
+    s11_6 = s11_6 + x11_0 * b6_0 + x11_1 * b6_1 + x11_2 * b6_2 + x11_3 * b6_3 + x11_4 * b6_4 + x11_5 * b6_5 + x11_6 * b6_6 + x11_7 * b6_7;
+    s11_7 = s11_7 + x11_0 * b7_0 + x11_1 * b7_1 + x11_2 * b7_2 + x11_3 * b7_3 + x11_4 * b7_4 + x11_5 * b7_5 + x11_6 * b7_6 + x11_7 * b7_7;
+    let x12_0 = a3_0; let x12_1 = a3_1; let x12_2 = a3_2; let x12_3 = a3_3; let x12_4 = a3_4; let x12_5 = a3_5; let x12_6 = a3_6; let x12_7 = a3_7;
+    s12_0 = s12_0 + x12_0 * b0_0 + x12_1 * b0_1 + x12_2 * b0_2 + x12_3 * b0_3 + x12_4 * b0_4 + x12_5 * b0_5 + x12_6 * b0_6 + x12_7 * b0_7;
+    s12_1 = s12_1 + x12_0 * b1_0 + x12_1 * b1_1 + x12_2 * b1_2 + x12_3 * b1_3 + x12_4 * b1_4 + x12_5 * b1_5 + x12_6 * b1_6 + x12_7 * b1_7;
+    s12_2 = s12_2 + x12_0 * b2_0 + x12_1 * b2_1 + x12_2 * b2_2 + x12_3 * b2_3 + x12_4 * b2_4 + x12_5 * b2_5 + x12_6 * b2_6 + x12_7 * b2_7;
+    s12_3 = s12_3 + x12_0 * b3_0 + x12_1 * b3_1 + x12_2 * b3_2 + x12_3 * b3_3 + x12_4 * b3_4 + x12_5 * b3_5 + x12_6 * b3_6 + x12_7 * b3_7;
+    s12_4 = s12_4 + x12_0 * b4_0 + x12_1 * b4_1 + x12_2 * b4_2 + x12_3 * b4_3 + x12_4 * b4_4 + x12_5 * b4_5 + x12_6 * b4_6 + x12_7 * b4_7;
+    s12_5 = s12_5 + x12_0 * b5_0 + x12_1 * b5_1 + x12_2 * b5_2 + x12_3 * b5_3 + x12_4 * b5_4 + x12_5 * b5_5 + x12_6 * b5_6 + x12_7 * b5_7;
+    s12_6 = s12_6 + x12_0 * b6_0 + x12_1 * b6_1 + x12_2 * b6_2 + x12_3 * b6_3 + x12_4 * b6_4 + x12_5 * b6_5 + x12_6 * b6_6 + x12_7 * b6_7;
+    s12_7 = s12_7 + x12_0 * b7_0 + x12_1 * b7_1 + x12_2 * b7_2 + x12_3 * b7_3 + x12_4 * b7_4 + x12_5 * b7_5 + x12_6 * b7_6 + x12_7 * b7_7;
+    let x13_0 = quadSwapX(a3_0); let x13_1 = quadSwapX(a3_1); let x13_2 = quadSwapX(a3_2); let x13_3 = quadSwapX(a3_3); let x13_4 = quadSwapX(a3_4); let x13_5 = quadSwapX(a3_5); let x13_6 = quadSwapX(a3_6); let x13_7 = quadSwapX(a3_7);
+    s13_0 = s13_0 + x13_0 * b0_0 + x13_1 * b0_1 + x13_2 * b0_2 + x13_3 * b0_3 + x13_4 * b0_4 + x13_5 * b0_5 + x13_6 * b0_6 + x13_7 * b0_7;
+    s13_1 = s13_1 + x13_0 * b1_0 + x13_1 * b1_1 + x13_2 * b1_2 + x13_3 * b1_3 + x13_4 * b1_4 + x13_5 * b1_5 + x13_6 * b1_6 + x13_7 * b1_7;
+    s13_2 = s13_2 + x13_0 * b2_0 + x13_1 * b2_1 + x13_2 * b2_2 + x13_3 * b2_3 + x13_4 * b2_4 + x13_5 * b2_5 + x13_6 * b2_6 + x13_7 * b2_7;
+    s13_3 = s13_3 + x13_0 * b3_0 + x13_1 * b3_1 + x13_2 * b3_2 + x13_3 * b3_3 + x13_4 * b3_4 + x13_5 * b3_5 + x13_6 * b3_6 + x13_7 * b3_7;
+    s13_4 = s13_4 + x13_0 * b4_0 + x13_1 * b4_1 + x13_2 * b4_2 + x13_3 * b4_3 + x13_4 * b4_4 + x13_5 * b4_5 + x13_6 * b4_6 + x13_7 * b4_7;
+    s13_5 = s13_5 + x13_0 * b5_0 + x13_1 * b5_1 + x13_2 * b5_2 + x13_3 * b5_3 + x13_4 * b5_4 + x13_5 * b5_5 + x13_6 * b5_6 + x13_7 * b5_7;
+    s13_6 = s13_6 + x13_0 * b6_0 + x13_1 * b6_1 + x13_2 * b6_2 + x13_3 * b6_3 + x13_4 * b6_4 + x13_5 * b6_5 + x13_6 * b6_6 + x13_7 * b6_7;
+    s13_7 = s13_7 + x13_0 * b7_0 + x13_1 * b7_1 + x13_2 * b7_2 + x13_3 * b7_3 + x13_4 * b7_4 + x13_5 * b7_5 + x13_6 * b7_6 + x13_7 * b7_7;
+    let x14_0 = quadSwapY(a3_0); let x14_1 = quadSwapY(a3_1); let x14_2 = quadSwapY(a3_2); let x14_3 = quadSwapY(a3_3); let x14_4 = quadSwapY(a3_4); let x14_5 = quadSwapY(a3_5); let x14_6 = quadSwapY(a3_6); let x14_7 = quadSwapY(a3_7);
+    s14_0 = s14_0 + x14_0 * b0_0 + x14_1 * b0_1 + x14_2 * b0_2 + x14_3 * b0_3 + x14_4 * b0_4 + x14_5 * b0_5 + x14_6 * b0_6 + x14_7 * b0_7;
+    s14_1 = s14_1 + x14_0 * b1_0 + x14_1 * b1_1 + x14_2 * b1_2 + x14_3 * b1_3 + x14_4 * b1_4 + x14_5 * b1_5 + x14_6 * b1_6 + x14_7 * b1_7;
+    s14_2 = s14_2 + x14_0 * b2_0 + x14_1 * b2_1 + x14_2 * b2_2 + x14_3 * b2_3 + x14_4 * b2_4 + x14_5 * b2_5 + x14_6 * b2_6 + x14_7 * b2_7;
+    s14_3 = s14_3 + x14_0 * b3_0 + x14_1 * b3_1 + x14_2 * b3_2 + x14_3 * b3_3 + x14_4 * b3_4 + x14_5 * b3_5 + x14_6 * b3_6 + x14_7 * b3_7;
+    s14_4 = s14_4 + x14_0 * b4_0 + x14_1 * b4_1 + x14_2 * b4_2 + x14_3 * b4_3 + x14_4 * b4_4 + x14_5 * b4_5 + x14_6 * b4_6 + x14_7 * b4_7;
+    s14_5 = s14_5 + x14_0 * b5_0 + x14_1 * b5_1 + x14_2 * b5_2 + x14_3 * b5_3 + x14_4 * b5_4 + x14_5 * b5_5 + x14_6 * b5_6 + x14_7 * b5_7;
+    s14_6 = s14_6 + x14_0 * b6_0 + x14_1 * b6_1 + x14_2 * b6_2 + x14_3 * b6_3 + x14_4 * b6_4 + x14_5 * b6_5 + x14_6 * b6_6 + x14_7 * b6_7;
+    s14_7 = s14_7 + x14_0 * b7_0 + x14_1 * b7_1 + x14_2 * b7_2 + x14_3 * b7_3 + x14_4 * b7_4 + x14_5 * b7_5 + x14_6 * b7_6 + x14_7 * b7_7;
+    let x15_0 = quadSwapDiagonal(a3_0); let x15_1 = quadSwapDiagonal(a3_1); let x15_2 = quadSwapDiagonal(a3_2); let x15_3 = quadSwapDiagonal(a3_3); let x15_4 = quadSwapDiagonal(a3_4); let x15_5 = quadSwapDiagonal(a3_5); let x15_6 = quadSwapDiagonal(a3_6); let x15_7 = quadSwapDiagonal(a3_7);
+    s15_0 = s15_0 + x15_0 * b0_0 + x15_1 * b0_1 + x15_2 * b0_2 + x15_3 * b0_3 + x15_4 * b0_4 + x15_5 * b0_5 + x15_6 * b0_6 + x15_7 * b0_7;
+    s15_1 = s15_1 + x15_0 * b1_0 + x15_1 * b1_1 + x15_2 * b1_2 + x15_3 * b1_3 + x15_4 * b1_4 + x15_5 * b1_5 + x15_6 * b1_6 + x15_7 * b1_7;
+    s15_2 = s15_2 + x15_0 * b2_0 + x15_1 * b2_1 + x15_2 * b2_2 + x15_3 * b2_3 + x15_4 * b2_4 + x15_5 * b2_5 + x15_6 * b2_6 + x15_7 * b2_7;
+    s15_3 = s15_3 + x15_0 * b3_0 + x15_1 * b3_1 + x15_2 * b3_2 + x15_3 * b3_3 + x15_4 * b3_4 + x15_5 * b3_5 + x15_6 * b3_6 + x15_7 * b3_7;
+    s15_4 = s15_4 + x15_0 * b4_0 + x15_1 * b4_1 + x15_2 * b4_2 + x15_3 * b4_3 + x15_4 * b4_4 + x15_5 * b4_5 + x15_6 * b4_6 + x15_7 * b4_7;
+    s15_5 = s15_5 + x15_0 * b5_0 + x15_1 * b5_1 + x15_2 * b5_2 + x15_3 * b5_3 + x15_4 * b5_4 + x15_5 * b5_5 + x15_6 * b5_6 + x15_7 * b5_7;
+    s15_6 = s15_6 + x15_0 * b6_0 + x15_1 * b6_1 + x15_2 * b6_2 + x15_3 * b6_3 + x15_4 * b6_4 + x15_5 * b6_5 + x15_6 * b6_6 + x15_7 * b6_7;
+    s15_7 = s15_7 + x15_0 * b7_0 + x15_1 * b7_1 + x15_2 * b7_2 + x15_3 * b7_3 + x15_4 * b7_4 + x15_5 * b7_5 + x15_6 * b7_6 + x15_7 * b7_7;
+    let x16_0 = a4_0; let x16_1 = a4_1; let x16_2 = a4_2; let x16_3 = a4_3; let x16_4 = a4_4; let x16_5 = a4_5; let x16_6 = a4_6; let x16_7 = a4_7;
+    s16_0 = s16_0 + x16_0 * b0_0 + x16_1 * b0_1 + x16_2 * b0_2 + x16_3 * b0_3 + x16_4 * b0_4 + x16_5 * b0_5 + x16_6 * b0_6 + x16_7 * b0_7;
+    s16_1 = s16_1 + x16_0 * b1_0 + x16_1 * b1_1 + x16_2 * b1_2 + x16_3 * b1_3 + x16_4 * b1_4 + x16_5 * b1_5 + x16_6 * b1_6 + x16_7 * b1_7;
+    s16_2 = s16_2 + x16_0 * b2_0 + x16_1 * b2_1 + x16_2 * b2_2 + x16_3 * b2_3 + x16_4 * b2_4 + x16_5 * b2_5 + x16_6 * b2_6 + x16_7 * b2_7;
+    s16_3 = s16_3 + x16_0 * b3_0 + x16_1 * b3_1 + x16_2 * b3_2 + x16_3 * b3_3 + x16_4 * b3_4 + x16_5 * b3_5 + x16_6 * b3_6 + x16_7 * b3_7;
+    s16_4 = s16_4 + x16_0 * b4_0 + x16_1 * b4_1 + x16_2 * b4_2 + x16_3 * b4_3 + x16_4 * b4_4 + x16_5 * b4_5 + x16_6 * b4_6 + x16_7 * b4_7;
+    s16_5 = s16_5 + x16_0 * b5_0 + x16_1 * b5_1 + x16_2 * b5_2 + x16_3 * b5_3 + x16_4 * b5_4 + x16_5 * b5_5 + x16_6 * b5_6 + x16_7 * b5_7;
+    s16_6 = s16_6 + x16_0 * b6_0 + x16_1 * b6_1 + x16_2 * b6_2 + x16_3 * b6_3 + x16_4 * b6_4 + x16_5 * b6_5 + x16_6 * b6_6 + x16_7 * b6_7;
+    s16_7 = s16_7 + x16_0 * b7_0 + x16_1 * b7_1 + x16_2 * b7_2 + x16_3 * b7_3 + x16_4 * b7_4 + x16_5 * b7_5 + x16_6 * b7_6 + x16_7 * b7_7;
+    let x17_0 = quadSwapX(a4_0); let x17_1 = quadSwapX(a4_1); let x17_2 = quadSwapX(a4_2); let x17_3 = quadSwapX(a4_3); let x17_4 = quadSwapX(a4_4); let x17_5 = quadSwapX(a4_5); let x17_6 = quadSwapX(a4_6); let x17_7 = quadSwapX(a4_7);
+    s17_0 = s17_0 + x17_0 * b0_0 + x17_1 * b0_1 + x17_2 * b0_2 + x17_3 * b0_3 + x17_4 * b0_4 + x17_5 * b0_5 + x17_6 * b0_6 + x17_7 * b0_7;
+    s17_1 = s17_1 + x17_0 * b1_0 + x17_1 * b1_1 + x17_2 * b1_2 + x17_3 * b1_3 + x17_4 * b1_4 + x17_5 * b1_5 + x17_6 * b1_6 + x17_7 * b1_7;
+    s17_2 = s17_2 + x17_0 * b2_0 + x17_1 * b2_1 + x17_2 * b2_2 + x17_3 * b2_3 + x17_4 * b2_4 + x17_5 * b2_5 + x17_6 * b2_6 + x17_7 * b2_7;
+    s17_3 = s17_3 + x17_0 * b3_0 + x17_1 * b3_1 + x17_2 * b3_2 + x17_3 * b3_3 + x17_4 * b3_4 + x17_5 * b3_5 + x17_6 * b3_6 + x17_7 * b3_7;
+    s17_4 = s17_4 + x17_0 * b4_0 + x17_1 * b4_1 + x17_2 * b4_2 + x17_3 * b4_3 + x17_4 * b4_4 + x17_5 * b4_5 + x17_6 * b4_6 + x17_7 * b4_7;
+    s17_5 = s17_5 + x17_0 * b5_0 + x17_1 * b5_1 + x17_2 * b5_2 + x17_3 * b5_3 + x17_4 * b5_4 + x17_5 * b5_5 + x17_6 * b5_6 + x17_7 * b5_7;
+    s17_6 = s17_6 + x17_0 * b6_0 + x17_1 * b6_1 + x17_2 * b6_2 + x17_3 * b6_3 + x17_4 * b6_4 + x17_5 * b6_5 + x17_6 * b6_6 + x17_7 * b6_7;
+    s17_7 = s17_7 + x17_0 * b7_0 + x17_1 * b7_1 + x17_2 * b7_2 + x17_3 * b7_3 + x17_4 * b7_4 + x17_5 * b7_5 + x17_6 * b7_6 + x17_7 * b7_7;
+    let x18_0 = quadSwapY(a4_0); let x18_1 = quadSwapY(a4_1); let x18_2 = quadSwapY(a4_2); let x18_3 = quadSwapY(a4_3); let x18_4 = quadSwapY(a4_4); let x18_5 = quadSwapY(a4_5); let x18_6 = quadSwapY(a4_6); let x18_7 = quadSwapY(a4_7);
+    s18_0 = s18_0 + x18_0 * b0_0 + x18_1 * b0_1 + x18_2 * b0_2 + x18_3 * b0_3 + x18_4 * b0_4 + x18_5 * b0_5 + x18_6 * b0_6 + x18_7 * b0_7;
+    s18_1 = s18_1 + x18_0 * b1_0 + x18_1 * b1_1 + x18_2 * b1_2 + x18_3 * b1_3 + x18_4 * b1_4 + x18_5 * b1_5 + x18_6 * b1_6 + x18_7 * b1_7;
+    s18_2 = s18_2 + x18_0 * b2_0 + x18_1 * b2_1 + x18_2 * b2_2 + x18_3 * b2_3 + x18_4 * b2_4 + x18_5 * b2_5 + x18_6 * b2_6 + x18_7 * b2_7;
+    s18_3 = s18_3 + x18_0 * b3_0 + x18_1 * b3_1 + x18_2 * b3_2 + x18_3 * b3_3 + x18_4 * b3_4 + x18_5 * b3_5 + x18_6 * b3_6 + x18_7 * b3_7;
+    s18_4 = s18_4 + x18_0 * b4_0 + x18_1 * b4_1 + x18_2 * b4_2 + x18_3 * b4_3 + x18_4 * b4_4 + x18_5 * b4_5 + x18_6 * b4_6 + x18_7 * b4_7;
+    s18_5 = s18_5 + x18_0 * b5_0 + x18_1 * b5_1 + x18_2 * b5_2 + x18_3 * b5_3 + x18_4 * b5_4 + x18_5 * b5_5 + x18_6 * b5_6 + x18_7 * b5_7;
+    s18_6 = s18_6 + x18_0 * b6_0 + x18_1 * b6_1 + x18_2 * b6_2 + x18_3 * b6_3 + x18_4 * b6_4 + x18_5 * b6_5 + x18_6 * b6_6 + x18_7 * b6_7;
+    s18_7 = s18_7 + x18_0 * b7_0 + x18_1 * b7_1 + x18_2 * b7_2 + x18_3 * b7_3 + x18_4 * b7_4 + x18_5 * b7_5 + x18_6 * b7_6 + x18_7 * b7_7;
+    let x19_0 = quadSwapDiagonal(a4_0); let x19_1 = quadSwapDiagonal(a4_1); let x19_2 = quadSwapDiagonal(a4_2); let x19_3 = quadSwapDiagonal(a4_3); let x19_4 = quadSwapDiagonal(a4_4); let x19_5 = quadSwapDiagonal(a4_5); let x19_6 = quadSwapDiagonal(a4_6); let x19_7 = quadSwapDiagonal(a4_7);
+    s19_0 = s19_0 + x19_0 * b0_0 + x19_1 * b0_1 + x19_2 * b0_2 + x19_3 * b0_3 + x19_4 * b0_4 + x19_5 * b0_5 + x19_6 * b0_6 + x19_7 * b0_7;
+    s19_1 = s19_1 + x19_0 * b1_0 + x19_1 * b1_1 + x19_2 * b1_2 + x19_3 * b1_3 + x19_4 * b1_4 + x19_5 * b1_5 + x19_6 * b1_6 + x19_7 * b1_7;
+    s19_2 = s19_2 + x19_0 * b2_0 + x19_1 * b2_1 + x19_2 * b2_2 + x19_3 * b2_3 + x19_4 * b2_4 + x19_5 * b2_5 + x19_6 * b2_6 + x19_7 * b2_7;
+    s19_3 = s19_3 + x19_0 * b3_0 + x19_1 * b3_1 + x19_2 * b3_2 + x19_3 * b3_3 + x19_4 * b3_4 + x19_5 * b3_5 + x19_6 * b3_6 + x19_7 * b3_7;
+    s19_4 = s19_4 + x19_0 * b4_0 + x19_1 * b4_1 + x19_2 * b4_2 + x19_3 * b4_3 + x19_4 * b4_4 + x19_5 * b4_5 + x19_6 * b4_6 + x19_7 * b4_7;
+    s19_5 = s19_5 + x19_0 * b5_0 + x19_1 * b5_1 + x19_2 * b5_2 + x19_3 * b5_3 + x19_4 * b5_4 + x19_5 * b5_5 + x19_6 * b5_6 + x19_7 * b5_7;
+    s19_6 = s19_6 + x19_0 * b6_0 + x19_1 * b6_1 + x19_2 * b6_2 + x19_3 * b6_3 + x19_4 * b6_4 + x19_5 * b6_5 + x19_6 * b6_6 + x19_7 * b6_7;
+    s19_7 = s19_7 + x19_0 * b7_0 + x19_1 * b7_1 + x19_2 * b7_2 + x19_3 * b7_3 + x19_4 * b7_4 + x19_5 * b7_5 + x19_6 * b7_6 + x19_7 * b7_7;
+    let x20_0 = a5_0; let x20_1 = a5_1; let x20_2 = a5_2; let x20_3 = a5_3; let x20_4 = a5_4; let x20_5 = a5_5; let x20_6 = a5_6; let x20_7 = a5_7;
+    s20_0 = s20_0 + x20_0 * b0_0 + x20_1 * b0_1 + x20_2 * b0_2 + x20_3 * b0_3 + x20_4 * b0_4 + x20_5 * b0_5 + x20_6 * b0_6 + x20_7 * b0_7;
+    s20_1 = s20_1 + x20_0 * b1_0 + x20_1 * b1_1 + x20_2 * b1_2 + x20_3 * b1_3 + x20_4 * b1_4 + x20_5 * b1_5 + x20_6 * b1_6 + x20_7 * b1_7;
+    s20_2 = s20_2 + x20_0 * b2_0 + x20_1 * b2_1 + x20_2 * b2_2 + x20_3 * b2_3 + x20_4 * b2_4 + x20_5 * b2_5 + x20_6 * b2_6 + x20_7 * b2_7;
+    s20_3 = s20_3 + x20_0 * b3_0 + x20_1 * b3_1 + x20_2 * b3_2 + x20_3 * b3_3 + x20_4 * b3_4 + x20_5 * b3_5 + x20_6 * b3_6 + x20_7 * b3_7;
+    s20_4 = s20_4 + x20_0 * b4_0 + x20_1 * b4_1 + x20_2 * b4_2 + x20_3 * b4_3 + x20_4 * b4_4 + x20_5 * b4_5 + x20_6 * b4_6 + x20_7 * b4_7;
+    s20_5 = s20_5 + x20_0 * b5_0 + x20_1 * b5_1 + x20_2 * b5_2 + x20_3 * b5_3 + x20_4 * b5_4 + x20_5 * b5_5 + x20_6 * b5_6 + x20_7 * b5_7;
+    s20_6 = s20_6 + x20_0 * b6_0 + x20_1 * b6_1 + x20_2 * b6_2 + x20_3 * b6_3 + x20_4 * b6_4 + x20_5 * b6_5 + x20_6 * b6_6 + x20_7 * b6_7;
+    s20_7 = s20_7 + x20_0 * b7_0 + x20_1 * b7_1 + x20_2 * b7_2 + x20_3 * b7_3 + x20_4 * b7_4 + x20_5 * b7_5 + x20_6 * b7_6 + x20_7 * b7_7;
+    let x21_0 = quadSwapX(a5_0); let x21_1 = quadSwapX(a5_1); let x21_2 = quadSwapX(a5_2); let x21_3 = quadSwapX(a5_3); let x21_4 = quadSwapX(a5_4); let x21_5 = quadSwapX(a5_5); let x21_6 = quadSwapX(a5_6); let x21_7 = quadSwapX(a5_7);
+    s21_0 = s21_0 + x21_0 * b0_0 + x21_1 * b0_1 + x21_2 * b0_2 + x21_3 * b0_3 + x21_4 * b0_4 + x21_5 * b0_5 + x21_6 * b0_6 + x21_7 * b0_7;
+    s21_1 = s21_1 + x21_0 * b1_0 + x21_1 * b1_1 + x21_2 * b1_2 + x21_3 * b1_3 + x21_4 * b1_4 + x21_5 * b1_5 + x21_6 * b1_6 + x21_7 * b1_7;
+    s21_2 = s21_2 + x21_0 * b2_0 + x21_1 * b2_1 + x21_2 * b2_2 + x21_3 * b2_3 + x21_4 * b2_4 + x21_5 * b2_5 + x21_6 * b2_6 + x21_7 * b2_7;
+    s21_3 = s21_3 + x21_0 * b3_0 + x21_1 * b3_1 + x21_2 * b3_2 + x21_3 * b3_3 + x21_4 * b3_4 + x21_5 * b3_5 + x21_6 * b3_6 + x21_7 * b3_7;
+    s21_4 = s21_4 + x21_0 * b4_0 + x21_1 * b4_1 + x21_2 * b4_2 + x21_3 * b4_3 + x21_4 * b4_4 + x21_5 * b4_5 + x21_6 * b4_6 + x21_7 * b4_7;
+    s21_5 = s21_5 + x21_0 * b5_0 + x21_1 * b5_1 + x21_2 * b5_2 + x21_3 * b5_3 + x21_4 * b5_4 + x21_5 * b5_5 + x21_6 * b5_6 + x21_7 * b5_7;
+    s21_6 = s21_6 + x21_0 * b6_0 + x21_1 * b6_1 + x21_2 * b6_2 + x21_3 * b6_3 + x21_4 * b6_4 + x21_5 * b6_5 + x21_6 * b6_6 + x21_7 * b6_7;
+    s21_7 = s21_7 + x21_0 * b7_0 + x21_1 * b7_1 + x21_2 * b7_2 + x21_3 * b7_3 + x21_4 * b7_4 + x21_5 * b7_5 + x21_6 * b7_6 + x21_7 * b7_7;
+    let x22_0 = quadSwapY(a5_0); let x22_1 = quadSwapY(a5_1); let x22_2 = quadSwapY(a5_2); let x22_3 = quadSwapY(a5_3); let x22_4 = quadSwapY(a5_4); let x22_5 = quadSwapY(a5_5); let x22_6 = quadSwapY(a5_6); let x22_7 = quadSwapY(a5_7);
+    s22_0 = s22_0 + x22_0 * b0_0 + x22_1 * b0_1 + x22_2 * b0_2 + x22_3 * b0_3 + x22_4 * b0_4 + x22_5 * b0_5 + x22_6 * b0_6 + x22_7 * b0_7;
+    s22_1 = s22_1 + x22_0 * b1_0 + x22_1 * b1_1 + x22_2 * b1_2 + x22_3 * b1_3 + x22_4 * b1_4 + x22_5 * b1_5 + x22_6 * b1_6 + x22_7 * b1_7;
+    s22_2 = s22_2 + x22_0 * b2_0 + x22_1 * b2_1 + x22_2 * b2_2 + x22_3 * b2_3 + x22_4 * b2_4 + x22_5 * b2_5 + x22_6 * b2_6 + x22_7 * b2_7;
+    s22_3 = s22_3 + x22_0 * b3_0 + x22_1 * b3_1 + x22_2 * b3_2 + x22_3 * b3_3 + x22_4 * b3_4 + x22_5 * b3_5 + x22_6 * b3_6 + x22_7 * b3_7;
+    s22_4 = s22_4 + x22_0 * b4_0 + x22_1 * b4_1 + x22_2 * b4_2 + x22_3 * b4_3 + x22_4 * b4_4 + x22_5 * b4_5 + x22_6 * b4_6 + x22_7 * b4_7;
+    s22_5 = s22_5 + x22_0 * b5_0 + x22_1 * b5_1 + x22_2 * b5_2 + x22_3 * b5_3 + x22_4 * b5_4 + x22_5 * b5_5 + x22_6 * b5_6 + x22_7 * b5_7;
+    s22_6 = s22_6 + x22_0 * b6_0 + x22_1 * b6_1 + x22_2 * b6_2 + x22_3 * b6_3 + x22_4 * b6_4 + x22_5 * b6_5 + x22_6 * b6_6 + x22_7 * b6_7;
+    s22_7 = s22_7 + x22_0 * b7_0 + x22_1 * b7_1 + x22_2 * b7_2 + x22_3 * b7_3 + x22_4 * b7_4 + x22_5 * b7_5 + x22_6 * b7_6 + x22_7 * b7_7;
+    let x23_0 = quadSwapDiagonal(a5_0); let x23_1 = quadSwapDiagonal(a5_1); let x23_2 = quadSwapDiagonal(a5_2); let x23_3 = quadSwapDiagonal(a5_3); let x23_4 = quadSwapDiagonal(a5_4); let x23_5 = quadSwapDiagonal(a5_5); let x23_6 = quadSwapDiagonal(a5_6); let x23_7 = quadSwapDiagonal(a5_7);
+    s23_0 = s23_0 + x23_0 * b0_0 + x23_1 * b0_1 + x23_2 * b0_2 + x23_3 * b0_3 + x23_4 * b0_4 + x23_5 * b0_5 + x23_6 * b0_6 + x23_7 * b0_7;
+    s23_1 = s23_1 + x23_0 * b1_0 + x23_1 * b1_1 + x23_2 * b1_2 + x23_3 * b1_3 + x23_4 * b1_4 + x23_5 * b1_5 + x23_6 * b1_6 + x23_7 * b1_7;
+    s23_2 = s23_2 + x23_0 * b2_0 + x23_1 * b2_1 + x23_2 * b2_2 + x23_3 * b2_3 + x23_4 * b2_4 + x23_5 * b2_5 + x23_6 * b2_6 + x23_7 * b2_7;
+    s23_3 = s23_3 + x23_0 * b3_0 + x23_1 * b3_1 + x23_2 * b3_2 + x23_3 * b3_3 + x23_4 * b3_4 + x23_5 * b3_5 + x23_6 * b3_6 + x23_7 * b3_7;
+    s23_4 = s23_4 + x23_0 * b4_0 + x23_1 * b4_1 + x23_2 * b4_2 + x23_3 * b4_3 + x23_4 * b4_4 + x23_5 * b4_5 + x23_6 * b4_6 + x23_7 * b4_7;
+    s23_5 = s23_5 + x23_0 * b5_0 + x23_1 * b5_1 + x23_2 * b5_2 + x23_3 * b5_3 + x23_4 * b5_4 + x23_5 * b5_5 + x23_6 * b5_6 + x23_7 * b5_7;
+    s23_6 = s23_6 + x23_0 * b6_0 + x23_1 * b6_1 + x23_2 * b6_2 + x23_3 * b6_3 + x23_4 * b6_4 + x23_5 * b6_5 + x23_6 * b6_6 + x23_7 * b6_7;
+    s23_7 = s23_7 + x23_0 * b7_0 + x23_1 * b7_1 + x23_2 * b7_2 + x23_3 * b7_3 + x23_4 * b7_4 + x23_5 * b7_5 + x23_6 * b7_6 + x23_7 * b7_7;
+    let x24_0 = a6_0; let x24_1 = a6_1; let x24_2 = a6_2; let x24_3 = a6_3; let x24_4 = a6_4; let x24_5 = a6_5; let x24_6 = a6_6; let x24_7 = a6_7;
+    s24_0 = s24_0 + x24_0 * b0_0 + x24_1 * b0_1 + x24_2 * b0_2 + x24_3 * b0_3 + x24_4 * b0_4 + x24_5 * b0_5 + x24_6 * b0_6 + x24_7 * b0_7;
+    s24_1 = s24_1 + x24_0 * b1_0 + x24_1 * b1_1 + x24_2 * b1_2 + x24_3 * b1_3 + x24_4 * b1_4 + x24_5 * b1_5 + x24_6 * b1_6 + x24_7 * b1_7;
+    s24_2 = s24_2 + x24_0 * b2_0 + x24_1 * b2_1 + x24_2 * b2_2 + x24_3 * b2_3 + x24_4 * b2_4 + x24_5 * b2_5 + x24_6 * b2_6 + x24_7 * b2_7;
+    s24_3 = s24_3 + x24_0 * b3_0 + x24_1 * b3_1 + x24_2 * b3_2 + x24_3 * b3_3 + x24_4 * b3_4 + x24_5 * b3_5 + x24_6 * b3_6 + x24_7 * b3_7;
+    s24_4 = s24_4 + x24_0 * b4_0 + x24_1 * b4_1 + x24_2 * b4_2 + x24_3 * b4_3 + x24_4 * b4_4 + x24_5 * b4_5 + x24_6 * b4_6 + x24_7 * b4_7;
+    s24_5 = s24_5 + x24_0 * b5_0 + x24_1 * b5_1 + x24_2 * b5_2 + x24_3 * b5_3 + x24_4 * b5_4 + x24_5 * b5_5 + x24_6 * b5_6 + x24_7 * b5_7;
+    s24_6 = s24_6 + x24_0 * b6_0 + x24_1 * b6_1 + x24_2 * b6_2 + x24_3 * b6_3 + x24_4 * b6_4 + x24_5 * b6_5 + x24_6 * b6_6 + x24_7 * b6_7;
+    s24_7 = s24_7 + x24_0 * b7_0 + x24_1 * b7_1 + x24_2 * b7_2 + x24_3 * b7_3 + x24_4 * b7_4 + x24_5 * b7_5 + x24_6 * b7_6 + x24_7 * b7_7;
+    let x25_0 = quadSwapX(a6_0); let x25_1 = quadSwapX(a6_1); let x25_2 = quadSwapX(a6_2); let x25_3 = quadSwapX(a6_3); let x25_4 = quadSwapX(a6_4); let x25_5 = quadSwapX(a6_5); let x25_6 = quadSwapX(a6_6); let x25_7 = quadSwapX(a6_7);
+    s25_0 = s25_0 + x25_0 * b0_0 + x25_1 * b0_1 + x25_2 * b0_2 + x25_3 * b0_3 + x25_4 * b0_4 + x25_5 * b0_5 + x25_6 * b0_6 + x25_7 * b0_7;
+    s25_1 = s25_1 + x25_0 * b1_0 + x25_1 * b1_1 + x25_2 * b1_2 + x25_3 * b1_3 + x25_4 * b1_4 + x25_5 * b1_5 + x25_6 * b1_6 + x25_7 * b1_7;
+    s25_2 = s25_2 + x25_0 * b2_0 + x25_1 * b2_1 + x25_2 * b2_2 + x25_3 * b2_3 + x25_4 * b2_4 + x25_5 * b2_5 + x25_6 * b2_6 + x25_7 * b2_7;
+    s25_3 = s25_3 + x25_0 * b3_0 + x25_1 * b3_1 + x25_2 * b3_2 + x25_3 * b3_3 + x25_4 * b3_4 + x25_5 * b3_5 + x25_6 * b3_6 + x25_7 * b3_7;
+    s25_4 = s25_4 + x25_0 * b4_0 + x25_1 * b4_1 + x25_2 * b4_2 + x25_3 * b4_3 + x25_4 * b4_4 + x25_5 * b4_5 + x25_6 * b4_6 + x25_7 * b4_7;
+    s25_5 = s25_5 + x25_0 * b5_0 + x25_1 * b5_1 + x25_2 * b5_2 + x25_3 * b5_3 + x25_4 * b5_4 + x25_5 * b5_5 + x25_6 * b5_6 + x25_7 * b5_7;
+    s25_6 = s25_6 + x25_0 * b6_0 + x25_1 * b6_1 + x25_2 * b6_2 + x25_3 * b6_3 + x25_4 * b6_4 + x25_5 * b6_5 + x25_6 * b6_6 + x25_7 * b6_7;
+    s25_7 = s25_7 + x25_0 * b7_0 + x25_1 * b7_1 + x25_2 * b7_2 + x25_3 * b7_3 + x25_4 * b7_4 + x25_5 * b7_5 + x25_6 * b7_6 + x25_7 * b7_7;
+    let x26_0 = quadSwapY(a6_0); let x26_1 = quadSwapY(a6_1); let x26_2 = quadSwapY(a6_2); let x26_3 = quadSwapY(a6_3); let x26_4 = quadSwapY(a6_4); let x26_5 = quadSwapY(a6_5); let x26_6 = quadSwapY(a6_6); let x26_7 = quadSwapY(a6_7);
+    s26_0 = s26_0 + x26_0 * b0_0 + x26_1 * b0_1 + x26_2 * b0_2 + x26_3 * b0_3 + x26_4 * b0_4 + x26_5 * b0_5 + x26_6 * b0_6 + x26_7 * b0_7;
+    s26_1 = s26_1 + x26_0 * b1_0 + x26_1 * b1_1 + x26_2 * b1_2 + x26_3 * b1_3 + x26_4 * b1_4 + x26_5 * b1_5 + x26_6 * b1_6 + x26_7 * b1_7;
+    s26_2 = s26_2 + x26_0 * b2_0 + x26_1 * b2_1 + x26_2 * b2_2 + x26_3 * b2_3 + x26_4 * b2_4 + x26_5 * b2_5 + x26_6 * b2_6 + x26_7 * b2_7;
+    s26_3 = s26_3 + x26_0 * b3_0 + x26_1 * b3_1 + x26_2 * b3_2 + x26_3 * b3_3 + x26_4 * b3_4 + x26_5 * b3_5 + x26_6 * b3_6 + x26_7 * b3_7;
+    s26_4 = s26_4 + x26_0 * b4_0 + x26_1 * b4_1 + x26_2 * b4_2 + x26_3 * b4_3 + x26_4 * b4_4 + x26_5 * b4_5 + x26_6 * b4_6 + x26_7 * b4_7;
+    s26_5 = s26_5 + x26_0 * b5_0 + x26_1 * b5_1 + x26_2 * b5_2 + x26_3 * b5_3 + x26_4 * b5_4 + x26_5 * b5_5 + x26_6 * b5_6 + x26_7 * b5_7;
+    s26_6 = s26_6 + x26_0 * b6_0 + x26_1 * b6_1 + x26_2 * b6_2 + x26_3 * b6_3 + x26_4 * b6_4 + x26_5 * b6_5 + x26_6 * b6_6 + x26_7 * b6_7;
+    s26_7 = s26_7 + x26_0 * b7_0 + x26_1 * b7_1 + x26_2 * b7_2 + x26_3 * b7_3 + x26_4 * b7_4 + x26_5 * b7_5 + x26_6 * b7_6 + x26_7 * b7_7;
+    let x27_0 = quadSwapDiagonal(a6_0); let x27_1 = quadSwapDiagonal(a6_1); let x27_2 = quadSwapDiagonal(a6_2); let x27_3 = quadSwapDiagonal(a6_3); let x27_4 = quadSwapDiagonal(a6_4); let x27_5 = quadSwapDiagonal(a6_5); let x27_6 = quadSwapDiagonal(a6_6); let x27_7 = quadSwapDiagonal(a6_7);
+    s27_0 = s27_0 + x27_0 * b0_0 + x27_1 * b0_1 + x27_2 * b0_2 + x27_3 * b0_3 + x27_4 * b0_4 + x27_5 * b0_5 + x27_6 * b0_6 + x27_7 * b0_7;
+    s27_1 = s27_1 + x27_0 * b1_0 + x27_1 * b1_1 + x27_2 * b1_2 + x27_3 * b1_3 + x27_4 * b1_4 + x27_5 * b1_5 + x27_6 * b1_6 + x27_7 * b1_7;
+    s27_2 = s27_2 + x27_0 * b2_0 + x27_1 * b2_1 + x27_2 * b2_2 + x27_3 * b2_3 + x27_4 * b2_4 + x27_5 * b2_5 + x27_6 * b2_6 + x27_7 * b2_7;
+    s27_3 = s27_3 + x27_0 * b3_0 + x27_1 * b3_1 + x27_2 * b3_2 + x27_3 * b3_3 + x27_4 * b3_4 + x27_5 * b3_5 + x27_6 * b3_6 + x27_7 * b3_7;
+    s27_4 = s27_4 + x27_0 * b4_0 + x27_1 * b4_1 + x27_2 * b4_2 + x27_3 * b4_3 + x27_4 * b4_4 + x27_5 * b4_5 + x27_6 * b4_6 + x27_7 * b4_7;
+    s27_5 = s27_5 + x27_0 * b5_0 + x27_1 * b5_1 + x27_2 * b5_2 + x27_3 * b5_3 + x27_4 * b5_4 + x27_5 * b5_5 + x27_6 * b5_6 + x27_7 * b5_7;
+    s27_6 = s27_6 + x27_0 * b6_0 + x27_1 * b6_1 + x27_2 * b6_2 + x27_3 * b6_3 + x27_4 * b6_4 + x27_5 * b6_5 + x27_6 * b6_6 + x27_7 * b6_7;
+    s27_7 = s27_7 + x27_0 * b7_0 + x27_1 * b7_1 + x27_2 * b7_2 + x27_3 * b7_3 + x27_4 * b7_4 + x27_5 * b7_5 + x27_6 * b7_6 + x27_7 * b7_7;
+    let x28_0 = a7_0; let x28_1 = a7_1; let x28_2 = a7_2; let x28_3 = a7_3; let x28_4 = a7_4; let x28_5 = a7_5; let x28_6 = a7_6; let x28_7 = a7_7;
+    s28_0 = s28_0 + x28_0 * b0_0 + x28_1 * b0_1 + x28_2 * b0_2 + x28_3 * b0_3 + x28_4 * b0_4 + x28_5 * b0_5 + x28_6 * b0_6 + x28_7 * b0_7;
+    s28_1 = s28_1 + x28_0 * b1_0 + x28_1 * b1_1 + x28_2 * b1_2 + x28_3 * b1_3 + x28_4 * b1_4 + x28_5 * b1_5 + x28_6 * b1_6 + x28_7 * b1_7;
+    s28_2 = s28_2 + x28_0 * b2_0 + x28_1 * b2_1 + x28_2 * b2_2 + x28_3 * b2_3 + x28_4 * b2_4 + x28_5 * b2_5 + x28_6 * b2_6 + x28_7 * b2_7;
+    s28_3 = s28_3 + x28_0 * b3_0 + x28_1 * b3_1 + x28_2 * b3_2 + x28_3 * b3_3 + x28_4 * b3_4 + x28_5 * b3_5 + x28_6 * b3_6 + x28_7 * b3_7;
+    s28_4 = s28_4 + x28_0 * b4_0 + x28_1 * b4_1 + x28_2 * b4_2 + x28_3 * b4_3 + x28_4 * b4_4 + x28_5 * b4_5 + x28_6 * b4_6 + x28_7 * b4_7;
+    s28_5 = s28_5 + x28_0 * b5_0 + x28_1 * b5_1 + x28_2 * b5_2 + x28_3 * b5_3 + x28_4 * b5_4 + x28_5 * b5_5 + x28_6 * b5_6 + x28_7 * b5_7;
+    s28_6 = s28_6 + x28_0 * b6_0 + x28_1 * b6_1 + x28_2 * b6_2 + x28_3 * b6_3 + x28_4 * b6_4 + x28_5 * b6_5 + x28_6 * b6_6 + x28_7 * b6_7;
+    s28_7 = s28_7 + x28_0 * b7_0 + x28_1 * b7_1 + x28_2 * b7_2 + x28_3 * b7_3 + x28_4 * b7_4 + x28_5 * b7_5 + x28_6 * b7_6 + x28_7 * b7_7;
+    let x29_0 = quadSwapX(a7_0); let x29_1 = quadSwapX(a7_1); let x29_2 = quadSwapX(a7_2); let x29_3 = quadSwapX(a7_3); let x29_4 = quadSwapX(a7_4); let x29_5 = quadSwapX(a7_5); let x29_6 = quadSwapX(a7_6); let x29_7 = quadSwapX(a7_7);
+    s29_0 = s29_0 + x29_0 * b0_0 + x29_1 * b0_1 + x29_2 * b0_2 + x29_3 * b0_3 + x29_4 * b0_4 + x29_5 * b0_5 + x29_6 * b0_6 + x29_7 * b0_7;
+    s29_1 = s29_1 + x29_0 * b1_0 + x29_1 * b1_1 + x29_2 * b1_2 + x29_3 * b1_3 + x29_4 * b1_4 + x29_5 * b1_5 + x29_6 * b1_6 + x29_7 * b1_7;
+    s29_2 = s29_2 + x29_0 * b2_0 + x29_1 * b2_1 + x29_2 * b2_2 + x29_3 * b2_3 + x29_4 * b2_4 + x29_5 * b2_5 + x29_6 * b2_6 + x29_7 * b2_7;
+    s29_3 = s29_3 + x29_0 * b3_0 + x29_1 * b3_1 + x29_2 * b3_2 + x29_3 * b3_3 + x29_4 * b3_4 + x29_5 * b3_5 + x29_6 * b3_6 + x29_7 * b3_7;
+    s29_4 = s29_4 + x29_0 * b4_0 + x29_1 * b4_1 + x29_2 * b4_2 + x29_3 * b4_3 + x29_4 * b4_4 + x29_5 * b4_5 + x29_6 * b4_6 + x29_7 * b4_7;
+    s29_5 = s29_5 + x29_0 * b5_0 + x29_1 * b5_1 + x29_2 * b5_2 + x29_3 * b5_3 + x29_4 * b5_4 + x29_5 * b5_5 + x29_6 * b5_6 + x29_7 * b5_7;
+    s29_6 = s29_6 + x29_0 * b6_0 + x29_1 * b6_1 + x29_2 * b6_2 + x29_3 * b6_3 + x29_4 * b6_4 + x29_5 * b6_5 + x29_6 * b6_6 + x29_7 * b6_7;
+    s29_7 = s29_7 + x29_0 * b7_0 + x29_1 * b7_1 + x29_2 * b7_2 + x29_3 * b7_3 + x29_4 * b7_4 + x29_5 * b7_5 + x29_6 * b7_6 + x29_7 * b7_7;
+    let x30_0 = quadSwapY(a7_0); let x30_1 = quadSwapY(a7_1); let x30_2 = quadSwapY(a7_2); let x30_3 = quadSwapY(a7_3); let x30_4 = quadSwapY(a7_4); let x30_5 = quadSwapY(a7_5); let x30_6 = quadSwapY(a7_6); let x30_7 = quadSwapY(a7_7);
+    s30_0 = s30_0 + x30_0 * b0_0 + x30_1 * b0_1 + x30_2 * b0_2 + x30_3 * b0_3 + x30_4 * b0_4 + x30_5 * b0_5 + x30_6 * b0_6 + x30_7 * b0_7;
+    s30_1 = s30_1 + x30_0 * b1_0 + x30_1 * b1_1 + x30_2 * b1_2 + x30_3 * b1_3 + x30_4 * b1_4 + x30_5 * b1_5 + x30_6 * b1_6 + x30_7 * b1_7;
+    s30_2 = s30_2 + x30_0 * b2_0 + x30_1 * b2_1 + x30_2 * b2_2 + x30_3 * b2_3 + x30_4 * b2_4 + x30_5 * b2_5 + x30_6 * b2_6 + x30_7 * b2_7;
+    s30_3 = s30_3 + x30_0 * b3_0 + x30_1 * b3_1 + x30_2 * b3_2 + x30_3 * b3_3 + x30_4 * b3_4 + x30_5 * b3_5 + x30_6 * b3_6 + x30_7 * b3_7;
+    s30_4 = s30_4 + x30_0 * b4_0 + x30_1 * b4_1 + x30_2 * b4_2 + x30_3 * b4_3 + x30_4 * b4_4 + x30_5 * b4_5 + x30_6 * b4_6 + x30_7 * b4_7;
+    s30_5 = s30_5 + x30_0 * b5_0 + x30_1 * b5_1 + x30_2 * b5_2 + x30_3 * b5_3 + x30_4 * b5_4 + x30_5 * b5_5 + x30_6 * b5_6 + x30_7 * b5_7;
+    s30_6 = s30_6 + x30_0 * b6_0 + x30_1 * b6_1 + x30_2 * b6_2 + x30_3 * b6_3 + x30_4 * b6_4 + x30_5 * b6_5 + x30_6 * b6_6 + x30_7 * b6_7;
+    s30_7 = s30_7 + x30_0 * b7_0 + x30_1 * b7_1 + x30_2 * b7_2 + x30_3 * b7_3 + x30_4 * b7_4 + x30_5 * b7_5 + x30_6 * b7_6 + x30_7 * b7_7;
+    let x31_0 = quadSwapDiagonal(a7_0); let x31_1 = quadSwapDiagonal(a7_1); let x31_2 = quadSwapDiagonal(a7_2); let x31_3 = quadSwapDiagonal(a7_3); let x31_4 = quadSwapDiagonal(a7_4); let x31_5 = quadSwapDiagonal(a7_5); let x31_6 = quadSwapDiagonal(a7_6); let x31_7 = quadSwapDiagonal(a7_7);
+    s31_0 = s31_0 + x31_0 * b0_0 + x31_1 * b0_1 + x31_2 * b0_2 + x31_3 * b0_3 + x31_4 * b0_4 + x31_5 * b0_5 + x31_6 * b0_6 + x31_7 * b0_7;
+    s31_1 = s31_1 + x31_0 * b1_0 + x31_1 * b1_1 + x31_2 * b1_2 + x31_3 * b1_3 + x31_4 * b1_4 + x31_5 * b1_5 + x31_6 * b1_6 + x31_7 * b1_7;
+    s31_2 = s31_2 + x31_0 * b2_0 + x31_1 * b2_1 + x31_2 * b2_2 + x31_3 * b2_3 + x31_4 * b2_4 + x31_5 * b2_5 + x31_6 * b2_6 + x31_7 * b2_7;
+    s31_3 = s31_3 + x31_0 * b3_0 + x31_1 * b3_1 + x31_2 * b3_2 + x31_3 * b3_3 + x31_4 * b3_4 + x31_5 * b3_5 + x31_6 * b3_6 + x31_7 * b3_7;
+    s31_4 = s31_4 + x31_0 * b4_0 + x31_1 * b4_1 + x31_2 * b4_2 + x31_3 * b4_3 + x31_4 * b4_4 + x31_5 * b4_5 + x31_6 * b4_6 + x31_7 * b4_7;
+    s31_5 = s31_5 + x31_0 * b5_0 + x31_1 * b5_1 + x31_2 * b5_2 + x31_3 * b5_3 + x31_4 * b5_4 + x31_5 * b5_5 + x31_6 * b5_6 + x31_7 * b5_7;
+    s31_6 = s31_6 + x31_0 * b6_0 + x31_1 * b6_1 + x31_2 * b6_2 + x31_3 * b6_3 + x31_4 * b6_4 + x31_5 * b6_5 + x31_6 * b6_6 + x31_7 * b6_7;
+    s31_7 = s31_7 + x31_0 * b7_0 + x31_1 * b7_1 + x31_2 * b7_2 + x31_3 * b7_3 + x31_4 * b7_4 + x31_5 * b7_5 + x31_6 * b7_6 + x31_7 * b7_7;
+    ia0 += 8u; ia1 += 8u; ia2 += 8u; ia3 += 8u; ia4 += 8u; ia5 += 8u; ia6 += 8u; ia7 += 8u; ib += params.block;
+  }
+
+  if (col0 >= params.N) { return; }
+  var sums = array<f32, 256>(
+    s0_0, s0_1, s0_2, s0_3, s0_4, s0_5, s0_6, s0_7,
+    s1_0, s1_1, s1_2, s1_3, s1_4, s1_5, s1_6, s1_7,
+    s2_0, s2_1, s2_2, s2_3, s2_4, s2_5, s2_6, s2_7,
+    s3_0, s3_1, s3_2, s3_3, s3_4, s3_5, s3_6, s3_7,
+    s4_0, s4_1, s4_2, s4_3, s4_4, s4_5, s4_6, s4_7,
+    s5_0, s5_1, s5_2, s5_3, s5_4, s5_5, s5_6, s5_7,
+    s6_0, s6_1, s6_2, s6_3, s6_4, s6_5, s6_6, s6_7,
+    s7_0, s7_1, s7_2, s7_3, s7_4, s7_5, s7_6, s7_7,
+    s8_0, s8_1, s8_2, s8_3, s8_4, s8_5, s8_6, s8_7,
+    s9_0, s9_1, s9_2, s9_3, s9_4, s9_5, s9_6, s9_7,
+    s10_0, s10_1, s10_2, s10_3, s10_4, s10_5, s10_6, s10_7,
+    s11_0, s11_1, s11_2, s11_3, s11_4, s11_5, s11_6, s11_7,
+    s12_0, s12_1, s12_2, s12_3, s12_4, s12_5, s12_6, s12_7,
+    s13_0, s13_1, s13_2, s13_3, s13_4, s13_5, s13_6, s13_7,
+    s14_0, s14_1, s14_2, s14_3, s14_4, s14_5, s14_6, s14_7,
+    s15_0, s15_1, s15_2, s15_3, s15_4, s15_5, s15_6, s15_7,
+    s16_0, s16_1, s16_2, s16_3, s16_4, s16_5, s16_6, s16_7,
+    s17_0, s17_1, s17_2, s17_3, s17_4, s17_5, s17_6, s17_7,
+    s18_0, s18_1, s18_2, s18_3, s18_4, s18_5, s18_6, s18_7,
+    s19_0, s19_1, s19_2, s19_3, s19_4, s19_5, s19_6, s19_7,
+    s20_0, s20_1, s20_2, s20_3, s20_4, s20_5, s20_6, s20_7,
+    s21_0, s21_1, s21_2, s21_3, s21_4, s21_5, s21_6, s21_7,
+    s22_0, s22_1, s22_2, s22_3, s22_4, s22_5, s22_6, s22_7,
+    s23_0, s23_1, s23_2, s23_3, s23_4, s23_5, s23_6, s23_7,
+    s24_0, s24_1, s24_2, s24_3, s24_4, s24_5, s24_6, s24_7,
+    s25_0, s25_1, s25_2, s25_3, s25_4, s25_5, s25_6, s25_7,
+    s26_0, s26_1, s26_2, s26_3, s26_4, s26_5, s26_6, s26_7,
+    s27_0, s27_1, s27_2, s27_3, s27_4, s27_5, s27_6, s27_7,
+    s28_0, s28_1, s28_2, s28_3, s28_4, s28_5, s28_6, s28_7,
+    s29_0, s29_1, s29_2, s29_3, s29_4, s29_5, s29_6, s29_7,
+    s30_0, s30_1, s30_2, s30_3, s30_4, s30_5, s30_6, s30_7,
+    s31_0, s31_1, s31_2, s31_3, s31_4, s31_5, s31_6, s31_7,
+  );
+  for (var i = 0u; i < 32u; i++) {
+    let row = row0 + (i & ~3u) + ((lane ^ i) & 3u); // whose sums they are after the swaps
+    if (row >= params.M) { continue; }
+    for (var j = 0u; j < 8u; j++) { put(row, col0 + j, sums[i * 8u + j]); }
+  }
+}

@@ -1,0 +1,3 @@
+import { testPackedTile } from './packedSuite.ts';
+
+testPackedTile('plain_2x8');

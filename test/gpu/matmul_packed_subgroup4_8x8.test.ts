@@ -1,0 +1,3 @@
+import { testPackedTile } from './packedSuite.ts';
+
+testPackedTile('subgroup4_8x8');

@@ -1,0 +1,3 @@
+import { testPackedTile } from './packedSuite.ts';
+
+testPackedTile('subgroup8_8x8');

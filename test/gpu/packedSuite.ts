@@ -1,0 +1,86 @@
+/** The tests of one tile of the product with packed weights: the bits of unpacking first, and near float64 of what is left. */
+import { test } from 'vitest';
+import { PACKED_FORMATS, packedBytes, type PackedFormat } from '../../src/gpu/packedFormat.ts';
+import type { Gpu, View } from '../../src/gpu/device.ts';
+import { matmulNn, matmulNt } from '../../src/gpu/ops/matmul.ts';
+import { matmulPacked, type PackedTile, packedTileRuns } from '../../src/gpu/ops/matmulPacked.ts';
+import { pack } from '../../src/gpu/ops/pack.ts';
+import { unpack } from '../../src/gpu/ops/unpack.ts';
+import { rng } from '../random.ts';
+import { expectSame, expectWithin, readRoomy, roomy, U, withRoom } from './check.ts';
+import { testGpu, withGpu } from './gpu.ts';
+
+/** [M, N, K]: one run of eight; blocks that end within a row; one short of, at and one past the tiles' rows. */
+const SHAPES = [
+  [1, 8, 8],
+  [3, 24, 40],
+  [4, 256, 64],
+  [9, 72, 16],
+  [33, 136, 104],
+  [65, 40, 8],
+] as const;
+
+interface Case {
+  x: Float32Array;
+  /** Packed [K, N] or, transposed, [N, K]. */
+  packed: View;
+  /** The values left of it. */
+  plain: View;
+}
+
+export function makePackedCase(gpu: Gpu, [M, N, K]: readonly [number, number, number], format: PackedFormat): Case {
+  const r = rng(M + N * 7 + K * 11);
+  const x = r.normals(M * K);
+  const packed = gpu.buffer('packed', packedBytes(format, K * N));
+  const plain = gpu.buffer('plain', K * N * 4);
+  pack(gpu, { x: gpu.buffer('w', r.normals(K * N)), packed, n: K * N, format });
+  unpack(gpu, { packed, y: plain, n: K * N, format });
+  return { x, packed: { ...packed, packed: { format, elements: K * N } }, plain };
+}
+
+export function testPackedTile(tile: PackedTile): void {
+  test.for(PACKED_FORMATS)(`${tile}, %s: the bits of unpack-then-product, near float64`, async (format, { skip }) => {
+    if (!packedTileRuns(await testGpu(), tile)) skip('this adapter has other subgroups');
+    await withGpu(async (gpu) => {
+      for (const shape of SHAPES)
+        for (const transposed of [false, true]) {
+          const [M, N, K] = shape;
+          const { x, packed, plain } = makePackedCase(gpu, shape, format);
+          const [y, first] = [roomy(gpu, 'y', M * N), gpu.buffer('first', M * N * 4)];
+          const args = { x: gpu.buffer('x', x), M, N, K };
+          matmulPacked(gpu, { ...args, b: packed, y, transposed, tile });
+          (transposed ? matmulNt : matmulNn)(gpu, { ...args, b: plain, y: first });
+          const got = await readRoomy(gpu, y, M * N);
+          expectSame(got, await gpu.readF32(first));
+          const w = await gpu.readF32(plain);
+          const at = (k: number, n: number) => (transposed ? w[n * K + k] : w[k * N + n]);
+          const [want, size] = [new Float64Array(M * N), new Float64Array(M * N)];
+          for (let i = 0; i < M * N; i++)
+            for (let k = 0; k < K; k++) {
+              const term = x[Math.floor(i / N) * K + k] * at(k, i % N);
+              want[i] += term;
+              size[i] += Math.abs(term);
+            }
+          expectWithin(got, want, (i) => (K + 1) * U * size[i]);
+        }
+    });
+  });
+
+  test(`${tile}: bias, residual and accumulation, as the float32 product has them`, async ({ skip }) => {
+    if (!packedTileRuns(await testGpu(), tile)) skip('this adapter has other subgroups');
+    await withGpu(async (gpu) => {
+      const [M, N, K] = [5, 48, 24];
+      const { x, packed, plain } = makePackedCase(gpu, [M, N, K], 'int8');
+      const r = rng(9);
+      const [bias, add] = [gpu.buffer('bias', r.normals(N)), gpu.buffer('add', r.normals(M * N))];
+      const old = r.normals(M * N);
+      for (const extra of [{ bias }, { add }, { accumulate: true }, { bias, accumulate: true }]) {
+        const [y, want] = [withRoom(gpu, 'y', old), gpu.buffer('want', old)];
+        const args = { x: gpu.buffer('x', x), M, N, K, ...extra };
+        matmulPacked(gpu, { ...args, b: packed, y, tile });
+        matmulNn(gpu, { ...args, b: plain, y: want });
+        expectSame(await readRoomy(gpu, y, M * N), await gpu.readF32(want));
+      }
+    });
+  });
+}
