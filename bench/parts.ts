@@ -6,6 +6,7 @@ import { ChatTokenizer } from '../src/model/tokenizer.ts';
 import { benchAsyncTools } from './asyncTools.ts';
 import { benchAllDecode, benchPrefill } from './decode.ts';
 import { attentionBatches, benchAttention, benchMatmul, matmulShapes } from './kernels.ts';
+import { benchMicro } from './micro.ts';
 import { copyGbPerS, dispatchCost, mapMs, peakGflops } from './peaks.ts';
 import { benchPeers } from './peers.ts';
 import type { PeerName, PeerResults } from './peers/types.ts';
@@ -57,6 +58,9 @@ const PARTS: Record<string, (bench: Bench) => Promise<void>> = {
   async quantized({ gpu, report, quick }) {
     report.quantized = await benchQuantized(gpu, quick ? 1 : 4);
   },
+  async micro({ gpu, report, effort }) {
+    report.micro = await benchMicro(gpu, effort);
+  },
   async attention({ gpu, report, quick, effort }) {
     report.attention = [];
     for (const batch of attentionBatches(quick)) report.attention.push(await benchAttention(gpu, batch, effort));
@@ -94,7 +98,7 @@ const PARTS: Record<string, (bench: Bench) => Promise<void>> = {
 };
 
 /** Only when named: not about how fast a run is, but about why it is built so. */
-const ON_REQUEST = ['tiles', 'quantized', 'speculative'];
+const ON_REQUEST = ['micro', 'tiles', 'quantized', 'speculative'];
 
 /** All parts, or those named with commas between. Throws InputError. */
 export function partNames(only: string | undefined): string[] {

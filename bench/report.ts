@@ -64,6 +64,12 @@ export interface Report {
   tiles?: { m: number; n: number; k: number; chosen: string; gflops: Record<string, number> }[];
   /** On request: milliseconds of a product with packed weights (transposed: x W^T), by way. */
   quantized?: { m: number; n: number; k: number; transposed: boolean; ms: Record<string, number> }[];
+  /** On request: nanoseconds of single operations for a whole subgroup. */
+  micro?: Record<string, number>;
+  /** How soon the page can be used, and decodes after Start; by `npm run bench:startup`. Milliseconds. */
+  startup?: Record<'interactiveMs' | 'firstDecodeMs' | 'loadedMs' | 'loadAverage', number> & {
+    fresh: Record<string, number>;
+  };
   attention?: AttentionResult[];
   prefill?: Rate;
   /** By number of sequences. */
@@ -160,6 +166,7 @@ export function table(report: Report): string {
     row(`quantized ${transposed ? 'x W^T' : 'x W'} of ${m} x ${n} x ${k}`, 'ms');
     for (const [way, each] of Object.entries(ms)) row(`  ${way}`, fixed(each));
   }
+  for (const [name, ns] of Object.entries(report.micro ?? {})) row(name, `${fixed(ns)} ns`);
   for (const { shape, forwardMs, backwardMs } of report.attention ?? [])
     row(`attention ${shape}`, `${fixed(forwardMs)} ms`, `${fixed(backwardMs)} ms back`);
   if (report.prefill) row('prefill', ...rateCells(report.prefill));

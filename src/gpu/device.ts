@@ -91,6 +91,8 @@ export class Gpu {
   readonly #maxBytes: number;
   readonly #pipelines = new Map<string, { pipeline: GPUComputePipeline; layout: Layout }>();
   readonly #bindGroups = new Map<string, GPUBindGroup>();
+  readonly #later: Kernel[] = [];
+  readonly #compiling = new Map<string, Promise<void>>();
   readonly #layouts = new Map<string, Layout>();
   readonly #layoutOf = new Map<number, Layout>(); // by kernel
   readonly #params: GPUBuffer;
@@ -298,6 +300,7 @@ export class Gpu {
     } finally {
       if (staging.buffer.mapState !== 'unmapped') staging.buffer.unmap();
       staging.busy = false;
+      this.#prepareNow();
     }
   }
 
@@ -343,10 +346,41 @@ export class Gpu {
     this.#throwIfFailed();
   }
 
-  /** Compiles a pipeline ahead of use, off the critical path. */
+  /** Compiles a pipeline ahead of use, off the critical path. Used before it is there, it is compiled a second time. */
   async prepare(kernel: Kernel, overrides?: Record<string, number>): Promise<void> {
     const key = pipelineKey(kernel, overrides);
     if (this.#pipelines.has(key)) return;
+    let compiling = this.#compiling.get(key);
+    if (!compiling) {
+      compiling = this.#compile(kernel, key, overrides).finally(() => this.#compiling.delete(key));
+      this.#compiling.set(key, compiling);
+    }
+    await compiling;
+  }
+
+  /** As `prepare`, begun after the next read-back or when `compiling` is asked for: SwiftShader compiles one at a time. */
+  prepareLater(kernels: Kernel[]): void {
+    this.#later.push(...kernels.filter((kernel) => !this.#pipelines.has(pipelineKey(kernel, undefined))));
+  }
+
+  #prepareNow(): void {
+    // One that does not compile is reported by who waits for `compiling`, or where it is used.
+    for (const kernel of this.#later.splice(0)) this.prepare(kernel).catch(() => {});
+  }
+
+  /** To be compiled ahead, and not there yet. */
+  isCompiling(kernel: Kernel): boolean {
+    if (this.#later.includes(kernel)) return true;
+    return this.#compiling.size > 0 && this.#compiling.has(pipelineKey(kernel, undefined));
+  }
+
+  /** Settles when all that is to be compiled ahead is there; undefined where that is so. Rejects when one does not compile. */
+  get compiling(): Promise<unknown> | undefined {
+    this.#prepareNow();
+    return this.#compiling.size > 0 ? Promise.all(this.#compiling.values()) : undefined;
+  }
+
+  async #compile(kernel: Kernel, key: string, overrides?: Record<string, number>): Promise<void> {
     const layout = this.#layout(kernel);
     const pipeline = await this.device.createComputePipelineAsync(this.#descriptor(kernel, key, layout, overrides));
     if (!this.#pipelines.has(key)) this.counters.pipelines++;

@@ -1,9 +1,9 @@
 /** Compiles ahead what takes long, while the weights are still on their way: in parallel, off the critical path. */
 
 import type { Gpu } from '../gpu/device.ts';
-import { attentionKernels } from '../gpu/ops/attention.ts';
+import { attentionForwardKernels, attentionKernels } from '../gpu/ops/attention.ts';
 import { rowThreads } from '../gpu/ops/grid.ts';
-import { matmulKernels } from '../gpu/ops/matmul.ts';
+import { firstMatmulKernels, matmulKernels } from '../gpu/ops/matmul.ts';
 import { policyLossKernel } from '../gpu/ops/policy_loss.ts';
 import { sampleKernel } from '../gpu/ops/sample.ts';
 import type { ModelConfig } from './config.ts';
@@ -24,4 +24,14 @@ export async function prepareKernels(
   const compiled = kernels.map((kernel) => gpu.prepare(kernel));
   if (uses.rollout) compiled.push(gpu.prepare(sampleKernel, rowThreads(gpu)));
   await Promise.all(compiled);
+}
+
+/**
+ * What generation cannot start without. The rest is compiled once its first tokens are there, and who trains waits for that.
+ * Until the tiles for many rows are there, a smaller one stands in.
+ */
+export async function prepareFirstTokens(gpu: Gpu, config: ModelConfig): Promise<void> {
+  const kernels = [...firstMatmulKernels(gpu), ...attentionForwardKernels(gpu, config.headDim)];
+  await Promise.all([...kernels.map((kernel) => gpu.prepare(kernel)), gpu.prepare(sampleKernel, rowThreads(gpu))]);
+  gpu.prepareLater([...matmulKernels(gpu), ...attentionKernels(gpu, config.headDim), policyLossKernel]);
 }

@@ -68,6 +68,7 @@ export class WgslEngine implements ModelEngine {
   }
 
   async #logProbs(batch: PackedBatch, temperature: number, options: ForwardOptions): Promise<TokenOutputs> {
+    if (this.#gpu.compiling) await this.#gpu.compiling;
     const space = this.#upload(batch);
     this.#recordForward(space, batch, temperature, options);
     return this.#readOutputs(space, batch);
@@ -78,6 +79,7 @@ export class WgslEngine implements ModelEngine {
     loss: TrainLoss,
     { temperature }: { temperature: number },
   ): Promise<TokenOutputs> {
+    if (this.#gpu.compiling) await this.#gpu.compiling;
     const space = this.#upload(batch);
     const optimizer = this.#ensureOptimizer();
     this.#uploadLoss(space, batch, loss);

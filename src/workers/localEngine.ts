@@ -11,13 +11,14 @@ import type { LlamaModel } from '../model/forward.ts';
 import type { MatrixForm } from '../model/gpuWeights.ts';
 import type { TableSource } from '../model/kernelTuning.ts';
 import { loadModel } from '../model/loadModel.ts';
-import { prepareKernels } from '../model/prepareKernels.ts';
+import { prepareFirstTokens, prepareKernels } from '../model/prepareKernels.ts';
 import { ChatTokenizer } from '../model/tokenizer.ts';
 import { type Vocabulary, vocabularyOf } from '../model/vocabulary.ts';
 import { WgslEngine } from '../model/wgslEngine.ts';
 import { WgslRolloutEngine } from '../rollout/engine.ts';
 import type { EngineSpec } from './engineSpec.ts';
 import { advice, checkBindings, checkPlan, frozenForm, type Sizes } from './memoryPlan.ts';
+import { policyGradient } from './policyGradient.ts';
 
 export { engineSizes, type EngineSpec, loraOf } from './engineSpec.ts';
 
@@ -104,11 +105,13 @@ async function buildEngine(
   if (spec.gpuTimes) gpu.startTimer();
   const [model] = await Promise.all([
     loadModel(gpu, config, positionsOf(spec), weights, lora, matrixForm(spec), half),
-    prepareKernels(gpu, config, {
-      rollout: spec.rollout !== undefined,
-      half,
-      training: (spec.use ?? 'train') === 'train',
-    }),
+    spec.rollout && !half
+      ? prepareFirstTokens(gpu, config)
+      : prepareKernels(gpu, config, {
+          rollout: spec.rollout !== undefined,
+          half,
+          training: (spec.use ?? 'train') === 'train',
+        }),
   ]);
   if (spec.adapter) model.lora?.weights.importTensors(spec.adapter);
   const trainer = await createModelEngine(gpu, model, spec);
@@ -140,10 +143,7 @@ async function createModelEngine(gpu: Gpu, model: LlamaModel, spec: DeviceSpec):
   const { engine, maxTokenLen, enableGradientCheckpointing } = spec;
   if (engine === 'wgsl') return new WgslEngine(gpu, model, maxTokenLen, { enableGradientCheckpointing });
   if (spec.lora) throw new InputError('Engine "tfjs" trains every weight and no adapters; use engine "wgsl" for LoRA.');
-  const [{ createTfjsEngine }, { policyGradient }] = await Promise.all([
-    import('../model/tfjsEngine.ts'),
-    import('./policyGradient.ts'),
-  ]);
+  const { createTfjsEngine } = await import('../model/tfjsEngine.ts');
   return createTfjsEngine(gpu, model, maxTokenLen, { policyGradient });
 }
 

@@ -92,16 +92,18 @@ export function attentionForms(gpu: Gpu, D: number): AttentionForm[] {
   return sharingLanes(gpu) > 0 && HEAD_DIMS.includes(D) ? ['shared', 'tiled'] : ['tiled'];
 }
 
-/** Forward, for rows of a sequence and for lone ones, and both backward kernels for a head dim. */
+/** Forward for a head dim: for rows of a sequence, and for lone ones. */
+export function attentionForwardKernels(gpu: Gpu, D: number): Kernel[] {
+  const [form, lanes] = [attentionForms(gpu, D)[0], sharingLanes(gpu)];
+  const kernels = [forward(D, form, lanes), forward(D, 'alone', 0)];
+  return [...new Set(kernels.map(({ kernel }) => kernel as Kernel))];
+}
+
+/** And both backward kernels. */
 export function attentionKernels(gpu: Gpu, D: number): Kernel[] {
   const [form, lanes] = [attentionForms(gpu, D)[0], sharingLanes(gpu)];
-  const kernels = [
-    forward(D, form, lanes),
-    forward(D, 'alone', 0),
-    backwardQ(D, form, lanes),
-    backwardKv(D, form, lanes),
-  ];
-  return [...new Set(kernels.map(({ kernel }) => kernel as Kernel))];
+  const backward = [backwardQ(D, form, lanes), backwardKv(D, form, lanes)].map(({ kernel }) => kernel as Kernel);
+  return [...attentionForwardKernels(gpu, D), ...backward];
 }
 
 export interface AttentionArgs extends Heads {

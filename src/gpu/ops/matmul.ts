@@ -110,7 +110,14 @@ export const isMeasured = ({ adapter }: Gpu): boolean =>
 export function chooseMatmul(gpu: Gpu, M: number, N: number): MatmulVariant {
   const [, tile, narrower] = matmulTable(gpu).find(([rows]) => M <= rows)!;
   const width = MATMUL_VARIANTS[tile].cols * gpu.adapter.subgroupSize;
-  return narrower && Math.ceil(N / width) * width > N * 1.0625 ? narrower : tile;
+  const best = narrower && Math.ceil(N / width) * width > N * 1.0625 ? narrower : tile;
+  return gpu.isCompiling(MATMUL_VARIANTS[best].kernel) ? compiledTile(gpu, best) : best;
+}
+
+/** Meanwhile another tile serves, which gives the same bits: the one for most rows that is there. */
+function compiledTile(gpu: Gpu, wanted: MatmulVariant): MatmulVariant {
+  const there = matmulTable(gpu).filter(([, tile]) => !gpu.isCompiling(MATMUL_VARIANTS[tile].kernel));
+  return there.at(-1)?.[1] ?? wanted;
 }
 
 /** Lanes that share a variant's loads. */
@@ -124,8 +131,16 @@ export function runsOn({ adapter }: Gpu, variant: MatmulVariant): boolean {
 }
 
 /** What `chooseMatmul` chooses among on this adapter, the largest first: it takes longest to compile. */
-export const matmulKernels = (gpu: Gpu): Kernel[] => {
-  const tiles = matmulTable(gpu).flatMap(([, ...tiles]) => tiles.filter((tile) => tile !== undefined).reverse());
+export const matmulKernels = (gpu: Gpu): Kernel[] => kernelsOf(matmulTable(gpu));
+
+/** Of these, what is enough to start with: the tiles for most rows take a software adapter longer than all others. */
+export function firstMatmulKernels(gpu: Gpu): Kernel[] {
+  const table = matmulTable(gpu);
+  return kernelsOf(table.length > 1 ? table.slice(0, -1) : table);
+}
+
+const kernelsOf = (table: MatmulTable): Kernel[] => {
+  const tiles = table.flatMap(([, ...tiles]) => tiles.filter((tile) => tile !== undefined).reverse());
   return [...new Set(tiles)].map((tile) => MATMUL_VARIANTS[tile].kernel as Kernel).reverse();
 };
 

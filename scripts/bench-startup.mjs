@@ -1,0 +1,130 @@
+/**
+ * `npm run bench:startup`: how soon the built page can be used, and how soon it decodes. Opens it in a headless Chromium with a
+ * profile of its own: once fresh, then again with warm caches (best of --rounds). Prints JSON; with --keep it goes into
+ * the adapter's file in bench/results, as `startup`.
+ *
+ *   interactiveMs   from the start of loading until Start can be pressed and the main thread has nothing to do
+ *   firstDecodeMs   from pressing Start until a sample that may have two tokens has ended: a prompt, one decode step, its score
+ */
+
+/* global document, navigator, requestIdleCallback, setTimeout, URLSearchParams */
+
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { loadavg, tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { exitOnSetupError, runLoud, SetupError } from './lib/say.mjs';
+import { ROOT, setup } from './setup.mjs';
+
+/** Nothing but the first samples; everything else is as in the recipe. */
+const SET = ['data.maxResponseLength=2', 'trainer.valBeforeTrain=false', 'trainer.testFreq=0'];
+const LIMIT_MS = 120_000;
+
+/** Runs in the page before its own scripts: notes when Start can be pressed and the thread is idle. */
+function watchStart() {
+  const look = () => {
+    const button = document.getElementById('start');
+    if (button && !button.disabled) requestIdleCallback(() => (globalThis.interactiveMs = performance.now()));
+    else setTimeout(look, 5);
+  };
+  look();
+}
+
+/** Presses Start and waits for the first sample; milliseconds, by what the page shows. */
+function firstSample() {
+  return new Promise((resolve, reject) => {
+    const started = performance.now();
+    const phases = {};
+    const look = () => {
+      const [state, now] = [document.body.dataset.state, document.getElementById('status-now').textContent];
+      if (state === 'running') phases.loadedMs ??= performance.now() - started;
+      if (/Generating [1-9]/.test(now)) resolve({ firstDecodeMs: performance.now() - started, ...phases });
+      else if (state === 'failed' || state === 'no-gpu')
+        reject(new Error(document.getElementById('notices').innerText));
+      else setTimeout(look, 5);
+    };
+    document.getElementById('start').click();
+    look();
+  });
+}
+
+async function measure(context, address) {
+  const page = await context.newPage();
+  page.setDefaultTimeout(LIMIT_MS);
+  await page.addInitScript(watchStart);
+  await page.goto(address);
+  await page.waitForFunction(() => globalThis.interactiveMs !== undefined, undefined, { polling: 20 });
+  const interactiveMs = await page.evaluate(() => globalThis.interactiveMs);
+  const rest = await page.evaluate(firstSample);
+  const adapter = await page.evaluate(async () => {
+    const { info } = await navigator.gpu.requestAdapter();
+    return [info.vendor, info.architecture].filter(Boolean).join('-').toLowerCase();
+  });
+  await page.close();
+  return { adapter, times: { interactiveMs, ...rest } };
+}
+
+const least = (runs) =>
+  Object.fromEntries(Object.keys(runs[0]).map((name) => [name, Math.min(...runs.map((run) => run[name]))]));
+
+async function measureAll(rounds) {
+  const [{ preview }, { chromium }] = [await import('vite'), await import('playwright')];
+  const server = await preview({
+    root: ROOT,
+    configFile: join(ROOT, 'vite.config.ts'),
+    preview: { host: '127.0.0.1' },
+  });
+  const query = new URLSearchParams(SET.map((set) => ['set', set]));
+  const address = `${server.resolvedUrls.local[0]}?${query}`;
+  const profile = mkdtempSync(join(tmpdir(), 'startup-'));
+  // A browser of its own each time: one that still compiles what the last page asked for would make the next one wait.
+  const once = async () => {
+    const context = await chromium.launchPersistentContext(profile, {
+      ...(process.env.CHROME_PATH && { executablePath: process.env.CHROME_PATH }),
+      args: ['--no-sandbox', '--enable-unsafe-webgpu'],
+    });
+    return measure(context, address).finally(() => context.close());
+  };
+  try {
+    const fresh = await once();
+    const warm = [];
+    for (let i = 0; i < rounds; i++) warm.push((await once()).times);
+    return { adapter: fresh.adapter, startup: { ...least(warm), fresh: fresh.times } };
+  } finally {
+    await server.close();
+    rmSync(profile, { recursive: true, force: true });
+  }
+}
+
+function keep({ adapter, startup }) {
+  const file = join('bench', 'results', `${adapter}.json`);
+  if (!existsSync(join(ROOT, file)))
+    throw new SetupError(`There is no ${file} to keep it in; "npm run bench" makes one.`);
+  const report = JSON.parse(readFileSync(join(ROOT, file), 'utf8'));
+  writeFileSync(join(ROOT, file), `${JSON.stringify({ ...report, startup }, null, 2)}\n`);
+  process.stderr.write(`bench: kept in ${file}\n`);
+}
+
+function readOptions() {
+  try {
+    const options = { rounds: { type: 'string', default: '3' }, keep: { type: 'boolean', default: false } };
+    return parseArgs({ options }).values;
+  } catch (error) {
+    throw new SetupError(error.message);
+  }
+}
+
+try {
+  const options = readOptions();
+  const rounds = Number(options.rounds);
+  if (!(rounds >= 1)) throw new SetupError(`--rounds is "${options.rounds}"; it takes a number from 1 on.`);
+  Object.assign(process.env, setup({ browser: true }));
+  if (!runLoud(process.execPath, [join(ROOT, 'node_modules', 'vite', 'bin', 'vite.js'), 'build', '--logLevel', 'warn']))
+    throw new SetupError('The page did not build; its messages are above.');
+  const measured = await measureAll(rounds);
+  measured.startup.loadAverage = loadavg()[0];
+  if (options.keep) keep(measured);
+  process.stdout.write(`${JSON.stringify(measured, null, 2)}\n`);
+} catch (error) {
+  exitOnSetupError(error);
+}

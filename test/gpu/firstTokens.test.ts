@@ -1,0 +1,21 @@
+/** What is compiled while tokens are generated already: another tile stands in for it, and who trains waits for it. */
+import { expect, test } from 'vitest';
+import { Gpu } from '../../src/gpu/device.ts';
+import { chooseMatmul, MATMUL_VARIANTS, matmulTable } from '../../src/gpu/ops/matmul.ts';
+import { prepareFirstTokens } from '../../src/model/prepareKernels.ts';
+import { tinyConfig } from './tinyModel.ts';
+
+test('products of many rows take a smaller tile until theirs is compiled', async () => {
+  const gpu = await Gpu.create();
+  await prepareFirstTokens(gpu, tinyConfig);
+  const [, largest] = matmulTable(gpu).at(-1)!;
+  expect(gpu.isCompiling(MATMUL_VARIANTS[largest].kernel)).toBe(true);
+  const { pipelines } = gpu.counters;
+  const meanwhile = chooseMatmul(gpu, 1000, 384);
+  expect(meanwhile).toBe(matmulTable(gpu).at(-2)![1]);
+  await gpu.compiling;
+  expect(gpu.compiling).toBeUndefined();
+  expect(gpu.counters.pipelines).toBeGreaterThan(pipelines);
+  expect(chooseMatmul(gpu, 1000, 384)).toBe(largest);
+  gpu.destroy();
+}, 120_000);
