@@ -12,8 +12,6 @@ export { ChatTokenizer } from './model/tokenizer.ts';
 export type { Message, Problem, Reward, ScoredSample, Task } from './tasks/task.ts';
 export { defineTool, type Tool, type ToolContext, type ToolOutput, type ToolSchema } from './tasks/tool.ts';
 export { gsm8kToolTask } from './tasks/gsm8k.ts';
-export { gsm8kJsonlTask, parseGsm8kJsonl } from './tasks/gsm8kJsonl.ts';
-export { buildGsm8kTokenizer } from './tasks/gsm8kTokenizer.ts';
 export { calculator } from './tasks/tools/calculator.ts';
 export { type AgentLoop, registerAgentLoop } from './rollout/agentLoop.ts';
 export type { AgentSample, Turn } from './rollout/agentSample.ts';

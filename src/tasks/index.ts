@@ -1,5 +1,7 @@
-/** `webgrpo/tasks`: the tasks and tools beside GSM8K and the calculator, which the library itself brings. */
+/** `webgrpo/tasks`: tasks and tools beside GSM8K's templates and the calculator, which the library itself brings. */
 
+export { gsm8kJsonlTask, parseGsm8kJsonl } from './gsm8kJsonl.ts';
+export { buildGsm8kTokenizer } from './gsm8kTokenizer.ts';
 export { countdownTask } from './countdown.ts';
 export { reverseTextTask } from './reverseText.ts';
 export { searchQaTask } from './searchQa.ts';

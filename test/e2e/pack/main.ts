@@ -1,7 +1,6 @@
 /** A user's own project: two GRPO steps of a fresh model, engine in a worker, from nothing but the installed package. */
 
 import {
-  buildGsm8kTokenizer,
   createRemoteEngine,
   engineSizes,
   GrpoTrainer,
@@ -10,6 +9,7 @@ import {
   parseModelConfig,
   resolveTrainConfig,
 } from 'webgrpo';
+import { buildGsm8kTokenizer } from 'webgrpo/tasks';
 import EngineWorker from 'webgrpo/worker?worker';
 
 async function run(): Promise<number[]> {
