@@ -56,21 +56,30 @@ export async function benchAllDecode({
   return results;
 }
 
-function rollout(gpu: Gpu, model: LlamaModel, slots: number, capacity: number, prompts: number, promptLength: number) {
+/** An engine of `slots` slots of `capacity` tokens behind prompts. */
+export function rollout(
+  gpu: Gpu,
+  model: LlamaModel,
+  slots: number,
+  capacity: number,
+  prompts: number,
+  promptLength: number,
+) {
   const sizes = { maxSlots: slots, slotCapacity: capacity, maxPrompts: prompts, maxPromptLength: promptLength };
   return new WgslRolloutEngine(gpu, model, { ...sizes, maxBatchedTokens: Math.max(1024, slots) });
 }
 
-function request(prompt: Uint32Array, sample: number, maxNewTokens: number): GenerateRequest {
+export function request(prompt: Uint32Array, sample: number, maxNewTokens: number): GenerateRequest {
   const sampling = { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens, stopTokenIds: [] };
   return { requestId: `${sample}`, contextIds: prompt, promptLength: prompt.length, key: [7, sample], sampling };
 }
 
-async function generateAll(engine: WgslRolloutEngine, requests: GenerateRequest[]): Promise<void> {
+export async function generateAll(engine: WgslRolloutEngine, requests: GenerateRequest[]): Promise<void> {
   await Promise.all(requests.map((r) => engine.generate(r)));
   for (const { requestId } of requests) engine.release(requestId);
 }
 
-function rate(tokens: number, seconds: number): Rate {
-  return { tokensPerSecond: tokens / seconds, gflops: (2 * parameterCount(HEADLINE) * tokens) / seconds / 1e9 };
+/** By 2 x parameters x tokens. */
+export function rate(tokens: number, seconds: number, config = HEADLINE): Rate {
+  return { tokensPerSecond: tokens / seconds, gflops: (2 * parameterCount(config) * tokens) / seconds / 1e9 };
 }

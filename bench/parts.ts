@@ -6,8 +6,9 @@ import { ChatTokenizer } from '../src/model/tokenizer.ts';
 import { benchAsyncTools } from './asyncTools.ts';
 import { benchAllDecode, benchPrefill } from './decode.ts';
 import { attentionBatches, benchAttention, benchMatmul, matmulShapes } from './kernels.ts';
+import { benchLarge } from './large.ts';
 import { benchMicro } from './micro.ts';
-import { copyGbPerS, dispatchCost, mapMs, peakGflops } from './peaks.ts';
+import { copyGbPerS, dispatchCost, mapMs, peakGflops, peakGflopsF16 } from './peaks.ts';
 import { benchPeers } from './peers.ts';
 import type { PeerName, PeerResults } from './peers/types.ts';
 import { benchQuantized } from './quantized.ts';
@@ -43,6 +44,7 @@ export interface Bench {
 const PARTS: Record<string, (bench: Bench) => Promise<void>> = {
   async peak({ gpu, report, effort, rounds }) {
     Object.assign((report.peak ??= { gflops: 0 }), {
+      ...(gpu.device.features.has('shader-f16') && { gflopsF16: await peakGflopsF16(gpu, effort) }),
       copyGbPerS: await copyGbPerS(gpu, effort),
       ...(await dispatchCost(gpu, rounds)),
       mapMs: await mapMs(gpu),
@@ -92,13 +94,16 @@ const PARTS: Record<string, (bench: Bench) => Promise<void>> = {
     if (host.profileCost) report.profile = await host.profileCost(gpu, quick);
     else host.say('profile: only in Node, where a run writes it to files');
   },
+  async large({ gpu, report }) {
+    report.large = await benchLarge(gpu);
+  },
   async scaling({ gpu, report, quick }) {
     report.scaling = await benchScaling(gpu, quick);
   },
 };
 
 /** Only when named: not about how fast a run is, but about why it is built so. */
-const ON_REQUEST = ['micro', 'tiles', 'quantized', 'speculative'];
+const ON_REQUEST = ['micro', 'tiles', 'quantized', 'speculative', 'large'];
 
 /** All parts, or those named with commas between. Throws InputError. */
 export function partNames(only: string | undefined): string[] {

@@ -8,13 +8,21 @@ import { type Effort, secondsOf, settle } from './timing.ts';
 const peakKernel = defineKernel({ name: 'bench_peak', code, read: [], write: ['y'], params: { rounds: 'u32' } });
 const OPS_PER_ROUND = 2 * 16 * 12;
 
+const halves = `enable f16;\n${code.replace('alias Real = f32;', 'alias Real = f16;')}`;
+const peakKernelF16 = defineKernel({ ...peakKernel, name: 'bench_peak_f16', code: halves });
+
 /** GFLOP/s of multiply-adds on registers. */
-export async function peakGflops(gpu: Gpu, effort: Effort): Promise<number> {
+export const peakGflops = (gpu: Gpu, effort: Effort) => peakOf(gpu, effort, peakKernel);
+
+/** The same of 16-bit floats; the device must have shader-f16. */
+export const peakGflopsF16 = (gpu: Gpu, effort: Effort) => peakOf(gpu, effort, peakKernelF16);
+
+async function peakOf(gpu: Gpu, effort: Effort, kernel: typeof peakKernel): Promise<number> {
   const groups = gpu.adapter.isSoftware ? 64 : 8192;
   const rounds = gpu.adapter.isSoftware ? 256 : 4096;
   const y = gpu.buffer('bench.peak', (2 + groups * 64) * 4);
   gpu.write(y, new Float32Array([0.999, 0.001]));
-  const seconds = await secondsOf(gpu, () => gpu.dispatch(peakKernel, { y }, { rounds }, groups), effort);
+  const seconds = await secondsOf(gpu, () => gpu.dispatch(kernel, { y }, { rounds }, groups), effort);
   gpu.free(y);
   return (groups * 64 * rounds * OPS_PER_ROUND) / seconds / 1e9;
 }

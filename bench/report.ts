@@ -53,6 +53,8 @@ export interface Report {
   conditions: { date: string; host: string; cores: number; loadAverage?: number; quick: boolean };
   peak?: {
     gflops: number;
+    /** Of 16-bit floats, where the adapter has shader-f16. */
+    gflopsF16?: number;
     /** Read and write of a large copy, GB/s. */
     copyGbPerS?: number;
     dispatchUs?: number;
@@ -86,6 +88,8 @@ export interface Report {
   }[];
   train?: TrainResult;
   scaling?: ({ change: string } & Rate)[];
+  /** On request: 12 layers, hidden 768, vocabulary 32k. */
+  large?: { parameters: number; decode: Record<string, Rate>; train: Rate };
   step?: {
     /** Random ones never stop early, so their step is longer. */
     weights: 'checkpoint' | 'random';
@@ -129,6 +133,7 @@ export function fillShares(report: Report): void {
     ...(report.matmul ?? []),
     ...Object.values(report.decode ?? {}),
     ...(report.scaling ?? []),
+    ...(report.large ? [...Object.values(report.large.decode), report.large.train] : []),
     ...(report.prefill ? [report.prefill] : []),
     ...(report.train ? [report.train] : []),
   ];
@@ -151,6 +156,7 @@ export function table(report: Report): string {
     lines.push(`  ${name.padEnd(34)}${cells.map((c) => c.padStart(14)).join('')}`);
   if (peak) {
     row('peak multiply-add', `${fixed(peak.gflops)} GFLOP/s`);
+    if (peak.gflopsF16 !== undefined) row('peak multiply-add, f16', `${fixed(peak.gflopsF16)} GFLOP/s`);
     if (peak.copyGbPerS !== undefined) row('copy', `${fixed(peak.copyGbPerS)} GB/s`);
     if (peak.dispatchUs !== undefined) row('dispatch, run', `${fixed(peak.dispatchUs)} us`);
     if (peak.encodeUs !== undefined) row('dispatch, encode', `${fixed(peak.encodeUs)} us`);
@@ -187,6 +193,12 @@ export function table(report: Report): string {
     );
   trainRows(report, row);
   for (const { change, ...rate } of report.scaling ?? []) row(`train, ${change}`, ...rateCells(rate));
+  if (report.large) {
+    const { parameters, decode, train } = report.large;
+    const name = `${(parameters / 1e6).toFixed(0)} M parameters`;
+    for (const [sequences, each] of Object.entries(decode)) row(`${name}, decode ${sequences}`, ...rateCells(each));
+    row(`${name}, train`, ...rateCells(train));
+  }
   if (report.step) {
     for (const [phase, s] of Object.entries(report.step.phases)) row(`GRPO step, ${phase}`, `${fixed(s)} s`);
     if (report.step.idleShare !== undefined) row('GRPO step, device idle', percent(report.step.idleShare));

@@ -68,6 +68,17 @@ async function encodeMs(engine: ModelEngine, batch: PackedBatch): Promise<number
   return best;
 }
 
+/** `groups` groups of `n` samples of 32 tokens on a prompt of 64, computed once a group. */
+function groupBatch(groups: number, n: number): PackedBatch {
+  const { vocabSize } = HEADLINE;
+  return packOne(
+    Array.from({ length: groups }, (_, g) => ({
+      prompt: tokenIds(64, vocabSize, g + 1),
+      samples: Array.from({ length: n }, (_, s) => sampleOf(tokenIds(32, vocabSize, 100 * (g + 1) + s))),
+    })),
+  );
+}
+
 /** One thing changed at a time. */
 const CHANGES: [string, Partial<ModelConfig>, [number, number]][] = [
   ['4 x 64 tokens', {}, [4, 64]],
@@ -77,14 +88,26 @@ const CHANGES: [string, Partial<ModelConfig>, [number, number]][] = [
   ['vocabulary 4096', { vocabSize: 4096 }, [16, 64]],
 ];
 
+/** Groups x samples of each: 32 samples in all, so the prompts are what changes. */
+const GROUPS: [number, number][] = [
+  [16, 2],
+  [8, 4],
+  [4, 8],
+  [2, 16],
+];
+
 export async function benchScaling(gpu: Gpu, quick: boolean): Promise<NonNullable<Report['scaling']>> {
   const results: NonNullable<Report['scaling']> = [];
-  for (const [change, part, shape] of quick ? CHANGES.slice(0, 1) : CHANGES) {
-    const config = { ...HEADLINE, ...part };
-    const batch = plainBatch(...shape, config.vocabSize);
+  const measure = async (change: string, config: ModelConfig, batch: PackedBatch) => {
     const engine = new WgslEngine(gpu, randomModel(gpu, config), batch.tokens.length);
     results.push({ change, ...trainRate(config, batch, await bestSeconds(() => trainStep(engine, batch), 2)) });
+  };
+  for (const [change, part, shape] of quick ? CHANGES.slice(0, 1) : CHANGES) {
+    const config = { ...HEADLINE, ...part };
+    await measure(change, config, plainBatch(...shape, config.vocabSize));
   }
+  for (const [groups, n] of quick ? GROUPS.slice(-1) : GROUPS)
+    await measure(`${groups} groups of ${n} on 64 tokens, 32 each`, HEADLINE, groupBatch(groups, n));
   return results;
 }
 
