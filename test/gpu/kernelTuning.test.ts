@@ -15,6 +15,7 @@ import { applyTuning, identityOf, parseTable, tuningFile } from '../../src/model
 import { packGroups } from '../../src/model/packing.ts';
 import { WgslEngine } from '../../src/model/wgslEngine.ts';
 import { tinyConfig, tinyModel } from './tinyModel.ts';
+import { expectSame } from './check.ts';
 import { testGpu, withGpu } from './gpu.ts';
 
 const ADAMW = { lr: 1e-2, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0.01, gradClip: 1 };
@@ -54,9 +55,7 @@ test('training under two pinned tables gives the same bits', () =>
     ] as MatmulTable[]) {
       const other = await twoSteps(gpu, table);
       expect(other.length).toBe(builtIn.length);
-      other.forEach((values, i) =>
-        expect(Buffer.from(values.buffer).equals(Buffer.from(builtIn[i].buffer))).toBe(true),
-      );
+      other.forEach((values, i) => expectSame(values, builtIn[i]));
     }
     expect(builtIn[0]).not.toEqual(builtIn[1]);
   }));
