@@ -134,7 +134,7 @@ export function sharedForward({ D, R, L }) {
   ];
   const what = `// attention_d${D}.wgsl with keys loaded together; same inputs, same outputs.
 //
-${note(L, R, 'a key', `attention_d${D}`)}`;
+${note(L, R, 'a key', `attention_shared${L}_d${D}`)}`;
   return `${head(what, D, L, bindings)}${entry('H', L, R)}${queryHead}${lines(
     2,
     range(R).map((r) => rowOf(r, [each(n, (j) => `let q${r}_${j} = vec4f(q[at${r} + ${j}u]);`)])),
@@ -180,7 +180,7 @@ export function sharedBackwardQ({ D, R, L }) {
   ];
   const what = `// attention_bwd_q_d${D}.wgsl with keys loaded together; same inputs, same outputs.
 //
-${note(L, R, 'a key', `attention_bwd_q_d${D}`)}`;
+${note(L, R, 'a key', `attention_bwd_q_shared${L}_d${D}`)}`;
   return `${head(what, D, L, bindings)}${entry('H', L, R)}${queryHead}${lines(
     2,
     range(R).map((r) =>
@@ -230,7 +230,7 @@ export function sharedBackwardKV({ D, R, L }) {
   ];
   const what = `// attention_bwd_kv_d${D}.wgsl with queries loaded together; same inputs, same outputs.
 //
-${note(L, R, 'a query and its gradient', `attention_bwd_kv_d${D}`)}`;
+${note(L, R, 'a query and its gradient', `attention_bwd_kv_shared${L}_d${D}`)}`;
   return `${head(what, D, L, bindings)}${entry('K', L, R)}  let share = params.H / params.K; // query heads that read this key head
   let vHead = params.K * D4;
 ${lines(

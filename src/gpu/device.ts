@@ -241,7 +241,10 @@ export class Gpu {
     this.#encode().clearBuffer(view.buffer, view.offset, view.bytes);
   }
 
-  /** Records `groups` workgroups of a kernel (in the form for halves, where it is bound to some), folded over x and y. They run at the next flush or read, in order. */
+  /**
+   * Records `groups` workgroups of a kernel (in the form for halves, where it is bound to some), folded over x and y. They run
+   * at the next flush or read, in order.
+   */
   dispatch<R extends string, W extends string, P extends string>(
     plain: Kernel<R, W, P>,
     buffers: Record<R | W, View>,

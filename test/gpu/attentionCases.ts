@@ -1,7 +1,9 @@
 /** Inputs of the attention kernels, and how far their results may be off. */
 import { packGroups } from '../../src/model/packing.ts';
 import { rng } from '../random.ts';
+import type { AttentionForm } from '../../src/gpu/ops/attention.ts';
 import { U } from './check.ts';
+import { testGpu } from './gpu.ts';
 
 export interface AttentionCase {
   N: number;
@@ -42,6 +44,13 @@ export const GENERIC_CASES: AttentionCase[] = [
   make(4, 1, 20, 1, group(31, 33)),
   make(2, 1, 128, 0.5, group(5, 61)),
 ];
+
+/** Skips a test of the `shared` form where subgroups are not all of `lanes`. */
+export async function skipUnless(form: AttentionForm, lanes: number, skip: (why: string) => never): Promise<void> {
+  const { subgroupSize, subgroupMaxSize } = (await testGpu()).adapter;
+  if (form === 'shared' && (subgroupSize !== lanes || subgroupMaxSize !== lanes))
+    skip(`this adapter's subgroups are of ${subgroupSize} to ${subgroupMaxSize}, not of ${lanes}`);
+}
 
 export const describeCase = ({ N, H, K, D, scale }: AttentionCase): string => `N=${N} H=${H} K=${K} D=${D} x${scale}`;
 

@@ -1,6 +1,6 @@
 /** The tests of the attention forward kernels, generic or printed for one head dim. */
 import { test } from 'vitest';
-import { attention, type AttentionForm, attentionForms } from '../../src/gpu/ops/attention.ts';
+import { attention, type AttentionForm } from '../../src/gpu/ops/attention.ts';
 import * as reference from '../../src/model/reference.ts';
 import { rng } from '../random.ts';
 import {
@@ -9,10 +9,11 @@ import {
   describeCase,
   joinKv,
   scoreBound,
+  skipUnless,
   weightError,
 } from './attentionCases.ts';
 import { abs64, expectSame, expectWithin, f64, oneThreadGroups, readRoomy, roomy, U } from './check.ts';
-import { testGpu, withGpu } from './gpu.ts';
+import { withGpu } from './gpu.ts';
 
 interface Inputs {
   q: Float32Array;
@@ -39,13 +40,14 @@ export async function runAttention(
   return { out: results[0], lse: results[1] };
 }
 
-async function check(sizes: Sizes, inputs: Inputs): Promise<void> {
+/** Against float64, and the same bits as the tiled form. */
+async function check(sizes: Sizes, inputs: Inputs, form: AttentionForm): Promise<void> {
   const { q, k, v, ranges } = inputs;
-  const got = await runAttention(sizes, inputs);
-  for (const form of [...attentionForms(await testGpu(), sizes.D), 'alone'] as const) {
-    const other = await runAttention(sizes, inputs, false, form);
-    expectSame(other.out, got.out);
-    expectSame(other.lse, got.lse);
+  const got = await runAttention(sizes, inputs, false, form);
+  if (form !== 'tiled') {
+    const tiled = await runAttention(sizes, inputs, false, 'tiled');
+    expectSame(got.out, tiled.out);
+    expectSame(got.lse, tiled.lse);
   }
   const want = reference.attention(f64(q), f64(k), f64(v), ranges, sizes);
   const size = reference.attention(f64(q), f64(k), abs64(v), ranges, sizes).out;
@@ -83,19 +85,24 @@ function decodeInputs(H: number, K: number, D: number): Inputs & { lengths: numb
   return { q, k, v, ranges: Uint32Array.from(ranges), lengths };
 }
 
-export function testAttention(cases: AttentionCase[]): void {
+/** `lanes`: of a subgroup, for `shared`; skipped where the adapter's are not of that many. */
+export function testAttention(cases: AttentionCase[], form: AttentionForm = 'tiled', lanes = 0): void {
   const { D } = cases[0];
-  test.each(cases.map((c) => [describeCase(c), c] as const))('packed groups, %s', (_, c) =>
-    check(c, attentionInputs(c)),
-  );
+  test.for(cases.map((c) => [describeCase(c), c] as const))('packed groups, %s', async ([, c], { skip }) => {
+    await skipUnless(form, lanes, skip);
+    await check(c, attentionInputs(c), form);
+  });
 
-  test('decode rows: prefix elsewhere in the cache, empty prefix, empty own range', () =>
-    check({ N: 6, H: 6, K: 3, D }, decodeInputs(6, 3, D)));
+  test('decode rows: prefix elsewhere in the cache, empty prefix, empty own range', async ({ skip }) => {
+    await skipUnless(form, lanes, skip);
+    await check({ N: 6, H: 6, K: 3, D }, decodeInputs(6, 3, D), form);
+  });
 
-  test('a row gives the same bits alone, in a batch, and wherever its keys lie', async () => {
+  test('a row gives the same bits alone, in a batch, and wherever its keys lie', async ({ skip }) => {
+    await skipUnless(form, lanes, skip);
     const [H, K] = [4, 2];
     const all = decodeInputs(H, K, D);
-    const together = await runAttention({ N: 6, H, K, D }, all);
+    const together = await runAttention({ N: 6, H, K, D }, all, false, form);
     for (let n = 0; n < 6; n++) {
       // Its keys copied to the front of a cache of their own, prefix and own range side by side.
       const rows = [0, 2].flatMap((part) => {
@@ -113,6 +120,8 @@ export function testAttention(cases: AttentionCase[]): void {
           v: pick(all.v),
           ranges: Uint32Array.of(0, prefix, prefix, rows.length),
         },
+        false,
+        form,
       );
       expectSame(alone.out, together.out.subarray(n * H * D, (n + 1) * H * D));
       expectSame(alone.lse, together.lse.subarray(n * H, (n + 1) * H));

@@ -1,0 +1,4 @@
+import { attentionCases } from './attentionCases.ts';
+import { testAttention } from './attentionSuite.ts';
+
+testAttention(attentionCases(16), 'shared', 8);

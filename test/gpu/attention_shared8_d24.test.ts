@@ -1,0 +1,4 @@
+import { attentionCases } from './attentionCases.ts';
+import { testAttention } from './attentionSuite.ts';
+
+testAttention(attentionCases(24), 'shared', 8);
