@@ -1,16 +1,6 @@
 /** Attention's WGSL where the lanes of a subgroup load each key together: for adapters whose subgroups are all of 4 or of 8. */
 
-const range = (n) => [...Array(n).keys()];
-const each = (n, f) => range(n).map(f).join(' ');
-const lines = (indent, list) =>
-  list
-    .flat()
-    .map((line) => ' '.repeat(indent) + line)
-    .join('\n');
-const dot = (x, y, n) =>
-  `fold(${range(n)
-    .map((j) => `${x}_${j} * ${y}_${j}`)
-    .join(' + ')})`;
+import { dot, each, FOLD, indent, range } from './wgslText.mjs';
 
 const head = (what, D, L, bindings) => `enable subgroups;
 diagnostic(off, subgroup_uniformity); // a workgroup is one subgroup, and all its lanes take every turn of every loop
@@ -31,7 +21,7 @@ alias Act = vec4f; // of activations: vec4h where they are halves (src/gpu/halve
 ${bindings.map(([access, name, type], i) => `@group(0) @binding(${i}) var<storage, ${access}> ${name}: array<${type}>;`).join('\n')}
 @group(0) @binding(${bindings.length}) var<uniform> params: Params;
 
-fn fold(x: vec4f) -> f32 { return (x.x + x.y) + (x.z + x.w); }
+${FOLD}
 `;
 
 /** `heads`: the parameter that counts the heads a workgroup may be of. */
@@ -83,7 +73,7 @@ const overRuns = (R, before, key, after) => `
   while (first < spanEnd) {
     let span = ranges[first];
     var end = spanEnd; // where the run ends
-${lines(
+${indent(
   4,
   range(R).map(
     (r) =>
@@ -91,7 +81,7 @@ ${lines(
   ),
 )}
     end = subgroupMin(end);
-${lines(4, [
+${indent(4, [
   ...range(R).map((r) => `let in${r} = tile + ${r}u >= first && tile + ${r}u < end;`),
   `let ownStop = subgroupMax(${range(R)
     .map((r) => `select(0u, mine${r}.w, in${r})`)
@@ -101,16 +91,16 @@ ${lines(4, [
     for (var part = 0u; part < 2u; part++) {
       let own = part == 1u;
       let stop = select(span.y, ownStop, own);
-${lines(
+${indent(
   6,
   range(R).map((r) => `let until${r} = select(0u, select(0xffffffffu, mine${r}.w, own), in${r});`),
 )}
       for (var j = select(span.x, span.z, own); j < stop; j++) {
         let key = j * 2u * vHead + kHead;
-${lines(8, key)}
+${indent(8, key)}
       }
     }
-${lines(4, after)}
+${indent(4, after)}
     first = end;
   }
 }
@@ -135,7 +125,7 @@ export function sharedForward({ D, R, L }) {
   const what = `// attention_d${D}.wgsl with keys loaded together; same inputs, same outputs.
 //
 ${note(L, R, 'a key', `attention_shared${L}_d${D}`)}`;
-  return `${head(what, D, L, bindings)}${entry('H', L, R)}${queryHead}${lines(
+  return `${head(what, D, L, bindings)}${entry('H', L, R)}${queryHead}${indent(
     2,
     range(R).map((r) => rowOf(r, [each(n, (j) => `let q${r}_${j} = vec4f(q[at${r} + ${j}u]);`)])),
   )}
@@ -181,7 +171,7 @@ export function sharedBackwardQ({ D, R, L }) {
   const what = `// attention_bwd_q_d${D}.wgsl with keys loaded together; same inputs, same outputs.
 //
 ${note(L, R, 'a key', `attention_bwd_q_shared${L}_d${D}`)}`;
-  return `${head(what, D, L, bindings)}${entry('H', L, R)}${queryHead}${lines(
+  return `${head(what, D, L, bindings)}${entry('H', L, R)}${queryHead}${indent(
     2,
     range(R).map((r) =>
       rowOf(r, [
@@ -233,7 +223,7 @@ export function sharedBackwardKV({ D, R, L }) {
 ${note(L, R, 'a query and its gradient', `attention_bwd_kv_shared${L}_d${D}`)}`;
   return `${head(what, D, L, bindings)}${entry('K', L, R)}  let share = params.H / params.K; // query heads that read this key head
   let vHead = params.K * D4;
-${lines(
+${indent(
   2,
   range(R).map((r) => [
     `let j${r} = min(tile + ${r}u, params.N - 1u); let end${r} = queryEnd[j${r}];`,
@@ -254,7 +244,7 @@ ${lines(
     let query = (row * params.H + h) * D4;
     let lseRow = lse[row * params.H + h];
     let deltaRow = delta[row * params.H + h];
-${lines(4, [
+${indent(4, [
   ...together(
     n,
     L,
@@ -282,7 +272,7 @@ ${lines(4, [
     h = select(h + 1u, head * share, turn);
   }
 
-${lines(
+${indent(
   2,
   range(R).map((r) => [
     `if (tile + ${r}u < params.N) {`,

@@ -1,20 +1,7 @@
 /** Attention's WGSL for one head dim: WGSL has no unroll, so the registers are written out here. */
 
 import { sharedBackwardKV, sharedBackwardQ, sharedForward } from './attentionShared.mjs';
-
-const range = (n) => [...Array(n).keys()];
-const indent = (n, lines) =>
-  lines
-    .flat()
-    .filter((l) => l)
-    .map((line) => ' '.repeat(n) + line)
-    .join('\n');
-const each = (n, f) => range(n).map(f).join(' ');
-/** Inner product of two heads held as n vec4s: four partial sums, added at the end. */
-const dot = (x, y, n) =>
-  `fold(${range(n)
-    .map((j) => `${x}_${j} * ${y}_${j}`)
-    .join(' + ')})`;
+import { dot, each, FOLD, indent, range } from './wgslText.mjs';
 
 const params = (D, what) => `struct Params {
   N: u32,      // ${what}
@@ -28,7 +15,7 @@ override WG: u32 = 64u; // threads in a workgroup
 const D4 = ${D / 4}u; // vec4s in a head
 alias Act = vec4f; // of activations: vec4h where they are halves (src/gpu/halves.ts)
 `;
-const entry = (heads, R) => `fn fold(x: vec4f) -> f32 { return (x.x + x.y) + (x.z + x.w); }
+const entry = (heads, R) => `${FOLD}
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, @builtin(local_invocation_index) tid: u32) {

@@ -1,12 +1,11 @@
 /** The matrix product's WGSL by tile shape: WGSL has no unroll, so the register tile is written out here. */
 
 import { matmulWorkgroupWgsl } from './matmulWorkgroup.mjs';
+import { indent, range } from './wgslText.mjs';
 
-const range = (n) => [...Array(n).keys()];
 /** An element as f32. */
 const loadA = (index) => `f32(a[${index}])`;
 const loadB = (index) => `f32(b[${index}])`;
-const indent = (n, lines) => lines.map((line) => ' '.repeat(n) + line).join('\n');
 
 const SHAPES = `
 //   a     any layout: a(m, k) = a[m * rowA + k * stepA]      NN, NT: rowA = K, stepA = 1    TN: rowA = 1, stepA = M

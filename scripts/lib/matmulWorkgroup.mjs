@@ -1,7 +1,7 @@
 /** The matrix product for hardware GPUs: a workgroup shares tiles of both operands in its own memory. */
 
-const range = (n) => [...Array(n).keys()];
-const indent = (n, lines) => lines.map((line) => ' '.repeat(n) + line).join('\n');
+import { indent, range } from './wgslText.mjs';
+
 const LETTERS = 'xyzw';
 const plus = (n) => (n ? ` + ${n}u` : '');
 

@@ -1,7 +1,7 @@
 /** The product with packed weights (kernels/pack.wgsl) by tile shape: made float32 in the load, eight values at a time. */
 
-const range = (n) => [...Array(n).keys()];
-const indent = (n, lines) => lines.map((line) => ' '.repeat(n) + line).join('\n');
+import { indent, range } from './wgslText.mjs';
+
 const PARTS = ['lo.x', 'lo.y', 'lo.z', 'lo.w', 'hi.x', 'hi.y', 'hi.z', 'hi.w'];
 
 /**

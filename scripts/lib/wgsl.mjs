@@ -17,7 +17,7 @@ const PRINTED = [
   [/\/(attention\w*_d(\d+))\.wgsl/, 'printed', './attentionTile.mjs', (name, D) => `printed(${D}).${name}()`],
 ];
 
-const PRINTERS = /(matmulTile|matmulWorkgroup|packedTile|attentionTile|attentionShared)\.mjs$/;
+const PRINTERS = /(matmulTile|matmulWorkgroup|packedTile|attentionTile|attentionShared|wgslText)\.mjs$/;
 
 /** A printer's source without comments, its own and those it prints, where nothing else is on their line behind them. */
 export const withoutComments = (source) =>

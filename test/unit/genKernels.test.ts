@@ -37,7 +37,7 @@ test.each([...printed.keys()])('kernels/%s is what its generator in scripts/ pri
 test('printers without their comments, as the library has them, print the same but for comments', async () => {
   const { withoutComments } = (await load('lib/wgsl')) as { withoutComments: (source: string) => string };
   const folder = mkdtempSync(join(tmpdir(), 'printers-'));
-  for (const name of ['matmulTile', 'matmulWorkgroup', 'packedTile', 'attentionTile', 'attentionShared'])
+  for (const name of ['matmulTile', 'matmulWorkgroup', 'packedTile', 'attentionTile', 'attentionShared', 'wgslText'])
     writeFileSync(join(folder, `${name}.mjs`), withoutComments(readFileSync(`scripts/lib/${name}.mjs`, 'utf8')));
   const bare = (await import(/* @vite-ignore */ join(folder, 'matmulTile.mjs'))) as MatmulGenerator;
   const words = (code: string) =>
