@@ -76,17 +76,30 @@ export function matmulWgsl({
     return [from, `quadSwapX(${from})`, `quadSwapY(${from})`, `quadSwapDiagonal(${from})`][place];
   };
   const sum = (i, j, steps) => steps.reduce((s, d) => `${s} + x${i}_${d} * b${j}_${d}`, `s${i}_${j}`);
-  // All loads come first: a load ends a block of straight code on SwiftShader, and sums stay in registers within a block only.
-  const body = (steps) => [
-    ...steps.flatMap((d) => [
-      ...range(loads).map((q) => `let a${q}_${d} = ${loadA(`ia${q}${d ? ` + ${d}u * params.stepA` : ''}`)};`),
-      ...range(cols).map((j) => `let b${j}_${d} = ${loadB(`ib${j}${d ? ` + ${d}u * params.stepB` : ''}`)};`),
+  const loadRows = (d) =>
+    range(loads).map((q) => `let a${q}_${d} = ${loadA(`ia${q}${d ? ` + ${d}u * params.stepA` : ''}`)};`);
+  const loadCol = (j, d) => `let b${j}_${d} = ${loadB(`ib${j}${d ? ` + ${d}u * params.stepB` : ''}`)};`;
+  const rowValues = (i, steps) =>
+    steps.map((d) => `let x${i}_${d} = ${share ? shared(i, d) : `a${i}_${d}`};`).join(' ');
+  // A load ends a block of straight code on SwiftShader, and within a block each use of a row's value but the last is stored
+  // back to the stack. Column by column, with the column's loads between, every block uses a row's value once.
+  const byColumns = (steps) => [
+    ...steps.flatMap(loadRows),
+    ...range(rows).map((i) => rowValues(i, steps)),
+    ...range(cols).flatMap((j) => [
+      ...steps.map((d) => loadCol(j, d)),
+      ...range(rows).map((i) => `s${i}_${j} = ${sum(i, j, steps)};`),
     ]),
+  ];
+  // For LLVM all loads come first; it shares out registers by itself.
+  const byRows = (steps) => [
+    ...steps.flatMap((d) => [...loadRows(d), ...range(cols).map((j) => loadCol(j, d))]),
     ...range(rows).flatMap((i) => [
-      steps.map((d) => `let x${i}_${d} = ${share ? shared(i, d) : `a${i}_${d}`};`).join(' '),
+      rowValues(i, steps),
       ...range(cols).map((j) => `s${i}_${j} = ${sum(i, j, steps)};`),
     ]),
   ];
+  const body = quad ? byColumns : byRows;
   const advance = (d) => [
     range(loads)
       .map((q) => `ia${q} += ${d === 1 ? '' : `${d}u * `}params.stepA;`)
@@ -205,7 +218,7 @@ export const variants = {
   subgroup4_16x4: { rows: 16, cols: 4, unroll: 8, share: 4, workgroup: 16, quad: true },
   subgroup4_8x4: { rows: 8, cols: 4, unroll: 8, share: 4, workgroup: 16, quad: true },
   subgroup4_4x4: { rows: 4, cols: 4, unroll: 8, share: 4, workgroup: 16, quad: true },
-  subgroup8_32x8: { rows: 32, cols: 8, unroll: 1, share: 8, workgroup: 8 },
+  subgroup8_32x8: { rows: 32, cols: 8, unroll: 2, share: 8, workgroup: 8 },
   subgroup8_16x8: { rows: 16, cols: 8, unroll: 1, share: 8, workgroup: 16 },
   subgroup8_8x8: { rows: 8, cols: 8, unroll: 1, share: 8, workgroup: 16 },
   subgroup8_16x4: { rows: 16, cols: 4, unroll: 1, share: 8, workgroup: 64 },
