@@ -34,6 +34,10 @@ type Json = Record<string, unknown>;
 /** Roles whose text comes from outside; system and assistant texts are the author's own and may hold control tokens. */
 const UNTRUSTED_ROLES = ['user', 'tool', 'function', 'ipython'];
 
+const CONTINUATIONS_KEPT = 4096;
+/** Characters; a longer answer is hardly given twice. */
+const LONGEST_KEPT = 2000;
+
 export class ChatTokenizer {
   /** Ids that end an assistant turn; the first is the one we append to demonstrations. */
   readonly eosTokenIds: number[];
@@ -47,6 +51,7 @@ export class ChatTokenizer {
   private readonly config: Json;
   private readonly controlTokens: Map<string, number>;
   private readonly controlPattern: RegExp | null;
+  private readonly continuations = new Map<string, Uint32Array>();
 
   /** `eosTokenIds` of a generation_config.json may be given; else the config's `eos_token` is the only one. */
   constructor(tokenizerJson: unknown, configJson: unknown, eosTokenIds?: number[]) {
@@ -110,8 +115,20 @@ export class ChatTokenizer {
   /**
    * What the context gains after an assistant turn that ended with its end token: the rest of that turn's closing (a
    * newline, in ChatML), the tool messages, the next assistant header. Found as the difference to a dummy conversation.
+   * Not to be written to: a group's samples mostly hear the same answers, so what was encoded lately is kept, since the
+   * device waits while the template is rendered.
    */
   encodeContinuation(toolMessages: ChatMessage[]): Uint32Array {
+    const key = JSON.stringify(toolMessages);
+    const known = this.continuations.get(key);
+    if (known) return known;
+    const ids = this.newContinuation(toolMessages);
+    if (this.continuations.size >= CONTINUATIONS_KEPT) this.continuations.delete(this.continuations.keys().next().value!);
+    if (key.length <= LONGEST_KEPT) this.continuations.set(key, ids);
+    return ids;
+  }
+
+  private newContinuation(toolMessages: ChatMessage[]): Uint32Array {
     const { messages: safe, mark } = this.defuse(toolMessages);
     const reply = 'webgrpo-dummy-reply';
     const dummy = [
