@@ -38,6 +38,17 @@ export interface UpdateResult {
   seconds: { old_log_prob: number; update_actor: number };
 }
 
+interface Prepared {
+  batch: MiniBatch;
+  /** undefined where they depend on the policy as it will then be, and where there is nothing to train on */
+  inputs: PolicyLossInputs | undefined;
+}
+
+interface CurrentPolicy {
+  logProbs: Float32Array;
+  result: CurrentPolicyResult;
+}
+
 export class PolicyUpdater {
   readonly #config: TrainConfig;
   readonly #engine: TrainerEngine;
@@ -66,27 +77,40 @@ export class PolicyUpdater {
     const all: Metrics[] = [];
     let [done, trainedTokens] = [0, 0];
     let firstDiff: Metrics = {};
-    for (let epoch = 0; epoch < actor.ppoEpochs; epoch++) {
-      for (const chosen of this.#miniBatches(samples, step, epoch)) {
-        const batch = packMiniBatch(samples, chosen, tokens.masks, actor.maxTokenLen, actor.ppoMicroBatchSize);
-        if (batch.entrySample.length === 0) continue;
-        const result = await this.#miniBatch(samples, tokens, batch, updates + done);
-        if (done === 0) firstDiff = rolloutProbsDiff(result.rolloutLogProbs, result.logProbs);
-        all.push(result.metrics);
-        trainedTokens += batch.entrySample.length;
-        done++;
+    const chosen = Array.from({ length: actor.ppoEpochs }, (_, epoch) =>
+      this.#miniBatches(samples, step, epoch),
+    ).flat();
+    const prepare = (i: number) => (i < chosen.length ? this.#prepare(samples, tokens, chosen[i]) : undefined);
+    let next = prepare(0);
+    for (let i = 1; next; i++) {
+      const current = next;
+      if (current.batch.entrySample.length === 0) {
+        next = prepare(i);
+        continue;
       }
+      const meanwhile = () => void (next = prepare(i));
+      const result = await this.#miniBatch(samples, tokens, current, updates + done, meanwhile);
+      if (done === 0) firstDiff = rolloutProbsDiff(result.rolloutLogProbs, result.logProbs);
+      all.push(result.metrics);
+      trainedTokens += current.batch.entrySample.length;
+      done++;
     }
     const ended = performance.now();
     const seconds = { old_log_prob: 0, update_actor: (ended - started) / 1000 };
     return { metrics: { ...reduceMetrics(all), ...firstDiff }, updates: done, trainedTokens, seconds };
   }
 
-  async #miniBatch(samples: Sample[], tokens: StepTokens, batch: MiniBatch, update: number) {
-    const { actor } = this.#config;
-    const look = needsCurrentPolicy(this.#config) ? await this.#look(samples, tokens, batch) : undefined;
+  /** What an update needs that does not depend on the updates before it. */
+  #prepare(samples: Sample[], tokens: StepTokens, chosen: number[]): Prepared {
+    const { maxTokenLen, ppoMicroBatchSize } = this.#config.actor;
+    const batch = packMiniBatch(samples, chosen, tokens.masks, maxTokenLen, ppoMicroBatchSize);
+    const later = needsCurrentPolicy(this.#config) || batch.entrySample.length === 0;
+    return { batch, inputs: later ? undefined : this.#inputs(samples.length, tokens, batch, undefined) };
+  }
+
+  #inputs(count: number, tokens: StepTokens, batch: MiniBatch, look: CurrentPolicy | undefined): PolicyLossInputs {
     const { refLogProbs } = tokens;
-    const { masks, weights, klWeights } = this.#weights(samples.length, tokens, batch, look?.result);
+    const { masks, weights, klWeights } = this.#weights(count, tokens, batch, look?.result);
     const inputs: PolicyLossInputs = {
       oldLogProbs: gatherEntries(batch, tokens.oldLogProbs),
       advantages: gatherEntries(batch, tokens.advantages),
@@ -97,25 +121,43 @@ export class PolicyUpdater {
     };
     const selected = selectTokens(this.#spec, lossRows(look?.logProbs ?? inputs.oldLogProbs, inputs, batch));
     if (selected) inputs.selected = Float32Array.from(selected);
-    const { logProbs, entropy } = await this.#forwardBackward(batch, inputs);
+    return inputs;
+  }
+
+  /** One update. `meanwhile` runs while the device computes, and so do the metrics: it is not kept waiting for them. */
+  async #miniBatch(
+    samples: Sample[],
+    tokens: StepTokens,
+    { batch, inputs: prepared }: Prepared,
+    update: number,
+    meanwhile: () => void,
+  ) {
+    const { actor } = this.#config;
+    const look = needsCurrentPolicy(this.#config) ? await this.#look(samples, tokens, batch) : undefined;
+    const inputs = prepared ?? this.#inputs(samples.length, tokens, batch, look);
+    const computing = this.#forwardBackward(batch, inputs);
+    const [{ logProbs, entropy }] = await Promise.all([computing, Promise.resolve().then(meanwhile)]);
     const lr = actor.optim.lr * this.#lrFactor(update);
     const { betas, eps, weightDecay } = actor.optim;
-    const step = await this.#engine.model.optimizerStep({
+    const stepping = this.#engine.model.optimizerStep({
       ...{ lr, eps, weightDecay, gradClip: actor.gradClip },
       ...{ beta1: betas[0], beta2: betas[1] },
     });
+    const lossMetrics = this.#lossMetrics(batch, inputs, logProbs, entropy);
+    const rolloutLogProbs = gatherEntries(batch, samples.map(rolloutLogProbsOf));
+    const step = await stepping;
     const metrics = {
       ...look?.result.metrics,
-      ...this.#lossMetrics(batch, inputs, logProbs, entropy),
+      ...lossMetrics,
       'actor/grad_norm': step.gradNorm,
       'actor/skipped_updates': step.skipped ? 1 : 0,
       'actor/lr': lr,
     };
-    return { metrics, logProbs, rolloutLogProbs: gatherEntries(batch, samples.map(rolloutLogProbsOf)) };
+    return { metrics, logProbs, rolloutLogProbs };
   }
 
   /** The policy before this update, and what follows from it. */
-  async #look(samples: Sample[], tokens: StepTokens, batch: MiniBatch) {
+  async #look(samples: Sample[], tokens: StepTokens, batch: MiniBatch): Promise<CurrentPolicy> {
     const { logProbs, entropy } = await this.#forward(this.#engine.model, batch);
     const masks = batch.samples.map((s) => tokens.masks[s]);
     const result = lookAtCurrentPolicy(this.#config, {

@@ -123,7 +123,8 @@ export class ChatTokenizer {
     const known = this.continuations.get(key);
     if (known) return known;
     const ids = this.newContinuation(toolMessages);
-    if (this.continuations.size >= CONTINUATIONS_KEPT) this.continuations.delete(this.continuations.keys().next().value!);
+    if (this.continuations.size >= CONTINUATIONS_KEPT)
+      this.continuations.delete(this.continuations.keys().next().value!);
     if (key.length <= LONGEST_KEPT) this.continuations.set(key, ids);
     return ids;
   }
