@@ -327,15 +327,16 @@ export class Gpu {
     this.#timer.label = label;
   }
 
-  /** As `read` of one view, with the milliseconds of labelled passes since the last call; absent without `startTimer`. */
-  async readTimed(view: View): Promise<{ data: ArrayBuffer; times?: Record<string, number> }> {
+  /** As `read`, with the milliseconds of labelled passes since the last call; absent without `startTimer`. */
+  async readTimed(...views: View[]): Promise<{ data: ArrayBuffer[]; times?: Record<string, number> }> {
     const timer = this.#timer;
-    if (!timer) return { data: (await this.read(view))[0] };
+    if (!timer) return { data: await this.read(...views) };
     this.#endPass();
     const labels = timer.resolve(this.#encode());
     const stamps = { view: timer.view, offset: 0, bytes: 16 * labels.length };
-    const [data, read] = await this.readRanges([{ view, offset: 0, bytes: view.bytes }, stamps]);
-    return { data, times: timesByLabel(labels, read) };
+    const parts = views.map((view) => ({ view, offset: 0, bytes: view.bytes }));
+    const read = await this.readRanges([...parts, stamps]);
+    return { data: read.slice(0, -1), times: timesByLabel(labels, read[views.length]) };
   }
 
   async readF32(view: View): Promise<Float32Array<ArrayBuffer>> {

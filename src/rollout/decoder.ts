@@ -197,13 +197,14 @@ export class Decoder {
     this.#gpu.flush();
   }
 
-  /** Runs what is recorded and reads the state of every slot, [slots, STATE_WIDTH]. */
+  /** Runs what is recorded and reads the state of every slot, [slots, STATE_WIDTH]; `readDrawn` mostly costs no read after it. */
   async readState(): Promise<Uint32Array> {
     this.#gpu.timeAs(undefined);
-    const { data, times } = await this.#gpu.readTimed(this.#draws.state);
+    const { data, times } = await this.#gpu.readTimed(...this.#draws.views);
+    this.#draws.keep(data);
     const { prefill = 0, decode = 0, sample: drawing = 0 } = times ?? {};
     this.gpuTimes = times && { prefill, decode, sample: drawing };
-    return new Uint32Array(data);
+    return new Uint32Array(data[0]);
   }
 
   /** Reads what the slots have drawn this turn: `count` tokens each, the first `from` left out. */

@@ -36,6 +36,9 @@ export interface DrawnTokens extends Partial<DrawDetails> {
 /** [token, position of the next, tokens drawn, 0 live | 1 stopped | 2 full] of a slot. */
 export const STATE_WIDTH = 4;
 
+/** Costs less to copy and map than a second look at the device. */
+const READ_ALONG_BYTES = 1 << 19;
+
 export class Draws {
   /** [slots, STATE_WIDTH] */
   readonly state: View;
@@ -51,6 +54,8 @@ export class Draws {
   /** 1 = the slot's draws go through #adjusted, which exists from the first such request on. */
   readonly #isAdjusted: Uint8Array;
   #adjusted: AdjustedDraws | undefined;
+  /** #drawn as last read. */
+  #kept: ArrayBuffer | undefined;
 
   constructor(gpu: Gpu, head: Head, vocabSize: number, maxSlots: number, slotCapacity: number) {
     const u32 = (label: string, n: number) => gpu.buffer(`rollout.${label}`, n * 4);
@@ -108,6 +113,7 @@ export class Draws {
     const V = this.#vocabSize;
     const { logits, stats } = this.#head;
     const own = this.#views();
+    this.#kept = undefined;
     this.#gpu.timeAs('sample');
     while (first < draws.length) {
       const { slot } = draws[first];
@@ -128,9 +134,26 @@ export class Draws {
     return current;
   }
 
+  /** The slots' state; with it all that was drawn where that is little, since it is mostly asked for next. */
+  get views(): View[] {
+    return this.#drawn.bytes <= READ_ALONG_BYTES ? [this.state, this.#drawn] : [this.state];
+  }
+
+  /** What `views` held: `read` needs no look at the device until something is drawn again. */
+  keep([, drawn]: (ArrayBuffer | undefined)[]): void {
+    this.#kept = drawn;
+  }
+
   /** What the slots have drawn this turn: `count` tokens each, the first `from` left out. */
   async read(slots: { slot: number; from?: number; count: number }[]): Promise<DrawnTokens[]> {
     const cap = this.#slotCapacity;
+    const kept = this.#kept;
+    if (kept && !slots.some(({ slot }) => this.#isAdjusted[slot])) {
+      const start = (slot: number, from: number) => (slot * cap + from) * 12;
+      return slots.map(({ slot, from = 0, count }) =>
+        drawnTokens(kept.slice(start(slot, from), start(slot, from + count))),
+      );
+    }
     const parts = slots.map(({ slot, from = 0, count }) => ({
       view: this.#drawn,
       offset: (slot * cap + from) * 12,

@@ -13,7 +13,10 @@ test('only labelled passes since the last read are timed, and the data is what r
     const n = 1 << 16;
     const [x, y] = [new Float32Array(n).fill(2), new Float32Array(n).fill(1)].map((data) => gpu.buffer('v', data));
     const read = async () => {
-      const { data, times } = await gpu.readTimed(y);
+      const {
+        data: [data],
+        times,
+      } = await gpu.readTimed(y);
       return { first: new Float32Array(data)[0], times };
     };
     addInto(gpu, { x, y, n });
@@ -47,7 +50,10 @@ test('with more labelled passes than are kept the rest is left out; a sum over m
         gpu.timeAs(i % 2 ? 'odd' : 'even');
         addInto(gpu, { x, y, n: 4 });
       }
-      const { data, times } = await gpu.readTimed(y);
+      const {
+        data: [data],
+        times,
+      } = await gpu.readTimed(y);
       expect(new Float32Array(data)[0]).toBe(300);
       expect(Object.keys(times!).sort()).toEqual(['even', 'odd']);
     }
