@@ -1,0 +1,79 @@
+// What SwiftShader makes of a kernel, counted: instructions by kind, and those that do nothing. Needs objdump (binutils).
+//   node scripts/jit-code.mjs kernels/matmul_subgroup4_32x16.wgsl [more kernels]
+import { execFileSync } from 'node:child_process';
+import { closeSync, mkdtempSync, openSync, readFileSync, readSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { create, globals } from 'webgpu';
+import { setup } from './setup.mjs';
+
+Object.assign(process.env, setup({ adapter: true }));
+Object.assign(globalThis, globals);
+globalThis.dawn = create([]); // Dawn crashes if it is collected
+
+/** [start, end] of what SwiftShader has compiled so far. */
+function compiled() {
+  const lines = readFileSync('/proc/self/maps', 'utf8').split('\n');
+  const code = lines.filter((line) => line.includes('swiftshader_jit') && line.includes('r-x'));
+  return code.map((line) => line.match(/^(\w+)-(\w+)/).slice(1, 3));
+}
+
+function disassemble([start, end]) {
+  const bytes = Buffer.alloc(parseInt(end, 16) - parseInt(start, 16));
+  const memory = openSync('/proc/self/mem', 'r');
+  readSync(memory, bytes, 0, bytes.length, parseInt(start, 16));
+  closeSync(memory);
+  const folder = mkdtempSync(join(tmpdir(), 'jit-'));
+  try {
+    const file = join(folder, 'code');
+    writeFileSync(file, bytes);
+    const flags = ['-D', '-b', 'binary', '-m', 'i386:x86-64', '-M', 'intel', '--no-show-raw-insn', file];
+    const text = execFileSync('objdump', flags, { maxBuffer: 1 << 28 }).toString();
+    return text.split('\n').flatMap((line) => line.match(/^\s*\w+:\s+(.+?)\s*$/)?.[1] ?? []);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}
+
+/** Loads, stores and copies of whole registers by name, the rest by mnemonic. */
+function kindOf(instruction) {
+  const [name, operands = ''] = instruction.split(/\s+(.*)/);
+  if (name !== 'movups') return operands.includes('PTR') ? `${name} (memory)` : name;
+  if (operands.startsWith('XMMWORD')) return 'store';
+  return operands.includes('PTR') ? 'load' : 'copy';
+}
+
+/** A register that is written back to where it has just been read from. */
+const isIdle = (instruction, before) => {
+  const [, register, place] = before?.match(/^movups (xmm\d+),(XMMWORD PTR .+)$/) ?? [];
+  return register !== undefined && instruction === `movups ${place},${register}`;
+};
+
+const adapter = await globalThis.dawn.requestAdapter();
+if (!/swiftshader/i.test(`${adapter?.info.device} ${adapter?.info.description}`)) {
+  console.error(
+    `This reads SwiftShader's code, but the adapter is ${adapter?.info.description}; set VK_ICD_FILENAMES.`,
+  );
+  process.exit(1);
+}
+const device = await adapter.requestDevice({ requiredFeatures: ['subgroups'] });
+for (const file of process.argv.slice(2)) {
+  const before = new Set(compiled().map(String));
+  const started = performance.now();
+  const module = device.createShaderModule({ code: readFileSync(file, 'utf8') });
+  await device.createComputePipelineAsync({ layout: 'auto', compute: { module } });
+  const seconds = (performance.now() - started) / 1000;
+  const code = compiled()
+    .filter((region) => !before.has(String(region)))
+    .flatMap(disassemble)
+    .map((instruction) => instruction.replace(/\s+/, ' '));
+  const counts = new Map();
+  for (const instruction of code) counts.set(kindOf(instruction), (counts.get(kindOf(instruction)) ?? 0) + 1);
+  const idle = code.filter((instruction, i) => isIdle(instruction, code[i - 1])).length;
+  const most = [...counts].sort((a, b) => b[1] - a[1]).slice(0, 12);
+  console.log(
+    `${file}: ${code.length} instructions, ${idle} of them store what was just loaded; ${seconds.toFixed(1)} s`,
+  );
+  for (const [kind, n] of most) console.log(`  ${String(n).padStart(8)}  ${kind}`);
+}
+process.exit(0);
