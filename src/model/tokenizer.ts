@@ -34,9 +34,8 @@ type Json = Record<string, unknown>;
 /** Roles whose text comes from outside; system and assistant texts are the author's own and may hold control tokens. */
 const UNTRUSTED_ROLES = ['user', 'tool', 'function', 'ipython'];
 
-const CONTINUATIONS_KEPT = 4096;
-/** Characters; a longer answer is hardly given twice. */
-const LONGEST_KEPT = 2000;
+/** Characters of texts encoded lately that are kept: each takes about a millisecond, for which the device mostly waits. */
+const KEPT_CHARACTERS = 4e6;
 
 export class ChatTokenizer {
   /** Ids that end an assistant turn; the first is the one we append to demonstrations. */
@@ -51,7 +50,8 @@ export class ChatTokenizer {
   private readonly config: Json;
   private readonly controlTokens: Map<string, number>;
   private readonly controlPattern: RegExp | null;
-  private readonly continuations = new Map<string, Uint32Array>();
+  private readonly kept = new Map<string, Uint32Array>();
+  private keptCharacters = 0;
 
   /** `eosTokenIds` of a generation_config.json may be given; else the config's `eos_token` is the only one. */
   constructor(tokenizerJson: unknown, configJson: unknown, eosTokenIds?: number[]) {
@@ -108,24 +108,32 @@ export class ChatTokenizer {
 
   /** Ids of a conversation, by default with the header of the assistant turn that is to come. */
   encodeChat(messages: ChatMessage[], options: ChatOptions = {}): Uint32Array {
-    const { messages: safe, mark } = this.defuse(messages);
-    return Uint32Array.from(this.encodeMarked(this.applyChatTemplate(safe, options), mark));
+    return this.once(JSON.stringify(['chat', messages, options]), () => {
+      const { messages: safe, mark } = this.defuse(messages);
+      return Uint32Array.from(this.encodeMarked(this.applyChatTemplate(safe, options), mark));
+    });
   }
 
   /**
    * What the context gains after an assistant turn that ended with its end token: the rest of that turn's closing (a
    * newline, in ChatML), the tool messages, the next assistant header. Found as the difference to a dummy conversation.
-   * Not to be written to: a group's samples mostly hear the same answers, so what was encoded lately is kept, since the
-   * device waits while the template is rendered.
    */
   encodeContinuation(toolMessages: ChatMessage[]): Uint32Array {
-    const key = JSON.stringify(toolMessages);
-    const known = this.continuations.get(key);
-    if (known) return known;
-    const ids = this.newContinuation(toolMessages);
-    if (this.continuations.size >= CONTINUATIONS_KEPT)
-      this.continuations.delete(this.continuations.keys().next().value!);
-    if (key.length <= LONGEST_KEPT) this.continuations.set(key, ids);
+    return this.once(JSON.stringify(['continuation', toolMessages]), () => this.newContinuation(toolMessages));
+  }
+
+  /** What was encoded for the same key, or is now; the oldest make room. A copy, which the caller may transfer. */
+  private once(key: string, encode: () => Uint32Array): Uint32Array {
+    const known = this.kept.get(key);
+    if (known) return known.slice();
+    const ids = encode();
+    this.kept.set(key, ids.slice());
+    this.keptCharacters += key.length;
+    for (const oldest of this.kept.keys()) {
+      if (this.keptCharacters <= KEPT_CHARACTERS) break;
+      this.kept.delete(oldest);
+      this.keptCharacters -= oldest.length;
+    }
     return ids;
   }
 

@@ -1,13 +1,8 @@
 /** The prompt of a problem as the chat template writes it, and whether it fits. */
 
 import { InputError } from '../model/errors.ts';
-import type { ChatTokenizer } from '../model/tokenizer.ts';
-import type { Problem } from '../tasks/task.ts';
 import type { Tool } from '../tasks/tool.ts';
 import type { AgentLimits, AgentLoopInput } from './agentSample.ts';
-
-/** Prompts by tokenizer and problem: the samples of a group start at once, and the page must stay responsive. */
-const PROMPTS = new WeakMap<ChatTokenizer, WeakMap<Problem, Uint32Array>>();
 
 type PromptInput = Pick<AgentLoopInput, 'tokenizer' | 'problem' | 'tools' | 'limits' | 'toolSchemasInPrompt'>;
 
@@ -16,13 +11,9 @@ export function assertPromptFits(input: PromptInput): void {
   checkPrompt(encodePrompt(input).length, input.problem.id, input.limits);
 }
 
+/** The tokenizer keeps it, so that the samples of a group, which start at once, cost one encoding. */
 export function encodePrompt({ tokenizer, problem, tools, toolSchemasInPrompt }: PromptInput): Uint32Array {
-  if (toolSchemasInPrompt) return tokenizer.encodeChat(problem.messages, { tools: tools.map(openAiSchema) });
-  let prompts = PROMPTS.get(tokenizer);
-  if (!prompts) PROMPTS.set(tokenizer, (prompts = new WeakMap<Problem, Uint32Array>()));
-  let prompt = prompts.get(problem);
-  if (!prompt) prompts.set(problem, (prompt = tokenizer.encodeChat(problem.messages)));
-  return prompt.slice();
+  return tokenizer.encodeChat(problem.messages, toolSchemasInPrompt ? { tools: tools.map(openAiSchema) } : {});
 }
 
 /** Throws InputError on a prompt of so many tokens that the limits do not allow. */

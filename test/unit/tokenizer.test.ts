@@ -123,9 +123,32 @@ describe('chat', () => {
     ];
     for (const t of [tokenizer, qwen]) {
       const first = answers.map((messages) => [...t.encodeContinuation(messages)]);
+      for (const messages of answers) t.encodeContinuation(messages).fill(0); // a caller's own copy
       expect(answers.map((messages) => [...t.encodeContinuation(messages)])).toEqual(first);
       expect(new Set(first.map(String)).size).toBe(answers.length);
     }
+  });
+
+  test('prompts met before keep their own ids: with and without tools, with and without a header', () => {
+    const tools = [{ type: 'function', function: { name: 'calculator', parameters: {} } }];
+    const cases = [{}, { tools }, { addGenerationPrompt: false }];
+    for (const t of [tokenizer, qwen]) {
+      const first = cases.map((options) => [...t.encodeChat([user], options)]);
+      for (const options of cases) t.encodeChat([user], options).fill(0);
+      expect(cases.map((options) => [...t.encodeChat([user], options)])).toEqual(first);
+      expect(first[2]).not.toEqual(first[0]);
+    }
+    expect([...tokenizer.encodeChat([user], { tools })]).not.toEqual([...tokenizer.encodeChat([user])]);
+  });
+
+  test('what is kept does not grow without end', () => {
+    // This template writes no tools, so they make the texts different and long, and cost nothing to encode.
+    const t = new ChatTokenizer(readJson(`${shipped}/tokenizer.json`), { ...config, chat_template: QWEN_TEMPLATE });
+    const first = [...t.encodeChat([user])];
+    for (let i = 0; i < 30; i++) t.encodeChat([user], { tools: [`${i} ${'a'.repeat(200_000)}`] });
+    const kept = (t as unknown as { kept: Map<string, Uint32Array> }).kept;
+    expect(kept.size).toBe(19);
+    expect([...t.encodeChat([user])]).toEqual(first);
   });
 
   test.each([
