@@ -1,7 +1,9 @@
 /** The benchmark itself, the same in Node and in a page. */
 
 import type { Gpu } from '../src/gpu/device.ts';
+import { matmulTiles } from '../src/gpu/ops/matmul.ts';
 import { InputError } from '../src/model/errors.ts';
+import { applyTuning } from '../src/model/kernelTuning.ts';
 import { ChatTokenizer } from '../src/model/tokenizer.ts';
 import { benchAsyncTools } from './asyncTools.ts';
 import { benchAllDecode, benchPrefill } from './decode.ts';
@@ -28,7 +30,7 @@ export interface Host {
   /** Absent where there are no files to write. */
   profileCost?(gpu: Gpu, quick: boolean): Promise<NonNullable<Report['profile']>>;
   loadStep(quick: boolean): Promise<StepInputs>;
-  conditions: Omit<Report['conditions'], 'date' | 'quick'>;
+  conditions: Omit<Report['conditions'], 'date' | 'quick' | 'tiles'>;
 }
 
 export interface Bench {
@@ -118,9 +120,11 @@ export function partNames(only: string | undefined): string[] {
 /** Runs the parts. One that fails (no checkpoint, say) leaves its figures out, says so, and is named in `failed`. */
 export async function measure(gpu: Gpu, host: Host, names: string[], quick: boolean) {
   const { vendor, architecture, description, isSoftware } = gpu.adapter;
+  // As a run would: where no table was measured, the tiles are timed first.
+  const tiles = await applyTuning(gpu, matmulTiles, 'auto');
   const report: Report = {
     adapter: { vendor, architecture, description, isSoftware },
-    conditions: { date: new Date().toISOString(), ...host.conditions, quick },
+    conditions: { date: new Date().toISOString(), ...host.conditions, quick, tiles },
   };
   const effort = quick ? { rounds: 2, roundS: 0.03 } : { rounds: 4, roundS: 0.1 };
   const bench: Bench = { gpu, host, report, quick, effort, rounds: quick ? 1 : 3 };

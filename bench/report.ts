@@ -1,6 +1,7 @@
 /** What `npm run bench` measures, and how it is shown. What was not measured is absent, never zero. */
 
 import type { AdapterSummary } from '../src/gpu/device.ts';
+import type { TableSource } from '../src/model/kernelTuning.ts';
 
 export interface MatmulResult {
   /** nn: y = x b; tn: the weight gradient y += a^T b. */
@@ -50,7 +51,15 @@ export interface DecodeResult extends Rate {
 export interface Report {
   adapter: Pick<AdapterSummary, 'vendor' | 'architecture' | 'description' | 'isSoftware'>;
   /** So that a busy machine can be told from a slow one. */
-  conditions: { date: string; host: string; cores: number; loadAverage?: number; quick: boolean };
+  conditions: {
+    date: string;
+    host: string;
+    cores: number;
+    loadAverage?: number;
+    quick: boolean;
+    /** Where the table of product tiles is from; absent in results from before it was said. */
+    tiles?: TableSource;
+  };
   peak?: {
     gflops: number;
     /** Of 16-bit floats, where the adapter has shader-f16. */
@@ -150,6 +159,7 @@ export function table(report: Report): string {
       `${conditions.cores} cores`,
       ...(conditions.loadAverage === undefined ? [] : [`load ${conditions.loadAverage.toFixed(1)}`]),
       ...(conditions.quick ? ['quick'] : []),
+      ...(conditions.tiles === 'timed' ? ['tiles timed'] : []),
     ].join(', '),
   ];
   const row = (name: string, ...cells: string[]) =>
