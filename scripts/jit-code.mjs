@@ -1,13 +1,28 @@
-// What SwiftShader makes of a kernel, counted: instructions by kind, and those that do nothing. Needs objdump (binutils).
+// What SwiftShader makes of a kernel, counted: instructions by kind, and those that do nothing. Linux on x86-64, with objdump
+// (binutils). All that was compiled is counted, so a few bytes between routines too.
 //   node scripts/jit-code.mjs kernels/matmul_subgroup4_32x16.wgsl [more kernels]
 import { execFileSync } from 'node:child_process';
 import { closeSync, mkdtempSync, openSync, readFileSync, readSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { create, globals } from 'webgpu';
+import { exitOnSetupError } from './lib/say.mjs';
 import { setup } from './setup.mjs';
 
-Object.assign(process.env, setup({ adapter: true }));
+function fail(line) {
+  console.error(line);
+  process.exit(1);
+}
+
+const files = process.argv.slice(2);
+if (files.length === 0) fail('No kernel was named; say which: node scripts/jit-code.mjs kernels/swiglu.wgsl');
+try {
+  Object.assign(process.env, setup({ adapter: true }));
+  execFileSync('objdump', ['--version']);
+} catch (error) {
+  if (error.code === 'ENOENT') fail('objdump was not found; install binutils.');
+  exitOnSetupError(error);
+}
 Object.assign(globalThis, globals);
 globalThis.dawn = create([]); // Dawn crashes if it is collected
 
@@ -57,18 +72,20 @@ if (!/swiftshader/i.test(`${adapter?.info.device} ${adapter?.info.description}`)
   process.exit(1);
 }
 const device = await adapter.requestDevice({ requiredFeatures: ['subgroups'] });
-for (const file of process.argv.slice(2)) {
+const pipelines = []; // kept, so that the memory of one is not given to the next
+for (const file of files) {
   const before = new Set(compiled().map(String));
   const started = performance.now();
   const module = device.createShaderModule({ code: readFileSync(file, 'utf8') });
-  await device.createComputePipelineAsync({ layout: 'auto', compute: { module } });
+  pipelines.push(await device.createComputePipelineAsync({ layout: 'auto', compute: { module } }));
   const seconds = (performance.now() - started) / 1000;
   const code = compiled()
     .filter((region) => !before.has(String(region)))
     .flatMap(disassemble)
     .map((instruction) => instruction.replace(/\s+/, ' '));
   const counts = new Map();
-  for (const instruction of code) counts.set(kindOf(instruction), (counts.get(kindOf(instruction)) ?? 0) + 1);
+  if (code.length === 0) fail(`${file}: nothing new was compiled; is it named twice?`);
+  for (const kind of code.map(kindOf)) counts.set(kind, (counts.get(kind) ?? 0) + 1);
   const idle = code.filter((instruction, i) => isIdle(instruction, code[i - 1])).length;
   const most = [...counts].sort((a, b) => b[1] - a[1]).slice(0, 12);
   console.log(

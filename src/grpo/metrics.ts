@@ -266,3 +266,19 @@ function speculation({ draftTokens, acceptedTokens, verifications }: RolloutStat
     'rollout/spec_tokens_per_step': 1 + acceptedTokens / verifications,
   };
 }
+
+/**
+ * Over the mini-batches that have a metric, as verl reduces: the extreme where the name says max or min, else the mean.
+ * Skipped updates are counted.
+ */
+export function reduceMetrics(all: Metrics[]): Metrics {
+  const result: Metrics = {};
+  for (const name of new Set(all.flatMap((metrics) => Object.keys(metrics)))) {
+    const values = all.map((metrics) => metrics[name]).filter((value) => value !== undefined);
+    const total = values.reduce((sum, value) => sum + value, 0);
+    if (/(^|[_/])max([_/]|$)/.test(name)) result[name] = Math.max(...values);
+    else if (/(^|[_/])min([_/]|$)/.test(name)) result[name] = Math.min(...values);
+    else result[name] = name === 'actor/skipped_updates' ? total : total / values.length;
+  }
+  return result;
+}

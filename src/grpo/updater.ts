@@ -6,7 +6,7 @@ import { lossWeights } from './aggregate.ts';
 import { policyLossSpec, type TrainConfig } from './config.ts';
 import { type CurrentPolicyResult, lookAtCurrentPolicy, needsCurrentPolicy } from './currentPolicy.ts';
 import { type LossRows, policyLoss, selectTokens } from './losses.ts';
-import { type Metrics, rolloutProbsDiff } from './metrics.ts';
+import { type Metrics, reduceMetrics, rolloutProbsDiff } from './metrics.ts';
 import { lrFactor } from './schedule.ts';
 import {
   gatherEntries,
@@ -136,16 +136,17 @@ export class PolicyUpdater {
     const look = needsCurrentPolicy(this.#config) ? await this.#look(samples, tokens, batch) : undefined;
     const inputs = prepared ?? this.#inputs(samples.length, tokens, batch, look);
     const computing = this.#forwardBackward(batch, inputs);
-    const [{ logProbs, entropy }] = await Promise.all([computing, Promise.resolve().then(meanwhile)]);
+    const [{ logProbs, entropy }] = await bothDone(computing, meanwhile);
     const lr = actor.optim.lr * this.#lrFactor(update);
     const { betas, eps, weightDecay } = actor.optim;
     const stepping = this.#engine.model.optimizerStep({
       ...{ lr, eps, weightDecay, gradClip: actor.gradClip },
       ...{ beta1: betas[0], beta2: betas[1] },
     });
-    const lossMetrics = this.#lossMetrics(batch, inputs, logProbs, entropy);
-    const rolloutLogProbs = gatherEntries(batch, samples.map(rolloutLogProbsOf));
-    const step = await stepping;
+    const [step, [lossMetrics, rolloutLogProbs]] = await bothDone(stepping, (): [Metrics, Float32Array] => [
+      this.#lossMetrics(batch, inputs, logProbs, entropy),
+      gatherEntries(batch, samples.map(rolloutLogProbsOf)),
+    ]);
     const metrics = {
       ...look?.result.metrics,
       ...lossMetrics,
@@ -267,6 +268,14 @@ export class PolicyUpdater {
   }
 }
 
+/** Waits for the device even where `meanwhile` throws: whoever hears of the error finds nothing half submitted. */
+async function bothDone<T, U>(computing: Promise<T>, meanwhile: () => U): Promise<[T, U]> {
+  const settled = await Promise.allSettled([computing, Promise.resolve().then(meanwhile)]);
+  const failed = settled.find((result) => result.status === 'rejected');
+  if (failed) throw failed.reason;
+  return settled.map((result) => (result as PromiseFulfilledResult<T | U>).value) as [T, U];
+}
+
 /** A mini-batch's entries as the float64 losses take them. */
 function lossRows(logp: Float32Array, inputs: PolicyLossInputs, { seqStart }: MiniBatch): LossRows {
   const { oldLogProbs: oldLogp, refLogProbs: refLogp, ...rest } = inputs;
@@ -283,19 +292,3 @@ function shuffleInPlace<T>(items: T[], seed: number): void {
 }
 
 const rolloutLogProbsOf = ({ trajectory }: Sample): Float32Array => trajectory.logProbs;
-
-/**
- * Over the mini-batches that have a metric, as verl reduces: the extreme where the name says max or min, else the mean.
- * Skipped updates are counted.
- */
-function reduceMetrics(all: Metrics[]): Metrics {
-  const result: Metrics = {};
-  for (const name of new Set(all.flatMap((metrics) => Object.keys(metrics)))) {
-    const values = all.map((metrics) => metrics[name]).filter((value) => value !== undefined);
-    const total = values.reduce((sum, value) => sum + value, 0);
-    if (/(^|[_/])max([_/]|$)/.test(name)) result[name] = Math.max(...values);
-    else if (/(^|[_/])min([_/]|$)/.test(name)) result[name] = Math.min(...values);
-    else result[name] = name === 'actor/skipped_updates' ? total : total / values.length;
-  }
-  return result;
-}

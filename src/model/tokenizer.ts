@@ -34,7 +34,7 @@ type Json = Record<string, unknown>;
 /** Roles whose text comes from outside; system and assistant texts are the author's own and may hold control tokens. */
 const UNTRUSTED_ROLES = ['user', 'tool', 'function', 'ipython'];
 
-/** Characters of texts encoded lately that are kept: each takes about a millisecond, for which the device mostly waits. */
+/** Characters of texts encoded lately that are kept: each takes a good part of a millisecond, and mostly the device waits. */
 const KEPT_CHARACTERS = 4e6;
 
 export class ChatTokenizer {
@@ -122,11 +122,19 @@ export class ChatTokenizer {
     return this.once(JSON.stringify(['continuation', toolMessages]), () => this.newContinuation(toolMessages));
   }
 
-  /** What was encoded for the same key, or is now; the oldest make room. A copy, which the caller may transfer. */
+  /**
+   * What was encoded for the same key, or is now; what was not asked for longest makes room. A copy, which the caller may
+   * transfer. A template that writes the date keeps that of the first time.
+   */
   private once(key: string, encode: () => Uint32Array): Uint32Array {
     const known = this.kept.get(key);
-    if (known) return known.slice();
+    if (known) {
+      this.kept.delete(key);
+      this.kept.set(key, known);
+      return known.slice();
+    }
     const ids = encode();
+    if (key.length > KEPT_CHARACTERS) return ids;
     this.kept.set(key, ids.slice());
     this.keptCharacters += key.length;
     for (const oldest of this.kept.keys()) {

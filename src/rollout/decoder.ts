@@ -1,6 +1,6 @@
 /**
- * The GPU half of rollout: KV cache, slot state, and the two passes (prefill, decode step) recorded over them. What is
- * drawn stays on the GPU until a sequence ends; only the state flags are read between chunks of steps.
+ * The GPU half of rollout: KV cache, slot state, and the two passes (prefill, decode step) recorded over them. Only the
+ * state flags are read between chunks of steps; what was drawn comes with them where it is little, else when a sequence ends.
  */
 
 import type { Gpu, View } from '../gpu/device.ts';

@@ -31,7 +31,7 @@ export interface Job {
   aborted: boolean;
   /** Where the request asked for it. */
   clock: TurnClock | undefined;
-  /** Reads along with what is drawn. Without it the tokens stay on the GPU until the job ends. */
+  /** Reads along with what is drawn. Without it nobody looks at the tokens until the job ends. */
   stops: StopMatcher | undefined;
   /** What keeps its tool calls valid, and where the turn's text stands. */
   guided: { guide: CallGuide; state: number } | undefined;

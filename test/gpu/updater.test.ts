@@ -144,6 +144,52 @@ test.each(['dapo', 'cispo', 'sapo'])('a custom loss that states %s has the gradi
   expect(distance((await gradientOf(config, data, custom)).gradient, fused.gradient)).toBeLessThan(1e-6);
 });
 
+/** Updates by mini-batches of `groups`, and writes down when the model is asked for something and when it has answered. */
+async function watchedUpdate(groups: number, maxTokenLen: number) {
+  const config = configOf({}, { ppoMiniBatchSize: groups, shuffle: false });
+  const data = await offPolicySamples(config, 0.2);
+  config.actor.maxTokenLen = maxTokenLen;
+  const log: string[] = [];
+  const noted = (name: 'forwardBackward' | 'optimizerStep') => ({
+    value: async (...args: never[]) => {
+      log.push(`${name} asked`);
+      const method = engine.model[name].bind(engine.model) as (...args: never[]) => Promise<unknown>;
+      const result = await method(...args);
+      log.push(`${name} answered`);
+      return result;
+    },
+  });
+  const methods = { forwardBackward: noted('forwardBackward'), optimizerStep: noted('optimizerStep') };
+  const watched = Object.create(engine.model, methods) as ModelEngine;
+  const before = await engine.model.exportWeights();
+  const done = new PolicyUpdater(config, { ...engine, model: watched }).update(data.samples, data.tokens, 1, 0);
+  const error = await done.then(
+    () => undefined,
+    (reason: unknown) => reason,
+  );
+  await engine.model.importWeights(before);
+  return { log: [...log], error };
+}
+
+const UPDATE = ['forwardBackward asked', 'forwardBackward answered', 'optimizerStep asked', 'optimizerStep answered'];
+
+test('whatever is prepared meanwhile, one update comes after the other', async () => {
+  const { log, error } = await watchedUpdate(1, 1024);
+  expect(error).toBeUndefined();
+  expect(log).toEqual(Array<string[]>(PROMPTS).fill(UPDATE).flat());
+});
+
+test('a mini-batch that does not fit is an error before the update that it was prepared in, and after what runs', async () => {
+  const { log, error } = await watchedUpdate(1, 16); // the first group has up to 11 tokens after a prompt of 5, the next 13
+  expect(String(error)).toContain('maxTokenLen');
+  expect(log.length).toBeGreaterThan(0);
+  expect(log).toEqual(
+    Array<string[]>(log.length / 2)
+      .fill(UPDATE.slice(0, 2))
+      .flat(),
+  ); // its micro-batches, and no step
+});
+
 const task: Task = {
   name: 'any',
   train: (index) => ({ id: `${index}`, messages: [{ role: 'user', content: `${index} plus 3` }], answer: '' }),
