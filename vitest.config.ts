@@ -29,7 +29,8 @@ export default defineConfig({
         test: {
           ...GPU_TESTS,
           name: 'browser',
-          exclude: ['test/gpu/**/*.node.test.ts'], // they need files, or packages that only Node loads
+          // They need files or packages that only Node loads, or take long and would say the same in a browser.
+          exclude: ['test/gpu/**/*.node.test.ts'],
           browser: {
             enabled: true,
             headless: true,
