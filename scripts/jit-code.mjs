@@ -65,12 +65,9 @@ const isIdle = (instruction, before) => {
 };
 
 const adapter = await globalThis.dawn.requestAdapter();
-if (!/swiftshader/i.test(`${adapter?.info.device} ${adapter?.info.description}`)) {
-  console.error(
-    `This reads SwiftShader's code, but the adapter is ${adapter?.info.description}; set VK_ICD_FILENAMES.`,
-  );
-  process.exit(1);
-}
+const found = adapter ? `${adapter.info.device} ${adapter.info.description}` : 'none';
+if (!/swiftshader/i.test(found))
+  fail(`This reads SwiftShader's code, but the adapter is ${found}; set VK_ICD_FILENAMES.`);
 const device = await adapter.requestDevice({ requiredFeatures: ['subgroups'] });
 const pipelines = []; // kept, so that the memory of one is not given to the next
 for (const file of files) {
@@ -83,8 +80,8 @@ for (const file of files) {
     .filter((region) => !before.has(String(region)))
     .flatMap(disassemble)
     .map((instruction) => instruction.replace(/\s+/, ' '));
-  const counts = new Map();
   if (code.length === 0) fail(`${file}: nothing new was compiled; is it named twice?`);
+  const counts = new Map();
   for (const kind of code.map(kindOf)) counts.set(kind, (counts.get(kind) ?? 0) + 1);
   const idle = code.filter((instruction, i) => isIdle(instruction, code[i - 1])).length;
   const most = [...counts].sort((a, b) => b[1] - a[1]).slice(0, 12);

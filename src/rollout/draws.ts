@@ -147,13 +147,6 @@ export class Draws {
   /** What the slots have drawn this turn: `count` tokens each, the first `from` left out. */
   async read(slots: { slot: number; from?: number; count: number }[]): Promise<DrawnTokens[]> {
     const cap = this.#slotCapacity;
-    const kept = this.#kept;
-    if (kept && !slots.some(({ slot }) => this.#isAdjusted[slot])) {
-      const start = (slot: number, from: number) => (slot * cap + from) * 12;
-      return slots.map(({ slot, from = 0, count }) =>
-        drawnTokens(kept.slice(start(slot, from), start(slot, from + count))),
-      );
-    }
     const parts = slots.map(({ slot, from = 0, count }) => ({
       view: this.#drawn,
       offset: (slot * cap + from) * 12,
@@ -161,7 +154,10 @@ export class Draws {
     }));
     const detailed = slots.filter(({ slot }) => this.#isAdjusted[slot]);
     const details = detailed.map(({ slot, from = 0, count }) => this.#adjust().detailsRange(slot, from, count));
-    const buffers = await this.#gpu.readRanges([...parts, ...details]);
+    const kept = details.length === 0 ? this.#kept : undefined;
+    const buffers = kept
+      ? parts.map(({ offset, bytes }) => kept.slice(offset, offset + bytes))
+      : await this.#gpu.readRanges([...parts, ...details]);
     return slots.map((entry, i) => {
       const at = detailed.indexOf(entry);
       return {
