@@ -102,9 +102,10 @@ export class ModelSlotDecoder implements SlotDecoder {
     }
   }
 
-  async readState(): Promise<Uint32Array> {
+  async readState(): Promise<{ state: Uint32Array }> {
+    const state = Uint32Array.from(this.#slots.flatMap((s) => [0, 0, s?.ids.length ?? 0, s?.done ?? 0]));
     if (this.takesTime) await nextTask();
-    return Uint32Array.from(this.#slots.flatMap((s) => [0, 0, s?.ids.length ?? 0, s?.done ?? 0]));
+    return { state };
   }
 
   readDrawn(slots: { slot: number; from?: number; count: number }[]): Promise<DrawnTokens[]> {

@@ -167,6 +167,11 @@ const rollout = part({
     ['off', 'parked', 'latest'],
     'Whose slot goes to one that waits: samples in a slow tool call, or latest arrived first; no token changes.',
   ),
+  asyncScheduling: choice(
+    'auto',
+    ['auto', 'on', 'off'],
+    'Launch a pass before the last one was looked at, so that the GPU never waits; auto = where it pays; no token changes.',
+  ),
   speculative: v.optional(speculative, {}),
   multiTurn: v.optional(multiTurn, {}),
   agent: v.optional(agent, {}),

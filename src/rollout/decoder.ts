@@ -51,8 +51,6 @@ export interface Check extends Draw {
 
 export class Decoder {
   readonly sizes: DecoderSizes;
-  /** Milliseconds of the GPU in what the last `readState` waited for; undefined without `Gpu.startTimer`. */
-  gpuTimes: GpuTimes | undefined;
   readonly #gpu: Gpu;
   readonly #model: LlamaModel;
   readonly #head: Head;
@@ -197,14 +195,16 @@ export class Decoder {
     this.#gpu.flush();
   }
 
-  /** Runs what is recorded and reads the state of every slot, [slots, STATE_WIDTH]; `readDrawn` mostly costs no read after it. */
-  async readState(): Promise<Uint32Array> {
+  /**
+   * Runs what is recorded and reads the state of every slot, [slots, STATE_WIDTH]; `readDrawn` mostly costs no read after it.
+   * With `Gpu.startTimer` also the GPU's milliseconds in what was recorded since the last call.
+   */
+  async readState(): Promise<{ state: Uint32Array; gpuTimes?: GpuTimes | undefined }> {
     this.#gpu.timeAs(undefined);
     const { data, times } = await this.#gpu.readTimed(...this.#draws.views);
     this.#draws.keep(data);
     const { prefill = 0, decode = 0, sample: drawing = 0 } = times ?? {};
-    this.gpuTimes = times && { prefill, decode, sample: drawing };
-    return new Uint32Array(data[0]);
+    return { state: new Uint32Array(data[0]), gpuTimes: times && { prefill, decode, sample: drawing } };
   }
 
   /** Reads what the slots have drawn this turn: `count` tokens each, the first `from` left out. */

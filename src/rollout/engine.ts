@@ -14,21 +14,23 @@ import type { Vocabulary } from '../model/vocabulary.ts';
 import type { SpeculativeOptions } from './drafts.ts';
 import { admit, enqueue, sendBack } from './admission.ts';
 import { Decoder, type DecoderSizes } from './decoder.ts';
-import { bounded, checkRequest, newJob, type Running } from './job.ts';
-import { decodeSteps, prefillPass } from './passes.ts';
-import { answer, collect } from './readBack.ts';
+import { bounded, checkRequest, newJob } from './job.ts';
+import { type Flight, land, launch } from './flight.ts';
+import { answer } from './readBack.ts';
 import { Readers } from './readers.ts';
-import { newSchedule, type Preemption, type Schedule, type SlotDecoder, takeStats } from './schedule.ts';
+import { type AsyncScheduling, newSchedule, type Preemption, type Schedule, takeStats } from './schedule.ts';
+import type { SlotDecoder } from './schedule.ts';
 import { Speculation } from './speculation.ts';
 import { nextTask } from './startLine.ts';
-import type { PassTimes } from './turnClock.ts';
 import type { GenerateRequest, Generation, RolloutEngine, RolloutStats } from './types.ts';
 
-export type { Preemption, SlotDecoder } from './schedule.ts';
+export type { AsyncScheduling, Preemption, SlotDecoder } from './schedule.ts';
 
 export interface RolloutOptions {
   /** Default 'parked'. */
   preemption?: Preemption | undefined;
+  /** Default 'auto'. */
+  asyncScheduling?: AsyncScheduling | undefined;
   /** Asked for once, when a request has stop strings or constrained tool calls. */
   vocabulary?: (() => Vocabulary) | undefined;
   /** Absent = plain decoding. Neither tokens nor log-probs depend on it. */
@@ -48,8 +50,9 @@ export class RolloutServer implements RolloutEngine {
   #again = false;
 
   constructor(decoder: SlotDecoder, options: RolloutOptions = {}) {
-    const { preemption = 'parked', speculative, vocabulary } = options;
-    this.#schedule = newSchedule(decoder, preemption, speculative && new Speculation(speculative));
+    const { preemption = 'parked', asyncScheduling = 'auto', speculative, vocabulary } = options;
+    const speculation = speculative && new Speculation(speculative);
+    this.#schedule = newSchedule(decoder, { preemption, asyncScheduling, speculation });
     this.#readers = new Readers(decoder.vocabSize, vocabulary);
   }
 
@@ -128,46 +131,45 @@ export class RolloutServer implements RolloutEngine {
     this.#schedule.jobs.clear();
     this.#schedule.running.clear();
     this.#schedule.waiting = [];
+    this.#schedule.inTheAir = 0;
   }
 
   async #loop(): Promise<void> {
     await this.#gatherBurst();
     const s = this.#schedule;
+    s.landed = undefined;
+    const flights: Flight[] = []; // oldest first
     while (!this.#paused && s.jobs.size > 0) {
       this.#again = false;
+      if (flights.length > 0) await nextTask(); // the device is busy: whoever has been answered may take its next turn
       await admit(s, PARKED_PASSES);
-      if (s.running.size === 0) {
+      if (s.running.size === 0 && flights.length === 0) {
         await nextTask(); // whoever has just been answered may release its slot, or take its next turn
         await admit(s, 0);
+        if (s.running.size === 0) return; // all slots are held by samples that wait for something else
       }
-      if (s.running.size === 0) return; // all slots are held by samples that wait for something else
-      s.passes++;
-      const started = performance.now();
-      const before = { prefill: s.stats.prefillTokens, decode: s.stats.liveRows };
-      const drawing = new Set([...s.running].filter((r) => r.phase === 'decode'));
-      const prefilled = prefillPass(s);
-      if (prefilled) s.decoder.submit();
-      const steps = decodeSteps(s);
-      const state = await s.decoder.readState();
-      const ended = performance.now();
-      if (!prefilled && steps > 0) s.pace.learnTime(ended - started, steps);
-      const { prefillTokens, liveRows } = s.stats;
-      const decodeRows = liveRows - before.decode + (s.speculation?.rowsVerified() ?? 0);
-      this.#notePass({ started, ended, prefillRows: prefillTokens - before.prefill, decodeRows }, drawing);
-      const drawn = await collect(s, state, steps);
-      await sendBack(
-        s,
-        [...s.running].filter((r) => r.phase === 'prefill' && r.aborted),
-      );
-      if (!prefilled) s.speculation?.learnPass(steps === 0 ? 'verify' : 'plain', performance.now() - started, drawn);
+      const flight = s.running.size > 0 ? launch(s) : undefined;
+      if (flight) flights.push(flight);
+      const ahead = flight && this.#runsAhead() ? 1 : 0;
+      while (flights.length > ahead) await this.#land(flights.shift()!);
     }
+    for (const flight of flights) await this.#land(flight);
   }
 
-  /** Tells running jobs what the pass took; `drawing` had been prefilled before it. */
-  #notePass(pass: PassTimes, drawing: ReadonlySet<Running>): void {
-    const { gpuTimes } = this.#schedule.decoder;
-    const times = gpuTimes ? { ...pass, gpu: gpuTimes } : pass;
-    for (const job of this.#schedule.running) job.clock?.pass(times, job.phase === 'decode' && !drawing.has(job));
+  /** Whether the next pass is launched before this one has come back: not where somebody must know its tokens first. */
+  #runsAhead(): boolean {
+    const { asyncScheduling, speculation, running, pace } = this.#schedule;
+    if (asyncScheduling === 'off' || speculation || [...running].some((job) => job.guided)) return false;
+    return asyncScheduling === 'on' || pace.paysToRunAhead();
+  }
+
+  async #land(flight: Flight): Promise<void> {
+    const s = this.#schedule;
+    await land(s, flight);
+    await sendBack(
+      s,
+      [...s.running].filter((r) => r.phase === 'prefill' && r.aborted),
+    );
   }
 
   /** Requests of one step arrive as separate messages; starting on the first alone would waste a pass. */

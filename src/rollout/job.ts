@@ -28,6 +28,8 @@ export interface Job {
   next: number;
   /** Tokens drawn since it last got its slot, as of the last look. */
   drawn: number;
+  /** Tokens that passes may draw which nobody has looked at yet. */
+  inTheAir: number;
   aborted: boolean;
   /** Where the request asked for it. */
   clock: TurnClock | undefined;
@@ -62,6 +64,7 @@ export function newJob(
     pieces: [],
     next: 0,
     drawn: 0,
+    inTheAir: 0,
     aborted: false,
     ...readers,
     clock: request.timed ? new TurnClock() : undefined,
@@ -96,9 +99,9 @@ export function bounded(request: GenerateRequest, slotCapacity: number): Generat
   return { ...request, sampling: { ...sampling, maxNewTokens: Math.max(1, Math.min(sampling.maxNewTokens, room)) } };
 }
 
-/** Tokens that the job may still draw, before the limit of its slot. */
-export const tokensLeft = ({ request, contextIds, drawn }: Job): number =>
-  request.sampling.maxNewTokens - (contextIds.length - request.contextIds.length) - drawn;
+/** Tokens that the job may still draw, before the limit of its slot, once passes in the air have drawn theirs. */
+export const tokensLeft = ({ request, contextIds, drawn, inTheAir }: Job): number =>
+  request.sampling.maxNewTokens - (contextIds.length - request.contextIds.length) - drawn - inTheAir;
 
 /** Keeps what was drawn since the job got its slot; it becomes part of the context. */
 export function keepPiece(job: Job, drawn: DrawnTokens, version: number): void {
@@ -108,6 +111,7 @@ export function keepPiece(job: Job, drawn: DrawnTokens, version: number): void {
   context.set(drawn.tokenIds, job.contextIds.length);
   job.contextIds = context;
   job.drawn = 0;
+  job.inTheAir = 0;
   job.known = [];
 }
 

@@ -3,38 +3,66 @@
 /** Share of rows that may be decoded for nothing: aimed at, so that 5% is not passed when the estimate is off. */
 const WASTE = 0.04;
 const MOST_STEPS = 32;
+/** Of a read-back itself, about (`--only peak`: mapMs). */
+const READ_MS = 0.5;
+/** By how much the wait must outweigh the wasted rows before the next pass is launched unseen. */
+const AHEAD_MARGIN = 1.5;
 
 export class Pace {
-  /** Moving averages: of a step, of a read-back, and of the share of live sequences that end in a step. */
+  /** Moving averages: of a step, of what the device waits for the host after a look, of the rows of a pass and of ends in it. */
   #stepMs = 1;
-  readonly #readMs = 0.5;
-  #finishRate = 0.1;
+  #hostMs = 0;
+  #rows = 1;
+  #ends = 0.1;
+  /** As hostMs, without looks at which something had ended: that work comes however seldom one looks. */
+  #lookMs = 0;
 
   /**
-   * A read costs readMs, a step too many finishRate x stepMs / 2 on average, so the sum is least at
-   * sqrt(2 readMs / (stepMs finishRate)). Sequences that end unforeseen waste finishRate x (steps - 1) / 2 of the rows;
-   * those that reach their limit are known beforehand.
+   * A look costs READ_MS + lookMs, a step too many finishRate x stepMs / 2 on average, so the sum is least at
+   * sqrt(2 (READ_MS + lookMs) / (stepMs finishRate)). Sequences that end unforeseen waste finishRate x (steps - 1) / 2 of the
+   * rows; those that reach their limit are known beforehand. With a pass in the air they waste the next one too, and what
+   * the host does costs nothing as long as the device is busy with it.
    *
    * @param left tokens that each live sequence may still draw
    */
-  steps(left: readonly number[]): number {
+  steps(left: readonly number[], ahead = false): number {
     const rate = Math.max(this.#finishRate, 1e-3);
-    const best = Math.sqrt((2 * this.#readMs) / (Math.max(this.#stepMs, 0.01) * rate));
-    const bound = 1 + (2 * WASTE) / rate;
+    const stepMs = Math.max(this.#stepMs, 0.01);
+    const best = ahead
+      ? Math.ceil((READ_MS + this.#hostMs) / stepMs)
+      : Math.sqrt((2 * (READ_MS + this.#lookMs)) / (stepMs * rate));
+    const bound = ahead ? ((2 * WASTE) / rate + 1) / 3 : 1 + (2 * WASTE) / rate;
     let steps = Math.max(1, Math.min(MOST_STEPS, Math.floor(Math.min(best, bound))));
     const wasted = () => left.reduce((sum, tokens) => sum + Math.max(0, steps - tokens), 0);
     while (steps > 1 && wasted() > WASTE * steps * left.length) steps--;
     return steps;
   }
 
+  /** What has ended wastes a step then, and everything else saves the wait. */
+  paysToRunAhead(): boolean {
+    return READ_MS + this.#hostMs > AHEAD_MARGIN * this.#finishRate * this.#stepMs;
+  }
+
   learnTime(milliseconds: number, steps: number): void {
     this.#stepMs += 0.2 * (milliseconds / steps - this.#stepMs);
+  }
+
+  /** The host took so long from a look to the next pass; `plain` = nothing had ended, nothing new began. */
+  learnWait(milliseconds: number, plain: boolean): void {
+    this.#hostMs += 0.2 * (milliseconds - this.#hostMs);
+    if (plain) this.#lookMs += 0.2 * (milliseconds - this.#lookMs);
   }
 
   /** `ended` of `live` sequences stopped within `steps` steps. */
   learnEnds(ended: number, live: number, steps: number): void {
     if (live === 0 || steps === 0) return;
-    this.#finishRate += 0.05 * (ended / live / steps - this.#finishRate);
+    this.#rows += 0.05 * (live * steps - this.#rows);
+    this.#ends += 0.05 * (ended - this.#ends);
+  }
+
+  /** Share of live sequences that end in a step. */
+  get #finishRate(): number {
+    return this.#ends / this.#rows;
   }
 }
 

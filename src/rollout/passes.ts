@@ -22,7 +22,7 @@ export function prefillPass(s: Schedule): boolean {
 
 /** Records as many decode steps as pay before the next look at the flags. Returns how many. */
 export function decodeSteps(s: Schedule): number {
-  const live = [...s.running].filter((r) => r.phase === 'decode' && isReady(s, r));
+  const live = [...s.running].filter((r) => r.phase === 'decode' && isReady(s, r) && tokensLeft(r) > 0);
   if (live.length === 0) return 0;
   maskCalls(s, live);
   if (verifyPass(s, live)) return 0;
@@ -30,7 +30,7 @@ export function decodeSteps(s: Schedule): number {
   live.sort((a, b) => a.sequence.prefix.index - b.sequence.prefix.index || a.sequence.slot - b.sequence.slot);
   s.decoder.setLive(live.map((r) => r.sequence.slot));
   const most = live.some((job) => job.guided) ? 1 : s.speculation ? STEPS_BETWEEN_GUESSES : Infinity;
-  const steps = Math.min(s.pace.steps(live.map(tokensLeft)), most);
+  const steps = Math.min(s.pace.steps(live.map(tokensLeft), s.inTheAir > 0), most);
   for (let step = 0; step < steps; step++) {
     s.decoder.decodeStep();
     if (step === 0 && steps > 1) s.decoder.submit(); // the device starts while the others are recorded

@@ -5,15 +5,28 @@ import { generationOf, type Job, keepPiece, looksAtTokens, readAlong as readToke
 import type { Schedule } from './schedule.ts';
 import type { Generation } from './types.ts';
 
-/** Hands back every sequence that stopped, was aborted, or is full. Returns how many tokens were drawn. */
-export async function collect(s: Schedule, state: Uint32Array, steps: number): Promise<number> {
+/** A job that draws in a pass. */
+export interface Rider {
+  job: Running;
+  /** Tokens that it may draw in the pass. */
+  tokens: number;
+}
+
+/** Hands back every rider that stopped, was aborted, or is full. Returns how many, and how many tokens were drawn. */
+export async function collect(
+  s: Schedule,
+  aboard: Rider[],
+  state: Uint32Array,
+  steps: number,
+): Promise<{ drawn: number; ended: number }> {
   const flagOf = ({ sequence }: Running) => state[sequence.slot * STATE_WIDTH + 3];
-  const live = [...s.running].filter((r) => r.phase === 'decode');
+  const live = aboard.map(({ job }) => job);
   let drawn = 0;
-  for (const job of live) {
+  for (const { job, tokens } of aboard) {
     const now = state[job.sequence.slot * STATE_WIDTH + 2];
     drawn += now - job.drawn;
     job.drawn = now;
+    job.inTheAir -= tokens;
   }
   await readAlong(
     s,
@@ -28,7 +41,7 @@ export async function collect(s: Schedule, state: Uint32Array, steps: number): P
     const reason = flagOf(job) === 1 ? 'stop' : flagOf(job) === 2 ? 'length' : 'aborted';
     answer(s, job, job.stopString === undefined ? reason : 'stop_string');
   }
-  return drawn;
+  return { drawn, ended: ended.length };
 }
 
 /** Shows jobs what they have drawn since they last looked. */

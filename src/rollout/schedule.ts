@@ -24,8 +24,7 @@ export type SlotDecoder = Pick<
   | 'submit'
   | 'readState'
   | 'readDrawn'
-> &
-  Partial<Pick<Decoder, 'gpuTimes'>>;
+>;
 
 /**
  * Who loses its slot while another waits for one, latest arrived first. 'parked': samples between two turns, whose tool
@@ -33,9 +32,16 @@ export type SlotDecoder = Pick<
  */
 export type Preemption = 'off' | 'parked' | 'latest';
 
+/**
+ * Whether a pass is launched before the last one has been looked at, so that the device never waits for the host. What has
+ * ended then computes one pass for nothing and is answered one pass later. 'auto': where that costs less than the wait.
+ */
+export type AsyncScheduling = 'auto' | 'on' | 'off';
+
 export interface Schedule {
   readonly decoder: SlotDecoder;
   readonly preemption: Preemption;
+  readonly asyncScheduling: AsyncScheduling;
   readonly speculation: Speculation | undefined;
   readonly table: SlotTable;
   /** Number of every sample from its first request to its release, in order of arrival. */
@@ -48,19 +54,22 @@ export interface Schedule {
   stats: RolloutStats;
   firstDraws: number;
   passes: number;
+  /** Passes launched and not yet looked at. */
+  inTheAir: number;
+  /** When the last pass came back (performance.now), and whether no sequence had ended in it. */
+  landed: { at: number; nothingEnded: boolean } | undefined;
   /** Times the weights have changed. */
   version: number;
 }
 
 export function newSchedule(
   decoder: SlotDecoder,
-  preemption: Preemption,
-  speculation: Speculation | undefined,
+  options: Pick<Schedule, 'preemption' | 'asyncScheduling' | 'speculation'>,
 ): Schedule {
   return {
-    ...{ decoder, preemption, speculation, table: new SlotTable(decoder.sizes), pace: new Pace() },
+    ...{ decoder, ...options, table: new SlotTable(decoder.sizes), pace: new Pace() },
     ...{ arrivals: new Map<string, number>(), jobs: new Map<string, Job>(), running: new Set<Running>() },
-    ...{ waiting: [], stats: emptyStats(), firstDraws: 0, passes: 0, version: 0 },
+    ...{ waiting: [], stats: emptyStats(), firstDraws: 0, passes: 0, inTheAir: 0, landed: undefined, version: 0 },
   };
 }
 

@@ -9,7 +9,7 @@ import type { KernelTuning } from '../model/kernelTuning.ts';
 import type { Weights } from '../model/loadModel.ts';
 import type { SpeculativeOptions } from '../rollout/drafts.ts';
 import type { DecoderSizes } from '../rollout/decoder.ts';
-import type { Preemption } from '../rollout/engine.ts';
+import type { AsyncScheduling, Preemption } from '../rollout/engine.ts';
 
 /** What an engine is made from; plain data, so that it can cross to a worker. */
 export interface EngineSpec {
@@ -29,6 +29,8 @@ export interface EngineSpec {
   judge?: DecoderSizes;
   /** Whose slot goes to a request that waits for one; absent = 'parked'. */
   preemption?: Preemption;
+  /** Whether passes are launched before the last one was looked at; absent = 'auto'. */
+  asyncScheduling?: AsyncScheduling;
   /** Absent = plain decoding. */
   speculative?: SpeculativeOptions;
   /** Keep a frozen copy of the start weights for KL terms. */
@@ -105,6 +107,7 @@ export function engineSizes(trainConfig: TrainConfig) {
     },
     ...(ownJudge(reward) && { judge: judgeSizes(reward.judge) }),
     preemption: rollout.preemption,
+    asyncScheduling: rollout.asyncScheduling,
     ...(enable && { speculative }),
     ...(model.maxMemoryMib !== undefined && { maxMemoryMib: model.maxMemoryMib }),
     ...(adjustsDraws(rollout) && { adjustedDraws: true }),

@@ -99,7 +99,7 @@ async function buildEngine(
   spec: DeviceSpec,
   { vocabulary }: Surroundings,
 ): Promise<Omit<DeviceEngine, 'tiles'>> {
-  const { config, weights, lora, preemption, speculative, judge } = spec;
+  const { config, weights, lora, preemption, asyncScheduling, speculative, judge } = spec;
   const half = spec.dtype === 'float16';
   if (half) await gpu.useHalves();
   if (spec.gpuTimes) gpu.startTimer();
@@ -121,7 +121,7 @@ async function buildEngine(
     adapter: gpu.adapter,
     model: trainer,
     rollout: spec.rollout
-      ? new WgslRolloutEngine(gpu, model, spec.rollout, { preemption, vocabulary, speculative })
+      ? new WgslRolloutEngine(gpu, model, spec.rollout, { preemption, asyncScheduling, vocabulary, speculative })
       : noRollout,
     ...(reference && { reference: reference.engine }),
     ...(reference && judge && { judge: new WgslRolloutEngine(gpu, reference.model, judge) }),

@@ -1,6 +1,6 @@
 /** Slots are short: samples lose them, come back, and draw what they would have drawn. */
 import { expect, test } from 'vitest';
-import { type Preemption, WgslRolloutEngine } from '../../src/rollout/engine.ts';
+import { type RolloutOptions, WgslRolloutEngine } from '../../src/rollout/engine.ts';
 import type { GenerateRequest, Generation, SamplingParams } from '../../src/rollout/types.ts';
 import { testGpu, withGpu } from './gpu.ts';
 import { ids, prompts, request, SIZES } from './rolloutCases.ts';
@@ -51,8 +51,13 @@ test('the same samples alone, together, in other orders and preempted draw the s
     const want: Generation[][] = [];
     for (const q of samples) want.push(await twoTurns(alone, q, () => Promise.resolve()));
     expect((await alone.takeStats()).preemptions).toBe(0);
-    for (const preemption of ['parked', 'latest'] satisfies Preemption[]) {
-      const engine = new WgslRolloutEngine(gpu, model, SHORT, { preemption });
+    const options: RolloutOptions[] = [
+      { preemption: 'parked', asyncScheduling: 'off' },
+      { preemption: 'parked', asyncScheduling: 'on' },
+      { preemption: 'latest', asyncScheduling: 'on' },
+    ];
+    for (const option of options) {
+      const engine = new WgslRolloutEngine(gpu, model, SHORT, option);
       expect(await runSlowly(engine, samples)).toEqual(want);
       expect(await runSlowly(engine, [...samples].reverse())).toEqual([...want].reverse());
       expect((await engine.takeStats()).preemptions).toBeGreaterThanOrEqual(2 * (samples.length - SHORT.maxSlots));

@@ -14,7 +14,7 @@ test('after two steps, three more create no buffer, pipeline or bind group', { t
     seed: 3,
     model: { path: 'in memory' },
     data: { trainBatchSize: 4, maxResponseLength: 24, maxPromptLength: 64, valSize: 8 },
-    rollout: { n: 4 },
+    rollout: { n: 4, asyncScheduling: 'on' }, // 'auto' may take to it later, and then makes a second read-back buffer
     actor: { ppoMiniBatchSize: 2, maxTokenLen: 256, useKlLoss: true, klLossCoef: 0.01 },
     trainer: { totalTrainingSteps: 5 },
   });

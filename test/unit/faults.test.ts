@@ -6,7 +6,7 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { expect, test } from 'vitest';
 import { type AgentLimits, runAgentLoop } from '../../src/rollout/agentLoop.ts';
-import { type Preemption, RolloutServer } from '../../src/rollout/engine.ts';
+import { type RolloutOptions, RolloutServer } from '../../src/rollout/engine.ts';
 import { onAbort } from '../../src/rollout/onAbort.ts';
 import { withTimeLimit } from '../../src/rollout/runTool.ts';
 import type { GenerateRequest, StopReason, Trajectory } from '../../src/rollout/types.ts';
@@ -106,12 +106,12 @@ class ScriptedServer extends RolloutServer {
   }
 }
 
-function scriptedServer(preemption: Preemption): ScriptedServer {
+function scriptedServer(options: RolloutOptions): ScriptedServer {
   const decoder = new ModelSlotDecoder(SIZES);
   decoder.takesTime = true;
   decoder.vocabSize = tokenizer.vocabSize;
   decoder.says = says;
-  return new ScriptedServer(decoder, { preemption });
+  return new ScriptedServer(decoder, options);
 }
 
 const sampling = {
@@ -180,11 +180,14 @@ async function takeAllSlots(engine: ScriptedServer): Promise<void> {
   for (const requestId of requestIds) engine.release(requestId);
 }
 
-test.each<Preemption>(['off', 'latest'])(
-  '10,000 requests with faults of every kind, preemption %s',
+test.each<RolloutOptions>([
+  { preemption: 'off', asyncScheduling: 'off' },
+  { preemption: 'latest', asyncScheduling: 'on' },
+])(
+  '10,000 requests with faults of every kind, preemption $preemption, async $asyncScheduling',
   { timeout: 120_000 },
-  async (preemption) => {
-    const engine = scriptedServer(preemption);
+  async (options) => {
+    const engine = scriptedServer(options);
     const reasons = new Set<StopReason>();
     let samples = 0;
     const check = (trajectory: Trajectory) => {
@@ -205,7 +208,7 @@ test.each<Preemption>(['off', 'latest'])(
 );
 
 test('a run that is aborted: every sample ends as aborted or as it was, every slot is free', async () => {
-  const engine = scriptedServer('off');
+  const engine = scriptedServer({ preemption: 'off' });
   const controller = new AbortController();
   const running = Array.from({ length: 200 }, (_, i) => runSample(engine, i, 0.3, controller));
   setTimeout(() => controller.abort(), 60);
@@ -219,7 +222,7 @@ test('any number of samples and calls wait for one signal without a warning of t
   const warnings: Error[] = [];
   const note = (warning: Error) => warnings.push(warning);
   process.on('warning', note);
-  const engine = scriptedServer('off');
+  const engine = scriptedServer({ preemption: 'off', asyncScheduling: 'on' });
   const controller = new AbortController();
   await Promise.all(Array.from({ length: 50 }, (_, i) => runSample(engine, i, 0, controller)));
   const wait = () => new Promise((resolve) => setTimeout(resolve, 1));

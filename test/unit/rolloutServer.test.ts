@@ -1,6 +1,6 @@
 /** The scheduler on a model of the decoder that notices every wrong cache row. */
 import { expect, test } from 'vitest';
-import { type Preemption, RolloutServer } from '../../src/rollout/engine.ts';
+import { type Preemption, type RolloutOptions, RolloutServer } from '../../src/rollout/engine.ts';
 import { nextTask } from '../../src/rollout/startLine.ts';
 import type { GenerateRequest, Generation, SamplingParams } from '../../src/rollout/types.ts';
 import { rng } from '../random.ts';
@@ -19,9 +19,9 @@ function request(prompt: number, sample: number, sampling: Partial<SamplingParam
   return { requestId: `${prompt}.${sample}`, ...common, sampling: { ...SAMPLING, ...sampling } };
 }
 
-const serverOf = (sizes = SIZES, preemption?: Preemption) => {
+const serverOf = (sizes = SIZES, options: RolloutOptions = {}) => {
   const decoder = new ModelSlotDecoder(sizes);
-  return { decoder, server: new RolloutServer(decoder, { preemption }) };
+  return { decoder, server: new RolloutServer(decoder, options) };
 };
 
 const tick = () => new Promise((resolve) => setTimeout(resolve, 0));
@@ -49,35 +49,35 @@ async function stream(
   return generations;
 }
 
-test('10,000 requests with updates in the middle: every slot and every token is accounted for', async () => {
-  const { server, decoder } = serverOf({
-    ...SIZES,
-    maxSlots: 64,
-    maxPrompts: 8,
-    slotCapacity: 8,
-    maxBatchedTokens: 512,
-  });
-  const make = (i: number) => ({ ...request(i % 4, i, { maxNewTokens: 1 + (i % 8) }), requestId: `${i}` });
-  const generations = await stream(server, 10_000, 100, make, (answered) => {
-    if (answered % 1000 !== 0) return;
-    return (async () => {
-      await server.pause();
-      decoder.weights++;
-      await server.resetCache();
-      server.resume();
-    })();
-  });
-  const stats = await server.takeStats();
-  expect(stats.generatedTokens).toBe(generations.reduce((sum, g) => sum + g.tokenIds.length, 0));
-  expect(generations.some((g) => new Set(g.weightVersions).size > 1)).toBe(true);
-  expect(Math.max(...generations.at(-1)!.weightVersions!)).toBe(9);
-  // All slots at once, twice: none is lost, none is there twice.
-  for (let round = 0; round < 2; round++) {
-    const full = Array.from({ length: 64 }, (_, i) => ({ ...make(i), requestId: `full.${i}` }));
-    await Promise.all(full.map((q) => server.generate(q)));
-    for (const { requestId } of full) server.release(requestId);
-  }
-});
+test.each(['off', 'on'] as const)(
+  '10,000 requests with updates in the middle: every slot and every token is accounted for, async %s',
+  async (asyncScheduling) => {
+    const { server, decoder } = serverOf(
+      { ...SIZES, maxSlots: 64, maxPrompts: 8, slotCapacity: 8, maxBatchedTokens: 512 },
+      { asyncScheduling },
+    );
+    const make = (i: number) => ({ ...request(i % 4, i, { maxNewTokens: 1 + (i % 8) }), requestId: `${i}` });
+    const generations = await stream(server, 10_000, 100, make, (answered) => {
+      if (answered % 1000 !== 0) return;
+      return (async () => {
+        await server.pause();
+        decoder.weights++;
+        await server.resetCache();
+        server.resume();
+      })();
+    });
+    const stats = await server.takeStats();
+    expect(stats.generatedTokens).toBe(generations.reduce((sum, g) => sum + g.tokenIds.length, 0));
+    expect(generations.some((g) => new Set(g.weightVersions).size > 1)).toBe(true);
+    expect(Math.max(...generations.at(-1)!.weightVersions!)).toBe(9);
+    // All slots at once, twice: none is lost, none is there twice.
+    for (let round = 0; round < 2; round++) {
+      const full = Array.from({ length: 64 }, (_, i) => ({ ...make(i), requestId: `full.${i}` }));
+      await Promise.all(full.map((q) => server.generate(q)));
+      for (const { requestId } of full) server.release(requestId);
+    }
+  },
+);
 
 test('lengths spread 1 to 20: slots at least 90% in use until the last tenth, less than 5% of rows for nothing', async () => {
   const { server } = serverOf();
@@ -127,14 +127,17 @@ test.each<[Preemption, number]>([
   ['latest', 3],
   ['latest', 1],
 ])('turns with waits of every length draw what they draw alone: %s, %i slots', async (preemption, maxSlots) => {
+  for (const asyncScheduling of ['off', 'on'] as const) await sameTurns({ preemption, asyncScheduling }, maxSlots);
+});
+
+async function sameTurns(options: RolloutOptions, maxSlots: number): Promise<void> {
   const alone = serverOf().server;
   const samples = [0, 1, 2, 3].flatMap((p) => [0, 1, 2, 3].map((s) => request(p, s)));
   const want: Generation[][] = [];
   for (const q of samples) want.push(await turns(alone, q, () => Promise.resolve()));
-  const { server } = serverOf(
-    { ...SIZES, maxSlots, maxPrompts: Math.max(2, maxSlots), maxBatchedTokens: 9 },
-    preemption,
-  );
+  const sizes = { ...SIZES, maxSlots, maxPrompts: Math.max(2, maxSlots), maxBatchedTokens: 9 };
+  const { server, decoder } = serverOf(sizes, options);
+  decoder.takesTime = true;
   const r = rng(maxSlots);
   const wait = async () => {
     for (let n = Math.floor(r.uniform() * 20); n > 0; n--) await tick();
@@ -143,15 +146,47 @@ test.each<[Preemption, number]>([
   const reversed = [...samples].reverse();
   expect(await Promise.all(reversed.map((q) => turns(server, q, wait)))).toEqual([...want].reverse());
   const { preemptions } = await server.takeStats();
-  if (preemption === 'off') expect(preemptions).toBe(0);
+  if (options.preemption === 'off') expect(preemptions).toBe(0);
   else expect(preemptions).toBeGreaterThan(0);
+}
+
+test('with async scheduling one pass is in the air while the last is looked at, and no row is past its limit', async () => {
+  const most: Record<string, number> = {};
+  for (const asyncScheduling of ['off', 'on'] as const) {
+    const { server, decoder } = serverOf({ ...SIZES, maxSlots: 4 }, { asyncScheduling });
+    const read = decoder.readState.bind(decoder);
+    let inTheAir = 0;
+    decoder.readState = async () => {
+      most[asyncScheduling] = Math.max(most[asyncScheduling] ?? 0, ++inTheAir);
+      const state = await read();
+      await nextTask();
+      inTheAir--;
+      return state;
+    };
+    const lengths = [2, 9, 30, 31, 32, 33];
+    const make = (i: number) => ({
+      ...request(i % 4, i, { maxNewTokens: lengths[i], stopTokenIds: [] }),
+      requestId: `${i}`,
+    });
+    const generations = await stream(server, lengths.length, 6, make);
+    expect(generations.map((g) => g.tokenIds.length)).toEqual(lengths);
+    expect((await server.takeStats()).wastedRows).toBeLessThanOrEqual(2);
+    const long = make(5);
+    const running = server.generate(long);
+    while (inTheAir === 0) await nextTask();
+    await server.pause();
+    expect(inTheAir).toBe(0);
+    server.resume();
+    expect((await running).tokenIds.length).toBe(33);
+  }
+  expect(most).toEqual({ off: 1, on: 2 });
 });
 
 test('the latest running sample gives way to one that arrived before it, and draws on later', async () => {
   const sizes = { ...SIZES, slotCapacity: 2000 };
   const [early, late] = [request(0, 0), request(1, 0, { stopTokenIds: [], maxNewTokens: 2000 })];
   const want = await serverOf(sizes).server.generate(late);
-  const { server, decoder } = serverOf({ ...sizes, maxSlots: 1 }, 'latest');
+  const { server, decoder } = serverOf({ ...sizes, maxSlots: 1 }, { preemption: 'latest' });
   decoder.takesTime = true;
   const order: string[] = [];
   const first = await server.generate(early);
@@ -174,7 +209,7 @@ test('the latest running sample gives way to one that arrived before it, and dra
 });
 
 test('with no policy, a sample that waits for its tool keeps its slot, and its next turn recomputes nothing', async () => {
-  const { server } = serverOf({ ...SIZES, maxSlots: 1 }, 'off');
+  const { server } = serverOf({ ...SIZES, maxSlots: 1 }, { preemption: 'off' });
   const first = await server.generate(request(1, 0));
   const other = server.generate(request(2, 0));
   for (let i = 0; i < 20; i++) await tick();
