@@ -30,6 +30,7 @@ function hash(values: readonly number[]): number {
 export class ModelSlotDecoder implements SlotDecoder {
   readonly sizes: DecoderSizes;
   vocabSize: number;
+  readonly isSoftware = false;
   /** The token that a key's turn draws after so many, in place of one that follows from the cache by chance. */
   says: ((key: [number, number], drawn: number) => number) | undefined;
   /** A read-back takes a turn of the event loop, as a real one does; slower where the machine is busy. */

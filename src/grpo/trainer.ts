@@ -19,6 +19,7 @@ import { generateSamples, type OutsideSeconds, startGroups } from './rolloutStep
 import { groupsWithSignal } from './shaping.ts';
 import type { Sample } from './stepBatch.ts';
 import { type CustomAdvantage, stepTokens } from './stepTokens.ts';
+import { UpcomingProblems } from './upcoming.ts';
 import { type CustomLoss, PolicyUpdater } from './updater.ts';
 
 /** Everything the trainer drives. `reference` holds the frozen start weights and exists when a KL term or a judge needs it. */
@@ -102,12 +103,14 @@ export class GrpoTrainer {
   #stopRequested = false;
   /** Problems whose groups were under way when the run was left. */
   #startOver: number[] = [];
+  readonly #problems: UpcomingProblems;
 
   constructor(options: GrpoTrainerOptions) {
     agentLoopOf(options.config.rollout.agent.defaultAgentLoop); // a name that does not exist is said before anything runs
     this.#o = options;
     this.#scored = scoredTask(options);
     this.#updater = new PolicyUpdater(options.config, options.engine, options.loss);
+    this.#problems = new UpcomingProblems(options.task, options.config, options.engine.tokenizer);
     const { overSampleRate: rate, partialRollout: partial } = options.config.rollout;
     if (rate > 0) this.#overSampler = new OverSampler(options.engine.rollout, { rate, partial });
   }
@@ -168,7 +171,11 @@ export class GrpoTrainer {
     samples.forEach((sample, s) => (sample.advantage = meanTrained(tokens.advantages[s], tokens.masks[s])));
     this.#o.onPhase?.('update', step);
     this.#updater.setEntropyCoeff(entropyCoeffOf(config, this.#state));
-    const update = await this.#updater.update(samples, tokens, step, this.#state.updates);
+    const { updates, problems } = this.#state;
+    const more = step < config.trainer.totalTrainingSteps;
+    const update = await this.#updater.update(samples, tokens, step, updates, () => {
+      if (more) this.#problems.prepare(problems);
+    });
     this.#state.updates += update.updates;
     adaptEntropy(config, this.#state, update.metrics);
     this.#o.onPhase?.('sync', step);
@@ -260,6 +267,7 @@ export class GrpoTrainer {
     if (reference) await frozen?.importWeights(reference);
     await Promise.all([rollout.resetCache(), judge?.resetCache()]);
     this.#state = { ...state };
+    this.#problems.clear();
     this.#startOver = [...(state.carried ?? [])];
   }
 
@@ -297,7 +305,7 @@ export class GrpoTrainer {
    * another prompt, up to maxNumGenBatches x trainBatchSize prompts in all.
    */
   async #generate(step: number) {
-    const { config, task, engine } = this.#o;
+    const { config, engine } = this.#o;
     const { trainBatchSize } = config.data;
     const filter = config.algorithm.filterGroups;
     const seconds: OutsideSeconds = { tools: 0, reward: 0 };
@@ -311,7 +319,7 @@ export class GrpoTrainer {
       const count = Math.min(missing(), credits());
       const first = this.#state.problems;
       this.#state.problems += count;
-      const problems = Array.from({ length: count }, (_, i) => task.train(first + i, config.seed));
+      const problems = Array.from({ length: count }, (_, i) => this.#problems.take(first + i));
       const options = { ...this.#generateOptions(step, config.rollout.n), firstGroup: drawn };
       const onSample = (sample: Sample) => this.#o.onSample?.(sample, step);
       const made = await generateSamples(problems, { ...options, onSample });
@@ -337,7 +345,7 @@ export class GrpoTrainer {
 
   /** As #generate, with more groups than are needed: those that are complete first. */
   async #overSample(sampler: OverSampler, step: number) {
-    const { config, task, engine } = this.#o;
+    const { config, engine } = this.#o;
     const onSample = (sample: Sample) => this.#o.onSample?.(sample, step);
     this.#o.onPhase?.('generate', step);
     const start = (count: number) =>
@@ -347,7 +355,7 @@ export class GrpoTrainer {
         const controller = new AbortController();
         const { signal } = controller;
         const options = { ...this.#generateOptions(step, config.rollout.n), firstGroup, signal, onSample };
-        const { groups, seconds } = startGroups([task.train(firstGroup, config.seed)], options);
+        const { groups, seconds } = startGroups([this.#problems.take(firstGroup)], options);
         return { problem: firstGroup, samples: groups[0], seconds, abort: () => controller.abort() };
       });
     const done = await sampler.take(config.data.trainBatchSize, start);

@@ -70,8 +70,17 @@ export class PolicyUpdater {
     this.#spec = { ...this.#spec, entropyCoeff };
   }
 
-  /** Updates the policy on the samples of a step. `updates` counts optimizer steps before it. */
-  async update(samples: Sample[], tokens: StepTokens, step: number, updates: number): Promise<UpdateResult> {
+  /**
+   * Updates the policy on the samples of a step. `updates` counts optimizer steps before it; `whileBusy` runs once, while the
+   * device computes the last mini-batch, and must not throw.
+   */
+  async update(
+    samples: Sample[],
+    tokens: StepTokens,
+    step: number,
+    updates: number,
+    whileBusy = () => {},
+  ): Promise<UpdateResult> {
     const { actor } = this.#config;
     const started = performance.now();
     const all: Metrics[] = [];
@@ -88,7 +97,10 @@ export class PolicyUpdater {
         next = prepare(i);
         continue;
       }
-      const meanwhile = () => void (next = prepare(i));
+      const meanwhile = () => {
+        next = prepare(i);
+        if (!next) whileBusy();
+      };
       const result = await this.#miniBatch(samples, tokens, current, updates + done, meanwhile);
       if (done === 0) firstDiff = rolloutProbsDiff(result.rolloutLogProbs, result.logProbs);
       all.push(result.metrics);

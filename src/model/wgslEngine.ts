@@ -85,6 +85,7 @@ export class WgslEngine implements ModelEngine {
     this.#uploadLoss(space, batch, loss);
     const options = { dropKey: this.#dropKey(optimizer) };
     const { rows, head } = this.#recordForward(space, batch, temperature, options);
+    this.#gpu.flush(); // the device starts while the rest is recorded
     if (loss.kind === 'policy') this.#policy.record(batch, loss.spec, space.batch.logp, space.batch.dLogp);
     const grads = gradientsOf(optimizer.grads);
     space.head.recordBackward(head, temperature, grads.base, space.scratch.dx);

@@ -106,6 +106,11 @@ export class Decoder {
     return this.#model.config.vocabSize;
   }
 
+  /** Whether the device computes on the host's cores. */
+  get isSoftware(): boolean {
+    return this.#gpu.adapter.isSoftware;
+  }
+
   /** First KV row of a slot's own region, and of a cached prompt. */
   ownStart(slot: number): number {
     return this.sizes.maxPrompts * this.sizes.maxPromptLength + slot * this.sizes.slotCapacity;

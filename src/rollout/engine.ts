@@ -158,9 +158,9 @@ export class RolloutServer implements RolloutEngine {
 
   /** Whether the next pass is launched before this one has come back: not where somebody must know its tokens first. */
   #runsAhead(): boolean {
-    const { asyncScheduling, speculation, running, pace } = this.#schedule;
+    const { asyncScheduling, speculation, running, pace, decoder } = this.#schedule;
     if (asyncScheduling === 'off' || speculation || [...running].some((job) => job.guided)) return false;
-    return asyncScheduling === 'on' || pace.paysToRunAhead();
+    return asyncScheduling === 'on' || pace.paysToRunAhead(decoder.isSoftware);
   }
 
   async #land(flight: Flight): Promise<void> {

@@ -1,12 +1,14 @@
 /** How many decode steps to enqueue before the next look at the stop flags. */
 
-/** Share of rows that may be decoded for nothing: aimed at, so that 5% is not passed when the estimate is off. */
+/** Share of a full batch that may be decoded for nothing: aimed at, so that 5% is not passed when the estimate is off. */
 const WASTE = 0.04;
 const MOST_STEPS = 32;
 /** Of a read-back itself, about (`--only peak`: mapMs). */
 const READ_MS = 0.5;
-/** By how much the wait must outweigh the wasted rows before the next pass is launched unseen. */
-const AHEAD_MARGIN = 1.5;
+/** What a row decoded for nothing costs, of its share of a step: the rest of the step would be there without it. */
+const WASTED_ROW = 0.6;
+/** Of the host's work, what running ahead saves on a software adapter, which computes on the same cores. */
+const SAVED_ON_SOFTWARE = 0.5;
 
 export class Pace {
   /** Moving averages: of a step, of what the device waits for the host after a look, of the rows of a pass and of ends in it. */
@@ -16,6 +18,8 @@ export class Pace {
   #ends = 0.1;
   /** As hostMs, without looks at which something had ended: that work comes however seldom one looks. */
   #lookMs = 0;
+  /** Rows of a full batch: few sequences, as at the end of a step, may waste a larger share of themselves. */
+  #full = 1;
 
   /**
    * A look costs READ_MS + lookMs, a step too many finishRate x stepMs / 2 on average, so the sum is least at
@@ -31,20 +35,22 @@ export class Pace {
     const best = ahead
       ? Math.ceil((READ_MS + this.#hostMs) / stepMs)
       : Math.sqrt((2 * (READ_MS + this.#lookMs)) / (stepMs * rate));
-    const bound = ahead ? ((2 * WASTE) / rate + 1) / 3 : 1 + (2 * WASTE) / rate;
+    const waste = WASTE * Math.max(1, this.#full / left.length);
+    const bound = ahead ? ((2 * waste) / rate + 1) / 3 : 1 + (2 * waste) / rate;
     let steps = Math.max(1, Math.min(MOST_STEPS, Math.floor(Math.min(best, bound))));
     const wasted = () => left.reduce((sum, tokens) => sum + Math.max(0, steps - tokens), 0);
-    while (steps > 1 && wasted() > WASTE * steps * left.length) steps--;
+    while (steps > 1 && wasted() > waste * steps * left.length) steps--;
     return steps;
   }
 
   /** What has ended wastes a step then, and everything else saves the wait. */
-  paysToRunAhead(): boolean {
-    return READ_MS + this.#hostMs > AHEAD_MARGIN * this.#finishRate * this.#stepMs;
+  paysToRunAhead(isSoftware: boolean): boolean {
+    const saved = READ_MS + this.#hostMs * (isSoftware ? SAVED_ON_SOFTWARE : 1);
+    return saved > WASTED_ROW * this.#finishRate * this.#stepMs;
   }
 
   learnTime(milliseconds: number, steps: number): void {
-    this.#stepMs += 0.2 * (milliseconds / steps - this.#stepMs);
+    this.#stepMs += 0.4 * (milliseconds / steps - this.#stepMs);
   }
 
   /** The host took so long from a look to the next pass; `plain` = nothing had ended, nothing new began. */
@@ -56,6 +62,7 @@ export class Pace {
   /** `ended` of `live` sequences stopped within `steps` steps. */
   learnEnds(ended: number, live: number, steps: number): void {
     if (live === 0 || steps === 0) return;
+    this.#full = Math.max(live, 0.98 * this.#full);
     this.#rows += 0.05 * (live * steps - this.#rows);
     this.#ends += 0.05 * (ended - this.#ends);
   }

@@ -12,7 +12,12 @@ export function assertPromptFits(input: PromptInput): void {
 }
 
 /** The tokenizer keeps it, so that the samples of a group, which start at once, cost one encoding. */
-export function encodePrompt({ tokenizer, problem, tools, toolSchemasInPrompt }: PromptInput): Uint32Array {
+export function encodePrompt({
+  tokenizer,
+  problem,
+  tools,
+  toolSchemasInPrompt,
+}: Omit<PromptInput, 'limits'>): Uint32Array {
   return tokenizer.encodeChat(problem.messages, toolSchemasInPrompt ? { tools: tools.map(openAiSchema) } : {});
 }
 

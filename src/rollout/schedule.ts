@@ -12,6 +12,7 @@ export type SlotDecoder = Pick<
   Decoder,
   | 'sizes'
   | 'vocabSize'
+  | 'isSoftware'
   | 'ownStart'
   | 'prefixStart'
   | 'weightsChanged'

@@ -54,7 +54,7 @@ test('a second training step creates nothing, and maps back only what it returns
       expect(made).toEqual(NOTHING);
       expect(dispatches).toBeGreaterThan(30);
       // Uploads come before anything is recorded; then one submit with the log-probs and one with the gradient norm.
-      expect(submits).toBe(2);
+      expect(submits).toBe(3); // forward, backward, optimizer
       expect(mappedBytes).toBe(batch.targets.length * 2 * 4 + 3 * 4);
     }
   }));
