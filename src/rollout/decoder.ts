@@ -15,6 +15,7 @@ import {
 } from '../model/forward.ts';
 import { Head } from '../model/head.ts';
 import { type Draw, type DrawnTokens, Draws, type SlotSetup } from './draws.ts';
+import { SlotRows } from './slotRows.ts';
 import type { GpuTimes } from './turnClock.ts';
 
 export { type Draw, type DrawnTokens, type SlotSetup, STATE_WIDTH } from './draws.ts';
@@ -61,7 +62,7 @@ export class Decoder {
   readonly #live: { prefill: View; decode: View };
   /** [verifyRows, 4]; made by the first pass that needs it. */
   #checks: View | undefined;
-  readonly #slots: View;
+  readonly #slots: SlotRows;
   readonly #draws: Draws;
   #decoding: Draw[] = [];
   #headStale = true;
@@ -98,7 +99,7 @@ export class Decoder {
       Uint32Array.from({ length: headRows }, (_, i) => i),
     );
     this.#live = { prefill: u32('live.prefill', maxSlots * 4), decode: u32('live.decode', maxSlots * 4) };
-    this.#slots = u32('slots', maxSlots * 4);
+    this.#slots = new SlotRows(gpu, 'rollout.slots', maxSlots, 4);
     this.#draws = new Draws(gpu, this.#head, this.vocabSize, maxSlots, slotCapacity);
   }
 
@@ -125,10 +126,10 @@ export class Decoder {
     this.#headStale = true;
   }
 
-  /** Arms a slot for a new turn. */
+  /** Arms a slot for a new turn, which the next prefill pass begins. */
   setSlot(slot: number, setup: SlotSetup): void {
     const { prefixStart, promptLength, ownStart } = setup;
-    this.#gpu.write(this.#slots, Uint32Array.of(prefixStart, promptLength, ownStart, 0), slot * 4);
+    this.#slots.set(slot, [prefixStart, promptLength, ownStart, 0]);
     this.#draws.arm(slot, setup);
   }
 
@@ -142,6 +143,8 @@ export class Decoder {
     const N = rows.tokens.length;
     const [headRows, drawsByRow] = distinctRows(this.#draws.byKind(draws));
     this.#gpu.timeAs('prefill');
+    this.#slots.flush();
+    this.#draws.flush();
     this.#writeRows(rows);
     if (draws.length > 0) {
       this.#gpu.write(this.#headRows, Uint32Array.from(headRows));
@@ -189,7 +192,7 @@ export class Decoder {
     const n = this.#decoding.length;
     if (n === 0) return;
     this.#gpu.timeAs('decode');
-    const rows = { ...this.#rows, slots: this.#slots, state: this.#draws.state, live: this.#live.decode };
+    const rows = { ...this.#rows, slots: this.#slots.view, state: this.#draws.state, live: this.#live.decode };
     decodeRows(this.#gpu, { ...rows, n });
     recordForward(this.#gpu, this.#model, { N: n, ...this.#rows, alone: true }, this.#activations);
     this.#draw(this.#identity, n, this.#live.decode, this.#decoding);

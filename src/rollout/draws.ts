@@ -5,6 +5,7 @@ import { headStats } from '../gpu/ops/head.ts';
 import { sample } from '../gpu/ops/sample.ts';
 import type { Head } from '../model/head.ts';
 import { AdjustedDraws, type DrawDetails, isAdjusted } from './adjustedDraws.ts';
+import { SlotRows } from './slotRows.ts';
 import type { SamplingParams } from './types.ts';
 
 /** What a slot is told before it generates. Rows are rows of the KV cache. */
@@ -40,15 +41,14 @@ export const STATE_WIDTH = 4;
 const READ_ALONG_BYTES = 1 << 19;
 
 export class Draws {
-  /** [slots, STATE_WIDTH] */
-  readonly state: View;
   readonly #gpu: Gpu;
   readonly #head: Head;
   readonly #vocabSize: number;
   readonly #maxSlots: number;
   readonly #slotCapacity: number;
-  readonly #control: View;
-  readonly #stops: View;
+  readonly #control: SlotRows;
+  readonly #stops: SlotRows;
+  readonly #state: SlotRows;
   readonly #drawn: View;
   readonly #temperatures: Float64Array;
   /** 1 = the slot's draws go through #adjusted, which exists from the first such request on. */
@@ -58,21 +58,20 @@ export class Draws {
   #kept: ArrayBuffer | undefined;
 
   constructor(gpu: Gpu, head: Head, vocabSize: number, maxSlots: number, slotCapacity: number) {
-    const u32 = (label: string, n: number) => gpu.buffer(`rollout.${label}`, n * 4);
     this.#gpu = gpu;
     this.#head = head;
     this.#vocabSize = vocabSize;
     this.#maxSlots = maxSlots;
     this.#slotCapacity = slotCapacity;
-    this.#control = u32('control', maxSlots * 8);
-    this.#stops = u32('stops', maxSlots * 4);
-    this.state = u32('state', maxSlots * STATE_WIDTH);
-    this.#drawn = u32('drawn', maxSlots * slotCapacity * 3);
+    this.#control = new SlotRows(gpu, 'rollout.control', maxSlots, 8);
+    this.#stops = new SlotRows(gpu, 'rollout.stops', maxSlots, 4);
+    this.#state = new SlotRows(gpu, 'rollout.state', maxSlots, STATE_WIDTH);
+    this.#drawn = gpu.buffer('rollout.drawn', maxSlots * slotCapacity * 3 * 4);
     this.#temperatures = new Float64Array(maxSlots).fill(1);
     this.#isAdjusted = new Uint8Array(maxSlots);
   }
 
-  /** Tells a slot what its next turn draws. */
+  /** Tells a slot what its next turn draws; `flush` sends it. */
   arm(slot: number, { contextIds, drawnBefore, key, sampling }: SlotSetup): void {
     const greedy = sampling.temperature === 0;
     const bits = new Float32Array([greedy ? 0 : 1 / sampling.temperature, sampling.topP, sampling.minP]);
@@ -80,14 +79,24 @@ export class Draws {
     const stops = [0, 1, 2, 3].map((i) => sampling.stopTokenIds[i] ?? 0xffffffff);
     const control = [...key, sampling.maxNewTokens - drawnBefore, invT, sampling.topK, topP, minP, 0];
     this.#temperatures[slot] = greedy ? 1 : sampling.temperature;
-    this.#gpu.write(this.#control, Uint32Array.from(control), slot * 8);
-    this.#gpu.write(this.#stops, Uint32Array.from(stops), slot * 4);
-    this.#gpu.write(this.state, Uint32Array.of(0, contextIds.length, 0, 0), slot * STATE_WIDTH);
+    this.#control.set(slot, control);
+    this.#stops.set(slot, stops);
+    this.#state.set(slot, [0, contextIds.length, 0, 0]);
     this.#isAdjusted[slot] = isAdjusted(sampling) ? 1 : 0;
     if (this.#isAdjusted[slot]) {
       const before = contextIds.length - drawnBefore;
       this.#adjust().arm(slot, sampling, contextIds.subarray(0, before), contextIds.subarray(before));
     }
+  }
+
+  /** [slots, STATE_WIDTH] */
+  get state(): View {
+    return this.#state.view;
+  }
+
+  /** Sends what slots were told. */
+  flush(): void {
+    for (const rows of [this.#control, this.#stops, this.#state]) rows.flush();
   }
 
   mask(slot: number, mask: Uint32Array | undefined): void {
@@ -173,7 +182,7 @@ export class Draws {
   }
 
   #views() {
-    return { control: this.#control, stops: this.#stops, state: this.state, drawn: this.#drawn };
+    return { control: this.#control.view, stops: this.#stops.view, state: this.state, drawn: this.#drawn };
   }
 
   #kind({ slot }: Draw): number {
