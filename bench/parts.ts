@@ -5,6 +5,7 @@ import { matmulTiles } from '../src/gpu/ops/matmul.ts';
 import { InputError } from '../src/model/errors.ts';
 import { applyTuning } from '../src/model/kernelTuning.ts';
 import { ChatTokenizer } from '../src/model/tokenizer.ts';
+import { benchAsyncScheduling } from './asyncScheduling.ts';
 import { benchAsyncTools } from './asyncTools.ts';
 import { benchAllDecode, benchPrefill } from './decode.ts';
 import { attentionBatches, benchAttention, benchMatmul, matmulShapes } from './kernels.ts';
@@ -88,6 +89,9 @@ const PARTS: Record<string, (bench: Bench) => Promise<void>> = {
   async step({ gpu, host, report, quick }) {
     report.step = await benchStep(gpu, await host.loadStep(quick));
   },
+  async 'async-scheduling'({ gpu, host, report, quick }) {
+    report.asyncScheduling = await benchAsyncScheduling(gpu, await host.loadStep(quick), quick ? 2 : 9);
+  },
   async 'async-tools'({ gpu, host, report, quick }) {
     const { tokenizerJson, tokenizerConfigJson } = (await host.loadStep(quick)).loaded;
     report.asyncTools = await benchAsyncTools(gpu, quick, new ChatTokenizer(tokenizerJson, tokenizerConfigJson));
@@ -105,7 +109,7 @@ const PARTS: Record<string, (bench: Bench) => Promise<void>> = {
 };
 
 /** Only when named: not about how fast a run is, but about why it is built so. */
-const ON_REQUEST = ['micro', 'tiles', 'quantized', 'speculative', 'large'];
+const ON_REQUEST = ['micro', 'tiles', 'quantized', 'speculative', 'async-scheduling', 'large'];
 
 /** All parts, or those named with commas between. Throws InputError. */
 export function partNames(only: string | undefined): string[] {

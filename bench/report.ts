@@ -2,6 +2,7 @@
 
 import type { AdapterSummary } from '../src/gpu/device.ts';
 import type { TableSource } from '../src/model/kernelTuning.ts';
+import type { AsyncScheduling } from '../src/rollout/engine.ts';
 
 export interface MatmulResult {
   /** nn: y = x b; tn: the weight gradient y += a^T b. */
@@ -107,6 +108,8 @@ export interface Report {
     idleShare?: number;
     generatedTokensPerSecond: number;
   };
+  /** On request: the same steps, generation's seconds summed and the device's idle share (median), by the setting. */
+  asyncScheduling?: Record<AsyncScheduling, { genS: number; idleShare?: number }>;
   /** One step of samples that search: awaited one by one, and behind a barrier each turn. */
   asyncTools?: {
     samples: number;
@@ -213,6 +216,8 @@ export function table(report: Report): string {
     for (const [phase, s] of Object.entries(report.step.phases)) row(`GRPO step, ${phase}`, `${fixed(s)} s`);
     if (report.step.idleShare !== undefined) row('GRPO step, device idle', percent(report.step.idleShare));
   }
+  for (const [kind, { genS, idleShare }] of Object.entries(report.asyncScheduling ?? {}))
+    row(`async scheduling ${kind}`, `${fixed(genS)} s`, `${percent(idleShare)} idle`);
   if (report.asyncTools) {
     const { barrierMs, asyncMs, barrierBusyShare, asyncBusyShare, lostSamples } = report.asyncTools;
     const { barrierSearchMs, asyncSearchMs } = report.asyncTools;

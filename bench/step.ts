@@ -8,7 +8,7 @@ import type { Checkpoint } from '../src/model/checkpoint.ts';
 import { loadModel as loadOnto, type Weights } from '../src/model/loadModel.ts';
 import { ChatTokenizer } from '../src/model/tokenizer.ts';
 import { WgslEngine } from '../src/model/wgslEngine.ts';
-import { WgslRolloutEngine } from '../src/rollout/engine.ts';
+import { type RolloutOptions, WgslRolloutEngine } from '../src/rollout/engine.ts';
 import type { Task } from '../src/tasks/task.ts';
 import { engineSizes } from '../src/workers/engineSpec.ts';
 import { busySeconds } from './busy.ts';
@@ -29,16 +29,25 @@ export interface StepInputs {
   weights: 'checkpoint' | 'random';
 }
 
-export async function benchStep(gpu: Gpu, inputs: StepInputs): Promise<NonNullable<Report['step']>> {
-  const { config, task, loaded, weights } = inputs;
+/** The recipe on a model of its own. */
+export async function recipeTrainer(
+  gpu: Gpu,
+  { config, task, loaded }: StepInputs,
+  options: RolloutOptions = {},
+): Promise<GrpoTrainer> {
   const sizes = engineSizes(config);
   const model = await loadOnto(gpu, loaded.config, sizes.maxPositions, loaded.weights);
   const engine = {
     tokenizer: new ChatTokenizer(loaded.tokenizerJson, loaded.tokenizerConfigJson),
     model: new WgslEngine(gpu, model, sizes.maxTokenLen),
-    rollout: new WgslRolloutEngine(gpu, model, sizes.rollout),
+    rollout: new WgslRolloutEngine(gpu, model, sizes.rollout, options),
   };
-  const trainer = new GrpoTrainer({ config, task, engine });
+  return new GrpoTrainer({ config, task, engine });
+}
+
+export async function benchStep(gpu: Gpu, inputs: StepInputs): Promise<NonNullable<Report['step']>> {
+  const { weights } = inputs;
+  const trainer = await recipeTrainer(gpu, inputs);
   await trainer.step(); // compiles, and grows what grows
   let metrics: Metrics = {};
   const busy = await busySeconds(gpu, async () => void ({ metrics } = await trainer.step()));

@@ -39,7 +39,7 @@ export class Pace {
     const bound = ahead ? ((2 * waste) / rate + 1) / 3 : 1 + (2 * waste) / rate;
     let steps = Math.max(1, Math.min(MOST_STEPS, Math.floor(Math.min(best, bound))));
     const wasted = () => left.reduce((sum, tokens) => sum + Math.max(0, steps - tokens), 0);
-    while (steps > 1 && wasted() > waste * steps * left.length) steps--;
+    while (steps > 1 && wasted() > WASTE * steps * left.length) steps--;
     return steps;
   }
 

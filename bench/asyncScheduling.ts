@@ -1,0 +1,40 @@
+/**
+ * The default recipe with passes launched before the last one was looked at, without, and as the engine chooses: the same steps
+ * in turn in one process. All draw the same tokens, so only times differ.
+ */
+
+import type { Gpu } from '../src/gpu/device.ts';
+import type { GrpoTrainer } from '../src/grpo/trainer.ts';
+import type { AsyncScheduling } from '../src/rollout/engine.ts';
+import { busySeconds } from './busy.ts';
+import type { Report } from './report.ts';
+import { recipeTrainer, type StepInputs } from './step.ts';
+
+const KINDS: AsyncScheduling[] = ['off', 'on', 'auto'];
+
+type Result = NonNullable<Report['asyncScheduling']>;
+
+export async function benchAsyncScheduling(gpu: Gpu, inputs: StepInputs, rounds: number): Promise<Result> {
+  const trainers = new Map<AsyncScheduling, GrpoTrainer>();
+  for (const asyncScheduling of KINDS)
+    trainers.set(asyncScheduling, await recipeTrainer(gpu, inputs, { asyncScheduling }));
+  for (const trainer of trainers.values()) await trainer.step(); // compiles, and grows what grows
+  const runs = Object.fromEntries(KINDS.map((kind) => [kind, [] as { genS: number; idleShare?: number }[]]));
+  for (let round = 0; round < rounds; round++)
+    for (const kind of round % 2 ? [...KINDS].reverse() : KINDS) {
+      let [genS, stepS] = [0, 0];
+      const busy = await busySeconds(gpu, async () => {
+        const { metrics } = await trainers.get(kind)!.step();
+        [genS, stepS] = [metrics['timing_s/gen'], metrics['timing_s/step']];
+      });
+      runs[kind].push({ genS, ...(busy !== undefined && { idleShare: Math.max(0, 1 - busy / stepS) }) });
+    }
+  const results = KINDS.map((kind) => {
+    const idle = runs[kind].flatMap(({ idleShare }) => (idleShare === undefined ? [] : [idleShare]));
+    const genS = runs[kind].reduce((sum, run) => sum + run.genS, 0);
+    return [kind, { genS, ...(idle.length > 0 && { idleShare: median(idle) }) }] as const;
+  });
+  return Object.fromEntries(results) as Result;
+}
+
+const median = (values: number[]) => [...values].sort((a, b) => a - b)[values.length >> 1];
