@@ -9,6 +9,7 @@ import type { AsyncScheduling } from '../src/rollout/engine.ts';
 import { busySeconds } from './busy.ts';
 import type { Report } from './report.ts';
 import { recipeTrainer, type StepInputs } from './step.ts';
+import { median } from './timing.ts';
 
 const KINDS: AsyncScheduling[] = ['off', 'on', 'auto'];
 
@@ -36,5 +37,3 @@ export async function benchAsyncScheduling(gpu: Gpu, inputs: StepInputs, rounds:
   });
   return Object.fromEntries(results) as Result;
 }
-
-const median = (values: number[]) => [...values].sort((a, b) => a - b)[values.length >> 1];

@@ -13,6 +13,7 @@ import { WgslRolloutEngine } from '../src/rollout/engine.ts';
 import { engineSizes } from '../src/workers/engineSpec.ts';
 import type { Report } from './report.ts';
 import type { StepInputs } from './step.ts';
+import { median } from './timing.ts';
 
 type Variant = 'off' | 'events' | 'gpu';
 
@@ -90,10 +91,4 @@ class ProfileBench {
     this.#gpu.stopTimer();
     rmSync(this.#folder, { recursive: true });
   }
-}
-
-function median(values: number[]): number {
-  const sorted = [...values].sort((a, b) => a - b);
-  const [low, high] = [sorted[(sorted.length - 1) >> 1], sorted[sorted.length >> 1]];
-  return (low + high) / 2;
 }

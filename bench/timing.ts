@@ -55,3 +55,9 @@ async function elapsed(work: () => Promise<void>): Promise<number> {
   await work();
   return (performance.now() - started) / 1000;
 }
+
+export function median(values: number[]): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  const [low, high] = [sorted[(sorted.length - 1) >> 1], sorted[sorted.length >> 1]];
+  return (low + high) / 2;
+}

@@ -18,8 +18,14 @@ import { bounded, checkRequest, newJob } from './job.ts';
 import { type Flight, land, launch } from './flight.ts';
 import { answer } from './readBack.ts';
 import { Readers } from './readers.ts';
-import { type AsyncScheduling, newSchedule, type Preemption, type Schedule, takeStats } from './schedule.ts';
-import type { SlotDecoder } from './schedule.ts';
+import {
+  type AsyncScheduling,
+  newSchedule,
+  type Preemption,
+  type Schedule,
+  type SlotDecoder,
+  takeStats,
+} from './schedule.ts';
 import { Speculation } from './speculation.ts';
 import { nextTask } from './startLine.ts';
 import type { GenerateRequest, Generation, RolloutEngine, RolloutStats } from './types.ts';

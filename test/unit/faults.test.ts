@@ -208,7 +208,7 @@ test.each<RolloutOptions>([
 );
 
 test('a run that is aborted: every sample ends as aborted or as it was, every slot is free', async () => {
-  const engine = scriptedServer({ preemption: 'off' });
+  const engine = scriptedServer({ preemption: 'off', asyncScheduling: 'on' });
   const controller = new AbortController();
   const running = Array.from({ length: 200 }, (_, i) => runSample(engine, i, 0.3, controller));
   setTimeout(() => controller.abort(), 60);
@@ -222,7 +222,7 @@ test('any number of samples and calls wait for one signal without a warning of t
   const warnings: Error[] = [];
   const note = (warning: Error) => warnings.push(warning);
   process.on('warning', note);
-  const engine = scriptedServer({ preemption: 'off', asyncScheduling: 'on' });
+  const engine = scriptedServer({ preemption: 'off' });
   const controller = new AbortController();
   await Promise.all(Array.from({ length: 50 }, (_, i) => runSample(engine, i, 0, controller)));
   const wait = () => new Promise((resolve) => setTimeout(resolve, 1));
