@@ -148,7 +148,10 @@ export class Draws {
     return this.#drawn.bytes <= READ_ALONG_BYTES ? [this.state, this.#drawn] : [this.state];
   }
 
-  /** What `views` held: `read` needs no look at the device until something is drawn again. */
+  /**
+   * What `views` held: `read` needs no look at the device until something more is recorded. A pass may be in the air by now; nobody
+   * asks for more than this look showed.
+   */
   keep([, drawn]: (ArrayBuffer | undefined)[]): void {
     this.#kept = drawn;
   }
