@@ -7,7 +7,7 @@
 import { spawn } from 'node:child_process';
 import { availableParallelism, loadavg } from 'node:os';
 import { type FlagSpec, readArgs } from '../src/cli/args.ts';
-import { installDawn } from '../src/cli/dawn.ts';
+import { installDawn, robustness } from '../src/cli/dawn.ts';
 import { Gpu } from '../src/gpu/device.ts';
 import { InputError } from '../src/model/errors.ts';
 import { keep } from './keep.ts';
@@ -49,8 +49,10 @@ async function main(args: string[]): Promise<void> {
     process.stdout.write(`\n${JSON.stringify(await runPeer(peerName(peer), quick, { loadOrt, say }))}\n`);
     return;
   }
-  const { report, failed } = await measure(await Gpu.create(), host, names, quick);
-  if (quick || only !== undefined) say('not written to bench/results, where only whole runs are kept');
+  const conditions = { ...host.conditions, ...(robustness() === 'off' && { robustness: 'off' as const }) };
+  const { report, failed } = await measure(await Gpu.create(), { ...host, conditions }, names, quick);
+  if (quick || only !== undefined || robustness() === 'off')
+    say('not written to bench/results, where only whole runs with robustness are kept');
   else say(`wrote ${keep(report)}`);
   process.stdout.write(`${flags['json'] === true ? JSON.stringify(report, null, 2) : table(report)}\n`);
   if (failed.length > 0) {

@@ -74,7 +74,8 @@ fn main(@builtin(local_invocation_index) tid: u32) {
   shared_[tid] = a;
   var at = tid & 1u;
   var r0 = y[tid]; var r1 = r0 + 1.0; var r2 = r0 + 2.0; var r3 = r0 + 3.0;
-  for (var i = 0u; i < params.rounds; i++) {
+  let limit = params.rounds; // a let, or Dawn counts the loop's turns too
+  for (var i = 0u; i < limit; i++) {
     ${Array.from({ length: count }, (_, j) => line(j)).join('\n    ')}
     at = (at + 1u) & 63u;
   }

@@ -2,7 +2,8 @@
 //
 //   y  [2 + threads]   in: y[0], y[1] the factor and the addend (unknown to the compiler); out: a sum a thread
 //
-// Grid      one thread an element. Twelve independent accumulators: fewer wait for each other, more spill on SwiftShader.
+// Grid      one thread an element. Twelve independent accumulators: fewer wait for each other, more spill on SwiftShader. So
+//           do twelve in a loop that Dawn does not see the end of, as it counts its turns; hence `limit`, a let before it.
 
 struct Params {
   rounds: u32,
@@ -22,7 +23,8 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
   var r0 = Real4(start, start + 1.0, start + 2.0, start + 3.0);
   var r1 = r0 + 4.0;
   var r2 = r0 + 8.0;
-  for (var i = 0u; i < params.rounds; i++) {
+  let limit = params.rounds;
+  for (var i = 0u; i < limit; i++) {
     r0 = r0 * a + b; r1 = r1 * a + b; r2 = r2 * a + b;
     r0 = r0 * a + b; r1 = r1 * a + b; r2 = r2 * a + b;
     r0 = r0 * a + b; r1 = r1 * a + b; r2 = r2 * a + b;

@@ -57,6 +57,8 @@ export interface Report {
     host: string;
     cores: number;
     loadAverage?: number;
+    /** Where indices were not checked (`WEBGRPO_ROBUSTNESS`). */
+    robustness?: 'off';
     quick: boolean;
     /** Where the table of product tiles is from; absent in results from before it was said. */
     tiles?: TableSource;
@@ -161,6 +163,7 @@ export function table(report: Report): string {
       conditions.host,
       `${conditions.cores} cores`,
       ...(conditions.loadAverage === undefined ? [] : [`load ${conditions.loadAverage.toFixed(1)}`]),
+      ...(conditions.robustness ? [`robustness ${conditions.robustness}`] : []),
       ...(conditions.quick ? ['quick'] : []),
       ...(conditions.tiles === 'timed' ? ['tiles timed'] : []),
     ].join(', '),

@@ -2,18 +2,35 @@
 
 import { bindingBytes } from '../gpu/device.ts';
 import { NoAdapterError } from '../gpu/errors.ts';
+import { InputError } from '../model/errors.ts';
 
 /** Exported so that it stays reachable: Dawn crashes if this object is collected. */
 export let dawn: GPU | undefined;
 
-/** Puts Dawn on `navigator.gpu`, once. Throws NoAdapterError where the package is not installed. */
+/**
+ * Whether Dawn checks every index a kernel reads or writes at, as a page always has it: `WEBGRPO_ROBUSTNESS`, on or off.
+ * Throws InputError for any other value.
+ */
+export function robustness(): 'on' | 'off' {
+  const asked = process.env['WEBGRPO_ROBUSTNESS'] || 'on';
+  if (asked === 'on' || asked === 'off') return asked;
+  throw new InputError(
+    `WEBGRPO_ROBUSTNESS is "${asked}"; allowed: on (as if it were not set) and off. Set one of them or unset it.`,
+  );
+}
+
+/**
+ * Puts Dawn on `navigator.gpu`, once. Throws NoAdapterError where the package is not installed, InputError for a wrong
+ * `WEBGRPO_ROBUSTNESS`.
+ */
 export async function installDawn(): Promise<void> {
   if (dawn) return;
+  const options = robustness() === 'off' ? ['enable-dawn-features=disable_robustness'] : [];
   const { create, globals } = await import('webgpu').catch((error: unknown) => {
     throw new NoAdapterError(`WebGPU for Node is missing; install it with "npm install webgpu" (${String(error)}).`);
   });
   Object.assign(globalThis, globals);
-  dawn = create([]);
+  dawn = create(options);
   Object.defineProperty(globalThis, 'navigator', { value: { gpu: dawn }, configurable: true });
   restWhileWaiting();
 }

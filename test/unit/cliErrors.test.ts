@@ -116,6 +116,15 @@ test('a driver that is not there', () => {
   expect(status).toBe(2);
 });
 
+test('a word for robustness that is none', () => {
+  const env = { ...process.env, WEBGRPO_ROBUSTNESS: 'no' };
+  const args = ['scripts/webgrpo.mjs', 'train', CONFIG, `trainer.outDir=${runs}`];
+  const { status, stderr } = spawnSync(process.execPath, args, { encoding: 'utf8', env });
+  expect(stderr.trimEnd().split('\n').at(-1)).toMatch(/^WEBGRPO_ROBUSTNESS is "no"; allowed: on .* and off\./);
+  expect(status).toBe(2);
+  expect(existsSync(runs)).toBe(false);
+});
+
 test('a result for programs stands alone on standard output', () => {
   const { status, stdout } = webgrpo('config', 'trainer', '--json');
   expect(status).toBe(0);
