@@ -7,6 +7,8 @@ enable subgroups;
 //   add   added = 1: bias [N];  added = 2: [M, N], the residual stream;  added = 0: any buffer
 //   y     [M, N]; read first when accumulate = 1 (weight gradients). Not overrides: a large tile takes a software
 //         adapter a second to compile, a branch an output nothing that shows
+//         added = 3: b holds gate in its first N / 2 columns, up in the rest, and y [M, N / 2] = silu(gate) * up, the bits
+//         of swiglu.wgsl after the product (arXiv:2002.05202); not onto halves; any add, accumulate = 0
 //
 // Grid      a subgroup computes 32 x (16 * subgroup size) outputs, 32 x 16 a thread, columns a stride of the subgroup size apart;
 //           workgroups in a row, folded over x and y past 65535. Any M, K, N >= 1.
@@ -38,13 +40,18 @@ alias Y = f32;
 @group(0) @binding(3) var<storage, read_write> y: array<Y>;
 @group(0) @binding(4) var<uniform> params: Params;
 
-fn put(row: u32, col: u32, sum: f32) {
-  if (row >= params.M || col >= params.N) { return; }
+fn gated(gate: f32, up: f32) -> f32 {
+  return gate / (1.0 + exp(-gate)) * up;
+}
+
+fn put(row: u32, col: u32, width: u32, sum: f32, up: f32) {
+  if (row >= params.M || col >= width) { return; }
   var value = sum;
   if (params.added == 1u) { value += add[col]; }
-  if (params.added == 2u) { value += add[row * params.N + col]; }
-  if (params.accumulate == 1u) { value += f32(y[row * params.N + col]); }
-  y[row * params.N + col] = Y(value);
+  if (params.added == 2u) { value += add[row * width + col]; }
+  if (params.added == 3u) { value = gated(sum, up); }
+  if (params.accumulate == 1u) { value += f32(y[row * width + col]); }
+  y[row * width + col] = Y(value);
 }
 @compute @workgroup_size(WG)
 fn main(
@@ -55,9 +62,15 @@ fn main(
   @builtin(subgroup_invocation_id) lane: u32,
 ) {
   let tile = (wg.y * grid.x + wg.x) * (WG / lanes) + tid / lanes;
-  let across = (params.N + 16u * lanes - 1u) / (16u * lanes); // tiles side by side
+  let pairs = params.added == 3u;
+  let width = select(params.N, params.N / 2u, pairs); // of y
+  let own = select(16u, 8u, pairs); // columns of y a thread
+  let across = (width + own * lanes - 1u) / (own * lanes); // tiles side by side
+  // The second half of a thread's columns of b end at `last`; up's lie `shift` further on, which may wrap, and wraps back.
+  let last = width - 1u + select(0u, 8u * lanes, pairs);
+  let shift = select(0u, width - 8u * lanes, pairs);
   let row0 = tile / across * 32u;
-  let col0 = tile % across * 16u * lanes + lane;
+  let col0 = tile % across * own * lanes + lane;
   // No early return: quadSwapX needs every lane. Rows and columns past the end compute the last one again.
 
   var ia0 = min(row0 + 0u + lane % 4u, params.M - 1u) * params.rowA;
@@ -68,22 +81,22 @@ fn main(
   var ia5 = min(row0 + 20u + lane % 4u, params.M - 1u) * params.rowA;
   var ia6 = min(row0 + 24u + lane % 4u, params.M - 1u) * params.rowA;
   var ia7 = min(row0 + 28u + lane % 4u, params.M - 1u) * params.rowA;
-  var ib0 = min(col0, params.N - 1u) * params.colB;
-  var ib1 = min(col0 + 1u * lanes, params.N - 1u) * params.colB;
-  var ib2 = min(col0 + 2u * lanes, params.N - 1u) * params.colB;
-  var ib3 = min(col0 + 3u * lanes, params.N - 1u) * params.colB;
-  var ib4 = min(col0 + 4u * lanes, params.N - 1u) * params.colB;
-  var ib5 = min(col0 + 5u * lanes, params.N - 1u) * params.colB;
-  var ib6 = min(col0 + 6u * lanes, params.N - 1u) * params.colB;
-  var ib7 = min(col0 + 7u * lanes, params.N - 1u) * params.colB;
-  var ib8 = min(col0 + 8u * lanes, params.N - 1u) * params.colB;
-  var ib9 = min(col0 + 9u * lanes, params.N - 1u) * params.colB;
-  var ib10 = min(col0 + 10u * lanes, params.N - 1u) * params.colB;
-  var ib11 = min(col0 + 11u * lanes, params.N - 1u) * params.colB;
-  var ib12 = min(col0 + 12u * lanes, params.N - 1u) * params.colB;
-  var ib13 = min(col0 + 13u * lanes, params.N - 1u) * params.colB;
-  var ib14 = min(col0 + 14u * lanes, params.N - 1u) * params.colB;
-  var ib15 = min(col0 + 15u * lanes, params.N - 1u) * params.colB;
+  var ib0 = min(col0, width - 1u) * params.colB;
+  var ib1 = min(col0 + 1u * lanes, width - 1u) * params.colB;
+  var ib2 = min(col0 + 2u * lanes, width - 1u) * params.colB;
+  var ib3 = min(col0 + 3u * lanes, width - 1u) * params.colB;
+  var ib4 = min(col0 + 4u * lanes, width - 1u) * params.colB;
+  var ib5 = min(col0 + 5u * lanes, width - 1u) * params.colB;
+  var ib6 = min(col0 + 6u * lanes, width - 1u) * params.colB;
+  var ib7 = min(col0 + 7u * lanes, width - 1u) * params.colB;
+  var ib8 = (min(col0 + 8u * lanes, last) + shift) * params.colB;
+  var ib9 = (min(col0 + 9u * lanes, last) + shift) * params.colB;
+  var ib10 = (min(col0 + 10u * lanes, last) + shift) * params.colB;
+  var ib11 = (min(col0 + 11u * lanes, last) + shift) * params.colB;
+  var ib12 = (min(col0 + 12u * lanes, last) + shift) * params.colB;
+  var ib13 = (min(col0 + 13u * lanes, last) + shift) * params.colB;
+  var ib14 = (min(col0 + 14u * lanes, last) + shift) * params.colB;
+  var ib15 = (min(col0 + 15u * lanes, last) + shift) * params.colB;
   var s0_0 = 0.0; var s0_1 = 0.0; var s0_2 = 0.0; var s0_3 = 0.0; var s0_4 = 0.0; var s0_5 = 0.0; var s0_6 = 0.0; var s0_7 = 0.0; var s0_8 = 0.0; var s0_9 = 0.0; var s0_10 = 0.0; var s0_11 = 0.0; var s0_12 = 0.0; var s0_13 = 0.0; var s0_14 = 0.0; var s0_15 = 0.0;
   var s1_0 = 0.0; var s1_1 = 0.0; var s1_2 = 0.0; var s1_3 = 0.0; var s1_4 = 0.0; var s1_5 = 0.0; var s1_6 = 0.0; var s1_7 = 0.0; var s1_8 = 0.0; var s1_9 = 0.0; var s1_10 = 0.0; var s1_11 = 0.0; var s1_12 = 0.0; var s1_13 = 0.0; var s1_14 = 0.0; var s1_15 = 0.0;
   var s2_0 = 0.0; var s2_1 = 0.0; var s2_2 = 0.0; var s2_3 = 0.0; var s2_4 = 0.0; var s2_5 = 0.0; var s2_6 = 0.0; var s2_7 = 0.0; var s2_8 = 0.0; var s2_9 = 0.0; var s2_10 = 0.0; var s2_11 = 0.0; var s2_12 = 0.0; var s2_13 = 0.0; var s2_14 = 0.0; var s2_15 = 0.0;
@@ -1465,12 +1478,12 @@ fn main(
     s30_0, s30_1, s30_2, s30_3, s30_4, s30_5, s30_6, s30_7, s30_8, s30_9, s30_10, s30_11, s30_12, s30_13, s30_14, s30_15,
     s31_0, s31_1, s31_2, s31_3, s31_4, s31_5, s31_6, s31_7, s31_8, s31_9, s31_10, s31_11, s31_12, s31_13, s31_14, s31_15,
   );
-  let within = col0 - lane + 16u * lanes <= params.N && params.accumulate == 0u;
+  let within = col0 - lane + own * lanes <= width && params.accumulate == 0u;
   if (within && params.added == 0u) {
     for (var i = 0u; i < 32u; i++) {
       let row = row0 + (i & ~3u) + ((lane ^ i) & 3u); // whose sums they are after the swaps
       if (row >= params.M) { continue; }
-      let at = row * params.N + col0;
+      let at = row * width + col0;
       y[at] = Y(sums[i * 16u + 0u]);
       y[at + 1u * lanes] = Y(sums[i * 16u + 1u]);
       y[at + 2u * lanes] = Y(sums[i * 16u + 2u]);
@@ -1492,7 +1505,7 @@ fn main(
     for (var i = 0u; i < 32u; i++) {
       let row = row0 + (i & ~3u) + ((lane ^ i) & 3u); // whose sums they are after the swaps
       if (row >= params.M) { continue; }
-      let at = row * params.N + col0;
+      let at = row * width + col0;
       y[at] = Y(sums[i * 16u + 0u] + add[at]);
       y[at + 1u * lanes] = Y(sums[i * 16u + 1u] + add[at + 1u * lanes]);
       y[at + 2u * lanes] = Y(sums[i * 16u + 2u] + add[at + 2u * lanes]);
@@ -1510,10 +1523,26 @@ fn main(
       y[at + 14u * lanes] = Y(sums[i * 16u + 14u] + add[at + 14u * lanes]);
       y[at + 15u * lanes] = Y(sums[i * 16u + 15u] + add[at + 15u * lanes]);
     }
+  } else if (within && params.added == 3u) {
+    for (var i = 0u; i < 32u; i++) {
+      let row = row0 + (i & ~3u) + ((lane ^ i) & 3u); // whose sums they are after the swaps
+      if (row >= params.M) { continue; }
+      let at = row * width + col0;
+      y[at] = Y(gated(sums[i * 16u + 0u], sums[i * 16u + 8u]));
+      y[at + 1u * lanes] = Y(gated(sums[i * 16u + 1u], sums[i * 16u + 9u]));
+      y[at + 2u * lanes] = Y(gated(sums[i * 16u + 2u], sums[i * 16u + 10u]));
+      y[at + 3u * lanes] = Y(gated(sums[i * 16u + 3u], sums[i * 16u + 11u]));
+      y[at + 4u * lanes] = Y(gated(sums[i * 16u + 4u], sums[i * 16u + 12u]));
+      y[at + 5u * lanes] = Y(gated(sums[i * 16u + 5u], sums[i * 16u + 13u]));
+      y[at + 6u * lanes] = Y(gated(sums[i * 16u + 6u], sums[i * 16u + 14u]));
+      y[at + 7u * lanes] = Y(gated(sums[i * 16u + 7u], sums[i * 16u + 15u]));
+    }
   } else {
     for (var i = 0u; i < 32u; i++) {
       let row = row0 + (i & ~3u) + ((lane ^ i) & 3u); // whose sums they are after the swaps
-      for (var j = 0u; j < 16u; j++) { put(row, col0 + j * lanes, sums[i * 16u + j]); }
+      for (var j = 0u; j < own; j++) {
+        put(row, col0 + j * lanes, width, sums[i * 16u + j], sums[i * 16u + (j + 8u) % 16u]);
+      }
     }
   }
 }

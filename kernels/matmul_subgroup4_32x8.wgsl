@@ -7,6 +7,8 @@ enable subgroups;
 //   add   added = 1: bias [N];  added = 2: [M, N], the residual stream;  added = 0: any buffer
 //   y     [M, N]; read first when accumulate = 1 (weight gradients). Not overrides: a large tile takes a software
 //         adapter a second to compile, a branch an output nothing that shows
+//         added = 3: b holds gate in its first N / 2 columns, up in the rest, and y [M, N / 2] = silu(gate) * up, the bits
+//         of swiglu.wgsl after the product (arXiv:2002.05202); not onto halves; any add, accumulate = 0
 //
 // Grid      a subgroup computes 32 x (8 * subgroup size) outputs, 32 x 8 a thread, columns a stride of the subgroup size apart;
 //           workgroups in a row, folded over x and y past 65535. Any M, K, N >= 1.
@@ -38,13 +40,18 @@ alias Y = f32;
 @group(0) @binding(3) var<storage, read_write> y: array<Y>;
 @group(0) @binding(4) var<uniform> params: Params;
 
-fn put(row: u32, col: u32, sum: f32) {
-  if (row >= params.M || col >= params.N) { return; }
+fn gated(gate: f32, up: f32) -> f32 {
+  return gate / (1.0 + exp(-gate)) * up;
+}
+
+fn put(row: u32, col: u32, width: u32, sum: f32, up: f32) {
+  if (row >= params.M || col >= width) { return; }
   var value = sum;
   if (params.added == 1u) { value += add[col]; }
-  if (params.added == 2u) { value += add[row * params.N + col]; }
-  if (params.accumulate == 1u) { value += f32(y[row * params.N + col]); }
-  y[row * params.N + col] = Y(value);
+  if (params.added == 2u) { value += add[row * width + col]; }
+  if (params.added == 3u) { value = gated(sum, up); }
+  if (params.accumulate == 1u) { value += f32(y[row * width + col]); }
+  y[row * width + col] = Y(value);
 }
 @compute @workgroup_size(WG)
 fn main(
@@ -55,9 +62,15 @@ fn main(
   @builtin(subgroup_invocation_id) lane: u32,
 ) {
   let tile = (wg.y * grid.x + wg.x) * (WG / lanes) + tid / lanes;
-  let across = (params.N + 8u * lanes - 1u) / (8u * lanes); // tiles side by side
+  let pairs = params.added == 3u;
+  let width = select(params.N, params.N / 2u, pairs); // of y
+  let own = select(8u, 4u, pairs); // columns of y a thread
+  let across = (width + own * lanes - 1u) / (own * lanes); // tiles side by side
+  // The second half of a thread's columns of b end at `last`; up's lie `shift` further on, which may wrap, and wraps back.
+  let last = width - 1u + select(0u, 4u * lanes, pairs);
+  let shift = select(0u, width - 4u * lanes, pairs);
   let row0 = tile / across * 32u;
-  let col0 = tile % across * 8u * lanes + lane;
+  let col0 = tile % across * own * lanes + lane;
   // No early return: quadSwapX needs every lane. Rows and columns past the end compute the last one again.
 
   var ia0 = min(row0 + 0u + lane % 4u, params.M - 1u) * params.rowA;
@@ -68,14 +81,14 @@ fn main(
   var ia5 = min(row0 + 20u + lane % 4u, params.M - 1u) * params.rowA;
   var ia6 = min(row0 + 24u + lane % 4u, params.M - 1u) * params.rowA;
   var ia7 = min(row0 + 28u + lane % 4u, params.M - 1u) * params.rowA;
-  var ib0 = min(col0, params.N - 1u) * params.colB;
-  var ib1 = min(col0 + 1u * lanes, params.N - 1u) * params.colB;
-  var ib2 = min(col0 + 2u * lanes, params.N - 1u) * params.colB;
-  var ib3 = min(col0 + 3u * lanes, params.N - 1u) * params.colB;
-  var ib4 = min(col0 + 4u * lanes, params.N - 1u) * params.colB;
-  var ib5 = min(col0 + 5u * lanes, params.N - 1u) * params.colB;
-  var ib6 = min(col0 + 6u * lanes, params.N - 1u) * params.colB;
-  var ib7 = min(col0 + 7u * lanes, params.N - 1u) * params.colB;
+  var ib0 = min(col0, width - 1u) * params.colB;
+  var ib1 = min(col0 + 1u * lanes, width - 1u) * params.colB;
+  var ib2 = min(col0 + 2u * lanes, width - 1u) * params.colB;
+  var ib3 = min(col0 + 3u * lanes, width - 1u) * params.colB;
+  var ib4 = (min(col0 + 4u * lanes, last) + shift) * params.colB;
+  var ib5 = (min(col0 + 5u * lanes, last) + shift) * params.colB;
+  var ib6 = (min(col0 + 6u * lanes, last) + shift) * params.colB;
+  var ib7 = (min(col0 + 7u * lanes, last) + shift) * params.colB;
   var s0_0 = 0.0; var s0_1 = 0.0; var s0_2 = 0.0; var s0_3 = 0.0; var s0_4 = 0.0; var s0_5 = 0.0; var s0_6 = 0.0; var s0_7 = 0.0;
   var s1_0 = 0.0; var s1_1 = 0.0; var s1_2 = 0.0; var s1_3 = 0.0; var s1_4 = 0.0; var s1_5 = 0.0; var s1_6 = 0.0; var s1_7 = 0.0;
   var s2_0 = 0.0; var s2_1 = 0.0; var s2_2 = 0.0; var s2_3 = 0.0; var s2_4 = 0.0; var s2_5 = 0.0; var s2_6 = 0.0; var s2_7 = 0.0;
@@ -873,12 +886,12 @@ fn main(
     s30_0, s30_1, s30_2, s30_3, s30_4, s30_5, s30_6, s30_7,
     s31_0, s31_1, s31_2, s31_3, s31_4, s31_5, s31_6, s31_7,
   );
-  let within = col0 - lane + 8u * lanes <= params.N && params.accumulate == 0u;
+  let within = col0 - lane + own * lanes <= width && params.accumulate == 0u;
   if (within && params.added == 0u) {
     for (var i = 0u; i < 32u; i++) {
       let row = row0 + (i & ~3u) + ((lane ^ i) & 3u); // whose sums they are after the swaps
       if (row >= params.M) { continue; }
-      let at = row * params.N + col0;
+      let at = row * width + col0;
       y[at] = Y(sums[i * 8u + 0u]);
       y[at + 1u * lanes] = Y(sums[i * 8u + 1u]);
       y[at + 2u * lanes] = Y(sums[i * 8u + 2u]);
@@ -892,7 +905,7 @@ fn main(
     for (var i = 0u; i < 32u; i++) {
       let row = row0 + (i & ~3u) + ((lane ^ i) & 3u); // whose sums they are after the swaps
       if (row >= params.M) { continue; }
-      let at = row * params.N + col0;
+      let at = row * width + col0;
       y[at] = Y(sums[i * 8u + 0u] + add[at]);
       y[at + 1u * lanes] = Y(sums[i * 8u + 1u] + add[at + 1u * lanes]);
       y[at + 2u * lanes] = Y(sums[i * 8u + 2u] + add[at + 2u * lanes]);
@@ -902,10 +915,22 @@ fn main(
       y[at + 6u * lanes] = Y(sums[i * 8u + 6u] + add[at + 6u * lanes]);
       y[at + 7u * lanes] = Y(sums[i * 8u + 7u] + add[at + 7u * lanes]);
     }
+  } else if (within && params.added == 3u) {
+    for (var i = 0u; i < 32u; i++) {
+      let row = row0 + (i & ~3u) + ((lane ^ i) & 3u); // whose sums they are after the swaps
+      if (row >= params.M) { continue; }
+      let at = row * width + col0;
+      y[at] = Y(gated(sums[i * 8u + 0u], sums[i * 8u + 4u]));
+      y[at + 1u * lanes] = Y(gated(sums[i * 8u + 1u], sums[i * 8u + 5u]));
+      y[at + 2u * lanes] = Y(gated(sums[i * 8u + 2u], sums[i * 8u + 6u]));
+      y[at + 3u * lanes] = Y(gated(sums[i * 8u + 3u], sums[i * 8u + 7u]));
+    }
   } else {
     for (var i = 0u; i < 32u; i++) {
       let row = row0 + (i & ~3u) + ((lane ^ i) & 3u); // whose sums they are after the swaps
-      for (var j = 0u; j < 8u; j++) { put(row, col0 + j * lanes, sums[i * 8u + j]); }
+      for (var j = 0u; j < own; j++) {
+        put(row, col0 + j * lanes, width, sums[i * 8u + j], sums[i * 8u + (j + 4u) % 8u]);
+      }
     }
   }
 }

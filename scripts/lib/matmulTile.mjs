@@ -15,6 +15,11 @@ const SHAPES = `
 //         adapter a second to compile, a branch an output nothing that shows
 `;
 
+/** Of tiles whose sums are in an array, so that the end of the tile is short. */
+const GATED_SHAPES = `//         added = 3: b holds gate in its first N / 2 columns, up in the rest, and y [M, N / 2] = silu(gate) * up, the bits
+//         of swiglu.wgsl after the product (arXiv:2002.05202); not onto halves; any add, accumulate = 0
+`;
+
 const PARAMS = `struct Params {
   M: u32,      // rows of y
   N: u32,      // columns of y
@@ -27,7 +32,7 @@ const PARAMS = `struct Params {
   accumulate: u32,
 }`;
 
-const BINDINGS = `alias A = f32; // each f16 where its buffer holds halves (src/gpu/halves.ts)
+const BUFFERS = `alias A = f32; // each f16 where its buffer holds halves (src/gpu/halves.ts)
 alias B = f32;
 alias Y = f32;
 
@@ -36,7 +41,9 @@ alias Y = f32;
 @group(0) @binding(2) var<storage, read> add: array<f32>;
 @group(0) @binding(3) var<storage, read_write> y: array<Y>;
 @group(0) @binding(4) var<uniform> params: Params;
+`;
 
+const PUT = `
 fn put(row: u32, col: u32, sum: f32) {
   if (row >= params.M || col >= params.N) { return; }
   var value = sum;
@@ -44,6 +51,22 @@ fn put(row: u32, col: u32, sum: f32) {
   if (params.added == 2u) { value += add[row * params.N + col]; }
   if (params.accumulate == 1u) { value += f32(y[row * params.N + col]); }
   y[row * params.N + col] = Y(value);
+}`;
+
+/** A thread's first columns are then gate's, the rest up's: a pair is in one thread whatever the subgroup size. */
+const PUT_GATED = `
+fn gated(gate: f32, up: f32) -> f32 {
+  return gate / (1.0 + exp(-gate)) * up;
+}
+
+fn put(row: u32, col: u32, width: u32, sum: f32, up: f32) {
+  if (row >= params.M || col >= width) { return; }
+  var value = sum;
+  if (params.added == 1u) { value += add[col]; }
+  if (params.added == 2u) { value += add[row * width + col]; }
+  if (params.added == 3u) { value = gated(sum, up); }
+  if (params.accumulate == 1u) { value += f32(y[row * width + col]); }
+  y[row * width + col] = Y(value);
 }`;
 
 /**
@@ -64,7 +87,7 @@ export function matmulWgsl({
   depth,
 }) {
   if (depth)
-    return matmulWorkgroupWgsl({ rows, cols, depth }, { shapes: SHAPES, declared: `${PARAMS}\n\n${BINDINGS}\n` });
+    return matmulWorkgroupWgsl({ rows, cols, depth }, { shapes: SHAPES, declared: `${PARAMS}\n\n${BUFFERS}${PUT}\n` });
   const lanes = share ? 'lanes' : 'LANES';
   const looped = quad || rows * cols >= 128;
   const loads = share ? rows / share : rows;
@@ -117,36 +140,50 @@ export function matmulWgsl({
   // they nearly always do, only rows are checked; a loop for each kind, since a branch an output costs a fifth of a tile.
   const rowOfSum = quad ? 'row0 + (i & ~3u) + ((lane ^ i) & 3u); // whose sums they are after the swaps' : 'row0 + i;';
   const column = (j) => (j ? ` + ${j}u * lanes` : '');
-  const whole = (more) => [
+  const sumOf = (j) => `sums[i * ${cols}u + ${j}u]`;
+  const whole = (value, columns = cols) => [
     `for (var i = 0u; i < ${rows}u; i++) {`,
     `  let row = ${rowOfSum}`,
     '  if (row >= params.M) { continue; }',
-    '  let at = row * params.N + col0;',
-    ...range(cols).map((j) => `  y[at${column(j)}] = Y(sums[i * ${cols}u + ${j}u]${more(j)});`),
+    '  let at = row * width + col0;',
+    ...range(columns).map((j) => `  y[at${column(j)}] = Y(${value(j)});`),
     '}',
   ];
   const putAll = () => [
     `var sums = array<f32, ${rows * cols}>(`,
     ...sums.map((row) => `  ${row},`),
     ');',
-    `let within = col0 - lane + ${cols}u * lanes <= params.N && params.accumulate == 0u;`,
+    'let within = col0 - lane + own * lanes <= width && params.accumulate == 0u;',
     'if (within && params.added == 0u) {',
-    ...whole(() => '').map((line) => `  ${line}`),
+    ...whole(sumOf).map((line) => `  ${line}`),
     '} else if (within && params.added == 2u) {',
-    ...whole((j) => ` + add[at${column(j)}]`).map((line) => `  ${line}`),
+    ...whole((j) => `${sumOf(j)} + add[at${column(j)}]`).map((line) => `  ${line}`),
+    '} else if (within && params.added == 3u) {',
+    ...whole((j) => `gated(${sumOf(j)}, ${sumOf(j + half)})`, half).map((line) => `  ${line}`),
     '} else {',
     `  for (var i = 0u; i < ${rows}u; i++) {`,
     `    let row = ${rowOfSum}`,
-    `    for (var j = 0u; j < ${cols}u; j++) { put(row, col0 + j * lanes, sums[i * ${cols}u + j]); }`,
+    '    for (var j = 0u; j < own; j++) {',
+    `      put(row, col0 + j * lanes, width, sums[i * ${cols}u + j], sums[i * ${cols}u + (j + ${half}u) % ${cols}u]);`,
+    '    }',
     '  }',
     '}',
   ];
+  const half = cols / 2;
+  const sizesGated = `  let pairs = params.added == 3u;
+  let width = select(params.N, params.N / 2u, pairs); // of y
+  let own = select(${cols}u, ${half}u, pairs); // columns of y a thread
+  let across = (width + own * ${lanes} - 1u) / (own * ${lanes}); // tiles side by side
+  // The second half of a thread's columns of b end at \`last\`; up's lie \`shift\` further on, which may wrap, and wraps back.
+  let last = width - 1u + select(0u, ${half}u * ${lanes}, pairs);
+  let shift = select(0u, width - ${half}u * ${lanes}, pairs);
+`;
   const main =
     unroll > 1
       ? `  for (; k + ${unroll - 1}u < params.K; k += ${unroll}u) {\n${indent(4, [...body(range(unroll)), ...advance(unroll)])}\n  }\n`
       : '';
   return `${share ? 'enable subgroups;\n\n' : ''}// Matrix product: y[m, n] = sum over k of a(m, k) * b(k, n), then + add, then + y[m, n] if asked.
-//${SHAPES}//
+//${SHAPES}${looped ? GATED_SHAPES : ''}//
 // Grid      a ${share ? 'subgroup' : 'row of LANES threads'} computes ${rows} x ${share ? `(${cols} * subgroup size)` : `(${cols} * LANES)`} outputs, ${rows} x ${cols} a thread, columns a stride of ${share ? 'the subgroup size' : 'LANES'} apart;
 //           workgroups in a row, folded over x and y past 65535. Any M, K, N >= 1.
 // Numerics  one thread sums each output over k in ascending order, s = s + a * b, from 0: the same bits whatever the
@@ -157,7 +194,7 @@ ${PARAMS}
 
 override WG: u32 = ${workgroup}u; // threads in a workgroup; a multiple of the ${share ? 'subgroup size' : 'LANES'}
 ${share ? '' : `override LANES: u32 = ${byDefault}u; // neighbouring threads that read neighbouring columns\n`}
-${BINDINGS}
+${BUFFERS}${looped ? PUT_GATED : PUT}
 @compute @workgroup_size(WG)
 fn main(
   @builtin(workgroup_id) wg: vec3u,
@@ -171,9 +208,8 @@ fn main(
   }
 ) {
 ${share ? '' : '  let lane = tid % LANES;\n'}  let tile = (wg.y * grid.x + wg.x) * (WG / ${lanes}) + tid / ${lanes};
-  let across = (params.N + ${cols}u * ${lanes} - 1u) / (${cols}u * ${lanes}); // tiles side by side
-  let row0 = tile / across * ${rows}u;
-  let col0 = tile % across * ${cols}u * ${lanes} + lane;
+${looped ? sizesGated : `  let across = (params.N + ${cols}u * ${lanes} - 1u) / (${cols}u * ${lanes}); // tiles side by side\n`}  let row0 = tile / across * ${rows}u;
+  let col0 = tile % across * ${looped ? 'own' : `${cols}u`} * ${lanes} + lane;
 ${share ? `  // No early return: ${quad ? 'quadSwapX' : 'subgroupBroadcast'} needs every lane. Rows and columns past the end compute the last one again.\n` : '  if (row0 >= params.M) { return; }\n'}
 ${indent(
   2,
@@ -181,7 +217,10 @@ ${indent(
 )}
 ${indent(
   2,
-  range(cols).map((j) => `var ib${j} = min(${at(j)}, params.N - 1u) * params.colB;`),
+  range(cols).map(
+    (j) =>
+      `var ib${j} = ${looped && j >= half ? `(min(${at(j)}, last) + shift)` : `min(${at(j)}, ${looped ? 'width' : 'params.N'} - 1u)`} * params.colB;`,
+  ),
 )}
 ${indent(
   2,

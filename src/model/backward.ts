@@ -94,7 +94,7 @@ export function recordBackward(
   for (let l = last; l >= 0; l--) {
     // The last layer's activations are still there from the forward pass.
     if (activations.checkpoint && l < last)
-      recordLayer(gpu, model, l, rows, activations.layers[l], undefined, adapters);
+      recordLayer(gpu, model, l, rows, activations.layers[l], undefined, { adapters });
     recordLayerBackward(gpu, model, l, rows, activations, scratch, grads, adapters);
   }
   if (!grads.base) return;

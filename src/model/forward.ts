@@ -181,6 +181,14 @@ export interface ForwardOptions {
   adapters?: boolean;
   /** Turns the adapters' dropout on; its masks follow from it. */
   dropKey?: number | undefined;
+  /** No backward pass follows: what it alone would read need not be written. */
+  inference?: boolean;
+}
+
+/** What of a pass its layers must know. */
+interface LayerPass {
+  adapters: LoraPass | undefined;
+  inference?: boolean | undefined;
 }
 
 /** Records the layers; afterwards `activations.xOut` holds the residual stream before the final norm, [N, C]. */
@@ -196,10 +204,10 @@ export function recordForward(
   if (N > activations.capacity)
     throw new RangeError(`A pass of ${N} rows does not fit activations for ${activations.capacity}.`);
   embed(gpu, { tokens: rows.tokens, table: weights.views.embed, x: activations.layers[0].x, N, C: config.hiddenSize });
-  const adapters = loraPass(model, activations, options);
+  const pass = { adapters: loraPass(model, activations, options), inference: options.inference };
   activations.layers.forEach((a, l) => {
     const next = activations.layers[l + 1]?.x ?? activations.xOut;
-    recordLayer(gpu, model, l, rows, a, next, adapters);
+    recordLayer(gpu, model, l, rows, a, next, pass);
   });
 }
 
@@ -222,7 +230,7 @@ export function recordLayer(
   rows: RowViews,
   a: LayerActivations,
   xNext: View | undefined,
-  adapters: LoraPass | undefined,
+  { adapters, inference }: LayerPass,
 ): void {
   const { hiddenSize: C, intermediateSize: F, headDim: D, numAttentionHeads: H, numKeyValueHeads: K } = model.config;
   const { weights } = model;
@@ -242,9 +250,13 @@ export function recordLayer(
   if (adapters) recordLora(gpu, adapters, l, 'o', a.att, a.xMid, N);
 
   rmsnorm(gpu, { x: a.xMid, weight: w.mlpNorm, y: a.h2, rstd: a.rstd2, N, C, eps });
-  weights.product({ x: a.h2, b: w.wgu, bias: w.bgu, y: a.gu, M: N, N: 2 * F, K: C });
-  if (adapters) recordLora(gpu, adapters, l, 'gu', a.h2, a.gu, N);
-  swiglu(gpu, { gu: a.gu, y: a.act, N, F });
+  const gateUp = { x: a.h2, b: w.wgu, M: N, N: 2 * F, K: C };
+  const bare = !w.bgu && !adapters?.lora.groups.has('gu'); // nothing comes between the product and SwiGLU
+  if (!(inference && bare && weights.gatedProduct({ ...gateUp, y: a.act }))) {
+    weights.product({ ...gateUp, bias: w.bgu, y: a.gu });
+    if (adapters) recordLora(gpu, adapters, l, 'gu', a.h2, a.gu, N);
+    swiglu(gpu, { gu: a.gu, y: a.act, N, F });
+  }
   if (!xNext) return;
   productOnto(gpu, weights, a.xMid, { x: a.act, b: w.wdown, bias: w.bdown, y: xNext, M: N, N: C, K: F });
   if (adapters) recordLora(gpu, adapters, l, 'down', a.act, xNext, N);

@@ -10,7 +10,7 @@
 import type { Gpu, View } from '../gpu/device.ts';
 import type { RowChunk } from '../gpu/ops/embed.ts';
 import { cast } from '../gpu/ops/cast.ts';
-import { type MatmulArgs, matmulNn, matmulNt } from '../gpu/ops/matmul.ts';
+import { gatedMatmul, type MatmulArgs, matmulNn, matmulNt } from '../gpu/ops/matmul.ts';
 import type { matmulPacked } from '../gpu/ops/matmulPacked.ts';
 import type { pack } from '../gpu/ops/pack.ts';
 import { unpack } from '../gpu/ops/unpack.ts';
@@ -102,6 +102,11 @@ export class Arena {
     if (args.b.packed && this.packedProduct) return this.packedProduct(this.#gpu, { ...args, transposed });
     const b = this.float32(args.b);
     (transposed ? matmulNt : matmulNn)(this.#gpu, b === args.b ? args : { ...args, b });
+  }
+
+  /** Records y [M, N / 2] = silu(gate) * up for x b = [gate | up] where one kernel does both; else false, and nothing. */
+  gatedProduct(args: MatmulArgs): boolean {
+    return !args.b.packed && gatedMatmul(this.#gpu, args);
   }
 
   /** The block of that label; a RangeError where there is none. */

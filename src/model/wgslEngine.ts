@@ -70,7 +70,7 @@ export class WgslEngine implements ModelEngine {
   async #logProbs(batch: PackedBatch, temperature: number, options: ForwardOptions): Promise<TokenOutputs> {
     if (this.#gpu.compiling) await this.#gpu.compiling;
     const space = this.#upload(batch);
-    this.#recordForward(space, batch, temperature, options);
+    this.#recordForward(space, batch, temperature, { ...options, inference: true });
     return this.#readOutputs(space, batch);
   }
 

@@ -150,7 +150,7 @@ export class Decoder {
       this.#gpu.write(this.#headRows, Uint32Array.from(headRows));
       this.#writeLive(this.#live.prefill, drawsByRow);
     }
-    recordForward(this.#gpu, this.#model, { N, ...this.#rows }, this.#activations);
+    recordForward(this.#gpu, this.#model, { N, ...this.#rows }, this.#activations, { inference: true });
     if (draws.length > 0) this.#draw(this.#headRows, headRows.length, this.#live.prefill, drawsByRow);
   }
 
@@ -167,7 +167,7 @@ export class Decoder {
     const entries = (this.#checks ??= gpu.buffer('rollout.checks', (this.#identity.bytes / 4) * 16));
     this.#writeRows(rows);
     gpu.write(entries, Uint32Array.from(draws.flatMap(({ slot, row, expected }) => [slot, row, expected, 0])));
-    recordForward(gpu, this.#model, { N, ...this.#rows }, this.#activations);
+    recordForward(gpu, this.#model, { N, ...this.#rows }, this.#activations, { inference: true });
     let temperature = this.#recordLogits(this.#identity, N, draws[0]);
     let first = 0;
     for (const round of sorted) {
@@ -194,7 +194,7 @@ export class Decoder {
     this.#gpu.timeAs('decode');
     const rows = { ...this.#rows, slots: this.#slots.view, state: this.#draws.state, live: this.#live.decode };
     decodeRows(this.#gpu, { ...rows, n });
-    recordForward(this.#gpu, this.#model, { N: n, ...this.#rows, alone: true }, this.#activations);
+    recordForward(this.#gpu, this.#model, { N: n, ...this.#rows, alone: true }, this.#activations, { inference: true });
     this.#draw(this.#identity, n, this.#live.decode, this.#decoding);
   }
 

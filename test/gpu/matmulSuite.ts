@@ -1,7 +1,16 @@
 /** The tests of one matmul variant; every kernels/matmul_<variant>.wgsl has a file that runs them. */
-import { test } from 'vitest';
+import { expect, test } from 'vitest';
 import type { Gpu, View } from '../../src/gpu/device.ts';
-import { MATMUL_VARIANTS, matmulNn, matmulNt, matmulTn, type MatmulVariant, runsOn } from '../../src/gpu/ops/matmul.ts';
+import {
+  gatedMatmul,
+  MATMUL_VARIANTS,
+  matmulNn,
+  matmulNt,
+  matmulTn,
+  type MatmulVariant,
+  runsOn,
+} from '../../src/gpu/ops/matmul.ts';
+import { swiglu } from '../../src/gpu/ops/swiglu.ts';
 import { rng } from '../random.ts';
 import { expectSame, expectWithin, pattern, readRoomy, roomy, U, withRoom } from './check.ts';
 import { testGpu, withGpu } from './gpu.ts';
@@ -19,6 +28,17 @@ const SHAPES = [
   [17, 65, 13],
   [33, 31, 131],
   [65, 130, 7],
+] as const;
+
+/** The same for pairs of columns: gate's tiles end within up's, at them and past them. */
+const GATED_SHAPES = [
+  [1, 2, 5],
+  [63, 6, 3],
+  [3, 30, 17],
+  [16, 128, 8],
+  [17, 134, 13],
+  [33, 62, 131],
+  [65, 260, 7],
 ] as const;
 
 export interface Product {
@@ -126,6 +146,19 @@ export function testMatmulVariant(variant: MatmulVariant): void {
       }
     }),
   );
+
+  if (MATMUL_VARIANTS[variant].gated)
+    test.for(GATED_SHAPES)(`${variant}: SwiGLU in the product, M=%i N=%i K=%i`, ([M, N, K], { skip }) =>
+      withVariant(skip, async (gpu) => {
+        const p = product([M, N, K]);
+        const [x, b, gu] = [gpu.buffer('x', p.x), gpu.buffer('b', p.b), gpu.buffer('gu', M * N * 4)];
+        const [want, y] = [roomy(gpu, 'want', (M * N) / 2), roomy(gpu, 'y', (M * N) / 2)];
+        matmulNn(gpu, { M, N, K, x, b, y: gu, variant });
+        swiglu(gpu, { gu, y: want, N: M, F: N / 2 });
+        expect(gatedMatmul(gpu, { M, N, K, x, b, y, variant })).toBe(true);
+        expectSame(await readRoomy(gpu, y, (M * N) / 2), await readRoomy(gpu, want, (M * N) / 2));
+      }),
+    );
 
   test(`${variant}: a row gives the same bits whatever M is`, ({ skip }) =>
     withVariant(skip, async (gpu) => {

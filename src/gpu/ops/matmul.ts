@@ -38,6 +38,8 @@ const variant = (name: string, code: string, rows: number, cols: number, workgro
   /** Threads side by side; 0 = as many as the subgroup has. */
   lanes,
   subgroup: lanes === 0,
+  /** Whether it knows added = 3, SwiGLU. */
+  gated: code.includes('fn gated('),
 });
 
 /** Every variant gives the same bits on one adapter; they differ in speed alone. */
@@ -182,6 +184,19 @@ export function matmulNt(gpu: Gpu, args: MatmulArgs): void {
   record(gpu, args, { M, N, K, rowA: K, stepA: 1, stepB: 1, colB: K }, args.accumulate ? 1 : 0);
 }
 
+/**
+ * Records y [M, N / 2] = silu(gate) * up, where x b = [gate | up], with the bits of the product and `swiglu` after it, where
+ * the tile that is chosen can. Returns false, and records nothing, where it cannot, and for a y of halves: without this, gate
+ * and up are rounded to halves in between, and lavapipe's compiler takes such a rounding out of a kernel.
+ */
+export function gatedMatmul(gpu: Gpu, args: Omit<MatmulArgs, 'add' | 'bias' | 'accumulate'>): boolean {
+  const { M, N, K } = args;
+  const variant = args.variant ?? chooseMatmul(gpu, M, N);
+  if (args.y.half || !MATMUL_VARIANTS[variant].gated) return false;
+  record(gpu, { ...args, variant }, { M, N, K, rowA: K, stepA: 1, stepB: N, colB: 1 }, 0, 3);
+  return true;
+}
+
 export interface MatmulTnArgs {
   /** [K, M]; rows are tokens */
   a: View;
@@ -206,13 +221,15 @@ function record(
   { x, b, add, bias, y, variant }: MatmulArgs,
   sizes: Record<Exclude<keyof typeof params, 'added' | 'accumulate'>, number>,
   accumulate: 0 | 1,
+  added = add ? 2 : bias ? 1 : 0,
 ): void {
   const { M, N, K } = sizes;
+  const width = added === 3 ? N / 2 : N;
   expectElements('matmul x [M, K]', x, M * K);
   expectElements('matmul b [K, N]', b, K * N);
-  expectElements('matmul y [M, N]', y, M * N);
+  expectElements(`matmul y [M, ${width === N ? 'N' : 'N / 2'}]`, y, M * width);
   const chosen = MATMUL_VARIANTS[variant ?? chooseMatmul(gpu, M, N)];
-  const values = { ...sizes, added: add ? 2 : bias ? 1 : 0, accumulate };
+  const values = { ...sizes, added, accumulate };
   // What is not added must still be bound; as plain bytes, since `add` never holds halves.
   const unused = x.half ? { ...x, half: false } : x;
   gpu.dispatch(chosen.kernel, { a: x, b, add: add ?? bias ?? unused, y }, values, groups(gpu, chosen, M, N));
