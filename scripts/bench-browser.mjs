@@ -12,7 +12,7 @@ import { exitOnSetupError, SetupError } from './lib/say.mjs';
 import { ROOT, setup } from './setup.mjs';
 
 /** A peer that takes longer is ended with its browser. */
-const PEER_LIMIT_MS = 180_000;
+const PEER_LIMIT_MS = 300_000;
 
 const say = (line) => void process.stderr.write(`bench: ${line}\n`);
 
