@@ -7,6 +7,8 @@ enable subgroups;
 //   add   added = 1: bias [N];  added = 2: [M, N], the residual stream;  added = 0: any buffer
 //   y     [M, N]; read first when accumulate = 1 (weight gradients). Not overrides: a large tile takes a software
 //         adapter a second to compile, a branch an output nothing that shows
+//         added = 3: b holds gate in its first N / 2 columns, up in the rest, and y [M, N / 2] = silu(gate) * up, the bits
+//         of swiglu.wgsl after the product (arXiv:2002.05202); not onto halves; any add, accumulate = 0
 //
 // Grid      a subgroup computes 16 x (4 * subgroup size) outputs, 16 x 4 a thread, columns a stride of the subgroup size apart;
 //           workgroups in a row, folded over x and y past 65535. Any M, K, N >= 1.
@@ -38,13 +40,18 @@ alias Y = f32;
 @group(0) @binding(3) var<storage, read_write> y: array<Y>;
 @group(0) @binding(4) var<uniform> params: Params;
 
-fn put(row: u32, col: u32, sum: f32) {
-  if (row >= params.M || col >= params.N) { return; }
+fn gated(gate: f32, up: f32) -> f32 {
+  return gate / (1.0 + exp(-gate)) * up;
+}
+
+fn put(row: u32, col: u32, width: u32, sum: f32, up: f32) {
+  if (row >= params.M || col >= width) { return; }
   var value = sum;
   if (params.added == 1u) { value += add[col]; }
-  if (params.added == 2u) { value += add[row * params.N + col]; }
-  if (params.accumulate == 1u) { value += f32(y[row * params.N + col]); }
-  y[row * params.N + col] = Y(value);
+  if (params.added == 2u) { value += add[row * width + col]; }
+  if (params.added == 3u) { value = gated(sum, up); }
+  if (params.accumulate == 1u) { value += f32(y[row * width + col]); }
+  y[row * width + col] = Y(value);
 }
 @compute @workgroup_size(WG)
 fn main(
@@ -55,17 +62,23 @@ fn main(
   @builtin(subgroup_invocation_id) lane: u32,
 ) {
   let tile = (wg.y * grid.x + wg.x) * (WG / lanes) + tid / lanes;
-  let across = (params.N + 4u * lanes - 1u) / (4u * lanes); // tiles side by side
+  let pairs = params.added == 3u;
+  let width = select(params.N, params.N / 2u, pairs); // of y
+  let own = select(4u, 2u, pairs); // columns of y a thread
+  let across = (width + own * lanes - 1u) / (own * lanes); // tiles side by side
+  // The second half of a thread's columns of b end at `last`; up's lie `shift` further on, which may wrap, and wraps back.
+  let last = width - 1u + select(0u, 2u * lanes, pairs);
+  let shift = select(0u, width - 2u * lanes, pairs);
   let row0 = tile / across * 16u;
-  let col0 = tile % across * 4u * lanes + lane;
+  let col0 = tile % across * own * lanes + lane;
   // No early return: subgroupBroadcast needs every lane. Rows and columns past the end compute the last one again.
 
   var ia0 = min(row0 + 0u + lane % 8u, params.M - 1u) * params.rowA;
   var ia1 = min(row0 + 8u + lane % 8u, params.M - 1u) * params.rowA;
-  var ib0 = min(col0, params.N - 1u) * params.colB;
-  var ib1 = min(col0 + 1u * lanes, params.N - 1u) * params.colB;
-  var ib2 = min(col0 + 2u * lanes, params.N - 1u) * params.colB;
-  var ib3 = min(col0 + 3u * lanes, params.N - 1u) * params.colB;
+  var ib0 = min(col0, width - 1u) * params.colB;
+  var ib1 = min(col0 + 1u * lanes, width - 1u) * params.colB;
+  var ib2 = (min(col0 + 2u * lanes, last) + shift) * params.colB;
+  var ib3 = (min(col0 + 3u * lanes, last) + shift) * params.colB;
   var s0_0 = 0.0; var s0_1 = 0.0; var s0_2 = 0.0; var s0_3 = 0.0;
   var s1_0 = 0.0; var s1_1 = 0.0; var s1_2 = 0.0; var s1_3 = 0.0;
   var s2_0 = 0.0; var s2_1 = 0.0; var s2_2 = 0.0; var s2_3 = 0.0;
@@ -175,20 +188,37 @@ fn main(
     ib0 += params.stepB; ib1 += params.stepB; ib2 += params.stepB; ib3 += params.stepB;
   }
 
-  put(row0 + 0u, col0, s0_0); put(row0 + 0u, col0 + 1u * lanes, s0_1); put(row0 + 0u, col0 + 2u * lanes, s0_2); put(row0 + 0u, col0 + 3u * lanes, s0_3);
-  put(row0 + 1u, col0, s1_0); put(row0 + 1u, col0 + 1u * lanes, s1_1); put(row0 + 1u, col0 + 2u * lanes, s1_2); put(row0 + 1u, col0 + 3u * lanes, s1_3);
-  put(row0 + 2u, col0, s2_0); put(row0 + 2u, col0 + 1u * lanes, s2_1); put(row0 + 2u, col0 + 2u * lanes, s2_2); put(row0 + 2u, col0 + 3u * lanes, s2_3);
-  put(row0 + 3u, col0, s3_0); put(row0 + 3u, col0 + 1u * lanes, s3_1); put(row0 + 3u, col0 + 2u * lanes, s3_2); put(row0 + 3u, col0 + 3u * lanes, s3_3);
-  put(row0 + 4u, col0, s4_0); put(row0 + 4u, col0 + 1u * lanes, s4_1); put(row0 + 4u, col0 + 2u * lanes, s4_2); put(row0 + 4u, col0 + 3u * lanes, s4_3);
-  put(row0 + 5u, col0, s5_0); put(row0 + 5u, col0 + 1u * lanes, s5_1); put(row0 + 5u, col0 + 2u * lanes, s5_2); put(row0 + 5u, col0 + 3u * lanes, s5_3);
-  put(row0 + 6u, col0, s6_0); put(row0 + 6u, col0 + 1u * lanes, s6_1); put(row0 + 6u, col0 + 2u * lanes, s6_2); put(row0 + 6u, col0 + 3u * lanes, s6_3);
-  put(row0 + 7u, col0, s7_0); put(row0 + 7u, col0 + 1u * lanes, s7_1); put(row0 + 7u, col0 + 2u * lanes, s7_2); put(row0 + 7u, col0 + 3u * lanes, s7_3);
-  put(row0 + 8u, col0, s8_0); put(row0 + 8u, col0 + 1u * lanes, s8_1); put(row0 + 8u, col0 + 2u * lanes, s8_2); put(row0 + 8u, col0 + 3u * lanes, s8_3);
-  put(row0 + 9u, col0, s9_0); put(row0 + 9u, col0 + 1u * lanes, s9_1); put(row0 + 9u, col0 + 2u * lanes, s9_2); put(row0 + 9u, col0 + 3u * lanes, s9_3);
-  put(row0 + 10u, col0, s10_0); put(row0 + 10u, col0 + 1u * lanes, s10_1); put(row0 + 10u, col0 + 2u * lanes, s10_2); put(row0 + 10u, col0 + 3u * lanes, s10_3);
-  put(row0 + 11u, col0, s11_0); put(row0 + 11u, col0 + 1u * lanes, s11_1); put(row0 + 11u, col0 + 2u * lanes, s11_2); put(row0 + 11u, col0 + 3u * lanes, s11_3);
-  put(row0 + 12u, col0, s12_0); put(row0 + 12u, col0 + 1u * lanes, s12_1); put(row0 + 12u, col0 + 2u * lanes, s12_2); put(row0 + 12u, col0 + 3u * lanes, s12_3);
-  put(row0 + 13u, col0, s13_0); put(row0 + 13u, col0 + 1u * lanes, s13_1); put(row0 + 13u, col0 + 2u * lanes, s13_2); put(row0 + 13u, col0 + 3u * lanes, s13_3);
-  put(row0 + 14u, col0, s14_0); put(row0 + 14u, col0 + 1u * lanes, s14_1); put(row0 + 14u, col0 + 2u * lanes, s14_2); put(row0 + 14u, col0 + 3u * lanes, s14_3);
-  put(row0 + 15u, col0, s15_0); put(row0 + 15u, col0 + 1u * lanes, s15_1); put(row0 + 15u, col0 + 2u * lanes, s15_2); put(row0 + 15u, col0 + 3u * lanes, s15_3);
+  put(row0 + 0u, col0, width, s0_0, s0_2); put(row0 + 0u, col0 + 1u * lanes, width, s0_1, s0_3);
+  put(row0 + 1u, col0, width, s1_0, s1_2); put(row0 + 1u, col0 + 1u * lanes, width, s1_1, s1_3);
+  put(row0 + 2u, col0, width, s2_0, s2_2); put(row0 + 2u, col0 + 1u * lanes, width, s2_1, s2_3);
+  put(row0 + 3u, col0, width, s3_0, s3_2); put(row0 + 3u, col0 + 1u * lanes, width, s3_1, s3_3);
+  put(row0 + 4u, col0, width, s4_0, s4_2); put(row0 + 4u, col0 + 1u * lanes, width, s4_1, s4_3);
+  put(row0 + 5u, col0, width, s5_0, s5_2); put(row0 + 5u, col0 + 1u * lanes, width, s5_1, s5_3);
+  put(row0 + 6u, col0, width, s6_0, s6_2); put(row0 + 6u, col0 + 1u * lanes, width, s6_1, s6_3);
+  put(row0 + 7u, col0, width, s7_0, s7_2); put(row0 + 7u, col0 + 1u * lanes, width, s7_1, s7_3);
+  put(row0 + 8u, col0, width, s8_0, s8_2); put(row0 + 8u, col0 + 1u * lanes, width, s8_1, s8_3);
+  put(row0 + 9u, col0, width, s9_0, s9_2); put(row0 + 9u, col0 + 1u * lanes, width, s9_1, s9_3);
+  put(row0 + 10u, col0, width, s10_0, s10_2); put(row0 + 10u, col0 + 1u * lanes, width, s10_1, s10_3);
+  put(row0 + 11u, col0, width, s11_0, s11_2); put(row0 + 11u, col0 + 1u * lanes, width, s11_1, s11_3);
+  put(row0 + 12u, col0, width, s12_0, s12_2); put(row0 + 12u, col0 + 1u * lanes, width, s12_1, s12_3);
+  put(row0 + 13u, col0, width, s13_0, s13_2); put(row0 + 13u, col0 + 1u * lanes, width, s13_1, s13_3);
+  put(row0 + 14u, col0, width, s14_0, s14_2); put(row0 + 14u, col0 + 1u * lanes, width, s14_1, s14_3);
+  put(row0 + 15u, col0, width, s15_0, s15_2); put(row0 + 15u, col0 + 1u * lanes, width, s15_1, s15_3);
+  if (pairs) { return; }
+  put(row0 + 0u, col0 + 2u * lanes, width, s0_2, 0.0); put(row0 + 0u, col0 + 3u * lanes, width, s0_3, 0.0);
+  put(row0 + 1u, col0 + 2u * lanes, width, s1_2, 0.0); put(row0 + 1u, col0 + 3u * lanes, width, s1_3, 0.0);
+  put(row0 + 2u, col0 + 2u * lanes, width, s2_2, 0.0); put(row0 + 2u, col0 + 3u * lanes, width, s2_3, 0.0);
+  put(row0 + 3u, col0 + 2u * lanes, width, s3_2, 0.0); put(row0 + 3u, col0 + 3u * lanes, width, s3_3, 0.0);
+  put(row0 + 4u, col0 + 2u * lanes, width, s4_2, 0.0); put(row0 + 4u, col0 + 3u * lanes, width, s4_3, 0.0);
+  put(row0 + 5u, col0 + 2u * lanes, width, s5_2, 0.0); put(row0 + 5u, col0 + 3u * lanes, width, s5_3, 0.0);
+  put(row0 + 6u, col0 + 2u * lanes, width, s6_2, 0.0); put(row0 + 6u, col0 + 3u * lanes, width, s6_3, 0.0);
+  put(row0 + 7u, col0 + 2u * lanes, width, s7_2, 0.0); put(row0 + 7u, col0 + 3u * lanes, width, s7_3, 0.0);
+  put(row0 + 8u, col0 + 2u * lanes, width, s8_2, 0.0); put(row0 + 8u, col0 + 3u * lanes, width, s8_3, 0.0);
+  put(row0 + 9u, col0 + 2u * lanes, width, s9_2, 0.0); put(row0 + 9u, col0 + 3u * lanes, width, s9_3, 0.0);
+  put(row0 + 10u, col0 + 2u * lanes, width, s10_2, 0.0); put(row0 + 10u, col0 + 3u * lanes, width, s10_3, 0.0);
+  put(row0 + 11u, col0 + 2u * lanes, width, s11_2, 0.0); put(row0 + 11u, col0 + 3u * lanes, width, s11_3, 0.0);
+  put(row0 + 12u, col0 + 2u * lanes, width, s12_2, 0.0); put(row0 + 12u, col0 + 3u * lanes, width, s12_3, 0.0);
+  put(row0 + 13u, col0 + 2u * lanes, width, s13_2, 0.0); put(row0 + 13u, col0 + 3u * lanes, width, s13_3, 0.0);
+  put(row0 + 14u, col0 + 2u * lanes, width, s14_2, 0.0); put(row0 + 14u, col0 + 3u * lanes, width, s14_3, 0.0);
+  put(row0 + 15u, col0 + 2u * lanes, width, s15_2, 0.0); put(row0 + 15u, col0 + 3u * lanes, width, s15_3, 0.0);
 }

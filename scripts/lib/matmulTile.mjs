@@ -15,7 +15,7 @@ const SHAPES = `
 //         adapter a second to compile, a branch an output nothing that shows
 `;
 
-/** Of tiles whose sums are in an array, so that the end of the tile is short. */
+/** Of tiles whose sums are in an array, so that the end of the tile is short, and of those for wide subgroups. */
 const GATED_SHAPES = `//         added = 3: b holds gate in its first N / 2 columns, up in the rest, and y [M, N / 2] = silu(gate) * up, the bits
 //         of swiglu.wgsl after the product (arXiv:2002.05202); not onto halves; any add, accumulate = 0
 `;
@@ -73,7 +73,7 @@ fn put(row: u32, col: u32, width: u32, sum: f32, up: f32) {
  * rows x cols: outputs a thread owns; unroll: k steps written out; share: lanes that load different rows of A (0: no
  * subgroups). `quad`: the four lanes of a quad swap rows instead of broadcasting them, so that a thread's sums are those of
  * other rows than its neighbours'; one swap is one instruction, a broadcast several. `lanes`: threads side by side without
- * subgroups. `depth`: tiles in workgroup memory, so many steps of k deep.
+ * subgroups. `depth`: tiles in workgroup memory, so many steps of k deep. `gated`: SwiGLU though its sums are written out.
  */
 export function matmulWgsl({
   rows,
@@ -84,12 +84,14 @@ export function matmulWgsl({
   quad = false,
   checkedBy = 'test/gpu/matmul.test.ts',
   lanes: byDefault = 4,
+  gated = false,
   depth,
 }) {
   if (depth)
     return matmulWorkgroupWgsl({ rows, cols, depth }, { shapes: SHAPES, declared: `${PARAMS}\n\n${BUFFERS}${PUT}\n` });
   const lanes = share ? 'lanes' : 'LANES';
   const looped = quad || rows * cols >= 128;
+  const gates = looped || gated;
   const loads = share ? rows / share : rows;
   const rowOf = (q) => (share ? `row0 + ${q * share}u + lane % ${share}u` : `row0 + ${q}u`);
   const at = (j) => (j ? `col0 + ${j}u * ${lanes}` : 'col0');
@@ -170,6 +172,12 @@ export function matmulWgsl({
     '}',
   ];
   const half = cols / 2;
+  const putRows = (columns, put) => range(rows).map((i) => columns.map((j) => put(i, j)).join(' '));
+  const putPairs = () => [
+    ...putRows(range(half), (i, j) => `put(row0 + ${i}u, ${at(j)}, width, s${i}_${j}, s${i}_${j + half});`),
+    'if (pairs) { return; }',
+    ...putRows(range(half), (i, j) => `put(row0 + ${i}u, ${at(j + half)}, width, s${i}_${j + half}, 0.0);`),
+  ];
   const sizesGated = `  let pairs = params.added == 3u;
   let width = select(params.N, params.N / 2u, pairs); // of y
   let own = select(${cols}u, ${half}u, pairs); // columns of y a thread
@@ -183,7 +191,7 @@ export function matmulWgsl({
       ? `  for (; k + ${unroll - 1}u < params.K; k += ${unroll}u) {\n${indent(4, [...body(range(unroll)), ...advance(unroll)])}\n  }\n`
       : '';
   return `${share ? 'enable subgroups;\n\n' : ''}// Matrix product: y[m, n] = sum over k of a(m, k) * b(k, n), then + add, then + y[m, n] if asked.
-//${SHAPES}${looped ? GATED_SHAPES : ''}//
+//${SHAPES}${gates ? GATED_SHAPES : ''}//
 // Grid      a ${share ? 'subgroup' : 'row of LANES threads'} computes ${rows} x ${share ? `(${cols} * subgroup size)` : `(${cols} * LANES)`} outputs, ${rows} x ${cols} a thread, columns a stride of ${share ? 'the subgroup size' : 'LANES'} apart;
 //           workgroups in a row, folded over x and y past 65535. Any M, K, N >= 1.
 // Numerics  one thread sums each output over k in ascending order, s = s + a * b, from 0: the same bits whatever the
@@ -194,7 +202,7 @@ ${PARAMS}
 
 override WG: u32 = ${workgroup}u; // threads in a workgroup; a multiple of the ${share ? 'subgroup size' : 'LANES'}
 ${share ? '' : `override LANES: u32 = ${byDefault}u; // neighbouring threads that read neighbouring columns\n`}
-${BUFFERS}${looped ? PUT_GATED : PUT}
+${BUFFERS}${gates ? PUT_GATED : PUT}
 @compute @workgroup_size(WG)
 fn main(
   @builtin(workgroup_id) wg: vec3u,
@@ -208,8 +216,8 @@ fn main(
   }
 ) {
 ${share ? '' : '  let lane = tid % LANES;\n'}  let tile = (wg.y * grid.x + wg.x) * (WG / ${lanes}) + tid / ${lanes};
-${looped ? sizesGated : `  let across = (params.N + ${cols}u * ${lanes} - 1u) / (${cols}u * ${lanes}); // tiles side by side\n`}  let row0 = tile / across * ${rows}u;
-  let col0 = tile % across * ${looped ? 'own' : `${cols}u`} * ${lanes} + lane;
+${gates ? sizesGated : `  let across = (params.N + ${cols}u * ${lanes} - 1u) / (${cols}u * ${lanes}); // tiles side by side\n`}  let row0 = tile / across * ${rows}u;
+  let col0 = tile % across * ${gates ? 'own' : `${cols}u`} * ${lanes} + lane;
 ${share ? `  // No early return: ${quad ? 'quadSwapX' : 'subgroupBroadcast'} needs every lane. Rows and columns past the end compute the last one again.\n` : '  if (row0 >= params.M) { return; }\n'}
 ${indent(
   2,
@@ -219,7 +227,7 @@ ${indent(
   2,
   range(cols).map(
     (j) =>
-      `var ib${j} = ${looped && j >= half ? `(min(${at(j)}, last) + shift)` : `min(${at(j)}, ${looped ? 'width' : 'params.N'} - 1u)`} * params.colB;`,
+      `var ib${j} = ${gates && j >= half ? `(min(${at(j)}, last) + shift)` : `min(${at(j)}, ${gates ? 'width' : 'params.N'} - 1u)`} * params.colB;`,
   ),
 )}
 ${indent(
@@ -240,11 +248,9 @@ ${indent(
   2,
   looped
     ? putAll()
-    : range(rows).map((i) =>
-        range(cols)
-          .map((j) => `put(row0 + ${i}u, ${at(j)}, s${i}_${j});`)
-          .join(' '),
-      ),
+    : gates
+      ? putPairs()
+      : putRows(range(cols), (i, j) => `put(row0 + ${i}u, ${at(j)}, s${i}_${j});`),
 )}
 }
 `;
@@ -260,8 +266,8 @@ export const variants = {
   subgroup8_32x8: { rows: 32, cols: 8, unroll: 2, share: 8, workgroup: 8 },
   subgroup8_16x8: { rows: 16, cols: 8, unroll: 1, share: 8, workgroup: 16 },
   subgroup8_8x8: { rows: 8, cols: 8, unroll: 1, share: 8, workgroup: 16 },
-  subgroup8_16x4: { rows: 16, cols: 4, unroll: 1, share: 8, workgroup: 64 },
-  subgroup8_8x2: { rows: 8, cols: 2, unroll: 1, share: 8, workgroup: 64 },
+  subgroup8_16x4: { rows: 16, cols: 4, unroll: 1, share: 8, workgroup: 64, gated: true },
+  subgroup8_8x2: { rows: 8, cols: 2, unroll: 1, share: 8, workgroup: 64, gated: true },
   plain_8x8: { rows: 8, cols: 8, unroll: 1, share: 0, workgroup: 64 },
   plain_4x4: { rows: 4, cols: 4, unroll: 2, share: 0, workgroup: 64 },
   plain_4x1: { rows: 4, cols: 1, unroll: 4, share: 0, workgroup: 32, lanes: 32 },
