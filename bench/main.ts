@@ -26,7 +26,7 @@ const FLAGS: Record<string, FlagSpec> = {
   peer: { value: 'name', help: 'internal: run as the process of a peer' },
 };
 
-/** A peer that takes longer is ended: a whole run should stay within a quarter of an hour. */
+/** A peer that takes longer is ended, so that a whole run stays within half an hour on a busy machine. */
 const PEER_LIMIT_MS = 300_000;
 
 const say = (line: string) => process.stderr.write(`bench: ${line}\n`);

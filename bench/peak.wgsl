@@ -3,7 +3,7 @@
 //   y  [2 + threads]   in: y[0], y[1] the factor and the addend (unknown to the compiler); out: a sum a thread
 //
 // Grid      one thread an element. Twelve independent accumulators: fewer wait for each other, more spill on SwiftShader. So
-//           do twelve in a loop that Dawn does not see the end of, as it counts its turns; hence `limit`, a let before it.
+//           do twelve where Dawn counts a loop's turns, as it does unless it sees the end: hence a `let` for the bound.
 
 struct Params {
   rounds: u32,

@@ -1,8 +1,10 @@
 /** A steady step makes nothing: no buffer, pipeline or bind group, and one submit a read-back beside the uploads. */
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import type { Gpu, GpuCounters } from '../../src/gpu/device.ts';
+import { chooseMatmul, MATMUL_VARIANTS } from '../../src/gpu/ops/matmul.ts';
 import type { PackedBatch, PolicyLossInputs } from '../../src/model/engine.ts';
 import { prepareKernels } from '../../src/model/prepareKernels.ts';
+import { Arena } from '../../src/model/gpuWeights.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { WgslEngine } from '../../src/model/wgslEngine.ts';
 import { WgslRolloutEngine } from '../../src/rollout/engine.ts';
@@ -89,3 +91,23 @@ test.each(['off', 'on'] as const)(
       expect(mappedBytes).toBeGreaterThan(6 * 20 * 12);
     }),
 );
+
+test('without a backward pass SwiGLU is part of its product: a kernel a layer less, the same bits', () =>
+  withGpu(async () => {
+    const gpu = await testGpu();
+    await prepareKernels(gpu, tinyConfig, { rollout: false });
+    const engine = new WgslEngine(gpu, tinyModel(gpu), 64);
+    const batch = batchOf([9, 12, 5]);
+    const logProbs = async () => [...(await engine.logProbs(batch, { temperature: 1 })).logProbs];
+    const run = async () => {
+      let found: number[] = [];
+      const { dispatches } = await added(gpu, async () => (found = await logProbs()));
+      return { found, dispatches };
+    };
+    const inOne = await run();
+    const apart = vi.spyOn(Arena.prototype, 'gatedProduct').mockReturnValue(false);
+    const inTwo = await run().finally(() => apart.mockRestore());
+    expect(inOne.found).toEqual(inTwo.found);
+    const { gated } = MATMUL_VARIANTS[chooseMatmul(gpu, batch.tokens.length, 2 * tinyConfig.intermediateSize)];
+    expect(inTwo.dispatches - inOne.dispatches).toBe(gated ? tinyConfig.numHiddenLayers : 0);
+  }));

@@ -221,7 +221,7 @@ function record(
   { x, b, add, bias, y, variant }: MatmulArgs,
   sizes: Record<Exclude<keyof typeof params, 'added' | 'accumulate'>, number>,
   accumulate: 0 | 1,
-  added = add ? 2 : bias ? 1 : 0,
+  added = add ? 2 : bias ? 1 : 0, // 3: SwiGLU
 ): void {
   const { M, N, K } = sizes;
   const width = added === 3 ? N / 2 : N;
