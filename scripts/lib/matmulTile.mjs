@@ -246,11 +246,7 @@ ${indent(4, [...body([0]), ...advance(1)])}
 
 ${indent(
   2,
-  looped
-    ? putAll()
-    : gates
-      ? putPairs()
-      : putRows(range(cols), (i, j) => `put(row0 + ${i}u, ${at(j)}, s${i}_${j});`),
+  looped ? putAll() : gates ? putPairs() : putRows(range(cols), (i, j) => `put(row0 + ${i}u, ${at(j)}, s${i}_${j});`),
 )}
 }
 `;
