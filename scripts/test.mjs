@@ -1,5 +1,6 @@
 /**
- * `npm test`: set-up, then every check, then one table. `npm test -- unit lint` runs only the stages named.
+ * `npm test`: set-up, then every check, then one table. `npm test -- unit lint` runs only the stages named; words after
+ * them choose test files, as in `npm test -- gpu rmsnorm`.
  * The last line is "N passed, N failed"; the exit code is 0 only when nothing failed.
  */
 
@@ -65,10 +66,10 @@ function atLeastOne(failed, ok) {
   return ok ? failed : Math.max(1, failed);
 }
 
-function runStage({ name, args, env: own = {}, count }, env) {
+function runStage({ name, args, env: own = {}, count }, env, files) {
   process.stdout.write(`\n== ${name}\n`);
   const started = performance.now();
-  const { status } = spawnSync(process.execPath, args, {
+  const { status } = spawnSync(process.execPath, [...args, ...(count === fromExitCode ? [] : files)], {
     stdio: ['ignore', 'inherit', 'inherit'],
     cwd: ROOT,
     env: { ...process.env, ...env, ...own, REQUIRE_GPU: '1' },
@@ -85,19 +86,25 @@ function printTable(rows) {
     process.stdout.write(line(row.name, row.passed, row.failed, row.skipped, row.seconds.toFixed(1)));
 }
 
-function chosenStages(names) {
-  const unknown = names.find((name) => !STAGES.some((stage) => stage.name === name));
-  if (!unknown) return names.length > 0 ? STAGES.filter((stage) => names.includes(stage.name)) : STAGES;
-  process.stderr.write(`No stage "${unknown}"; there are ${STAGES.map((stage) => stage.name).join(', ')}.\n`);
+/** Names of stages come first, words of files after them. */
+function chosen(words) {
+  const isStage = (word) => STAGES.some((stage) => stage.name === word);
+  const names = words.filter(isStage);
+  if (words.length === 0 || isStage(words[0]))
+    return {
+      stages: names.length > 0 ? STAGES.filter((stage) => names.includes(stage.name)) : STAGES,
+      files: words.filter((word) => !isStage(word)),
+    };
+  process.stderr.write(`No stage "${words[0]}"; there are ${STAGES.map((stage) => stage.name).join(', ')}.\n`);
   process.exit(2);
 }
 
 try {
-  const stages = chosenStages(process.argv.slice(2));
+  const { stages, files } = chosen(process.argv.slice(2));
   const env = setup({ adapter: true, browser: true });
   rmSync(RESULTS, { recursive: true, force: true });
   mkdirSync(RESULTS, { recursive: true });
-  const rows = stages.map((stage) => runStage(stage, env));
+  const rows = stages.map((stage) => runStage(stage, env, files));
   printTable(rows);
   const sum = (key) => rows.reduce((total, row) => total + row[key], 0);
   process.stdout.write(`${sum('passed')} passed, ${sum('failed')} failed\n`);

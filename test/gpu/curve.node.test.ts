@@ -1,0 +1,158 @@
+/**
+ * The stored curve: 20 steps of a tiny model, and a few of variants, on SwiftShader. A refactor leaves every number of
+ * test/fixtures/curve.json as it is, bit for bit; a change that means to move them writes the file anew and says why:
+ *
+ *   WRITE_CURVE=1 npm test -- gpu curve
+ *
+ * Other adapters round otherwise, so there the test is skipped.
+ */
+import { readFileSync, writeFileSync } from 'node:fs';
+import { expect, test } from 'vitest';
+import {
+  createLocalEngine,
+  engineSizes,
+  GrpoTrainer,
+  gsm8kToolTask,
+  initWeights,
+  type Metrics,
+  type ModelConfig,
+  resolveTrainConfig,
+  type Sample,
+} from '../../src/index.ts';
+import { buildGsm8kTokenizer } from '../../src/tasks/index.ts';
+
+const FILE = 'test/fixtures/curve.json';
+
+const MODEL: ModelConfig = {
+  architecture: 'LlamaForCausalLM',
+  vocabSize: 512,
+  hiddenSize: 48,
+  intermediateSize: 72,
+  numHiddenLayers: 2,
+  numAttentionHeads: 3,
+  numKeyValueHeads: 1,
+  headDim: 16,
+  rmsNormEps: 1e-6,
+  ropeTheta: 10000,
+  ropeScaling: null,
+  maxPositionEmbeddings: 128,
+  tieWordEmbeddings: true,
+  qkvBias: false,
+  qkNorm: false,
+  initializerRange: 0.1,
+};
+
+interface Case {
+  steps: number;
+  model?: Partial<ModelConfig>;
+  config: Record<string, Record<string, unknown>>;
+}
+
+const CASES: Record<string, Case> = {
+  grpo: { steps: 20, config: { rollout: { n: 4, maxSlots: 13 } } },
+  'dapo, filtered groups, Qwen2 biases, top-p': {
+    steps: 3,
+    model: { architecture: 'Qwen2ForCausalLM', qkvBias: true, headDim: 24 },
+    config: { algorithm: { name: 'dapo' }, rollout: { n: 4, topP: 0.9, repetitionPenalty: 1.1 } },
+  },
+  'sapo, LoRA, KL to the reference, checkpointing, untied Qwen3': {
+    steps: 3,
+    model: { architecture: 'Qwen3ForCausalLM', qkNorm: true, tieWordEmbeddings: false, headDim: 10 },
+    config: {
+      model: { loraRank: 4, enableGradientCheckpointing: true },
+      algorithm: { name: 'sapo' },
+      actor: { useKlLoss: true, klLossCoef: 0.05, ppoEpochs: 2 },
+      rollout: { n: 4 },
+    },
+  },
+  'gspo, rloo, entropy bonus, stop strings': {
+    steps: 3,
+    config: {
+      algorithm: { name: 'gspo', advEstimator: 'rloo' },
+      actor: { entropyCoeff: 0.01 },
+      rollout: { n: 4, stop: ['7', '3'] },
+    },
+  },
+};
+
+/** What a step is held by, with all held-out results. */
+const KEYS = [
+  ...['critic/score/mean', 'critic/advantages/max', 'actor/pg_loss', 'actor/kl_loss', 'actor/entropy'],
+  ...['actor/grad_norm', 'training/rollout_probs_diff_max'],
+];
+const isHeld = (key: string) => KEYS.includes(key) || key.startsWith('val-core/');
+
+async function curve({ steps, model: change = {}, config: asked }: Case) {
+  const config = resolveTrainConfig({
+    name: 'curve',
+    seed: 5,
+    ...asked,
+    model: { path: 'in memory', ...asked['model'] },
+    data: { trainBatchSize: 4, maxResponseLength: 24, maxPromptLength: 64, valSize: 8 },
+    actor: { ppoMiniBatchSize: 2, maxTokenLen: 256, ...asked['actor'] },
+    trainer: { totalTrainingSteps: steps, testFreq: 10 },
+  });
+  const model = { ...MODEL, ...change };
+  const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
+  const weights = initWeights(model, 9);
+  const engine = await createLocalEngine({
+    ...engineSizes(config),
+    config: model,
+    weights,
+    tokenizerJson,
+    tokenizerConfigJson,
+  });
+  // A random model answers nothing right; any reward that differs between samples makes gradients.
+  const task = gsm8kToolTask();
+  const reward: typeof task.reward = ({ response }) => ({ score: response.length % 7, acc: response.length % 2 });
+  const rows: Record<string, number | string>[] = [];
+  const onStep = (metrics: Metrics, samples: Sample[]) => {
+    const held = Object.entries(metrics).filter(([key]) => isHeld(key));
+    rows.push({ ...Object.fromEntries(held), samples: checksum(samples) });
+  };
+  await new GrpoTrainer({ config, task: { ...task, reward }, engine, onStep }).fit();
+  const trained = checksumOf([...(await engine.model.exportWeights()).values()].map(({ data }) => bitsOf(data)));
+  engine.destroy();
+  return { rows, weights: trained };
+}
+
+const bitsOf = (data: ArrayBufferView) => new Uint8Array(data.buffer as ArrayBuffer, data.byteOffset, data.byteLength);
+
+/** Of every token and the bits of its log-prob. */
+const checksum = (samples: Sample[]): string =>
+  checksumOf(
+    samples.flatMap(({ trajectory }) => [
+      bitsOf(Uint32Array.from(trajectory.responseIds)),
+      bitsOf(Float32Array.from(trajectory.logProbs)),
+    ]),
+  );
+
+/** FNV-1a, 32 bits, as hex. */
+function checksumOf(parts: Uint8Array[]): string {
+  let hash = 0x811c9dc5;
+  for (const part of parts) for (const byte of part) hash = Math.imul(hash ^ byte, 0x01000193) >>> 0;
+  return hash.toString(16).padStart(8, '0');
+}
+
+const adapter = await navigator.gpu.requestAdapter();
+const onSwiftShader = /swiftshader/i.test(`${adapter?.info.architecture} ${adapter?.info.description}`);
+const stored = () => JSON.parse(readFileSync(FILE, 'utf8')) as Record<string, unknown>;
+
+if (process.env['WRITE_CURVE']) {
+  test('writes the curve', async () => {
+    const made: Record<string, unknown> = {};
+    for (const [name, one] of Object.entries(CASES)) made[name] = await curve(one);
+    writeFileSync(FILE, `${JSON.stringify(made, null, 2)}\n`);
+  }, 900_000);
+} else {
+  for (const [name, one] of Object.entries(CASES)) {
+    test.runIf(onSwiftShader)(
+      `${name}: the stored curve, bit for bit`,
+      async () => {
+        // Through JSON, which keeps every bit of a finite number.
+        expect(JSON.parse(JSON.stringify(await curve(one)))).toEqual(stored()[name]);
+      },
+      600_000,
+    );
+  }
+}
