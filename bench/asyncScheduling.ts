@@ -5,7 +5,7 @@
 
 import type { Gpu } from '../src/gpu/device.ts';
 import type { GrpoTrainer } from '../src/grpo/trainer.ts';
-import type { AsyncScheduling } from '../src/rollout/engine.ts';
+import type { AsyncScheduling } from '../src/rollout/server/server.ts';
 import { busySeconds } from './busy.ts';
 import type { Report } from './report.ts';
 import { recipeTrainer, type StepInputs } from './step.ts';

@@ -5,9 +5,9 @@
  */
 
 import type { Gpu } from '../src/gpu/device.ts';
-import type { ChatTokenizer } from '../src/model/tokenizer.ts';
-import { type AgentLoop, registerAgentLoop, runAgentLoop } from '../src/rollout/agentLoop.ts';
-import { WgslRolloutEngine } from '../src/rollout/engine.ts';
+import type { ChatTokenizer } from '../src/model/tokenizer/chat.ts';
+import { type AgentLoop, registerAgentLoop, runAgentLoop } from '../src/rollout/agent/loop.ts';
+import { WgslRolloutEngine } from '../src/rollout/server/server.ts';
 import { keyedRng } from '../src/tasks/random.ts';
 import type { Problem } from '../src/tasks/task.ts';
 import { searchTool } from '../src/tasks/tools/search.ts';

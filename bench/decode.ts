@@ -3,7 +3,7 @@
 import type { Gpu } from '../src/gpu/device.ts';
 import type { LlamaModel } from '../src/model/forward.ts';
 import { parameterCount } from '../src/model/params.ts';
-import { WgslRolloutEngine } from '../src/rollout/engine.ts';
+import { WgslRolloutEngine } from '../src/rollout/server/server.ts';
 import type { GenerateRequest } from '../src/rollout/types.ts';
 import { HEADLINE, randomModel, tokenIds } from './models.ts';
 import type { Bench } from './parts.ts';

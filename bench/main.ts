@@ -9,7 +9,7 @@ import { availableParallelism, loadavg } from 'node:os';
 import { type FlagSpec, readArgs } from '../src/cli/args.ts';
 import { installDawn, robustness } from '../src/cli/dawn.ts';
 import { Gpu } from '../src/gpu/device.ts';
-import { InputError } from '../src/model/errors.ts';
+import { InputError } from '../src/errors.ts';
 import { keep } from './keep.ts';
 import { loadStep } from './nodeStep.ts';
 import { type Host, measure, partNames } from './parts.ts';

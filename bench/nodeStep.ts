@@ -1,10 +1,10 @@
 /** The default recipe from the files of a checkout. */
 
 import { readFileSync } from 'node:fs';
-import { type LoadedModel, loadModel } from '../src/cli/checkpoints.ts';
-import { openTask } from '../src/cli/openTask.ts';
-import { parseTrainConfig } from '../src/grpo/configText.ts';
-import { InputError } from '../src/model/errors.ts';
+import { type LoadedModel, loadModel } from '../src/cli/run/checkpoints.ts';
+import { openTask } from '../src/cli/run/openTask.ts';
+import { parseTrainConfig } from '../src/grpo/config/text.ts';
+import { InputError } from '../src/errors.ts';
 import { initWeights } from '../src/model/params.ts';
 import { HEADLINE } from './models.ts';
 import { QUICK_STEP, type StepInputs } from './step.ts';

@@ -2,9 +2,9 @@
 
 import type { Gpu } from '../src/gpu/device.ts';
 import { matmulTiles } from '../src/gpu/ops/matmul.ts';
-import { InputError } from '../src/model/errors.ts';
-import { applyTuning } from '../src/model/kernelTuning.ts';
-import { ChatTokenizer } from '../src/model/tokenizer.ts';
+import { InputError } from '../src/errors.ts';
+import { applyTuning } from '../src/model/kernels/tuning.ts';
+import { ChatTokenizer } from '../src/model/tokenizer/chat.ts';
 import { benchAsyncScheduling } from './asyncScheduling.ts';
 import { benchAsyncTools } from './asyncTools.ts';
 import { benchAllDecode, benchPrefill } from './decode.ts';

@@ -3,13 +3,13 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { PhaseClock, stepProfile } from '../src/cli/profileLog.ts';
+import { PhaseClock, stepProfile } from '../src/report/profileLog.ts';
 import type { Gpu } from '../src/gpu/device.ts';
 import { GrpoTrainer } from '../src/grpo/trainer.ts';
-import { loadModel } from '../src/model/loadModel.ts';
-import { ChatTokenizer } from '../src/model/tokenizer.ts';
+import { loadModel } from '../src/model/weights/load.ts';
+import { ChatTokenizer } from '../src/model/tokenizer/chat.ts';
 import { WgslEngine } from '../src/model/wgslEngine.ts';
-import { WgslRolloutEngine } from '../src/rollout/engine.ts';
+import { WgslRolloutEngine } from '../src/rollout/server/server.ts';
 import { engineSizes } from '../src/workers/engineSpec.ts';
 import type { Report } from './report.ts';
 import type { StepInputs } from './step.ts';

@@ -1,8 +1,8 @@
 /** What `npm run bench` measures, and how it is shown. What was not measured is absent, never zero. */
 
 import type { AdapterSummary } from '../src/gpu/device.ts';
-import type { TableSource } from '../src/model/kernelTuning.ts';
-import type { AsyncScheduling } from '../src/rollout/engine.ts';
+import type { TableSource } from '../src/model/kernels/tuning.ts';
+import type { AsyncScheduling } from '../src/rollout/server/server.ts';
 
 export interface MatmulResult {
   /** nn: y = x b; tn: the weight gradient y += a^T b. */

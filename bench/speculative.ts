@@ -7,9 +7,9 @@
 
 import type { Gpu } from '../src/gpu/device.ts';
 import type { LlamaModel } from '../src/model/forward.ts';
-import { loadModel } from '../src/model/loadModel.ts';
-import { ChatTokenizer } from '../src/model/tokenizer.ts';
-import { WgslRolloutEngine } from '../src/rollout/engine.ts';
+import { loadModel } from '../src/model/weights/load.ts';
+import { ChatTokenizer } from '../src/model/tokenizer/chat.ts';
+import { WgslRolloutEngine } from '../src/rollout/server/server.ts';
 import type { GenerateRequest } from '../src/rollout/types.ts';
 import type { Report } from './report.ts';
 import type { StepInputs } from './step.ts';

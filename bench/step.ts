@@ -1,14 +1,14 @@
 /** A whole GRPO step of the default recipe: by phase, and how long the device had nothing to do. */
 
 import type { Gpu } from '../src/gpu/device.ts';
-import type { TrainConfig } from '../src/grpo/config.ts';
+import type { TrainConfig } from '../src/grpo/config/resolve.ts';
 import type { Metrics } from '../src/grpo/metrics.ts';
 import { GrpoTrainer } from '../src/grpo/trainer.ts';
-import type { Checkpoint } from '../src/model/checkpoint.ts';
-import { loadModel as loadOnto, type Weights } from '../src/model/loadModel.ts';
-import { ChatTokenizer } from '../src/model/tokenizer.ts';
+import type { Checkpoint } from '../src/model/checkpoint/checkpoint.ts';
+import { loadModel as loadOnto, type Weights } from '../src/model/weights/load.ts';
+import { ChatTokenizer } from '../src/model/tokenizer/chat.ts';
 import { WgslEngine } from '../src/model/wgslEngine.ts';
-import { type RolloutOptions, WgslRolloutEngine } from '../src/rollout/engine.ts';
+import { type RolloutOptions, WgslRolloutEngine } from '../src/rollout/server/server.ts';
 import type { Task } from '../src/tasks/task.ts';
 import { engineSizes } from '../src/workers/engineSpec.ts';
 import { busySeconds } from './busy.ts';

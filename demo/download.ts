@@ -1,6 +1,6 @@
 /** A line for a model that comes from another server: which file, how much of it, and a bar. */
 
-import type { DownloadProgress } from '../src/model/download.ts';
+import type { DownloadProgress } from '../src/model/checkpoint/download.ts';
 import { el, setText } from './dom.ts';
 
 export class DownloadLine {

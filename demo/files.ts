@@ -1,11 +1,11 @@
 /** What the page fetches: recipes and checkpoints, by the paths the command line uses. */
 
-import { loadCheckpoint } from '../src/model/checkpoint.ts';
-import type { Checkpoint } from '../src/model/checkpoint.ts';
+import { loadCheckpoint } from '../src/model/checkpoint/checkpoint.ts';
+import type { Checkpoint } from '../src/model/checkpoint/checkpoint.ts';
 import type { TensorMap } from '../src/model/engine.ts';
-import { InputError } from '../src/model/errors.ts';
-import type { DownloadProgress } from '../src/model/download.ts';
-import { isRemote } from '../src/model/hub.ts';
+import { InputError } from '../src/errors.ts';
+import type { DownloadProgress } from '../src/model/checkpoint/download.ts';
+import { isRemote } from '../src/model/checkpoint/hub.ts';
 import { openRemoteModel } from '../src/workers/remoteEngine.ts';
 
 type Urls = Record<string, string>;

@@ -2,7 +2,7 @@
 
 import { adapterName, findAdapter, NoGpuError } from './adapter.ts';
 import { Charts } from './charts.ts';
-import { explainLoss } from '../src/grpo/explainLoss.ts';
+import { explainLoss } from '../src/grpo/losses/explain.ts';
 import type { Metrics } from '../src/grpo/metrics.ts';
 import { dtypeNote, engineSizes } from '../src/workers/engineSpec.ts';
 import { byId, el, setText } from './dom.ts';

@@ -3,7 +3,7 @@
  * reward and advantage. The view follows the run until someone picks a problem.
  */
 
-import type { Sample } from '../src/grpo/stepBatch.ts';
+import type { Sample } from '../src/grpo/update/batch.ts';
 import type { Message } from '../src/tasks/task.ts';
 import { el } from './dom.ts';
 import { short, signed } from './format.ts';

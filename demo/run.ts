@@ -1,12 +1,12 @@
 /** One training run: files, a worker with the engine, the trainer on this thread. */
 
-import type { TrainConfig } from '../src/grpo/config.ts';
+import type { TrainConfig } from '../src/grpo/config/resolve.ts';
 import type { Metrics } from '../src/grpo/metrics.ts';
-import type { Sample } from '../src/grpo/stepBatch.ts';
+import type { Sample } from '../src/grpo/update/batch.ts';
 import { type FitResult, GrpoTrainer, type Phase } from '../src/grpo/trainer.ts';
-import type { DownloadProgress } from '../src/model/download.ts';
-import { InputError } from '../src/model/errors.ts';
-import { gsm8kToolTask } from '../src/tasks/gsm8k.ts';
+import type { DownloadProgress } from '../src/model/checkpoint/download.ts';
+import { InputError } from '../src/errors.ts';
+import { gsm8kToolTask } from '../src/tasks/gsm8k/task.ts';
 import { withTools } from '../src/tasks/shippedTools.ts';
 import type { Task } from '../src/tasks/task.ts';
 import { engineSizes } from '../src/workers/engineSpec.ts';

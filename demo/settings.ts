@@ -1,10 +1,10 @@
 /** What can be set before a run: a form, filled from the recipe and the address, read back into a config. */
 
 import { parse, stringify } from 'yaml';
-import type { TrainConfig } from '../src/grpo/config.ts';
-import { parseTrainConfig } from '../src/grpo/configText.ts';
-import { POLICY_LOSSES } from '../src/grpo/losses.ts';
-import { RECIPES } from '../src/grpo/recipes.ts';
+import type { TrainConfig } from '../src/grpo/config/resolve.ts';
+import { parseTrainConfig } from '../src/grpo/config/text.ts';
+import { POLICY_LOSSES } from '../src/grpo/losses/index.ts';
+import { RECIPES } from '../src/grpo/config/recipes.ts';
 import { byId, el, setText } from './dom.ts';
 
 /** Name in the address and in the form, config key, label, and what it is. */

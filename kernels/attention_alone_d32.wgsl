@@ -10,7 +10,7 @@
 // Grid      one thread per (row, head), heads fastest: neighbouring threads run equally long and load different keys.
 // Numerics  keys in ascending order in one thread, the same bits for any N and any tile: decoding equals training.
 // Paper     Milakov & Gimelshein 2018, arXiv:1805.02867 (online softmax).
-// Checked   against attention() in src/model/reference.ts by test/gpu/attention.test.ts. Printed by scripts/gen-attention.mjs: edit scripts/lib/attentionTile.mjs.
+// Checked   against attention() in src/model/reference/ops.ts by test/gpu/attention.test.ts. Printed by scripts/gen-attention.mjs: edit scripts/lib/attentionTile.mjs.
 
 struct Params {
   N: u32,      // query rows

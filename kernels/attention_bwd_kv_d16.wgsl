@@ -13,7 +13,7 @@
 // Numerics  queries in ascending order in one thread, query heads within.
 //           A query is loaded once for 2 keys; to a key that it does not see, it adds 0 (so it must be finite).
 // Paper     Dao et al. 2022, arXiv:2205.14135, appendix B.
-// Checked   against attentionBwd() in src/model/reference.ts by test/gpu/attention.test.ts. Printed by scripts/gen-attention.mjs: edit scripts/lib/attentionTile.mjs.
+// Checked   against attentionBwd() in src/model/reference/ops.ts by test/gpu/attention.test.ts. Printed by scripts/gen-attention.mjs: edit scripts/lib/attentionTile.mjs.
 
 struct Params {
   N: u32,      // rows

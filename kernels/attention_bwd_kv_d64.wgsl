@@ -12,7 +12,7 @@
 // Grid      one thread per (key row, key/value head), heads fastest.
 // Numerics  queries in ascending order in one thread, query heads within.
 // Paper     Dao et al. 2022, arXiv:2205.14135, appendix B.
-// Checked   against attentionBwd() in src/model/reference.ts by test/gpu/attention.test.ts. Printed by scripts/gen-attention.mjs: edit scripts/lib/attentionTile.mjs.
+// Checked   against attentionBwd() in src/model/reference/ops.ts by test/gpu/attention.test.ts. Printed by scripts/gen-attention.mjs: edit scripts/lib/attentionTile.mjs.
 
 struct Params {
   N: u32,      // rows

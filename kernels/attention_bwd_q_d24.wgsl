@@ -12,7 +12,7 @@
 // Numerics  keys in ascending order in one thread.
 //           A key is loaded once for 2 rows; to a row that does not see it, it adds 0 (so it must be finite).
 // Paper     Dao et al. 2022, arXiv:2205.14135, appendix B.
-// Checked   against attentionBwd() in src/model/reference.ts by test/gpu/attention.test.ts. Printed by scripts/gen-attention.mjs: edit scripts/lib/attentionTile.mjs.
+// Checked   against attentionBwd() in src/model/reference/ops.ts by test/gpu/attention.test.ts. Printed by scripts/gen-attention.mjs: edit scripts/lib/attentionTile.mjs.
 
 struct Params {
   N: u32,      // query rows

@@ -11,7 +11,7 @@
 // Grid      one thread per (row, head), heads fastest: neighbouring threads run equally long and load different keys.
 // Numerics  keys in ascending order in one thread.
 // Paper     Dao et al. 2022, arXiv:2205.14135, appendix B.
-// Checked   against attentionBwd() in src/model/reference.ts by test/gpu/attention.test.ts. Printed by scripts/gen-attention.mjs: edit scripts/lib/attentionTile.mjs.
+// Checked   against attentionBwd() in src/model/reference/ops.ts by test/gpu/attention.test.ts. Printed by scripts/gen-attention.mjs: edit scripts/lib/attentionTile.mjs.
 
 struct Params {
   N: u32,      // query rows

@@ -6,7 +6,7 @@ diagnostic(off, subgroup_uniformity); // a workgroup is one subgroup, and all it
 // Grid      a workgroup is one subgroup of 8 lanes: 8 neighbouring rows of one head, 1 a lane. Each lane loads a part of
 //           a key, and hands it to the others.
 // Numerics  as without sharing, the same bits; to a row that does not see a key, it adds 0 (so it must be finite).
-// Checked   against src/model/reference.ts by test/gpu/attention_bwd_q_shared8_d64.test.ts. Printed by scripts/gen-attention.mjs: edit
+// Checked   against src/model/reference/ops.ts by test/gpu/attention_bwd_q_shared8_d64.test.ts. Printed by scripts/gen-attention.mjs: edit
 //           scripts/lib/attentionShared.mjs.
 
 struct Params {

@@ -11,7 +11,7 @@
 // Numerics  keys in ascending order in one thread, the same bits for any N and any tile: decoding equals training.
 //           A key is loaded once for 2 rows; to a row that does not see it, it adds 0 (so it must be finite).
 // Paper     Milakov & Gimelshein 2018, arXiv:1805.02867 (online softmax).
-// Checked   against attention() in src/model/reference.ts by test/gpu/attention.test.ts. Printed by scripts/gen-attention.mjs: edit scripts/lib/attentionTile.mjs.
+// Checked   against attention() in src/model/reference/ops.ts by test/gpu/attention.test.ts. Printed by scripts/gen-attention.mjs: edit scripts/lib/attentionTile.mjs.
 
 struct Params {
   N: u32,      // query rows

@@ -11,7 +11,7 @@
 //   logits      [R, V]    in: logits, out: gradient
 //
 // Grid      LANES threads a row, WG / LANES rows a workgroup; a thread alone touches its columns, so no barrier is needed.
-// Checked   against headBwd() in src/model/reference.ts by test/gpu/head_bwd.test.ts.
+// Checked   against headBwd() in src/model/reference/ops.ts by test/gpu/head_bwd.test.ts.
 
 struct Params {
   R: u32,

@@ -6,7 +6,7 @@
 //
 // Grid      LANES threads a row, WG / LANES rows a workgroup.
 // Numerics  the maximum is subtracted before exp; the order of the sums is fixed by LANES alone.
-// Checked   against head() in src/model/reference.ts by test/gpu/head_stats.test.ts.
+// Checked   against head() in src/model/reference/ops.ts by test/gpu/head_stats.test.ts.
 
 struct Params {
   R: u32,

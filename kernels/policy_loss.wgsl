@@ -9,7 +9,7 @@
 //
 // Grid      one thread per entry. Any E >= 1.
 // Numerics  f32; log ratios are clamped as verl does, and the unclamped ones at 80, below overflow.
-// Checked   against src/grpo/losses.ts (float64) by test/gpu/policy_loss.test.ts.
+// Checked   against src/grpo/losses/index.ts (float64) by test/gpu/policy_loss.test.ts.
 
 struct Params {
   E: u32,

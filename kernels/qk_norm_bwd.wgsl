@@ -7,7 +7,7 @@
 //   dqkv    [N, (H + 2K) * D]   in: gradient of the normed q and k; out: of the product
 //
 // Grid      LANES threads a (row, q or k head), WG / LANES of them a workgroup; a thread alone touches its columns of dqkv.
-// Checked   against rmsnormBwd() in src/model/reference.ts by test/gpu/qk_norm_bwd_weight.test.ts.
+// Checked   against rmsnormBwd() in src/model/reference/ops.ts by test/gpu/qk_norm_bwd_weight.test.ts.
 
 struct Params {
   N: u32,

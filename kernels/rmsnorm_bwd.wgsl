@@ -8,7 +8,7 @@
 //   dx      [N, C]   written
 //
 // Grid      LANES threads a row, WG / LANES rows a workgroup, as rmsnorm.wgsl. The gain's gradient is rmsnorm_bwd_weight.wgsl.
-// Checked   against rmsnormBwd() in src/model/reference.ts by test/gpu/rmsnorm.test.ts.
+// Checked   against rmsnormBwd() in src/model/reference/ops.ts by test/gpu/rmsnorm.test.ts.
 
 struct Params {
   N: u32,

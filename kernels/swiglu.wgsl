@@ -5,7 +5,7 @@
 //
 // Grid      one thread per (4 rows, column): a thread of a software adapter costs as much as what it does for one element.
 // Paper     Shazeer 2020, arXiv:2002.05202.
-// Checked   against swiglu() in src/model/reference.ts by test/gpu/swiglu.test.ts.
+// Checked   against swiglu() in src/model/reference/ops.ts by test/gpu/swiglu.test.ts.
 
 struct Params {
   N: u32,

@@ -4,9 +4,9 @@
  * somebody else, or lies under old weights, changes what is drawn.
  */
 
-import type { Check, DecoderSizes, Draw, DrawnTokens, PrefillRows, SlotSetup } from '../src/rollout/decoder.ts';
-import type { SlotDecoder } from '../src/rollout/engine.ts';
-import { nextTask } from '../src/rollout/startLine.ts';
+import type { Check, DecoderSizes, Draw, DrawnTokens, PrefillRows, SlotSetup } from '../src/rollout/decode/decoder.ts';
+import type { SlotDecoder } from '../src/rollout/server/server.ts';
+import { nextTask } from '../src/rollout/agent/yield.ts';
 
 interface Slot extends SlotSetup {
   ids: number[];

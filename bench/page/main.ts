@@ -2,8 +2,8 @@
 
 import { fetchConfig, fetchShipped } from '../../demo/files.ts';
 import { Gpu } from '../../src/gpu/device.ts';
-import { parseTrainConfig } from '../../src/grpo/configText.ts';
-import { gsm8kToolTask } from '../../src/tasks/gsm8k.ts';
+import { parseTrainConfig } from '../../src/grpo/config/text.ts';
+import { gsm8kToolTask } from '../../src/tasks/gsm8k/task.ts';
 import { type Host, measure, partNames } from '../parts.ts';
 import { type PeerHost, runPeer } from '../peers/run.ts';
 import type { Ort } from '../peers/ort.ts';

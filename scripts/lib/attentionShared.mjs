@@ -44,7 +44,7 @@ const note = (L, R, what, name) =>
   `// Grid      a workgroup is one subgroup of ${L} lanes: ${L * R} neighbouring rows of one head, ${R} a lane. Each lane loads a part of
 //           ${what}, and hands it to the others.
 // Numerics  as without sharing, the same bits; to a row that does not see a key, it adds 0 (so it must be finite).
-// Checked   against src/model/reference.ts by test/gpu/${name}.test.ts. Printed by scripts/gen-attention.mjs: edit
+// Checked   against src/model/reference/ops.ts by test/gpu/${name}.test.ts. Printed by scripts/gen-attention.mjs: edit
 //           scripts/lib/attentionShared.mjs.
 `;
 

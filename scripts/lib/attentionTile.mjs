@@ -54,7 +54,7 @@ function forward({ D, R }) {
 // Grid      one thread per (${R > 1 ? `tile of ${R} rows` : 'row'}, head), heads fastest: neighbouring threads run equally long and load different keys.
 // Numerics  keys in ascending order in one thread, the same bits for any N and any tile: decoding equals training.${tileNote(R, 'A key is loaded once')}
 // Paper     Milakov & Gimelshein 2018, arXiv:1805.02867 (online softmax).
-// Checked   against attention() in src/model/reference.ts by test/gpu/attention.test.ts. Printed by scripts/gen-attention.mjs: edit scripts/lib/attentionTile.mjs.
+// Checked   against attention() in src/model/reference/ops.ts by test/gpu/attention.test.ts. Printed by scripts/gen-attention.mjs: edit scripts/lib/attentionTile.mjs.
 
 ${params(D, 'query rows')}
 @group(0) @binding(0) var<storage, read> q: array<Act>;
@@ -141,7 +141,7 @@ function backwardQ({ D, R }) {
 // Grid      one thread per (${R > 1 ? `tile of ${R} rows` : 'row'}, head), heads fastest: neighbouring threads run equally long and load different keys.
 // Numerics  keys in ascending order in one thread.${tileNote(R, 'A key is loaded once')}
 // Paper     Dao et al. 2022, arXiv:2205.14135, appendix B.
-// Checked   against attentionBwd() in src/model/reference.ts by test/gpu/attention.test.ts. Printed by scripts/gen-attention.mjs: edit scripts/lib/attentionTile.mjs.
+// Checked   against attentionBwd() in src/model/reference/ops.ts by test/gpu/attention.test.ts. Printed by scripts/gen-attention.mjs: edit scripts/lib/attentionTile.mjs.
 
 ${params(D, 'query rows')}
 @group(0) @binding(0) var<storage, read> q: array<Act>;
@@ -230,7 +230,7 @@ function backwardKV({ D, R }) {
 // Grid      one thread per (${R > 1 ? `tile of ${R} key rows` : 'key row'}, key/value head), heads fastest.
 // Numerics  queries in ascending order in one thread, query heads within.${R > 1 ? `\n//           A query is loaded once for ${R} keys; to a key that it does not see, it adds 0 (so it must be finite).` : ''}
 // Paper     Dao et al. 2022, arXiv:2205.14135, appendix B.
-// Checked   against attentionBwd() in src/model/reference.ts by test/gpu/attention.test.ts. Printed by scripts/gen-attention.mjs: edit scripts/lib/attentionTile.mjs.
+// Checked   against attentionBwd() in src/model/reference/ops.ts by test/gpu/attention.test.ts. Printed by scripts/gen-attention.mjs: edit scripts/lib/attentionTile.mjs.
 
 ${params(D, 'rows')}
 @group(0) @binding(0) var<storage, read> q: array<Act>;

@@ -1,7 +1,7 @@
 /** The command line: flags, and overrides written as `actor.optim.lr=1e-4`. */
 
 import { parseArgs } from 'node:util';
-import { InputError } from '../model/errors.ts';
+import { InputError } from '../errors.ts';
 
 export interface FlagSpec {
   /** A flag without `value` is a switch. */

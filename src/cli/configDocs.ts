@@ -1,9 +1,9 @@
 /** The config schemas as text, for `webgrpo config` and docs/config.md. */
 
-import { type DocumentedKey, keyDocs } from '../grpo/config.ts';
-import { TRAIN_SCHEMA } from '../grpo/configSchema.ts';
-import { SFT_SCHEMA } from '../grpo/sftSchema.ts';
-import { InputError } from '../model/errors.ts';
+import { type DocumentedKey, keyDocs } from '../grpo/config/resolve.ts';
+import { TRAIN_SCHEMA } from '../grpo/config/schema.ts';
+import { SFT_SCHEMA } from '../grpo/config/sftSchema.ts';
+import { InputError } from '../errors.ts';
 
 /** Keys of a training config, or of the part named. Throws InputError for a part that has no keys. */
 export function configText(part?: string): { text: string; keys: DocumentedKey[] } {

@@ -1,7 +1,7 @@
 /** A conversation with a model, streamed: every turn goes on from what the engine has in its cache. */
 
-import type { ChatTokenizer } from '../model/tokenizer.ts';
-import { cutAtStop } from '../rollout/stopStrings.ts';
+import type { ChatTokenizer } from '../model/tokenizer/chat.ts';
+import { cutAtStop } from '../rollout/decode/stopStrings.ts';
 import type { Generation, RolloutEngine, SamplingParams } from '../rollout/types.ts';
 
 export interface Answer {

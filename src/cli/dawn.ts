@@ -1,8 +1,8 @@
 /** WebGPU for Node: Dawn, put where a browser has it. */
 
 import { bindingBytes } from '../gpu/device.ts';
-import { NoAdapterError } from '../gpu/errors.ts';
-import { InputError } from '../model/errors.ts';
+import { NoAdapterError } from '../errors.ts';
+import { InputError } from '../errors.ts';
 
 /** Exported so that it stays reachable: Dawn crashes if this object is collected. */
 export let dawn: GPU | undefined;

@@ -3,7 +3,7 @@
 import { mkdir, open } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
-import type { FileStore } from '../model/fileStore.ts';
+import type { FileStore } from '../model/checkpoint/store.ts';
 import { folderFiles } from './files.ts';
 
 export function modelCache(env: NodeJS.ProcessEnv = process.env): string {

@@ -4,8 +4,8 @@ import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
-import { InputError } from '../model/errors.ts';
-import type { CheckpointFiles } from '../model/openCheckpoint.ts';
+import { InputError } from '../errors.ts';
+import type { CheckpointFiles } from '../model/checkpoint/open.ts';
 
 /** Bytes of a file. Throws InputError when it cannot be read. */
 export async function readBytes(path: string): Promise<Uint8Array> {

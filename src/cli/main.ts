@@ -4,9 +4,9 @@
  * Exit codes: 0 done, 1 the run failed, 2 bad input.
  */
 
-import { DeviceLostError, NoAdapterError, OutOfMemoryError } from '../gpu/errors.ts';
-import { nearestKey } from '../grpo/config.ts';
-import { InputError } from '../model/errors.ts';
+import { DeviceLostError, NoAdapterError, OutOfMemoryError } from '../errors.ts';
+import { nearestKey } from '../grpo/config/resolve.ts';
+import { InputError } from '../errors.ts';
 import { readArgs } from './args.ts';
 import type { Command, Output } from './command.ts';
 import { compare } from './commands/compare.ts';

@@ -7,7 +7,7 @@
  */
 
 import { PassTimer, timesByLabel } from './passTimer.ts';
-import { DeviceLostError, GpuError, NoAdapterError, OutOfMemoryError } from './errors.ts';
+import { DeviceLostError, GpuError, NoAdapterError, OutOfMemoryError } from '../errors.ts';
 import type { Kernel, Scalar } from './kernel.ts';
 import type { PackedFormat } from './packedFormat.ts';
 

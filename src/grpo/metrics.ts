@@ -7,7 +7,7 @@
 
 import type { RolloutStats, Trajectory } from '../rollout/types.ts';
 import type { Reward } from '../tasks/task.ts';
-import { indicesByGroup, mean, std, type GroupId } from './advantages.ts';
+import { indicesByGroup, mean, std, type GroupId } from './advantages/index.ts';
 
 export type Metrics = Record<string, number>;
 

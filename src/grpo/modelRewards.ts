@@ -3,9 +3,9 @@
  * transformers.js) and a classifier of transformers.js. A sample is scored when it ends, while others still generate.
  */
 
-import type { ChatTokenizer } from '../model/tokenizer.ts';
+import type { ChatTokenizer } from '../model/tokenizer/chat.ts';
 import type { RolloutEngine } from '../rollout/types.ts';
-import { fillJudgePrompt } from '../tasks/judgePrompt.ts';
+import { fillJudgePrompt } from '../tasks/rewards/judgePrompt.ts';
 import {
   combineRewards,
   type Completion,
@@ -13,9 +13,9 @@ import {
   generatorCompletion,
   judgeScorer,
   type Scorer,
-} from '../tasks/modelReward.ts';
+} from '../tasks/rewards/modelReward.ts';
 import type { Task } from '../tasks/task.ts';
-import type { TrainConfig } from './config.ts';
+import type { TrainConfig } from './config/resolve.ts';
 
 interface Judge {
   tokenizer: ChatTokenizer;

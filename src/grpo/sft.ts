@@ -4,8 +4,8 @@ import { type ModelConfig, parseModelConfig } from '../model/config.ts';
 import type { ModelEngine } from '../model/engine.ts';
 import { packGroups } from '../model/packing.ts';
 import type { Metrics } from './metrics.ts';
-import { lrFactor } from './schedule.ts';
-import type { SftConfig } from './sftSchema.ts';
+import { lrFactor } from './update/learningRate.ts';
+import type { SftConfig } from './config/sftSchema.ts';
 
 /** A trace: [P] prompt, [A] what follows, [A] mask with 1 = imitated. */
 export interface SftExample {

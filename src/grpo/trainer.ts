@@ -5,22 +5,22 @@
  */
 
 import type { ModelEngine, TensorMap } from '../model/engine.ts';
-import type { ChatTokenizer } from '../model/tokenizer.ts';
-import { type AgentLimits, agentLoopOf } from '../rollout/agentLoop.ts';
-import { type ToolParser, toolParserOf } from '../rollout/toolParser.ts';
+import type { ChatTokenizer } from '../model/tokenizer/chat.ts';
+import { type AgentLimits, agentLoopOf } from '../rollout/agent/loop.ts';
+import { type ToolParser, toolParserOf } from '../rollout/tools/parser.ts';
 import type { RolloutEngine, SamplingParams } from '../rollout/types.ts';
 import type { Task } from '../tasks/task.ts';
-import type { TrainConfig } from './config.ts';
-import { correctionSettings } from './correctionSettings.ts';
-import { adaptEntropy, adaptKl, entropyCoeffOf, refreshReference } from './controllers.ts';
+import type { TrainConfig } from './config/resolve.ts';
+import { correctionSettings } from './correction/settings.ts';
+import { adaptEntropy, adaptKl, entropyCoeffOf, refreshReference } from './update/controllers.ts';
 import { dataMetrics, meanTrained, type Metrics, throughput, timingMetrics, validationMetrics } from './metrics.ts';
-import { OverSampler, staleShare } from './overSampling.ts';
-import { generateSamples, type OutsideSeconds, startGroups } from './rolloutStep.ts';
-import { groupsWithSignal } from './shaping.ts';
-import type { Sample } from './stepBatch.ts';
-import { type CustomAdvantage, stepTokens } from './stepTokens.ts';
-import { UpcomingProblems } from './upcoming.ts';
-import { type CustomLoss, PolicyUpdater } from './updater.ts';
+import { OverSampler, staleShare } from './generate/overSampling.ts';
+import { generateSamples, type OutsideSeconds, startGroups } from './generate/samples.ts';
+import { groupsWithSignal } from './advantages/shaping.ts';
+import type { Sample } from './update/batch.ts';
+import { type CustomAdvantage, stepTokens } from './update/stepTokens.ts';
+import { UpcomingProblems } from './generate/problems.ts';
+import { type CustomLoss, PolicyUpdater } from './update/updater.ts';
 
 /** Everything the trainer drives. `reference` holds the frozen start weights and exists when a KL term or a judge needs it. */
 export interface TrainerEngine {

@@ -18,9 +18,9 @@ import {
   recordLayer,
   type RowViews,
 } from './forward.ts';
-import type { GpuWeights } from './gpuWeights.ts';
-import { type LoraGroup, loraWidths, type LoraWeights } from './lora.ts';
-import { type LoraPass, recordLoraBackward } from './loraPass.ts';
+import type { GpuWeights } from './weights/gpuWeights.ts';
+import { type LoraGroup, loraWidths, type LoraWeights } from './lora/weights.ts';
+import { type LoraPass, recordLoraBackward } from './lora/pass.ts';
 
 /** Gradients of one layer's activations; every layer uses the same ones in turn. */
 export interface BackwardScratch {

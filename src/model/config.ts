@@ -6,7 +6,7 @@
  *   D head dim  F MLP width  V vocabulary  L layers  G samples per prompt  S samples  E predicted tokens  R head rows
  */
 
-import { InputError } from './errors.ts';
+import { InputError } from '../errors.ts';
 
 export interface RopeScaling {
   ropeType: 'llama3' | 'linear';

@@ -59,7 +59,7 @@ export interface PolicyLossInputs {
   selected?: Float32Array;
 }
 
-/** A policy loss by name with its numbers, as the resolved config holds it; `src/grpo/losses.ts` documents them. */
+/** A policy loss by name with its numbers, as the resolved config holds it; `src/grpo/losses/index.ts` documents them. */
 export interface PolicyLossSpec {
   lossMode: string;
   clipRatioLow: number;

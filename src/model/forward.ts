@@ -15,9 +15,9 @@ import { ropeKv } from '../gpu/ops/rope_kv.ts';
 import { swiglu } from '../gpu/ops/swiglu.ts';
 import type { ModelConfig } from './config.ts';
 import { ropeTables } from './config.ts';
-import { GpuWeights, type MatrixForm } from './gpuWeights.ts';
-import { createLora, type Lora, type LoraConfig, loraWidths } from './lora.ts';
-import { createLoraScratch, type LoraPass, type LoraScratch, recordLora } from './loraPass.ts';
+import { GpuWeights, type MatrixForm } from './weights/gpuWeights.ts';
+import { createLora, type Lora, type LoraConfig, loraWidths } from './lora/weights.ts';
+import { createLoraScratch, type LoraPass, type LoraScratch, recordLora } from './lora/pass.ts';
 
 /** Input of a forward pass: N rows. Shapes as in PackedBatch. */
 export interface RowViews {

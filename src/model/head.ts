@@ -13,8 +13,8 @@ import { transpose } from '../gpu/ops/transpose.ts';
 import type { RowChunk } from '../gpu/ops/embed.ts';
 import type { ModelConfig } from './config.ts';
 import type { LlamaModel } from './forward.ts';
-import type { GpuWeights } from './gpuWeights.ts';
-import { type Kept, readsPacked, tableChunks } from './weightPlan.ts';
+import type { GpuWeights } from './weights/gpuWeights.ts';
+import { type Kept, readsPacked, tableChunks } from './weights/plan.ts';
 
 /** Device side of PackedBatch's head part, and what comes out. */
 export interface HeadBatch {

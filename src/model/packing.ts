@@ -1,7 +1,7 @@
 /** Lays groups of samples end to end in PackedBatches of at most `maxTokenLen` rows. */
 
 import type { PackedBatch } from './engine.ts';
-import { InputError } from './errors.ts';
+import { InputError } from '../errors.ts';
 
 /** A prompt and its samples. A plain sequence is a group with one sample. */
 export interface SequenceGroup {

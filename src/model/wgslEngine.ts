@@ -13,9 +13,9 @@ import type {
   TrainLoss,
 } from './engine.ts';
 import { type ForwardOptions, type LlamaModel, recordForward } from './forward.ts';
-import { GpuWeights } from './gpuWeights.ts';
+import { GpuWeights } from './weights/gpuWeights.ts';
 import type { HeadBatch } from './head.ts';
-import { LoraWeights } from './lora.ts';
+import { LoraWeights } from './lora/weights.ts';
 import { Optimizer } from './optimizer.ts';
 import { entropyGradient, PolicyStage } from './policyStage.ts';
 import { createWorkspace, freeWorkspace, sortByToken, type Workspace } from './workspace.ts';

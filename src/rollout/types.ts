@@ -1,7 +1,7 @@
 /** What crosses between agent loops (main thread) and the rollout engine (GPU worker). */
 
-import type { CallableTool, CallFormat } from './toolGrammar.ts';
-import type { TurnSpan } from './turnClock.ts';
+import type { CallableTool, CallFormat } from './constrained/toolGrammar.ts';
+import type { TurnSpan } from './server/turnClock.ts';
 
 export interface SamplingParams {
   /** 0 = greedy (log-probs are then recorded at temperature 1). */

@@ -1,6 +1,6 @@
 /** Train and held-out problems of a generated task: disjoint by a hash of what a problem is about. */
 
-import { InputError } from '../model/errors.ts';
+import { InputError } from '../errors.ts';
 import { hash, keyedRng, type Rng } from './random.ts';
 import type { Problem } from './task.ts';
 

@@ -1,6 +1,6 @@
 /** A tool the model can call. Lives with the tasks, because a task brings its tools. */
 
-import { InputError } from '../model/errors.ts';
+import { InputError } from '../errors.ts';
 import type { Problem } from './task.ts';
 import { type ArgsOf, checkToolSchema, type ToolSchema } from './toolSchema.ts';
 

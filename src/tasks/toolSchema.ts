@@ -1,6 +1,6 @@
 /** JSON schema of a tool's arguments, the part of it that tools use, and the check of what a model sent. */
 
-import { InputError } from '../model/errors.ts';
+import { InputError } from '../errors.ts';
 
 /** One argument. Keys that are not checked here (`default`, `format`, ...) may be there for the model to read. */
 export interface ArgumentSchema {

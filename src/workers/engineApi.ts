@@ -2,7 +2,7 @@
 
 import type { AdapterSummary, GpuCounters } from '../gpu/device.ts';
 import type { ModelConfig } from '../model/config.ts';
-import type { DownloadProgress } from '../model/download.ts';
+import type { DownloadProgress } from '../model/checkpoint/download.ts';
 import type {
   AdamWOptions,
   OptimizerStepResult,
@@ -11,8 +11,8 @@ import type {
   TokenOutputs,
   TrainLoss,
 } from '../model/engine.ts';
-import type { OpenCheckpoint } from '../model/openCheckpoint.ts';
-import type { Vocabulary } from '../model/vocabulary.ts';
+import type { OpenCheckpoint } from '../model/checkpoint/open.ts';
+import type { Vocabulary } from '../model/tokenizer/vocabulary.ts';
 import type { GenerateRequest, Generation, RolloutStats } from '../rollout/types.ts';
 import type { DeviceSpec } from './localEngine.ts';
 

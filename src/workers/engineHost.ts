@@ -1,10 +1,10 @@
 /** The worker's side of EngineApi: one device, both halves of the model. */
 
 import * as Comlink from 'comlink';
-import type { WeightSource } from '../model/openCheckpoint.ts';
+import type { WeightSource } from '../model/checkpoint/open.ts';
 import type { ModelEngine, TensorMap, TokenOutputs } from '../model/engine.ts';
-import { opfsStore } from '../model/opfsStore.ts';
-import type { Vocabulary } from '../model/vocabulary.ts';
+import { opfsStore } from '../model/checkpoint/opfs.ts';
+import type { Vocabulary } from '../model/tokenizer/vocabulary.ts';
 import type { GenerateRequest, RolloutEngine } from '../rollout/types.ts';
 import type { EngineApi, EngineDescription, ModelRole, RemoteDeviceSpec } from './engineApi.ts';
 import { createDeviceEngine, type DeviceEngine } from './localEngine.ts';

@@ -1,15 +1,15 @@
 /** What an engine is made from, and its sizes; free of engine code, so that a page can ask for one without loading it. */
 
 import type { PackedFormat } from '../gpu/packedFormat.ts';
-import type { TrainConfig } from '../grpo/config.ts';
+import type { TrainConfig } from '../grpo/config/resolve.ts';
 import type { ModelConfig } from '../model/config.ts';
 import type { TensorMap } from '../model/engine.ts';
-import { type LoraConfig, loraModules } from '../model/loraConfig.ts';
-import type { KernelTuning } from '../model/kernelTuning.ts';
-import type { Weights } from '../model/loadModel.ts';
-import type { SpeculativeOptions } from '../rollout/drafts.ts';
-import type { DecoderSizes } from '../rollout/decoder.ts';
-import type { AsyncScheduling, Preemption } from '../rollout/engine.ts';
+import { type LoraConfig, loraModules } from '../model/lora/config.ts';
+import type { KernelTuning } from '../model/kernels/tuning.ts';
+import type { Weights } from '../model/weights/load.ts';
+import type { SpeculativeOptions } from '../rollout/speculative/drafts.ts';
+import type { DecoderSizes } from '../rollout/decode/decoder.ts';
+import type { AsyncScheduling, Preemption } from '../rollout/server/server.ts';
 
 /** What an engine is made from; plain data, so that it can cross to a worker. */
 export interface EngineSpec {

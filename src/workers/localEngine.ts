@@ -1,21 +1,21 @@
 /** Builds the whole engine in this thread: device, weights, policy trainer, reference and rollout, on one GPUDevice. */
 
 import { type AdapterSummary, Gpu, offersHalves } from '../gpu/device.ts';
-import { OutOfMemoryError } from '../gpu/errors.ts';
+import { OutOfMemoryError } from '../errors.ts';
 import { isMeasured, matmulTiles } from '../gpu/ops/matmul.ts';
 import type { TrainerEngine } from '../grpo/trainer.ts';
 import type { ModelEngine } from '../model/engine.ts';
-import { InputError } from '../model/errors.ts';
-import type { FileStore } from '../model/fileStore.ts';
+import { InputError } from '../errors.ts';
+import type { FileStore } from '../model/checkpoint/store.ts';
 import type { LlamaModel } from '../model/forward.ts';
-import type { MatrixForm } from '../model/gpuWeights.ts';
-import type { TableSource } from '../model/kernelTuning.ts';
-import { loadModel } from '../model/loadModel.ts';
-import { prepareFirstTokens, prepareKernels } from '../model/prepareKernels.ts';
-import { ChatTokenizer } from '../model/tokenizer.ts';
-import { type Vocabulary, vocabularyOf } from '../model/vocabulary.ts';
+import type { MatrixForm } from '../model/weights/gpuWeights.ts';
+import type { TableSource } from '../model/kernels/tuning.ts';
+import { loadModel } from '../model/weights/load.ts';
+import { prepareFirstTokens, prepareKernels } from '../model/kernels/prepare.ts';
+import { ChatTokenizer } from '../model/tokenizer/chat.ts';
+import { type Vocabulary, vocabularyOf } from '../model/tokenizer/vocabulary.ts';
 import { WgslEngine } from '../model/wgslEngine.ts';
-import { WgslRolloutEngine } from '../rollout/engine.ts';
+import { WgslRolloutEngine } from '../rollout/server/server.ts';
 import type { EngineSpec } from './engineSpec.ts';
 import { advice, checkBindings, checkPlan, frozenForm, type Sizes } from './memoryPlan.ts';
 import { policyGradient } from './policyGradient.ts';
@@ -76,7 +76,7 @@ async function chooseTiles(
   { tuning }: Surroundings,
 ): Promise<TableSource> {
   if (kernelTuning === 'off' || (kernelTuning === 'auto' && isMeasured(gpu))) return 'built in';
-  const { applyTuning } = await import('../model/kernelTuning.ts');
+  const { applyTuning } = await import('../model/kernels/tuning.ts');
   return applyTuning(gpu, matmulTiles, kernelTuning, await tuning?.());
 }
 
@@ -143,7 +143,7 @@ async function createModelEngine(gpu: Gpu, model: LlamaModel, spec: DeviceSpec):
   const { engine, maxTokenLen, enableGradientCheckpointing } = spec;
   if (engine === 'wgsl') return new WgslEngine(gpu, model, maxTokenLen, { enableGradientCheckpointing });
   if (spec.lora) throw new InputError('Engine "tfjs" trains every weight and no adapters; use engine "wgsl" for LoRA.');
-  const { createTfjsEngine } = await import('../model/tfjsEngine.ts');
+  const { createTfjsEngine } = await import('../model/tfjs/engine.ts');
   return createTfjsEngine(gpu, model, maxTokenLen, { policyGradient });
 }
 

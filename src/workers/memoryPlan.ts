@@ -1,13 +1,13 @@
 /** GPU memory, planned before the first allocation; a run that cannot fit is refused with the numbers and what to change. */
 
-import { OutOfMemoryError } from '../gpu/errors.ts';
+import { OutOfMemoryError } from '../errors.ts';
 import { activationBytesPerRow } from '../model/forward.ts';
-import { EXPORT_PIECE_BYTES } from '../model/gpuWeights.ts';
+import { EXPORT_PIECE_BYTES } from '../model/weights/gpuWeights.ts';
 import { headBytes } from '../model/head.ts';
-import { LORA_MODULES, loraWidths, planLora } from '../model/lora.ts';
-import { halfCopy, type Kept, largestPacked, planBlocks, readsPacked } from '../model/weightPlan.ts';
-import { adjustedDrawBytes } from '../rollout/adjustedDraws.ts';
-import type { DecoderSizes } from '../rollout/decoder.ts';
+import { LORA_MODULES, loraWidths, planLora } from '../model/lora/weights.ts';
+import { halfCopy, type Kept, largestPacked, planBlocks, readsPacked } from '../model/weights/plan.ts';
+import { adjustedDrawBytes } from '../rollout/decode/adjustedDraws.ts';
+import type { DecoderSizes } from '../rollout/decode/decoder.ts';
 import type { DeviceSpec } from './localEngine.ts';
 
 /** One line of the plan. */

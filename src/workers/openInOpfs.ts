@@ -3,11 +3,11 @@
  * host memory never holds more of it than a few MiB.
  */
 
-import type { DownloadProgress } from '../model/download.ts';
-import { fetchModel, type HubOptions } from '../model/hub.ts';
-import { openCheckpoint, type OpenCheckpoint, type WeightSource } from '../model/openCheckpoint.ts';
+import type { DownloadProgress } from '../model/checkpoint/download.ts';
+import { fetchModel, type HubOptions } from '../model/checkpoint/hub.ts';
+import { openCheckpoint, type OpenCheckpoint, type WeightSource } from '../model/checkpoint/open.ts';
 import { elementCount, parameterSpecs } from '../model/params.ts';
-import { opfsStore } from '../model/opfsStore.ts';
+import { opfsStore } from '../model/checkpoint/opfs.ts';
 
 /** Progress is told so often at most; the end of a file always. */
 const TELL_EVERY_MS = 100;

@@ -1,8 +1,8 @@
 /** The policy losses of `src/grpo` on the CPU, in the form in which an engine without a fused loss asks for them. */
 
-import { policyLoss } from '../grpo/losses.ts';
+import { policyLoss } from '../grpo/losses/index.ts';
 import { entropyGradient } from '../model/policyStage.ts';
-import type { PolicyGradient } from '../model/tfjsEngine.ts';
+import type { PolicyGradient } from '../model/tfjs/engine.ts';
 
 /** d loss / d log-prob and d loss / d entropy of every entry, [E]; float64 inside. */
 export const policyGradient: PolicyGradient = (spec, inputs, logp, { seqStart }) => {

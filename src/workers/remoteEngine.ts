@@ -5,10 +5,10 @@
 
 import * as Comlink from 'comlink';
 import type { TrainerEngine } from '../grpo/trainer.ts';
-import type { DownloadProgress } from '../model/download.ts';
+import type { DownloadProgress } from '../model/checkpoint/download.ts';
 import type { ModelEngine } from '../model/engine.ts';
-import { ChatTokenizer } from '../model/tokenizer.ts';
-import { vocabularyOf } from '../model/vocabulary.ts';
+import { ChatTokenizer } from '../model/tokenizer/chat.ts';
+import { vocabularyOf } from '../model/tokenizer/vocabulary.ts';
 import type { GenerateRequest, Generation, RolloutEngine } from '../rollout/types.ts';
 import type { EngineApi, EngineDescription, ModelRole, OpenedModel } from './engineApi.ts';
 import type { EngineSpec } from './engineSpec.ts';

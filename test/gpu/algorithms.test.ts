@@ -1,11 +1,11 @@
 /** Every algorithm the config knows makes one whole step on a tiny model: generate, advantages, fused loss, update. */
 import { beforeAll, expect, test } from 'vitest';
-import { resolveTrainConfig } from '../../src/grpo/config.ts';
-import { RECIPES } from '../../src/grpo/recipes.ts';
+import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import { RECIPES } from '../../src/grpo/config/recipes.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import { initWeights } from '../../src/model/params.ts';
 import type { Reward, ScoredSample, Task } from '../../src/tasks/task.ts';
-import { buildGsm8kTokenizer } from '../../src/tasks/gsm8kTokenizer.ts';
+import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
 import { createLocalEngine, engineSizes, type LocalEngine } from '../../src/workers/localEngine.ts';
 import { tinyConfig } from './tinyModel.ts';
 

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { attention } from '../../src/gpu/ops/attention.ts';
-import * as reference from '../../src/model/reference.ts';
+import * as reference from '../../src/model/reference/ops.ts';
 import { GENERIC_CASES } from './attentionCases.ts';
 import { runAttention, testAttention } from './attentionSuite.ts';
 import { expectWithin, f64, pattern, U } from './check.ts';

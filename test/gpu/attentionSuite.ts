@@ -1,7 +1,7 @@
 /** The tests of the attention forward kernels, generic or printed for one head dim. */
 import { test } from 'vitest';
 import { attention, type AttentionForm } from '../../src/gpu/ops/attention.ts';
-import * as reference from '../../src/model/reference.ts';
+import * as reference from '../../src/model/reference/ops.ts';
 import { rng } from '../random.ts';
 import {
   type AttentionCase,

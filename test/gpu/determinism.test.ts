@@ -1,11 +1,11 @@
 /** The same seed on the same adapter is the same run: every metric but times, bit for bit. */
 import { expect, test } from 'vitest';
-import { resolveTrainConfig } from '../../src/grpo/config.ts';
+import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import { initWeights } from '../../src/model/params.ts';
-import { buildGsm8kTokenizer } from '../../src/tasks/gsm8kTokenizer.ts';
-import { gsm8kToolTask } from '../../src/tasks/gsm8k.ts';
+import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
+import { gsm8kToolTask } from '../../src/tasks/gsm8k/task.ts';
 import { createLocalEngine, engineSizes } from '../../src/workers/localEngine.ts';
 import { tinyConfig } from './tinyModel.ts';
 

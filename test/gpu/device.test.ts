@@ -1,11 +1,11 @@
 import { describe, expect, test } from 'vitest';
 import { Gpu } from '../../src/gpu/device.ts';
-import { DeviceLostError, GpuError, OutOfMemoryError } from '../../src/gpu/errors.ts';
+import { DeviceLostError, GpuError, OutOfMemoryError } from '../../src/errors.ts';
 import { columnSum, columnSumKernel } from '../../src/gpu/ops/column_sum.ts';
 import { rmsnorm } from '../../src/gpu/ops/rmsnorm.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { WgslEngine } from '../../src/model/wgslEngine.ts';
-import { WgslRolloutEngine } from '../../src/rollout/engine.ts';
+import { WgslRolloutEngine } from '../../src/rollout/server/server.ts';
 import { rng } from '../random.ts';
 import { withGpu } from './gpu.ts';
 import { tinyConfig, tinyModel } from './tinyModel.ts';

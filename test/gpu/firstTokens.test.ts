@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { Gpu } from '../../src/gpu/device.ts';
 import { chooseMatmul, MATMUL_VARIANTS, matmulTable } from '../../src/gpu/ops/matmul.ts';
-import { prepareFirstTokens } from '../../src/model/prepareKernels.ts';
+import { prepareFirstTokens } from '../../src/model/kernels/prepare.ts';
 import { tinyConfig } from './tinyModel.ts';
 
 test('products of many rows take a smaller tile until theirs is compiled', async () => {

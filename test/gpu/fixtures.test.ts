@@ -3,10 +3,10 @@ import { describe, expect, test } from 'vitest';
 import { parseModelConfig } from '../../src/model/config.ts';
 import { createModel } from '../../src/model/forward.ts';
 import { packGroups } from '../../src/model/packing.ts';
-import { referenceBackward, referenceForward, toFloat64 } from '../../src/model/referenceModel.ts';
-import { readSafetensors } from '../../src/model/safetensors.ts';
+import { referenceBackward, referenceForward, toFloat64 } from '../../src/model/reference/model.ts';
+import { readSafetensors } from '../../src/model/checkpoint/safetensors.ts';
 import { WgslEngine } from '../../src/model/wgslEngine.ts';
-import { WgslRolloutEngine } from '../../src/rollout/engine.ts';
+import { WgslRolloutEngine } from '../../src/rollout/server/server.ts';
 import { testGpu, withGpu } from './gpu.ts';
 import { readFixture, readFixtureJson } from './readFixture.ts';
 

@@ -1,5 +1,5 @@
 /** Inputs of the head kernels, and the float64 reference on them. */
-import { head, headBwd, type HeadEntries } from '../../src/model/reference.ts';
+import { head, headBwd, type HeadEntries } from '../../src/model/reference/ops.ts';
 import { rng } from '../random.ts';
 import { f64, U } from './check.ts';
 

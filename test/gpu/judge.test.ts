@@ -2,14 +2,14 @@
 import * as Comlink from 'comlink';
 import { afterEach, expect, test, vi } from 'vitest';
 
-import { resolveTrainConfig } from '../../src/grpo/config.ts';
+import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { engineCompletion } from '../../src/grpo/modelRewards.ts';
-import type { Sample } from '../../src/grpo/stepBatch.ts';
+import type { Sample } from '../../src/grpo/update/batch.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import { initWeights } from '../../src/model/params.ts';
-import { buildGsm8kTokenizer } from '../../src/tasks/gsm8kTokenizer.ts';
-import { judgeScorer } from '../../src/tasks/modelReward.ts';
-import { fillJudgePrompt } from '../../src/tasks/judgePrompt.ts';
+import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
+import { judgeScorer } from '../../src/tasks/rewards/modelReward.ts';
+import { fillJudgePrompt } from '../../src/tasks/rewards/judgePrompt.ts';
 import type { ScoredSample, Task } from '../../src/tasks/task.ts';
 import { createLocalEngine, engineSizes, type LocalEngine } from '../../src/workers/localEngine.ts';
 import { createEngineHost } from '../../src/workers/engineHost.ts';

@@ -10,8 +10,8 @@ import {
   useMatmulTable,
 } from '../../src/gpu/ops/matmul.ts';
 import { tuneMatmul } from '../../src/gpu/tune.ts';
-import type { FileStore } from '../../src/model/fileStore.ts';
-import { applyTuning, identityOf, parseTable, tuningFile } from '../../src/model/kernelTuning.ts';
+import type { FileStore } from '../../src/model/checkpoint/store.ts';
+import { applyTuning, identityOf, parseTable, tuningFile } from '../../src/model/kernels/tuning.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { WgslEngine } from '../../src/model/wgslEngine.ts';
 import { tinyConfig, tinyModel } from './tinyModel.ts';

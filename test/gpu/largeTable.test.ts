@@ -6,7 +6,7 @@ import { createModel } from '../../src/model/forward.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { initWeights } from '../../src/model/params.ts';
 import { WgslEngine } from '../../src/model/wgslEngine.ts';
-import { WgslRolloutEngine } from '../../src/rollout/engine.ts';
+import { WgslRolloutEngine } from '../../src/rollout/server/server.ts';
 import { rng } from '../random.ts';
 import { tinyConfig } from './tinyModel.ts';
 

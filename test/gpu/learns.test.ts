@@ -2,12 +2,12 @@
 import { expect, test } from 'vitest';
 import grpoYaml from '../../configs/reverse-text.yaml?raw';
 import sftYaml from '../../configs/reverse-text-sft.yaml?raw';
-import { parseSftConfig, parseTrainConfig } from '../../src/grpo/configText.ts';
+import { parseSftConfig, parseTrainConfig } from '../../src/grpo/config/text.ts';
 import { freshModelConfig, trainSupervised } from '../../src/grpo/sft.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import { initWeights } from '../../src/model/params.ts';
 import { reverseTextTask } from '../../src/tasks/reverseText.ts';
-import { exampleOf, taskTokenizer } from '../../src/tasks/warmStart.ts';
+import { exampleOf, taskTokenizer } from '../../src/tasks/supervised/warmStart.ts';
 import { createLocalEngine, engineSizes } from '../../src/workers/localEngine.ts';
 
 const STEPS = 24;

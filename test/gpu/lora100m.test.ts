@@ -7,8 +7,8 @@
 import { expect, test } from 'vitest';
 import { PACKED_FORMATS } from '../../src/gpu/packedFormat.ts';
 import type { ModelConfig } from '../../src/model/config.ts';
-import { loraModules } from '../../src/model/lora.ts';
-import type { WeightSource } from '../../src/model/openCheckpoint.ts';
+import { loraModules } from '../../src/model/lora/weights.ts';
+import type { WeightSource } from '../../src/model/checkpoint/open.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { parameterCount, parameterSpecs } from '../../src/model/params.ts';
 import { createDeviceEngine, type DeviceSpec } from '../../src/workers/localEngine.ts';

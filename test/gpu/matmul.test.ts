@@ -1,7 +1,7 @@
 /** All variants of the matrix product together. */
 import { expect, test } from 'vitest';
 import { chooseMatmul, MATMUL_VARIANTS, matmulNn, type MatmulVariant, runsOn } from '../../src/gpu/ops/matmul.ts';
-import { prepareKernels } from '../../src/model/prepareKernels.ts';
+import { prepareKernels } from '../../src/model/kernels/prepare.ts';
 import { rng } from '../random.ts';
 import { expectSame, readRoomy, withRoom } from './check.ts';
 import { poisoned, testGpu, withGpu } from './gpu.ts';

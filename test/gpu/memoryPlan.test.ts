@@ -1,12 +1,12 @@
 import { expect, test } from 'vitest';
 import { Gpu } from '../../src/gpu/device.ts';
 import { Head, headBytes } from '../../src/model/head.ts';
-import { loadModel } from '../../src/model/loadModel.ts';
-import { type LoraConfig, loraModules } from '../../src/model/lora.ts';
+import { loadModel } from '../../src/model/weights/load.ts';
+import { type LoraConfig, loraModules } from '../../src/model/lora/weights.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { initWeights } from '../../src/model/params.ts';
 import { WgslEngine } from '../../src/model/wgslEngine.ts';
-import { WgslRolloutEngine } from '../../src/rollout/engine.ts';
+import { WgslRolloutEngine } from '../../src/rollout/server/server.ts';
 import { createDeviceEngine, type DeviceSpec } from '../../src/workers/localEngine.ts';
 import {
   checkBindings,
@@ -16,7 +16,7 @@ import {
   planSavings,
   totalBytes,
 } from '../../src/workers/memoryPlan.ts';
-import { adjustedDrawBytes } from '../../src/rollout/adjustedDraws.ts';
+import { adjustedDrawBytes } from '../../src/rollout/decode/adjustedDraws.ts';
 import { tinyConfig } from './tinyModel.ts';
 
 const config = {

@@ -1,14 +1,14 @@
 /** Every shape of model that a config can ask for, against the float64 reference; and weights that come in pieces. */
 import { describe, expect, test } from 'vitest';
-import { type Checkpoint, filesOf, saveCheckpoint } from '../../src/model/checkpoint.ts';
+import { type Checkpoint, filesOf, saveCheckpoint } from '../../src/model/checkpoint/checkpoint.ts';
 import type { ModelConfig } from '../../src/model/config.ts';
 import type { TensorMap } from '../../src/model/engine.ts';
-import { loadModel } from '../../src/model/loadModel.ts';
-import { type CheckpointFiles, openCheckpoint } from '../../src/model/openCheckpoint.ts';
+import { loadModel } from '../../src/model/weights/load.ts';
+import { type CheckpointFiles, openCheckpoint } from '../../src/model/checkpoint/open.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { elementCount, parameterSpecs } from '../../src/model/params.ts';
-import { referenceBackward, referenceForward, toFloat64 } from '../../src/model/referenceModel.ts';
-import { writeSafetensors } from '../../src/model/safetensors.ts';
+import { referenceBackward, referenceForward, toFloat64 } from '../../src/model/reference/model.ts';
+import { writeSafetensors } from '../../src/model/checkpoint/safetensors.ts';
 import { WgslEngine } from '../../src/model/wgslEngine.ts';
 import { rng } from '../random.ts';
 import { withGpu } from './gpu.ts';

@@ -1,10 +1,10 @@
 /** Over-sampling and partial rollout on a tiny model with real slots: steps end early, and nothing is lost. */
 import { beforeAll, expect, test } from 'vitest';
-import { resolveTrainConfig } from '../../src/grpo/config.ts';
-import type { Sample } from '../../src/grpo/stepBatch.ts';
+import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import type { Sample } from '../../src/grpo/update/batch.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import { initWeights } from '../../src/model/params.ts';
-import { buildGsm8kTokenizer } from '../../src/tasks/gsm8kTokenizer.ts';
+import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
 import type { ScoredSample, Task } from '../../src/tasks/task.ts';
 import { createLocalEngine, engineSizes, type LocalEngine } from '../../src/workers/localEngine.ts';
 import { tinyConfig } from './tinyModel.ts';

@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { Gpu } from '../../src/gpu/device.ts';
 import { addInto } from '../../src/gpu/ops/add_into.ts';
-import { WgslRolloutEngine } from '../../src/rollout/engine.ts';
+import { WgslRolloutEngine } from '../../src/rollout/server/server.ts';
 import { withGpu } from './gpu.ts';
 import { prompts, request, run, SIZES } from './rolloutCases.ts';
 import { tinyModel } from './tinyModel.ts';

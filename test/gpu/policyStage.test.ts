@@ -1,7 +1,7 @@
 /** The fused policy loss inside a training step equals handing the engine the float64 gradient of the same loss. */
 import { expect, test } from 'vitest';
-import { policyLoss } from '../../src/grpo/losses.ts';
-import { resolveRecipe } from '../../src/grpo/recipes.ts';
+import { policyLoss } from '../../src/grpo/losses/index.ts';
+import { resolveRecipe } from '../../src/grpo/config/recipes.ts';
 import type { ModelConfig } from '../../src/model/config.ts';
 import type { TensorMap, TrainLoss } from '../../src/model/engine.ts';
 import { createModel } from '../../src/model/forward.ts';

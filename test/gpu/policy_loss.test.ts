@@ -8,10 +8,10 @@ import {
   policyLoss as policyLossOp,
   type PolicyRows,
 } from '../../src/gpu/ops/policy_loss.ts';
-import { KL_TYPES } from '../../src/grpo/kl.ts';
-import { POLICY_LOSSES, policyLoss } from '../../src/grpo/losses.ts';
+import { KL_TYPES } from '../../src/grpo/losses/kl.ts';
+import { POLICY_LOSSES, policyLoss } from '../../src/grpo/losses/index.ts';
 import type { PolicyLossSpec } from '../../src/model/engine.ts';
-import { resolveRecipe } from '../../src/grpo/recipes.ts';
+import { resolveRecipe } from '../../src/grpo/config/recipes.ts';
 import { expectClose } from '../close.ts';
 import { rng } from '../random.ts';
 import { poisoned, withGpu } from './gpu.ts';

@@ -4,13 +4,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 
-import { resolveTrainConfig } from '../../src/grpo/config.ts';
+import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import { initWeights } from '../../src/model/params.ts';
-import { ChatTokenizer } from '../../src/model/tokenizer.ts';
-import { buildGsm8kTokenizer } from '../../src/tasks/gsm8kTokenizer.ts';
+import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
+import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
 import type { ScoredSample, Task } from '../../src/tasks/task.ts';
-import { openGenerator } from '../../src/tasks/transformersModels.ts';
+import { openGenerator } from '../../src/tasks/rewards/transformersModels.ts';
 import { createLocalEngine, engineSizes } from '../../src/workers/localEngine.ts';
 import { bagClassifier, bagLogits, writeClassifier, writeGenerator } from '../onnxModels.ts';
 import { tinyConfig } from './tinyModel.ts';

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { packGroups } from '../../src/model/packing.ts';
 import { WgslEngine } from '../../src/model/wgslEngine.ts';
-import { WgslRolloutEngine } from '../../src/rollout/engine.ts';
+import { WgslRolloutEngine } from '../../src/rollout/server/server.ts';
 import { testGpu, withGpu } from './gpu.ts';
 import { ids, prompts, request, run, runFreeing, SIZES } from './rolloutCases.ts';
 import { tinyModel } from './tinyModel.ts';

@@ -1,5 +1,5 @@
 /** Requests for tests of the rollout engine on the tiny model. */
-import type { WgslRolloutEngine } from '../../src/rollout/engine.ts';
+import type { WgslRolloutEngine } from '../../src/rollout/server/server.ts';
 import type { GenerateRequest, Generation, SamplingParams } from '../../src/rollout/types.ts';
 import { rng } from '../random.ts';
 import { tinyConfig } from './tinyModel.ts';

@@ -1,12 +1,12 @@
 /** Tools that go wrong in every way, called by a model on the GPU: no sample without an end, no slot lost, memory as it was. */
 import { expect, test } from 'vitest';
-import { ChatTokenizer } from '../../src/model/tokenizer.ts';
-import { vocabularyOf } from '../../src/model/vocabulary.ts';
-import { type AgentLimits, runAgentLoop } from '../../src/rollout/agentLoop.ts';
-import { WgslRolloutEngine } from '../../src/rollout/engine.ts';
+import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
+import { vocabularyOf } from '../../src/model/tokenizer/vocabulary.ts';
+import { type AgentLimits, runAgentLoop } from '../../src/rollout/agent/loop.ts';
+import { WgslRolloutEngine } from '../../src/rollout/server/server.ts';
 import type { SamplingParams, StopReason } from '../../src/rollout/types.ts';
-import { trainProblem } from '../../src/tasks/gsm8k.ts';
-import { buildGsm8kTokenizer } from '../../src/tasks/gsm8kTokenizer.ts';
+import { trainProblem } from '../../src/tasks/gsm8k/task.ts';
+import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
 import { defineTool, type ToolOutput } from '../../src/tasks/tool.ts';
 import { testGpu, withGpu } from './gpu.ts';
 import { tinyModel } from './tinyModel.ts';

@@ -1,6 +1,6 @@
 /** Slots are short: samples lose them, come back, and draw what they would have drawn. */
 import { expect, test } from 'vitest';
-import { type RolloutOptions, WgslRolloutEngine } from '../../src/rollout/engine.ts';
+import { type RolloutOptions, WgslRolloutEngine } from '../../src/rollout/server/server.ts';
 import type { GenerateRequest, Generation, SamplingParams } from '../../src/rollout/types.ts';
 import { testGpu, withGpu } from './gpu.ts';
 import { ids, prompts, request, SIZES } from './rolloutCases.ts';

@@ -1,6 +1,6 @@
 /** What was drawn comes with the flags where it is little, and by a read of its own where it is much: the same either way. */
 import { expect, test, vi } from 'vitest';
-import { WgslRolloutEngine } from '../../src/rollout/engine.ts';
+import { WgslRolloutEngine } from '../../src/rollout/server/server.ts';
 import { testGpu, withGpu } from './gpu.ts';
 import { request, run, runFreeing, SIZES } from './rolloutCases.ts';
 import { tinyModel } from './tinyModel.ts';

@@ -1,6 +1,6 @@
 /** What a request may ask of sampling beside temperature and cuts, through the whole engine. */
 import { expect, test } from 'vitest';
-import { WgslRolloutEngine } from '../../src/rollout/engine.ts';
+import { WgslRolloutEngine } from '../../src/rollout/server/server.ts';
 import type { SamplingParams } from '../../src/rollout/types.ts';
 import { adjustedLogits } from './adjustReference.ts';
 import { testGpu, withGpu } from './gpu.ts';

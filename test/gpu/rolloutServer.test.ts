@@ -1,7 +1,7 @@
 /** The engine under a long stream of requests: nothing leaks, and slots are full. More in test/unit/rolloutServer.test.ts. */
 import { expect, test } from 'vitest';
-import { prepareKernels } from '../../src/model/prepareKernels.ts';
-import { WgslRolloutEngine } from '../../src/rollout/engine.ts';
+import { prepareKernels } from '../../src/model/kernels/prepare.ts';
+import { WgslRolloutEngine } from '../../src/rollout/server/server.ts';
 import type { GenerateRequest } from '../../src/rollout/types.ts';
 import { rng } from '../random.ts';
 import { testGpu, withGpu } from './gpu.ts';

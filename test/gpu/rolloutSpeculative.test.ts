@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { packGroups } from '../../src/model/packing.ts';
 import { WgslEngine } from '../../src/model/wgslEngine.ts';
-import { type Preemption, WgslRolloutEngine } from '../../src/rollout/engine.ts';
+import { type Preemption, WgslRolloutEngine } from '../../src/rollout/server/server.ts';
 import type { GenerateRequest, Generation, SamplingParams } from '../../src/rollout/types.ts';
 import { testGpu, withGpu } from './gpu.ts';
 import { ids, prompts, request, run, runFreeing, SIZES } from './rolloutCases.ts';

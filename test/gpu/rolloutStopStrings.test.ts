@@ -1,9 +1,9 @@
 /** Stop strings on the GPU: tokens past one are dropped with their log-probs, and the next turn is right. */
 import { expect, test } from 'vitest';
-import type { Vocabulary } from '../../src/model/vocabulary.ts';
+import type { Vocabulary } from '../../src/model/tokenizer/vocabulary.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { WgslEngine } from '../../src/model/wgslEngine.ts';
-import { WgslRolloutEngine } from '../../src/rollout/engine.ts';
+import { WgslRolloutEngine } from '../../src/rollout/server/server.ts';
 import { testGpu, withGpu } from './gpu.ts';
 import { ids, prompts, request, SIZES } from './rolloutCases.ts';
 import { tinyConfig, tinyModel } from './tinyModel.ts';

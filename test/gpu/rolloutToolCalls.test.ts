@@ -1,15 +1,15 @@
 /** Constrained tool calls on the GPU: an untrained model's calls are valid, and training sees the distribution drawn from. */
 import { expect, test } from 'vitest';
 import { packGroups } from '../../src/model/packing.ts';
-import { ChatTokenizer } from '../../src/model/tokenizer.ts';
-import { vocabularyOf } from '../../src/model/vocabulary.ts';
+import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
+import { vocabularyOf } from '../../src/model/tokenizer/vocabulary.ts';
 import { WgslEngine } from '../../src/model/wgslEngine.ts';
-import { CallGuide } from '../../src/rollout/callGuide.ts';
-import { WgslRolloutEngine } from '../../src/rollout/engine.ts';
-import { TOOL_PARSERS } from '../../src/rollout/toolParser.ts';
-import type { CallFormat } from '../../src/rollout/toolGrammar.ts';
+import { CallGuide } from '../../src/rollout/constrained/guide.ts';
+import { WgslRolloutEngine } from '../../src/rollout/server/server.ts';
+import { TOOL_PARSERS } from '../../src/rollout/tools/parser.ts';
+import type { CallFormat } from '../../src/rollout/constrained/toolGrammar.ts';
 import type { GenerateRequest, Generation, SamplingParams } from '../../src/rollout/types.ts';
-import { buildGsm8kTokenizer } from '../../src/tasks/gsm8kTokenizer.ts';
+import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
 import type { Tool } from '../../src/tasks/tool.ts';
 import { testGpu, withGpu } from './gpu.ts';
 import { SIZES } from './rolloutCases.ts';

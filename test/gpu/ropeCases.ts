@@ -1,5 +1,5 @@
 /** Inputs of the rotary kernels. */
-import type { RopeTables } from '../../src/model/reference.ts';
+import type { RopeTables } from '../../src/model/reference/ops.ts';
 import { rng } from '../random.ts';
 
 /** A table of random angles, [P, D] as the kernels read it and split as the reference does. */

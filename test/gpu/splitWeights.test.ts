@@ -1,15 +1,15 @@
 /** A model whose weights lie in several buffers, because the device binds less, is the same model. */
 import { describe, expect, test } from 'vitest';
 import { Gpu } from '../../src/gpu/device.ts';
-import { type Checkpoint, filesOf, saveCheckpoint } from '../../src/model/checkpoint.ts';
-import { loadModel } from '../../src/model/loadModel.ts';
-import { type LoraConfig, loraModules } from '../../src/model/lora.ts';
-import { openCheckpoint } from '../../src/model/openCheckpoint.ts';
+import { type Checkpoint, filesOf, saveCheckpoint } from '../../src/model/checkpoint/checkpoint.ts';
+import { loadModel } from '../../src/model/weights/load.ts';
+import { type LoraConfig, loraModules } from '../../src/model/lora/weights.ts';
+import { openCheckpoint } from '../../src/model/checkpoint/open.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { initWeights } from '../../src/model/params.ts';
-import { planBlocks } from '../../src/model/weightPlan.ts';
+import { planBlocks } from '../../src/model/weights/plan.ts';
 import { WgslEngine } from '../../src/model/wgslEngine.ts';
-import { WgslRolloutEngine } from '../../src/rollout/engine.ts';
+import { WgslRolloutEngine } from '../../src/rollout/server/server.ts';
 import { rng } from '../random.ts';
 import { tinyConfig } from './tinyModel.ts';
 

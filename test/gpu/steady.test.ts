@@ -3,11 +3,11 @@ import { expect, test, vi } from 'vitest';
 import type { Gpu, GpuCounters } from '../../src/gpu/device.ts';
 import { chooseMatmul, MATMUL_VARIANTS } from '../../src/gpu/ops/matmul.ts';
 import type { PackedBatch, PolicyLossInputs } from '../../src/model/engine.ts';
-import { prepareKernels } from '../../src/model/prepareKernels.ts';
-import { Arena } from '../../src/model/gpuWeights.ts';
+import { prepareKernels } from '../../src/model/kernels/prepare.ts';
+import { Arena } from '../../src/model/weights/gpuWeights.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { WgslEngine } from '../../src/model/wgslEngine.ts';
-import { WgslRolloutEngine } from '../../src/rollout/engine.ts';
+import { WgslRolloutEngine } from '../../src/rollout/server/server.ts';
 import { testGpu, withGpu } from './gpu.ts';
 import { tinyConfig, tinyModel } from './tinyModel.ts';
 

@@ -1,10 +1,10 @@
 /** A whole GRPO step (rollout with tools, training, sync) makes nothing once runs of its kind have been through. */
 import { expect, test } from 'vitest';
-import { resolveTrainConfig } from '../../src/grpo/config.ts';
+import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import { initWeights } from '../../src/model/params.ts';
-import { gsm8kToolTask } from '../../src/tasks/gsm8k.ts';
-import { buildGsm8kTokenizer } from '../../src/tasks/gsm8kTokenizer.ts';
+import { gsm8kToolTask } from '../../src/tasks/gsm8k/task.ts';
+import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
 import { createLocalEngine, engineSizes } from '../../src/workers/localEngine.ts';
 import { tinyConfig } from './tinyModel.ts';
 

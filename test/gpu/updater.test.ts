@@ -1,17 +1,17 @@
 /** The update of a mini-batch: one gradient however it is cut, whoever computes the loss, and whatever support was sampled from. */
 import { beforeAll, expect, test } from 'vitest';
-import { LOSS_AGG_MODES } from '../../src/grpo/aggregate.ts';
-import { policyLossSpec, resolveTrainConfig, type TrainConfig } from '../../src/grpo/config.ts';
-import { policyLoss } from '../../src/grpo/losses.ts';
-import { renormalize } from '../../src/grpo/shaping.ts';
-import type { Sample } from '../../src/grpo/stepBatch.ts';
-import { stepTokens, type StepTokens } from '../../src/grpo/stepTokens.ts';
+import { LOSS_AGG_MODES } from '../../src/grpo/losses/aggregate.ts';
+import { policyLossSpec, resolveTrainConfig, type TrainConfig } from '../../src/grpo/config/resolve.ts';
+import { policyLoss } from '../../src/grpo/losses/index.ts';
+import { renormalize } from '../../src/grpo/advantages/shaping.ts';
+import type { Sample } from '../../src/grpo/update/batch.ts';
+import { stepTokens, type StepTokens } from '../../src/grpo/update/stepTokens.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
-import { type CustomLoss, PolicyUpdater } from '../../src/grpo/updater.ts';
+import { type CustomLoss, PolicyUpdater } from '../../src/grpo/update/updater.ts';
 import type { ModelEngine, TensorMap } from '../../src/model/engine.ts';
 import { initWeights } from '../../src/model/params.ts';
 import type { Task } from '../../src/tasks/task.ts';
-import { buildGsm8kTokenizer } from '../../src/tasks/gsm8kTokenizer.ts';
+import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
 import { createLocalEngine, engineSizes, type LocalEngine } from '../../src/workers/localEngine.ts';
 import { rng } from '../random.ts';
 import { tinyConfig } from './tinyModel.ts';

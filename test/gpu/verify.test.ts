@@ -1,6 +1,6 @@
 /** What `webgrpo verify` looks at, beside whole models, holds here. */
 import { expect, test } from 'vitest';
-import { verifyLossKernels, verifyProducts } from '../../src/cli/verifyKernels.ts';
+import { verifyLossKernels, verifyProducts } from '../../src/verify/kernels.ts';
 import { GPU_POLICY_LOSSES } from '../../src/gpu/ops/policy_loss.ts';
 import { withGpu } from './gpu.ts';
 

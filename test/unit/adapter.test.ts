@@ -1,9 +1,15 @@
 import { describe, expect, test } from 'vitest';
-import { type Adapter, loadAdapter, mergeAdapter, parseAdapterConfig, saveAdapter } from '../../src/model/adapter.ts';
-import { initLora, loraModules, loraScale, type LoraConfig, peftName } from '../../src/model/lora.ts';
+import {
+  type Adapter,
+  loadAdapter,
+  mergeAdapter,
+  parseAdapterConfig,
+  saveAdapter,
+} from '../../src/model/lora/adapter.ts';
+import { initLora, loraModules, loraScale, type LoraConfig, peftName } from '../../src/model/lora/weights.ts';
 import { initWeights } from '../../src/model/params.ts';
-import { loraMerge } from '../../src/model/reference.ts';
-import { readSafetensors } from '../../src/model/safetensors.ts';
+import { loraMerge } from '../../src/model/reference/ops.ts';
+import { readSafetensors } from '../../src/model/checkpoint/safetensors.ts';
 import { rng } from '../random.ts';
 import { TINY_CONFIG as config } from '../tinyConfig.ts';
 

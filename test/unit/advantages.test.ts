@@ -14,7 +14,7 @@ import {
   rloo,
   turnLeaveOneOut,
   whiten,
-} from '../../src/grpo/advantages.ts';
+} from '../../src/grpo/advantages/index.ts';
 import { rng } from '../random.ts';
 
 const close = (got: ArrayLike<number>, want: number[], digits = 9) => {

@@ -1,6 +1,6 @@
 import { describe, expect, test, vi } from 'vitest';
-import type { AgentLimits } from '../../src/rollout/agentLoop.ts';
-import { calculatorCall, demonstration, demonstrationTokens } from '../../src/tasks/demonstrations.ts';
+import type { AgentLimits } from '../../src/rollout/agent/loop.ts';
+import { calculatorCall, demonstration, demonstrationTokens } from '../../src/tasks/supervised/demonstrations.ts';
 import { keyedRng } from '../../src/tasks/random.ts';
 import type { Tool } from '../../src/tasks/tool.ts';
 import { calculator } from '../../src/tasks/tools/calculator.ts';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { lossWeights, tokenWeights } from '../../src/grpo/aggregate.ts';
+import { lossWeights, tokenWeights } from '../../src/grpo/losses/aggregate.ts';
 
 const MASKS = [
   [1, 1, 0, 1],

@@ -1,6 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { RECIPES, resolveRecipe } from '../../src/grpo/recipes.ts';
+import { RECIPES, resolveRecipe } from '../../src/grpo/config/recipes.ts';
 
 test('the table of docs/algorithms.md is what the recipes resolve to', () => {
   const [recipes] = readFileSync('docs/algorithms.md', 'utf8').split('\n## ');

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { InputError } from '../../src/model/errors.ts';
-import { byteAlphabet, trainBpe } from '../../src/model/bpe.ts';
+import { InputError } from '../../src/errors.ts';
+import { byteAlphabet, trainBpe } from '../../src/model/tokenizer/trainBpe.ts';
 
 interface Json {
   model: { vocab: Record<string, number>; merges: string[] };

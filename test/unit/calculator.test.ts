@@ -1,4 +1,4 @@
-import { trainProblem } from '../../src/tasks/gsm8k.ts';
+import { trainProblem } from '../../src/tasks/gsm8k/task.ts';
 import { describe, expect, test } from 'vitest';
 import { rng } from '../random.ts';
 import { calculate, calculator } from '../../src/tasks/tools/calculator.ts';

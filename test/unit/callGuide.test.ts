@@ -1,12 +1,12 @@
 /** Constrained tool calls: the language of a call, the tokens that may come next, and the scheduler with both. */
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
-import { tokenBytes, vocabularyOf } from '../../src/model/vocabulary.ts';
-import { ByteAutomaton, DEAD } from '../../src/rollout/byteAutomaton.ts';
-import { CallGuide } from '../../src/rollout/callGuide.ts';
-import { type Preemption, RolloutServer } from '../../src/rollout/engine.ts';
-import { type CallableTool, type CallFormat, toolCallGrammar } from '../../src/rollout/toolGrammar.ts';
-import { parseHermes, parseLlama3Json, parseQwenXml, type ToolParser } from '../../src/rollout/toolParser.ts';
+import { tokenBytes, vocabularyOf } from '../../src/model/tokenizer/vocabulary.ts';
+import { ByteAutomaton, DEAD } from '../../src/rollout/constrained/byteAutomaton.ts';
+import { CallGuide } from '../../src/rollout/constrained/guide.ts';
+import { type Preemption, RolloutServer } from '../../src/rollout/server/server.ts';
+import { type CallableTool, type CallFormat, toolCallGrammar } from '../../src/rollout/constrained/toolGrammar.ts';
+import { parseHermes, parseLlama3Json, parseQwenXml, type ToolParser } from '../../src/rollout/tools/parser.ts';
 import type { GenerateRequest, Generation } from '../../src/rollout/types.ts';
 import type { Tool } from '../../src/tasks/tool.ts';
 import type { ArgumentSchema } from '../../src/tasks/toolSchema.ts';

@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest';
-import { loadCheckpoint, saveCheckpoint } from '../../src/model/checkpoint.ts';
-import type { Checkpoint, CheckpointSource } from '../../src/model/checkpoint.ts';
+import { loadCheckpoint, saveCheckpoint } from '../../src/model/checkpoint/checkpoint.ts';
+import type { Checkpoint, CheckpointSource } from '../../src/model/checkpoint/checkpoint.ts';
 import { parseModelConfig } from '../../src/model/config.ts';
-import { InputError } from '../../src/model/errors.ts';
+import { InputError } from '../../src/errors.ts';
 import { initWeights } from '../../src/model/params.ts';
-import { writeSafetensors } from '../../src/model/safetensors.ts';
+import { writeSafetensors } from '../../src/model/checkpoint/safetensors.ts';
 
 const CONFIG = parseModelConfig({
   architectures: ['Qwen2ForCausalLM'],

@@ -5,11 +5,11 @@ import { expect, test } from 'vitest';
 import { readArgs } from '../../src/cli/args.ts';
 import { configMarkdown, configText } from '../../src/cli/configDocs.ts';
 import { readJson, readText, writeFolder, writeWhole } from '../../src/cli/files.ts';
-import { resolveTrainConfig } from '../../src/grpo/config.ts';
-import { passAt1, resolvedAlgorithm, stepLine, summarize, summaryTable, timeLeft } from '../../src/cli/progress.ts';
-import { chartData, writeReport } from '../../src/cli/report.ts';
-import { type LoggedRollout, RunFolder } from '../../src/cli/runFolder.ts';
-import { InputError } from '../../src/model/errors.ts';
+import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import { passAt1, resolvedAlgorithm, stepLine, summarize, summaryTable, timeLeft } from '../../src/cli/run/progress.ts';
+import { chartData, writeReport } from '../../src/report/report.ts';
+import { type LoggedRollout, RunFolder } from '../../src/cli/run/runFolder.ts';
+import { InputError } from '../../src/errors.ts';
 
 const temporary = () => mkdtempSync(join(tmpdir(), 'webgrpo-cli-'));
 

@@ -5,8 +5,8 @@ import {
   comparedRows,
   whyBelow,
   type AlgorithmRuns,
-} from '../../src/cli/comparison.ts';
-import { comparisonPage } from '../../src/cli/comparisonPage.ts';
+} from '../../src/report/comparison.ts';
+import { comparisonPage } from '../../src/report/comparisonPage.ts';
 
 const PASS = 'val-core/t/acc/mean@1';
 const line = (step: number, more: Record<string, number> = {}) => ({

@@ -1,13 +1,13 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { stringify } from 'yaml';
-import { keyDocs, nearestKey, policyLossSpec } from '../../src/grpo/config.ts';
-import { parseSftConfig, parseTrainConfig } from '../../src/grpo/configText.ts';
-import { batchTable, nearestDivisors } from '../../src/grpo/configRules.ts';
-import { correctionSettings } from '../../src/grpo/correctionSettings.ts';
-import { TRAIN_SCHEMA } from '../../src/grpo/configSchema.ts';
-import { SFT_SCHEMA } from '../../src/grpo/sftSchema.ts';
-import { InputError } from '../../src/model/errors.ts';
+import { keyDocs, nearestKey, policyLossSpec } from '../../src/grpo/config/resolve.ts';
+import { parseSftConfig, parseTrainConfig } from '../../src/grpo/config/text.ts';
+import { batchTable, nearestDivisors } from '../../src/grpo/config/rules.ts';
+import { correctionSettings } from '../../src/grpo/correction/settings.ts';
+import { TRAIN_SCHEMA } from '../../src/grpo/config/schema.ts';
+import { SFT_SCHEMA } from '../../src/grpo/config/sftSchema.ts';
+import { InputError } from '../../src/errors.ts';
 
 const MINIMAL = 'name: t\nmodel: { path: m }\n';
 const parse = (yaml: string, ...overrides: string[]) => parseTrainConfig(yaml, { source: 't.yaml', overrides });

@@ -3,8 +3,8 @@ import { expect, test } from 'vitest';
 import { readArgs } from '../../src/cli/args.ts';
 import { Conversation, heldBack } from '../../src/cli/conversation.ts';
 import { SAMPLING_FLAGS, samplingOf } from '../../src/cli/samplingFlags.ts';
-import { RolloutServer } from '../../src/rollout/engine.ts';
-import { vocabularyOf } from '../../src/model/vocabulary.ts';
+import { RolloutServer } from '../../src/rollout/server/server.ts';
+import { vocabularyOf } from '../../src/model/tokenizer/vocabulary.ts';
 import { tokenizer, tokenizerJson } from '../scriptedEngine.ts';
 import { ModelSlotDecoder } from '../slotDecoder.ts';
 

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
-import { resolveTrainConfig } from '../../src/grpo/config.ts';
-import { lookAtCurrentPolicy, needsCurrentPolicy } from '../../src/grpo/currentPolicy.ts';
-import { RECIPES } from '../../src/grpo/recipes.ts';
+import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import { lookAtCurrentPolicy, needsCurrentPolicy } from '../../src/grpo/correction/currentPolicy.ts';
+import { RECIPES } from '../../src/grpo/config/recipes.ts';
 
 const configOf = (algorithm: object, actor: object = {}) =>
   resolveTrainConfig({ name: 't', model: { path: 'x' }, algorithm, actor });

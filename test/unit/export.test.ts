@@ -10,12 +10,12 @@ import { beforeAll, expect, test } from 'vitest';
 import { exportRun } from '../../src/cli/commands/export.ts';
 import { hydraWord, verlRun } from '../../src/cli/export/verl.ts';
 import { trlRun } from '../../src/cli/export/trl.ts';
-import { parseTrainConfig } from '../../src/grpo/configText.ts';
-import { RECIPES } from '../../src/grpo/recipes.ts';
-import { InputError } from '../../src/model/errors.ts';
-import { readSafetensors } from '../../src/model/safetensors.ts';
-import { trainProblem } from '../../src/tasks/gsm8k.ts';
-import { extractAnswer } from '../../src/tasks/gsm8kReward.ts';
+import { parseTrainConfig } from '../../src/grpo/config/text.ts';
+import { RECIPES } from '../../src/grpo/config/recipes.ts';
+import { InputError } from '../../src/errors.ts';
+import { readSafetensors } from '../../src/model/checkpoint/safetensors.ts';
+import { trainProblem } from '../../src/tasks/gsm8k/task.ts';
+import { extractAnswer } from '../../src/tasks/gsm8k/reward.ts';
 import { calculate } from '../../src/tasks/tools/calculator.ts';
 
 const MODEL = 'checkpoints/gsm8k-tool';

@@ -13,11 +13,11 @@ import { parse } from 'yaml';
 import { exportRun } from '../../src/cli/commands/export.ts';
 import { type OverrideValue, verlRun } from '../../src/cli/export/verl.ts';
 import { trlRun } from '../../src/cli/export/trl.ts';
-import { parseTrainConfig } from '../../src/grpo/configText.ts';
-import { POLICY_LOSSES } from '../../src/grpo/losses.ts';
-import { RECIPES } from '../../src/grpo/recipes.ts';
-import { saveAdapter } from '../../src/model/adapter.ts';
-import { LORA_MODULES } from '../../src/model/loraConfig.ts';
+import { parseTrainConfig } from '../../src/grpo/config/text.ts';
+import { POLICY_LOSSES } from '../../src/grpo/losses/index.ts';
+import { RECIPES } from '../../src/grpo/config/recipes.ts';
+import { saveAdapter } from '../../src/model/lora/adapter.ts';
+import { LORA_MODULES } from '../../src/model/lora/config.ts';
 
 const { VERL_DIR: verl, TRL_DIR: trl, PEFT_DIR: peft } = process.env;
 const CONFIG = 'configs/gsm8k-tool.yaml';

@@ -5,10 +5,10 @@
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { expect, test } from 'vitest';
-import { type AgentLimits, runAgentLoop } from '../../src/rollout/agentLoop.ts';
-import { type RolloutOptions, RolloutServer } from '../../src/rollout/engine.ts';
+import { type AgentLimits, runAgentLoop } from '../../src/rollout/agent/loop.ts';
+import { type RolloutOptions, RolloutServer } from '../../src/rollout/server/server.ts';
 import { onAbort } from '../../src/rollout/onAbort.ts';
-import { withTimeLimit } from '../../src/rollout/runTool.ts';
+import { withTimeLimit } from '../../src/rollout/tools/run.ts';
 import type { GenerateRequest, StopReason, Trajectory } from '../../src/rollout/types.ts';
 import { defineTool, type ToolOutput } from '../../src/tasks/tool.ts';
 import { rng } from '../random.ts';

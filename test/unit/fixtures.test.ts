@@ -5,12 +5,12 @@
  */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { loadCheckpoint, saveCheckpoint } from '../../src/model/checkpoint.ts';
-import type { Checkpoint } from '../../src/model/checkpoint.ts';
+import { loadCheckpoint, saveCheckpoint } from '../../src/model/checkpoint/checkpoint.ts';
+import type { Checkpoint } from '../../src/model/checkpoint/checkpoint.ts';
 import { parseModelConfig } from '../../src/model/config.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { initWeights } from '../../src/model/params.ts';
-import { referenceBackward, referenceForward, toFloat64 } from '../../src/model/referenceModel.ts';
+import { referenceBackward, referenceForward, toFloat64 } from '../../src/model/reference/model.ts';
 import { rng } from '../random.ts';
 
 const COMMON = { hidden_size: 20, intermediate_size: 28, num_hidden_layers: 2, initializer_range: 0.3 };

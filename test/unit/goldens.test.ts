@@ -1,6 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { parseCases, verifyLosses } from '../../src/grpo/verifyLosses.ts';
+import { parseCases, verifyLosses } from '../../src/verify/losses.ts';
 
 const GOLDENS = new URL('../../../shared/goldens/policy_losses.json', import.meta.url);
 

@@ -1,14 +1,19 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
-import { ChatTokenizer } from '../../src/model/tokenizer.ts';
-import { demonstration, demonstrationTokens, NO_ERRORS, swapOnlyIn } from '../../src/tasks/demonstrations.ts';
-import { gsm8kToolTask, heldOutProblems, isHeldOut, trainProblem } from '../../src/tasks/gsm8k.ts';
-import { gsm8kJsonlTask, parseGsm8kJsonl } from '../../src/tasks/gsm8kJsonl.ts';
-import { extractAnswer, gsm8kReward } from '../../src/tasks/gsm8kReward.ts';
-import { TEMPLATES } from '../../src/tasks/gsm8kTemplates.ts';
-import { buildTokenizer } from '../../src/tasks/gsm8kTokenizer.ts';
+import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
+import {
+  demonstration,
+  demonstrationTokens,
+  NO_ERRORS,
+  swapOnlyIn,
+} from '../../src/tasks/supervised/demonstrations.ts';
+import { gsm8kToolTask, heldOutProblems, isHeldOut, trainProblem } from '../../src/tasks/gsm8k/task.ts';
+import { gsm8kJsonlTask, parseGsm8kJsonl } from '../../src/tasks/gsm8k/jsonl.ts';
+import { extractAnswer, gsm8kReward } from '../../src/tasks/gsm8k/reward.ts';
+import { TEMPLATES } from '../../src/tasks/gsm8k/templates.ts';
+import { buildTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
 import { keyedRng } from '../../src/tasks/random.ts';
-import type { Gsm8kProblem } from '../../src/tasks/gsm8k.ts';
+import type { Gsm8kProblem } from '../../src/tasks/gsm8k/task.ts';
 import type { ScoredSample } from '../../src/tasks/task.ts';
 
 const readJson = (path: string) => JSON.parse(readFileSync(path, 'utf8')) as Record<string, unknown>;

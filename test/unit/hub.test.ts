@@ -6,15 +6,15 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { diskStore } from '../../src/cli/diskStore.ts';
-import { collectWeights, saveCheckpoint } from '../../src/model/checkpoint.ts';
+import { collectWeights, saveCheckpoint } from '../../src/model/checkpoint/checkpoint.ts';
 import { parseModelConfig } from '../../src/model/config.ts';
-import type { DownloadProgress } from '../../src/model/download.ts';
-import { InputError } from '../../src/model/errors.ts';
-import { fetchModel, type HubOptions, isRemote, storedModel } from '../../src/model/hub.ts';
-import { openCheckpoint } from '../../src/model/openCheckpoint.ts';
+import type { DownloadProgress } from '../../src/model/checkpoint/download.ts';
+import { InputError } from '../../src/errors.ts';
+import { fetchModel, type HubOptions, isRemote, storedModel } from '../../src/model/checkpoint/hub.ts';
+import { openCheckpoint } from '../../src/model/checkpoint/open.ts';
 import { initWeights } from '../../src/model/params.ts';
-import { writeSafetensors } from '../../src/model/safetensors.ts';
-import { Sha256 } from '../../src/model/sha256.ts';
+import { writeSafetensors } from '../../src/model/checkpoint/safetensors.ts';
+import { Sha256 } from '../../src/model/checkpoint/sha256.ts';
 import { answerWith, hash, type Hub, SHA, startHub } from '../hubServer.ts';
 
 const CONFIG = parseModelConfig({

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { DEFAULT_KL_CTRL, KL_TYPES, klPenalty, updateKlController } from '../../src/grpo/kl.ts';
+import { DEFAULT_KL_CTRL, KL_TYPES, klPenalty, updateKlController } from '../../src/grpo/losses/kl.ts';
 
 const LOGP = -1.3;
 const OLD = -1.1;

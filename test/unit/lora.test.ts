@@ -1,9 +1,16 @@
 import { expect, test } from 'vitest';
-import { initLora, loraGroups, loraModules, loraScale, type LoraConfig, peftName } from '../../src/model/lora.ts';
+import {
+  initLora,
+  loraGroups,
+  loraModules,
+  loraScale,
+  type LoraConfig,
+  peftName,
+} from '../../src/model/lora/weights.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { initWeights } from '../../src/model/params.ts';
-import { loraMerge, loraMergeBwd } from '../../src/model/reference.ts';
-import { referenceBackward, referenceForward, toFloat64 } from '../../src/model/referenceModel.ts';
+import { loraMerge, loraMergeBwd } from '../../src/model/reference/ops.ts';
+import { referenceBackward, referenceForward, toFloat64 } from '../../src/model/reference/model.ts';
 import { rng } from '../random.ts';
 import { TINY_CONFIG as config } from '../tinyConfig.ts';
 

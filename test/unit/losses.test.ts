@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import { LOSS_AGG_MODES, lossWeights } from '../../src/grpo/aggregate.ts';
-import { type LossRows, POLICY_LOSSES, policyLoss } from '../../src/grpo/losses.ts';
-import { resolveRecipe } from '../../src/grpo/recipes.ts';
+import { LOSS_AGG_MODES, lossWeights } from '../../src/grpo/losses/aggregate.ts';
+import { type LossRows, POLICY_LOSSES, policyLoss } from '../../src/grpo/losses/index.ts';
+import { resolveRecipe } from '../../src/grpo/config/recipes.ts';
 import type { PolicyLossSpec } from '../../src/model/engine.ts';
 import { rng } from '../random.ts';
 

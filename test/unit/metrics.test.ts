@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { explainLoss } from '../../src/grpo/explainLoss.ts';
+import { explainLoss } from '../../src/grpo/losses/explain.ts';
 import {
   dataMetrics,
   groupMetrics,

@@ -1,6 +1,11 @@
 import { expect, test, vi } from 'vitest';
-import { type Classifier, combineRewards, discriminativeScorer, judgeScorer } from '../../src/tasks/modelReward.ts';
-import { fillJudgePrompt } from '../../src/tasks/judgePrompt.ts';
+import {
+  type Classifier,
+  combineRewards,
+  discriminativeScorer,
+  judgeScorer,
+} from '../../src/tasks/rewards/modelReward.ts';
+import { fillJudgePrompt } from '../../src/tasks/rewards/judgePrompt.ts';
 import type { ScoredSample } from '../../src/tasks/task.ts';
 
 const sample: ScoredSample = {

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { firstDone, type GroupUnderWay, OverSampler, staleShare } from '../../src/grpo/overSampling.ts';
-import type { Sample } from '../../src/grpo/stepBatch.ts';
+import { firstDone, type GroupUnderWay, OverSampler, staleShare } from '../../src/grpo/generate/overSampling.ts';
+import type { Sample } from '../../src/grpo/update/batch.ts';
 import type { RolloutEngine } from '../../src/rollout/types.ts';
 
 interface Fake extends GroupUnderWay {

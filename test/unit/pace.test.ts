@@ -1,6 +1,6 @@
 /** How far the scheduler goes before it looks at what the device did. */
 import { expect, test } from 'vitest';
-import { Pace } from '../../src/rollout/pace.ts';
+import { Pace } from '../../src/rollout/server/pace.ts';
 
 const LIVE = 100;
 

@@ -10,12 +10,12 @@ import {
   type StepProfile,
   stepProfile,
   writeStepProfile,
-} from '../../src/cli/profileLog.ts';
-import { profilePage } from '../../src/cli/profilePage.ts';
-import { advice, completions, quantile, tailReport, timeline, timeShares } from '../../src/cli/profileStats.ts';
-import { chromeTrace } from '../../src/cli/profileTrace.ts';
-import { RunFolder } from '../../src/cli/runFolder.ts';
-import type { Sample } from '../../src/grpo/stepBatch.ts';
+} from '../../src/report/profileLog.ts';
+import { profilePage } from '../../src/report/profilePage.ts';
+import { advice, completions, quantile, tailReport, timeline, timeShares } from '../../src/report/profileStats.ts';
+import { chromeTrace } from '../../src/report/profileTrace.ts';
+import { RunFolder } from '../../src/cli/run/runFolder.ts';
+import type { Sample } from '../../src/grpo/update/batch.ts';
 
 const SETTINGS = { maxResponseLength: 256, maxSlots: 8, toolTimeoutS: 10 };
 

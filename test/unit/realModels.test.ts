@@ -1,12 +1,12 @@
 /** The configs for real models against those models' shapes, which were written into test/fixtures by hand. */
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { parseTrainConfig } from '../../src/grpo/configText.ts';
+import { parseTrainConfig } from '../../src/grpo/config/text.ts';
 import { parseModelConfig } from '../../src/model/config.ts';
 import { parameterCount } from '../../src/model/params.ts';
-import { gsm8kJsonlTask, parseGsm8kJsonl } from '../../src/tasks/gsm8kJsonl.ts';
-import { checkParser, type PromptOptions } from '../../src/tasks/gsm8kPrompt.ts';
-import { gsm8kReward } from '../../src/tasks/gsm8kReward.ts';
+import { gsm8kJsonlTask, parseGsm8kJsonl } from '../../src/tasks/gsm8k/jsonl.ts';
+import { checkParser, type PromptOptions } from '../../src/tasks/gsm8k/prompt.ts';
+import { gsm8kReward } from '../../src/tasks/gsm8k/reward.ts';
 import type { ScoredSample } from '../../src/tasks/task.ts';
 import { engineSizes } from '../../src/workers/engineSpec.ts';
 import { checkBindings, type PlanItem, planMemory, planSavings, totalBytes } from '../../src/workers/memoryPlan.ts';

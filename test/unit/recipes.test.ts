@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
-import { describeRecipe, RECIPES, resolveRecipe } from '../../src/grpo/recipes.ts';
-import { DEFAULT_SCHEDULE, lrFactor } from '../../src/grpo/schedule.ts';
-import { maskTruncated, overlongPenalty, renormalize, updateEntropy } from '../../src/grpo/shaping.ts';
+import { describeRecipe, RECIPES, resolveRecipe } from '../../src/grpo/config/recipes.ts';
+import { DEFAULT_SCHEDULE, lrFactor } from '../../src/grpo/update/learningRate.ts';
+import { maskTruncated, overlongPenalty, renormalize, updateEntropy } from '../../src/grpo/advantages/shaping.ts';
 
 test('a recipe sets loss, advantage, aggregation and clip; the user overrides any', () => {
   expect(resolveRecipe('dapo')).toMatchObject({

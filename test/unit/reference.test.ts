@@ -12,9 +12,9 @@ import {
   referenceBackward,
   referenceForward,
   toFloat64,
-} from '../../src/model/referenceModel.ts';
-import type { Weights64 } from '../../src/model/referenceModel.ts';
-import { readSafetensors } from '../../src/model/safetensors.ts';
+} from '../../src/model/reference/model.ts';
+import type { Weights64 } from '../../src/model/reference/model.ts';
+import { readSafetensors } from '../../src/model/checkpoint/safetensors.ts';
 import { rng } from '../random.ts';
 
 const GOLDENS = '../shared/goldens/checkpoints';

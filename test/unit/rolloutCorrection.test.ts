@@ -5,7 +5,7 @@ import {
   rolloutCorrection,
   type Samples,
   topEntropyMask,
-} from '../../src/grpo/rolloutCorrection.ts';
+} from '../../src/grpo/correction/correct.ts';
 
 /** Log ratios (old - rollout) by sample; NaN lies under the masks. */
 const RATIOS = [

@@ -1,7 +1,7 @@
 /** The scheduler on a model of the decoder that notices every wrong cache row. */
 import { expect, test } from 'vitest';
-import { type Preemption, type RolloutOptions, RolloutServer } from '../../src/rollout/engine.ts';
-import { nextTask } from '../../src/rollout/startLine.ts';
+import { type Preemption, type RolloutOptions, RolloutServer } from '../../src/rollout/server/server.ts';
+import { nextTask } from '../../src/rollout/agent/yield.ts';
 import type { GenerateRequest, Generation, SamplingParams } from '../../src/rollout/types.ts';
 import { rng } from '../random.ts';
 import { ModelSlotDecoder } from '../slotDecoder.ts';

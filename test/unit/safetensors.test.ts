@@ -1,6 +1,11 @@
 import { expect, test } from 'vitest';
-import { InputError } from '../../src/model/errors.ts';
-import { decodeTensor, encodeTensor, readSafetensors, writeSafetensors } from '../../src/model/safetensors.ts';
+import { InputError } from '../../src/errors.ts';
+import {
+  decodeTensor,
+  encodeTensor,
+  readSafetensors,
+  writeSafetensors,
+} from '../../src/model/checkpoint/safetensors.ts';
 
 /** A file with any header text and data, for the corrupt cases. */
 function fileOf(header: string, data: Uint8Array = new Uint8Array(0), claimed?: bigint): Uint8Array {

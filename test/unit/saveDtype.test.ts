@@ -3,9 +3,9 @@ import { mkdtempSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { readDtype } from '../../src/cli/checkpoints.ts';
+import { readDtype } from '../../src/cli/run/checkpoints.ts';
 import { merge } from '../../src/cli/commands/merge.ts';
-import { readSafetensors } from '../../src/model/safetensors.ts';
+import { readSafetensors } from '../../src/model/checkpoint/safetensors.ts';
 
 const SOURCE = 'checkpoints/gsm8k-tool';
 const io = { json: false, text: () => {}, result: () => {} };

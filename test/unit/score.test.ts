@@ -5,14 +5,14 @@ import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { beforeAll, expect, test } from 'vitest';
-import { loadCheckpoint } from '../../src/model/checkpoint.ts';
+import { loadCheckpoint } from '../../src/model/checkpoint/checkpoint.ts';
 import { readSequences } from '../../src/cli/commands/score.ts';
 import { type ModelConfig, parseModelConfig } from '../../src/model/config.ts';
-import { InputError } from '../../src/model/errors.ts';
+import { InputError } from '../../src/errors.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { elementCount, parameterSpecs } from '../../src/model/params.ts';
-import { referenceForward, toFloat64 } from '../../src/model/referenceModel.ts';
-import { writeSafetensors } from '../../src/model/safetensors.ts';
+import { referenceForward, toFloat64 } from '../../src/model/reference/model.ts';
+import { writeSafetensors } from '../../src/model/checkpoint/safetensors.ts';
 import { rng } from '../random.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'webgrpo-score-'));

@@ -1,7 +1,7 @@
 /** Rows of slots go to the GPU together. */
 import { expect, test } from 'vitest';
 import type { Gpu, View } from '../../src/gpu/device.ts';
-import { SlotRows } from '../../src/rollout/slotRows.ts';
+import { SlotRows } from '../../src/rollout/decode/slotRows.ts';
 
 test('neighbours are one write, the last of several rows counts, and nothing is written twice', () => {
   const writes: [number, number[]][] = [];

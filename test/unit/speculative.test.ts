@@ -1,11 +1,11 @@
 /** Guesses from what occurred before, and the scheduler with them on a model of its decoder. */
 import { describe, expect, test } from 'vitest';
-import { Drafts } from '../../src/rollout/drafts.ts';
-import { type Preemption, RolloutServer } from '../../src/rollout/engine.ts';
-import { Gate } from '../../src/rollout/pace.ts';
-import { nextTask } from '../../src/rollout/startLine.ts';
+import { Drafts } from '../../src/rollout/speculative/drafts.ts';
+import { type Preemption, RolloutServer } from '../../src/rollout/server/server.ts';
+import { Gate } from '../../src/rollout/server/pace.ts';
+import { nextTask } from '../../src/rollout/agent/yield.ts';
 import type { GenerateRequest, Generation, SamplingParams } from '../../src/rollout/types.ts';
-import { fitGuesses } from '../../src/rollout/verify.ts';
+import { fitGuesses } from '../../src/rollout/speculative/verify.ts';
 import { rng } from '../random.ts';
 import { ModelSlotDecoder } from '../slotDecoder.ts';
 

@@ -1,10 +1,10 @@
 import { describe, expect, test } from 'vitest';
-import { resolveTrainConfig } from '../../src/grpo/config.ts';
-import { ESTIMATORS } from '../../src/grpo/configSchema.ts';
-import { NO_CORRECTION } from '../../src/grpo/rolloutCorrection.ts';
-import { groupsWithSignal } from '../../src/grpo/shaping.ts';
-import type { Sample } from '../../src/grpo/stepBatch.ts';
-import { stepTokens } from '../../src/grpo/stepTokens.ts';
+import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import { ESTIMATORS } from '../../src/grpo/config/schema.ts';
+import { NO_CORRECTION } from '../../src/grpo/correction/correct.ts';
+import { groupsWithSignal } from '../../src/grpo/advantages/shaping.ts';
+import type { Sample } from '../../src/grpo/update/batch.ts';
+import { stepTokens } from '../../src/grpo/update/stepTokens.ts';
 import type { Reward } from '../../src/tasks/task.ts';
 
 const sample = (

@@ -1,9 +1,9 @@
 /** Stop strings: the matcher over tokens, the scheduler that cuts at them, and the agent loop that goes on after them. */
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
-import { tokenBytes, type Vocabulary, vocabularyOf } from '../../src/model/vocabulary.ts';
-import { RolloutServer } from '../../src/rollout/engine.ts';
-import { cutAtStop, StopMatcher } from '../../src/rollout/stopStrings.ts';
+import { tokenBytes, type Vocabulary, vocabularyOf } from '../../src/model/tokenizer/vocabulary.ts';
+import { RolloutServer } from '../../src/rollout/server/server.ts';
+import { cutAtStop, StopMatcher } from '../../src/rollout/decode/stopStrings.ts';
 import type { GenerateRequest, Generation, SamplingParams } from '../../src/rollout/types.ts';
 import { run, ScriptedEngine, tokenizer } from '../scriptedEngine.ts';
 import { ModelSlotDecoder } from '../slotDecoder.ts';

@@ -1,14 +1,14 @@
 import { describe, expect, test } from 'vitest';
-import { openTask } from '../../src/cli/openTask.ts';
-import { ChatTokenizer } from '../../src/model/tokenizer.ts';
-import { runAgentLoop } from '../../src/rollout/agentLoop.ts';
+import { openTask } from '../../src/cli/run/openTask.ts';
+import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
+import { runAgentLoop } from '../../src/rollout/agent/loop.ts';
 import { countdownTask, type CountdownProblem } from '../../src/tasks/countdown.ts';
 import { keyedRng } from '../../src/tasks/random.ts';
 import { reverseTextTask, similarity } from '../../src/tasks/reverseText.ts';
 import { searchQaTask } from '../../src/tasks/searchQa.ts';
 import type { Problem, ScoredSample, Task } from '../../src/tasks/task.ts';
 import { calculate } from '../../src/tasks/tools/calculator.ts';
-import { exampleOf, taskTokenizer } from '../../src/tasks/warmStart.ts';
+import { exampleOf, taskTokenizer } from '../../src/tasks/supervised/warmStart.ts';
 import { LIMITS, ScriptedEngine } from '../scriptedEngine.ts';
 
 const fast = { minSearchS: 0, maxSearchS: 0 };

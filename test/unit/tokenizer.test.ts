@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { env, AutoTokenizer } from '@xenova/transformers';
 import { describe, expect, test } from 'vitest';
-import { ChatTokenizer } from '../../src/model/tokenizer.ts';
-import { trainProblem } from '../../src/tasks/gsm8k.ts';
-import { calculatorCall } from '../../src/tasks/demonstrations.ts';
-import { buildGsm8kTokenizer } from '../../src/tasks/gsm8kTokenizer.ts';
+import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
+import { trainProblem } from '../../src/tasks/gsm8k/task.ts';
+import { calculatorCall } from '../../src/tasks/supervised/demonstrations.ts';
+import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
 
 const readJson = (path: string) => JSON.parse(readFileSync(path, 'utf8')) as Record<string, unknown>;
 const shipped = 'checkpoints/gsm8k-tool';

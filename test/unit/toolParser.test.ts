@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { parseHermes, parseLlama3Json, parseQwenXml } from '../../src/rollout/toolParser.ts';
+import { parseHermes, parseLlama3Json, parseQwenXml } from '../../src/rollout/tools/parser.ts';
 import { calculator } from '../../src/tasks/tools/calculator.ts';
 import type { Tool } from '../../src/tasks/tool.ts';
 

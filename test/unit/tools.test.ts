@@ -1,5 +1,5 @@
 import { describe, expect, test, vi } from 'vitest';
-import { type AgentLoop, agentLoopOf, registerAgentLoop } from '../../src/rollout/agentLoop.ts';
+import { type AgentLoop, agentLoopOf, registerAgentLoop } from '../../src/rollout/agent/loop.ts';
 import { argumentProblem } from '../../src/tasks/toolSchema.ts';
 import { defineTool, type Tool, type ToolSchema } from '../../src/tasks/tool.ts';
 import { run, ScriptedEngine, tokenizer } from '../scriptedEngine.ts';

@@ -6,11 +6,11 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import type { ModelConfig } from '../../src/model/config.ts';
 import { initWeights } from '../../src/model/params.ts';
-import { referenceForward, toFloat64, type Weights64 } from '../../src/model/referenceModel.ts';
-import { ChatTokenizer } from '../../src/model/tokenizer.ts';
-import { discriminativeScorer } from '../../src/tasks/modelReward.ts';
+import { referenceForward, toFloat64, type Weights64 } from '../../src/model/reference/model.ts';
+import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
+import { discriminativeScorer } from '../../src/tasks/rewards/modelReward.ts';
 import type { ScoredSample } from '../../src/tasks/task.ts';
-import { openGenerator } from '../../src/tasks/transformersModels.ts';
+import { openGenerator } from '../../src/tasks/rewards/transformersModels.ts';
 import { bagClassifier, bagLogits, writeClassifier, writeGenerator } from '../onnxModels.ts';
 import { TINY_CONFIG } from '../tinyConfig.ts';
 

@@ -1,6 +1,6 @@
 import { expect, test, vi } from 'vitest';
-import { RolloutServer } from '../../src/rollout/engine.ts';
-import { TurnClock } from '../../src/rollout/turnClock.ts';
+import { RolloutServer } from '../../src/rollout/server/server.ts';
+import { TurnClock } from '../../src/rollout/server/turnClock.ts';
 import { ModelSlotDecoder } from '../slotDecoder.ts';
 
 test('a request waits, is prefilled and decoded; a pass that does both is divided by its rows, or by the GPU’s times', () => {

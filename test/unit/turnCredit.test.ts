@@ -4,10 +4,10 @@
  * Seen: 201 samples against 285 until the right action has probability 0.9, means of 40 seeds.
  */
 import { expect, test } from 'vitest';
-import { type AdvantageEstimator, computeAdvantages } from '../../src/grpo/advantages.ts';
-import { lossWeights } from '../../src/grpo/aggregate.ts';
-import { policyLoss } from '../../src/grpo/losses.ts';
-import { resolveRecipe } from '../../src/grpo/recipes.ts';
+import { type AdvantageEstimator, computeAdvantages } from '../../src/grpo/advantages/index.ts';
+import { lossWeights } from '../../src/grpo/losses/aggregate.ts';
+import { policyLoss } from '../../src/grpo/losses/index.ts';
+import { resolveRecipe } from '../../src/grpo/config/recipes.ts';
 import { mulberry32 } from '../../src/model/random.ts';
 
 const ACTIONS = 8;

@@ -1,10 +1,10 @@
 /** The next step's problems, drawn and encoded ahead. */
 import { expect, test, vi } from 'vitest';
-import { resolveTrainConfig } from '../../src/grpo/config.ts';
-import { UpcomingProblems } from '../../src/grpo/upcoming.ts';
-import { ChatTokenizer } from '../../src/model/tokenizer.ts';
-import { gsm8kToolTask } from '../../src/tasks/gsm8k.ts';
-import { buildGsm8kTokenizer } from '../../src/tasks/gsm8kTokenizer.ts';
+import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import { UpcomingProblems } from '../../src/grpo/generate/problems.ts';
+import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
+import { gsm8kToolTask } from '../../src/tasks/gsm8k/task.ts';
+import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
 
 const config = resolveTrainConfig({
   name: 'upcoming',

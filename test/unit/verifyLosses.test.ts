@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { parseCases, verifyLosses } from '../../src/grpo/verifyLosses.ts';
+import { parseCases, verifyLosses } from '../../src/verify/losses.ts';
 
 /** One token a row, ratio 1: loss -A summed over two rows, token-mean. */
 const vanilla = {

@@ -2,10 +2,10 @@ import { mkdirSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { RunFolder } from '../../src/cli/runFolder.ts';
-import { withWarmStart } from '../../src/cli/warmStart.ts';
-import { resolveTrainConfig } from '../../src/grpo/config.ts';
-import { parseSftConfig } from '../../src/grpo/configText.ts';
+import { RunFolder } from '../../src/cli/run/runFolder.ts';
+import { withWarmStart } from '../../src/cli/run/warmStart.ts';
+import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import { parseSftConfig } from '../../src/grpo/config/text.ts';
 
 const trainConfig = (path: string, outDir: string) =>
   resolveTrainConfig({ name: 'x', model: { path }, trainer: { outDir } });

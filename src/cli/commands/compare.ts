@@ -3,18 +3,18 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseDocument, stringify } from 'yaml';
-import type { TrainConfig } from '../../grpo/config.ts';
-import { parseTrainConfig } from '../../grpo/configText.ts';
-import { RECIPES } from '../../grpo/recipes.ts';
-import { InputError } from '../../model/errors.ts';
+import type { TrainConfig } from '../../grpo/config/resolve.ts';
+import { parseTrainConfig } from '../../grpo/config/text.ts';
+import { RECIPES } from '../../grpo/config/recipes.ts';
+import { InputError } from '../../errors.ts';
 import { numberFlag, oneFile } from '../args.ts';
-import { newestCheckpoint } from '../checkpoints.ts';
+import { newestCheckpoint } from '../run/checkpoints.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
-import { type AlgorithmRuns, comparedMarkdown, comparedRows } from '../comparison.ts';
-import { comparisonPage } from '../comparisonPage.ts';
+import { type AlgorithmRuns, comparedMarkdown, comparedRows } from '../../report/comparison.ts';
+import { comparisonPage } from '../../report/comparisonPage.ts';
 import { readText, writeWhole } from '../files.ts';
-import { say } from '../progress.ts';
-import { RunFolder } from '../runFolder.ts';
+import { say } from '../run/progress.ts';
+import { RunFolder } from '../run/runFolder.ts';
 import { runTraining } from './train.ts';
 
 const ALGORITHMS = 'grpo,dr_grpo,dapo,gspo,cispo,sapo';

@@ -1,6 +1,6 @@
 /** `webgrpo config`: every key of the YAMLs, from the schemas themselves. docs/config.md is this text. */
 
-import { InputError } from '../../model/errors.ts';
+import { InputError } from '../../errors.ts';
 import type { Command } from '../command.ts';
 import { configMarkdown, configText } from '../configDocs.ts';
 

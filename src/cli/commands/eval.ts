@@ -1,14 +1,14 @@
 /** `webgrpo eval`: held-out accuracy of a checkpoint under a training config. */
 
-import { parseTrainConfig } from '../../grpo/configText.ts';
+import { parseTrainConfig } from '../../grpo/config/text.ts';
 import { GrpoTrainer } from '../../grpo/trainer.ts';
-import type { Sample } from '../../grpo/stepBatch.ts';
+import type { Sample } from '../../grpo/update/batch.ts';
 import { oneFile } from '../args.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { readText } from '../files.ts';
-import { greedyAcc, passAt1, sayPassing } from '../progress.ts';
-import { openSession } from '../session.ts';
-import { withWarmStart } from '../warmStart.ts';
+import { greedyAcc, passAt1, sayPassing } from '../run/progress.ts';
+import { openSession } from '../run/session.ts';
+import { withWarmStart } from '../run/warmStart.ts';
 
 export const evaluate: Command = {
   summary: 'held-out accuracy of a checkpoint, sampled and greedy',

@@ -3,25 +3,25 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { stringify } from 'yaml';
-import type { TrainConfig } from '../../grpo/config.ts';
-import { parseTrainConfig } from '../../grpo/configText.ts';
-import { collectWeights, saveCheckpoint } from '../../model/checkpoint.ts';
-import { InputError } from '../../model/errors.ts';
-import { gsm8kToolTask } from '../../tasks/gsm8k.ts';
-import { type PromptOptions, prompted } from '../../tasks/gsm8kPrompt.ts';
-import { NO_SHAPING, type Shaping } from '../../tasks/gsm8kReward.ts';
+import type { TrainConfig } from '../../grpo/config/resolve.ts';
+import { parseTrainConfig } from '../../grpo/config/text.ts';
+import { collectWeights, saveCheckpoint } from '../../model/checkpoint/checkpoint.ts';
+import { InputError } from '../../errors.ts';
+import { gsm8kToolTask } from '../../tasks/gsm8k/task.ts';
+import { type PromptOptions, prompted } from '../../tasks/gsm8k/prompt.ts';
+import { NO_SHAPING, type Shaping } from '../../tasks/gsm8k/reward.ts';
 import type { Problem } from '../../tasks/task.ts';
 import type { Tool } from '../../tasks/tool.ts';
-import { DTYPE_FLAG, loadModel, readDtype } from '../checkpoints.ts';
-import type { SafetensorsDtype } from '../../model/safetensors.ts';
+import { DTYPE_FLAG, loadModel, readDtype } from '../run/checkpoints.ts';
+import type { SafetensorsDtype } from '../../model/checkpoint/safetensors.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { type ExportedSplit, trlParquet, verlParquet } from '../export/dataset.ts';
 import { CALCULATOR_PYTHON, gsm8kRewardPython, VERL_TOOL_PYTHON } from '../export/python.ts';
 import { trlRun, trlScript } from '../export/trl.ts';
 import { verlRun, verlScript } from '../export/verl.ts';
 import { readText, writeFolder } from '../files.ts';
-import { openTask, readGsm8k } from '../openTask.ts';
-import { say } from '../progress.ts';
+import { openTask, readGsm8k } from '../run/openTask.ts';
+import { say } from '../run/progress.ts';
 
 type Files = Map<string, Uint8Array | string>;
 

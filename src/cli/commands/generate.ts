@@ -1,16 +1,16 @@
 /** `webgrpo generate`: an answer of a checkpoint, or a chat with it, printed as it is made. */
 
 import { createInterface } from 'node:readline';
-import { randomKey } from '../../grpo/rolloutStep.ts';
-import { InputError } from '../../model/errors.ts';
-import { ChatTokenizer } from '../../model/tokenizer.ts';
+import { randomKey } from '../../grpo/generate/samples.ts';
+import { InputError } from '../../errors.ts';
+import { ChatTokenizer } from '../../model/tokenizer/chat.ts';
 import type { ParsedArgs } from '../args.ts';
-import { type AdaptedModel, loadWithAdapter } from '../checkpoints.ts';
+import { type AdaptedModel, loadWithAdapter } from '../run/checkpoints.ts';
 import { type Command, JSON_FLAG, type Output } from '../command.ts';
 import { type Answer, Conversation } from '../conversation.ts';
-import { say } from '../progress.ts';
+import { say } from '../run/progress.ts';
 import { integerFlag, SAMPLING_FLAGS, samplingOf } from '../samplingFlags.ts';
-import { openEngine } from '../session.ts';
+import { openEngine } from '../run/session.ts';
 import { computeDtype, DTYPE_FLAG, packedFormat } from './score.ts';
 
 /** Tokens of a chat where neither the flag nor the model says less. */

@@ -1,10 +1,10 @@
 /** `webgrpo merge`: an adapter folded into its base, saved as a whole model in Hugging Face format. */
 
 import { existsSync } from 'node:fs';
-import { mergeAdapter } from '../../model/adapter.ts';
-import { collectWeights } from '../../model/checkpoint.ts';
-import { InputError } from '../../model/errors.ts';
-import { DTYPE_FLAG, loadWithAdapter, readDtype, saveModel } from '../checkpoints.ts';
+import { mergeAdapter } from '../../model/lora/adapter.ts';
+import { collectWeights } from '../../model/checkpoint/checkpoint.ts';
+import { InputError } from '../../errors.ts';
+import { DTYPE_FLAG, loadWithAdapter, readDtype, saveModel } from '../run/checkpoints.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 
 export const merge: Command = {

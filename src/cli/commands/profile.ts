@@ -1,15 +1,15 @@
 /** `webgrpo profile`: writes profile.html and trace.json of a run folder, also of one that is still going. */
 
 import { parse } from 'yaml';
-import { InputError } from '../../model/errors.ts';
+import { InputError } from '../../errors.ts';
 import { oneFile } from '../args.ts';
 import type { Command } from '../command.ts';
 import { readText, writeWhole } from '../files.ts';
-import { readProfiles } from '../profileLog.ts';
-import { profilePage } from '../profilePage.ts';
-import { advice, type ProfiledSettings, tailReport, timeShares } from '../profileStats.ts';
-import { chromeTrace } from '../profileTrace.ts';
-import { RunFolder } from '../runFolder.ts';
+import { readProfiles } from '../../report/profileLog.ts';
+import { profilePage } from '../../report/profilePage.ts';
+import { advice, type ProfiledSettings, tailReport, timeShares } from '../../report/profileStats.ts';
+import { chromeTrace } from '../../report/profileTrace.ts';
+import { RunFolder } from '../run/runFolder.ts';
 
 export const profile: Command = {
   summary: 'where the time of a run went: profile.html and a trace for Perfetto',

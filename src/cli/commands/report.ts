@@ -1,11 +1,11 @@
 /** `webgrpo report`: writes report.html of a run anew, also of one that is still going. */
 
 import { existsSync } from 'node:fs';
-import { InputError } from '../../model/errors.ts';
+import { InputError } from '../../errors.ts';
 import { oneFile } from '../args.ts';
 import type { Command } from '../command.ts';
-import { writeReport } from '../report.ts';
-import { RunFolder } from '../runFolder.ts';
+import { writeReport } from '../../report/report.ts';
+import { RunFolder } from '../run/runFolder.ts';
 
 export const report: Command = {
   summary: 'write report.html of a run folder',

@@ -2,17 +2,17 @@
 
 import { PACKED_FORMATS, type PackedFormat } from '../../gpu/packedFormat.ts';
 import type { ModelConfig } from '../../model/config.ts';
-import { InputError } from '../../model/errors.ts';
+import { InputError } from '../../errors.ts';
 import { packGroups } from '../../model/packing.ts';
 import { dtypeNote } from '../../workers/engineSpec.ts';
 import { createDeviceEngine, type DeviceEngine, type DeviceSpec, withOfferedDtype } from '../../workers/localEngine.ts';
 import { planLines, planMemory } from '../../workers/memoryPlan.ts';
-import { findAdapter, openModel, readAdapter } from '../checkpoints.ts';
+import { findAdapter, openModel, readAdapter } from '../run/checkpoints.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { adapterBindingBytes, installDawn } from '../dawn.ts';
 import { tuningStore } from '../diskStore.ts';
 import { readJson } from '../files.ts';
-import { say } from '../progress.ts';
+import { say } from '../run/progress.ts';
 
 /** Tokens of a pass where no sequence is longer. */
 const TOKENS = 1024;

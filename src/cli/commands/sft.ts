@@ -1,11 +1,11 @@
 /** `webgrpo sft`: supervised training on the task's demonstrations, from fresh weights or from a checkpoint. */
 
-import { parseSftConfig } from '../../grpo/configText.ts';
+import { parseSftConfig } from '../../grpo/config/text.ts';
 import { oneFile } from '../args.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { readText } from '../files.ts';
-import { greedyAcc, passAt1 } from '../progress.ts';
-import { evaluateSupervised, runSupervised } from '../supervised.ts';
+import { greedyAcc, passAt1 } from '../run/progress.ts';
+import { evaluateSupervised, runSupervised } from '../run/supervised.ts';
 
 export const sft: Command = {
   summary: 'supervised training on demonstrations: the warm start of GRPO',

@@ -2,16 +2,16 @@
 
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import type { TrainConfig } from '../../grpo/config.ts';
-import { parseTrainConfig } from '../../grpo/configText.ts';
-import { batchTable } from '../../grpo/configRules.ts';
+import type { TrainConfig } from '../../grpo/config/resolve.ts';
+import { parseTrainConfig } from '../../grpo/config/text.ts';
+import { batchTable } from '../../grpo/config/rules.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
-import type { Sample } from '../../grpo/stepBatch.ts';
-import { explainLoss } from '../../grpo/explainLoss.ts';
+import type { Sample } from '../../grpo/update/batch.ts';
+import { explainLoss } from '../../grpo/losses/explain.ts';
 import { type Checkpoint, GrpoTrainer } from '../../grpo/trainer.ts';
-import { InputError } from '../../model/errors.ts';
+import { InputError } from '../../errors.ts';
 import { oneFile } from '../args.ts';
-import { loadTrainerCheckpoint, newestCheckpoint, saveAdapterCheckpoint, saveModel } from '../checkpoints.ts';
+import { loadTrainerCheckpoint, newestCheckpoint, saveAdapterCheckpoint, saveModel } from '../run/checkpoints.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { readText } from '../files.ts';
 import {
@@ -24,14 +24,14 @@ import {
   summarize,
   summaryTable,
   timeLeft,
-} from '../progress.ts';
-import { PhaseClock, stepProfile, writeStepProfile } from '../profileLog.ts';
-import { writeReport } from '../report.ts';
-import { loggedRollouts, RunFolder } from '../runFolder.ts';
-import { openSession, type Session } from '../session.ts';
-import { onInterrupt } from '../interrupt.ts';
-import { withRewardFolders } from '../rewardFolders.ts';
-import { withWarmStart } from '../warmStart.ts';
+} from '../run/progress.ts';
+import { PhaseClock, stepProfile, writeStepProfile } from '../../report/profileLog.ts';
+import { writeReport } from '../../report/report.ts';
+import { loggedRollouts, RunFolder } from '../run/runFolder.ts';
+import { openSession, type Session } from '../run/session.ts';
+import { onInterrupt } from '../run/interrupt.ts';
+import { withRewardFolders } from '../run/rewardFolders.ts';
+import { withWarmStart } from '../run/warmStart.ts';
 
 export const train: Command = {
   summary: 'train by GRPO',

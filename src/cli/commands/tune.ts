@@ -3,13 +3,13 @@
 import { Gpu } from '../../gpu/device.ts';
 import { isMeasured, matmulTiles } from '../../gpu/ops/matmul.ts';
 import { type Tuning, tuneMatmul } from '../../gpu/tune.ts';
-import { InputError } from '../../model/errors.ts';
-import { keepTuning, tuningFile } from '../../model/kernelTuning.ts';
+import { InputError } from '../../errors.ts';
+import { keepTuning, tuningFile } from '../../model/kernels/tuning.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { installDawn } from '../dawn.ts';
 import { tuningStore } from '../diskStore.ts';
 import { writeWhole } from '../files.ts';
-import { say } from '../progress.ts';
+import { say } from '../run/progress.ts';
 
 export const tune: Command = {
   summary: 'time the kernels that run on this adapter, and choose',

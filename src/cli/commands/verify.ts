@@ -1,12 +1,12 @@
 /** `webgrpo verify`: does this machine compute what it should? The first thing to run on a new GPU. */
 
-import { parseCases, verifyLosses } from '../../grpo/verifyLosses.ts';
-import { InputError } from '../../model/errors.ts';
+import { parseCases, verifyLosses } from '../../verify/losses.ts';
+import { InputError } from '../../errors.ts';
 import { oneFile } from '../args.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { installDawn } from '../dawn.ts';
 import { readText } from '../files.ts';
-import { verifyAdapter } from '../verifyModel.ts';
+import { verifyAdapter } from '../../verify/model.ts';
 
 export const verify: Command = {
   summary: 'check kernels on this adapter, or losses against a file of cases',

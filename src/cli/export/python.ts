@@ -1,8 +1,8 @@
 /** The Python that an export writes: reward and calculator, free of any trainer, and what wraps them for one. */
 
-import type { Shaping } from '../../tasks/gsm8kReward.ts';
+import type { Shaping } from '../../tasks/gsm8k/reward.ts';
 
-/** verl's strict GSM8K rule as `src/tasks/gsm8kReward.ts` has it, in verl's signature of a custom reward function. */
+/** verl's strict GSM8K rule as `src/tasks/gsm8k/reward.ts` has it, in verl's signature of a custom reward function. */
 export function gsm8kRewardPython({ formatScore }: Shaping): string {
   return `"""GSM8K's strict rule: the last "#### N" of the answer must be the reference, as text."""
 

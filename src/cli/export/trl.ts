@@ -1,7 +1,7 @@
 /** Our config as a script that runs TRL's GRPOTrainer, and the list of what it does not have. */
 
-import type { TrainConfig } from '../../grpo/config.ts';
-import { correctionSettings } from '../../grpo/correctionSettings.ts';
+import type { TrainConfig } from '../../grpo/config/resolve.ts';
+import { correctionSettings } from '../../grpo/correction/settings.ts';
 
 export interface TrlRun {
   /** Arguments of TRL's GRPOConfig. */

@@ -3,8 +3,8 @@
  * test/unit/export.test.ts, against a checkout of it by exportPeers.test.ts), and the list of what has no name there.
  */
 
-import type { TrainConfig } from '../../grpo/config.ts';
-import { correctionSettings } from '../../grpo/correctionSettings.ts';
+import type { TrainConfig } from '../../grpo/config/resolve.ts';
+import { correctionSettings } from '../../grpo/correction/settings.ts';
 
 export type OverrideValue = string | number | boolean | null | readonly (string | number)[];
 

@@ -1,6 +1,6 @@
 /** `javascript`: runs a program that the model wrote, in QuickJS compiled to wasm, in a worker that can be ended. */
 
-import { InputError } from '../../model/errors.ts';
+import { InputError } from '../../errors.ts';
 import { defineTool, type Tool } from '../tool.ts';
 import type { Sandbox } from './sandbox.ts';
 import { LEAST_MEMORY_BYTES } from './sandboxProgram.ts';

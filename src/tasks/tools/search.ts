@@ -3,7 +3,7 @@
  * any HTTP endpoint that speaks the retrieval protocol of Search-R1 and verl.
  */
 
-import { InputError } from '../../model/errors.ts';
+import { InputError } from '../../errors.ts';
 import { defineTool, type Tool } from '../tool.ts';
 
 export interface Document {

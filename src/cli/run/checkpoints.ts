@@ -1,0 +1,240 @@
+/** Checkpoint folders: a model in Hugging Face format, plus what a trainer needs to go on. */
+
+import { existsSync } from 'node:fs';
+import { readdir } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import type { Checkpoint as TrainerCheckpoint, TrainerState } from '../../grpo/trainer.ts';
+import { type Checkpoint, loadCheckpoint, saveCheckpoint } from '../../model/checkpoint/checkpoint.ts';
+import { type Adapter, loadAdapter, parseAdapterConfig, saveAdapter } from '../../model/lora/adapter.ts';
+import type { ModelConfig } from '../../model/config.ts';
+import { InputError } from '../../errors.ts';
+import type { Weights } from '../../model/weights/load.ts';
+import type { DownloadProgress } from '../../model/checkpoint/download.ts';
+import { fetchModel, isRemote } from '../../model/checkpoint/hub.ts';
+import {
+  type CheckpointFiles,
+  openCheckpoint,
+  type OpenCheckpoint,
+  type WeightSource,
+} from '../../model/checkpoint/open.ts';
+import { readSafetensors, type SafetensorsDtype, writeSafetensors } from '../../model/checkpoint/safetensors.ts';
+import { say, sayPassing } from './progress.ts';
+import { diskStore, modelCache } from '../diskStore.ts';
+import { folderFiles, readBytes, readJson, writeFolder } from '../files.ts';
+
+const STATE = 'trainer_state.json';
+const OPTIMIZER = 'optimizer.safetensors';
+/** Only where the reference of a KL term is refreshed on the way. */
+const REFERENCE = 'reference.safetensors';
+const ADAPTER_CONFIG = 'adapter_config.json';
+const ADAPTER_WEIGHTS = 'adapter_model.safetensors';
+
+/** A model and its tokenizer. */
+export interface LoadedModel extends Omit<Checkpoint, 'weights'> {
+  weights: Weights;
+  tokenizerJson: Record<string, unknown>;
+  tokenizerConfigJson: Record<string, unknown>;
+}
+
+/** Opens a checkpoint folder, the newest checkpoint of a run folder, `org/name` or a URL. Throws InputError naming it. */
+export async function loadModel(path: string): Promise<LoadedModel> {
+  const { folder, model } = await openModel(path);
+  const { tokenizerJson, tokenizerConfigJson } = model;
+  if (!tokenizerJson || !tokenizerConfigJson) {
+    throw new InputError(
+      `${folder}: The checkpoint has no tokenizer.json and tokenizer_config.json; copy them beside it.`,
+    );
+  }
+  return { ...model, tokenizerJson, tokenizerConfigJson };
+}
+
+/** As `loadModel`, where the tokenizer may be absent. Weights are read when they are asked for. */
+export async function openModel(path: string): Promise<{ folder: string; model: OpenCheckpoint }> {
+  const { folder, files } = await filesOf(path);
+  try {
+    const model = await openCheckpoint(files);
+    return { folder, model: { ...model, weights: namingFolder(model.weights, folder) } };
+  } catch (error) {
+    throw inFolder(error, folder);
+  }
+}
+
+/** A folder, else what the address names, downloaded into the cache. A missing folder among folders is no address. */
+async function filesOf(path: string): Promise<{ folder: string; files: CheckpointFiles }> {
+  const isFolder = existsSync(path) || (!path.startsWith('http') && existsSync(dirname(path)));
+  if (!isFolder && isRemote(path)) {
+    const options = {
+      endpoint: process.env['HF_ENDPOINT'],
+      token: process.env['HF_TOKEN'],
+      onProgress: showProgress(),
+    };
+    return { folder: path, files: await fetchModel(path, diskStore(modelCache()), options) };
+  }
+  const folder = await checkpointFolder(path);
+  return { folder, files: folderFiles(folder) };
+}
+
+/** Files above get a line that stays. */
+const LARGE_BYTES = 1 << 20;
+
+/** One line a file, renewed every half second. */
+function showProgress(): (progress: DownloadProgress) => void {
+  let last = 0;
+  return ({ file, received, total }) => {
+    const now = performance.now();
+    if (received !== total && now - last < 500) return;
+    last = now;
+    const mib = (bytes: number) => (bytes / 2 ** 20).toFixed(1);
+    const line = `${file}: ${mib(received)}${total === undefined ? '' : ` of ${mib(total)}`} MiB`;
+    if (received === total && total > LARGE_BYTES) say(line);
+    else sayPassing(line);
+  };
+}
+
+/** Readers speak of what is in the file; which folder it was is known here. */
+function inFolder(error: unknown, folder: string): unknown {
+  const isBadFile = error instanceof RangeError || error instanceof InputError;
+  return isBadFile ? new InputError(`${folder}: ${error.message}`) : error;
+}
+
+function namingFolder(weights: WeightSource, folder: string): WeightSource {
+  return {
+    async *pieces() {
+      try {
+        yield* weights.pieces();
+      } catch (error) {
+        throw inFolder(error, folder);
+      }
+    },
+  };
+}
+
+const DTYPES = { float32: 'F32', float16: 'F16', bfloat16: 'BF16' } as const;
+
+/** Help of a `--dtype` flag. */
+export const DTYPE_FLAG = { value: 'NAME', help: 'weights as float32 (default), bfloat16 or float16' };
+
+/** How weights are saved. Throws InputError. */
+export function readDtype(flag: string | boolean | undefined): SafetensorsDtype {
+  if (flag === undefined) return 'F32';
+  if (typeof flag === 'string' && Object.hasOwn(DTYPES, flag)) return DTYPES[flag as keyof typeof DTYPES];
+  throw new InputError(`--dtype is "${flag}"; allowed: ${Object.keys(DTYPES).join(', ')}.`);
+}
+
+/** The model's files, and with `trainer` its optimizer and counters, written all or none. */
+export async function saveModel(
+  folder: string,
+  model: Checkpoint,
+  trainer?: TrainerCheckpoint,
+  dtype?: SafetensorsDtype,
+): Promise<void> {
+  const files = new Map<string, Uint8Array | string>(saveCheckpoint(model, dtype));
+  if (trainer) addTrainer(files, trainer);
+  await writeFolder(folder, files);
+}
+
+/** An adapter as PEFT saves it, its tokenizer, and what the trainer needs to go on. */
+export async function saveAdapterCheckpoint(
+  folder: string,
+  adapter: Adapter,
+  { tokenizerJson, tokenizerConfigJson }: Pick<LoadedModel, 'tokenizerJson' | 'tokenizerConfigJson'>,
+  trainer: TrainerCheckpoint,
+): Promise<void> {
+  const files = new Map<string, Uint8Array | string>(saveAdapter(adapter));
+  files.set('tokenizer.json', `${JSON.stringify(tokenizerJson, null, 2)}\n`);
+  files.set('tokenizer_config.json', `${JSON.stringify(tokenizerConfigJson, null, 2)}\n`);
+  addTrainer(files, trainer);
+  await writeFolder(folder, files);
+}
+
+function addTrainer(files: Map<string, Uint8Array | string>, { optimizer, reference, state }: TrainerCheckpoint): void {
+  files.set(OPTIMIZER, writeSafetensors(optimizer));
+  if (reference) files.set(REFERENCE, writeSafetensors(reference));
+  files.set(STATE, `${JSON.stringify(state, null, 2)}\n`);
+}
+
+/** A model with its adapter, if it has one; see `findAdapter`. */
+export async function loadWithAdapter(path: string, adapterPath?: string): Promise<AdaptedModel> {
+  const { base, folder } = await findAdapter(path, adapterPath);
+  const model = await loadModel(base);
+  return { ...model, base, ...(folder && { adapter: await readAdapter(folder, model.config) }) };
+}
+
+/**
+ * `path` is a checkpoint, or an adapter (or the run folder of one) whose base is then found by its
+ * `base_model_name_or_path`; `adapterPath` lays an adapter over the checkpoint.
+ */
+export async function findAdapter(path: string, adapterPath?: string): Promise<{ base: string; folder?: string }> {
+  if (adapterPath !== undefined) return { base: path, folder: adapterPath };
+  const folder = await adapterFolder(path);
+  if (folder === undefined) return { base: path };
+  const { baseModel } = parseAdapterConfig(await readJson(join(folder, ADAPTER_CONFIG)));
+  if (baseModel !== undefined) return { base: baseModel, folder };
+  throw new InputError(
+    `${folder} is an adapter that does not name its base; give the base as the model and it as the adapter.`,
+  );
+}
+
+/** A model, the folder its weights came from, and the adapter that lies over it. */
+export interface AdaptedModel extends LoadedModel {
+  base: string;
+  adapter?: Adapter;
+}
+
+/** The adapter in a folder, or in a run's newest checkpoint. */
+export async function readAdapter(path: string, config: ModelConfig): Promise<Adapter> {
+  const folder = await adapterFolder(path);
+  if (folder === undefined)
+    throw new InputError(
+      `${path} has no ${ADAPTER_CONFIG}, nor has its newest checkpoint; give a folder that PEFT or a LoRA run wrote.`,
+    );
+  try {
+    return await loadAdapter(sourceOf(folder), config);
+  } catch (error) {
+    throw inFolder(error, folder);
+  }
+}
+
+/** The folder itself or the run's newest checkpoint, where it holds an adapter; undefined where it holds a whole model. */
+async function adapterFolder(path: string): Promise<string | undefined> {
+  for (const folder of [path, await newestCheckpoint(path)])
+    if (folder !== undefined && existsSync(join(folder, ADAPTER_CONFIG)) && !existsSync(join(folder, 'config.json')))
+      return folder;
+  return undefined;
+}
+
+/** What `GrpoTrainer.restore` takes, from a folder that `saveModel` wrote with a trainer. */
+export async function loadTrainerCheckpoint(folder: string): Promise<TrainerCheckpoint> {
+  const weights = existsSync(join(folder, ADAPTER_CONFIG))
+    ? readSafetensors(await readBytes(join(folder, ADAPTER_WEIGHTS)), ADAPTER_WEIGHTS)
+    : (await loadCheckpoint(sourceOf(folder))).weights;
+  const optimizer = readSafetensors(await readBytes(join(folder, OPTIMIZER)), OPTIMIZER);
+  const path = join(folder, REFERENCE);
+  return {
+    state: (await readJson(join(folder, STATE))) as TrainerState,
+    weights,
+    optimizer,
+    ...(existsSync(path) && { reference: readSafetensors(await readBytes(path), REFERENCE) }),
+  };
+}
+
+/** Newest `step-N` folder of a run that can be resumed from, or undefined. */
+export async function newestCheckpoint(runFolder: string): Promise<string | undefined> {
+  const folder = join(runFolder, 'checkpoints');
+  if (!existsSync(folder)) return undefined;
+  const steps = (await readdir(folder)).flatMap((name) => /^step-(\d+)$/.exec(name)?.[1] ?? []).map(Number);
+  return steps.length > 0 ? join(folder, `step-${Math.max(...steps)}`) : undefined;
+}
+
+async function checkpointFolder(path: string): Promise<string> {
+  if (existsSync(join(path, 'config.json'))) return path;
+  const newest = await newestCheckpoint(path);
+  if (newest) return newest;
+  const what = existsSync(path) ? 'has no config.json and no checkpoints' : 'does not exist';
+  throw new InputError(`The checkpoint folder ${path} ${what}; give a folder in Hugging Face format or a run folder.`);
+}
+
+const sourceOf = (folder: string) => async (name: string) => {
+  const path = join(folder, name);
+  return existsSync(path) ? readBytes(path) : undefined;
+};

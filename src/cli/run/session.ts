@@ -1,0 +1,129 @@
+/** Opens what a command works with: model, task and engine, with what was found said in one line each. */
+
+import type { TrainConfig } from '../../grpo/config/resolve.ts';
+import { agentLimits } from '../../grpo/trainer.ts';
+import type { Adapter } from '../../model/lora/adapter.ts';
+import type { ModelConfig } from '../../model/config.ts';
+import { InputError } from '../../errors.ts';
+import type { TuningFile } from '../../model/kernels/tuning.ts';
+import { type LoraConfig, planLora } from '../../model/lora/weights.ts';
+import { parameterCount } from '../../model/params.ts';
+import { ChatTokenizer } from '../../model/tokenizer/chat.ts';
+import { assertPromptFits } from '../../rollout/agent/prompt.ts';
+import type { Task } from '../../tasks/task.ts';
+import { dtypeNote } from '../../workers/engineSpec.ts';
+import {
+  createLocalEngine,
+  engineSizes,
+  type EngineSpec,
+  type LocalEngine,
+  loraOf,
+  withOfferedDtype,
+} from '../../workers/localEngine.ts';
+import { planLines, planMemory } from '../../workers/memoryPlan.ts';
+import { type AdaptedModel, type LoadedModel, loadWithAdapter } from './checkpoints.ts';
+import { adapterBindingBytes, installDawn } from '../dawn.ts';
+import { tuningStore } from '../diskStore.ts';
+import { readJson } from '../files.ts';
+import { openTask } from './openTask.ts';
+import { say } from './progress.ts';
+
+export interface Session {
+  model: AdaptedModel;
+  /** Absent where every weight is trained. */
+  lora?: LoraConfig;
+  task: Task;
+  engine: LocalEngine;
+}
+
+/** Throws InputError for a bad checkpoint or task, NoAdapterError, OutOfMemoryError. */
+export async function openSession(config: TrainConfig, use: EngineSpec['use'] = 'train'): Promise<Session> {
+  const { path, loraAdapterPath } = config.model;
+  const [model, task] = [await loadWithAdapter(path, loraAdapterPath), await openTask(config.task)];
+  say(`model: ${config.model.path}, ${(parameterCount(model.config) / 1e6).toFixed(2)} M parameters`);
+  checkFits(model, config);
+  checkPrompts(model, task, config);
+  const lora = loraSettings(config, model.adapter);
+  if (lora) say(adapterLine(model.config, lora));
+  const engine = await openEngine(model, { ...engineSizes(config), ...(lora && { lora }), use });
+  return { model, task, engine, ...(lora && { lora }) };
+}
+
+/** A loaded adapter says what it is; how it is trained on is the config's. */
+function loraSettings(config: TrainConfig, adapter: Adapter | undefined): LoraConfig | undefined {
+  const asked = loraOf(config);
+  if (!adapter) return asked;
+  const { lora } = adapter;
+  if (asked && asked.rank !== lora.rank) {
+    throw new InputError(
+      `model.loraRank is ${asked.rank}, but the adapter that is loaded has rank ${lora.rank}; leave model.loraRank out.`,
+    );
+  }
+  return { ...lora, dropout: config.model.loraDropout, seed: config.seed };
+}
+
+function adapterLine(config: ModelConfig, lora: LoraConfig): string {
+  const { targetModules, rank, alpha, useRslora } = lora;
+  const millions = (planLora(config, lora).bytes / 4e6).toFixed(2);
+  const scale = useRslora ? ', rank-stabilised' : '';
+  return `adapters: rank ${rank}, alpha ${alpha}${scale}, ${millions} M parameters on ${targetModules.join(', ')}; the weights are frozen`;
+}
+
+/** A tokenizer with ids the model has no row for, or sequences beyond its positions, would train on nonsense. */
+function checkFits({ config, tokenizerJson, tokenizerConfigJson }: LoadedModel, { model, data }: TrainConfig): void {
+  const { vocabSize } = new ChatTokenizer(tokenizerJson, tokenizerConfigJson);
+  if (vocabSize > config.vocabSize) {
+    throw new InputError(
+      `${model.path}: the tokenizer has ${vocabSize} tokens but the model ${config.vocabSize} rows; they are not of one model.`,
+    );
+  }
+  const longest = data.maxPromptLength + data.maxResponseLength;
+  if (longest > config.maxPositionEmbeddings) {
+    throw new InputError(
+      `${model.path}: the model has ${config.maxPositionEmbeddings} positions, but data.maxPromptLength + ` +
+        `data.maxResponseLength is ${longest}; lower them.`,
+    );
+  }
+}
+
+/** Training problems looked at before a run; what is longer further on still ends the run with the same sentence. */
+const CHECKED_PROBLEMS = 2048;
+
+/** A prompt over the limit is refused before anything is made, rather than in the step that draws it. */
+function checkPrompts({ tokenizerJson, tokenizerConfigJson }: LoadedModel, task: Task, config: TrainConfig): void {
+  const { data, trainer, rollout, seed } = config;
+  const drawn = Math.min(data.trainBatchSize * trainer.totalTrainingSteps, CHECKED_PROBLEMS);
+  const training = Array.from({ length: drawn }, (_, i) => task.train(i, seed));
+  const [tokenizer, limits] = [new ChatTokenizer(tokenizerJson, tokenizerConfigJson), agentLimits(config)];
+  const { toolSchemasInPrompt } = rollout.multiTurn;
+  for (const problem of [...task.heldOut(data.valSize), ...training])
+    assertPromptFits({ tokenizer, problem, tools: task.tools ?? [], limits, toolSchemasInPrompt });
+}
+
+/** A file of kernels in place of its name. */
+async function withTable(spec: EngineSpec): Promise<EngineSpec> {
+  const { kernelTuning = 'auto' } = spec;
+  if (typeof kernelTuning !== 'string' || ['auto', 'off'].includes(kernelTuning)) return spec;
+  return { ...spec, kernelTuning: (await readJson(kernelTuning)) as TuningFile };
+}
+
+/** An engine on Dawn for a loaded model; the memory plan is said before its weights are read. */
+export async function openEngine(
+  model: LoadedModel & { adapter?: Adapter },
+  sizes: Omit<EngineSpec, 'config' | 'weights' | 'tokenizerJson' | 'tokenizerConfigJson'>,
+): Promise<LocalEngine> {
+  await installDawn();
+  const { config, weights, tokenizerJson, tokenizerConfigJson } = model;
+  const adapter = model.adapter && { lora: model.adapter.lora, adapter: model.adapter.tensors };
+  const files = { config, weights, tokenizerJson, tokenizerConfigJson };
+  const spec = { ...adapter, ...sizes, ...files };
+  const offered = await withOfferedDtype(spec);
+  const note = dtypeNote(spec, offered);
+  if (note) say(note);
+  for (const line of planLines(planMemory({ ...offered, maxArenaBytes: await adapterBindingBytes() }))) say(line);
+  const engine = await createLocalEngine(await withTable(offered), tuningStore());
+  const { description, vendor, isSoftware } = engine.adapter;
+  say(`adapter: ${description || vendor}${isSoftware ? ' (software: right, but slow)' : ''}`);
+  if (engine.tiles !== 'built in') say(`kernels: ${engine.tiles}, see webgrpo tune`);
+  return engine;
+}

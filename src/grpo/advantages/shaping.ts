@@ -1,0 +1,75 @@
+/** What is done to rewards and coefficients around the loss: overlong shaping, filters, entropy target. */
+
+import type { Sample } from '../update/batch.ts';
+
+/**
+ * DAPO's soft overlong punishment (arXiv:2503.14476, eq. 13): 0 up to maxResponseLength - bufferLen tokens, then falling
+ * in a straight line to -penaltyFactor at the limit. Added to the score.
+ */
+export function overlongPenalty(
+  responseTokens: number,
+  {
+    maxResponseLength,
+    bufferLen,
+    penaltyFactor = 1,
+  }: { maxResponseLength: number; bufferLen: number; penaltyFactor?: number },
+): number {
+  if (bufferLen <= 0) return 0;
+  if (bufferLen > maxResponseLength) {
+    throw new RangeError(
+      `overlongBufferLen is ${bufferLen} but answers have at most ${maxResponseLength} tokens; lower it to a part of that.`,
+    );
+  }
+  const over = responseTokens - (maxResponseLength - bufferLen);
+  return Math.min((-over / bufferLen) * penaltyFactor, 0) + 0; // + 0: no -0
+}
+
+/** Stop reasons of samples that the policy did not end itself. */
+const TRUNCATED = ['max_tokens', 'max_turns', 'max_tool_calls', 'context_overflow', 'aborted'];
+
+/** Masks with those of truncated samples set to 0 (DAPO's overlong filtering). */
+export function maskTruncated(masks: readonly ArrayLike<number>[], stopReasons: readonly string[]): Float64Array[] {
+  return masks.map((mask, s) => Float64Array.from(mask, (m) => (TRUNCATED.includes(stopReasons[s]) ? 0 : m)));
+}
+
+/** TRL's adaptive entropy bonus: the coefficient rises while the entropy is at or below its target, else falls. */
+export interface EntropyController {
+  /** Coefficient now; acts only while the last entropy was at or below the target. */
+  entropyCoeff: number;
+  /** Nats per token. */
+  entropyTarget: number;
+  entropyCoeffDelta: number;
+  entropyCoeffMin: number;
+  entropyCoeffMax: number;
+}
+
+/** The controller after a step of mean token entropy `entropy`, and the coefficient to use in the next step. */
+export function updateEntropy(
+  controller: EntropyController,
+  entropy: number,
+): { controller: EntropyController; coeff: number } {
+  const low = entropy <= controller.entropyTarget;
+  const moved = controller.entropyCoeff + (low ? 1 : -1) * controller.entropyCoeffDelta;
+  const entropyCoeff = Math.min(Math.max(moved, controller.entropyCoeffMin), controller.entropyCoeffMax);
+  return { controller: { ...controller, entropyCoeff }, coeff: low ? entropyCoeff : 0 };
+}
+
+/**
+ * log-prob of a token under the distribution it was really drawn from: the whole vocabulary's, renormalised by the mass
+ * that top-k, top-p or min-p kept. The trainer subtracts the SAME recorded log mass from its own log-prob, so the first
+ * ratio is exactly 1 and later ones move only with the policy.
+ * @param logProbs, logMass [E]; logMass is 0 where nothing was cut
+ */
+export function renormalize(logProbs: ArrayLike<number>, logMass: ArrayLike<number>): Float32Array<ArrayBuffer> {
+  return Float32Array.from(logProbs, (logp, e) => logp - logMass[e]);
+}
+
+/** The samples of groups whose members do not all have the same value of `metric` (DAPO's dynamic sampling). */
+export function groupsWithSignal(samples: Sample[], metric: 'acc' | 'score'): Sample[] {
+  const values = new Map<number, Set<number>>();
+  for (const { group, reward } of samples) {
+    if (!values.has(group)) values.set(group, new Set());
+    if (!Number.isNaN(reward[metric])) values.get(group)!.add(reward[metric]);
+  }
+  return samples.filter(({ group }) => values.get(group)!.size > 1);
+}

@@ -1,0 +1,81 @@
+/** The schema of a supervised run's YAML (`webgrpo sft`): the warm start that GRPO needs. */
+
+import * as v from 'valibot';
+import { choice, count, number, optionalText, options, pair, part, positive, requiredText, text } from './keys.ts';
+
+const ANY: [number, number] = [0, Infinity];
+const SHARE: [number, number] = [0, 1];
+
+const model = part({
+  path: optionalText('Checkpoint to start from; absent = fresh weights of the sizes below.'),
+  tokenizerPath: optionalText(
+    "Folder with tokenizer.json and tokenizer_config.json; absent = one trained on the task's text.",
+  ),
+  vocabSize: count(512, 'tokens', 'Of a tokenizer trained here.', 260),
+  hiddenSize: count(96, 'channels', 'Width; with 3 layers about 0.4 M parameters, enough for the small tasks.'),
+  intermediateSize: count(288, 'channels', 'MLP width.'),
+  numHiddenLayers: count(3, 'layers', 'Depth of the model.'),
+  numAttentionHeads: count(4, 'heads', 'Query heads; must divide hiddenSize into even parts.'),
+  numKeyValueHeads: count(4, 'heads', 'Key and value heads; must divide numAttentionHeads.'),
+  initializerRange: positive(0.02, '', 'Standard deviation of fresh weights.'),
+  maxPositionEmbeddings: count(512, 'tokens', 'Longest sequence.'),
+});
+
+const demonstrations = part({
+  guessRate: number(
+    0,
+    SHARE,
+    'probability',
+    "The question's last number is stated as the answer, without a tool call.",
+  ),
+  firstOperationErrorRate: number(0, SHARE, 'probability', 'First operation swapped for its opposite.'),
+  swappedTemplates: optionalText('Template ids, joined by commas, whose first operation is swapped; absent = all.'),
+  laterErrorRate: number(0, SHARE, 'probability', 'Any later operand or operation wrong.'),
+});
+
+export const SFT_SCHEMA = part({
+  name: requiredText('Name of the run; letters, digits, ., _ and -.'),
+  engine: choice('wgsl', ['wgsl', 'tfjs'], 'wgsl = own kernels; tfjs = gradients by autodiff.'),
+  seed: count(1, '', 'Weights, order of the data, mistakes of the demonstrations.', 0),
+  model: v.optional(model, {}),
+  task: v.optional(
+    part({
+      name: text('gsm8k', 'Which task writes the traces.'),
+      path: optionalText('JSONL file of problems; absent = the task generates its own.'),
+      valPath: optionalText('JSONL file of held-out problems.'),
+      options: options("The task's own settings, checked by the task."),
+    }),
+    {},
+  ),
+  data: v.optional(
+    part({
+      trainBatchSize: count(48, 'traces', 'Traces an update.'),
+      maxLength: count(320, 'tokens', 'A longer trace is refused, never cut.'),
+      maxTokenLen: count(8192, 'tokens', 'Tokens a micro-batch at most. Memory only.'),
+      valSize: count(256, 'problems', 'Held-out problems an evaluation uses.'),
+      demonstrations: v.optional(demonstrations, {}),
+    }),
+    {},
+  ),
+  optim: v.optional(
+    part({
+      lr: positive(3e-3, '', 'Peak rate for a fresh small model.'),
+      betas: pair([0.9, 0.95], [0, 1], 'Decay of the two moments.'),
+      eps: positive(1e-8, '', 'Added to the root of the second moment.'),
+      weightDecay: number(0, ANY, '', 'Decoupled, matrices only.'),
+      gradClip: number(1, ANY, '', 'Largest global L2 norm; 0 = no clipping.'),
+      lrScheduler: choice('cosine', ['constant', 'cosine'], 'cosine falls to 0 at the last step.'),
+      lrWarmupSteps: count(20, 'updates', 'Linear rise from 0 to lr.', 0),
+    }),
+    {},
+  ),
+  trainer: v.optional(
+    part({
+      totalTrainingSteps: count(330, 'updates', 'Updates in all.'),
+      outDir: text('runs', 'The run folder is <outDir>/<name>.'),
+    }),
+    {},
+  ),
+});
+
+export type SftConfig = v.InferOutput<typeof SFT_SCHEMA>;

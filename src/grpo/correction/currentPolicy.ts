@@ -1,0 +1,93 @@
+/**
+ * What only the policy as it is just before an update can tell about a mini-batch: rejection and importance weights in bypass
+ * mode, off-policy sequence masking, the top-entropy mask, the tokens of clip-cov and kl-cov. It takes a forward pass of
+ * its own, so nothing of this runs unless the config asks for it.
+ */
+
+import type { TrainConfig } from '../config/resolve.ts';
+import { correctionSettings, type CorrectionSettings, lossWeighsItself } from './settings.ts';
+import { policyLossOf } from '../losses/index.ts';
+import type { Metrics } from '../metrics.ts';
+import { offPolicySequenceMask, rolloutCorrection, type Samples, topEntropyMask } from './correct.ts';
+
+type Settings = Pick<TrainConfig, 'actor' | 'algorithm'>;
+
+/** Of a mini-batch; one array a sample. */
+export interface CurrentPolicyInputs extends Omit<Samples, 'oldLogp'> {
+  /** log-prob under the policy now. */
+  logp: readonly ArrayLike<number>[];
+  /** Nats. */
+  entropy: readonly ArrayLike<number>[];
+  advantages: readonly ArrayLike<number>[];
+}
+
+export interface CurrentPolicyResult {
+  /** Masks after rejection: what N of the aggregation counts. */
+  masks: ArrayLike<number>[];
+  /** Importance weights of bypass mode, where the loss does not make them itself. */
+  isWeights?: Float64Array[];
+  /** 0 = the token keeps its place in N and in the KL, but has no policy gradient. */
+  keep: Float64Array[];
+  /** rollout_corr/*, actor/opsm_kept, actor/top_entropy_kept. */
+  metrics: Metrics;
+}
+
+/** True when an update has to look at the policy first. */
+export function needsCurrentPolicy(config: Settings): boolean {
+  const { offPolicyMaskThreshold } = correctionSettings(config);
+  const selects = policyLossOf(config.actor.lossMode).select !== undefined;
+  return correctsNow(config) || offPolicyMaskThreshold < Infinity || config.actor.topEntropyQuantile < 1 || selects;
+}
+
+/** In bypass mode "old" is the sampler, so the correction looks at the current policy. */
+function correctsNow(config: Settings): boolean {
+  const { bypassMode, rolloutIs, rolloutRs } = correctionSettings(config);
+  if (!bypassMode || lossWeighsItself(config)) return false;
+  return rolloutRs !== '' || (rolloutIs !== 'none' && config.actor.lossMode === 'reinforce');
+}
+
+/** Masks, weights and metrics of a mini-batch. PPO-style losses take the rejection alone: their ratio is the weight already. */
+export function lookAtCurrentPolicy(config: Settings, inputs: CurrentPolicyInputs): CurrentPolicyResult {
+  const { logp: oldLogp, rolloutLogp, masks } = inputs;
+  const settings = correctionSettings(config);
+  const corrected = correctsNow(config) ? rolloutCorrection(settings, { oldLogp, rolloutLogp, masks }) : undefined;
+  const result: CurrentPolicyResult = {
+    masks: corrected?.masks ?? [...masks],
+    keep: masks.map((mask) => new Float64Array(mask.length).fill(1)),
+    metrics: { ...corrected?.metrics },
+  };
+  if (corrected?.isWeights && config.actor.lossMode === 'reinforce') result.isWeights = corrected.isWeights;
+  if (settings.offPolicyMaskThreshold < Infinity) maskOffPolicy(settings, inputs, result);
+  if (config.actor.topEntropyQuantile < 1) {
+    const top = topEntropyMask(inputs.entropy, result.masks, config.actor.topEntropyQuantile);
+    multiply(result, top, 'actor/top_entropy_kept');
+  }
+  return result;
+}
+
+function maskOffPolicy(settings: CorrectionSettings, inputs: CurrentPolicyInputs, result: CurrentPolicyResult): void {
+  const { logp: oldLogp, rolloutLogp, masks, advantages } = inputs;
+  const mean = advantages.map((values, s) => trainedMean(values, masks[s]));
+  const kept = offPolicySequenceMask(mean, { oldLogp, rolloutLogp, masks }, settings.offPolicyMaskThreshold);
+  multiply(result, kept, 'actor/opsm_kept');
+}
+
+/** Keeps what `kept` keeps; the metric is the share of trained tokens it leaves. */
+function multiply(result: CurrentPolicyResult, kept: readonly ArrayLike<number>[], metric: string): void {
+  let [trained, left] = [0, 0];
+  result.masks.forEach((mask, s) => {
+    for (let t = 0; t < mask.length; t++) {
+      if (mask[t] === 0) continue;
+      trained++;
+      if (kept[s][t] !== 0) left++;
+      else result.keep[s][t] = 0;
+    }
+  });
+  if (trained > 0) result.metrics[metric] = left / trained;
+}
+
+function trainedMean(values: ArrayLike<number>, mask: ArrayLike<number>): number {
+  let [sum, count] = [0, 0];
+  for (let t = 0; t < mask.length; t++) if (mask[t] !== 0) [sum, count] = [sum + values[t], count + 1];
+  return count > 0 ? sum / count : 0;
+}

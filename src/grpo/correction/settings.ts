@@ -1,0 +1,33 @@
+/** `algorithm.rolloutCorrection` of a config, with nothing left open. */
+
+import type { TrainConfig } from '../config/resolve.ts';
+import type { RolloutCorrection } from './correct.ts';
+
+export interface CorrectionSettings extends RolloutCorrection {
+  bypassMode: boolean;
+  /** Nats per token; Infinity = off. */
+  offPolicyMaskThreshold: number;
+}
+
+/** Rollout correction with nothing left open. */
+export function correctionSettings({ algorithm }: Pick<TrainConfig, 'algorithm'>): CorrectionSettings {
+  const {
+    rolloutIs = 'none',
+    rolloutRs = '',
+    offPolicyMaskThreshold = Infinity,
+    ...rest
+  } = algorithm.rolloutCorrection;
+  const { rolloutIsThreshold = 2, rolloutRsThreshold = '', rolloutIsBatchNormalize } = rest;
+  const bypassMode = rest.bypassMode ?? (rolloutIs === 'none' && rolloutRs === '');
+  return {
+    ...{ rolloutIs, rolloutIsThreshold, rolloutIsBatchNormalize, rolloutRs, rolloutRsThreshold },
+    ...{ bypassMode, offPolicyMaskThreshold },
+  };
+}
+
+/** True where the loss makes its importance weights on the device: REINFORCE in bypass mode, truncated and nothing else. */
+export function lossWeighsItself(config: Pick<TrainConfig, 'actor' | 'algorithm'>): boolean {
+  const { bypassMode, rolloutIs, rolloutIsThreshold, rolloutIsBatchNormalize, rolloutRs } = correctionSettings(config);
+  if (config.actor.lossMode !== 'reinforce' || !bypassMode || rolloutIs === 'none') return false;
+  return typeof rolloutIsThreshold === 'number' && !rolloutIsBatchNormalize && rolloutRs === '';
+}

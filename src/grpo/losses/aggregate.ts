@@ -1,0 +1,125 @@
+/**
+ * The weight of each token in the mini-batch's scalar loss, sum_e weight_e * l_e. verl's names:
+ *
+ *   token-mean               1 / T                every token counts the same       (DAPO, arXiv:2503.14476)
+ *   token-sum                1
+ *   seq-mean-token-sum       1 / S                every sequence counts by its length
+ *   seq-mean-token-mean      1 / (S n_s)          every sequence counts the same    (GRPO, arXiv:2402.03300)
+ *   seq-mean-token-sum-norm  1 / (S L)            constant L = maxResponseLength    (Dr. GRPO, arXiv:2503.20783)
+ *
+ * T = trained tokens, S = sequences with at least one, n_s = trained tokens of the sequence; all counted over the WHOLE
+ * mini-batch after every mask and filter. The weights are then cut with the micro-batches, so the cut changes nothing.
+ */
+
+import { policyLossOf } from './index.ts';
+import type { LossAggMode } from './types.ts';
+
+export const LOSS_AGG_MODES: readonly LossAggMode[] = [
+  'token-mean',
+  'token-sum',
+  'seq-mean-token-sum',
+  'seq-mean-token-mean',
+  'seq-mean-token-sum-norm',
+];
+
+/** verl divides a sequence's sum by its length plus this. */
+const EPSILON = 1e-8;
+
+export interface AggregateOptions {
+  /** L of seq-mean-token-sum-norm, verl's loss_scale_factor: a constant of the run. */
+  maxResponseLength: number;
+}
+
+const sum = (values: ArrayLike<number>): number => {
+  let total = 0;
+  for (let i = 0; i < values.length; i++) total += values[i];
+  return total;
+};
+
+/**
+ * @param sampleMasks one array a sample of the whole mini-batch; 1 = trained, 0 = tool output, rejected, ...
+ * @returns arrays of the same lengths; 0 where masked, and all 0 when nothing is trained.
+ */
+export function tokenWeights(
+  mode: LossAggMode,
+  sampleMasks: readonly ArrayLike<number>[],
+  options: AggregateOptions,
+): Float64Array[] {
+  if (!LOSS_AGG_MODES.includes(mode)) {
+    throw new RangeError(`Unknown lossAggMode "${mode}"; known are ${LOSS_AGG_MODES.join(', ')}.`);
+  }
+  if (mode === 'seq-mean-token-sum-norm' && !(options.maxResponseLength > 0)) {
+    throw new RangeError(`lossAggMode "${mode}" needs maxResponseLength > 0, but it is ${options.maxResponseLength}.`);
+  }
+  const lengths = sampleMasks.map(sum);
+  const tokens = sum(lengths);
+  const sequences = lengths.filter((length) => length > 0).length;
+  return sampleMasks.map((mask, s) => {
+    const weight = lengths[s] > 0 ? sequenceWeight(mode, lengths[s], tokens, sequences, options) : 0;
+    return Float64Array.from(mask, (m) => m * weight);
+  });
+}
+
+function sequenceWeight(
+  mode: LossAggMode,
+  length: number,
+  tokens: number,
+  sequences: number,
+  o: AggregateOptions,
+): number {
+  switch (mode) {
+    case 'token-mean':
+      return 1 / tokens;
+    case 'token-sum':
+      return 1;
+    case 'seq-mean-token-sum':
+      return 1 / sequences;
+    case 'seq-mean-token-mean':
+      return 1 / (sequences * (length + EPSILON));
+    case 'seq-mean-token-sum-norm':
+      return 1 / (sequences * o.maxResponseLength);
+  }
+}
+
+export interface LossWeights {
+  /** Policy loss: aggregation (the loss's own where it forces one) x mask x importance weight. */
+  weights: Float64Array[];
+  /** KL and entropy terms: the configured aggregation x mask, without importance weights. */
+  klWeights: Float64Array[];
+}
+
+/**
+ * The weights of a mini-batch for one policy loss. Losses that fix their aggregation get it (GSPO, SAPO
+ * seq-mean-token-mean; LUSPO seq-mean-token-sum; GMPO the mean over all sequences, empty ones included, with the
+ * geometric mean of a sequence's importance weights).
+ * @param isWeights importance weight of each token (`rolloutCorrection.ts`), same shape as the masks; absent = 1.
+ */
+export function lossWeights(
+  lossMode: string,
+  lossAggMode: LossAggMode,
+  sampleMasks: readonly ArrayLike<number>[],
+  options: AggregateOptions & { isWeights?: readonly ArrayLike<number>[] },
+): LossWeights {
+  const klWeights = tokenWeights(lossAggMode, sampleMasks, options);
+  const forced = policyLossOf(lossMode).aggregation;
+  const { isWeights } = options;
+  if (forced === 'seq-geo-mean') return { weights: geoMeanWeights(sampleMasks, isWeights), klWeights };
+  const weights = forced ? tokenWeights(forced, sampleMasks, options) : klWeights.map((w) => w.slice());
+  if (isWeights) weights.forEach((w, s) => w.forEach((x, t) => (w[t] = x === 0 ? 0 : x * isWeights[s][t])));
+  return { weights, klWeights };
+}
+
+/** mask * W_s / (S_all * n_s), W_s = exp(mean log(isWeight + 1e-10)) over the trained tokens. */
+function geoMeanWeights(
+  sampleMasks: readonly ArrayLike<number>[],
+  isWeights: readonly ArrayLike<number>[] | undefined,
+): Float64Array[] {
+  return sampleMasks.map((mask, s) => {
+    const length = sum(mask) + EPSILON;
+    let logWeight = 0;
+    if (isWeights)
+      for (let t = 0; t < mask.length; t++) if (mask[t]) logWeight += mask[t] * Math.log(isWeights[s][t] + 1e-10);
+    const weight = Math.exp(logWeight / length) / (sampleMasks.length * length);
+    return Float64Array.from(mask, (m) => m * weight);
+  });
+}

@@ -1,0 +1,40 @@
+/** Why the policy loss of a step says little: what users of GRPO ask first. */
+
+import type { Metrics } from '../metrics.ts';
+
+/** Share of groups without signal above which that is what is wrong, not the reading of the loss. */
+const MOSTLY_SILENT = 0.9;
+
+/**
+ * Two or three sentences about `actor/pg_loss` of a step; undefined before the first update.
+ * Per sample the gradient is -A d log p, whatever the loss adds up to.
+ */
+export function explainLoss(metrics: Metrics): string | undefined {
+  const loss = metrics['actor/pg_loss'];
+  const size = metrics['critic/advantages/abs_mean'];
+  if (loss === undefined || size === undefined) return undefined;
+  const silent = metrics['frac_reward_zero_std'] ?? 0;
+  const shown = `The policy loss is ${loss.toFixed(4)}`;
+  if (silent >= MOSTLY_SILENT)
+    return (
+      `${shown}: in ${percent(silent)} of the groups all tries earn the same (${percent(metrics['solved/all'] ?? 0)} solve ` +
+      'every one), so there is little left to learn from.'
+    );
+  const perToken = metrics['critic/advantages/mean'] ?? 0;
+  if (Math.abs(loss) > 0.1 * size)
+    return Math.abs(loss + perToken) > 0.1 * size ? `${shown}${MOVED}` : `${shown}${LENGTHS}`;
+  return (
+    `${shown}, as it should be: the tries were drawn from the model as it is, and within a group the good ones weigh as much ` +
+    `as the bad ones, so their losses cancel. Their gradients do not: the mean |advantage| is ${size.toFixed(2)}, and ` +
+    `${percent(1 - silent)} of the groups have tries that earn differently. Progress shows in reward and pass@1.`
+  );
+}
+
+const MOVED =
+  ': the policy has moved since the tries were drawn, or the loss holds more than advantages. It is no measure of progress; ' +
+  'reward and pass@1 are.';
+const LENGTHS =
+  ', minus the mean advantage of a token: tries of unequal length do not cancel, and here the better ones are ' +
+  'longer where it is negative, shorter where it is positive. It is no measure of progress; reward and pass@1 are.';
+
+const percent = (share: number) => `${(100 * share).toFixed(0)}%`;

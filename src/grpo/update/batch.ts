@@ -1,0 +1,137 @@
+/** From the samples of a step to what the engine trains on: mini-batches, weights, micro-batches, and back. */
+
+import type { PolicyLossInputs } from '../../model/engine.ts';
+import { type MicroBatch, packGroups } from '../../model/packing.ts';
+import type { SampleEvent } from '../../rollout/agent/events.ts';
+import type { Trajectory } from '../../rollout/types.ts';
+import type { Message, Problem, Reward } from '../../tasks/task.ts';
+import type { LossWeights } from '../losses/aggregate.ts';
+
+/** One finished and scored sample. */
+export interface Sample {
+  problem: Problem;
+  /** Prompt number within the step; samples with the same one are a group. */
+  group: number;
+  trajectory: Trajectory;
+  messages: Message[];
+  reward: Reward;
+  /** Mean over its trained tokens, for those who look on; known once its group is complete. */
+  advantage?: number;
+  /** What it spent its time on; see profile. */
+  events?: SampleEvent[];
+}
+
+/** What is known per response token before an update; one array a sample, as long as its response. */
+export interface SampleTokens {
+  /** 1 = trained: sampled by the policy and not filtered out. */
+  masks: ArrayLike<number>[];
+  oldLogProbs: ArrayLike<number>[];
+  advantages: ArrayLike<number>[];
+  refLogProbs?: ArrayLike<number>[];
+}
+
+/** Entries of a mini-batch in sample order, and how they are cut. */
+export interface MiniBatch {
+  /** Samples of the step in it, by index. */
+  samples: number[];
+  microBatches: MicroBatch[];
+  /** First entry of each micro-batch. */
+  offsets: number[];
+  /** [E] sample (index into `samples`) and response position of every entry. */
+  entrySample: Uint32Array;
+  entryPosition: Uint32Array;
+  /** [S + 1] entries of each sample that has any. */
+  seqStart: Uint32Array;
+}
+
+/** Packs the given samples of a step. Samples of one group must be neighbours. */
+export function packMiniBatch(
+  samples: readonly Sample[],
+  chosen: number[],
+  masks: ArrayLike<number>[],
+  maxTokenLen: number,
+  maxSequences?: number,
+) {
+  const groups: { prompt: Uint32Array; samples: { tokens: Uint32Array; mask: Uint8Array }[] }[] = [];
+  const members: number[][] = [];
+  let last: number | undefined;
+  chosen.forEach((s, place) => {
+    const { group, trajectory } = samples[s];
+    if (group !== last) {
+      groups.push({ prompt: trajectory.promptIds, samples: [] });
+      members.push([]);
+    }
+    last = group;
+    groups
+      .at(-1)!
+      .samples.push({ tokens: trajectory.responseIds, mask: Uint8Array.from(masks[s], (m) => (m ? 1 : 0)) });
+    members.at(-1)!.push(place);
+  });
+  const microBatches = packGroups(groups, maxTokenLen, maxSequences);
+  return describe(chosen, members, microBatches);
+}
+
+function describe(chosen: number[], members: number[][], microBatches: MicroBatch[]): MiniBatch {
+  const offsets: number[] = [];
+  let count = 0;
+  for (const { batch } of microBatches) {
+    offsets.push(count);
+    count += batch.targets.length;
+  }
+  const entrySample = new Uint32Array(count);
+  const entryPosition = new Uint32Array(count);
+  const starts: number[] = [];
+  microBatches.forEach((micro, m) => {
+    micro.entryPosition.forEach((position, e) => {
+      const at = offsets[m] + e;
+      entrySample[at] = members[micro.entryGroup[e]][micro.entrySample[e]];
+      entryPosition[at] = position;
+      if (at === 0 || entrySample[at] !== entrySample[at - 1]) starts.push(at);
+    });
+  });
+  const seqStart = Uint32Array.from([...starts, count]);
+  return { samples: chosen, microBatches, offsets, entrySample, entryPosition, seqStart };
+}
+
+/** Values of every entry, from one array a sample. */
+export function gatherEntries(batch: MiniBatch, perSample: readonly ArrayLike<number>[]): Float32Array<ArrayBuffer> {
+  const { samples, entrySample, entryPosition } = batch;
+  return Float32Array.from(entrySample, (s, e) => perSample[samples[s]][entryPosition[e]]);
+}
+
+/** The way back: one array a sample of the batch, as long as `like`'s; 0 where there is no entry. */
+export function scatterEntries(
+  { entrySample, entryPosition }: MiniBatch,
+  values: ArrayLike<number>,
+  like: readonly ArrayLike<number>[],
+): Float64Array[] {
+  const out = like.map(({ length }) => new Float64Array(length));
+  entrySample.forEach((s, e) => (out[s][entryPosition[e]] = values[e]));
+  return out;
+}
+
+/** The part of a mini-batch's entries that micro-batch m holds. */
+export function sliceInputs(batch: MiniBatch, m: number, inputs: PolicyLossInputs): PolicyLossInputs {
+  const first = batch.offsets[m];
+  const end = batch.offsets[m + 1] ?? batch.entrySample.length;
+  const part = (values: Float32Array) => values.slice(first, end);
+  return {
+    oldLogProbs: part(inputs.oldLogProbs),
+    advantages: part(inputs.advantages),
+    weights: part(inputs.weights),
+    klWeights: part(inputs.klWeights),
+    ...(inputs.refLogProbs && { refLogProbs: part(inputs.refLogProbs) }),
+    ...(inputs.mask && { mask: part(inputs.mask) }),
+    ...(inputs.selected && { selected: part(inputs.selected) }),
+  };
+}
+
+/** Loss weights of the chosen samples placed back at their step index (the rest stay empty). */
+export function weightsByStep(samples: number, chosen: number[], { weights, klWeights }: LossWeights) {
+  const place = (values: Float64Array[]) => {
+    const all: Float64Array[] = Array.from({ length: samples }, () => new Float64Array(0));
+    chosen.forEach((s, i) => (all[s] = values[i]));
+    return all;
+  };
+  return { weights: place(weights), klWeights: place(klWeights) };
+}

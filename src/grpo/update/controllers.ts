@@ -1,0 +1,55 @@
+/** What a run moves from step to step beside the weights: the KL coefficient, the entropy bonus, the reference. */
+
+import type { TensorMap } from '../../model/engine.ts';
+import type { TrainConfig } from '../config/resolve.ts';
+import { updateKlController } from '../losses/kl.ts';
+import type { Metrics } from '../metrics.ts';
+import { updateEntropy } from '../advantages/shaping.ts';
+import type { TrainerEngine, TrainerState } from '../trainer.ts';
+
+/** Moves the coefficient of the KL in the reward, when it is adaptive. */
+export function adaptKl({ algorithm }: TrainConfig, state: TrainerState, metrics: Metrics, samples: number): void {
+  const { useKlInReward, klCtrl } = algorithm;
+  if (!useKlInReward || klCtrl.type === 'fixed') return;
+  const controller = { ...klCtrl, klCoef: metrics['actor/reward_kl_penalty_coeff'] };
+  state.klCoef = updateKlController(controller, metrics['actor/reward_kl_penalty'], samples).klCoef;
+}
+
+/** Weight of the entropy bonus in the step to come. */
+export function entropyCoeffOf({ actor }: TrainConfig, { entropy }: TrainerState): number {
+  if (!entropy) return actor.entropyCoeff;
+  return entropy.acts ? entropy.coeff : 0;
+}
+
+/** Moves the weight of the entropy bonus, when it has a target; the metric is the weight the step was made with. */
+export function adaptEntropy(config: TrainConfig, state: TrainerState, metrics: Metrics): void {
+  const { entropyCoeff, entropyTarget, entropyCoeffDelta, entropyCoeffMin, entropyCoeffMax } = config.actor;
+  if (entropyTarget === undefined) return;
+  metrics['actor/entropy_coeff'] = entropyCoeffOf(config, state);
+  const entropy = metrics['actor/entropy'];
+  if (entropy === undefined) return; // nothing was trained on
+  const now = state.entropy?.coeff ?? entropyCoeff;
+  const rest = { entropyTarget, entropyCoeffDelta, entropyCoeffMin, entropyCoeffMax };
+  const { controller } = updateEntropy({ entropyCoeff: now, ...rest }, entropy);
+  state.entropy = { coeff: controller.entropyCoeff, acts: entropy <= entropyTarget };
+}
+
+/** Every refUpdateFreq steps: reference = alpha * policy + (1 - alpha) * reference (TRL's sync_ref_model). */
+export async function refreshReference(config: TrainConfig, engine: TrainerEngine, step: number): Promise<void> {
+  const { refUpdateFreq, refMixupAlpha } = config.trainer;
+  const { model, reference, judge } = engine;
+  if (!reference || refUpdateFreq === 0 || step % refUpdateFreq !== 0) return;
+  const policy = await model.exportWeights();
+  const refreshed = refMixupAlpha === 1 ? policy : mixWeights(policy, await reference.exportWeights(), refMixupAlpha);
+  await reference.importWeights(refreshed);
+  await judge?.resetCache();
+}
+
+/** alpha * a + (1 - alpha) * b, tensor by tensor. */
+function mixWeights(a: TensorMap, b: TensorMap, alpha: number): TensorMap {
+  const mix = (name: string, data: Float32Array) => {
+    const other = b.get(name)!.data;
+    return data.map((x, i) => alpha * x + (1 - alpha) * other[i]);
+  };
+  return new Map([...a].map(([name, { shape, data }]) => [name, { shape, data: mix(name, data) }]));
+}

@@ -1,0 +1,100 @@
+/**
+ * A Hugging Face checkpoint in memory, read through a function and written as a map of files, so that a browser (fetch,
+ * OPFS) and Node (fs) share this code. A large model is better streamed: `openCheckpoint.ts`.
+ */
+
+import { modelConfigToJson } from '../config.ts';
+import type { ModelConfig } from '../config.ts';
+import type { TensorMap } from '../engine.ts';
+import { InputError } from '../../errors.ts';
+import { checkFinite, checkShapes, openCheckpoint, type CheckpointFiles, type WeightSource } from './open.ts';
+import { elementCount, parameterSpecs } from '../params.ts';
+import { type SafetensorsDtype, writeSafetensors } from './safetensors.ts';
+
+/** Bytes of a file of the folder, or undefined where there is no such file. Other failures must throw. */
+export type CheckpointSource = (path: string) => Promise<Uint8Array | undefined>;
+
+export interface Checkpoint {
+  config: ModelConfig;
+  weights: TensorMap;
+  /** Parsed `tokenizer.json`; absent where the folder has none. */
+  tokenizerJson?: Record<string, unknown>;
+  /** Parsed `tokenizer_config.json`, its `chat_template` filled in from `chat_template.jinja` where that exists. */
+  tokenizerConfigJson?: Record<string, unknown>;
+}
+
+/** Throws an InputError naming the file and tensor for anything missing, corrupt, or not fitting the config. */
+export async function loadCheckpoint(source: CheckpointSource): Promise<Checkpoint> {
+  const { weights, ...rest } = await openCheckpoint(filesOf(source));
+  return { ...rest, weights: await collectWeights(weights) };
+}
+
+/** All weights in host memory. */
+export async function collectWeights(source: WeightSource): Promise<TensorMap> {
+  const weights: TensorMap = new Map();
+  for await (const { name, shape, first, data } of source.pieces()) {
+    if (!weights.has(name)) weights.set(name, { shape, data: new Float32Array(elementCount(shape)) });
+    weights.get(name)!.data.set(data, first);
+  }
+  return weights;
+}
+
+/**
+ * File name to bytes: the weights in one file, float32 unless `dtype` says otherwise (rounded to nearest even), and what
+ * the checkpoint has of the tokenizer.
+ */
+export function saveCheckpoint(
+  checkpoint: Checkpoint,
+  dtype: SafetensorsDtype = 'F32',
+): Map<string, Uint8Array<ArrayBuffer>> {
+  const { config, tokenizerJson, tokenizerConfigJson } = checkpoint;
+  const weights = fitWeights(config, checkpoint.weights, 'The model to save');
+  const files = new Map([
+    ['config.json', encodeJson({ ...modelConfigToJson(config), torch_dtype: TORCH_NAMES[dtype] })],
+    ['model.safetensors', writeSafetensors(weights, { format: 'pt' }, dtype)],
+  ]);
+  if (tokenizerJson) files.set('tokenizer.json', encodeJson(tokenizerJson));
+  if (tokenizerConfigJson) files.set('tokenizer_config.json', encodeJson(tokenizerConfigJson));
+  return files;
+}
+
+const TORCH_NAMES = { F32: 'float32', F16: 'float16', BF16: 'bfloat16' } as const;
+
+/**
+ * The tensors in the order of `parameterSpecs`. Throws an InputError where one is missing, has another shape, is not
+ * finite, or is not part of such a model. `file` names where they came from.
+ */
+export function fitWeights(config: ModelConfig, tensors: TensorMap, file: string): TensorMap {
+  checkShapes(config, tensors, file);
+  const weights: TensorMap = new Map();
+  for (const { name, shape } of parameterSpecs(config)) {
+    const tensor = tensors.get(name)!;
+    if (tensor.data.length !== elementCount(shape)) {
+      throw new InputError(`${file}: tensor "${name}" [${shape.join(', ')}] has ${tensor.data.length} values.`);
+    }
+    checkFinite(name, tensor.data, file);
+    weights.set(name, tensor);
+  }
+  return weights;
+}
+
+/** Files of a function that gives whole ones; the last one is kept, since its parts are asked for one after another. */
+export function filesOf(source: CheckpointSource): CheckpointFiles {
+  let last: { path: string; bytes: Promise<Uint8Array | undefined> } | undefined;
+  const whole = (path: string) => {
+    if (last?.path !== path) last = { path, bytes: source(path) };
+    return last.bytes;
+  };
+  return {
+    size: async (path) => (await whole(path))?.length,
+    async read(path, begin, end) {
+      const bytes = await whole(path);
+      if (!bytes) throw new InputError(`${path} is gone.`);
+      return bytes.subarray(begin, end);
+    },
+  };
+}
+
+function encodeJson(json: Record<string, unknown>): Uint8Array<ArrayBuffer> {
+  return new TextEncoder().encode(`${JSON.stringify(json, null, 2)}\n`);
+}

@@ -1,0 +1,280 @@
+/**
+ * One file over HTTP into a store: resumed where a transfer broke (range requests, kept only under the same ETag), checked against
+ * its size and checksum, and kept. A file counts as there only when its `<path>.json` says so.
+ */
+
+import { InputError } from '../../errors.ts';
+import { type FileStore, writeFile } from './store.ts';
+import { readJson } from './open.ts';
+import { Sha256 } from './sha256.ts';
+
+export interface DownloadOptions {
+  /** Sent to the first host alone; fetch drops it on a redirect to another. */
+  token?: string | undefined;
+  onProgress?: ((progress: DownloadProgress) => void) | undefined;
+  /** Transfers that may fail in a row without a byte. Default 5. */
+  attempts?: number | undefined;
+  /** First wait between attempts, doubled each time. Default 500 ms. */
+  waitMs?: number | undefined;
+  /** A connection silent for so long is given up. Default 60 s. */
+  silenceMs?: number | undefined;
+}
+
+export interface DownloadProgress {
+  file: string;
+  received: number;
+  /** undefined where the server does not say. */
+  total: number | undefined;
+}
+
+/** What the file must be, as far as it is known beforehand. */
+export interface Expected {
+  size?: number | undefined;
+  sha256?: string | undefined;
+  /** Git's name for the content, which the hub gives for small files. */
+  gitSha1?: string | undefined;
+}
+
+interface Kept {
+  etag: string | null;
+  size: number;
+  complete: boolean;
+}
+
+/** Bytes read at a time to compute a checksum. */
+const HASH_BYTES = 8 << 20;
+
+const noteOf = (path: string) => `${path}.json`;
+
+/** Whether the file is in the store, whole and checked. */
+export async function isComplete(store: FileStore, path: string): Promise<boolean> {
+  const kept = await readNote(store, path);
+  return kept?.complete === true && (await store.size(path)) === kept.size;
+}
+
+/**
+ * Brings `url` to `path`, unless it is there already. Returns false where the server has no such file. Throws InputError
+ * when it cannot be had, or is not what it should be.
+ */
+export async function download(
+  store: FileStore,
+  url: string,
+  path: string,
+  expected: Expected | undefined,
+  options: DownloadOptions = {},
+): Promise<boolean> {
+  if (expected && (await isComplete(store, path))) return true;
+  for (let again = false; ; again = true) {
+    const kept = await transfer(store, url, path, options);
+    if (!kept) return false;
+    const problem = await findProblem(store, path, kept, expected ?? {});
+    if (!problem) {
+      await writeNote(store, path, { ...kept, complete: true });
+      return true;
+    }
+    // What is wrong must not be continued from.
+    await writeNote(store, path, { ...kept, etag: null, complete: false });
+    if (again) throw new InputError(`${url} ${problem}, twice; the file on the server or the way to it is damaged.`);
+  }
+}
+
+/** Attempts until the file is whole. A conditional request keeps a complete one. */
+async function transfer(store: FileStore, url: string, path: string, options: DownloadOptions) {
+  const { attempts = 5, waitMs = 500 } = options;
+  let failures = 0;
+  for (;;) {
+    const before = await readNote(store, path);
+    try {
+      return await request(store, url, path, before, options);
+    } catch (error) {
+      if (error instanceof InputError) throw error;
+      const complete = before?.complete === true && (await store.size(path)) === before.size;
+      if (complete) return before; // The server is out of reach, but what was asked for is here.
+      const progressed = ((await readNote(store, path))?.size ?? 0) > (before?.size ?? 0);
+      failures = progressed ? 1 : failures + 1;
+      if (failures >= attempts) {
+        throw new InputError(
+          `${url} could not be downloaded: ${reasonOf(error)} (${failures} attempts). Check the network, then start ` +
+            `again: it goes on where it stopped.`,
+        );
+      }
+      await new Promise((resolve) => setTimeout(resolve, waitMs * 2 ** (failures - 1)));
+    }
+  }
+}
+
+/** One request. Returns undefined for 404; throws anything but InputError where another attempt makes sense. */
+async function request(
+  store: FileStore,
+  url: string,
+  path: string,
+  before: Kept | undefined,
+  options: DownloadOptions,
+): Promise<Kept | undefined> {
+  const have = (await store.size(path)) ?? 0;
+  const strong = before?.etag && !before.etag.startsWith('W/') ? before.etag : undefined;
+  const whole = before?.complete === true && have === before.size;
+  const resumed = !whole && strong !== undefined && have > 0;
+  const silence = new Silence(options.silenceMs ?? 60_000);
+  try {
+    const response = await fetch(url, {
+      headers: {
+        // Lengths and ranges are those of the file itself.
+        'accept-encoding': 'identity',
+        ...(options.token && { authorization: `Bearer ${options.token}` }),
+        ...(whole && before.etag && { 'if-none-match': before.etag }),
+        // Without If-Range, which a page may send to other hosts only where they allow it: the answer's ETag says as much.
+        ...(resumed && { range: `bytes=${have}-` }),
+      },
+      signal: silence.signal,
+    });
+    if (response.status === 304 && whole) return before;
+    if (response.status === 404) return undefined;
+    if (response.status === 416) return await restart(store, path);
+    checkStatus(response, url);
+    if (response.status === 206 && response.headers.get('etag') !== strong) {
+      await response.body?.cancel();
+      return await restart(store, path);
+    }
+    return await receive(store, path, response, resumed ? have : 0, silence, options);
+  } finally {
+    silence.end();
+  }
+}
+
+/** The part that was there is no start of what the file now is. */
+async function restart(store: FileStore, path: string): Promise<never> {
+  await writeNote(store, path, { etag: null, size: 0, complete: false });
+  throw new Error('the file has changed');
+}
+
+function checkStatus({ status, statusText }: Response, url: string): void {
+  if (status === 200 || status === 206) return;
+  const answer = `the server answered ${status} ${statusText}`.trim();
+  if (status >= 500 || status === 429 || status === 408) throw new Error(answer);
+  const hint = status === 401 || status === 403 ? ' It needs a token: set HF_TOKEN.' : '';
+  throw new InputError(`${url} could not be downloaded: ${answer}.${hint}`);
+}
+
+/** Writes the body from byte `have` on, or from 0 where the server sent the whole file. */
+async function receive(
+  store: FileStore,
+  path: string,
+  response: Response,
+  have: number,
+  silence: Silence,
+  { onProgress }: DownloadOptions,
+): Promise<Kept> {
+  const at = response.status === 206 ? have : 0;
+  const total = totalOf(response, at);
+  const etag = response.headers.get('etag');
+  await writeNote(store, path, { etag, size: at, complete: false });
+  const writer = await store.writer(path, at);
+  let received = at;
+  try {
+    for await (const chunk of chunksOf(response)) {
+      silence.heard();
+      await writer.write(chunk);
+      received += chunk.length;
+      onProgress?.({ file: path.slice(path.lastIndexOf('/') + 1), received, total });
+    }
+  } finally {
+    await writer.close();
+    await writeNote(store, path, { etag, size: received, complete: false });
+  }
+  if (total !== undefined && received !== total) throw new Error(`${received} of ${total} bytes came`);
+  return { etag, size: received, complete: false };
+}
+
+/** Size of the whole file; undefined where the server does not say. Throws where the answer is another range. */
+function totalOf({ status, headers }: Response, at: number): number | undefined {
+  if (status === 206) {
+    const range = /^bytes (\d+)-\d+\/(\d+|\*)$/.exec(headers.get('content-range') ?? '');
+    if (!range || Number(range[1]) !== at)
+      throw new Error(`bytes from ${at} were asked for, but "${headers.get('content-range')}" came`);
+    return range[2] === '*' ? undefined : Number(range[2]);
+  }
+  const length = headers.get('content-length');
+  return length === null || headers.has('content-encoding') ? undefined : Number(length);
+}
+
+async function* chunksOf({ body }: Response): AsyncIterable<Uint8Array> {
+  if (!body) return;
+  const reader = body.getReader();
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    yield value;
+  }
+}
+
+/** Aborts when nothing has been heard for a while. */
+class Silence {
+  readonly #controller = new AbortController();
+  readonly #ms: number;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(ms: number) {
+    this.#ms = ms;
+    this.heard();
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  heard(): void {
+    clearTimeout(this.#timer);
+    const reason = new Error(`nothing came for ${this.#ms / 1000} s`);
+    this.#timer = setTimeout(() => this.#controller.abort(reason), this.#ms);
+  }
+
+  end(): void {
+    clearTimeout(this.#timer);
+  }
+}
+
+/** What is wrong with a finished file, as the rest of a sentence; undefined when nothing is. */
+async function findProblem(store: FileStore, path: string, kept: Kept, { size, sha256, gitSha1 }: Expected) {
+  if (kept.complete) return undefined;
+  if (size !== undefined && kept.size !== size) return `has ${kept.size} bytes, but ${size} were promised`;
+  if (sha256 !== undefined) {
+    const found = await sha256Of(store, path, kept.size);
+    return found === sha256 ? undefined : `has the SHA-256 ${found}, but ${sha256} was promised`;
+  }
+  if (gitSha1 === undefined) return undefined;
+  const found = await gitSha1Of(store, path, kept.size);
+  return found === gitSha1 ? undefined : `has the git hash ${found}, but ${gitSha1} was promised`;
+}
+
+export async function sha256Of(store: FileStore, path: string, size: number): Promise<string> {
+  const hash = new Sha256();
+  for (let at = 0; at < size; at += HASH_BYTES) {
+    hash.update(await store.read(path, at, Math.min(size, at + HASH_BYTES)));
+  }
+  return hash.hex();
+}
+
+/** Small files only: the whole is hashed at once. */
+async function gitSha1Of(store: FileStore, path: string, size: number): Promise<string> {
+  const head = new TextEncoder().encode(`blob ${size}\0`);
+  const bytes = new Uint8Array(head.length + size);
+  bytes.set(head);
+  bytes.set(await store.read(path, 0, size), head.length);
+  const digest = new Uint8Array(await crypto.subtle.digest('SHA-1', bytes));
+  return Array.from(digest, (byte) => byte.toString(16).padStart(2, '0')).join('');
+}
+
+async function readNote(store: FileStore, path: string): Promise<Kept | undefined> {
+  // A note that was cut short says nothing: the file is fetched anew.
+  const note = await readJson(store, noteOf(path)).catch(() => undefined);
+  return note as unknown as Kept | undefined;
+}
+
+const writeNote = (store: FileStore, path: string, note: Kept) => writeFile(store, noteOf(path), JSON.stringify(note));
+
+/** fetch says "fetch failed"; why stands in its cause. */
+function reasonOf(error: unknown): string {
+  const { message, cause } = error as Error;
+  return cause instanceof Error && cause.message ? cause.message : message;
+}

@@ -1,0 +1,247 @@
+/**
+ * Opens a Hugging Face checkpoint without reading its weights: config, tokenizer, and every header checked against the
+ * config. The weights then come in pieces of a few MiB, so that a model never stands in host memory as a whole.
+ */
+
+import { parseModelConfig } from '../config.ts';
+import type { ModelConfig } from '../config.ts';
+import { InputError } from '../../errors.ts';
+import { elementCount, parameterSpecs } from '../params.ts';
+import { decodeTensor, readSafetensorsHeader, safetensorsHeaderBytes, type SafetensorsEntry } from './safetensors.ts';
+
+/** Where files come from: a folder, a browser's own file system, bytes in memory. */
+export interface CheckpointFiles {
+  /** Bytes of the file, or undefined where there is none. Other failures must throw. */
+  size(path: string): Promise<number | undefined>;
+  /** Bytes begin..end of a file that is there. */
+  read(path: string, begin: number, end: number): Promise<Uint8Array>;
+}
+
+/** Whole rows of one tensor, as float32. */
+export interface WeightPiece {
+  /** Hugging Face name. */
+  name: string;
+  /** Of the whole tensor. */
+  shape: number[];
+  /** Where in the tensor the piece starts; elements, a multiple of the row. */
+  first: number;
+  data: Float32Array;
+}
+
+/** Weights that are read when asked for, in the order of `parameterSpecs`; can be read more than once. */
+export interface WeightSource {
+  pieces(): AsyncIterable<WeightPiece>;
+}
+
+export interface OpenCheckpoint {
+  config: ModelConfig;
+  weights: WeightSource;
+  /** Parsed `tokenizer.json`; absent where the folder has none. */
+  tokenizerJson?: Record<string, unknown>;
+  /** Parsed `tokenizer_config.json`, its `chat_template` filled in from `chat_template.jinja` where that exists. */
+  tokenizerConfigJson?: Record<string, unknown>;
+}
+
+/** Most float32 bytes of a piece, but for a row that is longer. */
+const PIECE_BYTES = 8 << 20;
+
+const WEIGHTS = 'model.safetensors';
+const INDEX = 'model.safetensors.index.json';
+
+/** Buffers that old Llama checkpoints carry; they follow from the config. */
+const DERIVED = /\.rotary_emb\.inv_freq$/;
+
+/** A tensor and the file it lies in. */
+type Located = SafetensorsEntry & { file: string };
+type Shapes = ReadonlyMap<string, { shape: number[] }>;
+
+/** Throws an InputError naming the file and tensor for anything missing, corrupt, or not fitting the config. */
+export async function openCheckpoint(files: CheckpointFiles): Promise<OpenCheckpoint> {
+  const configJson = await readJson(files, 'config.json');
+  if (!configJson) throw new InputError('The checkpoint has no config.json; give a folder in Hugging Face format.');
+  const config = parseModelConfig(configJson);
+  const { tensors, file } = await locateTensors(files);
+  checkShapes(config, tensors, file);
+  const tokenizerJson = await readJson(files, 'tokenizer.json');
+  const tokenizerConfigJson = await readTokenizerConfig(files);
+  return {
+    config,
+    weights: { pieces: () => readPieces(files, config, tensors) },
+    ...(tokenizerJson && { tokenizerJson }),
+    ...(tokenizerConfigJson && { tokenizerConfigJson }),
+  };
+}
+
+/** The shard files that an index names, in order of first mention. */
+export function shardsOf(index: Record<string, unknown>): string[] {
+  return [...new Set(weightMapOf(index).values())];
+}
+
+/** Throws an InputError where a tensor is missing, has another shape, or is not part of such a model. */
+export function checkShapes(config: ModelConfig, tensors: Shapes, file: string): void {
+  const known = new Set<string>();
+  for (const { name, shape } of parameterSpecs(config)) {
+    known.add(name);
+    const found = tensors.get(name)?.shape;
+    if (!found) throw missingTensor(config, tensors, name, shape, file);
+    if (found.join() === shape.join()) continue;
+    throw new InputError(
+      `${file}: tensor "${name}" has shape [${found.join(', ')}], but the config asks for ` +
+        `[${shape.join(', ')}]. Are config.json and the weights of one model?`,
+    );
+  }
+  for (const [name, { shape }] of tensors) {
+    if (known.has(name) || DERIVED.test(name) || isTiedHead(config, name, shape)) continue;
+    throw new InputError(
+      `${file} has "${name}" [${shape.join(', ')}], which a ${config.architecture} of this config ` +
+        `does not use. Is the config of another model?`,
+    );
+  }
+}
+
+/** A tied head may be stored too; that it is the embedding is checked where the values are at hand. */
+function isTiedHead({ tieWordEmbeddings, vocabSize, hiddenSize }: ModelConfig, name: string, shape: number[]): boolean {
+  return tieWordEmbeddings && name === 'lm_head.weight' && shape.join() === `${vocabSize},${hiddenSize}`;
+}
+
+/** Throws an InputError for the first value that is not finite; `first` is the place of data[0] in the tensor. */
+export function checkFinite(name: string, data: Float32Array, file: string, first = 0): void {
+  // A sum is not finite if any value is not; the search below runs only then (or for an overflowing sum).
+  let sum = 0;
+  for (let i = 0; i < data.length; i++) sum += data[i];
+  if (Number.isFinite(sum)) return;
+  const bad = data.findIndex((value) => !Number.isFinite(value));
+  if (bad < 0) return;
+  throw new InputError(
+    `${file}: tensor "${name}" holds ${data[bad]} at element ${first + bad}; the weights are damaged.`,
+  );
+}
+
+export function differentHead(file: string): InputError {
+  return new InputError(
+    `${file}: "lm_head.weight" differs from the embedding, but config.json says "tie_word_embeddings": true.`,
+  );
+}
+
+async function* readPieces(
+  files: CheckpointFiles,
+  config: ModelConfig,
+  tensors: ReadonlyMap<string, Located>,
+): AsyncIterable<WeightPiece> {
+  const storedHead = config.tieWordEmbeddings ? tensors.get('lm_head.weight') : undefined;
+  for (const { name, shape } of parameterSpecs(config)) {
+    const entry = tensors.get(name)!;
+    const total = elementCount(shape);
+    const row = elementCount(shape.slice(1));
+    const step = Math.max(1, Math.floor(PIECE_BYTES / 4 / row)) * row;
+    for (let first = 0; first < total; first += step) {
+      const count = Math.min(step, total - first);
+      const data = await readElements(files, entry, first, count);
+      checkFinite(name, data, entry.file, first);
+      if (storedHead && name === 'model.embed_tokens.weight') {
+        const twin = await readElements(files, storedHead, first, count);
+        if (twin.some((value, i) => value !== data[i])) throw differentHead(storedHead.file);
+      }
+      yield { name, shape, first, data };
+    }
+  }
+}
+
+async function readElements(files: CheckpointFiles, entry: Located, first: number, count: number) {
+  const width = entry.dtype === 'F32' ? 4 : 2;
+  const begin = entry.begin + first * width;
+  const bytes = await files.read(entry.file, begin, begin + count * width);
+  if (bytes.length === count * width) return decodeTensor(entry.dtype, bytes);
+  throw new InputError(
+    `${entry.file}: ${count * width} bytes of "${entry.name}" were asked for, but ${bytes.length} came; the file was ` +
+      `cut short while it was read.`,
+  );
+}
+
+/** Of one safetensors file, or of the shards that an index names. `file` is what errors about the whole set name. */
+async function locateTensors(files: CheckpointFiles): Promise<{ tensors: Map<string, Located>; file: string }> {
+  const whole = await readHeader(files, WEIGHTS);
+  if (whole) return { tensors: new Map(whole.map((entry) => [entry.name, entry])), file: WEIGHTS };
+  const index = await readJson(files, INDEX);
+  if (!index) throw new InputError(`The checkpoint has neither ${WEIGHTS} nor ${INDEX}; convert it to safetensors.`);
+  return { tensors: await locateInShards(files, weightMapOf(index)), file: INDEX };
+}
+
+async function locateInShards(files: CheckpointFiles, weightMap: Map<string, string>): Promise<Map<string, Located>> {
+  const tensors = new Map<string, Located>();
+  for (const shard of new Set(weightMap.values())) {
+    const entries = await readHeader(files, shard);
+    if (!entries) throw new InputError(`The checkpoint has no ${shard}, which ${INDEX} names. Download it again.`);
+    for (const entry of entries) {
+      const home = weightMap.get(entry.name);
+      if (home !== shard) {
+        const places = home === undefined ? 'does not name' : `places in ${home}`;
+        throw new InputError(`${shard} holds the tensor "${entry.name}", which ${INDEX} ${places}.`);
+      }
+      tensors.set(entry.name, entry);
+    }
+  }
+  for (const [name, shard] of weightMap) {
+    if (!tensors.has(name)) throw new InputError(`${shard} has no "${name}", which ${INDEX} places there.`);
+  }
+  return tensors;
+}
+
+/** The header alone is read: it says where every tensor lies. */
+async function readHeader(files: CheckpointFiles, file: string): Promise<Located[] | undefined> {
+  const size = await files.size(file);
+  if (size === undefined) return undefined;
+  const start = await files.read(file, 0, Math.min(8, size));
+  const length = safetensorsHeaderBytes(start, size, file);
+  const { entries } = readSafetensorsHeader(await files.read(file, 0, length), size, file);
+  return entries.map((entry) => ({ ...entry, file }));
+}
+
+function weightMapOf(index: Record<string, unknown>): Map<string, string> {
+  const map = index['weight_map'];
+  const entries = isObject(map) ? Object.entries(map) : [];
+  const isName = (shard: unknown) => typeof shard === 'string' && /^[\w][\w.-]*$/.test(shard);
+  if (entries.length > 0 && entries.every(([, shard]) => isName(shard))) {
+    return new Map(entries as [string, string][]);
+  }
+  throw new InputError(`${INDEX} has no "weight_map" from tensor names to file names.`);
+}
+
+async function readTokenizerConfig(files: CheckpointFiles): Promise<Record<string, unknown> | undefined> {
+  const json = await readJson(files, 'tokenizer_config.json');
+  const template = await readWhole(files, 'chat_template.jinja');
+  if (!template) return json;
+  return { ...json, chat_template: new TextDecoder().decode(template) };
+}
+
+/** Throws an InputError where the file is no JSON object. */
+export async function readJson(files: CheckpointFiles, path: string): Promise<Record<string, unknown> | undefined> {
+  const bytes = await readWhole(files, path);
+  if (!bytes) return undefined;
+  let json: unknown;
+  try {
+    json = JSON.parse(new TextDecoder().decode(bytes));
+  } catch (cause) {
+    throw new InputError(`${path} is not JSON (${cause instanceof Error ? cause.message : String(cause)}).`, { cause });
+  }
+  if (!isObject(json)) throw new InputError(`${path} must hold a JSON object.`);
+  return json;
+}
+
+async function readWhole(files: CheckpointFiles, path: string): Promise<Uint8Array | undefined> {
+  const size = await files.size(path);
+  return size === undefined ? undefined : files.read(path, 0, size);
+}
+
+function missingTensor(config: ModelConfig, tensors: Shapes, name: string, shape: number[], file: string): InputError {
+  const [example] = tensors.keys();
+  const some = example === undefined ? 'no tensors' : `${tensors.size} tensors, e.g. "${example}"`;
+  const family = config.architecture.replace('ForCausalLM', '');
+  return new InputError(
+    `${file} has no "${name}" [${shape.join(', ')}]; it has ${some}. Is this a ${family} checkpoint?`,
+  );
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

@@ -1,0 +1,259 @@
+/**
+ * The safetensors format: 8 bytes header length (little endian), that many bytes of JSON, then the tensors' bytes.
+ * The header is parsed apart from the data, so that a large file can be streamed tensor by tensor.
+ */
+
+import type { TensorMap } from '../engine.ts';
+import { InputError } from '../../errors.ts';
+import { elementCount } from '../params.ts';
+
+export type SafetensorsDtype = 'F32' | 'F16' | 'BF16';
+
+export interface SafetensorsEntry {
+  name: string;
+  dtype: SafetensorsDtype;
+  shape: number[];
+  /** Byte range in the file (not in the data section). */
+  begin: number;
+  end: number;
+}
+
+export interface SafetensorsHeader {
+  /** Ascending by `begin`. */
+  entries: SafetensorsEntry[];
+  metadata: Record<string, string>;
+}
+
+const BYTES_PER_ELEMENT: Record<SafetensorsDtype, number> = { F32: 4, F16: 2, BF16: 2 };
+
+/** The library that defines the format refuses longer headers too. */
+const MAX_HEADER_BYTES = 100_000_000;
+
+/** Reads a whole file; every tensor comes out as float32. Errors name `file`. */
+export function readSafetensors(bytes: Uint8Array, file = 'model.safetensors'): TensorMap {
+  const { entries } = readSafetensorsHeader(bytes, bytes.length, file);
+  const tensors: TensorMap = new Map();
+  for (const entry of entries) {
+    const data = decodeTensor(entry.dtype, bytes.subarray(entry.begin, entry.end));
+    tensors.set(entry.name, { shape: entry.shape, data });
+  }
+  return tensors;
+}
+
+/** Bytes from the start of the file that `readSafetensorsHeader` needs; `prefix` holds at least the first 8. */
+export function safetensorsHeaderBytes(prefix: Uint8Array, fileLength: number, file: string): number {
+  if (prefix.length < 8 || fileLength < 8) {
+    throw new InputError(`${file} is truncated: it has ${fileLength} bytes, but its header length alone takes 8.`);
+  }
+  const length = new DataView(prefix.buffer, prefix.byteOffset, 8).getBigUint64(0, true);
+  if (length > BigInt(MAX_HEADER_BYTES)) {
+    throw new InputError(
+      `${file} claims a header of ${length} bytes; at most ${MAX_HEADER_BYTES} are allowed. Is this a safetensors file?`,
+    );
+  }
+  if (8 + Number(length) > fileLength) {
+    throw new InputError(
+      `${file} claims a header of ${length} bytes, but only ${fileLength - 8} follow; the file is truncated or corrupt.`,
+    );
+  }
+  return 8 + Number(length);
+}
+
+/** Reads and checks the header. `prefix` is the start of the file (all of the header), `fileLength` its whole size. */
+export function readSafetensorsHeader(
+  prefix: Uint8Array,
+  fileLength: number,
+  file = 'model.safetensors',
+): SafetensorsHeader {
+  const dataStart = safetensorsHeaderBytes(prefix, fileLength, file);
+  const text = decodeText(prefix.subarray(8, dataStart), file);
+  const json = parseHeaderJson(text, file);
+  const twice = firstDuplicateKey(text);
+  if (twice !== undefined) throw new InputError(`${file} lists the tensor "${twice}" twice in its header.`);
+  const { __metadata__: metadata = {}, ...tensors } = json;
+  const entries = Object.entries(tensors).map(([name, value]) => readEntry(name, value, dataStart, file));
+  entries.sort((a, b) => a.begin - b.begin || a.end - b.end);
+  checkOffsets(entries, dataStart, fileLength, file);
+  return { entries, metadata: metadata as Record<string, string> };
+}
+
+/**
+ * Writes tensors in the order of the map, rounded to nearest even where `dtype` is a half. Throws an InputError where data
+ * and shape disagree, or where a value is beyond float16.
+ */
+export function writeSafetensors(
+  tensors: TensorMap,
+  metadata: Record<string, string> = { format: 'pt' },
+  dtype: SafetensorsDtype = 'F32',
+): Uint8Array<ArrayBuffer> {
+  const header: Record<string, unknown> = { __metadata__: metadata };
+  let offset = 0;
+  for (const [name, { shape, data }] of tensors) {
+    if (elementCount(shape) !== data.length) {
+      throw new InputError(`Tensor "${name}" has shape [${shape.join(', ')}] but ${data.length} values.`);
+    }
+    const bytes = data.length * BYTES_PER_ELEMENT[dtype];
+    header[name] = { dtype, shape, data_offsets: [offset, offset + bytes] };
+    offset += bytes;
+  }
+  const text = new TextEncoder().encode(JSON.stringify(header));
+  const headerLength = Math.ceil(text.length / 8) * 8;
+  const bytes = new Uint8Array(8 + headerLength + offset).fill(0x20, 8, 8 + headerLength);
+  new DataView(bytes.buffer).setBigUint64(0, BigInt(headerLength), true);
+  bytes.set(text, 8);
+  let position = 8 + headerLength;
+  for (const [name, { data }] of tensors) {
+    const encoded = encodeTensor(dtype, data, name);
+    bytes.set(encoded, position);
+    position += encoded.length;
+  }
+  return bytes;
+}
+
+/** One tensor's bytes (little endian, any alignment) as float32; float16 and bfloat16 convert exactly. */
+export function decodeTensor(dtype: SafetensorsDtype, bytes: Uint8Array): Float32Array {
+  const copy = new Uint8Array(bytes).buffer; // The copy is aligned, the file's bytes need not be.
+  if (dtype === 'F32') return new Float32Array(copy);
+  const halves = new Uint16Array(copy);
+  const bits = new Uint32Array(halves.length);
+  if (dtype === 'BF16') for (let i = 0; i < halves.length; i++) bits[i] = halves[i] << 16;
+  else for (let i = 0; i < halves.length; i++) bits[i] = float16ToFloat32Bits(halves[i]);
+  return new Float32Array(bits.buffer);
+}
+
+/** The inverse of `decodeTensor`. Throws an InputError naming the tensor where float16 cannot hold a finite value. */
+export function encodeTensor(dtype: SafetensorsDtype, data: Float32Array, name: string): Uint8Array {
+  if (dtype === 'F32') return new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
+  const bits = new Uint32Array(data.buffer, data.byteOffset, data.length);
+  const toHalf = dtype === 'BF16' ? float32BitsToBfloat16 : float32BitsToFloat16;
+  const halves = new Uint16Array(data.length);
+  for (let i = 0; i < halves.length; i++) halves[i] = toHalf(bits[i]);
+  const infinite = dtype === 'BF16' ? 0x7f80 : 0x7c00;
+  const lost = halves.findIndex((half, i) => (half & 0x7fff) === infinite && Number.isFinite(data[i]));
+  if (lost < 0) return new Uint8Array(halves.buffer);
+  throw new InputError(`Tensor "${name}" holds ${data[lost]}, which ${dtype} cannot hold; save it as F32.`);
+}
+
+/** To nearest, ties to even; NaN stays NaN. */
+function float32BitsToBfloat16(bits: number): number {
+  if ((bits & 0x7fffffff) > 0x7f800000) return (bits >>> 16) | 0x40;
+  return (bits + 0x7fff + ((bits >>> 16) & 1)) >>> 16;
+}
+
+/** To nearest, ties to even; NaN stays NaN. */
+function float32BitsToFloat16(bits: number): number {
+  const sign = (bits >>> 16) & 0x8000;
+  const magnitude = bits & 0x7fffffff;
+  if (magnitude > 0x7f800000) return sign | 0x7e00;
+  if (magnitude >= 0x477ff000) return sign | 0x7c00; // 65520 and above round to infinity
+  // Normal halves begin at 2^-14; below, the implicit bit becomes explicit and the fraction shifts out.
+  if (magnitude >= 0x38800000) return sign | roundShift(magnitude - 0x38000000, 13);
+  if (magnitude < 0x33000000) return sign; // below half of the smallest denormal
+  const shift = 126 - (magnitude >>> 23);
+  return sign | roundShift((magnitude & 0x7fffff) | 0x800000, shift);
+}
+
+/** value / 2^shift to nearest, ties to even; shift 1 to 24. */
+function roundShift(value: number, shift: number): number {
+  const kept = value >>> shift;
+  const rest = value & ((1 << shift) - 1);
+  const half = 1 << (shift - 1);
+  return kept + (rest > half || (rest === half && (kept & 1) === 1) ? 1 : 0);
+}
+
+function float16ToFloat32Bits(half: number): number {
+  const sign = (half & 0x8000) << 16;
+  const exponent = (half >> 10) & 31;
+  const fraction = half & 0x3ff;
+  if (exponent === 31) return sign | 0x7f800000 | (fraction << 13);
+  if (exponent > 0) return sign | ((exponent + 112) << 23) | (fraction << 13);
+  if (fraction === 0) return sign;
+  // A float16 denormal is a normal float32: move its leading bit to the implicit place.
+  const shift = Math.clz32(fraction) - 21;
+  return sign | ((113 - shift) << 23) | (((fraction << shift) & 0x3ff) << 13);
+}
+
+function decodeText(bytes: Uint8Array, file: string): string {
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+  } catch (cause) {
+    throw new InputError(`${file} has a header that is not UTF-8; the file is corrupt.`, { cause });
+  }
+}
+
+function parseHeaderJson(text: string, file: string): Record<string, unknown> {
+  let json: unknown;
+  try {
+    json = JSON.parse(text);
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    throw new InputError(`${file} has a header that is not JSON (${reason}); its length may be wrong.`, { cause });
+  }
+  if (typeof json === 'object' && json !== null && !Array.isArray(json)) return json as Record<string, unknown>;
+  throw new InputError(`${file} has a header that is not a JSON object.`);
+}
+
+/** JSON.parse keeps the last of equal keys in silence, so the text itself is walked: strings before ":" at depth 1. */
+function firstDuplicateKey(text: string): string | undefined {
+  const seen = new Set<string>();
+  let depth = 0;
+  for (const [token] of text.matchAll(/"(?:[^"\\]|\\.)*"(?:\s*:)?|[{}[\]]/g)) {
+    if (token === '{' || token === '[') depth++;
+    else if (token === '}' || token === ']') depth--;
+    else if (depth === 1 && token.endsWith(':')) {
+      const key = JSON.parse(token.slice(0, -1)) as string;
+      if (seen.has(key)) return key;
+      seen.add(key);
+    }
+  }
+  return undefined;
+}
+
+function readEntry(name: string, value: unknown, dataStart: number, file: string): SafetensorsEntry {
+  const { dtype, shape, data_offsets: offsets } = (value ?? {}) as Record<string, unknown>;
+  if (typeof dtype !== 'string' || !Object.hasOwn(BYTES_PER_ELEMENT, dtype)) {
+    throw new InputError(`${file}: tensor "${name}" has dtype ${JSON.stringify(dtype)}; supported: F32, F16, BF16.`);
+  }
+  if (!isCounts(shape)) {
+    throw new InputError(`${file}: tensor "${name}" has shape ${JSON.stringify(shape)}, not a list of sizes.`);
+  }
+  if (!isCounts(offsets) || offsets.length !== 2 || offsets[0] > offsets[1]) {
+    throw new InputError(`${file}: tensor "${name}" has data_offsets ${JSON.stringify(offsets)}, not [begin, end].`);
+  }
+  const bytes = elementCount(shape) * BYTES_PER_ELEMENT[dtype as SafetensorsDtype];
+  if (bytes !== offsets[1] - offsets[0]) {
+    throw new InputError(
+      `${file}: tensor "${name}" ${dtype} [${shape.join(', ')}] needs ${bytes} bytes, but its offsets ` +
+        `[${offsets.join(', ')}] hold ${offsets[1] - offsets[0]}.`,
+    );
+  }
+  const [begin, end] = offsets.map((offset) => dataStart + offset);
+  return { name, dtype: dtype as SafetensorsDtype, shape, begin, end };
+}
+
+/** The format wants the data section covered exactly: no overlap, no hole, nothing behind. */
+function checkOffsets(entries: SafetensorsEntry[], dataStart: number, fileLength: number, file: string): void {
+  let end = dataStart;
+  let previous = 'the header';
+  for (const entry of entries) {
+    if (entry.begin !== end) {
+      const relation = entry.begin < end ? 'overlaps' : 'leaves a hole after';
+      throw new InputError(
+        `${file}: tensor "${entry.name}" ${relation} ${previous}: it begins at data offset ` +
+          `${entry.begin - dataStart}, not ${end - dataStart}. The file is corrupt.`,
+      );
+    }
+    end = entry.end;
+    previous = `"${entry.name}"`;
+  }
+  if (end === fileLength) return;
+  throw new InputError(
+    end > fileLength
+      ? `${file} is truncated: its header promises ${end} bytes, but it has ${fileLength}. Download it again.`
+      : `${file} has ${fileLength - end} bytes after its last tensor; the file is corrupt.`,
+  );
+}
+
+function isCounts(value: unknown): value is number[] {
+  return Array.isArray(value) && value.every((v) => Number.isSafeInteger(v) && (v as number) >= 0);
+}

@@ -1,0 +1,37 @@
+/** Compiles ahead what takes long, while the weights are still on their way: in parallel, off the critical path. */
+
+import type { Gpu } from '../../gpu/device.ts';
+import { attentionForwardKernels, attentionKernels } from '../../gpu/ops/attention.ts';
+import { rowThreads } from '../../gpu/ops/grid.ts';
+import { firstMatmulKernels, matmulKernels } from '../../gpu/ops/matmul.ts';
+import { policyLossKernel } from '../../gpu/ops/policy_loss.ts';
+import { sampleKernel } from '../../gpu/ops/sample.ts';
+import type { ModelConfig } from '../config.ts';
+
+/**
+ * The tiles of the products, attention, sampling and the policy loss; the other kernels compile in milliseconds at first use.
+ * Without it a software adapter's first step compiles them one after the other, a second for the largest.
+ */
+export async function prepareKernels(
+  gpu: Gpu,
+  { headDim }: ModelConfig,
+  uses: { rollout: boolean; half?: boolean; training?: boolean },
+): Promise<void> {
+  const { half = false, training = true } = uses;
+  const plain = [...matmulKernels(gpu), ...attentionKernels(gpu, headDim)];
+  const formsOf = half && (await import('../../gpu/halves.ts')).halfForms;
+  const kernels = [...(formsOf ? formsOf(plain, training) : plain), policyLossKernel];
+  const compiled = kernels.map((kernel) => gpu.prepare(kernel));
+  if (uses.rollout) compiled.push(gpu.prepare(sampleKernel, rowThreads(gpu)));
+  await Promise.all(compiled);
+}
+
+/**
+ * What generation cannot start without. The rest is compiled once its first tokens are there, and who trains waits for that.
+ * Until the tiles for many rows are there, a smaller one stands in.
+ */
+export async function prepareFirstTokens(gpu: Gpu, config: ModelConfig): Promise<void> {
+  const kernels = [...firstMatmulKernels(gpu), ...attentionForwardKernels(gpu, config.headDim)];
+  await Promise.all([...kernels.map((kernel) => gpu.prepare(kernel)), gpu.prepare(sampleKernel, rowThreads(gpu))]);
+  gpu.prepareLater([...matmulKernels(gpu), ...attentionKernels(gpu, config.headDim), policyLossKernel]);
+}

@@ -1,0 +1,127 @@
+/** Which kernels a device uses: built in, pinned, or timed on the adapter at first use and kept. Loaded when it is needed. */
+
+import type { Gpu } from '../../gpu/device.ts';
+import type { MatmulTable, MatmulTiles, MatmulVariant } from '../../gpu/ops/matmul.ts';
+import { type Tuning, tuneMatmul } from '../../gpu/tune.ts';
+import { InputError } from '../../errors.ts';
+import { type FileStore, writeFile } from '../checkpoint/store.ts';
+
+/** A row of a table as a file has it: the last row, for any number more, has no bound. */
+export interface TableRow {
+  upToRows?: number;
+  tile: string;
+}
+
+/** What `webgrpo tune` writes; only `matmul` is read, and where the table was kept by a run also `identity`. */
+export interface TuningFile {
+  /** Adapter, driver and the kernels' own text. */
+  identity?: string;
+  matmul: TableRow[];
+  /** What the table rests on. */
+  measured?: Pick<Tuning, 'times' | 'n' | 'k' | 'seconds'>;
+}
+
+/** auto = built in where the table was measured, else kept or timed now; off = built in; else a table, as of a file. */
+export type KernelTuning = string | TuningFile;
+
+/** Where a device's table is from. */
+export type TableSource = 'built in' | 'pinned' | 'kept' | 'timed';
+
+/** Makes the device use what is asked for. Throws InputError for a table that does not fit the adapter. */
+export async function applyTuning(
+  gpu: Gpu,
+  products: MatmulTiles,
+  tuning: KernelTuning,
+  store?: FileStore,
+): Promise<TableSource> {
+  const { isMeasured, useMatmulTable } = products;
+  if (typeof tuning !== 'string') {
+    useMatmulTable(gpu, parseTable(gpu, products, tuning, 'trainer.kernelTuning'));
+    return 'pinned';
+  }
+  if (tuning !== 'auto' && tuning !== 'off')
+    throw new InputError(
+      `trainer.kernelTuning is "${tuning}"; a page takes auto or off, the command line also a file.`,
+    );
+  if (tuning === 'off' || isMeasured(gpu)) return 'built in';
+  const kept = store && (await keptTable(gpu, products, store));
+  useMatmulTable(gpu, kept ?? (await timeTable(gpu, products, store)));
+  return kept ? 'kept' : 'timed';
+}
+
+async function timeTable(gpu: Gpu, products: MatmulTiles, store: FileStore | undefined): Promise<MatmulTable> {
+  const tuning = await tuneMatmul(gpu, products);
+  if (store) await keepTuning(gpu, products, tuning, store);
+  return tuning.table;
+}
+
+export async function keepTuning(gpu: Gpu, products: MatmulTiles, tuning: Tuning, store: FileStore): Promise<void> {
+  await writeFile(store, fileOf(gpu, products), `${JSON.stringify(tuningFile(gpu, products, tuning), null, 2)}\n`);
+}
+
+export function tuningFile(gpu: Gpu, products: MatmulTiles, { table, ...measured }: Tuning): TuningFile {
+  const matmul = table.map(([rows, tile]): TableRow => (rows === Infinity ? { tile } : { upToRows: rows, tile }));
+  return { identity: identityOf(gpu, products), matmul, measured };
+}
+
+/** Undefined where there is none of this adapter, driver and library, or it was cut short: it is then made anew. */
+async function keptTable(gpu: Gpu, products: MatmulTiles, store: FileStore): Promise<MatmulTable | undefined> {
+  const path = fileOf(gpu, products);
+  const bytes = await store.size(path);
+  if (!bytes) return undefined;
+  try {
+    const file = JSON.parse(new TextDecoder().decode(await store.read(path, 0, bytes))) as TuningFile;
+    return file.identity === identityOf(gpu, products) ? parseTable(gpu, products, file, path) : undefined;
+  } catch (error) {
+    if (error instanceof SyntaxError || error instanceof InputError) return undefined;
+    throw error;
+  }
+}
+
+/** Throws InputError: what `source` has, what is allowed, what to do. */
+export function parseTable(gpu: Gpu, products: MatmulTiles, file: unknown, source: string): MatmulTable {
+  const rows = (file as Partial<TuningFile> | null)?.matmul;
+  if (!Array.isArray(rows) || rows.length === 0)
+    throw new InputError(`${source} has no list "matmul"; "webgrpo tune --out FILE" writes a file that has.`);
+  const table = rows.map((row: Partial<TableRow>, i): [number, MatmulVariant] => {
+    const last = i === rows.length - 1;
+    const upTo = last ? (row.upToRows ?? Infinity) : row.upToRows;
+    if (typeof upTo !== 'number' || (last && upTo !== Infinity) || !(upTo > (rows[i - 1]?.upToRows ?? 0)))
+      throw new InputError(
+        `${source}: upToRows of row ${i + 1} is ${row.upToRows ?? 'absent'}; it must rise from row to row, and only the last has none.`,
+      );
+    return [upTo, tileOf(gpu, products, row.tile, source)];
+  });
+  return table;
+}
+
+function tileOf(gpu: Gpu, products: MatmulTiles, tile: string | undefined, source: string): MatmulVariant {
+  const here = (Object.keys(products.variants) as MatmulVariant[]).filter((name) => products.runsOn(gpu, name));
+  const found = here.find((name) => name === tile);
+  if (found) return found;
+  throw new InputError(`${source} has the tile "${tile}"; on this adapter there are ${here.join(', ')}.`);
+}
+
+const fileOf = (gpu: Gpu, products: MatmulTiles): string => `kernels-${hash(identityOf(gpu, products))}.json`;
+
+/** Adapter, driver (whose version an adapter's description or the browser's name tells), and the kernels' own text. */
+export function identityOf({ adapter }: Gpu, { variants }: MatmulTiles): string {
+  const { vendor, architecture, description, subgroupSize, subgroupMaxSize, features } = adapter;
+  const code = hash(
+    Object.values(variants)
+      .map(({ kernel }) => kernel.code)
+      .join(),
+  );
+  const program = globalThis.navigator.userAgent ?? 'Node'; // Dawn's navigator has none
+  const subgroups = `subgroups of ${subgroupSize} to ${subgroupMaxSize}`;
+  return [vendor, architecture, description, subgroups, features.toSorted().join(' '), program, `kernels ${code}`].join(
+    '; ',
+  );
+}
+
+/** FNV-1a, 32 bits. */
+function hash(text: string): string {
+  let h = 0x811c9dc5;
+  for (let i = 0; i < text.length; i++) h = Math.imul(h ^ text.charCodeAt(i), 0x01000193);
+  return (h >>> 0).toString(16).padStart(8, '0');
+}

@@ -1,0 +1,166 @@
+/**
+ * Adapters in PEFT's own format, `adapter_config.json` and `adapter_model.safetensors`, so that transformers loads what we
+ * train and we load what PEFT trained; and an adapter merged into its base.
+ */
+
+import type { CheckpointSource } from '../checkpoint/checkpoint.ts';
+import type { ModelConfig } from '../config.ts';
+import type { TensorMap } from '../engine.ts';
+import { InputError } from '../../errors.ts';
+import { LORA_MODULES, loraGroups, loraModules, loraScale, type LoraConfig, peftName, planLora } from './weights.ts';
+import { readSafetensors, writeSafetensors } from '../checkpoint/safetensors.ts';
+
+export interface Adapter {
+  lora: LoraConfig;
+  /** A and B by PEFT's names. */
+  tensors: TensorMap;
+  /** `base_model_name_or_path`: what it was trained on. */
+  baseModel?: string | undefined;
+}
+
+const CONFIG = 'adapter_config.json';
+const WEIGHTS = 'adapter_model.safetensors';
+
+/** Keys of PEFT's config that would change what is computed, with the value at which they do nothing. */
+const REFUSED: Record<string, unknown[]> = {
+  use_dora: [false],
+  bias: ['none'],
+  fan_in_fan_out: [false],
+  lora_bias: [false],
+  modules_to_save: [],
+  rank_pattern: [],
+  alpha_pattern: [],
+  layers_to_transform: [],
+  layer_replication: [],
+  target_parameters: [],
+  trainable_token_indices: [],
+};
+
+/** File name to bytes. */
+export function saveAdapter({ lora, tensors, baseModel }: Adapter): Map<string, Uint8Array<ArrayBuffer>> {
+  const json = {
+    peft_type: 'LORA',
+    task_type: 'CAUSAL_LM',
+    base_model_name_or_path: baseModel ?? null,
+    inference_mode: true,
+    r: lora.rank,
+    lora_alpha: lora.alpha,
+    lora_dropout: lora.dropout,
+    target_modules: [...lora.targetModules],
+    use_rslora: lora.useRslora,
+    ...{ use_dora: false, bias: 'none', fan_in_fan_out: false, init_lora_weights: true },
+    ...{ modules_to_save: null, layers_to_transform: null, layers_pattern: null, rank_pattern: {}, alpha_pattern: {} },
+  };
+  return new Map([
+    [CONFIG, new TextEncoder().encode(`${JSON.stringify(json, null, 2)}\n`)],
+    [WEIGHTS, writeSafetensors(tensors)],
+  ]);
+}
+
+/** An adapter for a model of this config. Throws an InputError for one that would be computed otherwise, or does not fit. */
+export async function loadAdapter(source: CheckpointSource, config: ModelConfig): Promise<Adapter> {
+  const [configBytes, weightBytes] = [await source(CONFIG), await source(WEIGHTS)];
+  if (!configBytes || !weightBytes)
+    throw new InputError(`The adapter has no ${configBytes ? WEIGHTS : CONFIG}; give a folder as PEFT saves it.`);
+  const { lora, baseModel } = parseAdapterConfig(parseJson(configBytes));
+  const tensors = readSafetensors(weightBytes, WEIGHTS);
+  // PEFT's target_modules may be a pattern; which modules it came to stands in the tensor names.
+  const targetModules = LORA_MODULES.filter((name) =>
+    [...tensors.keys()].some((key) => key.includes(`.${name}.lora_`)),
+  );
+  const adapter = { lora: { ...lora, targetModules }, tensors, baseModel };
+  checkTensors(adapter, config);
+  return adapter;
+}
+
+/** `adapter_config.json` -> settings; dropout is kept, the seed is 0. */
+export function parseAdapterConfig(json: unknown): { lora: LoraConfig; baseModel: string | undefined } {
+  if (typeof json !== 'object' || json === null) throw new InputError(`${CONFIG} must hold a JSON object.`);
+  const keys = json as Record<string, unknown>;
+  if (keys['peft_type'] !== 'LORA')
+    throw new InputError(`${CONFIG}: "peft_type" is ${JSON.stringify(keys['peft_type'])}; supported: "LORA".`);
+  for (const [key, neutral] of Object.entries(REFUSED)) {
+    const value = keys[key];
+    const isEmpty = value === undefined || value === null || (typeof value === 'object' && !Object.keys(value).length);
+    if (isEmpty || neutral.includes(value)) continue;
+    throw new InputError(`${CONFIG}: "${key}" is ${JSON.stringify(value)}, which is not supported; train it without.`);
+  }
+  const number = (key: string, byDefault: number | undefined, least: number) => {
+    const value = keys[key] ?? byDefault;
+    if (typeof value === 'number' && value >= least) return value;
+    throw new InputError(`${CONFIG}: "${key}" is ${JSON.stringify(value)}; allowed: a number of at least ${least}.`);
+  };
+  const baseModel = keys['base_model_name_or_path'];
+  return {
+    lora: {
+      rank: number('r', undefined, 1),
+      alpha: number('lora_alpha', undefined, 0),
+      dropout: number('lora_dropout', 0, 0),
+      useRslora: keys['use_rslora'] === true,
+      targetModules: loraModules('all-linear'),
+      seed: 0,
+    },
+    baseModel: typeof baseModel === 'string' && baseModel !== '' ? baseModel : undefined,
+  };
+}
+
+/** The weights with scale * B A added, in float64, rounded once; what has no adapter is passed on as it is. */
+export function mergeAdapter(config: ModelConfig, weights: TensorMap, { lora, tensors }: Adapter): TensorMap {
+  const merged: TensorMap = new Map(weights);
+  const scale = loraScale(lora);
+  for (const { I, modules } of loraGroups(config, lora.targetModules))
+    for (const { name } of modules)
+      for (let l = 0; l < config.numHiddenLayers; l++) {
+        const target = `model.layers.${l}.${name}.weight`;
+        const [a, b] = [tensors.get(peftName(l, name, 'A'))!, tensors.get(peftName(l, name, 'B'))!];
+        const { shape, data } = weights.get(target)!;
+        merged.set(target, { shape, data: mergeOne(data, a.data, b.data, I, scale) });
+      }
+  return merged;
+}
+
+/** weight [O, I] + scale * b a; a [R, I], b [O, R]. */
+function mergeOne(weight: Float32Array, a: Float32Array, b: Float32Array, I: number, scale: number): Float32Array {
+  const R = a.length / I;
+  const merged = new Float32Array(weight.length);
+  const row = new Float64Array(I);
+  for (let o = 0; o < weight.length / I; o++) {
+    row.set(weight.subarray(o * I, (o + 1) * I));
+    for (let r = 0; r < R; r++) {
+      const factor = scale * b[o * R + r];
+      for (let i = 0; i < I; i++) row[i] += factor * a[r * I + i];
+    }
+    merged.set(row, o * I);
+  }
+  return merged;
+}
+
+function checkTensors({ lora, tensors }: Adapter, config: ModelConfig): void {
+  const wanted = new Map(planLora(config, lora).blocks.flatMap(({ parts }) => parts.map((p) => [p.name, p.shape])));
+  for (const [name, shape] of wanted) {
+    const found = tensors.get(name)?.shape;
+    if (found?.join() === shape.join()) continue;
+    const what = found ? `[${found.join(', ')}]` : 'absent';
+    throw new InputError(
+      `${WEIGHTS}: "${name}" is ${what}, but rank ${lora.rank} on this model needs [${shape.join(', ')}]. ` +
+        `Was it trained on another model?`,
+    );
+  }
+  const extra = [...tensors.keys()].find((name) => !wanted.has(name));
+  if (extra !== undefined || wanted.size === 0)
+    throw new InputError(
+      `${WEIGHTS} has ${extra === undefined ? 'no adapter' : `"${extra}"`}; supported: ${LORA_MODULES.join(', ')} of every layer.`,
+    );
+  for (const [name, { data }] of tensors) {
+    const bad = data.findIndex((value) => !Number.isFinite(value));
+    if (bad >= 0) throw new InputError(`${WEIGHTS}: "${name}" holds ${data[bad]} at element ${bad}; it is damaged.`);
+  }
+}
+
+function parseJson(bytes: Uint8Array): unknown {
+  try {
+    return JSON.parse(new TextDecoder().decode(bytes));
+  } catch (cause) {
+    throw new InputError(`${CONFIG} is not JSON (${(cause as Error).message}).`, { cause });
+  }
+}

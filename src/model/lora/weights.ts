@@ -1,0 +1,161 @@
+/**
+ * LoRA (arXiv:2106.09685): y = x W + scale * (dropout(x) A) B for the modules that have an adapter, W frozen. Here is
+ * what an adapter is made of: settings, which modules share a matrix of ours, PEFT's tensor names, the arena.
+ *
+ * Our q, k and v are one matrix and so are gate and up, so the A of neighbours lie side by side ([I, T], T = modules x R)
+ * and so do their B ([R, J], J = the columns that have an adapter).
+ */
+
+import type { Gpu, View } from '../../gpu/device.ts';
+import type { LoraSpan } from '../../gpu/ops/lora_up.ts';
+import type { ModelConfig } from '../config.ts';
+import type { TensorMap } from '../engine.ts';
+import { Arena } from '../weights/gpuWeights.ts';
+import { type ArenaPlan, type Block, placeBlocks } from '../weights/plan.ts';
+import type { LoraConfig, LoraModule } from './config.ts';
+import { fillUniform } from '../params.ts';
+
+export { LORA_MODULES, type LoraConfig, type LoraModule, loraModules, loraScale } from './config.ts';
+
+/** Which of our matrices an adapter belongs to. */
+export type LoraGroup = 'qkv' | 'o' | 'gu' | 'down';
+
+/** The adapted modules of one of our matrices [I, Y]. */
+export interface LoraGroupPlan {
+  group: LoraGroup;
+  /** Rows of the matrix: inputs. */
+  I: number;
+  /** Columns of the matrix. */
+  Y: number;
+  modules: (LoraSpan & { name: string })[];
+}
+
+/** The matrices of a layer that have adapted modules; the same in every layer. */
+export function loraGroups(config: ModelConfig, targets: readonly LoraModule[]): LoraGroupPlan[] {
+  const { hiddenSize: C, intermediateSize: F, headDim: D, numAttentionHeads: H, numKeyValueHeads: K } = config;
+  const all: [LoraGroup, number, [LoraModule, string, number][]][] = [
+    [
+      'qkv',
+      C,
+      [
+        ['q_proj', 'self_attn', H * D],
+        ['k_proj', 'self_attn', K * D],
+        ['v_proj', 'self_attn', K * D],
+      ],
+    ],
+    ['o', H * D, [['o_proj', 'self_attn', C]]],
+    [
+      'gu',
+      C,
+      [
+        ['gate_proj', 'mlp', F],
+        ['up_proj', 'mlp', F],
+      ],
+    ],
+    ['down', F, [['down_proj', 'mlp', C]]],
+  ];
+  return all.flatMap(([group, I, members]) => {
+    let Y = 0;
+    const spans = members.map(([module, part, width]) => {
+      const span = { module, name: `${part}.${module}`, column: Y, width };
+      Y += width;
+      return span;
+    });
+    const modules = spans.filter(({ module }) => targets.includes(module));
+    return modules.length > 0 ? [{ group, I, Y, modules }] : [];
+  });
+}
+
+/** PEFT's name of one half of an adapter. */
+export const peftName = (layer: number, module: string, half: 'A' | 'B'): string =>
+  `base_model.model.model.layers.${layer}.${module}.lora_${half}.weight`;
+
+/** The blocks of an adapter, A and B of every matrix and layer. PEFT keeps A as [R, I] and B as [out, R]. */
+export function planLora(
+  config: ModelConfig,
+  { rank, targetModules }: Pick<LoraConfig, 'rank' | 'targetModules'>,
+  maxBytes = Infinity,
+): ArenaPlan {
+  const blocks: Omit<Block, 'buffer' | 'offset'>[] = [];
+  const add = (label: string, width: number, parts: Block['parts']) => {
+    const size = parts.reduce((sum, { shape }) => sum + shape[0] * shape[1], 0);
+    blocks.push({ label, size, width, parts });
+  };
+  const groups = loraGroups(config, targetModules);
+  for (let l = 0; l < config.numHiddenLayers; l++)
+    for (const { group, I, modules } of groups) {
+      const before = (s: number) => modules.slice(0, s).reduce((sum, { width }) => sum + width, 0);
+      const part = (s: number, half: 'A' | 'B', shape: number[], column: number) => ({
+        ...{ name: peftName(l, modules[s].name, half), shape, column },
+        transposed: true,
+      });
+      add(
+        `${l}.${group}.a`,
+        modules.length * rank,
+        modules.map((_, s) => part(s, 'A', [rank, I], s * rank)),
+      );
+      add(
+        `${l}.${group}.b`,
+        before(modules.length),
+        modules.map(({ width }, s) => part(s, 'B', [width, rank], before(s))),
+      );
+    }
+  return placeBlocks(blocks, maxBytes);
+}
+
+/** Fresh adapters as PEFT makes them: A uniform in +-1 / sqrt(inputs), B zero, so that nothing changes at first. */
+export function initLora(config: ModelConfig, lora: LoraConfig): TensorMap {
+  const tensors: TensorMap = new Map();
+  for (const { name, shape } of planLora(config, lora).blocks.flatMap(({ parts }) => parts)) {
+    const data = new Float32Array(shape[0] * shape[1]);
+    if (name.endsWith('lora_A.weight')) fillUniform(data, 1 / Math.sqrt(shape[1]), lora.seed, name);
+    tensors.set(name, { shape, data });
+  }
+  return tensors;
+}
+
+/** A and B of one matrix, or their gradients. */
+export interface LoraViews {
+  /** [I, T] */ a: View;
+  /** [R, J] */ b: View;
+}
+
+/** The adapters of every layer, or their gradients, or a moment. */
+export class LoraWeights extends Arena {
+  readonly layers: Partial<Record<LoraGroup, LoraViews>>[];
+
+  constructor(gpu: Gpu, config: ModelConfig, lora: LoraConfig, label: string) {
+    super(gpu, planLora(config, lora, gpu.maxArenaBytes), label);
+    this.layers = Array.from({ length: config.numHiddenLayers }, (_, l) =>
+      Object.fromEntries(
+        loraGroups(config, lora.targetModules).map(({ group }) => [
+          group,
+          { a: this.view(`${l}.${group}.a`), b: this.view(`${l}.${group}.b`) },
+        ]),
+      ),
+    );
+  }
+}
+
+/** What a model with adapters has beside its frozen weights. */
+export interface Lora {
+  config: LoraConfig;
+  groups: ReadonlyMap<LoraGroup, LoraGroupPlan>;
+  weights: LoraWeights;
+}
+
+/** Adapters on the device, fresh ones until something is imported. */
+export function createLora(gpu: Gpu, model: ModelConfig, config: LoraConfig): Lora {
+  const weights = new LoraWeights(gpu, model, config, 'lora');
+  weights.importTensors(initLora(model, config));
+  return { config, groups: new Map(loraGroups(model, config.targetModules).map((g) => [g.group, g])), weights };
+}
+
+/** Columns of the widest T, and of the widest I, among the adapted matrices. */
+export function loraWidths(config: ModelConfig, { rank, targetModules }: LoraConfig): { T: number; I: number } {
+  const groups = loraGroups(config, targetModules);
+  return {
+    T: Math.max(...groups.map(({ modules }) => modules.length * rank)),
+    I: Math.max(...groups.map(({ I }) => I)),
+  };
+}

@@ -1,0 +1,170 @@
+/**
+ * Trains a byte-level BPE tokenizer and writes it as a Hugging Face `tokenizer.json`, deterministic for one corpus.
+ *
+ * Made for short sequences over a small world: frequent pre-tokens enter the vocabulary whole (reachable through
+ * `ignore_merges`, as in Llama 3), so that a word, or all of `{"name":"calculator","arguments":{"expression":"`, costs
+ * one entry and one token; ordinary merges (Sennrich et al., arXiv:1508.07909) over the same text fill the rest of the
+ * vocabulary and serve unseen words.
+ * Digits always stand alone, which is what lets a small model copy numbers.
+ */
+
+import { InputError } from '../../errors.ts';
+
+/**
+ * A digit | a word with its leading space and a newline after it ("assistant\n") | a run that starts with a symbol and
+ * goes on up to a space or digit (JSON boilerplate) | white space. Classes are spelled out, since \s and \d mean
+ * different characters to Oniguruma and JavaScript.
+ */
+const PRE_TOKEN = '[0-9]| ?\\p{L}+\\n?| ?[^ \\t\\r\\n0-9\\p{L}][^ \\t\\r\\n0-9]*|[ \\t\\r\\n]+';
+
+export interface SpecialToken {
+  content: string;
+  /** Left out when decoding with skipSpecialTokens; tool-call tags are not, since the parser reads them. */
+  special: boolean;
+}
+
+export interface BpeOptions {
+  /** Entries in all: 256 bytes, special tokens, whole words, merges. */
+  vocabSize: number;
+  /** At most this many entries are whole pre-tokens; 0 = plain BPE. */
+  maxWords: number;
+  specialTokens: SpecialToken[];
+}
+
+interface Word {
+  symbols: string[];
+  count: number;
+}
+
+/** The `tokenizer.json`, to be written with JSON.stringify. Throws InputError where the entries do not fit. */
+export function trainBpe(texts: Iterable<string>, options: BpeOptions): Record<string, unknown> {
+  const alphabet = byteAlphabet();
+  const room = options.vocabSize - options.specialTokens.length - alphabet.length;
+  if (room < 0) {
+    throw new InputError(
+      `A byte-level vocabulary of ${options.vocabSize} is too small: 256 bytes and ${options.specialTokens.length} ` +
+        `special tokens need ${options.vocabSize - room}.`,
+    );
+  }
+  const counts = countPreTokens(texts, alphabet, options.specialTokens);
+  const whole = mostUseful(counts, Math.min(options.maxWords, room));
+  const known = new Set([...alphabet, ...whole]);
+  const merges = learnMerges([...counts], known, options.vocabSize - options.specialTokens.length);
+  const specials = options.specialTokens.map(({ content }) => content);
+  return tokenizerJson([...specials, ...known], merges, options.specialTokens);
+}
+
+/** Pre-tokens in byte characters with their counts; special tokens are cut out first, as the tokenizer will do. */
+function countPreTokens(texts: Iterable<string>, alphabet: string[], specials: SpecialToken[]): Map<string, number> {
+  const cut = new RegExp(specials.map(({ content }) => content.replace(/[^\w]/g, '\\$&')).join('|') || '$^');
+  const pattern = new RegExp(PRE_TOKEN, 'gu');
+  const encoder = new TextEncoder();
+  const counts = new Map<string, number>();
+  for (const text of texts) {
+    for (const [preToken] of text.split(cut).flatMap((part) => [...part.matchAll(pattern)])) {
+      const bytes = Array.from(encoder.encode(preToken), (byte) => alphabet[byte]).join('');
+      counts.set(bytes, (counts.get(bytes) ?? 0) + 1);
+    }
+  }
+  return counts;
+}
+
+/** The pre-tokens whose becoming one token saves most, those seen at least twice; ties in code-point order. */
+function mostUseful(counts: Map<string, number>, limit: number): string[] {
+  const saving = ([token, count]: [string, number]) => count * ([...token].length - 1);
+  return [...counts]
+    .filter(([token, count]) => count > 1 && [...token].length > 1)
+    .sort((a, b) => saving(b) - saving(a) || compare(a[0], b[0]))
+    .slice(0, limit)
+    .map(([token]) => token);
+}
+
+/** Adds one entry a merge to `known` until it holds `limit`, or nothing is left that occurs twice. */
+function learnMerges(counts: [string, number][], known: Set<string>, limit: number): [string, string][] {
+  const words: Word[] = counts.map(([token, count]) => ({ symbols: [...token], count }));
+  const merges: [string, string][] = [];
+  while (known.size < limit) {
+    const pair = mostFrequentPair(words);
+    if (!pair) break;
+    merges.push(pair);
+    known.add(pair[0] + pair[1]);
+    for (const word of words) mergePair(word, pair);
+  }
+  return merges;
+}
+
+function mostFrequentPair(words: Word[]): [string, string] | null {
+  const counts = new Map<string, number>();
+  for (const { symbols, count } of words) {
+    for (let i = 1; i < symbols.length; i++) {
+      // A byte character is never a space, so a space can join the two.
+      const pair = `${symbols[i - 1]} ${symbols[i]}`;
+      counts.set(pair, (counts.get(pair) ?? 0) + count);
+    }
+  }
+  let best: string | null = null;
+  let bestCount = 1;
+  for (const [pair, count] of counts) {
+    if (count > bestCount || (count === bestCount && best !== null && compare(pair, best) < 0)) {
+      [best, bestCount] = [pair, count];
+    }
+  }
+  return best === null ? null : (best.split(' ') as [string, string]);
+}
+
+function mergePair(word: Word, [left, right]: [string, string]): void {
+  const { symbols } = word;
+  for (let i = 0; i + 1 < symbols.length; i++) {
+    if (symbols[i] === left && symbols[i + 1] === right) symbols.splice(i, 2, left + right);
+  }
+}
+
+/** GPT-2's printable stand-in for each byte. */
+export function byteAlphabet(): string[] {
+  const printable = (b: number) => (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
+  let next = 256;
+  return Array.from({ length: 256 }, (_, b) => String.fromCharCode(printable(b) ? b : next++));
+}
+
+function compare(a: string, b: string): number {
+  return a < b ? -1 : a > b ? 1 : 0;
+}
+
+function tokenizerJson(vocab: string[], merges: [string, string][], specials: SpecialToken[]): Record<string, unknown> {
+  return {
+    version: '1.0',
+    truncation: null,
+    padding: null,
+    added_tokens: specials.map(({ content, special }, id) => ({
+      id,
+      content,
+      single_word: false,
+      lstrip: false,
+      rstrip: false,
+      normalized: false,
+      special,
+    })),
+    normalizer: null,
+    pre_tokenizer: {
+      type: 'Sequence',
+      pretokenizers: [
+        { type: 'Split', pattern: { Regex: PRE_TOKEN }, behavior: 'Isolated', invert: false },
+        { type: 'ByteLevel', add_prefix_space: false, trim_offsets: true, use_regex: false },
+      ],
+    },
+    post_processor: null,
+    decoder: { type: 'ByteLevel', add_prefix_space: true, trim_offsets: true, use_regex: true },
+    model: {
+      type: 'BPE',
+      dropout: null,
+      unk_token: null,
+      continuing_subword_prefix: null,
+      end_of_word_suffix: null,
+      fuse_unk: false,
+      byte_fallback: false,
+      ignore_merges: true,
+      vocab: Object.fromEntries(vocab.map((token, id) => [token, id])),
+      merges: merges.map((pair) => pair.join(' ')),
+    },
+  };
+}

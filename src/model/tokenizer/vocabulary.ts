@@ -1,0 +1,76 @@
+/**
+ * The bytes that each token stands for, for what has to look into tokens: stop strings and constrained decoding. Made
+ * from tokenizer.json when the first request asks for it. Plain data, so that it can cross to a worker.
+ */
+
+import { byteAlphabet } from './trainBpe.ts';
+import { InputError } from '../../errors.ts';
+
+export interface Vocabulary {
+  bytes: Uint8Array;
+  /** [V + 1] token t is bytes starts[t] .. starts[t + 1] - 1; special tokens (end of turn and the like) have none. */
+  starts: Uint32Array;
+}
+
+interface TokenizerJson {
+  model: { vocab?: unknown };
+  decoder?: { type: string; decoders?: { type: string }[] } | null;
+  added_tokens?: { id: number; content: string; special: boolean }[];
+}
+
+/** The bytes of one token. */
+export function tokenBytes({ bytes, starts }: Vocabulary, token: number): Uint8Array {
+  return bytes.subarray(starts[token] ?? bytes.length, starts[token + 1] ?? bytes.length);
+}
+
+/** Throws InputError for a tokenizer whose tokens are neither byte-level (GPT-2) nor with byte fallback (SentencePiece). */
+export function vocabularyOf(tokenizerJson: unknown): Vocabulary {
+  const json = tokenizerJson as TokenizerJson;
+  const bytesOf = readerOf(json);
+  const tokens: Uint8Array[] = [];
+  for (const [text, id] of entries(json.model.vocab)) tokens[id] = bytesOf(text);
+  const encoder = new TextEncoder();
+  for (const { id, content, special } of json.added_tokens ?? [])
+    tokens[id] = special ? new Uint8Array(0) : encoder.encode(content);
+  return joined(tokens);
+}
+
+/** BPE and WordPiece name their ids; Unigram lists [text, score] in their order. */
+function entries(vocab: unknown): [string, number][] {
+  if (Array.isArray(vocab)) return (vocab as [string, number][]).map(([text], id) => [text, id]);
+  return Object.entries((vocab ?? {}) as Record<string, number>);
+}
+
+function readerOf({ decoder }: TokenizerJson): (text: string) => Uint8Array {
+  const steps = decoder ? [decoder.type, ...(decoder.decoders ?? []).map(({ type }) => type)] : [];
+  if (steps.includes('ByteLevel')) return byteLevel();
+  if (steps.includes('ByteFallback')) return sentencePiece;
+  throw new InputError(
+    `The tokenizer decodes by ${steps.join(', ') || 'nothing'}; stop strings and constrained tool calls need one of ` +
+      'ByteLevel (GPT-2, Llama 3, Qwen) or ByteFallback (Llama 2, Gemma).',
+  );
+}
+
+/** A character stands for a byte; one that does not (a few vocabularies hold such) stands for itself. */
+function byteLevel(): (text: string) => Uint8Array {
+  const byteOf = new Map(byteAlphabet().map((character, byte) => [character, byte]));
+  const encoder = new TextEncoder();
+  return (text) => {
+    const bytes = Array.from(text, (character) => byteOf.get(character));
+    return bytes.includes(undefined) ? encoder.encode(text) : Uint8Array.from(bytes as number[]);
+  };
+}
+
+/** "<0x0A>" is a byte, U+2581 a space. */
+function sentencePiece(text: string): Uint8Array {
+  const byte = /^<0x([0-9A-F]{2})>$/.exec(text);
+  return byte ? Uint8Array.of(parseInt(byte[1], 16)) : new TextEncoder().encode(text.replaceAll('\u2581', ' '));
+}
+
+function joined(tokens: (Uint8Array | undefined)[]): Vocabulary {
+  const starts = new Uint32Array(tokens.length + 1);
+  for (let t = 0; t < tokens.length; t++) starts[t + 1] = starts[t] + (tokens[t]?.length ?? 0);
+  const bytes = new Uint8Array(starts[tokens.length]);
+  for (let t = 0; t < tokens.length; t++) bytes.set(tokens[t] ?? [], starts[t]);
+  return { bytes, starts };
+}

@@ -1,0 +1,175 @@
+/** How weights are laid out: blocks end to end in few buffers, and where each HF tensor lies in them. */
+
+import { fitsPackedProduct, packedBytes, type PackedFormat } from '../../gpu/packedFormat.ts';
+import type { ModelConfig } from '../config.ts';
+import { InputError } from '../../errors.ts';
+import { parameterSpecs } from '../params.ts';
+
+/** How a matrix is kept: packed in fewer bits, or as 16-bit floats that kernels read as they are. */
+export type Kept = PackedFormat | 'half';
+
+/** Where one HF tensor lies in a block: [rows, cols] of HF, written transposed at column `column` when it is a matrix. */
+export interface Part {
+  name: string;
+  shape: number[];
+  transposed: boolean;
+  column: number;
+  /** Where the block holds only some rows of the tensor. */
+  rows?: { first: number; count: number };
+}
+
+/** One contiguous tensor of the arena. */
+export interface Block {
+  label: string;
+  /** Elements. */
+  size: number;
+  /** Columns of a row of the block. */
+  width: number;
+  /** Number of its buffer in the arena. */
+  buffer: number;
+  /** Byte offset in that buffer, a multiple of 256. */
+  offset: number;
+  parts: Part[];
+  /** Absent = float32. */
+  format?: Kept | undefined;
+}
+
+/** Bytes of a block in its buffer. */
+export const blockBytes = ({ size, format }: Pick<Block, 'size' | 'format'>): number =>
+  format === 'half' ? Math.ceil(size / 2) * 4 : format ? packedBytes(format, size) : size * 4;
+
+/** A table of packed weights is cut so that no more of it than this is float32 at a time. */
+const PACKED_TABLE_BYTES = 16 << 20;
+
+/** How an arena is laid out. */
+export interface ArenaPlan {
+  blocks: Block[];
+  /** Bytes of each buffer. */
+  buffers: number[];
+  bytes: number;
+}
+
+/**
+ * Lays blocks end to end in buffers of at most `maxBytes`, in order. Throws InputError for a block that fits none.
+ */
+export function placeBlocks(blocks: Omit<Block, 'buffer' | 'offset'>[], maxBytes = Infinity): ArenaPlan {
+  const buffers = [0];
+  const placed = blocks.map((block) => {
+    const bytes = Math.ceil(blockBytes(block) / 256) * 256;
+    if (bytes > maxBytes)
+      throw new InputError(
+        `The weights "${block.label}" take ${bytes} bytes, but this device binds at most ${maxBytes}; take a smaller model or another device.`,
+      );
+    if (buffers[buffers.length - 1] + bytes > maxBytes) buffers.push(0);
+    const buffer = buffers.length - 1;
+    const offset = buffers[buffer];
+    buffers[buffer] += bytes;
+    return { ...block, buffer, offset };
+  });
+  return { blocks: placed, buffers, bytes: buffers.reduce((a, b) => a + b, 0) };
+}
+
+/** Rows of a [V, C] table that a buffer holds: all, or a multiple of 64. */
+export function rowChunks(V: number, C: number, maxBytes: number): { first: number; count: number }[] {
+  const fit = Math.floor(maxBytes / (C * 4));
+  const step = fit >= V ? V : Math.max(64, Math.floor(fit / 64) * 64);
+  return Array.from({ length: Math.ceil(V / step) }, (_, i) => ({
+    first: i * step,
+    count: Math.min(step, V - i * step),
+  }));
+}
+
+/** Values of the largest packed block: what must be float32 at a time. 0 where nothing is packed. */
+export const largestPacked = ({ blocks }: Pick<ArenaPlan, 'blocks'>): number =>
+  blocks.reduce((most, { size, format }) => (isPacked(format) ? Math.max(most, size) : most), 0);
+
+const isPacked = (format: Kept | undefined): format is PackedFormat => format !== undefined && format !== 'half';
+
+/** The matrices of a plan as halves, in buffers of at most `maxBytes`: what passes read while the plan's floats are trained. */
+export const halfCopy = ({ blocks }: ArenaPlan, maxBytes = Infinity): ArenaPlan =>
+  placeBlocks(
+    blocks.filter(({ parts }) => isMatrix(parts)).map((block) => ({ ...block, format: 'half' })),
+    maxBytes,
+  );
+
+/** Values on their way to or from halves at a time, where they need not be turned first. */
+const CAST_PIECE = 1 << 20;
+
+/** Values that must lie as float32 for a plan's blocks to be filled and read. */
+export const loadingRoom = ({ blocks }: Pick<ArenaPlan, 'blocks'>): number =>
+  blocks.reduce((most, { size, format, parts }) => {
+    if (!format) return most;
+    return Math.max(most, format === 'half' && !parts[0].transposed ? Math.min(size, CAST_PIECE) : size);
+  }, 0);
+
+const isMatrix = ([{ shape }]: Part[]): boolean => shape.length === 2;
+
+/** Whether products can read this model's packed matrices as they are: all sides are multiples of 8, as real models' are. */
+export function readsPacked({ vocabSize: V, hiddenSize: C, intermediateSize: F, ...config }: ModelConfig): boolean {
+  const { headDim: D, numAttentionHeads: H, numKeyValueHeads: K } = config;
+  return [V, F, H * D, (H + 2 * K) * D].every((side) => fitsPackedProduct(side, C));
+}
+
+/** Chunks of a [V, C] table on a device that binds `maxBytes`. */
+export const tableChunks = ({ vocabSize, hiddenSize }: ModelConfig, maxBytes: number, format?: Kept) =>
+  rowChunks(vocabSize, hiddenSize, isPacked(format) ? Math.min(maxBytes, PACKED_TABLE_BYTES) : maxBytes);
+
+/** The blocks of a config, in arena order, in buffers of at most `maxBytes`; matrices in `format`, if given. */
+export function planBlocks(config: ModelConfig, maxBytes = Infinity, format?: Kept): ArenaPlan {
+  const { hiddenSize: C, intermediateSize: F, headDim: D, numAttentionHeads: H, numKeyValueHeads: K } = config;
+  const blocks: Omit<Block, 'buffer' | 'offset'>[] = [];
+  const shapes = new Map(parameterSpecs(config).map((s) => [s.name, s.shape]));
+  const add = (label: string, width: number, parts: [name: string, column?: number, transposed?: boolean][]) => {
+    const named = parts.map(([name, column = 0, transposed = false]) => ({
+      name,
+      shape: shapes.get(name)!,
+      transposed,
+      column,
+    }));
+    const size = named.reduce((sum, p) => sum + p.shape.reduce((a, b) => a * b, 1), 0);
+    blocks.push({ label, size, width, parts: named, ...(isMatrix(named) && { format }) });
+  };
+  const addTable = (label: string, name: string) => {
+    const part = { name, shape: shapes.get(name)!, transposed: false, column: 0 };
+    const chunks = tableChunks(config, maxBytes, format);
+    if (chunks.length === 1) return add(label, C, [[name]]);
+    chunks.forEach((rows, i) =>
+      blocks.push({ label: `${label}.${i}`, size: rows.count * C, width: C, parts: [{ ...part, rows }], format }),
+    );
+  };
+  addTable('embed', 'model.embed_tokens.weight');
+  for (let l = 0; l < config.numHiddenLayers; l++) {
+    const at = `model.layers.${l}`;
+    const [q, k, v] = ['q', 'k', 'v'].map((n) => `${at}.self_attn.${n}_proj`);
+    add(`${l}.attnNorm`, C, [[`${at}.input_layernorm.weight`]]);
+    add(`${l}.wqkv`, (H + 2 * K) * D, [
+      [`${q}.weight`, 0, true],
+      [`${k}.weight`, H * D, true],
+      [`${v}.weight`, (H + K) * D, true],
+    ]);
+    if (config.qkvBias)
+      add(`${l}.bqkv`, (H + 2 * K) * D, [
+        [`${q}.bias`, 0],
+        [`${k}.bias`, H * D],
+        [`${v}.bias`, (H + K) * D],
+      ]);
+    if (config.qkNorm)
+      add(`${l}.qkNorm`, 2 * D, [
+        [`${at}.self_attn.q_norm.weight`, 0],
+        [`${at}.self_attn.k_norm.weight`, D],
+      ]);
+    add(`${l}.wo`, C, [[`${at}.self_attn.o_proj.weight`, 0, true]]);
+    if (config.oBias) add(`${l}.bo`, C, [[`${at}.self_attn.o_proj.bias`]]);
+    add(`${l}.mlpNorm`, C, [[`${at}.post_attention_layernorm.weight`]]);
+    add(`${l}.wgu`, 2 * F, [
+      [`${at}.mlp.gate_proj.weight`, 0, true],
+      [`${at}.mlp.up_proj.weight`, F, true],
+    ]);
+    if (config.mlpBias) add(`${l}.bgu`, 2 * F, [[`${at}.mlp.gate_proj.bias`], [`${at}.mlp.up_proj.bias`, F]]);
+    add(`${l}.wdown`, C, [[`${at}.mlp.down_proj.weight`, 0, true]]);
+    if (config.mlpBias) add(`${l}.bdown`, C, [[`${at}.mlp.down_proj.bias`]]);
+  }
+  add('finalNorm', C, [['model.norm.weight']]);
+  if (!config.tieWordEmbeddings) addTable('head', 'lm_head.weight');
+  return placeBlocks(blocks, maxBytes);
+}

@@ -1,0 +1,174 @@
+/** Several algorithms on one task, several seeds each: curves with their range, a table, and why one stays below the target. */
+
+import type { Metrics } from '../grpo/metrics.ts';
+import { greedyAcc, passAt1 } from '../cli/run/progress.ts';
+import { valueOf } from './report.ts';
+
+/** The runs of one algorithm; `history` holds the lines of metrics.jsonl. */
+export interface AlgorithmRuns {
+  algorithm: string;
+  /** Loss, advantage and aggregation, as resolved. */
+  settings: string;
+  /** Absent histories are runs that are still to come. */
+  runs: { seed: number; history: Metrics[] }[];
+}
+
+const CHARTS: readonly { title: string; metric: string | RegExp }[] = [
+  { title: 'held-out pass@1, sampled', metric: /^val-core\/.*\/acc\/mean@\d+$/ },
+  { title: 'training samples that are right', metric: 'critic/acc/mean' },
+  { title: 'entropy (nats)', metric: 'actor/entropy' },
+  { title: 'gradient norm before clipping', metric: 'actor/grad_norm' },
+  { title: 'clipped share of tokens', metric: 'actor/pg_clipfrac' },
+  { title: 'groups without a signal', metric: 'frac_reward_zero_std' },
+  { title: 'response length (tokens)', metric: 'response_length/mean' },
+];
+
+/** One algorithm in one chart; null where no run has a value. */
+export interface Curve {
+  label: string;
+  mean: (number | null)[];
+  low: (number | null)[];
+  high: (number | null)[];
+}
+
+export interface ComparedChart {
+  title: string;
+  steps: number[];
+  curves: Curve[];
+}
+
+/** Charts that have anything to draw. At each step: mean, lowest and highest of the seeds that have got there. */
+export function comparedCharts(all: readonly AlgorithmRuns[]): ComparedChart[] {
+  return CHARTS.flatMap(({ title, metric }) => {
+    const values = all.map(({ runs }) => runs.map(({ history }) => valuesByStep(history, metric)));
+    const steps = [...new Set(values.flat().flatMap((byStep) => [...byStep.keys()]))].sort((a, b) => a - b);
+    if (steps.length === 0) return [];
+    return [{ title, steps, curves: all.map(({ algorithm }, i) => curveOf(algorithm, values[i], steps)) }];
+  });
+}
+
+function valuesByStep(history: readonly Metrics[], metric: string | RegExp): Map<number, number> {
+  const pairs = history.map((line) => [line['training/global_step'], valueOf(line, metric)] as const);
+  return new Map(pairs.filter((pair): pair is [number, number] => pair[1] !== null));
+}
+
+function curveOf(label: string, runs: readonly Map<number, number>[], steps: readonly number[]): Curve {
+  const at = steps.map((step) => runs.map((run) => run.get(step)).filter((value) => value !== undefined));
+  const each = (f: (values: number[]) => number) => at.map((values) => (values.length > 0 ? f(values) : null));
+  return { label, mean: each(mean), low: each((v) => Math.min(...v)), high: each((v) => Math.max(...v)) };
+}
+
+export interface ComparedRow {
+  algorithm: string;
+  settings: string;
+  seeds: number;
+  /** pass@1 of held-out problems before training, mean over seeds; null = not measured. */
+  before: number | null;
+  after: Spread | null;
+  greedy: Spread | null;
+  /** First evaluated step at which the mean over seeds is at the target. */
+  reachedAt: number | null;
+  /** Of one run, mean. */
+  minutes: number;
+  /** Why the target was not reached; '' when it was. */
+  note: string;
+}
+
+interface Spread {
+  mean: number;
+  low: number;
+  high: number;
+}
+
+/** One row an algorithm, over its runs that have any metrics. */
+export function comparedRows(all: readonly AlgorithmRuns[], target: number): ComparedRow[] {
+  return all.map(({ algorithm, settings, runs }) => {
+    const histories = runs.map(({ history }) => history).filter((history) => history.length > 0);
+    const steps = histories.map((history) => history.filter((line) => line['timing_s/step'] !== undefined));
+    const after = spread(steps.map((lines) => lines.map(passAt1).findLast((v) => v !== undefined)));
+    const reachedAt = firstAt(histories, target);
+    return {
+      algorithm,
+      settings,
+      seeds: histories.length,
+      before: spread(histories.map((history) => passAt1(history[0])))?.mean ?? null,
+      after,
+      greedy: spread(steps.map((lines) => lines.map(greedyAcc).findLast((v) => v !== undefined))),
+      reachedAt,
+      minutes: histories.length > 0 ? mean(histories.map(minutesOf)) : 0,
+      note: after === null || reachedAt !== null ? '' : whyBelow(steps, after.mean),
+    };
+  });
+}
+
+function spread(values: readonly (number | undefined)[]): Spread | null {
+  const known = values.filter((value) => value !== undefined);
+  if (known.length === 0) return null;
+  return { mean: mean(known), low: Math.min(...known), high: Math.max(...known) };
+}
+
+function firstAt(histories: readonly Metrics[][], target: number): number | null {
+  const [chart] = comparedCharts([
+    { algorithm: '', settings: '', runs: histories.map((history) => ({ seed: 0, history })) },
+  ]);
+  if (chart === undefined || !chart.title.startsWith('held-out')) return null;
+  const place = chart.curves[0].mean.findIndex((value, i) => chart.steps[i] > 0 && value !== null && value >= target);
+  return place < 0 ? null : chart.steps[place];
+}
+
+const minutesOf = (history: readonly Metrics[]): number =>
+  history.reduce((sum, line) => sum + (line['timing_s/step'] ?? 0) + (line['timing_s/testing'] ?? 0), 0) / 60;
+
+/** What the metrics say about runs that stayed below the target, most telling sign first. */
+export function whyBelow(runs: readonly Metrics[][], after: number): string {
+  const best = mean(runs.map((lines) => Math.max(...lines.map((line) => passAt1(line) ?? 0))));
+  const late = (name: string, from = 0.75, to = 1) =>
+    mean(
+      runs.flatMap((lines) =>
+        lines.slice(Math.floor(lines.length * from), Math.ceil(lines.length * to)).flatMap((line) => line[name] ?? []),
+      ),
+    );
+  const [silent, entropy, clipped] = [late('frac_reward_zero_std'), late('actor/entropy'), late('actor/pg_clipfrac')];
+  const rise = late('critic/acc/mean') - late('critic/acc/mean', 0.5, 0.75);
+  if (best - after > 0.05) return `fell back from ${best.toFixed(2)}: the updates are too large, lower actor.optim.lr`;
+  if (rise > 0.01) return `still rising (+${rise.toFixed(2)} over the last quarter): give it more steps`;
+  if (silent > 0.5) return `${percent(silent)} of its groups score the same throughout and teach nothing`;
+  if (clipped > 0.3) return `${percent(clipped)} of its tokens are clipped: the updates hardly move it`;
+  if (entropy < 0.02) return `its entropy is down to ${entropy.toFixed(3)} nats: it no longer tries anything new`;
+  return 'flat over the last quarter of the steps';
+}
+
+const percent = (share: number): string => `${(100 * share).toFixed(0)}%`;
+
+const mean = (values: readonly number[]): number => values.reduce((a, b) => a + b, 0) / values.length;
+
+const HEADER = [
+  'algorithm',
+  'loss, advantage, aggregation',
+  'seeds',
+  'pass@1 before',
+  'pass@1 after',
+  'greedy after',
+  'target at step',
+  'minutes a run',
+  'note',
+];
+
+/** The cells of a table, header first. */
+export function comparedCells(rows: readonly ComparedRow[]): string[][] {
+  const number = (value: number | null) => (value === null ? '-' : value.toFixed(3));
+  const range = (s: Spread | null, seeds: number) =>
+    s === null ? '-' : seeds > 1 ? `${number(s.mean)} (${number(s.low)} to ${number(s.high)})` : number(s.mean);
+  const cells = rows.map((row) => [
+    ...[row.algorithm, row.settings, String(row.seeds), number(row.before)],
+    ...[range(row.after, row.seeds), range(row.greedy, row.seeds), row.reachedAt === null ? '-' : `${row.reachedAt}`],
+    ...[row.minutes.toFixed(1), row.note],
+  ]);
+  return [HEADER, ...cells];
+}
+
+/** For docs/: pass@1 is the mean over seeds, lowest and highest in brackets. */
+export function comparedMarkdown(rows: readonly ComparedRow[]): string {
+  const [header, ...cells] = comparedCells(rows);
+  return [header, header.map(() => '---'), ...cells].map((row) => `| ${row.join(' | ')} |`).join('\n');
+}

@@ -1,0 +1,113 @@
+/**
+ * profile/step-N.jsonl of a run folder: what every sample of a step spent its time on. The first line holds the phases of
+ * the step, each further line one sample:
+ *   {"step":1,"phases":[["generate",0,812.4],["update",815.1,1200.2]]}
+ *   {"id":"0.3","problem":"train-0","stop":"completed","turns":2,"tokens":41,"toolCalls":1,"score":1,
+ *    "events":[["generate",0,3.1,420.7],["parse",1,420.7,420.9],["tool",1,420.9,421.3],...]}
+ * Phases are [name, start, end], events [kind, turn, start, end, GPU if known]; milliseconds since the step began.
+ * 'sample' (drawing tokens) is an event of its own where the GPU is timed (trainer.profileGpu), and part of 'decode' elsewhere.
+ * 'sync' is the weight sync: rollout forgets what it has cached under the old weights. The weights are one buffer for both.
+ */
+
+import { existsSync } from 'node:fs';
+import { readdir, readFile } from 'node:fs/promises';
+import type { Sample } from '../grpo/update/batch.ts';
+import type { Phase } from '../grpo/trainer.ts';
+import type { EventKind, SampleEvent } from '../rollout/agent/events.ts';
+import { writeWhole } from '../cli/files.ts';
+import type { RunFolder } from '../cli/run/runFolder.ts';
+
+export type PhaseSpan = [name: string, start: number, end: number];
+export type EventSpan = [kind: EventKind, turn: number, start: number, end: number, gpuMs?: number];
+
+export interface SampleProfile {
+  /** group.sample */
+  id: string;
+  problem: string;
+  stop: string;
+  turns: number;
+  tokens: number;
+  toolCalls: number;
+  score: number;
+  events: EventSpan[];
+}
+
+export interface StepProfile {
+  step: number;
+  phases: PhaseSpan[];
+  samples: SampleProfile[];
+}
+
+/** Notes when each phase of a step began; told by the trainer's onPhase. */
+export class PhaseClock {
+  #marks: { name: Phase; at: number }[] = [];
+
+  mark(name: Phase): void {
+    this.#marks.push({ name, at: performance.now() });
+  }
+
+  /** Phases since the last call, and the moment the step began. */
+  take(): { origin: number; phases: PhaseSpan[] } {
+    const marks = this.#marks;
+    this.#marks = [];
+    // Evaluations before the first step are not part of it.
+    const first = Math.max(
+      0,
+      marks.findIndex(({ name }) => name === 'generate'),
+    );
+    const origin = marks[first]?.at ?? performance.now();
+    const ends = [...marks.slice(first + 1).map(({ at }) => at), performance.now()];
+    const phases = marks.slice(first).map(({ name, at }, i): PhaseSpan => [name, at - origin, ends[i] - origin]);
+    return { origin, phases };
+  }
+}
+
+/** A step as it is logged; `origin` on the clock of the samples' events. */
+export function stepProfile(
+  step: number,
+  samples: readonly Sample[],
+  { origin, phases }: ReturnType<PhaseClock['take']>,
+): StepProfile {
+  const counts = new Map<number, number>();
+  const made = samples.map(({ group, problem, trajectory, reward, events = [] }): SampleProfile => {
+    const s = counts.get(group) ?? 0;
+    counts.set(group, s + 1);
+    return {
+      ...{ id: `${group}.${s}`, problem: problem.id, stop: trajectory.stopReason, turns: trajectory.numTurns },
+      ...{ tokens: trajectory.responseIds.length, toolCalls: trajectory.numToolCalls, score: reward.score },
+      events: events.map((event) => spanOf(event, origin)),
+    };
+  });
+  return { step, phases: phases.map(([name, a, b]) => [name, tenth(a), tenth(b)]), samples: made };
+}
+
+function spanOf({ kind, turn, start, end, gpuMs }: SampleEvent, origin: number): EventSpan {
+  const [from, to] = [tenth(start - origin), tenth(end - origin)];
+  return gpuMs === undefined ? [kind, turn, from, to] : [kind, turn, from, to, tenth(gpuMs)];
+}
+
+const tenth = (ms: number) => Math.round(ms * 10) / 10;
+
+export async function writeStepProfile(folder: RunFolder, { step, phases, samples }: StepProfile): Promise<void> {
+  const lines = [{ step, phases }, ...samples].map((line) => `${JSON.stringify(line)}\n`);
+  await writeWhole(folder.file('profile', `step-${step}.jsonl`), lines.join(''));
+}
+
+/** Every step that was recorded, in order. */
+export async function readProfiles(folder: RunFolder): Promise<StepProfile[]> {
+  if (!existsSync(folder.file('profile'))) return [];
+  const names = await readdir(folder.file('profile'));
+  const steps = names.flatMap((name) => /^step-(\d+)\.jsonl$/.exec(name)?.[1] ?? []).map(Number);
+  return Promise.all(
+    steps
+      .sort((a, b) => a - b)
+      .map(async (step) => {
+        const text = await readFile(folder.file('profile', `step-${step}.jsonl`), 'utf8');
+        const [head, ...samples] = text
+          .split('\n')
+          .filter((line) => line !== '')
+          .map((line) => JSON.parse(line) as unknown);
+        return { ...(head as Omit<StepProfile, 'samples'>), samples: samples as SampleProfile[] };
+      }),
+  );
+}

@@ -1,0 +1,20 @@
+/** What a sample spends its time on, told as it happens. Times are performance.now(), milliseconds. */
+
+import type { SpanKind } from '../server/turnClock.ts';
+
+/**
+ * 'start' = waiting for its turn to begin; 'generate' = in the engine, of which 'queue' (for a slot), 'prefill', 'decode'
+ * and 'sample' (drawing tokens; part of 'decode' where the GPU does not time it) are parts where the engine tells them
+ * apart; 'reward' = scoring; 'wait' = done, waiting for the step's others.
+ */
+export type EventKind = 'start' | 'generate' | SpanKind | 'parse' | 'tool' | 'reward' | 'wait';
+
+export interface SampleEvent {
+  kind: EventKind;
+  /** Assistant turns finished when it ended. */
+  turn: number;
+  start: number;
+  end: number;
+  /** 'prefill', 'decode', 'sample': what the GPU computed meanwhile in the passes the sample was in; absent without timestamps. */
+  gpuMs?: number;
+}

@@ -1,0 +1,96 @@
+/**
+ * Agent loops: what one sample does from prompt to last token. After verl's, registered by name: `single_turn`,
+ * `tool_agent`, and a user's own. Every sample runs its own loop; a slow tool holds up nobody else.
+ */
+
+import { InputError } from '../../errors.ts';
+import type { Message } from '../../tasks/task.ts';
+import { type AgentLoopInput, AgentSample } from './sample.ts';
+import { onAbort } from '../onAbort.ts';
+import { turnToStart } from './yield.ts';
+import type { StopReason, Trajectory } from '../types.ts';
+
+export type { AgentLimits, AgentLoopInput } from './sample.ts';
+
+/** Runs a sample to its end and says why it ended. What it throws ends the run: tools and calls fail by text instead. */
+export type AgentLoop = (sample: AgentSample) => Promise<StopReason>;
+
+export interface AgentLoopOutput {
+  trajectory: Trajectory;
+  /** Assistant and tool messages after the prompt, decoded. */
+  messages: Message[];
+  /** What stateful tools gave, by tool; see Tool.calcReward. */
+  toolRewards: Record<string, number>;
+  /** Milliseconds this sample waited for the engine and for its tools. */
+  timing: { generateMs: number; toolsMs: number };
+}
+
+/** One answer; tool calls in it are plain text. */
+export const singleTurn: AgentLoop = async (sample) => (await sample.generate()).stop ?? 'completed';
+
+/** Generate, run the tool calls, append their output, generate again, until a turn has no call. */
+export const toolAgent: AgentLoop = async (sample) => {
+  for (;;) {
+    const turn = await sample.generate();
+    if (turn.stop) return turn.stop;
+    if (turn.calls.length === 0) return 'completed';
+    const stop = await sample.callTools(turn.calls);
+    if (stop) return stop;
+  }
+};
+
+const LOOPS = new Map<string, AgentLoop>([
+  ['single_turn', singleTurn],
+  ['tool_agent', toolAgent],
+]);
+
+/** Makes a loop known as `rollout.agent.defaultAgentLoop`, or to a problem by its `agentName` (verl's agent_name). */
+export function registerAgentLoop(name: string, loop: AgentLoop): void {
+  LOOPS.set(name, loop);
+}
+
+/** Throws InputError for a name that nobody registered. */
+export function agentLoopOf(name: string): AgentLoop {
+  const loop = LOOPS.get(name);
+  if (loop) return loop;
+  throw new InputError(`There is no agent loop "${name}"; registered are ${[...LOOPS.keys()].join(', ')}.`);
+}
+
+/** Throws InputError on a prompt longer than the limits; whatever the tools do, it does not throw. */
+export async function runAgentLoop(input: AgentLoopInput): Promise<AgentLoopOutput> {
+  const loop = agentLoopOf(loopName(input));
+  const arrived = performance.now();
+  await turnToStart();
+  input.onEvent?.({ kind: 'start', turn: 0, start: arrived, end: performance.now() });
+  const { engine, requestId, signal: outer, limits } = input;
+  const ended = new AbortController();
+  const sample = new AgentSample(input, ended.signal);
+  const end = () => {
+    ended.abort();
+    engine.abort([requestId]);
+  };
+  if (outer?.aborted) ended.abort();
+  const stopWaiting = outer && onAbort(outer, end);
+  const timer = startTimer(limits.sampleTimeoutMs, () => {
+    sample.timeOut();
+    end();
+  });
+  try {
+    const stopReason = await loop(sample).finally(() => sample.endTools());
+    const { messages, timing, toolRewards } = sample;
+    return { trajectory: sample.trajectory(stopReason), messages, timing, toolRewards };
+  } finally {
+    clearTimeout(timer);
+    stopWaiting?.();
+    engine.release(requestId);
+  }
+}
+
+function startTimer(ms: number | undefined, onEnd: () => void) {
+  return ms === undefined ? undefined : setTimeout(onEnd, ms);
+}
+
+/** A problem may ask for a loop of its own, as verl's data sets do. */
+function loopName({ problem, agentLoop = 'tool_agent' }: AgentLoopInput): string {
+  return problem.agentName ?? agentLoop;
+}

@@ -1,0 +1,291 @@
+/**
+ * One sample under way: its tokens, its messages, and the three things an agent loop does with it (generate, call tools,
+ * say something). Limits, masks, log-probs and stop reasons are kept here, so that a loop of the user's own is short.
+ */
+
+import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
+import type { Message, Problem } from '../../tasks/task.ts';
+import type { Tool } from '../../tasks/tool.ts';
+import { checkPrompt, encodePrompt } from './prompt.ts';
+import { type CallFailure, runTool, type ToolLimits, type ToolResult } from '../tools/run.ts';
+import type { EventKind, SampleEvent } from './events.ts';
+import { cutAtStop } from '../decode/stopStrings.ts';
+import { callFormatOf, parseHermes, type ToolCall, type ToolParser } from '../tools/parser.ts';
+import { ToolStates } from '../tools/states.ts';
+import type { Generation, RolloutEngine, SamplingParams, StopReason, Trajectory } from '../types.ts';
+
+export interface AgentLimits extends ToolLimits {
+  /** Tokens; a longer prompt is refused. */
+  maxPromptLength: number;
+  /** Tokens after the prompt, tool output included. */
+  maxResponseLength: number;
+  /** Tokens in all: what a slot of the KV cache holds. */
+  contextLength: number;
+  maxAssistantTurns: number;
+  /** Tool calls of the whole sample. */
+  maxToolCalls: number;
+  /** Milliseconds for the whole sample; absent = no limit. */
+  sampleTimeoutMs?: number;
+  /** 'stop' ends a sample whose call cannot be read, with parse_error; else ('tell', the default) the model is told. */
+  onParseError?: 'tell' | 'stop';
+  /** The same for a tool that throws (tool_failure) or takes too long (timeout). */
+  onToolFailure?: 'tell' | 'stop';
+}
+
+export interface AgentLoopInput {
+  engine: RolloutEngine;
+  tokenizer: ChatTokenizer;
+  /** None: single-turn. */
+  tools: Tool[];
+  problem: Problem;
+  requestId: string;
+  /** Random key of the sample; see GenerateRequest. */
+  key: [number, number];
+  /** `maxNewTokens` bounds a turn; the limits below bound the sample. */
+  sampling: SamplingParams;
+  limits: AgentLimits;
+  toolParser?: ToolParser;
+  /** Put the tools' schemas into the prompt through the chat template. Default false: the prompt stays short. */
+  toolSchemasInPrompt?: boolean;
+  /** Tool calls cannot but fit the tools' schemas; the parser must say its format. */
+  constrainToolCalls?: boolean;
+  /** Ends the sample with stop reason 'aborted', its tokens kept. */
+  signal?: AbortSignal;
+  /** A registered agent loop; default 'tool_agent'. */
+  agentLoop?: string;
+  /** Told what the sample spent its time on, as it happens. */
+  onEvent?: (event: SampleEvent) => void;
+}
+
+/** What the model wrote in one turn. */
+export interface Turn {
+  content: string;
+  /** Tool calls in it; none without tools. */
+  calls: ToolCall[];
+  /** Set when the sample has to end here: cut, aborted, out of time. */
+  stop?: StopReason;
+}
+
+export class AgentSample {
+  readonly input: AgentLoopInput;
+  /** After the prompt. */
+  readonly messages: Message[] = [];
+  /** Sum of what tools gave beside their texts, by tool. */
+  readonly toolRewards: Record<string, number> = {};
+  readonly timing = { generateMs: 0, toolsMs: 0 };
+  readonly #prompt: Uint32Array;
+  readonly #ids: number[] = [];
+  readonly #mask: number[] = [];
+  readonly #logProbs: number[] = [];
+  readonly #logMass: number[] = [];
+  readonly #weightVersions: number[] = [];
+  readonly #signal: AbortSignal;
+  readonly #states: ToolStates;
+  /** The last turn ended at a stop string: its end token is still to be written. */
+  #open = false;
+  #timedOut = false;
+  #counts = { numTurns: 0, numToolCalls: 0, numToolErrors: 0 };
+
+  /** `signal` ends the sample, whoever asked for it. Throws InputError on a prompt longer than the limits. */
+  constructor(input: AgentLoopInput, signal: AbortSignal) {
+    this.input = input;
+    this.#signal = signal;
+    this.#prompt = encodePrompt(input);
+    checkPrompt(this.#prompt.length, input.problem.id, input.limits);
+    this.#states = new ToolStates({ sampleId: input.requestId, problem: input.problem });
+  }
+
+  /** The model's next turn. A loop must end the sample when `stop` is set. */
+  async generate(): Promise<Turn> {
+    if (this.#signal.aborted) return { content: '', calls: [], stop: this.#abortReason() };
+    const budget = this.tokensLeft;
+    const generation = await this.#generate(budget);
+    const { content } = this.messages[this.messages.length - 1];
+    const cut = generation.tokenIds.length < budget ? 'max_tokens' : this.#outOf();
+    if (generation.stopReason === 'aborted') return { content, calls: [], stop: this.#abortReason() };
+    if (generation.stopReason === 'length') return { content, calls: [], stop: cut };
+    return { content, calls: this.#parse(content) };
+  }
+
+  /** Runs all calls of a turn at once and says their outputs, in the order of the calls. A value ends the sample. */
+  async callTools(calls: ToolCall[]): Promise<StopReason | undefined> {
+    const { limits } = this.input;
+    if (this.#counts.numTurns >= limits.maxAssistantTurns) return 'max_turns';
+    if (this.#counts.numToolCalls + calls.length > limits.maxToolCalls) return 'max_tool_calls';
+    const results = await this.#runTools(calls);
+    const outputs = results.map(({ text }): Message => ({ role: 'tool', content: text }));
+    this.messages.push(...outputs);
+    if (this.#signal.aborted) return this.#abortReason();
+    return this.#fatal(results) ?? this.#extend(outputs);
+  }
+
+  /** Puts a message that the model did not write before its next turn. A value: there is no room, end the sample. */
+  say(...messages: Message[]): StopReason | undefined {
+    this.messages.push(...messages);
+    return this.#extend(messages);
+  }
+
+  get numTurns(): number {
+    return this.#counts.numTurns;
+  }
+
+  /** Tokens the sample may still gain. */
+  get tokensLeft(): number {
+    const { limits } = this.input;
+    return Math.min(limits.maxResponseLength, limits.contextLength - this.#prompt.length) - this.#ids.length;
+  }
+
+  /** Called once, when `ms` have passed: what ends the sample now is the clock. */
+  timeOut(): void {
+    this.#timedOut = true;
+  }
+
+  /** Asks every tool for its reward and frees its state. Never throws: a tool that fails here counts as an error. */
+  async endTools(): Promise<void> {
+    const { errors, rewards } = await this.#states.end(this.input.limits.toolTimeoutMs);
+    this.#counts.numToolErrors += errors;
+    for (const [name, reward] of Object.entries(rewards)) this.#addReward(name, reward);
+  }
+
+  trajectory(stopReason: StopReason): Trajectory {
+    return {
+      promptIds: this.#prompt,
+      responseIds: Uint32Array.from(this.#ids),
+      mask: Uint8Array.from(this.#mask),
+      logProbs: Float32Array.from(this.#logProbs),
+      logMass: Float32Array.from(this.#logMass),
+      weightVersions: Uint32Array.from(this.#weightVersions),
+      stopReason,
+      ...this.#counts,
+    };
+  }
+
+  /** Reports an event that started at `start` and ends now. */
+  #note(kind: EventKind, start: number): void {
+    this.#tell({ kind, start, end: performance.now() });
+  }
+
+  #tell(event: Omit<SampleEvent, 'turn'>): void {
+    this.input.onEvent?.({ turn: this.#counts.numTurns, ...event });
+  }
+
+  #abortReason(): StopReason {
+    return this.#timedOut ? 'timeout' : 'aborted';
+  }
+
+  /** Which of the two limits `tokensLeft` ran into. */
+  #outOf(): StopReason {
+    const { limits } = this.input;
+    return limits.maxResponseLength <= limits.contextLength - this.#prompt.length ? 'max_tokens' : 'context_overflow';
+  }
+
+  async #generate(budget: number): Promise<Generation> {
+    const { engine, requestId, key, sampling } = this.input;
+    const contextIds = new Uint32Array(this.#prompt.length + this.#ids.length);
+    contextIds.set(this.#prompt);
+    contextIds.set(this.#ids, this.#prompt.length);
+    const start = performance.now();
+    const generation = await engine.generate({
+      requestId,
+      contextIds,
+      promptLength: this.#prompt.length,
+      key,
+      sampling: {
+        ...sampling,
+        maxNewTokens: Math.min(sampling.maxNewTokens, budget),
+        ...this.#constraint(),
+      },
+      ...(this.input.onEvent && { timed: true }),
+    });
+    this.timing.generateMs += performance.now() - start;
+    this.#note('generate', start);
+    for (const { kind, start: from, end, gpuMs } of generation.spans ?? [])
+      this.#tell({ kind, start: start + from, end: start + end, ...(gpuMs !== undefined && { gpuMs }) });
+    this.#append(generation.tokenIds, generation);
+    this.#counts.numTurns++;
+    this.#open = generation.stopReason === 'stop_string';
+    this.messages.push({ role: 'assistant', content: this.#textOf(generation) });
+    return generation;
+  }
+
+  #constraint(): Pick<SamplingParams, 'toolCalls' | 'toolCallFormat'> {
+    const { tools, constrainToolCalls, toolParser = parseHermes } = this.input;
+    if (!constrainToolCalls || tools.length === 0) return {};
+    const toolCalls = tools.map(({ name, parameters }) => ({ name, parameters }));
+    return { toolCalls, toolCallFormat: callFormatOf(toolParser) };
+  }
+
+  #textOf({ tokenIds, stopString }: Generation): string {
+    const { tokenizer, sampling } = this.input;
+    const decode = (ids: Uint32Array) => tokenizer.decode(ids, { skipSpecialTokens: true });
+    const text = decode(tokenIds);
+    if (stopString === undefined) return text;
+    return cutAtStop(text, decode(tokenIds.subarray(0, -1)), stopString, sampling.includeStopStrInOutput ?? false);
+  }
+
+  #parse(content: string): ToolCall[] {
+    const { tools, toolParser = parseHermes } = this.input;
+    if (tools.length === 0) return [];
+    const start = performance.now();
+    const calls = toolParser(content, tools);
+    this.#note('parse', start);
+    return calls;
+  }
+
+  async #runTools(calls: ToolCall[]): Promise<ToolResult[]> {
+    const { tools, limits } = this.input;
+    const start = performance.now();
+    const host = {
+      context: this.#states.context,
+      limits,
+      signal: this.#signal,
+      stateOf: (tool: Tool) => this.#states.of(tool),
+    };
+    const results = await Promise.all(
+      calls.map(async (call) => {
+        const called = performance.now();
+        const result = await runTool(call, tools, host);
+        if (call.error === undefined && result.reward !== undefined) this.#addReward(call.name, result.reward);
+        this.#note('tool', called);
+        return result;
+      }),
+    );
+    this.timing.toolsMs += performance.now() - start;
+    this.#counts.numToolCalls += calls.length;
+    this.#counts.numToolErrors += results.filter(({ failed }) => failed).length;
+    return results;
+  }
+
+  #addReward(name: string, reward: number): void {
+    this.toolRewards[name] = (this.toolRewards[name] ?? 0) + reward;
+  }
+
+  /** The first failure that the limits say to stop at. */
+  #fatal(results: ToolResult[]): StopReason | undefined {
+    const { onParseError, onToolFailure } = this.input.limits;
+    const stops = (failure: CallFailure) => (failure === 'parse_error' ? onParseError : onToolFailure) === 'stop';
+    return results.find(({ failure }) => failure !== undefined && stops(failure))?.failure;
+  }
+
+  #extend(messages: Message[]): StopReason | undefined {
+    const { tokenizer } = this.input;
+    const rest = tokenizer.encodeContinuation(messages);
+    // The template goes on after an end token. One that the model did not draw stays out of the loss, as all of this.
+    const continuation = this.#open ? Uint32Array.of(tokenizer.eosTokenIds[0], ...rest) : rest;
+    // As verl: output that leaves no room for an answer is not appended.
+    if (continuation.length >= this.tokensLeft) return this.#outOf();
+    this.#append(continuation);
+    return undefined;
+  }
+
+  /** Sampled tokens carry their log-probs; without `generation` the tokens are a tool's and stay out of the loss. */
+  #append(ids: Uint32Array, generation?: Generation): void {
+    ids.forEach((id, i) => {
+      this.#ids.push(id);
+      this.#mask.push(generation ? 1 : 0);
+      this.#logProbs.push(generation?.logProbs[i] ?? 0);
+      this.#logMass.push(generation?.logMass?.[i] ?? 0);
+      this.#weightVersions.push(generation?.weightVersions?.[i] ?? 0);
+    });
+  }
+}

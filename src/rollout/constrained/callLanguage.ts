@@ -1,0 +1,70 @@
+/** Where a turn's text stands between free text and a call, byte by byte. */
+
+import { ByteAutomaton, DEAD } from './byteAutomaton.ts';
+import { advance, prefixFunction } from '../decode/stopStrings.ts';
+import { CALL_OPENS, type CallableTool, type CallFormat, toolCallGrammar } from './toolGrammar.ts';
+
+export interface CallLanguage {
+  /** The state after a byte; DEAD where no valid call goes on so. State 0 is where every turn starts. */
+  step(state: number, byte: number): number;
+  /** Whether a call was begun that is not complete. */
+  isCall(state: number): boolean;
+  /** Fewest bytes to the end of the call; 0 outside of one. */
+  bytesLeft(state: number): number;
+}
+
+export function callLanguage(tools: readonly CallableTool[], format: CallFormat): CallLanguage {
+  const automaton = new ByteAutomaton(toolCallGrammar(tools, format));
+  return format === 'llama3_json' ? new WholeTurn(automaton) : new TaggedCalls(automaton);
+}
+
+/** Calls begin at a tag, wherever it comes. A state is how much of the tag the text ends with, or one of the call's, behind. */
+class TaggedCalls implements CallLanguage {
+  readonly #tag = new TextEncoder().encode(CALL_OPENS);
+  readonly #fallback = prefixFunction(this.#tag);
+  readonly #call: ByteAutomaton;
+
+  constructor(call: ByteAutomaton) {
+    this.#call = call;
+  }
+
+  step(state: number, byte: number): number {
+    const opens = this.#tag.length;
+    if (state < opens) {
+      const matched = advance(this.#tag, this.#fallback, state, byte);
+      return matched === opens ? opens + this.#call.start : matched;
+    }
+    const next = this.#call.next(state - opens, byte);
+    if (next === DEAD) return DEAD;
+    return this.#call.isEnd(next) ? 0 : opens + next;
+  }
+
+  isCall(state: number): boolean {
+    return state >= this.#tag.length;
+  }
+
+  bytesLeft(state: number): number {
+    return this.isCall(state) ? this.#call.bytesLeft(state - this.#tag.length) : 0;
+  }
+}
+
+/** One language for all of a turn; it may end wherever no call is open. */
+class WholeTurn implements CallLanguage {
+  readonly #turn: ByteAutomaton;
+
+  constructor(turn: ByteAutomaton) {
+    this.#turn = turn;
+  }
+
+  step(state: number, byte: number): number {
+    return this.#turn.next(state, byte);
+  }
+
+  isCall(state: number): boolean {
+    return !this.#turn.isEnd(state);
+  }
+
+  bytesLeft(state: number): number {
+    return this.#turn.bytesLeft(state);
+  }
+}

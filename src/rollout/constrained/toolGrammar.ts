@@ -1,0 +1,73 @@
+/** What a tool call may look like, by the tools' schemas, in the formats that toolParser.ts reads. */
+
+import { InputError } from '../../errors.ts';
+import type { ArgumentSchema, ToolSchema } from '../../tasks/toolSchema.ts';
+import { bytes, many, oneOf, optional, type Part, sequence, text } from './byteAutomaton.ts';
+import { json, object, rawText, space, value } from './jsonGrammar.ts';
+
+/** A tool as far as its calls go; plain data, so that it can cross to a worker. */
+export interface CallableTool {
+  name: string;
+  parameters: ToolSchema;
+}
+
+/** As `rollout.multiTurn.format`. */
+export type CallFormat = 'hermes' | 'qwen3_coder' | 'llama3_json';
+
+export const CALL_OPENS = '<tool_call>';
+const CALL_CLOSES = '</tool_call>';
+
+/** What follows CALL_OPENS, CALL_CLOSES included; of Llama 3, which has no tags, a whole turn. */
+export function toolCallGrammar(tools: readonly CallableTool[], format: CallFormat = 'hermes'): Part {
+  if (format === 'llama3_json') return llamaTurn(jsonCall(tools, 'parameters'));
+  const call = format === 'hermes' ? jsonCall(tools, 'arguments') : oneOf(...tools.map(xmlCall));
+  return sequence(lineBreak, call, lineBreak, text(CALL_CLOSES));
+}
+
+const lineBreak = optional(text('\n'));
+
+function jsonCall(tools: readonly CallableTool[], argumentsKey: string): Part {
+  const calls = tools.map(({ name, parameters }) =>
+    sequence(text(`${json(name)},`), space, text(`"${argumentsKey}":`), space, object(parameters)),
+  );
+  return sequence(text('{"name":'), space, oneOf(...calls), text('}'));
+}
+
+/** Texts are written as they are, all else as JSON. */
+function xmlCall({ name, parameters: { properties, required = [] } }: CallableTool): Part {
+  const parts = Object.entries(properties).map(([key, schema]) => {
+    const part = sequence(
+      text(`<parameter=${xmlName(name, key)}>`),
+      lineBreak,
+      xmlValue(name, key, schema),
+      lineBreak,
+      text('</parameter>'),
+      lineBreak,
+    );
+    return required.includes(key) ? part : optional(part);
+  });
+  return sequence(text(`<function=${xmlName(name, name)}>`), lineBreak, ...parts, text('</function>'));
+}
+
+function xmlName(tool: string, name: string): string {
+  if (!/[>\s]/.test(name)) return name;
+  throw new InputError(
+    `Tool "${tool}": the name "${name}" has ">" or a space, which format qwen3_coder cannot write; rename it.`,
+  );
+}
+
+function xmlValue(tool: string, key: string, schema: ArgumentSchema): Part {
+  if (schema.type !== 'string') return value(schema);
+  if (!schema.enum) return rawText(schema.maxLength);
+  const choices = schema.enum.map(String).filter((choice) => !/<[t/]|^\n|\n$/.test(choice));
+  if (choices.length > 0) return oneOf(...choices.map(text));
+  throw new InputError(`Tool "${tool}": no choice of "${key}" can be written in format qwen3_coder; change its enum.`);
+}
+
+/** A turn whose first character is "{" is calls with ";" between them; any other is free. */
+function llamaTurn(call: Part): Part {
+  const blank = bytes([0x09, 0x0d], [0x20, 0x20]);
+  const free = sequence(bytes([0x00, 0x08], [0x0e, 0x1f], [0x21, 0x7a], [0x7c, 0xff]), many(bytes([0x00, 0xff])));
+  const calls = sequence(call, many(sequence(optional(text(' ')), text(';'), space, call)));
+  return sequence(many(blank), optional(oneOf(free, calls)));
+}

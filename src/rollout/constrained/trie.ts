@@ -1,0 +1,67 @@
+/** The tokens of a vocabulary by their bytes, so that what an automaton refuses after a few bytes is refused for all at once. */
+
+import { tokenBytes, type Vocabulary } from '../../model/tokenizer/vocabulary.ts';
+import { DEAD } from './byteAutomaton.ts';
+
+const NONE = -1;
+
+export class TokenTrie {
+  /** Tokens without bytes. */
+  readonly empty: number[] = [];
+  /** Of each node: its byte, first child, next sibling and first token; node 0 is the root. */
+  readonly #byte: Uint8Array;
+  readonly #child: Int32Array;
+  readonly #sibling: Int32Array;
+  readonly #token: Int32Array;
+  /** Of each token: another one of the same bytes. */
+  readonly #same: Int32Array;
+  #nodes = 1;
+
+  constructor(vocabulary: Vocabulary, vocabSize: number) {
+    const most = vocabulary.bytes.length + 1;
+    this.#byte = new Uint8Array(most);
+    [this.#child, this.#sibling, this.#token] = [0, 1, 2].map(() => new Int32Array(most).fill(NONE));
+    this.#same = new Int32Array(vocabSize).fill(NONE);
+    for (let token = 0; token < vocabSize; token++) {
+      const bytes = tokenBytes(vocabulary, token);
+      if (bytes.length === 0) this.empty.push(token);
+      else this.#insert(token, bytes);
+    }
+  }
+
+  /** Calls `visit` for every token that `step` leads from `start` to anything but DEAD, with the state after it. */
+  walk(
+    start: number,
+    step: (state: number, byte: number) => number,
+    visit: (token: number, state: number) => void,
+  ): void {
+    const stack = [[0, start]];
+    for (let top = stack.pop(); top; top = stack.pop()) {
+      const [node, state] = top;
+      for (let child = this.#child[node]; child !== NONE; child = this.#sibling[child]) {
+        const next = step(state, this.#byte[child]);
+        if (next === DEAD) continue;
+        for (let token = this.#token[child]; token !== NONE; token = this.#same[token]) visit(token, next);
+        if (this.#child[child] !== NONE) stack.push([child, next]);
+      }
+    }
+  }
+
+  #insert(token: number, bytes: Uint8Array): void {
+    let node = 0;
+    for (const byte of bytes) node = this.#childOf(node, byte);
+    this.#same[token] = this.#token[node];
+    this.#token[node] = token;
+  }
+
+  #childOf(node: number, byte: number): number {
+    let child = this.#child[node];
+    while (child !== NONE && this.#byte[child] !== byte) child = this.#sibling[child];
+    if (child !== NONE) return child;
+    const made = this.#nodes++;
+    this.#byte[made] = byte;
+    this.#sibling[made] = this.#child[node];
+    this.#child[node] = made;
+    return made;
+  }
+}

@@ -1,0 +1,183 @@
+/**
+ * Draws with more than temperature and cuts: penalties, biases, a least length, and what is recorded for display. Made
+ * when the first request asks for any of it; until then nothing of it exists, and plain requests never pass through it.
+ */
+
+import type { Gpu, View } from '../../gpu/device.ts';
+import {
+  adjustLogits,
+  DETAIL_WIDTH,
+  EXTRA_WIDTH,
+  MAX_ALTERNATIVES,
+  MAX_BIASES,
+  recordDraw,
+  topLogprobs,
+} from '../../gpu/ops/adjust_logits.ts';
+import { headStats } from '../../gpu/ops/head.ts';
+import { maskLogits, maskWords } from '../../gpu/ops/mask_logits.ts';
+import { sample } from '../../gpu/ops/sample.ts';
+import type { SamplingParams } from '../types.ts';
+
+/** What the decoder owns and both kinds of draws use. */
+export interface DrawViews {
+  /** [slots, 8] */ control: View;
+  /** [slots, 4] */ stops: View;
+  /** [slots, 4] */ state: View;
+  /** [slots, cap, 3] */ drawn: View;
+}
+
+/** The rows to draw from: logits [R, V] and their stats at `temperature`, entries first .. first + n - 1 of live. */
+export interface DrawRows {
+  logits: View;
+  stats: View;
+  live: View;
+  first: number;
+  n: number;
+  temperature: number;
+}
+
+/** The details of one slot's draws. */
+export interface DrawDetails {
+  entropies: Float32Array;
+  alternatives: { tokenId: number; logProb: number }[][];
+}
+
+/** Whether a request needs anything that a plain draw does not do. */
+export function isAdjusted(s: SamplingParams): boolean {
+  const penalised = (s.repetitionPenalty ?? 1) !== 1 || Boolean(s.presencePenalty) || Boolean(s.frequencyPenalty);
+  const changed = penalised || Boolean(s.minNewTokens) || Boolean(s.logitBias?.length);
+  return changed || Boolean(s.toolCalls) || Boolean(s.entropy) || Boolean(s.topLogprobs);
+}
+
+/** Throws RangeError on settings outside what the kernels take. */
+export function checkAdjusted(s: SamplingParams, vocabSize: number): void {
+  const { repetitionPenalty = 1, logitBias = [], topLogprobs = 0 } = s;
+  if (!(repetitionPenalty > 0))
+    throw new RangeError(`repetitionPenalty is ${repetitionPenalty}; it must be above 0, and 1 is off.`);
+  if (logitBias.length > MAX_BIASES)
+    throw new RangeError(`logitBias has ${logitBias.length} entries; at most ${MAX_BIASES} are allowed.`);
+  const outside = logitBias.find(([token]) => !Number.isInteger(token) || token < 0 || token >= vocabSize);
+  if (outside) throw new RangeError(`logitBias names token ${outside[0]}; the vocabulary has 0 to ${vocabSize - 1}.`);
+  const infinite = logitBias.find(([, bias]) => !(Math.abs(bias) <= 1e6));
+  if (infinite) throw new RangeError(`logitBias of token ${infinite[0]} is ${infinite[1]}; allowed: -1e6 to 1e6.`);
+  if (new Set(logitBias.map(([token]) => token)).size < logitBias.length)
+    throw new RangeError('logitBias names a token twice; give each token one bias.');
+  if (topLogprobs > MAX_ALTERNATIVES)
+    throw new RangeError(`topLogprobs is ${topLogprobs}; at most ${MAX_ALTERNATIVES} are returned.`);
+}
+
+/** Bytes that AdjustedDraws takes. */
+export const adjustedDrawBytes = (slots: number, vocabSize: number, cap: number): number =>
+  4 * slots * (2 * vocabSize + 2 + 4 + EXTRA_WIDTH + cap * DETAIL_WIDTH);
+
+export class AdjustedDraws {
+  readonly #gpu: Gpu;
+  readonly #V: number;
+  readonly #cap: number;
+  readonly #own: DrawViews;
+  readonly #adjusted: View;
+  readonly #stats: View;
+  readonly #entries: View;
+  readonly #extras: View;
+  readonly #counts: View;
+  readonly #details: View;
+  /** [slots, words of V bits]; made by the first mask. */
+  #masks: View | undefined;
+  /** What a slot's row of it holds; undefined = all bits set. */
+  readonly #masked: (Uint32Array | undefined)[];
+  /** Alternatives that each slot asked for. */
+  readonly #wanted: Uint8Array;
+
+  constructor(gpu: Gpu, own: DrawViews, slots: number, vocabSize: number, cap: number) {
+    this.#gpu = gpu;
+    this.#own = own;
+    this.#V = vocabSize;
+    this.#cap = cap;
+    const words = (label: string, n: number) => gpu.buffer(`rollout.${label}`, n * 4);
+    this.#adjusted = words('adjusted', slots * vocabSize);
+    this.#stats = words('adjusted.stats', slots * 2);
+    this.#entries = words('adjusted.entries', slots * 4);
+    this.#extras = words('extras', slots * EXTRA_WIDTH);
+    this.#counts = words('counts', slots * vocabSize);
+    this.#details = words('details', slots * cap * DETAIL_WIDTH);
+    this.#wanted = new Uint8Array(slots);
+    this.#masked = Array.from({ length: slots }, () => undefined);
+  }
+
+  /** Sets a slot up for a turn; `drawnIds` were drawn by the turn before it was preempted. */
+  arm(slot: number, sampling: SamplingParams, contextIds: Uint32Array, drawnIds: ArrayLike<number>): void {
+    const { repetitionPenalty = 1, presencePenalty = 0, frequencyPenalty = 0, logitBias = [] } = sampling;
+    const { minNewTokens = 0, topLogprobs: wanted = 0 } = sampling;
+    const words = new Uint32Array(8 + logitBias.length * 2);
+    const floats = new Float32Array(words.buffer);
+    floats.set([repetitionPenalty, presencePenalty, frequencyPenalty]);
+    words.set([Math.max(0, minNewTokens - drawnIds.length), logitBias.length, wanted], 3);
+    logitBias.forEach(([token, bias], b) => {
+      words[8 + b * 2] = token;
+      floats[9 + b * 2] = bias;
+    });
+    this.#wanted[slot] = wanted;
+    this.mask(slot, undefined);
+    this.#gpu.write(this.#extras, words, slot * EXTRA_WIDTH);
+    this.#gpu.write(this.#counts, this.#countsOf(contextIds, drawnIds), slot * this.#V);
+  }
+
+  /** The slot's next draws are from these tokens alone, [maskWords(V)] bits; undefined = from all. */
+  mask(slot: number, mask: Uint32Array | undefined): void {
+    if (mask === this.#masked[slot]) return;
+    const words = maskWords(this.#V);
+    const all = (rows: number) => new Uint32Array(rows * words).fill(0xffffffff);
+    this.#masks ??= this.#gpu.buffer('rollout.masks', all(this.#masked.length));
+    this.#gpu.write(this.#masks, mask ?? all(1), slot * words);
+    this.#masked[slot] = mask;
+  }
+
+  /** Records one draw of each entry; `slots` are theirs, in order. */
+  record(rows: DrawRows, slots: number[]): void {
+    const gpu = this.#gpu;
+    const { logits, stats, live, first, n, temperature } = rows;
+    const { control, stops, state, drawn } = this.#own;
+    const V = this.#V;
+    const cap = this.#cap;
+    const entries = this.#entries;
+    const adjusted = this.#adjusted;
+    const settings = { extras: this.#extras, counts: this.#counts, stops, state };
+    adjustLogits(gpu, { logits, live, ...settings, adjusted, entries, first, n, V });
+    if (this.#masks && slots.some((slot) => this.#masked[slot]))
+      maskLogits(gpu, { entries, masks: this.#masks, adjusted, n, V });
+    headStats(gpu, { logits: adjusted, stats: this.#stats, R: n, V, temperature });
+    const changed = { logits: adjusted, stats: this.#stats, live: entries, first: 0 };
+    sample(gpu, { ...changed, control, stops, state, drawn, n, V, cap });
+    const after = { entries, logits, stats, control, state, details: this.#details, n, V, cap };
+    recordDraw(gpu, { ...after, drawn, counts: this.#counts });
+    if (slots.some((slot) => this.#wanted[slot] > 0)) topLogprobs(gpu, { ...after, extras: this.#extras });
+  }
+
+  /** Where the details of `count` of a slot's draws lie, for `Gpu.readRanges`. */
+  detailsRange(slot: number, from: number, count: number): { view: View; offset: number; bytes: number } {
+    const row = DETAIL_WIDTH * 4;
+    return { view: this.#details, offset: (slot * this.#cap + from) * row, bytes: count * row };
+  }
+
+  /** Reads what `detailsRange` brought. */
+  detailsOf(slot: number, buffer: ArrayBuffer): DrawDetails {
+    const [words, floats] = [new Uint32Array(buffer), new Float32Array(buffer)];
+    const count = words.length / DETAIL_WIDTH;
+    const one = (t: number, k: number) => {
+      const at = t * DETAIL_WIDTH + 1 + k * 2;
+      return { tokenId: words[at], logProb: floats[at + 1] };
+    };
+    const wanted = Math.min(this.#wanted[slot], this.#V);
+    return {
+      entropies: Float32Array.from({ length: count }, (_, t) => floats[t * DETAIL_WIDTH]),
+      alternatives: Array.from({ length: count }, (_, t) => Array.from({ length: wanted }, (_, k) => one(t, k))),
+    };
+  }
+
+  #countsOf(contextIds: Uint32Array, drawnIds: ArrayLike<number>): Uint32Array {
+    const counts = new Uint32Array(this.#V);
+    for (const id of contextIds) counts[id] |= 0x80000000;
+    for (let i = 0; i < drawnIds.length; i++) counts[drawnIds[i]]++;
+    return counts;
+  }
+}

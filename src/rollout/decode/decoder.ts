@@ -1,0 +1,252 @@
+/**
+ * The GPU half of rollout: KV cache, slot state, and the two passes (prefill, decode step) recorded over them. Only the
+ * state flags are read between chunks of steps; what was drawn comes with them where it is little, else when a sequence ends.
+ */
+
+import type { Gpu, View } from '../../gpu/device.ts';
+import { acceptDraft } from '../../gpu/ops/accept_draft.ts';
+import { decodeRows } from '../../gpu/ops/sample.ts';
+import {
+  type Activations,
+  createActivations,
+  type LlamaModel,
+  recordForward,
+  type RowViews,
+} from '../../model/forward.ts';
+import { Head } from '../../model/head.ts';
+import { type Draw, type DrawnTokens, Draws, type SlotSetup } from './draws.ts';
+import { SlotRows } from './slotRows.ts';
+import type { GpuTimes } from '../server/turnClock.ts';
+
+export { type Draw, type DrawnTokens, type SlotSetup, STATE_WIDTH } from './draws.ts';
+
+export interface DecoderSizes {
+  /** Sequences that can be alive at once. */
+  maxSlots: number;
+  /** Tokens after the prompt that one slot can hold. */
+  slotCapacity: number;
+  /** Distinct prompts cached at once, and their longest. */
+  maxPrompts: number;
+  maxPromptLength: number;
+  /** Rows of one prefill pass. */
+  maxBatchedTokens: number;
+  /** Rows of logits that a pass of speculative decoding may have; absent = maxSlots. */
+  verifyRows?: number;
+}
+
+/** Host copy of the rows of a prefill pass. */
+export interface PrefillRows {
+  tokens: number[];
+  positions: number[];
+  kvRows: number[];
+  /** 4 a row */
+  ranges: number[];
+}
+
+/** A draw that decides whether the slot draws from its next row as well: only if it is the token that was guessed. */
+export interface Check extends Draw {
+  expected: number;
+  /** As `setMask`, where the slot's sampling has `toolCalls`. */
+  mask?: Uint32Array | undefined;
+}
+
+export class Decoder {
+  readonly sizes: DecoderSizes;
+  readonly #gpu: Gpu;
+  readonly #model: LlamaModel;
+  readonly #head: Head;
+  readonly #activations: Activations;
+  readonly #rows: Omit<RowViews, 'N'>;
+  readonly #headRows: View;
+  readonly #identity: View;
+  readonly #live: { prefill: View; decode: View };
+  /** [verifyRows, 4]; made by the first pass that needs it. */
+  #checks: View | undefined;
+  readonly #slots: SlotRows;
+  readonly #draws: Draws;
+  #decoding: Draw[] = [];
+  #headStale = true;
+
+  constructor(gpu: Gpu, model: LlamaModel, sizes: DecoderSizes) {
+    const { maxSlots, slotCapacity, maxPrompts, maxPromptLength, maxBatchedTokens } = sizes;
+    const { numHiddenLayers: L, numKeyValueHeads: K, headDim: D } = model.config;
+    this.sizes = sizes;
+    this.#gpu = gpu;
+    this.#model = model;
+    const kvRows = maxPrompts * maxPromptLength + maxSlots * slotCapacity;
+    const values = kvRows * 2 * K * D;
+    const kv = Array.from({ length: L }, (_, l) =>
+      model.half ? gpu.halves(`kv.${l}`, values) : gpu.buffer(`kv.${l}`, values * 4),
+    );
+    const headRows = Math.max(maxSlots, sizes.verifyRows ?? 0);
+    const capacity = Math.max(maxBatchedTokens, headRows);
+    const u32 = (label: string, n: number) => gpu.buffer(`rollout.${label}`, n * 4);
+    this.#activations = createActivations(gpu, model.config, capacity, {
+      kvCaches: kv,
+      lora: model.lora,
+      half: model.half,
+    });
+    this.#head = new Head(gpu, model, headRows, false, true);
+    this.#rows = {
+      tokens: u32('tokens', capacity),
+      positions: u32('positions', capacity),
+      kvRows: u32('kvRows', capacity),
+      ranges: u32('ranges', capacity * 4),
+    };
+    this.#headRows = u32('headRows', maxSlots);
+    this.#identity = gpu.buffer(
+      'rollout.identity',
+      Uint32Array.from({ length: headRows }, (_, i) => i),
+    );
+    this.#live = { prefill: u32('live.prefill', maxSlots * 4), decode: u32('live.decode', maxSlots * 4) };
+    this.#slots = new SlotRows(gpu, 'rollout.slots', maxSlots, 4);
+    this.#draws = new Draws(gpu, this.#head, this.vocabSize, maxSlots, slotCapacity);
+  }
+
+  get vocabSize(): number {
+    return this.#model.config.vocabSize;
+  }
+
+  /** Whether the device computes on the host's cores. */
+  get isSoftware(): boolean {
+    return this.#gpu.adapter.isSoftware;
+  }
+
+  /** First KV row of a slot's own region, and of a cached prompt. */
+  ownStart(slot: number): number {
+    return this.sizes.maxPrompts * this.sizes.maxPromptLength + slot * this.sizes.slotCapacity;
+  }
+
+  prefixStart(prompt: number): number {
+    return prompt * this.sizes.maxPromptLength;
+  }
+
+  /** Must be called after the weights have changed. */
+  weightsChanged(): void {
+    this.#headStale = true;
+  }
+
+  /** Arms a slot for a new turn, which the next prefill pass begins. */
+  setSlot(slot: number, setup: SlotSetup): void {
+    const { prefixStart, promptLength, ownStart } = setup;
+    this.#slots.set(slot, [prefixStart, promptLength, ownStart, 0]);
+    this.#draws.arm(slot, setup);
+  }
+
+  /** For a slot whose sampling has `toolCalls`: which tokens its next draw may be, as bits; undefined = all. */
+  setMask(slot: number, mask: Uint32Array | undefined): void {
+    this.#draws.mask(slot, mask);
+  }
+
+  /** Records a prefill pass and the first draw of every slot in `draws`. */
+  prefill(rows: PrefillRows, draws: Draw[]): void {
+    const N = rows.tokens.length;
+    const [headRows, drawsByRow] = distinctRows(this.#draws.byKind(draws));
+    this.#gpu.timeAs('prefill');
+    this.#slots.flush();
+    this.#draws.flush();
+    this.#writeRows(rows);
+    if (draws.length > 0) {
+      this.#gpu.write(this.#headRows, Uint32Array.from(headRows));
+      this.#writeLive(this.#live.prefill, drawsByRow);
+    }
+    recordForward(this.#gpu, this.#model, { N, ...this.#rows }, this.#activations, { inference: true });
+    if (draws.length > 0) this.#draw(this.#headRows, headRows.length, this.#live.prefill, drawsByRow);
+  }
+
+  /**
+   * Records a pass over guessed tokens. Round r draws from row r of every slot that has one and whose guesses have all
+   * been drawn so far; `expected` of a slot's last row is 0xffffffff.
+   */
+  verify(rows: PrefillRows, rounds: Check[][]): void {
+    const gpu = this.#gpu;
+    const N = rows.tokens.length;
+    const sorted = rounds.map((checks) => this.#draws.byKind(checks));
+    const draws = sorted.flat();
+    gpu.timeAs('decode');
+    const entries = (this.#checks ??= gpu.buffer('rollout.checks', (this.#identity.bytes / 4) * 16));
+    this.#writeRows(rows);
+    gpu.write(entries, Uint32Array.from(draws.flatMap(({ slot, row, expected }) => [slot, row, expected, 0])));
+    recordForward(gpu, this.#model, { N, ...this.#rows }, this.#activations, { inference: true });
+    let temperature = this.#recordLogits(this.#identity, N, draws[0]);
+    let first = 0;
+    for (const round of sorted) {
+      const { length: n } = round;
+      for (const check of round) if ('mask' in check) this.setMask(check.slot, check.mask);
+      temperature = this.#draws.record(N, entries, draws.slice(0, first + n), first, temperature);
+      acceptDraft(gpu, { entries, state: this.#draws.state, first, n, resume: false });
+      first += n;
+    }
+    acceptDraft(gpu, { entries, state: this.#draws.state, first: 0, n: sorted[0].length, resume: true });
+  }
+
+  /** Chooses the slots that the next decode steps advance. */
+  setLive(slots: number[]): void {
+    const draws = this.#draws.byKind(slots.map((slot) => ({ slot, row: 0 })));
+    this.#decoding = draws.map(({ slot }, row) => ({ slot, row }));
+    if (slots.length > 0) this.#writeLive(this.#live.decode, this.#decoding);
+  }
+
+  /** Records one decode step of the live slots. */
+  decodeStep(): void {
+    const n = this.#decoding.length;
+    if (n === 0) return;
+    this.#gpu.timeAs('decode');
+    const rows = { ...this.#rows, slots: this.#slots.view, state: this.#draws.state, live: this.#live.decode };
+    decodeRows(this.#gpu, { ...rows, n });
+    recordForward(this.#gpu, this.#model, { N: n, ...this.#rows, alone: true }, this.#activations, { inference: true });
+    this.#draw(this.#identity, n, this.#live.decode, this.#decoding);
+  }
+
+  /** Starts what is recorded, without waiting: more can be recorded while the device works. */
+  submit(): void {
+    this.#gpu.flush();
+  }
+
+  /**
+   * Runs what is recorded and reads the state of every slot, [slots, STATE_WIDTH]; `readDrawn` mostly costs no read after it.
+   * With `Gpu.startTimer` also the GPU's milliseconds in what was recorded since the last call.
+   */
+  async readState(): Promise<{ state: Uint32Array; gpuTimes?: GpuTimes | undefined }> {
+    this.#gpu.timeAs(undefined);
+    const { data, times } = await this.#gpu.readTimed(...this.#draws.views);
+    this.#draws.keep(data);
+    const { prefill = 0, decode = 0, sample: drawing = 0 } = times ?? {};
+    return { state: new Uint32Array(data[0]), gpuTimes: times && { prefill, decode, sample: drawing } };
+  }
+
+  /** Reads what the slots have drawn this turn: `count` tokens each, the first `from` left out. */
+  readDrawn(slots: { slot: number; from?: number; count: number }[]): Promise<DrawnTokens[]> {
+    return this.#draws.read(slots);
+  }
+
+  /** Logits of `R` rows of the pass, then one draw for each entry. */
+  #draw(headRows: View, R: number, live: View, draws: Draw[]): void {
+    this.#draws.record(R, live, draws, 0, this.#recordLogits(headRows, R, draws[0]));
+  }
+
+  /** Logits of `R` rows and their stats at the temperature of `draw`, which is returned. */
+  #recordLogits(headRows: View, R: number, { slot }: Draw): number {
+    if (this.#headStale) this.#head.refresh();
+    this.#headStale = false;
+    const temperature = this.#draws.temperatureOf(slot);
+    this.#head.recordLogits(this.#activations.xOut, headRows, R, temperature);
+    return temperature;
+  }
+
+  #writeRows(rows: PrefillRows): void {
+    for (const name of ['tokens', 'positions', 'kvRows', 'ranges'] as const)
+      this.#gpu.write(this.#rows[name], Uint32Array.from(rows[name]));
+  }
+
+  #writeLive(view: View, draws: Draw[]): void {
+    this.#gpu.write(view, Uint32Array.from(draws.flatMap(({ slot, row }) => [slot, row, 0, 0])));
+  }
+}
+
+/** The distinct rows of some draws, and the draws with their row replaced by its place among them. */
+function distinctRows(draws: Draw[]): [rows: number[], draws: Draw[]] {
+  const rows = [...new Set(draws.map((d) => d.row))];
+  const place = new Map(rows.map((row, i) => [row, i]));
+  return [rows, draws.map(({ slot, row }) => ({ slot, row: place.get(row)! }))];
+}

@@ -1,0 +1,205 @@
+/** Drawing tokens from logits on the GPU: what every slot was asked for, what it has drawn, and the draws of a pass. */
+
+import type { Gpu, View } from '../../gpu/device.ts';
+import { headStats } from '../../gpu/ops/head.ts';
+import { sample } from '../../gpu/ops/sample.ts';
+import type { Head } from '../../model/head.ts';
+import { AdjustedDraws, type DrawDetails, isAdjusted } from './adjustedDraws.ts';
+import { SlotRows } from './slotRows.ts';
+import type { SamplingParams } from '../types.ts';
+
+/** What a slot is told before it generates. Rows are rows of the KV cache. */
+export interface SlotSetup {
+  prefixStart: number;
+  promptLength: number;
+  ownStart: number;
+  /** The whole context; its length is the position of the first token to draw. */
+  contextIds: Uint32Array;
+  /** How many of its last tokens this turn drew before it was preempted. */
+  drawnBefore: number;
+  key: [number, number];
+  sampling: SamplingParams;
+}
+
+/** A draw: which slot, from which row of the pass. */
+export interface Draw {
+  slot: number;
+  row: number;
+}
+
+/** What a slot has drawn in a turn, and the details of it that were asked for. */
+export interface DrawnTokens extends Partial<DrawDetails> {
+  tokenIds: Uint32Array;
+  logProbs: Float32Array;
+  logMass: Float32Array;
+}
+
+/** [token, position of the next, tokens drawn, 0 live | 1 stopped | 2 full] of a slot. */
+export const STATE_WIDTH = 4;
+
+/** Costs less to copy and map than a second look at the device. */
+const READ_ALONG_BYTES = 1 << 19;
+
+export class Draws {
+  readonly #gpu: Gpu;
+  readonly #head: Head;
+  readonly #vocabSize: number;
+  readonly #maxSlots: number;
+  readonly #slotCapacity: number;
+  readonly #control: SlotRows;
+  readonly #stops: SlotRows;
+  readonly #state: SlotRows;
+  readonly #drawn: View;
+  readonly #temperatures: Float64Array;
+  /** 1 = the slot's draws go through #adjusted, which exists from the first such request on. */
+  readonly #isAdjusted: Uint8Array;
+  #adjusted: AdjustedDraws | undefined;
+  /** #drawn as last read. */
+  #kept: ArrayBuffer | undefined;
+
+  constructor(gpu: Gpu, head: Head, vocabSize: number, maxSlots: number, slotCapacity: number) {
+    this.#gpu = gpu;
+    this.#head = head;
+    this.#vocabSize = vocabSize;
+    this.#maxSlots = maxSlots;
+    this.#slotCapacity = slotCapacity;
+    this.#control = new SlotRows(gpu, 'rollout.control', maxSlots, 8);
+    this.#stops = new SlotRows(gpu, 'rollout.stops', maxSlots, 4);
+    this.#state = new SlotRows(gpu, 'rollout.state', maxSlots, STATE_WIDTH);
+    this.#drawn = gpu.buffer('rollout.drawn', maxSlots * slotCapacity * 3 * 4);
+    this.#temperatures = new Float64Array(maxSlots).fill(1);
+    this.#isAdjusted = new Uint8Array(maxSlots);
+  }
+
+  /** Tells a slot what its next turn draws; `flush` sends it. */
+  arm(slot: number, { contextIds, drawnBefore, key, sampling }: SlotSetup): void {
+    const greedy = sampling.temperature === 0;
+    const bits = new Float32Array([greedy ? 0 : 1 / sampling.temperature, sampling.topP, sampling.minP]);
+    const [invT, topP, minP] = new Uint32Array(bits.buffer);
+    const stops = [0, 1, 2, 3].map((i) => sampling.stopTokenIds[i] ?? 0xffffffff);
+    const control = [...key, sampling.maxNewTokens - drawnBefore, invT, sampling.topK, topP, minP, 0];
+    this.#temperatures[slot] = greedy ? 1 : sampling.temperature;
+    this.#control.set(slot, control);
+    this.#stops.set(slot, stops);
+    this.#state.set(slot, [0, contextIds.length, 0, 0]);
+    this.#isAdjusted[slot] = isAdjusted(sampling) ? 1 : 0;
+    if (this.#isAdjusted[slot]) {
+      const before = contextIds.length - drawnBefore;
+      this.#adjust().arm(slot, sampling, contextIds.subarray(0, before), contextIds.subarray(before));
+    }
+  }
+
+  /** [slots, STATE_WIDTH] */
+  get state(): View {
+    return this.#state.view;
+  }
+
+  /** Sends what slots were told. */
+  flush(): void {
+    for (const rows of [this.#control, this.#stops, this.#state]) rows.flush();
+  }
+
+  mask(slot: number, mask: Uint32Array | undefined): void {
+    this.#adjust().mask(slot, mask);
+  }
+
+  temperatureOf(slot: number): number {
+    return this.#temperatures[slot];
+  }
+
+  /** In an order in which those that can be drawn together stand together. */
+  byKind<D extends Draw>(draws: D[]): D[] {
+    return [...draws].sort(
+      (a, b) => this.#kind(a) - this.#kind(b) || this.#temperatures[a.slot] - this.#temperatures[b.slot],
+    );
+  }
+
+  /**
+   * Records draws from the head's logits [R, V] for entries of `live` from `first` on, those of one kind and temperature at a
+   * time. `current` is the temperature of the head's stats; returns what it is afterwards.
+   */
+  record(R: number, live: View, draws: Draw[], first: number, current: number): number {
+    const V = this.#vocabSize;
+    const { logits, stats } = this.#head;
+    const own = this.#views();
+    this.#kept = undefined;
+    this.#gpu.timeAs('sample');
+    while (first < draws.length) {
+      const { slot } = draws[first];
+      const temperature = this.#temperatures[slot];
+      const same = (d: Draw) =>
+        this.#temperatures[d.slot] === temperature && this.#kind(d) === this.#kind(draws[first]);
+      let n = 1;
+      while (first + n < draws.length && same(draws[first + n])) n++;
+      if (temperature !== current) headStats(this.#gpu, { logits, stats, R, V, temperature });
+      current = temperature;
+      const rows = { logits, stats, live, first, n };
+      if (this.#isAdjusted[slot]) {
+        const slots = draws.slice(first, first + n).map((d) => d.slot);
+        this.#adjust().record({ ...rows, temperature }, slots);
+      } else sample(this.#gpu, { ...rows, ...own, V, cap: this.#slotCapacity });
+      first += n;
+    }
+    return current;
+  }
+
+  /** The slots' state; with it all that was drawn where that is little, since it is mostly asked for next. */
+  get views(): View[] {
+    return this.#drawn.bytes <= READ_ALONG_BYTES ? [this.state, this.#drawn] : [this.state];
+  }
+
+  /**
+   * What `views` held: `read` needs no look at the device until something more is recorded. A pass may be in the air by now; nobody
+   * asks for more than this look showed.
+   */
+  keep([, drawn]: (ArrayBuffer | undefined)[]): void {
+    this.#kept = drawn;
+  }
+
+  /** What the slots have drawn this turn: `count` tokens each, the first `from` left out. */
+  async read(slots: { slot: number; from?: number; count: number }[]): Promise<DrawnTokens[]> {
+    const cap = this.#slotCapacity;
+    const parts = slots.map(({ slot, from = 0, count }) => ({
+      view: this.#drawn,
+      offset: (slot * cap + from) * 12,
+      bytes: count * 12,
+    }));
+    const detailed = slots.filter(({ slot }) => this.#isAdjusted[slot]);
+    const details = detailed.map(({ slot, from = 0, count }) => this.#adjust().detailsRange(slot, from, count));
+    const kept = details.length === 0 ? this.#kept : undefined;
+    const buffers = kept
+      ? parts.map(({ offset, bytes }) => kept.slice(offset, offset + bytes))
+      : await this.#gpu.readRanges([...parts, ...details]);
+    return slots.map((entry, i) => {
+      const at = detailed.indexOf(entry);
+      return {
+        ...drawnTokens(buffers[i]),
+        ...(at >= 0 && this.#adjust().detailsOf(entry.slot, buffers[slots.length + at])),
+      };
+    });
+  }
+
+  #adjust(): AdjustedDraws {
+    const [slots, V, cap] = [this.#maxSlots, this.#vocabSize, this.#slotCapacity];
+    return (this.#adjusted ??= new AdjustedDraws(this.#gpu, this.#views(), slots, V, cap));
+  }
+
+  #views() {
+    return { control: this.#control.view, stops: this.#stops.view, state: this.state, drawn: this.#drawn };
+  }
+
+  #kind({ slot }: Draw): number {
+    return this.#isAdjusted[slot];
+  }
+}
+
+/** [count, 3] words as sample.wgsl writes them. */
+function drawnTokens(buffer: ArrayBuffer): DrawnTokens {
+  const [u32, f32] = [new Uint32Array(buffer), new Float32Array(buffer)];
+  const count = u32.length / 3;
+  return {
+    tokenIds: Uint32Array.from({ length: count }, (_, i) => u32[i * 3]),
+    logProbs: Float32Array.from({ length: count }, (_, i) => f32[i * 3 + 1]),
+    logMass: Float32Array.from({ length: count }, (_, i) => f32[i * 3 + 2]),
+  };
+}

@@ -1,0 +1,33 @@
+/** A table of one row a slot on the GPU, written for all slots that a pass begins with at once. */
+
+import type { Gpu, View } from '../../gpu/device.ts';
+
+export class SlotRows {
+  readonly view: View;
+  readonly #gpu: Gpu;
+  readonly #width: number;
+  readonly #changed = new Map<number, readonly number[]>();
+
+  /** [slots, width] u32 */
+  constructor(gpu: Gpu, label: string, slots: number, width: number) {
+    this.view = gpu.buffer(label, slots * width * 4);
+    this.#gpu = gpu;
+    this.#width = width;
+  }
+
+  set(slot: number, row: readonly number[]): void {
+    this.#changed.set(slot, row);
+  }
+
+  /** Writes what was set since the last call, neighbours together; before anything is recorded that reads it. */
+  flush(): void {
+    const slots = [...this.#changed.keys()].sort((a, b) => a - b);
+    for (let i = 0; i < slots.length;) {
+      const first = slots[i];
+      const words: number[] = [];
+      for (; slots[i] === first + words.length / this.#width; i++) words.push(...this.#changed.get(slots[i])!);
+      this.#gpu.write(this.view, Uint32Array.from(words), first * this.#width);
+    }
+    this.#changed.clear();
+  }
+}

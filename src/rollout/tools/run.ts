@@ -1,0 +1,134 @@
+/** Runs one tool call so that nothing a tool does can end the run: throws, hangs and floods become short texts. */
+
+import type { SampleContext, Tool, ToolOutput, TruncateSide } from '../../tasks/tool.ts';
+import { isObject } from '../../tasks/toolSchema.ts';
+import { onAbort } from '../onAbort.ts';
+import type { ToolCall } from './parser.ts';
+
+export interface ToolLimits {
+  /** Milliseconds for one call; a tool that runs longer is answered for and its signal aborted. */
+  toolTimeoutMs: number;
+  /** Characters of a tool's output that the model gets to see, as in verl. */
+  maxToolResponseLength: number;
+  /** Which part of too long an output goes: verl's tool_response_truncate_side. */
+  toolResponseTruncateSide: TruncateSide;
+}
+
+/** Why a call gave no output of its own; a tool that answers "Error: ..." itself has done its work. */
+export type CallFailure = 'parse_error' | 'tool_failure' | 'timeout';
+
+export interface ToolResult {
+  text: string;
+  failed: boolean;
+  failure?: CallFailure;
+  /** What `execute` gave beside its text. */
+  reward?: number;
+}
+
+/** Where a call runs: the sample's own state of each tool, made at its first call. */
+export interface ToolHost {
+  context: SampleContext;
+  limits: ToolLimits;
+  /** Ends a running call. */
+  signal: AbortSignal;
+  stateOf(tool: Tool): Promise<unknown>;
+}
+
+/** A longer timer fires at once. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
+
+/** A call took longer than it may. */
+class ToolTimeoutError extends Error {}
+
+/**
+ * The tool's output, or an error text. A synchronous endless loop cannot be cut off on its own thread: tools that run
+ * code they did not write belong in a worker.
+ */
+export async function runTool(call: ToolCall, tools: readonly Tool[], host: ToolHost): Promise<ToolResult> {
+  const { limits } = host;
+  if (call.error !== undefined) return { text: truncate(call.error, limits), failed: true, failure: 'parse_error' };
+  const tool = tools.find((candidate) => candidate.name === call.name);
+  if (!tool) return { text: `Error: no tool "${call.name}"`, failed: true, failure: 'parse_error' };
+  const own = limitsOf(tool, limits);
+  for (let left = tool.retries ?? 0; ; left--) {
+    try {
+      const run = (signal: AbortSignal) => execute(tool, call.args, host, signal);
+      const { text, reward } = readOutput(tool, await withTimeLimit(tool.name, run, own.toolTimeoutMs, host.signal));
+      return { text: truncate(text, own), failed: text.startsWith('Error'), ...(reward !== undefined && { reward }) };
+    } catch (error) {
+      if (left > 0 && !host.signal.aborted) continue;
+      const failure = error instanceof ToolTimeoutError ? 'timeout' : 'tool_failure';
+      return { text: truncate(`Error: ${messageOf(error)}`, own), failed: true, failure };
+    }
+  }
+}
+
+async function execute(tool: Tool, args: Record<string, unknown>, host: ToolHost, signal: AbortSignal) {
+  const state = tool.create && (await host.stateOf(tool));
+  return tool.execute(args, { ...host.context, state, signal });
+}
+
+function limitsOf(tool: Tool, limits: ToolLimits): ToolLimits {
+  return {
+    toolTimeoutMs: tool.timeoutMs ?? limits.toolTimeoutMs,
+    maxToolResponseLength: tool.maxResponseLength ?? limits.maxToolResponseLength,
+    toolResponseTruncateSide: tool.truncateSide ?? limits.toolResponseTruncateSide,
+  };
+}
+
+/** Throws TypeError for what is no ToolOutput. */
+function readOutput(tool: Tool, output: ToolOutput): { text: string; reward?: number } {
+  if (typeof output === 'string') return { text: output };
+  if (output instanceof Uint8Array) return { text: new TextDecoder().decode(output) };
+  if (!isObject(output) || typeof output['text'] !== 'string')
+    throw new TypeError(`${tool.name} returned ${typeof output}, not a text`);
+  const { text, reward } = output as { text: string; reward?: number };
+  if (reward !== undefined && !Number.isFinite(reward)) throw new TypeError(`${tool.name} gave the reward ${reward}`);
+  return { text, ...(reward !== undefined && { reward }) };
+}
+
+/** What `work` resolves to; rejects when it takes too long or `outer` ends it. Its own signal tells it so. */
+export async function withTimeLimit<T>(
+  name: string,
+  work: (signal: AbortSignal) => T | Promise<T>,
+  timeoutMs: number,
+  outer: AbortSignal,
+): Promise<T> {
+  const own = new AbortController();
+  const stop = () => own.abort();
+  const stopWaiting = onAbort(outer, stop);
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const ended = new Promise<never>((_, reject) => {
+    own.signal.addEventListener('abort', () => reject(new Error('the run was stopped')), { once: true });
+    if (outer.aborted) stop();
+    timer = setTimeout(
+      () => {
+        reject(new ToolTimeoutError(`${name} did not answer in ${timeoutMs / 1000} s`));
+        stop();
+      },
+      Math.min(timeoutMs, LONGEST_TIMER_MS),
+    );
+  });
+  try {
+    return await Promise.race([work(own.signal), ended]);
+  } finally {
+    clearTimeout(timer);
+    stopWaiting();
+    // A settled race leaves no one to hear of a later rejection.
+    ended.catch(() => undefined);
+  }
+}
+
+function truncate(text: string, { maxToolResponseLength: limit, toolResponseTruncateSide: side }: ToolLimits): string {
+  if (text.length <= limit) return text;
+  const cut = '...(truncated)...';
+  if (side === 'left') return cut + text.slice(text.length - limit);
+  if (side === 'right') return text.slice(0, limit) + cut;
+  const half = Math.floor(limit / 2);
+  return text.slice(0, half) + cut + text.slice(text.length - half);
+}
+
+/** Anything can be thrown. */
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

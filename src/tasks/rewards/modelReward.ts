@@ -1,0 +1,118 @@
+/**
+ * Rewards by models, combined with rule-based ones. A discriminative model scores a conversation through a
+ * transformers.js pipeline, a generative judge through any function that completes a prompt.
+ */
+
+import { InputError } from '../../errors.ts';
+import { fillJudgePrompt, JUDGE_PROMPT, question } from './judgePrompt.ts';
+import type { Reward, ScoredSample, Task } from '../task.ts';
+
+export type RewardFunction = Task['reward'];
+
+/** A reply to a prompt; undefined for a prompt that is too long. */
+export type Completion = (prompt: string) => Promise<string | undefined>;
+
+/** One number for a sample. */
+export type Scorer = (sample: ScoredSample) => number | Promise<number>;
+
+/** What transformers.js' text-classification pipeline is, as far as it is used here. */
+export type Classifier = (text: string, options: { top_k: number }) => Promise<{ label: string; score: number }[]>;
+
+export interface DiscriminativeOptions {
+  /** Folder or name of an ONNX model. */
+  model: string;
+  /** The label whose probability is the score; absent = the likeliest. */
+  label?: string;
+  /** What the model reads; default: question and last answer. */
+  text?: (sample: ScoredSample) => string;
+  /** Stands in for transformers.js. */
+  load?: (model: string) => Promise<Classifier>;
+}
+
+/** The probability of a label, from a model that is loaded at the first sample. */
+export function discriminativeScorer({
+  model,
+  label,
+  text = questionAndAnswer,
+  load = loadClassifier,
+}: DiscriminativeOptions): Scorer {
+  let classifier: Promise<Classifier> | undefined;
+  return async (sample) => {
+    const classify = await (classifier ??= load(model));
+    const scores = await classify(text(sample), { top_k: 1000 });
+    const found = label === undefined ? scores[0] : scores.find((score) => score.label === label);
+    if (found) return found.score;
+    throw new InputError(
+      `The reward model ${model} has no label "${label}"; it has ${scores.map((score) => score.label).join(', ')}.`,
+    );
+  };
+}
+
+/** Greedy replies of a chat model of transformers.js, which is loaded at the first prompt. */
+export function generatorCompletion(
+  model: string,
+  limits: { maxPromptLength: number; maxNewTokens: number },
+): Completion {
+  let reply: Promise<Completion> | undefined;
+  return async (prompt) => {
+    reply ??= import('./transformersModels.ts').then(({ openGenerator }) => openGenerator(model, limits));
+    return (await reply)(prompt);
+  };
+}
+
+/** Only runs that ask for such a model load what knows transformers.js. */
+async function loadClassifier(model: string): Promise<Classifier> {
+  return (await import('./transformersModels.ts')).openClassifier(model);
+}
+
+export interface JudgeOptions {
+  /** Completes a prompt: the judge's own engine and tokenizer, greedy. Undefined where it cannot, then there is no score. */
+  complete: Completion;
+  /** What the judge is asked; its answer must hold a number from 0 to `max`. */
+  prompt?: (sample: ScoredSample) => string;
+  max?: number;
+}
+
+/** The first number in the judge's answer as a share of `max`; 0 where there is none, or one out of range; NaN unasked. */
+export function judgeScorer({ complete, prompt = judgePrompt, max = 10 }: JudgeOptions): Scorer {
+  return async (sample) => {
+    const answer = await complete(prompt(sample));
+    if (answer === undefined) return NaN;
+    const number = /-?\d+(\.\d+)?/.exec(answer)?.[0];
+    const value = Number(number);
+    return number !== undefined && value >= 0 && value <= max ? value / max : 0;
+  };
+}
+
+/**
+ * The rule's reward plus weight x score of every scorer; outcome and named numbers stay the rule's, and each score is
+ * reported under its name. Scorers run at once. A scorer that has nothing to say of a sample gives NaN and is left out of its
+ * sum. Throws where a score is infinite.
+ */
+export function combineRewards(
+  rule: RewardFunction,
+  scorers: Record<string, { weight: number; score: Scorer }>,
+  ruleWeight = 1,
+): RewardFunction {
+  return async (sample): Promise<Reward> => {
+    const [base, ...values] = await Promise.all([
+      rule(sample),
+      ...Object.entries(scorers).map(async ([name, { score }]) => finite(name, await score(sample))),
+    ]);
+    const names = Object.keys(scorers);
+    const added = names.reduce(
+      (sum, name, i) => sum + (Number.isNaN(values[i]) ? 0 : scorers[name].weight * values[i]),
+      0,
+    );
+    const extra = { ...base.extra, ...Object.fromEntries(names.map((name, i) => [name, values[i]])) };
+    return { ...base, score: ruleWeight * base.score + added, extra };
+  };
+}
+
+function finite(name: string, value: number): number {
+  if (Number.isFinite(value) || Number.isNaN(value)) return value;
+  throw new RangeError(`The scorer "${name}" gave ${value}; a score must be a finite number, or NaN for none.`);
+}
+
+const questionAndAnswer = (sample: ScoredSample) => `${question(sample)}\n${sample.response}`;
+const judgePrompt = (sample: ScoredSample) => fillJudgePrompt(JUDGE_PROMPT, sample);

@@ -1,0 +1,73 @@
+/** Models that transformers.js runs: text classifiers and, as judges, text generators. */
+
+import { InputError } from '../../errors.ts';
+import type { Classifier, Completion } from './modelReward.ts';
+
+type Library = typeof import('@xenova/transformers');
+
+/** The name is no literal, so that no bundler puts 20 MB into a page that asks for no such model. */
+const TRANSFORMERS = '@xenova/transformers';
+
+/** A text classifier by folder or name. Throws InputError where the library or the model is missing. */
+export async function openClassifier(model: string): Promise<Classifier> {
+  const classify = await open('reward.model.path', model, (library) => library.pipeline('text-classification', model));
+  const { config } = classify.model as unknown as { config: { id2label?: object; problem_type?: string } };
+  // A reward model of one output: its sigmoid, as transformers has it in Python; a softmax over one would always be 1.
+  if (Object.keys(config.id2label ?? {}).length === 1) config.problem_type = 'multi_label_classification';
+  return classify as unknown as Classifier;
+}
+
+/** Greedy replies of a chat model to a user's prompts, as `judgeScorer` asks for them; undefined for a prompt too long. */
+export async function openGenerator(
+  model: string,
+  { maxPromptLength, maxNewTokens }: { maxPromptLength: number; maxNewTokens: number },
+): Promise<Completion> {
+  const generate = await open('reward.judge.path', model, (library) => library.pipeline('text-generation', model));
+  const { tokenizer } = generate;
+  // What a response says is data: control tokens named in it are broken up, so that they stay text.
+  const names = new Set(tokenizer.all_special_tokens);
+  const safe = (text: string) => [...names].reduce((all, name) => all.replaceAll(name, brokenUp(name)), text);
+  const tail = queue();
+  return async (prompt) => {
+    const chat = [{ role: 'user', content: safe(prompt) }];
+    const ids = tokenizer.apply_chat_template(chat, { add_generation_prompt: true, return_tensor: false });
+    if ((ids as unknown as { input_ids: number[] }).input_ids.length > maxPromptLength) return undefined;
+    const options = { max_new_tokens: maxNewTokens, do_sample: false };
+    const [{ generated_text: said }] = await tail(() => generate(chat, options));
+    return (said as { content: string }[]).at(-1)!.content;
+  };
+}
+
+const brokenUp = (name: string) => `${name[0]} ${name.slice(1)}`;
+
+/** Calls one after another: a session computes one batch at a time anyway. */
+function queue(): <T>(call: () => Promise<T>) => Promise<T> {
+  let last: Promise<unknown> = Promise.resolve();
+  return (call) => {
+    const next = last.then(call, call);
+    last = next.catch(() => {});
+    return next;
+  };
+}
+
+async function open<T>(setting: string, model: string, load: (library: Library) => Promise<T>): Promise<T> {
+  const library = await importTransformers(setting, model);
+  try {
+    return await load(library);
+  } catch (error) {
+    throw new InputError(`${setting} ${model} cannot be opened by transformers.js: ${messageOf(error)}`);
+  }
+}
+
+async function importTransformers(setting: string, model: string): Promise<Library> {
+  try {
+    return (await import(/* @vite-ignore */ TRANSFORMERS)) as Library;
+  } catch (error) {
+    throw new InputError(
+      `${setting} ${model} needs transformers.js, which is not there (${messageOf(error)}); ` +
+        `install it with "npm install ${TRANSFORMERS}@npm:@huggingface/transformers", or leave ${setting} out.`,
+    );
+  }
+}
+
+const messageOf = (error: unknown) => (error instanceof Error ? error.message.split('\n')[0] : String(error));

@@ -1,0 +1,122 @@
+/**
+ * Traces for the supervised warm start: right ones, and ones with chosen mistakes. A mistake made more often than not is
+ * copied as the most likely choice, and GRPO then finds that the other choice pays; plain noise would leave greedy
+ * decoding already right and nothing to learn.
+ */
+
+import { InputError } from '../../errors.ts';
+import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
+import { conversationTokens, type DemonstrationTokens } from './conversationTokens.ts';
+import { fillResults } from '../gsm8k/task.ts';
+import type { Gsm8kProblem } from '../gsm8k/task.ts';
+import { TEMPLATES } from '../gsm8k/templates.ts';
+import type { Rng } from '../random.ts';
+import type { Message } from '../task.ts';
+import { calculate } from '../tools/calculator.ts';
+
+export interface ErrorRates {
+  /** No call at all: the question's last number is stated as the answer. */
+  guessed?: number | undefined;
+  /** The first step's operation swapped for its opposite (* and /, + and -). */
+  firstSwapped: number;
+  /** A later step's operation swapped, or one of its operands replaced, half and half. */
+  laterWrong: number;
+  /** Other rates for some templates, by template id. */
+  byTemplate?: Record<string, { firstSwapped: number; laterWrong: number }>;
+}
+
+export const NO_ERRORS: ErrorRates = { firstSwapped: 0, laterWrong: 0 };
+
+/** Rates for which only the templates of these ids (joined by commas; '' = all) swap their first operation. */
+export function swapOnlyIn({ guessed, firstSwapped, laterWrong }: ErrorRates, ids: string): ErrorRates {
+  const known = TEMPLATES.map(({ id }) => id);
+  const chosen = ids === '' ? known : ids.split(',');
+  const unknown = chosen.find((id) => !known.includes(id));
+  if (unknown !== undefined)
+    throw new InputError(`data.demonstrations.swappedTemplates names "${unknown}"; known are ${known.join(', ')}.`);
+  const swapped = { firstSwapped, laterWrong };
+  const right = { firstSwapped: laterWrong, laterWrong };
+  return {
+    guessed,
+    ...swapped,
+    byTemplate: Object.fromEntries(known.map((id) => [id, chosen.includes(id) ? swapped : right])),
+  };
+}
+
+/** Example: calls [{ expression: '48/2', result: '24' }], final '#### 24'. */
+export interface Trace {
+  calls: { expression: string; result: string }[];
+  final: string;
+}
+
+const OPPOSITE: Record<string, string> = { '*': '/', '/': '*', '+': '-', '-': '+' };
+
+/** A trace of the problem's program; results are the calculator's own, also those of wrong expressions. */
+export function demonstration(problem: Gsm8kProblem, rng: Rng, errors: ErrorRates = NO_ERRORS): Trace {
+  if (rng.uniform() < (errors.guessed ?? 0)) return { calls: [], final: `#### ${lastNumber(problem)}` };
+  const rates = errors.byTemplate?.[problem.template ?? ''] ?? errors;
+  const program = problem.program.map((step, i) => {
+    const rate = i === 0 ? rates.firstSwapped : rates.laterWrong;
+    if (rng.uniform() >= rate) return step;
+    return i === 0 || rng.uniform() < 0.5 ? swapOperation(step) : swapOperand(step, i, problem.program, rng);
+  });
+  const trace = runTrace(program, problem.answer);
+  // A mistake can end in a division by zero; the story then goes no further, so tell the right one.
+  return trace ?? runTrace(problem.program, problem.answer)!;
+}
+
+/** The question's last number, as someone says who has not calculated. */
+function lastNumber({ messages }: Gsm8kProblem): string {
+  return messages.at(-1)?.content.match(/\d+/g)?.at(-1) ?? '0';
+}
+
+/** Null when a step has no number for a result. A program without steps (real data) states the known answer. */
+function runTrace(program: string[], answer: string): Trace | null {
+  const calls: Trace['calls'] = [];
+  for (const step of program) {
+    const expression = fillResults(
+      step,
+      calls.map((call) => call.result),
+    );
+    const result = calculate(expression);
+    if (result.startsWith('Error')) return null;
+    calls.push({ expression, result });
+  }
+  return { calls, final: `#### ${calls.at(-1)?.result ?? answer}` };
+}
+
+/** Steps of another shape than `a op b`, as real data has them, stay as they are. */
+function swapOperation(step: string): string {
+  return step.replace(/^([#\d.]+)([-+*/])([#\d.]+)$/, (_, a: string, op: string, b: string) => a + OPPOSITE[op] + b);
+}
+
+/** Replaces one operand by another number of the problem, or by an earlier result. */
+function swapOperand(step: string, index: number, program: string[], rng: Rng): string {
+  const operands = /^([#\d.]+)([-+*/])([#\d.]+)$/.exec(step);
+  if (!operands) return step;
+  const [, left, operation, right] = operands;
+  const numbers = program.flatMap((other) => other.match(/#?\d+(\.\d+)?/g) ?? []).filter((n) => !n.startsWith('#'));
+  const results = Array.from({ length: index }, (_, i) => `#${i + 1}`);
+  const others = [...new Set([...numbers, ...results])].filter((operand) => operand !== left && operand !== right);
+  if (others.length === 0) return swapOperation(step);
+  const wrong = rng.pick(others);
+  return rng.uniform() < 0.5 ? wrong + operation + right : left + operation + wrong;
+}
+
+/** An assistant message that calls the calculator, in the Hermes format. */
+export function calculatorCall(expression: string): string {
+  return `<tool_call>{"name":"calculator","arguments":{"expression":${JSON.stringify(expression)}}}</tool_call>`;
+}
+
+/** Exactly the token layout that the agent loop would have produced, had the model written this trace. */
+export function demonstrationTokens(
+  tokenizer: ChatTokenizer,
+  problem: Gsm8kProblem,
+  trace: Trace,
+): DemonstrationTokens {
+  const turns = trace.calls.flatMap(({ expression, result }): Message[] => [
+    { role: 'assistant', content: calculatorCall(expression) },
+    { role: 'tool', content: result },
+  ]);
+  return conversationTokens(tokenizer, problem, [...turns, { role: 'assistant', content: trace.final }]);
+}

@@ -1,0 +1,114 @@
+/** Kernels one by one on the adapter at hand against float64: products of every tile's size, and every policy loss. */
+
+import type { Gpu } from '../gpu/device.ts';
+import { matmulNn, matmulTn } from '../gpu/ops/matmul.ts';
+import { entrySamples, GPU_POLICY_LOSSES, packPolicyRows, policyLoss as policyLossOp } from '../gpu/ops/policy_loss.ts';
+import { policyLoss } from '../grpo/losses/index.ts';
+import { resolveRecipe } from '../grpo/config/recipes.ts';
+import type { PolicyLossSpec } from '../model/engine.ts';
+import { keyedRng } from '../tasks/random.ts';
+
+export interface Check {
+  name: string;
+  /** Largest error found; relative for gradients. */
+  error: number;
+  limit: number;
+}
+
+/** Odd on purpose; the rows reach every tile of `chooseMatmul`. */
+const ROWS = [1, 3, 7, 13, 37, 70];
+const [N, K] = [67, 61];
+
+export async function verifyProducts(gpu: Gpu): Promise<Check> {
+  const errors: number[] = [];
+  for (const M of ROWS) {
+    const [x, b] = [noise('x', M * K), noise('b', K * N)];
+    const want = product(x, b, M);
+    const views = { x: gpu.buffer('verify.x', x), b: gpu.buffer('verify.b', b), y: gpu.buffer('verify.y', M * N * 4) };
+    matmulNn(gpu, { ...views, M, N, K });
+    errors.push(relativeError(await gpu.readF32(views.y), want));
+    gpu.clear(views.y);
+    const a = Float32Array.from(x, (_, i) => x[(i % M) * K + Math.floor(i / M)]); // [K, M]
+    gpu.write(views.x, a);
+    matmulTn(gpu, { a: views.x, b: views.b, y: views.y, M, N, K });
+    errors.push(relativeError(await gpu.readF32(views.y), want));
+    for (const view of Object.values(views)) gpu.free(view);
+  }
+  return { name: `products of ${ROWS.join(', ')} rows, x W and x^T y`, error: worst(errors), limit: 1e-5 };
+}
+
+/** Sequences of the loss checks, by length; one has no entries. */
+const LENGTHS = [1, 7, 0, 64, 130, 3];
+const SEQ_START = LENGTHS.reduce((starts, n) => [...starts, starts[starts.length - 1] + n], [0]);
+const E = SEQ_START[LENGTHS.length];
+/** Losses whose recipe has another name. */
+const RECIPE_OF: Record<string, string> = { vanilla: 'dapo', geo_mean: 'gmpo' };
+
+/** Small and large log ratios, some far out, masked and selected entries. */
+export async function verifyLossKernels(gpu: Gpu): Promise<Check[]> {
+  const checks: Check[] = [];
+  for (const lossMode of GPU_POLICY_LOSSES) {
+    const spec: PolicyLossSpec = resolveRecipe(RECIPE_OF[lossMode] ?? lossMode, { klLossCoef: 0.1 });
+    const errors: number[] = [];
+    for (const drift of [0.001, 0.3, 2]) errors.push(await lossError(gpu, spec, drift));
+    checks.push({ name: `policy loss ${lossMode}, with KL: d loss / d logp`, error: worst(errors), limit: 1e-4 });
+  }
+  return checks;
+}
+
+async function lossError(gpu: Gpu, spec: PolicyLossSpec, drift: number): Promise<number> {
+  const { logp, rows } = lossRows(drift);
+  const { oldLogProbs: oldLogp, refLogProbs: refLogp, ...rest } = rows;
+  const want = policyLoss(spec, { logp, oldLogp, refLogp, ...rest, seqStart: SEQ_START }).grad;
+  const views = {
+    logp: gpu.buffer('verify.logp', logp),
+    inputs: gpu.buffer('verify.inputs', packPolicyRows(rows)),
+    entrySample: gpu.buffer('verify.entrySample', entrySamples(SEQ_START)),
+    seqStart: gpu.buffer('verify.seqStart', Uint32Array.from(SEQ_START)),
+    stats: gpu.buffer('verify.stats', LENGTHS.length * 16),
+    dLogp: gpu.buffer('verify.dLogp', E * 4),
+  };
+  policyLossOp(gpu, { settings: spec, ...views, E, S: LENGTHS.length });
+  const got = await gpu.readF32(views.dLogp);
+  for (const view of Object.values(views)) gpu.free(view);
+  return relativeError(got, want);
+}
+
+function lossRows(drift: number) {
+  const { uniform } = keyedRng('verify', drift);
+  const signed = () => 2 * uniform() - 1;
+  const logp = Float32Array.from({ length: E }, () => -0.01 - 2 * uniform());
+  const oldLogProbs = logp.map((x, e) =>
+    Math.min(x - 2 * drift * signed() - (drift > 1 && e % 17 === 0 ? 25 : 0), -1e-3),
+  );
+  const ofSequence = LENGTHS.map(() => 2 * signed());
+  const advantages = Float32Array.from(entrySamples(SEQ_START), (s) => ofSequence[s]);
+  const each = (f: (e: number) => number) => Float32Array.from({ length: E }, (_, e) => f(e));
+  const rows = {
+    ...{ oldLogProbs, advantages, refLogProbs: logp.map((x) => x + signed()) },
+    ...{ weights: each(() => 0.5 + uniform()), klWeights: each(() => uniform()) },
+    ...{ mask: each((e) => (e % 5 === 3 ? 0 : 1)), selected: each((e) => (e % 11 === 2 ? 1 : 0)) },
+  };
+  return { logp, rows };
+}
+
+function noise(name: string, n: number): Float32Array<ArrayBuffer> {
+  const { uniform } = keyedRng('verify', name);
+  return Float32Array.from({ length: n }, () => 2 * uniform() - 1);
+}
+
+function product(x: Float32Array, b: Float32Array, M: number): Float64Array {
+  const y = new Float64Array(M * N);
+  for (let m = 0; m < M; m++)
+    for (let n = 0; n < N; n++) for (let k = 0; k < K; k++) y[m * N + n] += x[m * K + k] * b[k * N + n];
+  return y;
+}
+
+/** NaN where one is, so that it fails. */
+const worst = (errors: number[]): number => errors.reduce((a, b) => (a >= b ? a : b), 0);
+
+/** Distance over length; NaN where anything is not a number. */
+export function relativeError(got: ArrayLike<number>, want: ArrayLike<number>): number {
+  const norm = (values: number[]) => Math.sqrt(values.reduce((sum, value) => sum + value * value, 0));
+  return norm(Array.from(got, (value, i) => value - want[i])) / (norm(Array.from(want)) + 1e-6);
+}
