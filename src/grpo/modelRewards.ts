@@ -16,6 +16,7 @@ import {
 } from '../tasks/rewards/modelReward.ts';
 import type { Task } from '../tasks/task.ts';
 import type { TrainConfig } from './config/types.ts';
+import { GREEDY } from './generate/options.ts';
 
 interface Judge {
   tokenizer: ChatTokenizer;
@@ -56,8 +57,7 @@ export function engineCompletion(
     const promptLength = contextIds.length;
     if (promptLength > maxPromptLength) return undefined;
     const requestId = `judge.${asked++}`;
-    const greedy = { temperature: 0, topK: 0, topP: 1, minP: 0 };
-    const sampling = { ...greedy, maxNewTokens, stopTokenIds: tokenizer.eosTokenIds };
+    const sampling = { ...GREEDY, maxNewTokens, stopTokenIds: tokenizer.eosTokenIds };
     try {
       const { tokenIds } = await engine.generate({ requestId, contextIds, promptLength, key: [0, 0], sampling });
       return tokenizer.decode(tokenIds, { skipSpecialTokens: true });

@@ -64,7 +64,7 @@ async function offPolicySamples(
       },
     };
   });
-  const now = await new PolicyUpdater(config, engine).proximal(samples);
+  const now = await new PolicyUpdater(config, engine).oldLogProbs(samples);
   samples.forEach(({ trajectory }, s) => {
     trajectory.logProbs = trajectory.logProbs.map((_, t) =>
       trajectory.mask[t] ? now[s][t] - drift * random.normals(1)[0] : 0,
@@ -78,6 +78,9 @@ async function offPolicySamples(
   );
   return { samples, tokens };
 }
+
+/** Before the first step. */
+const START = { step: 0, updates: 0 };
 
 /** The gradient of one mini-batch before clipping, and how many micro-batches it took. */
 async function gradientOf(config: TrainConfig, data: { samples: Sample[]; tokens: StepTokens }, custom?: CustomLoss) {
@@ -97,7 +100,7 @@ async function gradientOf(config: TrainConfig, data: { samples: Sample[]; tokens
       },
     },
   }) as ModelEngine;
-  await new PolicyUpdater(config, { ...engine, model: watched }, custom).update(data.samples, data.tokens, 1, 0);
+  await new PolicyUpdater(config, { ...engine, model: watched }, custom).update(data.samples, data.tokens, START);
   return { gradient, microBatches };
 }
 
@@ -162,7 +165,7 @@ async function watchedUpdate(groups: number, maxTokenLen: number) {
   const methods = { forwardBackward: noted('forwardBackward'), optimizerStep: noted('optimizerStep') };
   const watched = Object.create(engine.model, methods) as ModelEngine;
   const before = await engine.model.exportWeights();
-  const done = new PolicyUpdater(config, { ...engine, model: watched }).update(data.samples, data.tokens, 1, 0);
+  const done = new PolicyUpdater(config, { ...engine, model: watched }).update(data.samples, data.tokens, START);
   const error = await done.then(
     () => undefined,
     (reason: unknown) => reason,
@@ -204,7 +207,7 @@ test('top-p 0.9: with the kept mass on both sides the first ratio is 1, without 
   const before = await engine.model.exportWeights();
   const { metrics } = await trainer.step();
   await engine.model.importWeights(before);
-  const trained = await new PolicyUpdater(config, engine).proximal(sampled);
+  const trained = await new PolicyUpdater(config, engine).oldLogProbs(sampled);
   const ratios = (offMass: boolean) =>
     sampled.flatMap(({ trajectory: { logProbs, logMass, mask } }, s) => {
       const behaviour = renormalize(logProbs, logMass);

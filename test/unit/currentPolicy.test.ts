@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
-import { lookAtCurrentPolicy, needsCurrentPolicy } from '../../src/grpo/correction/currentPolicy.ts';
+import { correctByCurrentPolicy, needsCurrentPolicy } from '../../src/grpo/correction/currentPolicy.ts';
 import { RECIPES } from '../../src/grpo/config/recipes.ts';
 
 const configOf = (algorithm: object, actor: object = {}) =>
@@ -37,25 +37,25 @@ test('no recipe pays for a forward pass of its own but clip-cov and kl-cov, whic
 
 test('bypass mode: PPO takes the rejection, REINFORCE the weights as well', () => {
   const rolloutCorrection = { rolloutRs: 'token_k2', rolloutRsThreshold: 1, rolloutIs: 'token', bypassMode: true };
-  const ppo = lookAtCurrentPolicy(configOf({ rolloutCorrection }), inputs);
+  const ppo = correctByCurrentPolicy(configOf({ rolloutCorrection }), inputs);
   expect(table(ppo.masks)).toEqual([
     [1, 0, 0],
     [1, 1],
   ]);
   expect(ppo.isWeights).toBeUndefined();
-  const { isWeights } = lookAtCurrentPolicy(configOf({ name: 'reinforce', rolloutCorrection }), inputs);
+  const { isWeights } = correctByCurrentPolicy(configOf({ name: 'reinforce', rolloutCorrection }), inputs);
   expect(isWeights![1][1]).toBeCloseTo(Math.exp(-0.1), 12);
 });
 
 test('OPSM and top entropy: the mask stays, the gradient goes', () => {
-  const opsm = lookAtCurrentPolicy(configOf({ rolloutCorrection: { offPolicyMaskThreshold: 0.5 } }), inputs);
+  const opsm = correctByCurrentPolicy(configOf({ rolloutCorrection: { offPolicyMaskThreshold: 0.5 } }), inputs);
   expect(table(opsm.masks)).toEqual(inputs.masks);
   expect(table(opsm.keep)).toEqual([
     [0, 0, 1],
     [1, 1],
   ]);
   expect(opsm.metrics).toEqual({ 'actor/opsm_kept': 0.5 });
-  const top = lookAtCurrentPolicy(configOf({}, { topEntropyQuantile: 0.25 }), inputs);
+  const top = correctByCurrentPolicy(configOf({}, { topEntropyQuantile: 0.25 }), inputs);
   expect(table(top.keep)).toEqual([
     [0, 1, 1],
     [0, 0],

@@ -1,9 +1,10 @@
 import { expect, test } from 'vitest';
-import { firstDone, type GroupUnderWay, OverSampler, staleShare } from '../../src/grpo/generate/overSampling.ts';
+import { staleShare } from '../../src/grpo/generate/overSampling.ts';
+import { firstDone, type PendingGroup, PendingGroups } from '../../src/grpo/generate/pendingGroups.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import type { RolloutEngine } from '../../src/rollout/types.ts';
 
-interface Fake extends GroupUnderWay {
+interface Fake extends PendingGroup {
   name: number;
   finish: () => void;
   fail: (error: Error) => void;
@@ -61,39 +62,39 @@ test('a group that fails fails the step', async () => {
 
 test('partial rollout: what a step leaves stands still, and the next starts only what is missing', async () => {
   const { calls, engine } = fakeEngine();
-  const sampler = new OverSampler(engine, { rate: 0.5, partial: true });
+  const pending = new PendingGroups(engine, { rate: 0.5, partial: true });
   const all: Fake[] = [];
-  const start = (count: number) => {
-    const made = Array.from({ length: count }, (_, i) => fakeGroup(all.length + i));
-    all.push(...made);
-    return made;
+  const start = () => {
+    all.push(fakeGroup(all.length));
+    return all.at(-1)!;
   };
-  const first = sampler.take(4, start);
+  const first = pending.takeFirst(4, start);
   await Promise.resolve();
   for (const i of [5, 0, 3, 2]) all[i].finish();
   expect(await first).toEqual([0, 2, 3, 5].map((i) => all[i]));
-  expect(sampler.carried).toEqual([1, 4]);
+  expect(pending.problems).toEqual([1, 4]);
   expect(calls).toEqual(['resume', 'pause']);
-  const second = sampler.take(4, start);
+  const second = pending.takeFirst(4, start);
   await Promise.resolve();
   expect(all.length).toBe(10); // 6 wanted, 2 carried over
   for (const i of [1, 4, 9, 7]) all[i].finish();
   expect(await second).toEqual([1, 4, 7, 9].map((i) => all[i]));
   expect(all.some((g) => g.aborted)).toBe(false);
-  await sampler.close();
+  await pending.close();
   expect([6, 8].map((i) => all[i].aborted)).toEqual([true, true]);
-  expect(sampler.carried).toEqual([]);
+  expect(pending.problems).toEqual([]);
 });
 
 test('without it, the rest is aborted and gone before the update', async () => {
   const { calls, engine } = fakeEngine();
-  const sampler = new OverSampler(engine, { rate: 1, partial: false });
+  const pending = new PendingGroups(engine, { rate: 1, partial: false });
   const groups = [0, 1].map(fakeGroup);
-  const taken = sampler.take(1, () => groups);
+  const started = groups.values();
+  const taken = pending.takeFirst(1, () => started.next().value!);
   groups[1].finish();
   expect(await taken).toEqual([groups[1]]);
   expect(groups.map((g) => g.aborted)).toEqual([true, false]);
-  expect([sampler.carried, calls]).toEqual([[], ['resume']]);
+  expect([pending.problems, calls]).toEqual([[], ['resume']]);
 });
 
 test('the share of trained tokens that older weights drew', () => {

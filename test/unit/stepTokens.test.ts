@@ -1,8 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { ESTIMATORS } from '../../src/grpo/config/schema.ts';
-import { NO_CORRECTION } from '../../src/grpo/correction/correct.ts';
-import { groupsWithSignal } from '../../src/grpo/advantages/shaping.ts';
+import { groupsWithSignal } from '../../src/grpo/generate/filterGroups.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import { stepTokens } from '../../src/grpo/update/stepTokens.ts';
 import type { Reward } from '../../src/tasks/task.ts';
@@ -74,17 +73,18 @@ test('overlong penalty, truncation mask and KL in the reward', () => {
 
 test("the trainer's own log-probs become the old ones, with weights against the sampler", () => {
   const samples = [sample([1, 1], { score: 1, acc: 1 }), sample([1, 1], { score: 0, acc: 0 })];
-  const trainerLogProbs = [
+  const oldLogProbs = [
     [-1, -0.5],
     [-1, -9],
   ];
-  const correction = { ...NO_CORRECTION, rolloutIs: 'token' as const, rolloutRs: 'token_k1', rolloutRsThreshold: 3 };
-  const got = stepTokens(configOf({}), samples, { trainerLogProbs, correction });
+  const rolloutCorrection = { rolloutIs: 'token', rolloutRs: 'token_k1', rolloutRsThreshold: 3 };
+  const got = stepTokens(configOf({ rolloutCorrection }), samples, { oldLogProbs });
   expect(table(got.masks)).toEqual([
     [1, 1],
     [1, 0],
   ]);
-  expect(got.oldLogProbs).toBe(trainerLogProbs);
+  expect(got.oldLogProbs).toBe(oldLogProbs);
+  expect(samples.map(({ advantage }) => advantage! > 0)).toEqual([true, false]);
   expect(got.isWeights![0][1]).toBeCloseTo(Math.exp(0.5), 6);
   expect(got.metrics['rollout_corr/rollout_rs_masked_fraction']).toBeCloseTo(0.25, 6);
 });

@@ -1,7 +1,7 @@
 /** Opens what a command works with: model, task and engine, with what was found said in one line each. */
 
 import type { TrainConfig } from '../../grpo/config/resolve.ts';
-import { agentLimits } from '../../grpo/trainer.ts';
+import { agentLimits } from '../../grpo/generate/options.ts';
 import type { Adapter } from '../../model/lora/adapter.ts';
 import type { ModelConfig } from '../../model/config.ts';
 import { InputError } from '../../errors.ts';

@@ -1,6 +1,4 @@
-/** What is done to rewards and coefficients around the loss: overlong shaping, filters, entropy target. */
-
-import type { Sample } from '../update/batch.ts';
+/** What is done to rewards and coefficients around the loss: overlong shaping, masks, entropy target. */
 
 /**
  * DAPO's soft overlong punishment (arXiv:2503.14476, eq. 13): 0 up to maxResponseLength - bufferLen tokens, then falling
@@ -62,14 +60,4 @@ export function updateEntropy(
  */
 export function renormalize(logProbs: ArrayLike<number>, logMass: ArrayLike<number>): Float32Array<ArrayBuffer> {
   return Float32Array.from(logProbs, (logp, e) => logp - logMass[e]);
-}
-
-/** The samples of groups whose members do not all have the same value of `metric` (DAPO's dynamic sampling). */
-export function groupsWithSignal(samples: Sample[], metric: 'acc' | 'score'): Sample[] {
-  const values = new Map<number, Set<number>>();
-  for (const { group, reward } of samples) {
-    if (!values.has(group)) values.set(group, new Set());
-    if (!Number.isNaN(reward[metric])) values.get(group)!.add(reward[metric]);
-  }
-  return samples.filter(({ group }) => values.get(group)!.size > 1);
 }

@@ -32,14 +32,14 @@ export interface CurrentPolicyResult {
   metrics: Metrics;
 }
 
-/** True when an update has to look at the policy first. */
+/** True when an update has to compute the policy's log-probs first. */
 export function needsCurrentPolicy(config: Settings): boolean {
   const { offPolicyMaskThreshold } = correctionSettings(config);
   const selects = policyLossOf(config.actor.lossMode).select !== undefined;
   return correctsNow(config) || offPolicyMaskThreshold < Infinity || config.actor.topEntropyQuantile < 1 || selects;
 }
 
-/** In bypass mode "old" is the sampler, so the correction looks at the current policy. */
+/** In bypass mode "old" is the sampler, so the correction compares it with the current policy. */
 function correctsNow(config: Settings): boolean {
   const { bypassMode, rolloutIs, rolloutRs } = correctionSettings(config);
   if (!bypassMode || lossWeighsItself(config)) return false;
@@ -47,7 +47,7 @@ function correctsNow(config: Settings): boolean {
 }
 
 /** Masks, weights and metrics of a mini-batch. PPO-style losses take the rejection alone: their ratio is the weight already. */
-export function lookAtCurrentPolicy(config: Settings, inputs: CurrentPolicyInputs): CurrentPolicyResult {
+export function correctByCurrentPolicy(config: Settings, inputs: CurrentPolicyInputs): CurrentPolicyResult {
   const { logp: oldLogp, rolloutLogp, masks } = inputs;
   const settings = correctionSettings(config);
   const corrected = correctsNow(config) ? rolloutCorrection(settings, { oldLogp, rolloutLogp, masks }) : undefined;

@@ -8,79 +8,64 @@
  * what stands still, not its tokens: a resumed run starts those groups over.
  */
 
-import type { RolloutEngine } from '../../rollout/types.ts';
-import type { OutsideSeconds } from './samples.ts';
 import type { Sample } from '../update/batch.ts';
+import { type PendingGroup, PendingGroups } from './pendingGroups.ts';
+import { type GeneratedStep, type SampleSource, type SourceOptions, startGroups, stepOptions } from './samples.ts';
 
-/** A group being generated. */
-export interface GroupUnderWay {
-  /** Number of its problem. */
-  problem: number;
-  samples: Promise<Sample[]>;
-  seconds: OutsideSeconds;
-  abort(): void;
-}
+/** Trains on the groups that are complete first; numbers groups by their problem, since they outlive a step. */
+export class OverSampledGroups implements SampleSource {
+  readonly #options: SourceOptions;
+  readonly #pending: PendingGroups;
+  /** Problems to draw before new ones. */
+  #startOver: number[] = [];
 
-export class OverSampler {
-  readonly #engine: RolloutEngine;
-  readonly #options: { rate: number; partial: boolean };
-  #left: GroupUnderWay[] = [];
-
-  /** @param options rate = extra groups as a share; partial = carry on with what a step leaves. */
-  constructor(engine: RolloutEngine, options: { rate: number; partial: boolean }) {
-    this.#engine = engine;
+  constructor(options: SourceOptions) {
+    const { overSampleRate: rate, partialRollout: partial } = options.config.rollout;
     this.#options = options;
+    this.#pending = new PendingGroups(options.engine.rollout, { rate, partial });
   }
 
-  /** Problems of the groups that the last step left and the next will go on with. */
+  async generate(step: number): Promise<GeneratedStep> {
+    const { config, engine } = this.#options;
+    const groups = await this.#pending.takeFirst(config.data.trainBatchSize, () => this.#start(step));
+    const samples = (await Promise.all(groups.map((group) => group.samples))).flat();
+    const seconds = { tools: 0, reward: 0 };
+    for (const group of groups) {
+      seconds.tools += group.seconds.tools;
+      seconds.reward += group.seconds.reward;
+    }
+    const metrics = {
+      'training/carried_groups': this.#pending.problems.length,
+      'training/stale_tokens_share': staleShare(samples),
+    };
+    return { samples, seconds, stats: await engine.rollout.takeStats(), metrics };
+  }
+
   get carried(): number[] {
-    return this.#left.map(({ problem }) => problem);
+    return [...this.#pending.problems, ...this.#startOver];
   }
 
-  /** The first `count` groups to be complete, of those carried over and of new ones. The engine stands still after it. */
-  async take(count: number, start: (groups: number) => GroupUnderWay[]): Promise<GroupUnderWay[]> {
-    await this.#engine.resume?.();
-    const wanted = Math.ceil(count * (1 + this.#options.rate));
-    this.#left.push(...start(wanted - this.#left.length));
-    const { done, rest } = await firstDone(this.#left, count);
-    this.#left = rest;
-    if (this.#options.partial) await this.#engine.pause?.();
-    else await this.#abortRest();
-    return done;
+  startOver(carried: readonly number[]): void {
+    this.#startOver = [...carried];
   }
 
-  /** Lets the engine run between two steps, for an evaluation; what is carried runs along. */
-  async resume(): Promise<void> {
-    await this.#engine.resume?.();
+  resume(): Promise<void> {
+    return this.#pending.resume();
   }
 
-  /** Ends what is still under way. */
   async close(): Promise<void> {
-    await this.#engine.resume?.();
-    await this.#abortRest();
+    this.#startOver = this.carried;
+    await this.#pending.close();
   }
 
-  async #abortRest(): Promise<void> {
-    for (const { abort } of this.#left) abort();
-    await Promise.all(this.#left.map(({ samples }) => samples));
-    this.#left = [];
+  #start(step: number): PendingGroup {
+    const { problems } = this.#options;
+    const problem = this.#startOver.shift() ?? problems.takeNumber();
+    const controller = new AbortController();
+    const options = { ...stepOptions(this.#options, step), firstGroup: problem, signal: controller.signal };
+    const { groups, seconds } = startGroups([problems.get(problem)], options);
+    return { problem, samples: groups[0], seconds, abort: () => controller.abort() };
   }
-}
-
-/** The first `count` groups to be complete, in the order they were started; rejects with the first that fails. */
-export async function firstDone(
-  groups: GroupUnderWay[],
-  count: number,
-): Promise<{ done: GroupUnderWay[]; rest: GroupUnderWay[] }> {
-  const complete = new Set<GroupUnderWay>();
-  await new Promise<void>((resolve, reject) => {
-    for (const group of groups)
-      group.samples.then(() => {
-        if (complete.size < count) complete.add(group);
-        if (complete.size === count) resolve();
-      }, reject);
-  });
-  return { done: groups.filter((g) => complete.has(g)), rest: groups.filter((g) => !complete.has(g)) };
 }
 
 /** Share of trained tokens that older weights than the newest drew. */

@@ -1,30 +1,69 @@
-/** Generation of a step: one agent loop a sample, all at once against one engine, each scored as it finishes. */
+/**
+ * Generation of a step: draws problems and runs one agent loop a sample, all at once against one engine, each scored as it
+ * finishes. PlainGroups is the default source of a step's samples; filterGroups.ts and overSampling.ts have the others.
+ */
 
-import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
-import { runAgentLoop, type AgentLimits, type AgentLoopInput, type AgentLoopOutput } from '../../rollout/agent/loop.ts';
+import { type AgentLoopOutput, runAgentLoop } from '../../rollout/agent/loop.ts';
 import type { SampleEvent } from '../../rollout/agent/events.ts';
-import type { RolloutEngine, SamplingParams } from '../../rollout/types.ts';
+import type { RolloutStats } from '../../rollout/types.ts';
 import type { Problem, Reward, Task } from '../../tasks/task.ts';
+import type { Metrics } from '../metrics.ts';
 import type { Sample } from '../update/batch.ts';
+import { type GenerateOptions, type Generation, generateOptions } from './options.ts';
+import type { ProblemQueue } from './problems.ts';
 
-export interface GenerateOptions {
-  engine: RolloutEngine;
-  tokenizer: ChatTokenizer;
-  task: Task;
-  sampling: SamplingParams;
-  limits: AgentLimits;
-  agent?: Pick<AgentLoopInput, 'agentLoop' | 'toolParser' | 'toolSchemasInPrompt' | 'constrainToolCalls'>;
-  /** Part of every random key: the run's seed, and what tells this batch from all others. */
-  seed: number;
-  batch: number;
-  /** Samples per problem. */
-  n: number;
-  /** Number of the first problem's group. */
-  firstGroup?: number;
-  signal?: AbortSignal | undefined;
-  /** Record what each sample spends its time on. */
-  profile?: boolean;
-  onSample?: (sample: Sample) => void;
+/** Where the samples of a step come from. */
+export interface SampleSource {
+  /** Generates and scores the groups of a step; those of one group are neighbours. */
+  generate(step: number): Promise<GeneratedStep>;
+  /** Numbers of the problems whose groups are under way between two steps. */
+  readonly carried?: number[];
+  /** Starts these problems' groups over before it draws new ones: they were under way at a checkpoint. */
+  startOver?(carried: readonly number[]): void;
+  /** Lets the engine run between two steps, for an evaluation. */
+  resume?(): Promise<void>;
+  /** Ends what is under way. */
+  close?(): Promise<void>;
+}
+
+export interface SourceOptions extends Generation {
+  problems: ProblemQueue;
+  /** Hears of every sample as it is scored. */
+  onSample(sample: Sample, step: number): void;
+}
+
+export interface GeneratedSamples {
+  samples: Sample[];
+  seconds: OutsideSeconds;
+}
+
+export interface GeneratedStep extends GeneratedSamples {
+  stats: RolloutStats;
+  metrics: Metrics;
+}
+
+/** Trains on every group it generates: `trainBatchSize` problems a step, `rollout.n` samples each. */
+export class PlainGroups implements SampleSource {
+  readonly #options: SourceOptions;
+
+  constructor(options: SourceOptions) {
+    this.#options = options;
+  }
+
+  async generate(step: number): Promise<GeneratedStep> {
+    const { config, engine, problems } = this.#options;
+    const generated = await generateSamples(
+      problems.take(config.data.trainBatchSize),
+      stepOptions(this.#options, step),
+    );
+    return { ...generated, stats: await engine.rollout.takeStats(), metrics: {} };
+  }
+}
+
+/** Options of a training step's generation. */
+export function stepOptions(source: SourceOptions, step: number): GenerateOptions {
+  const options = generateOptions(source, step, source.config.rollout.n);
+  return { ...options, onSample: (sample) => source.onSample(sample, step) };
 }
 
 /** Seconds spent outside the model, summed over samples (they overlap each other and generation). */
@@ -37,31 +76,18 @@ export interface OutsideSeconds {
 export async function generateSamples(
   problems: readonly Problem[],
   options: GenerateOptions,
-): Promise<{ samples: Sample[]; seconds: OutsideSeconds }> {
+): Promise<GeneratedSamples> {
   const { groups, seconds } = startGroups(problems, options);
   return { samples: (await Promise.all(groups)).flat(), seconds };
 }
 
-/** Starts all of them; a group resolves when its last sample is scored. `seconds` grows meanwhile. */
+/** Starts every sample of every problem; a group resolves when its last sample is scored. `seconds` grows meanwhile. */
 export function startGroups(
   problems: readonly Problem[],
   options: GenerateOptions,
 ): { groups: Promise<Sample[]>[]; seconds: OutsideSeconds } {
-  const {
-    engine,
-    tokenizer,
-    task,
-    sampling,
-    limits,
-    agent,
-    seed,
-    batch,
-    n,
-    firstGroup = 0,
-    signal,
-    onSample,
-    profile = false,
-  } = options;
+  const { engine, tokenizer, task, sampling, limits, agent, signal, onSample, profile = false } = options;
+  const { seed, batch, n, firstGroup = 0 } = options;
   const seconds: OutsideSeconds = { tools: 0, reward: 0 };
   const one = async (problem: Problem, p: number, s: number): Promise<Sample> => {
     const events: SampleEvent[] = [];

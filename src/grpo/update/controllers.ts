@@ -7,8 +7,10 @@ import type { Metrics } from '../metrics.ts';
 import { updateEntropy } from '../advantages/shaping.ts';
 import type { TrainerEngine, TrainerState } from '../types.ts';
 
+type Coefficients = Pick<TrainerState, 'klCoef' | 'entropy'>;
+
 /** Moves the coefficient of the KL in the reward, when it is adaptive. */
-export function adaptKl({ algorithm }: TrainConfig, state: TrainerState, metrics: Metrics, samples: number): void {
+export function adaptKl({ algorithm }: TrainConfig, state: Coefficients, metrics: Metrics, samples: number): void {
   const { useKlInReward, klCtrl } = algorithm;
   if (!useKlInReward || klCtrl.type === 'fixed') return;
   const controller = { ...klCtrl, klCoef: metrics['actor/reward_kl_penalty_coeff'] };
@@ -16,16 +18,15 @@ export function adaptKl({ algorithm }: TrainConfig, state: TrainerState, metrics
 }
 
 /** Weight of the entropy bonus in the step to come. */
-export function entropyCoeffOf({ actor }: TrainConfig, { entropy }: TrainerState): number {
+export function entropyCoeffOf({ actor }: TrainConfig, { entropy }: Coefficients): number {
   if (!entropy) return actor.entropyCoeff;
   return entropy.acts ? entropy.coeff : 0;
 }
 
-/** Moves the weight of the entropy bonus, when it has a target; the metric is the weight the step was made with. */
-export function adaptEntropy(config: TrainConfig, state: TrainerState, metrics: Metrics): void {
-  const { entropyCoeff, entropyTarget, entropyCoeffDelta, entropyCoeffMin, entropyCoeffMax } = config.actor;
+/** Moves the weight of the entropy bonus, when it has a target. */
+export function adaptEntropy({ actor }: TrainConfig, state: Coefficients, metrics: Metrics): void {
+  const { entropyCoeff, entropyTarget, entropyCoeffDelta, entropyCoeffMin, entropyCoeffMax } = actor;
   if (entropyTarget === undefined) return;
-  metrics['actor/entropy_coeff'] = entropyCoeffOf(config, state);
   const entropy = metrics['actor/entropy'];
   if (entropy === undefined) return; // nothing was trained on
   const now = state.entropy?.coeff ?? entropyCoeff;

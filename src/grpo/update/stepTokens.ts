@@ -6,25 +6,24 @@
 import { computeAdvantages, type AdvantageInputs } from '../advantages/index.ts';
 import type { TrainConfig } from '../config/types.ts';
 import { klPenalty } from '../losses/kl.ts';
-import type { Metrics } from '../metrics.ts';
-import { rolloutCorrection, type RolloutCorrection } from '../correction/correct.ts';
+import { meanTrained, type Metrics } from '../metrics.ts';
+import { rolloutCorrection } from '../correction/correct.ts';
+import { correctionSettings } from '../correction/settings.ts';
 import { maskTruncated, overlongPenalty } from '../advantages/shaping.ts';
 import type { Sample, SampleTokens } from './batch.ts';
 
-/** Log-probs and baselines that some settings need; one array a sample, as long as its response. */
+/** What some settings need beside the samples; log-probs are one array a sample, as long as its response. */
 export interface StepExtras {
-  /** Of the frozen reference: for useKlInReward. */
-  refLogProbs?: ArrayLike<number>[];
-  /** Of the trainer before its first update: makes them the "old" ones and corrects for the sampler's. */
-  trainerLogProbs?: ArrayLike<number>[];
+  /** Of the frozen reference: for KL terms. */
+  refLogProbs?: ArrayLike<number>[] | undefined;
+  /** Of the trainer before its first update, where rollout correction does not bypass it; else the sampler's are the old ones. */
+  oldLogProbs?: ArrayLike<number>[] | undefined;
   /** remax: [N] reward of the greedy answer to the sample's prompt. */
-  baselines?: ArrayLike<number>;
+  baselines?: ArrayLike<number> | undefined;
   /** KL coefficient now, when klCtrl is adaptive; else klCtrl.klCoef. */
-  klCoef?: number;
-  /** Which weights and rejections; used with trainerLogProbs only. */
-  correction?: RolloutCorrection;
+  klCoef?: number | undefined;
   /** A user's own estimator, in place of the configured one. */
-  advantage?: CustomAdvantage;
+  advantage?: CustomAdvantage | undefined;
 }
 
 /** One array a sample, as long as its response; what it holds where the mask is 0 does not count. */
@@ -40,17 +39,15 @@ export interface StepTokens extends SampleTokens {
 
 type Settings = Pick<TrainConfig, 'actor' | 'algorithm' | 'data'>;
 
-export function stepTokens(
-  { actor, algorithm, data }: Settings,
-  samples: readonly Sample[],
-  extras: StepExtras = {},
-): StepTokens {
+/** Rewards, masks, advantages and importance weights of a step; writes each sample's mean advantage on it. */
+export function stepTokens(config: Settings, samples: readonly Sample[], extras: StepExtras = {}): StepTokens {
+  const { actor, algorithm, data } = config;
   const rolloutLogp = samples.map(({ trajectory }) => trajectory.logProbs);
   const sampled = samples.map(({ trajectory }) => trajectory.mask);
   const reasons = samples.map(({ trajectory }) => trajectory.stopReason);
   const kept = algorithm.maskTruncated ? maskTruncated(sampled, reasons) : sampled;
-  const { masks, isWeights, metrics } = correct(extras, rolloutLogp, rewarded(kept, samples));
-  const oldLogProbs = extras.trainerLogProbs ?? rolloutLogp;
+  const { masks, isWeights, metrics } = correct(config, extras, rolloutLogp, rewarded(kept, samples));
+  const oldLogProbs = extras.oldLogProbs ?? rolloutLogp;
   const kl = algorithm.useKlInReward
     ? klInReward({ ...algorithm, klClamp: actor.klClamp }, extras, oldLogProbs, sampled)
     : undefined;
@@ -72,6 +69,7 @@ export function stepTokens(
   const advantages = extras.advantage
     ? extras.advantage(inputs, samples)
     : computeAdvantages(algorithm.advEstimator, inputs, options);
+  samples.forEach((sample, s) => (sample.advantage = meanTrained(advantages[s], masks[s])));
   return {
     masks,
     oldLogProbs,
@@ -119,9 +117,14 @@ interface Corrected {
   metrics: Metrics;
 }
 
-function correct(extras: StepExtras, rolloutLogp: ArrayLike<number>[], masks: ArrayLike<number>[]): Corrected {
-  if (!extras.trainerLogProbs || !extras.correction) return { masks, metrics: {} };
-  return rolloutCorrection(extras.correction, { oldLogp: extras.trainerLogProbs, rolloutLogp, masks });
+function correct(
+  config: Settings,
+  { oldLogProbs: oldLogp }: StepExtras,
+  rolloutLogp: ArrayLike<number>[],
+  masks: ArrayLike<number>[],
+): Corrected {
+  if (!oldLogp) return { masks, metrics: {} };
+  return rolloutCorrection(correctionSettings(config), { oldLogp, rolloutLogp, masks });
 }
 
 /** verl's apply_kl_penalty: coefficient x the sum over a sample's tokens; the metric is the mean over samples of their means. */

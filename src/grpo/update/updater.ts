@@ -5,9 +5,10 @@ import { mulberry32 } from '../../model/random.ts';
 import { lossWeights } from '../losses/aggregate.ts';
 import { policyLossSpec } from '../config/resolve.ts';
 import type { TrainConfig } from '../config/types.ts';
-import { type CurrentPolicyResult, lookAtCurrentPolicy, needsCurrentPolicy } from '../correction/currentPolicy.ts';
+import { type CurrentPolicyResult, correctByCurrentPolicy, needsCurrentPolicy } from '../correction/currentPolicy.ts';
 import { type LossRows, policyLoss, selectTokens } from '../losses/index.ts';
 import { type Metrics, reduceMetrics, rolloutProbsDiff } from '../metrics.ts';
+import { entropyCoeffOf } from './controllers.ts';
 import { lrFactor } from './learningRate.ts';
 import {
   gatherEntries,
@@ -19,7 +20,7 @@ import {
   weightsByStep,
 } from './batch.ts';
 import type { StepTokens } from './stepTokens.ts';
-import type { TrainerEngine } from '../types.ts';
+import type { TrainerEngine, TrainerState } from '../types.ts';
 
 /** What a user's own loss sees of one micro-batch; all [E], samples one after the other. */
 export interface CustomLossRows extends PolicyLossInputs {
@@ -33,15 +34,26 @@ export type CustomLoss = (rows: CustomLossRows) => { dLogProbs: Float32Array; dE
 
 export interface UpdateResult {
   metrics: Metrics;
+  /** Optimizer steps. */
   updates: number;
   /** Entries that went through forward and backward. */
   trainedTokens: number;
-  seconds: { old_log_prob: number; update_actor: number };
 }
 
-interface Prepared {
+/** What the updates of one step have in common. */
+interface UpdateStep {
+  samples: Sample[];
+  tokens: StepTokens;
+  /** Samples of each mini-batch, by index; every one of them has something to train on. */
+  miniBatches: number[][];
+  /** Optimizer steps before the first of them. */
+  updates: number;
+}
+
+interface PreparedMiniBatch {
+  index: number;
   batch: MiniBatch;
-  /** undefined where they depend on the policy as it will then be, and where there is nothing to train on */
+  /** undefined where they depend on the policy as it will then be */
   inputs: PolicyLossInputs | undefined;
 }
 
@@ -50,6 +62,7 @@ interface CurrentPolicy {
   result: CurrentPolicyResult;
 }
 
+/** Updates the policy on a step's samples, and computes the log-probs that a step needs of its models. */
 export class PolicyUpdater {
   readonly #config: TrainConfig;
   readonly #engine: TrainerEngine;
@@ -66,64 +79,71 @@ export class PolicyUpdater {
     this.#totalUpdates = perStep * config.trainer.totalTrainingSteps;
   }
 
-  /** Weight of the entropy bonus from now on. */
-  setEntropyCoeff(entropyCoeff: number): void {
-    this.#spec = { ...this.#spec, entropyCoeff };
-  }
-
-  /**
-   * Updates the policy on the samples of a step. `updates` counts optimizer steps before it; `whileBusy` runs once, while the
-   * device computes the last mini-batch, and must not throw.
-   */
+  /** Updates the policy on the samples of the step after `state`, once for each mini-batch of each epoch. */
   async update(
     samples: Sample[],
     tokens: StepTokens,
-    step: number,
-    updates: number,
-    whileBusy = () => {},
+    state: Pick<TrainerState, 'step' | 'updates' | 'entropy'>,
   ): Promise<UpdateResult> {
-    const { actor } = this.#config;
-    const started = performance.now();
+    const { entropyTarget } = this.#config.actor;
+    const entropyCoeff = entropyCoeffOf(this.#config, state);
+    this.#spec = { ...this.#spec, entropyCoeff };
+    const miniBatches = this.#miniBatches(samples, tokens, state.step + 1);
+    const step: UpdateStep = { samples, tokens, miniBatches, updates: state.updates };
     const all: Metrics[] = [];
-    let [done, trainedTokens] = [0, 0];
-    let firstDiff: Metrics = {};
-    const chosen = Array.from({ length: actor.ppoEpochs }, (_, epoch) =>
-      this.#miniBatches(samples, step, epoch),
-    ).flat();
-    const prepare = (i: number) => (i < chosen.length ? this.#prepare(samples, tokens, chosen[i]) : undefined);
-    let next = prepare(0);
-    for (let i = 1; next; i++) {
-      const current = next;
-      if (current.batch.entrySample.length === 0) {
-        next = prepare(i);
-        continue;
-      }
-      const meanwhile = () => {
-        next = prepare(i);
-        if (!next) whileBusy();
-      };
-      const result = await this.#miniBatch(samples, tokens, current, updates + done, meanwhile);
-      if (done === 0) firstDiff = rolloutProbsDiff(result.rolloutLogProbs, result.logProbs);
+    let [trainedTokens, firstDiff]: [number, Metrics] = [0, {}];
+    let next = this.#prepare(step, 0);
+    while (next) {
+      const { batch, index }: PreparedMiniBatch = next;
+      const result = await this.#miniBatch(step, next);
+      if (index === 0) firstDiff = result.probsDiff;
       all.push(result.metrics);
-      trainedTokens += current.batch.entrySample.length;
-      done++;
+      trainedTokens += batch.entrySample.length;
+      next = result.next;
     }
-    const ended = performance.now();
-    const seconds = { old_log_prob: 0, update_actor: (ended - started) / 1000 };
-    return { metrics: { ...reduceMetrics(all), ...firstDiff }, updates: done, trainedTokens, seconds };
+    const metrics = { ...reduceMetrics(all), ...firstDiff };
+    if (entropyTarget !== undefined) metrics['actor/entropy_coeff'] = entropyCoeff;
+    return { metrics, updates: all.length, trainedTokens };
   }
 
-  /** What an update needs that does not depend on the updates before it. */
-  #prepare(samples: Sample[], tokens: StepTokens, chosen: number[]): Prepared {
+  /** One update: forward, loss and backward, optimizer step. The host prepares the next one while the device computes. */
+  async #miniBatch(step: UpdateStep, { index, batch, inputs: prepared }: PreparedMiniBatch) {
+    const { actor } = this.#config;
+    const { samples, tokens, updates } = step;
+    const current = needsCurrentPolicy(this.#config) ? await this.#currentPolicy(samples, tokens, batch) : undefined;
+    const inputs = prepared ?? this.#inputs(samples.length, tokens, batch, current);
+    const computing = this.#forwardBackward(batch, inputs);
+    const [{ logProbs, entropy }, next] = await bothDone(computing, () => this.#prepare(step, index + 1));
+    const lr = actor.optim.lr * this.#lrFactor(updates + index);
+    const { betas, eps, weightDecay } = actor.optim;
+    const options = { lr, beta1: betas[0], beta2: betas[1], eps, weightDecay, gradClip: actor.gradClip };
+    const stepping = this.#engine.model.optimizerStep(options);
+    const [{ gradNorm, skipped }, { lossMetrics, probsDiff }] = await bothDone(stepping, () => ({
+      lossMetrics: this.#lossMetrics(batch, inputs, logProbs, entropy),
+      probsDiff: rolloutProbsDiff(gatherEntries(batch, samples.map(rolloutLogProbsOf)), logProbs),
+    }));
+    const metrics = {
+      ...current?.result.metrics,
+      ...lossMetrics,
+      'actor/grad_norm': gradNorm,
+      'actor/skipped_updates': skipped ? 1 : 0,
+      'actor/lr': lr,
+    };
+    return { metrics, probsDiff, next };
+  }
+
+  /** Of a mini-batch, what does not depend on the updates before it; undefined after the last. */
+  #prepare({ samples, tokens, miniBatches }: UpdateStep, index: number): PreparedMiniBatch | undefined {
+    if (index === miniBatches.length) return undefined;
     const { maxTokenLen, ppoMicroBatchSize } = this.#config.actor;
-    const batch = packMiniBatch(samples, chosen, tokens.masks, maxTokenLen, ppoMicroBatchSize);
-    const later = needsCurrentPolicy(this.#config) || batch.entrySample.length === 0;
-    return { batch, inputs: later ? undefined : this.#inputs(samples.length, tokens, batch, undefined) };
+    const batch = packMiniBatch(samples, miniBatches[index], tokens.masks, maxTokenLen, ppoMicroBatchSize);
+    const later = needsCurrentPolicy(this.#config);
+    return { index, batch, inputs: later ? undefined : this.#inputs(samples.length, tokens, batch, undefined) };
   }
 
-  #inputs(count: number, tokens: StepTokens, batch: MiniBatch, look: CurrentPolicy | undefined): PolicyLossInputs {
+  #inputs(count: number, tokens: StepTokens, batch: MiniBatch, current: CurrentPolicy | undefined): PolicyLossInputs {
     const { refLogProbs } = tokens;
-    const { masks, weights, klWeights } = this.#weights(count, tokens, batch, look?.result);
+    const { masks, weights, klWeights } = this.#weights(count, tokens, batch, current?.result);
     const inputs: PolicyLossInputs = {
       oldLogProbs: gatherEntries(batch, tokens.oldLogProbs),
       advantages: gatherEntries(batch, tokens.advantages),
@@ -132,49 +152,16 @@ export class PolicyUpdater {
       ...(refLogProbs && { refLogProbs: gatherEntries(batch, refLogProbs) }),
       ...(masks && { mask: gatherEntries(batch, masks) }),
     };
-    const selected = selectTokens(this.#spec, lossRows(look?.logProbs ?? inputs.oldLogProbs, inputs, batch));
+    const selected = selectTokens(this.#spec, lossRows(current?.logProbs ?? inputs.oldLogProbs, inputs, batch));
     if (selected) inputs.selected = Float32Array.from(selected);
     return inputs;
   }
 
-  /** One update. `meanwhile` runs while the device computes, and so do the metrics: it is not kept waiting for them. */
-  async #miniBatch(
-    samples: Sample[],
-    tokens: StepTokens,
-    { batch, inputs: prepared }: Prepared,
-    update: number,
-    meanwhile: () => void,
-  ) {
-    const { actor } = this.#config;
-    const look = needsCurrentPolicy(this.#config) ? await this.#look(samples, tokens, batch) : undefined;
-    const inputs = prepared ?? this.#inputs(samples.length, tokens, batch, look);
-    const computing = this.#forwardBackward(batch, inputs);
-    const [{ logProbs, entropy }] = await bothDone(computing, meanwhile);
-    const lr = actor.optim.lr * this.#lrFactor(update);
-    const { betas, eps, weightDecay } = actor.optim;
-    const stepping = this.#engine.model.optimizerStep({
-      ...{ lr, eps, weightDecay, gradClip: actor.gradClip },
-      ...{ beta1: betas[0], beta2: betas[1] },
-    });
-    const [step, [lossMetrics, rolloutLogProbs]] = await bothDone(stepping, (): [Metrics, Float32Array] => [
-      this.#lossMetrics(batch, inputs, logProbs, entropy),
-      gatherEntries(batch, samples.map(rolloutLogProbsOf)),
-    ]);
-    const metrics = {
-      ...look?.result.metrics,
-      ...lossMetrics,
-      'actor/grad_norm': step.gradNorm,
-      'actor/skipped_updates': step.skipped ? 1 : 0,
-      'actor/lr': lr,
-    };
-    return { metrics, logProbs, rolloutLogProbs };
-  }
-
   /** The policy before this update, and what follows from it. */
-  async #look(samples: Sample[], tokens: StepTokens, batch: MiniBatch): Promise<CurrentPolicy> {
+  async #currentPolicy(samples: Sample[], tokens: StepTokens, batch: MiniBatch): Promise<CurrentPolicy> {
     const { logProbs, entropy } = await this.#forward(this.#engine.model, batch);
     const masks = batch.samples.map((s) => tokens.masks[s]);
-    const result = lookAtCurrentPolicy(this.#config, {
+    const result = correctByCurrentPolicy(this.#config, {
       logp: scatterEntries(batch, logProbs, masks),
       entropy: scatterEntries(batch, entropy, masks),
       rolloutLogp: batch.samples.map((s) => samples[s].trajectory.logProbs),
@@ -185,17 +172,17 @@ export class PolicyUpdater {
   }
 
   /** Token weights of a mini-batch at their step index; `masks` only where the current policy rejected tokens. */
-  #weights(count: number, tokens: StepTokens, batch: MiniBatch, look: CurrentPolicyResult | undefined) {
+  #weights(count: number, tokens: StepTokens, batch: MiniBatch, current: CurrentPolicyResult | undefined) {
     const { actor, data } = this.#config;
-    const masks = look?.masks ?? batch.samples.map((s) => tokens.masks[s]);
-    const isWeights = look?.isWeights ?? (tokens.isWeights && batch.samples.map((s) => tokens.isWeights![s]));
+    const masks = current?.masks ?? batch.samples.map((s) => tokens.masks[s]);
+    const isWeights = current?.isWeights ?? (tokens.isWeights && batch.samples.map((s) => tokens.isWeights![s]));
     const options = { ...data, ...(isWeights && { isWeights }) };
     const byMode = lossWeights(actor.lossMode, actor.lossAggMode, masks, options);
-    look?.keep.forEach((keep, i) => keep.forEach((k, t) => (byMode.weights[i][t] *= k)));
+    current?.keep.forEach((keep, i) => keep.forEach((k, t) => (byMode.weights[i][t] *= k)));
     const placed = weightsByStep(count, batch.samples, byMode);
-    if (!look) return { ...placed, masks: undefined };
+    if (!current) return { ...placed, masks: undefined };
     const byStep: ArrayLike<number>[] = Array.from({ length: count }, () => []);
-    batch.samples.forEach((s, i) => (byStep[s] = look.masks[i]));
+    batch.samples.forEach((s, i) => (byStep[s] = current.masks[i]));
     return { ...placed, masks: byStep };
   }
 
@@ -241,7 +228,7 @@ export class PolicyUpdater {
   }
 
   /** Log-probs of the sampled tokens under the frozen reference, one array a sample; undefined when no KL is on. */
-  async reference(samples: Sample[]): Promise<ArrayLike<number>[] | undefined> {
+  async refLogProbs(samples: Sample[]): Promise<ArrayLike<number>[] | undefined> {
     const { actor, algorithm } = this.#config;
     if (!actor.useKlLoss && !algorithm.useKlInReward) return undefined;
     const { reference } = this.#engine;
@@ -250,7 +237,7 @@ export class PolicyUpdater {
   }
 
   /** The same under the policy before the step's first update: the "old" policy where it is not the one that sampled. */
-  proximal(samples: Sample[]): Promise<ArrayLike<number>[]> {
+  oldLogProbs(samples: Sample[]): Promise<ArrayLike<number>[]> {
     return this.#sampleLogProbs(this.#engine.model, samples);
   }
 
@@ -267,23 +254,25 @@ export class PolicyUpdater {
     return lrFactor({ ...shape, totalTrainingSteps: this.#totalUpdates }, update);
   }
 
-  /** Sample indices of every mini-batch: whole groups, shuffled by seed, step and epoch. */
-  #miniBatches(samples: Sample[], step: number, epoch: number): number[][] {
-    const { ppoMiniBatchSize, shuffle } = this.#config.actor;
+  /** Samples of every mini-batch of every epoch that has a trained token: whole groups, shuffled by seed, step and epoch. */
+  #miniBatches(samples: Sample[], { masks }: StepTokens, step: number): number[][] {
+    const { ppoEpochs, ppoMiniBatchSize, shuffle } = this.#config.actor;
     const byGroup = new Map<number, number[]>();
     samples.forEach(({ group }, s) => byGroup.set(group, [...(byGroup.get(group) ?? []), s]));
-    const groups = [...byGroup.values()];
-    if (shuffle) shuffleInPlace(groups, this.#config.seed * 7919 + step * 31 + epoch);
     const batches: number[][] = [];
-    for (let g = 0; g < groups.length; g += ppoMiniBatchSize)
-      batches.push(groups.slice(g, g + ppoMiniBatchSize).flat());
-    return batches;
+    for (let epoch = 0; epoch < ppoEpochs; epoch++) {
+      const groups = [...byGroup.values()];
+      if (shuffle) shuffleInPlace(groups, this.#config.seed * 7919 + step * 31 + epoch);
+      for (let g = 0; g < groups.length; g += ppoMiniBatchSize)
+        batches.push(groups.slice(g, g + ppoMiniBatchSize).flat());
+    }
+    return batches.filter((batch) => batch.some((s) => Array.from(masks[s]).some((m) => m !== 0)));
   }
 }
 
-/** Waits for the device even where `meanwhile` throws: whoever hears of the error finds nothing half submitted. */
-async function bothDone<T, U>(computing: Promise<T>, meanwhile: () => U): Promise<[T, U]> {
-  const settled = await Promise.allSettled([computing, Promise.resolve().then(meanwhile)]);
+/** Waits for the device even where the host's work throws: whoever hears of the error finds nothing half submitted. */
+async function bothDone<T, U>(computing: Promise<T>, hostWork: () => U): Promise<[T, U]> {
+  const settled = await Promise.allSettled([computing, Promise.resolve().then(hostWork)]);
   const failed = settled.find((result) => result.status === 'rejected');
   if (failed) throw failed.reason;
   return settled.map((result) => (result as PromiseFulfilledResult<T | U>).value) as [T, U];

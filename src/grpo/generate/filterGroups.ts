@@ -1,0 +1,58 @@
+/** Dynamic sampling (DAPO, arXiv:2503.14476): groups whose rewards are all equal teach nothing and are generated anew. */
+
+import type { Sample } from '../update/batch.ts';
+import { generateSamples, type GeneratedStep, type SampleSource, type SourceOptions, stepOptions } from './samples.ts';
+
+/**
+ * Generates until `trainBatchSize` groups carry a signal: every group left out is a credit for another problem, up to
+ * maxNumGenBatches x trainBatchSize problems in all.
+ */
+export class FilteredGroups implements SampleSource {
+  readonly #options: SourceOptions;
+
+  constructor(options: SourceOptions) {
+    this.#options = options;
+  }
+
+  async generate(step: number): Promise<GeneratedStep> {
+    const { config, engine, problems } = this.#options;
+    const { n } = config.rollout;
+    const { trainBatchSize } = config.data;
+    const { metric, maxNumGenBatches } = config.algorithm.filterGroups;
+    const seconds = { tools: 0, reward: 0 };
+    const kept: Sample[] = [];
+    let last: Sample[] = [];
+    let [batches, drawn] = [0, 0];
+    const missing = () => trainBatchSize - kept.length / n;
+    const credits = () => maxNumGenBatches * trainBatchSize - drawn;
+    while (missing() > 0 && credits() > 0) {
+      const count = Math.min(missing(), credits());
+      const options = { ...stepOptions(this.#options, step), firstGroup: drawn };
+      const generated = await generateSamples(problems.take(count), options);
+      seconds.tools += generated.seconds.tools;
+      seconds.reward += generated.seconds.reward;
+      kept.push(...groupsWithSignal(generated.samples, metric));
+      last = [...last, ...generated.samples].slice(-trainBatchSize * n);
+      drawn += count;
+      batches++;
+    }
+    const metrics = {
+      'training/num_gen_batches': batches,
+      'training/num_gen_prompts': drawn,
+      'training/evicted_groups': drawn - kept.length / n,
+    };
+    // A filter that left nothing would leave nothing to train on; the last prompts are then used as they are.
+    const samples = kept.length > 0 ? kept : last;
+    return { samples, seconds, stats: await engine.rollout.takeStats(), metrics };
+  }
+}
+
+/** The samples of groups whose members do not all have the same value of `metric`. */
+export function groupsWithSignal(samples: Sample[], metric: 'acc' | 'score'): Sample[] {
+  const values = new Map<number, Set<number>>();
+  for (const { group, reward } of samples) {
+    if (!values.has(group)) values.set(group, new Set());
+    if (!Number.isNaN(reward[metric])) values.get(group)!.add(reward[metric]);
+  }
+  return samples.filter(({ group }) => values.get(group)!.size > 1);
+}

@@ -1,0 +1,106 @@
+/** From a config to what one generation asks of its samples: sampling, limits, tools, random keys. */
+
+import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
+import type { AgentLimits, AgentLoopInput } from '../../rollout/agent/loop.ts';
+import { type ToolParser, toolParserOf } from '../../rollout/tools/parser.ts';
+import type { RolloutEngine, SamplingParams } from '../../rollout/types.ts';
+import type { Task } from '../../tasks/task.ts';
+import type { TrainConfig } from '../config/types.ts';
+import type { TrainerEngine } from '../types.ts';
+import type { Sample } from '../update/batch.ts';
+
+/** Who generates, and what. */
+export interface Generation {
+  config: TrainConfig;
+  engine: Pick<TrainerEngine, 'rollout' | 'tokenizer'>;
+  task: Task;
+  /** Replaces the parser that rollout.multiTurn.format names. */
+  toolParser?: ToolParser | undefined;
+}
+
+export interface GenerateOptions {
+  engine: RolloutEngine;
+  tokenizer: ChatTokenizer;
+  task: Task;
+  sampling: SamplingParams;
+  limits: AgentLimits;
+  agent?: Pick<AgentLoopInput, 'agentLoop' | 'toolParser' | 'toolSchemasInPrompt' | 'constrainToolCalls'>;
+  /** Part of every random key: the run's seed, and what tells this batch from all others. */
+  seed: number;
+  batch: number;
+  /** Samples per problem. */
+  n: number;
+  /** Number of the first problem's group. */
+  firstGroup?: number;
+  signal?: AbortSignal | undefined;
+  /** Record what each sample spends its time on. */
+  profile?: boolean;
+  onSample?: (sample: Sample) => void;
+}
+
+/** The likeliest token, always. */
+export const GREEDY = { temperature: 0, topK: 0, topP: 1, minP: 0 };
+
+/** Options of a batch of `n` samples a problem; `batch` tells its random keys from those of all others of the run. */
+export function generateOptions(
+  { config, engine, task, toolParser }: Generation,
+  batch: number,
+  n: number,
+): GenerateOptions {
+  const { rollout, seed, trainer } = config;
+  const { enable, toolSchemasInPrompt, constrainToolCalls, format } = rollout.multiTurn;
+  return {
+    engine: engine.rollout,
+    tokenizer: engine.tokenizer,
+    task,
+    sampling: samplingParams(config, engine.tokenizer.eosTokenIds),
+    limits: agentLimits(config),
+    agent: {
+      agentLoop: rollout.agent.defaultAgentLoop,
+      toolParser: toolParser ?? toolParserOf(format),
+      toolSchemasInPrompt,
+      ...(enable && constrainToolCalls && { constrainToolCalls }),
+    },
+    seed,
+    batch,
+    n,
+    profile: trainer.profile,
+  };
+}
+
+function samplingParams({ data, rollout }: TrainConfig, stopTokenIds: SamplingParams['stopTokenIds']): SamplingParams {
+  const { temperature, topK, topP, minP, stop, includeStopStrInOutput } = rollout;
+  const { repetitionPenalty, presencePenalty, frequencyPenalty, minNewTokens } = rollout;
+  return {
+    temperature,
+    topK,
+    topP,
+    minP,
+    repetitionPenalty,
+    presencePenalty,
+    frequencyPenalty,
+    minNewTokens,
+    maxNewTokens: data.maxResponseLength,
+    stopTokenIds,
+    ...(stop && { stop, includeStopStrInOutput }),
+  };
+}
+
+/** What bounds a sample: turns, tool calls, seconds, tokens. */
+export function agentLimits({ data, rollout }: TrainConfig): AgentLimits {
+  const { enable, maxAssistantTurns, maxToolCalls, maxToolResponseLength, toolTimeoutS } = rollout.multiTurn;
+  const { sampleTimeoutS, toolResponseTruncateSide, onParseError, onToolFailure } = rollout.multiTurn;
+  return {
+    maxAssistantTurns: enable ? maxAssistantTurns : 1,
+    maxToolCalls: enable ? maxToolCalls : 0,
+    maxToolResponseLength,
+    toolTimeoutMs: toolTimeoutS * 1000,
+    ...(sampleTimeoutS !== undefined && { sampleTimeoutMs: sampleTimeoutS * 1000 }),
+    toolResponseTruncateSide,
+    onParseError,
+    onToolFailure,
+    contextLength: data.maxPromptLength + data.maxResponseLength,
+    maxPromptLength: data.maxPromptLength,
+    maxResponseLength: data.maxResponseLength,
+  };
+}

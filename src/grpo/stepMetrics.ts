@@ -1,0 +1,73 @@
+/** What a step reports of itself: the phases it enters, the seconds they take, and its metrics. */
+
+import type { TrainConfig } from './config/types.ts';
+import type { GeneratedStep } from './generate/samples.ts';
+import { dataMetrics, type Metrics, throughput, timingMetrics } from './metrics.ts';
+import type { Phase } from './types.ts';
+import type { StepTokens } from './update/stepTokens.ts';
+import type { UpdateResult } from './update/updater.ts';
+
+/** Stages that a step times, by verl's names (`timing_s/<stage>`), and the phase each of them begins. */
+const STAGES = {
+  gen: 'generate',
+  ref: undefined,
+  old_log_prob: 'log-probs',
+  update_actor: 'update',
+  sync: 'sync',
+} as const;
+
+/** Times the stages of one step and announces their phases. */
+export class StepTimer {
+  /** By stage; 0 for one that the step leaves out. `step` is from the timer's making to the end of the last stage. */
+  readonly seconds = { gen: 0, tools: 0, reward: 0, ref: 0, old_log_prob: 0, update_actor: 0, sync: 0, step: 0 };
+  readonly #started = performance.now();
+  readonly #onPhase: (phase: Phase) => void;
+
+  constructor(onPhase: (phase: Phase) => void) {
+    this.#onPhase = onPhase;
+  }
+
+  /** Does the work of a stage. */
+  async time<T>(stage: keyof typeof STAGES, work: () => Promise<T> | T): Promise<T> {
+    const phase = STAGES[stage];
+    if (phase) this.#onPhase(phase);
+    const started = performance.now();
+    const result = await work();
+    const ended = performance.now();
+    this.seconds[stage] = (ended - started) / 1000;
+    this.seconds.step = (ended - this.#started) / 1000;
+    return result;
+  }
+}
+
+export interface StepReport {
+  config: TrainConfig;
+  step: number;
+  generated: GeneratedStep;
+  tokens: StepTokens;
+  update: UpdateResult;
+  timer: StepTimer;
+}
+
+/** Every metric of a step, under verl's names where it has one. */
+export function stepMetrics({ config, step, generated, tokens, update, timer }: StepReport): Metrics {
+  const trajectories = generated.samples.map(({ trajectory }) => trajectory);
+  const seconds = { ...timer.seconds, ...generated.seconds };
+  return {
+    'training/global_step': step,
+    ...dataMetrics({
+      trajectories,
+      rewards: generated.samples.map(({ reward }) => reward),
+      finalRewards: tokens.rewards,
+      groups: generated.samples.map(({ group }) => group),
+      advantages: tokens.advantages,
+      maxResponseLength: config.data.maxResponseLength,
+      maxPromptLength: config.data.maxPromptLength,
+    }),
+    ...tokens.metrics,
+    ...update.metrics,
+    ...generated.metrics,
+    ...timingMetrics(seconds, trajectories),
+    ...throughput(generated.stats, update.trainedTokens, seconds),
+  };
+}
