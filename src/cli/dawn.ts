@@ -1,6 +1,6 @@
 /** WebGPU for Node: Dawn, put where a browser has it. */
 
-import { bindingBytes } from '../gpu/device.ts';
+import { bindingBytes } from '../gpu/adapter.ts';
 import { NoAdapterError } from '../errors.ts';
 import { InputError } from '../errors.ts';
 

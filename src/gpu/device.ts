@@ -6,48 +6,20 @@
  * groups by layout and views, params go into a ring that is uploaded once per submit, staging buffers are reused.
  */
 
+import { type AdapterSummary, bindingBytes, openAdapter } from './adapter.ts';
+import { newCounters } from './counters.ts';
+import { DeviceLostError, GpuError, OutOfMemoryError } from '../errors.ts';
+import { forHalves } from './halves.ts';
+import type { Kernel } from './kernel.ts';
+import { ParamsRing } from './paramsRing.ts';
 import { PassTimer, timesByLabel } from './passTimer.ts';
-import { DeviceLostError, GpuError, NoAdapterError, OutOfMemoryError } from '../errors.ts';
-import type { Kernel, Scalar } from './kernel.ts';
-import type { PackedFormat } from './packedFormat.ts';
+import { type Layout, Pipelines, uniformBytes } from './pipelines.ts';
+import { Staging } from './staging.ts';
+import { asHalves, newView, USAGE, type View } from './view.ts';
 
-const PARAMS_BYTES = 1 << 20; // 4096 dispatches at 256 bytes; one more flushes by itself
-
-/** Part of a GPUBuffer. `offset` is a multiple of 256 bytes, `bytes` of 4. */
-export interface View {
-  buffer: GPUBuffer;
-  offset: number;
-  bytes: number;
-  /** Unique; what bind groups are cached by. */
-  id: number;
-  /** Weights kept in fewer bits, and how many; absent = 4-byte values. */
-  packed?: { format: PackedFormat; elements: number };
-  /** Holds 16-bit floats; absent = 4-byte values. */
-  half?: boolean;
-}
-
-export interface AdapterSummary {
-  vendor: string;
-  architecture: string;
-  description: string;
-  /** Runs on the CPU: right, but slow. */
-  isSoftware: boolean;
-  /** Smallest and largest subgroup; 0 without the feature. */
-  subgroupSize: number;
-  subgroupMaxSize: number;
-  features: string[];
-}
-
-/** What has been created so far; a steady step must leave all but dispatches, submits and mappedBytes unchanged. */
-export interface GpuCounters {
-  buffers: number;
-  bytes: number;
-  pipelines: number;
-  bindGroups: number;
-  dispatches: number;
-  submits: number;
-  mappedBytes: number;
-}
+export type { AdapterSummary } from './adapter.ts';
+export type { GpuCounters } from './counters.ts';
+export type { View } from './view.ts';
 
 export interface GpuOptions {
   powerPreference?: GPUPowerPreference;
@@ -57,65 +29,35 @@ export interface GpuOptions {
   maxArenaBytes?: number;
 }
 
-/** Whether the adapter that `Gpu.create` would take has 16-bit floats in shaders. */
-export async function offersHalves(): Promise<boolean> {
-  const adapter = await globalThis.navigator?.gpu?.requestAdapter({ powerPreference: 'high-performance' });
-  return adapter?.features.has('shader-f16') ?? false;
-}
-
-interface Layout {
-  id: number;
-  gpu: GPUBindGroupLayout;
-}
-
-/** Bytes of the largest buffer that can be bound as a whole; a multiple of 256. */
-export const bindingBytes = ({ maxStorageBufferBindingSize, maxBufferSize }: GPUSupportedLimits): number =>
-  Math.floor(Math.min(maxStorageBufferBindingSize, maxBufferSize) / 256) * 256;
-
-let nextViewId = 0;
-
+/**
+ * Owns a GPUDevice, its buffers and what is recorded for it; sizes are in bytes. Allocating throws RangeError for a buffer the
+ * device cannot bind and OutOfMemoryError over the cap. An error of the device is thrown by whatever is asked of it next: GpuError,
+ * OutOfMemoryError, or DeviceLostError, after which nothing works any more.
+ */
 export class Gpu {
   readonly device: GPUDevice;
   readonly adapter: AdapterSummary;
-  readonly counters: GpuCounters = {
-    buffers: 0,
-    bytes: 0,
-    pipelines: 0,
-    bindGroups: 0,
-    dispatches: 0,
-    submits: 0,
-    mappedBytes: 0,
-  };
+  readonly counters = newCounters();
   /** Largest buffer that weights, gradients or moments are laid out in; a multiple of 256. */
   readonly maxArenaBytes: number;
   readonly #maxBytes: number;
-  readonly #pipelines = new Map<string, { pipeline: GPUComputePipeline; layout: Layout }>();
+  readonly #pipelines: Pipelines;
+  readonly #staging: Staging;
   readonly #bindGroups = new Map<string, GPUBindGroup>();
-  readonly #later: Kernel[] = [];
-  readonly #compiling = new Map<string, Promise<void>>();
-  readonly #layouts = new Map<string, Layout>();
-  readonly #layoutOf = new Map<number, Layout>(); // by kernel
-  readonly #params: GPUBuffer;
-  readonly #paramsCpu = new DataView(new ArrayBuffer(PARAMS_BYTES)); // filled by dispatch, uploaded by flush
-  readonly #staging: { buffer: GPUBuffer; busy: boolean }[] = [];
+  readonly #params: ParamsRing;
   #timer: PassTimer | undefined;
-  #paramsUsed = 0;
   #encoder: GPUCommandEncoder | undefined;
   #pass: GPUComputePassEncoder | undefined;
   #failure: Error | undefined;
-  /** The form of a kernel for its buffers; absent until `useHalves`: kernels are then taken as they are. */
-  #forHalves: ((kernel: Kernel, buffers: Readonly<Record<string, View>>) => Kernel) | undefined;
 
   constructor(device: GPUDevice, adapter: AdapterSummary, options: GpuOptions = {}) {
     this.device = device;
     this.adapter = adapter;
     this.#maxBytes = options.maxBytes ?? Infinity;
     this.maxArenaBytes = Math.min(options.maxArenaBytes ?? Infinity, this.#maxBindingBytes);
-    this.#params = device.createBuffer({
-      label: 'params',
-      size: PARAMS_BYTES,
-      usage: GPUBufferUsage.UNIFORM | GPUBufferUsage.COPY_DST,
-    });
+    this.#pipelines = new Pipelines(device, this.counters);
+    this.#staging = new Staging(device, this.counters);
+    this.#params = new ParamsRing(device);
     device.addEventListener('uncapturederror', (event) => {
       this.#failure ??=
         event.error instanceof GPUOutOfMemoryError
@@ -127,38 +69,10 @@ export class Gpu {
     });
   }
 
-  /** Asks for an adapter and a device with everything the adapter offers. Throws NoAdapterError. */
+  /** A device with everything the adapter offers. Throws NoAdapterError. */
   static async create(options: GpuOptions = {}): Promise<Gpu> {
-    const gpu = globalThis.navigator?.gpu;
-    if (!gpu)
-      throw new NoAdapterError(
-        'This environment has no WebGPU (navigator.gpu is undefined). Use a browser with WebGPU, or in Node load the "webgpu" package first.',
-      );
-    const adapter = await gpu.requestAdapter({ powerPreference: options.powerPreference ?? 'high-performance' });
-    if (!adapter)
-      throw new NoAdapterError(
-        'WebGPU found no adapter. In headless Chromium pass --enable-unsafe-webgpu; in Node set VK_ICD_FILENAMES to a Vulkan driver (npm start does this).',
-      );
-    const wanted: GPUFeatureName[] = ['shader-f16', 'subgroups', 'timestamp-query'];
-    const limits = adapter.limits;
-    const device = await adapter.requestDevice({
-      requiredFeatures: wanted.filter((f) => adapter.features.has(f)),
-      requiredLimits: {
-        maxStorageBufferBindingSize: limits.maxStorageBufferBindingSize,
-        maxBufferSize: limits.maxBufferSize,
-        maxStorageBuffersPerShaderStage: limits.maxStorageBuffersPerShaderStage,
-        maxComputeWorkgroupStorageSize: limits.maxComputeWorkgroupStorageSize,
-      },
-    });
-    const { vendor, architecture, description } = adapter.info;
-    const isSoftware =
-      adapter.info.isFallbackAdapter || /swiftshader|llvmpipe|lavapipe/i.test(architecture + description);
-    const subgroups = device.features.has('subgroups');
-    const [subgroupSize, subgroupMaxSize] = subgroups
-      ? [adapter.info.subgroupMinSize, adapter.info.subgroupMaxSize]
-      : [0, 0];
-    const summary = { vendor, architecture, description, isSoftware, subgroupSize, subgroupMaxSize };
-    return new Gpu(device, { ...summary, features: [...device.features] }, options);
+    const { device, summary } = await openAdapter(options.powerPreference);
+    return new Gpu(device, summary, options);
   }
 
   /** Allocates `data` bytes (zeroed), or a copy of `data`. */
@@ -176,28 +90,17 @@ export class Gpu {
     const buffer = this.device.createBuffer({
       label,
       size: bytes,
-      usage: GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST,
+      usage: USAGE.STORAGE | USAGE.COPY_SRC | USAGE.COPY_DST,
     });
     this.counters.buffers++;
     this.counters.bytes += bytes;
     if (typeof data !== 'number') this.device.queue.writeBuffer(buffer, 0, data as Float32Array<ArrayBuffer>);
-    return { buffer, offset: 0, bytes, id: nextViewId++ };
-  }
-
-  /** Loads what `halves` and `asHalves` need, which come after it. */
-  async useHalves(): Promise<void> {
-    this.#forHalves = (await import('./halves.ts')).forHalves;
+    return newView(buffer);
   }
 
   /** Room for n 16-bit floats, zeroed. Needs shader-f16. */
   halves(label: string, n: number): View {
-    return this.asHalves(this.buffer(label, n * 2));
-  }
-
-  /** The same bytes as 16-bit floats; kernels bound to the view load and store those. */
-  asHalves(view: View): View {
-    if (!this.#forHalves) throw new Error('Gpu.useHalves() must come before buffers of halves.');
-    return { ...view, half: true };
+    return asHalves(this.buffer(label, n * 2));
   }
 
   /** A part of a view, for arenas. Offsets must be multiples of 256 bytes. */
@@ -206,8 +109,8 @@ export class Gpu {
       throw new RangeError(
         `A slice of "${view.buffer.label}" at ${offset} of ${bytes} bytes must start at a multiple of 256 and end by ${view.bytes}.`,
       );
-    const part: View = { buffer: view.buffer, offset: view.offset + offset, bytes, id: nextViewId++ };
-    return view.half ? { ...part, half: true } : part;
+    const part = newView(view.buffer, view.offset + offset, bytes);
+    return view.half ? asHalves(part) : part;
   }
 
   /** Frees the buffer behind a view, and every bind group that may hold it. */
@@ -254,9 +157,10 @@ export class Gpu {
   ): void {
     if (groups === 0) return;
     this.#throwIfFailed();
-    const kernel = this.#forHalves?.(plain as Kernel, buffers) ?? plain;
-    const { pipeline, layout } = this.#pipeline(kernel, overrides);
-    const offset = this.#writeParams(kernel.params, params);
+    const kernel = forHalves(plain as Kernel, buffers);
+    const { pipeline, layout } = this.#pipelines.get(kernel, overrides);
+    if (this.#params.isFull) this.#submitPending();
+    const offset = this.#params.push(kernel, params);
     const bindGroup = this.#bindGroup(kernel, layout, buffers);
     this.#pass ??= this.#encode().beginComputePass(this.#timer?.next());
     this.#pass.setPipeline(pipeline);
@@ -283,7 +187,7 @@ export class Gpu {
     this.#throwIfFailed();
     const total = parts.reduce((sum, p) => sum + p.bytes, 0);
     if (total === 0) return parts.map(() => new ArrayBuffer(0));
-    const staging = this.#takeStaging(total);
+    const staging = this.#staging.take(total);
     try {
       this.#endPass();
       let at = 0;
@@ -292,25 +196,22 @@ export class Gpu {
         at += bytes;
       }
       this.#submitPending();
-      await staging.buffer.mapAsync(GPUMapMode.READ, 0, total).catch((error: unknown) => {
+      const sizes = parts.map(({ bytes }) => bytes);
+      const data = await this.#staging.map(staging, sizes).catch((error: unknown) => {
         throw this.#failure ?? error;
       });
       this.#throwIfFailed();
-      this.counters.mappedBytes += total;
-      const mapped = staging.buffer.getMappedRange(0, total);
-      at = 0;
-      return parts.map(({ bytes }) => mapped.slice(at, (at += bytes)));
+      return data;
     } finally {
-      if (staging.buffer.mapState !== 'unmapped') staging.buffer.unmap();
-      staging.busy = false;
-      this.#prepareNow();
+      this.#staging.release(staging);
+      this.#pipelines.prepareNow();
     }
   }
 
   /** Times compute passes from now on, as `timeAs` labels them; false where the adapter has no timestamps. */
   startTimer(): boolean {
     if (!this.device.features.has('timestamp-query')) return false;
-    this.#timer ??= new PassTimer(this.device, nextViewId++);
+    this.#timer ??= new PassTimer(this.device);
     return true;
   }
 
@@ -350,45 +251,24 @@ export class Gpu {
     this.#throwIfFailed();
   }
 
-  /** Compiles a pipeline ahead of use, off the critical path. Used before it is there, it is compiled a second time. */
-  async prepare(kernel: Kernel, overrides?: Record<string, number>): Promise<void> {
-    const key = pipelineKey(kernel, overrides);
-    if (this.#pipelines.has(key)) return;
-    let compiling = this.#compiling.get(key);
-    if (!compiling) {
-      compiling = this.#compile(kernel, key, overrides).finally(() => this.#compiling.delete(key));
-      this.#compiling.set(key, compiling);
-    }
-    await compiling;
+  /** Compiles a pipeline ahead of use, off the critical path. */
+  prepare(kernel: Kernel, overrides?: Record<string, number>): Promise<void> {
+    return this.#pipelines.prepare(kernel, overrides);
   }
 
   /** As `prepare`, begun after the next read-back or when `compiling` is asked for: SwiftShader compiles one at a time. */
   prepareLater(kernels: Kernel[]): void {
-    this.#later.push(...kernels.filter((kernel) => !this.#pipelines.has(pipelineKey(kernel, undefined))));
+    this.#pipelines.prepareLater(kernels);
   }
 
-  #prepareNow(): void {
-    // One that does not compile is reported by who waits for `compiling`, or where it is used.
-    for (const kernel of this.#later.splice(0)) this.prepare(kernel).catch(() => {});
-  }
-
-  /** To be compiled ahead, and not there yet. */
+  /** Whether a kernel is to be compiled ahead and is not there yet. */
   isCompiling(kernel: Kernel): boolean {
-    if (this.#later.includes(kernel)) return true;
-    return this.#compiling.size > 0 && this.#compiling.has(pipelineKey(kernel, undefined));
+    return this.#pipelines.isCompiling(kernel);
   }
 
   /** Settles when all that is to be compiled ahead is there; undefined where that is so. Rejects when one does not compile. */
   get compiling(): Promise<unknown> | undefined {
-    this.#prepareNow();
-    return this.#compiling.size > 0 ? Promise.all(this.#compiling.values()) : undefined;
-  }
-
-  async #compile(kernel: Kernel, key: string, overrides?: Record<string, number>): Promise<void> {
-    const layout = this.#layout(kernel);
-    const pipeline = await this.device.createComputePipelineAsync(this.#descriptor(kernel, key, layout, overrides));
-    if (!this.#pipelines.has(key)) this.counters.pipelines++;
-    this.#pipelines.set(key, { pipeline, layout });
+    return this.#pipelines.compiling;
   }
 
   destroy(): void {
@@ -415,63 +295,13 @@ export class Gpu {
   #submitPending(): void {
     if (!this.#encoder) return;
     this.#endPass();
-    if (this.#paramsUsed > 0)
-      this.device.queue.writeBuffer(this.#params, 0, this.#paramsCpu.buffer as ArrayBuffer, 0, this.#paramsUsed);
+    this.#params.upload();
     this.device.queue.submit([this.#encoder.finish()]);
     this.#encoder = undefined;
-    this.#paramsUsed = 0;
     this.counters.submits++;
   }
 
-  /** Kernels that bind alike (the tiles of a product, say) share their layout, and so their bind groups. */
-  #layout(kernel: Kernel): Layout {
-    let layout = this.#layoutOf.get(kernel.id);
-    if (layout) return layout;
-    const size = Math.ceil(kernel.paramsBytes / 16) * 16;
-    const entries: GPUBindGroupLayoutEntry[] = kernel.bindings.map(({ binding, access }) => ({
-      binding,
-      visibility: GPUShaderStage.COMPUTE,
-      buffer: { type: access === 'read' ? 'read-only-storage' : 'storage' },
-    }));
-    entries.push({
-      binding: kernel.paramsBinding,
-      visibility: GPUShaderStage.COMPUTE,
-      buffer: { type: 'uniform', hasDynamicOffset: true, minBindingSize: size },
-    });
-    const signature = JSON.stringify(entries);
-    layout = this.#layouts.get(signature);
-    layout ??= { id: this.#layouts.size, gpu: this.device.createBindGroupLayout({ label: kernel.name, entries }) };
-    this.#layouts.set(signature, layout);
-    this.#layoutOf.set(kernel.id, layout);
-    return layout;
-  }
-
-  #descriptor(
-    kernel: Kernel,
-    key: string,
-    layout: Layout,
-    overrides: Record<string, number> = {},
-  ): GPUComputePipelineDescriptor {
-    const module = this.device.createShaderModule({ label: kernel.name, code: kernel.code });
-    return {
-      label: key,
-      layout: this.device.createPipelineLayout({ label: kernel.name, bindGroupLayouts: [layout.gpu] }),
-      compute: { module, constants: overrides },
-    };
-  }
-
-  #pipeline(kernel: Kernel, overrides?: Record<string, number>) {
-    const key = pipelineKey(kernel, overrides);
-    let entry = this.#pipelines.get(key);
-    if (entry) return entry;
-    const layout = this.#layout(kernel);
-    entry = { pipeline: this.device.createComputePipeline(this.#descriptor(kernel, key, layout, overrides)), layout };
-    this.#pipelines.set(key, entry);
-    this.counters.pipelines++;
-    return entry;
-  }
-
-  #bindGroup(kernel: Kernel, layout: Layout, buffers: Record<string, View>): GPUBindGroup {
+  #bindGroup(kernel: Kernel, layout: Layout, buffers: Readonly<Record<string, View>>): GPUBindGroup {
     let key = `${layout.id}`;
     for (const { name } of kernel.bindings) key += `:${buffers[name].id}`;
     let group = this.#bindGroups.get(key);
@@ -480,46 +310,13 @@ export class Gpu {
       const { buffer, offset, bytes } = buffers[name];
       return { binding, resource: { buffer, offset, size: bytes } };
     });
-    const size = Math.ceil(kernel.paramsBytes / 16) * 16;
-    entries.push({ binding: kernel.paramsBinding, resource: { buffer: this.#params, size } });
+    entries.push({
+      binding: kernel.paramsBinding,
+      resource: { buffer: this.#params.buffer, size: uniformBytes(kernel) },
+    });
     group = this.device.createBindGroup({ label: kernel.name, layout: layout.gpu, entries });
     this.#bindGroups.set(key, group);
     this.counters.bindGroups++;
     return group;
   }
-
-  #writeParams(types: Readonly<Record<string, Scalar>>, values: Record<string, number>): number {
-    const slot = 256;
-    if (this.#paramsUsed + slot > PARAMS_BYTES) this.#submitPending();
-    const offset = this.#paramsUsed;
-    let at = offset;
-    for (const name in types) {
-      if (types[name] === 'f32') this.#paramsCpu.setFloat32(at, values[name], true);
-      else this.#paramsCpu.setUint32(at, values[name], true);
-      at += 4;
-    }
-    this.#paramsUsed += slot;
-    return offset;
-  }
-
-  #takeStaging(bytes: number): { buffer: GPUBuffer; busy: boolean } {
-    const free = this.#staging.find((s) => !s.busy && s.buffer.size >= bytes);
-    if (free) {
-      free.busy = true;
-      return free;
-    }
-    const size = 2 ** Math.ceil(Math.log2(Math.max(bytes, 4096)));
-    const usage = GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST;
-    const made = { buffer: this.device.createBuffer({ label: 'read-back', size, usage }), busy: true };
-    this.counters.buffers++;
-    this.counters.bytes += size;
-    this.#staging.push(made);
-    return made;
-  }
-}
-
-function pipelineKey(kernel: Kernel, overrides: Record<string, number> | undefined): string {
-  let key = `${kernel.name}#${kernel.id}`;
-  if (overrides) for (const name in overrides) key += `,${name}=${overrides[name]}`;
-  return key;
 }

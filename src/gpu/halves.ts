@@ -4,7 +4,7 @@
  * when they are stored. With other text on that one line the same kernel works on halves; what it computes in stays f32.
  */
 
-import type { View } from './device.ts';
+import type { View } from './view.ts';
 import type { Kernel } from './kernel.ts';
 
 const HALF = { f32: 'f16', vec4f: 'vec4h' };

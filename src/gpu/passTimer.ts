@@ -1,10 +1,11 @@
 /** How long compute passes took by the GPU's own clock, summed by label. Only on adapters that have timestamps. */
 
-import type { View } from './device.ts';
+import { newView, type View } from './view.ts';
 
 /** Labelled passes between two reads; those beyond are not counted. */
 const PASSES = 128;
 
+/** Owns a device's timestamps: two for each of the labelled passes since the last read. Destroyed by whoever made it. */
 export class PassTimer {
   /** What passes that begin now count towards; undefined = they are not timed. */
   label: string | undefined;
@@ -13,12 +14,11 @@ export class PassTimer {
   readonly #querySet: GPUQuerySet;
   #labels: string[] = [];
 
-  /** `id` as the device numbers its views. */
-  constructor(device: GPUDevice, id: number) {
+  /** The device must have the feature timestamp-query. */
+  constructor(device: GPUDevice) {
     this.#querySet = device.createQuerySet({ label: 'pass times', type: 'timestamp', count: 2 * PASSES });
     const usage = GPUBufferUsage.QUERY_RESOLVE | GPUBufferUsage.COPY_SRC;
-    const buffer = device.createBuffer({ label: 'pass times', size: 16 * PASSES, usage });
-    this.view = { buffer, offset: 0, bytes: buffer.size, id };
+    this.view = newView(device.createBuffer({ label: 'pass times', size: 16 * PASSES, usage }));
   }
 
   /** The descriptor of a pass about to begin; undefined where it is not timed. */

@@ -1,4 +1,4 @@
-import type { View } from './device.ts';
+import type { View } from './view.ts';
 
 /** Throws unless `view` holds at least `count` values of its kind (working buffers are sized for the largest batch). */
 export function expectElements(what: string, view: View, count: number): void {

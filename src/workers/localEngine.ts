@@ -1,6 +1,7 @@
 /** Builds the whole engine in this thread: device, weights, policy trainer, reference and rollout, on one GPUDevice. */
 
-import { type AdapterSummary, Gpu, offersHalves } from '../gpu/device.ts';
+import { type AdapterSummary, offersHalves } from '../gpu/adapter.ts';
+import { Gpu } from '../gpu/device.ts';
 import { OutOfMemoryError } from '../errors.ts';
 import { isMeasured, matmulTiles } from '../gpu/ops/matmul.ts';
 import type { TrainerEngine } from '../grpo/types.ts';
@@ -101,7 +102,6 @@ async function buildEngine(
 ): Promise<Omit<DeviceEngine, 'tiles'>> {
   const { config, weights, lora, preemption, asyncScheduling, speculative, judge } = spec;
   const half = spec.dtype === 'float16';
-  if (half) await gpu.useHalves();
   if (spec.gpuTimes) gpu.startTimer();
   const [model] = await Promise.all([
     loadModel(gpu, config, positionsOf(spec), weights, lora, matrixForm(spec), half),

@@ -1,6 +1,7 @@
 /** 16-bit floats for tests: buffers of them, and what the host makes of them. */
 import { expect } from 'vitest';
-import type { Gpu, View } from '../../src/gpu/device.ts';
+import type { Gpu } from '../../src/gpu/device.ts';
+import { asHalves, type View } from '../../src/gpu/view.ts';
 import { testGpu, withGpu } from './gpu.ts';
 
 /** The nearest 16-bit float, ties to even; beyond 65504 infinite. */
@@ -30,7 +31,7 @@ export const rounded = (data: Float32Array): Float32Array => data.map((value) =>
 export function halfBuffer(gpu: Gpu, label: string, data: ArrayLike<number>): View {
   const bits = new Uint16Array(Math.ceil(data.length / 2) * 2).fill(0x7e00);
   for (let i = 0; i < data.length; i++) bits[i] = halfBits(data[i]);
-  return gpu.asHalves(gpu.buffer(label, new Uint32Array(bits.buffer)));
+  return asHalves(gpu.buffer(label, new Uint32Array(bits.buffer)));
 }
 
 /** Values behind the last one that a kernel must leave alone. */
@@ -52,6 +53,5 @@ export async function readHalves(gpu: Gpu, view: View, n: number): Promise<Float
 export async function withHalves(skip: (why: string) => never, body: (gpu: Gpu) => Promise<void>): Promise<void> {
   const gpu = await testGpu();
   if (!gpu.device.features.has('shader-f16')) skip('this adapter has no shader-f16');
-  await gpu.useHalves();
   await withGpu(body);
 }

@@ -33,7 +33,6 @@ const offered = async () => (await testGpu()).device.features.has('shader-f16');
 const onHalves = (name: string, body: (gpu: Gpu) => Promise<void>) =>
   test(name, { timeout: 300_000 }, async ({ skip }) => {
     if (!(await offered())) skip('this adapter has no shader-f16');
-    await (await testGpu()).useHalves();
     await body(await testGpu());
   });
 

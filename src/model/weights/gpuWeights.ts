@@ -7,7 +7,8 @@
  * and `exportTensors`.
  */
 
-import type { Gpu, View } from '../../gpu/device.ts';
+import type { Gpu } from '../../gpu/device.ts';
+import { asHalves, type View } from '../../gpu/view.ts';
 import type { RowChunk } from '../../gpu/ops/embed.ts';
 import { cast } from '../../gpu/ops/cast.ts';
 import { gatedMatmul, type MatmulArgs, matmulNn, matmulNt } from '../../gpu/ops/matmul.ts';
@@ -78,7 +79,7 @@ export class Arena {
 
   #viewOf({ buffer, offset, size, format, ...block }: Block): View {
     const view = this.#gpu.slice(this.buffers[buffer], offset, blockBytes({ ...block, size, format }));
-    if (format === 'half') return this.#gpu.asHalves(view);
+    if (format === 'half') return asHalves(view);
     return format ? { ...view, packed: { format, elements: size } } : view;
   }
 

@@ -1,0 +1,73 @@
+/** The adapter: which one a device is opened on, what it offers, and what it is called. */
+
+import { NoAdapterError } from '../errors.ts';
+
+export interface AdapterSummary {
+  vendor: string;
+  architecture: string;
+  description: string;
+  /** Runs on the CPU: right, but slow. */
+  isSoftware: boolean;
+  /** Smallest and largest subgroup; 0 without the feature. */
+  subgroupSize: number;
+  subgroupMaxSize: number;
+  features: string[];
+}
+
+/** Bytes of the largest buffer that can be bound as a whole; a multiple of 256. */
+export const bindingBytes = ({
+  maxStorageBufferBindingSize,
+  maxBufferSize,
+}: Pick<GPUSupportedLimits, 'maxStorageBufferBindingSize' | 'maxBufferSize'>): number =>
+  Math.floor(Math.min(maxStorageBufferBindingSize, maxBufferSize) / 256) * 256;
+
+/** Whether the adapter that `openAdapter` would take has 16-bit floats in shaders. */
+export async function offersHalves(): Promise<boolean> {
+  const adapter = await globalThis.navigator?.gpu?.requestAdapter({ powerPreference: 'high-performance' });
+  return adapter?.features.has('shader-f16') ?? false;
+}
+
+/** Takes an adapter, and a device with everything of it that kernels use. Throws NoAdapterError. */
+export async function openAdapter(
+  powerPreference: GPUPowerPreference = 'high-performance',
+): Promise<{ device: GPUDevice; summary: AdapterSummary }> {
+  const gpu = globalThis.navigator?.gpu;
+  if (!gpu)
+    throw new NoAdapterError(
+      'This environment has no WebGPU (navigator.gpu is undefined). Use a browser with WebGPU, or in Node load the "webgpu" package first.',
+    );
+  const adapter = await gpu.requestAdapter({ powerPreference });
+  if (!adapter)
+    throw new NoAdapterError(
+      'WebGPU found no adapter. In headless Chromium pass --enable-unsafe-webgpu; in Node set VK_ICD_FILENAMES to a Vulkan driver (npm start does this).',
+    );
+  const wanted: GPUFeatureName[] = ['shader-f16', 'subgroups', 'timestamp-query'];
+  const limits = adapter.limits;
+  const device = await adapter.requestDevice({
+    requiredFeatures: wanted.filter((f) => adapter.features.has(f)),
+    requiredLimits: {
+      maxStorageBufferBindingSize: limits.maxStorageBufferBindingSize,
+      maxBufferSize: limits.maxBufferSize,
+      maxStorageBuffersPerShaderStage: limits.maxStorageBuffersPerShaderStage,
+      maxComputeWorkgroupStorageSize: limits.maxComputeWorkgroupStorageSize,
+    },
+  });
+  return { device, summary: summaryOf(adapter.info, device.features) };
+}
+
+function summaryOf(info: GPUAdapterInfo, features: GPUSupportedFeatures): AdapterSummary {
+  const { vendor, architecture, description } = info;
+  const isSoftware = info.isFallbackAdapter || /swiftshader|llvmpipe|lavapipe/i.test(architecture + description);
+  const [subgroupSize, subgroupMaxSize] = features.has('subgroups')
+    ? [info.subgroupMinSize, info.subgroupMaxSize]
+    : [0, 0];
+  return {
+    vendor,
+    architecture,
+    description,
+    isSoftware,
+    subgroupSize,
+    subgroupMaxSize,
+    features: [...features],
+  };
+}

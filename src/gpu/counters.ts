@@ -1,0 +1,26 @@
+/** What a device has created so far; a steady step must leave all but dispatches, submits and mappedBytes unchanged. */
+export interface GpuCounters {
+  /** Buffers that exist, for views and for read-backs. */
+  buffers: number;
+  /** Their bytes. */
+  bytes: number;
+  /** Those of the bytes that are for read-backs. */
+  stagingBytes: number;
+  pipelines: number;
+  bindGroups: number;
+  dispatches: number;
+  submits: number;
+  /** Bytes read back so far. */
+  mappedBytes: number;
+}
+
+export const newCounters = (): GpuCounters => ({
+  buffers: 0,
+  bytes: 0,
+  stagingBytes: 0,
+  pipelines: 0,
+  bindGroups: 0,
+  dispatches: 0,
+  submits: 0,
+  mappedBytes: 0,
+});

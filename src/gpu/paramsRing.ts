@@ -1,0 +1,45 @@
+/** The parameters of dispatches: a slot each in one uniform buffer, uploaded together at a submit. */
+
+import type { Kernel } from './kernel.ts';
+import { USAGE } from './view.ts';
+
+const BYTES = 1 << 20;
+/** Dynamic offsets of uniform buffers are multiples of it. */
+const SLOT = 256;
+
+/** Owns that buffer. Who fills it must see to it that it is uploaded, and what reads it submitted, when it is full. */
+export class ParamsRing {
+  readonly buffer: GPUBuffer;
+  readonly #device: GPUDevice;
+  readonly #cpu = new DataView(new ArrayBuffer(BYTES));
+  #used = 0;
+
+  constructor(device: GPUDevice) {
+    this.#device = device;
+    this.buffer = device.createBuffer({ label: 'params', size: BYTES, usage: USAGE.UNIFORM | USAGE.COPY_DST });
+  }
+
+  /** After 4096 dispatches. */
+  get isFull(): boolean {
+    return this.#used + SLOT > BYTES;
+  }
+
+  /** Takes a dispatch's parameters; returns where in the buffer they will be. */
+  push({ params: types }: Pick<Kernel, 'params'>, values: Record<string, number>): number {
+    const offset = this.#used;
+    let at = offset;
+    for (const name in types) {
+      if (types[name] === 'f32') this.#cpu.setFloat32(at, values[name], true);
+      else this.#cpu.setUint32(at, values[name], true);
+      at += 4;
+    }
+    this.#used += SLOT;
+    return offset;
+  }
+
+  /** Sends what was taken since the last upload, before what reads it is submitted. */
+  upload(): void {
+    if (this.#used > 0) this.#device.queue.writeBuffer(this.buffer, 0, this.#cpu.buffer as ArrayBuffer, 0, this.#used);
+    this.#used = 0;
+  }
+}

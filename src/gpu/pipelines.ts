@@ -1,0 +1,130 @@
+/** Compiled kernels: pipelines and their layouts, made at first use or ahead of it. */
+
+import type { GpuCounters } from './counters.ts';
+import type { Kernel } from './kernel.ts';
+
+export interface Layout {
+  id: number;
+  gpu: GPUBindGroupLayout;
+}
+
+export interface Pipeline {
+  pipeline: GPUComputePipeline;
+  layout: Layout;
+}
+
+type Overrides = Record<string, number>;
+
+/** Bytes that a kernel's uniform buffer is bound with. */
+export const uniformBytes = ({ paramsBytes }: Kernel): number => Math.ceil(paramsBytes / 16) * 16;
+
+/**
+ * Owns a device's pipelines, by kernel and overrides, and what is on its way to be one. A kernel that does not compile is
+ * reported by who waits for `prepare` or `compiling`, or, where it is used, as an uncaptured error of the device.
+ */
+export class Pipelines {
+  readonly #device: GPUDevice;
+  readonly #counters: GpuCounters;
+  readonly #pipelines = new Map<string, Pipeline>();
+  readonly #layouts = new Map<string, Layout>();
+  readonly #layoutOf = new Map<number, Layout>(); // by kernel
+  /** To be compiled ahead, not begun. */
+  readonly #later: Kernel[] = [];
+  /** Begun, by key. */
+  readonly #compiling = new Map<string, Promise<void>>();
+
+  constructor(device: GPUDevice, counters: GpuCounters) {
+    this.#device = device;
+    this.#counters = counters;
+  }
+
+  /** The pipeline of a kernel; compiled now, on the critical path, where it was not compiled ahead. */
+  get(kernel: Kernel, overrides?: Overrides): Pipeline {
+    const key = pipelineKey(kernel, overrides);
+    let entry = this.#pipelines.get(key);
+    if (entry) return entry;
+    const layout = this.#layout(kernel);
+    entry = { pipeline: this.#device.createComputePipeline(this.#descriptor(kernel, key, layout, overrides)), layout };
+    this.#pipelines.set(key, entry);
+    this.#counters.pipelines++;
+    return entry;
+  }
+
+  /** Compiles a pipeline off the critical path. A dispatch that comes before it is done compiles it a second time. */
+  async prepare(kernel: Kernel, overrides?: Overrides): Promise<void> {
+    const key = pipelineKey(kernel, overrides);
+    if (this.#pipelines.has(key)) return;
+    let compiling = this.#compiling.get(key);
+    if (!compiling) {
+      compiling = this.#compile(kernel, key, overrides).finally(() => this.#compiling.delete(key));
+      this.#compiling.set(key, compiling);
+    }
+    await compiling;
+  }
+
+  /** As `prepare`, begun by `prepareNow`. */
+  prepareLater(kernels: Kernel[]): void {
+    this.#later.push(...kernels.filter((kernel) => !this.#pipelines.has(pipelineKey(kernel, undefined))));
+  }
+
+  /** Begins what `prepareLater` put off. */
+  prepareNow(): void {
+    for (const kernel of this.#later.splice(0)) this.prepare(kernel).catch(() => {});
+  }
+
+  /** Whether a kernel is to be compiled ahead and is not there yet. */
+  isCompiling(kernel: Kernel): boolean {
+    if (this.#later.includes(kernel)) return true;
+    return this.#compiling.size > 0 && this.#compiling.has(pipelineKey(kernel, undefined));
+  }
+
+  /** Settles when all that is to be compiled ahead is there; undefined where that is so. Rejects when one does not compile. */
+  get compiling(): Promise<unknown> | undefined {
+    this.prepareNow();
+    return this.#compiling.size > 0 ? Promise.all(this.#compiling.values()) : undefined;
+  }
+
+  async #compile(kernel: Kernel, key: string, overrides?: Overrides): Promise<void> {
+    const layout = this.#layout(kernel);
+    const pipeline = await this.#device.createComputePipelineAsync(this.#descriptor(kernel, key, layout, overrides));
+    if (!this.#pipelines.has(key)) this.#counters.pipelines++;
+    this.#pipelines.set(key, { pipeline, layout });
+  }
+
+  /** Kernels that bind alike (the tiles of a product, say) share their layout, and so their bind groups. */
+  #layout(kernel: Kernel): Layout {
+    let layout = this.#layoutOf.get(kernel.id);
+    if (layout) return layout;
+    const entries: GPUBindGroupLayoutEntry[] = kernel.bindings.map(({ binding, access }) => ({
+      binding,
+      visibility: GPUShaderStage.COMPUTE,
+      buffer: { type: access === 'read' ? 'read-only-storage' : 'storage' },
+    }));
+    entries.push({
+      binding: kernel.paramsBinding,
+      visibility: GPUShaderStage.COMPUTE,
+      buffer: { type: 'uniform', hasDynamicOffset: true, minBindingSize: uniformBytes(kernel) },
+    });
+    const signature = JSON.stringify(entries);
+    layout = this.#layouts.get(signature);
+    layout ??= { id: this.#layouts.size, gpu: this.#device.createBindGroupLayout({ label: kernel.name, entries }) };
+    this.#layouts.set(signature, layout);
+    this.#layoutOf.set(kernel.id, layout);
+    return layout;
+  }
+
+  #descriptor(kernel: Kernel, key: string, layout: Layout, overrides: Overrides = {}): GPUComputePipelineDescriptor {
+    const module = this.#device.createShaderModule({ label: kernel.name, code: kernel.code });
+    return {
+      label: key,
+      layout: this.#device.createPipelineLayout({ label: kernel.name, bindGroupLayouts: [layout.gpu] }),
+      compute: { module, constants: overrides },
+    };
+  }
+}
+
+function pipelineKey(kernel: Kernel, overrides: Overrides | undefined): string {
+  let key = `${kernel.name}#${kernel.id}`;
+  if (overrides) for (const name in overrides) key += `,${name}=${overrides[name]}`;
+  return key;
+}
