@@ -9,7 +9,7 @@ const inGpuFolder = (names: readonly string[]) => names.map((name) => `test/gpu/
  * file a family of kernels. Everything else says the same on the same driver in Node; `npm test -- --full` runs it here too.
  */
 const IN_BROWSER = inGpuFolder([
-  ...['device', 'passTimer', 'remoteRollout', 'rollout', 'updater', 'javascript', 'learns', 'firstTokens'],
+  ...['device', 'passTimer', 'remoteRollout', 'rollout', 'updater', 'javascript', 'firstTokens'],
   ...[
     'matmul',
     'attention',
