@@ -2,7 +2,8 @@ import { defineConfig } from '@playwright/test';
 
 /** Set by the set-up; without it Playwright looks for a browser of its own. */
 const chromium = process.env['CHROME_PATH'];
-const PORT = 4173;
+/** Another one for a second checkout on the same machine. */
+const PORT = Number(process.env['E2E_PORT'] ?? 4173);
 
 export default defineConfig({
   testDir: 'test/e2e',

@@ -2,35 +2,64 @@ import { playwright } from '@vitest/browser-playwright';
 import { defineConfig } from 'vitest/config';
 import { inlineWorker } from './scripts/lib/inlineWorker.mjs';
 
-const GPU_TESTS = { include: ['test/gpu/**/*.test.ts'], testTimeout: 60_000, fileParallelism: false };
+const inGpuFolder = (names: readonly string[]) => names.map((name) => `test/gpu/${name}.test.ts`);
+
+/**
+ * What only a browser can show (the worker, Chromium's limits, the order of its messages), a run from end to end, and one
+ * file a family of kernels. Everything else says the same on the same driver in Node; `npm test -- --full` runs it here too.
+ */
+const IN_BROWSER = inGpuFolder([
+  ...['device', 'passTimer', 'remoteRollout', 'rollout', 'updater', 'javascript', 'firstTokens'],
+  ...[
+    'matmul',
+    'attention',
+    'rmsnorm',
+    'qk_norm',
+    'rope_kv',
+    'swiglu',
+    'embed',
+    'head_logprob',
+    'policy_loss',
+    'sample',
+  ],
+  ...['adamw', 'lora_up', 'pack_unpack', 'halfKernels'],
+]);
+
+/** One process and one device for all files (test/gpu/sharedDevice.ts): a kernel is compiled once, not once a file. */
+const GPU_TESTS = { testTimeout: 60_000, fileParallelism: false, isolate: false, restoreMocks: true };
 
 /** Set by the set-up; without it Playwright looks for a browser of its own. */
 const chromium = process.env['CHROME_PATH'];
+const isFull = process.env['FULL_TESTS'] === '1';
 
 export default defineConfig({
+  plugins: [inlineWorker()],
   test: {
     projects: [
       {
-        plugins: [inlineWorker()],
+        extends: true,
         test: { name: 'unit', include: ['test/unit/**/*.test.ts'], environment: 'node', testTimeout: 30_000 },
       },
       {
-        plugins: [inlineWorker()],
+        extends: true,
         test: {
           ...GPU_TESTS,
           name: 'gpu',
+          include: ['test/gpu/**/*.test.ts'],
           environment: 'node',
-          setupFiles: ['test/gpu/setup.node.ts'],
+          setupFiles: ['test/gpu/setup.node.ts', 'test/gpu/setup.shared.ts'],
           pool: 'forks',
         },
       },
       {
-        plugins: [inlineWorker()],
+        extends: true,
         test: {
           ...GPU_TESTS,
           name: 'browser',
+          include: isFull ? ['test/gpu/**/*.test.ts'] : IN_BROWSER,
           // They need files or packages that only Node loads, or take long and would say the same in a browser.
           exclude: ['test/gpu/**/*.node.test.ts'],
+          setupFiles: ['test/gpu/setup.shared.ts'],
           browser: {
             enabled: true,
             headless: true,

@@ -50,7 +50,7 @@ function swiftShader() {
 }
 
 /** { name, software } of the adapter that Dawn finds under these variables, or null. */
-function probe(env) {
+export function probe(env) {
   const { stdout, status } = spawnSync(process.execPath, [PROBE], {
     env: { ...process.env, ...env },
     encoding: 'utf8',

@@ -1,9 +1,14 @@
+import { expect } from 'vitest';
 import { Gpu, type View } from '../../src/gpu/device.ts';
 
-let shared: Promise<Gpu> | undefined;
+let shared: { file: string | undefined; gpu: Promise<Gpu> } | undefined;
 
-/** One device a test file. No adapter is a failure, never a skip. */
-export const testGpu = (): Promise<Gpu> => (shared ??= Gpu.create());
+/** One Gpu a test file. No adapter is a failure, never a skip. */
+export function testGpu(): Promise<Gpu> {
+  const file = expect.getState().testPath;
+  if (shared?.file !== file) shared = { file, gpu: Gpu.create() };
+  return shared!.gpu;
+}
 
 /** Runs `body` and fails if WebGPU reported any error meanwhile, even one the results do not show. */
 export async function withGpu(body: (gpu: Gpu) => Promise<void> | void): Promise<void> {

@@ -1,7 +1,14 @@
 /** Puts Dawn on navigator.gpu, so that the same test files run in Node and in a browser. */
+import { afterAll } from 'vitest';
 import { dawn, installDawn } from '../../src/cli/dawn.ts';
+import { recordKernels, writeKernelsRun } from './kernelsRun.ts';
 
 // Kept from file to file, and so that it stays reachable: Dawn crashes if this object is collected.
 const kept = globalThis as { dawnOfTests?: GPU | undefined };
-if (!kept.dawnOfTests) await installDawn();
+if (!kept.dawnOfTests) {
+  await installDawn();
+  recordKernels();
+}
 kept.dawnOfTests ??= dawn;
+
+afterAll(writeKernelsRun);

@@ -1,0 +1,117 @@
+/**
+ * Breaks the code on purpose, one line at a time, and tells which test sees it:
+ *   node scripts/mutations.mjs [--at COMMIT ...] [words]
+ * Each commit (default: HEAD) is checked out into a folder of its own; words choose breaks by name. Prints a Markdown table
+ * with a column a commit. Only the test files named with a break are run, after they have passed on the code as it is.
+ */
+
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, existsSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { MUTATIONS } from './lib/mutations.mjs';
+import { ROOT, setup } from './setup.mjs';
+
+/** @typedef {import('./lib/mutations.mjs').Mutation} Mutation */
+
+/**
+ * @param {string[]} args
+ * @returns {string}
+ */
+function git(...args) {
+  const { status, stdout, stderr } = spawnSync('git', args, { cwd: ROOT, encoding: 'utf8' });
+  if (status !== 0) throw new Error(`git ${args.join(' ')}: ${stderr}`);
+  return stdout.trim();
+}
+
+/**
+ * Runs test files and returns the first test that failed, '' when all passed.
+ * @param {string} folder
+ * @param {string[]} tests
+ * @param {NodeJS.ProcessEnv} env
+ * @returns {string}
+ */
+function firstFailure(folder, tests, env) {
+  const results = join(folder, 'mutation-results.json');
+  rmSync(results, { force: true });
+  const args = ['run', '--bail', '1', '--reporter=json', `--outputFile.json=${results}`];
+  const projects = ['unit', 'gpu'].filter((name) => tests.some((test) => test.includes(`/${name}/`)));
+  const { status } = spawnSync(
+    process.execPath,
+    [
+      join(ROOT, 'node_modules/vitest/vitest.mjs'),
+      ...args,
+      ...projects.flatMap((name) => ['--project', name]),
+      ...tests,
+    ],
+    { cwd: folder, env: { ...process.env, ...env, REQUIRE_GPU: '1' }, stdio: 'ignore', timeout: 600_000 },
+  );
+  if (status === 0) return '';
+  if (!existsSync(results)) return 'the run died';
+  const { testResults } = JSON.parse(readFileSync(results, 'utf8'));
+  for (const { name, status: fileStatus, assertionResults } of testResults) {
+    const file = name.split('/').at(-1);
+    for (const test of assertionResults) if (test.status === 'failed') return `${file}: ${test.fullName}`;
+    if (fileStatus === 'failed' && assertionResults.length === 0) return `${file}: it does not load`;
+  }
+  return 'the run failed without a test';
+}
+
+/**
+ * What caught a break in the checkout at `folder`.
+ * @param {string} folder
+ * @param {Mutation} mutation
+ * @param {NodeJS.ProcessEnv} env
+ * @returns {string}
+ */
+function outcome(folder, { file, find, replace, tests }, env) {
+  const path = join(folder, file);
+  const text = existsSync(path) ? readFileSync(path, 'utf8') : '';
+  if (text.split(find).length !== 2) return 'not run: the line is elsewhere now';
+  try {
+    writeFileSync(
+      path,
+      text.replace(find, () => replace),
+    );
+    return firstFailure(folder, tests, env) || 'NOT CAUGHT';
+  } finally {
+    writeFileSync(path, text);
+  }
+}
+
+/**
+ * One cell for each break, under a commit.
+ * @param {string} commit
+ * @param {Mutation[]} mutations
+ * @param {NodeJS.ProcessEnv} env
+ * @returns {string[]}
+ */
+function column(commit, mutations, env) {
+  const folder = mkdtempSync(join(tmpdir(), 'webgrpo-mutations-'));
+  git('worktree', 'add', '--detach', '--force', folder, commit);
+  try {
+    symlinkSync(join(ROOT, 'node_modules'), join(folder, 'node_modules'));
+    const tests = [...new Set(mutations.flatMap(({ tests }) => tests))];
+    const before = firstFailure(folder, tests, env);
+    if (before) throw new Error(`At ${commit}, nothing broken, fails ${before}`);
+    return mutations.map((mutation) => {
+      const caught = outcome(folder, mutation, env);
+      process.stderr.write(`${commit.slice(0, 7)} ${mutation.name}: ${caught}\n`);
+      return caught;
+    });
+  } finally {
+    git('worktree', 'remove', '--force', folder);
+  }
+}
+
+const words = process.argv.slice(2);
+const commits = words.flatMap((word, i) => (words[i - 1] === '--at' ? [git('rev-parse', '--short', word)] : []));
+const chosen = words.filter((word, i) => word !== '--at' && words[i - 1] !== '--at');
+if (commits.length === 0) commits.push(git('rev-parse', '--short', 'HEAD'));
+const mutations = MUTATIONS.filter(({ name }) => chosen.length === 0 || chosen.some((word) => name.includes(word)));
+const env = setup({ adapter: true });
+const columns = commits.map((commit) => column(commit, mutations, env));
+const cell = (/** @type {string} */ text) => text.replaceAll('|', '\\|');
+const row = (/** @type {string[]} */ ...cells) => `| ${cells.map(cell).join(' | ')} |\n`;
+process.stdout.write(row('break', 'file', ...commits) + row('---', '---', ...commits.map(() => '---')));
+mutations.forEach(({ name, file }, i) => process.stdout.write(row(name, file, ...columns.map((cells) => cells[i]))));
