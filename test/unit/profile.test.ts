@@ -12,7 +12,7 @@ import {
   writeStepProfile,
 } from '../../src/report/profileLog.ts';
 import { profilePage } from '../../src/report/profilePage.ts';
-import { advice, completions, quantile, tailReport, timeline, timeShares } from '../../src/report/profileStats.ts';
+import { advice, completions, nearestRank, tailReport, timeline, timeShares } from '../../src/report/profileStats.ts';
 import { chromeTrace } from '../../src/report/profileTrace.ts';
 import { RunFolder } from '../../src/cli/run/runFolder.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
@@ -97,7 +97,7 @@ test('the tail is what passes after four fifths are done', () => {
     stops: { completed: 2 },
   });
   expect(tailReport(step([sample('0.0', 1)]))).toBeUndefined();
-  expect([quantile([3, 1, 2], 0.5), quantile([1, 2, 3, 4], 0.75), quantile([], 0.5)]).toEqual([2, 3, NaN]);
+  expect([nearestRank([3, 1, 2], 0.5), nearestRank([1, 2, 3, 4], 0.75), nearestRank([], 0.5)]).toEqual([2, 3, NaN]);
 });
 
 test('advice names the setting and a value', () => {

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { describeRecipe, RECIPES, resolveRecipe } from '../../src/grpo/config/recipes.ts';
-import { DEFAULT_SCHEDULE, lrFactor } from '../../src/grpo/update/learningRate.ts';
+import { lrFactor, type LrSchedule } from '../../src/grpo/update/learningRate.ts';
 import { maskTruncated, overlongPenalty, renormalize, updateEntropy } from '../../src/grpo/advantages/shaping.ts';
 
 test('a recipe sets loss, advantage, aggregation and clip; the user overrides any', () => {
@@ -38,7 +38,13 @@ test('unknown names and values say what is allowed', () => {
 });
 
 test('warm-up, cosine to the floor, constant', () => {
-  const schedule = { ...DEFAULT_SCHEDULE, lrWarmupSteps: 4, totalTrainingSteps: 14, minLrRatio: 0.1 };
+  const schedule: LrSchedule = {
+    lrSchedulerType: 'constant',
+    lrWarmupSteps: 4,
+    totalTrainingSteps: 14,
+    minLrRatio: 0.1,
+    numCycles: 0.5,
+  };
   expect([0, 1, 3, 4, 50].map((step) => lrFactor(schedule, step))).toEqual([0.25, 0.5, 1, 1, 1]);
   const cosine = { ...schedule, lrSchedulerType: 'cosine' as const };
   expect(lrFactor(cosine, 4)).toBe(1);

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import {
-  NO_CORRECTION,
   offPolicySequenceMask,
   rolloutCorrection,
+  type RolloutCorrection,
   type Samples,
   topEntropyMask,
 } from '../../src/grpo/correction/correct.ts';
@@ -23,7 +23,14 @@ const samples: Samples = {
   oldLogp: RATIOS.map((row) => row.map((x, t) => -1 - t / 4 + x)),
   masks: MASKS,
 };
-const of = (more: Partial<typeof NO_CORRECTION>) => rolloutCorrection({ ...NO_CORRECTION, ...more }, samples);
+const NO_CORRECTION: RolloutCorrection = {
+  rolloutIs: 'none',
+  rolloutIsThreshold: 2,
+  rolloutIsBatchNormalize: false,
+  rolloutRs: '',
+  rolloutRsThreshold: '',
+};
+const of = (more: Partial<RolloutCorrection>) => rolloutCorrection({ ...NO_CORRECTION, ...more }, samples);
 const table = (rows: Float64Array[] | undefined) => rows?.map((row) => Array.from(row, (x) => Number(x.toFixed(9))));
 
 describe('importance weights', () => {

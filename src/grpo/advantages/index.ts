@@ -19,18 +19,6 @@ export * from './outcome.ts';
 export * from './token.ts';
 export * from './turns.ts';
 
-export type AdvantageEstimator =
-  | 'grpo'
-  | 'rloo'
-  | 'opo'
-  | 'reinforce_plus_plus'
-  | 'reinforce_plus_plus_baseline'
-  | 'remax'
-  | 'grpo_passk'
-  | 'gpg'
-  | 'gdpo'
-  | 'turn_loo';
-
 export interface AdvantageInputs {
   /** [N] outcome of each sample; NaN = missing. */
   rewards: ArrayLike<number>;
@@ -55,46 +43,49 @@ export interface AdvantageOptions {
   rewardWeights?: readonly number[];
 }
 
+type Estimator = (
+  inputs: AdvantageInputs,
+  options: AdvantageOptions & { scaleRewards: ScaleRewards },
+) => Float64Array[];
+
+/** One function a name of `algorithm.advEstimator`: advantages of every token of a step's samples. */
+export const ADVANTAGE_ESTIMATORS = {
+  grpo: ({ rewards, groups, masks }, { scaleRewards }) => broadcast(grpo(rewards, groups, scaleRewards), masks),
+  rloo: ({ rewards, groups, masks }) => broadcast(rloo(rewards, groups), masks),
+  opo: ({ rewards, groups, masks }) => broadcast(opo(rewards, groups, masks.map(trainedTokens)), masks),
+  reinforce_plus_plus: ({ rewards, masks }, { gamma }) =>
+    reinforcePlusPlus(outcomeRewards(rewards, masks), maskMissing(rewards, masks), gamma),
+  reinforce_plus_plus_baseline: ({ rewards, groups, masks }) => reinforcePlusPlusBaseline(rewards, groups, masks),
+  remax: ({ rewards, masks, baselines }) => {
+    const known = need(baselines, 'remax', 'baselines');
+    const advantages = remax(outcomeRewards(rewards, masks), maskMissing(rewards, masks), known);
+    return advantages.map((values, s) => values.map((a, t) => (masks[s][t] === 0 ? 0 : a)));
+  },
+  grpo_passk: ({ rewards, groups, masks }, { scaleRewards }) =>
+    broadcast(grpoPassk(rewards, groups, scaleRewards !== 'none'), masks),
+  gpg: ({ rewards, groups, masks }) => broadcast(gpg(rewards, groups), masks),
+  gdpo: ({ components, groups, masks }, { rewardWeights, scaleRewards }) =>
+    gdpo(need(components, 'gdpo', 'components'), groups, masks, rewardWeights, scaleRewards),
+  turn_loo: ({ turnRewards, groups, masks }, { gamma }) =>
+    broadcastTurns(turnLeaveOneOut(need(turnRewards, 'turn_loo', 'turnRewards'), groups, gamma), masks),
+} satisfies Record<string, Estimator>;
+
+export type AdvantageEstimator = keyof typeof ADVANTAGE_ESTIMATORS;
+
 /** Advantages of every token of a step's samples, 0 where the mask is 0: the controller's one entry point. */
 export function computeAdvantages(
   estimator: AdvantageEstimator,
   inputs: AdvantageInputs,
   options: AdvantageOptions = {},
 ): Float64Array[] {
-  const { rewards, groups, masks } = inputs;
-  const scale = options.scaleRewards ?? 'group';
-  const lengths = masks.map((mask) => Array.from(mask).reduce((a, b) => a + b, 0));
-  switch (estimator) {
-    case 'grpo':
-      return broadcast(grpo(rewards, groups, scale), masks);
-    case 'rloo':
-      return broadcast(rloo(rewards, groups), masks);
-    case 'opo':
-      return broadcast(opo(rewards, groups, lengths), masks);
-    case 'grpo_passk':
-      return broadcast(grpoPassk(rewards, groups, scale !== 'none'), masks);
-    case 'gpg':
-      return broadcast(gpg(rewards, groups), masks);
-    case 'reinforce_plus_plus_baseline':
-      return reinforcePlusPlusBaseline(rewards, groups, masks);
-    case 'reinforce_plus_plus':
-      return reinforcePlusPlus(outcomeRewards(rewards, masks), maskMissing(rewards, masks), options.gamma);
-    case 'gdpo':
-      return gdpo(need(inputs.components, 'gdpo', 'components'), groups, masks, options.rewardWeights, scale);
-    case 'remax': {
-      const baselines = need(inputs.baselines, 'remax', 'baselines');
-      const advantages = remax(outcomeRewards(rewards, masks), maskMissing(rewards, masks), baselines);
-      return advantages.map((values, s) => values.map((a, t) => (masks[s][t] === 0 ? 0 : a)));
-    }
-    case 'turn_loo':
-      return broadcastTurns(
-        turnLeaveOneOut(need(inputs.turnRewards, 'turn_loo', 'turnRewards'), groups, options.gamma),
-        masks,
-      );
-    default:
-      throw new RangeError(`Unknown advEstimator "${String(estimator)}"; see AdvantageEstimator for the known ones.`);
+  if (!Object.hasOwn(ADVANTAGE_ESTIMATORS, estimator)) {
+    const known = Object.keys(ADVANTAGE_ESTIMATORS).join(', ');
+    throw new RangeError(`Unknown advEstimator "${String(estimator)}"; known are ${known}.`);
   }
+  return ADVANTAGE_ESTIMATORS[estimator](inputs, { scaleRewards: 'group', ...options });
 }
+
+const trainedTokens = (mask: ArrayLike<number>): number => Array.from(mask).reduce((a, b) => a + b, 0);
 
 function need<T>(value: T | undefined, estimator: string, name: string): T {
   if (value === undefined)

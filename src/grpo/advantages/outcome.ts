@@ -115,17 +115,3 @@ export function gpg(rewards: ArrayLike<number>, groups: ArrayLike<GroupId>, fNor
     return rs.map((r) => (alpha * (r - center)) / fNorm);
   });
 }
-
-/**
- * Weighted sum of several rewards a sample; a missing one (NaN) is left out, and a sample without any is NaN.
- * @param components [K][N]
- */
-export function combineRewards(components: readonly ArrayLike<number>[], weights?: readonly number[]): Float64Array {
-  const samples = components[0]?.length ?? 0;
-  return Float64Array.from({ length: samples }, (_, i) => {
-    const known = components
-      .map((rewards, k) => ({ r: rewards[i], w: weights?.[k] ?? 1 }))
-      .filter(({ r }) => !Number.isNaN(r));
-    return known.length === 0 ? NaN : known.reduce((total, { r, w }) => total + w * r, 0);
-  });
-}

@@ -4,6 +4,7 @@
  */
 
 import * as v from 'valibot';
+import { ADVANTAGE_ESTIMATORS, type AdvantageEstimator } from '../advantages/index.ts';
 import { LOSS_AGG_MODES } from '../losses/aggregate.ts';
 import {
   choice,
@@ -38,18 +39,7 @@ import { RECIPES } from './recipes.ts';
 
 const ANY: [number, number] = [0, Infinity];
 const SHARE: [number, number] = [0, 1];
-export const ESTIMATORS = [
-  'grpo',
-  'rloo',
-  'opo',
-  'reinforce_plus_plus',
-  'reinforce_plus_plus_baseline',
-  'remax',
-  'grpo_passk',
-  'gpg',
-  'gdpo',
-  'turn_loo',
-] as const;
+const ESTIMATORS = Object.keys(ADVANTAGE_ESTIMATORS) as AdvantageEstimator[];
 
 const model = part({
   path: requiredText(

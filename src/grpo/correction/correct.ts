@@ -31,14 +31,6 @@ export interface RolloutCorrection {
   rolloutRsThreshold: number | string;
 }
 
-export const NO_CORRECTION: RolloutCorrection = {
-  rolloutIs: 'none',
-  rolloutIsThreshold: 2,
-  rolloutIsBatchNormalize: false,
-  rolloutRs: '',
-  rolloutRsThreshold: '',
-};
-
 export interface CorrectionResult {
   /** Masks after rejection. */
   masks: Float64Array[];

@@ -20,8 +20,13 @@ export function correctionSettings({ algorithm }: Pick<TrainConfig, 'algorithm'>
   const { rolloutIsThreshold = 2, rolloutRsThreshold = '', rolloutIsBatchNormalize } = rest;
   const bypassMode = rest.bypassMode ?? (rolloutIs === 'none' && rolloutRs === '');
   return {
-    ...{ rolloutIs, rolloutIsThreshold, rolloutIsBatchNormalize, rolloutRs, rolloutRsThreshold },
-    ...{ bypassMode, offPolicyMaskThreshold },
+    rolloutIs,
+    rolloutIsThreshold,
+    rolloutIsBatchNormalize,
+    rolloutRs,
+    rolloutRsThreshold,
+    bypassMode,
+    offPolicyMaskThreshold,
   };
 }
 

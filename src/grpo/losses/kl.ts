@@ -92,8 +92,6 @@ export interface KlController {
   horizon: number;
 }
 
-export const DEFAULT_KL_CTRL: KlController = { type: 'fixed', klCoef: 0.001, targetKl: 0.1, horizon: 10_000 };
-
 /** The controller after a step that saw mean KL `currentKl` over `samples` samples (arXiv:1909.08593). */
 export function updateKlController(controller: KlController, currentKl: number, samples: number): KlController {
   if (controller.type === 'fixed') return controller;

@@ -1,25 +1,17 @@
 /** Learning-rate schedules: a factor of the peak rate by optimizer step. */
 
 export interface LrSchedule {
-  /** 'constant', or a half cosine from the peak down to minLrRatio. Default 'constant' (verl's lr_scheduler_type). */
+  /** 'constant', or a half cosine from the peak down to minLrRatio (verl's lr_scheduler_type). */
   lrSchedulerType: 'constant' | 'cosine';
-  /** Optimizer steps of linear rise from 0 before the peak; default 0. */
+  /** Optimizer steps of linear rise from 0 before the peak. */
   lrWarmupSteps: number;
   /** Optimizer steps of the whole run; cosine needs it. */
   totalTrainingSteps: number;
-  /** Share of the peak that cosine ends on; default 0. */
+  /** Share of the peak that cosine ends on. */
   minLrRatio: number;
-  /** Half periods of cosine: 0.5 (default) falls once from peak to floor. */
+  /** Half periods of cosine: 0.5 falls once from peak to floor. */
   numCycles: number;
 }
-
-export const DEFAULT_SCHEDULE: LrSchedule = {
-  lrSchedulerType: 'constant',
-  lrWarmupSteps: 0,
-  totalTrainingSteps: 0,
-  minLrRatio: 0,
-  numCycles: 0.5,
-};
 
 /**
  * Factor of the peak learning rate at optimizer step 0, 1, 2, ... The warm-up's first step already moves: (step + 1) /
