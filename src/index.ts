@@ -14,7 +14,8 @@ export { defineTool, type Tool, type ToolContext, type ToolOutput, type ToolSche
 export { gsm8kToolTask } from './tasks/gsm8k/task.ts';
 export { calculator } from './tasks/tools/calculator.ts';
 export { type AgentLoop, registerAgentLoop } from './rollout/agent/loop.ts';
-export type { AgentSample, Turn } from './rollout/agent/sample.ts';
+export type { AgentSample } from './rollout/agent/sample.ts';
+export type { Turn } from './rollout/agent/types.ts';
 export { TOOL_PARSERS, type ToolParser } from './rollout/tools/parser.ts';
 export type { RolloutEngine, SamplingParams, StopReason, Trajectory } from './rollout/types.ts';
 export { computeAdvantages } from './grpo/advantages/index.ts';

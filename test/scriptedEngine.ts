@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { expect } from 'vitest';
 import { ChatTokenizer } from '../src/model/tokenizer/chat.ts';
 import { runAgentLoop } from '../src/rollout/agent/loop.ts';
-import type { AgentLimits, AgentLoopInput } from '../src/rollout/agent/loop.ts';
+import type { AgentLimits, AgentLoopInput } from '../src/rollout/agent/types.ts';
 import type { GenerateRequest, Generation, RolloutEngine } from '../src/rollout/types.ts';
 import { trainProblem } from '../src/tasks/gsm8k/task.ts';
 import { calculator } from '../src/tasks/tools/calculator.ts';

@@ -4,8 +4,15 @@
  * somebody else, or lies under old weights, changes what is drawn.
  */
 
-import type { Check, DecoderSizes, Draw, DrawnTokens, PrefillRows, SlotSetup } from '../src/rollout/decode/decoder.ts';
-import type { SlotDecoder } from '../src/rollout/server/server.ts';
+import type {
+  DecoderSizes,
+  DraftCheck,
+  Draw,
+  DrawnTokens,
+  PrefillRows,
+  SlotSetup,
+} from '../src/rollout/decode/decoder.ts';
+import type { SlotDecoder } from '../src/rollout/server/slotDecoder.ts';
 import { nextTask } from '../src/rollout/agent/yield.ts';
 
 interface Slot extends SlotSetup {
@@ -74,7 +81,7 @@ export class ModelSlotDecoder implements SlotDecoder {
     this.#slots[slot]!.mask = mask;
   }
 
-  verify({ tokens, kvRows }: PrefillRows, rounds: Check[][]): void {
+  verify({ tokens, kvRows }: PrefillRows, rounds: DraftCheck[][]): void {
     if (tokens.length > (this.sizes.verifyRows ?? this.sizes.maxSlots))
       throw new Error(`${tokens.length} rows to verify.`);
     tokens.forEach((token, i) => (this.#kv[kvRows[i]] = this.#keyOf(token)));

@@ -7,7 +7,7 @@ import type { TensorMap } from '../model/engine.ts';
 import { type LoraConfig, loraModules } from '../model/lora/config.ts';
 import type { KernelTuning } from '../model/kernels/tuning.ts';
 import type { Weights } from '../model/weights/load.ts';
-import type { SpeculativeOptions } from '../rollout/speculative/drafts.ts';
+import type { SpeculativeOptions } from '../rollout/speculative/ngramProposer.ts';
 import type { DecoderSizes } from '../rollout/decode/decoder.ts';
 import type { AsyncScheduling, Preemption } from '../rollout/server/server.ts';
 

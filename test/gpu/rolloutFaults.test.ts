@@ -2,7 +2,8 @@
 import { expect, test } from 'vitest';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import { vocabularyOf } from '../../src/model/tokenizer/vocabulary.ts';
-import { type AgentLimits, runAgentLoop } from '../../src/rollout/agent/loop.ts';
+import { runAgentLoop } from '../../src/rollout/agent/loop.ts';
+import type { AgentLimits } from '../../src/rollout/agent/types.ts';
 import { WgslRolloutEngine } from '../../src/rollout/server/server.ts';
 import type { SamplingParams, StopReason } from '../../src/rollout/types.ts';
 import { trainProblem } from '../../src/tasks/gsm8k/task.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, test, vi } from 'vitest';
-import type { AgentLimits } from '../../src/rollout/agent/loop.ts';
+import type { AgentLimits } from '../../src/rollout/agent/types.ts';
 import { calculatorCall, demonstration, demonstrationTokens } from '../../src/tasks/supervised/demonstrations.ts';
 import { keyedRng } from '../../src/tasks/random.ts';
 import type { Tool } from '../../src/tasks/tool.ts';

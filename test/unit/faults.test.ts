@@ -5,9 +5,10 @@
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { expect, test } from 'vitest';
-import { type AgentLimits, runAgentLoop } from '../../src/rollout/agent/loop.ts';
+import { runAgentLoop } from '../../src/rollout/agent/loop.ts';
+import type { AgentLimits } from '../../src/rollout/agent/types.ts';
 import { type RolloutOptions, RolloutServer } from '../../src/rollout/server/server.ts';
-import { onAbort } from '../../src/rollout/onAbort.ts';
+import { onAbort } from '../../src/rollout/tools/onAbort.ts';
 import { withTimeLimit } from '../../src/rollout/tools/run.ts';
 import type { GenerateRequest, StopReason, Trajectory } from '../../src/rollout/types.ts';
 import { defineTool, type ToolOutput } from '../../src/tasks/tool.ts';

@@ -1,11 +1,11 @@
 /** Guesses from what occurred before, and the scheduler with them on a model of its decoder. */
 import { describe, expect, test } from 'vitest';
-import { Drafts } from '../../src/rollout/speculative/drafts.ts';
+import { NgramProposer } from '../../src/rollout/speculative/ngramProposer.ts';
 import { type Preemption, RolloutServer } from '../../src/rollout/server/server.ts';
-import { Gate } from '../../src/rollout/server/pace.ts';
+import { SpeculationGate } from '../../src/rollout/speculative/speculationGate.ts';
 import { nextTask } from '../../src/rollout/agent/yield.ts';
 import type { GenerateRequest, Generation, SamplingParams } from '../../src/rollout/types.ts';
-import { fitGuesses } from '../../src/rollout/speculative/verify.ts';
+import { fitDrafts } from '../../src/rollout/speculative/draftRows.ts';
 import { rng } from '../random.ts';
 import { ModelSlotDecoder } from '../slotDecoder.ts';
 
@@ -14,48 +14,48 @@ const OPTIONS = { maxDraftTokens: 8, minNgram: 2, history: 2, adapt: false };
 
 describe('guesses', () => {
   test('are what followed the longest match, from the prompt, the sample itself and other samples of the prompt', () => {
-    const drafts = new Drafts(OPTIONS);
-    drafts.open('a', u32(1, 2, 3, 4, 5), u32());
-    expect(drafts.guess('a', 8)).toEqual([]);
-    drafts.push('a', [2, 3]);
-    expect(drafts.guess('a', 8)).toEqual([4, 5]); // of the prompt
-    drafts.push('a', [9, 2, 3]);
-    expect(drafts.guess('a', 8)).toEqual([9, 2, 3]); // of itself: later
-    drafts.open('b', u32(1, 2, 3, 4, 5), u32(2, 3, 9, 2, 3, 7, 7));
-    expect(drafts.guess('a', 8)).toEqual([7, 7]); // of another sample: longer
-    expect(drafts.guess('a', 1)).toEqual([7]);
-    drafts.open('c', u32(8, 2, 3), u32());
-    expect(drafts.guess('c', 8)).toEqual([]); // another prompt
-    expect(drafts.guess('a', 0)).toEqual([]);
-    expect(drafts.guess('unknown', 8)).toEqual([]);
+    const proposer = new NgramProposer(OPTIONS);
+    proposer.open('a', u32(1, 2, 3, 4, 5), u32());
+    expect(proposer.propose('a', 8)).toEqual([]);
+    proposer.push('a', [2, 3]);
+    expect(proposer.propose('a', 8)).toEqual([4, 5]); // of the prompt
+    proposer.push('a', [9, 2, 3]);
+    expect(proposer.propose('a', 8)).toEqual([9, 2, 3]); // of itself: later
+    proposer.open('b', u32(1, 2, 3, 4, 5), u32(2, 3, 9, 2, 3, 7, 7));
+    expect(proposer.propose('a', 8)).toEqual([7, 7]); // of another sample: longer
+    expect(proposer.propose('a', 1)).toEqual([7]);
+    proposer.open('c', u32(8, 2, 3), u32());
+    expect(proposer.propose('c', 8)).toEqual([]); // another prompt
+    expect(proposer.propose('a', 0)).toEqual([]);
+    expect(proposer.propose('unknown', 8)).toEqual([]);
   });
 
   test('come from finished samples in later steps, the last `history` of them; the first own token matches the prompt', () => {
-    const drafts = new Drafts(OPTIONS);
+    const proposer = new NgramProposer(OPTIONS);
     const prompt = u32(1, 2, 3);
     for (const [id, first] of [5, 6, 7].entries()) {
-      drafts.open(`${id}`, prompt, u32());
-      drafts.push(`${id}`, [first, 20 + first]);
-      drafts.close(`${id}`);
+      proposer.open(`${id}`, prompt, u32());
+      proposer.push(`${id}`, [first, 20 + first]);
+      proposer.close(`${id}`);
     }
     const guesses = [5, 6, 7].map((first) => {
-      drafts.open('new', prompt, u32());
-      drafts.push('new', [first]);
-      const guess = drafts.guess('new', 8);
-      drafts.close('new');
-      drafts.open('refill', prompt, u32(6, 26)); // what 'new' pushed out of memory
-      drafts.close('refill');
-      drafts.open('refill', prompt, u32(7, 27));
-      drafts.close('refill');
+      proposer.open('new', prompt, u32());
+      proposer.push('new', [first]);
+      const guess = proposer.propose('new', 8);
+      proposer.close('new');
+      proposer.open('refill', prompt, u32(6, 26)); // what 'new' pushed out of memory
+      proposer.close('refill');
+      proposer.open('refill', prompt, u32(7, 27));
+      proposer.close('refill');
       return guess;
     });
     expect(guesses).toEqual([[], [26], [27]]);
   });
 
   test('grow while they come true and shrink when they do not, within 1 and maxDraftTokens', () => {
-    const drafts = new Drafts(OPTIONS);
+    const proposer = new NgramProposer(OPTIONS);
     const line = Array.from({ length: 40 }, (_, i) => i);
-    drafts.open('a', Uint32Array.from(line), u32(0, 1));
+    proposer.open('a', Uint32Array.from(line), u32(0, 1));
     const lengths = [
       [4, 4],
       [6, 6],
@@ -64,19 +64,19 @@ describe('guesses', () => {
       [3, 0],
       [1, 1],
     ].map(([guessed, accepted]) => {
-      const { length } = drafts.guess('a', 20);
-      drafts.learn('a', guessed, accepted);
+      const { length } = proposer.propose('a', 20);
+      proposer.learn('a', guessed, accepted);
       return length;
     });
-    expect([...lengths, drafts.guess('a', 20).length]).toEqual([4, 6, 8, 8, 3, 1, 3]);
+    expect([...lengths, proposer.propose('a', 20).length]).toEqual([4, 6, 8, 8, 3, 1, 3]);
   });
 
   test('fit the rows there are, what one leaves goes to the next', () => {
     const guesses = [[1], [1, 2, 3, 4], [], [1, 2, 3]];
-    expect(fitGuesses(guesses, 20)).toEqual(guesses);
-    expect(fitGuesses(guesses, 9).map((g) => g.length)).toEqual([1, 1, 0, 3]);
-    expect(fitGuesses(guesses, 4).flat()).toEqual([]);
-    expect(fitGuesses(guesses, 1).flat()).toEqual([]);
+    expect(fitDrafts(guesses, 20)).toEqual(guesses);
+    expect(fitDrafts(guesses, 9).map((g) => g.length)).toEqual([1, 1, 0, 3]);
+    expect(fitDrafts(guesses, 4).flat()).toEqual([]);
+    expect(fitDrafts(guesses, 1).flat()).toEqual([]);
   });
 });
 
@@ -175,22 +175,22 @@ test('aborted between guesses, a turn keeps its tokens and goes on from them lat
 });
 
 describe('whether guesses are checked at all', () => {
-  const learned = (verifyMs: number, plainMs: number) => {
-    const gate = new Gate();
+  const learned = (draftMs: number, stepsMs: number) => {
+    const gate = new SpeculationGate();
     for (let pass = 0; pass < 3; pass++) {
-      gate.learn('verify', pass === 0 ? 1000 : 4 * verifyMs, 4); // the first pass compiles
-      gate.learn('plain', pass === 0 ? 1000 : 8 * plainMs, 8);
+      gate.learn('draft', pass === 0 ? 1000 : 4 * draftMs, 4); // the first pass compiles
+      gate.learn('steps', pass === 0 ? 1000 : 8 * stepsMs, 8);
     }
     return gate;
   };
-  const opened = (gate: Gate) => Array.from({ length: 16 }, () => gate.isOpen()).filter(Boolean).length;
+  const opened = (gate: SpeculationGate) => Array.from({ length: 16 }, () => gate.isOpen()).filter(Boolean).length;
 
   test('follows from the time that a token takes; the slower way is tried again now and then', () => {
-    expect(opened(new Gate())).toBe(16);
+    expect(opened(new SpeculationGate())).toBe(16);
     expect(opened(learned(2, 3))).toBe(16);
     expect(opened(learned(3, 2))).toBe(2);
     const gate = learned(3, 2);
-    for (let pass = 0; pass < 8; pass++) gate.learn('verify', 4, 4);
+    for (let pass = 0; pass < 8; pass++) gate.learn('draft', 4, 4);
     expect(opened(gate)).toBe(16);
   });
 

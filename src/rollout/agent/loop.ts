@@ -5,12 +5,13 @@
 
 import { InputError } from '../../errors.ts';
 import type { Message } from '../../tasks/task.ts';
-import { type AgentLoopInput, AgentSample } from './sample.ts';
-import { onAbort } from '../onAbort.ts';
-import { turnToStart } from './yield.ts';
+import { onAbort } from '../tools/onAbort.ts';
+import { AgentSample } from './sample.ts';
+import type { AgentLoopInput } from './types.ts';
+import { takeTurn } from './yield.ts';
 import type { StopReason, Trajectory } from '../types.ts';
 
-export type { AgentLimits, AgentLoopInput } from './sample.ts';
+export type { AgentLimits, AgentLoopInput } from './types.ts';
 
 /** Runs a sample to its end and says why it ended. What it throws ends the run: tools and calls fail by text instead. */
 export type AgentLoop = (sample: AgentSample) => Promise<StopReason>;
@@ -60,7 +61,7 @@ export function agentLoopOf(name: string): AgentLoop {
 export async function runAgentLoop(input: AgentLoopInput): Promise<AgentLoopOutput> {
   const loop = agentLoopOf(loopName(input));
   const arrived = performance.now();
-  await turnToStart();
+  await takeTurn();
   input.onEvent?.({ kind: 'start', turn: 0, start: arrived, end: performance.now() });
   const { engine, requestId, signal: outer, limits } = input;
   const ended = new AbortController();

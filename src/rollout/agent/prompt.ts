@@ -2,7 +2,7 @@
 
 import { InputError } from '../../errors.ts';
 import type { Tool } from '../../tasks/tool.ts';
-import type { AgentLimits, AgentLoopInput } from './sample.ts';
+import type { AgentLimits, AgentLoopInput } from './types.ts';
 
 type PromptInput = Pick<AgentLoopInput, 'tokenizer' | 'problem' | 'tools' | 'limits' | 'toolSchemasInPrompt'>;
 

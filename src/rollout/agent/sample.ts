@@ -3,68 +3,16 @@
  * say something). Limits, masks, log-probs and stop reasons are kept here, so that a loop of the user's own is short.
  */
 
-import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
-import type { Message, Problem } from '../../tasks/task.ts';
+import type { Message } from '../../tasks/task.ts';
 import type { Tool } from '../../tasks/tool.ts';
 import { checkPrompt, encodePrompt } from './prompt.ts';
-import { type CallFailure, runTool, type ToolLimits, type ToolResult } from '../tools/run.ts';
+import { type CallFailure, runTool, type ToolResult } from '../tools/run.ts';
 import type { EventKind, SampleEvent } from './events.ts';
+import type { AgentLoopInput, Turn } from './types.ts';
 import { cutAtStop } from '../decode/stopStrings.ts';
-import { callFormatOf, parseHermes, type ToolCall, type ToolParser } from '../tools/parser.ts';
+import { callFormatOf, parseHermes, type ToolCall } from '../tools/parser.ts';
 import { ToolStates } from '../tools/states.ts';
-import type { Generation, RolloutEngine, SamplingParams, StopReason, Trajectory } from '../types.ts';
-
-export interface AgentLimits extends ToolLimits {
-  /** Tokens; a longer prompt is refused. */
-  maxPromptLength: number;
-  /** Tokens after the prompt, tool output included. */
-  maxResponseLength: number;
-  /** Tokens in all: what a slot of the KV cache holds. */
-  contextLength: number;
-  maxAssistantTurns: number;
-  /** Tool calls of the whole sample. */
-  maxToolCalls: number;
-  /** Milliseconds for the whole sample; absent = no limit. */
-  sampleTimeoutMs?: number;
-  /** 'stop' ends a sample whose call cannot be read, with parse_error; else ('tell', the default) the model is told. */
-  onParseError?: 'tell' | 'stop';
-  /** The same for a tool that throws (tool_failure) or takes too long (timeout). */
-  onToolFailure?: 'tell' | 'stop';
-}
-
-export interface AgentLoopInput {
-  engine: RolloutEngine;
-  tokenizer: ChatTokenizer;
-  /** None: single-turn. */
-  tools: Tool[];
-  problem: Problem;
-  requestId: string;
-  /** Random key of the sample; see GenerateRequest. */
-  key: [number, number];
-  /** `maxNewTokens` bounds a turn; the limits below bound the sample. */
-  sampling: SamplingParams;
-  limits: AgentLimits;
-  toolParser?: ToolParser;
-  /** Put the tools' schemas into the prompt through the chat template. Default false: the prompt stays short. */
-  toolSchemasInPrompt?: boolean;
-  /** Tool calls cannot but fit the tools' schemas; the parser must say its format. */
-  constrainToolCalls?: boolean;
-  /** Ends the sample with stop reason 'aborted', its tokens kept. */
-  signal?: AbortSignal;
-  /** A registered agent loop; default 'tool_agent'. */
-  agentLoop?: string;
-  /** Told what the sample spent its time on, as it happens. */
-  onEvent?: (event: SampleEvent) => void;
-}
-
-/** What the model wrote in one turn. */
-export interface Turn {
-  content: string;
-  /** Tool calls in it; none without tools. */
-  calls: ToolCall[];
-  /** Set when the sample has to end here: cut, aborted, out of time. */
-  stop?: StopReason;
-}
+import type { Generation, SamplingParams, StopReason, Trajectory } from '../types.ts';
 
 export class AgentSample {
   readonly input: AgentLoopInput;

@@ -9,7 +9,7 @@ let line: Promise<void> = Promise.resolve();
 let startedAt = -Infinity;
 
 /** Resolves in the order of the calls, in turns of at most about `MAX_BUSY_MS` of work. */
-export function turnToStart(): Promise<void> {
+export function takeTurn(): Promise<void> {
   line = line.then(async () => {
     if (performance.now() - startedAt < MAX_BUSY_MS) return;
     await nextTask();

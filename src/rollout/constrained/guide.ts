@@ -24,6 +24,32 @@ interface Allowed {
 /** Stands for "no way in tokens is known". */
 const FAR = 0xffff;
 
+/** One turn under a guide, from token to token. */
+export class GuidedTurn {
+  readonly #guide: CallGuide;
+  #state: number;
+
+  constructor(guide: CallGuide) {
+    this.#guide = guide;
+    this.#state = guide.start;
+  }
+
+  /** Takes the next token; throws where the mask forbids it. */
+  advance(token: number): void {
+    this.#state = this.#guide.after(this.#state, token);
+  }
+
+  /** As CallGuide.mask. */
+  mask(tokensLeft: number): Uint32Array | undefined {
+    return this.#guide.mask(this.#state, tokensLeft);
+  }
+
+  /** As CallGuide.masks. */
+  masks(guesses: readonly number[], tokensLeft: number): (Uint32Array | undefined)[] {
+    return this.#guide.masks(this.#state, guesses, tokensLeft);
+  }
+}
+
 export class CallGuide {
   /** Where every turn starts. */
   readonly start = 0;

@@ -18,7 +18,7 @@ import { type Draw, type DrawnTokens, Draws, type SlotSetup } from './draws.ts';
 import { SlotRows } from './slotRows.ts';
 import type { GpuTimes } from '../server/turnClock.ts';
 
-export { type Draw, type DrawnTokens, type SlotSetup, STATE_WIDTH } from './draws.ts';
+export type { Draw, DrawnTokens, SlotSetup } from './draws.ts';
 
 export interface DecoderSizes {
   /** Sequences that can be alive at once. */
@@ -44,7 +44,7 @@ export interface PrefillRows {
 }
 
 /** A draw that decides whether the slot draws from its next row as well: only if it is the token that was guessed. */
-export interface Check extends Draw {
+export interface DraftCheck extends Draw {
   expected: number;
   /** As `setMask`, where the slot's sampling has `toolCalls`. */
   mask?: Uint32Array | undefined;
@@ -158,7 +158,7 @@ export class Decoder {
    * Records a pass over guessed tokens. Round r draws from row r of every slot that has one and whose guesses have all
    * been drawn so far; `expected` of a slot's last row is 0xffffffff.
    */
-  verify(rows: PrefillRows, rounds: Check[][]): void {
+  verify(rows: PrefillRows, rounds: DraftCheck[][]): void {
     const gpu = this.#gpu;
     const N = rows.tokens.length;
     const sorted = rounds.map((checks) => this.#draws.byKind(checks));

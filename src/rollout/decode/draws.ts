@@ -35,10 +35,19 @@ export interface DrawnTokens extends Partial<DrawDetails> {
 }
 
 /** [token, position of the next, tokens drawn, 0 live | 1 stopped | 2 full] of a slot. */
-export const STATE_WIDTH = 4;
+const STATE_WIDTH = 4;
 
-/** Costs less to copy and map than a second look at the device. */
-const READ_ALONG_BYTES = 1 << 19;
+/** A slot's row of the states that `Decoder.readState` returns. */
+export function slotState(
+  state: Uint32Array,
+  slot: number,
+): { drawnCount: number; end: 'stop' | 'length' | undefined } {
+  const [, , drawnCount, end] = state.subarray(slot * STATE_WIDTH, (slot + 1) * STATE_WIDTH);
+  return { drawnCount, end: end === 1 ? 'stop' : end === 2 ? 'length' : undefined };
+}
+
+/** At most so many bytes of drawn tokens come with the state: they cost less than a second read-back. */
+const READ_WITH_STATE_BYTES = 1 << 19;
 
 export class Draws {
   readonly #gpu: Gpu;
@@ -145,7 +154,7 @@ export class Draws {
 
   /** The slots' state; with it all that was drawn where that is little, since it is mostly asked for next. */
   get views(): View[] {
-    return this.#drawn.bytes <= READ_ALONG_BYTES ? [this.state, this.#drawn] : [this.state];
+    return this.#drawn.bytes <= READ_WITH_STATE_BYTES ? [this.state, this.#drawn] : [this.state];
   }
 
   /**

@@ -1,4 +1,4 @@
-/** Which sequence holds which slot, and which prompt lies in which cached prefix. Host side only, no GPU. */
+/** Assigns slots and cached prompt prefixes to samples. Host side only, no GPU. */
 
 export interface Prefix {
   index: number;
@@ -12,21 +12,21 @@ export interface Prefix {
   lastUsed: number;
 }
 
-/** What a sample holds of the cache between its first turn and its release or eviction. */
-export interface Sequence {
+/** A sample's share of the cache, between its first turn and its release or preemption. */
+export interface CachedSequence {
   slot: number;
   prefix: Prefix;
   /** Tokens after the prompt whose keys and values are in the slot. */
   ownTokens: number[];
-  /** Scheduler pass in which its last turn ended; a sample in a turn has none. */
+  /** Pass in which the sample's last turn ended; undefined during a turn. */
   parkedAt: number | undefined;
 }
 
 /** Slots and prefixes together: a sample has both or neither. */
-export class SlotTable {
+export class KvCacheManager {
   readonly #prefixes: PrefixCache;
   readonly #free: number[];
-  readonly #sequences = new Map<string, Sequence>();
+  readonly #sequences = new Map<string, CachedSequence>();
 
   constructor(sizes: { maxSlots: number; maxPrompts: number; maxPromptLength: number }) {
     this.#prefixes = new PrefixCache(sizes.maxPrompts, sizes.maxPromptLength);
@@ -37,20 +37,25 @@ export class SlotTable {
     return this.#free.length;
   }
 
-  /** What the sample holds already, or a free slot and its prompt's prefix; undefined where one of them is missing. */
-  acquire(id: string, prompt: Uint32Array): Sequence | undefined {
-    const held = this.#sequences.get(id);
-    if (held) return held;
-    if (this.#free.length === 0) return undefined;
-    const prefix = this.#prefixes.acquire(prompt);
-    if (!prefix) return undefined;
-    const sequence: Sequence = { slot: this.#free.pop()!, prefix, ownTokens: [], parkedAt: undefined };
-    this.#sequences.set(id, sequence);
-    return sequence;
+  /**
+   * The slot and prefix for a sample's turn: its own from an earlier turn, or free ones; undefined while there are none.
+   * `computed` = how many of its `own` tokens, those after the prompt, are in the slot already.
+   */
+  allocate(
+    id: string,
+    prompt: Uint32Array,
+    own: Uint32Array,
+  ): { cached: CachedSequence; computed: number } | undefined {
+    const cached = this.#sequences.get(id) ?? this.#allocateNew(id, prompt);
+    if (!cached) return undefined;
+    const computed = commonLength(own, cached.ownTokens);
+    cached.ownTokens = [...own];
+    cached.parkedAt = undefined;
+    return { cached, computed };
   }
 
-  /** Gives back what the sample holds, if anything. */
-  drop(id: string): void {
+  /** Frees the sample's slot, if it has one. */
+  free(id: string): void {
     const sequence = this.#sequences.get(id);
     if (!sequence) return;
     this.#sequences.delete(id);
@@ -58,18 +63,32 @@ export class SlotTable {
     this.#free.push(sequence.slot);
   }
 
-  /** Samples that hold a slot between two turns, since which pass. */
-  parked(): { id: string; since: number }[] {
-    return [...this.#sequences].flatMap(([id, { parkedAt }]) =>
-      parkedAt === undefined ? [] : [{ id, since: parkedAt }],
-    );
+  /** Samples between two turns, the last of which ended in this pass or before. */
+  parkedSince(pass: number): string[] {
+    const parked = [...this.#sequences].filter(([, { parkedAt = Infinity }]) => parkedAt <= pass);
+    return parked.map(([id]) => id);
   }
 
   /** Forgets every cached key and value: the weights have changed. */
   reset(): void {
-    for (const id of [...this.#sequences.keys()]) this.drop(id);
+    for (const id of [...this.#sequences.keys()]) this.free(id);
     this.#prefixes.reset();
   }
+
+  #allocateNew(id: string, prompt: Uint32Array): CachedSequence | undefined {
+    if (this.#free.length === 0) return undefined;
+    const prefix = this.#prefixes.acquire(prompt);
+    if (!prefix) return undefined;
+    const sequence: CachedSequence = { slot: this.#free.pop()!, prefix, ownTokens: [], parkedAt: undefined };
+    this.#sequences.set(id, sequence);
+    return sequence;
+  }
+}
+
+function commonLength(a: Uint32Array, b: number[]): number {
+  let n = 0;
+  while (n < a.length && n < b.length && a[n] === b[n]) n++;
+  return n;
 }
 
 export class PrefixCache {

@@ -1,76 +1,78 @@
-/** Cuts what waiting contexts still need into one prefill pass: prompts once for all that share them, then own tokens. */
+/** Cuts the contexts of new jobs into one prefill pass: each prompt once for all jobs that share it, then own tokens. */
 
 import type { Draw, PrefillRows } from '../decode/decoder.ts';
-import type { SlotDecoder } from './schedule.ts';
-import type { Running } from './job.ts';
+import type { RunningJob } from './job.ts';
 import type { Prefix } from './kvCache.ts';
-import type { RolloutStats } from '../types.ts';
+import type { SlotDecoder } from './slotDecoder.ts';
 
-/** Rows of the next pass, and the first draws it allows: those of jobs whose context is then complete. */
-export function planPrefill(
-  decoder: SlotDecoder,
-  jobs: Running[],
-  stats: RolloutStats,
-): { rows: PrefillRows; draws: Draw[]; ready: Running[] } {
-  const plan = new PrefillPlan(decoder, stats);
-  const draws: Draw[] = [];
-  const ready: Running[] = [];
-  for (const job of jobs) {
-    const row = plan.add(job);
-    if (row === undefined) continue;
-    draws.push({ slot: job.sequence.slot, row });
-    ready.push(job);
-  }
-  return { rows: plan.rows, draws, ready };
+export interface PrefillPass {
+  rows: PrefillRows;
+  /** First draws of the jobs whose context is complete with this pass. */
+  draws: Draw[];
+  ready: RunningJob[];
+  /** Prompt tokens that other jobs had computed already. */
+  cachedTokens: number;
 }
 
-class PrefillPlan {
+export function planPrefill(decoder: SlotDecoder, jobs: RunningJob[]): PrefillPass {
+  const planner = new PrefillPlanner(decoder);
+  const draws: Draw[] = [];
+  const ready: RunningJob[] = [];
+  for (const job of jobs) {
+    const row = planner.add(job);
+    if (row === undefined) continue;
+    draws.push({ slot: job.cached.slot, row });
+    ready.push(job);
+  }
+  return { rows: planner.rows, draws, ready, cachedTokens: planner.cachedTokens };
+}
+
+class PrefillPlanner {
   readonly rows: PrefillRows = { tokens: [], positions: [], kvRows: [], ranges: [] };
+  cachedTokens = 0;
   readonly #decoder: SlotDecoder;
-  readonly #stats: RolloutStats;
   /** Row of the pass that holds a prompt's last token. */
   readonly #lastRow = new Map<Prefix, number>();
 
-  constructor(decoder: SlotDecoder, stats: RolloutStats) {
+  constructor(decoder: SlotDecoder) {
     this.#decoder = decoder;
-    this.#stats = stats;
   }
 
-  /** Adds what a job still needs; returns its last row once everything is in this or an earlier pass. */
-  add(job: Running): number | undefined {
-    const { prefix } = job.sequence;
+  /** Adds the missing context of a job; returns its last row once the context is complete, in this or an earlier pass. */
+  add(job: RunningJob): number | undefined {
+    const { prefix } = job.cached;
     const promptLength = prefix.tokens.length;
     const before = prefix.computed;
-    while (prefix.computed < promptLength && this.#room()) this.#addPrompt(prefix, prefix.computed++);
+    while (prefix.computed < promptLength && this.#hasRoom()) this.#addPrompt(prefix, prefix.computed++);
     if (prefix.computed < promptLength) return undefined;
-    if (before === promptLength) this.#stats.cachedTokens += promptLength;
+    if (before === promptLength) this.cachedTokens += promptLength;
     const own = job.contextIds.subarray(promptLength);
     if (own.length > 0) return this.#addOwn(job, own);
     // A prompt that is already cached: its last row alone is run again, for the logits.
-    if (!this.#lastRow.has(prefix) && this.#room()) this.#addPrompt(prefix, promptLength - 1);
+    if (!this.#lastRow.has(prefix) && this.#hasRoom()) this.#addPrompt(prefix, promptLength - 1);
     return this.#lastRow.get(prefix);
   }
 
-  #addOwn(job: Running, own: Uint32Array): number | undefined {
-    const { prefix, slot } = job.sequence;
+  #addOwn(job: RunningJob, own: Uint32Array): number | undefined {
+    const { prefix, slot } = job.cached;
     const prefixStart = this.#decoder.prefixStart(prefix.index);
     const promptLength = prefix.tokens.length;
     const ownStart = this.#decoder.ownStart(slot);
     let row: number | undefined;
-    while (job.next < own.length && this.#room()) {
-      const t = job.next++;
+    while (job.computedTokens < own.length && this.#hasRoom()) {
+      const t = job.computedTokens++;
       const range = [prefixStart, prefixStart + promptLength, ownStart, ownStart + t + 1];
-      row = this.#add(own[t], promptLength + t, ownStart + t, range);
+      row = this.#addRow(own[t], promptLength + t, ownStart + t, range);
     }
-    return job.next === own.length ? row : undefined;
+    return job.computedTokens === own.length ? row : undefined;
   }
 
   #addPrompt(prefix: Prefix, p: number): void {
     const start = this.#decoder.prefixStart(prefix.index);
-    this.#lastRow.set(prefix, this.#add(prefix.tokens[p], p, start + p, [0, 0, start, start + p + 1]));
+    this.#lastRow.set(prefix, this.#addRow(prefix.tokens[p], p, start + p, [0, 0, start, start + p + 1]));
   }
 
-  #add(token: number, position: number, kvRow: number, range: number[]): number {
+  #addRow(token: number, position: number, kvRow: number, range: number[]): number {
     this.rows.tokens.push(token);
     this.rows.positions.push(position);
     this.rows.kvRows.push(kvRow);
@@ -78,7 +80,7 @@ class PrefillPlan {
     return this.rows.tokens.length - 1;
   }
 
-  #room(): boolean {
+  #hasRoom(): boolean {
     return this.rows.tokens.length < this.#decoder.sizes.maxBatchedTokens;
   }
 }

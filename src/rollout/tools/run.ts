@@ -2,7 +2,7 @@
 
 import type { SampleContext, Tool, ToolOutput, TruncateSide } from '../../tasks/tool.ts';
 import { isObject } from '../../tasks/toolSchema.ts';
-import { onAbort } from '../onAbort.ts';
+import { onAbort } from './onAbort.ts';
 import type { ToolCall } from './parser.ts';
 
 export interface ToolLimits {

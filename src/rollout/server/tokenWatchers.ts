@@ -1,12 +1,12 @@
-/** What looks into the tokens that are drawn: stop strings and tool calls that must stay valid. Made when first asked for. */
+/** Makes the stop strings' matcher and the tool calls' guide of each request. The vocabulary is read when first needed. */
 
 import type { Vocabulary } from '../../model/tokenizer/vocabulary.ts';
-import { CallGuide } from '../constrained/guide.ts';
-import type { Job } from './job.ts';
+import { CallGuide, GuidedTurn } from '../constrained/guide.ts';
 import { StopMatcher } from '../decode/stopStrings.ts';
 import type { GenerateRequest } from '../types.ts';
+import type { Watchers } from './job.ts';
 
-export class Readers {
+export class TokenWatchers {
   readonly #makeVocabulary: (() => Vocabulary) | undefined;
   readonly #vocabSize: number;
   #vocabulary: Vocabulary | undefined;
@@ -18,15 +18,15 @@ export class Readers {
     this.#makeVocabulary = makeVocabulary;
   }
 
-  of(request: GenerateRequest): Pick<Job, 'stops' | 'guided'> {
-    return { stops: this.#stopsOf(request), guided: this.#guidedOf(request) };
+  of(request: GenerateRequest): Watchers {
+    return { stops: this.#stopsOf(request), guide: this.#guideOf(request) };
   }
 
   #stopsOf({ sampling: { stop = [], minNewTokens } }: GenerateRequest): StopMatcher | undefined {
     return stop.length === 0 ? undefined : new StopMatcher(stop, this.#readVocabulary(), minNewTokens);
   }
 
-  #guidedOf({ sampling: { toolCalls, toolCallFormat } }: GenerateRequest): Job['guided'] {
+  #guideOf({ sampling: { toolCalls, toolCallFormat } }: GenerateRequest): GuidedTurn | undefined {
     if (!toolCalls || toolCalls.length === 0) return undefined;
     const key = JSON.stringify([toolCallFormat, toolCalls]);
     let guide = this.#guides.get(key);
@@ -34,7 +34,7 @@ export class Readers {
       guide = new CallGuide(toolCalls, this.#readVocabulary(), this.#vocabSize, toolCallFormat);
       this.#guides.set(key, guide);
     }
-    return { guide, state: guide.start };
+    return new GuidedTurn(guide);
   }
 
   #readVocabulary(): Vocabulary {

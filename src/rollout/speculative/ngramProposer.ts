@@ -23,7 +23,7 @@ const MAX_MATCH = 32;
 const FIRST_DRAFT = 4;
 
 /** One prompt's tokens, by what came before them. */
-class Index {
+class NgramIndex {
   readonly #n: number;
   readonly #places = new Map<string, { ids: number[]; at: number }[]>();
 
@@ -68,13 +68,13 @@ interface Prompt {
   key: string;
   tokens: Uint32Array;
   /** Exists while a sample is open. */
-  index: Index | undefined;
+  index: NgramIndex | undefined;
   open: number;
   /** Prompt's end and what came after it, of finished samples. */
   finished: Uint32Array[];
 }
 
-interface Draft {
+interface OpenSample {
   prompt: Prompt;
   /** The prompt's last tokens, then the sample's own. */
   ids: number[];
@@ -83,11 +83,11 @@ interface Draft {
   length: number;
 }
 
-export class Drafts {
+export class NgramProposer {
   readonly #options: SpeculativeOptions;
   /** By use, latest last. */
   readonly #prompts = new Map<string, Prompt>();
-  readonly #samples = new Map<string, Draft>();
+  readonly #samples = new Map<string, OpenSample>();
 
   constructor(options: SpeculativeOptions) {
     this.#options = options;
@@ -107,7 +107,7 @@ export class Drafts {
   }
 
   /** Guesses for the tokens after those that were read, at most `most`. */
-  guess(id: string, most: number): number[] {
+  propose(id: string, most: number): number[] {
     const sample = this.#samples.get(id);
     if (!sample || most < 1) return [];
     return sample.prompt.index!.after(sample.ids, Math.min(most, sample.length));
@@ -132,7 +132,7 @@ export class Drafts {
     if (--prompt.open === 0) prompt.index = undefined;
   }
 
-  #newSample(tokens: Uint32Array): Draft {
+  #newSample(tokens: Uint32Array): OpenSample {
     const prompt = this.#promptOf(tokens);
     prompt.open++;
     const head = Math.min(this.#options.minNgram, tokens.length);
@@ -159,8 +159,8 @@ export class Drafts {
   }
 }
 
-function indexOf(sequences: Uint32Array[], n: number): Index {
-  const index = new Index(n);
+function indexOf(sequences: Uint32Array[], n: number): NgramIndex {
+  const index = new NgramIndex(n);
   for (const sequence of sequences) {
     const ids: number[] = [];
     for (const token of sequence) index.push(ids, token);

@@ -1,0 +1,153 @@
+/** Runs passes on the decoder and keeps those in flight. Chooses how many decode steps a pass has, by what passes have cost. */
+
+import { ChunkLength } from './chunkLength.ts';
+import type { Job, RunningJob } from './job.ts';
+import type { Pass, FinishedPass } from './pass.ts';
+import { planPrefill } from './prefill.ts';
+import type { SlotDecoder } from './slotDecoder.ts';
+import type { ServerStats } from './stats.ts';
+import type { DecodePlan, TokenSource } from './tokenSource.ts';
+
+/**
+ * Whether a pass starts before the last one was read, so that the device never waits for the host. A sequence that has
+ * ended then computes one pass for nothing and is answered one pass later. 'auto': where that costs less than the wait.
+ */
+export type AsyncScheduling = 'auto' | 'on' | 'off';
+
+export class ModelRunner {
+  readonly #decoder: SlotDecoder;
+  readonly #tokenSource: TokenSource;
+  readonly #asyncScheduling: AsyncScheduling;
+  readonly #stats: ServerStats;
+  readonly #chunk = new ChunkLength();
+  /** Started and not yet read, oldest first. */
+  #inFlight: Pass[] = [];
+  /** End of the last pass (performance.now), and whether no sequence ended in it; undefined after a break. */
+  #lastPass: { endedAt: number; nothingEnded: boolean } | undefined;
+
+  constructor(decoder: SlotDecoder, tokenSource: TokenSource, asyncScheduling: AsyncScheduling, stats: ServerStats) {
+    this.#decoder = decoder;
+    this.#tokenSource = tokenSource;
+    this.#asyncScheduling = asyncScheduling;
+    this.#stats = stats;
+  }
+
+  get passesInFlight(): number {
+    return this.#inFlight.length;
+  }
+
+  /** Records and submits a pass of the jobs; false if the pass in flight draws all that is left to draw. */
+  startPass(running: ReadonlySet<RunningJob>): boolean {
+    const startedAt = performance.now();
+    const wereDecoding = new Set(inPhase(running, 'decode'));
+    const prefillRows = this.#prefill(inPhase(running, 'prefill'));
+    if (prefillRows > 0) this.#decoder.submit(); // the device starts while the decode steps are recorded
+    const prefilledAt = performance.now();
+    const { steps, rows: decodeRows } = this.#decode(inPhase(running, 'decode').filter((job) => this.#mayDecode(job)));
+    if (this.passesInFlight > 0 && prefillRows + decodeRows === 0) return false;
+    const firstStepAt = startedAt + (performance.now() - startedAt) / Math.max(1, steps);
+    this.#learnWait(prefillRows > 0 ? prefilledAt : firstStepAt, prefillRows);
+    const tokensOf = (job: RunningJob) => (wereDecoding.has(job) ? steps : steps + 1); // prefill draws the first
+    const decoding = inPhase(running, 'decode').map((job) => ({ job, tokens: tokensOf(job) }));
+    for (const { job, tokens } of decoding) job.tokensInFlight += tokens;
+    const stateRead = this.#decoder.readState();
+    stateRead.catch(() => {}); // readPass reports it, unless an earlier pass has failed as well
+    const prefilling = inPhase(running, 'prefill');
+    this.#inFlight.push({
+      decoding,
+      wereDecoding,
+      prefilling,
+      prefillRows,
+      decodeRows,
+      steps,
+      startedAt,
+      stateRead,
+    });
+    return true;
+  }
+
+  /** Whether the next pass may start before the last one was read (asynchronous scheduling). */
+  mayStartAhead(running: ReadonlySet<RunningJob>): boolean {
+    if (this.#asyncScheduling === 'off') return false;
+    if ([...running].some((job) => this.#tokenSource.needsLastToken(job))) return false;
+    return this.#asyncScheduling === 'on' || this.#chunk.paysToStartAhead(this.#decoder.isSoftware);
+  }
+
+  /** Waits for the oldest pass in flight and reads the slots' states. */
+  async readPass(): Promise<FinishedPass> {
+    const pass = this.#inFlight.shift()!;
+    const { state, gpuTimes } = await pass.stateRead;
+    const ended = performance.now();
+    const started = Math.max(pass.startedAt, this.#lastPass?.endedAt ?? 0); // the device ran the pass before until then
+    const { prefillRows, decodeRows } = pass;
+    return { ...pass, state, times: { started, ended, prefillRows, decodeRows, ...(gpuTimes && { gpu: gpuTimes }) } };
+  }
+
+  /** Learns from a pass that drew `drawn` tokens of `live` sequences, `ended` of which ended in it. */
+  learn(pass: FinishedPass, { drawn, live, ended }: { drawn: number; live: number; ended: number }): void {
+    const { steps, prefillRows, startedAt, times } = pass;
+    this.#lastPass = { endedAt: times.ended, nothingEnded: ended === 0 };
+    this.#chunk.learnEnds(ended, live, steps);
+    if (prefillRows > 0) return;
+    if (steps > 0) this.#chunk.learnTime(times.ended - times.started, steps);
+    this.#tokenSource.passFinished(steps > 0 ? 'steps' : 'draft', performance.now() - startedAt, drawn);
+  }
+
+  /** Forgets passes in flight and the end of the last one: the server pauses, or the device has failed. */
+  reset(): void {
+    this.#inFlight = [];
+    this.#lastPass = undefined;
+  }
+
+  /** Records new context tokens, at most maxBatchedTokens of them, and the first draws of contexts that are complete. */
+  #prefill(jobs: RunningJob[]): number {
+    if (jobs.length === 0) return 0;
+    const { rows, draws, ready, cachedTokens } = planPrefill(this.#decoder, jobs);
+    if (rows.tokens.length === 0) throw new Error('A prefill pass has no rows; the scheduler cannot make progress.');
+    for (const job of ready) job.phase = 'decode';
+    this.#tokenSource.setMasks(ready);
+    this.#decoder.prefill(rows, draws);
+    this.#stats.addCached(cachedTokens);
+    this.#stats.addPrefill(rows.tokens.length, draws.length);
+    return rows.tokens.length;
+  }
+
+  /** Records decode steps, as many as pay before the next read-back, or one pass over guessed tokens. */
+  #decode(jobs: RunningJob[]): { steps: number; rows: number } {
+    if (jobs.length === 0) return { steps: 0, rows: 0 };
+    const { maxSteps, draft } = this.#tokenSource.plan(jobs);
+    if (draft) return this.#verify(draft);
+    const left = jobs.map((job) => job.tokensLeft);
+    const steps = Math.min(maxSteps, this.#chunk.next(left, this.passesInFlight > 0));
+    // Neighbours in a batch that share a prompt read the same keys.
+    jobs.sort((a, b) => a.cached.prefix.index - b.cached.prefix.index || a.cached.slot - b.cached.slot);
+    this.#decoder.setLive(jobs.map((job) => job.cached.slot));
+    for (let step = 0; step < steps; step++) {
+      this.#decoder.decodeStep();
+      if (step === 0 && steps > 1) this.#decoder.submit(); // the device starts while the others are recorded
+    }
+    this.#stats.addDecode(steps, jobs.length);
+    return { steps, rows: steps * jobs.length };
+  }
+
+  #verify({ rows, rounds }: NonNullable<DecodePlan['draft']>): { steps: number; rows: number } {
+    this.#decoder.verify(rows, rounds);
+    this.#stats.addDecode(1, 0); // its rows are counted once it is known how many tokens they drew
+    return { steps: 0, rows: rows.tokens.length };
+  }
+
+  /** A job whose next token depends on its last one waits a pass after prefill, until the host has read its first token. */
+  #mayDecode(job: RunningJob): boolean {
+    return job.tokensLeft > 0 && (job.hostTokens.length > 0 || !this.#tokenSource.needsLastToken(job));
+  }
+
+  /** The device got its first work at `startedAt`, after it had waited for the host since the last pass. */
+  #learnWait(startedAt: number, prefillRows: number): void {
+    if (!this.#lastPass) return;
+    this.#chunk.learnWait(startedAt - this.#lastPass.endedAt, this.#lastPass.nothingEnded && prefillRows === 0);
+  }
+}
+
+function inPhase(running: ReadonlySet<RunningJob>, phase: Job['phase']): RunningJob[] {
+  return [...running].filter((job) => job.phase === phase);
+}

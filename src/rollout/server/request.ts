@@ -1,0 +1,32 @@
+/** Checks of a request when it arrives. */
+
+import { checkAdjusted } from '../decode/adjustedDraws.ts';
+import type { DecoderSizes } from '../decode/decoder.ts';
+import { checkStopStrings } from '../decode/stopStrings.ts';
+import type { GenerateRequest } from '../types.ts';
+
+/** Throws RangeError on a request that the server could never serve. */
+export function checkRequest(request: GenerateRequest, sizes: DecoderSizes, vocabSize: number): void {
+  const { contextIds, promptLength, sampling } = request;
+  const { slotCapacity, maxPromptLength } = sizes;
+  const own = contextIds.length - promptLength;
+  if (promptLength < 1 || own < 0)
+    throw new RangeError(`promptLength is ${promptLength} of a context of ${contextIds.length} tokens.`);
+  if (promptLength > maxPromptLength)
+    throw new RangeError(
+      `A prompt has ${promptLength} tokens but data.maxPromptLength is ${maxPromptLength}; raise it or shorten the prompt.`,
+    );
+  if (own >= slotCapacity)
+    throw new RangeError(`A context has ${own} tokens after its prompt; a slot holds ${slotCapacity}.`);
+  if (sampling.stopTokenIds.length > 4)
+    throw new RangeError(`${sampling.stopTokenIds.length} stop token ids were given; at most 4 are allowed.`);
+  checkStopStrings(sampling.stop ?? []);
+  checkAdjusted(sampling, vocabSize);
+}
+
+/** The request with maxNewTokens cut to the room in its slot. */
+export function limitToSlot(request: GenerateRequest, slotCapacity: number): GenerateRequest {
+  const { contextIds, promptLength, sampling } = request;
+  const room = slotCapacity - (contextIds.length - promptLength);
+  return { ...request, sampling: { ...sampling, maxNewTokens: Math.max(1, Math.min(sampling.maxNewTokens, room)) } };
+}

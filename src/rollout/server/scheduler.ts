@@ -1,0 +1,297 @@
+/**
+ * Decides what is computed next, as the schedulers of vLLM and nano-vllm do: waiting requests get slots, each pass computes
+ * new contexts (prefill) and draws the next tokens of all running sequences (decode), and ended sequences are answered.
+ *
+ * The schedule never shows in the tokens. Those of a sample depend on its key, its context and the weights
+ * (kernels/sample.wgsl), not on the other samples in its batch, nor on a preemption.
+ */
+
+import { nextTask } from '../agent/yield.ts';
+import { slotState } from '../decode/draws.ts';
+import type { Generation, RolloutStats } from '../types.ts';
+import type { Job, RunningJob } from './job.ts';
+import { KvCacheManager } from './kvCache.ts';
+import { type AsyncScheduling, ModelRunner } from './modelRunner.ts';
+import { type FinishedPass, timeTurns } from './pass.ts';
+import type { SlotDecoder } from './slotDecoder.ts';
+import { ServerStats } from './stats.ts';
+import type { TokenSource } from './tokenSource.ts';
+
+/**
+ * Samples that lose their slot while another one waits, latest arrived first. 'parked': samples between two turns whose
+ * tool takes long. 'latest': also a running sample, for one that arrived before it. 'off': none.
+ */
+export type Preemption = 'off' | 'parked' | 'latest';
+
+/** Passes during which a sample keeps its slot for its next turn while others wait. */
+const PARKED_PASSES = 4;
+
+export class Scheduler {
+  /** Jobs without a slot, by arrival. */
+  waiting: Job[] = [];
+  /** Jobs with a slot: each pass prefills their contexts or draws their next tokens. */
+  readonly running = new Set<RunningJob>();
+  readonly #decoder: SlotDecoder;
+  readonly #tokenSource: TokenSource;
+  readonly #preemption: Preemption;
+  readonly #runner: ModelRunner;
+  readonly #cache: KvCacheManager;
+  readonly #stats = new ServerStats();
+  /** Waiting and running jobs. */
+  readonly #jobs = new Map<string, Job>();
+  /** Arrival number of each sample, from its first request to its release. */
+  readonly #arrivals = new Map<string, number>();
+  #arrived = 0;
+  #passCount = 0;
+  /** Times the weights have changed. */
+  #weightVersion = 0;
+
+  constructor(
+    decoder: SlotDecoder,
+    tokenSource: TokenSource,
+    { preemption, asyncScheduling }: { preemption: Preemption; asyncScheduling: AsyncScheduling },
+  ) {
+    this.#decoder = decoder;
+    this.#tokenSource = tokenSource;
+    this.#preemption = preemption;
+    this.#runner = new ModelRunner(decoder, tokenSource, asyncScheduling, this.#stats);
+    this.#cache = new KvCacheManager(decoder.sizes);
+  }
+
+  /**
+   * One step, in the order of nano-vllm's: schedule, run, postprocess. With asynchronous scheduling the next step
+   * postprocesses the pass that this one starts. False: nothing can run until a sample is released or continues.
+   */
+  async step(): Promise<boolean> {
+    if (!(await this.#schedule())) return false;
+    const started = this.#runner.startPass(this.running);
+    if (started) this.#passCount++;
+    const ahead = started && this.#runner.mayStartAhead(this.running) ? 1 : 0;
+    while (this.#runner.passesInFlight > ahead) await this.#postprocess(await this.#runner.readPass());
+    return true;
+  }
+
+  /** Finishes the passes in flight. */
+  async finishPasses(): Promise<void> {
+    while (this.#runner.passesInFlight > 0) await this.#postprocess(await this.#runner.readPass());
+    this.#runner.reset();
+  }
+
+  // Requests.
+
+  get hasUnfinished(): boolean {
+    return this.#jobs.size > 0;
+  }
+
+  isUnfinished(requestId: string): boolean {
+    return this.#jobs.has(requestId);
+  }
+
+  add(job: Job): void {
+    const { requestId } = job.request;
+    job.arrival = this.#arrivals.get(requestId) ?? this.#arrived++;
+    this.#arrivals.set(requestId, job.arrival);
+    this.#jobs.set(requestId, job);
+    this.#tokenSource.open(job.request);
+    this.#enqueue(job);
+  }
+
+  /** Answers a waiting job now, a running one after its pass. */
+  abort(requestId: string): void {
+    const job = this.#jobs.get(requestId);
+    if (!job) return;
+    job.aborted = true;
+    if (job.phase !== 'waiting') return;
+    this.waiting = this.waiting.filter((other) => other !== job);
+    this.#answer(job, 'aborted');
+  }
+
+  /** Frees the slot of a sample that is over. */
+  release(requestId: string): void {
+    this.#arrivals.delete(requestId);
+    this.#cache.free(requestId);
+    this.#tokenSource.close(requestId);
+  }
+
+  /** Fails every job, as when the device is lost. */
+  fail(error: unknown): void {
+    for (const job of this.#jobs.values()) job.fail(error);
+    this.#jobs.clear();
+    this.running.clear();
+    this.waiting = [];
+    this.#runner.reset();
+  }
+
+  /** Forgets all cached keys and values. Nothing may be running. */
+  weightsChanged(): void {
+    this.#decoder.weightsChanged();
+    this.#cache.reset();
+    this.#weightVersion++;
+  }
+
+  takeStats(): RolloutStats {
+    return this.#stats.take();
+  }
+
+  // Schedule: waiting -> running, and back.
+
+  /** Gives slots to waiting jobs; false if then nothing runs. */
+  async #schedule(): Promise<boolean> {
+    if (this.#runner.passesInFlight > 0) await nextTask(); // the device is busy: answered samples may take their next turn
+    await this.#admit(PARKED_PASSES);
+    if (this.running.size > 0 || this.#runner.passesInFlight > 0) return true;
+    await nextTask(); // answered samples may take their next turn or release their slots
+    await this.#admit(0);
+    return this.running.size > 0;
+  }
+
+  /** Admits waiting jobs, first come first served. Samples parked for `parkedPasses` passes may lose their slots for them. */
+  async #admit(parkedPasses: number): Promise<void> {
+    const parked = this.#preemptible(parkedPasses);
+    for (const job of [...this.waiting]) {
+      while (job.phase === 'waiting' && !job.aborted && !this.#tryStart(job)) {
+        if (parked.length > 0) this.#preemptParked(parked.shift()!);
+        else if (!(await this.#preemptLaterThan(job))) break;
+      }
+    }
+    this.waiting = this.waiting.filter((job) => job.phase === 'waiting');
+  }
+
+  /** Gives the job a slot and tells the decoder what to draw in it; false if no slot or no place for the prompt is free. */
+  #tryStart(job: Job): boolean {
+    const { contextIds, drawnBefore } = job;
+    const { requestId, promptLength, key, sampling } = job.request;
+    const own = contextIds.subarray(promptLength);
+    const allocated = this.#cache.allocate(requestId, contextIds.subarray(0, promptLength), own);
+    if (!allocated) return false;
+    const { cached, computed } = allocated;
+    // The last context token is always run again: its row gives the logits of the first draw.
+    const running = job.start(cached, Math.min(computed, Math.max(0, own.length - 1)));
+    const prefixStart = this.#decoder.prefixStart(cached.prefix.index);
+    const ownStart = this.#decoder.ownStart(cached.slot);
+    const setup = { prefixStart, promptLength, ownStart, contextIds, drawnBefore, key, sampling };
+    this.#decoder.setSlot(cached.slot, setup);
+    this.#stats.addCached(running.computedTokens);
+    this.running.add(running);
+    return true;
+  }
+
+  /** Puts running jobs back to waiting. They keep the tokens they have drawn and lose their slots. */
+  async preempt(jobs: RunningJob[]): Promise<void> {
+    await this.#keepDrawn(jobs.filter((job) => job.phase === 'decode'));
+    for (const job of jobs) {
+      this.running.delete(job);
+      this.#cache.free(job.request.requestId);
+      job.wait();
+      if (job.aborted) this.#answer(job, 'aborted');
+      else this.#enqueue(job);
+    }
+  }
+
+  /** Preempts the latest running job that arrived after this one; false if there is none. */
+  async #preemptLaterThan(job: Job): Promise<boolean> {
+    if (this.#preemption !== 'latest') return false;
+    let latest: RunningJob | undefined;
+    for (const other of this.running) if (other.arrival > (latest ?? job).arrival) latest = other;
+    if (!latest) return false;
+    this.#stats.addPreemption();
+    await this.preempt([latest]);
+    return true;
+  }
+
+  /** Takes the slot of a sample between two turns. */
+  #preemptParked(requestId: string): void {
+    this.#stats.addPreemption();
+    this.#cache.free(requestId);
+  }
+
+  /** Samples whose last turn ended at least `passes` passes ago, latest arrived first. */
+  #preemptible(passes: number): string[] {
+    if (this.#preemption === 'off' || this.waiting.length === 0 || this.#cache.freeSlots > 0) return [];
+    const ids = this.#cache.parkedSince(this.#passCount - passes).filter((id) => !this.#jobs.has(id));
+    return ids.sort((a, b) => this.#arrivals.get(b)! - this.#arrivals.get(a)!);
+  }
+
+  #enqueue(job: Job): void {
+    const after = this.waiting.findIndex((other) => other.arrival > job.arrival);
+    this.waiting.splice(after < 0 ? this.waiting.length : after, 0, job);
+  }
+
+  // Postprocess: what a pass has drawn, and answers to the jobs that ended in it.
+
+  async #postprocess(pass: FinishedPass): Promise<void> {
+    timeTurns(pass, this.running);
+    // Skip jobs that finished or were preempted while this pass ran.
+    const stillRunning = pass.decoding.filter(({ job }) => this.running.has(job));
+    const drawn = this.#countDrawn(stillRunning, pass.state);
+    const jobs = stillRunning.map(({ job }) => job);
+    await this.#readTokens(jobs);
+    const ended = await this.#answerEnded(jobs, pass.state);
+    this.#runner.learn(pass, { drawn, live: jobs.length, ended });
+    await this.preempt([...this.running].filter((job) => job.phase === 'prefill' && job.aborted));
+  }
+
+  /** Takes over how many tokens each job has drawn; returns how many are new. */
+  #countDrawn(decoding: FinishedPass['decoding'], state: Uint32Array): number {
+    let drawn = 0;
+    for (const { job, tokens } of decoding) {
+      const { drawnCount } = slotState(state, job.cached.slot);
+      drawn += drawnCount - job.drawnCount;
+      job.drawnCount = drawnCount;
+      job.tokensInFlight -= tokens;
+    }
+    return drawn;
+  }
+
+  /** Reads the new tokens of jobs whose tokens the host needs before they end; those of all others stay on the device. */
+  async #readTokens(decoding: RunningJob[]): Promise<void> {
+    const jobs = decoding.filter((job) => job.isWatched || this.#tokenSource.needsLastToken(job));
+    if (jobs.length === 0) return;
+    const unread = jobs.map(({ cached: { slot }, hostTokens: { length: from }, drawnCount }) => {
+      return { slot, from, count: drawnCount - from };
+    });
+    const drawn = await this.#decoder.readDrawn(unread);
+    jobs.forEach((job, i) => {
+      const { tokenIds } = drawn[i];
+      job.takeTokens(tokenIds);
+      const checked = this.#tokenSource.accept(job, unread[i].from);
+      if (checked) this.#stats.addVerification(tokenIds.length, checked.guessed, checked.accepted);
+    });
+  }
+
+  /** Answers the jobs that stopped, are full or were aborted; their slots stay parked for their next turns. */
+  async #answerEnded(jobs: RunningJob[], state: Uint32Array): Promise<number> {
+    const reasons = new Map<RunningJob, Generation['stopReason']>();
+    for (const job of jobs) {
+      const { end } = slotState(state, job.cached.slot);
+      const reason = job.stopString !== undefined ? 'stop_string' : (end ?? (job.aborted ? 'aborted' : undefined));
+      if (reason) reasons.set(job, reason);
+    }
+    await this.#keepDrawn([...reasons.keys()]);
+    for (const [job, reason] of reasons) {
+      job.cached.parkedAt = this.#passCount;
+      this.running.delete(job);
+      this.#answer(job, reason);
+    }
+    return reasons.size;
+  }
+
+  /** Reads the tokens that jobs have drawn since they got their slots. */
+  async #keepDrawn(jobs: RunningJob[]): Promise<void> {
+    if (jobs.length === 0) return;
+    const slots = jobs.map(({ cached: { slot }, drawnCount: count }) => ({ slot, count }));
+    const drawn = await this.#decoder.readDrawn(slots);
+    jobs.forEach((job, i) => {
+      const { tokenIds } = drawn[i];
+      this.#stats.addGenerated(tokenIds.length - 1); // the prefill pass counted the first
+      // Every drawn token but the last has been fed, so its keys and values are in the slot.
+      for (const id of tokenIds.subarray(0, -1)) job.cached.ownTokens.push(id);
+      job.keepDrawn(drawn[i], this.#weightVersion);
+    });
+  }
+
+  #answer(job: Job, stopReason: Generation['stopReason']): void {
+    this.#jobs.delete(job.request.requestId);
+    job.answer(stopReason);
+  }
+}

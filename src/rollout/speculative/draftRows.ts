@@ -1,0 +1,46 @@
+/** Rows of a pass that checks guessed tokens: for each sequence one row for its last token and one for every guess. */
+
+import type { DraftCheck, PrefillRows } from '../decode/decoder.ts';
+import type { RunningJob } from '../server/job.ts';
+import type { SlotDecoder } from '../server/slotDecoder.ts';
+
+/** The same value as in accept_draft.wgsl. */
+const NO_GUESS = 0xffffffff;
+
+/** Rows of the jobs, whose guesses are `drafts`. Round r holds the draws from row r of every sequence that has one. */
+export function layOutDrafts(
+  decoder: SlotDecoder,
+  jobs: readonly RunningJob[],
+  drafts: number[][],
+): { rows: PrefillRows; rounds: DraftCheck[][] } {
+  const rows: PrefillRows = { tokens: [], positions: [], kvRows: [], ranges: [] };
+  const rounds: DraftCheck[][] = [];
+  jobs.forEach((job, j) => {
+    const guesses = drafts[j];
+    const { slot, prefix } = job.cached;
+    const [prefixStart, ownStart] = [decoder.prefixStart(prefix.index), decoder.ownStart(slot)];
+    const promptLength = prefix.tokens.length;
+    const masks = job.guide?.masks(guesses, job.tokensLeft);
+    const first = job.contextIds.length + job.hostTokens.length - 1 - promptLength;
+    [job.hostTokens[job.hostTokens.length - 1], ...guesses].forEach((token, r) => {
+      const t = first + r;
+      const check = { slot, row: rows.tokens.length, expected: guesses[r] ?? NO_GUESS };
+      (rounds[r] ??= []).push(masks ? { ...check, mask: masks[r] } : check);
+      rows.tokens.push(token);
+      rows.positions.push(promptLength + t);
+      rows.kvRows.push(ownStart + t);
+      rows.ranges.push(prefixStart, prefixStart + promptLength, ownStart, ownStart + t + 1);
+    });
+  });
+  return { rows, rounds };
+}
+
+/** Cuts guesses so that all rows fit `most`; each sequence leaves the room it does not use to those after it. */
+export function fitDrafts(guesses: number[][], most: number): number[][] {
+  let room = Math.max(0, most - guesses.length);
+  return guesses.map((guess, i) => {
+    const cut = guess.slice(0, Math.floor(room / (guesses.length - i)));
+    room -= cut.length;
+    return cut;
+  });
+}

@@ -1,0 +1,26 @@
+/** Closed passes after which a draft pass is tried again: which way is faster changes with the batch. */
+const TRY_AGAIN = 8;
+
+/** Compares the time of a token in draft passes with that in decode steps. The tokens themselves do not depend on it. */
+export class SpeculationGate {
+  /** Moving averages of milliseconds a token; undefined until a pass was counted. */
+  #draftMs: number | undefined;
+  #stepsMs: number | undefined;
+  #passes = { draft: 0, steps: 0 };
+  #closed = 0;
+
+  /** Whether the next pass should check guesses. */
+  isOpen(): boolean {
+    if (this.#draftMs === undefined || this.#stepsMs === undefined || this.#draftMs <= this.#stepsMs) return true;
+    return ++this.#closed % TRY_AGAIN === 0;
+  }
+
+  /** A pass drew `tokens` tokens. The first pass of a kind compiles its kernels and is not counted. */
+  learn(kind: 'draft' | 'steps', milliseconds: number, tokens: number): void {
+    if (this.#passes[kind]++ === 0 || tokens === 0) return;
+    const now = milliseconds / tokens;
+    const average = (old: number | undefined) => (old === undefined ? now : old + 0.2 * (now - old));
+    if (kind === 'draft') this.#draftMs = average(this.#draftMs);
+    else this.#stepsMs = average(this.#stepsMs);
+  }
+}

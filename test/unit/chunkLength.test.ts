@@ -1,0 +1,139 @@
+/** Decode steps between two read-backs, by what they cost: rows decoded for nothing against a device that waits. */
+import { expect, test } from 'vitest';
+import { ChunkLength } from '../../src/rollout/server/chunkLength.ts';
+import { rng } from '../random.ts';
+
+const SEQUENCES = 100;
+
+/** A device whose steps take `stepMs` and wait `hostMs` for the host after a read-back; a sequence ends in a step with chance `endRate`. */
+interface Load {
+  stepMs: number;
+  hostMs: number;
+  endRate: number;
+}
+
+/** Has seen so many passes of one step under a load. */
+function seen({ stepMs, hostMs, endRate }: Load, passes = 200): ChunkLength {
+  const chunk = new ChunkLength();
+  for (let i = 0; i < passes; i++) {
+    chunk.learnTime(stepMs, 1);
+    chunk.learnWait(hostMs, true);
+    chunk.learnEnds(endRate * SEQUENCES, SEQUENCES, 1);
+  }
+  return chunk;
+}
+
+/** Tokens left of sequences far from their limits. */
+const far = (n = SEQUENCES, tokens = 1000) => Array.from({ length: n }, () => tokens);
+
+/** Runs 2000 passes of a batch that is always full; `fixed` steps each, or as many as ChunkLength says. */
+function simulate(
+  { stepMs, hostMs, endRate }: Load,
+  fixed?: number,
+): { wasted: number; msPerToken: number; rows: number } {
+  const chunk = new ChunkLength();
+  const r = rng(3);
+  let [rows, wasted, ms] = [0, 0, 0];
+  for (let pass = 0; pass < 2000; pass++) {
+    const steps = fixed ?? chunk.next(far());
+    let ended = 0;
+    for (let i = 0; i < SEQUENCES; i++) {
+      // The step after which a sequence ends is geometric.
+      const lives = 1 + Math.floor(Math.log(1 - r.uniform()) / Math.log(1 - endRate));
+      if (lives <= steps) ended++;
+      if (pass >= 200) wasted += Math.max(0, steps - lives);
+    }
+    chunk.learnTime(steps * stepMs, steps);
+    chunk.learnWait(hostMs, ended === 0);
+    chunk.learnEnds(ended, SEQUENCES, steps);
+    if (pass < 200) continue;
+    rows += steps * SEQUENCES;
+    ms += steps * stepMs + hostMs + 0.5;
+  }
+  return { wasted: wasted / rows, msPerToken: ms / (rows * (1 - wasted / rows)), rows };
+}
+
+const LOADS: Load[] = [0.0005, 0.003, 0.01, 0.04].flatMap((endRate) =>
+  [0, 2, 20].flatMap((hostMs) => [1, 10].map((stepMs) => ({ stepMs, hostMs, endRate }))),
+);
+
+test.each(LOADS)('a full batch wastes less than 5% of its rows: %o', (load) => {
+  const { wasted, rows } = simulate(load);
+  expect(rows).toBeGreaterThan(0);
+  expect(wasted).toBeLessThan(0.05);
+});
+
+test('where ends are rare, a token takes at most a tenth longer than with the best fixed number of steps', () => {
+  for (const hostMs of [1, 5, 20]) {
+    const load = { stepMs: 5, hostMs, endRate: 0.0005 };
+    const fixed = Array.from({ length: 32 }, (_, i) => simulate(load, i + 1).msPerToken);
+    expect(simulate(load).msPerToken).toBeLessThan(1.1 * Math.min(...fixed));
+  }
+});
+
+test('the longer the device waits for the host, and the shorter a step, the more steps it gets at once', () => {
+  const waits = [0, 1, 2, 4, 8, 16].map((hostMs) => seen({ stepMs: 5, hostMs, endRate: 0.001 }).next(far()));
+  expect(waits).toEqual([...waits].sort((a, b) => a - b));
+  expect(waits.at(-1)).toBeGreaterThan(waits[0]);
+  const times = [1, 5, 25, 125].map((stepMs) => seen({ stepMs, hostMs: 2, endRate: 0.001 }).next(far()));
+  expect(times).toEqual([...times].sort((a, b) => b - a));
+  expect(times.at(-1)).toBeLessThan(times[0]);
+});
+
+test('the more sequences end, the fewer steps; at least one, however many end', () => {
+  const steps = [0, 0.001, 0.01, 0.1, 1].map((endRate) => seen({ stepMs: 1, hostMs: 5, endRate }).next(far()));
+  expect(steps).toEqual([...steps].sort((a, b) => b - a));
+  expect(steps.at(-1)).toBe(1);
+  expect(steps[0]).toBeGreaterThan(10);
+});
+
+test('limits are known beforehand: no 5% of the rows are past them, whatever the wait', () => {
+  for (const passInFlight of [false, true]) {
+    const chunk = seen({ stepMs: 1, hostMs: 50, endRate: 0.0001 });
+    for (const left of [far(SEQUENCES, 3), [...far(90), ...far(10, 1)], [1, 40, 40], [2]]) {
+      const steps = chunk.next(left, passInFlight);
+      const past = left.reduce((sum, tokens) => sum + Math.max(0, steps - tokens), 0);
+      expect(steps).toBeGreaterThanOrEqual(1);
+      if (steps > 1) expect(past / (steps * left.length)).toBeLessThan(0.05);
+    }
+    expect(chunk.next(far(SEQUENCES, 3), passInFlight)).toBe(3);
+  }
+});
+
+test('few sequences at the end of a training step may waste more of themselves, but no step past their limits', () => {
+  const chunk = seen({ stepMs: 1, hostMs: 2, endRate: 0.1 });
+  expect(chunk.next(far(5))).toBeGreaterThan(chunk.next(far()));
+  expect(chunk.next(far(5, 2))).toBe(2);
+});
+
+test('with a pass in flight a chunk covers the wait for the host, and is no longer', () => {
+  for (const hostMs of [2, 5, 11]) {
+    const load = { stepMs: 2, hostMs, endRate: 0.001 };
+    const steps = seen(load).next(far(), true);
+    expect(steps * load.stepMs).toBeGreaterThanOrEqual(hostMs);
+    expect((steps - 2) * load.stepMs).toBeLessThan(hostMs);
+  }
+});
+
+test('with a pass in flight an end wastes what is left of its chunk and the next one: together less than 5% of a full batch', () => {
+  for (const endRate of [0.001, 0.004, 0.01]) {
+    const steps = seen({ stepMs: 1, hostMs: 30, endRate }).next(far(), true);
+    expect(endRate * ((steps - 1) / 2 + steps)).toBeLessThan(0.05);
+  }
+});
+
+test('starting ahead pays for short steps, for long waits and for few ends, and less beside a software adapter', () => {
+  const pays = (load: Partial<Load>, isSoftware = false) =>
+    seen({ stepMs: 10, hostMs: 3, endRate: 0.1, ...load }).paysToStartAhead(isSoftware);
+  const flips = (answers: boolean[]) => [
+    answers[0],
+    answers.at(-1),
+    answers.filter((a, i) => a !== answers[i - 1]).length,
+  ];
+  expect(flips([1, 10, 100, 1000].map((stepMs) => pays({ stepMs })))).toEqual([true, false, 2]);
+  expect(flips([0, 1, 10, 100].map((hostMs) => pays({ stepMs: 100, hostMs })))).toEqual([false, true, 2]);
+  expect(flips([0, 0.01, 0.1, 1].map((endRate) => pays({ stepMs: 100, endRate })))).toEqual([true, false, 2]);
+  const stepMs = Array.from({ length: 100 }, (_, i) => i + 1);
+  const longest = (isSoftware: boolean) => Math.max(...stepMs.filter((ms) => pays({ stepMs: ms }, isSoftware)));
+  expect(longest(true)).toBeLessThan(longest(false));
+});
