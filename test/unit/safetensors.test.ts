@@ -40,6 +40,13 @@ test('write, then read: same names, order, shapes and bits', () => {
   }
 });
 
+test('a header of any length is padded to 8 bytes, and the data begin after its padding', () => {
+  for (let letters = 1; letters <= 8; letters++) {
+    const tensors: TensorMap = new Map([['w'.repeat(letters), { shape: [2], data: Float32Array.of(1.5, -2) }]]);
+    expect(readSafetensors(writeSafetensors(tensors))).toEqual(tensors);
+  }
+});
+
 test('float16: every one of the 65536 values', () => {
   const halves = Uint16Array.from({ length: 65536 }, (_, i) => i);
   const floats = decodeTensor('F16', new Uint8Array(halves.buffer));
