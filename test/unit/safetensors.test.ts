@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { InputError } from '../../src/errors.ts';
+import type { TensorMap } from '../../src/model/engine.ts';
 import {
   decodeTensor,
   encodeTensor,
