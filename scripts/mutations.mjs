@@ -28,7 +28,7 @@ function git(...args) {
  * Runs test files and returns the first test that failed, '' when all passed.
  * @param {string} folder
  * @param {string[]} tests
- * @param {NodeJS.ProcessEnv} env
+ * @param {Record<string, string>} env
  * @returns {string}
  */
 function firstFailure(folder, tests, env) {
@@ -61,7 +61,7 @@ function firstFailure(folder, tests, env) {
  * What caught a break in the checkout at `folder`.
  * @param {string} folder
  * @param {Mutation} mutation
- * @param {NodeJS.ProcessEnv} env
+ * @param {Record<string, string>} env
  * @returns {string}
  */
 function outcome(folder, { file, find, replace, tests }, env) {
@@ -83,7 +83,7 @@ function outcome(folder, { file, find, replace, tests }, env) {
  * One cell for each break, under a commit.
  * @param {string} commit
  * @param {Mutation[]} mutations
- * @param {NodeJS.ProcessEnv} env
+ * @param {Record<string, string>} env
  * @returns {string[]}
  */
 function column(commit, mutations, env) {

@@ -16,7 +16,10 @@ export function allKernels() {
 /** Test files of families, and of what is true of many kernels. */
 const FAMILIES = ['matmul', 'attention', 'packed', 'pack_unpack', 'halfKernels', 'halfModel', 'rowGrid'];
 
-/** The kernels' test files, or those of them that a word names. */
+/**
+ * The kernels' test files, or those of them that a word names.
+ * @param {string[]} words
+ */
 export function kernelTestFiles(words) {
   const starts = [...FAMILIES, ...allKernels().map(({ name }) => name)];
   const files = readdirSync(join(ROOT, 'test', 'gpu')).filter(
@@ -29,6 +32,8 @@ export function kernelTestFiles(words) {
 /**
  * One paragraph on a stage. `file` has a label of a pipeline on each line: the kernel's name, # and its number; src/gpu/halves.ts
  * numbers forms for halves from 2^20 on.
+ * @param {string} stage
+ * @param {string} file
  */
 export function kernelsThatDidNotRun(stage, file) {
   const ran = new Set();

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { InputError } from '../../src/errors.ts';
+import type { TensorMap } from '../../src/model/engine.ts';
 import {
   decodeTensor,
   encodeTensor,
@@ -37,6 +38,13 @@ test('write, then read: same names, order, shapes and bits', () => {
     expect([...read.keys()]).toEqual(['b.weight', 'a.bias', 'empty']);
     expect(read).toEqual(tensors);
     expect(Object.is(read.get('b.weight')!.data[1], -0)).toBe(true);
+  }
+});
+
+test('a header of any length is padded to 8 bytes, and the data begin after its padding', () => {
+  for (let letters = 1; letters <= 8; letters++) {
+    const tensors: TensorMap = new Map([['w'.repeat(letters), { shape: [2], data: Float32Array.of(1.5, -2) }]]);
+    expect(readSafetensors(writeSafetensors(tensors))).toEqual(tensors);
   }
 });
 

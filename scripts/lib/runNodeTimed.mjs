@@ -1,0 +1,47 @@
+/** Runs Node on a script and tells the time it took, on the clock and of processors. */
+
+import { spawn } from 'node:child_process';
+
+/**
+ * @typedef {object} TimedRun
+ * @property {boolean} ok
+ * @property {string} output '' where it was shown at once
+ * @property {number} seconds
+ * @property {number | undefined} cpu of it and every process below it that was waited for; undefined where no shell tells
+ */
+
+/**
+ * Never rejects: what cannot be started is not ok.
+ * @param {string[]} args
+ * @param {{ cwd: string, env: NodeJS.ProcessEnv, isLive: boolean }} options isLive shows what it prints at once
+ * @returns {Promise<TimedRun>}
+ */
+export function runNodeTimed(args, { cwd, env, isLive }) {
+  const started = performance.now();
+  const pipe = isLive ? 'inherit' : 'pipe';
+  const timed = ['-c', '"$@"; status=$?; times >&3; exit $status', 'sh', process.execPath, ...args];
+  const [command, given] = process.platform === 'win32' ? [process.execPath, args] : ['sh', timed];
+  return new Promise((resolve) => {
+    const child = spawn(command, given, { stdio: ['ignore', pipe, pipe, 'pipe'], cwd, env });
+    let output = '';
+    let times = '';
+    const end = (/** @type {boolean} */ ok) =>
+      resolve({ ok, output, seconds: (performance.now() - started) / 1000, cpu: processorSeconds(times) });
+    for (const stream of [child.stdout, child.stderr]) stream?.on('data', (text) => (output += text));
+    child.stdio[3]?.on('data', (text) => (times += text));
+    child.on('error', (error) => {
+      output += `${error.message}\n`;
+      end(false);
+    });
+    child.on('close', (status) => end(status === 0));
+  });
+}
+
+/**
+ * The second line of the shell's `times`, of its children: user and system, as in "1m2.34s 0m5.67s".
+ * @param {string} times
+ */
+export function processorSeconds(times) {
+  const parts = [...(times.split('\n')[1] ?? '').matchAll(/(\d+)m([\d.]+)s/g)];
+  return parts.length === 2 ? parts.reduce((sum, [, m, s]) => sum + 60 * Number(m) + Number(s), 0) : undefined;
+}
