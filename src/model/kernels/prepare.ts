@@ -1,6 +1,7 @@
 /** Compiles ahead what takes long, while the weights are still on their way: in parallel, off the critical path. */
 
 import type { Gpu } from '../../gpu/device.ts';
+import { halfForms } from '../../gpu/halves.ts';
 import { attentionForwardKernels, attentionKernels } from '../../gpu/ops/attention.ts';
 import { rowThreads } from '../../gpu/ops/grid.ts';
 import { firstMatmulKernels, matmulKernels } from '../../gpu/ops/matmul.ts';
@@ -19,8 +20,7 @@ export async function prepareKernels(
 ): Promise<void> {
   const { half = false, training = true } = uses;
   const plain = [...matmulKernels(gpu), ...attentionKernels(gpu, headDim)];
-  const formsOf = half && (await import('../../gpu/halves.ts')).halfForms;
-  const kernels = [...(formsOf ? formsOf(plain, training) : plain), policyLossKernel];
+  const kernels = [...(half ? halfForms(plain, training) : plain), policyLossKernel];
   const compiled = kernels.map((kernel) => gpu.prepare(kernel));
   if (uses.rollout) compiled.push(gpu.prepare(sampleKernel, rowThreads(gpu)));
   await Promise.all(compiled);
