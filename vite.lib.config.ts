@@ -2,10 +2,9 @@
 
 import { defineConfig } from 'vite';
 import { inlineWorker } from './scripts/lib/inlineWorker.mjs';
-import { shortWgsl } from './scripts/lib/wgsl.mjs';
 
 export default defineConfig({
-  plugins: [shortWgsl(), inlineWorker()],
+  plugins: [inlineWorker()],
   build: {
     outDir: 'dist/lib',
     emptyOutDir: true,

@@ -1,7 +1,6 @@
 /** The benchmark itself, the same in Node and in a page. */
 
 import type { Gpu } from '../src/gpu/device.ts';
-import { matmulTiles } from '../src/gpu/ops/matmul.ts';
 import { InputError } from '../src/errors.ts';
 import { applyTuning } from '../src/model/kernels/tuning.ts';
 import { ChatTokenizer } from '../src/model/tokenizer/chat.ts';
@@ -125,7 +124,7 @@ export function partNames(only: string | undefined): string[] {
 export async function measure(gpu: Gpu, host: Host, names: string[], quick: boolean) {
   const { vendor, architecture, description, isSoftware } = gpu.adapter;
   // Where no table was measured a run would take a kept one; here the tiles are timed each time.
-  const tiles = await applyTuning(gpu, matmulTiles, 'auto').catch((error: unknown) => {
+  const tiles = await applyTuning(gpu, 'auto').catch((error: unknown) => {
     host.say(`timing the tiles failed: ${messageOf(error)}`);
     return undefined;
   });

@@ -1,7 +1,8 @@
 /** Every tile of the product that runs on this adapter, in turn: what the choice in src/gpu/ops/matmul.ts rests on. */
 
+import { MATMUL_TILES, namesOf } from '../kernels/tiles.ts';
 import type { Gpu } from '../src/gpu/device.ts';
-import { chooseMatmul, MATMUL_VARIANTS, matmulNn, type MatmulVariant, runsOn } from '../src/gpu/ops/matmul.ts';
+import { chooseMatmul, matmulNn, runsOn } from '../src/gpu/ops/matmul.ts';
 import { noise } from './kernels.ts';
 import type { Report } from './report.ts';
 import { secondsOf } from './timing.ts';
@@ -11,7 +12,7 @@ const [N, K] = [384, 128];
 
 /** GFLOP/s by rows and tile: best of `rounds` turns, so that a neighbour's burst does not decide between two. */
 export async function benchTiles(gpu: Gpu, rounds: number): Promise<NonNullable<Report['tiles']>> {
-  const tiles = (Object.keys(MATMUL_VARIANTS) as MatmulVariant[]).filter((tile) => runsOn(gpu, tile));
+  const tiles = namesOf(MATMUL_TILES).filter((tile) => runsOn(gpu, tile));
   const results: NonNullable<Report['tiles']> = [];
   for (const M of ROWS) {
     const [x, b, y] = [

@@ -1,9 +1,9 @@
-/** `npm run build`: library with types, command line and page into dist/. Prints the size of the library and fails over its limit. */
+/** `npm run build`: library with types, command line and page into dist/. Prints the sizes of page and library and fails over a limit. */
 
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { exitOnSetupError, runLoud, SetupError } from './lib/say.mjs';
-import { checkSize } from './lib/size.mjs';
+import { checkSizes } from './lib/size.mjs';
 import { ROOT, setup } from './setup.mjs';
 
 const STEPS = [
@@ -24,9 +24,9 @@ try {
     if (!runLoud(process.execPath, [join(ROOT, 'node_modules', file), ...args]))
       throw new SetupError(`The ${name} did not build; its messages are above.`);
   }
-  const { line, ok } = await checkSize(join(ROOT, 'dist/lib/index.js'));
-  process.stdout.write(`${line}\n`);
-  if (!ok) throw new SetupError('The library is over its size limit; load what is seldom used by a dynamic import.');
+  const { lines, ok } = await checkSizes({ library: join(ROOT, 'dist/lib/index.js'), page: join(ROOT, 'dist/demo') });
+  process.stdout.write(`${lines.join('\n')}\n`);
+  if (!ok) throw new SetupError('A size is over its limit; load what is seldom used by a dynamic import.');
 } catch (error) {
   exitOnSetupError(error);
 }

@@ -1,9 +1,9 @@
-/** Prints the size of the library; fails over the limit. A stage of `npm test`. */
+/** Prints what people download, page and library; fails over a limit. A stage of `npm test`. */
 
 import { join } from 'node:path';
-import { checkSize } from './lib/size.mjs';
+import { checkSizes } from './lib/size.mjs';
 import { ROOT } from './setup.mjs';
 
-const { line, ok } = await checkSize(join(ROOT, 'src/index.ts'));
-process.stdout.write(`${line}\n`);
+const { lines, ok } = await checkSizes({ library: join(ROOT, 'src/index.ts') });
+process.stdout.write(`${lines.join('\n')}\n`);
 if (!ok) process.exitCode = 1;

@@ -1,7 +1,8 @@
 /**
- * A kernel = one WGSL file + the names and types it expects from TypeScript.
+ * A kernel = one WGSL text + the names and types it expects from TypeScript. The text is a file in kernels/, or printed there
+ * for a shape.
  *
- * The WGSL file is the only place that numbers bindings. The wrapper names them, and `defineKernel` compares the two
+ * The WGSL is the only place that numbers bindings. The wrapper names them, and `defineKernel` compares the two, for a file
  * when the module loads, without a GPU. So a renamed, added, re-typed or re-ordered binding fails every unit test
  * instead of reading the wrong buffer. What it reads out of the WGSL is compared with a full parser's findings for
  * every kernel by test/unit/kernel.test.ts; that parser is 64 kB, a third of a page's download.
@@ -74,6 +75,24 @@ export function defineKernel<R extends string, W extends string, P extends strin
     throw new KernelError(spec.name, `struct Params is {${inWgsl}} in the WGSL but {${inWrapper}} in the wrapper`);
   const bindings = storage.map((v) => ({ ...v, name: v.name as R | W }));
   return { ...spec, id: nextId++, bindings, paramsBinding: uniformBinding, paramsBytes: params.length * 4 };
+}
+
+/**
+ * Kernels of which each is printed for a shape, and checked, when it is first asked for. The same name gives the same kernel.
+ * @param name file name without `.wgsl`, as `webgrpo verify --kernels` writes it
+ */
+export function kernelFamily<S, R extends string, W extends string, P extends string>(
+  spec: Omit<KernelSpec<R, W, P>, 'name' | 'code'>,
+  name: (shape: S) => string,
+  print: (shape: S) => string,
+): (shape: S) => Kernel<R, W, P> {
+  const made = new Map<string, Kernel<R, W, P>>();
+  return (shape) => {
+    const key = name(shape);
+    const kernel = made.get(key) ?? defineKernel({ ...spec, name: key, code: print(shape) });
+    made.set(key, kernel);
+    return kernel;
+  };
 }
 
 export interface Declarations {

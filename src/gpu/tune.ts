@@ -3,8 +3,9 @@
  * the same order, so the table decides how long a product takes and no bit of it.
  */
 
+import { MATMUL_TILES, type MatmulVariant, namesOf } from '../../kernels/tiles.ts';
 import type { Gpu, View } from './device.ts';
-import type { MatmulTable, MatmulTiles, MatmulVariant } from './ops/matmul.ts';
+import { matmulKernel, matmulNn, type MatmulTable, runsOn } from './ops/matmul.ts';
 
 /** One decoding step of few and of many sequences, prompts, training batches. */
 const ROWS = [1, 4, 8, 16, 32, 64, 256, 1024];
@@ -33,15 +34,14 @@ export interface Tuning {
 }
 
 /** Goes round all tiles once, and round the good ones again until `budgetS` is spent, so that a neighbour's burst decides nothing. */
-export async function tuneMatmul(gpu: Gpu, products: MatmulTiles, budgetS = 1): Promise<Tuning> {
-  const { variants, runsOn } = products;
-  const tiles = (Object.keys(variants) as MatmulVariant[]).filter((tile) => runsOn(gpu, tile));
-  await Promise.all(tiles.map((tile) => gpu.prepare(variants[tile].kernel)));
+export async function tuneMatmul(gpu: Gpu, budgetS = 1): Promise<Tuning> {
+  const tiles = namesOf(MATMUL_TILES).filter((tile) => runsOn(gpu, tile));
+  await Promise.all(tiles.map((tile) => gpu.prepare(matmulKernel(tile))));
   const [n, k] = gpu.adapter.isSoftware ? [384, 128] : [1024, 1024];
   const started = performance.now();
   const spent = () => (performance.now() - started) / 1000;
   const stopwatch = await startWatch(gpu);
-  const bench = productBench(gpu, products, n, k);
+  const bench = productBench(gpu, n, k);
   const times = ROWS.map((rows): TunedRows => ({ rows, us: {} }));
   try {
     for (let round = 0; round === 0 || spent() < budgetS; round++)
@@ -78,7 +78,7 @@ export function fastest(times: readonly TunedRows[]): MatmulTable {
   return table;
 }
 
-function productBench(gpu: Gpu, { matmulNn }: MatmulTiles, N: number, K: number) {
+function productBench(gpu: Gpu, N: number, K: number) {
   const most = ROWS[ROWS.length - 1];
   const noise = (n: number) => Float32Array.from({ length: n }, (_, i) => ((i * 7919) % 4093) / 2046.5 - 1);
   const views = { x: gpu.buffer('tune.x', noise(most * K)), b: gpu.buffer('tune.b', noise(K * N)) };

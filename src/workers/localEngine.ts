@@ -2,15 +2,13 @@
 
 import { type AdapterSummary, offersHalves } from '../gpu/adapter.ts';
 import { Gpu } from '../gpu/device.ts';
-import { OutOfMemoryError } from '../errors.ts';
-import { isMeasured, matmulTiles } from '../gpu/ops/matmul.ts';
 import type { TrainerEngine } from '../grpo/types.ts';
 import type { ModelEngine } from '../model/engine.ts';
-import { InputError } from '../errors.ts';
+import { InputError, OutOfMemoryError } from '../errors.ts';
 import type { FileStore } from '../model/checkpoint/store.ts';
 import type { LlamaModel } from '../model/forward.ts';
 import type { MatrixForm } from '../model/weights/gpuWeights.ts';
-import type { TableSource } from '../model/kernels/tuning.ts';
+import { applyTuning, type TableSource } from '../model/kernels/tuning.ts';
 import { loadModel } from '../model/weights/load.ts';
 import { prepareFirstTokens, prepareKernels } from '../model/kernels/prepare.ts';
 import { ChatTokenizer } from '../model/tokenizer/chat.ts';
@@ -59,7 +57,7 @@ export async function createDeviceEngine(asked: DeviceSpec, around: Surroundings
   try {
     checkPlan(sizes, maxBytes);
     checkBindings(sizes, gpu.maxArenaBytes);
-    const tiles = await chooseTiles(gpu, spec, around);
+    const tiles = await applyTuning(gpu, spec.kernelTuning ?? 'auto', around.tuning);
     const engine = await buildEngine(gpu, spec, around).catch((error: unknown) => {
       throw error instanceof OutOfMemoryError ? withAdvice(error, sizes) : error;
     });
@@ -68,17 +66,6 @@ export async function createDeviceEngine(asked: DeviceSpec, around: Surroundings
     gpu.destroy();
     throw error;
   }
-}
-
-/** The choice by timing is loaded where something is to be chosen: nothing is where the built-in table was measured. */
-async function chooseTiles(
-  gpu: Gpu,
-  { kernelTuning = 'auto' }: DeviceSpec,
-  { tuning }: Surroundings,
-): Promise<TableSource> {
-  if (kernelTuning === 'off' || (kernelTuning === 'auto' && isMeasured(gpu))) return 'built in';
-  const { applyTuning } = await import('../model/kernels/tuning.ts');
-  return applyTuning(gpu, matmulTiles, kernelTuning, await tuning?.());
 }
 
 /** The spec as this adapter can run it: without shader-f16 everything stays float32. */

@@ -1,9 +1,7 @@
 /** Inputs of the attention kernels, and how far their results may be off. */
 import { packGroups } from '../../src/model/packing.ts';
 import { rng } from '../random.ts';
-import type { AttentionForm } from '../../src/gpu/ops/attention.ts';
 import { U } from './check.ts';
-import { testGpu } from './gpu.ts';
 
 export interface AttentionCase {
   N: number;
@@ -35,22 +33,21 @@ export const attentionCases = (D: number): AttentionCase[] => [
   make(2, 1, D, 6 * (8 / D) ** 0.25, group(9, 20, 20), group(65, 2)),
 ];
 
+/** Three workgroups and more of every kernel, so that a grid of two in a row has several rows. */
+export const foldCase = (D: number): AttentionCase => make(4, 4, D, 0.7, group(33, 30, 34));
+
+/** Head dims whose kernels are tested: the smallest and the largest, those of models, and some between. */
+export const PRINTED_HEAD_DIMS = [4, 16, 20, 24, 32, 48, 64, 80, 96, 128];
+
 /** Head dims that have no kernel of their own: odd, not a multiple of four, small, and the largest. */
 export const GENERIC_CASES: AttentionCase[] = [
   ...attentionCases(6),
   make(3, 1, 7, 1, group(1, 4), group(2, 1, 3)),
   make(1, 1, 2, 1, group(1, 1)),
-  make(2, 2, 40, 1, group(33, 1)),
-  make(4, 1, 20, 1, group(31, 33)),
-  make(2, 1, 128, 0.5, group(5, 61)),
+  make(2, 2, 42, 1, group(33, 1)),
+  make(4, 1, 21, 1, group(31, 33)),
+  make(2, 1, 127, 0.5, group(5, 61)),
 ];
-
-/** Skips a test of the `shared` form where subgroups are not all of `lanes`. */
-export async function skipUnless(form: AttentionForm, lanes: number, skip: (why: string) => never): Promise<void> {
-  const { subgroupSize, subgroupMaxSize } = (await testGpu()).adapter;
-  if (form === 'shared' && (subgroupSize !== lanes || subgroupMaxSize !== lanes))
-    skip(`this adapter's subgroups are of ${subgroupSize} to ${subgroupMaxSize}, not of ${lanes}`);
-}
 
 export const describeCase = ({ N, H, K, D, scale }: AttentionCase): string => `N=${N} H=${H} K=${K} D=${D} x${scale}`;
 

@@ -1,5 +1,6 @@
 /** The tests of the attention forward kernels, generic or printed for one head dim. */
 import { test } from 'vitest';
+import type { Gpu } from '../../src/gpu/device.ts';
 import { attention, type AttentionForm } from '../../src/gpu/ops/attention.ts';
 import * as reference from '../../src/model/reference/ops.ts';
 import { rng } from '../random.ts';
@@ -7,12 +8,13 @@ import {
   type AttentionCase,
   attentionInputs,
   describeCase,
+  foldCase,
   joinKv,
   scoreBound,
-  skipUnless,
   weightError,
 } from './attentionCases.ts';
-import { abs64, expectSame, expectWithin, f64, oneThreadGroups, readRoomy, roomy, U } from './check.ts';
+import { abs64, expectSame, expectWithin, f64, readRoomy, roomy, U } from './check.ts';
+import { foldedByTwo } from './fold.ts';
 import { withGpu } from './gpu.ts';
 
 interface Inputs {
@@ -26,15 +28,17 @@ type Sizes = Pick<AttentionCase, 'N' | 'H' | 'K' | 'D'>;
 export async function runAttention(
   { N, H, K, D }: Sizes,
   { q, k, v, ranges }: Inputs,
+  form: AttentionForm,
   fold = false,
-  form?: AttentionForm,
 ) {
   const results: Float32Array[] = [];
   await withGpu(async (gpu) => {
     const out = { out: roomy(gpu, 'out', N * H * D), lse: roomy(gpu, 'lse', N * H) };
     const kv = gpu.buffer('kv', joinKv(k, v, K * D));
     const views = { q: gpu.buffer('q', q), kv, ranges: gpu.buffer('ranges', ranges), ...out };
-    attention(fold ? oneThreadGroups(gpu) : gpu, { ...views, N, H, K, D, form });
+    const record = (gpu: Gpu) => attention(gpu, { ...views, N, H, K, D, form });
+    if (fold) foldedByTwo(() => record(gpu));
+    else record(gpu);
     results.push(await readRoomy(gpu, out.out, N * H * D), await readRoomy(gpu, out.lse, N * H));
   });
   return { out: results[0], lse: results[1] };
@@ -43,9 +47,9 @@ export async function runAttention(
 /** Against float64, and the same bits as the tiled form. */
 async function check(sizes: Sizes, inputs: Inputs, form: AttentionForm): Promise<void> {
   const { q, k, v, ranges } = inputs;
-  const got = await runAttention(sizes, inputs, false, form);
+  const got = await runAttention(sizes, inputs, form);
   if (form !== 'tiled') {
-    const tiled = await runAttention(sizes, inputs, false, 'tiled');
+    const tiled = await runAttention(sizes, inputs, 'tiled');
     expectSame(got.out, tiled.out);
     expectSame(got.lse, tiled.lse);
   }
@@ -85,24 +89,30 @@ function decodeInputs(H: number, K: number, D: number): Inputs & { lengths: numb
   return { q, k, v, ranges: Uint32Array.from(ranges), lengths };
 }
 
-/** `lanes`: of a subgroup, for `shared`; skipped where the adapter's are not of that many. */
-export function testAttention(cases: AttentionCase[], form: AttentionForm = 'tiled', lanes = 0): void {
+export function testAttention(cases: AttentionCase[], form: AttentionForm): void {
   const { D } = cases[0];
-  test.for(cases.map((c) => [describeCase(c), c] as const))('packed groups, %s', async ([, c], { skip }) => {
-    await skipUnless(form, lanes, skip);
+  test.for(cases.map((c) => [describeCase(c), c] as const))('packed groups, %s', async ([, c]) => {
     await check(c, attentionInputs(c), form);
   });
 
-  test('decode rows: prefix elsewhere in the cache, empty prefix, empty own range', async ({ skip }) => {
-    await skipUnless(form, lanes, skip);
+  test('a grid folded over both dimensions gives the same bits', async () => {
+    const inputs = attentionInputs(foldCase(D));
+    const [folded, straight] = [
+      await runAttention(foldCase(D), inputs, form, true),
+      await runAttention(foldCase(D), inputs, form),
+    ];
+    expectSame(folded.out, straight.out);
+    expectSame(folded.lse, straight.lse);
+  });
+
+  test('decode rows: prefix elsewhere in the cache, empty prefix, empty own range', async () => {
     await check({ N: 6, H: 6, K: 3, D }, decodeInputs(6, 3, D), form);
   });
 
-  test('a row gives the same bits alone, in a batch, and wherever its keys lie', async ({ skip }) => {
-    await skipUnless(form, lanes, skip);
+  test('a row gives the same bits alone, in a batch, and wherever its keys lie', async () => {
     const [H, K] = [4, 2];
     const all = decodeInputs(H, K, D);
-    const together = await runAttention({ N: 6, H, K, D }, all, false, form);
+    const together = await runAttention({ N: 6, H, K, D }, all, form);
     for (let n = 0; n < 6; n++) {
       // Its keys copied to the front of a cache of their own, prefix and own range side by side.
       const rows = [0, 2].flatMap((part) => {
@@ -120,7 +130,6 @@ export function testAttention(cases: AttentionCase[], form: AttentionForm = 'til
           v: pick(all.v),
           ranges: Uint32Array.of(0, prefix, prefix, rows.length),
         },
-        false,
         form,
       );
       expectSame(alone.out, together.out.subarray(n * H * D, (n + 1) * H * D));

@@ -1,14 +1,8 @@
 /** The choice of kernels: it changes no bit, is kept under the adapter's identity, and refuses tables that do not fit. */
 import { expect, test } from 'vitest';
+import type { MatmulVariant } from '../../kernels/tiles.ts';
 import { Gpu } from '../../src/gpu/device.ts';
-import {
-  matmulTable,
-  matmulTiles,
-  type MatmulTable,
-  type MatmulVariant,
-  runsOn,
-  useMatmulTable,
-} from '../../src/gpu/ops/matmul.ts';
+import { matmulTable, type MatmulTable, runsOn, useMatmulTable } from '../../src/gpu/ops/matmul.ts';
 import { tuneMatmul } from '../../src/gpu/tune.ts';
 import type { FileStore } from '../../src/model/checkpoint/store.ts';
 import { applyTuning, identityOf, parseTable, tuningFile } from '../../src/model/kernels/tuning.ts';
@@ -62,14 +56,12 @@ test('training under two pinned tables gives the same bits', () =>
 
 test('timing gives a table of tiles that run here, for any number of rows', async () => {
   const gpu = await testGpu();
-  const tuning = await tuneMatmul(gpu, matmulTiles, 0.01);
+  const tuning = await tuneMatmul(gpu, 0.01);
   for (const [, tile] of tuning.table) expect(runsOn(gpu, tile)).toBe(true);
   expect(tuning.table.at(-1)![0]).toBe(Infinity);
   expect(tuning.times.map(({ rows }) => rows)).toEqual([1, 4, 8, 16, 32, 64, 256, 1024]);
   for (const { us } of tuning.times) expect(Math.min(...Object.values(us))).toBeGreaterThan(0);
-  expect(parseTable(gpu, matmulTiles, JSON.parse(JSON.stringify(tuningFile(gpu, matmulTiles, tuning))), 'it')).toEqual(
-    tuning.table,
-  );
+  expect(parseTable(gpu, JSON.parse(JSON.stringify(tuningFile(gpu, tuning))), 'it')).toEqual(tuning.table);
 }, 240_000);
 
 function memoryStore(): FileStore & { files: Map<string, Uint8Array> } {
@@ -85,27 +77,27 @@ function memoryStore(): FileStore & { files: Map<string, Uint8Array> } {
 test('an adapter that was not measured is timed once, or again where the file was cut short', async () => {
   const gpu = await Gpu.create();
   const store = memoryStore();
-  expect(await applyTuning(gpu, matmulTiles, 'auto', store)).toBe('built in');
+  expect(await applyTuning(gpu, 'auto', async () => store)).toBe('built in');
   gpu.adapter.subgroupMaxSize = 16; // as no adapter that was measured; what runs is right on either
-  expect(await applyTuning(gpu, matmulTiles, 'off', store)).toBe('built in');
-  expect(await applyTuning(gpu, matmulTiles, 'auto', store)).toBe('timed');
+  expect(await applyTuning(gpu, 'off', async () => store)).toBe('built in');
+  expect(await applyTuning(gpu, 'auto', async () => store)).toBe('timed');
   const timed = matmulTable(gpu);
   useMatmulTable(gpu, undefined);
-  expect(await applyTuning(gpu, matmulTiles, 'auto', store)).toBe('kept');
+  expect(await applyTuning(gpu, 'auto', async () => store)).toBe('kept');
   expect(matmulTable(gpu)).toEqual(timed);
   const [path, bytes] = [...store.files][0];
   store.files.set(path, bytes.slice(0, 40));
-  expect(await applyTuning(gpu, matmulTiles, 'auto', store)).toBe('timed');
+  expect(await applyTuning(gpu, 'auto', async () => store)).toBe('timed');
   expect(store.files.get(path)!.length).toBeGreaterThan(40);
-  const before = identityOf(gpu, matmulTiles);
+  const before = identityOf(gpu);
   gpu.adapter.description += ', a newer driver';
-  expect(identityOf(gpu, matmulTiles)).not.toBe(before);
+  expect(identityOf(gpu)).not.toBe(before);
   gpu.destroy();
 }, 240_000);
 
 test('a table that does not fit is refused in one sentence', async () => {
   const gpu = await testGpu();
-  const of = (file: unknown) => () => parseTable(gpu, matmulTiles, file, 'tiles.json');
+  const of = (file: unknown) => () => parseTable(gpu, file, 'tiles.json');
   expect(of({})).toThrow('tiles.json has no list "matmul"; "webgrpo tune --out FILE" writes a file that has.');
   expect(of({ matmul: [{ upToRows: 8, tile: 'plain_4x4' }] })).toThrow(
     'tiles.json: upToRows of row 1 is 8; it must rise from row to row, and only the last has none.',
@@ -115,7 +107,7 @@ test('a table that does not fit is refused in one sentence', async () => {
   expect(of({ matmul: [{ tile: 'fast' }] })).toThrow(
     /^tiles.json has the tile "fast"; on this adapter there are .*plain_8x8/,
   );
-  await expect(applyTuning(gpu, matmulTiles, 'tiles.json')).rejects.toThrow(
+  await expect(applyTuning(gpu, 'tiles.json')).rejects.toThrow(
     'trainer.kernelTuning is "tiles.json"; a page takes auto or off, the command line also a file.',
   );
 });

@@ -1,18 +1,29 @@
-/** All variants of the matrix product together. */
-import { expect, test } from 'vitest';
-import { chooseMatmul, MATMUL_VARIANTS, matmulNn, type MatmulVariant, runsOn } from '../../src/gpu/ops/matmul.ts';
+/** Every tile of the matrix product that this adapter runs: each by itself, then all together. */
+import { describe, expect, test } from 'vitest';
+import type { Gpu } from '../../src/gpu/device.ts';
+import { MATMUL_TILES, namesOf } from '../../kernels/tiles.ts';
+import { chooseMatmul, matmulKernel, matmulNn, runsOn } from '../../src/gpu/ops/matmul.ts';
 import { prepareKernels } from '../../src/model/kernels/prepare.ts';
 import { rng } from '../random.ts';
-import { expectSame, readRoomy, withRoom } from './check.ts';
+import { expectSame, pattern, readRoomy, roomy, withRoom } from './check.ts';
 import { poisoned, testGpu, withGpu } from './gpu.ts';
-import { LAYOUTS, product } from './matmulSuite.ts';
+import { LAYOUTS, product, testMatmulVariant } from './matmulSuite.ts';
 import { tinyConfig } from './tinyModel.ts';
 
-const VARIANTS = Object.keys(MATMUL_VARIANTS) as MatmulVariant[];
+const adapter = await testGpu();
+
+for (const variant of namesOf(MATMUL_TILES))
+  describe.skipIf(!runsOn(adapter, variant))(`matmul_${variant}`, () => testMatmulVariant(variant));
+
+const posingAs = (summary: Partial<Gpu['adapter']>) =>
+  ({ adapter: { ...adapter.adapter, ...summary }, isCompiling: () => false }) as Pick<
+    Gpu,
+    'adapter' | 'isCompiling'
+  > as Gpu;
 
 test.each(['nn', 'nt', 'tn'] as const)('every variant gives the same bits, %s', (layout) =>
   withGpu(async (gpu) => {
-    const here = VARIANTS.filter((variant) => runsOn(gpu, variant));
+    const here = namesOf(MATMUL_TILES).filter((variant) => runsOn(gpu, variant));
     expect(here.length).toBeGreaterThan(1);
     for (const shape of [
       [1, 33, 131],
@@ -39,9 +50,34 @@ test('the variant chosen for this adapter can run on it, for few and for many ro
     for (const N of [8, 64, 96]) expect(runsOn(gpu, chooseMatmul(gpu, M, N)), `M=${M} N=${N}`).toBe(true);
 });
 
+test.each([
+  ['older phones', false, 4, 4, ['plain_8x8', 'plain_4x4', 'subgroup4_16x4', 'subgroup4_8x4', 'subgroup4_4x4']],
+  ['Intel', false, 8, 32, ['plain_8x8', 'plain_4x4', 'subgroup8_16x4', 'subgroup8_8x2']],
+  ['no subgroups', false, 0, 0, ['plain_8x8', 'plain_4x4']],
+] as const)('hardware runs no tile of more sums than it has registers for: %s', (_, isSoftware, least, most, tiles) => {
+  const gpu = posingAs({ isSoftware, subgroupSize: least, subgroupMaxSize: most });
+  const here = namesOf(MATMUL_TILES).filter((variant) => runsOn(gpu, variant));
+  expect(here.sort()).toEqual([...tiles, 'plain_4x1', 'workgroup_4x4', 'workgroup_8x4'].sort());
+  for (const M of [1, 40, 4000]) expect(here).toContain(chooseMatmul(gpu, M, 384));
+});
+
+test('more workgroups than one grid dimension holds', () =>
+  withGpu(async (gpu) => {
+    const M = 65536 * MATMUL_TILES.plain_4x4.rows + 1;
+    const x = pattern(M);
+    const y = roomy(gpu, 'y', M);
+    const views = { a: gpu.buffer('x', x), b: gpu.buffer('b', Float32Array.of(3)), add: gpu.buffer('add', x), y };
+    const params = { M, N: 1, K: 1, rowA: 1, stepA: 1, stepB: 1, colB: 1, accumulate: 0, added: 0 };
+    gpu.dispatch(matmulKernel('plain_4x4'), views, params, 65537, { WG: 4 });
+    expectSame(
+      await readRoomy(gpu, y, M),
+      x.map((v) => 3 * v),
+    );
+  }));
+
 test('what is compiled ahead is what products of any size use', () =>
   withGpu(async (gpu) => {
-    await prepareKernels(gpu, { ...tinyConfig, headDim: 32 }, { rollout: true });
+    await prepareKernels(gpu, tinyConfig, { rollout: true });
     const { pipelines } = gpu.counters;
     for (const M of [1, 5, 9, 17, 64])
       for (const N of [8, 64]) {

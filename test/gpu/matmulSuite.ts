@@ -1,19 +1,13 @@
-/** The tests of one matmul variant; every kernels/matmul_<variant>.wgsl has a file that runs them. */
+/** The tests of one tile of the matrix product. */
 import { expect, test } from 'vitest';
+import { MATMUL_TILES, type MatmulVariant } from '../../kernels/tiles.ts';
 import type { Gpu, View } from '../../src/gpu/device.ts';
-import {
-  gatedMatmul,
-  MATMUL_VARIANTS,
-  matmulNn,
-  matmulNt,
-  matmulTn,
-  type MatmulVariant,
-  runsOn,
-} from '../../src/gpu/ops/matmul.ts';
+import { gatedMatmul, isGated, matmulNn, matmulNt, matmulTn } from '../../src/gpu/ops/matmul.ts';
 import { swiglu } from '../../src/gpu/ops/swiglu.ts';
 import { rng } from '../random.ts';
 import { expectSame, expectWithin, pattern, readRoomy, roomy, U, withRoom } from './check.ts';
-import { testGpu, withGpu } from './gpu.ts';
+import { foldedByTwo } from './fold.ts';
+import { withGpu } from './gpu.ts';
 
 /** One output; one short of, at and one past every tile and unroll; long sums; single rows and columns. */
 const SHAPES = [
@@ -90,15 +84,8 @@ export const LAYOUTS = {
 const sizes = ({ M, N, K }: Product) => ({ M, N, K });
 
 export function testMatmulVariant(variant: MatmulVariant): void {
-  const withVariant = (skip: (why: string) => never, body: (gpu: Gpu) => Promise<void>) =>
-    testGpu().then((gpu) => {
-      if (!runsOn(gpu, variant))
-        skip(`${variant} cannot run with this adapter's subgroups of ${gpu.adapter.subgroupSize}`);
-      return withGpu(body);
-    });
-
-  test.for(SHAPES)(`${variant}: x b and x b^T match float64, M=%i N=%i K=%i`, ([M, N, K], { skip }) =>
-    withVariant(skip, async (gpu) => {
+  test.for(SHAPES)(`x b and x b^T match float64, M=%i N=%i K=%i`, ([M, N, K]) =>
+    withGpu(async (gpu) => {
       const p = product([M, N, K]);
       const { want, size } = reference(p);
       for (const layout of ['nn', 'nt'] as const) {
@@ -110,8 +97,8 @@ export function testMatmulVariant(variant: MatmulVariant): void {
     }),
   );
 
-  test.for(SHAPES)(`${variant}: a^T b is added to what is there, M=%i N=%i K=%i`, ([M, N, K], { skip }) =>
-    withVariant(skip, async (gpu) => {
+  test.for(SHAPES)(`a^T b is added to what is there, M=%i N=%i K=%i`, ([M, N, K]) =>
+    withGpu(async (gpu) => {
       const p = product([M, N, K]);
       const { want, size } = reference(p);
       const old = rng(5).normals(M * N);
@@ -126,8 +113,8 @@ export function testMatmulVariant(variant: MatmulVariant): void {
     }),
   );
 
-  test.for(SHAPES.slice(3, 8))(`${variant}: bias and residual, M=%i N=%i K=%i`, ([M, N, K], { skip }) =>
-    withVariant(skip, async (gpu) => {
+  test.for(SHAPES.slice(3, 8))(`bias and residual, M=%i N=%i K=%i`, ([M, N, K]) =>
+    withGpu(async (gpu) => {
       const p = product([M, N, K]);
       const { want, size } = reference(p);
       const [bias, add] = [rng(6).normals(N), rng(7).normals(M * N)];
@@ -147,9 +134,9 @@ export function testMatmulVariant(variant: MatmulVariant): void {
     }),
   );
 
-  if (MATMUL_VARIANTS[variant].gated)
-    test.for(GATED_SHAPES)(`${variant}: SwiGLU in the product, M=%i N=%i K=%i`, ([M, N, K], { skip }) =>
-      withVariant(skip, async (gpu) => {
+  if (isGated(MATMUL_TILES[variant]))
+    test.for(GATED_SHAPES)(`SwiGLU in the product, M=%i N=%i K=%i`, ([M, N, K]) =>
+      withGpu(async (gpu) => {
         const p = product([M, N, K]);
         const [x, b, gu] = [gpu.buffer('x', p.x), gpu.buffer('b', p.b), gpu.buffer('gu', M * N * 4)];
         const [want, y] = [roomy(gpu, 'want', (M * N) / 2), roomy(gpu, 'y', (M * N) / 2)];
@@ -160,8 +147,8 @@ export function testMatmulVariant(variant: MatmulVariant): void {
       }),
     );
 
-  test(`${variant}: a row gives the same bits whatever M is`, ({ skip }) =>
-    withVariant(skip, async (gpu) => {
+  test(`a row gives the same bits whatever M is`, () =>
+    withGpu(async (gpu) => {
       const p = product([37, 19, 29]);
       const whole = roomy(gpu, 'y', 37 * 19);
       LAYOUTS.nn(gpu, p, whole, variant);
@@ -173,43 +160,18 @@ export function testMatmulVariant(variant: MatmulVariant): void {
       }
     }));
 
-  // More workgroups than one grid dimension holds; barriers make those of tiles in workgroup memory slow on software adapters,
-  // so there a small grid is folded by hand.
-  test(
-    `${variant}: a grid folded over both dimensions`,
-    ({ skip }) =>
-      withVariant(skip, async (gpu) => {
-        const { kernel, rows, lanes, workgroup } = MATMUL_VARIANTS[variant];
-        const inMemory = workgroup === 1;
-        const groups = inMemory ? 5 : 65537;
-        const M = (groups - 1) * rows + 1;
-        const x = pattern(M);
-        const y = roomy(gpu, 'y', M);
-        const views = { a: gpu.buffer('x', x), b: gpu.buffer('b', Float32Array.of(3)), add: gpu.buffer('add', x), y };
-        const params = { M, N: 1, K: 1, rowA: 1, stepA: 1, stepB: 1, colB: 1, accumulate: 0, added: 0 };
-        const overrides = inMemory ? {} : { WG: lanes || gpu.adapter.subgroupMaxSize };
-        const record = () => gpu.dispatch(kernel, views, params, groups, overrides);
-        if (inMemory) foldedByTwo(record);
-        else record();
-        expectSame(
-          await readRoomy(gpu, y, M),
-          x.map((v) => 3 * v),
-        );
-      }),
-    60_000,
-  );
-}
-
-/** Workgroups two in a row and as many rows as it takes, while `record` runs. */
-function foldedByTwo(record: () => void): void {
-  const { prototype } = GPUComputePassEncoder;
-  const dispatch = prototype.dispatchWorkgroups;
-  prototype.dispatchWorkgroups = function (this: GPUComputePassEncoder, groups) {
-    dispatch.call(this, 2, Math.ceil(groups / 2));
-  };
-  try {
-    record();
-  } finally {
-    prototype.dispatchWorkgroups = dispatch;
-  }
+  test('a grid folded over both dimensions', () =>
+    withGpu(async (gpu) => {
+      const tile = MATMUL_TILES[variant];
+      const inGroup = 'depth' in tile ? 16 : tile.workgroup / (tile.lanes ?? gpu.adapter.subgroupSize); // tiles side by side
+      const M = 4 * inGroup * tile.rows + 1; // five workgroups
+      const x = pattern(M);
+      const y = roomy(gpu, 'y', M);
+      const views = { x: gpu.buffer('x', x), b: gpu.buffer('b', Float32Array.of(3)), y };
+      foldedByTwo(() => matmulNn(gpu, { ...views, M, N: 1, K: 1, variant }));
+      expectSame(
+        await readRoomy(gpu, y, M),
+        x.map((v) => 3 * v),
+      );
+    }));
 }

@@ -1,7 +1,8 @@
 /** A steady step makes nothing: no buffer, pipeline or bind group, and one submit a read-back beside the uploads. */
 import { expect, test, vi } from 'vitest';
+import { MATMUL_TILES } from '../../kernels/tiles.ts';
 import type { Gpu, GpuCounters } from '../../src/gpu/device.ts';
-import { chooseMatmul, MATMUL_VARIANTS } from '../../src/gpu/ops/matmul.ts';
+import { chooseMatmul, isGated } from '../../src/gpu/ops/matmul.ts';
 import type { PackedBatch, PolicyLossInputs } from '../../src/model/engine.ts';
 import { prepareKernels } from '../../src/model/kernels/prepare.ts';
 import { Arena } from '../../src/model/weights/gpuWeights.ts';
@@ -108,6 +109,6 @@ test('without a backward pass SwiGLU is part of its product: a kernel a layer le
     const apart = vi.spyOn(Arena.prototype, 'gatedProduct').mockReturnValue(false);
     const inTwo = await run().finally(() => apart.mockRestore());
     expect(inOne.found).toEqual(inTwo.found);
-    const { gated } = MATMUL_VARIANTS[chooseMatmul(gpu, batch.tokens.length, 2 * tinyConfig.intermediateSize)];
+    const gated = isGated(MATMUL_TILES[chooseMatmul(gpu, batch.tokens.length, 2 * tinyConfig.intermediateSize)]);
     expect(inTwo.dispatches - inOne.dispatches).toBe(gated ? tinyConfig.numHiddenLayers : 0);
   }));

@@ -4,10 +4,10 @@ import { forHalves } from '../../src/gpu/halves.ts';
 import { defineKernel, type Kernel } from '../../src/gpu/kernel.ts';
 import { attentionKernels } from '../../src/gpu/ops/attention.ts';
 import { headStatsKernel } from '../../src/gpu/ops/head.ts';
-import { MATMUL_VARIANTS } from '../../src/gpu/ops/matmul.ts';
+import { matmulKernel } from '../../src/gpu/ops/matmul.ts';
 import { ropeKvKernel } from '../../src/gpu/ops/rope_kv.ts';
 
-const matmul = MATMUL_VARIANTS.subgroup8_8x8.kernel as Kernel;
+const matmul = matmulKernel('subgroup8_8x8') as Kernel;
 const bound = (kernel: Kernel, halves: string[]) =>
   Object.fromEntries(kernel.bindings.map(({ name }) => [name, { half: halves.includes(name) }]));
 const forms = (kernel: Kernel, ...halves: string[]) => forHalves(kernel, bound(kernel, halves));
@@ -26,7 +26,7 @@ test('the named element types, and no other line, become f16', () => {
 });
 
 test('four values at a time become vec4h', () => {
-  const gpu = { adapter: { subgroupSize: 8, subgroupMaxSize: 8 } } as Gpu;
+  const gpu = { adapter: { isSoftware: true, subgroupSize: 8, subgroupMaxSize: 8 } } as Gpu;
   const [forward] = attentionKernels(gpu, 24);
   expect(forms(forward, 'q', 'kv', 'out').code).toContain('alias Act = vec4h;');
 });

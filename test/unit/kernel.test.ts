@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { WgslReflect } from 'wgsl_reflect/wgsl_reflect.module.js';
 import { type Declarations, defineKernel, readDeclarations } from '../../src/gpu/kernel.ts';
 import { rmsnormKernel } from '../../src/gpu/ops/rmsnorm.ts';
+import { printedKernels } from '../printedKernels.ts';
 
 test('bindings come from the WGSL, comments and order notwithstanding', () => {
   const code = `
@@ -43,27 +44,38 @@ test.each([
   expect(() => defineKernel({ ...rmsnormKernel, ...change } as never)).toThrow(`kernels/rmsnorm.wgsl: ${message}`);
 });
 
+/** Every shape in which a kernel is printed, those included that no adapter here runs. */
+const PRINTED = printedKernels([4, 16, 20, 64, 128]);
+
+test.each(['matmul_plain_4x4', 'matmul_workgroup_4x4', 'matmul_packed_plain_2x8', 'attention_d16'])(
+  '%s is printed as test/fixtures/tiles has it, for a reader',
+  (name) => expect(PRINTED.get(name)).toMatchFileSnapshot(`../fixtures/tiles/${name}.wgsl`),
+);
+
+const files = readdirSync('kernels').filter((f) => f.endsWith('.wgsl'));
+const written = new Map(files.map((file) => [file.slice(0, -'.wgsl'.length), readFileSync(`kernels/${file}`, 'utf8')]));
+
 describe('every kernel', () => {
-  const kernels = readdirSync('kernels')
-    .filter((f) => f.endsWith('.wgsl'))
-    .map((f) => f.slice(0, -'.wgsl'.length));
   const ops = readdirSync('src/gpu/ops').map((f) => readFileSync(`src/gpu/ops/${f}`, 'utf8'));
   const tests = readdirSync('test/gpu').filter((f) => f.endsWith('.test.ts'));
 
-  test.each(kernels)('%s is imported by a wrapper of that name and has a test file named after it', (stem) => {
-    const generic = stem.replace(/(_alone|_shared\d)?_d\d+$/, ''); // one printed for a head dim stands in for the generic one
-    expect(ops.filter((text) => text.includes(`kernels/${generic}.wgsl?raw'`)).length, 'wrappers').toBe(1);
-    expect(ops.join('\n'), 'name').toMatch(new RegExp(`['"\`](${generic}|matmul_\\$\\{name\\})['"\`]`));
-    expect(tests.filter((file) => file.includes(stem)).length, 'tests').toBeGreaterThan(0);
-  });
+  test.each([...written.keys()])(
+    '%s is imported by a wrapper of that name and has a test file named after it',
+    (stem) => {
+      expect(ops.filter((text) => text.includes(`kernels/${stem}.wgsl?raw'`)).length, 'wrappers').toBe(1);
+      expect(ops.join('\n'), 'name').toMatch(new RegExp(`['"\`]${stem}['"\`]`));
+      expect(
+        tests.filter((file) => file.includes(stem.replace(/_bwd_k?[qv]$/, '_bwd'))).length,
+        'tests',
+      ).toBeGreaterThan(0);
+    },
+  );
 
-  test.each(kernels)('%s declares what a full WGSL parser finds in it', (stem) => {
-    const code = readFileSync(`kernels/${stem}.wgsl`, 'utf8');
+  test.each([...written, ...PRINTED])('%s declares what a full WGSL parser finds in it', (_, code) => {
     expect(readDeclarations(code)).toEqual(reflected(code));
   });
 
-  test.each(kernels)('%s has one entry point, main, and a header', (stem) => {
-    const code = readFileSync(`kernels/${stem}.wgsl`, 'utf8');
+  test.each([...written, ...PRINTED])('%s has one entry point, main, and a header', (_, code) => {
     expect(code.match(/@compute/g)).toHaveLength(1);
     expect(code).toMatch(/^fn main\(/m);
     expect(code.replace(/^(?:(?:enable|diagnostic)\b.*\s+)+/, '')).toMatch(/^\/\/ \S[\s\S]*Grid[\s\S]*Checked/);

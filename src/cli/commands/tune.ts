@@ -1,7 +1,7 @@
 /** `webgrpo tune`: which tiles of the matrix product are the fastest here, by timing them. */
 
 import { Gpu } from '../../gpu/device.ts';
-import { isMeasured, matmulTiles } from '../../gpu/ops/matmul.ts';
+import { isMeasured } from '../../gpu/ops/matmul.ts';
 import { type Tuning, tuneMatmul } from '../../gpu/tune.ts';
 import { InputError } from '../../errors.ts';
 import { keepTuning, tuningFile } from '../../model/kernels/tuning.ts';
@@ -29,15 +29,15 @@ export const tune: Command = {
     try {
       const { description, vendor } = gpu.adapter;
       io.text(`  adapter: ${description || vendor}`);
-      const tuning = await tuneMatmul(gpu, matmulTiles, budget);
+      const tuning = await tuneMatmul(gpu, budget);
       lines(tuning).forEach((line) => io.text(line));
       if (typeof flags['out'] === 'string') {
-        await writeWhole(flags['out'], `${JSON.stringify(tuningFile(gpu, matmulTiles, tuning), null, 2)}\n`);
+        await writeWhole(flags['out'], `${JSON.stringify(tuningFile(gpu, tuning), null, 2)}\n`);
         say(`tune: wrote ${flags['out']}`);
       }
       if (isMeasured(gpu)) say('tune: runs use the built-in table here unless trainer.kernelTuning names a file');
-      else await keepTuning(gpu, matmulTiles, tuning, tuningStore());
-      io.result({ adapter: description || vendor, ...tuningFile(gpu, matmulTiles, tuning) });
+      else await keepTuning(gpu, tuning, tuningStore());
+      io.result({ adapter: description || vendor, ...tuningFile(gpu, tuning) });
     } finally {
       gpu.destroy();
     }

@@ -1,7 +1,8 @@
-/** Which kernels a device uses: built in, pinned, or timed on the adapter at first use and kept. Loaded when it is needed. */
+/** Which kernels a device uses: built in, pinned, or timed on the adapter at first use and kept. */
 
+import { MATMUL_TILES, type MatmulVariant, namesOf } from '../../../kernels/tiles.ts';
 import type { Gpu } from '../../gpu/device.ts';
-import type { MatmulTable, MatmulTiles, MatmulVariant } from '../../gpu/ops/matmul.ts';
+import { isMeasured, matmulKernel, type MatmulTable, runsOn, useMatmulTable } from '../../gpu/ops/matmul.ts';
 import { type Tuning, tuneMatmul } from '../../gpu/tune.ts';
 import { InputError } from '../../errors.ts';
 import { type FileStore, writeFile } from '../checkpoint/store.ts';
@@ -27,16 +28,17 @@ export type KernelTuning = string | TuningFile;
 /** Where a device's table is from. */
 export type TableSource = 'built in' | 'pinned' | 'kept' | 'timed';
 
-/** Makes the device use what is asked for. Throws InputError for a table that does not fit the adapter. */
+/**
+ * Makes the device use what is asked for. Throws InputError for a table that does not fit the adapter.
+ * @param tables opens the store that tables are kept in; absent = an adapter whose kernels must be timed is timed each time
+ */
 export async function applyTuning(
   gpu: Gpu,
-  products: MatmulTiles,
   tuning: KernelTuning,
-  store?: FileStore,
+  tables?: () => Promise<FileStore | undefined>,
 ): Promise<TableSource> {
-  const { isMeasured, useMatmulTable } = products;
   if (typeof tuning !== 'string') {
-    useMatmulTable(gpu, parseTable(gpu, products, tuning, 'trainer.kernelTuning'));
+    useMatmulTable(gpu, parseTable(gpu, tuning, 'trainer.kernelTuning'));
     return 'pinned';
   }
   if (tuning !== 'auto' && tuning !== 'off')
@@ -44,34 +46,35 @@ export async function applyTuning(
       `trainer.kernelTuning is "${tuning}"; a page takes auto or off, the command line also a file.`,
     );
   if (tuning === 'off' || isMeasured(gpu)) return 'built in';
-  const kept = store && (await keptTable(gpu, products, store));
-  useMatmulTable(gpu, kept ?? (await timeTable(gpu, products, store)));
+  const store = await tables?.();
+  const kept = store && (await keptTable(gpu, store));
+  useMatmulTable(gpu, kept ?? (await timeTable(gpu, store)));
   return kept ? 'kept' : 'timed';
 }
 
-async function timeTable(gpu: Gpu, products: MatmulTiles, store: FileStore | undefined): Promise<MatmulTable> {
-  const tuning = await tuneMatmul(gpu, products);
-  if (store) await keepTuning(gpu, products, tuning, store);
+async function timeTable(gpu: Gpu, store: FileStore | undefined): Promise<MatmulTable> {
+  const tuning = await tuneMatmul(gpu);
+  if (store) await keepTuning(gpu, tuning, store);
   return tuning.table;
 }
 
-export async function keepTuning(gpu: Gpu, products: MatmulTiles, tuning: Tuning, store: FileStore): Promise<void> {
-  await writeFile(store, fileOf(gpu, products), `${JSON.stringify(tuningFile(gpu, products, tuning), null, 2)}\n`);
+export async function keepTuning(gpu: Gpu, tuning: Tuning, store: FileStore): Promise<void> {
+  await writeFile(store, fileOf(gpu), `${JSON.stringify(tuningFile(gpu, tuning), null, 2)}\n`);
 }
 
-export function tuningFile(gpu: Gpu, products: MatmulTiles, { table, ...measured }: Tuning): TuningFile {
+export function tuningFile(gpu: Gpu, { table, ...measured }: Tuning): TuningFile {
   const matmul = table.map(([rows, tile]): TableRow => (rows === Infinity ? { tile } : { upToRows: rows, tile }));
-  return { identity: identityOf(gpu, products), matmul, measured };
+  return { identity: identityOf(gpu), matmul, measured };
 }
 
 /** Undefined where there is none of this adapter, driver and library, or it was cut short: it is then made anew. */
-async function keptTable(gpu: Gpu, products: MatmulTiles, store: FileStore): Promise<MatmulTable | undefined> {
-  const path = fileOf(gpu, products);
+async function keptTable(gpu: Gpu, store: FileStore): Promise<MatmulTable | undefined> {
+  const path = fileOf(gpu);
   const bytes = await store.size(path);
   if (!bytes) return undefined;
   try {
     const file = JSON.parse(new TextDecoder().decode(await store.read(path, 0, bytes))) as TuningFile;
-    return file.identity === identityOf(gpu, products) ? parseTable(gpu, products, file, path) : undefined;
+    return file.identity === identityOf(gpu) ? parseTable(gpu, file, path) : undefined;
   } catch (error) {
     if (error instanceof SyntaxError || error instanceof InputError) return undefined;
     throw error;
@@ -79,7 +82,7 @@ async function keptTable(gpu: Gpu, products: MatmulTiles, store: FileStore): Pro
 }
 
 /** Throws InputError: what `source` has, what is allowed, what to do. */
-export function parseTable(gpu: Gpu, products: MatmulTiles, file: unknown, source: string): MatmulTable {
+export function parseTable(gpu: Gpu, file: unknown, source: string): MatmulTable {
   const rows = (file as Partial<TuningFile> | null)?.matmul;
   if (!Array.isArray(rows) || rows.length === 0)
     throw new InputError(`${source} has no list "matmul"; "webgrpo tune --out FILE" writes a file that has.`);
@@ -90,26 +93,26 @@ export function parseTable(gpu: Gpu, products: MatmulTiles, file: unknown, sourc
       throw new InputError(
         `${source}: upToRows of row ${i + 1} is ${row.upToRows ?? 'absent'}; it must rise from row to row, and only the last has none.`,
       );
-    return [upTo, tileOf(gpu, products, row.tile, source)];
+    return [upTo, tileOf(gpu, row.tile, source)];
   });
   return table;
 }
 
-function tileOf(gpu: Gpu, products: MatmulTiles, tile: string | undefined, source: string): MatmulVariant {
-  const here = (Object.keys(products.variants) as MatmulVariant[]).filter((name) => products.runsOn(gpu, name));
+function tileOf(gpu: Gpu, tile: string | undefined, source: string): MatmulVariant {
+  const here = namesOf(MATMUL_TILES).filter((name) => runsOn(gpu, name));
   const found = here.find((name) => name === tile);
   if (found) return found;
   throw new InputError(`${source} has the tile "${tile}"; on this adapter there are ${here.join(', ')}.`);
 }
 
-const fileOf = (gpu: Gpu, products: MatmulTiles): string => `kernels-${hash(identityOf(gpu, products))}.json`;
+const fileOf = (gpu: Gpu): string => `kernels-${hash(identityOf(gpu))}.json`;
 
 /** Adapter, driver (whose version an adapter's description or the browser's name tells), and the kernels' own text. */
-export function identityOf({ adapter }: Gpu, { variants }: MatmulTiles): string {
+export function identityOf({ adapter }: Gpu): string {
   const { vendor, architecture, description, subgroupSize, subgroupMaxSize, features } = adapter;
   const code = hash(
-    Object.values(variants)
-      .map(({ kernel }) => kernel.code)
+    namesOf(MATMUL_TILES)
+      .map((tile) => matmulKernel(tile).code)
       .join(),
   );
   const program = globalThis.navigator.userAgent ?? 'Node'; // Dawn's navigator has none

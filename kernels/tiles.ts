@@ -1,0 +1,71 @@
+/** Every shape in which the matrix product is printed: the one table that printers, wrappers, tests and timing read. */
+
+/** A tile in registers. A thread owns rows x cols outputs; its columns lie as far apart as there are threads side by side. */
+export interface RegisterTile {
+  rows: number;
+  cols: number;
+  /** Steps of k that are written out. */
+  unroll: number;
+  /** Threads in a workgroup. */
+  workgroup: number;
+  /** The smallest subgroup it runs on, whose lanes load different rows of a and hand them round; 0 = no subgroups. */
+  subgroup: 0 | 4 | 8;
+  /** Threads side by side where no subgroup says it. */
+  lanes?: number;
+  /**
+   * The four lanes of a quad swap rows instead of broadcasting them, so that a thread's sums are those of other rows than its
+   * neighbours'. One swap is one instruction on SwiftShader, a broadcast several.
+   */
+  quad?: boolean;
+  /** It knows added = 3, SwiGLU in the product. */
+  gated?: boolean;
+}
+
+/** A tile in workgroup memory: 16 x 16 threads of rows x cols outputs each, both multiples of 4; `depth` steps of k at a time. */
+export interface WorkgroupTile {
+  rows: number;
+  cols: number;
+  depth: number;
+}
+
+export type MatmulTile = RegisterTile | WorkgroupTile;
+
+/** A tile of the product with packed weights: rows x 8 outputs a thread, neighbouring columns. */
+export type PackedTile = Pick<RegisterTile, 'rows' | 'workgroup' | 'subgroup' | 'lanes' | 'quad'>;
+
+/** Named by the lanes that share loads, and rows x columns a thread. */
+const matmul = {
+  subgroup4_32x16: { rows: 32, cols: 16, unroll: 8, subgroup: 4, workgroup: 8, quad: true, gated: true },
+  subgroup4_32x8: { rows: 32, cols: 8, unroll: 8, subgroup: 4, workgroup: 8, quad: true, gated: true },
+  subgroup4_16x4: { rows: 16, cols: 4, unroll: 8, subgroup: 4, workgroup: 16, quad: true, gated: true },
+  subgroup4_8x4: { rows: 8, cols: 4, unroll: 8, subgroup: 4, workgroup: 16, quad: true, gated: true },
+  subgroup4_4x4: { rows: 4, cols: 4, unroll: 8, subgroup: 4, workgroup: 16, quad: true, gated: true },
+  subgroup8_32x8: { rows: 32, cols: 8, unroll: 2, subgroup: 8, workgroup: 8, gated: true },
+  subgroup8_16x8: { rows: 16, cols: 8, unroll: 1, subgroup: 8, workgroup: 16, gated: true },
+  subgroup8_8x8: { rows: 8, cols: 8, unroll: 1, subgroup: 8, workgroup: 16 },
+  subgroup8_16x4: { rows: 16, cols: 4, unroll: 1, subgroup: 8, workgroup: 64, gated: true },
+  subgroup8_8x2: { rows: 8, cols: 2, unroll: 1, subgroup: 8, workgroup: 64, gated: true },
+  plain_8x8: { rows: 8, cols: 8, unroll: 1, subgroup: 0, workgroup: 64, lanes: 4 },
+  plain_4x4: { rows: 4, cols: 4, unroll: 2, subgroup: 0, workgroup: 64, lanes: 4 },
+  plain_4x1: { rows: 4, cols: 1, unroll: 4, subgroup: 0, workgroup: 32, lanes: 32 },
+  workgroup_4x4: { rows: 4, cols: 4, depth: 16 },
+  workgroup_8x4: { rows: 8, cols: 4, depth: 16 },
+} satisfies Record<string, MatmulTile>;
+
+const packed = {
+  subgroup4_32x8: { rows: 32, subgroup: 4, workgroup: 8, quad: true },
+  subgroup4_8x8: { rows: 8, subgroup: 4, workgroup: 16, quad: true },
+  subgroup4_4x8: { rows: 4, subgroup: 4, workgroup: 16, quad: true },
+  subgroup8_8x8: { rows: 8, subgroup: 8, workgroup: 16 },
+  plain_8x8: { rows: 8, subgroup: 0, workgroup: 64, lanes: 4 },
+  plain_2x8: { rows: 2, subgroup: 0, workgroup: 64, lanes: 4 },
+} satisfies Record<string, PackedTile>;
+
+export type MatmulVariant = keyof typeof matmul;
+export type PackedVariant = keyof typeof packed;
+
+export const MATMUL_TILES: Readonly<Record<MatmulVariant, MatmulTile>> = matmul;
+export const PACKED_TILES: Readonly<Record<PackedVariant, PackedTile>> = packed;
+
+/** Tables keep their names through `Object.keys`. */
+export const namesOf = <K extends string>(table: Readonly<Record<K, unknown>>): K[] => Object.keys(table) as K[];

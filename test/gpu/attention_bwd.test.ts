@@ -1,0 +1,22 @@
+/** Attention backward: the generic kernels, and every form that is printed for a head dim and runs on this adapter. */
+import { describe } from 'vitest';
+import { attentionForms } from '../../src/gpu/ops/attention.ts';
+import { testAttentionBwdFold, testAttentionBwdKv, testAttentionBwdQ } from './attentionBackward.ts';
+import { attentionCases, GENERIC_CASES, PRINTED_HEAD_DIMS } from './attentionCases.ts';
+import { testGpu } from './gpu.ts';
+
+const adapter = await testGpu();
+
+describe('attention_bwd', () => {
+  testAttentionBwdQ(GENERIC_CASES, 'tiled');
+  testAttentionBwdKv(GENERIC_CASES, 'tiled');
+  testAttentionBwdFold(6, 'tiled');
+});
+
+for (const D of PRINTED_HEAD_DIMS)
+  for (const form of attentionForms(adapter, D))
+    describe(`attention_bwd, ${form}, head dim ${D}`, () => {
+      testAttentionBwdQ(attentionCases(D), form);
+      testAttentionBwdKv(attentionCases(D), form);
+      testAttentionBwdFold(D, form);
+    });

@@ -1,4 +1,0 @@
-import { testAttentionBwdQ } from './attentionBackward.ts';
-import { attentionCases } from './attentionCases.ts';
-
-testAttentionBwdQ(attentionCases(16));

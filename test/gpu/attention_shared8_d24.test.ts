@@ -1,4 +1,0 @@
-import { attentionCases } from './attentionCases.ts';
-import { testAttention } from './attentionSuite.ts';
-
-testAttention(attentionCases(24), 'shared', 8);

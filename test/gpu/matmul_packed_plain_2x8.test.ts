@@ -1,3 +1,0 @@
-import { testPackedTile } from './packedSuite.ts';
-
-testPackedTile('plain_2x8');

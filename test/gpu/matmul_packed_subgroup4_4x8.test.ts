@@ -1,3 +1,0 @@
-import { testPackedTile } from './packedSuite.ts';
-
-testPackedTile('subgroup4_4x8');

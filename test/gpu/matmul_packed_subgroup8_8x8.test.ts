@@ -1,3 +1,0 @@
-import { testPackedTile } from './packedSuite.ts';
-
-testPackedTile('subgroup8_8x8');

@@ -1,3 +1,0 @@
-import { testMatmulVariant } from './matmulSuite.ts';
-
-testMatmulVariant('plain_4x4');

@@ -1,3 +1,0 @@
-import { testMatmulVariant } from './matmulSuite.ts';
-
-testMatmulVariant('subgroup4_16x4');

@@ -1,3 +1,0 @@
-import { testMatmulVariant } from './matmulSuite.ts';
-
-testMatmulVariant('subgroup8_8x2');

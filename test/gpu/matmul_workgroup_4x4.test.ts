@@ -1,3 +1,0 @@
-import { testMatmulVariant } from './matmulSuite.ts';
-
-testMatmulVariant('workgroup_4x4');

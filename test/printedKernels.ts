@@ -1,0 +1,21 @@
+/** Text of every kernel that is printed, by name: all tiles of the products, and attention in all forms for some head dims. */
+import { MATMUL_TILES, namesOf, PACKED_TILES } from '../kernels/tiles.ts';
+import type { Gpu } from '../src/gpu/device.ts';
+import type { Kernel } from '../src/gpu/kernel.ts';
+import { attentionKernels } from '../src/gpu/ops/attention.ts';
+import { matmulKernel } from '../src/gpu/ops/matmul.ts';
+import { packedKernel } from '../src/gpu/ops/matmulPacked.ts';
+
+/** Adapters by their subgroups: attention has a form for each. */
+const ADAPTERS = [0, 4, 8].map(
+  (lanes) => ({ adapter: { isSoftware: true, subgroupSize: lanes, subgroupMaxSize: lanes } }) as Gpu,
+);
+
+export function printedKernels(headDims: number[]): Map<string, string> {
+  const kernels: Kernel[] = [
+    ...namesOf(MATMUL_TILES).map(matmulKernel),
+    ...namesOf(PACKED_TILES).map(packedKernel),
+    ...headDims.flatMap((D) => ADAPTERS.flatMap((gpu) => attentionKernels(gpu, D))),
+  ];
+  return new Map(kernels.map(({ name, code }) => [name, code]));
+}
