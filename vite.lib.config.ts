@@ -1,11 +1,11 @@
 /** The library: ES modules with the WGSL inside and packages left to the user's own install. */
 
 import { defineConfig } from 'vite';
-import { inlineWorker } from './scripts/lib/inlineWorker.mjs';
+import { inline } from './scripts/lib/inline.mjs';
 import { shortWgsl } from './scripts/lib/wgsl.mjs';
 
 export default defineConfig({
-  plugins: [shortWgsl(), inlineWorker()],
+  plugins: [shortWgsl(), inline()],
   build: {
     outDir: 'dist/lib',
     emptyOutDir: true,

@@ -1,6 +1,6 @@
 import { playwright } from '@vitest/browser-playwright';
 import { defineConfig } from 'vitest/config';
-import { inlineWorker } from './scripts/lib/inlineWorker.mjs';
+import { inline } from './scripts/lib/inline.mjs';
 
 const GPU_TESTS = { include: ['test/gpu/**/*.test.ts'], testTimeout: 60_000, fileParallelism: false };
 
@@ -11,11 +11,11 @@ export default defineConfig({
   test: {
     projects: [
       {
-        plugins: [inlineWorker()],
+        plugins: [inline()],
         test: { name: 'unit', include: ['test/unit/**/*.test.ts'], environment: 'node', testTimeout: 30_000 },
       },
       {
-        plugins: [inlineWorker()],
+        plugins: [inline()],
         test: {
           ...GPU_TESTS,
           name: 'gpu',
@@ -25,7 +25,7 @@ export default defineConfig({
         },
       },
       {
-        plugins: [inlineWorker()],
+        plugins: [inline()],
         test: {
           ...GPU_TESTS,
           name: 'browser',

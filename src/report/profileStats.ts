@@ -69,7 +69,9 @@ export function tailReport({ samples }: StepProfile): TailReport | undefined {
   const tailMs = generationMs - endOf(others[others.length - 1]);
   const means = (of: (sample: SampleProfile) => number) => ({ tail: mean(tail.map(of)), others: mean(others.map(of)) });
   return {
-    ...{ share: generationMs > 0 ? tailMs / generationMs : 0, tailMs, generationMs },
+    share: generationMs > 0 ? tailMs / generationMs : 0,
+    tailMs,
+    generationMs,
     tokens: means(({ tokens }) => tokens),
     turns: means(({ turns }) => turns),
     stops: countBy(tail.map(({ stop }) => stop)),
@@ -101,7 +103,7 @@ function lengthAdvice(samples: SampleProfile[], limit: number): string[] {
   const cut = samples.filter(({ stop }) => stop === 'max_tokens').length / samples.length;
   if (cut > 0.1)
     return [`${percent(cut)} of the samples were cut at data.maxResponseLength ${limit}: raise it, or mask them.`];
-  const p99 = quantile(completed, 0.99);
+  const p99 = nearestRank(completed, 0.99);
   const enough = Math.ceil((1.25 * p99) / 16) * 16;
   if (completed.length < 20 || enough >= 0.75 * limit) return [];
   return [
@@ -132,7 +134,7 @@ function toolAdvice(samples: SampleProfile[], share: number, timeoutS: number): 
   const ms = samples.flatMap(({ events }) =>
     events.flatMap(([kind, , start, end]) => (kind === 'tool' ? [end - start] : [])),
   );
-  const p95 = quantile(ms, 0.95) / 1000;
+  const p95 = nearestRank(ms, 0.95) / 1000;
   const limit =
     p95 * 2 < timeoutS ? `; rollout.multiTurn.toolTimeoutS ${(2 * p95).toPrecision(2)} would cut only outliers` : '';
   return [`${percent(share)} of the samples' time was tools (95% answered within ${p95.toPrecision(2)} s)${limit}.`];
@@ -145,7 +147,7 @@ export function countBy<T extends string | number>(values: readonly T[]): Record
 }
 
 /** Smallest value that at least the share `q` does not exceed; NaN without values. */
-export function quantile(values: readonly number[], q: number): number {
+export function nearestRank(values: readonly number[], q: number): number {
   const sorted = [...values].sort((a, b) => a - b);
   return sorted[Math.max(0, Math.ceil(q * sorted.length) - 1)] ?? NaN;
 }
