@@ -3,7 +3,7 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { basename, resolve } from 'node:path';
 import { defineConfig } from 'vite';
-import { inlineWorker } from './scripts/lib/inlineWorker.mjs';
+import { inline } from './scripts/lib/inline.mjs';
 
 const workers = readdirSync('src/workers').filter((file) => file.endsWith('.worker.ts'));
 const entries = {
@@ -13,7 +13,7 @@ const entries = {
 };
 
 export default defineConfig({
-  plugins: [inlineWorker()],
+  plugins: [inline()],
   build: {
     ssr: true,
     target: 'node20',

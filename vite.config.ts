@@ -2,10 +2,10 @@
 
 import { resolve } from 'node:path';
 import { defineConfig } from 'vite';
-import { inlineWorker } from './scripts/lib/inlineWorker.mjs';
+import { inline } from './scripts/lib/inline.mjs';
 
 export default defineConfig({
-  plugins: [inlineWorker()],
+  plugins: [inline()],
   root: 'demo',
   base: './',
   build: { outDir: resolve('dist/demo'), emptyOutDir: true, target: 'es2023' },

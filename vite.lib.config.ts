@@ -1,10 +1,10 @@
 /** The library: ES modules with the WGSL inside and packages left to the user's own install. */
 
 import { defineConfig } from 'vite';
-import { inlineWorker } from './scripts/lib/inlineWorker.mjs';
+import { inline } from './scripts/lib/inline.mjs';
 
 export default defineConfig({
-  plugins: [inlineWorker()],
+  plugins: [inline()],
   build: {
     outDir: 'dist/lib',
     emptyOutDir: true,

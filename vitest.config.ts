@@ -1,6 +1,6 @@
 import { playwright } from '@vitest/browser-playwright';
 import { defineConfig } from 'vitest/config';
-import { inlineWorker } from './scripts/lib/inlineWorker.mjs';
+import { inline } from './scripts/lib/inline.mjs';
 
 const inGpuFolder = (names: readonly string[]) => names.map((name) => `test/gpu/${name}.test.ts`);
 
@@ -33,7 +33,7 @@ const chromium = process.env['CHROME_PATH'];
 const isFull = process.env['FULL_TESTS'] === '1';
 
 export default defineConfig({
-  plugins: [inlineWorker()],
+  plugins: [inline()],
   test: {
     projects: [
       {

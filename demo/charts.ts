@@ -1,10 +1,10 @@
-/** Live curves: one uPlot a figure, its latest value in the header, hover shared by all. */
+/** Live curves: one chart a figure, its latest value in the header, hover shared by all. */
 
-import uPlot from 'uplot';
-import 'uplot/dist/uPlot.min.css';
 import type { Metrics } from '../src/grpo/metrics.ts';
-import { el, setText } from './dom.ts';
-import { greedyAccuracy, passAt1, short, signed, ticks } from './format.ts';
+import { greedyAcc, passAt1 } from '../src/report/metricOf.ts';
+import { el, setText } from '../src/report/page/dom.ts';
+import { short, signed } from '../src/report/page/format.ts';
+import { drawCharts, type Line, LineChart, type LineData } from '../src/report/page/lineChart.ts';
 
 type Read = (metrics: Metrics) => number | undefined;
 
@@ -42,7 +42,7 @@ const CHARTS: ChartSpec[] = [
     hint: 'Problems it never trains on, solved at the first try; dashed: always taking the likeliest token.',
     series: [
       { label: 'sampled', read: passAt1 },
-      { label: 'greedy', read: greedyAccuracy },
+      { label: 'greedy', read: greedyAcc },
     ],
     atLeast: [0, 1],
   },
@@ -87,23 +87,28 @@ const CHARTS: ChartSpec[] = [
   },
 ];
 
-const HEIGHT = 150; // CSS pixels
-const STEP_MARKS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000];
-
-class Chart {
+class LiveChart {
   readonly figure: HTMLElement;
+  readonly chart: LineChart;
   readonly #spec: ChartSpec;
   readonly #value = el('span', 'value');
   readonly #change = el('span', 'change');
-  readonly #box = el('div', 'plot');
-  #plot: uPlot | undefined;
-  #data: [number[], ...(number | null)[][]];
+  #data: LineData;
 
   constructor(spec: ChartSpec) {
     this.#spec = spec;
     this.#data = [[], ...spec.series.map(() => [])];
+    this.chart = new LineChart({
+      lines: spec.series.map(({ label }, s) => lineOf(spec.id, label, s)),
+      height: 150,
+      legend: false,
+      xAtLeast: [0, 5],
+      yAtLeast: spec.atLeast,
+      sync: 'steps',
+      onPointer: (index) => this.#showValue(index),
+    });
     const title = el('figcaption', '', el('h2', '', spec.title), el('span', 'unit', spec.unit));
-    this.figure = el('figure', 'panel chart', title, el('p', 'numbers', this.#value, this.#change), this.#box);
+    this.figure = el('figure', 'panel chart', title, el('p', 'numbers', this.#value, this.#change), this.chart.box);
     this.figure.dataset['chart'] = spec.id;
     this.figure.title = spec.hint;
     this.clear();
@@ -124,20 +129,9 @@ class Chart {
     this.#draw();
   }
 
-  /** Anew, with the page's present colours. */
-  build(sync: string): void {
-    this.#plot?.destroy();
-    this.#plot = new uPlot(this.#options(sync), this.#data as uPlot.AlignedData, this.#box);
-  }
-
-  fit(): void {
-    const width = this.#box.clientWidth;
-    if (this.#plot && width > 0 && width !== this.#plot.width) this.#plot.setSize({ width, height: HEIGHT });
-  }
-
   #draw(): void {
     this.figure.dataset['points'] = String(this.#data[0].length);
-    this.#plot?.setData(this.#data as uPlot.AlignedData);
+    this.chart.data = this.#data;
     this.#showValue(null);
   }
 
@@ -155,50 +149,26 @@ class Chart {
       index !== null ? `at step ${steps[index]}` : since && `${since} since step ${steps[known[0]]}`,
     );
   }
+}
 
-  #options(sync: string): uPlot.Options {
-    const style = getComputedStyle(document.documentElement);
-    const colour = (name: string) => style.getPropertyValue(name).trim();
-    const [low, high] = this.#spec.atLeast;
-    const axis = { stroke: colour('--muted'), font: `12px ${colour('--font')}`, ticks: { show: false } };
-    const grid = { stroke: colour('--line'), width: 1 };
-    return {
-      width: this.#box.clientWidth || 320,
-      height: HEIGHT,
-      legend: { show: false },
-      padding: [8, 12, 0, 0],
-      cursor: { y: false, points: { size: 7 }, sync: { key: sync }, drag: { x: false, y: false } },
-      scales: {
-        x: { time: false, range: (_, min, max) => [Math.min(min ?? 0, 0), Math.max(max ?? 0, 5)] },
-        y: { range: (_, min, max) => [Math.min(min ?? low, low), Math.max((max ?? high) * 1.02, high)] },
-      },
-      axes: [
-        { ...axis, grid: { show: false }, size: 24, space: 60, incrs: STEP_MARKS },
-        { ...axis, grid, size: 52, space: 32, values: (_, values) => ticks(values) },
-      ],
-      series: [{}, ...this.#spec.series.map(({ label }, s) => this.#series(label, s, colour('--accent')))],
-      hooks: { setCursor: [(plot) => this.#showValue(plot.cursor.idx ?? null)] },
-    };
-  }
-
-  #series(label: string, s: number, stroke: string): uPlot.Series {
-    const few = this.#spec.id === 'pass';
-    const main = { width: 2, points: { show: few, size: 8, fill: stroke } };
-    const rest = { width: 1.25, dash: [4, 4], points: { show: few, size: 6 } };
-    return { label, stroke, spanGaps: true, ...(s === 0 ? main : rest) };
-  }
+/** The first line of a chart is solid. Evaluations are few, so each is marked. */
+function lineOf(chart: string, label: string, s: number): Line {
+  const marked = chart === 'pass';
+  return s === 0
+    ? { label, colour: '--accent', width: 2, points: marked ? 8 : 0 }
+    : { label, colour: '--accent', width: 1.25, dash: [4, 4], points: marked ? 6 : 0 };
 }
 
 /** All curves of the page. */
 export class Charts {
-  readonly #charts = CHARTS.map((spec) => new Chart(spec));
+  readonly #charts = CHARTS.map((spec) => new LiveChart(spec));
 
   constructor(parent: HTMLElement) {
-    parent.append(...this.#charts.map((chart) => chart.figure));
-    const build = () => this.#charts.forEach((chart) => chart.build('steps'));
-    build();
-    matchMedia('(prefers-color-scheme: dark)').addEventListener('change', build);
-    new ResizeObserver(() => this.#charts.forEach((chart) => chart.fit())).observe(parent);
+    parent.append(...this.#charts.map(({ figure }) => figure));
+    drawCharts(
+      this.#charts.map(({ chart }) => chart),
+      parent,
+    );
   }
 
   clear(): void {

@@ -1,7 +1,7 @@
 /** A line for a model that comes from another server: which file, how much of it, and a bar. */
 
 import type { DownloadProgress } from '../src/model/checkpoint/download.ts';
-import { el, setText } from './dom.ts';
+import { el, setText } from '../src/report/page/dom.ts';
 
 export class DownloadLine {
   readonly #parent: HTMLElement;

@@ -5,7 +5,7 @@ import { Charts } from './charts.ts';
 import { explainLoss } from '../src/grpo/losses/explain.ts';
 import type { Metrics } from '../src/grpo/metrics.ts';
 import { dtypeNote, engineSizes } from '../src/workers/engineSpec.ts';
-import { byId, el, setText } from './dom.ts';
+import { byId, el, setText } from '../src/report/page/dom.ts';
 import { DownloadLine } from './download.ts';
 import { fetchConfig } from './files.ts';
 import { Notices, explain } from './notices.ts';

@@ -1,7 +1,7 @@
 /** What the page has to say above everything else: the adapter, how a run ended, what went wrong. */
 
 import { NoGpuError, type FoundAdapter } from './adapter.ts';
-import { byId, el, setText } from './dom.ts';
+import { byId, el, setText } from '../src/report/page/dom.ts';
 
 export interface Explained {
   title: string;

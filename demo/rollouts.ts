@@ -5,8 +5,8 @@
 
 import type { Sample } from '../src/grpo/update/batch.ts';
 import type { Message } from '../src/tasks/task.ts';
-import { el } from './dom.ts';
-import { short, signed } from './format.ts';
+import { el } from '../src/report/page/dom.ts';
+import { short, signed } from '../src/report/page/format.ts';
 
 /** Tries shown before "show all": the best and the worst of the group. */
 const SHOWN = 2;

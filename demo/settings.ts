@@ -5,7 +5,7 @@ import type { TrainConfig } from '../src/grpo/config/resolve.ts';
 import { parseTrainConfig } from '../src/grpo/config/text.ts';
 import { POLICY_LOSSES } from '../src/grpo/losses/index.ts';
 import { RECIPES } from '../src/grpo/config/recipes.ts';
-import { byId, el, setText } from './dom.ts';
+import { byId, el, setText } from '../src/report/page/dom.ts';
 
 /** Name in the address and in the form, config key, label, and what it is. */
 const FIELDS = [

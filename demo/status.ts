@@ -3,8 +3,8 @@
 import type { TrainConfig } from '../src/grpo/config/resolve.ts';
 import type { Metrics } from '../src/grpo/metrics.ts';
 import type { Phase } from '../src/grpo/types.ts';
-import { el, setText } from './dom.ts';
-import { clock, short } from './format.ts';
+import { el, setText } from '../src/report/page/dom.ts';
+import { clock, short } from '../src/report/page/format.ts';
 
 const PHASES: Record<Phase, string> = {
   generate: 'Generating',

@@ -1,8 +1,8 @@
 /** Where the time went: one bar, cut by phase, over all steps so far. */
 
 import type { Metrics } from '../src/grpo/metrics.ts';
-import { el } from './dom.ts';
-import { duration } from './format.ts';
+import { el } from '../src/report/page/dom.ts';
+import { duration } from '../src/report/page/format.ts';
 
 /** Phases that follow one another; tools and rewards run inside `generate`. */
 const PHASES = [

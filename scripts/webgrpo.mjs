@@ -7,7 +7,7 @@ import { exitOnSetupError } from './lib/say.mjs';
 import { ROOT, setup } from './setup.mjs';
 
 /** Commands that never touch a GPU must work without one. */
-const WITHOUT_GPU = ['config', 'report', 'export', 'help', '--help', '-h', '--version', undefined];
+const WITHOUT_GPU = ['config', 'report', 'profile', 'export', 'help', '--help', '-h', '--version', undefined];
 
 function needsGpu([command, what, ...rest]) {
   if (WITHOUT_GPU.includes(command) || [what, ...rest].includes('--help')) return false;

@@ -3,7 +3,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
-import { inlineWorker } from './inlineWorker.mjs';
+import { inline } from './inline.mjs';
 
 /** What each weighed when the limits were set, and 10%. */
 const LIMIT_BYTES = { 'page, first paint': 161_000, 'page, engine worker': 90_500, library: 180_000 };
@@ -53,7 +53,7 @@ export async function gzipBytesOf(entry) {
   const { output } = await build({
     configFile: false,
     logLevel: 'silent',
-    plugins: [inlineWorker()],
+    plugins: [inline()],
     build: {
       write: false,
       target: 'es2023',

@@ -4,9 +4,8 @@
  * Exit codes: 0 done, 1 the run failed, 2 bad input.
  */
 
-import { DeviceLostError, NoAdapterError, OutOfMemoryError } from '../errors.ts';
+import { DeviceLostError, InputError, NoAdapterError, OutOfMemoryError } from '../errors.ts';
 import { nearestKey } from '../grpo/config/resolve.ts';
-import { InputError } from '../errors.ts';
 import { readArgs } from './args.ts';
 import type { Command, Output } from './command.ts';
 import { compare } from './commands/compare.ts';
@@ -24,21 +23,19 @@ import { tune } from './commands/tune.ts';
 import { verify } from './commands/verify.ts';
 
 const COMMANDS: Record<string, Command> = {
-  ...{
-    train,
-    compare,
-    sft,
-    eval: evaluate,
-    generate,
-    merge,
-    score,
-    export: exportRun,
-    verify,
-    tune,
-    config,
-    report,
-    profile,
-  },
+  train,
+  compare,
+  sft,
+  eval: evaluate,
+  generate,
+  merge,
+  score,
+  export: exportRun,
+  verify,
+  tune,
+  config,
+  report,
+  profile,
 };
 
 /** Runs one command line and returns its exit code. */

@@ -1,8 +1,7 @@
 /** Several algorithms on one task, several seeds each: curves with their range, a table, and why one stays below the target. */
 
 import type { Metrics } from '../grpo/metrics.ts';
-import { greedyAcc, passAt1 } from '../cli/run/progress.ts';
-import { valueOf } from './report.ts';
+import { drawableMetric, greedyAcc, PASS_AT_1, passAt1 } from './metricOf.ts';
 
 /** The runs of one algorithm; `history` holds the lines of metrics.jsonl. */
 export interface AlgorithmRuns {
@@ -13,8 +12,41 @@ export interface AlgorithmRuns {
   runs: { seed: number; history: Metrics[] }[];
 }
 
+/** What compare.html shows. */
+export interface ComparisonReport {
+  kind: 'comparison';
+  title: string;
+  /** What was run, in sentences. */
+  about: string;
+  /** Cells, header first. */
+  table: string[][];
+  charts: ComparedChart[];
+  /** The one config all runs share, as YAML. */
+  config: string;
+}
+
+export interface Comparison {
+  title: string;
+  about: string;
+  all: readonly AlgorithmRuns[];
+  /** pass@1 that counts as reached. */
+  target: number;
+  config: string;
+}
+
+export function comparisonReport({ title, about, all, target, config }: Comparison): ComparisonReport {
+  return {
+    kind: 'comparison',
+    title,
+    about,
+    table: comparedCells(comparedRows(all, target)),
+    charts: comparedCharts(all),
+    config,
+  };
+}
+
 const CHARTS: readonly { title: string; metric: string | RegExp }[] = [
-  { title: 'held-out pass@1, sampled', metric: /^val-core\/.*\/acc\/mean@\d+$/ },
+  { title: 'held-out pass@1, sampled', metric: PASS_AT_1 },
   { title: 'training samples that are right', metric: 'critic/acc/mean' },
   { title: 'entropy (nats)', metric: 'actor/entropy' },
   { title: 'gradient norm before clipping', metric: 'actor/grad_norm' },
@@ -48,7 +80,7 @@ export function comparedCharts(all: readonly AlgorithmRuns[]): ComparedChart[] {
 }
 
 function valuesByStep(history: readonly Metrics[], metric: string | RegExp): Map<number, number> {
-  const pairs = history.map((line) => [line['training/global_step'], valueOf(line, metric)] as const);
+  const pairs = history.map((line) => [line['training/global_step'], drawableMetric(line, metric)] as const);
   return new Map(pairs.filter((pair): pair is [number, number] => pair[1] !== null));
 }
 
@@ -155,14 +187,20 @@ const HEADER = [
 ];
 
 /** The cells of a table, header first. */
-export function comparedCells(rows: readonly ComparedRow[]): string[][] {
+function comparedCells(rows: readonly ComparedRow[]): string[][] {
   const number = (value: number | null) => (value === null ? '-' : value.toFixed(3));
   const range = (s: Spread | null, seeds: number) =>
     s === null ? '-' : seeds > 1 ? `${number(s.mean)} (${number(s.low)} to ${number(s.high)})` : number(s.mean);
   const cells = rows.map((row) => [
-    ...[row.algorithm, row.settings, String(row.seeds), number(row.before)],
-    ...[range(row.after, row.seeds), range(row.greedy, row.seeds), row.reachedAt === null ? '-' : `${row.reachedAt}`],
-    ...[row.minutes.toFixed(1), row.note],
+    row.algorithm,
+    row.settings,
+    String(row.seeds),
+    number(row.before),
+    range(row.after, row.seeds),
+    range(row.greedy, row.seeds),
+    row.reachedAt === null ? '-' : `${row.reachedAt}`,
+    row.minutes.toFixed(1),
+    row.note,
   ]);
   return [HEADER, ...cells];
 }

@@ -9,13 +9,9 @@
  * 'sync' is the weight sync: rollout forgets what it has cached under the old weights. The weights are one buffer for both.
  */
 
-import { existsSync } from 'node:fs';
-import { readdir, readFile } from 'node:fs/promises';
 import type { Sample } from '../grpo/update/batch.ts';
 import type { Phase } from '../grpo/types.ts';
 import type { EventKind, SampleEvent } from '../rollout/agent/events.ts';
-import { writeWhole } from '../cli/files.ts';
-import type { RunFolder } from '../cli/run/runFolder.ts';
 
 export type PhaseSpan = [name: string, start: number, end: number];
 export type EventSpan = [kind: EventKind, turn: number, start: number, end: number, gpuMs?: number];
@@ -73,8 +69,13 @@ export function stepProfile(
     const s = counts.get(group) ?? 0;
     counts.set(group, s + 1);
     return {
-      ...{ id: `${group}.${s}`, problem: problem.id, stop: trajectory.stopReason, turns: trajectory.numTurns },
-      ...{ tokens: trajectory.responseIds.length, toolCalls: trajectory.numToolCalls, score: reward.score },
+      id: `${group}.${s}`,
+      problem: problem.id,
+      stop: trajectory.stopReason,
+      turns: trajectory.numTurns,
+      tokens: trajectory.responseIds.length,
+      toolCalls: trajectory.numToolCalls,
+      score: reward.score,
       events: events.map((event) => spanOf(event, origin)),
     };
   });
@@ -88,26 +89,16 @@ function spanOf({ kind, turn, start, end, gpuMs }: SampleEvent, origin: number):
 
 const tenth = (ms: number) => Math.round(ms * 10) / 10;
 
-export async function writeStepProfile(folder: RunFolder, { step, phases, samples }: StepProfile): Promise<void> {
-  const lines = [{ step, phases }, ...samples].map((line) => `${JSON.stringify(line)}\n`);
-  await writeWhole(folder.file('profile', `step-${step}.jsonl`), lines.join(''));
+/** A step as the text of its file. */
+export function profileText({ step, phases, samples }: StepProfile): string {
+  return [{ step, phases }, ...samples].map((line) => `${JSON.stringify(line)}\n`).join('');
 }
 
-/** Every step that was recorded, in order. */
-export async function readProfiles(folder: RunFolder): Promise<StepProfile[]> {
-  if (!existsSync(folder.file('profile'))) return [];
-  const names = await readdir(folder.file('profile'));
-  const steps = names.flatMap((name) => /^step-(\d+)\.jsonl$/.exec(name)?.[1] ?? []).map(Number);
-  return Promise.all(
-    steps
-      .sort((a, b) => a - b)
-      .map(async (step) => {
-        const text = await readFile(folder.file('profile', `step-${step}.jsonl`), 'utf8');
-        const [head, ...samples] = text
-          .split('\n')
-          .filter((line) => line !== '')
-          .map((line) => JSON.parse(line) as unknown);
-        return { ...(head as Omit<StepProfile, 'samples'>), samples: samples as SampleProfile[] };
-      }),
-  );
+/** The step that `profileText` wrote. */
+export function parseProfile(text: string): StepProfile {
+  const [head, ...samples] = text.split('\n').filter((line) => line !== '');
+  return {
+    ...(JSON.parse(head) as Omit<StepProfile, 'samples'>),
+    samples: samples.map((line) => JSON.parse(line) as SampleProfile),
+  };
 }

@@ -69,7 +69,9 @@ export function tailReport({ samples }: StepProfile): TailReport | undefined {
   const tailMs = generationMs - endOf(others[others.length - 1]);
   const means = (of: (sample: SampleProfile) => number) => ({ tail: mean(tail.map(of)), others: mean(others.map(of)) });
   return {
-    ...{ share: generationMs > 0 ? tailMs / generationMs : 0, tailMs, generationMs },
+    share: generationMs > 0 ? tailMs / generationMs : 0,
+    tailMs,
+    generationMs,
     tokens: means(({ tokens }) => tokens),
     turns: means(({ turns }) => turns),
     stops: countBy(tail.map(({ stop }) => stop)),

@@ -36,11 +36,20 @@ function stepEvents(profile: StepProfile, origin: number): TraceEvent[] {
     end: number,
     args: Record<string, unknown> = {},
   ): TraceEvent => ({
-    ...{ name, ph: 'X', pid: step, tid },
-    ...{ ts: Math.round((origin + start) * 1000), dur: Math.round((end - start) * 1000), args },
+    name,
+    ph: 'X',
+    pid: step,
+    tid,
+    ts: Math.round((origin + start) * 1000),
+    dur: Math.round((end - start) * 1000),
+    args,
   });
   const name = (kind: string, tid: number, text: string): TraceEvent => ({
-    ...{ name: kind, ph: 'M', pid: step, tid, args: { name: text } },
+    name: kind,
+    ph: 'M',
+    pid: step,
+    tid,
+    args: { name: text },
   });
   return [
     name('process_name', 0, `step ${step}`),

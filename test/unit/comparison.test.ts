@@ -3,10 +3,11 @@ import {
   comparedCharts,
   comparedMarkdown,
   comparedRows,
+  comparisonReport,
   whyBelow,
   type AlgorithmRuns,
 } from '../../src/report/comparison.ts';
-import { comparisonPage } from '../../src/report/comparisonPage.ts';
+import { standalonePage } from '../../src/report/standalonePage.ts';
 
 const PASS = 'val-core/t/acc/mean@1';
 const line = (step: number, more: Record<string, number> = {}) => ({
@@ -66,9 +67,14 @@ test('why a run stays below: it fell back, or had not finished rising', () => {
   expect(whyBelow([rising], 0)).toBe('still rising (+0.10 over the last quarter): give it more steps');
 });
 
-test('the page stands alone and cannot be broken out of', async () => {
-  const html = await comparisonPage({ title: 'a<b', about: '</script>', all: ALL, target: 0.85, config: 'x: <y>' });
-  expect(html).not.toMatch(/(src|href)=|https?:\/\/(?!www\.w3\.org|github\.com)/);
-  expect(html.match(/<\/script>/g)).toHaveLength(3);
-  expect(html).toContain('x: &lt;y&gt;');
+test('the page stands alone and cannot be broken out of', () => {
+  const about = 'a $& b </script><script>';
+  const report = comparisonReport({ title: 'a<b', about, all: ALL, target: 0.85, config: 'x: <y>' });
+  const html = standalonePage(report);
+  expect(html).not.toMatch(/<[^>]* (src|href)=|https?:\/\/(?!www\.w3\.org|github\.com)/);
+  expect(html.match(/<script/g)).toHaveLength(2);
+  expect(html.match(/<\/script>/g)).toHaveLength(2);
+  const [, json] = /<script id="report" type="application\/json">(.*?)<\/script>/s.exec(html)!;
+  expect(JSON.parse(json)).toEqual(report);
+  expect(report.table[1][0]).toBe('grpo');
 });

@@ -3,15 +3,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test, vi } from 'vitest';
 import { profile } from '../../src/cli/commands/profile.ts';
-import {
-  PhaseClock,
-  readProfiles,
-  type SampleProfile,
-  type StepProfile,
-  stepProfile,
-  writeStepProfile,
-} from '../../src/report/profileLog.ts';
-import { profilePage } from '../../src/report/profilePage.ts';
+import { PhaseClock, type SampleProfile, type StepProfile, stepProfile } from '../../src/report/profileLog.ts';
+import { histogram, type ProfileReport, profileReport } from '../../src/report/profileReport.ts';
 import { advice, completions, nearestRank, tailReport, timeline, timeShares } from '../../src/report/profileStats.ts';
 import { chromeTrace } from '../../src/report/profileTrace.ts';
 import { RunFolder } from '../../src/cli/run/runFolder.ts';
@@ -49,8 +42,8 @@ test('a step is logged and read back, times since the step began', async () => {
     ...{ problem: { id: 'p' }, group: 3, messages: [], reward: { score: 0.5, acc: 0 }, events: [event] },
     trajectory: { stopReason: 'completed', numTurns: 1, numToolCalls: 0, responseIds: new Uint32Array(4) },
   } as unknown as Sample;
-  for (const number of [10, 2]) await writeStepProfile(folder, stepProfile(number, [made, made], phases));
-  const [first, last] = await readProfiles(folder);
+  for (const number of [10, 2]) await folder.writeProfile(stepProfile(number, [made, made], phases));
+  const [first, last] = await folder.profiles();
   expect([first.step, last.step]).toEqual([2, 10]);
   expect(last.samples.map(({ id }) => id)).toEqual(['3.0', '3.1']);
   expect(last.samples[0]).toMatchObject({ problem: 'p', stop: 'completed', tokens: 4, score: 0.5 });
@@ -75,7 +68,7 @@ test('shares count the wait for the step’s slowest, and parts instead of the w
   expect(timeShares([])).toEqual({});
 });
 
-test('draws are an event of their own where the GPU times them, on the page as in the trace; else it says they are part', () => {
+test('draws are an event of their own where the GPU times them, in the report as in the trace', () => {
   const events: SampleProfile['events'] = [
     ['generate', 0, 0, 10],
     ['decode', 0, 0, 8, 4],
@@ -83,9 +76,11 @@ test('draws are an event of their own where the GPU times them, on the page as i
   ];
   const timed = step([sample('0.0', 10, { events })]);
   expect(timeShares([timed])).toEqual({ decode: 0.8, sample: 0.2 });
-  expect(profilePage('run', [timed], SETTINGS)).toContain('<title>sample, turn 0: 2 ms, GPU 1 ms</title>');
+  const report = profileReport('run', [timed], SETTINGS);
+  expect(report.samplingTimed).toBe(true);
+  expect(report.slowest[0].events).toContainEqual(['sample', 0, 8, 10, 1]);
   expect(chromeTrace([timed]).traceEvents.find(({ name }) => name === 'sample')).toMatchObject({ ts: 8000, dur: 2000 });
-  expect(profilePage('run', [TEN], SETTINGS)).toContain('Drawing tokens (sample) is part of decode');
+  expect(profileReport('run', [TEN], SETTINGS).samplingTimed).toBe(false);
 });
 
 test('the tail is what passes after four fifths are done', () => {
@@ -135,14 +130,30 @@ test('advice names the setting and a value', () => {
   );
 });
 
-test('the page stands alone and cannot be broken out of', () => {
-  const hostile = step([sample('<b>', 10, { stop: '</svg><script>' }), ...TEN.samples], 2);
-  const html = profilePage('runs/<i>', [TEN, hostile], SETTINGS);
-  expect(html).not.toMatch(/<script|<i>|<b>:|(src|href)=|https?:/);
-  expect(html).toContain('2 steps, 21 samples.');
-  for (const kind of ['tool', 'wait']) expect(html).toContain(`<title>${kind}`);
-  expect(html).not.toContain('NaN');
-  expect(profilePage('one', [step([sample('0.0', 1)])], SETTINGS)).not.toContain('NaN');
+test('the report has single steps and all of them, and its histograms count every sample', () => {
+  const cut = sample('1.0', 30, { stop: 'max_tokens', tokens: 120, turns: 3 });
+  const report = profileReport('run', [TEN, { ...step([cut, ...TEN.samples], 2), phases: [] }], SETTINGS);
+  expect(report).toMatchObject({ steps: 2, samples: 21, stops: { completed: 20, max_tokens: 1 } });
+  expect(report.shares.map(({ label }) => label)).toEqual(['step 1', 'step 2', 'all']);
+  expect(report.phases).toEqual([
+    { step: 1, spent: { generate: 100 } },
+    { step: 2, spent: {} },
+  ]);
+  expect(report.completions[1].times).toEqual([...Array<number>(8).fill(10), 30, 100, 100]);
+  expect(report.turns).toEqual({ low: 1, width: 1, counts: [20, 0, 1] });
+  expect(report.slowest).toHaveLength(12);
+  expect(report.slowest[4]).toMatchObject({ step: 2, id: '1.0', end: 30 });
+  expect(JSON.stringify(report)).not.toContain('null');
+  const many = Array.from({ length: 15 }, (_, i) => step(TEN.samples, i + 1));
+  expect(profileReport('run', many, SETTINGS).completions.map((c) => c.step)).toEqual([1, 4, 7, 9, 12, 15]);
+});
+
+test('a histogram has at most 40 bins of whole width, the first value in the first and the last in the last', () => {
+  expect(histogram([])).toEqual({ low: 0, width: 1, counts: [] });
+  expect(histogram([7])).toEqual({ low: 7, width: 1, counts: [1] });
+  const { low, width, counts } = histogram([10, 11, 12, 210]);
+  expect([low, width, counts.length]).toEqual([10, 6, 34]);
+  expect([counts[0], counts[33], counts.reduce((a, b) => a + b)]).toEqual([3, 1, 4]);
 });
 
 test('the trace has a process a step and a thread a sample, steps one after the other', () => {
@@ -179,9 +190,11 @@ test('the command writes page and trace of a run folder', async () => {
   await expect(profile.run(args, io)).rejects.toThrow(
     / has no profile\/step-N\.jsonl; train with trainer\.profile on /,
   );
-  await writeStepProfile(folder, TEN);
+  await folder.writeProfile(TEN);
   await profile.run(args, io);
-  expect(readFileSync(folder.file('profile.html'), 'utf8')).toContain('1 steps, 10 samples.');
+  expect(readFileSync(folder.file('profile.html'), 'utf8')).toContain('"steps":1,"samples":10');
+  const data = JSON.parse(readFileSync(folder.file('profile.json'), 'utf8')) as ProfileReport;
+  expect(data).toEqual(profileReport(path, [TEN], SETTINGS));
   expect(JSON.parse(readFileSync(folder.file('trace.json'), 'utf8'))).toHaveProperty('traceEvents');
   expect(io.result.mock.calls[0][0]).toMatchObject({
     page: folder.file('profile.html'),

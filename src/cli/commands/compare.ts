@@ -10,26 +10,29 @@ import { InputError } from '../../errors.ts';
 import { numberFlag, oneFile } from '../args.ts';
 import { newestCheckpoint } from '../run/checkpoints.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
-import { type AlgorithmRuns, comparedMarkdown, comparedRows } from '../../report/comparison.ts';
-import { comparisonPage } from '../../report/comparisonPage.ts';
+import { type AlgorithmRuns, comparedMarkdown, comparedRows, comparisonReport } from '../../report/comparison.ts';
 import { readText, writeWhole } from '../files.ts';
 import { say } from '../run/progress.ts';
+import { writeReport } from '../run/reports.ts';
 import { RunFolder } from '../run/runFolder.ts';
 import { runTraining } from './train.ts';
 
 const ALGORITHMS = 'grpo,dr_grpo,dapo,gspo,cispo,sapo';
 
 /** What a recipe decides. A config file's own values of these would make all algorithms one, so they are left out. */
-const RECIPE_KEYS: readonly string[][] = [
-  ...['lossMode', 'lossAggMode', 'clipRatio', 'clipRatioLow', 'clipRatioHigh', 'clipRatioC', 'policyLoss'].map(
-    (key) => ['actor', key],
-  ),
-  ...['name', 'advEstimator', 'normAdvByStdInGrpo', 'scaleRewards', 'maskTruncated', 'filterGroups'].map((key) => [
-    'algorithm',
-    key,
-  ]),
-  ...['overlongBuffer', 'rolloutCorrection'].map((key) => ['algorithm', key]),
-];
+const RECIPE_KEYS = {
+  actor: ['lossMode', 'lossAggMode', 'clipRatio', 'clipRatioLow', 'clipRatioHigh', 'clipRatioC', 'policyLoss'],
+  algorithm: [
+    'name',
+    'advEstimator',
+    'normAdvByStdInGrpo',
+    'scaleRewards',
+    'maskTruncated',
+    'filterGroups',
+    'overlongBuffer',
+    'rolloutCorrection',
+  ],
+};
 
 export const compare: Command = {
   summary: 'train several algorithms, several seeds each, and write one page of them',
@@ -78,13 +81,17 @@ function algorithmsOf(text: string | boolean): string[] {
 function withoutRecipeKeys(yaml: string): string {
   const document = parseDocument(yaml);
   if (document.errors.length > 0) return yaml; // parseTrainConfig says what is wrong with it
-  for (const path of RECIPE_KEYS) if (document.hasIn(path)) document.deleteIn(path);
+  for (const [part, keys] of Object.entries(RECIPE_KEYS))
+    for (const key of keys) if (document.hasIn([part, key])) document.deleteIn([part, key]);
   return document.toString();
 }
 
 const overridesOf = (algorithm: string, seed: number, out: string): string[] => [
-  ...[`algorithm.name=${algorithm}`, `seed=${seed}`, `name=${algorithm}-seed-${seed}`],
-  ...[`trainer.outDir=${JSON.stringify(out)}`, 'trainer.resume=false'],
+  `algorithm.name=${algorithm}`,
+  `seed=${seed}`,
+  `name=${algorithm}-seed-${seed}`,
+  `trainer.outDir=${JSON.stringify(out)}`,
+  'trainer.resume=false',
 ];
 
 const folderOf = (config: TrainConfig): string => join(config.trainer.outDir, config.name);
@@ -115,7 +122,7 @@ async function stateOf(config: TrainConfig): Promise<string | undefined> {
   return newest && existsSync(join(newest, 'trainer_state.json')) ? newest : undefined;
 }
 
-/** compare.html and compare.md from whatever the runs have measured so far. */
+/** compare.html, compare.json and compare.md from whatever the runs have measured so far. */
 async function writeComparison(out: string, base: TrainConfig, configs: readonly TrainConfig[][], target: number) {
   const all = await Promise.all(configs.map(runsOf));
   const rows = comparedRows(all, target);
@@ -125,10 +132,10 @@ async function writeComparison(out: string, base: TrainConfig, configs: readonly
     `${base.model.path}, learning rate ${base.actor.optim.lr}; pass@1 of ${valSize} held-out problems. ` +
     `Loss, clip, aggregation and advantage are each algorithm's own; all else is the same. Target: ${target}.`;
   const config = stringify(base);
-  const html = await comparisonPage({ title: `${base.name}: algorithms compared`, about, all, target, config });
-  const [page, table] = [join(out, 'compare.html'), join(out, 'compare.md')];
+  const report = comparisonReport({ title: `${base.name}: algorithms compared`, about, all, target, config });
+  const page = await writeReport(join(out, 'compare'), report);
+  const table = join(out, 'compare.md');
   const markdown = comparedMarkdown(rows);
-  await writeWhole(page, html);
   await writeWhole(table, `${about}\n\n${markdown}\n`);
   return { page, table, rows, markdown };
 }

@@ -5,10 +5,10 @@ import { InputError } from '../../errors.ts';
 import { oneFile } from '../args.ts';
 import type { Command } from '../command.ts';
 import { readText, writeWhole } from '../files.ts';
-import { readProfiles } from '../../report/profileLog.ts';
-import { profilePage } from '../../report/profilePage.ts';
-import { advice, type ProfiledSettings, tailReport, timeShares } from '../../report/profileStats.ts';
+import { profileReport } from '../../report/profileReport.ts';
+import { type ProfiledSettings, tailReport, timeShares } from '../../report/profileStats.ts';
 import { chromeTrace } from '../../report/profileTrace.ts';
+import { writeReport } from '../run/reports.ts';
 import { RunFolder } from '../run/runFolder.ts';
 
 export const profile: Command = {
@@ -18,19 +18,19 @@ export const profile: Command = {
   async run({ positionals }, io) {
     const path = oneFile(positionals, 'run folder');
     const folder = RunFolder.open(path);
-    const steps = await readProfiles(folder);
+    const steps = await folder.profiles();
     if (steps.length === 0)
       throw new InputError(
         `${path} has no profile/step-N.jsonl; train with trainer.profile on (the default) to get one.`,
       );
     const settings = settingsOf(parse(await readText(folder.file('config.yaml'))) as RunConfig);
-    const [page, trace] = [folder.file('profile.html'), folder.file('trace.json')];
-    await writeWhole(page, profilePage(path, steps, settings));
+    const report = profileReport(path, steps, settings);
+    const page = await writeReport(folder.file('profile'), report);
+    const trace = folder.file('trace.json');
     await writeWhole(trace, JSON.stringify(chromeTrace(steps)));
-    const advised = advice(steps, settings);
-    io.text([page, `${trace} (open it in ui.perfetto.dev)`, ...advised].join('\n'));
+    io.text([page, `${trace} (open it in ui.perfetto.dev)`, ...report.advice].join('\n'));
     const tails = steps.map((step) => ({ step: step.step, ...tailReport(step) }));
-    io.result({ page, trace, timeShares: timeShares(steps), tails, advice: advised });
+    io.result({ page, trace, timeShares: timeShares(steps), tails, advice: report.advice });
   },
 };
 

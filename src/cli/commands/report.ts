@@ -4,7 +4,7 @@ import { existsSync } from 'node:fs';
 import { InputError } from '../../errors.ts';
 import { oneFile } from '../args.ts';
 import type { Command } from '../command.ts';
-import { writeReport } from '../../report/report.ts';
+import { writeRunReport } from '../run/reports.ts';
 import { RunFolder } from '../run/runFolder.ts';
 
 export const report: Command = {
@@ -16,7 +16,7 @@ export const report: Command = {
     const folder = RunFolder.open(path);
     if (!existsSync(folder.file('metrics.jsonl')))
       throw new InputError(`${path} is no run folder: it has no metrics.jsonl.`);
-    const file = await writeReport(folder);
+    const file = await writeRunReport(folder);
     io.text(file);
     io.result({ report: file });
   },

@@ -1,10 +1,10 @@
 /** `webgrpo sft`: supervised training on the task's demonstrations, from fresh weights or from a checkpoint. */
 
 import { parseSftConfig } from '../../grpo/config/text.ts';
+import { greedyAcc, passAt1 } from '../../report/metricOf.ts';
 import { oneFile } from '../args.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { readText } from '../files.ts';
-import { greedyAcc, passAt1 } from '../run/progress.ts';
 import { evaluateSupervised, runSupervised } from '../run/supervised.ts';
 
 export const sft: Command = {

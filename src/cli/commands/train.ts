@@ -15,20 +15,13 @@ import { oneFile } from '../args.ts';
 import { loadTrainerCheckpoint, newestCheckpoint, saveAdapterCheckpoint, saveModel } from '../run/checkpoints.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { readText } from '../files.ts';
-import {
-  passAt1,
-  resolvedAlgorithm,
-  type RunSummary,
-  say,
-  sayPassing,
-  stepLine,
-  summarize,
-  summaryTable,
-  timeLeft,
-} from '../run/progress.ts';
-import { PhaseClock, stepProfile, writeStepProfile } from '../../report/profileLog.ts';
-import { writeReport } from '../../report/report.ts';
-import { loggedRollouts, RunFolder } from '../run/runFolder.ts';
+import { resolvedAlgorithm, say, sayPassing, stepLine, timeLeft } from '../run/progress.ts';
+import { passAt1 } from '../../report/metricOf.ts';
+import { PhaseClock, stepProfile } from '../../report/profileLog.ts';
+import { loggedRollouts } from '../../report/rollouts.ts';
+import { type RunSummary, summarizeRun, summaryTable } from '../../report/summary.ts';
+import { writeRunReport } from '../run/reports.ts';
+import { RunFolder } from '../run/runFolder.ts';
 import { openSession, type Session } from '../run/session.ts';
 import { onInterrupt } from '../run/interrupt.ts';
 import { withRewardFolders } from '../run/rewardFolders.ts';
@@ -127,11 +120,11 @@ class TrainingRun {
     try {
       const { stopped } = await this.#trainer.fit();
       if (this.#savedStep !== this.#trainer.state.step) await this.#save(await this.#trainer.checkpoint());
-      return { stopped, summary: summarize({ history: this.#history }) };
+      return { stopped, summary: summarizeRun(this.#history) };
     } finally {
       removeHandler();
       // Also after a failure: what was measured until then can be read.
-      await writeReport(this.#folder);
+      await writeRunReport(this.#folder);
     }
   }
 
@@ -142,7 +135,7 @@ class TrainingRun {
     await this.#folder.appendMetrics(metrics);
     const step = metrics['training/global_step'];
     await this.#folder.writeRollouts(step, loggedRollouts(samples, step, logRollouts));
-    if (profile && samples.length > 0) await writeStepProfile(this.#folder, stepProfile(step, samples, phases));
+    if (profile && samples.length > 0) await this.#folder.writeProfile(stepProfile(step, samples, phases));
     const lastPass = this.#history.map(passAt1).findLast((value) => value !== undefined);
     say(stepLine(metrics, totalTrainingSteps, lastPass, timeLeft(this.#history, totalTrainingSteps)));
     const explained = step === 1 ? explainLoss(metrics) : undefined;

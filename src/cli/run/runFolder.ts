@@ -1,5 +1,6 @@
 /**
- * runs/<name>/: config.yaml (resolved), metrics.jsonl, rollouts/step-N.jsonl, checkpoints/step-N/, report.html.
+ * runs/<name>/: config.yaml (resolved), metrics.jsonl, rollouts/step-N.jsonl, profile/step-N.jsonl, checkpoints/step-N/,
+ * report.html with its data in report.json.
  * Whatever moment the process is killed at, every file is whole; at most the last line of metrics.jsonl is missing.
  */
 
@@ -8,26 +9,9 @@ import { appendFile, mkdir, readdir, readFile, rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import { stringify } from 'yaml';
 import type { Metrics } from '../../grpo/metrics.ts';
-import type { Sample } from '../../grpo/update/batch.ts';
-import type { Message } from '../../tasks/task.ts';
+import { parseProfile, profileText, type StepProfile } from '../../report/profileLog.ts';
+import type { LoggedRollout } from '../../report/rollouts.ts';
 import { writeWhole } from '../files.ts';
-
-/** One sampled rollout, as `rollouts/step-N.jsonl` holds it a line. */
-export interface LoggedRollout {
-  step: number;
-  group: number;
-  problem: string;
-  answer: string;
-  /** Prompt and everything after it. */
-  messages: Message[];
-  /** null = the task gave none. */
-  score: number | null;
-  acc: number | null;
-  stopReason: string;
-  numTurns: number;
-  numToolCalls: number;
-  responseTokens: number;
-}
 
 export class RunFolder {
   readonly path: string;
@@ -89,35 +73,30 @@ export class RunFolder {
 
   /** Logged rollouts of every step, in order of steps. */
   async rollouts(): Promise<LoggedRollout[]> {
-    if (!existsSync(this.file('rollouts'))) return [];
-    const names = await readdir(this.file('rollouts'));
+    return (await this.stepFiles('rollouts')).flatMap((text) => wholeLines<LoggedRollout>(text));
+  }
+
+  async writeProfile(profile: StepProfile): Promise<void> {
+    await writeWhole(this.file('profile', `step-${profile.step}.jsonl`), profileText(profile));
+  }
+
+  /** Every step that was recorded, in order. */
+  async profiles(): Promise<StepProfile[]> {
+    return (await this.stepFiles('profile')).map(parseProfile);
+  }
+
+  /** Texts of a folder's `step-N.jsonl`, in order of steps. */
+  private async stepFiles(folder: string): Promise<string[]> {
+    if (!existsSync(this.file(folder))) return [];
+    const names = await readdir(this.file(folder));
     const steps = names.flatMap((name) => /^step-(\d+)\.jsonl$/.exec(name)?.[1] ?? []).map(Number);
-    const texts = steps
-      .sort((a, b) => a - b)
-      .map((step) => readFile(this.file('rollouts', `step-${step}.jsonl`), 'utf8'));
-    return (await Promise.all(texts)).flatMap((text) => wholeLines<LoggedRollout>(text));
+    steps.sort((a, b) => a - b);
+    return Promise.all(steps.map((step) => readFile(this.file(folder, `step-${step}.jsonl`), 'utf8')));
   }
 
   private async writeConfig(config: unknown): Promise<void> {
     await writeWhole(this.file('config.yaml'), stringify(config));
   }
-}
-
-/** The first `count` samples of a step, group by group, as they are logged. */
-export function loggedRollouts(samples: readonly Sample[], step: number, count: number): LoggedRollout[] {
-  return samples.slice(0, count).map(({ problem, group, trajectory, messages, reward }) => ({
-    step,
-    group,
-    problem: problem.id,
-    answer: problem.answer,
-    messages: [...problem.messages, ...messages],
-    score: Number.isNaN(reward.score) ? null : reward.score,
-    acc: Number.isNaN(reward.acc) ? null : reward.acc,
-    stopReason: trajectory.stopReason,
-    numTurns: trajectory.numTurns,
-    numToolCalls: trajectory.numToolCalls,
-    responseTokens: trajectory.responseIds.length,
-  }));
 }
 
 function wholeLines<T>(text: string): T[] {

@@ -1,7 +1,5 @@
 /** Numbers as the page shows them. */
 
-import type { Metrics } from '../src/grpo/metrics.ts';
-
 const MINUS = '\u2212';
 
 /** About three significant digits, without an exponent unless the number is tiny. */
@@ -24,8 +22,8 @@ function plain(value: number): string {
 export function ticks(values: readonly number[]): string[] {
   const step = values.length > 1 ? values[1] - values[0] : 1;
   const whole = (digits: number) => Math.abs(step * 10 ** digits - Math.round(step * 10 ** digits)) < 1e-6;
-  const digits = [0, 1, 2, 3, 4, 5].find(whole) ?? 6;
-  return values.map((value) => (digits > 4 ? short(value) : value.toFixed(digits).replace('-', MINUS)));
+  const digits = [0, 1, 2, 3, 4, 5].find(whole);
+  return values.map((value) => (digits === undefined ? short(value) : value.toFixed(digits).replace('-', MINUS)));
 }
 
 export function duration(seconds: number): string {
@@ -46,15 +44,4 @@ export function clock(seconds: number): string {
   const [h, m, s] = [Math.floor(whole / 3600), Math.floor(whole / 60) % 60, whole % 60];
   const two = (n: number) => String(n).padStart(2, '0');
   return h > 0 ? `${h}:${two(m)}:${two(s)}` : `${m}:${two(s)}`;
-}
-
-/** `val-core/<task>/acc/mean@n` of a line of metrics. */
-export const passAt1 = (metrics: Metrics): number | undefined => byPattern(metrics, /^val-core\/.*\/acc\/mean@\d+$/);
-
-export const greedyAccuracy = (metrics: Metrics): number | undefined =>
-  byPattern(metrics, /^val-core\/.*\/acc\/greedy$/);
-
-function byPattern(metrics: Metrics, pattern: RegExp): number | undefined {
-  const key = Object.keys(metrics).find((name) => pattern.test(name));
-  return key === undefined ? undefined : metrics[key];
 }

@@ -1,0 +1,25 @@
+/** Reports into files: a page that opens by a double click, and its data for programs. */
+
+import { basename, resolve } from 'node:path';
+import { runReport } from '../../report/runReport.ts';
+import { type Report, standalonePage } from '../../report/standalonePage.ts';
+import { readText, writeWhole } from '../files.ts';
+import type { RunFolder } from './runFolder.ts';
+
+/** Writes `<path>.html`, and beside it the same data as `<path>.json`. Returns the page's path. */
+export async function writeReport(path: string, report: Report): Promise<string> {
+  await writeWhole(`${path}.json`, JSON.stringify(report));
+  await writeWhole(`${path}.html`, standalonePage(report));
+  return `${path}.html`;
+}
+
+/** Writes report.html of a run as it stands, and returns its path. */
+export async function writeRunReport(folder: RunFolder): Promise<string> {
+  const run = {
+    name: basename(resolve(folder.path)),
+    metrics: await folder.metrics(),
+    rollouts: await folder.rollouts(),
+    config: await readText(folder.file('config.yaml')),
+  };
+  return writeReport(folder.file('report'), runReport(run));
+}

@@ -1,0 +1,71 @@
+/** compare.html: the table and the curves of several algorithms, which can be hidden one by one. */
+
+import type { ComparedChart, ComparisonReport } from '../comparison.ts';
+import { el, folded, table } from './dom.ts';
+import { drawCharts, LineChart } from './lineChart.ts';
+
+const COLOURS = 8;
+const colourOf = (algorithm: number) => `--series-${algorithm % COLOURS}`;
+
+/** Evaluated steps are marked where they are fewer than this. */
+const FEW = 12;
+
+export function comparisonView(report: ComparisonReport, parent: HTMLElement): void {
+  const { title, about, charts, config } = report;
+  const curves = charts.map(chartOf);
+  const figures = curves.map((chart, i) => el('figure', 'chart', el('figcaption', '', charts[i].title), chart.box));
+  const names = charts[0]?.curves.map(({ label }) => label) ?? [];
+  const main = el('main', 'charts', ...figures);
+  parent.append(
+    el('h1', '', title),
+    el('p', '', about),
+    el('div', 'wide', table(report.table)),
+    el(
+      'p',
+      '',
+      'Lines are means over seeds, bands reach from the lowest seed to the highest. Click a name to hide it.',
+    ),
+    el('div', 'toggles', ...names.map((name, algorithm) => toggle(name, algorithm, curves))),
+    main,
+    folded('config', el('pre', '', config)),
+  );
+  drawCharts(curves, main);
+}
+
+/** Three lines an algorithm: mean, highest, lowest; the band lies between the last two. */
+function chartOf({ steps, curves }: ComparedChart): LineChart {
+  const points = steps.length < FEW ? 5 : 0;
+  const chart = new LineChart({
+    lines: curves.flatMap(({ label }, i) => {
+      const edge = { colour: colourOf(i), width: 0, points: 0, opacity: 0.25 };
+      return [
+        { label, colour: colourOf(i), width: 1.75, points },
+        { label: `${label} highest`, ...edge },
+        { label: `${label} lowest`, ...edge },
+      ];
+    }),
+    bands: curves.map((_, i) => ({ between: [3 * i + 1, 3 * i + 2], colour: colourOf(i), opacity: 0.13 })),
+    height: 260,
+    legend: false,
+    xLabel: 'step',
+  });
+  chart.data = [steps, ...curves.flatMap(({ mean, high, low }) => [mean, high, low])];
+  return chart;
+}
+
+/** A button that hides an algorithm in all charts, and shows it again. */
+function toggle(name: string, algorithm: number, charts: readonly LineChart[]): HTMLElement {
+  const line = el('i');
+  line.style.background = `var(${colourOf(algorithm)})`;
+  const button = el('button', '', line, name);
+  button.type = 'button';
+  let shown = true;
+  const tell = () => button.setAttribute('aria-pressed', String(shown));
+  tell();
+  button.addEventListener('click', () => {
+    shown = !shown;
+    tell();
+    for (const chart of charts) for (const k of [0, 1, 2]) chart.show(3 * algorithm + k, shown);
+  });
+  return button;
+}

@@ -1,0 +1,119 @@
+/** The drawings of profile.html, as SVG. */
+
+import type { EventKind } from '../../rollout/agent/events.ts';
+import type { Histogram, ProfileReport, SlowSample } from '../profileReport.ts';
+import { KINDS } from '../profileStats.ts';
+import { el, svg } from './dom.ts';
+
+export const EVENT_COLOURS: Record<EventKind, string> = {
+  start: '#b9b9b2',
+  queue: '#d8a84e',
+  prefill: '#4b8bbf',
+  decode: '#2563a8',
+  sample: '#5d9ce0',
+  generate: '#2563a8',
+  parse: '#8a3fa0',
+  tool: '#c2621b',
+  reward: '#2a7d4f',
+  wait: '#e4e4df',
+};
+
+/** Width of every drawing, in its own units. */
+const WIDTH = 1000;
+
+export const seconds = (ms: number): string =>
+  ms > 0 && ms < 100 ? `${ms.toPrecision(2)} ms` : `${(ms / 1000).toPrecision(3)} s`;
+
+const round = (x: number) => Math.round(x * 10) / 10;
+
+const drawing = (height: number, ...content: SVGElement[]) =>
+  svg('svg', { viewBox: `0 0 ${WIDTH} ${height}`, role: 'img' }, ...content);
+
+const label = (x: number, y: number, text: string) => svg('text', { x: round(x), y: round(y) }, text);
+
+/** A bar that tells what it is under the pointer. */
+function bar(x: number, y: number, width: number, height: number, fill: string, tip: string): SVGElement {
+  const size = { x: round(x), y: round(y), width: round(width), height: round(height) };
+  return svg('rect', { ...size, fill }, svg('title', {}, tip));
+}
+
+/** How many samples were done by when: a staircase a step. */
+export function completionCurves(steps: ProfileReport['completions']): SVGElement {
+  const [height, left] = [260, 40];
+  const longest = steps.reduce((most, { times }) => Math.max(most, times.at(-1) ?? 0), 1);
+  const x = (ms: number) => round(left + ((WIDTH - left - 20) * ms) / longest);
+  const y = (share: number) => round(height - 30 - (height - 50) * share);
+  const guides = [0, 0.8, 1].flatMap((share) => [
+    svg('line', { class: 'axis', x1: left, x2: WIDTH, y1: y(share), y2: y(share) }),
+    label(0, y(share) + 4, `${100 * share}%`),
+  ]);
+  const marks = [0, 0.5, 1].map((part) =>
+    svg('text', { x: x(part * longest), y: height - 8, 'text-anchor': 'middle' }, seconds(part * longest)),
+  );
+  const curves = steps.flatMap(({ step, times }, i) => {
+    const stroke = `hsl(${215 - (175 * i) / Math.max(1, steps.length - 1)} 65% 45%)`;
+    const stairs = times.map((ms, n) => `${x(ms)},${y(n / times.length)} ${x(ms)},${y((n + 1) / times.length)}`);
+    const points = [`${x(0)},${y(0)}`, ...stairs].join(' ');
+    const name = svg('text', { x: left + 8 + i * 80, y: 14, style: `fill: ${stroke}` }, `step ${step}`);
+    return [svg('polyline', { fill: 'none', stroke, 'stroke-width': 1.5, points }), name];
+  });
+  return drawing(height, ...guides, ...marks, ...curves);
+}
+
+/** One bar a row, cut by event. */
+export function shareBars(rows: ProfileReport['shares']): SVGElement {
+  const [left, rowHeight] = [70, 24];
+  const bars = rows.flatMap(({ label: name, shares }, r) => {
+    const y = r * rowHeight;
+    let x = left;
+    const parts = KINDS.flatMap((kind) => {
+      const share = shares[kind] ?? 0;
+      const width = (WIDTH - left - 10) * share;
+      const start = x;
+      x += width;
+      if (width === 0) return [];
+      const part = bar(start, y, width, 18, EVENT_COLOURS[kind], `${kind} ${(100 * share).toFixed(1)}%`);
+      if (width <= 44 || kind === 'wait') return [part];
+      return [part, svg('text', { class: 'inside', x: round(start + 6), y: y + 13 }, `${(100 * share).toFixed(0)}%`)];
+    });
+    return [label(0, y + 13, name), ...parts];
+  });
+  return drawing(rows.length * rowHeight, ...bars);
+}
+
+/** Every bin has its first value below it where there is room; the highest says how many it holds. */
+export function histogramBars({ low, width, counts }: Histogram): Element {
+  if (counts.length === 0) return el('p', '', 'No samples.');
+  const [left, top, base] = [20, 10, 120];
+  const most = Math.max(...counts);
+  const step = Math.min(60, (WIDTH - 2 * left) / counts.length);
+  const every = Math.ceil(40 / step);
+  const bars = counts.map((n, b) => {
+    const first = low + b * width;
+    const range = width === 1 ? `${first}` : `${first} to ${first + width - 1}`;
+    const height = ((base - top) * n) / most;
+    return bar(left + b * step, base - height, step - 1, height, EVENT_COLOURS.decode, `${range}: ${n}`);
+  });
+  const names = counts.flatMap((_, b) =>
+    b % every === 0 ? [label(left + b * step, base + 15, `${low + b * width}`)] : [],
+  );
+  const peak = label(left + 4 + (counts.indexOf(most) + 1) * step, top + 12, `${most}`);
+  return drawing(base + 20, ...bars, peak, ...names);
+}
+
+/** Each sample's events, all on one time axis. */
+export function timelines(samples: readonly SlowSample[]): SVGElement {
+  const rowHeight = 34;
+  const scale = WIDTH / samples.reduce((most, { end }) => Math.max(most, end), 1);
+  const rows = samples.flatMap(({ step, id, tokens, turns, stop, end, events }, r) => {
+    const y = r * rowHeight;
+    const name = `step ${step}, ${id}: ${tokens} tokens, ${turns} turns, ${stop}, ${seconds(end)}`;
+    const bars = events.map(([kind, turn, from, to, gpuMs]) => {
+      const gpu = gpuMs === undefined ? '' : `, GPU ${gpuMs} ms`;
+      const tip = `${kind}, turn ${turn}: ${round(to - from)} ms${gpu}`;
+      return bar(from * scale, y + 15, Math.max(0.5, (to - from) * scale), 14, EVENT_COLOURS[kind], tip);
+    });
+    return [label(0, y + 11, name), ...bars];
+  });
+  return drawing(samples.length * rowHeight, ...rows);
+}

@@ -1,0 +1,75 @@
+/** profile.html: where the time of a run went. */
+
+import type { EventKind } from '../../rollout/agent/events.ts';
+import type { ProfileReport } from '../profileReport.ts';
+import { KINDS } from '../profileStats.ts';
+import { el, table } from './dom.ts';
+import { completionCurves, EVENT_COLOURS, histogramBars, seconds, shareBars, timelines } from './profileDrawings.ts';
+
+export function profileView(report: ProfileReport, parent: HTMLElement): void {
+  const { title, steps, samples, advice, stops, slowest } = report;
+  const sections: [heading: string, ...content: Node[]][] = [
+    ['What to set', list(advice.length > 0 ? advice : ['Nothing stands out.'])],
+    ['Samples done over the time of a step', wide(completionCurves(report.completions))],
+    [
+      'Share of the samples\u2019 time by event',
+      key(),
+      wide(shareBars(report.shares)),
+      el('p', '', samplingNote(report.samplingTimed)),
+    ],
+    ['The step by phase', wide(phaseTable(report))],
+    ['Tail: the last fifth of the samples', wide(tailTable(report))],
+    ['Response length (tokens)', wide(histogramBars(report.tokens))],
+    ['Turns a sample', wide(histogramBars(report.turns))],
+    ['Stop reasons', list(Object.entries(stops).map(([stop, n]) => `${stop}: ${n}`))],
+    [`The ${slowest.length} slowest samples`, key(), wide(timelines(slowest))],
+  ];
+  parent.append(
+    el('h1', '', `Profile of ${title}`),
+    el('p', '', `${steps} steps, ${samples} samples.`),
+    ...sections.flatMap(([heading, ...content]) => [el('h2', '', heading), ...content]),
+  );
+}
+
+const wide = (drawing: Node) => el('div', 'wide', drawing);
+
+const list = (lines: string[]) => el('ul', '', ...lines.map((line) => el('li', '', line)));
+
+/** Which colour is which event. */
+function key(): HTMLElement {
+  const entry = (kind: EventKind) => {
+    const colour = el('i');
+    colour.style.background = EVENT_COLOURS[kind];
+    return el('span', '', colour, kind);
+  };
+  return el('p', 'key', ...KINDS.filter((kind) => kind !== 'generate').map(entry));
+}
+
+/** Says where draws are counted when no event is about them. */
+const samplingNote = (timed: boolean): string =>
+  timed
+    ? 'Drawing tokens (sample) and running the model (decode) alternate; the GPU\u2019s clock tells them apart.'
+    : 'Drawing tokens (sample) is part of decode: trainer.profileGpu tells them apart where the adapter has timestamps.';
+
+/** Seconds of each phase; 'sync' is told by its longer name. */
+function phaseTable({ phases }: ProfileReport): HTMLElement {
+  const names = [...new Set(phases.flatMap(({ spent }) => Object.keys(spent)))];
+  const head = ['', ...names.map((name) => (name === 'sync' ? 'weight sync' : name))];
+  const rows = phases.map(({ step, spent }) => [`step ${step}`, ...names.map((name) => seconds(spent[name] ?? 0))]);
+  return table([head, ...rows], 'numbers');
+}
+
+function tailTable({ tails }: ProfileReport): HTMLElement {
+  const head = ['', 'generation', 'after 80% were done', 'tokens, tail / others', 'turns', 'tail ended by'];
+  const rows = tails.map(({ step, share, tailMs, generationMs, tokens, turns, stops }) => [
+    `step ${step}`,
+    seconds(generationMs),
+    `${seconds(tailMs)} (${(100 * share).toFixed(0)}%)`,
+    `${tokens.tail.toFixed(0)} / ${tokens.others.toFixed(0)}`,
+    `${turns.tail.toFixed(1)} / ${turns.others.toFixed(1)}`,
+    Object.entries(stops)
+      .map(([stop, n]) => `${stop} ${n}`)
+      .join(', '),
+  ]);
+  return table([head, ...rows], 'numbers');
+}

@@ -1,0 +1,61 @@
+/** report.html: the summary, the curves and a few rollouts of a run. */
+
+import type { Message } from '../../tasks/task.ts';
+import type { LoggedRollout, ShownStep } from '../rollouts.ts';
+import type { ChartData, RunReport } from '../runReport.ts';
+import { el, folded } from './dom.ts';
+import { drawCharts, LineChart } from './lineChart.ts';
+
+/** Values of a chart are marked where they are fewer than this. */
+const FEW = 40;
+
+export function runView({ title, summary, charts, rollouts, config }: RunReport, parent: HTMLElement): void {
+  const curves = charts.map(chartOf);
+  const figures = curves.map((chart, i) => el('figure', 'chart', el('figcaption', '', charts[i].title), chart.box));
+  const main = el('main', 'charts', ...figures);
+  parent.append(
+    el('h1', '', title),
+    el('pre', '', summary),
+    main,
+    el('h2', '', 'Rollouts'),
+    ...(rollouts.length > 0 ? rollouts.map(stepView) : [el('p', '', 'No rollouts were logged (trainer.logRollouts).')]),
+    folded('config.yaml', el('pre', '', config)),
+  );
+  drawCharts(curves, main);
+}
+
+function chartOf({ steps, series }: ChartData): LineChart {
+  const points = steps.length < FEW ? 5 : 0;
+  const chart = new LineChart({
+    lines: series.map(({ label }, i) => ({ label, colour: `--series-${i}`, width: 1.5, points })),
+    height: 230,
+    legend: true,
+    xLabel: 'step',
+  });
+  chart.data = [steps, ...series.map(({ values }) => values)];
+  return chart;
+}
+
+function stepView({ step, rollouts }: ShownStep): HTMLElement {
+  const view = folded(`step ${step}`, el('div', 'cards', ...rollouts.map(rolloutView)));
+  view.open = true;
+  return view;
+}
+
+function rolloutView(rollout: LoggedRollout): HTMLElement {
+  const { score, acc, stopReason, numToolCalls, responseTokens, answer, problem } = rollout;
+  const facts = [
+    score === null ? 'no reward' : `reward ${score.toFixed(2)}`,
+    `answer ${answer}`,
+    `${numToolCalls} tool calls`,
+    `${responseTokens} tokens`,
+    stopReason,
+    problem,
+  ];
+  const head = el('header', acc === 1 ? 'right' : 'wrong', facts.join(' - '));
+  return el('article', '', head, ...rollout.messages.map(messageView));
+}
+
+/** The text as the model read or wrote it, tool calls and all. */
+const messageView = ({ role, content }: Message): HTMLElement =>
+  el('div', `message ${role}`, el('b', '', role), el('span', '', content));

@@ -1,0 +1,112 @@
+/** What report.html shows of a training run: its summary, its curves and a few rollouts. */
+
+import type { Metrics } from '../grpo/metrics.ts';
+import { drawableMetric, GREEDY_ACC, PASS_AT_1 } from './metricOf.ts';
+import { type LoggedRollout, type ShownStep, shownRollouts } from './rollouts.ts';
+import { summarizeRun, summaryTable } from './summary.ts';
+
+export interface RunReport {
+  kind: 'run';
+  /** Name of the run's folder. */
+  title: string;
+  /** The table that the run ended with, as text. */
+  summary: string;
+  charts: ChartData[];
+  rollouts: ShownStep[];
+  /** config.yaml. */
+  config: string;
+}
+
+/** A run as its folder holds it. */
+export interface LoggedRun {
+  name: string;
+  metrics: readonly Metrics[];
+  rollouts: readonly LoggedRollout[];
+  config: string;
+}
+
+export function runReport({ name, metrics, rollouts, config }: LoggedRun): RunReport {
+  return {
+    kind: 'run',
+    title: name,
+    summary: summaryTable(summarizeRun(metrics)),
+    charts: chartData(metrics),
+    rollouts: shownRollouts(rollouts),
+    config,
+  };
+}
+
+/** One chart: a title, and which metrics it draws by name or pattern. */
+interface Chart {
+  title: string;
+  series: { label: string; metric: string | RegExp }[];
+}
+
+const CHARTS: Chart[] = [
+  {
+    title: 'held-out pass@1',
+    series: [
+      { label: 'sampled', metric: PASS_AT_1 },
+      { label: 'greedy', metric: GREEDY_ACC },
+    ],
+  },
+  { title: 'reward', series: [{ label: 'mean', metric: 'critic/score/mean' }] },
+  // On policy every ratio is 1 and advantages sum to about 0 in a group: users ask about this chart first.
+  { title: 'policy loss (near 0 on policy)', series: [{ label: 'mean', metric: 'actor/pg_loss' }] },
+  { title: 'entropy (nats)', series: [{ label: 'mean', metric: 'actor/entropy' }] },
+  { title: 'gradient norm', series: [{ label: 'before clipping', metric: 'actor/grad_norm' }] },
+  {
+    title: 'KL (nats)',
+    series: [
+      { label: 'old to new policy', metric: 'actor/ppo_kl' },
+      { label: 'to the reference', metric: 'actor/kl_loss' },
+    ],
+  },
+  {
+    title: 'clipped share of tokens',
+    series: [
+      { label: 'upper', metric: 'actor/pg_clipfrac' },
+      { label: 'dual clip', metric: 'actor/pg_clipfrac_lower' },
+    ],
+  },
+  {
+    title: 'response length (tokens)',
+    series: [
+      { label: 'mean', metric: 'response_length/mean' },
+      { label: 'max', metric: 'response_length/max' },
+    ],
+  },
+  { title: 'tool calls a sample', series: [{ label: 'mean', metric: 'tool_call_counts/mean' }] },
+  { title: 'loss (nats)', series: [{ label: 'mean a token', metric: 'train/loss' }] },
+  {
+    title: 'time by phase (s)',
+    series: [
+      { label: 'generate', metric: 'timing_s/gen' },
+      { label: 'update', metric: 'timing_s/update_actor' },
+      { label: 'log-probs', metric: 'timing_s/old_log_prob' },
+      { label: 'evaluate', metric: 'timing_s/testing' },
+      { label: 'sync', metric: 'timing_s/sync' },
+    ],
+  },
+];
+
+/** What one chart draws: values in the order of `steps`, null where a step has none. */
+export interface ChartData {
+  title: string;
+  steps: number[];
+  series: { label: string; values: (number | null)[] }[];
+}
+
+/** Charts that have anything to draw; series without a value are left out. */
+export function chartData(metrics: readonly Metrics[]): ChartData[] {
+  return CHARTS.flatMap(({ title, series }) => {
+    const drawn = series
+      .map(({ label, metric }) => ({ label, values: metrics.map((line) => drawableMetric(line, metric)) }))
+      .filter(({ values }) => values.some((value) => value !== null));
+    if (drawn.length === 0) return [];
+    const used = metrics.map((_, i) => drawn.some(({ values }) => values[i] !== null));
+    const keep = <T>(values: readonly T[]) => values.filter((_, i) => used[i]);
+    const steps = keep(metrics.map((line) => line['training/global_step']));
+    return [{ title, steps, series: drawn.map(({ label, values }) => ({ label, values: keep(values) })) }];
+  });
+}

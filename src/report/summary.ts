@@ -1,0 +1,84 @@
+/** A run in a dozen numbers: the table that a run ends with and that its report begins with. */
+
+import type { Metrics } from '../grpo/metrics.ts';
+import { greedyAcc, passAt1 } from './metricOf.ts';
+
+export interface RunSummary {
+  steps: number;
+  passAt1: { before: number | null; after: number | null };
+  greedy: { before: number | null; after: number | null };
+  meanReward: { first: number | null; last: number | null };
+  toolCallsPerSample: { first: number | null; last: number | null };
+  responseLength: { first: number | null; last: number | null };
+  tokensGenerated: number;
+  tokensTrained: number;
+  /** Seconds by phase, summed over steps. */
+  seconds: Record<string, number>;
+  /** Largest |p(rollout) - p(trainer)| before an update. */
+  rolloutProbsDiffMax: number | null;
+}
+
+/** Phases as the table names them; `timing_s/` keys are verl's. */
+const PHASES: Record<string, string> = {
+  generate: 'timing_s/gen',
+  tools: 'timing_s/tools',
+  reward: 'timing_s/reward',
+  'log-probs': 'timing_s/old_log_prob',
+  reference: 'timing_s/ref',
+  update: 'timing_s/update_actor',
+  sync: 'timing_s/sync',
+  evaluate: 'timing_s/testing',
+};
+
+export function summarizeRun(history: readonly Metrics[]): RunSummary {
+  const steps = history.filter((line) => line['timing_s/step'] !== undefined);
+  const ends = (read: (line: Metrics) => number | undefined, lines: readonly Metrics[]) => {
+    const values = lines.map(read).filter((value) => value !== undefined);
+    return [values[0] ?? null, values.at(-1) ?? null] as const;
+  };
+  const before = history.filter((line) => line['training/global_step'] === 0);
+  const beforeAfter = (read: (line: Metrics) => number | undefined) => ({
+    before: ends(read, before)[0],
+    after: ends(read, steps)[1],
+  });
+  const firstLast = (name: string) => {
+    const [first, last] = ends((line) => line[name], steps);
+    return { first, last };
+  };
+  const total = (name: string) => history.reduce((sum, line) => sum + (line[name] ?? 0), 0);
+  const diffs = steps.map((line) => line['training/rollout_probs_diff_max']).filter((value) => value !== undefined);
+  return {
+    steps: steps.length,
+    passAt1: beforeAfter(passAt1),
+    greedy: beforeAfter(greedyAcc),
+    meanReward: firstLast('critic/score/mean'),
+    toolCallsPerSample: firstLast('tool_call_counts/mean'),
+    responseLength: firstLast('response_length/mean'),
+    tokensGenerated: total('perf/generated_tokens'),
+    tokensTrained: total('perf/trained_tokens'),
+    seconds: Object.fromEntries(Object.entries(PHASES).map(([phase, name]) => [phase, total(name)])),
+    rolloutProbsDiffMax: diffs.length > 0 ? diffs.reduce((a, b) => Math.max(a, b), 0) : null,
+  };
+}
+
+/** The table a run ends with. */
+export function summaryTable(summary: RunSummary): string {
+  const row = (name: string, a: number | null, b: number | null, digits: number) =>
+    `  ${name.padEnd(22)}${show(a, digits).padStart(10)}${show(b, digits).padStart(10)}`;
+  const { passAt1: pass, greedy, meanReward, toolCallsPerSample, responseLength, seconds } = summary;
+  const phases = Object.entries(seconds)
+    .filter(([, spent]) => spent > 0)
+    .map(([phase, spent]) => `${phase} ${spent < 10 ? spent.toFixed(1) : spent.toFixed(0)}`);
+  return [
+    `  ${`after ${summary.steps} steps`.padEnd(22)}${'before'.padStart(10)}${'after'.padStart(10)}`,
+    row('pass@1', pass.before, pass.after, 3),
+    row('pass@1 greedy', greedy.before, greedy.after, 3),
+    row('mean reward', meanReward.first, meanReward.last, 3),
+    row('tool calls a sample', toolCallsPerSample.first, toolCallsPerSample.last, 2),
+    row('response length', responseLength.first, responseLength.last, 1),
+    `  tokens: ${summary.tokensGenerated} generated, ${summary.tokensTrained} trained`,
+    `  seconds: ${phases.join(', ')}`,
+  ].join('\n');
+}
+
+const show = (value: number | null, digits: number) => (value === null ? '-' : value.toFixed(digits));
