@@ -8,10 +8,13 @@ const LOADED_WHEN_USED = /^(@tensorflow\/|@xenova\/|minisearch)/;
 /** What the library and its packages may weigh, gzipped and minified. */
 export const LIMIT_BYTES = 150_000;
 
-/** Bundles a module with its packages, minified; what it loads only when used (tfjs, a sandbox) is not counted. */
+/**
+ * Bundles a module with its packages, minified; what it loads only when used (tfjs, a sandbox) is not counted.
+ * @param {string} entry
+ */
 export async function gzipBytesOf(entry) {
   const { build } = await import('vite');
-  const { output } = await build({
+  const built = await build({
     configFile: false,
     logLevel: 'silent',
     plugins: [shortWgsl()],
@@ -22,22 +25,31 @@ export async function gzipBytesOf(entry) {
       lib: { entry, formats: ['es'], fileName: 'size' },
       rolldownOptions: { external: (id) => LOADED_WHEN_USED.test(id) },
     },
-  }).then((results) => (Array.isArray(results) ? results[0] : results));
-  const chunks = new Map(output.filter(({ type }) => type === 'chunk').map((chunk) => [chunk.fileName, chunk]));
+  });
+  const [result] = [built].flat();
+  if (!('output' in result)) throw new Error('Vite watches instead of building.');
+  const chunks = new Map(
+    result.output.flatMap((made) => (made.type === 'chunk' ? [/** @type {const} */ ([made.fileName, made])] : [])),
+  );
+  /** @type {Set<import('vite').Rolldown.OutputChunk>} */
   const loaded = new Set();
-  const load = (name) => {
-    if (loaded.has(name) || !chunks.has(name)) return;
-    loaded.add(name);
-    chunks.get(name).imports.forEach(load);
+  const load = (/** @type {string} */ name) => {
+    const chunk = chunks.get(name);
+    if (!chunk || loaded.has(chunk)) return;
+    loaded.add(chunk);
+    chunk.imports.forEach(load);
   };
   for (const { isEntry, fileName } of chunks.values()) if (isEntry) load(fileName);
-  return [...loaded].reduce((sum, name) => sum + gzipSync(chunks.get(name).code, { level: 9 }).length, 0);
+  return [...loaded].reduce((sum, { code }) => sum + gzipSync(code, { level: 9 }).length, 0);
 }
 
-/** One line, and whether the limit is kept. */
+/**
+ * One line, and whether the limit is kept.
+ * @param {string} entry
+ */
 export async function checkSize(entry) {
   const bytes = await gzipBytesOf(entry);
-  const kilobytes = (n) => (n / 1000).toFixed(1);
+  const kilobytes = (/** @type {number} */ n) => (n / 1000).toFixed(1);
   const line = `library: ${kilobytes(bytes)} kB gzip, minified, its packages included; limit ${kilobytes(LIMIT_BYTES)} kB`;
   return { line, ok: bytes <= LIMIT_BYTES };
 }
