@@ -8,36 +8,54 @@ import { join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { serveBenchPage, withPage } from './lib/benchPage.mjs';
-import { exitOnSetupError, SetupError } from './lib/say.mjs';
+import { exitOnSetupError, messageOf, SetupError } from './lib/say.mjs';
 import { ROOT, setup } from './setup.mjs';
+
+/** @typedef {import('../bench/peers/types.ts').PeerName} PeerName */
+/** @typedef {import('playwright').Page} Page */
 
 /** A peer that takes longer is ended with its browser. */
 const PEER_LIMIT_MS = 300_000;
 
+/** @param {string} line */
 const say = (line) => void process.stderr.write(`bench: ${line}\n`);
 
 function readOptions() {
-  const flag = { type: 'boolean', default: false };
-  const options = { only: { type: 'string' }, peer: { type: 'string' }, quick: flag, json: flag };
+  const flag = /** @type {const} */ ({ type: 'boolean', default: false });
+  const text = /** @type {const} */ ({ type: 'string' });
   try {
-    return parseArgs({ options }).values;
+    return parseArgs({ options: { only: text, peer: text, quick: flag, json: flag } }).values;
   } catch (error) {
-    throw new SetupError(error.message);
+    throw new SetupError(messageOf(error));
   }
 }
 
-/** A peer in a browser process of its own. */
+/**
+ * A peer in a browser process of its own.
+ * @param {string} address
+ * @param {PeerName} name
+ * @param {boolean} quick
+ */
 function askPeer(address, name, quick) {
   const limit = setTimeout(PEER_LIMIT_MS, undefined, { ref: false }).then(() => {
     throw new Error(`ended after ${PEER_LIMIT_MS / 1000} s`);
   });
-  const run = (page) => Promise.race([limit, page.evaluate(([n, q]) => globalThis.bench.peer(n, q), [name, quick])]);
+  const run = (/** @type {Page} */ page) =>
+    Promise.race([limit, page.evaluate(({ name, quick }) => globalThis.bench.peer(name, quick), { name, quick })]);
   return withPage(address, { hostSay: say }, run);
 }
 
+/**
+ * @param {string} address
+ * @param {{ only?: string | undefined, quick: boolean, json: boolean }} options
+ */
 async function runAll(address, { only, quick, json }) {
-  const hostFunctions = { hostSay: say, hostAskPeer: (name, isQuick) => askPeer(address, name, isQuick) };
-  const run = (page) => page.evaluate(([o, q]) => globalThis.bench.run(o ?? undefined, q), [only, quick]);
+  const hostFunctions = {
+    hostSay: say,
+    hostAskPeer: (/** @type {PeerName} */ name, /** @type {boolean} */ isQuick) => askPeer(address, name, isQuick),
+  };
+  const run = (/** @type {Page} */ page) =>
+    page.evaluate(({ only, quick }) => globalThis.bench.run(only, quick), { only, quick });
   const { report, failed, table, file } = await withPage(address, hostFunctions, run);
   if (quick || only !== undefined) say('not written to bench/results, where only whole runs are kept');
   else keep(file, report);
@@ -47,6 +65,10 @@ async function runAll(address, { only, quick, json }) {
   process.exitCode = 1;
 }
 
+/**
+ * @param {string} file
+ * @param {unknown} report
+ */
 function keep(file, report) {
   const folder = join(ROOT, 'bench', 'results');
   mkdirSync(folder, { recursive: true });
@@ -60,7 +82,10 @@ try {
   const { address, folder, close } = await serveBenchPage(ROOT);
   try {
     if (options.peer === undefined) await runAll(address, options);
-    else process.stdout.write(`\n${JSON.stringify(await askPeer(address, options.peer, options.quick))}\n`);
+    else
+      process.stdout.write(
+        `\n${JSON.stringify(await askPeer(address, /** @type {PeerName} */ (options.peer), options.quick))}\n`,
+      );
   } finally {
     close();
     rmSync(folder, { recursive: true, force: true });

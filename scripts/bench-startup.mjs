@@ -13,7 +13,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'no
 import { loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { exitOnSetupError, runLoud, SetupError } from './lib/say.mjs';
+import { exitOnSetupError, messageOf, runLoud, SetupError } from './lib/say.mjs';
 import { ROOT, setup } from './setup.mjs';
 
 /** Nothing but the first samples; everything else is as in the recipe. */
@@ -23,50 +23,66 @@ const LIMIT_MS = 120_000;
 /** Runs in the page before its own scripts: notes when Start can be pressed and the thread is idle. */
 function watchStart() {
   const look = () => {
-    const button = document.getElementById('start');
-    if (button && !button.disabled) requestIdleCallback(() => (globalThis.interactiveMs = performance.now()));
+    const button = /** @type {HTMLButtonElement | null} */ (document.getElementById('start'));
+    if (button && !button.disabled)
+      requestIdleCallback(() => (document.body.dataset.interactiveMs = String(performance.now())));
     else setTimeout(look, 5);
   };
   look();
 }
 
-/** Presses Start and waits for the first sample; milliseconds, by what the page shows. */
+/**
+ * Presses Start and waits for the first sample; milliseconds, by what the page shows.
+ * @returns {Promise<{ firstDecodeMs: number, loadedMs?: number }>}
+ */
 function firstSample() {
   return new Promise((resolve, reject) => {
     const started = performance.now();
+    const byId = (/** @type {string} */ id) => /** @type {HTMLElement} */ (document.getElementById(id));
+    /** @type {{ loadedMs?: number }} */
     const phases = {};
     const look = () => {
-      const [state, now] = [document.body.dataset.state, document.getElementById('status-now').textContent];
+      const [state, now] = [document.body.dataset.state, byId('status-now').textContent];
       if (state === 'running') phases.loadedMs ??= performance.now() - started;
       if (/Generating [1-9]/.test(now)) resolve({ firstDecodeMs: performance.now() - started, ...phases });
-      else if (state === 'failed' || state === 'no-gpu')
-        reject(new Error(document.getElementById('notices').innerText));
+      else if (state === 'failed' || state === 'no-gpu') reject(new Error(byId('notices').innerText));
       else setTimeout(look, 5);
     };
-    document.getElementById('start').click();
+    byId('start').click();
     look();
   });
 }
 
+/**
+ * @param {import('playwright').BrowserContext} context
+ * @param {string} address
+ */
 async function measure(context, address) {
   const page = await context.newPage();
   page.setDefaultTimeout(LIMIT_MS);
   await page.addInitScript(watchStart);
   await page.goto(address);
-  await page.waitForFunction(() => globalThis.interactiveMs !== undefined, undefined, { polling: 20 });
-  const interactiveMs = await page.evaluate(() => globalThis.interactiveMs);
+  await page.waitForFunction(() => document.body.dataset.interactiveMs !== undefined, undefined, { polling: 20 });
+  const interactiveMs = Number(await page.evaluate(() => document.body.dataset.interactiveMs));
   const rest = await page.evaluate(firstSample);
   const adapter = await page.evaluate(async () => {
-    const { info } = await navigator.gpu.requestAdapter();
+    const adapter = await navigator.gpu.requestAdapter();
+    const { info } = /** @type {GPUAdapter} */ (adapter);
     return [info.vendor, info.architecture].filter(Boolean).join('-').toLowerCase();
   });
   await page.close();
   return { adapter, times: { interactiveMs, ...rest } };
 }
 
-const least = (runs) =>
-  Object.fromEntries(Object.keys(runs[0]).map((name) => [name, Math.min(...runs.map((run) => run[name]))]));
+/** @typedef {{ interactiveMs: number, firstDecodeMs: number, loadedMs?: number }} Times */
 
+/** @param {Times[]} runs */
+const least = (runs) => {
+  const names = /** @type {(keyof Times)[]} */ (Object.keys(runs[0]));
+  return Object.fromEntries(names.map((name) => [name, Math.min(...runs.map((run) => run[name] ?? Infinity))]));
+};
+
+/** @param {number} rounds */
 async function measureAll(rounds) {
   const [{ preview }, { chromium }] = [await import('vite'), await import('playwright')];
   const server = await preview({
@@ -75,7 +91,7 @@ async function measureAll(rounds) {
     preview: { host: '127.0.0.1' },
   });
   const query = new URLSearchParams(SET.map((set) => ['set', set]));
-  const address = `${server.resolvedUrls.local[0]}?${query}`;
+  const address = `${server.resolvedUrls?.local[0]}?${query}`;
   const profile = mkdtempSync(join(tmpdir(), 'startup-'));
   // A browser of its own each time: one that still compiles what the last page asked for would make the next one wait.
   const once = async () => {
@@ -87,15 +103,17 @@ async function measureAll(rounds) {
   };
   try {
     const fresh = await once();
+    /** @type {Times[]} */
     const warm = [];
     for (let i = 0; i < rounds; i++) warm.push((await once()).times);
-    return { adapter: fresh.adapter, startup: { ...least(warm), fresh: fresh.times } };
+    return { adapter: fresh.adapter, startup: { ...least(warm), fresh: fresh.times, loadAverage: loadavg()[0] } };
   } finally {
     await server.close();
     rmSync(profile, { recursive: true, force: true });
   }
 }
 
+/** @param {{ adapter: string, startup: object }} measured */
 function keep({ adapter, startup }) {
   const file = join('bench', 'results', `${adapter}.json`);
   if (!existsSync(join(ROOT, file)))
@@ -107,10 +125,11 @@ function keep({ adapter, startup }) {
 
 function readOptions() {
   try {
-    const options = { rounds: { type: 'string', default: '3' }, keep: { type: 'boolean', default: false } };
-    return parseArgs({ options }).values;
+    return parseArgs({
+      options: { rounds: { type: 'string', default: '3' }, keep: { type: 'boolean', default: false } },
+    }).values;
   } catch (error) {
-    throw new SetupError(error.message);
+    throw new SetupError(messageOf(error));
   }
 }
 
@@ -122,7 +141,6 @@ try {
   if (!runLoud(process.execPath, [join(ROOT, 'node_modules', 'vite', 'bin', 'vite.js'), 'build', '--logLevel', 'warn']))
     throw new SetupError('The page did not build; its messages are above.');
   const measured = await measureAll(rounds);
-  measured.startup.loadAverage = loadavg()[0];
   if (options.keep) keep(measured);
   process.stdout.write(`${JSON.stringify(measured, null, 2)}\n`);
 } catch (error) {

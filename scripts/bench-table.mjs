@@ -9,11 +9,16 @@ const RESULTS = join(ROOT, 'bench', 'results');
 const PAGE = join(ROOT, 'docs', 'performance.md');
 const [START, END] = ['<!-- targets: node scripts/bench-table.mjs -->', '<!-- end of targets -->'];
 
-const share = (x) => (x === undefined ? '-' : `${(100 * x).toFixed(1)}%`);
-const times = (x) => (x === undefined ? '-' : `${x.toPrecision(2)} x`);
-const lowest = (values) => (values.length > 0 ? Math.min(...values) : undefined);
+/** @typedef {import('../bench/report.ts').Report} Report */
 
-/** What is measured, its targets, and where a report has it. */
+const share = (/** @type {number | undefined} */ x) => (x === undefined ? '-' : `${(100 * x).toFixed(1)}%`);
+const times = (/** @type {number | undefined} */ x) => (x === undefined ? '-' : `${x.toPrecision(2)} x`);
+const lowest = (/** @type {number[]} */ values) => (values.length > 0 ? Math.min(...values) : undefined);
+
+/**
+ * What is measured, its targets, and where a report has it.
+ * @type {[what: string, least: string, aim: string, of: (report: Report) => string][]}
+ */
 const ROWS = [
   ['products of 256 and up, lowest share of peak', '75%', '85%', (r) => share(lowest(largeProducts(r)))],
   ['train step, share of peak', '40%', '60%', (r) => share(r.train?.shareOfPeak)],
@@ -27,6 +32,7 @@ const ROWS = [
   ['sharing a prompt, train step', '2.5 x', '3.5 x', (r) => times(r.prefixSharing?.speedup)],
 ];
 
+/** @param {Report} report */
 function largeProducts({ matmul = [] }) {
   return matmul.filter(({ m, n, k }) => Math.min(m, n, k) >= 256).flatMap(({ shareOfPeak }) => shareOfPeak ?? []);
 }
@@ -35,16 +41,17 @@ function readReports() {
   if (!existsSync(RESULTS)) return [];
   const files = readdirSync(RESULTS).filter((file) => file.endsWith('.json'));
   return files.sort().map((file) => {
-    const report = JSON.parse(readFileSync(join(RESULTS, file), 'utf8'));
+    const report = /** @type {Report} */ (JSON.parse(readFileSync(join(RESULTS, file), 'utf8')));
     return { name: file.replace('.json', ''), report };
   });
 }
 
+/** @param {{ name: string, report: Report }[]} reports */
 function table(reports) {
-  const line = (cells) => `| ${cells.join(' | ')} |`;
+  const line = (/** @type {string[]} */ cells) => `| ${cells.join(' | ')} |`;
   const head = ['', 'at least', 'aim', ...reports.map(({ name }) => name)];
   const rows = ROWS.map(([what, least, aim, of]) => line([what, least, aim, ...reports.map((r) => of(r.report))]));
-  const load = ({ conditions }) => conditions.loadAverage?.toFixed(1) ?? '-';
+  const load = (/** @type {Report} */ { conditions }) => conditions.loadAverage?.toFixed(1) ?? '-';
   const conditions = line(['load when the run began', '', '', ...reports.map((r) => load(r.report))]);
   return [line(head), line(head.map(() => '---')), ...rows, conditions].join('\n');
 }

@@ -9,6 +9,10 @@ import { create, globals } from 'webgpu';
 import { exitOnSetupError } from './lib/say.mjs';
 import { setup } from './setup.mjs';
 
+/**
+ * @param {string} line
+ * @returns {never}
+ */
 function fail(line) {
   console.error(line);
   process.exit(1);
@@ -20,19 +24,28 @@ try {
   Object.assign(process.env, setup({ adapter: true }));
   execFileSync('objdump', ['--version']);
 } catch (error) {
-  if (error.code === 'ENOENT') fail('objdump was not found; install binutils.');
+  if (error instanceof Error && 'code' in error && error.code === 'ENOENT')
+    fail('objdump was not found; install binutils.');
   exitOnSetupError(error);
 }
 Object.assign(globalThis, globals);
-globalThis.dawn = create([]); // Dawn crashes if it is collected
+/** Exported so that it stays reachable: Dawn crashes if it is collected. */
+export const dawn = create([]);
 
-/** [start, end] of what SwiftShader has compiled so far. */
+/**
+ * [start, end] of what SwiftShader has compiled so far.
+ * @returns {string[][]}
+ */
 function compiled() {
   const lines = readFileSync('/proc/self/maps', 'utf8').split('\n');
   const code = lines.filter((line) => line.includes('swiftshader_jit') && line.includes('r-x'));
-  return code.map((line) => line.match(/^(\w+)-(\w+)/).slice(1, 3));
+  return code.flatMap((line) => {
+    const match = /^(\w+)-(\w+)/.exec(line);
+    return match ? [match.slice(1, 3)] : [];
+  });
 }
 
+/** @param {string[]} region */
 function disassemble([start, end]) {
   const bytes = Buffer.alloc(parseInt(end, 16) - parseInt(start, 16));
   const memory = openSync('/proc/self/mem', 'r');
@@ -50,7 +63,10 @@ function disassemble([start, end]) {
   }
 }
 
-/** Loads, stores and copies of whole registers by name, the rest by mnemonic. */
+/**
+ * Loads, stores and copies of whole registers by name, the rest by mnemonic.
+ * @param {string} instruction
+ */
 function kindOf(instruction) {
   const [name, operands = ''] = instruction.split(/\s+(.*)/);
   if (name !== 'movups') return operands.includes('PTR') ? `${name} (memory)` : name;
@@ -58,15 +74,19 @@ function kindOf(instruction) {
   return operands.includes('PTR') ? 'load' : 'copy';
 }
 
-/** A register that is written back to where it has just been read from. */
+/**
+ * A register that is written back to where it has just been read from.
+ * @param {string} instruction
+ * @param {string | undefined} before
+ */
 const isIdle = (instruction, before) => {
   const [, register, place] = before?.match(/^movups (xmm\d+),(XMMWORD PTR .+)$/) ?? [];
   return register !== undefined && instruction === `movups ${place},${register}`;
 };
 
-const adapter = await globalThis.dawn.requestAdapter();
+const adapter = await dawn.requestAdapter();
 const found = adapter ? `${adapter.info.device} ${adapter.info.description}` : 'none';
-if (!/swiftshader/i.test(found))
+if (!adapter || !/swiftshader/i.test(found))
   fail(`This reads SwiftShader's code, but the adapter is ${found}; set VK_ICD_FILENAMES.`);
 const device = await adapter.requestDevice({ requiredFeatures: ['subgroups'] });
 const pipelines = []; // kept, so that the memory of one is not given to the next

@@ -12,16 +12,22 @@ if (folders.length === 0) {
   process.exit(2);
 }
 
-const endingWith = (metrics, suffix) => Object.entries(metrics).find(([key]) => key.endsWith(suffix))?.[1];
-const show = (value) => (value === undefined ? '' : value.toFixed(3));
+/** @typedef {Record<string, number>} Metrics */
 
-/** One row a run, from its metrics.jsonl. */
+const endingWith = (/** @type {Metrics} */ metrics, /** @type {string} */ suffix) =>
+  Object.entries(metrics).find(([key]) => key.endsWith(suffix))?.[1];
+const show = (/** @type {number | undefined} */ value) => (value === undefined ? '' : value.toFixed(3));
+
+/**
+ * One row a run, from its metrics.jsonl.
+ * @param {string} folder
+ */
 function row(folder) {
   const lines = readFileSync(join(folder, 'metrics.jsonl'), 'utf8')
     .trim()
     .split('\n')
-    .map((line) => JSON.parse(line));
-  const [first, last] = [lines[0], lines.at(-1)];
+    .map((line) => /** @type {Metrics} */ (JSON.parse(line)));
+  const [first, last] = [lines[0], lines[lines.length - 1]];
   const seconds = lines.reduce((sum, m) => sum + (m['timing_s/step'] ?? 0) + (m['timing_s/testing'] ?? 0), 0);
   const curve = lines
     .filter((m) => endingWith(m, '/acc/mean@1') !== undefined)

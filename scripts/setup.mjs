@@ -22,6 +22,7 @@ const MEMORY = join(ROOT, 'node_modules', '.cache', 'webgrpo', 'setup.json');
 export function setup({ adapter = false, browser = false } = {}) {
   process.chdir(ROOT);
   ensurePackages(ROOT);
+  /** @type {Record<string, string>} */
   const env = {};
   if (adapter) Object.assign(env, adapterEnv());
   if (browser) env.CHROME_PATH = browserPath();
@@ -45,17 +46,40 @@ function browserPath() {
   return found.path;
 }
 
-/** An earlier answer to the same question. */
+/**
+ * What was found, by question.
+ * @typedef {{ adapter: import('./lib/adapter.mjs').Adapter, browser: { path: string } }} Found
+ */
+
+/**
+ * Earlier answers, each with what it was asked for.
+ * @returns {{ [What in keyof Found]?: { asked: object, found: Found[What] } }}
+ */
+function memory() {
+  return existsSync(MEMORY) ? JSON.parse(readFileSync(MEMORY, 'utf8')) : {};
+}
+
+/**
+ * An earlier answer to the same question.
+ * @template {keyof Found} What
+ * @param {What} what
+ * @param {object} asked
+ * @returns {Found[What] | undefined}
+ */
 function recall(what, asked) {
-  if (!existsSync(MEMORY)) return undefined;
-  const entry = JSON.parse(readFileSync(MEMORY, 'utf8'))[what];
+  const entry = memory()[what];
   return entry && JSON.stringify(entry.asked) === JSON.stringify(asked) ? entry.found : undefined;
 }
 
+/**
+ * @template {keyof Found} What
+ * @param {What} what
+ * @param {object} asked
+ * @param {Found[What]} found
+ */
 function remember(what, asked, found) {
-  const all = existsSync(MEMORY) ? JSON.parse(readFileSync(MEMORY, 'utf8')) : {};
   mkdirSync(join(MEMORY, '..'), { recursive: true });
-  writeFileSync(MEMORY, JSON.stringify({ ...all, [what]: { asked, found } }, null, 2));
+  writeFileSync(MEMORY, JSON.stringify({ ...memory(), [what]: { asked, found } }, null, 2));
   return found;
 }
 

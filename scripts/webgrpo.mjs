@@ -9,9 +9,10 @@ import { ROOT, setup } from './setup.mjs';
 /** Commands that never touch a GPU must work without one. */
 const WITHOUT_GPU = ['config', 'report', 'profile', 'export', 'help', '--help', '-h', '--version', undefined];
 
-function needsGpu([command, what, ...rest]) {
-  if (WITHOUT_GPU.includes(command) || [what, ...rest].includes('--help')) return false;
-  return !(command === 'verify' && what === 'losses');
+/** @param {string[]} args */
+function needsGpu([command, ...rest]) {
+  if (WITHOUT_GPU.includes(command) || rest.includes('--help')) return false;
+  return !(command === 'verify' && rest[0] === 'losses');
 }
 
 const args = process.argv.slice(2);

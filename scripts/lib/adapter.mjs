@@ -12,7 +12,15 @@ import { say, SetupError } from './say.mjs';
 
 const PROBE = fileURLToPath(new URL('probe.mjs', import.meta.url));
 
-/** { name, software, env, icd }; throws SetupError when there is no adapter to be had. */
+/**
+ * What Dawn finds; the variables it must be started with, and the driver they name ('' = Dawn's own choice).
+ * @typedef {{ name: string, software: boolean, env: Record<string, string>, icd: string }} Adapter
+ */
+
+/**
+ * Throws SetupError when there is no adapter to be had.
+ * @returns {Adapter}
+ */
 export function findAdapter() {
   const chosen = process.env.VK_ICD_FILENAMES;
   const found = probe({});
@@ -26,6 +34,7 @@ export function findAdapter() {
   return swiftShader() ?? (found ? { ...found, env: {}, icd: '' } : noAdapter());
 }
 
+/** @returns {never} */
 function noAdapter() {
   throw new SetupError(
     'No WebGPU adapter: no hardware GPU with a Vulkan, Metal or D3D12 driver, and no software driver beside a Chromium. ' +
@@ -49,7 +58,11 @@ function swiftShader() {
   return undefined;
 }
 
-/** { name, software } of the adapter that Dawn finds under these variables, or null. */
+/**
+ * The adapter that Dawn finds under these variables, or null.
+ * @param {Record<string, string>} env
+ * @returns {Pick<Adapter, 'name' | 'software'> | null}
+ */
 export function probe(env) {
   const { stdout, status } = spawnSync(process.execPath, [PROBE], {
     env: { ...process.env, ...env },
@@ -58,10 +71,13 @@ export function probe(env) {
     stdio: ['ignore', 'pipe', 'ignore'],
   });
   if (status !== 0) return null;
-  return JSON.parse(stdout.trim().split('\n').at(-1));
+  return JSON.parse(stdout.trim().split('\n').at(-1) ?? '');
 }
 
-/** Whether an answer from an earlier start still holds. */
+/**
+ * Whether an answer from an earlier start still holds.
+ * @param {Adapter} adapter
+ */
 export function stillThere({ icd }) {
   return icd === '' || icd.split(delimiter).every((path) => existsSync(path));
 }

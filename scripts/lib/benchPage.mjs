@@ -5,6 +5,7 @@ import { createServer } from 'node:http';
 import { extname, join, normalize } from 'node:path';
 import { say } from './say.mjs';
 
+/** @type {Record<string, string>} */
 const TYPES = {
   '.html': 'text/html',
   '.js': 'text/javascript',
@@ -14,12 +15,15 @@ const TYPES = {
 /** Let a page share memory between threads, which ONNX Runtime's wasm provider wants. */
 const ISOLATED = { 'cross-origin-opener-policy': 'same-origin', 'cross-origin-embedder-policy': 'require-corp' };
 
-/** Builds and serves the page. Returns its address, its folder and `close`. */
+/**
+ * Builds and serves the page. Returns its address, its folder and `close`.
+ * @param {string} root
+ */
 export async function serveBenchPage(root) {
   const page = await buildPage(root);
   const ort = join(root, 'node_modules', 'onnxruntime-web', 'dist');
   const server = createServer((request, response) => {
-    const path = normalize(decodeURIComponent(new URL(request.url, 'http://page').pathname));
+    const path = normalize(decodeURIComponent(new URL(request.url ?? '/', 'http://page').pathname));
     const file = path.startsWith('/ort/') ? join(ort, path.slice(5)) : join(page, path === '/' ? 'index.html' : path);
     if (!existsSync(file) || !statSync(file).isFile()) {
       response.writeHead(404, ISOLATED).end();
@@ -29,11 +33,13 @@ export async function serveBenchPage(root) {
     response.writeHead(200, { 'content-type': type, ...ISOLATED });
     createReadStream(file).pipe(response);
   });
-  await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
+  await new Promise((resolve) => server.listen(0, '127.0.0.1', () => resolve(undefined)));
   const close = () => server.close();
-  return { address: `http://127.0.0.1:${server.address().port}/`, folder: page, close };
+  const { port } = /** @type {import('node:net').AddressInfo} */ (server.address());
+  return { address: `http://127.0.0.1:${port}/`, folder: page, close };
 }
 
+/** @param {string} root */
 async function buildPage(root) {
   const folder = join(root, 'node_modules', '.cache', 'webgrpo', `bench-page-${process.pid}`);
   mkdirSync(folder, { recursive: true });
@@ -50,7 +56,13 @@ async function buildPage(root) {
   return folder;
 }
 
-/** Opens the page in a browser process of its own and runs `work` with it. */
+/**
+ * Opens the page in a browser process of its own and runs `work` with it.
+ * @template T
+ * @param {string} address
+ * @param {Record<string, Function>} hostFunctions what the page may call
+ * @param {(page: import('playwright').Page) => Promise<T>} work
+ */
 export async function withPage(address, hostFunctions, work) {
   const { chromium } = await import('playwright');
   const browser = await chromium.launch({

@@ -10,6 +10,7 @@ const SOURCES = ['src', 'kernels', 'bench', 'scripts/lib', 'vite.cli.config.ts',
 /**
  * Folder with `<entry>.js` of every entry in vite.cli.config.ts. Content-addressed, so a running process keeps its own
  * files while another start builds newer ones.
+ * @param {string} root
  */
 export async function bundle(root) {
   const cache = join(root, 'node_modules', '.cache', 'webgrpo');
@@ -28,10 +29,13 @@ export async function bundle(root) {
   return folder;
 }
 
-/** Hash over paths, sizes and times of change; contents need not be read. */
+/**
+ * Hash over paths, sizes and times of change; contents need not be read.
+ * @param {string} root
+ */
 function stamp(root) {
   const hash = createHash('sha256');
-  const add = (path) => {
+  const add = (/** @type {string} */ path) => {
     const { mtimeMs, size } = statSync(path);
     hash.update(`${path}:${size}:${mtimeMs}\n`);
   };
@@ -39,15 +43,19 @@ function stamp(root) {
     if (!statSync(source).isDirectory()) add(source);
     else
       for (const entry of readdirSync(source, { recursive: true, withFileTypes: true }))
-        if (entry.isFile()) add(join(entry.parentPath ?? entry.path, entry.name));
+        if (entry.isFile()) add(join(entry.parentPath, entry.name));
   }
   return hash.digest('hex').slice(0, 16);
 }
 
-/** Keeps the two newest beside the current one, which other processes may still be running. */
+/**
+ * Keeps the two newest beside the current one, which other processes may still be running.
+ * @param {string} cache
+ * @param {string} current
+ */
 function dropOld(cache, current) {
   const bundles = readdirSync(cache).filter((name) => name.startsWith('bundle-') && name !== current);
-  const age = (name) => statSync(join(cache, name)).mtimeMs;
+  const age = (/** @type {string} */ name) => statSync(join(cache, name)).mtimeMs;
   bundles.sort((a, b) => age(b) - age(a));
   for (const name of bundles.slice(2)) rmSync(join(cache, name), { recursive: true, force: true });
 }

@@ -38,7 +38,7 @@ function installChromium() {
   }
   if (!existsSync('/usr/bin/apt-get')) return;
   say("browser: Playwright's cannot be downloaded; installing the distribution's chromium with apt-get");
-  const apt = (...args) => {
+  const apt = (/** @type {string[]} */ ...args) => {
     const asRoot = process.getuid?.() === 0 ? [] : ['sudo'];
     const [command, ...rest] = [...asRoot, 'apt-get', ...args];
     return runLoud(command, rest, { env: { DEBIAN_FRONTEND: 'noninteractive' } });
@@ -46,15 +46,18 @@ function installChromium() {
   if (apt('update')) apt('install', '-y', '--no-install-recommends', 'chromium', 'libvulkan1');
 }
 
-/** Newest first. */
+/**
+ * Newest first.
+ * @param {NodeJS.ProcessEnv} env
+ */
 function playwrightChromiums(env) {
   const home = homedir();
-  const cache =
-    env.PLAYWRIGHT_BROWSERS_PATH ||
-    { darwin: join(home, 'Library/Caches/ms-playwright'), win32: join(home, 'AppData/Local/ms-playwright') }[
-      process.platform
-    ] ||
-    join(home, '.cache/ms-playwright');
+  /** @type {Partial<Record<NodeJS.Platform, string>>} */
+  const caches = {
+    darwin: join(home, 'Library/Caches/ms-playwright'),
+    win32: join(home, 'AppData/Local/ms-playwright'),
+  };
+  const cache = env.PLAYWRIGHT_BROWSERS_PATH || caches[process.platform] || join(home, '.cache/ms-playwright');
   if (!existsSync(cache)) return [];
   const builds = readdirSync(cache)
     .filter((name) => /^chromium-\d+$/.test(name))
@@ -82,7 +85,10 @@ function systemChromiums() {
   ];
 }
 
-/** The SwiftShader driver description beside a Chromium, or ''. */
+/**
+ * The SwiftShader driver description beside a Chromium, or ''.
+ * @param {string} chromium
+ */
 export function swiftShaderBeside(chromium) {
   if (!chromium) return '';
   // Distributions start Chromium by a script elsewhere.

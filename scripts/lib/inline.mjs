@@ -3,15 +3,21 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 
-/** What stands behind the file's name in an import, and what makes its text. */
+/** @typedef {import('vite').InlineConfig} InlineConfig */
+
+/**
+ * What stands behind the file's name in an import, and what makes its text.
+ * @type {Record<string, (file: string) => Promise<string>>}
+ */
 const BUNDLERS = { '?inline-worker': bundleWorker, '?inline-page': bundlePage };
 
 /**
  * Vite plugin: `import code from './x.ts?inline-worker'` is x.ts with its packages and files, bundled into a script's text;
  * `import html from './x.html?inline-page'` is x.html with its scripts and styles in it.
+ * @returns {import('vite').Plugin}
  */
 export function inline() {
-  const suffixOf = (id) => Object.keys(BUNDLERS).find((suffix) => id.endsWith(suffix));
+  const suffixOf = (/** @type {string} */ id) => Object.keys(BUNDLERS).find((suffix) => id.endsWith(suffix));
   return {
     name: 'inline',
     enforce: 'pre',
@@ -29,7 +35,10 @@ export function inline() {
   };
 }
 
-/** What both builds have in common; nothing is written. */
+/**
+ * What both builds have in common; nothing is written.
+ * @type {import('vite').BuildOptions}
+ */
 const COMMON = {
   write: false,
   target: 'es2022',
@@ -38,15 +47,19 @@ const COMMON = {
   modulePreload: false,
 };
 
-/** Text has no address; and Vite would put a file in once more for each `new URL(file, import.meta.url)`. */
+/**
+ * Text has no address; and Vite would put a file in once more for each `new URL(file, import.meta.url)`.
+ * @type {import('vite').Plugin}
+ */
 const noAddress = {
   name: 'no-address',
   enforce: 'pre',
   transform: (code) => code.replaceAll('import.meta.url', '"inline:"'),
 };
 
+/** @param {string} entry */
 async function bundleWorker(entry) {
-  const [{ code, moduleIds }] = await outputOf({
+  const output = await outputOf({
     plugins: [noAddress],
     build: {
       ...COMMON,
@@ -54,36 +67,53 @@ async function bundleWorker(entry) {
       rolldownOptions: { output: { codeSplitting: false } },
     },
   });
-  return licences(moduleIds) + code;
+  return scriptOf(output[0]);
 }
 
+/** @param {string} file */
 async function bundlePage(file) {
   const output = await outputOf({
     root: dirname(file),
     base: './',
     build: { ...COMMON, rolldownOptions: { input: file, output: { codeSplitting: false } } },
   });
-  const html = output.find(({ fileName }) => fileName === basename(file)).source;
-  const named = (path) => output.find(({ fileName }) => fileName === path);
-  return html
+  /** @param {string} path */
+  const textOf = (path) => {
+    const made = output.find(({ fileName }) => fileName === path);
+    return made?.type === 'asset' ? String(made.source) : scriptOf(made);
+  };
+  return textOf(basename(file))
     .replace(/<script type="module"[^>]* src="\.\/([^"]+)"><\/script>/, (_, path) => {
-      const { code, moduleIds } = named(path);
-      // Neither may end the element that it stands in.
-      return `<script type="module">${(licences(moduleIds) + code).replaceAll('</script', '<\\/script')}</script>`;
+      // Nothing in the script may end the element that it stands in.
+      return `<script type="module">${textOf(path).replaceAll('</script', '<\\/script')}</script>`;
     })
-    .replace(/<link rel="stylesheet"[^>]* href="\.\/([^"]+)">/, (_, path) => `<style>${named(path).source}</style>`);
+    .replace(/<link rel="stylesheet"[^>]* href="\.\/([^"]+)">/, (_, path) => `<style>${textOf(path)}</style>`);
 }
 
+/** @param {InlineConfig} config */
 async function outputOf(config) {
   const { build } = await import('vite');
-  const results = await build({ configFile: false, logLevel: 'error', ...config });
-  return [results].flat()[0].output;
+  const [result] = [await build({ configFile: false, logLevel: 'error', ...config })].flat();
+  if ('output' in result) return result.output;
+  throw new Error('Vite watches instead of building.');
 }
 
-/** The licence of every package that went in, as licences ask for. */
+/**
+ * A chunk's code, with its packages' licences before it.
+ * @param {import('vite').Rolldown.OutputChunk | import('vite').Rolldown.OutputAsset | undefined} chunk
+ */
+function scriptOf(chunk) {
+  if (chunk?.type !== 'chunk') throw new Error('Vite made no script.');
+  return licences(chunk.moduleIds) + chunk.code;
+}
+
+/**
+ * The licence of every package that went in, as licences ask for.
+ * @param {string[]} moduleIds
+ */
 function licences(moduleIds) {
   const roots = moduleIds.map((id) => /^.*\/node_modules\/(@[^/]+\/)?[^/]+/.exec(id)?.[0]);
-  const files = [...new Set(roots)].filter(Boolean).map((root) => `${root}/LICENSE`);
+  const files = [...new Set(roots)].flatMap((root) => (root === undefined ? [] : [`${root}/LICENSE`]));
   return files
     .filter((file) => existsSync(file))
     .map((file) => `/*!\n${readFileSync(file, 'utf8').trim()}\n*/\n`)

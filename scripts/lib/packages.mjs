@@ -6,7 +6,10 @@ import { runLoud, say, SetupError } from './say.mjs';
 
 const OLDEST_NODE = 20;
 
-/** Throws SetupError when Node is too old or the install fails. */
+/**
+ * Throws SetupError when Node is too old or the install fails.
+ * @param {string} root
+ */
 export function ensurePackages(root) {
   const [major] = process.versions.node.split('.').map(Number);
   if (major < OLDEST_NODE) {
@@ -26,12 +29,12 @@ export function ensurePackages(root) {
 /**
  * Compares the lock file with npm's own record of what it installed; no stamp of ours can be wrong then. Returns what
  * is stale, or '' when nothing is.
+ * @param {string} root
  */
 export function stalePackage(root) {
   const recordFile = join(root, 'node_modules', '.package-lock.json');
   if (!existsSync(recordFile)) return 'not installed';
-  const locked = JSON.parse(readFileSync(join(root, 'package-lock.json'), 'utf8')).packages;
-  const installed = JSON.parse(readFileSync(recordFile, 'utf8')).packages;
+  const [locked, installed] = [packagesOf(join(root, 'package-lock.json')), packagesOf(recordFile)];
   for (const [path, { version, optional, devOptional, link }] of Object.entries(locked)) {
     // Optional ones are for other systems.
     if (path === '' || optional || devOptional || link) continue;
@@ -41,3 +44,11 @@ export function stalePackage(root) {
   }
   return '';
 }
+
+/** @typedef {{ version: string, optional?: boolean, devOptional?: boolean, link?: boolean }} LockedPackage */
+
+/**
+ * @param {string} lockFile
+ * @returns {Record<string, LockedPackage>} by folder
+ */
+const packagesOf = (lockFile) => JSON.parse(readFileSync(lockFile, 'utf8')).packages;

@@ -1,6 +1,7 @@
 /** Asks Dawn for an adapter and prints it as JSON. A process of its own: drivers may crash, and read the environment once. */
 
 /** Reachable for ever: Dawn crashes when it is collected. */
+/** @type {GPU} */
 export let dawn;
 
 async function probe() {

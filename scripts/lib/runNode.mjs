@@ -2,7 +2,13 @@
 
 import { spawn } from 'node:child_process';
 
-/** Resolves to the exit code. Ctrl-C reaches the child by itself; this process waits for what it makes of it. */
+/**
+ * Resolves to the exit code. Ctrl-C reaches the child by itself; this process waits for what it makes of it.
+ * @param {string} file
+ * @param {string[]} args
+ * @param {{ env?: Record<string, string>, cwd?: string }} options
+ * @returns {Promise<number>}
+ */
 export function runNode(file, args, { env = {}, cwd = process.cwd() } = {}) {
   const child = spawn(process.execPath, ['--enable-source-maps', '--no-warnings', file, ...args], {
     stdio: 'inherit',

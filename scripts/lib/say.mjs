@@ -2,17 +2,26 @@
 
 import { spawnSync } from 'node:child_process';
 
-/** Standard output stays free for `--json`. */
+/**
+ * Standard output stays free for `--json`.
+ * @param {string} line
+ */
 export function say(line) {
   process.stderr.write(`setup: ${line}\n`);
 }
 
 /** A failure the user can act on: shown without a stack, exit code 2. */
 export class SetupError extends Error {
+  /** @override */
   name = 'SetupError';
 }
 
-/** Runs a command with its output on standard error, errors too unless told. Returns whether it succeeded. */
+/**
+ * Runs a command with its output on standard error, errors too unless told. Returns whether it succeeded.
+ * @param {string} command
+ * @param {string[]} args
+ * @param {{ env?: Record<string, string>, errors?: boolean }} options
+ */
 export function runLoud(command, args, { env = {}, errors = true } = {}) {
   const { status } = spawnSync(command, args, {
     stdio: ['ignore', 2, errors ? 2 : 'ignore'],
@@ -22,7 +31,14 @@ export function runLoud(command, args, { env = {}, errors = true } = {}) {
   return status === 0;
 }
 
-/** Ends the process with the message of a SetupError; anything else is our bug and keeps its stack. */
+/** @param {unknown} error */
+export const messageOf = (error) => (error instanceof Error ? error.message : String(error));
+
+/**
+ * Ends the process with the message of a SetupError; anything else is our bug and keeps its stack.
+ * @param {unknown} error
+ * @returns {never}
+ */
 export function exitOnSetupError(error) {
   if (!(error instanceof SetupError)) throw error;
   process.stderr.write(`${error.message}\n`);

@@ -10,34 +10,60 @@ const LIMIT_BYTES = { 'page, first paint': 161_000, 'page, engine worker': 90_50
 
 const LOADED_WHEN_USED = /^(@tensorflow\/|@xenova\/|minisearch)/;
 
+/** @param {string} text */
 const gzipBytes = (text) => gzipSync(text, { level: 9 }).length;
 
-/** Files of the page that lies in `folder`, by name, or of one that is built now. */
+/**
+ * Files of the page that lies in `folder`, by name, or of one that is built now.
+ * @param {string} [folder]
+ */
 export async function pageFiles(folder) {
   if (folder) {
-    const files = readdirSync(folder, { recursive: true }).filter((file) => /\.(html|js|css)$/.test(file));
+    const files = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((file) =>
+      /\.(html|js|css)$/.test(file),
+    );
     return new Map(files.map((file) => [file, readFileSync(join(folder, file), 'utf8')]));
   }
   const { build } = await import('vite');
-  const result = await build({ logLevel: 'silent', build: { write: false } });
-  return new Map([result].flat()[0].output.map(({ fileName, code, source }) => [fileName, code ?? `${source}`]));
+  const [result] = [await build({ logLevel: 'silent', build: { write: false } })].flat();
+  if (!('output' in result)) throw new Error('Vite watches instead of building.');
+  return new Map(result.output.map((file) => [file.fileName, file.type === 'chunk' ? file.code : `${file.source}`]));
 }
 
-/** Bytes of `entries` and of all that they import when they load. What is imported later is not counted. */
+/**
+ * Bytes of `entries` and of all that they import when they load. What is imported later is not counted.
+ * @param {Map<string, string>} files
+ * @param {string[]} entries
+ */
 function routeBytes(files, entries) {
+  /** @type {Set<string>} */
   const loaded = new Set();
-  const load = (name) => {
-    if (loaded.has(name) || !files.has(name)) return;
+  const load = (/** @type {string} */ name) => {
+    if (loaded.has(name)) return;
     loaded.add(name);
-    for (const [, file] of files.get(name).matchAll(/\b(?:import|from)\s*["']\.\/([^"']+\.js)["']/g))
+    for (const [, file] of textOf(files, name).matchAll(/\b(?:import|from)\s*["']\.\/([^"']+\.js)["']/g))
       load(`assets/${file}`);
   };
   entries.forEach(load);
-  return [...loaded].reduce((sum, name) => sum + gzipBytes(files.get(name)), 0);
+  return [...loaded].reduce((sum, name) => sum + gzipBytes(textOf(files, name)), 0);
 }
 
+/**
+ * @param {Map<string, string>} files
+ * @param {string} name
+ */
+function textOf(files, name) {
+  const text = files.get(name);
+  if (text === undefined)
+    throw new Error(`The page has no ${name}; scripts/lib/size.mjs does not know how it was built.`);
+  return text;
+}
+
+/** @param {Map<string, string>} files */
 function pageBytes(files) {
-  const inHtml = [...files.get('index.html').matchAll(/(?:src|href)="\.\/(assets\/[^"]+)"/g)].map(([, file]) => file);
+  const inHtml = [...textOf(files, 'index.html').matchAll(/(?:src|href)="\.\/(assets\/[^"]+)"/g)].map(
+    ([, file]) => file,
+  );
   const worker = [...files.keys()].filter((name) => /^assets\/engine\.worker-[^/]+\.js$/.test(name));
   if (inHtml.length < 2 || worker.length !== 1)
     throw new Error('The page was not built as scripts/lib/size.mjs expects.');
@@ -47,10 +73,13 @@ function pageBytes(files) {
   };
 }
 
-/** Bundles a module with its packages, minified; what it loads only when used (tfjs, a sandbox) is not counted. */
+/**
+ * Bundles a module with its packages, minified; what it loads only when used (tfjs, a sandbox) is not counted.
+ * @param {string} entry
+ */
 export async function gzipBytesOf(entry) {
   const { build } = await import('vite');
-  const { output } = await build({
+  const built = await build({
     configFile: false,
     logLevel: 'silent',
     plugins: [inline()],
@@ -61,24 +90,35 @@ export async function gzipBytesOf(entry) {
       lib: { entry, formats: ['es'], fileName: 'size' },
       rolldownOptions: { external: (id) => LOADED_WHEN_USED.test(id) },
     },
-  }).then((results) => (Array.isArray(results) ? results[0] : results));
-  const chunks = new Map(output.filter(({ type }) => type === 'chunk').map((chunk) => [chunk.fileName, chunk]));
+  });
+  const [result] = [built].flat();
+  if (!('output' in result)) throw new Error('Vite watches instead of building.');
+  const chunks = new Map(
+    result.output.flatMap((made) => (made.type === 'chunk' ? [/** @type {const} */ ([made.fileName, made])] : [])),
+  );
+  /** @type {Set<import('vite').Rolldown.OutputChunk>} */
   const loaded = new Set();
-  const load = (name) => {
-    if (loaded.has(name) || !chunks.has(name)) return;
-    loaded.add(name);
-    chunks.get(name).imports.forEach(load);
+  const load = (/** @type {string} */ name) => {
+    const chunk = chunks.get(name);
+    if (!chunk || loaded.has(chunk)) return;
+    loaded.add(chunk);
+    chunk.imports.forEach(load);
   };
   for (const { isEntry, fileName } of chunks.values()) if (isEntry) load(fileName);
-  return [...loaded].reduce((sum, name) => sum + gzipBytes(chunks.get(name).code), 0);
+  return [...loaded].reduce((sum, chunk) => sum + gzipBytes(chunk.code), 0);
 }
 
-/** A line for each size, and whether all limits are kept. `page`: a folder it was built into. */
+/**
+ * A line for each size, and whether all limits are kept.
+ * @param {{ library: string, page?: string }} built the library's entry, and the folder that the page was built into
+ */
 export async function checkSizes({ library, page }) {
+  /** @type {Record<keyof typeof LIMIT_BYTES, number>} */
   const sizes = { ...pageBytes(await pageFiles(page)), library: await gzipBytesOf(library) };
-  const kilobytes = (n) => (n / 1000).toFixed(1);
-  const lines = Object.entries(sizes).map(
-    ([name, bytes]) => `${name}: ${kilobytes(bytes)} kB gzip; limit ${kilobytes(LIMIT_BYTES[name])} kB`,
+  const kilobytes = (/** @type {number} */ n) => (n / 1000).toFixed(1);
+  const names = /** @type {(keyof typeof LIMIT_BYTES)[]} */ (Object.keys(LIMIT_BYTES));
+  const lines = names.map(
+    (name) => `${name}: ${kilobytes(sizes[name])} kB gzip; limit ${kilobytes(LIMIT_BYTES[name])} kB`,
   );
-  return { lines, ok: Object.entries(sizes).every(([name, bytes]) => bytes <= LIMIT_BYTES[name]) };
+  return { lines, ok: names.every((name) => sizes[name] <= LIMIT_BYTES[name]) };
 }

@@ -1,0 +1,130 @@
+/** The reports of the command line, opened from disk as a user does: what they show, and that text from a run stays text. */
+
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, type Page, test } from '@playwright/test';
+import { comparisonReport } from '../../src/report/comparison.ts';
+
+const PASS = 'val-core/t/acc/mean@1';
+const HOSTILE = '</script><script>document.title = "broken"</script><img src=x onerror="document.title = 1">';
+
+let folder: string;
+let errors: string[];
+
+const write = (name: string, lines: unknown[]) =>
+  writeFileSync(join(folder, name), lines.map((line) => `${JSON.stringify(line)}\n`).join(''));
+const webgrpo = (...args: string[]) =>
+  execFileSync(process.execPath, ['scripts/webgrpo.mjs', ...args], { stdio: ['ignore', 'pipe', 'pipe'] });
+
+test.beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), 'webgrpo-report-'));
+  for (const name of ['rollouts', 'profile']) mkdirSync(join(folder, name));
+  writeFileSync(
+    join(folder, 'config.yaml'),
+    `data: { maxResponseLength: 64 }\nrollout: { maxSlots: 8, multiTurn: { toolTimeoutS: 10 } }\n# ${HOSTILE}\n`,
+  );
+  write('metrics.jsonl', [
+    { 'training/global_step': 0, [PASS]: 0.25 },
+    { 'training/global_step': 1, 'critic/score/mean': 0.5, 'timing_s/step': 2 },
+    { 'training/global_step': 2, 'critic/score/mean': 0.75, 'timing_s/step': 2, [PASS]: 0.5 },
+  ]);
+  const messages = [
+    { role: 'user', content: 'q' },
+    { role: 'assistant', content: HOSTILE },
+  ];
+  const facts = { step: 1, group: 0, problem: 'p', answer: '4', score: 1, acc: 1, stopReason: 'completed' };
+  write('rollouts/step-1.jsonl', [{ ...facts, messages, numTurns: 1, numToolCalls: 0, responseTokens: 3 }]);
+  const sample = { problem: 'p', stop: '<b>', turns: 1, tokens: 20, toolCalls: 0, score: 1 };
+  const events = [
+    ['decode', 0, 0, 8, 4],
+    ['sample', 0, 8, 10, 1],
+  ];
+  write('profile/step-1.jsonl', [
+    { step: 1, phases: [['generate', 0, 100]] },
+    ...[1, 2, 3, 4, 5].map((n) => ({ id: `0.${n}`, ...sample, events })),
+  ]);
+  webgrpo('report', folder);
+  webgrpo('profile', folder);
+});
+
+test.afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+test.beforeEach(async ({ page }) => {
+  errors = [];
+  page.on('pageerror', (error) => errors.push(error.message));
+  page.on('request', (request) => {
+    if (!request.url().startsWith('file:')) errors.push(`loads ${request.url()}`);
+  });
+  await page.setViewportSize({ width: 375, height: 800 });
+});
+
+/** Opens a page of the folder; nothing on it may fail, load anything, or be wider than a phone. */
+async function open(page: Page, name: string): Promise<void> {
+  await page.goto(`file://${join(folder, name)}`);
+  await expect(page.locator('h1')).toBeVisible();
+  await page.emulateMedia({ colorScheme: 'dark' }); // curves are drawn anew
+  expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(375);
+  await expect(page.locator('script')).toHaveCount(2);
+  await expect(page.locator('img')).toHaveCount(0);
+  expect(errors).toEqual([]);
+}
+
+test('report.html has the summary, the curves and the rollouts of a run', async ({ page }) => {
+  await open(page, 'report.html');
+  await expect(page.locator('pre').first()).toContainText('pass@1                     0.250     0.500');
+  await expect(page.locator('figcaption')).toHaveText(['held-out pass@1', 'reward']);
+  await expect(page.locator('.chart canvas')).toHaveCount(2);
+  await expect(page.locator('.u-legend').first()).toContainText('sampled');
+  await expect(page.locator('article header')).toHaveText(
+    'reward 1.00 - answer 4 - 0 tool calls - 3 tokens - completed - p',
+  );
+  await expect(page.locator('.message.assistant span')).toHaveText(HOSTILE);
+  const inPage = JSON.parse((await page.locator('#report').textContent())!) as unknown;
+  expect(inPage).toEqual(JSON.parse(readFileSync(join(folder, 'report.json'), 'utf8')));
+});
+
+test('profile.html tells where the time went', async ({ page }) => {
+  await open(page, 'profile.html');
+  await expect(page.locator('body')).toContainText('1 steps, 5 samples.');
+  await expect(page.locator('h2')).toHaveCount(9);
+  await expect(page.locator('svg')).toHaveCount(5);
+  await expect(page.locator('rect title', { hasText: 'sample, turn 0: 2 ms, GPU 1 ms' })).toHaveCount(5);
+  await expect(page.locator('body')).toContainText('alternate');
+  await expect(page.locator('li', { hasText: '<b>: 5' })).toHaveCount(1);
+  expect(await page.locator('body').innerHTML()).not.toMatch(/NaN|undefined/);
+});
+
+test('compare.html hides an algorithm in every chart', async ({ page }) => {
+  const history = (after: number) => [
+    { 'training/global_step': 0, [PASS]: 0.25 },
+    { 'training/global_step': 2, [PASS]: after, 'actor/entropy': 0.5, 'timing_s/step': 60 },
+  ];
+  const all = [
+    { algorithm: HOSTILE, settings: 'vanilla', runs: [{ seed: 1, history: history(0.9) }] },
+    { algorithm: 'gspo', settings: 'gspo', runs: [{ seed: 1, history: history(0.5) }] },
+  ];
+  const report = comparisonReport({ title: 'two', about: 'of a test', all, target: 0.85, config: 'x: 1' });
+  const json = JSON.stringify(report).replaceAll('<', '\\u003c');
+  const html = readFileSync(join(folder, 'report.html'), 'utf8');
+  const data = /(<script id="report" type="application\/json">).*?(<\/script>)/s;
+  writeFileSync(
+    join(folder, 'compare.html'),
+    html.replace(data, (_, start: string, end: string) => start + json + end),
+  );
+  await open(page, 'compare.html');
+  await expect(page.locator('tbody tr')).toHaveCount(2);
+  await expect(page.locator('tbody td').first()).toHaveText(HOSTILE);
+  await expect(page.locator('.chart canvas')).toHaveCount(2);
+  const pictures = () =>
+    page.locator('.chart canvas').evaluateAll((all) => all.map((canvas) => (canvas as HTMLCanvasElement).toDataURL()));
+  const before = await pictures();
+  const button = page.getByRole('button', { name: 'gspo' });
+  await button.click();
+  await expect(button).toHaveAttribute('aria-pressed', 'false');
+  await expect(async () => {
+    const after = await pictures();
+    expect(after.map((picture, i) => picture === before[i])).toEqual([false, false]);
+  }).toPass();
+});
