@@ -131,7 +131,7 @@ function readStations() {
     readFileSync(join(ROOT, 'README.md'), 'utf8'),
   )?.[1];
   const stations = new Map();
-  for (const [, number, file] of (section ?? '').matchAll(/^(\d+)\. \[[^\]]*\]\(([^)]+)\)/gm)) {
+  for (const [, number, file] of (section ?? '').matchAll(/^(\d+)\. .*?\]\(([^)]+)\)/gm)) {
     const { room, folder } = placeOf(file);
     at(stations, folder ? `${room}/${folder}` : `${room}`, () => []).push(number);
   }
