@@ -187,7 +187,7 @@ export const MUTATIONS = [
     file: 'src/rollout/server/kvCache.ts',
     find: 'entry[1].lastUsed < oldest[1].lastUsed',
     replace: 'entry[1].lastUsed > oldest[1].lastUsed',
-    tests: unit('rolloutServer'),
+    tests: unit('kvCache'),
   },
   {
     name: 'stop strings: the least length counts one more',
