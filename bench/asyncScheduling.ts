@@ -1,5 +1,5 @@
 /**
- * The default recipe with passes launched before the last one was looked at, without, and as the engine chooses: the same steps
+ * The default recipe with passes started before the last one was read, without, and as the engine chooses: the same steps
  * in turn in one process. All draw the same tokens, so only times differ.
  */
 

@@ -1,4 +1,4 @@
-/** What crosses between agent loops (main thread) and the rollout engine (GPU worker). */
+/** Messages between agent loops (main thread) and the rollout server (GPU worker). */
 
 import type { CallableTool, CallFormat } from './constrained/toolGrammar.ts';
 import type { TurnSpan } from './server/turnClock.ts';
@@ -26,11 +26,11 @@ export interface SamplingParams {
   logitBias?: [number, number][];
   /** Texts that end a turn at the token which completes one, wherever in the token; at most 16. vLLM's name. */
   stop?: string[];
-  /** Whether the turn's text, as tools and rewards read it, has the stop string; its tokens always do. vLLM's name. */
+  /** Keeps the stop string in the turn's text, as tools and rewards read it; its tokens always do. vLLM's name. */
   includeStopStrInOutput?: boolean;
   /**
-   * Where a call was begun, only what goes on to a valid call of one of these; one step a read-back, or one check of
-   * guesses. What the constraint left is part of logMass.
+   * Constrains a tool call, once begun, to a valid call of one of these tools; costs a read-back a token, or a draft pass.
+   * The probability mass that the constraint left is part of logMass.
    */
   toolCalls?: readonly CallableTool[];
   /** How calls are written; default 'hermes'. */
@@ -58,8 +58,8 @@ export interface GenerateRequest {
   /** Answer with `spans` as well. */
   timed?: boolean;
   /**
-   * Told the tokens as they are read back, for display; all of the answer's, in order. For engines of this thread: a
-   * function does not cross to a worker.
+   * Called with the tokens as they are read back, in order, for display. Only for engines of this thread: a function does
+   * not cross to a worker.
    */
   onTokens?: (tokenIds: readonly number[]) => void;
 }
@@ -84,9 +84,9 @@ export interface Generation {
    * 'length' = maxNewTokens or the slot is full.
    */
   stopReason: 'stop' | 'stop_string' | 'length' | 'aborted';
-  /** Which one of `stop`. */
+  /** The one of `stop` that ended the turn. */
   stopString?: string;
-  /** What the request spent its time on, in order; only if `timed` asked for it. */
+  /** Spans of the request's time, in order; only if `timed` asked for them. */
   spans?: TurnSpan[];
 }
 
@@ -129,7 +129,7 @@ export interface RolloutStats {
 }
 
 /**
- * Why a sample ended. 'max_tokens' = the response limit or a turn's, 'context_overflow' = the model's context;
+ * The reason why a sample ended. 'max_tokens' = the response limit or a turn's, 'context_overflow' = the model's context;
  * 'parse_error', 'tool_failure' and 'timeout' of a tool only where the limits say to stop at them; 'timeout' also of the
  * whole sample.
  */

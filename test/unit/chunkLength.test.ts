@@ -80,6 +80,15 @@ test('the longer the device waits for the host, and the shorter a step, the more
   expect(times.at(-1)).toBeLessThan(times[0]);
 });
 
+test('the time of a pass counts by its steps', () => {
+  const chunks = [1, 8].map((steps) => {
+    const chunk = seen({ stepMs: 5, hostMs: 4, endRate: 0.001 });
+    for (let i = 0; i < 50; i++) chunk.learnTime(5 * steps, steps);
+    return chunk.next(far());
+  });
+  expect(chunks[1]).toBe(chunks[0]);
+});
+
 test('the more sequences end, the fewer steps; at least one, however many end', () => {
   const steps = [0, 0.001, 0.01, 0.1, 1].map((endRate) => seen({ stepMs: 1, hostMs: 5, endRate }).next(far()));
   expect(steps).toEqual([...steps].sort((a, b) => b - a));

@@ -150,17 +150,17 @@ async function sameTurns(options: RolloutOptions, maxSlots: number): Promise<voi
   else expect(preemptions).toBeGreaterThan(0);
 }
 
-test('with async scheduling one pass is in the air while the last is looked at, and no row is past its limit', async () => {
+test('with async scheduling one pass is in flight while the last is read, and no row is past its limit', async () => {
   const most: Record<string, number> = {};
   for (const asyncScheduling of ['off', 'on'] as const) {
     const { server, decoder } = serverOf({ ...SIZES, maxSlots: 4 }, { asyncScheduling });
     const read = decoder.readState.bind(decoder);
-    let inTheAir = 0;
+    let inFlight = 0;
     decoder.readState = async () => {
-      most[asyncScheduling] = Math.max(most[asyncScheduling] ?? 0, ++inTheAir);
+      most[asyncScheduling] = Math.max(most[asyncScheduling] ?? 0, ++inFlight);
       const state = await read();
       await nextTask();
-      inTheAir--;
+      inFlight--;
       return state;
     };
     const lengths = [2, 9, 30, 31, 32, 33];
@@ -173,9 +173,9 @@ test('with async scheduling one pass is in the air while the last is looked at, 
     expect((await server.takeStats()).wastedRows).toBeLessThanOrEqual(2);
     const long = make(5);
     const running = server.generate(long);
-    while (inTheAir === 0) await nextTask();
+    while (inFlight === 0) await nextTask();
     await server.pause();
-    expect(inTheAir).toBe(0);
+    expect(inFlight).toBe(0);
     server.resume();
     expect((await running).tokenIds.length).toBe(33);
   }

@@ -1,4 +1,4 @@
-/** What a sample spends its time on, told as it happens. Times are performance.now(), milliseconds. */
+/** Events of a sample for the profile: one for each span of its time. Times are performance.now(), milliseconds. */
 
 import type { SpanKind } from '../server/turnClock.ts';
 
@@ -15,6 +15,6 @@ export interface SampleEvent {
   turn: number;
   start: number;
   end: number;
-  /** 'prefill', 'decode', 'sample': what the GPU computed meanwhile in the passes the sample was in; absent without timestamps. */
+  /** 'prefill', 'decode', 'sample': GPU time of the passes the sample was in; absent without timestamps. */
   gpuMs?: number;
 }

@@ -1,5 +1,5 @@
 /**
- * Agent loops: what one sample does from prompt to last token. After verl's, registered by name: `single_turn`,
+ * Agent loops: each drives one sample from its prompt to its last token. After verl's, registered by name: `single_turn`,
  * `tool_agent`, and a user's own. Every sample runs its own loop; a slow tool holds up nobody else.
  */
 
@@ -13,14 +13,14 @@ import type { StopReason, Trajectory } from '../types.ts';
 
 export type { AgentLimits, AgentLoopInput } from './types.ts';
 
-/** Runs a sample to its end and says why it ended. What it throws ends the run: tools and calls fail by text instead. */
+/** Runs a sample to its end and returns the reason. An exception ends the run; tools and calls fail by text instead. */
 export type AgentLoop = (sample: AgentSample) => Promise<StopReason>;
 
 export interface AgentLoopOutput {
   trajectory: Trajectory;
   /** Assistant and tool messages after the prompt, decoded. */
   messages: Message[];
-  /** What stateful tools gave, by tool; see Tool.calcReward. */
+  /** Rewards of stateful tools, by tool; see Tool.calcReward. */
   toolRewards: Record<string, number>;
   /** Milliseconds this sample waited for the engine and for its tools. */
   timing: { generateMs: number; toolsMs: number };
@@ -57,7 +57,7 @@ export function agentLoopOf(name: string): AgentLoop {
   throw new InputError(`There is no agent loop "${name}"; registered are ${[...LOOPS.keys()].join(', ')}.`);
 }
 
-/** Throws InputError on a prompt longer than the limits; whatever the tools do, it does not throw. */
+/** Runs a problem's agent loop. Throws InputError on a prompt longer than the limits; tools never make it throw. */
 export async function runAgentLoop(input: AgentLoopInput): Promise<AgentLoopOutput> {
   const loop = agentLoopOf(loopName(input));
   const arrived = performance.now();

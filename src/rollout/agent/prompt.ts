@@ -1,4 +1,4 @@
-/** The prompt of a problem as the chat template writes it, and whether it fits. */
+/** Encodes a problem's prompt by the chat template and checks its length. */
 
 import { InputError } from '../../errors.ts';
 import type { Tool } from '../../tasks/tool.ts';
@@ -11,7 +11,7 @@ export function assertPromptFits(input: PromptInput): void {
   checkPrompt(encodePrompt(input).length, input.problem.id, input.limits);
 }
 
-/** The tokenizer keeps it, so that the samples of a group, which start at once, cost one encoding. */
+/** Encodes a problem's prompt. The tokenizer keeps it: the samples of a group, which start at once, cost one encoding. */
 export function encodePrompt({
   tokenizer,
   problem,

@@ -121,7 +121,7 @@ export class AgentSample {
     return this.#timedOut ? 'timeout' : 'aborted';
   }
 
-  /** Which of the two limits `tokensLeft` ran into. */
+  /** The stop reason of the limit that `tokensLeft` ran into. */
   #outOf(): StopReason {
     const { limits } = this.input;
     return limits.maxResponseLength <= limits.contextLength - this.#prompt.length ? 'max_tokens' : 'context_overflow';

@@ -41,17 +41,17 @@ export interface AgentLoopInput {
   toolParser?: ToolParser;
   /** Put the tools' schemas into the prompt through the chat template. Default false: the prompt stays short. */
   toolSchemasInPrompt?: boolean;
-  /** Tool calls cannot but fit the tools' schemas; the parser must say its format. */
+  /** Constrains tool calls to the tools' schemas; the parser must say its format. */
   constrainToolCalls?: boolean;
   /** Ends the sample with stop reason 'aborted', its tokens kept. */
   signal?: AbortSignal;
   /** A registered agent loop; default 'tool_agent'. */
   agentLoop?: string;
-  /** Told what the sample spent its time on, as it happens. */
+  /** Called at the end of each span of the sample's time. */
   onEvent?: (event: SampleEvent) => void;
 }
 
-/** What the model wrote in one turn. */
+/** One turn of the model. */
 export interface Turn {
   content: string;
   /** Tool calls in it; none without tools. */

@@ -1,6 +1,6 @@
 /**
  * Hundreds of samples start in the same instant, and encoding their prompts takes longer than a page may be kept from
- * drawing. They stand in line here, and the thread is given back every now and then.
+ * drawing. They queue here, and the thread yields to other tasks every MAX_BUSY_MS.
  */
 
 const MAX_BUSY_MS = 15;
@@ -18,7 +18,7 @@ export function takeTurn(): Promise<void> {
   return line;
 }
 
-/** Lets other messages in, by a message rather than a timer: timers are slowed down in background tabs. */
+/** Yields to other tasks, by a message rather than a timer: browsers slow down the timers of background tabs. */
 export function nextTask(): Promise<void> {
   return new Promise((resolve) => {
     const { port1, port2 } = new MessageChannel();

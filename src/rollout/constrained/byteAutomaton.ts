@@ -1,10 +1,10 @@
 /**
- * Regular languages over bytes: small parts put together to a nondeterministic automaton, made deterministic state by state
- * as they are reached. What constrained decoding steps through.
+ * Regular languages over bytes, for constrained decoding. Patterns add nodes to a nondeterministic automaton, which is made
+ * deterministic state by state as the states are reached.
  */
 
-/** Adds a piece of language to an automaton: it starts at `from`, where nothing of it leads back to; returns where it ends. */
-export type Part = (nfa: Nfa, from: number) => number;
+/** Adds a pattern to an automaton, from node `from`, which it never leads back to; returns the node where it ends. */
+export type Pattern = (nfa: Nfa, from: number) => number;
 
 export class Nfa {
   /** Of each node: [first byte, last byte, node after it]. */
@@ -19,7 +19,7 @@ export class Nfa {
 }
 
 export const text =
-  (literal: string): Part =>
+  (literal: string): Pattern =>
   (nfa, from) => {
     let at = from;
     for (const byte of new TextEncoder().encode(literal)) at = bytes([byte, byte])(nfa, at);
@@ -28,7 +28,7 @@ export const text =
 
 /** One byte out of ranges. */
 export const bytes =
-  (...ranges: [number, number][]): Part =>
+  (...ranges: [number, number][]): Pattern =>
   (nfa, from) => {
     const to = nfa.node();
     for (const [low, high] of ranges) nfa.edges[from].push([low, high, to]);
@@ -36,39 +36,39 @@ export const bytes =
   };
 
 export const sequence =
-  (...parts: Part[]): Part =>
+  (...patterns: Pattern[]): Pattern =>
   (nfa, from) =>
-    parts.reduce((at, part) => part(nfa, at), from);
+    patterns.reduce((at, pattern) => pattern(nfa, at), from);
 
 export const oneOf =
-  (...parts: Part[]): Part =>
+  (...patterns: Pattern[]): Pattern =>
   (nfa, from) => {
     const to = nfa.node();
-    for (const part of parts) nfa.free[part(nfa, from)].push(to);
+    for (const pattern of patterns) nfa.free[pattern(nfa, from)].push(to);
     return to;
   };
 
 export const optional =
-  (part: Part): Part =>
+  (pattern: Pattern): Pattern =>
   (nfa, from) => {
     const to = nfa.node();
     nfa.free[from].push(to);
-    nfa.free[part(nfa, from)].push(to);
+    nfa.free[pattern(nfa, from)].push(to);
     return to;
   };
 
 /** Any number of times. */
 export const many =
-  (part: Part): Part =>
+  (pattern: Pattern): Pattern =>
   (nfa, from) => {
     const loop = nfa.node();
     nfa.free[from].push(loop);
-    nfa.free[part(nfa, loop)].push(loop);
+    nfa.free[pattern(nfa, loop)].push(loop);
     return loop;
   };
 
-export const upTo = (times: number, part: Part): Part =>
-  sequence(...Array.from({ length: times }, () => optional(part)));
+export const upTo = (times: number, pattern: Pattern): Pattern =>
+  sequence(...Array.from({ length: times }, () => optional(pattern)));
 
 /** No state is reached by such a byte. */
 export const DEAD = -1;
@@ -80,13 +80,13 @@ export class ByteAutomaton {
   readonly #end: number;
   /** [nodes] fewest bytes from a node to the end. */
   readonly #bytesLeft: number[];
-  /** Of each state: its nodes, ascending, and where each byte leads. */
+  /** The nodes of each state, ascending, and the state after each byte. */
   readonly #nodes: number[][] = [];
   readonly #next: Int32Array[] = [];
   readonly #left: number[] = [];
   readonly #stateOf = new Map<string, number>();
 
-  constructor(language: Part) {
+  constructor(language: Pattern) {
     const first = this.#nfa.node();
     this.#end = language(this.#nfa, first);
     this.#bytesLeft = bytesLeft(this.#nfa, this.#end);
@@ -99,7 +99,7 @@ export class ByteAutomaton {
     return row[byte];
   }
 
-  /** Whether the bytes so far are a whole word. */
+  /** True if the bytes so far are a whole word. */
   isEnd(state: number): boolean {
     return this.#nodes[state].includes(this.#end);
   }

@@ -1,13 +1,13 @@
-/** Where a turn's text stands between free text and a call, byte by byte. */
+/** Follows a turn's text byte by byte, in and out of tool calls. */
 
 import { ByteAutomaton, DEAD } from './byteAutomaton.ts';
 import { advance, prefixFunction } from '../decode/stopStrings.ts';
 import { CALL_OPENS, type CallableTool, type CallFormat, toolCallGrammar } from './toolGrammar.ts';
 
 export interface CallLanguage {
-  /** The state after a byte; DEAD where no valid call goes on so. State 0 is where every turn starts. */
+  /** The state after a byte; DEAD where no valid call continues with it. Every turn starts in state 0. */
   step(state: number, byte: number): number;
-  /** Whether a call was begun that is not complete. */
+  /** True inside a call that is not complete. */
   isCall(state: number): boolean;
   /** Fewest bytes to the end of the call; 0 outside of one. */
   bytesLeft(state: number): number;
@@ -18,7 +18,7 @@ export function callLanguage(tools: readonly CallableTool[], format: CallFormat)
   return format === 'llama3_json' ? new WholeTurn(automaton) : new TaggedCalls(automaton);
 }
 
-/** Calls begin at a tag, wherever it comes. A state is how much of the tag the text ends with, or one of the call's, behind. */
+/** Calls begin at a tag anywhere in the text. States below the tag's length count its matched bytes; those above are the call's. */
 class TaggedCalls implements CallLanguage {
   readonly #tag = new TextEncoder().encode(CALL_OPENS);
   readonly #fallback = prefixFunction(this.#tag);

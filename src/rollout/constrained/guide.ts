@@ -1,8 +1,8 @@
 /**
- * Constrained decoding: which tokens may come next, so that a tool call that was begun is valid. Text around calls is free.
+ * Constrained decoding: a CallGuide masks the tokens that would make a tool call invalid. Text around calls is free.
  *
- * A state is where the text stands (callLanguage.ts). The tokens that a state allows, and how few tokens each then leaves to
- * the end of the call, are found once and kept.
+ * States are those of callLanguage.ts. The tokens that a state allows, and the fewest tokens from each to the end of the
+ * call, are found once and kept.
  */
 
 import { tokenBytes, type Vocabulary } from '../../model/tokenizer/vocabulary.ts';
@@ -51,7 +51,7 @@ export class GuidedTurn {
 }
 
 export class CallGuide {
-  /** Where every turn starts. */
+  /** The state in which every turn starts. */
   readonly start = 0;
   readonly #vocabulary: Vocabulary;
   readonly #vocabSize: number;
@@ -92,9 +92,7 @@ export class CallGuide {
     return inTime.length > 0 ? this.#bits(inTime) : allowed.mask; // too late: the turn is cut whatever comes
   }
 
-  /**
-   * The masks of the places of guesses as far as these are allowed, and of the place behind them; `left` tokens may come.
-   */
+  /** Masks of the guessed tokens, up to the first one not allowed, and of the token after them; `left` tokens may come. */
   masks(state: number, guesses: readonly number[], left: number): (Uint32Array | undefined)[] {
     const masks = [this.mask(state, left)];
     for (const [i, token] of guesses.entries()) {
@@ -126,7 +124,7 @@ export class CallGuide {
     return { ids, tokensLeft, most, mask };
   }
 
-  /** Tokens that no byte of leads into nothing, and where they lead. Tokens without bytes are for free text. */
+  /** Tokens all of whose bytes are allowed, and the states after them. Tokens without bytes are for free text. */
   #reach(state: number): { ids: Uint32Array; next: Int32Array } {
     const ids = this.#language.isCall(state) ? [] : [...this.#trie.empty];
     const next = ids.map(() => state);

@@ -7,7 +7,7 @@
  */
 
 import type { ArgumentSchema, ToolSchema } from '../../tasks/toolSchema.ts';
-import { bytes, many, type Nfa, oneOf, optional, type Part, sequence, text, upTo } from './byteAutomaton.ts';
+import { bytes, many, type Nfa, oneOf, optional, type Pattern, sequence, text, upTo } from './byteAutomaton.ts';
 
 /** Whole numbers that are written out one by one. */
 const MAX_RANGE = 256;
@@ -20,7 +20,7 @@ const digit = bytes([0x30, 0x39]);
 /** "<" is escaped, so that no tag can come out of a name or a choice. */
 export const json = (value: unknown): string => JSON.stringify(value).replaceAll('<', '\\u003c');
 
-export function value(schema: ArgumentSchema): Part {
+export function value(schema: ArgumentSchema): Pattern {
   if (schema.enum) return oneOf(...schema.enum.map((choice) => text(json(choice))));
   if (schema.type === 'string') return string(schema.maxLength);
   if (schema.type === 'integer') return integer(schema);
@@ -37,14 +37,14 @@ export function value(schema: ArgumentSchema): Part {
   return scalar();
 }
 
-/** Where the schema does not say. */
-const scalar = (): Part => oneOf(...['string', 'number', 'boolean', 'null'].map((type) => value({ type })));
+/** A value whose type the schema does not give. */
+const scalar = (): Pattern => oneOf(...['string', 'number', 'boolean', 'null'].map((type) => value({ type })));
 
-const array = (item: Part): Part =>
+const array = (item: Pattern): Pattern =>
   sequence(text('['), optional(sequence(item, many(sequence(text(','), space, item)))), text(']'));
 
 /** Two ways run side by side: no member yet, and some, after which a comma comes. */
-export function object({ properties, required = [] }: ToolSchema): Part {
+export function object({ properties, required = [] }: ToolSchema): Pattern {
   return (nfa, from) => {
     let none: number | undefined = text('{')(nfa, from);
     let some: number | undefined;
@@ -71,13 +71,13 @@ function joined(nfa: Nfa, from: number): number {
   return to;
 }
 
-function integer(schema: ArgumentSchema): Part {
+function integer(schema: ArgumentSchema): Pattern {
   const [low, high] = [Math.ceil(schema.minimum ?? -Infinity), Math.floor(schema.maximum ?? Infinity)];
   if (!(high - low < MAX_RANGE) || high < low) return whole(schema);
   return oneOf(...Array.from({ length: high - low + 1 }, (_, i) => text(`${low + i}`)));
 }
 
-function whole({ minimum = -Infinity, maximum = Infinity }: ArgumentSchema): Part {
+function whole({ minimum = -Infinity, maximum = Infinity }: ArgumentSchema): Pattern {
   const magnitude = oneOf(text('0'), sequence(bytes([0x31, 0x39]), upTo(MAX_DIGITS - 1, digit)));
   if (minimum >= 0) return magnitude;
   return maximum < 0 ? sequence(text('-'), magnitude) : sequence(optional(text('-')), magnitude);
@@ -92,13 +92,13 @@ const exponent = sequence(
 );
 
 /** JSON's strings in valid UTF-8, in which neither tag of a call can occur: "<" is not followed by "t" or "/". */
-function string(maxLength?: number): Part {
+function string(maxLength?: number): Pattern {
   const character = (ascii: Ranges, beyond: boolean) => oneOf(bytes(...ascii), escaped, utf8(beyond));
   return sequence(text('"'), characters(character, maxLength), text('"'));
 }
 
 /** The same without quotes and escapes, for formats that write texts as they are; line breaks and tabs are allowed. */
-export function rawText(maxLength?: number): Part {
+export function rawText(maxLength?: number): Pattern {
   const breaks: Ranges = [
     [0x09, 0x0a],
     [0x0d, 0x0d],
@@ -110,7 +110,7 @@ export function rawText(maxLength?: number): Part {
 
 type Ranges = [number, number][];
 
-function characters(character: (ascii: Ranges, beyond: boolean) => Part, maxLength?: number): Part {
+function characters(character: (ascii: Ranges, beyond: boolean) => Pattern, maxLength?: number): Pattern {
   // Characters beyond U+FFFF count twice where length is limited, "<" would need to look ahead: neither comes there.
   if (maxLength !== undefined) return upTo(maxLength, character(ASCII, false));
   const opening = sequence(text('<'), many(text('<')));
@@ -145,7 +145,7 @@ const escaped = sequence(
 );
 
 /** A character of several bytes as RFC 3629 allows them; those beyond U+FFFF only where asked for. */
-function utf8(beyond: boolean): Part {
+function utf8(beyond: boolean): Pattern {
   const more = bytes([0x80, 0xbf]);
   const within = [
     sequence(bytes([0xc2, 0xdf]), more),

@@ -1,8 +1,8 @@
-/** What a tool call may look like, by the tools' schemas, in the formats that toolParser.ts reads. */
+/** Grammar of valid tool calls, from the tools' schemas, in the formats that tools/parser.ts reads. */
 
 import { InputError } from '../../errors.ts';
 import type { ArgumentSchema, ToolSchema } from '../../tasks/toolSchema.ts';
-import { bytes, many, oneOf, optional, type Part, sequence, text } from './byteAutomaton.ts';
+import { bytes, many, oneOf, optional, type Pattern, sequence, text } from './byteAutomaton.ts';
 import { json, object, rawText, space, value } from './jsonGrammar.ts';
 
 /** A tool as far as its calls go; plain data, so that it can cross to a worker. */
@@ -17,8 +17,8 @@ export type CallFormat = 'hermes' | 'qwen3_coder' | 'llama3_json';
 export const CALL_OPENS = '<tool_call>';
 const CALL_CLOSES = '</tool_call>';
 
-/** What follows CALL_OPENS, CALL_CLOSES included; of Llama 3, which has no tags, a whole turn. */
-export function toolCallGrammar(tools: readonly CallableTool[], format: CallFormat = 'hermes'): Part {
+/** The grammar after CALL_OPENS, up to and with CALL_CLOSES; of a whole turn in Llama 3's format, which has no tags. */
+export function toolCallGrammar(tools: readonly CallableTool[], format: CallFormat = 'hermes'): Pattern {
   if (format === 'llama3_json') return llamaTurn(jsonCall(tools, 'parameters'));
   const call = format === 'hermes' ? jsonCall(tools, 'arguments') : oneOf(...tools.map(xmlCall));
   return sequence(lineBreak, call, lineBreak, text(CALL_CLOSES));
@@ -26,7 +26,7 @@ export function toolCallGrammar(tools: readonly CallableTool[], format: CallForm
 
 const lineBreak = optional(text('\n'));
 
-function jsonCall(tools: readonly CallableTool[], argumentsKey: string): Part {
+function jsonCall(tools: readonly CallableTool[], argumentsKey: string): Pattern {
   const calls = tools.map(({ name, parameters }) =>
     sequence(text(`${json(name)},`), space, text(`"${argumentsKey}":`), space, object(parameters)),
   );
@@ -34,7 +34,7 @@ function jsonCall(tools: readonly CallableTool[], argumentsKey: string): Part {
 }
 
 /** Texts are written as they are, all else as JSON. */
-function xmlCall({ name, parameters: { properties, required = [] } }: CallableTool): Part {
+function xmlCall({ name, parameters: { properties, required = [] } }: CallableTool): Pattern {
   const parts = Object.entries(properties).map(([key, schema]) => {
     const part = sequence(
       text(`<parameter=${xmlName(name, key)}>`),
@@ -56,7 +56,7 @@ function xmlName(tool: string, name: string): string {
   );
 }
 
-function xmlValue(tool: string, key: string, schema: ArgumentSchema): Part {
+function xmlValue(tool: string, key: string, schema: ArgumentSchema): Pattern {
   if (schema.type !== 'string') return value(schema);
   if (!schema.enum) return rawText(schema.maxLength);
   const choices = schema.enum.map(String).filter((choice) => !/<[t/]|^\n|\n$/.test(choice));
@@ -65,7 +65,7 @@ function xmlValue(tool: string, key: string, schema: ArgumentSchema): Part {
 }
 
 /** A turn whose first character is "{" is calls with ";" between them; any other is free. */
-function llamaTurn(call: Part): Part {
+function llamaTurn(call: Pattern): Pattern {
   const blank = bytes([0x09, 0x0d], [0x20, 0x20]);
   const free = sequence(bytes([0x00, 0x08], [0x0e, 0x1f], [0x21, 0x7a], [0x7c, 0xff]), many(bytes([0x00, 0xff])));
   const calls = sequence(call, many(sequence(optional(text(' ')), text(';'), space, call)));

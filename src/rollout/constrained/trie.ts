@@ -1,4 +1,4 @@
-/** The tokens of a vocabulary by their bytes, so that what an automaton refuses after a few bytes is refused for all at once. */
+/** Stores the tokens of a vocabulary by their bytes: an automaton that refuses a prefix refuses all its tokens at once. */
 
 import { tokenBytes, type Vocabulary } from '../../model/tokenizer/vocabulary.ts';
 import { DEAD } from './byteAutomaton.ts';

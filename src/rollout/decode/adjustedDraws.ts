@@ -1,6 +1,6 @@
 /**
- * Draws with more than temperature and cuts: penalties, biases, a least length, and what is recorded for display. Made
- * when the first request asks for any of it; until then nothing of it exists, and plain requests never pass through it.
+ * Draws tokens with penalties, logit biases, masks and a least length, and records entropies and top log-probs. The buffers
+ * are made when the first request asks for any of these; plain requests never use them.
  */
 
 import type { Gpu, View } from '../../gpu/device.ts';
@@ -18,7 +18,7 @@ import { maskLogits, maskWords } from '../../gpu/ops/mask_logits.ts';
 import { sample } from '../../gpu/ops/sample.ts';
 import type { SamplingParams } from '../types.ts';
 
-/** What the decoder owns and both kinds of draws use. */
+/** Views of the decoder that both kinds of draws use. */
 export interface DrawViews {
   /** [slots, 8] */ control: View;
   /** [slots, 4] */ stops: View;
@@ -42,7 +42,7 @@ export interface DrawDetails {
   alternatives: { tokenId: number; logProb: number }[][];
 }
 
-/** Whether a request needs anything that a plain draw does not do. */
+/** True for a request that a plain draw cannot serve. */
 export function isAdjusted(s: SamplingParams): boolean {
   const penalised = (s.repetitionPenalty ?? 1) !== 1 || Boolean(s.presencePenalty) || Boolean(s.frequencyPenalty);
   const changed = penalised || Boolean(s.minNewTokens) || Boolean(s.logitBias?.length);
@@ -83,7 +83,7 @@ export class AdjustedDraws {
   readonly #details: View;
   /** [slots, words of V bits]; made by the first mask. */
   #masks: View | undefined;
-  /** What a slot's row of it holds; undefined = all bits set. */
+  /** The mask in each slot's row of #masks; undefined = all bits set. */
   readonly #masked: (Uint32Array | undefined)[];
   /** Alternatives that each slot asked for. */
   readonly #wanted: Uint8Array;
@@ -153,7 +153,7 @@ export class AdjustedDraws {
     if (slots.some((slot) => this.#wanted[slot] > 0)) topLogprobs(gpu, { ...after, extras: this.#extras });
   }
 
-  /** Where the details of `count` of a slot's draws lie, for `Gpu.readRanges`. */
+  /** The range of the details of `count` of a slot's draws, for `Gpu.readRanges`. */
   detailsRange(slot: number, from: number, count: number): { view: View; offset: number; bytes: number } {
     const row = DETAIL_WIDTH * 4;
     return { view: this.#details, offset: (slot * this.#cap + from) * row, bytes: count * row };

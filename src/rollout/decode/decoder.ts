@@ -1,6 +1,6 @@
 /**
- * The GPU half of rollout: KV cache, slot state, and the two passes (prefill, decode step) recorded over them. Only the
- * state flags are read between chunks of steps; what was drawn comes with them where it is little, else when a sequence ends.
+ * The GPU half of rollout: KV cache, slot state, and the two passes (prefill, decode step) recorded over them. Between
+ * passes only the slots' states are read; drawn tokens come with them where they are few, else when a sequence ends.
  */
 
 import type { Gpu, View } from '../../gpu/device.ts';
@@ -43,7 +43,7 @@ export interface PrefillRows {
   ranges: number[];
 }
 
-/** A draw that decides whether the slot draws from its next row as well: only if it is the token that was guessed. */
+/** A draw that is compared with a guess: the slot draws from its next row only if the guess was right. */
 export interface DraftCheck extends Draw {
   expected: number;
   /** As `setMask`, where the slot's sampling has `toolCalls`. */
@@ -107,7 +107,7 @@ export class Decoder {
     return this.#model.config.vocabSize;
   }
 
-  /** Whether the device computes on the host's cores. */
+  /** True if the device computes on the host's cores. */
   get isSoftware(): boolean {
     return this.#gpu.adapter.isSoftware;
   }
@@ -133,7 +133,7 @@ export class Decoder {
     this.#draws.arm(slot, setup);
   }
 
-  /** For a slot whose sampling has `toolCalls`: which tokens its next draw may be, as bits; undefined = all. */
+  /** Sets the tokens that a slot's next draw may be, as bits; undefined = all. Its sampling must have `toolCalls`. */
   setMask(slot: number, mask: Uint32Array | undefined): void {
     this.#draws.mask(slot, mask);
   }
@@ -215,7 +215,7 @@ export class Decoder {
     return { state: new Uint32Array(data[0]), gpuTimes: times && { prefill, decode, sample: drawing } };
   }
 
-  /** Reads what the slots have drawn this turn: `count` tokens each, the first `from` left out. */
+  /** Reads the tokens that slots have drawn this turn: `count` of each, after the first `from`. */
   readDrawn(slots: { slot: number; from?: number; count: number }[]): Promise<DrawnTokens[]> {
     return this.#draws.read(slots);
   }

@@ -1,4 +1,4 @@
-/** Drawing tokens from logits on the GPU: what every slot was asked for, what it has drawn, and the draws of a pass. */
+/** Draws tokens from logits on the GPU: holds each slot's sampling settings and drawn tokens, and records a pass's draws. */
 
 import type { Gpu, View } from '../../gpu/device.ts';
 import { headStats } from '../../gpu/ops/head.ts';
@@ -8,7 +8,7 @@ import { AdjustedDraws, type DrawDetails, isAdjusted } from './adjustedDraws.ts'
 import { SlotRows } from './slotRows.ts';
 import type { SamplingParams } from '../types.ts';
 
-/** What a slot is told before it generates. Rows are rows of the KV cache. */
+/** A slot's settings for a turn. Rows are rows of the KV cache. */
 export interface SlotSetup {
   prefixStart: number;
   promptLength: number;
@@ -21,13 +21,13 @@ export interface SlotSetup {
   sampling: SamplingParams;
 }
 
-/** A draw: which slot, from which row of the pass. */
+/** A draw for a slot from a row of the pass. */
 export interface Draw {
   slot: number;
   row: number;
 }
 
-/** What a slot has drawn in a turn, and the details of it that were asked for. */
+/** Tokens that a slot has drawn in a turn, and the details of them that were asked for. */
 export interface DrawnTokens extends Partial<DrawDetails> {
   tokenIds: Uint32Array;
   logProbs: Float32Array;
@@ -80,7 +80,7 @@ export class Draws {
     this.#isAdjusted = new Uint8Array(maxSlots);
   }
 
-  /** Tells a slot what its next turn draws; `flush` sends it. */
+  /** Sets a slot up for its next turn; `flush` sends the settings. */
   arm(slot: number, { contextIds, drawnBefore, key, sampling }: SlotSetup): void {
     const greedy = sampling.temperature === 0;
     const bits = new Float32Array([greedy ? 0 : 1 / sampling.temperature, sampling.topP, sampling.minP]);
@@ -103,7 +103,7 @@ export class Draws {
     return this.#state.view;
   }
 
-  /** Sends what slots were told. */
+  /** Sends the settings of the slots that were armed. */
   flush(): void {
     for (const rows of [this.#control, this.#stops, this.#state]) rows.flush();
   }
@@ -116,7 +116,7 @@ export class Draws {
     return this.#temperatures[slot];
   }
 
-  /** In an order in which those that can be drawn together stand together. */
+  /** Sorts draws so that those one kernel call can make are neighbours. */
   byKind<D extends Draw>(draws: D[]): D[] {
     return [...draws].sort(
       (a, b) => this.#kind(a) - this.#kind(b) || this.#temperatures[a.slot] - this.#temperatures[b.slot],
@@ -152,20 +152,20 @@ export class Draws {
     return current;
   }
 
-  /** The slots' state; with it all that was drawn where that is little, since it is mostly asked for next. */
+  /** Views to read after a pass: the slots' state, and all drawn tokens where they are few, since they are mostly asked for next. */
   get views(): View[] {
     return this.#drawn.bytes <= READ_WITH_STATE_BYTES ? [this.state, this.#drawn] : [this.state];
   }
 
   /**
-   * What `views` held: `read` needs no look at the device until something more is recorded. A pass may be in the air by now; nobody
-   * asks for more than this look showed.
+   * Keeps the contents of `views`, so that `read` needs no read-back until more draws are recorded. A pass may be in flight by
+   * now; the scheduler asks only for tokens that this state counts.
    */
   keep([, drawn]: (ArrayBuffer | undefined)[]): void {
     this.#kept = drawn;
   }
 
-  /** What the slots have drawn this turn: `count` tokens each, the first `from` left out. */
+  /** Reads the tokens that slots have drawn this turn: `count` of each, after the first `from`. */
   async read(slots: { slot: number; from?: number; count: number }[]): Promise<DrawnTokens[]> {
     const cap = this.#slotCapacity;
     const parts = slots.map(({ slot, from = 0, count }) => ({

@@ -19,7 +19,7 @@ export class SlotRows {
     this.#changed.set(slot, row);
   }
 
-  /** Writes what was set since the last call, neighbours together; before anything is recorded that reads it. */
+  /** Writes the rows set since the last call, neighbours together. Call it before recording a kernel that reads them. */
   flush(): void {
     const slots = [...this.#changed.keys()].sort((a, b) => a - b);
     for (let i = 0; i < slots.length;) {

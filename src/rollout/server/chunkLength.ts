@@ -44,7 +44,7 @@ export class ChunkLength {
     return steps;
   }
 
-  /** Whether starting a pass before the last was read saves more than the step it wastes on sequences that have ended. */
+  /** True if starting a pass before the last was read saves more than the step it wastes on sequences that have ended. */
   paysToStartAhead(isSoftware: boolean): boolean {
     const saved = READ_MS + this.#hostMs * (isSoftware ? SAVED_ON_SOFTWARE : 1);
     return saved > WASTED_ROW * this.#finishRate * this.#stepMs;

@@ -74,7 +74,7 @@ export class Job {
     return this.request.sampling.maxNewTokens - this.drawnBefore - this.drawnCount - this.tokensInFlight;
   }
 
-  /** Whether stop strings or the caller read the tokens before the job ends. */
+  /** True if stop strings or the caller read the tokens before the job ends. */
   get isWatched(): boolean {
     return this.#stops !== undefined || this.request.onTokens !== undefined;
   }

@@ -9,7 +9,7 @@ import type { ServerStats } from './stats.ts';
 import type { DecodePlan, TokenSource } from './tokenSource.ts';
 
 /**
- * Whether a pass starts before the last one was read, so that the device never waits for the host. A sequence that has
+ * 'on' starts a pass before the last one was read, so that the device never waits for the host. A sequence that has
  * ended then computes one pass for nothing and is answered one pass later. 'auto': where that costs less than the wait.
  */
 export type AsyncScheduling = 'auto' | 'on' | 'off';
@@ -66,7 +66,7 @@ export class ModelRunner {
     return true;
   }
 
-  /** Whether the next pass may start before the last one was read (asynchronous scheduling). */
+  /** True if the next pass may start before the last one was read (asynchronous scheduling). */
   mayStartAhead(running: ReadonlySet<RunningJob>): boolean {
     if (this.#asyncScheduling === 'off') return false;
     if ([...running].some((job) => this.#tokenSource.needsLastToken(job))) return false;

@@ -68,6 +68,7 @@ export class Scheduler {
     if (started) this.#passCount++;
     const ahead = started && this.#runner.mayStartAhead(this.running) ? 1 : 0;
     while (this.#runner.passesInFlight > ahead) await this.#postprocess(await this.#runner.readPass());
+    if (ahead > 0) await nextTask(); // the device is busy: answered samples may take their next turn
     return true;
   }
 
@@ -137,7 +138,6 @@ export class Scheduler {
 
   /** Gives slots to waiting jobs; false if then nothing runs. */
   async #schedule(): Promise<boolean> {
-    if (this.#runner.passesInFlight > 0) await nextTask(); // the device is busy: answered samples may take their next turn
     await this.#admit(PARKED_PASSES);
     if (this.running.size > 0 || this.#runner.passesInFlight > 0) return true;
     await nextTask(); // answered samples may take their next turn or release their slots

@@ -20,7 +20,7 @@ export interface TokenSource {
   open(request: GenerateRequest): void;
   /** A sample is released. */
   close(requestId: string): void;
-  /** Whether the host must read the job's last token before the next one is drawn. */
+  /** True if the host must read the job's last token before the next one is drawn. */
   needsLastToken(job: Job): boolean;
   /** Tells the decoder which tokens each job's next draw may be. */
   setMasks(jobs: readonly RunningJob[]): void;

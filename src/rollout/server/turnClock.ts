@@ -1,4 +1,4 @@
-/** What one request spends its time on inside the engine, for the profile. */
+/** Measures the time a request spends waiting, in prefill and in decoding, for the profile. */
 
 export type TurnPhase = 'queue' | 'prefill' | 'decode';
 
@@ -10,7 +10,7 @@ export interface TurnSpan {
   kind: SpanKind;
   start: number;
   end: number;
-  /** What the GPU computed in the passes of the span, for all sequences in them; absent without timestamps. */
+  /** GPU time of the passes of the span, for all sequences in them; absent without timestamps. */
   gpuMs?: number;
 }
 
@@ -24,7 +24,7 @@ export interface PassTimes {
   gpu?: GpuTimes;
 }
 
-/** Milliseconds by what was computed; 'sample' = the draws of both kinds of passes. */
+/** Milliseconds of prefill rows, of decode steps, and of the draws of both ('sample'). */
 export type GpuTimes = Record<'prefill' | 'decode' | 'sample', number>;
 
 export class TurnClock {
@@ -35,7 +35,7 @@ export class TurnClock {
   #gpuMs: number | undefined;
   #sampleMs = 0;
 
-  /** The present span ends and another begins; a preempted request is back in the queue. */
+  /** Ends the present span and begins another; a preempted request is back in the queue. */
   enter(kind: TurnPhase, at = performance.now()): void {
     const sampleMs = this.#sampleMs;
     const drew = at - ((at - this.#since) * sampleMs) / Math.max(sampleMs + (this.#gpuMs ?? 0), 1e-9);
@@ -56,7 +56,7 @@ export class TurnClock {
     this.#sampleMs += times.gpu?.sample ?? 0;
   }
 
-  /** All spans, the last one ended now. */
+  /** Ends the last span and returns all of them. */
   end(): TurnSpan[] {
     this.enter('queue');
     return this.#spans;

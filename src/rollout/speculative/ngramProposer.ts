@@ -1,6 +1,7 @@
 /**
- * Guesses of what a sample draws next, for speculative decoding: what followed when its last tokens occurred before, in its
- * prompt, in itself, or in another sample of the same prompt, under way or of an earlier step. Host side only, no GPU.
+ * Proposes draft tokens for speculative decoding by n-gram lookup, as vLLM's ngram proposer: the tokens that followed when the
+ * sample's last tokens occurred before, in its prompt, in itself, or in another sample of the same prompt, of this training
+ * step or an earlier one. Host side only, no GPU.
  */
 
 export interface SpeculativeOptions {
@@ -16,13 +17,13 @@ export interface SpeculativeOptions {
 
 /** Prompts whose samples are remembered; the one used longest ago goes first. */
 const MAX_PROMPTS = 4096;
-/** Places looked at for one guess, latest first, and tokens compared at each. */
+/** Places compared for one guess, latest first, and tokens compared at each. */
 const MAX_PLACES = 16;
 const MAX_MATCH = 32;
 /** Guesses a sample starts with; it gets two more after a pass that took them all, as many as were right otherwise. */
 const FIRST_DRAFT = 4;
 
-/** One prompt's tokens, by what came before them. */
+/** Finds the places of one prompt's tokens by the n tokens before them. */
 class NgramIndex {
   readonly #n: number;
   readonly #places = new Map<string, { ids: number[]; at: number }[]>();
@@ -42,7 +43,7 @@ class NgramIndex {
     else if (places.push(place) > 2 * MAX_PLACES) places.splice(0, MAX_PLACES);
   }
 
-  /** What followed the longest of the sequence's endings that occurred before, at most `most` tokens. */
+  /** The tokens that followed the longest earlier match of the sequence's end, at most `most`. */
   after(ids: number[], most: number): number[] {
     const places = this.#places.get(ids.slice(-this.#n).join()) ?? [];
     let [best, bestLength]: [number[], number] = [[], 0];
@@ -70,7 +71,7 @@ interface Prompt {
   /** Exists while a sample is open. */
   index: NgramIndex | undefined;
   open: number;
-  /** Prompt's end and what came after it, of finished samples. */
+  /** Finished samples: the prompt's last tokens and the sample's own. */
   finished: Uint32Array[];
 }
 
@@ -93,7 +94,7 @@ export class NgramProposer {
     this.#options = options;
   }
 
-  /** A turn starts: takes what its context holds after the prompt, as far as it is new. */
+  /** Begins a turn: takes the tokens after the prompt that are new since the last turn. */
   open(id: string, prompt: Uint32Array, own: Uint32Array): void {
     const sample = this.#samples.get(id) ?? this.#newSample(prompt);
     this.#samples.set(id, sample);
@@ -106,7 +107,7 @@ export class NgramProposer {
     for (const token of tokenIds) prompt.index!.push(ids, token);
   }
 
-  /** Guesses for the tokens after those that were read, at most `most`. */
+  /** Guesses for the sample's next tokens, at most `most`. */
   propose(id: string, most: number): number[] {
     const sample = this.#samples.get(id);
     if (!sample || most < 1) return [];
@@ -121,7 +122,7 @@ export class NgramProposer {
     sample.length = Math.max(1, Math.min(length, this.#options.maxDraftTokens));
   }
 
-  /** The sample is over: it is remembered with its prompt. */
+  /** Ends a sample, which is remembered with its prompt. */
   close(id: string): void {
     const sample = this.#samples.get(id);
     if (!sample) return;

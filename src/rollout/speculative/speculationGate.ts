@@ -9,7 +9,7 @@ export class SpeculationGate {
   #passes = { draft: 0, steps: 0 };
   #closed = 0;
 
-  /** Whether the next pass should check guesses. */
+  /** True if the next pass should check guesses. */
   isOpen(): boolean {
     if (this.#draftMs === undefined || this.#stepsMs === undefined || this.#draftMs <= this.#stepsMs) return true;
     return ++this.#closed % TRY_AGAIN === 0;

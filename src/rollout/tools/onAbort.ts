@@ -1,8 +1,8 @@
-/** Many wait for one signal, and Node warns of more than ten listeners: here a signal has one, which tells all of them. */
+/** Shares one listener of an AbortSignal among many callbacks, since Node warns of more than ten listeners. */
 
 const WAITING = new WeakMap<AbortSignal, Set<() => void>>();
 
-/** Calls `run`, which must not throw, when the signal aborts; not if it has. Returns what takes it back. */
+/** Calls `run`, which must not throw, when the signal aborts, but not if it already has. Returns a function that cancels this. */
 export function onAbort(signal: AbortSignal, run: () => void): () => void {
   const waiting = WAITING.get(signal) ?? listenTo(signal);
   const entry = () => run(); // so that a function given twice is called twice

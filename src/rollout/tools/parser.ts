@@ -2,7 +2,7 @@
  * Finds the tool calls in what an assistant wrote. Three formats: Hermes JSON (Qwen2.5, Qwen3, our own checkpoints),
  * Qwen3-coder's XML, Llama 3's JSON. A user's own parser is any function of this type.
  *
- * What cannot be read becomes an error text for the model, never an exception: the model is the one to correct it.
+ * A call that cannot be read becomes an error text for the model, never an exception: the model is the one to correct it.
  */
 
 import { InputError } from '../../errors.ts';
@@ -42,7 +42,7 @@ parseQwenXml.callFormat = 'qwen3_coder';
 
 export const TOOL_PARSERS = { hermes: parseHermes, llama3_json: parseLlama3Json, qwen3_coder: parseQwenXml } as const;
 
-/** Throws InputError where the parser does not say what its calls look like. */
+/** The format of a parser's calls; throws InputError if the parser does not say. */
 export function callFormatOf({ callFormat }: ToolParser): CallFormat {
   if (callFormat) return callFormat;
   throw new InputError(

@@ -10,22 +10,22 @@ export interface ToolLimits {
   toolTimeoutMs: number;
   /** Characters of a tool's output that the model gets to see, as in verl. */
   maxToolResponseLength: number;
-  /** Which part of too long an output goes: verl's tool_response_truncate_side. */
+  /** The part of too long an output that is cut: verl's tool_response_truncate_side. */
   toolResponseTruncateSide: TruncateSide;
 }
 
-/** Why a call gave no output of its own; a tool that answers "Error: ..." itself has done its work. */
+/** The reason why a call has no output of its own. A tool that answers "Error: ..." itself has not failed. */
 export type CallFailure = 'parse_error' | 'tool_failure' | 'timeout';
 
 export interface ToolResult {
   text: string;
   failed: boolean;
   failure?: CallFailure;
-  /** What `execute` gave beside its text. */
+  /** Reward that `execute` returned beside its text. */
   reward?: number;
 }
 
-/** Where a call runs: the sample's own state of each tool, made at its first call. */
+/** The sample that a call runs for, with its state of each tool, made at the tool's first call. */
 export interface ToolHost {
   context: SampleContext;
   limits: ToolLimits;
@@ -76,7 +76,7 @@ function limitsOf(tool: Tool, limits: ToolLimits): ToolLimits {
   };
 }
 
-/** Throws TypeError for what is no ToolOutput. */
+/** Throws TypeError if the output is no ToolOutput. */
 function readOutput(tool: Tool, output: ToolOutput): { text: string; reward?: number } {
   if (typeof output === 'string') return { text: output };
   if (output instanceof Uint8Array) return { text: new TextDecoder().decode(output) };
@@ -87,7 +87,7 @@ function readOutput(tool: Tool, output: ToolOutput): { text: string; reward?: nu
   return { text, ...(reward !== undefined && { reward }) };
 }
 
-/** What `work` resolves to; rejects when it takes too long or `outer` ends it. Its own signal tells it so. */
+/** Resolves as `work` does; rejects when `work` takes too long or `outer` aborts, which `work` hears by its signal. */
 export async function withTimeLimit<T>(
   name: string,
   work: (signal: AbortSignal) => T | Promise<T>,

@@ -1,4 +1,4 @@
-/** What the tools of one sample keep between its calls. */
+/** Holds the states of one sample's tools between its calls. */
 
 import type { SampleContext, Tool } from '../../tasks/tool.ts';
 import { withTimeLimit } from './run.ts';
