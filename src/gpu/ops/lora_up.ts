@@ -11,9 +11,9 @@ const params = {
   ...({ end0: 'u32', end1: 'u32', gap0: 'u32', gap1: 'u32', gap2: 'u32', scale: 'f32' } as const),
 };
 
-export const loraUpKernel = defineKernel({ name: 'lora_up', code, read: ['t', 'b'], write: ['y'], params });
+const loraUpKernel = defineKernel({ name: 'lora_up', code, read: ['t', 'b'], write: ['y'], params });
 
-export const loraUpBwdTKernel = defineKernel({
+const loraUpBwdTKernel = defineKernel({
   name: 'lora_up_bwd_t',
   code: codeBwdT,
   read: ['dy', 'b'],
@@ -21,7 +21,7 @@ export const loraUpBwdTKernel = defineKernel({
   params,
 });
 
-export const loraUpBwdBKernel = defineKernel({
+const loraUpBwdBKernel = defineKernel({
   name: 'lora_up_bwd_b',
   code: codeBwdB,
   read: ['t', 'dy'],
