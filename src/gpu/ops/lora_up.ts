@@ -7,9 +7,18 @@ import { expectElements } from '../shape.ts';
 import { groupsOf } from './grid.ts';
 
 const params = {
-  ...({ N: 'u32', R: 'u32', T: 'u32', J: 'u32', Y: 'u32' } as const),
-  ...({ end0: 'u32', end1: 'u32', gap0: 'u32', gap1: 'u32', gap2: 'u32', scale: 'f32' } as const),
-};
+  N: 'u32',
+  R: 'u32',
+  T: 'u32',
+  J: 'u32',
+  Y: 'u32',
+  end0: 'u32',
+  end1: 'u32',
+  gap0: 'u32',
+  gap1: 'u32',
+  gap2: 'u32',
+  scale: 'f32',
+} as const;
 
 const loraUpKernel = defineKernel({ name: 'lora_up', code, read: ['t', 'b'], write: ['y'], params });
 
