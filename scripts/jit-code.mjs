@@ -1,6 +1,7 @@
 // What SwiftShader makes of a kernel, counted: instructions by kind, and those that do nothing. Linux on x86-64, with objdump
 // (binutils). All that was compiled is counted, so a few bytes between routines too.
-//   node scripts/jit-code.mjs kernels/matmul_subgroup4_32x16.wgsl [more kernels]
+//   npm run -s webgrpo -- verify --kernels DIR    # prints those that no file in kernels/ has
+//   node scripts/jit-code.mjs DIR/matmul_subgroup4_32x16.wgsl [more kernels]
 import { execFileSync } from 'node:child_process';
 import { closeSync, mkdtempSync, openSync, readFileSync, readSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

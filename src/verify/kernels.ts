@@ -85,9 +85,13 @@ function lossRows(drift: number) {
   const advantages = Float32Array.from(entrySamples(SEQ_START), (s) => ofSequence[s]);
   const each = (f: (e: number) => number) => Float32Array.from({ length: E }, (_, e) => f(e));
   const rows = {
-    ...{ oldLogProbs, advantages, refLogProbs: logp.map((x) => x + signed()) },
-    ...{ weights: each(() => 0.5 + uniform()), klWeights: each(() => uniform()) },
-    ...{ mask: each((e) => (e % 5 === 3 ? 0 : 1)), selected: each((e) => (e % 11 === 2 ? 1 : 0)) },
+    oldLogProbs,
+    advantages,
+    refLogProbs: logp.map((x) => x + signed()),
+    weights: each(() => 0.5 + uniform()),
+    klWeights: each(() => uniform()),
+    mask: each((e) => (e % 5 === 3 ? 0 : 1)),
+    selected: each((e) => (e % 11 === 2 ? 1 : 0)),
   };
   return { logp, rows };
 }

@@ -2,6 +2,10 @@
 import { expect, test } from 'vitest';
 import { verifyLossKernels, verifyProducts } from '../../src/verify/kernels.ts';
 import { GPU_POLICY_LOSSES } from '../../src/gpu/ops/policy_loss.ts';
+import { kernelTexts } from '../../src/verify/kernelText.ts';
+import { chooseMatmul } from '../../src/gpu/ops/matmul.ts';
+import { packedKernels } from '../../src/gpu/ops/matmulPacked.ts';
+import { attentionKernels } from '../../src/gpu/ops/attention.ts';
 import { withGpu } from './gpu.ts';
 
 test('products of every tile and all policy losses hold on this adapter', () =>
@@ -9,4 +13,14 @@ test('products of every tile and all policy losses hold on this adapter', () =>
     const checks = [await verifyProducts(gpu), ...(await verifyLossKernels(gpu))];
     expect(checks).toHaveLength(1 + GPU_POLICY_LOSSES.length);
     expect(checks.filter(({ error, limit }) => !(error <= limit))).toEqual([]);
+  }));
+
+test('the text of every kernel that runs here use can be written', () =>
+  withGpu((gpu) => {
+    const texts = kernelTexts(gpu);
+    for (const M of [1, 7, 40, 4000]) expect([...texts.keys()]).toContain(`matmul_${chooseMatmul(gpu, M, 384)}.wgsl`);
+    for (const { name, code } of [...packedKernels(gpu), ...[16, 24, 64, 128].flatMap((D) => attentionKernels(gpu, D))])
+      expect(texts.get(`${name}.wgsl`)).toBe(code);
+    expect(texts.get('rmsnorm.wgsl')).toMatch(/^\/\/ /);
+    for (const [file, text] of texts) expect(text.match(/^fn main\(/gm), file).toHaveLength(1);
   }));

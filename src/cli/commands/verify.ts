@@ -1,18 +1,25 @@
 /** `webgrpo verify`: does this machine compute what it should? The first thing to run on a new GPU. */
 
+import { join } from 'node:path';
+import { Gpu } from '../../gpu/device.ts';
+import { matmulTable } from '../../gpu/ops/matmul.ts';
 import { parseCases, verifyLosses } from '../../verify/losses.ts';
 import { InputError } from '../../errors.ts';
 import { oneFile } from '../args.ts';
-import { type Command, JSON_FLAG } from '../command.ts';
+import { type Command, JSON_FLAG, type Output } from '../command.ts';
 import { installDawn } from '../dawn.ts';
-import { readText } from '../files.ts';
+import { readText, writeWhole } from '../files.ts';
+import { kernelTexts } from '../../verify/kernelText.ts';
 import { verifyAdapter } from '../../verify/model.ts';
 
 export const verify: Command = {
   summary: 'check kernels on this adapter, or losses against a file of cases',
-  usage: ['verify', 'verify losses policy_losses.json --json'],
-  flags: JSON_FLAG,
-  async run({ positionals: [what, ...files] }, io) {
+  usage: ['verify', 'verify losses policy_losses.json --json', 'verify --kernels kernels-here'],
+  flags: {
+    ...JSON_FLAG,
+    kernels: { value: 'DIR', help: 'check nothing; write the WGSL that runs on this adapter use, a file a kernel' },
+  },
+  async run({ positionals: [what, ...files], flags }, io) {
     if (what === 'losses') {
       const file = oneFile(files, 'file of loss cases');
       const report = lossReport(await readText(file), file);
@@ -25,6 +32,7 @@ export const verify: Command = {
     }
     if (what !== undefined) throw new InputError(`"verify ${what}" is unknown; use "verify" or "verify losses FILE".`);
     await installDawn();
+    if (typeof flags['kernels'] === 'string') return writeKernels(flags['kernels'], io);
     const { adapter, checks } = await verifyAdapter();
     io.text(`  adapter: ${adapter}`);
     for (const { name, error, limit } of checks)
@@ -35,6 +43,21 @@ export const verify: Command = {
     return checks.every(({ error, limit }) => error <= limit);
   },
 };
+
+async function writeKernels(folder: string, io: Output): Promise<void> {
+  const gpu = await Gpu.create();
+  try {
+    const texts = kernelTexts(gpu);
+    for (const [file, text] of texts) await writeWhole(join(folder, file), text);
+    const tiles = matmulTable(gpu).flatMap(([, ...names]) => names);
+    io.text(
+      `  ${texts.size} kernels in ${folder}; products take the tiles ${tiles.join(', ')} unless others were timed`,
+    );
+    io.result({ folder, kernels: [...texts.keys()], tiles });
+  } finally {
+    gpu.destroy();
+  }
+}
 
 /** Throws InputError where the file is not what `verifyLosses` reads. */
 function lossReport(text: string, file: string) {

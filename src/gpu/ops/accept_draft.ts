@@ -4,7 +4,7 @@ import { defineKernel } from '../kernel.ts';
 import { expectElements } from '../shape.ts';
 import { groupsOf } from './grid.ts';
 
-export const acceptDraftKernel = defineKernel({
+const acceptDraftKernel = defineKernel({
   name: 'accept_draft',
   code,
   read: ['entries'],

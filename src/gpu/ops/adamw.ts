@@ -5,7 +5,7 @@ import type { Gpu, View } from '../device.ts';
 import { defineKernel } from '../kernel.ts';
 import { groupsOf } from './grid.ts';
 
-export const gradNormKernel = defineKernel({
+const gradNormKernel = defineKernel({
   name: 'grad_norm',
   code: codeNorm,
   read: ['g'],
@@ -13,7 +13,7 @@ export const gradNormKernel = defineKernel({
   params: { n: 'u32', slot: 'u32' },
 });
 
-export const gradClipKernel = defineKernel({
+const gradClipKernel = defineKernel({
   name: 'grad_clip',
   code: codeClip,
   read: ['partial'],
@@ -21,7 +21,7 @@ export const gradClipKernel = defineKernel({
   params: { slots: 'u32', maxNorm: 'f32' },
 });
 
-export const adamwKernel = defineKernel({
+const adamwKernel = defineKernel({
   name: 'adamw',
   code,
   read: ['clip'],

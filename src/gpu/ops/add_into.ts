@@ -4,7 +4,7 @@ import { defineKernel } from '../kernel.ts';
 import { expectElements } from '../shape.ts';
 import { groupsOf } from './grid.ts';
 
-export const addIntoKernel = defineKernel({
+const addIntoKernel = defineKernel({
   name: 'add_into',
   code,
   read: ['x'],

@@ -12,7 +12,7 @@ export const MAX_BIASES = 64;
 export const MAX_ALTERNATIVES = 8;
 export const DETAIL_WIDTH = 1 + 2 * MAX_ALTERNATIVES;
 
-export const adjustLogitsKernel = defineKernel({
+const adjustLogitsKernel = defineKernel({
   name: 'adjust_logits',
   code: codeAdjust,
   read: ['logits', 'live', 'extras', 'counts', 'stops', 'state'],
@@ -20,7 +20,7 @@ export const adjustLogitsKernel = defineKernel({
   params: { first: 'u32', n: 'u32', V: 'u32' },
 });
 
-export const recordDrawKernel = defineKernel({
+const recordDrawKernel = defineKernel({
   name: 'record_draw',
   code: codeRecord,
   read: ['entries', 'logits', 'stats', 'control', 'state'],
@@ -28,7 +28,7 @@ export const recordDrawKernel = defineKernel({
   params: { n: 'u32', V: 'u32', cap: 'u32' },
 });
 
-export const topLogprobsKernel = defineKernel({
+const topLogprobsKernel = defineKernel({
   name: 'top_logprobs',
   code: codeTop,
   read: ['entries', 'logits', 'stats', 'control', 'extras', 'state'],

@@ -4,7 +4,7 @@ import { defineKernel } from '../kernel.ts';
 import { expectElements } from '../shape.ts';
 import { groupsOf } from './grid.ts';
 
-export const castKernel = defineKernel({
+const castKernel = defineKernel({
   name: 'cast',
   code,
   read: ['x'],

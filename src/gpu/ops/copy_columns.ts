@@ -4,7 +4,7 @@ import { defineKernel } from '../kernel.ts';
 import { expectElements } from '../shape.ts';
 import { groupsOf } from './grid.ts';
 
-export const copyColumnsKernel = defineKernel({
+const copyColumnsKernel = defineKernel({
   name: 'copy_columns',
   code,
   read: ['x'],

@@ -4,7 +4,7 @@ import { defineKernel } from '../kernel.ts';
 import { expectElements } from '../shape.ts';
 import { groupsOf } from './grid.ts';
 
-export const dropoutKernel = defineKernel({
+const dropoutKernel = defineKernel({
   name: 'dropout',
   code,
   read: ['x'],

@@ -6,7 +6,7 @@ import { expectElements } from '../shape.ts';
 import { groupsOf } from './grid.ts';
 import { unpackRows } from './unpack.ts';
 
-export const embedKernel = defineKernel({
+const embedKernel = defineKernel({
   name: 'embed',
   code,
   read: ['tokens', 'table'],
@@ -14,7 +14,7 @@ export const embedKernel = defineKernel({
   params: { N: 'u32', C: 'u32', first: 'u32', rows: 'u32' },
 });
 
-export const embedBwdKernel = defineKernel({
+const embedBwdKernel = defineKernel({
   name: 'embed_bwd',
   code: codeBwd,
   read: ['ids', 'start', 'rows', 'dx'],

@@ -5,7 +5,7 @@ import { defineKernel } from '../kernel.ts';
 import { expectElements } from '../shape.ts';
 import { groupsOf } from './grid.ts';
 
-export const gatherRowsKernel = defineKernel({
+const gatherRowsKernel = defineKernel({
   name: 'gather_rows',
   code,
   read: ['x', 'rows'],
@@ -13,7 +13,7 @@ export const gatherRowsKernel = defineKernel({
   params: { R: 'u32', C: 'u32' },
 });
 
-export const scatterRowsKernel = defineKernel({
+const scatterRowsKernel = defineKernel({
   name: 'scatter_rows',
   code: codeScatter,
   read: ['y', 'rows'],

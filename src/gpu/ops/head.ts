@@ -14,7 +14,7 @@ export const headStatsKernel = defineKernel({
   params: { R: 'u32', V: 'u32', invT: 'f32' },
 });
 
-export const headLogprobKernel = defineKernel({
+const headLogprobKernel = defineKernel({
   name: 'head_logprob',
   code: codeLogprob,
   read: ['logits', 'stats', 'entryRow', 'targets'],

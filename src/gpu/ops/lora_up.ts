@@ -7,13 +7,22 @@ import { expectElements } from '../shape.ts';
 import { groupsOf } from './grid.ts';
 
 const params = {
-  ...({ N: 'u32', R: 'u32', T: 'u32', J: 'u32', Y: 'u32' } as const),
-  ...({ end0: 'u32', end1: 'u32', gap0: 'u32', gap1: 'u32', gap2: 'u32', scale: 'f32' } as const),
-};
+  N: 'u32',
+  R: 'u32',
+  T: 'u32',
+  J: 'u32',
+  Y: 'u32',
+  end0: 'u32',
+  end1: 'u32',
+  gap0: 'u32',
+  gap1: 'u32',
+  gap2: 'u32',
+  scale: 'f32',
+} as const;
 
-export const loraUpKernel = defineKernel({ name: 'lora_up', code, read: ['t', 'b'], write: ['y'], params });
+const loraUpKernel = defineKernel({ name: 'lora_up', code, read: ['t', 'b'], write: ['y'], params });
 
-export const loraUpBwdTKernel = defineKernel({
+const loraUpBwdTKernel = defineKernel({
   name: 'lora_up_bwd_t',
   code: codeBwdT,
   read: ['dy', 'b'],
@@ -21,7 +30,7 @@ export const loraUpBwdTKernel = defineKernel({
   params,
 });
 
-export const loraUpBwdBKernel = defineKernel({
+const loraUpBwdBKernel = defineKernel({
   name: 'lora_up_bwd_b',
   code: codeBwdB,
   read: ['t', 'dy'],

@@ -4,7 +4,7 @@ import { defineKernel } from '../kernel.ts';
 import { expectElements } from '../shape.ts';
 import { rowThreads } from './grid.ts';
 
-export const maskLogitsKernel = defineKernel({
+const maskLogitsKernel = defineKernel({
   name: 'mask_logits',
   code,
   read: ['entries', 'masks'],

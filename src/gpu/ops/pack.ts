@@ -7,7 +7,7 @@ import { PACKED_BLOCK, PACKED_FORMATS, packedBytes, type PackedFormat } from '..
 import { expectElements } from '../shape.ts';
 import { groupsOf } from './grid.ts';
 
-export const packKernel = defineKernel({
+const packKernel = defineKernel({
   name: 'pack',
   code,
   read: ['x'],

@@ -27,7 +27,7 @@ export const qkNormBwdKernel = defineKernel({
   params,
 });
 
-export const qkNormBwdWeightKernel = defineKernel({
+const qkNormBwdWeightKernel = defineKernel({
   name: 'qk_norm_bwd_weight',
   code: codeBwdWeight,
   read: ['qkv', 'rstd', 'dqkv'],

@@ -23,7 +23,7 @@ export const rmsnormBwdKernel = defineKernel({
   params: { N: 'u32', C: 'u32' },
 });
 
-export const rmsnormBwdWeightKernel = defineKernel({
+const rmsnormBwdWeightKernel = defineKernel({
   name: 'rmsnorm_bwd_weight',
   code: codeBwdWeight,
   read: ['x', 'rstd', 'dy'],

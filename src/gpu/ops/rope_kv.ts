@@ -15,7 +15,7 @@ export const ropeKvKernel = defineKernel({
   params,
 });
 
-export const ropeKvBwdKernel = defineKernel({
+const ropeKvBwdKernel = defineKernel({
   name: 'rope_kv_bwd',
   code: codeBwd,
   read: ['dq', 'dkv', 'positions', 'table'],

@@ -13,7 +13,7 @@ export const sampleKernel = defineKernel({
   params: { first: 'u32', n: 'u32', V: 'u32', cap: 'u32' },
 });
 
-export const decodeRowsKernel = defineKernel({
+const decodeRowsKernel = defineKernel({
   name: 'decode_rows',
   code: codeRows,
   read: ['live', 'slots', 'state'],

@@ -5,7 +5,7 @@ import { defineKernel } from '../kernel.ts';
 import { expectElements } from '../shape.ts';
 import { groupsOf } from './grid.ts';
 
-export const swigluKernel = defineKernel({
+const swigluKernel = defineKernel({
   name: 'swiglu',
   code,
   read: ['gu'],
@@ -13,7 +13,7 @@ export const swigluKernel = defineKernel({
   params: { N: 'u32', F: 'u32' },
 });
 
-export const swigluBwdKernel = defineKernel({
+const swigluBwdKernel = defineKernel({
   name: 'swiglu_bwd',
   code: codeBwd,
   read: ['gu', 'dy'],

@@ -4,7 +4,7 @@ import { defineKernel } from '../kernel.ts';
 import { expectElements } from '../shape.ts';
 import { groupsOf } from './grid.ts';
 
-export const transposeKernel = defineKernel({
+const transposeKernel = defineKernel({
   name: 'transpose',
   code,
   read: ['x'],

@@ -7,7 +7,7 @@ import { PACKED_FORMATS, packedBytes, type PackedFormat } from '../packedFormat.
 import { expectElements } from '../shape.ts';
 import { groupsOf } from './grid.ts';
 
-export const unpackKernel = defineKernel({
+const unpackKernel = defineKernel({
   name: 'unpack',
   code: codeUnpack,
   read: ['words', 'tokens'],

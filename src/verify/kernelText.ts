@@ -1,0 +1,31 @@
+/** Text of all kernels that runs on this adapter may use, for grep and review: kernels/ has the printers of many. */
+
+import { MATMUL_TILES, namesOf } from '../../kernels/tiles.ts';
+import type { Gpu } from '../gpu/device.ts';
+import type { Kernel } from '../gpu/kernel.ts';
+import { attentionKernels } from '../gpu/ops/attention.ts';
+import { matmulKernel, runsOn } from '../gpu/ops/matmul.ts';
+import { packedKernels } from '../gpu/ops/matmulPacked.ts';
+
+/** Of the models that are trained most. */
+const HEAD_DIMS = [16, 24, 32, 48, 64, 80, 96, 128];
+
+const written = import.meta.glob<string>('../../kernels/*.wgsl', { query: '?raw', import: 'default', eager: true });
+
+/**
+ * By file name: those written by hand, every tile of the product that timing may choose here, the tiles for packed weights, and
+ * attention for the usual head dims.
+ */
+export function kernelTexts(gpu: Gpu): Map<string, string> {
+  const printed: Kernel[] = [
+    ...namesOf(MATMUL_TILES)
+      .filter((variant) => runsOn(gpu, variant))
+      .map(matmulKernel),
+    ...packedKernels(gpu),
+    ...HEAD_DIMS.flatMap((D) => attentionKernels(gpu, D)),
+  ];
+  return new Map([
+    ...Object.entries(written).map(([path, code]) => [path.replace(/^.*\//, ''), code] as const),
+    ...printed.map(({ name, code }) => [`${name}.wgsl`, code] as const),
+  ]);
+}
