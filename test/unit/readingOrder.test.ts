@@ -28,7 +28,7 @@ function textOf(file: string): string {
 
 const parsed = new Map<string, ts.SourceFile>();
 function parse(file: string): ts.SourceFile {
-  const known = parsed.get(file) ?? ts.createSourceFile(file, textOf(file), ts.ScriptTarget.Latest);
+  const known = parsed.get(file) ?? ts.createSourceFile(file, textOf(file), ts.ScriptTarget.Latest, true);
   parsed.set(file, known);
   return known;
 }
@@ -56,12 +56,14 @@ function definitions(file: string, name: string): ts.Node[] {
   return functions;
 }
 
-/** Names that a piece of code refers to. */
+/** Names that a piece of code refers to; a method's, only where it is taken of an object. */
 function references(node: ts.Node): Set<string> {
   const names = new Set<string>();
   const visit = (child: ts.Node): void => {
+    if (ts.isPropertyAccessExpression(child)) names.add(`.${child.name.text}`);
     const name = nameOf(child);
-    if (name !== undefined) names.add(name);
+    const isProperty = ts.isPropertyAccessExpression(child.parent) && child.parent.name === child;
+    if (name !== undefined && !isProperty) names.add(name);
     ts.forEachChild(child, visit);
   };
   ts.forEachChild(node, visit);
@@ -107,8 +109,11 @@ function calls(from: Station, to: Station): boolean {
   while (open.length > 0) {
     const next: typeof open = [];
     for (const { file, name, between } of open)
-      for (const reference of definitions(file, name).flatMap((node) => [...references(node)]))
+      for (const used of definitions(file, name).flatMap((node) => [...references(node)])) {
+        const reference = used.replace('.', '');
+        const isMethod = used !== reference;
         for (const target of resolve(file, reference)) {
+          if (definitions(target, reference).every((node) => ts.isMethodDeclaration(node) !== isMethod)) continue;
           if (target === to.file && reference === to.name) return true;
           const isOther = target !== file && target !== from.file && target !== to.file;
           const cost = between + (isOther ? 1 : 0);
@@ -117,6 +122,7 @@ function calls(from: Station, to: Station): boolean {
           cheapest.set(key, cost);
           next.push({ file: target, name: reference, between: cost });
         }
+      }
     open = next;
   }
   return false;
