@@ -1,0 +1,157 @@
+/** README's reading order: the functions it names are there, and each is called by the one before it. */
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { dirname, join, normalize } from 'node:path';
+import ts from 'typescript';
+import { expect, test } from 'vitest';
+
+interface Station {
+  file: string;
+  name: string;
+  /** The step calls it, not the function before it on the list. */
+  fromStep: boolean;
+}
+
+/** Numbered lines of README: "4. [`file`](file), `name()`: what it does", or "6. back in the step: [`file`]...". */
+const stations: Station[] = [
+  ...readFileSync('README.md', 'utf8').matchAll(/^\d\. (back in the step: )?\[`(\S+)`\]\(\2\), `(#?\w+)\(\)`/gm),
+].map(([, back, file, name]) => ({ file, name, fromStep: back !== undefined }));
+
+/** Files off the list that a call may pass through, such as the sample between an agent loop and its engine. */
+const MAX_FILES_BETWEEN = 4;
+
+const texts = new Map<string, string>();
+function textOf(file: string): string {
+  const text = texts.get(file) ?? readFileSync(file, 'utf8');
+  texts.set(file, text);
+  return text;
+}
+
+const parsed = new Map<string, ts.SourceFile>();
+function parse(file: string): ts.SourceFile {
+  const known = parsed.get(file) ?? ts.createSourceFile(file, textOf(file), ts.ScriptTarget.Latest, true);
+  parsed.set(file, known);
+  return known;
+}
+
+function importsOf(file: string): string[] {
+  const targets = parse(file).statements.filter(ts.isImportDeclaration);
+  return targets
+    .map(({ moduleSpecifier }) => normalize(join(dirname(file), (moduleSpecifier as ts.StringLiteral).text)))
+    .filter((target) => target.startsWith('src/') && target.endsWith('.ts'));
+}
+
+const nameOf = (name: ts.Node | undefined): string | undefined =>
+  name && (ts.isIdentifier(name) || ts.isPrivateIdentifier(name)) ? name.text : undefined;
+
+/** Functions and methods of that name; a constant counts, for tables of functions, and a class counts as its constructor. */
+function definitions(file: string, name: string): ts.Node[] {
+  const functions = parse(file).statements.flatMap((statement): ts.Node[] => {
+    if (ts.isVariableStatement(statement))
+      return statement.declarationList.declarations.filter((d) => nameOf(d.name) === name);
+    if (ts.isFunctionDeclaration(statement)) return nameOf(statement.name) === name ? [statement] : [];
+    if (!ts.isClassDeclaration(statement)) return [];
+    if (nameOf(statement.name) === name) return statement.members.filter(ts.isConstructorDeclaration);
+    return statement.members.filter((member) => ts.isMethodDeclaration(member) && nameOf(member.name) === name);
+  });
+  return functions;
+}
+
+/** Names that a piece of code refers to; a method's, only where it is taken of an object. */
+function references(node: ts.Node): Set<string> {
+  const names = new Set<string>();
+  const visit = (child: ts.Node): void => {
+    if (ts.isPropertyAccessExpression(child)) names.add(`.${child.name.text}`);
+    const name = nameOf(child);
+    const isProperty = ts.isPropertyAccessExpression(child.parent) && child.parent.name === child;
+    if (name !== undefined && !isProperty) names.add(name);
+    ts.forEachChild(child, visit);
+  };
+  ts.forEachChild(node, visit);
+  return names;
+}
+
+const sources = readdirSync('src', { recursive: true, encoding: 'utf8' })
+  .map((file) => `src/${file.replaceAll('\\', '/')}`)
+  .filter((file) => file.endsWith('.ts') && !file.endsWith('.d.ts'));
+
+/** Files of the classes that have every method of an interface which `file` declares, `method` among them. */
+function implementers(file: string, method: string): string[] {
+  const interfaces = parse(file).statements.filter(ts.isInterfaceDeclaration);
+  const wanted = interfaces
+    .map(({ members }) =>
+      members.filter((m) => ts.isMethodSignature(m) && !m.questionToken).map((m) => nameOf(m.name)!),
+    )
+    .filter((methods) => methods.includes(method));
+  return wanted.flatMap((methods) =>
+    sources.filter((source) => {
+      if (!methods.every((name) => textOf(source).includes(name))) return false;
+      return parse(source).statements.some(
+        (s) => ts.isClassDeclaration(s) && methods.every((name) => s.members.some((m) => nameOf(m.name) === name)),
+      );
+    }),
+  );
+}
+
+/** Where a name that a function of `file` uses may be defined: there, in what it imports, or behind a type of that. */
+function resolve(file: string, name: string): string[] {
+  const direct = [file, ...importsOf(file)];
+  const picked = direct.filter((other) => textOf(other).includes('= Pick<')).flatMap(importsOf);
+  const near = [...direct, ...picked];
+  return [...new Set([...near, ...near.flatMap((other) => implementers(other, name))])].filter(
+    (other) => definitions(other, name).length > 0,
+  );
+}
+
+/** Whether `from` calls `to`, by way of functions of the two files and of few others. */
+function calls(from: Station, to: Station): boolean {
+  const cheapest = new Map<string, number>();
+  let open: { file: string; name: string; between: number }[] = [{ ...from, between: 0 }];
+  while (open.length > 0) {
+    const next: typeof open = [];
+    for (const { file, name, between } of open)
+      for (const used of definitions(file, name).flatMap((node) => [...references(node)])) {
+        const reference = used.replace('.', '');
+        const isMethod = used !== reference;
+        for (const target of resolve(file, reference)) {
+          if (definitions(target, reference).every((node) => ts.isMethodDeclaration(node) !== isMethod)) continue;
+          if (target === to.file && reference === to.name) return true;
+          const isOther = target !== file && target !== from.file && target !== to.file;
+          const cost = between + (isOther ? 1 : 0);
+          const key = `${target} ${reference}`;
+          if (cost > MAX_FILES_BETWEEN || cost >= (cheapest.get(key) ?? Infinity)) continue;
+          cheapest.set(key, cost);
+          next.push({ file: target, name: reference, between: cost });
+        }
+      }
+    open = next;
+  }
+  return false;
+}
+
+test('README names eight files, and the functions are in them', () => {
+  expect(stations).toHaveLength(8);
+  expect(new Set(stations.map(({ file }) => file)).size).toBe(8);
+  expect(stations[0]).toEqual({ file: 'src/grpo/trainer.ts', name: 'step', fromStep: false });
+  for (const { file, name } of stations) {
+    expect(existsSync(file), file).toBe(true);
+    expect(definitions(file, name), `${file} defines ${name}`).not.toEqual([]);
+  }
+});
+
+test.each(stations.slice(1).map((station, i) => [station.file, station.name, i + 1] as const))(
+  '%s: %s() is called by the one before it',
+  { timeout: 60_000 },
+  (_file, _name, index) => {
+    const station = stations[index];
+    const caller = stations[station.fromStep ? 0 : index - 1];
+    expect(calls(caller, station), `${caller.file} ${caller.name}() calls ${station.file} ${station.name}()`).toBe(
+      true,
+    );
+  },
+);
+
+test('a call that is not there is not found', () => {
+  const [step, generate] = stations;
+  expect(calls(generate, step)).toBe(false);
+  expect(calls(stations[5], stations[6])).toBe(false); // stepTokens updates nothing
+});
