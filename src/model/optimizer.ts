@@ -3,7 +3,7 @@
 import type { Gpu, View } from '../gpu/device.ts';
 import { adamw, gradClip, gradNorm, NORM_SLOTS } from '../gpu/ops/adamw.ts';
 import type { AdamWOptions, OptimizerStepResult, TensorMap } from './engine.ts';
-import type { Arena } from './weights/gpuWeights.ts';
+import type { Arena } from './weights/arena.ts';
 
 export class Optimizer<T extends Arena> {
   /** Same layout as the weights; accumulates until `step`. */

@@ -2,8 +2,9 @@
 
 import type { Gpu, View } from '../gpu/device.ts';
 import { type BackwardScratch, createBackwardScratch } from './backward.ts';
-import { type Activations, createActivations, freeActivations, type LlamaModel } from './forward.ts';
+import { type Activations, createActivations, freeActivations } from './activations.ts';
 import { Head } from './head.ts';
+import type { LlamaModel } from './llama.ts';
 
 /** Device copies of a PackedBatch, sized for the largest one. */
 export interface BatchBuffers {

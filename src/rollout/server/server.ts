@@ -9,7 +9,7 @@
  */
 
 import type { Gpu } from '../../gpu/device.ts';
-import type { LlamaModel } from '../../model/forward.ts';
+import type { LlamaModel } from '../../model/llama.ts';
 import type { Vocabulary } from '../../model/tokenizer/vocabulary.ts';
 import type { SpeculativeOptions } from '../speculative/drafts.ts';
 import { admit, enqueue, sendBack } from './admission.ts';
