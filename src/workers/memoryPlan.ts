@@ -89,10 +89,16 @@ export function planMemory(sizes: Sizes): PlanItem[] {
       () => new Decoder(gpu, reference, judge),
       () => 'judge',
     );
-  const trained = use === 'train' ? (model.lora?.weights ?? model.weights).buffers.map(({ bytes }) => bytes) : [];
-  const staging = stagingBytes(Math.min(EXPORT_PIECE_BYTES, Math.max(0, ...trained)));
-  lines.set('staging', Math.max(staging, peak - gpu.counters.bytes));
+  lines.set('staging', Math.max(readBackBytes(sizes, model), peak - gpu.counters.bytes));
   return [...lines].map(([name, bytes]) => ({ name, bytes }));
+}
+
+/** The largest read-back: log-probs and entropies of a batch, or a piece of the trained weights for a checkpoint. */
+function readBackBytes({ use = 'train', maxTokenLen }: Sizes, { lora, weights }: LlamaModel): number {
+  const outputs = use === 'generate' ? 0 : 2 * maxTokenLen * 4;
+  const trained = use === 'train' ? (lora?.weights ?? weights).buffers : [];
+  const piece = Math.min(EXPORT_PIECE_BYTES, Math.max(0, ...trained.map(({ bytes }) => bytes)));
+  return stagingBytes(Math.max(outputs, piece));
 }
 
 const plannedModel = (gpu: PlannedGpu, sizes: Sizes, options: ModelOptions): LlamaModel =>

@@ -29,6 +29,7 @@ export class Arena {
   readonly blocks: readonly Block[];
   /** Whole buffers, padding included. */
   readonly buffers: View[];
+  /** Absent where no block is packed. */
   readonly packing: Packing | undefined;
   readonly scratch: Float32Scratch;
   readonly #views: Map<string, View>;
@@ -37,14 +38,15 @@ export class Arena {
   constructor(gpu: Gpu, plan: ArenaPlan, label: string, packing?: Packing) {
     this.gpu = gpu;
     this.blocks = plan.blocks;
-    this.packing = packing;
+    const hasPacked = largestPacked(plan) > 0;
+    this.packing = hasPacked ? packing : undefined;
     this.buffers = plan.buffers.map((bytes, i) => gpu.buffer(i === 0 ? label : `${label}.${i}`, bytes));
     this.#views = new Map(plan.blocks.map((block) => [block.label, this.#viewOf(block)]));
-    const unpacksFirst = largestPacked(plan) > 0 && !packing?.product;
+    const unpacksFirst = hasPacked && !this.readsPacked;
     this.scratch = new Float32Scratch(gpu, `${label}.float32`, loadingRoom(plan), unpacksFirst);
   }
 
-  /** Products read packed blocks as they are. */
+  /** There are packed blocks, and products read them as they are. */
   get readsPacked(): boolean {
     return this.packing?.product !== undefined;
   }
