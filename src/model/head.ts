@@ -38,6 +38,10 @@ export const HEAD_COPY_BYTES = 64 << 20;
 /** Whether a float32 table is copied: the products are as fast or faster, but the copy takes as much as the table. */
 const keepsCopy = ({ vocabSize: V, hiddenSize: C }: ModelConfig, most = HEAD_COPY_BYTES): boolean => V * C * 4 <= most;
 
+/**
+ * Owns the buffers of the head for up to so many rows at a time: logits and their statistics, the normed rows, the transposed
+ * table. Throws OutOfMemoryError as the device does, RangeError for more rows than fit.
+ */
 export class Head {
   /** Rows of logits that exist at a time. */
   readonly chunkRows: number;
