@@ -1,7 +1,7 @@
 /** Generation through the rollout engine itself: scheduler, sampling and read-backs are part of what is measured. */
 
 import type { Gpu } from '../src/gpu/device.ts';
-import type { LlamaModel } from '../src/model/forward.ts';
+import type { LlamaModel } from '../src/model/llama.ts';
 import { parameterCount } from '../src/model/params.ts';
 import { WgslRolloutEngine } from '../src/rollout/server/server.ts';
 import type { GenerateRequest } from '../src/rollout/types.ts';

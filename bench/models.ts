@@ -3,7 +3,7 @@
 import type { Gpu } from '../src/gpu/device.ts';
 import type { ModelConfig } from '../src/model/config.ts';
 import type { PackedBatch, TrainLoss } from '../src/model/engine.ts';
-import { createModel, type LlamaModel } from '../src/model/forward.ts';
+import { createModel, type LlamaModel } from '../src/model/llama.ts';
 import { packGroups, type SequenceGroup } from '../src/model/packing.ts';
 import { initWeights } from '../src/model/params.ts';
 

@@ -6,7 +6,7 @@
  */
 
 import type { Gpu } from '../src/gpu/device.ts';
-import type { LlamaModel } from '../src/model/forward.ts';
+import type { LlamaModel } from '../src/model/llama.ts';
 import { loadModel } from '../src/model/weights/load.ts';
 import { ChatTokenizer } from '../src/model/tokenizer/chat.ts';
 import { WgslRolloutEngine } from '../src/rollout/server/server.ts';

@@ -4,8 +4,8 @@ import type { Gpu } from '../src/gpu/device.ts';
 import type { TrainConfig } from '../src/grpo/config/resolve.ts';
 import type { Metrics } from '../src/grpo/metrics.ts';
 import { GrpoTrainer } from '../src/grpo/trainer.ts';
-import type { Checkpoint } from '../src/model/checkpoint/checkpoint.ts';
-import { loadModel as loadOnto, type Weights } from '../src/model/weights/load.ts';
+import type { ModelCheckpoint } from '../src/model/checkpoint/checkpoint.ts';
+import { loadModel, type Weights } from '../src/model/weights/load.ts';
 import { ChatTokenizer } from '../src/model/tokenizer/chat.ts';
 import { WgslEngine } from '../src/model/wgslEngine.ts';
 import { type RolloutOptions, WgslRolloutEngine } from '../src/rollout/server/server.ts';
@@ -21,7 +21,7 @@ export const QUICK_STEP = ['data.trainBatchSize=4', 'actor.ppoMiniBatchSize=2', 
 export interface StepInputs {
   config: TrainConfig;
   task: Task;
-  loaded: Omit<Checkpoint, 'weights'> & {
+  loaded: Omit<ModelCheckpoint, 'weights'> & {
     weights: Weights;
     tokenizerJson: Record<string, unknown>;
     tokenizerConfigJson: Record<string, unknown>;
@@ -36,7 +36,7 @@ export async function recipeTrainer(
   options: RolloutOptions = {},
 ): Promise<GrpoTrainer> {
   const sizes = engineSizes(config);
-  const model = await loadOnto(gpu, loaded.config, sizes.maxPositions, loaded.weights);
+  const model = await loadModel(gpu, loaded.config, sizes.maxPositions, loaded.weights);
   const engine = {
     tokenizer: new ChatTokenizer(loaded.tokenizerJson, loaded.tokenizerConfigJson),
     model: new WgslEngine(gpu, model, sizes.maxTokenLen),

@@ -1,7 +1,7 @@
 /** What the page fetches: recipes and checkpoints, by the paths the command line uses. */
 
 import { loadCheckpoint } from '../src/model/checkpoint/checkpoint.ts';
-import type { Checkpoint } from '../src/model/checkpoint/checkpoint.ts';
+import type { ModelCheckpoint } from '../src/model/checkpoint/checkpoint.ts';
 import type { TensorMap } from '../src/model/engine.ts';
 import { InputError } from '../src/errors.ts';
 import type { DownloadProgress } from '../src/model/checkpoint/download.ts';
@@ -23,7 +23,7 @@ const CHECKPOINTS = import.meta.glob<string>('../checkpoints/*/*', {
 }) as Urls;
 
 /** A model with its tokenizer. */
-interface LoadedModel<Weights> extends Omit<Checkpoint, 'weights'> {
+interface LoadedModel<Weights> extends Omit<ModelCheckpoint, 'weights'> {
   /** 'opened' = in the worker that opened it. */
   weights: Weights;
   tokenizerJson: Record<string, unknown>;
@@ -62,7 +62,7 @@ export async function fetchModel(
   return withTokenizer(path, { ...model, weights: 'opened' as const });
 }
 
-function withTokenizer<W>(path: string, model: Omit<Checkpoint, 'weights'> & { weights: W }): LoadedModel<W> {
+function withTokenizer<W>(path: string, model: Omit<ModelCheckpoint, 'weights'> & { weights: W }): LoadedModel<W> {
   const { tokenizerJson, tokenizerConfigJson } = model;
   if (tokenizerJson && tokenizerConfigJson) return { ...model, tokenizerJson, tokenizerConfigJson };
   throw new InputError(`${path} has no tokenizer.json and tokenizer_config.json; copy them beside the weights.`);

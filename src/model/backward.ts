@@ -10,14 +10,9 @@ import { RMSNORM_BLOCK_ROWS, rmsnormBwd } from '../gpu/ops/rmsnorm.ts';
 import { ropeKvBwd } from '../gpu/ops/rope_kv.ts';
 import { swigluBwd } from '../gpu/ops/swiglu.ts';
 import { transpose } from '../gpu/ops/transpose.ts';
-import {
-  type Activations,
-  type ForwardOptions,
-  type LlamaModel,
-  loraPass,
-  recordLayer,
-  type RowViews,
-} from './forward.ts';
+import type { Activations } from './activations.ts';
+import { type ForwardOptions, loraPass, recordLayer, type RowViews } from './forward.ts';
+import type { LlamaModel } from './llama.ts';
 import type { GpuWeights } from './weights/gpuWeights.ts';
 import { type LoraGroup, loraWidths, type LoraWeights } from './lora/weights.ts';
 import { type LoraPass, recordLoraBackward } from './lora/pass.ts';
@@ -69,8 +64,8 @@ export function createBackwardScratch(
     delta: f32('delta', capacity * H),
     dqkv: f32('dqkv', capacity * (H + 2 * K) * D),
     partial: f32('partial', Math.ceil(capacity / RMSNORM_BLOCK_ROWS) * Math.max(C, 2 * D)),
-    ...(!weights.packedProduct && {
-      transposed: weights.scratch('grad.transposed', C * Math.max((H + 2 * K) * D, 2 * F)),
+    ...(!weights.readsPacked && {
+      transposed: weights.matrixBuffer('grad.transposed', C * Math.max((H + 2 * K) * D, 2 * F)),
     }),
     ...(lora && { dt: f32('lora.dt', capacity * loraWidths(config, lora.config).T) }),
   };
@@ -109,52 +104,60 @@ function recordLayerBackward(
   l: number,
   rows: BackwardRows,
   activations: Activations,
-  s: BackwardScratch,
+  scratch: BackwardScratch,
   grads: Gradients,
   pass: LoraPass | undefined,
 ): void {
   const { hiddenSize: C, intermediateSize: F, headDim: D, numAttentionHeads: H, numKeyValueHeads: K } = model.config;
   const [a, w, dw] = [activations.layers[l], model.weights.views.layers[l], grads.base?.views.layers[l]];
   const { N, positions, ranges, queryEnd } = rows;
-  const { partial } = s;
+  const { partial } = scratch;
   const qkvWidth = (H + 2 * K) * D;
   /** dIn [N, I] = dOut [N, O] W, for W kept as [I, O]. */
-  const through = (dOut: View, weight: View, I: number, O: number, dIn: View) => {
-    if (!s.transposed) return model.weights.product({ x: dOut, b: weight, y: dIn, M: N, N: I, K: O }, true);
-    transpose(gpu, { x: model.weights.float32(weight), y: s.transposed, N: I, C: O });
-    matmulNn(gpu, { x: dOut, b: s.transposed, y: dIn, M: N, N: I, K: O });
+  const inputGradient = (dOut: View, weight: View, I: number, O: number, dIn: View) => {
+    if (!scratch.transposed) return model.weights.product({ x: dOut, b: weight, y: dIn, M: N, N: I, K: O }, true);
+    transpose(gpu, { x: model.weights.float32(weight), y: scratch.transposed, N: I, C: O });
+    matmulNn(gpu, { x: dOut, b: scratch.transposed, y: dIn, M: N, N: I, K: O });
   };
   /** The weight's own gradient (or its adapters', which add to dIn). */
-  const own = (group: LoraGroup, x: View, dOut: View, dweight: View | undefined, I: number, O: number, dIn: View) => {
+  const weightGradient = (
+    group: LoraGroup,
+    x: View,
+    dOut: View,
+    dweight: View | undefined,
+    I: number,
+    O: number,
+    dIn: View,
+  ) => {
     if (dweight) matmulTn(gpu, { a: x, b: dOut, y: dweight, M: I, N: O, K: N });
-    if (pass && grads.lora && s.dt)
-      recordLoraBackward(gpu, { ...pass, dt: s.dt }, grads.lora, l, group, { x, dy: dOut, dx: dIn, N });
+    if (pass && grads.lora && scratch.dt)
+      recordLoraBackward(gpu, { ...pass, dt: scratch.dt }, grads.lora, l, group, { x, dy: dOut, dx: dIn, N });
   };
 
-  through(s.dx, w.wdown, F, C, s.dact);
-  own('down', a.act, s.dx, dw?.wdown, F, C, s.dact);
-  if (dw?.bdown) columnSum(gpu, { x: s.dx, y: dw.bdown, N, C });
-  swigluBwd(gpu, { gu: a.gu, dy: s.dact, dgu: s.dgu, N, F });
-  through(s.dgu, w.wgu, C, 2 * F, s.dh);
-  own('gu', a.h2, s.dgu, dw?.wgu, C, 2 * F, s.dh);
-  if (dw?.bgu) columnSum(gpu, { x: s.dgu, y: dw.bgu, N, C: 2 * F });
-  const norm2 = { x: a.xMid, weight: w.mlpNorm, rstd: a.rstd2, dy: s.dh, dres: s.dx, dx: s.dxMid };
+  inputGradient(scratch.dx, w.wdown, F, C, scratch.dact);
+  weightGradient('down', a.act, scratch.dx, dw?.wdown, F, C, scratch.dact);
+  if (dw?.bdown) columnSum(gpu, { x: scratch.dx, y: dw.bdown, N, C });
+  swigluBwd(gpu, { gu: a.gu, dy: scratch.dact, dgu: scratch.dgu, N, F });
+  inputGradient(scratch.dgu, w.wgu, C, 2 * F, scratch.dh);
+  weightGradient('gu', a.h2, scratch.dgu, dw?.wgu, C, 2 * F, scratch.dh);
+  if (dw?.bgu) columnSum(gpu, { x: scratch.dgu, y: dw.bgu, N, C: 2 * F });
+  const norm2 = { x: a.xMid, weight: w.mlpNorm, rstd: a.rstd2, dy: scratch.dh, dres: scratch.dx, dx: scratch.dxMid };
   rmsnormBwd(gpu, { ...norm2, dweight: dw?.mlpNorm, partial, N, C });
 
-  through(s.dxMid, w.wo, H * D, C, s.datt);
-  own('o', a.att, s.dxMid, dw?.wo, H * D, C, s.datt);
-  if (dw?.bo) columnSum(gpu, { x: s.dxMid, y: dw.bo, N, C });
-  const { dq, dkv, delta } = s;
-  const views = { q: a.q, kv: a.kv, ranges, out: a.att, lse: a.lse, dout: s.datt, queryEnd, dq, dkv, delta };
+  inputGradient(scratch.dxMid, w.wo, H * D, C, scratch.datt);
+  weightGradient('o', a.att, scratch.dxMid, dw?.wo, H * D, C, scratch.datt);
+  if (dw?.bo) columnSum(gpu, { x: scratch.dxMid, y: dw.bo, N, C });
+  const { dq, dkv, delta } = scratch;
+  const views = { q: a.q, kv: a.kv, ranges, out: a.att, lse: a.lse, dout: scratch.datt, queryEnd, dq, dkv, delta };
   attentionBwd(gpu, { ...views, N, H, K, D });
-  ropeKvBwd(gpu, { dq, dkv, positions, table: model.rope, dqkv: s.dqkv, N, H, K, D });
+  ropeKvBwd(gpu, { dq, dkv, positions, table: model.rope, dqkv: scratch.dqkv, N, H, K, D });
   if (w.qkNorm && a.qkRstd) {
-    const norm = { qkv: a.qkv, weight: w.qkNorm, rstd: a.qkRstd, dqkv: s.dqkv, dweight: dw?.qkNorm, partial };
+    const norm = { qkv: a.qkv, weight: w.qkNorm, rstd: a.qkRstd, dqkv: scratch.dqkv, dweight: dw?.qkNorm, partial };
     qkNormBwd(gpu, { ...norm, N, H, K, D });
   }
-  if (dw?.bqkv) columnSum(gpu, { x: s.dqkv, y: dw.bqkv, N, C: qkvWidth });
-  through(s.dqkv, w.wqkv, C, qkvWidth, s.dh);
-  own('qkv', a.h1, s.dqkv, dw?.wqkv, C, qkvWidth, s.dh);
-  const norm1 = { x: a.x, weight: w.attnNorm, rstd: a.rstd1, dy: s.dh, dres: s.dxMid, dx: s.dx };
+  if (dw?.bqkv) columnSum(gpu, { x: scratch.dqkv, y: dw.bqkv, N, C: qkvWidth });
+  inputGradient(scratch.dqkv, w.wqkv, C, qkvWidth, scratch.dh);
+  weightGradient('qkv', a.h1, scratch.dqkv, dw?.wqkv, C, qkvWidth, scratch.dh);
+  const norm1 = { x: a.x, weight: w.attnNorm, rstd: a.rstd1, dy: scratch.dh, dres: scratch.dxMid, dx: scratch.dx };
   rmsnormBwd(gpu, { ...norm1, dweight: dw?.attnNorm, partial, N, C });
 }

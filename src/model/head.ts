@@ -12,9 +12,8 @@ import { RMSNORM_BLOCK_ROWS, rmsnorm, rmsnormBwd } from '../gpu/ops/rmsnorm.ts';
 import { transpose } from '../gpu/ops/transpose.ts';
 import type { RowChunk } from '../gpu/ops/embed.ts';
 import type { ModelConfig } from './config.ts';
-import type { LlamaModel } from './forward.ts';
+import type { LlamaModel } from './llama.ts';
 import type { GpuWeights } from './weights/gpuWeights.ts';
-import { type Kept, readsPacked, tableChunks } from './weights/plan.ts';
 
 /** Device side of PackedBatch's head part, and what comes out. */
 export interface HeadBatch {
@@ -39,6 +38,10 @@ export const HEAD_COPY_BYTES = 64 << 20;
 /** Whether a float32 table is copied: the products are as fast or faster, but the copy takes as much as the table. */
 const keepsCopy = ({ vocabSize: V, hiddenSize: C }: ModelConfig, most = HEAD_COPY_BYTES): boolean => V * C * 4 <= most;
 
+/**
+ * Owns the buffers of the head for up to so many rows at a time: logits and their statistics, the normed rows, the transposed
+ * table. Throws OutOfMemoryError as the device does, RangeError for more rows than fit.
+ */
 export class Head {
   /** Rows of logits that exist at a time. */
   readonly chunkRows: number;
@@ -70,10 +73,10 @@ export class Head {
     this.stats = f32('stats', this.chunkRows * 2);
     const chunks = model.weights.views.head;
     const copied = keepsCopy(model.config, model.headCopyBytes) ? chunks : [];
-    const unpacked = model.weights.packedProduct ? [] : chunks.slice(0, 1);
+    const unpacked = model.weights.readsPacked ? [] : chunks.slice(0, 1);
     const kept = chunks[0].view.packed ? unpacked : copied;
     this.#headT = kept.map(({ rows }, i) =>
-      model.weights.scratch(i === 0 ? 'head.transposed' : `head.transposed.${i}`, rows * C),
+      model.weights.matrixBuffer(i === 0 ? 'head.transposed' : `head.transposed.${i}`, rows * C),
     );
     this.#part = chunks.length > 1 ? f32('part', this.chunkRows * chunks[0].rows) : undefined;
     this.#gathered = f32('gathered', maxRows * C);
@@ -214,26 +217,4 @@ function headChunkRows(config: ModelConfig, maxRows: number, half: boolean): num
   const step = half ? 128 : 64;
   const fit = Math.floor(LOGITS_BYTES / (config.vocabSize * 4) / step) * step;
   return Math.min(Math.max(step, fit), Math.ceil(maxRows / step) * step);
-}
-
-export interface HeadOptions {
-  forTraining?: boolean;
-  oneChunk?: boolean;
-  half?: boolean;
-  format?: Kept | undefined;
-  /** What the device binds at most: a table beyond it is cut. */
-  maxArenaBytes?: number | undefined;
-}
-
-/** Bytes that a Head takes. */
-export function headBytes(config: ModelConfig, maxRows: number, options: HeadOptions = {}): number {
-  const { hiddenSize: C, vocabSize: V } = config;
-  const { half = false, format } = options;
-  const chunk = options.oneChunk ? maxRows : headChunkRows(config, maxRows, half);
-  const perRow = (options.forTraining ? 3 : 1) * C + (half ? C / 2 : C) + 1;
-  const [{ count }] = tableChunks(config, options.maxArenaBytes ?? Infinity, format);
-  const copied = keepsCopy(config) ? (format === 'half' ? V / 2 : V) : 0; // words a channel
-  const unpacked = readsPacked(config) ? 0 : count;
-  const copies = (format && format !== 'half' ? unpacked : copied) * C;
-  return 4 * (chunk * (V + 2 + (count < V ? count : 0)) + copies + maxRows * perRow);
 }

@@ -5,14 +5,15 @@ import { entrySamples, packPolicyRows, POLICY_INPUTS, policyLoss } from '../gpu/
 import type { PackedBatch, PolicyLossInputs, PolicyLossSpec } from './engine.ts';
 
 interface Buffers {
-  entries: number;
-  samples: number;
+  /** Entries they hold, and as many samples. */
+  capacity: number;
   /** [E, 6] */ inputs: View;
   /** [E] */ entrySample: View;
   /** [S + 1] */ seqStart: View;
   /** [S, 4] */ stats: View;
 }
 
+/** Owns what the loss reads beside the log-probs, [E] and [S]; grows with the batch where `reserve` made less room. */
 export class PolicyStage {
   readonly #gpu: Gpu;
   #buffers: Buffers | undefined;
@@ -31,7 +32,7 @@ export class PolicyStage {
     if (spec.klLossCoef !== 0 && !inputs.refLogProbs)
       throw new RangeError(`klLossCoef is ${spec.klLossCoef} but no reference log-probs came with the batch.`);
     if (E === 0) return;
-    const buffers = this.#ensure(E, seqStart.length - 1);
+    const buffers = this.reserve(Math.max(E, seqStart.length - 1));
     this.#gpu.write(buffers.inputs, packPolicyRows(inputs));
     this.#gpu.write(buffers.entrySample, entrySamples(seqStart));
     this.#gpu.write(buffers.seqStart, seqStart);
@@ -46,18 +47,17 @@ export class PolicyStage {
     policyLoss(this.#gpu, { settings: spec, logp, inputs, entrySample, seqStart: start, stats, dLogp, E, S });
   }
 
-  #ensure(entries: number, samples: number): Buffers {
+  /** Room for so many entries: each is of some sample, so there are at most as many of those. */
+  reserve(entries: number): Buffers {
     const old = this.#buffers;
-    if (old && old.entries >= entries && old.samples >= samples) return old;
+    if (old && old.capacity >= entries) return old;
     if (old) for (const view of [old.inputs, old.entrySample, old.seqStart, old.stats]) this.#gpu.free(view);
-    const [E, S] = [Math.max(entries, old?.entries ?? 0), Math.max(samples, old?.samples ?? 0)];
     return (this.#buffers = {
-      entries: E,
-      samples: S,
-      inputs: this.#gpu.buffer('policy.inputs', E * POLICY_INPUTS * 4),
-      entrySample: this.#gpu.buffer('policy.entrySample', E * 4),
-      seqStart: this.#gpu.buffer('policy.seqStart', (S + 1) * 4),
-      stats: this.#gpu.buffer('policy.stats', S * 16),
+      capacity: entries,
+      inputs: this.#gpu.buffer('policy.inputs', entries * POLICY_INPUTS * 4),
+      entrySample: this.#gpu.buffer('policy.entrySample', entries * 4),
+      seqStart: this.#gpu.buffer('policy.seqStart', (entries + 1) * 4),
+      stats: this.#gpu.buffer('policy.stats', entries * 16),
     });
   }
 }

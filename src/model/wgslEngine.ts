@@ -12,7 +12,8 @@ import type {
   TokenOutputs,
   TrainLoss,
 } from './engine.ts';
-import { type ForwardOptions, type LlamaModel, recordForward } from './forward.ts';
+import { type ForwardOptions, recordForward } from './forward.ts';
+import type { LlamaModel } from './llama.ts';
 import { GpuWeights } from './weights/gpuWeights.ts';
 import type { HeadBatch } from './head.ts';
 import { LoraWeights } from './lora/weights.ts';
@@ -47,6 +48,16 @@ export class WgslEngine implements ModelEngine {
     this.#maxTokenLen = maxTokenLen;
     this.#policy = new PolicyStage(gpu);
     this.#checkpoint = options.enableGradientCheckpointing ?? false;
+  }
+
+  /**
+   * Allocates what the first batches would: the buffers of a batch of `maxTokenLen` rows, the optimizer where there is
+   * training, and those of a policy loss where that is trained by.
+   */
+  reserve({ training = false, policyLoss = false }: { training?: boolean; policyLoss?: boolean } = {}): void {
+    if (training) this.#ensureOptimizer();
+    const { entries } = this.#ensureWorkspace(this.#maxTokenLen, 0);
+    if (policyLoss) this.#policy.reserve(entries);
   }
 
   logProbs(batch: PackedBatch, { temperature }: { temperature: number }): Promise<TokenOutputs> {
@@ -189,6 +200,7 @@ export class WgslEngine implements ModelEngine {
     const E = batch.targets.length;
     const zeros = new Float32Array(E);
     if (loss.kind === 'policy') {
+      this.#policy.reserve(space.entries);
       this.#policy.upload(batch, loss.spec, loss.inputs);
       this.#gpu.write(space.batch.dEntropy, entropyGradient(loss.spec, loss.inputs));
       return;

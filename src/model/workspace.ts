@@ -2,8 +2,9 @@
 
 import type { Gpu, View } from '../gpu/device.ts';
 import { type BackwardScratch, createBackwardScratch } from './backward.ts';
-import { type Activations, createActivations, freeActivations, type LlamaModel } from './forward.ts';
+import { type Activations, createActivations, freeActivations } from './activations.ts';
 import { Head } from './head.ts';
+import type { LlamaModel } from './llama.ts';
 
 /** Device copies of a PackedBatch, sized for the largest one. */
 export interface BatchBuffers {
@@ -26,6 +27,7 @@ export interface BatchBuffers {
   dEntropy: View;
 }
 
+/** What a WgslEngine works in, for batches of up to `rows` rows and `entries` predicted tokens; `freeWorkspace` frees it. */
 export interface Workspace {
   rows: number;
   entries: number;

@@ -76,7 +76,7 @@ function randomExpression(numbers: number[], rng: Rng): string {
 }
 
 /** The last `<answer>...</answer>`; right when it uses each number once and has the value asked for. */
-export function countdownReward({ problem, response }: ScoredSample, formatScore: number): Reward {
+function countdownReward({ problem, response }: ScoredSample, formatScore: number): Reward {
   const written = [...response.matchAll(/<answer>([^<]*)<\/answer>/g)].at(-1)?.[1].replaceAll(' ', '');
   const { numbers } = problem as CountdownProblem;
   const formed = written !== undefined && usesEachOnce(written, numbers);

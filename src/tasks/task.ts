@@ -1,24 +1,10 @@
 /** A task = problems + tools + a reward. A user's own is under 40 lines; see README. */
 
+import type { Message, Problem } from './problem.ts';
 import type { Rng } from './random.ts';
 import type { Tool } from './tool.ts';
 
-export interface Message {
-  role: 'system' | 'user' | 'assistant' | 'tool';
-  content: string;
-}
-
-/** One problem. Example: { id: 'train-17', messages: [{ role: 'user', content: 'Tom has ...' }], answer: '24', template: 'shop-total' } */
-export interface Problem {
-  id: string;
-  messages: Message[];
-  answer: string;
-  /** Which generator template made it, for per-template reports. */
-  template?: string;
-  /** Runs under this registered agent loop instead of the run's (verl's agent_name). */
-  agentName?: string;
-  [extra: string]: unknown;
-}
+export type { Message, Problem } from './problem.ts';
 
 /** What a reward function sees of a finished sample. */
 export interface ScoredSample {

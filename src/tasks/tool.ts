@@ -1,7 +1,7 @@
 /** A tool the model can call. Lives with the tasks, because a task brings its tools. */
 
 import { InputError } from '../errors.ts';
-import type { Problem } from './task.ts';
+import type { Problem } from './problem.ts';
 import { type ArgsOf, checkToolSchema, type ToolSchema } from './toolSchema.ts';
 
 export type { ArgumentSchema, ToolSchema } from './toolSchema.ts';

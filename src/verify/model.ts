@@ -2,7 +2,7 @@
 
 import { Gpu } from '../gpu/device.ts';
 import type { ModelConfig } from '../model/config.ts';
-import { createModel } from '../model/forward.ts';
+import { createModel } from '../model/llama.ts';
 import { packGroups } from '../model/packing.ts';
 import { initWeights } from '../model/params.ts';
 import { referenceBackward, referenceForward, toFloat64 } from '../model/reference/model.ts';

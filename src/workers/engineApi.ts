@@ -14,7 +14,7 @@ import type {
 import type { OpenCheckpoint } from '../model/checkpoint/open.ts';
 import type { Vocabulary } from '../model/tokenizer/vocabulary.ts';
 import type { GenerateRequest, Generation, RolloutStats } from '../rollout/types.ts';
-import type { DeviceSpec } from './localEngine.ts';
+import type { DeviceSpec } from './engineSpec.ts';
 
 export interface EngineDescription {
   adapter: AdapterSummary;

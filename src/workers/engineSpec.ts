@@ -58,6 +58,9 @@ export interface EngineSpec {
   dtype?: 'float16' | undefined;
 }
 
+/** What a device needs of it; the tokenizer stays with the controller. */
+export type DeviceSpec = Omit<EngineSpec, 'tokenizerJson' | 'tokenizerConfigJson'>;
+
 /** What to tell where an adapter could not give the dtype that was asked for; undefined where it could. */
 export function dtypeNote(asked: Pick<EngineSpec, 'dtype'>, used: Pick<EngineSpec, 'dtype'>): string | undefined {
   if (asked.dtype === used.dtype) return undefined;

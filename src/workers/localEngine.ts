@@ -6,8 +6,7 @@ import type { TrainerEngine } from '../grpo/types.ts';
 import type { ModelEngine } from '../model/engine.ts';
 import { InputError, OutOfMemoryError } from '../errors.ts';
 import type { FileStore } from '../model/checkpoint/store.ts';
-import type { LlamaModel } from '../model/forward.ts';
-import type { MatrixForm } from '../model/weights/gpuWeights.ts';
+import type { LlamaModel } from '../model/llama.ts';
 import { applyTuning, type TableSource } from '../model/kernels/tuning.ts';
 import { loadModel } from '../model/weights/load.ts';
 import { prepareFirstTokens, prepareKernels } from '../model/kernels/prepare.ts';
@@ -15,11 +14,12 @@ import { ChatTokenizer } from '../model/tokenizer/chat.ts';
 import { type Vocabulary, vocabularyOf } from '../model/tokenizer/vocabulary.ts';
 import { WgslEngine } from '../model/wgslEngine.ts';
 import { WgslRolloutEngine } from '../rollout/server/server.ts';
-import type { EngineSpec } from './engineSpec.ts';
-import { advice, checkBindings, checkPlan, frozenForm, type Sizes } from './memoryPlan.ts';
+import type { DeviceSpec, EngineSpec } from './engineSpec.ts';
+import { checkBindings, checkPlan, withAdvice } from './memoryPlan.ts';
+import { policyOptions, positionsOf, referenceOptions } from './modelOptions.ts';
 import { policyGradient } from './policyGradient.ts';
 
-export { engineSizes, type EngineSpec, loraOf } from './engineSpec.ts';
+export { type DeviceSpec, engineSizes, type EngineSpec, loraOf } from './engineSpec.ts';
 
 /** What a device holds; the tokenizer stays with the controller. */
 export interface DeviceEngine extends Omit<TrainerEngine, 'tokenizer'> {
@@ -38,8 +38,6 @@ export async function createLocalEngine(spec: EngineSpec, tuning?: FileStore): P
   const vocabulary = () => vocabularyOf(spec.tokenizerJson);
   return { ...(await createDeviceEngine(spec, { vocabulary, tuning: async () => tuning })), tokenizer };
 }
-
-export type DeviceSpec = Omit<EngineSpec, 'tokenizerJson' | 'tokenizerConfigJson'>;
 
 /** What an engine asks its surroundings for, when it needs it. */
 export interface Surroundings {
@@ -78,20 +76,16 @@ export async function withOfferedDtype<T extends Pick<EngineSpec, 'dtype' | 'eng
   return rest as T;
 }
 
-/** What the device has cannot be asked for, so its own refusal is where a run without a cap learns of it. */
-const withAdvice = (error: OutOfMemoryError, sizes: Sizes): OutOfMemoryError =>
-  new OutOfMemoryError(`${error.message} ${advice(sizes)}`, { cause: error });
-
 async function buildEngine(
   gpu: Gpu,
   spec: DeviceSpec,
   { vocabulary }: Surroundings,
 ): Promise<Omit<DeviceEngine, 'tiles'>> {
-  const { config, weights, lora, preemption, asyncScheduling, speculative, judge } = spec;
+  const { config, weights, preemption, asyncScheduling, speculative, judge } = spec;
   const half = spec.dtype === 'float16';
   if (spec.gpuTimes) gpu.startTimer();
   const [model] = await Promise.all([
-    loadModel(gpu, config, positionsOf(spec), weights, lora, matrixForm(spec), half),
+    loadModel(gpu, config, positionsOf(spec), weights, policyOptions(spec)),
     spec.rollout && !half
       ? prepareFirstTokens(gpu, config)
       : prepareKernels(gpu, config, {
@@ -116,16 +110,6 @@ async function buildEngine(
   };
 }
 
-/** How the matrices are kept. Throws InputError for fewer bits where they are trained. */
-function matrixForm(spec: DeviceSpec): MatrixForm | undefined {
-  const { weightFormat, lora, use = 'train' } = spec;
-  if (lora || use !== 'train') return frozenForm(spec);
-  if (!weightFormat) return spec.dtype && 'trainedHalf';
-  throw new InputError(
-    `model.quantization is "${weightFormat}", which freezes the weights, but they are to be trained; set model.loraRank or leave it out.`,
-  );
-}
-
 async function createModelEngine(gpu: Gpu, model: LlamaModel, spec: DeviceSpec): Promise<ModelEngine> {
   const { engine, maxTokenLen, enableGradientCheckpointing } = spec;
   if (engine === 'wgsl') return new WgslEngine(gpu, model, maxTokenLen, { enableGradientCheckpointing });
@@ -145,28 +129,8 @@ async function referenceOf(trainer: ModelEngine, policy: LlamaModel, gpu: Gpu, s
     const { lora: _, ...model } = policy;
     return { engine: trainer.referencePolicy(), model };
   }
-  const half = spec.dtype === 'float16';
-  const model = await loadModel(
-    gpu,
-    spec.config,
-    positionsOf(spec),
-    spec.weights,
-    undefined,
-    half ? 'half' : undefined,
-    half,
-  );
+  const model = await loadModel(gpu, spec.config, positionsOf(spec), spec.weights, referenceOptions(spec));
   return { engine: new WgslEngine(gpu, model, spec.maxTokenLen), model };
-}
-
-/** The longest sequence of all. Throws InputError where a judge's is longer than the model has positions. */
-function positionsOf({ judge, maxPositions, config: { maxPositionEmbeddings } }: DeviceSpec): number {
-  if (!judge) return maxPositions;
-  const longest = judge.maxPromptLength + judge.slotCapacity;
-  if (longest <= maxPositionEmbeddings) return Math.max(maxPositions, longest);
-  throw new InputError(
-    `The judge's prompt and reply may have ${longest} tokens, but the model has ${maxPositionEmbeddings} positions; ` +
-      'lower reward.judge.maxPromptLength.',
-  );
 }
 
 const noRollout: TrainerEngine['rollout'] = {

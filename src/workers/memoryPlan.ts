@@ -1,21 +1,24 @@
-/** GPU memory, planned before the first allocation; a run that cannot fit is refused with the numbers and what to change. */
+/**
+ * GPU memory, planned before the first allocation: what the constructors of an engine take of a device that counts. A run that
+ * cannot fit is refused with the numbers and what to change.
+ */
 
 import { OutOfMemoryError } from '../errors.ts';
-import { activationBytesPerRow } from '../model/forward.ts';
-import { EXPORT_PIECE_BYTES } from '../model/weights/gpuWeights.ts';
-import { headBytes } from '../model/head.ts';
-import { LORA_MODULES, loraWidths, planLora } from '../model/lora/weights.ts';
-import { halfCopy, type Kept, largestPacked, planBlocks, readsPacked } from '../model/weights/plan.ts';
-import { adjustedDrawBytes } from '../rollout/decode/adjustedDraws.ts';
-import type { DecoderSizes } from '../rollout/decode/decoder.ts';
-import type { DeviceSpec } from './localEngine.ts';
+import { PlannedGpu } from '../gpu/plannedGpu.ts';
+import { stagingBytes } from '../gpu/staging.ts';
+import { allocateModel, type LlamaModel, type ModelOptions } from '../model/llama.ts';
+import { LORA_MODULES } from '../model/lora/config.ts';
+import { readsPacked } from '../model/weights/plan.ts';
+import { EXPORT_PIECE_BYTES } from '../model/weights/transfer.ts';
+import { WgslEngine } from '../model/wgslEngine.ts';
+import { Decoder } from '../rollout/decode/decoder.ts';
+import type { DeviceSpec } from './engineSpec.ts';
+import { policyOptions, positionsOf, referenceOptions } from './modelOptions.ts';
 
 /** One line of the plan. */
 export interface PlanItem {
   name: string;
   bytes: number;
-  /** What to lower to make it smaller; absent where the model alone decides. */
-  setting?: string;
 }
 
 export type Sizes = Pick<
@@ -37,104 +40,83 @@ export type Sizes = Pick<
   maxArenaBytes?: number;
 };
 
-/** Bytes by purpose, for what the engine is used for. Within 10% of what is then allocated. */
+/** Bytes by purpose, for what the engine is used for: to the byte what it then allocates, but for read-backs. */
 export function planMemory(sizes: Sizes): PlanItem[] {
-  const { config, maxTokenLen, maxPositions, rollout, withReference, lora, dtype, use = 'train' } = sizes;
-  const { maxArenaBytes } = sizes;
-  const trains = use === 'train' && !lora;
-  const plan = planBlocks(config, maxArenaBytes, trains ? undefined : frozenForm(sizes));
-  // Packed weights arrive through room for the largest matrix, which is given back before the rest is made; where products
-  // cannot read them packed, it stays.
-  const room = 4 * largestPacked(plan);
-  const weights = plan.bytes + (readsPacked(config) ? 0 : room);
-  const adapters = lora ? planLora(config, lora).bytes : 0;
-  const trained = lora ? adapters : weights;
-  const items: PlanItem[] = [
-    { name: 'weights', bytes: weights + maxPositions * config.headDim * 4 },
-    ...(trains && dtype
-      ? [{ name: 'weights in float16', bytes: halfCopy(plan, maxArenaBytes).bytes, setting: 'model.dtype' }]
-      : []),
-    ...(lora ? [{ name: 'adapters', bytes: adapters, setting: 'model.loraRank' }] : []),
-  ];
-  if (use === 'train')
-    items.push(
-      { name: 'gradients', bytes: trained, ...(!lora && { setting: 'model.loraRank' }) },
-      { name: 'AdamW moments', bytes: 2 * trained, ...(!lora && { setting: 'model.loraRank' }) },
-    );
-  if (use !== 'generate') {
-    const name = use === 'train' ? 'training activations' : 'activations';
-    items.push({ name, bytes: trainingBytes(sizes), setting: 'actor.maxTokenLen' });
-  }
-  // With adapters the reference is the base with them off.
-  if (withReference && !lora) {
-    const bytes =
-      planBlocks(config, maxArenaBytes, frozenForm({ dtype })).bytes +
-      trainingBytes({ config, maxTokenLen, dtype, ...(maxArenaBytes !== undefined && { maxArenaBytes }) });
-    items.push({ name: 'reference model', bytes, setting: 'actor.useKlLoss' });
-  }
-  if (rollout) {
-    const { maxSlots, slotCapacity } = rollout;
-    const { cache, activations } = rolloutBytes(sizes, rollout, lora);
-    items.push({ name: 'KV cache', bytes: cache, setting: 'rollout.maxSlots' });
-    items.push({ name: 'rollout activations', bytes: activations, setting: 'rollout.maxSlots' });
-    if (sizes.adjustedDraws) {
-      const drawBytes = adjustedDrawBytes(maxSlots, config.vocabSize, slotCapacity);
-      items.push({ name: 'penalties', bytes: drawBytes, setting: 'rollout.maxSlots' });
-    }
-  }
-  if (sizes.judge) {
-    const { cache, activations } = rolloutBytes(sizes, sizes.judge);
-    items.push({ name: 'judge', bytes: cache + activations, setting: 'reward.judge.maxSlots' });
-  }
-  const staging = use === 'train' ? stagingBytes(Math.min(trained, EXPORT_PIECE_BYTES)) : 4096;
-  const afterLoading = totalBytes(items) - weights - adapters;
-  items.push({ name: 'staging', bytes: Math.max(staging, readsPacked(config) ? room - afterLoading : 0) });
-  return items;
-}
-
-/** How matrices that are not trained are kept; undefined = as float32. */
-export function frozenForm({ weightFormat, dtype }: Pick<Sizes, 'weightFormat' | 'dtype'>): Kept | undefined {
-  return dtype && (weightFormat ?? 'float16') === 'float16' ? 'half' : weightFormat;
-}
-
-function rolloutBytes({ config, dtype, maxArenaBytes, ...sizes }: Sizes, decoder: DecoderSizes, lora?: Sizes['lora']) {
-  const { maxSlots, slotCapacity, maxPrompts, maxPromptLength, maxBatchedTokens, verifyRows = 0 } = decoder;
-  const rows = maxPrompts * maxPromptLength + maxSlots * slotCapacity;
-  const headRows = Math.max(maxSlots, verifyRows);
-  const [half, format] = [dtype === 'float16', frozenForm({ dtype, ...sizes })];
-  const perRow = activationBytesPerRow({ ...config, numHiddenLayers: 1 }, { lora, half });
-  return {
-    cache: rows * 2 * config.numKeyValueHeads * config.headDim * (half ? 2 : 4) * config.numHiddenLayers,
-    activations:
-      Math.max(maxBatchedTokens, headRows) * perRow +
-      headBytes(config, headRows, { oneChunk: true, half, format, maxArenaBytes }),
+  const { maxTokenLen, rollout, judge, withReference, lora, enableGradientCheckpointing, use = 'train' } = sizes;
+  const gpu = new PlannedGpu(sizes.maxArenaBytes);
+  const lines = new Map<string, number>();
+  /** What `build` makes; its bytes go to a line by their labels. */
+  const count = <T>(build: () => T, lineOf: (label: string) => string): T => {
+    const { made, bytes } = gpu.during(build);
+    for (const [label, n] of bytes) lines.set(lineOf(label), (lines.get(lineOf(label)) ?? 0) + n);
+    return made;
   };
+  /** Models are loaded one after the other, before anything else is allocated; so much is then taken, at most. */
+  let [loaded, peak] = [0, 0];
+  const load = (options: ModelOptions, lineOf: (label: string) => string): LlamaModel => {
+    const before = gpu.counters.bytes;
+    const model = count(() => plannedModel(gpu, sizes, options), lineOf);
+    const { isKept, bytes } = model.weights.scratch;
+    loaded += gpu.counters.bytes - before;
+    peak = Math.max(peak, loaded + (isKept ? 0 : bytes));
+    return model;
+  };
+
+  const model = load(policyOptions(sizes), modelLine);
+  if (use !== 'generate') {
+    const engine = new WgslEngine(gpu, model, maxTokenLen, { enableGradientCheckpointing });
+    const training = use === 'train';
+    count(() => engine.reserve({ training, policyLoss: training && rollout !== undefined }), trainingLine(training));
+  }
+  const { lora: _, ...base } = model; // with adapters the reference is the base with them off
+  const reference = withReference && !lora ? load(referenceOptions(sizes), () => 'reference model') : base;
+  if (reference !== base)
+    count(
+      () => new WgslEngine(gpu, reference, maxTokenLen).reserve(),
+      () => 'reference model',
+    );
+  if (rollout) {
+    const line = (label: string) => (label.startsWith('kv.') ? 'KV cache' : 'rollout activations');
+    const decoder = count(() => new Decoder(gpu, model, rollout), line);
+    if (sizes.adjustedDraws)
+      count(
+        () => decoder.reserveAdjusted(),
+        () => 'penalties',
+      );
+  }
+  if (judge && withReference)
+    count(
+      () => new Decoder(gpu, reference, judge),
+      () => 'judge',
+    );
+  lines.set('staging', Math.max(readBackBytes(sizes, model), peak - gpu.counters.bytes));
+  return [...lines].map(([name, bytes]) => ({ name, bytes }));
 }
 
-/** A read-back buffer is a power of two; the largest read is a piece of the trained weights, for a checkpoint. */
-const stagingBytes = (read: number): number => 2 ** Math.ceil(Math.log2(Math.max(4096, read)));
-
-type TrainingSizes = Pick<
-  Sizes,
-  'config' | 'maxTokenLen' | 'lora' | 'enableGradientCheckpointing' | 'weightFormat' | 'dtype' | 'maxArenaBytes'
->;
-
-/** Activations, their gradients, the head and the batch's own arrays, for `maxTokenLen` rows. */
-function trainingBytes(sizes: TrainingSizes): number {
-  const { config, maxTokenLen: rows, lora, maxArenaBytes } = sizes;
-  const { enableGradientCheckpointing: checkpoint = false } = sizes;
-  const [half, format] = [sizes.dtype === 'float16', frozenForm(sizes)];
-  const { hiddenSize: C, intermediateSize: F, headDim: D, numAttentionHeads: H, numKeyValueHeads: K } = config;
-  const dt = lora ? loraWidths(config, lora).T : 0;
-  const scratch = 3 * C + 3 * F + 2 * H * D + 2 * K * D + H + (H + 2 * K) * D + dt;
-  const transposed = format && format !== 'half' && readsPacked(config) ? 0 : C * Math.max((H + 2 * K) * D, 2 * F);
-  const batch = 13 + 2 * 12; // arrays of u32 or f32 a row, and an entry (two entries a row are allowed for)
-  return (
-    rows * (activationBytesPerRow(config, { lora, half, checkpoint }) + (scratch + batch) * 4) +
-    transposed * (format === 'half' ? 2 : 4) +
-    headBytes(config, rows, { forTraining: true, half, format, maxArenaBytes })
-  );
+/** The largest read-back: log-probs and entropies of a batch, or a piece of the trained weights for a checkpoint. */
+function readBackBytes({ use = 'train', maxTokenLen }: Sizes, { lora, weights }: LlamaModel): number {
+  const outputs = use === 'generate' ? 0 : 2 * maxTokenLen * 4;
+  const trained = use === 'train' ? (lora?.weights ?? weights).buffers : [];
+  const piece = Math.min(EXPORT_PIECE_BYTES, Math.max(0, ...trained.map(({ bytes }) => bytes)));
+  return stagingBytes(Math.max(outputs, piece));
 }
+
+const plannedModel = (gpu: PlannedGpu, sizes: Sizes, options: ModelOptions): LlamaModel =>
+  allocateModel(gpu, sizes.config, positionsOf(sizes), {
+    ...options,
+    packing: { pack: () => {}, product: readsPacked(sizes.config) ? () => {} : undefined },
+  });
+
+function modelLine(label: string): string {
+  if (label.startsWith('weights.half')) return 'weights in float16';
+  return label.startsWith('lora') ? 'adapters' : 'weights';
+}
+
+const trainingLine = (training: boolean) => (label: string) => {
+  if (label.startsWith('adamw.')) return 'AdamW moments';
+  if (/^(gradients|grad_)/.test(label)) return 'gradients';
+  return training ? 'training activations' : 'activations';
+};
 
 /** A change of one setting and the bytes it would save. */
 export interface Saving {
@@ -202,12 +184,16 @@ export function checkPlan(sizes: Sizes, maxBytes: number): void {
   if (total <= maxBytes) return;
   const lines = items.map(({ name, bytes }) => `${name} ${mib(bytes)}`).join(', ');
   throw new OutOfMemoryError(
-    `This run needs ${mib(total)} of GPU memory but model.maxMemoryMib allows ${mib(maxBytes)} (${lines}). ${advice(sizes)}`,
+    `This run needs ${mib(total)} of GPU memory but model.maxMemoryMib allows ${mib(maxBytes)} (${lines}). ${savingsAdvice(sizes)}`,
   );
 }
 
+/** What the device has cannot be asked for, so its own refusal is where a run without a cap learns of it. */
+export const withAdvice = (error: OutOfMemoryError, sizes: Sizes): OutOfMemoryError =>
+  new OutOfMemoryError(`${error.message} ${savingsAdvice(sizes)}`, { cause: error });
+
 /** One sentence: which changes save how much, each alone. */
-export function advice(sizes: Sizes): string {
+function savingsAdvice(sizes: Sizes): string {
   const savings = planSavings(sizes).map(({ change, bytes }) => `${change} ${mib(bytes)}`);
   return savings.length > 0
     ? `Each alone would save: ${savings.join(', ')}.`

@@ -1,7 +1,7 @@
 /** The whole model on the GPU against the two checkpoints that travel with the repository: Qwen2's bias, Qwen3's q/k norm. */
 import { describe, expect, test } from 'vitest';
 import { parseModelConfig } from '../../src/model/config.ts';
-import { createModel } from '../../src/model/forward.ts';
+import { createModel } from '../../src/model/llama.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { referenceBackward, referenceForward, toFloat64 } from '../../src/model/reference/model.ts';
 import { readSafetensors } from '../../src/model/checkpoint/safetensors.ts';

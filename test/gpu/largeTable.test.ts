@@ -1,8 +1,9 @@
 /** A head that reads the table as it lies gives the bits of one that reads a transposed copy, and takes less memory. */
 import { expect, test } from 'vitest';
 import { Gpu } from '../../src/gpu/device.ts';
-import { headBytes } from '../../src/model/head.ts';
-import { createModel } from '../../src/model/forward.ts';
+import { PlannedGpu } from '../../src/gpu/plannedGpu.ts';
+import { Head } from '../../src/model/head.ts';
+import { allocateModel, createModel } from '../../src/model/llama.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { initWeights } from '../../src/model/params.ts';
 import { WgslEngine } from '../../src/model/wgslEngine.ts';
@@ -52,7 +53,13 @@ test.each([
 });
 
 test('only tables of up to 64 MiB are kept transposed', () => {
-  const bytes = (vocabSize: number) => headBytes({ ...tinyConfig, vocabSize, hiddenSize: 512 }, 1, { oneChunk: true });
+  const bytes = (vocabSize: number) => {
+    const gpu = new PlannedGpu();
+    const model = allocateModel(gpu, { ...tinyConfig, vocabSize, hiddenSize: 512 }, 1);
+    const before = gpu.counters.bytes;
+    new Head(gpu, model, 1, false, true);
+    return gpu.counters.bytes - before;
+  };
   const perToken = (from: number, to: number) => (bytes(to) - bytes(from)) / (to - from);
   expect(perToken(8192, 32768)).toBe(4 + 512 * 4);
   expect(perToken(32769, 65536)).toBe(4);

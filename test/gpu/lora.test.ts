@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import type { Gpu } from '../../src/gpu/device.ts';
 import type { ModelConfig } from '../../src/model/config.ts';
 import type { PackedBatch, TensorMap } from '../../src/model/engine.ts';
-import { createModel, type LlamaModel } from '../../src/model/forward.ts';
+import { createModel, type LlamaModel } from '../../src/model/llama.ts';
 import { type LoraConfig, loraGroups, loraModules, loraScale, peftName } from '../../src/model/lora/weights.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { initWeights } from '../../src/model/params.ts';
@@ -27,7 +27,7 @@ const STEP = { lr: 1e-2, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0, gra
 const norm = (x: ArrayLike<number>) => Math.sqrt(Array.from(x).reduce((sum, v) => sum + v * v, 0));
 
 function loraModel(gpu: Gpu, lora: LoraConfig | undefined, config: ModelConfig = tinyConfig): LlamaModel {
-  const model = createModel(gpu, config, 128, lora);
+  const model = createModel(gpu, config, 128, { lora });
   model.weights.importTensors(initWeights(config, 3));
   return model;
 }

@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import { type ModelConfig, parseModelConfig } from '../../src/model/config.ts';
 import type { TensorMap } from '../../src/model/engine.ts';
-import { createModel } from '../../src/model/forward.ts';
+import { createModel } from '../../src/model/llama.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { initWeights } from '../../src/model/params.ts';
 import { referenceBackward, referenceForward, toFloat64 } from '../../src/model/reference/model.ts';

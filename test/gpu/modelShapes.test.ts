@@ -1,6 +1,6 @@
 /** Every shape of model that a config can ask for, against the float64 reference; and weights that come in pieces. */
 import { describe, expect, test } from 'vitest';
-import { type Checkpoint, filesOf, saveCheckpoint } from '../../src/model/checkpoint/checkpoint.ts';
+import { type ModelCheckpoint, filesOf, saveCheckpoint } from '../../src/model/checkpoint/checkpoint.ts';
 import type { ModelConfig } from '../../src/model/config.ts';
 import type { TensorMap } from '../../src/model/engine.ts';
 import { loadModel } from '../../src/model/weights/load.ts';
@@ -91,7 +91,7 @@ describe.each(SHAPES)('%s', (_, change) => {
     }));
 });
 
-const inMemory = (checkpoint: Checkpoint, dtype: 'F32' | 'F16' | 'BF16' = 'F32'): CheckpointFiles => {
+const inMemory = (checkpoint: ModelCheckpoint, dtype: 'F32' | 'F16' | 'BF16' = 'F32'): CheckpointFiles => {
   const files = saveCheckpoint(checkpoint, dtype);
   return filesOf((path) => Promise.resolve(files.get(path)));
 };

@@ -4,7 +4,7 @@ import { policyLoss } from '../../src/grpo/losses/index.ts';
 import { resolveRecipe } from '../../src/grpo/config/recipes.ts';
 import type { ModelConfig } from '../../src/model/config.ts';
 import type { TensorMap, TrainLoss } from '../../src/model/engine.ts';
-import { createModel } from '../../src/model/forward.ts';
+import { createModel } from '../../src/model/llama.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { initWeights } from '../../src/model/params.ts';
 import { WgslEngine } from '../../src/model/wgslEngine.ts';

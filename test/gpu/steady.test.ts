@@ -5,7 +5,7 @@ import type { Gpu, GpuCounters } from '../../src/gpu/device.ts';
 import { chooseMatmul, isGated } from '../../src/gpu/ops/matmul.ts';
 import type { PackedBatch, PolicyLossInputs } from '../../src/model/engine.ts';
 import { prepareKernels } from '../../src/model/kernels/prepare.ts';
-import { Arena } from '../../src/model/weights/gpuWeights.ts';
+import { Arena } from '../../src/model/weights/arena.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { WgslEngine } from '../../src/model/wgslEngine.ts';
 import { WgslRolloutEngine } from '../../src/rollout/server/server.ts';
@@ -23,7 +23,7 @@ async function added(gpu: Gpu, work: () => Promise<unknown>): Promise<GpuCounter
   return Object.fromEntries(names.map((name) => [name, gpu.counters[name] - before[name]])) as unknown as GpuCounters;
 }
 
-const NOTHING = { buffers: 0, bytes: 0, pipelines: 0, bindGroups: 0 };
+const NOTHING = { buffers: 0, bytes: 0, stagingBytes: 0, pipelines: 0, bindGroups: 0 };
 
 function batchOf(responses: number[]): PackedBatch {
   const samples = responses.map((n, s) => ({ tokens: ids(n, s + 2), mask: new Uint8Array(n).fill(1) }));

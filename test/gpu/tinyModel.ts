@@ -1,5 +1,5 @@
 /** A tiny random model for tests of whole passes. */
-import { type LlamaModel, createModel } from '../../src/model/forward.ts';
+import { type LlamaModel, createModel } from '../../src/model/llama.ts';
 import type { ModelConfig } from '../../src/model/config.ts';
 import type { Gpu } from '../../src/gpu/device.ts';
 import { initWeights } from '../../src/model/params.ts';

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { loadCheckpoint, saveCheckpoint } from '../../src/model/checkpoint/checkpoint.ts';
-import type { Checkpoint, CheckpointSource } from '../../src/model/checkpoint/checkpoint.ts';
+import type { ModelCheckpoint, CheckpointSource } from '../../src/model/checkpoint/checkpoint.ts';
 import { parseModelConfig } from '../../src/model/config.ts';
 import { InputError } from '../../src/errors.ts';
 import { initWeights } from '../../src/model/params.ts';
@@ -46,7 +46,7 @@ async function refusal(files: Map<string, Uint8Array>): Promise<string> {
 }
 
 test('save, then load: the same checkpoint', async () => {
-  const checkpoint: Checkpoint = {
+  const checkpoint: ModelCheckpoint = {
     config: CONFIG,
     weights: weights(),
     tokenizerJson: { version: '1.0', model: { type: 'BPE' } },

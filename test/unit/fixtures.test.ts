@@ -6,7 +6,7 @@
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { loadCheckpoint, saveCheckpoint } from '../../src/model/checkpoint/checkpoint.ts';
-import type { Checkpoint } from '../../src/model/checkpoint/checkpoint.ts';
+import type { ModelCheckpoint } from '../../src/model/checkpoint/checkpoint.ts';
 import { parseModelConfig } from '../../src/model/config.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { initWeights } from '../../src/model/params.ts';
@@ -47,7 +47,7 @@ const CONFIGS: Record<string, object> = {
 
 const pathOf = (name: string, file: string) => `test/fixtures/${name}/${file}`;
 
-function makeCheckpoint(json: object): Checkpoint {
+function makeCheckpoint(json: object): ModelCheckpoint {
   const config = parseModelConfig(json);
   const weights = initWeights(config, 11);
   const random = rng(12);
@@ -59,7 +59,7 @@ function makeCheckpoint(json: object): Checkpoint {
 }
 
 /** Sequences of odd lengths, one of two tokens, with a random coefficient for every predicted token. */
-function makeGoldens({ config, weights }: Checkpoint) {
+function makeGoldens({ config, weights }: ModelCheckpoint) {
   const random = rng(13);
   const sequences = [2, 17, 31].map((length) =>
     Array.from({ length }, () => Math.floor(random.uniform() * config.vocabSize)),

@@ -18,7 +18,10 @@ import { say } from '../run/progress.ts';
 const TOKENS = 1024;
 
 /** Help of a `--dtype` flag for computing. */
-export const DTYPE_FLAG = { value: 'DTYPE', help: 'compute on float16 where the adapter can (default float32)' };
+export const COMPUTE_DTYPE_FLAG = {
+  value: 'DTYPE',
+  help: 'compute on float16 where the adapter can (default float32)',
+};
 
 export const score: Command = {
   summary: 'next-token log-probs of token sequences, as JSON',
@@ -28,7 +31,7 @@ export const score: Command = {
     model: { value: 'FOLDER', help: 'checkpoint or run folder; the tokenizer is not needed' },
     adapter: { value: 'FOLDER', help: 'LoRA adapter (PEFT folder or run folder) over the model' },
     quantization: { value: 'FORMAT', help: 'weights in float16, int8 or int4; says their error against float32' },
-    dtype: { ...DTYPE_FLAG, help: `${DTYPE_FLAG.help}; says the error against float32` },
+    dtype: { ...COMPUTE_DTYPE_FLAG, help: `${COMPUTE_DTYPE_FLAG.help}; says the error against float32` },
     tokens: { value: 'FILE', help: 'JSON: an array of arrays of token ids' },
   },
   async run({ flags: { model: path, adapter: adapterPath, tokens, quantization, dtype } }) {

@@ -4,7 +4,7 @@ import { existsSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Checkpoint as TrainerCheckpoint, TrainerState } from '../../grpo/types.ts';
-import { type Checkpoint, loadCheckpoint, saveCheckpoint } from '../../model/checkpoint/checkpoint.ts';
+import { type ModelCheckpoint, loadCheckpoint, saveCheckpoint } from '../../model/checkpoint/checkpoint.ts';
 import { type Adapter, loadAdapter, parseAdapterConfig, saveAdapter } from '../../model/lora/adapter.ts';
 import type { ModelConfig } from '../../model/config.ts';
 import { InputError } from '../../errors.ts';
@@ -30,14 +30,14 @@ const ADAPTER_CONFIG = 'adapter_config.json';
 const ADAPTER_WEIGHTS = 'adapter_model.safetensors';
 
 /** A model and its tokenizer. */
-export interface LoadedModel extends Omit<Checkpoint, 'weights'> {
+export interface LoadedModel extends Omit<ModelCheckpoint, 'weights'> {
   weights: Weights;
   tokenizerJson: Record<string, unknown>;
   tokenizerConfigJson: Record<string, unknown>;
 }
 
 /** Opens a checkpoint folder, the newest checkpoint of a run folder, `org/name` or a URL. Throws InputError naming it. */
-export async function loadModel(path: string): Promise<LoadedModel> {
+export async function readModel(path: string): Promise<LoadedModel> {
   const { folder, model } = await openModel(path);
   const { tokenizerJson, tokenizerConfigJson } = model;
   if (!tokenizerJson || !tokenizerConfigJson) {
@@ -48,7 +48,7 @@ export async function loadModel(path: string): Promise<LoadedModel> {
   return { ...model, tokenizerJson, tokenizerConfigJson };
 }
 
-/** As `loadModel`, where the tokenizer may be absent. Weights are read when they are asked for. */
+/** As `readModel`, where the tokenizer may be absent. Weights are read when they are asked for. */
 export async function openModel(path: string): Promise<{ folder: string; model: OpenCheckpoint }> {
   const { folder, files } = await filesOf(path);
   try {
@@ -112,7 +112,7 @@ function namingFolder(weights: WeightSource, folder: string): WeightSource {
 const DTYPES = { float32: 'F32', float16: 'F16', bfloat16: 'BF16' } as const;
 
 /** Help of a `--dtype` flag. */
-export const DTYPE_FLAG = { value: 'NAME', help: 'weights as float32 (default), bfloat16 or float16' };
+export const SAVE_DTYPE_FLAG = { value: 'NAME', help: 'weights as float32 (default), bfloat16 or float16' };
 
 /** How weights are saved. Throws InputError. */
 export function readDtype(flag: string | boolean | undefined): SafetensorsDtype {
@@ -124,7 +124,7 @@ export function readDtype(flag: string | boolean | undefined): SafetensorsDtype 
 /** The model's files, and with `trainer` its optimizer and counters, written all or none. */
 export async function saveModel(
   folder: string,
-  model: Checkpoint,
+  model: ModelCheckpoint,
   trainer?: TrainerCheckpoint,
   dtype?: SafetensorsDtype,
 ): Promise<void> {
@@ -156,7 +156,7 @@ function addTrainer(files: Map<string, Uint8Array | string>, { optimizer, refere
 /** A model with its adapter, if it has one; see `findAdapter`. */
 export async function loadWithAdapter(path: string, adapterPath?: string): Promise<AdaptedModel> {
   const { base, folder } = await findAdapter(path, adapterPath);
-  const model = await loadModel(base);
+  const model = await readModel(base);
   return { ...model, base, ...(folder && { adapter: await readAdapter(folder, model.config) }) };
 }
 

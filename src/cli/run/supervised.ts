@@ -13,7 +13,7 @@ import { buildGsm8kTokenizer, buildTokenizer } from '../../tasks/gsm8k/tokenizer
 import { keyedRng } from '../../tasks/random.ts';
 import { exampleOf, taskTokenizer } from '../../tasks/supervised/warmStart.ts';
 import { engineSizes } from '../../workers/localEngine.ts';
-import { type LoadedModel, loadModel, saveModel } from './checkpoints.ts';
+import { type LoadedModel, readModel, saveModel } from './checkpoints.ts';
 import { readJson } from '../files.ts';
 import { onInterrupt } from './interrupt.ts';
 import { openTask, readGsm8k } from './openTask.ts';
@@ -39,7 +39,7 @@ export async function runSupervised(config: SftConfig): Promise<SupervisedRun> {
 
 /** Fresh weights and a tokenizer trained on the task's text, unless the config names some. */
 async function startModel(config: SftConfig): Promise<LoadedModel> {
-  if (config.model.path !== undefined) return loadModel(config.model.path);
+  if (config.model.path !== undefined) return readModel(config.model.path);
   const { tokenizerJson, tokenizerConfigJson } = await startTokenizer(config);
   const { vocabSize } = new ChatTokenizer(tokenizerJson, tokenizerConfigJson);
   const model = freshModelConfig(config, vocabSize);

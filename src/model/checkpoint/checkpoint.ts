@@ -14,7 +14,7 @@ import { type SafetensorsDtype, writeSafetensors } from './safetensors.ts';
 /** Bytes of a file of the folder, or undefined where there is no such file. Other failures must throw. */
 export type CheckpointSource = (path: string) => Promise<Uint8Array | undefined>;
 
-export interface Checkpoint {
+export interface ModelCheckpoint {
   config: ModelConfig;
   weights: TensorMap;
   /** Parsed `tokenizer.json`; absent where the folder has none. */
@@ -24,7 +24,7 @@ export interface Checkpoint {
 }
 
 /** Throws an InputError naming the file and tensor for anything missing, corrupt, or not fitting the config. */
-export async function loadCheckpoint(source: CheckpointSource): Promise<Checkpoint> {
+export async function loadCheckpoint(source: CheckpointSource): Promise<ModelCheckpoint> {
   const { weights, ...rest } = await openCheckpoint(filesOf(source));
   return { ...rest, weights: await collectWeights(weights) };
 }
@@ -44,7 +44,7 @@ export async function collectWeights(source: WeightSource): Promise<TensorMap> {
  * the checkpoint has of the tokenizer.
  */
 export function saveCheckpoint(
-  checkpoint: Checkpoint,
+  checkpoint: ModelCheckpoint,
   dtype: SafetensorsDtype = 'F32',
 ): Map<string, Uint8Array<ArrayBuffer>> {
   const { config, tokenizerJson, tokenizerConfigJson } = checkpoint;
@@ -64,7 +64,7 @@ const TORCH_NAMES = { F32: 'float32', F16: 'float16', BF16: 'bfloat16' } as cons
  * The tensors in the order of `parameterSpecs`. Throws an InputError where one is missing, has another shape, is not
  * finite, or is not part of such a model. `file` names where they came from.
  */
-export function fitWeights(config: ModelConfig, tensors: TensorMap, file: string): TensorMap {
+function fitWeights(config: ModelConfig, tensors: TensorMap, file: string): TensorMap {
   checkShapes(config, tensors, file);
   const weights: TensorMap = new Map();
   for (const { name, shape } of parameterSpecs(config)) {

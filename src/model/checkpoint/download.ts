@@ -5,7 +5,7 @@
 
 import { InputError } from '../../errors.ts';
 import { type FileStore, writeFile } from './store.ts';
-import { readJson } from './open.ts';
+import { readStoredJson } from './open.ts';
 import { Sha256 } from './sha256.ts';
 
 export interface DownloadOptions {
@@ -247,7 +247,7 @@ async function findProblem(store: FileStore, path: string, kept: Kept, { size, s
   return found === gitSha1 ? undefined : `has the git hash ${found}, but ${gitSha1} was promised`;
 }
 
-export async function sha256Of(store: FileStore, path: string, size: number): Promise<string> {
+async function sha256Of(store: FileStore, path: string, size: number): Promise<string> {
   const hash = new Sha256();
   for (let at = 0; at < size; at += HASH_BYTES) {
     hash.update(await store.read(path, at, Math.min(size, at + HASH_BYTES)));
@@ -267,7 +267,7 @@ async function gitSha1Of(store: FileStore, path: string, size: number): Promise<
 
 async function readNote(store: FileStore, path: string): Promise<Kept | undefined> {
   // A note that was cut short says nothing: the file is fetched anew.
-  const note = await readJson(store, noteOf(path)).catch(() => undefined);
+  const note = await readStoredJson(store, noteOf(path)).catch(() => undefined);
   return note as unknown as Kept | undefined;
 }
 

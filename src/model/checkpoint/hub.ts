@@ -3,10 +3,10 @@
  * of files. Files are downloaded into a store once and read from there; a repository is pinned to the commit it was at.
  */
 
-import { download, type DownloadOptions, type Expected, isComplete } from './download.ts';
+import { download, type DownloadOptions, type Expected } from './download.ts';
 import { InputError } from '../../errors.ts';
 import { type FileStore, writeFile } from './store.ts';
-import { type CheckpointFiles, readJson, shardsOf } from './open.ts';
+import { type CheckpointFiles, readStoredJson, shardsOf } from './open.ts';
 
 export interface HubOptions extends DownloadOptions {
   /** Where `org/name` is looked up. Default https://huggingface.co. */
@@ -40,7 +40,7 @@ export async function fetchModel(model: string, store: FileStore, options: HubOp
   if (!present.has('config.json')) throw new InputError(`${model} has no config.json at ${place.url}; check its name.`);
   const files = within(store, place.folder, present);
   if (!(await bring(WEIGHTS)) && (await bring(INDEX))) {
-    for (const shard of shardsOf((await readJson(files, INDEX))!)) await bring(shard);
+    for (const shard of shardsOf((await readStoredJson(files, INDEX))!)) await bring(shard);
   }
   return files;
 }
@@ -96,7 +96,7 @@ async function readListing(url: string, model: string, store: FileStore, note: s
     .catch(ask)
     .catch((cause: unknown) => cause as Error);
   if (response instanceof Error) {
-    const earlier = await readJson(store, note).catch(() => undefined);
+    const earlier = await readStoredJson(store, note).catch(() => undefined);
     if (isListing(earlier)) return earlier;
     throw new InputError(
       `${model} is not a folder here, and ${new URL(url).origin} is out of reach; check the path, or the network (HF_ENDPOINT ` +
@@ -126,15 +126,6 @@ function isListing(value: unknown): value is Listing {
 function within(store: FileStore, folder: string, present: ReadonlySet<string>): CheckpointFiles {
   return {
     size: async (file) => (present.has(file) ? store.size(`${folder}/${file}`) : undefined),
-    read: (file, begin, end) => store.read(`${folder}/${file}`, begin, end),
-  };
-}
-
-/** The checkpoint in a folder of a store that an earlier `fetchModel` filled: what a worker opens by name. */
-export async function storedModel(store: FileStore, folder: string): Promise<CheckpointFiles> {
-  return {
-    size: async (file) =>
-      (await isComplete(store, `${folder}/${file}`)) ? store.size(`${folder}/${file}`) : undefined,
     read: (file, begin, end) => store.read(`${folder}/${file}`, begin, end),
   };
 }

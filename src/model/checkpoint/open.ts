@@ -57,12 +57,12 @@ type Shapes = ReadonlyMap<string, { shape: number[] }>;
 
 /** Throws an InputError naming the file and tensor for anything missing, corrupt, or not fitting the config. */
 export async function openCheckpoint(files: CheckpointFiles): Promise<OpenCheckpoint> {
-  const configJson = await readJson(files, 'config.json');
+  const configJson = await readStoredJson(files, 'config.json');
   if (!configJson) throw new InputError('The checkpoint has no config.json; give a folder in Hugging Face format.');
   const config = parseModelConfig(configJson);
   const { tensors, file } = await locateTensors(files);
   checkShapes(config, tensors, file);
-  const tokenizerJson = await readJson(files, 'tokenizer.json');
+  const tokenizerJson = await readStoredJson(files, 'tokenizer.json');
   const tokenizerConfigJson = await readTokenizerConfig(files);
   return {
     config,
@@ -117,7 +117,7 @@ export function checkFinite(name: string, data: Float32Array, file: string, firs
   );
 }
 
-export function differentHead(file: string): InputError {
+function differentHead(file: string): InputError {
   return new InputError(
     `${file}: "lm_head.weight" differs from the embedding, but config.json says "tie_word_embeddings": true.`,
   );
@@ -162,7 +162,7 @@ async function readElements(files: CheckpointFiles, entry: Located, first: numbe
 async function locateTensors(files: CheckpointFiles): Promise<{ tensors: Map<string, Located>; file: string }> {
   const whole = await readHeader(files, WEIGHTS);
   if (whole) return { tensors: new Map(whole.map((entry) => [entry.name, entry])), file: WEIGHTS };
-  const index = await readJson(files, INDEX);
+  const index = await readStoredJson(files, INDEX);
   if (!index) throw new InputError(`The checkpoint has neither ${WEIGHTS} nor ${INDEX}; convert it to safetensors.`);
   return { tensors: await locateInShards(files, weightMapOf(index)), file: INDEX };
 }
@@ -208,14 +208,17 @@ function weightMapOf(index: Record<string, unknown>): Map<string, string> {
 }
 
 async function readTokenizerConfig(files: CheckpointFiles): Promise<Record<string, unknown> | undefined> {
-  const json = await readJson(files, 'tokenizer_config.json');
+  const json = await readStoredJson(files, 'tokenizer_config.json');
   const template = await readWhole(files, 'chat_template.jinja');
   if (!template) return json;
   return { ...json, chat_template: new TextDecoder().decode(template) };
 }
 
 /** Throws an InputError where the file is no JSON object. */
-export async function readJson(files: CheckpointFiles, path: string): Promise<Record<string, unknown> | undefined> {
+export async function readStoredJson(
+  files: CheckpointFiles,
+  path: string,
+): Promise<Record<string, unknown> | undefined> {
   const bytes = await readWhole(files, path);
   if (!bytes) return undefined;
   let json: unknown;

@@ -10,7 +10,7 @@ import type { Gpu, View } from '../../gpu/device.ts';
 import type { LoraSpan } from '../../gpu/ops/lora_up.ts';
 import type { ModelConfig } from '../config.ts';
 import type { TensorMap } from '../engine.ts';
-import { Arena } from '../weights/gpuWeights.ts';
+import { Arena } from '../weights/arena.ts';
 import { type ArenaPlan, type Block, placeBlocks } from '../weights/plan.ts';
 import type { LoraConfig, LoraModule } from './config.ts';
 import { fillUniform } from '../params.ts';
@@ -144,10 +144,9 @@ export interface Lora {
   weights: LoraWeights;
 }
 
-/** Adapters on the device, fresh ones until something is imported. */
-export function createLora(gpu: Gpu, model: ModelConfig, config: LoraConfig): Lora {
+/** The buffers of adapters, nothing in them. */
+export function allocateLora(gpu: Gpu, model: ModelConfig, config: LoraConfig): Lora {
   const weights = new LoraWeights(gpu, model, config, 'lora');
-  weights.importTensors(initLora(model, config));
   return { config, groups: new Map(loraGroups(model, config.targetModules).map((g) => [g.group, g])), weights };
 }
 

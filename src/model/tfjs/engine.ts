@@ -18,7 +18,7 @@ import type {
   TokenOutputs,
   TrainLoss,
 } from '../engine.ts';
-import type { LlamaModel } from '../forward.ts';
+import type { LlamaModel } from '../llama.ts';
 import { InputError } from '../../errors.ts';
 import { GpuWeights } from '../weights/gpuWeights.ts';
 import { type Block, planBlocks } from '../weights/plan.ts';

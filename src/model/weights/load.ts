@@ -1,48 +1,47 @@
 /** A model on the device with its weights in place, or nothing: what fails half-way frees what it had taken. */
 
 import type { Gpu } from '../../gpu/device.ts';
-import { PACKED_FORMATS, type PackedFormat } from '../../gpu/packedFormat.ts';
+import type { preparePacked } from '../../gpu/ops/matmulPacked.ts';
+import { PACKED_FORMATS } from '../../gpu/packedFormat.ts';
 import type { ModelConfig } from '../config.ts';
 import type { TensorMap } from '../engine.ts';
-import { createModel, type LlamaModel } from '../forward.ts';
-import type { MatrixForm } from './gpuWeights.ts';
-import type { LoraConfig } from '../lora/config.ts';
+import { createModel, freeModel, type LlamaModel, type ModelOptions } from '../llama.ts';
+import type { Packing } from './arena.ts';
 import type { WeightSource } from '../checkpoint/open.ts';
 import { readsPacked } from './plan.ts';
 
 /** In host memory, or read piece by piece. */
 export type Weights = TensorMap | WeightSource;
 
-/** Throws what reading throws (InputError for damaged weights), with every buffer of the model freed. */
+/**
+ * A model with its weights. Throws what reading throws (InputError for damaged weights), with every buffer of the model freed.
+ */
 export async function loadModel(
   gpu: Gpu,
   config: ModelConfig,
   maxPositions: number,
   weights: Weights,
-  lora?: LoraConfig,
-  form?: MatrixForm,
-  half = false,
+  options: Omit<ModelOptions, 'packing'> = {},
 ): Promise<LlamaModel> {
-  const model = createModel(gpu, config, maxPositions, lora, form, half);
+  const format = PACKED_FORMATS.find((known) => known === options.form);
+  const packing = format && (await loadPacking(config));
+  const model = createModel(gpu, config, maxPositions, { ...options, packing });
   try {
-    const format = PACKED_FORMATS.find((known) => known === form);
-    if (format) model.weights.pack = (await import('../../gpu/ops/pack.ts')).pack;
-    const kernels = format && readsPacked(config) && loadPackedProduct(gpu, model, format);
+    const kernels = format && packing?.prepare?.(gpu, format);
     if (weights instanceof Map) model.weights.importTensors(weights);
     else await Promise.all([model.weights.importFrom(weights), kernels]);
     await kernels;
     return model;
   } catch (error) {
-    model.weights.free();
-    model.lora?.weights.free();
-    gpu.free(model.rope);
+    freeModel(gpu, model);
     throw error;
   }
 }
 
-/** Its kernels are a fifth of all, and few models need them. */
-async function loadPackedProduct(gpu: Gpu, { weights }: LlamaModel, format: PackedFormat): Promise<void> {
-  const { matmulPacked, preparePacked } = await import('../../gpu/ops/matmulPacked.ts');
-  await preparePacked(gpu, format);
-  weights.packedProduct = matmulPacked;
+/** Loaded where weights are packed: few models are. */
+async function loadPacking(config: ModelConfig): Promise<Packing & { prepare?: typeof preparePacked }> {
+  const { pack } = await import('../../gpu/ops/pack.ts');
+  if (!readsPacked(config)) return { pack };
+  const products = await import('../../gpu/ops/matmulPacked.ts');
+  return { pack, product: products.matmulPacked, prepare: products.preparePacked };
 }

@@ -9,7 +9,7 @@ import { parameterSpecs } from '../params.ts';
 export type Kept = PackedFormat | 'half';
 
 /** Where one HF tensor lies in a block: [rows, cols] of HF, written transposed at column `column` when it is a matrix. */
-export interface Part {
+export interface TensorPart {
   name: string;
   shape: number[];
   transposed: boolean;
@@ -29,7 +29,7 @@ export interface Block {
   buffer: number;
   /** Byte offset in that buffer, a multiple of 256. */
   offset: number;
-  parts: Part[];
+  parts: TensorPart[];
   /** Absent = float32. */
   format?: Kept | undefined;
 }
@@ -70,7 +70,7 @@ export function placeBlocks(blocks: Omit<Block, 'buffer' | 'offset'>[], maxBytes
 }
 
 /** Rows of a [V, C] table that a buffer holds: all, or a multiple of 64. */
-export function rowChunks(V: number, C: number, maxBytes: number): { first: number; count: number }[] {
+function rowChunks(V: number, C: number, maxBytes: number): { first: number; count: number }[] {
   const fit = Math.floor(maxBytes / (C * 4));
   const step = fit >= V ? V : Math.max(64, Math.floor(fit / 64) * 64);
   return Array.from({ length: Math.ceil(V / step) }, (_, i) => ({
@@ -102,7 +102,7 @@ export const loadingRoom = ({ blocks }: Pick<ArenaPlan, 'blocks'>): number =>
     return Math.max(most, format === 'half' && !parts[0].transposed ? Math.min(size, CAST_PIECE) : size);
   }, 0);
 
-const isMatrix = ([{ shape }]: Part[]): boolean => shape.length === 2;
+const isMatrix = ([{ shape }]: TensorPart[]): boolean => shape.length === 2;
 
 /** Whether products can read this model's packed matrices as they are: all sides are multiples of 8, as real models' are. */
 export function readsPacked({ vocabSize: V, hiddenSize: C, intermediateSize: F, ...config }: ModelConfig): boolean {
@@ -111,7 +111,7 @@ export function readsPacked({ vocabSize: V, hiddenSize: C, intermediateSize: F, 
 }
 
 /** Chunks of a [V, C] table on a device that binds `maxBytes`. */
-export const tableChunks = ({ vocabSize, hiddenSize }: ModelConfig, maxBytes: number, format?: Kept) =>
+const tableChunks = ({ vocabSize, hiddenSize }: ModelConfig, maxBytes: number, format?: Kept) =>
   rowChunks(vocabSize, hiddenSize, isPacked(format) ? Math.min(maxBytes, PACKED_TABLE_BYTES) : maxBytes);
 
 /** The blocks of a config, in arena order, in buffers of at most `maxBytes`; matrices in `format`, if given. */

@@ -66,10 +66,6 @@ export function checkAdjusted(s: SamplingParams, vocabSize: number): void {
     throw new RangeError(`topLogprobs is ${topLogprobs}; at most ${MAX_ALTERNATIVES} are returned.`);
 }
 
-/** Bytes that AdjustedDraws takes. */
-export const adjustedDrawBytes = (slots: number, vocabSize: number, cap: number): number =>
-  4 * slots * (2 * vocabSize + 2 + 4 + EXTRA_WIDTH + cap * DETAIL_WIDTH);
-
 export class AdjustedDraws {
   readonly #gpu: Gpu;
   readonly #V: number;
@@ -81,8 +77,8 @@ export class AdjustedDraws {
   readonly #extras: View;
   readonly #counts: View;
   readonly #details: View;
-  /** [slots, words of V bits]; made by the first mask. */
-  #masks: View | undefined;
+  /** [slots, words of V bits] */
+  readonly #masks: View;
   /** The mask in each slot's row of #masks; undefined = all bits set. */
   readonly #masked: (Uint32Array | undefined)[];
   /** Alternatives that each slot asked for. */
@@ -100,6 +96,7 @@ export class AdjustedDraws {
     this.#extras = words('extras', slots * EXTRA_WIDTH);
     this.#counts = words('counts', slots * vocabSize);
     this.#details = words('details', slots * cap * DETAIL_WIDTH);
+    this.#masks = gpu.buffer('rollout.masks', new Uint32Array(slots * maskWords(vocabSize)).fill(0xffffffff));
     this.#wanted = new Uint8Array(slots);
     this.#masked = Array.from({ length: slots }, () => undefined);
   }
@@ -126,9 +123,7 @@ export class AdjustedDraws {
   mask(slot: number, mask: Uint32Array | undefined): void {
     if (mask === this.#masked[slot]) return;
     const words = maskWords(this.#V);
-    const all = (rows: number) => new Uint32Array(rows * words).fill(0xffffffff);
-    this.#masks ??= this.#gpu.buffer('rollout.masks', all(this.#masked.length));
-    this.#gpu.write(this.#masks, mask ?? all(1), slot * words);
+    this.#gpu.write(this.#masks, mask ?? new Uint32Array(words).fill(0xffffffff), slot * words);
     this.#masked[slot] = mask;
   }
 
@@ -143,8 +138,7 @@ export class AdjustedDraws {
     const adjusted = this.#adjusted;
     const settings = { extras: this.#extras, counts: this.#counts, stops, state };
     adjustLogits(gpu, { logits, live, ...settings, adjusted, entries, first, n, V });
-    if (this.#masks && slots.some((slot) => this.#masked[slot]))
-      maskLogits(gpu, { entries, masks: this.#masks, adjusted, n, V });
+    if (slots.some((slot) => this.#masked[slot])) maskLogits(gpu, { entries, masks: this.#masks, adjusted, n, V });
     headStats(gpu, { logits: adjusted, stats: this.#stats, R: n, V, temperature });
     const changed = { logits: adjusted, stats: this.#stats, live: entries, first: 0 };
     sample(gpu, { ...changed, control, stops, state, drawn, n, V, cap });

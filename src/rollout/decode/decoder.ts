@@ -6,14 +6,10 @@
 import type { Gpu, View } from '../../gpu/device.ts';
 import { acceptDraft } from '../../gpu/ops/accept_draft.ts';
 import { decodeRows } from '../../gpu/ops/sample.ts';
-import {
-  type Activations,
-  createActivations,
-  type LlamaModel,
-  recordForward,
-  type RowViews,
-} from '../../model/forward.ts';
+import { type Activations, createActivations } from '../../model/activations.ts';
+import { recordForward, type RowViews } from '../../model/forward.ts';
 import { Head } from '../../model/head.ts';
+import type { LlamaModel } from '../../model/llama.ts';
 import { type Draw, type DrawnTokens, Draws, type SlotSetup } from './draws.ts';
 import { SlotRows } from './slotRows.ts';
 import type { GpuTimes } from '../server/turnClock.ts';
@@ -60,8 +56,8 @@ export class Decoder {
   readonly #headRows: View;
   readonly #identity: View;
   readonly #live: { prefill: View; decode: View };
-  /** [verifyRows, 4]; made by the first pass that needs it. */
-  #checks: View | undefined;
+  /** [head rows, 4] draws of a pass that checks guesses. */
+  readonly #checks: View;
   readonly #slots: SlotRows;
   readonly #draws: Draws;
   #decoding: Draw[] = [];
@@ -99,6 +95,7 @@ export class Decoder {
       Uint32Array.from({ length: headRows }, (_, i) => i),
     );
     this.#live = { prefill: u32('live.prefill', maxSlots * 4), decode: u32('live.decode', maxSlots * 4) };
+    this.#checks = u32('checks', headRows * 4);
     this.#slots = new SlotRows(gpu, 'rollout.slots', maxSlots, 4);
     this.#draws = new Draws(gpu, this.#head, this.vocabSize, maxSlots, slotCapacity);
   }
@@ -110,6 +107,11 @@ export class Decoder {
   /** True if the device computes on the host's cores. */
   get isSoftware(): boolean {
     return this.#gpu.adapter.isSoftware;
+  }
+
+  /** Allocates what the first request with penalties, a least length or constrained calls would. */
+  reserveAdjusted(): void {
+    this.#draws.reserveAdjusted();
   }
 
   /** First KV row of a slot's own region, and of a cached prompt. */
@@ -164,7 +166,7 @@ export class Decoder {
     const sorted = rounds.map((checks) => this.#draws.byKind(checks));
     const draws = sorted.flat();
     gpu.timeAs('decode');
-    const entries = (this.#checks ??= gpu.buffer('rollout.checks', (this.#identity.bytes / 4) * 16));
+    const entries = this.#checks;
     this.#writeRows(rows);
     gpu.write(entries, Uint32Array.from(draws.flatMap(({ slot, row, expected }) => [slot, row, expected, 0])));
     recordForward(gpu, this.#model, { N, ...this.#rows }, this.#activations, { inference: true });

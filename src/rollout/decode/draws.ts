@@ -94,7 +94,7 @@ export class Draws {
     this.#isAdjusted[slot] = isAdjusted(sampling) ? 1 : 0;
     if (this.#isAdjusted[slot]) {
       const before = contextIds.length - drawnBefore;
-      this.#adjust().arm(slot, sampling, contextIds.subarray(0, before), contextIds.subarray(before));
+      this.reserveAdjusted().arm(slot, sampling, contextIds.subarray(0, before), contextIds.subarray(before));
     }
   }
 
@@ -108,8 +108,14 @@ export class Draws {
     for (const rows of [this.#control, this.#stops, this.#state]) rows.flush();
   }
 
+  /** What draws with more than temperature and cuts go through; made when it is first asked for. */
+  reserveAdjusted(): AdjustedDraws {
+    const [slots, V, cap] = [this.#maxSlots, this.#vocabSize, this.#slotCapacity];
+    return (this.#adjusted ??= new AdjustedDraws(this.#gpu, this.#views(), slots, V, cap));
+  }
+
   mask(slot: number, mask: Uint32Array | undefined): void {
-    this.#adjust().mask(slot, mask);
+    this.reserveAdjusted().mask(slot, mask);
   }
 
   temperatureOf(slot: number): number {
@@ -145,7 +151,7 @@ export class Draws {
       const rows = { logits, stats, live, first, n };
       if (this.#isAdjusted[slot]) {
         const slots = draws.slice(first, first + n).map((d) => d.slot);
-        this.#adjust().record({ ...rows, temperature }, slots);
+        this.reserveAdjusted().record({ ...rows, temperature }, slots);
       } else sample(this.#gpu, { ...rows, ...own, V, cap: this.#slotCapacity });
       first += n;
     }
@@ -174,7 +180,7 @@ export class Draws {
       bytes: count * 12,
     }));
     const detailed = slots.filter(({ slot }) => this.#isAdjusted[slot]);
-    const details = detailed.map(({ slot, from = 0, count }) => this.#adjust().detailsRange(slot, from, count));
+    const details = detailed.map(({ slot, from = 0, count }) => this.reserveAdjusted().detailsRange(slot, from, count));
     const kept = details.length === 0 ? this.#kept : undefined;
     const buffers = kept
       ? parts.map(({ offset, bytes }) => kept.slice(offset, offset + bytes))
@@ -183,14 +189,9 @@ export class Draws {
       const at = detailed.indexOf(entry);
       return {
         ...drawnTokens(buffers[i]),
-        ...(at >= 0 && this.#adjust().detailsOf(entry.slot, buffers[slots.length + at])),
+        ...(at >= 0 && this.reserveAdjusted().detailsOf(entry.slot, buffers[slots.length + at])),
       };
     });
-  }
-
-  #adjust(): AdjustedDraws {
-    const [slots, V, cap] = [this.#maxSlots, this.#vocabSize, this.#slotCapacity];
-    return (this.#adjusted ??= new AdjustedDraws(this.#gpu, this.#views(), slots, V, cap));
   }
 
   #views() {

@@ -4,7 +4,7 @@
  */
 
 import type { Gpu } from '../../gpu/device.ts';
-import type { LlamaModel } from '../../model/forward.ts';
+import type { LlamaModel } from '../../model/llama.ts';
 import type { Vocabulary } from '../../model/tokenizer/vocabulary.ts';
 import { nextTask } from '../agent/yield.ts';
 import { Decoder, type DecoderSizes } from '../decode/decoder.ts';

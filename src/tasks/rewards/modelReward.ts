@@ -6,17 +6,14 @@
 import { InputError } from '../../errors.ts';
 import { fillJudgePrompt, JUDGE_PROMPT, question } from './judgePrompt.ts';
 import type { Reward, ScoredSample, Task } from '../task.ts';
+import type { Classifier, Completion } from './transformersModels.ts';
+
+export type { Classifier, Completion } from './transformersModels.ts';
 
 export type RewardFunction = Task['reward'];
 
-/** A reply to a prompt; undefined for a prompt that is too long. */
-export type Completion = (prompt: string) => Promise<string | undefined>;
-
 /** One number for a sample. */
 export type Scorer = (sample: ScoredSample) => number | Promise<number>;
-
-/** What transformers.js' text-classification pipeline is, as far as it is used here. */
-export type Classifier = (text: string, options: { top_k: number }) => Promise<{ label: string; score: number }[]>;
 
 export interface DiscriminativeOptions {
   /** Folder or name of an ONNX model. */

@@ -1,7 +1,12 @@
 /** Models that transformers.js runs: text classifiers and, as judges, text generators. */
 
 import { InputError } from '../../errors.ts';
-import type { Classifier, Completion } from './modelReward.ts';
+
+/** A reply to a prompt; undefined for a prompt that is too long. */
+export type Completion = (prompt: string) => Promise<string | undefined>;
+
+/** What transformers.js' text-classification pipeline is, as far as it is used here. */
+export type Classifier = (text: string, options: { top_k: number }) => Promise<{ label: string; score: number }[]>;
 
 type Library = typeof import('@xenova/transformers');
 

@@ -1,0 +1,133 @@
+/** Tensors in few GPUBuffers: one, where the device binds that much, else as many as it takes. */
+
+import type { Gpu } from '../../gpu/device.ts';
+import type { RowChunk } from '../../gpu/ops/embed.ts';
+import { gatedMatmul, type MatmulArgs, matmulNn, matmulNt } from '../../gpu/ops/matmul.ts';
+import type { matmulPacked } from '../../gpu/ops/matmulPacked.ts';
+import type { pack } from '../../gpu/ops/pack.ts';
+import { unpack } from '../../gpu/ops/unpack.ts';
+import { asHalves, type View } from '../../gpu/view.ts';
+import type { WeightSource } from '../checkpoint/open.ts';
+import type { TensorMap } from '../engine.ts';
+import { Float32Scratch } from './float32Scratch.ts';
+import { type ArenaPlan, type Block, blockBytes, largestPacked, loadingRoom } from './plan.ts';
+import { exportTensors, importFrom, importTensors } from './transfer.ts';
+
+/** What works on packed blocks; loaded where there are some. */
+export interface Packing {
+  pack: typeof pack;
+  /** The product that reads them as they are; absent = they are made float32 before each product. */
+  product?: typeof matmulPacked | undefined;
+}
+
+/**
+ * Owns the buffers of a plan, addressed by block, filled and read by HF (or PEFT) name. What optimizers do to them they do to
+ * whole buffers; padding between blocks stays 0. Throws OutOfMemoryError as the device does.
+ */
+export class Arena {
+  readonly gpu: Gpu;
+  readonly blocks: readonly Block[];
+  /** Whole buffers, padding included. */
+  readonly buffers: View[];
+  /** Absent where no block is packed. */
+  readonly packing: Packing | undefined;
+  readonly scratch: Float32Scratch;
+  readonly #views: Map<string, View>;
+
+  /** @param packing needed where the plan has packed blocks */
+  constructor(gpu: Gpu, plan: ArenaPlan, label: string, packing?: Packing) {
+    this.gpu = gpu;
+    this.blocks = plan.blocks;
+    const hasPacked = largestPacked(plan) > 0;
+    this.packing = hasPacked ? packing : undefined;
+    this.buffers = plan.buffers.map((bytes, i) => gpu.buffer(i === 0 ? label : `${label}.${i}`, bytes));
+    this.#views = new Map(plan.blocks.map((block) => [block.label, this.#viewOf(block)]));
+    const unpacksFirst = hasPacked && !this.readsPacked;
+    this.scratch = new Float32Scratch(gpu, `${label}.float32`, loadingRoom(plan), unpacksFirst);
+  }
+
+  /** There are packed blocks, and products read them as they are. */
+  get readsPacked(): boolean {
+    return this.packing?.product !== undefined;
+  }
+
+  /** 4-byte values in all buffers. */
+  get elements(): number {
+    return this.buffers.reduce((sum, { bytes }) => sum + bytes / 4, 0);
+  }
+
+  has(label: string): boolean {
+    return this.#views.has(label);
+  }
+
+  /** The block of that label; a RangeError where there is none. */
+  view(label: string): View {
+    const view = this.#views.get(label);
+    if (!view) throw new RangeError(`The arena "${this.buffers[0].buffer.label}" has no block "${label}".`);
+    return view;
+  }
+
+  /** A table: one block of that label, or its chunks of rows. */
+  chunks(label: string): RowChunk[] {
+    const chunk = ({ label: name, size, width, parts }: Block): RowChunk => ({
+      view: this.view(name),
+      first: parts[0].rows?.first ?? 0,
+      rows: size / width,
+    });
+    return this.blocks.filter(({ label: name }) => name === label || name.startsWith(`${label}.`)).map(chunk);
+  }
+
+  /**
+   * The weights of a view as products take them: the view itself, or, packed, recorded as float32 into room that the next
+   * call takes again.
+   */
+  float32(view: View): View {
+    if (!view.packed) return view;
+    const { format, elements: n } = view.packed;
+    unpack(this.gpu, { packed: view, y: this.scratch.view, n, format });
+    return this.scratch.view;
+  }
+
+  /** Records y = x b, or x b^T, for a matrix b of these weights; a packed one is made float32 in the product, if it can be. */
+  product(args: MatmulArgs, transposed = false): void {
+    if (args.b.packed && this.packing?.product) return this.packing.product(this.gpu, { ...args, transposed });
+    const b = this.float32(args.b);
+    (transposed ? matmulNt : matmulNn)(this.gpu, b === args.b ? args : { ...args, b });
+  }
+
+  /** Records y [M, N / 2] = silu(gate) * up for x b = [gate | up] where one kernel does both; else false, and nothing. */
+  gatedProduct(args: MatmulArgs): boolean {
+    return !args.b.packed && gatedMatmul(this.gpu, args);
+  }
+
+  /** Host to device. Throws InputError naming a tensor that is missing or has another shape. */
+  importTensors(tensors: TensorMap): void {
+    importTensors(this, tensors);
+    this.refresh();
+  }
+
+  /** Host to device, piece by piece. Throws InputError. */
+  async importFrom(source: WeightSource): Promise<void> {
+    await importFrom(this, source);
+    this.refresh();
+  }
+
+  /** Device to host. */
+  exportTensors(): Promise<TensorMap> {
+    return exportTensors(this);
+  }
+
+  /** Called when the values have changed, by an import or an optimizer. */
+  refresh(): void {}
+
+  free(): void {
+    for (const buffer of this.buffers) this.gpu.free(buffer);
+    this.scratch.free();
+  }
+
+  #viewOf({ buffer, offset, size, format }: Block): View {
+    const view = this.gpu.slice(this.buffers[buffer], offset, blockBytes({ size, format }));
+    if (format === 'half') return asHalves(view);
+    return format ? { ...view, packed: { format, elements: size } } : view;
+  }
+}

@@ -1,0 +1,223 @@
+/** Tensors by HF (or PEFT) name into the blocks of an arena and out of them: transposed, cut, cast and packed on the way. */
+
+import type { Gpu } from '../../gpu/device.ts';
+import { cast } from '../../gpu/ops/cast.ts';
+import type { pack } from '../../gpu/ops/pack.ts';
+import type { View } from '../../gpu/view.ts';
+import { InputError } from '../../errors.ts';
+import type { WeightPiece, WeightSource } from '../checkpoint/open.ts';
+import type { TensorMap } from '../engine.ts';
+import type { Float32Scratch } from './float32Scratch.ts';
+import type { Block, TensorPart } from './plan.ts';
+
+/** What a transfer needs of an arena. */
+export interface Blocks {
+  readonly gpu: Gpu;
+  readonly blocks: readonly Block[];
+  /** Whole buffers. */
+  readonly buffers: readonly View[];
+  readonly scratch: Float32Scratch;
+  readonly packing?: { pack: typeof pack } | undefined;
+  /** The block of that label. */
+  view(label: string): View;
+  /** A block's values as float32, recorded. */
+  float32(view: View): View;
+}
+
+/** Most bytes read back at a time. */
+export const EXPORT_PIECE_BYTES = 32 << 20;
+
+/** Bytes written to the device before it is waited for. */
+const PENDING_BYTES = 16 << 20;
+
+/** Host to device. Throws InputError naming a tensor that is missing or has another shape. */
+export function importTensors(arena: Blocks, tensors: TensorMap): void {
+  const writer = new BlockWriter(arena);
+  for (const block of arena.blocks) {
+    const host = new Float32Array(block.size);
+    for (const part of block.parts) copyPart(block, part, host, findTensor(tensors, part).data, 'in');
+    writer.write(block, host);
+  }
+  writer.close();
+  arena.scratch.release();
+}
+
+/** Host to device, piece by piece: what is in host memory is a few pieces, never the model. Throws InputError. */
+export async function importFrom(arena: Blocks, source: WeightSource): Promise<void> {
+  const writer = new BlockWriter(arena);
+  let pending = 0;
+  for await (const piece of source.pieces()) {
+    writer.writePiece(piece);
+    // A device keeps a copy of what was written until it has run.
+    if ((pending += piece.data.byteLength) < PENDING_BYTES) continue;
+    await arena.gpu.idle();
+    pending = 0;
+  }
+  writer.close();
+  await arena.gpu.idle();
+  arena.scratch.release();
+}
+
+/** Device to host. */
+export async function exportTensors(arena: Blocks): Promise<TensorMap> {
+  const tensors: TensorMap = new Map();
+  for (const [i, buffer] of arena.buffers.entries()) {
+    const all = await readBuffer(arena.gpu, buffer);
+    for (const block of arena.blocks.filter((candidate) => candidate.buffer === i)) {
+      const host =
+        (await convertedValues(arena, block)) ?? all.subarray(block.offset / 4, block.offset / 4 + block.size);
+      for (const part of block.parts) {
+        const { name, shape } = part;
+        if (!tensors.has(name)) tensors.set(name, { shape, data: new Float32Array(shape.reduce((a, b) => a * b, 1)) });
+        copyPart(block, part, host, tensors.get(name)!.data, 'out');
+      }
+    }
+  }
+  arena.scratch.release();
+  return tensors;
+}
+
+/**
+ * Writes blocks as they arrive. A block that is kept in fewer bits is collected in the scratch buffer, and converted when its
+ * last part is there: parts of one block come one after another.
+ */
+class BlockWriter {
+  readonly #arena: Blocks;
+  /** What is in the scratch buffer. */
+  #open: Block | undefined;
+
+  constructor(arena: Blocks) {
+    this.#arena = arena;
+  }
+
+  /** All of a block. */
+  write(block: Block, values: Float32Array): void {
+    if (block.format === 'half') return this.#castIn(block, values, 0);
+    const { view, start } = this.#target(block);
+    this.#arena.gpu.write(view, values, start);
+  }
+
+  writePiece(piece: WeightPiece): void {
+    const homes = this.#arena.blocks.flatMap((block) =>
+      block.parts.flatMap((part) => (part.name === piece.name ? [{ block, part }] : [])),
+    );
+    if (homes.length === 0) throw new InputError(`The model has no tensor "${piece.name}".`);
+    for (const { block, part } of homes) {
+      const own = part.rows ? pieceWithin(piece, part) : piece;
+      if (own.data.length > 0) this.#writePart(block, part, own);
+    }
+  }
+
+  /** Converts the block that was collected. */
+  close(): void {
+    if (!this.#open?.format) return;
+    const { gpu, scratch, packing } = this.#arena;
+    const { label, size: n, format } = this.#open;
+    const [x, y] = [scratch.view, this.#arena.view(label)];
+    if (format === 'half') cast(gpu, { x, y, n });
+    else packing!.pack(gpu, { x, packed: y, n, format });
+    this.#open = undefined;
+  }
+
+  #writePart(block: Block, part: TensorPart, { shape, first, data }: WeightPiece): void {
+    if (block.format === 'half' && !part.transposed) return this.#castIn(block, data, part.column + first);
+    const { gpu } = this.#arena;
+    const { view, start: begin } = this.#target(block);
+    const start = begin + part.column;
+    if (!part.transposed) return gpu.write(view, data, start + first);
+    const cols = shape[1];
+    const [rows, firstRow] = [data.length / cols, first / cols];
+    const turned = transposed(data, rows, cols);
+    if (rows === block.width) return gpu.write(view, turned, start);
+    for (let c = 0; c < cols; c++)
+      gpu.write(view, turned.subarray(c * rows, (c + 1) * rows), start + c * block.width + firstRow);
+  }
+
+  /** Writes halves from element `at` of a block on, as many at a time as there is room for. */
+  #castIn(block: Block, data: Float32Array, at: number): void {
+    this.close(); // it has the scratch buffer to itself
+    const { gpu, scratch } = this.#arena;
+    const y = this.#arena.view(block.label);
+    for (let i = 0; i < data.length; i += scratch.bytes / 4) {
+      const piece = data.subarray(i, i + scratch.bytes / 4);
+      gpu.write(scratch.view, piece);
+      cast(gpu, { x: scratch.view, y, n: piece.length, atY: at + i });
+    }
+  }
+
+  /** Where a block is written to, and the element it starts at. */
+  #target(block: Block): { view: View; start: number } {
+    if (!block.format) return { view: this.#arena.buffers[block.buffer], start: block.offset / 4 };
+    if (this.#open !== block) this.close();
+    this.#open = block;
+    return { view: this.#arena.scratch.view, start: 0 };
+  }
+}
+
+/** The values of a block that is not kept as float32; undefined for one that is. */
+async function convertedValues(arena: Blocks, block: Block): Promise<Float32Array | undefined> {
+  if (block.format === 'half') return castOut(arena, block);
+  return block.format && arena.gpu.readF32(arena.float32(arena.view(block.label)));
+}
+
+async function castOut(arena: Blocks, { label, size }: Block): Promise<Float32Array> {
+  const { gpu, scratch } = arena;
+  const [x, all] = [arena.view(label), new Float32Array(size)];
+  for (let atX = 0; atX < size; atX += scratch.bytes / 4) {
+    const n = Math.min(scratch.bytes / 4, size - atX);
+    cast(gpu, { x, y: scratch.view, n, atX });
+    const [piece] = await gpu.readRanges([{ view: scratch.view, offset: 0, bytes: n * 4 }]);
+    all.set(new Float32Array(piece), atX);
+  }
+  return all;
+}
+
+/** In pieces, so that the read-back buffer does not grow with the model. */
+async function readBuffer(gpu: Gpu, view: View): Promise<Float32Array> {
+  if (view.bytes <= EXPORT_PIECE_BYTES) return gpu.readF32(view);
+  const all = new Float32Array(view.bytes / 4);
+  for (let offset = 0; offset < view.bytes; offset += EXPORT_PIECE_BYTES) {
+    const bytes = Math.min(EXPORT_PIECE_BYTES, view.bytes - offset);
+    const [piece] = await gpu.readRanges([{ view, offset, bytes }]);
+    all.set(new Float32Array(piece), offset / 4);
+  }
+  return all;
+}
+
+/** What of a piece lies in the rows of a part, counted from the part's first. */
+function pieceWithin({ first, data, ...piece }: WeightPiece, { rows, shape }: TensorPart): WeightPiece {
+  const [begin, end] = [rows!.first * shape[1], (rows!.first + rows!.count) * shape[1]];
+  const [from, to] = [Math.max(begin, first), Math.min(end, first + data.length)];
+  return { ...piece, first: Math.max(0, from - begin), data: data.subarray(from - first, Math.max(from, to) - first) };
+}
+
+/** x [rows, cols] to [cols, rows]. */
+function transposed(x: Float32Array, rows: number, cols: number): Float32Array {
+  const y = new Float32Array(x.length);
+  for (let r = 0; r < rows; r++) for (let c = 0; c < cols; c++) y[c * rows + r] = x[r * cols + c];
+  return y;
+}
+
+function findTensor(tensors: TensorMap, part: TensorPart) {
+  const found = tensors.get(part.name);
+  if (!found) throw new InputError(`The checkpoint has no "${part.name}" [${part.shape.join(', ')}].`);
+  if (found.shape.join() !== part.shape.join())
+    throw new InputError(
+      `"${part.name}" is [${found.shape.join(', ')}] in the checkpoint but [${part.shape.join(', ')}] by its config.json.`,
+    );
+  return found;
+}
+
+/** Copies one HF tensor into ('in') or out of ('out') its block. */
+function copyPart(block: Block, part: TensorPart, host: Float32Array, all: Float32Array, way: 'in' | 'out'): void {
+  const begin = (part.rows?.first ?? 0) * block.width;
+  const data = part.rows ? all.subarray(begin, begin + block.size) : all;
+  const [rows, cols] = part.transposed ? part.shape : [data.length, 1];
+  for (let r = 0; r < rows; r++) {
+    for (let c = 0; c < cols; c++) {
+      const at = part.transposed ? c * block.width + part.column + r : part.column + r;
+      if (way === 'in') host[at] = data[r * cols + c];
+      else data[r * cols + c] = host[at];
+    }
+  }
+}

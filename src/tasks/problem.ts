@@ -1,0 +1,18 @@
+/** What a sample starts from. */
+
+export interface Message {
+  role: 'system' | 'user' | 'assistant' | 'tool';
+  content: string;
+}
+
+/** One problem. Example: { id: 'train-17', messages: [{ role: 'user', content: 'Tom has ...' }], answer: '24', template: 'shop-total' } */
+export interface Problem {
+  id: string;
+  messages: Message[];
+  answer: string;
+  /** Which generator template made it, for per-template reports. */
+  template?: string;
+  /** Runs under this registered agent loop instead of the run's (verl's agent_name). */
+  agentName?: string;
+  [extra: string]: unknown;
+}
