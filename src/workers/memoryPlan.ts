@@ -75,12 +75,13 @@ export function planMemory(sizes: Sizes): PlanItem[] {
       () => new WgslEngine(gpu, reference, maxTokenLen).reserve(),
       () => 'reference model',
     );
+  let decoder: Decoder | undefined;
   if (rollout) {
     const line = (label: string) => (label.startsWith('kv.') ? 'KV cache' : 'rollout activations');
-    const decoder = count(() => new Decoder(gpu, model, rollout), line);
+    const made = (decoder = count(() => new Decoder(gpu, model, rollout), line));
     if (sizes.adjustedDraws)
       count(
-        () => decoder.reserveAdjusted(),
+        () => made.reserveAdjusted(),
         () => 'penalties',
       );
   }
@@ -89,16 +90,20 @@ export function planMemory(sizes: Sizes): PlanItem[] {
       () => new Decoder(gpu, reference, judge),
       () => 'judge',
     );
-  lines.set('staging', Math.max(readBackBytes(sizes, model), peak - gpu.counters.bytes));
+  lines.set('staging', Math.max(readBackBytes(sizes, model, decoder), peak - gpu.counters.bytes));
   return [...lines].map(([name, bytes]) => ({ name, bytes }));
 }
 
-/** The largest read-back: log-probs and entropies of a batch, or a piece of the trained weights for a checkpoint. */
-function readBackBytes({ use = 'train', maxTokenLen }: Sizes, { lora, weights }: LlamaModel): number {
+/** The largest read-back: of a batch's log-probs and entropies, of trained weights for a checkpoint, or of what was drawn. */
+function readBackBytes(
+  { use = 'train', maxTokenLen }: Sizes,
+  { lora, weights }: LlamaModel,
+  decoder: Decoder | undefined,
+): number {
   const outputs = use === 'generate' ? 0 : 2 * maxTokenLen * 4;
   const trained = use === 'train' ? (lora?.weights ?? weights).buffers : [];
   const piece = Math.min(EXPORT_PIECE_BYTES, Math.max(0, ...trained.map(({ bytes }) => bytes)));
-  return stagingBytes(Math.max(outputs, piece));
+  return stagingBytes(Math.max(outputs, piece, decoder?.stateBytes ?? 0));
 }
 
 const plannedModel = (gpu: PlannedGpu, sizes: Sizes, options: ModelOptions): LlamaModel =>

@@ -114,6 +114,11 @@ export class Decoder {
     this.#draws.reserveAdjusted();
   }
 
+  /** Bytes that `readState` reads back. */
+  get stateBytes(): number {
+    return this.#draws.views.reduce((sum, { bytes }) => sum + bytes, 0);
+  }
+
   /** First KV row of a slot's own region, and of a cached prompt. */
   ownStart(slot: number): number {
     return this.sizes.maxPrompts * this.sizes.maxPromptLength + slot * this.sizes.slotCapacity;
