@@ -3,7 +3,8 @@
 import type { TrainConfig } from '../src/grpo/config/resolve.ts';
 import type { Metrics } from '../src/grpo/metrics.ts';
 import type { Sample } from '../src/grpo/update/batch.ts';
-import { type FitResult, GrpoTrainer, type Phase } from '../src/grpo/trainer.ts';
+import { GrpoTrainer } from '../src/grpo/trainer.ts';
+import type { FitResult, Phase } from '../src/grpo/types.ts';
 import type { DownloadProgress } from '../src/model/checkpoint/download.ts';
 import { InputError } from '../src/errors.ts';
 import { gsm8kToolTask } from '../src/tasks/gsm8k/task.ts';

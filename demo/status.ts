@@ -2,7 +2,7 @@
 
 import type { TrainConfig } from '../src/grpo/config/resolve.ts';
 import type { Metrics } from '../src/grpo/metrics.ts';
-import type { Phase } from '../src/grpo/trainer.ts';
+import type { Phase } from '../src/grpo/types.ts';
 import { el, setText } from './dom.ts';
 import { clock, short } from './format.ts';
 

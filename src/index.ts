@@ -25,15 +25,8 @@ export { RECIPES } from './grpo/config/recipes.ts';
 export { type SftExample, trainSupervised } from './grpo/sft.ts';
 export type { SftConfig } from './grpo/config/sftSchema.ts';
 export type { Sample } from './grpo/update/batch.ts';
-export {
-  type Checkpoint,
-  type FitResult,
-  GrpoTrainer,
-  type GrpoTrainerOptions,
-  type Phase,
-  type TrainerEngine,
-  type TrainerEvents,
-} from './grpo/trainer.ts';
+export { GrpoTrainer, type GrpoTrainerOptions } from './grpo/trainer.ts';
+export type { Checkpoint, FitResult, Phase, TrainerEngine, TrainerEvents } from './grpo/types.ts';
 export type { CustomLoss, CustomLossRows } from './grpo/update/updater.ts';
 export { createLocalEngine, engineSizes, type EngineSpec, type LocalEngine } from './workers/localEngine.ts';
 export { createRemoteEngine, openRemoteModel, type RemoteEngine, WorkerDiedError } from './workers/remoteEngine.ts';

@@ -15,7 +15,7 @@ import {
   type Scorer,
 } from '../tasks/rewards/modelReward.ts';
 import type { Task } from '../tasks/task.ts';
-import type { TrainConfig } from './config/resolve.ts';
+import type { TrainConfig } from './config/types.ts';
 
 interface Judge {
   tokenizer: ChatTokenizer;

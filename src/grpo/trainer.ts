@@ -4,13 +4,11 @@
  * this thread or in a worker; the trainer cannot tell.
  */
 
-import type { ModelEngine, TensorMap } from '../model/engine.ts';
-import type { ChatTokenizer } from '../model/tokenizer/chat.ts';
 import { type AgentLimits, agentLoopOf } from '../rollout/agent/loop.ts';
 import { type ToolParser, toolParserOf } from '../rollout/tools/parser.ts';
-import type { RolloutEngine, SamplingParams } from '../rollout/types.ts';
+import type { SamplingParams } from '../rollout/types.ts';
 import type { Task } from '../tasks/task.ts';
-import type { TrainConfig } from './config/resolve.ts';
+import type { TrainConfig } from './config/types.ts';
 import { correctionSettings } from './correction/settings.ts';
 import { adaptEntropy, adaptKl, entropyCoeffOf, refreshReference } from './update/controllers.ts';
 import { dataMetrics, meanTrained, type Metrics, throughput, timingMetrics, validationMetrics } from './metrics.ts';
@@ -19,34 +17,13 @@ import { generateSamples, type OutsideSeconds, startGroups } from './generate/sa
 import { groupsWithSignal } from './advantages/shaping.ts';
 import type { Sample } from './update/batch.ts';
 import { type CustomAdvantage, stepTokens } from './update/stepTokens.ts';
+import type { Checkpoint, FitResult, TrainerEngine, TrainerEvents, TrainerState } from './types.ts';
 import { UpcomingProblems } from './generate/problems.ts';
 import { type CustomLoss, PolicyUpdater } from './update/updater.ts';
-
-/** Everything the trainer drives. `reference` holds the frozen start weights and exists when a KL term or a judge needs it. */
-export interface TrainerEngine {
-  tokenizer: ChatTokenizer;
-  model: ModelEngine;
-  rollout: RolloutEngine;
-  reference?: ModelEngine;
-  /** Decodes with the reference's weights; exists where they judge. */
-  judge?: RolloutEngine;
-}
 
 export interface ValidateOptions {
   greedy?: boolean;
   onSample?: (sample: Sample) => void;
-}
-
-export type Phase = 'generate' | 'tools' | 'reward' | 'log-probs' | 'update' | 'sync' | 'validate';
-
-export interface TrainerEvents {
-  onPhase?(phase: Phase, step: number): void;
-  /** Every sample as it is scored, before the step is over. */
-  onSample?(sample: Sample, step: number): void;
-  /** After each step, and after the evaluation of step 0 (its metrics alone). */
-  onStep?(metrics: Metrics, samples: Sample[]): void | Promise<void>;
-  /** When `saveFreq` asks for one. */
-  onCheckpoint?(checkpoint: Checkpoint): void | Promise<void>;
 }
 
 export interface GrpoTrainerOptions extends TrainerEvents {
@@ -59,36 +36,6 @@ export interface GrpoTrainerOptions extends TrainerEvents {
   toolParser?: ToolParser;
   /** Replaces the configured advantage estimator. */
   advantage?: CustomAdvantage;
-}
-
-/** All that is needed to go on as if nothing had happened. */
-export interface Checkpoint {
-  state: TrainerState;
-  weights: TensorMap;
-  optimizer: TensorMap;
-  /** Weights of the reference, where it is refreshed on the way. */
-  reference?: TensorMap;
-}
-
-export interface TrainerState {
-  step: number;
-  /** Training problems drawn so far; dynamic sampling draws more than trainBatchSize a step. */
-  problems: number;
-  updates: number;
-  /** Coefficient of the KL in the reward, where klCtrl is adaptive and has moved it. */
-  klCoef?: number;
-  /** Partial rollout: problems of the groups that stood still after the step; a resumed run starts them over. */
-  carried?: number[];
-  /** Adaptive entropy bonus: its coefficient, and whether the last step's entropy was low enough for it to act. */
-  entropy?: { coeff: number; acts: boolean };
-}
-
-export interface FitResult {
-  state: TrainerState;
-  /** Metrics of every step, evaluations among them. */
-  history: Metrics[];
-  /** True when `stop` ended the run early. */
-  stopped: boolean;
 }
 
 const VALIDATION_BATCH = 0xffffffff; // no training step has this number

@@ -12,7 +12,7 @@
 import { existsSync } from 'node:fs';
 import { readdir, readFile } from 'node:fs/promises';
 import type { Sample } from '../grpo/update/batch.ts';
-import type { Phase } from '../grpo/trainer.ts';
+import type { Phase } from '../grpo/types.ts';
 import type { EventKind, SampleEvent } from '../rollout/agent/events.ts';
 import { writeWhole } from '../cli/files.ts';
 import type { RunFolder } from '../cli/run/runFolder.ts';

@@ -1,7 +1,7 @@
 /** What an engine is made from, and its sizes; free of engine code, so that a page can ask for one without loading it. */
 
 import type { PackedFormat } from '../gpu/packedFormat.ts';
-import type { TrainConfig } from '../grpo/config/resolve.ts';
+import type { TrainConfig } from '../grpo/config/types.ts';
 import type { ModelConfig } from '../model/config.ts';
 import type { TensorMap } from '../model/engine.ts';
 import { type LoraConfig, loraModules } from '../model/lora/config.ts';

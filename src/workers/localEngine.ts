@@ -3,7 +3,7 @@
 import { type AdapterSummary, Gpu, offersHalves } from '../gpu/device.ts';
 import { OutOfMemoryError } from '../errors.ts';
 import { isMeasured, matmulTiles } from '../gpu/ops/matmul.ts';
-import type { TrainerEngine } from '../grpo/trainer.ts';
+import type { TrainerEngine } from '../grpo/types.ts';
 import type { ModelEngine } from '../model/engine.ts';
 import { InputError } from '../errors.ts';
 import type { FileStore } from '../model/checkpoint/store.ts';

@@ -4,7 +4,7 @@
  */
 
 import * as Comlink from 'comlink';
-import type { TrainerEngine } from '../grpo/trainer.ts';
+import type { TrainerEngine } from '../grpo/types.ts';
 import type { DownloadProgress } from '../model/checkpoint/download.ts';
 import type { ModelEngine } from '../model/engine.ts';
 import { ChatTokenizer } from '../model/tokenizer/chat.ts';

@@ -3,7 +3,7 @@
 import { existsSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import type { Checkpoint as TrainerCheckpoint, TrainerState } from '../../grpo/trainer.ts';
+import type { Checkpoint as TrainerCheckpoint, TrainerState } from '../../grpo/types.ts';
 import { type Checkpoint, loadCheckpoint, saveCheckpoint } from '../../model/checkpoint/checkpoint.ts';
 import { type Adapter, loadAdapter, parseAdapterConfig, saveAdapter } from '../../model/lora/adapter.ts';
 import type { ModelConfig } from '../../model/config.ts';

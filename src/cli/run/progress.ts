@@ -1,7 +1,7 @@
 /** What a run says while it goes: one line a step on standard error, and the table at its end. */
 
 import type { TrainConfig } from '../../grpo/config/resolve.ts';
-import type { FitResult } from '../../grpo/trainer.ts';
+import type { FitResult } from '../../grpo/types.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
 
 /** A line that the next one overwrites on a terminal, and that is left out elsewhere. */

@@ -13,23 +13,9 @@ import { TRAIN_SCHEMA, type WrittenConfig } from './schema.ts';
 import { correctionSettings, lossWeighsItself } from '../correction/settings.ts';
 import { resolveRecipe, type AlgorithmSettings } from './recipes.ts';
 import { SFT_SCHEMA, type SftConfig } from './sftSchema.ts';
+import type { TrainConfig } from './types.ts';
 
-type RecipeKeys =
-  | 'lossMode'
-  | 'lossAggMode'
-  | 'clipRatioLow'
-  | 'clipRatioHigh'
-  | 'clipRatioC'
-  | 'entropyCoeff'
-  | 'klLossCoef'
-  | 'klLossType';
-type Filled<T, K extends keyof T> = Omit<T, K> & { [P in K]-?: Exclude<T[P], undefined> };
-
-/** A resolved run. `algorithm.settings` is what the recipe and the overrides came to, the loss's own numbers included. */
-export interface TrainConfig extends Omit<WrittenConfig, 'actor' | 'algorithm'> {
-  actor: Filled<WrittenConfig['actor'], RecipeKeys | 'useKlLoss'>;
-  algorithm: Filled<WrittenConfig['algorithm'], 'advEstimator' | 'scaleRewards' | 'maskTruncated'>;
-}
+export type { TrainConfig } from './types.ts';
 
 /** A training run from a plain object, as the page and the library API have it. Throws InputError. */
 export function resolveTrainConfig(tree: unknown, source = 'config'): TrainConfig {

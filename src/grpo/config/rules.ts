@@ -1,7 +1,7 @@
 /** Rules that span keys. Sizes that do not divide are refused with the nearest that do; see DESIGN "Batch sizes". */
 
 import { InputError } from '../../errors.ts';
-import type { TrainConfig } from './resolve.ts';
+import type { TrainConfig } from './types.ts';
 import { correctionSettings } from '../correction/settings.ts';
 import { rolloutCorrection } from '../correction/correct.ts';
 import type { SftConfig } from './sftSchema.ts';

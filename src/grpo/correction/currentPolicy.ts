@@ -4,7 +4,7 @@
  * its own, so nothing of this runs unless the config asks for it.
  */
 
-import type { TrainConfig } from '../config/resolve.ts';
+import type { TrainConfig } from '../config/types.ts';
 import { correctionSettings, type CorrectionSettings, lossWeighsItself } from './settings.ts';
 import { policyLossOf } from '../losses/index.ts';
 import type { Metrics } from '../metrics.ts';

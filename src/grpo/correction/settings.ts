@@ -1,6 +1,6 @@
 /** `algorithm.rolloutCorrection` of a config, with nothing left open. */
 
-import type { TrainConfig } from '../config/resolve.ts';
+import type { TrainConfig } from '../config/types.ts';
 import type { RolloutCorrection } from './correct.ts';
 
 export interface CorrectionSettings extends RolloutCorrection {

@@ -3,7 +3,7 @@
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
 import { encodePrompt } from '../../rollout/agent/prompt.ts';
 import type { Problem, Task } from '../../tasks/task.ts';
-import type { TrainConfig } from '../config/resolve.ts';
+import type { TrainConfig } from '../config/types.ts';
 
 export class UpcomingProblems {
   readonly #task: Task;

@@ -1,11 +1,11 @@
 /** What a run moves from step to step beside the weights: the KL coefficient, the entropy bonus, the reference. */
 
 import type { TensorMap } from '../../model/engine.ts';
-import type { TrainConfig } from '../config/resolve.ts';
+import type { TrainConfig } from '../config/types.ts';
 import { updateKlController } from '../losses/kl.ts';
 import type { Metrics } from '../metrics.ts';
 import { updateEntropy } from '../advantages/shaping.ts';
-import type { TrainerEngine, TrainerState } from '../trainer.ts';
+import type { TrainerEngine, TrainerState } from '../types.ts';
 
 /** Moves the coefficient of the KL in the reward, when it is adaptive. */
 export function adaptKl({ algorithm }: TrainConfig, state: TrainerState, metrics: Metrics, samples: number): void {

@@ -4,7 +4,7 @@
  */
 
 import { computeAdvantages, type AdvantageInputs } from '../advantages/index.ts';
-import type { TrainConfig } from '../config/resolve.ts';
+import type { TrainConfig } from '../config/types.ts';
 import { klPenalty } from '../losses/kl.ts';
 import type { Metrics } from '../metrics.ts';
 import { rolloutCorrection, type RolloutCorrection } from '../correction/correct.ts';

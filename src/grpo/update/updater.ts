@@ -3,7 +3,8 @@
 import type { ModelEngine, PolicyLossInputs, PolicyLossSpec } from '../../model/engine.ts';
 import { mulberry32 } from '../../model/random.ts';
 import { lossWeights } from '../losses/aggregate.ts';
-import { policyLossSpec, type TrainConfig } from '../config/resolve.ts';
+import { policyLossSpec } from '../config/resolve.ts';
+import type { TrainConfig } from '../config/types.ts';
 import { type CurrentPolicyResult, lookAtCurrentPolicy, needsCurrentPolicy } from '../correction/currentPolicy.ts';
 import { type LossRows, policyLoss, selectTokens } from '../losses/index.ts';
 import { type Metrics, reduceMetrics, rolloutProbsDiff } from '../metrics.ts';
@@ -18,7 +19,7 @@ import {
   weightsByStep,
 } from './batch.ts';
 import type { StepTokens } from './stepTokens.ts';
-import type { TrainerEngine } from '../trainer.ts';
+import type { TrainerEngine } from '../types.ts';
 
 /** What a user's own loss sees of one micro-batch; all [E], samples one after the other. */
 export interface CustomLossRows extends PolicyLossInputs {
