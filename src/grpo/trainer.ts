@@ -18,6 +18,7 @@ import { groupsWithSignal } from './advantages/shaping.ts';
 import type { Sample } from './update/batch.ts';
 import { type CustomAdvantage, stepTokens } from './update/stepTokens.ts';
 import type { Checkpoint, FitResult, TrainerEngine, TrainerEvents, TrainerState } from './types.ts';
+import type { PolicyLoss } from './losses/index.ts';
 import { UpcomingProblems } from './generate/problems.ts';
 import { type CustomLoss, PolicyUpdater } from './update/updater.ts';
 
@@ -30,8 +31,11 @@ export interface GrpoTrainerOptions extends TrainerEvents {
   config: TrainConfig;
   task: Task;
   engine: TrainerEngine;
-  /** Replaces the configured policy loss; runs on this thread between forward and backward. */
-  loss?: CustomLoss;
+  /**
+   * Replaces the configured policy loss: a row with its WGSL, which runs fused as the built-in ones do, or a function that
+   * runs on this thread between forward and backward.
+   */
+  loss?: CustomLoss | PolicyLoss;
   /** Replaces the parser that rollout.multiTurn.format names. */
   toolParser?: ToolParser;
   /** Replaces the configured advantage estimator. */
