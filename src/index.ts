@@ -20,7 +20,7 @@ export { TOOL_PARSERS, type ToolParser } from './rollout/tools/parser.ts';
 export type { RolloutEngine, SamplingParams, StopReason, Trajectory } from './rollout/types.ts';
 export { computeAdvantages } from './grpo/advantages/index.ts';
 export { resolveSftConfig, resolveTrainConfig, type TrainConfig } from './grpo/config/resolve.ts';
-export { POLICY_LOSSES } from './grpo/losses/index.ts';
+export { defineLoss, POLICY_LOSSES, type PolicyLoss } from './grpo/losses/index.ts';
 export type { Metrics } from './grpo/metrics.ts';
 export { RECIPES } from './grpo/config/recipes.ts';
 export { type SftExample, trainSupervised } from './grpo/sft.ts';

@@ -16,6 +16,7 @@ import type { Metrics } from './metrics.ts';
 import { stepMetrics, StepTimer } from './stepMetrics.ts';
 import type { Checkpoint, FitResult, TrainerEngine, TrainerEvents, TrainerState } from './types.ts';
 import type { Sample } from './update/batch.ts';
+import type { PolicyLoss } from './losses/index.ts';
 import { adaptEntropy, adaptKl, refreshReference } from './update/controllers.ts';
 import { type CustomAdvantage, type StepExtras, stepTokens, type StepTokens } from './update/stepTokens.ts';
 import { type CustomLoss, PolicyUpdater, type UpdateResult } from './update/updater.ts';
@@ -24,8 +25,11 @@ export interface GrpoTrainerOptions extends TrainerEvents {
   config: TrainConfig;
   task: Task;
   engine: TrainerEngine;
-  /** Replaces the configured policy loss; runs on this thread between forward and backward. */
-  loss?: CustomLoss;
+  /**
+   * Replaces the configured policy loss: a row with its WGSL, which runs fused as the built-in ones do, or a function that
+   * runs on this thread between forward and backward.
+   */
+  loss?: CustomLoss | PolicyLoss;
   /** Replaces the parser that rollout.multiTurn.format names. */
   toolParser?: ToolParser;
   /** Replaces the configured advantage estimator. */

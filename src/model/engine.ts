@@ -3,6 +3,7 @@
  * `wgslEngine.ts` (default, hand-written kernels) and `tfjsEngine.ts` (autodiff, the oracle).
  */
 
+import type { PolicyLossText } from '../gpu/ops/policy_loss.ts';
 import type { ModelConfig } from './config.ts';
 
 /**
@@ -59,20 +60,15 @@ export interface PolicyLossInputs {
   selected?: Float32Array;
 }
 
-/** A policy loss by name with its numbers, as the resolved config holds it; `src/grpo/losses/index.ts` documents them. */
-export interface PolicyLossSpec {
-  lossMode: string;
-  clipRatioLow: number;
-  clipRatioHigh: number;
-  /** Dual-clip constant c (arXiv:1912.09729); > 1. */
-  clipRatioC: number;
+/** A policy loss ready to run: its text, its numbers, and the terms beside it. `lossSpec()` of `src/grpo/losses` makes one. */
+export interface PolicyLossSpec extends PolicyLossText {
   /** Weight of the KL term in the loss; 0 = none. */
   klLossCoef: number;
   klLossType: string;
+  /** Bound on |k3|; absent = none, 10 = verl. */
+  klClamp?: number;
   /** Weight of the entropy bonus; 0 = none. */
   entropyCoeff: number;
-  /** Numbers of the other modes (tauPos, tauNeg, wMax, ...). */
-  [extra: string]: number | string;
 }
 
 export type TrainLoss =

@@ -1,7 +1,15 @@
 /** The policy loss between forward and backward, on the device: log-probs in, d loss / d log-prob out, no read-back. */
 
 import type { Gpu, View } from '../gpu/device.ts';
-import { entrySamples, packPolicyRows, POLICY_INPUTS, policyLoss } from '../gpu/ops/policy_loss.ts';
+import {
+  entrySamples,
+  type LossKernels,
+  packPolicyRows,
+  POLICY_INPUTS,
+  policyLoss,
+  policyLossKernels,
+  preparePolicyLoss,
+} from '../gpu/ops/policy_loss.ts';
 import type { PackedBatch, PolicyLossInputs, PolicyLossSpec } from './engine.ts';
 
 interface Buffers {
@@ -17,9 +25,19 @@ interface Buffers {
 export class PolicyStage {
   readonly #gpu: Gpu;
   #buffers: Buffers | undefined;
+  /** What is compiled; a run has one loss. */
+  #prepared: LossKernels | undefined;
 
   constructor(gpu: Gpu) {
     this.#gpu = gpu;
+  }
+
+  /** Compiles the loss where it is another than the last. Throws an InputError where its WGSL is wrong. */
+  async prepare(spec: PolicyLossSpec): Promise<void> {
+    const kernels = policyLossKernels(spec);
+    if (kernels === this.#prepared) return;
+    await preparePolicyLoss(this.#gpu, spec);
+    this.#prepared = kernels;
   }
 
   /** Uploads what the loss needs beside the log-probs. Throws a RangeError when a length is not that of the batch. */
@@ -44,7 +62,8 @@ export class PolicyStage {
     if (E === 0 || !this.#buffers) return;
     const { inputs, entrySample, seqStart: start, stats } = this.#buffers;
     const S = seqStart.length - 1;
-    policyLoss(this.#gpu, { settings: spec, logp, inputs, entrySample, seqStart: start, stats, dLogp, E, S });
+    const kl = { type: spec.klLossType, coef: spec.klLossCoef, clamp: spec.klClamp };
+    policyLoss(this.#gpu, { loss: spec, kl, logp, inputs, entrySample, seqStart: start, stats, dLogp, E, S });
   }
 
   /** Room for so many entries: each is of some sample, so there are at most as many of those. */

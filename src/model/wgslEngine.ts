@@ -91,6 +91,7 @@ export class WgslEngine implements ModelEngine {
     { temperature }: { temperature: number },
   ): Promise<TokenOutputs> {
     if (this.#gpu.compiling) await this.#gpu.compiling;
+    if (loss.kind === 'policy') await this.#policy.prepare(loss.spec);
     const space = this.#upload(batch);
     const optimizer = this.#ensureOptimizer();
     this.#uploadLoss(space, batch, loss);

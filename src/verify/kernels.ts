@@ -2,9 +2,9 @@
 
 import type { Gpu } from '../gpu/device.ts';
 import { matmulNn, matmulTn } from '../gpu/ops/matmul.ts';
-import { entrySamples, GPU_POLICY_LOSSES, packPolicyRows, policyLoss as policyLossOp } from '../gpu/ops/policy_loss.ts';
-import { policyLoss } from '../grpo/losses/index.ts';
-import { resolveRecipe } from '../grpo/config/recipes.ts';
+import { entrySamples, packPolicyRows, policyLoss as policyLossOp } from '../gpu/ops/policy_loss.ts';
+import { policyLossSpec, resolveTrainConfig } from '../grpo/config/resolve.ts';
+import { POLICY_LOSSES, policyLoss } from '../grpo/losses/index.ts';
 import type { PolicyLossSpec } from '../model/engine.ts';
 import { keyedRng } from '../tasks/random.ts';
 
@@ -47,8 +47,11 @@ const RECIPE_OF: Record<string, string> = { vanilla: 'dapo', geo_mean: 'gmpo' };
 /** Small and large log ratios, some far out, masked and selected entries. */
 export async function verifyLossKernels(gpu: Gpu): Promise<Check[]> {
   const checks: Check[] = [];
-  for (const lossMode of GPU_POLICY_LOSSES) {
-    const spec: PolicyLossSpec = resolveRecipe(RECIPE_OF[lossMode] ?? lossMode, { klLossCoef: 0.1 });
+  for (const lossMode of Object.keys(POLICY_LOSSES)) {
+    const algorithm = { name: RECIPE_OF[lossMode] ?? lossMode };
+    const spec = policyLossSpec(
+      resolveTrainConfig({ name: 'verify', model: { path: 'none' }, actor: { klLossCoef: 0.1 }, algorithm }),
+    );
     const errors: number[] = [];
     for (const drift of [0.001, 0.3, 2]) errors.push(await lossError(gpu, spec, drift));
     checks.push({ name: `policy loss ${lossMode}, with KL: d loss / d logp`, error: worst(errors), limit: 1e-4 });
@@ -68,7 +71,13 @@ async function lossError(gpu: Gpu, spec: PolicyLossSpec, drift: number): Promise
     stats: gpu.buffer('verify.stats', LENGTHS.length * 16),
     dLogp: gpu.buffer('verify.dLogp', E * 4),
   };
-  policyLossOp(gpu, { settings: spec, ...views, E, S: LENGTHS.length });
+  policyLossOp(gpu, {
+    loss: spec,
+    kl: { type: spec.klLossType, coef: spec.klLossCoef },
+    ...views,
+    E,
+    S: LENGTHS.length,
+  });
   const got = await gpu.readF32(views.dLogp);
   for (const view of Object.values(views)) gpu.free(view);
   return relativeError(got, want);

@@ -23,7 +23,8 @@ import {
 } from '../grpo/advantages/index.ts';
 import { LOSS_AGG_MODES, lossWeights } from '../grpo/losses/aggregate.ts';
 import { klPenalty } from '../grpo/losses/kl.ts';
-import { POLICY_LOSSES, policyLoss, type LossAggMode } from '../grpo/losses/index.ts';
+import { POLICY_LOSSES, policyLoss, policyLossOf, type LossAggMode } from '../grpo/losses/index.ts';
+import { lossSpec } from '../grpo/losses/types.ts';
 import { rolloutCorrection, type RolloutCorrection } from '../grpo/correction/correct.ts';
 
 type Json = Record<string, unknown>;
@@ -109,7 +110,7 @@ function evaluatePolicyLoss(entry: Json): Outcome | null {
   const config = (entry.config ?? {}) as Json;
   const mask = entry.mask as number[];
   const isWeights = entry.is_weights as number[] | null | undefined;
-  const { weights } = lossWeights(mode, entry.agg as LossAggMode, rowsOf(mask, width), {
+  const { weights } = lossWeights(POLICY_LOSSES[mode], entry.agg as LossAggMode, rowsOf(mask, width), {
     maxResponseLength: typeof config.loss_scale_factor === 'number' ? config.loss_scale_factor : width,
     ...(isWeights ? { isWeights: rowsOf(isWeights, width) } : {}),
   });
@@ -160,32 +161,23 @@ function correctionOf(config: Json): RolloutCorrection {
   };
 }
 
-/** verl's actor config as a spec; what is absent has the default of verl's ActorConfig. */
+/** verl's actor config as a spec; a clip range that is absent has the default of verl's ActorConfig. */
 export function specOf(lossMode: string, config: Json): PolicyLossSpec {
   const nested = isObject(config.policy_loss) ? config.policy_loss : {};
-  const read = (name: string, fallback: number): number => {
+  const read = (name: string): number | undefined => {
     const value = config[name] ?? nested[name];
-    return typeof value === 'number' ? value : fallback;
+    return typeof value === 'number' ? value : undefined;
   };
-  const bound = (name: string): number => (config[name] === null ? read('clip_ratio', 0.2) : read(name, 0.2));
-  const spec: PolicyLossSpec = {
-    lossMode,
+  const bound = (name: string): number => (config[name] === null ? read('clip_ratio') : read(name)) ?? 0.2;
+  const clip = {
     clipRatioLow: bound('clip_ratio_low'),
     clipRatioHigh: bound('clip_ratio_high'),
-    clipRatioC: read('clip_ratio_c', 3),
-    klLossCoef: 0,
-    klLossType: 'low_var_kl',
-    entropyCoeff: 0,
-    tauPos: read('tau_pos', 1),
-    tauNeg: read('tau_neg', 1.05),
-    clipCovRatio: read('clip_cov_ratio', 2e-4),
-    clipCovLb: read('clip_cov_lb', 1),
-    clipCovUb: read('clip_cov_ub', 5),
-    klCovRatio: read('kl_cov_ratio', 2e-4),
-    ppoKlCoef: read('ppo_kl_coef', 0.1),
-    droBeta: read('dro_beta', 0),
+    clipRatioC: read('clip_ratio_c') ?? 3,
   };
-  return spec;
+  const loss = policyLossOf(lossMode);
+  const snake = (name: string) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+  const given = Object.keys(loss.numbers ?? {}).map((name) => [name, read(snake(name))]);
+  return lossSpec(loss, lossMode, clip, Object.fromEntries(given));
 }
 
 const VERL_KL_CLAMP = 10;

@@ -14,6 +14,7 @@ import { dtypeNote } from '../../src/workers/engineSpec.ts';
 import { createDeviceEngine, type DeviceSpec, withOfferedDtype } from '../../src/workers/localEngine.ts';
 import { planMemory, totalBytes } from '../../src/workers/memoryPlan.ts';
 import { rng } from '../random.ts';
+import { recipeSpec } from '../recipeSpec.ts';
 import { testGpu } from './gpu.ts';
 import { rounded } from './halfBuffers.ts';
 import { expectPlanned } from './planned.ts';
@@ -79,10 +80,9 @@ async function draw({ rollout }: Built, step: number) {
 const lossOf = (oldLogProbs: Float32Array) => {
   const advantages = oldLogProbs.map((_, e) => [1, -1, 0.5][Math.floor(e / LENGTH)]);
   const each = oldLogProbs.map(() => 1 / oldLogProbs.length);
-  const settings = { lossMode: 'vanilla', clipRatioLow: 0.2, clipRatioHigh: 0.2, clipRatioC: 3 };
-  const kl = { klLossCoef: 0, klLossType: 'k3', entropyCoeff: 0 };
   return {
-    ...{ kind: 'policy' as const, spec: { ...settings, ...kl } },
+    kind: 'policy' as const,
+    spec: recipeSpec('grpo'),
     inputs: { oldLogProbs, advantages, weights: each, klWeights: each },
   };
 };

@@ -18,6 +18,7 @@ import {
   totalBytes,
 } from '../../src/workers/memoryPlan.ts';
 import type { RolloutEngine } from '../../src/rollout/types.ts';
+import { recipeSpec } from '../recipeSpec.ts';
 import { expectPlanned } from './planned.ts';
 import { tinyConfig } from './tinyModel.ts';
 
@@ -55,15 +56,7 @@ const ones = Float32Array.of(1, 1);
 const nll: TrainLoss = { kind: 'nll', weights: ones };
 const policy: TrainLoss = {
   kind: 'policy',
-  spec: {
-    lossMode: 'vanilla',
-    clipRatioLow: 0.2,
-    clipRatioHigh: 0.2,
-    clipRatioC: 3,
-    klLossCoef: 0,
-    klLossType: 'k3',
-    entropyCoeff: 0,
-  },
+  spec: recipeSpec('grpo'),
   inputs: { oldLogProbs: ones, advantages: ones, weights: ones, klWeights: ones },
 };
 const ADAMW = { lr: 1e-3, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0, gradClip: 1 };

@@ -1,7 +1,6 @@
 /** The fused policy loss inside a training step equals handing the engine the float64 gradient of the same loss. */
 import { expect, test } from 'vitest';
 import { policyLoss } from '../../src/grpo/losses/index.ts';
-import { resolveRecipe } from '../../src/grpo/config/recipes.ts';
 import type { ModelConfig } from '../../src/model/config.ts';
 import type { TensorMap, TrainLoss } from '../../src/model/engine.ts';
 import { createModel } from '../../src/model/llama.ts';
@@ -10,6 +9,7 @@ import { initWeights } from '../../src/model/params.ts';
 import { WgslEngine } from '../../src/model/wgslEngine.ts';
 import { expectClose } from '../close.ts';
 import { rng } from '../random.ts';
+import { recipeSpec } from '../recipeSpec.ts';
 import { testGpu, withGpu } from './gpu.ts';
 
 const config: ModelConfig = {
@@ -54,7 +54,7 @@ test.each(['dapo', 'gspo', 'gmpo', 'vespo'])('%s with KL and entropy bonus', (al
       klWeights: r.normals(E).map(Math.abs),
       mask: new Float32Array(E).map((_, e) => (e % 6 === 1 ? 0 : 1)),
     };
-    const spec = resolveRecipe(algorithm, { klLossCoef: 0.1, entropyCoeff: 0.05 });
+    const spec = recipeSpec(algorithm, { klLossCoef: 0.1, entropyCoeff: 0.05 });
     const rows = {
       ...inputs,
       logp: logProbs,

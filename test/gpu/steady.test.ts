@@ -9,6 +9,7 @@ import { Arena } from '../../src/model/weights/arena.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { WgslEngine } from '../../src/model/wgslEngine.ts';
 import { WgslRolloutEngine } from '../../src/rollout/server/server.ts';
+import { recipeSpec } from '../recipeSpec.ts';
 import { testGpu, withGpu } from './gpu.ts';
 import { tinyConfig, tinyModel } from './tinyModel.ts';
 
@@ -30,10 +31,7 @@ function batchOf(responses: number[]): PackedBatch {
   return packGroups([{ prompt: ids(6, 1), samples }], 64)[0].batch;
 }
 
-const LOSS = {
-  ...{ lossMode: 'vanilla', clipRatioLow: 0.2, clipRatioHigh: 0.28, clipRatioC: 3 },
-  ...{ klLossCoef: 0, klLossType: 'k3', entropyCoeff: 0.01 },
-};
+const LOSS = recipeSpec('grpo', { clipRatioHigh: 0.28, entropyCoeff: 0.01 });
 const ADAMW = { lr: 1e-3, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0.01, gradClip: 1 };
 
 test('a second training step creates nothing, and maps back only what it returns', () =>

@@ -7,11 +7,11 @@ import { initWeights } from '../../src/model/params.ts';
 import { referenceBackward, referenceForward, toFloat64 } from '../../src/model/reference/model.ts';
 import { createTfjsEngine, type TfjsEngineOptions } from '../../src/model/tfjs/engine.ts';
 import { attentionChunks } from '../../src/model/tfjs/model.ts';
-import { resolveRecipe } from '../../src/grpo/config/recipes.ts';
 import { policyGradient } from '../../src/workers/policyGradient.ts';
 import { WgslEngine } from '../../src/model/wgslEngine.ts';
 import { expectClose } from '../close.ts';
 import { rng } from '../random.ts';
+import { recipeSpec } from '../recipeSpec.ts';
 import { testGpu, withGpu } from './gpu.ts';
 import { tinyConfig, tinyModel } from './tinyModel.ts';
 
@@ -157,8 +157,8 @@ test('logProbs changes nothing and agrees with forwardBackward; the same batch g
   }));
 
 test.each([
-  ['vanilla, KL and entropy', resolveRecipe('dapo', { klLossCoef: 0.2, klLossType: 'k3', entropyCoeff: 0.05 })],
-  ['gspo', resolveRecipe('gspo')],
+  ['vanilla, KL and entropy', recipeSpec('dapo', { klLossCoef: 0.2, klLossType: 'k3', entropyCoeff: 0.05 })],
+  ['gspo', recipeSpec('gspo')],
 ])('policy loss %s: on the CPU in float64 here, fused on the GPU there', (_, spec) =>
   withGpu(async (gpu) => {
     const engines = [new WgslEngine(gpu, tinyModel(gpu), 64), await tfjsOf({}, { policyGradient })];

@@ -2,7 +2,7 @@
 import { beforeAll, expect, test } from 'vitest';
 import { LOSS_AGG_MODES } from '../../src/grpo/losses/aggregate.ts';
 import { policyLossSpec, resolveTrainConfig, type TrainConfig } from '../../src/grpo/config/resolve.ts';
-import { policyLoss } from '../../src/grpo/losses/index.ts';
+import { POLICY_LOSSES, type PolicyLoss, policyLoss } from '../../src/grpo/losses/index.ts';
 import { renormalize } from '../../src/grpo/advantages/shaping.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import { stepTokens, type StepTokens } from '../../src/grpo/update/stepTokens.ts';
@@ -83,7 +83,11 @@ async function offPolicySamples(
 const START = { step: 0, updates: 0 };
 
 /** The gradient of one mini-batch before clipping, and how many micro-batches it took. */
-async function gradientOf(config: TrainConfig, data: { samples: Sample[]; tokens: StepTokens }, custom?: CustomLoss) {
+async function gradientOf(
+  config: TrainConfig,
+  data: { samples: Sample[]; tokens: StepTokens },
+  custom?: CustomLoss | PolicyLoss,
+) {
   let [microBatches, gradient]: [number, TensorMap] = [0, new Map()];
   const watched: ModelEngine = Object.create(engine.model, {
     forwardBackward: {
@@ -145,6 +149,35 @@ test.each(['dapo', 'cispo', 'sapo'])('a custom loss that states %s has the gradi
   });
   const fused = await gradientOf(config, data);
   expect(distance((await gradientOf(config, data, custom)).gradient, fused.gradient)).toBeLessThan(1e-6);
+});
+
+test("a copy of sapo as a user's loss: the same bits from as many dispatches and read-backs", async () => {
+  const config = configOf({ name: 'sapo' }, { klLossCoef: 0.1 });
+  const data = await offPolicySamples(config, 0.2);
+  const work = async (loss?: PolicyLoss) => {
+    const before = { ...engine.gpu.counters };
+    const { gradient } = await gradientOf(config, data, loss);
+    const { dispatches, mappedBytes } = engine.gpu.counters;
+    return { gradient, made: [dispatches - before.dispatches, mappedBytes - before.mappedBytes] };
+  };
+  const [builtIn, own] = [await work(), await work({ ...POLICY_LOSSES.sapo, name: 'mine' })];
+  expect(own.made).toEqual(builtIn.made);
+  for (const [name, { data: values }] of builtIn.gradient) expect(own.gradient.get(name)!.data).toEqual(values);
+});
+
+test("a user's WGSL that is wrong, or whose names are taken, ends in one sentence with the compiler's words and line", async () => {
+  const config = configOf({});
+  const data = await offPolicySamples(config, 0.2);
+  const of = (wgsl: string, numbers = {}) =>
+    gradientOf(config, data, { name: 'mine', numbers, row: () => ({ loss: 0, grad: 0 }), wgsl });
+  const row = 'fn rowGrad(t: Token) -> f32 { return -t.advantage; }';
+  await expect(of('\nfn rowGrad(t: Token) -> f32 { return tau; }')).rejects.toThrow(
+    /^Policy loss "mine" does not compile: .*tau.*\(line 2 of its WGSL: "fn rowGrad/,
+  );
+  await expect(of(`${row}\nfn klGrad() {}`)).rejects.toThrow(/^Policy loss "mine" does not compile: .*klGrad/);
+  await expect(of(row, { E: 1 })).rejects.toThrow('Policy loss "mine" has a number "E"');
+  await expect(of(row, { clipRatioLow: 1 })).rejects.toThrow('Policy loss "mine" has a number "clipRatioLow"');
+  expect((await gradientOf(config, data)).microBatches).toBe(1); // the device goes on
 });
 
 /** Updates by mini-batches of `groups`, and writes down when the model is asked for something and when it has answered. */

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { lossWeights, tokenWeights } from '../../src/grpo/losses/aggregate.ts';
+import { POLICY_LOSSES } from '../../src/grpo/losses/index.ts';
 
 const MASKS = [
   [1, 1, 0, 1],
@@ -22,19 +23,22 @@ test.each([
 
 test('losses that fix their aggregation get it; the KL keeps the configured one', () => {
   const options = { maxResponseLength: 10 };
-  const mean = lossWeights('vanilla', 'seq-mean-token-mean', MASKS, options);
+  const mean = lossWeights(POLICY_LOSSES.vanilla, 'seq-mean-token-mean', MASKS, options);
   for (const mode of ['gspo', 'sapo'])
-    expect(lossWeights(mode, 'token-mean', MASKS, options).weights).toEqual(mean.weights);
+    expect(lossWeights(POLICY_LOSSES[mode], 'token-mean', MASKS, options).weights).toEqual(mean.weights);
   const sum = tokenWeights('seq-mean-token-sum', MASKS, options);
-  expect(lossWeights('luspo', 'token-mean', MASKS, options).weights).toEqual(sum);
-  expect(lossWeights('gspo', 'token-mean', MASKS, options).klWeights).toEqual(
+  expect(lossWeights(POLICY_LOSSES.luspo, 'token-mean', MASKS, options).weights).toEqual(sum);
+  expect(lossWeights(POLICY_LOSSES.gspo, 'token-mean', MASKS, options).klWeights).toEqual(
     tokenWeights('token-mean', MASKS, options),
   );
 });
 
 test('geo_mean averages over empty sequences too, and over the logs of importance weights', () => {
   const isWeights = MASKS.map((mask) => mask.map((_, t) => [4, 1, 9, 2][t]));
-  const { weights, klWeights } = lossWeights('geo_mean', 'token-mean', MASKS, { maxResponseLength: 10, isWeights });
+  const { weights, klWeights } = lossWeights(POLICY_LOSSES.geo_mean, 'token-mean', MASKS, {
+    maxResponseLength: 10,
+    isWeights,
+  });
   expect(weights[0][0]).toBeCloseTo(Math.cbrt(8) / 9, 7);
   expect(weights[0][2]).toBe(0);
   expect(weights[2][2]).toBeCloseTo(Math.sqrt(4 * 9) / 6, 7);
@@ -47,7 +51,7 @@ test('importance weights multiply, and cannot poison what is masked', () => {
     [NaN, NaN],
     [1, NaN, 1],
   ];
-  const { weights } = lossWeights('vanilla', 'token-sum', MASKS, { maxResponseLength: 10, isWeights });
+  const { weights } = lossWeights(POLICY_LOSSES.vanilla, 'token-sum', MASKS, { maxResponseLength: 10, isWeights });
   expect(weights.map((w) => Array.from(w))).toEqual([
     [2, 3, 0, 4],
     [0, 0],

@@ -1,6 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { RECIPES, resolveRecipe } from '../../src/grpo/config/recipes.ts';
+import { RECIPES } from '../../src/grpo/config/recipes.ts';
+import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 
 test('the table of docs/algorithms.md is what the recipes resolve to', () => {
   const [recipes] = readFileSync('docs/algorithms.md', 'utf8').split('\n## ');
@@ -10,9 +11,13 @@ test('the table of docs/algorithms.md is what the recipes resolve to', () => {
     .map((line) => line.split('|').map((cell) => cell.trim()));
   expect(rows.map(([, name]) => name)).toEqual(Object.keys(RECIPES));
   for (const [, name, lossMode, advEstimator, scaleRewards, lossAggMode, clip, , file] of rows) {
-    const s = resolveRecipe(name);
+    const { actor, algorithm } = resolveTrainConfig({ name: 'd', model: { path: 'm' }, algorithm: { name } });
+    const s = { ...actor, ...algorithm };
     expect([lossMode, advEstimator, scaleRewards, lossAggMode, clip]).toEqual([
-      ...[s.lossMode, s.advEstimator, s.scaleRewards, s.lossAggMode],
+      s.lossMode,
+      s.advEstimator,
+      s.scaleRewards,
+      s.lossAggMode,
       `${s.clipRatioLow} / ${s.clipRatioHigh} / ${s.clipRatioC}`,
     ]);
     expect(existsSync(`src/grpo/losses/${file}`), file).toBe(true);

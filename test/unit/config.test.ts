@@ -35,7 +35,7 @@ test('the default recipe', () => {
   expect(config.actor).toMatchObject({ lossMode: 'vanilla', clipRatioLow: 0.2, clipRatioHigh: 0.28, clipRatioC: 3 });
   expect(config.actor).toMatchObject({ lossAggMode: 'token-mean', gradClip: 1, klLossCoef: 0 });
   expect(config.actor.optim).toMatchObject({ lr: 3e-4, betas: [0.9, 0.95] });
-  expect(policyLossSpec(config)).not.toHaveProperty('rolloutIs');
+  expect(policyLossSpec(config).numbers).toEqual({ clipRatioLow: 0.2, clipRatioHigh: 0.28, clipRatioC: 3 });
 });
 
 test.each(['', 'algorithm: { name: dapo }', 'algorithm: { name: sapo }', 'algorithm: { name: reinforce }'])(
@@ -54,7 +54,7 @@ test('the algorithm sets what the user does not', () => {
   expect(parse(MINIMAL, 'algorithm.normAdvByStdInGrpo=false').algorithm.scaleRewards).toBe('none');
   expect(parse(MINIMAL, 'actor.clipRatio=0.1').actor).toMatchObject({ clipRatioLow: 0.1, clipRatioHigh: 0.1 });
   expect(parse(`${MINIMAL}algorithm: { name: sapo }`).actor.policyLoss).toMatchObject({ tauPos: 1, tauNeg: 1.05 });
-  expect(policyLossSpec(parse(`${MINIMAL}algorithm: { name: reinforce }`))).toMatchObject({ rolloutIs: 'token' });
+  expect(policyLossSpec(parse(`${MINIMAL}algorithm: { name: reinforce }`)).numbers).toMatchObject({ rolloutIs: 1 });
 });
 
 test('the KL switch and its coefficient follow each other', () => {

@@ -1,13 +1,13 @@
 import { describe, expect, test } from 'vitest';
 import { LOSS_AGG_MODES, lossWeights } from '../../src/grpo/losses/aggregate.ts';
 import { type LossRows, POLICY_LOSSES, policyLoss } from '../../src/grpo/losses/index.ts';
-import { resolveRecipe } from '../../src/grpo/config/recipes.ts';
 import type { PolicyLossSpec } from '../../src/model/engine.ts';
 import { rng } from '../random.ts';
+import { recipeSpec } from '../recipeSpec.ts';
 
 const MODES = Object.keys(POLICY_LOSSES);
 const RECIPE_OF: Record<string, string> = { vanilla: 'dapo', geo_mean: 'gmpo' };
-const specOf = (lossMode: string, more = {}): PolicyLossSpec => resolveRecipe(RECIPE_OF[lossMode] ?? lossMode, more);
+const specOf = (lossMode: string, more = {}): PolicyLossSpec => recipeSpec(RECIPE_OF[lossMode] ?? lossMode, more);
 
 /** Samples of these lengths; every third token is masked, one sample wholly. */
 const LENGTHS = [5, 1, 8, 4, 3, 7, 2];
@@ -63,8 +63,8 @@ describe.each(MODES)('%s', (mode) => {
   test.each([0.05, 0.6])('gradient is the slope of the loss, drift %d', (drift) => {
     const spec = specOf(mode, { klLossCoef: 0.2 });
     const samples = randomSamples(11, drift);
-    const rows = rowsOf(samples, MASKS, lossWeights(mode, 'token-mean', MASKS, OPTIONS));
-    const selected = POLICY_LOSSES[mode].select?.(spec, rows);
+    const rows = rowsOf(samples, MASKS, lossWeights(POLICY_LOSSES[mode], 'token-mean', MASKS, OPTIONS));
+    const selected = POLICY_LOSSES[mode].select?.(spec.numbers, rows);
     const at = (e: number, h: number) => {
       const shift = (values: ArrayLike<number>) => Array.from(values, (x, i) => (i === e ? x + h : x));
       const oldLogp = STOP_GRADIENT.has(mode) ? shift(rows.oldLogp) : rows.oldLogp;
@@ -86,10 +86,10 @@ describe.each(MODES)('%s', (mode) => {
   test.each([...LOSS_AGG_MODES])('1, 2, 3 and 7 micro-batches give one gradient, %s', (aggMode) => {
     const samples = randomSamples(5, 0.3);
     const isWeights = LENGTHS.map((n, s) => Array.from({ length: n }, (_, t) => 0.5 + ((s + t) % 3) / 2));
-    const whole = lossWeights(mode, aggMode, MASKS, { ...OPTIONS, isWeights });
+    const whole = lossWeights(POLICY_LOSSES[mode], aggMode, MASKS, { ...OPTIONS, isWeights });
     const spec = specOf(mode, { klLossCoef: 0.1 });
     const rows = rowsOf(samples, MASKS, whole);
-    const selected = POLICY_LOSSES[mode].select?.(spec, rows);
+    const selected = POLICY_LOSSES[mode].select?.(spec.numbers, rows);
     const want = policyLoss(spec, selected ? { ...rows, selected } : rows);
     for (const parts of [1, 2, 3, 7]) {
       const size = Math.ceil(LENGTHS.length / parts);
@@ -112,7 +112,7 @@ describe.each(MODES)('%s', (mode) => {
 
   test('nothing is trained on: loss 0, no NaN', () => {
     const empty = LENGTHS.map((n) => new Array<number>(n).fill(0));
-    const rows = rowsOf(randomSamples(3, 0.3), empty, lossWeights(mode, 'token-mean', empty, OPTIONS));
+    const rows = rowsOf(randomSamples(3, 0.3), empty, lossWeights(POLICY_LOSSES[mode], 'token-mean', empty, OPTIONS));
     const { loss, grad, metrics } = policyLoss(specOf(mode), rows);
     expect(loss).toBe(0);
     expect(grad.every((g) => g === 0)).toBe(true);
@@ -124,7 +124,7 @@ describe.each(MODES)('%s', (mode) => {
     samples[0].oldLogp[0] -= 300;
     samples[2].logp[0] -= 300;
     samples[2].logp[2] = NaN; // masked
-    const rows = rowsOf(samples, MASKS, lossWeights(mode, 'seq-mean-token-mean', MASKS, OPTIONS));
+    const rows = rowsOf(samples, MASKS, lossWeights(POLICY_LOSSES[mode], 'seq-mean-token-mean', MASKS, OPTIONS));
     const { loss, grad, metrics } = policyLoss(specOf(mode), rows);
     expect([loss, ...grad, ...Object.values(metrics)].every((x) => Number.isFinite(x))).toBe(true);
   });
@@ -141,42 +141,42 @@ describe('by hand', () => {
     });
 
   test('vanilla: both clips, the dual clip, and the clamp at 20', () => {
-    const spec = resolveRecipe('dapo', { clipRatioC: 3 });
+    const spec = recipeSpec('dapo', { clipRatioC: 3 });
     expect(one(spec, Math.log(1.5), 2).loss).toBeCloseTo(-2.56, 12);
     expect(one(spec, Math.log(1.5), 2).grad[0]).toBe(0);
     expect(one(spec, Math.log(1.5), -2).grad[0]).toBeCloseTo(3, 12);
     expect(one(spec, Math.log(0.5), -2)).toMatchObject({ loss: 1.6, grad: new Float64Array([0]) });
     expect(one(spec, Math.log(5), -2)).toMatchObject({ loss: 6, grad: new Float64Array([0]) });
     expect(one(spec, Math.log(5), -2).metrics['actor/pg_clipfrac_lower']).toBeCloseTo(1, 7);
-    const free = { ...spec, clipRatioC: 1e12 };
+    const free = recipeSpec('dapo', { clipRatioC: 1e12 });
     expect(one(free, 20, -1).grad[0]).toBeCloseTo(Math.exp(20), 3);
     expect(one(free, 20.5, -1).loss).toBeCloseTo(Math.exp(20), 3);
     expect(one(free, 20.5, -1).grad[0]).toBe(0);
   });
 
   test('cispo never drops a gradient; wMax is the weight itself', () => {
-    expect(one(resolveRecipe('cispo', { clipRatioHigh: 0.28 }), 1, 1).grad[0]).toBeCloseTo(-1.28, 12);
-    expect(one(resolveRecipe('cispo', { clipRatioHigh: 0.28, wMax: 2 }), 1, 1).grad[0]).toBe(-2);
+    expect(one(recipeSpec('cispo', { clipRatioHigh: 0.28 }), 1, 1).grad[0]).toBeCloseTo(-1.28, 12);
+    expect(one(recipeSpec('cispo', { clipRatioHigh: 0.28, wMax: 2 }), 1, 1).grad[0]).toBe(-2);
   });
 
   test('gspo stops at a mean log ratio of 10', () => {
-    const spec = resolveRecipe('gspo', { clipRatioHigh: 1e9 });
+    const spec = recipeSpec('gspo', { clipRatioHigh: 1e9 });
     expect(one(spec, 10, 1).grad[0]).toBeCloseTo(-Math.exp(10), 6);
     expect(one(spec, 12, 1)).toMatchObject({ loss: -Math.exp(10), grad: new Float64Array([0]) });
   });
 
   test('sapo has the slope of policy gradient at ratio 1', () => {
-    expect(one(resolveRecipe('sapo'), 0, 0.5).grad[0]).toBeCloseTo(-0.5, 12);
-    expect(one(resolveRecipe('sapo'), 0, -0.5).grad[0]).toBeCloseTo(0.5, 12);
+    expect(one(recipeSpec('sapo'), 0, 0.5).grad[0]).toBeCloseTo(-0.5, 12);
+    expect(one(recipeSpec('sapo'), 0, -0.5).grad[0]).toBeCloseTo(0.5, 12);
   });
 
   test('sapo beyond a log ratio of 20 has no gradient at all', () => {
-    expect(one(resolveRecipe('sapo'), -19, 1).grad[0]).toBeLessThan(0);
-    expect(one(resolveRecipe('sapo'), -21, 1).grad[0] === 0).toBe(true);
+    expect(one(recipeSpec('sapo'), -19, 1).grad[0]).toBeLessThan(0);
+    expect(one(recipeSpec('sapo'), -21, 1).grad[0] === 0).toBe(true);
   });
 
   test('gmpo clips in log space, on the side the advantage pushes to', () => {
-    const spec = resolveRecipe('gmpo', { clipRatioLow: 0.3, clipRatioHigh: 0.4 });
+    const spec = recipeSpec('gmpo', { clipRatioLow: 0.3, clipRatioHigh: 0.4 });
     expect(one(spec, 0.9, 2)).toMatchObject({ grad: new Float64Array([0]) });
     // verl's two 1e-8 in the means are worth 1e-7 here
     expect(one(spec, 0.9, 2).loss).toBeCloseTo(-2 * Math.exp(0.4), 6);
@@ -199,31 +199,31 @@ describe('by hand', () => {
 
   test('kl-cov picks the highest covariance: token 3, then 0', () => {
     const pick = (klCovRatio: number) =>
-      Array.from(POLICY_LOSSES.kl_cov.select!(resolveRecipe('kl_cov', { klCovRatio }), covRows));
+      Array.from(POLICY_LOSSES.kl_cov.select!(recipeSpec('kl_cov', { klCovRatio }).numbers, covRows));
     expect(pick(0.001)).toEqual([0, 0, 0, 1, 0]);
     expect(pick(0.5)).toEqual([1, 0, 0, 1, 0]);
   });
 
   test('clip-cov takes tokens within its bounds out, unless the clip has them', () => {
-    const spec = resolveRecipe('clip_cov', { clipCovRatio: 1, clipCovLb: 1, clipCovUb: 3 });
-    const pick = (rows: LossRows) => Array.from(POLICY_LOSSES.clip_cov.select!(spec, rows));
+    const spec = recipeSpec('clip_cov', { clipCovRatio: 1, clipCovLb: 1, clipCovUb: 3 });
+    const pick = (rows: LossRows, numbers = spec.numbers) => Array.from(POLICY_LOSSES.clip_cov.select!(numbers, rows));
     expect(pick(covRows)).toEqual([1, 0, 0, 0, 0]);
     expect(policyLoss(spec, covRows).grad[0] === 0).toBe(true);
     expect(policyLoss(spec, covRows).metrics['actor/pg_clipfrac']).toBeCloseTo(1 / 4, 7);
     expect(pick({ ...covRows, oldLogp: [-1, -1, -2.5, -0.5, -90] })).toEqual([1, 0, 0, 0, 0]);
-    const narrow = { ...spec, clipRatioLow: 0.2 };
+    const narrow = { ...spec.numbers, clipRatioLow: 0.2 };
     const clipped = { ...covRows, oldLogp: [-1, -1, -2.5, -0.5, -90] };
-    expect(Array.from(POLICY_LOSSES.clip_cov.select!(narrow, clipped))).toEqual([0, 0, 0, 0, 0]);
+    expect(pick(clipped, narrow)).toEqual([0, 0, 0, 0, 0]);
   });
 
   test('an unknown mode, a missing reference and a missing beta say what to do', () => {
-    expect(() => one({ ...resolveRecipe('grpo'), lossMode: 'ppo' }, 0, 1)).toThrow(
+    expect(() => one({ ...recipeSpec('grpo'), lossMode: 'ppo' }, 0, 1)).toThrow(
       'Unknown policy loss "ppo"; known are vanilla, dppo_tv',
     );
-    expect(() => one(resolveRecipe('grpo', { klLossCoef: 0.1 }), 0, 1)).toThrow(
+    expect(() => one(recipeSpec('grpo', { klLossCoef: 0.1 }), 0, 1)).toThrow(
       'klLossCoef is 0.1 but there are no reference log-probs; pass refLogp or set klLossCoef to 0.',
     );
-    expect(() => one(resolveRecipe('dro', { droBeta: 0 }), 0, 1)).toThrow(
+    expect(() => one(recipeSpec('dro', { droBeta: 0 }), 0, 1)).toThrow(
       'Policy loss "dro" needs droBeta > 0, but it is 0',
     );
   });

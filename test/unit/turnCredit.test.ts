@@ -6,9 +6,9 @@
 import { expect, test } from 'vitest';
 import { type AdvantageEstimator, computeAdvantages } from '../../src/grpo/advantages/index.ts';
 import { lossWeights } from '../../src/grpo/losses/aggregate.ts';
-import { policyLoss } from '../../src/grpo/losses/index.ts';
-import { resolveRecipe } from '../../src/grpo/config/recipes.ts';
+import { POLICY_LOSSES, policyLoss } from '../../src/grpo/losses/index.ts';
 import { mulberry32 } from '../../src/model/random.ts';
+import { recipeSpec } from '../recipeSpec.ts';
 
 const ACTIONS = 8;
 const TURNS = 3;
@@ -16,7 +16,7 @@ const GROUP = 4;
 const STEP_LENGTH = 0.15;
 /** One token a turn, with a tool's answer between two turns. */
 const MASK = [1, 0, 1, 0, 1];
-const SPEC = resolveRecipe('reinforce', { rolloutIs: 'none' });
+const SPEC = recipeSpec('reinforce', { rolloutIs: 'none' });
 
 function softmax(logits: readonly number[]): number[] {
   const weights = logits.map(Math.exp);
@@ -38,7 +38,7 @@ function update(logits: number[], estimator: AdvantageEstimator, uniform: () => 
   const masks = actions.map(() => MASK);
   const turnRewards = rewards.map((r) => [r, 0, 0]);
   const advantages = computeAdvantages(estimator, { rewards, groups: rewards.map(() => 0), masks, turnRewards });
-  const { weights } = lossWeights('reinforce', 'token-mean', masks, { maxResponseLength: MASK.length });
+  const { weights } = lossWeights(POLICY_LOSSES.reinforce, 'token-mean', masks, { maxResponseLength: MASK.length });
   const logp = actions.flatMap((turns) => MASK.map((m, t) => (m ? Math.log(p[turns[t / 2]]) : 0)));
   const { grad } = policyLoss(SPEC, {
     logp,

@@ -1,86 +1,117 @@
 import codeLoss from '../../../kernels/policy_loss.wgsl?raw';
 import codeStats from '../../../kernels/policy_stats.wgsl?raw';
+import { InputError } from '../../errors.ts';
 import type { Gpu, View } from '../device.ts';
-import { defineKernel } from '../kernel.ts';
+import { defineKernel, type Kernel, type Scalar } from '../kernel.ts';
 import { expectElements } from '../shape.ts';
 import { groupsOf } from './grid.ts';
 
-export const policyStatsKernel = defineKernel({
-  name: 'policy_stats',
-  code: codeStats,
-  read: ['logp', 'inputs', 'seqStart'],
-  write: ['stats'],
-  params: { S: 'u32', mode: 'u32', clipLow: 'f32', clipHigh: 'f32' },
-});
-
-export const policyLossKernel = defineKernel({
-  name: 'policy_loss',
-  code: codeLoss,
-  read: ['logp', 'inputs', 'entrySample', 'stats'],
-  write: ['dLogp'],
-  params: {
-    E: 'u32',
-    mode: 'u32',
-    klType: 'u32',
-    clipLow: 'f32',
-    clipHigh: 'f32',
-    clipC: 'f32',
-    klCoef: 'f32',
-    klClamp: 'f32',
-    p0: 'f32',
-    p1: 'f32',
-    p2: 'f32',
-    p3: 'f32',
-  },
-});
-
-/** The numbers of a policy loss by name (PolicyLossSpec of src/model/engine.ts). */
-export type LossSettings = Readonly<Record<string, number | string>>;
-
-interface Mode {
-  id: number;
-  /** True when the row needs policy_stats. */
-  sequence: boolean;
-  /** p0 .. p3 of the kernel. */
-  numbers: (settings: LossSettings) => number[];
+/** A policy loss as its kernels take it: plain data, its text included, so that it crosses to a worker. */
+export interface PolicyLossText {
+  /** Its name, for labels and errors. */
+  lossMode: string;
+  /** Every number it reads by name: fields of `params` in its WGSL. */
+  numbers: Readonly<Record<string, number>>;
+  /** `fn rowGrad(t: Token) -> f32`, d loss / d logp of a token before its weight; see kernels/policy_loss.wgsl. */
+  wgsl: string;
+  /** `fn sequenceTerm(logRatio: f32, advantage: f32) -> f32`; present = the loss needs sums over whole sequences. */
+  sequenceTermWgsl?: string;
 }
 
-const none = (): number[] => [];
-const num = (settings: LossSettings, name: string, fallback: number): number => Number(settings[name] ?? fallback);
+/** A kernel of one loss, and where the loss's own text stands in it. */
+export interface LossKernel<R extends string = string, W extends string = string> {
+  kernel: Kernel<R, W>;
+  text: string;
+  /** Lines of the kernel's code before the text. */
+  linesBefore: number;
+}
 
-/** Modes of policy_loss.wgsl; names and defaults as in src/grpo/losses/. */
-const MODES: Readonly<Record<string, Mode>> = {
-  vanilla: { id: 0, sequence: false, numbers: none },
-  gspo: { id: 1, sequence: true, numbers: none },
-  luspo: { id: 1, sequence: true, numbers: none },
-  sapo: { id: 2, sequence: false, numbers: (s) => [num(s, 'tauPos', 1), num(s, 'tauNeg', 1.05)] },
-  cispo: { id: 3, sequence: false, numbers: (s) => [num(s, 'wMax', 1 + num(s, 'clipRatioHigh', 0.2))] },
-  geo_mean: { id: 4, sequence: true, numbers: none },
-  gpg: { id: 5, sequence: false, numbers: none },
-  dppo_tv: { id: 6, sequence: false, numbers: none },
-  dppo_kl: { id: 7, sequence: false, numbers: none },
-  dro: { id: 8, sequence: false, numbers: (s) => [num(s, 'droBeta', 0)] },
-  clip_cov: { id: 9, sequence: false, numbers: none },
-  kl_cov: { id: 10, sequence: false, numbers: (s) => [num(s, 'ppoKlCoef', 0.1)] },
-  vespo: {
-    id: 11,
-    sequence: true,
-    numbers: (s) => [
-      num(s, 'vespoKPos', 2),
-      num(s, 'vespoLambdaPos', 3),
-      num(s, 'vespoKNeg', 3),
-      num(s, 'vespoLambdaNeg', 2),
-    ],
-  },
-  reinforce: {
-    id: 12,
-    sequence: true,
-    numbers: (s) => [s.rolloutIs === 'token' ? 1 : s.rolloutIs === 'sequence' ? 2 : 0, num(s, 'rolloutIsThreshold', 2)],
-  },
-};
+export interface LossKernels {
+  row: LossKernel<'logp' | 'inputs' | 'entrySample' | 'stats', 'dLogp'>;
+  stats: LossKernel<'logp' | 'inputs' | 'seqStart', 'stats'> | undefined;
+}
 
-/** Modes whose weights come with a selection made on the host (flags 2 of the inputs). */
-export const GPU_POLICY_LOSSES = Object.keys(MODES);
+/** A kernel's file from its bindings on: what stands before them is replaced by the loss's own. */
+const frameOf = (code: string): string => code.slice(code.indexOf('@group(0) @binding(0)'));
+
+/** Fields a kernel's parameters have room for. */
+const MOST_PARAMS = 64;
+
+function joined<R extends string, W extends string>(
+  spec: { name: string; code: string; read: readonly R[]; write: readonly W[] },
+  own: Record<string, Scalar>,
+  { lossMode, numbers }: PolicyLossText,
+  text: string,
+): LossKernel<R, W> {
+  for (const name of Object.keys(numbers))
+    if (Object.hasOwn(own, name) || !/^[A-Za-z]\w*$/.test(name))
+      throw new InputError(
+        `Policy loss "${lossMode}" has a number "${name}"; its name must be of letters and digits, and none of ${Object.keys(own).join(', ')}.`,
+      );
+  const params: Record<string, Scalar> = { ...own };
+  for (const name of Object.keys(numbers)) params[name] = 'f32';
+  if (Object.keys(params).length > MOST_PARAMS)
+    throw new InputError(
+      `Policy loss "${lossMode}" has ${Object.keys(numbers).length} numbers; there is room for ${MOST_PARAMS - Object.keys(own).length}.`,
+    );
+  const fields = Object.entries(params).map(([name, type]) => `  ${name}: ${type},`);
+  const head = ['struct Params {', ...fields, '}', ''];
+  const code = `${head.join('\n')}\n${text}\n\n${frameOf(spec.code)}`;
+  const kernel = defineKernel({ ...spec, name: `${spec.name}_${lossMode}`, code, params });
+  return { kernel, text, linesBefore: head.length };
+}
+
+const made = new Map<string, LossKernels>();
+
+/** The kernels of a loss, made when they are first asked for; the same text gives the same kernels. Throws InputError. */
+export function policyLossKernels(loss: PolicyLossText): LossKernels {
+  const key = JSON.stringify([loss.lossMode, Object.keys(loss.numbers), loss.wgsl, loss.sequenceTermWgsl]);
+  const known = made.get(key);
+  if (known) return known;
+  const row = joined(
+    { name: 'policy_loss', code: codeLoss, read: ['logp', 'inputs', 'entrySample', 'stats'], write: ['dLogp'] },
+    { E: 'u32', klType: 'u32', klCoef: 'f32', klClamp: 'f32' },
+    loss,
+    loss.wgsl,
+  );
+  const stats =
+    loss.sequenceTermWgsl === undefined
+      ? undefined
+      : joined(
+          { name: 'policy_stats', code: codeStats, read: ['logp', 'inputs', 'seqStart'], write: ['stats'] },
+          { S: 'u32' },
+          loss,
+          loss.sequenceTermWgsl,
+        );
+  const kernels = { row, stats };
+  made.set(key, kernels);
+  return kernels;
+}
+
+/** Compiles the kernels of a loss ahead of use. Throws an InputError with the compiler's message where its text is wrong. */
+export async function preparePolicyLoss(gpu: Gpu, loss: PolicyLossText): Promise<void> {
+  const { row, stats } = policyLossKernels(loss);
+  for (const lossKernel of stats ? [row, stats] : [row]) {
+    await checkText(gpu.device, lossKernel, loss.lossMode);
+    await gpu.prepare(lossKernel.kernel);
+  }
+}
+
+async function checkText(device: GPUDevice, { kernel, text, linesBefore }: LossKernel, lossMode: string) {
+  device.pushErrorScope('validation'); // an error that nobody catches would end the device's work
+  const module = device.createShaderModule({ label: kernel.name, code: kernel.code });
+  const [info] = await Promise.all([module.getCompilationInfo(), device.popErrorScope()]);
+  const error = info.messages.find(({ type }) => type === 'error');
+  if (!error) return;
+  const line = error.lineNum - linesBefore;
+  const lines = text.split('\n');
+  const inText = line >= 1 && line <= lines.length;
+  const place = inText ? `line ${line} of its WGSL` : 'where kernels/policy_loss.wgsl uses it';
+  const quoted = (inText ? lines[line - 1] : (kernel.code.split('\n')[error.lineNum - 1] ?? '')).trim();
+  throw new InputError(
+    `Policy loss "${lossMode}" does not compile: ${error.message.split('\n')[0]} (${place}: "${quoted}").`,
+  );
+}
 
 const KL_IDS: Readonly<Record<string, number>> = {
   k1: 0,
@@ -139,7 +170,9 @@ export function entrySamples(seqStart: ArrayLike<number>): Uint32Array<ArrayBuff
 }
 
 export interface PolicyLossArgs {
-  settings: LossSettings;
+  loss: PolicyLossText;
+  /** KL to the reference: its estimator, its weight (0 = none) and the bound on k3 (absent = none). */
+  kl: { type: string; coef: number; clamp?: number | undefined };
   /** [E] */
   logp: View;
   /** [E, 6] from packPolicyRows */
@@ -156,37 +189,18 @@ export interface PolicyLossArgs {
   S: number;
 }
 
-/** Records d loss / d logp of a micro-batch. Throws a RangeError that lists the known modes. */
+/** Records d loss / d logp of a micro-batch. */
 export function policyLoss(gpu: Gpu, args: PolicyLossArgs): void {
-  const { settings, logp, inputs, entrySample, seqStart, stats, dLogp, E, S } = args;
-  const mode = MODES[String(settings.lossMode)];
-  if (!mode)
-    throw new RangeError(
-      `No kernel for policy loss "${settings.lossMode}"; there are ${GPU_POLICY_LOSSES.join(', ')}.`,
-    );
+  const { loss, kl, logp, inputs, entrySample, seqStart, stats, dLogp, E, S } = args;
   expectElements('policy_loss logp [E]', logp, E);
   expectElements('policy_loss inputs [E, 6]', inputs, E * POLICY_INPUTS);
   expectElements('policy_loss dLogp [E]', dLogp, E);
   expectElements('policy_loss stats [S, 4]', stats, S * 4);
-  const [clipLow, clipHigh] = [num(settings, 'clipRatioLow', 0.2), num(settings, 'clipRatioHigh', 0.2)];
-  if (mode.sequence) {
-    const params = { S, mode: mode.id, clipLow, clipHigh };
-    gpu.dispatch(policyStatsKernel, { logp, inputs, seqStart, stats }, params, groupsOf(S));
+  const kernels = policyLossKernels(loss);
+  if (kernels.stats) {
+    const params = { S, ...loss.numbers };
+    gpu.dispatch(kernels.stats.kernel, { logp, inputs, seqStart, stats }, params, groupsOf(S));
   }
-  const [p0 = 0, p1 = 0, p2 = 0, p3 = 0] = mode.numbers(settings);
-  const params = {
-    E,
-    mode: mode.id,
-    klType: klId(String(settings.klLossType ?? 'k3')),
-    clipLow,
-    clipHigh,
-    clipC: num(settings, 'clipRatioC', 3),
-    klCoef: num(settings, 'klLossCoef', 0),
-    klClamp: num(settings, 'klClamp', NO_CLAMP),
-    p0,
-    p1,
-    p2,
-    p3,
-  };
-  gpu.dispatch(policyLossKernel, { logp, inputs, entrySample, stats, dLogp }, params, groupsOf(E));
+  const params = { E, klType: klId(kl.type), klCoef: kl.coef, klClamp: kl.clamp ?? NO_CLAMP, ...loss.numbers };
+  gpu.dispatch(kernels.row.kernel, { logp, inputs, entrySample, stats, dLogp }, params, groupsOf(E));
 }

@@ -1,5 +1,5 @@
 /**
- * From what a user wrote to a config without gaps: check against the schema, fill in the algorithm's settings, check rules
+ * From what a user wrote to a config without gaps: put it over the recipe it names, check it against the schema, check rules
  * that span keys. What comes out can be written as YAML and read back to the same.
  * Every failure is an InputError of one sentence.
  */
@@ -8,19 +8,23 @@ import { distance } from 'fastest-levenshtein';
 import * as v from 'valibot';
 import type { PolicyLossSpec } from '../../model/engine.ts';
 import { InputError } from '../../errors.ts';
+import { correctionSettings, lossWeighsItself } from '../correction/settings.ts';
+import { type PolicyLoss, policyLossOf } from '../losses/index.ts';
+import { WEIGHT_LEVELS } from '../losses/reinforce.ts';
+import { lossSpec } from '../losses/types.ts';
+import { DEFAULT_RECIPE, RECIPES, VERL_DEFAULTS } from './recipes.ts';
 import { checkSftRules, checkTrainRules } from './rules.ts';
 import { TRAIN_SCHEMA, type WrittenConfig } from './schema.ts';
-import { correctionSettings, lossWeighsItself } from '../correction/settings.ts';
-import { resolveRecipe, type AlgorithmSettings } from './recipes.ts';
 import { SFT_SCHEMA, type SftConfig } from './sftSchema.ts';
-import type { TrainConfig } from './types.ts';
+import type { Recipe, TrainConfig } from './types.ts';
 
 export type { TrainConfig } from './types.ts';
 
+const recipes: Readonly<Record<string, Recipe>> = RECIPES;
+
 /** A training run from a plain object, as the page and the library API have it. Throws InputError. */
 export function resolveTrainConfig(tree: unknown, source = 'config'): TrainConfig {
-  const written = validate(TRAIN_SCHEMA, tree, source);
-  const config = fillIn(written, source);
+  const config = settled(validate(TRAIN_SCHEMA, isTree(tree) ? overRecipe(tree) : tree, source));
   checkTrainRules(config, source);
   return config;
 }
@@ -32,18 +36,21 @@ export function resolveSftConfig(tree: unknown, source = 'config'): SftConfig {
   return config;
 }
 
-/** The policy loss as the engine takes it. */
-export function policyLossSpec(config: TrainConfig): PolicyLossSpec {
-  const { lossMode, clipRatioLow, clipRatioHigh, clipRatioC, klLossCoef, klLossType, entropyCoeff } = config.actor;
-  const { policyLoss, klClamp } = config.actor;
-  const numbers = Object.entries(policyLoss).filter((entry): entry is [string, number] => entry[1] !== undefined);
+/** The policy loss as the engine takes it. @param own a user's loss, which replaces the configured one */
+export function policyLossSpec(config: TrainConfig, own?: PolicyLoss): PolicyLossSpec {
+  const { lossMode, policyLoss, klLossCoef, klLossType, klClamp, entropyCoeff } = config.actor;
   const { rolloutIs, rolloutIsThreshold } = correctionSettings(config);
-  return {
-    ...{ lossMode, clipRatioLow, clipRatioHigh, clipRatioC, klLossCoef, klLossType, entropyCoeff },
-    ...Object.fromEntries(numbers),
-    ...(klClamp === undefined ? {} : { klClamp }),
-    ...(lossWeighsItself(config) ? { rolloutIs, rolloutIsThreshold } : {}),
+  const given = {
+    ...policyLoss,
+    ...(lossWeighsItself(config) && {
+      rolloutIs: WEIGHT_LEVELS.indexOf(rolloutIs),
+      rolloutIsThreshold: Number(rolloutIsThreshold),
+    }),
   };
+  const spec = own
+    ? lossSpec(own, own.name ?? 'custom', config.actor, given)
+    : lossSpec(policyLossOf(lossMode), lossMode, config.actor, given);
+  return { ...spec, klLossCoef, klLossType, entropyCoeff, ...(klClamp !== undefined && { klClamp }) };
 }
 
 function validate<S extends v.GenericSchema>(schema: S, tree: unknown, source: string): v.InferOutput<S> {
@@ -121,92 +128,43 @@ export function keyDocs(schema: v.GenericSchema): DocumentedKey[] {
   return keys;
 }
 
-/** The recipe's settings into the config; keys the user set win. */
-function fillIn(written: WrittenConfig, source: string): TrainConfig {
-  const settings = recipeOf(written, source);
-  const { actor, algorithm } = written;
-  const useKlLoss = actor.useKlLoss ?? settings.klLossCoef > 0;
-  const klLossCoef = useKlLoss ? settings.klLossCoef || 0.001 : 0;
-  const { clipRatio: _, ...actorKeys } = actor;
-  const { normAdvByStdInGrpo: __, ...algorithmKeys } = algorithm;
+/** The user's tree over the recipe it names, over verl's defaults. One that names no recipe is refused by the schema. */
+function overRecipe(tree: Tree): Tree {
+  const { name = DEFAULT_RECIPE } = isTree(tree['algorithm']) ? tree['algorithm'] : {};
+  const recipe = typeof name === 'string' && Object.hasOwn(recipes, name) ? recipes[name] : {};
+  return [recipe, shorthands(tree), tree].reduce<Tree>(over, VERL_DEFAULTS);
+}
+
+/** `actor.clipRatio` sets both ends of the clip, `algorithm.normAdvByStdInGrpo` what divides; the keys proper win. */
+function shorthands({ actor, algorithm }: Tree): Tree {
+  const { clipRatio } = isTree(actor) ? actor : {};
+  const { normAdvByStdInGrpo: byStd } = isTree(algorithm) ? algorithm : {};
   return {
-    ...written,
-    actor: {
-      ...actorKeys,
-      lossMode: settings.lossMode,
-      lossAggMode: settings.lossAggMode,
-      clipRatioLow: settings.clipRatioLow,
-      clipRatioHigh: settings.clipRatioHigh,
-      clipRatioC: settings.clipRatioC,
-      policyLoss: lossNumbers(settings),
-      entropyCoeff: settings.entropyCoeff,
-      useKlLoss,
-      klLossCoef,
-      klLossType: settings.klLossType as TrainConfig['actor']['klLossType'],
-    },
-    algorithm: {
-      ...algorithmKeys,
-      advEstimator: settings.advEstimator,
-      scaleRewards: settings.scaleRewards,
-      maskTruncated: settings.maskTruncated !== 0,
-      filterGroups: { ...algorithm.filterGroups, enable: settings.filterGroups !== 0 },
-      overlongBuffer: { ...algorithm.overlongBuffer, len: settings.overlongBufferLen },
-      rolloutCorrection: correctionOf(algorithm.rolloutCorrection, settings),
-    },
+    ...(clipRatio !== undefined && { actor: { clipRatioLow: clipRatio, clipRatioHigh: clipRatio } }),
+    ...(byStd !== undefined && { algorithm: { scaleRewards: byStd ? 'group' : 'none' } }),
   };
 }
 
-function recipeOf({ actor, algorithm }: WrittenConfig, source: string): AlgorithmSettings {
-  const { clipRatio } = actor;
-  const toNumber = (value: boolean | undefined) => (value === undefined ? undefined : Number(value));
-  const byStd = algorithm.normAdvByStdInGrpo;
-  try {
-    return resolveRecipe(algorithm.name, {
-      lossMode: actor.lossMode,
-      lossAggMode: actor.lossAggMode,
-      clipRatioLow: actor.clipRatioLow ?? clipRatio,
-      clipRatioHigh: actor.clipRatioHigh ?? clipRatio,
-      clipRatioC: actor.clipRatioC,
-      ...actor.policyLoss,
-      entropyCoeff: actor.entropyCoeff,
-      klLossCoef: actor.klLossCoef,
-      klLossType: actor.klLossType,
-      advEstimator: algorithm.advEstimator,
-      scaleRewards: algorithm.scaleRewards ?? (byStd === undefined ? undefined : byStd ? 'group' : 'none'),
-      maskTruncated: toNumber(algorithm.maskTruncated),
-      filterGroups: toNumber(algorithm.filterGroups.enable),
-      overlongBufferLen: algorithm.overlongBuffer.len,
-      rolloutIs: algorithm.rolloutCorrection.rolloutIs,
-      rolloutIsThreshold: algorithm.rolloutCorrection.rolloutIsThreshold,
-      bypassMode: toNumber(algorithm.rolloutCorrection.bypassMode),
-    });
-  } catch (error) {
-    if (error instanceof RangeError) throw new InputError(`${source}: ${error.message}`);
-    throw error;
+/** `above` laid over `below`; a key that is undefined above does not count. */
+function over(below: Tree, above: Tree): Tree {
+  const merged: Tree = { ...below };
+  for (const [key, value] of Object.entries(above)) {
+    const under = merged[key];
+    if (value === undefined && Object.hasOwn(merged, key)) continue;
+    // A list where a part stands: the schema says what is wrong with it, or takes an empty one for an empty part.
+    merged[key] = isTree(under) && typeof value === 'object' && value !== null ? over(under, value as Tree) : value;
   }
+  return merged;
 }
 
-type LossNumbers = WrittenConfig['actor']['policyLoss'];
-
-/** The settings that only one loss reads. */
-function lossNumbers(settings: AlgorithmSettings): LossNumbers {
-  const known = keyDocs(TRAIN_SCHEMA)
-    .map(({ path }) => path)
-    .filter((path) => path.startsWith('actor.policyLoss.'))
-    .map((path) => path.slice('actor.policyLoss.'.length));
-  return Object.fromEntries(known.filter((key) => settings[key] !== undefined).map((key) => [key, settings[key]]));
-}
-
-type WrittenCorrection = WrittenConfig['algorithm']['rolloutCorrection'];
-
-function correctionOf(written: WrittenCorrection, settings: AlgorithmSettings): WrittenCorrection {
-  const { rolloutIs, rolloutIsThreshold, bypassMode } = settings;
-  return {
-    ...written,
-    ...(typeof rolloutIs === 'string' ? { rolloutIs: rolloutIs as 'none' | 'token' | 'sequence' } : {}),
-    ...(rolloutIsThreshold !== undefined ? { rolloutIsThreshold } : {}),
-    ...(bypassMode !== undefined ? { bypassMode: bypassMode !== 0 } : {}),
-  };
+/** What follows from other keys; `VERL_DEFAULTS` leave none of the rest open. */
+function settled(written: WrittenConfig): TrainConfig {
+  const { clipRatio: _, ...actor } = written.actor as typeof written.actor & TrainConfig['actor'];
+  const { normAdvByStdInGrpo: __, ...algorithm } = written.algorithm as typeof written.algorithm &
+    TrainConfig['algorithm'];
+  const useKlLoss = written.actor.useKlLoss ?? actor.klLossCoef > 0;
+  const klLossCoef = useKlLoss ? actor.klLossCoef || 0.001 : 0;
+  return { ...written, actor: { ...actor, useKlLoss, klLossCoef }, algorithm };
 }
 
 export type Tree = Record<string, unknown>;

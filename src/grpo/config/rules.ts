@@ -12,6 +12,7 @@ export function checkTrainRules(config: TrainConfig, source: string): void {
   const fail = (message: string): never => {
     throw new InputError(`${source}: ${message}`);
   };
+  if (!(actor.clipRatioC > 1)) fail(`clipRatioC is ${actor.clipRatioC}; the dual-clip bound must be above 1, e.g. 3.`);
   checkName(config.name, source);
   if (data.trainBatchSize % actor.ppoMiniBatchSize !== 0) {
     fail(

@@ -1,6 +1,6 @@
 /**
  * The schema of a training run's YAML. Names are verl's in camelCase; where a default is not verl's, the reason says so.
- * Keys marked "from algorithm.name" have no default of their own: `recipes.ts` fills them in.
+ * Keys marked "from algorithm.name" have no default of their own: a config is read over its recipe, `recipes.ts`.
  */
 
 import * as v from 'valibot';
@@ -35,7 +35,7 @@ import { TOOL_PARSERS } from '../../rollout/tools/parser.ts';
 import { JUDGE_PROMPT } from '../../tasks/rewards/judgePrompt.ts';
 import { SHIPPED_TOOLS } from '../../tasks/shippedTools.ts';
 import { POLICY_LOSSES } from '../losses/index.ts';
-import { RECIPES } from './recipes.ts';
+import { DEFAULT_RECIPE, RECIPES } from './recipes.ts';
 
 const ANY: [number, number] = [0, Infinity];
 const SHARE: [number, number] = [0, 1];
@@ -183,7 +183,7 @@ const optim = part({
   numCycles: positive(0.5, 'periods', 'Of cosine over the run; 0.5 falls once from lr to its end.'),
 });
 
-/** Numbers of single losses; each is read by the loss it is named for, `losses.ts` documents them. */
+/** Numbers of single losses; each is read by the loss it is named for, whose file in `losses/` has its default. */
 const policyLoss = part({
   tauPos: optionalNumber(ANY, '', 'SAPO: temperature of the gate where the advantage is positive.'),
   tauNeg: optionalNumber(ANY, '', 'SAPO: the same where it is negative.'),
@@ -241,7 +241,11 @@ const actor = part({
 });
 
 const algorithm = part({
-  name: choice('grpo', Object.keys(RECIPES), 'Published method: sets loss, advantage, aggregation and clip together.'),
+  name: choice(
+    DEFAULT_RECIPE,
+    Object.keys(RECIPES),
+    'Published method: sets loss, advantage, aggregation and clip together.',
+  ),
   advEstimator: optionalChoice(ESTIMATORS, 'Advantage; from algorithm.name.'),
   normAdvByStdInGrpo: optionalFlag(
     "Divide by the group's std; false = Dr. GRPO. The same as scaleRewards group | none.",

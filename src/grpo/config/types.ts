@@ -1,20 +1,24 @@
 /** The config of a training run as everything below reads it: what a user wrote, with the recipe's settings filled in. */
 
+import type { VERL_DEFAULTS } from './recipes.ts';
 import type { WrittenConfig } from './schema.ts';
 
-type RecipeKeys =
-  | 'lossMode'
-  | 'lossAggMode'
-  | 'clipRatioLow'
-  | 'clipRatioHigh'
-  | 'clipRatioC'
-  | 'entropyCoeff'
-  | 'klLossCoef'
-  | 'klLossType';
+type Written = Pick<WrittenConfig, 'actor' | 'algorithm'>;
 type Filled<T, K extends keyof T> = Omit<T, K> & { [P in K]-?: Exclude<T[P], undefined> };
 
-/** A resolved run. `algorithm.settings` is what the recipe and the overrides came to, the loss's own numbers included. */
-export interface TrainConfig extends Omit<WrittenConfig, 'actor' | 'algorithm'> {
-  actor: Filled<WrittenConfig['actor'], RecipeKeys | 'useKlLoss'>;
-  algorithm: Filled<WrittenConfig['algorithm'], 'advEstimator' | 'scaleRewards' | 'maskTruncated'>;
+/** A part of a config, to any depth. */
+export type PartialTree<T> = T extends readonly unknown[] | string | number | boolean
+  ? T
+  : { readonly [K in keyof T]?: PartialTree<T[K]> | undefined };
+
+/** What a published method sets. */
+export type Recipe = PartialTree<Written>;
+
+/** A resolved run: what the user wrote, over the recipe, over verl's defaults. */
+export interface TrainConfig extends Omit<WrittenConfig, keyof Written> {
+  actor: Filled<Omit<Written['actor'], 'clipRatio'>, keyof typeof VERL_DEFAULTS.actor | 'useKlLoss'>;
+  algorithm: Filled<
+    Omit<Written['algorithm'], 'normAdvByStdInGrpo'>,
+    'advEstimator' | 'scaleRewards' | 'maskTruncated'
+  >;
 }

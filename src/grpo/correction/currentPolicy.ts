@@ -32,10 +32,10 @@ export interface CurrentPolicyResult {
   metrics: Metrics;
 }
 
-/** True when an update has to compute the policy's log-probs first. */
-export function needsCurrentPolicy(config: Settings): boolean {
+/** True when an update has to compute the policy's log-probs first. @param loss a user's own, where it has one */
+export function needsCurrentPolicy(config: Settings, loss = policyLossOf(config.actor.lossMode)): boolean {
   const { offPolicyMaskThreshold } = correctionSettings(config);
-  const selects = policyLossOf(config.actor.lossMode).select !== undefined;
+  const selects = loss.select !== undefined;
   return correctsNow(config) || offPolicyMaskThreshold < Infinity || config.actor.topEntropyQuantile < 1 || selects;
 }
 

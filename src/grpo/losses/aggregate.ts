@@ -11,8 +11,7 @@
  * mini-batch after every mask and filter. The weights are then cut with the micro-batches, so the cut changes nothing.
  */
 
-import { policyLossOf } from './index.ts';
-import type { LossAggMode } from './types.ts';
+import type { LossAggMode, PolicyLoss } from './types.ts';
 
 export const LOSS_AGG_MODES: readonly LossAggMode[] = [
   'token-mean',
@@ -95,13 +94,12 @@ export interface LossWeights {
  * @param isWeights importance weight of each token (`rolloutCorrection.ts`), same shape as the masks; absent = 1.
  */
 export function lossWeights(
-  lossMode: string,
+  { aggregation: forced }: Pick<PolicyLoss, 'aggregation'>,
   lossAggMode: LossAggMode,
   sampleMasks: readonly ArrayLike<number>[],
   options: AggregateOptions & { isWeights?: readonly ArrayLike<number>[] },
 ): LossWeights {
   const klWeights = tokenWeights(lossAggMode, sampleMasks, options);
-  const forced = policyLossOf(lossMode).aggregation;
   const { isWeights } = options;
   if (forced === 'seq-geo-mean') return { weights: geoMeanWeights(sampleMasks, isWeights), klWeights };
   const weights = forced ? tokenWeights(forced, sampleMasks, options) : klWeights.map((w) => w.slice());

@@ -1,20 +1,26 @@
-import { ALL_METRICS, clamp, clampedLogRatio, setting, type PolicyLoss } from './types.ts';
+import { type ClipRange, clamp, clampedLogRatio, defineLoss } from './types.ts';
 
 /**
- * CISPO (arXiv:2506.13585): REINFORCE with the ratio as a bounded, constant weight, so every token keeps a gradient:
+ * CISPO: REINFORCE with the ratio as a bounded, constant weight, so every token keeps a gradient:
  *
  *   l = -w A logp,   w = clip(r, 1 - clipRatioLow, 1 + clipRatioHigh) held constant,   r = exp(clip(logp - oldLogp, -20, 20))
  *
  * verl reads its bound as 1 + clipRatioHigh; TRL reads the same number as the weight itself (its epsilon_high of 5 is
  * verl's clip_ratio_high of 4). `wMax` sets the absolute upper weight, TRL's way, and replaces 1 + clipRatioHigh.
  */
-export const cispo: PolicyLoss = {
-  reports: ALL_METRICS,
-  row(spec, token) {
+export const cispo = defineLoss({
+  paper: 'arXiv:2506.13585',
+  numbers: { wMax: ({ clipRatioHigh }: ClipRange) => 1 + clipRatioHigh },
+  row({ clipRatioLow, wMax }, token) {
     const { logRatio } = clampedLogRatio(token);
     const ratio = Math.exp(logRatio);
-    const weight = clamp(ratio, 1 - spec.clipRatioLow, setting(spec, 'wMax', 1 + spec.clipRatioHigh));
+    const weight = clamp(ratio, 1 - clipRatioLow, wMax);
     const grad = -weight * token.advantage;
-    return { loss: grad * token.logp, grad, clipped: weight !== ratio, clippedLower: false, kl: -logRatio };
+    return { loss: grad * token.logp, grad, clipped: weight !== ratio, kl: -logRatio };
   },
-};
+  wgsl: `
+fn rowGrad(t: Token) -> f32 {
+  let ratio = exp(clamp(t.logRatio, -20.0, 20.0));
+  return -t.advantage * clamp(ratio, 1.0 - params.clipRatioLow, params.wMax);
+}`,
+});

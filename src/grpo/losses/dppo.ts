@@ -1,50 +1,63 @@
-import { ALL_METRICS, clampedLogRatio, type PolicyLoss, type TokenRow } from './types.ts';
-import type { PolicyLossSpec } from '../../model/engine.ts';
+import { clampedLogRatio, defineLoss, type LossNumbers, type TokenLoss, type TokenRow } from './types.ts';
 
 /** Keeps the binary KL finite when a probability reaches 1. */
 const EPSILON = 1e-8;
 
-type Allowed = (spec: PolicyLossSpec, prob: number, oldProb: number, token: TokenRow) => boolean;
-
-/** l = -A min(r, clipRatioC) logp where `allowed`, else 0; the ratio is held constant. */
-function divergenceBounded(allowed: Allowed): PolicyLoss {
-  return {
-    reports: ALL_METRICS,
-    row(spec, token) {
-      const { logRatio } = clampedLogRatio(token);
-      const ratio = Math.exp(logRatio);
-      const kept = allowed(spec, Math.exp(token.logp), Math.exp(token.oldLogp), token);
-      const grad = kept ? -token.advantage * Math.min(ratio, spec.clipRatioC) : 0;
-      return {
-        loss: grad * token.logp,
-        grad,
-        clipped: !kept,
-        clippedLower: kept && ratio > spec.clipRatioC,
-        kl: -logRatio,
-      };
-    },
-  };
+/** l = -A min(r, clipRatioC) logp where kept, else 0; the ratio is held constant. */
+function keptOrDropped({ clipRatioC }: LossNumbers, token: TokenRow, kept: boolean): TokenLoss {
+  const { logRatio } = clampedLogRatio(token);
+  const ratio = Math.exp(logRatio);
+  const grad = kept ? -token.advantage * Math.min(ratio, clipRatioC) : 0;
+  return { loss: grad * token.logp, grad, clipped: !kept, clippedLower: kept && ratio > clipRatioC, kl: -logRatio };
 }
 
+/** The same in f32, by a `kept(p, pOld, t)` that is joined behind. */
+const KEPT_OR_DROPPED = `
+fn rowGrad(t: Token) -> f32 {
+  let ratio = exp(clamp(t.logRatio, -20.0, 20.0));
+  let moved = kept(exp(t.logp), exp(t.logp - t.logRatio), t);
+  return select(0.0, -t.advantage * min(ratio, params.clipRatioC), moved);
+}
+`;
+
 /**
- * DPPO-Binary-TV (arXiv:2602.04879): a token is dropped once its probability p has moved further than a threshold in
- * the direction its advantage pushes,
+ * DPPO-Binary-TV: a token is dropped once its probability p has moved further than a threshold in the direction its
+ * advantage pushes,
  *
  *   kept = p - pOld <= clipRatioHigh where A > 0, p - pOld >= -clipRatioLow elsewhere
  *
  * clipRatioLow / clipRatioHigh are thresholds on probabilities here, not on ratios. The paper truncates the ratio at
  * clipRatioC = 20; verl's actor config leaves it at 3.
  */
-export const dppoTv = divergenceBounded((spec, p, pOld, { advantage }) =>
-  advantage > 0 ? p - pOld <= spec.clipRatioHigh : p - pOld >= -spec.clipRatioLow,
-);
+export const dppoTv = defineLoss({
+  paper: 'arXiv:2602.04879',
+  row(numbers, token) {
+    const moved = Math.exp(token.logp) - Math.exp(token.oldLogp);
+    const kept = token.advantage > 0 ? moved <= numbers.clipRatioHigh : moved >= -numbers.clipRatioLow;
+    return keptOrDropped(numbers, token, kept);
+  },
+  wgsl: `${KEPT_OR_DROPPED}
+fn kept(p: f32, pOld: f32, t: Token) -> bool {
+  return select(p - pOld >= -params.clipRatioLow, p - pOld <= params.clipRatioHigh, t.advantage > 0.0);
+}`,
+});
 
 /**
- * DPPO-Binary-KL (arXiv:2602.04879): as DPPO-Binary-TV, with the KL of the two-point distribution (this token, any
- * other) as the distance; a token whose probability moved against its advantage is always kept.
+ * DPPO-Binary-KL: as DPPO-Binary-TV, with the KL of the two-point distribution (this token, any other) as the distance; a
+ * token whose probability moved against its advantage is always kept.
  */
-export const dppoKl = divergenceBounded((spec, p, pOld, token) => {
-  const kl = pOld * (token.oldLogp - token.logp) + (1 - pOld) * Math.log((1 - pOld + EPSILON) / (1 - p + EPSILON));
-  if (token.advantage > 0) return kl <= spec.clipRatioHigh || p <= pOld;
-  return kl <= spec.clipRatioLow || p >= pOld;
+export const dppoKl = defineLoss({
+  paper: 'arXiv:2602.04879',
+  row(numbers, token) {
+    const [p, pOld] = [Math.exp(token.logp), Math.exp(token.oldLogp)];
+    const kl = pOld * (token.oldLogp - token.logp) + (1 - pOld) * Math.log((1 - pOld + EPSILON) / (1 - p + EPSILON));
+    const up = token.advantage > 0;
+    const kept = up ? kl <= numbers.clipRatioHigh || p <= pOld : kl <= numbers.clipRatioLow || p >= pOld;
+    return keptOrDropped(numbers, token, kept);
+  },
+  wgsl: `${KEPT_OR_DROPPED}
+fn kept(p: f32, pOld: f32, t: Token) -> bool {
+  let kl = -pOld * t.logRatio + (1.0 - pOld) * log((1.0 - pOld + 1e-8) / (1.0 - p + 1e-8));
+  return select(kl <= params.clipRatioLow || p >= pOld, kl <= params.clipRatioHigh || p <= pOld, t.advantage > 0.0);
+}`,
 });

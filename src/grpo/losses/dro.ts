@@ -1,24 +1,20 @@
-import { setting, type PolicyLoss } from './types.ts';
+import { defineLoss } from './types.ts';
 
 /**
- * DRO, direct reward optimization (arXiv:2405.19107): policy gradient with a quadratic pull towards the old policy,
+ * DRO, direct reward optimization: policy gradient with a quadratic pull towards the old policy,
  *
  *   l = -(A logp - (droBeta / 2) (logp - oldLogp)^2)
  *
- * droBeta has no default and must be positive.
+ * droBeta must be positive: it has no default that works.
  */
-export const dro: PolicyLoss = {
+export const dro = defineLoss({
+  paper: 'arXiv:2405.19107',
   reports: ['actor/ppo_kl'],
-  row(spec, token) {
-    const beta = setting(spec, 'droBeta', 0);
-    if (!(beta > 0)) throw new RangeError(`Policy loss "dro" needs droBeta > 0, but it is ${beta}; try 0.1.`);
-    const logRatio = token.logp - token.oldLogp;
-    return {
-      loss: -(token.logp * token.advantage - 0.5 * beta * logRatio * logRatio),
-      grad: -token.advantage + beta * logRatio,
-      clipped: false,
-      clippedLower: false,
-      kl: -logRatio,
-    };
+  numbers: { droBeta: 0 },
+  row({ droBeta }, { logp, oldLogp, advantage }) {
+    if (!(droBeta > 0)) throw new RangeError(`Policy loss "dro" needs droBeta > 0, but it is ${droBeta}; try 0.1.`);
+    const logRatio = logp - oldLogp;
+    return { loss: -(logp * advantage - 0.5 * droBeta * logRatio * logRatio), grad: -advantage + droBeta * logRatio };
   },
-};
+  wgsl: 'fn rowGrad(t: Token) -> f32 { return -t.advantage + params.droBeta * t.logRatio; }',
+});

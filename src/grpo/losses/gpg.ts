@@ -1,16 +1,12 @@
-import type { PolicyLoss } from './types.ts';
+import { defineLoss } from './types.ts';
 
 /**
- * GPG (arXiv:2504.02546): plain policy gradient, l = -A logp. No ratio, no clip, no metrics; its advantage (`gpg` in
- * advantages.ts) rescales by the share of samples with a reward.
+ * GPG: plain policy gradient, l = -A logp. No ratio, no clip, no metrics; its advantage (`gpg` in advantages/outcome.ts)
+ * rescales by the share of samples with a reward.
  */
-export const gpg: PolicyLoss = {
+export const gpg = defineLoss({
+  paper: 'arXiv:2504.02546',
   reports: [],
-  row: (_spec, token) => ({
-    loss: -token.advantage * token.logp,
-    grad: -token.advantage,
-    clipped: false,
-    clippedLower: false,
-    kl: token.oldLogp - token.logp,
-  }),
-};
+  row: (_numbers, { advantage, logp }) => ({ loss: -advantage * logp, grad: -advantage }),
+  wgsl: 'fn rowGrad(t: Token) -> f32 { return -t.advantage; }',
+});

@@ -1,10 +1,10 @@
-import { ALL_METRICS, clamp, type PolicyLoss } from './types.ts';
+import { clamp, defineLoss, SEQUENCE_LOG_RATIO } from './types.ts';
 
 /** Above this log ratio of a sequence verl cuts value and gradient. */
 const MAX_LOG_RATIO = 10;
 
 /**
- * GSPO (arXiv:2507.18071), in its token form: one ratio per sequence,
+ * GSPO, in its token form: one ratio per sequence,
  *
  *   s = exp(min(mean_t (logp_t - oldLogp_t), 10))         mean over the trained tokens of the sequence
  *   l = max(-A s, -A clip(s, 1 - clipRatioLow, 1 + clipRatioHigh))
@@ -12,29 +12,30 @@ const MAX_LOG_RATIO = 10;
  * with d s / d logp_t = s per token (the 1 / length is in the aggregation, which is always seq-mean-token-mean).
  * The paper's clip range is 3e-4 / 4e-4.
  */
-export const gspo: PolicyLoss = {
-  reports: ALL_METRICS,
+export const gspo = defineLoss({
+  paper: 'arXiv:2507.18071',
   aggregation: 'seq-mean-token-mean',
-  sequenceTerm: (_spec, token) => token.logp - token.oldLogp,
-  row(spec, token, sequence) {
+  sequenceTerm: SEQUENCE_LOG_RATIO,
+  row({ clipRatioLow, clipRatioHigh }, token, sequence) {
     const mean = sequence.sum / Math.max(sequence.length, 1);
     const ratio = Math.exp(Math.min(mean, MAX_LOG_RATIO));
-    const a = token.advantage;
-    const free = -a * ratio;
-    const bounded = -a * clamp(ratio, 1 - spec.clipRatioLow, 1 + spec.clipRatioHigh);
+    const free = -token.advantage * ratio;
+    const bounded = -token.advantage * clamp(ratio, 1 - clipRatioLow, 1 + clipRatioHigh);
     const clipped = bounded > free;
-    return {
-      loss: Math.max(free, bounded),
-      grad: clipped || mean > MAX_LOG_RATIO ? 0 : -a * ratio,
-      clipped,
-      clippedLower: false,
-      kl: token.oldLogp - token.logp,
-    };
+    return { loss: Math.max(free, bounded), grad: clipped || mean > MAX_LOG_RATIO ? 0 : free, clipped };
   },
-};
+  wgsl: `
+fn rowGrad(t: Token) -> f32 {
+  let mean = t.sum / t.length;
+  let ratio = exp(min(mean, 10.0));
+  let free = -t.advantage * ratio;
+  let bounded = -t.advantage * clamp(ratio, 1.0 - params.clipRatioLow, 1.0 + params.clipRatioHigh);
+  return select(0.0, free, bounded <= free && mean <= 10.0);
+}`,
+});
 
 /**
  * LUSPO (length-unbiased sequence policy optimization): GSPO's row, each sequence weighted by its length, that is
  * aggregated by seq-mean-token-sum, so that long answers are not held back.
  */
-export const luspo: PolicyLoss = { ...gspo, aggregation: 'seq-mean-token-sum' };
+export const luspo = defineLoss({ ...gspo, paper: 'GSPO, weighted by length', aggregation: 'seq-mean-token-sum' });

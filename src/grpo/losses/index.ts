@@ -1,7 +1,8 @@
 /**
- * Policy losses in float64: value, gradient and verl's metrics. The reference of `kernels/policy_loss.wgsl`.
+ * Policy losses in float64: value, gradient and verl's metrics. The reference of what trains, `kernels/policy_loss.wgsl` with
+ * the loss's own WGSL row.
  *
- * A loss plugs in as a row function (one short file each in `losses/`) and an aggregation (`aggregate.ts`):
+ * A loss is one short file of this folder, and an aggregation (`aggregate.ts`) makes one number of its tokens:
  *   total = sum_e weights[e] * l_e + klLossCoef * sum_e klWeights[e] * kl_e
  * The weights come from the whole mini-batch, so micro-batches add up to the same total and the same gradient.
  */
@@ -17,10 +18,19 @@ import { gpg } from './gpg.ts';
 import { gspo, luspo } from './gspo.ts';
 import { reinforce } from './reinforce.ts';
 import { sapo } from './sapo.ts';
-import type { LossRows, PolicyLoss, SequenceStats, TokenLoss, TokenRow } from './types.ts';
+import {
+  LOSS_METRICS,
+  type LossMetric,
+  type LossRows,
+  type PolicyLoss,
+  type SequenceStats,
+  type TokenLoss,
+  type TokenRow,
+} from './types.ts';
 import { vanilla } from './vanilla.ts';
 import { vespo } from './vespo.ts';
 
+export { defineLoss } from './types.ts';
 export type { LossAggMode, LossRows, PolicyLoss, SequenceStats, TokenLoss, TokenRow } from './types.ts';
 
 /** By `lossMode`; names are verl's, then TRL's. */
@@ -62,15 +72,25 @@ export function policyLossOf(lossMode: string): PolicyLoss {
  * The tokens clip-cov or kl-cov acts on, 1 = selected; undefined for every other loss. Called once on the whole mini-batch
  * with the log-probs from before the update as `logp`, so that micro-batches do not change the choice.
  */
-export function selectTokens(spec: PolicyLossSpec, rows: LossRows): Uint8Array | undefined {
-  return policyLossOf(spec.lossMode).select?.(spec, rows);
+export function selectTokens(
+  spec: PolicyLossSpec,
+  rows: LossRows,
+  loss = policyLossOf(spec.lossMode),
+): Uint8Array | undefined {
+  return loss.select?.(spec.numbers, rows);
 }
 
-/** Loss, gradient and metrics of one micro-batch (or of the whole mini-batch: the sums are the same). */
-export function policyLoss(spec: PolicyLossSpec, rows: LossRows): PolicyLossResult {
-  const loss = policyLossOf(spec.lossMode);
+/**
+ * Loss, gradient and metrics of one micro-batch (or of the whole mini-batch: the sums are the same).
+ * @param loss the loss that `spec` is of, where it is a user's own
+ */
+export function policyLoss(
+  spec: PolicyLossSpec,
+  rows: LossRows,
+  loss: PolicyLoss = policyLossOf(spec.lossMode),
+): PolicyLossResult {
   const count = rows.logp.length;
-  const selected = rows.selected ?? loss.select?.(spec, rows);
+  const selected = rows.selected ?? selectTokens(spec, rows, loss);
   const perToken = new Float64Array(count);
   const grad = new Float64Array(count);
   const sums = { pgLoss: 0, mask: 0, clipped: 0, clippedLower: 0, kl: 0 };
@@ -79,19 +99,20 @@ export function policyLoss(spec: PolicyLossSpec, rows: LossRows): PolicyLossResu
     for (let e = rows.seqStart[s]; e < rows.seqStart[s + 1]; e++) {
       const mask = rows.mask ? rows.mask[e] : 1;
       if (mask === 0) continue;
-      const row = loss.row(spec, tokenAt(rows, e, selected), sequence);
+      const token = tokenAt(rows, e, selected);
+      const row = loss.row(spec.numbers, token, sequence);
       perToken[e] = row.loss;
       grad[e] = rows.weights[e] * row.grad;
-      addRow(sums, row, rows.weights[e], mask);
+      addRow(sums, row, rows.weights[e], mask, token);
     }
   }
   const metrics: Record<string, number> = { 'actor/pg_loss': sums.pgLoss };
-  const means = {
+  const means: Record<LossMetric, number> = {
     'actor/pg_clipfrac': sums.clipped,
     'actor/ppo_kl': sums.kl,
     'actor/pg_clipfrac_lower': sums.clippedLower,
   };
-  for (const name of loss.reports) metrics[name] = means[name] / (sums.mask + 1e-8);
+  for (const name of loss.reports ?? LOSS_METRICS) metrics[name] = means[name] / (sums.mask + 1e-8);
   const result = { perToken, grad, loss: sums.pgLoss, metrics };
   if (spec.klLossCoef !== 0) addKlLoss(spec, rows, result);
   return result;
@@ -105,12 +126,12 @@ interface Sums {
   kl: number;
 }
 
-function addRow(sums: Sums, row: TokenLoss, weight: number, mask: number): void {
+function addRow(sums: Sums, row: TokenLoss, weight: number, mask: number, { logp, oldLogp }: TokenRow): void {
   sums.pgLoss += weight * row.loss;
   sums.mask += mask;
   if (row.clipped) sums.clipped += mask;
   if (row.clippedLower) sums.clippedLower += mask;
-  sums.kl += mask * row.kl;
+  sums.kl += mask * (row.kl ?? oldLogp - logp);
 }
 
 function tokenAt(rows: LossRows, e: number, selected: ArrayLike<number> | undefined): TokenRow {
@@ -130,7 +151,7 @@ function sequenceStats(loss: PolicyLoss, spec: PolicyLossSpec, rows: LossRows, s
     const mask = rows.mask ? rows.mask[e] : 1;
     if (mask === 0) continue;
     stats.length += mask;
-    stats.sum += mask * loss.sequenceTerm(spec, tokenAt(rows, e, undefined));
+    stats.sum += mask * loss.sequenceTerm.of(spec.numbers, tokenAt(rows, e, undefined));
     stats.advantageSum += mask * rows.advantages[e];
   }
   return stats;
@@ -145,7 +166,7 @@ function addKlLoss(spec: PolicyLossSpec, rows: LossRows, result: PolicyLossResul
     );
   }
   const weights = rows.klWeights ?? rows.weights;
-  const valueClamp = typeof spec.klClamp === 'number' ? spec.klClamp : Infinity;
+  const valueClamp = spec.klClamp ?? Infinity;
   let sum = 0;
   for (let e = 0; e < rows.logp.length; e++) {
     if (rows.mask && rows.mask[e] === 0) continue;

@@ -1,33 +1,34 @@
-import { clamp, LOG_RATIO_CLAMP, type PolicyLoss } from './types.ts';
-import type { PolicyLossSpec } from '../../model/engine.ts';
+import { clamp, defineLoss, LOG_RATIO_CLAMP, SEQUENCE_LOG_RATIO } from './types.ts';
 
-/** Truncated, constant importance weight exp(min(clip(x, -20, 20), log threshold)) of a log ratio x. */
-function weightOf(spec: PolicyLossSpec, logRatio: number): number {
-  const threshold = typeof spec.rolloutIsThreshold === 'number' ? spec.rolloutIsThreshold : 2;
-  return Math.min(Math.exp(clamp(logRatio, -LOG_RATIO_CLAMP, LOG_RATIO_CLAMP)), threshold);
-}
+/** Values of `rolloutIs` below, by their place. */
+export const WEIGHT_LEVELS = ['none', 'token', 'sequence'] as const;
 
 /**
  * REINFORCE with an importance weight, verl's bypass mode with loss_type 'reinforce': l = -w A logp, w held constant,
  *
- *   rolloutIs 'none'      w = 1
- *   rolloutIs 'token'     w = min(pi / piOld, rolloutIsThreshold)
- *   rolloutIs 'sequence'  w = min(prod_t pi_t / piOld_t, rolloutIsThreshold)      (default 'none', threshold 2)
+ *   rolloutIs 0, 'none'      w = 1
+ *   rolloutIs 1, 'token'     w = min(pi / piOld, rolloutIsThreshold)
+ *   rolloutIs 2, 'sequence'  w = min(prod_t pi_t / piOld_t, rolloutIsThreshold)
  *
- * where piOld is the policy that sampled. Log ratios are clamped to +-20.
+ * where piOld is the policy that sampled. Log ratios are clamped to +-20. Both numbers come from
+ * `algorithm.rolloutCorrection` where the loss weighs itself.
  */
-export const reinforce: PolicyLoss = {
+export const reinforce = defineLoss({
+  paper: "verl's bypass mode",
   reports: ['actor/ppo_kl'],
-  sequenceTerm: (_spec, token) => token.logp - token.oldLogp,
-  row(spec, token, sequence) {
-    const logRatio = token.logp - token.oldLogp;
-    const weight =
-      spec.rolloutIs === 'token'
-        ? weightOf(spec, logRatio)
-        : spec.rolloutIs === 'sequence'
-          ? weightOf(spec, sequence.sum)
-          : 1;
+  numbers: { rolloutIs: 0, rolloutIsThreshold: 2 },
+  sequenceTerm: SEQUENCE_LOG_RATIO,
+  row({ rolloutIs, rolloutIsThreshold }, token, sequence) {
+    const logWeight = rolloutIs === 2 ? sequence.sum : token.logp - token.oldLogp;
+    const ratio = Math.exp(clamp(logWeight, -LOG_RATIO_CLAMP, LOG_RATIO_CLAMP));
+    const weight = rolloutIs === 0 ? 1 : Math.min(ratio, rolloutIsThreshold);
     const grad = -weight * token.advantage;
-    return { loss: grad * token.logp, grad, clipped: false, clippedLower: false, kl: -logRatio };
+    return { loss: grad * token.logp, grad };
   },
-};
+  wgsl: `
+fn rowGrad(t: Token) -> f32 {
+  if (params.rolloutIs == 0.0) { return -t.advantage; }
+  let logWeight = clamp(select(t.logRatio, t.sum, params.rolloutIs == 2.0), -20.0, 20.0);
+  return -t.advantage * min(exp(logWeight), params.rolloutIsThreshold);
+}`,
+});

@@ -1,12 +1,13 @@
 /**
  * What a policy loss is: a pure function of one trained token, and the gradient of its value.
  *
- * Every loss of this folder is written for one token: it returns the value l and g = d l / d logp. The scalar loss of a
- * mini-batch is sum_e weights[e] * l_e, with the weights of `aggregate.ts`, so the gradient is weights[e] * g_e whatever
- * the loss. A loss that works on whole sequences (GSPO, GMPO, VESPO) also names a per-token term; its mean over the
- * trained tokens of the sequence is handed to the row.
+ * Every loss of this folder is one file, written for one token, twice: `row` returns the value l and g = d l / d logp in
+ * float64, `wgsl` returns g in f32 and is what trains. The scalar loss of a mini-batch is sum_e weights[e] * l_e, with the
+ * weights of `aggregate.ts`, so the gradient is weights[e] * g_e whatever the loss. A loss that works on whole sequences
+ * (GSPO, GMPO, VESPO) also names a per-token term; its sum over the trained tokens of the sequence is handed to the row.
  */
 
+import { InputError } from '../../errors.ts';
 import type { PolicyLossSpec } from '../../model/engine.ts';
 
 /** One trained token. All logs are natural. */
@@ -35,30 +36,95 @@ export interface TokenLoss {
   loss: number;
   /** d loss / d logp of this token, through every path (a sequence's mean included), for weights that are equal within a sequence. */
   grad: number;
-  /** True where the upper (or only) clip acted: averaged into `actor/pg_clipfrac`. */
-  clipped: boolean;
-  /** True where the lower or dual clip acted: averaged into `actor/pg_clipfrac_lower`. */
-  clippedLower: boolean;
-  /** This token's term of `actor/ppo_kl`. */
-  kl: number;
+  /** True where the upper (or only) clip acted: averaged into `actor/pg_clipfrac`. Absent = it did not. */
+  clipped?: boolean;
+  /** True where the lower or dual clip acted: averaged into `actor/pg_clipfrac_lower`. Absent = it did not. */
+  clippedLower?: boolean;
+  /** This token's term of `actor/ppo_kl`; absent = oldLogp - logp. */
+  kl?: number;
 }
 
-export type LossMetric = 'actor/pg_clipfrac' | 'actor/ppo_kl' | 'actor/pg_clipfrac_lower';
+export const LOSS_METRICS = ['actor/pg_clipfrac', 'actor/ppo_kl', 'actor/pg_clipfrac_lower'] as const;
+export type LossMetric = (typeof LOSS_METRICS)[number];
 
 /** How token losses become one number; see `aggregate.ts`. */
 export type LossAggMode =
   'token-mean' | 'token-sum' | 'seq-mean-token-sum' | 'seq-mean-token-mean' | 'seq-mean-token-sum-norm';
 
-export interface PolicyLoss {
-  row(spec: PolicyLossSpec, token: TokenRow, sequence: SequenceStats): TokenLoss;
-  /** Per-token term of the sequence statistic; present = sequence-level loss. */
-  sequenceTerm?(spec: PolicyLossSpec, token: TokenRow): number;
-  /** Picks tokens by a statistic of the whole batch it is given; 1 = selected. All arrays [E]. */
-  select?(spec: PolicyLossSpec, rows: LossRows): Uint8Array;
+/** The clip range of `actor`, which every loss may read. */
+export interface ClipRange {
+  clipRatioLow: number;
+  clipRatioHigh: number;
+  /** Dual-clip constant c (arXiv:1912.09729); > 1. */
+  clipRatioC: number;
+}
+
+/** Defaults of a loss's own numbers by name; a function where the default follows the clip range. */
+export type LossDefaults = Readonly<Record<string, number | ((clip: ClipRange) => number)>>;
+
+/** What a row reads: the clip range, and the loss's own numbers as the config has them or by default. */
+export type LossNumbers<D extends LossDefaults = LossDefaults> = Readonly<Record<keyof D | keyof ClipRange, number>>;
+
+export interface PolicyLoss<D extends LossDefaults = LossDefaults> {
+  /** What errors call a loss that is not in `POLICY_LOSSES`. */
+  name?: string;
+  /** Where it was published. */
+  paper?: string;
   /** Aggregation that replaces the configured one, as the published method demands. */
   aggregation?: LossAggMode | 'seq-geo-mean';
-  /** Which of verl's metrics this loss reports. */
-  reports: readonly LossMetric[];
+  /** Which of verl's metrics this loss reports; absent = all. */
+  reports?: readonly LossMetric[];
+  /** Its own numbers, keys of `actor.policyLoss`, with their defaults. */
+  numbers?: D;
+  row(numbers: LossNumbers<D>, token: TokenRow, sequence: SequenceStats): TokenLoss;
+  /**
+   * `fn rowGrad(t: Token) -> f32`, the row's gradient. `Token` is in kernels/policy_loss.wgsl; `params` has the numbers by
+   * the names they have here.
+   */
+  wgsl: string;
+  /** Present = sequence-level loss. */
+  sequenceTerm?: SequenceTerm<D>;
+  /** Picks tokens by a statistic of the whole batch it is given; 1 = selected. All arrays [E]. */
+  select?(numbers: LossNumbers<D>, rows: LossRows): Uint8Array;
+}
+
+/** What a sequence-level loss sums over the trained tokens of a sequence. */
+export interface SequenceTerm<D extends LossDefaults = LossDefaults> {
+  of(numbers: LossNumbers<D>, token: TokenRow): number;
+  /** `fn sequenceTerm(logRatio: f32, advantage: f32) -> f32`, the same in f32. */
+  wgsl: string;
+}
+
+/** A loss as it is; types its row by the names of its numbers. */
+export const defineLoss = <const D extends LossDefaults = Record<never, never>>(loss: PolicyLoss<D>): PolicyLoss<D> =>
+  loss;
+
+/** A loss with its numbers filled in, as an engine takes it, without KL and entropy terms. `given` may hold more than it reads. */
+export function lossSpec(
+  loss: PolicyLoss,
+  lossMode: string,
+  { clipRatioLow, clipRatioHigh, clipRatioC }: ClipRange,
+  given: Readonly<Record<string, number | undefined>> = {},
+): PolicyLossSpec {
+  const clip = { clipRatioLow, clipRatioHigh, clipRatioC };
+  const doubled = Object.keys(loss.numbers ?? {}).find((name) => Object.hasOwn(clip, name));
+  if (doubled)
+    throw new InputError(
+      `Policy loss "${lossMode}" has a number "${doubled}", which every loss has, from actor.${doubled}; leave it out.`,
+    );
+  const own = Object.entries(loss.numbers ?? {}).map(([name, byDefault]) => [
+    name,
+    given[name] ?? (typeof byDefault === 'function' ? byDefault(clip) : byDefault),
+  ]);
+  return {
+    lossMode,
+    numbers: { ...clip, ...Object.fromEntries(own) },
+    wgsl: loss.wgsl,
+    ...(loss.sequenceTerm && { sequenceTermWgsl: loss.sequenceTerm.wgsl }),
+    klLossCoef: 0,
+    klLossType: 'k3',
+    entropyCoeff: 0,
+  };
 }
 
 /** Entries in sample order; every array but `seqStart` is [E]. */
@@ -80,16 +146,6 @@ export interface LossRows {
   selected?: ArrayLike<number>;
 }
 
-export const ALL_METRICS = ['actor/pg_clipfrac', 'actor/ppo_kl', 'actor/pg_clipfrac_lower'] as const;
-
-/** A number of the spec, or its default where the spec does not set it. */
-export function setting(spec: PolicyLossSpec, name: string, fallback: number): number {
-  const value = spec[name];
-  if (value === undefined) return fallback;
-  if (typeof value !== 'number') throw new TypeError(`Policy loss setting "${name}" is ${value}; it must be a number.`);
-  return value;
-}
-
 export const clamp = (x: number, low: number, high: number): number => (x < low ? low : x > high ? high : x);
 
 /** |log ratio| beyond which verl's token-level losses stop following it. */
@@ -100,3 +156,9 @@ export function clampedLogRatio(token: TokenRow): { logRatio: number; passes: bo
   const raw = token.logp - token.oldLogp;
   return { logRatio: clamp(raw, -LOG_RATIO_CLAMP, LOG_RATIO_CLAMP), passes: Math.abs(raw) <= LOG_RATIO_CLAMP };
 }
+
+/** The log ratio of a whole sequence. */
+export const SEQUENCE_LOG_RATIO: SequenceTerm = {
+  of: (_numbers, token) => token.logp - token.oldLogp,
+  wgsl: 'fn sequenceTerm(logRatio: f32, advantage: f32) -> f32 { return logRatio; }',
+};

@@ -1,4 +1,4 @@
-import { clamp, LOG_RATIO_CLAMP, setting, type PolicyLoss } from './types.ts';
+import { clamp, defineLoss, LOG_RATIO_CLAMP } from './types.ts';
 
 /** log of the smallest sequence weight, 1e-8. */
 const MIN_LOG_WEIGHT = Math.log(1e-8);
@@ -8,19 +8,32 @@ const MIN_LOG_WEIGHT = Math.log(1e-8);
  *
  *   phi(w) = w^k exp(lambda (1 - w)),   log w = clip(sum_t clip(logp_t - oldLogp_t, -20, 20), log 1e-8, 20)
  *
- * over the trained tokens of the sequence; phi(1) = 1 and falls off on both sides. k, lambda are vespoKPos 2,
- * vespoLambdaPos 3 where A >= 0 and vespoKNeg 3, vespoLambdaNeg 2 elsewhere.
+ * over the trained tokens of the sequence; phi(1) = 1 and falls off on both sides. k, lambda are vespoKPos, vespoLambdaPos
+ * where A >= 0 and vespoKNeg, vespoLambdaNeg elsewhere.
  */
-export const vespo: PolicyLoss = {
+export const vespo = defineLoss({
+  paper: 'as TRL has it',
   reports: ['actor/ppo_kl'],
-  sequenceTerm: (_spec, token) => clamp(token.logp - token.oldLogp, -LOG_RATIO_CLAMP, LOG_RATIO_CLAMP),
-  row(spec, token, sequence) {
+  numbers: { vespoKPos: 2, vespoLambdaPos: 3, vespoKNeg: 3, vespoLambdaNeg: 2 },
+  sequenceTerm: {
+    of: (_numbers, token) => clamp(token.logp - token.oldLogp, -LOG_RATIO_CLAMP, LOG_RATIO_CLAMP),
+    wgsl: 'fn sequenceTerm(logRatio: f32, advantage: f32) -> f32 { return clamp(logRatio, -20.0, 20.0); }',
+  },
+  row({ vespoKPos, vespoLambdaPos, vespoKNeg, vespoLambdaNeg }, token, sequence) {
     const good = token.advantage >= 0;
-    const k = good ? setting(spec, 'vespoKPos', 2) : setting(spec, 'vespoKNeg', 3);
-    const lambda = Math.max(good ? setting(spec, 'vespoLambdaPos', 3) : setting(spec, 'vespoLambdaNeg', 2), 1e-4);
+    const k = good ? vespoKPos : vespoKNeg;
+    const lambda = Math.max(good ? vespoLambdaPos : vespoLambdaNeg, 1e-4);
     const logWeight = clamp(sequence.sum, MIN_LOG_WEIGHT, LOG_RATIO_CLAMP);
     const phi = Math.exp(lambda + k * logWeight - lambda * Math.exp(logWeight));
     const grad = -phi * token.advantage;
-    return { loss: grad * token.logp, grad, clipped: false, clippedLower: false, kl: token.oldLogp - token.logp };
+    return { loss: grad * token.logp, grad };
   },
-};
+  wgsl: `
+fn rowGrad(t: Token) -> f32 {
+  let good = t.advantage >= 0.0;
+  let k = select(params.vespoKNeg, params.vespoKPos, good);
+  let lambda = max(select(params.vespoLambdaNeg, params.vespoLambdaPos, good), 1e-4);
+  let logWeight = clamp(t.sum, -18.420681, 20.0);
+  return -t.advantage * exp(max(lambda + k * logWeight - lambda * exp(logWeight), -80.0));
+}`,
+});

@@ -6,7 +6,8 @@ import { lossWeights } from '../losses/aggregate.ts';
 import { policyLossSpec } from '../config/resolve.ts';
 import type { TrainConfig } from '../config/types.ts';
 import { type CurrentPolicyResult, correctByCurrentPolicy, needsCurrentPolicy } from '../correction/currentPolicy.ts';
-import { type LossRows, policyLoss, selectTokens } from '../losses/index.ts';
+import { type LossRows, type PolicyLoss, policyLoss, policyLossOf, selectTokens } from '../losses/index.ts';
+import { rowGradients } from '../losses/rowGradients.ts';
 import { type Metrics, reduceMetrics, rolloutProbsDiff } from '../metrics.ts';
 import { entropyCoeffOf } from './controllers.ts';
 import { lrFactor } from './learningRate.ts';
@@ -66,15 +67,20 @@ interface CurrentPolicy {
 export class PolicyUpdater {
   readonly #config: TrainConfig;
   readonly #engine: TrainerEngine;
+  readonly #loss: PolicyLoss;
   readonly #custom: CustomLoss | undefined;
   #spec: PolicyLossSpec;
   readonly #totalUpdates: number;
 
-  constructor(config: TrainConfig, engine: TrainerEngine, custom?: CustomLoss) {
+  constructor(config: TrainConfig, engine: TrainerEngine, own?: CustomLoss | PolicyLoss) {
     this.#config = config;
     this.#engine = engine;
-    this.#custom = custom;
-    this.#spec = policyLossSpec(config);
+    const fused = typeof own === 'object' ? own : undefined;
+    this.#loss = fused ?? policyLossOf(config.actor.lossMode);
+    this.#spec = policyLossSpec(config, fused);
+    if (typeof own === 'function') this.#custom = own;
+    // Where nothing runs its WGSL, a user's loss runs by its float64 row on this thread.
+    else if (fused && engine.model.name !== 'wgsl') this.#custom = (rows) => rowGradients(this.#spec, rows, fused);
     const perStep = Math.ceil(config.data.trainBatchSize / config.actor.ppoMiniBatchSize) * config.actor.ppoEpochs;
     this.#totalUpdates = perStep * config.trainer.totalTrainingSteps;
   }
@@ -110,7 +116,9 @@ export class PolicyUpdater {
   async #miniBatch(step: UpdateStep, { index, batch, inputs: prepared }: PreparedMiniBatch) {
     const { actor } = this.#config;
     const { samples, tokens, updates } = step;
-    const current = needsCurrentPolicy(this.#config) ? await this.#currentPolicy(samples, tokens, batch) : undefined;
+    const current = needsCurrentPolicy(this.#config, this.#loss)
+      ? await this.#currentPolicy(samples, tokens, batch)
+      : undefined;
     const inputs = prepared ?? this.#inputs(samples.length, tokens, batch, current);
     const computing = this.#forwardBackward(batch, inputs);
     const [{ logProbs, entropy }, next] = await bothDone(computing, () => this.#prepare(step, index + 1));
@@ -137,7 +145,7 @@ export class PolicyUpdater {
     if (index === miniBatches.length) return undefined;
     const { maxTokenLen, ppoMicroBatchSize } = this.#config.actor;
     const batch = packMiniBatch(samples, miniBatches[index], tokens.masks, maxTokenLen, ppoMicroBatchSize);
-    const later = needsCurrentPolicy(this.#config);
+    const later = needsCurrentPolicy(this.#config, this.#loss);
     return { index, batch, inputs: later ? undefined : this.#inputs(samples.length, tokens, batch, undefined) };
   }
 
@@ -152,7 +160,8 @@ export class PolicyUpdater {
       ...(refLogProbs && { refLogProbs: gatherEntries(batch, refLogProbs) }),
       ...(masks && { mask: gatherEntries(batch, masks) }),
     };
-    const selected = selectTokens(this.#spec, lossRows(current?.logProbs ?? inputs.oldLogProbs, inputs, batch));
+    const rows = lossRows(current?.logProbs ?? inputs.oldLogProbs, inputs, batch);
+    const selected = selectTokens(this.#spec, rows, this.#loss);
     if (selected) inputs.selected = Float32Array.from(selected);
     return inputs;
   }
@@ -177,7 +186,7 @@ export class PolicyUpdater {
     const masks = current?.masks ?? batch.samples.map((s) => tokens.masks[s]);
     const isWeights = current?.isWeights ?? (tokens.isWeights && batch.samples.map((s) => tokens.isWeights![s]));
     const options = { ...data, ...(isWeights && { isWeights }) };
-    const byMode = lossWeights(actor.lossMode, actor.lossAggMode, masks, options);
+    const byMode = lossWeights(this.#loss, actor.lossAggMode, masks, options);
     current?.keep.forEach((keep, i) => keep.forEach((k, t) => (byMode.weights[i][t] *= k)));
     const placed = weightsByStep(count, batch.samples, byMode);
     if (!current) return { ...placed, masks: undefined };
@@ -222,7 +231,7 @@ export class PolicyUpdater {
 
   /** verl's actor/* metrics, from the log-probs of the forward pass in float64. */
   #lossMetrics(batch: MiniBatch, inputs: PolicyLossInputs, logp: Float32Array, entropy: Float32Array): Metrics {
-    const { metrics } = policyLoss(this.#spec, lossRows(logp, inputs, batch));
+    const { metrics } = policyLoss(this.#spec, lossRows(logp, inputs, batch), this.#loss);
     const mean = entropy.reduce((a, b) => a + b, 0) / entropy.length;
     return { ...metrics, 'actor/entropy': mean };
   }

@@ -5,12 +5,12 @@ import { halfForms } from '../../gpu/halves.ts';
 import { attentionForwardKernels, attentionKernels } from '../../gpu/ops/attention.ts';
 import { rowThreads } from '../../gpu/ops/grid.ts';
 import { firstMatmulKernels, matmulKernels } from '../../gpu/ops/matmul.ts';
-import { policyLossKernel } from '../../gpu/ops/policy_loss.ts';
 import { sampleKernel } from '../../gpu/ops/sample.ts';
 import type { ModelConfig } from '../config.ts';
 
 /**
- * The tiles of the products, attention, sampling and the policy loss; the other kernels compile in milliseconds at first use.
+ * The tiles of the products, attention and sampling; the other kernels compile in milliseconds at first use, and the policy
+ * loss, which is known with the first update, just before it.
  * Without it a software adapter's first step compiles them one after the other, a second for the largest.
  */
 export async function prepareKernels(
@@ -20,7 +20,7 @@ export async function prepareKernels(
 ): Promise<void> {
   const { half = false, training = true } = uses;
   const plain = [...matmulKernels(gpu), ...attentionKernels(gpu, headDim)];
-  const kernels = [...(half ? halfForms(plain, training) : plain), policyLossKernel];
+  const kernels = half ? halfForms(plain, training) : plain;
   const compiled = kernels.map((kernel) => gpu.prepare(kernel));
   if (uses.rollout) compiled.push(gpu.prepare(sampleKernel, rowThreads(gpu)));
   await Promise.all(compiled);
@@ -33,5 +33,5 @@ export async function prepareKernels(
 export async function prepareFirstTokens(gpu: Gpu, config: ModelConfig): Promise<void> {
   const kernels = [...firstMatmulKernels(gpu), ...attentionForwardKernels(gpu, config.headDim)];
   await Promise.all([...kernels.map((kernel) => gpu.prepare(kernel)), gpu.prepare(sampleKernel, rowThreads(gpu))]);
-  gpu.prepareLater([...matmulKernels(gpu), ...attentionKernels(gpu, config.headDim), policyLossKernel]);
+  gpu.prepareLater([...matmulKernels(gpu), ...attentionKernels(gpu, config.headDim)]);
 }

@@ -1,0 +1,16 @@
+/** A policy loss by its float64 row, between forward and backward: for engines that do not run its WGSL. */
+
+import type { PolicyLossInputs, PolicyLossSpec } from '../../model/engine.ts';
+import { entropyGradient } from '../../model/policyStage.ts';
+import { type PolicyLoss, policyLoss } from './index.ts';
+
+/** d loss / d log-prob and d loss / d entropy of every entry, [E]. @param loss as in `policyLoss` */
+export function rowGradients(
+  spec: PolicyLossSpec,
+  rows: PolicyLossInputs & { logProbs: Float32Array; seqStart: Uint32Array },
+  loss?: PolicyLoss,
+): { dLogProbs: Float32Array; dEntropy: Float32Array } {
+  const { logProbs: logp, oldLogProbs: oldLogp, refLogProbs: refLogp, ...rest } = rows;
+  const { grad } = policyLoss(spec, { ...rest, logp, oldLogp, ...(refLogp && { refLogp }) }, loss);
+  return { dLogProbs: Float32Array.from(grad), dEntropy: entropyGradient(spec, rows) };
+}
