@@ -12,7 +12,7 @@ import { type PromptOptions, prompted } from '../../tasks/gsm8k/prompt.ts';
 import { NO_SHAPING, type Shaping } from '../../tasks/gsm8k/reward.ts';
 import type { Problem } from '../../tasks/task.ts';
 import type { Tool } from '../../tasks/tool.ts';
-import { DTYPE_FLAG, loadModel, readDtype } from '../run/checkpoints.ts';
+import { SAVE_DTYPE_FLAG, loadModelFiles, readDtype } from '../run/checkpoints.ts';
 import type { SafetensorsDtype } from '../../model/checkpoint/safetensors.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { type ExportedSplit, trlParquet, verlParquet } from '../export/dataset.ts';
@@ -36,7 +36,7 @@ export const exportRun: Command = {
   flags: {
     ...JSON_FLAG,
     out: { value: 'FOLDER', help: 'where to write; must not be there yet' },
-    dtype: DTYPE_FLAG,
+    dtype: SAVE_DTYPE_FLAG,
     config: { value: 'FILE', help: "training config; absent = the run folder's own" },
   },
   async run({ positionals: [target, source, ...rest], overrides, flags }, io) {
@@ -74,7 +74,7 @@ async function configOf(source: string, flag: string | boolean | undefined, over
 }
 
 async function modelFiles(source: string, dtype: SafetensorsDtype): Promise<Map<string, Uint8Array>> {
-  const model = await loadModel(source);
+  const model = await loadModelFiles(source);
   const weights = model.weights instanceof Map ? model.weights : await collectWeights(model.weights);
   return saveCheckpoint({ ...model, weights }, dtype);
 }

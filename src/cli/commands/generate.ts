@@ -11,7 +11,7 @@ import { type Answer, Conversation } from '../conversation.ts';
 import { say } from '../run/progress.ts';
 import { integerFlag, SAMPLING_FLAGS, samplingOf } from '../samplingFlags.ts';
 import { openEngine } from '../run/session.ts';
-import { computeDtype, DTYPE_FLAG, packedFormat } from './score.ts';
+import { computeDtype, COMPUTE_DTYPE_FLAG, packedFormat } from './score.ts';
 
 /** Tokens of a chat where neither the flag nor the model says less. */
 const CHAT_CONTEXT = 2048;
@@ -36,7 +36,7 @@ export const generate: Command = {
     raw: { help: 'continue the text itself, without the chat template' },
     ...SAMPLING_FLAGS,
     quantization: { value: 'FORMAT', help: 'keep weights as float16, int8 or int4' },
-    dtype: DTYPE_FLAG,
+    dtype: COMPUTE_DTYPE_FLAG,
   },
   async run(args, io) {
     const { flags } = args;

@@ -4,7 +4,7 @@ import { existsSync } from 'node:fs';
 import { mergeAdapter } from '../../model/lora/adapter.ts';
 import { collectWeights } from '../../model/checkpoint/checkpoint.ts';
 import { InputError } from '../../errors.ts';
-import { DTYPE_FLAG, loadWithAdapter, readDtype, saveModel } from '../run/checkpoints.ts';
+import { SAVE_DTYPE_FLAG, loadWithAdapter, readDtype, saveModel } from '../run/checkpoints.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 
 export const merge: Command = {
@@ -19,7 +19,7 @@ export const merge: Command = {
     model: { value: 'FOLDER', help: 'the base, or a LoRA run folder that names its base' },
     adapter: { value: 'FOLDER', help: 'PEFT folder or run folder; absent = that of --model' },
     out: { value: 'FOLDER', help: 'where the merged model goes; must not exist' },
-    dtype: DTYPE_FLAG,
+    dtype: SAVE_DTYPE_FLAG,
   },
   async run({ flags }, io) {
     const { model: path, adapter: adapterPath, out } = flags;

@@ -11,14 +11,17 @@ import { findAdapter, openModel, readAdapter } from '../run/checkpoints.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { adapterBindingBytes, installDawn } from '../dawn.ts';
 import { tuningStore } from '../diskStore.ts';
-import { readJson } from '../files.ts';
+import { readJsonFile } from '../files.ts';
 import { say } from '../run/progress.ts';
 
 /** Tokens of a pass where no sequence is longer. */
 const TOKENS = 1024;
 
 /** Help of a `--dtype` flag for computing. */
-export const DTYPE_FLAG = { value: 'DTYPE', help: 'compute on float16 where the adapter can (default float32)' };
+export const COMPUTE_DTYPE_FLAG = {
+  value: 'DTYPE',
+  help: 'compute on float16 where the adapter can (default float32)',
+};
 
 export const score: Command = {
   summary: 'next-token log-probs of token sequences, as JSON',
@@ -28,7 +31,7 @@ export const score: Command = {
     model: { value: 'FOLDER', help: 'checkpoint or run folder; the tokenizer is not needed' },
     adapter: { value: 'FOLDER', help: 'LoRA adapter (PEFT folder or run folder) over the model' },
     quantization: { value: 'FORMAT', help: 'weights in float16, int8 or int4; says their error against float32' },
-    dtype: { ...DTYPE_FLAG, help: `${DTYPE_FLAG.help}; says the error against float32` },
+    dtype: { ...COMPUTE_DTYPE_FLAG, help: `${COMPUTE_DTYPE_FLAG.help}; says the error against float32` },
     tokens: { value: 'FILE', help: 'JSON: an array of arrays of token ids' },
   },
   async run({ flags: { model: path, adapter: adapterPath, tokens, quantization, dtype } }) {
@@ -39,7 +42,7 @@ export const score: Command = {
     const { base, folder } = await findAdapter(path, typeof adapterPath === 'string' ? adapterPath : undefined);
     const { model } = await openModel(base);
     const adapter = folder === undefined ? undefined : await readAdapter(folder, model.config);
-    const sequences = readSequences(await readJson(tokens), model.config, tokens);
+    const sequences = readSequences(await readJsonFile(tokens), model.config, tokens);
     await installDawn();
     const maxPositions = Math.max(...sequences.map((ids) => ids.length));
     const maxTokenLen = Math.max(TOKENS, maxPositions);
