@@ -1,7 +1,7 @@
 /** The default recipe from the files of a checkout. */
 
 import { readFileSync } from 'node:fs';
-import { type LoadedModel, readModel } from '../src/cli/run/checkpoints.ts';
+import { type LoadedModel, loadModelFiles } from '../src/cli/run/checkpoints.ts';
 import { openTask } from '../src/cli/run/openTask.ts';
 import { parseTrainConfig } from '../src/grpo/config/text.ts';
 import { InputError } from '../src/errors.ts';
@@ -20,7 +20,7 @@ export async function loadStep(quick: boolean): Promise<StepInputs> {
 /** The recipe's checkpoint, or random weights of its shape, which never stop before the limit. */
 async function modelOf(path: string): Promise<{ loaded: LoadedModel; weights: 'checkpoint' | 'random' }> {
   try {
-    return { loaded: await readModel(path), weights: 'checkpoint' };
+    return { loaded: await loadModelFiles(path), weights: 'checkpoint' };
   } catch (error) {
     if (!(error instanceof InputError)) throw error;
     const config = { ...HEADLINE, hiddenSize: 96, intermediateSize: 288, numHiddenLayers: 3, headDim: 24 };

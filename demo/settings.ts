@@ -66,14 +66,13 @@ export class Settings {
   config(): TrainConfig {
     const tree = parse(this.#recipe) as Tree;
     const values = new FormData(this.#form);
-    const algorithm = String(values.get('algorithm'));
-    if (algorithm !== String(at(tree, 'algorithm.name'))) {
+    if (values.get('algorithm') !== String(at(tree, 'algorithm.name'))) {
       const actor = (tree['actor'] ?? {}) as Tree;
       for (const key of ALGORITHM_KEYS) delete actor[key];
     }
     const overrides = FIELDS.flatMap(({ name, key }) => {
-      const value = String(values.get(name)).trim();
-      return value === '' ? [] : [`${key}=${value}`];
+      const value = values.get(name);
+      return typeof value !== 'string' || value.trim() === '' ? [] : [`${key}=${value.trim()}`];
     });
     return parseTrainConfig(stringify(tree), {
       source: `${this.#name} with these settings`,

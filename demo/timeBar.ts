@@ -47,7 +47,7 @@ export class TimeBar {
   }
 
   #parts(): { name: string; seconds: number }[] {
-    const known = PHASES.map(({ name, keys }) => ({ name: name as string, seconds: this.#sum(keys) }));
+    const known = PHASES.map(({ name, keys }) => ({ name, seconds: this.#sum(keys) }));
     const inSteps = known.reduce((sum, { name, seconds }) => sum + (name === 'evaluate' ? 0 : seconds), 0);
     return [...known, { name: 'rest', seconds: Math.max(0, this.#sum(['timing_s/step']) - inSteps) }];
   }

@@ -21,7 +21,7 @@ export async function readText(path: string): Promise<string> {
 }
 
 /** Throws InputError where the file is absent or no JSON. */
-export async function readJson(path: string): Promise<unknown> {
+export async function readJsonFile(path: string): Promise<unknown> {
   const text = await readText(path);
   try {
     return JSON.parse(text) as unknown;

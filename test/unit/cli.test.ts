@@ -2,9 +2,10 @@ import { mkdtempSync, readdirSync, readFileSync, writeFileSync, appendFileSync }
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
+import { stalePackage } from '../../scripts/lib/packages.mjs';
 import { readArgs } from '../../src/cli/args.ts';
 import { configMarkdown, configText } from '../../src/cli/configDocs.ts';
-import { readJson, readText, writeFolder, writeWhole } from '../../src/cli/files.ts';
+import { readJsonFile, readText, writeFolder, writeWhole } from '../../src/cli/files.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { resolvedAlgorithm, stepLine, timeLeft } from '../../src/cli/run/progress.ts';
 import { writeRunReport } from '../../src/cli/run/reports.ts';
@@ -56,7 +57,7 @@ test('flags, overrides and files are told apart', () => {
 test('files: one sentence when they cannot be read, whole when written', async () => {
   const folder = temporary();
   await writeWhole(join(folder, 'a', 'b.json'), '{"x": 1');
-  await expect(readJson(join(folder, 'a', 'b.json'))).rejects.toThrow(/b\.json is not JSON: /);
+  await expect(readJsonFile(join(folder, 'a', 'b.json'))).rejects.toThrow(/b\.json is not JSON: /);
   await expect(readText(join(folder, 'a', 'c.json'))).rejects.toThrow(/no such file\. That folder has b\.json\.$/);
   await expect(readText(join(folder, 'z', 'c.json'))).rejects.toThrow(/There is no folder .*z\.$/);
   await expect(readText(folder)).rejects.toThrow(/it is a folder/);
@@ -168,9 +169,6 @@ test('docs/config.md is what the schemas say', () => {
 });
 
 test('set-up: npm ci runs only when an installed package is not the locked one', async () => {
-  const { stalePackage } = (await import('../../scripts/lib/packages.mjs' as string)) as {
-    stalePackage(root: string): string;
-  };
   const root = temporary();
   const lock = (packages: unknown) => JSON.stringify({ packages });
   writeFileSync(join(root, 'package-lock.json'), lock({ '': {}, 'node_modules/a': { version: '1.0.0' } }));

@@ -12,7 +12,7 @@ import { type PromptOptions, prompted } from '../../tasks/gsm8k/prompt.ts';
 import { NO_SHAPING, type Shaping } from '../../tasks/gsm8k/reward.ts';
 import type { Problem } from '../../tasks/task.ts';
 import type { Tool } from '../../tasks/tool.ts';
-import { SAVE_DTYPE_FLAG, readModel, readDtype } from '../run/checkpoints.ts';
+import { SAVE_DTYPE_FLAG, loadModelFiles, readDtype } from '../run/checkpoints.ts';
 import type { SafetensorsDtype } from '../../model/checkpoint/safetensors.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { type ExportedSplit, trlParquet, verlParquet } from '../export/dataset.ts';
@@ -74,7 +74,7 @@ async function configOf(source: string, flag: string | boolean | undefined, over
 }
 
 async function modelFiles(source: string, dtype: SafetensorsDtype): Promise<Map<string, Uint8Array>> {
-  const model = await readModel(source);
+  const model = await loadModelFiles(source);
   const weights = model.weights instanceof Map ? model.weights : await collectWeights(model.weights);
   return saveCheckpoint({ ...model, weights }, dtype);
 }

@@ -11,7 +11,7 @@ import { findAdapter, openModel, readAdapter } from '../run/checkpoints.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { adapterBindingBytes, installDawn } from '../dawn.ts';
 import { tuningStore } from '../diskStore.ts';
-import { readJson } from '../files.ts';
+import { readJsonFile } from '../files.ts';
 import { say } from '../run/progress.ts';
 
 /** Tokens of a pass where no sequence is longer. */
@@ -42,7 +42,7 @@ export const score: Command = {
     const { base, folder } = await findAdapter(path, typeof adapterPath === 'string' ? adapterPath : undefined);
     const { model } = await openModel(base);
     const adapter = folder === undefined ? undefined : await readAdapter(folder, model.config);
-    const sequences = readSequences(await readJson(tokens), model.config, tokens);
+    const sequences = readSequences(await readJsonFile(tokens), model.config, tokens);
     await installDawn();
     const maxPositions = Math.max(...sequences.map((ids) => ids.length));
     const maxTokenLen = Math.max(TOKENS, maxPositions);

@@ -20,7 +20,7 @@ import {
 import { readSafetensors, type SafetensorsDtype, writeSafetensors } from '../../model/checkpoint/safetensors.ts';
 import { say, sayPassing } from './progress.ts';
 import { diskStore, modelCache } from '../diskStore.ts';
-import { folderFiles, readBytes, readJson, writeFolder } from '../files.ts';
+import { folderFiles, readBytes, readJsonFile, writeFolder } from '../files.ts';
 
 const STATE = 'trainer_state.json';
 const OPTIMIZER = 'optimizer.safetensors';
@@ -37,7 +37,7 @@ export interface LoadedModel extends Omit<ModelCheckpoint, 'weights'> {
 }
 
 /** Opens a checkpoint folder, the newest checkpoint of a run folder, `org/name` or a URL. Throws InputError naming it. */
-export async function readModel(path: string): Promise<LoadedModel> {
+export async function loadModelFiles(path: string): Promise<LoadedModel> {
   const { folder, model } = await openModel(path);
   const { tokenizerJson, tokenizerConfigJson } = model;
   if (!tokenizerJson || !tokenizerConfigJson) {
@@ -48,7 +48,7 @@ export async function readModel(path: string): Promise<LoadedModel> {
   return { ...model, tokenizerJson, tokenizerConfigJson };
 }
 
-/** As `readModel`, where the tokenizer may be absent. Weights are read when they are asked for. */
+/** As `loadModelFiles`, where the tokenizer may be absent. Weights are read when they are asked for. */
 export async function openModel(path: string): Promise<{ folder: string; model: OpenCheckpoint }> {
   const { folder, files } = await filesOf(path);
   try {
@@ -156,7 +156,7 @@ function addTrainer(files: Map<string, Uint8Array | string>, { optimizer, refere
 /** A model with its adapter, if it has one; see `findAdapter`. */
 export async function loadWithAdapter(path: string, adapterPath?: string): Promise<AdaptedModel> {
   const { base, folder } = await findAdapter(path, adapterPath);
-  const model = await readModel(base);
+  const model = await loadModelFiles(base);
   return { ...model, base, ...(folder && { adapter: await readAdapter(folder, model.config) }) };
 }
 
@@ -168,7 +168,7 @@ export async function findAdapter(path: string, adapterPath?: string): Promise<{
   if (adapterPath !== undefined) return { base: path, folder: adapterPath };
   const folder = await adapterFolder(path);
   if (folder === undefined) return { base: path };
-  const { baseModel } = parseAdapterConfig(await readJson(join(folder, ADAPTER_CONFIG)));
+  const { baseModel } = parseAdapterConfig(await readJsonFile(join(folder, ADAPTER_CONFIG)));
   if (baseModel !== undefined) return { base: baseModel, folder };
   throw new InputError(
     `${folder} is an adapter that does not name its base; give the base as the model and it as the adapter.`,
@@ -211,7 +211,7 @@ export async function loadTrainerCheckpoint(folder: string): Promise<TrainerChec
   const optimizer = readSafetensors(await readBytes(join(folder, OPTIMIZER)), OPTIMIZER);
   const path = join(folder, REFERENCE);
   return {
-    state: (await readJson(join(folder, STATE))) as TrainerState,
+    state: (await readJsonFile(join(folder, STATE))) as TrainerState,
     weights,
     optimizer,
     ...(existsSync(path) && { reference: readSafetensors(await readBytes(path), REFERENCE) }),

@@ -24,7 +24,7 @@ import { planLines, planMemory } from '../../workers/memoryPlan.ts';
 import { type AdaptedModel, type LoadedModel, loadWithAdapter } from './checkpoints.ts';
 import { adapterBindingBytes, installDawn } from '../dawn.ts';
 import { tuningStore } from '../diskStore.ts';
-import { readJson } from '../files.ts';
+import { readJsonFile } from '../files.ts';
 import { openTask } from './openTask.ts';
 import { say } from './progress.ts';
 
@@ -104,7 +104,7 @@ function checkPrompts({ tokenizerJson, tokenizerConfigJson }: LoadedModel, task:
 async function withTable(spec: EngineSpec): Promise<EngineSpec> {
   const { kernelTuning = 'auto' } = spec;
   if (typeof kernelTuning !== 'string' || ['auto', 'off'].includes(kernelTuning)) return spec;
-  return { ...spec, kernelTuning: (await readJson(kernelTuning)) as TuningFile };
+  return { ...spec, kernelTuning: (await readJsonFile(kernelTuning)) as TuningFile };
 }
 
 /** An engine on Dawn for a loaded model; the memory plan is said before its weights are read. */

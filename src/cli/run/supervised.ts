@@ -13,8 +13,8 @@ import { buildGsm8kTokenizer, buildTokenizer } from '../../tasks/gsm8k/tokenizer
 import { keyedRng } from '../../tasks/random.ts';
 import { exampleOf, taskTokenizer } from '../../tasks/supervised/warmStart.ts';
 import { engineSizes } from '../../workers/localEngine.ts';
-import { type LoadedModel, readModel, saveModel } from './checkpoints.ts';
-import { readJson } from '../files.ts';
+import { type LoadedModel, loadModelFiles, saveModel } from './checkpoints.ts';
+import { readJsonFile } from '../files.ts';
 import { onInterrupt } from './interrupt.ts';
 import { openTask, readGsm8k } from './openTask.ts';
 import { say } from './progress.ts';
@@ -39,7 +39,7 @@ export async function runSupervised(config: SftConfig): Promise<SupervisedRun> {
 
 /** Fresh weights and a tokenizer trained on the task's text, unless the config names some. */
 async function startModel(config: SftConfig): Promise<LoadedModel> {
-  if (config.model.path !== undefined) return readModel(config.model.path);
+  if (config.model.path !== undefined) return loadModelFiles(config.model.path);
   const { tokenizerJson, tokenizerConfigJson } = await startTokenizer(config);
   const { vocabSize } = new ChatTokenizer(tokenizerJson, tokenizerConfigJson);
   const model = freshModelConfig(config, vocabSize);
@@ -49,7 +49,8 @@ async function startModel(config: SftConfig): Promise<LoadedModel> {
 
 async function startTokenizer({ model, task }: SftConfig) {
   if (model.tokenizerPath !== undefined) {
-    const read = async (name: string) => (await readJson(join(model.tokenizerPath!, name))) as Record<string, unknown>;
+    const read = async (name: string) =>
+      (await readJsonFile(join(model.tokenizerPath!, name))) as Record<string, unknown>;
     return { tokenizerJson: await read('tokenizer.json'), tokenizerConfigJson: await read('tokenizer_config.json') };
   }
   const files = await trainTokenizer(task, model.vocabSize);

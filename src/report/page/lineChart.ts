@@ -54,13 +54,13 @@ export class LineChart {
 
   set data(data: LineData) {
     this.#data = data;
-    this.#plot?.setData(data as uPlot.AlignedData);
+    this.#plot?.setData(data);
   }
 
   /** Draws anew, with the page's present colours. */
   build(): void {
     this.#plot?.destroy();
-    this.#plot = new uPlot(this.#options(), this.#data as uPlot.AlignedData, this.box);
+    this.#plot = new uPlot(this.#options(), this.#data, this.box);
   }
 
   /** Takes the width that the page gives it. */
