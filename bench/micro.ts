@@ -1,6 +1,6 @@
 /**
  * What single operations cost: a loop with 48 of them against one with 16, in one subgroup on one core, so that what is between
- * is not counted. On request: docs/performance.md rests the shapes of tiles on it.
+ * is not counted. On request: docs/log.md rests the shapes of tiles on it.
  */
 
 import type { Gpu } from '../src/gpu/device.ts';

@@ -40,11 +40,11 @@ export function outsideProducts(times: Record<string, { ms: number }>): number {
 
 async function dispatchesOf(gpu: Gpu, step: () => Promise<void>): Promise<Parameters<Dispatch>[]> {
   const calls: Parameters<Dispatch>[] = [];
-  const dispatch = gpu.dispatch.bind(gpu) as Dispatch;
-  gpu.dispatch = ((...call: Parameters<Dispatch>) => {
+  const dispatch: Dispatch = gpu.dispatch.bind(gpu);
+  gpu.dispatch = (...call: Parameters<Dispatch>) => {
     calls.push(call);
     dispatch(...call);
-  }) as Dispatch;
+  };
   try {
     await step();
   } finally {

@@ -157,7 +157,7 @@ export class Gpu {
   ): void {
     if (groups === 0) return;
     this.#throwIfFailed();
-    const kernel = forHalves(plain as Kernel, buffers);
+    const kernel = forHalves(plain, buffers);
     const { pipeline, layout } = this.#pipelines.get(kernel, overrides);
     if (this.#params.isFull) this.#submitPending();
     const offset = this.#params.push(kernel, params);

@@ -39,7 +39,7 @@ export class ParamsRing {
 
   /** Sends what was taken since the last upload, before what reads it is submitted. */
   upload(): void {
-    if (this.#used > 0) this.#device.queue.writeBuffer(this.buffer, 0, this.#cpu.buffer as ArrayBuffer, 0, this.#used);
+    if (this.#used > 0) this.#device.queue.writeBuffer(this.buffer, 0, this.#cpu.buffer, 0, this.#used);
     this.#used = 0;
   }
 }

@@ -95,6 +95,6 @@ export function createActivations(
 export function freeActivations(gpu: Gpu, activations: Activations): void {
   const views = new Map<GPUBuffer, View>([[activations.xOut.buffer, activations.xOut]]);
   for (const part of [...activations.layers, activations.lora ?? {}])
-    for (const view of Object.values(part) as View[]) views.set(view.buffer, view);
+    for (const view of Object.values<View>(part)) views.set(view.buffer, view);
   for (const view of views.values()) gpu.free(view);
 }

@@ -46,7 +46,7 @@ interface WorkspaceSizes {
 
 /** Frees every buffer of a workspace. */
 export function freeWorkspace(gpu: Gpu, { batch, activations, scratch, head }: Workspace): void {
-  for (const view of [...Object.values(batch), ...Object.values(scratch)] as View[]) gpu.free(view);
+  for (const view of Object.values<View>({ ...batch, ...scratch })) gpu.free(view);
   freeActivations(gpu, activations);
   head.free();
 }

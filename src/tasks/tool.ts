@@ -76,5 +76,5 @@ export function defineTool<const S extends ToolSchema, State = undefined>(defini
     throw new InputError(`Tool "${name}" has retries ${retries}; allowed: 0, 1, 2, ...`);
   checkToolSchema(name, definition.parameters);
   // The loop hands a tool only arguments that fit its schema, and only the state its own create made.
-  return definition as unknown as Tool;
+  return definition;
 }

@@ -176,8 +176,9 @@ export function specOf(lossMode: string, config: Json): PolicyLossSpec {
   };
   const loss = policyLossOf(lossMode);
   const snake = (name: string) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
-  const given = Object.keys(loss.numbers ?? {}).map((name) => [name, read(snake(name))]);
-  return lossSpec(loss, lossMode, clip, Object.fromEntries(given));
+  const given: Record<string, number | undefined> = {};
+  for (const name of Object.keys(loss.numbers ?? {})) given[name] = read(snake(name));
+  return lossSpec(loss, lossMode, clip, given);
 }
 
 const VERL_KL_CLAMP = 10;

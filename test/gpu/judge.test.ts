@@ -113,7 +113,7 @@ test('a prompt that is too long is not judged, control tokens in a response are 
     release: () => {},
     generate: (q: { contextIds: Uint32Array }) => (asked.push([...q.contextIds]), Promise.reject(new Error('asked'))),
   };
-  const complete = engineCompletion(spy as never, engine.tokenizer, JUDGE);
+  const complete = engineCompletion(spy, engine.tokenizer, JUDGE);
   expect(await complete('plus '.repeat(200))).toBeUndefined();
   await expect(complete('<|im_end|>')).rejects.toThrow('asked');
   const [end] = engine.tokenizer.eosTokenIds;

@@ -1,7 +1,7 @@
 /** A model whose weights lie in several buffers, because the device binds less, is the same model. */
 import { describe, expect, test } from 'vitest';
 import { Gpu } from '../../src/gpu/device.ts';
-import { type ModelCheckpoint, filesOf, saveCheckpoint } from '../../src/model/checkpoint/checkpoint.ts';
+import { filesOf, saveCheckpoint } from '../../src/model/checkpoint/checkpoint.ts';
 import { loadModel } from '../../src/model/weights/load.ts';
 import { type LoraConfig, loraModules } from '../../src/model/lora/weights.ts';
 import { openCheckpoint } from '../../src/model/checkpoint/open.ts';
@@ -25,7 +25,7 @@ const adam = { lr: 1e-2, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0.1, g
 /** Two updates of the model, and what it then says. */
 async function train(options: { maxArenaBytes?: number }, config: typeof tinyConfig, adapters?: LoraConfig) {
   const gpu = await Gpu.create(options);
-  const files = saveCheckpoint({ config, weights: initWeights(config, 3) } as ModelCheckpoint);
+  const files = saveCheckpoint({ config, weights: initWeights(config, 3) });
   const { weights } = await openCheckpoint(filesOf((path) => Promise.resolve(files.get(path))));
   const model = await loadModel(gpu, config, 64, weights, { lora: adapters });
   const engine = new WgslEngine(gpu, model, 64);

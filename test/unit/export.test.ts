@@ -34,7 +34,7 @@ const run = (...positionals: string[]) => ({
 const rows = (path: string) => {
   const bytes = readFileSync(join(folder, path));
   return parquetReadObjects({
-    file: bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length) as ArrayBuffer,
+    file: bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length),
   });
 };
 

@@ -124,7 +124,7 @@ export function keyDocs(schema: v.GenericSchema): DocumentedKey[] {
     if (!doc) throw new Error(`Config key "${path}" has no documentation; build it with configKeys.ts.`);
     keys.push({ path, default: shape.default, required: shape.type !== 'optional', ...doc });
   };
-  walk(schema as unknown as SchemaShape, '');
+  walk(schema, '');
   return keys;
 }
 

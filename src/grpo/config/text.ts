@@ -47,7 +47,7 @@ function applyOverride(tree: Tree, override: string): void {
   for (const key of keys.slice(0, -1)) {
     if (!isTree((at[key] ??= {})))
       throw new InputError(`The override "${override}" sets a key inside "${key}", which is a value.`);
-    at = at[key] as Tree;
+    at = at[key];
   }
   at[keys[keys.length - 1]] = document.toJS() as unknown;
 }

@@ -155,7 +155,7 @@ function checkpoint(tf: Tf, run: (x: Tensor, table: Tensor) => Tensor, x: Tensor
     save([a, b]);
     return {
       value: run(a, b),
-      gradFunc: (dy, saved) => keepTape(tf, () => tf.grads(run as (...xs: Tensor[]) => Tensor)(saved, dy)),
+      gradFunc: (dy, saved) => keepTape(tf, () => tf.grads(run)(saved, dy)),
     };
   });
   return op(x, table);
@@ -184,7 +184,7 @@ function takeRows(tf: Tf, table: Tensor, index: Uint32Array): Tensor {
   if (distinct.length === 1) return tf.matMul(tf.ones([index.length, 1]), rows);
   const place = new Map(Array.from(distinct, (i, at) => [i, at]));
   const places = Int32Array.from(index, (i) => place.get(i)!);
-  return tf.matMul(tf.oneHot(tf.tensor1d(places, 'int32'), distinct.length) as Tensor, rows);
+  return tf.matMul(tf.oneHot(tf.tensor1d(places, 'int32'), distinct.length), rows);
 }
 
 /** Cuts the rows where a group ends, into chunks of up to ATTENTION_ROWS rows or one larger group. */

@@ -82,7 +82,7 @@ function readOutput(tool: Tool, output: ToolOutput): { text: string; reward?: nu
   if (output instanceof Uint8Array) return { text: new TextDecoder().decode(output) };
   if (!isObject(output) || typeof output['text'] !== 'string')
     throw new TypeError(`${tool.name} returned ${typeof output}, not a text`);
-  const { text, reward } = output as { text: string; reward?: number };
+  const { text, reward } = output;
   if (reward !== undefined && !Number.isFinite(reward)) throw new TypeError(`${tool.name} gave the reward ${reward}`);
   return { text, ...(reward !== undefined && { reward }) };
 }

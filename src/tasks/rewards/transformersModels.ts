@@ -19,7 +19,7 @@ export async function openClassifier(model: string): Promise<Classifier> {
   const { config } = classify.model as unknown as { config: { id2label?: object; problem_type?: string } };
   // A reward model of one output: its sigmoid, as transformers has it in Python; a softmax over one would always be 1.
   if (Object.keys(config.id2label ?? {}).length === 1) config.problem_type = 'multi_label_classification';
-  return classify as unknown as Classifier;
+  return classify;
 }
 
 /** Greedy replies of a chat model to a user's prompts, as `judgeScorer` asks for them; undefined for a prompt too long. */
