@@ -27,5 +27,6 @@ export function writeKernelsRun(): void {
   if (file && names.size > 0) appendFileSync(file, `${[...names].join('\n')}\n`);
   names.clear();
   const printed = `${file}.printed.json`;
-  if (file && !existsSync(printed)) writeFileSync(printed, JSON.stringify(Object.fromEntries(printedKernels(HEAD_DIMS))));
+  if (file && !existsSync(printed))
+    writeFileSync(printed, JSON.stringify(Object.fromEntries(printedKernels(HEAD_DIMS))));
 }

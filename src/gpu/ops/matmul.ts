@@ -30,7 +30,7 @@ export const matmulKernel = kernelFamily(
  */
 export type MatmulTable = readonly (readonly [upToRows: number, tile: MatmulVariant, narrower?: MatmulVariant])[];
 
-/** Where each tile is the fastest; see docs/performance.md. The last two rest on no measurement. */
+/** Where each tile is the fastest; see docs/log.md. The last two rest on no measurement. */
 const BY_ROWS: Record<AdapterFamily, MatmulTable> = {
   four: [
     [4, 'subgroup4_4x4'],
