@@ -32,17 +32,19 @@ function git(...args) {
  * @returns {string}
  */
 function firstFailure(folder, tests, env) {
+  const there = tests.filter((test) => existsSync(join(folder, test)));
+  if (there.length === 0) return '';
   const results = join(folder, 'mutation-results.json');
   rmSync(results, { force: true });
   const args = ['run', '--bail', '1', '--reporter=json', `--outputFile.json=${results}`];
-  const projects = ['unit', 'gpu'].filter((name) => tests.some((test) => test.includes(`/${name}/`)));
+  const projects = ['unit', 'gpu'].filter((name) => there.some((test) => test.includes(`/${name}/`)));
   const { status } = spawnSync(
     process.execPath,
     [
       join(ROOT, 'node_modules/vitest/vitest.mjs'),
       ...args,
       ...projects.flatMap((name) => ['--project', name]),
-      ...tests,
+      ...there,
     ],
     { cwd: folder, env: { ...process.env, ...env, REQUIRE_GPU: '1' }, stdio: 'ignore', timeout: 600_000 },
   );
@@ -64,10 +66,14 @@ function firstFailure(folder, tests, env) {
  * @param {Record<string, string>} env
  * @returns {string}
  */
-function outcome(folder, { file, find, replace, tests }, env) {
+function outcome(folder, { tests, formerly, ...now }, env) {
+  const textOf = (/** @type {string} */ file) =>
+    existsSync(join(folder, file)) ? readFileSync(join(folder, file), 'utf8') : '';
+  const place = [now, ...(formerly ? [formerly] : [])].find(({ file, find }) => textOf(file).split(find).length === 2);
+  if (!place) return 'not run: the line is elsewhere';
+  const { file, find, replace } = place;
   const path = join(folder, file);
-  const text = existsSync(path) ? readFileSync(path, 'utf8') : '';
-  if (text.split(find).length !== 2) return 'not run: the line is elsewhere now';
+  const text = textOf(file);
   try {
     writeFileSync(
       path,

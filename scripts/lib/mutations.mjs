@@ -1,12 +1,15 @@
 /** Deliberate breaks for scripts/mutations.mjs: a line of the code, what it becomes, and the test files that must see it. */
 
 /**
- * @typedef {object} Mutation
- * @property {string} name
+ * @typedef {object} Break
  * @property {string} file
  * @property {string} find stands exactly once in the file
  * @property {string} replace
- * @property {string[]} tests
+ */
+
+/**
+ * @typedef {Break & { name: string, tests: string[], formerly?: Break }} Mutation `formerly`: where the same line stood in
+ * older commits
  */
 
 const gpu = (/** @type {string[]} */ ...names) => names.map((name) => `test/gpu/${name}.test.ts`);
@@ -170,16 +173,26 @@ export const MUTATIONS = [
   },
   {
     name: 'server: a returning context skips its last token',
-    file: 'src/rollout/server/admission.ts',
-    find: 'job.next = Math.min(known, Math.max(0, own.length - 1));',
-    replace: 'job.next = Math.min(known, own.length);',
+    file: 'src/rollout/server/scheduler.ts',
+    find: 'Math.min(computed, Math.max(0, own.length - 1))',
+    replace: 'Math.min(computed, own.length)',
+    formerly: {
+      file: 'src/rollout/server/admission.ts',
+      find: 'job.next = Math.min(known, Math.max(0, own.length - 1));',
+      replace: 'job.next = Math.min(known, own.length);',
+    },
     tests: [...unit('rolloutServer'), ...gpu('rolloutPreemption')],
   },
   {
     name: 'server: the latest request waits in front',
-    file: 'src/rollout/server/admission.ts',
-    find: 's.waiting[at - 1].arrival > job.arrival',
-    replace: 's.waiting[at - 1].arrival < job.arrival',
+    file: 'src/rollout/server/scheduler.ts',
+    find: '(other) => other.arrival > job.arrival',
+    replace: '(other) => other.arrival < job.arrival',
+    formerly: {
+      file: 'src/rollout/server/admission.ts',
+      find: 's.waiting[at - 1].arrival > job.arrival',
+      replace: 's.waiting[at - 1].arrival < job.arrival',
+    },
     tests: unit('rolloutServer'),
   },
   {

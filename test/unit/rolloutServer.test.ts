@@ -97,6 +97,28 @@ test('lengths spread 1 to 20: slots at least 90% in use until the last tenth, le
   expect((wastedRows + rest.wastedRows) / (liveRows + rest.liveRows)).toBeLessThan(0.05);
 });
 
+test('one slot: waiting requests are served in the order of their arrival', async () => {
+  const { server } = serverOf({ ...SIZES, maxSlots: 1 });
+  const answered: number[] = [];
+  await Promise.all(
+    [0, 1, 2, 3, 4].map(async (i) => {
+      const q = request(0, i, { maxNewTokens: 3, stopTokenIds: [] });
+      await server.generate(q);
+      answered.push(i);
+      server.release(q.requestId);
+    }),
+  );
+  expect(answered).toEqual([0, 1, 2, 3, 4]);
+});
+
+test('a context that is in the cache to its last token is drawn from again', async () => {
+  const { server } = serverOf();
+  const first = request(1, 0, { maxNewTokens: 6, stopTokenIds: [] });
+  const { tokenIds } = await server.generate(first);
+  const again = { ...first, contextIds: Uint32Array.from([...first.contextIds, ...tokenIds.subarray(0, 4)]) };
+  expect((await server.generate(again)).tokenIds.subarray(0, 2)).toEqual(tokenIds.subarray(4));
+});
+
 test('ends nobody can foresee: less than 5% of rows for nothing', async () => {
   const { server } = serverOf();
   const make = (i: number) => ({ ...request(i % 4, i, { maxNewTokens: 90, stopTokenIds: [3, 7] }), requestId: `${i}` });
