@@ -1,7 +1,7 @@
 /** A whole GRPO step of the default recipe: by phase, and how long the device had nothing to do. */
 
 import type { Gpu } from '../src/gpu/device.ts';
-import type { TrainConfig } from '../src/grpo/config/resolve.ts';
+import type { TrainConfig } from '../src/grpo/config/types.ts';
 import type { Metrics } from '../src/grpo/metrics.ts';
 import { GrpoTrainer } from '../src/grpo/trainer.ts';
 import type { ModelCheckpoint } from '../src/model/checkpoint/checkpoint.ts';

@@ -1,6 +1,6 @@
 /** One training run: files, a worker with the engine, the trainer on this thread. */
 
-import type { TrainConfig } from '../src/grpo/config/resolve.ts';
+import type { TrainConfig } from '../src/grpo/config/types.ts';
 import type { Metrics } from '../src/grpo/metrics.ts';
 import type { Sample } from '../src/grpo/update/batch.ts';
 import { GrpoTrainer } from '../src/grpo/trainer.ts';

@@ -1,7 +1,7 @@
 /** What can be set before a run: a form, filled from the recipe and the address, read back into a config. */
 
 import { parse, stringify } from 'yaml';
-import type { TrainConfig } from '../src/grpo/config/resolve.ts';
+import type { TrainConfig } from '../src/grpo/config/types.ts';
 import { parseTrainConfig } from '../src/grpo/config/text.ts';
 import { POLICY_LOSSES } from '../src/grpo/losses/index.ts';
 import { RECIPES } from '../src/grpo/config/recipes.ts';

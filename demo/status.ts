@@ -1,6 +1,6 @@
 /** Where a run stands: step, phase, speed, time left. */
 
-import type { TrainConfig } from '../src/grpo/config/resolve.ts';
+import type { TrainConfig } from '../src/grpo/config/types.ts';
 import type { Metrics } from '../src/grpo/metrics.ts';
 import type { Phase } from '../src/grpo/types.ts';
 import { el, setText } from '../src/report/page/dom.ts';

@@ -30,3 +30,13 @@ export const asHalves = (view: View): View => ({ ...view, half: true });
 
 /** The numbers of GPUBufferUsage, as WebGPU fixes them: memory is also planned where there is no WebGPU. */
 export const USAGE = { COPY_SRC: 0x4, COPY_DST: 0x8, UNIFORM: 0x40, STORAGE: 0x80 };
+
+/** Throws unless `view` holds at least `count` values of its kind (working buffers are sized for the largest batch). */
+export function expectElements(what: string, view: View, count: number): void {
+  const bytes = count * (view.half ? 2 : 4);
+  if (view.bytes < bytes) {
+    throw new RangeError(
+      `${what} needs ${count} values (${bytes} bytes) but got a view of ${view.bytes} bytes of "${view.buffer.label}".`,
+    );
+  }
+}

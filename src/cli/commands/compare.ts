@@ -3,7 +3,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseDocument, stringify } from 'yaml';
-import type { TrainConfig } from '../../grpo/config/resolve.ts';
+import type { TrainConfig } from '../../grpo/config/types.ts';
 import { parseTrainConfig } from '../../grpo/config/text.ts';
 import { RECIPES } from '../../grpo/config/recipes.ts';
 import { InputError } from '../../errors.ts';

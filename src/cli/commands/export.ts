@@ -3,7 +3,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { stringify } from 'yaml';
-import type { TrainConfig } from '../../grpo/config/resolve.ts';
+import type { TrainConfig } from '../../grpo/config/types.ts';
 import { parseTrainConfig } from '../../grpo/config/text.ts';
 import { collectWeights, saveCheckpoint } from '../../model/checkpoint/checkpoint.ts';
 import { InputError } from '../../errors.ts';

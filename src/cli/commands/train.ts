@@ -2,7 +2,7 @@
 
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import type { TrainConfig } from '../../grpo/config/resolve.ts';
+import type { TrainConfig } from '../../grpo/config/types.ts';
 import { parseTrainConfig } from '../../grpo/config/text.ts';
 import { batchTable } from '../../grpo/config/rules.ts';
 import type { Metrics } from '../../grpo/metrics.ts';

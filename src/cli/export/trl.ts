@@ -1,6 +1,6 @@
 /** Our config as a script that runs TRL's GRPOTrainer, and the list of what it does not have. */
 
-import type { TrainConfig } from '../../grpo/config/resolve.ts';
+import type { TrainConfig } from '../../grpo/config/types.ts';
 import { correctionSettings } from '../../grpo/correction/settings.ts';
 
 export interface TrlRun {

@@ -3,7 +3,7 @@
  * test/unit/export.test.ts, against a checkout of it by exportPeers.test.ts), and the list of what has no name there.
  */
 
-import type { TrainConfig } from '../../grpo/config/resolve.ts';
+import type { TrainConfig } from '../../grpo/config/types.ts';
 import { correctionSettings } from '../../grpo/correction/settings.ts';
 
 export type OverrideValue = string | number | boolean | null | readonly (string | number)[];

@@ -1,6 +1,6 @@
 /** What a run says while it goes: one line a step on standard error. */
 
-import type { TrainConfig } from '../../grpo/config/resolve.ts';
+import type { TrainConfig } from '../../grpo/config/types.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
 import { passAt1 } from '../../report/metricOf.ts';
 

@@ -2,7 +2,7 @@
 
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import type { TrainConfig } from '../../grpo/config/resolve.ts';
+import type { TrainConfig } from '../../grpo/config/types.ts';
 
 /** The config, with "./" before a reward model's path that is a folder of a model. */
 export function withRewardFolders(config: TrainConfig): TrainConfig {

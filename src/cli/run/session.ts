@@ -1,6 +1,6 @@
 /** Opens what a command works with: model, task and engine, with what was found said in one line each. */
 
-import type { TrainConfig } from '../../grpo/config/resolve.ts';
+import type { TrainConfig } from '../../grpo/config/types.ts';
 import { agentLimits } from '../../grpo/generate/options.ts';
 import type { Adapter } from '../../model/lora/adapter.ts';
 import type { ModelConfig } from '../../model/config.ts';

@@ -3,7 +3,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { stringify } from 'yaml';
-import type { TrainConfig } from '../../grpo/config/resolve.ts';
+import type { TrainConfig } from '../../grpo/config/types.ts';
 import { parseSftConfig } from '../../grpo/config/text.ts';
 import { newestCheckpoint } from './checkpoints.ts';
 import { readText } from '../files.ts';

@@ -1,7 +1,7 @@
 import code from '../../../kernels/accept_draft.wgsl?raw';
 import type { Gpu, View } from '../device.ts';
 import { defineKernel } from '../kernel.ts';
-import { expectElements } from '../shape.ts';
+import { expectElements } from '../view.ts';
 import { groupsOf } from './grid.ts';
 
 const acceptDraftKernel = defineKernel({

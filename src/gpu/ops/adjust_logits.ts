@@ -3,7 +3,7 @@ import codeRecord from '../../../kernels/record_draw.wgsl?raw';
 import codeTop from '../../../kernels/top_logprobs.wgsl?raw';
 import type { Gpu, View } from '../device.ts';
 import { defineKernel } from '../kernel.ts';
-import { expectElements } from '../shape.ts';
+import { expectElements } from '../view.ts';
 import { groupsOf, rowThreads } from './grid.ts';
 
 /** Words a slot has in `extras`; biases and alternatives it may have; words a drawn token has in `details`. */

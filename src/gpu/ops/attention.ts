@@ -6,7 +6,7 @@ import type { AttentionTile } from '../../../kernels/attentionShared.ts';
 import { sharingLanes } from '../adapterFamily.ts';
 import type { Gpu, View } from '../device.ts';
 import { defineKernel, type Kernel, kernelFamily } from '../kernel.ts';
-import { expectElements } from '../shape.ts';
+import { expectElements } from '../view.ts';
 import { groupsOf } from './grid.ts';
 import type { Heads } from './rope_kv.ts';
 

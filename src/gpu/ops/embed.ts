@@ -2,7 +2,7 @@ import code from '../../../kernels/embed.wgsl?raw';
 import codeBwd from '../../../kernels/embed_bwd.wgsl?raw';
 import type { Gpu, View } from '../device.ts';
 import { defineKernel } from '../kernel.ts';
-import { expectElements } from '../shape.ts';
+import { expectElements } from '../view.ts';
 import { groupsOf } from './grid.ts';
 import { unpackRows } from './unpack.ts';
 

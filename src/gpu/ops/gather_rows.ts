@@ -2,7 +2,7 @@ import code from '../../../kernels/gather_rows.wgsl?raw';
 import codeScatter from '../../../kernels/scatter_rows.wgsl?raw';
 import type { Gpu, View } from '../device.ts';
 import { defineKernel } from '../kernel.ts';
-import { expectElements } from '../shape.ts';
+import { expectElements } from '../view.ts';
 import { groupsOf } from './grid.ts';
 
 const gatherRowsKernel = defineKernel({

@@ -3,7 +3,7 @@ import codeLogprob from '../../../kernels/head_logprob.wgsl?raw';
 import codeStats from '../../../kernels/head_stats.wgsl?raw';
 import type { Gpu, View } from '../device.ts';
 import { defineKernel } from '../kernel.ts';
-import { expectElements } from '../shape.ts';
+import { expectElements } from '../view.ts';
 import { groupsOf, rowGrid, rowGroups } from './grid.ts';
 
 export const headStatsKernel = defineKernel({

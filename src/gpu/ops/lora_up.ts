@@ -3,7 +3,7 @@ import codeBwdB from '../../../kernels/lora_up_bwd_b.wgsl?raw';
 import codeBwdT from '../../../kernels/lora_up_bwd_t.wgsl?raw';
 import type { Gpu, View } from '../device.ts';
 import { defineKernel } from '../kernel.ts';
-import { expectElements } from '../shape.ts';
+import { expectElements } from '../view.ts';
 import { groupsOf } from './grid.ts';
 
 const params = {

@@ -3,7 +3,7 @@ import { MATMUL_TILES, type MatmulTile, type MatmulVariant } from '../../../kern
 import { type AdapterFamily, adapterFamily } from '../adapterFamily.ts';
 import type { Gpu, View } from '../device.ts';
 import { type Kernel, kernelFamily } from '../kernel.ts';
-import { expectElements } from '../shape.ts';
+import { expectElements } from '../view.ts';
 
 const params = {
   M: 'u32',

@@ -6,7 +6,7 @@ import { type AdapterFamily, adapterFamily } from '../adapterFamily.ts';
 import type { Gpu } from '../device.ts';
 import { type Kernel, kernelFamily } from '../kernel.ts';
 import { fitsPackedProduct, PACKED_FORMATS, packedBytes, type PackedFormat } from '../packedFormat.ts';
-import { expectElements } from '../shape.ts';
+import { expectElements } from '../view.ts';
 import type { MatmulArgs } from './matmul.ts';
 
 const params = {

@@ -4,7 +4,7 @@ import code from '../../../kernels/pack.wgsl?raw';
 import type { Gpu, View } from '../device.ts';
 import { defineKernel } from '../kernel.ts';
 import { PACKED_BLOCK, PACKED_FORMATS, packedBytes, type PackedFormat } from '../packedFormat.ts';
-import { expectElements } from '../shape.ts';
+import { expectElements } from '../view.ts';
 import { groupsOf } from './grid.ts';
 
 const packKernel = defineKernel({

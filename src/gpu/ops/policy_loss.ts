@@ -3,7 +3,7 @@ import codeStats from '../../../kernels/policy_stats.wgsl?raw';
 import { InputError } from '../../errors.ts';
 import type { Gpu, View } from '../device.ts';
 import { defineKernel, type Kernel, type Scalar } from '../kernel.ts';
-import { expectElements } from '../shape.ts';
+import { expectElements } from '../view.ts';
 import { groupsOf } from './grid.ts';
 
 /** A policy loss as its kernels take it: plain data, its text included, so that it crosses to a worker. */

@@ -3,7 +3,7 @@ import codeBwd from '../../../kernels/rmsnorm_bwd.wgsl?raw';
 import codeBwdWeight from '../../../kernels/rmsnorm_bwd_weight.wgsl?raw';
 import type { Gpu, View } from '../device.ts';
 import { defineKernel } from '../kernel.ts';
-import { expectElements } from '../shape.ts';
+import { expectElements } from '../view.ts';
 import { columnSum } from './column_sum.ts';
 import { groupsOf, rowGrid, rowGroups } from './grid.ts';
 

@@ -2,7 +2,7 @@ import code from '../../../kernels/rope_kv.wgsl?raw';
 import codeBwd from '../../../kernels/rope_kv_bwd.wgsl?raw';
 import type { Gpu, View } from '../device.ts';
 import { defineKernel } from '../kernel.ts';
-import { expectElements } from '../shape.ts';
+import { expectElements } from '../view.ts';
 import { groupsOf } from './grid.ts';
 
 const params = { N: 'u32', H: 'u32', K: 'u32', D: 'u32' } as const;

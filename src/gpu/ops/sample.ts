@@ -2,7 +2,7 @@ import codeRows from '../../../kernels/decode_rows.wgsl?raw';
 import code from '../../../kernels/sample.wgsl?raw';
 import type { Gpu, View } from '../device.ts';
 import { defineKernel } from '../kernel.ts';
-import { expectElements } from '../shape.ts';
+import { expectElements } from '../view.ts';
 import { groupsOf, rowThreads } from './grid.ts';
 
 export const sampleKernel = defineKernel({

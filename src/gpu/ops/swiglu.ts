@@ -2,7 +2,7 @@ import code from '../../../kernels/swiglu.wgsl?raw';
 import codeBwd from '../../../kernels/swiglu_bwd.wgsl?raw';
 import type { Gpu, View } from '../device.ts';
 import { defineKernel } from '../kernel.ts';
-import { expectElements } from '../shape.ts';
+import { expectElements } from '../view.ts';
 import { groupsOf } from './grid.ts';
 
 const swigluKernel = defineKernel({

@@ -18,8 +18,6 @@ import { TRAIN_SCHEMA, type WrittenConfig } from './schema.ts';
 import { SFT_SCHEMA, type SftConfig } from './sftSchema.ts';
 import type { Recipe, TrainConfig } from './types.ts';
 
-export type { TrainConfig } from './types.ts';
-
 const recipes: Readonly<Record<string, Recipe>> = RECIPES;
 
 /** A training run from a plain object, as the page and the library API have it. Throws InputError. */

@@ -2,7 +2,8 @@
 
 import { parseDocument } from 'yaml';
 import { InputError } from '../../errors.ts';
-import { isTree, resolveSftConfig, resolveTrainConfig, type TrainConfig, type Tree } from './resolve.ts';
+import { isTree, resolveSftConfig, resolveTrainConfig, type Tree } from './resolve.ts';
+import type { TrainConfig } from './types.ts';
 import type { SftConfig } from './sftSchema.ts';
 
 export interface ParseOptions {

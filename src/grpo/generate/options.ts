@@ -1,7 +1,7 @@
 /** From a config to what one generation asks of its samples: sampling, limits, tools, random keys. */
 
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
-import type { AgentLimits, AgentLoopInput } from '../../rollout/agent/loop.ts';
+import type { AgentLimits, AgentLoopInput } from '../../rollout/agent/types.ts';
 import { type ToolParser, toolParserOf } from '../../rollout/tools/parser.ts';
 import type { RolloutEngine, SamplingParams } from '../../rollout/types.ts';
 import type { Task } from '../../tasks/task.ts';

@@ -11,8 +11,6 @@ import type { AgentLoopInput } from './types.ts';
 import { takeTurn } from './yield.ts';
 import type { StopReason, Trajectory } from '../types.ts';
 
-export type { AgentLimits, AgentLoopInput } from './types.ts';
-
 /** Runs a sample to its end and returns the reason. An exception ends the run; tools and calls fail by text instead. */
 export type AgentLoop = (sample: AgentSample) => Promise<StopReason>;
 
