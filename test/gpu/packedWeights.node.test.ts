@@ -14,6 +14,7 @@ import { WgslRolloutEngine } from '../../src/rollout/server/server.ts';
 import { createDeviceEngine, type DeviceSpec } from '../../src/workers/localEngine.ts';
 import { planMemory, totalBytes } from '../../src/workers/memoryPlan.ts';
 import { rng } from '../random.ts';
+import { recipeSpec } from '../recipeSpec.ts';
 import { expectPlanned } from './planned.ts';
 import { tinyConfig } from './tinyModel.ts';
 
@@ -102,8 +103,10 @@ test.each(PACKED_FORMATS)('%s: the plan is what is allocated, and less than floa
   const engine = await createDeviceEngine(packed);
   const samples = [{ tokens: Uint32Array.of(3, 4), mask: Uint8Array.of(1, 1) }];
   const [{ batch }] = packGroups([{ prompt: Uint32Array.of(1, 2), samples }], 64);
-  const nll = { kind: 'nll' as const, weights: Float32Array.of(1, 1) };
-  await engine.model.forwardBackward(batch, nll, { temperature: 1 });
+  const ones = Float32Array.of(1, 1);
+  const inputs = { oldLogProbs: ones, advantages: ones, weights: ones, klWeights: ones };
+  const loss = { kind: 'policy' as const, spec: recipeSpec('grpo'), inputs };
+  await engine.model.forwardBackward(batch, loss, { temperature: 1 });
   await engine.model.optimizerStep(adam);
   expectPlanned(packed, engine.gpu.counters);
   expect(totalBytes(planMemory(packed))).toBeLessThan(totalBytes(planMemory(spec)));
