@@ -155,7 +155,7 @@ export const MUTATIONS = [
     file: 'src/model/checkpoint/safetensors.ts',
     find: '(bits + 0x7fff + ((bits >>> 16) & 1)) >>> 16',
     replace: '(bits + 0x8000) >>> 16',
-    tests: unit('saveDtype'),
+    tests: unit('safetensors', 'saveDtype'),
   },
   {
     name: 'config: a sequence may be longer than a batch',
