@@ -22,6 +22,7 @@ const recipes: Readonly<Record<string, Recipe>> = RECIPES;
 
 /** A training run from a plain object, as the page and the library API have it. Throws InputError. */
 export function resolveTrainConfig(tree: unknown, source = 'config'): TrainConfig {
+  refuseInheritedKeys(TRAIN_SCHEMA, tree, source);
   const config = settled(validate(TRAIN_SCHEMA, isTree(tree) ? overRecipe(tree) : tree, source));
   checkTrainRules(config, source);
   return config;
@@ -29,6 +30,7 @@ export function resolveTrainConfig(tree: unknown, source = 'config'): TrainConfi
 
 /** A supervised run from a plain object. Throws InputError. */
 export function resolveSftConfig(tree: unknown, source = 'config'): SftConfig {
+  refuseInheritedKeys(SFT_SCHEMA, tree, source);
   const config = validate(SFT_SCHEMA, tree, source);
   checkSftRules(config, source);
   return config;
@@ -49,6 +51,15 @@ export function policyLossSpec(config: TrainConfig, own?: PolicyLoss): PolicyLos
     ? lossSpec(own, own.name ?? 'custom', config.actor, given)
     : lossSpec(policyLossOf(lossMode), lossMode, config.actor, given);
   return { ...spec, klLossCoef, klLossType, entropyCoeff, ...(klClamp !== undefined && { klClamp }) };
+}
+
+/** Refuses "__proto__" and other keys that every object inherits: the schema cannot tell them from keys that it has. */
+function refuseInheritedKeys(schema: v.GenericSchema, tree: unknown, source: string, part = ''): void {
+  if (!isTree(tree)) return;
+  for (const [key, value] of Object.entries(tree)) {
+    if (key in Object.prototype) throw new InputError(`${source}: ${unknownKey(schema, part + key)}`);
+    refuseInheritedKeys(schema, value, source, `${part}${key}.`);
+  }
 }
 
 function validate<S extends v.GenericSchema>(schema: S, tree: unknown, source: string): v.InferOutput<S> {
@@ -119,7 +130,7 @@ export function keyDocs(schema: v.GenericSchema): DocumentedKey[] {
       return;
     }
     const doc = inner.pipe?.find((item) => item.type === 'metadata')?.metadata;
-    if (!doc) throw new Error(`Config key "${path}" has no documentation; build it with configKeys.ts.`);
+    if (!doc) throw new Error(`Config key "${path}" has no documentation; build it with keys.ts.`);
     keys.push({ path, default: shape.default, required: shape.type !== 'optional', ...doc });
   };
   walk(schema, '');
