@@ -1,4 +1,4 @@
-/** What recording the profile costs: the same GRPO steps with and without it, in turn. */
+/** The cost of recording the profile: the same GRPO steps with and without it, in turn. */
 
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,4 @@
-/** What `npm run bench` measures, and how it is shown. What was not measured is absent, never zero. */
+/** The measurements of `npm run bench`, and how they are shown. One that was not taken is absent, never zero. */
 
 import type { AdapterSummary } from '../src/gpu/device.ts';
 import type { TableSource } from '../src/model/kernels/tuning.ts';
@@ -116,7 +116,7 @@ export interface Report {
   asyncTools?: {
     samples: number;
     turns: number;
-    /** What either way waits for searches alone: the slowest of every turn; the slowest sample's. */
+    /** The time that either way waits for searches alone: the slowest of every turn; the slowest sample's. */
     barrierSearchMs: number;
     asyncSearchMs: number;
     barrierMs: number;
@@ -132,7 +132,7 @@ export interface Report {
   prefixSharing?: { speedup: number; rows: number; rowsWithout: number; gradientDifference: number };
 }
 
-/** What was added to a step, as a share of it. */
+/** The time added to a step, as a share of it. */
 export interface ProfileCost {
   clock: number;
   /** Time of all processors, which other programs on the machine disturb less. */
@@ -245,7 +245,7 @@ export function table(report: Report): string {
 }
 
 /**
- * Whether a step of n sequences takes less than twice one of n / 2, for all n up to 16 that were measured: the rate then
+ * True if a step of n sequences takes less than twice one of n / 2, for all n up to 16 that were measured: the rate then
  * rises from each to the next. Undefined where fewer than two were measured.
  */
 export function growsLess(decode: Report['decode']): boolean | undefined {

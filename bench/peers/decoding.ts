@@ -1,4 +1,4 @@
-/** What the decode peers share: prompts, greedy choice, timing. */
+/** Parts that the decode peers share: prompts, greedy choice, timing. */
 
 import { HEADLINE, tokenIds } from '../models.ts';
 import type { DecodedSequences } from './types.ts';

@@ -1,4 +1,4 @@
-/** What a peer's process reports, and which peers there are. */
+/** The report of a peer's process, and the list of peers. */
 
 export const TRAIN_PEERS = ['tfjs', 'jaxjs'] as const;
 export const DECODE_PEERS = ['ortWasm', 'ortWebgpu', 'tfjsDecode'] as const;

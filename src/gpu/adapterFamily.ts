@@ -1,4 +1,4 @@
-/** What kind of adapter this is, for kernels that have a form for each kind. */
+/** The kind of an adapter, for kernels that have a form for each kind. */
 
 import type { AdapterSummary } from './device.ts';
 

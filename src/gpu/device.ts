@@ -221,7 +221,7 @@ export class Gpu {
     this.#timer = undefined;
   }
 
-  /** What is recorded from now on counts towards `label`; undefined = is not timed. Does nothing without `startTimer`. */
+  /** Passes recorded from now on count towards `label`; undefined = they are not timed. Does nothing without `startTimer`. */
   timeAs(label: string | undefined): void {
     if (!this.#timer || this.#timer.label === label) return;
     this.#endPass();
@@ -261,7 +261,7 @@ export class Gpu {
     this.#pipelines.prepareLater(kernels);
   }
 
-  /** Whether a kernel is to be compiled ahead and is not there yet. */
+  /** True if a kernel is to be compiled ahead and is not there yet. */
   isCompiling(kernel: Kernel): boolean {
     return this.#pipelines.isCompiling(kernel);
   }

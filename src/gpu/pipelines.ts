@@ -72,7 +72,7 @@ export class Pipelines {
     for (const kernel of this.#later.splice(0)) this.prepare(kernel).catch(() => {});
   }
 
-  /** Whether a kernel is to be compiled ahead and is not there yet. */
+  /** True if a kernel is to be compiled ahead and is not there yet. */
   isCompiling(kernel: Kernel): boolean {
     if (this.#later.includes(kernel)) return true;
     return this.#compiling.size > 0 && this.#compiling.has(pipelineKey(kernel, undefined));

@@ -43,7 +43,7 @@ export interface GrpoTrainerOptions extends TrainerEvents {
  */
 export class GrpoTrainer {
   readonly #options: GrpoTrainerOptions;
-  /** What training generates: the task with the rewards by models that the config adds. Evaluations use the task itself. */
+  /** Training generates by it: the task with the rewards by models that the config adds. Evaluations use the task itself. */
   readonly #generation: Generation;
   readonly #problems: ProblemQueue;
   readonly #source: SampleSource;

@@ -43,7 +43,7 @@ export interface PackedBatch {
   seqStart: Uint32Array;
 }
 
-/** What the policy loss needs beside the new log-probs; all [E], entry order (sample by sample). Logs are natural. */
+/** Inputs of the policy loss beside the new log-probs; all [E], entry order (sample by sample). Logs are natural. */
 export interface PolicyLossInputs {
   /** log-prob under the policy that sampled (or the proximal policy), same temperature. */
   oldLogProbs: Float32Array;

@@ -37,7 +37,7 @@ export interface ForwardOptions {
   inference?: boolean;
 }
 
-/** What of a pass its layers must know. */
+/** Settings of a pass that its layers read. */
 interface LayerPass {
   adapters: LoraPass | undefined;
   inference?: boolean | undefined;

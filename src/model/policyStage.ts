@@ -25,7 +25,7 @@ interface Buffers {
 export class PolicyStage {
   readonly #gpu: Gpu;
   #buffers: Buffers | undefined;
-  /** What is compiled; a run has one loss. */
+  /** The kernels that are compiled; a run has one loss. */
   #prepared: LossKernels | undefined;
 
   constructor(gpu: Gpu) {

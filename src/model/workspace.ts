@@ -27,7 +27,7 @@ export interface BatchBuffers {
   dEntropy: View;
 }
 
-/** What a WgslEngine works in, for batches of up to `rows` rows and `entries` predicted tokens; `freeWorkspace` frees it. */
+/** Buffers of a WgslEngine, for batches of up to `rows` rows and `entries` predicted tokens; `freeWorkspace` frees them. */
 export interface Workspace {
   rows: number;
   entries: number;

@@ -41,7 +41,7 @@ export interface SampleContext {
 }
 
 export interface ToolContext extends SampleContext {
-  /** What `create` returned. */
+  /** The state that `create` returned. */
   state: unknown;
   /** Aborted when the time limit has passed or the sample was ended. */
   signal: AbortSignal;

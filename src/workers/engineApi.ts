@@ -1,4 +1,4 @@
-/** What crosses between the controller and an engine in another thread. Both sides import only this. */
+/** The interface between the controller and an engine in another thread. Both sides import only this. */
 
 import type { AdapterSummary, GpuCounters } from '../gpu/device.ts';
 import type { ModelConfig } from '../model/config.ts';
@@ -22,7 +22,7 @@ export interface EngineDescription {
   counters: GpuCounters;
 }
 
-/** What the controller needs of a checkpoint whose weights stay in the worker. */
+/** A checkpoint as the controller needs it; its weights stay in the worker. */
 export type OpenedModel = Omit<OpenCheckpoint, 'weights'>;
 
 /** Which of the two models a call is for; the reference generates where it is a judge. */

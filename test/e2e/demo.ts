@@ -1,4 +1,4 @@
-/** What the page's tests share: opening it with settings in its address, and reading what it shows. */
+/** Helpers of the page's tests: open it with settings in its address, and read what it shows. */
 
 import { expect, type Page } from '@playwright/test';
 

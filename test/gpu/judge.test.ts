@@ -54,7 +54,7 @@ async function engineOf(config: ReturnType<typeof configOf>): Promise<LocalEngin
   return engine;
 }
 
-/** What an engine that only has the start weights says of a response. */
+/** Scores a response by an engine that only has the start weights. */
 async function startJudge() {
   const engine = await engineOf(configOf());
   const complete = engineCompletion(engine.judge!, engine.tokenizer, JUDGE);

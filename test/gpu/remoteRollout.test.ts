@@ -1,4 +1,4 @@
-/** What looks into tokens needs the vocabulary in the worker: the same answers as from an engine in this thread. */
+/** Stop strings and guided calls need the vocabulary in the worker: the same answers as from an engine in this thread. */
 import * as Comlink from 'comlink';
 import { expect, test } from 'vitest';
 import { parseModelConfig } from '../../src/model/config.ts';

@@ -1,4 +1,4 @@
-/** What a request may ask of sampling beside temperature and cuts, through the whole engine. */
+/** Sampling settings of a request beside temperature and cuts, through the whole engine. */
 import { expect, test } from 'vitest';
 import { WgslRolloutEngine } from '../../src/rollout/server/server.ts';
 import type { SamplingParams } from '../../src/rollout/types.ts';

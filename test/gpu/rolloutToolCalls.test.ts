@@ -20,7 +20,7 @@ const tokenizer = new ChatTokenizer(files.tokenizer, files.config);
 const vocabulary = vocabularyOf(files.tokenizer);
 const V = tokenizer.vocabSize;
 const FORMATS = ['hermes', 'qwen3_coder', 'llama3_json'] as const;
-/** What a call begins with. */
+/** The token that a call begins with. */
 const opens = (format: CallFormat) => tokenizer.encode(format === 'llama3_json' ? '{' : '<tool_call>')[0];
 const TOOLS: Tool[] = [
   {

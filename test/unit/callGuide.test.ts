@@ -38,7 +38,7 @@ const automata = {
   llama3_json: new ByteAutomaton(toolCallGrammar(callable, 'llama3_json')),
 };
 
-/** Whether a text is a whole call's rest; of Llama 3, a whole turn. */
+/** True if a text is a whole call's rest; of Llama 3, a whole turn. */
 function accepts(body: string | Uint8Array, format: CallFormat = 'hermes'): boolean {
   const automaton = automata[format];
   let state = automaton.start;

@@ -28,7 +28,7 @@ const STOP_REASONS: StopReason[] = [
 const CONTROL = '<|im_end|><|im_start|>';
 const FLOOD = 'x'.repeat(10_000_000);
 
-/** What the tool `fault` does with each `kind`. */
+/** The result of the tool `fault` for each `kind`. */
 const FAULTS: Record<string, (signal: AbortSignal) => ToolOutput | Promise<ToolOutput>> = {
   fine: () => '42',
   slow: () => new Promise((resolve) => setTimeout(() => resolve('7'), 3)),
@@ -73,7 +73,7 @@ const fault = defineTool({
 const callOf = (name: string, kind: string) =>
   `<tool_call>${JSON.stringify({ name, arguments: { kind } })}</tool_call>`;
 
-/** What turns say: calls right and wrong, and answers. A turn that ends no sample is followed by another. */
+/** Texts of turns: calls right and wrong, and answers. A turn that ends no sample is followed by another. */
 const TURNS = [
   ...Object.keys(FAULTS).map((kind) => callOf('fault', kind)),
   ...[callOf('stateful', 'a'), callOf('fault', 'fine') + callOf('fault', 'throws'), callOf('python', 'x')],

@@ -290,7 +290,7 @@ describe('agent loops', () => {
     const { trajectory, messages } = await run(['#### 1', '#### 2'], { agentLoop: 'self_check' });
     expect(trajectory).toMatchObject({ stopReason: 'completed', numTurns: 2 });
     expect(messages.map(({ role }) => role)).toEqual(['assistant', 'user', 'assistant']);
-    // What was said to the model is in the context and not in the loss.
+    // The user's words to the model are in the context and not in the loss.
     expect([...trajectory.mask].filter((m) => m === 0).length).toBeGreaterThan(5);
     const tight = { maxResponseLength: tokenizer.encode('#### 1').length + 4 };
     expect((await run(['#### 1'], { agentLoop: 'self_check', limits: tight })).trajectory.stopReason).toBe(

@@ -36,7 +36,7 @@ const attentionBwdKvKernel = defineKernel({
   params,
 });
 
-/** Whether a head dim has kernels of its own, with everything in registers. */
+/** True if a head dim has kernels of its own, with everything in registers. */
 const isPrinted = (D: number): boolean => D % 4 === 0;
 
 /**

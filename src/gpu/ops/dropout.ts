@@ -20,7 +20,7 @@ export interface DropoutArgs {
   n: number;
   /** Share that becomes 0, in [0, 1). */
   p: number;
-  /** What the mask follows from; backward gives the same. */
+  /** The mask follows from it; backward gives the same. */
   key: readonly [number, number];
   /** y += instead of y =. */
   add?: boolean;

@@ -133,7 +133,7 @@ function klId(type: string): number {
   return id;
 }
 
-/** What the kernel reads of an entry beside its log-prob; all [E]. */
+/** Inputs of the kernel, of an entry beside its log-prob; all [E]. */
 export interface PolicyRows {
   oldLogProbs: ArrayLike<number>;
   advantages: ArrayLike<number>;

@@ -1,4 +1,4 @@
-/** What is done to rewards and coefficients around the loss: overlong shaping, masks, entropy target. */
+/** Changes to rewards and coefficients around the loss: overlong shaping, masks, entropy target. */
 
 /**
  * DAPO's soft overlong punishment (arXiv:2503.14476, eq. 13): 0 up to maxResponseLength - bufferLen tokens, then falling

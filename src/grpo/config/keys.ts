@@ -2,12 +2,12 @@
 
 import * as v from 'valibot';
 
-/** What `docs/config.md` and `--help` print beside a key. */
+/** The notes that `docs/config.md` and `--help` print beside a key. */
 export type KeyDoc = {
   /** 'prompts', 'tokens', 'nats', ...; '' for names and flags. */
   unit: string;
   why: string;
-  /** What is allowed, as a reader says it: '>= 1', 'a | b'. */
+  /** The allowed values, as a reader says them: '>= 1', 'a | b'. */
   range: string;
 };
 

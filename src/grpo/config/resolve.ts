@@ -166,7 +166,7 @@ function over(below: Tree, above: Tree): Tree {
   return merged;
 }
 
-/** What follows from other keys; `VERL_DEFAULTS` leave none of the rest open. */
+/** The config with the keys that follow from others; `VERL_DEFAULTS` leave none of the rest open. */
 function settled(written: WrittenConfig): TrainConfig {
   const { clipRatio: _, ...actor } = written.actor as typeof written.actor & TrainConfig['actor'];
   const { normAdvByStdInGrpo: __, ...algorithm } = written.algorithm as typeof written.algorithm &

@@ -7,7 +7,7 @@ import type { TrainConfig } from './types.ts';
 import type { SftConfig } from './sftSchema.ts';
 
 export interface ParseOptions {
-  /** What errors call the text: a file name. */
+  /** Errors call the text by it: a file name. */
   source: string;
   /** `actor.optim.lr=1e-4`; values are read as YAML. */
   overrides?: readonly string[];

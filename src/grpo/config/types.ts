@@ -11,7 +11,7 @@ export type PartialTree<T> = T extends readonly unknown[] | string | number | bo
   ? T
   : { readonly [K in keyof T]?: PartialTree<T[K]> | undefined };
 
-/** What a published method sets. */
+/** The settings of a published method. */
 export type Recipe = PartialTree<Written>;
 
 /** A resolved run: what the user wrote, over the recipe, over verl's defaults. */

@@ -1,5 +1,5 @@
 /**
- * What only the policy as it is just before an update can tell about a mini-batch: rejection and importance weights in bypass
+ * Corrections of a mini-batch that need the policy as it is just before an update: rejection and importance weights in bypass
  * mode, off-policy sequence masking, the top-entropy mask, the tokens of clip-cov and kl-cov. It takes a forward pass of
  * its own, so nothing of this runs unless the config asks for it.
  */

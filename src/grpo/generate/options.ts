@@ -9,7 +9,7 @@ import type { TrainConfig } from '../config/types.ts';
 import type { TrainerEngine } from '../types.ts';
 import type { Sample } from '../update/batch.ts';
 
-/** Who generates, and what. */
+/** Config, engine and task of a generation. */
 export interface Generation {
   config: TrainConfig;
   engine: Pick<TrainerEngine, 'rollout' | 'tokenizer'>;
@@ -86,7 +86,7 @@ function samplingParams({ data, rollout }: TrainConfig, stopTokenIds: SamplingPa
   };
 }
 
-/** What bounds a sample: turns, tool calls, seconds, tokens. */
+/** Limits of a sample: turns, tool calls, seconds, tokens. */
 export function agentLimits({ data, rollout }: TrainConfig): AgentLimits {
   const { enable, maxAssistantTurns, maxToolCalls, maxToolResponseLength, toolTimeoutS } = rollout.multiTurn;
   const { sampleTimeoutS, toolResponseTruncateSide, onParseError, onToolFailure } = rollout.multiTurn;

@@ -12,7 +12,7 @@ import { correctionSettings } from '../correction/settings.ts';
 import { maskTruncated, overlongPenalty } from '../advantages/shaping.ts';
 import type { Sample, SampleTokens } from './batch.ts';
 
-/** What some settings need beside the samples; log-probs are one array a sample, as long as its response. */
+/** Inputs that some settings need beside the samples; log-probs are one array a sample, as long as its response. */
 export interface StepExtras {
   /** Of the frozen reference: for KL terms. */
   refLogProbs?: ArrayLike<number>[] | undefined;

@@ -23,7 +23,7 @@ import {
 import type { StepTokens } from './stepTokens.ts';
 import type { TrainerEngine, TrainerState } from '../types.ts';
 
-/** What a user's own loss sees of one micro-batch; all [E], samples one after the other. */
+/** One micro-batch as a user's own loss sees it; all [E], samples one after the other. */
 export interface CustomLossRows extends PolicyLossInputs {
   logProbs: Float32Array;
   entropy: Float32Array;
@@ -41,7 +41,7 @@ export interface UpdateResult {
   trainedTokens: number;
 }
 
-/** What the updates of one step have in common. */
+/** A step's data, which its updates share. */
 interface UpdateStep {
   samples: Sample[];
   tokens: StepTokens;

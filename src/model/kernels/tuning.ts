@@ -13,12 +13,12 @@ export interface TableRow {
   tile: string;
 }
 
-/** What `webgrpo tune` writes; only `matmul` is read, and where the table was kept by a run also `identity`. */
+/** The file that `webgrpo tune` writes; only `matmul` is read, and where the table was kept by a run also `identity`. */
 export interface TuningFile {
   /** Adapter, driver and the kernels' own text. */
   identity?: string;
   matmul: TableRow[];
-  /** What the table rests on. */
+  /** The measurements that the table rests on. */
   measured?: Pick<Tuning, 'times' | 'n' | 'k' | 'seconds'>;
 }
 

@@ -137,7 +137,7 @@ export class LoraWeights extends Arena {
   }
 }
 
-/** What a model with adapters has beside its frozen weights. */
+/** The adapters of a model, beside its frozen weights. */
 export interface Lora {
   config: LoraConfig;
   groups: ReadonlyMap<LoraGroup, LoraGroupPlan>;

@@ -16,7 +16,7 @@ export function toFloat64(weights: TensorMap): Weights64 {
   return new Map(Array.from(weights, ([name, { data }]) => [name, Float64Array.from(data)]));
 }
 
-/** What one layer keeps for its backward pass. */
+/** Tensors that a layer keeps for its backward pass. */
 interface LayerCache {
   /** input of the layer [N, C] */ x: F64;
   normed1: { y: F64; rstd: F64 };

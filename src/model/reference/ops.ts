@@ -303,7 +303,7 @@ export function headBwd(
   return { dx, dweight };
 }
 
-/** What is left of x [n] after packing in blocks of 32 to `bits` bits a value, and the scale of each value's block. */
+/** The values of x [n] after packing in blocks of 32 to `bits` bits a value, and the scale of each value's block. */
 export function quantize(x: F64, bits: 4 | 8): { values: F64; scales: F64 } {
   const [values, scales] = [new Float64Array(x.length), new Float64Array(x.length)];
   const zero = 2 ** (bits - 1);

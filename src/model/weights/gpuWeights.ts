@@ -41,7 +41,7 @@ export type MatrixForm = Kept | 'trained' | 'trainedHalf';
 
 /** An arena laid out by the blocks of a config: the weights, or their gradients, or a moment. */
 export class GpuWeights extends Arena {
-  /** What passes read. */
+  /** The weights as passes read them. */
   readonly views: WeightViews;
   /** The matrices once more, as passes read them; absent where they read the weights themselves. */
   readonly #copy: { arena: Arena; labels: string[] } | undefined;

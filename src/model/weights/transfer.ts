@@ -10,7 +10,7 @@ import type { TensorMap } from '../engine.ts';
 import type { Float32Scratch } from './float32Scratch.ts';
 import type { Block, TensorPart } from './plan.ts';
 
-/** What a transfer needs of an arena. */
+/** The part of an arena that a transfer needs. */
 export interface Blocks {
   readonly gpu: Gpu;
   readonly blocks: readonly Block[];
@@ -83,7 +83,7 @@ export async function exportTensors(arena: Blocks): Promise<TensorMap> {
  */
 class BlockWriter {
   readonly #arena: Blocks;
-  /** What is in the scratch buffer. */
+  /** The block in the scratch buffer. */
   #open: Block | undefined;
 
   constructor(arena: Blocks) {
@@ -184,7 +184,7 @@ async function readBuffer(gpu: Gpu, view: View): Promise<Float32Array> {
   return all;
 }
 
-/** What of a piece lies in the rows of a part, counted from the part's first. */
+/** The part of a piece that lies in the rows of a part, counted from the part's first. */
 function pieceWithin({ first, data, ...piece }: WeightPiece, { rows, shape }: TensorPart): WeightPiece {
   const [begin, end] = [rows!.first * shape[1], (rows!.first + rows!.count) * shape[1]];
   const [from, to] = [Math.max(begin, first), Math.min(end, first + data.length)];

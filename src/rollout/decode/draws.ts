@@ -108,7 +108,7 @@ export class Draws {
     for (const rows of [this.#control, this.#stops, this.#state]) rows.flush();
   }
 
-  /** What draws with more than temperature and cuts go through; made when it is first asked for. */
+  /** The buffers for draws with more than temperature and cuts; made when first asked for. */
   reserveAdjusted(): AdjustedDraws {
     const [slots, V, cap] = [this.#maxSlots, this.#vocabSize, this.#slotCapacity];
     return (this.#adjusted ??= new AdjustedDraws(this.#gpu, this.#views(), slots, V, cap));

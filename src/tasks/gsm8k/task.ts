@@ -66,7 +66,7 @@ export function heldOutProblems(count: number): Gsm8kProblem[] {
   });
 }
 
-/** Whether the problem of these numbers belongs to the held-out set. */
+/** True if the problem of these numbers belongs to the held-out set. */
 export function isHeldOut(templateId: string, numbers: Record<string, number>): boolean {
   return hash(problemKey({ id: templateId }, numbers)) % HELD_OUT_SHARE === 0;
 }

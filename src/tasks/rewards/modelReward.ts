@@ -20,7 +20,7 @@ export interface DiscriminativeOptions {
   model: string;
   /** The label whose probability is the score; absent = the likeliest. */
   label?: string;
-  /** What the model reads; default: question and last answer. */
+  /** The text that the model reads; default: question and last answer. */
   text?: (sample: ScoredSample) => string;
   /** Stands in for transformers.js. */
   load?: (model: string) => Promise<Classifier>;
@@ -65,7 +65,7 @@ async function loadClassifier(model: string): Promise<Classifier> {
 export interface JudgeOptions {
   /** Completes a prompt: the judge's own engine and tokenizer, greedy. Undefined where it cannot, then there is no score. */
   complete: Completion;
-  /** What the judge is asked; its answer must hold a number from 0 to `max`. */
+  /** The question to the judge; its answer must hold a number from 0 to `max`. */
   prompt?: (sample: ScoredSample) => string;
   max?: number;
 }
