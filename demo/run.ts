@@ -91,7 +91,11 @@ export class Run {
     this.#events.onLoaded(engine.description);
     const { onPhase, onSample } = this.#events;
     this.#trainer = new GrpoTrainer({
-      ...{ config, task, engine, onPhase, onSample },
+      config,
+      task,
+      engine,
+      onPhase,
+      onSample,
       onStep: (metrics, samples) => this.#afterStep(metrics, samples),
     });
     const result = await this.#trainer.fit();

@@ -63,8 +63,14 @@ async function startJudge() {
 }
 
 const scoredOf = ({ problem, messages }: Sample): ScoredSample => ({
-  ...{ problem, messages, response: messages.findLast(({ role }) => role === 'assistant')!.content },
-  ...{ stopReason: 'completed', numTurns: 1, numToolCalls: 0, numToolErrors: 0, responseTokens: 0 },
+  problem,
+  messages,
+  response: messages.findLast(({ role }) => role === 'assistant')!.content,
+  stopReason: 'completed',
+  numTurns: 1,
+  numToolCalls: 0,
+  numToolErrors: 0,
+  responseTokens: 0,
 });
 
 test.each([

@@ -61,7 +61,10 @@ async function offPolicySamples(
         mask: Uint8Array.from({ length }, (_, t) => (t % 4 === 2 ? 0 : 1)),
         logProbs: new Float32Array(length),
         logMass: new Float32Array(length),
-        ...{ stopReason: 'completed', numTurns: 1, numToolCalls: 0, numToolErrors: 0 },
+        stopReason: 'completed',
+        numTurns: 1,
+        numToolCalls: 0,
+        numToolErrors: 0,
       },
     };
   });

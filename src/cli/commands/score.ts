@@ -47,7 +47,11 @@ export const score: Command = {
     const maxPositions = Math.max(...sequences.map((ids) => ids.length));
     const maxTokenLen = Math.max(TOKENS, maxPositions);
     const spec: DeviceSpec = {
-      ...{ ...model, engine: 'wgsl', maxTokenLen, maxPositions, use: 'score' },
+      ...model,
+      engine: 'wgsl',
+      maxTokenLen,
+      maxPositions,
+      use: 'score',
       ...(adapter && { lora: adapter.lora, adapter: adapter.tensors }),
     };
     const offered = await withOfferedDtype({ ...spec, ...coarse });

@@ -86,7 +86,9 @@ export function planLora(
     for (const { group, I, modules } of groups) {
       const before = (s: number) => modules.slice(0, s).reduce((sum, { width }) => sum + width, 0);
       const part = (s: number, half: 'A' | 'B', shape: number[], column: number) => ({
-        ...{ name: peftName(l, modules[s].name, half), shape, column },
+        name: peftName(l, modules[s].name, half),
+        shape,
+        column,
         transposed: true,
       });
       add(
