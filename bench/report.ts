@@ -29,7 +29,7 @@ export interface Rate {
 }
 
 /** By kernel, summed over what was measured. */
-export type KernelTimes = Record<string, { calls: number; ms: number }>;
+type KernelTimes = Record<string, { calls: number; ms: number }>;
 
 export interface TrainResult extends Rate {
   /** Host time to record and submit one step. */
@@ -42,7 +42,7 @@ export interface TrainResult extends Rate {
   ratio?: { tfjs?: number; jaxjs?: number };
 }
 
-export interface DecodeResult extends Rate {
+interface DecodeResult extends Rate {
   /** A short generation, its prompt included. */
   kernels?: KernelTimes;
   /** Our tokens a second over the peer's. */
@@ -133,7 +133,7 @@ export interface Report {
 }
 
 /** The time added to a step, as a share of it. */
-export interface ProfileCost {
+interface ProfileCost {
   clock: number;
   /** Time of all processors, which other programs on the machine disturb less. */
   processor: number;
@@ -248,7 +248,7 @@ export function table(report: Report): string {
  * True if a step of n sequences takes less than twice one of n / 2, for all n up to 16 that were measured: the rate then
  * rises from each to the next. Undefined where fewer than two were measured.
  */
-export function growsLess(decode: Report['decode']): boolean | undefined {
+function growsLess(decode: Report['decode']): boolean | undefined {
   const rates = Object.entries(decode ?? {})
     .map(([sequences, { tokensPerSecond }]) => ({ sequences: Number(sequences), tokensPerSecond }))
     .filter(({ sequences }) => sequences <= 16)

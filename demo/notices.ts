@@ -3,7 +3,7 @@
 import { NoGpuError, type FoundAdapter } from './adapter.ts';
 import { byId, el, setText } from '../src/report/page/dom.ts';
 
-export interface Explained {
+interface Explained {
   title: string;
   text: string;
 }

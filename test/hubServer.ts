@@ -8,7 +8,7 @@ import type { AddressInfo } from 'node:net';
 export const SHA = '0123456789abcdef0123456789abcdef01234567';
 
 /** Handles one request for a file's bytes in place of the server; `send` answers as it would have. */
-export type Fault = (response: ServerResponse, send: () => void) => void;
+type Fault = (response: ServerResponse, send: () => void) => void;
 
 /** The repository `org/tiny`, and its files at `/files/`. */
 export interface Hub {

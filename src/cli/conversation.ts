@@ -13,7 +13,7 @@ export interface Answer {
   tokensPerSecond: number;
 }
 
-export interface ConversationOptions {
+interface ConversationOptions {
   engine: RolloutEngine;
   tokenizer: ChatTokenizer;
   promptIds: Uint32Array;

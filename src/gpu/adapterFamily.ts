@@ -10,7 +10,7 @@ import type { AdapterSummary } from './device.ts';
  */
 export type AdapterFamily = 'four' | 'eight' | 'wide' | 'none';
 
-export type Adapter = Pick<AdapterSummary, 'isSoftware' | 'subgroupSize' | 'subgroupMaxSize'>;
+type Adapter = Pick<AdapterSummary, 'isSoftware' | 'subgroupSize' | 'subgroupMaxSize'>;
 
 export function adapterFamily({ isSoftware, subgroupSize, subgroupMaxSize }: Adapter): AdapterFamily {
   const size = subgroupSize === subgroupMaxSize ? subgroupSize : undefined; // of every subgroup

@@ -21,7 +21,7 @@ export type { AdapterSummary } from './adapter.ts';
 export type { GpuCounters } from './counters.ts';
 export type { View } from './view.ts';
 
-export interface GpuOptions {
+interface GpuOptions {
   powerPreference?: GPUPowerPreference;
   /** Refuse to allocate more than this; VRAM itself cannot be queried. */
   maxBytes?: number;

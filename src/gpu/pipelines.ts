@@ -8,7 +8,7 @@ export interface Layout {
   gpu: GPUBindGroupLayout;
 }
 
-export interface Pipeline {
+interface Pipeline {
   pipeline: GPUComputePipeline;
   layout: Layout;
 }

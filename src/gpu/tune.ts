@@ -17,7 +17,7 @@ const HOPELESS = 1.5;
 /** A tile must gain as much to be used beside the one for more rows: each costs a compilation, and times are noisy. */
 const GAIN = 1.05;
 
-export interface TunedRows {
+interface TunedRows {
   rows: number;
   /** Microseconds of one product of so many rows. */
   us: Partial<Record<MatmulVariant, number>>;

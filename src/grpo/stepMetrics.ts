@@ -40,7 +40,7 @@ export class StepTimer {
   }
 }
 
-export interface StepReport {
+interface StepReport {
   config: TrainConfig;
   step: number;
   generated: GeneratedStep;

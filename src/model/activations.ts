@@ -37,7 +37,7 @@ export interface Activations {
   lora?: LoraScratch;
 }
 
-export interface ActivationOptions {
+interface ActivationOptions {
   /** Rollout: keys and values go here, a cache a layer, and all layers share the rest. */
   kvCaches?: View[];
   lora?: Lora | undefined;

@@ -39,7 +39,7 @@ export interface BackwardScratch {
 export type Gradients = { base: GpuWeights; lora?: undefined } | { lora: LoraWeights; base?: undefined };
 
 /** Inputs of backward, beside the rows that went forward. */
-export interface BackwardRows extends RowViews {
+interface BackwardRows extends RowViews {
   /** [N] */ queryEnd: View;
   /** Distinct tokens U, [U] ids, [U + 1] start, [N] rows sorted by token. */
   byToken: { U: number; ids: View; start: View; rows: View };

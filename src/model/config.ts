@@ -8,7 +8,7 @@
 
 import { InputError } from '../errors.ts';
 
-export interface RopeScaling {
+interface RopeScaling {
   ropeType: 'llama3' | 'linear';
   factor: number;
   /** The next three belong to llama3 only. */

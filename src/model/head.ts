@@ -33,7 +33,7 @@ export interface HeadBatch {
 const LOGITS_BYTES = 32 << 20;
 
 /** Up to here the products read a transposed copy of the table; a larger one is read as it lies, row by row. */
-export const HEAD_COPY_BYTES = 64 << 20;
+const HEAD_COPY_BYTES = 64 << 20;
 
 /** True if a float32 table is copied: the products are as fast or faster, but the copy takes as much as the table. */
 const keepsCopy = ({ vocabSize: V, hiddenSize: C }: ModelConfig, most = HEAD_COPY_BYTES): boolean => V * C * 4 <= most;

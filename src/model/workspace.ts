@@ -7,7 +7,7 @@ import { Head } from './head.ts';
 import type { LlamaModel } from './llama.ts';
 
 /** Device copies of a PackedBatch, sized for the largest one. */
-export interface BatchBuffers {
+interface BatchBuffers {
   /** [N] */ tokens: View;
   positions: View;
   kvRows: View;

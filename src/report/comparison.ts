@@ -25,7 +25,7 @@ export interface ComparisonReport {
   config: string;
 }
 
-export interface Comparison {
+interface Comparison {
   title: string;
   about: string;
   all: readonly AlgorithmRuns[];
@@ -56,7 +56,7 @@ const CHARTS: readonly { title: string; metric: string | RegExp }[] = [
 ];
 
 /** One algorithm in one chart; null where no run has a value. */
-export interface Curve {
+interface Curve {
   label: string;
   mean: (number | null)[];
   low: (number | null)[];
@@ -90,7 +90,7 @@ function curveOf(label: string, runs: readonly Map<number, number>[], steps: rea
   return { label, mean: each(mean), low: each((v) => Math.min(...v)), high: each((v) => Math.max(...v)) };
 }
 
-export interface ComparedRow {
+interface ComparedRow {
   algorithm: string;
   settings: string;
   seeds: number;

@@ -18,7 +18,7 @@ export interface RunReport {
 }
 
 /** A run as its folder holds it. */
-export interface LoggedRun {
+interface LoggedRun {
   name: string;
   metrics: readonly Metrics[];
   rollouts: readonly LoggedRollout[];

@@ -47,7 +47,7 @@ export interface ToolContext extends SampleContext {
   signal: AbortSignal;
 }
 
-export interface ToolDefinition<S extends ToolSchema, State> extends Omit<
+interface ToolDefinition<S extends ToolSchema, State> extends Omit<
   Tool,
   'parameters' | 'execute' | 'create' | 'calcReward' | 'release'
 > {

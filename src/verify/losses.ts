@@ -29,7 +29,7 @@ import { rolloutCorrection, type RolloutCorrection } from '../grpo/correction/co
 
 type Json = Record<string, unknown>;
 
-export interface VerifyReport {
+interface VerifyReport {
   /** Cases in the file. */
   cases: number;
   /** Cases whose mode is known here. */
@@ -162,7 +162,7 @@ function correctionOf(config: Json): RolloutCorrection {
 }
 
 /** verl's actor config as a spec; a clip range that is absent has the default of verl's ActorConfig. */
-export function specOf(lossMode: string, config: Json): PolicyLossSpec {
+function specOf(lossMode: string, config: Json): PolicyLossSpec {
   const nested = isObject(config.policy_loss) ? config.policy_loss : {};
   const read = (name: string): number | undefined => {
     const value = config[name] ?? nested[name];

@@ -40,7 +40,7 @@ export async function createLocalEngine(spec: EngineSpec, tuning?: FileStore): P
 }
 
 /** Things that an engine asks its surroundings for, when it needs them. */
-export interface Surroundings {
+interface Surroundings {
   /** For requests that look into tokens; absent = they are refused. */
   vocabulary?: () => Vocabulary;
   /** Where kernel tables are kept. */

@@ -124,7 +124,7 @@ const trainingLine = (training: boolean) => (label: string) => {
 };
 
 /** A change of one setting and the bytes it would save. */
-export interface Saving {
+interface Saving {
   change: string;
   bytes: number;
 }

@@ -31,8 +31,6 @@ export async function openPage(page: Page, settings: Parameters<typeof address>[
   await expect(page.getByRole('button', { name: 'Start' })).toBeEnabled({ timeout: 30_000 });
 }
 
-export const state = (page: Page) => page.locator('body').getAttribute('data-state');
-
 export async function expectState(page: Page, wanted: string, timeout: number): Promise<void> {
   await expect(page.locator('body')).toHaveAttribute('data-state', wanted, { timeout });
 }

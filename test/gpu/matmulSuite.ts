@@ -35,7 +35,7 @@ const GATED_SHAPES = [
   [65, 260, 7],
 ] as const;
 
-export interface Product {
+interface Product {
   M: number;
   N: number;
   K: number;

@@ -5,7 +5,7 @@ import { rng } from '../random.ts';
 import { tinyConfig } from './tinyModel.ts';
 
 export const SIZES = { maxSlots: 16, slotCapacity: 40, maxPrompts: 6, maxPromptLength: 20, maxBatchedTokens: 48 };
-export const SAMPLING: SamplingParams = {
+const SAMPLING: SamplingParams = {
   temperature: 1,
   topK: 0,
   topP: 1,

@@ -8,7 +8,7 @@ import { correctionSettings } from '../../grpo/correction/settings.ts';
 
 export type OverrideValue = string | number | boolean | null | readonly (string | number)[];
 
-export interface VerlRun {
+interface VerlRun {
   overrides: [key: string, value: OverrideValue][];
   /** Sentences: settings of ours that verl's trainer does not have. */
   notCarried: string[];

@@ -12,7 +12,7 @@ const dropoutKernel = defineKernel({
   params: { n: 'u32', key0: 'u32', key1: 'u32', threshold: 'u32', scale: 'f32' },
 });
 
-export interface DropoutArgs {
+interface DropoutArgs {
   /** [n] */
   x: View;
   /** [n] out, or in and out with `add` */

@@ -157,7 +157,7 @@ export function gatedMatmul(gpu: Gpu, args: Omit<MatmulArgs, 'add' | 'bias' | 'a
 /** True if a tile knows added = 3, SwiGLU. */
 export const isGated = (tile: MatmulTile): boolean => 'gated' in tile && tile.gated === true;
 
-export interface MatmulTnArgs {
+interface MatmulTnArgs {
   /** [K, M]; rows are tokens */
   a: View;
   /** [K, N] */

@@ -31,7 +31,7 @@ export function maskTruncated(masks: readonly ArrayLike<number>[], stopReasons: 
 }
 
 /** TRL's adaptive entropy bonus: the coefficient rises while the entropy is at or below its target, else falls. */
-export interface EntropyController {
+interface EntropyController {
   /** Coefficient now; acts only while the last entropy was at or below the target. */
   entropyCoeff: number;
   /** Nats per token. */

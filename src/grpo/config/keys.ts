@@ -3,7 +3,7 @@
 import * as v from 'valibot';
 
 /** The notes that `docs/config.md` and `--help` print beside a key. */
-export type KeyDoc = {
+type KeyDoc = {
   /** 'prompts', 'tokens', 'nats', ...; '' for names and flags. */
   unit: string;
   why: string;

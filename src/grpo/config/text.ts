@@ -6,7 +6,7 @@ import { isTree, resolveSftConfig, resolveTrainConfig, type Tree } from './resol
 import type { TrainConfig } from './types.ts';
 import type { SftConfig } from './sftSchema.ts';
 
-export interface ParseOptions {
+interface ParseOptions {
   /** Errors call the text by it: a file name. */
   source: string;
   /** `actor.optim.lr=1e-4`; values are read as YAML. */

@@ -7,7 +7,7 @@ type Written = Pick<WrittenConfig, 'actor' | 'algorithm'>;
 type Filled<T, K extends keyof T> = Omit<T, K> & { [P in K]-?: Exclude<T[P], undefined> };
 
 /** A part of a config, to any depth. */
-export type PartialTree<T> = T extends readonly unknown[] | string | number | boolean
+type PartialTree<T> = T extends readonly unknown[] | string | number | boolean
   ? T
   : { readonly [K in keyof T]?: PartialTree<T[K]> | undefined };
 

@@ -13,7 +13,7 @@ import { offPolicySequenceMask, rolloutCorrection, type Samples, topEntropyMask 
 type Settings = Pick<TrainConfig, 'actor' | 'algorithm'>;
 
 /** Of a mini-batch; one array a sample. */
-export interface CurrentPolicyInputs extends Omit<Samples, 'oldLogp'> {
+interface CurrentPolicyInputs extends Omit<Samples, 'oldLogp'> {
   /** log-prob under the policy now. */
   logp: readonly ArrayLike<number>[];
   /** Nats. */

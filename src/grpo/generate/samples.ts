@@ -32,7 +32,7 @@ export interface SourceOptions extends Generation {
   onSample(sample: Sample, step: number): void;
 }
 
-export interface GeneratedSamples {
+interface GeneratedSamples {
   samples: Sample[];
   seconds: OutsideSeconds;
 }

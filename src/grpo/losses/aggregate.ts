@@ -24,7 +24,7 @@ export const LOSS_AGG_MODES: readonly LossAggMode[] = [
 /** verl divides a sequence's sum by its length plus this. */
 const EPSILON = 1e-8;
 
-export interface AggregateOptions {
+interface AggregateOptions {
   /** L of seq-mean-token-sum-norm, verl's loss_scale_factor: a constant of the run. */
   maxResponseLength: number;
 }

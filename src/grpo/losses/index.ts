@@ -51,7 +51,7 @@ export const POLICY_LOSSES: Readonly<Record<string, PolicyLoss>> = {
   vespo,
 };
 
-export interface PolicyLossResult {
+interface PolicyLossResult {
   /** [E] the row's loss before its weight; 0 where masked. */
   perToken: Float64Array;
   /** [E] d loss / d logp, weights included. */

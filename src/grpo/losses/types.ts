@@ -60,7 +60,7 @@ export interface ClipRange {
 }
 
 /** Defaults of a loss's own numbers by name; a function where the default follows the clip range. */
-export type LossDefaults = Readonly<Record<string, number | ((clip: ClipRange) => number)>>;
+type LossDefaults = Readonly<Record<string, number | ((clip: ClipRange) => number)>>;
 
 /** Numbers that a row reads: the clip range, and the loss's own numbers as the config has them or by default. */
 export type LossNumbers<D extends LossDefaults = LossDefaults> = Readonly<Record<keyof D | keyof ClipRange, number>>;
@@ -89,7 +89,7 @@ export interface PolicyLoss<D extends LossDefaults = LossDefaults> {
 }
 
 /** The term that a sequence-level loss sums over the trained tokens of a sequence. */
-export interface SequenceTerm<D extends LossDefaults = LossDefaults> {
+interface SequenceTerm<D extends LossDefaults = LossDefaults> {
   of(numbers: LossNumbers<D>, token: TokenRow): number;
   /** `fn sequenceTerm(logRatio: f32, advantage: f32) -> f32`, the same in f32. */
   wgsl: string;

@@ -47,7 +47,7 @@ const HASH_BYTES = 8 << 20;
 const noteOf = (path: string) => `${path}.json`;
 
 /** True if the file is in the store, whole and checked. */
-export async function isComplete(store: FileStore, path: string): Promise<boolean> {
+async function isComplete(store: FileStore, path: string): Promise<boolean> {
   const kept = await readNote(store, path);
   return kept?.complete === true && (await store.size(path)) === kept.size;
 }

@@ -8,7 +8,7 @@ import { InputError } from '../../errors.ts';
 import { type FileStore, writeFile } from '../checkpoint/store.ts';
 
 /** A row of a table as a file has it: the last row, for any number more, has no bound. */
-export interface TableRow {
+interface TableRow {
   upToRows?: number;
   tile: string;
 }

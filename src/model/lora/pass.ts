@@ -14,7 +14,7 @@ export interface LoraScratch {
 }
 
 /** As LoraScratch, for backward. */
-export interface LoraGradScratch {
+interface LoraGradScratch {
   /** [N, T] */ dt: View;
 }
 

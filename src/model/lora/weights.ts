@@ -21,7 +21,7 @@ export { LORA_MODULES, type LoraConfig, type LoraModule, loraModules, loraScale 
 export type LoraGroup = 'qkv' | 'o' | 'gu' | 'down';
 
 /** The adapted modules of one of our matrices [I, Y]. */
-export interface LoraGroupPlan {
+interface LoraGroupPlan {
   group: LoraGroup;
   /** Rows of the matrix: inputs. */
   I: number;
@@ -117,7 +117,7 @@ export function initLora(config: ModelConfig, lora: LoraConfig): TensorMap {
 }
 
 /** A and B of one matrix, or their gradients. */
-export interface LoraViews {
+interface LoraViews {
   /** [I, T] */ a: View;
   /** [R, J] */ b: View;
 }

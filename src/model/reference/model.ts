@@ -35,7 +35,7 @@ interface LayerCache {
   act: F64;
 }
 
-export interface ReferenceForward {
+interface ReferenceForward {
   /** [E] natural log */ logProbs: F64;
   /** [E] nats */ entropy: F64;
   /** for referenceBackward */
@@ -217,7 +217,7 @@ function sum(first: F64, ...rest: F64[]): F64 {
 }
 
 /** Moments of AdamW by parameter name, and the number of updates done. */
-export interface AdamWState {
+interface AdamWState {
   step: number;
   expAvg: Weights64;
   expAvgSq: Weights64;

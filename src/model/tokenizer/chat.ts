@@ -12,12 +12,12 @@ import { Tokenizer } from '@huggingface/tokenizers';
 import { InputError } from '../../errors.ts';
 
 /** As in `src/tasks/task.ts`, which is a layer above. */
-export interface ChatMessage {
+interface ChatMessage {
   role: string;
   content: string;
 }
 
-export interface ChatOptions {
+interface ChatOptions {
   /** Tool descriptions in the OpenAI function format, for templates that render them. */
   tools?: unknown[];
   /** End with the header of an assistant turn, so that the model writes one. Default true. */

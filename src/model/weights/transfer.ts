@@ -11,7 +11,7 @@ import type { Float32Scratch } from './float32Scratch.ts';
 import type { Block, TensorPart } from './plan.ts';
 
 /** The part of an arena that a transfer needs. */
-export interface Blocks {
+interface Blocks {
   readonly gpu: Gpu;
   readonly blocks: readonly Block[];
   /** Whole buffers. */

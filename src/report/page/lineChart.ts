@@ -18,7 +18,7 @@ export interface Line {
   opacity?: number;
 }
 
-export interface LineChartSpec {
+interface LineChartSpec {
   lines: Line[];
   /** CSS pixels. */
   height: number;

@@ -5,7 +5,7 @@ import type { RunningJob } from './job.ts';
 import type { Prefix } from './kvCache.ts';
 import type { SlotDecoder } from './slotDecoder.ts';
 
-export interface PrefillPass {
+interface PrefillPass {
   rows: PrefillRows;
   /** First draws of the jobs whose context is complete with this pass. */
   draws: Draw[];

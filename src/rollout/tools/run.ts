@@ -26,7 +26,7 @@ export interface ToolResult {
 }
 
 /** The sample that a call runs for, with its state of each tool, made at the tool's first call. */
-export interface ToolHost {
+interface ToolHost {
   context: SampleContext;
   limits: ToolLimits;
   /** Ends a running call. */
@@ -129,6 +129,6 @@ function truncate(text: string, { maxToolResponseLength: limit, toolResponseTrun
 }
 
 /** Anything can be thrown. */
-export function messageOf(error: unknown): string {
+function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

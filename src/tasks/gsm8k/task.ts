@@ -106,7 +106,7 @@ function pickTwo<T>(items: readonly T[], rng: Rng): [T, T] {
 }
 
 /** Results of a program's steps, each fed into the later ones. */
-export function runProgram(program: string[]): string[] {
+function runProgram(program: string[]): string[] {
   const results: string[] = [];
   for (const step of program) results.push(calculate(fillResults(step, results)));
   return results;

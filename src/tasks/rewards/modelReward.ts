@@ -10,12 +10,12 @@ import type { Classifier, Completion } from './transformersModels.ts';
 
 export type { Classifier, Completion } from './transformersModels.ts';
 
-export type RewardFunction = Task['reward'];
+type RewardFunction = Task['reward'];
 
 /** One number for a sample. */
 export type Scorer = (sample: ScoredSample) => number | Promise<number>;
 
-export interface DiscriminativeOptions {
+interface DiscriminativeOptions {
   /** Folder or name of an ONNX model. */
   model: string;
   /** The label whose probability is the score; absent = the likeliest. */
@@ -62,7 +62,7 @@ async function loadClassifier(model: string): Promise<Classifier> {
   return (await import('./transformersModels.ts')).openClassifier(model);
 }
 
-export interface JudgeOptions {
+interface JudgeOptions {
   /** Completes a prompt: the judge's own engine and tokenizer, greedy. Undefined where it cannot, then there is no score. */
   complete: Completion;
   /** The question to the judge; its answer must hold a number from 0 to `max`. */
