@@ -23,7 +23,7 @@ import {
 } from '../grpo/advantages/index.ts';
 import { LOSS_AGG_MODES, lossWeights } from '../grpo/losses/aggregate.ts';
 import { klPenalty } from '../grpo/losses/kl.ts';
-import { POLICY_LOSSES, policyLoss, policyLossOf, type LossAggMode } from '../grpo/losses/index.ts';
+import { POLICY_LOSSES, computePolicyLoss, policyLossOf, type LossAggMode } from '../grpo/losses/index.ts';
 import { lossSpec } from '../grpo/losses/types.ts';
 import { rolloutCorrection, type RolloutCorrection } from '../grpo/correction/correct.ts';
 
@@ -114,7 +114,7 @@ function evaluatePolicyLoss(entry: Json): Outcome | null {
     maxResponseLength: typeof config.loss_scale_factor === 'number' ? config.loss_scale_factor : width,
     ...(isWeights ? { isWeights: rowsOf(isWeights, width) } : {}),
   });
-  const { loss, grad, metrics } = policyLoss(specOf(mode, config), {
+  const { loss, grad, metrics } = computePolicyLoss(specOf(mode, config), {
     logp: entry.new as number[],
     oldLogp: entry.old as number[],
     advantages: entry.adv as number[],

@@ -51,13 +51,3 @@ export function updateEntropy(
   const entropyCoeff = Math.min(Math.max(moved, controller.entropyCoeffMin), controller.entropyCoeffMax);
   return { controller: { ...controller, entropyCoeff }, coeff: low ? entropyCoeff : 0 };
 }
-
-/**
- * log-prob of a token under the distribution it was really drawn from: the whole vocabulary's, renormalised by the mass
- * that top-k, top-p or min-p kept. The trainer subtracts the SAME recorded log mass from its own log-prob, so the first
- * ratio is exactly 1 and later ones move only with the policy.
- * @param logProbs, logMass [E]; logMass is 0 where nothing was cut
- */
-export function renormalize(logProbs: ArrayLike<number>, logMass: ArrayLike<number>): Float32Array<ArrayBuffer> {
-  return Float32Array.from(logProbs, (logp, e) => logp - logMass[e]);
-}

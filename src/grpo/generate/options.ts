@@ -10,7 +10,7 @@ import type { TrainerEngine } from '../types.ts';
 import type { Sample } from '../update/batch.ts';
 
 /** Config, engine and task of a generation. */
-export interface Generation {
+export interface GenerationContext {
   config: TrainConfig;
   engine: Pick<TrainerEngine, 'rollout' | 'tokenizer'>;
   task: Task;
@@ -43,7 +43,7 @@ export const GREEDY = { temperature: 0, topK: 0, topP: 1, minP: 0 };
 
 /** Options of a batch of `n` samples a problem; `batch` tells its random keys from those of all others of the run. */
 export function generateOptions(
-  { config, engine, task, toolParser }: Generation,
+  { config, engine, task, toolParser }: GenerationContext,
   batch: number,
   n: number,
 ): GenerateOptions {

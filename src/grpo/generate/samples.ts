@@ -9,7 +9,7 @@ import type { RolloutStats } from '../../rollout/types.ts';
 import type { Problem, Reward, Task } from '../../tasks/task.ts';
 import type { Metrics } from '../metrics.ts';
 import type { Sample } from '../update/batch.ts';
-import { type GenerateOptions, type Generation, generateOptions } from './options.ts';
+import { type GenerateOptions, type GenerationContext, generateOptions } from './options.ts';
 import type { ProblemQueue } from './problems.ts';
 
 /** Where the samples of a step come from. */
@@ -26,7 +26,7 @@ export interface SampleSource {
   close?(): Promise<void>;
 }
 
-export interface SourceOptions extends Generation {
+export interface SourceOptions extends GenerationContext {
   problems: ProblemQueue;
   /** Hears of every sample as it is scored. */
   onSample(sample: Sample, step: number): void;

@@ -84,7 +84,7 @@ export function selectTokens(
  * Loss, gradient and metrics of one micro-batch (or of the whole mini-batch: the sums are the same).
  * @param loss the loss that `spec` is of, where it is a user's own
  */
-export function policyLoss(
+export function computePolicyLoss(
   spec: PolicyLossSpec,
   rows: LossRows,
   loss: PolicyLoss = policyLossOf(spec.lossMode),

@@ -96,7 +96,7 @@ function missingRewards(samples: readonly Sample[]): Metrics {
 }
 
 /**
- * With top-k, top-p or min-p the sampler's true log-prob is `renormalize(logProbs, logMass)`, and the trainer's is taken
+ * With top-k, top-p or min-p the sampler's true log-prob is logProbs - logMass, and the trainer's is taken
  * off the same recorded mass. In a ratio the two cancel, so both are kept over the whole vocabulary and nothing is
  * subtracted; a ratio that forgot one of them would average `training/kept_mass_mean`.
  */

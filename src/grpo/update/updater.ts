@@ -6,7 +6,7 @@ import { lossWeights } from '../losses/aggregate.ts';
 import { policyLossSpec } from '../config/resolve.ts';
 import type { TrainConfig } from '../config/types.ts';
 import { type CurrentPolicyResult, correctByCurrentPolicy, needsCurrentPolicy } from '../correction/currentPolicy.ts';
-import { type LossRows, type PolicyLoss, policyLoss, policyLossOf, selectTokens } from '../losses/index.ts';
+import { type LossRows, type PolicyLoss, computePolicyLoss, policyLossOf, selectTokens } from '../losses/index.ts';
 import { rowGradients } from '../losses/rowGradients.ts';
 import { type Metrics, reduceMetrics, rolloutProbsDiff } from '../metrics.ts';
 import { entropyCoeffOf } from './controllers.ts';
@@ -231,7 +231,7 @@ export class PolicyUpdater {
 
   /** verl's actor/* metrics, from the log-probs of the forward pass in float64. */
   #lossMetrics(batch: MiniBatch, inputs: PolicyLossInputs, logp: Float32Array, entropy: Float32Array): Metrics {
-    const { metrics } = policyLoss(this.#spec, lossRows(logp, inputs, batch), this.#loss);
+    const { metrics } = computePolicyLoss(this.#spec, lossRows(logp, inputs, batch), this.#loss);
     const mean = entropy.reduce((a, b) => a + b, 0) / entropy.length;
     return { ...metrics, 'actor/entropy': mean };
   }

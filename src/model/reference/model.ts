@@ -1,5 +1,5 @@
 /**
- * The whole model and its optimizer, made of the float64 operations of reference.ts: the judge of both engines.
+ * The whole model and its optimizer, made of the float64 operations of ops.ts: the judge of both engines.
  * Gradients and weights carry Hugging Face names.
  */
 

@@ -1,7 +1,7 @@
 /**
  * The model's operations in plain float64 TypeScript: slow, obvious, and the judge of every kernel.
  * Arrays are flat and row-major; dims as in config.ts. `dx` is the gradient of `x`; every function returns fresh arrays,
- * the caller accumulates. The whole model, made of these, is in referenceModel.ts.
+ * the caller accumulates. The whole model, made of these, is in model.ts.
  */
 
 type F64 = Float64Array;
