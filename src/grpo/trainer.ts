@@ -85,7 +85,7 @@ export class GrpoTrainer {
     return { state: this.state, history, stopped: this.#stopRequested };
   }
 
-  /** Ends `fit` after the step in hand. */
+  /** Ends `fit` after the current step. */
   stop(): void {
     this.#stopRequested = true;
   }

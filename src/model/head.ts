@@ -153,9 +153,9 @@ export class Head {
   }
 
   free(): void {
-    const own = [this.logits, this.stats, ...this.#headT, this.#gathered, this.#hidden, this.#rstd, this.#dHidden];
-    if (this.#part) own.push(this.#part);
-    for (const view of [...own, this.#dGathered, this.#partial]) this.#gpu.free(view);
+    const views = [this.logits, this.stats, ...this.#headT, this.#gathered, this.#hidden, this.#rstd, this.#dHidden];
+    if (this.#part) views.push(this.#part);
+    for (const view of [...views, this.#dGathered, this.#partial]) this.#gpu.free(view);
   }
 
   #norm(x: View, rows: View, R: number): void {

@@ -37,7 +37,7 @@ export class WgslEngine implements ModelEngine {
   readonly #checkpoint: boolean;
   #workspace: Workspace | undefined;
   #optimizer: Optimizer<GpuWeights> | Optimizer<LoraWeights> | undefined;
-  /** Micro-batches of the update in hand; with the number of updates it keys the dropout masks. */
+  /** Micro-batches of the current update; with the number of updates it keys the dropout masks. */
   #microBatches = 0;
 
   /** @param maxTokenLen rows of the largest micro-batch; what does not fit grows the workspace. */

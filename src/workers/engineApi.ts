@@ -49,7 +49,7 @@ export interface EngineApi {
   exportState(what: 'weights' | 'reference' | 'optimizer' | 'gradients'): Promise<TensorMap>;
   importState(what: 'weights' | 'reference' | 'optimizer', tensors: TensorMap): Promise<void>;
 
-  /** Must come before the first request that looks into tokens (stop strings, constrained tool calls). */
+  /** Must come before the first request with stop strings or constrained tool calls. */
   useVocabulary(vocabulary: Vocabulary): Promise<void>;
   /** Requests that were made in one task of the caller's event loop; each answer resolves on its own. */
   generate(

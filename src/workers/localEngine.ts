@@ -41,7 +41,7 @@ export async function createLocalEngine(spec: EngineSpec, tuning?: FileStore): P
 
 /** Things that an engine asks its surroundings for, when it needs them. */
 interface Surroundings {
-  /** For requests that look into tokens; absent = they are refused. */
+  /** For stop strings and constrained tool calls; absent = such requests are refused. */
   vocabulary?: () => Vocabulary;
   /** Where kernel tables are kept. */
   tuning?: () => Promise<FileStore | undefined>;

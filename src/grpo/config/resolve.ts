@@ -36,8 +36,8 @@ export function resolveSftConfig(tree: unknown, source = 'config'): SftConfig {
   return config;
 }
 
-/** The policy loss as the engine takes it. @param own a user's loss, which replaces the configured one */
-export function policyLossSpec(config: TrainConfig, own?: PolicyLoss): PolicyLossSpec {
+/** The policy loss as the engine takes it. @param userLoss a user's loss, which replaces the configured one */
+export function policyLossSpec(config: TrainConfig, userLoss?: PolicyLoss): PolicyLossSpec {
   const { lossMode, policyLoss, klLossCoef, klLossType, klClamp, entropyCoeff } = config.actor;
   const { rolloutIs, rolloutIsThreshold } = correctionSettings(config);
   const given = {
@@ -47,8 +47,8 @@ export function policyLossSpec(config: TrainConfig, own?: PolicyLoss): PolicyLos
       rolloutIsThreshold: Number(rolloutIsThreshold),
     }),
   };
-  const spec = own
-    ? lossSpec(own, own.name ?? 'custom', config.actor, given)
+  const spec = userLoss
+    ? lossSpec(userLoss, userLoss.name ?? 'custom', config.actor, given)
     : lossSpec(policyLossOf(lossMode), lossMode, config.actor, given);
   return { ...spec, klLossCoef, klLossType, entropyCoeff, ...(klClamp !== undefined && { klClamp }) };
 }

@@ -89,7 +89,7 @@ export function startGroups(
   const { engine, tokenizer, task, sampling, limits, agent, signal, onSample, profile = false } = options;
   const { seed, batch, n, firstGroup = 0 } = options;
   const seconds: OutsideSeconds = { tools: 0, reward: 0 };
-  const one = async (problem: Problem, p: number, s: number): Promise<Sample> => {
+  const runSample = async (problem: Problem, p: number, s: number): Promise<Sample> => {
     const events: SampleEvent[] = [];
     const output = await runAgentLoop({
       ...(profile && { onEvent: (event: SampleEvent) => events.push(event) }),
@@ -115,7 +115,9 @@ export function startGroups(
     onSample?.(sample);
     return sample;
   };
-  const groups = problems.map((problem, p) => Promise.all(Array.from({ length: n }, (_, s) => one(problem, p, s))));
+  const groups = problems.map((problem, p) =>
+    Promise.all(Array.from({ length: n }, (_, s) => runSample(problem, p, s))),
+  );
   return { groups, seconds };
 }
 

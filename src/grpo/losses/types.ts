@@ -112,12 +112,12 @@ export function lossSpec(
     throw new InputError(
       `Policy loss "${lossMode}" has a number "${doubled}", which every loss has, from actor.${doubled}; leave it out.`,
     );
-  const own: Record<string, number> = {};
+  const ownNumbers: Record<string, number> = {};
   for (const [name, byDefault] of Object.entries(loss.numbers ?? {}))
-    own[name] = given[name] ?? (typeof byDefault === 'function' ? byDefault(clip) : byDefault);
+    ownNumbers[name] = given[name] ?? (typeof byDefault === 'function' ? byDefault(clip) : byDefault);
   return {
     lossMode,
-    numbers: { ...clip, ...own },
+    numbers: { ...clip, ...ownNumbers },
     wgsl: loss.wgsl,
     ...(loss.sequenceTerm && { sequenceTermWgsl: loss.sequenceTerm.wgsl }),
     klLossCoef: 0,

@@ -72,13 +72,13 @@ export class PolicyUpdater {
   #spec: PolicyLossSpec;
   readonly #totalUpdates: number;
 
-  constructor(config: TrainConfig, engine: TrainerEngine, own?: CustomLoss | PolicyLoss) {
+  constructor(config: TrainConfig, engine: TrainerEngine, userLoss?: CustomLoss | PolicyLoss) {
     this.#config = config;
     this.#engine = engine;
-    const fused = typeof own === 'object' ? own : undefined;
+    const fused = typeof userLoss === 'object' ? userLoss : undefined;
     this.#loss = fused ?? policyLossOf(config.actor.lossMode);
     this.#spec = policyLossSpec(config, fused);
-    if (typeof own === 'function') this.#custom = own;
+    if (typeof userLoss === 'function') this.#custom = userLoss;
     // Where nothing runs its WGSL, a user's loss runs by its float64 row on this thread.
     else if (fused && engine.model.name !== 'wgsl') this.#custom = (rows) => rowGradients(this.#spec, rows, fused);
     const perStep = Math.ceil(config.data.trainBatchSize / config.actor.ppoMiniBatchSize) * config.actor.ppoEpochs;

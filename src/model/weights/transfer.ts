@@ -103,8 +103,8 @@ class BlockWriter {
     );
     if (homes.length === 0) throw new InputError(`The model has no tensor "${piece.name}".`);
     for (const { block, part } of homes) {
-      const own = part.rows ? pieceWithin(piece, part) : piece;
-      if (own.data.length > 0) this.#writePart(block, part, own);
+      const rows = part.rows ? pieceWithin(piece, part) : piece;
+      if (rows.data.length > 0) this.#writePart(block, part, rows);
     }
   }
 
