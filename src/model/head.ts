@@ -49,7 +49,10 @@ export class Head {
   readonly stats: View;
   readonly #gpu: Gpu;
   readonly #model: LlamaModel;
-  /** [C, rows] of each chunk of the head; none of what is read as it lies; of weights to be unpacked one, made anew for every use */
+  /**
+   * [C, rows] transposed copies of the head's chunks. None where products read the table as it lies; one, written before every
+   * use, where the table is packed.
+   */
   readonly #headT: View[];
   /** [chunkRows, rows] logits of one chunk of the head; absent where it is one. */
   readonly #part: View | undefined;
