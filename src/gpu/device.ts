@@ -122,7 +122,7 @@ export class Gpu {
     view.buffer.destroy();
   }
 
-  /** Host to device. What was recorded before still sees the old contents. */
+  /** Host to device. Passes recorded before still see the old contents. */
   write(view: View, data: Float32Array | Uint32Array | Int32Array, elementOffset = 0): void {
     if (elementOffset * 4 + data.byteLength > view.bytes)
       throw new RangeError(

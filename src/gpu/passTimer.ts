@@ -5,7 +5,7 @@ import { newView, type View } from './view.ts';
 /** Labelled passes between two reads; those beyond are not counted. */
 const PASSES = 128;
 
-/** Owns a device's timestamps: two for each of the labelled passes since the last read. Destroyed by whoever made it. */
+/** Owns a device's timestamps: two for each of the labelled passes since the last read. Its maker destroys it. */
 export class PassTimer {
   /** Passes that begin now count towards it; undefined = they are not timed. */
   label: string | undefined;

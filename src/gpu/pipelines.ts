@@ -19,8 +19,8 @@ type Overrides = Record<string, number>;
 export const uniformBytes = ({ paramsBytes }: Kernel): number => Math.ceil(paramsBytes / 16) * 16;
 
 /**
- * Owns a device's pipelines, by kernel and overrides, and what is on its way to be one. A kernel that does not compile is
- * reported by who waits for `prepare` or `compiling`, or, where it is used, as an uncaptured error of the device.
+ * Owns a device's pipelines, by kernel and overrides, also those that are being compiled. The error of a kernel that does
+ * not compile reaches the callers of `prepare` or `compiling`, or, where the kernel is used, the device as an uncaptured error.
  */
 export class Pipelines {
   readonly #device: GPUDevice;

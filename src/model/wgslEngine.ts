@@ -26,7 +26,7 @@ export interface WgslEngineOptions {
   enableGradientCheckpointing?: boolean | undefined;
 }
 
-/** Trains every weight, or, where the model has adapters, those alone; exports and imports speak of what is trained. */
+/** Trains every weight, or, where the model has adapters, those alone; exports and imports are of the trained weights. */
 export class WgslEngine implements ModelEngine {
   readonly name = 'wgsl';
   readonly config: ModelConfig;

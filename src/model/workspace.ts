@@ -51,7 +51,7 @@ export function freeWorkspace(gpu: Gpu, { batch, activations, scratch, head }: W
   head.free();
 }
 
-/** Buffers for batches of up to so many rows and entries. */
+/** Allocates the buffers for batches of up to `rows` rows and `entries` entries. */
 export function createWorkspace(gpu: Gpu, model: LlamaModel, { rows, entries, checkpoint }: WorkspaceSizes): Workspace {
   const u32 = (label: string, n: number) => gpu.buffer(`batch.${label}`, n * 4);
   const identity = Uint32Array.from({ length: rows }, (_, n) => n);

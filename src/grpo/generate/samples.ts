@@ -22,7 +22,7 @@ export interface SampleSource {
   startOver?(carried: readonly number[]): void;
   /** Lets the engine run between two steps, for an evaluation. */
   resume?(): Promise<void>;
-  /** Ends what is under way. */
+  /** Aborts the groups that are under way. */
   close?(): Promise<void>;
 }
 

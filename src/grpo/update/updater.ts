@@ -279,7 +279,7 @@ export class PolicyUpdater {
   }
 }
 
-/** Waits for the device even where the host's work throws: whoever hears of the error finds nothing half submitted. */
+/** Waits for the device even where the host's work throws, so that nothing is half submitted when the error is reported. */
 async function bothDone<T, U>(computing: Promise<T>, hostWork: () => U): Promise<[T, U]> {
   const settled = await Promise.allSettled([computing, Promise.resolve().then(hostWork)]);
   const failed = settled.find((result) => result.status === 'rejected');

@@ -1,4 +1,4 @@
-/** Cuts the contexts of new jobs into one prefill pass: each prompt once for all jobs that share it, then own tokens. */
+/** Cuts the contexts of new jobs into one prefill pass: each prompt once for all jobs that share it, then the tokens after it. */
 
 import type { Draw, PrefillRows } from '../decode/decoder.ts';
 import type { RunningJob } from './job.ts';

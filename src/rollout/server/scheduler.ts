@@ -2,7 +2,7 @@
  * Decides what is computed next, as the schedulers of vLLM and nano-vllm do: waiting requests get slots, each pass computes
  * new contexts (prefill) and draws the next tokens of all running sequences (decode), and ended sequences are answered.
  *
- * The schedule never shows in the tokens. Those of a sample depend on its key, its context and the weights
+ * The schedule changes no token: the tokens of a sample depend on its key, its context and the weights
  * (kernels/sample.wgsl), not on the other samples in its batch, nor on a preemption.
  */
 
