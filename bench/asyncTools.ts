@@ -45,7 +45,9 @@ export async function benchAsyncTools(
   const [barrier, asynchronous] = [best(rounds.map((r) => r.barrier)), best(rounds.map((r) => r.asynchronous))];
   const lost = rounds.reduce((sum, r) => sum + r.barrier.lost + r.asynchronous.lost, 0);
   return {
-    ...{ samples, turns: TURNS, ...searchMs(samples) },
+    samples,
+    turns: TURNS,
+    ...searchMs(samples),
     barrierMs: barrier.ms,
     asyncMs: asynchronous.ms,
     lostSamples: lost,
@@ -97,13 +99,23 @@ class AsyncToolsBench {
     let call = 0;
     const latencyMs = () => scale * latency(s, call++);
     return runAgentLoop({
-      ...{ engine: this.#engine, tokenizer: this.#tokenizer, problem, agentLoop, requestId: `${s}`, key: [1, s] },
+      engine: this.#engine,
+      tokenizer: this.#tokenizer,
+      problem,
+      agentLoop,
+      requestId: `${s}`,
+      key: [1, s],
       tools: [searchTool(() => [{ id: '1', title: 'Ana lives in Lorum' }], { latencyMs })],
       sampling: { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: TURN_TOKENS, stopTokenIds: [] },
       limits: {
-        ...{ maxPromptLength: 64, maxResponseLength: 320, contextLength: 384 },
-        ...{ maxAssistantTurns: TURNS, maxToolCalls: TURNS },
-        ...{ toolTimeoutMs: 60_000, maxToolResponseLength: 64, toolResponseTruncateSide: 'right' },
+        maxPromptLength: 64,
+        maxResponseLength: 320,
+        contextLength: 384,
+        maxAssistantTurns: TURNS,
+        maxToolCalls: TURNS,
+        toolTimeoutMs: 60_000,
+        maxToolResponseLength: 64,
+        toolResponseTruncateSide: 'right',
       },
     });
   }

@@ -1,5 +1,5 @@
 /**
- * What single operations cost: a loop with 48 of them against one with 16, in one subgroup on one core, so that what is between
+ * The cost of single operations: a loop with 48 of them against one with 16, in one subgroup on one core, so that what is between
  * is not counted. On request: docs/log.md rests the shapes of tiles on it.
  */
 

@@ -21,7 +21,7 @@ import { benchTiles } from './tiles.ts';
 import { benchPrefixSharing, benchScaling, benchTrain } from './train.ts';
 import type { Effort } from './timing.ts';
 
-/** What differs between Node and a page. */
+/** The differences between Node and a page. */
 export interface Host {
   /** A line of progress. */
   say(line: string): void;

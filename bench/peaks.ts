@@ -1,4 +1,4 @@
-/** What the adapter can do at most: arithmetic, copies, dispatches, read-backs. */
+/** The most that the adapter can do: arithmetic, copies, dispatches, read-backs. */
 
 import type { Gpu } from '../src/gpu/device.ts';
 import { defineKernel } from '../src/gpu/kernel.ts';

@@ -1,4 +1,4 @@
-/** What recording the profile costs: the same GRPO steps with and without it, in turn. */
+/** The cost of recording the profile: the same GRPO steps with and without it, in turn. */
 
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -41,7 +41,9 @@ export async function benchProfile(
     median(taken[variant].map((step, i) => step[of] / taken.off[i][of])) - 1;
   const cost = (variant: Variant) => ({ clock: share(variant, 'ms'), processor: share(variant, 'cpuMs') });
   return {
-    ...{ rounds, stepMs: median(taken.off.map(({ ms }) => ms)), events: cost('events') },
+    rounds,
+    stepMs: median(taken.off.map(({ ms }) => ms)),
+    events: cost('events'),
     ...(variants.includes('gpu') && { withGpuTimes: cost('gpu') }),
   };
 }
@@ -65,7 +67,9 @@ class ProfileBench {
     const trainer = (profile: boolean) => {
       const own = { ...still, trainer: { ...still.trainer, profile } };
       return new GrpoTrainer({
-        ...{ config: own, task, engine },
+        config: own,
+        task,
+        engine,
         ...(profile && { onPhase: (phase) => this.#clock.mark(phase) }),
       });
     };

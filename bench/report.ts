@@ -1,4 +1,4 @@
-/** What `npm run bench` measures, and how it is shown. What was not measured is absent, never zero. */
+/** The measurements of `npm run bench`, and how they are shown. One that was not taken is absent, never zero. */
 
 import type { AdapterSummary } from '../src/gpu/device.ts';
 import type { TableSource } from '../src/model/kernels/tuning.ts';
@@ -29,7 +29,7 @@ export interface Rate {
 }
 
 /** By kernel, summed over what was measured. */
-export type KernelTimes = Record<string, { calls: number; ms: number }>;
+type KernelTimes = Record<string, { calls: number; ms: number }>;
 
 export interface TrainResult extends Rate {
   /** Host time to record and submit one step. */
@@ -42,7 +42,7 @@ export interface TrainResult extends Rate {
   ratio?: { tfjs?: number; jaxjs?: number };
 }
 
-export interface DecodeResult extends Rate {
+interface DecodeResult extends Rate {
   /** A short generation, its prompt included. */
   kernels?: KernelTimes;
   /** Our tokens a second over the peer's. */
@@ -116,7 +116,7 @@ export interface Report {
   asyncTools?: {
     samples: number;
     turns: number;
-    /** What either way waits for searches alone: the slowest of every turn; the slowest sample's. */
+    /** The time that either way waits for searches alone: the slowest of every turn; the slowest sample's. */
     barrierSearchMs: number;
     asyncSearchMs: number;
     barrierMs: number;
@@ -132,8 +132,8 @@ export interface Report {
   prefixSharing?: { speedup: number; rows: number; rowsWithout: number; gradientDifference: number };
 }
 
-/** What was added to a step, as a share of it. */
-export interface ProfileCost {
+/** The time added to a step, as a share of it. */
+interface ProfileCost {
   clock: number;
   /** Time of all processors, which other programs on the machine disturb less. */
   processor: number;
@@ -245,10 +245,10 @@ export function table(report: Report): string {
 }
 
 /**
- * Whether a step of n sequences takes less than twice one of n / 2, for all n up to 16 that were measured: the rate then
+ * True if a step of n sequences takes less than twice one of n / 2, for all n up to 16 that were measured: the rate then
  * rises from each to the next. Undefined where fewer than two were measured.
  */
-export function growsLess(decode: Report['decode']): boolean | undefined {
+function growsLess(decode: Report['decode']): boolean | undefined {
   const rates = Object.entries(decode ?? {})
     .map(([sequences, { tokensPerSecond }]) => ({ sequences: Number(sequences), tokensPerSecond }))
     .filter(({ sequences }) => sequences <= 16)

@@ -87,7 +87,10 @@ class Pair {
     const contextIds = this.#prompts[p];
     const cuts = { topK: 0, topP: 1, minP: 0, maxNewTokens: NEW_TOKENS, stopTokenIds: [] };
     return {
-      ...{ requestId: `${p}`, contextIds, promptLength: contextIds.length, key: [round, p] },
+      requestId: `${p}`,
+      contextIds,
+      promptLength: contextIds.length,
+      key: [round, p],
       sampling: { temperature: this.#temperature, ...cuts },
     };
   }

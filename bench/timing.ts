@@ -38,7 +38,7 @@ export async function secondsOf(gpu: Gpu, record: () => void, { rounds, roundS }
   // A disturbed first run ends the doubling early; the read-back would then be most of what is timed.
   let seconds = await best(times);
   while (seconds - readBack < roundS / 2 && times < MOST_TIMES) seconds = await best((times *= 2));
-  // What a read-back takes varies: taking off more than half would leave its noise for a result.
+  // The time of a read-back varies: taking off more than half would leave its noise for a result.
   return Math.max(seconds - readBack, seconds / 2) / times;
 }
 

@@ -12,7 +12,7 @@ interface ChartSpec {
   id: string;
   title: string;
   unit: string;
-  /** What the curve tells, for the one who sees it for the first time. */
+  /** A sentence about the curve, for a reader who sees it for the first time. */
   hint: string;
   /** The first is the main one: solid, and shown in the header. */
   series: { label: string; read: Read }[];

@@ -1,4 +1,4 @@
-/** What the page fetches: recipes and checkpoints, by the paths the command line uses. */
+/** Fetches recipes and checkpoints, by the paths the command line uses. */
 
 import { loadCheckpoint } from '../src/model/checkpoint/checkpoint.ts';
 import type { ModelCheckpoint } from '../src/model/checkpoint/checkpoint.ts';

@@ -1,9 +1,9 @@
-/** What the page has to say above everything else: the adapter, how a run ended, what went wrong. */
+/** Notices above everything else: the adapter, how a run ended, what went wrong. */
 
 import { NoGpuError, type FoundAdapter } from './adapter.ts';
 import { byId, el, setText } from '../src/report/page/dom.ts';
 
-export interface Explained {
+interface Explained {
   title: string;
   text: string;
 }

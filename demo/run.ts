@@ -15,7 +15,7 @@ import type { EngineDescription } from '../src/workers/engineApi.ts';
 import { createRemoteEngine } from '../src/workers/remoteEngine.ts';
 import { fetchModel } from './files.ts';
 
-export interface RunEvents {
+interface RunEvents {
   /** Files that come from another server, then their way to the GPU. */
   onDownload(progress: DownloadProgress): void;
   onLoaded(engine: EngineDescription): void;
@@ -91,7 +91,11 @@ export class Run {
     this.#events.onLoaded(engine.description);
     const { onPhase, onSample } = this.#events;
     this.#trainer = new GrpoTrainer({
-      ...{ config, task, engine, onPhase, onSample },
+      config,
+      task,
+      engine,
+      onPhase,
+      onSample,
       onStep: (metrics, samples) => this.#afterStep(metrics, samples),
     });
     const result = await this.#trainer.fit();

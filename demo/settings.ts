@@ -1,4 +1,4 @@
-/** What can be set before a run: a form, filled from the recipe and the address, read back into a config. */
+/** Settings before a run: a form, filled from the recipe and the address, read back into a config. */
 
 import { parse, stringify } from 'yaml';
 import type { TrainConfig } from '../src/grpo/config/types.ts';
@@ -17,7 +17,7 @@ const FIELDS = [
   { name: 'seed', key: 'seed', label: 'Seed' },
 ] as const;
 
-/** What an algorithm decides; the recipe's own values would override another algorithm's. */
+/** Keys that an algorithm decides; the recipe's own values would override another algorithm's. */
 const ALGORITHM_KEYS = ['clipRatio', 'clipRatioLow', 'clipRatioHigh', 'clipRatioC', 'lossAggMode', 'lossMode'];
 
 type Tree = { [key: string]: unknown };
@@ -51,7 +51,7 @@ export class Settings {
     this.#summarize();
   }
 
-  /** What the choices come to; a mistake is said while it is being made. */
+  /** Says in a line what the choices come to; a mistake is said while it is being made. */
   #summarize(): void {
     try {
       setText(this.#summary, summaryOf(this.config()));

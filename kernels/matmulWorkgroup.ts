@@ -6,7 +6,7 @@ import type { WorkgroupTile } from './tiles.ts';
 const LETTERS = 'xyzw';
 const plus = (n: number) => (n ? ` + ${n}u` : '');
 
-/** What its text has in common with the tiles in registers. */
+/** The parts of its text that the tiles in registers share. */
 interface Common {
   /** Of the header: the shapes of a, b, add and y. */
   shapes: string;

@@ -1,4 +1,4 @@
-/** What the printers of kernels share: WGSL has no unroll and no loops over names, so they write everything out. */
+/** Helpers of the kernel printers: WGSL has no unroll and no loops over names, so they write everything out. */
 
 export const range = (n: number): number[] => [...Array(n).keys()];
 

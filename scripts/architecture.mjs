@@ -42,7 +42,7 @@ function placeOf(file) {
   return parts.length === 3 ? { room: parts[1] } : { room: parts[1], folder: parts[2] };
 }
 
-/** What a file imports or exports from inside the repository. @param {string} file */
+/** Files that a file imports or exports from, inside the repository. @param {string} file */
 function importsOf(file) {
   const text = readFileSync(join(ROOT, file), 'utf8');
   return [...text.matchAll(/(?:from|import\(|import) ?'(\.[^'?]+)(?:\?[\w-]+)?'/g)].map((match) =>

@@ -16,7 +16,7 @@ const times = (/** @type {number | undefined} */ x) => (x === undefined ? '-' : 
 const lowest = (/** @type {number[]} */ values) => (values.length > 0 ? Math.min(...values) : undefined);
 
 /**
- * What is measured, its targets, and where a report has it.
+ * The measurements, their targets, and where a report has them.
  * @type {[what: string, least: string, aim: string, of: (report: Report) => string][]}
  */
 const ROWS = [

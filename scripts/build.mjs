@@ -11,7 +11,14 @@ const STEPS = [
   ['library', 'vite/bin/vite.js', 'build', '--config', 'vite.lib.config.ts', '--logLevel', 'warn'],
   [
     'command line',
-    ...['vite/bin/vite.js', 'build', '--config', 'vite.cli.config.ts', '--outDir', 'dist/cli', '--logLevel', 'warn'],
+    'vite/bin/vite.js',
+    'build',
+    '--config',
+    'vite.cli.config.ts',
+    '--outDir',
+    'dist/cli',
+    '--logLevel',
+    'warn',
   ],
   ['page', 'vite/bin/vite.js', 'build', '--logLevel', 'warn'],
 ];

@@ -1,4 +1,4 @@
-// What SwiftShader makes of a kernel, counted: instructions by kind, and those that do nothing. Linux on x86-64, with objdump
+// Counts the instructions that SwiftShader makes of a kernel: by kind, and those that do nothing. Linux on x86-64, with objdump
 // (binutils). All that was compiled is counted, so a few bytes between routines too.
 //   npm run -s webgrpo -- verify --kernels DIR    # prints those that no file in kernels/ has
 //   node scripts/jit-code.mjs DIR/matmul_subgroup4_32x16.wgsl [more kernels]

@@ -60,7 +60,7 @@ function firstFailure(folder, tests, env) {
 }
 
 /**
- * What caught a break in the checkout at `folder`.
+ * The test that caught a break in the checkout at `folder`.
  * @param {string} folder
  * @param {Mutation} mutation
  * @param {Record<string, string>} env

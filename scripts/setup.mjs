@@ -1,6 +1,6 @@
 /**
  * All the set-up there is: packages, a WebGPU adapter for Node, a Chromium for the tests. Plain Node, no dependencies.
- * What was found is remembered, so a second start costs a few milliseconds. `node scripts/setup.mjs` runs all of it.
+ * Its findings are remembered, so a second start costs a few milliseconds. `node scripts/setup.mjs` runs all of it.
  */
 
 import { existsSync, mkdirSync, readFileSync, realpathSync, writeFileSync } from 'node:fs';
@@ -47,7 +47,7 @@ function browserPath() {
 }
 
 /**
- * What was found, by question.
+ * The findings, by question.
  * @typedef {{ adapter: import('./lib/adapter.mjs').Adapter, browser: { path: string } }} Found
  */
 

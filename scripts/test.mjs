@@ -48,7 +48,12 @@ const vitest = (name, more = {}, project = name) => ({
   name,
   args: [
     bin('vitest/vitest.mjs'),
-    ...['run', '--project', project, '--passWithNoTests', '--reporter=default', '--reporter=json'],
+    'run',
+    '--project',
+    project,
+    '--passWithNoTests',
+    '--reporter=default',
+    '--reporter=json',
     `--outputFile.json=${resultFile(name)}`,
   ],
   env: { KERNELS_RUN: kernelsFile(name) },
@@ -109,7 +114,9 @@ async function runStage({ name, args, env: own, count, files, driver, inChromium
   });
   if (!isAlone) process.stdout.write(`\n== ${name}\n${run.output}`);
   return {
-    ...{ name, seconds: run.seconds, cpu: inChromium ? undefined : run.cpu },
+    name,
+    seconds: run.seconds,
+    cpu: inChromium ? undefined : run.cpu,
     ...count(resultFile(name), run.ok),
     slow: fileSeconds(resultFile(name), ROOT),
   };

@@ -1,4 +1,4 @@
-/** What scripts/lib/inline.mjs bundles into one string. */
+/** Modules that scripts/lib/inline.mjs bundles into one string. */
 
 /** A worker with all that it imports, as the text of one script. */
 declare module '*?inline-worker' {

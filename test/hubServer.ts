@@ -7,16 +7,16 @@ import type { AddressInfo } from 'node:net';
 /** The one commit there is. */
 export const SHA = '0123456789abcdef0123456789abcdef01234567';
 
-/** What happens to one request for a file's bytes; `send` is what would have. */
-export type Fault = (response: ServerResponse, send: () => void) => void;
+/** Handles one request for a file's bytes in place of the server; `send` answers as it would have. */
+type Fault = (response: ServerResponse, send: () => void) => void;
 
 /** The repository `org/tiny`, and its files at `/files/`. */
 export interface Hub {
   endpoint: string;
   files: Map<string, Uint8Array>;
-  /** What was asked, one line a request, with its range. */
+  /** The requests, one line each, with their ranges. */
   log: string[];
-  /** What the next requests for a file's bytes meet, in order. */
+  /** Faults of the next requests for a file's bytes, in order. */
   faults: Map<string, Fault[]>;
   etagOf(file: string): string;
   /** Sends so many bytes of the file, then cuts the connection. */

@@ -8,13 +8,13 @@ import { modelConfigToJson, type ModelConfig } from '../src/model/config.ts';
 import type { TensorMap } from '../src/model/engine.ts';
 import { rng } from './random.ts';
 
-export interface TokenizerFiles {
+interface TokenizerFiles {
   tokenizer: Record<string, unknown>;
   config: Record<string, unknown>;
 }
 
 /** logits = mean over tokens of embed[id] x head + bias. */
-export interface BagClassifier {
+interface BagClassifier {
   /** [V, C] */
   embed: Float32Array;
   /** [C, labels] */

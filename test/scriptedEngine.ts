@@ -61,7 +61,7 @@ export const LIMITS: AgentLimits = {
   toolResponseTruncateSide: 'middle',
 };
 
-export type Overrides = Partial<Omit<AgentLoopInput, 'limits' | 'engine'>> & {
+type Overrides = Partial<Omit<AgentLoopInput, 'limits' | 'engine'>> & {
   engine?: ScriptedEngine;
   limits?: Partial<AgentLimits>;
 };

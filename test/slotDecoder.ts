@@ -124,7 +124,7 @@ export class ModelSlotDecoder implements SlotDecoder {
     return Promise.resolve(slots.map(of));
   }
 
-  /** What the cache holds for a token under the weights of now. */
+  /** The cache entry of a token under the weights of now. */
   #keyOf(token: number): number {
     return token + 1000 * this.weights;
   }

@@ -13,7 +13,7 @@ import { QUICK_STEP, type StepInputs } from '../step.ts';
 
 const CONFIG = 'gsm8k-tool';
 
-/** What the script puts into the page, and what it finds there. */
+/** Globals that the script puts into the page, and that it reads there. */
 declare global {
   var hostSay: (line: string) => Promise<void>;
   var hostAskPeer: (name: PeerName, quick: boolean) => Promise<unknown>;

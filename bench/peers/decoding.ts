@@ -1,9 +1,9 @@
-/** What the decode peers share: prompts, greedy choice, timing. */
+/** Parts that the decode peers share: prompts, greedy choice, timing. */
 
 import { HEADLINE, tokenIds } from '../models.ts';
 import type { DecodedSequences } from './types.ts';
 
-export const PROMPT = 8;
+const PROMPT = 8;
 
 /** A prompt for each sequence, all of one length. */
 export const peerPrompts = (sequences: number): Uint32Array[] =>

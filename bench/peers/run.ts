@@ -5,7 +5,7 @@ import { type CachedModel, decodeGreedy } from './decoding.ts';
 import { type Ort, ortDecoder } from './ort.ts';
 import type { DecodePeerResult, PeerName, TrainPeerResult } from './types.ts';
 
-/** What differs between a peer in Node and one in a page. */
+/** The differences between a peer in Node and one in a page. */
 export interface PeerHost {
   /** ONNX Runtime Web ready to use: where its files are depends on the host. */
   loadOrt(provider: 'wasm' | 'webgpu'): Promise<Ort>;

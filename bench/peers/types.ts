@@ -1,10 +1,10 @@
-/** What a peer's process reports, and which peers there are. */
+/** The report of a peer's process, and the list of peers. */
 
 export const TRAIN_PEERS = ['tfjs', 'jaxjs'] as const;
 export const DECODE_PEERS = ['ortWasm', 'ortWebgpu', 'tfjsDecode'] as const;
 export const PEERS = [...TRAIN_PEERS, ...DECODE_PEERS];
-export type TrainPeer = (typeof TRAIN_PEERS)[number];
-export type DecodePeer = (typeof DECODE_PEERS)[number];
+type TrainPeer = (typeof TRAIN_PEERS)[number];
+type DecodePeer = (typeof DECODE_PEERS)[number];
 export type PeerName = TrainPeer | DecodePeer;
 
 export interface TrainPeerResult {

@@ -13,7 +13,7 @@ import { say, SetupError } from './say.mjs';
 const PROBE = fileURLToPath(new URL('probe.mjs', import.meta.url));
 
 /**
- * What Dawn finds; the variables it must be started with, and the driver they name ('' = Dawn's own choice).
+ * The adapter that Dawn finds; the variables it must be started with, and the driver they name ('' = Dawn's own choice).
  * @typedef {{ name: string, software: boolean, env: Record<string, string>, icd: string }} Adapter
  */
 
@@ -75,7 +75,7 @@ export function probe(env) {
 }
 
 /**
- * Whether an answer from an earlier start still holds.
+ * True if an answer from an earlier start still holds.
  * @param {Adapter} adapter
  */
 export function stillThere({ icd }) {

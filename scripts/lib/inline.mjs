@@ -6,7 +6,7 @@ import { basename, dirname } from 'node:path';
 /** @typedef {import('vite').InlineConfig} InlineConfig */
 
 /**
- * What stands behind the file's name in an import, and what makes its text.
+ * The query behind the file's name in an import, and what makes its text.
  * @type {Record<string, (file: string) => Promise<string>>}
  */
 const BUNDLERS = { '?inline-worker': bundleWorker, '?inline-page': bundlePage };
@@ -36,7 +36,7 @@ export function inline() {
 }
 
 /**
- * What both builds have in common; nothing is written.
+ * Options that both builds share; nothing is written.
  * @type {import('vite').BuildOptions}
  */
 const COMMON = {

@@ -174,8 +174,8 @@ export const MUTATIONS = [
   {
     name: 'server: a returning context skips its last token',
     file: 'src/rollout/server/scheduler.ts',
-    find: 'Math.min(computed, Math.max(0, own.length - 1))',
-    replace: 'Math.min(computed, own.length)',
+    find: '.length - 1)));',
+    replace: '.length)));',
     formerly: {
       file: 'src/rollout/server/admission.ts',
       find: 'job.next = Math.min(known, Math.max(0, own.length - 1));',

@@ -1,4 +1,4 @@
-/** What every set-up script shares: one line a finding on standard error, and failures that say what to do. */
+/** Helpers of every set-up script: one line a finding on standard error, and failures that say what to do. */
 
 import { spawnSync } from 'node:child_process';
 

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { inline } from './inline.mjs';
 
-/** What each weighed when the limits were set, and 10%. */
+/** Limits: each weight when they were set, and 10%. */
 const LIMIT_BYTES = { 'page, first paint': 161_000, 'page, engine worker': 90_500, library: 180_000 };
 
 const LOADED_WHEN_USED = /^(@tensorflow\/|@xenova\/|minisearch)/;

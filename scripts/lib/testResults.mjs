@@ -1,4 +1,4 @@
-/** What a stage of `npm test` passed and failed, and how long its test files took, from what its runner wrote. */
+/** Counts what a stage of `npm test` passed and failed, and how long its test files took, from what its runner wrote. */
 
 import { existsSync, readFileSync } from 'node:fs';
 import { relative } from 'node:path';

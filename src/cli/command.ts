@@ -1,4 +1,4 @@
-/** What every subcommand is. */
+/** The interface of every subcommand. */
 
 import type { FlagSpec, ParsedArgs } from './args.ts';
 

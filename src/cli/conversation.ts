@@ -13,7 +13,7 @@ export interface Answer {
   tokensPerSecond: number;
 }
 
-export interface ConversationOptions {
+interface ConversationOptions {
   engine: RolloutEngine;
   tokenizer: ChatTokenizer;
   promptIds: Uint32Array;
@@ -58,7 +58,10 @@ export class Conversation {
     const screen = new Screen(tokenizer, sampling, this.#options.onText);
     const started = performance.now();
     const generation = await engine.generate({
-      ...{ requestId: ID, contextIds: Uint32Array.from(this.#ids), promptLength: promptIds.length, key },
+      requestId: ID,
+      contextIds: Uint32Array.from(this.#ids),
+      promptLength: promptIds.length,
+      key,
       sampling: { ...sampling, maxNewTokens: Math.min(sampling.maxNewTokens, this.room) },
       onTokens: (ids) => screen.push(ids),
     });

@@ -8,7 +8,7 @@ import { InputError } from '../errors.ts';
 export let dawn: GPU | undefined;
 
 /**
- * Whether Dawn checks every index a kernel reads or writes at, as a page always has it: `WEBGRPO_ROBUSTNESS`, on or off.
+ * True if Dawn checks every index a kernel reads or writes at, as a page always has it: `WEBGRPO_ROBUSTNESS`, on or off.
  * Throws InputError for any other value.
  */
 export function robustness(): 'on' | 'off' {
@@ -35,7 +35,7 @@ export async function installDawn(): Promise<void> {
   restWhileWaiting();
 }
 
-/** What a device of this machine will bind at most, for a plan before there is one; Infinity without an adapter. */
+/** The most bytes that a device of this machine will bind, for a plan before there is one; Infinity without an adapter. */
 export async function adapterBindingBytes(): Promise<number> {
   const adapter = await navigator.gpu.requestAdapter({ powerPreference: 'high-performance' });
   return adapter ? bindingBytes(adapter.limits) : Infinity;

@@ -1,4 +1,4 @@
-/** What is kept on disk between runs: downloaded models under `WEBGRPO_CACHE` or a folder of the user's cache, and kernel tables. */
+/** Files kept between runs: downloaded models under `WEBGRPO_CACHE` or a folder of the user's cache, and kernel tables. */
 
 import { mkdir, open } from 'node:fs/promises';
 import { homedir } from 'node:os';

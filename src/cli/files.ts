@@ -72,7 +72,7 @@ export async function writeFolder(path: string, files: ReadonlyMap<string, Uint8
   await rename(temporary, path);
 }
 
-/** What stands in the folder instead, for a mistyped name. */
+/** The other names in the folder, for a mistyped one. */
 async function neighbours(path: string): Promise<string> {
   const folder = dirname(path);
   if (existsSync(path)) return '';

@@ -21,7 +21,7 @@ export const bindingBytes = ({
 }: Pick<GPUSupportedLimits, 'maxStorageBufferBindingSize' | 'maxBufferSize'>): number =>
   Math.floor(Math.min(maxStorageBufferBindingSize, maxBufferSize) / 256) * 256;
 
-/** Whether the adapter that `openAdapter` would take has 16-bit floats in shaders. */
+/** True if the adapter that `openAdapter` would take has 16-bit floats in shaders. */
 export async function offersHalves(): Promise<boolean> {
   const adapter = await globalThis.navigator?.gpu?.requestAdapter({ powerPreference: 'high-performance' });
   return adapter?.features.has('shader-f16') ?? false;

@@ -1,4 +1,4 @@
-/** What kind of adapter this is, for kernels that have a form for each kind. */
+/** The kind of an adapter, for kernels that have a form for each kind. */
 
 import type { AdapterSummary } from './device.ts';
 
@@ -10,9 +10,9 @@ import type { AdapterSummary } from './device.ts';
  */
 export type AdapterFamily = 'four' | 'eight' | 'wide' | 'none';
 
-export type Adapter = Pick<AdapterSummary, 'isSoftware' | 'subgroupSize' | 'subgroupMaxSize'>;
+type AdapterTraits = Pick<AdapterSummary, 'isSoftware' | 'subgroupSize' | 'subgroupMaxSize'>;
 
-export function adapterFamily({ isSoftware, subgroupSize, subgroupMaxSize }: Adapter): AdapterFamily {
+export function adapterFamily({ isSoftware, subgroupSize, subgroupMaxSize }: AdapterTraits): AdapterFamily {
   const size = subgroupSize === subgroupMaxSize ? subgroupSize : undefined; // of every subgroup
   if (isSoftware && size === 4) return 'four';
   if (isSoftware && size === 8) return 'eight';
@@ -20,5 +20,5 @@ export function adapterFamily({ isSoftware, subgroupSize, subgroupMaxSize }: Ada
 }
 
 /** Lanes that load together, and hand each other what they loaded. */
-export const sharingLanes = (adapter: Adapter): 0 | 4 | 8 => SHARING[adapterFamily(adapter)];
+export const sharingLanes = (adapter: AdapterTraits): 0 | 4 | 8 => SHARING[adapterFamily(adapter)];
 const SHARING = { four: 4, eight: 8, wide: 0, none: 0 } as const;

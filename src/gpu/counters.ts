@@ -1,4 +1,4 @@
-/** What a device has created so far; a steady step must leave all but dispatches, submits and mappedBytes unchanged. */
+/** Counts of what a device has created so far; a steady step must leave all but dispatches, submits and mappedBytes unchanged. */
 export interface GpuCounters {
   /** Buffers that exist, for views and for read-backs. */
   buffers: number;

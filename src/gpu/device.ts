@@ -21,7 +21,7 @@ export type { AdapterSummary } from './adapter.ts';
 export type { GpuCounters } from './counters.ts';
 export type { View } from './view.ts';
 
-export interface GpuOptions {
+interface GpuOptions {
   powerPreference?: GPUPowerPreference;
   /** Refuse to allocate more than this; VRAM itself cannot be queried. */
   maxBytes?: number;
@@ -122,7 +122,7 @@ export class Gpu {
     view.buffer.destroy();
   }
 
-  /** Host to device. What was recorded before still sees the old contents. */
+  /** Host to device. Passes recorded before still see the old contents. */
   write(view: View, data: Float32Array | Uint32Array | Int32Array, elementOffset = 0): void {
     if (elementOffset * 4 + data.byteLength > view.bytes)
       throw new RangeError(
@@ -221,7 +221,7 @@ export class Gpu {
     this.#timer = undefined;
   }
 
-  /** What is recorded from now on counts towards `label`; undefined = is not timed. Does nothing without `startTimer`. */
+  /** Passes recorded from now on count towards `label`; undefined = they are not timed. Does nothing without `startTimer`. */
   timeAs(label: string | undefined): void {
     if (!this.#timer || this.#timer.label === label) return;
     this.#endPass();
@@ -261,7 +261,7 @@ export class Gpu {
     this.#pipelines.prepareLater(kernels);
   }
 
-  /** Whether a kernel is to be compiled ahead and is not there yet. */
+  /** True if a kernel is to be compiled ahead and is not there yet. */
   isCompiling(kernel: Kernel): boolean {
     return this.#pipelines.isCompiling(kernel);
   }

@@ -47,7 +47,7 @@ function halved(kernel: Kernel, mask: number): string {
 
 const aliasOf = (type: string) => new RegExp(`\\balias ${type} = (f32|vec4f);`);
 
-/** What of a product holds halves: products into activations, onto the residual stream (and logits), through a weight, its gradient. */
+/** Operands of a product that are halves: of one into activations, onto the residual stream (and logits), through a weight, its gradient. */
 const FORMS = [['a', 'b', 'y'], ['a', 'b'], ['b'], ['a']];
 const FORWARD_FORMS = 2;
 

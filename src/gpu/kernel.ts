@@ -10,7 +10,7 @@
 
 export type Scalar = 'u32' | 'i32' | 'f32';
 
-export interface KernelSpec<R extends string, W extends string, P extends string> {
+interface KernelSpec<R extends string, W extends string, P extends string> {
   /** File name without `.wgsl`; also the label in GPU errors and in traces. */
   name: string;
   /** The WGSL text. */
@@ -37,7 +37,7 @@ export interface Kernel<
   paramsBytes: number;
 }
 
-export class KernelError extends Error {
+class KernelError extends Error {
   override name = 'KernelError';
   constructor(kernel: string, detail: string) {
     super(`kernels/${kernel}.wgsl: ${detail}.`);

@@ -10,5 +10,5 @@ const BLOCK_WORDS = { float16: 16, int8: 9, int4: 5 };
 export const packedBytes = (format: PackedFormat, n: number): number =>
   Math.ceil(n / PACKED_BLOCK) * BLOCK_WORDS[format] * 4;
 
-/** Whether a packed [rows, cols] can be read by a product as it is: eight values at a time, of one row and one block. */
+/** True if a product can read a packed [rows, cols] as it is: eight values at a time, of one row and one block. */
 export const fitsPackedProduct = (rows: number, cols: number): boolean => rows % 8 === 0 && cols % 8 === 0;

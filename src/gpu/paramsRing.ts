@@ -7,7 +7,7 @@ const BYTES = 1 << 20;
 /** Dynamic offsets of uniform buffers are multiples of it. */
 const SLOT = 256;
 
-/** Owns that buffer. Who fills it must see to it that it is uploaded, and what reads it submitted, when it is full. */
+/** Owns that buffer. When it is full, the caller must upload it and submit the passes that read it. */
 export class ParamsRing {
   readonly buffer: GPUBuffer;
   readonly #device: GPUDevice;
@@ -37,7 +37,7 @@ export class ParamsRing {
     return offset;
   }
 
-  /** Sends what was taken since the last upload, before what reads it is submitted. */
+  /** Uploads the parameters taken since the last upload; call it before the passes that read them are submitted. */
   upload(): void {
     if (this.#used > 0) this.#device.queue.writeBuffer(this.buffer, 0, this.#cpu.buffer, 0, this.#used);
     this.#used = 0;

@@ -5,9 +5,9 @@ import { newView, type View } from './view.ts';
 /** Labelled passes between two reads; those beyond are not counted. */
 const PASSES = 128;
 
-/** Owns a device's timestamps: two for each of the labelled passes since the last read. Destroyed by whoever made it. */
+/** Owns a device's timestamps: two for each of the labelled passes since the last read. Its maker destroys it. */
 export class PassTimer {
-  /** What passes that begin now count towards; undefined = they are not timed. */
+  /** Passes that begin now count towards it; undefined = they are not timed. */
   label: string | undefined;
   /** Where `resolve` puts the timestamps: [pass][begin, end], u64 nanoseconds. */
   readonly view: View;

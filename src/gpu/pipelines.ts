@@ -8,7 +8,7 @@ export interface Layout {
   gpu: GPUBindGroupLayout;
 }
 
-export interface Pipeline {
+interface Pipeline {
   pipeline: GPUComputePipeline;
   layout: Layout;
 }
@@ -19,8 +19,8 @@ type Overrides = Record<string, number>;
 export const uniformBytes = ({ paramsBytes }: Kernel): number => Math.ceil(paramsBytes / 16) * 16;
 
 /**
- * Owns a device's pipelines, by kernel and overrides, and what is on its way to be one. A kernel that does not compile is
- * reported by who waits for `prepare` or `compiling`, or, where it is used, as an uncaptured error of the device.
+ * Owns a device's pipelines, by kernel and overrides, also those that are being compiled. The error of a kernel that does
+ * not compile reaches the callers of `prepare` or `compiling`, or, where the kernel is used, the device as an uncaptured error.
  */
 export class Pipelines {
   readonly #device: GPUDevice;
@@ -72,7 +72,7 @@ export class Pipelines {
     for (const kernel of this.#later.splice(0)) this.prepare(kernel).catch(() => {});
   }
 
-  /** Whether a kernel is to be compiled ahead and is not there yet. */
+  /** True if a kernel is to be compiled ahead and is not there yet. */
   isCompiling(kernel: Kernel): boolean {
     if (this.#later.includes(kernel)) return true;
     return this.#compiling.size > 0 && this.#compiling.has(pipelineKey(kernel, undefined));

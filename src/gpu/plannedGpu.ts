@@ -13,7 +13,7 @@ const NO_ADAPTER = {
   features: [],
 };
 
-/** What `Gpu` asks of a GPUDevice to allocate, without any memory behind it. */
+/** The part of a GPUDevice that `Gpu` allocates by, without any memory behind it. */
 class CountingDevice {
   readonly limits = { maxStorageBufferBindingSize: Infinity, maxBufferSize: Infinity };
   readonly lost = new Promise<never>(() => {});
@@ -46,7 +46,7 @@ export class PlannedGpu extends Gpu {
     return view;
   }
 
-  /** What `build` makes, and the bytes it allocates by label. */
+  /** The result of `build`, and the bytes it allocates by label. */
   during<T>(build: () => T): { made: T; bytes: ReadonlyMap<string, number> } {
     this.#labels = new Map();
     return { made: build(), bytes: this.#labels };

@@ -2,7 +2,7 @@
 
 import type { GpuCounters } from './counters.ts';
 
-export interface StagingBuffer {
+interface StagingBuffer {
   buffer: GPUBuffer;
   /** A read-back is using it. */
   busy: boolean;

@@ -14,10 +14,10 @@ const LEAST_S = 0.002;
 const MOST_TIMES = 64;
 /** Tiles this much slower than the best are timed once only. */
 const HOPELESS = 1.5;
-/** What a tile must gain to be used beside the one for more rows: each costs a compilation, and times are noisy. */
+/** A tile must gain as much to be used beside the one for more rows: each costs a compilation, and times are noisy. */
 const GAIN = 1.05;
 
-export interface TunedRows {
+interface TunedRows {
   rows: number;
   /** Microseconds of one product of so many rows. */
   us: Partial<Record<MatmulVariant, number>>;

@@ -12,7 +12,7 @@ import { indicesByGroup, mean, std, type GroupId } from './advantages/index.ts';
 export type Metrics = Record<string, number>;
 
 /** `<name>/mean`, `/max`, `/min`; nothing for an empty list. */
-export function summarize(name: string, values: readonly number[]): Metrics {
+function summarize(name: string, values: readonly number[]): Metrics {
   if (values.length === 0) return {};
   let [max, min] = [values[0], values[0]];
   for (const v of values) [max, min] = [Math.max(max, v), Math.min(min, v)];
@@ -27,7 +27,7 @@ export function quantile(values: readonly number[], q: number): number {
   return sorted[low] + (at - low) * ((sorted[low + 1] ?? sorted[low]) - sorted[low]);
 }
 
-export interface StepSamples {
+interface StepSamples {
   /** [N] in sample order, as is everything below. */
   trajectories: readonly Trajectory[];
   rewards: readonly Reward[];

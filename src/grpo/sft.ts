@@ -14,7 +14,7 @@ export interface SftExample {
   mask: Uint8Array;
 }
 
-export interface SftOptions {
+interface SftOptions {
   config: SftConfig;
   engine: ModelEngine;
   /** Example `index` of an endless stream. */

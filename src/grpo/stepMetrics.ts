@@ -1,4 +1,4 @@
-/** What a step reports of itself: the phases it enters, the seconds they take, and its metrics. */
+/** The report of a step: the phases it enters, the seconds they take, and its metrics. */
 
 import type { TrainConfig } from './config/types.ts';
 import type { GeneratedStep } from './generate/samples.ts';
@@ -40,7 +40,7 @@ export class StepTimer {
   }
 }
 
-export interface StepReport {
+interface StepReport {
   config: TrainConfig;
   step: number;
   generated: GeneratedStep;

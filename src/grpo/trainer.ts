@@ -7,7 +7,7 @@ import type { TrainConfig } from './config/types.ts';
 import { correctionSettings } from './correction/settings.ts';
 import { FilteredGroups } from './generate/filterGroups.ts';
 import { greedyBaselines } from './generate/greedyBaselines.ts';
-import type { Generation } from './generate/options.ts';
+import type { GenerationContext } from './generate/options.ts';
 import { OverSampledGroups } from './generate/overSampling.ts';
 import { ProblemQueue } from './generate/problems.ts';
 import { PlainGroups, type SampleSource } from './generate/samples.ts';
@@ -43,8 +43,8 @@ export interface GrpoTrainerOptions extends TrainerEvents {
  */
 export class GrpoTrainer {
   readonly #options: GrpoTrainerOptions;
-  /** What training generates: the task with the rewards by models that the config adds. Evaluations use the task itself. */
-  readonly #generation: Generation;
+  /** Training generates by it: the task with the rewards by models that the config adds. Evaluations use the task itself. */
+  readonly #generation: GenerationContext;
   readonly #problems: ProblemQueue;
   readonly #source: SampleSource;
   readonly #updater: PolicyUpdater;
@@ -85,7 +85,7 @@ export class GrpoTrainer {
     return { state: this.state, history, stopped: this.#stopRequested };
   }
 
-  /** Ends `fit` after the step in hand. */
+  /** Ends `fit` after the current step. */
   stop(): void {
     this.#stopRequested = true;
   }

@@ -1,4 +1,4 @@
-/** What a trainer drives, what it keeps from step to step, and what it tells those who watch. */
+/** The trainer's engine, the state it keeps from step to step, and the events it reports. */
 
 import type { ModelEngine, TensorMap } from '../model/engine.ts';
 import type { ChatTokenizer } from '../model/tokenizer/chat.ts';

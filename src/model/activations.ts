@@ -1,4 +1,4 @@
-/** What the layers of a pass leave behind: in training every layer has buffers of its own, in rollout all share one set. */
+/** Buffers that the layers of a pass write: in training every layer has its own, in rollout all share one set. */
 
 import type { Gpu } from '../gpu/device.ts';
 import type { View } from '../gpu/view.ts';
@@ -6,7 +6,7 @@ import type { ModelConfig } from './config.ts';
 import { createLoraScratch, type LoraScratch } from './lora/pass.ts';
 import type { Lora } from './lora/weights.ts';
 
-/** What one layer leaves behind. In training each layer has its own; in rollout all share one. */
+/** Buffers that one layer writes. In training each layer has its own; in rollout all share one. */
 export interface LayerActivations {
   /** [N, C] the layer's input */ x: View;
   /** [N, C] */ h1: View;
@@ -37,7 +37,7 @@ export interface Activations {
   lora?: LoraScratch;
 }
 
-export interface ActivationOptions {
+interface ActivationOptions {
   /** Rollout: keys and values go here, a cache a layer, and all layers share the rest. */
   kvCaches?: View[];
   lora?: Lora | undefined;

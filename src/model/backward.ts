@@ -35,11 +35,11 @@ export interface BackwardScratch {
   /** [N, T] of the adapters, where there are any */ dt?: View;
 }
 
-/** What is trained: every weight, or the adapters alone. */
+/** Gradients of the parameters that train: every weight, or the adapters alone. */
 export type Gradients = { base: GpuWeights; lora?: undefined } | { lora: LoraWeights; base?: undefined };
 
-/** What backward needs beside the rows that went forward. */
-export interface BackwardRows extends RowViews {
+/** Inputs of backward, beside the rows that went forward. */
+interface BackwardRows extends RowViews {
   /** [N] */ queryEnd: View;
   /** Distinct tokens U, [U] ids, [U + 1] start, [N] rows sorted by token. */
   byToken: { U: number; ids: View; start: View; rows: View };

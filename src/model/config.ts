@@ -8,7 +8,7 @@
 
 import { InputError } from '../errors.ts';
 
-export interface RopeScaling {
+interface RopeScaling {
   ropeType: 'llama3' | 'linear';
   factor: number;
   /** The next three belong to llama3 only. */
@@ -43,7 +43,7 @@ export interface ModelConfig {
   initializerRange: number;
 }
 
-/** What transformers assumes for keys that are absent; these differ by architecture. */
+/** Defaults of transformers for keys that are absent; these differ by architecture. */
 const DEFAULTS = {
   LlamaForCausalLM: { modelType: 'llama', kvHeads: null, headDim: null, maxPositions: 2048, theta: 1e4, tied: false },
   Qwen2ForCausalLM: { modelType: 'qwen2', kvHeads: 32, headDim: null, maxPositions: 32768, theta: 1e4, tied: false },

@@ -1,6 +1,6 @@
 /**
  * The one interface through which a model is trained, after verl's engines. Two implementations:
- * `wgslEngine.ts` (default, hand-written kernels) and `tfjsEngine.ts` (autodiff, the oracle).
+ * `wgslEngine.ts` (default, hand-written kernels) and `tfjs/engine.ts` (autodiff, the oracle).
  */
 
 import type { PolicyLossText } from '../gpu/ops/policy_loss.ts';
@@ -43,7 +43,7 @@ export interface PackedBatch {
   seqStart: Uint32Array;
 }
 
-/** What the policy loss needs beside the new log-probs; all [E], entry order (sample by sample). Logs are natural. */
+/** Inputs of the policy loss beside the new log-probs; all [E], entry order (sample by sample). Logs are natural. */
 export interface PolicyLossInputs {
   /** log-prob under the policy that sampled (or the proximal policy), same temperature. */
   oldLogProbs: Float32Array;

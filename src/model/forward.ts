@@ -33,11 +33,11 @@ export interface ForwardOptions {
   adapters?: boolean;
   /** Turns the adapters' dropout on; its masks follow from it. */
   dropKey?: number | undefined;
-  /** No backward pass follows: what it alone would read need not be written. */
+  /** No backward pass follows: buffers that only backward reads need not be written. */
   inference?: boolean;
 }
 
-/** What of a pass its layers must know. */
+/** Settings of a pass that its layers read. */
 interface LayerPass {
   adapters: LoraPass | undefined;
   inference?: boolean | undefined;

@@ -33,9 +33,9 @@ export interface HeadBatch {
 const LOGITS_BYTES = 32 << 20;
 
 /** Up to here the products read a transposed copy of the table; a larger one is read as it lies, row by row. */
-export const HEAD_COPY_BYTES = 64 << 20;
+const HEAD_COPY_BYTES = 64 << 20;
 
-/** Whether a float32 table is copied: the products are as fast or faster, but the copy takes as much as the table. */
+/** True if a float32 table is copied: the products are as fast or faster, but the copy takes as much as the table. */
 const keepsCopy = ({ vocabSize: V, hiddenSize: C }: ModelConfig, most = HEAD_COPY_BYTES): boolean => V * C * 4 <= most;
 
 /**
@@ -49,7 +49,10 @@ export class Head {
   readonly stats: View;
   readonly #gpu: Gpu;
   readonly #model: LlamaModel;
-  /** [C, rows] of each chunk of the head; none of what is read as it lies; of weights to be unpacked one, made anew for every use */
+  /**
+   * [C, rows] transposed copies of the head's chunks. None where products read the table as it lies; one, written before every
+   * use, where the table is packed.
+   */
   readonly #headT: View[];
   /** [chunkRows, rows] logits of one chunk of the head; absent where it is one. */
   readonly #part: View | undefined;
@@ -153,9 +156,9 @@ export class Head {
   }
 
   free(): void {
-    const own = [this.logits, this.stats, ...this.#headT, this.#gathered, this.#hidden, this.#rstd, this.#dHidden];
-    if (this.#part) own.push(this.#part);
-    for (const view of [...own, this.#dGathered, this.#partial]) this.#gpu.free(view);
+    const views = [this.logits, this.stats, ...this.#headT, this.#gathered, this.#hidden, this.#rstd, this.#dHidden];
+    if (this.#part) views.push(this.#part);
+    for (const view of [...views, this.#dGathered, this.#partial]) this.#gpu.free(view);
   }
 
   #norm(x: View, rows: View, R: number): void {

@@ -7,7 +7,7 @@ import { allocateLora, initLora, type Lora, type LoraConfig } from './lora/weigh
 import type { Packing } from './weights/arena.ts';
 import { GpuWeights, type MatrixForm } from './weights/gpuWeights.ts';
 
-/** What all passes share. */
+/** A model on the device; all passes share it. */
 export interface LlamaModel {
   config: ModelConfig;
   weights: GpuWeights;
@@ -17,7 +17,7 @@ export interface LlamaModel {
   lora?: Lora;
   /** Bytes of the largest table of the head that is kept transposed too; absent = HEAD_COPY_BYTES of head.ts. */
   headCopyBytes?: number;
-  /** What products read and write is kept in 16-bit floats, all but the residual stream. */
+  /** Products read and write 16-bit floats, all but the residual stream. */
   half: boolean;
 }
 

@@ -5,7 +5,7 @@ import { adamw, gradClip, gradNorm, NORM_SLOTS } from '../gpu/ops/adamw.ts';
 import type { AdamWOptions, OptimizerStepResult, TensorMap } from './engine.ts';
 import type { Arena } from './weights/arena.ts';
 
-/** Owns gradients and both moments of what is trained, and the number of updates done; it changes the weights, which it does not own. */
+/** Owns gradients and both moments of the trained weights, and the number of updates done; it changes the weights, which it does not own. */
 export class Optimizer<T extends Arena> {
   /** Same layout as the weights; accumulates until `step`. */
   readonly grads: T;

@@ -4,7 +4,7 @@ import type { ModelConfig } from './config.ts';
 import type { TensorMap } from './engine.ts';
 import { mulberry32 } from './random.ts';
 
-export interface ParameterSpec {
+interface ParameterSpec {
   name: string;
   /** Row-major; a linear weight is [out, in], as in PyTorch. */
   shape: number[];

@@ -25,7 +25,7 @@ interface Buffers {
 export class PolicyStage {
   readonly #gpu: Gpu;
   #buffers: Buffers | undefined;
-  /** What is compiled; a run has one loss. */
+  /** The kernels that are compiled; a run has one loss. */
   #prepared: LossKernels | undefined;
 
   constructor(gpu: Gpu) {
@@ -66,7 +66,7 @@ export class PolicyStage {
     policyLoss(this.#gpu, { loss: spec, kl, logp, inputs, entrySample, seqStart: start, stats, dLogp, E, S });
   }
 
-  /** Room for so many entries: each is of some sample, so there are at most as many of those. */
+  /** Makes room for `entries` entries. Each belongs to some sample, so there are at most as many samples. */
   reserve(entries: number): Buffers {
     const old = this.#buffers;
     if (old && old.capacity >= entries) return old;

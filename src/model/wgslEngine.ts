@@ -26,7 +26,7 @@ export interface WgslEngineOptions {
   enableGradientCheckpointing?: boolean | undefined;
 }
 
-/** Trains every weight, or, where the model has adapters, those alone; exports and imports speak of what is trained. */
+/** Trains every weight, or, where the model has adapters, those alone; exports and imports are of the trained weights. */
 export class WgslEngine implements ModelEngine {
   readonly name = 'wgsl';
   readonly config: ModelConfig;
@@ -37,7 +37,7 @@ export class WgslEngine implements ModelEngine {
   readonly #checkpoint: boolean;
   #workspace: Workspace | undefined;
   #optimizer: Optimizer<GpuWeights> | Optimizer<LoraWeights> | undefined;
-  /** Micro-batches of the update in hand; with the number of updates it keys the dropout masks. */
+  /** Micro-batches of the current update; with the number of updates it keys the dropout masks. */
   #microBatches = 0;
 
   /** @param maxTokenLen rows of the largest micro-batch; what does not fit grows the workspace. */
@@ -71,8 +71,12 @@ export class WgslEngine implements ModelEngine {
       name: this.name,
       config: this.config,
       logProbs: (batch, { temperature }) => this.#logProbs(batch, temperature, { adapters: false }),
-      ...{ forwardBackward: frozen, optimizerStep: frozen, exportGradients: frozen },
-      ...{ exportOptimizer: frozen, importOptimizer: frozen, importWeights: frozen },
+      forwardBackward: frozen,
+      optimizerStep: frozen,
+      exportGradients: frozen,
+      exportOptimizer: frozen,
+      importOptimizer: frozen,
+      importWeights: frozen,
       exportWeights: () => this.#model.weights.exportTensors(),
       destroy: () => {},
     };

@@ -7,7 +7,7 @@ import { Head } from './head.ts';
 import type { LlamaModel } from './llama.ts';
 
 /** Device copies of a PackedBatch, sized for the largest one. */
-export interface BatchBuffers {
+interface BatchBuffers {
   /** [N] */ tokens: View;
   positions: View;
   kvRows: View;
@@ -27,7 +27,7 @@ export interface BatchBuffers {
   dEntropy: View;
 }
 
-/** What a WgslEngine works in, for batches of up to `rows` rows and `entries` predicted tokens; `freeWorkspace` frees it. */
+/** Buffers of a WgslEngine, for batches of up to `rows` rows and `entries` predicted tokens; `freeWorkspace` frees them. */
 export interface Workspace {
   rows: number;
   entries: number;
@@ -51,7 +51,7 @@ export function freeWorkspace(gpu: Gpu, { batch, activations, scratch, head }: W
   head.free();
 }
 
-/** Buffers for batches of up to so many rows and entries. */
+/** Allocates the buffers for batches of up to `rows` rows and `entries` entries. */
 export function createWorkspace(gpu: Gpu, model: LlamaModel, { rows, entries, checkpoint }: WorkspaceSizes): Workspace {
   const u32 = (label: string, n: number) => gpu.buffer(`batch.${label}`, n * 4);
   const identity = Uint32Array.from({ length: rows }, (_, n) => n);

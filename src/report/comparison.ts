@@ -12,11 +12,11 @@ export interface AlgorithmRuns {
   runs: { seed: number; history: Metrics[] }[];
 }
 
-/** What compare.html shows. */
+/** The content of compare.html. */
 export interface ComparisonReport {
   kind: 'comparison';
   title: string;
-  /** What was run, in sentences. */
+  /** The runs and their settings, in sentences. */
   about: string;
   /** Cells, header first. */
   table: string[][];
@@ -25,7 +25,7 @@ export interface ComparisonReport {
   config: string;
 }
 
-export interface Comparison {
+interface Comparison {
   title: string;
   about: string;
   all: readonly AlgorithmRuns[];
@@ -56,7 +56,7 @@ const CHARTS: readonly { title: string; metric: string | RegExp }[] = [
 ];
 
 /** One algorithm in one chart; null where no run has a value. */
-export interface Curve {
+interface Curve {
   label: string;
   mean: (number | null)[];
   low: (number | null)[];
@@ -90,7 +90,7 @@ function curveOf(label: string, runs: readonly Map<number, number>[], steps: rea
   return { label, mean: each(mean), low: each((v) => Math.min(...v)), high: each((v) => Math.max(...v)) };
 }
 
-export interface ComparedRow {
+interface ComparedRow {
   algorithm: string;
   settings: string;
   seeds: number;
@@ -151,7 +151,7 @@ function firstAt(histories: readonly Metrics[][], target: number): number | null
 const minutesOf = (history: readonly Metrics[]): number =>
   history.reduce((sum, line) => sum + (line['timing_s/step'] ?? 0) + (line['timing_s/testing'] ?? 0), 0) / 60;
 
-/** What the metrics say about runs that stayed below the target, most telling sign first. */
+/** Reasons that the metrics give for runs that stayed below the target, most telling sign first. */
 export function whyBelow(runs: readonly Metrics[][], after: number): string {
   const best = mean(runs.map((lines) => Math.max(...lines.map((line) => passAt1(line) ?? 0))));
   const late = (name: string, from = 0.75, to = 1) =>

@@ -13,7 +13,7 @@ import type { Sample } from '../grpo/update/batch.ts';
 import type { Phase } from '../grpo/types.ts';
 import type { EventKind, SampleEvent } from '../rollout/agent/events.ts';
 
-export type PhaseSpan = [name: string, start: number, end: number];
+type PhaseSpan = [name: string, start: number, end: number];
 export type EventSpan = [kind: EventKind, turn: number, start: number, end: number, gpuMs?: number];
 
 export interface SampleProfile {

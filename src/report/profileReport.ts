@@ -1,4 +1,4 @@
-/** What profile.html shows: where the time of a run went, of a few steps and of all. */
+/** The content of profile.html: where the time of a run went, of a few steps and of all. */
 
 import type { EventKind } from '../rollout/agent/events.ts';
 import type { EventSpan, SampleProfile, StepProfile } from './profileLog.ts';
@@ -20,13 +20,13 @@ export interface ProfileReport {
   title: string;
   steps: number;
   samples: number;
-  /** What to set, one sentence each. */
+  /** Settings to change, one sentence each. */
   advice: string[];
   /** Milliseconds into the step at which its samples were done, in order. */
   completions: { step: number; times: number[] }[];
   /** Share of the samples' time by event: of single steps, and of all of them. */
   shares: { label: string; shares: Partial<Record<EventKind, number>> }[];
-  /** Whether drawing tokens is an event of its own, rather than a part of 'decode'. */
+  /** True if drawing tokens is an event of its own, rather than a part of 'decode'. */
   samplingTimed: boolean;
   /** Milliseconds by phase. */
   phases: { step: number; spent: Record<string, number> }[];

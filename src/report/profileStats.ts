@@ -1,4 +1,4 @@
-/** What the events of a run say: where time went, how long the tail was, and what to set because of it. */
+/** Statistics of a run's events: where time went, how long the tail was, and what to set because of it. */
 
 import type { EventKind } from '../rollout/agent/events.ts';
 import type { EventSpan, SampleProfile, StepProfile } from './profileLog.ts';
@@ -85,7 +85,7 @@ export interface ProfiledSettings {
   toolTimeoutS: number;
 }
 
-/** What to set, one sentence each; none when nothing stands out. */
+/** Settings to change, one sentence each; none when nothing stands out. */
 export function advice(steps: readonly StepProfile[], settings: ProfiledSettings): string[] {
   const samples = steps.flatMap((step) => step.samples);
   if (samples.length === 0) return [];

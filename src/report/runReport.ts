@@ -1,4 +1,4 @@
-/** What report.html shows of a training run: its summary, its curves and a few rollouts. */
+/** The content of report.html: the summary of a training run, its curves and a few rollouts. */
 
 import type { Metrics } from '../grpo/metrics.ts';
 import { drawableMetric, GREEDY_ACC, PASS_AT_1 } from './metricOf.ts';
@@ -18,7 +18,7 @@ export interface RunReport {
 }
 
 /** A run as its folder holds it. */
-export interface LoggedRun {
+interface LoggedRun {
   name: string;
   metrics: readonly Metrics[];
   rollouts: readonly LoggedRollout[];
@@ -90,7 +90,7 @@ const CHARTS: Chart[] = [
   },
 ];
 
-/** What one chart draws: values in the order of `steps`, null where a step has none. */
+/** The curve of one chart: values in the order of `steps`, null where a step has none. */
 export interface ChartData {
   title: string;
   steps: number[];

@@ -5,7 +5,7 @@ import page from './page/index.html?inline-page';
 import type { ProfileReport } from './profileReport.ts';
 import type { RunReport } from './runReport.ts';
 
-/** What the page can show. */
+/** A report that the page can show. */
 export type Report = RunReport | ProfileReport | ComparisonReport;
 
 /** Where page/index.html holds the report. */

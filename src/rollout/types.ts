@@ -14,7 +14,7 @@ export interface SamplingParams {
   minP: number;
   maxNewTokens: number;
   stopTokenIds: number[];
-  /** Stop tokens cannot be drawn before so many tokens are; 0 = off. */
+  /** Tokens to draw before a stop token may be drawn; 0 = off. */
   minNewTokens?: number;
   /** Above 1 makes tokens of the context and of this turn less likely; 1 = off. */
   repetitionPenalty?: number;

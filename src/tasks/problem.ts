@@ -1,4 +1,4 @@
-/** What a sample starts from. */
+/** A problem: the messages that a sample starts from, and its answer. */
 
 export interface Message {
   role: 'system' | 'user' | 'assistant' | 'tool';

@@ -43,7 +43,7 @@ export function reverseTextTask(options: Partial<typeof REVERSE_TEXT_OPTIONS> = 
 const backwards = (text: string) => [...text].reverse().join('');
 
 /** Letters in their right places, the end counted as one more, as a share of the longer text: 1 = equal. */
-export function placed(a: string, b: string): number {
+function placed(a: string, b: string): number {
   const right = [...b].filter((letter, i) => a[i] === letter).length;
   return right / Math.max(1, a.length, b.length);
 }

@@ -28,7 +28,7 @@ export const SEARCH_QA_OPTIONS = {
 };
 
 /** Example: hops ['Kem', 'Tola'], answer 'Dor Vas': open Kem's document, then Tola's. */
-export interface SearchQaProblem extends Problem {
+interface SearchQaProblem extends Problem {
   /** Titles to open, in order. */
   hops: string[];
 }

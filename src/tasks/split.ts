@@ -8,7 +8,7 @@ import type { Problem } from './task.ts';
 const HELD_OUT_SHARE = 8;
 const MAX_DRAWS = 2000;
 
-export interface Drawn<P extends Problem> {
+interface Drawn<P extends Problem> {
   problem: Omit<P, 'id'>;
   /** Problems with the same key are the same problem. */
   key: string;

@@ -6,7 +6,7 @@ import type { Tool } from './tool.ts';
 
 export type { Message, Problem } from './problem.ts';
 
-/** What a reward function sees of a finished sample. */
+/** A finished sample, as a reward function sees it. */
 export interface ScoredSample {
   problem: Problem;
   /** Every assistant and tool message after the prompt, decoded. */
@@ -18,12 +18,12 @@ export interface ScoredSample {
   numToolCalls: number;
   numToolErrors: number;
   responseTokens: number;
-  /** What the tools gave, by tool; see Tool.calcReward. Tools that gave nothing are absent. */
+  /** Rewards that tools gave, by tool; see Tool.calcReward. Tools that gave none are absent. */
   toolRewards?: Readonly<Record<string, number>>;
 }
 
 export interface Reward {
-  /** What the advantage is computed from: outcome plus shaping. NaN = missing: the sample is neither trained on nor compared with. */
+  /** The advantage is computed from it: outcome plus shaping. NaN = missing: the sample is neither trained on nor compared with. */
   score: number;
   /** The outcome alone, 0 or 1: reported as `acc`. NaN = missing. */
   acc: number;
@@ -42,7 +42,7 @@ export interface Task {
   tools?: Tool[];
   reward(sample: ScoredSample): Reward | Promise<Reward>;
   /**
-   * What a sample should say after the prompt, assistant turns with tool outputs between them: the examples of a
+   * The messages that a sample should have after the prompt, assistant turns with tool outputs between them: examples of a
    * supervised warm start (`webgrpo sft`). With probability `errorRate` it is a wrong one, so that GRPO has something to find.
    */
   demonstrate?(problem: Problem, rng: Rng, errorRate: number): Message[];

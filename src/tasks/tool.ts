@@ -41,13 +41,13 @@ export interface SampleContext {
 }
 
 export interface ToolContext extends SampleContext {
-  /** What `create` returned. */
+  /** The state that `create` returned. */
   state: unknown;
   /** Aborted when the time limit has passed or the sample was ended. */
   signal: AbortSignal;
 }
 
-export interface ToolDefinition<S extends ToolSchema, State> extends Omit<
+interface ToolDefinition<S extends ToolSchema, State> extends Omit<
   Tool,
   'parameters' | 'execute' | 'create' | 'calcReward' | 'release'
 > {

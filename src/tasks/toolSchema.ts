@@ -53,7 +53,7 @@ interface Values {
 
 const TYPES = ['string', 'number', 'integer', 'boolean', 'array', 'object', 'null'];
 
-/** What is wrong with the arguments, in words for the model; null when they fit. */
+/** The fault of the arguments, in words for the model; null when they fit. */
 export function argumentProblem(args: Record<string, unknown>, schema: ToolSchema): string | null {
   const missing = (schema.required ?? []).find((key) => args[key] === undefined);
   if (missing !== undefined) return `argument "${missing}" is missing`;

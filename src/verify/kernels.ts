@@ -2,9 +2,9 @@
 
 import type { Gpu } from '../gpu/device.ts';
 import { matmulNn, matmulTn } from '../gpu/ops/matmul.ts';
-import { entrySamples, packPolicyRows, policyLoss as policyLossOp } from '../gpu/ops/policy_loss.ts';
+import { entrySamples, packPolicyRows, policyLoss } from '../gpu/ops/policy_loss.ts';
 import { policyLossSpec, resolveTrainConfig } from '../grpo/config/resolve.ts';
-import { POLICY_LOSSES, policyLoss } from '../grpo/losses/index.ts';
+import { POLICY_LOSSES, computePolicyLoss } from '../grpo/losses/index.ts';
 import type { PolicyLossSpec } from '../model/engine.ts';
 import { keyedRng } from '../tasks/random.ts';
 
@@ -62,7 +62,7 @@ export async function verifyLossKernels(gpu: Gpu): Promise<Check[]> {
 async function lossError(gpu: Gpu, spec: PolicyLossSpec, drift: number): Promise<number> {
   const { logp, rows } = lossRows(drift);
   const { oldLogProbs: oldLogp, refLogProbs: refLogp, ...rest } = rows;
-  const want = policyLoss(spec, { logp, oldLogp, refLogp, ...rest, seqStart: SEQ_START }).grad;
+  const want = computePolicyLoss(spec, { logp, oldLogp, refLogp, ...rest, seqStart: SEQ_START }).grad;
   const views = {
     logp: gpu.buffer('verify.logp', logp),
     inputs: gpu.buffer('verify.inputs', packPolicyRows(rows)),
@@ -71,7 +71,7 @@ async function lossError(gpu: Gpu, spec: PolicyLossSpec, drift: number): Promise
     stats: gpu.buffer('verify.stats', LENGTHS.length * 16),
     dLogp: gpu.buffer('verify.dLogp', E * 4),
   };
-  policyLossOp(gpu, {
+  policyLoss(gpu, {
     loss: spec,
     kl: { type: spec.klLossType, coef: spec.klLossCoef },
     ...views,

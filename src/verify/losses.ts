@@ -23,13 +23,13 @@ import {
 } from '../grpo/advantages/index.ts';
 import { LOSS_AGG_MODES, lossWeights } from '../grpo/losses/aggregate.ts';
 import { klPenalty } from '../grpo/losses/kl.ts';
-import { POLICY_LOSSES, policyLoss, policyLossOf, type LossAggMode } from '../grpo/losses/index.ts';
+import { POLICY_LOSSES, computePolicyLoss, policyLossOf, type LossAggMode } from '../grpo/losses/index.ts';
 import { lossSpec } from '../grpo/losses/types.ts';
 import { rolloutCorrection, type RolloutCorrection } from '../grpo/correction/correct.ts';
 
 type Json = Record<string, unknown>;
 
-export interface VerifyReport {
+interface VerifyReport {
   /** Cases in the file. */
   cases: number;
   /** Cases whose mode is known here. */
@@ -114,7 +114,7 @@ function evaluatePolicyLoss(entry: Json): Outcome | null {
     maxResponseLength: typeof config.loss_scale_factor === 'number' ? config.loss_scale_factor : width,
     ...(isWeights ? { isWeights: rowsOf(isWeights, width) } : {}),
   });
-  const { loss, grad, metrics } = policyLoss(specOf(mode, config), {
+  const { loss, grad, metrics } = computePolicyLoss(specOf(mode, config), {
     logp: entry.new as number[],
     oldLogp: entry.old as number[],
     advantages: entry.adv as number[],
@@ -162,7 +162,7 @@ function correctionOf(config: Json): RolloutCorrection {
 }
 
 /** verl's actor config as a spec; a clip range that is absent has the default of verl's ActorConfig. */
-export function specOf(lossMode: string, config: Json): PolicyLossSpec {
+function specOf(lossMode: string, config: Json): PolicyLossSpec {
   const nested = isObject(config.policy_loss) ? config.policy_loss : {};
   const read = (name: string): number | undefined => {
     const value = config[name] ?? nested[name];

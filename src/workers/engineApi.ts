@@ -1,4 +1,4 @@
-/** What crosses between the controller and an engine in another thread. Both sides import only this. */
+/** The interface between the controller and an engine in another thread. Both sides import only this. */
 
 import type { AdapterSummary, GpuCounters } from '../gpu/device.ts';
 import type { ModelConfig } from '../model/config.ts';
@@ -22,7 +22,7 @@ export interface EngineDescription {
   counters: GpuCounters;
 }
 
-/** What the controller needs of a checkpoint whose weights stay in the worker. */
+/** A checkpoint as the controller needs it; its weights stay in the worker. */
 export type OpenedModel = Omit<OpenCheckpoint, 'weights'>;
 
 /** Which of the two models a call is for; the reference generates where it is a judge. */
@@ -49,7 +49,7 @@ export interface EngineApi {
   exportState(what: 'weights' | 'reference' | 'optimizer' | 'gradients'): Promise<TensorMap>;
   importState(what: 'weights' | 'reference' | 'optimizer', tensors: TensorMap): Promise<void>;
 
-  /** Must come before the first request that looks into tokens (stop strings, constrained tool calls). */
+  /** Must come before the first request with stop strings or constrained tool calls. */
   useVocabulary(vocabulary: Vocabulary): Promise<void>;
   /** Requests that were made in one task of the caller's event loop; each answer resolves on its own. */
   generate(

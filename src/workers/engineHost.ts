@@ -23,7 +23,8 @@ export function createEngineHost(): EngineApi {
   };
   let vocabulary: Vocabulary | undefined;
   const vocabularyInUse = (): Vocabulary => {
-    if (!vocabulary) throw new Error('The engine worker was asked to look into tokens before useVocabulary().');
+    if (!vocabulary)
+      throw new Error('The engine worker got stop strings or constrained tool calls before useVocabulary().');
     return vocabulary;
   };
   const model = (role: ModelRole): ModelEngine => {

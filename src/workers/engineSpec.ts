@@ -1,4 +1,4 @@
-/** What an engine is made from, and its sizes; free of engine code, so that a page can ask for one without loading it. */
+/** The recipe of an engine, and its sizes; free of engine code, so that a page can ask for one without loading it. */
 
 import type { PackedFormat } from '../gpu/packedFormat.ts';
 import type { TrainConfig } from '../grpo/config/types.ts';
@@ -11,7 +11,7 @@ import type { SpeculativeOptions } from '../rollout/speculative/ngramProposer.ts
 import type { DecoderSizes } from '../rollout/decode/decoder.ts';
 import type { AsyncScheduling, Preemption } from '../rollout/server/server.ts';
 
-/** What an engine is made from; plain data, so that it can cross to a worker. */
+/** Everything an engine is made from; plain data, so that it can cross to a worker. */
 export interface EngineSpec {
   engine: 'wgsl' | 'tfjs';
   config: ModelConfig;
@@ -27,16 +27,16 @@ export interface EngineSpec {
   rollout?: DecoderSizes;
   /** Decoding with the reference's weights, for a judge; needs withReference. */
   judge?: DecoderSizes;
-  /** Whose slot goes to a request that waits for one; absent = 'parked'. */
+  /** Samples that lose their slots to a request that waits; absent = 'parked'. */
   preemption?: Preemption;
-  /** Whether passes are launched before the last one was looked at; absent = 'auto'. */
+  /** Start a pass before the last one was read; absent = 'auto'. */
   asyncScheduling?: AsyncScheduling;
   /** Absent = plain decoding. */
   speculative?: SpeculativeOptions;
   /** Keep a frozen copy of the start weights for KL terms. */
   withReference?: boolean;
   maxMemoryMib?: number;
-  /** What it is planned for; absent = 'train'. 'score' = log-probs alone, 'generate' = rollout alone. */
+  /** The use that it is planned for; absent = 'train'. 'score' = log-probs alone, 'generate' = rollout alone. */
   use?: 'train' | 'score' | 'generate';
   /** Penalties, a least length or constrained calls are asked for, which take buffers of their own. For the plan. */
   adjustedDraws?: boolean;
@@ -58,10 +58,10 @@ export interface EngineSpec {
   dtype?: 'float16' | undefined;
 }
 
-/** What a device needs of it; the tokenizer stays with the controller. */
+/** The part of a spec that a device needs; the tokenizer stays with the controller. */
 export type DeviceSpec = Omit<EngineSpec, 'tokenizerJson' | 'tokenizerConfigJson'>;
 
-/** What to tell where an adapter could not give the dtype that was asked for; undefined where it could. */
+/** A sentence for the user where an adapter could not give the dtype that was asked for; undefined where it could. */
 export function dtypeNote(asked: Pick<EngineSpec, 'dtype'>, used: Pick<EngineSpec, 'dtype'>): string | undefined {
   if (asked.dtype === used.dtype) return undefined;
   return 'float16 was asked for, but this adapter has no shader-f16: everything stays in float32';
@@ -80,7 +80,7 @@ const adjustsDraws = (rollout: TrainConfig['rollout']): boolean =>
   rollout.minNewTokens > 0 ||
   (rollout.multiTurn.enable && rollout.multiTurn.constrainToolCalls);
 
-/** Whether the reference judges, and not a model of transformers.js. */
+/** True if the reference judges, and not a model of transformers.js. */
 const ownJudge = ({ judge }: TrainConfig['reward']): boolean => judge.weight !== 0 && judge.path === undefined;
 
 /** Every sample is a prompt of its own. */
@@ -89,7 +89,7 @@ function judgeSizes({ maxSlots, maxNewTokens, maxPromptLength }: TrainConfig['re
   return { maxSlots, slotCapacity: maxNewTokens, maxPrompts: maxSlots, maxPromptLength, maxBatchedTokens };
 }
 
-/** What a training config says of an engine: sizes, adapters, memory. */
+/** The part of an engine's spec that follows from a training config: sizes, adapters, memory. */
 export function engineSizes(trainConfig: TrainConfig) {
   const { data, rollout, actor, algorithm, model, engine, reward, trainer } = trainConfig;
   const lora = loraOf(trainConfig);

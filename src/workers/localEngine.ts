@@ -21,7 +21,7 @@ import { policyGradient } from './policyGradient.ts';
 
 export { type DeviceSpec, engineSizes, type EngineSpec, loraOf } from './engineSpec.ts';
 
-/** What a device holds; the tokenizer stays with the controller. */
+/** An engine as a device holds it; the tokenizer stays with the controller. */
 export interface DeviceEngine extends Omit<TrainerEngine, 'tokenizer'> {
   gpu: Gpu;
   adapter: AdapterSummary;
@@ -39,9 +39,9 @@ export async function createLocalEngine(spec: EngineSpec, tuning?: FileStore): P
   return { ...(await createDeviceEngine(spec, { vocabulary, tuning: async () => tuning })), tokenizer };
 }
 
-/** What an engine asks its surroundings for, when it needs it. */
-export interface Surroundings {
-  /** For requests that look into tokens; absent = they are refused. */
+/** Things that an engine asks its surroundings for, when it needs them. */
+interface Surroundings {
+  /** For stop strings and constrained tool calls; absent = such requests are refused. */
   vocabulary?: () => Vocabulary;
   /** Where kernel tables are kept. */
   tuning?: () => Promise<FileStore | undefined>;

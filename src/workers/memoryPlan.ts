@@ -36,7 +36,7 @@ export type Sizes = Pick<
   | 'dtype'
   | 'use'
 > & {
-  /** What the device binds at most; absent = enough for any one tensor. */
+  /** The most bytes that the device binds; absent = enough for any one tensor. */
   maxArenaBytes?: number;
 };
 
@@ -45,7 +45,7 @@ export function planMemory(sizes: Sizes): PlanItem[] {
   const { maxTokenLen, rollout, judge, withReference, lora, enableGradientCheckpointing, use = 'train' } = sizes;
   const gpu = new PlannedGpu(sizes.maxArenaBytes);
   const lines = new Map<string, number>();
-  /** What `build` makes; its bytes go to a line by their labels. */
+  /** The result of `build`; its bytes go to a line by their labels. */
   const count = <T>(build: () => T, lineOf: (label: string) => string): T => {
     const { made, bytes } = gpu.during(build);
     for (const [label, n] of bytes) lines.set(lineOf(label), (lines.get(lineOf(label)) ?? 0) + n);
@@ -124,12 +124,12 @@ const trainingLine = (training: boolean) => (label: string) => {
 };
 
 /** A change of one setting and the bytes it would save. */
-export interface Saving {
+interface Saving {
   change: string;
   bytes: number;
 }
 
-/** What each change alone would save, largest first. */
+/** The bytes that each change alone would save, largest first. */
 export function planSavings(sizes: Sizes): Saving[] {
   const total = totalBytes(planMemory(sizes));
   return changesOf(sizes)
@@ -193,7 +193,7 @@ export function checkPlan(sizes: Sizes, maxBytes: number): void {
   );
 }
 
-/** What the device has cannot be asked for, so its own refusal is where a run without a cap learns of it. */
+/** A page cannot ask for a device's memory, so its own refusal is where a run without a cap learns of it. */
 export const withAdvice = (error: OutOfMemoryError, sizes: Sizes): OutOfMemoryError =>
   new OutOfMemoryError(`${error.message} ${savingsAdvice(sizes)}`, { cause: error });
 

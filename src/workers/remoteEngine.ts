@@ -28,7 +28,7 @@ export class WorkerDiedError extends Error {
 
 /**
  * Has a worker download a model (`org/name`, or the URL of a folder) into the browser's own file system and open it there.
- * What comes back goes into a spec with weights: 'opened'; the weights are read by the worker, piece by piece, when the
+ * The result goes into a spec with weights: 'opened'; the weights are read by the worker, piece by piece, when the
  * engine is made, and never cross. `onProgress` hears of both. Throws InputError.
  */
 export async function openRemoteModel(
@@ -41,7 +41,7 @@ export async function openRemoteModel(
 }
 
 /** As EngineSpec; 'opened' = the weights of the model that `openRemoteModel` opened in the worker. */
-export type RemoteEngineSpec = Omit<EngineSpec, 'weights'> & { weights: EngineSpec['weights'] | 'opened' };
+type RemoteEngineSpec = Omit<EngineSpec, 'weights'> & { weights: EngineSpec['weights'] | 'opened' };
 
 /** Loads the engine into a worker that runs `engine.worker.ts`. */
 export async function createRemoteEngine(worker: Worker, spec: RemoteEngineSpec): Promise<RemoteEngine> {

@@ -1,4 +1,4 @@
-/** What the page's tests share: opening it with settings in its address, and reading what it shows. */
+/** Helpers of the page's tests: open it with settings in its address, and read what it shows. */
 
 import { expect, type Page } from '@playwright/test';
 
@@ -30,8 +30,6 @@ export async function openPage(page: Page, settings: Parameters<typeof address>[
   await page.goto(address(settings));
   await expect(page.getByRole('button', { name: 'Start' })).toBeEnabled({ timeout: 30_000 });
 }
-
-export const state = (page: Page) => page.locator('body').getAttribute('data-state');
 
 export async function expectState(page: Page, wanted: string, timeout: number): Promise<void> {
   await expect(page.locator('body')).toHaveAttribute('data-state', wanted, { timeout });

@@ -15,7 +15,7 @@ interface TraceEvent {
   args?: { name?: string };
 }
 
-export interface BusyTimes {
+interface BusyTimes {
   tasks: number;
   /** Milliseconds of the longest task: processor time, and on the clock. */
   longestCpu: number;

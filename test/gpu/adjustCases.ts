@@ -1,4 +1,4 @@
-/** What a slot's words in `extras` look like; unused ones are poisoned. */
+/** Cases of a slot's words in `extras`; unused ones are poisoned. */
 import { EXTRA_WIDTH } from '../../src/gpu/ops/adjust_logits.ts';
 import type { Adjustments } from './adjustReference.ts';
 

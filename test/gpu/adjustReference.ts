@@ -8,7 +8,7 @@ export interface Adjustments {
   logitBias?: [number, number][];
 }
 
-export const FORBIDDEN = -1e30;
+const FORBIDDEN = -1e30;
 
 /**
  * @param promptIds tokens of the context

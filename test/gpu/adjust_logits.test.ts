@@ -54,7 +54,9 @@ async function run(
     ),
     adjusted,
     entries,
-    ...{ first, n, V },
+    first,
+    n,
+    V,
   });
   const [words] = await gpu.read(entries);
   return { adjusted: await readRoomy(gpu, adjusted, n * V), entries: new Uint32Array(words) };

@@ -91,7 +91,7 @@ export function scoreBound(q: Float32Array, k: Float32Array, D: number): number 
   return (largest(q) * largest(k)) / Math.sqrt(D);
 }
 
-/** The sums of attentionBwd in reference.ts with every term positive: what roundings are relative to. */
+/** The sums of attentionBwd in src/model/reference/ops.ts with every term positive: what roundings are relative to. */
 export function backwardSizes(
   { H, K, D }: AttentionCase,
   x: { q: Float32Array; k: Float32Array; v: Float32Array; dout: Float32Array; ranges: Uint32Array },

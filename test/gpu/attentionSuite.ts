@@ -25,12 +25,7 @@ interface Inputs {
 }
 type Sizes = Pick<AttentionCase, 'N' | 'H' | 'K' | 'D'>;
 
-export async function runAttention(
-  { N, H, K, D }: Sizes,
-  { q, k, v, ranges }: Inputs,
-  form: AttentionForm,
-  fold = false,
-) {
+async function runAttention({ N, H, K, D }: Sizes, { q, k, v, ranges }: Inputs, form: AttentionForm, fold = false) {
   const results: Float32Array[] = [];
   await withGpu(async (gpu) => {
     const out = { out: roomy(gpu, 'out', N * H * D), lse: roomy(gpu, 'lse', N * H) };

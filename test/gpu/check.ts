@@ -1,4 +1,4 @@
-/** What the kernel tests share: outputs with room behind them, and comparison under a bound derived for each element. */
+/** Helpers of the kernel tests: outputs with room behind them, and comparison under a bound derived for each element. */
 import { expect } from 'vitest';
 import type { Gpu, View } from '../../src/gpu/device.ts';
 import { poisoned } from './gpu.ts';

@@ -75,10 +75,15 @@ const CASES: Record<string, Case> = {
   },
 };
 
-/** What a step is held by, with all held-out results. */
+/** Metrics that the curve holds of a step, with all held-out results. */
 const KEYS = [
-  ...['critic/score/mean', 'critic/advantages/max', 'actor/pg_loss', 'actor/kl_loss', 'actor/entropy'],
-  ...['actor/grad_norm', 'training/rollout_probs_diff_max'],
+  'critic/score/mean',
+  'critic/advantages/max',
+  'actor/pg_loss',
+  'actor/kl_loss',
+  'actor/entropy',
+  'actor/grad_norm',
+  'training/rollout_probs_diff_max',
 ];
 const isHeld = (key: string) => KEYS.includes(key) || key.startsWith('val-core/');
 

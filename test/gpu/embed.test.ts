@@ -7,7 +7,7 @@ import { expectSame, f64, FOLD_THREADS, oneThreadGroups, pattern, readRoomy, roo
 import { poisoned, withGpu } from './gpu.ts';
 
 /** [rows, C] in buffers of `each` rows. */
-export function chunksOf(gpu: Gpu, table: Float32Array, C: number, each = table.length / C): RowChunk[] {
+function chunksOf(gpu: Gpu, table: Float32Array, C: number, each = table.length / C): RowChunk[] {
   const V = table.length / C;
   return Array.from({ length: Math.ceil(V / each) }, (_, i) => {
     const [first, end] = [i * each, Math.min(V, (i + 1) * each)];

@@ -1,4 +1,4 @@
-/** What is compiled while tokens are generated already: another tile stands in for it, and who trains waits for it. */
+/** Kernels compile while tokens are generated already: another tile stands in for one that is missing; training waits for it. */
 import { expect, test } from 'vitest';
 import { Gpu } from '../../src/gpu/device.ts';
 import { chooseMatmul, matmulKernel, matmulTable } from '../../src/gpu/ops/matmul.ts';

@@ -22,7 +22,7 @@ import { testGpu } from './gpu.ts';
 import { halfBuffer, readHalves, rounded, roomyHalves, withHalves } from './halfBuffers.ts';
 import { product, reference } from './matmulSuite.ts';
 
-/** What a case asks for: inputs, and outputs of n values; `half` ones as halves in one of two runs. */
+/** Buffers that a case asks for: inputs, and outputs of n values; `half` ones as halves in one of two runs. */
 interface Buffers {
   half(n: number, scale?: number): View;
   f32(n: number, scale?: number): View;

@@ -24,8 +24,12 @@ import { tinyConfig } from './tinyModel.ts';
 const config: ModelConfig = { ...tinyConfig, hiddenSize: 16, headDim: 4, vocabSize: 15, intermediateSize: 13 };
 const adam = { lr: 1e-3, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0, gradClip: 1 };
 const lora: LoraConfig = {
-  ...{ rank: 4, alpha: 8, dropout: 0, useRslora: false },
-  ...{ targetModules: loraModules('all-linear'), seed: 1 },
+  rank: 4,
+  alpha: 8,
+  dropout: 0,
+  useRslora: false,
+  targetModules: loraModules('all-linear'),
+  seed: 1,
 };
 const weights = initWeights(config, 3);
 const options = { temperature: 1 };
@@ -171,7 +175,11 @@ onHalves('weights that arrive in pieces are the same halves', async (gpu) => {
 
 const big = { ...config, vocabSize: 2000, hiddenSize: 128, headDim: 32, intermediateSize: 384, numHiddenLayers: 4 };
 const spec: DeviceSpec = {
-  ...{ engine: 'wgsl', config: big, weights: initWeights(big, 1), maxTokenLen: 128, maxPositions: 48 },
+  engine: 'wgsl',
+  config: big,
+  weights: initWeights(big, 1),
+  maxTokenLen: 128,
+  maxPositions: 48,
   rollout: { maxSlots: 4, slotCapacity: 24, maxPrompts: 2, maxPromptLength: 24, maxBatchedTokens: 64 },
 };
 

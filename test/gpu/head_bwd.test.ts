@@ -52,7 +52,10 @@ async function check(c: HeadCase, firstRow: number, rows: number): Promise<void>
       targets: gpu.buffer('targets', targets),
       dLogp: gpu.buffer('dLogp', d.dLogProbs),
       dEntropy: gpu.buffer('dEntropy', d.dEntropy),
-      ...{ R: rows, V, firstRow, temperature },
+      R: rows,
+      V,
+      firstRow,
+      temperature,
     });
     expectWithin(await readRoomy(gpu, view, to - from), want.slice(from, to), (i) => 1e-36 + rtol * size(from + i));
   });
@@ -104,7 +107,10 @@ test('more rows than one grid dimension holds', () =>
       targets: gpu.buffer('targets', R * 4),
       dLogp: gpu.buffer('dLogp', new Float32Array(R).fill(1)),
       dEntropy: gpu.buffer('dEntropy', R * 4),
-      ...{ R, V, firstRow: 0, temperature: 1 },
+      R,
+      V,
+      firstRow: 0,
+      temperature: 1,
     });
     const want = Float64Array.from(x, (z, i) => (i % 2 ? 0 : 1) - Math.exp(z - lse(i >> 1)));
     expectWithin(await readRoomy(gpu, logits, R * V), want, () => 100 * U);

@@ -68,7 +68,11 @@ test('more workgroups than one grid dimension holds', () =>
       entryRow: gpu.buffer('entryRow', entryRow),
       targets: gpu.buffer('targets', targets),
       ...out,
-      ...{ E, R, V, firstRow: 0, temperature: 1 },
+      E,
+      R,
+      V,
+      firstRow: 0,
+      temperature: 1,
     });
     const want = Float64Array.from(
       { length: E },

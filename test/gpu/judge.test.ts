@@ -54,7 +54,7 @@ async function engineOf(config: ReturnType<typeof configOf>): Promise<LocalEngin
   return engine;
 }
 
-/** What an engine that only has the start weights says of a response. */
+/** Scores a response by an engine that only has the start weights. */
 async function startJudge() {
   const engine = await engineOf(configOf());
   const complete = engineCompletion(engine.judge!, engine.tokenizer, JUDGE);
@@ -63,8 +63,14 @@ async function startJudge() {
 }
 
 const scoredOf = ({ problem, messages }: Sample): ScoredSample => ({
-  ...{ problem, messages, response: messages.findLast(({ role }) => role === 'assistant')!.content },
-  ...{ stopReason: 'completed', numTurns: 1, numToolCalls: 0, numToolErrors: 0, responseTokens: 0 },
+  problem,
+  messages,
+  response: messages.findLast(({ role }) => role === 'assistant')!.content,
+  stopReason: 'completed',
+  numTurns: 1,
+  numToolCalls: 0,
+  numToolErrors: 0,
+  responseTokens: 0,
 });
 
 test.each([

@@ -23,11 +23,16 @@ test('reverse-text: imitation from random weights, then a reward that GRPO raise
 
   const { maxTokenLen, maxLength } = sft.data;
   const teacher = await createLocalEngine({
-    ...{ ...spec, engine: 'wgsl', weights: initWeights(model, sft.seed), maxTokenLen, maxPositions: maxLength },
+    ...spec,
+    engine: 'wgsl',
+    weights: initWeights(model, sft.seed),
+    maxTokenLen,
+    maxPositions: maxLength,
   });
   const losses: number[] = [];
   await trainSupervised({
-    ...{ config: sft, engine: teacher.model },
+    config: sft,
+    engine: teacher.model,
     example: (index) => exampleOf(task, teacher.tokenizer, sft.seed, index, 0),
     onStep: (metrics) => void losses.push(metrics['train/loss']),
   });

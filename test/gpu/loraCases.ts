@@ -4,7 +4,7 @@ import * as reference from '../../src/model/reference/ops.ts';
 import { rng } from '../random.ts';
 import { f64 } from './check.ts';
 
-export interface LoraCase {
+interface LoraCase {
   name: string;
   N: number;
   R: number;

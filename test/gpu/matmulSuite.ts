@@ -35,7 +35,7 @@ const GATED_SHAPES = [
   [65, 260, 7],
 ] as const;
 
-export interface Product {
+interface Product {
   M: number;
   N: number;
   K: number;
@@ -65,7 +65,7 @@ function transposed(x: Float32Array, rows: number): Float32Array {
   return Float32Array.from({ length: x.length }, (_, i) => x[(i % rows) * cols + Math.floor(i / rows)]);
 }
 
-/** What may be asked of a product, with how it is asked. `old` is what y holds before, [M, N]. */
+/** The layouts of a product, with how each is asked for. `old` is what y holds before, [M, N]. */
 export const LAYOUTS = {
   nn: (gpu: Gpu, p: Product, y: View, variant: MatmulVariant, extra: { add?: View; bias?: View } = {}) =>
     matmulNn(gpu, { ...sizes(p), x: gpu.buffer('x', p.x), b: gpu.buffer('b', p.b), y, variant, ...extra }),

@@ -189,7 +189,7 @@ test('generation and scoring plan neither gradients nor moments; the plan prints
       { name: 'weights', bytes: 1 << 20 },
       { name: 'KV cache', bytes: 12 << 20 },
     ]),
-  ).toEqual([...['memory plan: 13.0 MiB on the GPU', '  KV cache  12.0 MiB', '  weights    1.0 MiB']]);
+  ).toEqual(['memory plan: 13.0 MiB on the GPU', '  KV cache  12.0 MiB', '  weights    1.0 MiB']);
 });
 
 test('a buffer beyond what the device binds is refused by its setting and the most it takes', () => {

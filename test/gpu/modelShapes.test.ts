@@ -16,7 +16,10 @@ import { tinyConfig } from './tinyModel.ts';
 
 const LLAMA3 = {
   ropeType: 'llama3' as const,
-  ...{ factor: 8, lowFreqFactor: 1, highFreqFactor: 4, originalMaxPositionEmbeddings: 32 },
+  factor: 8,
+  lowFreqFactor: 1,
+  highFreqFactor: 4,
+  originalMaxPositionEmbeddings: 32,
 };
 const SHAPES: [string, Partial<ModelConfig>][] = [
   ['Llama: llama3 RoPE scaling, untied head', { ropeScaling: LLAMA3, tieWordEmbeddings: false }],

@@ -39,7 +39,7 @@ beforeAll(async () => {
 
 /** Every slot at once: one that a step has lost would leave this waiting. */
 async function takeAllSlots(): Promise<void> {
-  const sampling = { ...{ temperature: 1, topK: 0, topP: 1, minP: 0 }, maxNewTokens: 4, stopTokenIds: [] };
+  const sampling = { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: 4, stopTokenIds: [] };
   const one = { contextIds: Uint32Array.of(5, 6, 7), promptLength: 3, sampling };
   const requestIds = Array.from({ length: MAX_SLOTS }, (_, i) => `all.${i}`);
   await Promise.all(requestIds.map((requestId, i) => engine.rollout.generate({ ...one, requestId, key: [i, 1] })));
@@ -52,7 +52,9 @@ async function fit(partial: boolean, steps: number) {
   config.data.valSize = 0;
   const [taken, scored]: [Sample[][], string[]] = [[], []];
   const trainer = new GrpoTrainer({
-    ...{ config, task, engine },
+    config,
+    task,
+    engine,
     onStep: (_, samples) => void taken.push(samples),
     onSample: ({ problem, trajectory }) => {
       if (trajectory.stopReason !== 'aborted') scored.push(problem.id);

@@ -11,7 +11,7 @@ import { withGpu } from './gpu.ts';
 
 const SIZES = [1, 31, 32, 33, 64, 1000, 2049];
 
-/** What float64 says is left, and how far f32 may be off: a value on the edge of two steps may fall either way. */
+/** The values that float64 leaves, and how far f32 may be off: a value on the edge of two steps may fall either way. */
 function expected(format: PackedFormat, x: Float32Array): { values: Float64Array; allowed: (i: number) => number } {
   if (format === 'float16') return { values: f64(x), allowed: (i) => Math.max(Math.abs(x[i]) * 2 ** -11, 2 ** -25) };
   const { values, scales } = quantize(f64(x), format === 'int8' ? 8 : 4);

@@ -20,8 +20,12 @@ import { tinyConfig } from './tinyModel.ts';
 
 const config = { ...tinyConfig, architecture: 'Qwen2ForCausalLM', qkvBias: true, vocabSize: 300 } as const;
 const lora: LoraConfig = {
-  ...{ rank: 4, alpha: 8, dropout: 0, useRslora: false },
-  ...{ targetModules: loraModules('all-linear'), seed: 1 },
+  rank: 4,
+  alpha: 8,
+  dropout: 0,
+  useRslora: false,
+  targetModules: loraModules('all-linear'),
+  seed: 1,
 };
 const adam = { lr: 1e-2, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0, gradClip: 1 };
 
@@ -94,7 +98,12 @@ describe.each(PACKED_FORMATS)('%s', (format) => {
 
 const big = { ...config, vocabSize: 2000, hiddenSize: 128, headDim: 32, intermediateSize: 384, numHiddenLayers: 4 };
 const spec: DeviceSpec = {
-  ...{ engine: 'wgsl', config: big, weights: initWeights(big, 1), lora, maxTokenLen: 128, maxPositions: 64 },
+  engine: 'wgsl',
+  config: big,
+  weights: initWeights(big, 1),
+  lora,
+  maxTokenLen: 128,
+  maxPositions: 64,
   rollout: { maxSlots: 2, slotCapacity: 32, maxPrompts: 2, maxPromptLength: 32, maxBatchedTokens: 64 },
 };
 

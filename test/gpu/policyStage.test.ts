@@ -1,6 +1,6 @@
 /** The fused policy loss inside a training step equals handing the engine the float64 gradient of the same loss. */
 import { expect, test } from 'vitest';
-import { policyLoss } from '../../src/grpo/losses/index.ts';
+import { computePolicyLoss } from '../../src/grpo/losses/index.ts';
 import type { ModelConfig } from '../../src/model/config.ts';
 import type { TensorMap, TrainLoss } from '../../src/model/engine.ts';
 import { createModel } from '../../src/model/llama.ts';
@@ -62,7 +62,7 @@ test.each(['dapo', 'gspo', 'gmpo', 'vespo'])('%s with KL and entropy bonus', (al
       refLogp: inputs.refLogProbs,
       seqStart: batch.seqStart,
     };
-    const dLogProbs = Float32Array.from(policyLoss(spec, rows).grad);
+    const dLogProbs = Float32Array.from(computePolicyLoss(spec, rows).grad);
     const dEntropy = inputs.klWeights.map((w) => -0.05 * w);
 
     const fused = await gradients(engine, batch, { kind: 'policy', spec, inputs });

@@ -1,14 +1,9 @@
 /** policy_loss.wgsl against the float64 losses of src/grpo, on rows that reach every branch. */
 import { expect, test } from 'vitest';
 import type { Gpu } from '../../src/gpu/device.ts';
-import {
-  entrySamples,
-  packPolicyRows,
-  policyLoss as policyLossOp,
-  type PolicyRows,
-} from '../../src/gpu/ops/policy_loss.ts';
+import { entrySamples, packPolicyRows, policyLoss, type PolicyRows } from '../../src/gpu/ops/policy_loss.ts';
 import { KL_TYPES } from '../../src/grpo/losses/kl.ts';
-import { POLICY_LOSSES, policyLoss } from '../../src/grpo/losses/index.ts';
+import { POLICY_LOSSES, computePolicyLoss } from '../../src/grpo/losses/index.ts';
 import type { PolicyLossSpec } from '../../src/model/engine.ts';
 import { expectClose } from '../close.ts';
 import { rng } from '../random.ts';
@@ -48,7 +43,7 @@ function randomRows(seed: number, drift: number, extremes: boolean): { logp: Flo
 
 async function onGpu(gpu: Gpu, spec: PolicyLossSpec, logp: Float32Array, rows: PolicyRows): Promise<Float32Array> {
   const dLogp = poisoned(gpu, 'dLogp', E);
-  policyLossOp(gpu, {
+  policyLoss(gpu, {
     loss: spec,
     kl: { type: spec.klLossType, coef: spec.klLossCoef, clamp: spec.klClamp },
     logp: gpu.buffer('logp', logp),
@@ -65,7 +60,7 @@ async function onGpu(gpu: Gpu, spec: PolicyLossSpec, logp: Float32Array, rows: P
 
 function inFloat64(spec: PolicyLossSpec, logp: Float32Array, rows: AllRows): Float64Array {
   const { oldLogProbs: oldLogp, refLogProbs: refLogp, ...rest } = rows;
-  return policyLoss(spec, { logp, oldLogp, refLogp, ...rest, seqStart: SEQ_START }).grad;
+  return computePolicyLoss(spec, { logp, oldLogp, refLogp, ...rest, seqStart: SEQ_START }).grad;
 }
 
 /** exp() in WGSL may be off by (3 + 2 |x|) ulp, x up to 20, and the ratio is off by the rounding of logp - oldLogp. */

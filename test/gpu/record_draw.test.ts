@@ -48,7 +48,12 @@ test.each([1, 63, 64, 65, 131])('log-prob, log mass, count and entropy of %i dra
         'state',
         slots.flatMap((s) => [s % V, POISON, (s % 3) + 1, POISON]),
       ),
-      ...{ drawn, counts, details, n, V, cap },
+      drawn,
+      counts,
+      details,
+      n,
+      V,
+      cap,
     });
     const after = (await gpu.read(drawn, counts, details)).map((b) => new Uint32Array(b));
     const f32 = after.map((b) => new Float32Array(b.buffer));

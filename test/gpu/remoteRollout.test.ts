@@ -1,4 +1,4 @@
-/** What looks into tokens needs the vocabulary in the worker: the same answers as from an engine in this thread. */
+/** Stop strings and guided calls need the vocabulary in the worker: the same answers as from an engine in this thread. */
 import * as Comlink from 'comlink';
 import { expect, test } from 'vitest';
 import { parseModelConfig } from '../../src/model/config.ts';
@@ -12,12 +12,24 @@ import { createRemoteEngine } from '../../src/workers/remoteEngine.ts';
 
 const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer(512);
 const config = parseModelConfig({
-  ...{ architectures: ['LlamaForCausalLM'], vocab_size: 512, hidden_size: 16, intermediate_size: 32 },
-  ...{ num_hidden_layers: 1, num_attention_heads: 2, max_position_embeddings: 256, tie_word_embeddings: true },
+  architectures: ['LlamaForCausalLM'],
+  vocab_size: 512,
+  hidden_size: 16,
+  intermediate_size: 32,
+  num_hidden_layers: 1,
+  num_attention_heads: 2,
+  max_position_embeddings: 256,
+  tie_word_embeddings: true,
 });
 const spec: EngineSpec = {
-  ...{ engine: 'wgsl', config, weights: initWeights(config, 1), tokenizerJson, tokenizerConfigJson },
-  ...{ maxTokenLen: 64, maxPositions: 128, speculative: { maxDraftTokens: 4, minNgram: 1, history: 4, adapt: false } },
+  engine: 'wgsl',
+  config,
+  weights: initWeights(config, 1),
+  tokenizerJson,
+  tokenizerConfigJson,
+  maxTokenLen: 64,
+  maxPositions: 128,
+  speculative: { maxDraftTokens: 4, minNgram: 1, history: 4, adapt: false },
   rollout: { maxSlots: 4, slotCapacity: 64, maxPrompts: 2, maxPromptLength: 16, maxBatchedTokens: 64 },
 };
 const parameters = { type: 'object', properties: { x: { type: 'integer' } }, required: ['x'] } as const;
@@ -30,7 +42,10 @@ const asked: Partial<SamplingParams>[] = [
 
 async function answers(rollout: RolloutEngine) {
   const requests = asked.map((more, s): GenerateRequest => ({
-    ...{ requestId: `${s}`, contextIds: Uint32Array.of(9, 8, 7), promptLength: 3, key: [1, s] },
+    requestId: `${s}`,
+    contextIds: Uint32Array.of(9, 8, 7),
+    promptLength: 3,
+    key: [1, s],
     sampling: { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: 30, stopTokenIds: [2], ...more },
   }));
   const generations = await Promise.all(requests.map((q) => rollout.generate(q)));

@@ -51,8 +51,10 @@ test('two steps: the score is rule, classifier and judge by their weights', asyn
   const model = { ...tinyConfig, vocabSize: 512 };
   const files = { tokenizerJson: FILES.tokenizer, tokenizerConfigJson: FILES.config };
   const engine = await createLocalEngine({
-    ...{ ...engineSizes(config), ...files },
-    ...{ config: model, weights: initWeights(model, 3) },
+    ...engineSizes(config),
+    ...files,
+    config: model,
+    weights: initWeights(model, 3),
   });
   expect(engine.judge).toBeUndefined();
   const reply = await openGenerator(judgePath, judge);

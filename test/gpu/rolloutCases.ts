@@ -5,9 +5,13 @@ import { rng } from '../random.ts';
 import { tinyConfig } from './tinyModel.ts';
 
 export const SIZES = { maxSlots: 16, slotCapacity: 40, maxPrompts: 6, maxPromptLength: 20, maxBatchedTokens: 48 };
-export const SAMPLING: SamplingParams = {
-  ...{ temperature: 1, topK: 0, topP: 1, minP: 0 },
-  ...{ maxNewTokens: 12, stopTokenIds: [7] },
+const SAMPLING: SamplingParams = {
+  temperature: 1,
+  topK: 0,
+  topP: 1,
+  minP: 0,
+  maxNewTokens: 12,
+  stopTokenIds: [7],
 };
 
 const r = rng(11);

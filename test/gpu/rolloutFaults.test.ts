@@ -44,12 +44,23 @@ const fault = defineTool({
 });
 
 const LIMITS: AgentLimits = {
-  ...{ maxPromptLength: 64, maxResponseLength: 180, contextLength: 244, maxAssistantTurns: 3, maxToolCalls: 8 },
-  ...{ toolTimeoutMs: 20, maxToolResponseLength: 24, toolResponseTruncateSide: 'middle' },
+  maxPromptLength: 64,
+  maxResponseLength: 180,
+  contextLength: 244,
+  maxAssistantTurns: 3,
+  maxToolCalls: 8,
+  toolTimeoutMs: 20,
+  maxToolResponseLength: 24,
+  toolResponseTruncateSide: 'middle',
 };
 const sizes = { maxSlots: 6, slotCapacity: 180, maxPrompts: 3, maxPromptLength: 64, maxBatchedTokens: 128 };
 const sampling: SamplingParams = {
-  ...{ temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: 48, stopTokenIds: tokenizer.eosTokenIds },
+  temperature: 1,
+  topK: 0,
+  topP: 1,
+  minP: 0,
+  maxNewTokens: 48,
+  stopTokenIds: tokenizer.eosTokenIds,
   // The model is untrained: something has to make it begin calls, and end its turns.
   logitBias: [TAG, tokenizer.eosTokenIds[0]].map((token) => [token, 30]),
 };
@@ -65,8 +76,16 @@ test(
       const controller = new AbortController();
       const sample = async (s: number) => {
         const { trajectory } = await runAgentLoop({
-          ...{ engine, tokenizer, tools: [fault], problem: trainProblem(s % 5, 1), requestId: `${s}`, key: [3, s] },
-          ...{ sampling, limits: LIMITS, constrainToolCalls: true, signal: controller.signal },
+          engine,
+          tokenizer,
+          tools: [fault],
+          problem: trainProblem(s % 5, 1),
+          requestId: `${s}`,
+          key: [3, s],
+          sampling,
+          limits: LIMITS,
+          constrainToolCalls: true,
+          signal: controller.signal,
         });
         return trajectory;
       };

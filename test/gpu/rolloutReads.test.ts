@@ -1,4 +1,4 @@
-/** What was drawn comes with the flags where it is little, and by a read of its own where it is much: the same either way. */
+/** Drawn tokens come with the flags where they are few, and by a read of their own where they are many: the same either way. */
 import { expect, test, vi } from 'vitest';
 import { WgslRolloutEngine } from '../../src/rollout/server/server.ts';
 import { testGpu, withGpu } from './gpu.ts';

@@ -1,4 +1,4 @@
-/** What a request may ask of sampling beside temperature and cuts, through the whole engine. */
+/** Sampling settings of a request beside temperature and cuts, through the whole engine. */
 import { expect, test } from 'vitest';
 import { WgslRolloutEngine } from '../../src/rollout/server/server.ts';
 import type { SamplingParams } from '../../src/rollout/types.ts';
@@ -46,7 +46,10 @@ test('asking for entropy and alternatives changes neither tokens nor log-probs; 
 async function wholeLogProbs(engine: WgslRolloutEngine, contextIds: Uint32Array, promptLength: number) {
   const logProbs = new Float64Array(tinyConfig.vocabSize).fill(NaN);
   const requests = Array.from({ length: tinyConfig.vocabSize }, (_, token) => ({
-    ...{ requestId: `whole.${token}`, contextIds, promptLength, key: [1, 1] as [number, number] },
+    requestId: `whole.${token}`,
+    contextIds,
+    promptLength,
+    key: [1, 1] as [number, number],
     // A bias this large forces the token; its log-prob is still the model's own.
     sampling: { ...request(0, 0).sampling, maxNewTokens: 1, logitBias: [[token, 1e4]] as [number, number][] },
   }));
@@ -70,8 +73,11 @@ test('log-prob minus log mass is the log-prob under penalties, biases and cuts, 
   withGpu(async () => {
     const { engine } = await newEngine();
     const settings = {
-      ...{ repetitionPenalty: 1.4, presencePenalty: 0.3, frequencyPenalty: 0.5 },
-      ...{ logitBias: [[3, 1.5]] as [number, number][], minNewTokens: 6 },
+      repetitionPenalty: 1.4,
+      presencePenalty: 0.3,
+      frequencyPenalty: 0.5,
+      logitBias: [[3, 1.5]] as [number, number][],
+      minNewTokens: 6,
     };
     const cuts = { topK: 20, topP: 0.9, minP: 0.02, temperature: 0.8 };
     const sampling = { ...settings, ...cuts, stopTokenIds: [7, 12], maxNewTokens: 9 };

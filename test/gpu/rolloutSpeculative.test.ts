@@ -69,7 +69,9 @@ test('switched off nothing is made for it, and on nothing more in a steady state
     await run(engine, samples);
     const { buffers: now, bindGroups, pipelines } = gpu.counters;
     expect({ buffers: now, bindGroups, pipelines }).toEqual({
-      ...{ buffers: after.buffers, bindGroups: after.bindGroups, pipelines: after.pipelines },
+      buffers: after.buffers,
+      bindGroups: after.bindGroups,
+      pipelines: after.pipelines,
     });
   }));
 
@@ -119,7 +121,8 @@ test('pairs of tokens, one mostly guessed and often wrongly, have the model’s 
     const N = 2048;
     const requests = Array.from({ length: N }, (_, i) => ({
       ...request(1, i, { maxNewTokens: 3, stopTokenIds: [] }),
-      ...{ requestId: `${i}`, contextIds: prompt },
+      requestId: `${i}`,
+      contextIds: prompt,
     }));
     for (const { tokenIds } of await runFreeing(engine, requests)) counts[tokenIds[1] * V + tokenIds[2]]++;
     const { draftTokens, acceptedTokens } = await engine.takeStats();

@@ -20,20 +20,26 @@ const tokenizer = new ChatTokenizer(files.tokenizer, files.config);
 const vocabulary = vocabularyOf(files.tokenizer);
 const V = tokenizer.vocabSize;
 const FORMATS = ['hermes', 'qwen3_coder', 'llama3_json'] as const;
-/** What a call begins with. */
+/** The token that a call begins with. */
 const opens = (format: CallFormat) => tokenizer.encode(format === 'llama3_json' ? '{' : '<tool_call>')[0];
 const TOOLS: Tool[] = [
   {
-    ...{ name: 'calculator', description: '', execute: () => '' },
+    name: 'calculator',
+    description: '',
+    execute: () => '',
     parameters: { type: 'object', properties: { expression: { type: 'string' } }, required: ['expression'] },
   },
   {
-    ...{ name: 'order', description: '', execute: () => '' },
+    name: 'order',
+    description: '',
+    execute: () => '',
     parameters: {
       type: 'object',
       properties: {
-        ...{ size: { type: 'string', enum: ['S', 'M'] }, count: { type: 'integer' } },
-        ...{ gift: { type: 'boolean' }, price: { type: 'number' } },
+        size: { type: 'string', enum: ['S', 'M'] },
+        count: { type: 'integer' },
+        gift: { type: 'boolean' },
+        price: { type: 'number' },
       },
       required: ['count'],
     },
@@ -46,11 +52,22 @@ const sizes = { ...SIZES, maxSlots: 8, slotCapacity: 140 };
 const prompt = Uint32Array.from(tokenizer.encode('Tom has 3 apples.'));
 
 const request = (s: number, format: CallFormat, more: Partial<SamplingParams> = {}): GenerateRequest => ({
-  ...{ requestId: `${s}`, contextIds: prompt, promptLength: prompt.length, key: [5, s] as [number, number] },
+  requestId: `${s}`,
+  contextIds: prompt,
+  promptLength: prompt.length,
+  key: [5, s] as [number, number],
   sampling: {
-    ...{ temperature: 0.9, topK: 0, topP: 1, minP: 0, maxNewTokens: LEFT, stopTokenIds: tokenizer.eosTokenIds },
+    temperature: 0.9,
+    topK: 0,
+    topP: 1,
+    minP: 0,
+    maxNewTokens: LEFT,
+    stopTokenIds: tokenizer.eosTokenIds,
     // The model is untrained: something has to make it begin calls.
-    ...{ toolCalls, toolCallFormat: format, logitBias: [[opens(format), 30]] as [number, number][], ...more },
+    toolCalls,
+    toolCallFormat: format,
+    logitBias: [[opens(format), 30]] as [number, number][],
+    ...more,
   },
 });
 

@@ -8,7 +8,7 @@ export interface SamplingControl {
 }
 
 /** Jarzynski & Olano 2020: four words of state in, four well-mixed words out; the first is used. */
-export function pcg4d(seed: [number, number, number, number]): number {
+function pcg4d(seed: [number, number, number, number]): number {
   const v = seed.map((x) => (Math.imul(x, 1664525) + 1013904223) >>> 0);
   const mix = () => {
     v[0] = (v[0] + Math.imul(v[1], v[3])) >>> 0;

@@ -16,8 +16,12 @@ import { tinyConfig } from './tinyModel.ts';
 /** 128 rows of the table a buffer; a layer's largest matrix takes 4480 bytes. */
 const LIMIT = 2 * 64 * 20 * 4;
 const lora: LoraConfig = {
-  ...{ rank: 8, alpha: 16, dropout: 0, useRslora: false },
-  ...{ targetModules: loraModules('all-linear'), seed: 1 },
+  rank: 8,
+  alpha: 16,
+  dropout: 0,
+  useRslora: false,
+  targetModules: loraModules('all-linear'),
+  seed: 1,
 };
 const QWEN2 = { architecture: 'Qwen2ForCausalLM', tieWordEmbeddings: false, qkvBias: true } as const;
 const adam = { lr: 1e-2, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0.1, gradClip: 1 };
@@ -41,7 +45,11 @@ async function train(options: { maxArenaBytes?: number }, config: typeof tinyCon
     norms.push((await engine.optimizerStep(adam)).gradNorm);
   }
   const rollout = new WgslRolloutEngine(gpu, model, {
-    ...{ maxSlots: 2, slotCapacity: 16, maxPrompts: 2, maxPromptLength: 16, maxBatchedTokens: 64 },
+    maxSlots: 2,
+    slotCapacity: 16,
+    maxPrompts: 2,
+    maxPromptLength: 16,
+    maxBatchedTokens: 64,
   });
   const sampling = { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: 8, stopTokenIds: [] };
   const key: [number, number] = [1, 1];
@@ -80,7 +88,9 @@ test('no buffer of the plan is larger than asked, and only the tables are cut', 
   const { blocks, buffers } = planBlocks(config, LIMIT);
   expect(Math.max(...buffers)).toBeLessThanOrEqual(LIMIT);
   expect(blocks.filter(({ parts }) => parts[0].rows).map(({ label }) => label)).toEqual([
-    ...['embed.0', 'embed.1', 'embed.2'],
+    'embed.0',
+    'embed.1',
+    'embed.2',
   ]);
   expect(planBlocks(config).buffers).toHaveLength(1);
 });

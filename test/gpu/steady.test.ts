@@ -16,7 +16,7 @@ import { tinyConfig, tinyModel } from './tinyModel.ts';
 const ids = (n: number, seed: number) =>
   Uint32Array.from({ length: n }, (_, i) => (i * 17 + seed * 29) % tinyConfig.vocabSize);
 
-/** What `work` added to the counters. */
+/** Counts that `work` added to the counters. */
 async function added(gpu: Gpu, work: () => Promise<unknown>): Promise<GpuCounters> {
   const before = { ...gpu.counters };
   await work();

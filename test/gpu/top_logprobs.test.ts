@@ -42,7 +42,10 @@ test.each(SIZES)('the likeliest tokens in order, the first of equals first, V=%i
         'state',
         wanted.flatMap((_, s) => [POISON, POISON, (s % cap) + 1, 0]),
       ),
-      ...{ details, n, V, cap },
+      details,
+      n,
+      V,
+      cap,
     });
     const [buffer] = await gpu.read(details);
     const [words, floats] = [new Uint32Array(buffer), new Float32Array(buffer)];

@@ -3,8 +3,7 @@ import { beforeAll, expect, test } from 'vitest';
 import { LOSS_AGG_MODES } from '../../src/grpo/losses/aggregate.ts';
 import { policyLossSpec, resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
-import { POLICY_LOSSES, type PolicyLoss, policyLoss } from '../../src/grpo/losses/index.ts';
-import { renormalize } from '../../src/grpo/advantages/shaping.ts';
+import { POLICY_LOSSES, type PolicyLoss, computePolicyLoss } from '../../src/grpo/losses/index.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import { stepTokens, type StepTokens } from '../../src/grpo/update/stepTokens.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
@@ -61,7 +60,10 @@ async function offPolicySamples(
         mask: Uint8Array.from({ length }, (_, t) => (t % 4 === 2 ? 0 : 1)),
         logProbs: new Float32Array(length),
         logMass: new Float32Array(length),
-        ...{ stopReason: 'completed', numTurns: 1, numToolCalls: 0, numToolErrors: 0 },
+        stopReason: 'completed',
+        numTurns: 1,
+        numToolCalls: 0,
+        numToolErrors: 0,
       },
     };
   });
@@ -145,7 +147,7 @@ test.each(['dapo', 'cispo', 'sapo'])('a custom loss that states %s has the gradi
   const data = await offPolicySamples(config, 0.2);
   const custom: CustomLoss = ({ logProbs, oldLogProbs: oldLogp, refLogProbs: refLogp, ...rest }) => ({
     dLogProbs: Float32Array.from(
-      policyLoss(policyLossSpec(config), { ...rest, logp: logProbs, oldLogp, refLogp: refLogp! }).grad,
+      computePolicyLoss(policyLossSpec(config), { ...rest, logp: logProbs, oldLogp, refLogp: refLogp! }).grad,
     ),
   });
   const fused = await gradientOf(config, data);
@@ -242,6 +244,9 @@ test('top-p 0.9: with the kept mass on both sides the first ratio is 1, without 
   const { metrics } = await trainer.step();
   await engine.model.importWeights(before);
   const trained = await new PolicyUpdater(config, engine).oldLogProbs(sampled);
+  /** Log-probs of the distribution that a token was drawn from: the mass that top-k, top-p or min-p kept is taken off. */
+  const renormalize = (logProbs: ArrayLike<number>, logMass: Float32Array) =>
+    Float32Array.from(logProbs, (logp, e) => logp - logMass[e]);
   const ratios = (offMass: boolean) =>
     sampled.flatMap(({ trajectory: { logProbs, logMass, mask } }, s) => {
       const behaviour = renormalize(logProbs, logMass);

@@ -1,4 +1,4 @@
-/** What `webgrpo verify` looks at, beside whole models, holds here. */
+/** The checks of `webgrpo verify`, beside whole models, hold here. */
 import { expect, test } from 'vitest';
 import { verifyLossKernels, verifyProducts } from '../../src/verify/kernels.ts';
 import { POLICY_LOSSES } from '../../src/grpo/losses/index.ts';

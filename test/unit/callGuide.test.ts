@@ -16,13 +16,20 @@ import { run, ScriptedEngine, tokenizer } from '../scriptedEngine.ts';
 import { ModelSlotDecoder } from '../slotDecoder.ts';
 
 const toolOf = (name: string, properties: Record<string, ArgumentSchema>, required: string[] = []): Tool => ({
-  ...{ name, description: '', parameters: { type: 'object', properties, required }, execute: () => '' },
+  name,
+  description: '',
+  parameters: { type: 'object', properties, required },
+  execute: () => '',
 });
 const TOOLS: Tool[] = [
   toolOf('search', { query: { type: 'string' }, top: { type: 'integer', minimum: 1, maximum: 9 } }, ['query']),
   toolOf('order', {
-    ...{ size: { type: 'string', enum: ['S', 'M', '<t'] }, count: { type: 'integer' }, gift: { type: 'boolean' } },
-    ...{ price: { type: 'number', minimum: 0 }, note: { type: 'string', maxLength: 3 }, nothing: { type: 'null' } },
+    size: { type: 'string', enum: ['S', 'M', '<t'] },
+    count: { type: 'integer' },
+    gift: { type: 'boolean' },
+    price: { type: 'number', minimum: 0 },
+    note: { type: 'string', maxLength: 3 },
+    nothing: { type: 'null' },
   }),
   toolOf('plan', {
     steps: { type: 'array', items: { type: 'object', properties: { x: { type: 'number' } }, required: ['x'] } },
@@ -38,7 +45,7 @@ const automata = {
   llama3_json: new ByteAutomaton(toolCallGrammar(callable, 'llama3_json')),
 };
 
-/** Whether a text is a whole call's rest; of Llama 3, a whole turn. */
+/** True if a text is a whole call's rest; of Llama 3, a whole turn. */
 function accepts(body: string | Uint8Array, format: CallFormat = 'hermes'): boolean {
   const automaton = automata[format];
   let state = automaton.start;
@@ -290,15 +297,25 @@ describe('tokens that may come next', () => {
 describe('scheduler', () => {
   const SIZES = { maxSlots: 4, slotCapacity: 200, maxPrompts: 4, maxPromptLength: 20, maxBatchedTokens: 64 };
   const request = (s: number): GenerateRequest => ({
-    ...{ requestId: `${s}`, contextIds: Uint32Array.of(1, 2, 3), promptLength: 3, key: [7, s] as [number, number] },
+    requestId: `${s}`,
+    contextIds: Uint32Array.of(1, 2, 3),
+    promptLength: 3,
+    key: [7, s] as [number, number],
     sampling: {
-      ...{ temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: 60, stopTokenIds: [EOS] },
-      ...{ toolCalls: callable, logitBias: [[TAG, 100]] as [number, number][] },
+      temperature: 1,
+      topK: 0,
+      topP: 1,
+      minP: 0,
+      maxNewTokens: 60,
+      stopTokenIds: [EOS],
+      toolCalls: callable,
+      logitBias: [[TAG, 100]] as [number, number][],
     },
   });
   const serverOf = (maxSlots: number, preemption: Preemption = 'latest', speculative = false) =>
     new RolloutServer(new ModelSlotDecoder({ ...SIZES, maxSlots }, V), {
-      ...{ preemption, vocabulary: () => vocabulary },
+      preemption,
+      vocabulary: () => vocabulary,
       ...(speculative && { speculative: { maxDraftTokens: 4, minNgram: 1, history: 4, adapt: false } }),
     });
 

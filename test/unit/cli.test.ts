@@ -36,8 +36,16 @@ const line = (step: number, more: Record<string, number> = {}) => ({
 const HISTORY = [before, line(1), line(2), line(3, { 'val-core/t/acc/mean@1': 0.75, 'timing_s/testing': 6 })];
 
 const rollout = (step: number, content: string): LoggedRollout => ({
-  ...{ step, group: 0, problem: 'p', answer: '4', score: 1, acc: 1, stopReason: 'completed' },
-  ...{ numTurns: 1, numToolCalls: 0, responseTokens: 3 },
+  step,
+  group: 0,
+  problem: 'p',
+  answer: '4',
+  score: 1,
+  acc: 1,
+  stopReason: 'completed',
+  numTurns: 1,
+  numToolCalls: 0,
+  responseTokens: 3,
   messages: [
     { role: 'user', content: 'q' },
     { role: 'assistant', content },

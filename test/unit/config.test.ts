@@ -70,6 +70,10 @@ test.each([
   ['actor.temperature=1', 'unknown key "actor.temperature"; did you mean "rollout.temperature"?'],
   ['data.trainBatchsize=8', 'unknown key "data.trainBatchsize"; did you mean "data.trainBatchSize"?'],
   ['rollot.n=8', 'unknown key "rollot"; did you mean "rollout"?'],
+  ['actor.__proto__.x=1', 't.yaml: unknown key "actor.__proto__"; did you mean "'],
+  ['__proto__.x=1', 't.yaml: unknown key "__proto__"; did you mean "'],
+  ['actor.toString=1', 't.yaml: unknown key "actor.toString"; did you mean "'],
+  ['constructor.prototype.x=1', 't.yaml: unknown key "constructor"; did you mean "'],
   ['rollout.n=0', 't.yaml: "rollout.n" is 0; allowed: integer >= 1.'],
   ['rollout.n=1.5', 't.yaml: "rollout.n" is 1.5; allowed: integer >= 1.'],
   ['rollout.n=many', 't.yaml: "rollout.n" is "many"; allowed: integer >= 1.'],
@@ -95,6 +99,12 @@ test.each([
   const message = sentence(() => parse(MINIMAL, override));
   expect(message).toContain(expected);
   expect(message).not.toContain('\n');
+});
+
+test('an override sets nothing on objects elsewhere', () => {
+  expect(() => parse(MINIMAL, 'actor.__proto__.polluted=1')).toThrow(InputError);
+  expect(() => parse(`${MINIMAL}actor: { __proto__: { polluted: 1 } }`)).toThrow(InputError);
+  expect({}).not.toHaveProperty('polluted');
 });
 
 test('text that is not a config says so', () => {

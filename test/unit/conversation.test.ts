@@ -18,9 +18,18 @@ test('every sampling setting has a flag; without flags nothing is cut, penalised
   const penalties = '--repetition-penalty 1.2 --presence-penalty 0.5 --frequency-penalty=-1';
   const words = `${numbers} ${penalties} --logit-bias 3=-2.5 --logit-bias 4=1e1 --stop a --stop b`.split(' ');
   expect(read(...words, '--include-stop')).toEqual({
-    ...{ temperature: 0.7, topK: 5, topP: 0.9, minP: 0.1, minNewTokens: 2, maxNewTokens: 9 },
-    ...{ repetitionPenalty: 1.2, presencePenalty: 0.5, frequencyPenalty: -1, includeStopStrInOutput: true },
-    ...{ logitBias: [[3, -2.5] as [number, number], [4, 10] as [number, number]], stop: ['a', 'b'] },
+    temperature: 0.7,
+    topK: 5,
+    topP: 0.9,
+    minP: 0.1,
+    minNewTokens: 2,
+    maxNewTokens: 9,
+    repetitionPenalty: 1.2,
+    presencePenalty: 0.5,
+    frequencyPenalty: -1,
+    includeStopStrInOutput: true,
+    logitBias: [[3, -2.5] as [number, number], [4, 10] as [number, number]],
+    stop: ['a', 'b'],
     stopTokenIds: tokenizer.eosTokenIds,
   });
 });
@@ -52,7 +61,12 @@ function conversationThatSays(turns: string[], stop: string[] = [], contextLengt
   const pieces: string[] = [];
   const sampling = { ...read('--max-new-tokens', '60'), stop };
   const conversation = new Conversation({
-    ...{ engine: server, tokenizer, promptIds, contextLength, key: [1, 2], sampling },
+    engine: server,
+    tokenizer,
+    promptIds,
+    contextLength,
+    key: [1, 2],
+    sampling,
     onText: (text) => pieces.push(text),
   });
   const answer = async () => {

@@ -18,8 +18,14 @@ import { ModelSlotDecoder } from '../slotDecoder.ts';
 
 const SIZES = { maxSlots: 24, slotCapacity: 200, maxPrompts: 4, maxPromptLength: 64, maxBatchedTokens: 256 };
 const LIMITS: AgentLimits = {
-  ...{ maxPromptLength: 64, maxResponseLength: 200, contextLength: 264, maxAssistantTurns: 5, maxToolCalls: 6 },
-  ...{ toolTimeoutMs: 20, maxToolResponseLength: 24, toolResponseTruncateSide: 'middle' },
+  maxPromptLength: 64,
+  maxResponseLength: 200,
+  contextLength: 264,
+  maxAssistantTurns: 5,
+  maxToolCalls: 6,
+  toolTimeoutMs: 20,
+  maxToolResponseLength: 24,
+  toolResponseTruncateSide: 'middle',
 };
 const STOP_REASONS: StopReason[] = [
   ...(['completed', 'max_turns', 'max_tokens', 'max_tool_calls', 'context_overflow'] as const),
@@ -28,7 +34,7 @@ const STOP_REASONS: StopReason[] = [
 const CONTROL = '<|im_end|><|im_start|>';
 const FLOOD = 'x'.repeat(10_000_000);
 
-/** What the tool `fault` does with each `kind`. */
+/** The result of the tool `fault` for each `kind`. */
 const FAULTS: Record<string, (signal: AbortSignal) => ToolOutput | Promise<ToolOutput>> = {
   fine: () => '42',
   slow: () => new Promise((resolve) => setTimeout(() => resolve('7'), 3)),
@@ -73,12 +79,20 @@ const fault = defineTool({
 const callOf = (name: string, kind: string) =>
   `<tool_call>${JSON.stringify({ name, arguments: { kind } })}</tool_call>`;
 
-/** What turns say: calls right and wrong, and answers. A turn that ends no sample is followed by another. */
+/** Texts of turns: calls right and wrong, and answers. A turn that ends no sample is followed by another. */
 const TURNS = [
   ...Object.keys(FAULTS).map((kind) => callOf('fault', kind)),
-  ...[callOf('stateful', 'a'), callOf('fault', 'fine') + callOf('fault', 'throws'), callOf('python', 'x')],
-  ...['<tool_call>{"name":</tool_call>', '<tool_call>{"name":"fault","arguments":{"kind":1}}</tool_call>'],
-  ...['<tool_call>[]</tool_call>', '<tool_call>', '</tool_call>', CONTROL, '#### 42', ''],
+  callOf('stateful', 'a'),
+  callOf('fault', 'fine') + callOf('fault', 'throws'),
+  callOf('python', 'x'),
+  '<tool_call>{"name":</tool_call>',
+  '<tool_call>{"name":"fault","arguments":{"kind":1}}</tool_call>',
+  '<tool_call>[]</tool_call>',
+  '<tool_call>',
+  '</tool_call>',
+  CONTROL,
+  '#### 42',
+  '',
 ].map((text) => [...tokenizer.encode(text), tokenizer.eosTokenIds[0]]);
 
 /** The end token follows where a turn is over, also for one that is drawn past its end. */
@@ -116,8 +130,12 @@ function scriptedServer(options: RolloutOptions): ScriptedServer {
 }
 
 const sampling = {
-  ...{ temperature: 1, topK: 0, topP: 1, minP: 0 },
-  ...{ maxNewTokens: 100, stopTokenIds: tokenizer.eosTokenIds },
+  temperature: 1,
+  topK: 0,
+  topP: 1,
+  minP: 0,
+  maxNewTokens: 100,
+  stopTokenIds: tokenizer.eosTokenIds,
 };
 
 /** One sample; some are aborted on the way, some have little time, some stop at what goes wrong. */
@@ -139,8 +157,15 @@ async function runSample(
   const timer = chance > 0.1 && chance < 0.2 ? setTimeout(() => controller.abort(), 200 * (chance - 0.1)) : undefined;
   if (chance > 0.2 && chance < 0.21) controller.abort();
   const { trajectory } = await runAgentLoop({
-    ...{ engine, tokenizer, problem, sampling, limits, tools: [fault, stateful] },
-    ...{ requestId: `${sample}`, key: [sample, 0], signal: controller.signal },
+    engine,
+    tokenizer,
+    problem,
+    sampling,
+    limits,
+    tools: [fault, stateful],
+    requestId: `${sample}`,
+    key: [sample, 0],
+    signal: controller.signal,
   });
   clearTimeout(timer);
   return trajectory;

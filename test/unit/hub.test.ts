@@ -19,7 +19,11 @@ import { answerWith, hash, type Hub, SHA, startHub } from '../hubServer.ts';
 
 const CONFIG = parseModelConfig({
   architectures: ['LlamaForCausalLM'],
-  ...{ vocab_size: 300, hidden_size: 64, intermediate_size: 96, num_hidden_layers: 2, num_attention_heads: 4 },
+  vocab_size: 300,
+  hidden_size: 64,
+  intermediate_size: 96,
+  num_hidden_layers: 2,
+  num_attention_heads: 4,
 });
 const WEIGHTS = initWeights(CONFIG, 1);
 const text = (value: string) => new TextEncoder().encode(value);

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { LOSS_AGG_MODES, lossWeights } from '../../src/grpo/losses/aggregate.ts';
-import { type LossRows, POLICY_LOSSES, policyLoss } from '../../src/grpo/losses/index.ts';
+import { type LossRows, POLICY_LOSSES, computePolicyLoss } from '../../src/grpo/losses/index.ts';
 import type { PolicyLossSpec } from '../../src/model/engine.ts';
 import { rng } from '../random.ts';
 import { recipeSpec } from '../recipeSpec.ts';
@@ -68,7 +68,7 @@ describe.each(MODES)('%s', (mode) => {
     const at = (e: number, h: number) => {
       const shift = (values: ArrayLike<number>) => Array.from(values, (x, i) => (i === e ? x + h : x));
       const oldLogp = STOP_GRADIENT.has(mode) ? shift(rows.oldLogp) : rows.oldLogp;
-      return policyLoss(spec, { ...rows, logp: shift(rows.logp), oldLogp, ...(selected ? { selected } : {}) });
+      return computePolicyLoss(spec, { ...rows, logp: shift(rows.logp), oldLogp, ...(selected ? { selected } : {}) });
     };
     const { grad } = at(0, 0);
     const h = 1e-6;
@@ -90,7 +90,7 @@ describe.each(MODES)('%s', (mode) => {
     const spec = specOf(mode, { klLossCoef: 0.1 });
     const rows = rowsOf(samples, MASKS, whole);
     const selected = POLICY_LOSSES[mode].select?.(spec.numbers, rows);
-    const want = policyLoss(spec, selected ? { ...rows, selected } : rows);
+    const want = computePolicyLoss(spec, selected ? { ...rows, selected } : rows);
     for (const parts of [1, 2, 3, 7]) {
       const size = Math.ceil(LENGTHS.length / parts);
       const got: number[] = [];
@@ -101,7 +101,7 @@ describe.each(MODES)('%s', (mode) => {
         const part = rowsOf(cut(samples), cut(MASKS), weights);
         const first = rows.seqStart[from];
         const mine = selected?.slice(first, first + part.logp.length);
-        const result = policyLoss(spec, mine ? { ...part, selected: mine } : part);
+        const result = computePolicyLoss(spec, mine ? { ...part, selected: mine } : part);
         got.push(...result.grad);
         loss += result.loss;
       }
@@ -113,7 +113,7 @@ describe.each(MODES)('%s', (mode) => {
   test('nothing is trained on: loss 0, no NaN', () => {
     const empty = LENGTHS.map((n) => new Array<number>(n).fill(0));
     const rows = rowsOf(randomSamples(3, 0.3), empty, lossWeights(POLICY_LOSSES[mode], 'token-mean', empty, OPTIONS));
-    const { loss, grad, metrics } = policyLoss(specOf(mode), rows);
+    const { loss, grad, metrics } = computePolicyLoss(specOf(mode), rows);
     expect(loss).toBe(0);
     expect(grad.every((g) => g === 0)).toBe(true);
     expect(Object.values(metrics).every((m) => m === 0)).toBe(true);
@@ -125,14 +125,14 @@ describe.each(MODES)('%s', (mode) => {
     samples[2].logp[0] -= 300;
     samples[2].logp[2] = NaN; // masked
     const rows = rowsOf(samples, MASKS, lossWeights(POLICY_LOSSES[mode], 'seq-mean-token-mean', MASKS, OPTIONS));
-    const { loss, grad, metrics } = policyLoss(specOf(mode), rows);
+    const { loss, grad, metrics } = computePolicyLoss(specOf(mode), rows);
     expect([loss, ...grad, ...Object.values(metrics)].every((x) => Number.isFinite(x))).toBe(true);
   });
 });
 
 describe('by hand', () => {
   const one = (spec: PolicyLossSpec, logRatio: number, a: number) =>
-    policyLoss(spec, {
+    computePolicyLoss(spec, {
       logp: [-1],
       oldLogp: [-1 - logRatio],
       advantages: [a],
@@ -208,8 +208,8 @@ describe('by hand', () => {
     const spec = recipeSpec('clip_cov', { clipCovRatio: 1, clipCovLb: 1, clipCovUb: 3 });
     const pick = (rows: LossRows, numbers = spec.numbers) => Array.from(POLICY_LOSSES.clip_cov.select!(numbers, rows));
     expect(pick(covRows)).toEqual([1, 0, 0, 0, 0]);
-    expect(policyLoss(spec, covRows).grad[0] === 0).toBe(true);
-    expect(policyLoss(spec, covRows).metrics['actor/pg_clipfrac']).toBeCloseTo(1 / 4, 7);
+    expect(computePolicyLoss(spec, covRows).grad[0] === 0).toBe(true);
+    expect(computePolicyLoss(spec, covRows).metrics['actor/pg_clipfrac']).toBeCloseTo(1 / 4, 7);
     expect(pick({ ...covRows, oldLogp: [-1, -1, -2.5, -0.5, -90] })).toEqual([1, 0, 0, 0, 0]);
     const narrow = { ...spec.numbers, clipRatioLow: 0.2 };
     const clipped = { ...covRows, oldLogp: [-1, -1, -2.5, -0.5, -90] };

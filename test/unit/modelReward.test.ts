@@ -10,8 +10,13 @@ import type { ScoredSample } from '../../src/tasks/task.ts';
 
 const sample: ScoredSample = {
   problem: { id: 'p', messages: [{ role: 'user', content: 'What is 2 + 2?' }], answer: '4' },
-  ...{ messages: [], response: '#### 4', stopReason: 'completed', numTurns: 1 },
-  ...{ numToolCalls: 0, numToolErrors: 0, responseTokens: 3 },
+  messages: [],
+  response: '#### 4',
+  stopReason: 'completed',
+  numTurns: 1,
+  numToolCalls: 0,
+  numToolErrors: 0,
+  responseTokens: 3,
 };
 
 // The pipeline is a stand-in here; real ones are run in transformersModels.test.ts.

@@ -13,7 +13,13 @@ import type { Sample } from '../../src/grpo/update/batch.ts';
 const SETTINGS = { maxResponseLength: 256, maxSlots: 8, toolTimeoutS: 10 };
 
 const sample = (id: string, ms: number, more: Partial<SampleProfile> = {}): SampleProfile => ({
-  ...{ id, problem: `p${id}`, stop: 'completed', turns: 1, tokens: 20, toolCalls: 0, score: 1 },
+  id,
+  problem: `p${id}`,
+  stop: 'completed',
+  turns: 1,
+  tokens: 20,
+  toolCalls: 0,
+  score: 1,
   events: [
     ['generate', 0, 0, ms * 0.75],
     ['tool', 1, ms * 0.75, ms],
@@ -39,7 +45,11 @@ test('a step is logged and read back, times since the step began', async () => {
   expect(phases.phases[1][1]).toBe(phases.phases[0][2]);
   const event = { kind: 'decode', turn: 1, start: phases.origin + 5, end: phases.origin + 7.25 } as const;
   const made = {
-    ...{ problem: { id: 'p' }, group: 3, messages: [], reward: { score: 0.5, acc: 0 }, events: [event] },
+    problem: { id: 'p' },
+    group: 3,
+    messages: [],
+    reward: { score: 0.5, acc: 0 },
+    events: [event],
     trajectory: { stopReason: 'completed', numTurns: 1, numToolCalls: 0, responseIds: new Uint32Array(4) },
   } as unknown as Sample;
   for (const number of [10, 2]) await folder.writeProfile(stepProfile(number, [made, made], phases));
@@ -169,7 +179,11 @@ test('the trace has a process a step and a thread a sample, steps one after the 
 test('recording a step of 128 samples costs milliseconds', () => {
   const events = Array.from({ length: 20 }, (_, i) => ({ kind: 'decode' as const, turn: i, start: i, end: i + 1 }));
   const made = {
-    ...{ problem: { id: 'p' }, group: 0, messages: [], reward: { score: 0, acc: 0 }, events },
+    problem: { id: 'p' },
+    group: 0,
+    messages: [],
+    reward: { score: 0, acc: 0 },
+    events,
     trajectory: { stopReason: 'completed', numTurns: 1, numToolCalls: 0, responseIds: new Uint32Array(4) },
   } as unknown as Sample;
   const rounds = Array.from({ length: 5 }, () => {

@@ -102,7 +102,7 @@ function resolve(file: string, name: string): string[] {
   );
 }
 
-/** Whether `from` calls `to`, by way of functions of the two files and of few others. */
+/** True if `from` calls `to`, by way of functions of the two files and of few others. */
 function calls(from: Station, to: Station): boolean {
   const cheapest = new Map<string, number>();
   let open: { file: string; name: string; between: number }[] = [{ ...from, between: 0 }];

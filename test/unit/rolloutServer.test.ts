@@ -8,8 +8,12 @@ import { ModelSlotDecoder } from '../slotDecoder.ts';
 
 const SIZES = { maxSlots: 16, slotCapacity: 96, maxPrompts: 16, maxPromptLength: 20, maxBatchedTokens: 64 };
 const SAMPLING: SamplingParams = {
-  ...{ temperature: 1, topK: 0, topP: 1, minP: 0 },
-  ...{ maxNewTokens: 12, stopTokenIds: [7] },
+  temperature: 1,
+  topK: 0,
+  topP: 1,
+  minP: 0,
+  maxNewTokens: 12,
+  stopTokenIds: [7],
 };
 const prompts = [5, 13, 20, 1].map((n) => Uint32Array.from({ length: n }, (_, i) => (i * 7 + n) % 64));
 

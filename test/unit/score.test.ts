@@ -32,12 +32,24 @@ function score(model: string, tokens: unknown) {
 function writeModel(): string {
   const json = {
     architectures: ['LlamaForCausalLM'],
-    ...{ vocab_size: 97, hidden_size: 40, intermediate_size: 52, num_hidden_layers: 2, head_dim: 12 },
-    ...{ num_attention_heads: 4, num_key_value_heads: 2, max_position_embeddings: 64, attention_bias: true },
-    ...{ tie_word_embeddings: false, rope_theta: 10000, torch_dtype: 'bfloat16' },
+    vocab_size: 97,
+    hidden_size: 40,
+    intermediate_size: 52,
+    num_hidden_layers: 2,
+    head_dim: 12,
+    num_attention_heads: 4,
+    num_key_value_heads: 2,
+    max_position_embeddings: 64,
+    attention_bias: true,
+    tie_word_embeddings: false,
+    rope_theta: 10000,
+    torch_dtype: 'bfloat16',
     rope_scaling: {
       rope_type: 'llama3',
-      ...{ factor: 8, low_freq_factor: 1, high_freq_factor: 4, original_max_position_embeddings: 32 },
+      factor: 8,
+      low_freq_factor: 1,
+      high_freq_factor: 4,
+      original_max_position_embeddings: 32,
     },
   };
   const random = rng(5);

@@ -93,7 +93,10 @@ describe('scheduler', () => {
   const newServer = (sizes = SIZES) =>
     new RolloutServer(new ModelSlotDecoder(sizes), { preemption: 'latest', vocabulary: () => vocabulary });
   const request = (s: number, sampling: Partial<SamplingParams> = {}): GenerateRequest => ({
-    ...{ requestId: `${s}`, contextIds: Uint32Array.of(1, 2, 3), promptLength: 3, key: [7, s] as [number, number] },
+    requestId: `${s}`,
+    contextIds: Uint32Array.of(1, 2, 3),
+    promptLength: 3,
+    key: [7, s] as [number, number],
     sampling: { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: 40, stopTokenIds: [], ...sampling },
   });
   const textOf = (ids: ArrayLike<number>) => Array.from(ids, (id) => letters[id]).join('');
@@ -109,8 +112,11 @@ describe('scheduler', () => {
     await server.takeStats();
     const cut = await server.generate(request(0, { stop }));
     expect(cut).toEqual({
-      ...{ tokenIds: plain.tokenIds.subarray(0, tokens), logProbs: plain.logProbs.subarray(0, tokens) },
-      ...{ weightVersions: new Uint32Array(tokens), stopReason: 'stop_string', stopString: stop[0] },
+      tokenIds: plain.tokenIds.subarray(0, tokens),
+      logProbs: plain.logProbs.subarray(0, tokens),
+      weightVersions: new Uint32Array(tokens),
+      stopReason: 'stop_string',
+      stopString: stop[0],
     });
     const stats = await server.takeStats();
     expect(stats.generatedTokens).toBe(tokens);
@@ -166,8 +172,14 @@ describe('agent loop', () => {
   }
   const call = '<tool_call>{"name": "calculator", "arguments": {"expression": "6*7"}}</tool_call>';
   const sampling = (includeStopStrInOutput: boolean): SamplingParams => ({
-    ...{ temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: 100, stopTokenIds: tokenizer.eosTokenIds },
-    ...{ stop: ['</tool_call>'], includeStopStrInOutput },
+    temperature: 1,
+    topK: 0,
+    topP: 1,
+    minP: 0,
+    maxNewTokens: 100,
+    stopTokenIds: tokenizer.eosTokenIds,
+    stop: ['</tool_call>'],
+    includeStopStrInOutput,
   });
 
   test('the end token that the model did not draw is written for it, out of the loss', async () => {

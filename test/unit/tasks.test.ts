@@ -20,8 +20,14 @@ const TASKS: [string, () => Task | Promise<Task>, () => Task | Promise<Task>][] 
 ];
 
 const scored = (problem: Problem, response: string): ScoredSample => ({
-  ...{ problem, response, messages: [], stopReason: 'completed' },
-  ...{ numTurns: 1, numToolCalls: 0, numToolErrors: 0, responseTokens: 1 },
+  problem,
+  response,
+  messages: [],
+  stopReason: 'completed',
+  numTurns: 1,
+  numToolCalls: 0,
+  numToolErrors: 0,
+  responseTokens: 1,
 });
 
 describe.each(TASKS)('%s', (name, open, openSmall) => {
@@ -65,7 +71,12 @@ describe.each(TASKS)('%s', (name, open, openSmall) => {
           tokenizer,
         );
         const output = await runAgentLoop({
-          ...{ engine, tokenizer, tools: task.tools ?? [], problem, requestId: 'r', key: [1, 2] },
+          engine,
+          tokenizer,
+          tools: task.tools ?? [],
+          problem,
+          requestId: 'r',
+          key: [1, 2],
           sampling: {
             temperature: 1,
             topK: 0,
@@ -97,7 +108,11 @@ describe.each(TASKS)('%s', (name, open, openSmall) => {
 test('countdown: only the given numbers, each once, count', () => {
   const task = countdownTask();
   const problem: CountdownProblem = {
-    ...{ id: 'p', messages: [], answer: '25', numbers: [1, 3, 8], solution: '3*8+1' },
+    id: 'p',
+    messages: [],
+    answer: '25',
+    numbers: [1, 3, 8],
+    solution: '3*8+1',
   };
   const score = (answer: string) =>
     (task.reward(scored(problem, `<answer>${answer}</answer>`)) as { score: number }).score;

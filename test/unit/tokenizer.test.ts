@@ -108,7 +108,12 @@ describe('chat', () => {
   test('the continuation is six tokens for a two-digit result', () => {
     const ids = tokenizer.encodeContinuation([{ role: 'tool', content: '24' }]);
     expect([...ids].map((id) => tokenizer.decode([id]))).toEqual([
-      ...['<tool_response>', '2', '4', '</tool_response>', '<|im_start|>', 'assistant\n'],
+      '<tool_response>',
+      '2',
+      '4',
+      '</tool_response>',
+      '<|im_start|>',
+      'assistant\n',
     ]);
   });
 

@@ -10,8 +10,12 @@ const texts = (messages: { role: string; content: string }[]) =>
 const ROOM = { maxResponseLength: 900, contextLength: 1000, maxToolResponseLength: 200 };
 
 const LONG_TURN = {
-  ...{ temperature: 1, topK: 0, topP: 1, minP: 0 },
-  ...{ maxNewTokens: 600, stopTokenIds: tokenizer.eosTokenIds },
+  temperature: 1,
+  topK: 0,
+  topP: 1,
+  minP: 0,
+  maxNewTokens: 600,
+  stopTokenIds: tokenizer.eosTokenIds,
 };
 
 /** One call of `tool`, then an answer. */
@@ -26,7 +30,10 @@ async function callOnce(tool: Tool, args: unknown = {}, more: Parameters<typeof 
 
 const EMPTY = { type: 'object', properties: {} } as const satisfies ToolSchema;
 const plain = (execute: Tool['execute'], more: Partial<Tool> = {}): Tool => ({
-  ...{ name: 'plain', description: '', parameters: EMPTY, execute },
+  name: 'plain',
+  description: '',
+  parameters: EMPTY,
+  execute,
   ...more,
 });
 
@@ -290,7 +297,7 @@ describe('agent loops', () => {
     const { trajectory, messages } = await run(['#### 1', '#### 2'], { agentLoop: 'self_check' });
     expect(trajectory).toMatchObject({ stopReason: 'completed', numTurns: 2 });
     expect(messages.map(({ role }) => role)).toEqual(['assistant', 'user', 'assistant']);
-    // What was said to the model is in the context and not in the loss.
+    // The user's words to the model are in the context and not in the loss.
     expect([...trajectory.mask].filter((m) => m === 0).length).toBeGreaterThan(5);
     const tight = { maxResponseLength: tokenizer.encode('#### 1').length + 4 };
     expect((await run(['#### 1'], { agentLoop: 'self_check', limits: tight })).trajectory.stopReason).toBe(
@@ -315,7 +322,12 @@ test('events tell where the time of a sample went', async () => {
     ([event]) => event as { kind: string; turn: number; start: number; end: number },
   );
   expect(events.map(({ kind, turn }) => `${kind} ${turn}`)).toEqual([
-    ...['start 0', 'generate 0', 'parse 1', 'tool 1', 'generate 1', 'parse 2'],
+    'start 0',
+    'generate 0',
+    'parse 1',
+    'tool 1',
+    'generate 1',
+    'parse 2',
   ]);
   events.slice(1).forEach((event, i) => expect(event.start).toBeGreaterThanOrEqual(events[i].end));
   expect(events[3].end - events[3].start).toBeGreaterThan(15);

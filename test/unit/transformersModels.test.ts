@@ -22,8 +22,13 @@ const folder = () => mkdtempSync(join(tmpdir(), 'webgrpo-onnx-'));
 
 const sampleOf = (response: string): ScoredSample => ({
   problem: { id: 'p', messages: [{ role: 'user', content: 'What is 2 + 2?' }], answer: '4' },
-  ...{ messages: [], response, stopReason: 'completed', numTurns: 1 },
-  ...{ numToolCalls: 0, numToolErrors: 0, responseTokens: 3 },
+  messages: [],
+  response,
+  stopReason: 'completed',
+  numTurns: 1,
+  numToolCalls: 0,
+  numToolErrors: 0,
+  responseTokens: 3,
 });
 const RESPONSES = ['2 + 2 is 4. #### 4', 'I do not know', '#### 5', 'x'];
 

@@ -36,8 +36,12 @@ test('the server tells spans only to requests that ask, without a gap, also of o
   const server = new RolloutServer(new ModelSlotDecoder(sizes));
   const sampling = { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: 8, stopTokenIds: [] };
   const request = (i: number, timed: boolean) => ({
-    ...{ requestId: `${i}`, contextIds: Uint32Array.of(1, 2, 3), promptLength: 3, key: [1, i] as [number, number] },
-    ...{ sampling, ...(timed && { timed }) },
+    requestId: `${i}`,
+    contextIds: Uint32Array.of(1, 2, 3),
+    promptLength: 3,
+    key: [1, i] as [number, number],
+    sampling,
+    ...(timed && { timed }),
   });
   const generate = async (i: number, timed: boolean) => {
     const generation = await server.generate(request(i, timed));

@@ -6,7 +6,7 @@
 import { expect, test } from 'vitest';
 import { type AdvantageEstimator, computeAdvantages } from '../../src/grpo/advantages/index.ts';
 import { lossWeights } from '../../src/grpo/losses/aggregate.ts';
-import { POLICY_LOSSES, policyLoss } from '../../src/grpo/losses/index.ts';
+import { POLICY_LOSSES, computePolicyLoss } from '../../src/grpo/losses/index.ts';
 import { mulberry32 } from '../../src/model/random.ts';
 import { recipeSpec } from '../recipeSpec.ts';
 
@@ -40,7 +40,7 @@ function update(logits: number[], estimator: AdvantageEstimator, uniform: () => 
   const advantages = computeAdvantages(estimator, { rewards, groups: rewards.map(() => 0), masks, turnRewards });
   const { weights } = lossWeights(POLICY_LOSSES.reinforce, 'token-mean', masks, { maxResponseLength: MASK.length });
   const logp = actions.flatMap((turns) => MASK.map((m, t) => (m ? Math.log(p[turns[t / 2]]) : 0)));
-  const { grad } = policyLoss(SPEC, {
+  const { grad } = computePolicyLoss(SPEC, {
     logp,
     oldLogp: logp,
     advantages: advantages.flatMap((a) => Array.from(a)),

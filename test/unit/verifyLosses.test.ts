@@ -100,8 +100,20 @@ test('bypass mode: rejection from the current policy, REINFORCE with its weights
 
 /** A row of one token at the given log ratio, and what verl's formulas come to there, worked out by hand. */
 const edge = (mode: string, logRatio: number, adv: number, loss: number, dlogp: number, more: object = {}) => ({
-  ...{ kind: 'policy_loss', mode, config: { clip_ratio: 0.2 }, agg: 'token-mean', B: 1, T: 1 },
-  ...{ old: [-40], new: [-40 + logRatio], adv: [adv], mask: [1], is_weights: null, loss, dlogp: [dlogp], ...more },
+  kind: 'policy_loss',
+  mode,
+  config: { clip_ratio: 0.2 },
+  agg: 'token-mean',
+  B: 1,
+  T: 1,
+  old: [-40],
+  new: [-40 + logRatio],
+  adv: [adv],
+  mask: [1],
+  is_weights: null,
+  loss,
+  dlogp: [dlogp],
+  ...more,
 });
 const metrics = (kl: number, clipped: number, lower: number) => ({
   metrics: { 'actor/ppo_kl': kl, 'actor/pg_clipfrac': clipped, 'actor/pg_clipfrac_lower': lower },
@@ -137,7 +149,14 @@ test.each(['token-mean', 'token-sum', 'seq-mean-token-sum', 'seq-mean-token-mean
 
 test('at the edge: groups of one, equal rewards, KL far from the reference', () => {
   const of = (mode: string, groups: string[], rewards: number[], advantages: number[]) => ({
-    ...{ ...advantage, mode, groups, rewards, advantages, mask: rewards.map(() => 1), N: rewards.length, T: 1 },
+    ...advantage,
+    mode,
+    groups,
+    rewards,
+    advantages,
+    mask: rewards.map(() => 1),
+    N: rewards.length,
+    T: 1,
   });
   const cases = [
     of('grpo', ['a'], [5], [5 / (1 + 1e-6)]),

@@ -19,7 +19,7 @@ import { runTraining } from './train.ts';
 
 const ALGORITHMS = 'grpo,dr_grpo,dapo,gspo,cispo,sapo';
 
-/** What a recipe decides. A config file's own values of these would make all algorithms one, so they are left out. */
+/** Keys that a recipe decides. A config file's own values of these would make all algorithms one, so they are left out. */
 const RECIPE_KEYS = {
   actor: ['lossMode', 'lossAggMode', 'clipRatio', 'clipRatioLow', 'clipRatioHigh', 'clipRatioC', 'policyLoss'],
   algorithm: [

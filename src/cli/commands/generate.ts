@@ -61,7 +61,13 @@ export const generate: Command = {
     const onText = (text: string) => void (io.json || process.stdout.write(text));
     const key = randomKey(seed, 0, 0, 0);
     const conversation = new Conversation({
-      ...{ engine: engine.rollout, tokenizer, promptIds, contextLength, key, sampling, onText },
+      engine: engine.rollout,
+      tokenizer,
+      promptIds,
+      contextLength,
+      key,
+      sampling,
+      onText,
     });
     try {
       const answers = await converse(conversation, lines, io);

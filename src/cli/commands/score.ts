@@ -47,7 +47,11 @@ export const score: Command = {
     const maxPositions = Math.max(...sequences.map((ids) => ids.length));
     const maxTokenLen = Math.max(TOKENS, maxPositions);
     const spec: DeviceSpec = {
-      ...{ ...model, engine: 'wgsl', maxTokenLen, maxPositions, use: 'score' },
+      ...model,
+      engine: 'wgsl',
+      maxTokenLen,
+      maxPositions,
+      use: 'score',
       ...(adapter && { lora: adapter.lora, adapter: adapter.tensors }),
     };
     const offered = await withOfferedDtype({ ...spec, ...coarse });
@@ -70,7 +74,7 @@ export function packedFormat(name: string | boolean): PackedFormat {
   throw new InputError(`--quantization is "${name}"; allowed: ${PACKED_FORMATS.join(', ')}.`);
 }
 
-/** What a spec holds for the flag; undefined = float32. Throws InputError. */
+/** The `dtype` of a spec for the flag; undefined = float32. Throws InputError. */
 export function computeDtype(name: string | boolean | undefined): 'float16' | undefined {
   if (name === undefined || name === 'float32') return undefined;
   if (name === 'float16') return name;

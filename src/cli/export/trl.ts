@@ -3,7 +3,7 @@
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { correctionSettings } from '../../grpo/correction/settings.ts';
 
-export interface TrlRun {
+interface TrlRun {
   /** Arguments of TRL's GRPOConfig. */
   settings: Record<string, string | number | boolean>;
   notCarried: string[];

@@ -8,7 +8,7 @@ import { correctionSettings } from '../../grpo/correction/settings.ts';
 
 export type OverrideValue = string | number | boolean | null | readonly (string | number)[];
 
-export interface VerlRun {
+interface VerlRun {
   overrides: [key: string, value: OverrideValue][];
   /** Sentences: settings of ours that verl's trainer does not have. */
   notCarried: string[];
@@ -17,7 +17,14 @@ export interface VerlRun {
 const VERL_LOSSES = ['vanilla', 'gspo', 'sapo', 'gpg', 'clip_cov', 'kl_cov', 'geo_mean', 'cispo'];
 const VERL_AGGREGATIONS = ['token-mean', 'seq-mean-token-sum', 'seq-mean-token-mean', 'seq-mean-token-sum-norm'];
 const VERL_ESTIMATORS = [
-  ...['grpo', 'rloo', 'opo', 'reinforce_plus_plus', 'reinforce_plus_plus_baseline', 'remax', 'grpo_passk', 'gpg'],
+  'grpo',
+  'rloo',
+  'opo',
+  'reinforce_plus_plus',
+  'reinforce_plus_plus_baseline',
+  'remax',
+  'grpo_passk',
+  'gpg',
 ];
 
 /** Files lie beside each other: `folder` is where verl finds them. */

@@ -203,7 +203,7 @@ async function adapterFolder(path: string): Promise<string | undefined> {
   return undefined;
 }
 
-/** What `GrpoTrainer.restore` takes, from a folder that `saveModel` wrote with a trainer. */
+/** Reads the checkpoint that `GrpoTrainer.restore` takes, from a folder that `saveModel` wrote with a trainer. */
 export async function loadTrainerCheckpoint(folder: string): Promise<TrainerCheckpoint> {
   const weights = existsSync(join(folder, ADAPTER_CONFIG))
     ? readSafetensors(await readBytes(join(folder, ADAPTER_WEIGHTS)), ADAPTER_WEIGHTS)

@@ -1,4 +1,4 @@
-/** What a run says while it goes: one line a step on standard error. */
+/** The progress of a run: one line a step on standard error. */
 
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
@@ -13,7 +13,7 @@ export function say(text: string): void {
   process.stderr.write(process.stderr.isTTY ? `\r\x1b[K${text}\n` : `${text}\n`);
 }
 
-/** What the algorithm's name and the config's own keys come to, in a line. Terms that are off are left out. */
+/** The algorithm that its name and the config's own keys come to, in a line. Terms that are off are left out. */
 export function resolvedAlgorithm({ actor, algorithm }: TrainConfig): string {
   const { clipRatioLow, clipRatioHigh, clipRatioC, entropyCoeff, klLossCoef, klLossType } = actor;
   return [

@@ -1,7 +1,7 @@
 /**
  * runs/<name>/: config.yaml (resolved), metrics.jsonl, rollouts/step-N.jsonl, profile/step-N.jsonl, checkpoints/step-N/,
  * report.html with its data in report.json.
- * Whatever moment the process is killed at, every file is whole; at most the last line of metrics.jsonl is missing.
+ * Every file is whole at whatever moment the process is killed; at most the last line of metrics.jsonl is missing.
  */
 
 import { existsSync } from 'node:fs';

@@ -86,7 +86,7 @@ function checkFits({ config, tokenizerJson, tokenizerConfigJson }: LoadedModel, 
   }
 }
 
-/** Training problems looked at before a run; what is longer further on still ends the run with the same sentence. */
+/** Training problems checked before a run; what is longer further on still ends the run with the same sentence. */
 const CHECKED_PROBLEMS = 2048;
 
 /** A prompt over the limit is refused before anything is made, rather than in the step that draws it. */

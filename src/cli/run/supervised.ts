@@ -22,7 +22,7 @@ import { RunFolder } from './runFolder.ts';
 import { openEngine } from './session.ts';
 
 /** The trained model (its newest checkpoint is in the folder) and the loss of each step. */
-export interface SupervisedRun {
+interface SupervisedRun {
   folder: RunFolder;
   model: LoadedModel;
   losses: number[];

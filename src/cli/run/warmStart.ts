@@ -25,7 +25,7 @@ export async function withWarmStart(config: TrainConfig): Promise<TrainConfig> {
   return { ...config, model: { ...config.model, path } };
 }
 
-/** Whether a run of this very config has a checkpoint there. */
+/** True if a run of this very config has a checkpoint there. */
 async function isMade(path: string, config: string): Promise<boolean> {
   const file = join(path, 'config.yaml');
   return existsSync(file) && (await readText(file)) === config && (await newestCheckpoint(path)) !== undefined;

@@ -12,7 +12,7 @@ const acceptDraftKernel = defineKernel({
   params: { first: 'u32', n: 'u32', resume: 'u32' },
 });
 
-export interface AcceptDraftArgs {
+interface AcceptDraftArgs {
   /** [rows, 4] */
   entries: View;
   /** [slots, 4] in and out */

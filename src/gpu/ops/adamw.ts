@@ -54,7 +54,7 @@ export function gradClip(gpu: Gpu, args: { partial: View; clip: View; slots: num
   gpu.dispatch(gradClipKernel, { partial, clip }, { slots, maxNorm }, 1);
 }
 
-export interface AdamwArgs {
+interface AdamwArgs {
   /** [3] */
   clip: View;
   /** [n] each; g is cleared */

@@ -36,7 +36,7 @@ const topLogprobsKernel = defineKernel({
   params: { n: 'u32', V: 'u32', cap: 'u32' },
 });
 
-export interface AdjustLogitsArgs {
+interface AdjustLogitsArgs {
   /** [R, V] */
   logits: View;
   /** [rows, 4] */
@@ -70,7 +70,7 @@ export function adjustLogits(gpu: Gpu, args: AdjustLogitsArgs): void {
 }
 
 /** The part that record_draw and top_logprobs share. */
-export interface DrawnArgs {
+interface DrawnArgs {
   /** [n, 4] as adjust_logits wrote it */
   entries: View;
   /** [R, V] unchanged */

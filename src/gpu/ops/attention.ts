@@ -36,7 +36,7 @@ const attentionBwdKvKernel = defineKernel({
   params,
 });
 
-/** Whether a head dim has kernels of its own, with everything in registers. */
+/** True if a head dim has kernels of its own, with everything in registers. */
 const isPrinted = (D: number): boolean => D % 4 === 0;
 
 /**
@@ -92,7 +92,7 @@ export function attentionKernels(gpu: Gpu, D: number): Kernel[] {
   return [...attentionForwardKernels(gpu, D), backwardQ(gpu, D, form).kernel, backwardKv(gpu, D, form).kernel];
 }
 
-export interface AttentionArgs extends Heads {
+interface AttentionArgs extends Heads {
   /** [N, H * D] */
   q: View;
   /** [rows, 2 * K * D] */
@@ -118,7 +118,7 @@ export function attention(gpu: Gpu, { q, kv, ranges, out, lse, N, H, K, D, form 
   gpu.dispatch(kernel, { q, kv, ranges, out, lse }, sizes, groups(N, H));
 }
 
-export interface AttentionBwdArgs extends AttentionArgs {
+interface AttentionBwdArgs extends AttentionArgs {
   /** [N, H * D] */
   dout: View;
   /** [N] */

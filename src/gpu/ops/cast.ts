@@ -12,7 +12,7 @@ const castKernel = defineKernel({
   params: { n: 'u32', atX: 'u32', atY: 'u32' },
 });
 
-export interface CastArgs {
+interface CastArgs {
   x: View;
   /** out */
   y: View;

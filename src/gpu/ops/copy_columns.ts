@@ -12,7 +12,7 @@ const copyColumnsKernel = defineKernel({
   params: { R: 'u32', C: 'u32', firstX: 'u32', rowX: 'u32', firstY: 'u32', rowY: 'u32' },
 });
 
-export interface CopyColumnsArgs {
+interface CopyColumnsArgs {
   /** [R, rowX] */
   x: View;
   /** [R, rowY] out */

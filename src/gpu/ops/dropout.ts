@@ -12,7 +12,7 @@ const dropoutKernel = defineKernel({
   params: { n: 'u32', key0: 'u32', key1: 'u32', threshold: 'u32', scale: 'f32' },
 });
 
-export interface DropoutArgs {
+interface DropoutArgs {
   /** [n] */
   x: View;
   /** [n] out, or in and out with `add` */
@@ -20,7 +20,7 @@ export interface DropoutArgs {
   n: number;
   /** Share that becomes 0, in [0, 1). */
   p: number;
-  /** What the mask follows from; backward gives the same. */
+  /** The mask follows from it; backward gives the same. */
   key: readonly [number, number];
   /** y += instead of y =. */
   add?: boolean;

@@ -42,7 +42,7 @@ export function embed(gpu: Gpu, args: { tokens: View; table: RowChunk[]; x: View
   }
 }
 
-export interface EmbedBwdArgs {
+interface EmbedBwdArgs {
   /** [U] distinct tokens */
   ids: View;
   /** [U + 1] into rows */

@@ -21,7 +21,7 @@ const scatterRowsKernel = defineKernel({
   params: { R: 'u32', C: 'u32' },
 });
 
-export interface RowsArgs {
+interface RowsArgs {
   /** [N, C] */
   x: View;
   /** [R], below N */

@@ -30,7 +30,7 @@ export const headBwdKernel = defineKernel({
   params: { R: 'u32', V: 'u32', firstRow: 'u32', invT: 'f32' },
 });
 
-export interface HeadStatsArgs {
+interface HeadStatsArgs {
   /** [R, V] */
   logits: View;
   /** [R, 2] out: lse, entropy */
@@ -47,7 +47,7 @@ export function headStats(gpu: Gpu, { logits, stats, R, V, temperature }: HeadSt
   gpu.dispatch(headStatsKernel, { logits, stats }, { R, V, invT: 1 / temperature }, rowGroups(gpu, R), rowGrid(gpu));
 }
 
-export interface HeadLogprobArgs extends HeadStatsArgs {
+interface HeadLogprobArgs extends HeadStatsArgs {
   /** [E] */
   entryRow: View;
   /** [E] */
@@ -69,7 +69,7 @@ export function headLogprob(gpu: Gpu, args: HeadLogprobArgs): void {
   gpu.dispatch(headLogprobKernel, { logits, stats, entryRow, targets, logp, entropy }, params, groupsOf(E));
 }
 
-export interface HeadBwdArgs extends HeadStatsArgs {
+interface HeadBwdArgs extends HeadStatsArgs {
   /** [rows + 1] */
   rowStart: View;
   /** [E] */

@@ -44,7 +44,7 @@ export interface LoraSpan {
   width: number;
 }
 
-export interface LoraUpShape {
+interface LoraUpShape {
   N: number;
   /** LoRA rank */
   R: number;

@@ -15,7 +15,7 @@ const maskLogitsKernel = defineKernel({
 /** Words of one slot's mask. */
 export const maskWords = (V: number): number => Math.ceil(V / 32);
 
-export interface MaskLogitsArgs {
+interface MaskLogitsArgs {
   /** [n, 4] */
   entries: View;
   /** [slots, maskWords(V)] */

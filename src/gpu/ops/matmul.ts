@@ -64,7 +64,7 @@ export function useMatmulTable(gpu: Gpu, table: MatmulTable | undefined): void {
 /** The tiles this device uses: those that were found or pinned, else the built-in choice by kind of adapter. */
 export const matmulTable = (gpu: Gpu): MatmulTable => pinned.get(gpu) ?? BY_ROWS[adapterFamily(gpu.adapter)];
 
-/** Whether the built-in table was measured on such an adapter. */
+/** True if the built-in table was measured on such an adapter. */
 export const isMeasured = ({ adapter }: Gpu): boolean => ['four', 'eight'].includes(adapterFamily(adapter));
 
 /** The tile by rows and columns: loads are what costs, and lanes of a subgroup can share them. */
@@ -95,7 +95,7 @@ export function runsOn({ adapter }: Gpu, variant: MatmulVariant): boolean {
   return adapter.subgroupSize >= tile.subgroup && adapter.subgroupMaxSize <= tile.workgroup;
 }
 
-/** What `chooseMatmul` chooses among on this adapter, the largest first: it takes longest to compile. */
+/** Tiles that `chooseMatmul` chooses among on this adapter, the largest first: it takes longest to compile. */
 export const matmulKernels = (gpu: Gpu): Kernel[] => kernelsOf(matmulTable(gpu));
 
 /** Of these, what is enough to start with: the tiles for most rows take a software adapter longer than all others. */
@@ -154,10 +154,10 @@ export function gatedMatmul(gpu: Gpu, args: Omit<MatmulArgs, 'add' | 'bias' | 'a
   return true;
 }
 
-/** Whether a tile knows added = 3, SwiGLU. */
+/** True if a tile knows added = 3, SwiGLU. */
 export const isGated = (tile: MatmulTile): boolean => 'gated' in tile && tile.gated === true;
 
-export interface MatmulTnArgs {
+interface MatmulTnArgs {
   /** [K, M]; rows are tokens */
   a: View;
   /** [K, N] */
@@ -190,7 +190,7 @@ function record(
   expectElements(`matmul y [M, ${width === N ? 'N' : 'N / 2'}]`, y, M * width);
   const chosen = variant ?? chooseMatmul(gpu, M, N);
   const values = { ...sizes, added, accumulate };
-  // What is not added must still be bound; as plain bytes, since `add` never holds halves.
+  // A binding that is not added must still be bound; as plain bytes, since `add` never holds halves.
   const unused = x.half ? { ...x, half: false } : x;
   const views = { a: x, b, add: add ?? bias ?? unused, y };
   gpu.dispatch(matmulKernel(chosen), views, values, groups(gpu, MATMUL_TILES[chosen], M, N));

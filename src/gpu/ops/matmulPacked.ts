@@ -81,7 +81,7 @@ export function matmulPacked(gpu: Gpu, args: PackedMatmulArgs): void {
   const variant = args.tile ?? tilesOf(gpu).find(([rows]) => M <= rows)![1];
   const lies = transposed ? { run: K, block: 8, col: K } : { run: N, block: 8 * N, col: 1 };
   const values = { M, N, K, ...lies, added: add ? 2 : bias ? 1 : 0, accumulate: args.accumulate ? 1 : 0 };
-  // What is not added must still be bound; as plain bytes, since `add` never holds halves.
+  // A binding that is not added must still be bound; as plain bytes, since `add` never holds halves.
   const unused = x.half ? { ...x, half: false } : x;
   const views = { a: x, b, add: add ?? bias ?? unused, y };
   const overrides = overridesOf(format, transposed ? 1 : 0);

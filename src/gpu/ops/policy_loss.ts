@@ -19,7 +19,7 @@ export interface PolicyLossText {
 }
 
 /** A kernel of one loss, and where the loss's own text stands in it. */
-export interface LossKernel<R extends string = string, W extends string = string> {
+interface LossKernel<R extends string = string, W extends string = string> {
   kernel: Kernel<R, W>;
   text: string;
   /** Lines of the kernel's code before the text. */
@@ -133,7 +133,7 @@ function klId(type: string): number {
   return id;
 }
 
-/** What the kernel reads of an entry beside its log-prob; all [E]. */
+/** Inputs of the kernel, of an entry beside its log-prob; all [E]. */
 export interface PolicyRows {
   oldLogProbs: ArrayLike<number>;
   advantages: ArrayLike<number>;
@@ -169,7 +169,7 @@ export function entrySamples(seqStart: ArrayLike<number>): Uint32Array<ArrayBuff
   return out;
 }
 
-export interface PolicyLossArgs {
+interface PolicyLossArgs {
   loss: PolicyLossText;
   /** KL to the reference: its estimator, its weight (0 = none) and the bound on k3 (absent = none). */
   kl: { type: string; coef: number; clamp?: number | undefined };

@@ -35,7 +35,7 @@ const qkNormBwdWeightKernel = defineKernel({
   params,
 });
 
-export interface QkNormArgs extends Heads {
+interface QkNormArgs extends Heads {
   /** [N, (H + 2K) * D] */
   qkv: View;
   /** [2, D] gain of q, gain of k */
@@ -62,7 +62,7 @@ export function qkNorm(gpu: Gpu, { qkv, weight, y, rstd, N, H, K, D, eps }: QkNo
   );
 }
 
-export interface QkNormBwdArgs extends Heads {
+interface QkNormBwdArgs extends Heads {
   /** [N, (H + 2K) * D] before the norm */
   qkv: View;
   /** [2, D] */

@@ -34,7 +34,7 @@ const rmsnormBwdWeightKernel = defineKernel({
 /** Rows that one thread of rmsnorm_bwd_weight.wgsl adds up; `partial` needs ceil(N / this) rows. */
 export const RMSNORM_BLOCK_ROWS = 64;
 
-export interface RmsnormArgs {
+interface RmsnormArgs {
   /** [N, C] */
   x: View;
   /** [C] */
@@ -57,7 +57,7 @@ export function rmsnorm(gpu: Gpu, { x, weight, y, rstd, N, C, eps }: RmsnormArgs
   gpu.dispatch(rmsnormKernel, { x, weight, y, rstd }, { N, C, eps }, rowGroups(gpu, N), rowGrid(gpu));
 }
 
-export interface RmsnormBwdArgs {
+interface RmsnormBwdArgs {
   /** [N, C] the norm's input */
   x: View;
   /** [C] */

@@ -33,7 +33,7 @@ export interface Heads {
 /** A thread per row, block of four heads, and pair. */
 const threads = ({ N, H, K, D }: Heads): number => (N * Math.ceil((H + 2 * K) / 4) * D) / 2;
 
-export interface RopeKvArgs extends Heads {
+interface RopeKvArgs extends Heads {
   /** [N, (H + 2K) * D] */
   qkv: View;
   /** [N] */
@@ -60,7 +60,7 @@ export function ropeKv(gpu: Gpu, { qkv, positions, kvRows, table, q, kv, N, H, K
   );
 }
 
-export interface RopeKvBwdArgs extends Heads {
+interface RopeKvBwdArgs extends Heads {
   /** [N, H * D] */
   dq: View;
   /** [N, 2 * K * D] */

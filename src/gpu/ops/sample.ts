@@ -21,7 +21,7 @@ const decodeRowsKernel = defineKernel({
   params: { n: 'u32' },
 });
 
-export interface SampleArgs {
+interface SampleArgs {
   /** [R, V] */
   logits: View;
   /** [R, 2] at the temperature of the entries drawn */
@@ -51,7 +51,7 @@ export function sample(gpu: Gpu, args: SampleArgs): void {
   gpu.dispatch(sampleKernel, views, { first, n, V, cap }, n, rowThreads(gpu));
 }
 
-export interface DecodeRowsArgs {
+interface DecodeRowsArgs {
   /** [n, 4] */
   live: View;
   /** [slots, 4] */

@@ -29,7 +29,7 @@ export function unpack(gpu: Gpu, args: { packed: View; y: View; n: number; forma
   gpu.dispatch(unpackKernel, { words: packed, tokens: packed, y }, params, groupsOf(n), optionsOf(format, WHOLE));
 }
 
-export interface UnpackRowsArgs {
+interface UnpackRowsArgs {
   /** [rows, C] packed */
   packed: View;
   /** [N] */

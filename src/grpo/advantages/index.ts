@@ -34,7 +34,7 @@ export interface AdvantageInputs {
   turnRewards?: readonly ArrayLike<number>[];
 }
 
-export interface AdvantageOptions {
+interface AdvantageOptions {
   /** grpo, gdpo, grpo_passk: see ScaleRewards. Default 'group'. */
   scaleRewards?: ScaleRewards;
   /** reinforce_plus_plus, turn_loo: discount per token or turn. Default 1. */

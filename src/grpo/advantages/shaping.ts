@@ -1,4 +1,4 @@
-/** What is done to rewards and coefficients around the loss: overlong shaping, masks, entropy target. */
+/** Changes to rewards and coefficients around the loss: overlong shaping, masks, entropy target. */
 
 /**
  * DAPO's soft overlong punishment (arXiv:2503.14476, eq. 13): 0 up to maxResponseLength - bufferLen tokens, then falling
@@ -31,7 +31,7 @@ export function maskTruncated(masks: readonly ArrayLike<number>[], stopReasons: 
 }
 
 /** TRL's adaptive entropy bonus: the coefficient rises while the entropy is at or below its target, else falls. */
-export interface EntropyController {
+interface EntropyController {
   /** Coefficient now; acts only while the last entropy was at or below the target. */
   entropyCoeff: number;
   /** Nats per token. */
@@ -50,14 +50,4 @@ export function updateEntropy(
   const moved = controller.entropyCoeff + (low ? 1 : -1) * controller.entropyCoeffDelta;
   const entropyCoeff = Math.min(Math.max(moved, controller.entropyCoeffMin), controller.entropyCoeffMax);
   return { controller: { ...controller, entropyCoeff }, coeff: low ? entropyCoeff : 0 };
-}
-
-/**
- * log-prob of a token under the distribution it was really drawn from: the whole vocabulary's, renormalised by the mass
- * that top-k, top-p or min-p kept. The trainer subtracts the SAME recorded log mass from its own log-prob, so the first
- * ratio is exactly 1 and later ones move only with the policy.
- * @param logProbs, logMass [E]; logMass is 0 where nothing was cut
- */
-export function renormalize(logProbs: ArrayLike<number>, logMass: ArrayLike<number>): Float32Array<ArrayBuffer> {
-  return Float32Array.from(logProbs, (logp, e) => logp - logMass[e]);
 }

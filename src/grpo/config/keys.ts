@@ -2,12 +2,12 @@
 
 import * as v from 'valibot';
 
-/** What `docs/config.md` and `--help` print beside a key. */
-export type KeyDoc = {
+/** The notes that `docs/config.md` and `--help` print beside a key. */
+type KeyDoc = {
   /** 'prompts', 'tokens', 'nats', ...; '' for names and flags. */
   unit: string;
   why: string;
-  /** What is allowed, as a reader says it: '>= 1', 'a | b'. */
+  /** The allowed values, as a reader says them: '>= 1', 'a | b'. */
   range: string;
 };
 
@@ -55,7 +55,7 @@ export const text = (byDefault: string, why: string) => v.optional(textOf(why), 
 
 export const optionalText = (why: string) => v.optional(textOf(why));
 
-/** A number, or a text such as '0.5_2' that whoever reads it takes apart. */
+/** A number, or a text such as '0.5_2' that its reader takes apart. */
 export const optionalNumberOrText = (unit: string, why: string) =>
   v.optional(
     v.pipe(v.union([v.pipe(v.number(), v.finite()), v.string()]), doc<number | string>(unit, why, 'number or text')),
@@ -100,7 +100,7 @@ const namesOf = <const T extends readonly string[]>(options: T, why: string) => 
   return v.pipe(v.union([one, several]), doc<T[number][]>('', why, range));
 };
 
-/** Free named values, checked by whoever reads them. */
+/** Free named values, checked by their reader. */
 export const options = (why: string) =>
   v.optional(
     v.pipe(

@@ -22,6 +22,7 @@ const recipes: Readonly<Record<string, Recipe>> = RECIPES;
 
 /** A training run from a plain object, as the page and the library API have it. Throws InputError. */
 export function resolveTrainConfig(tree: unknown, source = 'config'): TrainConfig {
+  refuseInheritedKeys(TRAIN_SCHEMA, tree, source);
   const config = settled(validate(TRAIN_SCHEMA, isTree(tree) ? overRecipe(tree) : tree, source));
   checkTrainRules(config, source);
   return config;
@@ -29,13 +30,14 @@ export function resolveTrainConfig(tree: unknown, source = 'config'): TrainConfi
 
 /** A supervised run from a plain object. Throws InputError. */
 export function resolveSftConfig(tree: unknown, source = 'config'): SftConfig {
+  refuseInheritedKeys(SFT_SCHEMA, tree, source);
   const config = validate(SFT_SCHEMA, tree, source);
   checkSftRules(config, source);
   return config;
 }
 
-/** The policy loss as the engine takes it. @param own a user's loss, which replaces the configured one */
-export function policyLossSpec(config: TrainConfig, own?: PolicyLoss): PolicyLossSpec {
+/** The policy loss as the engine takes it. @param userLoss a user's loss, which replaces the configured one */
+export function policyLossSpec(config: TrainConfig, userLoss?: PolicyLoss): PolicyLossSpec {
   const { lossMode, policyLoss, klLossCoef, klLossType, klClamp, entropyCoeff } = config.actor;
   const { rolloutIs, rolloutIsThreshold } = correctionSettings(config);
   const given = {
@@ -45,10 +47,19 @@ export function policyLossSpec(config: TrainConfig, own?: PolicyLoss): PolicyLos
       rolloutIsThreshold: Number(rolloutIsThreshold),
     }),
   };
-  const spec = own
-    ? lossSpec(own, own.name ?? 'custom', config.actor, given)
+  const spec = userLoss
+    ? lossSpec(userLoss, userLoss.name ?? 'custom', config.actor, given)
     : lossSpec(policyLossOf(lossMode), lossMode, config.actor, given);
   return { ...spec, klLossCoef, klLossType, entropyCoeff, ...(klClamp !== undefined && { klClamp }) };
+}
+
+/** Refuses "__proto__" and other keys that every object inherits: the schema cannot tell them from keys that it has. */
+function refuseInheritedKeys(schema: v.GenericSchema, tree: unknown, source: string, part = ''): void {
+  if (!isTree(tree)) return;
+  for (const [key, value] of Object.entries(tree)) {
+    if (key in Object.prototype) throw new InputError(`${source}: ${unknownKey(schema, part + key)}`);
+    refuseInheritedKeys(schema, value, source, `${part}${key}.`);
+  }
 }
 
 function validate<S extends v.GenericSchema>(schema: S, tree: unknown, source: string): v.InferOutput<S> {
@@ -119,7 +130,7 @@ export function keyDocs(schema: v.GenericSchema): DocumentedKey[] {
       return;
     }
     const doc = inner.pipe?.find((item) => item.type === 'metadata')?.metadata;
-    if (!doc) throw new Error(`Config key "${path}" has no documentation; build it with configKeys.ts.`);
+    if (!doc) throw new Error(`Config key "${path}" has no documentation; build it with keys.ts.`);
     keys.push({ path, default: shape.default, required: shape.type !== 'optional', ...doc });
   };
   walk(schema, '');
@@ -155,7 +166,7 @@ function over(below: Tree, above: Tree): Tree {
   return merged;
 }
 
-/** What follows from other keys; `VERL_DEFAULTS` leave none of the rest open. */
+/** The config with the keys that follow from others; `VERL_DEFAULTS` leave none of the rest open. */
 function settled(written: WrittenConfig): TrainConfig {
   const { clipRatio: _, ...actor } = written.actor as typeof written.actor & TrainConfig['actor'];
   const { normAdvByStdInGrpo: __, ...algorithm } = written.algorithm as typeof written.algorithm &

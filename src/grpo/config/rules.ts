@@ -88,7 +88,7 @@ function checkCorrection(config: TrainConfig, source: string): void {
   }
 }
 
-/** What LoRA and gradient checkpointing do not go together with. */
+/** Refuses settings that LoRA and gradient checkpointing do not go together with. */
 function checkAdapters({ engine, model, trainer }: TrainConfig, fail: (message: string) => never): void {
   const adapters = model.loraRank > 0 || model.loraAdapterPath !== undefined;
   if (engine === 'tfjs' && adapters)

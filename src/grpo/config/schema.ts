@@ -160,7 +160,7 @@ const rollout = part({
   asyncScheduling: choice(
     'auto',
     ['auto', 'on', 'off'],
-    'Launch a pass before the last one was looked at, so that the GPU never waits; auto = where it pays; no token changes.',
+    'Start a pass before the last one was read, so that the GPU never waits; auto = where it pays; no token changes.',
   ),
   speculative: v.optional(speculative, {}),
   multiTurn: v.optional(multiTurn, {}),

@@ -1,4 +1,4 @@
-/** From YAML text to a config. Apart from config.ts, since the YAML reader is a seventh of what a page would load. */
+/** From YAML text to a config. Apart from resolve.ts, so that a page without YAML does not load its reader. */
 
 import { parseDocument } from 'yaml';
 import { InputError } from '../../errors.ts';
@@ -6,8 +6,8 @@ import { isTree, resolveSftConfig, resolveTrainConfig, type Tree } from './resol
 import type { TrainConfig } from './types.ts';
 import type { SftConfig } from './sftSchema.ts';
 
-export interface ParseOptions {
-  /** What errors call the text: a file name. */
+interface ParseOptions {
+  /** Errors call the text by it: a file name. */
   source: string;
   /** `actor.optim.lr=1e-4`; values are read as YAML. */
   overrides?: readonly string[];
@@ -46,9 +46,16 @@ function applyOverride(tree: Tree, override: string): void {
   const keys = path.split('.');
   let at = tree;
   for (const key of keys.slice(0, -1)) {
-    if (!isTree((at[key] ??= {})))
+    const inner = (Object.hasOwn(at, key) ? at[key] : undefined) ?? setOwn(at, key, {});
+    if (!isTree(inner))
       throw new InputError(`The override "${override}" sets a key inside "${key}", which is a value.`);
-    at = at[key];
+    at = inner;
   }
-  at[keys[keys.length - 1]] = document.toJS() as unknown;
+  setOwn(at, keys[keys.length - 1], document.toJS() as unknown);
+}
+
+/** Sets a key of the tree itself, also one that objects inherit: `tree["__proto__"] = value` would set another object. */
+function setOwn<T>(tree: Tree, key: string, value: T): T {
+  Object.defineProperty(tree, key, { value, writable: true, enumerable: true, configurable: true });
+  return value;
 }

@@ -7,11 +7,11 @@ type Written = Pick<WrittenConfig, 'actor' | 'algorithm'>;
 type Filled<T, K extends keyof T> = Omit<T, K> & { [P in K]-?: Exclude<T[P], undefined> };
 
 /** A part of a config, to any depth. */
-export type PartialTree<T> = T extends readonly unknown[] | string | number | boolean
+type PartialTree<T> = T extends readonly unknown[] | string | number | boolean
   ? T
   : { readonly [K in keyof T]?: PartialTree<T[K]> | undefined };
 
-/** What a published method sets. */
+/** The settings of a published method. */
 export type Recipe = PartialTree<Written>;
 
 /** A resolved run: what the user wrote, over the recipe, over verl's defaults. */

@@ -13,7 +13,7 @@ import { isMetrics, offPolicyMetrics, rejectionMetrics, type Samples } from './m
 export type { Samples } from './metrics.ts';
 
 /** |log ratio| beyond which ratios are not followed. */
-export const SAFETY_BOUND = 20;
+const SAFETY_BOUND = 20;
 
 export interface RolloutCorrection {
   /** Importance weight per token, or one per sequence (the product of its ratios); 'none' = no weights. */
@@ -31,7 +31,7 @@ export interface RolloutCorrection {
   rolloutRsThreshold: number | string;
 }
 
-export interface CorrectionResult {
+interface CorrectionResult {
   /** Masks after rejection. */
   masks: Float64Array[];
   /** Importance weights, 0 where masked; absent when rolloutIs is 'none'. */
@@ -200,7 +200,7 @@ function maskedFractions(
 }
 
 /** A rejection option's statistic at every token; sequence options repeat one value along the sequence. */
-export interface RsStatistic {
+interface RsStatistic {
   perToken: Float64Array[];
   /** Present for sequence options. */
   perSequence?: number[];

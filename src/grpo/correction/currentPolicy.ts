@@ -1,5 +1,5 @@
 /**
- * What only the policy as it is just before an update can tell about a mini-batch: rejection and importance weights in bypass
+ * Corrections of a mini-batch that need the policy as it is just before an update: rejection and importance weights in bypass
  * mode, off-policy sequence masking, the top-entropy mask, the tokens of clip-cov and kl-cov. It takes a forward pass of
  * its own, so nothing of this runs unless the config asks for it.
  */
@@ -13,7 +13,7 @@ import { offPolicySequenceMask, rolloutCorrection, type Samples, topEntropyMask 
 type Settings = Pick<TrainConfig, 'actor' | 'algorithm'>;
 
 /** Of a mini-batch; one array a sample. */
-export interface CurrentPolicyInputs extends Omit<Samples, 'oldLogp'> {
+interface CurrentPolicyInputs extends Omit<Samples, 'oldLogp'> {
   /** log-prob under the policy now. */
   logp: readonly ArrayLike<number>[];
   /** Nats. */

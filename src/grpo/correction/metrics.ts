@@ -57,7 +57,7 @@ function biasedStd(masks: Masks, value: Value): number {
   return Math.sqrt(Math.max(meanOf(masks, (s, t) => value(s, t) ** 2) - center * center, 0));
 }
 
-export interface IsMetricInputs {
+interface IsMetricInputs {
   level: string;
   /** Weights before truncation, 0 where masked. */
   raw: readonly Float64Array[];

@@ -1,11 +1,15 @@
 /** ReMax's baselines (arXiv:2310.10505). */
 
 import type { Sample } from '../update/batch.ts';
-import { type Generation, generateOptions, GREEDY } from './options.ts';
+import { type GenerationContext, generateOptions, GREEDY } from './options.ts';
 import { generateSamples } from './samples.ts';
 
 /** [N] the score of one greedy answer to each sample's prompt. */
-export async function greedyBaselines(generation: Generation, samples: Sample[], step: number): Promise<number[]> {
+export async function greedyBaselines(
+  generation: GenerationContext,
+  samples: Sample[],
+  step: number,
+): Promise<number[]> {
   const problems = new Map(samples.map(({ group, problem }) => [group, problem]));
   const { sampling, ...options } = generateOptions(generation, step, 1);
   const greedy = { ...options, sampling: { ...sampling, ...GREEDY } };

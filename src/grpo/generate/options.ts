@@ -9,8 +9,8 @@ import type { TrainConfig } from '../config/types.ts';
 import type { TrainerEngine } from '../types.ts';
 import type { Sample } from '../update/batch.ts';
 
-/** Who generates, and what. */
-export interface Generation {
+/** Config, engine and task of a generation. */
+export interface GenerationContext {
   config: TrainConfig;
   engine: Pick<TrainerEngine, 'rollout' | 'tokenizer'>;
   task: Task;
@@ -43,7 +43,7 @@ export const GREEDY = { temperature: 0, topK: 0, topP: 1, minP: 0 };
 
 /** Options of a batch of `n` samples a problem; `batch` tells its random keys from those of all others of the run. */
 export function generateOptions(
-  { config, engine, task, toolParser }: Generation,
+  { config, engine, task, toolParser }: GenerationContext,
   batch: number,
   n: number,
 ): GenerateOptions {
@@ -86,7 +86,7 @@ function samplingParams({ data, rollout }: TrainConfig, stopTokenIds: SamplingPa
   };
 }
 
-/** What bounds a sample: turns, tool calls, seconds, tokens. */
+/** Limits of a sample: turns, tool calls, seconds, tokens. */
 export function agentLimits({ data, rollout }: TrainConfig): AgentLimits {
   const { enable, maxAssistantTurns, maxToolCalls, maxToolResponseLength, toolTimeoutS } = rollout.multiTurn;
   const { sampleTimeoutS, toolResponseTruncateSide, onParseError, onToolFailure } = rollout.multiTurn;

@@ -1,11 +1,11 @@
 /**
  * Over-sampling: a step starts more groups than it trains on and ends when enough are complete, so that it does not wait
- * for its longest samples. The rest is aborted, or (partial rollout) stands still during the update and goes on in the
+ * for its longest samples. The rest is aborted, or (partial rollout) paused during the update and continued in the
  * next step under the new weights, its tokens and their log-probs kept. As in APRIL (arXiv:2509.18521) and Kimi k1.5.
  *
  * Which groups finish first follows from the clock, so such runs are not repeatable; and groups that end early are short
  * ones: without partial rollout, long answers are trained on less than they are sampled. A checkpoint names the problems of
- * what stands still, not its tokens: a resumed run starts those groups over.
+ * paused groups, not their tokens: a resumed run starts those groups over.
  */
 
 import type { Sample } from '../update/batch.ts';

@@ -30,7 +30,7 @@ export class PendingGroups {
     return this.#pending.map(({ problem }) => problem);
   }
 
-  /** The first `count` groups to be complete, of those carried over and of new ones. The engine stands still after it. */
+  /** The first `count` groups to be complete, of those carried over and of new ones. Afterwards the engine is paused, or the rest aborted. */
   async takeFirst(count: number, start: () => PendingGroup): Promise<PendingGroup[]> {
     await this.#engine.resume?.();
     const wanted = Math.ceil(count * (1 + this.#options.rate));
@@ -42,12 +42,12 @@ export class PendingGroups {
     return done;
   }
 
-  /** Lets the engine run between two steps, for an evaluation; what is carried runs along. */
+  /** Lets the engine run between two steps, for an evaluation; carried groups go on meanwhile. */
   async resume(): Promise<void> {
     await this.#engine.resume?.();
   }
 
-  /** Ends what is still under way. */
+  /** Aborts the groups that are still under way. */
   async close(): Promise<void> {
     await this.#engine.resume?.();
     await this.#abortRest();

@@ -9,7 +9,7 @@ import type { RolloutStats } from '../../rollout/types.ts';
 import type { Problem, Reward, Task } from '../../tasks/task.ts';
 import type { Metrics } from '../metrics.ts';
 import type { Sample } from '../update/batch.ts';
-import { type GenerateOptions, type Generation, generateOptions } from './options.ts';
+import { type GenerateOptions, type GenerationContext, generateOptions } from './options.ts';
 import type { ProblemQueue } from './problems.ts';
 
 /** Where the samples of a step come from. */
@@ -22,17 +22,17 @@ export interface SampleSource {
   startOver?(carried: readonly number[]): void;
   /** Lets the engine run between two steps, for an evaluation. */
   resume?(): Promise<void>;
-  /** Ends what is under way. */
+  /** Aborts the groups that are under way. */
   close?(): Promise<void>;
 }
 
-export interface SourceOptions extends Generation {
+export interface SourceOptions extends GenerationContext {
   problems: ProblemQueue;
   /** Hears of every sample as it is scored. */
   onSample(sample: Sample, step: number): void;
 }
 
-export interface GeneratedSamples {
+interface GeneratedSamples {
   samples: Sample[];
   seconds: OutsideSeconds;
 }
@@ -89,7 +89,7 @@ export function startGroups(
   const { engine, tokenizer, task, sampling, limits, agent, signal, onSample, profile = false } = options;
   const { seed, batch, n, firstGroup = 0 } = options;
   const seconds: OutsideSeconds = { tools: 0, reward: 0 };
-  const one = async (problem: Problem, p: number, s: number): Promise<Sample> => {
+  const runSample = async (problem: Problem, p: number, s: number): Promise<Sample> => {
     const events: SampleEvent[] = [];
     const output = await runAgentLoop({
       ...(profile && { onEvent: (event: SampleEvent) => events.push(event) }),
@@ -115,7 +115,9 @@ export function startGroups(
     onSample?.(sample);
     return sample;
   };
-  const groups = problems.map((problem, p) => Promise.all(Array.from({ length: n }, (_, s) => one(problem, p, s))));
+  const groups = problems.map((problem, p) =>
+    Promise.all(Array.from({ length: n }, (_, s) => runSample(problem, p, s))),
+  );
   return { groups, seconds };
 }
 

@@ -5,7 +5,7 @@ import type { Task } from '../../tasks/task.ts';
 import { mean } from '../advantages/index.ts';
 import { type Metrics, validationMetrics } from '../metrics.ts';
 import type { Sample } from '../update/batch.ts';
-import { type Generation, generateOptions, GREEDY } from './options.ts';
+import { type GenerationContext, generateOptions, GREEDY } from './options.ts';
 import { generateSamples } from './samples.ts';
 
 export interface ValidateOptions {
@@ -19,7 +19,7 @@ const VALIDATION_BATCH = 0xffffffff; // no training step has this number
 
 /** Held-out accuracy: sampled as `rollout.valKwargs` says, and greedy as well when asked. Uses the outcome, not shaping. */
 export async function validate(
-  generation: Generation,
+  generation: GenerationContext,
   { greedy = false, onSample }: ValidateOptions = {},
 ): Promise<Metrics> {
   const { config, task } = generation;

@@ -24,7 +24,7 @@ export const LOSS_AGG_MODES: readonly LossAggMode[] = [
 /** verl divides a sequence's sum by its length plus this. */
 const EPSILON = 1e-8;
 
-export interface AggregateOptions {
+interface AggregateOptions {
   /** L of seq-mean-token-sum-norm, verl's loss_scale_factor: a constant of the run. */
   maxResponseLength: number;
 }
@@ -91,7 +91,7 @@ export interface LossWeights {
  * The weights of a mini-batch for one policy loss. Losses that fix their aggregation get it (GSPO, SAPO
  * seq-mean-token-mean; LUSPO seq-mean-token-sum; GMPO the mean over all sequences, empty ones included, with the
  * geometric mean of a sequence's importance weights).
- * @param isWeights importance weight of each token (`rolloutCorrection.ts`), same shape as the masks; absent = 1.
+ * @param isWeights importance weight of each token (`correction/correct.ts`), same shape as the masks; absent = 1.
  */
 export function lossWeights(
   { aggregation: forced }: Pick<PolicyLoss, 'aggregation'>,

@@ -2,7 +2,7 @@
 
 import type { Metrics } from '../metrics.ts';
 
-/** Share of groups without signal above which that is what is wrong, not the reading of the loss. */
+/** Share of groups without signal above which the sentence is about them, not about the loss. */
 const MOSTLY_SILENT = 0.9;
 
 /**

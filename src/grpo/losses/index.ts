@@ -51,7 +51,7 @@ export const POLICY_LOSSES: Readonly<Record<string, PolicyLoss>> = {
   vespo,
 };
 
-export interface PolicyLossResult {
+interface PolicyLossResult {
   /** [E] the row's loss before its weight; 0 where masked. */
   perToken: Float64Array;
   /** [E] d loss / d logp, weights included. */
@@ -84,7 +84,7 @@ export function selectTokens(
  * Loss, gradient and metrics of one micro-batch (or of the whole mini-batch: the sums are the same).
  * @param loss the loss that `spec` is of, where it is a user's own
  */
-export function policyLoss(
+export function computePolicyLoss(
   spec: PolicyLossSpec,
   rows: LossRows,
   loss: PolicyLoss = policyLossOf(spec.lossMode),

@@ -14,13 +14,13 @@
  * Not so here by default; `valueClamp: 10` gives verl's numbers.
  */
 
-export interface KlTerm {
+interface KlTerm {
   value: number;
   /** d value / d logp. */
   grad: number;
 }
 
-export interface KlOptions {
+interface KlOptions {
   /** log-prob under the sampling policy; needed by r*k3. */
   oldLogp?: number;
   /** Bound on |k3|; Infinity (default) = none, 10 = verl. */
@@ -82,7 +82,7 @@ function ratioTimesK3(logp: number, refLogp: number, options: KlOptions): KlTerm
 }
 
 /** verl's algorithm.kl_ctrl: the coefficient of a KL in the reward. */
-export interface KlController {
+interface KlController {
   type: 'fixed' | 'adaptive';
   /** Current coefficient. */
   klCoef: number;

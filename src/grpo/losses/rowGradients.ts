@@ -2,15 +2,15 @@
 
 import type { PolicyLossInputs, PolicyLossSpec } from '../../model/engine.ts';
 import { entropyGradient } from '../../model/policyStage.ts';
-import { type PolicyLoss, policyLoss } from './index.ts';
+import { type PolicyLoss, computePolicyLoss } from './index.ts';
 
-/** d loss / d log-prob and d loss / d entropy of every entry, [E]. @param loss as in `policyLoss` */
+/** d loss / d log-prob and d loss / d entropy of every entry, [E]. @param loss as in `computePolicyLoss` */
 export function rowGradients(
   spec: PolicyLossSpec,
   rows: PolicyLossInputs & { logProbs: Float32Array; seqStart: Uint32Array },
   loss?: PolicyLoss,
 ): { dLogProbs: Float32Array; dEntropy: Float32Array } {
   const { logProbs: logp, oldLogProbs: oldLogp, refLogProbs: refLogp, ...rest } = rows;
-  const { grad } = policyLoss(spec, { ...rest, logp, oldLogp, ...(refLogp && { refLogp }) }, loss);
+  const { grad } = computePolicyLoss(spec, { ...rest, logp, oldLogp, ...(refLogp && { refLogp }) }, loss);
   return { dLogProbs: Float32Array.from(grad), dEntropy: entropyGradient(spec, rows) };
 }

@@ -1,5 +1,5 @@
 /**
- * What a policy loss is: a pure function of one trained token, and the gradient of its value.
+ * A policy loss: a pure function of one trained token, and the gradient of its value.
  *
  * Every loss of this folder is one file, written for one token, twice: `row` returns the value l and g = d l / d logp in
  * float64, `wgsl` returns g in f32 and is what trains. The scalar loss of a mini-batch is sum_e weights[e] * l_e, with the
@@ -60,13 +60,13 @@ export interface ClipRange {
 }
 
 /** Defaults of a loss's own numbers by name; a function where the default follows the clip range. */
-export type LossDefaults = Readonly<Record<string, number | ((clip: ClipRange) => number)>>;
+type LossDefaults = Readonly<Record<string, number | ((clip: ClipRange) => number)>>;
 
-/** What a row reads: the clip range, and the loss's own numbers as the config has them or by default. */
+/** Numbers that a row reads: the clip range, and the loss's own numbers as the config has them or by default. */
 export type LossNumbers<D extends LossDefaults = LossDefaults> = Readonly<Record<keyof D | keyof ClipRange, number>>;
 
 export interface PolicyLoss<D extends LossDefaults = LossDefaults> {
-  /** What errors call a loss that is not in `POLICY_LOSSES`. */
+  /** Errors call a loss that is not in `POLICY_LOSSES` by it. */
   name?: string;
   /** Where it was published. */
   paper?: string;
@@ -88,8 +88,8 @@ export interface PolicyLoss<D extends LossDefaults = LossDefaults> {
   select?(numbers: LossNumbers<D>, rows: LossRows): Uint8Array;
 }
 
-/** What a sequence-level loss sums over the trained tokens of a sequence. */
-export interface SequenceTerm<D extends LossDefaults = LossDefaults> {
+/** The term that a sequence-level loss sums over the trained tokens of a sequence. */
+interface SequenceTerm<D extends LossDefaults = LossDefaults> {
   of(numbers: LossNumbers<D>, token: TokenRow): number;
   /** `fn sequenceTerm(logRatio: f32, advantage: f32) -> f32`, the same in f32. */
   wgsl: string;
@@ -112,12 +112,12 @@ export function lossSpec(
     throw new InputError(
       `Policy loss "${lossMode}" has a number "${doubled}", which every loss has, from actor.${doubled}; leave it out.`,
     );
-  const own: Record<string, number> = {};
+  const ownNumbers: Record<string, number> = {};
   for (const [name, byDefault] of Object.entries(loss.numbers ?? {}))
-    own[name] = given[name] ?? (typeof byDefault === 'function' ? byDefault(clip) : byDefault);
+    ownNumbers[name] = given[name] ?? (typeof byDefault === 'function' ? byDefault(clip) : byDefault);
   return {
     lossMode,
-    numbers: { ...clip, ...own },
+    numbers: { ...clip, ...ownNumbers },
     wgsl: loss.wgsl,
     ...(loss.sequenceTerm && { sequenceTermWgsl: loss.sequenceTerm.wgsl }),
     klLossCoef: 0,

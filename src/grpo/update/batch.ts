@@ -15,13 +15,13 @@ export interface Sample {
   trajectory: Trajectory;
   messages: Message[];
   reward: Reward;
-  /** Mean over its trained tokens, for those who look on; known once its group is complete. */
+  /** Mean over its trained tokens, for reports; known once its group is complete. */
   advantage?: number;
-  /** What it spent its time on; see profile. */
+  /** Its generation, tool calls and reward with their times, where `trainer.profile` is on. */
   events?: SampleEvent[];
 }
 
-/** What is known per response token before an update; one array a sample, as long as its response. */
+/** Values of each response token before an update; one array a sample, as long as its response. */
 export interface SampleTokens {
   /** 1 = trained: sampled by the policy and not filtered out. */
   masks: ArrayLike<number>[];

@@ -1,4 +1,4 @@
-/** What a run moves from step to step beside the weights: the KL coefficient, the entropy bonus, the reference. */
+/** State of a run that adapts from step to step beside the weights: the KL coefficient, the entropy bonus, the reference. */
 
 import type { TensorMap } from '../../model/engine.ts';
 import type { TrainConfig } from '../config/types.ts';

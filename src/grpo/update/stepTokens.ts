@@ -12,7 +12,7 @@ import { correctionSettings } from '../correction/settings.ts';
 import { maskTruncated, overlongPenalty } from '../advantages/shaping.ts';
 import type { Sample, SampleTokens } from './batch.ts';
 
-/** What some settings need beside the samples; log-probs are one array a sample, as long as its response. */
+/** Inputs that some settings need beside the samples; log-probs are one array a sample, as long as its response. */
 export interface StepExtras {
   /** Of the frozen reference: for KL terms. */
   refLogProbs?: ArrayLike<number>[] | undefined;
@@ -96,7 +96,7 @@ function missingRewards(samples: readonly Sample[]): Metrics {
 }
 
 /**
- * With top-k, top-p or min-p the sampler's true log-prob is `renormalize(logProbs, logMass)`, and the trainer's is taken
+ * With top-k, top-p or min-p the sampler's true log-prob is logProbs - logMass, and the trainer's is taken
  * off the same recorded mass. In a ratio the two cancel, so both are kept over the whole vocabulary and nothing is
  * subtracted; a ratio that forgot one of them would average `training/kept_mass_mean`.
  */

@@ -6,7 +6,7 @@ import { lossWeights } from '../losses/aggregate.ts';
 import { policyLossSpec } from '../config/resolve.ts';
 import type { TrainConfig } from '../config/types.ts';
 import { type CurrentPolicyResult, correctByCurrentPolicy, needsCurrentPolicy } from '../correction/currentPolicy.ts';
-import { type LossRows, type PolicyLoss, policyLoss, policyLossOf, selectTokens } from '../losses/index.ts';
+import { type LossRows, type PolicyLoss, computePolicyLoss, policyLossOf, selectTokens } from '../losses/index.ts';
 import { rowGradients } from '../losses/rowGradients.ts';
 import { type Metrics, reduceMetrics, rolloutProbsDiff } from '../metrics.ts';
 import { entropyCoeffOf } from './controllers.ts';
@@ -23,7 +23,7 @@ import {
 import type { StepTokens } from './stepTokens.ts';
 import type { TrainerEngine, TrainerState } from '../types.ts';
 
-/** What a user's own loss sees of one micro-batch; all [E], samples one after the other. */
+/** One micro-batch as a user's own loss sees it; all [E], samples one after the other. */
 export interface CustomLossRows extends PolicyLossInputs {
   logProbs: Float32Array;
   entropy: Float32Array;
@@ -41,7 +41,7 @@ export interface UpdateResult {
   trainedTokens: number;
 }
 
-/** What the updates of one step have in common. */
+/** A step's data, which its updates share. */
 interface UpdateStep {
   samples: Sample[];
   tokens: StepTokens;
@@ -72,13 +72,13 @@ export class PolicyUpdater {
   #spec: PolicyLossSpec;
   readonly #totalUpdates: number;
 
-  constructor(config: TrainConfig, engine: TrainerEngine, own?: CustomLoss | PolicyLoss) {
+  constructor(config: TrainConfig, engine: TrainerEngine, userLoss?: CustomLoss | PolicyLoss) {
     this.#config = config;
     this.#engine = engine;
-    const fused = typeof own === 'object' ? own : undefined;
+    const fused = typeof userLoss === 'object' ? userLoss : undefined;
     this.#loss = fused ?? policyLossOf(config.actor.lossMode);
     this.#spec = policyLossSpec(config, fused);
-    if (typeof own === 'function') this.#custom = own;
+    if (typeof userLoss === 'function') this.#custom = userLoss;
     // Where nothing runs its WGSL, a user's loss runs by its float64 row on this thread.
     else if (fused && engine.model.name !== 'wgsl') this.#custom = (rows) => rowGradients(this.#spec, rows, fused);
     const perStep = Math.ceil(config.data.trainBatchSize / config.actor.ppoMiniBatchSize) * config.actor.ppoEpochs;
@@ -231,7 +231,7 @@ export class PolicyUpdater {
 
   /** verl's actor/* metrics, from the log-probs of the forward pass in float64. */
   #lossMetrics(batch: MiniBatch, inputs: PolicyLossInputs, logp: Float32Array, entropy: Float32Array): Metrics {
-    const { metrics } = policyLoss(this.#spec, lossRows(logp, inputs, batch), this.#loss);
+    const { metrics } = computePolicyLoss(this.#spec, lossRows(logp, inputs, batch), this.#loss);
     const mean = entropy.reduce((a, b) => a + b, 0) / entropy.length;
     return { ...metrics, 'actor/entropy': mean };
   }
@@ -279,7 +279,7 @@ export class PolicyUpdater {
   }
 }
 
-/** Waits for the device even where the host's work throws: whoever hears of the error finds nothing half submitted. */
+/** Waits for the device even where the host's work throws, so that nothing is half submitted when the error is reported. */
 async function bothDone<T, U>(computing: Promise<T>, hostWork: () => U): Promise<[T, U]> {
   const settled = await Promise.allSettled([computing, Promise.resolve().then(hostWork)]);
   const failed = settled.find((result) => result.status === 'rejected');

@@ -1,6 +1,6 @@
 /**
  * A Hugging Face checkpoint in memory, read through a function and written as a map of files, so that a browser (fetch,
- * OPFS) and Node (fs) share this code. A large model is better streamed: `openCheckpoint.ts`.
+ * OPFS) and Node (fs) share this code. A large model is better streamed: `open.ts`.
  */
 
 import { modelConfigToJson } from '../config.ts';

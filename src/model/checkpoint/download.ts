@@ -27,7 +27,7 @@ export interface DownloadProgress {
   total: number | undefined;
 }
 
-/** What the file must be, as far as it is known beforehand. */
+/** Size and hashes that the file must have, as far as they are known beforehand. */
 export interface Expected {
   size?: number | undefined;
   sha256?: string | undefined;
@@ -46,8 +46,8 @@ const HASH_BYTES = 8 << 20;
 
 const noteOf = (path: string) => `${path}.json`;
 
-/** Whether the file is in the store, whole and checked. */
-export async function isComplete(store: FileStore, path: string): Promise<boolean> {
+/** True if the file is in the store, whole and checked. */
+async function isComplete(store: FileStore, path: string): Promise<boolean> {
   const kept = await readNote(store, path);
   return kept?.complete === true && (await store.size(path)) === kept.size;
 }
@@ -72,7 +72,7 @@ export async function download(
       await writeNote(store, path, { ...kept, complete: true });
       return true;
     }
-    // What is wrong must not be continued from.
+    // A download must not continue from wrong bytes.
     await writeNote(store, path, { ...kept, etag: null, complete: false });
     if (again) throw new InputError(`${url} ${problem}, twice; the file on the server or the way to it is damaged.`);
   }
@@ -234,7 +234,7 @@ class Silence {
   }
 }
 
-/** What is wrong with a finished file, as the rest of a sentence; undefined when nothing is. */
+/** The fault of a finished file, as the rest of a sentence; undefined when it has none. */
 async function findProblem(store: FileStore, path: string, kept: Kept, { size, sha256, gitSha1 }: Expected) {
   if (kept.complete) return undefined;
   if (size !== undefined && kept.size !== size) return `has ${kept.size} bytes, but ${size} were promised`;

@@ -17,7 +17,7 @@ const WEIGHTS = 'model.safetensors';
 const INDEX = 'model.safetensors.index.json';
 const SMALL_FILES = ['config.json', 'tokenizer.json', 'tokenizer_config.json', 'chat_template.jinja'];
 
-/** Whether a model setting names something to download, and no folder. */
+/** True if a model setting names something to download, and no folder. */
 export const isRemote = (model: string): boolean => /^https?:\/\//.test(model) || REPOSITORY.test(model);
 
 const REPOSITORY = /^([\w-][\w.-]*\/[\w-][\w.-]*)(?:@([\w./-]+))?$/;
@@ -49,7 +49,7 @@ export async function fetchModel(model: string, store: FileStore, options: HubOp
 interface Place {
   url: string;
   folder: string;
-  /** What there is; undefined where nobody says, and each file must be asked for. */
+  /** Files of the model; undefined where the server lists none, and each file must be asked for. */
   files?: Map<string, Expected>;
 }
 

@@ -18,7 +18,7 @@ export interface SafetensorsEntry {
   end: number;
 }
 
-export interface SafetensorsHeader {
+interface SafetensorsHeader {
   /** Ascending by `begin`. */
   entries: SafetensorsEntry[];
   metadata: Record<string, string>;

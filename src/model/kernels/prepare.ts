@@ -27,7 +27,7 @@ export async function prepareKernels(
 }
 
 /**
- * What generation cannot start without. The rest is compiled once its first tokens are there, and who trains waits for that.
+ * Kernels that generation cannot start without. The rest is compiled once its first tokens are there; training waits for that.
  * Until the tiles for many rows are there, a smaller one stands in.
  */
 export async function prepareFirstTokens(gpu: Gpu, config: ModelConfig): Promise<void> {

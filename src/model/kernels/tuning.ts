@@ -8,17 +8,17 @@ import { InputError } from '../../errors.ts';
 import { type FileStore, writeFile } from '../checkpoint/store.ts';
 
 /** A row of a table as a file has it: the last row, for any number more, has no bound. */
-export interface TableRow {
+interface TableRow {
   upToRows?: number;
   tile: string;
 }
 
-/** What `webgrpo tune` writes; only `matmul` is read, and where the table was kept by a run also `identity`. */
+/** The file that `webgrpo tune` writes; only `matmul` is read, and where the table was kept by a run also `identity`. */
 export interface TuningFile {
   /** Adapter, driver and the kernels' own text. */
   identity?: string;
   matmul: TableRow[];
-  /** What the table rests on. */
+  /** The measurements that the table rests on. */
   measured?: Pick<Tuning, 'times' | 'n' | 'k' | 'seconds'>;
 }
 

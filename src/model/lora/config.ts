@@ -1,4 +1,4 @@
-/** What can be set of LoRA adapters; free of engine code, since configs and pages read it. */
+/** Settings of LoRA adapters; free of engine code, since configs and pages read them. */
 
 import { InputError } from '../../errors.ts';
 

@@ -14,7 +14,7 @@ export interface LoraScratch {
 }
 
 /** As LoraScratch, for backward. */
-export interface LoraGradScratch {
+interface LoraGradScratch {
   /** [N, T] */ dt: View;
 }
 
@@ -39,7 +39,7 @@ export function recordLora(gpu: Gpu, pass: LoraPass, l: number, group: LoraGroup
   const T = plan.modules.length * R;
   const input = droppedInput(gpu, pass, l, group, x, N * plan.I);
   matmulNn(gpu, { x: input, b: a, y: pass.t, M: N, N: T, K: plan.I });
-  loraUp(gpu, { t: pass.t, b, y, ...{ N, R, Y: plan.Y, spans: plan.modules }, scale: loraScale(pass.lora.config) });
+  loraUp(gpu, { t: pass.t, b, y, N, R, Y: plan.Y, spans: plan.modules, scale: loraScale(pass.lora.config) });
 }
 
 /** Records the gradients of A and B, and adds the adapters' part to dx. x and dx [N, I], dy [N, Y]. */

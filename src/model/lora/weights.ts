@@ -21,7 +21,7 @@ export { LORA_MODULES, type LoraConfig, type LoraModule, loraModules, loraScale 
 export type LoraGroup = 'qkv' | 'o' | 'gu' | 'down';
 
 /** The adapted modules of one of our matrices [I, Y]. */
-export interface LoraGroupPlan {
+interface LoraGroupPlan {
   group: LoraGroup;
   /** Rows of the matrix: inputs. */
   I: number;
@@ -86,7 +86,9 @@ export function planLora(
     for (const { group, I, modules } of groups) {
       const before = (s: number) => modules.slice(0, s).reduce((sum, { width }) => sum + width, 0);
       const part = (s: number, half: 'A' | 'B', shape: number[], column: number) => ({
-        ...{ name: peftName(l, modules[s].name, half), shape, column },
+        name: peftName(l, modules[s].name, half),
+        shape,
+        column,
         transposed: true,
       });
       add(
@@ -115,7 +117,7 @@ export function initLora(config: ModelConfig, lora: LoraConfig): TensorMap {
 }
 
 /** A and B of one matrix, or their gradients. */
-export interface LoraViews {
+interface LoraViews {
   /** [I, T] */ a: View;
   /** [R, J] */ b: View;
 }
@@ -137,7 +139,7 @@ export class LoraWeights extends Arena {
   }
 }
 
-/** What a model with adapters has beside its frozen weights. */
+/** The adapters of a model, beside its frozen weights. */
 export interface Lora {
   config: LoraConfig;
   groups: ReadonlyMap<LoraGroup, LoraGroupPlan>;

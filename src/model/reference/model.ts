@@ -1,5 +1,5 @@
 /**
- * The whole model and its optimizer, made of the float64 operations of reference.ts: the judge of both engines.
+ * The whole model and its optimizer, made of the float64 operations of ops.ts: the judge of both engines.
  * Gradients and weights carry Hugging Face names.
  */
 
@@ -16,7 +16,7 @@ export function toFloat64(weights: TensorMap): Weights64 {
   return new Map(Array.from(weights, ([name, { data }]) => [name, Float64Array.from(data)]));
 }
 
-/** What one layer keeps for its backward pass. */
+/** Tensors that a layer keeps for its backward pass. */
 interface LayerCache {
   /** input of the layer [N, C] */ x: F64;
   normed1: { y: F64; rstd: F64 };
@@ -35,7 +35,7 @@ interface LayerCache {
   act: F64;
 }
 
-export interface ReferenceForward {
+interface ReferenceForward {
   /** [E] natural log */ logProbs: F64;
   /** [E] nats */ entropy: F64;
   /** for referenceBackward */
@@ -217,7 +217,7 @@ function sum(first: F64, ...rest: F64[]): F64 {
 }
 
 /** Moments of AdamW by parameter name, and the number of updates done. */
-export interface AdamWState {
+interface AdamWState {
   step: number;
   expAvg: Weights64;
   expAvgSq: Weights64;

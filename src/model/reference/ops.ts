@@ -1,7 +1,7 @@
 /**
  * The model's operations in plain float64 TypeScript: slow, obvious, and the judge of every kernel.
  * Arrays are flat and row-major; dims as in config.ts. `dx` is the gradient of `x`; every function returns fresh arrays,
- * the caller accumulates. The whole model, made of these, is in referenceModel.ts.
+ * the caller accumulates. The whole model, made of these, is in model.ts.
  */
 
 type F64 = Float64Array;
@@ -303,7 +303,7 @@ export function headBwd(
   return { dx, dweight };
 }
 
-/** What is left of x [n] after packing in blocks of 32 to `bits` bits a value, and the scale of each value's block. */
+/** The values of x [n] after packing in blocks of 32 to `bits` bits a value, and the scale of each value's block. */
 export function quantize(x: F64, bits: 4 | 8): { values: F64; scales: F64 } {
   const [values, scales] = [new Float64Array(x.length), new Float64Array(x.length)];
   const zero = 2 ** (bits - 1);

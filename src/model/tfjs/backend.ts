@@ -66,7 +66,7 @@ export class TfjsRuntime {
     this.#backend.submitQueue();
   }
 
-  /** What lies behind a tensor, to copy from after `submit` and before the tensor is disposed; never to bind. */
+  /** The buffer behind a tensor, to copy from after `submit` and before the tensor is disposed; never to bind. */
   source(tensor: Tfjs.Tensor): View {
     this.#backend.uploadToGPU(tensor.dataId);
     const buffer = this.#backend.tensorMap.get(tensor.dataId).resource as GPUBuffer;

@@ -27,7 +27,7 @@ import { loadTfjs, type TfjsRuntime } from './backend.ts';
 import { type TfjsPass, tfjsForward } from './model.ts';
 
 /** d loss / d log-prob and d loss / d entropy of every entry, [E] each. */
-export interface EntryGradients {
+interface EntryGradients {
   dLogProbs: Float32Array;
   dEntropy?: Float32Array;
 }

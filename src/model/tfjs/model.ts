@@ -207,7 +207,7 @@ function groupEnd(ranges: Uint32Array, start: number): number {
   return end;
 }
 
-/** [1, n, n]: 0 where the row's two ranges let it look, -1e9 elsewhere. */
+/** [1, n, n]: 0 where a row attends, in its two ranges; -1e9 elsewhere. */
 function maskOf(tf: Tf, ranges: Uint32Array, { start, end }: Chunk): Tensor {
   const n = end - start;
   const mask = new Float32Array(n * n).fill(-1e9);

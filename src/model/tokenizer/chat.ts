@@ -12,12 +12,12 @@ import { Tokenizer } from '@huggingface/tokenizers';
 import { InputError } from '../../errors.ts';
 
 /** As in `src/tasks/task.ts`, which is a layer above. */
-export interface ChatMessage {
+interface ChatMessage {
   role: string;
   content: string;
 }
 
-export interface ChatOptions {
+interface ChatOptions {
   /** Tool descriptions in the OpenAI function format, for templates that render them. */
   tools?: unknown[];
   /** End with the header of an assistant turn, so that the model writes one. Default true. */
@@ -115,7 +115,7 @@ export class ChatTokenizer {
   }
 
   /**
-   * What the context gains after an assistant turn that ended with its end token: the rest of that turn's closing (a
+   * The tokens that follow an assistant turn which ended with its end token: the rest of that turn's closing (a
    * newline, in ChatML), the tool messages, the next assistant header. Found as the difference to a dummy conversation.
    */
   encodeContinuation(toolMessages: ChatMessage[]): Uint32Array {
@@ -123,7 +123,7 @@ export class ChatTokenizer {
   }
 
   /**
-   * What was encoded for the same key, or is now; what was not asked for longest makes room. A copy, which the caller may
+   * The tokens encoded for the same key before, or now; the longest unused make room. A copy, which the caller may
    * transfer. A template that writes the date keeps that of the first time.
    */
   private once(key: string, encode: () => Uint32Array): Uint32Array {

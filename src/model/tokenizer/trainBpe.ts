@@ -17,13 +17,13 @@ import { InputError } from '../../errors.ts';
  */
 const PRE_TOKEN = '[0-9]| ?\\p{L}+\\n?| ?[^ \\t\\r\\n0-9\\p{L}][^ \\t\\r\\n0-9]*|[ \\t\\r\\n]+';
 
-export interface SpecialToken {
+interface SpecialToken {
   content: string;
   /** Left out when decoding with skipSpecialTokens; tool-call tags are not, since the parser reads them. */
   special: boolean;
 }
 
-export interface BpeOptions {
+interface BpeOptions {
   /** Entries in all: 256 bytes, special tokens, whole words, merges. */
   vocabSize: number;
   /** At most this many entries are whole pre-tokens; 0 = plain BPE. */

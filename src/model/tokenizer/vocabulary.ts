@@ -1,5 +1,5 @@
 /**
- * The bytes that each token stands for, for what has to look into tokens: stop strings and constrained decoding. Made
+ * The bytes that each token stands for, for stop strings and constrained decoding. Made
  * from tokenizer.json when the first request asks for it. Plain data, so that it can cross to a worker.
  */
 

@@ -13,7 +13,7 @@ import { Float32Scratch } from './float32Scratch.ts';
 import { type ArenaPlan, type Block, blockBytes, largestPacked, loadingRoom } from './plan.ts';
 import { exportTensors, importFrom, importTensors } from './transfer.ts';
 
-/** What works on packed blocks; loaded where there are some. */
+/** Operations on packed blocks; loaded where there are some. */
 export interface Packing {
   pack: typeof pack;
   /** The product that reads them as they are; absent = they are made float32 before each product. */

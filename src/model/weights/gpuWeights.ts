@@ -15,7 +15,7 @@ import type { ModelConfig } from '../config.ts';
 import { Arena, type Packing } from './arena.ts';
 import { halfCopy, type Kept, planBlocks } from './plan.ts';
 
-export interface LayerViews {
+interface LayerViews {
   /** [C] */ attnNorm: View;
   /** [C, (H + 2K) * D] */ wqkv: View;
   /** [(H + 2K) * D] */ bqkv?: View;
@@ -29,7 +29,7 @@ export interface LayerViews {
   /** [C] */ bdown?: View;
 }
 
-export interface WeightViews {
+interface WeightViews {
   /** [V, C] */ embed: RowChunk[];
   layers: LayerViews[];
   /** [C] */ finalNorm: View;
@@ -41,7 +41,7 @@ export type MatrixForm = Kept | 'trained' | 'trainedHalf';
 
 /** An arena laid out by the blocks of a config: the weights, or their gradients, or a moment. */
 export class GpuWeights extends Arena {
-  /** What passes read. */
+  /** The weights as passes read them. */
   readonly views: WeightViews;
   /** The matrices once more, as passes read them; absent where they read the weights themselves. */
   readonly #copy: { arena: Arena; labels: string[] } | undefined;

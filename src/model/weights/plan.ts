@@ -104,7 +104,7 @@ export const loadingRoom = ({ blocks }: Pick<ArenaPlan, 'blocks'>): number =>
 
 const isMatrix = ([{ shape }]: TensorPart[]): boolean => shape.length === 2;
 
-/** Whether products can read this model's packed matrices as they are: all sides are multiples of 8, as real models' are. */
+/** True if products can read this model's packed matrices as they are: all sides are multiples of 8, as real models' are. */
 export function readsPacked({ vocabSize: V, hiddenSize: C, intermediateSize: F, ...config }: ModelConfig): boolean {
   const { headDim: D, numAttentionHeads: H, numKeyValueHeads: K } = config;
   return [V, F, H * D, (H + 2 * K) * D].every((side) => fitsPackedProduct(side, C));

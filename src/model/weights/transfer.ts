@@ -10,8 +10,8 @@ import type { TensorMap } from '../engine.ts';
 import type { Float32Scratch } from './float32Scratch.ts';
 import type { Block, TensorPart } from './plan.ts';
 
-/** What a transfer needs of an arena. */
-export interface Blocks {
+/** The part of an arena that a transfer needs. */
+interface Blocks {
   readonly gpu: Gpu;
   readonly blocks: readonly Block[];
   /** Whole buffers. */
@@ -83,7 +83,7 @@ export async function exportTensors(arena: Blocks): Promise<TensorMap> {
  */
 class BlockWriter {
   readonly #arena: Blocks;
-  /** What is in the scratch buffer. */
+  /** The block in the scratch buffer. */
   #open: Block | undefined;
 
   constructor(arena: Blocks) {
@@ -103,8 +103,8 @@ class BlockWriter {
     );
     if (homes.length === 0) throw new InputError(`The model has no tensor "${piece.name}".`);
     for (const { block, part } of homes) {
-      const own = part.rows ? pieceWithin(piece, part) : piece;
-      if (own.data.length > 0) this.#writePart(block, part, own);
+      const rows = part.rows ? pieceWithin(piece, part) : piece;
+      if (rows.data.length > 0) this.#writePart(block, part, rows);
     }
   }
 
@@ -184,7 +184,7 @@ async function readBuffer(gpu: Gpu, view: View): Promise<Float32Array> {
   return all;
 }
 
-/** What of a piece lies in the rows of a part, counted from the part's first. */
+/** The part of a piece that lies in the rows of a part, counted from the part's first. */
 function pieceWithin({ first, data, ...piece }: WeightPiece, { rows, shape }: TensorPart): WeightPiece {
   const [begin, end] = [rows!.first * shape[1], (rows!.first + rows!.count) * shape[1]];
   const [from, to] = [Math.max(begin, first), Math.min(end, first + data.length)];

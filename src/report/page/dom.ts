@@ -1,6 +1,6 @@
 /** Small helpers to build and find elements. */
 
-export type Child = Node | string;
+type Child = Node | string;
 
 /** An element with a class and children; text is always text, never HTML. */
 export function el<K extends keyof HTMLElementTagNameMap>(

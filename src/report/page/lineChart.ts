@@ -18,7 +18,7 @@ export interface Line {
   opacity?: number;
 }
 
-export interface LineChartSpec {
+interface LineChartSpec {
   lines: Line[];
   /** CSS pixels. */
   height: number;
@@ -134,7 +134,7 @@ function seriesOf({ label, colour, width, dash, points, opacity = 1 }: Line): uP
   return { label, stroke, width, spanGaps: true, points: marks, ...(dash && { dash }) };
 }
 
-/** What a custom property holds now; below an opacity of 1 it must hold a colour as #rrggbb. */
+/** The value of a custom property; below an opacity of 1 it must be a colour as #rrggbb. */
 function colourOf(property: string, opacity = 1): string {
   const colour = getComputedStyle(document.documentElement).getPropertyValue(property).trim();
   if (opacity === 1) return colour;

@@ -25,10 +25,10 @@ export interface AgentLoopOutput {
 }
 
 /** One answer; tool calls in it are plain text. */
-export const singleTurn: AgentLoop = async (sample) => (await sample.generate()).stop ?? 'completed';
+const singleTurn: AgentLoop = async (sample) => (await sample.generate()).stop ?? 'completed';
 
 /** Generate, run the tool calls, append their output, generate again, until a turn has no call. */
-export const toolAgent: AgentLoop = async (sample) => {
+const toolAgent: AgentLoop = async (sample) => {
   for (;;) {
     const turn = await sample.generate();
     if (turn.stop) return turn.stop;

@@ -21,7 +21,7 @@ export function encodePrompt({
   return tokenizer.encodeChat(problem.messages, toolSchemasInPrompt ? { tools: tools.map(openAiSchema) } : {});
 }
 
-/** Throws InputError on a prompt of so many tokens that the limits do not allow. */
+/** Throws InputError if a prompt of `length` tokens is longer than the limits allow. */
 export function checkPrompt(length: number, problemId: string, limits: AgentLimits): void {
   const allowed = Math.min(limits.maxPromptLength, limits.contextLength - 1);
   if (length <= allowed) return;

@@ -34,7 +34,7 @@ export class AgentSample {
   #timedOut = false;
   #counts = { numTurns: 0, numToolCalls: 0, numToolErrors: 0 };
 
-  /** `signal` ends the sample, whoever asked for it. Throws InputError on a prompt longer than the limits. */
+  /** Aborting `signal` ends the sample. Throws InputError on a prompt longer than the limits. */
   constructor(input: AgentLoopInput, signal: AbortSignal) {
     this.input = input;
     this.#signal = signal;

@@ -19,7 +19,7 @@ import { sample } from '../../gpu/ops/sample.ts';
 import type { SamplingParams } from '../types.ts';
 
 /** Views of the decoder that both kinds of draws use. */
-export interface DrawViews {
+interface DrawViews {
   /** [slots, 8] */ control: View;
   /** [slots, 4] */ stops: View;
   /** [slots, 4] */ state: View;
@@ -27,7 +27,7 @@ export interface DrawViews {
 }
 
 /** The rows to draw from: logits [R, V] and their stats at `temperature`, entries first .. first + n - 1 of live. */
-export interface DrawRows {
+interface DrawRows {
   logits: View;
   stats: View;
   live: View;

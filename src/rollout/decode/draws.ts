@@ -108,7 +108,7 @@ export class Draws {
     for (const rows of [this.#control, this.#stops, this.#state]) rows.flush();
   }
 
-  /** What draws with more than temperature and cuts go through; made when it is first asked for. */
+  /** The buffers for draws with more than temperature and cuts; made when first asked for. */
   reserveAdjusted(): AdjustedDraws {
     const [slots, V, cap] = [this.#maxSlots, this.#vocabSize, this.#slotCapacity];
     return (this.#adjusted ??= new AdjustedDraws(this.#gpu, this.#views(), slots, V, cap));
@@ -136,7 +136,7 @@ export class Draws {
   record(R: number, live: View, draws: Draw[], first: number, current: number): number {
     const V = this.#vocabSize;
     const { logits, stats } = this.#head;
-    const own = this.#views();
+    const views = this.#views();
     this.#kept = undefined;
     this.#gpu.timeAs('sample');
     while (first < draws.length) {
@@ -152,7 +152,7 @@ export class Draws {
       if (this.#isAdjusted[slot]) {
         const slots = draws.slice(first, first + n).map((d) => d.slot);
         this.reserveAdjusted().record({ ...rows, temperature }, slots);
-      } else sample(this.#gpu, { ...rows, ...own, V, cap: this.#slotCapacity });
+      } else sample(this.#gpu, { ...rows, ...views, V, cap: this.#slotCapacity });
       first += n;
     }
     return current;

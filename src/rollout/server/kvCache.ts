@@ -39,17 +39,17 @@ export class KvCacheManager {
 
   /**
    * The slot and prefix for a sample's turn: its own from an earlier turn, or free ones; undefined while there are none.
-   * `computed` = how many of its `own` tokens, those after the prompt, are in the slot already.
+   * `computed` = how many of `ownTokens`, the tokens after the prompt, are in the slot already.
    */
   allocate(
     id: string,
     prompt: Uint32Array,
-    own: Uint32Array,
+    ownTokens: Uint32Array,
   ): { cached: CachedSequence; computed: number } | undefined {
     const cached = this.#sequences.get(id) ?? this.#allocateNew(id, prompt);
     if (!cached) return undefined;
-    const computed = commonLength(own, cached.ownTokens);
-    cached.ownTokens = [...own];
+    const computed = commonLength(ownTokens, cached.ownTokens);
+    cached.ownTokens = [...ownTokens];
     cached.parkedAt = undefined;
     return { cached, computed };
   }

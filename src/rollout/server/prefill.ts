@@ -1,11 +1,11 @@
-/** Cuts the contexts of new jobs into one prefill pass: each prompt once for all jobs that share it, then own tokens. */
+/** Cuts the contexts of new jobs into one prefill pass: each prompt once for all jobs that share it, then the tokens after it. */
 
 import type { Draw, PrefillRows } from '../decode/decoder.ts';
 import type { RunningJob } from './job.ts';
 import type { Prefix } from './kvCache.ts';
 import type { SlotDecoder } from './slotDecoder.ts';
 
-export interface PrefillPass {
+interface PrefillPass {
   rows: PrefillRows;
   /** First draws of the jobs whose context is complete with this pass. */
   draws: Draw[];
@@ -46,25 +46,25 @@ class PrefillPlanner {
     while (prefix.computed < promptLength && this.#hasRoom()) this.#addPrompt(prefix, prefix.computed++);
     if (prefix.computed < promptLength) return undefined;
     if (before === promptLength) this.cachedTokens += promptLength;
-    const own = job.contextIds.subarray(promptLength);
-    if (own.length > 0) return this.#addOwn(job, own);
+    const ownTokens = job.contextIds.subarray(promptLength);
+    if (ownTokens.length > 0) return this.#addOwn(job, ownTokens);
     // A prompt that is already cached: its last row alone is run again, for the logits.
     if (!this.#lastRow.has(prefix) && this.#hasRoom()) this.#addPrompt(prefix, promptLength - 1);
     return this.#lastRow.get(prefix);
   }
 
-  #addOwn(job: RunningJob, own: Uint32Array): number | undefined {
+  #addOwn(job: RunningJob, ownTokens: Uint32Array): number | undefined {
     const { prefix, slot } = job.cached;
     const prefixStart = this.#decoder.prefixStart(prefix.index);
     const promptLength = prefix.tokens.length;
     const ownStart = this.#decoder.ownStart(slot);
     let row: number | undefined;
-    while (job.computedTokens < own.length && this.#hasRoom()) {
+    while (job.computedTokens < ownTokens.length && this.#hasRoom()) {
       const t = job.computedTokens++;
       const range = [prefixStart, prefixStart + promptLength, ownStart, ownStart + t + 1];
-      row = this.#addRow(own[t], promptLength + t, ownStart + t, range);
+      row = this.#addRow(ownTokens[t], promptLength + t, ownStart + t, range);
     }
-    return job.computedTokens === own.length ? row : undefined;
+    return job.computedTokens === ownTokens.length ? row : undefined;
   }
 
   #addPrompt(prefix: Prefix, p: number): void {

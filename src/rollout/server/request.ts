@@ -9,15 +9,15 @@ import type { GenerateRequest } from '../types.ts';
 export function checkRequest(request: GenerateRequest, sizes: DecoderSizes, vocabSize: number): void {
   const { contextIds, promptLength, sampling } = request;
   const { slotCapacity, maxPromptLength } = sizes;
-  const own = contextIds.length - promptLength;
-  if (promptLength < 1 || own < 0)
+  const ownTokens = contextIds.length - promptLength;
+  if (promptLength < 1 || ownTokens < 0)
     throw new RangeError(`promptLength is ${promptLength} of a context of ${contextIds.length} tokens.`);
   if (promptLength > maxPromptLength)
     throw new RangeError(
       `A prompt has ${promptLength} tokens but data.maxPromptLength is ${maxPromptLength}; raise it or shorten the prompt.`,
     );
-  if (own >= slotCapacity)
-    throw new RangeError(`A context has ${own} tokens after its prompt; a slot holds ${slotCapacity}.`);
+  if (ownTokens >= slotCapacity)
+    throw new RangeError(`A context has ${ownTokens} tokens after its prompt; a slot holds ${slotCapacity}.`);
   if (sampling.stopTokenIds.length > 4)
     throw new RangeError(`${sampling.stopTokenIds.length} stop token ids were given; at most 4 are allowed.`);
   checkStopStrings(sampling.stop ?? []);

@@ -2,7 +2,7 @@
  * Decides what is computed next, as the schedulers of vLLM and nano-vllm do: waiting requests get slots, each pass computes
  * new contexts (prefill) and draws the next tokens of all running sequences (decode), and ended sequences are answered.
  *
- * The schedule never shows in the tokens. Those of a sample depend on its key, its context and the weights
+ * The schedule changes no token: the tokens of a sample depend on its key, its context and the weights
  * (kernels/sample.wgsl), not on the other samples in its batch, nor on a preemption.
  */
 
@@ -161,12 +161,12 @@ export class Scheduler {
   #tryStart(job: Job): boolean {
     const { contextIds, drawnBefore } = job;
     const { requestId, promptLength, key, sampling } = job.request;
-    const own = contextIds.subarray(promptLength);
-    const allocated = this.#cache.allocate(requestId, contextIds.subarray(0, promptLength), own);
+    const ownTokens = contextIds.subarray(promptLength);
+    const allocated = this.#cache.allocate(requestId, contextIds.subarray(0, promptLength), ownTokens);
     if (!allocated) return false;
     const { cached, computed } = allocated;
     // The last context token is always run again: its row gives the logits of the first draw.
-    const running = job.start(cached, Math.min(computed, Math.max(0, own.length - 1)));
+    const running = job.start(cached, Math.min(computed, Math.max(0, ownTokens.length - 1)));
     const prefixStart = this.#decoder.prefixStart(cached.prefix.index);
     const ownStart = this.#decoder.ownStart(cached.slot);
     const setup = { prefixStart, promptLength, ownStart, contextIds, drawnBefore, key, sampling };

@@ -1,6 +1,6 @@
 /**
  * Decides which tokens a sequence may draw in the next pass. The scheduler asks a TokenSource before each pass and tells
- * it what was drawn; that decoding is constrained (tool calls) or speculative (guessed tokens) is known behind it only.
+ * it what was drawn; only the TokenSource knows of constrained (tool calls) and speculative decoding (guessed tokens).
  */
 
 import type { DraftCheck, PrefillRows } from '../decode/decoder.ts';

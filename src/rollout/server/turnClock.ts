@@ -1,6 +1,6 @@
 /** Measures the time a request spends waiting, in prefill and in decoding, for the profile. */
 
-export type TurnPhase = 'queue' | 'prefill' | 'decode';
+type TurnPhase = 'queue' | 'prefill' | 'decode';
 
 /** 'sample' = drawing tokens from logits; told apart from 'decode' by the GPU's clock alone, and part of it without one. */
 export type SpanKind = TurnPhase | 'sample';

@@ -7,7 +7,7 @@
 export interface SpeculativeOptions {
   /** Tokens guessed at once, at most. */
   maxDraftTokens: number;
-  /** So many last tokens must have occurred before. */
+  /** Number of last tokens that must have occurred before. */
   minNgram: number;
   /** Finished samples remembered for each prompt. */
   history: number;

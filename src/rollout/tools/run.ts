@@ -26,7 +26,7 @@ export interface ToolResult {
 }
 
 /** The sample that a call runs for, with its state of each tool, made at the tool's first call. */
-export interface ToolHost {
+interface ToolHost {
   context: SampleContext;
   limits: ToolLimits;
   /** Ends a running call. */
@@ -49,16 +49,23 @@ export async function runTool(call: ToolCall, tools: readonly Tool[], host: Tool
   if (call.error !== undefined) return { text: truncate(call.error, limits), failed: true, failure: 'parse_error' };
   const tool = tools.find((candidate) => candidate.name === call.name);
   if (!tool) return { text: `Error: no tool "${call.name}"`, failed: true, failure: 'parse_error' };
-  const own = limitsOf(tool, limits);
+  const toolLimits = limitsOf(tool, limits);
   for (let left = tool.retries ?? 0; ; left--) {
     try {
       const run = (signal: AbortSignal) => execute(tool, call.args, host, signal);
-      const { text, reward } = readOutput(tool, await withTimeLimit(tool.name, run, own.toolTimeoutMs, host.signal));
-      return { text: truncate(text, own), failed: text.startsWith('Error'), ...(reward !== undefined && { reward }) };
+      const { text, reward } = readOutput(
+        tool,
+        await withTimeLimit(tool.name, run, toolLimits.toolTimeoutMs, host.signal),
+      );
+      return {
+        text: truncate(text, toolLimits),
+        failed: text.startsWith('Error'),
+        ...(reward !== undefined && { reward }),
+      };
     } catch (error) {
       if (left > 0 && !host.signal.aborted) continue;
       const failure = error instanceof ToolTimeoutError ? 'timeout' : 'tool_failure';
-      return { text: truncate(`Error: ${messageOf(error)}`, own), failed: true, failure };
+      return { text: truncate(`Error: ${messageOf(error)}`, toolLimits), failed: true, failure };
     }
   }
 }
@@ -94,12 +101,12 @@ export async function withTimeLimit<T>(
   timeoutMs: number,
   outer: AbortSignal,
 ): Promise<T> {
-  const own = new AbortController();
-  const stop = () => own.abort();
+  const controller = new AbortController();
+  const stop = () => controller.abort();
   const stopWaiting = onAbort(outer, stop);
   let timer: ReturnType<typeof setTimeout> | undefined;
   const ended = new Promise<never>((_, reject) => {
-    own.signal.addEventListener('abort', () => reject(new Error('the run was stopped')), { once: true });
+    controller.signal.addEventListener('abort', () => reject(new Error('the run was stopped')), { once: true });
     if (outer.aborted) stop();
     timer = setTimeout(
       () => {
@@ -110,7 +117,7 @@ export async function withTimeLimit<T>(
     );
   });
   try {
-    return await Promise.race([work(own.signal), ended]);
+    return await Promise.race([work(controller.signal), ended]);
   } finally {
     clearTimeout(timer);
     stopWaiting();
@@ -129,6 +136,6 @@ function truncate(text: string, { maxToolResponseLength: limit, toolResponseTrun
 }
 
 /** Anything can be thrown. */
-export function messageOf(error: unknown): string {
+function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

@@ -1,4 +1,4 @@
-/** What a GSM8K problem says to a model that was not trained on its answer line: a system message, a closing instruction. */
+/** The prompt of a GSM8K problem for a model that was not trained on its answer line: a system message, a closing instruction. */
 
 import { InputError } from '../../errors.ts';
 import { ANSWER_PARSERS, type AnswerParser } from './reward.ts';

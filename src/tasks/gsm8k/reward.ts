@@ -26,7 +26,7 @@ export const ANSWER_PARSERS = ['strict', 'flexible'] as const;
 export type AnswerParser = (typeof ANSWER_PARSERS)[number];
 
 /** The last number of a text with commas removed, or null: what verl's extract_solution does with method "flexible". */
-export function lastNumber(text: string): string | null {
+function lastNumber(text: string): string | null {
   const found = text
     .slice(-SEARCHED_CHARACTERS)
     .match(/-?[0-9][0-9.,]*/g)

@@ -66,7 +66,7 @@ export function heldOutProblems(count: number): Gsm8kProblem[] {
   });
 }
 
-/** Whether the problem of these numbers belongs to the held-out set. */
+/** True if the problem of these numbers belongs to the held-out set. */
 export function isHeldOut(templateId: string, numbers: Record<string, number>): boolean {
   return hash(problemKey({ id: templateId }, numbers)) % HELD_OUT_SHARE === 0;
 }
@@ -106,7 +106,7 @@ function pickTwo<T>(items: readonly T[], rng: Rng): [T, T] {
 }
 
 /** Results of a program's steps, each fed into the later ones. */
-export function runProgram(program: string[]): string[] {
+function runProgram(program: string[]): string[] {
   const results: string[] = [];
   for (const step of program) results.push(calculate(fillResults(step, results)));
   return results;

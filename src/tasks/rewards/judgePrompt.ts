@@ -1,4 +1,4 @@
-/** What a judge is asked about a sample. */
+/** The question that a judge answers about a sample. */
 
 import type { ScoredSample } from '../task.ts';
 

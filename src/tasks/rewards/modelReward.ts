@@ -10,17 +10,17 @@ import type { Classifier, Completion } from './transformersModels.ts';
 
 export type { Classifier, Completion } from './transformersModels.ts';
 
-export type RewardFunction = Task['reward'];
+type RewardFunction = Task['reward'];
 
 /** One number for a sample. */
 export type Scorer = (sample: ScoredSample) => number | Promise<number>;
 
-export interface DiscriminativeOptions {
+interface DiscriminativeOptions {
   /** Folder or name of an ONNX model. */
   model: string;
   /** The label whose probability is the score; absent = the likeliest. */
   label?: string;
-  /** What the model reads; default: question and last answer. */
+  /** The text that the model reads; default: question and last answer. */
   text?: (sample: ScoredSample) => string;
   /** Stands in for transformers.js. */
   load?: (model: string) => Promise<Classifier>;
@@ -62,10 +62,10 @@ async function loadClassifier(model: string): Promise<Classifier> {
   return (await import('./transformersModels.ts')).openClassifier(model);
 }
 
-export interface JudgeOptions {
+interface JudgeOptions {
   /** Completes a prompt: the judge's own engine and tokenizer, greedy. Undefined where it cannot, then there is no score. */
   complete: Completion;
-  /** What the judge is asked; its answer must hold a number from 0 to `max`. */
+  /** The question to the judge; its answer must hold a number from 0 to `max`. */
   prompt?: (sample: ScoredSample) => string;
   max?: number;
 }

@@ -5,7 +5,7 @@ import { InputError } from '../../errors.ts';
 /** A reply to a prompt; undefined for a prompt that is too long. */
 export type Completion = (prompt: string) => Promise<string | undefined>;
 
-/** What transformers.js' text-classification pipeline is, as far as it is used here. */
+/** The part of transformers.js' text-classification pipeline that is used here. */
 export type Classifier = (text: string, options: { top_k: number }) => Promise<{ label: string; score: number }[]>;
 
 type Library = typeof import('@xenova/transformers');
@@ -29,7 +29,7 @@ export async function openGenerator(
 ): Promise<Completion> {
   const generate = await open('reward.judge.path', model, (library) => library.pipeline('text-generation', model));
   const { tokenizer } = generate;
-  // What a response says is data: control tokens named in it are broken up, so that they stay text.
+  // A response is data: control tokens named in it are broken up, so that they stay text.
   const names = new Set(tokenizer.all_special_tokens);
   const safe = (text: string) => [...names].reduce((all, name) => all.replaceAll(name, brokenUp(name)), text);
   const tail = queue();

@@ -14,7 +14,7 @@ import type { Rng } from '../random.ts';
 import type { Message } from '../task.ts';
 import { calculate } from '../tools/calculator.ts';
 
-export interface ErrorRates {
+interface ErrorRates {
   /** No call at all: the question's last number is stated as the answer. */
   guessed?: number | undefined;
   /** The first step's operation swapped for its opposite (* and /, + and -). */
@@ -44,7 +44,7 @@ export function swapOnlyIn({ guessed, firstSwapped, laterWrong }: ErrorRates, id
 }
 
 /** Example: calls [{ expression: '48/2', result: '24' }], final '#### 24'. */
-export interface Trace {
+interface Trace {
   calls: { expression: string; result: string }[];
   final: string;
 }

@@ -1,4 +1,4 @@
-/** What the supervised warm start of any task needs: a tokenizer trained on its text, and its demonstrations as tokens. */
+/** The supervised warm start of any task: a tokenizer trained on its text, and its demonstrations as tokens. */
 
 import { InputError } from '../../errors.ts';
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';

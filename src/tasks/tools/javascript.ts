@@ -43,7 +43,7 @@ export function javascriptTool(limits: JavascriptLimits = {}): Tool {
   });
 }
 
-/** What the program printed, else its value, or a text that starts with "Error:". */
+/** Returns the text that the program printed, else its value, or a text that starts with "Error:". */
 export async function runJavascript(
   code: string,
   limits: JavascriptLimits = {},

@@ -46,7 +46,7 @@ const PRELUDE = `((write, most) => {
   return show;
 })`;
 
-/** What a program has done so far; `stopped` = which limit it ran into. */
+/** The progress of a program; `stopped` = which limit it ran into. */
 interface State {
   printed: string;
   stopped?: string;
@@ -66,7 +66,7 @@ async function instantiate(wasm: WebAssembly.Module, memoryBytes: number): Promi
   return newQuickJSWASMModuleFromVariant(newVariant(variant, options));
 }
 
-/** What the program printed, else its value, or a text that starts with "Error:". */
+/** Returns the text that the program printed, else its value, or a text that starts with "Error:". */
 function runProgram(quickjs: QuickJSWASMModule, { code, timeMs, maxOutput }: Program): string {
   const runtime = quickjs.newRuntime();
   runtime.setMaxStackSize(STACK_BYTES);

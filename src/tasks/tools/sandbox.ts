@@ -49,7 +49,7 @@ export class Sandbox {
   }
 }
 
-/** What a page's worker and Node's have in common here. */
+/** A worker of a page or of Node, by the part that both have. */
 interface WorkerPort {
   post(program: Program): void;
   onMessage(listener: (message: SandboxMessage) => void): void;

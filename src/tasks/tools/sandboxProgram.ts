@@ -1,6 +1,6 @@
-/** What goes between a sandbox's worker and the thread that asks it. */
+/** Messages between a sandbox's worker and the thread that asks it. */
 
-/** What a worker is asked to run. */
+/** A program for a worker to run. */
 export interface Program {
   code: string;
   /** Milliseconds. */
@@ -11,8 +11,8 @@ export interface Program {
   maxOutput: number;
 }
 
-/** What this build of QuickJS starts with; a program can fill all but a little of it. */
+/** Bytes that this build of QuickJS starts with; a program can fill all but a little of them. */
 export const LEAST_MEMORY_BYTES = 16 * 2 ** 20;
 
-/** What a worker says: that it has loaded or is about to run, a program's output, or that it is of no more use. */
+/** A worker's message: that it has loaded or is about to run, a program's output, or that it is of no more use. */
 export type SandboxMessage = { kind: 'ready' } | { kind: 'done'; output: string } | { kind: 'broken'; why: string };

@@ -12,7 +12,7 @@ export interface Document {
   text: string;
 }
 
-export interface Found {
+interface Found {
   id: string;
   title: string;
 }
@@ -32,7 +32,7 @@ export async function localSearch(documents: readonly Document[]): Promise<Searc
       .map(({ id, title }) => ({ id: String(id), title: String(title) }));
 }
 
-export interface HttpSearchOptions {
+interface HttpSearchOptions {
   url: string;
   /** Requests under way at once; more wait. Default 8. */
   concurrency?: number;
@@ -83,7 +83,7 @@ export function limiter(most: number): <T>(work: () => Promise<T>) => Promise<T>
   };
 }
 
-export interface SearchToolOptions {
+interface SearchToolOptions {
   topK?: number;
   /** Milliseconds that a query is made to take, to stand for a slow service. Default 0. */
   latencyMs?: (query: string, sampleId: string) => number;
