@@ -97,7 +97,8 @@ export class GrpoTrainer {
     const timer = new StepTimer((phase) => onPhase?.(phase, step));
     const generated = await timer.time('gen', () => this.#source.generate(step));
     const { samples } = generated;
-    const tokens = stepTokens(config, samples, await this.#extras(samples, step, timer));
+    const extras = await this.#logProbsAndBaselines(samples, step, timer);
+    const tokens = stepTokens(config, samples, extras);
     const update = await timer.time('update_actor', () => this.#update(samples, tokens));
     await timer.time('sync', () => engine.rollout.resetCache());
     await this.#adapt(step, samples, tokens, update);
@@ -153,8 +154,8 @@ export class GrpoTrainer {
     });
   }
 
-  /** Log-probs and baselines of the samples, each where a setting asks for it, and what the run gives to every step. */
-  async #extras(samples: Sample[], step: number, timer: StepTimer): Promise<StepExtras> {
+  /** Log-probs and baselines of the samples, each where a setting asks for it; with the KL coefficient and the user's estimator. */
+  async #logProbsAndBaselines(samples: Sample[], step: number, timer: StepTimer): Promise<StepExtras> {
     const { config, advantage } = this.#options;
     const updater = this.#updater;
     const refLogProbs = await timer.time('ref', () => updater.refLogProbs(samples));

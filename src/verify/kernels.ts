@@ -4,7 +4,7 @@ import type { Gpu } from '../gpu/device.ts';
 import { matmulNn, matmulTn } from '../gpu/ops/matmul.ts';
 import { entrySamples, packPolicyRows, policyLoss } from '../gpu/ops/policy_loss.ts';
 import { policyLossSpec, resolveTrainConfig } from '../grpo/config/resolve.ts';
-import { POLICY_LOSSES, computePolicyLoss } from '../grpo/losses/index.ts';
+import { computePolicyLoss, POLICY_LOSSES } from '../grpo/losses/index.ts';
 import type { PolicyLossSpec } from '../model/engine.ts';
 import { keyedRng } from '../tasks/random.ts';
 

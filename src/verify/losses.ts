@@ -23,7 +23,7 @@ import {
 } from '../grpo/advantages/index.ts';
 import { LOSS_AGG_MODES, lossWeights } from '../grpo/losses/aggregate.ts';
 import { klPenalty } from '../grpo/losses/kl.ts';
-import { POLICY_LOSSES, computePolicyLoss, policyLossOf, type LossAggMode } from '../grpo/losses/index.ts';
+import { computePolicyLoss, POLICY_LOSSES, policyLossOf, type LossAggMode } from '../grpo/losses/index.ts';
 import { lossSpec } from '../grpo/losses/types.ts';
 import { rolloutCorrection, type RolloutCorrection } from '../grpo/correction/correct.ts';
 

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import type { Gpu } from '../../src/gpu/device.ts';
 import { entrySamples, packPolicyRows, policyLoss, type PolicyRows } from '../../src/gpu/ops/policy_loss.ts';
 import { KL_TYPES } from '../../src/grpo/losses/kl.ts';
-import { POLICY_LOSSES, computePolicyLoss } from '../../src/grpo/losses/index.ts';
+import { computePolicyLoss, POLICY_LOSSES } from '../../src/grpo/losses/index.ts';
 import type { PolicyLossSpec } from '../../src/model/engine.ts';
 import { expectClose } from '../close.ts';
 import { rng } from '../random.ts';

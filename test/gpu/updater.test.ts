@@ -3,7 +3,7 @@ import { beforeAll, expect, test } from 'vitest';
 import { LOSS_AGG_MODES } from '../../src/grpo/losses/aggregate.ts';
 import { policyLossSpec, resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
-import { POLICY_LOSSES, type PolicyLoss, computePolicyLoss } from '../../src/grpo/losses/index.ts';
+import { POLICY_LOSSES, computePolicyLoss, type PolicyLoss } from '../../src/grpo/losses/index.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import { stepTokens, type StepTokens } from '../../src/grpo/update/stepTokens.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { LOSS_AGG_MODES, lossWeights } from '../../src/grpo/losses/aggregate.ts';
-import { type LossRows, POLICY_LOSSES, computePolicyLoss } from '../../src/grpo/losses/index.ts';
+import { computePolicyLoss, type LossRows, POLICY_LOSSES } from '../../src/grpo/losses/index.ts';
 import type { PolicyLossSpec } from '../../src/model/engine.ts';
 import { rng } from '../random.ts';
 import { recipeSpec } from '../recipeSpec.ts';

@@ -6,7 +6,7 @@
 import { expect, test } from 'vitest';
 import { type AdvantageEstimator, computeAdvantages } from '../../src/grpo/advantages/index.ts';
 import { lossWeights } from '../../src/grpo/losses/aggregate.ts';
-import { POLICY_LOSSES, computePolicyLoss } from '../../src/grpo/losses/index.ts';
+import { computePolicyLoss, POLICY_LOSSES } from '../../src/grpo/losses/index.ts';
 import { mulberry32 } from '../../src/model/random.ts';
 import { recipeSpec } from '../recipeSpec.ts';
 

@@ -2,7 +2,7 @@
 
 import type { PolicyLossInputs, PolicyLossSpec } from '../../model/engine.ts';
 import { entropyGradient } from '../../model/policyStage.ts';
-import { type PolicyLoss, computePolicyLoss } from './index.ts';
+import { computePolicyLoss, type PolicyLoss } from './index.ts';
 
 /** d loss / d log-prob and d loss / d entropy of every entry, [E]. @param loss as in `computePolicyLoss` */
 export function rowGradients(

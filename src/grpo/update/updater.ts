@@ -6,7 +6,7 @@ import { lossWeights } from '../losses/aggregate.ts';
 import { policyLossSpec } from '../config/resolve.ts';
 import type { TrainConfig } from '../config/types.ts';
 import { type CurrentPolicyResult, correctByCurrentPolicy, needsCurrentPolicy } from '../correction/currentPolicy.ts';
-import { type LossRows, type PolicyLoss, computePolicyLoss, policyLossOf, selectTokens } from '../losses/index.ts';
+import { computePolicyLoss, type LossRows, type PolicyLoss, policyLossOf, selectTokens } from '../losses/index.ts';
 import { rowGradients } from '../losses/rowGradients.ts';
 import { type Metrics, reduceMetrics, rolloutProbsDiff } from '../metrics.ts';
 import { entropyCoeffOf } from './controllers.ts';

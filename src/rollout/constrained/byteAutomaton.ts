@@ -18,7 +18,7 @@ export class Nfa {
   }
 }
 
-export const text =
+export const literal =
   (literal: string): Pattern =>
   (nfa, from) => {
     let at = from;

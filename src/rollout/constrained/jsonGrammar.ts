@@ -7,26 +7,26 @@
  */
 
 import type { ArgumentSchema, ToolSchema } from '../../tasks/toolSchema.ts';
-import { bytes, many, type Nfa, oneOf, optional, type Pattern, sequence, text, upTo } from './byteAutomaton.ts';
+import { bytes, literal, many, type Nfa, oneOf, optional, type Pattern, sequence, upTo } from './byteAutomaton.ts';
 
 /** Whole numbers that are written out one by one. */
 const MAX_RANGE = 256;
 /** Digits of a number before and after the point, so that no value is beyond what JSON readers agree on. */
 const MAX_DIGITS = 15;
 
-export const space = optional(text(' '));
+export const space = optional(literal(' '));
 const digit = bytes([0x30, 0x39]);
 
 /** "<" is escaped, so that no tag can come out of a name or a choice. */
 export const json = (value: unknown): string => JSON.stringify(value).replaceAll('<', '\\u003c');
 
 export function value(schema: ArgumentSchema): Pattern {
-  if (schema.enum) return oneOf(...schema.enum.map((choice) => text(json(choice))));
+  if (schema.enum) return oneOf(...schema.enum.map((choice) => literal(json(choice))));
   if (schema.type === 'string') return string(schema.maxLength);
   if (schema.type === 'integer') return integer(schema);
   if (schema.type === 'number') return sequence(whole(schema), optional(fraction), optional(exponent));
-  if (schema.type === 'boolean') return oneOf(text('true'), text('false'));
-  if (schema.type === 'null') return text('null');
+  if (schema.type === 'boolean') return oneOf(literal('true'), literal('false'));
+  if (schema.type === 'null') return literal('null');
   if (schema.type === 'array') return array(schema.items ? value(schema.items) : scalar());
   if (schema.type === 'object')
     return object({
@@ -41,25 +41,25 @@ export function value(schema: ArgumentSchema): Pattern {
 const scalar = (): Pattern => oneOf(...['string', 'number', 'boolean', 'null'].map((type) => value({ type })));
 
 const array = (item: Pattern): Pattern =>
-  sequence(text('['), optional(sequence(item, many(sequence(text(','), space, item)))), text(']'));
+  sequence(literal('['), optional(sequence(item, many(sequence(literal(','), space, item)))), literal(']'));
 
 /** Two ways run side by side: no member yet, and some, after which a comma comes. */
 export function object({ properties, required = [] }: ToolSchema): Pattern {
   return (nfa, from) => {
-    let none: number | undefined = text('{')(nfa, from);
+    let none: number | undefined = literal('{')(nfa, from);
     let some: number | undefined;
     for (const [key, schema] of Object.entries(properties)) {
       const start = nfa.node();
       if (none !== undefined) nfa.free[none].push(start);
-      if (some !== undefined) nfa.free[sequence(text(','), space)(nfa, some)].push(start);
-      const end = sequence(text(`${json(key)}:`), space, value(schema))(nfa, start);
+      if (some !== undefined) nfa.free[sequence(literal(','), space)(nfa, some)].push(start);
+      const end = sequence(literal(`${json(key)}:`), space, value(schema))(nfa, start);
       const next = joined(nfa, end);
       if (required.includes(key)) none = undefined;
       else if (some !== undefined) nfa.free[some].push(next);
       some = next;
     }
     const close = nfa.node();
-    for (const at of [none, some]) if (at !== undefined) nfa.free[text('}')(nfa, at)].push(close);
+    for (const at of [none, some]) if (at !== undefined) nfa.free[literal('}')(nfa, at)].push(close);
     return close;
   };
 }
@@ -74,16 +74,16 @@ function joined(nfa: Nfa, from: number): number {
 function integer(schema: ArgumentSchema): Pattern {
   const [low, high] = [Math.ceil(schema.minimum ?? -Infinity), Math.floor(schema.maximum ?? Infinity)];
   if (!(high - low < MAX_RANGE) || high < low) return whole(schema);
-  return oneOf(...Array.from({ length: high - low + 1 }, (_, i) => text(`${low + i}`)));
+  return oneOf(...Array.from({ length: high - low + 1 }, (_, i) => literal(`${low + i}`)));
 }
 
 function whole({ minimum = -Infinity, maximum = Infinity }: ArgumentSchema): Pattern {
-  const magnitude = oneOf(text('0'), sequence(bytes([0x31, 0x39]), upTo(MAX_DIGITS - 1, digit)));
+  const magnitude = oneOf(literal('0'), sequence(bytes([0x31, 0x39]), upTo(MAX_DIGITS - 1, digit)));
   if (minimum >= 0) return magnitude;
-  return maximum < 0 ? sequence(text('-'), magnitude) : sequence(optional(text('-')), magnitude);
+  return maximum < 0 ? sequence(literal('-'), magnitude) : sequence(optional(literal('-')), magnitude);
 }
 
-const fraction = sequence(text('.'), digit, upTo(MAX_DIGITS - 1, digit));
+const fraction = sequence(literal('.'), digit, upTo(MAX_DIGITS - 1, digit));
 const exponent = sequence(
   bytes([0x45, 0x45], [0x65, 0x65]),
   optional(bytes([0x2b, 0x2b], [0x2d, 0x2d])),
@@ -94,7 +94,7 @@ const exponent = sequence(
 /** JSON's strings in valid UTF-8, in which neither tag of a call can occur: "<" is not followed by "t" or "/". */
 function string(maxLength?: number): Pattern {
   const character = (ascii: Ranges, beyond: boolean) => oneOf(bytes(...ascii), escaped, utf8(beyond));
-  return sequence(text('"'), characters(character, maxLength), text('"'));
+  return sequence(literal('"'), characters(character, maxLength), literal('"'));
 }
 
 /** The same without quotes and escapes, for formats that write texts as they are; line breaks and tabs are allowed. */
@@ -113,7 +113,7 @@ type Ranges = [number, number][];
 function characters(character: (ascii: Ranges, beyond: boolean) => Pattern, maxLength?: number): Pattern {
   // Characters beyond U+FFFF count twice where length is limited, "<" would need to look ahead: neither comes there.
   if (maxLength !== undefined) return upTo(maxLength, character(ASCII, false));
-  const opening = sequence(text('<'), many(text('<')));
+  const opening = sequence(literal('<'), many(literal('<')));
   const harmless = sequence(opening, character(NO_TAG, true));
   return sequence(many(oneOf(character(ASCII, true), harmless)), optional(opening));
 }
@@ -137,10 +137,10 @@ const NO_TAG: Ranges = [
 
 const hex = bytes([0x30, 0x39], [0x41, 0x46], [0x61, 0x66]);
 const escaped = sequence(
-  text('\\'),
+  literal('\\'),
   oneOf(
     bytes(...[...'"\\/bfnrt'].map((c): [number, number] => [c.charCodeAt(0), c.charCodeAt(0)])),
-    sequence(text('u'), hex, hex, hex, hex),
+    sequence(literal('u'), hex, hex, hex, hex),
   ),
 );
 

@@ -2,7 +2,7 @@
 
 import { InputError } from '../../errors.ts';
 import type { ArgumentSchema, ToolSchema } from '../../tasks/toolSchema.ts';
-import { bytes, many, oneOf, optional, type Pattern, sequence, text } from './byteAutomaton.ts';
+import { bytes, literal, many, oneOf, optional, type Pattern, sequence } from './byteAutomaton.ts';
 import { json, object, rawText, space, value } from './jsonGrammar.ts';
 
 /** A tool as far as its calls go; plain data, so that it can cross to a worker. */
@@ -21,32 +21,32 @@ const CALL_CLOSES = '</tool_call>';
 export function toolCallGrammar(tools: readonly CallableTool[], format: CallFormat = 'hermes'): Pattern {
   if (format === 'llama3_json') return llamaTurn(jsonCall(tools, 'parameters'));
   const call = format === 'hermes' ? jsonCall(tools, 'arguments') : oneOf(...tools.map(xmlCall));
-  return sequence(lineBreak, call, lineBreak, text(CALL_CLOSES));
+  return sequence(lineBreak, call, lineBreak, literal(CALL_CLOSES));
 }
 
-const lineBreak = optional(text('\n'));
+const lineBreak = optional(literal('\n'));
 
 function jsonCall(tools: readonly CallableTool[], argumentsKey: string): Pattern {
   const calls = tools.map(({ name, parameters }) =>
-    sequence(text(`${json(name)},`), space, text(`"${argumentsKey}":`), space, object(parameters)),
+    sequence(literal(`${json(name)},`), space, literal(`"${argumentsKey}":`), space, object(parameters)),
   );
-  return sequence(text('{"name":'), space, oneOf(...calls), text('}'));
+  return sequence(literal('{"name":'), space, oneOf(...calls), literal('}'));
 }
 
 /** Texts are written as they are, all else as JSON. */
 function xmlCall({ name, parameters: { properties, required = [] } }: CallableTool): Pattern {
   const parts = Object.entries(properties).map(([key, schema]) => {
     const part = sequence(
-      text(`<parameter=${xmlName(name, key)}>`),
+      literal(`<parameter=${xmlName(name, key)}>`),
       lineBreak,
       xmlValue(name, key, schema),
       lineBreak,
-      text('</parameter>'),
+      literal('</parameter>'),
       lineBreak,
     );
     return required.includes(key) ? part : optional(part);
   });
-  return sequence(text(`<function=${xmlName(name, name)}>`), lineBreak, ...parts, text('</function>'));
+  return sequence(literal(`<function=${xmlName(name, name)}>`), lineBreak, ...parts, literal('</function>'));
 }
 
 function xmlName(tool: string, name: string): string {
@@ -60,7 +60,7 @@ function xmlValue(tool: string, key: string, schema: ArgumentSchema): Pattern {
   if (schema.type !== 'string') return value(schema);
   if (!schema.enum) return rawText(schema.maxLength);
   const choices = schema.enum.map(String).filter((choice) => !/<[t/]|^\n|\n$/.test(choice));
-  if (choices.length > 0) return oneOf(...choices.map(text));
+  if (choices.length > 0) return oneOf(...choices.map(literal));
   throw new InputError(`Tool "${tool}": no choice of "${key}" can be written in format qwen3_coder; change its enum.`);
 }
 
@@ -68,6 +68,6 @@ function xmlValue(tool: string, key: string, schema: ArgumentSchema): Pattern {
 function llamaTurn(call: Pattern): Pattern {
   const blank = bytes([0x09, 0x0d], [0x20, 0x20]);
   const free = sequence(bytes([0x00, 0x08], [0x0e, 0x1f], [0x21, 0x7a], [0x7c, 0xff]), many(bytes([0x00, 0xff])));
-  const calls = sequence(call, many(sequence(optional(text(' ')), text(';'), space, call)));
+  const calls = sequence(call, many(sequence(optional(literal(' ')), literal(';'), space, call)));
   return sequence(many(blank), optional(oneOf(free, calls)));
 }
