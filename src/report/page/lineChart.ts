@@ -95,7 +95,7 @@ export class LineChart {
           time: false,
           ...(xAtLeast && { range: (_: uPlot, min: number, max: number) => around(xAtLeast, min, max) }),
         },
-        y: yAtLeast ? { range: (_, min, max) => around(yAtLeast, min, max && max * 1.02) } : {},
+        y: { range: (_, min, max) => (yAtLeast ? around(yAtLeast, min, max && max * 1.02) : fitting(min, max)) },
       },
       axes: [
         { ...axis, grid: { show: false }, size: 24, space: 60, incrs: STEP_MARKS, ...labelled(xLabel) },
@@ -124,6 +124,12 @@ const around = ([low, high]: [number, number], min: number | undefined, max: num
   Math.min(min ?? low, low),
   Math.max(max ?? high, high),
 ];
+
+/** uPlot's own choice, but for a curve that is 0 throughout, which it shows from 0 to 100: that reads as per cent. */
+function fitting(min: number | null, max: number | null): uPlot.Range.MinMax {
+  if (min === null || max === null) return [null, null];
+  return min === 0 && max === 0 ? [0, 1] : uPlot.rangeNum(min, max, 0.1, true);
+}
 
 const labelled = (label: string | undefined) =>
   label === undefined ? {} : { label, size: 28, gap: 8, labelSize: 18, labelFont: `12px ${colourOf('--font')}` };
