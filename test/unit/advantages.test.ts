@@ -49,6 +49,18 @@ describe('outcome estimators', () => {
     close(gpg([NaN, NaN], [0, 0]), [0, 0]);
   });
 
+  test('the only reward that a group is left with says nothing: 0, as TRL has it', () => {
+    const [rewards, groups] = [
+      [1, NaN, NaN, 2, 0],
+      [0, 0, 0, 1, 1],
+    ];
+    for (const scale of ['group', 'batch', 'none'] as const) expect(grpo(rewards, groups, scale)[0]).toBe(0);
+    expect(rloo(rewards, groups)[0]).toBe(0);
+    expect(opo(rewards, groups, [3, 1, 1, 2, 2])[0]).toBe(0);
+    expect(gpg(rewards, groups)[0]).toBe(0);
+    close(rloo(rewards, groups), [0, 0, 0, 2, -2]);
+  });
+
   test('rloo is the reward minus the mean of the others', () => {
     close(rloo(REWARDS, GROUPS), [1 - 2 / 2, 0 - 3 / 2, 5, 2 - 1 / 2, 3]);
   });

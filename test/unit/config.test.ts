@@ -64,6 +64,16 @@ test('the KL switch and its coefficient follow each other', () => {
   expect(parse(MINIMAL, 'actor.klLossCoef=0.04', 'actor.useKlLoss=false').actor.klLossCoef).toBe(0);
 });
 
+test.each(['algorithm.useKlInReward=true', 'algorithm.overlongBuffer.len=16'])(
+  'gdpo does not ignore %s, which changes a reward that it does not read',
+  (override) => {
+    const message = sentence(() => parse(MINIMAL, 'algorithm.name=gdpo', override));
+    expect(message).toContain('algorithm.advEstimator is "gdpo"');
+    expect(message).toContain(`but ${override.split('=')[0]} changes their sum`);
+    expect(() => parse(MINIMAL, override)).not.toThrow();
+  },
+);
+
 test.each([
   ['actor.optim.lrWarmup=1', 't.yaml: unknown key "actor.optim.lrWarmup"; did you mean "actor.optim.lrWarmupSteps"?'],
   ['actor.ppo_mini_batch_size=1', 'unknown key "actor.ppo_mini_batch_size"; did you mean "actor.ppoMiniBatchSize"?'],

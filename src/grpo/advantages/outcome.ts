@@ -35,10 +35,16 @@ export function std(values: readonly number[]): number {
 
 type GroupRule = (rewards: number[], indices: number[]) => number[];
 
-/** Applies `rule` to each group; samples without a reward keep 0. */
+/**
+ * Applies `rule` to each group. Samples without a reward keep 0, and so does the only one with a reward that such samples
+ * leave in a group: there is nothing to compare it with (TRL's rule). A group that was drawn with one sample goes by `rule`.
+ */
 function perGroup(rewards: ArrayLike<number>, groups: ArrayLike<GroupId>, rule: GroupRule): Float64Array {
   const advantages = new Float64Array(rewards.length);
+  const sizes = new Map<GroupId, number>();
+  for (const group of Array.from(groups)) sizes.set(group, (sizes.get(group) ?? 0) + 1);
   for (const indices of indicesByGroup(rewards, groups)) {
+    if (indices.length === 1 && sizes.get(groups[indices[0]])! > 1) continue;
     const values = rule(
       indices.map((i) => rewards[i]),
       indices,

@@ -51,6 +51,13 @@ export function checkTrainRules(config: TrainConfig, source: string): void {
     );
   }
   checkCorrection(config, source);
+  if (algorithm.advEstimator === 'gdpo' && (algorithm.useKlInReward || (algorithm.overlongBuffer.len ?? 0) > 0)) {
+    const changes = algorithm.useKlInReward ? 'algorithm.useKlInReward' : 'algorithm.overlongBuffer.len';
+    fail(
+      `algorithm.advEstimator is "gdpo", which normalises the task's single rewards, but ${changes} changes their sum, ` +
+        `which gdpo does not read; leave it out or use advEstimator "grpo".`,
+    );
+  }
   if (algorithm.gdpoRewardWeights && algorithm.gdpoRewardWeights.length !== (algorithm.gdpoRewardKeys?.length ?? 0)) {
     fail(
       `algorithm.gdpoRewardWeights has ${algorithm.gdpoRewardWeights.length} weights for ` +
