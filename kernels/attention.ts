@@ -32,6 +32,13 @@ const runEnd = (R: number) =>
         '// Rows that share prefix and own start form a run; a tile is one run unless it crosses two sequences.',
         `while (end < min(tile + ${R}u, params.N) && all(ranges[end].xyz == span.xyz)) { end++; }`,
       ];
+/** Where row r of a tile lies, where its own keys end, and its query. */
+const queryRow = (r: number, n: number) => [
+  `let row${r} = min(first + ${r}u, end - 1u);`,
+  `let end${r} = ${r ? `ranges[row${r}].w` : 'span.w'};`,
+  `let at${r} = (row${r} * params.H + head) * D4;`,
+  each(n, (j) => `let q${r}_${j} = vec4f(q[at${r} + ${j}u]);`),
+];
 const lastOf = (rows: number[]) => rows.slice(1).reduce((a, r) => `max(${a}, end${r})`, 'end0');
 const tileNote = (R: number, what: string) =>
   R === 1
@@ -72,10 +79,7 @@ ${entry('H', R)}${queryHead}
 ${indent(4, [
   ...runEnd(R),
   ...rows.map((r) => [
-    `let row${r} = min(first + ${r}u, end - 1u);`,
-    `let end${r} = ${r ? `ranges[row${r}].w` : 'span.w'};`,
-    `let at${r} = (row${r} * params.H + head) * D4;`,
-    each(n, (j) => `let q${r}_${j} = vec4f(q[at${r} + ${j}u]);`),
+    ...queryRow(r, n),
     each(n, (j) => `var o${r}_${j} = vec4f();`),
     `var top${r} = -3.0e38; var sum${r} = 0.0;`,
   ]),
@@ -162,10 +166,7 @@ ${entry('H', R)}${queryHead}
 ${indent(4, [
   ...runEnd(R),
   ...rows.map((r) => [
-    `let row${r} = min(first + ${r}u, end - 1u);`,
-    `let end${r} = ${r ? `ranges[row${r}].w` : 'span.w'};`,
-    `let at${r} = (row${r} * params.H + head) * D4;`,
-    each(n, (j) => `let q${r}_${j} = vec4f(q[at${r} + ${j}u]);`),
+    ...queryRow(r, n),
     each(n, (j) => `let g${r}_${j} = dout[at${r} + ${j}u];`),
     each(n, (j) => `var d${r}_${j} = vec4f();`),
     `let delta${r} = fold(${range(n)

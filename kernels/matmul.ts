@@ -75,6 +75,21 @@ export const loadsOf = ({ rows, subgroup }: Sharing): number => (subgroup ? rows
 export const rowOfLoad = ({ subgroup }: Sharing, q: number): string =>
   subgroup ? `row0 + ${q * subgroup}u + lane % ${subgroup}u` : `row0 + ${q}u`;
 
+/** The head of main, up to the number of the tile that a subgroup, or a row of LANES threads, computes. */
+export function tileEntry({ subgroup }: Sharing): string {
+  const lanes = subgroup ? 'lanes' : 'LANES';
+  const builtins = subgroup
+    ? '\n  @builtin(subgroup_size) lanes: u32,\n  @builtin(subgroup_invocation_id) lane: u32,'
+    : '';
+  return `@compute @workgroup_size(WG)
+fn main(
+  @builtin(workgroup_id) wg: vec3u,
+  @builtin(num_workgroups) grid: vec3u,
+  @builtin(local_invocation_index) tid: u32,${builtins}
+) {
+${subgroup ? '' : '  let lane = tid % LANES;\n'}  let tile = (wg.y * grid.x + wg.x) * (WG / ${lanes}) + tid / ${lanes};`;
+}
+
 /** Row i's value at step d: loaded by this lane, or by another of its subgroup. */
 export function rowValue({ subgroup, quad }: Sharing, i: number, d: number): string {
   if (!subgroup) return `a${i}_${d}`;
@@ -202,19 +217,7 @@ ${PARAMS}
 override WG: u32 = ${workgroup}u; // threads in a workgroup; a multiple of the ${share ? 'subgroup size' : 'LANES'}
 ${share ? '' : `override LANES: u32 = ${tile.lanes ?? 4}u; // neighbouring threads that read neighbouring columns\n`}
 ${BUFFERS}${gates ? PUT_GATED : PUT}
-@compute @workgroup_size(WG)
-fn main(
-  @builtin(workgroup_id) wg: vec3u,
-  @builtin(num_workgroups) grid: vec3u,
-  @builtin(local_invocation_index) tid: u32,${
-    share
-      ? `
-  @builtin(subgroup_size) lanes: u32,
-  @builtin(subgroup_invocation_id) lane: u32,`
-      : ''
-  }
-) {
-${share ? '' : '  let lane = tid % LANES;\n'}  let tile = (wg.y * grid.x + wg.x) * (WG / ${lanes}) + tid / ${lanes};
+${tileEntry(tile)}
 ${gates ? sizesGated : `  let across = (params.N + ${cols}u * ${lanes} - 1u) / (${cols}u * ${lanes}); // tiles side by side\n`}  let row0 = tile / across * ${rows}u;
   let col0 = tile % across * ${gates ? 'own' : `${cols}u`} * ${lanes} + lane;
 ${share ? `  // No early return: ${quad ? 'quadSwapX' : 'subgroupBroadcast'} needs every lane. Rows and columns past the end compute the last one again.\n` : '  if (row0 >= params.M) { return; }\n'}

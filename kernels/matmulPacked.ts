@@ -1,6 +1,6 @@
 /** The product with packed weights (kernels/pack.wgsl) by tile shape: made float32 in the load, eight values at a time. */
 
-import { loadsOf, rowOfLoad, rowOfSum, rowValue } from './matmul.ts';
+import { loadsOf, rowOfLoad, rowOfSum, rowValue, tileEntry } from './matmul.ts';
 import { indent, range } from './text.ts';
 import type { PackedTile } from './tiles.ts';
 
@@ -113,19 +113,7 @@ fn put(row: u32, col: u32, sum: f32) {
   y[row * params.N + col] = Y(value);
 }
 
-@compute @workgroup_size(WG)
-fn main(
-  @builtin(workgroup_id) wg: vec3u,
-  @builtin(num_workgroups) grid: vec3u,
-  @builtin(local_invocation_index) tid: u32,${
-    share
-      ? `
-  @builtin(subgroup_size) lanes: u32,
-  @builtin(subgroup_invocation_id) lane: u32,`
-      : ''
-  }
-) {
-${share ? '' : '  let lane = tid % LANES;\n'}  let tile = (wg.y * grid.x + wg.x) * (WG / ${lanes}) + tid / ${lanes};
+${tileEntry(tile)}
   let across = (params.N + 8u * ${lanes} - 1u) / (8u * ${lanes}); // tiles side by side
   let row0 = tile / across * ${rows}u;
   let col0 = (tile % across * ${lanes} + lane) * 8u;

@@ -10,16 +10,20 @@ const adapter = await testGpu();
 /** lavapipe compiles a backward kernel of a wide head for more than a minute where the machine is busy. */
 const WIDE_TIMEOUT = 240_000;
 
-describe('attention_bwd', () => {
-  testAttentionBwdQ(GENERIC_CASES, 'tiled');
-  testAttentionBwdKv(GENERIC_CASES, 'tiled');
-  testAttentionBwdFold(6, 'tiled');
-});
+describe('attention_bwd_q', () => testAttentionBwdQ(GENERIC_CASES, 'tiled'));
+
+describe('attention_bwd_kv', () => testAttentionBwdKv(GENERIC_CASES, 'tiled'));
+
+describe('attention_bwd_q and attention_bwd_kv', () => testAttentionBwdFold(6, 'tiled'));
 
 for (const D of PRINTED_HEAD_DIMS)
   for (const form of attentionForms(adapter, D))
-    describe(`attention_bwd, ${form}, head dim ${D}`, { timeout: D > 64 ? WIDE_TIMEOUT : 60_000 }, () => {
-      testAttentionBwdQ(attentionCases(D), form);
-      testAttentionBwdKv(attentionCases(D), form);
-      testAttentionBwdFold(D, form);
-    });
+    describe(
+      `attention_bwd_q and attention_bwd_kv, ${form}, head dim ${D}`,
+      { timeout: D > 64 ? WIDE_TIMEOUT : 60_000 },
+      () => {
+        testAttentionBwdQ(attentionCases(D), form);
+        testAttentionBwdKv(attentionCases(D), form);
+        testAttentionBwdFold(D, form);
+      },
+    );

@@ -20,25 +20,18 @@ import {
   type Sample,
 } from '../../src/index.ts';
 import { buildGsm8kTokenizer } from '../../src/tasks/index.ts';
+import { tinyConfig } from './tinyModel.ts';
 
 const FILE = 'test/fixtures/curve.json';
 
 const MODEL: ModelConfig = {
-  architecture: 'LlamaForCausalLM',
+  ...tinyConfig,
   vocabSize: 512,
   hiddenSize: 48,
   intermediateSize: 72,
-  numHiddenLayers: 2,
   numAttentionHeads: 3,
   numKeyValueHeads: 1,
   headDim: 16,
-  rmsNormEps: 1e-6,
-  ropeTheta: 10000,
-  ropeScaling: null,
-  maxPositionEmbeddings: 128,
-  tieWordEmbeddings: true,
-  qkvBias: false,
-  qkNorm: false,
   initializerRange: 0.1,
 };
 
