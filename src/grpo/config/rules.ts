@@ -51,13 +51,15 @@ export function checkTrainRules(config: TrainConfig, source: string): void {
     );
   }
   checkCorrection(config, source);
-  if (algorithm.advEstimator === 'gdpo' && (algorithm.useKlInReward || (algorithm.overlongBuffer.len ?? 0) > 0)) {
-    const changes = algorithm.useKlInReward ? 'algorithm.useKlInReward' : 'algorithm.overlongBuffer.len';
+  const changesScore = [
+    algorithm.useKlInReward && 'algorithm.useKlInReward',
+    (algorithm.overlongBuffer.len ?? 0) > 0 && 'algorithm.overlongBuffer.len',
+  ].filter((key) => key !== false);
+  if (algorithm.advEstimator === 'gdpo' && changesScore.length > 0)
     fail(
-      `algorithm.advEstimator is "gdpo", which normalises the task's single rewards, but ${changes} changes their sum, ` +
-        `which gdpo does not read; leave it out or use advEstimator "grpo".`,
+      `algorithm.advEstimator is "gdpo", which reads the task's single rewards and not the score that ` +
+        `${changesScore.join(' and ')} would change; leave that out, or use advEstimator "grpo".`,
     );
-  }
   if (algorithm.gdpoRewardWeights && algorithm.gdpoRewardWeights.length !== (algorithm.gdpoRewardKeys?.length ?? 0)) {
     fail(
       `algorithm.gdpoRewardWeights has ${algorithm.gdpoRewardWeights.length} weights for ` +
