@@ -1,7 +1,7 @@
 /** The config schemas as text, for `webgrpo config` and docs/config.md. */
 
 import { type DocumentedKey, keyDocs } from '../grpo/config/resolve.ts';
-import { TRAIN_SCHEMA } from '../grpo/config/schema.ts';
+import { TRAIN_SCHEMA } from '../grpo/config/schema/index.ts';
 import { SFT_SCHEMA } from '../grpo/config/sftSchema.ts';
 import { InputError } from '../errors.ts';
 

@@ -5,7 +5,7 @@ import { keyDocs, nearestKey, policyLossSpec } from '../../src/grpo/config/resol
 import { parseSftConfig, parseTrainConfig } from '../../src/grpo/config/text.ts';
 import { batchTable, nearestDivisors } from '../../src/grpo/config/rules.ts';
 import { correctionSettings } from '../../src/grpo/correction/settings.ts';
-import { TRAIN_SCHEMA } from '../../src/grpo/config/schema.ts';
+import { TRAIN_SCHEMA } from '../../src/grpo/config/schema/index.ts';
 import { SFT_SCHEMA } from '../../src/grpo/config/sftSchema.ts';
 import { InputError } from '../../src/errors.ts';
 

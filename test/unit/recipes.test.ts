@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { RECIPES } from '../../src/grpo/config/recipes.ts';
 import { keyDocs, policyLossSpec, resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
-import { TRAIN_SCHEMA } from '../../src/grpo/config/schema.ts';
+import { TRAIN_SCHEMA } from '../../src/grpo/config/schema/index.ts';
 import { POLICY_LOSSES } from '../../src/grpo/losses/index.ts';
 import { lrFactor, type LrSchedule } from '../../src/grpo/update/learningRate.ts';
 import { maskTruncated, overlongPenalty, updateEntropy } from '../../src/grpo/advantages/shaping.ts';

@@ -1,6 +1,6 @@
 /** The task a config names. */
 
-import type { WrittenConfig } from '../../grpo/config/schema.ts';
+import type { WrittenConfig } from '../../grpo/config/schema/index.ts';
 import { InputError } from '../../errors.ts';
 import { gsm8kToolTask, type Gsm8kProblem } from '../../tasks/gsm8k/task.ts';
 import { gsm8kJsonlTask, parseGsm8kJsonl } from '../../tasks/gsm8k/jsonl.ts';

@@ -2,6 +2,9 @@
 
 import * as v from 'valibot';
 
+export const ANY: [number, number] = [0, Infinity];
+export const SHARE: [number, number] = [0, 1];
+
 /** The notes that `docs/config.md` and `--help` print beside a key. */
 type KeyDoc = {
   /** 'prompts', 'tokens', 'nats', ...; '' for names and flags. */

@@ -14,7 +14,7 @@ import { WEIGHT_LEVELS } from '../losses/reinforce.ts';
 import { lossSpec } from '../losses/types.ts';
 import { DEFAULT_RECIPE, RECIPES, VERL_DEFAULTS } from './recipes.ts';
 import { checkSftRules, checkTrainRules } from './rules.ts';
-import { TRAIN_SCHEMA, type WrittenConfig } from './schema.ts';
+import { TRAIN_SCHEMA, type WrittenConfig } from './schema/index.ts';
 import { SFT_SCHEMA, type SftConfig } from './sftSchema.ts';
 import type { Recipe, TrainConfig } from './types.ts';
 

@@ -1,10 +1,20 @@
 /** The schema of a supervised run's YAML (`webgrpo sft`): the warm start that GRPO needs. */
 
 import * as v from 'valibot';
-import { choice, count, number, optionalText, options, pair, part, positive, requiredText, text } from './keys.ts';
-
-const ANY: [number, number] = [0, Infinity];
-const SHARE: [number, number] = [0, 1];
+import {
+  ANY,
+  SHARE,
+  choice,
+  count,
+  number,
+  optionalText,
+  options,
+  pair,
+  part,
+  positive,
+  requiredText,
+  text,
+} from './keys.ts';
 
 const model = part({
   path: optionalText('Checkpoint to start from; absent = fresh weights of the sizes below.'),

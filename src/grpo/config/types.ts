@@ -1,7 +1,7 @@
 /** The config of a training run as everything below reads it: what a user wrote, with the recipe's settings filled in. */
 
 import type { VERL_DEFAULTS } from './recipes.ts';
-import type { WrittenConfig } from './schema.ts';
+import type { WrittenConfig } from './schema/index.ts';
 
 type Written = Pick<WrittenConfig, 'actor' | 'algorithm'>;
 type Filled<T, K extends keyof T> = Omit<T, K> & { [P in K]-?: Exclude<T[P], undefined> };

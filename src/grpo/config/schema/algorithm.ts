@@ -1,0 +1,99 @@
+/** The published method: advantages, filters, KL in the reward, rollout correction. */
+
+import * as v from 'valibot';
+import { ADVANTAGE_ESTIMATORS, type AdvantageEstimator } from '../../advantages/index.ts';
+import { KL_TYPES } from '../../losses/kl.ts';
+import { DEFAULT_RECIPE, RECIPES } from '../recipes.ts';
+import {
+  choice,
+  count,
+  flag,
+  number,
+  optionalChoice,
+  optionalCount,
+  optionalFlag,
+  optionalNumber,
+  optionalNumberOrText,
+  optionalNumbers,
+  optionalText,
+  optionalTexts,
+  part,
+  ANY,
+  SHARE,
+} from '../keys.ts';
+
+const ESTIMATORS = Object.keys(ADVANTAGE_ESTIMATORS) as AdvantageEstimator[];
+
+export const algorithm = part({
+  name: choice(
+    DEFAULT_RECIPE,
+    Object.keys(RECIPES),
+    'Published method: sets loss, advantage, aggregation and clip together.',
+  ),
+  advEstimator: optionalChoice(ESTIMATORS, 'Advantage; from algorithm.name.'),
+  normAdvByStdInGrpo: optionalFlag(
+    "Divide by the group's std; false = Dr. GRPO. The same as scaleRewards group | none.",
+  ),
+  scaleRewards: optionalChoice(['group', 'batch', 'none'], 'Which std divides the advantage; from algorithm.name.'),
+  gdpoRewardKeys: optionalTexts("gdpo: which of the task's named rewards; absent = all of them."),
+  gdpoRewardWeights: optionalNumbers('gdpo: weight of each, in the same order; absent = 1.'),
+  gamma: number(1, SHARE, '', 'Discount per token or turn, for the estimators that have one.'),
+  maskTruncated: optionalFlag('Do not train on samples cut at the length limit; from algorithm.name.'),
+  filterGroups: v.optional(
+    part({
+      enable: optionalFlag('Replace groups whose samples all score the same (DAPO); from algorithm.name.'),
+      metric: choice('acc', ['acc', 'score'], 'What must differ within a group.'),
+      maxNumGenBatches: count(
+        10,
+        'batches',
+        'Give up filling the batch after so many; it then trains on what there is.',
+      ),
+    }),
+    {},
+  ),
+  overlongBuffer: v.optional(
+    part({
+      len: optionalCount('tokens', 'Penalty grows over the last tokens before the limit (DAPO); 0 = off.', 0),
+      penaltyFactor: number(1, ANY, 'reward', 'Penalty at the limit itself.'),
+    }),
+    {},
+  ),
+  useKlInReward: flag(false, 'KL as a reward penalty instead of a loss term.'),
+  klPenalty: choice('k1', [...KL_TYPES, 'kl', 'mse', 'low_var_kl'], 'Its estimator.'),
+  klCtrl: v.optional(
+    part({
+      type: choice('fixed', ['fixed', 'adaptive'], 'adaptive moves klCoef towards targetKl.'),
+      klCoef: number(0.001, ANY, '', 'Weight of the KL in the reward.'),
+      horizon: count(10_000, 'samples', 'adaptive: how slowly it moves.'),
+      targetKl: number(0.1, ANY, 'nats', 'adaptive: where it moves to.'),
+    }),
+    {},
+  ),
+  rolloutCorrection: v.optional(
+    part({
+      rolloutIs: optionalChoice(['none', 'token', 'sequence'], 'Importance weight of trainer against sampler.'),
+      rolloutIsThreshold: optionalNumberOrText(
+        '',
+        'Weights above are cut to it; "low_high", e.g. 0.5_5, drops those outside (IcePop). Absent = 2.',
+      ),
+      rolloutIsBatchNormalize: flag(false, 'Divide the weights by their mean.'),
+      rolloutRs: optionalText(
+        'Rejection: token_k1|k2|k3, seq_sum_k1|k2|k3, seq_mean_k1|k2|k3, seq_max_k2|k3, several joined by commas.',
+      ),
+      rolloutRsThreshold: optionalNumberOrText(
+        '',
+        'Of rolloutRs: one for all or one each, joined by commas; for k1 "low_high" bounds on the ratio.',
+      ),
+      bypassMode: optionalFlag(
+        'true = ratios are against the sampler; false = log-probs are computed anew before the update (three policies). ' +
+          "Absent = false where rolloutIs or rolloutRs is set. verl's false would cost a pass that finds the same bits here.",
+      ),
+      offPolicyMaskThreshold: optionalNumber(
+        ANY,
+        'nats a token',
+        'Drop samples with a negative advantage that drifted further from the sampler (OPSM); absent = off.',
+      ),
+    }),
+    {},
+  ),
+});

@@ -1,0 +1,31 @@
+/**
+ * The schema of a training run's YAML. Names are verl's in camelCase; where a default is not verl's, the reason says so.
+ * Keys marked "from algorithm.name" have no default of their own: a config is read over its recipe, `recipes.ts`.
+ */
+
+import * as v from 'valibot';
+import { choice, count, part, requiredText } from '../keys.ts';
+import { actor } from './actor.ts';
+import { algorithm } from './algorithm.ts';
+import { data, task } from './data.ts';
+import { model } from './model.ts';
+import { reward } from './reward.ts';
+import { rollout } from './rollout.ts';
+import { trainer } from './trainer.ts';
+
+export const TRAIN_SCHEMA = part({
+  name: requiredText('Name of the run; letters, digits, ., _ and -.'),
+  engine: choice('wgsl', ['wgsl', 'tfjs'], 'wgsl = own kernels; tfjs = gradients by autodiff, slower, a check.'),
+  seed: count(1, '', 'Everything random follows from it: same seed and adapter, same run.', 0),
+  model,
+  task: v.optional(task, {}),
+  data: v.optional(data, {}),
+  rollout: v.optional(rollout, {}),
+  actor: v.optional(actor, {}),
+  algorithm: v.optional(algorithm, {}),
+  reward: v.optional(reward, {}),
+  trainer: v.optional(trainer, {}),
+});
+
+/** As written: what the recipe gives may still be absent. */
+export type WrittenConfig = v.InferOutput<typeof TRAIN_SCHEMA>;

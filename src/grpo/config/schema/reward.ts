@@ -1,0 +1,31 @@
+/** Models that score samples beside the task's rule; see modelRewards.ts. */
+
+import * as v from 'valibot';
+import { JUDGE_PROMPT } from '../../../tasks/rewards/judgePrompt.ts';
+import { count, number, optionalText, part, positive, text } from '../keys.ts';
+
+export const reward = part({
+  ruleWeight: number(1, [-Infinity, Infinity], '', "Weight of the task's own score; the models' are added to it."),
+  judge: v.optional(
+    part({
+      weight: number(0, [-Infinity, Infinity], '', 'Of a score from 0 to 1 by a judge; 0 = no judge.'),
+      path: optionalText(
+        'Chat model for transformers.js (ONNX), a folder or a name; absent = the reference weights, on our own engine.',
+      ),
+      prompt: text(JUDGE_PROMPT, 'What it reads, with {question}, {response} and {answer}; it replies with a number.'),
+      max: positive(10, '', 'The number that counts as 1; others out of 0 to this count as 0.'),
+      maxPromptLength: count(512, 'tokens', 'A sample whose prompt is longer is not judged.'),
+      maxNewTokens: count(16, 'tokens', 'Room for its reply, drawn greedily.'),
+      maxSlots: count(16, 'sequences', 'Samples judged at once by the reference; bounds its KV cache.'),
+    }),
+    {},
+  ),
+  model: v.optional(
+    part({
+      path: optionalText('Text classifier for transformers.js, a folder or a name; absent = none.'),
+      label: optionalText('The label whose probability is the score; absent = the likeliest. One output: its sigmoid.'),
+      weight: number(1, [-Infinity, Infinity], '', 'Of that probability.'),
+    }),
+    {},
+  ),
+});
