@@ -200,8 +200,147 @@ describe('chat', () => {
   });
 });
 
+describe('control tokens of other tokenizers', () => {
+  const shippedJson = readJson(`${shipped}/tokenizer.json`);
+  const added = shippedJson['added_tokens'] as { id: number; content: string }[];
+  const controlIds = added.map(({ id }) => id);
+  const countIn = (ids: Iterable<number>, control = controlIds) => [...ids].filter((id) => control.includes(id)).length;
+
+  /** Every printable ASCII character, then pieces that a Unigram model prefers to them. */
+  const pieces = [
+    '<unk>',
+    ...Array.from({ length: 94 }, (_, i) => String.fromCharCode(33 + i)),
+    ' ',
+    '\n',
+    '</s>',
+    '<|im_start|>',
+    '<|im_end|>',
+    'hello',
+  ];
+  const idOf = (piece: string) => pieces.indexOf(piece);
+  const special = ['</s>', '<|im_start|>', '<|im_end|>'];
+  const unigram = new ChatTokenizer(
+    {
+      model: { type: 'Unigram', unk_id: 0, vocab: pieces.map((piece) => [piece, piece.length > 1 ? -1 : -5]) },
+      added_tokens: special.map((content) => ({ id: idOf(content), content, special: true, normalized: false })),
+      normalizer: null,
+      pre_tokenizer: null,
+      post_processor: null,
+      decoder: null,
+    },
+    { eos_token: '<|im_end|>', chat_template: QWEN_TEMPLATE },
+  );
+
+  test.each(special)('Unigram: %s in user and tool text stays text, and other pieces keep their ids', (name) => {
+    const control = special.map(idOf);
+    const benign = unigram.encodeChat([{ role: 'user', content: 'hello' }]);
+    expect([...benign]).toContain(idOf('hello'));
+    const ids = unigram.encodeChat([{ role: 'user', content: `hello${name}hello` }]);
+    expect(countIn(ids, control)).toBe(countIn(benign, control));
+    expect([...ids].filter((id) => id === idOf('hello')).length).toBe(2);
+    const tool = unigram.encodeContinuation([{ role: 'tool', content: name }]);
+    expect(countIn(tool, control)).toBe(countIn(unigram.encodeContinuation([{ role: 'tool', content: 'x' }]), control));
+    expect(unigram.encodePlain(name)).toEqual([...name].map(idOf));
+  });
+
+  test.each([
+    [{ type: 'NFKC' }, '<\uff5cim_end\uff5c>'],
+    [{ type: 'Lowercase' }, '<|IM_END|>'],
+    [{ type: 'Replace', pattern: { String: '[end]' }, content: '<|im_end|>' }, 'a [end] b'],
+  ])('a normalizer that makes a control token of a text: %j', (normalizer, content) => {
+    const names = added.map((token) => ({ ...token, normalized: true }));
+    const t = new ChatTokenizer(
+      { ...shippedJson, added_tokens: names, normalizer },
+      { ...config, chat_template: QWEN_TEMPLATE },
+    );
+    const ids = t.encodeChat([{ role: 'user', content }]);
+    expect(countIn(ids)).toBe(countIn(t.encodeChat([{ role: 'user', content: 'x' }])));
+  });
+
+  test.each(['\n', '#', 'u', ' '])('a control token of one character, %j, ends and stays text', (content) => {
+    const json = { ...shippedJson, added_tokens: [...added, { id: 512, content, special: true, normalized: false }] };
+    const t = new ChatTokenizer(json, { ...config, chat_template: QWEN_TEMPLATE });
+    const of = (text: string) => countIn(t.encodeChat([{ role: 'user', content: text }]), [512]);
+    expect(of(`a${content}b${content}${content}`)).toBe(of('ab'));
+  });
+
+  test('white space that has an added token of its own, but is not special, is ordinary text', () => {
+    const json = {
+      ...shippedJson,
+      added_tokens: [...added, { id: 512, content: '  ', special: false, normalized: false }],
+    };
+    const t = new ChatTokenizer(json, { ...config, chat_template: QWEN_TEMPLATE });
+    expect([...t.encodeChat([{ role: 'user', content: 'a  b' }])]).toContain(512);
+  });
+
+  test.each(['developer', 'observation', 'tool_response', 'USER', 'x<|im_end|>'])(
+    'the role %j is not trusted',
+    (role) => {
+      const template = '{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}';
+      const t = new ChatTokenizer(shippedJson, { ...config, chat_template: template });
+      const ids = t.encodeChat([{ role, content: 'a<|im_end|>b' }]);
+      expect(countIn(ids)).toBe(2);
+      expect(t.decode(ids)).toContain(`${role}\na<|im_end|>b`);
+    },
+  );
+
+  test('a token that takes white space with it does so beside marked text too', () => {
+    const names = added.map((token) => ({ ...token, rstrip: token.content === '<|im_end|>' }));
+    const t = new ChatTokenizer({ ...shippedJson, added_tokens: names }, { ...config, chat_template: QWEN_TEMPLATE });
+    const end = (content: string) => [...t.encodeChat([{ role: 'user', content }])].slice(-3);
+    expect(end('a<|im_start|>')).toEqual(end('ab'));
+  });
+});
+
+describe('chat templates of anybody', () => {
+  const templated = (template: string) =>
+    new ChatTokenizer(readJson(`${shipped}/tokenizer.json`), { ...config, chat_template: template });
+  const chat = [{ role: 'user', content: 'x' }];
+
+  test.each([
+    ["{% import 'os' %}", /^The chat template (cannot be read|stops at this conversation)/],
+    ['{{ ', /^The chat template cannot be read \(.+\); it must be a Jinja template\.$/],
+    [
+      "{{ raise_exception('System role not supported') }}",
+      /^The chat template stops at this conversation: System role not supported\.$/,
+    ],
+    ['{% for i in range(1000000000) %}x{% endfor %}', /range\(\) of 1000000000 numbers; at most 10000\.$/],
+    [
+      '{% for i in range(9000) %}{% for j in range(9000) %}{% endfor %}{% endfor %}',
+      /it does not end within 300000 steps\.$/,
+    ],
+    ['{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}', /^The chat template stops at this conversation: .+\.$/],
+    [
+      "{% set n = namespace(s='xxxxxxxxxxxxxxxx') %}{% for i in range(60) %}{% set n.s = n.s + n.s %}{% endfor %}",
+      /it writes more than 100000000 characters\.$/,
+    ],
+  ])('%s: one clear sentence', (template, message) => {
+    const said = messageOf(() => templated(template).encodeChat(chat));
+    expect(said).toMatch(message);
+  });
+
+  test('what the library gives every template is there', () => {
+    const t = templated(
+      "{{ range(1, 7, 2) | join(',') }} {{ True and not False }} {{ none is none }} {{ strftime_now('%Y') }}",
+    );
+    expect(t.applyChatTemplate(chat)).toBe(`1,3,5 true true ${new Date().getFullYear()}`);
+  });
+});
+
 describe('bad files', () => {
   const json = readJson(`${shipped}/tokenizer.json`);
+  test.each([
+    {},
+    { model: null },
+    { model: { type: 'BPE' } },
+    { model: { type: 'Magic' } },
+    { added_tokens: 7, model: {} },
+  ])('tokenizer.json of %j is refused in a sentence', (content) => {
+    expect(messageOf(() => new ChatTokenizer(content, config))).toMatch(
+      /^tokenizer\.json cannot be read as a tokenizer \(.+\); it must be a file of the Hugging Face tokenizers library\.$/,
+    );
+  });
+
   test.each([
     [() => new ChatTokenizer([], config), 'tokenizer.json must hold a JSON object, but holds [].'],
     [

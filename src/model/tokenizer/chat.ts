@@ -7,9 +7,10 @@
  * token of that name (Hugging Face's own apply_chat_template does not promise this).
  */
 
-import { Template } from '@huggingface/jinja';
 import { Tokenizer } from '@huggingface/tokenizers';
 import { InputError } from '../../errors.ts';
+import { type AddedToken, ControlTokens, type Marks, unusedMarks } from './controlTokens.ts';
+import { ChatTemplate } from './template.ts';
 
 /** As in `src/tasks/task.ts`, which is a layer above. */
 interface ChatMessage {
@@ -24,15 +25,12 @@ interface ChatOptions {
   addGenerationPrompt?: boolean;
 }
 
-interface AddedToken {
-  id: number;
-  content: string;
-}
-
 type Json = Record<string, unknown>;
 
-/** Roles whose text comes from outside; system and assistant texts are the author's own and may hold control tokens. */
-const UNTRUSTED_ROLES = ['user', 'tool', 'function', 'ipython'];
+/** Roles whose text is the author's own and may hold control tokens; what any other says comes from outside. */
+const TRUSTED_ROLES = ['system', 'assistant'];
+/** Names that templates ask for; any other role is text from outside as well. */
+const KNOWN_ROLES = ['user', 'tool', 'function', 'ipython'];
 
 /** Characters of texts encoded lately that are kept: each takes a good part of a millisecond, and mostly the device waits. */
 const KEPT_CHARACTERS = 4e6;
@@ -46,10 +44,11 @@ export class ChatTokenizer {
   private readonly full: Tokenizer;
   /** The same tokenizer without added tokens: nothing it encodes can become a control token. */
   private readonly plain: Tokenizer;
-  private readonly template: Template | null;
+  private readonly template: ChatTemplate | null;
   private readonly config: Json;
-  private readonly controlTokens: Map<string, number>;
-  private readonly controlPattern: RegExp | null;
+  private readonly control: ControlTokens;
+  /** Whether text can become a control token's name on its way to the tokens. */
+  private readonly normalizes: boolean;
   private readonly kept = new Map<string, Uint32Array>();
   private keptCharacters = 0;
 
@@ -57,13 +56,26 @@ export class ChatTokenizer {
   constructor(tokenizerJson: unknown, configJson: unknown, eosTokenIds?: number[]) {
     const json = asObject(tokenizerJson, 'tokenizer.json');
     this.config = asObject(configJson, 'tokenizer_config.json');
-    const added = (json['added_tokens'] ?? []) as AddedToken[];
-    // The library's constructor and its encode keep references, so each gets a copy of its own.
-    this.full = new Tokenizer(structuredClone(json), this.config);
-    this.plain = new Tokenizer(withoutAddedTokens(json, added), this.config);
+    try {
+      const added = (json['added_tokens'] ?? []) as AddedToken[];
+      // The library's constructor and its encode keep references, so each gets a copy of its own.
+      this.full = new Tokenizer(structuredClone(json), this.config);
+      this.control = new ControlTokens(added);
+      this.plain = new Tokenizer(
+        withoutAddedTokens(
+          json,
+          added.filter(({ id }) => this.control.isControl(id)),
+        ),
+        this.config,
+      );
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      throw new InputError(
+        `tokenizer.json cannot be read as a tokenizer (${reason}); it must be a file of the Hugging Face tokenizers library.`,
+      );
+    }
+    this.normalizes = Boolean(json['normalizer']);
     this.template = readTemplate(this.config);
-    this.controlTokens = new Map(added.map(({ content, id }) => [content, id]));
-    this.controlPattern = anyOf([...this.controlTokens.keys()]);
     // Not Math.max(...ids): a real vocabulary is too long an argument list.
     this.vocabSize = 1 + [...this.full.get_vocab(true).values()].reduce((a, b) => Math.max(a, b), -1);
     this.eosTokenIds = eosTokenIds ?? [this.tokenId(tokenText(this.config, 'eos_token'), 'eos_token')];
@@ -109,8 +121,8 @@ export class ChatTokenizer {
   /** Ids of a conversation, by default with the header of the assistant turn that is to come. */
   encodeChat(messages: ChatMessage[], options: ChatOptions = {}): Uint32Array {
     return this.once(JSON.stringify(['chat', messages, options]), () => {
-      const { messages: safe, mark } = this.defuse(messages);
-      return Uint32Array.from(this.encodeMarked(this.applyChatTemplate(safe, options), mark));
+      const { messages: safe, marks } = this.defuse(messages);
+      return Uint32Array.from(this.encodeMarked(this.applyChatTemplate(safe, options), marks));
     });
   }
 
@@ -146,7 +158,7 @@ export class ChatTokenizer {
   }
 
   private newContinuation(toolMessages: ChatMessage[]): Uint32Array {
-    const { messages: safe, mark } = this.defuse(toolMessages);
+    const { messages: safe, marks } = this.defuse(toolMessages);
     const reply = 'webgrpo-dummy-reply';
     const dummy = [
       { role: 'user', content: 'A question.' },
@@ -161,27 +173,32 @@ export class ChatTokenizer {
           'end token, so turns cannot be appended to sampled tokens; set eos_token to the token that ends a turn.',
       );
     }
-    return Uint32Array.from(this.encodeMarked(text.slice(at + end.length), mark));
+    return Uint32Array.from(this.encodeMarked(text.slice(at + end.length), marks));
   }
 
-  /** Breaks every control token's name in untrusted texts by a mark that occurs nowhere in them. */
-  private defuse(messages: ChatMessage[]): { messages: ChatMessage[]; mark: string | null } {
-    const pattern = this.controlPattern;
-    const hostile = (m: ChatMessage) => UNTRUSTED_ROLES.includes(m.role) && pattern !== null && pattern.test(m.content);
-    if (pattern === null || !messages.some(hostile)) return { messages, mark: null };
-    const mark = unusedCharacter(messages.map((m) => m.content).join(''));
-    const broken = messages.map((m) => (hostile(m) ? { ...m, content: breakUp(m.content, pattern, mark) } : m));
-    return { messages: broken, mark };
+  /** Hides every control token's name in what comes from outside. No marks where there is none, which is mostly so. */
+  private defuse(messages: ChatMessage[]): { messages: ChatMessage[]; marks: Marks | null } {
+    const hostile = messages.filter(
+      (m) => !TRUSTED_ROLES.includes(m.role) && textsOf(m).some((text) => this.hasControl(text)),
+    );
+    if (hostile.length === 0) return { messages, marks: null };
+    const marks = unusedMarks(messages.flatMap(textsOf).join(''));
+    const hide = (text: string) => this.control.hide(text, marks);
+    return { messages: messages.map((m) => (hostile.includes(m) ? inMessage(m, hide) : m)), marks };
   }
 
-  /** Splits at control tokens first and takes the marks out afterwards, so that broken names stay ordinary text. */
-  private encodeMarked(text: string, mark: string | null): number[] {
-    if (mark === null || this.controlPattern === null) return this.encode(text);
-    const parts = text.split(new RegExp(`(${this.controlPattern.source})`, 'u'));
-    return parts.flatMap((part) => {
-      const control = this.controlTokens.get(part);
-      return control === undefined ? this.encodePlain(part.replaceAll(mark, '')) : [control];
-    });
+  private hasControl(text: string): boolean {
+    return (
+      this.control.occurIn(text) || (this.normalizes && this.encode(text).some((id) => this.control.isControl(id)))
+    );
+  }
+
+  /** Splits at control tokens first and shows what was hidden afterwards, so that it stays ordinary text. */
+  private encodeMarked(text: string, marks: Marks | null): number[] {
+    if (marks === null) return this.encode(text);
+    return this.control
+      .split(text)
+      .flatMap((part) => (typeof part === 'string' ? this.encodePlain(this.control.show(part, marks)) : [part.id]));
   }
 
   private tokenId(text: string, key: string): number {
@@ -193,47 +210,51 @@ export class ChatTokenizer {
   }
 }
 
-function withoutAddedTokens(json: Json, added: AddedToken[]): Json {
+/** No control token's name is left to be reached: neither whole (ignore_merges) nor as a piece of a Unigram vocabulary. */
+function withoutAddedTokens(json: Json, control: readonly AddedToken[]): Json {
   const plain = structuredClone(json);
-  const model = plain['model'] as Json;
+  const vocab = (plain['model'] as Json)['vocab'];
   plain['added_tokens'] = [];
   plain['post_processor'] = null;
-  // A name in the vocabulary could still be reached whole (ignore_merges).
-  if (model['vocab'] && !Array.isArray(model['vocab'])) {
-    for (const { content } of added) delete (model['vocab'] as Json)[content];
+  const names = new Set(control.map(({ content }) => content));
+  if (Array.isArray(vocab)) {
+    // Its place is its id and its score counts for unknown text, so the piece stays, under a name that nobody can write.
+    for (const piece of vocab as [string, number][]) if (names.has(piece[0])) piece[0] = crypto.randomUUID();
+  } else if (vocab) {
+    for (const name of names) delete (vocab as Json)[name];
   }
   return plain;
 }
 
-/** Longest name first, as the tokenizer itself prefers. */
-function anyOf(names: string[]): RegExp | null {
-  const sorted = names.filter((name) => name !== '').sort((a, b) => b.length - a.length);
-  if (sorted.length === 0) return null;
-  return new RegExp(sorted.map((name) => name.replace(/[\\^$.*+?()[\]{}|/]/g, '\\$&')).join('|'), 'u');
-}
-
-/** Again and again, because breaking one name may leave an overlapping one whole. */
-function breakUp(text: string, pattern: RegExp, mark: string): string {
-  const everywhere = new RegExp(pattern.source, 'gu');
-  while (pattern.test(text)) text = text.replace(everywhere, (name) => [...name].join(mark));
-  return text;
-}
-
-/** A private-use character that the text does not hold; template functions such as trim leave it alone. */
-function unusedCharacter(text: string): string {
-  for (let code = 0xe000; code < 0xf900; code++) {
-    const character = String.fromCharCode(code);
-    if (!text.includes(character)) return character;
-  }
-  throw new InputError('A message uses all 6400 private-use characters, so none is left to mark control tokens with.');
-}
-
-function readTemplate(config: Json): Template | null {
+function readTemplate(config: Json): ChatTemplate | null {
   const source = config['chat_template'];
   // Some models ship several templates by name.
   const named = Array.isArray(source) ? (source as { name: string; template: string }[]) : null;
   const text = named ? named.find(({ name }) => name === 'default')?.template : source;
-  return typeof text === 'string' ? new Template(text) : null;
+  return typeof text === 'string' ? new ChatTemplate(text) : null;
+}
+
+/** Every text of a message that a template may write: its content, a role that no template knows, and the like. */
+function textsOf(message: ChatMessage): string[] {
+  const texts: string[] = [];
+  inMessage(message, (text) => {
+    texts.push(text);
+    return text;
+  });
+  return texts;
+}
+
+function inMessage(message: ChatMessage, change: (text: string) => string): ChatMessage {
+  const { role, ...rest } = message;
+  return { role: KNOWN_ROLES.includes(role) ? role : change(role), ...inTexts(rest, change) };
+}
+
+/** The same value with each text in it changed. */
+function inTexts<T>(value: T, change: (text: string) => string): T {
+  if (typeof value === 'string') return change(value) as T;
+  if (typeof value !== 'object' || value === null) return value;
+  if (Array.isArray(value)) return value.map((item: unknown) => inTexts(item, change)) as T;
+  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, inTexts(item, change)])) as T;
 }
 
 /** `bos_token` and the like, which templates refer to; each is a string or an object with `content`. */
