@@ -44,7 +44,7 @@ export async function startHub(files: Map<string, Uint8Array>): Promise<Hub> {
     cutAfter: (file, bytes) => (response) => {
       const all = files.get(file)!;
       response.writeHead(200, { etag: etagOf(all), 'content-length': all.length });
-      response.write(all.subarray(0, bytes), () => setTimeout(() => response.destroy(), 20));
+      response.write(all.subarray(0, bytes), () => setTimeout(() => response.destroy(), 200));
     },
     close() {
       server.close();

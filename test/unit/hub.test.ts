@@ -1,10 +1,11 @@
 /** Downloads against a local server that behaves like a Hugging Face hub, and misbehaves on request. */
 
 import { mkdtempSync, readFileSync } from 'node:fs';
-import type { ServerResponse } from 'node:http';
+import { createServer, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { diskStore } from '../../src/cli/diskStore.ts';
 import { collectWeights, saveCheckpoint } from '../../src/model/checkpoint/checkpoint.ts';
 import { parseModelConfig } from '../../src/model/config.ts';
@@ -152,7 +153,107 @@ test('what the hub refuses, and a hub that is not there', async () => {
   );
 });
 
+describe('the token', () => {
+  /** The authorization headers that a server at another address was sent. */
+  async function sentTo(options: HubOptions, model: (origin: string) => string) {
+    const seen: (string | undefined)[] = [];
+    const server = createServer((request, response) => {
+      seen.push(request.headers.authorization);
+      response.writeHead(404).end();
+    }).listen(0, '0.0.0.0');
+    await new Promise((resolve) => server.once('listening', resolve));
+    const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const endpoint = options.endpoint?.replace('ORIGIN', origin);
+    const message = await refusal(fetchModel(model(origin), diskStore(cache), { waitMs: 1, ...options, endpoint }));
+    server.close();
+    server.closeAllConnections();
+    expect(message).not.toContain('hf_SECRET');
+    return seen;
+  }
+  const token = 'hf_SECRET';
+
+  test('goes to the endpoint, for its repositories and for addresses on it', async () => {
+    expect(await sentTo({ token, endpoint: 'ORIGIN' }, () => 'org/tiny')).toEqual([`Bearer ${token}`]);
+    const seen = await sentTo({ token: `${token}\n`, endpoint: 'ORIGIN' }, (origin) => `${origin}/org/tiny`);
+    expect(new Set(seen)).toEqual(new Set([`Bearer ${token}`]));
+  });
+
+  test('goes to no other host, whoever named it', async () => {
+    expect(new Set(await sentTo({ token }, (origin) => `${origin}/steal`))).toEqual(new Set([undefined]));
+    const other = await sentTo({ token, endpoint: hub.endpoint }, (origin) => `${origin}/steal`);
+    expect(new Set(other)).toEqual(new Set([undefined]));
+  });
+
+  test('does not leave this machine over plain http', async () => {
+    const seen: (string | null)[] = [];
+    vi.stubGlobal('fetch', (_: string, init: RequestInit) => {
+      seen.push(new Headers(init.headers).get('authorization'));
+      return Promise.resolve(new Response('', { status: 404 }));
+    });
+    try {
+      for (const scheme of ['http', 'https']) {
+        await refusal(fetchModel('org/tiny', diskStore(cache), { token, endpoint: `${scheme}://hub.example` }));
+      }
+    } finally {
+      vi.unstubAllGlobals();
+    }
+    expect(seen).toEqual([null, `Bearer ${token}`]);
+  });
+
+  test('stands in no message', async () => {
+    expect(await refusal(fetched({ token: 'hf_SECRET\nx' }))).toBe(
+      'HF_TOKEN holds white space or letters that no token has; set it to the token alone.',
+    );
+  });
+});
+
+describe('a hub that lies', () => {
+  const LIST = '/api/models/org/tiny/revision/main?blobs=true';
+
+  test.each(['no json', '{"sha":"a","siblings":[null]}', '{"sha":"a","siblings":[{"rfilename":7}]}', 'null', '[]'])(
+    'a listing of %s',
+    async (listing) => {
+      vi.stubGlobal('fetch', () => Promise.resolve(new Response(listing)));
+      try {
+        expect(await refusal(fetched())).toBe(
+          `org/tiny: HUB${LIST} gave no list of files; is this a Hugging Face hub?`,
+        );
+      } finally {
+        vi.unstubAllGlobals();
+      }
+    },
+  );
+
+  test('a body that is longer than promised is not read on', async () => {
+    let sent = 0;
+    hub.faults.set('config.json', [
+      (response) => {
+        response.writeHead(200, { etag: '"x"' });
+        const more = () => {
+          sent += 65_536;
+          if (!response.destroyed && sent < 5e7) response.write('x'.repeat(65_536), more);
+        };
+        more();
+      },
+    ]);
+    const { length } = hub.files.get('config.json')!;
+    expect(await refusal(fetched())).toBe(
+      `HUB/cdn/config.json sends more than the ${length} bytes it may have; nothing of it is used.`,
+    );
+    expect(sent).toBeLessThan(2e7);
+  });
+
+  test.each([
+    ['http://[::1', {}, 'The model address is "http://[::1", which is no address; write it as https://host/path.'],
+    ['org/tiny', { endpoint: 'hub' }, 'HF_ENDPOINT is "hub", which is no address; write it as https://host/path.'],
+    ['https://me:secret@a.b/c', {}, 'The model address at a.b holds a user name or a password; leave them out.'],
+  ])('%s is refused in a sentence', async (model, options, message) => {
+    expect(await refusal(fetched(options, model))).toBe(message);
+  });
+});
+
 test('what is an address', () => {
+  expect(isRemote('org/name@../../../x')).toBe(false);
   expect(['org/name', 'HuggingFaceTB/SmolLM2-135M-Instruct@v1.0', 'https://a.b/c'].every(isRemote)).toBe(true);
   expect(['name', './a/b', '/a/b', 'a/b/c', '../a'].some(isRemote)).toBe(false);
 });

@@ -18,6 +18,8 @@ export interface DownloadOptions {
   waitMs?: number | undefined;
   /** A connection silent for so long is given up. Default 60 s. */
   silenceMs?: number | undefined;
+  /** More than so many bytes are not read: the file is then not what was promised. */
+  maxBytes?: number | undefined;
 }
 
 export interface DownloadProgress {
@@ -163,7 +165,7 @@ async function receive(
   response: Response,
   have: number,
   silence: Silence,
-  { onProgress }: DownloadOptions,
+  { onProgress, maxBytes = Infinity }: DownloadOptions,
 ): Promise<Kept> {
   const at = response.status === 206 ? have : 0;
   const total = totalOf(response, at);
@@ -174,13 +176,18 @@ async function receive(
   try {
     for await (const chunk of chunksOf(response)) {
       silence.heard();
-      await writer.write(chunk);
       received += chunk.length;
+      if (received > maxBytes) {
+        throw new InputError(
+          `${response.url} sends more than the ${maxBytes} bytes it may have; nothing of it is used.`,
+        );
+      }
+      await writer.write(chunk);
       onProgress?.({ file: path.slice(path.lastIndexOf('/') + 1), received, total });
     }
   } finally {
     await writer.close();
-    await writeNote(store, path, { etag, size: received, complete: false });
+    await writeNote(store, path, { etag, size: Math.min(received, maxBytes), complete: false });
   }
   if (total !== undefined && received !== total) throw new Error(`${received} of ${total} bytes came`);
   return { etag, size: received, complete: false };
@@ -198,13 +205,18 @@ function totalOf({ status, headers }: Response, at: number): number | undefined 
   return length === null || headers.has('content-encoding') ? undefined : Number(length);
 }
 
-async function* chunksOf({ body }: Response): AsyncIterable<Uint8Array> {
+export async function* chunksOf({ body }: Response): AsyncIterable<Uint8Array> {
   if (!body) return;
   const reader = body.getReader();
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) return;
-    yield value;
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      yield value;
+    }
+  } finally {
+    // Where the caller stopped early, the connection must not go on.
+    await reader.cancel().catch(() => undefined);
   }
 }
 

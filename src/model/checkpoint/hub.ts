@@ -3,7 +3,7 @@
  * of files. Files are downloaded into a store once and read from there; a repository is pinned to the commit it was at.
  */
 
-import { download, type DownloadOptions, type Expected } from './download.ts';
+import { chunksOf, download, type DownloadOptions, type Expected } from './download.ts';
 import { InputError } from '../../errors.ts';
 import { type FileStore, writeFile } from './store.ts';
 import { type CheckpointFiles, readStoredJson, shardsOf } from './open.ts';
@@ -20,19 +20,30 @@ const SMALL_FILES = ['config.json', 'tokenizer.json', 'tokenizer_config.json', '
 /** True if a model setting names something to download, and no folder. */
 export const isRemote = (model: string): boolean => /^https?:\/\//.test(model) || REPOSITORY.test(model);
 
-const REPOSITORY = /^([\w-][\w.-]*\/[\w-][\w.-]*)(?:@([\w./-]+))?$/;
+/** A revision has no "..", which would ask for another path of the hub. */
+const REPOSITORY = /^([\w-][\w.-]*\/[\w-][\w.-]*)(?:@((?!.*\.\.)[\w./-]+))?$/;
+
+const DEFAULT_ENDPOINT = 'https://huggingface.co';
+/** No config or tokenizer is as large; a server that says no length could send without end. */
+const MAX_SMALL_BYTES = 256 * 2 ** 20;
+const MAX_LISTING_BYTES = 32 * 2 ** 20;
+const LISTING_SECONDS = 60;
 
 /**
  * Downloads what of a checkpoint is not in the store yet. Returns its files for `openCheckpoint`. Throws an InputError
  * where the address is wrong, the hub is out of reach, or a file is not what the hub promises.
  */
 export async function fetchModel(model: string, store: FileStore, options: HubOptions = {}): Promise<CheckpointFiles> {
+  const { origin } = addressOf(options.endpoint ?? DEFAULT_ENDPOINT, 'HF_ENDPOINT');
   const place = /^https?:\/\//.test(model) ? urlPlace(model) : await repositoryPlace(model, store, options);
+  const token = tokenFor(place.url, origin, options.token);
   const present = new Set<string>();
   const bring = async (file: string) => {
     if (place.files && !place.files.has(file)) return false;
     const expected = place.files?.get(file);
-    if (!(await download(store, `${place.url}/${file}`, `${place.folder}/${file}`, expected, options))) return false;
+    const maxBytes = expected?.size ?? (SMALL_FILES.includes(file) ? MAX_SMALL_BYTES : undefined);
+    const [from, to] = [`${place.url}/${file}`, `${place.folder}/${file}`];
+    if (!(await download(store, from, to, expected, { ...options, token, maxBytes }))) return false;
     present.add(file);
     return true;
   };
@@ -45,6 +56,30 @@ export async function fetchModel(model: string, store: FileStore, options: HubOp
   return files;
 }
 
+/** Throws InputError for what is no address. */
+function addressOf(text: string, what: string): URL {
+  try {
+    return new URL(text);
+  } catch {
+    throw new InputError(`${what} is ${JSON.stringify(text)}, which is no address; write it as https://host/path.`);
+  }
+}
+
+/**
+ * The token for the configured endpoint alone, over https or within this machine: an adapter of anybody's may name any address.
+ * undefined where it must not go. Throws InputError, without the token's text, for what no header can carry.
+ */
+function tokenFor(url: string, endpoint: string, given: string | undefined): string | undefined {
+  const token = given?.trim();
+  const { origin, protocol, hostname } = new URL(url);
+  const isLoopback = hostname === 'localhost' || hostname === '[::1]' || /^127(\.\d+){3}$/.test(hostname);
+  if (!token || origin !== endpoint || !(protocol === 'https:' || isLoopback)) return undefined;
+  if (!/^[\x21-\x7e]+$/.test(token)) {
+    throw new InputError('HF_TOKEN holds white space or letters that no token has; set it to the token alone.');
+  }
+  return token;
+}
+
 /** A place files come from, and the folder of the store they go to. */
 interface Place {
   url: string;
@@ -54,7 +89,10 @@ interface Place {
 }
 
 function urlPlace(model: string): Place {
-  const { href, host, pathname, search } = new URL(model);
+  const { href, host, pathname, search, username, password } = addressOf(model, 'The model address');
+  if (username || password) {
+    throw new InputError(`The model address at ${host} holds a user name or a password; leave them out.`);
+  }
   if (search) throw new InputError(`The model address ${model} has a query; give the URL of a folder of files.`);
   const folder = `${host}${pathname}`.replace(/\/+$/, '').replace(/[^\w./-]/g, '_');
   return { url: href.replace(/\/+$/, ''), folder: folder.replace(/\.\.+/g, '_') };
@@ -62,15 +100,16 @@ function urlPlace(model: string): Place {
 
 async function repositoryPlace(model: string, store: FileStore, options: HubOptions): Promise<Place> {
   const [, id, revision = 'main'] = REPOSITORY.exec(model) ?? [];
-  const endpoint = (options.endpoint ?? 'https://huggingface.co').replace(/\/+$/, '');
-  const base = `${new URL(endpoint).host.replace(':', '_')}/${id}`;
+  const endpoint = (options.endpoint ?? DEFAULT_ENDPOINT).replace(/\/+$/, '');
+  const { host, origin } = new URL(endpoint);
+  const base = `${host.replace(':', '_')}/${id}`;
   const note = `${base}/revision-${revision.replaceAll('/', '_')}.json`;
   const listing = await readListing(
     `${endpoint}/api/models/${id}/revision/${revision}?blobs=true`,
     model,
     store,
     note,
-    options,
+    tokenFor(endpoint, origin, options.token),
   );
   await writeFile(store, note, JSON.stringify(listing));
   const files = new Map(
@@ -89,8 +128,9 @@ interface Listing {
 }
 
 /** From the hub, or as it was last time where the hub is out of reach. */
-async function readListing(url: string, model: string, store: FileStore, note: string, { token }: HubOptions) {
-  const ask = () => fetch(url, { headers: token ? { authorization: `Bearer ${token}` } : {} });
+async function readListing(url: string, model: string, store: FileStore, note: string, token?: string) {
+  const signal = AbortSignal.timeout(LISTING_SECONDS * 1000);
+  const ask = () => fetch(url, { headers: token ? { authorization: `Bearer ${token}` } : {}, signal });
   // A second time, since a connection that was kept open may have been closed meanwhile.
   const response = await ask()
     .catch(ask)
@@ -105,7 +145,7 @@ async function readListing(url: string, model: string, store: FileStore, note: s
     );
   }
   if (!response.ok) throw new InputError(`${model}: ${refusal(response.status, new URL(url).origin)}`);
-  const listing: unknown = await response.json();
+  const listing = await readJson(response).catch(() => undefined);
   if (!isListing(listing)) throw new InputError(`${model}: ${url} gave no list of files; is this a Hugging Face hub?`);
   return listing;
 }
@@ -117,9 +157,28 @@ function refusal(status: number, hub: string): string {
   return `${hub} answered ${status}; try again later.`;
 }
 
+/** Throws where it is none, or longer than any hub's. */
+async function readJson(response: Response): Promise<unknown> {
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const chunk of chunksOf(response)) {
+    bytes += chunk.length;
+    if (bytes > MAX_LISTING_BYTES) throw new Error('too long');
+    chunks.push(chunk);
+  }
+  return JSON.parse(await new Blob(chunks as BlobPart[]).text());
+}
+
 function isListing(value: unknown): value is Listing {
   const { sha, siblings } = (value ?? {}) as Partial<Listing>;
-  return typeof sha === 'string' && /^[\w-]+$/.test(sha) && Array.isArray(siblings);
+  return typeof sha === 'string' && /^[\w-]+$/.test(sha) && Array.isArray(siblings) && siblings.every(isSibling);
+}
+
+function isSibling(value: unknown): boolean {
+  const { rfilename, size, blobId, lfs } = (value ?? {}) as Partial<Listing['siblings'][number]>;
+  const isSize = (n: unknown) => n === undefined || n === null || (Number.isSafeInteger(n) && (n as number) >= 0);
+  const isText = (t: unknown) => t === undefined || t === null || typeof t === 'string';
+  return typeof rfilename === 'string' && isSize(size) && isText(blobId) && isSize(lfs?.size) && isText(lfs?.sha256);
 }
 
 /** The files of a folder of the store that are there as a whole. */
