@@ -82,6 +82,7 @@ export function parseModelConfig(json: unknown): ModelConfig {
     initializerRange: readPositive(json, 'initializer_range', 0.02),
   };
   checkHeads(config);
+  checkSizes(config);
   return config;
 }
 
@@ -260,6 +261,24 @@ function checkHeads({ numAttentionHeads, numKeyValueHeads, headDim }: ModelConfi
   }
   if (headDim % 2 !== 0) {
     throw new InputError(`config.json: "head_dim" is ${headDim}, but rotary embedding needs an even number.`);
+  }
+}
+
+/** More layers than any model has, and more values in a matrix than one buffer of any adapter. */
+const MAX_LAYERS = 1024;
+const MAX_MATRIX = 2 ** 32;
+
+/** Throws InputError for sizes that cannot be meant; a plan of memory could not even be made. */
+function checkSizes(config: ModelConfig): void {
+  const { numHiddenLayers, hiddenSize, headDim, numAttentionHeads } = config;
+  if (numHiddenLayers > MAX_LAYERS) {
+    throw new InputError(`config.json: the model has ${numHiddenLayers} layers; at most ${MAX_LAYERS} can be meant.`);
+  }
+  const widest = Math.max(config.vocabSize, config.intermediateSize, numAttentionHeads * headDim);
+  if (widest * hiddenSize > MAX_MATRIX) {
+    throw new InputError(
+      `config.json: the largest matrix is ${widest} by ${hiddenSize}; at most ${MAX_MATRIX} values fit in one.`,
+    );
   }
 }
 

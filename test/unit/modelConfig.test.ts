@@ -148,6 +148,8 @@ const REFUSED: [object, string][] = [
   [{ hidden_size: undefined }, '"hidden_size" must be a positive number, but is absent.'],
   [{ vocab_size: '9' }, '"vocab_size" must be a positive number, but is "9".'],
   [{ num_hidden_layers: 1.5 }, '"num_hidden_layers" must be a positive integer, but is 1.5.'],
+  [{ num_hidden_layers: 1e9 }, 'config.json: the model has 1000000000 layers; at most 1024 can be meant.'],
+  [{ vocab_size: 1e9 }, 'config.json: the largest matrix is 1000000000 by 576; at most 4294967296 values fit in one.'],
   [{ num_key_value_heads: 2 }, '"num_attention_heads" 9 is not a multiple of "num_key_value_heads" 2.'],
   [{ head_dim: 7 }, '"head_dim" is 7, but rotary embedding needs an even number.'],
   [{ tie_word_embeddings: 'yes' }, '"tie_word_embeddings" must be true or false, but is "yes".'],
