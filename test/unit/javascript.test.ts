@@ -17,6 +17,25 @@ async function expectOutput(code: string, expected: string | RegExp): Promise<vo
   else expect(output).toMatch(expected);
 }
 
+describe('chance and time', () => {
+  const code =
+    'const d = new Date(); print(Math.random(), Math.random(), Date.now(), d.getTime(), d instanceof Date, Date().length > 9, ' +
+    'new d.constructor().getTime(), new Date(2020, 1, 2).getFullYear(), Date.UTC(2020, 0), typeof Date.parse("2020-01-01"))';
+
+  test('follow from the key of the sample', async () => {
+    const of = (key: string) => runJavascript(code, PATIENT, undefined, key);
+    const first = await of('1.0.3');
+    expect(await of('1.0.3')).toBe(first);
+    expect((await of('1.0.4')).split(' ')[0]).not.toBe(first.split(' ')[0]);
+    const [a, b, ...rest] = first
+      .split(' ')
+      .map((word) => JSON.parse(word === 'number' ? '"number"' : word) as unknown);
+    expect([a, b].every((draw) => typeof draw === 'number' && draw >= 0 && draw < 1)).toBe(true);
+    const start = Date.UTC(2026, 0, 1);
+    expect(rest).toEqual([start + 1, start, true, true, start + 3, 2020, Date.UTC(2020, 0), 'number']);
+  });
+});
+
 describe('programs', () => {
   test.each([
     ['6 * 7', '42'],
@@ -140,7 +159,7 @@ describe('hostile programs', () => {
 });
 
 describe('the worker', () => {
-  const PROGRAM = { code: '1', timeMs: 5000, memoryBytes: 16 * 2 ** 20, maxOutput: 100 };
+  const PROGRAM = { code: '1', timeMs: 5000, memoryBytes: 16 * 2 ** 20, maxOutput: 100, seed: 0 };
 
   test('is kept from program to program, and at most so many run at once', async () => {
     const sandbox = new Sandbox(2);
@@ -170,7 +189,7 @@ test('an idle worker does not keep Node alive', async () => {
   await new Promise((resolve) => setTimeout(resolve, 100)); // workers that were ended go
   const held = holding();
   const sandbox = new Sandbox(1);
-  await sandbox.run({ code: '1', timeMs: 5000, memoryBytes: 16 * 2 ** 20, maxOutput: 100 });
+  await sandbox.run({ code: '1', timeMs: 5000, memoryBytes: 16 * 2 ** 20, maxOutput: 100, seed: 0 });
   expect(holding()).toBeLessThanOrEqual(held); // fewer where the test runner let go of one of its own meanwhile
   sandbox.close();
 });

@@ -1,6 +1,7 @@
 /** `javascript`: runs a program that the model wrote, in QuickJS compiled to wasm, in a worker that can be ended. */
 
 import { InputError } from '../../errors.ts';
+import { hash } from '../random.ts';
 import { defineTool, type Tool } from '../tool.ts';
 import type { Sandbox } from './sandbox.ts';
 import { LEAST_MEMORY_BYTES } from './sandboxProgram.ts';
@@ -39,19 +40,23 @@ export function javascriptTool(limits: JavascriptLimits = {}): Tool {
       'Runs a JavaScript program and returns what it prints with console.log, or else the value of its last line.',
     parameters: { type: 'object', properties: { code: { type: 'string', maxLength: 10_000 } }, required: ['code'] },
     timeoutMs: CALL_MS,
-    execute: ({ code }, { signal }) => runJavascript(code, limits, signal),
+    execute: ({ code }, { signal, sampleId }) => runJavascript(code, limits, signal, sampleId),
   });
 }
 
-/** Returns the text that the program printed, else its value, or a text that starts with "Error:". */
+/**
+ * Returns the text that the program printed, else its value, or a text that starts with "Error:".
+ * @param key Math.random follows from it; Date says the same in every run
+ */
 export async function runJavascript(
   code: string,
   limits: JavascriptLimits = {},
   signal?: AbortSignal,
+  key = '',
 ): Promise<string> {
   const { timeMs = 250, memoryBytes = 32 * MIB, maxOutput = 10_000 } = limits;
   sandbox ??= import('./sandbox.ts').then(({ Sandbox }) => new Sandbox(WORKERS));
-  return (await sandbox).run({ code, timeMs, memoryBytes, maxOutput }, signal);
+  return (await sandbox).run({ code, timeMs, memoryBytes, maxOutput, seed: hash(key) }, signal);
 }
 
 function checkLimits(limits: JavascriptLimits): void {

@@ -21,12 +21,38 @@ const PAGE_BYTES = 65_536;
 const JOBS_AT_ONCE = 1000;
 const UNSHOWN = 'a value that cannot be shown';
 
+/** What a program's clock says first, in milliseconds: 1 January 2026. Each look at it takes one more. */
+const CLOCK_START = Date.UTC(2026, 0, 1);
+
 /**
- * Runs inside the sandbox, before the program; gives what turns a value into text. A program may spoil what this leans on
+ * Runs inside the sandbox, before the program: makes Math.random and Date follow from the seed alone, so that the same run
+ * gives the same samples; gives what turns a value into text. A program may spoil what this leans on
  * (prototypes, toJSON, getters): then it spoils its own output, which is text and cut to size whatever it is.
  */
-const PRELUDE = `((write, most) => {
+const PRELUDE = `((write, most, seed) => {
   const { stringify } = JSON;
+  let state = seed;
+  Math.random = () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let t = Math.imul(state ^ (state >>> 15), 1 | state);
+    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
+    return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
+  };
+  const Clock = Date;
+  let now = ${CLOCK_START};
+  const construct = Reflect.construct;
+  globalThis.Date = function Date(...given) {
+    if (new.target === undefined) return construct(Clock, [now++]).toString();
+    return construct(Clock, given.length > 0 ? given : [now++], new.target);
+  };
+  Object.defineProperties(globalThis.Date, {
+    prototype: { value: Clock.prototype, writable: false },
+    length: { value: 7 },
+    now: { value: () => now++, writable: true, configurable: true },
+    parse: { value: Clock.parse, writable: true, configurable: true },
+    UTC: { value: Clock.UTC, writable: true, configurable: true },
+  });
+  Clock.prototype.constructor = globalThis.Date;
   const text = (value) => {
     if (typeof value === 'string') return value;
     if (value instanceof Error) return value.name + ': ' + value.message;
@@ -67,7 +93,7 @@ async function instantiate(wasm: WebAssembly.Module, memoryBytes: number): Promi
 }
 
 /** Returns the text that the program printed, else its value, or a text that starts with "Error:". */
-function runProgram(quickjs: QuickJSWASMModule, { code, timeMs, maxOutput }: Program): string {
+function runProgram(quickjs: QuickJSWASMModule, { code, timeMs, maxOutput, seed }: Program): string {
   const runtime = quickjs.newRuntime();
   runtime.setMaxStackSize(STACK_BYTES);
   const deadline = performance.now() + timeMs;
@@ -79,7 +105,7 @@ function runProgram(quickjs: QuickJSWASMModule, { code, timeMs, maxOutput }: Pro
   runtime.setInterruptHandler(stopped);
   const context = runtime.newContext();
   try {
-    const { text, failed } = evaluate(context, code, prelude(context, state, maxOutput), stopped);
+    const { text, failed } = evaluate(context, code, prelude(context, state, maxOutput, seed), stopped);
     if (state.stopped) return `Error: ${state.stopped}`;
     if (failed) return `Error: ${text}\n${state.printed}`.slice(0, maxOutput).trimEnd();
     return state.printed === '' ? text.slice(0, maxOutput) : state.printed.trimEnd();
@@ -92,7 +118,12 @@ function runProgram(quickjs: QuickJSWASMModule, { code, timeMs, maxOutput }: Pro
 /** Turns a handle into text, inside the sandbox and under its limits. */
 type Show = (value: QuickJSHandle) => string;
 
-function prelude(context: QuickJSContext, state: State, maxOutput: number): { show: Show; dispose: () => void } {
+function prelude(
+  context: QuickJSContext,
+  state: State,
+  maxOutput: number,
+  seed: number,
+): { show: Show; dispose: () => void } {
   const scope = new Scope();
   const make = scope.manage(context.unwrapResult(context.evalCode(PRELUDE)));
   const write = scope.manage(
@@ -103,7 +134,8 @@ function prelude(context: QuickJSContext, state: State, maxOutput: number): { sh
     }),
   );
   const most = scope.manage(context.newNumber(maxOutput));
-  const shown = scope.manage(context.unwrapResult(context.callFunction(make, context.undefined, write, most)));
+  const from = scope.manage(context.newNumber(seed));
+  const shown = scope.manage(context.unwrapResult(context.callFunction(make, context.undefined, write, most, from)));
   const show: Show = (value) => {
     const result = context.callFunction(shown, context.undefined, value);
     const text = result.error ? UNSHOWN : context.getString(result.value);

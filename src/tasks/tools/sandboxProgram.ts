@@ -9,6 +9,8 @@ export interface Program {
   memoryBytes: number;
   /** Characters. */
   maxOutput: number;
+  /** 32 bits that Math.random follows from. */
+  seed: number;
 }
 
 /** Bytes that this build of QuickJS starts with; a program can fill all but a little of them. */
