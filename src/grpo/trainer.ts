@@ -110,7 +110,7 @@ export class GrpoTrainer {
     const { task, onPhase } = this.#options;
     onPhase?.('validate', this.#state.step);
     await this.#source.resume?.();
-    return validate({ ...this.#generation, task }, options);
+    return validate({ ...this.#generation, task }, { globalStep: this.#state.step, ...options });
   }
 
   async checkpoint(): Promise<Checkpoint> {
