@@ -376,7 +376,10 @@ describe('agent loops', () => {
     [{ maxNewTokens: 0 }, 'generate() was given maxNewTokens 0; allowed: integers from 1 on.'],
     [{ minNewTokens: 1.5 }, 'generate() was given minNewTokens 1.5; allowed: integers from 0 on.'],
   ])('a turn cannot have %o', async (sampling, message) => {
-    registerAgentLoop('refused', async (sample) => (await sample.generate(sampling as TurnSampling)).stop ?? 'completed');
+    registerAgentLoop(
+      'refused',
+      async (sample) => (await sample.generate(sampling as TurnSampling)).stop ?? 'completed',
+    );
     await expect(run(['#### 1'], { agentLoop: 'refused' })).rejects.toThrow(message);
   });
 
