@@ -2,6 +2,7 @@
 
 import { InputError } from '../../errors.ts';
 import type { TrainConfig } from './types.ts';
+import { callFormatOf, toolParserOf } from '../../rollout/tools/parser.ts';
 import { correctionSettings } from '../correction/settings.ts';
 import { rolloutCorrection } from '../correction/correct.ts';
 import type { SftConfig } from './sftSchema.ts';
@@ -51,6 +52,8 @@ export function checkTrainRules(config: TrainConfig, source: string): void {
     );
   }
   checkCorrection(config, source);
+  const { constrainToolCalls, enable, format } = rollout.multiTurn;
+  if (enable && constrainToolCalls) callFormatOf(toolParserOf(format));
   const changesScore = [
     algorithm.useKlInReward && 'algorithm.useKlInReward',
     (algorithm.overlongBuffer.len ?? 0) > 0 && 'algorithm.overlongBuffer.len',

@@ -3,6 +3,7 @@
  * say something). Limits, masks, log-probs and stop reasons are kept here, so that a loop of the user's own is short.
  */
 
+import type { CalledTurn } from '../../model/tokenizer/chat.ts';
 import type { Message } from '../../tasks/task.ts';
 import type { Tool } from '../../tasks/tool.ts';
 import { checkPrompt, encodePrompt } from './prompt.ts';
@@ -35,6 +36,8 @@ export class AgentSample {
   readonly #states: ToolStates;
   /** The last turn ended without an end token, which is still to be written. */
   #open = false;
+  /** The token that the last turn ended with, a stop token or an end token. */
+  #endToken: number | undefined;
   #timedOut = false;
   #counts = { numTurns: 0, numToolCalls: 0, numToolErrors: 0 };
 
@@ -56,12 +59,13 @@ export class AgentSample {
     const sampling = turnSampling(this.input.sampling, turn);
     if (this.#signal.aborted) return { content: '', finishReason: 'stop', calls: [], stop: this.#abortReason() };
     const budget = this.tokensLeft;
-    const { stopReason, tokenIds } = await this.#generate(budget, sampling);
+    const generation = await this.#generate(budget, sampling);
+    const { stopReason, tokenIds } = generation;
     const { content } = this.messages[this.messages.length - 1];
     const cut = stopReason === 'length';
     const ended = { content, finishReason: cut ? ('length' as const) : ('stop' as const), calls: [] };
     if (stopReason === 'aborted') return { ...ended, stop: this.#abortReason() };
-    if (!cut) return { ...ended, calls: this.#parse(content) };
+    if (!cut) return { ...ended, calls: this.#parse(this.#textOf(generation, sampling)) };
     if (tokenIds.length === turn.maxNewTokens && tokenIds.length < budget) return ended;
     return { ...ended, stop: tokenIds.length < budget ? 'max_tokens' : this.#outOf() };
   }
@@ -76,7 +80,7 @@ export class AgentSample {
     this.messages.push(...outputs);
     if (this.#signal.aborted) return this.#abortReason();
     const done = results.some((result) => result.done) ? 'done' : undefined;
-    return this.#fatal(results) ?? done ?? this.#extend(outputs);
+    return this.#fatal(results) ?? done ?? this.#extend(outputs, this.#called(calls));
   }
 
   /** Puts a message that the model did not write before its next turn. A value: there is no room, end the sample. */
@@ -154,6 +158,7 @@ export class AgentSample {
       sampling: {
         ...sampling,
         maxNewTokens: Math.min(sampling.maxNewTokens, budget),
+        stopTokenIds: this.#stopTokenIds(sampling),
         ...this.#constraint(),
       },
       ...(this.input.onEvent && { timed: true }),
@@ -165,8 +170,36 @@ export class AgentSample {
     this.#append(generation.tokenIds, generation);
     this.#counts.numTurns++;
     this.#open = generation.stopReason === 'stop_string' || generation.stopReason === 'length';
-    this.messages.push({ role: 'assistant', content: this.#textOf(generation, sampling) });
+    this.#endToken = generation.stopReason === 'stop' ? generation.tokenIds.at(-1) : undefined;
+    const content = this.#textOf(this.#withoutEnd(generation), sampling);
+    this.messages.push({ role: 'assistant', content });
     return generation;
+  }
+
+  /** The control token after a turn's calls, where the format has one and there are tools to call. */
+  get #stopToken(): string | undefined {
+    const { tools, toolParser = parseHermes } = this.input;
+    return tools.length > 0 ? toolParser.stopToken : undefined;
+  }
+
+  #stopTokenIds({ stopTokenIds }: SamplingParams): number[] {
+    const id = this.#stopToken === undefined ? undefined : this.input.tokenizer.idOf(this.#stopToken);
+    return id === undefined || stopTokenIds.includes(id) ? stopTokenIds : [...stopTokenIds, id];
+  }
+
+  /** Without the token that ended the turn, whose name would else be in the text. */
+  #withoutEnd(generation: Generation): Generation {
+    const named = this.#stopToken !== undefined && this.#endToken !== undefined;
+    return named ? { ...generation, tokenIds: generation.tokenIds.subarray(0, -1) } : generation;
+  }
+
+  /** The calls that outputs answer, for templates that render them by it. */
+  #called(calls: ToolCall[]): CalledTurn | undefined {
+    const stopToken = this.#stopToken;
+    if (stopToken === undefined) return undefined;
+    const before = this.#counts.numToolCalls - calls.length;
+    const named = calls.map(({ name = 'unknown', id }, i) => ({ name, id: id ?? `functions.${name}:${before + i}` }));
+    return { calls: named, stopToken, ...(this.#endToken !== undefined && { end: this.#endToken }) };
   }
 
   #constraint(): Pick<SamplingParams, 'toolCalls' | 'toolCallFormat'> {
@@ -178,7 +211,8 @@ export class AgentSample {
 
   #textOf({ tokenIds, stopString }: Generation, sampling: SamplingParams): string {
     const { tokenizer } = this.input;
-    const decode = (ids: Uint32Array) => tokenizer.decode(ids, { skipSpecialTokens: true });
+    const skipSpecialTokens = this.#stopToken === undefined;
+    const decode = (ids: Uint32Array) => tokenizer.decode(ids, { skipSpecialTokens });
     const text = decode(tokenIds);
     if (stopString === undefined) return text;
     return cutAtStop(text, decode(tokenIds.subarray(0, -1)), stopString, sampling.includeStopStrInOutput ?? false);
@@ -228,11 +262,11 @@ export class AgentSample {
     return results.find(({ failure }) => failure !== undefined && stops(failure))?.failure;
   }
 
-  #extend(messages: Message[]): StopReason | undefined {
+  #extend(messages: Message[], called?: CalledTurn): StopReason | undefined {
     const { tokenizer } = this.input;
-    const rest = tokenizer.encodeContinuation(messages);
+    const rest = tokenizer.encodeContinuation(messages, called);
     // The template goes on after an end token. One that the model did not draw stays out of the loss, as all of this.
-    const continuation = this.#open ? Uint32Array.of(tokenizer.eosTokenIds[0], ...rest) : rest;
+    const continuation = this.#open && !called ? Uint32Array.of(tokenizer.eosTokenIds[0], ...rest) : rest;
     // As verl: output that leaves no room for an answer is not appended.
     if (continuation.length >= this.tokensLeft) return this.#outOf();
     this.#append(continuation);
