@@ -18,6 +18,7 @@ export {
   type ToolOutput,
   type ToolSchema,
 } from './tasks/tool.ts';
+export { combineRewards, type RewardFunction, type RewardValue } from './tasks/rewards/combine.ts';
 export { gsm8kToolTask } from './tasks/gsm8k/task.ts';
 export { calculator } from './tasks/tools/calculator.ts';
 export { type AgentLoop, registerAgentLoop } from './rollout/agent/loop.ts';

@@ -33,8 +33,13 @@ export interface Reward {
   score: number;
   /** The outcome alone, 0 or 1: reported as `acc`. NaN = missing. */
   acc: number;
-  /** Further named numbers, averaged into metrics as `reward/<name>`. */
-  extra?: Record<string, number>;
+  /**
+   * Further named values. Of numbers metrics tell mean and spread, `reward/<name>/mean` and `/std`, without those that are
+   * NaN; texts are logged with the rollouts alone.
+   */
+  extra?: Record<string, number | string>;
+  /** The numbers of `extra` that the score is the sum of, each times its weight; see combineRewards. */
+  weights?: Readonly<Record<string, number>>;
   /**
    * Reward of each assistant turn, for the per-turn credit of advEstimator turn_loo; their sum is part of the score. One
    * number for each turn that the sample has, with or without a tool call; NaN counts as 0. Turns with nothing said between

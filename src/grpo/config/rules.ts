@@ -69,6 +69,8 @@ export function checkTrainRules(config: TrainConfig, source: string): void {
         `${algorithm.gdpoRewardKeys?.length ?? 0} gdpoRewardKeys; give one for each key.`,
     );
   }
+  if (algorithm.gdpoRewardWeights && Object.keys(config.reward.weights).length > 0)
+    fail('algorithm.gdpoRewardWeights and reward.weights both give weights of named rewards; leave one of them out.');
   if (config.trainer.refUpdateFreq > 0 && !actor.useKlLoss && !algorithm.useKlInReward)
     fail(
       'trainer.refUpdateFreq refreshes the reference, but no KL term uses one; set actor.useKlLoss or leave it out.',
