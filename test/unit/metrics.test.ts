@@ -69,6 +69,8 @@ test("a step's metrics under verl's names", () => {
     'response/aborted_ratio': 0,
     frac_reward_zero_std: 0,
   });
+  // A text is in no metric.
+  expect(Object.keys(metrics).filter((name) => name.includes('parsed'))).toEqual([]);
   expect(metrics['critic/advantages/mean']).toBeCloseTo(-1 / 3, 12);
   expect(metrics['response_length/p90']).toBeCloseTo(3.9, 12);
   expect(Object.values(metrics).every(Number.isFinite)).toBe(true);

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { parseHermes, parseLlama3Json, parseQwenXml } from '../../src/rollout/tools/parser.ts';
+import { parseGlm, parseHermes, parseLlama3Json, parseQwenXml } from '../../src/rollout/tools/parser.ts';
 import { calculator } from '../../src/tasks/tools/calculator.ts';
 import type { Tool } from '../../src/tasks/tool.ts';
 
@@ -89,6 +89,15 @@ describe('Qwen3-coder XML', () => {
           '<parameter=exact>true</parameter>\n</function>',
       ),
     ).toEqual([{ name: 'search', args: { query: '12\nlines', limit: 3, exact: true } }]);
+  });
+
+  test('a text that would be a number stays text, in GLM calls too', () => {
+    const read = [{ name: 'search', args: { query: '12', limit: 3 } }];
+    expect(xml('<function=search><parameter=query>12</parameter><parameter=limit>3</parameter></function>')).toEqual(
+      read,
+    );
+    const pair = (key: string, value: string) => `<arg_key>${key}</arg_key><arg_value>${value}</arg_value>`;
+    expect(parseGlm(`<tool_call>search${pair('query', '12')}${pair('limit', '3')}</tool_call>`, TOOLS)).toEqual(read);
   });
 
   test('errors', () => {
