@@ -37,7 +37,7 @@ export function combineRewards(
       throw new InputError(`combineRewards has no function "${name}"; it was given ${names.join(', ')}.`);
   const all = Object.fromEntries(names.map((name) => [name, weights[name] ?? 1]));
   return async (sample) => {
-    const given = await Promise.all(names.map((name) => functions[name](sample)));
+    const given = await Promise.all(names.map(async (name) => functions[name](sample)));
     const extra: Record<string, number | string> = {};
     const add = (name: string, value: number | string) => {
       if (Object.hasOwn(extra, name))
