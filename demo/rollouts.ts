@@ -13,6 +13,7 @@ const SHOWN = 2;
 
 const STOP_REASONS: Record<string, string> = {
   completed: '',
+  done: 'ended by a tool',
   max_turns: 'ended: too many turns',
   max_tokens: 'ended: out of tokens',
   max_tool_calls: 'ended: too many tool calls',

@@ -10,13 +10,22 @@ export { LORA_MODULES, type LoraConfig } from './model/lora/config.ts';
 export { initWeights, parameterCount } from './model/params.ts';
 export { ChatTokenizer } from './model/tokenizer/chat.ts';
 export type { Message, Problem, Reward, ScoredSample, Task } from './tasks/task.ts';
-export { defineTool, type Tool, type ToolContext, type ToolOutput, type ToolSchema } from './tasks/tool.ts';
+export {
+  defineTool,
+  type SampleContext,
+  type Tool,
+  type ToolContext,
+  type ToolOutput,
+  type ToolSchema,
+} from './tasks/tool.ts';
+export { combineRewards, type RewardFunction, type RewardValue } from './tasks/rewards/combine.ts';
 export { gsm8kToolTask } from './tasks/gsm8k/task.ts';
 export { calculator } from './tasks/tools/calculator.ts';
 export { type AgentLoop, registerAgentLoop } from './rollout/agent/loop.ts';
 export type { AgentSample } from './rollout/agent/sample.ts';
 export type { Turn } from './rollout/agent/types.ts';
-export { TOOL_PARSERS, type ToolParser } from './rollout/tools/parser.ts';
+export type { TurnSampling } from './rollout/agent/turnSampling.ts';
+export { TOOL_PARSERS, type ToolCall, type ToolParser } from './rollout/tools/parser.ts';
 export type { RolloutEngine, SamplingParams, StopReason, Trajectory } from './rollout/types.ts';
 export { computeAdvantages } from './grpo/advantages/index.ts';
 export { resolveSftConfig, resolveTrainConfig } from './grpo/config/resolve.ts';

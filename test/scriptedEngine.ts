@@ -14,7 +14,7 @@ export const tokenizerJson = readJson('checkpoints/gsm8k-tool/tokenizer.json');
 export const tokenizer = new ChatTokenizer(tokenizerJson, readJson('checkpoints/gsm8k-tool/tokenizer_config.json'));
 export const problem = trainProblem(0, 1);
 
-/** Says the scripted turns, one a request; log-probs count down from -1 so that a shift shows. */
+/** Says the scripted turns, one a request, each up to its first stop token; log-probs count down from -1 so that a shift shows. */
 export class ScriptedEngine implements RolloutEngine {
   requests: GenerateRequest[] = [];
   released: string[] = [];
@@ -28,7 +28,8 @@ export class ScriptedEngine implements RolloutEngine {
   }
 
   generate(request: GenerateRequest): Promise<Generation> {
-    const all = [...this.own.encode(this.turns[this.requests.length]), this.own.eosTokenIds[0]];
+    const said = [...this.own.encode(this.turns[this.requests.length]), this.own.eosTokenIds[0]];
+    const all = said.slice(0, 1 + said.findIndex((id) => request.sampling.stopTokenIds.includes(id)));
     this.requests.push(request);
     const tokenIds = Uint32Array.from(all.slice(0, request.sampling.maxNewTokens));
     const stopReason = tokenIds.length < all.length ? 'length' : 'stop';

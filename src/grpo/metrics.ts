@@ -98,11 +98,12 @@ function toolMetrics(trajectories: readonly Trajectory[]): Metrics {
   return { 'tool_call_counts/error_rate': trajectories.reduce((n, t) => n + t.numToolErrors, 0) / calls };
 }
 
-/** `critic/acc/mean` and `reward/<name>` for each further number the reward function gave; NaN and absent ones left out. */
+/** `critic/acc/mean`, and `reward/<name>/mean` and `/std` of each further number the reward function gave; NaN and absent ones left out. */
 function rewardMetrics(rewards: readonly Reward[]): Metrics {
   const byName = new Map<string, number[]>();
   for (const { extra } of rewards) {
     for (const [name, value] of Object.entries(extra ?? {})) {
+      if (typeof value !== 'number') continue;
       if (!byName.has(name)) byName.set(name, []);
       if (!Number.isNaN(value)) byName.get(name)?.push(value);
     }
@@ -110,7 +111,11 @@ function rewardMetrics(rewards: readonly Reward[]): Metrics {
   const metrics: Metrics = {};
   const accs = rewards.map((r) => r.acc).filter((acc) => !Number.isNaN(acc));
   if (accs.length > 0) metrics['critic/acc/mean'] = mean(accs);
-  for (const [name, values] of byName) if (values.length > 0) metrics[`reward/${name}`] = mean(values);
+  for (const [name, values] of byName) {
+    if (values.length === 0) continue;
+    metrics[`reward/${name}/mean`] = mean(values);
+    metrics[`reward/${name}/std`] = std(values);
+  }
   return metrics;
 }
 

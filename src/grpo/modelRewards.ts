@@ -7,7 +7,7 @@ import type { ChatTokenizer } from '../model/tokenizer/chat.ts';
 import type { RolloutEngine } from '../rollout/types.ts';
 import { fillJudgePrompt } from '../tasks/rewards/judgePrompt.ts';
 import {
-  combineRewards,
+  addScores,
   type Completion,
   discriminativeScorer,
   generatorCompletion,
@@ -42,7 +42,7 @@ export function withModelRewards(task: Task, { reward }: TrainConfig, { tokenize
     scorers['model'] = { weight, score: discriminativeScorer({ model: path, ...(label !== undefined && { label }) }) };
   }
   if (Object.keys(scorers).length === 0) return task;
-  return { ...task, reward: combineRewards((sample) => task.reward(sample), scorers, ruleWeight) };
+  return { ...task, reward: addScores((sample) => task.reward(sample), scorers, ruleWeight) };
 }
 
 /** Greedy replies to prompts of a user; control tokens named in them stay text. Undefined for a prompt that is too long. */

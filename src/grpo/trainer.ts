@@ -2,6 +2,7 @@
 
 import { agentLoopOf } from '../rollout/agent/loop.ts';
 import type { ToolParser } from '../rollout/tools/parser.ts';
+import { withRewardWeights } from '../tasks/rewards/combine.ts';
 import type { Task } from '../tasks/task.ts';
 import type { TrainConfig } from './config/types.ts';
 import { correctionSettings } from './correction/settings.ts';
@@ -43,7 +44,7 @@ export interface GrpoTrainerOptions extends TrainerEvents {
  */
 export class GrpoTrainer {
   readonly #options: GrpoTrainerOptions;
-  /** Training generates by it: the task with the rewards by models that the config adds. Evaluations use the task itself. */
+  /** Training generates by it: the task with the weights and the rewards by models that the config adds. Evaluations use the task itself. */
   readonly #generation: GenerationContext;
   readonly #problems: ProblemQueue;
   readonly #source: SampleSource;
@@ -110,7 +111,7 @@ export class GrpoTrainer {
     const { task, onPhase } = this.#options;
     onPhase?.('validate', this.#state.step);
     await this.#source.resume?.();
-    return validate({ ...this.#generation, task }, options);
+    return validate({ ...this.#generation, task }, { globalStep: this.#state.step, ...options });
   }
 
   async checkpoint(): Promise<Checkpoint> {
@@ -185,9 +186,10 @@ export class GrpoTrainer {
   }
 }
 
-/** The task with the rewards by models that the config adds; their code is loaded at the first sample. */
-function scoredTask({ task, config, engine }: GrpoTrainerOptions): Task {
-  const { judge, model } = config.reward;
+/** The task with the weights and the rewards by models that the config adds; the models' code is loaded at the first sample. */
+function scoredTask({ task: own, config, engine }: GrpoTrainerOptions): Task {
+  const { judge, model, weights } = config.reward;
+  const task = Object.keys(weights).length > 0 ? withRewardWeights(own, weights) : own;
   if (judge.weight === 0 && model.path === undefined) return task;
   let scored: Promise<Task> | undefined;
   const load = async () => (await import('./modelRewards.ts')).withModelRewards(task, config, engine);

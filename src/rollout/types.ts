@@ -129,12 +129,14 @@ export interface RolloutStats {
 }
 
 /**
- * The reason why a sample ended. 'max_tokens' = the response limit or a turn's, 'context_overflow' = the model's context;
+ * The reason why a sample ended. 'completed' = by an answer, 'done' = by a tool (ToolOutput.done); 'max_tokens' = the
+ * response limit or a turn's, 'context_overflow' = the model's context;
  * 'parse_error', 'tool_failure' and 'timeout' of a tool only where the limits say to stop at them; 'timeout' also of the
  * whole sample.
  */
 export type StopReason =
   | 'completed'
+  | 'done'
   | 'max_turns'
   | 'max_tokens'
   | 'max_tool_calls'

@@ -20,6 +20,12 @@ export interface ScoredSample {
   responseTokens: number;
   /** Rewards that tools gave, by tool; see Tool.calcReward. Tools that gave none are absent. */
   toolRewards?: Readonly<Record<string, number>>;
+  /** States of the tools that have one, by tool, as the last call left them; `release` has been called on them. */
+  toolStates?: Readonly<Record<string, unknown>>;
+  /** What the agent loop set as `sample.state`. */
+  state?: unknown;
+  /** The training step that it is a sample of, or that its evaluation follows; absent outside of a run. */
+  globalStep?: number;
 }
 
 export interface Reward {
@@ -27,9 +33,18 @@ export interface Reward {
   score: number;
   /** The outcome alone, 0 or 1: reported as `acc`. NaN = missing. */
   acc: number;
-  /** Further named numbers, averaged into metrics as `reward/<name>`. */
-  extra?: Record<string, number>;
-  /** Reward of each assistant turn, for the per-turn credit of advEstimator turn_loo; their sum is part of the score. */
+  /**
+   * Further named values. Of numbers metrics tell mean and spread, `reward/<name>/mean` and `/std`, without those that are
+   * NaN; texts are logged with the rollouts alone.
+   */
+  extra?: Record<string, number | string>;
+  /** The numbers of `extra` that the score is the sum of, each times its weight; see combineRewards. */
+  weights?: Readonly<Record<string, number>>;
+  /**
+   * Reward of each assistant turn, for the per-turn credit of advEstimator turn_loo; their sum is part of the score. One
+   * number for each turn that the sample has, with or without a tool call; NaN counts as 0. Turns with nothing said between
+   * them are one. Too few end the run at the first such sample.
+   */
   turns?: number[];
 }
 

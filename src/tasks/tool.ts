@@ -6,8 +6,12 @@ import { type ArgsOf, checkToolSchema, type ToolSchema } from './toolSchema.ts';
 
 export type { ArgumentSchema, ToolSchema } from './toolSchema.ts';
 
-/** The text the model reads. Bytes are read as UTF-8, what is not valid becomes U+FFFD. */
-export type ToolOutput = string | Uint8Array | { text: string; reward?: number };
+/**
+ * The text the model reads. Bytes are read as UTF-8, what is not valid becomes U+FFFD. `reward` is summed over the sample's
+ * calls, by tool; see ScoredSample.toolRewards. `done` ends the episode: the turn's other calls run to their end, all
+ * outputs are messages that the reward function sees, and the model gets no further turn (stop reason 'done').
+ */
+export type ToolOutput = string | Uint8Array | { text: string; reward?: number; done?: boolean };
 
 /** A tool as agent loops see it; `defineTool` makes one with typed arguments and state. */
 export interface Tool {

@@ -85,7 +85,7 @@ test.each([
   for (let step = 0; step < 2; step++) {
     const { samples } = await trainer.step();
     for (const { reward, trajectory, ...sample } of samples) {
-      const judged = reward.extra!['judge'];
+      const judged = reward.extra!['judge'] as number;
       expect(judged).toBe(await score(scoredOf({ reward, trajectory, ...sample })));
       expect(reward.score).toBeCloseTo(2 * (trajectory.responseIds.length % 5) + 0.5 * judged, 6);
       seen.push(judged);
@@ -139,7 +139,7 @@ test('in a worker, judge and policy are told apart', async () => {
   const samples: Sample[] = [];
   for (let step = 0; step < 2; step++)
     samples.push(...(await new GrpoTrainer({ config, task, engine: remote }).step()).samples);
-  expect(samples.every(({ reward }) => reward.extra!['judge'] >= 0)).toBe(true);
+  expect(samples.every(({ reward }) => Number(reward.extra!['judge']) >= 0)).toBe(true);
   expect(await reply('3 plus 4')).toBe(await engineCompletion(local.judge!, local.tokenizer, JUDGE)('3 plus 4'));
   await remote.destroy();
   port2.close();

@@ -68,7 +68,7 @@ test('two steps: the score is rule, classifier and judge by their weights', asyn
       expect(reward.extra!['model']).toBeCloseTo(1 / (1 + Math.exp(bad - good)), 5);
       const said = /-?\d+(\.\d+)?/.exec((await reply(`${response} ?`))!)?.[0] ?? '-1';
       expect(reward.extra!['judge']).toBe(Number(said) >= 0 ? Number(said) / 1e9 : 0);
-      const { judge: judged, model: classified } = reward.extra!;
+      const { judge: judged, model: classified } = reward.extra as Record<string, number>;
       expect(reward.score).toBeCloseTo(2 * (trajectory.responseIds.length % 5) + 0.5 * judged + 3 * classified, 5);
       seen.add(classified);
     }

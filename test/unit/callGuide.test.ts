@@ -6,7 +6,13 @@ import { ByteAutomaton, DEAD } from '../../src/rollout/constrained/byteAutomaton
 import { CallGuide } from '../../src/rollout/constrained/guide.ts';
 import { type Preemption, RolloutServer } from '../../src/rollout/server/server.ts';
 import { type CallableTool, type CallFormat, toolCallGrammar } from '../../src/rollout/constrained/toolGrammar.ts';
-import { parseHermes, parseLlama3Json, parseQwenXml, type ToolParser } from '../../src/rollout/tools/parser.ts';
+import {
+  parseGlm,
+  parseHermes,
+  parseLlama3Json,
+  parseQwenXml,
+  type ToolParser,
+} from '../../src/rollout/tools/parser.ts';
 import type { GenerateRequest, Generation } from '../../src/rollout/types.ts';
 import type { Tool } from '../../src/tasks/tool.ts';
 import type { ArgumentSchema } from '../../src/tasks/toolSchema.ts';
@@ -42,6 +48,7 @@ const callable: CallableTool[] = TOOLS.map(({ name, parameters }) => ({ name, pa
 const automata = {
   hermes: new ByteAutomaton(toolCallGrammar(callable)),
   qwen3_coder: new ByteAutomaton(toolCallGrammar(callable, 'qwen3_coder')),
+  glm: new ByteAutomaton(toolCallGrammar(callable, 'glm')),
   llama3_json: new ByteAutomaton(toolCallGrammar(callable, 'llama3_json')),
 };
 
@@ -157,6 +164,42 @@ describe('the language of a Qwen3-coder call', () => {
   });
 });
 
+describe('the language of a GLM call', () => {
+  const glm = (name: string, args: Record<string, string>, line = '\n') => {
+    const pairs = Object.entries(args).map(
+      ([key, value]) => `<arg_key>${key}</arg_key>${line}<arg_value>${value}</arg_value>${line}`,
+    );
+    return `${name}${line}${pairs.join('')}</tool_call>`;
+  };
+  test.each([
+    glm('search', { query: 'who is "x" \\ caf\u00e9?\n\t', top: '9' }),
+    glm('search', { query: 'a < b' }, ''),
+    glm('order', { size: 'M', count: '-3', gift: 'true', price: '1.5', note: 'abc', nothing: 'null' }),
+    glm('plan', { steps: '[{"x": 1}]', any: '["a", 1]' }),
+    glm('stop', {}),
+  ])('has %s', (body) => {
+    expect(accepts(body, 'glm')).toBe(true);
+    const [parsed] = parseGlm(`<tool_call>${body}`, TOOLS);
+    expect(parsed.error).toBeUndefined();
+    const said = (body.match(/query<\/arg_key>\n?<arg_value>([^]*?)<\/arg_value>/) ?? [])[1];
+    expect(parsed.error === undefined && parsed.args['query']).toEqual(said);
+  });
+
+  test.each([
+    ['an unknown tool', glm('find', {})],
+    ['a missing argument', glm('search', {})],
+    ['an unknown argument', glm('stop', { a: '1' })],
+    ['a wrong type', glm('order', { count: 'two' })],
+    ['a choice that is none', glm('order', { size: 'L' })],
+    ['a closing tag in a text', glm('search', { query: 'a</arg_value>' })],
+    ['half a call', 'stop'],
+  ])('has not %s', (_, body) => expect(accepts(body, 'glm')).toBe(false));
+
+  test('a name that it cannot write is refused in a sentence', () => {
+    expect(() => toolCallGrammar([toolOf('a<b', {})], 'glm')).toThrow('Tool "a<b": the name "a<b" has "<" or a space');
+  });
+});
+
 describe('the language of a Llama 3 turn', () => {
   const llama = (name: string, args: string) => `{"name": "${name}", "parameters": ${args}}`;
   test.each([
@@ -234,6 +277,7 @@ describe('tokens that may come next', () => {
 
   test.each<[CallFormat, ToolParser, string]>([
     ['qwen3_coder', parseQwenXml, '<tool_call>'],
+    ['glm', parseGlm, '<tool_call>'],
     ['llama3_json', parseLlama3Json, '{'],
   ])('in format %s, too, a call drawn at random is valid and complete', (format, parser, opens) => {
     const other = new CallGuide(callable, vocabulary, V, format);
@@ -368,7 +412,7 @@ test('a parser that does not say what its calls look like cannot be constrained;
   const input = { tools: [calculator], constrainToolCalls: true, toolParser: own };
   await expect(run([], { ...input, engine: new ScriptedEngine(['#### 1']) })).rejects.toThrow(
     'constrainToolCalls is on, but the tool parser has no callFormat, so nobody knows what its calls look like; ' +
-      'set it to the format it reads (hermes, llama3_json, qwen3_coder), or turn constrainToolCalls off.',
+      'set it to the format it reads (hermes, llama3_json, qwen3_coder, glm), or turn constrainToolCalls off.',
   );
   own.callFormat = 'llama3_json';
   const engine = new ScriptedEngine(['#### 1']);

@@ -30,8 +30,8 @@ const trajectories = [
   trajectory(5, [1, 1, 1, 1], { numTurns: 4, numToolCalls: 3, numToolErrors: 2, stopReason: 'max_tokens' }),
 ];
 const rewards = [
-  { score: 1.5, acc: 1, extra: { format: 0.5 } },
-  { score: 0, acc: 0, extra: { format: NaN } },
+  { score: 1.5, acc: 1, extra: { format: 0.5, tone: 2, parsed: '7' } },
+  { score: 0, acc: 0, extra: { format: NaN, tone: 4, parsed: '8' } },
 ];
 
 test("a step's metrics under verl's names", () => {
@@ -59,12 +59,18 @@ test("a step's metrics under verl's names", () => {
     'num_turns/mean': 3,
     'tool_call_counts/max': 3,
     'tool_call_counts/error_rate': 0.5,
-    'reward/format': 0.5,
+    // Of those that it applies to; the spread as TRL has it, by n - 1.
+    'reward/format/mean': 0.5,
+    'reward/format/std': 0,
+    'reward/tone/mean': 3,
+    'reward/tone/std': Math.SQRT2,
     'solved/some': 1,
     'stop/max_tokens': 0.5,
     'response/aborted_ratio': 0,
     frac_reward_zero_std: 0,
   });
+  // A text is in no metric.
+  expect(Object.keys(metrics).filter((name) => name.includes('parsed'))).toEqual([]);
   expect(metrics['critic/advantages/mean']).toBeCloseTo(-1 / 3, 12);
   expect(metrics['response_length/p90']).toBeCloseTo(3.9, 12);
   expect(Object.values(metrics).every(Number.isFinite)).toBe(true);

@@ -1,10 +1,5 @@
 import { expect, test, vi } from 'vitest';
-import {
-  type Classifier,
-  combineRewards,
-  discriminativeScorer,
-  judgeScorer,
-} from '../../src/tasks/rewards/modelReward.ts';
+import { type Classifier, addScores, discriminativeScorer, judgeScorer } from '../../src/tasks/rewards/modelReward.ts';
 import { fillJudgePrompt } from '../../src/tasks/rewards/judgePrompt.ts';
 import type { ScoredSample } from '../../src/tasks/task.ts';
 
@@ -78,7 +73,7 @@ test('a judge says a number, or it is 0', async () => {
 
 test('rule and models are added by weights; the outcome stays the rule’s', async () => {
   const rule = () => ({ score: 1, acc: 1, extra: { answered: 1 } });
-  const reward = combineRewards(rule, {
+  const reward = addScores(rule, {
     taste: { weight: 0.5, score: discriminativeScorer({ model: 'm', load: () => Promise.resolve(classify) }) },
     judge: { weight: 2, score: () => 0.25 },
   });
@@ -87,7 +82,7 @@ test('rule and models are added by weights; the outcome stays the rule’s', asy
     acc: 1,
     extra: { answered: 1, taste: 0.75, judge: 0.25 },
   });
-  await expect(combineRewards(rule, { broken: { weight: 1, score: () => Infinity } })(sample)).rejects.toThrow(
+  await expect(addScores(rule, { broken: { weight: 1, score: () => Infinity } })(sample)).rejects.toThrow(
     'The scorer "broken" gave Infinity; a score must be a finite number, or NaN for none.',
   );
 });

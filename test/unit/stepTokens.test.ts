@@ -112,6 +112,24 @@ test('gdpo needs several rewards', () => {
   );
 });
 
+test('gdpo takes the rewards that combineRewards named, by their weights, and those of reward.weights', () => {
+  // Two rewards that disagree, each normalised to +-1 / sqrt 2; `seconds` is a number that belongs to none of them.
+  const weights = { a: 1, b: 0.25 };
+  const samples = [
+    sample([1], { score: 1, acc: 1, weights, extra: { a: 1, b: 0, seconds: 9, said: 'x' } }),
+    sample([1], { score: 0, acc: 0, weights, extra: { a: 0, b: 1, seconds: 1, said: 'y' } }),
+  ];
+  const first = (config: ReturnType<typeof configOf>) => stepTokens(config, samples).advantages[0][0];
+  // The sum is 0.75 / sqrt 2 and its opposite, whitened: its sign is that of the larger weight.
+  expect(first(configOf({ name: 'gdpo' }))).toBeCloseTo(Math.SQRT1_2, 5);
+  const config = { ...configOf({ name: 'gdpo' }), reward: { ...configOf({}).reward, weights: { b: 2 } } };
+  expect(first(config)).toBeCloseTo(-Math.SQRT1_2, 5);
+  expect(first(configOf({ name: 'gdpo', gdpoRewardKeys: ['b'] }))).toBeCloseTo(-Math.SQRT1_2, 5);
+  expect(() => first(configOf({ name: 'gdpo', gdpoRewardKeys: ['said'] }))).toThrow(
+    'algorithm.gdpoRewardKeys names "said", but the task gives a, b, seconds.',
+  );
+});
+
 describe('a missing reward', () => {
   const extra = (a: number) => ({ a, b: 1 - a });
   const known = [1, 0.25, 0, 0.5].map((score) => sample([1, 0, 1], { score, acc: 0, extra: extra(score) }));

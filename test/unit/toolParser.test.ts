@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { parseHermes, parseLlama3Json, parseQwenXml } from '../../src/rollout/tools/parser.ts';
+import { parseGlm, parseHermes, parseLlama3Json, parseQwenXml } from '../../src/rollout/tools/parser.ts';
 import { calculator } from '../../src/tasks/tools/calculator.ts';
 import type { Tool } from '../../src/tasks/tool.ts';
 
@@ -55,7 +55,7 @@ describe('Hermes', () => {
       '{"name":"search","arguments":{"query":"q","sort":"up"}}',
       'Error: search: argument "sort" must be one of date, rank',
     ],
-  ])('%s -> %s', (json, error) => expect(hermes(json)).toEqual([{ error }]));
+  ])('%s -> %s', (json, error) => expect(hermes(json)).toMatchObject([{ error }]));
 
   test('a call that is not closed is an error, also when another follows', () => {
     const open = { error: 'Error: <tool_call> without </tool_call>' };
@@ -91,11 +91,22 @@ describe('Qwen3-coder XML', () => {
     ).toEqual([{ name: 'search', args: { query: '12\nlines', limit: 3, exact: true } }]);
   });
 
+  test('a text that would be a number stays text, in GLM calls too', () => {
+    const read = [{ name: 'search', args: { query: '12', limit: 3 } }];
+    expect(xml('<function=search><parameter=query>12</parameter><parameter=limit>3</parameter></function>')).toEqual(
+      read,
+    );
+    const pair = (key: string, value: string) => `<arg_key>${key}</arg_key><arg_value>${value}</arg_value>`;
+    expect(parseGlm(`<tool_call>search${pair('query', '12')}${pair('limit', '3')}</tool_call>`, TOOLS)).toEqual(read);
+  });
+
   test('errors', () => {
     expect(xml('{"name":"search"}')).toEqual([{ error: 'Error: the tool call has no <function=name>' }]);
-    expect(xml('<function=search></function>')).toEqual([{ error: 'Error: search: argument "query" is missing' }]);
-    expect(xml('<function=search><parameter=query>q</parameter><parameter=limit>x</parameter></function>')).toEqual([
-      { error: 'Error: search: argument "limit" must be of type integer' },
+    expect(xml('<function=search></function>')).toMatchObject([
+      { error: 'Error: search: argument "query" is missing' },
     ]);
+    expect(
+      xml('<function=search><parameter=query>q</parameter><parameter=limit>x</parameter></function>'),
+    ).toMatchObject([{ error: 'Error: search: argument "limit" must be of type integer' }]);
   });
 });

@@ -1,5 +1,6 @@
 import { describe, expect, test, vi } from 'vitest';
 import { type AgentLoop, agentLoopOf, registerAgentLoop } from '../../src/rollout/agent/loop.ts';
+import type { TurnSampling } from '../../src/rollout/agent/turnSampling.ts';
 import { argumentProblem } from '../../src/tasks/toolSchema.ts';
 import { defineTool, type Tool, type ToolSchema } from '../../src/tasks/tool.ts';
 import { run, ScriptedEngine, tokenizer } from '../scriptedEngine.ts';
@@ -137,6 +138,7 @@ describe('state of a sample', () => {
       ['1', '2', '3'],
     ]);
     expect(a.toolRewards).toEqual({ count: 3 * 0.5 + 30 });
+    expect(b.toolStates).toEqual({ count: { sampleId: 'b', count: 3 } });
     expect(log.sort()).toEqual(['create a', 'create b', 'release a at 3', 'release b at 3']);
   });
 
@@ -167,6 +169,35 @@ describe('state of a sample', () => {
     expect(late.toolRewards).toEqual({});
     const nan = await callOnce(plain(execute, { create: () => 1, calcReward: () => NaN }));
     expect([nan.toolRewards, nan.trajectory.numToolErrors]).toEqual([{}, 1]);
+  });
+});
+
+describe('a tool that ends the episode', () => {
+  const game = (more: Partial<Tool> = {}) => plain(({ x }) => ({ text: `said ${String(x)}`, done: x === 1 }), more);
+  const anyX = { type: 'object', properties: { x: { type: 'integer' } } } as const;
+  const play = (turns: string[], limits: NonNullable<Parameters<typeof run>[1]>['limits'] = {}) =>
+    run(turns, { tools: [game({ parameters: anyX })], limits: { ...ROOM, ...limits } });
+
+  test('the model gets no further turn; the output is a message, and no token is spent on it', async () => {
+    const { trajectory, messages, engine } = await play([call('plain', { x: 0 }), call('plain', { x: 1 }), 'never']);
+    expect(trajectory).toMatchObject({ stopReason: 'done', numTurns: 2, numToolCalls: 2, numToolErrors: 0 });
+    expect(texts(messages)).toEqual(['said 0', 'said 1']);
+    expect(engine.requests).toHaveLength(2);
+    expect(trajectory.mask.at(-1)).toBe(1);
+  });
+
+  test('of parallel calls all run and all outputs are said, whichever ends it', async () => {
+    const both = [call('plain', { x: 1 }) + call('plain', { x: 0 })];
+    const { trajectory, messages } = await play(both);
+    expect([trajectory.stopReason, ...texts(messages)]).toEqual(['done', 'said 1', 'said 0']);
+    // A failure that the limits say to stop at is the reason that is kept.
+    const failing = await play([call('plain', { x: 1 }) + call('plain', { x: 'y' })], { onParseError: 'stop' });
+    expect(failing.trajectory.stopReason).toBe('parse_error');
+  });
+
+  test('an output that does not end it says so or nothing', async () => {
+    const open = await callOnce(plain(() => ({ text: 'x', done: false })));
+    expect(open.trajectory).toMatchObject({ stopReason: 'completed', numTurns: 2 });
   });
 });
 
@@ -303,6 +334,53 @@ describe('agent loops', () => {
     expect((await run(['#### 1'], { agentLoop: 'self_check', limits: tight })).trajectory.stopReason).toBe(
       'max_tokens',
     );
+  });
+
+  test('a turn of its own length and stop strings: cut there, it goes on; its end token is written out of the loss', async () => {
+    registerAgentLoop('think_then_answer', async (sample) => {
+      const thought = await sample.generate({ maxNewTokens: 2, stop: ['.'] });
+      sample.state = { thought: thought.content, finishReason: thought.finishReason, stop: thought.stop };
+      return sample.say({ role: 'user', content: 'Answer.' }) ?? (await sample.generate()).stop ?? 'completed';
+    });
+    const thought = 'one two three four';
+    const { trajectory, engine, state } = await run([thought, '#### 2'], { agentLoop: 'think_then_answer' });
+    expect(engine.requests.map(({ sampling }) => [sampling.maxNewTokens, sampling.stop])).toEqual([
+      [2, ['.']],
+      [100, undefined],
+    ]);
+    const { responseIds, mask } = trajectory;
+    expect(state).toEqual({ thought: tokenizer.decode(responseIds.slice(0, 2)), finishReason: 'length' });
+    expect([...mask.slice(0, 3), responseIds[2]]).toEqual([1, 1, 0, tokenizer.eosTokenIds[0]]);
+    expect(trajectory).toMatchObject({ stopReason: 'completed', numTurns: 2 });
+    // Where it is the sample's own limit that cuts, the sample ends.
+    const full = await run([thought], { agentLoop: 'think_then_answer', limits: { maxResponseLength: 2 } });
+    expect(full.trajectory.stopReason).toBe('max_tokens');
+  });
+
+  test('generate called twice goes on with the same turn', async () => {
+    registerAgentLoop('two_halves', async (sample) => {
+      await sample.generate({ maxNewTokens: 1 });
+      return (await sample.generate()).stop ?? 'completed';
+    });
+    const { trajectory, engine } = await run(['#### 1', '#### 2'], { agentLoop: 'two_halves' });
+    expect([...trajectory.mask]).not.toContain(0);
+    expect([...engine.requests[1].contextIds]).toEqual([...trajectory.promptIds, trajectory.responseIds[0]]);
+  });
+
+  test.each([
+    [
+      { temperature: 0.5 },
+      /^generate\(\) was given temperature; a turn may set maxNewTokens, .+ takes all log-probs at it\.$/,
+    ],
+    [{ toolCalls: [] }, /^generate\(\) was given toolCalls; a turn may set .+ The rest is the run's\.$/],
+    [{ maxNewTokens: 0 }, 'generate() was given maxNewTokens 0; allowed: integers from 1 on.'],
+    [{ minNewTokens: 1.5 }, 'generate() was given minNewTokens 1.5; allowed: integers from 0 on.'],
+  ])('a turn cannot have %o', async (sampling, message) => {
+    registerAgentLoop(
+      'refused',
+      async (sample) => (await sample.generate(sampling as TurnSampling)).stop ?? 'completed',
+    );
+    await expect(run(['#### 1'], { agentLoop: 'refused' })).rejects.toThrow(message);
   });
 
   test('a problem may name its own; an unknown name says what there is', async () => {

@@ -113,6 +113,13 @@ export const options = (why: string) =>
     {},
   );
 
+/** Numbers by free names. */
+export const namedNumbers = (why: string) =>
+  v.optional(
+    v.pipe(v.record(v.string(), v.pipe(v.number(), v.finite())), doc<Record<string, number>>('', why, 'named numbers')),
+    {},
+  );
+
 /** A part of the config: unknown keys are errors; absent means all defaults. */
 export const part = <T extends v.ObjectEntries>(entries: T) => v.strictObject(entries);
 

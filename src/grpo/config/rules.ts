@@ -2,6 +2,7 @@
 
 import { InputError } from '../../errors.ts';
 import type { TrainConfig } from './types.ts';
+import { callFormatOf, toolParserOf } from '../../rollout/tools/parser.ts';
 import { correctionSettings } from '../correction/settings.ts';
 import { rolloutCorrection } from '../correction/correct.ts';
 import type { SftConfig } from './sftSchema.ts';
@@ -51,6 +52,8 @@ export function checkTrainRules(config: TrainConfig, source: string): void {
     );
   }
   checkCorrection(config, source);
+  const { constrainToolCalls, enable, format } = rollout.multiTurn;
+  if (enable && constrainToolCalls) callFormatOf(toolParserOf(format));
   const changesScore = [
     algorithm.useKlInReward && 'algorithm.useKlInReward',
     (algorithm.overlongBuffer.len ?? 0) > 0 && 'algorithm.overlongBuffer.len',
@@ -66,6 +69,8 @@ export function checkTrainRules(config: TrainConfig, source: string): void {
         `${algorithm.gdpoRewardKeys?.length ?? 0} gdpoRewardKeys; give one for each key.`,
     );
   }
+  if (algorithm.gdpoRewardWeights && Object.keys(config.reward.weights).length > 0)
+    fail('algorithm.gdpoRewardWeights and reward.weights both give weights of named rewards; leave one of them out.');
   if (config.trainer.refUpdateFreq > 0 && !actor.useKlLoss && !algorithm.useKlInReward)
     fail(
       'trainer.refUpdateFreq refreshes the reference, but no KL term uses one; set actor.useKlLoss or leave it out.',

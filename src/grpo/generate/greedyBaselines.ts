@@ -12,7 +12,7 @@ export async function greedyBaselines(
 ): Promise<number[]> {
   const problems = new Map(samples.map(({ group, problem }) => [group, problem]));
   const { sampling, ...options } = generateOptions(generation, step, 1);
-  const greedy = { ...options, sampling: { ...sampling, ...GREEDY } };
+  const greedy = { ...options, globalStep: step, sampling: { ...sampling, ...GREEDY } };
   const { samples: answers } = await generateSamples([...problems.values()], greedy);
   const scores = new Map([...problems.keys()].map((group, i) => [group, answers[i].reward.score]));
   return samples.map(({ group }) => scores.get(group)!);

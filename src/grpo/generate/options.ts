@@ -30,6 +30,8 @@ export interface GenerateOptions {
   batch: number;
   /** Samples per problem. */
   n: number;
+  /** As ScoredSample.globalStep. */
+  globalStep?: number;
   /** Number of the first problem's group. */
   firstGroup?: number;
   signal?: AbortSignal | undefined;

@@ -5,8 +5,9 @@
 
 import { type AgentLoopOutput, runAgentLoop } from '../../rollout/agent/loop.ts';
 import type { SampleEvent } from '../../rollout/agent/events.ts';
-import type { RolloutStats } from '../../rollout/types.ts';
-import type { Problem, Reward, Task } from '../../tasks/task.ts';
+import type { RolloutStats, Trajectory } from '../../rollout/types.ts';
+import { InputError } from '../../errors.ts';
+import type { Problem, Reward } from '../../tasks/task.ts';
 import type { Metrics } from '../metrics.ts';
 import type { Sample } from '../update/batch.ts';
 import { type GenerateOptions, type GenerationContext, generateOptions } from './options.ts';
@@ -63,7 +64,7 @@ export class PlainGroups implements SampleSource {
 /** Options of a training step's generation. */
 export function stepOptions(source: SourceOptions, step: number): GenerateOptions {
   const options = generateOptions(source, step, source.config.rollout.n);
-  return { ...options, onSample: (sample) => source.onSample(sample, step) };
+  return { ...options, globalStep: step, onSample: (sample) => source.onSample(sample, step) };
 }
 
 /** Seconds spent outside the model, summed over samples (they overlap each other and generation). */
@@ -106,7 +107,7 @@ export function startGroups(
     });
     const { trajectory, messages, timing } = output;
     const started = performance.now();
-    const reward = await score(task, problem, output);
+    const reward = await score(options, problem, output);
     seconds.tools += timing.toolsMs / 1000;
     const end = performance.now();
     seconds.reward += (end - started) / 1000;
@@ -122,14 +123,17 @@ export function startGroups(
 }
 
 async function score(
-  task: Task,
+  { task, globalStep }: Pick<GenerateOptions, 'task' | 'globalStep'>,
   problem: Problem,
-  { messages, trajectory, toolRewards }: AgentLoopOutput,
+  { messages, trajectory, toolRewards, toolStates, state }: AgentLoopOutput,
 ): Promise<Reward> {
   const reward = await task.reward({
     problem,
     messages,
     toolRewards,
+    toolStates,
+    state,
+    ...(globalStep !== undefined && { globalStep }),
     response: messages.findLast((m) => m.role === 'assistant')?.content ?? '',
     stopReason: trajectory.stopReason,
     numTurns: trajectory.numTurns,
@@ -138,10 +142,26 @@ async function score(
     responseTokens: trajectory.responseIds.length,
   });
   const { score: value } = reward;
-  if (Number.isFinite(value) || Number.isNaN(value)) return reward;
-  throw new Error(
-    `The reward of problem "${problem.id}" is ${value}; give a finite number, or NaN where there is none for this sample.`,
-  );
+  if (!Number.isFinite(value) && !Number.isNaN(value))
+    throw new Error(
+      `The reward of problem "${problem.id}" is ${value}; give a finite number, or NaN where there is none for this sample.`,
+    );
+  checkTurns(reward, problem, trajectory);
+  return reward;
+}
+
+/** Throws InputError where `turns` has less than a finite number or NaN for every turn that is trained. */
+function checkTurns({ turns }: Reward, { id }: Problem, { mask }: Trajectory): void {
+  if (!turns) return;
+  const trained = mask.reduce((count, m, t) => count + (m === 1 && mask[t - 1] !== 1 ? 1 : 0), 0);
+  const fault = (turn: number, what: string) =>
+    new InputError(
+      `The reward of problem "${id}" has ${what} for turn ${turn + 1} of ${trained}: its \`turns\` are ` +
+        `[${turns.join(', ')}]; give one number for every assistant turn, 0 or NaN where there is none.`,
+    );
+  const infinite = turns.findIndex((value) => !Number.isFinite(value) && !Number.isNaN(value));
+  if (infinite >= 0) throw fault(infinite, `${turns[infinite]}`);
+  if (turns.length < trained) throw fault(turns.length, 'no number');
 }
 
 /** Two 32-bit words that no other (seed, batch, problem, sample) gets, in practice: two rounds of a 128-bit mix. */

@@ -11,6 +11,8 @@ import { generateSamples } from './samples.ts';
 export interface ValidateOptions {
   /** Answers every problem greedily as well. */
   greedy?: boolean;
+  /** The step that it follows, for the reward function. */
+  globalStep?: number;
   /** Sees every sampled conversation as it ends, not the greedy ones. */
   onSample?: (sample: Sample) => void;
 }
@@ -20,7 +22,7 @@ const VALIDATION_BATCH = 0xffffffff; // no training step has this number
 /** Held-out accuracy: sampled as `rollout.valKwargs` says, and greedy as well when asked. Uses the outcome, not shaping. */
 export async function validate(
   generation: GenerationContext,
-  { greedy = false, onSample }: ValidateOptions = {},
+  { greedy = false, globalStep, onSample }: ValidateOptions = {},
 ): Promise<Metrics> {
   const { config, task } = generation;
   const started = performance.now();
@@ -31,6 +33,7 @@ export async function validate(
     const { samples } = await generateSamples(problems, {
       ...options,
       sampling: { ...sampling, ...override },
+      ...(globalStep !== undefined && { globalStep }),
       ...(listen && { onSample: listen }),
     });
     return problems.map((_, p) => samples.slice(p * n, (p + 1) * n).map(({ reward }) => reward.acc));

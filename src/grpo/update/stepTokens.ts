@@ -37,7 +37,7 @@ export interface StepTokens extends SampleTokens {
   metrics: Metrics;
 }
 
-type Settings = Pick<TrainConfig, 'actor' | 'algorithm' | 'data'>;
+type Settings = Pick<TrainConfig, 'actor' | 'algorithm' | 'data'> & Partial<Pick<TrainConfig, 'reward'>>;
 
 /** Rewards, masks, advantages and importance weights of a step; writes each sample's mean advantage on it. */
 export function stepTokens(config: Settings, samples: readonly Sample[], extras: StepExtras = {}): StepTokens {
@@ -56,16 +56,17 @@ export function stepTokens(config: Settings, samples: readonly Sample[], extras:
     const shape = { maxResponseLength: data.maxResponseLength, bufferLen, penaltyFactor };
     return reward.score + overlongPenalty(trajectory.responseIds.length, shape) - (kl?.penalties[s] ?? 0);
   });
+  const components = algorithm.advEstimator === 'gdpo' ? rewardComponents(samples, config) : undefined;
   const inputs: AdvantageInputs = {
     rewards,
     groups: samples.map(({ group }) => group),
     masks,
-    ...(algorithm.advEstimator === 'gdpo' ? { components: rewardComponents(samples, algorithm.gdpoRewardKeys) } : {}),
+    ...(components && { components: components.values }),
     ...(algorithm.advEstimator === 'turn_loo' ? { turnRewards: turnRewardsOf(samples, rewards, masks) } : {}),
     ...(extras.baselines ? { baselines: extras.baselines } : {}),
   };
-  const { scaleRewards, gamma, gdpoRewardWeights: rewardWeights } = algorithm;
-  const options = { scaleRewards, gamma, ...(rewardWeights && { rewardWeights }) };
+  const { scaleRewards, gamma } = algorithm;
+  const options = { scaleRewards, gamma, ...(components && { rewardWeights: components.weights }) };
   const advantages = extras.advantage
     ? extras.advantage(inputs, samples)
     : computeAdvantages(algorithm.advEstimator, inputs, options);
@@ -154,19 +155,34 @@ function klInReward(
   };
 }
 
-/** [K][N]: named numbers of the rewards, all of them unless `keys` says which; a sample that lacks one has NaN there. */
-function rewardComponents(samples: readonly Sample[], keys?: readonly string[]): number[][] {
-  const given = [...new Set(samples.flatMap(({ reward }) => Object.keys(reward.extra ?? {})))];
+/**
+ * The named rewards that gdpo normalises one by one, with their weights: gdpoRewardKeys, or those of combineRewards, or all
+ * numbers that the task gives. [K][N]; a sample that lacks one has NaN there.
+ */
+function rewardComponents(
+  samples: readonly Sample[],
+  { algorithm, reward: configured }: Settings,
+): { values: number[][]; weights: number[] } {
+  const extras = samples.map(({ reward }) => reward.extra ?? {});
+  const given = [...new Set(extras.flatMap((extra) => Object.keys(extra).filter((name) => isNumber(extra[name]))))];
   if (given.length === 0) {
     throw new RangeError(
       'advEstimator "gdpo" normalises several rewards, but this task gives none in `extra`; use grpo.',
     );
   }
-  const absent = keys?.find((key) => !given.includes(key));
+  const { gdpoRewardKeys, gdpoRewardWeights } = algorithm;
+  const absent = gdpoRewardKeys?.find((key) => !given.includes(key));
   if (absent !== undefined)
     throw new RangeError(`algorithm.gdpoRewardKeys names "${absent}", but the task gives ${given.join(', ')}.`);
-  return (keys ?? given).map((name) => samples.map(({ reward }) => reward.extra?.[name] ?? NaN));
+  const own = samples.find(({ reward }) => reward.weights)?.reward.weights;
+  const names = gdpoRewardKeys ?? (own ? Object.keys(own) : given);
+  return {
+    values: names.map((name) => extras.map((extra) => (isNumber(extra[name]) ? extra[name] : NaN))),
+    weights: names.map((name, k) => gdpoRewardWeights?.[k] ?? configured?.weights[name] ?? own?.[name] ?? 1),
+  };
 }
+
+const isNumber = (value: number | string | undefined): value is number => typeof value === 'number';
 
 /**
  * One reward a trained turn (run of 1s in the mask): the task's `turns` where it gives them, else 0; whatever the final

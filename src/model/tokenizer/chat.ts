@@ -16,6 +16,20 @@ import { ChatTemplate } from './template.ts';
 interface ChatMessage {
   role: string;
   content: string;
+  /** Of a tool's message: which call it answers. */
+  name?: string;
+  tool_call_id?: string;
+  tool_calls?: unknown;
+}
+
+/** The tool calls that a sampled turn ended with, for templates that render outputs by them. */
+export interface CalledTurn {
+  /** One for each tool message, in order. */
+  calls: readonly { id: string; name: string }[];
+  /** The token that the turn ended with; absent where it was cut before one. */
+  end?: number;
+  /** The name of the control token that follows calls. */
+  stopToken: string;
 }
 
 interface ChatOptions {
@@ -34,6 +48,8 @@ const KNOWN_ROLES = ['user', 'tool', 'function', 'ipython'];
 
 /** Characters of texts encoded lately that are kept: each takes a good part of a millisecond, and mostly the device waits. */
 const KEPT_CHARACTERS = 4e6;
+
+const QUESTION = { role: 'user', content: 'A question.' };
 
 export class ChatTokenizer {
   /** Ids that end an assistant turn; the first is the one we append to demonstrations. */
@@ -128,10 +144,21 @@ export class ChatTokenizer {
 
   /**
    * The tokens that follow an assistant turn which ended with its end token: the rest of that turn's closing (a
-   * newline, in ChatML), the tool messages, the next assistant header. Found as the difference to a dummy conversation.
+   * newline, in ChatML), the tool messages, the next assistant header. Found as the difference to a dummy conversation,
+   * whose assistant has `tool_calls` where `called` tells of some. Throws InputError for a template without such an end.
    */
-  encodeContinuation(toolMessages: ChatMessage[]): Uint32Array {
-    return this.once(JSON.stringify(['continuation', toolMessages]), () => this.newContinuation(toolMessages));
+  encodeContinuation(toolMessages: ChatMessage[], called?: CalledTurn): Uint32Array {
+    return this.once(JSON.stringify(['continuation', toolMessages, called]), () => {
+      const { messages, marks } = this.defuse(toolMessages);
+      return Uint32Array.from(
+        this.encodeMarked(called ? this.afterCalls(messages, called) : this.afterReply(messages), marks),
+      );
+    });
+  }
+
+  /** Id of a token by its text; undefined without one. */
+  idOf(text: string): number | undefined {
+    return this.full.token_to_id(text);
   }
 
   /**
@@ -157,14 +184,9 @@ export class ChatTokenizer {
     return ids;
   }
 
-  private newContinuation(toolMessages: ChatMessage[]): Uint32Array {
-    const { messages: safe, marks } = this.defuse(toolMessages);
+  private afterReply(toolMessages: ChatMessage[]): string {
     const reply = 'webgrpo-dummy-reply';
-    const dummy = [
-      { role: 'user', content: 'A question.' },
-      { role: 'assistant', content: reply },
-    ];
-    const text = this.applyChatTemplate([...dummy, ...safe]);
+    const text = this.applyChatTemplate([QUESTION, { role: 'assistant', content: reply }, ...toolMessages]);
     const end = reply + this.full.id_to_token(this.eosTokenIds[0]);
     const at = text.indexOf(end);
     if (at < 0) {
@@ -173,7 +195,34 @@ export class ChatTokenizer {
           'end token, so turns cannot be appended to sampled tokens; set eos_token to the token that ends a turn.',
       );
     }
-    return Uint32Array.from(this.encodeMarked(text.slice(at + end.length), marks));
+    return text.slice(at + end.length);
+  }
+
+  /** After the end token where the template writes the drawn one, else from the stop token on, which stands for it. */
+  private afterCalls(toolMessages: ChatMessage[], { calls, end, stopToken }: CalledTurn): string {
+    const value = 'webgrpo-dummy-value';
+    const toolCalls = calls.map(({ id, name }) => ({
+      id,
+      type: 'function',
+      function: { name, arguments: { value } },
+    }));
+    const answers = toolMessages.map((message, i) => ({
+      ...message,
+      name: calls[i].name,
+      tool_call_id: calls[i].id,
+    }));
+    const caller = { role: 'assistant', content: '', tool_calls: toolCalls };
+    const text = this.applyChatTemplate([QUESTION, caller, ...answers]);
+    const from = text.lastIndexOf(value);
+    const stop = from < 0 ? -1 : text.indexOf(stopToken, from);
+    const drawn = end === undefined ? stopToken : this.full.id_to_token(end)!;
+    const drawnAt = from < 0 ? -1 : text.indexOf(drawn, from);
+    if (end !== undefined && drawnAt >= 0 && (stop < 0 || drawnAt <= stop)) return text.slice(drawnAt + drawn.length);
+    if (stop >= 0) return text.slice(stop);
+    throw new InputError(
+      `The chat template does not write ${stopToken} after an assistant's \`tool_calls\`, so tool outputs cannot be ` +
+        "appended to sampled tokens; use the model's own template, or set rollout.multiTurn.format to the format it writes.",
+    );
   }
 
   /** Hides every control token's name in what comes from outside. No marks where there is none, which is mostly so. */

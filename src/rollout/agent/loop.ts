@@ -11,7 +11,10 @@ import type { AgentLoopInput } from './types.ts';
 import { takeTurn } from './yield.ts';
 import type { StopReason, Trajectory } from '../types.ts';
 
-/** Runs a sample to its end and returns the reason. An exception ends the run; tools and calls fail by text instead. */
+/**
+ * Runs a sample to its end and returns the reason. An exception ends the run; tools and calls fail by text instead. What it
+ * sets as `sample.state` the reward function finds as ScoredSample.state.
+ */
 export type AgentLoop = (sample: AgentSample) => Promise<StopReason>;
 
 export interface AgentLoopOutput {
@@ -20,6 +23,10 @@ export interface AgentLoopOutput {
   messages: Message[];
   /** Rewards of stateful tools, by tool; see Tool.calcReward. */
   toolRewards: Record<string, number>;
+  /** States of stateful tools as they were at the end, by tool. */
+  toolStates: Record<string, unknown>;
+  /** What the loop set. */
+  state: unknown;
   /** Milliseconds this sample waited for the engine and for its tools. */
   timing: { generateMs: number; toolsMs: number };
 }
@@ -76,8 +83,8 @@ export async function runAgentLoop(input: AgentLoopInput): Promise<AgentLoopOutp
   });
   try {
     const stopReason = await loop(sample).finally(() => sample.endTools());
-    const { messages, timing, toolRewards } = sample;
-    return { trajectory: sample.trajectory(stopReason), messages, timing, toolRewards };
+    const { messages, timing, toolRewards, toolStates, state } = sample;
+    return { trajectory: sample.trajectory(stopReason), messages, timing, toolRewards, toolStates, state };
   } finally {
     clearTimeout(timer);
     stopWaiting?.();

@@ -3,11 +3,13 @@
  * say something). Limits, masks, log-probs and stop reasons are kept here, so that a loop of the user's own is short.
  */
 
+import type { CalledTurn } from '../../model/tokenizer/chat.ts';
 import type { Message } from '../../tasks/task.ts';
 import type { Tool } from '../../tasks/tool.ts';
 import { checkPrompt, encodePrompt } from './prompt.ts';
 import { type CallFailure, runTool, type ToolResult } from '../tools/run.ts';
 import type { EventKind, SampleEvent } from './events.ts';
+import { type TurnSampling, turnSampling } from './turnSampling.ts';
 import type { AgentLoopInput, Turn } from './types.ts';
 import { cutAtStop } from '../decode/stopStrings.ts';
 import { callFormatOf, parseHermes, type ToolCall } from '../tools/parser.ts';
@@ -21,6 +23,9 @@ export class AgentSample {
   /** Sum of what tools gave beside their texts, by tool. */
   readonly toolRewards: Record<string, number> = {};
   readonly timing = { generateMs: 0, toolsMs: 0 };
+  /** The loop's own, for the reward function. */
+  state: unknown = undefined;
+  toolStates: Record<string, unknown> = {};
   readonly #prompt: Uint32Array;
   readonly #ids: number[] = [];
   readonly #mask: number[] = [];
@@ -29,8 +34,10 @@ export class AgentSample {
   readonly #weightVersions: number[] = [];
   readonly #signal: AbortSignal;
   readonly #states: ToolStates;
-  /** The last turn ended at a stop string: its end token is still to be written. */
+  /** The last turn ended without an end token, which is still to be written. */
   #open = false;
+  /** The token that the last turn ended with, a stop token or an end token. */
+  #endToken: number | undefined;
   #timedOut = false;
   #counts = { numTurns: 0, numToolCalls: 0, numToolErrors: 0 };
 
@@ -43,16 +50,24 @@ export class AgentSample {
     this.#states = new ToolStates({ sampleId: input.requestId, problem: input.problem });
   }
 
-  /** The model's next turn. A loop must end the sample when `stop` is set. */
-  async generate(): Promise<Turn> {
-    if (this.#signal.aborted) return { content: '', calls: [], stop: this.#abortReason() };
+  /**
+   * The model's next turn, with what `turn` asks of the sampler for it alone. A loop must end the sample when `stop` is
+   * set. Called again with nothing said in between, it goes on with the same turn. Throws InputError for a setting that a
+   * turn may not have; see TurnSampling.
+   */
+  async generate(turn: TurnSampling = {}): Promise<Turn> {
+    const sampling = turnSampling(this.input.sampling, turn);
+    if (this.#signal.aborted) return { content: '', finishReason: 'stop', calls: [], stop: this.#abortReason() };
     const budget = this.tokensLeft;
-    const generation = await this.#generate(budget);
+    const generation = await this.#generate(budget, sampling);
+    const { stopReason, tokenIds } = generation;
     const { content } = this.messages[this.messages.length - 1];
-    const cut = generation.tokenIds.length < budget ? 'max_tokens' : this.#outOf();
-    if (generation.stopReason === 'aborted') return { content, calls: [], stop: this.#abortReason() };
-    if (generation.stopReason === 'length') return { content, calls: [], stop: cut };
-    return { content, calls: this.#parse(content) };
+    const cut = stopReason === 'length';
+    const ended = { content, finishReason: cut ? ('length' as const) : ('stop' as const), calls: [] };
+    if (stopReason === 'aborted') return { ...ended, stop: this.#abortReason() };
+    if (!cut) return { ...ended, calls: this.#parse(this.#textOf(generation, sampling)) };
+    if (tokenIds.length === turn.maxNewTokens && tokenIds.length < budget) return ended;
+    return { ...ended, stop: tokenIds.length < budget ? 'max_tokens' : this.#outOf() };
   }
 
   /** Runs all calls of a turn at once and says their outputs, in the order of the calls. A value ends the sample. */
@@ -64,7 +79,8 @@ export class AgentSample {
     const outputs = results.map(({ text }): Message => ({ role: 'tool', content: text }));
     this.messages.push(...outputs);
     if (this.#signal.aborted) return this.#abortReason();
-    return this.#fatal(results) ?? this.#extend(outputs);
+    const done = results.some((result) => result.done) ? 'done' : undefined;
+    return this.#fatal(results) ?? done ?? this.#extend(outputs, this.#called(calls));
   }
 
   /** Puts a message that the model did not write before its next turn. A value: there is no room, end the sample. */
@@ -90,8 +106,9 @@ export class AgentSample {
 
   /** Asks every tool for its reward and frees its state. Never throws: a tool that fails here counts as an error. */
   async endTools(): Promise<void> {
-    const { errors, rewards } = await this.#states.end(this.input.limits.toolTimeoutMs);
+    const { errors, rewards, states } = await this.#states.end(this.input.limits.toolTimeoutMs);
     this.#counts.numToolErrors += errors;
+    this.toolStates = states;
     for (const [name, reward] of Object.entries(rewards)) this.#addReward(name, reward);
   }
 
@@ -127,8 +144,8 @@ export class AgentSample {
     return limits.maxResponseLength <= limits.contextLength - this.#prompt.length ? 'max_tokens' : 'context_overflow';
   }
 
-  async #generate(budget: number): Promise<Generation> {
-    const { engine, requestId, key, sampling } = this.input;
+  async #generate(budget: number, sampling: SamplingParams): Promise<Generation> {
+    const { engine, requestId, key } = this.input;
     const contextIds = new Uint32Array(this.#prompt.length + this.#ids.length);
     contextIds.set(this.#prompt);
     contextIds.set(this.#ids, this.#prompt.length);
@@ -141,6 +158,7 @@ export class AgentSample {
       sampling: {
         ...sampling,
         maxNewTokens: Math.min(sampling.maxNewTokens, budget),
+        stopTokenIds: this.#stopTokenIds(sampling),
         ...this.#constraint(),
       },
       ...(this.input.onEvent && { timed: true }),
@@ -151,9 +169,37 @@ export class AgentSample {
       this.#tell({ kind, start: start + from, end: start + end, ...(gpuMs !== undefined && { gpuMs }) });
     this.#append(generation.tokenIds, generation);
     this.#counts.numTurns++;
-    this.#open = generation.stopReason === 'stop_string';
-    this.messages.push({ role: 'assistant', content: this.#textOf(generation) });
+    this.#open = generation.stopReason === 'stop_string' || generation.stopReason === 'length';
+    this.#endToken = generation.stopReason === 'stop' ? generation.tokenIds.at(-1) : undefined;
+    const content = this.#textOf(this.#withoutEnd(generation), sampling);
+    this.messages.push({ role: 'assistant', content });
     return generation;
+  }
+
+  /** The control token after a turn's calls, where the format has one and there are tools to call. */
+  get #stopToken(): string | undefined {
+    const { tools, toolParser = parseHermes } = this.input;
+    return tools.length > 0 ? toolParser.stopToken : undefined;
+  }
+
+  #stopTokenIds({ stopTokenIds }: SamplingParams): number[] {
+    const id = this.#stopToken === undefined ? undefined : this.input.tokenizer.idOf(this.#stopToken);
+    return id === undefined || stopTokenIds.includes(id) ? stopTokenIds : [...stopTokenIds, id];
+  }
+
+  /** Without the token that ended the turn, whose name would else be in the text. */
+  #withoutEnd(generation: Generation): Generation {
+    const named = this.#stopToken !== undefined && this.#endToken !== undefined;
+    return named ? { ...generation, tokenIds: generation.tokenIds.subarray(0, -1) } : generation;
+  }
+
+  /** The calls that outputs answer, for templates that render them by it. */
+  #called(calls: ToolCall[]): CalledTurn | undefined {
+    const stopToken = this.#stopToken;
+    if (stopToken === undefined) return undefined;
+    const before = this.#counts.numToolCalls - calls.length;
+    const named = calls.map(({ name = 'unknown', id }, i) => ({ name, id: id ?? `functions.${name}:${before + i}` }));
+    return { calls: named, stopToken, ...(this.#endToken !== undefined && { end: this.#endToken }) };
   }
 
   #constraint(): Pick<SamplingParams, 'toolCalls' | 'toolCallFormat'> {
@@ -163,9 +209,10 @@ export class AgentSample {
     return { toolCalls, toolCallFormat: callFormatOf(toolParser) };
   }
 
-  #textOf({ tokenIds, stopString }: Generation): string {
-    const { tokenizer, sampling } = this.input;
-    const decode = (ids: Uint32Array) => tokenizer.decode(ids, { skipSpecialTokens: true });
+  #textOf({ tokenIds, stopString }: Generation, sampling: SamplingParams): string {
+    const { tokenizer } = this.input;
+    const skipSpecialTokens = this.#stopToken === undefined;
+    const decode = (ids: Uint32Array) => tokenizer.decode(ids, { skipSpecialTokens });
     const text = decode(tokenIds);
     if (stopString === undefined) return text;
     return cutAtStop(text, decode(tokenIds.subarray(0, -1)), stopString, sampling.includeStopStrInOutput ?? false);
@@ -215,11 +262,11 @@ export class AgentSample {
     return results.find(({ failure }) => failure !== undefined && stops(failure))?.failure;
   }
 
-  #extend(messages: Message[]): StopReason | undefined {
+  #extend(messages: Message[], called?: CalledTurn): StopReason | undefined {
     const { tokenizer } = this.input;
-    const rest = tokenizer.encodeContinuation(messages);
+    const rest = tokenizer.encodeContinuation(messages, called);
     // The template goes on after an end token. One that the model did not draw stays out of the loss, as all of this.
-    const continuation = this.#open ? Uint32Array.of(tokenizer.eosTokenIds[0], ...rest) : rest;
+    const continuation = this.#open && !called ? Uint32Array.of(tokenizer.eosTokenIds[0], ...rest) : rest;
     // As verl: output that leaves no room for an answer is not appended.
     if (continuation.length >= this.tokensLeft) return this.#outOf();
     this.#append(continuation);

@@ -54,8 +54,10 @@ export interface AgentLoopInput {
 /** One turn of the model. */
 export interface Turn {
   content: string;
+  /** 'length' = cut at the `maxNewTokens` that `generate` was given: the loop may go on, with `say` or another `generate`. */
+  finishReason: 'stop' | 'length';
   /** Tool calls in it; none without tools. */
   calls: ToolCall[];
-  /** Set when the sample has to end here: cut, aborted, out of time. */
+  /** Set when the sample has to end here: cut by a limit of the run, aborted, out of time. */
   stop?: StopReason;
 }

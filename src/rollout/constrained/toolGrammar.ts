@@ -12,7 +12,7 @@ export interface CallableTool {
 }
 
 /** As `rollout.multiTurn.format`. */
-export type CallFormat = 'hermes' | 'qwen3_coder' | 'llama3_json';
+export type CallFormat = 'hermes' | 'qwen3_coder' | 'glm' | 'llama3_json';
 
 export const CALL_OPENS = '<tool_call>';
 const CALL_CLOSES = '</tool_call>';
@@ -20,7 +20,7 @@ const CALL_CLOSES = '</tool_call>';
 /** The grammar after CALL_OPENS, up to and with CALL_CLOSES; of a whole turn in Llama 3's format, which has no tags. */
 export function toolCallGrammar(tools: readonly CallableTool[], format: CallFormat = 'hermes'): Pattern {
   if (format === 'llama3_json') return llamaTurn(jsonCall(tools, 'parameters'));
-  const call = format === 'hermes' ? jsonCall(tools, 'arguments') : oneOf(...tools.map(xmlCall));
+  const call = format === 'hermes' ? jsonCall(tools, 'arguments') : oneOf(...tools.map(CALLS_WITHOUT_QUOTES[format]));
   return sequence(lineBreak, call, lineBreak, literal(CALL_CLOSES));
 }
 
@@ -34,12 +34,14 @@ function jsonCall(tools: readonly CallableTool[], argumentsKey: string): Pattern
 }
 
 /** Texts are written as they are, all else as JSON. */
+const CALLS_WITHOUT_QUOTES = { qwen3_coder: xmlCall, glm: glmCall };
+
 function xmlCall({ name, parameters: { properties, required = [] } }: CallableTool): Pattern {
   const parts = Object.entries(properties).map(([key, schema]) => {
     const part = sequence(
       literal(`<parameter=${xmlName(name, key)}>`),
       lineBreak,
-      xmlValue(name, key, schema),
+      xmlValue('qwen3_coder', name, key, schema),
       lineBreak,
       literal('</parameter>'),
       lineBreak,
@@ -49,6 +51,28 @@ function xmlCall({ name, parameters: { properties, required = [] } }: CallableTo
   return sequence(literal(`<function=${xmlName(name, name)}>`), lineBreak, ...parts, literal('</function>'));
 }
 
+function glmCall({ name, parameters: { properties, required = [] } }: CallableTool): Pattern {
+  const parts = Object.entries(properties).map(([key, schema]) => {
+    const part = sequence(
+      literal(`<arg_key>${glmName(name, key)}</arg_key>`),
+      lineBreak,
+      literal('<arg_value>'),
+      xmlValue('glm', name, key, schema),
+      literal('</arg_value>'),
+      lineBreak,
+    );
+    return required.includes(key) ? part : optional(part);
+  });
+  return sequence(literal(glmName(name, name)), lineBreak, ...parts);
+}
+
+function glmName(tool: string, name: string): string {
+  if (name === name.trim() && !name.includes('<')) return name;
+  throw new InputError(
+    `Tool "${tool}": the name "${name}" has "<" or a space at an end, which format glm cannot write; rename it.`,
+  );
+}
+
 function xmlName(tool: string, name: string): string {
   if (!/[>\s]/.test(name)) return name;
   throw new InputError(
@@ -56,12 +80,12 @@ function xmlName(tool: string, name: string): string {
   );
 }
 
-function xmlValue(tool: string, key: string, schema: ArgumentSchema): Pattern {
+function xmlValue(format: CallFormat, tool: string, key: string, schema: ArgumentSchema): Pattern {
   if (schema.type !== 'string') return value(schema);
   if (!schema.enum) return rawText(schema.maxLength);
   const choices = schema.enum.map(String).filter((choice) => !/<[t/]|^\n|\n$/.test(choice));
   if (choices.length > 0) return oneOf(...choices.map(literal));
-  throw new InputError(`Tool "${tool}": no choice of "${key}" can be written in format qwen3_coder; change its enum.`);
+  throw new InputError(`Tool "${tool}": no choice of "${key}" can be written in format ${format}; change its enum.`);
 }
 
 /** A turn whose first character is "{" is calls with ";" between them; any other is free. */

@@ -1,29 +1,22 @@
 /**
- * Finds the tool calls in what an assistant wrote. Three formats: Hermes JSON (Qwen2.5, Qwen3, our own checkpoints),
- * Qwen3-coder's XML, Llama 3's JSON. A user's own parser is any function of this type.
- *
- * A call that cannot be read becomes an error text for the model, never an exception: the model is the one to correct it.
+ * The formats of tool calls, by verl's names, or vLLM's where verl has none. Here those whose tags are plain text; gptOss.ts,
+ * kimi.ts and gemma.ts have those of control tokens. A user's own parser is any function of type ToolParser.
  */
 
 import { InputError } from '../../errors.ts';
 import type { Tool } from '../../tasks/tool.ts';
-import { argumentProblem, isObject } from '../../tasks/toolSchema.ts';
+import { isObject } from '../../tasks/toolSchema.ts';
 import type { CallFormat } from '../constrained/toolGrammar.ts';
+import { between, checkCall, parseJson, taggedBlocks, type ToolCall, type ToolParser, typedValue } from './call.ts';
+import { parseFunctionGemma, parseGemma4 } from './gemma.ts';
+import { parseGptOss } from './gptOss.ts';
+import { parseKimi } from './kimi.ts';
 
-export type ToolCall =
-  | { name: string; args: Record<string, unknown>; error?: undefined }
-  /** A call that cannot run; `error` is what the model reads in place of the tool's output. */
-  | { error: string };
-
-export interface ToolParser {
-  (text: string, tools: Tool[]): ToolCall[];
-  /** The format whose calls it reads; without it they cannot be constrained (constrainToolCalls). */
-  callFormat?: CallFormat;
-}
+export type { ToolCall, ToolParser } from './call.ts';
 
 /** `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`, any number of them, text around them ignored. */
 export const parseHermes: ToolParser = (text, tools) =>
-  taggedBlocks(text).map((block) => (block.closed ? readJsonCall(block.body, 'arguments', tools) : NOT_CLOSED));
+  callBlocks(text, (body) => readJsonCall(body, 'arguments', tools));
 
 /** `{"name": ..., "parameters": {...}}`, several separated by ";". Text that does not start so is no call. */
 export const parseLlama3Json: ToolParser = (text, tools) => {
@@ -33,21 +26,38 @@ export const parseLlama3Json: ToolParser = (text, tools) => {
 };
 
 /** `<tool_call><function=f><parameter=p>value</parameter></function></tool_call>`; values typed by the schema. */
-export const parseQwenXml: ToolParser = (text, tools) =>
-  taggedBlocks(text).map((block) => (block.closed ? readXmlCall(block.body, tools) : NOT_CLOSED));
+export const parseQwenXml: ToolParser = (text, tools) => callBlocks(text, (body) => readXmlCall(body, tools));
+
+/** GLM 4.5: `<tool_call>f\n<arg_key>p</arg_key>\n<arg_value>value</arg_value></tool_call>`; values typed by the schema. */
+export const parseGlm: ToolParser = (text, tools) => callBlocks(text, (body) => readGlmCall(body, tools));
 
 parseHermes.callFormat = 'hermes';
 parseLlama3Json.callFormat = 'llama3_json';
 parseQwenXml.callFormat = 'qwen3_coder';
+parseGlm.callFormat = 'glm';
+parseGlm.stopToken = '<|observation|>';
 
-export const TOOL_PARSERS = { hermes: parseHermes, llama3_json: parseLlama3Json, qwen3_coder: parseQwenXml } as const;
+export const TOOL_PARSERS = {
+  hermes: parseHermes,
+  llama3_json: parseLlama3Json,
+  qwen3_coder: parseQwenXml,
+  glm: parseGlm,
+  'gpt-oss': parseGptOss,
+  kimi: parseKimi,
+  functiongemma: parseFunctionGemma,
+  gemma4: parseGemma4,
+} as const satisfies Record<string, ToolParser>;
 
-/** The format of a parser's calls; throws InputError if the parser does not say. */
-export function callFormatOf({ callFormat }: ToolParser): CallFormat {
+/** The format of a parser's calls; throws InputError if the parser does not say, or its calls cannot be constrained. */
+export function callFormatOf({ callFormat, stopToken }: ToolParser): CallFormat {
   if (callFormat) return callFormat;
+  const formats = Object.entries(TOOL_PARSERS).flatMap(([name, parser]) => ('callFormat' in parser ? [name] : []));
   throw new InputError(
-    'constrainToolCalls is on, but the tool parser has no callFormat, so nobody knows what its calls look like; ' +
-      `set it to the format it reads (${Object.keys(TOOL_PARSERS).join(', ')}), or turn constrainToolCalls off.`,
+    stopToken === undefined
+      ? 'constrainToolCalls is on, but the tool parser has no callFormat, so nobody knows what its calls look like; ' +
+          `set it to the format it reads (${formats.join(', ')}), or turn constrainToolCalls off.`
+      : 'constrainToolCalls is on, but calls of this format are written with control tokens, which a mask over texts ' +
+          `cannot see; formats that can be constrained: ${formats.join(', ')}. Turn constrainToolCalls off.`,
   );
 }
 
@@ -58,17 +68,11 @@ export function toolParserOf(format: string): ToolParser {
   throw new InputError(`There is no tool parser "${format}"; known are ${Object.keys(TOOL_PARSERS).join(', ')}.`);
 }
 
-const NOT_CLOSED: ToolCall = { error: 'Error: <tool_call> without </tool_call>' };
-
-function taggedBlocks(text: string): { body: string; closed: boolean }[] {
-  return text
-    .split('<tool_call>')
-    .slice(1)
-    .map((rest) => {
-      const end = rest.indexOf('</tool_call>');
-      return { body: end < 0 ? rest : rest.slice(0, end), closed: end >= 0 };
-    });
-}
+/** The calls between `<tool_call>` and `</tool_call>`. */
+const callBlocks = (text: string, read: (body: string) => ToolCall): ToolCall[] =>
+  taggedBlocks(text, '<tool_call>', '</tool_call>').map(({ body, closed }) =>
+    closed ? read(body) : { error: 'Error: <tool_call> without </tool_call>' },
+  );
 
 /** Top-level objects of `{...}; {...}`; a ";" inside a string does not split. */
 function splitObjects(text: string): string[] {
@@ -91,12 +95,8 @@ function splitObjects(text: string): string[] {
 }
 
 function readJsonCall(text: string, argumentsKey: string, tools: Tool[]): ToolCall {
-  let call: unknown;
-  try {
-    call = JSON.parse(text);
-  } catch {
-    return { error: 'Error: the tool call is not valid JSON' };
-  }
+  const call = parseJson(text);
+  if (call === undefined) return { error: 'Error: the tool call is not valid JSON' };
   if (!isObject(call) || typeof call['name'] !== 'string') return { error: 'Error: the tool call has no "name"' };
   return checkCall(call['name'], call[argumentsKey] ?? {}, tools);
 }
@@ -105,27 +105,23 @@ function readXmlCall(text: string, tools: Tool[]): ToolCall {
   const call = /^\s*<function=([^>\s]+)>([\s\S]*?)(<\/function>\s*)?$/.exec(text);
   if (!call) return { error: 'Error: the tool call has no <function=name>' };
   const [, name, body] = call;
-  const schema = tools.find((tool) => tool.name === name)?.parameters;
   const args: Record<string, unknown> = {};
-  for (const [, key, value] of body.matchAll(/<parameter=([^>\s]+)>\n?([\s\S]*?)\n?<\/parameter>/g)) {
-    args[key] = schema?.properties[key]?.type === 'string' ? value : jsonOrText(value);
-  }
+  for (const [, key, value] of body.matchAll(/<parameter=([^>\s]+)>\n?([\s\S]*?)\n?<\/parameter>/g))
+    args[key] = typedValue(value, name, key, tools);
   return checkCall(name, args, tools);
 }
 
-function jsonOrText(text: string): unknown {
-  try {
-    return JSON.parse(text) as unknown;
-  } catch {
-    return text;
+function readGlmCall(text: string, tools: Tool[]): ToolCall {
+  const first = text.indexOf('<arg_key>');
+  const name = (first < 0 ? text : text.slice(0, first)).trim();
+  const args: [string, unknown][] = [];
+  for (let at = first; at >= 0; at = text.indexOf('<arg_key>', at)) {
+    const key = between(text, '<arg_key>', '</arg_key>', at);
+    const value = key && between(text, '<arg_value>', '</arg_value>', key.end);
+    if (!value) return { error: 'Error: an <arg_key> has no </arg_key> and <arg_value>...</arg_value> after it' };
+    const trimmed = key.inner.trim();
+    args.push([trimmed, typedValue(value.inner, name, trimmed, tools)]);
+    at = value.end;
   }
-}
-
-/** Name known, arguments an object that fits the schema; else an error text that names what is allowed. */
-function checkCall(name: string, args: unknown, tools: Tool[]): ToolCall {
-  const tool = tools.find((candidate) => candidate.name === name);
-  if (!tool) return { error: `Error: no tool "${name.slice(0, 40)}"; there is ${tools.map((t) => t.name).join(', ')}` };
-  if (!isObject(args)) return { error: `Error: the arguments of ${name} must be a JSON object` };
-  const problem = argumentProblem(args, tool.parameters);
-  return problem === null ? { name, args } : { error: `Error: ${name}: ${problem}` };
+  return checkCall(name, Object.fromEntries(args), tools);
 }

@@ -23,6 +23,8 @@ export interface ToolResult {
   failure?: CallFailure;
   /** Reward that `execute` returned beside its text. */
   reward?: number;
+  /** True if the tool ended the episode. */
+  done?: boolean;
 }
 
 /** The sample that a call runs for, with its state of each tool, made at the tool's first call. */
@@ -53,15 +55,9 @@ export async function runTool(call: ToolCall, tools: readonly Tool[], host: Tool
   for (let left = tool.retries ?? 0; ; left--) {
     try {
       const run = (signal: AbortSignal) => execute(tool, call.args, host, signal);
-      const { text, reward } = readOutput(
-        tool,
-        await withTimeLimit(tool.name, run, toolLimits.toolTimeoutMs, host.signal),
-      );
-      return {
-        text: truncate(text, toolLimits),
-        failed: text.startsWith('Error'),
-        ...(reward !== undefined && { reward }),
-      };
+      const output = await withTimeLimit(tool.name, run, toolLimits.toolTimeoutMs, host.signal);
+      const { text, ...more } = readOutput(tool, output);
+      return { text: truncate(text, toolLimits), failed: text.startsWith('Error'), ...more };
     } catch (error) {
       if (left > 0 && !host.signal.aborted) continue;
       const failure = error instanceof ToolTimeoutError ? 'timeout' : 'tool_failure';
@@ -84,14 +80,14 @@ function limitsOf(tool: Tool, limits: ToolLimits): ToolLimits {
 }
 
 /** Throws TypeError if the output is no ToolOutput. */
-function readOutput(tool: Tool, output: ToolOutput): { text: string; reward?: number } {
+function readOutput(tool: Tool, output: ToolOutput): Pick<ToolResult, 'text' | 'reward' | 'done'> {
   if (typeof output === 'string') return { text: output };
   if (output instanceof Uint8Array) return { text: new TextDecoder().decode(output) };
   if (!isObject(output) || typeof output['text'] !== 'string')
     throw new TypeError(`${tool.name} returned ${typeof output}, not a text`);
-  const { text, reward } = output;
+  const { text, reward, done } = output;
   if (reward !== undefined && !Number.isFinite(reward)) throw new TypeError(`${tool.name} gave the reward ${reward}`);
-  return { text, ...(reward !== undefined && { reward }) };
+  return { text, ...(reward !== undefined && { reward }), ...(done === true && { done }) };
 }
 
 /** Resolves as `work` does; rejects when `work` takes too long or `outer` aborts, which `work` hears by its signal. */

@@ -23,9 +23,12 @@ export class ToolStates {
     return state;
   }
 
-  /** Rewards by tool, then every state freed. Failures and time-outs are counted, not thrown. */
-  async end(timeoutMs: number): Promise<{ rewards: Record<string, number>; errors: number }> {
+  /** Rewards and states by tool, every state freed. Failures and time-outs are counted, not thrown. */
+  async end(
+    timeoutMs: number,
+  ): Promise<{ rewards: Record<string, number>; states: Record<string, unknown>; errors: number }> {
     const rewards: Record<string, number> = {};
+    const states: Record<string, unknown> = {};
     let errors = 0;
     const attempt = async (tool: Tool, work: () => unknown) => {
       try {
@@ -40,12 +43,13 @@ export class ToolStates {
       const made = await attempt(tool, async () => ({ state: await pending }));
       if (!made) return;
       const { state } = made as { state: unknown };
+      states[tool.name] = state;
       const reward = tool.calcReward && (await attempt(tool, () => tool.calcReward!(state)));
       if (typeof reward === 'number' && Number.isFinite(reward)) rewards[tool.name] = reward;
       else if (tool.calcReward && reward !== undefined) errors++;
       if (tool.release) await attempt(tool, () => tool.release!(state));
     };
     await Promise.all([...this.#states].map(([tool, state]) => endOne(tool, state)));
-    return { rewards, errors };
+    return { rewards, states, errors };
   }
 }

@@ -86,7 +86,7 @@ export function judgeScorer({ complete, prompt = judgePrompt, max = 10 }: JudgeO
  * reported under its name. Scorers run at once. A scorer that has nothing to say of a sample gives NaN and is left out of its
  * sum. Throws where a score is infinite.
  */
-export function combineRewards(
+export function addScores(
   rule: RewardFunction,
   scorers: Record<string, { weight: number; score: Scorer }>,
   ruleWeight = 1,

@@ -1,10 +1,13 @@
-/** Models that score samples beside the task's rule; see modelRewards.ts. */
+/** Weights of the task's named rewards, and models that score samples beside them; see modelRewards.ts. */
 
 import * as v from 'valibot';
 import { JUDGE_PROMPT } from '../../../tasks/rewards/judgePrompt.ts';
-import { count, number, optionalText, part, positive, text } from '../keys.ts';
+import { count, namedNumbers, number, optionalText, part, positive, text } from '../keys.ts';
 
 export const reward = part({
+  weights: namedNumbers(
+    "Of the task's named rewards, e.g. {format: 0.1}: in place of the weight that the task gives, or added to its score.",
+  ),
   ruleWeight: number(1, [-Infinity, Infinity], '', "Weight of the task's own score; the models' are added to it."),
   judge: v.optional(
     part({

@@ -1,0 +1,90 @@
+/** A tool call as a parser reads it, and what parsers share. */
+
+import type { Tool } from '../../tasks/tool.ts';
+import { argumentProblem, isObject } from '../../tasks/toolSchema.ts';
+import type { CallFormat } from '../constrained/toolGrammar.ts';
+
+/** `id` and `name` as the model wrote them, where the format has them and they can be read. */
+export type ToolCall =
+  | { name: string; args: Record<string, unknown>; id?: string; error?: undefined }
+  /** A call that cannot run; `error` is what the model reads in place of the tool's output. */
+  | { error: string; name?: string; id?: string };
+
+/**
+ * Finds the calls in what an assistant wrote. A call that cannot be read becomes an error text for the model, never an
+ * exception: the model is the one to correct it.
+ */
+export interface ToolParser {
+  (text: string, tools: Tool[]): ToolCall[];
+  /** The format whose calls it reads; without it they cannot be constrained (constrainToolCalls). */
+  callFormat?: CallFormat;
+  /**
+   * Set for formats whose calls are written with control tokens: the one that follows a turn's calls. It then ends a turn,
+   * where the tokenizer has it, beside the end tokens; the parser, rewards and logs get texts with the names of control
+   * tokens in them; and outputs are rendered after a message with `tool_calls`, which such templates ask for.
+   */
+  stopToken?: string;
+}
+
+/** Name known, arguments an object that fits the schema; else an error text that names what is allowed. */
+export function checkCall(name: string, args: unknown, tools: Tool[]): ToolCall {
+  const tool = tools.find((candidate) => candidate.name === name);
+  if (!tool) return { error: `Error: no tool "${name.slice(0, 40)}"; there is ${tools.map((t) => t.name).join(', ')}` };
+  if (!isObject(args)) return { error: `Error: the arguments of ${name} must be a JSON object`, name };
+  const problem = argumentProblem(args, tool.parameters);
+  return problem === null ? { name, args } : { error: `Error: ${name}: ${problem}`, name };
+}
+
+/** A call whose arguments are written as a JSON object. */
+export function checkJsonCall(name: string, text: string, tools: Tool[]): ToolCall {
+  const args = parseJson(text);
+  if (args !== undefined) return checkCall(name, args, tools);
+  const known = tools.some((tool) => tool.name === name);
+  return { error: 'Error: the tool call is not valid JSON', ...(known && { name }) };
+}
+
+/** A value that formats without quotes write: text where the schema asks for text, else JSON, or text if it is none. */
+export function typedValue(text: string, tool: string, key: string, tools: Tool[]): unknown {
+  const schema = tools.find(({ name }) => name === tool)?.parameters;
+  if (schema?.properties[key]?.type === 'string') return text;
+  const value = parseJson(text);
+  return value === undefined ? text : value;
+}
+
+/** Undefined for what is no JSON. */
+export function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    return undefined;
+  }
+}
+
+export interface TaggedBlock {
+  body: string;
+  /** False where the text ends, or the next block begins, before the closing tag. */
+  closed: boolean;
+}
+
+/** What stands between each `open` and the `close` after it. */
+export function taggedBlocks(text: string, open: string, close: string): TaggedBlock[] {
+  return text
+    .split(open)
+    .slice(1)
+    .map((rest) => {
+      const end = rest.indexOf(close);
+      return { body: end < 0 ? rest : rest.slice(0, end), closed: end >= 0 };
+    });
+}
+
+/** What stands between `open` and the next `close`, from `from` on, and where to read on; undefined where either is missing. */
+export function between(
+  text: string,
+  open: string,
+  close: string,
+  from: number,
+): { inner: string; end: number } | undefined {
+  const at = text.indexOf(open, from);
+  const end = at < 0 ? -1 : text.indexOf(close, at + open.length);
+  return end < 0 ? undefined : { inner: text.slice(at + open.length, end), end: end + close.length };
+}

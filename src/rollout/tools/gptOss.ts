@@ -1,0 +1,22 @@
+/** Calls of gpt-oss, in OpenAI's harmony format: a call is a message with a recipient. */
+
+import { checkJsonCall, type ToolCall, type ToolParser } from './call.ts';
+
+/**
+ * `<|channel|>commentary to=functions.NAME <|constrain|>json<|message|>{...}<|call|>`; the recipient may also stand in the
+ * role, where chat templates write it. Messages to nobody (analysis, final) are no calls, whatever they say.
+ */
+export const parseGptOss: ToolParser = (text, tools) => {
+  const calls: ToolCall[] = [];
+  // The prompt ends with "<|start|>assistant", so a turn begins in the middle of a header.
+  for (const message of text.split(/<\|(?:end|call|return|start)\|>/)) {
+    const at = message.indexOf('<|message|>');
+    const recipient = /(?:^|\s)to=([^\s<]+)/.exec(at < 0 ? '' : message.slice(0, at))?.[1];
+    if (recipient === undefined || recipient === 'user' || recipient === 'all') continue;
+    const name = recipient.replace(/^functions\./, '');
+    calls.push(checkJsonCall(name, message.slice(at + '<|message|>'.length), tools));
+  }
+  return calls;
+};
+
+parseGptOss.stopToken = '<|call|>';

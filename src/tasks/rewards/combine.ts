@@ -1,0 +1,89 @@
+/** Several named rewards in one: TRL's `reward_funcs` and `reward_weights`. */
+
+import { InputError } from '../../errors.ts';
+import type { Reward, ScoredSample, Task } from '../task.ts';
+
+/**
+ * A sample's reward of one kind; null, undefined or NaN where this kind does not apply to it. Beside the number it may
+ * give `extra` values: numbers become metrics, texts go to the logged rollouts and the report (TRL's log_metric and log_extra).
+ */
+export type RewardFunction = (sample: ScoredSample) => RewardValue | Promise<RewardValue>;
+
+export type RewardValue = number | null | undefined | { score: number | null; extra?: Reward['extra'] };
+
+type Weights = Readonly<Record<string, number>>;
+
+/**
+ * The sum of named rewards, each times its weight (1 unless told). One that does not apply to a sample is left out of its
+ * sum and of the metrics `reward/<name>/mean` and `/std`; where none applies the sample has no reward, and is neither
+ * trained on nor compared with (training/missing_reward_share). `reward.weights` of a config replaces weights by name, and
+ * advEstimator gdpo normalises the rewards one by one.
+ *
+ *   reward: combineRewards({ correct, format }, { weights: { format: 0.1 } })
+ *
+ * Throws InputError where `weights` or `acc` names no function; the result throws it for an infinite reward and for two
+ * values of one name.
+ * @param acc the function whose value is the outcome, 0 or 1; default: the first
+ */
+export function combineRewards(
+  functions: Readonly<Record<string, RewardFunction>>,
+  { weights = {}, acc }: { weights?: Weights; acc?: string } = {},
+): Task['reward'] {
+  const names = Object.keys(functions);
+  if (names.length === 0) throw new InputError('combineRewards was given no functions; give one or more, by name.');
+  const outcome = acc ?? names[0];
+  for (const name of [...Object.keys(weights), outcome])
+    if (!Object.hasOwn(functions, name))
+      throw new InputError(`combineRewards has no function "${name}"; it was given ${names.join(', ')}.`);
+  const all = Object.fromEntries(names.map((name) => [name, weights[name] ?? 1]));
+  return async (sample) => {
+    const given = await Promise.all(names.map(async (name) => functions[name](sample)));
+    const extra: Record<string, number | string> = {};
+    const add = (name: string, value: number | string) => {
+      if (Object.hasOwn(extra, name))
+        throw new InputError(`The rewards give two values of the name "${name}"; rename one of them.`);
+      extra[name] = value;
+    };
+    names.forEach((name, i) => add(name, scoreOf(name, given[i], sample)));
+    for (const value of given)
+      if (typeof value === 'object') for (const [name, more] of Object.entries(value?.extra ?? {})) add(name, more);
+    return { score: weightedSum(all, extra), acc: extra[outcome] as number, extra, weights: all };
+  };
+}
+
+/**
+ * The task with weights of its named rewards: those of combineRewards are replaced by name, and any other number that the
+ * task's rewards have in `extra` is added to the score, times its weight. Throws InputError at the first sample whose
+ * reward lacks a name.
+ */
+export function withRewardWeights(task: Task, weights: Weights): Task {
+  const reward: Task['reward'] = async (sample) => {
+    const given = await task.reward(sample);
+    const { extra = {} } = given;
+    const known = Object.keys(extra).filter((name) => typeof extra[name] === 'number');
+    const unknown = Object.keys(weights).find((name) => !known.includes(name));
+    if (unknown !== undefined)
+      throw new InputError(
+        `reward.weights names "${unknown}", but the named rewards of task "${task.name}" are ${known.join(', ') || 'none'} ` +
+          `(problem "${sample.problem.id}"); a reward that does not apply to a sample is NaN, not left out.`,
+      );
+    if (!given.weights) return { ...given, score: given.score + (weightedSum(weights, extra) || 0) };
+    const all = { ...given.weights, ...weights };
+    return { ...given, score: weightedSum(all, extra), weights: all };
+  };
+  return { ...task, reward };
+}
+
+/** Of the rewards that apply; NaN where none does. */
+function weightedSum(weights: Weights, extra: NonNullable<Reward['extra']>): number {
+  const there = Object.entries(weights).filter(([name]) => !Number.isNaN(extra[name]));
+  return there.length === 0 ? NaN : there.reduce((sum, [name, weight]) => sum + weight * (extra[name] as number), 0);
+}
+
+function scoreOf(name: string, value: RewardValue, { problem }: ScoredSample): number {
+  const score = (typeof value === 'object' ? value?.score : value) ?? NaN;
+  if (Number.isFinite(score) || Number.isNaN(score)) return score;
+  throw new InputError(
+    `Reward "${name}" of problem "${problem.id}" is ${score}; give a finite number, or null where it does not apply.`,
+  );
+}

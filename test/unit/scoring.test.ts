@@ -1,0 +1,144 @@
+/** From an agent loop's sample to its reward: what the reward function is given, and what it may give. */
+import { describe, expect, test } from 'vitest';
+import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import { generateSamples } from '../../src/grpo/generate/samples.ts';
+import { registerAgentLoop } from '../../src/rollout/agent/loop.ts';
+import { defineTool } from '../../src/tasks/tool.ts';
+import { combineRewards, type RewardFunction, withRewardWeights } from '../../src/tasks/rewards/combine.ts';
+import type { Reward, ScoredSample, Task } from '../../src/tasks/task.ts';
+import { calculator } from '../../src/tasks/tools/calculator.ts';
+import { LIMITS, problem, ScriptedEngine, tokenizer } from '../scriptedEngine.ts';
+
+const SAMPLING = { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: 100 };
+const CALL = '<tool_call>{"name": "calculator", "arguments": {"expression": "6*7"}}</tool_call>';
+
+/** The sample of one problem whose turns are scripted. */
+async function score(turns: string[], task: Partial<Task>, agentLoop = 'tool_agent') {
+  const { samples } = await generateSamples([problem], {
+    engine: new ScriptedEngine(turns),
+    tokenizer,
+    task: { name: 't', train: () => problem, heldOut: () => [], tools: [calculator], reward: () => REWARD, ...task },
+    sampling: { ...SAMPLING, stopTokenIds: tokenizer.eosTokenIds },
+    limits: LIMITS,
+    agent: { agentLoop },
+    seed: 1,
+    batch: 3,
+    n: 1,
+    globalStep: 3,
+  });
+  return samples[0];
+}
+const REWARD: Reward = { score: 1, acc: 1 };
+
+test('the reward function is given the step, the states of tools as they ended, and what the loop set', async () => {
+  const dice = defineTool({
+    name: 'calculator',
+    description: '',
+    parameters: { type: 'object', properties: { expression: { type: 'string' } } },
+    create: () => ({ rolls: 0 }),
+    execute: (_, { state }) => `${++state.rolls}`,
+  });
+  registerAgentLoop('counting', async (sample) => {
+    const turn = await sample.generate();
+    sample.state = { calls: turn.calls.length };
+    return turn.stop ?? (await sample.callTools(turn.calls)) ?? 'completed';
+  });
+  const seen: ScoredSample[] = [];
+  const reward = (sample: ScoredSample) => {
+    seen.push(sample);
+    return REWARD;
+  };
+  await score([CALL], { tools: [dice], reward }, 'counting');
+  expect(seen).toMatchObject([{ globalStep: 3, state: { calls: 1 }, toolStates: { calculator: { rolls: 1 } } }]);
+});
+
+test.each([
+  [
+    [0.5],
+    /^The reward of problem "train-0" has no number for turn 2 of 2: its `turns` are \[0\.5\]; give one number for every/,
+  ],
+  [[], /has no number for turn 1 of 2: its `turns` are \[\]/],
+  [[0, Infinity], /has Infinity for turn 2 of 2: its `turns` are \[0, Infinity\]/],
+])('turn rewards %j of two turns end the run at that sample', async (turns, message) => {
+  const reward = () => ({ ...REWARD, turns });
+  await expect(score([CALL, '#### 42'], { reward })).rejects.toThrow(message);
+});
+
+test('turn rewards are as many as there are turns, or more', async () => {
+  for (const turns of [
+    [NaN, 1],
+    [0, 1, 0],
+  ])
+    expect((await score([CALL, '#### 42'], { reward: () => ({ ...REWARD, turns }) })).reward.turns).toEqual(turns);
+});
+
+describe('several named rewards', () => {
+  const code: RewardFunction = ({ response }) => (response === 'code' ? 4 : null);
+  const reward = combineRewards(
+    {
+      correct: ({ response, globalStep = 0 }) => ({
+        score: response === '#### 42' ? 1 : 0,
+        extra: { said: response, step: globalStep },
+      }),
+      format: ({ response }) => Promise.resolve(response.startsWith('####') ? 1 : 0),
+      code,
+    },
+    { weights: { format: 0.1, code: 0.5 } },
+  );
+  const task = { name: 't', train: () => problem, heldOut: () => [], reward };
+  const scored = async (response: string, of = reward) => (await score([response], { ...task, reward: of })).reward;
+
+  test('their sum by weights, without those that do not apply (TRL: nansum of rewards x weights)', async () => {
+    const weights = { correct: 1, format: 0.1, code: 0.5 };
+    const extra = { correct: 1, format: 1, code: NaN, said: '#### 42', step: 3 };
+    expect(await scored('#### 42')).toEqual({ score: 1 * 1 + 0.1 * 1, acc: 1, extra, weights });
+    expect(await scored('code')).toMatchObject({ score: 1 * 0 + 0.1 * 0 + 0.5 * 4, acc: 0, extra: { code: 4 } });
+  });
+
+  test('a sample to which none applies has no reward; the outcome is the function that `acc` names', async () => {
+    expect(await scored('#### 42', combineRewards({ code }))).toMatchObject({ score: NaN, acc: NaN });
+    const both = combineRewards({ code, other: () => 0.25 }, { acc: 'other' });
+    expect(await scored('#### 42', both)).toMatchObject({ score: 0.25, acc: 0.25 });
+  });
+
+  test('reward.weights replaces weights by name, and adds numbers of a reward of another kind', async () => {
+    const { weights } = resolveTrainConfig({
+      name: 't',
+      model: { path: 'm' },
+      reward: { weights: { format: 2 } },
+    }).reward;
+    expect(await scored('#### 42', withRewardWeights(task, weights).reward)).toMatchObject({
+      score: 1 * 1 + 2 * 1,
+      weights: { correct: 1, format: 2, code: 0.5 },
+    });
+    const rule: Task['reward'] = () => ({ score: 1, acc: 1, extra: { format: 0.5, lines: NaN } });
+    const added = withRewardWeights({ ...task, reward: rule }, { format: 2, lines: 7 }).reward;
+    expect(await scored('#### 42', added)).toEqual({ score: 1 + 2 * 0.5, acc: 1, extra: { format: 0.5, lines: NaN } });
+    await expect(scored('#### 42', withRewardWeights(task, { said: 1 }).reward)).rejects.toThrow(
+      'reward.weights names "said", but the named rewards of task "t" are correct, format, code, step (problem "train-0")',
+    );
+  });
+
+  test('what makes no sense is said', async () => {
+    expect(() => combineRewards({})).toThrow('combineRewards was given no functions');
+    expect(() => combineRewards({ code }, { weights: { cod: 1 } })).toThrow(
+      'has no function "cod"; it was given code.',
+    );
+    expect(() => combineRewards({ code }, { acc: 'x' })).toThrow('has no function "x"; it was given code.');
+    await expect(scored('x', combineRewards({ bad: () => Infinity }))).rejects.toThrow(
+      'Reward "bad" of problem "train-0" is Infinity; give a finite number, or null where it does not apply.',
+    );
+    const twice = combineRewards({ a: () => ({ score: 1, extra: { b: 1 } }), b: () => 1 });
+    await expect(scored('x', twice)).rejects.toThrow(
+      'The rewards give two values of the name "b"; rename one of them.',
+    );
+    expect(() =>
+      resolveTrainConfig({
+        name: 't',
+        model: { path: 'm' },
+        algorithm: { name: 'gdpo', gdpoRewardKeys: ['a'], gdpoRewardWeights: [1] },
+        reward: { weights: { a: 1 } },
+      }),
+    ).toThrow('algorithm.gdpoRewardWeights and reward.weights both give weights of named rewards');
+  });
+});
