@@ -15,6 +15,7 @@ import { benchPeers } from './peers.ts';
 import type { PeerName, PeerResults } from './peers/types.ts';
 import { benchQuantized } from './quantized.ts';
 import { fillShares, type Report } from './report.ts';
+import { benchSkip } from './skip.ts';
 import { benchSpeculative } from './speculative.ts';
 import { benchStep, type StepInputs } from './step.ts';
 import { benchTiles } from './tiles.ts';
@@ -88,6 +89,9 @@ const PARTS: Record<string, (bench: Bench) => Promise<void>> = {
   async step({ gpu, host, report, quick }) {
     report.step = await benchStep(gpu, await host.loadStep(quick));
   },
+  async skip({ gpu, host, report, quick }) {
+    report.skip = await benchSkip(gpu, await host.loadStep(quick), quick ? 1 : 5);
+  },
   async 'async-scheduling'({ gpu, host, report, quick }) {
     report.asyncScheduling = await benchAsyncScheduling(gpu, await host.loadStep(quick), quick ? 2 : 9);
   },
@@ -108,7 +112,7 @@ const PARTS: Record<string, (bench: Bench) => Promise<void>> = {
 };
 
 /** Only when named: not about how fast a run is, but about why it is built so. */
-const ON_REQUEST = ['micro', 'tiles', 'quantized', 'speculative', 'async-scheduling', 'large'];
+const ON_REQUEST = ['micro', 'tiles', 'quantized', 'speculative', 'skip', 'async-scheduling', 'large'];
 
 /** All parts, or those named with commas between. Throws InputError. */
 export function partNames(only: string | undefined): string[] {

@@ -110,6 +110,8 @@ export interface Report {
     idleShare?: number;
     generatedTokensPerSecond: number;
   };
+  /** On request: medians of the same steps, by share of groups with equal rewards and `actor.skipZeroAdvantages`. */
+  skip?: ({ equalGroups: number } & Record<'on' | 'off', { updateS: number; stepS: number }>)[];
   /** On request: the same steps, generation's seconds summed and the device's idle share (median), by the setting. */
   asyncScheduling?: Record<AsyncScheduling, { genS: number; idleShare?: number }>;
   /** One step of samples that search: awaited one by one, and behind a barrier each turn. */
@@ -218,6 +220,16 @@ export function table(report: Report): string {
   if (report.step) {
     for (const [phase, s] of Object.entries(report.step.phases)) row(`GRPO step, ${phase}`, `${fixed(s)} s`);
     if (report.step.idleShare !== undefined) row('GRPO step, device idle', percent(report.step.idleShare));
+  }
+  for (const { equalGroups, on, off } of report.skip ?? []) {
+    const name = `${percent(equalGroups)} equal groups`;
+    const cells = (a: number, b: number) => [
+      `${fixed(a)} s whole`,
+      `${fixed(b)} s skipping`,
+      `${percent(1 - b / a)} less`,
+    ];
+    row(`update, ${name}`, ...cells(off.updateS, on.updateS));
+    row(`step, ${name}`, ...cells(off.stepS, on.stepS));
   }
   for (const [kind, { genS, idleShare }] of Object.entries(report.asyncScheduling ?? {}))
     row(`async scheduling ${kind}`, `${fixed(genS)} s`, `${percent(idleShare)} idle`);

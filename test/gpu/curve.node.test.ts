@@ -43,6 +43,11 @@ interface Case {
 
 const CASES: Record<string, Case> = {
   grpo: { steps: 20, config: { rollout: { n: 4, maxSlots: 13 } } },
+  // Its numbers are those from before samples were left out of the update.
+  'grpo, every sample computed': {
+    steps: 20,
+    config: { rollout: { n: 4, maxSlots: 13 }, actor: { skipZeroAdvantages: false } },
+  },
   'dapo, filtered groups, Qwen2 biases, top-p': {
     steps: 3,
     model: { architecture: 'Qwen2ForCausalLM', qkvBias: true, headDim: 24 },

@@ -52,7 +52,9 @@ test('reverse-text: imitation from random weights, then a reward that GRPO raise
     3 * Math.hypot(first.error, last.error),
   );
   expect(last.mean - first.mean).toBeGreaterThan(0.08);
-  expect(Math.max(...history.map((metrics) => metrics['training/rollout_probs_diff_max']))).toBeLessThanOrEqual(1e-6);
+  expect(Math.max(...history.map((metrics) => metrics['training/rollout_probs_diff_max'] ?? 0))).toBeLessThanOrEqual(
+    1e-6,
+  );
 }, 240_000);
 
 /** Mean with its standard error. */

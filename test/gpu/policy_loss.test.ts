@@ -82,6 +82,18 @@ test.each(Object.keys(POLICY_LOSSES))('%s', async (lossMode) => {
   });
 });
 
+test.each(Object.keys(POLICY_LOSSES))(
+  '%s of tokens without advantage is exactly 0 where it says so',
+  async (lossMode) => {
+    await withGpu(async (gpu) => {
+      const spec: PolicyLossSpec = { ...recipeSpec(RECIPE_OF[lossMode] ?? lossMode), klLossCoef: 0 };
+      const { logp, rows } = randomRows(6, 2, true);
+      const grads = await onGpu(gpu, spec, logp, { ...rows, advantages: new Float32Array(E) });
+      expect(grads.every((g) => g === 0)).toBe(POLICY_LOSSES[lossMode].zeroAtZeroAdvantage ?? false);
+    });
+  },
+);
+
 test.each([...KL_TYPES])('KL %s in the loss, with its own weights', async (klLossType) => {
   await withGpu(async (gpu) => {
     for (const klClamp of [Infinity, 0.5]) {

@@ -38,9 +38,11 @@ describe('outcome estimators', () => {
     );
   });
 
-  test('all rewards equal: 0, not noise divided by 1e-6', () => {
-    close(grpo([0.1, 0.1, 0.1, 0.1], [0, 0, 0, 0]), [0, 0, 0, 0]);
-    close(rloo([0.1, 0.1, 0.1], [0, 0, 0]), [0, 0, 0]);
+  test('all rewards equal: 0 exactly, not noise divided by 1e-6', () => {
+    const rewards = new Array<number>(8).fill(0.1); // their sum over 8 is not 0.1
+    for (const scale of ['group', 'batch', 'none'] as const)
+      expect(grpo(rewards, new Array<number>(8).fill(0), scale).every((a) => a === 0)).toBe(true);
+    expect(rloo(rewards, new Array<number>(8).fill(0)).every((a) => a === 0)).toBe(true);
   });
 
   test('a missing reward takes no part', () => {

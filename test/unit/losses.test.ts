@@ -110,6 +110,18 @@ describe.each(MODES)('%s', (mode) => {
     }
   });
 
+  test('tokens without advantage have value 0 and gradient 0, exactly, where the loss says so', () => {
+    const spec = specOf(mode);
+    const found = [0.05, 0.6, 8].flatMap((drift) => {
+      const samples = randomSamples(7, drift).map((s) => ({ ...s, advantages: s.advantages.map(() => 0) }));
+      const rows = rowsOf(samples, MASKS, lossWeights(POLICY_LOSSES[mode], 'token-mean', MASKS, OPTIONS));
+      const selected = Array.from(rows.logp, (_, e) => e % 2);
+      const { perToken, grad } = computePolicyLoss(spec, { ...rows, selected });
+      return [...perToken, ...grad];
+    });
+    expect(found.every((x) => x === 0)).toBe(POLICY_LOSSES[mode].zeroAtZeroAdvantage ?? false);
+  });
+
   test('nothing is trained on: loss 0, no NaN', () => {
     const empty = LENGTHS.map((n) => new Array<number>(n).fill(0));
     const rows = rowsOf(randomSamples(3, 0.3), empty, lossWeights(POLICY_LOSSES[mode], 'token-mean', empty, OPTIONS));

@@ -24,7 +24,11 @@ export function indicesByGroup(rewards: ArrayLike<number>, groups: ArrayLike<Gro
   return [...members.values()].filter((indices) => indices.length > 0);
 }
 
-export const mean = (values: readonly number[]): number => values.reduce((a, b) => a + b, 0) / values.length;
+/** Equal values have exactly their own mean, so that a group without spread has advantage 0 and not a rounding error. */
+export function mean(values: readonly number[]): number {
+  if (values.length > 0 && values.every((value) => value === values[0])) return values[0];
+  return values.reduce((a, b) => a + b, 0) / values.length;
+}
 
 /** Unbiased standard deviation; 0 for fewer than two values. */
 export function std(values: readonly number[]): number {

@@ -10,6 +10,7 @@ import { type ClipRange, clamp, clampedLogRatio, defineLoss } from './types.ts';
  */
 export const cispo = defineLoss({
   paper: 'arXiv:2506.13585',
+  zeroAtZeroAdvantage: true,
   numbers: { wMax: ({ clipRatioHigh }: ClipRange) => 1 + clipRatioHigh },
   row({ clipRatioLow, wMax }, token) {
     const { logRatio } = clampedLogRatio(token);

@@ -27,6 +27,7 @@ function draw(candidates: number[], count: number): number[] {
  */
 export const clipCov = defineLoss({
   paper: 'arXiv:2505.22617',
+  zeroAtZeroAdvantage: true,
   reports: ['actor/pg_clipfrac', 'actor/ppo_kl'],
   numbers: { clipCovRatio: 2e-4, clipCovLb: 1, clipCovUb: 5 },
   select({ clipRatioLow, clipRatioHigh, clipCovRatio, clipCovLb, clipCovUb }, rows) {

@@ -31,6 +31,7 @@ fn rowGrad(t: Token) -> f32 {
  */
 export const dppoTv = defineLoss({
   paper: 'arXiv:2602.04879',
+  zeroAtZeroAdvantage: true,
   row(numbers, token) {
     const moved = Math.exp(token.logp) - Math.exp(token.oldLogp);
     const kept = token.advantage > 0 ? moved <= numbers.clipRatioHigh : moved >= -numbers.clipRatioLow;
@@ -48,6 +49,7 @@ fn kept(p: f32, pOld: f32, t: Token) -> bool {
  */
 export const dppoKl = defineLoss({
   paper: 'arXiv:2602.04879',
+  zeroAtZeroAdvantage: true,
   row(numbers, token) {
     const [p, pOld] = [Math.exp(token.logp), Math.exp(token.oldLogp)];
     const kl = pOld * (token.oldLogp - token.logp) + (1 - pOld) * Math.log((1 - pOld + EPSILON) / (1 - p + EPSILON));

@@ -22,6 +22,7 @@ function clippedLogRatio({ clipRatioLow, clipRatioHigh }: LossNumbers, token: To
  */
 export const geoMean = defineLoss({
   paper: 'arXiv:2507.20673',
+  zeroAtZeroAdvantage: true,
   aggregation: 'seq-geo-mean',
   sequenceTerm: {
     of: clippedLogRatio,

@@ -6,6 +6,7 @@ import { defineLoss } from './types.ts';
  */
 export const gpg = defineLoss({
   paper: 'arXiv:2504.02546',
+  zeroAtZeroAdvantage: true,
   reports: [],
   row: (_numbers, { advantage, logp }) => ({ loss: -advantage * logp, grad: -advantage }),
   wgsl: 'fn rowGrad(t: Token) -> f32 { return -t.advantage; }',

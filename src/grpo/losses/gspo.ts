@@ -14,6 +14,7 @@ const MAX_LOG_RATIO = 10;
  */
 export const gspo = defineLoss({
   paper: 'arXiv:2507.18071',
+  zeroAtZeroAdvantage: true,
   aggregation: 'seq-mean-token-mean',
   sequenceTerm: SEQUENCE_LOG_RATIO,
   row({ clipRatioLow, clipRatioHigh }, token, sequence) {

@@ -15,6 +15,7 @@ export const WEIGHT_LEVELS = ['none', 'token', 'sequence'] as const;
  */
 export const reinforce = defineLoss({
   paper: "verl's bypass mode",
+  zeroAtZeroAdvantage: true,
   reports: ['actor/ppo_kl'],
   numbers: { rolloutIs: 0, rolloutIsThreshold: 2 },
   sequenceTerm: SEQUENCE_LOG_RATIO,

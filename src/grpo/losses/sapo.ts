@@ -12,6 +12,7 @@ const sigmoid = (x: number): number => (x >= 0 ? 1 / (1 + Math.exp(-x)) : Math.e
  */
 export const sapo = defineLoss({
   paper: 'arXiv:2511.20347',
+  zeroAtZeroAdvantage: true,
   aggregation: 'seq-mean-token-mean',
   numbers: { tauPos: 1.0, tauNeg: 1.05 },
   row({ tauPos, tauNeg }, token) {

@@ -72,6 +72,11 @@ export interface PolicyLoss<D extends LossDefaults = LossDefaults> {
   paper?: string;
   /** Aggregation that replaces the configured one, as the published method demands. */
   aggregation?: LossAggMode | 'seq-geo-mean';
+  /**
+   * True where a token whose advantage is 0 has value 0 and gradient 0, whatever the policy: samples of such tokens alone
+   * need no forward and backward (`actor.skipZeroAdvantages`). Absent = not known, and all are computed.
+   */
+  zeroAtZeroAdvantage?: boolean;
   /** Which of verl's metrics this loss reports; absent = all. */
   reports?: readonly LossMetric[];
   /** Its own numbers, keys of `actor.policyLoss`, with their defaults. */

@@ -11,6 +11,7 @@ import { clamp, clampedLogRatio, defineLoss } from './types.ts';
  */
 export const vanilla = defineLoss({
   paper: 'arXiv:1707.06347',
+  zeroAtZeroAdvantage: true,
   row({ clipRatioLow, clipRatioHigh, clipRatioC }, token) {
     const { logRatio, passes } = clampedLogRatio(token);
     const ratio = Math.exp(logRatio);

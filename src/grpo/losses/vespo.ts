@@ -13,6 +13,7 @@ const MIN_LOG_WEIGHT = Math.log(1e-8);
  */
 export const vespo = defineLoss({
   paper: 'as TRL has it',
+  zeroAtZeroAdvantage: true,
   reports: ['actor/ppo_kl'],
   numbers: { vespoKPos: 2, vespoLambdaPos: 3, vespoKNeg: 3, vespoLambdaNeg: 2 },
   sequenceTerm: {

@@ -5,7 +5,6 @@ import { type MicroBatch, packGroups } from '../../model/packing.ts';
 import type { SampleEvent } from '../../rollout/agent/events.ts';
 import type { Trajectory } from '../../rollout/types.ts';
 import type { Message, Problem, Reward } from '../../tasks/task.ts';
-import type { LossWeights } from '../losses/aggregate.ts';
 
 /** One finished and scored sample. */
 export interface Sample {
@@ -126,12 +125,12 @@ export function sliceInputs(batch: MiniBatch, m: number, inputs: PolicyLossInput
   };
 }
 
-/** Loss weights of the chosen samples placed back at their step index (the rest stay empty). */
-export function weightsByStep(samples: number, chosen: number[], { weights, klWeights }: LossWeights) {
-  const place = (values: Float64Array[]) => {
-    const all: Float64Array[] = Array.from({ length: samples }, () => new Float64Array(0));
-    chosen.forEach((s, i) => (all[s] = values[i]));
-    return all;
-  };
-  return { weights: place(weights), klWeights: place(klWeights) };
+/** Arrays of the chosen samples at their step index; all other samples have an empty one. */
+export function placeByStep<T extends ArrayLike<number>>(samples: number, chosen: number[], values: T[]) {
+  const all: (T | Float64Array)[] = Array.from({ length: samples }, () => new Float64Array(0));
+  chosen.forEach((s, i) => (all[s] = values[i]));
+  return all;
 }
+
+/** Trained tokens of a sample. */
+export const trainedCount = (mask: ArrayLike<number>): number => Array.from(mask).filter((m) => m !== 0).length;

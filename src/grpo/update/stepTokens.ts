@@ -51,25 +51,8 @@ export function stepTokens(config: Settings, samples: readonly Sample[], extras:
   const kl = algorithm.useKlInReward
     ? klInReward({ ...algorithm, klClamp: actor.klClamp }, extras, oldLogProbs, sampled)
     : undefined;
-  const { len: bufferLen = 0, penaltyFactor } = algorithm.overlongBuffer;
-  const rewards = samples.map(({ reward, trajectory }, s) => {
-    const shape = { maxResponseLength: data.maxResponseLength, bufferLen, penaltyFactor };
-    return reward.score + overlongPenalty(trajectory.responseIds.length, shape) - (kl?.penalties[s] ?? 0);
-  });
-  const components = algorithm.advEstimator === 'gdpo' ? rewardComponents(samples, config) : undefined;
-  const inputs: AdvantageInputs = {
-    rewards,
-    groups: samples.map(({ group }) => group),
-    masks,
-    ...(components && { components: components.values }),
-    ...(algorithm.advEstimator === 'turn_loo' ? { turnRewards: turnRewardsOf(samples, rewards, masks) } : {}),
-    ...(extras.baselines ? { baselines: extras.baselines } : {}),
-  };
-  const { scaleRewards, gamma } = algorithm;
-  const options = { scaleRewards, gamma, ...(components && { rewardWeights: components.weights }) };
-  const advantages = extras.advantage
-    ? extras.advantage(inputs, samples)
-    : computeAdvantages(algorithm.advEstimator, inputs, options);
+  const rewards = finalRewards({ algorithm, data }, samples, kl?.penalties);
+  const advantages = advantagesOf(config, samples, rewards, masks, extras);
   samples.forEach((sample, s) => (sample.advantage = meanTrained(advantages[s], masks[s])));
   return {
     masks,
@@ -80,6 +63,43 @@ export function stepTokens(config: Settings, samples: readonly Sample[], extras:
     ...(extras.refLogProbs ? { refLogProbs: extras.refLogProbs } : {}),
     metrics: { ...metrics, ...kl?.metrics, ...keptMass(samples), ...missingRewards(samples) },
   };
+}
+
+/** [N] score, overlong penalty and KL penalty of each sample. */
+function finalRewards(
+  { algorithm, data }: Pick<Settings, 'algorithm' | 'data'>,
+  samples: readonly Sample[],
+  klPenalties?: readonly number[],
+): number[] {
+  const { len: bufferLen = 0, penaltyFactor } = algorithm.overlongBuffer;
+  const shape = { maxResponseLength: data.maxResponseLength, bufferLen, penaltyFactor };
+  return samples.map(
+    ({ reward, trajectory }, s) =>
+      reward.score + overlongPenalty(trajectory.responseIds.length, shape) - (klPenalties?.[s] ?? 0),
+  );
+}
+
+/** One number a token, by the user's own estimator or the configured one. */
+function advantagesOf(
+  config: Settings,
+  samples: readonly Sample[],
+  rewards: number[],
+  masks: ArrayLike<number>[],
+  { advantage: own, baselines }: StepExtras,
+): ArrayLike<number>[] {
+  const { advEstimator, scaleRewards, gamma } = config.algorithm;
+  const components = advEstimator === 'gdpo' ? rewardComponents(samples, config) : undefined;
+  const inputs: AdvantageInputs = {
+    rewards,
+    groups: samples.map(({ group }) => group),
+    masks,
+    ...(components && { components: components.values }),
+    ...(advEstimator === 'turn_loo' ? { turnRewards: turnRewardsOf(samples, rewards, masks) } : {}),
+    ...(baselines ? { baselines } : {}),
+  };
+  if (own) return own(inputs, samples);
+  const options = { scaleRewards, gamma, ...(components && { rewardWeights: components.weights }) };
+  return computeAdvantages(advEstimator, inputs, options);
 }
 
 /** Masks with those of samples without a reward set to 0: no token count and no denominator knows them. */

@@ -1,8 +1,8 @@
 /** The policy update of a step: epochs over mini-batches, each cut into micro-batches whose gradients add up. */
 
-import type { ModelEngine, PolicyLossInputs, PolicyLossSpec } from '../../model/engine.ts';
+import type { ModelEngine, PolicyLossInputs, PolicyLossSpec, TokenOutputs } from '../../model/engine.ts';
 import { mulberry32 } from '../../model/random.ts';
-import { lossWeights } from '../losses/aggregate.ts';
+import { lossWeights, type LossWeights } from '../losses/aggregate.ts';
 import { policyLossSpec } from '../config/resolve.ts';
 import type { TrainConfig } from '../config/types.ts';
 import { type CurrentPolicyResult, correctByCurrentPolicy, needsCurrentPolicy } from '../correction/currentPolicy.ts';
@@ -15,10 +15,11 @@ import {
   gatherEntries,
   type MiniBatch,
   packMiniBatch,
+  placeByStep,
   type Sample,
   scatterEntries,
   sliceInputs,
-  weightsByStep,
+  trainedCount,
 } from './batch.ts';
 import type { StepTokens } from './stepTokens.ts';
 import type { TrainerEngine, TrainerState } from '../types.ts';
@@ -47,15 +48,21 @@ interface UpdateStep {
   tokens: StepTokens;
   /** Samples of each mini-batch, by index; every one of them has something to train on. */
   miniBatches: number[][];
-  /** Optimizer steps before the first of them. */
-  updates: number;
+  /** Samples whose tokens all have advantage 0 are left out: they cannot move the policy. */
+  skips: boolean;
 }
 
+/** What an update computes on; `batch` is empty where nothing in the mini-batch can move the policy. */
 interface PreparedMiniBatch {
-  index: number;
   batch: MiniBatch;
   /** undefined where they depend on the policy as it will then be */
   inputs: PolicyLossInputs | undefined;
+}
+
+/** Weights of a mini-batch's tokens, one array a sample of the step, empty for those outside it. */
+interface StepWeights extends LossWeights {
+  /** Only where the current policy rejected tokens. */
+  masks?: ArrayLike<number>[];
 }
 
 interface CurrentPolicy {
@@ -69,6 +76,8 @@ export class PolicyUpdater {
   readonly #engine: TrainerEngine;
   readonly #loss: PolicyLoss;
   readonly #custom: CustomLoss | undefined;
+  /** A token without advantage has neither value nor gradient; unknown of a loss that is a function. */
+  readonly #zeroAtZeroAdvantage: boolean;
   #spec: PolicyLossSpec;
   readonly #totalUpdates: number;
 
@@ -78,6 +87,7 @@ export class PolicyUpdater {
     const fused = typeof userLoss === 'object' ? userLoss : undefined;
     this.#loss = fused ?? policyLossOf(config.actor.lossMode);
     this.#spec = policyLossSpec(config, fused);
+    this.#zeroAtZeroAdvantage = typeof userLoss !== 'function' && this.#loss.zeroAtZeroAdvantage === true;
     if (typeof userLoss === 'function') this.#custom = userLoss;
     // Where nothing runs its WGSL, a user's loss runs by its float64 row on this thread.
     else if (fused && engine.model.name !== 'wgsl') this.#custom = (rows) => rowGradients(this.#spec, rows, fused);
@@ -95,40 +105,39 @@ export class PolicyUpdater {
     const entropyCoeff = entropyCoeffOf(this.#config, state);
     this.#spec = { ...this.#spec, entropyCoeff };
     const miniBatches = this.#miniBatches(samples, tokens, state.step + 1);
-    const step: UpdateStep = { samples, tokens, miniBatches, updates: state.updates };
+    const step: UpdateStep = { samples, tokens, miniBatches, skips: this.#skipsZeroAdvantages() };
     const all: Metrics[] = [];
-    let [trainedTokens, firstDiff]: [number, Metrics] = [0, {}];
+    let trainedTokens = 0;
     let next = this.#prepare(step, 0);
-    while (next) {
-      const { batch, index }: PreparedMiniBatch = next;
-      const result = await this.#miniBatch(step, next);
-      if (index === 0) firstDiff = result.probsDiff;
-      all.push(result.metrics);
+    for (let index = 0; next; index++) {
+      const { batch }: PreparedMiniBatch = next;
       trainedTokens += batch.entrySample.length;
-      next = result.next;
+      const { metrics, prepared } = await this.#miniBatch(step, index, next, this.#lr(state.updates + index));
+      all.push(metrics);
+      next = prepared;
     }
-    const metrics = { ...reduceMetrics(all), ...firstDiff };
+    const metrics = { ...reduceMetrics(all), ...(step.skips && skippedShare(step, trainedTokens)) };
     if (entropyTarget !== undefined) metrics['actor/entropy_coeff'] = entropyCoeff;
     return { metrics, updates: all.length, trainedTokens };
   }
 
-  /** One update: forward, loss and backward, optimizer step. The host prepares the next one while the device computes. */
-  async #miniBatch(step: UpdateStep, { index, batch, inputs: prepared }: PreparedMiniBatch) {
-    const { actor } = this.#config;
-    const { samples, tokens, updates } = step;
-    const current = needsCurrentPolicy(this.#config, this.#loss)
-      ? await this.#currentPolicy(samples, tokens, batch)
-      : undefined;
-    const inputs = prepared ?? this.#inputs(samples.length, tokens, batch, current);
+  /**
+   * One update: forward, loss and backward, optimizer step. The host prepares the next one while the device computes. Without
+   * entries the optimizer steps all the same: its moments decay, and move the weights.
+   */
+  async #miniBatch(step: UpdateStep, index: number, { batch, inputs: known }: PreparedMiniBatch, lr: number) {
+    const current = known ? undefined : await this.#currentPolicy(step, batch);
+    const inputs = known ?? this.#inputs(step.tokens, batch, this.#weights(step, batch.samples, current), current);
     const computing = this.#forwardBackward(batch, inputs);
-    const [{ logProbs, entropy }, next] = await bothDone(computing, () => this.#prepare(step, index + 1));
-    const lr = actor.optim.lr * this.#lrFactor(updates + index);
-    const { betas, eps, weightDecay } = actor.optim;
-    const options = { lr, beta1: betas[0], beta2: betas[1], eps, weightDecay, gradClip: actor.gradClip };
+    const [outputs, prepared] = await bothDone(computing, () => this.#prepare(step, index + 1));
+    const { betas, eps, weightDecay } = this.#config.actor.optim;
+    const { gradClip } = this.#config.actor;
+    const options = { lr, beta1: betas[0], beta2: betas[1], eps, weightDecay, gradClip };
     const stepping = this.#engine.model.optimizerStep(options);
     const [{ gradNorm, skipped }, { lossMetrics, probsDiff }] = await bothDone(stepping, () => ({
-      lossMetrics: this.#lossMetrics(batch, inputs, logProbs, entropy),
-      probsDiff: rolloutProbsDiff(gatherEntries(batch, samples.map(rolloutLogProbsOf)), logProbs),
+      lossMetrics: this.#lossMetrics(batch, inputs, outputs),
+      // Only before the first update is the policy the one that sampled.
+      probsDiff: index === 0 ? rolloutProbsDiff(gatherEntries(batch, rolloutLogProbsOf(step)), outputs.logProbs) : {},
     }));
     const metrics = {
       ...current?.result.metrics,
@@ -136,27 +145,46 @@ export class PolicyUpdater {
       'actor/grad_norm': gradNorm,
       'actor/skipped_updates': skipped ? 1 : 0,
       'actor/lr': lr,
+      ...probsDiff,
     };
-    return { metrics, probsDiff, next };
+    return { metrics, prepared };
   }
 
   /** Of a mini-batch, what does not depend on the updates before it; undefined after the last. */
-  #prepare({ samples, tokens, miniBatches }: UpdateStep, index: number): PreparedMiniBatch | undefined {
+  #prepare(step: UpdateStep, index: number): PreparedMiniBatch | undefined {
+    const { samples, tokens, miniBatches, skips } = step;
     if (index === miniBatches.length) return undefined;
     const { maxTokenLen, ppoMicroBatchSize } = this.#config.actor;
-    const batch = packMiniBatch(samples, miniBatches[index], tokens.masks, maxTokenLen, ppoMicroBatchSize);
-    const later = needsCurrentPolicy(this.#config, this.#loss);
-    return { index, batch, inputs: later ? undefined : this.#inputs(samples.length, tokens, batch, undefined) };
+    const pack = (chosen: number[]) => packMiniBatch(samples, chosen, tokens.masks, maxTokenLen, ppoMicroBatchSize);
+    const members = miniBatches[index];
+    if (needsCurrentPolicy(this.#config, this.#loss)) return { batch: pack(members), inputs: undefined };
+    // Weights count every token of the mini-batch, whoever is left out of the batch then.
+    const weights = this.#weights(step, members);
+    const batch = pack(skips ? members.filter((s) => canMove(tokens.advantages[s], weights.weights[s])) : members);
+    return { batch, inputs: this.#inputs(tokens, batch, weights) };
   }
 
-  #inputs(count: number, tokens: StepTokens, batch: MiniBatch, current: CurrentPolicy | undefined): PolicyLossInputs {
+  /**
+   * True where a sample whose advantages are all 0 adds exactly nothing: the loss is 0 there, no other term has a gradient,
+   * and nothing is picked or adapted by a statistic of all tokens.
+   */
+  #skipsZeroAdvantages(): boolean {
+    const { skipZeroAdvantages, entropyTarget } = this.#config.actor;
+    if (!skipZeroAdvantages || !this.#zeroAtZeroAdvantage) return false;
+    const { klLossCoef, entropyCoeff } = this.#spec;
+    const otherTerms = klLossCoef !== 0 || entropyCoeff !== 0 || entropyTarget !== undefined;
+    return !otherTerms && !needsCurrentPolicy(this.#config, this.#loss);
+  }
+
+  /** What the loss reads of each entry. */
+  #inputs(tokens: StepTokens, batch: MiniBatch, weights: StepWeights, current?: CurrentPolicy): PolicyLossInputs {
     const { refLogProbs } = tokens;
-    const { masks, weights, klWeights } = this.#weights(count, tokens, batch, current?.result);
+    const { masks } = weights;
     const inputs: PolicyLossInputs = {
       oldLogProbs: gatherEntries(batch, tokens.oldLogProbs),
       advantages: gatherEntries(batch, tokens.advantages),
-      weights: gatherEntries(batch, weights),
-      klWeights: gatherEntries(batch, klWeights),
+      weights: gatherEntries(batch, weights.weights),
+      klWeights: gatherEntries(batch, weights.klWeights),
       ...(refLogProbs && { refLogProbs: gatherEntries(batch, refLogProbs) }),
       ...(masks && { mask: gatherEntries(batch, masks) }),
     };
@@ -167,7 +195,7 @@ export class PolicyUpdater {
   }
 
   /** The policy before this update, and what follows from it. */
-  async #currentPolicy(samples: Sample[], tokens: StepTokens, batch: MiniBatch): Promise<CurrentPolicy> {
+  async #currentPolicy({ samples, tokens }: UpdateStep, batch: MiniBatch): Promise<CurrentPolicy> {
     const { logProbs, entropy } = await this.#forward(this.#engine.model, batch);
     const masks = batch.samples.map((s) => tokens.masks[s]);
     const result = correctByCurrentPolicy(this.#config, {
@@ -180,19 +208,17 @@ export class PolicyUpdater {
     return { logProbs, result };
   }
 
-  /** Token weights of a mini-batch at their step index; `masks` only where the current policy rejected tokens. */
-  #weights(count: number, tokens: StepTokens, batch: MiniBatch, current: CurrentPolicyResult | undefined) {
+  /** Weights of the tokens of these samples, which are a whole mini-batch, at their step index. */
+  #weights({ samples, tokens }: UpdateStep, chosen: number[], current?: CurrentPolicy): StepWeights {
     const { actor, data } = this.#config;
-    const masks = current?.masks ?? batch.samples.map((s) => tokens.masks[s]);
-    const isWeights = current?.isWeights ?? (tokens.isWeights && batch.samples.map((s) => tokens.isWeights![s]));
+    const corrected = current?.result;
+    const masks = corrected?.masks ?? chosen.map((s) => tokens.masks[s]);
+    const isWeights = corrected?.isWeights ?? (tokens.isWeights && chosen.map((s) => tokens.isWeights![s]));
     const options = { ...data, ...(isWeights && { isWeights }) };
-    const byMode = lossWeights(this.#loss, actor.lossAggMode, masks, options);
-    current?.keep.forEach((keep, i) => keep.forEach((k, t) => (byMode.weights[i][t] *= k)));
-    const placed = weightsByStep(count, batch.samples, byMode);
-    if (!current) return { ...placed, masks: undefined };
-    const byStep: ArrayLike<number>[] = Array.from({ length: count }, () => []);
-    batch.samples.forEach((s, i) => (byStep[s] = current.masks[i]));
-    return { ...placed, masks: byStep };
+    const { weights, klWeights } = lossWeights(this.#loss, actor.lossAggMode, masks, options);
+    corrected?.keep.forEach((keep, i) => keep.forEach((k, t) => (weights[i][t] *= k)));
+    const place = <T extends ArrayLike<number>>(values: T[]) => placeByStep(samples.length, chosen, values);
+    return { weights: place(weights), klWeights: place(klWeights), ...(corrected && { masks: place(masks) }) };
   }
 
   /** Log-probs and entropies of a mini-batch under one model; changes nothing. */
@@ -229,11 +255,11 @@ export class PolicyUpdater {
     return { logProbs, entropy };
   }
 
-  /** verl's actor/* metrics, from the log-probs of the forward pass in float64. */
-  #lossMetrics(batch: MiniBatch, inputs: PolicyLossInputs, logp: Float32Array, entropy: Float32Array): Metrics {
-    const { metrics } = computePolicyLoss(this.#spec, lossRows(logp, inputs, batch), this.#loss);
-    const mean = entropy.reduce((a, b) => a + b, 0) / entropy.length;
-    return { ...metrics, 'actor/entropy': mean };
+  /** verl's actor/* metrics of the entries, from the log-probs of the forward pass in float64. */
+  #lossMetrics(batch: MiniBatch, inputs: PolicyLossInputs, { logProbs, entropy }: TokenOutputs): Metrics {
+    if (entropy.length === 0) return { 'actor/pg_loss': 0 };
+    const { metrics } = computePolicyLoss(this.#spec, lossRows(logProbs, inputs, batch), this.#loss);
+    return { ...metrics, 'actor/entropy': entropy.reduce((a, b) => a + b, 0) / entropy.length };
   }
 
   /** Log-probs of the sampled tokens under the frozen reference, one array a sample; undefined when no KL is on. */
@@ -257,10 +283,11 @@ export class PolicyUpdater {
     return scatterEntries(batch, (await this.#forward(model, batch)).logProbs, masks);
   }
 
-  #lrFactor(update: number): number {
-    const { lrScheduler, lrWarmupSteps, minLrRatio, numCycles } = this.#config.actor.optim;
+  /** The learning rate of optimizer step 0, 1, 2, ... of the run. */
+  #lr(update: number): number {
+    const { lr, lrScheduler, lrWarmupSteps, minLrRatio, numCycles } = this.#config.actor.optim;
     const shape = { lrSchedulerType: lrScheduler, lrWarmupSteps, minLrRatio, numCycles };
-    return lrFactor({ ...shape, totalTrainingSteps: this.#totalUpdates }, update);
+    return lr * lrFactor({ ...shape, totalTrainingSteps: this.#totalUpdates }, update);
   }
 
   /** Samples of every mini-batch of every epoch that has a trained token: whole groups, shuffled by seed, step and epoch. */
@@ -275,8 +302,19 @@ export class PolicyUpdater {
       for (let g = 0; g < groups.length; g += ppoMiniBatchSize)
         batches.push(groups.slice(g, g + ppoMiniBatchSize).flat());
     }
-    return batches.filter((batch) => batch.some((s) => Array.from(masks[s]).some((m) => m !== 0)));
+    return batches.filter((batch) => batch.some((s) => trainedCount(masks[s]) > 0));
   }
+}
+
+/** True where a token has both an advantage and a weight. */
+function canMove(advantages: ArrayLike<number>, weights: ArrayLike<number>): boolean {
+  return Array.from(weights).some((weight, t) => weight !== 0 && advantages[t] !== 0);
+}
+
+/** `actor/skipped_tokens_share`: of the trained tokens of all mini-batches, those that were in none of the batches. */
+function skippedShare({ miniBatches, tokens }: UpdateStep, trained: number): Metrics {
+  const all = miniBatches.flat().reduce((count, s) => count + trainedCount(tokens.masks[s]), 0);
+  return all > 0 ? { 'actor/skipped_tokens_share': 1 - trained / all } : {};
 }
 
 /** Waits for the device even where the host's work throws, so that nothing is half submitted when the error is reported. */
@@ -302,4 +340,4 @@ function shuffleInPlace<T>(items: T[], seed: number): void {
   }
 }
 
-const rolloutLogProbsOf = ({ trajectory }: Sample): Float32Array => trajectory.logProbs;
+const rolloutLogProbsOf = ({ samples }: UpdateStep) => samples.map(({ trajectory }) => trajectory.logProbs);

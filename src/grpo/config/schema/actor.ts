@@ -87,6 +87,11 @@ export const actor = part({
     'nats',
     "Bound on k3's value. 10 = verl, where a policy far below the reference then gets no gradient back; absent = none.",
   ),
+  skipZeroAdvantages: flag(
+    true,
+    'Leave samples that cannot move the policy (groups of equal rewards) out of forward and backward; their gradient is ' +
+      'exactly 0. Never with KL or entropy terms. actor/* metrics are then of the tokens that are left.',
+  ),
   gradClip: number(1, ANY, '', 'Largest global L2 norm of the gradient; 0 = no clipping.'),
   shuffle: flag(true, 'Order of mini-batches anew in each epoch, by seed.'),
   optim: v.optional(optim, {}),

@@ -1,0 +1,79 @@
+/** Validation: sampled and greedy answers of a problem are one group, so its prompt is computed once. */
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import { validate } from '../../src/grpo/generate/validate.ts';
+import type { Metrics } from '../../src/grpo/metrics.ts';
+import { initWeights } from '../../src/model/params.ts';
+import type { RolloutStats } from '../../src/rollout/types.ts';
+import type { Task } from '../../src/tasks/task.ts';
+import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
+import { createLocalEngine, engineSizes, type LocalEngine } from '../../src/workers/localEngine.ts';
+import { tinyConfig } from './tinyModel.ts';
+
+const PROBLEMS = 30;
+
+const configOf = (valKwargs: object) =>
+  resolveTrainConfig({
+    name: 'tiny',
+    model: { path: 'x' },
+    data: { trainBatchSize: 2, maxPromptLength: 48, maxResponseLength: 12, valSize: PROBLEMS },
+    rollout: { n: 2, maxSlots: 6, valKwargs },
+    actor: { ppoMiniBatchSize: 2 },
+    trainer: { totalTrainingSteps: 1 },
+  });
+
+/** An outcome that a random model meets now and then. */
+const task: Task = {
+  name: 'odd',
+  train: () => ({ id: 'p', messages: [], answer: '' }),
+  heldOut: (count) =>
+    Array.from({ length: count }, (_, i) => ({
+      id: `${i}`,
+      messages: [{ role: 'user', content: `${i} plus 3 is what?` }],
+      answer: '',
+    })),
+  reward: ({ response }) => ({ score: 7, acc: response.length % 2 }),
+};
+
+let engine: LocalEngine;
+beforeAll(async () => {
+  const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
+  const model = { ...tinyConfig, vocabSize: 512 };
+  const weights = initWeights(model, 3);
+  engine = await createLocalEngine({
+    ...engineSizes(configOf({})),
+    config: model,
+    weights,
+    tokenizerJson,
+    tokenizerConfigJson,
+  });
+}, 120_000);
+afterAll(() => engine.destroy());
+
+async function evaluate(
+  valKwargs: object,
+  greedy: boolean,
+): Promise<{ metrics: Metrics; prefill: number; heard: number }> {
+  await engine.rollout.resetCache();
+  let [stats, heard]: [RolloutStats | undefined, number] = [undefined, 0];
+  const rollout = Object.create(engine.rollout, {
+    generate: { value: (...args: Parameters<LocalEngine['rollout']['generate']>) => engine.rollout.generate(...args) },
+    release: { value: (...args: Parameters<LocalEngine['rollout']['release']>) => engine.rollout.release(...args) },
+    takeStats: { value: async () => (stats = await engine.rollout.takeStats()) },
+  }) as LocalEngine['rollout'];
+  const generation = { config: configOf(valKwargs), engine: { ...engine, rollout }, task };
+  const metrics = await validate(generation, { greedy, onSample: () => heard++ });
+  return { metrics, prefill: stats!.prefillTokens, heard };
+}
+
+test('greedy answers cost no prefill of their own, and change no sampled one', async () => {
+  const sampled = await evaluate({ n: 2 }, false);
+  const alone = await evaluate({ n: 1, temperature: 0 }, false);
+  const both = await evaluate({ n: 2 }, true);
+  expect(both.metrics['val-core/odd/acc/mean@2']).toBe(sampled.metrics['val-core/odd/acc/mean@2']);
+  expect(both.metrics['val-core/odd/acc/greedy']).toBe(alone.metrics['val-core/odd/acc/mean@1']);
+  expect(sampled.metrics['val-core/odd/acc/greedy']).toBeUndefined();
+  expect([sampled.heard, both.heard]).toEqual([2 * PROBLEMS, 2 * PROBLEMS]);
+  // A try that starts when the prompt is in the cache already computes its last row anew, to draw from it.
+  expect(both.prefill - sampled.prefill).toBeLessThanOrEqual(PROBLEMS);
+});
