@@ -13,6 +13,7 @@ import { ProblemQueue } from './generate/problems.ts';
 import { PlainGroups, type SampleSource } from './generate/samples.ts';
 import { validate, type ValidateOptions } from './generate/validate.ts';
 import type { Metrics } from './metrics.ts';
+import { restoreParts, statesOf, type StatefulParts } from './parts.ts';
 import { stepMetrics, StepTimer } from './stepMetrics.ts';
 import type { Checkpoint, FitResult, TrainerEngine, TrainerEvents, TrainerState } from './types.ts';
 import type { Sample } from './update/batch.ts';
@@ -48,7 +49,9 @@ export class GrpoTrainer {
   readonly #problems: ProblemQueue;
   readonly #source: SampleSource;
   readonly #updater: PolicyUpdater;
-  #state: Omit<TrainerState, 'problems' | 'carried'> = { step: 0, updates: 0 };
+  /** What else goes into a checkpoint, by name. */
+  readonly #parts: StatefulParts = {};
+  #state: Omit<TrainerState, 'problems' | 'carried' | 'parts'> = { step: 0, updates: 0 };
   #stopRequested = false;
 
   constructor(options: GrpoTrainerOptions) {
@@ -131,15 +134,17 @@ export class GrpoTrainer {
     await model.importOptimizer(optimizer);
     if (reference) await frozen?.importWeights(reference);
     await Promise.all([rollout.resetCache(), judge?.resetCache()]);
-    const { problems, carried = [], ...rest } = state;
+    const { problems, carried = [], parts, ...rest } = state;
     this.#state = rest;
     this.#problems.moveTo(problems);
     this.#source.startOver?.(carried);
+    restoreParts(this.#parts, parts);
   }
 
   get state(): TrainerState {
     const { carried } = this.#source;
-    return { ...this.#state, problems: this.#problems.position, ...(carried && { carried }) };
+    const parts = statesOf(this.#parts);
+    return { ...this.#state, problems: this.#problems.position, ...(carried && { carried }), ...(parts && { parts }) };
   }
 
   #sampleSource(): SampleSource {

@@ -49,6 +49,8 @@ export interface TrainerState {
   carried?: number[];
   /** Adaptive entropy bonus: its coefficient, and whether the last step's entropy was low enough for it to act. */
   entropy?: { coeff: number; acts: boolean };
+  /** State of each part that keeps its own (`parts.ts`), by name: plain JSON. */
+  parts?: Record<string, unknown>;
 }
 
 export interface FitResult {
