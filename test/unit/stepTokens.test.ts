@@ -71,6 +71,53 @@ test('overlong penalty, truncation mask and KL in the reward', () => {
   );
 });
 
+describe('KL in the reward of token-level estimators is taken off each token, as verl does', () => {
+  /** Rewards 1 and 0; KL 0.5 (k1: old - ref) at the first token of one and at the last of the other. */
+  const samples = () => [1, 0].map((score) => sample([1, 1, 1, 1], { score, acc: score }));
+  const refLogProbs = [
+    [-1.5, -1, -1, -1],
+    [-1, -1, -1, -1.5],
+  ];
+  const kl = { useKlInReward: true, klCtrl: { klCoef: 1 } };
+  /** verl: token_level_rewards = token_level_scores - beta * kld, the score on the last token. */
+  const tokenRewards = [
+    [-0.5, 0, 0, 1],
+    [0, 0, 0, 0 - 0.5],
+  ];
+  const toGo = tokenRewards.map((rewards) => rewards.map((_, t) => rewards.slice(t).reduce((a, b) => a + b)));
+  const expectTable = (got: ArrayLike<number>[], want: number[][]) =>
+    got.forEach((row, s) => Array.from(row).forEach((a, t) => expect(a).toBeCloseTo(want[s][t], 5)));
+
+  test('reinforce_plus_plus: masked_whiten of the returns', () => {
+    const all = toGo.flat();
+    const mean = all.reduce((a, b) => a + b) / 8;
+    const variance = all.reduce((total, r) => total + (r - mean) ** 2, 0) / 7; // unbiased
+    const want = toGo.map((row) => row.map((r) => (r - mean) / Math.sqrt(variance + 1e-8)));
+    const { advantages, rewards } = stepTokens(configOf({ name: 'reinforce_plus_plus', ...kl }), samples(), {
+      refLogProbs,
+    });
+    expectTable(advantages, want);
+    expect(Array.from(advantages[0], (a) => Number(a.toFixed(3)))).toEqual([0.415, 1.079, 1.079, 1.079]);
+    expect(rewards).toEqual([0.5, -0.5]); // token_level_rewards.sum(-1), what outcome estimators see
+  });
+
+  test('remax: returns minus the greedy reward', () => {
+    const want = toGo.map((row) => row.map((r) => r - 0.25));
+    const extras = { refLogProbs, baselines: [0.25, 0.25] };
+    expectTable(stepTokens(configOf({ name: 'remax', ...kl }), samples(), extras).advantages, want);
+  });
+
+  test('turn_loo: the KL of a token belongs to its turn', () => {
+    const turns = [1, 0].map((score) => sample([1, 0, 1, 1], { score, acc: score }));
+    // returns to go: [0.5, 1] and [-0.5, -0.5]; the baseline is the other sample's
+    const want = [
+      [1, 0, 1.5, 1.5],
+      [-1, 0, -1.5, -1.5],
+    ];
+    expectTable(stepTokens(configOf({ name: 'turn_loo', ...kl }), turns, { refLogProbs }).advantages, want);
+  });
+});
+
 test("the trainer's own log-probs become the old ones, with weights against the sampler", () => {
   const samples = [sample([1, 1], { score: 1, acc: 1 }), sample([1, 1], { score: 0, acc: 0 })];
   const oldLogProbs = [

@@ -26,6 +26,8 @@ export interface AdvantageInputs {
   groups: ArrayLike<GroupId>;
   /** One array a sample: 1 = trained token. */
   masks: readonly ArrayLike<number>[];
+  /** reinforce_plus_plus, remax: one array a sample, the reward of each token; absent = the outcome on the last trained one. */
+  tokenRewards?: readonly Float64Array[];
   /** gdpo: [K][N] single rewards. */
   components?: readonly ArrayLike<number>[];
   /** remax: [N] reward of the greedy answer. */
@@ -53,12 +55,12 @@ export const ADVANTAGE_ESTIMATORS = {
   grpo: ({ rewards, groups, masks }, { scaleRewards }) => broadcast(grpo(rewards, groups, scaleRewards), masks),
   rloo: ({ rewards, groups, masks }) => broadcast(rloo(rewards, groups), masks),
   opo: ({ rewards, groups, masks }) => broadcast(opo(rewards, groups, masks.map(trainedTokens)), masks),
-  reinforce_plus_plus: ({ rewards, masks }, { gamma }) =>
-    reinforcePlusPlus(outcomeRewards(rewards, masks), maskMissing(rewards, masks), gamma),
+  reinforce_plus_plus: ({ rewards, masks, tokenRewards }, { gamma }) =>
+    reinforcePlusPlus(tokenRewards ?? outcomeRewards(rewards, masks), maskMissing(rewards, masks), gamma),
   reinforce_plus_plus_baseline: ({ rewards, groups, masks }) => reinforcePlusPlusBaseline(rewards, groups, masks),
-  remax: ({ rewards, masks, baselines }) => {
+  remax: ({ rewards, masks, baselines, tokenRewards = outcomeRewards(rewards, masks) }) => {
     const known = need(baselines, 'remax', 'baselines');
-    const advantages = remax(outcomeRewards(rewards, masks), maskMissing(rewards, masks), known);
+    const advantages = remax(tokenRewards, maskMissing(rewards, masks), known);
     return advantages.map((values, s) => values.map((a, t) => (masks[s][t] === 0 ? 0 : a)));
   },
   grpo_passk: ({ rewards, groups, masks }, { scaleRewards }) =>

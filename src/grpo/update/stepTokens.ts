@@ -3,7 +3,7 @@
  * masks, advantages, importance weights. All on the main thread, in sample order.
  */
 
-import { computeAdvantages, type AdvantageInputs } from '../advantages/index.ts';
+import { computeAdvantages, type AdvantageInputs, outcomeRewards } from '../advantages/index.ts';
 import type { TrainConfig } from '../config/types.ts';
 import { klPenalty } from '../losses/kl.ts';
 import { meanTrained, type Metrics } from '../metrics.ts';
@@ -54,14 +54,17 @@ export function stepTokens(config: Settings, samples: readonly Sample[], extras:
   const { len: bufferLen = 0, penaltyFactor } = algorithm.overlongBuffer;
   const rewards = samples.map(({ reward, trajectory }, s) => {
     const shape = { maxResponseLength: data.maxResponseLength, bufferLen, penaltyFactor };
-    return reward.score + overlongPenalty(trajectory.responseIds.length, shape) - (kl?.penalties[s] ?? 0);
+    return reward.score + overlongPenalty(trajectory.responseIds.length, shape) - (kl ? sum(kl.penalties[s]) : 0);
   });
   const inputs: AdvantageInputs = {
     rewards,
     groups: samples.map(({ group }) => group),
     masks,
+    ...(kl ? { tokenRewards: tokenRewardsOf(rewards, kl.penalties, masks) } : {}),
     ...(algorithm.advEstimator === 'gdpo' ? { components: rewardComponents(samples, algorithm.gdpoRewardKeys) } : {}),
-    ...(algorithm.advEstimator === 'turn_loo' ? { turnRewards: turnRewardsOf(samples, rewards, masks) } : {}),
+    ...(algorithm.advEstimator === 'turn_loo'
+      ? { turnRewards: turnRewardsOf(samples, rewards, masks, kl?.penalties) }
+      : {}),
     ...(extras.baselines ? { baselines: extras.baselines } : {}),
   };
   const { scaleRewards, gamma, gdpoRewardWeights: rewardWeights } = algorithm;
@@ -127,31 +130,41 @@ function correct(
   return rolloutCorrection(correctionSettings(config), { oldLogp, rolloutLogp, masks });
 }
 
-/** verl's apply_kl_penalty: coefficient x the sum over a sample's tokens; the metric is the mean over samples of their means. */
+/**
+ * verl's apply_kl_penalty: `penalties` hold coefficient x KL of each sampled token; the metric is the mean over samples of
+ * their means.
+ */
 function klInReward(
   algorithm: Settings['algorithm'] & Pick<Settings['actor'], 'klClamp'>,
   extras: StepExtras,
   oldLogp: ArrayLike<number>[],
   masks: ArrayLike<number>[],
-): { penalties: number[]; metrics: Metrics } {
+): { penalties: Float64Array[]; metrics: Metrics } {
   const ref = extras.refLogProbs;
   if (!ref) throw new RangeError('algorithm.useKlInReward needs the reference log-probs of the samples.');
   const coef = extras.klCoef ?? algorithm.klCtrl.klCoef;
-  const sums = masks.map((mask, s) => {
-    let [sum, count] = [0, 0];
-    for (let t = 0; t < mask.length; t++) {
-      if (mask[t] === 0) continue;
+  const kls = masks.map((mask, s) =>
+    Float64Array.from(mask, (m, t) => {
+      if (m === 0) return 0;
       const options = { oldLogp: oldLogp[s][t], valueClamp: algorithm.klClamp ?? Infinity };
-      sum += klPenalty(algorithm.klPenalty, oldLogp[s][t], ref[s][t], options).value;
-      count++;
-    }
-    return { sum, mean: count > 0 ? sum / count : 0 };
-  });
-  const current = sums.reduce((total, { mean }) => total + mean, 0) / Math.max(sums.length, 1);
+      return klPenalty(algorithm.klPenalty, oldLogp[s][t], ref[s][t], options).value;
+    }),
+  );
+  const current = kls.reduce((total, kl, s) => total + meanTrained(kl, masks[s]), 0) / Math.max(kls.length, 1);
   return {
-    penalties: sums.map(({ sum }) => coef * sum),
+    penalties: kls.map((kl) => kl.map((value) => coef * value)),
     metrics: { 'actor/reward_kl_penalty': current, 'actor/reward_kl_penalty_coeff': coef },
   };
+}
+
+/** Token rewards: what the sample has beside its KL on the last trained token, minus the KL of each token. */
+function tokenRewardsOf(
+  rewards: readonly number[],
+  penalties: readonly Float64Array[],
+  masks: readonly ArrayLike<number>[],
+): Float64Array[] {
+  const withoutKl = rewards.map((reward, s) => reward + sum(penalties[s]));
+  return outcomeRewards(withoutKl, masks).map((values, s) => values.map((r, t) => r - penalties[s][t]));
 }
 
 /** [K][N]: named numbers of the rewards, all of them unless `keys` says which; a sample that lacks one has NaN there. */
@@ -170,14 +183,38 @@ function rewardComponents(samples: readonly Sample[], keys?: readonly string[]):
 
 /**
  * One reward a trained turn (run of 1s in the mask): the task's `turns` where it gives them, else 0; whatever the final
- * reward has beyond their sum goes to the last turn.
+ * reward has beyond their sum goes to the last turn, and the KL of each token to its own turn.
  */
-function turnRewardsOf(samples: readonly Sample[], rewards: number[], masks: ArrayLike<number>[]): number[][] {
-  return samples.map(({ reward }, s) => {
+function turnRewardsOf(
+  samples: readonly Sample[],
+  rewards: number[],
+  masks: ArrayLike<number>[],
+  penalties?: readonly Float64Array[],
+): number[][] {
+  return samples.map(({ reward, trajectory }, s) => {
     const runs = Array.from(masks[s]).filter((m, t) => m !== 0 && (t === 0 || masks[s][t - 1] === 0)).length;
     const given = reward.turns ?? new Array<number>(runs).fill(0);
     if (given.length === 0 || Number.isNaN(rewards[s])) return []; // no part of anybody's baseline
-    const rest = rewards[s] - given.reduce((a, b) => a + b, 0);
-    return given.map((r, j) => (j === given.length - 1 ? r + rest : r));
+    const kl = penalties ? turnSums(penalties[s], trajectory.mask, given.length) : given.map(() => 0);
+    const rest = rewards[s] + sum(kl) - sum(given);
+    return given.map((r, j) => (j === given.length - 1 ? r + rest : r) - kl[j]);
   });
+}
+
+/** [turns] sum of a token's values over each run of 1s in the mask; runs beyond the last turn count in it. */
+function turnSums(values: Float64Array, mask: ArrayLike<number>, turns: number): number[] {
+  const sums = new Array<number>(turns).fill(0);
+  let turn = -1;
+  values.forEach((value, t) => {
+    if (mask[t] === 0) return;
+    if (t === 0 || mask[t - 1] === 0) turn++;
+    sums[Math.min(turn, turns - 1)] += value;
+  });
+  return sums;
+}
+
+function sum(values: ArrayLike<number>): number {
+  let total = 0;
+  for (let i = 0; i < values.length; i++) total += values[i];
+  return total;
 }
