@@ -142,6 +142,37 @@ test.each(LOSS_AGG_MODES)('%s: 1, 2, 3 and 7 micro-batches, one gradient', async
   }
 });
 
+test.each(LOSS_AGG_MODES.filter((mode) => mode.startsWith('seq-mean')))(
+  '%s: what drops out of a mini-batch takes its gradient along, and no other grows',
+  async (lossAggMode) => {
+    const config = configOf({ name: 'dapo' }, { lossAggMode, klLossCoef: 0.1 });
+    const { samples, tokens } = await offPolicySamples(config, 0.2);
+    const whole = await gradientOf(config, { samples, tokens });
+    const sumOf = (a: TensorMap, b: TensorMap): TensorMap =>
+      new Map(
+        [...a].map(([name, { shape, data }]) => [name, { shape, data: data.map((x, i) => x + b.get(name)!.data[i]) }]),
+      );
+    const masked = (drops: (s: number) => boolean) => {
+      const masks = tokens.masks.map((mask, s) => (drops(s) ? new Float64Array(mask.length) : mask));
+      return gradientOf(config, { samples, tokens: { ...tokens, masks } });
+    };
+    const [even, odd] = [await masked((s) => s % 2 === 1), await masked((s) => s % 2 === 0)];
+    expect(distance(sumOf(even.gradient, odd.gradient), whole.gradient)).toBeLessThan(3e-6);
+    // Dynamic sampling that gave up: the first 9 samples (3 groups) are all there are, and then the others.
+    const part = (from: number, to: number) => {
+      const cut = <T>(all: T[]): T[] => all.slice(from, to);
+      const { masks, oldLogProbs, advantages, refLogProbs } = tokens;
+      const rest = { masks: cut(masks), oldLogProbs: cut(oldLogProbs), advantages: cut(advantages) };
+      return gradientOf(config, {
+        samples: cut(samples),
+        tokens: { ...tokens, ...rest, refLogProbs: cut(refLogProbs!) },
+      });
+    };
+    const [first, others] = [await part(0, 9), await part(9, samples.length)];
+    expect(distance(sumOf(first.gradient, others.gradient), whole.gradient)).toBeLessThan(3e-6);
+  },
+);
+
 test.each(['dapo', 'cispo', 'sapo'])('a custom loss that states %s has the gradient of the fused one', async (name) => {
   const config = configOf({ name }, { klLossCoef: 0.1 });
   const data = await offPolicySamples(config, 0.2);

@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { ADVANTAGE_ESTIMATORS } from '../../src/grpo/advantages/index.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { groupsWithSignal } from '../../src/grpo/generate/filterGroups.ts';
+import { tokenWeights } from '../../src/grpo/losses/aggregate.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import { stepTokens } from '../../src/grpo/update/stepTokens.ts';
 import type { Reward } from '../../src/tasks/task.ts';
@@ -134,6 +135,34 @@ test("the trainer's own log-probs become the old ones, with weights against the 
   expect(samples.map(({ advantage }) => advantage! > 0)).toEqual([true, false]);
   expect(got.isWeights![0][1]).toBeCloseTo(Math.exp(0.5), 6);
   expect(got.metrics['rollout_corr/rollout_rs_masked_fraction']).toBeCloseTo(0.25, 6);
+});
+
+describe('a sample that drops out leaves the weights of the others as they were (verl divides by ppoMiniBatchSize x n)', () => {
+  const whole = [1, 0, 0].map((score) => sample([1, 1], { score, acc: score }));
+  const oldLogProbs = [
+    [-1, -1],
+    [-1, -1],
+    [-1, -9],
+  ];
+  const rolloutCorrection = { rolloutRs: 'seq_sum_k1', rolloutRsThreshold: '0.5_2' };
+  test.each([
+    ['masked', { maskTruncated: true }, [...whole.slice(0, 2), sample([1, 1], { score: 0, acc: 0 }, 'max_tokens')], {}],
+    ['without a reward', {}, [...whole.slice(0, 2), sample([1, 1], { score: NaN, acc: NaN })], {}],
+    ['rejected', { rolloutCorrection }, whole, { oldLogProbs }],
+  ])('%s', (_, algorithm, samples, extras) => {
+    const { masks } = stepTokens(configOf({ name: 'dr_grpo', ...algorithm }), samples, extras);
+    expect(table(masks)[2]).toEqual([0, 0]);
+    const options = { maxResponseLength: 8, globalBatchSize: 3 };
+    const verl = 1 / 3; // a sequence's share of global_batch_size
+    expect(table(tokenWeights('seq-mean-token-sum', masks, options))).toEqual([
+      [verl, verl],
+      [verl, verl],
+      [0, 0],
+    ]);
+    expect(tokenWeights('seq-mean-token-mean', masks, options)[0][0]).toBeCloseTo(verl / 2, 7);
+    expect(tokenWeights('seq-mean-token-sum-norm', masks, options)[0][0]).toBeCloseTo(verl / 8, 12);
+    expect(tokenWeights('token-mean', masks, options)[0][0]).toBe(1 / 4); // N: what is left
+  });
 });
 
 test('turn_loo: rewards per turn, what is left over goes to the last turn', () => {

@@ -182,10 +182,11 @@ export class PolicyUpdater {
 
   /** Token weights of a mini-batch at their step index; `masks` only where the current policy rejected tokens. */
   #weights(count: number, tokens: StepTokens, batch: MiniBatch, current: CurrentPolicyResult | undefined) {
-    const { actor, data } = this.#config;
+    const { actor, data, rollout } = this.#config;
     const masks = current?.masks ?? batch.samples.map((s) => tokens.masks[s]);
     const isWeights = current?.isWeights ?? (tokens.isWeights && batch.samples.map((s) => tokens.isWeights![s]));
-    const options = { ...data, ...(isWeights && { isWeights }) };
+    const globalBatchSize = actor.ppoMiniBatchSize * rollout.n;
+    const options = { ...data, globalBatchSize, ...(isWeights && { isWeights }) };
     const byMode = lossWeights(this.#loss, actor.lossAggMode, masks, options);
     current?.keep.forEach((keep, i) => keep.forEach((k, t) => (byMode.weights[i][t] *= k)));
     const placed = weightsByStep(count, batch.samples, byMode);
