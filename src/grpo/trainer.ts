@@ -18,7 +18,7 @@ import { stepMetrics, StepTimer } from './stepMetrics.ts';
 import type { Checkpoint, FitResult, TrainerEngine, TrainerEvents, TrainerState } from './types.ts';
 import type { Sample } from './update/batch.ts';
 import type { PolicyLoss } from './losses/index.ts';
-import { adaptEntropy, adaptKl, refreshReference } from './update/controllers.ts';
+import { adaptKl, refreshReference } from './update/controllers.ts';
 import { type CustomAdvantage, type StepExtras, stepTokens, type StepTokens } from './update/stepTokens.ts';
 import { type CustomLoss, PolicyUpdater, type UpdateResult } from './update/updater.ts';
 
@@ -185,7 +185,7 @@ export class GrpoTrainer {
     this.#state.step = step;
     this.#state.updates += update.updates;
     adaptKl(config, this.#state, tokens.metrics, samples.length);
-    adaptEntropy(config, this.#state, update.metrics);
+    if (update.entropy) this.#state.entropy = update.entropy;
     await refreshReference(config, engine, step);
   }
 }

@@ -152,13 +152,16 @@ test('OPSM and the top-entropy mask drop policy gradients, not tokens', async ()
   expect(metrics['actor/top_entropy_kept']).toBeLessThan(0.35);
 });
 
-test('the entropy bonus follows its target', async () => {
+test('the entropy bonus follows its target, update by update as in TRL', async () => {
   await restart();
-  const actor = { entropyTarget: 100, entropyCoeffDelta: 0.5, entropyCoeffMax: 0.75 };
+  const actor = { entropyCoeff: 0.25, entropyTarget: 100, entropyCoeffDelta: 0.5, entropyCoeffMax: 2 };
   const trainer = new GrpoTrainer({ config: configOf({}, actor), task, engine });
   const seen = [await trainer.step(), await trainer.step(), await trainer.step()];
-  expect(seen.map(({ metrics }) => metrics['actor/entropy_coeff'])).toEqual([0, 0.5, 0.75]);
-  expect(trainer.state.entropy).toEqual({ coeff: 0.75, acts: true });
+  // TRL: the last entropy is infinite before the first update, so that one has no bonus; then the weight rises each time.
+  const applied = [0, 0.75, 1.25, 1.75, 2, 2];
+  const want = [0, 1, 2].map((step) => (applied[2 * step] + applied[2 * step + 1]) / 2); // two updates a step
+  expect(seen.map(({ metrics }) => metrics['actor/entropy_coeff'])).toEqual(want);
+  expect(trainer.state.entropy).toEqual({ coeff: 2, acts: true });
 });
 
 test('the reference is refreshed, and a checkpoint carries it', async () => {

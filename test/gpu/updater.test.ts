@@ -8,7 +8,8 @@ import type { Sample } from '../../src/grpo/update/batch.ts';
 import { stepTokens, type StepTokens } from '../../src/grpo/update/stepTokens.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import { type CustomLoss, PolicyUpdater } from '../../src/grpo/update/updater.ts';
-import type { ModelEngine, TensorMap } from '../../src/model/engine.ts';
+import type { ModelEngine, TensorMap, TrainLoss } from '../../src/model/engine.ts';
+import { entropyGradient } from '../../src/model/policyStage.ts';
 import { initWeights } from '../../src/model/params.ts';
 import type { Task } from '../../src/tasks/task.ts';
 import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
@@ -172,6 +173,34 @@ test.each(LOSS_AGG_MODES.filter((mode) => mode.startsWith('seq-mean')))(
     expect(distance(sumOf(first.gradient, others.gradient), whole.gradient)).toBeLessThan(3e-6);
   },
 );
+
+test('topEntropyQuantile keeps the entropy bonus to the tokens that the policy loss keeps, and the KL to none', async () => {
+  const config = configOf({ name: 'dapo' }, { topEntropyQuantile: 0.25, entropyCoeff: 0.1, klLossCoef: 0.1 });
+  const data = await offPolicySamples(config, 0.2);
+  const losses: TrainLoss[] = [];
+  const watched: ModelEngine = Object.create(engine.model, {
+    forwardBackward: {
+      value: (...args: Parameters<ModelEngine['forwardBackward']>) => {
+        losses.push(args[1]);
+        return engine.model.forwardBackward(...args);
+      },
+    },
+    logProbs: { value: (...args: Parameters<ModelEngine['logProbs']>) => engine.model.logProbs(...args) },
+    optimizerStep: { value: () => Promise.resolve({ gradNorm: 1, skipped: false }) },
+  }) as ModelEngine;
+  await new PolicyUpdater(config, { ...engine, model: watched }).update(data.samples, data.tokens, START);
+  const [loss] = losses;
+  if (loss.kind !== 'policy') throw new Error(loss.kind);
+  const { weights, klWeights, entropyWeights } = loss.inputs;
+  const kept = Array.from(klWeights, (_, e) => e).filter((e) => entropyWeights![e] !== 0);
+  expect(kept).toEqual(Array.from(klWeights, (_, e) => e).filter((e) => weights[e] !== 0));
+  expect(kept.length / klWeights.length).toBeCloseTo(0.25, 1);
+  for (const e of kept) expect(entropyWeights![e]).toBe(klWeights[e]);
+  expect(klWeights.every((w) => w > 0)).toBe(true);
+  // TRL: the bonus is entropies * mask * entropy_mask, so its slope is 0 elsewhere.
+  const slope = entropyGradient(loss.spec, loss.inputs);
+  slope.forEach((d, e) => expect(d).toBeCloseTo(kept.includes(e) ? -0.1 * klWeights[e] : 0, 9));
+});
 
 test.each(['dapo', 'cispo', 'sapo'])('a custom loss that states %s has the gradient of the fused one', async (name) => {
   const config = configOf({ name }, { klLossCoef: 0.1 });

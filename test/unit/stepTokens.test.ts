@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { ADVANTAGE_ESTIMATORS } from '../../src/grpo/advantages/index.ts';
-import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import { policyLossSpec, resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { groupsWithSignal } from '../../src/grpo/generate/filterGroups.ts';
+import { computePolicyLoss } from '../../src/grpo/losses/index.ts';
 import { tokenWeights } from '../../src/grpo/losses/aggregate.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import { stepTokens } from '../../src/grpo/update/stepTokens.ts';
@@ -162,6 +163,48 @@ describe('a sample that drops out leaves the weights of the others as they were 
     expect(tokenWeights('seq-mean-token-mean', masks, options)[0][0]).toBeCloseTo(verl / 2, 7);
     expect(tokenWeights('seq-mean-token-sum-norm', masks, options)[0][0]).toBeCloseTo(verl / 8, 12);
     expect(tokenWeights('token-mean', masks, options)[0][0]).toBe(1 / 4); // N: what is left
+  });
+});
+
+describe('VESPO with weights against the sampler', () => {
+  const config = (rolloutCorrection: object) => configOf({ name: 'vespo', rolloutCorrection });
+  test('has them in its sequence weight, as TRL does, and multiplies no loss by them', () => {
+    const samples = [sample([1, 0, 1], { score: 1, acc: 1 }), sample([1, 1], { score: 0, acc: 0 })];
+    const oldLogProbs = [
+      [-0.7, 0, -1.2],
+      [-1.4, -0.1], // the last weight, exp(0.9), is cut to 2
+    ];
+    const logp = [
+      [-0.6, 0, -1.1],
+      [-1.5, -0.3],
+    ];
+    const settings = config({ rolloutIs: 'token', rolloutIsThreshold: 2 });
+    const tokens = stepTokens(settings, samples, { oldLogProbs });
+    expect(tokens.isWeights).toBeUndefined();
+    const { perToken } = computePolicyLoss(policyLossSpec(settings), {
+      logp: logp.flat(),
+      oldLogp: table(tokens.oldLogProbs).flat(),
+      advantages: table(tokens.advantages).flat(),
+      weights: [1, 0, 1, 1, 1],
+      mask: [1, 0, 1, 1, 1],
+      seqStart: [0, 3, 5],
+    });
+    const sampler = -1;
+    const want = logp.flatMap((row, s) => {
+      const trained = row.map((_, t) => samples[s].trajectory.mask[t]);
+      const ratio = row.reduce((sum, l, t) => sum + trained[t] * (l - oldLogProbs[s][t]), 0);
+      const is = row.map((_, t) => (trained[t] ? Math.min(Math.exp(oldLogProbs[s][t] - sampler), 2) : 1));
+      const w = Math.exp(ratio + is.reduce((sum, x) => sum + Math.log(x), 0));
+      const advantage = tokens.advantages[s][0];
+      const [k, lambda] = advantage >= 0 ? [2, 3] : [3, 2];
+      const phi = Math.exp(lambda + k * Math.log(w) - lambda * w);
+      return row.map((l, t) => -phi * advantage * l * trained[t]);
+    });
+    perToken.forEach((loss, e) => expect(loss).toBeCloseTo(want[e], 6));
+  });
+
+  test('refuses those of sequences', () => {
+    expect(() => config({ rolloutIs: 'sequence' })).toThrow('set it to "token", or leave it out.');
   });
 });
 

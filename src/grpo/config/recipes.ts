@@ -69,7 +69,9 @@ export const RECIPES = {
   kl_cov: { actor: { lossMode: 'kl_cov', policyLoss: { klCovRatio: 2e-3, ppoKlCoef: 1 } } },
   /** arXiv:2405.19107. */
   dro: { actor: { lossMode: 'dro', policyLoss: { droBeta: 0.1 } } },
+  /** arXiv:2602.05261: GSPO without its length bias. */
   luspo: { actor: { lossMode: 'luspo', lossAggMode: 'seq-mean-token-sum', clipRatioLow: 3e-4, clipRatioHigh: 4e-4 } },
+  /** arXiv:2602.10693. */
   vespo: { actor: { lossMode: 'vespo' } },
   /** Plain policy gradient on the group-normalised advantage, importance weight per token. */
   reinforce: {

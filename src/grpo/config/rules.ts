@@ -51,6 +51,11 @@ export function checkTrainRules(config: TrainConfig, source: string): void {
     );
   }
   checkCorrection(config, source);
+  if (actor.lossMode === 'vespo' && algorithm.rolloutCorrection.rolloutIs === 'sequence')
+    fail(
+      'algorithm.rolloutCorrection.rolloutIs is "sequence", but VESPO multiplies the weights of tokens up to one of the ' +
+        'sequence itself; set it to "token", or leave it out.',
+    );
   const changesScore = [
     algorithm.useKlInReward && 'algorithm.useKlInReward',
     (algorithm.overlongBuffer.len ?? 0) > 0 && 'algorithm.overlongBuffer.len',

@@ -120,6 +120,7 @@ export function sliceInputs(batch: MiniBatch, m: number, inputs: PolicyLossInput
     advantages: part(inputs.advantages),
     weights: part(inputs.weights),
     klWeights: part(inputs.klWeights),
+    ...(inputs.entropyWeights && { entropyWeights: part(inputs.entropyWeights) }),
     ...(inputs.refLogProbs && { refLogProbs: part(inputs.refLogProbs) }),
     ...(inputs.mask && { mask: part(inputs.mask) }),
     ...(inputs.selected && { selected: part(inputs.selected) }),
@@ -127,11 +128,19 @@ export function sliceInputs(batch: MiniBatch, m: number, inputs: PolicyLossInput
 }
 
 /** Loss weights of the chosen samples placed back at their step index (the rest stay empty). */
-export function weightsByStep(samples: number, chosen: number[], { weights, klWeights }: LossWeights) {
+export function weightsByStep(
+  samples: number,
+  chosen: number[],
+  { weights, klWeights, entropyWeights }: LossWeights & { entropyWeights?: Float64Array[] },
+) {
   const place = (values: Float64Array[]) => {
     const all: Float64Array[] = Array.from({ length: samples }, () => new Float64Array(0));
     chosen.forEach((s, i) => (all[s] = values[i]));
     return all;
   };
-  return { weights: place(weights), klWeights: place(klWeights) };
+  return {
+    weights: place(weights),
+    klWeights: place(klWeights),
+    ...(entropyWeights && { entropyWeights: place(entropyWeights) }),
+  };
 }

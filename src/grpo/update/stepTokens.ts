@@ -6,6 +6,7 @@
 import { computeAdvantages, type AdvantageInputs, outcomeRewards } from '../advantages/index.ts';
 import type { TrainConfig } from '../config/types.ts';
 import { klPenalty } from '../losses/kl.ts';
+import { foldImportanceWeights } from '../losses/vespo.ts';
 import { meanTrained, type Metrics } from '../metrics.ts';
 import { rolloutCorrection } from '../correction/correct.ts';
 import { correctionSettings } from '../correction/settings.ts';
@@ -73,12 +74,13 @@ export function stepTokens(config: Settings, samples: readonly Sample[], extras:
     ? extras.advantage(inputs, samples)
     : computeAdvantages(algorithm.advEstimator, inputs, options);
   samples.forEach((sample, s) => (sample.advantage = meanTrained(advantages[s], masks[s])));
+  const inside = isWeights && actor.lossMode === 'vespo'; // its sequence weight has them; they multiply no loss
   return {
     masks,
-    oldLogProbs,
+    oldLogProbs: inside ? foldImportanceWeights(oldLogProbs, isWeights, masks) : oldLogProbs,
     advantages,
     rewards,
-    ...(isWeights ? { isWeights } : {}),
+    ...(isWeights && !inside ? { isWeights } : {}),
     ...(extras.refLogProbs ? { refLogProbs: extras.refLogProbs } : {}),
     metrics: { ...metrics, ...kl?.metrics, ...keptMass(samples), ...missingRewards(samples) },
   };

@@ -8,8 +8,8 @@ import type { TrainConfig } from '../config/types.ts';
 import { type CurrentPolicyResult, correctByCurrentPolicy, needsCurrentPolicy } from '../correction/currentPolicy.ts';
 import { computePolicyLoss, type LossRows, type PolicyLoss, policyLossOf, selectTokens } from '../losses/index.ts';
 import { rowGradients } from '../losses/rowGradients.ts';
-import { type Metrics, reduceMetrics, rolloutProbsDiff } from '../metrics.ts';
-import { entropyCoeffOf } from './controllers.ts';
+import { meanTrained, type Metrics, reduceMetrics, rolloutProbsDiff } from '../metrics.ts';
+import { adaptEntropy, entropyCoeffOf } from './controllers.ts';
 import { lrFactor } from './learningRate.ts';
 import {
   gatherEntries,
@@ -39,6 +39,8 @@ export interface UpdateResult {
   updates: number;
   /** Entries that went through forward and backward. */
   trainedTokens: number;
+  /** The adaptive entropy bonus after the last of them. */
+  entropy: TrainerState['entropy'];
 }
 
 /** A step's data, which its updates share. */
@@ -91,9 +93,8 @@ export class PolicyUpdater {
     tokens: StepTokens,
     state: Pick<TrainerState, 'step' | 'updates' | 'entropy'>,
   ): Promise<UpdateResult> {
-    const { entropyTarget } = this.#config.actor;
-    const entropyCoeff = entropyCoeffOf(this.#config, state);
-    this.#spec = { ...this.#spec, entropyCoeff };
+    const adaptive = this.#config.actor.entropyTarget !== undefined;
+    let { entropy } = state;
     const miniBatches = this.#miniBatches(samples, tokens, state.step + 1);
     const step: UpdateStep = { samples, tokens, miniBatches, updates: state.updates };
     const all: Metrics[] = [];
@@ -101,15 +102,17 @@ export class PolicyUpdater {
     let next = this.#prepare(step, 0);
     while (next) {
       const { batch, index }: PreparedMiniBatch = next;
+      const entropyCoeff = entropyCoeffOf(this.#config, entropy);
+      this.#spec = { ...this.#spec, entropyCoeff };
       const result = await this.#miniBatch(step, next);
+      entropy = adaptEntropy(this.#config, entropy, result.bonusEntropy);
       if (index === 0) firstDiff = result.probsDiff;
-      all.push(result.metrics);
+      all.push({ ...result.metrics, ...(adaptive && { 'actor/entropy_coeff': entropyCoeff }) });
       trainedTokens += batch.entrySample.length;
       next = result.next;
     }
     const metrics = { ...reduceMetrics(all), ...firstDiff };
-    if (entropyTarget !== undefined) metrics['actor/entropy_coeff'] = entropyCoeff;
-    return { metrics, updates: all.length, trainedTokens };
+    return { metrics, updates: all.length, trainedTokens, entropy };
   }
 
   /** One update: forward, loss and backward, optimizer step. The host prepares the next one while the device computes. */
@@ -137,7 +140,8 @@ export class PolicyUpdater {
       'actor/skipped_updates': skipped ? 1 : 0,
       'actor/lr': lr,
     };
-    return { metrics, probsDiff, next };
+    const bonusEntropy = meanTrained(entropy, inputs.entropyWeights ?? inputs.klWeights);
+    return { metrics, probsDiff, bonusEntropy, next };
   }
 
   /** Of a mini-batch, what does not depend on the updates before it; undefined after the last. */
@@ -151,12 +155,13 @@ export class PolicyUpdater {
 
   #inputs(count: number, tokens: StepTokens, batch: MiniBatch, current: CurrentPolicy | undefined): PolicyLossInputs {
     const { refLogProbs } = tokens;
-    const { masks, weights, klWeights } = this.#weights(count, tokens, batch, current?.result);
+    const { masks, weights, klWeights, entropyWeights } = this.#weights(count, tokens, batch, current?.result);
     const inputs: PolicyLossInputs = {
       oldLogProbs: gatherEntries(batch, tokens.oldLogProbs),
       advantages: gatherEntries(batch, tokens.advantages),
       weights: gatherEntries(batch, weights),
       klWeights: gatherEntries(batch, klWeights),
+      ...(entropyWeights && { entropyWeights: gatherEntries(batch, entropyWeights) }),
       ...(refLogProbs && { refLogProbs: gatherEntries(batch, refLogProbs) }),
       ...(masks && { mask: gatherEntries(batch, masks) }),
     };
@@ -189,7 +194,8 @@ export class PolicyUpdater {
     const options = { ...data, globalBatchSize, ...(isWeights && { isWeights }) };
     const byMode = lossWeights(this.#loss, actor.lossAggMode, masks, options);
     current?.keep.forEach((keep, i) => keep.forEach((k, t) => (byMode.weights[i][t] *= k)));
-    const placed = weightsByStep(count, batch.samples, byMode);
+    const bonus = current?.entropyKeep?.map((keep, i) => keep.map((k, t) => k * byMode.klWeights[i][t]));
+    const placed = weightsByStep(count, batch.samples, { ...byMode, ...(bonus && { entropyWeights: bonus }) });
     if (!current) return { ...placed, masks: undefined };
     const byStep: ArrayLike<number>[] = Array.from({ length: count }, () => []);
     batch.samples.forEach((s, i) => (byStep[s] = current.masks[i]));
