@@ -168,7 +168,8 @@ export class GrpoTrainer {
     const oldLogProbs = bypass ? undefined : await timer.time('old_log_prob', () => updater.oldLogProbs(samples));
     const remax = config.algorithm.advEstimator === 'remax';
     const baselines = remax ? await greedyBaselines(this.#generation, samples, step) : undefined;
-    return { refLogProbs, oldLogProbs, baselines, klCoef: this.#state.klCoef, advantage };
+    const { klCoef, roleBaselines } = this.#state;
+    return { refLogProbs, oldLogProbs, baselines, klCoef, roleBaselines, advantage };
   }
 
   /** Updates the policy; draws the next step's problems and encodes their prompts while the device computes. */
@@ -184,6 +185,7 @@ export class GrpoTrainer {
     const { config, engine } = this.#options;
     this.#state.step = step;
     this.#state.updates += update.updates;
+    if (tokens.roleBaselines) this.#state.roleBaselines = tokens.roleBaselines;
     adaptKl(config, this.#state, tokens.metrics, samples.length);
     if (update.entropy) this.#state.entropy = update.entropy;
     await refreshReference(config, engine, step);

@@ -180,6 +180,24 @@ test('the reference is refreshed, and a checkpoint carries it', async () => {
   await engine.reference!.importWeights(START);
 });
 
+test('rae: the baselines of roles go on from a checkpoint', async () => {
+  await restart();
+  const roles: Task = {
+    ...task,
+    train: (index) => ({ ...task.train(index, 1), role: index % 2 ? 'second' : 'first' }),
+  };
+  const config = configOf({ name: 'rae', raeDecay: 0.5 });
+  const trainer = new GrpoTrainer({ config, task: roles, engine });
+  await trainer.step();
+  const { roleBaselines } = trainer.state;
+  expect(Object.keys(roleBaselines!)).toEqual(['first', 'second']);
+  const again = new GrpoTrainer({ config, task: roles, engine });
+  await again.restore(await trainer.checkpoint());
+  const { samples } = await again.step();
+  expect(samples[0].advantage).toBeCloseTo(samples[0].reward.score - roleBaselines!.first, 5);
+  expect(samples[4].advantage).toBeCloseTo(samples[4].reward.score - roleBaselines!.second, 5);
+});
+
 test("a user's own advantage", async () => {
   await restart();
   const advantage = ({ rewards, masks }: { rewards: ArrayLike<number>; masks: readonly ArrayLike<number>[] }) =>

@@ -208,6 +208,18 @@ describe('VESPO with weights against the sampler', () => {
   });
 });
 
+test('lengthPenalty: sampled tokens and given ones apart, off the score', () => {
+  const samples = [sample([1, 0, 0, 1], { score: 1, acc: 1 }), sample([1], { score: 1, acc: 1 })];
+  const config = configOf({ lengthPenalty: { type: 'linear' }, name: 'dr_grpo' });
+  const { rewards, advantages, metrics } = stepTokens(config, samples);
+  // Pass rate 1; sampled 2 and 1; given (a prompt of 2, a tool's 2) 4 and 2; one turn each.
+  const penalties = [0.25 + 0.1 + 0.1, 0.25 / 2 + 0.1 / 2 + 0.1];
+  rewards.forEach((reward, s) => expect(reward).toBeCloseTo(1 - penalties[s], 12));
+  expect(advantages[1][0]).toBeCloseTo((penalties[0] - penalties[1]) / 2, 12); // the short one is now the better one
+  expect(metrics['training/length_penalty']).toBeCloseTo((penalties[0] + penalties[1]) / 2, 12);
+  expect(() => configOf({ name: 'gdpo', lengthPenalty: { type: 'linear' } })).toThrow('algorithm.lengthPenalty.type');
+});
+
 test('turn_loo: rewards per turn, what is left over goes to the last turn', () => {
   const samples = [
     sample([1, 0, 1, 1], { score: 1.5, acc: 1, turns: [1, 0] }),

@@ -89,6 +89,7 @@ function notCarried(config: TrainConfig): string[] {
       (algorithm.overlongBuffer.len ?? 0) > 0,
       'algorithm.overlongBuffer: add get_soft_overlong_punishment as a reward.',
     ],
+    [algorithm.lengthPenalty.type !== 'none', 'algorithm.lengthPenalty: prime-rl has it, TRL has not.'],
     [
       correctionSettings(config).rolloutRs !== '',
       'algorithm.rolloutCorrection.rolloutRs: TRL corrects by weights only.',

@@ -3,7 +3,18 @@
  * function, in `advantages/`: of outcomes, of tokens, of turns.
  */
 
-import { gpg, grpo, grpoPassk, opo, rloo, type GroupId, type ScaleRewards } from './outcome.ts';
+import {
+  gpg,
+  grpo,
+  grpoPassk,
+  type GroupId,
+  maxRl,
+  opo,
+  rae,
+  rloo,
+  type RoleBaselines,
+  type ScaleRewards,
+} from './outcome.ts';
 import {
   broadcast,
   gdpo,
@@ -34,6 +45,10 @@ export interface AdvantageInputs {
   baselines?: ArrayLike<number>;
   /** turn_loo: one array a sample, the reward of each turn. */
   turnRewards?: readonly ArrayLike<number>[];
+  /** rae: [N] the role that each sample plays; absent = all the same. */
+  roles?: readonly string[];
+  /** rae: running mean reward of each role before this step; absent = 0. */
+  roleBaselines?: RoleBaselines | undefined;
 }
 
 interface AdvantageOptions {
@@ -41,6 +56,8 @@ interface AdvantageOptions {
   scaleRewards?: ScaleRewards;
   /** reinforce_plus_plus, turn_loo: discount per token or turn. Default 1. */
   gamma?: number;
+  /** rae: share that a role's baseline keeps at each of its samples. Default 0.95. */
+  raeDecay?: number;
   /** gdpo: [K]. */
   rewardWeights?: readonly number[];
 }
@@ -68,6 +85,9 @@ export const ADVANTAGE_ESTIMATORS = {
   gpg: ({ rewards, groups, masks }) => broadcast(gpg(rewards, groups), masks),
   gdpo: ({ components, groups, masks }, { rewardWeights, scaleRewards }) =>
     gdpo(need(components, 'gdpo', 'components'), groups, masks, rewardWeights, scaleRewards),
+  max_rl: ({ rewards, groups, masks }) => broadcast(maxRl(rewards, groups), masks),
+  rae: ({ rewards, masks, roles, roleBaselines }, { raeDecay }) =>
+    broadcast(rae(rewards, roles, roleBaselines, raeDecay).advantages, masks),
   turn_loo: ({ turnRewards, groups, masks }, { gamma }) =>
     broadcastTurns(turnLeaveOneOut(need(turnRewards, 'turn_loo', 'turnRewards'), groups, gamma), masks),
 } satisfies Record<string, Estimator>;

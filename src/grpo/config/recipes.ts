@@ -78,6 +78,10 @@ export const RECIPES = {
     actor: { lossMode: 'reinforce' },
     algorithm: { rolloutCorrection: { rolloutIs: 'token', rolloutIsThreshold: 2, bypassMode: true } },
   },
+  /** arXiv:2602.02710: centered rewards over the group's mean, for rewards of 0 and above. */
+  max_rl: { algorithm: { advEstimator: 'max_rl' } },
+  /** SPIRAL, arXiv:2506.24119: a running baseline per role, for self-play. */
+  rae: { algorithm: { advEstimator: 'rae' } },
   /** Leave-one-out credit per turn, for tasks with rewards per turn. */
   turn_loo: { algorithm: { advEstimator: 'turn_loo' } },
 } as const;

@@ -59,6 +59,7 @@ export function checkTrainRules(config: TrainConfig, source: string): void {
   const changesScore = [
     algorithm.useKlInReward && 'algorithm.useKlInReward',
     (algorithm.overlongBuffer.len ?? 0) > 0 && 'algorithm.overlongBuffer.len',
+    algorithm.lengthPenalty.type !== 'none' && 'algorithm.lengthPenalty.type',
   ].filter((key) => key !== false);
   if (algorithm.advEstimator === 'gdpo' && changesScore.length > 0)
     fail(

@@ -3,14 +3,20 @@
  * masks, advantages, importance weights. All on the main thread, in sample order.
  */
 
-import { computeAdvantages, type AdvantageInputs, outcomeRewards } from '../advantages/index.ts';
+import {
+  computeAdvantages,
+  type AdvantageInputs,
+  outcomeRewards,
+  rae,
+  type RoleBaselines,
+} from '../advantages/index.ts';
 import type { TrainConfig } from '../config/types.ts';
 import { klPenalty } from '../losses/kl.ts';
 import { foldImportanceWeights } from '../losses/vespo.ts';
 import { meanTrained, type Metrics } from '../metrics.ts';
 import { rolloutCorrection } from '../correction/correct.ts';
 import { correctionSettings } from '../correction/settings.ts';
-import { maskTruncated, overlongPenalty } from '../advantages/shaping.ts';
+import { lengthPenalties, maskTruncated, overlongPenalty } from '../advantages/shaping.ts';
 import type { Sample, SampleTokens } from './batch.ts';
 
 /** Inputs that some settings need beside the samples; log-probs are one array a sample, as long as its response. */
@@ -23,6 +29,8 @@ export interface StepExtras {
   baselines?: ArrayLike<number> | undefined;
   /** KL coefficient now, when klCtrl is adaptive; else klCtrl.klCoef. */
   klCoef?: number | undefined;
+  /** rae: running mean reward of each role. */
+  roleBaselines?: RoleBaselines | undefined;
   /** A user's own estimator, in place of the configured one. */
   advantage?: CustomAdvantage | undefined;
 }
@@ -35,6 +43,8 @@ export interface StepTokens extends SampleTokens {
   rewards: number[];
   /** One array a sample, for `lossWeights`; absent without importance weights. */
   isWeights?: Float64Array[];
+  /** rae: those of the next step. */
+  roleBaselines?: RoleBaselines;
   metrics: Metrics;
 }
 
@@ -53,23 +63,27 @@ export function stepTokens(config: Settings, samples: readonly Sample[], extras:
     ? klInReward({ ...algorithm, klClamp: actor.klClamp }, extras, oldLogProbs, sampled)
     : undefined;
   const { len: bufferLen = 0, penaltyFactor } = algorithm.overlongBuffer;
+  const groups = samples.map(({ group }) => group);
+  const tooLong = algorithm.lengthPenalty.type === 'linear' ? penaltiesOnLength(algorithm, samples, groups) : undefined;
   const rewards = samples.map(({ reward, trajectory }, s) => {
     const shape = { maxResponseLength: data.maxResponseLength, bufferLen, penaltyFactor };
-    return reward.score + overlongPenalty(trajectory.responseIds.length, shape) - (kl ? sum(kl.penalties[s]) : 0);
+    const shaped = reward.score + overlongPenalty(trajectory.responseIds.length, shape) - (tooLong?.[s] ?? 0);
+    return shaped - (kl ? sum(kl.penalties[s]) : 0);
   });
   const inputs: AdvantageInputs = {
     rewards,
-    groups: samples.map(({ group }) => group),
+    groups,
     masks,
     ...(kl ? { tokenRewards: tokenRewardsOf(rewards, kl.penalties, masks) } : {}),
     ...(algorithm.advEstimator === 'gdpo' ? { components: rewardComponents(samples, algorithm.gdpoRewardKeys) } : {}),
     ...(algorithm.advEstimator === 'turn_loo'
       ? { turnRewards: turnRewardsOf(samples, rewards, masks, kl?.penalties) }
       : {}),
+    ...(algorithm.advEstimator === 'rae' ? { roles: rolesOf(samples), roleBaselines: extras.roleBaselines } : {}),
     ...(extras.baselines ? { baselines: extras.baselines } : {}),
   };
-  const { scaleRewards, gamma, gdpoRewardWeights: rewardWeights } = algorithm;
-  const options = { scaleRewards, gamma, ...(rewardWeights && { rewardWeights }) };
+  const { scaleRewards, gamma, raeDecay, gdpoRewardWeights: rewardWeights } = algorithm;
+  const options = { scaleRewards, gamma, raeDecay, ...(rewardWeights && { rewardWeights }) };
   const advantages = extras.advantage
     ? extras.advantage(inputs, samples)
     : computeAdvantages(algorithm.advEstimator, inputs, options);
@@ -82,9 +96,32 @@ export function stepTokens(config: Settings, samples: readonly Sample[], extras:
     rewards,
     ...(isWeights && !inside ? { isWeights } : {}),
     ...(extras.refLogProbs ? { refLogProbs: extras.refLogProbs } : {}),
-    metrics: { ...metrics, ...kl?.metrics, ...keptMass(samples), ...missingRewards(samples) },
+    ...(inputs.roles ? { roleBaselines: rae(rewards, inputs.roles, inputs.roleBaselines, raeDecay).baselines } : {}),
+    metrics: {
+      ...metrics,
+      ...kl?.metrics,
+      ...(tooLong ? { 'training/length_penalty': sum(tooLong) / samples.length } : {}),
+      ...keptMass(samples),
+      ...missingRewards(samples),
+    },
   };
 }
+
+/** [N] what `algorithm.lengthPenalty` takes off each score. */
+function penaltiesOnLength(
+  { lengthPenalty }: Settings['algorithm'],
+  samples: readonly Sample[],
+  groups: number[],
+): Float64Array {
+  const scores = samples.map(({ reward }) => reward.score);
+  const lengths = samples.map(({ trajectory: { promptIds, responseIds, mask, numTurns } }) => {
+    const outputTokens = sum(mask);
+    return { outputTokens, inputTokens: promptIds.length + responseIds.length - outputTokens, turns: numTurns };
+  });
+  return lengthPenalties(scores, groups, lengths, lengthPenalty);
+}
+
+const rolesOf = (samples: readonly Sample[]): string[] => samples.map(({ problem }) => problem.role ?? 'policy');
 
 /** Masks with those of samples without a reward set to 0: no token count and no denominator knows them. */
 function rewarded(masks: ArrayLike<number>[], samples: readonly Sample[]): ArrayLike<number>[] {
