@@ -10,6 +10,7 @@ import { greedyBaselines } from './generate/greedyBaselines.ts';
 import type { GenerationContext } from './generate/options.ts';
 import { OverSampledGroups } from './generate/overSampling.ts';
 import { ProblemQueue } from './generate/problems.ts';
+import { ReplayBuffer, ReplayedGroups } from './generate/replayBuffer.ts';
 import { PlainGroups, type SampleSource } from './generate/samples.ts';
 import { validate, type ValidateOptions } from './generate/validate.ts';
 import type { Metrics } from './metrics.ts';
@@ -50,7 +51,7 @@ export class GrpoTrainer {
   readonly #source: SampleSource;
   readonly #updater: PolicyUpdater;
   /** What else goes into a checkpoint, by name. */
-  readonly #parts: StatefulParts = {};
+  readonly #parts: StatefulParts;
   #state: Omit<TrainerState, 'problems' | 'carried' | 'parts'> = { step: 0, updates: 0 };
   #stopRequested = false;
 
@@ -60,7 +61,11 @@ export class GrpoTrainer {
     this.#options = options;
     this.#generation = { config, engine, task: scoredTask(options), toolParser };
     this.#problems = new ProblemQueue(task, config, engine.tokenizer);
-    this.#source = this.#sampleSource();
+    const { replayBufferSize } = config.algorithm;
+    const replay = replayBufferSize > 0 ? new ReplayBuffer(replayBufferSize) : undefined;
+    this.#parts = { ...(replay && { replay }) };
+    const source = this.#sampleSource();
+    this.#source = replay ? new ReplayedGroups(source, config, replay) : source;
     this.#updater = new PolicyUpdater(config, engine, loss);
   }
 

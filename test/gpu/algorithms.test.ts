@@ -222,3 +222,44 @@ test('dynamic sampling draws a prompt for every group left out, up to its credit
   expect(metrics['training/evicted_groups']).toBe(5);
   expect(new Set(samples.map(({ problem }) => problem.id))).toEqual(new Set(['train-1']));
 });
+
+test('replay trains where the step itself has no signal, off policy, and goes on from a checkpoint', async () => {
+  /** Problems of the first step differ in their samples' scores; those after it all score the same. */
+  const reward: Task['reward'] = (sample) => ({
+    score: Number(sample.problem.id.split('-')[1]) < 2 ? sample.responseTokens + sample.response.length : 1,
+    acc: 0,
+  });
+  const run = async (replayBufferSize: number, resume: boolean) => {
+    await restart();
+    const options = {
+      config: configOf({ replayBufferSize }, { optim: { lr: 0.01 } }),
+      task: { ...task, reward },
+      engine,
+    };
+    let trainer = new GrpoTrainer(options);
+    const first = await trainer.step();
+    if (resume) {
+      const { state, ...tensors } = await trainer.checkpoint();
+      trainer = new GrpoTrainer(options);
+      await trainer.restore({ ...tensors, state: JSON.parse(JSON.stringify(state)) as typeof state });
+    }
+    const before = (await engine.model.exportWeights()).get('model.embed_tokens.weight')!.data.slice();
+    const second = await trainer.step();
+    const after = (await engine.model.exportWeights()).get('model.embed_tokens.weight')!.data;
+    const moved = after.reduce((sum, w, i) => sum + Math.abs(w - before[i]), 0);
+    return { first, second, moved };
+  };
+  const without = await run(0, false);
+  expect(without.second.metrics['actor/grad_norm']).toBe(0);
+  const { first, second, moved } = await run(8, false);
+  expect(second.metrics['actor/grad_norm']).toBeGreaterThan(0);
+  expect(Math.abs(moved / without.moved - 1)).toBeGreaterThan(0.01); // those are Adam's moments alone
+  expect(second.metrics['training/replayed_groups']).toBe(2);
+  expect(second.metrics['training/replay_age']).toBe(1);
+  expect(second.metrics['actor/ppo_kl']).not.toBe(0); // the first update's samples, under the policy after it
+  expect(second.metrics['critic/score/max']).toBe(1); // of what the step sampled, not of the replays
+  const drawnFirst = new Map(first.samples.map(({ trajectory }) => [trajectory.responseIds.join(), trajectory]));
+  for (const { trajectory } of second.samples)
+    expect(trajectory.logProbs).toEqual(drawnFirst.get(trajectory.responseIds.join())!.logProbs);
+  expect(steady((await run(8, true)).second.metrics)).toEqual(steady(second.metrics));
+});

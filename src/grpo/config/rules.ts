@@ -50,6 +50,12 @@ export function checkTrainRules(config: TrainConfig, source: string): void {
         `${data.maxResponseLength}.`,
     );
   }
+  if (algorithm.replayBufferSize > 0 && (algorithm.filterGroups.enable || algorithm.advEstimator === 'rae'))
+    fail(
+      `algorithm.replayBufferSize is ${algorithm.replayBufferSize}, which goes together neither with algorithm.filterGroups, ` +
+        'which redraws the groups that it would replace, nor with advEstimator "rae", which learns from them; set it to 0 or ' +
+        'use another recipe.',
+    );
   checkCorrection(config, source);
   if (actor.lossMode === 'vespo' && algorithm.rolloutCorrection.rolloutIs === 'sequence')
     fail(

@@ -52,6 +52,12 @@ export const algorithm = part({
     }),
     {},
   ),
+  replayBufferSize: count(
+    0,
+    'groups',
+    'Groups of earlier steps kept, to take the place of groups whose samples all score the same (TRL, 64 there); 0 = off.',
+    0,
+  ),
   overlongBuffer: v.optional(
     part({
       len: optionalCount('tokens', 'Penalty grows over the last tokens before the limit (DAPO); 0 = off.', 0),
