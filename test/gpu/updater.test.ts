@@ -186,7 +186,10 @@ test('topEntropyQuantile keeps the entropy bonus to the tokens that the policy l
       },
     },
     logProbs: { value: (...args: Parameters<ModelEngine['logProbs']>) => engine.model.logProbs(...args) },
-    optimizerStep: { value: () => Promise.resolve({ gradNorm: 1, skipped: false }) },
+    optimizerStep: {
+      value: (options: Parameters<ModelEngine['optimizerStep']>[0]) =>
+        engine.model.optimizerStep({ ...options, lr: 0 }),
+    },
   }) as ModelEngine;
   await new PolicyUpdater(config, { ...engine, model: watched }).update(data.samples, data.tokens, START);
   const [loss] = losses;
