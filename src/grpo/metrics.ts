@@ -36,6 +36,8 @@ interface StepSamples {
   groups: ArrayLike<GroupId>;
   /** One array a sample, as long as its response; 0 where the mask is 0. */
   advantages: readonly ArrayLike<number>[];
+  /** Of the samples that the advantages are of; absent = those of the trajectories. */
+  masks?: readonly ArrayLike<number>[];
   maxResponseLength: number;
   maxPromptLength: number;
 }
@@ -44,7 +46,8 @@ interface StepSamples {
 export function dataMetrics(step: StepSamples): Metrics {
   const { trajectories, rewards } = step;
   const scores = rewards.map((r) => r.score).filter((score) => !Number.isNaN(score));
-  const advantages = trainedValues(step.advantages, trajectories);
+  const masks = step.masks ?? trajectories.map(({ mask }) => mask);
+  const advantages = trainedValues(step.advantages, masks);
   return {
     ...summarize('critic/score', scores),
     ...summarize('critic/rewards', step.finalRewards?.filter((reward) => !Number.isNaN(reward)) ?? scores),
@@ -76,9 +79,9 @@ export function dataMetrics(step: StepSamples): Metrics {
   };
 }
 
-/** Values where the trajectory's mask is 1, sample by sample. */
-function trainedValues(perToken: readonly ArrayLike<number>[], trajectories: readonly Trajectory[]): number[] {
-  return perToken.flatMap((values, s) => Array.from(values).filter((_, t) => trajectories[s].mask[t] === 1));
+/** Values where the mask is 1, sample by sample. */
+function trainedValues(perToken: readonly ArrayLike<number>[], masks: readonly ArrayLike<number>[]): number[] {
+  return perToken.flatMap((values, s) => Array.from(values).filter((_, t) => masks[s][t] === 1));
 }
 
 /** mean, max, min, p10, p90 and the share that reached the limit (verl's clip_ratio); lengths in tokens. */

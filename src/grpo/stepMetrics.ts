@@ -51,16 +51,18 @@ interface StepReport {
 
 /** Every metric of a step, under verl's names where it has one. */
 export function stepMetrics({ config, step, generated, tokens, update, timer }: StepReport): Metrics {
-  const trajectories = generated.samples.map(({ trajectory }) => trajectory);
+  const drawn = generated.drawn ?? generated.samples;
+  const trajectories = drawn.map(({ trajectory }) => trajectory);
   const seconds = { ...timer.seconds, ...generated.seconds };
   return {
     'training/global_step': step,
     ...dataMetrics({
       trajectories,
-      rewards: generated.samples.map(({ reward }) => reward),
+      rewards: drawn.map(({ reward }) => reward),
       finalRewards: tokens.rewards,
-      groups: generated.samples.map(({ group }) => group),
+      groups: drawn.map(({ group }) => group),
       advantages: tokens.advantages,
+      masks: generated.samples.map(({ trajectory }) => trajectory.mask),
       maxResponseLength: config.data.maxResponseLength,
       maxPromptLength: config.data.maxPromptLength,
     }),

@@ -11,14 +11,16 @@ import { greedyBaselines } from './generate/greedyBaselines.ts';
 import type { GenerationContext } from './generate/options.ts';
 import { OverSampledGroups } from './generate/overSampling.ts';
 import { ProblemQueue } from './generate/problems.ts';
+import { ReplayBuffer, ReplayedGroups } from './generate/replayBuffer.ts';
 import { PlainGroups, type SampleSource } from './generate/samples.ts';
 import { validate, type ValidateOptions } from './generate/validate.ts';
 import type { Metrics } from './metrics.ts';
+import { restoreParts, statesOf, type StatefulParts } from './parts.ts';
 import { stepMetrics, StepTimer } from './stepMetrics.ts';
 import type { Checkpoint, FitResult, TrainerEngine, TrainerEvents, TrainerState } from './types.ts';
 import type { Sample } from './update/batch.ts';
 import type { PolicyLoss } from './losses/index.ts';
-import { adaptEntropy, adaptKl, refreshReference } from './update/controllers.ts';
+import { adaptKl, refreshReference } from './update/controllers.ts';
 import { type CustomAdvantage, type StepExtras, stepTokens, type StepTokens } from './update/stepTokens.ts';
 import { type CustomLoss, PolicyUpdater, type UpdateResult } from './update/updater.ts';
 
@@ -49,7 +51,9 @@ export class GrpoTrainer {
   readonly #problems: ProblemQueue;
   readonly #source: SampleSource;
   readonly #updater: PolicyUpdater;
-  #state: Omit<TrainerState, 'problems' | 'carried'> = { step: 0, updates: 0 };
+  /** What else goes into a checkpoint, by name. */
+  readonly #parts: StatefulParts;
+  #state: Omit<TrainerState, 'problems' | 'carried' | 'parts'> = { step: 0, updates: 0 };
   #stopRequested = false;
 
   constructor(options: GrpoTrainerOptions) {
@@ -58,7 +62,11 @@ export class GrpoTrainer {
     this.#options = options;
     this.#generation = { config, engine, task: scoredTask(options), toolParser };
     this.#problems = new ProblemQueue(task, config, engine.tokenizer);
-    this.#source = this.#sampleSource();
+    const { replayBufferSize } = config.algorithm;
+    const replay = replayBufferSize > 0 ? new ReplayBuffer(replayBufferSize) : undefined;
+    this.#parts = { ...(replay && { replay }) };
+    const source = this.#sampleSource();
+    this.#source = replay ? new ReplayedGroups(source, config, replay) : source;
     this.#updater = new PolicyUpdater(config, engine, loss);
   }
 
@@ -132,15 +140,17 @@ export class GrpoTrainer {
     await model.importOptimizer(optimizer);
     if (reference) await frozen?.importWeights(reference);
     await Promise.all([rollout.resetCache(), judge?.resetCache()]);
-    const { problems, carried = [], ...rest } = state;
+    const { problems, carried = [], parts, ...rest } = state;
     this.#state = rest;
     this.#problems.moveTo(problems);
     this.#source.startOver?.(carried);
+    restoreParts(this.#parts, parts);
   }
 
   get state(): TrainerState {
     const { carried } = this.#source;
-    return { ...this.#state, problems: this.#problems.position, ...(carried && { carried }) };
+    const parts = statesOf(this.#parts);
+    return { ...this.#state, problems: this.#problems.position, ...(carried && { carried }), ...(parts && { parts }) };
   }
 
   #sampleSource(): SampleSource {
@@ -164,7 +174,8 @@ export class GrpoTrainer {
     const oldLogProbs = bypass ? undefined : await timer.time('old_log_prob', () => updater.oldLogProbs(samples));
     const remax = config.algorithm.advEstimator === 'remax';
     const baselines = remax ? await greedyBaselines(this.#generation, samples, step) : undefined;
-    return { refLogProbs, oldLogProbs, baselines, klCoef: this.#state.klCoef, advantage };
+    const { klCoef, roleBaselines } = this.#state;
+    return { refLogProbs, oldLogProbs, baselines, klCoef, roleBaselines, advantage };
   }
 
   /** Updates the policy; draws the next step's problems and encodes their prompts while the device computes. */
@@ -180,8 +191,9 @@ export class GrpoTrainer {
     const { config, engine } = this.#options;
     this.#state.step = step;
     this.#state.updates += update.updates;
+    if (tokens.roleBaselines) this.#state.roleBaselines = tokens.roleBaselines;
     adaptKl(config, this.#state, tokens.metrics, samples.length);
-    adaptEntropy(config, this.#state, update.metrics);
+    if (update.entropy) this.#state.entropy = update.entropy;
     await refreshReference(config, engine, step);
   }
 }

@@ -3,6 +3,7 @@
 import type { ModelEngine, TensorMap } from '../model/engine.ts';
 import type { ChatTokenizer } from '../model/tokenizer/chat.ts';
 import type { RolloutEngine } from '../rollout/types.ts';
+import type { RoleBaselines } from './advantages/index.ts';
 import type { Metrics } from './metrics.ts';
 import type { Sample } from './update/batch.ts';
 
@@ -49,6 +50,10 @@ export interface TrainerState {
   carried?: number[];
   /** Adaptive entropy bonus: its coefficient, and whether the last step's entropy was low enough for it to act. */
   entropy?: { coeff: number; acts: boolean };
+  /** rae: running mean reward of each role. */
+  roleBaselines?: RoleBaselines;
+  /** State of each part that keeps its own (`parts.ts`), by name: plain JSON. */
+  parts?: Record<string, unknown>;
 }
 
 export interface FitResult {

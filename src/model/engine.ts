@@ -52,6 +52,8 @@ export interface PolicyLossInputs {
   weights: Float32Array;
   /** Weight of its KL and entropy terms: aggregation x mask. */
   klWeights: Float32Array;
+  /** Weight of its entropy term where it is another: 0 outside the tokens of topEntropyQuantile. */
+  entropyWeights?: Float32Array;
   /** log-prob under the frozen reference; absent when no KL is in the loss. */
   refLogProbs?: Float32Array;
   /** 1 = trained; what sequence-level losses average over. Absent = all. */

@@ -81,7 +81,8 @@ export class PolicyStage {
   }
 }
 
-/** d loss / d entropy [E] of the entropy bonus -entropyCoeff * sum_e klWeights[e] * H_e. */
+/** d loss / d entropy [E] of the entropy bonus -entropyCoeff * sum_e w_e * H_e, w = entropyWeights, else klWeights. */
 export function entropyGradient(spec: PolicyLossSpec, inputs: PolicyLossInputs): Float32Array<ArrayBuffer> {
-  return Float32Array.from(inputs.klWeights, (w) => (spec.entropyCoeff === 0 ? 0 : -spec.entropyCoeff * w));
+  const weights = inputs.entropyWeights ?? inputs.klWeights;
+  return Float32Array.from(weights, (w) => (spec.entropyCoeff === 0 ? 0 : -spec.entropyCoeff * w));
 }

@@ -14,5 +14,7 @@ export interface Problem {
   template?: string;
   /** Runs under this registered agent loop instead of the run's (verl's agent_name). */
   agentName?: string;
+  /** The role that the policy plays in it, e.g. which player of a game: advEstimator rae keeps a baseline for each. */
+  role?: string;
   [extra: string]: unknown;
 }

@@ -152,13 +152,16 @@ test('OPSM and the top-entropy mask drop policy gradients, not tokens', async ()
   expect(metrics['actor/top_entropy_kept']).toBeLessThan(0.35);
 });
 
-test('the entropy bonus follows its target', async () => {
+test('the entropy bonus follows its target, update by update as in TRL', async () => {
   await restart();
-  const actor = { entropyTarget: 100, entropyCoeffDelta: 0.5, entropyCoeffMax: 0.75 };
+  const actor = { entropyCoeff: 0.25, entropyTarget: 100, entropyCoeffDelta: 0.5, entropyCoeffMax: 2 };
   const trainer = new GrpoTrainer({ config: configOf({}, actor), task, engine });
   const seen = [await trainer.step(), await trainer.step(), await trainer.step()];
-  expect(seen.map(({ metrics }) => metrics['actor/entropy_coeff'])).toEqual([0, 0.5, 0.75]);
-  expect(trainer.state.entropy).toEqual({ coeff: 0.75, acts: true });
+  // TRL: the last entropy is infinite before the first update, so that one has no bonus; then the weight rises each time.
+  const applied = [0, 0.75, 1.25, 1.75, 2, 2];
+  const want = [0, 1, 2].map((step) => (applied[2 * step] + applied[2 * step + 1]) / 2); // two updates a step
+  expect(seen.map(({ metrics }) => metrics['actor/entropy_coeff'])).toEqual(want);
+  expect(trainer.state.entropy).toEqual({ coeff: 2, acts: true });
 });
 
 test('the reference is refreshed, and a checkpoint carries it', async () => {
@@ -175,6 +178,24 @@ test('the reference is refreshed, and a checkpoint carries it', async () => {
   const { reference } = await trainer.checkpoint();
   expect(reference!.get(name)!.data[7]).toBeCloseTo((policy[7] + start[7]) / 2, 6);
   await engine.reference!.importWeights(START);
+});
+
+test('rae: the baselines of roles go on from a checkpoint', async () => {
+  await restart();
+  const roles: Task = {
+    ...task,
+    train: (index) => ({ ...task.train(index, 1), role: index % 2 ? 'second' : 'first' }),
+  };
+  const config = configOf({ name: 'rae', raeDecay: 0.5 });
+  const trainer = new GrpoTrainer({ config, task: roles, engine });
+  await trainer.step();
+  const { roleBaselines } = trainer.state;
+  expect(Object.keys(roleBaselines!)).toEqual(['first', 'second']);
+  const again = new GrpoTrainer({ config, task: roles, engine });
+  await again.restore(await trainer.checkpoint());
+  const { samples } = await again.step();
+  expect(samples[0].advantage).toBeCloseTo(samples[0].reward.score - roleBaselines!.first, 5);
+  expect(samples[4].advantage).toBeCloseTo(samples[4].reward.score - roleBaselines!.second, 5);
 });
 
 test("a user's own advantage", async () => {
@@ -200,4 +221,45 @@ test('dynamic sampling draws a prompt for every group left out, up to its credit
   expect(metrics['training/num_gen_batches']).toBe(5); // 2 prompts, then 1 at a time
   expect(metrics['training/evicted_groups']).toBe(5);
   expect(new Set(samples.map(({ problem }) => problem.id))).toEqual(new Set(['train-1']));
+});
+
+test('replay trains where the step itself has no signal, off policy, and goes on from a checkpoint', async () => {
+  /** Problems of the first step differ in their samples' scores; those after it all score the same. */
+  const reward: Task['reward'] = (sample) => ({
+    score: Number(sample.problem.id.split('-')[1]) < 2 ? sample.responseTokens + sample.response.length : 1,
+    acc: 0,
+  });
+  const run = async (replayBufferSize: number, resume: boolean) => {
+    await restart();
+    const options = {
+      config: configOf({ replayBufferSize }, { optim: { lr: 0.01 } }),
+      task: { ...task, reward },
+      engine,
+    };
+    let trainer = new GrpoTrainer(options);
+    const first = await trainer.step();
+    if (resume) {
+      const { state, ...tensors } = await trainer.checkpoint();
+      trainer = new GrpoTrainer(options);
+      await trainer.restore({ ...tensors, state: JSON.parse(JSON.stringify(state)) as typeof state });
+    }
+    const before = (await engine.model.exportWeights()).get('model.embed_tokens.weight')!.data.slice();
+    const second = await trainer.step();
+    const after = (await engine.model.exportWeights()).get('model.embed_tokens.weight')!.data;
+    const moved = after.reduce((sum, w, i) => sum + Math.abs(w - before[i]), 0);
+    return { first, second, moved };
+  };
+  const without = await run(0, false);
+  expect(without.second.metrics['actor/grad_norm']).toBe(0);
+  const { first, second, moved } = await run(8, false);
+  expect(second.metrics['actor/grad_norm']).toBeGreaterThan(0);
+  expect(Math.abs(moved / without.moved - 1)).toBeGreaterThan(0.01); // those are Adam's moments alone
+  expect(second.metrics['training/replayed_groups']).toBe(2);
+  expect(second.metrics['training/replay_age']).toBe(1);
+  expect(second.metrics['actor/ppo_kl']).not.toBe(0); // the first update's samples, under the policy after it
+  expect(second.metrics['critic/score/max']).toBe(1); // of what the step sampled, not of the replays
+  const drawnFirst = new Map(first.samples.map(({ trajectory }) => [trajectory.responseIds.join(), trajectory]));
+  for (const { trajectory } of second.samples)
+    expect(trajectory.logProbs).toEqual(drawnFirst.get(trajectory.responseIds.join())!.logProbs);
+  expect(steady((await run(8, true)).second.metrics)).toEqual(steady(second.metrics));
 });

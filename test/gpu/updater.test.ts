@@ -8,7 +8,8 @@ import type { Sample } from '../../src/grpo/update/batch.ts';
 import { stepTokens, type StepTokens } from '../../src/grpo/update/stepTokens.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import { type CustomLoss, PolicyUpdater } from '../../src/grpo/update/updater.ts';
-import type { ModelEngine, TensorMap } from '../../src/model/engine.ts';
+import type { ModelEngine, TensorMap, TrainLoss } from '../../src/model/engine.ts';
+import { entropyGradient } from '../../src/model/policyStage.ts';
 import { initWeights } from '../../src/model/params.ts';
 import type { Task } from '../../src/tasks/task.ts';
 import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
@@ -140,6 +141,68 @@ test.each(LOSS_AGG_MODES)('%s: 1, 2, 3 and 7 micro-batches, one gradient', async
       expect(distance(cut.gradient, whole.gradient)).toBeLessThan(3e-6);
     }
   }
+});
+
+test.each(LOSS_AGG_MODES.filter((mode) => mode.startsWith('seq-mean')))(
+  '%s: what drops out of a mini-batch takes its gradient along, and no other grows',
+  async (lossAggMode) => {
+    const config = configOf({ name: 'dapo' }, { lossAggMode, klLossCoef: 0.1 });
+    const { samples, tokens } = await offPolicySamples(config, 0.2);
+    const whole = await gradientOf(config, { samples, tokens });
+    const sumOf = (a: TensorMap, b: TensorMap): TensorMap =>
+      new Map(
+        [...a].map(([name, { shape, data }]) => [name, { shape, data: data.map((x, i) => x + b.get(name)!.data[i]) }]),
+      );
+    const masked = (drops: (s: number) => boolean) => {
+      const masks = tokens.masks.map((mask, s) => (drops(s) ? new Float64Array(mask.length) : mask));
+      return gradientOf(config, { samples, tokens: { ...tokens, masks } });
+    };
+    const [even, odd] = [await masked((s) => s % 2 === 1), await masked((s) => s % 2 === 0)];
+    expect(distance(sumOf(even.gradient, odd.gradient), whole.gradient)).toBeLessThan(3e-6);
+    // Dynamic sampling that gave up: the first 9 samples (3 groups) are all there are, and then the others.
+    const part = (from: number, to: number) => {
+      const cut = <T>(all: T[]): T[] => all.slice(from, to);
+      const { masks, oldLogProbs, advantages, refLogProbs } = tokens;
+      const rest = { masks: cut(masks), oldLogProbs: cut(oldLogProbs), advantages: cut(advantages) };
+      return gradientOf(config, {
+        samples: cut(samples),
+        tokens: { ...tokens, ...rest, refLogProbs: cut(refLogProbs!) },
+      });
+    };
+    const [first, others] = [await part(0, 9), await part(9, samples.length)];
+    expect(distance(sumOf(first.gradient, others.gradient), whole.gradient)).toBeLessThan(3e-6);
+  },
+);
+
+test('topEntropyQuantile keeps the entropy bonus to the tokens that the policy loss keeps, and the KL to none', async () => {
+  const config = configOf({ name: 'dapo' }, { topEntropyQuantile: 0.25, entropyCoeff: 0.1, klLossCoef: 0.1 });
+  const data = await offPolicySamples(config, 0.2);
+  const losses: TrainLoss[] = [];
+  const watched: ModelEngine = Object.create(engine.model, {
+    forwardBackward: {
+      value: (...args: Parameters<ModelEngine['forwardBackward']>) => {
+        losses.push(args[1]);
+        return engine.model.forwardBackward(...args);
+      },
+    },
+    logProbs: { value: (...args: Parameters<ModelEngine['logProbs']>) => engine.model.logProbs(...args) },
+    optimizerStep: {
+      value: (options: Parameters<ModelEngine['optimizerStep']>[0]) =>
+        engine.model.optimizerStep({ ...options, lr: 0 }),
+    },
+  }) as ModelEngine;
+  await new PolicyUpdater(config, { ...engine, model: watched }).update(data.samples, data.tokens, START);
+  const [loss] = losses;
+  if (loss.kind !== 'policy') throw new Error(loss.kind);
+  const { weights, klWeights, entropyWeights } = loss.inputs;
+  const kept = Array.from(klWeights, (_, e) => e).filter((e) => entropyWeights![e] !== 0);
+  expect(kept).toEqual(Array.from(klWeights, (_, e) => e).filter((e) => weights[e] !== 0));
+  expect(kept.length / klWeights.length).toBeCloseTo(0.25, 1);
+  for (const e of kept) expect(entropyWeights![e]).toBe(klWeights[e]);
+  expect(klWeights.every((w) => w > 0)).toBe(true);
+  // TRL: the bonus is entropies * mask * entropy_mask, so its slope is 0 elsewhere.
+  const slope = entropyGradient(loss.spec, loss.inputs);
+  slope.forEach((d, e) => expect(d).toBeCloseTo(kept.includes(e) ? -0.1 * klWeights[e] : 0, 9));
 });
 
 test.each(['dapo', 'cispo', 'sapo'])('a custom loss that states %s has the gradient of the fused one', async (name) => {

@@ -7,6 +7,8 @@ import {
   gpg,
   grpo,
   grpoPassk,
+  maxRl,
+  rae,
   opo,
   outcomeRewards,
   reinforcePlusPlus,
@@ -80,6 +82,39 @@ describe('outcome estimators', () => {
 
   test('gpg rescales by the share of samples with a reward', () => {
     close(gpg([1, 0, 0, 3], [0, 0, 0, 1]), [(4 / 2) * (2 / 3), (-4 / 2) * (1 / 3), (-4 / 2) * (1 / 3), (4 / 2) * 3]);
+  });
+
+  test('max_rl: (reward - mean) / mean, nothing where the mean is not above 0 (prime-rl)', () => {
+    const rewards = [1, 0, 0, 0, 0.5, 1, 0, 0, -1, 0.5];
+    const groups = [0, 0, 0, 0, 1, 1, 2, 2, 3, 3];
+    const want = rewards.map((r, i) => {
+      const members = rewards.filter((_, k) => groups[k] === groups[i]);
+      const mean = members.reduce((a, b) => a + b) / members.length;
+      return mean <= 0 ? 0 : (r - mean) / mean;
+    });
+    const got = maxRl(rewards, groups);
+    got.forEach((a, i) => expect(a).toBeCloseTo(want[i], 12));
+    expect(Array.from(got.slice(0, 4))).toEqual([3, -1, -1, -1]);
+  });
+
+  test('rae: against the running mean of its own role, before it moves that (prime-rl), from step to step', () => {
+    const [rewards, roles] = [
+      [1, -1, 1, NaN, -1, 1],
+      ['first', 'second', 'first', 'first', 'second', 'first'],
+    ];
+    const baselines: Record<string, number> = { first: 0, second: 0.25 };
+    const want = rewards.map((reward, i) => {
+      const baseline = baselines[roles[i]];
+      if (Number.isNaN(reward)) return 0;
+      baselines[roles[i]] = 0.9 * baseline + (1 - 0.9) * reward;
+      return reward - baseline;
+    });
+    const first = rae(rewards.slice(0, 2), roles.slice(0, 2), { second: 0.25 }, 0.9);
+    const second = rae(rewards.slice(2), roles.slice(2), first.baselines, 0.9);
+    expect([...first.advantages, ...second.advantages]).toEqual(want);
+    expect(second.baselines).toEqual(baselines);
+    const known = rewards.map((r) => (Number.isNaN(r) ? 0 : r));
+    expect(rae(known, undefined).advantages[1]).toBeCloseTo(-1 - 0.05, 12); // one role, 0.95
   });
 
   test('rewards and group ids must pair up', () => {

@@ -21,6 +21,36 @@ test.each([
   weights.flatMap((w) => Array.from(w)).forEach((w, e) => expect(w).toBeCloseTo(want[e], 8));
 });
 
+test.each([
+  ['seq-mean-token-sum', (sum: number) => sum],
+  ['seq-mean-token-mean', (sum: number, length: number) => sum / (length + 1e-8)],
+  ['seq-mean-token-sum-norm', (sum: number) => sum / 10],
+] as const)('%s divides by the constant mini-batch, as verl does', (mode, ofSequence) => {
+  const losses = [
+    [0.5, -1, 7, 2],
+    [3, 4],
+    [1, 9, -2],
+  ];
+  /** verl's agg_loss: masked_sum(seq_losses, seq_mask) / global_batch_size, whatever is left of the batch. */
+  const verl = (masks: number[][], globalBatchSize: number) => {
+    let total = 0;
+    masks.forEach((mask, s) => {
+      const length = mask.reduce((a, b) => a + b, 0);
+      const sum = mask.reduce((all, m, t) => all + m * losses[s][t], 0);
+      if (length > 0) total += ofSequence(sum, length);
+    });
+    return total / globalBatchSize;
+  };
+  const ours = (masks: number[][], globalBatchSize: number) =>
+    tokenWeights(mode, masks, { maxResponseLength: 10, globalBatchSize })
+      .flatMap((weights, s) => Array.from(weights, (w, t) => w * losses[s][t]))
+      .reduce((a, b) => a + b, 0);
+  const all = MASKS.map((mask) => mask.map(() => 1));
+  for (const masks of [all, MASKS, MASKS.slice(0, 1)]) expect(ours(masks, 3)).toBeCloseTo(verl(masks, 3), 12);
+  // A mini-batch that came out short of groups keeps the divisor too.
+  expect(ours(MASKS, 8)).toBeCloseTo(verl(MASKS, 8), 12);
+});
+
 test('losses that fix their aggregation get it; the KL keeps the configured one', () => {
   const options = { maxResponseLength: 10 };
   const mean = lossWeights(POLICY_LOSSES.vanilla, 'seq-mean-token-mean', MASKS, options);

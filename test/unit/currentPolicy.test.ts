@@ -56,6 +56,8 @@ test('OPSM and top entropy: the mask stays, the gradient goes', () => {
   ]);
   expect(opsm.metrics).toEqual({ 'actor/opsm_kept': 0.5 });
   const top = correctByCurrentPolicy(configOf({}, { topEntropyQuantile: 0.25 }), inputs);
+  expect(top.entropyKeep!.flatMap((row) => Array.from(row))).toEqual([0, 1, 0, 0, 0]);
+  expect(opsm.entropyKeep).toBeUndefined();
   expect(table(top.keep)).toEqual([
     [0, 1, 1],
     [0, 0],

@@ -4,7 +4,7 @@ import { keyDocs, policyLossSpec, resolveTrainConfig } from '../../src/grpo/conf
 import { TRAIN_SCHEMA } from '../../src/grpo/config/schema/index.ts';
 import { POLICY_LOSSES } from '../../src/grpo/losses/index.ts';
 import { lrFactor, type LrSchedule } from '../../src/grpo/update/learningRate.ts';
-import { maskTruncated, overlongPenalty, updateEntropy } from '../../src/grpo/advantages/shaping.ts';
+import { lengthPenalties, maskTruncated, overlongPenalty, updateEntropy } from '../../src/grpo/advantages/shaping.ts';
 
 const resolved = (algorithm: object, actor: object = {}) =>
   resolveTrainConfig({ name: 't', model: { path: 'm' }, algorithm, actor });
@@ -82,6 +82,20 @@ test('overlong answers pay along a line', () => {
   expect(overlongPenalty(100, { ...options, penaltyFactor: 0.5 })).toBe(-0.5);
   expect(overlongPenalty(100, { ...options, bufferLen: 0 })).toBe(0);
   expect(() => overlongPenalty(1, { ...options, bufferLen: 101 })).toThrow('overlongBufferLen is 101');
+});
+
+test('linear length penalty: pass rate x lengths as shares of the most in the group (prime-rl)', () => {
+  const rewards = [1, 0, 1, NaN, -1, -1];
+  const groups = [0, 0, 0, 0, 1, 1];
+  const output = [10, 40, 20, 900, 5, 6];
+  const input = [30, 60, 30, 900, 5, 6];
+  const turns = [1, 3, 2, 9, 1, 1];
+  const lengths = output.map((outputTokens, i) => ({ outputTokens, inputTokens: input[i], turns: turns[i] }));
+  const weights = { numOutputTokensWeight: 0.25, numInputTokensWeight: 0.1, numTurnsWeight: 0.1 };
+  const want = [0, 1, 2].map((i) => (2 / 3) * (0.25 * (output[i] / 40) + 0.1 * (input[i] / 60) + 0.1 * (turns[i] / 3)));
+  const got = lengthPenalties(rewards, groups, lengths, weights);
+  want.forEach((penalty, i) => expect(got[i]).toBeCloseTo(penalty, 12));
+  expect(Array.from(got.slice(3))).toEqual([0, 0, 0]); // no reward; a group that lost
 });
 
 test('truncated samples leave the loss', () => {

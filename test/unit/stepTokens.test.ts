@@ -1,7 +1,9 @@
 import { describe, expect, test } from 'vitest';
 import { ADVANTAGE_ESTIMATORS } from '../../src/grpo/advantages/index.ts';
-import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import { policyLossSpec, resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { groupsWithSignal } from '../../src/grpo/generate/filterGroups.ts';
+import { computePolicyLoss } from '../../src/grpo/losses/index.ts';
+import { tokenWeights } from '../../src/grpo/losses/aggregate.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import { stepTokens } from '../../src/grpo/update/stepTokens.ts';
 import type { Reward } from '../../src/tasks/task.ts';
@@ -71,6 +73,53 @@ test('overlong penalty, truncation mask and KL in the reward', () => {
   );
 });
 
+describe('KL in the reward of token-level estimators is taken off each token, as verl does', () => {
+  /** Rewards 1 and 0; KL 0.5 (k1: old - ref) at the first token of one and at the last of the other. */
+  const samples = () => [1, 0].map((score) => sample([1, 1, 1, 1], { score, acc: score }));
+  const refLogProbs = [
+    [-1.5, -1, -1, -1],
+    [-1, -1, -1, -1.5],
+  ];
+  const kl = { useKlInReward: true, klCtrl: { klCoef: 1 } };
+  /** verl: token_level_rewards = token_level_scores - beta * kld, the score on the last token. */
+  const tokenRewards = [
+    [-0.5, 0, 0, 1],
+    [0, 0, 0, 0 - 0.5],
+  ];
+  const toGo = tokenRewards.map((rewards) => rewards.map((_, t) => rewards.slice(t).reduce((a, b) => a + b)));
+  const expectTable = (got: ArrayLike<number>[], want: number[][]) =>
+    got.forEach((row, s) => Array.from(row).forEach((a, t) => expect(a).toBeCloseTo(want[s][t], 5)));
+
+  test('reinforce_plus_plus: masked_whiten of the returns', () => {
+    const all = toGo.flat();
+    const mean = all.reduce((a, b) => a + b) / 8;
+    const variance = all.reduce((total, r) => total + (r - mean) ** 2, 0) / 7; // unbiased
+    const want = toGo.map((row) => row.map((r) => (r - mean) / Math.sqrt(variance + 1e-8)));
+    const { advantages, rewards } = stepTokens(configOf({ name: 'reinforce_plus_plus', ...kl }), samples(), {
+      refLogProbs,
+    });
+    expectTable(advantages, want);
+    expect(Array.from(advantages[0], (a) => Number(a.toFixed(3)))).toEqual([0.415, 1.079, 1.079, 1.079]);
+    expect(rewards).toEqual([0.5, -0.5]); // token_level_rewards.sum(-1), what outcome estimators see
+  });
+
+  test('remax: returns minus the greedy reward', () => {
+    const want = toGo.map((row) => row.map((r) => r - 0.25));
+    const extras = { refLogProbs, baselines: [0.25, 0.25] };
+    expectTable(stepTokens(configOf({ name: 'remax', ...kl }), samples(), extras).advantages, want);
+  });
+
+  test('turn_loo: the KL of a token belongs to its turn', () => {
+    const turns = [1, 0].map((score) => sample([1, 0, 1, 1], { score, acc: score }));
+    // returns to go: [0.5, 1] and [-0.5, -0.5]; the baseline is the other sample's
+    const want = [
+      [1, 0, 1.5, 1.5],
+      [-1, 0, -1.5, -1.5],
+    ];
+    expectTable(stepTokens(configOf({ name: 'turn_loo', ...kl }), turns, { refLogProbs }).advantages, want);
+  });
+});
+
 test("the trainer's own log-probs become the old ones, with weights against the sampler", () => {
   const samples = [sample([1, 1], { score: 1, acc: 1 }), sample([1, 1], { score: 0, acc: 0 })];
   const oldLogProbs = [
@@ -87,6 +136,88 @@ test("the trainer's own log-probs become the old ones, with weights against the 
   expect(samples.map(({ advantage }) => advantage! > 0)).toEqual([true, false]);
   expect(got.isWeights![0][1]).toBeCloseTo(Math.exp(0.5), 6);
   expect(got.metrics['rollout_corr/rollout_rs_masked_fraction']).toBeCloseTo(0.25, 6);
+});
+
+describe('a sample that drops out leaves the weights of the others as they were (verl divides by ppoMiniBatchSize x n)', () => {
+  const whole = [1, 0, 0].map((score) => sample([1, 1], { score, acc: score }));
+  const oldLogProbs = [
+    [-1, -1],
+    [-1, -1],
+    [-1, -9],
+  ];
+  const rolloutCorrection = { rolloutRs: 'seq_sum_k1', rolloutRsThreshold: '0.5_2' };
+  test.each([
+    ['masked', { maskTruncated: true }, [...whole.slice(0, 2), sample([1, 1], { score: 0, acc: 0 }, 'max_tokens')], {}],
+    ['without a reward', {}, [...whole.slice(0, 2), sample([1, 1], { score: NaN, acc: NaN })], {}],
+    ['rejected', { rolloutCorrection }, whole, { oldLogProbs }],
+  ])('%s', (_, algorithm, samples, extras) => {
+    const { masks } = stepTokens(configOf({ name: 'dr_grpo', ...algorithm }), samples, extras);
+    expect(table(masks)[2]).toEqual([0, 0]);
+    const options = { maxResponseLength: 8, globalBatchSize: 3 };
+    const verl = 1 / 3; // a sequence's share of global_batch_size
+    expect(table(tokenWeights('seq-mean-token-sum', masks, options))).toEqual([
+      [verl, verl],
+      [verl, verl],
+      [0, 0],
+    ]);
+    expect(tokenWeights('seq-mean-token-mean', masks, options)[0][0]).toBeCloseTo(verl / 2, 7);
+    expect(tokenWeights('seq-mean-token-sum-norm', masks, options)[0][0]).toBeCloseTo(verl / 8, 12);
+    expect(tokenWeights('token-mean', masks, options)[0][0]).toBe(1 / 4); // N: what is left
+  });
+});
+
+describe('VESPO with weights against the sampler', () => {
+  const config = (rolloutCorrection: object) => configOf({ name: 'vespo', rolloutCorrection });
+  test('has them in its sequence weight, as TRL does, and multiplies no loss by them', () => {
+    const samples = [sample([1, 0, 1], { score: 1, acc: 1 }), sample([1, 1], { score: 0, acc: 0 })];
+    const oldLogProbs = [
+      [-0.7, 0, -1.2],
+      [-1.4, -0.1], // the last weight, exp(0.9), is cut to 2
+    ];
+    const logp = [
+      [-0.6, 0, -1.1],
+      [-1.5, -0.3],
+    ];
+    const settings = config({ rolloutIs: 'token', rolloutIsThreshold: 2 });
+    const tokens = stepTokens(settings, samples, { oldLogProbs });
+    expect(tokens.isWeights).toBeUndefined();
+    const { perToken } = computePolicyLoss(policyLossSpec(settings), {
+      logp: logp.flat(),
+      oldLogp: table(tokens.oldLogProbs).flat(),
+      advantages: table(tokens.advantages).flat(),
+      weights: [1, 0, 1, 1, 1],
+      mask: [1, 0, 1, 1, 1],
+      seqStart: [0, 3, 5],
+    });
+    const sampler = -1;
+    const want = logp.flatMap((row, s) => {
+      const trained = row.map((_, t) => samples[s].trajectory.mask[t]);
+      const ratio = row.reduce((sum, l, t) => sum + trained[t] * (l - oldLogProbs[s][t]), 0);
+      const is = row.map((_, t) => (trained[t] ? Math.min(Math.exp(oldLogProbs[s][t] - sampler), 2) : 1));
+      const w = Math.exp(ratio + is.reduce((sum, x) => sum + Math.log(x), 0));
+      const advantage = tokens.advantages[s][0];
+      const [k, lambda] = advantage >= 0 ? [2, 3] : [3, 2];
+      const phi = Math.exp(lambda + k * Math.log(w) - lambda * w);
+      return row.map((l, t) => -phi * advantage * l * trained[t]);
+    });
+    perToken.forEach((loss, e) => expect(loss).toBeCloseTo(want[e], 6));
+  });
+
+  test('refuses those of sequences', () => {
+    expect(() => config({ rolloutIs: 'sequence' })).toThrow('set it to "token", or leave it out.');
+  });
+});
+
+test('lengthPenalty: sampled tokens and given ones apart, off the score', () => {
+  const samples = [sample([1, 0, 0, 1], { score: 1, acc: 1 }), sample([1], { score: 1, acc: 1 })];
+  const config = configOf({ lengthPenalty: { type: 'linear' }, name: 'dr_grpo' });
+  const { rewards, advantages, metrics } = stepTokens(config, samples);
+  // Pass rate 1; sampled 2 and 1; given (a prompt of 2, a tool's 2) 4 and 2; one turn each.
+  const penalties = [0.25 + 0.1 + 0.1, 0.25 / 2 + 0.1 / 2 + 0.1];
+  rewards.forEach((reward, s) => expect(reward).toBeCloseTo(1 - penalties[s], 12));
+  expect(advantages[1][0]).toBeCloseTo((penalties[0] - penalties[1]) / 2, 12); // the short one is now the better one
+  expect(metrics['training/length_penalty']).toBeCloseTo((penalties[0] + penalties[1]) / 2, 12);
+  expect(() => configOf({ name: 'gdpo', lengthPenalty: { type: 'linear' } })).toThrow('algorithm.lengthPenalty.type');
 });
 
 test('turn_loo: rewards per turn, what is left over goes to the last turn', () => {

@@ -90,6 +90,11 @@ function notCarried(config: TrainConfig): string[] {
       'algorithm.overlongBuffer: add get_soft_overlong_punishment as a reward.',
     ],
     [
+      algorithm.replayBufferSize > 0,
+      'algorithm.replayBufferSize: that is replay_buffer_size of trl.experimental.grpo_with_replay_buffer.',
+    ],
+    [algorithm.lengthPenalty.type !== 'none', 'algorithm.lengthPenalty: prime-rl has it, TRL has not.'],
+    [
       correctionSettings(config).rolloutRs !== '',
       'algorithm.rolloutCorrection.rolloutRs: TRL corrects by weights only.',
     ],

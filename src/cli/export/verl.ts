@@ -184,6 +184,8 @@ function notCarried(config: TrainConfig): string[] {
       (algorithm.overlongBuffer.len ?? 0) > 0,
       "algorithm.overlongBuffer: verl's dapo reward manager has it; here the reward is reward.py alone.",
     ],
+    [algorithm.replayBufferSize > 0, 'algorithm.replayBufferSize: verl has no replay of groups.'],
+    [algorithm.lengthPenalty.type !== 'none', 'algorithm.lengthPenalty: prime-rl has it, verl has not.'],
     [rollout.minP > 0, "rollout.minP: verl's rollout has no such setting."],
     [rollout.valKwargs.minP > 0, "rollout.valKwargs.minP: verl's rollout has no such setting."],
     [actor.optim.eps !== 1e-8, `actor.optim.eps ${actor.optim.eps}: PyTorch's default of 1e-8 is used.`],

@@ -3,7 +3,18 @@
  * function, in `advantages/`: of outcomes, of tokens, of turns.
  */
 
-import { gpg, grpo, grpoPassk, opo, rloo, type GroupId, type ScaleRewards } from './outcome.ts';
+import {
+  gpg,
+  grpo,
+  grpoPassk,
+  type GroupId,
+  maxRl,
+  opo,
+  rae,
+  rloo,
+  type RoleBaselines,
+  type ScaleRewards,
+} from './outcome.ts';
 import {
   broadcast,
   gdpo,
@@ -26,12 +37,18 @@ export interface AdvantageInputs {
   groups: ArrayLike<GroupId>;
   /** One array a sample: 1 = trained token. */
   masks: readonly ArrayLike<number>[];
+  /** reinforce_plus_plus, remax: one array a sample, the reward of each token; absent = the outcome on the last trained one. */
+  tokenRewards?: readonly Float64Array[];
   /** gdpo: [K][N] single rewards. */
   components?: readonly ArrayLike<number>[];
   /** remax: [N] reward of the greedy answer. */
   baselines?: ArrayLike<number>;
   /** turn_loo: one array a sample, the reward of each turn. */
   turnRewards?: readonly ArrayLike<number>[];
+  /** rae: [N] the role that each sample plays; absent = all the same. */
+  roles?: readonly string[];
+  /** rae: running mean reward of each role before this step; absent = 0. */
+  roleBaselines?: RoleBaselines | undefined;
 }
 
 interface AdvantageOptions {
@@ -39,6 +56,8 @@ interface AdvantageOptions {
   scaleRewards?: ScaleRewards;
   /** reinforce_plus_plus, turn_loo: discount per token or turn. Default 1. */
   gamma?: number;
+  /** rae: share that a role's baseline keeps at each of its samples. Default 0.95. */
+  raeDecay?: number;
   /** gdpo: [K]. */
   rewardWeights?: readonly number[];
 }
@@ -53,12 +72,12 @@ export const ADVANTAGE_ESTIMATORS = {
   grpo: ({ rewards, groups, masks }, { scaleRewards }) => broadcast(grpo(rewards, groups, scaleRewards), masks),
   rloo: ({ rewards, groups, masks }) => broadcast(rloo(rewards, groups), masks),
   opo: ({ rewards, groups, masks }) => broadcast(opo(rewards, groups, masks.map(trainedTokens)), masks),
-  reinforce_plus_plus: ({ rewards, masks }, { gamma }) =>
-    reinforcePlusPlus(outcomeRewards(rewards, masks), maskMissing(rewards, masks), gamma),
+  reinforce_plus_plus: ({ rewards, masks, tokenRewards }, { gamma }) =>
+    reinforcePlusPlus(tokenRewards ?? outcomeRewards(rewards, masks), maskMissing(rewards, masks), gamma),
   reinforce_plus_plus_baseline: ({ rewards, groups, masks }) => reinforcePlusPlusBaseline(rewards, groups, masks),
-  remax: ({ rewards, masks, baselines }) => {
+  remax: ({ rewards, masks, baselines, tokenRewards = outcomeRewards(rewards, masks) }) => {
     const known = need(baselines, 'remax', 'baselines');
-    const advantages = remax(outcomeRewards(rewards, masks), maskMissing(rewards, masks), known);
+    const advantages = remax(tokenRewards, maskMissing(rewards, masks), known);
     return advantages.map((values, s) => values.map((a, t) => (masks[s][t] === 0 ? 0 : a)));
   },
   grpo_passk: ({ rewards, groups, masks }, { scaleRewards }) =>
@@ -66,6 +85,9 @@ export const ADVANTAGE_ESTIMATORS = {
   gpg: ({ rewards, groups, masks }) => broadcast(gpg(rewards, groups), masks),
   gdpo: ({ components, groups, masks }, { rewardWeights, scaleRewards }) =>
     gdpo(need(components, 'gdpo', 'components'), groups, masks, rewardWeights, scaleRewards),
+  max_rl: ({ rewards, groups, masks }) => broadcast(maxRl(rewards, groups), masks),
+  rae: ({ rewards, masks, roles, roleBaselines }, { raeDecay }) =>
+    broadcast(rae(rewards, roles, roleBaselines, raeDecay).advantages, masks),
   turn_loo: ({ turnRewards, groups, masks }, { gamma }) =>
     broadcastTurns(turnLeaveOneOut(need(turnRewards, 'turn_loo', 'turnRewards'), groups, gamma), masks),
 } satisfies Record<string, Estimator>;

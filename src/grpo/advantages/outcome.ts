@@ -125,3 +125,41 @@ export function gpg(rewards: ArrayLike<number>, groups: ArrayLike<GroupId>, fNor
     return rs.map((r) => (alpha * (r - center)) / fNorm);
   });
 }
+
+/**
+ * MaxRL (arXiv:2602.02710): A = (r - mean_group) / mean_group, the gradient of maximum likelihood cut off at the group's size:
+ * problems that are seldom solved weigh more. For rewards of 0 and above; a group whose mean is not above 0 gets 0.
+ */
+export function maxRl(rewards: ArrayLike<number>, groups: ArrayLike<GroupId>): Float64Array {
+  return perGroup(rewards, groups, (rs) => {
+    const center = mean(rs);
+    return rs.map((r) => (center > 0 ? (r - center) / center : 0));
+  });
+}
+
+/** Running mean reward of each role; one that is absent is 0. */
+export type RoleBaselines = Readonly<Record<string, number>>;
+
+/**
+ * Role-conditioned advantage estimation (SPIRAL, arXiv:2506.24119): A = r - baseline of the sample's role, and then
+ * baseline = decay * baseline + (1 - decay) * r, in sample order, so that a sample is never part of its own baseline. For
+ * self-play, where the rewards of two roles add up to a constant and a group's mean says nothing.
+ * @param roles [N]; absent = all of one role, which is REINFORCE with a running baseline
+ * @returns advantages [N], and the baselines for the next step
+ */
+export function rae(
+  rewards: ArrayLike<number>,
+  roles: readonly string[] | undefined,
+  baselines: RoleBaselines = {},
+  decay = 0.95,
+): { advantages: Float64Array; baselines: RoleBaselines } {
+  const running = new Map(Object.entries(baselines));
+  const advantages = Float64Array.from(rewards, (reward, i) => {
+    const role = roles?.[i] ?? 'policy';
+    const baseline = running.get(role) ?? 0;
+    if (Number.isNaN(reward)) return 0;
+    running.set(role, decay * baseline + (1 - decay) * reward);
+    return reward - baseline;
+  });
+  return { advantages, baselines: Object.fromEntries(running) };
+}

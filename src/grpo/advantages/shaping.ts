@@ -1,4 +1,6 @@
-/** Changes to rewards and coefficients around the loss: overlong shaping, masks, entropy target. */
+/** Changes to rewards and coefficients around the loss: penalties on length, masks, entropy target. */
+
+import { type GroupId, indicesByGroup, mean } from './outcome.ts';
 
 /**
  * DAPO's soft overlong punishment (arXiv:2503.14476, eq. 13): 0 up to maxResponseLength - bufferLen tokens, then falling
@@ -20,6 +22,48 @@ export function overlongPenalty(
   }
   const over = responseTokens - (maxResponseLength - bufferLen);
   return Math.min((-over / bufferLen) * penaltyFactor, 0) + 0; // + 0: no -0
+}
+
+/** What a sample took, for `lengthPenalties`. */
+interface SampleLength {
+  /** Tokens that the policy sampled. */
+  outputTokens: number;
+  /** Tokens that it was given: prompt and tool outputs. */
+  inputTokens: number;
+  turns: number;
+}
+
+/** Weights of prime-rl's linear length penalty. */
+interface LengthPenalty {
+  numOutputTokensWeight: number;
+  numInputTokensWeight: number;
+  numTurnsWeight: number;
+}
+
+/**
+ * prime-rl's linear length penalty, scaled by the pass rate so that only problems which the policy can solve are to be solved in
+ * fewer tokens: mean reward of the group x sum over the three lengths of weight x length / largest of the group. To be taken
+ * off the rewards. Samples without a reward have none and do not count, nor have groups whose mean reward is not above 0.
+ */
+export function lengthPenalties(
+  rewards: ArrayLike<number>,
+  groups: ArrayLike<GroupId>,
+  lengths: readonly SampleLength[],
+  { numOutputTokensWeight, numInputTokensWeight, numTurnsWeight }: LengthPenalty,
+): Float64Array {
+  const penalties = new Float64Array(rewards.length);
+  for (const members of indicesByGroup(rewards, groups)) {
+    const passRate = Math.max(mean(members.map((i) => rewards[i])), 0);
+    const share = (i: number, length: (of: SampleLength) => number) =>
+      length(lengths[i]) / Math.max(1, ...members.map((m) => length(lengths[m])));
+    for (const i of members)
+      penalties[i] =
+        passRate *
+        (numOutputTokensWeight * share(i, (of) => of.outputTokens) +
+          numInputTokensWeight * share(i, (of) => of.inputTokens) +
+          numTurnsWeight * share(i, (of) => of.turns));
+  }
+  return penalties;
 }
 
 /** Stop reasons of samples that the policy did not end itself. */

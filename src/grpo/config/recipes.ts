@@ -69,13 +69,19 @@ export const RECIPES = {
   kl_cov: { actor: { lossMode: 'kl_cov', policyLoss: { klCovRatio: 2e-3, ppoKlCoef: 1 } } },
   /** arXiv:2405.19107. */
   dro: { actor: { lossMode: 'dro', policyLoss: { droBeta: 0.1 } } },
+  /** arXiv:2602.05261: GSPO without its length bias. */
   luspo: { actor: { lossMode: 'luspo', lossAggMode: 'seq-mean-token-sum', clipRatioLow: 3e-4, clipRatioHigh: 4e-4 } },
+  /** arXiv:2602.10693. */
   vespo: { actor: { lossMode: 'vespo' } },
   /** Plain policy gradient on the group-normalised advantage, importance weight per token. */
   reinforce: {
     actor: { lossMode: 'reinforce' },
     algorithm: { rolloutCorrection: { rolloutIs: 'token', rolloutIsThreshold: 2, bypassMode: true } },
   },
+  /** arXiv:2602.02710: centered rewards over the group's mean, for rewards of 0 and above. */
+  max_rl: { algorithm: { advEstimator: 'max_rl' } },
+  /** SPIRAL, arXiv:2506.24119: a running baseline per role, for self-play. */
+  rae: { algorithm: { advEstimator: 'rae' } },
   /** Leave-one-out credit per turn, for tasks with rewards per turn. */
   turn_loo: { algorithm: { advEstimator: 'turn_loo' } },
 } as const;

@@ -51,12 +51,24 @@ export function checkTrainRules(config: TrainConfig, source: string): void {
         `${data.maxResponseLength}.`,
     );
   }
+  if (algorithm.replayBufferSize > 0 && (algorithm.filterGroups.enable || algorithm.advEstimator === 'rae'))
+    fail(
+      `algorithm.replayBufferSize is ${algorithm.replayBufferSize}, which goes together neither with algorithm.filterGroups, ` +
+        'which redraws the groups that it would replace, nor with advEstimator "rae", which learns from them; set it to 0 or ' +
+        'use another recipe.',
+    );
   checkCorrection(config, source);
   const { constrainToolCalls, enable, format } = rollout.multiTurn;
   if (enable && constrainToolCalls) callFormatOf(toolParserOf(format));
+  if (actor.lossMode === 'vespo' && algorithm.rolloutCorrection.rolloutIs === 'sequence')
+    fail(
+      'algorithm.rolloutCorrection.rolloutIs is "sequence", but VESPO multiplies the weights of tokens up to one of the ' +
+        'sequence itself; set it to "token", or leave it out.',
+    );
   const changesScore = [
     algorithm.useKlInReward && 'algorithm.useKlInReward',
     (algorithm.overlongBuffer.len ?? 0) > 0 && 'algorithm.overlongBuffer.len',
+    algorithm.lengthPenalty.type !== 'none' && 'algorithm.lengthPenalty.type',
   ].filter((key) => key !== false);
   if (algorithm.advEstimator === 'gdpo' && changesScore.length > 0)
     fail(

@@ -28,6 +28,8 @@ export interface CurrentPolicyResult {
   isWeights?: Float64Array[];
   /** 0 = the token keeps its place in N and in the KL, but has no policy gradient. */
   keep: Float64Array[];
+  /** 1 = the entropy bonus acts on the token; absent = on all. */
+  entropyKeep?: Float64Array[];
   /** rollout_corr/*, actor/opsm_kept, actor/top_entropy_kept. */
   metrics: Metrics;
 }
@@ -61,6 +63,7 @@ export function correctByCurrentPolicy(config: Settings, inputs: CurrentPolicyIn
   if (config.actor.topEntropyQuantile < 1) {
     const top = topEntropyMask(inputs.entropy, result.masks, config.actor.topEntropyQuantile);
     multiply(result, top, 'actor/top_entropy_kept');
+    result.entropyKeep = top;
   }
   return result;
 }

@@ -18,7 +18,7 @@ export interface SampleSource {
   /** Generates and scores the groups of a step; those of one group are neighbours. */
   generate(step: number): Promise<GeneratedStep>;
   /** Numbers of the problems whose groups are under way between two steps. */
-  readonly carried?: number[];
+  readonly carried?: number[] | undefined;
   /** Starts these problems' groups over before it draws new ones: they were under way at a checkpoint. */
   startOver?(carried: readonly number[]): void;
   /** Lets the engine run between two steps, for an evaluation. */
@@ -39,6 +39,8 @@ interface GeneratedSamples {
 }
 
 export interface GeneratedStep extends GeneratedSamples {
+  /** What the step sampled itself, where `samples` holds replayed groups as well: rewards and lengths are reported of it. */
+  drawn?: Sample[];
   stats: RolloutStats;
   metrics: Metrics;
 }

@@ -7,8 +7,10 @@
  *   seq-mean-token-mean      1 / (S n_s)          every sequence counts the same    (GRPO, arXiv:2402.03300)
  *   seq-mean-token-sum-norm  1 / (S L)            constant L = maxResponseLength    (Dr. GRPO, arXiv:2503.20783)
  *
- * T = trained tokens, S = sequences with at least one, n_s = trained tokens of the sequence; all counted over the WHOLE
- * mini-batch after every mask and filter. The weights are then cut with the micro-batches, so the cut changes nothing.
+ * T = trained tokens of the WHOLE mini-batch and n_s = those of the sequence, after every mask and filter. S is a constant of
+ * the run, verl's global_batch_size: ppoMiniBatchSize x n, the sequences that a mini-batch has before any is masked,
+ * rejected or without a reward. A sequence that drops out then takes its share of the gradient with it; the others keep
+ * theirs. The weights are cut with the micro-batches, so the cut changes nothing.
  */
 
 import type { LossAggMode, PolicyLoss } from './types.ts';
@@ -27,6 +29,8 @@ const EPSILON = 1e-8;
 interface AggregateOptions {
   /** L of seq-mean-token-sum-norm, verl's loss_scale_factor: a constant of the run. */
   maxResponseLength: number;
+  /** S: sequences of a mini-batch, masked ones included. Absent = those with a trained token, verl's agg_loss without it. */
+  globalBatchSize?: number;
 }
 
 const sum = (values: ArrayLike<number>): number => {
@@ -52,7 +56,7 @@ export function tokenWeights(
   }
   const lengths = sampleMasks.map(sum);
   const tokens = sum(lengths);
-  const sequences = lengths.filter((length) => length > 0).length;
+  const sequences = options.globalBatchSize ?? lengths.filter((length) => length > 0).length;
   return sampleMasks.map((mask, s) => {
     const weight = lengths[s] > 0 ? sequenceWeight(mode, lengths[s], tokens, sequences, options) : 0;
     return Float64Array.from(mask, (m) => m * weight);
@@ -80,6 +84,11 @@ function sequenceWeight(
   }
 }
 
+interface WeightOptions extends AggregateOptions {
+  /** Importance weight of each token (`correction/correct.ts`), same shape as the masks; absent = 1. */
+  isWeights?: readonly ArrayLike<number>[];
+}
+
 export interface LossWeights {
   /** Policy loss: aggregation (the loss's own where it forces one) x mask x importance weight. */
   weights: Float64Array[];
@@ -89,35 +98,34 @@ export interface LossWeights {
 
 /**
  * The weights of a mini-batch for one policy loss. Losses that fix their aggregation get it (GSPO, SAPO
- * seq-mean-token-mean; LUSPO seq-mean-token-sum; GMPO the mean over all sequences, empty ones included, with the
+ * seq-mean-token-mean; LUSPO seq-mean-token-sum; GMPO the mean over all sequences, always with the empty ones, with the
  * geometric mean of a sequence's importance weights).
- * @param isWeights importance weight of each token (`correction/correct.ts`), same shape as the masks; absent = 1.
  */
 export function lossWeights(
   { aggregation: forced }: Pick<PolicyLoss, 'aggregation'>,
   lossAggMode: LossAggMode,
   sampleMasks: readonly ArrayLike<number>[],
-  options: AggregateOptions & { isWeights?: readonly ArrayLike<number>[] },
+  options: WeightOptions,
 ): LossWeights {
   const klWeights = tokenWeights(lossAggMode, sampleMasks, options);
   const { isWeights } = options;
-  if (forced === 'seq-geo-mean') return { weights: geoMeanWeights(sampleMasks, isWeights), klWeights };
+  if (forced === 'seq-geo-mean') return { weights: geoMeanWeights(sampleMasks, options), klWeights };
   const weights = forced ? tokenWeights(forced, sampleMasks, options) : klWeights.map((w) => w.slice());
   if (isWeights) weights.forEach((w, s) => w.forEach((x, t) => (w[t] = x === 0 ? 0 : x * isWeights[s][t])));
   return { weights, klWeights };
 }
 
-/** mask * W_s / (S_all * n_s), W_s = exp(mean log(isWeight + 1e-10)) over the trained tokens. */
+/** mask * W_s / (S * n_s), W_s = exp(mean log(isWeight + 1e-10)) over the trained tokens. */
 function geoMeanWeights(
   sampleMasks: readonly ArrayLike<number>[],
-  isWeights: readonly ArrayLike<number>[] | undefined,
+  { isWeights, globalBatchSize = sampleMasks.length }: WeightOptions,
 ): Float64Array[] {
   return sampleMasks.map((mask, s) => {
     const length = sum(mask) + EPSILON;
     let logWeight = 0;
     if (isWeights)
       for (let t = 0; t < mask.length; t++) if (mask[t]) logWeight += mask[t] * Math.log(isWeights[s][t] + 1e-10);
-    const weight = Math.exp(logWeight / length) / (sampleMasks.length * length);
+    const weight = Math.exp(logWeight / length) / (globalBatchSize * length);
     return Float64Array.from(mask, (m) => m * weight);
   });
 }

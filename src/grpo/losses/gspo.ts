@@ -36,7 +36,7 @@ fn rowGrad(t: Token) -> f32 {
 });
 
 /**
- * LUSPO (length-unbiased sequence policy optimization): GSPO's row, each sequence weighted by its length, that is
+ * LUSPO (length-unbiased sequence policy optimization, arXiv:2602.05261): GSPO's row, each sequence weighted by its length, that is
  * aggregated by seq-mean-token-sum, so that long answers are not held back.
  */
-export const luspo = defineLoss({ ...gspo, paper: 'GSPO, weighted by length', aggregation: 'seq-mean-token-sum' });
+export const luspo = defineLoss({ ...gspo, paper: 'arXiv:2602.05261', aggregation: 'seq-mean-token-sum' });

@@ -119,6 +119,7 @@ export function sliceInputs(batch: MiniBatch, m: number, inputs: PolicyLossInput
     advantages: part(inputs.advantages),
     weights: part(inputs.weights),
     klWeights: part(inputs.klWeights),
+    ...(inputs.entropyWeights && { entropyWeights: part(inputs.entropyWeights) }),
     ...(inputs.refLogProbs && { refLogProbs: part(inputs.refLogProbs) }),
     ...(inputs.mask && { mask: part(inputs.mask) }),
     ...(inputs.selected && { selected: part(inputs.selected) }),

@@ -7,32 +7,40 @@ import type { Metrics } from '../metrics.ts';
 import { updateEntropy } from '../advantages/shaping.ts';
 import type { TrainerEngine, TrainerState } from '../types.ts';
 
-type Coefficients = Pick<TrainerState, 'klCoef' | 'entropy'>;
-
 /** Moves the coefficient of the KL in the reward, when it is adaptive. */
-export function adaptKl({ algorithm }: TrainConfig, state: Coefficients, metrics: Metrics, samples: number): void {
+export function adaptKl(
+  { algorithm }: TrainConfig,
+  state: Pick<TrainerState, 'klCoef'>,
+  metrics: Metrics,
+  samples: number,
+): void {
   const { useKlInReward, klCtrl } = algorithm;
   if (!useKlInReward || klCtrl.type === 'fixed') return;
   const controller = { ...klCtrl, klCoef: metrics['actor/reward_kl_penalty_coeff'] };
   state.klCoef = updateKlController(controller, metrics['actor/reward_kl_penalty'], samples).klCoef;
 }
 
-/** Weight of the entropy bonus in the step to come. */
-export function entropyCoeffOf({ actor }: TrainConfig, { entropy }: Coefficients): number {
-  if (!entropy) return actor.entropyCoeff;
-  return entropy.acts ? entropy.coeff : 0;
+/** Weight of the entropy bonus in the update to come; one with a target acts once an update has shown the entropy. */
+export function entropyCoeffOf({ actor }: TrainConfig, entropy: TrainerState['entropy']): number {
+  if (actor.entropyTarget === undefined) return actor.entropyCoeff;
+  return entropy?.acts ? entropy.coeff : 0;
 }
 
-/** Moves the weight of the entropy bonus, when it has a target. */
-export function adaptEntropy({ actor }: TrainConfig, state: Coefficients, metrics: Metrics): void {
+/**
+ * The entropy bonus after an update, when it has a target: TRL moves it at every optimizer step.
+ * @param entropy nats, mean over the tokens that the bonus acts on
+ */
+export function adaptEntropy(
+  { actor }: TrainConfig,
+  before: TrainerState['entropy'],
+  entropy: number,
+): TrainerState['entropy'] {
   const { entropyCoeff, entropyTarget, entropyCoeffDelta, entropyCoeffMin, entropyCoeffMax } = actor;
-  if (entropyTarget === undefined) return;
-  const entropy = metrics['actor/entropy'];
-  if (entropy === undefined) return; // nothing was trained on
-  const now = state.entropy?.coeff ?? entropyCoeff;
+  if (entropyTarget === undefined) return before;
+  const now = before?.coeff ?? entropyCoeff;
   const rest = { entropyTarget, entropyCoeffDelta, entropyCoeffMin, entropyCoeffMax };
   const { controller } = updateEntropy({ entropyCoeff: now, ...rest }, entropy);
-  state.entropy = { coeff: controller.entropyCoeff, acts: entropy <= entropyTarget };
+  return { coeff: controller.entropyCoeff, acts: entropy <= entropyTarget };
 }
 
 /** Every refUpdateFreq steps: reference = alpha * policy + (1 - alpha) * reference (TRL's sync_ref_model). */

@@ -3,13 +3,20 @@
  * masks, advantages, importance weights. All on the main thread, in sample order.
  */
 
-import { computeAdvantages, type AdvantageInputs } from '../advantages/index.ts';
+import {
+  computeAdvantages,
+  type AdvantageInputs,
+  outcomeRewards,
+  rae,
+  type RoleBaselines,
+} from '../advantages/index.ts';
 import type { TrainConfig } from '../config/types.ts';
 import { klPenalty } from '../losses/kl.ts';
+import { foldImportanceWeights } from '../losses/vespo.ts';
 import { meanTrained, type Metrics } from '../metrics.ts';
 import { rolloutCorrection } from '../correction/correct.ts';
 import { correctionSettings } from '../correction/settings.ts';
-import { maskTruncated, overlongPenalty } from '../advantages/shaping.ts';
+import { lengthPenalties, maskTruncated, overlongPenalty } from '../advantages/shaping.ts';
 import type { Sample, SampleTokens } from './batch.ts';
 
 /** Inputs that some settings need beside the samples; log-probs are one array a sample, as long as its response. */
@@ -22,6 +29,8 @@ export interface StepExtras {
   baselines?: ArrayLike<number> | undefined;
   /** KL coefficient now, when klCtrl is adaptive; else klCtrl.klCoef. */
   klCoef?: number | undefined;
+  /** rae: running mean reward of each role. */
+  roleBaselines?: RoleBaselines | undefined;
   /** A user's own estimator, in place of the configured one. */
   advantage?: CustomAdvantage | undefined;
 }
@@ -34,6 +43,8 @@ export interface StepTokens extends SampleTokens {
   rewards: number[];
   /** One array a sample, for `lossWeights`; absent without importance weights. */
   isWeights?: Float64Array[];
+  /** rae: those of the next step. */
+  roleBaselines?: RoleBaselines;
   metrics: Metrics;
 }
 
@@ -51,56 +62,94 @@ export function stepTokens(config: Settings, samples: readonly Sample[], extras:
   const kl = algorithm.useKlInReward
     ? klInReward({ ...algorithm, klClamp: actor.klClamp }, extras, oldLogProbs, sampled)
     : undefined;
-  const rewards = finalRewards({ algorithm, data }, samples, kl?.penalties);
-  const advantages = advantagesOf(config, samples, rewards, masks, extras);
+  const groups = samples.map(({ group }) => group);
+  const tooLong = algorithm.lengthPenalty.type === 'linear' ? penaltiesOnLength(algorithm, samples, groups) : undefined;
+  const rewards = finalRewards({ algorithm, data }, samples, tooLong, kl?.penalties);
+  const { advantages, roleBaselines } = advantagesOf(
+    config,
+    samples,
+    { rewards, groups, masks },
+    extras,
+    kl?.penalties,
+  );
   samples.forEach((sample, s) => (sample.advantage = meanTrained(advantages[s], masks[s])));
+  const inside = isWeights && actor.lossMode === 'vespo'; // its sequence weight has them; they multiply no loss
   return {
     masks,
-    oldLogProbs,
+    oldLogProbs: inside ? foldImportanceWeights(oldLogProbs, isWeights, masks) : oldLogProbs,
     advantages,
     rewards,
-    ...(isWeights ? { isWeights } : {}),
+    ...(isWeights && !inside ? { isWeights } : {}),
     ...(extras.refLogProbs ? { refLogProbs: extras.refLogProbs } : {}),
-    metrics: { ...metrics, ...kl?.metrics, ...keptMass(samples), ...missingRewards(samples) },
+    ...(roleBaselines && { roleBaselines }),
+    metrics: {
+      ...metrics,
+      ...kl?.metrics,
+      ...(tooLong ? { 'training/length_penalty': sum(tooLong) / samples.length } : {}),
+      ...keptMass(samples),
+      ...missingRewards(samples),
+    },
   };
 }
 
-/** [N] score, overlong penalty and KL penalty of each sample. */
+/** [N] each sample's score, less the penalties on its length and the KL of its tokens. */
 function finalRewards(
   { algorithm, data }: Pick<Settings, 'algorithm' | 'data'>,
   samples: readonly Sample[],
-  klPenalties?: readonly number[],
+  tooLong: ArrayLike<number> | undefined,
+  klPenalties: readonly Float64Array[] | undefined,
 ): number[] {
   const { len: bufferLen = 0, penaltyFactor } = algorithm.overlongBuffer;
   const shape = { maxResponseLength: data.maxResponseLength, bufferLen, penaltyFactor };
-  return samples.map(
-    ({ reward, trajectory }, s) =>
-      reward.score + overlongPenalty(trajectory.responseIds.length, shape) - (klPenalties?.[s] ?? 0),
-  );
+  return samples.map(({ reward, trajectory }, s) => {
+    const shaped = reward.score + overlongPenalty(trajectory.responseIds.length, shape) - (tooLong?.[s] ?? 0);
+    return shaped - (klPenalties ? sum(klPenalties[s]) : 0);
+  });
 }
 
-/** One number a token, by the user's own estimator or the configured one. */
+/** One number a token, by the user's own estimator or the configured one; with the baselines of roles as they are then. */
 function advantagesOf(
   config: Settings,
   samples: readonly Sample[],
-  rewards: number[],
-  masks: ArrayLike<number>[],
-  { advantage: own, baselines }: StepExtras,
-): ArrayLike<number>[] {
-  const { advEstimator, scaleRewards, gamma } = config.algorithm;
+  outcome: { rewards: number[]; groups: number[]; masks: ArrayLike<number>[] },
+  extras: StepExtras,
+  klPenalties: readonly Float64Array[] | undefined,
+): { advantages: ArrayLike<number>[]; roleBaselines?: Record<string, number> } {
+  const { rewards, masks } = outcome;
+  const { advEstimator, scaleRewards, gamma, raeDecay } = config.algorithm;
   const components = advEstimator === 'gdpo' ? rewardComponents(samples, config) : undefined;
+  const roles = advEstimator === 'rae' ? rolesOf(samples) : undefined;
   const inputs: AdvantageInputs = {
-    rewards,
-    groups: samples.map(({ group }) => group),
-    masks,
+    ...outcome,
+    ...(klPenalties && { tokenRewards: tokenRewardsOf(rewards, klPenalties, masks) }),
     ...(components && { components: components.values }),
-    ...(advEstimator === 'turn_loo' ? { turnRewards: turnRewardsOf(samples, rewards, masks) } : {}),
-    ...(baselines ? { baselines } : {}),
+    ...(advEstimator === 'turn_loo' && { turnRewards: turnRewardsOf(samples, rewards, masks, klPenalties) }),
+    ...(roles && { roles, roleBaselines: extras.roleBaselines }),
+    ...(extras.baselines && { baselines: extras.baselines }),
   };
-  if (own) return own(inputs, samples);
-  const options = { scaleRewards, gamma, ...(components && { rewardWeights: components.weights }) };
-  return computeAdvantages(advEstimator, inputs, options);
+  const options = { scaleRewards, gamma, raeDecay, ...(components && { rewardWeights: components.weights }) };
+  const advantages = extras.advantage
+    ? extras.advantage(inputs, samples)
+    : computeAdvantages(advEstimator, inputs, options);
+  if (!roles) return { advantages };
+  return { advantages, roleBaselines: rae(rewards, roles, extras.roleBaselines, raeDecay).baselines };
 }
+
+/** [N] what `algorithm.lengthPenalty` takes off each score. */
+function penaltiesOnLength(
+  { lengthPenalty }: Settings['algorithm'],
+  samples: readonly Sample[],
+  groups: number[],
+): Float64Array {
+  const scores = samples.map(({ reward }) => reward.score);
+  const lengths = samples.map(({ trajectory: { promptIds, responseIds, mask, numTurns } }) => {
+    const outputTokens = sum(mask);
+    return { outputTokens, inputTokens: promptIds.length + responseIds.length - outputTokens, turns: numTurns };
+  });
+  return lengthPenalties(scores, groups, lengths, lengthPenalty);
+}
+
+const rolesOf = (samples: readonly Sample[]): string[] => samples.map(({ problem }) => problem.role ?? 'policy');
 
 /** Masks with those of samples without a reward set to 0: no token count and no denominator knows them. */
 function rewarded(masks: ArrayLike<number>[], samples: readonly Sample[]): ArrayLike<number>[] {
@@ -148,31 +197,41 @@ function correct(
   return rolloutCorrection(correctionSettings(config), { oldLogp, rolloutLogp, masks });
 }
 
-/** verl's apply_kl_penalty: coefficient x the sum over a sample's tokens; the metric is the mean over samples of their means. */
+/**
+ * verl's apply_kl_penalty: `penalties` hold coefficient x KL of each sampled token; the metric is the mean over samples of
+ * their means.
+ */
 function klInReward(
   algorithm: Settings['algorithm'] & Pick<Settings['actor'], 'klClamp'>,
   extras: StepExtras,
   oldLogp: ArrayLike<number>[],
   masks: ArrayLike<number>[],
-): { penalties: number[]; metrics: Metrics } {
+): { penalties: Float64Array[]; metrics: Metrics } {
   const ref = extras.refLogProbs;
   if (!ref) throw new RangeError('algorithm.useKlInReward needs the reference log-probs of the samples.');
   const coef = extras.klCoef ?? algorithm.klCtrl.klCoef;
-  const sums = masks.map((mask, s) => {
-    let [sum, count] = [0, 0];
-    for (let t = 0; t < mask.length; t++) {
-      if (mask[t] === 0) continue;
+  const kls = masks.map((mask, s) =>
+    Float64Array.from(mask, (m, t) => {
+      if (m === 0) return 0;
       const options = { oldLogp: oldLogp[s][t], valueClamp: algorithm.klClamp ?? Infinity };
-      sum += klPenalty(algorithm.klPenalty, oldLogp[s][t], ref[s][t], options).value;
-      count++;
-    }
-    return { sum, mean: count > 0 ? sum / count : 0 };
-  });
-  const current = sums.reduce((total, { mean }) => total + mean, 0) / Math.max(sums.length, 1);
+      return klPenalty(algorithm.klPenalty, oldLogp[s][t], ref[s][t], options).value;
+    }),
+  );
+  const current = kls.reduce((total, kl, s) => total + meanTrained(kl, masks[s]), 0) / Math.max(kls.length, 1);
   return {
-    penalties: sums.map(({ sum }) => coef * sum),
+    penalties: kls.map((kl) => kl.map((value) => coef * value)),
     metrics: { 'actor/reward_kl_penalty': current, 'actor/reward_kl_penalty_coeff': coef },
   };
+}
+
+/** Token rewards: what the sample has beside its KL on the last trained token, minus the KL of each token. */
+function tokenRewardsOf(
+  rewards: readonly number[],
+  penalties: readonly Float64Array[],
+  masks: readonly ArrayLike<number>[],
+): Float64Array[] {
+  const withoutKl = rewards.map((reward, s) => reward + sum(penalties[s]));
+  return outcomeRewards(withoutKl, masks).map((values, s) => values.map((r, t) => r - penalties[s][t]));
 }
 
 /**
@@ -206,14 +265,38 @@ const isNumber = (value: number | string | undefined): value is number => typeof
 
 /**
  * One reward a trained turn (run of 1s in the mask): the task's `turns` where it gives them, else 0; whatever the final
- * reward has beyond their sum goes to the last turn.
+ * reward has beyond their sum goes to the last turn, and the KL of each token to its own turn.
  */
-function turnRewardsOf(samples: readonly Sample[], rewards: number[], masks: ArrayLike<number>[]): number[][] {
-  return samples.map(({ reward }, s) => {
+function turnRewardsOf(
+  samples: readonly Sample[],
+  rewards: number[],
+  masks: ArrayLike<number>[],
+  penalties?: readonly Float64Array[],
+): number[][] {
+  return samples.map(({ reward, trajectory }, s) => {
     const runs = Array.from(masks[s]).filter((m, t) => m !== 0 && (t === 0 || masks[s][t - 1] === 0)).length;
     const given = reward.turns ?? new Array<number>(runs).fill(0);
     if (given.length === 0 || Number.isNaN(rewards[s])) return []; // no part of anybody's baseline
-    const rest = rewards[s] - given.reduce((a, b) => a + b, 0);
-    return given.map((r, j) => (j === given.length - 1 ? r + rest : r));
+    const kl = penalties ? turnSums(penalties[s], trajectory.mask, given.length) : given.map(() => 0);
+    const rest = rewards[s] + sum(kl) - sum(given);
+    return given.map((r, j) => (j === given.length - 1 ? r + rest : r) - kl[j]);
   });
+}
+
+/** [turns] sum of a token's values over each run of 1s in the mask; runs beyond the last turn count in it. */
+function turnSums(values: Float64Array, mask: ArrayLike<number>, turns: number): number[] {
+  const sums = new Array<number>(turns).fill(0);
+  let turn = -1;
+  values.forEach((value, t) => {
+    if (mask[t] === 0) return;
+    if (t === 0 || mask[t - 1] === 0) turn++;
+    sums[Math.min(turn, turns - 1)] += value;
+  });
+  return sums;
+}
+
+function sum(values: ArrayLike<number>): number {
+  let total = 0;
+  for (let i = 0; i < values.length; i++) total += values[i];
+  return total;
 }

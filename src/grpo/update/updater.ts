@@ -8,8 +8,8 @@ import type { TrainConfig } from '../config/types.ts';
 import { type CurrentPolicyResult, correctByCurrentPolicy, needsCurrentPolicy } from '../correction/currentPolicy.ts';
 import { computePolicyLoss, type LossRows, type PolicyLoss, policyLossOf, selectTokens } from '../losses/index.ts';
 import { rowGradients } from '../losses/rowGradients.ts';
-import { type Metrics, reduceMetrics, rolloutProbsDiff } from '../metrics.ts';
-import { entropyCoeffOf } from './controllers.ts';
+import { meanTrained, type Metrics, reduceMetrics, rolloutProbsDiff } from '../metrics.ts';
+import { adaptEntropy, entropyCoeffOf } from './controllers.ts';
 import { lrFactor } from './learningRate.ts';
 import {
   gatherEntries,
@@ -40,6 +40,8 @@ export interface UpdateResult {
   updates: number;
   /** Entries that went through forward and backward. */
   trainedTokens: number;
+  /** The adaptive entropy bonus after the last of them. */
+  entropy: TrainerState['entropy'];
 }
 
 /** A step's data, which its updates share. */
@@ -61,6 +63,8 @@ interface PreparedMiniBatch {
 
 /** Weights of a mini-batch's tokens, one array a sample of the step, empty for those outside it. */
 interface StepWeights extends LossWeights {
+  /** Only where the entropy bonus is confined to some tokens. */
+  entropyWeights?: Float64Array[];
   /** Only where the current policy rejected tokens. */
   masks?: ArrayLike<number>[];
 }
@@ -101,9 +105,8 @@ export class PolicyUpdater {
     tokens: StepTokens,
     state: Pick<TrainerState, 'step' | 'updates' | 'entropy'>,
   ): Promise<UpdateResult> {
-    const { entropyTarget } = this.#config.actor;
-    const entropyCoeff = entropyCoeffOf(this.#config, state);
-    this.#spec = { ...this.#spec, entropyCoeff };
+    const adaptive = this.#config.actor.entropyTarget !== undefined;
+    let { entropy } = state;
     const miniBatches = this.#miniBatches(samples, tokens, state.step + 1);
     const step: UpdateStep = { samples, tokens, miniBatches, skips: this.#skipsZeroAdvantages() };
     const all: Metrics[] = [];
@@ -112,13 +115,16 @@ export class PolicyUpdater {
     for (let index = 0; next; index++) {
       const { batch }: PreparedMiniBatch = next;
       trainedTokens += batch.entrySample.length;
-      const { metrics, prepared } = await this.#miniBatch(step, index, next, this.#lr(state.updates + index));
-      all.push(metrics);
+      const entropyCoeff = entropyCoeffOf(this.#config, entropy);
+      this.#spec = { ...this.#spec, entropyCoeff };
+      const lr = this.#lr(state.updates + index);
+      const { metrics, bonusEntropy, prepared } = await this.#miniBatch(step, index, next, lr);
+      entropy = adaptEntropy(this.#config, entropy, bonusEntropy);
+      all.push({ ...metrics, ...(adaptive && { 'actor/entropy_coeff': entropyCoeff }) });
       next = prepared;
     }
     const metrics = { ...reduceMetrics(all), ...(step.skips && skippedShare(step, trainedTokens)) };
-    if (entropyTarget !== undefined) metrics['actor/entropy_coeff'] = entropyCoeff;
-    return { metrics, updates: all.length, trainedTokens };
+    return { metrics, updates: all.length, trainedTokens, entropy };
   }
 
   /**
@@ -147,7 +153,8 @@ export class PolicyUpdater {
       'actor/lr': lr,
       ...probsDiff,
     };
-    return { metrics, prepared };
+    const bonusEntropy = meanTrained(outputs.entropy, inputs.entropyWeights ?? inputs.klWeights);
+    return { metrics, bonusEntropy, prepared };
   }
 
   /** Of a mini-batch, what does not depend on the updates before it; undefined after the last. */
@@ -179,12 +186,13 @@ export class PolicyUpdater {
   /** What the loss reads of each entry. */
   #inputs(tokens: StepTokens, batch: MiniBatch, weights: StepWeights, current?: CurrentPolicy): PolicyLossInputs {
     const { refLogProbs } = tokens;
-    const { masks } = weights;
+    const { masks, entropyWeights } = weights;
     const inputs: PolicyLossInputs = {
       oldLogProbs: gatherEntries(batch, tokens.oldLogProbs),
       advantages: gatherEntries(batch, tokens.advantages),
       weights: gatherEntries(batch, weights.weights),
       klWeights: gatherEntries(batch, weights.klWeights),
+      ...(entropyWeights && { entropyWeights: gatherEntries(batch, entropyWeights) }),
       ...(refLogProbs && { refLogProbs: gatherEntries(batch, refLogProbs) }),
       ...(masks && { mask: gatherEntries(batch, masks) }),
     };
@@ -210,15 +218,22 @@ export class PolicyUpdater {
 
   /** Weights of the tokens of these samples, which are a whole mini-batch, at their step index. */
   #weights({ samples, tokens }: UpdateStep, chosen: number[], current?: CurrentPolicy): StepWeights {
-    const { actor, data } = this.#config;
+    const { actor, data, rollout } = this.#config;
     const corrected = current?.result;
     const masks = corrected?.masks ?? chosen.map((s) => tokens.masks[s]);
     const isWeights = corrected?.isWeights ?? (tokens.isWeights && chosen.map((s) => tokens.isWeights![s]));
-    const options = { ...data, ...(isWeights && { isWeights }) };
+    const globalBatchSize = actor.ppoMiniBatchSize * rollout.n;
+    const options = { ...data, globalBatchSize, ...(isWeights && { isWeights }) };
     const { weights, klWeights } = lossWeights(this.#loss, actor.lossAggMode, masks, options);
     corrected?.keep.forEach((keep, i) => keep.forEach((k, t) => (weights[i][t] *= k)));
     const place = <T extends ArrayLike<number>>(values: T[]) => placeByStep(samples.length, chosen, values);
-    return { weights: place(weights), klWeights: place(klWeights), ...(corrected && { masks: place(masks) }) };
+    const entropyWeights = corrected?.entropyKeep?.map((keep, i) => keep.map((k, t) => k * klWeights[i][t]));
+    return {
+      weights: place(weights),
+      klWeights: place(klWeights),
+      ...(entropyWeights && { entropyWeights: place(entropyWeights) }),
+      ...(corrected && { masks: place(masks) }),
+    };
   }
 
   /** Log-probs and entropies of a mini-batch under one model; changes nothing. */

@@ -37,6 +37,7 @@ export const algorithm = part({
   scaleRewards: optionalChoice(['group', 'batch', 'none'], 'Which std divides the advantage; from algorithm.name.'),
   gdpoRewardKeys: optionalTexts("gdpo: which of the task's named rewards; absent = all of them."),
   gdpoRewardWeights: optionalNumbers('gdpo: weight of each, in the same order; absent = 1.'),
+  raeDecay: number(0.95, SHARE, '', "rae: what a role's baseline keeps of itself at each sample of the role."),
   gamma: number(1, SHARE, '', 'Discount per token or turn, for the estimators that have one.'),
   maskTruncated: optionalFlag('Do not train on samples cut at the length limit; from algorithm.name.'),
   filterGroups: v.optional(
@@ -51,10 +52,29 @@ export const algorithm = part({
     }),
     {},
   ),
+  replayBufferSize: count(
+    0,
+    'groups',
+    'Groups of earlier steps kept, to take the place of groups whose samples all score the same (TRL, 64 there); 0 = off.',
+    0,
+  ),
   overlongBuffer: v.optional(
     part({
       len: optionalCount('tokens', 'Penalty grows over the last tokens before the limit (DAPO); 0 = off.', 0),
       penaltyFactor: number(1, ANY, 'reward', 'Penalty at the limit itself.'),
+    }),
+    {},
+  ),
+  lengthPenalty: v.optional(
+    part({
+      type: choice(
+        'none',
+        ['none', 'linear'],
+        "linear: scaled by the group's mean reward, taken off each score (prime-rl).",
+      ),
+      numOutputTokensWeight: number(0.25, ANY, '', "linear: x sampled tokens / the group's most."),
+      numInputTokensWeight: number(0.1, ANY, '', "linear: x prompt and tool tokens / the group's most."),
+      numTurnsWeight: number(0.1, ANY, '', "linear: x turns / the group's most."),
     }),
     {},
   ),
