@@ -26,7 +26,7 @@ interface SftOptions {
 
 export async function trainSupervised({ config, engine, example, onStep, shouldStop }: SftOptions): Promise<void> {
   const { data, optim, trainer } = config;
-  const { betas, eps, weightDecay, gradClip, lrScheduler: lrSchedulerType, lrWarmupSteps } = optim;
+  const { optimizer, betas, eps, weightDecay, gradClip, lrScheduler: lrSchedulerType, lrWarmupSteps } = optim;
   const { totalTrainingSteps } = trainer;
   const schedule = { lrSchedulerType, lrWarmupSteps, totalTrainingSteps, minLrRatio: 0, numCycles: 0.5 };
   for (let step = 0; step < totalTrainingSteps && !shouldStop?.(); step++) {
@@ -34,7 +34,7 @@ export async function trainSupervised({ config, engine, example, onStep, shouldS
     const first = step * data.trainBatchSize;
     const { loss, tokens } = await accumulate(engine, exampleBatch(example, first, config), data.maxTokenLen);
     const lr = optim.lr * lrFactor(schedule, step);
-    const options = { lr, beta1: betas[0], beta2: betas[1], eps, weightDecay, gradClip };
+    const options = { optimizer, lr, beta1: betas[0], beta2: betas[1], eps, weightDecay, gradClip };
     const { gradNorm } = await engine.optimizerStep(options);
     if (!Number.isFinite(loss))
       throw new Error(`The loss is ${loss} at step ${step + 1}; lower optim.lr (${optim.lr}).`);

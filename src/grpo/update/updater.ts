@@ -123,8 +123,8 @@ export class PolicyUpdater {
     const computing = this.#forwardBackward(batch, inputs);
     const [{ logProbs, entropy }, next] = await bothDone(computing, () => this.#prepare(step, index + 1));
     const lr = actor.optim.lr * this.#lrFactor(updates + index);
-    const { betas, eps, weightDecay } = actor.optim;
-    const options = { lr, beta1: betas[0], beta2: betas[1], eps, weightDecay, gradClip: actor.gradClip };
+    const { optimizer, betas, eps, weightDecay } = actor.optim;
+    const options = { optimizer, lr, beta1: betas[0], beta2: betas[1], eps, weightDecay, gradClip: actor.gradClip };
     const stepping = this.#engine.model.optimizerStep(options);
     const [{ gradNorm, skipped }, { lossMetrics, probsDiff }] = await bothDone(stepping, () => ({
       lossMetrics: this.#lossMetrics(batch, inputs, logProbs, entropy),

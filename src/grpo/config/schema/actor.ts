@@ -3,11 +3,13 @@
 import * as v from 'valibot';
 import { LOSS_AGG_MODES } from '../../losses/aggregate.ts';
 import { KL_TYPES } from '../../losses/kl.ts';
+import { ADJUST_LR_FNS, OPTIMIZERS } from '../../../model/optimizer/spec.ts';
 import { POLICY_LOSSES } from '../../losses/index.ts';
 import {
   choice,
   count,
   flag,
+  nameOf,
   number,
   optionalChoice,
   optionalCount,
@@ -20,7 +22,24 @@ import {
   SHARE,
 } from '../keys.ts';
 
+/** The keys of an optimizer that every kind of run has. */
+export const optimizerKeys = {
+  optimizer: nameOf(
+    'AdamW',
+    OPTIMIZERS,
+    'SGD and SignSGD keep no moments. Muon is for the matrices of the layers, with AdamW for the rest. In any case of letters.',
+  ),
+  momentum: optionalNumber([0, 0.9999], '', 'Of SGD and Muon; absent = none for SGD, 0.95 for Muon.'),
+  nesterov: optionalFlag('Of SGD and Muon; absent = false for SGD, true for Muon.'),
+  adjustLrFn: choice(
+    'match_rms_adamw',
+    ADJUST_LR_FNS,
+    "Muon: by what a matrix's shape changes its rate. match_rms_adamw = 0.2 sqrt(max(out, in)), for rates found with AdamW.",
+  ),
+};
+
 const optim = part({
+  ...optimizerKeys,
   lr: positive(
     2.5e-4,
     '',
@@ -28,7 +47,12 @@ const optim = part({
   ),
   betas: pair([0.9, 0.95], [0, 1], 'Decay of the two moments; 0.95 follows the fast changing gradients of RL.'),
   eps: positive(1e-8, '', 'Added to the root of the second moment.'),
-  weightDecay: number(0, ANY, '', "Decoupled, matrices only. verl's 0.01 makes no difference over so few steps."),
+  weightDecay: number(
+    0,
+    ANY,
+    '',
+    "Of every trained value; decoupled, but for SGD. verl's 0.01 makes no difference over so few steps.",
+  ),
   lrScheduler: choice('constant', ['constant', 'cosine'], 'cosine falls to minLrRatio over totalTrainingSteps.'),
   lrWarmupSteps: count(0, 'updates', 'Linear rise from 0 to lr.', 0),
   minLrRatio: number(0, SHARE, 'share of lr', 'Where cosine ends.'),
