@@ -3,7 +3,7 @@
  * masks, advantages, importance weights. All on the main thread, in sample order.
  */
 
-import { computeAdvantages, type AdvantageInputs } from '../advantages/index.ts';
+import { computeAdvantages, type AdvantageInputs, type CustomAdvantage, ownAdvantage } from '../advantages/index.ts';
 import type { TrainConfig } from '../config/types.ts';
 import { klPenalty } from '../losses/kl.ts';
 import { meanTrained, type Metrics } from '../metrics.ts';
@@ -25,9 +25,6 @@ export interface StepExtras {
   /** A user's own estimator, in place of the configured one. */
   advantage?: CustomAdvantage | undefined;
 }
-
-/** One array a sample, as long as its response; what it holds where the mask is 0 does not count. */
-export type CustomAdvantage = (inputs: AdvantageInputs, samples: readonly Sample[]) => ArrayLike<number>[];
 
 export interface StepTokens extends SampleTokens {
   /** [N] what the advantages were computed from. */
@@ -66,9 +63,8 @@ export function stepTokens(config: Settings, samples: readonly Sample[], extras:
   };
   const { scaleRewards, gamma, gdpoRewardWeights: rewardWeights } = algorithm;
   const options = { scaleRewards, gamma, ...(rewardWeights && { rewardWeights }) };
-  const advantages = extras.advantage
-    ? extras.advantage(inputs, samples)
-    : computeAdvantages(algorithm.advEstimator, inputs, options);
+  const own = extras.advantage ?? ownAdvantage(algorithm.advEstimator);
+  const advantages = own ? own(inputs, samples) : computeAdvantages(algorithm.advEstimator, inputs, options);
   samples.forEach((sample, s) => (sample.advantage = meanTrained(advantages[s], masks[s])));
   return {
     masks,

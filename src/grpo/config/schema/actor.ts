@@ -14,6 +14,7 @@ import {
   optionalChoice,
   optionalCount,
   optionalFlag,
+  optionalKnown,
   optionalNumber,
   pair,
   part,
@@ -59,8 +60,8 @@ const optim = part({
   numCycles: positive(0.5, 'periods', 'Of cosine over the run; 0.5 falls once from lr to its end.'),
 });
 
-/** Numbers of single losses; each is read by the loss it is named for, whose file in `losses/` has its default. */
-const policyLoss = part({
+/** Numbers of single losses (a registered one has its own, which resolve.ts checks); each is read by the loss it is named for, whose file in `losses/` has its default. */
+const policyLoss = v.looseObject({
   tauPos: optionalNumber(ANY, '', 'SAPO: temperature of the gate where the advantage is positive.'),
   tauNeg: optionalNumber(ANY, '', 'SAPO: the same where it is negative.'),
   wMax: optionalNumber(ANY, '', 'CISPO: upper weight itself; absent = 1 + clipRatioHigh, as verl reads its bound.'),
@@ -81,7 +82,7 @@ export const actor = part({
   ppoEpochs: count(1, 'passes', "Passes over a step's samples."),
   ppoMicroBatchSize: optionalCount('sequences', 'Sequences a micro-batch; absent = cut by maxTokenLen. Memory only.'),
   maxTokenLen: count(4096, 'tokens', 'Tokens a micro-batch at most. Memory and speed only, never the gradient.'),
-  lossMode: optionalChoice(Object.keys(POLICY_LOSSES), 'Policy loss; from algorithm.name.'),
+  lossMode: optionalKnown(() => Object.keys(POLICY_LOSSES), 'Policy loss; from algorithm.name.'),
   lossAggMode: optionalChoice(LOSS_AGG_MODES, 'How token losses become one number; from algorithm.name.'),
   clipRatio: optionalNumber(ANY, '', 'Sets clipRatioLow and clipRatioHigh together.'),
   clipRatioLow: optionalNumber(ANY, '', 'Lower clip: ratio >= 1 - this; from algorithm.name.'),
