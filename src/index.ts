@@ -4,7 +4,16 @@ export { DeviceLostError, GpuError, NoAdapterError, OutOfMemoryError } from './e
 export { type Adapter, loadAdapter, mergeAdapter, saveAdapter } from './model/lora/adapter.ts';
 export { type ModelConfig, modelConfigToJson, parseModelConfig } from './model/config.ts';
 export { type ModelCheckpoint, loadCheckpoint, saveCheckpoint } from './model/checkpoint/checkpoint.ts';
-export type { ModelEngine, PackedBatch, PolicyLossSpec, TensorMap, TrainLoss } from './model/engine.ts';
+export type {
+  ModelEngine,
+  PackedBatch,
+  PolicyLossInputs,
+  PolicyLossSpec,
+  TensorMap,
+  TrainLoss,
+} from './model/engine.ts';
+export { packGroups, packIds, type MicroBatch, type SequenceGroup } from './model/packing.ts';
+export { optimizerOf, type OptimizerSpec } from './model/optimizer/spec.ts';
 export { InputError } from './errors.ts';
 export { LORA_MODULES, type LoraConfig } from './model/lora/config.ts';
 export { initWeights, parameterCount } from './model/params.ts';
@@ -27,17 +36,37 @@ export type { Turn } from './rollout/agent/types.ts';
 export type { TurnSampling } from './rollout/agent/turnSampling.ts';
 export { TOOL_PARSERS, type ToolCall, type ToolParser } from './rollout/tools/parser.ts';
 export type { RolloutEngine, SamplingParams, StopReason, Trajectory } from './rollout/types.ts';
-export { computeAdvantages } from './grpo/advantages/index.ts';
+export { type AdvantageInputs, computeAdvantages, type CustomAdvantage } from './grpo/advantages/index.ts';
+export { registerAdvantage, registerPolicyLoss, registerRecipe } from './grpo/config/register.ts';
 export { resolveSftConfig, resolveTrainConfig } from './grpo/config/resolve.ts';
-export type { TrainConfig } from './grpo/config/types.ts';
-export { defineLoss, POLICY_LOSSES, type PolicyLoss } from './grpo/losses/index.ts';
+export type { Recipe, TrainConfig } from './grpo/config/types.ts';
+export type { CustomLoss, CustomLossResult, CustomLossRows } from './grpo/losses/custom.ts';
+export { lossWeights, type LossWeights } from './grpo/losses/aggregate.ts';
+export {
+  defineLoss,
+  type LossRows,
+  POLICY_LOSSES,
+  type PolicyLoss,
+  policyLossOf,
+  type TokenLoss,
+  type TokenRow,
+} from './grpo/losses/index.ts';
 export type { Metrics } from './grpo/metrics.ts';
 export { RECIPES } from './grpo/config/recipes.ts';
-export { type SftExample, trainSupervised } from './grpo/sft.ts';
+export { freshModelConfig, type SftExample, type SftOptions, trainSupervised } from './grpo/sft.ts';
 export type { SftConfig } from './grpo/config/sftSchema.ts';
 export type { Sample } from './grpo/update/batch.ts';
 export { GrpoTrainer, type GrpoTrainerOptions } from './grpo/trainer.ts';
-export type { Checkpoint, FitResult, Phase, TrainerEngine, TrainerEvents } from './grpo/types.ts';
-export type { CustomLoss, CustomLossRows } from './grpo/update/updater.ts';
+export type { Checkpoint, FitResult, Phase, TrainerEngine, TrainerEvents, TrainerState } from './grpo/types.ts';
+export { checkPolicyLoss, type LossCheck, type LossCheckOptions } from './verify/checkPolicyLoss.ts';
+export { sftExample } from './tasks/supervised/conversationTokens.ts';
+export { tokenizerOf, type TokenizerFiles } from './tasks/gsm8k/tokenizer.ts';
+export type { OpenedModel } from './workers/engineApi.ts';
 export { createLocalEngine, engineSizes, type EngineSpec, type LocalEngine } from './workers/localEngine.ts';
-export { createRemoteEngine, openRemoteModel, type RemoteEngine, WorkerDiedError } from './workers/remoteEngine.ts';
+export {
+  createRemoteEngine,
+  openRemoteModel,
+  type RemoteEngine,
+  type RemoteEngineSpec,
+  WorkerDiedError,
+} from './workers/remoteEngine.ts';

@@ -7,6 +7,7 @@
 import { DeviceLostError, InputError, NoAdapterError, OutOfMemoryError } from '../errors.ts';
 import { nearestKey } from '../grpo/config/resolve.ts';
 import { readArgs } from './args.ts';
+import { importModules } from './importModule.ts';
 import type { Command, Output } from './command.ts';
 import { compare } from './commands/compare.ts';
 import { config } from './commands/config.ts';
@@ -65,6 +66,7 @@ async function dispatch([name, ...rest]: readonly string[]): Promise<number> {
     process.stdout.write(helpOf(name, command));
     return 0;
   }
+  await importModules(args.lists?.['import'] ?? []);
   const ok = await command.run(args, outputOf(args.flags['json'] === true));
   return ok === false ? 1 : 0;
 }

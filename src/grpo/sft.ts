@@ -3,6 +3,7 @@
 import { type ModelConfig, parseModelConfig } from '../model/config.ts';
 import type { ModelEngine } from '../model/engine.ts';
 import { packGroups } from '../model/packing.ts';
+import type { RolloutEngine } from '../rollout/types.ts';
 import type { Metrics } from './metrics.ts';
 import { lrFactor } from './update/learningRate.ts';
 import type { SftConfig } from './config/sftSchema.ts';
@@ -14,9 +15,10 @@ export interface SftExample {
   mask: Uint8Array;
 }
 
-interface SftOptions {
+export interface SftOptions {
   config: SftConfig;
-  engine: ModelEngine;
+  /** The model; or the whole engine where it also generates, whose cached keys and values are then forgotten at the end. */
+  engine: ModelEngine | { model: ModelEngine; rollout: Pick<RolloutEngine, 'resetCache'> };
   /** Example `index` of an endless stream. */
   example(index: number): SftExample;
   onStep?(metrics: Metrics): void | Promise<void>;
@@ -24,9 +26,17 @@ interface SftOptions {
   shouldStop?(): boolean;
 }
 
-export async function trainSupervised({ config, engine, example, onStep, shouldStop }: SftOptions): Promise<void> {
+/** Imitates `trainBatchSize` examples a step until totalTrainingSteps, or until told to stop. Throws RangeError for a trace above data.maxLength. */
+export async function trainSupervised({
+  config,
+  engine: given,
+  example,
+  onStep,
+  shouldStop,
+}: SftOptions): Promise<void> {
+  const engine = 'model' in given ? given.model : given;
   const { data, optim, trainer } = config;
-  const { betas, eps, weightDecay, gradClip, lrScheduler: lrSchedulerType, lrWarmupSteps } = optim;
+  const { optimizer, betas, eps, weightDecay, gradClip, lrScheduler: lrSchedulerType, lrWarmupSteps } = optim;
   const { totalTrainingSteps } = trainer;
   const schedule = { lrSchedulerType, lrWarmupSteps, totalTrainingSteps, minLrRatio: 0, numCycles: 0.5 };
   for (let step = 0; step < totalTrainingSteps && !shouldStop?.(); step++) {
@@ -34,7 +44,7 @@ export async function trainSupervised({ config, engine, example, onStep, shouldS
     const first = step * data.trainBatchSize;
     const { loss, tokens } = await accumulate(engine, exampleBatch(example, first, config), data.maxTokenLen);
     const lr = optim.lr * lrFactor(schedule, step);
-    const options = { lr, beta1: betas[0], beta2: betas[1], eps, weightDecay, gradClip };
+    const options = { optimizer, lr, beta1: betas[0], beta2: betas[1], eps, weightDecay, gradClip };
     const { gradNorm } = await engine.optimizerStep(options);
     if (!Number.isFinite(loss))
       throw new Error(`The loss is ${loss} at step ${step + 1}; lower optim.lr (${optim.lr}).`);
@@ -48,10 +58,14 @@ export async function trainSupervised({ config, engine, example, onStep, shouldS
       'timing_s/step': seconds,
     });
   }
+  if ('model' in given) await given.rollout.resetCache();
 }
 
-/** Of a model made from nothing: `model.*` of the run with the tokenizer's vocabulary. */
-export function freshModelConfig({ model }: SftConfig, vocabSize: number): ModelConfig {
+/**
+ * A Llama of the sizes in `model` (resolveSftConfig fills in what is not given) with a tokenizer's vocabulary; `initWeights` makes
+ * its weights. Throws InputError for sizes that do not fit each other.
+ */
+export function freshModelConfig({ model }: Pick<SftConfig, 'model'>, vocabSize: number): ModelConfig {
   return parseModelConfig({
     architectures: ['LlamaForCausalLM'],
     vocab_size: vocabSize,

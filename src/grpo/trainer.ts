@@ -21,16 +21,18 @@ import type { Checkpoint, FitResult, TrainerEngine, TrainerEvents, TrainerState 
 import type { Sample } from './update/batch.ts';
 import type { PolicyLoss } from './losses/index.ts';
 import { adaptKl, refreshReference } from './update/controllers.ts';
-import { type CustomAdvantage, type StepExtras, stepTokens, type StepTokens } from './update/stepTokens.ts';
-import { type CustomLoss, PolicyUpdater, type UpdateResult } from './update/updater.ts';
+import type { CustomAdvantage } from './advantages/index.ts';
+import type { CustomLoss } from './losses/custom.ts';
+import { type StepExtras, stepTokens, type StepTokens } from './update/stepTokens.ts';
+import { PolicyUpdater, type UpdateResult } from './update/updater.ts';
 
 export interface GrpoTrainerOptions extends TrainerEvents {
   config: TrainConfig;
   task: Task;
   engine: TrainerEngine;
   /**
-   * Replaces the configured policy loss: a row with its WGSL, which runs fused as the built-in ones do, or a function that
-   * runs on this thread between forward and backward.
+   * Replaces the configured policy loss, and not the KL and entropy terms beside it: a row, which runs fused as the shipped ones
+   * do where it has WGSL, or a function of a micro-batch. Without WGSL either runs on this thread, between forward and backward.
    */
   loss?: CustomLoss | PolicyLoss;
   /** Replaces the parser that rollout.multiTurn.format names. */

@@ -5,6 +5,7 @@
 
 import type { PolicyLossText } from '../gpu/ops/policy_loss.ts';
 import type { ModelConfig } from './config.ts';
+import type { OptimizerName } from './optimizer/spec.ts';
 
 /**
  * Sequences laid end to end, a group's shared prompt once. Plain typed arrays, so it can cross a thread.
@@ -89,11 +90,15 @@ export interface TokenOutputs {
   entropy: Float32Array;
 }
 
-export interface AdamWOptions {
+/** Numbers of one optimizer step; betas and eps are AdamW's, which Muon takes for what is no matrix. */
+export interface OptimizerOptions {
+  /** Refused where the engine was made with another; absent = whichever it was made with. */
+  optimizer?: OptimizerName;
   lr: number;
   beta1: number;
   beta2: number;
   eps: number;
+  /** Decoupled from the gradient, but for SGD, where it is added to it, as in PyTorch. */
   weightDecay: number;
   /** Gradients are scaled so that their global L2 norm is at most this; 0 = no clipping. */
   gradClip: number;
@@ -106,7 +111,7 @@ export interface OptimizerStepResult {
   skipped: boolean;
 }
 
-/** Everything in HF names: weights, and the optimizer's moments when asked for. */
+/** Everything in HF names: weights, and the optimizer's state when asked for. */
 export type TensorMap = Map<string, { shape: number[]; data: Float32Array }>;
 
 export interface ModelEngine {
@@ -116,14 +121,18 @@ export interface ModelEngine {
   logProbs(batch: PackedBatch, options: { temperature: number }): Promise<TokenOutputs>;
   /** Forward, loss, backward; parameter gradients accumulate until the optimizer step. */
   forwardBackward(batch: PackedBatch, loss: TrainLoss, options: { temperature: number }): Promise<TokenOutputs>;
-  /** Clips, applies AdamW in place, zeroes the gradients. Rollout sees the new weights at once. */
-  optimizerStep(options: AdamWOptions): Promise<OptimizerStepResult>;
+  /** Clips, updates the weights in place, zeroes the gradients. Rollout sees the new weights at once. */
+  optimizerStep(options: OptimizerOptions): Promise<OptimizerStepResult>;
   /** Current weights by HF name (tests, checkpoints). */
   exportWeights(): Promise<TensorMap>;
   /** Replaces weights by HF name; shapes must fit. */
   importWeights(tensors: TensorMap): Promise<void>;
-  /** AdamW moments `<name>.exp_avg`, `<name>.exp_avg_sq` and the scalar `step`, for resuming. */
+  /**
+   * For resuming: the scalar `step`, and per weight `<name>.exp_avg` and `.exp_avg_sq` (AdamW) or `.momentum_buffer` (SGD,
+   * Muon); optimizers but AdamW add a mark `optimizer.<name>`.
+   */
   exportOptimizer(): Promise<TensorMap>;
+  /** Throws InputError for the state of another optimizer. */
   importOptimizer(tensors: TensorMap): Promise<void>;
   /** Gradients by HF name, before clipping (tests). */
   exportGradients(): Promise<TensorMap>;

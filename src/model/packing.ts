@@ -184,3 +184,16 @@ function headRowTables(rowOfEntry: number[]): Pick<PackedBatch, 'headRows' | 'ro
   });
   return { headRows, rowStart, rowEntries, entryRow };
 }
+
+/**
+ * Plain sequences for `ModelEngine.logProbs`: in each, every token but the first is predicted. An entry's `entryGroup` is its
+ * sequence, and `entryPosition + 1` its place in it. Throws InputError for one above `maxTokenLen`.
+ */
+export const packIds = (sequences: readonly Uint32Array[], maxTokenLen: number): MicroBatch[] =>
+  packGroups(
+    sequences.map((ids) => ({
+      prompt: ids.slice(0, 1),
+      samples: [{ tokens: ids.slice(1), mask: new Uint8Array(Math.max(0, ids.length - 1)).fill(1) }],
+    })),
+    maxTokenLen,
+  );

@@ -4,7 +4,7 @@ import type { Gpu, View } from '../gpu/device.ts';
 import { type Gradients, recordBackward } from './backward.ts';
 import type { ModelConfig } from './config.ts';
 import type {
-  AdamWOptions,
+  OptimizerOptions,
   ModelEngine,
   OptimizerStepResult,
   PackedBatch,
@@ -17,13 +17,16 @@ import type { LlamaModel } from './llama.ts';
 import { GpuWeights } from './weights/gpuWeights.ts';
 import type { HeadBatch } from './head.ts';
 import { LoraWeights } from './lora/weights.ts';
-import { Optimizer } from './optimizer.ts';
+import { Optimizer } from './optimizer/optimizer.ts';
+import type { OptimizerSpec } from './optimizer/spec.ts';
 import { entropyGradient, PolicyStage } from './policyStage.ts';
 import { createWorkspace, freeWorkspace, sortByToken, type Workspace } from './workspace.ts';
 
 export interface WgslEngineOptions {
   /** Keep only each layer's input and run layers again in backward: less memory, about a third more time. */
   enableGradientCheckpointing?: boolean | undefined;
+  /** Absent = AdamW. */
+  optimizer?: OptimizerSpec | undefined;
 }
 
 /** Trains every weight, or, where the model has adapters, those alone; exports and imports are of the trained weights. */
@@ -35,6 +38,7 @@ export class WgslEngine implements ModelEngine {
   readonly #maxTokenLen: number;
   readonly #policy: PolicyStage;
   readonly #checkpoint: boolean;
+  readonly #optimizerSpec: OptimizerSpec | undefined;
   #workspace: Workspace | undefined;
   #optimizer: Optimizer<GpuWeights> | Optimizer<LoraWeights> | undefined;
   /** Micro-batches of the current update; with the number of updates it keys the dropout masks. */
@@ -48,6 +52,7 @@ export class WgslEngine implements ModelEngine {
     this.#maxTokenLen = maxTokenLen;
     this.#policy = new PolicyStage(gpu);
     this.#checkpoint = options.enableGradientCheckpointing ?? false;
+    this.#optimizerSpec = options.optimizer;
   }
 
   /**
@@ -109,7 +114,7 @@ export class WgslEngine implements ModelEngine {
     return this.#readOutputs(space, batch);
   }
 
-  optimizerStep(options: AdamWOptions): Promise<OptimizerStepResult> {
+  optimizerStep(options: OptimizerOptions): Promise<OptimizerStepResult> {
     this.#microBatches = 0;
     return this.#ensureOptimizer().step(options);
   }
@@ -227,10 +232,10 @@ export class WgslEngine implements ModelEngine {
 
   #ensureOptimizer(): Optimizer<GpuWeights> | Optimizer<LoraWeights> {
     if (this.#optimizer) return this.#optimizer;
-    const [gpu, { config, weights, lora }] = [this.#gpu, this.#model];
+    const [gpu, { config, weights, lora }, spec] = [this.#gpu, this.#model, this.#optimizerSpec];
     return (this.#optimizer = lora
-      ? new Optimizer(gpu, lora.weights, (label) => new LoraWeights(gpu, config, lora.config, label))
-      : new Optimizer(gpu, weights, (label) => new GpuWeights(gpu, config, label)));
+      ? new Optimizer(gpu, lora.weights, (label) => new LoraWeights(gpu, config, lora.config, label), spec)
+      : new Optimizer(gpu, weights, (label) => new GpuWeights(gpu, config, label), spec));
   }
 
   #ensureWorkspace(rows: number, entries: number): Workspace {

@@ -4,7 +4,7 @@ import type { Gpu } from '../gpu/device.ts';
 import { matmulNn, matmulTn } from '../gpu/ops/matmul.ts';
 import { entrySamples, packPolicyRows, policyLoss } from '../gpu/ops/policy_loss.ts';
 import { policyLossSpec, resolveTrainConfig } from '../grpo/config/resolve.ts';
-import { computePolicyLoss, POLICY_LOSSES } from '../grpo/losses/index.ts';
+import { computePolicyLoss, POLICY_LOSSES, type PolicyLoss } from '../grpo/losses/index.ts';
 import type { PolicyLossSpec } from '../model/engine.ts';
 import { keyedRng } from '../tasks/random.ts';
 
@@ -47,7 +47,8 @@ const RECIPE_OF: Record<string, string> = { vanilla: 'dapo', geo_mean: 'gmpo' };
 /** Small and large log ratios, some far out, masked and selected entries. */
 export async function verifyLossKernels(gpu: Gpu): Promise<Check[]> {
   const checks: Check[] = [];
-  for (const lossMode of Object.keys(POLICY_LOSSES)) {
+  for (const [lossMode, { wgsl }] of Object.entries(POLICY_LOSSES)) {
+    if (wgsl === undefined) continue;
     const algorithm = { name: RECIPE_OF[lossMode] ?? lossMode };
     const spec = policyLossSpec(
       resolveTrainConfig({ name: 'verify', model: { path: 'none' }, actor: { klLossCoef: 0.1 }, algorithm }),
@@ -59,10 +60,16 @@ export async function verifyLossKernels(gpu: Gpu): Promise<Check[]> {
   return checks;
 }
 
-async function lossError(gpu: Gpu, spec: PolicyLossSpec, drift: number): Promise<number> {
+/** |WGSL - row| / |row| of the gradients of a loss. @param loss the loss that `spec` is of, where it has no name */
+export async function lossError(
+  gpu: Gpu,
+  spec: PolicyLossSpec,
+  drift: number,
+  loss: PolicyLoss = POLICY_LOSSES[spec.lossMode],
+): Promise<number> {
   const { logp, rows } = lossRows(drift);
   const { oldLogProbs: oldLogp, refLogProbs: refLogp, ...rest } = rows;
-  const want = computePolicyLoss(spec, { logp, oldLogp, refLogp, ...rest, seqStart: SEQ_START }).grad;
+  const want = computePolicyLoss(spec, { logp, oldLogp, refLogp, ...rest, seqStart: SEQ_START }, loss).grad;
   const views = {
     logp: gpu.buffer('verify.logp', logp),
     inputs: gpu.buffer('verify.inputs', packPolicyRows(rows)),

@@ -4,7 +4,7 @@ import type { AdapterSummary, GpuCounters } from '../gpu/device.ts';
 import type { ModelConfig } from '../model/config.ts';
 import type { DownloadProgress } from '../model/checkpoint/download.ts';
 import type {
-  AdamWOptions,
+  OptimizerOptions,
   OptimizerStepResult,
   PackedBatch,
   TensorMap,
@@ -44,7 +44,7 @@ export interface EngineApi {
 
   logProbs(role: ModelRole, batch: PackedBatch, temperature: number): Promise<TokenOutputs>;
   forwardBackward(batch: PackedBatch, loss: TrainLoss, temperature: number): Promise<TokenOutputs>;
-  optimizerStep(options: AdamWOptions): Promise<OptimizerStepResult>;
+  optimizerStep(options: OptimizerOptions): Promise<OptimizerStepResult>;
   /** 'reference' = the weights of the reference model; all else is the policy's. */
   exportState(what: 'weights' | 'reference' | 'optimizer' | 'gradients'): Promise<TensorMap>;
   importState(what: 'weights' | 'reference' | 'optimizer', tensors: TensorMap): Promise<void>;

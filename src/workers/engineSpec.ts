@@ -6,6 +6,7 @@ import type { ModelConfig } from '../model/config.ts';
 import type { TensorMap } from '../model/engine.ts';
 import { type LoraConfig, loraModules } from '../model/lora/config.ts';
 import type { KernelTuning } from '../model/kernels/tuning.ts';
+import { optimizerOf, type OptimizerSpec } from '../model/optimizer/spec.ts';
 import type { Weights } from '../model/weights/load.ts';
 import type { SpeculativeOptions } from '../rollout/speculative/ngramProposer.ts';
 import type { DecoderSizes } from '../rollout/decode/decoder.ts';
@@ -45,6 +46,8 @@ export interface EngineSpec {
   /** The adapters' start, by PEFT's names; absent = fresh ones. */
   adapter?: TensorMap;
   enableGradientCheckpointing?: boolean;
+  /** Absent = AdamW. */
+  optimizer?: OptimizerSpec;
   /** Time rollout's passes by the GPU's clock, where the adapter has timestamps. */
   gpuTimes?: boolean;
   /** Which kernels it uses; absent = 'auto'. No bit depends on it. */
@@ -119,6 +122,7 @@ export function engineSizes(trainConfig: TrainConfig) {
     ...(trainer.kernelTuning !== 'auto' && { kernelTuning: trainer.kernelTuning }),
     ...(model.quantization !== 'none' && { weightFormat: model.quantization }),
     ...(model.dtype === 'float16' && { dtype: 'float16' as const }),
+    ...(actor.optim.optimizer !== 'AdamW' && { optimizer: optimizerOf(actor.optim) }),
     ...(model.enableGradientCheckpointing && { enableGradientCheckpointing: true }),
   };
 }

@@ -111,11 +111,11 @@ async function buildEngine(
 }
 
 async function createModelEngine(gpu: Gpu, model: LlamaModel, spec: DeviceSpec): Promise<ModelEngine> {
-  const { engine, maxTokenLen, enableGradientCheckpointing } = spec;
-  if (engine === 'wgsl') return new WgslEngine(gpu, model, maxTokenLen, { enableGradientCheckpointing });
+  const { engine, maxTokenLen, enableGradientCheckpointing, optimizer } = spec;
+  if (engine === 'wgsl') return new WgslEngine(gpu, model, maxTokenLen, { enableGradientCheckpointing, optimizer });
   if (spec.lora) throw new InputError('Engine "tfjs" trains every weight and no adapters; use engine "wgsl" for LoRA.');
   const { createTfjsEngine } = await import('../model/tfjs/engine.ts');
-  return createTfjsEngine(gpu, model, maxTokenLen, { policyGradient });
+  return createTfjsEngine(gpu, model, maxTokenLen, { policyGradient, optimizer });
 }
 
 interface Reference {

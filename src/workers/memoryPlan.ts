@@ -31,6 +31,7 @@ export type Sizes = Pick<
   | 'withReference'
   | 'lora'
   | 'enableGradientCheckpointing'
+  | 'optimizer'
   | 'adjustedDraws'
   | 'weightFormat'
   | 'dtype'
@@ -42,7 +43,16 @@ export type Sizes = Pick<
 
 /** Bytes by purpose, for what the engine is used for: to the byte what it then allocates, but for read-backs. */
 export function planMemory(sizes: Sizes): PlanItem[] {
-  const { maxTokenLen, rollout, judge, withReference, lora, enableGradientCheckpointing, use = 'train' } = sizes;
+  const {
+    maxTokenLen,
+    rollout,
+    judge,
+    withReference,
+    lora,
+    enableGradientCheckpointing,
+    optimizer,
+    use = 'train',
+  } = sizes;
   const gpu = new PlannedGpu(sizes.maxArenaBytes);
   const lines = new Map<string, number>();
   /** The result of `build`; its bytes go to a line by their labels. */
@@ -64,7 +74,7 @@ export function planMemory(sizes: Sizes): PlanItem[] {
 
   const model = load(policyOptions(sizes), modelLine);
   if (use !== 'generate') {
-    const engine = new WgslEngine(gpu, model, maxTokenLen, { enableGradientCheckpointing });
+    const engine = new WgslEngine(gpu, model, maxTokenLen, { enableGradientCheckpointing, optimizer });
     const training = use === 'train';
     count(() => engine.reserve({ training, policyLoss: training && rollout !== undefined }), trainingLine(training));
   }
@@ -119,6 +129,7 @@ function modelLine(label: string): string {
 
 const trainingLine = (training: boolean) => (label: string) => {
   if (label.startsWith('adamw.')) return 'AdamW moments';
+  if (/^(muon|sgd)\./.test(label)) return label.endsWith('momentum_buffer') ? 'momentum' : 'Newton-Schulz';
   if (/^(gradients|grad_)/.test(label)) return 'gradients';
   return training ? 'training activations' : 'activations';
 };
@@ -147,6 +158,8 @@ function changesOf(sizes: Sizes): (Partial<Sizes> & { change: string })[] {
     if (!lora) changes.push({ change: `model.loraRank=${ADVISED_LORA.rank}`, lora: ADVISED_LORA });
     if (!sizes.enableGradientCheckpointing)
       changes.push({ change: 'model.enableGradientCheckpointing=true', enableGradientCheckpointing: true });
+    if ((sizes.optimizer ?? { name: 'AdamW' }).name !== 'SignSGD')
+      changes.push({ change: 'actor.optim.optimizer=SignSGD', optimizer: { name: 'SignSGD' } });
     if (sizes.withReference && !lora) changes.push({ change: 'actor.useKlLoss=false', withReference: false });
     const rows = Math.max(maxPositions, Math.floor(maxTokenLen / 2));
     if (rows < maxTokenLen) changes.push({ change: `actor.maxTokenLen=${rows}`, maxTokenLen: rows });

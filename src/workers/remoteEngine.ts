@@ -41,7 +41,7 @@ export async function openRemoteModel(
 }
 
 /** As EngineSpec; 'opened' = the weights of the model that `openRemoteModel` opened in the worker. */
-type RemoteEngineSpec = Omit<EngineSpec, 'weights'> & { weights: EngineSpec['weights'] | 'opened' };
+export type RemoteEngineSpec = Omit<EngineSpec, 'weights'> & { weights: EngineSpec['weights'] | 'opened' };
 
 /** Loads the engine into a worker that runs `engine.worker.ts`. */
 export async function createRemoteEngine(worker: Worker, spec: RemoteEngineSpec): Promise<RemoteEngine> {

@@ -5,6 +5,7 @@ import sftYaml from '../../configs/reverse-text-sft.yaml?raw';
 import { parseSftConfig, parseTrainConfig } from '../../src/grpo/config/text.ts';
 import { freshModelConfig, trainSupervised } from '../../src/grpo/sft.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
+import { optimizerOf } from '../../src/model/optimizer/spec.ts';
 import { initWeights } from '../../src/model/params.ts';
 import { reverseTextTask } from '../../src/tasks/reverseText.ts';
 import { exampleOf, taskTokenizer } from '../../src/tasks/supervised/warmStart.ts';
@@ -56,6 +57,52 @@ test('reverse-text: imitation from random weights, then a reward that GRPO raise
     1e-6,
   );
 }, 240_000);
+
+test.each([
+  ['Muon', 3e-3],
+  ['SignSGD', 1e-3],
+  ['SGD', 0.3],
+] as const)(
+  'imitation by %s, its rate falling from %d, gets far below the loss of a guess',
+  async (optimizer, lr) => {
+    const task = reverseTextTask();
+    const steps = 40;
+    const momentum = optimizer === 'SGD' ? ['optim.momentum=0.9'] : [];
+    const overrides = [
+      `optim.optimizer=${optimizer.toLowerCase()}`,
+      `optim.lr=${lr}`,
+      'optim.lrWarmupSteps=5',
+      `trainer.totalTrainingSteps=${steps}`,
+      'data.trainBatchSize=24',
+      ...momentum,
+    ];
+    const sft = parseSftConfig(sftYaml, { source: 'reverse-text-sft.yaml', overrides });
+    const files = taskTokenizer(task, sft.model.vocabSize);
+    const model = freshModelConfig(sft, sft.model.vocabSize);
+    const engine = await createLocalEngine({
+      engine: 'wgsl',
+      config: model,
+      weights: initWeights(model, sft.seed),
+      tokenizerJson: files.tokenizer,
+      tokenizerConfigJson: files.config,
+      maxTokenLen: sft.data.maxTokenLen,
+      maxPositions: sft.data.maxLength,
+      optimizer: optimizerOf(sft.optim),
+    });
+    const losses: number[] = [];
+    await trainSupervised({
+      config: sft,
+      engine: engine.model,
+      example: (index) => exampleOf(task, engine.tokenizer, sft.seed, index, 0),
+      onStep: (metrics) => void losses.push(metrics['train/loss']),
+    });
+    engine.destroy();
+    expect(losses[0]).toBeGreaterThan(5);
+    // Letters alone, each as likely as the next, are ln 26 = 3.26 nats.
+    expect(losses.at(-1), losses.map((loss) => loss.toFixed(2)).join(' ')).toBeLessThan(2.6);
+  },
+  240_000,
+);
 
 /** Mean with its standard error. */
 function meanOf(values: number[]): { mean: number; error: number } {

@@ -3,6 +3,7 @@ import { Gpu } from '../../src/gpu/device.ts';
 import type { TrainLoss } from '../../src/model/engine.ts';
 import { loadModel } from '../../src/model/weights/load.ts';
 import { type LoraConfig, loraModules } from '../../src/model/lora/weights.ts';
+import type { OptimizerSpec } from '../../src/model/optimizer/spec.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { initWeights } from '../../src/model/params.ts';
 import { WgslEngine } from '../../src/model/wgslEngine.ts';
@@ -80,6 +81,11 @@ const generate = (engine: RolloutEngine, { adjustedDraws }: Pick<DeviceSpec, 'ad
   });
 
 const { rollout: _, ...supervised } = { ...spec, withReference: false };
+const optimizers: OptimizerSpec[] = [
+  { name: 'SignSGD' },
+  { name: 'SGD', momentum: 0.9, nesterov: false },
+  { name: 'Muon', momentum: 0.95, nesterov: true, adjustLrFn: 'original' },
+];
 const untied = { ...config, tieWordEmbeddings: false, qkvBias: true };
 
 test.each([
@@ -91,6 +97,8 @@ test.each([
     spec: { ...supervised, config: untied, weights: initWeights(untied, 1) },
     loss: nll,
   },
+  ...optimizers.map((optimizer) => ({ name: optimizer.name, spec: { ...spec, optimizer }, loss: policy })),
+  { name: 'Muon, adapters', spec: { ...ADAPTED, optimizer: optimizers[2] }, loss: policy },
   { name: 'penalties', spec: { ...spec, adjustedDraws: true, withReference: false }, loss: policy },
   { name: 'log-probs alone', spec: { ...supervised, use: 'score' as const }, loss: undefined },
 ])('$name: the plan is what is then allocated', async ({ spec, loss }) => {
@@ -151,10 +159,24 @@ test('adapters: no gradient or moment of the base, no copy for the reference', (
   expect(bytes(adapted, 'training activations')!).toBeLessThan(0.9 * bytes(full, 'training activations')!);
 });
 
+test('SGD and SignSGD keep nothing, Muon one moment of the matrices, and the plan says what SignSGD would save', () => {
+  const bytes = (optimizer?: OptimizerSpec) =>
+    totalBytes(planMemory({ ...spec, ...(optimizer && { optimizer }) }).filter(({ name }) => name !== 'Newton-Schulz'));
+  const line = (name: string) => planMemory(spec).find((item) => item.name === name)!.bytes;
+  const moments = 2 * line('gradients'); // but for the partial sums of the norm
+  expect(Math.abs(bytes() - bytes({ name: 'SignSGD' }) - moments)).toBeLessThan(4096);
+  const [, heavy, muon] = optimizers;
+  expect(Math.abs(bytes() - bytes(heavy) - moments / 2)).toBeLessThan(4096);
+  expect(bytes(muon)).toBeGreaterThan(bytes(heavy));
+  expect(bytes(muon)).toBeLessThan(bytes());
+  const saving = planSavings(spec).find(({ change }) => change === 'actor.optim.optimizer=SignSGD');
+  expect(saving?.bytes).toBe(bytes() - bytes({ name: 'SignSGD' }));
+});
+
 test('a run over the cap is refused before anything is allocated, with the numbers and the setting to lower', async () => {
   const refused = createDeviceEngine({ ...spec, maxMemoryMib: 4 });
   await expect(refused).rejects.toThrow(
-    /^This run needs \d+\.\d MiB of GPU memory but model.maxMemoryMib allows 4.0 MiB \(weights .*KV cache .*\)\. Each alone would save: .*actor.useKlLoss=false \d+\.\d MiB, .*rollout.maxSlots=32 \d+\.\d MiB.*data.maxResponseLength=32 \d+\.\d MiB\.$/,
+    /^This run needs \d+\.\d MiB of GPU memory but model.maxMemoryMib allows 4.0 MiB \(weights .*KV cache .*\)\. Each alone would save: .*actor.useKlLoss=false \d+\.\d MiB, .*rollout.maxSlots=32 \d+\.\d MiB.*data.maxResponseLength=32 \d+\.\d MiB.*\.$/,
   );
 });
 

@@ -6,6 +6,7 @@ import { chooseMatmul, isGated } from '../../src/gpu/ops/matmul.ts';
 import type { PackedBatch, PolicyLossInputs } from '../../src/model/engine.ts';
 import { prepareKernels } from '../../src/model/kernels/prepare.ts';
 import { Arena } from '../../src/model/weights/arena.ts';
+import type { OptimizerSpec } from '../../src/model/optimizer/spec.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { WgslEngine } from '../../src/model/wgslEngine.ts';
 import { WgslRolloutEngine } from '../../src/rollout/server/server.ts';
@@ -34,11 +35,16 @@ function batchOf(responses: number[]): PackedBatch {
 const LOSS = recipeSpec('grpo', { clipRatioHigh: 0.28, entropyCoeff: 0.01 });
 const ADAMW = { lr: 1e-3, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0.01, gradClip: 1 };
 
-test('a second training step creates nothing, and maps back only what it returns', () =>
+test.each<OptimizerSpec>([
+  { name: 'AdamW' },
+  { name: 'SignSGD' },
+  { name: 'SGD', momentum: 0.9, nesterov: true },
+  { name: 'Muon', momentum: 0.95, nesterov: true, adjustLrFn: 'original' },
+])('a second training step by $name creates nothing, and maps back only what it returns', (optimizer) =>
   withGpu(async () => {
     const gpu = await testGpu();
     await prepareKernels(gpu, tinyConfig, { rollout: false }); // a smaller batch has smaller tiles
-    const engine = new WgslEngine(gpu, tinyModel(gpu), 64);
+    const engine = new WgslEngine(gpu, tinyModel(gpu), 64, { optimizer });
     const step = async (batch: PackedBatch) => {
       const ones = new Float32Array(batch.targets.length).fill(1);
       const inputs: PolicyLossInputs = { oldLogProbs: ones, advantages: ones, weights: ones, klWeights: ones };
@@ -58,7 +64,8 @@ test('a second training step creates nothing, and maps back only what it returns
       expect(submits).toBe(3);
       expect(mappedBytes).toBe(batch.targets.length * 2 * 4 + 3 * 4);
     }
-  }));
+  }),
+);
 
 test.each(['off', 'on'] as const)(
   'a second generation creates nothing, and submits once a chunk of steps; async %s',

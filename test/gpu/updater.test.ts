@@ -5,9 +5,12 @@ import { policyLossSpec, resolveTrainConfig } from '../../src/grpo/config/resolv
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import { POLICY_LOSSES, computePolicyLoss, type PolicyLoss } from '../../src/grpo/losses/index.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
+import { registerAdvantage, registerPolicyLoss } from '../../src/grpo/config/register.ts';
+import { checkPolicyLoss } from '../../src/verify/checkPolicyLoss.ts';
 import { stepTokens, type StepTokens } from '../../src/grpo/update/stepTokens.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
-import { type CustomLoss, PolicyUpdater } from '../../src/grpo/update/updater.ts';
+import type { CustomLoss } from '../../src/grpo/losses/custom.ts';
+import { PolicyUpdater } from '../../src/grpo/update/updater.ts';
 import type { ModelEngine, TensorMap, TrainLoss } from '../../src/model/engine.ts';
 import { entropyGradient } from '../../src/model/policyStage.ts';
 import { initWeights } from '../../src/model/params.ts';
@@ -206,15 +209,87 @@ test('topEntropyQuantile keeps the entropy bonus to the tokens that the policy l
 });
 
 test.each(['dapo', 'cispo', 'sapo'])('a custom loss that states %s has the gradient of the fused one', async (name) => {
-  const config = configOf({ name }, { klLossCoef: 0.1 });
+  const config = configOf({ name }, { klLossCoef: 0.1, entropyCoeff: 0.02 });
   const data = await offPolicySamples(config, 0.2);
   const custom: CustomLoss = ({ logProbs, oldLogProbs: oldLogp, refLogProbs: refLogp, ...rest }) => ({
+    // The KL term is not the loss's: it stays beside it.
     dLogProbs: Float32Array.from(
-      computePolicyLoss(policyLossSpec(config), { ...rest, logp: logProbs, oldLogp, refLogp: refLogp! }).grad,
+      computePolicyLoss(
+        { ...policyLossSpec(config), klLossCoef: 0 },
+        { ...rest, logp: logProbs, oldLogp, refLogp: refLogp! },
+      ).grad,
     ),
   });
   const fused = await gradientOf(config, data);
   expect(distance((await gradientOf(config, data, custom)).gradient, fused.gradient)).toBeLessThan(1e-6);
+});
+
+test('a loss that returns nothing but zeros leaves KL and entropy terms, and reports its own numbers', async () => {
+  const config = configOf({}, { klLossCoef: 5, entropyCoeff: 10, ppoMicroBatchSize: 7 });
+  const data = await offPolicySamples(config, 0.2);
+  const silent: CustomLoss = ({ logProbs, weights }) => ({
+    dLogProbs: new Float32Array(logProbs.length),
+    loss: weights.reduce((a, b) => a + b, 0),
+    metrics: { 'actor/mine': 3 },
+  });
+  const zero: PolicyLoss = { name: 'zero', row: () => ({ loss: 1, grad: 0, metrics: { 'actor/mine': 3 } }) };
+  const wgsl = 'fn rowGrad(t: Token) -> f32 { return 0.0; }';
+  const fused = await gradientOf(config, data, { ...zero, wgsl });
+  for (const loss of [silent, zero]) {
+    const { gradient } = await gradientOf(config, data, loss);
+    expect(distance(gradient, fused.gradient)).toBeLessThan(1e-6);
+  }
+  const updater = new PolicyUpdater(
+    { ...config, actor: { ...config.actor, optim: { ...config.actor.optim, lr: 1e-12 } } },
+    engine,
+    silent,
+  );
+  const { metrics } = await updater.update(data.samples, data.tokens, START);
+  expect(metrics['actor/pg_loss']).toBeCloseTo(1, 5); // the weights of a mini-batch under token-mean
+  expect(metrics).toMatchObject({ 'actor/kl_coef': 5 });
+  expect(metrics['actor/mine']).toBeCloseTo(3, 9);
+  expect(metrics).not.toHaveProperty('actor/pg_clipfrac');
+  expect(metrics['actor/grad_norm']).toBeGreaterThan(0.1);
+  await expect(gradientOf(config, data, () => ({ dLogProbs: new Float32Array(1) }))).rejects.toThrow(
+    'The loss returned 1 values of dLogProbs for',
+  );
+});
+
+test('a row without WGSL has the gradient of the same row with it, sequence terms and KL included', async () => {
+  for (const name of ['gspo', 'sapo'] as const) {
+    const config = configOf({ name }, { klLossCoef: 0.1, entropyCoeff: 0.01 });
+    const data = await offPolicySamples(config, 0.2);
+    const { wgsl: _, ...row } = POLICY_LOSSES[name];
+    const slow = await gradientOf(config, data, row);
+    expect(distance(slow.gradient, (await gradientOf(config, data)).gradient)).toBeLessThan(1e-5);
+  }
+});
+
+test('a registered loss and advantage train by their names, their numbers set in the config; checkPolicyLoss holds on this device', async () => {
+  const beta = { numbers: { mineBeta: 0.1 }, row: quadratic, wgsl: QUADRATIC };
+  registerPolicyLoss('mine', beta);
+  let seen = 0;
+  registerAdvantage('mine_advantage', ({ masks }, samples) => {
+    seen = samples.length;
+    return masks.map((mask, s) => Float64Array.from(mask, () => s % 2));
+  });
+  const config = configOf({ name: 'mine', advEstimator: 'mine_advantage' }, { policyLoss: { mineBeta: 0.5 } });
+  expect(config.actor.lossMode).toBe('mine');
+  expect(policyLossSpec(config).numbers).toMatchObject({ mineBeta: 0.5 });
+  const data = await offPolicySamples(config, 0.2);
+  expect(seen).toBe(data.samples.length);
+  const direct = await gradientOf({ ...config, actor: { ...config.actor, lossMode: 'vanilla' } }, data, beta);
+  expect(distance((await gradientOf(config, data)).gradient, direct.gradient)).toBe(0);
+  const { gpu } = engine;
+  expect((await checkPolicyLoss(beta, { gpu })).wgslError).toBeLessThan(1e-5);
+  const wrong = { ...beta, wgsl: QUADRATIC.replace('t.logRatio', '1.01 * t.logRatio') };
+  await expect(checkPolicyLoss(wrong, { gpu })).rejects.toThrow('its WGSL and its row differ by');
+});
+
+const QUADRATIC = 'fn rowGrad(t: Token) -> f32 { return -t.advantage + params.mineBeta * t.logRatio; }';
+const quadratic: PolicyLoss['row'] = ({ mineBeta }, { logp, oldLogp, advantage }) => ({
+  loss: -advantage * logp + 0.5 * mineBeta * (logp - oldLogp) ** 2,
+  grad: -advantage + mineBeta * (logp - oldLogp),
 });
 
 test("a copy of sapo as a user's loss: the same bits from as many dispatches and read-backs", async () => {

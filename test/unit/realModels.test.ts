@@ -52,6 +52,21 @@ test('what docs/models.md says of their memory is what is planned', () => {
   }
 });
 
+test('what docs/performance.md says that an optimizer takes is what is planned', () => {
+  const docs = readFileSync('docs/performance.md', 'utf8');
+  const bytes = (optimizer: string) => {
+    const overrides = ['model.loraRank=0', `actor.optim.optimizer=${optimizer}`];
+    const config = parseTrainConfig(read('gsm8k-smollm2-135m'), { source: 'x', overrides });
+    const plan = planMemory({ ...engineSizes(config), config: shapeOf('smollm2-135m-instruct') });
+    return plan.filter(({ name }) => /AdamW|momentum|Schulz/.test(name)).reduce((sum, item) => sum + item.bytes, 0);
+  };
+  const [adamw, muon] = ['AdamW', 'muon'].map(
+    (name) => `${Math.round(bytes(name) / 2 ** 20).toLocaleString('en-US')} MiB`,
+  );
+  expect(bytes('sign_sgd')).toBe(0);
+  expect(docs).toContain(`SmolLM2-135M: AdamW ${adamw}, Muon ${muon}, SGD and SignSGD none`);
+});
+
 test('system message and instruction reach the prompt, the last user message alone is changed', () => {
   const line = JSON.stringify({ question: 'How many?', answer: '<<1+2=3>>3\n#### 3' });
   const problems = parseGsm8kJsonl(line, 'x.jsonl');

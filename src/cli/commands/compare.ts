@@ -9,6 +9,7 @@ import { RECIPES } from '../../grpo/config/recipes.ts';
 import { InputError } from '../../errors.ts';
 import { numberFlag, oneFile } from '../args.ts';
 import { newestCheckpoint } from '../run/checkpoints.ts';
+import { IMPORT_FLAG } from '../importModule.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { type AlgorithmRuns, comparedMarkdown, comparedRows, comparisonReport } from '../../report/comparison.ts';
 import { readText, writeWhole } from '../files.ts';
@@ -42,6 +43,7 @@ export const compare: Command = {
   ],
   flags: {
     ...JSON_FLAG,
+    ...IMPORT_FLAG,
     algorithms: { value: 'A,B', help: `names of algorithm.name; absent = ${ALGORITHMS}` },
     seeds: { value: 'N', help: 'runs an algorithm, with seeds 1 to N; absent = 3' },
     out: { value: 'FOLDER', help: 'where runs and page go; absent = <trainer.outDir>/compare-<name>' },

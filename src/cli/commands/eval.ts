@@ -5,6 +5,7 @@ import { GrpoTrainer } from '../../grpo/trainer.ts';
 import type { Sample } from '../../grpo/update/batch.ts';
 import { greedyAcc, passAt1 } from '../../report/metricOf.ts';
 import { oneFile } from '../args.ts';
+import { IMPORT_FLAG } from '../importModule.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { readText } from '../files.ts';
 import { sayPassing } from '../run/progress.ts';
@@ -16,6 +17,7 @@ export const evaluate: Command = {
   usage: ['eval configs/gsm8k-tool.yaml', 'eval configs/gsm8k-tool.yaml --model runs/gsm8k-tool data.valSize=64'],
   flags: {
     ...JSON_FLAG,
+    ...IMPORT_FLAG,
     model: { value: 'FOLDER', help: "checkpoint or run folder; absent = the config's model.path" },
     adapter: { value: 'FOLDER', help: 'LoRA adapter (PEFT folder or run folder) over the model' },
   },

@@ -14,6 +14,7 @@ import type { Problem } from '../../tasks/task.ts';
 import type { Tool } from '../../tasks/tool.ts';
 import { SAVE_DTYPE_FLAG, loadModelFiles, readDtype } from '../run/checkpoints.ts';
 import type { SafetensorsDtype } from '../../model/checkpoint/safetensors.ts';
+import { IMPORT_FLAG } from '../importModule.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { type ExportedSplit, trlParquet, verlParquet } from '../export/dataset.ts';
 import { CALCULATOR_PYTHON, gsm8kRewardPython, VERL_TOOL_PYTHON } from '../export/python.ts';
@@ -35,6 +36,7 @@ export const exportRun: Command = {
   ],
   flags: {
     ...JSON_FLAG,
+    ...IMPORT_FLAG,
     out: { value: 'FOLDER', help: 'where to write; must not be there yet' },
     dtype: SAVE_DTYPE_FLAG,
     config: { value: 'FILE', help: "training config; absent = the run folder's own" },

@@ -8,11 +8,13 @@ import { batchTable } from '../../grpo/config/rules.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
 import type { Sample } from '../../grpo/update/batch.ts';
 import { explainLoss } from '../../grpo/losses/explain.ts';
+import { isOwnLoss } from '../../grpo/losses/index.ts';
 import { GrpoTrainer } from '../../grpo/trainer.ts';
 import type { Checkpoint } from '../../grpo/types.ts';
 import { InputError } from '../../errors.ts';
 import { oneFile } from '../args.ts';
 import { loadTrainerCheckpoint, newestCheckpoint, saveAdapterCheckpoint, saveModel } from '../run/checkpoints.ts';
+import { IMPORT_FLAG } from '../importModule.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { readText } from '../files.ts';
 import { resolvedAlgorithm, say, sayPassing, stepLine, timeLeft } from '../run/progress.ts';
@@ -34,7 +36,7 @@ export const train: Command = {
     'train configs/gsm8k-tool.yaml seed=2 actor.optim.lr=1e-4',
     'train configs/gsm8k-tool.yaml trainer.resume=true',
   ],
-  flags: JSON_FLAG,
+  flags: { ...JSON_FLAG, ...IMPORT_FLAG },
   async run({ positionals, overrides }, io) {
     const source = oneFile(positionals, 'config');
     const config = parseTrainConfig(await readText(source), { source, overrides });
@@ -130,6 +132,7 @@ class TrainingRun {
 
   async #onStep(metrics: Metrics, samples: Sample[]): Promise<void> {
     const { totalTrainingSteps, logRollouts, profile } = this.#config.trainer;
+    const { lossMode } = this.#config.actor;
     const phases = this.#phases.take();
     this.#history.push(metrics);
     await this.#folder.appendMetrics(metrics);
@@ -138,7 +141,7 @@ class TrainingRun {
     if (profile && samples.length > 0) await this.#folder.writeProfile(stepProfile(step, samples, phases));
     const lastPass = this.#history.map(passAt1).findLast((value) => value !== undefined);
     say(stepLine(metrics, totalTrainingSteps, lastPass, timeLeft(this.#history, totalTrainingSteps)));
-    const explained = step === 1 ? explainLoss(metrics) : undefined;
+    const explained = step === 1 ? explainLoss(metrics, isOwnLoss(lossMode) ? lossMode : undefined) : undefined;
     if (explained) say(explained);
   }
 

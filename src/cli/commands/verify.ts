@@ -6,6 +6,7 @@ import { matmulTable } from '../../gpu/ops/matmul.ts';
 import { parseCases, verifyLosses } from '../../verify/losses.ts';
 import { InputError } from '../../errors.ts';
 import { oneFile } from '../args.ts';
+import { IMPORT_FLAG } from '../importModule.ts';
 import { type Command, JSON_FLAG, type Output } from '../command.ts';
 import { installDawn } from '../dawn.ts';
 import { readText, writeWhole } from '../files.ts';
@@ -17,6 +18,7 @@ export const verify: Command = {
   usage: ['verify', 'verify losses policy_losses.json --json', 'verify --kernels kernels-here'],
   flags: {
     ...JSON_FLAG,
+    ...IMPORT_FLAG,
     kernels: { value: 'DIR', help: 'check nothing; write the WGSL that runs on this adapter use, a file a kernel' },
   },
   async run({ positionals: [what, ...files], flags }, io) {

@@ -82,6 +82,10 @@ function notCarried(config: TrainConfig): string[] {
       `algorithm.advEstimator ${algorithm.advEstimator}: TRL's GRPOTrainer has grpo's.`,
     ],
     [actor.clipRatioC < 1e6, 'actor.clipRatioC (dual clip): TRL clips from above alone (its delta is another rule).'],
+    [
+      actor.optim.optimizer !== 'AdamW',
+      `actor.optim.optimizer ${actor.optim.optimizer}: the script uses AdamW; give GRPOTrainer its \`optimizers\`.`,
+    ],
     [actor.entropyCoeff !== 0, 'actor.entropyCoeff: TRL has no entropy bonus.'],
     [algorithm.useKlInReward, 'algorithm.useKlInReward: TRL has the KL in the loss only.'],
     [algorithm.filterGroups.enable === true, 'algorithm.filterGroups: TRL does not draw groups of one score again.'],

@@ -5,6 +5,7 @@
 
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { correctionSettings } from '../../grpo/correction/settings.ts';
+import { optimizerOf } from '../../model/optimizer/spec.ts';
 
 export type OverrideValue = string | number | boolean | null | readonly (string | number)[];
 
@@ -90,9 +91,22 @@ function actorOverrides({ actor }: TrainConfig): VerlRun['overrides'] {
     [`${at}.optim.weight_decay`, optim.weightDecay],
     [`${at}.optim.lr_scheduler_type`, optim.lrScheduler],
     [`${at}.optim.lr_warmup_steps`, optim.lrWarmupSteps],
+    ...optimizerOverrides(`${at}.optim`, optim),
     ...ofLoss.flatMap(([loss, key, value]): VerlRun['overrides'] =>
       actor.lossMode === loss && value !== undefined ? [[key, value]] : [],
     ),
+  ];
+}
+
+/** verl takes a class of PyTorch by its name; a trainer of all weights cannot be given Muon, which is for matrices alone. */
+function optimizerOverrides(at: string, optim: TrainConfig['actor']['optim']): VerlRun['overrides'] {
+  const spec = optimizerOf(optim);
+  if (spec.name !== 'SGD') return [];
+  return [
+    [`${at}.optimizer`, spec.name],
+    [`${at}.optimizer_impl`, 'torch.optim'],
+    [`+${at}.override_optimizer_config.momentum`, spec.momentum],
+    [`+${at}.override_optimizer_config.nesterov`, spec.nesterov],
   ];
 }
 
@@ -189,6 +203,10 @@ function notCarried(config: TrainConfig): string[] {
     [rollout.minP > 0, "rollout.minP: verl's rollout has no such setting."],
     [rollout.valKwargs.minP > 0, "rollout.valKwargs.minP: verl's rollout has no such setting."],
     [actor.optim.eps !== 1e-8, `actor.optim.eps ${actor.optim.eps}: PyTorch's default of 1e-8 is used.`],
+    [
+      !['AdamW', 'SGD'].includes(actor.optim.optimizer),
+      `actor.optim.optimizer ${actor.optim.optimizer}: verl has none of that kind; the run uses AdamW.`,
+    ],
     [actor.gradClip === 0, 'actor.gradClip 0 (no clipping): give a large number to verl instead.'],
     [
       Number(task.options['toolCallBonus'] ?? 0) !== 0,

@@ -5,6 +5,7 @@ import { resolveTrainConfig } from '../../grpo/config/resolve.ts';
 import { freshModelConfig, trainSupervised } from '../../grpo/sft.ts';
 import type { SftConfig } from '../../grpo/config/sftSchema.ts';
 import { GrpoTrainer } from '../../grpo/trainer.ts';
+import { optimizerOf } from '../../model/optimizer/spec.ts';
 import { initWeights, parameterCount } from '../../model/params.ts';
 import { ChatTokenizer } from '../../model/tokenizer/chat.ts';
 import { demonstration, demonstrationTokens, swapOnlyIn } from '../../tasks/supervised/demonstrations.ts';
@@ -66,7 +67,12 @@ async function trainTokenizer(task: SftConfig['task'], vocabSize: number) {
 /** Trains, writes metrics and the final checkpoint, and puts the weights into `model`. Returns the loss of each step. */
 async function runSft(config: SftConfig, model: LoadedModel, folder: RunFolder): Promise<number[]> {
   const { engine: name, data, trainer } = config;
-  const engine = await openEngine(model, { engine: name, maxTokenLen: data.maxTokenLen, maxPositions: data.maxLength });
+  const engine = await openEngine(model, {
+    engine: name,
+    maxTokenLen: data.maxTokenLen,
+    maxPositions: data.maxLength,
+    ...(config.optim.optimizer !== 'AdamW' && { optimizer: optimizerOf(config.optim) }),
+  });
   const losses: number[] = [];
   let stopped = false;
   const removeHandler = onInterrupt(() => {

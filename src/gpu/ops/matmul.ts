@@ -167,13 +167,15 @@ interface MatmulTnArgs {
   M: number;
   N: number;
   K: number;
+  /** y += (absent) or y =. */
+  accumulate?: boolean;
   variant?: MatmulVariant;
 }
 
-/** Records the weight gradient y += a^T b. */
+/** Records the weight gradient y += a^T b, or y = a^T b. */
 export function matmulTn(gpu: Gpu, { a, ...args }: MatmulTnArgs): void {
-  const { M, N, K } = args;
-  record(gpu, { x: a, ...args }, { M, N, K, rowA: 1, stepA: M, stepB: N, colB: 1 }, 1);
+  const { M, N, K, accumulate = true } = args;
+  record(gpu, { x: a, ...args }, { M, N, K, rowA: 1, stepA: M, stepB: N, colB: 1 }, accumulate ? 1 : 0);
 }
 
 function record(

@@ -3,6 +3,7 @@
  * function, in `advantages/`: of outcomes, of tokens, of turns.
  */
 
+import { InputError } from '../../errors.ts';
 import {
   gpg,
   grpo,
@@ -24,6 +25,7 @@ import {
   reinforcePlusPlusBaseline,
   remax,
 } from './token.ts';
+import type { Sample } from '../update/batch.ts';
 import { broadcastTurns, turnLeaveOneOut } from './turns.ts';
 
 export * from './outcome.ts';
@@ -91,6 +93,28 @@ export const ADVANTAGE_ESTIMATORS = {
   turn_loo: ({ turnRewards, groups, masks }, { gamma }) =>
     broadcastTurns(turnLeaveOneOut(need(turnRewards, 'turn_loo', 'turnRewards'), groups, gamma), masks),
 } satisfies Record<string, Estimator>;
+
+/** A user's estimator: one array a sample, as long as its response; what it holds where the mask is 0 does not count. */
+export type CustomAdvantage = (inputs: AdvantageInputs, samples: readonly Sample[]) => ArrayLike<number>[];
+
+const own: Record<string, CustomAdvantage> = {};
+
+/** The estimator that a user registered by that name. */
+export const ownAdvantage = (name: string): CustomAdvantage | undefined =>
+  Object.hasOwn(own, name) ? own[name] : undefined;
+
+/** Names of `algorithm.advEstimator`. */
+export const advantageNames = (): AdvantageEstimator[] =>
+  [...Object.keys(ADVANTAGE_ESTIMATORS), ...Object.keys(own)] as AdvantageEstimator[];
+
+/** See `registerAdvantage`. Throws InputError. */
+export function addAdvantage(name: string, advantage: CustomAdvantage): void {
+  if (!/^[A-Za-z]\w*$/.test(name))
+    throw new InputError(`An advantage cannot be called "${name}"; take letters, digits and _, a letter first.`);
+  if (Object.hasOwn(ADVANTAGE_ESTIMATORS, name))
+    throw new InputError(`Advantage "${name}" is one of webgrpo's own; register yours by another name.`);
+  own[name] = advantage;
+}
 
 export type AdvantageEstimator = keyof typeof ADVANTAGE_ESTIMATORS;
 

@@ -49,6 +49,35 @@ export const optionalFlag = (why: string) => v.optional(v.pipe(v.boolean(), doc<
 export const choice = <const T extends readonly string[]>(byDefault: NoInfer<T[number]>, options: T, why: string) =>
   v.optional(v.pipe(v.picklist(options), doc<T[number]>('', why, options.join(' | '))), byDefault as never);
 
+/** As `choice`, whatever the case of its letters and with or without underscores: 'sign_sgd' is SignSGD. */
+export const nameOf = <const T extends readonly string[]>(byDefault: NoInfer<T[number]>, options: T, why: string) => {
+  const plain = (name: string) => name.replaceAll('_', '').toLowerCase();
+  const named = v.transform((name: string) => options.find((option) => plain(option) === plain(name)) ?? name);
+  const docs = doc<T[number]>('', why, options.join(' | '));
+  return v.optional(v.pipe(v.string(), named, v.picklist(options), docs), byDefault as never);
+};
+
+/** One of names that may grow until a config is read; its range is what is known when it is asked for. */
+const knownOf = <T extends string>(known: () => readonly T[], why: string) =>
+  v.pipe(
+    v.string(),
+    v.check((name) => known().some((one) => one === name)),
+    v.transform((name) => name as T),
+    v.metadata<T, KeyDoc>({
+      unit: '',
+      why,
+      get range() {
+        return known().join(' | ');
+      },
+    }),
+  );
+
+export const known = <T extends string>(byDefault: T, names: () => readonly T[], why: string) =>
+  v.optional(knownOf(names, why), byDefault);
+
+export const optionalKnown = <T extends string>(names: () => readonly T[], why: string) =>
+  v.optional(knownOf(names, why));
+
 export const optionalChoice = <const T extends readonly string[]>(options: T, why: string) =>
   v.optional(v.pipe(v.picklist(options), doc<T[number]>('', why, options.join(' | '))));
 

@@ -24,6 +24,7 @@ const recipes: Readonly<Record<string, Recipe>> = RECIPES;
 export function resolveTrainConfig(tree: unknown, source = 'config'): TrainConfig {
   refuseInheritedKeys(TRAIN_SCHEMA, tree, source);
   const config = settled(validate(TRAIN_SCHEMA, isTree(tree) ? overRecipe(tree) : tree, source));
+  refuseUnknownNumbers(config, source);
   checkTrainRules(config, source);
   return config;
 }
@@ -36,12 +37,26 @@ export function resolveSftConfig(tree: unknown, source = 'config'): SftConfig {
   return config;
 }
 
+/** `actor.policyLoss` takes the numbers that losses of webgrpo have, and those of the loss that is chosen. */
+function refuseUnknownNumbers({ actor }: TrainConfig, source: string): void {
+  const at = 'actor.policyLoss.';
+  const documented = keyDocs(TRAIN_SCHEMA).flatMap(({ path }) => (path.startsWith(at) ? [path.slice(at.length)] : []));
+  const own = Object.keys(policyLossOf(actor.lossMode).numbers ?? {});
+  for (const [name, value] of Object.entries(actor.policyLoss)) {
+    if (documented.includes(name)) continue;
+    if (!own.includes(name)) throw new InputError(`${source}: ${unknownKey(TRAIN_SCHEMA, at + name)}`);
+    if (typeof value !== 'number' || !Number.isFinite(value))
+      throw new InputError(`${source}: "${at}${name}" is ${show(value)}; allowed: a number.`);
+  }
+}
+
 /** The policy loss as the engine takes it. @param userLoss a user's loss, which replaces the configured one */
 export function policyLossSpec(config: TrainConfig, userLoss?: PolicyLoss): PolicyLossSpec {
   const { lossMode, policyLoss, klLossCoef, klLossType, klClamp, entropyCoeff } = config.actor;
   const { rolloutIs, rolloutIsThreshold } = correctionSettings(config);
+  const numbers = Object.entries(policyLoss).filter((entry): entry is [string, number] => typeof entry[1] === 'number');
   const given = {
-    ...policyLoss,
+    ...Object.fromEntries(numbers),
     ...(lossWeighsItself(config) && {
       rolloutIs: WEIGHT_LEVELS.indexOf(rolloutIs),
       rolloutIsThreshold: Number(rolloutIsThreshold),

@@ -5,6 +5,7 @@ import type { TrainConfig } from './types.ts';
 import { callFormatOf, toolParserOf } from '../../rollout/tools/parser.ts';
 import { correctionSettings } from '../correction/settings.ts';
 import { rolloutCorrection } from '../correction/correct.ts';
+import type { OptimizerKeys } from '../../model/optimizer/spec.ts';
 import type { SftConfig } from './sftSchema.ts';
 
 /** Throws InputError with the first rule that is broken. */
@@ -101,7 +102,22 @@ export function checkTrainRules(config: TrainConfig, source: string): void {
         'nor with advEstimator "remax"; set it to 0 or use another recipe.',
     );
   const updates = config.trainer.totalTrainingSteps * (data.trainBatchSize / actor.ppoMiniBatchSize) * actor.ppoEpochs;
+  checkOptimizer('actor.optim', actor.optim, source);
   checkWarmup('actor.optim', actor.optim, updates, source);
+}
+
+/** Refuses keys that the optimizer would not read. */
+function checkOptimizer(part: string, { optimizer, momentum, nesterov }: OptimizerKeys, source: string): void {
+  const fail = (message: string): never => {
+    throw new InputError(`${source}: ${message}`);
+  };
+  const key = momentum !== undefined ? 'momentum' : nesterov !== undefined ? 'nesterov' : undefined;
+  if (key && (optimizer === 'AdamW' || optimizer === 'SignSGD'))
+    fail(
+      `${part}.${key} is set, but ${part}.optimizer is ${optimizer}, which has none; leave it out, or use SGD or Muon.`,
+    );
+  if (optimizer === 'SGD' && nesterov && !momentum)
+    fail(`${part}.nesterov is true, but SGD has no momentum; set ${part}.momentum, say 0.9.`);
 }
 
 /** Thresholds are texts that only their readers understand, so they read them once here, on one token. */
@@ -156,6 +172,7 @@ export function checkSftRules(config: SftConfig, source: string): void {
         `${model.maxPositionEmbeddings} and data.maxTokenLen ${data.maxTokenLen}.`,
     );
   }
+  checkOptimizer('optim', optim, source);
   checkWarmup('optim', optim, trainer.totalTrainingSteps, source);
 }
 

@@ -15,6 +15,7 @@ import {
   requiredText,
   text,
 } from './keys.ts';
+import { optimizerKeys } from './schema/actor.ts';
 
 const model = part({
   path: optionalText('Checkpoint to start from; absent = fresh weights of the sizes below.'),
@@ -69,10 +70,11 @@ export const SFT_SCHEMA = part({
   ),
   optim: v.optional(
     part({
+      ...optimizerKeys,
       lr: positive(3e-3, '', 'Peak rate for a fresh small model.'),
       betas: pair([0.9, 0.95], [0, 1], 'Decay of the two moments.'),
       eps: positive(1e-8, '', 'Added to the root of the second moment.'),
-      weightDecay: number(0, ANY, '', 'Decoupled, matrices only.'),
+      weightDecay: number(0, ANY, '', 'Of every trained value; decoupled, but for SGD.'),
       gradClip: number(1, ANY, '', 'Largest global L2 norm; 0 = no clipping.'),
       lrScheduler: choice('cosine', ['constant', 'cosine'], 'cosine falls to 0 at the last step.'),
       lrWarmupSteps: count(20, 'updates', 'Linear rise from 0 to lr.', 0),

@@ -7,9 +7,10 @@ const MOSTLY_SILENT = 0.9;
 
 /**
  * Two or three sentences about `actor/pg_loss` of a step; undefined before the first update.
+ * @param ownLoss the name of a user's loss, whose value need not be made of advantages
  * Per sample the gradient is -A d log p, whatever the loss adds up to.
  */
-export function explainLoss(metrics: Metrics): string | undefined {
+export function explainLoss(metrics: Metrics, ownLoss?: string): string | undefined {
   const loss = metrics['actor/pg_loss'];
   const size = metrics['critic/advantages/abs_mean'];
   if (loss === undefined || size === undefined) return undefined;
@@ -21,6 +22,7 @@ export function explainLoss(metrics: Metrics): string | undefined {
       'every one), so there is little left to learn from.'
     );
   const perToken = metrics['critic/advantages/mean'] ?? 0;
+  if (ownLoss) return `The policy loss "${ownLoss}" is ${loss.toFixed(4)}. What its value means is its own; ${MEASURE}`;
   if (Math.abs(loss) > 0.1 * size)
     return Math.abs(loss + perToken) > 0.1 * size ? `${shown}${MOVED}` : `${shown}${LENGTHS}`;
   return (
@@ -30,6 +32,7 @@ export function explainLoss(metrics: Metrics): string | undefined {
   );
 }
 
+const MEASURE = 'reward and pass@1 are the measure of progress.';
 const MOVED =
   ': the policy has moved since the tries were drawn, or the loss holds more than advantages. It is no measure of progress; ' +
   'reward and pass@1 are.';

@@ -7,6 +7,7 @@
  * The weights come from the whole mini-batch, so micro-batches add up to the same total and the same gradient.
  */
 
+import { InputError } from '../../errors.ts';
 import type { PolicyLossSpec } from '../../model/engine.ts';
 import { klPenalty } from './kl.ts';
 import { cispo } from './cispo.ts';
@@ -34,7 +35,7 @@ export { defineLoss } from './types.ts';
 export type { LossAggMode, LossRows, PolicyLoss, SequenceStats, TokenLoss, TokenRow } from './types.ts';
 
 /** By `lossMode`; names are verl's, then TRL's. */
-export const POLICY_LOSSES: Readonly<Record<string, PolicyLoss>> = {
+const losses: Record<string, PolicyLoss> = {
   vanilla,
   dppo_tv: dppoTv,
   dppo_kl: dppoKl,
@@ -50,6 +51,24 @@ export const POLICY_LOSSES: Readonly<Record<string, PolicyLoss>> = {
   luspo,
   vespo,
 };
+
+/** The shipped losses by `lossMode`, and those that were registered since. */
+export const POLICY_LOSSES: Readonly<Record<string, PolicyLoss>> = losses;
+
+const own = new Set<string>();
+
+/** True for a loss that a user registered. */
+export const isOwnLoss = (lossMode: string): boolean => own.has(lossMode);
+
+/** See `registerPolicyLoss`. Throws InputError. */
+export function addPolicyLoss(name: string, loss: PolicyLoss): void {
+  if (!/^[A-Za-z]\w*$/.test(name))
+    throw new InputError(`A policy loss cannot be called "${name}"; take letters, digits and _, a letter first.`);
+  if (Object.hasOwn(losses, name) && !own.has(name))
+    throw new InputError(`Policy loss "${name}" is one of webgrpo's own; register yours by another name.`);
+  own.add(name);
+  losses[name] = { ...loss, name };
+}
 
 interface PolicyLossResult {
   /** [E] the row's loss before its weight; 0 where masked. */
@@ -93,7 +112,7 @@ export function computePolicyLoss(
   const selected = rows.selected ?? selectTokens(spec, rows, loss);
   const perToken = new Float64Array(count);
   const grad = new Float64Array(count);
-  const sums = { pgLoss: 0, mask: 0, clipped: 0, clippedLower: 0, kl: 0 };
+  const sums: Sums = { pgLoss: 0, mask: 0, clipped: 0, clippedLower: 0, kl: 0, own: {} };
   for (let s = 0; s + 1 < rows.seqStart.length; s++) {
     const sequence = sequenceStats(loss, spec, rows, s);
     for (let e = rows.seqStart[s]; e < rows.seqStart[s + 1]; e++) {
@@ -113,6 +132,7 @@ export function computePolicyLoss(
     'actor/pg_clipfrac_lower': sums.clippedLower,
   };
   for (const name of loss.reports ?? LOSS_METRICS) metrics[name] = means[name] / (sums.mask + 1e-8);
+  for (const [name, sum] of Object.entries(sums.own)) metrics[name] = sum / (sums.mask + 1e-8);
   const result = { perToken, grad, loss: sums.pgLoss, metrics };
   if (spec.klLossCoef !== 0) addKlLoss(spec, rows, result);
   return result;
@@ -124,6 +144,7 @@ interface Sums {
   clipped: number;
   clippedLower: number;
   kl: number;
+  own: Record<string, number>;
 }
 
 function addRow(sums: Sums, row: TokenLoss, weight: number, mask: number, { logp, oldLogp }: TokenRow): void {
@@ -132,6 +153,7 @@ function addRow(sums: Sums, row: TokenLoss, weight: number, mask: number, { logp
   if (row.clipped) sums.clipped += mask;
   if (row.clippedLower) sums.clippedLower += mask;
   sums.kl += mask * (row.kl ?? oldLogp - logp);
+  for (const name in row.metrics) sums.own[name] = (sums.own[name] ?? 0) + mask * row.metrics[name];
 }
 
 function tokenAt(rows: LossRows, e: number, selected: ArrayLike<number> | undefined): TokenRow {

@@ -42,6 +42,8 @@ export interface TokenLoss {
   clippedLower?: boolean;
   /** This token's term of `actor/ppo_kl`; absent = oldLogp - logp. */
   kl?: number;
+  /** Numbers of the loss's own, reported by these names as means over trained tokens. */
+  metrics?: Readonly<Record<string, number>>;
 }
 
 export const LOSS_METRICS = ['actor/pg_clipfrac', 'actor/ppo_kl', 'actor/pg_clipfrac_lower'] as const;
@@ -84,9 +86,9 @@ export interface PolicyLoss<D extends LossDefaults = LossDefaults> {
   row(numbers: LossNumbers<D>, token: TokenRow, sequence: SequenceStats): TokenLoss;
   /**
    * `fn rowGrad(t: Token) -> f32`, the row's gradient. `Token` is in kernels/policy_loss.wgsl; `params` has the numbers by
-   * the names they have here.
+   * the names they have here. Absent = `row` is what trains, on the controller's thread: a second forward pass an update.
    */
-  wgsl: string;
+  wgsl?: string;
   /** Present = sequence-level loss. */
   sequenceTerm?: SequenceTerm<D>;
   /** Picks tokens by a statistic of the whole batch it is given; 1 = selected. All arrays [E]. */
@@ -96,8 +98,8 @@ export interface PolicyLoss<D extends LossDefaults = LossDefaults> {
 /** The term that a sequence-level loss sums over the trained tokens of a sequence. */
 interface SequenceTerm<D extends LossDefaults = LossDefaults> {
   of(numbers: LossNumbers<D>, token: TokenRow): number;
-  /** `fn sequenceTerm(logRatio: f32, advantage: f32) -> f32`, the same in f32. */
-  wgsl: string;
+  /** `fn sequenceTerm(logRatio: f32, advantage: f32) -> f32`, the same in f32; absent where the loss has no WGSL. */
+  wgsl?: string;
 }
 
 /** A loss as it is; types its row by the names of its numbers. */
@@ -123,8 +125,8 @@ export function lossSpec(
   return {
     lossMode,
     numbers: { ...clip, ...ownNumbers },
-    wgsl: loss.wgsl,
-    ...(loss.sequenceTerm && { sequenceTermWgsl: loss.sequenceTerm.wgsl }),
+    wgsl: loss.wgsl ?? '',
+    ...(loss.sequenceTerm?.wgsl !== undefined && { sequenceTermWgsl: loss.sequenceTerm.wgsl }),
     klLossCoef: 0,
     klLossType: 'k3',
     entropyCoeff: 0,

@@ -6,7 +6,9 @@
 import {
   computeAdvantages,
   type AdvantageInputs,
+  type CustomAdvantage,
   outcomeRewards,
+  ownAdvantage,
   rae,
   type RoleBaselines,
 } from '../advantages/index.ts';
@@ -34,9 +36,6 @@ export interface StepExtras {
   /** A user's own estimator, in place of the configured one. */
   advantage?: CustomAdvantage | undefined;
 }
-
-/** One array a sample, as long as its response; what it holds where the mask is 0 does not count. */
-export type CustomAdvantage = (inputs: AdvantageInputs, samples: readonly Sample[]) => ArrayLike<number>[];
 
 export interface StepTokens extends SampleTokens {
   /** [N] what the advantages were computed from. */
@@ -128,9 +127,8 @@ function advantagesOf(
     ...(extras.baselines && { baselines: extras.baselines }),
   };
   const options = { scaleRewards, gamma, raeDecay, ...(components && { rewardWeights: components.weights }) };
-  const advantages = extras.advantage
-    ? extras.advantage(inputs, samples)
-    : computeAdvantages(advEstimator, inputs, options);
+  const own = extras.advantage ?? ownAdvantage(advEstimator);
+  const advantages = own ? own(inputs, samples) : computeAdvantages(advEstimator, inputs, options);
   if (!roles) return { advantages };
   return { advantages, roleBaselines: rae(rewards, roles, extras.roleBaselines, raeDecay).baselines };
 }

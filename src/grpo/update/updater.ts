@@ -6,8 +6,15 @@ import { lossWeights, type LossWeights } from '../losses/aggregate.ts';
 import { policyLossSpec } from '../config/resolve.ts';
 import type { TrainConfig } from '../config/types.ts';
 import { type CurrentPolicyResult, correctByCurrentPolicy, needsCurrentPolicy } from '../correction/currentPolicy.ts';
-import { computePolicyLoss, type LossRows, type PolicyLoss, policyLossOf, selectTokens } from '../losses/index.ts';
-import { rowGradients } from '../losses/rowGradients.ts';
+import {
+  computePolicyLoss,
+  isOwnLoss,
+  type LossRows,
+  type PolicyLoss,
+  policyLossOf,
+  selectTokens,
+} from '../losses/index.ts';
+import { type CustomLoss, type CustomLossResult, customMetrics, hostGradients, NO_LOSS } from '../losses/custom.ts';
 import { meanTrained, type Metrics, reduceMetrics, rolloutProbsDiff } from '../metrics.ts';
 import { adaptEntropy, entropyCoeffOf } from './controllers.ts';
 import { lrFactor } from './learningRate.ts';
@@ -23,16 +30,6 @@ import {
 } from './batch.ts';
 import type { StepTokens } from './stepTokens.ts';
 import type { TrainerEngine, TrainerState } from '../types.ts';
-
-/** One micro-batch as a user's own loss sees it; all [E], samples one after the other. */
-export interface CustomLossRows extends PolicyLossInputs {
-  logProbs: Float32Array;
-  entropy: Float32Array;
-  seqStart: Uint32Array;
-}
-
-/** Returns d loss / d logp (and d loss / d entropy) of every token, weights included. */
-export type CustomLoss = (rows: CustomLossRows) => { dLogProbs: Float32Array; dEntropy?: Float32Array };
 
 export interface UpdateResult {
   metrics: Metrics;
@@ -69,6 +66,12 @@ interface StepWeights extends LossWeights {
   masks?: ArrayLike<number>[];
 }
 
+/** Of the entries of a mini-batch, before its optimizer step. */
+interface UpdateOutputs extends TokenOutputs {
+  /** What a loss that is a function returned, micro-batch by micro-batch. */
+  own: CustomLossResult[];
+}
+
 interface CurrentPolicy {
   logProbs: Float32Array;
   result: CurrentPolicyResult;
@@ -79,22 +82,22 @@ export class PolicyUpdater {
   readonly #config: TrainConfig;
   readonly #engine: TrainerEngine;
   readonly #loss: PolicyLoss;
-  readonly #custom: CustomLoss | undefined;
-  /** A token without advantage has neither value nor gradient; unknown of a loss that is a function. */
-  readonly #zeroAtZeroAdvantage: boolean;
+  /** What runs on this thread; undefined = the device runs the loss's WGSL. */
+  readonly #host: CustomLoss | PolicyLoss | undefined;
   #spec: PolicyLossSpec;
   readonly #totalUpdates: number;
 
   constructor(config: TrainConfig, engine: TrainerEngine, userLoss?: CustomLoss | PolicyLoss) {
     this.#config = config;
     this.#engine = engine;
-    const fused = typeof userLoss === 'object' ? userLoss : undefined;
-    this.#loss = fused ?? policyLossOf(config.actor.lossMode);
-    this.#spec = policyLossSpec(config, fused);
-    this.#zeroAtZeroAdvantage = typeof userLoss !== 'function' && this.#loss.zeroAtZeroAdvantage === true;
-    if (typeof userLoss === 'function') this.#custom = userLoss;
+    const { lossMode } = config.actor;
+    const given = typeof userLoss === 'function' ? NO_LOSS : userLoss;
+    this.#loss = given ?? policyLossOf(lossMode);
+    this.#spec = policyLossSpec(config, given);
+    if (typeof userLoss === 'function') this.#host = userLoss;
     // Where nothing runs its WGSL, a user's loss runs by its float64 row on this thread.
-    else if (fused && engine.model.name !== 'wgsl') this.#custom = (rows) => rowGradients(this.#spec, rows, fused);
+    else if (this.#loss.wgsl === undefined || ((given || isOwnLoss(lossMode)) && engine.model.name !== 'wgsl'))
+      this.#host = this.#loss;
     const perStep = Math.ceil(config.data.trainBatchSize / config.actor.ppoMiniBatchSize) * config.actor.ppoEpochs;
     this.#totalUpdates = perStep * config.trainer.totalTrainingSteps;
   }
@@ -136,9 +139,9 @@ export class PolicyUpdater {
     const inputs = known ?? this.#inputs(step.tokens, batch, this.#weights(step, batch.samples, current), current);
     const computing = this.#forwardBackward(batch, inputs);
     const [outputs, prepared] = await bothDone(computing, () => this.#prepare(step, index + 1));
-    const { betas, eps, weightDecay } = this.#config.actor.optim;
+    const { optimizer, betas, eps, weightDecay } = this.#config.actor.optim;
     const { gradClip } = this.#config.actor;
-    const options = { lr, beta1: betas[0], beta2: betas[1], eps, weightDecay, gradClip };
+    const options = { optimizer, lr, beta1: betas[0], beta2: betas[1], eps, weightDecay, gradClip };
     const stepping = this.#engine.model.optimizerStep(options);
     const [{ gradNorm, skipped }, { lossMetrics, probsDiff }] = await bothDone(stepping, () => ({
       lossMetrics: this.#lossMetrics(batch, inputs, outputs),
@@ -177,7 +180,8 @@ export class PolicyUpdater {
    */
   #skipsZeroAdvantages(): boolean {
     const { skipZeroAdvantages, entropyTarget } = this.#config.actor;
-    if (!skipZeroAdvantages || !this.#zeroAtZeroAdvantage) return false;
+    // Nothing is known of a loss that does not say so, and of one that is a function.
+    if (!skipZeroAdvantages || !this.#loss.zeroAtZeroAdvantage) return false;
     const { klLossCoef, entropyCoeff } = this.#spec;
     const otherTerms = klLossCoef !== 0 || entropyCoeff !== 0 || entropyTarget !== undefined;
     return !otherTerms && !needsCurrentPolicy(this.#config, this.#loss);
@@ -254,26 +258,37 @@ export class PolicyUpdater {
     const temperature = { temperature: this.#config.rollout.temperature };
     const count = batch.entrySample.length;
     const [logProbs, entropy] = [new Float32Array(count), new Float32Array(count)];
+    const own: CustomLossResult[] = [];
     for (const [m, { batch: micro }] of batch.microBatches.entries()) {
       const part = sliceInputs(batch, m, inputs);
       let out;
-      if (this.#custom) {
+      if (this.#host) {
         const forward = await model.logProbs(micro, temperature);
-        const loss = this.#custom({ ...part, ...forward, seqStart: micro.seqStart });
-        out = await model.forwardBackward(micro, { kind: 'coefficients', ...loss }, temperature);
+        const loss = hostGradients(this.#spec, this.#host, { ...part, ...forward, seqStart: micro.seqStart });
+        own.push(loss);
+        const { dLogProbs, dEntropy } = loss;
+        out = await model.forwardBackward(
+          micro,
+          { kind: 'coefficients', dLogProbs, ...(dEntropy && { dEntropy }) },
+          temperature,
+        );
       } else {
         out = await model.forwardBackward(micro, { kind: 'policy', spec: this.#spec, inputs: part }, temperature);
       }
       logProbs.set(out.logProbs, batch.offsets[m]);
       entropy.set(out.entropy, batch.offsets[m]);
     }
-    return { logProbs, entropy };
+    return { logProbs, entropy, own };
   }
 
-  /** verl's actor/* metrics of the entries, from the log-probs of the forward pass in float64. */
-  #lossMetrics(batch: MiniBatch, inputs: PolicyLossInputs, { logProbs, entropy }: TokenOutputs): Metrics {
+  /** verl's actor/* metrics of the entries, from the log-probs of the forward pass in float64; a function's own are what it returned. */
+  #lossMetrics(batch: MiniBatch, inputs: PolicyLossInputs, { logProbs, entropy, own }: UpdateOutputs): Metrics {
     if (entropy.length === 0) return { 'actor/pg_loss': 0 };
     const { metrics } = computePolicyLoss(this.#spec, lossRows(logProbs, inputs, batch), this.#loss);
+    if (typeof this.#host === 'function') {
+      delete metrics['actor/pg_loss'];
+      Object.assign(metrics, customMetrics(own));
+    }
     return { ...metrics, 'actor/entropy': entropy.reduce((a, b) => a + b, 0) / entropy.length };
   }
 

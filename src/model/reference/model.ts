@@ -5,7 +5,7 @@
 
 import { ropeTables64 } from '../config.ts';
 import type { ModelConfig } from '../config.ts';
-import type { AdamWOptions, PackedBatch, TensorMap } from '../engine.ts';
+import type { OptimizerOptions, PackedBatch, TensorMap } from '../engine.ts';
 import { parameterSpecs } from '../params.ts';
 import * as ops from './ops.ts';
 
@@ -237,7 +237,7 @@ export function referenceAdamW(
   weights: Weights64,
   gradients: Weights64,
   state: AdamWState,
-  options: AdamWOptions,
+  options: OptimizerOptions,
 ): number {
   const { lr, beta1, beta2, eps, weightDecay, gradClip } = options;
   let sumSq = 0;

@@ -1,6 +1,6 @@
 /**
  * The second ModelEngine, `engine: tfjs`: gradients by tfjs's autodiff, as a check of the hand-written ones. It reads the
- * same weight buffers as rollout and hands its gradients to the same AdamW, all on the GPU.
+ * same weight buffers as rollout and hands its gradients to the same optimizer, all on the GPU.
  */
 
 import type { Tensor } from '@tensorflow/tfjs';
@@ -8,7 +8,7 @@ import type { Gpu, View } from '../../gpu/device.ts';
 import { addInto } from '../../gpu/ops/add_into.ts';
 import type { ModelConfig } from '../config.ts';
 import type {
-  AdamWOptions,
+  OptimizerOptions,
   ModelEngine,
   OptimizerStepResult,
   PackedBatch,
@@ -22,7 +22,8 @@ import type { LlamaModel } from '../llama.ts';
 import { InputError } from '../../errors.ts';
 import { GpuWeights } from '../weights/gpuWeights.ts';
 import { type Block, planBlocks } from '../weights/plan.ts';
-import { Optimizer } from '../optimizer.ts';
+import { Optimizer } from '../optimizer/optimizer.ts';
+import type { OptimizerSpec } from '../optimizer/spec.ts';
 import { loadTfjs, type TfjsRuntime } from './backend.ts';
 import { type TfjsPass, tfjsForward } from './model.ts';
 
@@ -45,6 +46,8 @@ export interface TfjsEngineOptions {
   policyGradient?: PolicyGradient;
   /** Most bytes of logits at a time; more head rows than that are computed twice, in chunks. */
   logitsBytes?: number;
+  /** Absent = AdamW. */
+  optimizer?: OptimizerSpec | undefined;
 }
 
 /**
@@ -86,6 +89,7 @@ class TfjsEngine implements ModelEngine {
   readonly #maxTokenLen: number;
   readonly #policyGradient: PolicyGradient | undefined;
   readonly #logitsBytes: number;
+  readonly #optimizerSpec: OptimizerSpec | undefined;
   readonly #runtime: TfjsRuntime;
   readonly #blocks: Block[];
   /** The arena and the RoPE table as tfjs sees them: shared, not copied. */
@@ -103,6 +107,7 @@ class TfjsEngine implements ModelEngine {
     this.#maxTokenLen = maxTokenLen;
     this.#policyGradient = options.policyGradient;
     this.#logitsBytes = options.logitsBytes ?? 32 << 20;
+    this.#optimizerSpec = options.optimizer;
     this.#runtime = runtime;
     if (weights.buffers.length > 1)
       throw new InputError(
@@ -139,7 +144,7 @@ class TfjsEngine implements ModelEngine {
     return this.#readOutputs(value);
   }
 
-  optimizerStep(options: AdamWOptions): Promise<OptimizerStepResult> {
+  optimizerStep(options: OptimizerOptions): Promise<OptimizerStepResult> {
     return this.#ensureOptimizer().step(options);
   }
 
@@ -235,7 +240,7 @@ class TfjsEngine implements ModelEngine {
 
   #ensureOptimizer(): Optimizer<GpuWeights> {
     const like = (label: string) => new GpuWeights(this.#gpu, this.config, label);
-    return (this.#optimizer ??= new Optimizer(this.#gpu, this.#model.weights, like));
+    return (this.#optimizer ??= new Optimizer(this.#gpu, this.#model.weights, like, this.#optimizerSpec));
   }
 
   #ensureRoutes(): Route[] {

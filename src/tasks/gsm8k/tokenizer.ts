@@ -52,7 +52,12 @@ export function buildTokenizer(problems: Gsm8kProblem[], vocabSize: number): Tok
   );
 }
 
-/** A tokenizer trained on any texts, each as the template cuts it; `wordShare` of the entries may be whole words. */
+/**
+ * A byte-level BPE tokenizer trained on any texts (the contents of messages, say, and 'system\n', 'user\n', 'assistant\n'), with
+ * ChatML and tool tokens: what createLocalEngine takes as tokenizerJson and tokenizerConfigJson.
+ * @param vocabSize entries in all; at least 263, since 256 are bytes and 7 are special
+ * @param wordShare share of the entries above those that may be whole words
+ */
 export function tokenizerOf(texts: string[], vocabSize: number, wordShare = 0.9): TokenizerFiles {
   const room = vocabSize - 256 - SPECIAL_TOKENS.length;
   const tokenizer = trainBpe(texts, {

@@ -1,6 +1,7 @@
 /** A finished conversation as the tokens that supervised training imitates. */
 
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
+import { InputError } from '../../errors.ts';
 import type { Message, Problem } from '../task.ts';
 
 /** [P] prompt ids, [A] ids after it, [A] mask: 1 = written by the assistant, 0 = tool output. */
@@ -13,7 +14,7 @@ export interface DemonstrationTokens {
 /** Exactly the token layout that the agent loop would have produced, had the model written these messages. */
 export function conversationTokens(
   tokenizer: ChatTokenizer,
-  problem: Problem,
+  problem: Pick<Problem, 'messages'>,
   messages: readonly Message[],
 ): DemonstrationTokens {
   const ids: number[] = [];
@@ -35,4 +36,20 @@ export function conversationTokens(
     responseIds: Uint32Array.from(ids),
     mask: Uint8Array.from(mask),
   };
+}
+
+/**
+ * A conversation as an example for `trainSupervised`: what comes before the first assistant message is the prompt; of the rest what
+ * the assistant wrote, its end token included, is imitated (mask 1), other turns are not. The ids are those of a rollout of it.
+ * Throws InputError where no prompt or no assistant message is there, or the last message is not the assistant's.
+ */
+export function sftExample(tokenizer: ChatTokenizer, messages: readonly Message[]): DemonstrationTokens {
+  const first = messages.findIndex(({ role }) => role === 'assistant');
+  if (first < 1 || messages[messages.length - 1].role !== 'assistant') {
+    const roles = messages.map(({ role }) => role).join(', ') || 'none';
+    throw new InputError(
+      `An example is a prompt and then turns that end with the assistant's; these messages are of: ${roles}.`,
+    );
+  }
+  return conversationTokens(tokenizer, { messages: messages.slice(0, first) }, messages.slice(first));
 }

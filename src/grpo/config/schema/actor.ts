@@ -3,15 +3,18 @@
 import * as v from 'valibot';
 import { LOSS_AGG_MODES } from '../../losses/aggregate.ts';
 import { KL_TYPES } from '../../losses/kl.ts';
+import { ADJUST_LR_FNS, OPTIMIZERS } from '../../../model/optimizer/spec.ts';
 import { POLICY_LOSSES } from '../../losses/index.ts';
 import {
   choice,
   count,
   flag,
+  nameOf,
   number,
   optionalChoice,
   optionalCount,
   optionalFlag,
+  optionalKnown,
   optionalNumber,
   pair,
   part,
@@ -20,7 +23,24 @@ import {
   SHARE,
 } from '../keys.ts';
 
+/** The keys of an optimizer that every kind of run has. */
+export const optimizerKeys = {
+  optimizer: nameOf(
+    'AdamW',
+    OPTIMIZERS,
+    'SGD and SignSGD keep no moments. Muon is for the matrices of the layers, with AdamW for the rest. In any case of letters.',
+  ),
+  momentum: optionalNumber([0, 0.9999], '', 'Of SGD and Muon; absent = none for SGD, 0.95 for Muon.'),
+  nesterov: optionalFlag('Of SGD and Muon; absent = false for SGD, true for Muon.'),
+  adjustLrFn: choice(
+    'match_rms_adamw',
+    ADJUST_LR_FNS,
+    "Muon: by what a matrix's shape changes its rate. match_rms_adamw = 0.2 sqrt(max(out, in)), for rates found with AdamW.",
+  ),
+};
+
 const optim = part({
+  ...optimizerKeys,
   lr: positive(
     2.5e-4,
     '',
@@ -28,15 +48,20 @@ const optim = part({
   ),
   betas: pair([0.9, 0.95], [0, 1], 'Decay of the two moments; 0.95 follows the fast changing gradients of RL.'),
   eps: positive(1e-8, '', 'Added to the root of the second moment.'),
-  weightDecay: number(0, ANY, '', "Decoupled, matrices only. verl's 0.01 makes no difference over so few steps."),
+  weightDecay: number(
+    0,
+    ANY,
+    '',
+    "Of every trained value; decoupled, but for SGD. verl's 0.01 makes no difference over so few steps.",
+  ),
   lrScheduler: choice('constant', ['constant', 'cosine'], 'cosine falls to minLrRatio over totalTrainingSteps.'),
   lrWarmupSteps: count(0, 'updates', 'Linear rise from 0 to lr.', 0),
   minLrRatio: number(0, SHARE, 'share of lr', 'Where cosine ends.'),
   numCycles: positive(0.5, 'periods', 'Of cosine over the run; 0.5 falls once from lr to its end.'),
 });
 
-/** Numbers of single losses; each is read by the loss it is named for, whose file in `losses/` has its default. */
-const policyLoss = part({
+/** Numbers of single losses (a registered one has its own, which resolve.ts checks); each is read by the loss it is named for, whose file in `losses/` has its default. */
+const policyLoss = v.looseObject({
   tauPos: optionalNumber(ANY, '', 'SAPO: temperature of the gate where the advantage is positive.'),
   tauNeg: optionalNumber(ANY, '', 'SAPO: the same where it is negative.'),
   wMax: optionalNumber(ANY, '', 'CISPO: upper weight itself; absent = 1 + clipRatioHigh, as verl reads its bound.'),
@@ -57,7 +82,7 @@ export const actor = part({
   ppoEpochs: count(1, 'passes', "Passes over a step's samples."),
   ppoMicroBatchSize: optionalCount('sequences', 'Sequences a micro-batch; absent = cut by maxTokenLen. Memory only.'),
   maxTokenLen: count(4096, 'tokens', 'Tokens a micro-batch at most. Memory and speed only, never the gradient.'),
-  lossMode: optionalChoice(Object.keys(POLICY_LOSSES), 'Policy loss; from algorithm.name.'),
+  lossMode: optionalKnown(() => Object.keys(POLICY_LOSSES), 'Policy loss; from algorithm.name.'),
   lossAggMode: optionalChoice(LOSS_AGG_MODES, 'How token losses become one number; from algorithm.name.'),
   clipRatio: optionalNumber(ANY, '', 'Sets clipRatioLow and clipRatioHigh together.'),
   clipRatioLow: optionalNumber(ANY, '', 'Lower clip: ratio >= 1 - this; from algorithm.name.'),

@@ -1,17 +1,19 @@
 /** The published method: advantages, filters, KL in the reward, rollout correction. */
 
 import * as v from 'valibot';
-import { ADVANTAGE_ESTIMATORS, type AdvantageEstimator } from '../../advantages/index.ts';
+import { advantageNames } from '../../advantages/index.ts';
 import { KL_TYPES } from '../../losses/kl.ts';
 import { DEFAULT_RECIPE, RECIPES } from '../recipes.ts';
 import {
   choice,
   count,
   flag,
+  known,
   number,
   optionalChoice,
   optionalCount,
   optionalFlag,
+  optionalKnown,
   optionalNumber,
   optionalNumberOrText,
   optionalNumbers,
@@ -22,15 +24,13 @@ import {
   SHARE,
 } from '../keys.ts';
 
-const ESTIMATORS = Object.keys(ADVANTAGE_ESTIMATORS) as AdvantageEstimator[];
-
 export const algorithm = part({
-  name: choice(
+  name: known<string>(
     DEFAULT_RECIPE,
-    Object.keys(RECIPES),
+    () => Object.keys(RECIPES),
     'Published method: sets loss, advantage, aggregation and clip together.',
   ),
-  advEstimator: optionalChoice(ESTIMATORS, 'Advantage; from algorithm.name.'),
+  advEstimator: optionalKnown(advantageNames, 'Advantage; from algorithm.name.'),
   normAdvByStdInGrpo: optionalFlag(
     "Divide by the group's std; false = Dr. GRPO. The same as scaleRewards group | none.",
   ),

@@ -1,0 +1,97 @@
+/** Gradients, the state of an optimizer and its update, over the weight arena in place. Both engines use this one. */
+
+import { InputError } from '../../errors.ts';
+import type { Gpu, View } from '../../gpu/device.ts';
+import { gradClip, gradNorm, NORM_SLOTS } from '../../gpu/ops/adamw.ts';
+import type { OptimizerOptions, OptimizerStepResult, TensorMap } from '../engine.ts';
+import type { Arena } from '../weights/arena.ts';
+import type { Rule } from './rule.ts';
+import { makeRule } from './rules.ts';
+import type { OptimizerSpec } from './spec.ts';
+
+/** Of a saved state: the optimizer it is of. AdamW's has none, as it had when there was no other. */
+const MARK = 'optimizer.';
+
+/** Owns gradients and optimizer state of the trained weights, and the number of updates done; it changes the weights, which it does not own. */
+export class Optimizer<T extends Arena> {
+  /** Same layout as the weights; accumulates until `step`. */
+  readonly grads: T;
+  readonly #gpu: Gpu;
+  readonly #weights: T;
+  readonly #spec: OptimizerSpec;
+  readonly #rule: Rule;
+  readonly #partial: View;
+  readonly #clip: View;
+  #steps = 0;
+
+  /** @param like makes an empty arena laid out as `weights`. */
+  constructor(gpu: Gpu, weights: T, like: (label: string) => T, spec: OptimizerSpec = { name: 'AdamW' }) {
+    this.#gpu = gpu;
+    this.#weights = weights;
+    this.#spec = spec;
+    this.grads = like('gradients');
+    this.#partial = gpu.buffer('grad_norm.partial', weights.buffers.length * NORM_SLOTS * 4);
+    this.#clip = gpu.buffer('grad_clip', 3 * 4);
+    this.#rule = makeRule(spec, { gpu, weights, grads: this.grads, clip: this.#clip, like });
+  }
+
+  /** Updates done so far. */
+  get steps(): number {
+    return this.#steps;
+  }
+
+  /** Clips by the global norm, updates the weights, clears the gradients. A non-finite norm changes no weight. */
+  async step({ gradClip: maxNorm, optimizer = this.#spec.name, ...options }: OptimizerOptions) {
+    if (optimizer !== this.#spec.name)
+      throw new InputError(
+        `The config's optimizer is ${optimizer}, but the engine was made with ${this.#spec.name}; give createLocalEngine what engineSizes(config) says.`,
+      );
+    const [gpu, partial, clip] = [this.#gpu, this.#partial, this.#clip];
+    const { buffers } = this.grads;
+    buffers.forEach((g, i) => gradNorm(gpu, { g, partial, n: g.bytes / 4, slot: i * NORM_SLOTS }));
+    gradClip(gpu, { partial, clip, slots: buffers.length * NORM_SLOTS, maxNorm });
+    this.#rule.update(this.#steps + 1, options);
+    this.#weights.refresh();
+    const [norm, , ok] = await gpu.readF32(clip);
+    if (ok === 1) this.#steps++;
+    const result: OptimizerStepResult = { gradNorm: norm, skipped: ok !== 1 };
+    return result;
+  }
+
+  async exportTensors(): Promise<TensorMap> {
+    const scalar = (value: number) => ({ shape: [1], data: new Float32Array([value]) });
+    const tensors: TensorMap = new Map([['step', scalar(this.#steps)]]);
+    if (this.#spec.name !== 'AdamW') tensors.set(`${MARK}${this.#spec.name}`, scalar(1));
+    for (const [suffix, arena] of this.#rule.states)
+      for (const [name, tensor] of await arena.exportTensors()) tensors.set(`${name}.${suffix}`, tensor);
+    return tensors;
+  }
+
+  /** Throws InputError for the state of another optimizer, or of other weights. */
+  importTensors(tensors: TensorMap): void {
+    const { name } = this.#spec;
+    const saved = [...tensors.keys()].find((key) => key.startsWith(MARK))?.slice(MARK.length) ?? 'AdamW';
+    if (saved !== name)
+      throw new InputError(
+        `The checkpoint has the optimizer state of ${saved}, but this run's optimizer is ${name}; set actor.optim.optimizer=${saved} ` +
+          'to go on with it, or start a new run from its weights by model.path.',
+      );
+    for (const [suffix, arena] of this.#rule.states) {
+      const end = `.${suffix}`;
+      const found = [...tensors].filter(([key]) => key.endsWith(end));
+      if (found.length === 0)
+        throw new InputError(
+          `The checkpoint's optimizer state has no ${suffix}, which ${name} needs here; resume with the momentum that it was saved with.`,
+        );
+      arena.importTensors(new Map(found.map(([key, tensor]) => [key.slice(0, -end.length), tensor])));
+    }
+    this.#steps = tensors.get('step')?.data[0] ?? 0;
+  }
+
+  free(): void {
+    for (const arena of [this.grads, ...this.#rule.states.values()]) arena.free();
+    this.#rule.free?.();
+    this.#gpu.free(this.#partial);
+    this.#gpu.free(this.#clip);
+  }
+}
