@@ -30,6 +30,8 @@ export interface GenerateOptions {
   batch: number;
   /** Samples per problem. */
   n: number;
+  /** One more answer a problem, the greedy one, after its samples: it shares the prompt with them. `onSample` is not told of it. */
+  greedy?: boolean;
   /** Number of the first problem's group. */
   firstGroup?: number;
   signal?: AbortSignal | undefined;

@@ -9,7 +9,7 @@ import type { RolloutStats } from '../../rollout/types.ts';
 import type { Problem, Reward, Task } from '../../tasks/task.ts';
 import type { Metrics } from '../metrics.ts';
 import type { Sample } from '../update/batch.ts';
-import { type GenerateOptions, type GenerationContext, generateOptions } from './options.ts';
+import { type GenerateOptions, type GenerationContext, generateOptions, GREEDY } from './options.ts';
 import type { ProblemQueue } from './problems.ts';
 
 /** Where the samples of a step come from. */
@@ -87,7 +87,7 @@ export function startGroups(
   options: GenerateOptions,
 ): { groups: Promise<Sample[]>[]; seconds: OutsideSeconds } {
   const { engine, tokenizer, task, sampling, limits, agent, signal, onSample, profile = false } = options;
-  const { seed, batch, n, firstGroup = 0 } = options;
+  const { seed, batch, n, greedy = false, firstGroup = 0 } = options;
   const seconds: OutsideSeconds = { tools: 0, reward: 0 };
   const runSample = async (problem: Problem, p: number, s: number): Promise<Sample> => {
     const events: SampleEvent[] = [];
@@ -99,7 +99,7 @@ export function startGroups(
       problem,
       requestId: `${batch}.${firstGroup + p}.${s}`,
       key: randomKey(seed, batch, firstGroup + p, s),
-      sampling,
+      sampling: s < n ? sampling : { ...sampling, ...GREEDY },
       limits,
       ...agent,
       ...(signal && { signal }),
@@ -112,11 +112,11 @@ export function startGroups(
     seconds.reward += (end - started) / 1000;
     if (profile) events.push({ kind: 'reward', turn: trajectory.numTurns, start: started, end });
     const sample = { problem, group: firstGroup + p, trajectory, messages, reward, events };
-    onSample?.(sample);
+    if (s < n) onSample?.(sample);
     return sample;
   };
   const groups = problems.map((problem, p) =>
-    Promise.all(Array.from({ length: n }, (_, s) => runSample(problem, p, s))),
+    Promise.all(Array.from({ length: greedy ? n + 1 : n }, (_, s) => runSample(problem, p, s))),
   );
   return { groups, seconds };
 }

@@ -1,11 +1,10 @@
 /** Evaluation on held-out problems. */
 
-import type { SamplingParams } from '../../rollout/types.ts';
 import type { Task } from '../../tasks/task.ts';
 import { mean } from '../advantages/index.ts';
 import { type Metrics, validationMetrics } from '../metrics.ts';
 import type { Sample } from '../update/batch.ts';
-import { type GenerationContext, generateOptions, GREEDY } from './options.ts';
+import { type GenerationContext, generateOptions } from './options.ts';
 import { generateSamples } from './samples.ts';
 
 export interface ValidateOptions {
@@ -25,22 +24,21 @@ export async function validate(
   const { config, task } = generation;
   const started = performance.now();
   const problems = task.heldOut(config.data.valSize);
-  /** [P][n] accuracy of each answer. */
-  const accuracies = async (n: number, override: Partial<SamplingParams>, listen?: ValidateOptions['onSample']) => {
-    const { sampling, ...options } = generateOptions({ ...generation, task: withOutcome(task) }, VALIDATION_BATCH, n);
-    const { samples } = await generateSamples(problems, {
-      ...options,
-      sampling: { ...sampling, ...override },
-      ...(listen && { onSample: listen }),
-    });
-    return problems.map((_, p) => samples.slice(p * n, (p + 1) * n).map(({ reward }) => reward.acc));
-  };
-  const { n, ...sampling } = config.rollout.valKwargs;
-  const metrics = validationMetrics(task.name, await accuracies(n, sampling, onSample));
-  if (greedy) {
-    const known = (await accuracies(1, GREEDY)).flat().filter((acc) => !Number.isNaN(acc));
-    if (known.length > 0) metrics[`val-core/${task.name}/acc/greedy`] = mean(known);
-  }
+  const { n, ...override } = config.rollout.valKwargs;
+  const { sampling, ...options } = generateOptions({ ...generation, task: withOutcome(task) }, VALIDATION_BATCH, n);
+  const { samples } = await generateSamples(problems, {
+    ...options,
+    sampling: { ...sampling, ...override },
+    greedy,
+    ...(onSample && { onSample }),
+  });
+  // Accuracies of each problem's answers: the n sampled ones, then the greedy one if it was asked for.
+  const tries = n + (greedy ? 1 : 0);
+  const accs = problems.map((_, p) => samples.slice(p * tries, (p + 1) * tries).map(({ reward }) => reward.acc));
+  const sampled = accs.map((answers) => answers.slice(0, n));
+  const metrics = validationMetrics(task.name, sampled);
+  const known = accs.flatMap((answers) => answers.slice(n)).filter((acc) => !Number.isNaN(acc));
+  if (known.length > 0) metrics[`val-core/${task.name}/acc/greedy`] = mean(known);
   await generation.engine.rollout.takeStats(); // of an evaluation, which the next step's throughput is not to count
   return { ...metrics, 'timing_s/testing': (performance.now() - started) / 1000 };
 }
