@@ -4,7 +4,7 @@ import { type ModelConfig, parseModelConfig } from '../model/config.ts';
 import type { ModelEngine } from '../model/engine.ts';
 import { packGroups } from '../model/packing.ts';
 import type { Metrics } from './metrics.ts';
-import { lrFactor } from './update/learningRate.ts';
+import { lrFactor, warmupSteps } from './update/learningRate.ts';
 import type { SftConfig } from './config/sftSchema.ts';
 
 /** A trace: [P] prompt, [A] what follows, [A] mask with 1 = imitated. */
@@ -26,8 +26,9 @@ interface SftOptions {
 
 export async function trainSupervised({ config, engine, example, onStep, shouldStop }: SftOptions): Promise<void> {
   const { data, optim, trainer } = config;
-  const { betas, eps, weightDecay, gradClip, lrScheduler: lrSchedulerType, lrWarmupSteps } = optim;
+  const { betas, eps, weightDecay, gradClip, lrScheduler: lrSchedulerType } = optim;
   const { totalTrainingSteps } = trainer;
+  const lrWarmupSteps = warmupSteps(optim, totalTrainingSteps);
   const schedule = { lrSchedulerType, lrWarmupSteps, totalTrainingSteps, minLrRatio: 0, numCycles: 0.5 };
   for (let step = 0; step < totalTrainingSteps && !shouldStop?.(); step++) {
     const started = performance.now();

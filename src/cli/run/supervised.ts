@@ -19,7 +19,7 @@ import { onInterrupt } from './interrupt.ts';
 import { openTask, readGsm8k } from './openTask.ts';
 import { say } from './progress.ts';
 import { RunFolder } from './runFolder.ts';
-import { openEngine } from './session.ts';
+import { openEngine, withChatTemplate } from './session.ts';
 
 /** The trained model (its newest checkpoint is in the folder) and the loss of each step. */
 interface SupervisedRun {
@@ -39,6 +39,11 @@ export async function runSupervised(config: SftConfig): Promise<SupervisedRun> {
 
 /** Fresh weights and a tokenizer trained on the task's text, unless the config names some. */
 async function startModel(config: SftConfig): Promise<LoadedModel> {
+  const { customChatTemplate } = config.model;
+  return withChatTemplate(await baseModel(config), customChatTemplate);
+}
+
+async function baseModel(config: SftConfig): Promise<LoadedModel> {
   if (config.model.path !== undefined) return loadModelFiles(config.model.path);
   const { tokenizerJson, tokenizerConfigJson } = await startTokenizer(config);
   const { vocabSize } = new ChatTokenizer(tokenizerJson, tokenizerConfigJson);
@@ -66,7 +71,12 @@ async function trainTokenizer(task: SftConfig['task'], vocabSize: number) {
 /** Trains, writes metrics and the final checkpoint, and puts the weights into `model`. Returns the loss of each step. */
 async function runSft(config: SftConfig, model: LoadedModel, folder: RunFolder): Promise<number[]> {
   const { engine: name, data, trainer } = config;
-  const engine = await openEngine(model, { engine: name, maxTokenLen: data.maxTokenLen, maxPositions: data.maxLength });
+  const engine = await openEngine(model, {
+    engine: name,
+    maxTokenLen: data.maxTokenLen,
+    maxPositions: data.maxLength,
+    chatTemplateKwargs: data.chatTemplateKwargs,
+  });
   const losses: number[] = [];
   let stopped = false;
   const removeHandler = onInterrupt(() => {
@@ -125,7 +135,12 @@ export async function evaluateSupervised(config: SftConfig, model: LoadedModel) 
     name: config.name,
     seed: config.seed,
     model: { path: 'in memory' },
-    data: { valSize: config.data.valSize, maxPromptLength: half, maxResponseLength: config.data.maxLength - half },
+    data: {
+      valSize: config.data.valSize,
+      maxPromptLength: half,
+      maxResponseLength: config.data.maxLength - half,
+      chatTemplateKwargs: config.data.chatTemplateKwargs,
+    },
     ...(config.task.name !== 'gsm8k' && { rollout: { multiTurn: MANY_TURNS } }),
   });
   const engine = await openEngine(model, engineSizes(evalConfig));

@@ -10,7 +10,7 @@ import { computePolicyLoss, type LossRows, type PolicyLoss, policyLossOf, select
 import { rowGradients } from '../losses/rowGradients.ts';
 import { type Metrics, reduceMetrics, rolloutProbsDiff } from '../metrics.ts';
 import { entropyCoeffOf } from './controllers.ts';
-import { lrFactor } from './learningRate.ts';
+import { lrFactor, warmupSteps } from './learningRate.ts';
 import {
   gatherEntries,
   type MiniBatch,
@@ -258,9 +258,10 @@ export class PolicyUpdater {
   }
 
   #lrFactor(update: number): number {
-    const { lrScheduler, lrWarmupSteps, minLrRatio, numCycles } = this.#config.actor.optim;
-    const shape = { lrSchedulerType: lrScheduler, lrWarmupSteps, minLrRatio, numCycles };
-    return lrFactor({ ...shape, totalTrainingSteps: this.#totalUpdates }, update);
+    const { lrScheduler: lrSchedulerType, minLrRatio, numCycles, ...warmup } = this.#config.actor.optim;
+    const totalTrainingSteps = this.#totalUpdates;
+    const lrWarmupSteps = warmupSteps(warmup, totalTrainingSteps);
+    return lrFactor({ lrSchedulerType, lrWarmupSteps, minLrRatio, numCycles, totalTrainingSteps }, update);
   }
 
   /** Samples of every mini-batch of every epoch that has a trained token: whole groups, shuffled by seed, step and epoch. */

@@ -24,6 +24,12 @@ interface ChatOptions {
   addGenerationPrompt?: boolean;
 }
 
+interface TokenizerOptions {
+  eosTokenIds?: number[];
+  /** Variables that every conversation's template gets beside the messages, e.g. Qwen3's enable_thinking. */
+  chatTemplateKwargs?: Json;
+}
+
 interface AddedToken {
   id: number;
   content: string;
@@ -48,13 +54,19 @@ export class ChatTokenizer {
   private readonly plain: Tokenizer;
   private readonly template: Template | null;
   private readonly config: Json;
+  private readonly templateKwargs: Json;
   private readonly controlTokens: Map<string, number>;
   private readonly controlPattern: RegExp | null;
   private readonly kept = new Map<string, Uint32Array>();
   private keptCharacters = 0;
 
-  /** `eosTokenIds` of a generation_config.json may be given; else the config's `eos_token` is the only one. */
-  constructor(tokenizerJson: unknown, configJson: unknown, eosTokenIds?: number[]) {
+  /** @param options eosTokenIds of a generation_config.json; absent = the config's `eos_token` is the only one */
+  constructor(
+    tokenizerJson: unknown,
+    configJson: unknown,
+    { eosTokenIds, chatTemplateKwargs = {} }: TokenizerOptions = {},
+  ) {
+    this.templateKwargs = chatTemplateKwargs;
     const json = asObject(tokenizerJson, 'tokenizer.json');
     this.config = asObject(configJson, 'tokenizer_config.json');
     const added = (json['added_tokens'] ?? []) as AddedToken[];
@@ -100,6 +112,7 @@ export class ChatTokenizer {
     }
     return this.template.render({
       ...specialTokenTexts(this.config),
+      ...this.templateKwargs,
       messages,
       ...(options.tools?.length ? { tools: options.tools } : {}),
       add_generation_prompt: options.addGenerationPrompt ?? true,
