@@ -68,6 +68,14 @@ function withTokenizer<W>(path: string, model: Omit<ModelCheckpoint, 'weights'> 
   throw new InputError(`${path} has no tokenizer.json and tokenizer_config.json; copy them beside the weights.`);
 }
 
+/** A chat template, which a page can only read at a URL. Throws InputError. */
+export async function fetchTemplate(url: string): Promise<string> {
+  if (/^https?:/.test(url)) return new TextDecoder().decode(await fetchBytes(url, url));
+  throw new InputError(
+    `model.customChatTemplate is "${url}"; a page has no files, so give the URL of one (https://...), or use the command line.`,
+  );
+}
+
 async function fetchBytes(url: string, name: string): Promise<Uint8Array> {
   const response = await fetch(url);
   if (!response.ok) throw new InputError(`${name} could not be loaded: the server answered ${response.status}.`);

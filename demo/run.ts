@@ -13,7 +13,7 @@ import type { Task } from '../src/tasks/task.ts';
 import { engineSizes } from '../src/workers/engineSpec.ts';
 import type { EngineDescription } from '../src/workers/engineApi.ts';
 import { createRemoteEngine } from '../src/workers/remoteEngine.ts';
-import { fetchModel } from './files.ts';
+import { fetchModel, fetchTemplate } from './files.ts';
 
 interface RunEvents {
   /** Files that come from another server, then their way to the GPU. */
@@ -84,8 +84,13 @@ export class Run {
       config: modelConfig,
       weights,
       tokenizerJson,
-      tokenizerConfigJson,
+      tokenizerConfigJson: shippedTokenizerConfig,
     } = await fetchModel(config.model.path, this.#worker, (progress) => this.#events.onDownload(progress));
+    const { customChatTemplate } = config.model;
+    const tokenizerConfigJson =
+      customChatTemplate === undefined
+        ? shippedTokenizerConfig
+        : { ...shippedTokenizerConfig, chat_template: await fetchTemplate(customChatTemplate) };
     const spec = { ...engineSizes(config), config: modelConfig, weights, tokenizerJson, tokenizerConfigJson };
     const engine = await createRemoteEngine(this.#worker, spec);
     this.#events.onLoaded(engine.description);

@@ -237,12 +237,19 @@ export function validationMetrics(task: string, outcomes: readonly (readonly num
   const n = accs[0].length;
   const base = `val-core/${task}/acc`;
   const metrics: Metrics = { [`${base}/mean@${n}`]: mean(accs.map((problem) => mean(problem))) };
-  for (let k = 2; k <= n; k = k < n && k * 2 > n ? n : k * 2) {
+  for (const k of powersUpTo(n)) {
     const counts = accs.map((problem) => problem.filter((acc) => acc >= 1).length);
     metrics[`${base}/pass@${k}`] = mean(counts.map((c) => passAtK(n, c, k)));
     metrics[`${base}/pass^${k}`] = mean(counts.map((c) => passHatK(n, c, k)));
   }
   return metrics;
+}
+
+/** 2, 4, 8, ... and n. */
+export function powersUpTo(n: number): number[] {
+  const powers = [];
+  for (let k = 2; k < n; k *= 2) powers.push(k);
+  return n > 1 ? [...powers, n] : [];
 }
 
 /** Mean of one sample's values over its trained tokens; 0 without any. */

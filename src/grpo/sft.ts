@@ -5,7 +5,7 @@ import type { ModelEngine } from '../model/engine.ts';
 import { packGroups } from '../model/packing.ts';
 import type { RolloutEngine } from '../rollout/types.ts';
 import type { Metrics } from './metrics.ts';
-import { lrFactor } from './update/learningRate.ts';
+import { lrFactor, warmupSteps } from './update/learningRate.ts';
 import type { SftConfig } from './config/sftSchema.ts';
 
 /** A trace: [P] prompt, [A] what follows, [A] mask with 1 = imitated. */
@@ -36,8 +36,9 @@ export async function trainSupervised({
 }: SftOptions): Promise<void> {
   const engine = 'model' in given ? given.model : given;
   const { data, optim, trainer } = config;
-  const { optimizer, betas, eps, weightDecay, gradClip, lrScheduler: lrSchedulerType, lrWarmupSteps } = optim;
+  const { optimizer, betas, eps, weightDecay, gradClip, lrScheduler: lrSchedulerType } = optim;
   const { totalTrainingSteps } = trainer;
+  const lrWarmupSteps = warmupSteps(optim, totalTrainingSteps);
   const schedule = { lrSchedulerType, lrWarmupSteps, totalTrainingSteps, minLrRatio: 0, numCycles: 0.5 };
   for (let step = 0; step < totalTrainingSteps && !shouldStop?.(); step++) {
     const started = performance.now();

@@ -13,10 +13,12 @@ import { OverSampledGroups } from './generate/overSampling.ts';
 import { ProblemQueue } from './generate/problems.ts';
 import { ReplayBuffer, ReplayedGroups } from './generate/replayBuffer.ts';
 import { PlainGroups, type SampleSource } from './generate/samples.ts';
+import { withTotalSteps } from './generate/trainingSet.ts';
 import { validate, type ValidateOptions } from './generate/validate.ts';
 import type { Metrics } from './metrics.ts';
 import { restoreParts, statesOf, type StatefulParts } from './parts.ts';
 import { stepMetrics, StepTimer } from './stepMetrics.ts';
+import { goalReached, readsGreedy } from './stopWhen.ts';
 import type { Checkpoint, FitResult, TrainerEngine, TrainerEvents, TrainerState } from './types.ts';
 import type { Sample } from './update/batch.ts';
 import type { PolicyLoss } from './losses/index.ts';
@@ -58,42 +60,49 @@ export class GrpoTrainer {
   #state: Omit<TrainerState, 'problems' | 'carried' | 'parts'> = { step: 0, updates: 0 };
   #stopRequested = false;
 
+  /** Throws InputError where trainer.totalEpochs counts an endless task. */
   constructor(options: GrpoTrainerOptions) {
-    const { config, task, engine, loss, toolParser } = options;
+    const { task, engine, loss, toolParser } = options;
+    const config = withTotalSteps(options.config, task, engine.tokenizer);
     agentLoopOf(config.rollout.agent.defaultAgentLoop); // a name that does not exist is said before anything runs
-    this.#options = options;
+    this.#options = { ...options, config };
     this.#generation = { config, engine, task: scoredTask(options), toolParser };
     this.#problems = new ProblemQueue(task, config, engine.tokenizer);
     const { replayBufferSize } = config.algorithm;
     const replay = replayBufferSize > 0 ? new ReplayBuffer(replayBufferSize) : undefined;
-    this.#parts = { ...(replay && { replay }) };
+    this.#parts = { ...this.#problems.parts, ...(replay && { replay }) };
     const source = this.#sampleSource();
     this.#source = replay ? new ReplayedGroups(source, config, replay) : source;
     this.#updater = new PolicyUpdater(config, engine, loss);
   }
 
-  /** Trains until totalTrainingSteps, or until `stop`. */
+  /** Trains until totalTrainingSteps, until the metric of trainer.stopWhen is good enough, or until `stop`. */
   async fit(): Promise<FitResult> {
     const { config, onStep, onCheckpoint } = this.#options;
     const { totalTrainingSteps, valBeforeTrain, testFreq, saveFreq } = config.trainer;
     const history: Metrics[] = [];
+    let reached: string | undefined;
     if (this.#state.step === 0 && valBeforeTrain) {
       const metrics = { 'training/global_step': 0, ...(await this.validate({ greedy: true })) };
       history.push(metrics);
       await onStep?.(metrics, []);
+      reached = goalReached(config, metrics, false);
     }
-    while (this.#state.step < totalTrainingSteps && !this.#stopRequested) {
+    const firstStep = this.#state.step + 1;
+    while (this.#state.step < totalTrainingSteps && !this.#stopRequested && reached === undefined) {
       const { metrics, samples } = await this.step();
       const { step } = this.#state;
       const last = step === totalTrainingSteps;
-      if (last || (testFreq > 0 && step % testFreq === 0))
-        Object.assign(metrics, await this.validate({ greedy: last }));
+      const evaluated = last || (testFreq > 0 && step % testFreq === 0);
+      if (evaluated) Object.assign(metrics, await this.validate({ greedy: last || readsGreedy(config) }));
+      reached = goalReached(config, metrics, step === firstStep);
+      if (reached !== undefined && !evaluated) Object.assign(metrics, await this.validate({ greedy: true }));
       history.push(metrics);
       await onStep?.(metrics, samples);
       if (saveFreq > 0 && step % saveFreq === 0) await onCheckpoint?.(await this.checkpoint());
     }
     await this.#source.close?.();
-    return { state: this.state, history, stopped: this.#stopRequested };
+    return { state: this.state, history, stopped: this.#stopRequested, ...(reached !== undefined && { reached }) };
   }
 
   /** Ends `fit` after the current step. */
@@ -113,15 +122,20 @@ export class GrpoTrainer {
     const update = await timer.time('update_actor', () => this.#update(samples, tokens));
     await timer.time('sync', () => engine.rollout.resetCache());
     await this.#adapt(step, samples, tokens, update);
-    return { samples, metrics: stepMetrics({ config, step, generated, tokens, update, timer }) };
+    const metrics = stepMetrics({ config, step, generated, tokens, update, timer });
+    return { samples, metrics: { ...metrics, ...this.#problems.takeMetrics() } };
   }
 
   /** Held-out accuracy: sampled as `rollout.valKwargs` says, and greedy as well when asked. Uses the outcome, not shaping. */
   async validate(options: ValidateOptions = {}): Promise<Metrics> {
-    const { task, onPhase } = this.#options;
-    onPhase?.('validate', this.#state.step);
+    const { task, onPhase, onValidation } = this.#options;
+    const { step } = this.#state;
+    onPhase?.('validate', step);
     await this.#source.resume?.();
-    return validate({ ...this.#generation, task }, { globalStep: this.#state.step, ...options });
+    const given = { globalStep: step, ...options };
+    const { metrics, samples } = await validate({ ...this.#generation, task }, given);
+    await onValidation?.(samples, step);
+    return metrics;
   }
 
   async checkpoint(): Promise<Checkpoint> {

@@ -25,6 +25,8 @@ export interface TrainerEvents {
   onSample?(sample: Sample, step: number): void;
   /** After each step, and after the evaluation of step 0 (its metrics alone). */
   onStep?(metrics: Metrics, samples: Sample[]): void | Promise<void>;
+  /** Sampled answers of each evaluation, problem by problem. */
+  onValidation?(samples: Sample[], step: number): void | Promise<void>;
   /** When `saveFreq` asks for one. */
   onCheckpoint?(checkpoint: Checkpoint): void | Promise<void>;
 }
@@ -62,4 +64,6 @@ export interface FitResult {
   history: Metrics[];
   /** True when `stop` ended the run early. */
   stopped: boolean;
+  /** Why trainer.stopWhen ended the run, where it did. */
+  reached?: string;
 }

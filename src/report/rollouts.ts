@@ -58,5 +58,6 @@ export function shownRollouts(rollouts: readonly LoggedRollout[]): ShownStep[] {
 /** At most `count` of the items, evenly spaced, the first and the last among them. */
 export function spreadOut<T>(items: readonly T[], count: number): T[] {
   if (items.length <= count) return [...items];
+  if (count < 2) return items.slice(0, count);
   return Array.from({ length: count }, (_, i) => items[Math.round((i * (items.length - 1)) / (count - 1))]);
 }

@@ -13,6 +13,8 @@ export interface RunReport {
   summary: string;
   charts: ChartData[];
   rollouts: ShownStep[];
+  /** Answers of evaluations; none where trainer.logValGenerations is 0. */
+  valRollouts: ShownStep[];
   /** config.yaml. */
   config: string;
 }
@@ -22,16 +24,18 @@ interface LoggedRun {
   name: string;
   metrics: readonly Metrics[];
   rollouts: readonly LoggedRollout[];
+  valRollouts: readonly LoggedRollout[];
   config: string;
 }
 
-export function runReport({ name, metrics, rollouts, config }: LoggedRun): RunReport {
+export function runReport({ name, metrics, rollouts, valRollouts, config }: LoggedRun): RunReport {
   return {
     kind: 'run',
     title: name,
     summary: summaryTable(summarizeRun(metrics)),
     charts: chartData(metrics),
     rollouts: shownRollouts(rollouts),
+    valRollouts: shownRollouts(valRollouts),
     config,
   };
 }

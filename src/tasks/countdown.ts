@@ -3,6 +3,7 @@
  * game, and in TinyZero's reproduction of R1). Every problem has a solution by construction.
  */
 
+import { Levels } from './levels.ts';
 import type { Rng } from './random.ts';
 import { splitTask } from './split.ts';
 import type { Problem, Reward, ScoredSample, Task } from './task.ts';
@@ -18,6 +19,8 @@ export const COUNTDOWN_OPTIONS = {
   maxTarget: 100,
   /** Score of an expression that uses the numbers rightly but has another value. */
   formatScore: 0.1,
+  /** Training starts with problems of minNumbers and goes up to maxNumbers as they are solved; held-out ones are of all. */
+  curriculum: false,
 };
 
 /** Example: numbers [3, 8, 1], answer '25', solution '3*8+1'. */
@@ -30,8 +33,10 @@ const OPERATIONS = ['+', '-', '*'];
 
 export function countdownTask(options: Partial<typeof COUNTDOWN_OPTIONS> = {}): Task {
   const o = { ...COUNTDOWN_OPTIONS, ...options };
-  const { train, heldOut } = splitTask<CountdownProblem>('countdown', (rng) => {
-    const { numbers, solution, target } = drawProblem(rng, o);
+  const levels = o.curriculum ? new Levels(o.minNumbers, o.maxNumbers) : undefined;
+  const { train, heldOut } = splitTask<CountdownProblem>('countdown', (rng, isHeldOut) => {
+    const maxNumbers = isHeldOut || !levels ? o.maxNumbers : levels.level;
+    const { numbers, solution, target } = drawProblem(rng, { ...o, maxNumbers });
     const shown = [...numbers].sort((a, b) => a - b);
     const problem = {
       messages: [{ role: 'user' as const, content: `Make ${target} from ${shown.join(', ')}.` }],
@@ -53,6 +58,15 @@ export function countdownTask(options: Partial<typeof COUNTDOWN_OPTIONS> = {}): 
       return [{ role: 'assistant', content: `<answer>${written}</answer>` }];
     },
     tokenizer: { vocabSize: 320, wordShare: 0.9 },
+    ...(levels && {
+      observe: (problem, rewards) =>
+        levels.observe(
+          (problem as CountdownProblem).numbers.length,
+          rewards.map(({ acc }) => acc),
+        ),
+      state: () => levels.state(),
+      restore: (state) => levels.restore(state),
+    }),
   };
 }
 
@@ -81,7 +95,8 @@ function countdownReward({ problem, response }: ScoredSample, formatScore: numbe
   const { numbers } = problem as CountdownProblem;
   const formed = written !== undefined && usesEachOnce(written, numbers);
   const acc = formed && calculate(written) === problem.answer ? 1 : 0;
-  return { score: acc || (formed ? formatScore : 0), acc, extra: { formed: formed ? 1 : 0 } };
+  const extra = { formed: formed ? 1 : 0 };
+  return { score: acc || (formed ? formatScore : 0), acc, extra, ...(written !== undefined && { pred: written }) };
 }
 
 function usesEachOnce(expression: string, numbers: number[]): boolean {

@@ -12,6 +12,8 @@ export interface Problem {
   answer: string;
   /** Which generator template made it, for per-template reports. */
   template?: string;
+  /** Which set a held-out problem is of, where there are several (verl's data_source); absent = the task's name. */
+  dataSource?: string;
   /** Runs under this registered agent loop instead of the run's (verl's agent_name). */
   agentName?: string;
   /** The role that the policy plays in it, e.g. which player of a game: advEstimator rae keeps a baseline for each. */

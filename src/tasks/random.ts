@@ -18,6 +18,16 @@ export function keyedRng(...key: (string | number)[]): Rng {
   return { uniform, int, pick: (items) => items[int(0, items.length - 1)] };
 }
 
+/** The numbers below `length` in a random order (Fisher-Yates). */
+export function permutation(length: number, rng: Rng): number[] {
+  const order = Array.from({ length }, (_, i) => i);
+  for (let i = length - 1; i > 0; i--) {
+    const j = rng.int(0, i);
+    [order[i], order[j]] = [order[j], order[i]];
+  }
+  return order;
+}
+
 /** 32-bit FNV-1a of the key's text, finished with murmur3's mixer so that the low bits are usable alone. */
 export function hash(...key: (string | number)[]): number {
   let h = 0x811c9dc5;

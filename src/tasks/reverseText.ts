@@ -31,7 +31,7 @@ export function reverseTextTask(options: Partial<typeof REVERSE_TEXT_OPTIONS> = 
     reward({ problem, response }) {
       const acc = response === problem.answer ? 1 : 0;
       const score = (placed(response, problem.answer) + acc) / 2;
-      return { score, acc, extra: { similarity: similarity(response, problem.answer) } };
+      return { score, acc, pred: response, extra: { similarity: similarity(response, problem.answer) } };
     },
     demonstrate: ({ answer }, rng, errorRate) => [
       { role: 'assistant', content: rng.uniform() < errorRate ? backwards(answer) : answer },

@@ -15,14 +15,14 @@ interface Drawn<P extends Problem> {
 }
 
 /**
- * `train` is an endless stream fixed by index and seed; `heldOut` gives the same distinct problems whatever the seed,
+ * `draw` makes a problem of either kind. `train` is an endless stream fixed by index and seed; `heldOut` gives the same distinct problems whatever the seed,
  * and throws InputError when the generator has no more of them.
  */
-export function splitTask<P extends Problem>(name: string, draw: (rng: Rng) => Drawn<P>) {
+export function splitTask<P extends Problem>(name: string, draw: (rng: Rng, heldOut: boolean) => Drawn<P>) {
   const isHeldOut = (key: string) => hash(name, key) % HELD_OUT_SHARE === 0;
   const drawFrom = (rng: Rng, heldOut: boolean): Drawn<P> => {
     for (let tries = 0; tries < MAX_DRAWS; tries++) {
-      const drawn = draw(rng);
+      const drawn = draw(rng, heldOut);
       if (isHeldOut(drawn.key) === heldOut) return drawn;
     }
     throw new InputError(`Task "${name}" has too few problems to hold some out; widen its options.`);

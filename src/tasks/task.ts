@@ -33,6 +33,8 @@ export interface Reward {
   score: number;
   /** The outcome alone, 0 or 1: reported as `acc`. NaN = missing. */
   acc: number;
+  /** The answer as read from the response: what a majority vote of several samples counts (verl's `pred`). */
+  pred?: string;
   /**
    * Further named values. Of numbers metrics tell mean and spread, `reward/<name>/mean` and `/std`, without those that are
    * NaN; texts are logged with the rollouts alone.
@@ -52,10 +54,20 @@ export interface Task {
   name: string;
   /** Training problem `index` (0, 1, 2, ...: an endless stream or a cycled file), fixed by `seed`. */
   train(index: number, seed: number): Problem;
-  /** Held-out problems, disjoint from training. */
+  /** Training problems that there are, where they are not endless: `train` gives each of them once in so many numbers. */
+  trainSize?: number;
+  /** Held-out problems, disjoint from training; `count` of each `dataSource`. */
   heldOut(count: number): Problem[];
   tools?: Tool[];
   reward(sample: ScoredSample): Reward | Promise<Reward>;
+  /**
+   * Hears the rewards of every group of samples of a training problem, before the next step's problems are drawn: a
+   * generated task may move its own difficulty by them.
+   */
+  observe?(problem: Problem, rewards: readonly Reward[]): void;
+  /** What `observe` has moved, as plain JSON: goes into the checkpoint, and comes back by `restore` when a run goes on. */
+  state?(): unknown;
+  restore?(state: unknown): void;
   /**
    * The messages that a sample should have after the prompt, assistant turns with tool outputs between them: examples of a
    * supervised warm start (`webgrpo sft`). With probability `errorRate` it is a wrong one, so that GRPO has something to find.

@@ -20,6 +20,8 @@ export interface EngineSpec {
   weights: Weights;
   tokenizerJson: unknown;
   tokenizerConfigJson: unknown;
+  /** Variables for the chat template; see ChatTokenizer. */
+  chatTemplateKwargs?: Record<string, unknown>;
   /** Rows of the largest micro-batch. */
   maxTokenLen: number;
   /** Longest sequence, prompt and response. */
@@ -62,7 +64,7 @@ export interface EngineSpec {
 }
 
 /** The part of a spec that a device needs; the tokenizer stays with the controller. */
-export type DeviceSpec = Omit<EngineSpec, 'tokenizerJson' | 'tokenizerConfigJson'>;
+export type DeviceSpec = Omit<EngineSpec, 'tokenizerJson' | 'tokenizerConfigJson' | 'chatTemplateKwargs'>;
 
 /** A sentence for the user where an adapter could not give the dtype that was asked for; undefined where it could. */
 export function dtypeNote(asked: Pick<EngineSpec, 'dtype'>, used: Pick<EngineSpec, 'dtype'>): string | undefined {
@@ -118,6 +120,7 @@ export function engineSizes(trainConfig: TrainConfig) {
     ...(model.maxMemoryMib !== undefined && { maxMemoryMib: model.maxMemoryMib }),
     ...(adjustsDraws(rollout) && { adjustedDraws: true }),
     ...(lora && { lora }),
+    ...(Object.keys(data.chatTemplateKwargs).length > 0 && { chatTemplateKwargs: data.chatTemplateKwargs }),
     ...(trainer.profileGpu && { gpuTimes: true }),
     ...(trainer.kernelTuning !== 'auto' && { kernelTuning: trainer.kernelTuning }),
     ...(model.quantization !== 'none' && { weightFormat: model.quantization }),

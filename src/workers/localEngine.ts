@@ -34,8 +34,9 @@ export type LocalEngine = DeviceEngine & TrainerEngine;
 
 /** @param tuning where kernel tables are kept; absent = an adapter whose kernels must be timed is timed each time */
 export async function createLocalEngine(spec: EngineSpec, tuning?: FileStore): Promise<LocalEngine> {
-  const tokenizer = new ChatTokenizer(spec.tokenizerJson, spec.tokenizerConfigJson);
-  const vocabulary = () => vocabularyOf(spec.tokenizerJson);
+  const { tokenizerJson, tokenizerConfigJson, chatTemplateKwargs = {} } = spec;
+  const tokenizer = new ChatTokenizer(tokenizerJson, tokenizerConfigJson, { chatTemplateKwargs });
+  const vocabulary = () => vocabularyOf(tokenizerJson);
   return { ...(await createDeviceEngine(spec, { vocabulary, tuning: async () => tuning })), tokenizer };
 }
 

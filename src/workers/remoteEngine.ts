@@ -45,7 +45,7 @@ export type RemoteEngineSpec = Omit<EngineSpec, 'weights'> & { weights: EngineSp
 
 /** Loads the engine into a worker that runs `engine.worker.ts`. */
 export async function createRemoteEngine(worker: Worker, spec: RemoteEngineSpec): Promise<RemoteEngine> {
-  const { tokenizerJson, tokenizerConfigJson, ...rest } = spec;
+  const { tokenizerJson, tokenizerConfigJson, chatTemplateKwargs = {}, ...rest } = spec;
   const api = apiOf(worker);
   const alive = orDeath(worker);
   const description = await alive(api.load(rest));
@@ -53,7 +53,7 @@ export async function createRemoteEngine(worker: Worker, spec: RemoteEngineSpec)
   return {
     description,
     describe: () => alive(api.describe()),
-    tokenizer: new ChatTokenizer(tokenizerJson, tokenizerConfigJson),
+    tokenizer: new ChatTokenizer(tokenizerJson, tokenizerConfigJson, { chatTemplateKwargs }),
     model,
     rollout: remoteRollout(api, alive, 'policy', tokenizerJson),
     ...(spec.withReference && { reference: remoteModel(api, alive, 'reference', description) }),

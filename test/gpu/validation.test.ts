@@ -62,7 +62,7 @@ async function evaluate(
     takeStats: { value: async () => (stats = await engine.rollout.takeStats()) },
   }) as LocalEngine['rollout'];
   const generation = { config: configOf(valKwargs), engine: { ...engine, rollout }, task };
-  const metrics = await validate(generation, { greedy, onSample: () => heard++ });
+  const { metrics } = await validate(generation, { greedy, onSample: () => heard++ });
   return { metrics, prefill: stats!.prefillTokens, heard };
 }
 

@@ -250,3 +250,15 @@ describe('hostile tools and calls', () => {
     expect(trajectory).toMatchObject({ stopReason: 'completed', numToolCalls: 3, numToolErrors: 2 });
   });
 });
+
+test('data.truncation, by tokens of the rendered prompt: left keeps the last, right the first, middle half of each (verl)', async () => {
+  const whole = [...tokenizer.encodeChat(problem.messages)];
+  const promptIds = async (truncation: NonNullable<AgentLimits['truncation']>, maxPromptLength: number) => [
+    ...(await run(['#### 1'], { limits: { truncation, maxPromptLength } })).trajectory.promptIds,
+  ];
+  expect(await promptIds('left', 9)).toEqual(whole.slice(-9));
+  expect(await promptIds('right', 9)).toEqual(whole.slice(0, 9));
+  expect(await promptIds('middle', 9)).toEqual([...whole.slice(0, 4), ...whole.slice(-5)]);
+  expect(await promptIds('middle', whole.length)).toEqual(whole);
+  await expect(promptIds('error', 9)).rejects.toThrow(`has a prompt of ${whole.length} tokens, but at most 9 fit`);
+});

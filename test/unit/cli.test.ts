@@ -9,7 +9,9 @@ import { readJsonFile, readText, writeFolder, writeWhole } from '../../src/cli/f
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { resolvedAlgorithm, stepLine, timeLeft } from '../../src/cli/run/progress.ts';
 import { writeRunReport } from '../../src/cli/run/reports.ts';
+import type { LoadedModel } from '../../src/cli/run/checkpoints.ts';
 import { RunFolder } from '../../src/cli/run/runFolder.ts';
+import { withChatTemplate } from '../../src/cli/run/session.ts';
 import { passAt1 } from '../../src/report/metricOf.ts';
 import type { LoggedRollout } from '../../src/report/rollouts.ts';
 import { chartData, type RunReport } from '../../src/report/runReport.ts';
@@ -186,4 +188,27 @@ test('set-up: npm ci runs only when an installed package is not the locked one',
   const two = { 'node_modules/a': { version: '1.1.0' }, 'node_modules/b': { version: '2.0.0', optional: true } };
   writeFileSync(join(root, 'package-lock.json'), lock(two));
   expect(stalePackage(root)).toBe('a is 1.0.0, locked 1.1.0');
+});
+
+test("a chat template of a file replaces the tokenizer's, so that checkpoints are saved with it", async () => {
+  const file = join(temporary(), 'chat.jinja');
+  writeFileSync(file, 'A{{ messages[0].content }}');
+  const model = { tokenizerConfigJson: { eos_token: 'x', chat_template: 'B' } } as unknown as LoadedModel;
+  expect((await withChatTemplate(model, file)).tokenizerConfigJson).toEqual({
+    eos_token: 'x',
+    chat_template: 'A{{ messages[0].content }}',
+  });
+  expect(await withChatTemplate(model, undefined)).toBe(model);
+});
+
+test('answers of evaluations lie beside the rollouts and in the report', async () => {
+  const { folder } = await RunFolder.create(join(temporary(), 'run'), { name: 'x' });
+  const answer = { step: 5, messages: [], problem: 'held-out-1' } as unknown as LoggedRollout;
+  await folder.writeValRollouts(5, [answer]);
+  await folder.writeValRollouts(10, []);
+  expect(readdirSync(folder.file('rollouts'))).toEqual(['val-step-5.jsonl']);
+  expect(await folder.rollouts()).toEqual([]);
+  await writeRunReport(folder);
+  const report = JSON.parse(readFileSync(folder.file('report.json'), 'utf8')) as RunReport;
+  expect(report.valRollouts).toEqual([{ step: 5, rollouts: [answer] }]);
 });

@@ -184,3 +184,25 @@ test('LoRA: one module or several, engine tfjs refused, the resolved config read
     't.yaml: "model.targetModules" is "query"; allowed: some of q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, all-linear.',
   );
 });
+
+test('length of a run and its problems: rules that span keys', () => {
+  expect(sentence(() => parse(MINIMAL, 'trainer.stopWhen.atLeast=1'))).toContain(
+    '"trainer.stopWhen.metric" is missing',
+  );
+  expect(sentence(() => parse(MINIMAL, 'trainer.stopWhen.metric=actor/entropy'))).toBe(
+    't.yaml: trainer.stopWhen names actor/entropy without a value; set atLeast or atMost.',
+  );
+  expect(
+    sentence(() =>
+      parse(MINIMAL, 'trainer.stopWhen={metric: val-core/x/acc/mean@1, atLeast: 1}', 'trainer.testFreq=0'),
+    ),
+  ).toContain('but trainer.testFreq is 0, so nothing is evaluated on the way');
+  expect(sentence(() => parse(MINIMAL, 'data.difficulty.hard=0.9'))).toContain('hard is 0.9, above easy 0.75');
+  expect(sentence(() => parse(MINIMAL, 'data.trainMaxSamples=0'))).toContain('allowed: integer >= 1, or -1');
+  expect(sentence(() => parse(MINIMAL, 'task.valPath={}'))).toContain('allowed: text, list of texts, or texts by name');
+  expect(sentence(() => parse(MINIMAL, 'actor.optim.lrScheduler=linear', 'actor.optim.lrWarmupStepsRatio=1'))).toBe(
+    't.yaml: actor.optim.lrWarmupStepsRatio is 1, but a linear schedule needs it below 1.',
+  );
+  const { trainer } = parse(MINIMAL, 'trainer.stopWhen={metric: actor/entropy, atMost: 0.1}');
+  expect(trainer.stopWhen).toEqual({ metric: 'actor/entropy', atMost: 0.1 });
+});

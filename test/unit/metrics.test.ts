@@ -1,4 +1,6 @@
 import { expect, test } from 'vitest';
+import { bootstrapMetrics } from '../../src/grpo/bootstrap.ts';
+import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { explainLoss } from '../../src/grpo/losses/explain.ts';
 import {
   dataMetrics,
@@ -10,6 +12,7 @@ import {
   timingMetrics,
   validationMetrics,
 } from '../../src/grpo/metrics.ts';
+import { goalReached } from '../../src/grpo/stopWhen.ts';
 import type { Trajectory } from '../../src/rollout/types.ts';
 
 const trajectory = (promptLength: number, mask: number[], more: Partial<Trajectory> = {}): Trajectory => ({
@@ -151,4 +154,52 @@ test('the loss explained: cancelled, silent groups, off policy, before the first
     /is 0\.3000, minus the mean advantage of a token/,
   );
   expect(explainLoss({})).toBeUndefined();
+});
+
+test('best, worst and majority of k by bootstrap: their expectation, verl names, core only at n', () => {
+  const accs = [1, 0, 0, 0];
+  const metrics = bootstrapMetrics('t', [{ accs, preds: ['7', '5', '5', undefined] }]);
+  const value = (name: string) => metrics[`val-core/t/acc/${name}`] ?? metrics[`val-aux/t/acc/${name}`];
+  // k draws with replacement, each right with p = 1/4: some right 1 - (3/4)^k, all right (1/4)^k.
+  for (const k of [2, 4]) {
+    expect(value(`best@${k}/mean`)).toBeCloseTo(1 - 0.75 ** k, 1);
+    expect(value(`best@${k}/std`)).toBeCloseTo(Math.sqrt(0.75 ** k * (1 - 0.75 ** k)), 1);
+    expect(value(`worst@${k}/mean`)).toBeCloseTo(0.25 ** k, 1);
+  }
+  // Of two drawn answers the first decides unless they agree: right with p = 1/4.
+  expect(value('maj@2/mean')).toBeCloseTo(0.25, 1);
+  expect(value('std@4')).toBeCloseTo(Math.sqrt(0.1875), 12); // numpy's: of the population
+  expect(Object.keys(metrics).filter((name) => name.startsWith('val-core/'))).toEqual(
+    ['best@4/mean', 'best@4/std', 'maj@4/mean', 'maj@4/std'].map((name) => `val-core/t/acc/${name}`),
+  );
+  // The larger vote wins whatever else was drawn: here all agree but one.
+  const agreed = bootstrapMetrics('t', [
+    { accs: [1, 1, 1, 1, 1, 1, 1, 0], preds: [...Array<string>(7).fill('a'), 'b'] },
+  ]);
+  expect(agreed['val-core/t/acc/maj@8/mean']).toBeGreaterThan(0.99);
+  expect(agreed['val-core/t/acc/best@8/mean']).toBe(1);
+  expect(bootstrapMetrics('t', [{ accs, preds: ['7', '5', '5', undefined] }])).toEqual(metrics); // seeded
+  expect(Object.keys(bootstrapMetrics('t', [{ accs: [1, 0], preds: [undefined, undefined] }])).join()).not.toContain(
+    'maj',
+  );
+  expect(bootstrapMetrics('t', [{ accs: [1], preds: ['1'] }])).toEqual({});
+});
+
+test('stopWhen: reached at the bound, asked where the metric should be, unknown names told', () => {
+  const config = (stopWhen: object) =>
+    resolveTrainConfig({ name: 'x', model: { path: 'x' }, trainer: { stopWhen, testFreq: 5 } });
+  const acc = 'val-core/t/acc/mean@1';
+  const step = { 'training/global_step': 3, 'timing_s/step': 1, 'actor/entropy': 0.2 };
+  const evaluated = { ...step, [acc]: 0.95, 'timing_s/testing': 1 };
+  expect(goalReached(config({ metric: acc, atLeast: 0.95 }), evaluated, false)).toBe(`${acc} is 0.95, at least 0.95`);
+  expect(goalReached(config({ metric: acc, atLeast: 0.96 }), evaluated, false)).toBeUndefined();
+  expect(goalReached(config({ metric: acc, atLeast: 0.5 }), step, true)).toBeUndefined();
+  expect(goalReached(config({ metric: 'actor/entropy', atMost: 0.2 }), step, true)).toContain('at most 0.2');
+  expect(() => goalReached(config({ metric: 'actor/entrpy', atMost: 1 }), step, true)).toThrow(
+    'trainer.stopWhen.metric is "actor/entrpy", which step 3 lacks; did you mean "actor/entropy"?',
+  );
+  expect(goalReached(config({ metric: 'actor/entrpy', atMost: 1 }), step, false)).toBeUndefined();
+  expect(() => goalReached(config({ metric: 'val-core/t/acc/mean@2', atLeast: 1 }), evaluated, false)).toThrow(
+    `did you mean "${acc}"?`,
+  );
 });

@@ -1,9 +1,13 @@
-/** Training problems in order, the next step's drawn and encoded ahead. */
+/** Training problems: in order, by difficulty, without those too long; how many there are; the next step's drawn ahead. */
 import { expect, test, vi } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { ProblemQueue } from '../../src/grpo/generate/problems.ts';
+import { withTotalSteps } from '../../src/grpo/generate/trainingSet.ts';
+import { statesOf } from '../../src/grpo/parts.ts';
+import type { Sample } from '../../src/grpo/update/batch.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import { encodePrompt } from '../../src/rollout/agent/prompt.ts';
+import type { Problem, Task } from '../../src/tasks/task.ts';
 import { gsm8kToolTask } from '../../src/tasks/gsm8k/task.ts';
 import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
 
@@ -73,4 +77,119 @@ test('a task that throws does so in the step that needs the problem', () => {
   queue.prefetch();
   expect(queue.take(2)).toEqual(problemsOf(0, 1));
   expect(() => queue.take(1)).toThrow('no such problem');
+});
+
+/** Problems of one word, its length in characters the number mod 4; prompts are longer for longer words. */
+const words: Task = {
+  name: 'words',
+  trainSize: 8,
+  train: (number) => ({
+    id: `w${number % 8}`,
+    messages: [{ role: 'user', content: 'x 1 '.repeat(number % 4) }],
+    answer: '',
+  }),
+  heldOut: () => [],
+  reward: () => ({ score: 0, acc: 0 }),
+};
+
+const { trainSize: _, ...withoutEnd } = words;
+
+const { tokenizer: wordsJson, config: wordsConfig } = buildGsm8kTokenizer();
+const wordsTokenizer = new ChatTokenizer(wordsJson, wordsConfig);
+
+function wordQueue(data: object, task: Task = words) {
+  const all = { trainBatchSize: 2, ...data };
+  const settings = { name: 'words', seed: 5, model: { path: 'x' }, data: all, actor: { ppoMiniBatchSize: 1 } };
+  return new ProblemQueue(task, resolveTrainConfig(settings), wordsTokenizer);
+}
+
+/** A group of samples of each problem, all with one score. */
+const groupsOf = (problems: Problem[], score: (problem: Problem) => number): Sample[] =>
+  problems.flatMap((problem, group) =>
+    [0, 0].map(() => ({ problem, group, reward: { score: score(problem), acc: 0 } }) as unknown as Sample),
+  );
+
+const lengthOf = (number: number) =>
+  encodePrompt({ tokenizer: wordsTokenizer, tools: [], toolSchemasInPrompt: false, problem: words.train(number, 1) })
+    .length;
+
+test('data.filterOverlongPrompts: the next problem instead, counted, prefetched or not', () => {
+  const queue = wordQueue({ filterOverlongPrompts: true, maxPromptLength: lengthOf(1) });
+  expect(queue.take(3).map(({ id }) => id)).toEqual(['w0', 'w1', 'w4']);
+  expect(queue.takeMetrics()).toEqual({ 'training/overlong_prompts': 2 });
+  queue.prefetch();
+  expect(queue.take(2).map(({ id }) => id)).toEqual(['w5', 'w0']);
+  expect(queue.takeMetrics()).toEqual({ 'training/overlong_prompts': 2 });
+  expect(() => wordQueue({ filterOverlongPrompts: true, maxPromptLength: 1 }).take(1)).toThrow(
+    'data.filterOverlongPrompts left out 10000 training problems in a row: their prompts have more than 1 tokens; raise',
+  );
+});
+
+test('data.trainMaxSamples: the first of the stream, each once an epoch, in an order of its own from the second on', () => {
+  const endless: Task = { ...withoutEnd, train: (number) => ({ ...words.train(0, 1), id: `w${number}` }) };
+  const ids = (queue: ProblemQueue, count: number) => queue.take(count).map(({ id }) => id);
+  const queue = wordQueue({ trainMaxSamples: 6 }, endless);
+  const first = ids(queue, 6);
+  expect(first).toEqual(['w0', 'w1', 'w2', 'w3', 'w4', 'w5']);
+  const second = ids(queue, 6);
+  expect(second).not.toEqual(first);
+  expect([...second].sort()).toEqual(first);
+  expect(ids(wordQueue({ trainMaxSamples: -1 }, endless), 9).at(-1)).toBe('w8');
+});
+
+test('data.sampler difficulty: hard at most 0.25, easy above 0.75; weights 0.2, 1, 0.2, and 1 for unseen (prime-rl)', () => {
+  const scores = [0, 0.25, 0.26, 0.75, 0.76, 1];
+  const queue = wordQueue({ sampler: 'difficulty', trainMaxSamples: 8 });
+  const drawn = queue.take(200);
+  const seen = [...new Map(drawn.map((problem) => [problem.id, problem])).values()].sort(
+    (a, b) => Number(a.id.slice(1)) - Number(b.id.slice(1)),
+  );
+  expect(seen).toHaveLength(8);
+  queue.observe(groupsOf(seen.slice(0, 6), ({ id }) => scores[Number(id.slice(1))]));
+  expect(queue.takeMetrics()).toEqual({ 'pool/unseen': 2, 'pool/hard': 2, 'pool/normal': 2, 'pool/easy': 2 });
+  const DRAWS = 4000;
+  const counts = new Map<string, number>();
+  for (const { id } of queue.take(DRAWS)) counts.set(id, (counts.get(id) ?? 0) + 1);
+  const weights = [0.2, 0.2, 1, 1, 0.2, 0.2, 1, 1];
+  const total = weights.reduce((a, b) => a + b);
+  weights.forEach((weight, i) => expect((counts.get(`w${i}`) ?? 0) / DRAWS).toBeCloseTo(weight / total, 1.5));
+
+  // What a checkpoint keeps draws on as the run would have.
+  const again = wordQueue({ sampler: 'difficulty', trainMaxSamples: 8 });
+  again.moveTo(queue.position);
+  again.parts['sampler'].restore(JSON.parse(JSON.stringify(queue.parts['sampler'].state())));
+  expect(again.take(50).map(({ id }) => id)).toEqual(queue.take(50).map(({ id }) => id));
+  expect(() => wordQueue({ sampler: 'difficulty' }, withoutEnd)).toThrow(
+    'data.sampler is "difficulty", which draws from a finite set again and again, but task "words" generates problems without end',
+  );
+  const zero = wordQueue({ sampler: 'difficulty', difficulty: { hardWeight: 0 } });
+  zero.observe(groupsOf(zero.take(400), () => 0));
+  expect(() => zero.take(1)).toThrow('all are in pools of weight 0');
+});
+
+test('a task that observes hears of every group, and its state is a part of the checkpoint', () => {
+  const heard: string[] = [];
+  const observe: Task['observe'] = ({ id }, rewards) => void heard.push(`${id}: ${rewards.length}`);
+  const queue = wordQueue({}, { ...words, observe, state: () => heard.length, restore: () => {} });
+  queue.observe(groupsOf(queue.take(2), () => 1));
+  expect(heard).toEqual(['w0: 2', 'w1: 2']);
+  expect(statesOf(queue.parts)).toEqual({ task: 2 });
+  expect(statesOf(wordQueue({}).parts)).toBeUndefined();
+});
+
+test('trainer.totalEpochs: whole batches of an epoch times epochs, of the problems that fit; written steps win', () => {
+  const stepsOf = (trainer: object, data: object = {}, task: Task = words) => {
+    const all = { trainBatchSize: 3, ...data };
+    const tree = { name: 'x', model: { path: 'x' }, data: all, actor: { ppoMiniBatchSize: 3 }, trainer };
+    return withTotalSteps(resolveTrainConfig(tree), task, wordsTokenizer).trainer.totalTrainingSteps;
+  };
+  expect(stepsOf({ totalEpochs: 5 })).toBe(10); // floor(8 / 3) x 5
+  expect(stepsOf({ totalEpochs: 5 }, { filterOverlongPrompts: true, maxPromptLength: lengthOf(1) })).toBe(5); // 4 of 8 fit
+  expect(stepsOf({ totalEpochs: 5, totalTrainingSteps: 7 })).toBe(7);
+  expect(stepsOf({})).toBe(60);
+  expect(stepsOf({ totalEpochs: 2 }, { trainMaxSamples: 7 }, withoutEnd)).toBe(4);
+  expect(() => stepsOf({ totalEpochs: 2 }, {}, withoutEnd)).toThrow(
+    'trainer.totalEpochs is 2, but task "words" generates problems without end; set data.trainMaxSamples to bound them',
+  );
+  expect(() => stepsOf({ totalEpochs: 2 }, { trainMaxSamples: 2 })).toThrow('2 training problems do not fill one');
 });

@@ -3,7 +3,7 @@ import { RECIPES } from '../../src/grpo/config/recipes.ts';
 import { keyDocs, policyLossSpec, resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { TRAIN_SCHEMA } from '../../src/grpo/config/schema/index.ts';
 import { POLICY_LOSSES } from '../../src/grpo/losses/index.ts';
-import { lrFactor, type LrSchedule } from '../../src/grpo/update/learningRate.ts';
+import { lrFactor, type LrSchedule, warmupSteps } from '../../src/grpo/update/learningRate.ts';
 import { lengthPenalties, maskTruncated, overlongPenalty, updateEntropy } from '../../src/grpo/advantages/shaping.ts';
 
 const resolved = (algorithm: object, actor: object = {}) =>
@@ -71,6 +71,13 @@ test('warm-up, cosine to the floor, constant', () => {
   expect(lrFactor(cosine, 9)).toBeCloseTo(0.55, 12);
   expect(lrFactor(cosine, 14)).toBeCloseTo(0.1, 12);
   expect(lrFactor(cosine, 99)).toBeCloseTo(0.1, 12);
+  // Hugging Face's linear schedule: (T - step) / (T - warm-up), here down to minLrRatio.
+  const linear: LrSchedule = { ...cosine, lrSchedulerType: 'linear' };
+  for (const step of [4, 5, 9, 14, 99])
+    expect(lrFactor(linear, step)).toBeCloseTo(0.1 + 0.9 * Math.max(0, (14 - step) / (14 - 4)), 12);
+  // verl: lr_warmup_steps where it is above 0, else int(ratio x total).
+  expect(warmupSteps({ lrWarmupSteps: 0, lrWarmupStepsRatio: 0.1 }, 79)).toBe(7);
+  expect(warmupSteps({ lrWarmupSteps: 3, lrWarmupStepsRatio: 0.1 }, 79)).toBe(3);
   expect(() => lrFactor({ ...cosine, totalTrainingSteps: 4 }, 5)).toThrow(
     'A cosine schedule needs totalTrainingSteps above lrWarmupSteps (4), but it is 4.',
   );

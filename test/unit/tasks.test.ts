@@ -1,3 +1,6 @@
+import { mkdtempSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { openTask } from '../../src/cli/run/openTask.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
@@ -124,6 +127,55 @@ test('countdown: only the given numbers, each once, count', () => {
     expect(calculate(solution)).toBe(answer);
     expect((solution.match(/\d+/g) ?? []).map(Number).sort((a, b) => a - b)).toEqual(numbers);
   }
+});
+
+test('countdown with a curriculum: starts at minNumbers, rises and falls with the outcomes, goes on from its state', () => {
+  const options = { minNumbers: 2, maxNumbers: 4, curriculum: true };
+  const task = countdownTask(options);
+  const sizes = (of: Task) =>
+    new Set(Array.from({ length: 100 }, (_, i) => (of.train(i, 1) as CountdownProblem).numbers.length));
+  const observe = (of: Task, size: number, acc: number, groups = 16) => {
+    const problem = { id: 'p', messages: [], answer: '', numbers: Array(size).fill(1) };
+    for (let i = 0; i < groups; i++)
+      of.observe?.(problem, [
+        { score: acc, acc },
+        { score: 0, acc: NaN },
+      ]);
+  };
+  expect(sizes(task)).toEqual(new Set([2]));
+  observe(task, 3, 1); // not of the level in hand
+  observe(task, 2, 1, 15);
+  expect(sizes(task)).toEqual(new Set([2]));
+  observe(task, 2, 1, 1);
+  expect(sizes(task)).toEqual(new Set([2, 3]));
+  observe(task, 3, 0.5, 40);
+  const resumed = countdownTask(options);
+  resumed.restore?.(JSON.parse(JSON.stringify(task.state?.())));
+  for (const of of [task, resumed]) observe(of, 3, 0, 12); // with 4 of 0.5: mean 0.125
+  expect(sizes(task)).toEqual(new Set([2]));
+  expect(resumed.train(7, 1)).toEqual(task.train(7, 1));
+  expect(countdownTask({ ...options, curriculum: false }).observe).toBeUndefined();
+  expect(task.heldOut(50)).toEqual(countdownTask({ ...options, curriculum: false }).heldOut(50));
+});
+
+test('several held-out files: by name, or by a name for each; two of one name are refused', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'webgrpo-val-'));
+  const line = (n: number) => `${JSON.stringify({ question: `What is ${n}?`, answer: `#### ${n}` })}\n`;
+  for (const [file, count] of [
+    ['train', 8],
+    ['easy', 3],
+    ['hard', 2],
+  ] as const)
+    writeFileSync(join(folder, `${file}.jsonl`), Array.from({ length: count }, (_, i) => line(i)).join(''));
+  const at = (name: string) => join(folder, `${name}.jsonl`);
+  const open = (valPath: string[] | Record<string, string>) =>
+    openTask({ name: 'gsm8k', path: at('train'), valPath, options: {} });
+  const sources = (task: Task) => task.heldOut(2).map(({ dataSource }) => dataSource);
+  expect(sources(await open([at('easy'), at('hard')]))).toEqual(['easy', 'easy', 'hard', 'hard']);
+  const named = await open({ a: at('hard'), b: at('hard') });
+  expect(sources(named)).toEqual(['a', 'a', 'b', 'b']);
+  expect(named.trainSize).toBe(8);
+  await expect(open([at('hard'), at('hard')])).rejects.toThrow('task.valPath has two files named "hard"');
 });
 
 test('reverse-text: letters in their places are half of the score, an exact match the rest', () => {

@@ -364,3 +364,18 @@ describe('bad files', () => {
     expect(messageOf(make)).toBe(message);
   });
 });
+
+test('chatTemplateKwargs reach the template of prompts and continuations', () => {
+  const template =
+    '{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}' +
+    '{% if add_generation_prompt %}<|im_start|>assistant\n{% if enable_thinking is defined and not enable_thinking %}#{% endif %}{% endif %}';
+  const json = readJson(`${shipped}/tokenizer.json`);
+  const of = (chatTemplateKwargs: Record<string, unknown>) =>
+    new ChatTokenizer(json, { ...config, chat_template: template }, { chatTemplateKwargs });
+  const [plain, off] = [of({}), of({ enable_thinking: false })];
+  const asked = [{ role: 'user', content: 'What is 1 + 1?' }];
+  const hash = plain.encode('#');
+  expect([...off.encodeChat(asked)]).toEqual([...plain.encodeChat(asked), ...hash]);
+  const tool = [{ role: 'tool', content: '4' }];
+  expect([...off.encodeContinuation(tool)]).toEqual([...plain.encodeContinuation(tool), ...hash]);
+});

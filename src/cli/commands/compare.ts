@@ -6,6 +6,7 @@ import { parseDocument, stringify } from 'yaml';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { parseTrainConfig } from '../../grpo/config/text.ts';
 import { RECIPES } from '../../grpo/config/recipes.ts';
+import { goalReached } from '../../grpo/stopWhen.ts';
 import { InputError } from '../../errors.ts';
 import { numberFlag, oneFile } from '../args.ts';
 import { newestCheckpoint } from '../run/checkpoints.ts';
@@ -60,6 +61,8 @@ export const compare: Command = {
     const yaml = withoutRecipeKeys(await readText(source));
     const base = parseTrainConfig(yaml, { source, overrides });
     const out = typeof flags['out'] === 'string' ? flags['out'] : join(base.trainer.outDir, `compare-${base.name}`);
+    if (!Number.isFinite(base.trainer.totalTrainingSteps))
+      throw new InputError('compare puts runs side by side by step; set trainer.totalTrainingSteps, not totalEpochs.');
     const configOf = (algorithm: string, seed: number) =>
       parseTrainConfig(yaml, { source, overrides: [...overrides, ...overridesOf(algorithm, seed, out)] });
     const configs = algorithms.map((name) => Array.from({ length: seeds }, (_, i) => configOf(name, i + 1)));
@@ -118,8 +121,9 @@ async function stateOf(config: TrainConfig): Promise<string | undefined> {
   const folder = RunFolder.open(folderOf(config));
   if (!existsSync(folder.file('config.yaml'))) return undefined;
   if ((await readText(folder.file('config.yaml'))) !== stringify(config)) return undefined;
-  const steps = (await folder.metrics()).map((line) => line['training/global_step']);
-  if (steps.length > 0 && steps.at(-1)! >= config.trainer.totalTrainingSteps) return 'complete';
+  const last = (await folder.metrics()).at(-1);
+  const done = last && last['training/global_step'] >= config.trainer.totalTrainingSteps;
+  if (done || (last && goalReached(config, last, false) !== undefined)) return 'complete';
   const newest = await newestCheckpoint(folder.path);
   return newest && existsSync(join(newest, 'trainer_state.json')) ? newest : undefined;
 }

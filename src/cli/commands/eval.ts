@@ -1,6 +1,7 @@
 /** `webgrpo eval`: held-out accuracy of a checkpoint under a training config. */
 
 import { parseTrainConfig } from '../../grpo/config/text.ts';
+import type { Metrics } from '../../grpo/metrics.ts';
 import { GrpoTrainer } from '../../grpo/trainer.ts';
 import type { Sample } from '../../grpo/update/batch.ts';
 import { greedyAcc, passAt1 } from '../../report/metricOf.ts';
@@ -35,9 +36,7 @@ export const evaluate: Command = {
       const metrics = await trainer.validate({ greedy: true, onSample });
       const pass = passAt1(metrics);
       const byTemplate = accByTemplate(seen);
-      io.text(
-        `  ${config.data.valSize} problems: pass@1 ${pass?.toFixed(3)}, greedy ${greedyAcc(metrics)?.toFixed(3)}`,
-      );
+      for (const line of accLines(metrics, config.data.valSize)) io.text(line);
       for (const [template, acc] of byTemplate) io.text(`    ${template.padEnd(16)} ${acc.toFixed(3)}`);
       io.result({
         model: config.model.path,
@@ -52,6 +51,18 @@ export const evaluate: Command = {
     }
   },
 };
+
+/** pass@1 and greedy accuracy; where there are several held-out sets, of each in a line with its name. */
+function accLines(metrics: Metrics, problems: number): string[] {
+  const sources = Object.keys(metrics).flatMap((name) => /^val-core\/(.*)\/acc\/mean@\d+$/.exec(name)?.[1] ?? []);
+  return sources.map((source) => {
+    const own = Object.fromEntries(
+      Object.entries(metrics).filter(([name]) => name.startsWith(`val-core/${source}/acc/`)),
+    );
+    const name = sources.length > 1 ? `${source}, ` : '';
+    return `  ${name}${problems} problems: pass@1 ${passAt1(own)?.toFixed(3)}, greedy ${greedyAcc(own)?.toFixed(3)}`;
+  });
+}
 
 /** Mean sampled outcome of each problem template, lowest first; empty when the task's problems have none. */
 function accByTemplate(samples: Sample[]): [string, number][] {

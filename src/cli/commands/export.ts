@@ -134,6 +134,10 @@ async function dataOf({
   seed,
 }: TrainConfig): Promise<{ splits: ExportedSplit[]; tools: Tool[] }> {
   const task = await openTask(taskConfig);
+  if (!Number.isFinite(trainer.totalTrainingSteps))
+    throw new InputError(
+      'export writes trainer.totalTrainingSteps; set it, since totalEpochs is counted only when a run starts.',
+    );
   const drawn = data.trainBatchSize * Math.max(1, trainer.totalTrainingSteps);
   const train: Problem[] =
     taskConfig.path === undefined

@@ -8,6 +8,7 @@ import { batchTable } from '../../grpo/config/rules.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
 import type { Sample } from '../../grpo/update/batch.ts';
 import { explainLoss } from '../../grpo/losses/explain.ts';
+import { withTotalSteps } from '../../grpo/generate/trainingSet.ts';
 import { isOwnLoss } from '../../grpo/losses/index.ts';
 import { GrpoTrainer } from '../../grpo/trainer.ts';
 import type { Checkpoint } from '../../grpo/types.ts';
@@ -20,7 +21,7 @@ import { readText } from '../files.ts';
 import { resolvedAlgorithm, say, sayPassing, stepLine, timeLeft } from '../run/progress.ts';
 import { passAt1 } from '../../report/metricOf.ts';
 import { PhaseClock, stepProfile } from '../../report/profileLog.ts';
-import { loggedRollouts } from '../../report/rollouts.ts';
+import { loggedRollouts, spreadOut } from '../../report/rollouts.ts';
 import { type RunSummary, summarizeRun, summaryTable } from '../../report/summary.ts';
 import { writeRunReport } from '../run/reports.ts';
 import { RunFolder } from '../run/runFolder.ts';
@@ -57,7 +58,8 @@ export async function runTraining(
 ): Promise<{ summary: RunSummary; stopped: boolean }> {
   const session = await openSession(await withWarmStart(config));
   try {
-    const run = new TrainingRun(withRewardFolders(config), session, join(config.trainer.outDir, config.name));
+    const settled = withTotalSteps(withRewardFolders(config), session.task, session.engine.tokenizer);
+    const run = new TrainingRun(settled, session, join(config.trainer.outDir, config.name));
     await run.prepare(resumeFrom);
     return await run.fit();
   } finally {
@@ -90,6 +92,7 @@ class TrainingRun {
         sayPassing(`step ${step}: ${phase}`);
       },
       onStep: (metrics, samples) => this.#onStep(metrics, samples),
+      onValidation: (samples, step) => this.#onValidation(samples, step),
       onCheckpoint: (checkpoint) => this.#save(checkpoint),
     });
   }
@@ -120,7 +123,8 @@ class TrainingRun {
       say('Stopping after this step; press Ctrl-C again to quit without saving.');
     });
     try {
-      const { stopped } = await this.#trainer.fit();
+      const { stopped, reached } = await this.#trainer.fit();
+      if (reached !== undefined) say(`done early: ${reached}`);
       if (this.#savedStep !== this.#trainer.state.step) await this.#save(await this.#trainer.checkpoint());
       return { stopped, summary: summarizeRun(this.#history) };
     } finally {
@@ -143,6 +147,12 @@ class TrainingRun {
     say(stepLine(metrics, totalTrainingSteps, lastPass, timeLeft(this.#history, totalTrainingSteps)));
     const explained = step === 1 ? explainLoss(metrics, isOwnLoss(lossMode) ? lossMode : undefined) : undefined;
     if (explained) say(explained);
+  }
+
+  async #onValidation(samples: Sample[], step: number): Promise<void> {
+    const { logValGenerations } = this.#config.trainer;
+    const shown = spreadOut(samples, logValGenerations);
+    await this.#folder.writeValRollouts(step, loggedRollouts(shown, step, logValGenerations));
   }
 
   async #save(checkpoint: Checkpoint): Promise<void> {

@@ -47,7 +47,12 @@ function dataOverrides({ data, seed }: TrainConfig, folder: string): VerlRun['ov
     ['data.train_batch_size', data.trainBatchSize],
     ['data.max_prompt_length', data.maxPromptLength],
     ['data.max_response_length', data.maxResponseLength],
-    ['data.truncation', 'error'],
+    ['data.truncation', data.truncation],
+    ['data.filter_overlong_prompts', data.filterOverlongPrompts],
+    ...Object.entries(data.chatTemplateKwargs).map(([name, value]): VerlRun['overrides'][number] => [
+      `+data.apply_chat_template_kwargs.${name}`,
+      value,
+    ]),
     ['data.seed', seed],
     ['custom_reward_function.path', `${folder}/reward.py`],
     ['custom_reward_function.name', 'compute_score'],
@@ -92,6 +97,7 @@ function actorOverrides({ actor }: TrainConfig): VerlRun['overrides'] {
     [`${at}.optim.lr_scheduler_type`, optim.lrScheduler],
     [`${at}.optim.lr_warmup_steps`, optim.lrWarmupSteps],
     ...optimizerOverrides(`${at}.optim`, optim),
+    [`${at}.optim.lr_warmup_steps_ratio`, optim.lrWarmupStepsRatio],
     ...ofLoss.flatMap(([loss, key, value]): VerlRun['overrides'] =>
       actor.lossMode === loss && value !== undefined ? [[key, value]] : [],
     ),

@@ -1,6 +1,7 @@
 /** The task a config names. */
 
 import type { WrittenConfig } from '../../grpo/config/schema/index.ts';
+import { basename, extname } from 'node:path';
 import { InputError } from '../../errors.ts';
 import { gsm8kToolTask, type Gsm8kProblem } from '../../tasks/gsm8k/task.ts';
 import { gsm8kJsonlTask, parseGsm8kJsonl } from '../../tasks/gsm8k/jsonl.ts';
@@ -48,9 +49,24 @@ export async function readGsm8k({
 }: TaskConfig): Promise<{ train: Gsm8kProblem[]; test: Gsm8kProblem[] }> {
   if (path === undefined) throw new InputError('task.path is missing; set it to a JSONL file of problems.');
   const all = await readProblems(path);
-  if (valPath !== undefined) return { train: all, test: await readProblems(valPath) };
+  if (valPath !== undefined) return { train: all, test: await readHeldOut(valPath) };
   const held = Math.ceil(all.length / 8);
   return { train: all.slice(0, -held), test: all.slice(-held) };
+}
+
+/** Held-out problems of one file; of several with the name of their set: the key, or the file's without its ending. */
+async function readHeldOut(valPath: NonNullable<TaskConfig['valPath']>): Promise<Gsm8kProblem[]> {
+  if (typeof valPath === 'string') return readProblems(valPath);
+  const named = Array.isArray(valPath)
+    ? valPath.map((path) => [basename(path, extname(path)), path] as const)
+    : Object.entries(valPath);
+  const twice = named.find(([name], i) => named.findIndex(([other]) => other === name) < i);
+  if (twice)
+    throw new InputError(
+      `task.valPath has two files named "${twice[0]}", which their metrics would share; name them: {first: ..., second: ...}.`,
+    );
+  const sets = await Promise.all(named.map(async ([name, path]) => ({ name, problems: await readProblems(path) })));
+  return sets.flatMap(({ name, problems }) => problems.map((problem) => ({ ...problem, dataSource: name })));
 }
 
 async function readProblems(path: string): Promise<Gsm8kProblem[]> {

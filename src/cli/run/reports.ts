@@ -19,6 +19,7 @@ export async function writeRunReport(folder: RunFolder): Promise<string> {
     name: basename(resolve(folder.path)),
     metrics: await folder.metrics(),
     rollouts: await folder.rollouts(),
+    valRollouts: await folder.valRollouts(),
     config: await readText(folder.file('config.yaml')),
   };
   return writeReport(folder.file('report'), runReport(run));

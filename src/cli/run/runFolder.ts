@@ -1,5 +1,5 @@
 /**
- * runs/<name>/: config.yaml (resolved), metrics.jsonl, rollouts/step-N.jsonl, profile/step-N.jsonl, checkpoints/step-N/,
+ * runs/<name>/: config.yaml (resolved), metrics.jsonl, rollouts/step-N.jsonl (val-step-N.jsonl: of evaluations), profile/step-N.jsonl, checkpoints/step-N/,
  * report.html with its data in report.json.
  * Every file is whole at whatever moment the process is killed; at most the last line of metrics.jsonl is missing.
  */
@@ -65,15 +65,25 @@ export class RunFolder {
     return existsSync(path) ? wholeLines<Metrics>(await readFile(path, 'utf8')) : [];
   }
 
-  async writeRollouts(step: number, rollouts: readonly LoggedRollout[]): Promise<void> {
+  /** Answers of the evaluation after `step`. */
+  async writeValRollouts(step: number, rollouts: readonly LoggedRollout[]): Promise<void> {
+    await this.writeRollouts(step, rollouts, 'val-step');
+  }
+
+  async writeRollouts(step: number, rollouts: readonly LoggedRollout[], name = 'step'): Promise<void> {
     if (rollouts.length === 0) return;
     const lines = rollouts.map((rollout) => `${JSON.stringify(rollout)}\n`).join('');
-    await writeWhole(this.file('rollouts', `step-${step}.jsonl`), lines);
+    await writeWhole(this.file('rollouts', `${name}-${step}.jsonl`), lines);
   }
 
   /** Logged rollouts of every step, in order of steps. */
   async rollouts(): Promise<LoggedRollout[]> {
     return (await this.stepFiles('rollouts')).flatMap((text) => wholeLines<LoggedRollout>(text));
+  }
+
+  /** Logged answers of every evaluation, in order of steps. */
+  async valRollouts(): Promise<LoggedRollout[]> {
+    return (await this.stepFiles('rollouts', 'val-step')).flatMap((text) => wholeLines<LoggedRollout>(text));
   }
 
   async writeProfile(profile: StepProfile): Promise<void> {
@@ -85,13 +95,14 @@ export class RunFolder {
     return (await this.stepFiles('profile')).map(parseProfile);
   }
 
-  /** Texts of a folder's `step-N.jsonl`, in order of steps. */
-  private async stepFiles(folder: string): Promise<string[]> {
+  /** Texts of a folder's `step-N.jsonl` (or of another name than `step`), in order of steps. */
+  private async stepFiles(folder: string, name = 'step'): Promise<string[]> {
     if (!existsSync(this.file(folder))) return [];
-    const names = await readdir(this.file(folder));
-    const steps = names.flatMap((name) => /^step-(\d+)\.jsonl$/.exec(name)?.[1] ?? []).map(Number);
+    const files = await readdir(this.file(folder));
+    const pattern = new RegExp(`^${name}-(\\d+)\\.jsonl$`);
+    const steps = files.flatMap((file) => pattern.exec(file)?.[1] ?? []).map(Number);
     steps.sort((a, b) => a - b);
-    return Promise.all(steps.map((step) => readFile(this.file(folder, `step-${step}.jsonl`), 'utf8')));
+    return Promise.all(steps.map((step) => readFile(this.file(folder, `${name}-${step}.jsonl`), 'utf8')));
   }
 
   private async writeConfig(config: unknown): Promise<void> {

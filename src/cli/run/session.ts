@@ -2,6 +2,7 @@
 
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { agentLimits } from '../../grpo/generate/options.ts';
+import { limitedTask, promptFits } from '../../grpo/generate/trainingSet.ts';
 import type { Adapter } from '../../model/lora/adapter.ts';
 import type { ModelConfig } from '../../model/config.ts';
 import { InputError } from '../../errors.ts';
@@ -9,8 +10,8 @@ import type { TuningFile } from '../../model/kernels/tuning.ts';
 import { type LoraConfig, planLora } from '../../model/lora/weights.ts';
 import { parameterCount } from '../../model/params.ts';
 import { ChatTokenizer } from '../../model/tokenizer/chat.ts';
-import { assertPromptFits } from '../../rollout/agent/prompt.ts';
-import type { Task } from '../../tasks/task.ts';
+import { promptOf } from '../../rollout/agent/prompt.ts';
+import type { Problem, Task } from '../../tasks/task.ts';
 import { dtypeNote } from '../../workers/engineSpec.ts';
 import {
   createLocalEngine,
@@ -24,7 +25,7 @@ import { planLines, planMemory } from '../../workers/memoryPlan.ts';
 import { type AdaptedModel, type LoadedModel, loadWithAdapter } from './checkpoints.ts';
 import { adapterBindingBytes, installDawn } from '../dawn.ts';
 import { tuningStore } from '../diskStore.ts';
-import { readJsonFile } from '../files.ts';
+import { readJsonFile, readText } from '../files.ts';
 import { openTask } from './openTask.ts';
 import { say } from './progress.ts';
 
@@ -39,7 +40,8 @@ export interface Session {
 /** Throws InputError for a bad checkpoint or task, NoAdapterError, OutOfMemoryError. */
 export async function openSession(config: TrainConfig, use: EngineSpec['use'] = 'train'): Promise<Session> {
   const { path, loraAdapterPath } = config.model;
-  const [model, task] = [await loadWithAdapter(path, loraAdapterPath), await openTask(config.task)];
+  const loaded = await loadWithAdapter(path, loraAdapterPath);
+  const [model, task] = [await withChatTemplate(loaded, config.model.customChatTemplate), await openTask(config.task)];
   say(`model: ${config.model.path}, ${(parameterCount(model.config) / 1e6).toFixed(2)} M parameters`);
   checkFits(model, config);
   checkPrompts(model, task, config);
@@ -47,6 +49,12 @@ export async function openSession(config: TrainConfig, use: EngineSpec['use'] = 
   if (lora) say(adapterLine(model.config, lora));
   const engine = await openEngine(model, { ...engineSizes(config), ...(lora && { lora }), use });
   return { model, task, engine, ...(lora && { lora }) };
+}
+
+/** The model with the chat template of a file, which its checkpoints then have too. */
+export async function withChatTemplate<T extends LoadedModel>(model: T, file: string | undefined): Promise<T> {
+  if (file === undefined) return model;
+  return { ...model, tokenizerConfigJson: { ...model.tokenizerConfigJson, chat_template: await readText(file) } };
 }
 
 /** A loaded adapter says what it is; how it is trained on is the config's. */
@@ -89,15 +97,31 @@ function checkFits({ config, tokenizerJson, tokenizerConfigJson }: LoadedModel, 
 /** Training problems checked before a run; what is longer further on still ends the run with the same sentence. */
 const CHECKED_PROBLEMS = 2048;
 
-/** A prompt over the limit is refused before anything is made, rather than in the step that draws it. */
+/**
+ * A prompt over the limit is refused before anything is made, rather than in the step that draws it; where such prompts are
+ * left out, says how many of the first ones are.
+ */
 function checkPrompts({ tokenizerJson, tokenizerConfigJson }: LoadedModel, task: Task, config: TrainConfig): void {
   const { data, trainer, rollout, seed } = config;
-  const drawn = Math.min(data.trainBatchSize * trainer.totalTrainingSteps, CHECKED_PROBLEMS);
-  const training = Array.from({ length: drawn }, (_, i) => task.train(i, seed));
-  const [tokenizer, limits] = [new ChatTokenizer(tokenizerJson, tokenizerConfigJson), agentLimits(config)];
+  const { trainSize = Infinity, train } = limitedTask(task, config);
+  const drawn = Math.min(data.trainBatchSize * trainer.totalTrainingSteps, trainSize, CHECKED_PROBLEMS);
+  const training = Array.from({ length: drawn }, (_, i) => train(i, seed));
+  const { chatTemplateKwargs } = data;
+  const tokenizer = new ChatTokenizer(tokenizerJson, tokenizerConfigJson, { chatTemplateKwargs });
+  const limits = agentLimits(config);
+  const heldOut = task.heldOut(data.valSize);
+  if (data.filterOverlongPrompts) {
+    const fits = promptFits({ config, tokenizer, task });
+    const leftOut = (problems: Problem[]) =>
+      `${problems.filter((problem) => !fits(problem)).length} of ${problems.length}`;
+    say(
+      `prompts over ${data.maxPromptLength} tokens left out: ${leftOut(training)} training, ${leftOut(heldOut)} held-out`,
+    );
+    return;
+  }
   const { toolSchemasInPrompt } = rollout.multiTurn;
-  for (const problem of [...task.heldOut(data.valSize), ...training])
-    assertPromptFits({ tokenizer, problem, tools: task.tools ?? [], limits, toolSchemasInPrompt });
+  for (const problem of [...heldOut, ...training])
+    promptOf({ tokenizer, problem, tools: task.tools ?? [], limits, toolSchemasInPrompt });
 }
 
 /** A file of kernels in place of its name. */

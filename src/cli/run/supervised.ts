@@ -20,7 +20,7 @@ import { onInterrupt } from './interrupt.ts';
 import { openTask, readGsm8k } from './openTask.ts';
 import { say } from './progress.ts';
 import { RunFolder } from './runFolder.ts';
-import { openEngine } from './session.ts';
+import { openEngine, withChatTemplate } from './session.ts';
 
 /** The trained model (its newest checkpoint is in the folder) and the loss of each step. */
 interface SupervisedRun {
@@ -40,6 +40,11 @@ export async function runSupervised(config: SftConfig): Promise<SupervisedRun> {
 
 /** Fresh weights and a tokenizer trained on the task's text, unless the config names some. */
 async function startModel(config: SftConfig): Promise<LoadedModel> {
+  const { customChatTemplate } = config.model;
+  return withChatTemplate(await baseModel(config), customChatTemplate);
+}
+
+async function baseModel(config: SftConfig): Promise<LoadedModel> {
   if (config.model.path !== undefined) return loadModelFiles(config.model.path);
   const { tokenizerJson, tokenizerConfigJson } = await startTokenizer(config);
   const { vocabSize } = new ChatTokenizer(tokenizerJson, tokenizerConfigJson);
@@ -72,6 +77,7 @@ async function runSft(config: SftConfig, model: LoadedModel, folder: RunFolder):
     maxTokenLen: data.maxTokenLen,
     maxPositions: data.maxLength,
     ...(config.optim.optimizer !== 'AdamW' && { optimizer: optimizerOf(config.optim) }),
+    chatTemplateKwargs: data.chatTemplateKwargs,
   });
   const losses: number[] = [];
   let stopped = false;
@@ -131,7 +137,12 @@ export async function evaluateSupervised(config: SftConfig, model: LoadedModel) 
     name: config.name,
     seed: config.seed,
     model: { path: 'in memory' },
-    data: { valSize: config.data.valSize, maxPromptLength: half, maxResponseLength: config.data.maxLength - half },
+    data: {
+      valSize: config.data.valSize,
+      maxPromptLength: half,
+      maxResponseLength: config.data.maxLength - half,
+      chatTemplateKwargs: config.data.chatTemplateKwargs,
+    },
     ...(config.task.name !== 'gsm8k' && { rollout: { multiTurn: MANY_TURNS } }),
   });
   const engine = await openEngine(model, engineSizes(evalConfig));

@@ -26,6 +26,17 @@ export const count = (byDefault: number, unit: string, why: string, min = 1) =>
 /** As `count`, without a default: absent means something, which `why` says. */
 export const optionalCount = (unit: string, why: string, min = 1) => v.optional(countOf(unit, why, min));
 
+/** As `optionalCount`, and verl's -1 for all. */
+export const optionalCountOrAll = (unit: string, why: string) =>
+  v.optional(
+    v.pipe(
+      v.number(),
+      v.integer(),
+      v.check((value) => value === -1 || value >= 1),
+      doc<number>(unit, why, 'integer >= 1, or -1'),
+    ),
+  );
+
 const numberOf = (unit: string, why: string, min: number, max: number) =>
   v.pipe(v.number(), v.finite(), v.minValue(min), v.maxValue(max), doc<number>(unit, why, numberRange(min, max)));
 
@@ -86,6 +97,22 @@ const textOf = (why: string) => v.pipe(v.string(), v.nonEmpty(), doc<string>('',
 export const text = (byDefault: string, why: string) => v.optional(textOf(why), byDefault);
 
 export const optionalText = (why: string) => v.optional(textOf(why));
+
+/** A text, a list of texts, or texts by name; absent means something, which `why` says. */
+export const optionalTextOrTexts = (why: string) => {
+  const one = v.pipe(v.string(), v.nonEmpty());
+  const named = v.pipe(
+    v.record(v.string(), one),
+    v.check((texts) => Object.keys(texts).length > 0),
+  );
+  const several = v.pipe(v.array(one), v.nonEmpty());
+  return v.optional(
+    v.pipe(
+      v.union([one, several, named]),
+      doc<string | string[] | Record<string, string>>('', why, 'text, list of texts, or texts by name'),
+    ),
+  );
+};
 
 /** A number, or a text such as '0.5_2' that its reader takes apart. */
 export const optionalNumberOrText = (unit: string, why: string) =>

@@ -25,8 +25,15 @@ export function resolveTrainConfig(tree: unknown, source = 'config'): TrainConfi
   refuseInheritedKeys(TRAIN_SCHEMA, tree, source);
   const config = settled(validate(TRAIN_SCHEMA, isTree(tree) ? overRecipe(tree) : tree, source));
   refuseUnknownNumbers(config, source);
+  if (countsEpochs(tree)) config.trainer.totalTrainingSteps = Infinity; // until the training problems are counted
   checkTrainRules(config, source);
   return config;
+}
+
+/** True if the length is written as totalEpochs alone; `withTotalSteps` makes steps of it. */
+function countsEpochs(tree: unknown): boolean {
+  const trainer = isTree(tree) && isTree(tree['trainer']) ? tree['trainer'] : {};
+  return trainer['totalEpochs'] !== undefined && trainer['totalTrainingSteps'] === undefined;
 }
 
 /** A supervised run from a plain object. Throws InputError. */

@@ -3,6 +3,7 @@
 import { InputError } from '../../errors.ts';
 import type { TrainConfig } from './types.ts';
 import { callFormatOf, toolParserOf } from '../../rollout/tools/parser.ts';
+import { warmupSteps } from '../update/learningRate.ts';
 import { correctionSettings } from '../correction/settings.ts';
 import { rolloutCorrection } from '../correction/correct.ts';
 import type { OptimizerKeys } from '../../model/optimizer/spec.ts';
@@ -101,6 +102,7 @@ export function checkTrainRules(config: TrainConfig, source: string): void {
       `rollout.overSampleRate is ${rollout.overSampleRate}, which goes together neither with algorithm.filterGroups ` +
         'nor with advEstimator "remax"; set it to 0 or use another recipe.',
     );
+  checkLength(config, fail);
   const updates = config.trainer.totalTrainingSteps * (data.trainBatchSize / actor.ppoMiniBatchSize) * actor.ppoEpochs;
   checkOptimizer('actor.optim', actor.optim, source);
   checkWarmup('actor.optim', actor.optim, updates, source);
@@ -118,6 +120,20 @@ function checkOptimizer(part: string, { optimizer, momentum, nesterov }: Optimiz
     );
   if (optimizer === 'SGD' && nesterov && !momentum)
     fail(`${part}.nesterov is true, but SGD has no momentum; set ${part}.momentum, say 0.9.`);
+}
+
+/** When a run ends, and which problems it draws from. */
+function checkLength({ data, trainer }: TrainConfig, fail: (message: string) => never): void {
+  const { stopWhen } = trainer;
+  if (stopWhen && stopWhen.atLeast === undefined && stopWhen.atMost === undefined)
+    fail(`trainer.stopWhen names ${stopWhen.metric} without a value; set atLeast or atMost.`);
+  if (stopWhen?.metric.startsWith('val-') && trainer.testFreq <= 0)
+    fail(
+      `trainer.stopWhen reads ${stopWhen.metric}, but trainer.testFreq is ${trainer.testFreq}, so nothing is evaluated on the ` +
+        'way; set it, say to 10.',
+    );
+  if (data.difficulty.hard > data.difficulty.easy)
+    fail(`data.difficulty.hard is ${data.difficulty.hard}, above easy ${data.difficulty.easy}; swap them.`);
 }
 
 /** Thresholds are texts that only their readers understand, so they read them once here, on one token. */
@@ -209,12 +225,18 @@ function checkName(name: string, source: string): void {
 
 function checkWarmup(
   part: string,
-  optim: { lrScheduler: string; lrWarmupSteps: number },
+  optim: { lrScheduler: string; lrWarmupSteps: number; lrWarmupStepsRatio: number },
   updates: number,
   source: string,
 ): void {
-  if (optim.lrScheduler !== 'cosine' || updates === 0 || updates > optim.lrWarmupSteps) return;
+  if (optim.lrScheduler === 'constant' || updates === 0 || updates === Infinity) return;
+  const warmup = warmupSteps(optim, updates);
+  if (updates > warmup) return;
+  const [key, allowed] =
+    optim.lrWarmupSteps > 0
+      ? (['lrWarmupSteps', `the run's ${updates} updates`] as const)
+      : (['lrWarmupStepsRatio', '1'] as const);
   throw new InputError(
-    `${source}: ${part}.lrWarmupSteps is ${optim.lrWarmupSteps}, but a cosine schedule needs it below the run's ${updates} updates.`,
+    `${source}: ${part}.${key} is ${optim[key]}, but a ${optim.lrScheduler} schedule needs it below ${allowed}.`,
   );
 }

@@ -22,6 +22,9 @@ const model = part({
   tokenizerPath: optionalText(
     "Folder with tokenizer.json and tokenizer_config.json; absent = one trained on the task's text.",
   ),
+  customChatTemplate: optionalText(
+    'File of a Jinja chat template that replaces the one of the tokenizer; the checkpoint is saved with it.',
+  ),
   vocabSize: count(512, 'tokens', 'Of a tokenizer trained here.', 260),
   hiddenSize: count(96, 'channels', 'Width; with 3 layers about 0.4 M parameters, enough for the small tasks.'),
   intermediateSize: count(288, 'channels', 'MLP width.'),
@@ -62,6 +65,7 @@ export const SFT_SCHEMA = part({
     part({
       trainBatchSize: count(48, 'traces', 'Traces an update.'),
       maxLength: count(320, 'tokens', 'A longer trace is refused, never cut.'),
+      chatTemplateKwargs: options('Variables that the chat template gets beside the messages.'),
       maxTokenLen: count(8192, 'tokens', 'Tokens a micro-batch at most. Memory only.'),
       valSize: count(256, 'problems', 'Held-out problems an evaluation uses.'),
       demonstrations: v.optional(demonstrations, {}),
@@ -76,8 +80,9 @@ export const SFT_SCHEMA = part({
       eps: positive(1e-8, '', 'Added to the root of the second moment.'),
       weightDecay: number(0, ANY, '', 'Of every trained value; decoupled, but for SGD.'),
       gradClip: number(1, ANY, '', 'Largest global L2 norm; 0 = no clipping.'),
-      lrScheduler: choice('cosine', ['constant', 'cosine'], 'cosine falls to 0 at the last step.'),
+      lrScheduler: choice('cosine', ['constant', 'cosine', 'linear'], 'cosine and linear fall to 0 at the last step.'),
       lrWarmupSteps: count(20, 'updates', 'Linear rise from 0 to lr.', 0),
+      lrWarmupStepsRatio: number(0, SHARE, 'share of all updates', 'The same as a share; lrWarmupSteps above 0 wins.'),
     }),
     {},
   ),

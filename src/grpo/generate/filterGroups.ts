@@ -29,6 +29,7 @@ export class FilteredGroups implements SampleSource {
       const count = Math.min(missing(), credits());
       const options = { ...stepOptions(this.#options, step), firstGroup: drawn };
       const generated = await generateSamples(problems.take(count), options);
+      problems.observe(generated.samples);
       seconds.tools += generated.seconds.tools;
       seconds.reward += generated.seconds.reward;
       kept.push(...groupsWithSignal(generated.samples, metric));

@@ -105,6 +105,7 @@ export function agentLimits({ data, rollout }: TrainConfig): AgentLimits {
     onToolFailure,
     contextLength: data.maxPromptLength + data.maxResponseLength,
     maxPromptLength: data.maxPromptLength,
+    truncation: data.truncation,
     maxResponseLength: data.maxResponseLength,
   };
 }

@@ -26,9 +26,10 @@ export class OverSampledGroups implements SampleSource {
   }
 
   async generate(step: number): Promise<GeneratedStep> {
-    const { config, engine } = this.#options;
+    const { config, engine, problems } = this.#options;
     const groups = await this.#pending.takeFirst(config.data.trainBatchSize, () => this.#start(step));
     const samples = (await Promise.all(groups.map((group) => group.samples))).flat();
+    problems.observe(samples);
     const seconds = { tools: 0, reward: 0 };
     for (const group of groups) {
       seconds.tools += group.seconds.tools;

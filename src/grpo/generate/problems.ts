@@ -1,22 +1,38 @@
-/** Training problems by number, in order. */
+/** Training problems by number: in order, or drawn by difficulty; those with too long a prompt left out where asked. */
 
+import { InputError } from '../../errors.ts';
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
 import { encodePrompt } from '../../rollout/agent/prompt.ts';
-import type { Problem, Task } from '../../tasks/task.ts';
+import type { Problem, Reward, Task } from '../../tasks/task.ts';
+import { mean } from '../advantages/index.ts';
 import type { TrainConfig } from '../config/types.ts';
+import type { Metrics } from '../metrics.ts';
+import type { StatefulPart } from '../parts.ts';
+import type { Sample } from '../update/batch.ts';
+import { DifficultySampler } from './difficultySampler.ts';
+import { limitedTask, promptFits } from './trainingSet.ts';
+
+/** Problems in a row that are left out before we say that none fits. */
+const MAX_LEFT_OUT = 10_000;
 
 /** Hands out a task's training problems, and draws those of the next step ahead. */
 export class ProblemQueue {
   readonly #task: Task;
   readonly #config: TrainConfig;
   readonly #tokenizer: ChatTokenizer;
-  readonly #prefetched = new Map<number, Problem>();
+  readonly #sampler: DifficultySampler | undefined;
+  readonly #drawn = new Map<number, Problem>();
+  /** Which problem of the task it is. */
+  readonly #indexOf = new WeakMap<Problem, number>();
   #position = 0;
+  #leftOut = 0;
 
+  /** Throws InputError where the config draws by difficulty and the task has no end. */
   constructor(task: Task, config: TrainConfig, tokenizer: ChatTokenizer) {
-    this.#task = task;
+    this.#task = limitedTask(task, config);
     this.#config = config;
     this.#tokenizer = tokenizer;
+    this.#sampler = samplerOf(this.#task, config);
   }
 
   /** Number of the next problem; a checkpoint keeps it. */
@@ -24,21 +40,67 @@ export class ProblemQueue {
     return this.#position;
   }
 
+  /** What a checkpoint keeps beside the position. */
+  get parts(): Record<string, StatefulPart> {
+    const task = this.#task;
+    return {
+      ...(this.#sampler && { sampler: this.#sampler }),
+      ...(task.state && task.restore && { task: { state: () => task.state?.(), restore: (s) => task.restore?.(s) } }),
+    };
+  }
+
   /** The next `count` problems. */
   take(count: number): Problem[] {
     return Array.from({ length: count }, () => this.get(this.takeNumber()));
   }
 
-  /** Number of the next problem, which nobody else gets. */
+  /** Number of the next problem, which nobody else gets. Throws InputError when none has a short enough prompt. */
   takeNumber(): number {
-    return this.#position++;
+    if (!this.#config.data.filterOverlongPrompts) return this.#position++;
+    const fits = this.#fits();
+    for (let leftOut = 0; leftOut < MAX_LEFT_OUT; leftOut++) {
+      const number = this.#position++;
+      if (fits(this.#draw(number))) return number;
+      this.#drawn.delete(number);
+      this.#leftOut++;
+    }
+    throw new InputError(
+      `data.filterOverlongPrompts left out ${MAX_LEFT_OUT} training problems in a row: their prompts have more than ` +
+        `${this.#config.data.maxPromptLength} tokens; raise data.maxPromptLength.`,
+    );
   }
 
   /** The problem of a number that was taken. */
   get(number: number): Problem {
-    const problem = this.#prefetched.get(number) ?? this.#task.train(number, this.#config.seed);
-    this.#prefetched.delete(number);
+    const problem = this.#draw(number);
+    this.#drawn.delete(number);
     return problem;
+  }
+
+  /** Hears of generated groups; what they tell counts from the next draw on. */
+  observe(samples: readonly Sample[]): void {
+    const groups = new Map<number, { problem: Problem; rewards: Reward[] }>();
+    for (const { group, problem, reward } of samples) {
+      if (!groups.has(group)) groups.set(group, { problem, rewards: [] });
+      groups.get(group)!.rewards.push(reward);
+    }
+    for (const { problem, rewards } of groups.values()) {
+      const scores = rewards.map(({ score }) => score).filter((score) => !Number.isNaN(score));
+      const index = this.#indexOf.get(problem);
+      if (index !== undefined && scores.length > 0) this.#sampler?.observe(index, mean(scores));
+      this.#task.observe?.(problem, rewards);
+    }
+  }
+
+  /** `pool/*`: problems by difficulty; `training/overlong_prompts`: problems left out since the last call. */
+  takeMetrics(): Metrics {
+    const { filterOverlongPrompts } = this.#config.data;
+    const metrics = {
+      ...this.#sampler?.metrics(),
+      ...(filterOverlongPrompts && { 'training/overlong_prompts': this.#leftOut }),
+    };
+    this.#leftOut = 0;
+    return metrics;
   }
 
   /**
@@ -54,19 +116,40 @@ export class ProblemQueue {
     };
     const end = this.#position + data.trainBatchSize;
     try {
-      for (let number = this.#position; number < end; number++) {
-        const problem = this.get(number);
-        this.#prefetched.set(number, problem);
-        encodePrompt({ ...prompt, problem });
-      }
+      for (let number = this.#position; number < end; number++)
+        encodePrompt({ ...prompt, problem: this.#draw(number) });
     } catch {
-      this.#prefetched.clear();
+      this.#drawn.clear();
     }
   }
 
   /** Goes on at the position of a checkpoint. */
   moveTo(position: number): void {
     this.#position = position;
-    this.#prefetched.clear();
+    this.#drawn.clear();
   }
+
+  #fits(): (problem: Problem) => boolean {
+    return promptFits({ config: this.#config, tokenizer: this.#tokenizer, task: this.#task });
+  }
+
+  /** The problem of a number, drawn once. */
+  #draw(number: number): Problem {
+    const known = this.#drawn.get(number);
+    if (known) return known;
+    const index = this.#sampler?.draw(number);
+    const problem = this.#task.train(index ?? number, this.#config.seed);
+    if (index !== undefined) this.#indexOf.set(problem, index);
+    this.#drawn.set(number, problem);
+    return problem;
+  }
+}
+
+function samplerOf({ name, trainSize }: Task, config: TrainConfig): DifficultySampler | undefined {
+  if (config.data.sampler !== 'difficulty') return undefined;
+  if (trainSize !== undefined) return new DifficultySampler(config, trainSize);
+  throw new InputError(
+    `data.sampler is "difficulty", which draws from a finite set again and again, but task "${name}" generates problems ` +
+      'without end; set data.trainMaxSamples, say 512.',
+  );
 }

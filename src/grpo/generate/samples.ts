@@ -59,6 +59,7 @@ export class PlainGroups implements SampleSource {
       problems.take(config.data.trainBatchSize),
       stepOptions(this.#options, step),
     );
+    problems.observe(generated.samples);
     return { ...generated, stats: await engine.rollout.takeStats(), metrics: {} };
   }
 }

@@ -1,16 +1,24 @@
 /** Learning-rate schedules: a factor of the peak rate by optimizer step. */
 
 export interface LrSchedule {
-  /** 'constant', or a half cosine from the peak down to minLrRatio (verl's lr_scheduler_type). */
-  lrSchedulerType: 'constant' | 'cosine';
+  /** 'constant'; from the peak down to minLrRatio a half 'cosine' (both verl's) or a line ('linear', Hugging Face's). */
+  lrSchedulerType: 'constant' | 'cosine' | 'linear';
   /** Optimizer steps of linear rise from 0 before the peak. */
   lrWarmupSteps: number;
-  /** Optimizer steps of the whole run; cosine needs it. */
+  /** Optimizer steps of the whole run; cosine and linear need it. */
   totalTrainingSteps: number;
-  /** Share of the peak that cosine ends on. */
+  /** Share of the peak that cosine and linear end on. */
   minLrRatio: number;
   /** Half periods of cosine: 0.5 falls once from peak to floor. */
   numCycles: number;
+}
+
+/** Updates of linear rise, as verl reads its two keys: lrWarmupSteps where it is above 0, else the share of all updates. */
+export function warmupSteps(
+  { lrWarmupSteps, lrWarmupStepsRatio }: { lrWarmupSteps: number; lrWarmupStepsRatio: number },
+  totalUpdates: number,
+): number {
+  return lrWarmupSteps > 0 ? lrWarmupSteps : Math.floor(lrWarmupStepsRatio * totalUpdates);
 }
 
 /**
@@ -23,10 +31,11 @@ export function lrFactor(schedule: LrSchedule, step: number): number {
   if (schedule.lrSchedulerType === 'constant') return 1;
   if (totalTrainingSteps <= lrWarmupSteps) {
     throw new RangeError(
-      `A cosine schedule needs totalTrainingSteps above lrWarmupSteps (${lrWarmupSteps}), but it is ${totalTrainingSteps}.`,
+      `A ${schedule.lrSchedulerType} schedule needs totalTrainingSteps above lrWarmupSteps (${lrWarmupSteps}), but it is ${totalTrainingSteps}.`,
     );
   }
   const progress = Math.min((step - lrWarmupSteps) / (totalTrainingSteps - lrWarmupSteps), 1);
+  if (schedule.lrSchedulerType === 'linear') return minLrRatio + (1 - minLrRatio) * (1 - progress);
   const cosine = 0.5 * (1 + Math.cos(2 * Math.PI * schedule.numCycles * progress));
   return minLrRatio + (1 - minLrRatio) * Math.max(cosine, 0);
 }

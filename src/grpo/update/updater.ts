@@ -17,7 +17,7 @@ import {
 import { type CustomLoss, type CustomLossResult, customMetrics, hostGradients, NO_LOSS } from '../losses/custom.ts';
 import { meanTrained, type Metrics, reduceMetrics, rolloutProbsDiff } from '../metrics.ts';
 import { adaptEntropy, entropyCoeffOf } from './controllers.ts';
-import { lrFactor } from './learningRate.ts';
+import { lrFactor, warmupSteps } from './learningRate.ts';
 import {
   gatherEntries,
   type MiniBatch,
@@ -315,9 +315,10 @@ export class PolicyUpdater {
 
   /** The learning rate of optimizer step 0, 1, 2, ... of the run. */
   #lr(update: number): number {
-    const { lr, lrScheduler, lrWarmupSteps, minLrRatio, numCycles } = this.#config.actor.optim;
-    const shape = { lrSchedulerType: lrScheduler, lrWarmupSteps, minLrRatio, numCycles };
-    return lr * lrFactor({ ...shape, totalTrainingSteps: this.#totalUpdates }, update);
+    const { lr, lrScheduler: lrSchedulerType, minLrRatio, numCycles, ...warmup } = this.#config.actor.optim;
+    const totalTrainingSteps = this.#totalUpdates;
+    const lrWarmupSteps = warmupSteps(warmup, totalTrainingSteps);
+    return lr * lrFactor({ lrSchedulerType, lrWarmupSteps, minLrRatio, numCycles, totalTrainingSteps }, update);
   }
 
   /** Samples of every mini-batch of every epoch that has a trained token: whole groups, shuffled by seed, step and epoch. */

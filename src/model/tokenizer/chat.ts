@@ -39,6 +39,12 @@ interface ChatOptions {
   addGenerationPrompt?: boolean;
 }
 
+interface TokenizerOptions {
+  eosTokenIds?: number[];
+  /** Variables that every conversation's template gets beside the messages, e.g. Qwen3's enable_thinking. */
+  chatTemplateKwargs?: Json;
+}
+
 type Json = Record<string, unknown>;
 
 /** Roles whose text is the author's own and may hold control tokens; what any other says comes from outside. */
@@ -65,11 +71,17 @@ export class ChatTokenizer {
   private readonly control: ControlTokens;
   /** Whether text can become a control token's name on its way to the tokens. */
   private readonly normalizes: boolean;
+  private readonly templateKwargs: Json;
   private readonly kept = new Map<string, Uint32Array>();
   private keptCharacters = 0;
 
-  /** `eosTokenIds` of a generation_config.json may be given; else the config's `eos_token` is the only one. */
-  constructor(tokenizerJson: unknown, configJson: unknown, eosTokenIds?: number[]) {
+  /** @param options eosTokenIds of a generation_config.json; absent = the config's `eos_token` is the only one */
+  constructor(
+    tokenizerJson: unknown,
+    configJson: unknown,
+    { eosTokenIds, chatTemplateKwargs = {} }: TokenizerOptions = {},
+  ) {
+    this.templateKwargs = chatTemplateKwargs;
     const json = asObject(tokenizerJson, 'tokenizer.json');
     this.config = asObject(configJson, 'tokenizer_config.json');
     try {
@@ -128,6 +140,7 @@ export class ChatTokenizer {
     }
     return this.template.render({
       ...specialTokenTexts(this.config),
+      ...this.templateKwargs,
       messages,
       ...(options.tools?.length ? { tools: options.tools } : {}),
       add_generation_prompt: options.addGenerationPrompt ?? true,

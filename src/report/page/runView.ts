@@ -9,7 +9,10 @@ import { drawCharts, LineChart } from './lineChart.ts';
 /** Values of a chart are marked where they are fewer than this. */
 const FEW = 40;
 
-export function runView({ title, summary, charts, rollouts, config }: RunReport, parent: HTMLElement): void {
+export function runView(
+  { title, summary, charts, rollouts, valRollouts, config }: RunReport,
+  parent: HTMLElement,
+): void {
   const curves = charts.map(chartOf);
   const figures = curves.map((chart, i) => el('figure', 'chart', el('figcaption', '', charts[i].title), chart.box));
   const main = el('main', 'charts', ...figures);
@@ -19,6 +22,7 @@ export function runView({ title, summary, charts, rollouts, config }: RunReport,
     main,
     el('h2', '', 'Rollouts'),
     ...(rollouts.length > 0 ? rollouts.map(stepView) : [el('p', '', 'No rollouts were logged (trainer.logRollouts).')]),
+    ...(valRollouts.length > 0 ? [el('h2', '', 'Answers of evaluations'), ...valRollouts.map(stepView)] : []),
     folded('config.yaml', el('pre', '', config)),
   );
   drawCharts(curves, main);

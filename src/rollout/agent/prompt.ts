@@ -2,14 +2,9 @@
 
 import { InputError } from '../../errors.ts';
 import type { Tool } from '../../tasks/tool.ts';
-import type { AgentLimits, AgentLoopInput } from './types.ts';
+import type { AgentLoopInput } from './types.ts';
 
 type PromptInput = Pick<AgentLoopInput, 'tokenizer' | 'problem' | 'tools' | 'limits' | 'toolSchemasInPrompt'>;
-
-/** Throws InputError when the problem's prompt, written as a rollout would write it, is longer than the limits allow. */
-export function assertPromptFits(input: PromptInput): void {
-  checkPrompt(encodePrompt(input).length, input.problem.id, input.limits);
-}
 
 /** Encodes a problem's prompt. The tokenizer keeps it: the samples of a group, which start at once, cost one encoding. */
 export function encodePrompt({
@@ -21,14 +16,31 @@ export function encodePrompt({
   return tokenizer.encodeChat(problem.messages, toolSchemasInPrompt ? { tools: tools.map(openAiSchema) } : {});
 }
 
-/** Throws InputError if a prompt of `length` tokens is longer than the limits allow. */
-export function checkPrompt(length: number, problemId: string, limits: AgentLimits): void {
+/**
+ * The prompt of a sample: as encoded where it fits, else cut as `limits.truncation` says, by tokens (verl's
+ * data.truncation): left keeps the last tokens, right the first, middle half of each, the odd token at the end.
+ * Throws InputError where it is too long and nothing says how to cut it.
+ */
+export function promptOf(input: PromptInput): Uint32Array {
+  const { limits, problem } = input;
+  const ids = encodePrompt(input);
   const allowed = Math.min(limits.maxPromptLength, limits.contextLength - 1);
-  if (length <= allowed) return;
-  throw new InputError(
-    `Problem "${problemId}" has a prompt of ${length} tokens, but at most ${allowed} fit ` +
-      `(maxPromptLength ${limits.maxPromptLength}, context length ${limits.contextLength}); raise them or leave it out.`,
-  );
+  if (ids.length <= allowed) return ids;
+  const firstHalf = Math.floor(allowed / 2);
+  switch (limits.truncation) {
+    case 'left':
+      return ids.slice(-allowed);
+    case 'right':
+      return ids.slice(0, allowed);
+    case 'middle':
+      return Uint32Array.from([...ids.slice(0, firstHalf), ...ids.slice(firstHalf - allowed)]);
+    default:
+      throw new InputError(
+        `Problem "${problem.id}" has a prompt of ${ids.length} tokens, but at most ${allowed} fit (maxPromptLength ` +
+          `${limits.maxPromptLength}, context length ${limits.contextLength}); raise them, leave such problems out by ` +
+          'data.filterOverlongPrompts, or cut them by data.truncation.',
+      );
+  }
 }
 
 function openAiSchema({ name, description, parameters }: Tool): unknown {

@@ -6,7 +6,7 @@
 import type { CalledTurn } from '../../model/tokenizer/chat.ts';
 import type { Message } from '../../tasks/task.ts';
 import type { Tool } from '../../tasks/tool.ts';
-import { checkPrompt, encodePrompt } from './prompt.ts';
+import { promptOf } from './prompt.ts';
 import { type CallFailure, runTool, type ToolResult } from '../tools/run.ts';
 import type { EventKind, SampleEvent } from './events.ts';
 import { type TurnSampling, turnSampling } from './turnSampling.ts';
@@ -45,8 +45,7 @@ export class AgentSample {
   constructor(input: AgentLoopInput, signal: AbortSignal) {
     this.input = input;
     this.#signal = signal;
-    this.#prompt = encodePrompt(input);
-    checkPrompt(this.#prompt.length, input.problem.id, input.limits);
+    this.#prompt = promptOf(input);
     this.#states = new ToolStates({ sampleId: input.requestId, problem: input.problem });
   }
 

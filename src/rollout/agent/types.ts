@@ -9,8 +9,10 @@ import type { RolloutEngine, SamplingParams, StopReason } from '../types.ts';
 import type { SampleEvent } from './events.ts';
 
 export interface AgentLimits extends ToolLimits {
-  /** Tokens; a longer prompt is refused. */
+  /** Tokens; a longer prompt is refused, or cut where `truncation` says how. */
   maxPromptLength: number;
+  /** What a longer prompt loses; absent = 'error', it is refused. */
+  truncation?: 'error' | 'left' | 'right' | 'middle';
   /** Tokens after the prompt, tool output included. */
   maxResponseLength: number;
   /** Tokens in all: what a slot of the KV cache holds. */

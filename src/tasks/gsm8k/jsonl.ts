@@ -1,7 +1,7 @@
 /** GSM8K's own files: one JSON object a line, `{ question, answer }`, calculations marked as `<<48/2=24>>`. */
 
 import { InputError } from '../../errors.ts';
-import { hash, keyedRng } from '../random.ts';
+import { hash, keyedRng, permutation } from '../random.ts';
 import { type PromptOptions, prompted } from './prompt.ts';
 import { gsm8kReward, NO_SHAPING } from './reward.ts';
 import type { Shaping } from './reward.ts';
@@ -20,7 +20,10 @@ export function parseGsm8kJsonl(text: string, file: string): Gsm8kProblem[] {
   return problems.map((problem, i) => ({ ...problem, id: `${file}-${i}` }));
 }
 
-/** The task over two JSONL texts: training problems in a fresh order each epoch, the first `count` test problems. */
+/**
+ * The task over JSONL texts: training problems in a fresh order each epoch, the first `count` test problems (of each
+ * `dataSource`, where they have one).
+ */
 export function gsm8kJsonlTask(
   train: Gsm8kProblem[],
   test: Gsm8kProblem[],
@@ -31,14 +34,16 @@ export function gsm8kJsonlTask(
   let epoch = { key: '', order: [] as number[] };
   const orderOf = (seed: number, number: number) => {
     const key = `${seed}/${number}`;
-    if (epoch.key !== key) epoch = { key, order: shuffled(train.length, seed, number) };
+    if (epoch.key !== key)
+      epoch = { key, order: permutation(train.length, keyedRng('gsm8k-epoch', hash(seed, number))) };
     return epoch.order;
   };
   return {
     name: 'gsm8k',
+    trainSize: train.length,
     train: (index, seed) =>
       prompted(train[orderOf(seed, Math.floor(index / train.length))[index % train.length]], prompt),
-    heldOut: (count) => test.slice(0, count).map((problem) => prompted(problem, prompt)),
+    heldOut: (count) => firstOfEachSource(test, count).map((problem) => prompted(problem, prompt)),
     tools: [calculator],
     reward: (sample) => gsm8kReward(sample, shaping, prompt.parser),
   };
@@ -77,13 +82,11 @@ function annotations(answer: string): string[] {
     .filter((expression) => !calculate(expression).startsWith('Error'));
 }
 
-/** Fisher-Yates with a keyed stream. */
-function shuffled(length: number, seed: number, epoch: number): number[] {
-  const order = Array.from({ length }, (_, i) => i);
-  const rng = keyedRng('gsm8k-epoch', hash(seed, epoch));
-  for (let i = length - 1; i > 0; i--) {
-    const j = rng.int(0, i);
-    [order[i], order[j]] = [order[j], order[i]];
-  }
-  return order;
+function firstOfEachSource(problems: readonly Gsm8kProblem[], count: number): Gsm8kProblem[] {
+  const taken = new Map<string | undefined, number>();
+  return problems.filter(({ dataSource }) => {
+    const before = taken.get(dataSource) ?? 0;
+    taken.set(dataSource, before + 1);
+    return before < count;
+  });
 }

@@ -45,5 +45,6 @@ export function gsm8kReward(
   const wellFormed = sample.numToolCalls > 0 && sample.numToolErrors === 0;
   const format = answer !== null && !acc ? shaping.formatScore : 0;
   const bonus = format + (wellFormed ? shaping.toolCallBonus : 0);
-  return { score: acc + bonus, acc, extra: { answered: answer === null ? 0 : 1, toolCallsOk: wellFormed ? 1 : 0 } };
+  const extra = { answered: answer === null ? 0 : 1, toolCallsOk: wellFormed ? 1 : 0 };
+  return { score: acc + bonus, acc, extra, ...(answer !== null && { pred: answer }) };
 }

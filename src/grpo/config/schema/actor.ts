@@ -54,9 +54,14 @@ const optim = part({
     '',
     "Of every trained value; decoupled, but for SGD. verl's 0.01 makes no difference over so few steps.",
   ),
-  lrScheduler: choice('constant', ['constant', 'cosine'], 'cosine falls to minLrRatio over totalTrainingSteps.'),
+  lrScheduler: choice(
+    'constant',
+    ['constant', 'cosine', 'linear'],
+    'cosine and linear fall to minLrRatio over totalTrainingSteps.',
+  ),
   lrWarmupSteps: count(0, 'updates', 'Linear rise from 0 to lr.', 0),
-  minLrRatio: number(0, SHARE, 'share of lr', 'Where cosine ends.'),
+  lrWarmupStepsRatio: number(0, SHARE, 'share of all updates', 'The same as a share; lrWarmupSteps above 0 wins.'),
+  minLrRatio: number(0, SHARE, 'share of lr', 'Where cosine and linear end.'),
   numCycles: positive(0.5, 'periods', 'Of cosine over the run; 0.5 falls once from lr to its end.'),
 });
 

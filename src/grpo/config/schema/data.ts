@@ -1,19 +1,67 @@
 /** The task of a run and how much of its data a step takes. */
 
+import * as v from 'valibot';
 import { SHIPPED_TOOLS } from '../../../tasks/shippedTools.ts';
-import { count, optionalNames, optionalText, options, part, text } from '../keys.ts';
+import {
+  choice,
+  count,
+  flag,
+  number,
+  optionalCountOrAll,
+  optionalNames,
+  optionalText,
+  optionalTextOrTexts,
+  options,
+  part,
+  text,
+  ANY,
+  SHARE,
+} from '../keys.ts';
 
 export const task = part({
   name: text('gsm8k', 'Which task: its problems, tools and reward.'),
   path: optionalText('JSONL file of training problems; absent = the task generates its own.'),
-  valPath: optionalText('JSONL file of held-out problems; absent = the task generates its own.'),
+  valPath: optionalTextOrTexts(
+    'JSONL file of held-out problems, or several: a list, or files by the name that their metrics get; absent = the task generates its own.',
+  ),
   options: options("The task's own settings, checked by the task."),
   tools: optionalNames(SHIPPED_TOOLS, 'What the model may call beside the tools of the task; absent = nothing.'),
 });
 
+const difficulty = part({
+  hard: number(0.25, SHARE, 'reward', 'A problem is hard while the mean score of its last group is at most this.'),
+  easy: number(0.75, SHARE, 'reward', 'It is easy above this, and normal between.'),
+  hardWeight: number(0.2, ANY, '', 'How often a hard problem is drawn, beside 1 for one that was not drawn yet.'),
+  normalWeight: number(1, ANY, '', 'The same for a normal one.'),
+  easyWeight: number(0.2, ANY, '', 'The same for an easy one.'),
+});
+
 export const data = part({
   trainBatchSize: count(16, 'prompts', 'Prompts a step; samples a step = this x rollout.n.'),
-  maxPromptLength: count(160, 'tokens', 'A longer prompt is refused, never cut.'),
+  maxPromptLength: count(160, 'tokens', 'A longer prompt ends the run, unless one of the next two keys is set.'),
+  filterOverlongPrompts: flag(false, 'Leave out problems with longer prompts, training and held-out; says how many.'),
+  truncation: choice(
+    'error',
+    ['error', 'left', 'right', 'middle'],
+    'What a longer prompt loses, in tokens of the rendered prompt: left = its start, right = its end (the assistant header with it), middle = what is between the two halves.',
+  ),
+  chatTemplateKwargs: options(
+    "Variables that the chat template gets beside the messages, e.g. Qwen3's enable_thinking.",
+  ),
   maxResponseLength: count(160, 'tokens', 'Everything after the prompt, tool output included.'),
-  valSize: count(256, 'problems', 'Held-out problems an evaluation uses; 256 gives pass@1 to about 3 points.'),
+  trainMaxSamples: optionalCountOrAll(
+    'problems',
+    'Train on so many problems of the file (chosen by seed), or of the generated stream, over and over; -1 or absent = all.',
+  ),
+  sampler: choice(
+    'sequential',
+    ['sequential', 'difficulty'],
+    'difficulty = draw problems by the score of their last group, as the pools below say; needs a finite set.',
+  ),
+  difficulty: v.optional(difficulty, {}),
+  valSize: count(
+    256,
+    'problems',
+    'Held-out problems an evaluation uses, of each set; 256 gives pass@1 to about 3 points.',
+  ),
 });

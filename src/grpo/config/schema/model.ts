@@ -19,6 +19,9 @@ export const model = part({
   path: requiredText(
     'Hugging Face checkpoint: a folder, org/name (@revision), the URL of a folder; or a YAML of webgrpo sft, run first.',
   ),
+  customChatTemplate: optionalText(
+    'File of a Jinja chat template that replaces the one of the tokenizer; checkpoints are saved with it.',
+  ),
   maxMemoryMib: optionalCount('MiB', 'Cap on GPU memory; absent = none, since WebGPU cannot tell how much there is.'),
   loraRank: count(0, '', 'Train LoRA adapters of this rank and keep the weights frozen; 0 = train every weight.', 0),
   loraAlpha: positive(16, '', 'Adapters count loraAlpha / loraRank times (with useRslora: / sqrt(loraRank)).'),

@@ -1,0 +1,72 @@
+/** Draws training problems by how their last group went, in three pools (prime-rl's difficulty pools). */
+
+import { InputError } from '../../errors.ts';
+import { keyedRng } from '../../tasks/random.ts';
+import type { TrainConfig } from '../config/types.ts';
+import type { Metrics } from '../metrics.ts';
+import type { StatefulPart } from '../parts.ts';
+
+const POOLS = ['hard', 'normal', 'easy'] as const;
+type Pool = (typeof POOLS)[number];
+
+/**
+ * A problem's pool follows from the mean score of its latest group; one that was not drawn yet has weight 1. Problems are
+ * drawn with replacement. The state is those means: what a number draws is keyed by seed and number.
+ */
+export class DifficultySampler implements StatefulPart {
+  readonly #settings: TrainConfig['data']['difficulty'];
+  readonly #seed: number;
+  /** [trainSize] mean score of a problem's last group; undefined = unseen. */
+  readonly #scores: (number | undefined)[];
+
+  constructor(config: TrainConfig, trainSize: number) {
+    this.#settings = config.data.difficulty;
+    this.#seed = config.seed;
+    this.#scores = Array.from({ length: trainSize }, () => undefined);
+  }
+
+  /** Index of the problem that draw `number` of the run gets, by the pools of now. */
+  draw(number: number): number {
+    const weights = this.#scores.map((score) => this.#weight(score));
+    const total = weights.reduce((a, b) => a + b, 0);
+    if (total === 0) {
+      throw new InputError(
+        'data.sampler "difficulty" has no problem left to draw: all are in pools of weight 0; raise a data.difficulty weight.',
+      );
+    }
+    let left = keyedRng('difficulty', this.#seed, number).uniform() * total;
+    const index = weights.findIndex((weight) => (left -= weight) < 0);
+    return index >= 0 ? index : weights.findLastIndex((weight) => weight > 0); // rounding of the sum
+  }
+
+  /** The mean score of a group of problem `index`. */
+  observe(index: number, score: number): void {
+    this.#scores[index] = score;
+  }
+
+  /** How many problems each pool has. */
+  metrics(): Metrics {
+    const pools = this.#scores.map((score) => (score === undefined ? 'unseen' : this.#pool(score)));
+    const count = (name: string) => pools.filter((pool) => pool === name).length;
+    return Object.fromEntries(['unseen', ...POOLS].map((name) => [`pool/${name}`, count(name)]));
+  }
+
+  /** Index and score of each problem that was seen. */
+  state(): [number, number][] {
+    return this.#scores.flatMap((score, index) => (score === undefined ? [] : [[index, score] as [number, number]]));
+  }
+
+  restore(state: unknown): void {
+    this.#scores.fill(undefined);
+    for (const [index, score] of state as [number, number][]) this.#scores[index] = score;
+  }
+
+  #pool(score: number): Pool {
+    const { hard, easy } = this.#settings;
+    return score <= hard ? 'hard' : score <= easy ? 'normal' : 'easy';
+  }
+
+  #weight(score: number | undefined): number {
+    return score === undefined ? 1 : this.#settings[`${this.#pool(score)}Weight`];
+  }
+}

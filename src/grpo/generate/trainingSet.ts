@@ -1,0 +1,77 @@
+/** How many training problems there are, which of them are used, and how long a run over them is. */
+
+import { InputError } from '../../errors.ts';
+import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
+import { encodePrompt } from '../../rollout/agent/prompt.ts';
+import { keyedRng, permutation } from '../../tasks/random.ts';
+import type { Problem, Task } from '../../tasks/task.ts';
+import type { TrainConfig } from '../config/types.ts';
+
+/**
+ * The task with `data.trainMaxSamples` of its training problems: the first of the stream, which for a file are a random
+ * choice by seed. Each epoch after the first has an order of its own.
+ */
+export function limitedTask(task: Task, { data }: TrainConfig): Task {
+  const { trainMaxSamples: size = -1 } = data;
+  if (size < 0 || size >= (task.trainSize ?? Infinity)) return task;
+  let order = { key: '', indices: [] as number[] };
+  const chosen = new Map<string, Problem>();
+  return {
+    ...task,
+    trainSize: size,
+    train(index, seed) {
+      const epoch = Math.floor(index / size);
+      const key = `${seed}/${epoch}`;
+      if (order.key !== key) order = { key, indices: orderOf(size, seed, epoch) };
+      const first = order.indices[index % size];
+      // Kept: a task that moves its own difficulty would give another problem of that number later.
+      const problem = chosen.get(`${seed}/${first}`) ?? task.train(first, seed);
+      chosen.set(`${seed}/${first}`, problem);
+      return problem;
+    },
+  };
+}
+
+function orderOf(size: number, seed: number, epoch: number): number[] {
+  if (epoch === 0) return Array.from({ length: size }, (_, i) => i);
+  return permutation(size, keyedRng('train-epoch', seed, epoch));
+}
+
+interface PromptContext {
+  config: TrainConfig;
+  tokenizer: ChatTokenizer;
+  task: Pick<Task, 'tools'>;
+}
+
+/** True for each problem whose prompt, written as a rollout writes it, has at most maxPromptLength tokens. */
+export function promptFits({ config, tokenizer, task }: PromptContext): (problem: Problem) => boolean {
+  const { toolSchemasInPrompt } = config.rollout.multiTurn;
+  const tools = task.tools ?? [];
+  return (problem) =>
+    encodePrompt({ tokenizer, tools, toolSchemasInPrompt, problem }).length <= config.data.maxPromptLength;
+}
+
+/**
+ * The config with the steps that `trainer.totalEpochs` comes to, as verl counts them: whole batches of an epoch (of problems
+ * that are not too long) times epochs. Unchanged where totalTrainingSteps is written. Throws InputError for an endless task.
+ */
+export function withTotalSteps(config: TrainConfig, task: Task, tokenizer: ChatTokenizer): TrainConfig {
+  const { totalTrainingSteps, totalEpochs } = config.trainer;
+  if (totalEpochs === undefined || Number.isFinite(totalTrainingSteps)) return config;
+  const { trainSize, train } = limitedTask(task, config);
+  if (trainSize === undefined) {
+    throw new InputError(
+      `trainer.totalEpochs is ${totalEpochs}, but task "${task.name}" generates problems without end; ` +
+        'set data.trainMaxSamples to bound them, or trainer.totalTrainingSteps.',
+    );
+  }
+  const { trainBatchSize, filterOverlongPrompts } = config.data;
+  const fits = filterOverlongPrompts ? promptFits({ config, tokenizer, task }) : () => true;
+  const size = Array.from({ length: trainSize }, (_, i) => train(i, config.seed)).filter(fits).length;
+  const batches = Math.floor(size / trainBatchSize);
+  if (batches > 0) return { ...config, trainer: { ...config.trainer, totalTrainingSteps: batches * totalEpochs } };
+  throw new InputError(
+    `trainer.totalEpochs counts whole batches, but ${size} training problems do not fill one of ` +
+      `data.trainBatchSize ${trainBatchSize}; lower it, or set trainer.totalTrainingSteps.`,
+  );
+}

@@ -1,0 +1,113 @@
+/** Runs whose problems follow from their rewards: resumed ones are identical; held-out sets by name; runs that end early. */
+import { afterEach, expect, test, vi } from 'vitest';
+import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import { GrpoTrainer } from '../../src/grpo/trainer.ts';
+import type { Checkpoint } from '../../src/grpo/types.ts';
+import { initWeights } from '../../src/model/params.ts';
+import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
+import type { ScoredSample, Task } from '../../src/tasks/task.ts';
+import { createLocalEngine, engineSizes, type LocalEngine } from '../../src/workers/localEngine.ts';
+import { tinyConfig } from './tinyModel.ts';
+
+/** Moves its own operand by what it sees. */
+function movingTask(): Task {
+  let offset = 0;
+  return {
+    name: 'moving',
+    trainSize: 6,
+    train: (index) => ({
+      id: `${index % 6}/${offset}`,
+      messages: [{ role: 'user', content: `${index % 6} plus ${offset}` }],
+      answer: '',
+    }),
+    heldOut: (count) =>
+      ['a', 'b'].flatMap((dataSource) =>
+        Array.from({ length: count }, (_, i) => ({
+          id: `${dataSource}${i}`,
+          messages: [{ role: 'user' as const, content: `${i} plus 3` }],
+          answer: '',
+          dataSource,
+        })),
+      ),
+    reward: ({ responseTokens, problem: { dataSource } }: ScoredSample) => ({
+      score: responseTokens % 2,
+      acc: dataSource === 'a' ? 1 : 0,
+      pred: 'x',
+    }),
+    observe: (_, rewards) => void (offset = (offset + rewards.filter(({ score }) => score === 1).length) % 10),
+    state: () => offset,
+    restore: (state) => void (offset = state as number),
+  };
+}
+
+const configOf = (trainer: object) =>
+  resolveTrainConfig({
+    name: 'tiny',
+    model: { path: 'x' },
+    data: { trainBatchSize: 2, maxPromptLength: 16, maxResponseLength: 6, valSize: 2, sampler: 'difficulty' },
+    rollout: { n: 4, maxSlots: 8, valKwargs: { n: 2 } },
+    actor: { ppoMiniBatchSize: 2, maxTokenLen: 80, optim: { lr: 0.01 } },
+    trainer: { totalTrainingSteps: 4, valBeforeTrain: false, testFreq: 0, ...trainer },
+  });
+
+const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
+const model = { ...tinyConfig, vocabSize: 512 };
+vi.setConfig({ testTimeout: 240_000 });
+const engines: LocalEngine[] = [];
+afterEach(() => engines.splice(0).forEach((engine) => engine.destroy()));
+
+async function trainerOf(trainer: object = {}) {
+  const config = configOf(trainer);
+  const files = { tokenizerJson, tokenizerConfigJson };
+  const engine = await createLocalEngine({
+    ...engineSizes(config),
+    config: model,
+    weights: initWeights(model, 3),
+    ...files,
+  });
+  engines.push(engine);
+  const seen: string[][] = [];
+  const checkpoints: Checkpoint[] = [];
+  const grpo = new GrpoTrainer({
+    config,
+    task: movingTask(),
+    engine,
+    onStep: (_, samples) =>
+      void seen.push(samples.map(({ problem, trajectory }) => `${problem.id} ${trajectory.responseIds.join()}`)),
+    onCheckpoint: (checkpoint) => void checkpoints.push(checkpoint),
+  });
+  return { grpo, seen, checkpoints };
+}
+
+test('a run that draws by difficulty, of a task that moves by its rewards, goes on from a checkpoint as if nothing had happened', async () => {
+  const first = await trainerOf({ saveFreq: 2 });
+  await first.grpo.fit();
+  const again = await trainerOf();
+  const checkpoint = first.checkpoints[0];
+  const state = JSON.parse(JSON.stringify(checkpoint.state)) as typeof checkpoint.state;
+  expect(Object.keys(state.parts ?? {})).toEqual(['sampler', 'task']);
+  await again.grpo.restore({ ...checkpoint, state });
+  await again.grpo.fit();
+  expect(again.seen).toEqual(first.seen.slice(2));
+  expect(new Set(first.seen.flat().map((text) => text.split(' ')[0])).size).toBeGreaterThan(2);
+});
+
+test('held-out sets have metrics of their own; a metric that is good enough ends the run with an evaluation', async () => {
+  const { grpo } = await trainerOf({ stopWhen: { metric: 'response_length/mean', atLeast: 0 } });
+  const { state, history, reached, stopped } = await grpo.fit();
+  expect([state.step, stopped, history.length]).toEqual([1, false, 1]);
+  expect(reached).toMatch(/^response_length\/mean is [\d.]+, at least 0$/);
+  expect(history[0]).toMatchObject({
+    'val-core/a/acc/mean@2': 1,
+    'val-core/b/acc/mean@2': 0,
+    'val-core/a/acc/best@2/mean': 1,
+    'val-core/a/acc/maj@2/mean': 1,
+    'val-core/b/acc/greedy': 0,
+    'pool/unseen': expect.any(Number) as number,
+  });
+  const { grpo: byEvaluation } = await trainerOf({
+    testFreq: 2,
+    stopWhen: { metric: 'val-core/a/acc/greedy', atLeast: 1 },
+  });
+  expect((await byEvaluation.fit()).state.step).toBe(2);
+});
