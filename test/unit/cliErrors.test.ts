@@ -5,6 +5,7 @@ import { cpSync, existsSync, mkdtempSync, readFileSync, writeFileSync } from 'no
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { beforeAll, expect, test } from 'vitest';
+import { bundle } from '../../scripts/lib/bundle.mjs';
 
 const CONFIG = 'configs/gsm8k-tool.yaml';
 const folder = mkdtempSync(join(tmpdir(), 'webgrpo-errors-'));
@@ -114,6 +115,36 @@ test('a driver that is not there', () => {
   if (process.platform !== 'linux') return;
   expect(stderr).toMatch(/VK_ICD_FILENAMES is "\/nowhere\/icd\.json", but Dawn finds no adapter through it; /);
   expect(status).toBe(2);
+});
+
+test.runIf(process.platform === 'linux')(
+  'a machine without an adapter: it is no bad input, and nothing else is said',
+  async () => {
+    const main = join(await bundle(process.cwd()), 'main.js');
+    const env = { ...process.env, VK_ICD_FILENAMES: '/nowhere/icd.json' };
+    for (const args of [
+      ['eval', CONFIG],
+      ['train', CONFIG, `trainer.outDir=${runs}`],
+      ['sft', 'configs/gsm8k-sft.yaml', `trainer.outDir=${runs}`],
+      ['generate', '--model', 'checkpoints/gsm8k-tool', '--prompt', 'x'],
+    ]) {
+      const { status, stdout, stderr } = spawnSync(process.execPath, [main, ...args], { encoding: 'utf8', env });
+      // Vulkan's loader has warnings of its own before it.
+      expect(stderr).toMatch(/^WebGPU found no adapter\. [^\n]*\n$/m);
+      expect(stderr).not.toMatch(/^(model|memory plan|warm start|an earlier run)/m);
+      expect(stdout).toBe('');
+      expect(status).toBe(1);
+    }
+    expect(existsSync(runs)).toBe(false);
+  },
+);
+
+test('help and version', () => {
+  const version = (JSON.parse(readFileSync('package.json', 'utf8')) as { version: string }).version;
+  for (const flag of ['--version', '-V']) expect(webgrpo(flag)).toMatchObject({ status: 0, stdout: `${version}\n` });
+  expect(webgrpo('help', 'train').stdout).toBe(webgrpo('train', '--help').stdout);
+  expect(webgrpo('help', 'train').stdout).toMatch(/^webgrpo train: /);
+  expect(webgrpo('help', 'trian').said).toEqual(['Unknown command "trian"; did you mean "train"? See --help.']);
 });
 
 test('a word for robustness that is none', () => {

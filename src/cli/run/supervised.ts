@@ -14,6 +14,7 @@ import { keyedRng } from '../../tasks/random.ts';
 import { exampleOf, taskTokenizer } from '../../tasks/supervised/warmStart.ts';
 import { engineSizes } from '../../workers/localEngine.ts';
 import { type LoadedModel, loadModelFiles, saveModel } from './checkpoints.ts';
+import { installDawn } from '../dawn.ts';
 import { readJsonFile } from '../files.ts';
 import { onInterrupt } from './interrupt.ts';
 import { openTask, readGsm8k } from './openTask.ts';
@@ -30,6 +31,7 @@ interface SupervisedRun {
 
 /** Trains into <outDir>/<name>; an earlier run of that name is kept under another. */
 export async function runSupervised(config: SftConfig): Promise<SupervisedRun> {
+  await installDawn(); // without an adapter no folder is made and none moved
   const model = await startModel(config);
   const { folder, moved } = await RunFolder.create(join(config.trainer.outDir, config.name), config);
   if (moved) say(`an earlier run of that name is kept as ${moved}`);
