@@ -47,6 +47,7 @@ const rollout = (step: number, content: string): LoggedRollout => ({
   numTurns: 1,
   numToolCalls: 0,
   responseTokens: 3,
+  advantage: 0.5,
   messages: [
     { role: 'user', content: 'q' },
     { role: 'assistant', content },

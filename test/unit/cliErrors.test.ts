@@ -60,7 +60,34 @@ test('no config at all', () => refused(['train'], /^Which config\? /));
 test('a missing checkpoint', () =>
   refused(['train', CONFIG, 'model.path=nope'], /^The checkpoint folder nope does not exist; /));
 
-test('nothing to resume', () => refused(['train', CONFIG, 'trainer.resume=true'], /^There is nothing to resume in /));
+test('a path to resume from that is missing, is nothing, or is no checkpoint of a training run', () => {
+  const mode = 'trainer.resumeMode=resume_path';
+  refused(['train', CONFIG, mode], /trainer\.resumeFromPath is missing; set it to a checkpoint or run folder, /);
+  refused(
+    ['train', CONFIG, mode, 'trainer.resumeFromPath=nope'],
+    /^trainer\.resumeFromPath: nope does not exist; give /,
+  );
+  refused(
+    ['train', CONFIG, mode, 'trainer.resumeFromPath=checkpoints/gsm8k-tool'],
+    /checkpoints\/gsm8k-tool is no checkpoint of a training run, and holds none; give a folder such as /,
+  );
+});
+
+test('keys of runs: modes, trackers and the best checkpoint', () => {
+  refused(
+    ['train', CONFIG, 'trainer.resumeMode=path'],
+    /"trainer\.resumeMode" is "path"; allowed: disable \| auto \| resume_path\.$/,
+  );
+  refused(
+    ['train', CONFIG, 'trainer.logger=[console, wandb]'],
+    /"trainer\.logger" is .*; allowed: some of console, jsonl, csv, tensorboard\.$/,
+  );
+  refused(
+    ['train', CONFIG, 'trainer.maxActorCkptToKeep=0'],
+    /"trainer\.maxActorCkptToKeep" is 0; allowed: integer >= 1\.$/,
+  );
+  refused(['train', CONFIG, 'trainer.greaterIsBetter=true'], /trainer\.metricForBestModel .* is not set; /);
+});
 
 test('an unknown command', () => refused(['trian'], /^Unknown command "trian"; did you mean "train"\?/));
 

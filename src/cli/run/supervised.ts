@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { resolveTrainConfig } from '../../grpo/config/resolve.ts';
 import { freshModelConfig, trainSupervised } from '../../grpo/sft.ts';
 import type { SftConfig } from '../../grpo/config/sftSchema.ts';
+import type { Metrics } from '../../grpo/metrics.ts';
 import { GrpoTrainer } from '../../grpo/trainer.ts';
 import { initWeights, parameterCount } from '../../model/params.ts';
 import { ChatTokenizer } from '../../model/tokenizer/chat.ts';
@@ -21,6 +22,7 @@ import { openTask, readGsm8k } from './openTask.ts';
 import { say } from './progress.ts';
 import { RunFolder } from './runFolder.ts';
 import { openEngine } from './session.ts';
+import { openTrackers } from './trackers.ts';
 
 /** The trained model (its newest checkpoint is in the folder) and the loss of each step. */
 interface SupervisedRun {
@@ -69,7 +71,8 @@ async function trainTokenizer(task: SftConfig['task'], vocabSize: number) {
 async function runSft(config: SftConfig, model: LoadedModel, folder: RunFolder): Promise<number[]> {
   const { engine: name, data, trainer } = config;
   const engine = await openEngine(model, { engine: name, maxTokenLen: data.maxTokenLen, maxPositions: data.maxLength });
-  const losses: number[] = [];
+  const [losses, history]: [number[], Metrics[]] = [[], []];
+  const trackers = await openTrackers(trainer.logger, folder, history);
   let stopped = false;
   const removeHandler = onInterrupt(() => {
     stopped = true;
@@ -83,10 +86,12 @@ async function runSft(config: SftConfig, model: LoadedModel, folder: RunFolder):
       shouldStop: () => stopped,
       onStep: async (metrics) => {
         losses.push(metrics['train/loss']);
+        history.push(metrics);
         await folder.appendMetrics(metrics);
+        for (const tracker of trackers) await tracker.log(metrics, history);
         const speed = metrics['perf/trained_tokens'] / metrics['timing_s/step'];
         const step = metrics['training/global_step'];
-        if (step % 10 === 0 || step === 1)
+        if (trainer.logger.includes('console') && (step % 10 === 0 || step === 1))
           say(
             `step ${step}/${trainer.totalTrainingSteps}  loss ${losses.at(-1)!.toFixed(4)}  tokens/s ${speed.toFixed(0)}`,
           );

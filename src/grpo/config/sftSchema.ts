@@ -15,6 +15,7 @@ import {
   requiredText,
   text,
 } from './keys.ts';
+import { logger } from './schema/trainer.ts';
 
 const model = part({
   path: optionalText('Checkpoint to start from; absent = fresh weights of the sizes below.'),
@@ -83,6 +84,7 @@ export const SFT_SCHEMA = part({
     part({
       totalTrainingSteps: count(330, 'updates', 'Updates in all.'),
       outDir: text('runs', 'The run folder is <outDir>/<name>.'),
+      logger,
     }),
     {},
   ),
