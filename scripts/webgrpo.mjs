@@ -7,7 +7,7 @@ import { exitOnSetupError } from './lib/say.mjs';
 import { ROOT, setup } from './setup.mjs';
 
 /** Commands that never touch a GPU must work without one. */
-const WITHOUT_GPU = ['config', 'report', 'profile', 'export', 'help', '--help', '-h', '--version', undefined];
+const WITHOUT_GPU = ['config', 'report', 'profile', 'export', 'help', '--help', '-h', '--version', '-V', undefined];
 
 /** @param {string[]} args */
 function needsGpu([command, ...rest]) {
@@ -18,7 +18,8 @@ function needsGpu([command, ...rest]) {
 const args = process.argv.slice(2);
 const cwd = process.cwd();
 try {
-  const env = setup({ adapter: needsGpu(args) });
+  const command = process.env.npm_lifecycle_event ? 'npm run -s webgrpo --' : 'node scripts/webgrpo.mjs';
+  const env = { ...setup({ adapter: needsGpu(args) }), WEBGRPO_STARTED_AS: command };
   const folder = await bundle(ROOT);
   process.exitCode = await runNode(join(folder, 'main.js'), args, { env, cwd });
 } catch (error) {

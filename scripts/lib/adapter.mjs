@@ -39,6 +39,7 @@ function noAdapter() {
   throw new SetupError(
     'No WebGPU adapter: no hardware GPU with a Vulkan, Metal or D3D12 driver, and no software driver beside a Chromium. ' +
       'Install a GPU driver, or Chromium (Debian: apt-get install chromium), or set VK_ICD_FILENAMES to a Vulkan driver.',
+    1,
   );
 }
 

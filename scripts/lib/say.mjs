@@ -10,10 +10,19 @@ export function say(line) {
   process.stderr.write(`setup: ${line}\n`);
 }
 
-/** A failure the user can act on: shown without a stack, exit code 2. */
+/** A failure the user can act on: shown without a stack. Exit code 2 where what the user gave is wrong, else 1. */
 export class SetupError extends Error {
   /** @override */
   name = 'SetupError';
+
+  /**
+   * @param {string} message
+   * @param {1 | 2} exitCode
+   */
+  constructor(message, exitCode = 2) {
+    super(message);
+    this.exitCode = exitCode;
+  }
 }
 
 /**
@@ -42,5 +51,5 @@ export const messageOf = (error) => (error instanceof Error ? error.message : St
 export function exitOnSetupError(error) {
   if (!(error instanceof SetupError)) throw error;
   process.stderr.write(`${error.message}\n`);
-  process.exit(2);
+  process.exit(error.exitCode);
 }

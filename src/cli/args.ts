@@ -1,5 +1,6 @@
 /** The command line: flags, and overrides written as `actor.optim.lr=1e-4`. */
 
+import { distance } from 'fastest-levenshtein';
 import { parseArgs } from 'node:util';
 import { InputError } from '../errors.ts';
 
@@ -50,8 +51,19 @@ function parse(args: readonly string[], options: Record<string, { type: 'string'
   } catch (error) {
     const known = Object.keys(options).map((name) => `--${name}`);
     const [reason] = (error as Error).message.split('. ');
-    throw new InputError(`${reason.replace(/\.$/, '')}; known options: ${known.join(', ')}.`);
+    const [mistyped] = /(?<=Unknown option ')--[^']+/.exec(reason) ?? [];
+    const meant = mistyped === undefined ? undefined : nearestOption(mistyped, known);
+    const hint = meant === undefined ? '' : ` did you mean ${meant}?`;
+    throw new InputError(`${reason.replace(/\.$/, '')};${hint} known options: ${known.join(', ')}.`);
   }
+}
+
+/** Undefined where no option is near: more than half of its letters would be others. */
+function nearestOption(mistyped: string, known: readonly string[]): string | undefined {
+  const letters = (option: string) => option.replace(/^--/, '').toLowerCase();
+  const cost = (option: string) => distance(letters(mistyped), letters(option)) / letters(option).length;
+  const nearest = known.reduce((best, option) => (cost(option) < cost(best) ? option : best));
+  return cost(nearest) <= 0.5 ? nearest : undefined;
 }
 
 /** A flag that must be a number in [min, max]. */

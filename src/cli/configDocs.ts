@@ -5,18 +5,31 @@ import { TRAIN_SCHEMA } from '../grpo/config/schema/index.ts';
 import { SFT_SCHEMA } from '../grpo/config/sftSchema.ts';
 import { InputError } from '../errors.ts';
 
-/** Keys of a training config, or of the part named. Throws InputError for a part that has no keys. */
-export function configText(part?: string): { text: string; keys: DocumentedKey[] } {
-  const all = keyDocs(TRAIN_SCHEMA);
-  const keys = part === undefined ? all : all.filter(({ path }) => path === part || path.startsWith(`${part}.`));
+const SCHEMAS = { train: TRAIN_SCHEMA, sft: SFT_SCHEMA };
+
+/** A key, and which command's YAML has it. */
+interface CommandKey extends DocumentedKey {
+  command: string;
+}
+
+/** Keys of all configs, of one command's, or of the part named. Throws InputError for a part that has no keys. */
+export function configText(part?: string): { text: string; keys: CommandKey[] } {
+  const all = Object.entries(SCHEMAS).flatMap(([command, schema]) =>
+    keyDocs(schema).map((key): CommandKey => ({ command, ...key })),
+  );
+  const isAsked = ({ command, path }: CommandKey) =>
+    part === undefined || command === part || path === part || path.startsWith(`${part}.`);
+  const keys = all.filter(isAsked);
   if (keys.length === 0) {
-    const parts = [...new Set(all.map(({ path }) => path.split('.')[0]))];
+    const parts = [...Object.keys(SCHEMAS), ...new Set(all.map(({ path }) => path.split('.')[0]))];
     throw new InputError(`The config has no part "${part}"; there are ${parts.join(', ')}.`);
   }
-  const text = keys
-    .map((key) => `${key.path}: ${showDefault(key)}\n    ${key.range}${unit(key)}. ${key.why}`)
-    .join('\n');
-  return { text, keys };
+  const line = (key: CommandKey) => `${key.path}: ${showDefault(key)}\n    ${key.range}${unit(key)}. ${key.why}`;
+  const sections = Object.keys(SCHEMAS).flatMap((command) => {
+    const own = keys.filter((key) => key.command === command);
+    return own.length > 0 ? [[`webgrpo ${command}:`, ...own.map(line)].join('\n')] : [];
+  });
+  return { text: sections.join('\n\n'), keys };
 }
 
 export function configMarkdown(): string {

@@ -1,6 +1,6 @@
 /** WebGPU for Node: Dawn, put where a browser has it. */
 
-import { bindingBytes } from '../gpu/adapter.ts';
+import { bindingBytes, requestAdapter } from '../gpu/adapter.ts';
 import { NoAdapterError } from '../errors.ts';
 import { InputError } from '../errors.ts';
 
@@ -20,8 +20,8 @@ export function robustness(): 'on' | 'off' {
 }
 
 /**
- * Puts Dawn on `navigator.gpu`, once. Throws NoAdapterError where the package is not installed, InputError for a wrong
- * `WEBGRPO_ROBUSTNESS`.
+ * Puts Dawn on `navigator.gpu`, once. Throws NoAdapterError where the package is not installed or finds no adapter,
+ * InputError for a wrong `WEBGRPO_ROBUSTNESS`.
  */
 export async function installDawn(): Promise<void> {
   if (dawn) return;
@@ -33,12 +33,12 @@ export async function installDawn(): Promise<void> {
   dawn = create(options);
   Object.defineProperty(globalThis, 'navigator', { value: { gpu: dawn }, configurable: true });
   restWhileWaiting();
+  await requestAdapter();
 }
 
-/** The most bytes that a device of this machine will bind, for a plan before there is one; Infinity without an adapter. */
+/** The most bytes that a device of this machine will bind, for a plan before there is one. Throws NoAdapterError. */
 export async function adapterBindingBytes(): Promise<number> {
-  const adapter = await navigator.gpu.requestAdapter({ powerPreference: 'high-performance' });
-  return adapter ? bindingBytes(adapter.limits) : Infinity;
+  return bindingBytes((await requestAdapter()).limits);
 }
 
 const REST_MS = 0.2;

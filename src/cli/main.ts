@@ -4,6 +4,7 @@
  * Exit codes: 0 done, 1 the run failed, 2 bad input.
  */
 
+import { version } from '../../package.json';
 import { DeviceLostError, InputError, NoAdapterError, OutOfMemoryError } from '../errors.ts';
 import { nearestKey } from '../grpo/config/resolve.ts';
 import { readArgs } from './args.ts';
@@ -50,16 +51,15 @@ export async function main(argv: readonly string[]): Promise<number> {
 }
 
 async function dispatch([name, ...rest]: readonly string[]): Promise<number> {
-  if (name === undefined || name === 'help' || name === '--help' || name === '-h') {
-    process.stdout.write(overview());
+  if (name === undefined || ['help', '--help', '-h'].includes(name)) {
+    process.stdout.write(rest.length > 0 ? helpOf(rest[0], commandOf(rest[0])) : overview());
     return 0;
   }
-  if (!Object.hasOwn(COMMANDS, name)) {
-    throw new InputError(
-      `Unknown command "${name}"; did you mean "${nearestKey(name, Object.keys(COMMANDS))}"? See --help.`,
-    );
+  if (name === '--version' || name === '-V') {
+    process.stdout.write(`${version}\n`);
+    return 0;
   }
-  const command = COMMANDS[name];
+  const command = commandOf(name);
   const help = { help: { help: 'this text' } };
   const args = readArgs(rest, { ...command.flags, ...help });
   if (args.flags['help']) {
@@ -69,6 +69,14 @@ async function dispatch([name, ...rest]: readonly string[]): Promise<number> {
   await importModules(args.lists?.['import'] ?? []);
   const ok = await command.run(args, outputOf(args.flags['json'] === true));
   return ok === false ? 1 : 0;
+}
+
+/** Throws InputError that names the nearest. */
+function commandOf(name: string): Command {
+  if (Object.hasOwn(COMMANDS, name)) return COMMANDS[name];
+  throw new InputError(
+    `Unknown command "${name}"; did you mean "${nearestKey(name, Object.keys(COMMANDS))}"? See --help.`,
+  );
 }
 
 function outputOf(json: boolean): Output {
@@ -85,18 +93,21 @@ const nullForNonFinite = (_key: string, value: unknown) =>
   typeof value === 'number' && !Number.isFinite(value) ? null : value;
 
 function isBadInput(error: unknown): boolean {
-  return error instanceof InputError || error instanceof NoAdapterError || error instanceof OutOfMemoryError;
+  return error instanceof InputError || error instanceof OutOfMemoryError;
 }
+
+const isForTheUser = (error: unknown): error is Error =>
+  isBadInput(error) || error instanceof NoAdapterError || error instanceof DeviceLostError;
 
 /** One sentence for what a user can act on; the stack of everything else, since that is our bug. */
 function describe(error: unknown): string {
-  if (isBadInput(error) || error instanceof DeviceLostError) return (error as Error).message;
+  if (isForTheUser(error)) return error.message;
   return error instanceof Error ? (error.stack ?? error.message) : String(error);
 }
 
 function overview(): string {
   const lines = Object.entries(COMMANDS).map(([name, { summary }]) => `  ${name.padEnd(10)}${summary}`);
-  return `webgrpo <command> [options]\n\n${lines.join('\n')}\n\n"webgrpo <command> --help" says more.\n`;
+  return `webgrpo <command> [options]\n\n${lines.join('\n')}\n\n"webgrpo <command> --help" and "webgrpo help <command>" say more; --version prints ${version}.\n`;
 }
 
 function helpOf(name: string, { summary, usage, flags, details }: Command): string {

@@ -27,10 +27,8 @@ export async function offersHalves(): Promise<boolean> {
   return adapter?.features.has('shader-f16') ?? false;
 }
 
-/** Takes an adapter, and a device with everything of it that kernels use. Throws NoAdapterError. */
-export async function openAdapter(
-  powerPreference: GPUPowerPreference = 'high-performance',
-): Promise<{ device: GPUDevice; summary: AdapterSummary }> {
+/** The adapter that a device would be opened on. Throws NoAdapterError. */
+export async function requestAdapter(powerPreference: GPUPowerPreference = 'high-performance'): Promise<GPUAdapter> {
   const gpu = globalThis.navigator?.gpu;
   if (!gpu)
     throw new NoAdapterError(
@@ -41,6 +39,14 @@ export async function openAdapter(
     throw new NoAdapterError(
       'WebGPU found no adapter. In headless Chromium pass --enable-unsafe-webgpu; in Node set VK_ICD_FILENAMES to a Vulkan driver (npm start does this).',
     );
+  return adapter;
+}
+
+/** Takes an adapter, and a device with everything of it that kernels use. Throws NoAdapterError. */
+export async function openAdapter(
+  powerPreference?: GPUPowerPreference,
+): Promise<{ device: GPUDevice; summary: AdapterSummary }> {
+  const adapter = await requestAdapter(powerPreference);
   const wanted: GPUFeatureName[] = ['shader-f16', 'subgroups', 'timestamp-query'];
   const limits = adapter.limits;
   const device = await adapter.requestDevice({

@@ -1,7 +1,7 @@
 /** Sampled rollouts: what a run logs of each step, and the few of them that its report shows. */
 
 import type { Sample } from '../grpo/update/batch.ts';
-import type { Message } from '../tasks/task.ts';
+import type { Message, Reward } from '../tasks/task.ts';
 
 /** One sampled rollout, as `rollouts/step-N.jsonl` holds it a line. */
 export interface LoggedRollout {
@@ -18,24 +18,36 @@ export interface LoggedRollout {
   numTurns: number;
   numToolCalls: number;
   responseTokens: number;
+  /** Mean over its trained tokens; null = it has none. */
+  advantage: number | null;
+  /** Reward of each assistant turn, where the task gives them. */
+  turnRewards?: number[];
+  /** The reward's further values, by name, where the task gives them. */
+  extra?: Reward['extra'];
 }
 
 /** The first `count` samples of a step, group by group, as they are logged. */
 export function loggedRollouts(samples: readonly Sample[], step: number, count: number): LoggedRollout[] {
-  return samples.slice(0, count).map(({ problem, group, trajectory, messages, reward }) => ({
+  return samples.slice(0, count).map(({ problem, group, trajectory, messages, reward, advantage }) => ({
     step,
     group,
     problem: problem.id,
     answer: problem.answer,
     messages: [...problem.messages, ...messages],
-    score: Number.isNaN(reward.score) ? null : reward.score,
-    acc: Number.isNaN(reward.acc) ? null : reward.acc,
+    score: numberOrNull(reward.score),
+    acc: numberOrNull(reward.acc),
     stopReason: trajectory.stopReason,
     numTurns: trajectory.numTurns,
     numToolCalls: trajectory.numToolCalls,
     responseTokens: trajectory.responseIds.length,
+    advantage: numberOrNull(advantage ?? NaN),
+    ...(reward.turns && { turnRewards: reward.turns }),
+    ...(reward.extra && { extra: reward.extra }),
   }));
 }
+
+/** JSON has no NaN. */
+const numberOrNull = (value: number): number | null => (Number.isNaN(value) ? null : value);
 
 /** The rollouts of one step that a report shows. */
 export interface ShownStep {

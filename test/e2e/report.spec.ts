@@ -35,7 +35,18 @@ test.beforeAll(() => {
     { role: 'assistant', content: HOSTILE },
   ];
   const facts = { step: 1, group: 0, problem: 'p', answer: '4', score: 1, acc: 1, stopReason: 'completed' };
-  write('rollouts/step-1.jsonl', [{ ...facts, messages, numTurns: 1, numToolCalls: 0, responseTokens: 3 }]);
+  write('rollouts/step-1.jsonl', [
+    {
+      ...facts,
+      messages,
+      numTurns: 1,
+      numToolCalls: 0,
+      responseTokens: 3,
+      advantage: -0.25,
+      turnRewards: [0.5, 0.5],
+      extra: { brief: 1 },
+    },
+  ]);
   const sample = { problem: 'p', stop: '<b>', turns: 1, tokens: 20, toolCalls: 0, score: 1 };
   const events = [
     ['decode', 0, 0, 8, 4],
@@ -78,7 +89,7 @@ test('report.html has the summary, the curves and the rollouts of a run', async 
   await expect(page.locator('.chart canvas')).toHaveCount(2);
   await expect(page.locator('.u-legend').first()).toContainText('sampled');
   await expect(page.locator('article header')).toHaveText(
-    'reward 1.00 - answer 4 - 0 tool calls - 3 tokens - completed - p',
+    'reward 1.00 - advantage -0.25 - by turn 0.50, 0.50 - brief 1 - answer 4 - 0 tool calls - 3 tokens - completed - p',
   );
   await expect(page.locator('.message.assistant span')).toHaveText(HOSTILE);
   const inPage = JSON.parse((await page.locator('#report').textContent())!) as unknown;

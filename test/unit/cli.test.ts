@@ -5,6 +5,7 @@ import { expect, test } from 'vitest';
 import { stalePackage } from '../../scripts/lib/packages.mjs';
 import { readArgs } from '../../src/cli/args.ts';
 import { configMarkdown, configText } from '../../src/cli/configDocs.ts';
+import { quoted, startedAs } from '../../src/cli/startedAs.ts';
 import { readJsonFile, readText, writeFolder, writeWhole } from '../../src/cli/files.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { resolvedAlgorithm, stepLine, timeLeft } from '../../src/cli/run/progress.ts';
@@ -48,6 +49,7 @@ const rollout = (step: number, content: string): LoggedRollout => ({
   numTurns: 1,
   numToolCalls: 0,
   responseTokens: 3,
+  advantage: 0.5,
   messages: [
     { role: 'user', content: 'q' },
     { role: 'assistant', content },
@@ -60,7 +62,8 @@ test('flags, overrides and files are told apart', () => {
   expect(args.positionals).toEqual(['a.yaml']);
   expect(args.overrides).toEqual(['actor.optim.lr=1e-4']);
   expect(args.flags).toMatchObject({ json: true, model: 'm=1/x' });
-  expect(() => readArgs(['--nope'], specs)).toThrow(InputError);
+  expect(() => readArgs(['--nope'], specs)).toThrow(/'--nope'; known options: --json, --model\.$/);
+  expect(() => readArgs(['--modle', 'x'], specs)).toThrow(/'--modle'; did you mean --model\? known options: /);
   expect(() => readArgs(['--model'], specs)).toThrow(InputError);
 });
 
@@ -175,7 +178,35 @@ test('docs/config.md is what the schemas say', () => {
     configMarkdown(),
   );
   expect(configText('actor.optim').keys.map(({ path }) => path)).toContain('actor.optim.lr');
-  expect(() => configText('optim')).toThrow(/The config has no part "optim"; there are name, engine/);
+  expect(() => configText('optimizer')).toThrow(
+    /The config has no part "optimizer"; there are train, sft, name, engine/,
+  );
+});
+
+test('config lists the keys of every command that reads a YAML', () => {
+  const { text, keys } = configText();
+  expect(text).toMatch(/^webgrpo train:\nname: .*\n\nwebgrpo sft:\nname: /s);
+  expect(keys).toContainEqual(expect.objectContaining({ command: 'sft', path: 'data.demonstrations.guessRate' }));
+  expect(new Set(configText('sft').keys.map(({ command }) => command))).toEqual(new Set(['sft']));
+  expect(configText('trainer').text.match(/trainer\.totalTrainingSteps/g)).toHaveLength(2);
+});
+
+test('what to type next fits how the program was started', () => {
+  expect(startedAs({ WEBGRPO_STARTED_AS: 'npm run -s webgrpo --' }, '/cache/bundle/main.js')).toBe(
+    'npm run -s webgrpo --',
+  );
+  expect(startedAs({ npm_command: 'exec' }, '/root/.npm/_npx/1/node_modules/.bin/webgrpo')).toBe('npx webgrpo');
+  expect(startedAs({ PATH: '/usr/bin' }, '/home/me/app/node_modules/.bin/webgrpo')).toBe('npx webgrpo');
+  // npm puts a project's own programs on the PATH of its scripts, but not of the user's shell.
+  const script = '/home/me/app/node_modules/.bin/webgrpo';
+  expect(startedAs({ PATH: '/home/me/app/node_modules/.bin:/usr/bin' }, script)).toBe('npx webgrpo');
+  expect(startedAs({ PATH: '/usr/local/bin:/usr/bin' }, '/usr/local/bin/webgrpo')).toBe('webgrpo');
+  expect(startedAs({ PATH: '/usr/bin' }, 'dist/cli/main.js')).toBe('node dist/cli/main.js');
+  expect(['seed=2', 'rollout.stop=["a b"]', "name=it's"].map(quoted)).toEqual([
+    'seed=2',
+    `'rollout.stop=["a b"]'`,
+    `'name=it'\\''s'`,
+  ]);
 });
 
 test('set-up: npm ci runs only when an installed package is not the locked one', async () => {

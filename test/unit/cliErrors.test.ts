@@ -5,6 +5,7 @@ import { cpSync, existsSync, mkdtempSync, readFileSync, writeFileSync } from 'no
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { beforeAll, expect, test } from 'vitest';
+import { bundle } from '../../scripts/lib/bundle.mjs';
 
 const CONFIG = 'configs/gsm8k-tool.yaml';
 const folder = mkdtempSync(join(tmpdir(), 'webgrpo-errors-'));
@@ -59,7 +60,34 @@ test('no config at all', () => refused(['train'], /^Which config\? /));
 test('a missing checkpoint', () =>
   refused(['train', CONFIG, 'model.path=nope'], /^The checkpoint folder nope does not exist; /));
 
-test('nothing to resume', () => refused(['train', CONFIG, 'trainer.resume=true'], /^There is nothing to resume in /));
+test('a path to resume from that is missing, is nothing, or is no checkpoint of a training run', () => {
+  const mode = 'trainer.resumeMode=resume_path';
+  refused(['train', CONFIG, mode], /trainer\.resumeFromPath is missing; set it to a checkpoint or run folder, /);
+  refused(
+    ['train', CONFIG, mode, 'trainer.resumeFromPath=nope'],
+    /^trainer\.resumeFromPath: nope does not exist; give /,
+  );
+  refused(
+    ['train', CONFIG, mode, 'trainer.resumeFromPath=checkpoints/gsm8k-tool'],
+    /checkpoints\/gsm8k-tool is no checkpoint of a training run, and holds none; give a folder such as /,
+  );
+});
+
+test('keys of runs: modes, trackers and the best checkpoint', () => {
+  refused(
+    ['train', CONFIG, 'trainer.resumeMode=path'],
+    /"trainer\.resumeMode" is "path"; allowed: disable \| auto \| resume_path\.$/,
+  );
+  refused(
+    ['train', CONFIG, 'trainer.logger=[console, wandb]'],
+    /"trainer\.logger" is .*; allowed: some of console, jsonl, csv, tensorboard\.$/,
+  );
+  refused(
+    ['train', CONFIG, 'trainer.maxActorCkptToKeep=0'],
+    /"trainer\.maxActorCkptToKeep" is 0; allowed: integer >= 1\.$/,
+  );
+  refused(['train', CONFIG, 'trainer.greaterIsBetter=true'], /trainer\.metricForBestModel .* is not set; /);
+});
 
 test('an unknown command', () => refused(['trian'], /^Unknown command "trian"; did you mean "train"\?/));
 
@@ -114,6 +142,36 @@ test('a driver that is not there', () => {
   if (process.platform !== 'linux') return;
   expect(stderr).toMatch(/VK_ICD_FILENAMES is "\/nowhere\/icd\.json", but Dawn finds no adapter through it; /);
   expect(status).toBe(2);
+});
+
+test.runIf(process.platform === 'linux')(
+  'a machine without an adapter: it is no bad input, and nothing else is said',
+  async () => {
+    const main = join(await bundle(process.cwd()), 'main.js');
+    const env = { ...process.env, VK_ICD_FILENAMES: '/nowhere/icd.json' };
+    for (const args of [
+      ['eval', CONFIG],
+      ['train', CONFIG, `trainer.outDir=${runs}`],
+      ['sft', 'configs/gsm8k-sft.yaml', `trainer.outDir=${runs}`],
+      ['generate', '--model', 'checkpoints/gsm8k-tool', '--prompt', 'x'],
+    ]) {
+      const { status, stdout, stderr } = spawnSync(process.execPath, [main, ...args], { encoding: 'utf8', env });
+      // Vulkan's loader has warnings of its own before it.
+      expect(stderr).toMatch(/^WebGPU found no adapter\. [^\n]*\n$/m);
+      expect(stderr).not.toMatch(/^(model|memory plan|warm start|an earlier run)/m);
+      expect(stdout).toBe('');
+      expect(status).toBe(1);
+    }
+    expect(existsSync(runs)).toBe(false);
+  },
+);
+
+test('help and version', () => {
+  const version = (JSON.parse(readFileSync('package.json', 'utf8')) as { version: string }).version;
+  for (const flag of ['--version', '-V']) expect(webgrpo(flag)).toMatchObject({ status: 0, stdout: `${version}\n` });
+  expect(webgrpo('help', 'train').stdout).toBe(webgrpo('train', '--help').stdout);
+  expect(webgrpo('help', 'train').stdout).toMatch(/^webgrpo train: /);
+  expect(webgrpo('help', 'trian').said).toEqual(['Unknown command "trian"; did you mean "train"? See --help.']);
 });
 
 test('a word for robustness that is none', () => {

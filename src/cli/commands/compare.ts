@@ -96,7 +96,7 @@ const overridesOf = (algorithm: string, seed: number, out: string): string[] => 
   `seed=${seed}`,
   `name=${algorithm}-seed-${seed}`,
   `trainer.outDir=${JSON.stringify(out)}`,
-  'trainer.resume=false',
+  'trainer.resumeMode=disable',
 ];
 
 const folderOf = (config: TrainConfig): string => join(config.trainer.outDir, config.name);

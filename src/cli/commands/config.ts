@@ -6,7 +6,7 @@ import { configMarkdown, configText } from '../configDocs.ts';
 
 export const config: Command = {
   summary: 'every config key with its default, what is allowed, and why',
-  usage: ['config', 'config actor', 'config --markdown > docs/config.md'],
+  usage: ['config', 'config actor', 'config sft', 'config --markdown > docs/config.md'],
   flags: { markdown: { help: 'as docs/config.md has it' }, json: { help: 'the keys as one JSON array' } },
   run({ positionals, flags }, io) {
     const [part, ...more] = positionals;

@@ -13,6 +13,7 @@ import { adapterBindingBytes, installDawn } from '../dawn.ts';
 import { tuningStore } from '../diskStore.ts';
 import { readJsonFile } from '../files.ts';
 import { say } from '../run/progress.ts';
+import { COMPILING } from '../run/session.ts';
 
 /** Tokens of a pass where no sequence is longer. */
 const TOKENS = 1024;
@@ -84,6 +85,7 @@ export function computeDtype(name: string | boolean | undefined): 'float16' | un
 async function scoreWith(spec: DeviceSpec, sequences: number[][], tell: boolean): Promise<number[][]> {
   if (tell)
     for (const line of planLines(planMemory({ ...spec, maxArenaBytes: await adapterBindingBytes() }))) say(line);
+  say(COMPILING);
   const engine = await createDeviceEngine(spec, { tuning: async () => tuningStore() });
   try {
     const { description, vendor, isSoftware } = engine.adapter;

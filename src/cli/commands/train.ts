@@ -1,7 +1,6 @@
 /** `webgrpo train`: a GRPO run from a YAML, with its run folder, progress, Ctrl-C and final table. */
 
-import { existsSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { parseTrainConfig } from '../../grpo/config/text.ts';
 import { batchTable } from '../../grpo/config/rules.ts';
@@ -12,22 +11,24 @@ import { withTotalSteps } from '../../grpo/generate/trainingSet.ts';
 import { isOwnLoss } from '../../grpo/losses/index.ts';
 import { GrpoTrainer } from '../../grpo/trainer.ts';
 import type { Checkpoint } from '../../grpo/types.ts';
-import { InputError } from '../../errors.ts';
 import { oneFile } from '../args.ts';
-import { loadTrainerCheckpoint, newestCheckpoint, saveAdapterCheckpoint, saveModel } from '../run/checkpoints.ts';
+import { loadTrainerCheckpoint, saveAdapterCheckpoint, saveModel } from '../run/checkpoints.ts';
 import { IMPORT_FLAG } from '../importModule.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { readText } from '../files.ts';
+import { type BestCheckpoint, KeptCheckpoints } from '../run/keptCheckpoints.ts';
 import { resolvedAlgorithm, say, sayPassing, stepLine, timeLeft } from '../run/progress.ts';
 import { passAt1 } from '../../report/metricOf.ts';
 import { PhaseClock, stepProfile } from '../../report/profileLog.ts';
 import { loggedRollouts, spreadOut } from '../../report/rollouts.ts';
 import { type RunSummary, summarizeRun, summaryTable } from '../../report/summary.ts';
 import { writeRunReport } from '../run/reports.ts';
+import { checkpointToResume, resumeCommand, setLaterAside } from '../run/resume.ts';
 import { RunFolder } from '../run/runFolder.ts';
 import { openSession, type Session } from '../run/session.ts';
 import { onInterrupt } from '../run/interrupt.ts';
 import { withRewardFolders } from '../run/rewardFolders.ts';
+import { openTrackers, type Tracker } from '../run/trackers.ts';
 import { withWarmStart } from '../run/warmStart.ts';
 
 export const train: Command = {
@@ -35,19 +36,19 @@ export const train: Command = {
   usage: [
     'train configs/gsm8k-tool.yaml',
     'train configs/gsm8k-tool.yaml seed=2 actor.optim.lr=1e-4',
-    'train configs/gsm8k-tool.yaml trainer.resume=true',
+    'train configs/gsm8k-tool.yaml trainer.resumeMode=auto',
   ],
   flags: { ...JSON_FLAG, ...IMPORT_FLAG },
   async run({ positionals, overrides }, io) {
     const source = oneFile(positionals, 'config');
     const config = parseTrainConfig(await readText(source), { source, overrides });
     const path = join(config.trainer.outDir, config.name);
-    const resumeFrom = config.trainer.resume ? await checkpointToResume(path) : undefined;
-    const { summary, stopped } = await runTraining(config, resumeFrom);
-    if (stopped) say(`Stopped and saved. To go on: npm run -s webgrpo -- train ${source} ${resumeArgs(overrides)}`);
+    const { summary, stopped, best } = await runTraining(config, await checkpointToResume(config));
+    if (stopped) say(`Stopped and saved. To go on: ${resumeCommand(source, overrides)}`);
     io.text(summaryTable(summary));
+    if (best) io.text(`  best: step ${best.step}, ${best.metric} ${best.value} (${join(path, best.checkpoint)})`);
     io.text(`  run folder: ${path} (open ${join(path, 'report.html')})`);
-    io.result({ run: path, stopped, ...summary });
+    io.result({ run: path, stopped, ...(best && { best }), ...summary });
   },
 };
 
@@ -55,7 +56,7 @@ export const train: Command = {
 export async function runTraining(
   config: TrainConfig,
   resumeFrom?: string,
-): Promise<{ summary: RunSummary; stopped: boolean }> {
+): Promise<{ summary: RunSummary; stopped: boolean; best: BestCheckpoint | undefined }> {
   const session = await openSession(await withWarmStart(config));
   try {
     const settled = withTotalSteps(withRewardFolders(config), session.task, session.engine.tokenizer);
@@ -73,6 +74,8 @@ class TrainingRun {
   readonly #path: string;
   readonly #trainer: GrpoTrainer;
   #folder: RunFolder;
+  #kept: KeptCheckpoints;
+  #trackers: Tracker[] = [];
   /** Every line of metrics.jsonl, those before a resume included. */
   #history: Metrics[] = [];
   #savedStep = -1;
@@ -83,6 +86,7 @@ class TrainingRun {
     this.#session = session;
     this.#path = path;
     this.#folder = RunFolder.open(path);
+    this.#kept = new KeptCheckpoints(this.#folder, config.trainer);
     this.#trainer = new GrpoTrainer({
       config,
       task: session.task,
@@ -99,16 +103,34 @@ class TrainingRun {
 
   /** Makes the run folder, or goes on in the one that is there. */
   async prepare(resumeFrom: string | undefined): Promise<void> {
-    if (resumeFrom !== undefined) {
-      const checkpoint = await loadTrainerCheckpoint(resumeFrom);
-      await this.#trainer.restore(checkpoint);
-      this.#folder = await RunFolder.reopen(this.#path, checkpoint.state.step, this.#config);
-      this.#history = await this.#folder.metrics();
-      say(`resuming after step ${checkpoint.state.step}, from ${resumeFrom}`);
-      const startOver = checkpoint.state.carried?.length ?? 0;
-      if (startOver > 0) say(`${startOver} groups were under way (rollout.partialRollout); they start over`);
-      return;
-    }
+    if (resumeFrom !== undefined) await this.#restore(resumeFrom);
+    if (resumeFrom !== undefined && isCheckpointOf(this.#path, resumeFrom)) await this.#reopen();
+    else await this.#create();
+    const { trainer } = this.#config;
+    this.#kept = new KeptCheckpoints(this.#folder, trainer, this.#history);
+    this.#trackers = await openTrackers(trainer.logger, this.#folder, this.#history);
+  }
+
+  async #restore(checkpointFolder: string): Promise<void> {
+    const checkpoint = await loadTrainerCheckpoint(checkpointFolder);
+    await this.#trainer.restore(checkpoint);
+    const { step, carried = [] } = checkpoint.state;
+    const { totalTrainingSteps } = this.#config.trainer;
+    const done =
+      step >= totalTrainingSteps ? `; trainer.totalTrainingSteps is ${totalTrainingSteps}, so it is done` : '';
+    say(`resuming after step ${step}, from ${checkpointFolder}${done}`);
+    if (carried.length > 0) say(`${carried.length} groups were under way (rollout.partialRollout); they start over`);
+  }
+
+  async #reopen(): Promise<void> {
+    const { step } = this.#trainer.state;
+    this.#folder = await RunFolder.reopen(this.#path, step, this.#config);
+    await setLaterAside(this.#folder, step);
+    this.#history = await this.#folder.metrics();
+    this.#savedStep = step;
+  }
+
+  async #create(): Promise<void> {
     const { folder, moved } = await RunFolder.create(this.#path, this.#config);
     this.#folder = folder;
     if (moved) say(`an earlier run of that name is kept as ${moved}`);
@@ -126,7 +148,7 @@ class TrainingRun {
       const { stopped, reached } = await this.#trainer.fit();
       if (reached !== undefined) say(`done early: ${reached}`);
       if (this.#savedStep !== this.#trainer.state.step) await this.#save(await this.#trainer.checkpoint());
-      return { stopped, summary: summarizeRun(this.#history) };
+      return { stopped, summary: summarizeRun(this.#history), best: this.#kept.best };
     } finally {
       removeHandler();
       // Also after a failure: what was measured until then can be read.
@@ -135,18 +157,22 @@ class TrainingRun {
   }
 
   async #onStep(metrics: Metrics, samples: Sample[]): Promise<void> {
-    const { totalTrainingSteps, logRollouts, profile } = this.#config.trainer;
+    const { totalTrainingSteps, logRollouts, profile, logger } = this.#config.trainer;
     const { lossMode } = this.#config.actor;
     const phases = this.#phases.take();
     this.#history.push(metrics);
     await this.#folder.appendMetrics(metrics);
+    for (const tracker of this.#trackers) await tracker.log(metrics, this.#history);
     const step = metrics['training/global_step'];
     await this.#folder.writeRollouts(step, loggedRollouts(samples, step, logRollouts));
     if (profile && samples.length > 0) await this.#folder.writeProfile(stepProfile(step, samples, phases));
-    const lastPass = this.#history.map(passAt1).findLast((value) => value !== undefined);
-    say(stepLine(metrics, totalTrainingSteps, lastPass, timeLeft(this.#history, totalTrainingSteps)));
-    const explained = step === 1 ? explainLoss(metrics, isOwnLoss(lossMode) ? lossMode : undefined) : undefined;
-    if (explained) say(explained);
+    if (logger.includes('console')) {
+      const lastPass = this.#history.map(passAt1).findLast((value) => value !== undefined);
+      say(stepLine(metrics, totalTrainingSteps, lastPass, timeLeft(this.#history, totalTrainingSteps)));
+      const explained = step === 1 ? explainLoss(metrics, isOwnLoss(lossMode) ? lossMode : undefined) : undefined;
+      if (explained) say(explained);
+    }
+    if (this.#kept.isBest(metrics)) await this.#save(await this.#trainer.checkpoint());
   }
 
   async #onValidation(samples: Sample[], step: number): Promise<void> {
@@ -157,6 +183,7 @@ class TrainingRun {
 
   async #save(checkpoint: Checkpoint): Promise<void> {
     const { step } = checkpoint.state;
+    if (step === this.#savedStep) return; // as the best, before trainer.saveFreq asked for it
     const { model, lora } = this.#session;
     const { config, tokenizerJson, tokenizerConfigJson } = model;
     const folder = this.#folder.checkpoint(step);
@@ -164,17 +191,10 @@ class TrainingRun {
     if (lora) await saveAdapterCheckpoint(folder, { lora, tensors: weights, baseModel: model.base }, model, checkpoint);
     else await saveModel(folder, { config, weights, tokenizerJson, tokenizerConfigJson }, checkpoint);
     this.#savedStep = step;
+    await this.#kept.update();
   }
 }
 
-async function checkpointToResume(path: string): Promise<string> {
-  const newest = await newestCheckpoint(path);
-  if (newest && existsSync(join(newest, 'trainer_state.json'))) return newest;
-  throw new InputError(
-    `There is nothing to resume in ${path}: it has no checkpoint of a training run. Leave out trainer.resume to start one.`,
-  );
-}
-
-function resumeArgs(overrides: readonly string[]): string {
-  return [...overrides.filter((word) => !word.startsWith('trainer.resume=')), 'trainer.resume=true'].join(' ');
-}
+/** Whether a checkpoint folder is one of this run's: the run goes on in its folder rather than beside it. */
+const isCheckpointOf = (runFolder: string, checkpoint: string): boolean =>
+  resolve(dirname(dirname(checkpoint))) === resolve(runFolder);

@@ -218,12 +218,21 @@ export async function loadTrainerCheckpoint(folder: string): Promise<TrainerChec
   };
 }
 
-/** Newest `step-N` folder of a run that can be resumed from, or undefined. */
+/** Newest `step-N` folder of a run, or undefined. */
 export async function newestCheckpoint(runFolder: string): Promise<string | undefined> {
+  const steps = await checkpointSteps(runFolder);
+  return steps.length > 0 ? join(runFolder, 'checkpoints', `step-${steps.at(-1)}`) : undefined;
+}
+
+/** True for a checkpoint that a training run can go on from. */
+export const hasTrainerState = (folder: string): boolean => existsSync(join(folder, STATE));
+
+/** Steps whose checkpoints are in a run folder, in order. */
+export async function checkpointSteps(runFolder: string): Promise<number[]> {
   const folder = join(runFolder, 'checkpoints');
-  if (!existsSync(folder)) return undefined;
+  if (!existsSync(folder)) return [];
   const steps = (await readdir(folder)).flatMap((name) => /^step-(\d+)$/.exec(name)?.[1] ?? []).map(Number);
-  return steps.length > 0 ? join(folder, `step-${Math.max(...steps)}`) : undefined;
+  return steps.sort((a, b) => a - b);
 }
 
 async function checkpointFolder(path: string): Promise<string> {

@@ -55,7 +55,7 @@ export function timeLeft(history: readonly Metrics[], total: number): number {
   const steps = history.filter((line) => line['timing_s/step'] !== undefined);
   if (steps.length === 0) return NaN;
   const seconds = steps.reduce((sum, line) => sum + line['timing_s/step'] + (line['timing_s/testing'] ?? 0), 0);
-  return (seconds / steps.length) * (total - steps.length);
+  return (seconds / steps.length) * (total - steps.at(-1)!['training/global_step']);
 }
 
 const field = (name: string, value: number | undefined, digits: number) =>

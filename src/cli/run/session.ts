@@ -42,9 +42,10 @@ export async function openSession(config: TrainConfig, use: EngineSpec['use'] = 
   const { path, loraAdapterPath } = config.model;
   const loaded = await loadWithAdapter(path, loraAdapterPath);
   const [model, task] = [await withChatTemplate(loaded, config.model.customChatTemplate), await openTask(config.task)];
-  say(`model: ${config.model.path}, ${(parameterCount(model.config) / 1e6).toFixed(2)} M parameters`);
   checkFits(model, config);
   checkPrompts(model, task, config);
+  await installDawn(); // an adapter that is missing is the first thing said
+  say(`model: ${config.model.path}, ${(parameterCount(model.config) / 1e6).toFixed(2)} M parameters`);
   const lora = loraSettings(config, model.adapter);
   if (lora) say(adapterLine(model.config, lora));
   const engine = await openEngine(model, { ...engineSizes(config), ...(lora && { lora }), use });
@@ -131,6 +132,9 @@ async function withTable(spec: EngineSpec): Promise<EngineSpec> {
   return { ...spec, kernelTuning: (await readJsonFile(kernelTuning)) as TuningFile };
 }
 
+/** Kernels compile for seconds on a software adapter, and nothing else is said until they have. */
+export const COMPILING = 'kernels: compiling';
+
 /** An engine on Dawn for a loaded model; the memory plan is said before its weights are read. */
 export async function openEngine(
   model: LoadedModel & { adapter?: Adapter },
@@ -145,6 +149,7 @@ export async function openEngine(
   const note = dtypeNote(spec, offered);
   if (note) say(note);
   for (const line of planLines(planMemory({ ...offered, maxArenaBytes: await adapterBindingBytes() }))) say(line);
+  say(COMPILING);
   const engine = await createLocalEngine(await withTable(offered), tuningStore());
   const { description, vendor, isSoftware } = engine.adapter;
   say(`adapter: ${description || vendor}${isSoftware ? ' (software: right, but slow)' : ''}`);

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { resolveTrainConfig } from '../../grpo/config/resolve.ts';
 import { freshModelConfig, trainSupervised } from '../../grpo/sft.ts';
 import type { SftConfig } from '../../grpo/config/sftSchema.ts';
+import type { Metrics } from '../../grpo/metrics.ts';
 import { GrpoTrainer } from '../../grpo/trainer.ts';
 import { optimizerOf } from '../../model/optimizer/spec.ts';
 import { initWeights, parameterCount } from '../../model/params.ts';
@@ -15,12 +16,14 @@ import { keyedRng } from '../../tasks/random.ts';
 import { exampleOf, taskTokenizer } from '../../tasks/supervised/warmStart.ts';
 import { engineSizes } from '../../workers/localEngine.ts';
 import { type LoadedModel, loadModelFiles, saveModel } from './checkpoints.ts';
+import { installDawn } from '../dawn.ts';
 import { readJsonFile } from '../files.ts';
 import { onInterrupt } from './interrupt.ts';
 import { openTask, readGsm8k } from './openTask.ts';
 import { say } from './progress.ts';
 import { RunFolder } from './runFolder.ts';
 import { openEngine, withChatTemplate } from './session.ts';
+import { openTrackers } from './trackers.ts';
 
 /** The trained model (its newest checkpoint is in the folder) and the loss of each step. */
 interface SupervisedRun {
@@ -31,6 +34,7 @@ interface SupervisedRun {
 
 /** Trains into <outDir>/<name>; an earlier run of that name is kept under another. */
 export async function runSupervised(config: SftConfig): Promise<SupervisedRun> {
+  await installDawn(); // without an adapter no folder is made and none moved
   const model = await startModel(config);
   const { folder, moved } = await RunFolder.create(join(config.trainer.outDir, config.name), config);
   if (moved) say(`an earlier run of that name is kept as ${moved}`);
@@ -79,7 +83,8 @@ async function runSft(config: SftConfig, model: LoadedModel, folder: RunFolder):
     ...(config.optim.optimizer !== 'AdamW' && { optimizer: optimizerOf(config.optim) }),
     chatTemplateKwargs: data.chatTemplateKwargs,
   });
-  const losses: number[] = [];
+  const [losses, history]: [number[], Metrics[]] = [[], []];
+  const trackers = await openTrackers(trainer.logger, folder, history);
   let stopped = false;
   const removeHandler = onInterrupt(() => {
     stopped = true;
@@ -93,10 +98,12 @@ async function runSft(config: SftConfig, model: LoadedModel, folder: RunFolder):
       shouldStop: () => stopped,
       onStep: async (metrics) => {
         losses.push(metrics['train/loss']);
+        history.push(metrics);
         await folder.appendMetrics(metrics);
+        for (const tracker of trackers) await tracker.log(metrics, history);
         const speed = metrics['perf/trained_tokens'] / metrics['timing_s/step'];
         const step = metrics['training/global_step'];
-        if (step % 10 === 0 || step === 1)
+        if (trainer.logger.includes('console') && (step % 10 === 0 || step === 1))
           say(
             `step ${step}/${trainer.totalTrainingSteps}  loss ${losses.at(-1)!.toFixed(4)}  tokens/s ${speed.toFixed(0)}`,
           );

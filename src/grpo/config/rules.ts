@@ -89,6 +89,15 @@ export function checkTrainRules(config: TrainConfig, source: string): void {
     fail(
       'trainer.refUpdateFreq refreshes the reference, but no KL term uses one; set actor.useKlLoss or leave it out.',
     );
+  if (config.trainer.resumeMode === 'resume_path' && config.trainer.resumeFromPath === undefined)
+    fail(
+      'trainer.resumeMode is "resume_path", but trainer.resumeFromPath is missing; set it to a checkpoint or run folder, or ' +
+        'use resumeMode "auto".',
+    );
+  if (config.trainer.greaterIsBetter !== undefined && config.trainer.metricForBestModel === undefined)
+    fail(
+      'trainer.greaterIsBetter says how trainer.metricForBestModel compares, which is not set; set it or leave both out.',
+    );
   if (actor.entropyCoeffMin > actor.entropyCoeffMax)
     fail(
       `actor.entropyCoeffMin is ${actor.entropyCoeffMin}, above entropyCoeffMax ${actor.entropyCoeffMax}; swap them.`,

@@ -16,6 +16,7 @@ import {
   text,
 } from './keys.ts';
 import { optimizerKeys } from './schema/actor.ts';
+import { logger } from './schema/trainer.ts';
 
 const model = part({
   path: optionalText('Checkpoint to start from; absent = fresh weights of the sizes below.'),
@@ -90,6 +91,7 @@ export const SFT_SCHEMA = part({
     part({
       totalTrainingSteps: count(330, 'updates', 'Updates in all.'),
       outDir: text('runs', 'The run folder is <outDir>/<name>.'),
+      logger,
     }),
     {},
   ),

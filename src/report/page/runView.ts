@@ -47,16 +47,30 @@ function stepView({ step, rollouts }: ShownStep): HTMLElement {
 }
 
 function rolloutView(rollout: LoggedRollout): HTMLElement {
-  const { score, acc, stopReason, numToolCalls, responseTokens, answer, problem } = rollout;
+  const {
+    score,
+    advantage = null,
+    turnRewards,
+    extra,
+    acc,
+    stopReason,
+    numToolCalls,
+    responseTokens,
+    answer,
+    problem,
+  } = rollout;
   const facts = [
     score === null ? 'no reward' : `reward ${score.toFixed(2)}`,
+    advantage === null ? '' : `advantage ${advantage.toFixed(2)}`,
+    turnRewards ? `by turn ${turnRewards.map((turn) => turn.toFixed(2)).join(', ')}` : '',
+    ...Object.entries(extra ?? {}).map(([name, value]) => `${name} ${value}`),
     `answer ${answer}`,
     `${numToolCalls} tool calls`,
     `${responseTokens} tokens`,
     stopReason,
     problem,
   ];
-  const head = el('header', acc === 1 ? 'right' : 'wrong', facts.join(' - '));
+  const head = el('header', acc === 1 ? 'right' : 'wrong', facts.filter(Boolean).join(' - '));
   return el('article', '', head, ...rollout.messages.map(messageView));
 }
 

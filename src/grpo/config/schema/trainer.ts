@@ -1,13 +1,34 @@
 /** The length of a run, what it evaluates, saves and logs. */
 
 import * as v from 'valibot';
-import { count, flag, number, optionalCount, optionalNumber, part, requiredText, text, SHARE } from '../keys.ts';
+import {
+  choice,
+  count,
+  flag,
+  names,
+  number,
+  optionalCount,
+  optionalFlag,
+  optionalNumber,
+  optionalText,
+  part,
+  requiredText,
+  text,
+  SHARE,
+} from '../keys.ts';
 
 const stopWhen = part({
   metric: requiredText('Name of a metric as metrics.jsonl has it, e.g. val-core/countdown/acc/mean@1.'),
   atLeast: optionalNumber([-Infinity, Infinity], '', 'The run is done when the metric is at least this ...'),
   atMost: optionalNumber([-Infinity, Infinity], '', '... or at most this.'),
 });
+
+/** Where metrics go: of a training run, and of a supervised one. */
+export const logger = names(
+  ['console', 'jsonl'],
+  ['console', 'jsonl', 'csv', 'tensorboard'],
+  'Where metrics go. metrics.jsonl is written in any case: reports and resumed runs read it.',
+);
 
 export const trainer = part({
   totalTrainingSteps: count(60, 'steps', 'Rollout batches to train on.', 0),
@@ -30,5 +51,21 @@ export const trainer = part({
     'auto',
     'auto = time the kernels once where the built-in choice was not measured; off = built in; or a file of webgrpo tune.',
   ),
-  resume: flag(false, 'Continue from the last checkpoint in the run folder.'),
+  logger,
+  resumeMode: choice(
+    'disable',
+    ['disable', 'auto', 'resume_path'],
+    'disable = from scratch, an earlier run of the name is kept under another; auto = from the newest checkpoint in the run ' +
+      'folder, if there is one; resume_path = from resumeFromPath.',
+  ),
+  resumeFromPath: optionalText('Checkpoint or run folder to go on from; read where resumeMode is resume_path.'),
+  resume: optionalFlag('Earlier name: true = resumeMode auto.'),
+  maxActorCkptToKeep: optionalCount(
+    'checkpoints',
+    'The newest that are kept, older ones are deleted; absent = all. The best one by metricForBestModel is kept besides.',
+  ),
+  metricForBestModel: optionalText(
+    'Save a checkpoint whenever this metric is at its best, e.g. val-core/gsm8k/acc/mean@1; absent = off.',
+  ),
+  greaterIsBetter: optionalFlag("Of that metric; absent = true, but false where its name ends in 'loss'."),
 });

@@ -1,0 +1,85 @@
+/**
+ * Where a run's metrics go beside metrics.jsonl (`trainer.logger`). metrics.jsonl itself is always written: reports, `compare` and a
+ * resumed run read it.
+ */
+
+import { appendFile, readdir, writeFile } from 'node:fs/promises';
+import { hostname } from 'node:os';
+import type { Metrics } from '../../grpo/metrics.ts';
+import { csvColumns, csvRow, csvText } from '../../report/csv.ts';
+import { fileHeader, scalars, sessionStart } from '../../report/tensorboard.ts';
+import { writeWhole } from '../files.ts';
+import type { RunFolder } from './runFolder.ts';
+
+export interface Tracker {
+  /** @param history every line of the run so far, this one the last */
+  log(metrics: Metrics, history: readonly Metrics[]): Promise<void>;
+}
+
+/** @param history what the run has logged already, when it goes on: no step is written twice */
+export async function openTrackers(
+  loggers: readonly string[],
+  folder: RunFolder,
+  history: readonly Metrics[],
+): Promise<Tracker[]> {
+  const trackers: Tracker[] = [];
+  if (loggers.includes('csv')) trackers.push(await CsvFile.open(folder.file('metrics.csv'), history));
+  if (loggers.includes('tensorboard')) trackers.push(await EventFile.open(folder.path, history));
+  return trackers;
+}
+
+/** metrics.csv. A metric that is new is a new column at the right end: the file is then written anew, whole. */
+class CsvFile implements Tracker {
+  readonly #path: string;
+  #columns: string[];
+
+  private constructor(path: string, columns: string[]) {
+    this.#path = path;
+    this.#columns = columns;
+  }
+
+  static async open(path: string, history: readonly Metrics[]): Promise<CsvFile> {
+    const columns = csvColumns(history);
+    if (history.length > 0) await writeWhole(path, csvText(columns, history));
+    return new CsvFile(path, columns);
+  }
+
+  async log(metrics: Metrics, history: readonly Metrics[]): Promise<void> {
+    if (Object.keys(metrics).every((name) => this.#columns.includes(name)))
+      return appendFile(this.#path, `${csvRow(this.#columns, metrics)}\n`);
+    this.#columns = csvColumns(history);
+    await writeWhole(this.#path, csvText(this.#columns, history));
+  }
+}
+
+/** The key of a line's step; an event has a field for it. */
+const STEP = 'training/global_step';
+
+/**
+ * events.out.tfevents.* in the run folder: `tensorboard --logdir runs` then shows each run under its folder's name. A run that goes
+ * on writes a further file, which tells TensorBoard to forget the steps that are done again.
+ */
+class EventFile implements Tracker {
+  readonly #path: string;
+
+  private constructor(path: string) {
+    this.#path = path;
+  }
+
+  static async open(folder: string, history: readonly Metrics[]): Promise<EventFile> {
+    const earlier = (await readdir(folder)).filter((name) => name.includes('tfevents')).length;
+    const seconds = Date.now() / 1000;
+    // Readers take the files of a folder in the order of their names.
+    const name = `events.out.tfevents.${Math.floor(seconds)}.${hostname()}.${process.pid}.${earlier}`;
+    const file = new EventFile(`${folder}/${name}`);
+    await writeFile(file.#path, fileHeader(seconds));
+    const last = history.at(-1);
+    if (earlier > 0 && last) await appendFile(file.#path, sessionStart({ wallTime: seconds, step: last[STEP] + 1 }));
+    else for (const line of history) await file.log(line); // the run was logged elsewhere until now
+    return file;
+  }
+
+  async log({ [STEP]: step, ...metrics }: Metrics): Promise<void> {
+    await appendFile(this.#path, scalars({ wallTime: Date.now() / 1000, step }, metrics));
+  }
+}
