@@ -16,6 +16,8 @@ export default defineConfig({
         index: 'src/index.ts',
         tasks: 'src/tasks/index.ts',
         yaml: 'src/yaml.ts',
+        tfjs: 'src/tfjs.ts',
+        node: 'src/node.ts',
         'engine.worker': 'src/workers/engine.worker.ts',
       },
       formats: ['es'],
