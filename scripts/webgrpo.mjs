@@ -18,7 +18,7 @@ function needsGpu([command, ...rest]) {
 const args = process.argv.slice(2);
 const cwd = process.cwd();
 try {
-  const env = setup({ adapter: needsGpu(args) });
+  const env = setup({ dev: false, adapter: needsGpu(args) });
   const folder = await bundle(ROOT);
   process.exitCode = await runNode(join(folder, 'main.js'), args, { env, cwd });
 } catch (error) {

@@ -14,9 +14,15 @@ export async function installWebGpu(): Promise<void> {
   if (!globalThis.navigator?.gpu) await installDawn();
 }
 
-/** The model and tokenizer of a folder in Hugging Face format. Throws InputError naming what is missing or damaged. */
-export async function readCheckpoint(folder: string | URL): Promise<CheckpointWithTokenizer> {
-  const path = folder instanceof URL ? fileURLToPath(folder) : folder;
+/**
+ * The model and tokenizer of a folder in Hugging Face format, or of a checkpoint of `webgrpo/checkpoints`. Throws InputError naming what is missing
+ * or damaged.
+ */
+export async function readCheckpoint(
+  from: string | URL | Readonly<Record<string, URL>>,
+): Promise<CheckpointWithTokenizer> {
+  const folder = typeof from === 'string' || from instanceof URL ? from : new URL('.', from['config.json']);
+  const path = typeof folder === 'string' ? folder : fileURLToPath(folder);
   const { weights, ...model } = withTokenizer(path, await openCheckpoint(folderFiles(path)));
   return { ...model, weights: await collectWeights(weights) };
 }

@@ -180,10 +180,25 @@ test('set-up: npm ci runs only when an installed package is not the locked one',
   const root = temporary();
   const lock = (packages: unknown) => JSON.stringify({ packages });
   writeFileSync(join(root, 'package-lock.json'), lock({ '': {}, 'node_modules/a': { version: '1.0.0' } }));
-  expect(stalePackage(root)).toBe('not installed');
+  expect(stalePackage(root, { dev: true })).toBe('not installed');
   await writeWhole(join(root, 'node_modules/.package-lock.json'), lock({ 'node_modules/a': { version: '1.0.0' } }));
-  expect(stalePackage(root)).toBe('');
+  expect(stalePackage(root, { dev: true })).toBe('');
   const two = { 'node_modules/a': { version: '1.1.0' }, 'node_modules/b': { version: '2.0.0', optional: true } };
   writeFileSync(join(root, 'package-lock.json'), lock(two));
-  expect(stalePackage(root)).toBe('a is 1.0.0, locked 1.1.0');
+  expect(stalePackage(root, { dev: true })).toBe('a is 1.0.0, locked 1.1.0');
+  const forTests = { 'node_modules/a': { version: '1.0.0' }, 'node_modules/b': { version: '2.0.0', dev: true } };
+  writeFileSync(join(root, 'package-lock.json'), lock(forTests));
+  expect(stalePackage(root, { dev: true })).toBe('b is missing, locked 2.0.0');
+  expect(stalePackage(root, { dev: false })).toBe('');
+});
+
+test('a run installs no peer of the tests or the benchmark, and neither linters nor test runners', () => {
+  const { packages } = JSON.parse(readFileSync('package-lock.json', 'utf8')) as {
+    packages: Record<string, { dev?: boolean }>;
+  };
+  const forRuns = Object.keys(packages).filter((path) => path.startsWith('node_modules/') && !packages[path].dev);
+  expect(forRuns).toContain('node_modules/webgpu');
+  expect(forRuns).toContain('node_modules/vite');
+  const heavy = /node_modules\/(@tensorflow|onnxruntime|@xenova|@jax-js|vitest|@vitest|eslint|prettier)/;
+  expect(forRuns.filter((path) => heavy.test(path))).toEqual([]);
 });
