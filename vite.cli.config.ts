@@ -22,6 +22,8 @@ export default defineConfig(({ mode }) => ({
     minify: false,
     emptyOutDir: true,
     rolldownOptions: {
+      // Not installed by npm start; every other package is, and Vite leaves it out by itself.
+      external: /^(@jax-js\/|@tensorflow\/|onnxruntime-web)/,
       input: Object.fromEntries(Object.entries(entries).filter(([name]) => mode !== 'package' || name !== 'bench')),
       output: {
         entryFileNames: '[name].js',
