@@ -180,6 +180,11 @@ for (const [name, mode] of [
   });
 }
 
+test('the built page says why it cannot run from file://', async ({ page }) => {
+  await page.goto(`file://${resolve('dist/demo/index.html')}`);
+  await expect(page.locator('#adapter')).toHaveText(/opened as a file.*Serve its folder over HTTP/);
+});
+
 test('the command line evaluates a shipped recipe in an empty folder, and finds SwiftShader', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'webgrpo-empty-'));
   const { VK_ICD_FILENAMES: _, ...env } = process.env;

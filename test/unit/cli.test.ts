@@ -1,11 +1,11 @@
-import { mkdtempSync, readdirSync, readFileSync, writeFileSync, appendFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, writeFileSync, appendFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { stalePackage } from '../../scripts/lib/packages.mjs';
 import { readArgs } from '../../src/cli/args.ts';
 import { configMarkdown, configText } from '../../src/cli/configDocs.ts';
-import { readJsonFile, readText, writeFolder, writeWhole } from '../../src/cli/files.ts';
+import { readJsonFile, readText, shippedPath, writeFolder, writeWhole } from '../../src/cli/files.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { resolvedAlgorithm, stepLine, timeLeft } from '../../src/cli/run/progress.ts';
 import { writeRunReport } from '../../src/cli/run/reports.ts';
@@ -201,4 +201,19 @@ test('a run installs no peer of the tests or the benchmark, and neither linters 
   expect(forRuns).toContain('node_modules/vite');
   const heavy = /node_modules\/(@tensorflow|onnxruntime|@xenova|@jax-js|vitest|@vitest|eslint|prettier)/;
   expect(forRuns.filter((path) => heavy.test(path))).toEqual([]);
+});
+
+test('recipes and models of the package are found from any folder, after those that lie there', () => {
+  const [root, here] = [process.cwd(), temporary()];
+  try {
+    process.chdir(here);
+    expect(shippedPath('configs/gsm8k-tool.yaml')).toBe(join(root, 'configs/gsm8k-tool.yaml'));
+    expect(shippedPath('checkpoints/gsm8k-tool')).toBe(join(root, 'checkpoints/gsm8k-tool'));
+    for (const other of ['configs/no-such.yaml', 'package.json', 'runs/x']) expect(shippedPath(other)).toBe(other);
+    mkdirSync('configs');
+    writeFileSync('configs/gsm8k-tool.yaml', '');
+    expect(shippedPath('configs/gsm8k-tool.yaml')).toBe('configs/gsm8k-tool.yaml');
+  } finally {
+    process.chdir(root);
+  }
 });
