@@ -41,7 +41,8 @@ async function run() {
     tokenizerConfigJson: tokenizerConfig,
   };
   // The bundler's own way to a worker stands in place of this word.
-  const engine = location.search === '?local' ? await createLocalEngine(spec) : await createRemoteEngine(NEW_WORKER, spec);
+  const engine =
+    location.search === '?local' ? await createLocalEngine(spec) : await createRemoteEngine(NEW_WORKER, spec);
   const { history } = await new GrpoTrainer({ config, task: gsm8kToolTask(), engine }).fit();
   await engine.destroy();
   // Never served: the server answers with the page, as development servers do.
