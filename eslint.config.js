@@ -2,7 +2,9 @@ import js from '@eslint/js';
 import tseslint from 'typescript-eslint';
 
 export default tseslint.config(
-  { ignores: ['dist/', 'runs/', 'node_modules/', '.cache/', 'test-results/', 'playwright-report/', 'test/e2e/pack/'] },
+  {
+    ignores: ['dist/', 'runs/', 'node_modules/', '.cache/', 'test-results/', 'playwright-report/', 'test/e2e/bundled/'],
+  },
   js.configs.recommended,
   {
     files: ['**/*.ts'],

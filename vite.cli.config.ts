@@ -1,7 +1,7 @@
 /** Command line, benchmarks and worker entries for Node: our sources and WGSL in, packages left to node_modules. */
 
-import { existsSync, readdirSync } from 'node:fs';
-import { basename, resolve } from 'node:path';
+import { readdirSync } from 'node:fs';
+import { basename } from 'node:path';
 import { defineConfig } from 'vite';
 import { inline } from './scripts/lib/inline.mjs';
 
@@ -12,7 +12,8 @@ const entries = {
   ...Object.fromEntries(workers.map((file) => [basename(file, '.ts'), `src/workers/${file}`])),
 };
 
-export default defineConfig({
+// `npm run build` packs no benchmark: `--mode package`.
+export default defineConfig(({ mode }) => ({
   plugins: [inline()],
   build: {
     ssr: true,
@@ -21,8 +22,15 @@ export default defineConfig({
     minify: false,
     emptyOutDir: true,
     rolldownOptions: {
-      input: Object.fromEntries(Object.entries(entries).filter(([, file]) => existsSync(resolve(file)))),
-      output: { entryFileNames: '[name].js', chunkFileNames: 'chunks/[name]-[hash].js' },
+      // Not installed by npm start; every other package is, and Vite leaves it out by itself.
+      external: /^(@jax-js\/|@tensorflow\/|onnxruntime-web)/,
+      input: Object.fromEntries(Object.entries(entries).filter(([name]) => mode !== 'package' || name !== 'bench')),
+      output: {
+        entryFileNames: '[name].js',
+        chunkFileNames: 'chunks/[name]-[hash].js',
+        // Maps name the files of src and kernels, which lie beside.
+        sourcemapExcludeSources: true,
+      },
     },
   },
-});
+}));

@@ -1,5 +1,6 @@
 /** The page. */
 
+import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { defineConfig } from 'vite';
 import { inline } from './scripts/lib/inline.mjs';
@@ -14,7 +15,11 @@ export default defineConfig({
   optimizeDeps: {
     include: [
       ...['comlink', 'fastest-levenshtein', 'uplot', 'valibot', 'yaml'],
-      ...['@huggingface/jinja', '@huggingface/tokenizers', '@tensorflow/tfjs', '@tensorflow/tfjs-backend-webgpu'],
+      ...['@huggingface/jinja', '@huggingface/tokenizers'],
+      // Only where tests have been run: npm start and npm run demo install no tfjs.
+      ...['@tensorflow/tfjs', '@tensorflow/tfjs-backend-webgpu'].filter((name) =>
+        existsSync(resolve('node_modules', name)),
+      ),
     ],
   },
   // Saving a file must not end a run in an open page: what changed comes with the next reload by hand.

@@ -16,6 +16,8 @@ export default defineConfig({
         index: 'src/index.ts',
         tasks: 'src/tasks/index.ts',
         yaml: 'src/yaml.ts',
+        tfjs: 'src/tfjs.ts',
+        node: 'src/node.ts',
         'engine.worker': 'src/workers/engine.worker.ts',
       },
       formats: ['es'],
@@ -23,7 +25,12 @@ export default defineConfig({
     rolldownOptions: {
       // Everything that is not a path of ours.
       external: (id) => !/^[./]|^[A-Za-z]:\\|^\0/.test(id),
-      output: { entryFileNames: '[name].js', chunkFileNames: 'chunks/[name]-[hash].js' },
+      output: {
+        entryFileNames: '[name].js',
+        chunkFileNames: 'chunks/[name]-[hash].js',
+        // Maps name the files of src and kernels, which lie beside.
+        sourcemapExcludeSources: true,
+      },
     },
   },
 });

@@ -1,6 +1,6 @@
 /** Fetches recipes and checkpoints, by the paths the command line uses. */
 
-import { loadCheckpoint } from '../src/model/checkpoint/checkpoint.ts';
+import { loadCheckpoint, withTokenizer } from '../src/model/checkpoint/checkpoint.ts';
 import type { ModelCheckpoint } from '../src/model/checkpoint/checkpoint.ts';
 import type { TensorMap } from '../src/model/engine.ts';
 import { InputError } from '../src/errors.ts';
@@ -60,12 +60,6 @@ export async function fetchModel(
   const endpoint = new URLSearchParams(location.search).get('hub');
   const model = await openRemoteModel(worker, path, { onProgress, ...(endpoint !== null && { endpoint }) });
   return withTokenizer(path, { ...model, weights: 'opened' as const });
-}
-
-function withTokenizer<W>(path: string, model: Omit<ModelCheckpoint, 'weights'> & { weights: W }): LoadedModel<W> {
-  const { tokenizerJson, tokenizerConfigJson } = model;
-  if (tokenizerJson && tokenizerConfigJson) return { ...model, tokenizerJson, tokenizerConfigJson };
-  throw new InputError(`${path} has no tokenizer.json and tokenizer_config.json; copy them beside the weights.`);
 }
 
 /** A chat template, which a page can only read at a URL. Throws InputError. */

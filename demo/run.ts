@@ -45,7 +45,7 @@ export class Run {
   constructor(config: TrainConfig, events: RunEvents) {
     this.#config = config;
     this.#events = events;
-    this.#worker = new Worker(new URL('../src/workers/engine.worker.ts', import.meta.url), { type: 'module' });
+    this.#worker = new Worker(new URL('./engine.worker.ts', import.meta.url), { type: 'module' });
     this.#ended = new Promise((_, reject) => (this.#end = reject));
   }
 

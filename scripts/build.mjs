@@ -17,6 +17,8 @@ const STEPS = [
     'vite.cli.config.ts',
     '--outDir',
     'dist/cli',
+    '--mode',
+    'package',
     '--logLevel',
     'warn',
   ],

@@ -6,7 +6,7 @@ import { exitOnSetupError } from './lib/say.mjs';
 import { ROOT, setup } from './setup.mjs';
 
 try {
-  setup();
+  setup({ dev: false });
   const vite = join(ROOT, 'node_modules', 'vite', 'bin', 'vite.js');
   process.exitCode = await runNode(vite, process.argv.slice(2));
 } catch (error) {

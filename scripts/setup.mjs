@@ -16,12 +16,12 @@ export const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const MEMORY = join(ROOT, 'node_modules', '.cache', 'webgrpo', 'setup.json');
 
 /**
- * Prepares what is asked for and returns the environment to run with.
+ * Prepares what is asked for and returns the environment to run with. `dev: false` installs what a run needs and no more.
  * Throws SetupError, which says what to do.
  */
-export function setup({ adapter = false, browser = false } = {}) {
+export function setup({ dev = true, adapter = false, browser = false } = {}) {
   process.chdir(ROOT);
-  ensurePackages(ROOT);
+  ensurePackages(ROOT, { dev });
   /** @type {Record<string, string>} */
   const env = {};
   if (adapter) Object.assign(env, adapterEnv());

@@ -19,7 +19,7 @@ const args = process.argv.slice(2);
 const cwd = process.cwd();
 try {
   const command = process.env.npm_lifecycle_event ? 'npm run -s webgrpo --' : 'node scripts/webgrpo.mjs';
-  const env = { ...setup({ adapter: needsGpu(args) }), WEBGRPO_STARTED_AS: command };
+  const env = { ...setup({ dev: false, adapter: needsGpu(args) }), WEBGRPO_STARTED_AS: command };
   const folder = await bundle(ROOT);
   process.exitCode = await runNode(join(folder, 'main.js'), args, { env, cwd });
 } catch (error) {

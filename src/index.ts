@@ -3,7 +3,13 @@
 export { DeviceLostError, GpuError, NoAdapterError, OutOfMemoryError } from './errors.ts';
 export { type Adapter, loadAdapter, mergeAdapter, saveAdapter } from './model/lora/adapter.ts';
 export { type ModelConfig, modelConfigToJson, parseModelConfig } from './model/config.ts';
-export { type ModelCheckpoint, loadCheckpoint, saveCheckpoint } from './model/checkpoint/checkpoint.ts';
+export {
+  type CheckpointWithTokenizer,
+  type ModelCheckpoint,
+  loadCheckpoint,
+  saveCheckpoint,
+} from './model/checkpoint/checkpoint.ts';
+export { fetchCheckpoint } from './model/checkpoint/fetch.ts';
 export type {
   ModelEngine,
   PackedBatch,

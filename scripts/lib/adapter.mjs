@@ -7,7 +7,8 @@ import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { delimiter, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { ensureChromium, swiftShaderBeside } from './chromium.mjs';
+import { swiftShaderBeside } from '../../src/cli/swiftShader.mjs';
+import { ensureChromium } from './chromium.mjs';
 import { say, SetupError } from './say.mjs';
 
 const PROBE = fileURLToPath(new URL('probe.mjs', import.meta.url));

@@ -1,8 +1,7 @@
 /** Finds a full Chromium (the headless shell has no WebGPU), or installs one. */
 
-import { existsSync, readdirSync } from 'node:fs';
-import { homedir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { existsSync } from 'node:fs';
+import { installedChromium } from '../../src/cli/swiftShader.mjs';
 import { runLoud, say, SetupError } from './say.mjs';
 
 /** Path of a Chromium or Chrome executable, or '' when there is none. Throws SetupError for a wrong CHROME_PATH. */
@@ -11,7 +10,7 @@ export function findChromium(env = process.env) {
     if (existsSync(env.CHROME_PATH)) return env.CHROME_PATH;
     throw new SetupError(`CHROME_PATH is "${env.CHROME_PATH}", which does not exist; correct it or unset it.`);
   }
-  return [...playwrightChromiums(env), ...systemChromiums()].find((path) => existsSync(path)) ?? '';
+  return installedChromium(env);
 }
 
 /** Chromium for the tests and, without a hardware GPU, for its software adapter: found or installed. */
@@ -44,54 +43,4 @@ function installChromium() {
     return runLoud(command, rest, { env: { DEBIAN_FRONTEND: 'noninteractive' } });
   };
   if (apt('update')) apt('install', '-y', '--no-install-recommends', 'chromium', 'libvulkan1');
-}
-
-/**
- * Newest first.
- * @param {NodeJS.ProcessEnv} env
- */
-function playwrightChromiums(env) {
-  const home = homedir();
-  /** @type {Partial<Record<NodeJS.Platform, string>>} */
-  const caches = {
-    darwin: join(home, 'Library/Caches/ms-playwright'),
-    win32: join(home, 'AppData/Local/ms-playwright'),
-  };
-  const cache = env.PLAYWRIGHT_BROWSERS_PATH || caches[process.platform] || join(home, '.cache/ms-playwright');
-  if (!existsSync(cache)) return [];
-  const builds = readdirSync(cache)
-    .filter((name) => /^chromium-\d+$/.test(name))
-    .sort((a, b) => Number(b.slice(9)) - Number(a.slice(9)));
-  return builds.flatMap((build) =>
-    readdirSync(join(cache, build)).flatMap((platform) =>
-      [
-        'chrome',
-        'chrome.exe',
-        'Chromium.app/Contents/MacOS/Chromium',
-        'Google Chrome for Testing.app/Contents/MacOS/Google Chrome for Testing',
-      ].map((executable) => join(cache, build, platform, executable)),
-    ),
-  );
-}
-
-function systemChromiums() {
-  return [
-    '/usr/bin/chromium',
-    '/usr/lib/chromium/chromium',
-    '/opt/google/chrome/chrome',
-    '/usr/bin/google-chrome',
-    '/Applications/Google Chrome.app/Contents/MacOS/Google Chrome',
-    'C:\\Program Files\\Google\\Chrome\\Application\\chrome.exe',
-  ];
-}
-
-/**
- * The SwiftShader driver description beside a Chromium, or ''.
- * @param {string} chromium
- */
-export function swiftShaderBeside(chromium) {
-  if (!chromium) return '';
-  // Distributions start Chromium by a script elsewhere.
-  const folders = [dirname(chromium), '/usr/lib/chromium', '/opt/google/chrome'];
-  return folders.map((folder) => join(folder, 'vk_swiftshader_icd.json')).find((path) => existsSync(path)) ?? '';
 }

@@ -1,4 +1,7 @@
-/** The locked packages: installed when missing or stale. */
+/**
+ * The locked packages: installed when missing or stale. What a run needs is a sixth of all: the package's own dependencies and those of the
+ * workspace scripts/. The rest, for tests, linters and the benchmark's peers, are the root's devDependencies.
+ */
 
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -9,19 +12,21 @@ const OLDEST_NODE = 20;
 /**
  * Throws SetupError when Node is too old or the install fails.
  * @param {string} root
+ * @param {{ dev: boolean }} which those for tests and benchmarks too
  */
-export function ensurePackages(root) {
+export function ensurePackages(root, { dev }) {
   const [major] = process.versions.node.split('.').map(Number);
   if (major < OLDEST_NODE) {
     throw new SetupError(`Node ${process.versions.node} is too old; install Node ${OLDEST_NODE} or newer.`);
   }
-  const stale = stalePackage(root);
+  const stale = stalePackage(root, { dev });
   if (!stale) {
     say(`packages: as locked (Node ${process.versions.node})`);
     return;
   }
-  say(`packages: ${stale}; running npm ci`);
-  if (!runLoud('npm', ['ci', '--include=dev', '--ignore-scripts', '--no-audit', '--no-fund'])) {
+  const scope = dev ? '--include=dev' : '--omit=dev';
+  say(`packages: ${stale}; running npm ci ${scope}`);
+  if (!runLoud('npm', ['ci', scope, '--ignore-scripts', '--no-audit', '--no-fund'])) {
     throw new SetupError('npm ci failed (its output is above). Check the network or registry, then start again.');
   }
 }
@@ -30,14 +35,15 @@ export function ensurePackages(root) {
  * Compares the lock file with npm's own record of what it installed; no stamp of ours can be wrong then. Returns what
  * is stale, or '' when nothing is.
  * @param {string} root
+ * @param {{ dev: boolean }} which
  */
-export function stalePackage(root) {
+export function stalePackage(root, which) {
   const recordFile = join(root, 'node_modules', '.package-lock.json');
   if (!existsSync(recordFile)) return 'not installed';
   const [locked, installed] = [packagesOf(join(root, 'package-lock.json')), packagesOf(recordFile)];
-  for (const [path, { version, optional, devOptional, link }] of Object.entries(locked)) {
+  for (const [path, { version, dev, optional, devOptional, link }] of Object.entries(locked)) {
     // Optional ones are for other systems.
-    if (path === '' || optional || devOptional || link) continue;
+    if (path === '' || optional || devOptional || link || (dev && !which.dev)) continue;
     const found = installed[path]?.version;
     if (found !== version)
       return `${path.replace(/^.*node_modules\//, '')} is ${found ?? 'missing'}, locked ${version}`;
@@ -45,7 +51,7 @@ export function stalePackage(root) {
   return '';
 }
 
-/** @typedef {{ version: string, optional?: boolean, devOptional?: boolean, link?: boolean }} LockedPackage */
+/** @typedef {{ version: string, dev?: boolean, optional?: boolean, devOptional?: boolean, link?: boolean }} LockedPackage */
 
 /**
  * @param {string} lockFile

@@ -1,8 +1,8 @@
 /** WebGPU for Node: Dawn, put where a browser has it. */
 
-import { bindingBytes, requestAdapter } from '../gpu/adapter.ts';
-import { NoAdapterError } from '../errors.ts';
-import { InputError } from '../errors.ts';
+import { bindingBytes, requestAdapter, summaryOf } from '../gpu/adapter.ts';
+import { InputError, NoAdapterError } from '../errors.ts';
+import { installedChromium, swiftShaderBeside } from './swiftShader.mjs';
 
 /** Exported so that it stays reachable: Dawn crashes if this object is collected. */
 export let dawn: GPU | undefined;
@@ -30,10 +30,36 @@ export async function installDawn(): Promise<void> {
     throw new NoAdapterError(`WebGPU for Node is missing; install it with "npm install webgpu" (${String(error)}).`);
   });
   Object.assign(globalThis, globals);
-  dawn = create(options);
+  dawn = await withDriver(() => create(options));
   Object.defineProperty(globalThis, 'navigator', { value: { gpu: dawn }, configurable: true });
   restWhileWaiting();
   await requestAdapter();
+}
+
+/** All that were made: see `dawn`. */
+export const made: GPU[] = [];
+
+/**
+ * Dawn on a hardware GPU, or on the Vulkan driver that the user chose; else on the SwiftShader beside a Chromium, as the set-up
+ * of a checkout chooses it. Vulkan reads the variable when an instance is made, so a second one sees what is set here.
+ */
+async function withDriver(create: () => GPU): Promise<GPU> {
+  const make = async () => {
+    const gpu = create();
+    made.push(gpu);
+    const adapter = await gpu.requestAdapter({ powerPreference: 'high-performance' });
+    return { gpu, adapter, isHardware: adapter !== null && !summaryOf(adapter.info, adapter.features).isSoftware };
+  };
+  const { env } = process;
+  const first = await make();
+  if (first.isHardware || process.platform !== 'linux' || env['VK_ICD_FILENAMES']) return first.gpu;
+  const icd = swiftShaderBeside(env['CHROME_PATH'] || installedChromium(env));
+  if (!icd) return first.gpu;
+  env['VK_ICD_FILENAMES'] = icd;
+  const second = await make();
+  if (second.adapter) return second.gpu;
+  delete env['VK_ICD_FILENAMES'];
+  return first.gpu;
 }
 
 /** The most bytes that a device of this machine will bind, for a plan before there is one. Throws NoAdapterError. */

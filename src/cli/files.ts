@@ -4,16 +4,29 @@ import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { InputError } from '../errors.ts';
 import type { CheckpointFiles } from '../model/checkpoint/open.ts';
 
 /** Bytes of a file. Throws InputError when it cannot be read. */
 export async function readBytes(path: string): Promise<Uint8Array> {
   try {
-    return await readFile(path);
+    return await readFile(shippedPath(path));
   } catch (error) {
     throw new InputError(`Cannot read ${path}: ${reasonOf(error)}. ${await neighbours(path)}`.trim());
   }
+}
+
+/**
+ * The path, or where there is nothing the same path in this package: its recipes name each other and their models from the package's root, and an
+ * installed command line finds them from any folder.
+ */
+export function shippedPath(path: string): string {
+  if (existsSync(path) || !/^(configs|checkpoints)[\\/]/.test(path)) return path;
+  let folder = dirname(fileURLToPath(import.meta.url));
+  while (!existsSync(join(folder, 'package.json')) && folder !== dirname(folder)) folder = dirname(folder);
+  const shipped = join(folder, path);
+  return existsSync(shipped) ? shipped : path;
 }
 
 export async function readText(path: string): Promise<string> {

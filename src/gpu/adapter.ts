@@ -32,12 +32,12 @@ export async function requestAdapter(powerPreference: GPUPowerPreference = 'high
   const gpu = globalThis.navigator?.gpu;
   if (!gpu)
     throw new NoAdapterError(
-      'This environment has no WebGPU (navigator.gpu is undefined). Use a browser with WebGPU, or in Node load the "webgpu" package first.',
+      'This environment has no WebGPU (navigator.gpu is undefined). Use a browser with WebGPU, or in Node call installWebGpu() of "webgrpo/node" first.',
     );
   const adapter = await gpu.requestAdapter({ powerPreference });
   if (!adapter)
     throw new NoAdapterError(
-      'WebGPU found no adapter. In headless Chromium pass --enable-unsafe-webgpu; in Node set VK_ICD_FILENAMES to a Vulkan driver (npm start does this).',
+      'WebGPU found no adapter. In headless Chromium pass --enable-unsafe-webgpu; in Node install a Chromium, whose software driver is found, or set VK_ICD_FILENAMES to a Vulkan driver.',
     );
   return adapter;
 }
@@ -61,7 +61,7 @@ export async function openAdapter(
   return { device, summary: summaryOf(adapter.info, device.features) };
 }
 
-function summaryOf(info: GPUAdapterInfo, features: GPUSupportedFeatures): AdapterSummary {
+export function summaryOf(info: GPUAdapterInfo, features: GPUSupportedFeatures): AdapterSummary {
   const { vendor, architecture, description } = info;
   const isSoftware = info.isFallbackAdapter || /swiftshader|llvmpipe|lavapipe/i.test(architecture + description);
   const [subgroupSize, subgroupMaxSize] = features.has('subgroups')

@@ -17,7 +17,7 @@ import { WgslRolloutEngine } from '../rollout/server/server.ts';
 import type { DeviceSpec, EngineSpec } from './engineSpec.ts';
 import { checkBindings, checkPlan, withAdvice } from './memoryPlan.ts';
 import { policyOptions, positionsOf, referenceOptions } from './modelOptions.ts';
-import { policyGradient } from './policyGradient.ts';
+import { createRegisteredTfjs } from './tfjsEngine.ts';
 
 export { type DeviceSpec, engineSizes, type EngineSpec, loraOf } from './engineSpec.ts';
 
@@ -115,8 +115,7 @@ async function createModelEngine(gpu: Gpu, model: LlamaModel, spec: DeviceSpec):
   const { engine, maxTokenLen, enableGradientCheckpointing, optimizer } = spec;
   if (engine === 'wgsl') return new WgslEngine(gpu, model, maxTokenLen, { enableGradientCheckpointing, optimizer });
   if (spec.lora) throw new InputError('Engine "tfjs" trains every weight and no adapters; use engine "wgsl" for LoRA.');
-  const { createTfjsEngine } = await import('../model/tfjs/engine.ts');
-  return createTfjsEngine(gpu, model, maxTokenLen, { policyGradient, optimizer });
+  return createRegisteredTfjs(gpu, model, maxTokenLen, { optimizer });
 }
 
 interface Reference {

@@ -1,60 +1,206 @@
-/** The packed library installs into an empty Vite project, type-checks there, builds, and trains in its page. */
+/**
+ * The packed library, as somebody installs it: README's example as pasted into an empty Vite project, two bundlers beside Vite, the command
+ * line in an empty folder, and what the tarball holds.
+ */
 
-import { execFileSync } from 'node:child_process';
-import { cpSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { execFileSync, spawn } from 'node:child_process';
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
-import { expect, test } from '@playwright/test';
-import { preview, type PreviewServer, version as viteVersion } from 'vite';
+import { expect, type Page, test } from '@playwright/test';
+import { createServer, preview, version as viteVersion } from 'vite';
+import { BUNDLERS, buildWith, installProject, pack, serveFolder } from '../../scripts/lib/bundlers.mjs';
 
 let project: string;
-let server: PreviewServer | undefined;
+let installed: string;
+const isFull = process.env['FULL_TESTS'] === '1';
 
 const run = (command: string, args: string[], cwd: string) =>
   execFileSync(command, args, { cwd, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
+
+/** The code of README under a marker. */
+function exampleOf(marker: string): string {
+  const [, code] = new RegExp(`<!-- ${marker} -->\n+\`\`\`\\w+\n([^]*?)\`\`\``).exec(
+    readFileSync('README.md', 'utf8'),
+  )!;
+  return code;
+}
+
+/** What `npm create vite -- --template vanilla-ts` makes of a project, as far as it says how code is checked and served. */
+const TEMPLATE = {
+  'index.html':
+    '<!doctype html>\n<html lang="en"><body><div id="app"></div><script type="module" src="/src/main.ts"></script></body></html>\n',
+  'tsconfig.json': JSON.stringify({
+    compilerOptions: {
+      ...{ target: 'es2023', module: 'esnext', lib: ['ES2023', 'DOM'], types: ['vite/client'], skipLibCheck: true },
+      ...{ allowArbitraryExtensions: true, moduleResolution: 'bundler', allowImportingTsExtensions: true },
+      ...{ verbatimModuleSyntax: true, moduleDetection: 'force', noEmit: true, noUnusedLocals: true },
+      ...{ noUnusedParameters: true, erasableSyntaxOnly: true, noFallthroughCasesInSwitch: true },
+      // Not in the template, but what a careful user adds.
+      strict: true,
+    },
+    include: ['src/main.ts'],
+  }),
+};
 
 test.beforeAll(() => {
   test.setTimeout(240_000);
   project = mkdtempSync(join(tmpdir(), 'webgrpo-pack-'));
   run(process.execPath, ['scripts/build.mjs'], resolve('.'));
-  run('npm', ['pack', '--pack-destination', project], resolve('.'));
-  const tarball = readdirSync(project).find((file) => file.endsWith('.tgz'))!;
-  cpSync('test/e2e/pack', project, { recursive: true });
-  writeFileSync(join(project, 'package.json'), '{ "name": "empty", "private": true, "type": "module" }\n');
-  const quiet = ['--no-audit', '--no-fund', '--prefer-offline', '--ignore-scripts'];
-  run('npm', ['install', ...quiet, `./${tarball}`, `vite@${viteVersion}`], project);
+  const packages = ['esbuild', 'webpack'].flatMap((name) => BUNDLERS[name].packages);
+  const tarball = pack(resolve('.'), project);
+  installProject({ root: resolve('.'), folder: project, tarball, packages: [...packages, `vite@${viteVersion}`] });
+  installed = join(project, 'node_modules', 'webgrpo');
+  for (const [file, text] of Object.entries(TEMPLATE)) writeFileSync(join(project, file), text);
+  writeFileSync(join(project, 'src', 'main.ts'), exampleOf('src/main.ts'));
 });
 
-test.afterAll(async () => {
-  await server?.close();
-  rmSync(project, { recursive: true, force: true });
-});
+test.afterAll(() => rmSync(project, { recursive: true, force: true }));
 
 test('the installed package has no heavy dependency', () => {
-  const installed = readdirSync(join(project, 'node_modules'));
-  expect(installed).toContain('webgrpo');
-  for (const heavy of ['@tensorflow', '@xenova', 'webgpu', 'playwright']) expect(installed).not.toContain(heavy);
+  const names = readdirSync(join(project, 'node_modules'));
+  expect(names).toContain('webgrpo');
+  for (const heavy of ['@tensorflow', '@xenova', 'webgpu', 'playwright']) expect(names).not.toContain(heavy);
 });
 
-test('its types hold in a strict project', () => {
-  const options = ['--noEmit', '--strict', '--target', 'es2023', '--module', 'esnext', '--moduleResolution', 'bundler'];
-  const types = ['--types', 'vite/client', '--lib', 'es2023,dom,dom.iterable', '--skipLibCheck'];
-  run(process.execPath, [resolve('node_modules/typescript/bin/tsc'), ...options, ...types, 'main.ts'], project);
+test('the tarball holds what its documents link to, and nothing of the benchmark', () => {
+  const files = readdirSync(installed, { recursive: true, encoding: 'utf8' });
+  const documents = files.filter((file) => file.endsWith('.md') && !file.includes('node_modules'));
+  expect(documents).toContain('README.md');
+  const dead = documents.flatMap((file) =>
+    [...readFileSync(join(installed, file), 'utf8').matchAll(/\]\((?!https?:|#)([^)#\s]+)/g)]
+      .map(([, target]) => target)
+      .filter((target) => !existsSync(join(installed, file, '..', target)))
+      .map((target) => `${file}: ${target}`),
+  );
+  expect(dead).toEqual([]);
+  expect(files.filter((file) => /^dist.*(bench|jaxjs|train-|quickjs.*map)/.test(file))).toEqual([]);
 });
 
-test('it builds with Vite and trains in the page', async ({ page }) => {
-  run(process.execPath, ['node_modules/vite/bin/vite.js', 'build', '--logLevel', 'warn'], project);
-  server = await preview({
+test('every entry loads in Node, by import and by require', () => {
+  const { exports } = JSON.parse(readFileSync(join(installed, 'package.json'), 'utf8')) as { exports: object };
+  const names = Object.keys(exports).filter(
+    (name) => !name.includes('*') && !['./worker', './package.json'].includes(name),
+  );
+  const imports = names.map((name) => `await import(${JSON.stringify(join('webgrpo', name))});`);
+  run(process.execPath, ['--input-type=module', '--eval', imports.join('\n')], project);
+  // require() of ES modules came with Node 22.12; before, its names must at least be found.
+  const resolved = [...names, './package.json'].map(
+    (name) => `require.resolve(${JSON.stringify(join('webgrpo', name))});`,
+  );
+  run(process.execPath, ['--input-type=commonjs', '--eval', resolved.join('\n')], project);
+});
+
+test("README's example type-checks as pasted", () => {
+  run(process.execPath, [resolve('node_modules/typescript/bin/tsc'), '-p', project], project);
+});
+
+/** Rewards that README's example prints, step by step, until `steps` are there. A page that is loaded again begins anew. */
+async function rewardsOf(page: Page, address: string, steps: number): Promise<number[]> {
+  const rewards: number[] = [];
+  let failure: string | undefined;
+  page.on('load', () => void rewards.splice(0));
+  page.on('pageerror', (error) => (failure = error.message));
+  page.on('console', (message) => {
+    const reward = /^step [1-9]\d*: mean reward ([\d.]+)/.exec(message.text())?.[1];
+    if (reward !== undefined) rewards.push(Number(reward));
+  });
+  await page.goto(address);
+  await expect.poll(() => failure ?? rewards.length >= steps, { timeout: 240_000 }).toBe(true);
+  return rewards;
+}
+
+function expectRise(rewards: number[]): void {
+  const mean = (values: number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
+  expect(mean(rewards.slice(-3)), `mean rewards ${rewards.join(' ')}`).toBeGreaterThan(mean(rewards.slice(0, 2)) + 0.3);
+}
+
+test("README's example learns under vite dev", async ({ page }) => {
+  const server = await createServer({
     root: project,
     configFile: false,
     logLevel: 'silent',
+    server: { host: '127.0.0.1', port: 0 },
+  });
+  await server.listen();
+  try {
+    expectRise(await rewardsOf(page, server.resolvedUrls!.local[0], 10));
+  } finally {
+    await server.close();
+  }
+});
+
+// The same code from other files: that it begins to train says enough, but for a release.
+test("README's example builds, and trains under vite preview", async ({ page }) => {
+  run(
+    process.execPath,
+    ['node_modules/vite/bin/vite.js', 'build', '--outDir', 'dist-vite', '--logLevel', 'warn'],
+    project,
+  );
+  const server = await preview({
+    root: project,
+    configFile: false,
+    logLevel: 'silent',
+    build: { outDir: 'dist-vite' },
     preview: { host: '127.0.0.1', port: 0 },
   });
-  await page.goto(server.resolvedUrls!.local[0]);
-  await expect(page).toHaveTitle(/done|failed/, { timeout: 240_000 });
-  const log = await page.locator('#log').textContent();
-  expect(await page.title(), log ?? '').toBe('done');
-  const entropies = JSON.parse(log!) as number[];
-  expect(entropies).toHaveLength(2);
-  for (const entropy of entropies) expect(entropy).toBeGreaterThan(0);
+  try {
+    const rewards = await rewardsOf(page, server.resolvedUrls!.local[0], isFull ? 10 : 2);
+    if (isFull) expectRise(rewards);
+  } finally {
+    await server.close();
+  }
+});
+
+for (const [name, mode] of [
+  ['esbuild', '?local'],
+  ['webpack', '?worker'],
+]) {
+  test(`${name} builds it without a warning, and its page trains (${mode})`, async ({ page }) => {
+    const folder = join(project, name);
+    mkdirSync(folder);
+    for (const file of ['src', 'package.json', 'main.source.js'])
+      cpSync(join(project, file), join(folder, file), { recursive: true });
+    const server = await serveFolder(buildWith(name, folder, project));
+    try {
+      await page.goto(server.address + mode);
+      await expect(page).toHaveTitle(/^(done|failed)/, { timeout: 240_000 });
+      const title = await page.title();
+      expect(title).toMatch(/^done/);
+      const { entropies, refused } = JSON.parse(title.slice(5)) as { entropies: number[]; refused: string };
+      expect(entropies).toHaveLength(2);
+      for (const entropy of entropies) expect(entropy).toBeGreaterThan(0);
+      expect(refused).toBe(
+        "/no-such-folder/config.json is an HTML page and not the checkpoint's config.json: the server has no such file and answers " +
+          'with its start page; put the checkpoint where the server finds it (Vite: the folder public/), or correct the address.',
+      );
+    } finally {
+      server.close();
+    }
+  });
+}
+
+test('the built page says why it cannot run from file://', async ({ page }) => {
+  await page.goto(`file://${resolve('dist/demo/index.html')}`);
+  await expect(page.locator('#adapter')).toHaveText(/opened as a file.*Serve its folder over HTTP/);
+});
+
+test('the command line evaluates a shipped recipe in an empty folder, and finds SwiftShader', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'webgrpo-empty-'));
+  const { VK_ICD_FILENAMES: _, ...env } = process.env;
+  // As npx runs it, with the optional peer that Node needs.
+  const dawn = join(project, 'node_modules', 'webgpu');
+  cpSync(resolve('node_modules/webgpu'), dawn, { recursive: true });
+  cpSync(resolve('node_modules/debug'), join(project, 'node_modules', 'debug'), { recursive: true });
+  cpSync(resolve('node_modules/ms'), join(project, 'node_modules', 'ms'), { recursive: true });
+  const args = [join(installed, 'dist/cli/main.js'), 'eval', 'configs/gsm8k-tool.yaml', 'data.valSize=8', '--json'];
+  const child = spawn(process.execPath, args, { cwd: folder, env });
+  let [out, err] = ['', ''];
+  child.stdout.on('data', (text) => (out += text));
+  child.stderr.on('data', (text) => (err += text));
+  const code = await new Promise((done) => child.on('exit', done));
+  rmSync(folder, { recursive: true, force: true });
+  expect(code, err).toBe(0);
+  expect(JSON.parse(out)).toHaveProperty('metrics');
+  if (process.env['VK_ICD_FILENAMES']?.includes('swiftshader')) expect(err).toContain('SwiftShader');
 });

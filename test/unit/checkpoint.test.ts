@@ -1,6 +1,7 @@
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { loadCheckpoint, saveCheckpoint } from '../../src/model/checkpoint/checkpoint.ts';
 import type { ModelCheckpoint, CheckpointSource } from '../../src/model/checkpoint/checkpoint.ts';
+import { fetchCheckpoint } from '../../src/model/checkpoint/fetch.ts';
 import { parseModelConfig } from '../../src/model/config.ts';
 import { InputError } from '../../src/errors.ts';
 import { initWeights } from '../../src/model/params.ts';
@@ -166,4 +167,62 @@ test('saving refuses what loading would', () => {
   expect(() => saveCheckpoint({ config: CONFIG, weights: tensors })).toThrow(
     `The model to save: tensor "${UP}" holds NaN at element 3; the weights are damaged.`,
   );
+});
+
+const PAGE = '<!DOCTYPE html>\n<html lang="en"></html>\n';
+
+test('an HTML page is neither template nor JSON', async () => {
+  expect(await refusal(saved({ 'chat_template.jinja': text(PAGE) }))).toBe(
+    'chat_template.jinja is an HTML page: the server has no such file and answered with its start page. Read the checkpoint with ' +
+      'fetchCheckpoint(), or give undefined for such an answer.',
+  );
+  expect(await refusal(saved({ 'tokenizer.json': text('\n<html>') }))).toMatch(/^tokenizer\.json is an HTML page: /);
+});
+
+/** A server that answers for what it does not have with 404, or as development servers do with its start page. */
+function serve(files: Map<string, Uint8Array>, missing: 'page' | 404): void {
+  vi.stubGlobal('fetch', async (url: string) => {
+    const bytes = files.get(url.replace('http://host/model/', ''));
+    if (bytes) return new Response(new Uint8Array(bytes));
+    return missing === 404
+      ? new Response('', { status: 404 })
+      : new Response(PAGE, { headers: { 'content-type': 'text/html' } });
+  });
+}
+
+test('fetchCheckpoint: from a folder or a table of files, the tokenizer required, a start page refused by name and address', async () => {
+  const tokenizer = { 'tokenizer.json': text('{}'), 'tokenizer_config.json': text('{"eos_token":"e"}') };
+  const message = (from: Parameters<typeof fetchCheckpoint>[0]) =>
+    fetchCheckpoint(from).then(
+      () => 'loaded',
+      (error: unknown) => (error as Error).message,
+    );
+  try {
+    for (const missing of ['page', 404] as const) {
+      serve(saved(tokenizer), missing);
+      const loaded = await fetchCheckpoint('http://host/model/');
+      expect(loaded.config).toEqual(CONFIG);
+      expect(loaded.tokenizerConfigJson).toEqual({ eos_token: 'e' });
+    }
+    const table = [...saved(tokenizer).keys()].map((file) => [file, new URL(`http://host/model/${file}`)] as const);
+    expect((await fetchCheckpoint(Object.fromEntries(table))).config).toEqual(CONFIG);
+    expect(await message({ 'config.json': 'http://host/model/config.json' })).toMatch(
+      /has neither model\.safetensors nor/,
+    );
+    serve(saved(), 404);
+    expect(await message('http://host/model')).toBe(
+      'http://host/model has no tokenizer.json and tokenizer_config.json; copy them beside the weights.',
+    );
+    serve(new Map(), 'page');
+    expect(await message('http://host/model')).toBe(
+      "http://host/model/config.json is an HTML page and not the checkpoint's config.json: the server has no such file and answers with its " +
+        'start page; put the checkpoint where the server finds it (Vite: the folder public/), or correct the address.',
+    );
+    vi.stubGlobal('fetch', async () => new Response('', { status: 503 }));
+    expect(await message('http://host/model')).toBe(
+      'http://host/model/config.json could not be fetched: the server answered 503.',
+    );
+  } finally {
+    vi.unstubAllGlobals();
+  }
 });

@@ -1,4 +1,4 @@
-import { mkdtempSync, readdirSync, readFileSync, writeFileSync, appendFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, writeFileSync, appendFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
@@ -6,7 +6,7 @@ import { stalePackage } from '../../scripts/lib/packages.mjs';
 import { readArgs } from '../../src/cli/args.ts';
 import { configMarkdown, configText } from '../../src/cli/configDocs.ts';
 import { quoted, startedAs } from '../../src/cli/startedAs.ts';
-import { readJsonFile, readText, writeFolder, writeWhole } from '../../src/cli/files.ts';
+import { readJsonFile, readText, shippedPath, writeFolder, writeWhole } from '../../src/cli/files.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { resolvedAlgorithm, stepLine, timeLeft } from '../../src/cli/run/progress.ts';
 import { writeRunReport } from '../../src/cli/run/reports.ts';
@@ -213,12 +213,42 @@ test('set-up: npm ci runs only when an installed package is not the locked one',
   const root = temporary();
   const lock = (packages: unknown) => JSON.stringify({ packages });
   writeFileSync(join(root, 'package-lock.json'), lock({ '': {}, 'node_modules/a': { version: '1.0.0' } }));
-  expect(stalePackage(root)).toBe('not installed');
+  expect(stalePackage(root, { dev: true })).toBe('not installed');
   await writeWhole(join(root, 'node_modules/.package-lock.json'), lock({ 'node_modules/a': { version: '1.0.0' } }));
-  expect(stalePackage(root)).toBe('');
+  expect(stalePackage(root, { dev: true })).toBe('');
   const two = { 'node_modules/a': { version: '1.1.0' }, 'node_modules/b': { version: '2.0.0', optional: true } };
   writeFileSync(join(root, 'package-lock.json'), lock(two));
-  expect(stalePackage(root)).toBe('a is 1.0.0, locked 1.1.0');
+  expect(stalePackage(root, { dev: true })).toBe('a is 1.0.0, locked 1.1.0');
+  const forTests = { 'node_modules/a': { version: '1.0.0' }, 'node_modules/b': { version: '2.0.0', dev: true } };
+  writeFileSync(join(root, 'package-lock.json'), lock(forTests));
+  expect(stalePackage(root, { dev: true })).toBe('b is missing, locked 2.0.0');
+  expect(stalePackage(root, { dev: false })).toBe('');
+});
+
+test('a run installs no peer of the tests or the benchmark, and neither linters nor test runners', () => {
+  const { packages } = JSON.parse(readFileSync('package-lock.json', 'utf8')) as {
+    packages: Record<string, { dev?: boolean }>;
+  };
+  const forRuns = Object.keys(packages).filter((path) => path.startsWith('node_modules/') && !packages[path].dev);
+  expect(forRuns).toContain('node_modules/webgpu');
+  expect(forRuns).toContain('node_modules/vite');
+  const heavy = /node_modules\/(@tensorflow|onnxruntime|@xenova|@jax-js|vitest|@vitest|eslint|prettier)/;
+  expect(forRuns.filter((path) => heavy.test(path))).toEqual([]);
+});
+
+test('recipes and models of the package are found from any folder, after those that lie there', () => {
+  const [root, here] = [process.cwd(), temporary()];
+  try {
+    process.chdir(here);
+    expect(shippedPath('configs/gsm8k-tool.yaml')).toBe(join(root, 'configs/gsm8k-tool.yaml'));
+    expect(shippedPath('checkpoints/gsm8k-tool')).toBe(join(root, 'checkpoints/gsm8k-tool'));
+    for (const other of ['configs/no-such.yaml', 'package.json', 'runs/x']) expect(shippedPath(other)).toBe(other);
+    mkdirSync('configs');
+    writeFileSync('configs/gsm8k-tool.yaml', '');
+    expect(shippedPath('configs/gsm8k-tool.yaml')).toBe('configs/gsm8k-tool.yaml');
+  } finally {
+    process.chdir(root);
+  }
 });
 
 test("a chat template of a file replaces the tokenizer's, so that checkpoints are saved with it", async () => {

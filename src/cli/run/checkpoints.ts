@@ -20,7 +20,7 @@ import {
 import { readSafetensors, type SafetensorsDtype, writeSafetensors } from '../../model/checkpoint/safetensors.ts';
 import { say, sayPassing } from './progress.ts';
 import { diskStore, modelCache } from '../diskStore.ts';
-import { folderFiles, readBytes, readJsonFile, writeFolder } from '../files.ts';
+import { folderFiles, readBytes, readJsonFile, shippedPath, writeFolder } from '../files.ts';
 
 const STATE = 'trainer_state.json';
 const OPTIMIZER = 'optimizer.safetensors';
@@ -60,7 +60,8 @@ export async function openModel(path: string): Promise<{ folder: string; model: 
 }
 
 /** A folder, else what the address names, downloaded into the cache. A missing folder among folders is no address. */
-async function filesOf(path: string): Promise<{ folder: string; files: CheckpointFiles }> {
+async function filesOf(given: string): Promise<{ folder: string; files: CheckpointFiles }> {
+  const path = shippedPath(given);
   const isFolder = existsSync(path) || (!path.startsWith('http') && existsSync(dirname(path)));
   if (!isFolder && isRemote(path)) {
     const options = {

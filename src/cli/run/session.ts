@@ -21,6 +21,7 @@ import {
   loraOf,
   withOfferedDtype,
 } from '../../workers/localEngine.ts';
+import '../../tfjs.ts';
 import { planLines, planMemory } from '../../workers/memoryPlan.ts';
 import { type AdaptedModel, type LoadedModel, loadWithAdapter } from './checkpoints.ts';
 import { adapterBindingBytes, installDawn } from '../dawn.ts';

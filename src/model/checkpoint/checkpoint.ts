@@ -23,6 +23,22 @@ export interface ModelCheckpoint {
   tokenizerConfigJson?: Record<string, unknown>;
 }
 
+/** What an engine needs of a checkpoint. */
+export interface CheckpointWithTokenizer extends ModelCheckpoint {
+  tokenizerJson: Record<string, unknown>;
+  tokenizerConfigJson: Record<string, unknown>;
+}
+
+/** The model, its tokenizer known to be there. Throws InputError that begins with `name` where it is not. */
+export function withTokenizer<T extends Omit<ModelCheckpoint, 'weights'>>(
+  name: string,
+  model: T,
+): T & Pick<CheckpointWithTokenizer, 'tokenizerJson' | 'tokenizerConfigJson'> {
+  const { tokenizerJson, tokenizerConfigJson } = model;
+  if (tokenizerJson && tokenizerConfigJson) return { ...model, tokenizerJson, tokenizerConfigJson };
+  throw new InputError(`${name} has no tokenizer.json and tokenizer_config.json; copy them beside the weights.`);
+}
+
 /** Throws an InputError naming the file and tensor for anything missing, corrupt, or not fitting the config. */
 export async function loadCheckpoint(source: CheckpointSource): Promise<ModelCheckpoint> {
   const { weights, ...rest } = await openCheckpoint(filesOf(source));

@@ -209,9 +209,8 @@ function weightMapOf(index: Record<string, unknown>): Map<string, string> {
 
 async function readTokenizerConfig(files: CheckpointFiles): Promise<Record<string, unknown> | undefined> {
   const json = await readStoredJson(files, 'tokenizer_config.json');
-  const template = await readWhole(files, 'chat_template.jinja');
-  if (!template) return json;
-  return { ...json, chat_template: new TextDecoder().decode(template) };
+  const template = await readText(files, 'chat_template.jinja');
+  return template ? { ...json, chat_template: template } : json;
 }
 
 /** Throws an InputError where the file is no JSON object. */
@@ -219,11 +218,11 @@ export async function readStoredJson(
   files: CheckpointFiles,
   path: string,
 ): Promise<Record<string, unknown> | undefined> {
-  const bytes = await readWhole(files, path);
-  if (!bytes) return undefined;
+  const text = await readText(files, path);
+  if (text === undefined) return undefined;
   let json: unknown;
   try {
-    json = JSON.parse(new TextDecoder().decode(bytes));
+    json = JSON.parse(text);
   } catch (cause) {
     throw new InputError(`${path} is not JSON (${cause instanceof Error ? cause.message : String(cause)}).`, { cause });
   }
@@ -231,10 +230,21 @@ export async function readStoredJson(
   return json;
 }
 
-async function readWhole(files: CheckpointFiles, path: string): Promise<Uint8Array | undefined> {
+/** Throws an InputError for an HTML page, which a server gives in place of a file that it does not have. */
+async function readText(files: CheckpointFiles, path: string): Promise<string | undefined> {
   const size = await files.size(path);
-  return size === undefined ? undefined : files.read(path, 0, size);
+  if (size === undefined) return undefined;
+  const bytes = await files.read(path, 0, size);
+  if (!isHtml(bytes)) return new TextDecoder().decode(bytes);
+  throw new InputError(
+    `${path} is an HTML page: the server has no such file and answered with its start page. Read the checkpoint with ` +
+      `fetchCheckpoint(), or give undefined for such an answer.`,
+  );
 }
+
+/** True if bytes begin as an HTML document does. */
+export const isHtml = (bytes: Uint8Array): boolean =>
+  /^\s*<(!doctype|html)/i.test(new TextDecoder().decode(bytes.subarray(0, 100)));
 
 function missingTensor(config: ModelConfig, tensors: Shapes, name: string, shape: number[], file: string): InputError {
   const [example] = tensors.keys();

@@ -8,6 +8,7 @@
 
 import type * as Tfjs from '@tensorflow/tfjs';
 import type { WebGPUBackend } from '@tensorflow/tfjs-backend-webgpu';
+import { InputError } from '../../errors.ts';
 import type { Gpu, View } from '../../gpu/device.ts';
 
 export type Tf = typeof Tfjs;
@@ -25,8 +26,7 @@ export function loadTfjs(gpu: Gpu): Promise<TfjsRuntime> {
 }
 
 async function start(gpu: Gpu): Promise<TfjsRuntime> {
-  const tf = unwrap(await import('@tensorflow/tfjs'));
-  const { WebGPUBackend } = unwrap(await import('@tensorflow/tfjs-backend-webgpu'));
+  const [tf, { WebGPUBackend }] = await importPackages();
   // Importing the package registers a backend that would ask for a device of its own.
   if (tf.findBackendFactory('webgpu')) tf.removeBackend('webgpu');
   // Small tensors would else be computed on the CPU, which then needs a synchronous read-back.
@@ -37,6 +37,21 @@ async function start(gpu: Gpu): Promise<TfjsRuntime> {
   tf.registerBackend('webgpu', () => backend);
   if (!(await tf.setBackend('webgpu'))) throw new Error('tfjs could not start its WebGPU backend on this device.');
   return new TfjsRuntime(tf, backend);
+}
+
+/** Throws InputError where they are not installed. */
+async function importPackages() {
+  try {
+    const packages = [await import('@tensorflow/tfjs'), await import('@tensorflow/tfjs-backend-webgpu')] as const;
+    return [unwrap(packages[0]), unwrap(packages[1])] as const;
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message.split('\n')[0] : String(cause);
+    throw new InputError(
+      `engine is "tfjs", but its packages could not be loaded (${reason}); install them with "npm install @tensorflow/tfjs ` +
+        `@tensorflow/tfjs-backend-webgpu" (in a checkout: npm ci), or set engine to "wgsl".`,
+      { cause },
+    );
+  }
 }
 
 /** Node sees CommonJS modules, whose names may all lie in `default`. */

@@ -66,7 +66,9 @@ async function open<T>(setting: string, model: string, load: (library: Library) 
 
 async function importTransformers(setting: string, model: string): Promise<Library> {
   try {
-    return (await import(/* @vite-ignore */ TRANSFORMERS)) as Library;
+    return (await import(
+      /* @vite-ignore */ /* webpackIgnore: true */ /* turbopackIgnore: true */ TRANSFORMERS
+    )) as Library;
   } catch (error) {
     throw new InputError(
       `${setting} ${model} needs transformers.js, which is not there (${messageOf(error)}); ` +

@@ -1,8 +1,10 @@
-/** A user's own project: two GRPO steps of a fresh model, engine in a worker, from nothing but the installed package. */
+/** A user's own project: two GRPO steps of a fresh model from nothing but the installed package, in this thread (?local) or a worker. */
 
 import {
+  createLocalEngine,
   createRemoteEngine,
   engineSizes,
+  fetchCheckpoint,
   GrpoTrainer,
   gsm8kToolTask,
   initWeights,
@@ -10,11 +12,10 @@ import {
   resolveTrainConfig,
 } from 'webgrpo';
 import { buildGsm8kTokenizer } from 'webgrpo/tasks';
-import EngineWorker from 'webgrpo/worker?worker';
 
-async function run(): Promise<number[]> {
+async function run() {
   const config = resolveTrainConfig({
-    name: 'installed',
+    name: 'bundled',
     model: { path: 'in memory' },
     data: { trainBatchSize: 2, maxPromptLength: 96, maxResponseLength: 12, valSize: 2 },
     rollout: { n: 2, maxSlots: 4 },
@@ -32,26 +33,28 @@ async function run(): Promise<number[]> {
     max_position_embeddings: 256,
     tie_word_embeddings: true,
   });
-  const engine = await createRemoteEngine(new EngineWorker(), {
+  const spec = {
     ...engineSizes(config),
     config: model,
     weights: initWeights(model, 1),
     tokenizerJson: tokenizer,
     tokenizerConfigJson: tokenizerConfig,
-  });
+  };
+  // The bundler's own way to a worker stands in place of this word.
+  const engine =
+    location.search === '?local' ? await createLocalEngine(spec) : await createRemoteEngine(NEW_WORKER, spec);
   const { history } = await new GrpoTrainer({ config, task: gsm8kToolTask(), engine }).fit();
   await engine.destroy();
-  return history.map((metrics) => metrics['actor/entropy']);
+  // Never served: the server answers with the page, as development servers do.
+  const refused = await fetchCheckpoint('/no-such-folder').catch((error) => error.message);
+  return { entropies: history.map((metrics) => metrics['actor/entropy']), refused };
 }
 
-const log = document.querySelector('#log')!;
 run().then(
-  (entropies) => {
-    log.textContent = JSON.stringify(entropies);
-    document.title = 'done';
+  (result) => {
+    document.title = `done ${JSON.stringify(result)}`;
   },
-  (error: unknown) => {
-    log.textContent = error instanceof Error ? `${error.message}\n${error.stack}` : String(error);
-    document.title = 'failed';
+  (error) => {
+    document.title = `failed ${error instanceof Error ? `${error.message}\n${error.stack}` : String(error)}`;
   },
 );

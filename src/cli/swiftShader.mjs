@@ -1,0 +1,66 @@
+/**
+ * Where a Chromium lies, and the SwiftShader that comes with it: a Vulkan driver that computes on the CPU. Plain Node without
+ * packages, since the set-up of a checkout runs it too, before anything is installed.
+ */
+
+import { existsSync, readdirSync } from 'node:fs';
+import { homedir } from 'node:os';
+import { dirname, join } from 'node:path';
+
+/**
+ * Path of a full Chromium or Chrome (the headless shell has no WebGPU), newest of Playwright's first; '' when there is none.
+ * @param {NodeJS.ProcessEnv} env
+ */
+export function installedChromium(env) {
+  return [...playwrightChromiums(env), ...systemChromiums()].find((path) => existsSync(path)) ?? '';
+}
+
+/**
+ * Newest first.
+ * @param {NodeJS.ProcessEnv} env
+ */
+function playwrightChromiums(env) {
+  const home = homedir();
+  /** @type {Partial<Record<NodeJS.Platform, string>>} */
+  const caches = {
+    darwin: join(home, 'Library/Caches/ms-playwright'),
+    win32: join(home, 'AppData/Local/ms-playwright'),
+  };
+  const cache = env.PLAYWRIGHT_BROWSERS_PATH || caches[process.platform] || join(home, '.cache/ms-playwright');
+  if (!existsSync(cache)) return [];
+  const builds = readdirSync(cache)
+    .filter((name) => /^chromium-\d+$/.test(name))
+    .sort((a, b) => Number(b.slice(9)) - Number(a.slice(9)));
+  return builds.flatMap((build) =>
+    readdirSync(join(cache, build)).flatMap((platform) =>
+      [
+        'chrome',
+        'chrome.exe',
+        'Chromium.app/Contents/MacOS/Chromium',
+        'Google Chrome for Testing.app/Contents/MacOS/Google Chrome for Testing',
+      ].map((executable) => join(cache, build, platform, executable)),
+    ),
+  );
+}
+
+function systemChromiums() {
+  return [
+    '/usr/bin/chromium',
+    '/usr/lib/chromium/chromium',
+    '/opt/google/chrome/chrome',
+    '/usr/bin/google-chrome',
+    '/Applications/Google Chrome.app/Contents/MacOS/Google Chrome',
+    'C:\\Program Files\\Google\\Chrome\\Application\\chrome.exe',
+  ];
+}
+
+/**
+ * The SwiftShader driver description beside a Chromium, or ''.
+ * @param {string} chromium
+ */
+export function swiftShaderBeside(chromium) {
+  if (!chromium) return '';
+  // Distributions start Chromium by a script elsewhere.
+  const folders = [dirname(chromium), '/usr/lib/chromium', '/opt/google/chrome'];
+  return folders.map((folder) => join(folder, 'vk_swiftshader_icd.json')).find((path) => existsSync(path)) ?? '';
+}

@@ -1,0 +1,28 @@
+/** `webgrpo/node`: what a program needs in Node or Bun and a page has already: WebGPU (by the package `webgpu`), and files. */
+
+import { fileURLToPath } from 'node:url';
+import { installDawn } from './cli/dawn.ts';
+import { folderFiles } from './cli/files.ts';
+import { type CheckpointWithTokenizer, collectWeights, withTokenizer } from './model/checkpoint/checkpoint.ts';
+import { openCheckpoint } from './model/checkpoint/open.ts';
+
+/**
+ * Puts Dawn on `navigator.gpu`, unless there is a WebGPU already (Deno). Takes a hardware GPU, else the software driver of an installed
+ * Chromium. Throws NoAdapterError where the package `webgpu` is not installed.
+ */
+export async function installWebGpu(): Promise<void> {
+  if (!globalThis.navigator?.gpu) await installDawn();
+}
+
+/**
+ * The model and tokenizer of a folder in Hugging Face format, or of a checkpoint of `webgrpo/checkpoints`. Throws InputError naming what is missing
+ * or damaged.
+ */
+export async function readCheckpoint(
+  from: string | URL | Readonly<Record<string, URL>>,
+): Promise<CheckpointWithTokenizer> {
+  const folder = typeof from === 'string' || from instanceof URL ? from : new URL('.', from['config.json']);
+  const path = typeof folder === 'string' ? folder : fileURLToPath(folder);
+  const { weights, ...model } = withTokenizer(path, await openCheckpoint(folderFiles(path)));
+  return { ...model, weights: await collectWeights(weights) };
+}

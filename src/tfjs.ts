@@ -1,0 +1,12 @@
+/**
+ * `webgrpo/tfjs`: importing it makes `engine: tfjs` known in this thread. tfjs itself (`@tensorflow/tfjs`, `@tensorflow/tfjs-backend-webgpu`,
+ * installed by the user) is loaded when such an engine is made.
+ */
+
+import { policyGradient } from './workers/policyGradient.ts';
+import { registerTfjs } from './workers/tfjsEngine.ts';
+
+registerTfjs(async (gpu, model, maxTokenLen, options) => {
+  const { createTfjsEngine } = await import('./model/tfjs/engine.ts');
+  return createTfjsEngine(gpu, model, maxTokenLen, { ...options, policyGradient });
+});

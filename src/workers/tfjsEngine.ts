@@ -1,0 +1,30 @@
+/** Who makes the engine `tfjs`: nobody, until `webgrpo/tfjs` is imported. A bundler would else look for tfjs in every program. */
+
+import type { Gpu } from '../gpu/device.ts';
+import type { ModelEngine } from '../model/engine.ts';
+import type { LlamaModel } from '../model/llama.ts';
+import type { OptimizerSpec } from '../model/optimizer/spec.ts';
+import { InputError } from '../errors.ts';
+
+/** @param maxTokenLen rows of the largest batch */
+export type MakeModelEngine = (
+  gpu: Gpu,
+  model: LlamaModel,
+  maxTokenLen: number,
+  options: { optimizer: OptimizerSpec | undefined },
+) => Promise<ModelEngine>;
+
+let make: MakeModelEngine | undefined;
+
+export function registerTfjs(given: MakeModelEngine): void {
+  make = given;
+}
+
+/** Throws InputError where nobody has registered it. */
+export const createRegisteredTfjs: MakeModelEngine = async (...args) => {
+  if (make) return make(...args);
+  throw new InputError(
+    'engine is "tfjs", which is an entry of its own; import "webgrpo/tfjs" in the thread that makes the engine (with a worker: ' +
+      'in its file, beside "webgrpo/worker"), or set engine to "wgsl".',
+  );
+};

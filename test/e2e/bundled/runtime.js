@@ -1,0 +1,25 @@
+/** One GRPO step of the shipped model outside a browser; prints the adapter, the norm of the gradient and how far rollout and trainer differ. */
+
+import { createLocalEngine, engineSizes, GrpoTrainer, gsm8kToolTask, resolveTrainConfig } from 'webgrpo';
+import { gsm8kTool } from 'webgrpo/checkpoints';
+import { installWebGpu, readCheckpoint } from 'webgrpo/node';
+
+await installWebGpu();
+const config = resolveTrainConfig({
+  name: 'runtime',
+  model: { path: 'gsm8k-tool' },
+  data: { trainBatchSize: 2, maxResponseLength: 64, valSize: 2 },
+  rollout: { n: 4, maxSlots: 8 },
+  actor: { ppoMiniBatchSize: 2 },
+  trainer: { totalTrainingSteps: 1, testFreq: 0, valBeforeTrain: false },
+});
+const engine = await createLocalEngine({ ...engineSizes(config), ...(await readCheckpoint(gsm8kTool)) });
+const { history } = await new GrpoTrainer({ config, task: gsm8kToolTask(), engine }).fit();
+const { vendor, architecture, description } = engine.adapter;
+const norm = history[0]['actor/grad_norm'];
+if (!(norm > 0)) throw new Error(`The norm of the gradient is ${norm}.`);
+const off = history[0]['training/rollout_probs_diff_max'];
+console.log(
+  `${description || `${vendor} ${architecture}`}: grad_norm ${norm.toFixed(3)}, rollout_probs_diff_max ${off}`,
+);
+(globalThis.Deno ?? process).exit(0);
