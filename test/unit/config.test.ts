@@ -12,13 +12,13 @@ import { InputError } from '../../src/errors.ts';
 const MINIMAL = 'name: t\nmodel: { path: m }\n';
 const parse = (yaml: string, ...overrides: string[]) => parseTrainConfig(yaml, { source: 't.yaml', overrides });
 
-/** The whole sentence of the InputError that `body` throws. */
+/** The whole sentence of the InputError that `body` throws; whether file or override is blamed has its own test, overrides.test.ts. */
 function sentence(body: () => unknown): string {
   try {
     body();
   } catch (error) {
     expect(error).toBeInstanceOf(InputError);
-    return (error as Error).message;
+    return (error as Error).message.replace(/^override [^=]+=.*?: /s, 't.yaml: ');
   }
   throw new Error('Nothing was thrown.');
 }

@@ -37,7 +37,7 @@ export const train: Command = {
   flags: JSON_FLAG,
   async run({ positionals, overrides }, io) {
     const source = oneFile(positionals, 'config');
-    const config = parseTrainConfig(await readText(source), { source, overrides });
+    const config = parseTrainConfig(await readText(source), { source, overrides, note: say });
     const path = join(config.trainer.outDir, config.name);
     const resumeFrom = config.trainer.resume ? await checkpointToResume(path) : undefined;
     const { summary, stopped } = await runTraining(config, resumeFrom);

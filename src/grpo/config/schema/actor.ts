@@ -7,6 +7,7 @@ import { POLICY_LOSSES } from '../../losses/index.ts';
 import {
   choice,
   count,
+  countOrOff,
   flag,
   number,
   optionalChoice,
@@ -30,7 +31,7 @@ const optim = part({
   eps: positive(1e-8, '', 'Added to the root of the second moment.'),
   weightDecay: number(0, ANY, '', "Decoupled, matrices only. verl's 0.01 makes no difference over so few steps."),
   lrScheduler: choice('constant', ['constant', 'cosine'], 'cosine falls to minLrRatio over totalTrainingSteps.'),
-  lrWarmupSteps: count(0, 'updates', 'Linear rise from 0 to lr.', 0),
+  lrWarmupSteps: countOrOff(0, 'updates', 'Linear rise from 0 to lr.'),
   minLrRatio: number(0, SHARE, 'share of lr', 'Where cosine ends.'),
   numCycles: positive(0.5, 'periods', 'Of cosine over the run; 0.5 falls once from lr to its end.'),
 });

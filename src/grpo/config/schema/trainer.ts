@@ -1,11 +1,11 @@
 /** The length of a run, what it evaluates, saves and logs. */
 
-import { count, flag, number, part, text, SHARE } from '../keys.ts';
+import { count, countOrOff, flag, number, part, text, SHARE } from '../keys.ts';
 
 export const trainer = part({
   totalTrainingSteps: count(60, 'steps', 'Rollout batches to train on.', 0),
-  testFreq: count(20, 'steps', 'Evaluate every so many; 0 = only before and after.', 0),
-  saveFreq: count(0, 'steps', 'Checkpoint every so many; 0 = only at the end and on Ctrl-C.', 0),
+  testFreq: countOrOff(20, 'steps', 'Evaluate every so many; 0 = only before and after.'),
+  saveFreq: countOrOff(0, 'steps', 'Checkpoint every so many; 0 = only at the end and on Ctrl-C.'),
   valBeforeTrain: flag(true, 'Evaluate at step 0, so that there is something to compare with.'),
   profile: flag(true, 'Write what every sample spent its time on, for webgrpo profile.'),
   profileGpu: flag(false, 'The profile also says how long the GPU computed, where the adapter has timestamps.'),
