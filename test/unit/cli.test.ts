@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { stalePackage } from '../../scripts/lib/packages.mjs';
 import { readArgs } from '../../src/cli/args.ts';
-import { configMarkdown, configText } from '../../src/cli/configDocs.ts';
+import { configMarkdown, peersMarkdown, configText } from '../../src/cli/configDocs.ts';
 import { readJsonFile, readText, writeFolder, writeWhole } from '../../src/cli/files.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { resolvedAlgorithm, stepLine, timeLeft } from '../../src/cli/run/progress.ts';
@@ -166,6 +166,11 @@ test('charts leave out what a run has not measured', () => {
     ],
   });
   expect(chartData([{ 'training/global_step': 1, 'actor/entropy': NaN }])).toEqual([]);
+});
+
+test('docs/from-trl-verl.md is the table that export and hints read', () => {
+  const text = readFileSync('docs/from-trl-verl.md', 'utf8');
+  expect(text, 'run: npm run -s webgrpo -- config --peers > docs/from-trl-verl.md').toBe(peersMarkdown());
 });
 
 test('docs/config.md is what the schemas say', () => {

@@ -12,6 +12,7 @@ import { correctionSettings, lossWeighsItself } from '../correction/settings.ts'
 import { type PolicyLoss, policyLossOf } from '../losses/index.ts';
 import { WEIGHT_LEVELS } from '../losses/reinforce.ts';
 import { lossSpec } from '../losses/types.ts';
+import { firstKeyOf, ofPeer } from './peerNames.ts';
 import { DEFAULT_RECIPE, RECIPES, VERL_DEFAULTS } from './recipes.ts';
 import { checkSftRules, checkTrainRules } from './rules.ts';
 import { oldNamesNote, withNewNames } from './oldNames.ts';
@@ -96,7 +97,8 @@ function validate<S extends v.GenericSchema>(schema: S, tree: unknown, source: s
 /** One sentence of what was found and what is allowed. */
 function describeIssue(schema: v.GenericSchema, issue: v.BaseIssue<unknown>): string {
   const path = (issue.path ?? []).map((item) => String(item.key)).join('.');
-  if (issue.type === 'strict_object' && issue.expected === 'never') return unknownKey(schema, path);
+  if (issue.type === 'strict_object' && issue.expected === 'never')
+    return peersKey(schema, firstKeyOf(path, issue.path?.at(-1)?.value)) ?? unknownKey(schema, path);
   const range = keyDocs(schema).find((doc) => doc.path === path)?.range;
   const found = show(issue.input);
   if (issue.input === undefined) return `"${path}" is missing; set it to ${range ?? 'a value'}.`;
@@ -107,6 +109,13 @@ function unknownKey(schema: v.GenericSchema, path: string): string {
   const known = keysAndParts(schema);
   const nearest = nearestKey(path, [...known]);
   return `unknown key "${path}"; did you mean "${nearest}"? "webgrpo config" lists every key.`;
+}
+
+/** Of a name of TRL or verl. */
+function peersKey(schema: v.GenericSchema, path: string): string | undefined {
+  const found = ofPeer(path, keysAndParts(schema));
+  if (!found) return undefined;
+  return `unknown key "${path}"; did you mean "${found.key}"? ${found.peer} calls it so; docs/from-trl-verl.md lists all such names.`;
 }
 
 /** The keys and the parts they stand in: "actor.optim.lr" brings "actor" and "actor.optim". */
