@@ -86,11 +86,11 @@ export class Settings {
 }
 
 function summaryOf({ actor, algorithm, data, rollout }: TrainConfig): string {
-  const { lossMode, lossAggMode, clipRatioLow, clipRatioHigh, klLossCoef, useKlLoss } = actor;
+  const { lossAggMode, clipRatioLow, clipRatioHigh, klLossCoef, useKlLoss } = actor;
   const updates = (data.trainBatchSize / actor.ppoMiniBatchSize) * actor.ppoEpochs;
   return [
     `${data.trainBatchSize} problems \u00d7 ${rollout.n} tries a step, ${updates} update${updates === 1 ? '' : 's'}`,
-    `loss ${lossMode}, ${lossAggMode}`,
+    `loss ${actor.lossMode}, ${lossAggMode}`,
     `clip ${clipRatioLow} / ${clipRatioHigh}`,
     `advantage ${algorithm.advEstimator}`,
     useKlLoss ? `KL ${klLossCoef}` : 'no KL term',

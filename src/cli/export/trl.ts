@@ -19,7 +19,8 @@ interface TrlRun {
 }
 
 /** TRL's loss_type of our loss and of the aggregation that it runs with; undefined where TRL has none. */
-function lossType({ lossMode, lossAggMode }: TrainConfig['actor']): string | undefined {
+function lossType(actor: TrainConfig['actor']): string | undefined {
+  const lossMode = actor.lossMode;
   if (['cispo', 'sapo', 'luspo', 'vespo'].includes(lossMode)) return lossMode;
   if (lossMode !== 'vanilla' && lossMode !== 'gspo') return undefined;
   const byAggregation: Record<string, string> = {
@@ -27,7 +28,7 @@ function lossType({ lossMode, lossAggMode }: TrainConfig['actor']): string | und
     'seq-mean-token-mean': 'grpo',
     'seq-mean-token-sum-norm': 'dr_grpo',
   };
-  return byAggregation[policyLossOf(lossMode).aggregation ?? lossAggMode];
+  return byAggregation[policyLossOf(lossMode).aggregation ?? actor.lossAggMode];
 }
 
 /** The aggregation that a loss_type is. */
@@ -189,7 +190,8 @@ const ALWAYS = [
 
 function notCarried(config: TrainConfig): string[] {
   const { actor, algorithm, rollout, task } = config;
-  const { lossMode, lossAggMode } = actor;
+  const { lossAggMode } = actor;
+  const lossMode = actor.lossMode;
   const type = lossType(actor) ?? 'dapo';
   const { rolloutIs, rolloutRs } = correctionSettings(config);
   const missing: [boolean, string][] = [
@@ -243,7 +245,7 @@ function notCarried(config: TrainConfig): string[] {
     [algorithm.useKlInReward, 'algorithm.useKlInReward: TRL has the KL in the loss only.'],
     [algorithm.filterGroups.enable === true, 'algorithm.filterGroups: TRL does not draw groups of one score again.'],
     [
-      (algorithm.overlongBuffer.len ?? 0) > 0,
+      (config.algorithm.overlongBuffer.len ?? 0) > 0,
       'algorithm.overlongBuffer: add get_soft_overlong_punishment as a reward.',
     ],
     [

@@ -70,10 +70,10 @@ const ifTools = (config: TrainConfig, value: Value): Value => (config.rollout.mu
 
 /** Where the value is not the one our key has. undefined = not written. */
 const VALUES: Readonly<Record<string, (config: TrainConfig) => Value>> = {
-  'actor.lossMode': ({ actor: { lossMode } }) => (VERL_LOSSES.includes(lossMode) ? lossMode : 'vanilla'),
+  'actor.lossMode': ({ actor }) => (VERL_LOSSES.includes(actor.lossMode) ? actor.lossMode : 'vanilla'),
   // TRL's absolute bound as verl reads it, 1 + clip_ratio_high.
-  'actor.clipRatioHigh': ({ actor: { lossMode, clipRatioHigh, policyLoss } }) =>
-    lossMode === 'cispo' && policyLoss.wMax !== undefined ? policyLoss.wMax - 1 : clipRatioHigh,
+  'actor.clipRatioHigh': ({ actor }) =>
+    actor.lossMode === 'cispo' && actor.policyLoss.wMax !== undefined ? actor.policyLoss.wMax - 1 : actor.clipRatioHigh,
   'actor.klLossType': ({ actor: { klLossType } }) => (VERL_KL_TYPES.includes(klLossType) ? klLossType : 'low_var_kl'),
   'algorithm.klPenalty': ({ algorithm: { klPenalty } }) =>
     VERL_KL_TYPES.includes(klPenalty) ? klPenalty : 'low_var_kl',
@@ -97,9 +97,9 @@ const VALUES: Readonly<Record<string, (config: TrainConfig) => Value>> = {
   'algorithm.filterGroups.metric': ({ algorithm }) => (algorithm.filterGroups.enable ? 'acc' : undefined),
   'algorithm.filterGroups.maxNumGenBatches': ({ algorithm: { filterGroups } }) =>
     filterGroups.enable ? filterGroups.maxNumGenBatches : undefined,
-  'algorithm.overlongBuffer.len': ({ algorithm }) => algorithm.overlongBuffer.len || undefined,
-  'algorithm.overlongBuffer.penaltyFactor': ({ algorithm: { overlongBuffer } }) =>
-    overlongBuffer.len ? overlongBuffer.penaltyFactor : undefined,
+  'algorithm.overlongBuffer.len': (config) => config.algorithm.overlongBuffer.len || undefined,
+  'algorithm.overlongBuffer.penaltyFactor': (config) =>
+    config.algorithm.overlongBuffer.len ? config.algorithm.overlongBuffer.penaltyFactor : undefined,
   'algorithm.rolloutCorrection.rolloutIs': (config) => {
     const { rolloutIs } = correctionSettings(config);
     return rolloutIs === 'none' ? null : rolloutIs;
@@ -122,7 +122,7 @@ const ADDED = [
 export function verlRun(config: TrainConfig, folder: string): VerlRun {
   const carried = PEER_NAMES.flatMap(({ key, verl }): [string, string, OverrideValue][] => {
     if (verl === undefined || OWN.some((own) => key === own || (own.endsWith('.') && key.startsWith(own)))) return [];
-    if (key.startsWith('actor.policyLoss.') && !usesNumber(config, key)) return [];
+    if (key.startsWith('actor.policyLoss.') && !(key in VALUES) && !usesNumber(config, key)) return [];
     const value = key in VALUES ? VALUES[key](config) : (valueAt(config, key) as Value);
     const name = ADDED.some((added) => verl.startsWith(added)) ? `++${verl}` : verl;
     return value === undefined ? [] : [[key, name, value]];
@@ -137,21 +137,21 @@ export function verlRun(config: TrainConfig, folder: string): VerlRun {
 }
 
 /** True where the loss that is written reads the number. */
-function usesNumber({ actor: { lossMode } }: TrainConfig, key: string): boolean {
+function usesNumber({ actor }: TrainConfig, key: string): boolean {
   const readers: Readonly<Record<string, RegExp>> = {
     sapo: /\.tau/,
     clip_cov: /\.clipCov/,
     kl_cov: /\.klCov|\.ppoKlCoef/,
     dro: /\.droBeta/,
   };
-  return readers[lossMode]?.test(key) ?? false;
+  return readers[actor.lossMode]?.test(key) ?? false;
 }
 
 /** What follows from where the files lie, from one GPU, or from several of our keys. */
 function fixed(config: TrainConfig, folder: string): VerlRun['overrides'] {
   const { actor, algorithm, data, rollout } = config;
   const rolloutAt = 'actor_rollout_ref.rollout';
-  const overlong = (algorithm.overlongBuffer.len ?? 0) > 0;
+  const overlong = (config.algorithm.overlongBuffer.len ?? 0) > 0;
   return [
     ['data.train_files', `${folder}/data/train.parquet`],
     ['data.val_files', `${folder}/data/test.parquet`],
@@ -201,7 +201,8 @@ const ALWAYS = [
 
 function notCarried(config: TrainConfig): string[] {
   const { actor, algorithm, rollout, task } = config;
-  const { lossMode, klLossType } = actor;
+  const { klLossType } = actor;
+  const lossMode = actor.lossMode;
   const isKl = actor.useKlLoss || algorithm.useKlInReward;
   const missing: [boolean, string][] = [
     [

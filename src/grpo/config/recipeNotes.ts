@@ -43,7 +43,7 @@ function valueOfShorthand(file: Tree, path: string): unknown {
 
 /** A loss that runs with the clip of another, in a line. @param overridden keys given beside it: a clip among them is meant */
 export function foreignClip({ actor, algorithm }: TrainConfig, overridden: readonly string[]): string | undefined {
-  const { lossMode } = actor;
+  const lossMode = actor.lossMode;
   const clipIsMeant = overridden.some((path) => path.startsWith('actor.clipRatio') || path === 'actor.policyLoss.wMax');
   const lossOf = (recipe: Recipe | undefined) => recipe?.actor?.lossMode ?? VERL_DEFAULTS.actor.lossMode;
   if (clipIsMeant || lossOf(recipes[algorithm.name]) === lossMode) return undefined;
