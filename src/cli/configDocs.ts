@@ -1,6 +1,7 @@
 /** The config schemas as text, for `webgrpo config` and docs/config.md. */
 
 import { type DocumentedKey, keyDocs } from '../grpo/config/resolve.ts';
+import { PEER_NAMES } from '../grpo/config/peerNames.ts';
 import { TRAIN_SCHEMA } from '../grpo/config/schema/index.ts';
 import { SFT_SCHEMA } from '../grpo/config/sftSchema.ts';
 import { InputError } from '../errors.ts';
@@ -62,3 +63,26 @@ function showDefault(key: DocumentedKey): string {
 }
 
 const unit = (key: DocumentedKey) => (key.unit === '' ? '' : ` (${key.unit})`);
+
+/** docs/from-trl-verl.md: our keys beside the names that verl and TRL have for them. */
+export function peersMarkdown(): string {
+  const known = new Set(keyDocs(TRAIN_SCHEMA).map(({ path }) => path));
+  const name = (text: string | undefined) => (text === undefined ? '' : `\`${text}\``);
+  const rows = PEER_NAMES.filter(({ key }) => known.has(key)).map(
+    ({ key, verl, trl, note = '' }) => `| \`${key}\` | ${name(verl)} | ${name(trl)} | ${note} |`,
+  );
+  return [
+    '# From TRL, from verl',
+    '',
+    'What a setting that you know is called here. Printed by `npm run -s webgrpo -- config --peers` from the table that `webgrpo export`',
+    'writes by and that hints at unknown keys read (`src/grpo/config/peerNames.ts`): verl 0.9.0, TRL 1.10. An empty cell: they have no',
+    "such setting. What each key does, and its default: [config.md](config.md). Why a name is not verl's: [decisions/names.md](decisions/names.md).",
+    '',
+    'To go the other way, `webgrpo export verl | trl` writes a run of ours as one of theirs.',
+    '',
+    '| here | verl | TRL | |',
+    '| --- | --- | --- | --- |',
+    ...rows,
+    '',
+  ].join('\n');
+}

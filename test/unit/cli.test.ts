@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { stalePackage } from '../../scripts/lib/packages.mjs';
 import { readArgs } from '../../src/cli/args.ts';
-import { configMarkdown, configText } from '../../src/cli/configDocs.ts';
+import { configMarkdown, configText, peersMarkdown } from '../../src/cli/configDocs.ts';
 import { quoted, startedAs } from '../../src/cli/startedAs.ts';
 import { readJsonFile, readText, shippedPath, writeFolder, writeWhole } from '../../src/cli/files.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
@@ -171,6 +171,11 @@ test('charts leave out what a run has not measured', () => {
     ],
   });
   expect(chartData([{ 'training/global_step': 1, 'actor/entropy': NaN }])).toEqual([]);
+});
+
+test('docs/from-trl-verl.md is the table that export and hints read', () => {
+  const text = readFileSync('docs/from-trl-verl.md', 'utf8');
+  expect(text, 'run: npm run -s webgrpo -- config --peers > docs/from-trl-verl.md').toBe(peersMarkdown());
 });
 
 test('docs/config.md is what the schemas say', () => {

@@ -12,13 +12,13 @@ import { InputError } from '../../src/errors.ts';
 const MINIMAL = 'name: t\nmodel: { path: m }\n';
 const parse = (yaml: string, ...overrides: string[]) => parseTrainConfig(yaml, { source: 't.yaml', overrides });
 
-/** The whole sentence of the InputError that `body` throws. */
+/** The whole sentence of the InputError that `body` throws; whether file or override is blamed has its own test, overrides.test.ts. */
 function sentence(body: () => unknown): string {
   try {
     body();
   } catch (error) {
     expect(error).toBeInstanceOf(InputError);
-    return (error as Error).message;
+    return (error as Error).message.replace(/^override [^=]+=.*?: /s, 't.yaml: ');
   }
   throw new Error('Nothing was thrown.');
 }
@@ -130,6 +130,29 @@ test('nearest names', () => {
   expect(nearestKey('test_freq', ['trainer.testFreq', 'trainer.saveFreq'])).toBe('trainer.testFreq');
   expect(nearestDivisors(16, 1000)).toBe('16');
   expect(nearestDivisors(7, 3)).toBe('1 and 7');
+});
+
+test.each([
+  ['num_generations', 'rollout.n', 'TRL'],
+  ['beta', 'actor.klLossCoef', 'TRL'],
+  ['learning_rate', 'actor.optim.lr', 'TRL'],
+  ['epsilon_high', 'actor.clipRatioHigh', 'TRL'],
+  ['max_completion_length', 'data.maxResponseLength', 'TRL'],
+  ['loss_type', 'actor.lossMode', 'TRL'],
+  ['trainer.num_iterations', undefined, ''],
+  ['actor_rollout_ref.actor.clip_ratio_low', 'actor.clipRatioLow', 'verl'],
+  ['actor_rollout_ref.rollout.max_num_seqs', 'rollout.maxSlots', 'verl'],
+  ['actor_rollout_ref.actor.tau_pos', 'actor.policyLoss.tauPos', 'verl'],
+  ['actor.tauPos', 'actor.policyLoss.tauPos', 'verl'],
+  ['trainer.default_local_dir', 'trainer.outDir', 'verl'],
+  ['reward.reward_kwargs.overlong_buffer_cfg.len', 'algorithm.overlongBuffer.len', 'verl'],
+])('the name %s of a peer gets the hint %s', (name, key, peer) => {
+  const message = sentence(() => parse(MINIMAL, `${name}=1`));
+  if (key === undefined) expect(message).not.toContain('calls it so');
+  else
+    expect(message).toContain(
+      `unknown key "${name}"; did you mean "${key}"? ${peer} calls it so; docs/from-trl-verl.md`,
+    );
 });
 
 test('every key is documented', () => {

@@ -177,7 +177,8 @@ describe.skipIf(!trl)('TRL (skipped without TRL_DIR, a checkout of trl)', () => 
     const source = readFileSync(file(), 'utf8') + readFileSync(join(trl!, 'trl/trainer/grpo_trainer.py'), 'utf8');
     for (const run of configs()) {
       const { loss_type, scale_rewards, importance_sampling_level } = trlRun(run).settings;
-      for (const value of [loss_type, scale_rewards, importance_sampling_level]) expect(source).toContain(`"${value}"`);
+      for (const value of [loss_type, scale_rewards, importance_sampling_level])
+        expect(source).toContain(`"${String(value)}"`);
     }
   });
 

@@ -186,7 +186,7 @@ test('best, worst and majority of k by bootstrap: their expectation, verl names,
 });
 
 test('stopWhen: reached at the bound, asked where the metric should be, unknown names told', () => {
-  const config = (stopWhen: object) =>
+  const config = (stopWhen: { metric: string; atLeast?: number; atMost?: number }) =>
     resolveTrainConfig({ name: 'x', model: { path: 'x' }, trainer: { stopWhen, testFreq: 5 } });
   const acc = 'val-core/t/acc/mean@1';
   const step = { 'training/global_step': 3, 'timing_s/step': 1, 'actor/entropy': 0.2 };

@@ -2,7 +2,7 @@
 
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { parseDocument, stringify } from 'yaml';
+import { stringify } from 'yaml';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { parseTrainConfig } from '../../grpo/config/text.ts';
 import { RECIPES } from '../../grpo/config/recipes.ts';
@@ -20,21 +20,6 @@ import { RunFolder } from '../run/runFolder.ts';
 import { runTraining } from './train.ts';
 
 const ALGORITHMS = 'grpo,dr_grpo,dapo,gspo,cispo,sapo';
-
-/** Keys that a recipe decides. A config file's own values of these would make all algorithms one, so they are left out. */
-const RECIPE_KEYS = {
-  actor: ['lossMode', 'lossAggMode', 'clipRatio', 'clipRatioLow', 'clipRatioHigh', 'clipRatioC', 'policyLoss'],
-  algorithm: [
-    'name',
-    'advEstimator',
-    'normAdvByStdInGrpo',
-    'scaleRewards',
-    'maskTruncated',
-    'filterGroups',
-    'overlongBuffer',
-    'rolloutCorrection',
-  ],
-};
 
 export const compare: Command = {
   summary: 'train several algorithms, several seeds each, and write one page of them',
@@ -58,8 +43,10 @@ export const compare: Command = {
     const algorithms = algorithmsOf(flags['algorithms'] ?? ALGORITHMS);
     const seeds = numberFlag(flags, 'seeds', 3, [1, 100]);
     const target = numberFlag(flags, 'target', 0.85, [0, 1]);
-    const yaml = withoutRecipeKeys(await readText(source));
-    const base = parseTrainConfig(yaml, { source, overrides });
+    const yaml = await readText(source);
+    // As the first algorithm: what the file sets of its own algorithm gives way in all runs alike, and is said once.
+    const first = [`algorithm.name=${algorithms[0]}`];
+    const base = parseTrainConfig(yaml, { source, overrides: [...overrides, ...first], note: say });
     const out = typeof flags['out'] === 'string' ? flags['out'] : join(base.trainer.outDir, `compare-${base.name}`);
     if (!Number.isFinite(base.trainer.totalTrainingSteps))
       throw new InputError('compare puts runs side by side by step; set trainer.totalTrainingSteps, not totalEpochs.');
@@ -81,14 +68,6 @@ function algorithmsOf(text: string | boolean): string[] {
   const unknown = names.find((name) => !Object.hasOwn(RECIPES, name));
   if (unknown === undefined) return [...new Set(names)];
   throw new InputError(`--algorithms names "${unknown}"; known are ${Object.keys(RECIPES).join(', ')}.`);
-}
-
-function withoutRecipeKeys(yaml: string): string {
-  const document = parseDocument(yaml);
-  if (document.errors.length > 0) return yaml; // parseTrainConfig says what is wrong with it
-  for (const [part, keys] of Object.entries(RECIPE_KEYS))
-    for (const key of keys) if (document.hasIn([part, key])) document.deleteIn([part, key]);
-  return document.toString();
 }
 
 const overridesOf = (algorithm: string, seed: number, out: string): string[] => [

@@ -2,17 +2,22 @@
 
 import { InputError } from '../../errors.ts';
 import type { Command } from '../command.ts';
-import { configMarkdown, configText } from '../configDocs.ts';
+import { configMarkdown, configText, peersMarkdown } from '../configDocs.ts';
 
 export const config: Command = {
   summary: 'every config key with its default, what is allowed, and why',
   usage: ['config', 'config actor', 'config sft', 'config --markdown > docs/config.md'],
-  flags: { markdown: { help: 'as docs/config.md has it' }, json: { help: 'the keys as one JSON array' } },
+  flags: {
+    markdown: { help: 'as docs/config.md has it' },
+    peers: { help: "verl's and TRL's names beside ours, as docs/from-trl-verl.md has them" },
+    json: { help: 'the keys as one JSON array' },
+  },
   run({ positionals, flags }, io) {
     const [part, ...more] = positionals;
     if (more.length > 0)
       throw new InputError(`One part of the config is expected, but there are ${positionals.length}.`);
     if (flags['markdown']) process.stdout.write(configMarkdown());
+    else if (flags['peers']) process.stdout.write(peersMarkdown());
     else {
       const { text, keys } = configText(part);
       io.text(text);

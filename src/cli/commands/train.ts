@@ -41,7 +41,7 @@ export const train: Command = {
   flags: { ...JSON_FLAG, ...IMPORT_FLAG },
   async run({ positionals, overrides }, io) {
     const source = oneFile(positionals, 'config');
-    const config = parseTrainConfig(await readText(source), { source, overrides });
+    const config = parseTrainConfig(await readText(source), { source, overrides, note: say });
     const path = join(config.trainer.outDir, config.name);
     const { summary, stopped, best } = await runTraining(config, await checkpointToResume(config));
     if (stopped) say(`Stopped and saved. To go on: ${resumeCommand(source, overrides)}`);

@@ -1,122 +1,281 @@
-/** Our config as a script that runs TRL's GRPOTrainer, and the list of what it does not have. */
+/**
+ * Our config as a script that runs TRL's GRPOTrainer (1.10), and the list of what it does not have. Names are those of
+ * src/grpo/config/peerNames.ts.
+ */
 
-import type { TrainConfig } from '../../grpo/config/types.ts';
+import { PEER_NAMES } from '../../grpo/config/peerNames.ts';
+import { policyLossOf } from '../../grpo/losses/index.ts';
 import { correctionSettings } from '../../grpo/correction/settings.ts';
+import { valueAt } from '../../grpo/config/tree.ts';
+import type { TrainConfig } from '../../grpo/config/types.ts';
+import { unnamed } from './unnamed.ts';
+
+type Setting = string | number | boolean | Readonly<Record<string, number>>;
 
 interface TrlRun {
   /** Arguments of TRL's GRPOConfig. */
-  settings: Record<string, string | number | boolean>;
+  settings: Record<string, Setting>;
   notCarried: string[];
 }
 
-/** TRL's loss_type of our loss and aggregation; undefined where it has none. */
-function lossType({ lossMode, lossAggMode }: TrainConfig['actor']): string | undefined {
-  if (['cispo', 'sapo', 'luspo'].includes(lossMode)) return lossMode;
+/** TRL's loss_type of our loss and of the aggregation that it runs with; undefined where TRL has none. */
+function lossType(actor: TrainConfig['actor']): string | undefined {
+  const lossMode = actor.lossMode;
+  if (['cispo', 'sapo', 'luspo', 'vespo'].includes(lossMode)) return lossMode;
   if (lossMode !== 'vanilla' && lossMode !== 'gspo') return undefined;
   const byAggregation: Record<string, string> = {
     'token-mean': 'dapo',
     'seq-mean-token-mean': 'grpo',
     'seq-mean-token-sum-norm': 'dr_grpo',
   };
-  return byAggregation[lossAggMode];
+  return byAggregation[policyLossOf(lossMode).aggregation ?? actor.lossAggMode];
 }
+
+/** The aggregation that a loss_type is. */
+const AGGREGATION: Readonly<Record<string, string>> = {
+  dapo: 'token-mean',
+  cispo: 'token-mean',
+  vespo: 'token-mean',
+  grpo: 'seq-mean-token-mean',
+  sapo: 'seq-mean-token-mean',
+  dr_grpo: 'seq-mean-token-sum-norm',
+  luspo: 'seq-mean-token-sum',
+};
+
+const updatesOf = ({ data, actor }: TrainConfig) => (data.trainBatchSize / actor.ppoMiniBatchSize) * actor.ppoEpochs;
+const isSequenceLevel = ({ actor }: TrainConfig) => ['gspo', 'luspo'].includes(actor.lossMode);
+/** The upper weight of CISPO: TRL's epsilon_high is the weight itself. */
+const cispoBound = ({ policyLoss, clipRatioHigh }: TrainConfig['actor']) => policyLoss.wMax ?? 1 + clipRatioHigh;
+/** TRL's delta bounds the ratio itself; where it is below the clip it would cut good advantages too. */
+const deltaHolds = ({ clipRatioC, clipRatioHigh }: TrainConfig['actor']) => clipRatioC >= 1 + clipRatioHigh;
+const isKl = ({ actor }: TrainConfig) => actor.useKlLoss && ['k3', 'low_var_kl', 'r*k3'].includes(actor.klLossType);
+
+type Value = Setting | undefined;
+const ofLoss =
+  (...losses: string[]) =>
+  (key: string) =>
+  (config: TrainConfig): Value =>
+    losses.includes(config.actor.lossMode) ? (valueAt(config, key) as Value) : undefined;
+const ofAdaptive =
+  (key: string) =>
+  (config: TrainConfig): Value =>
+    config.actor.entropyTarget === undefined ? undefined : (valueAt(config, key) as Value);
+
+/** Where the value is not the one our key has. undefined = not written. */
+const VALUES: Readonly<Record<string, (config: TrainConfig) => Value>> = {
+  // Arguments of the trainer, or of its data.
+  'model.path': () => undefined,
+  'task.path': () => undefined,
+  'task.tools': () => undefined,
+  'model.loraRank': () => undefined,
+  'model.loraAlpha': () => undefined,
+  'model.targetModules': () => undefined,
+  'model.loraDropout': () => undefined,
+  'model.useRslora': () => undefined,
+  'model.dtype': () => undefined,
+  'data.maxPromptLength': () => undefined,
+  'data.trainBatchSize': ({ data, actor }) => data.trainBatchSize / actor.ppoMiniBatchSize,
+  'actor.ppoMiniBatchSize': ({ actor, rollout }) => actor.ppoMiniBatchSize * rollout.n,
+  'actor.maxTokenLen': () => undefined,
+  'rollout.minP': ({ rollout }) => rollout.minP || undefined,
+  'rollout.repetitionPenalty': ({ rollout }) =>
+    rollout.repetitionPenalty === 1 ? undefined : rollout.repetitionPenalty,
+  'rollout.multiTurn.maxAssistantTurns': ({ rollout: { multiTurn } }) =>
+    multiTurn.enable ? multiTurn.maxAssistantTurns - 1 : undefined,
+  'rollout.valKwargs.n': () => undefined,
+  'actor.lossMode': ({ actor }) => lossType(actor) ?? 'dapo',
+  'actor.clipRatioHigh': ({ actor }) => (actor.lossMode === 'cispo' ? cispoBound(actor) : actor.clipRatioHigh),
+  'actor.clipRatioC': ({ actor }) => (actor.lossMode === 'vanilla' && deltaHolds(actor) ? actor.clipRatioC : undefined),
+  'actor.policyLoss.tauPos': ofLoss('sapo')('actor.policyLoss.tauPos'),
+  'actor.policyLoss.tauNeg': ofLoss('sapo')('actor.policyLoss.tauNeg'),
+  'actor.policyLoss.vespoKPos': ofLoss('vespo')('actor.policyLoss.vespoKPos'),
+  'actor.policyLoss.vespoKNeg': ofLoss('vespo')('actor.policyLoss.vespoKNeg'),
+  'actor.policyLoss.vespoLambdaPos': ofLoss('vespo')('actor.policyLoss.vespoLambdaPos'),
+  'actor.policyLoss.vespoLambdaNeg': ofLoss('vespo')('actor.policyLoss.vespoLambdaNeg'),
+  'actor.entropyCoeff': ({ actor }) => actor.entropyCoeff || undefined,
+  'actor.entropyCoeffDelta': ofAdaptive('actor.entropyCoeffDelta'),
+  'actor.entropyCoeffMin': ofAdaptive('actor.entropyCoeffMin'),
+  'actor.entropyCoeffMax': ofAdaptive('actor.entropyCoeffMax'),
+  'actor.topEntropyQuantile': ({ actor }) => (actor.topEntropyQuantile < 1 ? actor.topEntropyQuantile : undefined),
+  'actor.klLossCoef': (config) => (isKl(config) ? config.actor.klLossCoef : 0),
+  'actor.klLossType': (config) => (isKl(config) && config.actor.klLossType === 'r*k3') || undefined,
+  'actor.optim.betas': ({ actor }) => actor.optim.betas[0],
+  'actor.optim.optimizer': () => undefined,
+  'actor.optim.lrScheduler': ({ actor: { optim } }) => {
+    if (optim.lrScheduler === 'constant') return optim.lrWarmupSteps > 0 ? 'constant_with_warmup' : 'constant';
+    return isPlainCosine(optim) ? 'cosine' : 'cosine_with_min_lr';
+  },
+  'actor.optim.lrWarmupStepsRatio': () => undefined,
+  'algorithm.advEstimator': ({ algorithm }) =>
+    algorithm.advEstimator === 'gdpo' ? 'normalize_then_sum' : 'sum_then_normalize',
+  'algorithm.gdpoRewardWeights': () => undefined,
+  'algorithm.rolloutCorrection.rolloutIs': () => undefined,
+  'algorithm.rolloutCorrection.rolloutIsThreshold': () => undefined,
+  // One "step" of TRL is one update; ours draws so many prompts and then updates several times.
+  'trainer.totalTrainingSteps': (config) => config.trainer.totalTrainingSteps * updatesOf(config),
+  'trainer.totalEpochs': () => undefined,
+  'trainer.testFreq': () => undefined,
+  'trainer.valBeforeTrain': () => undefined,
+  'trainer.saveFreq': (config) =>
+    Math.max(1, (config.trainer.saveFreq || config.trainer.totalTrainingSteps) * updatesOf(config)),
+  'trainer.outDir': () => 'out',
+  'trainer.logger': () => undefined,
+  'trainer.resumeMode': () => undefined,
+  'trainer.refUpdateFreq': (config) =>
+    config.trainer.refUpdateFreq > 0 ? config.trainer.refUpdateFreq * updatesOf(config) : undefined,
+  'trainer.refMixupAlpha': ({ trainer }) => (trainer.refUpdateFreq > 0 ? trainer.refMixupAlpha : undefined),
+};
+
+const isPlainCosine = ({ minLrRatio, numCycles }: TrainConfig['actor']['optim']) =>
+  minLrRatio === 0 && numCycles === 0.5;
 
 export function trlRun(config: TrainConfig): TrlRun {
-  const { actor, algorithm, data, rollout, trainer, seed } = config;
-  const { optim } = actor;
-  const updates = (data.trainBatchSize / actor.ppoMiniBatchSize) * actor.ppoEpochs;
-  const settings = {
-    output_dir: 'out',
-    seed,
-    // One "step" of TRL is one update; ours draws so many prompts and then updates several times.
-    max_steps: trainer.totalTrainingSteps * updates,
-    per_device_train_batch_size: actor.ppoMiniBatchSize * rollout.n,
-    steps_per_generation: data.trainBatchSize / actor.ppoMiniBatchSize,
-    num_iterations: actor.ppoEpochs,
-    num_generations: rollout.n,
-    max_completion_length: data.maxResponseLength,
-    temperature: rollout.temperature,
-    top_p: rollout.topP,
-    top_k: rollout.topK,
-    ...(rollout.minP > 0 && { min_p: rollout.minP }),
-    learning_rate: optim.lr,
-    adam_beta1: optim.betas[0],
-    adam_beta2: optim.betas[1],
-    adam_epsilon: optim.eps,
-    weight_decay: optim.weightDecay,
-    max_grad_norm: actor.gradClip,
-    lr_scheduler_type:
-      optim.lrScheduler === 'constant' && optim.lrWarmupSteps > 0 ? 'constant_with_warmup' : optim.lrScheduler,
-    warmup_steps: optim.lrWarmupSteps,
-    beta: actor.klLossCoef,
-    epsilon: actor.clipRatioLow,
-    epsilon_high: actor.clipRatioHigh,
-    loss_type: lossType(actor) ?? 'dapo',
-    importance_sampling_level: ['gspo', 'luspo'].includes(actor.lossMode) ? 'sequence' : 'token',
-    scale_rewards: algorithm.scaleRewards,
-    mask_truncated_completions: algorithm.maskTruncated,
-    ...(actor.lossMode === 'sapo' && sapoSettings(config)),
-    ...(rollout.multiTurn.enable && { max_tool_calling_iterations: rollout.multiTurn.maxAssistantTurns - 1 }),
-    logging_steps: 1,
-    save_steps: Math.max(1, trainer.saveFreq * updates || trainer.totalTrainingSteps * updates),
+  const carried = PEER_NAMES.flatMap(({ key, trl }): [string, string, Setting][] => {
+    const value = trl === undefined ? undefined : key in VALUES ? VALUES[key](config) : (valueAt(config, key) as Value);
+    return value === undefined ? [] : [[key, trl!, value]];
+  });
+  const said = notCarried(config);
+  const keys = new Set(carried.map(([key]) => key));
+  const besides = unnamed(config, (key) => keys.has(key) || ELSEWHERE.some((start) => key.startsWith(start)), said);
+  return {
+    settings: { ...Object.fromEntries(carried.map(([, name, value]) => [name, value])), ...besidesNames(config) },
+    notCarried: [...said, ...besides.map((key) => `${key}: TRL has no such setting.`), ...ALWAYS],
   };
-  return { settings, notCarried: notCarried(config) };
 }
 
-function sapoSettings({ actor: { policyLoss } }: TrainConfig) {
+/** Carried by another key, or of our machine. */
+const ELSEWHERE = [
+  'data.trunc',
+  'actor.useKlLoss',
+  'actor.klLossCoef',
+  'actor.lossAggMode',
+  'actor.maxTokenLen',
+  'actor.ppoMicroBatchSize',
+  'actor.shuffle',
+  'actor.optim.minLrRatio',
+  'actor.optim.numCycles',
+  'algorithm.klPenalty',
+  'algorithm.klCtrl',
+  'algorithm.filterGroups',
+  'algorithm.rolloutCorrection.rolloutIsThreshold',
+  'algorithm.rolloutCorrection.rolloutRsThreshold',
+  'algorithm.rolloutCorrection.bypassMode',
+  'data.maxPromptLength',
+  'rollout.multiTurn.enable',
+  'rollout.maxSlots',
+];
+
+/** Arguments that go with others. */
+function besidesNames(config: TrainConfig): Record<string, Setting> {
+  const { actor, trainer } = config;
+  const { optim } = actor;
   return {
-    ...(policyLoss.tauPos !== undefined && { sapo_temperature_pos: policyLoss.tauPos }),
-    ...(policyLoss.tauNeg !== undefined && { sapo_temperature_neg: policyLoss.tauNeg }),
+    adam_beta2: optim.betas[1],
+    importance_sampling_level: isSequenceLevel(config) ? 'sequence' : 'token',
+    ...(optim.lrScheduler === 'cosine' &&
+      !isPlainCosine(optim) && {
+        lr_scheduler_kwargs: { min_lr_rate: optim.minLrRatio, num_cycles: optim.numCycles },
+      }),
+    ...(actor.entropyTarget !== undefined && { use_adaptive_entropy: true }),
+    ...(trainer.refUpdateFreq > 0 && { sync_ref_model: true }),
+    logging_steps: 1,
   };
 }
+
+const ALWAYS = [
+  'data.maxPromptLength: TRL does not check it.',
+  'Numbers: TRL computes in bfloat16 unless bf16=False.',
+  'Random numbers: the same seed draws other samples. Optimizer state: moments start at zero.',
+];
 
 function notCarried(config: TrainConfig): string[] {
   const { actor, algorithm, rollout, task } = config;
+  const { lossAggMode } = actor;
+  const lossMode = actor.lossMode;
+  const type = lossType(actor) ?? 'dapo';
+  const { rolloutIs, rolloutRs } = correctionSettings(config);
   const missing: [boolean, string][] = [
     [
       lossType(actor) === undefined,
-      `actor.lossMode ${actor.lossMode} with lossAggMode ${actor.lossAggMode}: TRL has no such loss; the script uses dapo's.`,
+      `actor.lossMode ${lossMode} with lossAggMode ${lossAggMode}: TRL has no such loss; the script uses dapo's.`,
     ],
     [
-      algorithm.advEstimator !== 'grpo',
+      ['cispo', 'vespo'].includes(lossMode) && lossAggMode !== 'token-mean',
+      `actor.lossAggMode ${lossAggMode}: TRL's ${lossMode} is a mean over tokens.`,
+    ],
+    [
+      lossMode === 'cispo' && actor.clipRatioLow < 1,
+      `actor.clipRatioLow ${actor.clipRatioLow}: TRL's cispo has no lower bound.`,
+    ],
+    [
+      lossMode === 'vanilla' && !deltaHolds(actor),
+      `actor.clipRatioC ${actor.clipRatioC}: as TRL's delta, below 1 + clipRatioHigh, it would bound good advantages too; left out.`,
+    ],
+    [
+      (actor.useKlLoss || actor.entropyCoeff !== 0) &&
+        lossType(actor) !== undefined &&
+        AGGREGATION[type] !== lossAggMode,
+      `actor.lossAggMode ${lossAggMode}: here it is of the KL and entropy terms, whose weights in TRL follow its loss_type ${type}.`,
+    ],
+    [
+      actor.entropyCoeff !== 0 && lossAggMode !== 'token-mean',
+      `actor.entropyCoeff: TRL's bonus is a mean over tokens whatever the loss; here it follows lossAggMode ${lossAggMode}.`,
+    ],
+    [
+      actor.entropyTarget !== undefined && updatesOf(config) > 1,
+      `actor.entropyTarget: TRL moves the weight once an update, of which a step has ${updatesOf(config)} here.`,
+    ],
+    [
+      actor.useKlLoss && !isKl(config),
+      `actor.klLossType ${actor.klLossType}: TRL's KL is k3, or r*k3; the script has no KL term.`,
+    ],
+    [isKl(config) && actor.klClamp !== undefined, "actor.klClamp: TRL's KL has no bound."],
+    [
+      isKl(config) && actor.klLossType === 'r*k3' && isSequenceLevel(config),
+      `actor.klLossType r*k3: TRL takes the ratio of the sequence for ${lossMode}, here it is the token's.`,
+    ],
+    [
+      algorithm.advEstimator === 'gdpo',
+      'algorithm.advEstimator gdpo: the script has one reward; give each named reward as a function of its own, with reward_weights.',
+    ],
+    [
+      !['grpo', 'gdpo'].includes(algorithm.advEstimator),
       `algorithm.advEstimator ${algorithm.advEstimator}: TRL's GRPOTrainer has grpo's.`,
     ],
-    [actor.clipRatioC < 1e6, 'actor.clipRatioC (dual clip): TRL clips from above alone (its delta is another rule).'],
     [
       actor.optim.optimizer !== 'AdamW',
       `actor.optim.optimizer ${actor.optim.optimizer}: the script uses AdamW; give GRPOTrainer its \`optimizers\`.`,
     ],
-    [actor.entropyCoeff !== 0, 'actor.entropyCoeff: TRL has no entropy bonus.'],
     [algorithm.useKlInReward, 'algorithm.useKlInReward: TRL has the KL in the loss only.'],
     [algorithm.filterGroups.enable === true, 'algorithm.filterGroups: TRL does not draw groups of one score again.'],
     [
-      (algorithm.overlongBuffer.len ?? 0) > 0,
+      (config.algorithm.overlongBuffer.len ?? 0) > 0,
       'algorithm.overlongBuffer: add get_soft_overlong_punishment as a reward.',
     ],
     [
       algorithm.replayBufferSize > 0,
       'algorithm.replayBufferSize: that is replay_buffer_size of trl.experimental.grpo_with_replay_buffer.',
     ],
-    [algorithm.lengthPenalty.type !== 'none', 'algorithm.lengthPenalty: prime-rl has it, TRL has not.'],
     [
-      correctionSettings(config).rolloutRs !== '',
-      'algorithm.rolloutCorrection.rolloutRs: TRL corrects by weights only.',
+      rolloutIs !== 'none',
+      'algorithm.rolloutCorrection.rolloutIs: TRL corrects what vLLM drew alone; with use_vllm=True set vllm_importance_sampling_mode.',
     ],
+    [rolloutRs !== '', 'algorithm.rolloutCorrection.rolloutRs: TRL corrects by weights only.'],
     [
       Number(task.options['toolCallBonus'] ?? 0) !== 0,
       'task.options.toolCallBonus: the reward function of the script does not look at tool calls.',
     ],
-    [rollout.multiTurn.enable, 'Tools: tool calls are parsed by TRL, from the chat template; a recent TRL is needed.'],
-    [true, 'data.maxPromptLength: TRL does not check it.'],
-    [true, 'Random numbers: the same seed draws other samples. Optimizer state: moments start at zero.'],
+    [
+      rollout.multiTurn.enable,
+      'rollout.multiTurn: tool calls are parsed by TRL, from the chat template, and tool output is not cut; a recent TRL is needed.',
+    ],
   ];
   return missing.flatMap(([applies, sentence]) => (applies ? [sentence] : []));
 }
 
 /** train.py, to be started in its own folder. */
 export function trlScript({ settings }: TrlRun, withTools: boolean): string {
-  const python = (value: string | number | boolean) =>
-    typeof value === 'boolean' ? (value ? 'True' : 'False') : JSON.stringify(value);
+  const python = (value: Setting) => (typeof value === 'boolean' ? (value ? 'True' : 'False') : JSON.stringify(value));
   const lines = Object.entries(settings).map(([key, value]) => `        ${key}=${python(value)},`);
   return `"""Starts this run in TRL: python train.py (or accelerate launch train.py)."""
 

@@ -1,11 +1,15 @@
 /**
- * Our config as Hydra overrides of verl's `ppo_trainer` (names checked against its generated config by
- * test/unit/export.test.ts, against a checkout of it by exportPeers.test.ts), and the list of what has no name there.
+ * Our config as Hydra overrides of verl's `ppo_trainer` (0.9), and the list of what has no name there. Names are those of
+ * src/grpo/config/peerNames.ts; test/unit/export.test.ts holds them against verl's generated config, exportPeers.test.ts
+ * against a checkout of it.
  */
 
-import type { TrainConfig } from '../../grpo/config/types.ts';
 import { correctionSettings } from '../../grpo/correction/settings.ts';
 import { optimizerOf } from '../../model/optimizer/spec.ts';
+import { PEER_NAMES } from '../../grpo/config/peerNames.ts';
+import { valueAt } from '../../grpo/config/tree.ts';
+import type { TrainConfig } from '../../grpo/config/types.ts';
+import { unnamed } from './unnamed.ts';
 
 export type OverrideValue = string | number | boolean | null | readonly (string | number)[];
 
@@ -15,8 +19,19 @@ interface VerlRun {
   notCarried: string[];
 }
 
-const VERL_LOSSES = ['vanilla', 'gspo', 'sapo', 'gpg', 'clip_cov', 'kl_cov', 'geo_mean', 'cispo'];
-const VERL_AGGREGATIONS = ['token-mean', 'seq-mean-token-sum', 'seq-mean-token-mean', 'seq-mean-token-sum-norm'];
+const VERL_LOSSES = [
+  'vanilla',
+  'dppo_tv',
+  'dppo_kl',
+  'gspo',
+  'sapo',
+  'gpg',
+  'clip_cov',
+  'kl_cov',
+  'geo_mean',
+  'dro',
+  'cispo',
+];
 const VERL_ESTIMATORS = [
   'grpo',
   'rloo',
@@ -26,188 +41,228 @@ const VERL_ESTIMATORS = [
   'remax',
   'grpo_passk',
   'gpg',
+  'gdpo',
+];
+const VERL_KL_TYPES = ['kl', 'k1', 'k1+', 'abs', 'abs+', 'mse', 'k2', 'low_var_kl', 'k3', 'k3+'];
+
+/** REINFORCE is a mode of verl's rollout correction, not a loss of its own. */
+const isReinforce = (config: TrainConfig) =>
+  config.actor.lossMode === 'reinforce' && correctionSettings(config).bypassMode;
+
+/** Not settings of the method: the export sets what fits its own folder, or they stay with this machine. */
+const OWN = [
+  'model.',
+  'task.',
+  'seed',
+  'trainer.outDir',
+  'trainer.resumeMode',
+  'trainer.logger',
+  'rollout.maxSlots',
+  'actor.ppoMicroBatchSize',
+  'actor.clipRatio',
+  'algorithm.normAdvByStdInGrpo',
+  'rollout.agent.',
+];
+
+type Value = OverrideValue | undefined;
+const off = (value: number) => (value === 0 ? -1 : value);
+const ifTools = (config: TrainConfig, value: Value): Value => (config.rollout.multiTurn.enable ? value : undefined);
+
+/** Where the value is not the one our key has. undefined = not written. */
+const VALUES: Readonly<Record<string, (config: TrainConfig) => Value>> = {
+  'actor.lossMode': ({ actor }) => (VERL_LOSSES.includes(actor.lossMode) ? actor.lossMode : 'vanilla'),
+  // TRL's absolute bound as verl reads it, 1 + clip_ratio_high.
+  'actor.clipRatioHigh': ({ actor }) =>
+    actor.lossMode === 'cispo' && actor.policyLoss.wMax !== undefined ? actor.policyLoss.wMax - 1 : actor.clipRatioHigh,
+  'actor.klLossType': ({ actor: { klLossType } }) => (VERL_KL_TYPES.includes(klLossType) ? klLossType : 'low_var_kl'),
+  'algorithm.klPenalty': ({ algorithm: { klPenalty } }) =>
+    VERL_KL_TYPES.includes(klPenalty) ? klPenalty : 'low_var_kl',
+  'algorithm.advEstimator': ({ algorithm: { advEstimator } }) =>
+    VERL_ESTIMATORS.includes(advEstimator) ? advEstimator : 'grpo',
+  'actor.optim.optimizer': ({ actor: { optim } }) => (optimizerOf(optim).name === 'SGD' ? 'SGD' : undefined),
+  // Read where there is a warm-up and a cosine; a linear fall verl has not.
+  'actor.optim.lrScheduler': ({ actor: { optim } }) =>
+    optim.lrScheduler === 'linear' ? 'constant' : optim.lrScheduler,
+  // Each is a key of its own there.
+  'data.chatTemplateKwargs': () => undefined,
+  'rollout.topK': ({ rollout }) => off(rollout.topK),
+  'rollout.valKwargs.topK': ({ rollout }) => off(rollout.valKwargs.topK),
+  'trainer.testFreq': ({ trainer }) => off(trainer.testFreq),
+  'trainer.saveFreq': ({ trainer }) => off(trainer.saveFreq),
+  'rollout.multiTurn.enable': (config) => ifTools(config, true),
+  'rollout.multiTurn.maxAssistantTurns': (config) => ifTools(config, config.rollout.multiTurn.maxAssistantTurns),
+  'rollout.multiTurn.maxToolCalls': (config) => ifTools(config, config.rollout.multiTurn.maxToolCalls),
+  'rollout.multiTurn.maxToolResponseLength': (config) =>
+    ifTools(config, config.rollout.multiTurn.maxToolResponseLength),
+  'rollout.multiTurn.toolResponseTruncateSide': (config) =>
+    ifTools(config, config.rollout.multiTurn.toolResponseTruncateSide),
+  'rollout.multiTurn.format': (config) => ifTools(config, config.rollout.multiTurn.format),
+  // Partial rollout is this trainer's own; verl's sampler does not start more prompts than it trains on.
+  'rollout.overSampleRate': () => undefined,
+  'algorithm.filterGroups.enable': ({ algorithm }) => algorithm.filterGroups.enable || undefined,
+  'algorithm.filterGroups.metric': ({ algorithm }) => (algorithm.filterGroups.enable ? 'acc' : undefined),
+  'algorithm.filterGroups.maxNumGenBatches': ({ algorithm: { filterGroups } }) =>
+    filterGroups.enable ? filterGroups.maxNumGenBatches : undefined,
+  'algorithm.overlongBuffer.len': (config) => config.algorithm.overlongBuffer.len || undefined,
+  'algorithm.overlongBuffer.penaltyFactor': (config) =>
+    config.algorithm.overlongBuffer.len ? config.algorithm.overlongBuffer.penaltyFactor : undefined,
+  'algorithm.rolloutCorrection.rolloutIs': (config) => {
+    const { rolloutIs } = correctionSettings(config);
+    return rolloutIs === 'none' ? null : rolloutIs;
+  },
+  'algorithm.rolloutCorrection.rolloutIsThreshold': (config) => correctionSettings(config).rolloutIsThreshold,
+  'algorithm.rolloutCorrection.rolloutRs': (config) => correctionSettings(config).rolloutRs || undefined,
+  // verl's false computes the log-probs anew, which is what its two programs need; only REINFORCE is defined by true.
+  'algorithm.rolloutCorrection.bypassMode': (config) => isReinforce(config) || undefined,
+};
+
+/** verl's config has no such keys until they are added; `++` is right where a version has them. */
+const ADDED = [
+  'algorithm.filter_groups.',
+  'algorithm.gdpo_',
+  'reward.reward_kwargs.',
+  'actor_rollout_ref.actor.policy_loss.dro_beta',
 ];
 
 /** Files lie beside each other: `folder` is where verl finds them. */
 export function verlRun(config: TrainConfig, folder: string): VerlRun {
-  const overrides = [
-    ...dataOverrides(config, folder),
-    ...actorOverrides(config),
-    ...rolloutOverrides(config, folder),
-    ...algorithmOverrides(config),
-    ...trainerOverrides(config),
-  ];
-  return { overrides, notCarried: notCarried(config) };
+  const carried = PEER_NAMES.flatMap(({ key, verl }): [string, string, OverrideValue][] => {
+    if (verl === undefined || OWN.some((own) => key === own || (own.endsWith('.') && key.startsWith(own)))) return [];
+    if (key.startsWith('actor.policyLoss.') && !(key in VALUES) && !usesNumber(config, key)) return [];
+    const value = key in VALUES ? VALUES[key](config) : (valueAt(config, key) as Value);
+    const name = ADDED.some((added) => verl.startsWith(added)) ? `++${verl}` : verl;
+    return value === undefined ? [] : [[key, name, value]];
+  });
+  const said = notCarried(config);
+  const keys = carried.map(([key]) => key);
+  const besides = unnamed(config, (key) => keys.includes(key) || OWN.some((own) => key.startsWith(own)), said);
+  return {
+    overrides: [...carried.map(([, name, value]): [string, OverrideValue] => [name, value]), ...fixed(config, folder)],
+    notCarried: [...said, ...besides.map((key) => `${key}: verl has no such setting.`), ...ALWAYS],
+  };
 }
 
-function dataOverrides({ data, seed }: TrainConfig, folder: string): VerlRun['overrides'] {
-  return [
-    ['data.train_files', `${folder}/data/train.parquet`],
-    ['data.val_files', `${folder}/data/test.parquet`],
-    ['data.train_batch_size', data.trainBatchSize],
-    ['data.max_prompt_length', data.maxPromptLength],
-    ['data.max_response_length', data.maxResponseLength],
-    ['data.truncation', data.truncation],
-    ['data.filter_overlong_prompts', data.filterOverlongPrompts],
-    ...Object.entries(data.chatTemplateKwargs).map(([name, value]): VerlRun['overrides'][number] => [
-      `+data.apply_chat_template_kwargs.${name}`,
-      value,
-    ]),
-    ['data.seed', seed],
-    ['custom_reward_function.path', `${folder}/reward.py`],
-    ['custom_reward_function.name', 'compute_score'],
-    ['actor_rollout_ref.model.path', `${folder}/model`],
-  ];
-}
-
-function actorOverrides({ actor }: TrainConfig): VerlRun['overrides'] {
-  const at = 'actor_rollout_ref.actor';
-  const { optim, policyLoss } = actor;
-  const [beta1, beta2] = optim.betas;
-  const ofLoss: [string, string, number | undefined][] = [
-    ['sapo', `${at}.tau_pos`, policyLoss.tauPos],
-    ['sapo', `${at}.tau_neg`, policyLoss.tauNeg],
-    ['clip_cov', `${at}.policy_loss.clip_cov_ratio`, policyLoss.clipCovRatio],
-    ['clip_cov', `${at}.policy_loss.clip_cov_lb`, policyLoss.clipCovLb],
-    ['clip_cov', `${at}.policy_loss.clip_cov_ub`, policyLoss.clipCovUb],
-    ['kl_cov', `${at}.policy_loss.kl_cov_ratio`, policyLoss.klCovRatio],
-    ['kl_cov', `${at}.policy_loss.ppo_kl_coef`, policyLoss.ppoKlCoef],
-  ];
-  return [
-    [`${at}.ppo_mini_batch_size`, actor.ppoMiniBatchSize],
-    [`${at}.ppo_epochs`, actor.ppoEpochs],
-    [`${at}.shuffle`, actor.shuffle],
-    [`${at}.use_dynamic_bsz`, true],
-    [`${at}.ppo_max_token_len_per_gpu`, actor.maxTokenLen],
-    [`${at}.policy_loss.loss_mode`, VERL_LOSSES.includes(actor.lossMode) ? actor.lossMode : 'vanilla'],
-    [`${at}.loss_agg_mode`, VERL_AGGREGATIONS.includes(actor.lossAggMode) ? actor.lossAggMode : 'token-mean'],
-    [`${at}.clip_ratio`, actor.clipRatioLow],
-    [`${at}.clip_ratio_low`, actor.clipRatioLow],
-    [`${at}.clip_ratio_high`, actor.clipRatioHigh],
-    [`${at}.clip_ratio_c`, actor.clipRatioC],
-    [`${at}.entropy_coeff`, actor.entropyCoeff],
-    [`${at}.use_kl_loss`, actor.useKlLoss],
-    [`${at}.kl_loss_coef`, actor.klLossCoef],
-    [`${at}.kl_loss_type`, actor.klLossType],
-    [`${at}.grad_clip`, actor.gradClip],
-    [`${at}.optim.clip_grad`, actor.gradClip],
-    [`${at}.optim.lr`, optim.lr],
-    [`${at}.optim.betas`, [beta1, beta2]],
-    [`${at}.optim.weight_decay`, optim.weightDecay],
-    [`${at}.optim.lr_scheduler_type`, optim.lrScheduler],
-    [`${at}.optim.lr_warmup_steps`, optim.lrWarmupSteps],
-    ...optimizerOverrides(`${at}.optim`, optim),
-    [`${at}.optim.lr_warmup_steps_ratio`, optim.lrWarmupStepsRatio],
-    ...ofLoss.flatMap(([loss, key, value]): VerlRun['overrides'] =>
-      actor.lossMode === loss && value !== undefined ? [[key, value]] : [],
-    ),
-  ];
+/** True where the loss that is written reads the number. */
+function usesNumber({ actor }: TrainConfig, key: string): boolean {
+  const readers: Readonly<Record<string, RegExp>> = {
+    sapo: /\.tau/,
+    clip_cov: /\.clipCov/,
+    kl_cov: /\.klCov|\.ppoKlCoef/,
+    dro: /\.droBeta/,
+  };
+  return readers[actor.lossMode]?.test(key) ?? false;
 }
 
 /** verl takes a class of PyTorch by its name; a trainer of all weights cannot be given Muon, which is for matrices alone. */
-function optimizerOverrides(at: string, optim: TrainConfig['actor']['optim']): VerlRun['overrides'] {
+function optimizerOverrides(optim: TrainConfig['actor']['optim']): VerlRun['overrides'] {
+  const at = 'actor_rollout_ref.actor.optim';
   const spec = optimizerOf(optim);
   if (spec.name !== 'SGD') return [];
   return [
-    [`${at}.optimizer`, spec.name],
     [`${at}.optimizer_impl`, 'torch.optim'],
     [`+${at}.override_optimizer_config.momentum`, spec.momentum],
     [`+${at}.override_optimizer_config.nesterov`, spec.nesterov],
   ];
 }
 
-function rolloutOverrides({ rollout }: TrainConfig, folder: string): VerlRun['overrides'] {
-  const at = 'actor_rollout_ref.rollout';
-  const { multiTurn, valKwargs } = rollout;
-  const turns: VerlRun['overrides'] = [
-    [`${at}.multi_turn.enable`, true],
-    [`${at}.multi_turn.max_assistant_turns`, multiTurn.maxAssistantTurns],
-    [`${at}.multi_turn.max_parallel_calls`, multiTurn.maxToolCalls],
-    [`${at}.multi_turn.max_tool_response_length`, multiTurn.maxToolResponseLength],
-    [`${at}.multi_turn.tool_response_truncate_side`, multiTurn.toolResponseTruncateSide],
-    [`${at}.multi_turn.format`, multiTurn.format],
-    [`${at}.multi_turn.tool_config_path`, `${folder}/tools.yaml`],
-    [`${at}.agent.default_agent_loop`, 'tool_agent'],
-  ];
+/** What follows from where the files lie, from one GPU, or from several of our keys. */
+function fixed(config: TrainConfig, folder: string): VerlRun['overrides'] {
+  const { actor, algorithm, data, rollout } = config;
+  const rolloutAt = 'actor_rollout_ref.rollout';
+  const overlong = (config.algorithm.overlongBuffer.len ?? 0) > 0;
   return [
-    [`${at}.name`, 'vllm'],
-    [`${at}.tensor_model_parallel_size`, 1],
-    [`${at}.n`, rollout.n],
-    [`${at}.temperature`, rollout.temperature],
-    [`${at}.top_k`, rollout.topK === 0 ? -1 : rollout.topK],
-    [`${at}.top_p`, rollout.topP],
-    [`${at}.calculate_log_probs`, true],
-    [`${at}.val_kwargs.n`, valKwargs.n],
-    [`${at}.val_kwargs.temperature`, valKwargs.temperature],
-    [`${at}.val_kwargs.top_k`, valKwargs.topK === 0 ? -1 : valKwargs.topK],
-    [`${at}.val_kwargs.top_p`, valKwargs.topP],
-    [`${at}.val_kwargs.do_sample`, valKwargs.temperature > 0],
-    ...(multiTurn.enable ? turns : []),
-  ];
-}
-
-function algorithmOverrides(config: TrainConfig): VerlRun['overrides'] {
-  const { algorithm } = config;
-  const { advEstimator, klCtrl } = algorithm;
-  const { rolloutIs, rolloutIsThreshold } = correctionSettings(config);
-  return [
-    ['algorithm.adv_estimator', VERL_ESTIMATORS.includes(advEstimator) ? advEstimator : 'grpo'],
+    ['data.train_files', `${folder}/data/train.parquet`],
+    ['data.val_files', `${folder}/data/test.parquet`],
+    ...Object.entries(data.chatTemplateKwargs).map(([name, value]): VerlRun['overrides'][number] => [
+      `+data.apply_chat_template_kwargs.${name}`,
+      value,
+    ]),
+    ['data.seed', config.seed],
+    ['custom_reward_function.path', `${folder}/reward.py`],
+    ['custom_reward_function.name', 'compute_score'],
+    ['actor_rollout_ref.model.path', `${folder}/model`],
+    ['actor_rollout_ref.actor.use_dynamic_bsz', true],
+    ['actor_rollout_ref.actor.clip_ratio', actor.clipRatioLow],
+    ['actor_rollout_ref.actor.optim.clip_grad', actor.gradClip],
+    ...optimizerOverrides(actor.optim),
+    // Else verl divides by the longest response of the batch.
+    ...(actor.lossAggMode === 'seq-mean-token-sum-norm'
+      ? ([['actor_rollout_ref.actor.loss_scale_factor', data.maxResponseLength]] as VerlRun['overrides'])
+      : []),
     ['algorithm.norm_adv_by_std_in_grpo', algorithm.scaleRewards !== 'none'],
-    ['algorithm.gamma', algorithm.gamma],
-    ['algorithm.use_kl_in_reward', algorithm.useKlInReward],
-    ['algorithm.kl_penalty', algorithm.klPenalty],
-    ['algorithm.kl_ctrl.type', klCtrl.type],
-    ['algorithm.kl_ctrl.kl_coef', klCtrl.klCoef],
-    ['algorithm.kl_ctrl.horizon', klCtrl.horizon],
-    ['algorithm.kl_ctrl.target_kl', klCtrl.targetKl],
-    ['algorithm.rollout_correction.rollout_is', rolloutIs === 'none' ? null : rolloutIs],
-    ['algorithm.rollout_correction.rollout_is_threshold', rolloutIsThreshold],
-  ];
-}
-
-function trainerOverrides({ trainer, name }: TrainConfig): VerlRun['overrides'] {
-  return [
+    ...(isReinforce(config) ? ([['algorithm.rollout_correction.loss_type', 'reinforce']] as VerlRun['overrides']) : []),
+    ...(overlong
+      ? ([
+          ['reward.reward_manager.name', 'dapo'],
+          ['++reward.reward_kwargs.overlong_buffer_cfg.enable', true],
+          ['++reward.reward_kwargs.overlong_buffer_cfg.log', false],
+          ['++reward.reward_kwargs.max_resp_len', data.maxResponseLength],
+        ] as VerlRun['overrides'])
+      : []),
+    [`${rolloutAt}.name`, 'vllm'],
+    [`${rolloutAt}.tensor_model_parallel_size`, 1],
+    [`${rolloutAt}.calculate_log_probs`, true],
+    [`${rolloutAt}.val_kwargs.do_sample`, rollout.valKwargs.temperature > 0],
+    ...(rollout.multiTurn.enable
+      ? ([
+          [`${rolloutAt}.multi_turn.tool_config_path`, `${folder}/tools.yaml`],
+          [`${rolloutAt}.agent.default_agent_loop`, 'tool_agent'],
+        ] as VerlRun['overrides'])
+      : []),
     ['trainer.project_name', 'webgrpo'],
-    ['trainer.experiment_name', name],
-    ['trainer.total_training_steps', trainer.totalTrainingSteps],
-    ['trainer.test_freq', trainer.testFreq === 0 ? -1 : trainer.testFreq],
-    ['trainer.save_freq', trainer.saveFreq === 0 ? -1 : trainer.saveFreq],
-    ['trainer.val_before_train', trainer.valBeforeTrain],
     ['trainer.logger', ['console']],
     ['trainer.n_gpus_per_node', 1],
     ['trainer.nnodes', 1],
   ];
 }
 
+const ALWAYS = [
+  'Random numbers: the same seed draws other samples. Optimizer state: moments start at zero.',
+  "verl's sampler and trainer are two programs that round differently; consider algorithm.rollout_correction.rollout_is=token.",
+];
+
 function notCarried(config: TrainConfig): string[] {
   const { actor, algorithm, rollout, task } = config;
+  const { klLossType } = actor;
+  const lossMode = actor.lossMode;
+  const isKl = actor.useKlLoss || algorithm.useKlInReward;
   const missing: [boolean, string][] = [
     [
-      !VERL_LOSSES.includes(actor.lossMode),
-      `actor.lossMode ${actor.lossMode}: verl 0.8 has no such loss; the run uses vanilla.`,
+      !VERL_LOSSES.includes(lossMode) && !isReinforce(config),
+      `actor.lossMode ${lossMode}: verl has no such loss; the run uses vanilla.`,
     ],
-    [
-      !VERL_AGGREGATIONS.includes(actor.lossAggMode),
-      `actor.lossAggMode ${actor.lossAggMode}: verl has no such mode; the run uses token-mean.`,
-    ],
+    [lossMode === 'dro', 'actor.lossMode dro: since verl 0.9.0.'],
+    [actor.lossAggMode === 'token-sum', 'actor.lossAggMode token-sum: since verl 0.9.0.'],
     [
       !VERL_ESTIMATORS.includes(algorithm.advEstimator),
       `algorithm.advEstimator ${algorithm.advEstimator}: verl has no such estimator; the run uses grpo.`,
+    ],
+    [
+      algorithm.advEstimator === 'gdpo',
+      'algorithm.advEstimator gdpo: since verl 0.8.0; compute_score must return a dict with the named rewards beside "score".',
     ],
     [algorithm.scaleRewards === 'batch', 'algorithm.scaleRewards batch: verl normalises by the group or not at all.'],
     [algorithm.maskTruncated, 'algorithm.maskTruncated: samples cut at the length limit are trained on.'],
     [
       algorithm.filterGroups.enable === true,
-      'algorithm.filterGroups: verl has it in its DAPO recipe, not in this trainer; groups of one score stay.',
+      "algorithm.filterGroups: verl's V1 trainer has it (trainer.use_v1, since 0.9.0); 0.8.0 has it in its DAPO recipe alone.",
     ],
     [
-      (algorithm.overlongBuffer.len ?? 0) > 0,
-      "algorithm.overlongBuffer: verl's dapo reward manager has it; here the reward is reward.py alone.",
+      actor.useKlLoss && !VERL_KL_TYPES.includes(klLossType),
+      `actor.klLossType ${klLossType}: verl has no such estimator; the run uses low_var_kl (k3).`,
     ],
-    [algorithm.replayBufferSize > 0, 'algorithm.replayBufferSize: verl has no replay of groups.'],
-    [algorithm.lengthPenalty.type !== 'none', 'algorithm.lengthPenalty: prime-rl has it, verl has not.'],
-    [rollout.minP > 0, "rollout.minP: verl's rollout has no such setting."],
-    [rollout.valKwargs.minP > 0, "rollout.valKwargs.minP: verl's rollout has no such setting."],
+    [
+      algorithm.useKlInReward && !VERL_KL_TYPES.includes(algorithm.klPenalty),
+      `algorithm.klPenalty ${algorithm.klPenalty}: verl has no such estimator; the run uses low_var_kl (k3).`,
+    ],
+    [
+      isKl && /^k3|^low/.test(actor.useKlLoss ? klLossType : algorithm.klPenalty) && actor.klClamp !== 10,
+      'actor.klClamp: verl bounds k3 at 10 and has no gradient beyond; actor.klClamp=10 does the same here.',
+    ],
+    [
+      actor.optim.lrScheduler === 'linear',
+      'actor.optim.lrScheduler linear: verl has constant and cosine; the run keeps the rate constant.',
+    ],
     [actor.optim.eps !== 1e-8, `actor.optim.eps ${actor.optim.eps}: PyTorch's default of 1e-8 is used.`],
     [
       !['AdamW', 'SGD'].includes(actor.optim.optimizer),
@@ -219,21 +274,16 @@ function notCarried(config: TrainConfig): string[] {
       'task.options.toolCallBonus: a reward function of verl does not see how tool calls went.',
     ],
     [
+      rollout.multiTurn.enable,
+      'rollout.multiTurn.maxToolCalls: max_parallel_calls bounds the calls of a turn, ours those of the whole sample.',
+    ],
+    [
       rollout.multiTurn.enable && rollout.multiTurn.toolResponseTruncateSide !== 'middle',
       'tool_response_truncate_side is the part that goes, as in verl 0.10; verl 0.8 reads it as the part that stays: exchange left and right there.',
     ],
     [
       rollout.multiTurn.enable,
       'The reward reads the last 300 characters of the whole response in verl, of the last message here.',
-    ],
-    [true, 'Random numbers: the same seed draws other samples. Optimizer state: moments start at zero.'],
-    [
-      true,
-      "verl's sampler and trainer are two programs that round differently; consider algorithm.rollout_correction.rollout_is=token.",
-    ],
-    [
-      correctionSettings(config).rolloutRs !== '',
-      "algorithm.rolloutCorrection.rolloutRs: set verl's rollout_rs by hand.",
     ],
   ];
   return missing.flatMap(([applies, sentence]) => (applies ? [sentence] : []));

@@ -23,6 +23,20 @@ const countOf = (unit: string, why: string, min: number) =>
 export const count = (byDefault: number, unit: string, why: string, min = 1) =>
   v.optional(countOf(unit, why, min), byDefault);
 
+/** An integer where 0 is off; verl's -1 is read as 0. */
+export const countOrOff = (byDefault: number, unit: string, why: string) =>
+  v.optional(
+    v.pipe(
+      v.number(),
+      v.integer(),
+      v.minValue(-1),
+      v.maxValue(2 ** 31),
+      v.transform((value) => Math.max(0, value)),
+      doc<number>(unit, why, 'integer >= 0, or -1 = 0'),
+    ),
+    byDefault,
+  );
+
 /** As `count`, without a default: absent means something, which `why` says. */
 export const optionalCount = (unit: string, why: string, min = 1) => v.optional(countOf(unit, why, min));
 

@@ -12,20 +12,33 @@ import { correctionSettings, lossWeighsItself } from '../correction/settings.ts'
 import { type PolicyLoss, policyLossOf } from '../losses/index.ts';
 import { WEIGHT_LEVELS } from '../losses/reinforce.ts';
 import { lossSpec } from '../losses/types.ts';
+import { firstKeyOf, ofPeer } from './peerNames.ts';
 import { DEFAULT_RECIPE, RECIPES, VERL_DEFAULTS } from './recipes.ts';
 import { checkSftRules, checkTrainRules } from './rules.ts';
-import { TRAIN_SCHEMA, type WrittenConfig } from './schema/index.ts';
-import { SFT_SCHEMA, type SftConfig } from './sftSchema.ts';
+import { oldNamesNote, withNewNames } from './oldNames.ts';
+import { TRAIN_SCHEMA, type TrainConfigInput, type WrittenConfig } from './schema/index.ts';
+import { SFT_SCHEMA, type SftConfig, type SftConfigInput } from './sftSchema.ts';
+import { isTree, show, type Tree } from './tree.ts';
 import type { Recipe, TrainConfig } from './types.ts';
 
 const recipes: Readonly<Record<string, Recipe>> = RECIPES;
 
-/** A training run from a plain object, as the page and the library API have it. Throws InputError. */
-export function resolveTrainConfig(tree: unknown, source = 'config'): TrainConfig {
+/**
+ * A training run from a plain object. Throws InputError. Keys that are called otherwise now are read, and said on the console.
+ * @param tree the keys of docs/config.md; what is left out has its default
+ * @param source what errors call it
+ */
+export function resolveTrainConfig(tree: TrainConfigInput, source = 'config'): TrainConfig {
+  return resolveTrainTree(tree, source);
+}
+
+/** As `resolveTrainConfig`, of what a file holds. */
+export function resolveTrainTree(tree: unknown, source: string): TrainConfig {
   refuseInheritedKeys(TRAIN_SCHEMA, tree, source);
-  const config = settled(validate(TRAIN_SCHEMA, isTree(tree) ? overRecipe(tree) : tree, source));
+  const named = isTree(tree) ? underNewNames(TRAIN_SCHEMA, tree, source) : tree;
+  const config = settled(validate(TRAIN_SCHEMA, isTree(named) ? overRecipe(named) : named, source));
   refuseUnknownNumbers(config, source);
-  if (countsEpochs(tree)) config.trainer.totalTrainingSteps = Infinity; // until the training problems are counted
+  if (countsEpochs(named)) config.trainer.totalTrainingSteps = Infinity; // until the training problems are counted
   checkTrainRules(config, source);
   return config;
 }
@@ -37,9 +50,15 @@ function countsEpochs(tree: unknown): boolean {
 }
 
 /** A supervised run from a plain object. Throws InputError. */
-export function resolveSftConfig(tree: unknown, source = 'config'): SftConfig {
+export function resolveSftConfig(tree: SftConfigInput, source = 'config'): SftConfig {
+  return resolveSftTree(tree, source);
+}
+
+/** As `resolveSftConfig`, of what a file holds. */
+export function resolveSftTree(tree: unknown, source: string): SftConfig {
   refuseInheritedKeys(SFT_SCHEMA, tree, source);
-  const config = validate(SFT_SCHEMA, tree, source);
+  const named = isTree(tree) ? underNewNames(SFT_SCHEMA, tree, source) : tree;
+  const config = validate(SFT_SCHEMA, named, source);
   checkSftRules(config, source);
   return config;
 }
@@ -55,6 +74,13 @@ function refuseUnknownNumbers({ actor }: TrainConfig, source: string): void {
     if (typeof value !== 'number' || !Number.isFinite(value))
       throw new InputError(`${source}: "${at}${name}" is ${show(value)}; allowed: a number.`);
   }
+}
+
+function underNewNames(schema: v.GenericSchema, tree: Tree, source: string): Tree {
+  const { tree: today, renamed } = withNewNames(tree, source, keysAndParts(schema));
+  const note = oldNamesNote(source, renamed);
+  if (note !== undefined) console.warn(note);
+  return today;
 }
 
 /** The policy loss as the engine takes it. @param userLoss a user's loss, which replaces the configured one */
@@ -93,7 +119,8 @@ function validate<S extends v.GenericSchema>(schema: S, tree: unknown, source: s
 /** One sentence of what was found and what is allowed. */
 function describeIssue(schema: v.GenericSchema, issue: v.BaseIssue<unknown>): string {
   const path = (issue.path ?? []).map((item) => String(item.key)).join('.');
-  if (issue.type === 'strict_object' && issue.expected === 'never') return unknownKey(schema, path);
+  if (issue.type === 'strict_object' && issue.expected === 'never')
+    return peersKey(schema, firstKeyOf(path, issue.path?.at(-1)?.value)) ?? unknownKey(schema, path);
   const range = keyDocs(schema).find((doc) => doc.path === path)?.range;
   const found = show(issue.input);
   if (issue.input === undefined) return `"${path}" is missing; set it to ${range ?? 'a value'}.`;
@@ -101,15 +128,22 @@ function describeIssue(schema: v.GenericSchema, issue: v.BaseIssue<unknown>): st
 }
 
 function unknownKey(schema: v.GenericSchema, path: string): string {
-  const known = withParts(keyDocs(schema).map((doc) => doc.path));
-  const nearest = nearestKey(path, known);
+  const known = keysAndParts(schema);
+  const nearest = nearestKey(path, [...known]);
   return `unknown key "${path}"; did you mean "${nearest}"? "webgrpo config" lists every key.`;
 }
 
+/** Of a name of TRL or verl. */
+function peersKey(schema: v.GenericSchema, path: string): string | undefined {
+  const found = ofPeer(path, keysAndParts(schema));
+  if (!found) return undefined;
+  return `unknown key "${path}"; did you mean "${found.key}"? ${found.peer} calls it so; docs/from-trl-verl.md lists all such names.`;
+}
+
 /** The keys and the parts they stand in: "actor.optim.lr" brings "actor" and "actor.optim". */
-function withParts(paths: readonly string[]): string[] {
-  const parts = paths.flatMap((path) => path.split('.').map((_, i, keys) => keys.slice(0, i + 1).join('.')));
-  return [...new Set(parts)];
+export function keysAndParts(schema: v.GenericSchema): Set<string> {
+  const paths = keyDocs(schema).map((doc) => doc.path);
+  return new Set(paths.flatMap((path) => path.split('.').map((_, i, keys) => keys.slice(0, i + 1).join('.'))));
 }
 
 /** By the key itself, then by whether it stands in the same part; verl's snake_case counts as the same name. */
@@ -196,15 +230,4 @@ function settled(written: WrittenConfig): TrainConfig {
   const useKlLoss = written.actor.useKlLoss ?? actor.klLossCoef > 0;
   const klLossCoef = useKlLoss ? actor.klLossCoef || 0.001 : 0;
   return { ...written, actor: { ...actor, useKlLoss, klLossCoef }, algorithm };
-}
-
-export type Tree = Record<string, unknown>;
-
-export function isTree(value: unknown): value is Tree {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
-function show(value: unknown): string {
-  const text = JSON.stringify(value) ?? String(value);
-  return text.length > 60 ? `${text.slice(0, 57)}...` : text;
 }

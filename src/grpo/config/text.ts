@@ -1,29 +1,61 @@
 /** From YAML text to a config. Apart from resolve.ts, so that a page without YAML does not load its reader. */
 
+import type * as v from 'valibot';
 import { parseDocument } from 'yaml';
 import { InputError } from '../../errors.ts';
-import { isTree, resolveSftConfig, resolveTrainConfig, type Tree } from './resolve.ts';
+import { oldNamesNote, withNewNames } from './oldNames.ts';
+import { blamed, layOverrides, type Override, readOverride } from './overrides.ts';
+import { contradiction, foreignClip } from './recipeNotes.ts';
+import { keysAndParts, resolveSftTree, resolveTrainTree } from './resolve.ts';
+import { TRAIN_SCHEMA } from './schema/index.ts';
+import { SFT_SCHEMA, type SftConfig } from './sftSchema.ts';
+import { isTree, type Tree } from './tree.ts';
 import type { TrainConfig } from './types.ts';
-import type { SftConfig } from './sftSchema.ts';
 
 interface ParseOptions {
   /** Errors call the text by it: a file name. */
   source: string;
-  /** `actor.optim.lr=1e-4`; values are read as YAML. */
+  /** `actor.optim.lr=1e-4`; values are read as YAML. `algorithm.name=gspo` brings its recipe, see overrides.ts. */
   overrides?: readonly string[];
+  /**
+   * Takes sentences that a run says at its start: where the algorithm is not the one that its name says. Absent = not said,
+   * and old names of keys are said on the console.
+   */
+  note?: (sentence: string) => void;
 }
 
 /** A training run from its YAML. Throws InputError. */
-export function parseTrainConfig(yaml: string, { source, overrides = [] }: ParseOptions): TrainConfig {
-  return resolveTrainConfig(readTree(yaml, source, overrides), source);
+export function parseTrainConfig(yaml: string, options: ParseOptions): TrainConfig {
+  const { source, note } = options;
+  const { file, overrides, tree, gaveWay } = readTrees(TRAIN_SCHEMA, yaml, options);
+  const config = blaming(source, overrides, () => resolveTrainTree(tree, source));
+  const given = overrides.map(({ path }) => path);
+  const isNamed = overrides.findLast(({ path }) => path === 'algorithm.name');
+  if (isNamed && gaveWay.length > 0)
+    note?.(`${isNamed.text} brings its recipe; of ${source} give way: ${gaveWay.join(', ')}.`);
+  const sentences = [isNamed ? undefined : contradiction(file, source, given), foreignClip(config, given)];
+  for (const sentence of sentences) if (sentence !== undefined) note?.(sentence);
+  return config;
 }
 
 /** A supervised run from its YAML. Throws InputError. */
-export function parseSftConfig(yaml: string, { source, overrides = [] }: ParseOptions): SftConfig {
-  return resolveSftConfig(readTree(yaml, source, overrides), source);
+export function parseSftConfig(yaml: string, options: ParseOptions): SftConfig {
+  const { overrides, tree } = readTrees(SFT_SCHEMA, yaml, options);
+  return blaming(options.source, overrides, () => resolveSftTree(tree, options.source));
 }
 
-function readTree(yaml: string, source: string, overrides: readonly string[]): unknown {
+/** The file, and the file with the overrides over it, both under the names of today. */
+function readTrees(schema: v.GenericSchema, yaml: string, { source, overrides = [], note }: ParseOptions) {
+  const known = keysAndParts(schema);
+  const { tree: file, renamed } = withNewNames(readTree(yaml, source), source, known);
+  const read = overrides.map((text) => readOverride(text, known));
+  const given = read.flatMap((override) => override.renamed ?? []);
+  const notes = [oldNamesNote(source, renamed), oldNamesNote('overrides', given)];
+  for (const sentence of notes) if (sentence !== undefined) (note ?? console.warn)(sentence);
+  return { file, overrides: read, ...layOverrides(file, read) };
+}
+
+function readTree(yaml: string, source: string): Tree {
   const document = parseDocument(yaml);
   const [error] = document.errors;
   if (error) throw new InputError(`${source} is not YAML: ${error.message.split('\n')[0].replace(/:$/, '')}.`);
@@ -31,31 +63,18 @@ function readTree(yaml: string, source: string, overrides: readonly string[]): u
   if (!isTree(tree)) throw new InputError(`${source} must hold "key: value" lines, but holds ${JSON.stringify(tree)}.`);
   // "model: org/name" says all there is to say about most models.
   if (typeof tree['model'] === 'string') tree['model'] = { path: tree['model'] };
-  for (const override of overrides) applyOverride(tree, override);
   return tree;
 }
 
-/** Sets one dotted key. The schema, not this, says whether the key exists. */
-function applyOverride(tree: Tree, override: string): void {
-  const [, path, value] = /^([\w.]+)=(.*)$/s.exec(override) ?? [];
-  if (path === undefined) {
-    throw new InputError(`Cannot read the override "${override}"; write it as actor.optim.lr=1e-4.`);
+/** A refusal of what an override set names the override, not the file. */
+function blaming<T>(source: string, overrides: readonly Override[], resolve: () => T): T {
+  try {
+    return resolve();
+  } catch (error) {
+    const ofFile = `${source}: `;
+    if (!(error instanceof InputError) || !error.message.startsWith(ofFile)) throw error;
+    const sentence = error.message.slice(ofFile.length);
+    const override = blamed(sentence, overrides);
+    throw override ? new InputError(`override ${override.text}: ${sentence}`) : error;
   }
-  const document = parseDocument(value);
-  if (document.errors.length > 0) throw new InputError(`The value of the override "${override}" is not YAML.`);
-  const keys = path.split('.');
-  let at = tree;
-  for (const key of keys.slice(0, -1)) {
-    const inner = (Object.hasOwn(at, key) ? at[key] : undefined) ?? setOwn(at, key, {});
-    if (!isTree(inner))
-      throw new InputError(`The override "${override}" sets a key inside "${key}", which is a value.`);
-    at = inner;
-  }
-  setOwn(at, keys[keys.length - 1], document.toJS() as unknown);
-}
-
-/** Sets a key of the tree itself, also one that objects inherit: `tree["__proto__"] = value` would set another object. */
-function setOwn<T>(tree: Tree, key: string, value: T): T {
-  Object.defineProperty(tree, key, { value, writable: true, enumerable: true, configurable: true });
-  return value;
 }

@@ -8,6 +8,7 @@ import { POLICY_LOSSES } from '../../losses/index.ts';
 import {
   choice,
   count,
+  countOrOff,
   flag,
   nameOf,
   number,
@@ -59,7 +60,7 @@ const optim = part({
     ['constant', 'cosine', 'linear'],
     'cosine and linear fall to minLrRatio over totalTrainingSteps.',
   ),
-  lrWarmupSteps: count(0, 'updates', 'Linear rise from 0 to lr.', 0),
+  lrWarmupSteps: countOrOff(0, 'updates', 'Linear rise from 0 to lr.'),
   lrWarmupStepsRatio: number(0, SHARE, 'share of all updates', 'The same as a share; lrWarmupSteps above 0 wins.'),
   minLrRatio: number(0, SHARE, 'share of lr', 'Where cosine and linear end.'),
   numCycles: positive(0.5, 'periods', 'Of cosine over the run; 0.5 falls once from lr to its end.'),

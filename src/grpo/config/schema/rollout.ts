@@ -5,6 +5,7 @@ import { TOOL_PARSERS } from '../../../rollout/tools/parser.ts';
 import {
   choice,
   count,
+  countOrOff,
   flag,
   number,
   optionalCount,
@@ -49,7 +50,7 @@ const agent = part({
 const valKwargs = part({
   n: count(1, 'samples', 'Samples per held-out problem; more narrows the error of pass@1 and gives pass@k.'),
   temperature: number(1, ANY, '', '1 = what training samples from; 0 = greedy.'),
-  topK: count(0, 'tokens', '0 = off.', 0),
+  topK: countOrOff(0, 'tokens', '0 = off.'),
   topP: number(1, [1e-6, 1], 'probability', '1 = off.'),
   minP: number(0, SHARE, 'share of the largest probability', '0 = off.'),
 });
@@ -69,7 +70,7 @@ const speculative = part({
 export const rollout = part({
   n: count(8, 'samples', 'Samples per prompt: the group that advantages are computed over.'),
   temperature: positive(1, '', 'Training divides logits by it as well, so that both see one distribution.'),
-  topK: count(0, 'tokens', 'Keep the k likeliest; 0 = off. Training renormalises by the kept mass.', 0),
+  topK: countOrOff(0, 'tokens', 'Keep the k likeliest; 0 = off. Training renormalises by the kept mass.'),
   topP: number(1, [1e-6, 1], 'probability', 'Keep the smallest set of this mass; 1 = off.'),
   minP: number(0, SHARE, 'share of the largest probability', 'Keep tokens above this share; 0 = off.'),
   repetitionPenalty: positive(1, '', 'Above 1 makes tokens of the context and the turn less likely; 1 = off.'),

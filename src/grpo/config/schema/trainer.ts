@@ -4,6 +4,7 @@ import * as v from 'valibot';
 import {
   choice,
   count,
+  countOrOff,
   flag,
   names,
   number,
@@ -37,8 +38,8 @@ export const trainer = part({
     'Length of the run as passes over the training problems, in whole batches; totalTrainingSteps wins where it is written.',
   ),
   stopWhen: v.optional(stopWhen),
-  testFreq: count(20, 'steps', 'Evaluate every so many; 0 = only before and after.', 0),
-  saveFreq: count(0, 'steps', 'Checkpoint every so many; 0 = only at the end and on Ctrl-C.', 0),
+  testFreq: countOrOff(20, 'steps', 'Evaluate every so many; 0 = only before and after.'),
+  saveFreq: countOrOff(0, 'steps', 'Checkpoint every so many; 0 = only at the end and on Ctrl-C.'),
   valBeforeTrain: flag(true, 'Evaluate at step 0, so that there is something to compare with.'),
   profile: flag(true, 'Write what every sample spent its time on, for webgrpo profile.'),
   profileGpu: flag(false, 'The profile also says how long the GPU computed, where the adapter has timestamps.'),

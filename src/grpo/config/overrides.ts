@@ -1,0 +1,59 @@
+/**
+ * `key=value` laid over a file. A given `algorithm.name` brings its recipe: what the file sets of the keys that recipes decide
+ * gives way, and what is also given beside the name wins. The command line, `compare` and the page read configs this way.
+ */
+
+import { parseDocument } from 'yaml';
+import { InputError } from '../../errors.ts';
+import { newNameOf, type Renamed } from './oldNames.ts';
+import { isDecidedByRecipe } from './recipeNotes.ts';
+import { copyOf, deleteAt, leaves, setAt, show, type Tree } from './tree.ts';
+
+export interface Override {
+  /** As it was written: `actor.optim.lr=1e-4`. */
+  text: string;
+  path: string;
+  value: unknown;
+  /** Where it was written under another name. */
+  renamed: Renamed | undefined;
+}
+
+/** Throws InputError. @param known keys and parts of the schema */
+export function readOverride(text: string, known: ReadonlySet<string>): Override {
+  const [, path, yaml] = /^([\w.]+)=(.*)$/s.exec(text) ?? [];
+  if (path === undefined) throw new InputError(`Cannot read the override "${text}"; write it as actor.optim.lr=1e-4.`);
+  const document = parseDocument(yaml);
+  if (document.errors.length > 0) throw new InputError(`The value of the override "${text}" is not YAML.`);
+  const value = document.toJS() as unknown;
+  const renamed = newNameOf(path, known);
+  return { text, path: renamed?.to ?? path, value, renamed };
+}
+
+/** The file with the overrides over it, and what of the file gave way to a recipe. The schema says whether keys exist. */
+export function layOverrides(file: Tree, overrides: readonly Override[]): { tree: Tree; gaveWay: string[] } {
+  const tree = copyOf(file);
+  const gaveWay: string[] = [];
+  if (overrides.some(({ path }) => path === 'algorithm.name'))
+    for (const [path, value] of leaves(file))
+      if (isDecidedByRecipe(path)) {
+        deleteAt(tree, path);
+        if (!overrides.some((override) => override.path === path)) gaveWay.push(`${path} ${show(value)}`);
+      }
+  for (const { text, path, value } of overrides)
+    if (!setAt(tree, path, value)) {
+      const part = path.slice(0, path.lastIndexOf('.'));
+      throw new InputError(`The override "${text}" sets a key inside "${part}", which is a value.`);
+    }
+  return { tree, gaveWay };
+}
+
+/** The last override that a refusal is about: it names its key, or a part of it as an unknown one. */
+export function blamed(sentence: string, overrides: readonly Override[]): Override | undefined {
+  const [, subject] = /^(?:unknown key )?"([^"]+)"/.exec(sentence) ?? [];
+  const names = (path: string) =>
+    subject === path ||
+    (subject !== undefined && path.startsWith(`${subject}.`)) ||
+    new RegExp(`(^|[^\\w."])${path.replaceAll('.', '\\.')}(?![\\w.]*\\w)`).test(sentence) ||
+    new RegExp(`^${path.split('.').at(-1)} is `).test(sentence);
+  return overrides.findLast(({ path }) => names(path) || subject?.startsWith(`${path}.`));
+}

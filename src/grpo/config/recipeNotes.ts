@@ -1,0 +1,64 @@
+/** What a run says where its algorithm is not quite the one that its name says. */
+
+import { RECIPES, VERL_DEFAULTS } from './recipes.ts';
+import { leaves, show, type Tree, valueAt } from './tree.ts';
+import type { Recipe, TrainConfig } from './types.ts';
+
+const recipes: Readonly<Record<string, Recipe>> = RECIPES;
+const RECIPE_KEYS = new Set(Object.values(recipes).flatMap((recipe) => leaves(recipe).map(([path]) => path)));
+/** Keys that set one of those. */
+const SHORTHANDS = ['actor.clipRatio', 'algorithm.normAdvByStdInGrpo'];
+const CLIP_KEYS = ['clipRatioLow', 'clipRatioHigh', 'clipRatioC'] as const;
+
+/** True for a key that some recipe sets, and for the numbers of a loss: a file's value of it is of the file's own algorithm. */
+export const isDecidedByRecipe = (path: string): boolean =>
+  RECIPE_KEYS.has(path) || SHORTHANDS.includes(path) || path.startsWith('actor.policyLoss.');
+
+/**
+ * A file that names an algorithm and sets what its recipe sets to something else, in a line; undefined where it agrees.
+ * @param overridden keys that the file does not decide
+ */
+export function contradiction(file: Tree, source: string, overridden: readonly string[]): string | undefined {
+  const name = valueAt(file, 'algorithm.name');
+  if (typeof name !== 'string' || !Object.hasOwn(recipes, name)) return undefined;
+  const implied = leaves(VERL_DEFAULTS).filter(([path]) => IMPLIED.includes(path));
+  const byName = new Map([...implied, ...leaves(recipes[name])]);
+  const differs = [...byName].flatMap(([path, value]) => {
+    const own = valueAt(file, path) ?? valueOfShorthand(file, path);
+    const counts = own !== undefined && own !== value && !overridden.includes(path);
+    return counts ? [`${path} ${show(own)} (${name}: ${show(value)})`] : [];
+  });
+  if (differs.length === 0) return undefined;
+  return `${source} names the algorithm ${name} but sets ${differs.join(', ')}; algorithm.name=${name} runs it as published.`;
+}
+
+/** Every name means a loss and an advantage, whether or not its recipe says so. */
+const IMPLIED = ['actor.lossMode', 'algorithm.advEstimator'];
+
+function valueOfShorthand(file: Tree, path: string): unknown {
+  if (path === 'actor.clipRatioLow' || path === 'actor.clipRatioHigh') return valueAt(file, 'actor.clipRatio');
+  const byStd = path === 'algorithm.scaleRewards' ? valueAt(file, 'algorithm.normAdvByStdInGrpo') : undefined;
+  return byStd === undefined ? undefined : byStd ? 'group' : 'none';
+}
+
+/** A loss that runs with the clip of another, in a line. @param overridden keys given beside it: a clip among them is meant */
+export function foreignClip({ actor, algorithm }: TrainConfig, overridden: readonly string[]): string | undefined {
+  const lossMode = actor.lossMode;
+  const clipIsMeant = overridden.some((path) => path.startsWith('actor.clipRatio') || path === 'actor.policyLoss.wMax');
+  const lossOf = (recipe: Recipe | undefined) => recipe?.actor?.lossMode ?? VERL_DEFAULTS.actor.lossMode;
+  if (clipIsMeant || lossOf(recipes[algorithm.name]) === lossMode) return undefined;
+  const own = Object.hasOwn(recipes, lossMode)
+    ? lossMode
+    : Object.keys(recipes).find((name) => lossOf(recipes[name]) === lossMode);
+  if (own === undefined) return undefined;
+  const clips = [recipes[own].actor, recipes[algorithm.name]?.actor];
+  if (!clips.some((clip) => CLIP_KEYS.some((key) => clip?.[key] !== undefined))) return undefined;
+  const wanted = { ...VERL_DEFAULTS.actor, ...recipes[own].actor };
+  if (CLIP_KEYS.every((key) => wanted[key] === actor[key])) return undefined;
+  const range = (clip: Partial<Record<(typeof CLIP_KEYS)[number], number | undefined>>) =>
+    CLIP_KEYS.map((key) => clip[key]).join(' / ');
+  return (
+    `actor.lossMode is ${lossMode}, but the clip (low / high / c) is ${range(actor)}, not its own ${range(wanted)}; ` +
+    `algorithm.name=${own} brings both.`
+  );
+}

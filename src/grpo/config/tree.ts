@@ -1,0 +1,60 @@
+/** Configs as plain objects: `actor.optim.lr` is a path through them. */
+
+export type Tree = Record<string, unknown>;
+
+export function isTree(value: unknown): value is Tree {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** The value of a dotted path, undefined where there is none. Inherited keys count as none. */
+export function valueAt(tree: unknown, path: string): unknown {
+  return path
+    .split('.')
+    .reduce<unknown>((node, key) => (isTree(node) && Object.hasOwn(node, key) ? node[key] : undefined), tree);
+}
+
+/** Every value that is no tree, with its dotted path. */
+export function leaves(tree: object, part = ''): [path: string, value: unknown][] {
+  return Object.entries(tree).flatMap(([key, value]: [string, unknown]) =>
+    isTree(value) ? leaves(value, `${part}${key}.`) : [[part + key, value] as [string, unknown]],
+  );
+}
+
+/** Sets a key of the tree itself, also one that objects inherit: `tree["__proto__"] = value` would set another object. */
+export function setOwn<T>(tree: Tree, key: string, value: T): T {
+  Object.defineProperty(tree, key, { value, writable: true, enumerable: true, configurable: true });
+  return value;
+}
+
+/** Sets a dotted path, making the parts it stands in. False where one of them is a value. */
+export function setAt(tree: Tree, path: string, value: unknown): boolean {
+  const keys = path.split('.');
+  let at = tree;
+  for (const key of keys.slice(0, -1)) {
+    const inner = (Object.hasOwn(at, key) ? at[key] : undefined) ?? setOwn(at, key, {});
+    if (!isTree(inner)) return false;
+    at = inner;
+  }
+  setOwn(at, keys[keys.length - 1], value);
+  return true;
+}
+
+/** Takes out what lies at a dotted path. */
+export function deleteAt(tree: Tree, path: string): void {
+  const [key, ...rest] = path.split('.');
+  if (rest.length === 0) delete tree[key];
+  else if (Object.hasOwn(tree, key) && isTree(tree[key])) deleteAt(tree[key], rest.join('.'));
+}
+
+/** A copy whose parts can be written to; values are shared. */
+export function copyOf(tree: Tree): Tree {
+  const copy: Tree = {};
+  for (const [key, value] of Object.entries(tree)) setOwn(copy, key, isTree(value) ? copyOf(value) : value);
+  return copy;
+}
+
+/** A value as a message quotes it. */
+export function show(value: unknown): string {
+  const text = JSON.stringify(value) ?? String(value);
+  return text.length > 60 ? `${text.slice(0, 57)}...` : text;
+}

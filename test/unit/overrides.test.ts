@@ -1,0 +1,192 @@
+/** What a command line makes of a file: recipes that a name brings, who is blamed, old names, verl's -1. */
+
+import { afterEach, expect, test, vi } from 'vitest';
+import { InputError } from '../../src/errors.ts';
+import { OLD_NAMES, newNameOf, withNewNames } from '../../src/grpo/config/oldNames.ts';
+import { RECIPES } from '../../src/grpo/config/recipes.ts';
+import { keysAndParts, resolveSftConfig, resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import { TRAIN_SCHEMA, type TrainConfigInput } from '../../src/grpo/config/schema/index.ts';
+import { SFT_SCHEMA } from '../../src/grpo/config/sftSchema.ts';
+import { parseSftConfig, parseTrainConfig } from '../../src/grpo/config/text.ts';
+import { setAt, type Tree } from '../../src/grpo/config/tree.ts';
+
+const FILE = `name: t
+model: { path: m }
+actor: { clipRatioLow: 0.2, clipRatioHigh: 0.28, lossAggMode: token-mean, useKlLoss: true, klLossCoef: 0.01 }
+algorithm: { name: grpo, filterGroups: { metric: score }, maskTruncated: true }
+`;
+function read(yaml: string, ...overrides: string[]) {
+  const notes: string[] = [];
+  const config = parseTrainConfig(yaml, { source: 't.yaml', overrides, note: (sentence) => notes.push(sentence) });
+  return { ...config, notes };
+}
+const refusal = (yaml: string, ...overrides: string[]) => {
+  try {
+    read(yaml, ...overrides);
+  } catch (error) {
+    expect(error).toBeInstanceOf(InputError);
+    return (error as Error).message;
+  }
+  throw new Error('Nothing was refused.');
+};
+afterEach(() => void vi.restoreAllMocks());
+
+test.each(Object.keys(RECIPES))('algorithm.name=%s over a file is the recipe as the library resolves it', (name) => {
+  const { actor, algorithm } = read(FILE, `algorithm.name=${name}`, 'rollout.n=4');
+  const recipe = resolveTrainConfig({
+    name: 't',
+    model: { path: 'm' },
+    rollout: { n: 4 },
+    // What no recipe decides is the file's as before.
+    actor: { useKlLoss: true, klLossCoef: 0.01 },
+    algorithm: { name, filterGroups: { metric: 'score' }, maskTruncated: true },
+  });
+  expect(actor).toEqual(recipe.actor);
+  expect(algorithm).toEqual(recipe.algorithm);
+});
+
+test('what is given beside the name wins over its recipe, whatever the order', () => {
+  for (const overrides of [
+    ['algorithm.name=gspo', 'actor.clipRatioHigh=0.001'],
+    ['actor.clipRatioHigh=0.001', 'algorithm.name=gspo'],
+  ])
+    expect(read(FILE, ...overrides).actor).toMatchObject({
+      clipRatioLow: 3e-4,
+      clipRatioHigh: 1e-3,
+      lossAggMode: 'seq-mean-token-mean',
+    });
+});
+
+test('what gives way is said in a line, and so is a file that is not what it names', () => {
+  expect(read(FILE, 'algorithm.name=gspo', 'actor.lossAggMode=token-mean').notes).toEqual([
+    'algorithm.name=gspo brings its recipe; of t.yaml give way: actor.clipRatioLow 0.2, actor.clipRatioHigh 0.28.',
+  ]);
+  const contradiction =
+    't.yaml names the algorithm grpo but sets actor.lossAggMode "token-mean" (grpo: "seq-mean-token-mean"); ' +
+    'algorithm.name=grpo runs it as published.';
+  expect(read(FILE).notes).toEqual([contradiction]);
+  expect(read(FILE, 'actor.lossAggMode=token-sum').notes).toEqual([]);
+  const gspo = 'name: t\nmodel: m\nalgorithm: { name: gspo, advEstimator: rloo }\nactor: { clipRatio: 0.2 }';
+  expect(read(gspo).notes.join()).toContain(
+    'algorithm.advEstimator "rloo" (gspo: "grpo"), actor.clipRatioLow 0.2 (gspo: 0.0003), actor.clipRatioHigh 0.2',
+  );
+  expect(read('name: t\nmodel: m\nalgorithm: { name: gspo }').notes).toEqual([]);
+});
+
+test('a loss that runs with the clip of another is said, unless a clip is given beside it', () => {
+  const said = read(FILE, 'actor.lossMode=cispo').notes.find((note) => note.startsWith('actor.'));
+  expect(said).toMatch(
+    /lossMode is cispo, but the clip \(low \/ high \/ c\) is 0\.2 \/ 0\.28 \/ 3, not its own 1 \/ 4 \/ 3; algorithm\.name=cispo/,
+  );
+  const clip = (...overrides: string[]) => read(FILE, ...overrides).notes.some((note) => note.includes('the clip'));
+  expect(clip('actor.lossMode=cispo', 'actor.clipRatioHigh=4')).toBe(false);
+  expect(clip('actor.lossMode=dro', 'actor.policyLoss.droBeta=0.1')).toBe(false);
+  expect(clip('algorithm.name=gspo', 'actor.lossMode=vanilla')).toBe(true);
+  expect(clip('algorithm.name=cispo')).toBe(false);
+});
+
+test('a refusal blames the override that it is about, else the file', () => {
+  expect(refusal(FILE, 'rollout.n=0')).toBe('override rollout.n=0: "rollout.n" is 0; allowed: integer >= 1.');
+  expect(refusal(FILE, 'seed=3', 'rollout={n: 0}')).toMatch(/^override rollout=\{n: 0\}: "rollout\.n" is 0;/);
+  expect(refusal(FILE, 'seed=3', 'rollot.n=4')).toMatch(/^override rollot\.n=4: unknown key "rollot"/);
+  expect(refusal(FILE, 'actor.ppoMiniBatchSize=5')).toMatch(/^override actor\.ppoMiniBatchSize=5: actor\.ppoMini/);
+  expect(refusal(FILE, 'actor.clipRatioC=1')).toMatch(/^override actor\.clipRatioC=1: clipRatioC is 1;/);
+  expect(refusal('name: t\nmodel: m\nrollout: { n: 0 }', 'seed=3', 'rollout.topK=1')).toMatch(/^t\.yaml: "rollout\.n"/);
+  expect(refusal('name: t\nrollout: { n: 4 }', 'model.loraRank=3')).toMatch(/^t\.yaml: "model\.path" is missing/);
+  expect(() => parseSftConfig('name: s', { source: 's.yaml', overrides: ['model.hiddenSize=100'] })).toThrow(
+    /^override model\.hiddenSize=100: model\.hiddenSize is 100/,
+  );
+});
+
+test("verl's -1 is off, and what resolves reads back", () => {
+  const keys = [
+    'trainer.testFreq',
+    'trainer.saveFreq',
+    'rollout.topK',
+    'rollout.valKwargs.topK',
+    'actor.optim.lrWarmupSteps',
+  ];
+  const { trainer, rollout, actor } = read(FILE, ...keys.map((key) => `${key}=-1`));
+  expect([trainer.testFreq, trainer.saveFreq, rollout.topK, rollout.valKwargs.topK, actor.optim.lrWarmupSteps]).toEqual(
+    [0, 0, 0, 0, 0],
+  );
+  expect(refusal(FILE, 'trainer.testFreq=-2')).toContain('allowed: integer >= 0, or -1 = 0');
+});
+
+const known = new Set([...keysAndParts(TRAIN_SCHEMA), ...keysAndParts(SFT_SCHEMA)]);
+
+test.each(Object.entries(OLD_NAMES))('%s is read as %s, with a warning', (old, name) => {
+  expect([known.has(name), known.has(old)], 'the schema has the new name alone').toEqual([true, false]);
+  const keys = keysAndParts(TRAIN_SCHEMA).has(name) ? keysAndParts(TRAIN_SCHEMA) : keysAndParts(SFT_SCHEMA);
+  const tree: Tree = {};
+  setAt(tree, old, 7);
+  const today: Tree = {};
+  setAt(today, name, 7);
+  const { tree: renamed, renamed: names } = withNewNames(tree, 't.yaml', keys);
+  expect(renamed).toMatchObject(today);
+  expect(names).toEqual([{ from: old, to: name, isOld: true }]);
+  setAt(tree, name, 8);
+  expect(() => withNewNames(tree, 't.yaml', keys)).toThrow(
+    `t.yaml: "${old}" and "${name}" are one setting, and both are given; leave out "${old}".`,
+  );
+});
+
+test('old names in a file, an override and a library tree are said once, in a line', () => {
+  const warn = vi.spyOn(console, 'warn').mockImplementation(() => {});
+  const yaml = 'name: t\nmodel: m\ndata: { valSize: 32 }\ntrainer: { outDir: there }\n';
+  const { notes, ...config } = read(yaml, 'rollout.maxSlots=8', 'algorithm.overlongBuffer.len=4');
+  expect(config).toMatchObject({
+    data: { valMaxSamples: 32 },
+    rollout: { maxNumSeqs: 8 },
+    trainer: { defaultLocalDir: 'there' },
+    reward: { overlongBuffer: { len: 4 } },
+  });
+  expect(notes).toEqual([
+    't.yaml: data.valSize is data.valMaxSamples now, trainer.outDir is trainer.defaultLocalDir now; ' +
+      'old names are read in this version, not in the next.',
+    'overrides: rollout.maxSlots is rollout.maxNumSeqs now, ' +
+      'algorithm.overlongBuffer.len is reward.overlongBuffer.len now; old names are read in this version, not in the next.',
+  ]);
+  expect(warn).not.toHaveBeenCalled();
+  const old: object = { name: 't', model: { path: 'm' }, actor: { lossMode: 'gspo' } };
+  expect(resolveTrainConfig(old as TrainConfigInput).actor.policyLoss).toMatchObject({ lossMode: 'gspo' });
+  expect(warn.mock.calls).toEqual([
+    [expect.stringContaining('config: actor.lossMode is actor.policyLoss.lossMode now')],
+  ]);
+  expect(refusal(`${yaml}rollout: { maxSlots: 8, maxNumSeqs: 9 }`)).toContain(
+    'both are given; leave out "rollout.maxSlots"',
+  );
+});
+
+test("trainer.experimentName is verl's name of the key name, and stays", () => {
+  expect(newNameOf('trainer.experimentName', known)).toEqual({
+    from: 'trainer.experimentName',
+    to: 'name',
+    isOld: false,
+  });
+  const { name, notes } = read('model: m\ntrainer: { experimentName: verls }');
+  expect([name, notes]).toEqual(['verls', []]);
+  expect(read(FILE, 'trainer.experimentName=mine').name).toBe('mine');
+  expect(refusal(`${FILE}trainer: { experimentName: x }`)).toContain(
+    '"trainer.experimentName" and "name" are one setting',
+  );
+});
+
+test('the tree that the library takes is typed', () => {
+  const good: TrainConfigInput = { name: 't', model: { path: 'm' }, rollout: { n: 4, multiTurn: { enable: false } } };
+  expect(resolveTrainConfig(good).rollout.n).toBe(4);
+  // @ts-expect-error: no such key
+  expect(() => resolveTrainConfig({ name: 't', model: { path: 'm' }, rollout: { samples: 4 } })).toThrow(
+    'rollout.samples',
+  );
+  // @ts-expect-error: no number
+  expect(() => resolveTrainConfig({ name: 't', model: { path: 'm' }, rollout: { n: '4' } })).toThrow(
+    '"rollout.n" is "4"',
+  );
+  // @ts-expect-error: not one of the choices
+  expect(() => resolveTrainConfig({ name: 't', model: { path: 'm' }, engine: 'cuda' })).toThrow('"engine" is "cuda"');
+  // @ts-expect-error: name is required
+  expect(() => resolveTrainConfig({ model: { path: 'm' } })).toThrow('"name" is missing');
+  // @ts-expect-error: no such key
+  expect(() => resolveSftConfig({ name: 's', rollout: {} })).toThrow('unknown key "rollout"');
+});
