@@ -66,7 +66,7 @@ class AsyncToolsBench {
     this.#gpu = gpu;
     this.#samples = samples;
     this.#tokenizer = tokenizer;
-    const sizes = { maxSlots: samples, slotCapacity: 320, maxPrompts: samples / 8, maxPromptLength: 64 };
+    const sizes = { maxNumSeqs: samples, slotCapacity: 320, maxPrompts: samples / 8, maxPromptLength: 64 };
     const model = randomModel(gpu, HEADLINE);
     this.#engine = new WgslRolloutEngine(gpu, model, { ...sizes, maxBatchedTokens: 1024 });
   }

@@ -65,7 +65,7 @@ export function rollout(
   prompts: number,
   promptLength: number,
 ) {
-  const sizes = { maxSlots: slots, slotCapacity: capacity, maxPrompts: prompts, maxPromptLength: promptLength };
+  const sizes = { maxNumSeqs: slots, slotCapacity: capacity, maxPrompts: prompts, maxPromptLength: promptLength };
   return new WgslRolloutEngine(gpu, model, { ...sizes, maxBatchedTokens: Math.max(1024, slots) });
 }
 

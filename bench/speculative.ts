@@ -45,7 +45,7 @@ class Pair {
 
   constructor(gpu: Gpu, model: LlamaModel, prompts: Uint32Array[], maxPromptLength: number, temperature: number) {
     const n = prompts.length;
-    const sizes = { maxSlots: n, slotCapacity: NEW_TOKENS, maxPrompts: n, maxPromptLength, maxBatchedTokens: 512 };
+    const sizes = { maxNumSeqs: n, slotCapacity: NEW_TOKENS, maxPrompts: n, maxPromptLength, maxBatchedTokens: 512 };
     const speculative = { maxDraftTokens: DRAFT, minNgram: 2, history: 8, adapt: false };
     this.#plain = new WgslRolloutEngine(gpu, model, sizes);
     this.#guessing = new WgslRolloutEngine(gpu, model, { ...sizes, verifyRows: n * (1 + DRAFT) }, { speculative });

@@ -11,7 +11,7 @@ import { byId, el, setText } from '../src/report/page/dom.ts';
 /** Name in the address and in the form, config key, label, and what it is. */
 const FIELDS = [
   { name: 'algorithm', key: 'algorithm.name', label: 'Algorithm', choices: Object.keys(RECIPES) },
-  { name: 'loss', key: 'actor.lossMode', label: 'Loss', choices: ['', ...Object.keys(POLICY_LOSSES)] },
+  { name: 'loss', key: 'actor.policyLoss.lossMode', label: 'Loss', choices: ['', ...Object.keys(POLICY_LOSSES)] },
   { name: 'lr', key: 'actor.optim.lr', label: 'Learning rate' },
   { name: 'steps', key: 'trainer.totalTrainingSteps', label: 'Steps' },
   { name: 'n', key: 'rollout.n', label: 'Tries per problem' },
@@ -90,7 +90,7 @@ function summaryOf({ actor, algorithm, data, rollout }: TrainConfig): string {
   const updates = (data.trainBatchSize / actor.ppoMiniBatchSize) * actor.ppoEpochs;
   return [
     `${data.trainBatchSize} problems \u00d7 ${rollout.n} tries a step, ${updates} update${updates === 1 ? '' : 's'}`,
-    `loss ${actor.lossMode}, ${lossAggMode}`,
+    `loss ${actor.policyLoss.lossMode}, ${lossAggMode}`,
     `clip ${clipRatioLow} / ${clipRatioHigh}`,
     `advantage ${algorithm.advEstimator}`,
     useKlLoss ? `KL ${klLossCoef}` : 'no KL term',

@@ -53,7 +53,7 @@ export class Status {
     this.#steps = { done: 0, total: trainer.totalTrainingSteps };
     this.#samples = { done: 0, total: data.trainBatchSize * rollout.n };
     this.#testFreq = trainer.testFreq;
-    this.#validations = { problems: data.valSize, left: this.#evaluationsLeft(), seconds: 0 };
+    this.#validations = { problems: data.valMaxSamples, left: this.#evaluationsLeft(), seconds: 0 };
     [this.#stepSeconds, this.#phase] = [0, undefined];
     for (const key of ['speed', 'left'] as const) setText(this.#tiles[key], '\u2013');
     this.#draw();

@@ -27,7 +27,7 @@ const WAYS = {
 const rows = Object.entries(WAYS).map(([way, keys], i) => {
   const name = `${task}-${i}`;
   const goal = `trainer.stopWhen={metric: val-core/${task}/acc/mean@1, atLeast: ${target}}`;
-  const set = [`name=${name}`, `trainer.outDir=${FOLDER}`, 'trainer.testFreq=5', goal, ...keys, ...overrides];
+  const set = [`name=${name}`, `trainer.defaultLocalDir=${FOLDER}`, 'trainer.testFreq=5', goal, ...keys, ...overrides];
   const { status } = spawnSync('npm', ['run', '-s', 'webgrpo', '--', 'train', recipe, ...set], { stdio: 'inherit' });
   if (status !== 0) process.exit(status ?? 1);
   return row(

@@ -51,10 +51,10 @@ export class ModelSlotDecoder implements SlotDecoder {
   constructor(sizes: DecoderSizes, vocabSize = 64) {
     this.sizes = sizes;
     this.vocabSize = vocabSize;
-    this.#kv = new Array<number>(sizes.maxPrompts * sizes.maxPromptLength + sizes.maxSlots * sizes.slotCapacity).fill(
+    this.#kv = new Array<number>(sizes.maxPrompts * sizes.maxPromptLength + sizes.maxNumSeqs * sizes.slotCapacity).fill(
       -1,
     );
-    this.#slots = Array.from({ length: sizes.maxSlots }, () => undefined);
+    this.#slots = Array.from({ length: sizes.maxNumSeqs }, () => undefined);
   }
 
   ownStart(slot: number): number {
@@ -82,7 +82,7 @@ export class ModelSlotDecoder implements SlotDecoder {
   }
 
   verify({ tokens, kvRows }: PrefillRows, rounds: DraftCheck[][]): void {
-    if (tokens.length > (this.sizes.verifyRows ?? this.sizes.maxSlots))
+    if (tokens.length > (this.sizes.verifyRows ?? this.sizes.maxNumSeqs))
       throw new Error(`${tokens.length} rows to verify.`);
     tokens.forEach((token, i) => (this.#kv[kvRows[i]] = this.#keyOf(token)));
     const held = new Set<number>();

@@ -85,7 +85,7 @@ export class Gpu {
       );
     if (this.counters.bytes + bytes > this.#maxBytes)
       throw new OutOfMemoryError(
-        `Buffer "${label}" needs ${bytes} bytes but ${this.counters.bytes} of the ${this.#maxBytes} bytes allowed are in use; lower actor.maxTokenLen or rollout.maxSlots.`,
+        `Buffer "${label}" needs ${bytes} bytes but ${this.counters.bytes} of the ${this.#maxBytes} bytes allowed are in use; lower actor.ppoMaxTokenLenPerGpu or rollout.maxNumSeqs.`,
       );
     const buffer = this.device.createBuffer({
       label,

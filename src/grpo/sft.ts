@@ -36,14 +36,14 @@ export async function trainSupervised({
 }: SftOptions): Promise<void> {
   const engine = 'model' in given ? given.model : given;
   const { data, optim, trainer } = config;
-  const { optimizer, betas, eps, weightDecay, gradClip, lrScheduler: lrSchedulerType } = optim;
+  const { optimizer, betas, eps, weightDecay, gradClip, lrSchedulerType: lrSchedulerType } = optim;
   const { totalTrainingSteps } = trainer;
   const lrWarmupSteps = warmupSteps(optim, totalTrainingSteps);
   const schedule = { lrSchedulerType, lrWarmupSteps, totalTrainingSteps, minLrRatio: 0, numCycles: 0.5 };
   for (let step = 0; step < totalTrainingSteps && !shouldStop?.(); step++) {
     const started = performance.now();
     const first = step * data.trainBatchSize;
-    const { loss, tokens } = await accumulate(engine, exampleBatch(example, first, config), data.maxTokenLen);
+    const { loss, tokens } = await accumulate(engine, exampleBatch(example, first, config), data.maxTokenLenPerGpu);
     const lr = optim.lr * lrFactor(schedule, step);
     const options = { optimizer, lr, beta1: betas[0], beta2: betas[1], eps, weightDecay, gradClip };
     const { gradNorm } = await engine.optimizerStep(options);

@@ -81,7 +81,7 @@ export function tailReport({ samples }: StepProfile): TailReport | undefined {
 /** Settings that the advice speaks of. */
 export interface ProfiledSettings {
   maxResponseLength: number;
-  maxSlots: number;
+  maxNumSeqs: number;
   toolTimeoutS: number;
 }
 
@@ -93,7 +93,7 @@ export function advice(steps: readonly StepProfile[], settings: ProfiledSettings
   return [
     ...lengthAdvice(samples, settings.maxResponseLength),
     ...tailAdvice(steps),
-    ...queueAdvice(samples.length / steps.length, shares.queue ?? 0, settings.maxSlots),
+    ...queueAdvice(samples.length / steps.length, shares.queue ?? 0, settings.maxNumSeqs),
     ...toolAdvice(samples, shares.tool ?? 0, settings.toolTimeoutS),
   ];
 }
@@ -124,9 +124,11 @@ function tailAdvice(steps: readonly StepProfile[]): string[] {
   return [`${said}, though they are hardly longer: look at the tools and the queue in the timelines below.`];
 }
 
-function queueAdvice(samplesAStep: number, share: number, maxSlots: number): string[] {
-  if (share < 0.2 || maxSlots >= samplesAStep) return [];
-  return [`${percent(share)} of the samples' time was waiting for a slot: raise rollout.maxSlots above ${maxSlots}.`];
+function queueAdvice(samplesAStep: number, share: number, maxNumSeqs: number): string[] {
+  if (share < 0.2 || maxNumSeqs >= samplesAStep) return [];
+  return [
+    `${percent(share)} of the samples' time was waiting for a slot: raise rollout.maxNumSeqs above ${maxNumSeqs}.`,
+  ];
 }
 
 function toolAdvice(samples: SampleProfile[], share: number, timeoutS: number): string[] {

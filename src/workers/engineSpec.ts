@@ -89,9 +89,9 @@ const adjustsDraws = (rollout: TrainConfig['rollout']): boolean =>
 const ownJudge = ({ judge }: TrainConfig['reward']): boolean => judge.weight !== 0 && judge.path === undefined;
 
 /** Every sample is a prompt of its own. */
-function judgeSizes({ maxSlots, maxNewTokens, maxPromptLength }: TrainConfig['reward']['judge']): DecoderSizes {
+function judgeSizes({ maxNumSeqs, maxNewTokens, maxPromptLength }: TrainConfig['reward']['judge']): DecoderSizes {
   const maxBatchedTokens = Math.max(1024, maxPromptLength);
-  return { maxSlots, slotCapacity: maxNewTokens, maxPrompts: maxSlots, maxPromptLength, maxBatchedTokens };
+  return { maxNumSeqs, slotCapacity: maxNewTokens, maxPrompts: maxNumSeqs, maxPromptLength, maxBatchedTokens };
 }
 
 /** The part of an engine's spec that follows from a training config: sizes, adapters, memory. */
@@ -102,13 +102,13 @@ export function engineSizes(trainConfig: TrainConfig) {
   const { enable, verifyRows, ...speculative } = rollout.speculative;
   return {
     engine,
-    maxTokenLen: actor.maxTokenLen,
+    maxTokenLen: actor.ppoMaxTokenLenPerGpu,
     maxPositions,
     withReference: actor.useKlLoss || algorithm.useKlInReward || ownJudge(reward),
     rollout: {
-      maxSlots: rollout.maxSlots,
+      maxNumSeqs: rollout.maxNumSeqs,
       slotCapacity: data.maxResponseLength,
-      maxPrompts: rollout.maxSlots,
+      maxPrompts: rollout.maxNumSeqs,
       maxPromptLength: data.maxPromptLength,
       maxBatchedTokens: Math.max(2048, maxPositions),
       ...(enable && verifyRows !== undefined && { verifyRows }),

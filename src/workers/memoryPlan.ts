@@ -162,7 +162,7 @@ function changesOf(sizes: Sizes): (Partial<Sizes> & { change: string })[] {
       changes.push({ change: 'actor.optim.optimizer=SignSGD', optimizer: { name: 'SignSGD' } });
     if (sizes.withReference && !lora) changes.push({ change: 'actor.useKlLoss=false', withReference: false });
     const rows = Math.max(maxPositions, Math.floor(maxTokenLen / 2));
-    if (rows < maxTokenLen) changes.push({ change: `actor.maxTokenLen=${rows}`, maxTokenLen: rows });
+    if (rows < maxTokenLen) changes.push({ change: `actor.ppoMaxTokenLenPerGpu=${rows}`, maxTokenLen: rows });
   }
   if (!sizes.dtype) changes.push({ change: 'model.dtype=float16 (with shader-f16)', dtype: 'float16' });
   const smaller = { none: ['float16', 'int8', 'int4'], float16: ['int8', 'int4'], int8: ['int4'], int4: [] } as const;
@@ -170,9 +170,9 @@ function changesOf(sizes: Sizes): (Partial<Sizes> & { change: string })[] {
     for (const format of smaller[sizes.weightFormat ?? 'none'])
       changes.push({ change: `model.quantization=${format}`, weightFormat: format });
   if (!rollout) return changes;
-  const [slots, capacity] = [Math.ceil(rollout.maxSlots / 2), Math.ceil(rollout.slotCapacity / 2)];
-  const fewer = { ...rollout, maxSlots: slots, maxPrompts: Math.min(rollout.maxPrompts, slots) };
-  if (slots < rollout.maxSlots) changes.push({ change: `rollout.maxSlots=${slots}`, rollout: fewer });
+  const [slots, capacity] = [Math.ceil(rollout.maxNumSeqs / 2), Math.ceil(rollout.slotCapacity / 2)];
+  const fewer = { ...rollout, maxNumSeqs: slots, maxPrompts: Math.min(rollout.maxPrompts, slots) };
+  if (slots < rollout.maxNumSeqs) changes.push({ change: `rollout.maxNumSeqs=${slots}`, rollout: fewer });
   if (capacity < rollout.slotCapacity) {
     const shorter = { ...rollout, slotCapacity: capacity };
     const positions = maxPositions - (rollout.slotCapacity - capacity);
@@ -228,14 +228,15 @@ export function checkBindings({ config, maxTokenLen, rollout, use }: Sizes, limi
         `from ${count} to at most ${Math.floor(limit / each)}.`,
     );
   };
-  if (use !== 'generate') check('MLP activations of a micro-batch', 'actor.maxTokenLen', maxTokenLen, 2 * F * 4);
+  if (use !== 'generate')
+    check('MLP activations of a micro-batch', 'actor.ppoMaxTokenLenPerGpu', maxTokenLen, 2 * F * 4);
   if (!rollout) return;
-  const { maxSlots, slotCapacity, maxPromptLength } = rollout;
-  check('logits of a decode step', 'rollout.maxSlots', maxSlots, V * 4);
+  const { maxNumSeqs, slotCapacity, maxPromptLength } = rollout;
+  check('logits of a decode step', 'rollout.maxNumSeqs', maxNumSeqs, V * 4);
   check(
     "keys and values of a layer's cache",
-    'rollout.maxSlots',
-    maxSlots,
+    'rollout.maxNumSeqs',
+    maxNumSeqs,
     (slotCapacity + maxPromptLength) * 2 * K * D * 4,
   );
 }

@@ -9,8 +9,8 @@ export const TINY = {
   'data.trainBatchSize': 2,
   'actor.ppoMiniBatchSize': 2,
   'data.maxResponseLength': 24,
-  'data.valSize': 4,
-  'rollout.maxSlots': 8,
+  'data.valMaxSamples': 4,
+  'rollout.maxNumSeqs': 8,
   'trainer.valBeforeTrain': false,
   'trainer.testFreq': 0,
 };

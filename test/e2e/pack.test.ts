@@ -193,7 +193,13 @@ test('the command line evaluates a shipped recipe in an empty folder, and finds 
   cpSync(resolve('node_modules/webgpu'), dawn, { recursive: true });
   cpSync(resolve('node_modules/debug'), join(project, 'node_modules', 'debug'), { recursive: true });
   cpSync(resolve('node_modules/ms'), join(project, 'node_modules', 'ms'), { recursive: true });
-  const args = [join(installed, 'dist/cli/main.js'), 'eval', 'configs/gsm8k-tool.yaml', 'data.valSize=8', '--json'];
+  const args = [
+    join(installed, 'dist/cli/main.js'),
+    'eval',
+    'configs/gsm8k-tool.yaml',
+    'data.valMaxSamples=8',
+    '--json',
+  ];
   const child = spawn(process.execPath, args, { cwd: folder, env });
   let [out, err] = ['', ''];
   child.stdout.on('data', (text) => (out += text));

@@ -23,7 +23,7 @@ test.beforeAll(() => {
   for (const name of ['rollouts', 'profile']) mkdirSync(join(folder, name));
   writeFileSync(
     join(folder, 'config.yaml'),
-    `data: { maxResponseLength: 64 }\nrollout: { maxSlots: 8, multiTurn: { toolTimeoutS: 10 } }\n# ${HOSTILE}\n`,
+    `data: { maxResponseLength: 64 }\nrollout: { maxNumSeqs: 8, multiTurn: { toolTimeoutS: 10 } }\n# ${HOSTILE}\n`,
   );
   write('metrics.jsonl', [
     { 'training/global_step': 0, [PASS]: 0.25 },

@@ -7,7 +7,7 @@ import { watchMainThread } from './mainThread.ts';
 
 /** A short run at four times the rate: one seed and adapter always give the same curve. */
 const STEPS = 6;
-const QUICK = { steps: STEPS, lr: 1e-3, 'data.valSize': 32, 'trainer.testFreq': 0 };
+const QUICK = { steps: STEPS, lr: 1e-3, 'data.valMaxSamples': 32, 'trainer.testFreq': 0 };
 /** About eight times what it takes on two cores of their own. */
 const MAX_MS = 420_000;
 

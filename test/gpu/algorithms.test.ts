@@ -24,9 +24,9 @@ const configOf = (algorithm: object, actor: object = {}) =>
   resolveTrainConfig({
     name: 'tiny',
     model: { path: 'x' },
-    data: { trainBatchSize: 2, maxPromptLength: 48, maxResponseLength: 12, valSize: 1 },
-    rollout: { n: 4, maxSlots: 8 },
-    actor: { ppoMiniBatchSize: 1, maxTokenLen: 80, optim: { lr: 1e-3 }, ...actor },
+    data: { trainBatchSize: 2, maxPromptLength: 48, maxResponseLength: 12, valMaxSamples: 1 },
+    rollout: { n: 4, maxNumSeqs: 8 },
+    actor: { ppoMiniBatchSize: 1, ppoMaxTokenLenPerGpu: 80, optim: { lr: 1e-3 }, ...actor },
     algorithm: { filterGroups: { enable: false }, ...algorithm },
     trainer: { totalTrainingSteps: 1 },
   });

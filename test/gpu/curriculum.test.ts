@@ -44,9 +44,9 @@ const configOf = (trainer: object) =>
   resolveTrainConfig({
     name: 'tiny',
     model: { path: 'x' },
-    data: { trainBatchSize: 2, maxPromptLength: 16, maxResponseLength: 6, valSize: 2, sampler: 'difficulty' },
-    rollout: { n: 4, maxSlots: 8, valKwargs: { n: 2 } },
-    actor: { ppoMiniBatchSize: 2, maxTokenLen: 80, optim: { lr: 0.01 } },
+    data: { trainBatchSize: 2, maxPromptLength: 16, maxResponseLength: 6, valMaxSamples: 2, sampler: 'difficulty' },
+    rollout: { n: 4, maxNumSeqs: 8, valKwargs: { n: 2 } },
+    actor: { ppoMiniBatchSize: 2, ppoMaxTokenLenPerGpu: 80, optim: { lr: 0.01 } },
     trainer: { totalTrainingSteps: 4, valBeforeTrain: false, testFreq: 0, ...trainer },
   });
 

@@ -42,11 +42,11 @@ interface Case {
 }
 
 const CASES: Record<string, Case> = {
-  grpo: { steps: 20, config: { rollout: { n: 4, maxSlots: 13 } } },
+  grpo: { steps: 20, config: { rollout: { n: 4, maxNumSeqs: 13 } } },
   // Its numbers are those from before samples were left out of the update.
   'grpo, every sample computed': {
     steps: 20,
-    config: { rollout: { n: 4, maxSlots: 13 }, actor: { skipZeroAdvantages: false } },
+    config: { rollout: { n: 4, maxNumSeqs: 13 }, actor: { skipZeroAdvantages: false } },
   },
   'dapo, filtered groups, Qwen2 biases, top-p': {
     steps: 3,
@@ -91,8 +91,8 @@ async function curve({ steps, model: change = {}, config: asked }: Case) {
     seed: 5,
     ...asked,
     model: { path: 'in memory', ...asked['model'] },
-    data: { trainBatchSize: 4, maxResponseLength: 24, maxPromptLength: 64, valSize: 8 },
-    actor: { ppoMiniBatchSize: 2, maxTokenLen: 256, ...asked['actor'] },
+    data: { trainBatchSize: 4, maxResponseLength: 24, maxPromptLength: 64, valMaxSamples: 8 },
+    actor: { ppoMiniBatchSize: 2, ppoMaxTokenLenPerGpu: 256, ...asked['actor'] },
     trainer: { totalTrainingSteps: steps, testFreq: 10 },
   });
   const model = { ...MODEL, ...change };

@@ -16,9 +16,9 @@ async function run(seed: number): Promise<Metrics[]> {
     name: 'twice',
     seed,
     model: { path: 'in memory' },
-    data: { trainBatchSize: 4, maxResponseLength: 24, maxPromptLength: 64, valSize: 8 },
-    rollout: { n: 4, maxSlots: 7 },
-    actor: { ppoMiniBatchSize: 2, maxTokenLen: 256 },
+    data: { trainBatchSize: 4, maxResponseLength: 24, maxPromptLength: 64, valMaxSamples: 8 },
+    rollout: { n: 4, maxNumSeqs: 7 },
+    actor: { ppoMiniBatchSize: 2, ppoMaxTokenLenPerGpu: 256 },
     trainer: { totalTrainingSteps: 3, testFreq: 2 },
   });
   const model = { ...tinyConfig, vocabSize: 512, maxPositionEmbeddings: 128 };

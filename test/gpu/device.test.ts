@@ -89,7 +89,7 @@ describe('memory', () => {
     withGpu(async (gpu) => {
       const model = tinyModel(gpu);
       const trainer = new WgslEngine(gpu, model, 64);
-      const sizes = { maxSlots: 4, slotCapacity: 16, maxPrompts: 2, maxPromptLength: 8, maxBatchedTokens: 24 };
+      const sizes = { maxNumSeqs: 4, slotCapacity: 16, maxPrompts: 2, maxPromptLength: 8, maxBatchedTokens: 24 };
       const rollout = new WgslRolloutEngine(gpu, model, sizes);
       const r = rng(3);
       const prompt = Uint32Array.from({ length: 6 }, () => Math.floor(r.uniform() * tinyConfig.vocabSize));
@@ -140,7 +140,7 @@ describe('memory', () => {
     const first = gpu.buffer('weights', 600);
     expect(() => gpu.buffer('kv', 404)).toThrow(OutOfMemoryError);
     expect(() => gpu.buffer('kv', 404)).toThrow(
-      'Buffer "kv" needs 404 bytes but 600 of the 1000 bytes allowed are in use; lower actor.maxTokenLen or rollout.maxSlots.',
+      'Buffer "kv" needs 404 bytes but 600 of the 1000 bytes allowed are in use; lower actor.ppoMaxTokenLenPerGpu or rollout.maxNumSeqs.',
     );
     gpu.buffer('small', 400);
     gpu.free(first);

@@ -52,7 +52,7 @@ interface Form {
 async function build(gpu: Gpu, { lora: adapters, form, half, checkpoint = false }: Form) {
   const model = await loadModel(gpu, config, 32, weights, { lora: adapters, form, half });
   const engine = new WgslEngine(gpu, model, 16, { enableGradientCheckpointing: checkpoint });
-  const sizes = { maxSlots: 4, slotCapacity: 8, maxPrompts: 2, maxPromptLength: 8, maxBatchedTokens: 16 };
+  const sizes = { maxNumSeqs: 4, slotCapacity: 8, maxPrompts: 2, maxPromptLength: 8, maxBatchedTokens: 16 };
   return { engine, model, rollout: new WgslRolloutEngine(gpu, model, sizes) };
 }
 type Built = Awaited<ReturnType<typeof build>>;
@@ -180,7 +180,7 @@ const spec: DeviceSpec = {
   weights: initWeights(big, 1),
   maxTokenLen: 128,
   maxPositions: 48,
-  rollout: { maxSlots: 4, slotCapacity: 24, maxPrompts: 2, maxPromptLength: 24, maxBatchedTokens: 64 },
+  rollout: { maxNumSeqs: 4, slotCapacity: 24, maxPrompts: 2, maxPromptLength: 24, maxBatchedTokens: 64 },
 };
 
 for (const [name, change] of [

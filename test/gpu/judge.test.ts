@@ -25,15 +25,15 @@ const task: Task = {
 
 const PROMPT = '{response} ?';
 // Any digit that the random model happens to say counts.
-const JUDGE = { weight: 0.5, prompt: PROMPT, max: 1e9, maxPromptLength: 112, maxNewTokens: 12, maxSlots: 3 };
+const JUDGE = { weight: 0.5, prompt: PROMPT, max: 1e9, maxPromptLength: 112, maxNewTokens: 12, maxNumSeqs: 3 };
 
 const configOf = (more: object = {}) =>
   resolveTrainConfig({
     name: 'tiny',
     model: { path: 'x', ...more },
-    data: { trainBatchSize: 2, maxPromptLength: 16, maxResponseLength: 24, valSize: 1 },
-    rollout: { n: 4, maxSlots: 3 },
-    actor: { ppoMiniBatchSize: 2, maxTokenLen: 80, optim: { lr: 0.05 } },
+    data: { trainBatchSize: 2, maxPromptLength: 16, maxResponseLength: 24, valMaxSamples: 1 },
+    rollout: { n: 4, maxNumSeqs: 3 },
+    actor: { ppoMiniBatchSize: 2, ppoMaxTokenLenPerGpu: 80, optim: { lr: 0.05 } },
     reward: { ruleWeight: 2, judge: JUDGE },
     trainer: { totalTrainingSteps: 2 },
   });

@@ -24,7 +24,7 @@ async function run(config: typeof tinyConfig, maxArenaBytes: number, headCopyByt
   const ids = (n: number) => Uint32Array.from({ length: n }, () => Math.floor(r.uniform() * config.vocabSize));
   const samples = [{ tokens: ids(20), mask: new Uint8Array(20).fill(1) }];
   const [{ batch }] = packGroups([{ prompt: ids(5), samples }], 64);
-  const sizes = { maxSlots: 2, slotCapacity: 16, maxPrompts: 2, maxPromptLength: 16, maxBatchedTokens: 64 };
+  const sizes = { maxNumSeqs: 2, slotCapacity: 16, maxPrompts: 2, maxPromptLength: 16, maxBatchedTokens: 64 };
   const rollout = new WgslRolloutEngine(gpu, model, sizes);
   const sampling = { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: 8, stopTokenIds: [] };
   const prompt = { contextIds: ids(4), promptLength: 4, key: [1, 1] as [number, number], sampling };

@@ -22,7 +22,7 @@ test('reverse-text: imitation from random weights, then a reward that GRPO raise
   const model = freshModelConfig(sft, sft.model.vocabSize);
   const spec = { config: model, tokenizerJson: files.tokenizer, tokenizerConfigJson: files.config };
 
-  const { maxTokenLen, maxLength } = sft.data;
+  const { maxTokenLenPerGpu: maxTokenLen, maxLength } = sft.data;
   const teacher = await createLocalEngine({
     ...spec,
     engine: 'wgsl',
@@ -42,7 +42,7 @@ test('reverse-text: imitation from random weights, then a reward that GRPO raise
   const weights = await teacher.model.exportWeights();
   teacher.destroy();
 
-  const overrides = [`trainer.totalTrainingSteps=${STEPS}`, 'trainer.valBeforeTrain=false', 'data.valSize=8'];
+  const overrides = [`trainer.totalTrainingSteps=${STEPS}`, 'trainer.valBeforeTrain=false', 'data.valMaxSamples=8'];
   const config = parseTrainConfig(grpoYaml, { source: 'reverse-text.yaml', overrides });
   const engine = await createLocalEngine({ ...engineSizes(config), ...spec, weights });
   const { history } = await new GrpoTrainer({ config, task, engine }).fit();
@@ -85,7 +85,7 @@ test.each([
       weights: initWeights(model, sft.seed),
       tokenizerJson: files.tokenizer,
       tokenizerConfigJson: files.config,
-      maxTokenLen: sft.data.maxTokenLen,
+      maxTokenLen: sft.data.maxTokenLenPerGpu,
       maxPositions: sft.data.maxLength,
       optimizer: optimizerOf(sft.optim),
     });

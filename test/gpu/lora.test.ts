@@ -137,7 +137,7 @@ test('the log-prob at sampling is the trainer’s, bit for bit, with adapters', 
   withGpu(async (gpu) => {
     const model = loraModel(gpu, { ...LORA, dropout: 0.5 });
     await stir(model);
-    const sizes = { maxSlots: 4, slotCapacity: 20, maxPrompts: 2, maxPromptLength: 8, maxBatchedTokens: 16 };
+    const sizes = { maxNumSeqs: 4, slotCapacity: 20, maxPrompts: 2, maxPromptLength: 8, maxBatchedTokens: 16 };
     const rollout = new WgslRolloutEngine(gpu, model, sizes);
     const prompt = Uint32Array.of(4, 9, 33);
     const sampling = { temperature: 0.7, topK: 0, topP: 1, minP: 0, maxNewTokens: 12, stopTokenIds: [] };

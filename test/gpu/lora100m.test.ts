@@ -67,7 +67,7 @@ const spec: DeviceSpec = {
   enableGradientCheckpointing: true,
   ...(weightFormat && { weightFormat }),
   lora: { rank: 8, alpha: 16, dropout: 0, useRslora: false, targetModules: loraModules('all-linear'), seed: 1 },
-  rollout: { maxSlots: 2, slotCapacity: 16, maxPrompts: 2, maxPromptLength: 16, maxBatchedTokens: 64 },
+  rollout: { maxNumSeqs: 2, slotCapacity: 16, maxPrompts: 2, maxPromptLength: 16, maxBatchedTokens: 64 },
 };
 
 test.skipIf(!asked)(

@@ -38,7 +38,7 @@ const spec: DeviceSpec = {
   maxTokenLen: 2048,
   maxPositions: 128,
   withReference: true,
-  rollout: { maxSlots: 64, slotCapacity: 64, maxPrompts: 64, maxPromptLength: 64, maxBatchedTokens: 512 },
+  rollout: { maxNumSeqs: 64, slotCapacity: 64, maxPrompts: 64, maxPromptLength: 64, maxBatchedTokens: 512 },
 };
 
 const lora: LoraConfig = {
@@ -91,7 +91,11 @@ const untied = { ...config, tieWordEmbeddings: false, qkvBias: true };
 test.each([
   { name: 'every weight', spec, loss: policy },
   { name: 'adapters, checkpointed', spec: ADAPTED, loss: policy },
-  { name: 'with a judge', spec: { ...spec, judge: { ...spec.rollout!, maxSlots: 16, maxPrompts: 16 } }, loss: policy },
+  {
+    name: 'with a judge',
+    spec: { ...spec, judge: { ...spec.rollout!, maxNumSeqs: 16, maxPrompts: 16 } },
+    loss: policy,
+  },
   {
     name: 'supervised, an untied head',
     spec: { ...supervised, config: untied, weights: initWeights(untied, 1) },
@@ -176,7 +180,7 @@ test('SGD and SignSGD keep nothing, Muon one moment of the matrices, and the pla
 test('a run over the cap is refused before anything is allocated, with the numbers and the setting to lower', async () => {
   const refused = createDeviceEngine({ ...spec, maxMemoryMib: 4 });
   await expect(refused).rejects.toThrow(
-    /^This run needs \d+\.\d MiB of GPU memory but model.maxMemoryMib allows 4.0 MiB \(weights .*KV cache .*\)\. Each alone would save: .*actor.useKlLoss=false \d+\.\d MiB, .*rollout.maxSlots=32 \d+\.\d MiB.*data.maxResponseLength=32 \d+\.\d MiB.*\.$/,
+    /^This run needs \d+\.\d MiB of GPU memory but model.maxMemoryMib allows 4.0 MiB \(weights .*KV cache .*\)\. Each alone would save: .*actor.useKlLoss=false \d+\.\d MiB, .*rollout.maxNumSeqs=32 \d+\.\d MiB.*data.maxResponseLength=32 \d+\.\d MiB.*\.$/,
   );
 });
 
@@ -186,7 +190,7 @@ test('what a change is said to save is what the plan then lacks', () => {
   expect(saving(spec, 'model.enableGradientCheckpointing=true')).toBe(
     total(spec) - total({ ...spec, enableGradientCheckpointing: true }),
   );
-  expect(saving(spec, 'actor.maxTokenLen=1024')).toBe(total(spec) - total({ ...spec, maxTokenLen: 1024 }));
+  expect(saving(spec, 'actor.ppoMaxTokenLenPerGpu=1024')).toBe(total(spec) - total({ ...spec, maxTokenLen: 1024 }));
   expect(saving(spec, 'model.loraRank=16')).toBeGreaterThan(0);
   expect(saving(ADAPTED, 'model.loraRank=16')).toBeUndefined();
   const bytes = planSavings(spec).map((s) => s.bytes);
@@ -197,7 +201,7 @@ test('penalties have a line where they are asked for', () => {
   const line = (sizes: DeviceSpec) => planMemory(sizes).find(({ name }) => name === 'penalties')?.bytes;
   expect(line(spec)).toBeUndefined();
   // A row of changed logits and one of counts for every slot.
-  const rows = 2 * spec.rollout!.maxSlots * config.vocabSize * 4;
+  const rows = 2 * spec.rollout!.maxNumSeqs * config.vocabSize * 4;
   expect(line({ ...spec, adjustedDraws: true })).toBeGreaterThan(rows);
 });
 
@@ -216,7 +220,7 @@ test('generation and scoring plan neither gradients nor moments; the plan prints
 
 test('a buffer beyond what the device binds is refused by its setting and the most it takes', () => {
   expect(() => checkBindings(spec, 1 << 20)).toThrow(
-    'The MLP activations of a micro-batch need 3145728 bytes in one buffer but this device binds at most 1048576; lower actor.maxTokenLen from 2048 to at most 682.',
+    'The MLP activations of a micro-batch need 3145728 bytes in one buffer but this device binds at most 1048576; lower actor.ppoMaxTokenLenPerGpu from 2048 to at most 682.',
   );
   expect(() => checkBindings(spec, 1 << 27)).not.toThrow();
 });

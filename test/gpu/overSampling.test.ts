@@ -23,9 +23,9 @@ const configOf = (partialRollout: boolean) =>
   resolveTrainConfig({
     name: 'tiny',
     model: { path: 'x' },
-    data: { trainBatchSize: 2, maxPromptLength: 16, maxResponseLength: 64, valSize: 1 },
-    rollout: { n: 4, maxSlots: MAX_SLOTS, overSampleRate: 1.5, partialRollout, stop: STOP },
-    actor: { ppoMiniBatchSize: 2, maxTokenLen: 160, optim: { lr: 1e-3 } },
+    data: { trainBatchSize: 2, maxPromptLength: 16, maxResponseLength: 64, valMaxSamples: 1 },
+    rollout: { n: 4, maxNumSeqs: MAX_SLOTS, overSampleRate: 1.5, partialRollout, stop: STOP },
+    actor: { ppoMiniBatchSize: 2, ppoMaxTokenLenPerGpu: 160, optim: { lr: 1e-3 } },
   });
 
 let engine: LocalEngine;
@@ -49,7 +49,7 @@ async function takeAllSlots(): Promise<void> {
 async function fit(partial: boolean, steps: number) {
   const config = configOf(partial);
   Object.assign(config.trainer, { totalTrainingSteps: steps, testFreq: 0, valBeforeTrain: false });
-  config.data.valSize = 0;
+  config.data.valMaxSamples = 0;
   const [taken, scored]: [Sample[][], string[]] = [[], []];
   const trainer = new GrpoTrainer({
     config,

@@ -57,7 +57,7 @@ async function run(gpu: Gpu, config: ModelConfig, weights: TensorMap | WeightSou
     await engine.forwardBackward(batch, { kind: 'coefficients', dLogProbs }, { temperature: 1 });
     await engine.optimizerStep(adam);
   }
-  const sizes = { maxSlots: 2, slotCapacity: 16, maxPrompts: 2, maxPromptLength: 16, maxBatchedTokens: 64 };
+  const sizes = { maxNumSeqs: 2, slotCapacity: 16, maxPrompts: 2, maxPromptLength: 16, maxBatchedTokens: 64 };
   const rollout = new WgslRolloutEngine(gpu, model, sizes);
   const sampling = { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: 8, stopTokenIds: [] };
   const key: [number, number] = [1, 1];
@@ -104,7 +104,7 @@ const spec: DeviceSpec = {
   lora,
   maxTokenLen: 128,
   maxPositions: 64,
-  rollout: { maxSlots: 2, slotCapacity: 32, maxPrompts: 2, maxPromptLength: 32, maxBatchedTokens: 64 },
+  rollout: { maxNumSeqs: 2, slotCapacity: 32, maxPrompts: 2, maxPromptLength: 32, maxBatchedTokens: 64 },
 };
 
 test.each(PACKED_FORMATS)('%s: the plan is what is allocated, and less than float32', async (format) => {

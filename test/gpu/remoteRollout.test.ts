@@ -30,7 +30,7 @@ const spec: EngineSpec = {
   maxTokenLen: 64,
   maxPositions: 128,
   speculative: { maxDraftTokens: 4, minNgram: 1, history: 4, adapt: false },
-  rollout: { maxSlots: 4, slotCapacity: 64, maxPrompts: 2, maxPromptLength: 16, maxBatchedTokens: 64 },
+  rollout: { maxNumSeqs: 4, slotCapacity: 64, maxPrompts: 2, maxPromptLength: 16, maxBatchedTokens: 64 },
 };
 const parameters = { type: 'object', properties: { x: { type: 'integer' } }, required: ['x'] } as const;
 const asked: Partial<SamplingParams>[] = [

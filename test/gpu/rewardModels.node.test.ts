@@ -42,9 +42,9 @@ test('two steps: the score is rule, classifier and judge by their weights', asyn
   const config = resolveTrainConfig({
     name: 'tiny',
     model: { path: 'x' },
-    data: { trainBatchSize: 2, maxPromptLength: 16, maxResponseLength: 24, valSize: 1 },
-    rollout: { n: 4, maxSlots: 4 },
-    actor: { ppoMiniBatchSize: 2, maxTokenLen: 80, optim: { lr: 0.05 } },
+    data: { trainBatchSize: 2, maxPromptLength: 16, maxResponseLength: 24, valMaxSamples: 1 },
+    rollout: { n: 4, maxNumSeqs: 4 },
+    actor: { ppoMiniBatchSize: 2, ppoMaxTokenLenPerGpu: 80, optim: { lr: 0.05 } },
     reward: { ruleWeight: 2, judge, model: { path: classifierPath, label: 'good', weight: 3 } },
     trainer: { totalTrainingSteps: 2 },
   });

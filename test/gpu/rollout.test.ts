@@ -30,7 +30,7 @@ test('more requests than slots: all are served as slots free', () =>
     const gpu = await testGpu();
     const model = tinyModel(gpu);
     const want = await run(new WgslRolloutEngine(gpu, model, SIZES), all);
-    const engine = new WgslRolloutEngine(gpu, model, { ...SIZES, maxSlots: 3, maxPrompts: 2, maxBatchedTokens: 7 });
+    const engine = new WgslRolloutEngine(gpu, model, { ...SIZES, maxNumSeqs: 3, maxPrompts: 2, maxBatchedTokens: 7 });
     const got = await runFreeing(engine, all);
     all.forEach((q, i) => expect(got[i]).toEqual(want.get(q.requestId)));
   }));

@@ -4,7 +4,7 @@ import type { GenerateRequest, Generation, SamplingParams } from '../../src/roll
 import { rng } from '../random.ts';
 import { tinyConfig } from './tinyModel.ts';
 
-export const SIZES = { maxSlots: 16, slotCapacity: 40, maxPrompts: 6, maxPromptLength: 20, maxBatchedTokens: 48 };
+export const SIZES = { maxNumSeqs: 16, slotCapacity: 40, maxPrompts: 6, maxPromptLength: 20, maxBatchedTokens: 48 };
 const SAMPLING: SamplingParams = {
   temperature: 1,
   topK: 0,

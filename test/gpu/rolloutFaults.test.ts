@@ -53,7 +53,7 @@ const LIMITS: AgentLimits = {
   maxToolResponseLength: 24,
   toolResponseTruncateSide: 'middle',
 };
-const sizes = { maxSlots: 6, slotCapacity: 180, maxPrompts: 3, maxPromptLength: 64, maxBatchedTokens: 128 };
+const sizes = { maxNumSeqs: 6, slotCapacity: 180, maxPrompts: 3, maxPromptLength: 64, maxBatchedTokens: 128 };
 const sampling: SamplingParams = {
   temperature: 1,
   topK: 0,
@@ -109,7 +109,7 @@ test(
       expect(reasons.size).toBeGreaterThan(1);
       // Every slot at once: one that was lost would leave one of these waiting for ever.
       const contextIds = Uint32Array.of(1, 2, 3);
-      const all = Array.from({ length: sizes.maxSlots }, (_, i) => ({
+      const all = Array.from({ length: sizes.maxNumSeqs }, (_, i) => ({
         requestId: `all.${i}`,
         key: [i, 0] as [number, number],
       }));

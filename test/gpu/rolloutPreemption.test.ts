@@ -6,7 +6,7 @@ import { testGpu, withGpu } from './gpu.ts';
 import { ids, prompts, request, SIZES } from './rolloutCases.ts';
 import { tinyModel } from './tinyModel.ts';
 
-const SHORT = { ...SIZES, maxSlots: 3, maxPrompts: 3, maxBatchedTokens: 24 };
+const SHORT = { ...SIZES, maxNumSeqs: 3, maxPrompts: 3, maxBatchedTokens: 24 };
 const TOOL = [ids(4), ids(2)];
 
 /** Settings that a resumed turn must carry on with, beside plain ones. */
@@ -60,7 +60,7 @@ test('the same samples alone, together, in other orders and preempted draw the s
       const engine = new WgslRolloutEngine(gpu, model, SHORT, option);
       expect(await runSlowly(engine, samples)).toEqual(want);
       expect(await runSlowly(engine, [...samples].reverse())).toEqual([...want].reverse());
-      expect((await engine.takeStats()).preemptions).toBeGreaterThanOrEqual(2 * (samples.length - SHORT.maxSlots));
+      expect((await engine.takeStats()).preemptions).toBeGreaterThanOrEqual(2 * (samples.length - SHORT.maxNumSeqs));
     }
   }),
 );
@@ -69,7 +69,7 @@ test('switched off, samples keep their slots while their tools run', () =>
   withGpu(async () => {
     const gpu = await testGpu();
     const engine = new WgslRolloutEngine(gpu, tinyModel(gpu), SHORT, { preemption: 'off' });
-    await runSlowly(engine, samples.slice(0, SHORT.maxSlots));
+    await runSlowly(engine, samples.slice(0, SHORT.maxNumSeqs));
     const [a, b, c, d] = samples.slice(0, 4).map((q) => engine.generate(q));
     await Promise.all([a, b, c]);
     const state = await Promise.race([d, new Promise((resolve) => setTimeout(() => resolve('waits'), 50))]);
@@ -135,7 +135,7 @@ test('weights changed in mid-turn: what follows is what the new weights draw aft
 test('abort keeps the tokens, and a later request goes on from them as if nothing had happened', () =>
   withGpu(async () => {
     const gpu = await testGpu();
-    const engine = new WgslRolloutEngine(gpu, tinyModel(gpu), { ...SIZES, maxSlots: 2 });
+    const engine = new WgslRolloutEngine(gpu, tinyModel(gpu), { ...SIZES, maxNumSeqs: 2 });
     const long = { stopTokenIds: [], maxNewTokens: 36 };
     const whole = await engine.generate(request(1, 0, long));
     engine.release('1.0');

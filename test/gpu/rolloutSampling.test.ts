@@ -136,7 +136,7 @@ test('a penalty takes away what was drawn; a bias brings in what is not likely',
 
 test('with settings of its own, a sample still draws the same alone and together with plain neighbours', () =>
   withGpu(async () => {
-    const { engine } = await newEngine({ ...SIZES, maxSlots: 5 });
+    const { engine } = await newEngine({ ...SIZES, maxNumSeqs: 5 });
     const mixed = all.map((q, i) => ({
       ...q,
       sampling: {

@@ -33,7 +33,7 @@ async function stream(
 test('10,000 short requests: every slot comes back, and memory stays as it was', { timeout: 300_000 }, () =>
   withGpu(async () => {
     const gpu = await testGpu();
-    const sizes = { maxSlots: 64, slotCapacity: 8, maxPrompts: 8, maxPromptLength: 20, maxBatchedTokens: 512 };
+    const sizes = { maxNumSeqs: 64, slotCapacity: 8, maxPrompts: 8, maxPromptLength: 20, maxBatchedTokens: 512 };
     const model = tinyModel(gpu, { numHiddenLayers: 1 });
     await prepareKernels(gpu, tinyConfig, { rollout: true }); // fewer rows have smaller tiles
     const engine = new WgslRolloutEngine(gpu, model, sizes);
@@ -69,7 +69,7 @@ test('10,000 short requests: every slot comes back, and memory stays as it was',
 
 test('lengths spread 1 to 20: slots at least 90% in use until the last tenth, less than 5% of rows for nothing', () =>
   withGpu(async () => {
-    const sizes = { maxSlots: 16, slotCapacity: 80, maxPrompts: 8, maxPromptLength: 20, maxBatchedTokens: 64 };
+    const sizes = { maxNumSeqs: 16, slotCapacity: 80, maxPrompts: 8, maxPromptLength: 20, maxBatchedTokens: 64 };
     const gpu = await testGpu();
     const engine = new WgslRolloutEngine(gpu, tinyModel(gpu, { numHiddenLayers: 1 }), sizes);
     const r = rng(21);
@@ -84,6 +84,6 @@ test('lengths spread 1 to 20: slots at least 90% in use until the last tenth, le
     });
     const rest = await engine.takeStats();
     const { liveRows, wastedRows, decodeSteps } = used!;
-    expect((liveRows - wastedRows) / (decodeSteps * sizes.maxSlots)).toBeGreaterThan(0.9);
+    expect((liveRows - wastedRows) / (decodeSteps * sizes.maxNumSeqs)).toBeGreaterThan(0.9);
     expect((wastedRows + rest.wastedRows) / (liveRows + rest.liveRows)).toBeLessThan(0.05);
   }));

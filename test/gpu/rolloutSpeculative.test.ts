@@ -34,13 +34,13 @@ const cases: [Preemption, number, number][] = [
 
 test.each(cases)('tokens, log-probs, masses and details are those of plain decoding: %s, %i slots, %i rows', (...c) =>
   withGpu(async () => {
-    const [preemption, maxSlots, verifyRows] = c;
+    const [preemption, maxNumSeqs, verifyRows] = c;
     const gpu = await testGpu();
     const model = tinyModel(gpu);
     const plain = new WgslRolloutEngine(gpu, model, SIZES);
     const want: Generation[][] = [];
     for (const q of samples) want.push(await twoTurns(plain, q));
-    const sizes = { ...SIZES, maxSlots, verifyRows };
+    const sizes = { ...SIZES, maxNumSeqs, verifyRows };
     const engine = new WgslRolloutEngine(gpu, model, sizes, { preemption, speculative: SPECULATIVE });
     // The history of the second round is right.
     for (const requests of [samples, [...samples].reverse()])
@@ -115,7 +115,7 @@ test('pairs of tokens, one mostly guessed and often wrongly, have the model’s 
     const prompt = prompts[1].map((id) => id % V);
     const probabilities = await pairProbabilities(new WgslEngine(gpu, model, 1024), prompt, V);
     expect(Math.abs(probabilities.reduce((a, b) => a + b, 0) - 1)).toBeLessThan(1e-4);
-    const sizes = { ...SIZES, maxSlots: 128, slotCapacity: 4, verifyRows: 256 };
+    const sizes = { ...SIZES, maxNumSeqs: 128, slotCapacity: 4, verifyRows: 256 };
     const engine = new WgslRolloutEngine(gpu, model, sizes, { speculative: { ...SPECULATIVE, maxDraftTokens: 1 } });
     const counts = new Array<number>(V * V).fill(0);
     const N = 2048;

@@ -48,7 +48,7 @@ const TOOLS: Tool[] = [
 const toolCalls = TOOLS.map(({ name, parameters }) => ({ name, parameters }));
 /** Tokens of a turn: enough for any call. */
 const LEFT = 56;
-const sizes = { ...SIZES, maxSlots: 8, slotCapacity: 140 };
+const sizes = { ...SIZES, maxNumSeqs: 8, slotCapacity: 140 };
 const prompt = Uint32Array.from(tokenizer.encode('Tom has 3 apples.'));
 
 const request = (s: number, format: CallFormat, more: Partial<SamplingParams> = {}): GenerateRequest => ({

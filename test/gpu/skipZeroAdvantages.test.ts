@@ -23,9 +23,9 @@ const configOf = (algorithm: object, actor: object = {}, ofModel: object = {}) =
   resolveTrainConfig({
     name: 'tiny',
     model: { path: 'x', ...ofModel },
-    data: { trainBatchSize: PROMPTS, maxPromptLength: 48, maxResponseLength: 24, valSize: 1 },
-    rollout: { n: PER_PROMPT, maxSlots: 8 },
-    actor: { ppoMiniBatchSize: PROMPTS, maxTokenLen: 1024, shuffle: false, ...actor },
+    data: { trainBatchSize: PROMPTS, maxPromptLength: 48, maxResponseLength: 24, valMaxSamples: 1 },
+    rollout: { n: PER_PROMPT, maxNumSeqs: 8 },
+    actor: { ppoMiniBatchSize: PROMPTS, ppoMaxTokenLenPerGpu: 1024, shuffle: false, ...actor },
     algorithm,
     trainer: { totalTrainingSteps: 1 },
   });
@@ -168,7 +168,7 @@ describe.each([
   test.each(['token-mean', 'seq-mean-token-mean', 'seq-mean-token-sum-norm'])(
     '%s, two epochs of two mini-batches in micro-batches of two: the same weights',
     async (lossAggMode) => {
-      const actor = { lossAggMode, ppoEpochs: 2, ppoMiniBatchSize: 3, ppoMicroBatchSize: 2, optim: SMOOTH };
+      const actor = { lossAggMode, ppoEpochs: 2, ppoMiniBatchSize: 3, ppoMicroBatchSizePerGpu: 2, optim: SMOOTH };
       const before = await engine.model.exportWeights();
       const { skipped, whole } = await both({}, actor, [1, 4]);
       expect([skipped.updates, whole.updates]).toEqual([4, 4]);

@@ -45,7 +45,7 @@ async function train(options: { maxArenaBytes?: number }, config: typeof tinyCon
     norms.push((await engine.optimizerStep(adam)).gradNorm);
   }
   const rollout = new WgslRolloutEngine(gpu, model, {
-    maxSlots: 2,
+    maxNumSeqs: 2,
     slotCapacity: 16,
     maxPrompts: 2,
     maxPromptLength: 16,

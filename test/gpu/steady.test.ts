@@ -72,7 +72,7 @@ test.each(['off', 'on'] as const)(
   (asyncScheduling) =>
     withGpu(async () => {
       const gpu = await testGpu();
-      const sizes = { maxSlots: 8, slotCapacity: 24, maxPrompts: 4, maxPromptLength: 16, maxBatchedTokens: 64 };
+      const sizes = { maxNumSeqs: 8, slotCapacity: 24, maxPrompts: 4, maxPromptLength: 16, maxBatchedTokens: 64 };
       const engine = new WgslRolloutEngine(gpu, tinyModel(gpu), sizes, { asyncScheduling });
       const sampling = { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: 20, stopTokenIds: [] };
       const prompts = [ids(7, 1), ids(11, 2)];

@@ -13,9 +13,9 @@ test('after two steps, three more create no buffer, pipeline or bind group', { t
     name: 'steady',
     seed: 3,
     model: { path: 'in memory' },
-    data: { trainBatchSize: 4, maxResponseLength: 24, maxPromptLength: 64, valSize: 8 },
+    data: { trainBatchSize: 4, maxResponseLength: 24, maxPromptLength: 64, valMaxSamples: 8 },
     rollout: { n: 4, asyncScheduling: 'on' }, // 'auto' may take to it later, and then makes a second read-back buffer
-    actor: { ppoMiniBatchSize: 2, maxTokenLen: 256, useKlLoss: true, klLossCoef: 0.01 },
+    actor: { ppoMiniBatchSize: 2, ppoMaxTokenLenPerGpu: 256, useKlLoss: true, klLossCoef: 0.01 },
     trainer: { totalTrainingSteps: 5 },
   });
   const model = { ...tinyConfig, vocabSize: 512, maxPositionEmbeddings: 128 };

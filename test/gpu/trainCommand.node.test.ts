@@ -9,7 +9,7 @@ import type { BestCheckpoint } from '../../src/cli/run/keptCheckpoints.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import type { LoggedRollout } from '../../src/report/rollouts.ts';
 
-const outDir = mkdtempSync(join(tmpdir(), 'webgrpo-train-'));
+const defaultLocalDir = mkdtempSync(join(tmpdir(), 'webgrpo-train-'));
 /** Follows from the problems drawn, so it is the same on every adapter: 31, 27.5, 28. */
 const METRIC = 'prompt_length/mean';
 const TINY = [
@@ -17,10 +17,15 @@ const TINY = [
     'data.trainBatchSize=2',
     'actor.ppoMiniBatchSize=2',
     'rollout.n=2',
-    'data.valSize=2',
+    'data.valMaxSamples=2',
     'trainer.valBeforeTrain=false',
   ],
-  ...['trainer.testFreq=0', 'trainer.profile=false', 'trainer.kernelTuning=off', `trainer.outDir=${outDir}`],
+  ...[
+    'trainer.testFreq=0',
+    'trainer.profile=false',
+    'trainer.kernelTuning=off',
+    `trainer.defaultLocalDir=${defaultLocalDir}`,
+  ],
 ];
 
 function train(...overrides: string[]) {
@@ -32,7 +37,7 @@ function train(...overrides: string[]) {
   return { status, stdout, said: stderr.split('\n') };
 }
 
-const inRun = (run: string, ...names: string[]) => join(outDir, run, ...names);
+const inRun = (run: string, ...names: string[]) => join(defaultLocalDir, run, ...names);
 const metricsOf = (run: string) => linesOf<Metrics>(inRun(run, 'metrics.jsonl'));
 const linesOf = <T>(path: string) =>
   readFileSync(path, 'utf8')

@@ -27,9 +27,9 @@ const configOf = (algorithm: object, actor: object = {}, rollout: object = {}) =
   resolveTrainConfig({
     name: 'tiny',
     model: { path: 'x' },
-    data: { trainBatchSize: PROMPTS, maxPromptLength: 48, maxResponseLength: 24, valSize: 1 },
-    rollout: { n: PER_PROMPT, maxSlots: 8, ...rollout },
-    actor: { ppoMiniBatchSize: PROMPTS, maxTokenLen: 1024, ...actor },
+    data: { trainBatchSize: PROMPTS, maxPromptLength: 48, maxResponseLength: 24, valMaxSamples: 1 },
+    rollout: { n: PER_PROMPT, maxNumSeqs: 8, ...rollout },
+    actor: { ppoMiniBatchSize: PROMPTS, ppoMaxTokenLenPerGpu: 1024, ...actor },
     algorithm,
     trainer: { totalTrainingSteps: 1 },
   });
@@ -137,7 +137,7 @@ test.each(LOSS_AGG_MODES)('%s: 1, 2, 3 and 7 micro-batches, one gradient', async
       [3, 7],
       [7, 3],
     ]) {
-      config.actor.ppoMicroBatchSize = sequences;
+      config.actor.ppoMicroBatchSizePerGpu = sequences;
       const cut = await gradientOf(config, data);
       expect(cut.microBatches).toBe(count);
       // Sums of some 200 terms in another order: a few dozen roundings of 6e-8.
@@ -225,7 +225,7 @@ test.each(['dapo', 'cispo', 'sapo'])('a custom loss that states %s has the gradi
 });
 
 test('a loss that returns nothing but zeros leaves KL and entropy terms, and reports its own numbers', async () => {
-  const config = configOf({}, { klLossCoef: 5, entropyCoeff: 10, ppoMicroBatchSize: 7 });
+  const config = configOf({}, { klLossCoef: 5, entropyCoeff: 10, ppoMicroBatchSizePerGpu: 7 });
   const data = await offPolicySamples(config, 0.2);
   const silent: CustomLoss = ({ logProbs, weights }) => ({
     dLogProbs: new Float32Array(logProbs.length),
@@ -274,11 +274,12 @@ test('a registered loss and advantage train by their names, their numbers set in
     return masks.map((mask, s) => Float64Array.from(mask, () => s % 2));
   });
   const config = configOf({ name: 'mine', advEstimator: 'mine_advantage' }, { policyLoss: { mineBeta: 0.5 } });
-  expect(config.actor.lossMode).toBe('mine');
+  expect(config.actor.policyLoss.lossMode).toBe('mine');
   expect(policyLossSpec(config).numbers).toMatchObject({ mineBeta: 0.5 });
   const data = await offPolicySamples(config, 0.2);
   expect(seen).toBe(data.samples.length);
-  const direct = await gradientOf({ ...config, actor: { ...config.actor, lossMode: 'vanilla' } }, data, beta);
+  const vanilla = { ...config.actor, policyLoss: { lossMode: 'vanilla' } };
+  const direct = await gradientOf({ ...config, actor: vanilla }, data, beta);
   expect(distance((await gradientOf(config, data)).gradient, direct.gradient)).toBe(0);
   const { gpu } = engine;
   expect((await checkPolicyLoss(beta, { gpu })).wgslError).toBeLessThan(1e-5);
@@ -325,7 +326,7 @@ test("a user's WGSL that is wrong, or whose names are taken, ends in one sentenc
 async function watchedUpdate(groups: number, maxTokenLen: number) {
   const config = configOf({}, { ppoMiniBatchSize: groups, shuffle: false });
   const data = await offPolicySamples(config, 0.2);
-  config.actor.maxTokenLen = maxTokenLen;
+  config.actor.ppoMaxTokenLenPerGpu = maxTokenLen;
   const log: string[] = [];
   const noted = (name: 'forwardBackward' | 'optimizerStep') => ({
     value: async (...args: never[]) => {

@@ -16,8 +16,8 @@ const configOf = (valKwargs: object) =>
   resolveTrainConfig({
     name: 'tiny',
     model: { path: 'x' },
-    data: { trainBatchSize: 2, maxPromptLength: 48, maxResponseLength: 12, valSize: PROBLEMS },
-    rollout: { n: 2, maxSlots: 6, valKwargs },
+    data: { trainBatchSize: 2, maxPromptLength: 48, maxResponseLength: 12, valMaxSamples: PROBLEMS },
+    rollout: { n: 2, maxNumSeqs: 6, valKwargs },
     actor: { ppoMiniBatchSize: 2 },
     trainer: { totalTrainingSteps: 1 },
   });

@@ -14,7 +14,7 @@ test('the table of docs/algorithms.md is what the recipes resolve to', () => {
     const { actor, algorithm } = resolveTrainConfig({ name: 'd', model: { path: 'm' }, algorithm: { name } });
     const s = { ...actor, ...algorithm };
     expect([lossMode, advEstimator, scaleRewards, lossAggMode, clip]).toEqual([
-      s.lossMode,
+      s.policyLoss.lossMode,
       s.advEstimator,
       s.scaleRewards,
       s.lossAggMode,

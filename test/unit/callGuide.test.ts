@@ -339,7 +339,7 @@ describe('tokens that may come next', () => {
 });
 
 describe('scheduler', () => {
-  const SIZES = { maxSlots: 4, slotCapacity: 200, maxPrompts: 4, maxPromptLength: 20, maxBatchedTokens: 64 };
+  const SIZES = { maxNumSeqs: 4, slotCapacity: 200, maxPrompts: 4, maxPromptLength: 20, maxBatchedTokens: 64 };
   const request = (s: number): GenerateRequest => ({
     requestId: `${s}`,
     contextIds: Uint32Array.of(1, 2, 3),
@@ -356,8 +356,8 @@ describe('scheduler', () => {
       logitBias: [[TAG, 100]] as [number, number][],
     },
   });
-  const serverOf = (maxSlots: number, preemption: Preemption = 'latest', speculative = false) =>
-    new RolloutServer(new ModelSlotDecoder({ ...SIZES, maxSlots }, V), {
+  const serverOf = (maxNumSeqs: number, preemption: Preemption = 'latest', speculative = false) =>
+    new RolloutServer(new ModelSlotDecoder({ ...SIZES, maxNumSeqs }, V), {
       preemption,
       vocabulary: () => vocabulary,
       ...(speculative && { speculative: { maxDraftTokens: 4, minNgram: 1, history: 4, adapt: false } }),

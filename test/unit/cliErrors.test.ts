@@ -32,7 +32,7 @@ function checkpoint(name: string): string {
 }
 
 function refused(args: string[], sentence: RegExp): void {
-  const { status, stdout, said } = webgrpo(...args, `trainer.outDir=${runs}`);
+  const { status, stdout, said } = webgrpo(...args, `trainer.defaultLocalDir=${runs}`);
   expect(said.join('\n')).toMatch(sentence);
   expect(said).toHaveLength(1);
   expect(stdout).toBe('');
@@ -119,14 +119,14 @@ test('a checkpoint that is cut short', () => {
 });
 
 test('a tokenizer with more tokens than the model has rows', () => {
-  const { said, status } = webgrpo('train', CONFIG, `model.path=${checkpoint('d')}`, `trainer.outDir=${runs}`);
+  const { said, status } = webgrpo('train', CONFIG, `model.path=${checkpoint('d')}`, `trainer.defaultLocalDir=${runs}`);
   expect(said.at(-1)).toMatch(/the tokenizer has 512 tokens but the model 53 rows; they are not of one model\.$/);
   expect(status).toBe(2);
   expect(existsSync(runs)).toBe(false);
 });
 
 test('a prompt longer than the limit, before anything is made', () => {
-  const { said, status } = webgrpo('train', CONFIG, 'data.maxPromptLength=24', `trainer.outDir=${runs}`);
+  const { said, status } = webgrpo('train', CONFIG, 'data.maxPromptLength=24', `trainer.defaultLocalDir=${runs}`);
   expect(said.at(-1)).toMatch(/^Problem "held-out-\d+" has a prompt of \d+ tokens, but at most 24 fit /);
   expect(status).toBe(2);
   expect(existsSync(runs)).toBe(false);
@@ -151,8 +151,8 @@ test.runIf(process.platform === 'linux')(
     const env = { ...process.env, VK_ICD_FILENAMES: '/nowhere/icd.json' };
     for (const args of [
       ['eval', CONFIG],
-      ['train', CONFIG, `trainer.outDir=${runs}`],
-      ['sft', 'configs/gsm8k-sft.yaml', `trainer.outDir=${runs}`],
+      ['train', CONFIG, `trainer.defaultLocalDir=${runs}`],
+      ['sft', 'configs/gsm8k-sft.yaml', `trainer.defaultLocalDir=${runs}`],
       ['generate', '--model', 'checkpoints/gsm8k-tool', '--prompt', 'x'],
     ]) {
       const { status, stdout, stderr } = spawnSync(process.execPath, [main, ...args], { encoding: 'utf8', env });
@@ -176,7 +176,7 @@ test('help and version', () => {
 
 test('a word for robustness that is none', () => {
   const env = { ...process.env, WEBGRPO_ROBUSTNESS: 'no' };
-  const args = ['scripts/webgrpo.mjs', 'train', CONFIG, `trainer.outDir=${runs}`];
+  const args = ['scripts/webgrpo.mjs', 'train', CONFIG, `trainer.defaultLocalDir=${runs}`];
   const { status, stderr } = spawnSync(process.execPath, args, { encoding: 'utf8', env });
   expect(stderr.trimEnd().split('\n').at(-1)).toMatch(/^WEBGRPO_ROBUSTNESS is "no"; allowed: on .* and off\./);
   expect(status).toBe(2);

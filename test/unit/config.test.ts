@@ -32,7 +32,12 @@ test.each(readdirSync('configs').filter((file) => file.endsWith('.yaml')))('conf
 test('the default recipe', () => {
   const config = parse(readFileSync('configs/gsm8k-tool.yaml', 'utf8'));
   expect(batchTable(config)).toMatchObject({ samples: 128, updates: 2 });
-  expect(config.actor).toMatchObject({ lossMode: 'vanilla', clipRatioLow: 0.2, clipRatioHigh: 0.28, clipRatioC: 3 });
+  expect(config.actor).toMatchObject({
+    policyLoss: { lossMode: 'vanilla' },
+    clipRatioLow: 0.2,
+    clipRatioHigh: 0.28,
+    clipRatioC: 3,
+  });
   expect(config.actor).toMatchObject({ lossAggMode: 'token-mean', gradClip: 1, klLossCoef: 0 });
   expect(config.actor.optim).toMatchObject({ lr: 3e-4, betas: [0.9, 0.95] });
   expect(policyLossSpec(config).numbers).toEqual({ clipRatioLow: 0.2, clipRatioHigh: 0.28, clipRatioC: 3 });
@@ -64,7 +69,7 @@ test('the KL switch and its coefficient follow each other', () => {
   expect(parse(MINIMAL, 'actor.klLossCoef=0.04', 'actor.useKlLoss=false').actor.klLossCoef).toBe(0);
 });
 
-test.each(['algorithm.useKlInReward=true', 'algorithm.overlongBuffer.len=16'])(
+test.each(['algorithm.useKlInReward=true', 'reward.overlongBuffer.len=16'])(
   'gdpo does not ignore %s, which changes a reward that it does not read',
   (override) => {
     const message = sentence(() => parse(MINIMAL, 'algorithm.name=gdpo', override));
@@ -101,10 +106,10 @@ test.each([
     't.yaml: actor.ppoMiniBatchSize is 6 prompts, which does not divide data.trainBatchSize 16; the nearest that do are 4 and 8.',
   ],
   [
-    'actor.ppoMicroBatchSize=48',
-    't.yaml: actor.ppoMicroBatchSize is 48 sequences, which does not divide the mini-batch of 8 prompts x 8 samples = 64; the nearest that do are 32 and 64.',
+    'actor.ppoMicroBatchSizePerGpu=48',
+    't.yaml: actor.ppoMicroBatchSizePerGpu is 48 sequences, which does not divide the mini-batch of 8 prompts x 8 samples = 64; the nearest that do are 32 and 64.',
   ],
-  ['actor.maxTokenLen=100', 'one sequence may take data.maxPromptLength + data.maxResponseLength = 320'],
+  ['actor.ppoMaxTokenLenPerGpu=100', 'one sequence may take data.maxPromptLength + data.maxResponseLength = 320'],
   ['rollout.n', 'Cannot read the override "rollout.n"; write it as actor.optim.lr=1e-4.'],
   ['name.x=1', 'The override "name.x=1" sets a key inside "name", which is a value.'],
 ])('bad input %s ends in one sentence', (override, expected) => {
@@ -138,14 +143,14 @@ test.each([
   ['learning_rate', 'actor.optim.lr', 'TRL'],
   ['epsilon_high', 'actor.clipRatioHigh', 'TRL'],
   ['max_completion_length', 'data.maxResponseLength', 'TRL'],
-  ['loss_type', 'actor.lossMode', 'TRL'],
+  ['loss_type', 'actor.policyLoss.lossMode', 'TRL'],
   ['trainer.num_iterations', undefined, ''],
   ['actor_rollout_ref.actor.clip_ratio_low', 'actor.clipRatioLow', 'verl'],
-  ['actor_rollout_ref.rollout.max_num_seqs', 'rollout.maxSlots', 'verl'],
+  ['actor_rollout_ref.rollout.max_num_seqs', 'rollout.maxNumSeqs', 'verl'],
   ['actor_rollout_ref.actor.tau_pos', 'actor.policyLoss.tauPos', 'verl'],
   ['actor.tauPos', 'actor.policyLoss.tauPos', 'verl'],
-  ['trainer.default_local_dir', 'trainer.outDir', 'verl'],
-  ['reward.reward_kwargs.overlong_buffer_cfg.len', 'algorithm.overlongBuffer.len', 'verl'],
+  ['trainer.default_local_dir', 'trainer.defaultLocalDir', 'verl'],
+  ['reward.reward_kwargs.overlong_buffer_cfg.len', 'reward.overlongBuffer.len', 'verl'],
 ])('the name %s of a peer gets the hint %s', (name, key, peer) => {
   const message = sentence(() => parse(MINIMAL, `${name}=1`));
   if (key === undefined) expect(message).not.toContain('calls it so');
@@ -223,7 +228,7 @@ test('length of a run and its problems: rules that span keys', () => {
   expect(sentence(() => parse(MINIMAL, 'data.difficulty.hard=0.9'))).toContain('hard is 0.9, above easy 0.75');
   expect(sentence(() => parse(MINIMAL, 'data.trainMaxSamples=0'))).toContain('allowed: integer >= 1, or -1');
   expect(sentence(() => parse(MINIMAL, 'task.valPath={}'))).toContain('allowed: text, list of texts, or texts by name');
-  expect(sentence(() => parse(MINIMAL, 'actor.optim.lrScheduler=linear', 'actor.optim.lrWarmupStepsRatio=1'))).toBe(
+  expect(sentence(() => parse(MINIMAL, 'actor.optim.lrSchedulerType=linear', 'actor.optim.lrWarmupStepsRatio=1'))).toBe(
     't.yaml: actor.optim.lrWarmupStepsRatio is 1, but a linear schedule needs it below 1.',
   );
   const { trainer } = parse(MINIMAL, 'trainer.stopWhen={metric: actor/entropy, atMost: 0.1}');

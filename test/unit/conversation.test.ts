@@ -52,7 +52,7 @@ test('of a text, what may begin a stop string is held back', () => {
 /** Says the turns, one after the other, from what a slot's context holds. */
 function conversationThatSays(turns: string[], stop: string[] = [], contextLength = 200) {
   const promptIds = tokenizer.encodeChat([{ role: 'user', content: 'What is 1 + 1?' }]);
-  const sizes = { maxSlots: 1, slotCapacity: contextLength - promptIds.length, maxPrompts: 1 };
+  const sizes = { maxNumSeqs: 1, slotCapacity: contextLength - promptIds.length, maxPrompts: 1 };
   const decoder = new ModelSlotDecoder({ ...sizes, maxPromptLength: promptIds.length, maxBatchedTokens: 256 });
   decoder.vocabSize = tokenizer.vocabSize;
   let turn = 0;

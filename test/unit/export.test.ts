@@ -39,8 +39,8 @@ const rows = (path: string) => {
 };
 
 beforeAll(async () => {
-  await run('verl', MODEL).to(join(folder, 'verl'), 'trainer.totalTrainingSteps=2', 'data.valSize=5');
-  await run('trl', MODEL).to(join(folder, 'trl'), 'trainer.totalTrainingSteps=2', 'data.valSize=5');
+  await run('verl', MODEL).to(join(folder, 'verl'), 'trainer.totalTrainingSteps=2', 'data.valMaxSamples=5');
+  await run('trl', MODEL).to(join(folder, 'trl'), 'trainer.totalTrainingSteps=2', 'data.valMaxSamples=5');
 }, 60_000);
 
 test('every override is a name of verl, whatever the algorithm', () => {
@@ -57,7 +57,7 @@ test('every override is a name of verl, whatever the algorithm', () => {
 
 test('values say what our config says', () => {
   const { overrides, notCarried } = verlRun(
-    config('actor.lossMode=dro', 'actor.policyLoss.droBeta=0.1', 'rollout.topK=0', 'rollout.minP=0.1'),
+    config('actor.policyLoss.lossMode=dro', 'actor.policyLoss.droBeta=0.1', 'rollout.topK=0', 'rollout.minP=0.1'),
     '$HERE',
   );
   const of = Object.fromEntries(overrides);
@@ -68,7 +68,7 @@ test('values say what our config says', () => {
     'actor_rollout_ref.actor.policy_loss.loss_mode': 'dro',
     'trainer.save_freq': -1,
   });
-  expect(notCarried).toContain('actor.lossMode dro: since verl 0.9.0.');
+  expect(notCarried).toContain('actor.policyLoss.lossMode dro: since verl 0.9.0.');
   expect(notCarried).toContain('rollout.minP 0.1: verl has no such setting.');
   expect(hydraWord(['a.betas', [0.9, 0.95]])).toBe("'a.betas=[0.9,0.95]'");
   expect(hydraWord(['a.path', '$HERE/model'])).toBe('"a.path=$HERE/model"');

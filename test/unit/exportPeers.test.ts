@@ -26,8 +26,13 @@ const config = (...overrides: string[]) => parseTrainConfig(text, { source: CONF
 /** Configs that reach every name an export writes. */
 const configs = () => [
   ...Object.keys(RECIPES).map((name) => config(`algorithm.name=${name}`, 'rollout.n=4')),
-  ...Object.keys(POLICY_LOSSES).map((loss) => config(`actor.lossMode=${loss}`, 'rollout.n=4')),
-  config('actor.lossMode=sapo', 'actor.policyLoss.tauPos=1', 'actor.policyLoss.tauNeg=2', 'rollout.minP=0.1'),
+  ...Object.keys(POLICY_LOSSES).map((loss) => config(`actor.policyLoss.lossMode=${loss}`, 'rollout.n=4')),
+  config(
+    'actor.policyLoss.lossMode=sapo',
+    'actor.policyLoss.tauPos=1',
+    'actor.policyLoss.tauNeg=2',
+    'rollout.minP=0.1',
+  ),
   config('actor.useKlLoss=true', 'rollout.multiTurn.enable=false', 'actor.optim.lrWarmupSteps=3'),
 ];
 const matches = (source: string, pattern: RegExp) => [...source.matchAll(pattern)].map(([, name]) => name);
@@ -40,7 +45,7 @@ beforeAll(async () => {
   const io = { json: true, result: () => {}, text: () => {} };
   for (const trainer of ['verl', 'trl']) {
     const flags = { out: join(out, trainer), config: CONFIG };
-    const overrides = ['trainer.totalTrainingSteps=2', 'data.valSize=5'];
+    const overrides = ['trainer.totalTrainingSteps=2', 'data.valMaxSamples=5'];
     await exportRun.run({ positionals: [trainer, 'checkpoints/gsm8k-tool'], overrides, flags }, io);
   }
 }, 120_000);

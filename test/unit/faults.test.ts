@@ -16,7 +16,7 @@ import { rng } from '../random.ts';
 import { problem, tokenizer } from '../scriptedEngine.ts';
 import { ModelSlotDecoder } from '../slotDecoder.ts';
 
-const SIZES = { maxSlots: 24, slotCapacity: 200, maxPrompts: 4, maxPromptLength: 64, maxBatchedTokens: 256 };
+const SIZES = { maxNumSeqs: 24, slotCapacity: 200, maxPrompts: 4, maxPromptLength: 64, maxBatchedTokens: 256 };
 const LIMITS: AgentLimits = {
   maxPromptLength: 64,
   maxResponseLength: 200,
@@ -200,7 +200,7 @@ function expectPlainText({ responseIds, mask, numTurns }: Trajectory): void {
 /** With 'off', a slot that is lost to anyone leaves one of these waiting for ever. */
 async function takeAllSlots(engine: ScriptedServer): Promise<void> {
   const contextIds = Uint32Array.of(1, 2, 3);
-  const requestIds = Array.from({ length: SIZES.maxSlots }, (_, i) => `all.${i}`);
+  const requestIds = Array.from({ length: SIZES.maxNumSeqs }, (_, i) => `all.${i}`);
   const one = { contextIds, promptLength: 3, sampling };
   await Promise.all(requestIds.map((requestId, i) => engine.generate({ ...one, requestId, key: [i, 0] })));
   for (const requestId of requestIds) engine.release(requestId);

@@ -52,7 +52,7 @@ test('checkPolicyLoss names the token where gradient and value disagree, of rows
 });
 
 test('a name is unknown until it is registered; numbers of its own are keys, others are refused', () => {
-  expect(() => resolved({ lossMode: 'later' })).toThrow('"actor.lossMode" is "later"; allowed: vanilla | ');
+  expect(() => resolved({ lossMode: 'later' })).toThrow('"actor.policyLoss.lossMode" is "later"; allowed: vanilla | ');
   registerPolicyLoss('later', { numbers: { laterBeta: 1 }, row });
   registerAdvantage('later_advantage', ({ masks }) => masks.map((mask) => new Float64Array(mask.length)));
   const config = resolved({ lossMode: 'later', policyLoss: { laterBeta: 2 } }, { advEstimator: 'later_advantage' });
@@ -109,7 +109,7 @@ test('--import registers before the config is read; a module without a default f
     'configs/gsm8k-tool.yaml',
     'algorithm.name=from_file',
     `model.path=${out}/none`,
-    `trainer.outDir=${out}`,
+    `trainer.defaultLocalDir=${out}`,
   ];
   expect(run(...asked).stderr).toMatch(/"algorithm\.name" is "from_file"; allowed/);
   const imported = run(...asked, '--import', file);

@@ -10,7 +10,7 @@ import { chromeTrace } from '../../src/report/profileTrace.ts';
 import { RunFolder } from '../../src/cli/run/runFolder.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 
-const SETTINGS = { maxResponseLength: 256, maxSlots: 8, toolTimeoutS: 10 };
+const SETTINGS = { maxResponseLength: 256, maxNumSeqs: 8, toolTimeoutS: 10 };
 
 const sample = (id: string, ms: number, more: Partial<SampleProfile> = {}): SampleProfile => ({
   id,
@@ -126,7 +126,7 @@ test('advice names the setting and a value', () => {
     ],
   });
   expect(advice([queued], SETTINGS)).toEqual([
-    "50% of the samples' time was waiting for a slot: raise rollout.maxSlots above 8.",
+    "50% of the samples' time was waiting for a slot: raise rollout.maxNumSeqs above 8.",
   ]);
   const tools = flat(20, {
     tokens: 250,
@@ -196,7 +196,7 @@ test('recording a step of 128 samples costs milliseconds', () => {
 });
 
 test('the command writes page and trace of a run folder', async () => {
-  const config = { data: { maxResponseLength: 256 }, rollout: { maxSlots: 8, multiTurn: { toolTimeoutS: 10 } } };
+  const config = { data: { maxResponseLength: 256 }, rollout: { maxNumSeqs: 8, multiTurn: { toolTimeoutS: 10 } } };
   const path = join(mkdtempSync(join(tmpdir(), 'webgrpo-profile-')), 'run');
   const { folder } = await RunFolder.create(path, config);
   const io = { json: true, result: vi.fn(), text: vi.fn() };

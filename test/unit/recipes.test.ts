@@ -11,7 +11,7 @@ const resolved = (algorithm: object, actor: object = {}) =>
 
 test('a recipe sets loss, advantage, aggregation and clip; the user overrides any', () => {
   const dapo = resolved({ name: 'dapo' });
-  expect(dapo.actor).toMatchObject({ lossMode: 'vanilla', lossAggMode: 'token-mean', clipRatioC: 10 });
+  expect(dapo.actor).toMatchObject({ policyLoss: { lossMode: 'vanilla' }, lossAggMode: 'token-mean', clipRatioC: 10 });
   expect(dapo.actor).toMatchObject({ clipRatioLow: 0.2, clipRatioHigh: 0.28 });
   expect(dapo.algorithm.filterGroups).toEqual({ enable: true, metric: 'acc', maxNumGenBatches: 10 });
   const off = resolved({ name: 'dapo', filterGroups: { enable: false } }, { clipRatio: 0.1, clipRatioHigh: 0.3 });
@@ -31,7 +31,7 @@ test("a recipe's numbers come with it, another number of the same loss beside th
     tauNeg: 1.05,
   });
   expect(policyLossSpec(resolved({ name: 'kl_cov' })).numbers).toMatchObject({ klCovRatio: 2e-3, ppoKlCoef: 1 });
-  expect(policyLossSpec(resolved({}, { lossMode: 'kl_cov' })).numbers).toMatchObject({
+  expect(policyLossSpec(resolved({}, { policyLoss: { lossMode: 'kl_cov' } })).numbers).toMatchObject({
     klCovRatio: 2e-4,
     ppoKlCoef: 0.1,
   });
@@ -46,7 +46,9 @@ test.each(Object.keys(RECIPES))('%s resolves, and nothing is written into the ta
 test('unknown names and values say what is allowed', () => {
   expect(() => resolved({ name: 'ppo' })).toThrow('"algorithm.name" is "ppo"; allowed: grpo | dr_grpo |');
   expect(() => resolved({ name: 'toString' })).toThrow('"algorithm.name" is "toString"');
-  expect(() => resolved({}, { lossMode: 'x' })).toThrow('"actor.lossMode" is "x"; allowed: vanilla | dppo_tv |');
+  expect(() => resolved({}, { policyLoss: { lossMode: 'x' } })).toThrow(
+    '"actor.policyLoss.lossMode" is "x"; allowed: vanilla | dppo_tv |',
+  );
   expect(() => resolved({}, { clipRatioC: 1 })).toThrow('clipRatioC is 1; the dual-clip bound must be above 1');
 });
 

@@ -6,7 +6,7 @@ import type { GenerateRequest, Generation, SamplingParams } from '../../src/roll
 import { rng } from '../random.ts';
 import { ModelSlotDecoder } from '../slotDecoder.ts';
 
-const SIZES = { maxSlots: 16, slotCapacity: 96, maxPrompts: 16, maxPromptLength: 20, maxBatchedTokens: 64 };
+const SIZES = { maxNumSeqs: 16, slotCapacity: 96, maxPrompts: 16, maxPromptLength: 20, maxBatchedTokens: 64 };
 const SAMPLING: SamplingParams = {
   temperature: 1,
   topK: 0,
@@ -57,7 +57,7 @@ test.each(['off', 'on'] as const)(
   '10,000 requests with updates in the middle: every slot and every token is accounted for, async %s',
   async (asyncScheduling) => {
     const { server, decoder } = serverOf(
-      { ...SIZES, maxSlots: 64, maxPrompts: 8, slotCapacity: 8, maxBatchedTokens: 512 },
+      { ...SIZES, maxNumSeqs: 64, maxPrompts: 8, slotCapacity: 8, maxBatchedTokens: 512 },
       { asyncScheduling },
     );
     const make = (i: number) => ({ ...request(i % 4, i, { maxNewTokens: 1 + (i % 8) }), requestId: `${i}` });
@@ -97,12 +97,12 @@ test('lengths spread 1 to 20: slots at least 90% in use until the last tenth, le
   });
   const rest = await server.takeStats();
   const { liveRows, wastedRows, decodeSteps } = used!;
-  expect((liveRows - wastedRows) / (decodeSteps * SIZES.maxSlots)).toBeGreaterThan(0.9);
+  expect((liveRows - wastedRows) / (decodeSteps * SIZES.maxNumSeqs)).toBeGreaterThan(0.9);
   expect((wastedRows + rest.wastedRows) / (liveRows + rest.liveRows)).toBeLessThan(0.05);
 });
 
 test('one slot: waiting requests are served in the order of their arrival', async () => {
-  const { server } = serverOf({ ...SIZES, maxSlots: 1 });
+  const { server } = serverOf({ ...SIZES, maxNumSeqs: 1 });
   const answered: number[] = [];
   await Promise.all(
     [0, 1, 2, 3, 4].map(async (i) => {
@@ -152,19 +152,19 @@ test.each<[Preemption, number]>([
   ['parked', 1],
   ['latest', 3],
   ['latest', 1],
-])('turns with waits of every length draw what they draw alone: %s, %i slots', async (preemption, maxSlots) => {
-  for (const asyncScheduling of ['off', 'on'] as const) await sameTurns({ preemption, asyncScheduling }, maxSlots);
+])('turns with waits of every length draw what they draw alone: %s, %i slots', async (preemption, maxNumSeqs) => {
+  for (const asyncScheduling of ['off', 'on'] as const) await sameTurns({ preemption, asyncScheduling }, maxNumSeqs);
 });
 
-async function sameTurns(options: RolloutOptions, maxSlots: number): Promise<void> {
+async function sameTurns(options: RolloutOptions, maxNumSeqs: number): Promise<void> {
   const alone = serverOf().server;
   const samples = [0, 1, 2, 3].flatMap((p) => [0, 1, 2, 3].map((s) => request(p, s)));
   const want: Generation[][] = [];
   for (const q of samples) want.push(await turns(alone, q, () => Promise.resolve()));
-  const sizes = { ...SIZES, maxSlots, maxPrompts: Math.max(2, maxSlots), maxBatchedTokens: 9 };
+  const sizes = { ...SIZES, maxNumSeqs, maxPrompts: Math.max(2, maxNumSeqs), maxBatchedTokens: 9 };
   const { server, decoder } = serverOf(sizes, options);
   decoder.takesTime = true;
-  const r = rng(maxSlots);
+  const r = rng(maxNumSeqs);
   const wait = async () => {
     for (let n = Math.floor(r.uniform() * 20); n > 0; n--) await tick();
   };
@@ -179,7 +179,7 @@ async function sameTurns(options: RolloutOptions, maxSlots: number): Promise<voi
 test('with async scheduling one pass is in flight while the last is read, and no row is past its limit', async () => {
   const most: Record<string, number> = {};
   for (const asyncScheduling of ['off', 'on'] as const) {
-    const { server, decoder } = serverOf({ ...SIZES, maxSlots: 4 }, { asyncScheduling });
+    const { server, decoder } = serverOf({ ...SIZES, maxNumSeqs: 4 }, { asyncScheduling });
     const read = decoder.readState.bind(decoder);
     let inFlight = 0;
     decoder.readState = async () => {
@@ -212,7 +212,7 @@ test('the latest running sample gives way to one that arrived before it, and dra
   const sizes = { ...SIZES, slotCapacity: 2000 };
   const [early, late] = [request(0, 0), request(1, 0, { stopTokenIds: [], maxNewTokens: 2000 })];
   const want = await serverOf(sizes).server.generate(late);
-  const { server, decoder } = serverOf({ ...sizes, maxSlots: 1 }, { preemption: 'latest' });
+  const { server, decoder } = serverOf({ ...sizes, maxNumSeqs: 1 }, { preemption: 'latest' });
   decoder.takesTime = true;
   const order: string[] = [];
   const first = await server.generate(early);
@@ -235,7 +235,7 @@ test('the latest running sample gives way to one that arrived before it, and dra
 });
 
 test('with no policy, a sample that waits for its tool keeps its slot, and its next turn recomputes nothing', async () => {
-  const { server } = serverOf({ ...SIZES, maxSlots: 1 }, { preemption: 'off' });
+  const { server } = serverOf({ ...SIZES, maxNumSeqs: 1 }, { preemption: 'off' });
   const first = await server.generate(request(1, 0));
   const other = server.generate(request(2, 0));
   for (let i = 0; i < 20; i++) await tick();
@@ -248,7 +248,7 @@ test('with no policy, a sample that waits for its tool keeps its slot, and its n
 });
 
 test('abort: waiting, in prefill, drawing and unknown ones; every slot comes back', async () => {
-  const { server, decoder } = serverOf({ ...SIZES, maxSlots: 2, maxBatchedTokens: 4, slotCapacity: 4000 });
+  const { server, decoder } = serverOf({ ...SIZES, maxNumSeqs: 2, maxBatchedTokens: 4, slotCapacity: 4000 });
   decoder.takesTime = true;
   const requests = [0, 1, 2, 3].map((p) => request(p, 0, { maxNewTokens: 4000, stopTokenIds: [] }));
   const running = requests.map((q) => server.generate(q));
@@ -264,7 +264,7 @@ test('abort: waiting, in prefill, drawing and unknown ones; every slot comes bac
 });
 
 test('a decoder that fails tells everyone who waits', async () => {
-  const { server, decoder } = serverOf({ ...SIZES, maxSlots: 1 });
+  const { server, decoder } = serverOf({ ...SIZES, maxNumSeqs: 1 });
   decoder.readState = () => Promise.reject(new Error('device lost'));
   const results = await Promise.allSettled([server.generate(request(0, 0)), server.generate(request(1, 0))]);
   expect(results.map((r) => (r as PromiseRejectedResult).reason as unknown)).toEqual([

@@ -10,12 +10,12 @@ import { RunFolder } from '../../src/cli/run/runFolder.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { InputError } from '../../src/errors.ts';
 
-let outDir: string;
+let defaultLocalDir: string;
 let folder: RunFolder;
 
 beforeEach(async () => {
-  outDir = mkdtempSync(join(tmpdir(), 'webgrpo-folder-'));
-  ({ folder } = await RunFolder.create(join(outDir, 'run'), {}));
+  defaultLocalDir = mkdtempSync(join(tmpdir(), 'webgrpo-folder-'));
+  ({ folder } = await RunFolder.create(join(defaultLocalDir, 'run'), {}));
   vi.restoreAllMocks();
   vi.spyOn(process.stderr, 'write').mockReturnValue(true);
 });
@@ -87,7 +87,7 @@ const config = (trainer: object) =>
     name: 'run',
     model: { path: 'x' },
     data: { maxPromptLength: 8, maxResponseLength: 8 },
-    trainer: { outDir, ...trainer },
+    trainer: { defaultLocalDir, ...trainer },
   });
 
 test('where a run goes on from, by mode', async () => {
@@ -101,7 +101,9 @@ test('where a run goes on from, by mode', async () => {
   expect(await checkpointToResume(config({}))).toBeUndefined();
   expect(await fromPath(folder.checkpoint(9))).toBe(folder.checkpoint(9));
   expect(await fromPath(folder.path)).toBe(folder.checkpoint(10));
-  await expect(fromPath(outDir)).rejects.toThrow(/is no checkpoint of a training run, and holds none; give a folder/);
+  await expect(fromPath(defaultLocalDir)).rejects.toThrow(
+    /is no checkpoint of a training run, and holds none; give a folder/,
+  );
   save(11, []); // of a supervised run: a model alone
   expect(await auto()).toBeUndefined();
 });

@@ -80,7 +80,7 @@ describe('guesses', () => {
   });
 });
 
-const SIZES = { maxSlots: 16, slotCapacity: 96, maxPrompts: 16, maxPromptLength: 20, maxBatchedTokens: 64 };
+const SIZES = { maxNumSeqs: 16, slotCapacity: 96, maxPrompts: 16, maxPromptLength: 20, maxBatchedTokens: 64 };
 const prompts = [5, 13, 20, 1].map((n) => Uint32Array.from({ length: n }, (_, i) => (i * 7 + n) % 64));
 
 function request(prompt: number, sample: number, sampling: Partial<SamplingParams> = {}): GenerateRequest {
@@ -109,15 +109,15 @@ test.each<[Preemption, number, number]>([
   ['parked', 3, 30],
   ['latest', 3, 5],
   ['latest', 1, 12],
-])('guessing changes nothing in what is drawn: %s, %i slots, %i rows', async (preemption, maxSlots, verifyRows) => {
+])('guessing changes nothing in what is drawn: %s, %i slots, %i rows', async (preemption, maxNumSeqs, verifyRows) => {
   const samples = [0, 1, 2, 3].flatMap((p) => [0, 1, 2, 3].map((s) => request(p, s)));
   const plain = new RolloutServer(new ModelSlotDecoder(SIZES));
   const want: Generation[][] = [];
   for (const q of samples) want.push(await turns(plain, q, () => Promise.resolve()));
-  const sizes = { ...SIZES, maxSlots, verifyRows, maxPrompts: Math.max(2, maxSlots) };
+  const sizes = { ...SIZES, maxNumSeqs, verifyRows, maxPrompts: Math.max(2, maxNumSeqs) };
   const speculative = { maxDraftTokens: 6, minNgram: 1, history: 8, adapt: false };
   const server = new RolloutServer(new ModelSlotDecoder(sizes), { preemption, speculative });
-  const r = rng(maxSlots);
+  const r = rng(maxNumSeqs);
   const wait = async () => {
     for (let n = Math.floor(r.uniform() * 20); n > 0; n--) await nextTask();
   };
@@ -136,7 +136,7 @@ test.each<[Preemption, number, number]>([
 test('alone and sure of itself, a sample takes far fewer passes', async () => {
   const passes: number[] = [];
   for (const speculative of [undefined, { maxDraftTokens: 8, minNgram: 2, history: 8, adapt: false }]) {
-    const sizes = { ...SIZES, maxSlots: 1, verifyRows: 9 };
+    const sizes = { ...SIZES, maxNumSeqs: 1, verifyRows: 9 };
     const server = new RolloutServer(new ModelSlotDecoder(sizes), { speculative });
     for (let round = 0; round < 2; round++) {
       await server.takeStats();

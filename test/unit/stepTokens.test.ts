@@ -30,12 +30,13 @@ const sample = (
   },
 });
 
-const configOf = (algorithm: object) =>
+const configOf = (algorithm: object, reward: object = {}) =>
   resolveTrainConfig({
     name: 't',
     model: { path: 'x' },
     data: { maxPromptLength: 8, maxResponseLength: 8 },
     algorithm,
+    reward,
   });
 const table = (rows: ArrayLike<number>[]) => rows.map((row) => Array.from(row));
 
@@ -53,12 +54,14 @@ test('overlong penalty, truncation mask and KL in the reward', () => {
     sample([1, 1, 1, 1, 1, 1, 1, 1], { score: 1, acc: 1 }, 'max_tokens'),
     sample([1, 1], { score: 0, acc: 0 }),
   ];
-  const config = configOf({
-    maskTruncated: true,
-    overlongBuffer: { len: 4 },
-    useKlInReward: true,
-    klCtrl: { klCoef: 0.5 },
-  });
+  const config = configOf(
+    {
+      maskTruncated: true,
+      useKlInReward: true,
+      klCtrl: { klCoef: 0.5 },
+    },
+    { overlongBuffer: { len: 4 } },
+  );
   const refLogProbs = samples.map(({ trajectory }) => trajectory.logProbs.map(() => -1.5));
   const got = stepTokens(config, samples, { refLogProbs });
   expect(got.rewards[0]).toBeCloseTo(1 - 1 - 0.5 * 8 * 0.5, 6);

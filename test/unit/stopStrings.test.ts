@@ -86,7 +86,7 @@ describe('vocabulary', () => {
 });
 
 describe('scheduler', () => {
-  const SIZES = { maxSlots: 4, slotCapacity: 96, maxPrompts: 4, maxPromptLength: 20, maxBatchedTokens: 64 };
+  const SIZES = { maxNumSeqs: 4, slotCapacity: 96, maxPrompts: 4, maxPromptLength: 20, maxBatchedTokens: 64 };
   /** Token t is two letters. */
   const letters = Array.from({ length: 64 }, (_, t) => String.fromCharCode(97 + (t % 8), 97 + (t >> 3)));
   const vocabulary = vocabularyOfTexts(letters);
@@ -145,8 +145,8 @@ describe('scheduler', () => {
       expect(stop.some((s) => text.includes(s))).toBe(true);
       expect(stop.some((s) => text.slice(0, -2).includes(s))).toBe(false);
     }
-    expect(await Promise.all(requests.map((q) => turns(newServer({ ...SIZES, maxSlots: 1 }), q)))).toEqual(want);
-    const shared = newServer({ ...SIZES, maxSlots: 2 });
+    expect(await Promise.all(requests.map((q) => turns(newServer({ ...SIZES, maxNumSeqs: 1 }), q)))).toEqual(want);
+    const shared = newServer({ ...SIZES, maxNumSeqs: 2 });
     expect(await Promise.all(requests.map((q) => turns(shared, q)))).toEqual(want);
   });
 

@@ -7,8 +7,8 @@ import { withWarmStart } from '../../src/cli/run/warmStart.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { parseSftConfig } from '../../src/grpo/config/text.ts';
 
-const trainConfig = (path: string, outDir: string) =>
-  resolveTrainConfig({ name: 'x', model: { path }, trainer: { outDir } });
+const trainConfig = (path: string, defaultLocalDir: string) =>
+  resolveTrainConfig({ name: 'x', model: { path }, trainer: { defaultLocalDir } });
 
 test('a model that is no YAML stays as it is', async () => {
   const config = trainConfig('runs/other', 'runs');
@@ -19,7 +19,7 @@ test('a warm start that this very config has made is used again, beside the run'
   const folder = mkdtempSync(join(tmpdir(), 'webgrpo-warm-'));
   const source = join(folder, 'sft.yaml');
   writeFileSync(source, 'name: warm\n');
-  const overrides = [`trainer.outDir=${folder}`];
+  const overrides = [`trainer.defaultLocalDir=${folder}`];
   await RunFolder.create(join(folder, 'warm'), parseSftConfig('name: warm\n', { source, overrides }));
   mkdirSync(join(folder, 'warm', 'checkpoints', 'step-3'), { recursive: true });
   const config = await withWarmStart(trainConfig(source, folder));

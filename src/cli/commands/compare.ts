@@ -32,7 +32,7 @@ export const compare: Command = {
     ...IMPORT_FLAG,
     algorithms: { value: 'A,B', help: `names of algorithm.name; absent = ${ALGORITHMS}` },
     seeds: { value: 'N', help: 'runs an algorithm, with seeds 1 to N; absent = 3' },
-    out: { value: 'FOLDER', help: 'where runs and page go; absent = <trainer.outDir>/compare-<name>' },
+    out: { value: 'FOLDER', help: 'where runs and page go; absent = <trainer.defaultLocalDir>/compare-<name>' },
     target: { value: 'P', help: 'pass@1 that counts as reached; absent = 0.85' },
   },
   details: () =>
@@ -47,7 +47,8 @@ export const compare: Command = {
     // As the first algorithm: what the file sets of its own algorithm gives way in all runs alike, and is said once.
     const first = [`algorithm.name=${algorithms[0]}`];
     const base = parseTrainConfig(yaml, { source, overrides: [...overrides, ...first], note: say });
-    const out = typeof flags['out'] === 'string' ? flags['out'] : join(base.trainer.outDir, `compare-${base.name}`);
+    const out =
+      typeof flags['out'] === 'string' ? flags['out'] : join(base.trainer.defaultLocalDir, `compare-${base.name}`);
     if (!Number.isFinite(base.trainer.totalTrainingSteps))
       throw new InputError('compare puts runs side by side by step; set trainer.totalTrainingSteps, not totalEpochs.');
     const configOf = (algorithm: string, seed: number) =>
@@ -74,11 +75,11 @@ const overridesOf = (algorithm: string, seed: number, out: string): string[] => 
   `algorithm.name=${algorithm}`,
   `seed=${seed}`,
   `name=${algorithm}-seed-${seed}`,
-  `trainer.outDir=${JSON.stringify(out)}`,
+  `trainer.defaultLocalDir=${JSON.stringify(out)}`,
   'trainer.resumeMode=disable',
 ];
 
-const folderOf = (config: TrainConfig): string => join(config.trainer.outDir, config.name);
+const folderOf = (config: TrainConfig): string => join(config.trainer.defaultLocalDir, config.name);
 
 /** Seed by seed rather than algorithm by algorithm, so that a comparison cut short still compares. True when stopped. */
 async function trainAll(configs: readonly TrainConfig[][], afterRun: () => Promise<unknown>): Promise<boolean> {
@@ -111,10 +112,10 @@ async function stateOf(config: TrainConfig): Promise<string | undefined> {
 async function writeComparison(out: string, base: TrainConfig, configs: readonly TrainConfig[][], target: number) {
   const all = await Promise.all(configs.map(runsOf));
   const rows = comparedRows(all, target);
-  const { trainBatchSize, valSize } = base.data;
+  const { trainBatchSize, valMaxSamples } = base.data;
   const about =
     `${base.trainer.totalTrainingSteps} steps of ${trainBatchSize} prompts x ${base.rollout.n} samples from ` +
-    `${base.model.path}, learning rate ${base.actor.optim.lr}; pass@1 of ${valSize} held-out problems. ` +
+    `${base.model.path}, learning rate ${base.actor.optim.lr}; pass@1 of ${valMaxSamples} held-out problems. ` +
     `Loss, clip, aggregation and advantage are each algorithm's own; all else is the same. Target: ${target}.`;
   const config = stringify(base);
   const report = comparisonReport({ title: `${base.name}: algorithms compared`, about, all, target, config });
@@ -130,7 +131,7 @@ async function runsOf(seeds: readonly TrainConfig[]): Promise<AlgorithmRuns> {
   const histories = await Promise.all(seeds.map((config) => historyOf(config)));
   return {
     algorithm: algorithm.name,
-    settings: `${actor.lossMode}, ${algorithm.advEstimator}, ${actor.lossAggMode}`,
+    settings: `${actor.policyLoss.lossMode}, ${algorithm.advEstimator}, ${actor.lossAggMode}`,
     runs: seeds.map(({ seed }, i) => ({ seed, history: histories[i] })),
   };
 }

@@ -15,7 +15,7 @@ import { withWarmStart } from '../run/warmStart.ts';
 
 export const evaluate: Command = {
   summary: 'held-out accuracy of a checkpoint, sampled and greedy',
-  usage: ['eval configs/gsm8k-tool.yaml', 'eval configs/gsm8k-tool.yaml --model runs/gsm8k-tool data.valSize=64'],
+  usage: ['eval configs/gsm8k-tool.yaml', 'eval configs/gsm8k-tool.yaml --model runs/gsm8k-tool data.valMaxSamples=64'],
   flags: {
     ...JSON_FLAG,
     ...IMPORT_FLAG,
@@ -36,11 +36,11 @@ export const evaluate: Command = {
       const metrics = await trainer.validate({ greedy: true, onSample });
       const pass = passAt1(metrics);
       const byTemplate = accByTemplate(seen);
-      for (const line of accLines(metrics, config.data.valSize)) io.text(line);
+      for (const line of accLines(metrics, config.data.valMaxSamples)) io.text(line);
       for (const [template, acc] of byTemplate) io.text(`    ${template.padEnd(16)} ${acc.toFixed(3)}`);
       io.result({
         model: config.model.path,
-        problems: config.data.valSize,
+        problems: config.data.valMaxSamples,
         passAt1: pass,
         greedy: greedyAcc(metrics),
         byTemplate: Object.fromEntries(byTemplate),

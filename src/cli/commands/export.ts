@@ -145,7 +145,7 @@ async function dataOf({
       : (await readGsm8k(taskConfig)).train.map((problem) => prompted(problem, taskConfig.options));
   const splits: ExportedSplit[] = [
     { split: 'train', problems: train },
-    { split: 'test', problems: task.heldOut(data.valSize) },
+    { split: 'test', problems: task.heldOut(data.valMaxSamples) },
   ];
   return { splits, tools: task.tools ?? gsm8kToolTask().tools ?? [] };
 }

@@ -133,7 +133,7 @@ function open(model: AdaptedModel, flags: ParsedArgs['flags'], promptLength: num
     maxTokenLen: contextLength,
     maxPositions: contextLength,
     rollout: {
-      maxSlots: 1,
+      maxNumSeqs: 1,
       slotCapacity: contextLength - promptLength,
       maxPrompts: 1,
       maxPromptLength: promptLength,

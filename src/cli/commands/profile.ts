@@ -37,13 +37,13 @@ export const profile: Command = {
 /** The part of a run's resolved config that is read here. */
 interface RunConfig {
   data: { maxResponseLength: number };
-  rollout: { maxSlots: number; multiTurn: { toolTimeoutS: number } };
+  rollout: { maxNumSeqs: number; multiTurn: { toolTimeoutS: number } };
 }
 
 function settingsOf(config: RunConfig): ProfiledSettings {
   return {
     maxResponseLength: config.data.maxResponseLength,
-    maxSlots: config.rollout.maxSlots,
+    maxNumSeqs: config.rollout.maxNumSeqs,
     toolTimeoutS: config.rollout.multiTurn.toolTimeoutS,
   };
 }

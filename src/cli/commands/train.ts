@@ -42,7 +42,7 @@ export const train: Command = {
   async run({ positionals, overrides }, io) {
     const source = oneFile(positionals, 'config');
     const config = parseTrainConfig(await readText(source), { source, overrides, note: say });
-    const path = join(config.trainer.outDir, config.name);
+    const path = join(config.trainer.defaultLocalDir, config.name);
     const { summary, stopped, best } = await runTraining(config, await checkpointToResume(config));
     if (stopped) say(`Stopped and saved. To go on: ${resumeCommand(source, overrides)}`);
     io.text(summaryTable(summary));
@@ -60,7 +60,7 @@ export async function runTraining(
   const session = await openSession(await withWarmStart(config));
   try {
     const settled = withTotalSteps(withRewardFolders(config), session.task, session.engine.tokenizer);
-    const run = new TrainingRun(settled, session, join(config.trainer.outDir, config.name));
+    const run = new TrainingRun(settled, session, join(config.trainer.defaultLocalDir, config.name));
     await run.prepare(resumeFrom);
     return await run.fit();
   } finally {
@@ -158,7 +158,7 @@ class TrainingRun {
 
   async #onStep(metrics: Metrics, samples: Sample[]): Promise<void> {
     const { totalTrainingSteps, logRollouts, profile, logger } = this.#config.trainer;
-    const { lossMode } = this.#config.actor;
+    const { lossMode } = this.#config.actor.policyLoss;
     const phases = this.#phases.take();
     this.#history.push(metrics);
     await this.#folder.appendMetrics(metrics);

@@ -20,7 +20,7 @@ interface TrlRun {
 
 /** TRL's loss_type of our loss and of the aggregation that it runs with; undefined where TRL has none. */
 function lossType(actor: TrainConfig['actor']): string | undefined {
-  const lossMode = actor.lossMode;
+  const lossMode = actor.policyLoss.lossMode;
   if (['cispo', 'sapo', 'luspo', 'vespo'].includes(lossMode)) return lossMode;
   if (lossMode !== 'vanilla' && lossMode !== 'gspo') return undefined;
   const byAggregation: Record<string, string> = {
@@ -43,7 +43,7 @@ const AGGREGATION: Readonly<Record<string, string>> = {
 };
 
 const updatesOf = ({ data, actor }: TrainConfig) => (data.trainBatchSize / actor.ppoMiniBatchSize) * actor.ppoEpochs;
-const isSequenceLevel = ({ actor }: TrainConfig) => ['gspo', 'luspo'].includes(actor.lossMode);
+const isSequenceLevel = ({ actor }: TrainConfig) => ['gspo', 'luspo'].includes(actor.policyLoss.lossMode);
 /** The upper weight of CISPO: TRL's epsilon_high is the weight itself. */
 const cispoBound = ({ policyLoss, clipRatioHigh }: TrainConfig['actor']) => policyLoss.wMax ?? 1 + clipRatioHigh;
 /** TRL's delta bounds the ratio itself; where it is below the clip it would cut good advantages too. */
@@ -55,7 +55,7 @@ const ofLoss =
   (...losses: string[]) =>
   (key: string) =>
   (config: TrainConfig): Value =>
-    losses.includes(config.actor.lossMode) ? (valueAt(config, key) as Value) : undefined;
+    losses.includes(config.actor.policyLoss.lossMode) ? (valueAt(config, key) as Value) : undefined;
 const ofAdaptive =
   (key: string) =>
   (config: TrainConfig): Value =>
@@ -76,16 +76,18 @@ const VALUES: Readonly<Record<string, (config: TrainConfig) => Value>> = {
   'data.maxPromptLength': () => undefined,
   'data.trainBatchSize': ({ data, actor }) => data.trainBatchSize / actor.ppoMiniBatchSize,
   'actor.ppoMiniBatchSize': ({ actor, rollout }) => actor.ppoMiniBatchSize * rollout.n,
-  'actor.maxTokenLen': () => undefined,
+  'actor.ppoMaxTokenLenPerGpu': () => undefined,
   'rollout.minP': ({ rollout }) => rollout.minP || undefined,
   'rollout.repetitionPenalty': ({ rollout }) =>
     rollout.repetitionPenalty === 1 ? undefined : rollout.repetitionPenalty,
   'rollout.multiTurn.maxAssistantTurns': ({ rollout: { multiTurn } }) =>
     multiTurn.enable ? multiTurn.maxAssistantTurns - 1 : undefined,
   'rollout.valKwargs.n': () => undefined,
-  'actor.lossMode': ({ actor }) => lossType(actor) ?? 'dapo',
-  'actor.clipRatioHigh': ({ actor }) => (actor.lossMode === 'cispo' ? cispoBound(actor) : actor.clipRatioHigh),
-  'actor.clipRatioC': ({ actor }) => (actor.lossMode === 'vanilla' && deltaHolds(actor) ? actor.clipRatioC : undefined),
+  'actor.policyLoss.lossMode': ({ actor }) => lossType(actor) ?? 'dapo',
+  'actor.clipRatioHigh': ({ actor }) =>
+    actor.policyLoss.lossMode === 'cispo' ? cispoBound(actor) : actor.clipRatioHigh,
+  'actor.clipRatioC': ({ actor }) =>
+    actor.policyLoss.lossMode === 'vanilla' && deltaHolds(actor) ? actor.clipRatioC : undefined,
   'actor.policyLoss.tauPos': ofLoss('sapo')('actor.policyLoss.tauPos'),
   'actor.policyLoss.tauNeg': ofLoss('sapo')('actor.policyLoss.tauNeg'),
   'actor.policyLoss.vespoKPos': ofLoss('vespo')('actor.policyLoss.vespoKPos'),
@@ -101,8 +103,8 @@ const VALUES: Readonly<Record<string, (config: TrainConfig) => Value>> = {
   'actor.klLossType': (config) => (isKl(config) && config.actor.klLossType === 'r*k3') || undefined,
   'actor.optim.betas': ({ actor }) => actor.optim.betas[0],
   'actor.optim.optimizer': () => undefined,
-  'actor.optim.lrScheduler': ({ actor: { optim } }) => {
-    if (optim.lrScheduler === 'constant') return optim.lrWarmupSteps > 0 ? 'constant_with_warmup' : 'constant';
+  'actor.optim.lrSchedulerType': ({ actor: { optim } }) => {
+    if (optim.lrSchedulerType === 'constant') return optim.lrWarmupSteps > 0 ? 'constant_with_warmup' : 'constant';
     return isPlainCosine(optim) ? 'cosine' : 'cosine_with_min_lr';
   },
   'actor.optim.lrWarmupStepsRatio': () => undefined,
@@ -118,7 +120,7 @@ const VALUES: Readonly<Record<string, (config: TrainConfig) => Value>> = {
   'trainer.valBeforeTrain': () => undefined,
   'trainer.saveFreq': (config) =>
     Math.max(1, (config.trainer.saveFreq || config.trainer.totalTrainingSteps) * updatesOf(config)),
-  'trainer.outDir': () => 'out',
+  'trainer.defaultLocalDir': () => 'out',
   'trainer.logger': () => undefined,
   'trainer.resumeMode': () => undefined,
   'trainer.refUpdateFreq': (config) =>
@@ -149,8 +151,8 @@ const ELSEWHERE = [
   'actor.useKlLoss',
   'actor.klLossCoef',
   'actor.lossAggMode',
-  'actor.maxTokenLen',
-  'actor.ppoMicroBatchSize',
+  'actor.ppoMaxTokenLenPerGpu',
+  'actor.ppoMicroBatchSizePerGpu',
   'actor.shuffle',
   'actor.optim.minLrRatio',
   'actor.optim.numCycles',
@@ -162,7 +164,7 @@ const ELSEWHERE = [
   'algorithm.rolloutCorrection.bypassMode',
   'data.maxPromptLength',
   'rollout.multiTurn.enable',
-  'rollout.maxSlots',
+  'rollout.maxNumSeqs',
 ];
 
 /** Arguments that go with others. */
@@ -172,7 +174,7 @@ function besidesNames(config: TrainConfig): Record<string, Setting> {
   return {
     adam_beta2: optim.betas[1],
     importance_sampling_level: isSequenceLevel(config) ? 'sequence' : 'token',
-    ...(optim.lrScheduler === 'cosine' &&
+    ...(optim.lrSchedulerType === 'cosine' &&
       !isPlainCosine(optim) && {
         lr_scheduler_kwargs: { min_lr_rate: optim.minLrRatio, num_cycles: optim.numCycles },
       }),
@@ -191,13 +193,13 @@ const ALWAYS = [
 function notCarried(config: TrainConfig): string[] {
   const { actor, algorithm, rollout, task } = config;
   const { lossAggMode } = actor;
-  const lossMode = actor.lossMode;
+  const lossMode = actor.policyLoss.lossMode;
   const type = lossType(actor) ?? 'dapo';
   const { rolloutIs, rolloutRs } = correctionSettings(config);
   const missing: [boolean, string][] = [
     [
       lossType(actor) === undefined,
-      `actor.lossMode ${lossMode} with lossAggMode ${lossAggMode}: TRL has no such loss; the script uses dapo's.`,
+      `actor.policyLoss.lossMode ${lossMode} with lossAggMode ${lossAggMode}: TRL has no such loss; the script uses dapo's.`,
     ],
     [
       ['cispo', 'vespo'].includes(lossMode) && lossAggMode !== 'token-mean',
@@ -248,10 +250,7 @@ function notCarried(config: TrainConfig): string[] {
     ],
     [algorithm.useKlInReward, 'algorithm.useKlInReward: TRL has the KL in the loss only.'],
     [algorithm.filterGroups.enable === true, 'algorithm.filterGroups: TRL does not draw groups of one score again.'],
-    [
-      (config.algorithm.overlongBuffer.len ?? 0) > 0,
-      'algorithm.overlongBuffer: add get_soft_overlong_punishment as a reward.',
-    ],
+    [config.reward.overlongBuffer.len > 0, 'reward.overlongBuffer: add get_soft_overlong_punishment as a reward.'],
     [
       algorithm.replayBufferSize > 0,
       'algorithm.replayBufferSize: that is replay_buffer_size of trl.experimental.grpo_with_replay_buffer.',

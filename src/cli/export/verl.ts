@@ -47,18 +47,18 @@ const VERL_KL_TYPES = ['kl', 'k1', 'k1+', 'abs', 'abs+', 'mse', 'k2', 'low_var_k
 
 /** REINFORCE is a mode of verl's rollout correction, not a loss of its own. */
 const isReinforce = (config: TrainConfig) =>
-  config.actor.lossMode === 'reinforce' && correctionSettings(config).bypassMode;
+  config.actor.policyLoss.lossMode === 'reinforce' && correctionSettings(config).bypassMode;
 
 /** Not settings of the method: the export sets what fits its own folder, or they stay with this machine. */
 const OWN = [
   'model.',
   'task.',
   'seed',
-  'trainer.outDir',
+  'trainer.defaultLocalDir',
   'trainer.resumeMode',
   'trainer.logger',
-  'rollout.maxSlots',
-  'actor.ppoMicroBatchSize',
+  'rollout.maxNumSeqs',
+  'actor.ppoMicroBatchSizePerGpu',
   'actor.clipRatio',
   'algorithm.normAdvByStdInGrpo',
   'rollout.agent.',
@@ -70,10 +70,13 @@ const ifTools = (config: TrainConfig, value: Value): Value => (config.rollout.mu
 
 /** Where the value is not the one our key has. undefined = not written. */
 const VALUES: Readonly<Record<string, (config: TrainConfig) => Value>> = {
-  'actor.lossMode': ({ actor }) => (VERL_LOSSES.includes(actor.lossMode) ? actor.lossMode : 'vanilla'),
+  'actor.policyLoss.lossMode': ({ actor }) =>
+    VERL_LOSSES.includes(actor.policyLoss.lossMode) ? actor.policyLoss.lossMode : 'vanilla',
   // TRL's absolute bound as verl reads it, 1 + clip_ratio_high.
   'actor.clipRatioHigh': ({ actor }) =>
-    actor.lossMode === 'cispo' && actor.policyLoss.wMax !== undefined ? actor.policyLoss.wMax - 1 : actor.clipRatioHigh,
+    actor.policyLoss.lossMode === 'cispo' && actor.policyLoss.wMax !== undefined
+      ? actor.policyLoss.wMax - 1
+      : actor.clipRatioHigh,
   'actor.klLossType': ({ actor: { klLossType } }) => (VERL_KL_TYPES.includes(klLossType) ? klLossType : 'low_var_kl'),
   'algorithm.klPenalty': ({ algorithm: { klPenalty } }) =>
     VERL_KL_TYPES.includes(klPenalty) ? klPenalty : 'low_var_kl',
@@ -81,8 +84,8 @@ const VALUES: Readonly<Record<string, (config: TrainConfig) => Value>> = {
     VERL_ESTIMATORS.includes(advEstimator) ? advEstimator : 'grpo',
   'actor.optim.optimizer': ({ actor: { optim } }) => (optimizerOf(optim).name === 'SGD' ? 'SGD' : undefined),
   // Read where there is a warm-up and a cosine; a linear fall verl has not.
-  'actor.optim.lrScheduler': ({ actor: { optim } }) =>
-    optim.lrScheduler === 'linear' ? 'constant' : optim.lrScheduler,
+  'actor.optim.lrSchedulerType': ({ actor: { optim } }) =>
+    optim.lrSchedulerType === 'linear' ? 'constant' : optim.lrSchedulerType,
   // Each is a key of its own there.
   'data.chatTemplateKwargs': () => undefined,
   'rollout.topK': ({ rollout }) => off(rollout.topK),
@@ -103,9 +106,9 @@ const VALUES: Readonly<Record<string, (config: TrainConfig) => Value>> = {
   'algorithm.filterGroups.metric': ({ algorithm }) => (algorithm.filterGroups.enable ? 'acc' : undefined),
   'algorithm.filterGroups.maxNumGenBatches': ({ algorithm: { filterGroups } }) =>
     filterGroups.enable ? filterGroups.maxNumGenBatches : undefined,
-  'algorithm.overlongBuffer.len': (config) => config.algorithm.overlongBuffer.len || undefined,
-  'algorithm.overlongBuffer.penaltyFactor': (config) =>
-    config.algorithm.overlongBuffer.len ? config.algorithm.overlongBuffer.penaltyFactor : undefined,
+  'reward.overlongBuffer.len': (config) => config.reward.overlongBuffer.len || undefined,
+  'reward.overlongBuffer.penaltyFactor': (config) =>
+    config.reward.overlongBuffer.len ? config.reward.overlongBuffer.penaltyFactor : undefined,
   'algorithm.rolloutCorrection.rolloutIs': (config) => {
     const { rolloutIs } = correctionSettings(config);
     return rolloutIs === 'none' ? null : rolloutIs;
@@ -150,7 +153,7 @@ function usesNumber({ actor }: TrainConfig, key: string): boolean {
     kl_cov: /\.klCov|\.ppoKlCoef/,
     dro: /\.droBeta/,
   };
-  return readers[actor.lossMode]?.test(key) ?? false;
+  return readers[actor.policyLoss.lossMode]?.test(key) ?? false;
 }
 
 /** verl takes a class of PyTorch by its name; a trainer of all weights cannot be given Muon, which is for matrices alone. */
@@ -169,7 +172,7 @@ function optimizerOverrides(optim: TrainConfig['actor']['optim']): VerlRun['over
 function fixed(config: TrainConfig, folder: string): VerlRun['overrides'] {
   const { actor, algorithm, data, rollout } = config;
   const rolloutAt = 'actor_rollout_ref.rollout';
-  const overlong = (config.algorithm.overlongBuffer.len ?? 0) > 0;
+  const overlong = config.reward.overlongBuffer.len > 0;
   return [
     ['data.train_files', `${folder}/data/train.parquet`],
     ['data.val_files', `${folder}/data/test.parquet`],
@@ -224,14 +227,14 @@ const ALWAYS = [
 function notCarried(config: TrainConfig): string[] {
   const { actor, algorithm, rollout, task } = config;
   const { klLossType } = actor;
-  const lossMode = actor.lossMode;
+  const lossMode = actor.policyLoss.lossMode;
   const isKl = actor.useKlLoss || algorithm.useKlInReward;
   const missing: [boolean, string][] = [
     [
       !VERL_LOSSES.includes(lossMode) && !isReinforce(config),
-      `actor.lossMode ${lossMode}: verl has no such loss; the run uses vanilla.`,
+      `actor.policyLoss.lossMode ${lossMode}: verl has no such loss; the run uses vanilla.`,
     ],
-    [lossMode === 'dro', 'actor.lossMode dro: since verl 0.9.0.'],
+    [lossMode === 'dro', 'actor.policyLoss.lossMode dro: since verl 0.9.0.'],
     [actor.lossAggMode === 'token-sum', 'actor.lossAggMode token-sum: since verl 0.9.0.'],
     [
       !VERL_ESTIMATORS.includes(algorithm.advEstimator),
@@ -260,8 +263,8 @@ function notCarried(config: TrainConfig): string[] {
       'actor.klClamp: verl bounds k3 at 10 and has no gradient beyond; actor.klClamp=10 does the same here.',
     ],
     [
-      actor.optim.lrScheduler === 'linear',
-      'actor.optim.lrScheduler linear: verl has constant and cosine; the run keeps the rate constant.',
+      actor.optim.lrSchedulerType === 'linear',
+      'actor.optim.lrSchedulerType linear: verl has constant and cosine; the run keeps the rate constant.',
     ],
     [actor.optim.eps !== 1e-8, `actor.optim.eps ${actor.optim.eps}: PyTorch's default of 1e-8 is used.`],
     [

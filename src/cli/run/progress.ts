@@ -18,7 +18,7 @@ export function resolvedAlgorithm({ actor, algorithm }: TrainConfig): string {
   const { clipRatioLow, clipRatioHigh, clipRatioC, entropyCoeff, klLossCoef, klLossType } = actor;
   return [
     algorithm.name,
-    `loss ${actor.lossMode} (clip ${clipRatioLow} / ${clipRatioHigh}, c ${clipRatioC})`,
+    `loss ${actor.policyLoss.lossMode} (clip ${clipRatioLow} / ${clipRatioHigh}, c ${clipRatioC})`,
     `advantage ${algorithm.advEstimator} (scale ${algorithm.scaleRewards})`,
     actor.lossAggMode,
     actor.useKlLoss ? `KL loss ${klLossType} x ${klLossCoef}` : '',

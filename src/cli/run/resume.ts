@@ -12,7 +12,7 @@ import type { RunFolder } from './runFolder.ts';
 
 /** The checkpoint folder to go on from; undefined = from scratch. Throws InputError where the one asked for is none. */
 export async function checkpointToResume({ name, trainer }: TrainConfig): Promise<string | undefined> {
-  const path = join(trainer.outDir, name);
+  const path = join(trainer.defaultLocalDir, name);
   if (trainer.resumeMode === 'resume_path') return checkpointIn(trainer.resumeFromPath!);
   if (trainer.resume)
     say('trainer.resume is now trainer.resumeMode: auto, disable or resume_path; true is read as auto.');

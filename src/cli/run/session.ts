@@ -111,7 +111,7 @@ function checkPrompts({ tokenizerJson, tokenizerConfigJson }: LoadedModel, task:
   const { chatTemplateKwargs } = data;
   const tokenizer = new ChatTokenizer(tokenizerJson, tokenizerConfigJson, { chatTemplateKwargs });
   const limits = agentLimits(config);
-  const heldOut = task.heldOut(data.valSize);
+  const heldOut = task.heldOut(data.valMaxSamples);
   if (data.filterOverlongPrompts) {
     const fits = promptFits({ config, tokenizer, task });
     const leftOut = (problems: Problem[]) =>

@@ -32,11 +32,11 @@ interface SupervisedRun {
   losses: number[];
 }
 
-/** Trains into <outDir>/<name>; an earlier run of that name is kept under another. */
+/** Trains into <defaultLocalDir>/<name>; an earlier run of that name is kept under another. */
 export async function runSupervised(config: SftConfig): Promise<SupervisedRun> {
   await installDawn(); // without an adapter no folder is made and none moved
   const model = await startModel(config);
-  const { folder, moved } = await RunFolder.create(join(config.trainer.outDir, config.name), config);
+  const { folder, moved } = await RunFolder.create(join(config.trainer.defaultLocalDir, config.name), config);
   if (moved) say(`an earlier run of that name is kept as ${moved}`);
   const losses = await runSft(config, model, folder);
   return { folder, model, losses };
@@ -78,7 +78,7 @@ async function runSft(config: SftConfig, model: LoadedModel, folder: RunFolder):
   const { engine: name, data, trainer } = config;
   const engine = await openEngine(model, {
     engine: name,
-    maxTokenLen: data.maxTokenLen,
+    maxTokenLen: data.maxTokenLenPerGpu,
     maxPositions: data.maxLength,
     ...(config.optim.optimizer !== 'AdamW' && { optimizer: optimizerOf(config.optim) }),
     chatTemplateKwargs: data.chatTemplateKwargs,
@@ -145,7 +145,7 @@ export async function evaluateSupervised(config: SftConfig, model: LoadedModel) 
     seed: config.seed,
     model: { path: 'in memory' },
     data: {
-      valSize: config.data.valSize,
+      valMaxSamples: config.data.valMaxSamples,
       maxPromptLength: half,
       maxResponseLength: config.data.maxLength - half,
       chatTemplateKwargs: config.data.chatTemplateKwargs,

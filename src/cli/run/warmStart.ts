@@ -14,9 +14,9 @@ import { runSupervised } from './supervised.ts';
 export async function withWarmStart(config: TrainConfig): Promise<TrainConfig> {
   const { path: source } = config.model;
   if (!/\.ya?ml$/.test(source)) return config;
-  const overrides = [`trainer.outDir=${JSON.stringify(config.trainer.outDir)}`];
+  const overrides = [`trainer.defaultLocalDir=${JSON.stringify(config.trainer.defaultLocalDir)}`];
   const supervised = parseSftConfig(await readText(source), { source, overrides });
-  const path = join(supervised.trainer.outDir, supervised.name);
+  const path = join(supervised.trainer.defaultLocalDir, supervised.name);
   if (await isMade(path, stringify(supervised))) say(`warm start: ${path}, made earlier by ${source}`);
   else {
     say(`warm start: ${source} first`);

@@ -33,7 +33,7 @@ export function contradiction(file: Tree, source: string, overridden: readonly s
 }
 
 /** Every name means a loss and an advantage, whether or not its recipe says so. */
-const IMPLIED = ['actor.lossMode', 'algorithm.advEstimator'];
+const IMPLIED = ['actor.policyLoss.lossMode', 'algorithm.advEstimator'];
 
 function valueOfShorthand(file: Tree, path: string): unknown {
   if (path === 'actor.clipRatioLow' || path === 'actor.clipRatioHigh') return valueAt(file, 'actor.clipRatio');
@@ -43,9 +43,10 @@ function valueOfShorthand(file: Tree, path: string): unknown {
 
 /** A loss that runs with the clip of another, in a line. @param overridden keys given beside it: a clip among them is meant */
 export function foreignClip({ actor, algorithm }: TrainConfig, overridden: readonly string[]): string | undefined {
-  const lossMode = actor.lossMode;
+  const lossMode = actor.policyLoss.lossMode;
   const clipIsMeant = overridden.some((path) => path.startsWith('actor.clipRatio') || path === 'actor.policyLoss.wMax');
-  const lossOf = (recipe: Recipe | undefined) => recipe?.actor?.lossMode ?? VERL_DEFAULTS.actor.lossMode;
+  const lossOf = (recipe: Recipe | undefined) =>
+    recipe?.actor?.policyLoss?.lossMode ?? VERL_DEFAULTS.actor.policyLoss.lossMode;
   if (clipIsMeant || lossOf(recipes[algorithm.name]) === lossMode) return undefined;
   const own = Object.hasOwn(recipes, lossMode)
     ? lossMode
@@ -58,7 +59,7 @@ export function foreignClip({ actor, algorithm }: TrainConfig, overridden: reado
   const range = (clip: Partial<Record<(typeof CLIP_KEYS)[number], number | undefined>>) =>
     CLIP_KEYS.map((key) => clip[key]).join(' / ');
   return (
-    `actor.lossMode is ${lossMode}, but the clip (low / high / c) is ${range(actor)}, not its own ${range(wanted)}; ` +
+    `actor.policyLoss.lossMode is ${lossMode}, but the clip (low / high / c) is ${range(actor)}, not its own ${range(wanted)}; ` +
     `algorithm.name=${own} brings both.`
   );
 }

@@ -10,7 +10,7 @@ import { sapo } from '../losses/sapo.ts';
 /** verl's defaults of the keys that recipes set; KL and entropy terms are off. */
 export const VERL_DEFAULTS = {
   actor: {
-    lossMode: 'vanilla',
+    policyLoss: { lossMode: 'vanilla' },
     lossAggMode: 'token-mean',
     clipRatioLow: 0.2,
     clipRatioHigh: 0.2,
@@ -24,7 +24,6 @@ export const VERL_DEFAULTS = {
     scaleRewards: 'group',
     maskTruncated: false,
     filterGroups: { enable: false },
-    overlongBuffer: { len: 0 },
   },
 } as const;
 
@@ -38,16 +37,28 @@ export const RECIPES = {
   dapo: { actor: { clipRatioHigh: 0.28, clipRatioC: 10 }, algorithm: { filterGroups: { enable: true } } },
   /** arXiv:2507.18071: a ratio per sequence, so a clip range 1000 times narrower. */
   gspo: {
-    actor: { lossMode: 'gspo', lossAggMode: 'seq-mean-token-mean', clipRatioLow: 3e-4, clipRatioHigh: 4e-4 },
+    actor: {
+      policyLoss: { lossMode: 'gspo' },
+      lossAggMode: 'seq-mean-token-mean',
+      clipRatioLow: 3e-4,
+      clipRatioHigh: 4e-4,
+    },
   },
   /** arXiv:2506.13585: no lower bound; upper weight 1 + clipRatioHigh = 5 is TRL's epsilon_high of 5. Or set wMax. */
-  cispo: { actor: { lossMode: 'cispo', clipRatioLow: 1, clipRatioHigh: 4 } },
+  cispo: { actor: { policyLoss: { lossMode: 'cispo' }, clipRatioLow: 1, clipRatioHigh: 4 } },
   /** arXiv:2511.20347. */
-  sapo: { actor: { lossMode: 'sapo', lossAggMode: 'seq-mean-token-mean', policyLoss: sapo.numbers } },
+  sapo: { actor: { lossAggMode: 'seq-mean-token-mean', policyLoss: { lossMode: 'sapo', ...sapo.numbers } } },
   /** arXiv:2507.20673; the clip range is in log space. */
-  gmpo: { actor: { lossMode: 'geo_mean', lossAggMode: 'seq-mean-token-mean', clipRatioLow: 0.4, clipRatioHigh: 0.4 } },
+  gmpo: {
+    actor: {
+      policyLoss: { lossMode: 'geo_mean' },
+      lossAggMode: 'seq-mean-token-mean',
+      clipRatioLow: 0.4,
+      clipRatioHigh: 0.4,
+    },
+  },
   /** arXiv:2504.02546. */
-  gpg: { actor: { lossMode: 'gpg' }, algorithm: { advEstimator: 'gpg' } },
+  gpg: { actor: { policyLoss: { lossMode: 'gpg' } }, algorithm: { advEstimator: 'gpg' } },
   /** arXiv:2402.14740. */
   rloo: { actor: { lossAggMode: 'seq-mean-token-sum' }, algorithm: { advEstimator: 'rloo' } },
   /** arXiv:2501.03262, without and with the group baseline. */
@@ -62,20 +73,27 @@ export const RECIPES = {
   /** arXiv:2601.05242: several rewards, normalised apart. */
   gdpo: { algorithm: { advEstimator: 'gdpo' } },
   /** arXiv:2602.04879: thresholds on probability (TV) or KL, ratio truncated at 20. */
-  dppo_tv: { actor: { lossMode: 'dppo_tv', clipRatioLow: 0.15, clipRatioHigh: 0.15, clipRatioC: 20 } },
-  dppo_kl: { actor: { lossMode: 'dppo_kl', clipRatioLow: 0.05, clipRatioHigh: 0.05, clipRatioC: 20 } },
+  dppo_tv: { actor: { policyLoss: { lossMode: 'dppo_tv' }, clipRatioLow: 0.15, clipRatioHigh: 0.15, clipRatioC: 20 } },
+  dppo_kl: { actor: { policyLoss: { lossMode: 'dppo_kl' }, clipRatioLow: 0.05, clipRatioHigh: 0.05, clipRatioC: 20 } },
   /** arXiv:2505.22617. */
-  clip_cov: { actor: { lossMode: 'clip_cov', clipRatioLow: 1, clipRatioHigh: 1, policyLoss: clipCov.numbers } },
-  kl_cov: { actor: { lossMode: 'kl_cov', policyLoss: { klCovRatio: 2e-3, ppoKlCoef: 1 } } },
+  clip_cov: { actor: { clipRatioLow: 1, clipRatioHigh: 1, policyLoss: { lossMode: 'clip_cov', ...clipCov.numbers } } },
+  kl_cov: { actor: { policyLoss: { lossMode: 'kl_cov', klCovRatio: 2e-3, ppoKlCoef: 1 } } },
   /** arXiv:2405.19107. */
-  dro: { actor: { lossMode: 'dro', policyLoss: { droBeta: 0.1 } } },
+  dro: { actor: { policyLoss: { lossMode: 'dro', droBeta: 0.1 } } },
   /** arXiv:2602.05261: GSPO without its length bias. */
-  luspo: { actor: { lossMode: 'luspo', lossAggMode: 'seq-mean-token-sum', clipRatioLow: 3e-4, clipRatioHigh: 4e-4 } },
+  luspo: {
+    actor: {
+      policyLoss: { lossMode: 'luspo' },
+      lossAggMode: 'seq-mean-token-sum',
+      clipRatioLow: 3e-4,
+      clipRatioHigh: 4e-4,
+    },
+  },
   /** arXiv:2602.10693. */
-  vespo: { actor: { lossMode: 'vespo' } },
+  vespo: { actor: { policyLoss: { lossMode: 'vespo' } } },
   /** Plain policy gradient on the group-normalised advantage, importance weight per token. */
   reinforce: {
-    actor: { lossMode: 'reinforce' },
+    actor: { policyLoss: { lossMode: 'reinforce' } },
     algorithm: { rolloutCorrection: { rolloutIs: 'token', rolloutIsThreshold: 2, bypassMode: true } },
   },
   /** arXiv:2602.02710: centered rewards over the group's mean, for rewards of 0 and above. */

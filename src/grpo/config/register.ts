@@ -11,12 +11,12 @@ const recipes: Record<string, Recipe> = RECIPES;
 const registered = new Set<string>();
 
 /**
- * Makes `actor.lossMode: <name>` mean this loss; `algorithm.name: <name>` does too, so that `compare` can name it. Its numbers are
+ * Makes `actor.policyLoss.lossMode: <name>` mean this loss; `algorithm.name: <name>` does too, so that `compare` can name it. Its numbers are
  * keys of `actor.policyLoss`. A later one of the same name replaces it. Throws InputError for the name of a shipped one.
  */
 export function registerPolicyLoss(name: string, loss: PolicyLoss): void {
   addPolicyLoss(name, loss);
-  if (!Object.hasOwn(recipes, name)) registerRecipe(name, { actor: { lossMode: name } });
+  if (!Object.hasOwn(recipes, name)) registerRecipe(name, { actor: { policyLoss: { lossMode: name } } });
 }
 
 /** The same for `algorithm.advEstimator: <name>`. `advantage` gets what the shipped ones get, and the step's samples. */

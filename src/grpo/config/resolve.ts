@@ -67,7 +67,7 @@ export function resolveSftTree(tree: unknown, source: string): SftConfig {
 function refuseUnknownNumbers({ actor }: TrainConfig, source: string): void {
   const at = 'actor.policyLoss.';
   const documented = keyDocs(TRAIN_SCHEMA).flatMap(({ path }) => (path.startsWith(at) ? [path.slice(at.length)] : []));
-  const own = Object.keys(policyLossOf(actor.lossMode).numbers ?? {});
+  const own = Object.keys(policyLossOf(actor.policyLoss.lossMode).numbers ?? {});
   for (const [name, value] of Object.entries(actor.policyLoss)) {
     if (documented.includes(name)) continue;
     if (!own.includes(name)) throw new InputError(`${source}: ${unknownKey(TRAIN_SCHEMA, at + name)}`);
@@ -85,9 +85,12 @@ function underNewNames(schema: v.GenericSchema, tree: Tree, source: string): Tre
 
 /** The policy loss as the engine takes it. @param userLoss a user's loss, which replaces the configured one */
 export function policyLossSpec(config: TrainConfig, userLoss?: PolicyLoss): PolicyLossSpec {
-  const { lossMode, policyLoss, klLossCoef, klLossType, klClamp, entropyCoeff } = config.actor;
+  const { lossMode, ...named } = config.actor.policyLoss;
+  const { klLossCoef, klLossType, klClamp, entropyCoeff } = config.actor;
   const { rolloutIs, rolloutIsThreshold } = correctionSettings(config);
-  const numbers = Object.entries(policyLoss).filter((entry): entry is [string, number] => typeof entry[1] === 'number');
+  const numbers = Object.entries<unknown>(named).filter(
+    (entry): entry is [string, number] => typeof entry[1] === 'number',
+  );
   const given = {
     ...Object.fromEntries(numbers),
     ...(lossWeighsItself(config) && {

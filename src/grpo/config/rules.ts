@@ -24,17 +24,17 @@ export function checkTrainRules(config: TrainConfig, source: string): void {
     );
   }
   const sequences = actor.ppoMiniBatchSize * rollout.n;
-  const micro = actor.ppoMicroBatchSize;
+  const micro = actor.ppoMicroBatchSizePerGpu;
   if (micro !== undefined && sequences % micro !== 0) {
     fail(
-      `actor.ppoMicroBatchSize is ${micro} sequences, which does not divide the mini-batch of ${actor.ppoMiniBatchSize} ` +
+      `actor.ppoMicroBatchSizePerGpu is ${micro} sequences, which does not divide the mini-batch of ${actor.ppoMiniBatchSize} ` +
         `prompts x ${rollout.n} samples = ${sequences}; the nearest that do are ${nearestDivisors(sequences, micro)}.`,
     );
   }
   const longest = data.maxPromptLength + data.maxResponseLength;
-  if (actor.maxTokenLen < longest) {
+  if (actor.ppoMaxTokenLenPerGpu < longest) {
     fail(
-      `actor.maxTokenLen is ${actor.maxTokenLen} tokens, but one sequence may take data.maxPromptLength + ` +
+      `actor.ppoMaxTokenLenPerGpu is ${actor.ppoMaxTokenLenPerGpu} tokens, but one sequence may take data.maxPromptLength + ` +
         `data.maxResponseLength = ${longest}; raise it to at least that.`,
     );
   }
@@ -47,9 +47,9 @@ export function checkTrainRules(config: TrainConfig, source: string): void {
   if (algorithm.useKlInReward && actor.useKlLoss) {
     fail('algorithm.useKlInReward and actor.useKlLoss are both on, which counts the KL twice; switch one off.');
   }
-  if ((algorithm.overlongBuffer.len ?? 0) > data.maxResponseLength) {
+  if (config.reward.overlongBuffer.len > data.maxResponseLength) {
     fail(
-      `algorithm.overlongBuffer.len is ${algorithm.overlongBuffer.len} tokens; allowed: up to data.maxResponseLength, ` +
+      `reward.overlongBuffer.len is ${config.reward.overlongBuffer.len} tokens; allowed: up to data.maxResponseLength, ` +
         `${data.maxResponseLength}.`,
     );
   }
@@ -62,14 +62,14 @@ export function checkTrainRules(config: TrainConfig, source: string): void {
   checkCorrection(config, source);
   const { constrainToolCalls, enable, format } = rollout.multiTurn;
   if (enable && constrainToolCalls) callFormatOf(toolParserOf(format));
-  if (actor.lossMode === 'vespo' && algorithm.rolloutCorrection.rolloutIs === 'sequence')
+  if (actor.policyLoss.lossMode === 'vespo' && algorithm.rolloutCorrection.rolloutIs === 'sequence')
     fail(
       'algorithm.rolloutCorrection.rolloutIs is "sequence", but VESPO multiplies the weights of tokens up to one of the ' +
         'sequence itself; set it to "token", or leave it out.',
     );
   const changesScore = [
     algorithm.useKlInReward && 'algorithm.useKlInReward',
-    (algorithm.overlongBuffer.len ?? 0) > 0 && 'algorithm.overlongBuffer.len',
+    config.reward.overlongBuffer.len > 0 && 'reward.overlongBuffer.len',
     algorithm.lengthPenalty.type !== 'none' && 'algorithm.lengthPenalty.type',
   ].filter((key) => key !== false);
   if (algorithm.advEstimator === 'gdpo' && changesScore.length > 0)
@@ -191,10 +191,10 @@ export function checkSftRules(config: SftConfig, source: string): void {
         `${model.numAttentionHeads}; the nearest that do are ${nearestDivisors(model.numAttentionHeads, model.numKeyValueHeads)}.`,
     );
   }
-  if (data.maxLength > model.maxPositionEmbeddings || data.maxLength > data.maxTokenLen) {
+  if (data.maxLength > model.maxPositionEmbeddings || data.maxLength > data.maxTokenLenPerGpu) {
     throw new InputError(
       `${source}: data.maxLength is ${data.maxLength} tokens; allowed: up to model.maxPositionEmbeddings ` +
-        `${model.maxPositionEmbeddings} and data.maxTokenLen ${data.maxTokenLen}.`,
+        `${model.maxPositionEmbeddings} and data.maxTokenLenPerGpu ${data.maxTokenLenPerGpu}.`,
     );
   }
   checkOptimizer('optim', optim, source);
@@ -234,11 +234,11 @@ function checkName(name: string, source: string): void {
 
 function checkWarmup(
   part: string,
-  optim: { lrScheduler: string; lrWarmupSteps: number; lrWarmupStepsRatio: number },
+  optim: { lrSchedulerType: string; lrWarmupSteps: number; lrWarmupStepsRatio: number },
   updates: number,
   source: string,
 ): void {
-  if (optim.lrScheduler === 'constant' || updates === 0 || updates === Infinity) return;
+  if (optim.lrSchedulerType === 'constant' || updates === 0 || updates === Infinity) return;
   const warmup = warmupSteps(optim, updates);
   if (updates > warmup) return;
   const [key, allowed] =
@@ -246,6 +246,6 @@ function checkWarmup(
       ? (['lrWarmupSteps', `the run's ${updates} updates`] as const)
       : (['lrWarmupStepsRatio', '1'] as const);
   throw new InputError(
-    `${source}: ${part}.${key} is ${optim[key]}, but a ${optim.lrScheduler} schedule needs it below ${allowed}.`,
+    `${source}: ${part}.${key} is ${optim[key]}, but a ${optim.lrSchedulerType} schedule needs it below ${allowed}.`,
   );
 }

@@ -67,8 +67,8 @@ export const SFT_SCHEMA = part({
       trainBatchSize: count(48, 'traces', 'Traces an update.'),
       maxLength: count(320, 'tokens', 'A longer trace is refused, never cut.'),
       chatTemplateKwargs: options('Variables that the chat template gets beside the messages.'),
-      maxTokenLen: count(8192, 'tokens', 'Tokens a micro-batch at most. Memory only.'),
-      valSize: count(256, 'problems', 'Held-out problems an evaluation uses.'),
+      maxTokenLenPerGpu: count(8192, 'tokens', 'Tokens a micro-batch at most. Memory only.'),
+      valMaxSamples: count(256, 'problems', 'Held-out problems an evaluation uses.'),
       demonstrations: v.optional(demonstrations, {}),
     }),
     {},
@@ -81,7 +81,11 @@ export const SFT_SCHEMA = part({
       eps: positive(1e-8, '', 'Added to the root of the second moment.'),
       weightDecay: number(0, ANY, '', 'Of every trained value; decoupled, but for SGD.'),
       gradClip: number(1, ANY, '', 'Largest global L2 norm; 0 = no clipping.'),
-      lrScheduler: choice('cosine', ['constant', 'cosine', 'linear'], 'cosine and linear fall to 0 at the last step.'),
+      lrSchedulerType: choice(
+        'cosine',
+        ['constant', 'cosine', 'linear'],
+        'cosine and linear fall to 0 at the last step.',
+      ),
       lrWarmupSteps: count(20, 'updates', 'Linear rise from 0 to lr.', 0),
       lrWarmupStepsRatio: number(0, SHARE, 'share of all updates', 'The same as a share; lrWarmupSteps above 0 wins.'),
     }),
@@ -90,7 +94,7 @@ export const SFT_SCHEMA = part({
   trainer: v.optional(
     part({
       totalTrainingSteps: count(330, 'updates', 'Updates in all.'),
-      outDir: text('runs', 'The run folder is <outDir>/<name>.'),
+      defaultLocalDir: text('runs', 'The run folder is <defaultLocalDir>/<name>.'),
       logger,
     }),
     {},

@@ -35,7 +35,7 @@ export interface CurrentPolicyResult {
 }
 
 /** True when an update has to compute the policy's log-probs first. @param loss a user's own, where it has one */
-export function needsCurrentPolicy(config: Settings, loss = policyLossOf(config.actor.lossMode)): boolean {
+export function needsCurrentPolicy(config: Settings, loss = policyLossOf(config.actor.policyLoss.lossMode)): boolean {
   const { offPolicyMaskThreshold } = correctionSettings(config);
   const selects = loss.select !== undefined;
   return correctsNow(config) || offPolicyMaskThreshold < Infinity || config.actor.topEntropyQuantile < 1 || selects;
@@ -45,7 +45,7 @@ export function needsCurrentPolicy(config: Settings, loss = policyLossOf(config.
 function correctsNow(config: Settings): boolean {
   const { bypassMode, rolloutIs, rolloutRs } = correctionSettings(config);
   if (!bypassMode || lossWeighsItself(config)) return false;
-  return rolloutRs !== '' || (rolloutIs !== 'none' && config.actor.lossMode === 'reinforce');
+  return rolloutRs !== '' || (rolloutIs !== 'none' && config.actor.policyLoss.lossMode === 'reinforce');
 }
 
 /** Masks, weights and metrics of a mini-batch. PPO-style losses take the rejection alone: their ratio is the weight already. */
@@ -58,7 +58,7 @@ export function correctByCurrentPolicy(config: Settings, inputs: CurrentPolicyIn
     keep: masks.map((mask) => new Float64Array(mask.length).fill(1)),
     metrics: { ...corrected?.metrics },
   };
-  if (corrected?.isWeights && config.actor.lossMode === 'reinforce') result.isWeights = corrected.isWeights;
+  if (corrected?.isWeights && config.actor.policyLoss.lossMode === 'reinforce') result.isWeights = corrected.isWeights;
   if (settings.offPolicyMaskThreshold < Infinity) maskOffPolicy(settings, inputs, result);
   if (config.actor.topEntropyQuantile < 1) {
     const top = topEntropyMask(inputs.entropy, result.masks, config.actor.topEntropyQuantile);

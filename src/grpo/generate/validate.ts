@@ -81,7 +81,7 @@ const sourceOf = (problem: Problem, task: Task): string => problem.dataSource ??
 
 /** Held-out problems, those with too long a prompt left out where the config says so. */
 function heldOutProblems({ config, engine, task }: GenerationContext): Problem[] {
-  const problems = task.heldOut(config.data.valSize);
+  const problems = task.heldOut(config.data.valMaxSamples);
   if (!config.data.filterOverlongPrompts) return problems;
   const fitting = problems.filter(promptFits({ config, tokenizer: engine.tokenizer, task }));
   if (fitting.length > 0 || problems.length === 0) return fitting;

@@ -47,11 +47,11 @@ export interface StepTokens extends SampleTokens {
   metrics: Metrics;
 }
 
-type Settings = Pick<TrainConfig, 'actor' | 'algorithm' | 'data'> & Partial<Pick<TrainConfig, 'reward'>>;
+type Settings = Pick<TrainConfig, 'actor' | 'algorithm' | 'data' | 'reward'>;
 
 /** Rewards, masks, advantages and importance weights of a step; writes each sample's mean advantage on it. */
 export function stepTokens(config: Settings, samples: readonly Sample[], extras: StepExtras = {}): StepTokens {
-  const { actor, algorithm, data } = config;
+  const { actor, algorithm } = config;
   const rolloutLogp = samples.map(({ trajectory }) => trajectory.logProbs);
   const sampled = samples.map(({ trajectory }) => trajectory.mask);
   const reasons = samples.map(({ trajectory }) => trajectory.stopReason);
@@ -63,7 +63,7 @@ export function stepTokens(config: Settings, samples: readonly Sample[], extras:
     : undefined;
   const groups = samples.map(({ group }) => group);
   const tooLong = algorithm.lengthPenalty.type === 'linear' ? penaltiesOnLength(algorithm, samples, groups) : undefined;
-  const rewards = finalRewards({ algorithm, data }, samples, tooLong, kl?.penalties);
+  const rewards = finalRewards(config, samples, tooLong, kl?.penalties);
   const { advantages, roleBaselines } = advantagesOf(
     config,
     samples,
@@ -72,7 +72,7 @@ export function stepTokens(config: Settings, samples: readonly Sample[], extras:
     kl?.penalties,
   );
   samples.forEach((sample, s) => (sample.advantage = meanTrained(advantages[s], masks[s])));
-  const inside = isWeights && actor.lossMode === 'vespo'; // its sequence weight has them; they multiply no loss
+  const inside = isWeights && actor.policyLoss.lossMode === 'vespo'; // its sequence weight has them; they multiply no loss
   return {
     masks,
     oldLogProbs: inside ? foldImportanceWeights(oldLogProbs, isWeights, masks) : oldLogProbs,
@@ -93,12 +93,12 @@ export function stepTokens(config: Settings, samples: readonly Sample[], extras:
 
 /** [N] each sample's score, less the penalties on its length and the KL of its tokens. */
 function finalRewards(
-  { algorithm, data }: Pick<Settings, 'algorithm' | 'data'>,
+  { data, reward: { overlongBuffer } }: Settings,
   samples: readonly Sample[],
   tooLong: ArrayLike<number> | undefined,
   klPenalties: readonly Float64Array[] | undefined,
 ): number[] {
-  const { len: bufferLen = 0, penaltyFactor } = algorithm.overlongBuffer;
+  const { len: bufferLen, penaltyFactor } = overlongBuffer;
   const shape = { maxResponseLength: data.maxResponseLength, bufferLen, penaltyFactor };
   return samples.map(({ reward, trajectory }, s) => {
     const shaped = reward.score + overlongPenalty(trajectory.responseIds.length, shape) - (tooLong?.[s] ?? 0);
@@ -255,7 +255,7 @@ function rewardComponents(
   const names = gdpoRewardKeys ?? (own ? Object.keys(own) : given);
   return {
     values: names.map((name) => extras.map((extra) => (isNumber(extra[name]) ? extra[name] : NaN))),
-    weights: names.map((name, k) => gdpoRewardWeights?.[k] ?? configured?.weights[name] ?? own?.[name] ?? 1),
+    weights: names.map((name, k) => gdpoRewardWeights?.[k] ?? configured.weights[name] ?? own?.[name] ?? 1),
   };
 }
 

@@ -90,7 +90,7 @@ export class PolicyUpdater {
   constructor(config: TrainConfig, engine: TrainerEngine, userLoss?: CustomLoss | PolicyLoss) {
     this.#config = config;
     this.#engine = engine;
-    const { lossMode } = config.actor;
+    const { lossMode } = config.actor.policyLoss;
     const given = typeof userLoss === 'function' ? NO_LOSS : userLoss;
     this.#loss = given ?? policyLossOf(lossMode);
     this.#spec = policyLossSpec(config, given);
@@ -164,8 +164,9 @@ export class PolicyUpdater {
   #prepare(step: UpdateStep, index: number): PreparedMiniBatch | undefined {
     const { samples, tokens, miniBatches, skips } = step;
     if (index === miniBatches.length) return undefined;
-    const { maxTokenLen, ppoMicroBatchSize } = this.#config.actor;
-    const pack = (chosen: number[]) => packMiniBatch(samples, chosen, tokens.masks, maxTokenLen, ppoMicroBatchSize);
+    const { ppoMaxTokenLenPerGpu: maxTokenLen, ppoMicroBatchSizePerGpu } = this.#config.actor;
+    const pack = (chosen: number[]) =>
+      packMiniBatch(samples, chosen, tokens.masks, maxTokenLen, ppoMicroBatchSizePerGpu);
     const members = miniBatches[index];
     if (needsCurrentPolicy(this.#config, this.#loss)) return { batch: pack(members), inputs: undefined };
     // Weights count every token of the mini-batch, whoever is left out of the batch then.
@@ -309,13 +310,13 @@ export class PolicyUpdater {
   async #sampleLogProbs(model: ModelEngine, samples: Sample[]): Promise<ArrayLike<number>[]> {
     const masks = samples.map(({ trajectory }) => trajectory.mask);
     const chosen = samples.map((_, s) => s);
-    const batch = packMiniBatch(samples, chosen, masks, this.#config.actor.maxTokenLen);
+    const batch = packMiniBatch(samples, chosen, masks, this.#config.actor.ppoMaxTokenLenPerGpu);
     return scatterEntries(batch, (await this.#forward(model, batch)).logProbs, masks);
   }
 
   /** The learning rate of optimizer step 0, 1, 2, ... of the run. */
   #lr(update: number): number {
-    const { lr, lrScheduler: lrSchedulerType, minLrRatio, numCycles, ...warmup } = this.#config.actor.optim;
+    const { lr, lrSchedulerType: lrSchedulerType, minLrRatio, numCycles, ...warmup } = this.#config.actor.optim;
     const totalTrainingSteps = this.#totalUpdates;
     const lrWarmupSteps = warmupSteps(warmup, totalTrainingSteps);
     return lr * lrFactor({ lrSchedulerType, lrWarmupSteps, minLrRatio, numCycles, totalTrainingSteps }, update);

@@ -70,7 +70,7 @@ function checkScores(gpu: Gpu, { numAttentionHeads: H }: ModelConfig, rows: numb
   if (H * rows * rows * 4 <= limit) return;
   throw new InputError(
     `Engine "tfjs" needs ${H * rows * rows * 4} bytes for the attention scores of ${rows} rows but this device binds at ` +
-      `most ${limit}; lower actor.maxTokenLen to ${Math.floor(Math.sqrt(limit / 4 / H))}, or use engine "wgsl".`,
+      `most ${limit}; lower actor.ppoMaxTokenLenPerGpu to ${Math.floor(Math.sqrt(limit / 4 / H))}, or use engine "wgsl".`,
   );
 }
 

@@ -18,7 +18,7 @@ export type { Draw, DrawnTokens, SlotSetup } from './draws.ts';
 
 export interface DecoderSizes {
   /** Sequences that can be alive at once. */
-  maxSlots: number;
+  maxNumSeqs: number;
   /** Tokens after the prompt that one slot can hold. */
   slotCapacity: number;
   /** Distinct prompts cached at once, and their longest. */
@@ -26,7 +26,7 @@ export interface DecoderSizes {
   maxPromptLength: number;
   /** Rows of one prefill pass. */
   maxBatchedTokens: number;
-  /** Rows of logits that a pass of speculative decoding may have; absent = maxSlots. */
+  /** Rows of logits that a pass of speculative decoding may have; absent = maxNumSeqs. */
   verifyRows?: number;
 }
 
@@ -64,17 +64,17 @@ export class Decoder {
   #headStale = true;
 
   constructor(gpu: Gpu, model: LlamaModel, sizes: DecoderSizes) {
-    const { maxSlots, slotCapacity, maxPrompts, maxPromptLength, maxBatchedTokens } = sizes;
+    const { maxNumSeqs, slotCapacity, maxPrompts, maxPromptLength, maxBatchedTokens } = sizes;
     const { numHiddenLayers: L, numKeyValueHeads: K, headDim: D } = model.config;
     this.sizes = sizes;
     this.#gpu = gpu;
     this.#model = model;
-    const kvRows = maxPrompts * maxPromptLength + maxSlots * slotCapacity;
+    const kvRows = maxPrompts * maxPromptLength + maxNumSeqs * slotCapacity;
     const values = kvRows * 2 * K * D;
     const kv = Array.from({ length: L }, (_, l) =>
       model.half ? gpu.halves(`kv.${l}`, values) : gpu.buffer(`kv.${l}`, values * 4),
     );
-    const headRows = Math.max(maxSlots, sizes.verifyRows ?? 0);
+    const headRows = Math.max(maxNumSeqs, sizes.verifyRows ?? 0);
     const capacity = Math.max(maxBatchedTokens, headRows);
     const u32 = (label: string, n: number) => gpu.buffer(`rollout.${label}`, n * 4);
     this.#activations = createActivations(gpu, model.config, capacity, {
@@ -89,15 +89,15 @@ export class Decoder {
       kvRows: u32('kvRows', capacity),
       ranges: u32('ranges', capacity * 4),
     };
-    this.#headRows = u32('headRows', maxSlots);
+    this.#headRows = u32('headRows', maxNumSeqs);
     this.#identity = gpu.buffer(
       'rollout.identity',
       Uint32Array.from({ length: headRows }, (_, i) => i),
     );
-    this.#live = { prefill: u32('live.prefill', maxSlots * 4), decode: u32('live.decode', maxSlots * 4) };
+    this.#live = { prefill: u32('live.prefill', maxNumSeqs * 4), decode: u32('live.decode', maxNumSeqs * 4) };
     this.#checks = u32('checks', headRows * 4);
-    this.#slots = new SlotRows(gpu, 'rollout.slots', maxSlots, 4);
-    this.#draws = new Draws(gpu, this.#head, this.vocabSize, maxSlots, slotCapacity);
+    this.#slots = new SlotRows(gpu, 'rollout.slots', maxNumSeqs, 4);
+    this.#draws = new Draws(gpu, this.#head, this.vocabSize, maxNumSeqs, slotCapacity);
   }
 
   get vocabSize(): number {

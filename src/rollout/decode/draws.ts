@@ -53,7 +53,7 @@ export class Draws {
   readonly #gpu: Gpu;
   readonly #head: Head;
   readonly #vocabSize: number;
-  readonly #maxSlots: number;
+  readonly #maxNumSeqs: number;
   readonly #slotCapacity: number;
   readonly #control: SlotRows;
   readonly #stops: SlotRows;
@@ -66,18 +66,18 @@ export class Draws {
   /** #drawn as last read. */
   #kept: ArrayBuffer | undefined;
 
-  constructor(gpu: Gpu, head: Head, vocabSize: number, maxSlots: number, slotCapacity: number) {
+  constructor(gpu: Gpu, head: Head, vocabSize: number, maxNumSeqs: number, slotCapacity: number) {
     this.#gpu = gpu;
     this.#head = head;
     this.#vocabSize = vocabSize;
-    this.#maxSlots = maxSlots;
+    this.#maxNumSeqs = maxNumSeqs;
     this.#slotCapacity = slotCapacity;
-    this.#control = new SlotRows(gpu, 'rollout.control', maxSlots, 8);
-    this.#stops = new SlotRows(gpu, 'rollout.stops', maxSlots, 4);
-    this.#state = new SlotRows(gpu, 'rollout.state', maxSlots, STATE_WIDTH);
-    this.#drawn = gpu.buffer('rollout.drawn', maxSlots * slotCapacity * 3 * 4);
-    this.#temperatures = new Float64Array(maxSlots).fill(1);
-    this.#isAdjusted = new Uint8Array(maxSlots);
+    this.#control = new SlotRows(gpu, 'rollout.control', maxNumSeqs, 8);
+    this.#stops = new SlotRows(gpu, 'rollout.stops', maxNumSeqs, 4);
+    this.#state = new SlotRows(gpu, 'rollout.state', maxNumSeqs, STATE_WIDTH);
+    this.#drawn = gpu.buffer('rollout.drawn', maxNumSeqs * slotCapacity * 3 * 4);
+    this.#temperatures = new Float64Array(maxNumSeqs).fill(1);
+    this.#isAdjusted = new Uint8Array(maxNumSeqs);
   }
 
   /** Sets a slot up for its next turn; `flush` sends the settings. */
@@ -110,7 +110,7 @@ export class Draws {
 
   /** The buffers for draws with more than temperature and cuts; made when first asked for. */
   reserveAdjusted(): AdjustedDraws {
-    const [slots, V, cap] = [this.#maxSlots, this.#vocabSize, this.#slotCapacity];
+    const [slots, V, cap] = [this.#maxNumSeqs, this.#vocabSize, this.#slotCapacity];
     return (this.#adjusted ??= new AdjustedDraws(this.#gpu, this.#views(), slots, V, cap));
   }
 

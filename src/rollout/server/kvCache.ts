@@ -28,9 +28,9 @@ export class KvCacheManager {
   readonly #free: number[];
   readonly #sequences = new Map<string, CachedSequence>();
 
-  constructor(sizes: { maxSlots: number; maxPrompts: number; maxPromptLength: number }) {
+  constructor(sizes: { maxNumSeqs: number; maxPrompts: number; maxPromptLength: number }) {
     this.#prefixes = new PrefixCache(sizes.maxPrompts, sizes.maxPromptLength);
-    this.#free = Array.from({ length: sizes.maxSlots }, (_, i) => sizes.maxSlots - 1 - i);
+    this.#free = Array.from({ length: sizes.maxNumSeqs }, (_, i) => sizes.maxNumSeqs - 1 - i);
   }
 
   get freeSlots(): number {

@@ -48,9 +48,9 @@ export class DraftedTokens implements TokenSource {
 
   plan(jobs: readonly RunningJob[]): DecodePlan {
     const { maxSteps } = this.#sampled.plan(jobs);
-    const { verifyRows, maxSlots } = this.#decoder.sizes;
+    const { verifyRows, maxNumSeqs } = this.#decoder.sizes;
     const guesses = jobs.map((job) => this.#propose(job));
-    const drafts = fitDrafts(guesses, verifyRows ?? maxSlots);
+    const drafts = fitDrafts(guesses, verifyRows ?? maxNumSeqs);
     if (drafts.flat().length <= LEAST_GUESSES * jobs.length || this.#gate?.isOpen() === false)
       return { maxSteps: Math.min(maxSteps, STEPS_BETWEEN_DRAFTS) };
     jobs.forEach((job, i) => this.#drafts.set(job, drafts[i]));

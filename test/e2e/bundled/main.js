@@ -17,9 +17,9 @@ async function run() {
   const config = resolveTrainConfig({
     name: 'bundled',
     model: { path: 'in memory' },
-    data: { trainBatchSize: 2, maxPromptLength: 96, maxResponseLength: 12, valSize: 2 },
-    rollout: { n: 2, maxSlots: 4 },
-    actor: { ppoMiniBatchSize: 2, maxTokenLen: 256 },
+    data: { trainBatchSize: 2, maxPromptLength: 96, maxResponseLength: 12, valMaxSamples: 2 },
+    rollout: { n: 2, maxNumSeqs: 4 },
+    actor: { ppoMiniBatchSize: 2, ppoMaxTokenLenPerGpu: 256 },
     trainer: { totalTrainingSteps: 2, testFreq: 0, valBeforeTrain: false },
   });
   const { tokenizer, config: tokenizerConfig } = buildGsm8kTokenizer(512);

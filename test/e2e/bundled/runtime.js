@@ -8,8 +8,8 @@ await installWebGpu();
 const config = resolveTrainConfig({
   name: 'runtime',
   model: { path: 'gsm8k-tool' },
-  data: { trainBatchSize: 2, maxResponseLength: 64, valSize: 2 },
-  rollout: { n: 4, maxSlots: 8 },
+  data: { trainBatchSize: 2, maxResponseLength: 64, valMaxSamples: 2 },
+  rollout: { n: 4, maxNumSeqs: 8 },
   actor: { ppoMiniBatchSize: 2 },
   trainer: { totalTrainingSteps: 1, testFreq: 0, valBeforeTrain: false },
 });

@@ -55,7 +55,7 @@ const optim = part({
     '',
     "Of every trained value; decoupled, but for SGD. verl's 0.01 makes no difference over so few steps.",
   ),
-  lrScheduler: choice(
+  lrSchedulerType: choice(
     'constant',
     ['constant', 'cosine', 'linear'],
     'cosine and linear fall to minLrRatio over totalTrainingSteps.',
@@ -66,8 +66,12 @@ const optim = part({
   numCycles: positive(0.5, 'periods', 'Of cosine over the run; 0.5 falls once from lr to its end.'),
 });
 
-/** Numbers of single losses (a registered one has its own, which resolve.ts checks); each is read by the loss it is named for, whose file in `losses/` has its default. */
+/**
+ * The loss, and numbers of single losses (a registered one has its own, which resolve.ts checks): each is read by the loss it is named
+ * for, whose file in `losses/` has its default.
+ */
 const policyLoss = v.looseObject({
+  lossMode: optionalKnown(() => Object.keys(POLICY_LOSSES), 'Policy loss; from algorithm.name.'),
   tauPos: optionalNumber(ANY, '', 'SAPO: temperature of the gate where the advantage is positive.'),
   tauNeg: optionalNumber(ANY, '', 'SAPO: the same where it is negative.'),
   wMax: optionalNumber(ANY, '', 'CISPO: upper weight itself; absent = 1 + clipRatioHigh, as verl reads its bound.'),
@@ -86,9 +90,15 @@ const policyLoss = v.looseObject({
 export const actor = part({
   ppoMiniBatchSize: count(8, 'prompts', 'Prompts an update; trainBatchSize / this = updates a step.'),
   ppoEpochs: count(1, 'passes', "Passes over a step's samples."),
-  ppoMicroBatchSize: optionalCount('sequences', 'Sequences a micro-batch; absent = cut by maxTokenLen. Memory only.'),
-  maxTokenLen: count(4096, 'tokens', 'Tokens a micro-batch at most. Memory and speed only, never the gradient.'),
-  lossMode: optionalKnown(() => Object.keys(POLICY_LOSSES), 'Policy loss; from algorithm.name.'),
+  ppoMicroBatchSizePerGpu: optionalCount(
+    'sequences',
+    'Sequences a micro-batch; absent = cut by ppoMaxTokenLenPerGpu. Memory only.',
+  ),
+  ppoMaxTokenLenPerGpu: count(
+    4096,
+    'tokens',
+    'Tokens a micro-batch at most. Memory and speed only, never the gradient.',
+  ),
   lossAggMode: optionalChoice(LOSS_AGG_MODES, 'How token losses become one number; from algorithm.name.'),
   clipRatio: optionalNumber(ANY, '', 'Sets clipRatioLow and clipRatioHigh together.'),
   clipRatioLow: optionalNumber(ANY, '', 'Lower clip: ratio >= 1 - this; from algorithm.name.'),

@@ -11,7 +11,6 @@ import {
   known,
   number,
   optionalChoice,
-  optionalCount,
   optionalFlag,
   optionalKnown,
   optionalNumber,
@@ -57,13 +56,6 @@ export const algorithm = part({
     'groups',
     'Groups of earlier steps kept, to take the place of groups whose samples all score the same (TRL, 64 there); 0 = off.',
     0,
-  ),
-  overlongBuffer: v.optional(
-    part({
-      len: optionalCount('tokens', 'Penalty grows over the last tokens before the limit (DAPO); 0 = off.', 0),
-      penaltyFactor: number(1, ANY, 'reward', 'Penalty at the limit itself.'),
-    }),
-    {},
   ),
   lengthPenalty: v.optional(
     part({

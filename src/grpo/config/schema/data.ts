@@ -59,7 +59,7 @@ export const data = part({
     'difficulty = draw problems by the score of their last group, as the pools below say; needs a finite set.',
   ),
   difficulty: v.optional(difficulty, {}),
-  valSize: count(
+  valMaxSamples: count(
     256,
     'problems',
     'Held-out problems an evaluation uses, of each set; 256 gives pass@1 to about 3 points.',

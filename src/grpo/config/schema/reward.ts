@@ -2,9 +2,16 @@
 
 import * as v from 'valibot';
 import { JUDGE_PROMPT } from '../../../tasks/rewards/judgePrompt.ts';
-import { count, namedNumbers, number, optionalText, part, positive, text } from '../keys.ts';
+import { count, namedNumbers, number, optionalText, part, positive, text, ANY } from '../keys.ts';
 
 export const reward = part({
+  overlongBuffer: v.optional(
+    part({
+      len: count(0, 'tokens', 'Penalty grows over the last tokens before the limit (DAPO); 0 = off.', 0),
+      penaltyFactor: number(1, ANY, 'reward', 'Penalty at the limit itself.'),
+    }),
+    {},
+  ),
   weights: namedNumbers(
     "Of the task's named rewards, e.g. {format: 0.1}: in place of the weight that the task gives, or added to its score.",
   ),
@@ -19,7 +26,7 @@ export const reward = part({
       max: positive(10, '', 'The number that counts as 1; others out of 0 to this count as 0.'),
       maxPromptLength: count(512, 'tokens', 'A sample whose prompt is longer is not judged.'),
       maxNewTokens: count(16, 'tokens', 'Room for its reply, drawn greedily.'),
-      maxSlots: count(16, 'sequences', 'Samples judged at once by the reference; bounds its KV cache.'),
+      maxNumSeqs: count(16, 'sequences', 'Samples judged at once by the reference; bounds its KV cache.'),
     }),
     {},
   ),

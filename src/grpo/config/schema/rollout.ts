@@ -64,7 +64,10 @@ const speculative = part({
   minNgram: count(3, 'tokens', 'So many last tokens must have occurred before, in the prompt or a sample of it.'),
   history: count(8, 'samples', 'Finished samples remembered for each prompt, over steps.', 0),
   adapt: flag(true, 'Guess only while a token takes less time with guesses than without; no token depends on it.'),
-  verifyRows: optionalCount('rows', 'Rows of logits a pass may check; absent = maxSlots, which takes no memory more.'),
+  verifyRows: optionalCount(
+    'rows',
+    'Rows of logits a pass may check; absent = maxNumSeqs, which takes no memory more.',
+  ),
 });
 
 export const rollout = part({
@@ -81,7 +84,7 @@ export const rollout = part({
   includeStopStrInOutput: flag(false, "Whether tools and rewards see such a text in the turn; vLLM's name."),
   overSampleRate: number(0, [0, 8], 'share of prompts', 'Start so many more, train on the first complete; 0 = off.'),
   partialRollout: flag(false, 'Go on in the next step with what overSampleRate left over; false = throw it away.'),
-  maxSlots: count(128, 'sequences', 'Sequences decoded at once; bounds the KV cache.'),
+  maxNumSeqs: count(128, 'sequences', 'Sequences decoded at once; bounds the KV cache.'),
   preemption: choice(
     'parked',
     ['off', 'parked', 'latest'],

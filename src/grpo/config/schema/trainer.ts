@@ -45,7 +45,7 @@ export const trainer = part({
   profileGpu: flag(false, 'The profile also says how long the GPU computed, where the adapter has timestamps.'),
   logRollouts: count(8, 'samples', 'Sampled rollouts written per step, for reading; 0 = none.', 0),
   logValGenerations: count(0, 'samples', 'Answers of each evaluation written beside them; 0 = none.', 0),
-  outDir: text('runs', 'The run folder is <outDir>/<name>.'),
+  defaultLocalDir: text('runs', 'The run folder is <defaultLocalDir>/<name>.'),
   refUpdateFreq: count(0, 'steps', 'Refresh the reference of KL terms from the policy every so many; 0 = never.', 0),
   refMixupAlpha: number(1, SHARE, '', 'Share of the policy in a refreshed reference; 1 = a copy.'),
   kernelTuning: text(
