@@ -35,7 +35,7 @@ const ROOMS = new Map([
 /** The room of a file, and its folder inside the room where it has one. @param {string} file */
 function placeOf(file) {
   const parts = file.split('/');
-  if (parts[0] !== 'src') return { room: parts[0] };
+  if (parts[0] !== 'src') return ROOMS.has(parts[0]) ? { room: parts[0] } : {};
   if (file === 'src/index.ts') return { room: 'library' };
   // errors.ts and yaml.ts: everybody may import them.
   if (parts.length === 2) return {};

@@ -92,7 +92,7 @@ test('keys of runs: modes, trackers and the best checkpoint', () => {
 test('an unknown command', () => refused(['trian'], /^Unknown command "trian"; did you mean "train"\?/));
 
 test('an unknown option', () =>
-  refused(['train', CONFIG, '--fast'], /^Unknown option '--fast'; known options: --json, --help\.$/));
+  refused(['train', CONFIG, '--fast'], /^Unknown option '--fast'; known options: --json, --import, --help\.$/));
 
 test('malformed JSONL names its line', () => {
   const path = join(folder, 'train.jsonl');
