@@ -45,7 +45,8 @@ export type { RolloutEngine, SamplingParams, StopReason, Trajectory } from './ro
 export { type AdvantageInputs, computeAdvantages, type CustomAdvantage } from './grpo/advantages/index.ts';
 export { registerAdvantage, registerPolicyLoss, registerRecipe } from './grpo/config/register.ts';
 export { resolveSftConfig, resolveTrainConfig } from './grpo/config/resolve.ts';
-export type { TrainConfigInput } from './grpo/config/schema/index.ts';
+export type { SftConfigInput } from './grpo/config/input/sft.ts';
+export type { TrainConfigInput } from './grpo/config/input/train.ts';
 export type { Recipe, TrainConfig } from './grpo/config/types.ts';
 export type { CustomLoss, CustomLossResult, CustomLossRows } from './grpo/losses/custom.ts';
 export { lossWeights, type LossWeights } from './grpo/losses/aggregate.ts';
@@ -61,7 +62,7 @@ export {
 export type { Metrics } from './grpo/metrics.ts';
 export { RECIPES } from './grpo/config/recipes.ts';
 export { freshModelConfig, type SftExample, type SftOptions, trainSupervised } from './grpo/sft.ts';
-export type { SftConfig, SftConfigInput } from './grpo/config/sftSchema.ts';
+export type { SftConfig } from './grpo/config/sftSchema.ts';
 export type { Sample } from './grpo/update/batch.ts';
 export { GrpoTrainer, type GrpoTrainerOptions } from './grpo/trainer.ts';
 export type { Checkpoint, FitResult, Phase, TrainerEngine, TrainerEvents, TrainerState } from './grpo/types.ts';

@@ -12,12 +12,14 @@ import { correctionSettings, lossWeighsItself } from '../correction/settings.ts'
 import { type PolicyLoss, policyLossOf } from '../losses/index.ts';
 import { WEIGHT_LEVELS } from '../losses/reinforce.ts';
 import { lossSpec } from '../losses/types.ts';
+import type { SftConfigInput } from './input/sft.ts';
+import type { TrainConfigInput } from './input/train.ts';
 import { firstKeyOf, ofPeer } from './peerNames.ts';
 import { DEFAULT_RECIPE, RECIPES, VERL_DEFAULTS } from './recipes.ts';
 import { checkSftRules, checkTrainRules } from './rules.ts';
 import { oldNamesNote, withNewNames } from './oldNames.ts';
-import { TRAIN_SCHEMA, type TrainConfigInput, type WrittenConfig } from './schema/index.ts';
-import { SFT_SCHEMA, type SftConfig, type SftConfigInput } from './sftSchema.ts';
+import { TRAIN_SCHEMA, type WrittenConfig } from './schema/index.ts';
+import { SFT_SCHEMA, type SftConfig } from './sftSchema.ts';
 import { isTree, show, type Tree } from './tree.ts';
 import type { Recipe, TrainConfig } from './types.ts';
 

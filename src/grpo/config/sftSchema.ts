@@ -102,6 +102,3 @@ export const SFT_SCHEMA = part({
 });
 
 export type SftConfig = v.InferOutput<typeof SFT_SCHEMA>;
-
-/** What a user writes: every key but `name` may be left out. */
-export type SftConfigInput = v.InferInput<typeof SFT_SCHEMA>;

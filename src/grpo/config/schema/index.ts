@@ -29,6 +29,3 @@ export const TRAIN_SCHEMA = part({
 
 /** As written: what the recipe gives may still be absent. */
 export type WrittenConfig = v.InferOutput<typeof TRAIN_SCHEMA>;
-
-/** What a user writes: every key but `name` and `model.path` may be left out. */
-export type TrainConfigInput = v.InferInput<typeof TRAIN_SCHEMA>;

@@ -30,7 +30,7 @@ const multiTurn = part({
   onToolFailure: choice('tell', ['tell', 'stop'], 'The same for a tool that throws or takes too long.'),
   format: choice(
     'hermes',
-    Object.keys(TOOL_PARSERS),
+    Object.keys(TOOL_PARSERS) as (keyof typeof TOOL_PARSERS)[],
     'How a tool call is written; hermes = <tool_call>{json}</tool_call>.',
   ),
   constrainToolCalls: flag(
