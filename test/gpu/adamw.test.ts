@@ -19,7 +19,12 @@ import { poisoned, withGpu } from './gpu.ts';
 const OPTIONS: OptimizerOptions = { lr: 0.01, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0.1, gradClip: 1 };
 
 /** Steps with the given gradients, each from norm to update; weights and moments, and the norms, against float64. */
-async function check(w: Float32Array, gradients: Float32Array[], options: OptimizerOptions, fold = false): Promise<void> {
+async function check(
+  w: Float32Array,
+  gradients: Float32Array[],
+  options: OptimizerOptions,
+  fold = false,
+): Promise<void> {
   const n = w.length;
   const { gradClip: maxNorm, ...rest } = options;
   const weights = new Map([['w', f64(w)]]);
