@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { inline } from './inline.mjs';
 
-/** Limits: each weight when they were set, and 10%. */
-const LIMIT_BYTES = { 'page, first paint': 161_000, 'page, engine worker': 90_500, library: 180_000 };
+/** Limits: each weight when they were set, and 10%; docs/decisions/size.md. */
+const LIMIT_BYTES = { 'page, first paint': 182_000, 'page, engine worker': 95_000, library: 208_000 };
 
 const LOADED_WHEN_USED = /^(@tensorflow\/|@xenova\/|minisearch)/;
 

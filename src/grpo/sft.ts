@@ -36,7 +36,7 @@ export async function trainSupervised({
 }: SftOptions): Promise<void> {
   const engine = 'model' in given ? given.model : given;
   const { data, optim, trainer } = config;
-  const { optimizer, betas, eps, weightDecay, gradClip, lrSchedulerType: lrSchedulerType } = optim;
+  const { optimizer, betas, eps, weightDecay, gradClip, lrSchedulerType } = optim;
   const { totalTrainingSteps } = trainer;
   const lrWarmupSteps = warmupSteps(optim, totalTrainingSteps);
   const schedule = { lrSchedulerType, lrWarmupSteps, totalTrainingSteps, minLrRatio: 0, numCycles: 0.5 };

@@ -9,7 +9,7 @@ import { parquetReadObjects } from 'hyparquet';
 import { beforeAll, expect, test } from 'vitest';
 import { exportRun } from '../../src/cli/commands/export.ts';
 import { hydraWord, verlRun } from '../../src/cli/export/verl.ts';
-import { trlRun } from '../../src/cli/export/trl.ts';
+import { trlRun, trlScript } from '../../src/cli/export/trl.ts';
 import { parseTrainConfig } from '../../src/grpo/config/text.ts';
 import { RECIPES } from '../../src/grpo/config/recipes.ts';
 import { InputError } from '../../src/errors.ts';
@@ -81,6 +81,21 @@ test('TRL: batches and steps come to ours', () => {
   const perDraw = Number(settings['per_device_train_batch_size']) * Number(settings['steps_per_generation']);
   expect(perDraw).toBe(data.trainBatchSize * rollout.n);
   expect(Number(settings['max_steps']) / Number(settings['steps_per_generation'])).toBe(trainer.totalTrainingSteps);
+});
+
+test('TRL: schedules, warm-up by share, template variables and truncation', () => {
+  const of = (...overrides: string[]) => trlRun(config(...overrides));
+  const linear = of('actor.optim.lrSchedulerType=linear', 'actor.optim.minLrRatio=0.1');
+  expect(linear.settings['lr_scheduler_type']).toBe('linear');
+  expect(linear.notCarried.join()).toContain("TRL's linear schedule ends at 0");
+  const updates = of().settings['max_steps'] as number;
+  const share = of('actor.optim.lrWarmupStepsRatio=0.25');
+  expect(share.settings).toMatchObject({ warmup_steps: updates / 4, lr_scheduler_type: 'constant_with_warmup' });
+  expect(share.notCarried.join()).not.toContain('lrWarmupStepsRatio');
+  expect(of().settings).not.toHaveProperty('chat_template_kwargs');
+  const thinking = trlScript(of('data.chatTemplateKwargs={enable_thinking: false}'), false);
+  expect(thinking).toContain('chat_template_kwargs={"enable_thinking": False},');
+  expect(of('data.truncation=left').notCarried.join()).toContain('data.truncation');
 });
 
 test('the data are the problems our run would draw', async () => {

@@ -58,6 +58,22 @@ test('what is given beside the name wins over its recipe, whatever the order', (
     });
 });
 
+test('a shorthand given beside a file wins over what the file sets of it', () => {
+  const { actor } = read(FILE, 'actor.clipRatio=0.1');
+  expect([actor.clipRatioLow, actor.clipRatioHigh]).toEqual([0.1, 0.1]);
+  expect(read(FILE, 'actor.clipRatio=0.1', 'actor.clipRatioHigh=0.3').actor.clipRatioHigh).toBe(0.3);
+  const batch = FILE.replace('name: grpo,', 'name: grpo, scaleRewards: batch,');
+  expect(read(batch, 'algorithm.normAdvByStdInGrpo=false').algorithm.scaleRewards).toBe('none');
+});
+
+test('the share of warm-up updates counts where it is written alone, in a supervised run too', () => {
+  const sft = (optim: object) => resolveSftConfig({ name: 't', optim }).optim;
+  expect(sft({ lrWarmupStepsRatio: 0.1 })).toMatchObject({ lrWarmupSteps: 0, lrWarmupStepsRatio: 0.1 });
+  expect(sft({ lrWarmupStepsRatio: 0.1, lrWarmupSteps: 5 }).lrWarmupSteps).toBe(5);
+  expect(sft({}).lrWarmupSteps).toBe(20);
+  expect(sft({ lrWarmupSteps: -1 }).lrWarmupSteps).toBe(0);
+});
+
 test('what gives way is said in a line, and so is a file that is not what it names', () => {
   expect(read(FILE, 'algorithm.name=gspo', 'actor.lossAggMode=token-mean').notes).toEqual([
     'algorithm.name=gspo brings its recipe; of t.yaml give way: actor.clipRatioLow 0.2, actor.clipRatioHigh 0.28.',

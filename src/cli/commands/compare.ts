@@ -52,7 +52,11 @@ export const compare: Command = {
     if (!Number.isFinite(base.trainer.totalTrainingSteps))
       throw new InputError('compare puts runs side by side by step; set trainer.totalTrainingSteps, not totalEpochs.');
     const configOf = (algorithm: string, seed: number) =>
-      parseTrainConfig(yaml, { source, overrides: [...overrides, ...overridesOf(algorithm, seed, out)] });
+      parseTrainConfig(yaml, {
+        source,
+        overrides: [...overrides, ...overridesOf(algorithm, seed, out)],
+        note: () => {},
+      });
     const configs = algorithms.map((name) => Array.from({ length: seeds }, (_, i) => configOf(name, i + 1)));
     const stopped = await trainAll(configs, () => writeComparison(out, base, configs, target));
     const result = await writeComparison(out, base, configs, target);

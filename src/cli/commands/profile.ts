@@ -1,5 +1,9 @@
 /** `webgrpo profile`: writes profile.html and trace.json of a run folder, also of one that is still going. */
 
+import { withNewNames } from '../../grpo/config/oldNames.ts';
+import { keysAndParts } from '../../grpo/config/resolve.ts';
+import { TRAIN_SCHEMA } from '../../grpo/config/schema/index.ts';
+import type { Tree } from '../../grpo/config/tree.ts';
 import { parse } from 'yaml';
 import { InputError } from '../../errors.ts';
 import { oneFile } from '../args.ts';
@@ -23,7 +27,10 @@ export const profile: Command = {
       throw new InputError(
         `${path} has no profile/step-N.jsonl; train with trainer.profile on (the default) to get one.`,
       );
-    const settings = settingsOf(parse(await readText(folder.file('config.yaml'))) as RunConfig);
+    const file = folder.file('config.yaml');
+    // A folder of an earlier version has keys under the names of then.
+    const written = parse(await readText(file)) as Tree;
+    const settings = settingsOf(withNewNames(written, file, keysAndParts(TRAIN_SCHEMA)).tree as unknown as RunConfig);
     const report = profileReport(path, steps, settings);
     const page = await writeReport(folder.file('profile'), report);
     const trace = folder.file('trace.json');

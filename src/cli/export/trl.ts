@@ -3,6 +3,7 @@
  * src/grpo/config/peerNames.ts.
  */
 
+import { warmupSteps } from '../../grpo/update/learningRate.ts';
 import { PEER_NAMES } from '../../grpo/config/peerNames.ts';
 import { policyLossOf } from '../../grpo/losses/index.ts';
 import { correctionSettings } from '../../grpo/correction/settings.ts';
@@ -10,7 +11,7 @@ import { valueAt } from '../../grpo/config/tree.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { unnamed } from './unnamed.ts';
 
-type Setting = string | number | boolean | Readonly<Record<string, number>>;
+type Setting = string | number | boolean | { readonly [name: string]: Setting };
 
 interface TrlRun {
   /** Arguments of TRL's GRPOConfig. */
@@ -61,6 +62,11 @@ const ofAdaptive =
   (config: TrainConfig): Value =>
     config.actor.entropyTarget === undefined ? undefined : (valueAt(config, key) as Value);
 
+/** Updates of linear rise, by either key. */
+function warmup(config: TrainConfig): number {
+  return warmupSteps(config.actor.optim, config.trainer.totalTrainingSteps * updatesOf(config));
+}
+
 /** Where the value is not the one our key has. undefined = not written. */
 const VALUES: Readonly<Record<string, (config: TrainConfig) => Value>> = {
   // Arguments of the trainer, or of its data.
@@ -103,11 +109,16 @@ const VALUES: Readonly<Record<string, (config: TrainConfig) => Value>> = {
   'actor.klLossType': (config) => (isKl(config) && config.actor.klLossType === 'r*k3') || undefined,
   'actor.optim.betas': ({ actor }) => actor.optim.betas[0],
   'actor.optim.optimizer': () => undefined,
-  'actor.optim.lrSchedulerType': ({ actor: { optim } }) => {
-    if (optim.lrSchedulerType === 'constant') return optim.lrWarmupSteps > 0 ? 'constant_with_warmup' : 'constant';
+  'actor.optim.lrSchedulerType': (config) => {
+    const { optim } = config.actor;
+    if (optim.lrSchedulerType === 'constant') return warmup(config) > 0 ? 'constant_with_warmup' : 'constant';
+    if (optim.lrSchedulerType === 'linear') return 'linear';
     return isPlainCosine(optim) ? 'cosine' : 'cosine_with_min_lr';
   },
+  'actor.optim.lrWarmupSteps': warmup,
   'actor.optim.lrWarmupStepsRatio': () => undefined,
+  'data.chatTemplateKwargs': ({ data }) =>
+    Object.keys(data.chatTemplateKwargs).length > 0 ? data.chatTemplateKwargs : undefined,
   'algorithm.advEstimator': ({ algorithm }) =>
     algorithm.advEstimator === 'gdpo' ? 'normalize_then_sum' : 'sum_then_normalize',
   'algorithm.gdpoRewardWeights': () => undefined,
@@ -147,7 +158,6 @@ export function trlRun(config: TrainConfig): TrlRun {
 
 /** Carried by another key, or of our machine. */
 const ELSEWHERE = [
-  'data.trunc',
   'actor.useKlLoss',
   'actor.klLossCoef',
   'actor.lossAggMode',
@@ -155,6 +165,7 @@ const ELSEWHERE = [
   'actor.ppoMicroBatchSizePerGpu',
   'actor.shuffle',
   'actor.optim.minLrRatio',
+  'actor.optim.lrWarmupStepsRatio',
   'actor.optim.numCycles',
   'algorithm.klPenalty',
   'algorithm.klCtrl',
@@ -231,6 +242,10 @@ function notCarried(config: TrainConfig): string[] {
       actor.useKlLoss && !isKl(config),
       `actor.klLossType ${actor.klLossType}: TRL's KL is k3, or r*k3; the script has no KL term.`,
     ],
+    [
+      actor.optim.lrSchedulerType === 'linear' && actor.optim.minLrRatio > 0,
+      `actor.optim.minLrRatio ${actor.optim.minLrRatio}: TRL's linear schedule ends at 0.`,
+    ],
     [isKl(config) && actor.klClamp !== undefined, "actor.klClamp: TRL's KL has no bound."],
     [
       isKl(config) && actor.klLossType === 'r*k3' && isSequenceLevel(config),
@@ -272,9 +287,17 @@ function notCarried(config: TrainConfig): string[] {
   return missing.flatMap(([applies, sentence]) => (applies ? [sentence] : []));
 }
 
+/** A value as Python writes it. */
+function python(value: Setting): string {
+  if (typeof value === 'boolean') return value ? 'True' : 'False';
+  if (typeof value !== 'object') return JSON.stringify(value);
+  return `{${Object.entries(value)
+    .map(([name, inner]) => `${JSON.stringify(name)}: ${python(inner)}`)
+    .join(', ')}}`;
+}
+
 /** train.py, to be started in its own folder. */
 export function trlScript({ settings }: TrlRun, withTools: boolean): string {
-  const python = (value: Setting) => (typeof value === 'boolean' ? (value ? 'True' : 'False') : JSON.stringify(value));
   const lines = Object.entries(settings).map(([key, value]) => `        ${key}=${python(value)},`);
   return `"""Starts this run in TRL: python train.py (or accelerate launch train.py)."""
 

@@ -56,6 +56,7 @@ const OWN = [
   'seed',
   'trainer.defaultLocalDir',
   'trainer.resumeMode',
+  'trainer.resumeFromPath',
   'trainer.logger',
   'rollout.maxNumSeqs',
   'actor.ppoMicroBatchSizePerGpu',

@@ -6,7 +6,7 @@
 import { parseDocument } from 'yaml';
 import { InputError } from '../../errors.ts';
 import { newNameOf, type Renamed } from './oldNames.ts';
-import { isDecidedByRecipe } from './recipeNotes.ts';
+import { isDecidedByRecipe, SHORTHANDS } from './recipeNotes.ts';
 import { copyOf, deleteAt, leaves, setAt, show, type Tree } from './tree.ts';
 
 export interface Override {
@@ -39,6 +39,8 @@ export function layOverrides(file: Tree, overrides: readonly Override[]): { tree
         deleteAt(tree, path);
         if (!overrides.some((override) => override.path === path)) gaveWay.push(`${path} ${show(value)}`);
       }
+  // What a shorthand sets wins over the file too.
+  for (const { path } of overrides) for (const set of SHORTHANDS[path] ?? []) deleteAt(tree, set);
   for (const { text, path, value } of overrides)
     if (!setAt(tree, path, value)) {
       const part = path.slice(0, path.lastIndexOf('.'));

@@ -5,14 +5,18 @@ import { leaves, show, type Tree, valueAt } from './tree.ts';
 import type { Recipe, TrainConfig } from './types.ts';
 
 const recipes: Readonly<Record<string, Recipe>> = RECIPES;
-const RECIPE_KEYS = new Set(Object.values(recipes).flatMap((recipe) => leaves(recipe).map(([path]) => path)));
-/** Keys that set one of those. */
-const SHORTHANDS = ['actor.clipRatio', 'algorithm.normAdvByStdInGrpo'];
+/** Keys that set others. */
+export const SHORTHANDS: Readonly<Record<string, readonly string[]>> = {
+  'actor.clipRatio': ['actor.clipRatioLow', 'actor.clipRatioHigh'],
+  'algorithm.normAdvByStdInGrpo': ['algorithm.scaleRewards'],
+};
 const CLIP_KEYS = ['clipRatioLow', 'clipRatioHigh', 'clipRatioC'] as const;
 
 /** True for a key that some recipe sets, and for the numbers of a loss: a file's value of it is of the file's own algorithm. */
 export const isDecidedByRecipe = (path: string): boolean =>
-  RECIPE_KEYS.has(path) || SHORTHANDS.includes(path) || path.startsWith('actor.policyLoss.');
+  path in SHORTHANDS ||
+  path.startsWith('actor.policyLoss.') ||
+  Object.values(recipes).some((recipe) => valueAt(recipe, path) !== undefined);
 
 /**
  * A file that names an algorithm and sets what its recipe sets to something else, in a line; undefined where it agrees.

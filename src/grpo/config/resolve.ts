@@ -20,7 +20,7 @@ import { checkSftRules, checkTrainRules } from './rules.ts';
 import { oldNamesNote, withNewNames } from './oldNames.ts';
 import { TRAIN_SCHEMA, type WrittenConfig } from './schema/index.ts';
 import { SFT_SCHEMA, type SftConfig } from './sftSchema.ts';
-import { isTree, show, type Tree } from './tree.ts';
+import { isTree, show, type Tree, setAt, valueAt } from './tree.ts';
 import type { Recipe, TrainConfig } from './types.ts';
 
 const recipes: Readonly<Record<string, Recipe>> = RECIPES;
@@ -60,6 +60,11 @@ export function resolveSftConfig(tree: SftConfigInput, source = 'config'): SftCo
 export function resolveSftTree(tree: unknown, source: string): SftConfig {
   refuseInheritedKeys(SFT_SCHEMA, tree, source);
   const named = isTree(tree) ? underNewNames(SFT_SCHEMA, tree, source) : tree;
+  // The default number of steps would win over the share that was written.
+  const isShare = valueAt(named, 'optim.lrWarmupStepsRatio') !== undefined;
+  if (isShare && valueAt(named, 'optim.lrWarmupSteps') === undefined && isTree(named)) {
+    setAt(named, 'optim.lrWarmupSteps', 0);
+  }
   const config = validate(SFT_SCHEMA, named, source);
   checkSftRules(config, source);
   return config;

@@ -1,4 +1,4 @@
-/** Rules that span keys. Sizes that do not divide are refused with the nearest that do; see DESIGN "Batch sizes". */
+/** Rules that span keys. Sizes that do not divide are refused with the nearest that do. */
 
 import { InputError } from '../../errors.ts';
 import type { TrainConfig } from './types.ts';
@@ -201,7 +201,7 @@ export function checkSftRules(config: SftConfig, source: string): void {
   checkWarmup('optim', optim, trainer.totalTrainingSteps, source);
 }
 
-/** The derived numbers a run prints, as in DESIGN "Batch sizes". */
+/** The derived numbers a run prints. */
 export function batchTable({ data, rollout, actor }: TrainConfig): {
   samples: number;
   updates: number;

@@ -316,7 +316,7 @@ export class PolicyUpdater {
 
   /** The learning rate of optimizer step 0, 1, 2, ... of the run. */
   #lr(update: number): number {
-    const { lr, lrSchedulerType: lrSchedulerType, minLrRatio, numCycles, ...warmup } = this.#config.actor.optim;
+    const { lr, lrSchedulerType, minLrRatio, numCycles, ...warmup } = this.#config.actor.optim;
     const totalTrainingSteps = this.#totalUpdates;
     const lrWarmupSteps = warmupSteps(warmup, totalTrainingSteps);
     return lr * lrFactor({ lrSchedulerType, lrWarmupSteps, minLrRatio, numCycles, totalTrainingSteps }, update);

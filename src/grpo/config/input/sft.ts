@@ -96,7 +96,7 @@ interface SftOptimInput {
   gradClip?: number | undefined;
   /** cosine and linear fall to 0 at the last step. Allowed: constant | cosine | linear. Default: "cosine". */
   lrSchedulerType?: 'constant' | 'cosine' | 'linear' | undefined;
-  /** Linear rise from 0 to lr. Allowed: integer >= 0 (updates). Default: 20. */
+  /** Linear rise from 0 to lr; 0 where the next key is written alone. Allowed: integer >= 0, or -1 = 0 (updates). Default: 20. */
   lrWarmupSteps?: number | undefined;
   /** The same as a share; lrWarmupSteps above 0 wins. Allowed: 0 to 1 (share of all updates). Default: 0. */
   lrWarmupStepsRatio?: number | undefined;
