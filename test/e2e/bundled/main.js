@@ -19,7 +19,8 @@ async function run() {
     model: { path: 'in memory' },
     data: { trainBatchSize: 2, maxPromptLength: 96, maxResponseLength: 12, valMaxSamples: 2 },
     rollout: { n: 2, maxNumSeqs: 4 },
-    actor: { ppoMiniBatchSize: 2, ppoMaxTokenLenPerGpu: 256 },
+    // A fresh model's tries all score 0: what could not move it is computed all the same, so that there is an entropy to look at.
+    actor: { ppoMiniBatchSize: 2, ppoMaxTokenLenPerGpu: 256, skipZeroAdvantages: false },
     trainer: { totalTrainingSteps: 2, testFreq: 0, valBeforeTrain: false },
   });
   const { tokenizer, config: tokenizerConfig } = buildGsm8kTokenizer(512);
