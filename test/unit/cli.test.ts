@@ -200,7 +200,7 @@ test('what to type next fits how the program was started', () => {
   expect(startedAs({ WEBGRPO_STARTED_AS: 'npm run -s webgrpo --' }, '/cache/bundle/main.js')).toBe(
     'npm run -s webgrpo --',
   );
-  expect(startedAs({ npm_command: 'exec' }, '/root/.npm/_npx/1/node_modules/.bin/webgrpo')).toBe('npx webgrpo');
+  expect(startedAs({ npm_command: 'exec' }, '/home/me/.npm/_npx/1/node_modules/.bin/webgrpo')).toBe('npx webgrpo');
   expect(startedAs({ PATH: '/usr/bin' }, '/home/me/app/node_modules/.bin/webgrpo')).toBe('npx webgrpo');
   // npm puts a project's own programs on the PATH of its scripts, but not of the user's shell.
   const script = '/home/me/app/node_modules/.bin/webgrpo';

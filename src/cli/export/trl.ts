@@ -3,12 +3,12 @@
  * src/grpo/config/peerNames.ts.
  */
 
-import { warmupSteps } from '../../grpo/update/learningRate.ts';
 import { PEER_NAMES } from '../../grpo/config/peerNames.ts';
 import { policyLossOf } from '../../grpo/losses/index.ts';
 import { correctionSettings } from '../../grpo/correction/settings.ts';
 import { valueAt } from '../../grpo/config/tree.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
+import { warmupSteps } from '../../grpo/update/learningRate.ts';
 import { unnamed } from './unnamed.ts';
 
 type Setting = string | number | boolean | { readonly [name: string]: Setting };

@@ -40,7 +40,7 @@ export function layOverrides(file: Tree, overrides: readonly Override[]): { tree
         if (!overrides.some((override) => override.path === path)) gaveWay.push(`${path} ${show(value)}`);
       }
   // What a shorthand sets wins over the file too.
-  for (const { path } of overrides) for (const set of SHORTHANDS[path] ?? []) deleteAt(tree, set);
+  for (const { path } of overrides) for (const set of SHORTHANDS.get(path) ?? []) deleteAt(tree, set);
   for (const { text, path, value } of overrides)
     if (!setAt(tree, path, value)) {
       const part = path.slice(0, path.lastIndexOf('.'));

@@ -6,15 +6,15 @@ import type { Recipe, TrainConfig } from './types.ts';
 
 const recipes: Readonly<Record<string, Recipe>> = RECIPES;
 /** Keys that set others. */
-export const SHORTHANDS: Readonly<Record<string, readonly string[]>> = {
-  'actor.clipRatio': ['actor.clipRatioLow', 'actor.clipRatioHigh'],
-  'algorithm.normAdvByStdInGrpo': ['algorithm.scaleRewards'],
-};
+export const SHORTHANDS: ReadonlyMap<string, readonly string[]> = new Map([
+  ['actor.clipRatio', ['actor.clipRatioLow', 'actor.clipRatioHigh']],
+  ['algorithm.normAdvByStdInGrpo', ['algorithm.scaleRewards']],
+]);
 const CLIP_KEYS = ['clipRatioLow', 'clipRatioHigh', 'clipRatioC'] as const;
 
 /** True for a key that some recipe sets, and for the numbers of a loss: a file's value of it is of the file's own algorithm. */
 export const isDecidedByRecipe = (path: string): boolean =>
-  path in SHORTHANDS ||
+  SHORTHANDS.has(path) ||
   path.startsWith('actor.policyLoss.') ||
   Object.values(recipes).some((recipe) => valueAt(recipe, path) !== undefined);
 
