@@ -58,9 +58,12 @@ test('what is given beside the name wins over its recipe, whatever the order', (
     });
 });
 
-test.each(['constructor', 'toString', '__proto__'])('an override of %s, which every object inherits, is an unknown key', (key) => {
-  expect(refusal(FILE, `${key}=1`)).toMatch(/^override .+: unknown key /);
-});
+test.each(['constructor', 'toString', '__proto__'])(
+  'an override of %s, which every object inherits, is an unknown key',
+  (key) => {
+    expect(refusal(FILE, `${key}=1`)).toMatch(/^override .+: unknown key /);
+  },
+);
 
 test('a shorthand given beside a file wins over what the file sets of it', () => {
   const { actor } = read(FILE, 'actor.clipRatio=0.1');
