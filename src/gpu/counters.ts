@@ -4,7 +4,7 @@ export interface GpuCounters {
   buffers: number;
   /** Their bytes. */
   bytes: number;
-  /** Those of the bytes that are for read-backs. */
+  /** Those of the bytes that are for read-backs and uploads. */
   stagingBytes: number;
   pipelines: number;
   bindGroups: number;
@@ -12,6 +12,8 @@ export interface GpuCounters {
   submits: number;
   /** Bytes read back so far. */
   mappedBytes: number;
+  /** Bytes copied from buffer to buffer so far, read-backs aside. */
+  copiedBytes: number;
 }
 
 export const newCounters = (): GpuCounters => ({
@@ -23,4 +25,5 @@ export const newCounters = (): GpuCounters => ({
   dispatches: 0,
   submits: 0,
   mappedBytes: 0,
+  copiedBytes: 0,
 });

@@ -21,6 +21,16 @@ export type { AdapterSummary } from './adapter.ts';
 export type { GpuCounters } from './counters.ts';
 export type { View } from './view.ts';
 
+/** How long a device that has rejected a call is waited for to say that it is lost. */
+const REASON_MS = 200;
+
+/** A part of a view, in bytes: multiples of 4. */
+interface Range {
+  view: View;
+  offset: number;
+  bytes: number;
+}
+
 interface GpuOptions {
   powerPreference?: GPUPowerPreference;
   /** Refuse to allocate more than this; VRAM itself cannot be queried. */
@@ -31,8 +41,8 @@ interface GpuOptions {
 
 /**
  * Owns a GPUDevice, its buffers and what is recorded for it; sizes are in bytes. Allocating throws RangeError for a buffer the
- * device cannot bind and OutOfMemoryError over the cap. An error of the device is thrown by whatever is asked of it next: GpuError,
- * OutOfMemoryError, or DeviceLostError, after which nothing works any more.
+ * device cannot bind and OutOfMemoryError over the cap. An error of the device is thrown by whatever is asked of it next (GpuError,
+ * OutOfMemoryError, DeviceLostError) and by all that follows: its buffers hold nobody knows what, so another device is to be taken.
  */
 export class Gpu {
   readonly device: GPUDevice;
@@ -55,10 +65,8 @@ export class Gpu {
     this.adapter = adapter;
     this.#maxBytes = options.maxBytes ?? Infinity;
     this.maxArenaBytes = Math.min(options.maxArenaBytes ?? Infinity, this.#maxBindingBytes);
-    this.#pipelines = new Pipelines(device, this.counters);
-    this.#staging = new Staging(device, this.counters);
-    this.#params = new ParamsRing(device);
     device.addEventListener('uncapturederror', (event) => {
+      event.preventDefault(); // it is thrown, and need not be in the console as well
       this.#failure ??=
         event.error instanceof GPUOutOfMemoryError
           ? new OutOfMemoryError(event.error.message)
@@ -67,6 +75,9 @@ export class Gpu {
     void device.lost.then((info) => {
       this.#failure = new DeviceLostError(info.reason, info.message);
     });
+    this.#pipelines = new Pipelines(device, this.counters);
+    this.#staging = new Staging(device, this.counters);
+    this.#params = new ParamsRing(device);
   }
 
   /** A device with everything the adapter offers. Throws NoAdapterError. */
@@ -83,10 +94,8 @@ export class Gpu {
       throw new RangeError(
         `Buffer "${label}" needs ${bytes} bytes but this device binds at most ${limit}; split the tensor or shrink the batch.`,
       );
-    if (this.counters.bytes + bytes > this.#maxBytes)
-      throw new OutOfMemoryError(
-        `Buffer "${label}" needs ${bytes} bytes but ${this.counters.bytes} of the ${this.#maxBytes} bytes allowed are in use; lower actor.ppoMaxTokenLenPerGpu or rollout.maxNumSeqs.`,
-      );
+    this.#expectRoom(label, bytes);
+    this.#throwIfFailed();
     const buffer = this.device.createBuffer({
       label,
       size: bytes,
@@ -128,14 +137,29 @@ export class Gpu {
       throw new RangeError(
         `Writing ${data.byteLength} bytes at ${elementOffset * 4} into "${view.buffer.label}", which holds ${view.bytes}.`,
       );
+    this.#throwIfFailed();
     this.#submitPending();
     this.device.queue.writeBuffer(view.buffer, view.offset + elementOffset * 4, data as Float32Array<ArrayBuffer>);
+  }
+
+  /** Data that waits in the host's memory until `copy` brings it to its place; `freeUpload` frees it. */
+  upload(label: string, data: ArrayBuffer): View {
+    this.#expectRoom(label, data.byteLength);
+    this.#throwIfFailed();
+    return newView(this.#staging.upload(label, data));
+  }
+
+  /** Copies that were recorded from it are still done. */
+  freeUpload({ buffer }: View): void {
+    this.#submitPending();
+    this.#staging.free(buffer);
   }
 
   /** Device to device, recorded in order. */
   copy(from: View, to: View, bytes = Math.min(from.bytes, to.bytes), fromOffset = 0, toOffset = 0): void {
     this.#endPass();
     this.#encode().copyBufferToBuffer(from.buffer, from.offset + fromOffset, to.buffer, to.offset + toOffset, bytes);
+    this.counters.copiedBytes += bytes;
   }
 
   /** Sets a view to zero, recorded in order. */
@@ -182,11 +206,25 @@ export class Gpu {
     return this.readRanges(views.map((view) => ({ view, offset: 0, bytes: view.bytes })));
   }
 
-  /** As `read`, for parts of views; offsets and sizes in bytes, multiples of 4. */
-  async readRanges(parts: { view: View; offset: number; bytes: number }[]): Promise<ArrayBuffer[]> {
+  /** As `read`, for parts of views. */
+  async readRanges(parts: Range[]): Promise<ArrayBuffer[]> {
+    return this.#readRanges(
+      parts,
+      parts.map(({ bytes }) => bytes),
+    );
+  }
+
+  /** As `readRanges`, end to end in one piece. */
+  async readTogether(parts: Range[]): Promise<ArrayBuffer> {
+    const [all] = await this.#readRanges(parts, [parts.reduce((sum, { bytes }) => sum + bytes, 0)]);
+    return all;
+  }
+
+  /** @param pieces the bytes of each ArrayBuffer that comes back */
+  async #readRanges(parts: Range[], pieces: number[]): Promise<ArrayBuffer[]> {
     this.#throwIfFailed();
     const total = parts.reduce((sum, p) => sum + p.bytes, 0);
-    if (total === 0) return parts.map(() => new ArrayBuffer(0));
+    if (total === 0) return pieces.map(() => new ArrayBuffer(0));
     const staging = this.#staging.take(total);
     try {
       this.#endPass();
@@ -196,9 +234,9 @@ export class Gpu {
         at += bytes;
       }
       this.#submitPending();
-      const sizes = parts.map(({ bytes }) => bytes);
-      const data = await this.#staging.map(staging, sizes).catch((error: unknown) => {
-        throw this.#failure ?? error;
+      const data = await this.#staging.map(staging, pieces).catch(async (error: unknown) => {
+        const reason = await this.#reason(error);
+        throw (this.#failure ??= new GpuError(`A read-back failed: ${String(reason)}`));
       });
       this.#throwIfFailed();
       return data;
@@ -247,13 +285,13 @@ export class Gpu {
   /** Waits until everything submitted has run. */
   async idle(): Promise<void> {
     this.flush();
-    await this.device.queue.onSubmittedWorkDone();
+    await this.#orReason(this.device.queue.onSubmittedWorkDone());
     this.#throwIfFailed();
   }
 
   /** Compiles a pipeline ahead of use, off the critical path. */
-  prepare(kernel: Kernel, overrides?: Record<string, number>): Promise<void> {
-    return this.#pipelines.prepare(kernel, overrides);
+  async prepare(kernel: Kernel, overrides?: Record<string, number>): Promise<void> {
+    await this.#orReason(this.#pipelines.prepare(kernel, overrides));
   }
 
   /** As `prepare`, begun after the next read-back or when `compiling` is asked for: SwiftShader compiles one at a time. */
@@ -268,7 +306,7 @@ export class Gpu {
 
   /** Settles when all that is to be compiled ahead is there; undefined where that is so. Rejects when one does not compile. */
   get compiling(): Promise<unknown> | undefined {
-    return this.#pipelines.compiling;
+    return this.#pipelines.compiling && this.#orReason(this.#pipelines.compiling);
   }
 
   destroy(): void {
@@ -279,8 +317,31 @@ export class Gpu {
     return bindingBytes(this.device.limits);
   }
 
+  #expectRoom(label: string, bytes: number): void {
+    if (this.counters.bytes + bytes <= this.#maxBytes) return;
+    throw new OutOfMemoryError(
+      `Buffer "${label}" needs ${bytes} bytes but ${this.counters.bytes} of the ${this.#maxBytes} bytes allowed are in use; lower actor.ppoMaxTokenLenPerGpu or rollout.maxNumSeqs.`,
+    );
+  }
+
   #throwIfFailed(): void {
     if (this.#failure) throw this.#failure;
+  }
+
+  /** Rejects with what the device has failed of, where `asked` rejects for that. */
+  async #orReason<T>(asked: Promise<T>): Promise<T> {
+    return asked.catch(async (error: unknown) => {
+      throw await this.#reason(error);
+    });
+  }
+
+  /** The device's own error for what it has rejected: that it is lost it may say a moment after it has. */
+  async #reason(error: unknown): Promise<unknown> {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const soon = new Promise((resolve) => (timer = setTimeout(resolve, REASON_MS)));
+    if (!this.#failure) await Promise.race([this.device.lost, soon]);
+    clearTimeout(timer);
+    return this.#failure ?? error;
   }
 
   #encode(): GPUCommandEncoder {

@@ -1,4 +1,4 @@
-/** The buffers that read-backs are copied to and mapped from. */
+/** The buffers in the host's memory: those that read-backs are mapped from, and those that data waits in for its place on the device. */
 
 import type { GpuCounters } from './counters.ts';
 
@@ -52,6 +52,21 @@ export class Staging {
     const mapped = buffer.getMappedRange(0, total);
     let at = 0;
     return pieces.map((bytes) => mapped.slice(at, (at += bytes)));
+  }
+
+  /** A buffer of its own with `data` in it, which is copied from; the caller gives it to `free`. */
+  upload(label: string, data: ArrayBuffer): GPUBuffer {
+    const usage = GPUBufferUsage.MAP_WRITE | GPUBufferUsage.COPY_SRC;
+    const buffer = this.#device.createBuffer({ label, size: data.byteLength, usage, mappedAtCreation: true });
+    new Uint8Array(buffer.getMappedRange()).set(new Uint8Array(data));
+    buffer.unmap();
+    this.#count(1, data.byteLength);
+    return buffer;
+  }
+
+  free(buffer: GPUBuffer): void {
+    this.#count(-1, buffer.size);
+    buffer.destroy();
   }
 
   release(staging: StagingBuffer): void {

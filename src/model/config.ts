@@ -17,7 +17,9 @@ interface RopeScaling {
   originalMaxPositionEmbeddings?: number;
 }
 
+/** Sizes and kinds of a model of the Llama family, as read from config.json; parseModelConfig fills in what that leaves out. */
 export interface ModelConfig {
+  /** transformers' class. */
   architecture: 'LlamaForCausalLM' | 'Qwen2ForCausalLM' | 'Qwen3ForCausalLM' | 'SmolLM3ForCausalLM';
   /** V */ vocabSize: number;
   /** C */ hiddenSize: number;
@@ -26,10 +28,15 @@ export interface ModelConfig {
   /** H */ numAttentionHeads: number;
   /** K */ numKeyValueHeads: number;
   /** D; not always C / H */ headDim: number;
+  /** Added to the mean square before its root. */
   rmsNormEps: number;
+  /** Base of the rotary frequencies. */
   ropeTheta: number;
+  /** How longer contexts stretch the frequencies; null = not at all. */
   ropeScaling: RopeScaling | null;
+  /** Positions that the model was made for. */
   maxPositionEmbeddings: number;
+  /** The head is the embedding. */
   tieWordEmbeddings: boolean;
   /** Bias on the q, k and v products (Qwen2; `attention_bias` elsewhere). */
   qkvBias: boolean;

@@ -48,6 +48,7 @@ export interface PackedBatch {
 export interface PolicyLossInputs {
   /** log-prob under the policy that sampled (or the proximal policy), same temperature. */
   oldLogProbs: Float32Array;
+  /** [E] advantage of each token. */
   advantages: Float32Array;
   /** Weight of the token in the mini-batch's scalar loss: aggregation x mask x importance weight. */
   weights: Float32Array;
@@ -67,6 +68,7 @@ export interface PolicyLossInputs {
 export interface PolicyLossSpec extends PolicyLossText {
   /** Weight of the KL term in the loss; 0 = none. */
   klLossCoef: number;
+  /** Its estimator: k1, k2, k3 and what docs/config.md lists at actor.klLossType. */
   klLossType: string;
   /** Bound on |k3|; absent = none, 10 = verl. */
   klClamp?: number;
@@ -74,6 +76,7 @@ export interface PolicyLossSpec extends PolicyLossText {
   entropyCoeff: number;
 }
 
+/** What `forwardBackward` minimises, over the E entries of a batch. */
 export type TrainLoss =
   /** -sum_e weights[e] * logp[e]: supervised training. */
   | { kind: 'nll'; weights: Float32Array }
@@ -90,13 +93,32 @@ export interface TokenOutputs {
   entropy: Float32Array;
 }
 
+/**
+ * Where each entry's target lies among the draws of its row; all [E], masses as kernels/sample.wgsl sums them. A random number u
+ * draws the target where below <= u * total < through.
+ */
+export interface DrawBounds {
+  /** As TokenOutputs.logProbs. */
+  logProbs: Float32Array;
+  /** Mass of the tokens before the target. */
+  below: Float32Array;
+  /** Mass of the tokens up to the target, itself among them. */
+  through: Float32Array;
+  /** Mass of all: 1 but for rounding. */
+  total: Float32Array;
+}
+
 /** Numbers of one optimizer step; betas and eps are AdamW's, which Muon takes for what is no matrix. */
 export interface OptimizerOptions {
   /** Refused where the engine was made with another; absent = whichever it was made with. */
   optimizer?: OptimizerName;
+  /** Learning rate of this step. */
   lr: number;
+  /** Decay of the gradient's mean; momentum of SGD and Muon is the engine's own. */
   beta1: number;
+  /** Decay of the squared gradient's mean. */
   beta2: number;
+  /** Added to the root of that mean. */
   eps: number;
   /** Decoupled from the gradient, but for SGD, where it is added to it, as in PyTorch. */
   weightDecay: number;
@@ -104,6 +126,7 @@ export interface OptimizerOptions {
   gradClip: number;
 }
 
+/** What an optimizer step did. */
 export interface OptimizerStepResult {
   /** Global L2 norm before clipping. */
   gradNorm: number;
@@ -114,15 +137,22 @@ export interface OptimizerStepResult {
 /** Everything in HF names: weights, and the optimizer's state when asked for. */
 export type TensorMap = Map<string, { shape: number[]; data: Float32Array }>;
 
+/** Trains a model: log-probs, gradients, optimizer. Calls are made one after another; each waits for the device. */
 export interface ModelEngine {
+  /** Which implementation it is. */
   readonly name: 'wgsl' | 'tfjs';
+  /** The model's sizes. */
   readonly config: ModelConfig;
   /** Log-probs and entropies of a batch; changes nothing. */
   logProbs(batch: PackedBatch, options: { temperature: number }): Promise<TokenOutputs>;
+  /** Log-probs of a batch, and which random numbers would have drawn its targets; absent where the engine cannot tell. */
+  drawBounds?(batch: PackedBatch, options: { temperature: number }): Promise<DrawBounds>;
   /** Forward, loss, backward; parameter gradients accumulate until the optimizer step. */
   forwardBackward(batch: PackedBatch, loss: TrainLoss, options: { temperature: number }): Promise<TokenOutputs>;
   /** Clips, updates the weights in place, zeroes the gradients. Rollout sees the new weights at once. */
   optimizerStep(options: OptimizerOptions): Promise<OptimizerStepResult>;
+  /** Zeroes the gradients of an update that failed before its optimizer step; PyTorch's zero_grad. */
+  zeroGrad(): Promise<void>;
   /** Current weights by HF name (tests, checkpoints). */
   exportWeights(): Promise<TensorMap>;
   /** Replaces weights by HF name; shapes must fit. */
@@ -136,5 +166,6 @@ export interface ModelEngine {
   importOptimizer(tensors: TensorMap): Promise<void>;
   /** Gradients by HF name, before clipping (tests). */
   exportGradients(): Promise<TensorMap>;
+  /** Frees its buffers; nothing may be called after it. */
   destroy(): void;
 }

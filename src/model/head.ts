@@ -6,7 +6,7 @@
 import type { Gpu, View } from '../gpu/device.ts';
 import { copyColumns } from '../gpu/ops/copy_columns.ts';
 import { gatherRows, scatterRows } from '../gpu/ops/gather_rows.ts';
-import { headBwd, headLogprob, headStats } from '../gpu/ops/head.ts';
+import { headBwd, headCdf, headLogprob, headStats } from '../gpu/ops/head.ts';
 import { matmulNn, matmulTn } from '../gpu/ops/matmul.ts';
 import { RMSNORM_BLOCK_ROWS, rmsnorm, rmsnormBwd } from '../gpu/ops/rmsnorm.ts';
 import { transpose } from '../gpu/ops/transpose.ts';
@@ -26,6 +26,7 @@ export interface HeadBatch {
   /** [E] */ targets: View;
   /** [E] out */ logp: View;
   /** [E] out */ entropy: View;
+  /** [E, 3] out, where it is asked for: see kernels/head_cdf.wgsl */ cdf?: View | undefined;
   /** [E] d loss / d logp */ dLogp: View;
   /** [E] d loss / d entropy */ dEntropy: View;
 }
@@ -107,17 +108,18 @@ export class Head {
     this.#logits(0, R, temperature);
   }
 
-  /** Records log-prob and entropy of every entry. */
+  /** Records log-prob and entropy of every entry, and its place in the cumulative distribution where that is asked for. */
   recordForward(x: View, batch: HeadBatch, temperature: number): void {
-    const { R, E, entryRow, targets, logp, entropy } = batch;
+    const { R, E, entryRow, targets, logp, entropy, cdf } = batch;
     const { logits, stats } = this;
     this.#norm(x, batch.headRows, R);
     for (let firstRow = 0; firstRow < R; firstRow += this.chunkRows) {
       const rows = Math.min(this.chunkRows, R - firstRow);
       this.#logits(firstRow, rows, temperature);
       const V = this.#model.config.vocabSize;
-      const chunk = { logits, stats, R: rows, V, firstRow, temperature };
-      headLogprob(this.#gpu, { ...chunk, entryRow, targets, logp, entropy, E });
+      const chunk = { logits, stats, R: rows, V, firstRow, temperature, entryRow, targets, E };
+      headLogprob(this.#gpu, { ...chunk, logp, entropy });
+      if (cdf) headCdf(this.#gpu, { ...chunk, cdf });
     }
   }
 

@@ -3,7 +3,7 @@
 import type { Gpu } from '../gpu/device.ts';
 import type { View } from '../gpu/view.ts';
 import { type ModelConfig, ropeTables } from './config.ts';
-import { allocateLora, initLora, type Lora, type LoraConfig } from './lora/weights.ts';
+import { allocateLora, initLora, type Lora, type LoraConfig, LoraWeights } from './lora/weights.ts';
 import type { Packing } from './weights/arena.ts';
 import { GpuWeights, type MatrixForm } from './weights/gpuWeights.ts';
 
@@ -55,6 +55,31 @@ export function createModel(
   gpu.write(model.rope, ropeTable(config, maxPositions));
   model.lora?.weights.importTensors(initLora(config, model.lora.config));
   return model;
+}
+
+/**
+ * A model with buffers of its own for what is trained, and the rest shared: passes that read it do not see training. Nothing is in
+ * those buffers yet. It is read and not trained, so that of weights whose passes read halves it has the halves alone.
+ */
+export function allocateCopy(gpu: Gpu, model: LlamaModel): LlamaModel {
+  const { config, lora, half } = model;
+  if (!lora) return { ...model, weights: new GpuWeights(gpu, config, 'rollout.weights', half ? 'half' : 'trained') };
+  return { ...model, lora: { ...lora, weights: new LoraWeights(gpu, config, lora.config, 'rollout.lora') } };
+}
+
+/** What training changes of a model, as passes read it: the adapters where it has some, else the weights. Blocks by label. */
+export const trainedBlocks = ({ weights, lora }: LlamaModel): ReadonlyMap<string, View> =>
+  (lora?.weights ?? weights).readBlocks;
+
+/** Records a copy of what is trained into a model that `allocateCopy` made of it; returns the bytes. */
+export function copyTrained(gpu: Gpu, from: LlamaModel, to: LlamaModel): number {
+  const target = trainedBlocks(to);
+  let bytes = 0;
+  for (const [label, view] of trainedBlocks(from)) {
+    gpu.copy(view, target.get(label)!, view.bytes);
+    bytes += view.bytes;
+  }
+  return bytes;
 }
 
 export function freeModel(gpu: Gpu, { weights, lora, rope }: LlamaModel): void {

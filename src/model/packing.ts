@@ -5,6 +5,7 @@ import { InputError } from '../errors.ts';
 
 /** A prompt and its samples. A plain sequence is a group with one sample. */
 export interface SequenceGroup {
+  /** Tokens that all samples begin with; computed once. */
   prompt: Uint32Array;
   /** mask[t] = 1 where tokens[t] is predicted (trained or scored). */
   samples: { tokens: Uint32Array; mask: Uint8Array }[];
@@ -15,6 +16,7 @@ export interface SequenceGroup {
  * Samples without a masked token are in no micro-batch; a group may be spread over several.
  */
 export interface MicroBatch {
+  /** Rows of all its sequences, end to end. */
   batch: PackedBatch;
   /** [E] index into `groups` */
   entryGroup: Uint32Array;

@@ -8,3 +8,21 @@ export function mulberry32(seed: number): () => number {
     return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
   };
 }
+
+/**
+ * The number in [0, 1), a multiple of 2^-24, that kernels/sample.wgsl draws the token at `position` of a context by: pcg4d
+ * (Jarzynski & Olano 2020) of the sample's key and the position.
+ */
+export function uniformAt([key0, key1]: readonly [number, number], position: number): number {
+  const v = Uint32Array.of(key0, key1, position, 0x9e3779b9).map((x) => Math.imul(x, 1664525) + 1013904223);
+  const mix = () => {
+    v[0] += Math.imul(v[1], v[3]);
+    v[1] += Math.imul(v[2], v[0]);
+    v[2] += Math.imul(v[0], v[1]);
+    v[3] += Math.imul(v[1], v[2]);
+  };
+  mix();
+  v.forEach((x, i) => (v[i] = x ^ (x >>> 16)));
+  mix();
+  return (v[0] >>> 8) * 2 ** -24;
+}

@@ -2,8 +2,10 @@
 
 import type { Gpu, View } from '../gpu/device.ts';
 import { type Gradients, recordBackward } from './backward.ts';
+import { expectFinite } from './checkpoint/open.ts';
 import type { ModelConfig } from './config.ts';
 import type {
+  DrawBounds,
   OptimizerOptions,
   ModelEngine,
   OptimizerStepResult,
@@ -41,6 +43,8 @@ export class WgslEngine implements ModelEngine {
   readonly #optimizerSpec: OptimizerSpec | undefined;
   #workspace: Workspace | undefined;
   #optimizer: Optimizer<GpuWeights> | Optimizer<LoraWeights> | undefined;
+  /** [E, 3] masses of `drawBounds`; made when first asked for. */
+  #cdf: View | undefined;
   /** Micro-batches of the current update; with the number of updates it keys the dropout masks. */
   #microBatches = 0;
 
@@ -69,6 +73,27 @@ export class WgslEngine implements ModelEngine {
     return this.#logProbs(batch, temperature, {});
   }
 
+  async drawBounds(batch: PackedBatch, { temperature }: { temperature: number }): Promise<DrawBounds> {
+    await this.#gpu.compiling;
+    const E = batch.targets.length;
+    const space = this.#upload(batch);
+    const cdf = this.#cdfOf(E);
+    this.#recordForward(space, batch, temperature, { inference: true }, cdf);
+    const [logProbs, masses] = await this.#gpu.readRanges([
+      { view: space.batch.logp, offset: 0, bytes: E * 4 },
+      { view: cdf, offset: 0, bytes: E * 12 },
+    ]);
+    const values = new Float32Array(masses);
+    const column = (c: number) => Float32Array.from({ length: E }, (_, e) => values[e * 3 + c]);
+    return { logProbs: new Float32Array(logProbs), below: column(0), through: column(1), total: column(2) };
+  }
+
+  #cdfOf(entries: number): View {
+    if (this.#cdf && this.#cdf.bytes >= entries * 12) return this.#cdf;
+    if (this.#cdf) this.#gpu.free(this.#cdf);
+    return (this.#cdf = this.#gpu.buffer('batch.cdf', entries * 12));
+  }
+
   /** The base with its adapters off, which is what a KL term is measured against: no memory of its own. */
   referencePolicy(): ModelEngine {
     const frozen = () => Promise.reject(new Error('The reference policy is frozen; only its log-probs can be asked.'));
@@ -78,6 +103,7 @@ export class WgslEngine implements ModelEngine {
       logProbs: (batch, { temperature }) => this.#logProbs(batch, temperature, { adapters: false }),
       forwardBackward: frozen,
       optimizerStep: frozen,
+      zeroGrad: frozen,
       exportGradients: frozen,
       exportOptimizer: frozen,
       importOptimizer: frozen,
@@ -88,7 +114,7 @@ export class WgslEngine implements ModelEngine {
   }
 
   async #logProbs(batch: PackedBatch, temperature: number, options: ForwardOptions): Promise<TokenOutputs> {
-    if (this.#gpu.compiling) await this.#gpu.compiling;
+    await this.#gpu.compiling;
     const space = this.#upload(batch);
     this.#recordForward(space, batch, temperature, { ...options, inference: true });
     return this.#readOutputs(space, batch);
@@ -99,7 +125,7 @@ export class WgslEngine implements ModelEngine {
     loss: TrainLoss,
     { temperature }: { temperature: number },
   ): Promise<TokenOutputs> {
-    if (this.#gpu.compiling) await this.#gpu.compiling;
+    await this.#gpu.compiling;
     if (loss.kind === 'policy') await this.#policy.prepare(loss.spec);
     const space = this.#upload(batch);
     const optimizer = this.#ensureOptimizer();
@@ -119,12 +145,19 @@ export class WgslEngine implements ModelEngine {
     return this.#ensureOptimizer().step(options);
   }
 
+  async zeroGrad(): Promise<void> {
+    this.#microBatches = 0;
+    this.#optimizer?.zeroGrad();
+  }
+
   exportWeights(): Promise<TensorMap> {
     return this.#trained.exportTensors();
   }
 
   async importWeights(tensors: TensorMap): Promise<void> {
+    expectFinite(tensors, 'The weights to load');
     this.#trained.importTensors(tensors);
+    await this.#gpu.idle();
   }
 
   exportOptimizer(): Promise<TensorMap> {
@@ -133,6 +166,7 @@ export class WgslEngine implements ModelEngine {
 
   async importOptimizer(tensors: TensorMap): Promise<void> {
     this.#ensureOptimizer().importTensors(tensors);
+    await this.#gpu.idle();
   }
 
   exportGradients(): Promise<TensorMap> {
@@ -153,7 +187,7 @@ export class WgslEngine implements ModelEngine {
     return Math.imul(optimizer.steps, 0x10001) + this.#microBatches++;
   }
 
-  #recordForward(space: Workspace, batch: PackedBatch, temperature: number, options: ForwardOptions) {
+  #recordForward(space: Workspace, batch: PackedBatch, temperature: number, options: ForwardOptions, cdf?: View) {
     const { batch: b, activations } = space;
     const U = this.#tokenCount;
     const rows = {
@@ -165,7 +199,7 @@ export class WgslEngine implements ModelEngine {
       queryEnd: b.queryEnd,
       byToken: { U, ids: b.tokenIds, start: b.tokenStart, rows: b.sortedRows },
     };
-    const head: HeadBatch = { R: batch.headRows.length, E: batch.targets.length, ...b };
+    const head: HeadBatch = { R: batch.headRows.length, E: batch.targets.length, ...b, cdf };
     recordForward(this.#gpu, this.#model, rows, activations, options);
     space.head.refresh();
     space.head.recordForward(activations.xOut, head, temperature);

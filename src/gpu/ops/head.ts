@@ -1,10 +1,11 @@
 import codeBwd from '../../../kernels/head_bwd.wgsl?raw';
+import codeCdf from '../../../kernels/head_cdf.wgsl?raw';
 import codeLogprob from '../../../kernels/head_logprob.wgsl?raw';
 import codeStats from '../../../kernels/head_stats.wgsl?raw';
 import type { Gpu, View } from '../device.ts';
 import { defineKernel } from '../kernel.ts';
 import { expectElements } from '../view.ts';
-import { groupsOf, rowGrid, rowGroups } from './grid.ts';
+import { groupsOf, rowGrid, rowGroups, rowThreads } from './grid.ts';
 
 export const headStatsKernel = defineKernel({
   name: 'head_stats',
@@ -19,6 +20,14 @@ const headLogprobKernel = defineKernel({
   code: codeLogprob,
   read: ['logits', 'stats', 'entryRow', 'targets'],
   write: ['logp', 'entropy'],
+  params: { E: 'u32', R: 'u32', V: 'u32', firstRow: 'u32', invT: 'f32' },
+});
+
+const headCdfKernel = defineKernel({
+  name: 'head_cdf',
+  code: codeCdf,
+  read: ['logits', 'stats', 'entryRow', 'targets'],
+  write: ['cdf'],
   params: { E: 'u32', R: 'u32', V: 'u32', firstRow: 'u32', invT: 'f32' },
 });
 
@@ -47,18 +56,22 @@ export function headStats(gpu: Gpu, { logits, stats, R, V, temperature }: HeadSt
   gpu.dispatch(headStatsKernel, { logits, stats }, { R, V, invT: 1 / temperature }, rowGroups(gpu, R), rowGrid(gpu));
 }
 
-interface HeadLogprobArgs extends HeadStatsArgs {
+/** Entries of a chunk of rows. */
+interface HeadEntriesArgs extends HeadStatsArgs {
   /** [E] */
   entryRow: View;
   /** [E] */
   targets: View;
+  E: number;
+  /** Head row that row 0 of logits is. */
+  firstRow: number;
+}
+
+interface HeadLogprobArgs extends HeadEntriesArgs {
   /** [E] out */
   logp: View;
   /** [E] out */
   entropy: View;
-  E: number;
-  /** Head row that row 0 of logits is. */
-  firstRow: number;
 }
 
 /** Records the log-prob and entropy of every entry whose row lies in this chunk. */
@@ -67,6 +80,19 @@ export function headLogprob(gpu: Gpu, args: HeadLogprobArgs): void {
   expectElements('head_logprob logp [E]', logp, E);
   const params = { E, R, V, firstRow, invT: 1 / temperature };
   gpu.dispatch(headLogprobKernel, { logits, stats, entryRow, targets, logp, entropy }, params, groupsOf(E));
+}
+
+interface HeadCdfArgs extends HeadEntriesArgs {
+  /** [E, 3] out: below, through, total */
+  cdf: View;
+}
+
+/** Records where the target of every entry whose row lies in this chunk is in its row's cumulative distribution. */
+export function headCdf(gpu: Gpu, args: HeadCdfArgs): void {
+  const { logits, stats, entryRow, targets, cdf, E, R, V, firstRow, temperature } = args;
+  expectElements('head_cdf cdf [E, 3]', cdf, E * 3);
+  const params = { E, R, V, firstRow, invT: 1 / temperature };
+  gpu.dispatch(headCdfKernel, { logits, stats, entryRow, targets, cdf }, params, E, rowThreads(gpu));
 }
 
 interface HeadBwdArgs extends HeadStatsArgs {

@@ -14,8 +14,11 @@ import { type SafetensorsDtype, writeSafetensors } from './safetensors.ts';
 /** Bytes of a file of the folder, or undefined where there is no such file. Other failures must throw. */
 export type CheckpointSource = (path: string) => Promise<Uint8Array | undefined>;
 
+/** A model in Hugging Face's format, read. */
 export interface ModelCheckpoint {
+  /** Its sizes. */
   config: ModelConfig;
+  /** By their names in the files, as float32. */
   weights: TensorMap;
   /** Parsed `tokenizer.json`; absent where the folder has none. */
   tokenizerJson?: Record<string, unknown>;

@@ -12,11 +12,11 @@ export interface DownloadOptions {
   /** Sent to the first host alone; fetch drops it on a redirect to another. */
   token?: string | undefined;
   onProgress?: ((progress: DownloadProgress) => void) | undefined;
-  /** Transfers that may fail in a row without a byte. Default 5. */
+  /** Transfers that may fail in a row without bringing 64 KiB. Default 5. */
   attempts?: number | undefined;
   /** First wait between attempts, doubled each time. Default 500 ms. */
   waitMs?: number | undefined;
-  /** A connection silent for so long is given up. Default 60 s. */
+  /** A connection that brings less than 64 KiB in so long is given up. Default 60 s. */
   silenceMs?: number | undefined;
   /** More than so many bytes are not read: the file is then not what was promised. */
   maxBytes?: number | undefined;
@@ -42,6 +42,9 @@ interface Kept {
   size: number;
   complete: boolean;
 }
+
+/** A connection that brings less in its time counts as silent: a server that drips would hold us for ever. */
+const LEAST_BYTES = 2 ** 16;
 
 /** Bytes read at a time to compute a checksum. */
 const HASH_BYTES = 8 << 20;
@@ -92,7 +95,7 @@ async function transfer(store: FileStore, url: string, path: string, options: Do
       if (error instanceof InputError) throw error;
       const complete = before?.complete === true && (await store.size(path)) === before.size;
       if (complete) return before; // The server is out of reach, but what was asked for is here.
-      const progressed = ((await readNote(store, path))?.size ?? 0) > (before?.size ?? 0);
+      const progressed = ((await readNote(store, path))?.size ?? 0) >= (before?.size ?? 0) + LEAST_BYTES;
       failures = progressed ? 1 : failures + 1;
       if (failures >= attempts) {
         throw new InputError(
@@ -138,7 +141,7 @@ async function request(
       await response.body?.cancel();
       return await restart(store, path);
     }
-    return await receive(store, path, response, resumed ? have : 0, silence, options);
+    return await receive(store, { url, path, response, have: resumed ? have : 0 }, silence, options);
   } finally {
     silence.end();
   }
@@ -161,9 +164,7 @@ function checkStatus({ status, statusText }: Response, url: string): void {
 /** Writes the body from byte `have` on, or from 0 where the server sent the whole file. */
 async function receive(
   store: FileStore,
-  path: string,
-  response: Response,
-  have: number,
+  { url, path, response, have }: { url: string; path: string; response: Response; have: number },
   silence: Silence,
   { onProgress, maxBytes = Infinity }: DownloadOptions,
 ): Promise<Kept> {
@@ -175,12 +176,10 @@ async function receive(
   let received = at;
   try {
     for await (const chunk of chunksOf(response)) {
-      silence.heard();
+      silence.heard(chunk.length);
       received += chunk.length;
       if (received > maxBytes) {
-        throw new InputError(
-          `${response.url} sends more than the ${maxBytes} bytes it may have; nothing of it is used.`,
-        );
+        throw new InputError(`${url} sends more than the ${maxBytes} bytes it may have; nothing of it is used.`);
       }
       await writer.write(chunk);
       onProgress?.({ file: path.slice(path.lastIndexOf('/') + 1), received, total });
@@ -220,24 +219,31 @@ export async function* chunksOf({ body }: Response): AsyncIterable<Uint8Array> {
   }
 }
 
-/** Aborts when nothing has been heard for a while. */
+/** Aborts when next to nothing has been heard for a while. */
 class Silence {
   readonly #controller = new AbortController();
   readonly #ms: number;
   #timer: ReturnType<typeof setTimeout> | undefined;
+  #bytes = 0;
 
   constructor(ms: number) {
     this.#ms = ms;
-    this.heard();
+    this.#start();
   }
 
   get signal(): AbortSignal {
     return this.#controller.signal;
   }
 
-  heard(): void {
+  heard(bytes: number): void {
+    this.#bytes += bytes;
+    if (this.#bytes >= LEAST_BYTES) this.#start();
+  }
+
+  #start(): void {
     clearTimeout(this.#timer);
-    const reason = new Error(`nothing came for ${this.#ms / 1000} s`);
+    this.#bytes = 0;
+    const reason = new Error(`the server sent next to nothing for ${this.#ms / 1000} s`);
     this.#timer = setTimeout(() => this.#controller.abort(reason), this.#ms);
   }
 

@@ -5,8 +5,12 @@
 
 import { chunksOf, download, type DownloadOptions, type Expected } from './download.ts';
 import { InputError } from '../../errors.ts';
-import { type FileStore, writeFile } from './store.ts';
-import { type CheckpointFiles, readStoredJson, shardsOf } from './open.ts';
+import { isLoopback } from './loopback.ts';
+import { type FileStore, memoryStore, writeFile } from './store.ts';
+import { type CheckpointFiles, MAX_TEXT_BYTES, readStoredJson, shardsOf } from './open.ts';
+import { MAX_HEADER_BYTES } from './safetensors.ts';
+import { type ModelConfig, parseModelConfig } from '../config.ts';
+import { parameterCount } from '../params.ts';
 
 export interface HubOptions extends DownloadOptions {
   /** Where `org/name` is looked up. Default https://huggingface.co. */
@@ -15,7 +19,7 @@ export interface HubOptions extends DownloadOptions {
 
 const WEIGHTS = 'model.safetensors';
 const INDEX = 'model.safetensors.index.json';
-const SMALL_FILES = ['config.json', 'tokenizer.json', 'tokenizer_config.json', 'chat_template.jinja'];
+const SMALL_FILES = ['config.json', 'tokenizer.json', 'tokenizer_config.json', 'chat_template.jinja', INDEX];
 
 /** True if a model setting names something to download, and no folder. */
 export const isRemote = (model: string): boolean => /^https?:\/\//.test(model) || REPOSITORY.test(model);
@@ -25,7 +29,7 @@ const REPOSITORY = /^([\w-][\w.-]*\/[\w-][\w.-]*)(?:@((?!.*\.\.)[\w./-]+))?$/;
 
 const DEFAULT_ENDPOINT = 'https://huggingface.co';
 /** No config or tokenizer is as large; a server that says no length could send without end. */
-const MAX_SMALL_BYTES = 256 * 2 ** 20;
+const MAX_SMALL_BYTES = MAX_TEXT_BYTES;
 const MAX_LISTING_BYTES = 32 * 2 ** 20;
 const LISTING_SECONDS = 60;
 
@@ -34,26 +38,53 @@ const LISTING_SECONDS = 60;
  * where the address is wrong, the hub is out of reach, or a file is not what the hub promises.
  */
 export async function fetchModel(model: string, store: FileStore, options: HubOptions = {}): Promise<CheckpointFiles> {
-  const { origin } = addressOf(options.endpoint ?? DEFAULT_ENDPOINT, 'HF_ENDPOINT');
+  const { origin, username, password } = addressOf(options.endpoint ?? DEFAULT_ENDPOINT, 'HF_ENDPOINT');
+  if (username || password) throw new InputError('HF_ENDPOINT holds a user name or a password; leave them out.');
   const place = /^https?:\/\//.test(model) ? urlPlace(model) : await repositoryPlace(model, store, options);
   const token = tokenFor(place.url, origin, options.token);
   const present = new Set<string>();
+  let weightBytes = 0;
   const bring = async (file: string) => {
     if (place.files && !place.files.has(file)) return false;
     const expected = place.files?.get(file);
-    const maxBytes = expected?.size ?? (SMALL_FILES.includes(file) ? MAX_SMALL_BYTES : undefined);
+    const maxBytes = Math.min(expected?.size ?? Infinity, SMALL_FILES.includes(file) ? MAX_SMALL_BYTES : weightBytes);
     const [from, to] = [`${place.url}/${file}`, `${place.folder}/${file}`];
     if (!(await download(store, from, to, expected, { ...options, token, maxBytes }))) return false;
     present.add(file);
     return true;
   };
-  for (const file of SMALL_FILES) await bring(file);
+  for (const file of SMALL_FILES) if (file !== INDEX) await bring(file);
   if (!present.has('config.json')) throw new InputError(`${model} has no config.json at ${place.url}; check its name.`);
   const files = within(store, place.folder, present);
+  // Weights that are not supported are not downloaded, nor more of them than there can be.
+  weightBytes = MAX_HEADER_BYTES + 8 * parameterCount(parseModelConfig(await readStoredJson(files, 'config.json')));
   if (!(await bring(WEIGHTS)) && (await bring(INDEX))) {
     for (const shard of shardsOf((await readStoredJson(files, INDEX))!)) await bring(shard);
   }
   return files;
+}
+
+/** What a model of a hub is, and how many bytes `fetchModel` would bring. */
+export interface FoundModel {
+  config: ModelConfig;
+  bytes: number;
+}
+
+const SHARD = /^model-\d+-of-\d+\.safetensors$/;
+
+/** Asks the hub for `org/name` without any of its weights. Throws InputError as `fetchModel` does, and for what is no such name. */
+export async function lookUpModel(model: string, options: Pick<HubOptions, 'endpoint'> = {}): Promise<FoundModel> {
+  if (!REPOSITORY.test(model)) throw new InputError(`"${model}" is no name on a hub; write it as org/name.`);
+  const store = memoryStore();
+  const { url, files = new Map<string, Expected>() } = await repositoryPlace(model, store, options);
+  const limits = { maxBytes: MAX_SMALL_BYTES };
+  if (!(await download(store, `${url}/config.json`, 'config.json', files.get('config.json'), limits)))
+    throw new InputError(`${model} has no config.json at ${url}; check its name.`);
+  const config = parseModelConfig(await readStoredJson(store, 'config.json'));
+  const weights = files.has(WEIGHTS) ? [WEIGHTS] : [...files.keys()].filter((file) => SHARD.test(file));
+  if (weights.length === 0) throw new InputError(`${model} has no ${WEIGHTS}; choose a model in that format.`);
+  const bytes = [...SMALL_FILES, ...weights].reduce((sum, file) => sum + (files.get(file)?.size ?? 0), 0);
+  return { config, bytes };
 }
 
 /** Throws InputError for what is no address. */
@@ -61,7 +92,9 @@ function addressOf(text: string, what: string): URL {
   try {
     return new URL(text);
   } catch {
-    throw new InputError(`${what} is ${JSON.stringify(text)}, which is no address; write it as https://host/path.`);
+    // It may hold a password.
+    const shown = text.includes('@') ? 'a text' : JSON.stringify(text);
+    throw new InputError(`${what} is ${shown}, which is no address; write it as https://host/path.`);
   }
 }
 
@@ -72,8 +105,7 @@ function addressOf(text: string, what: string): URL {
 function tokenFor(url: string, endpoint: string, given: string | undefined): string | undefined {
   const token = given?.trim();
   const { origin, protocol, hostname } = new URL(url);
-  const isLoopback = hostname === 'localhost' || hostname === '[::1]' || /^127(\.\d+){3}$/.test(hostname);
-  if (!token || origin !== endpoint || !(protocol === 'https:' || isLoopback)) return undefined;
+  if (!token || origin !== endpoint || !(protocol === 'https:' || isLoopback(hostname))) return undefined;
   if (!/^[\x21-\x7e]+$/.test(token)) {
     throw new InputError('HF_TOKEN holds white space or letters that no token has; set it to the token alone.');
   }
@@ -93,7 +125,7 @@ function urlPlace(model: string): Place {
   if (username || password) {
     throw new InputError(`The model address at ${host} holds a user name or a password; leave them out.`);
   }
-  if (search) throw new InputError(`The model address ${model} has a query; give the URL of a folder of files.`);
+  if (search) throw new InputError(`The model address at ${host} has a query; give the URL of a folder of files.`);
   const folder = `${host}${pathname}`.replace(/\/+$/, '').replace(/[^\w./-]/g, '_');
   return { url: href.replace(/\/+$/, ''), folder: folder.replace(/\.\.+/g, '_') };
 }

@@ -5,6 +5,7 @@
 
 import { parseModelConfig } from '../config.ts';
 import type { ModelConfig } from '../config.ts';
+import type { TensorMap } from '../engine.ts';
 import { InputError } from '../../errors.ts';
 import { elementCount, parameterSpecs } from '../params.ts';
 import { decodeTensor, readSafetensorsHeader, safetensorsHeaderBytes, type SafetensorsEntry } from './safetensors.ts';
@@ -45,6 +46,9 @@ export interface OpenCheckpoint {
 /** Most float32 bytes of a piece, but for a row that is longer. */
 const PIECE_BYTES = 8 << 20;
 
+/** No config, template, tokenizer or index is as long. */
+export const MAX_TEXT_BYTES = 128 * 2 ** 20;
+
 const WEIGHTS = 'model.safetensors';
 const INDEX = 'model.safetensors.index.json';
 
@@ -60,10 +64,10 @@ export async function openCheckpoint(files: CheckpointFiles): Promise<OpenCheckp
   const configJson = await readStoredJson(files, 'config.json');
   if (!configJson) throw new InputError('The checkpoint has no config.json; give a folder in Hugging Face format.');
   const config = parseModelConfig(configJson);
-  const { tensors, file } = await locateTensors(files);
-  checkShapes(config, tensors, file);
   const tokenizerJson = await readStoredJson(files, 'tokenizer.json');
   const tokenizerConfigJson = await readTokenizerConfig(files);
+  const { tensors, file } = await locateTensors(files); // last: a source that keeps one file at a time has this one when its pieces are read
+  checkShapes(config, tensors, file);
   return {
     config,
     weights: { pieces: () => readPieces(files, config, tensors) },
@@ -115,6 +119,11 @@ export function checkFinite(name: string, data: Float32Array, file: string, firs
   throw new InputError(
     `${file}: tensor "${name}" holds ${data[bad]} at element ${first + bad}; the weights are damaged.`,
   );
+}
+
+/** `checkFinite` of every tensor. */
+export function expectFinite(tensors: TensorMap, file: string): void {
+  for (const [name, { data }] of tensors) checkFinite(name, data, file);
 }
 
 function differentHead(file: string): InputError {
@@ -197,14 +206,17 @@ async function readHeader(files: CheckpointFiles, file: string): Promise<Located
   return entries.map((entry) => ({ ...entry, file }));
 }
 
+/** A safetensors file of the same folder: no path, and no device of Windows. */
+const SHARD = /^(?!(con|prn|aux|nul|com\d|lpt\d)\.)\w[\w.-]{0,199}\.safetensors$/i;
+
 function weightMapOf(index: Record<string, unknown>): Map<string, string> {
   const map = index['weight_map'];
   const entries = isObject(map) ? Object.entries(map) : [];
-  const isName = (shard: unknown) => typeof shard === 'string' && /^[\w][\w.-]*$/.test(shard);
+  const isName = (shard: unknown) => typeof shard === 'string' && SHARD.test(shard);
   if (entries.length > 0 && entries.every(([, shard]) => isName(shard))) {
     return new Map(entries as [string, string][]);
   }
-  throw new InputError(`${INDEX} has no "weight_map" from tensor names to file names.`);
+  throw new InputError(`${INDEX} has no "weight_map" from tensor names to .safetensors files beside it.`);
 }
 
 async function readTokenizerConfig(files: CheckpointFiles): Promise<Record<string, unknown> | undefined> {
@@ -234,6 +246,9 @@ export async function readStoredJson(
 async function readText(files: CheckpointFiles, path: string): Promise<string | undefined> {
   const size = await files.size(path);
   if (size === undefined) return undefined;
+  if (size > MAX_TEXT_BYTES) {
+    throw new InputError(`${path} has ${size} bytes; at most ${MAX_TEXT_BYTES} are read. Is it the right file?`);
+  }
   const bytes = await files.read(path, 0, size);
   if (!isHtml(bytes)) return new TextDecoder().decode(bytes);
   throw new InputError(

@@ -15,36 +15,62 @@ interface SyncAccessHandle {
 }
 type FileHandle = FileSystemFileHandle & { createSyncAccessHandle?: () => Promise<SyncAccessHandle> };
 
+/** The file at a path, which comes to be with its folders if `create`; else undefined where there is none. */
+export async function opfsFile(
+  root: FileSystemDirectoryHandle,
+  path: string,
+  create: boolean,
+): Promise<FileHandle | undefined> {
+  const parts = path.split('/');
+  const name = parts.pop()!;
+  try {
+    let at = root;
+    for (const part of parts) at = await at.getDirectoryHandle(part, { create });
+    return await at.getFileHandle(name, { create });
+  } catch (error) {
+    if (!create && isDomError(error, 'NotFoundError')) return undefined;
+    throw error;
+  }
+}
+
+export const isDomError = (error: unknown, name: string): boolean =>
+  error instanceof DOMException && error.name === name;
+
+/**
+ * A full disk as a sentence; any other error as it is. What the browser says of its room is told and not believed: Chromium always speaks of
+ * 10 GiB. @param needed bytes that were to be written, where they are known
+ */
+export async function roomError(error: unknown, path: string, needed?: number): Promise<unknown> {
+  if (!isDomError(error, 'QuotaExceededError')) return error;
+  const { usage = 0, quota = 0 } = await navigator.storage.estimate();
+  const mib = (bytes: number) => `${Math.round(bytes / 2 ** 20)} MiB`;
+  const size = needed === undefined ? '' : ` (${needed} bytes)`;
+  return new InputError(
+    `The browser has no room left for ${path}${size}: by its own account this page uses ${mib(usage)} of ${mib(quota)}; clear the ` +
+      "page's site data, free disk space, or take a smaller model.",
+    { cause: error },
+  );
+}
+
 /** A store under `folder`. Throws where the browser has no OPFS, or the page no secure context. */
 export async function opfsStore(folder: string): Promise<FileStore> {
   const root = await navigator.storage.getDirectory();
   const base = await root.getDirectoryHandle(folder, { create: true });
-  const fileOf = async (path: string, create: boolean): Promise<FileHandle | undefined> => {
-    const parts = path.split('/');
-    let at = base;
-    try {
-      for (const part of parts.slice(0, -1)) at = await at.getDirectoryHandle(part, { create });
-      return await at.getFileHandle(parts[parts.length - 1], { create });
-    } catch (error) {
-      if (!create && error instanceof DOMException && error.name === 'NotFoundError') return undefined;
-      throw error;
-    }
-  };
   return {
-    size: async (path) => (await (await fileOf(path, false))?.getFile())?.size,
+    size: async (path) => (await (await opfsFile(base, path, false))?.getFile())?.size,
     async read(path, begin, end) {
-      const handle = await fileOf(path, false);
+      const handle = await opfsFile(base, path, false);
       if (!handle) throw new Error(`OPFS has no file ${path}.`);
       return new Uint8Array(await (await handle.getFile()).slice(begin, end).arrayBuffer());
     },
-    writer: async (path, at) => explained(path, await openWriter((await fileOf(path, true))!, path, at)),
+    writer: async (path, at) => explained(path, await openWriter((await opfsFile(base, path, true))!, path, at)),
   };
 }
 
 async function openWriter(handle: FileHandle, path: string, at: number): Promise<FileWriter> {
   if (!handle.createSyncAccessHandle) return streamWriter(handle, at);
   const access = await handle.createSyncAccessHandle().catch((error: unknown) => {
-    if (!(error instanceof DOMException && error.name === 'NoModificationAllowedError')) throw error;
+    if (!isDomError(error, 'NoModificationAllowedError')) throw error;
     throw new InputError(`${path} is being written by another tab of this page; wait for it, or close it.`);
   });
   access.truncate(at);
@@ -78,13 +104,7 @@ function explained(path: string, writer: FileWriter): FileWriter {
       try {
         await writer.write(bytes);
       } catch (error) {
-        if (!(error instanceof DOMException && error.name === 'QuotaExceededError')) throw error;
-        const { usage = 0, quota = 0 } = await navigator.storage.estimate();
-        const mib = (n: number) => `${Math.round(n / 2 ** 20)} MiB`;
-        throw new InputError(
-          `The browser has no room left for ${path}: this page uses ${mib(usage)} of ${mib(quota)}; clear the page's site ` +
-            'data, free disk space, or take a smaller model.',
-        );
+        throw await roomError(error, path);
       }
     },
   };

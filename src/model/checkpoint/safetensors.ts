@@ -9,25 +9,28 @@ import { elementCount } from '../params.ts';
 
 export type SafetensorsDtype = 'F32' | 'F16' | 'BF16';
 
-export interface SafetensorsEntry {
+export interface SafetensorsEntry<D extends string = SafetensorsDtype> {
   name: string;
-  dtype: SafetensorsDtype;
+  dtype: D;
   shape: number[];
   /** Byte range in the file (not in the data section). */
   begin: number;
   end: number;
 }
 
-interface SafetensorsHeader {
+interface SafetensorsHeader<D extends string> {
   /** Ascending by `begin`. */
-  entries: SafetensorsEntry[];
+  entries: SafetensorsEntry<D>[];
   metadata: Record<string, string>;
 }
 
+/** More sizes than any tensor of a model has. */
+const MAX_DIMS = 8;
+
 const BYTES_PER_ELEMENT: Record<SafetensorsDtype, number> = { F32: 4, F16: 2, BF16: 2 };
 
-/** The library that defines the format refuses longer headers too. */
-const MAX_HEADER_BYTES = 100_000_000;
+/** A hundred thousand tensors; the library that defines the format allows six times as much, which takes too long to read. */
+export const MAX_HEADER_BYTES = 2 ** 24;
 
 /** Reads a whole file; every tensor comes out as float32. Errors name `file`. */
 export function readSafetensors(bytes: Uint8Array, file = 'model.safetensors'): TensorMap {
@@ -59,19 +62,23 @@ export function safetensorsHeaderBytes(prefix: Uint8Array, fileLength: number, f
   return 8 + Number(length);
 }
 
-/** Reads and checks the header. `prefix` is the start of the file (all of the header), `fileLength` its whole size. */
-export function readSafetensorsHeader(
+/**
+ * Reads and checks the header. `prefix` is the start of the file (all of the header), `fileLength` its whole size.
+ * @param widths bytes of an element of each dtype that may be in it; absent = those of weights
+ */
+export function readSafetensorsHeader<D extends string = SafetensorsDtype>(
   prefix: Uint8Array,
   fileLength: number,
   file = 'model.safetensors',
-): SafetensorsHeader {
+  widths: Readonly<Record<string, number>> = BYTES_PER_ELEMENT,
+): SafetensorsHeader<D> {
   const dataStart = safetensorsHeaderBytes(prefix, fileLength, file);
   const text = decodeText(prefix.subarray(8, dataStart), file);
   const json = parseHeaderJson(text, file);
   const twice = firstDuplicateKey(text);
   if (twice !== undefined) throw new InputError(`${file} lists the tensor "${twice}" twice in its header.`);
   const { __metadata__: metadata = {}, ...tensors } = json;
-  const entries = Object.entries(tensors).map(([name, value]) => readEntry(name, value, dataStart, file));
+  const entries = Object.entries(tensors).map(([name, value]) => readEntry<D>(name, value, dataStart, file, widths));
   entries.sort((a, b) => a.begin - b.begin || a.end - b.end);
   checkOffsets(entries, dataStart, fileLength, file);
   return { entries, metadata: metadata as Record<string, string> };
@@ -86,15 +93,35 @@ export function writeSafetensors(
   metadata: Record<string, string> = { format: 'pt' },
   dtype: SafetensorsDtype = 'F32',
 ): Uint8Array<ArrayBuffer> {
-  const header: Record<string, unknown> = { __metadata__: metadata };
-  let offset = 0;
-  for (const [name, { shape, data }] of tensors) {
+  const parts = Array.from(tensors, ([name, { shape, data }]): SafetensorsPart => {
     if (elementCount(shape) !== data.length) {
       throw new InputError(`Tensor "${name}" has shape [${shape.join(', ')}] but ${data.length} values.`);
     }
-    const bytes = data.length * BYTES_PER_ELEMENT[dtype];
-    header[name] = { dtype, shape, data_offsets: [offset, offset + bytes] };
-    offset += bytes;
+    const length = data.length * BYTES_PER_ELEMENT[dtype];
+    return { name, dtype, shape, length, bytes: () => encodeTensor(dtype, data, name) };
+  });
+  return joinSafetensors(parts, metadata);
+}
+
+/** A tensor to be written: `length` is in bytes, which are asked for when their turn comes. */
+export interface SafetensorsPart {
+  name: string;
+  dtype: string;
+  shape: number[];
+  length: number;
+  bytes(): Uint8Array;
+}
+
+/** The file of these tensors, in their order. */
+export function joinSafetensors(
+  parts: readonly SafetensorsPart[],
+  metadata: Record<string, string>,
+): Uint8Array<ArrayBuffer> {
+  const header: Record<string, unknown> = { __metadata__: metadata };
+  let offset = 0;
+  for (const { name, dtype, shape, length } of parts) {
+    header[name] = { dtype, shape, data_offsets: [offset, offset + length] };
+    offset += length;
   }
   const text = new TextEncoder().encode(JSON.stringify(header));
   const headerLength = Math.ceil(text.length / 8) * 8;
@@ -102,10 +129,9 @@ export function writeSafetensors(
   new DataView(bytes.buffer).setBigUint64(0, BigInt(headerLength), true);
   bytes.set(text, 8);
   let position = 8 + headerLength;
-  for (const [name, { data }] of tensors) {
-    const encoded = encodeTensor(dtype, data, name);
-    bytes.set(encoded, position);
-    position += encoded.length;
+  for (const part of parts) {
+    bytes.set(part.bytes(), position);
+    position += part.length;
   }
   return bytes;
 }
@@ -209,18 +235,27 @@ function firstDuplicateKey(text: string): string | undefined {
   return undefined;
 }
 
-function readEntry(name: string, value: unknown, dataStart: number, file: string): SafetensorsEntry {
+function readEntry<D extends string>(
+  name: string,
+  value: unknown,
+  dataStart: number,
+  file: string,
+  widths: Readonly<Record<string, number>>,
+): SafetensorsEntry<D> {
   const { dtype, shape, data_offsets: offsets } = (value ?? {}) as Record<string, unknown>;
-  if (typeof dtype !== 'string' || !Object.hasOwn(BYTES_PER_ELEMENT, dtype)) {
-    throw new InputError(`${file}: tensor "${name}" has dtype ${JSON.stringify(dtype)}; supported: F32, F16, BF16.`);
+  if (typeof dtype !== 'string' || !Object.hasOwn(widths, dtype)) {
+    const supported = Object.keys(widths).join(', ');
+    throw new InputError(`${file}: tensor "${name}" has dtype ${show(dtype)}; supported: ${supported}.`);
   }
-  if (!isCounts(shape)) {
-    throw new InputError(`${file}: tensor "${name}" has shape ${JSON.stringify(shape)}, not a list of sizes.`);
+  if (!isCounts(shape) || shape.length > MAX_DIMS) {
+    throw new InputError(
+      `${file}: tensor "${name}" has shape ${show(shape)}, not a list of at most ${MAX_DIMS} sizes.`,
+    );
   }
   if (!isCounts(offsets) || offsets.length !== 2 || offsets[0] > offsets[1]) {
-    throw new InputError(`${file}: tensor "${name}" has data_offsets ${JSON.stringify(offsets)}, not [begin, end].`);
+    throw new InputError(`${file}: tensor "${name}" has data_offsets ${show(offsets)}, not [begin, end].`);
   }
-  const bytes = elementCount(shape) * BYTES_PER_ELEMENT[dtype as SafetensorsDtype];
+  const bytes = elementCount(shape) * widths[dtype];
   if (bytes !== offsets[1] - offsets[0]) {
     throw new InputError(
       `${file}: tensor "${name}" ${dtype} [${shape.join(', ')}] needs ${bytes} bytes, but its offsets ` +
@@ -228,11 +263,11 @@ function readEntry(name: string, value: unknown, dataStart: number, file: string
     );
   }
   const [begin, end] = offsets.map((offset) => dataStart + offset);
-  return { name, dtype: dtype as SafetensorsDtype, shape, begin, end };
+  return { name, dtype: dtype as D, shape, begin, end };
 }
 
 /** The format wants the data section covered exactly: no overlap, no hole, nothing behind. */
-function checkOffsets(entries: SafetensorsEntry[], dataStart: number, fileLength: number, file: string): void {
+function checkOffsets(entries: SafetensorsEntry<string>[], dataStart: number, fileLength: number, file: string): void {
   let end = dataStart;
   let previous = 'the header';
   for (const entry of entries) {
@@ -253,6 +288,9 @@ function checkOffsets(entries: SafetensorsEntry[], dataStart: number, fileLength
       : `${file} has ${fileLength - end} bytes after its last tensor; the file is corrupt.`,
   );
 }
+
+/** A value of the header, cut to fit in a sentence. */
+const show = (value: unknown) => (JSON.stringify(value) ?? 'none').slice(0, 80);
 
 function isCounts(value: unknown): value is number[] {
   return Array.isArray(value) && value.every((v) => Number.isSafeInteger(v) && (v as number) >= 0);

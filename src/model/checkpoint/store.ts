@@ -21,3 +21,24 @@ export async function writeFile(store: FileStore, path: string, text: string): P
     await writer.close();
   }
 }
+
+/** For files that are read once and not kept. */
+export function memoryStore(): FileStore {
+  const files = new Map<string, Uint8Array>();
+  return {
+    size: async (path) => files.get(path)?.length,
+    read: async (path, begin, end) => files.get(path)!.slice(begin, end),
+    async writer(path, at) {
+      let content = files.get(path)?.slice(0, at) ?? new Uint8Array();
+      return {
+        async write(bytes) {
+          const longer = new Uint8Array(content.length + bytes.length);
+          longer.set(content);
+          longer.set(bytes, content.length);
+          content = longer;
+        },
+        close: async () => void files.set(path, content),
+      };
+    },
+  };
+}

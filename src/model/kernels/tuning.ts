@@ -86,10 +86,15 @@ export function parseTable(gpu: Gpu, file: unknown, source: string): MatmulTable
   const rows = (file as Partial<TuningFile> | null)?.matmul;
   if (!Array.isArray(rows) || rows.length === 0)
     throw new InputError(`${source} has no list "matmul"; "webgrpo tune --out FILE" writes a file that has.`);
-  const table = rows.map((row: Partial<TableRow>, i): [number, MatmulVariant] => {
+  const table = rows.map((entry: Partial<TableRow> | null, i): [number, MatmulVariant] => {
+    const row = entry ?? {};
     const last = i === rows.length - 1;
     const upTo = last ? (row.upToRows ?? Infinity) : row.upToRows;
-    if (typeof upTo !== 'number' || (last && upTo !== Infinity) || !(upTo > (rows[i - 1]?.upToRows ?? 0)))
+    if (
+      typeof upTo !== 'number' ||
+      (last && upTo !== Infinity) ||
+      !(upTo > ((rows[i - 1] as Partial<TableRow> | null | undefined)?.upToRows ?? 0))
+    )
       throw new InputError(
         `${source}: upToRows of row ${i + 1} is ${row.upToRows ?? 'absent'}; it must rise from row to row, and only the last has none.`,
       );

@@ -10,7 +10,9 @@ import { InputError } from '../../errors.ts';
 import { LORA_MODULES, loraGroups, loraModules, loraScale, type LoraConfig, peftName, planLora } from './weights.ts';
 import { readSafetensors, writeSafetensors } from '../checkpoint/safetensors.ts';
 
+/** A LoRA adapter in PEFT's format, read. */
 export interface Adapter {
+  /** Rank, scale and the modules it is on. */
   lora: LoraConfig;
   /** A and B by PEFT's names. */
   tensors: TensorMap;
@@ -85,25 +87,29 @@ export function parseAdapterConfig(json: unknown): { lora: LoraConfig; baseModel
   if (typeof json !== 'object' || json === null) throw new InputError(`${CONFIG} must hold a JSON object.`);
   const keys = json as Record<string, unknown>;
   if (keys['peft_type'] !== 'LORA')
-    throw new InputError(`${CONFIG}: "peft_type" is ${JSON.stringify(keys['peft_type'])}; supported: "LORA".`);
+    throw new InputError(`${CONFIG}: "peft_type" is ${show(keys['peft_type'])}; supported: "LORA".`);
   for (const [key, neutral] of Object.entries(REFUSED)) {
     const value = keys[key];
     const isEmpty = value === undefined || value === null || (typeof value === 'object' && !Object.keys(value).length);
     if (isEmpty || neutral.includes(value)) continue;
-    throw new InputError(`${CONFIG}: "${key}" is ${JSON.stringify(value)}, which is not supported; train it without.`);
+    throw new InputError(`${CONFIG}: "${key}" is ${show(value)}, which is not supported; train it without.`);
   }
-  const number = (key: string, byDefault: number | undefined, least: number) => {
+  const number = (key: string, byDefault: number | undefined, least: number, below = Infinity) => {
     const value = keys[key] ?? byDefault;
-    if (typeof value === 'number' && value >= least) return value;
-    throw new InputError(`${CONFIG}: "${key}" is ${JSON.stringify(value)}; allowed: a number of at least ${least}.`);
+    if (typeof value === 'number' && value >= least && value < below) return value;
+    const limit = below === Infinity ? '' : ` and below ${below}`;
+    throw new InputError(`${CONFIG}: "${key}" is ${show(value)}; allowed: a number of at least ${least}${limit}.`);
   };
+  const useRslora = keys['use_rslora'] ?? false;
+  if (typeof useRslora !== 'boolean')
+    throw new InputError(`${CONFIG}: "use_rslora" is ${show(useRslora)}; allowed: true or false.`);
   const baseModel = keys['base_model_name_or_path'];
   return {
     lora: {
       rank: number('r', undefined, 1),
       alpha: number('lora_alpha', undefined, 0),
-      dropout: number('lora_dropout', 0, 0),
-      useRslora: keys['use_rslora'] === true,
+      dropout: number('lora_dropout', 0, 0, 1),
+      useRslora: useRslora === true,
       targetModules: loraModules('all-linear'),
       seed: 0,
     },
@@ -163,6 +169,10 @@ function checkTensors({ lora, tensors }: Adapter, config: ModelConfig): void {
     if (bad >= 0) throw new InputError(`${WEIGHTS}: "${name}" holds ${data[bad]} at element ${bad}; it is damaged.`);
   }
 }
+
+/** A value of the file, cut to fit in a sentence. JSON has no word for infinity, which 1e999 is read as. */
+const show = (value: unknown) =>
+  (typeof value === 'number' ? String(value) : (JSON.stringify(value) ?? 'absent')).slice(0, 80);
 
 function parseJson(bytes: Uint8Array): unknown {
   try {

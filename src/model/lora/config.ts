@@ -6,14 +6,17 @@ import { InputError } from '../../errors.ts';
 export const LORA_MODULES = ['q_proj', 'k_proj', 'v_proj', 'o_proj', 'gate_proj', 'up_proj', 'down_proj'] as const;
 export type LoraModule = (typeof LORA_MODULES)[number];
 
+/** A low-rank adapter W + scale B A (Hu et al. 2021, arXiv:2106.09685): A is [R, in], B is [out, R]. */
 export interface LoraConfig {
   /** R */
   rank: number;
+  /** Numerator of the scale. */
   alpha: number;
   /** Share of the adapter's inputs that training sets to 0. */
   dropout: number;
   /** Scale by alpha / sqrt(R) instead of alpha / R (arXiv:2312.03732). */
   useRslora: boolean;
+  /** The matrices that have one, by PEFT's names. */
   targetModules: readonly LoraModule[];
   /** Fresh A and the dropout masks follow from it. */
   seed: number;

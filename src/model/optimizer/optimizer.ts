@@ -7,7 +7,10 @@ import type { OptimizerOptions, OptimizerStepResult, TensorMap } from '../engine
 import type { Arena } from '../weights/arena.ts';
 import type { Rule } from './rule.ts';
 import { makeRule } from './rules.ts';
+import { savedSteps } from './savedState.ts';
 import type { OptimizerSpec } from './spec.ts';
+
+const SOURCE = "The checkpoint's optimizer state";
 
 /** Of a saved state: the optimizer it is of. AdamW's has none, as it had when there was no other. */
 const MARK = 'optimizer.';
@@ -58,6 +61,11 @@ export class Optimizer<T extends Arena> {
     return result;
   }
 
+  /** Forgets the gradients that an update has gathered which will not be done. */
+  zeroGrad(): void {
+    for (const g of this.grads.buffers) this.#gpu.clear(g);
+  }
+
   async exportTensors(): Promise<TensorMap> {
     const scalar = (value: number) => ({ shape: [1], data: new Float32Array([value]) });
     const tensors: TensorMap = new Map([['step', scalar(this.#steps)]]);
@@ -67,7 +75,7 @@ export class Optimizer<T extends Arena> {
     return tensors;
   }
 
-  /** Throws InputError for the state of another optimizer, or of other weights. */
+  /** Throws InputError for the state of another optimizer, of other weights, or one that no optimizer can have. */
   importTensors(tensors: TensorMap): void {
     const { name } = this.#spec;
     const saved = [...tensors.keys()].find((key) => key.startsWith(MARK))?.slice(MARK.length) ?? 'AdamW';
@@ -76,6 +84,8 @@ export class Optimizer<T extends Arena> {
         `The checkpoint has the optimizer state of ${saved}, but this run's optimizer is ${name}; set actor.optim.optimizer=${saved} ` +
           'to go on with it, or start a new run from its weights by model.path.',
       );
+    const steps = savedSteps(tensors, SOURCE);
+    this.#checkNames(tensors);
     for (const [suffix, arena] of this.#rule.states) {
       const end = `.${suffix}`;
       const found = [...tensors].filter(([key]) => key.endsWith(end));
@@ -85,7 +95,18 @@ export class Optimizer<T extends Arena> {
         );
       arena.importTensors(new Map(found.map(([key, tensor]) => [key.slice(0, -end.length), tensor])));
     }
-    this.#steps = tensors.get('step')?.data[0] ?? 0;
+    this.#steps = steps;
+  }
+
+  #checkNames(tensors: TensorMap): void {
+    const known = new Set(['step', `${MARK}${this.#spec.name}`]);
+    for (const [suffix, { blocks }] of this.#rule.states)
+      for (const { parts } of blocks) for (const { name } of parts) known.add(`${name}.${suffix}`);
+    const unknown = [...tensors.keys()].find((name) => !known.has(name));
+    if (unknown === undefined) return;
+    throw new InputError(
+      `${SOURCE} has "${unknown}", which ${this.#spec.name} does not keep for these weights. Is it of another run, or saved with another momentum?`,
+    );
   }
 
   free(): void {

@@ -273,6 +273,23 @@ export function head(x: F64, weight: F64, C: number, entries: HeadEntries, tempe
 }
 
 /**
+ * Where each entry's target lies in the cumulative distribution of its row, in the order of the tokens: the mass before it, and
+ * with it. -> below [E], through [E].
+ */
+export function headCdf(x: F64, weight: F64, C: number, { entryRow, targets }: HeadEntries, temperature: number) {
+  const V = weight.length / C;
+  const scaled_RV = linear(x, weight, C).map((logit) => logit / temperature);
+  const [below, through] = [new Float64Array(targets.length), new Float64Array(targets.length)];
+  targets.forEach((token, e) => {
+    const row = scaled_RV.subarray(entryRow[e] * V, (entryRow[e] + 1) * V);
+    const lse = logSumExp(row);
+    for (let j = 0; j < token; j++) below[e] += Math.exp(row[j] - lse);
+    through[e] = below[e] + Math.exp(row[token] - lse);
+  });
+  return { below, through };
+}
+
+/**
  * Backward of `head`, from d loss / d logProbs [E] and d loss / d entropy [E]:
  *   d logp / d z_j = 1[j = target] - p_j,  d H / d z_j = -p_j (log p_j + H),  z = logits / temperature.
  * -> dx [R, C], dweight [V, C].

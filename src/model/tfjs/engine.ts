@@ -6,6 +6,7 @@
 import type { Tensor } from '@tensorflow/tfjs';
 import type { Gpu, View } from '../../gpu/device.ts';
 import { addInto } from '../../gpu/ops/add_into.ts';
+import { expectFinite } from '../checkpoint/open.ts';
 import type { ModelConfig } from '../config.ts';
 import type {
   OptimizerOptions,
@@ -148,11 +149,16 @@ class TfjsEngine implements ModelEngine {
     return this.#ensureOptimizer().step(options);
   }
 
+  async zeroGrad(): Promise<void> {
+    this.#optimizer?.zeroGrad();
+  }
+
   exportWeights(): Promise<TensorMap> {
     return this.#model.weights.exportTensors();
   }
 
   async importWeights(tensors: TensorMap): Promise<void> {
+    expectFinite(tensors, 'The weights to load');
     this.#model.weights.importTensors(tensors);
   }
 

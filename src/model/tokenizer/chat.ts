@@ -8,8 +8,9 @@
  */
 
 import { Tokenizer } from '@huggingface/tokenizers';
-import { InputError } from '../../errors.ts';
-import { type AddedToken, ControlTokens, type Marks, unusedMarks } from './controlTokens.ts';
+import { describe, InputError } from '../../errors.ts';
+import { checkTokenizer } from './check.ts';
+import { type AddedToken, ControlTokens, HiddenTexts } from './controlTokens.ts';
 import { ChatTemplate } from './template.ts';
 
 /** As in `src/tasks/task.ts`, which is a layer above. */
@@ -37,6 +38,8 @@ interface ChatOptions {
   tools?: unknown[];
   /** End with the header of an assistant turn, so that the model writes one. Default true. */
   addGenerationPrompt?: boolean;
+  /** False: what system and assistant messages say comes from outside as well, and holds no control tokens. Default true. */
+  trusted?: boolean;
 }
 
 interface TokenizerOptions {
@@ -50,16 +53,21 @@ type Json = Record<string, unknown>;
 /** Roles whose text is the author's own and may hold control tokens; what any other says comes from outside. */
 const TRUSTED_ROLES = ['system', 'assistant'];
 /** Names that templates ask for; any other role is text from outside as well. */
-const KNOWN_ROLES = ['user', 'tool', 'function', 'ipython'];
+const KNOWN_ROLES = ['system', 'assistant', 'user', 'tool', 'function', 'ipython'];
 
 /** Characters of texts encoded lately that are kept: each takes a good part of a millisecond, and mostly the device waits. */
 const KEPT_CHARACTERS = 4e6;
 
+/** Of all messages from outside: more than 131,072 tokens of English. A longer text could hold the tokenizer for minutes. */
+const MAX_CHARACTERS = 2 ** 19;
+
 const QUESTION = { role: 'user', content: 'A question.' };
 
+/** Tokenizer and chat template of a model, from tokenizer.json and tokenizer_config.json. Text of users and tools never becomes a control token. */
 export class ChatTokenizer {
   /** Ids that end an assistant turn; the first is the one we append to demonstrations. */
   readonly eosTokenIds: number[];
+  /** Id of the pad token, else of the first end token. */
   readonly padTokenId: number;
   /** V of the tokenizer: one more than the largest id. A model's embedding may have more rows. */
   readonly vocabSize: number;
@@ -84,6 +92,7 @@ export class ChatTokenizer {
     this.templateKwargs = chatTemplateKwargs;
     const json = asObject(tokenizerJson, 'tokenizer.json');
     this.config = asObject(configJson, 'tokenizer_config.json');
+    checkTokenizer(json);
     try {
       const added = (json['added_tokens'] ?? []) as AddedToken[];
       // The library's constructor and its encode keep references, so each gets a copy of its own.
@@ -97,7 +106,7 @@ export class ChatTokenizer {
         this.config,
       );
     } catch (error) {
-      const reason = error instanceof Error ? error.message : String(error);
+      const reason = describe(error).slice(0, 200).replaceAll('undefined', 'none');
       throw new InputError(
         `tokenizer.json cannot be read as a tokenizer (${reason}); it must be a file of the Hugging Face tokenizers library.`,
       );
@@ -113,12 +122,12 @@ export class ChatTokenizer {
 
   /** Ids of a text in which names of control tokens mean the control tokens; nothing is added before or after. */
   encode(text: string): number[] {
-    return text === '' ? [] : this.full.encode(text, { add_special_tokens: false }).ids;
+    return idsOf(this.full, text);
   }
 
   /** Ids of a text from outside: no control token can come out, whatever it says. */
   encodePlain(text: string): number[] {
-    return text === '' ? [] : this.plain.encode(text, { add_special_tokens: false }).ids;
+    return idsOf(this.plain, text);
   }
 
   /** Ids without a token (rows that only pad a model's embedding) decode to nothing. */
@@ -150,8 +159,8 @@ export class ChatTokenizer {
   /** Ids of a conversation, by default with the header of the assistant turn that is to come. */
   encodeChat(messages: ChatMessage[], options: ChatOptions = {}): Uint32Array {
     return this.once(JSON.stringify(['chat', messages, options]), () => {
-      const { messages: safe, marks } = this.defuse(messages);
-      return Uint32Array.from(this.encodeMarked(this.applyChatTemplate(safe, options), marks));
+      const trusted = options.trusted === false ? [] : TRUSTED_ROLES;
+      return Uint32Array.from(this.encodeRendered(messages, (safe) => this.applyChatTemplate(safe, options), trusted));
     });
   }
 
@@ -162,11 +171,20 @@ export class ChatTokenizer {
    */
   encodeContinuation(toolMessages: ChatMessage[], called?: CalledTurn): Uint32Array {
     return this.once(JSON.stringify(['continuation', toolMessages, called]), () => {
-      const { messages, marks } = this.defuse(toolMessages);
+      // What the model called is its own text, and no more trusted than what the tool said.
+      const answers = toolMessages.map((message, i) => ({
+        ...message,
+        ...(called && { name: called.calls[i].name, tool_call_id: called.calls[i].id }),
+      }));
       return Uint32Array.from(
-        this.encodeMarked(called ? this.afterCalls(messages, called) : this.afterReply(messages), marks),
+        this.encodeRendered(answers, (safe) => (called ? this.afterCalls(safe, called) : this.afterReply(safe))),
       );
     });
+  }
+
+  /** True where the name of a control token stands in a text, in whatever case. */
+  namesControl(text: string): boolean {
+    return this.control.occurIn(text);
   }
 
   /** Id of a token by its text; undefined without one. */
@@ -213,19 +231,14 @@ export class ChatTokenizer {
 
   /** After the end token where the template writes the drawn one, else from the stop token on, which stands for it. */
   private afterCalls(toolMessages: ChatMessage[], { calls, end, stopToken }: CalledTurn): string {
-    const value = 'webgrpo-dummy-value';
+    const value = unusedText('webgrpo-dummy-value', [toolMessages, calls]);
     const toolCalls = calls.map(({ id, name }) => ({
       id,
       type: 'function',
       function: { name, arguments: { value } },
     }));
-    const answers = toolMessages.map((message, i) => ({
-      ...message,
-      name: calls[i].name,
-      tool_call_id: calls[i].id,
-    }));
     const caller = { role: 'assistant', content: '', tool_calls: toolCalls };
-    const text = this.applyChatTemplate([QUESTION, caller, ...answers]);
+    const text = this.applyChatTemplate([QUESTION, caller, ...toolMessages]);
     const from = text.lastIndexOf(value);
     const stop = from < 0 ? -1 : text.indexOf(stopToken, from);
     const drawn = end === undefined ? stopToken : this.full.id_to_token(end)!;
@@ -238,38 +251,73 @@ export class ChatTokenizer {
     );
   }
 
-  /** Hides every control token's name in what comes from outside. No marks where there is none, which is mostly so. */
-  private defuse(messages: ChatMessage[]): { messages: ChatMessage[]; marks: Marks | null } {
-    const hostile = messages.filter(
-      (m) => !TRUSTED_ROLES.includes(m.role) && textsOf(m).some((text) => this.hasControl(text)),
-    );
-    if (hostile.length === 0) return { messages, marks: null };
-    const marks = unusedMarks(messages.flatMap(textsOf).join(''));
-    const hide = (text: string) => this.control.hide(text, marks);
-    return { messages: messages.map((m) => (hostile.includes(m) ? inMessage(m, hide) : m)), marks };
+  /**
+   * Ids of what a template makes of messages, in which no name of a control token that came from outside is one: neither in a text,
+   * nor where a text meets another or the template's own. Rendered once where nothing foreign has to do with a name.
+   */
+  private encodeRendered(
+    messages: ChatMessage[],
+    render: (messages: ChatMessage[]) => string,
+    trusted = TRUSTED_ROLES,
+  ): number[] {
+    const foreign = messages.filter(({ role }) => !trusted.includes(role));
+    const texts = foreign.flatMap(textsOf);
+    const length = texts.reduce((sum, text) => sum + text.length, 0);
+    if (length > MAX_CHARACTERS) throw tooLong(length);
+    const isHostile = texts.some((text) => this.control.occurIn(text));
+    if (!isHostile && !texts.some((text) => this.control.touch(text))) return this.encodeOpen(render(messages));
+    const hidden = new HiddenTexts(messages.flatMap(textsOf).join(''));
+    const hide = (text: string) => this.control.hide(text, hidden);
+    const text = render(messages.map((m) => (foreign.includes(m) ? inMessage(m, hide) : m)));
+    if (!isHostile) {
+      const open = render(messages);
+      if (String(this.control.namesIn(open)) === String(this.control.namesIn(text))) return this.encodeOpen(open);
+    }
+    return this.encodeParts(text, (part) => hidden.show(part));
   }
 
-  private hasControl(text: string): boolean {
-    return (
-      this.control.occurIn(text) || (this.normalizes && this.encode(text).some((id) => this.control.isControl(id)))
-    );
+  /** A normalizer may make a control token of what none of its names stood in: then only the names that do stand there count. */
+  private encodeOpen(text: string): number[] {
+    const ids = this.encode(text);
+    if (!this.normalizes) return ids;
+    const control = ids.filter((id) => this.control.isControl(id));
+    const named = this.control.namesIn(text).map((name) => this.full.token_to_id(name)!);
+    return String(control) === String(named) ? ids : this.encodeParts(text);
   }
 
   /** Splits at control tokens first and shows what was hidden afterwards, so that it stays ordinary text. */
-  private encodeMarked(text: string, marks: Marks | null): number[] {
-    if (marks === null) return this.encode(text);
+  private encodeParts(text: string, show = (part: string) => part): number[] {
     return this.control
       .split(text)
-      .flatMap((part) => (typeof part === 'string' ? this.encodePlain(this.control.show(part, marks)) : [part.id]));
+      .flatMap((part) => (typeof part === 'string' ? this.encodePlain(show(part)) : [part.id]));
   }
 
   private tokenId(text: string, key: string): number {
     const id = this.full.token_to_id(text);
     if (id === undefined) {
-      throw new InputError(`tokenizer_config.json: "${key}" is ${JSON.stringify(text)}, which tokenizer.json lacks.`);
+      throw new InputError(`tokenizer_config.json: "${key}" is ${shown(text)}, which tokenizer.json lacks.`);
     }
     return id;
   }
+}
+
+/** Nothing is added before or after. Throws InputError where the text is too long for the tokenizer. */
+function idsOf(tokenizer: Tokenizer, text: string): number[] {
+  if (text === '') return [];
+  if (text.length > 2 * MAX_CHARACTERS) throw tooLong(text.length);
+  try {
+    return tokenizer.encode(text, { add_special_tokens: false }).ids;
+  } catch (error) {
+    // The library hands the pieces of a word over as arguments, and a pattern keeps every place it may come back to.
+    throw error instanceof RangeError ? tooLong(text.length) : error;
+  }
+}
+
+function tooLong(length: number): InputError {
+  return new InputError(
+    `A conversation has texts of ${length} characters, which are too many for this tokenizer; at most ${MAX_CHARACTERS} are ` +
+      'encoded, and without white space fewer. Leave the problem out, or lower rollout.multiTurn.maxToolResponseLength.',
+  );
 }
 
 /** No control token's name is left to be reached: neither whole (ignore_merges) nor as a piece of a Unigram vocabulary. */
@@ -291,9 +339,15 @@ function withoutAddedTokens(json: Json, control: readonly AddedToken[]): Json {
 function readTemplate(config: Json): ChatTemplate | null {
   const source = config['chat_template'];
   // Some models ship several templates by name.
-  const named = Array.isArray(source) ? (source as { name: string; template: string }[]) : null;
-  const text = named ? named.find(({ name }) => name === 'default')?.template : source;
+  const named = Array.isArray(source) ? (source as ({ name: string; template: string } | null)[]) : null;
+  const text = named ? named.find((entry) => entry?.name === 'default')?.template : source;
   return typeof text === 'string' ? new ChatTemplate(text) : null;
+}
+
+/** The text, made longer until nothing of what stands beside it holds it. */
+function unusedText(text: string, beside: unknown): string {
+  const all = JSON.stringify(beside);
+  return all.includes(text) ? unusedText(`${text}-`, beside) : text;
 }
 
 /** Every text of a message that a template may write: its content, a role that no template knows, and the like. */
@@ -329,10 +383,13 @@ function tokenText(config: Json, key: string): string {
   const value = config[key];
   const text = typeof value === 'object' && value !== null ? (value as Json)['content'] : value;
   if (typeof text === 'string') return text;
-  throw new InputError(`tokenizer_config.json: "${key}" must name a token, but is ${JSON.stringify(value)}.`);
+  throw new InputError(`tokenizer_config.json: "${key}" must name a token, but is ${shown(value)}.`);
 }
+
+/** As it stands in the file, cut to fit in a sentence. */
+const shown = (value: unknown): string => (JSON.stringify(value) ?? 'absent').slice(0, 80);
 
 function asObject(value: unknown, file: string): Json {
   if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Json;
-  throw new InputError(`${file} must hold a JSON object, but holds ${JSON.stringify(value)?.slice(0, 80)}.`);
+  throw new InputError(`${file} must hold a JSON object, but holds ${shown(value)}.`);
 }

@@ -14,13 +14,14 @@ export interface AddedToken {
   rstrip?: boolean;
 }
 
-/** Private-use characters of one text that write a control token's number where its name stood: the digits 0 and 1, and an end. */
-export type Marks = readonly [zero: string, one: string, end: string];
-
 export class ControlTokens {
-  private readonly names: readonly string[];
   private readonly tokens: ReadonlyMap<string, AddedToken>;
   private readonly pattern: RegExp | null;
+  /** In any case: a template may turn a text's into another. */
+  private readonly hostile: RegExp | null;
+  /** All names, each between two separators. */
+  private readonly all: string;
+  private readonly longest: number;
   private readonly ids: ReadonlySet<number>;
 
   /** Runs of white space that are not special (Gemma, Phi) are ordinary text that has a token of its own. */
@@ -28,35 +29,40 @@ export class ControlTokens {
     const control = added.filter(
       ({ content, special }) => content !== '' && (special || !/^[\s\u2581]+$/u.test(content)),
     );
-    this.names = control.map(({ content }) => content);
+    const names = control.map(({ content }) => content);
     this.tokens = new Map(control.map((token) => [token.content, token]));
-    this.pattern = anyOf(this.names);
+    this.pattern = anyOf(names, 'u');
+    this.hostile = anyOf(names, 'giu');
+    this.longest = Math.max(0, ...names.map((name) => name.length));
+    this.all = SEPARATOR + names.join(SEPARATOR) + SEPARATOR;
     this.ids = new Set(control.map(({ id }) => id));
   }
 
   occurIn(text: string): boolean {
-    return this.pattern?.test(text) ?? false;
+    return text.search(this.hostile ?? NEVER) >= 0;
+  }
+
+  /** True if a name could come to be where the text meets what a template or another text puts beside it. */
+  touch(text: string): boolean {
+    return this.edges(text).length > 0;
   }
 
   isControl(id: number): boolean {
     return this.ids.has(id);
   }
 
-  /** The text with each name as its number in marks; a name of one character has no other way of being broken. */
-  hide(text: string, [zero, one, end]: Marks): string {
-    if (!this.pattern) return text;
-    return text.replace(new RegExp(this.pattern, 'gu'), (name) => {
-      const digits = this.names.indexOf(name).toString(2);
-      return [...digits].map((digit) => (digit === '0' ? zero : one)).join('') + end;
-    });
+  /** The text with each name hidden, and what its edges have of one. */
+  hide(text: string, hidden: HiddenTexts): string {
+    const inside = this.hostile ? text.replace(this.hostile, (name) => hidden.hide(name)) : text;
+    return this.edges(inside).reduceRight(
+      (kept, [from, to]) => kept.slice(0, from) + hidden.hide(kept.slice(from, to)) + kept.slice(to),
+      inside,
+    );
   }
 
-  /** What `hide` took out, back again. */
-  show(text: string, [zero, one, end]: Marks): string {
-    return text.replace(new RegExp(`([${zero}${one}]+)${end}`, 'gu'), (_, digits: string) => {
-      const number = [...digits].reduce((sum, digit) => 2 * sum + (digit === one ? 1 : 0), 0);
-      return this.names[number];
-    });
+  /** The names of control tokens in a text, in order. */
+  namesIn(text: string): string[] {
+    return this.split(text).flatMap((part) => (typeof part === 'string' ? [] : [part.content]));
   }
 
   /** The text cut at names of control tokens: these as their tokens, white space taken with them as the token asks. */
@@ -70,10 +76,70 @@ export class ControlTokens {
       return this.tokens.get(parts[i + 1] ?? '')?.lstrip ? after.trimEnd() : after;
     });
   }
+
+  /** Where a text begins with the end of a name, or ends with the start of one; white space aside, which templates trim. */
+  private edges(text: string): [from: number, to: number][] {
+    const from = text.length - text.trimStart().length;
+    const to = text.trimEnd().length;
+    if (from < to && to - from < this.longest && this.all.includes(text.slice(from, to))) return [[from, to]];
+    const longest = (part: (length: number) => string) => {
+      let length = Math.min(this.longest, to - from);
+      while (length > 0 && !this.all.includes(part(length))) length--;
+      return length;
+    };
+    const head = longest((length) => text.slice(from, from + length) + SEPARATOR);
+    const tail = Math.min(
+      longest((length) => SEPARATOR + text.slice(to - length, to)),
+      to - from - head,
+    );
+    const edges: [number, number][] = [
+      [from, from + head],
+      [to - tail, to],
+    ];
+    return edges.filter(([begin, end]) => end > begin);
+  }
 }
 
-/** Three private-use characters that the text does not hold; template functions such as trim leave them alone. */
-export function unusedMarks(text: string): Marks {
+/** Stands in no name that anybody could mean. */
+const SEPARATOR = '\u0000';
+/** Matches nothing. */
+const NEVER = /(?!)/;
+
+/** Private-use characters: the digits 0 and 1, and an end. */
+type Marks = readonly [zero: string, one: string, end: string];
+
+/** Texts taken out of a conversation; each leaves its number, in characters that template functions such as trim leave alone. */
+export class HiddenTexts {
+  private readonly marks: Marks;
+  private readonly numbers = new Map<string, number>();
+  private readonly texts: string[] = [];
+
+  /** @param around all that a number may stand beside. Throws InputError where it uses every private-use character. */
+  constructor(around: string) {
+    this.marks = unusedMarks(around);
+  }
+
+  hide(text: string): string {
+    let number = this.numbers.get(text);
+    if (number === undefined) {
+      this.numbers.set(text, (number = this.texts.length));
+      this.texts.push(text);
+    }
+    const [zero, one, end] = this.marks;
+    return [...number.toString(2)].map((digit) => (digit === '0' ? zero : one)).join('') + end;
+  }
+
+  /** What was taken out, back again. */
+  show(text: string): string {
+    const [zero, one, end] = this.marks;
+    return text.replace(new RegExp(`([${zero}${one}]+)${end}`, 'gu'), (whole, digits: string) => {
+      const number = [...digits].reduce((sum, digit) => 2 * sum + (digit === one ? 1 : 0), 0);
+      return this.texts[number] ?? whole;
+    });
+  }
+}
+
+function unusedMarks(text: string): Marks {
   const marks: string[] = [];
   for (let code = 0xe000; code < 0xf900; code++) {
     const character = String.fromCharCode(code);
@@ -86,8 +152,8 @@ export function unusedMarks(text: string): Marks {
 }
 
 /** Longest name first, as the tokenizer itself prefers. */
-function anyOf(names: readonly string[]): RegExp | null {
+function anyOf(names: readonly string[], flags: string): RegExp | null {
   const sorted = [...names].sort((a, b) => b.length - a.length);
   if (sorted.length === 0) return null;
-  return new RegExp(sorted.map((name) => name.replace(/[\\^$.*+?()[\]{}|/]/g, '\\$&')).join('|'), 'u');
+  return new RegExp(sorted.map((name) => name.replace(/[\\^$.*+?()[\]{}|/]/g, '\\$&')).join('|'), flags);
 }

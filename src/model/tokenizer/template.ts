@@ -8,8 +8,22 @@ import { InputError } from '../../errors.ts';
 
 /** A conversation of a thousand messages takes some 50,000. */
 const MAX_STEPS = 3e5;
-const MAX_CHARACTERS = 1e8;
+/** A turn of a loop makes a scope of its own. */
+const TURN_STEPS = 3;
+const MAX_CHARACTERS = 2e7;
 const MAX_RANGE = 1e4;
+/** Longer than any model's; the time to read one grows with its square. */
+const MAX_SOURCE = 1e5;
+/** What makes a new value of all of an old one; looking one up costs a part of it, for what may be done with it. */
+const MAKERS = [
+  'FilterExpression',
+  'CallExpression',
+  'BinaryExpression',
+  'ArrayLiteral',
+  'TupleLiteral',
+  'ObjectLiteral',
+];
+const LOOK_UP = 1 / 16;
 
 /** What every template may call, as the library's own `Template.render` has it, but for a bound on `range`. */
 const GLOBALS = {
@@ -21,7 +35,7 @@ const GLOBALS = {
   None: null,
   range: boundedRange,
   raise_exception: (message: unknown) => {
-    throw new Error(String(message));
+    throw new Error(typeof message === 'string' && message !== '' ? message : 'it raises an exception');
   },
   strftime_now: (format: unknown) => new Template('{{ strftime_now(format) }}').render({ format }),
 };
@@ -33,6 +47,9 @@ export class ChatTemplate {
 
   /** Throws InputError where the text is not a template. */
   constructor(text: string) {
+    if (text.length > MAX_SOURCE) {
+      throw new InputError(`The chat template has ${text.length} characters; at most ${MAX_SOURCE} are read.`);
+    }
     try {
       this.program = new Template(text).parsed;
     } catch (error) {
@@ -54,20 +71,41 @@ export class ChatTemplate {
 
 class BoundedInterpreter extends Interpreter {
   private steps = 0;
+  private characters = 0;
   private readonly iterables = new WeakSet<object>();
+  private readonly sizes = new WeakMap<object, number>();
 
   override evaluate(...given: Parameters<Interpreter['evaluate']>): Value {
     const [statement] = given;
     if (isLoop(statement)) this.iterables.add(iterableOf(statement));
     const result = super.evaluate(...given);
-    // What is looped over counts by its length: a loop that does nothing evaluates nothing else.
-    const turns = statement && this.iterables.has(statement) && Array.isArray(result.value) ? result.value.length : 0;
-    this.steps += 1 + turns;
+    this.steps++;
+    if (statement) this.charge(statement, result);
     if (this.steps > MAX_STEPS) throw new Error(`it does not end within ${MAX_STEPS} steps`);
-    if (typeof result.value === 'string' && result.value.length > MAX_CHARACTERS) {
-      throw new Error(`it writes more than ${MAX_CHARACTERS} characters`);
-    }
+    if (this.characters > MAX_CHARACTERS) throw new Error(`it writes more than ${MAX_CHARACTERS} characters`);
     return result;
+  }
+
+  /** What the library does with a value in one go, without evaluating anything, costs by the value's size. */
+  private charge(statement: { type: string }, result: Value): void {
+    const share = MAKERS.includes(statement.type) ? 1 : LOOK_UP;
+    if (typeof result.value === 'string') this.characters += share * result.value.length;
+    else if (share === 1) this.characters += this.sizeOf(result);
+    if (!Array.isArray(result.value)) return;
+    // What is looped over counts by its length: a loop that does nothing evaluates nothing else.
+    this.steps += (this.iterables.has(statement) ? TURN_STEPS : share) * result.value.length;
+  }
+
+  /** Characters and elements of all that is in a value, counted as often as they are in it. */
+  private sizeOf(value: Value): number {
+    const known = this.sizes.get(value);
+    if (known !== undefined) return known;
+    const held: unknown = value.value;
+    let size = typeof held === 'string' ? held.length : 1;
+    if (Array.isArray(held) || held instanceof Map)
+      for (const inner of held.values()) size += this.sizeOf(inner as Value);
+    this.sizes.set(value, size);
+    return size;
   }
 }
 

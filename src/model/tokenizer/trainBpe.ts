@@ -23,7 +23,7 @@ interface SpecialToken {
   special: boolean;
 }
 
-interface BpeOptions {
+export interface BpeOptions {
   /** Entries in all: 256 bytes, special tokens, whole words, merges. */
   vocabSize: number;
   /** At most this many entries are whole pre-tokens; 0 = plain BPE. */
@@ -38,6 +38,31 @@ interface Word {
 
 /** The `tokenizer.json`, to be written with JSON.stringify. Throws InputError where the entries do not fit. */
 export function trainBpe(texts: Iterable<string>, options: BpeOptions): Record<string, unknown> {
+  const work = train(texts, options);
+  for (;;) {
+    const { done, value } = work.next();
+    if (done) return value;
+  }
+}
+
+/** As `trainBpe`, and holds the thread so many milliseconds at a time: a page that trains one stays awake. */
+export async function trainBpeInPieces(
+  texts: Iterable<string>,
+  options: BpeOptions,
+  busyMs = 10,
+): Promise<Record<string, unknown>> {
+  const work = train(texts, options);
+  for (let since = performance.now(); ;) {
+    const { done, value } = work.next();
+    if (done) return value;
+    if (performance.now() - since < busyMs) continue;
+    await new Promise((resolve) => setTimeout(resolve));
+    since = performance.now();
+  }
+}
+
+/** Yields after each text and each merge. */
+function* train(texts: Iterable<string>, options: BpeOptions): Generator<void, Record<string, unknown>> {
   const alphabet = byteAlphabet();
   const room = options.vocabSize - options.specialTokens.length - alphabet.length;
   if (room < 0) {
@@ -46,16 +71,20 @@ export function trainBpe(texts: Iterable<string>, options: BpeOptions): Record<s
         `special tokens need ${options.vocabSize - room}.`,
     );
   }
-  const counts = countPreTokens(texts, alphabet, options.specialTokens);
+  const counts = yield* countPreTokens(texts, alphabet, options.specialTokens);
   const whole = mostUseful(counts, Math.min(options.maxWords, room));
   const known = new Set([...alphabet, ...whole]);
-  const merges = learnMerges([...counts], known, options.vocabSize - options.specialTokens.length);
+  const merges = yield* learnMerges([...counts], known, options.vocabSize - options.specialTokens.length);
   const specials = options.specialTokens.map(({ content }) => content);
   return tokenizerJson([...specials, ...known], merges, options.specialTokens);
 }
 
 /** Pre-tokens in byte characters with their counts; special tokens are cut out first, as the tokenizer will do. */
-function countPreTokens(texts: Iterable<string>, alphabet: string[], specials: SpecialToken[]): Map<string, number> {
+function* countPreTokens(
+  texts: Iterable<string>,
+  alphabet: string[],
+  specials: SpecialToken[],
+): Generator<void, Map<string, number>> {
   const cut = new RegExp(specials.map(({ content }) => content.replace(/[^\w]/g, '\\$&')).join('|') || '$^');
   const pattern = new RegExp(PRE_TOKEN, 'gu');
   const encoder = new TextEncoder();
@@ -65,6 +94,7 @@ function countPreTokens(texts: Iterable<string>, alphabet: string[], specials: S
       const bytes = Array.from(encoder.encode(preToken), (byte) => alphabet[byte]).join('');
       counts.set(bytes, (counts.get(bytes) ?? 0) + 1);
     }
+    yield;
   }
   return counts;
 }
@@ -80,7 +110,11 @@ function mostUseful(counts: Map<string, number>, limit: number): string[] {
 }
 
 /** Adds one entry a merge to `known` until it holds `limit`, or nothing is left that occurs twice. */
-function learnMerges(counts: [string, number][], known: Set<string>, limit: number): [string, string][] {
+function* learnMerges(
+  counts: [string, number][],
+  known: Set<string>,
+  limit: number,
+): Generator<void, [string, string][]> {
   const words: Word[] = counts.map(([token, count]) => ({ symbols: [...token], count }));
   const merges: [string, string][] = [];
   while (known.size < limit) {
@@ -89,6 +123,7 @@ function learnMerges(counts: [string, number][], known: Set<string>, limit: numb
     merges.push(pair);
     known.add(pair[0] + pair[1]);
     for (const word of words) mergePair(word, pair);
+    yield;
   }
   return merges;
 }

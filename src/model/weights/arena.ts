@@ -117,6 +117,11 @@ export class Arena {
     return exportTensors(this);
   }
 
+  /** Blocks by label, as passes read them. */
+  get readBlocks(): ReadonlyMap<string, View> {
+    return this.#views;
+  }
+
   /** Called when the values have changed, by an import or an optimizer. */
   refresh(): void {}
 

@@ -69,6 +69,10 @@ export class GpuWeights extends Arena {
     return this.views.layers[0].wqkv.half ? this.gpu.halves(label, n) : this.gpu.buffer(label, n * 4);
   }
 
+  override get readBlocks(): ReadonlyMap<string, View> {
+    return new Map([...super.readBlocks, ...(this.#copy?.arena.readBlocks ?? [])]);
+  }
+
   /** Rounds the weights into the copy that passes read, where there is one. */
   override refresh(): void {
     if (!this.#copy) return;

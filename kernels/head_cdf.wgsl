@@ -1,0 +1,65 @@
+// Where each entry's target lies in the cumulative distribution of its row, in the order of the tokens, at a temperature:
+//   below = sum_{j < target} p_j,  through = below + p_target,  total = sum_j p_j,  p_j = exp(logits_j / T - lse)
+// A random number u of sample.wgsl draws the target where below <= u * total < through.
+//
+//   logits    [R, V]   rows firstRow .. firstRow + R - 1 of the head rows
+//   stats     [R, 2]   from head_stats.wgsl
+//   entryRow  [E]      head row of each entry
+//   targets   [E]
+//   cdf       [E, 3]   below, through, total; written where the entry's row lies in this chunk
+//
+// Grid      one workgroup per entry.
+// Numerics  the order of the sums is that of sample.wgsl: WG threads over V / WG neighbouring columns each, then the threads
+//           in order. With the WG of the sampler the comparison is the sampler's own, bit for bit.
+// Checked   against headCdf() in src/model/reference/ops.ts, and against draws of sample.wgsl, by test/gpu/head_cdf.test.ts.
+
+struct Params {
+  E: u32,
+  R: u32,
+  V: u32,
+  firstRow: u32,
+  invT: f32,
+}
+
+override WG: u32 = 64u;
+
+@group(0) @binding(0) var<storage, read> logits: array<f32>;
+@group(0) @binding(1) var<storage, read> stats: array<f32>;
+@group(0) @binding(2) var<storage, read> entryRow: array<u32>;
+@group(0) @binding(3) var<storage, read> targets: array<u32>;
+@group(0) @binding(4) var<storage, read_write> cdf: array<f32>;
+@group(0) @binding(5) var<uniform> params: Params;
+
+var<workgroup> part: array<f32, WG>;
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) wg: vec3u, @builtin(num_workgroups) grid: vec3u, @builtin(local_invocation_index) tid: u32) {
+  let e = wg.y * grid.x + wg.x;
+  if (e >= params.E) { return; }
+  let row = entryRow[e];
+  if (row < params.firstRow || row >= params.firstRow + params.R) { return; }
+  let base = (row - params.firstRow) * params.V;
+  let lse = stats[(row - params.firstRow) * 2u];
+  let span = (params.V + WG - 1u) / WG;
+  let first = min(tid * span, params.V);
+  let end = min(first + span, params.V);
+
+  var mass = 0.0;
+  for (var j = first; j < end; j++) { mass += exp(logits[base + j] * params.invT - lse); }
+  part[tid] = mass;
+  workgroupBarrier();
+  if (tid != 0u) { return; }
+
+  let token = targets[e];
+  let owner = token / span;
+  var below = 0.0;
+  var total = 0.0;
+  for (var t = 0u; t < WG; t++) {
+    if (t < owner) { below += part[t]; }
+    total += part[t];
+  }
+  for (var j = owner * span; j < token; j++) { below += exp(logits[base + j] * params.invT - lse); }
+  cdf[e * 3u] = below;
+  cdf[e * 3u + 1u] = below + exp(logits[base + token] * params.invT - lse);
+  cdf[e * 3u + 2u] = total;
+}

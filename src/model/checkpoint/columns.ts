@@ -1,0 +1,81 @@
+/**
+ * Safetensors files of plain numbers that are no weights: named columns, in the format that every reader of weights knows, with
+ * a SHA-256 of the whole file among its metadata. Bits come back as they were written.
+ */
+
+import { InputError } from '../../errors.ts';
+import { joinSafetensors, readSafetensorsHeader } from './safetensors.ts';
+
+const TYPES = {
+  F64: Float64Array,
+  U32: Uint32Array,
+  F32: Float32Array,
+  U16: Uint16Array,
+  U8: Uint8Array,
+} as const;
+type Dtype = keyof typeof TYPES;
+export type Column = Float64Array | Uint32Array | Float32Array | Uint16Array | Uint8Array;
+export type Columns = Map<string, Column>;
+
+const WIDTHS = Object.fromEntries(Object.entries(TYPES).map(([dtype, { BYTES_PER_ELEMENT: width }]) => [dtype, width]));
+
+/** Stands where the SHA-256 goes while it is computed. */
+const NO_HASH = '0'.repeat(64);
+
+/** The file of the columns, each of one dimension. The widest come first, so that all are aligned. */
+export async function writeColumns(
+  columns: Columns,
+  metadata: Record<string, string>,
+): Promise<Uint8Array<ArrayBuffer>> {
+  const parts = Array.from(columns, ([name, data]) => ({
+    name,
+    dtype: dtypeOf(data),
+    shape: [data.length],
+    length: data.byteLength,
+    bytes: () => new Uint8Array(data.buffer, data.byteOffset, data.byteLength),
+  }));
+  parts.sort((a, b) => WIDTHS[b.dtype] - WIDTHS[a.dtype]);
+  const file = joinSafetensors(parts, { ...metadata, sha256: NO_HASH });
+  const hash = new TextEncoder().encode(await sha256(file));
+  file.set(hash, placeOf(file, NO_HASH));
+  return file;
+}
+
+/** The columns and metadata of a file. Throws InputError, naming `file`, where it is none or not as it was written. */
+export async function readColumns(
+  bytes: Uint8Array,
+  file: string,
+): Promise<{ columns: Columns; metadata: Record<string, string> }> {
+  const { entries, metadata } = readSafetensorsHeader<Dtype>(bytes, bytes.length, file, WIDTHS);
+  const { sha256: told, ...rest } = (metadata as typeof metadata | null) ?? {};
+  const place = typeof told === 'string' && told.length === NO_HASH.length ? placeOf(bytes, told) : -1;
+  if (place < 0)
+    throw new InputError(`${file} has no SHA-256 of itself: it was not written by webgrpo, or is damaged.`);
+  const whole = new Uint8Array(bytes); // not slice(), which shares the bytes of a Buffer of Node's
+  whole.set(new TextEncoder().encode(NO_HASH), place);
+  if ((await sha256(whole)) !== told)
+    throw new InputError(
+      `${file} has another content (SHA-256) than was written: it is damaged; use another copy of it.`,
+    );
+  const columns = entries.map(({ name, dtype, begin, end }): [string, Column] => {
+    const copy = whole.slice(begin, end).buffer; // aligned, as the file's bytes need not be
+    return [name, new TYPES[dtype](copy)];
+  });
+  return { columns: new Map(columns), metadata: rest };
+}
+
+const dtypeOf = (data: Column): Dtype => (Object.keys(TYPES) as Dtype[]).find((dtype) => data instanceof TYPES[dtype])!;
+
+/** Where the header has the hash; -1 = nowhere. */
+function placeOf(file: Uint8Array, hash: string): number {
+  const header = 8 + Number(new DataView(file.buffer, file.byteOffset).getBigUint64(0, true));
+  const key = '"sha256":"';
+  const text = new TextDecoder('latin1').decode(file.subarray(8, header)); // a byte a character
+  const at = text.indexOf(`${key}${hash}"`);
+  return at < 0 ? -1 : 8 + at + key.length;
+}
+
+async function sha256(bytes: Uint8Array<ArrayBuffer>): Promise<string> {
+  const digest = await crypto.subtle.digest('SHA-256', bytes);
+  return Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, '0')).join('');
+}

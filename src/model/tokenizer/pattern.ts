@@ -1,0 +1,174 @@
+/**
+ * Regular expressions of a tokenizer.json, which may be anybody's, and of a config: nothing interrupts one that backtracks for
+ * ever, so those that could are refused before they meet a text. A pattern passes where what it repeats can be read in one way
+ * only, where at most two parts of a path repeat without bound, and where its other choices come to few ways; the patterns of
+ * known tokenizers do.
+ */
+
+import { InputError } from '../../errors.ts';
+
+/** One way through an alternation: what may come after another, each so many times. */
+type Path = Item[];
+
+interface Item {
+  /** The text of a character or class; absent for a group. */
+  text?: string;
+  group?: Path[];
+  min: number;
+  max: number;
+}
+
+const MAX_LENGTH = 20_000;
+const MAX_DEPTH = 50;
+/** Parts of a path that repeat without bound: the time grows with the text to the power of one more. */
+const MAX_UNBOUNDED = 2;
+/** Ways through a path by its alternatives and bounded repeats, each of which may have to be tried. */
+const MAX_WAYS = 64;
+
+/**
+ * Throws InputError, which names the pattern, where matching it may take for ever.
+ * @param place where it stands, as the start of the sentence
+ * @param remedy what to do, as its end
+ */
+export function checkPattern(
+  pattern: string,
+  place = 'tokenizer.json: the pattern',
+  remedy = "use another model's tokenizer",
+): void {
+  const refuse = (why: string): never => {
+    const shown = pattern.length > 80 ? `${pattern.slice(0, 77)}...` : pattern;
+    throw new InputError(`${place} ${JSON.stringify(shown)} ${why}; ${remedy}.`);
+  };
+  if (pattern.length > MAX_LENGTH) refuse(`has ${pattern.length} characters, of at most ${MAX_LENGTH}`);
+  if (/\\[1-9gk]/.test(pattern.replaceAll('\\\\', '')))
+    refuse('refers back to what it matched, which may take for ever');
+  const paths = new PatternParser(pattern).parse() ?? refuse(`is nested deeper than ${MAX_DEPTH}`);
+  if (paths.some(repeatsAmbiguously)) refuse('repeats what can be read in several ways, which may take for ever');
+  if (unboundedIn(paths) > MAX_UNBOUNDED)
+    refuse(`repeats more than ${MAX_UNBOUNDED} parts in a row without bound, which may take for ever`);
+  if (paths.some((path) => waysThrough(path) > MAX_WAYS))
+    refuse(`can be read in more than ${MAX_WAYS} ways by its choices, which may take for ever`);
+}
+
+const repeatsAmbiguously = (path: Path): boolean =>
+  path.some(({ group, max }) => group && ((max > 1 && !isUnambiguous(group)) || group.some(repeatsAmbiguously)));
+
+/** True if no text can be read in two ways by repeating these: of one fixed length, or told apart by literal characters. */
+function isUnambiguous(paths: Path[]): boolean {
+  const firsts = paths.map(([item]) => literalOf(item));
+  const apart = paths.length === 1 || (!firsts.includes(undefined) && new Set(firsts).size === paths.length);
+  return apart && paths.every((path) => path.every((item, i) => isFixed(item) || isOption(item, path[i + 1])));
+}
+
+const isFixed = ({ group, min, max }: Item): boolean =>
+  min === max && (!group || (group.length === 1 && group[0].every(isFixed)));
+
+/** An optional character that the next one, which must come, is not: `\r?\n`. */
+function isOption(item: Item, next: Item | undefined): boolean {
+  const [own, other] = [optional(item), next && literalOf(next)];
+  return item.max === 1 && own !== undefined && other !== undefined && own !== other;
+}
+
+const optional = (item: Item): string | undefined => literalOf({ ...item, min: 1 });
+
+/** The character that must come here; undefined where it may be several. */
+function literalOf(item: Item | undefined): string | undefined {
+  const { text, min = 0 } = item ?? {};
+  return text !== undefined && min > 0 && /^([^.[^$\\]|\\[rnt\\.*+?()[\]{}|/^$-])$/su.test(text) ? text : undefined;
+}
+
+/** On the path that has most. */
+function unboundedIn(paths: Path[]): number {
+  const ofItem = ({ group, max }: Item) => (max === Infinity ? 1 : 0) + (group ? unboundedIn(group) : 0);
+  return Math.max(0, ...paths.map((path) => path.reduce((sum, item) => sum + ofItem(item), 0)));
+}
+
+/** Repeats without bound are counted apart, and what they repeat is told apart by its characters. */
+const waysThrough = (path: Path): number =>
+  path.reduce((ways, { group, min, max }) => {
+    const ofGroup = group?.reduce((sum, inner) => sum + waysThrough(inner), 0) ?? 1;
+    return ways * (ofGroup + (max === Infinity ? 0 : max - Math.max(min, 1)) + (min === 0 ? 1 : 0));
+  }, 1);
+
+/** Reads no more than the shape; what is no pattern at all is refused by who compiles it. */
+class PatternParser {
+  private at = 0;
+  private readonly source: string;
+
+  constructor(source: string) {
+    this.source = source;
+  }
+
+  /** undefined where it is nested too deep. */
+  parse(depth = 0): Path[] | undefined {
+    if (depth > MAX_DEPTH) return undefined;
+    const paths: Path[] = [[]];
+    while (this.at < this.source.length) {
+      const next = this.source[this.at];
+      if (next === ')' && depth > 0) break;
+      if (next === '|') {
+        this.at++;
+        paths.push([]);
+        continue;
+      }
+      const atom = next === '(' ? this.group(depth) : { text: this.character() };
+      if (!atom) return undefined;
+      paths[paths.length - 1].push({ ...atom, ...this.times() });
+    }
+    return paths;
+  }
+
+  private group(depth: number): { group: Path[] } | undefined {
+    this.at += /^\((\?(<?[=!]|<\w+>|[:>~]|[a-z-]*:)?)?/.exec(this.rest(100))![0].length;
+    const group = this.parse(depth + 1);
+    this.at++;
+    return group && { group };
+  }
+
+  /** One character, escape or class. */
+  private character(): string {
+    const from = this.at;
+    if (this.source[from] === '\\') this.at += /^\\([pPxu]\{[^}]*\}|[\s\S]|$)/u.exec(this.rest(100))![0].length;
+    else if (this.source[from] === '[') this.skipClass();
+    else this.at += String.fromCodePoint(this.source.codePointAt(from)!).length;
+    return this.source.slice(from, this.at);
+  }
+
+  /** Classes stand in classes; "]" right behind the start is a character. */
+  private skipClass(): void {
+    let open = 0;
+    do {
+      const next = this.source[this.at++];
+      if (next === '\\') this.at++;
+      else if (next === ']') open--;
+      else if (next === '[') {
+        open++;
+        this.at += /^\^?\]?/.exec(this.rest(2))![0].length;
+      }
+    } while (open > 0 && this.at < this.source.length);
+  }
+
+  /** How many times what stood before; several quantifiers in a row multiply. */
+  private times(): { min: number; max: number } {
+    let [min, max] = [1, 1];
+    for (let first = true; ; first = false) {
+      const found = /^(?:([*+?])|\{(\d*)(,?)(\d*)\})/.exec(this.rest(30));
+      if (!found || (found[1] === undefined && found[2] + found[4] === '')) return { min, max };
+      this.at += found[0].length;
+      const [, sign, least, comma, most] = found;
+      // A "?" or "+" behind another makes it lazy or possessive; JavaScript's reading of the latter is nested.
+      if (!first && sign === '?') continue;
+      if (sign === undefined) {
+        min *= Number(least);
+        max *= comma === '' ? Number(least) : most === '' ? Infinity : Number(most);
+      } else {
+        if (sign !== '+') min = 0;
+        if (sign !== '?') max = Infinity;
+      }
+    }
+  }
+
+  private rest(length: number): string {
+    return this.source.slice(this.at, this.at + length);
+  }
+}
