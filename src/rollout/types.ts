@@ -3,6 +3,7 @@
 import type { CallableTool, CallFormat } from './constrained/toolGrammar.ts';
 import type { TurnSpan } from './server/turnClock.ts';
 
+/** How a turn is drawn. */
 export interface SamplingParams {
   /** 0 = greedy (log-probs are then recorded at temperature 1). */
   temperature: number;
@@ -12,7 +13,9 @@ export interface SamplingParams {
   topP: number;
   /** Keep tokens with p >= minP * max p; 0 = off. */
   minP: number;
+  /** Tokens that the turn may have, the stop token among them. */
   maxNewTokens: number;
+  /** Tokens that end the turn; the one that did is part of it. */
   stopTokenIds: number[];
   /** Tokens to draw before a stop token may be drawn; 0 = off. */
   minNewTokens?: number;
@@ -54,17 +57,22 @@ export interface GenerateRequest {
   promptLength: number;
   /** Counter-based random key of the sample, from (seed, step, prompt, sample); the position is the counter. */
   key: [number, number];
+  /** How the turn is drawn. */
   sampling: SamplingParams;
+  /** Tokens that another engine has drawn of this turn already (`drawnSoFar`): the turn goes on after them. */
+  drawn?: DrawnSoFar;
   /** Answer with `spans` as well. */
   timed?: boolean;
   /**
-   * Called with the tokens as they are read back, in order, for display. Only for engines of this thread: a function does
-   * not cross to a worker.
+   * Called with the tokens as they are read back, in order, for display. Costs a read-back a token; from an engine in a worker
+   * the last may come after the answer.
    */
   onTokens?: (tokenIds: readonly number[]) => void;
 }
 
+/** A turn as the engine drew it: T tokens. */
 export interface Generation {
+  /** [T] the tokens, the one that ended the turn among them. */
   tokenIds: Uint32Array;
   /** log-prob of each token, whole vocabulary, at the sampling temperature. */
   logProbs: Float32Array;
@@ -77,7 +85,7 @@ export interface Generation {
   entropies?: Float32Array;
   /** [tokens][topLogprobs], largest first; only if `topLogprobs` was asked for. */
   alternatives?: { tokenId: number; logProb: number }[][];
-  /** [tokens] how many times the weights had changed when each token was drawn: `resetCache` counts them. */
+  /** [tokens] version of the weights that drew each token: `resetCache` sets it. */
   weightVersions?: Uint32Array;
   /**
    * 'stop' = one of stopTokenIds (it is the last token); 'stop_string' = the last token completes one of `stop`;
@@ -90,7 +98,12 @@ export interface Generation {
   spans?: TurnSpan[];
 }
 
+/** Tokens of a turn that is not over. */
+export type DrawnSoFar = Pick<Generation, 'tokenIds' | 'logProbs' | 'logMass' | 'weightVersions'>;
+
+/** Generates: continuous batching over a KV cache. A call of `generate` is one turn of one sample. */
 export interface RolloutEngine {
+  /** Resolves at the end of the turn. Rejects with RangeError for a context, prompt or setting that the engine has no room for. */
   generate(request: GenerateRequest): Promise<Generation>;
   /** Frees the sample's cache. Every id that was generated for must be released once. */
   release(requestId: string): void;
@@ -98,23 +111,33 @@ export interface RolloutEngine {
   abort(requestIds: string[]): void;
   /**
    * Forgets everything cached; must be called after every weight update. Requests in the middle of a turn keep the
-   * tokens they have drawn and go on under the new weights.
+   * tokens they have drawn and go on under the new weights, whose version is `weightVersion`; absent = one more.
    */
-  resetCache(): void | Promise<void>;
+  resetCache(weightVersion?: number): void | Promise<void>;
   /** Resolves once no pass is running: the weights may then be changed. Requests stay, new ones queue. */
   pause?(): Promise<void>;
+  /** Resolves once nothing is to be computed for any request, or after so many milliseconds. */
+  idle?(maxMs: number): Promise<void>;
   /** Goes on after `pause`. */
   resume?(): void | Promise<void>;
+  /**
+   * What requests have drawn, for a checkpoint; undefined for those that are not under way. Forgets everything cached, as
+   * an engine that goes on from the checkpoint has nothing cached.
+   */
+  drawnSoFar?(requestIds: string[]): Promise<(DrawnSoFar | undefined)[]>;
   /** Counters since the last call: tokens generated, prompt tokens computed and not recomputed, decode steps, wasted rows. */
   takeStats(): Promise<RolloutStats>;
 }
 
+/** Counts since they were last taken. */
 export interface RolloutStats {
+  /** Tokens drawn. */
   generatedTokens: number;
   /** Context tokens run through the model. */
   prefillTokens: number;
   /** Context tokens that came from a cache instead. */
   cachedTokens: number;
+  /** Passes that drew a token for each live sequence. */
   decodeSteps: number;
   /** Rows decoded after their sequence had already stopped. */
   wastedRows: number;
@@ -122,9 +145,11 @@ export interface RolloutStats {
   liveRows: number;
   /** Times a sample lost its cache so that another could have its slot. */
   preemptions: number;
-  /** Speculative decoding: tokens guessed, how many of them were drawn, and rows of sequences they were guessed for. */
+  /** Speculative decoding: tokens guessed. */
   draftTokens: number;
+  /** Guesses that were drawn. */
   acceptedTokens: number;
+  /** Rows of sequences that tokens were guessed for. */
   verifications: number;
 }
 
@@ -132,19 +157,23 @@ export interface RolloutStats {
  * The reason why a sample ended. 'completed' = by an answer, 'done' = by a tool (ToolOutput.done); 'max_tokens' = the
  * response limit or a turn's, 'context_overflow' = the model's context;
  * 'parse_error', 'tool_failure' and 'timeout' of a tool only where the limits say to stop at them; 'timeout' also of the
- * whole sample.
+ * whole sample. 'error' = its agent loop or tool parser failed, under trainer.onError: skip; it is not trained on.
  */
-export type StopReason =
-  | 'completed'
-  | 'done'
-  | 'max_turns'
-  | 'max_tokens'
-  | 'max_tool_calls'
-  | 'context_overflow'
-  | 'parse_error'
-  | 'tool_failure'
-  | 'timeout'
-  | 'aborted';
+export const STOP_REASONS = [
+  'completed',
+  'done',
+  'max_turns',
+  'max_tokens',
+  'max_tool_calls',
+  'context_overflow',
+  'parse_error',
+  'tool_failure',
+  'timeout',
+  'aborted',
+  'error',
+] as const;
+/** Why a sample ended; docs/rollout.md tells of each. */
+export type StopReason = (typeof STOP_REASONS)[number];
 
 /**
  * One finished sample, ready to train on. Example, prompt P P, turn 1 = A a, tool output t t, turn 2 = B:
@@ -154,16 +183,24 @@ export type StopReason =
  *   logProbs    -.2  -.9   0  0 -.1     0 wherever mask is 0
  */
 export interface Trajectory {
+  /** Tokens of the prompt. */
   promptIds: Uint32Array;
+  /** [T] tokens after the prompt, tool outputs among them. */
   responseIds: Uint32Array;
+  /** [T] 1 = drawn by the policy, 0 = said by a tool or by the loop. */
   mask: Uint8Array;
+  /** [T] as Generation.logProbs, 0 wherever mask is 0. */
   logProbs: Float32Array;
   /** As Generation.logMass, 0 where nothing was cut. */
   logMass: Float32Array;
   /** As Generation.weightVersions, 0 wherever mask is 0. */
   weightVersions?: Uint32Array;
+  /** Why it ended. */
   stopReason: StopReason;
+  /** Turns of the model. */
   numTurns: number;
+  /** Calls that were run, those that failed among them. */
   numToolCalls: number;
+  /** Calls that failed: unreadable, unknown, thrown, too late. */
   numToolErrors: number;
 }

@@ -3,10 +3,12 @@
  * game, and in TinyZero's reproduction of R1). Every problem has a solution by construction.
  */
 
+import { InputError } from '../errors.ts';
+import { checkOptions } from './checkOptions.ts';
 import { Levels } from './levels.ts';
 import type { Rng } from './random.ts';
 import { splitTask } from './split.ts';
-import type { Problem, Reward, ScoredSample, Task } from './task.ts';
+import type { Problem, Reward, ScoredSample, SyncTask } from './task.ts';
 import { calculate } from './tools/calculator.ts';
 
 export const COUNTDOWN_OPTIONS = {
@@ -31,8 +33,10 @@ export interface CountdownProblem extends Problem {
 
 const OPERATIONS = ['+', '-', '*'];
 
-export function countdownTask(options: Partial<typeof COUNTDOWN_OPTIONS> = {}): Task {
+/** Countdown: reach a number from given ones by + - * /. Throws InputError for an option out of range. */
+export function countdownTask(options: Partial<typeof COUNTDOWN_OPTIONS> = {}): SyncTask {
   const o = { ...COUNTDOWN_OPTIONS, ...options };
+  checkOptions('countdown', o, { minNumbers: [2, 8], maxNumbers: [2, 8], maxNumber: [2, 1e6], maxTarget: [1, 1e9] });
   const levels = o.curriculum ? new Levels(o.minNumbers, o.maxNumbers) : undefined;
   const { train, heldOut } = splitTask<CountdownProblem>('countdown', (rng, isHeldOut) => {
     const maxNumbers = isHeldOut || !levels ? o.maxNumbers : levels.level;
@@ -70,14 +74,20 @@ export function countdownTask(options: Partial<typeof COUNTDOWN_OPTIONS> = {}): 
   };
 }
 
+/** Of which most make no whole target in the range. */
+const MAX_DRAWS = 100_000;
+
 function drawProblem(rng: Rng, { minNumbers, maxNumbers, maxNumber, maxTarget }: typeof COUNTDOWN_OPTIONS) {
-  for (;;) {
+  for (let tries = 0; tries < MAX_DRAWS; tries++) {
     const numbers = Array.from({ length: rng.int(minNumbers, maxNumbers) }, () => rng.int(1, maxNumber));
     const solution = randomExpression(numbers, rng);
     const target = Number(calculate(solution));
     if (Number.isInteger(target) && target > 0 && target <= maxTarget && !numbers.includes(target))
       return { numbers, solution, target };
   }
+  throw new InputError(
+    `countdown: ${minNumbers} to ${maxNumbers} numbers up to ${maxNumber} do not make a target up to ${maxTarget}; widen its options.`,
+  );
 }
 
 /** The numbers in any order with any operation between two; the usual precedence holds. */

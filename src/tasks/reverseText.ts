@@ -3,9 +3,10 @@
  * letters in their right places, so that a model that knows nothing yet is told which of its tries were nearer.
  */
 
+import { checkOptions } from './checkOptions.ts';
 import type { Rng } from './random.ts';
 import { splitTask } from './split.ts';
-import type { Problem, Task } from './task.ts';
+import type { Problem, SyncTask } from './task.ts';
 
 export const REVERSE_TEXT_OPTIONS = {
   /** Letters of a text, at least and at most. */
@@ -15,8 +16,11 @@ export const REVERSE_TEXT_OPTIONS = {
   letters: 10,
 };
 
-export function reverseTextTask(options: Partial<typeof REVERSE_TEXT_OPTIONS> = {}): Task {
-  const { minLength, maxLength, letters } = { ...REVERSE_TEXT_OPTIONS, ...options };
+/** The smoke test: write a word backwards. Throws InputError for an option out of range. */
+export function reverseTextTask(options: Partial<typeof REVERSE_TEXT_OPTIONS> = {}): SyncTask {
+  const o = { ...REVERSE_TEXT_OPTIONS, ...options };
+  checkOptions('reverse-text', o, { minLength: [1, 1000], maxLength: [1, 1000], letters: [1, 26] });
+  const { minLength, maxLength, letters } = o;
   const alphabet = 'abcdefghijklmnopqrstuvwxyz'.slice(0, letters);
   const draw = (rng: Rng) => {
     const text = Array.from({ length: rng.int(minLength, maxLength) }, () => rng.pick([...alphabet])).join('');

@@ -3,9 +3,10 @@
  * fast, `answer` ends it. The documents are the same for training and held-out questions; the questions are not.
  */
 
+import { checkOptions } from './checkOptions.ts';
 import { keyedRng, type Rng } from './random.ts';
 import { splitTask } from './split.ts';
-import type { Message, Problem, Task } from './task.ts';
+import type { Message, Problem, SyncTask } from './task.ts';
 import {
   answerTool,
   type Document,
@@ -40,8 +41,15 @@ interface World {
 }
 
 /** Loads the search library unless a service is named. Throws InputError where an option makes no sense. */
-export async function searchQaTask(options: Partial<typeof SEARCH_QA_OPTIONS> = {}): Promise<Task> {
+export async function searchQaTask(options: Partial<typeof SEARCH_QA_OPTIONS> = {}): Promise<SyncTask> {
   const o = { ...SEARCH_QA_OPTIONS, ...options };
+  checkOptions('search-qa', o, {
+    people: [4, 1000], // there are only so many names of three syllables
+    minSearchS: [0, 3600],
+    maxSearchS: [0, 3600],
+    topK: [1, 100],
+    searchConcurrency: [1, 1000],
+  });
   const world = makeWorld(o.people);
   const local = await localSearch(world.documents);
   const search: Search =

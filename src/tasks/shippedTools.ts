@@ -13,7 +13,7 @@ const TOOLS: Record<(typeof SHIPPED_TOOLS)[number], () => Tool> = {
 };
 
 /** The task with these tools as well; its own keep their names. */
-export function withTools(task: Task, names: readonly (typeof SHIPPED_TOOLS)[number][] = []): Task {
+export function withTools<T extends Task>(task: T, names: readonly (typeof SHIPPED_TOOLS)[number][] = []): T {
   const taskTools = task.tools ?? [];
   const added = names.filter((name) => !taskTools.some((tool) => tool.name === name));
   return added.length === 0 ? task : { ...task, tools: [...taskTools, ...added.map((name) => TOOLS[name]())] };

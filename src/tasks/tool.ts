@@ -15,13 +15,23 @@ export type ToolOutput = string | Uint8Array | { text: string; reward?: number; 
 
 /** A tool as agent loops see it; `defineTool` makes one with typed arguments and state. */
 export interface Tool {
+  /** 1 to 64 letters, digits, ., _ and -. */
   name: string;
+  /** What the model is told of it, where schemas are in the prompt. */
   description: string;
+  /** JSON Schema of the arguments; calls that do not fit never reach `execute`. */
   parameters: ToolSchema;
   /** A throw becomes an error text for the model; it never ends the run. */
   execute(args: Record<string, unknown>, context: ToolContext): ToolOutput | Promise<ToolOutput>;
   /** Makes the state of one sample, before its first call; later calls get it as `context.state`. */
   create?(context: SampleContext): unknown;
+  /**
+   * The state as plain JSON, and `restore` makes it again from that: a checkpoint holds it for samples under way
+   * (rollout.partialRollout). Without them a resumed run makes a new state and calls the tool again with the sample's calls.
+   */
+  save?(state: unknown): unknown;
+  /** Makes a state again from what `save` gave. */
+  restore?(saved: unknown, context: SampleContext): unknown;
   /** Reward of the whole sample, after its last turn; the task's reward function finds it in `toolRewards`. */
   calcReward?(state: unknown): number | Promise<number>;
   /** Frees the state. Called once for every `create` that succeeded, however the sample ended. */
@@ -36,14 +46,18 @@ export interface Tool {
   truncateSide?: TruncateSide;
 }
 
+/** Which part of a text goes. */
 export type TruncateSide = 'left' | 'right' | 'middle';
 
+/** Of which sample a call is. */
 export interface SampleContext {
   /** Unique per sample. */
   sampleId: string;
+  /** What the sample is a try at. */
   problem: Problem;
 }
 
+/** What a tool is given beside its arguments. */
 export interface ToolContext extends SampleContext {
   /** The state that `create` returned. */
   state: unknown;
@@ -53,11 +67,13 @@ export interface ToolContext extends SampleContext {
 
 interface ToolDefinition<S extends ToolSchema, State> extends Omit<
   Tool,
-  'parameters' | 'execute' | 'create' | 'calcReward' | 'release'
+  'parameters' | 'execute' | 'create' | 'save' | 'restore' | 'calcReward' | 'release'
 > {
   parameters: S;
   execute(args: ArgsOf<S>, context: ToolContext & { state: State }): ToolOutput | Promise<ToolOutput>;
   create?(context: SampleContext): State | Promise<State>;
+  save?(state: State): unknown;
+  restore?(saved: unknown, context: SampleContext): State | Promise<State>;
   calcReward?(state: State): number | Promise<number>;
   release?(state: State): void | Promise<void>;
 }

@@ -4,26 +4,39 @@ import { InputError } from '../errors.ts';
 
 /** One argument. Keys that are not checked here (`default`, `format`, ...) may be there for the model to read. */
 export interface ArgumentSchema {
-  /** string, number, integer, boolean, array, object or null. */
-  type: string;
+  /** string, number, integer, boolean, array, object or null; absent = any value, unless `anyOf` or `enum` says which. */
+  type?: string;
   description?: string;
-  enum?: readonly (string | number)[];
+  /** The values that there are, JSON of any kind. */
+  enum?: readonly unknown[];
+  /** A value fits one of these at least; what stands beside it is not checked. */
+  anyOf?: readonly ArgumentSchema[];
   /** Of every element of an array. */
   items?: ArgumentSchema;
+  minItems?: number;
+  maxItems?: number;
   /** Of an object; checked like the arguments themselves. */
   properties?: Readonly<Record<string, ArgumentSchema>>;
   required?: readonly string[];
+  /** Of members that `properties` does not name; absent = there are none, or any where there is no `properties`. */
+  additionalProperties?: boolean | ArgumentSchema;
   minimum?: number;
   maximum?: number;
   /** Characters. */
+  minLength?: number;
   maxLength?: number;
 }
 
 /** The arguments as a whole, as chat templates and verl's tool files expect them. */
 export interface ToolSchema {
+  /** Arguments are always an object. */
   type: 'object';
+  /** Schema of each argument, by name. */
   properties: Readonly<Record<string, ArgumentSchema>>;
+  /** Arguments that a call must have. */
   required?: readonly string[];
+  /** Of arguments that `properties` does not name; absent = there are none. */
+  additionalProperties?: boolean | ArgumentSchema;
 }
 
 /** The TypeScript type of arguments that fit a schema. */
@@ -35,11 +48,13 @@ type RequiredOf<S extends ToolSchema> = S['required'] extends readonly (infer K)
 
 type ValueOf<A> = A extends { enum: readonly (infer E)[] }
   ? E
-  : A extends { type: 'array'; items: infer I }
-    ? ValueOf<I>[]
-    : A extends { type: keyof Values }
-      ? Values[A['type']]
-      : unknown;
+  : A extends { anyOf: readonly (infer B)[] }
+    ? ValueOf<B>
+    : A extends { type: 'array'; items: infer I }
+      ? ValueOf<I>[]
+      : A extends { type: keyof Values }
+        ? Values[A['type']]
+        : unknown;
 
 interface Values {
   string: string;
@@ -59,8 +74,9 @@ export function argumentProblem(args: Record<string, unknown>, schema: ToolSchem
   if (missing !== undefined) return `argument "${missing}" is missing`;
   for (const [key, value] of Object.entries(args)) {
     // Not schema.properties[key] alone: "constructor" and the like exist on every object.
-    const expected = Object.hasOwn(schema.properties, key) ? schema.properties[key] : undefined;
+    const expected = Object.hasOwn(schema.properties, key) ? schema.properties[key] : schema.additionalProperties;
     if (!expected) return `unknown argument "${key.slice(0, 40)}"`;
+    if (expected === true) continue;
     const problem = valueProblem(value, expected);
     if (problem !== null) return `argument "${key}" ${problem}`;
   }
@@ -68,14 +84,29 @@ export function argumentProblem(args: Record<string, unknown>, schema: ToolSchem
 }
 
 function valueProblem(value: unknown, schema: ArgumentSchema): string | null {
+  if (schema.anyOf) {
+    const problems = schema.anyOf.map((alternative) => valueProblem(value, alternative));
+    return problems.includes(null) ? null : [...new Set(problems)].join(', or ');
+  }
   if (!hasType(value, schema.type)) return `must be of type ${schema.type}`;
-  if (schema.enum && !schema.enum.includes(value as string)) return `must be one of ${schema.enum.join(', ')}`;
+  if (schema.enum && !schema.enum.some((choice) => isSame(choice, value)))
+    return `must be one of ${schema.enum.map(textOf).join(', ')}`;
   if (typeof value === 'number') return boundProblem(value, schema);
-  if (typeof value === 'string' && value.length > (schema.maxLength ?? Infinity))
-    return `has ${value.length} characters, at most ${schema.maxLength} are allowed`;
+  if (typeof value === 'string') return countProblem(value.length, 'characters', schema.minLength, schema.maxLength);
   if (Array.isArray(value)) return itemProblem(value, schema);
-  if (isObject(value) && schema.properties) return nestedProblem(value, schema);
+  if (isObject(value) && (schema.properties || schema.additionalProperties !== undefined))
+    return nestedProblem(value, schema);
   return null;
+}
+
+const textOf = (choice: unknown): string => (typeof choice === 'string' ? choice : JSON.stringify(choice));
+
+const isSame = (choice: unknown, value: unknown): boolean =>
+  choice === value || (typeof choice === 'object' && JSON.stringify(choice) === JSON.stringify(value));
+
+function countProblem(count: number, what: string, least = 0, most = Infinity): string | null {
+  if (count > most) return `has ${count} ${what}, at most ${most} are allowed`;
+  return count < least ? `has ${count} ${what}, at least ${least} are needed` : null;
 }
 
 function boundProblem(value: number, { minimum, maximum }: ArgumentSchema): string | null {
@@ -83,8 +114,9 @@ function boundProblem(value: number, { minimum, maximum }: ArgumentSchema): stri
   return maximum !== undefined && value > maximum ? `must be at most ${maximum}` : null;
 }
 
-function itemProblem(values: unknown[], { items }: ArgumentSchema): string | null {
-  if (!items) return null;
+function itemProblem(values: unknown[], { items, minItems, maxItems }: ArgumentSchema): string | null {
+  const wrongCount = countProblem(values.length, 'elements', minItems, maxItems);
+  if (!items || wrongCount !== null) return wrongCount;
   for (const [i, value] of values.entries()) {
     const problem = valueProblem(value, items);
     if (problem !== null) return `at place ${i} ${problem}`;
@@ -92,18 +124,18 @@ function itemProblem(values: unknown[], { items }: ArgumentSchema): string | nul
   return null;
 }
 
-function nestedProblem(value: Record<string, unknown>, { properties = {}, required }: ArgumentSchema): string | null {
-  const problem = argumentProblem(value, { type: 'object', properties, ...(required && { required }) });
+function nestedProblem(value: Record<string, unknown>, schema: ArgumentSchema): string | null {
+  const problem = argumentProblem(value, { properties: {}, ...schema, type: 'object' });
   return problem === null ? null : `has a problem: ${problem}`;
 }
 
 /** JSON schema's type names; one that is not known here allows everything. */
-function hasType(value: unknown, type: string): boolean {
+function hasType(value: unknown, type: string | undefined): boolean {
   if (type === 'integer') return Number.isInteger(value);
   if (type === 'array') return Array.isArray(value);
   if (type === 'object') return isObject(value);
   if (type === 'null') return value === null;
-  return ['string', 'number', 'boolean'].includes(type) ? typeof value === type : true;
+  return type === 'string' || type === 'number' || type === 'boolean' ? typeof value === type : true;
 }
 
 /** Throws InputError where a schema contradicts itself or has a type that does not exist. */
@@ -114,7 +146,7 @@ export function checkToolSchema(tool: string, schema: ToolSchema): void {
       `Tool "${tool}" requires "${unknown}", which is not among its properties: ${Object.keys(schema.properties).join(', ')}.`,
     );
   for (const [key, { type }] of Object.entries(schema.properties))
-    if (!TYPES.includes(type))
+    if (type !== undefined && !TYPES.includes(type))
       throw new InputError(`Tool "${tool}": argument "${key}" has type "${type}"; allowed: ${TYPES.join(', ')}.`);
 }
 

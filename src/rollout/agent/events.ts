@@ -9,11 +9,15 @@ import type { SpanKind } from '../server/turnClock.ts';
  */
 export type EventKind = 'start' | 'generate' | SpanKind | 'parse' | 'tool' | 'reward' | 'wait';
 
+/** A span of a sample's time, milliseconds of performance.now(). */
 export interface SampleEvent {
+  /** What it was spent on. */
   kind: EventKind;
   /** Assistant turns finished when it ended. */
   turn: number;
+  /** When it began. */
   start: number;
+  /** When it ended. */
   end: number;
   /** 'prefill', 'decode', 'sample': GPU time of the passes the sample was in; absent without timestamps. */
   gpuMs?: number;

@@ -3,17 +3,18 @@
  * `tool_agent`, and a user's own. Every sample runs its own loop; a slow tool holds up nobody else.
  */
 
-import { InputError } from '../../errors.ts';
+import { InputError, UserCodeError } from '../../errors.ts';
 import type { Message } from '../../tasks/task.ts';
 import { onAbort } from '../tools/onAbort.ts';
+import { runOwnLoop, WatchedSample } from './ownLoop.ts';
 import { AgentSample } from './sample.ts';
 import type { AgentLoopInput } from './types.ts';
 import { takeTurn } from './yield.ts';
 import type { StopReason, Trajectory } from '../types.ts';
 
 /**
- * Runs a sample to its end and returns the reason. An exception ends the run; tools and calls fail by text instead. What it
- * sets as `sample.state` the reward function finds as ScoredSample.state.
+ * Runs a sample to its end and returns the reason. An exception ends the run, or under trainer.onError: skip the sample
+ * alone; tools and calls fail by text instead. What it sets as `sample.state` the reward function finds as ScoredSample.state.
  */
 export type AgentLoop = (sample: AgentSample) => Promise<StopReason>;
 
@@ -23,24 +24,33 @@ export interface AgentLoopOutput {
   messages: Message[];
   /** Rewards of stateful tools, by tool; see Tool.calcReward. */
   toolRewards: Record<string, number>;
-  /** States of stateful tools as they were at the end, by tool. */
+  /** See ScoredSample.turnRewards. */
+  turnRewards: number[];
+  /** States of stateful tools and of the environment as they were at the end, by name. */
   toolStates: Record<string, unknown>;
+  /** The environment's first observation; '' = none. */
+  observation: string;
   /** What the loop set. */
   state: unknown;
   /** Milliseconds this sample waited for the engine and for its tools. */
   timing: { generateMs: number; toolsMs: number };
+  /** What the user's loop or tool parser did wrong, where `onError` is 'skip'. */
+  fault?: UserCodeError;
 }
 
 /** One answer; tool calls in it are plain text. */
 const singleTurn: AgentLoop = async (sample) => (await sample.generate()).stop ?? 'completed';
 
-/** Generate, run the tool calls, append their output, generate again, until a turn has no call. */
+/**
+ * Generate, run the tool calls, append their output, generate again, until a turn has no call. An environment with a `step`
+ * answers such a turn, and the loop goes on.
+ */
 const toolAgent: AgentLoop = async (sample) => {
   for (;;) {
     const turn = await sample.generate();
     if (turn.stop) return turn.stop;
-    if (turn.calls.length === 0) return 'completed';
-    const stop = await sample.callTools(turn.calls);
+    if (turn.calls.length === 0 && !sample.canStep) return 'completed';
+    const stop = turn.calls.length > 0 ? await sample.callTools(turn.calls) : await sample.step(turn.content);
     if (stop) return stop;
   }
 };
@@ -62,15 +72,20 @@ export function agentLoopOf(name: string): AgentLoop {
   throw new InputError(`There is no agent loop "${name}"; registered are ${[...LOOPS.keys()].join(', ')}.`);
 }
 
-/** Runs a problem's agent loop. Throws InputError on a prompt longer than the limits; tools never make it throw. */
+/**
+ * Runs a problem's agent loop. Throws InputError on a prompt longer than the limits, UserCodeError where the user's own loop
+ * or tool parser fails and `onError` is not 'skip'; tools never make it throw.
+ */
 export async function runAgentLoop(input: AgentLoopInput): Promise<AgentLoopOutput> {
-  const loop = agentLoopOf(loopName(input));
+  const name = loopName(input);
+  const loop = agentLoopOf(name);
   const arrived = performance.now();
   await takeTurn();
   input.onEvent?.({ kind: 'start', turn: 0, start: arrived, end: performance.now() });
   const { engine, requestId, signal: outer, limits } = input;
   const ended = new AbortController();
-  const sample = new AgentSample(input, ended.signal);
+  const own = [singleTurn, toolAgent].includes(loop) ? undefined : new WatchedSample(input, ended.signal);
+  const sample = own ?? new AgentSample(input, ended.signal);
   const end = () => {
     ended.abort();
     engine.abort([requestId]);
@@ -81,13 +96,32 @@ export async function runAgentLoop(input: AgentLoopInput): Promise<AgentLoopOutp
     sample.timeOut();
     end();
   });
+  let fault: UserCodeError | undefined;
+  const failed = (error: unknown): StopReason => {
+    if (!(error instanceof UserCodeError) || input.onError !== 'skip') throw error;
+    fault = error;
+    return 'error';
+  };
   try {
-    const stopReason = await loop(sample).finally(() => sample.endTools());
-    const { messages, timing, toolRewards, toolStates, state } = sample;
-    return { trajectory: sample.trajectory(stopReason), messages, timing, toolRewards, toolStates, state };
+    const run = async () => {
+      await sample.start();
+      return own ? runOwnLoop(name, loop, own, input, ended.signal) : loop(sample);
+    };
+    const stopReason = await run()
+      .catch(failed)
+      .finally(() => sample.endTools());
+    const { messages, timing, toolRewards, turnRewards, toolStates, state, observation } = sample;
+    const trajectory = AgentSample.prototype.trajectory.call(sample, stopReason);
+    const output = { trajectory, messages, timing, toolRewards, turnRewards, toolStates, state, observation };
+    return fault ? { ...output, messages: [], fault } : output; // what a failed loop left there is no one's to read
   } finally {
+    if (own) ended.abort(); // a loop that was left behind generates no more
     clearTimeout(timer);
     stopWaiting?.();
+    if (sample.generating) {
+      engine.abort([requestId]); // the loop has left without waiting for it
+      await sample.generating.catch(() => {}); // nobody is left to hear of it
+    }
     engine.release(requestId);
   }
 }

@@ -4,29 +4,42 @@
  */
 
 import type { CalledTurn } from '../../model/tokenizer/chat.ts';
+import { InputError } from '../../errors.ts';
+import { withObservation } from '../../tasks/environments/environment.ts';
 import type { Message } from '../../tasks/task.ts';
 import type { Tool } from '../../tasks/tool.ts';
 import { promptOf } from './prompt.ts';
-import { type CallFailure, runTool, type ToolResult } from '../tools/run.ts';
+import { fatalFailure, runTool, type ToolResult } from '../tools/run.ts';
 import type { EventKind, SampleEvent } from './events.ts';
 import { type TurnSampling, turnSampling } from './turnSampling.ts';
+import { calledTurn, checkGeneration, turnText } from './turnText.ts';
 import type { AgentLoopInput, Turn } from './types.ts';
-import { cutAtStop } from '../decode/stopStrings.ts';
-import { callFormatOf, parseHermes, type ToolCall } from '../tools/parser.ts';
-import { ToolStates } from '../tools/states.ts';
-import type { Generation, SamplingParams, StopReason, Trajectory } from '../types.ts';
+import { callConstraint, parsedBy, parseHermes, type ToolCall } from '../tools/parser.ts';
+import { Episode } from '../tools/episode.ts';
+import { type StateOwner, ToolStates } from '../tools/states.ts';
+import type { GenerateRequest, Generation, SamplingParams, StopReason, Trajectory } from '../types.ts';
 
+/** A sample under way, as an agent loop sees it. */
 export class AgentSample {
+  /** The problem, the tools and the limits of the sample. */
   readonly input: AgentLoopInput;
   /** After the prompt. */
   readonly messages: Message[] = [];
   /** Sum of what tools gave beside their texts, by tool. */
   readonly toolRewards: Record<string, number> = {};
+  /** The same by assistant turn, steps of the environment included: a number for each run of 1s in the mask. */
+  readonly turnRewards: number[] = [];
+  /** What the environment's reset said, at the end of the prompt. */
+  observation = '';
+  /** Milliseconds so far. */
   readonly timing = { generateMs: 0, toolsMs: 0 };
   /** The loop's own, for the reward function. */
   state: unknown = undefined;
+  /** States of the tools that have one, by tool; filled when the sample ends. */
   toolStates: Record<string, unknown> = {};
-  readonly #prompt: Uint32Array;
+  /** What the engine has not answered yet. */
+  generating: Promise<Generation> | undefined;
+  #prompt: Uint32Array;
   readonly #ids: number[] = [];
   readonly #mask: number[] = [];
   readonly #logProbs: number[] = [];
@@ -34,6 +47,7 @@ export class AgentSample {
   readonly #weightVersions: number[] = [];
   readonly #signal: AbortSignal;
   readonly #states: ToolStates;
+  readonly #episode: Episode | undefined;
   /** The last turn ended without an end token, which is still to be written. */
   #open = false;
   /** The token that the last turn ended with, a stop token or an end token. */
@@ -41,12 +55,53 @@ export class AgentSample {
   #timedOut = false;
   #counts = { numTurns: 0, numToolCalls: 0, numToolErrors: 0 };
 
+  /** What the engine threw: a loop that caught it has not undone it. */
+  failure: { error: unknown } | undefined;
+
   /** Aborting `signal` ends the sample. Throws InputError on a prompt longer than the limits. */
   constructor(input: AgentLoopInput, signal: AbortSignal) {
     this.input = input;
     this.#signal = signal;
     this.#prompt = promptOf(input);
     this.#states = new ToolStates({ sampleId: input.requestId, problem: input.problem });
+    this.#episode = input.environment && new Episode(input.environment);
+    if (input.record) input.record.states = this.#states;
+  }
+
+  /**
+   * Goes on with the states of a checkpoint, and starts the environment. Throws InputError where a state cannot be restored
+   * or the prompt is too long with the observation, UserCodeError where `reset` fails.
+   */
+  async start(): Promise<void> {
+    const { record, tools, limits } = this.input;
+    const episode = this.#episode;
+    if (record)
+      await this.#states.restore(episode ? [...tools, episode] : tools, record.savedStates, limits.toolTimeoutMs);
+    if (episode && !this.#signal.aborted) await this.#reset(episode);
+  }
+
+  /**
+   * The first observation goes where a checkpoint keeps outputs of tools: a sample that goes on has the same prompt. A state
+   * that was restored is not made again.
+   */
+  async #reset(episode: Episode): Promise<void> {
+    const { record, limits, problem } = this.input;
+    const start = performance.now();
+    const reset = async (): Promise<ToolResult[]> => [
+      { text: await episode.start(this.#states, limits, this.#signal), failed: false },
+    ];
+    const call = { name: episode.name, args: { reset: problem.id } };
+    try {
+      const [{ text }] = record ? await record.callTools([call], reset, reset) : await reset();
+      this.observation = text;
+      const messages = withObservation(problem.messages, text);
+      this.#prompt = promptOf({ ...this.input, problem: { ...problem, messages } });
+    } catch (error) {
+      if (!this.#signal.aborted) throw error;
+    } finally {
+      this.timing.toolsMs += performance.now() - start;
+      this.#note('tool', start);
+    }
   }
 
   /**
@@ -56,14 +111,14 @@ export class AgentSample {
    */
   async generate(turn: TurnSampling = {}): Promise<Turn> {
     const sampling = turnSampling(this.input.sampling, turn);
-    if (this.#signal.aborted) return { content: '', finishReason: 'stop', calls: [], stop: this.#abortReason() };
+    if (this.#signal.aborted) return { content: '', finishReason: 'stop', calls: [], stop: this.endReason };
     const budget = this.tokensLeft;
     const generation = await this.#generate(budget, sampling);
     const { stopReason, tokenIds } = generation;
     const { content } = this.messages[this.messages.length - 1];
     const cut = stopReason === 'length';
     const ended = { content, finishReason: cut ? ('length' as const) : ('stop' as const), calls: [] };
-    if (stopReason === 'aborted') return { ...ended, stop: this.#abortReason() };
+    if (stopReason === 'aborted') return { ...ended, stop: this.endReason };
     if (!cut) return { ...ended, calls: this.#parse(this.#textOf(generation, sampling)) };
     if (tokenIds.length === turn.maxNewTokens && tokenIds.length < budget) return ended;
     return { ...ended, stop: tokenIds.length < budget ? 'max_tokens' : this.#outOf() };
@@ -71,23 +126,53 @@ export class AgentSample {
 
   /** Runs all calls of a turn at once and says their outputs, in the order of the calls. A value ends the sample. */
   async callTools(calls: ToolCall[]): Promise<StopReason | undefined> {
-    const { limits } = this.input;
-    if (this.#counts.numTurns >= limits.maxAssistantTurns) return 'max_turns';
-    if (this.#counts.numToolCalls + calls.length > limits.maxToolCalls) return 'max_tool_calls';
-    const results = await this.#runTools(calls);
-    const outputs = results.map(({ text }): Message => ({ role: 'tool', content: text }));
-    this.messages.push(...outputs);
-    if (this.#signal.aborted) return this.#abortReason();
+    // What the last turn does to an environment counts, though the model does not read the answer.
+    if (!this.#episode && this.#isLastTurn) return 'max_turns';
+    if (this.#counts.numToolCalls + calls.length > this.input.limits.maxToolCalls) return 'max_tool_calls';
+    this.#counts.numToolCalls += calls.length;
+    return this.#answer('tool', await this.#runTools(calls, this.input.tools), this.#called(calls));
+  }
+
+  /** True where the environment answers turns without a call. */
+  get canStep(): boolean {
+    return this.#episode?.stepTool !== undefined;
+  }
+
+  /**
+   * Hands a turn without a call to the environment and says what it answers. A value ends the sample. Throws InputError for a
+   * sample whose environment has no `step`.
+   */
+  async step(text: string): Promise<StopReason | undefined> {
+    const tool = this.#episode?.stepTool;
+    if (!tool) throw new InputError(`Problem "${this.input.problem.id}" has no environment with a step.`);
+    return this.#answer('user', await this.#runTools([{ name: tool.name, args: { text } }], [tool]));
+  }
+
+  #answer(role: Message['role'], results: ToolResult[], called?: CalledTurn): StopReason | undefined {
+    const outputs = results.map(({ text }): Message => ({ role, content: text }));
+    this.#add(...outputs);
+    if (this.#signal.aborted) return this.endReason;
     const done = results.some((result) => result.done) ? 'done' : undefined;
-    return this.#fatal(results) ?? done ?? this.#extend(outputs, this.#called(calls));
+    const last = this.#isLastTurn ? 'max_turns' : undefined;
+    return fatalFailure(results, this.input.limits) ?? done ?? last ?? this.#extend(outputs, called);
+  }
+
+  get #isLastTurn(): boolean {
+    return this.#counts.numTurns >= this.input.limits.maxAssistantTurns;
   }
 
   /** Puts a message that the model did not write before its next turn. A value: there is no room, end the sample. */
   say(...messages: Message[]): StopReason | undefined {
-    this.messages.push(...messages);
+    this.#add(...messages);
     return this.#extend(messages);
   }
 
+  #add(...messages: Message[]): void {
+    this.messages.push(...messages);
+    for (const message of messages) this.input.onMessage?.(message);
+  }
+
+  /** Turns that the model has had. */
   get numTurns(): number {
     return this.#counts.numTurns;
   }
@@ -105,12 +190,19 @@ export class AgentSample {
 
   /** Asks every tool for its reward and frees its state. Never throws: a tool that fails here counts as an error. */
   async endTools(): Promise<void> {
-    const { errors, rewards, states } = await this.#states.end(this.input.limits.toolTimeoutMs);
+    const { record, limits } = this.input;
+    record?.loopEnded();
+    const end = async () => {
+      const { states, ...ended } = await this.#states.end(limits.toolTimeoutMs);
+      this.toolStates = states;
+      return ended;
+    };
+    const { errors, rewards } = record ? await record.endTools(end) : await end();
     this.#counts.numToolErrors += errors;
-    this.toolStates = states;
     for (const [name, reward] of Object.entries(rewards)) this.#addReward(name, reward);
   }
 
+  /** Its tokens as they are trained on, with the reason why it ended. */
   trajectory(stopReason: StopReason): Trajectory {
     return {
       promptIds: this.#prompt,
@@ -124,7 +216,6 @@ export class AgentSample {
     };
   }
 
-  /** Reports an event that started at `start` and ends now. */
   #note(kind: EventKind, start: number): void {
     this.#tell({ kind, start, end: performance.now() });
   }
@@ -133,23 +224,25 @@ export class AgentSample {
     this.input.onEvent?.({ turn: this.#counts.numTurns, ...event });
   }
 
-  #abortReason(): StopReason {
+  /** The stop reason of a sample that was ended from outside. */
+  get endReason(): StopReason {
     return this.#timedOut ? 'timeout' : 'aborted';
   }
 
   /** The stop reason of the limit that `tokensLeft` ran into. */
   #outOf(): StopReason {
-    const { limits } = this.input;
-    return limits.maxResponseLength <= limits.contextLength - this.#prompt.length ? 'max_tokens' : 'context_overflow';
+    const { maxResponseLength, contextLength } = this.input.limits;
+    return maxResponseLength <= contextLength - this.#prompt.length ? 'max_tokens' : 'context_overflow';
   }
 
   async #generate(budget: number, sampling: SamplingParams): Promise<Generation> {
-    const { engine, requestId, key } = this.input;
+    const { requestId, key, tools, constrainToolCalls, toolParser = parseHermes, onTokens } = this.input;
+    const { numTurns } = this;
     const contextIds = new Uint32Array(this.#prompt.length + this.#ids.length);
     contextIds.set(this.#prompt);
     contextIds.set(this.#ids, this.#prompt.length);
     const start = performance.now();
-    const generation = await engine.generate({
+    const request: GenerateRequest = {
       requestId,
       contextIds,
       promptLength: this.#prompt.length,
@@ -158,10 +251,13 @@ export class AgentSample {
         ...sampling,
         maxNewTokens: Math.min(sampling.maxNewTokens, budget),
         stopTokenIds: this.#stopTokenIds(sampling),
-        ...this.#constraint(),
+        ...(constrainToolCalls && tools.length > 0 && callConstraint(tools, toolParser)),
       },
       ...(this.input.onEvent && { timed: true }),
-    });
+      ...(onTokens && { onTokens: (ids) => onTokens(ids, numTurns) }),
+    };
+    this.generating = this.#ask(request);
+    const generation = await this.generating.finally(() => (this.generating = undefined));
     this.timing.generateMs += performance.now() - start;
     this.#note('generate', start);
     for (const { kind, start: from, end, gpuMs } of generation.spans ?? [])
@@ -171,8 +267,20 @@ export class AgentSample {
     this.#open = generation.stopReason === 'stop_string' || generation.stopReason === 'length';
     this.#endToken = generation.stopReason === 'stop' ? generation.tokenIds.at(-1) : undefined;
     const content = this.#textOf(this.#withoutEnd(generation), sampling);
-    this.messages.push({ role: 'assistant', content });
+    this.#add({ role: 'assistant', content });
     return generation;
+  }
+
+  async #ask(request: GenerateRequest): Promise<Generation> {
+    try {
+      const { engine, record } = this.input;
+      const generation = await (record ? record.generate(request, engine) : engine.generate(request));
+      checkGeneration(generation);
+      return generation;
+    } catch (error) {
+      this.failure = { error };
+      throw error;
+    }
   }
 
   /** The control token after a turn's calls, where the format has one and there are tools to call. */
@@ -197,68 +305,69 @@ export class AgentSample {
     const stopToken = this.#stopToken;
     if (stopToken === undefined) return undefined;
     const before = this.#counts.numToolCalls - calls.length;
-    const named = calls.map(({ name = 'unknown', id }, i) => ({ name, id: id ?? `functions.${name}:${before + i}` }));
-    return { calls: named, stopToken, ...(this.#endToken !== undefined && { end: this.#endToken }) };
+    return calledTurn(calls, { stopToken, endToken: this.#endToken, before });
   }
 
-  #constraint(): Pick<SamplingParams, 'toolCalls' | 'toolCallFormat'> {
-    const { tools, constrainToolCalls, toolParser = parseHermes } = this.input;
-    if (!constrainToolCalls || tools.length === 0) return {};
-    const toolCalls = tools.map(({ name, parameters }) => ({ name, parameters }));
-    return { toolCalls, toolCallFormat: callFormatOf(toolParser) };
-  }
-
-  #textOf({ tokenIds, stopString }: Generation, sampling: SamplingParams): string {
-    const { tokenizer } = this.input;
-    const skipSpecialTokens = this.#stopToken === undefined;
-    const decode = (ids: Uint32Array) => tokenizer.decode(ids, { skipSpecialTokens });
-    const text = decode(tokenIds);
-    if (stopString === undefined) return text;
-    return cutAtStop(text, decode(tokenIds.subarray(0, -1)), stopString, sampling.includeStopStrInOutput ?? false);
+  #textOf(generation: Generation, { includeStopStrInOutput: includeStop }: SamplingParams): string {
+    return turnText(this.input.tokenizer, generation, { named: this.#stopToken !== undefined, includeStop });
   }
 
   #parse(content: string): ToolCall[] {
     const { tools, toolParser = parseHermes } = this.input;
     if (tools.length === 0) return [];
     const start = performance.now();
-    const calls = toolParser(content, tools);
+    const calls = parsedBy(toolParser, content, tools);
     this.#note('parse', start);
     return calls;
   }
 
-  async #runTools(calls: ToolCall[]): Promise<ToolResult[]> {
-    const { tools, limits } = this.input;
+  async #runTools(calls: ToolCall[], tools: readonly Tool[]): Promise<ToolResult[]> {
+    const { limits, record } = this.input;
     const start = performance.now();
     const host = {
       context: this.#states.context,
       limits,
       signal: this.#signal,
-      stateOf: (tool: Tool) => this.#states.of(tool),
+      stateOf: (tool: Tool) => {
+        const owner = this.#ownerOf(tool);
+        return owner && this.#states.of(owner);
+      },
     };
-    const results = await Promise.all(
-      calls.map(async (call) => {
-        const called = performance.now();
-        const result = await runTool(call, tools, host);
-        if (call.error === undefined && result.reward !== undefined) this.#addReward(call.name, result.reward);
-        this.#note('tool', called);
-        return result;
-      }),
-    );
+    const runAll = (some: ToolCall[]) =>
+      Promise.all(
+        some.map(async (call) => {
+          const called = performance.now();
+          const result = await runTool(call, tools, host);
+          this.#note('tool', called);
+          return result;
+        }),
+      );
+    const isUnsaved = (tool: Tool) => this.#states.isUnsaved(this.#ownerOf(tool) ?? tool);
+    const unsaved = () => calls.filter(({ name }) => tools.some((t) => t.name === name && isUnsaved(t)));
+    const results = record
+      ? await record.callTools(
+          calls,
+          () => runAll(calls),
+          () => runAll(unsaved()),
+        )
+      : await runAll(calls);
+    calls.forEach(({ error, name }, i) => {
+      const { reward } = results[i];
+      if (error !== undefined || reward === undefined) return;
+      this.#addReward(name, reward);
+      if (this.turnRewards.length > 0) this.turnRewards[this.turnRewards.length - 1] += reward;
+    });
     this.timing.toolsMs += performance.now() - start;
-    this.#counts.numToolCalls += calls.length;
     this.#counts.numToolErrors += results.filter(({ failed }) => failed).length;
     return results;
   }
 
-  #addReward(name: string, reward: number): void {
-    this.toolRewards[name] = (this.toolRewards[name] ?? 0) + reward;
+  #ownerOf(tool: Tool): StateOwner | undefined {
+    return this.#episode?.owns(tool) ? this.#episode : tool.create && tool;
   }
 
-  /** The first failure that the limits say to stop at. */
-  #fatal(results: ToolResult[]): StopReason | undefined {
-    const { onParseError, onToolFailure } = this.input.limits;
-    const stops = (failure: CallFailure) => (failure === 'parse_error' ? onParseError : onToolFailure) === 'stop';
-    return results.find(({ failure }) => failure !== undefined && stops(failure))?.failure;
+  #addReward(name: string, reward: number): void {
+    this.toolRewards[name] = (this.toolRewards[name] ?? 0) + reward;
   }
 
   #extend(messages: Message[], called?: CalledTurn): StopReason | undefined {
@@ -274,6 +383,7 @@ export class AgentSample {
 
   /** Sampled tokens carry their log-probs; without `generation` the tokens are a tool's and stay out of the loss. */
   #append(ids: Uint32Array, generation?: Generation): void {
+    if (generation && ids.length > 0 && this.#mask.at(-1) !== 1) this.turnRewards.push(0);
     ids.forEach((id, i) => {
       this.#ids.push(id);
       this.#mask.push(generation ? 1 : 0);

@@ -67,8 +67,18 @@ export const many =
     return loop;
   };
 
-export const upTo = (times: number, pattern: Pattern): Pattern =>
-  sequence(...Array.from({ length: times }, () => optional(pattern)));
+export const upTo =
+  (times: number, pattern: Pattern): Pattern =>
+  (nfa, from) => {
+    const to = nfa.node();
+    let at = from;
+    for (let left = times; left > 0; left--) {
+      nfa.free[at].push(to);
+      at = pattern(nfa, at);
+    }
+    nfa.free[at].push(to);
+    return to;
+  };
 
 /** No state is reached by such a byte. */
 export const DEAD = -1;

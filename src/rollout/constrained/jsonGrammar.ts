@@ -2,8 +2,9 @@
  * JSON that fits a schema, as a language over bytes. Members come in the order of the schema, those that are not required may
  * be left out, and a space or none goes after ":" and ",".
  *
- * Of the schema's bounds, `maxLength`, `enum` and the range of an integer of at most MAX_RANGE values hold; other numbers
- * keep their sign. The tool's own check still reads the call and says what is wrong with it.
+ * Of the schema's bounds, `maxLength`, `minLength` up to MAX_LEAST, a `minItems` of 1, `enum` and the range of an integer of at
+ * most MAX_RANGE values hold; other numbers keep their sign. Values without a type are nested at most FREE_LEVELS deep. The
+ * tool's own check still reads the call and says what is wrong with it.
  */
 
 import type { ArgumentSchema, ToolSchema } from '../../tasks/toolSchema.ts';
@@ -11,6 +12,9 @@ import { bytes, literal, many, type Nfa, oneOf, optional, type Pattern, sequence
 
 /** Whole numbers that are written out one by one. */
 const MAX_RANGE = 256;
+/** Characters that a text must have, written out one by one. */
+const MAX_LEAST = 64;
+const FREE_LEVELS = 2;
 /** Digits of a number before and after the point, so that no value is beyond what JSON readers agree on. */
 const MAX_DIGITS = 15;
 
@@ -22,39 +26,64 @@ export const json = (value: unknown): string => JSON.stringify(value).replaceAll
 
 export function value(schema: ArgumentSchema): Pattern {
   if (schema.enum) return oneOf(...schema.enum.map((choice) => literal(json(choice))));
-  if (schema.type === 'string') return string(schema.maxLength);
+  if (schema.anyOf) return oneOf(...schema.anyOf.map(value));
+  if (schema.type === 'string') return string(schema);
   if (schema.type === 'integer') return integer(schema);
   if (schema.type === 'number') return sequence(whole(schema), optional(fraction), optional(exponent));
   if (schema.type === 'boolean') return oneOf(literal('true'), literal('false'));
   if (schema.type === 'null') return literal('null');
-  if (schema.type === 'array') return array(schema.items ? value(schema.items) : scalar());
-  if (schema.type === 'object')
-    return object({
-      type: 'object',
-      properties: schema.properties ?? {},
-      ...(schema.required && { required: schema.required }),
-    });
-  return scalar();
+  if (schema.type === 'array') return array(schema.items ? value(schema.items) : anything(1), schema.minItems);
+  if (schema.type !== 'object') return anything(FREE_LEVELS);
+  const { properties, additionalProperties = properties === undefined } = schema;
+  return object({ ...schema, type: 'object', properties: properties ?? {}, additionalProperties });
 }
 
 /** A value whose type the schema does not give. */
-const scalar = (): Pattern => oneOf(...['string', 'number', 'boolean', 'null'].map((type) => value({ type })));
+function anything(levels: number): Pattern {
+  const scalars = ['string', 'number', 'boolean', 'null'].map((type) => value({ type }));
+  if (levels === 0) return oneOf(...scalars);
+  return oneOf(...scalars, array(anything(levels - 1)), objectOf([], anything(levels - 1)));
+}
 
-const array = (item: Pattern): Pattern =>
-  sequence(literal('['), optional(sequence(item, many(sequence(literal(','), space, item)))), literal(']'));
+const array =
+  (item: Pattern, minItems = 0): Pattern =>
+  (nfa, from) => {
+    const open = literal('[')(nfa, from);
+    const start = joined(nfa, open);
+    const end = joined(nfa, item(nfa, start));
+    nfa.free[comma(nfa, end)].push(start);
+    const close = literal(']')(nfa, end);
+    if (minItems < 1) nfa.free[literal(']')(nfa, open)].push(close);
+    return close;
+  };
 
-/** Two ways run side by side: no member yet, and some, after which a comma comes. */
-export function object({ properties, required = [] }: ToolSchema): Pattern {
+const comma = sequence(literal(','), space);
+
+export const object = ({ properties, required = [], additionalProperties }: ToolSchema): Pattern =>
+  objectOf(
+    Object.entries(properties).map(([key, schema]) => ({
+      member: sequence(literal(`${json(key)}:`), space, value(schema)),
+      isRequired: required.includes(key),
+    })),
+    additionalProperties === true ? anything(1) : additionalProperties ? value(additionalProperties) : undefined,
+  );
+
+/**
+ * Two ways run side by side: no member yet, and some, after which a comma comes.
+ * @param more the value of members that come after these, any number of them
+ */
+function objectOf(members: { member: Pattern; isRequired: boolean }[], more?: Pattern): Pattern {
+  const others = more && { member: sequence(string({}), literal(':'), space, more), isRequired: false };
   return (nfa, from) => {
     let none: number | undefined = literal('{')(nfa, from);
     let some: number | undefined;
-    for (const [key, schema] of Object.entries(properties)) {
+    for (const one of others ? [...members, others] : members) {
       const start = nfa.node();
       if (none !== undefined) nfa.free[none].push(start);
-      if (some !== undefined) nfa.free[sequence(literal(','), space)(nfa, some)].push(start);
-      const end = sequence(literal(`${json(key)}:`), space, value(schema))(nfa, start);
-      const next = joined(nfa, end);
-      if (required.includes(key)) none = undefined;
+      if (some !== undefined) nfa.free[comma(nfa, some)].push(start);
+      const next = joined(nfa, one.member(nfa, start));
+      if (one === others) nfa.free[comma(nfa, next)].push(start);
+      if (one.isRequired) none = undefined;
       else if (some !== undefined) nfa.free[some].push(next);
       some = next;
     }
@@ -92,30 +121,40 @@ const exponent = sequence(
 );
 
 /** JSON's strings in valid UTF-8, in which neither tag of a call can occur: "<" is not followed by "t" or "/". */
-function string(maxLength?: number): Pattern {
+function string(length: Length): Pattern {
   const character = (ascii: Ranges, beyond: boolean) => oneOf(bytes(...ascii), escaped, utf8(beyond));
-  return sequence(literal('"'), characters(character, maxLength), literal('"'));
+  return sequence(literal('"'), characters(character, length), literal('"'));
 }
 
 /** The same without quotes and escapes, for formats that write texts as they are; line breaks and tabs are allowed. */
-export function rawText(maxLength?: number): Pattern {
+export function rawText(length: Length): Pattern {
   const breaks: Ranges = [
     [0x09, 0x0a],
     [0x0d, 0x0d],
     [0x22, 0x22],
     [0x5c, 0x5c],
   ];
-  return characters((ascii, beyond) => oneOf(bytes(...ascii, ...breaks), utf8(beyond)), maxLength);
+  return characters((ascii, beyond) => oneOf(bytes(...ascii, ...breaks), utf8(beyond)), length);
 }
 
 type Ranges = [number, number][];
+type Length = Pick<ArgumentSchema, 'minLength' | 'maxLength'>;
 
-function characters(character: (ascii: Ranges, beyond: boolean) => Pattern, maxLength?: number): Pattern {
+function characters(
+  character: (ascii: Ranges, beyond: boolean) => Pattern,
+  { minLength = 0, maxLength }: Length,
+): Pattern {
+  const least = Math.min(minLength, maxLength ?? MAX_LEAST, MAX_LEAST);
+  const leastOf = (pattern: Pattern) => sequence(...Array.from({ length: least }, () => pattern));
   // Characters beyond U+FFFF count twice where length is limited, "<" would need to look ahead: neither comes there.
-  if (maxLength !== undefined) return upTo(maxLength, character(ASCII, false));
+  if (maxLength !== undefined) {
+    const plain = character(ASCII, false);
+    return sequence(leastOf(plain), upTo(maxLength - least, plain));
+  }
   const opening = sequence(literal('<'), many(literal('<')));
   const harmless = sequence(opening, character(NO_TAG, true));
-  return sequence(many(oneOf(character(ASCII, true), harmless)), optional(opening));
+  const one = oneOf(character(ASCII, true), harmless);
+  return sequence(leastOf(one), many(one), optional(opening));
 }
 
 /** All but control characters, `"`, `<` and `\`. */

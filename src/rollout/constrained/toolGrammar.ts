@@ -82,7 +82,7 @@ function xmlName(tool: string, name: string): string {
 
 function xmlValue(format: CallFormat, tool: string, key: string, schema: ArgumentSchema): Pattern {
   if (schema.type !== 'string') return value(schema);
-  if (!schema.enum) return rawText(schema.maxLength);
+  if (!schema.enum) return rawText(schema);
   const choices = schema.enum.map(String).filter((choice) => !/<[t/]|^\n|\n$/.test(choice));
   if (choices.length > 0) return oneOf(...choices.map(literal));
   throw new InputError(`Tool "${tool}": no choice of "${key}" can be written in format ${format}; change its enum.`);

@@ -83,3 +83,12 @@ export function cutAtStop(text: string, before: string, stop: string, include: b
   const at = text.indexOf(stop, Math.max(0, whole - stop.length + 1));
   return at < 0 ? text : text.slice(0, at + (include ? stop.length : 0));
 }
+
+/** Characters at the end of a text that a stop string may begin with. */
+export function heldBack(text: string, stop: readonly string[]): number {
+  const ofOne = (string: string) => {
+    for (let n = Math.min(string.length, text.length); n > 0; n--) if (text.endsWith(string.slice(0, n))) return n;
+    return 0;
+  };
+  return Math.max(0, ...stop.map(ofOne));
+}

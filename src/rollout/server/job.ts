@@ -3,14 +3,14 @@
 import type { GuidedTurn } from '../constrained/guide.ts';
 import type { DrawnTokens } from '../decode/decoder.ts';
 import type { StopMatcher } from '../decode/stopStrings.ts';
-import type { GenerateRequest, Generation } from '../types.ts';
+import type { DrawnSoFar, GenerateRequest, Generation } from '../types.ts';
 import type { CachedSequence } from './kvCache.ts';
 import { TurnClock } from './turnClock.ts';
 
-/** Tokens drawn between two preemptions, and the version of the weights that drew them. */
+/** Tokens drawn between two preemptions, and for each the version of the weights that drew it. */
 interface DrawnSegment {
   drawn: DrawnTokens;
-  weightVersion: number;
+  weightVersions: Uint32Array;
 }
 
 /** Readers of each drawn token on the host. A job without them is read when it ends. */
@@ -62,6 +62,7 @@ export class Job {
     this.#stops = watchers.stops;
     this.#resolve = resolve;
     this.#reject = reject;
+    if (request.drawn && request.drawn.tokenIds.length > 0) this.#goOnAfter(request.drawn);
   }
 
   /** Tokens drawn for this request before it was last preempted. */
@@ -108,14 +109,22 @@ export class Job {
 
   /** Keeps the tokens drawn since the job got its slot; they become part of the context. */
   keepDrawn(drawn: DrawnTokens, weightVersion: number): void {
-    this.#segments.push({ drawn, weightVersion });
-    const context = new Uint32Array(this.contextIds.length + drawn.tokenIds.length);
-    context.set(this.contextIds);
-    context.set(drawn.tokenIds, this.contextIds.length);
-    this.contextIds = context;
+    this.#keep({ drawn, weightVersions: new Uint32Array(drawn.tokenIds.length).fill(weightVersion) });
     this.drawnCount = 0;
     this.tokensInFlight = 0;
     this.hostTokens = [];
+  }
+
+  /** What was drawn until the last preemption. */
+  get drawnSoFar(): DrawnSoFar {
+    const drawn = this.#segments.map((segment) => segment.drawn);
+    const logMass = concat(drawn.map((d) => d.logMass));
+    return {
+      tokenIds: Uint32Array.from(drawn.flatMap((d) => [...d.tokenIds])),
+      logProbs: concat(drawn.map((d) => d.logProbs)),
+      ...(logMass.some((m) => m !== 0) && { logMass }),
+      weightVersions: Uint32Array.from(this.#segments.flatMap(({ weightVersions }) => [...weightVersions])),
+    };
   }
 
   answer(stopReason: Generation['stopReason']): void {
@@ -126,19 +135,33 @@ export class Job {
     this.#reject(error);
   }
 
+  /** Takes over tokens that another engine has drawn, as if this one had before a preemption. */
+  #goOnAfter({ tokenIds, logProbs, logMass, weightVersions }: DrawnSoFar): void {
+    const n = tokenIds.length;
+    const drawn = { tokenIds, logProbs, logMass: logMass ?? new Float32Array(n) };
+    this.#keep({ drawn, weightVersions: weightVersions ?? new Uint32Array(n) });
+    for (const token of tokenIds) {
+      this.guide?.advance(token);
+      this.#stops?.feed(token);
+    }
+  }
+
+  #keep(segment: DrawnSegment): void {
+    const { tokenIds } = segment.drawn;
+    this.#segments.push(segment);
+    const context = new Uint32Array(this.contextIds.length + tokenIds.length);
+    context.set(this.contextIds);
+    context.set(tokenIds, this.contextIds.length);
+    this.contextIds = context;
+  }
+
   #generation(stopReason: Generation['stopReason']): Generation {
     const { entropy, topLogprobs } = this.request.sampling;
     const drawn = this.#segments.map((segment) => segment.drawn);
-    const logMass = concat(drawn.map((d) => d.logMass));
     return {
-      tokenIds: Uint32Array.from(drawn.flatMap((d) => [...d.tokenIds])),
-      logProbs: concat(drawn.map((d) => d.logProbs)),
-      ...(logMass.some((m) => m !== 0) && { logMass }),
+      ...this.drawnSoFar,
       ...(entropy && { entropies: concat(drawn.map((d) => d.entropies ?? new Float32Array(0))) }),
       ...(topLogprobs && { alternatives: drawn.flatMap((d) => d.alternatives ?? []) }),
-      weightVersions: Uint32Array.from(
-        this.#segments.flatMap((segment) => Array.from(segment.drawn.tokenIds, () => segment.weightVersion)),
-      ),
       stopReason,
       ...(this.stopString !== undefined && { stopString: this.stopString }),
       ...(this.clock && { spans: this.clock.end() }),

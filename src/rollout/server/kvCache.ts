@@ -75,6 +75,11 @@ export class KvCacheManager {
     this.#prefixes.reset();
   }
 
+  /** Samples that have a slot keep what is in it, and their prompts; those that come compute theirs anew. */
+  keepSequences(): void {
+    this.#prefixes.reset();
+  }
+
   #allocateNew(id: string, prompt: Uint32Array): CachedSequence | undefined {
     if (this.#free.length === 0) return undefined;
     const prefix = this.#prefixes.acquire(prompt);

@@ -14,21 +14,27 @@ import type { DecodePlan, TokenSource } from './tokenSource.ts';
  */
 export type AsyncScheduling = 'auto' | 'on' | 'off';
 
+export interface PassOptions {
+  asyncScheduling: AsyncScheduling;
+  /** Decides by counts alone: what passes cost is not looked at, and what they ended is forgotten at each pause. */
+  repeatable: boolean;
+}
+
 export class ModelRunner {
   readonly #decoder: SlotDecoder;
   readonly #tokenSource: TokenSource;
-  readonly #asyncScheduling: AsyncScheduling;
+  readonly #options: PassOptions;
   readonly #stats: ServerStats;
-  readonly #chunk = new ChunkLength();
+  #chunk = new ChunkLength();
   /** Started and not yet read, oldest first. */
   #inFlight: Pass[] = [];
   /** End of the last pass (performance.now), and whether no sequence ended in it; undefined after a break. */
   #lastPass: { endedAt: number; nothingEnded: boolean } | undefined;
 
-  constructor(decoder: SlotDecoder, tokenSource: TokenSource, asyncScheduling: AsyncScheduling, stats: ServerStats) {
+  constructor(decoder: SlotDecoder, tokenSource: TokenSource, options: PassOptions, stats: ServerStats) {
     this.#decoder = decoder;
     this.#tokenSource = tokenSource;
-    this.#asyncScheduling = asyncScheduling;
+    this.#options = options;
     this.#stats = stats;
   }
 
@@ -68,9 +74,11 @@ export class ModelRunner {
 
   /** True if the next pass may start before the last one was read (asynchronous scheduling). */
   mayStartAhead(running: ReadonlySet<RunningJob>): boolean {
-    if (this.#asyncScheduling === 'off') return false;
+    const { asyncScheduling, repeatable } = this.#options;
+    if (asyncScheduling === 'off') return false;
     if ([...running].some((job) => this.#tokenSource.needsLastToken(job))) return false;
-    return this.#asyncScheduling === 'on' || this.#chunk.paysToStartAhead(this.#decoder.isSoftware);
+    if (asyncScheduling === 'on') return true;
+    return repeatable ? !this.#decoder.isSoftware : this.#chunk.paysToStartAhead(this.#decoder.isSoftware);
   }
 
   /** Waits for the oldest pass in flight and reads the slots' states. */
@@ -88,7 +96,7 @@ export class ModelRunner {
     const { steps, prefillRows, startedAt, times } = pass;
     this.#lastPass = { endedAt: times.ended, nothingEnded: ended === 0 };
     this.#chunk.learnEnds(ended, live, steps);
-    if (prefillRows > 0) return;
+    if (prefillRows > 0 || this.#options.repeatable) return;
     if (steps > 0) this.#chunk.learnTime(times.ended - times.started, steps);
     this.#tokenSource.passFinished(steps > 0 ? 'steps' : 'draft', performance.now() - startedAt, drawn);
   }
@@ -97,6 +105,7 @@ export class ModelRunner {
   reset(): void {
     this.#inFlight = [];
     this.#lastPass = undefined;
+    if (this.#options.repeatable) this.#chunk = new ChunkLength();
   }
 
   /** Records new context tokens, at most maxBatchedTokens of them, and the first draws of contexts that are complete. */
@@ -143,7 +152,7 @@ export class ModelRunner {
 
   /** The device got its first work at `startedAt`, after it had waited for the host since the last pass. */
   #learnWait(startedAt: number, prefillRows: number): void {
-    if (!this.#lastPass) return;
+    if (!this.#lastPass || this.#options.repeatable) return;
     this.#chunk.learnWait(startedAt - this.#lastPass.endedAt, this.#lastPass.nothingEnded && prefillRows === 0);
   }
 }

@@ -7,7 +7,7 @@ import type { GenerateRequest } from '../types.ts';
 
 /** Throws RangeError on a request that the server could never serve. */
 export function checkRequest(request: GenerateRequest, sizes: DecoderSizes, vocabSize: number): void {
-  const { contextIds, promptLength, sampling } = request;
+  const { contextIds, promptLength, sampling, drawn } = request;
   const { slotCapacity, maxPromptLength } = sizes;
   const ownTokens = contextIds.length - promptLength;
   if (promptLength < 1 || ownTokens < 0)
@@ -18,6 +18,9 @@ export function checkRequest(request: GenerateRequest, sizes: DecoderSizes, voca
     );
   if (ownTokens >= slotCapacity)
     throw new RangeError(`A context has ${ownTokens} tokens after its prompt; a slot holds ${slotCapacity}.`);
+  const room = Math.min(sampling.maxNewTokens, slotCapacity - ownTokens);
+  if (drawn && drawn.tokenIds.length >= room)
+    throw new RangeError(`A turn of at most ${room} tokens has drawn ${drawn.tokenIds.length} already.`);
   if (sampling.stopTokenIds.length > 4)
     throw new RangeError(`${sampling.stopTokenIds.length} stop token ids were given; at most 4 are allowed.`);
   checkStopStrings(sampling.stop ?? []);

@@ -8,10 +8,10 @@
 
 import { nextTask } from '../agent/yield.ts';
 import { slotState } from '../decode/draws.ts';
-import type { Generation, RolloutStats } from '../types.ts';
+import type { DrawnSoFar, Generation, RolloutStats } from '../types.ts';
 import type { Job, RunningJob } from './job.ts';
 import { KvCacheManager } from './kvCache.ts';
-import { type AsyncScheduling, ModelRunner } from './modelRunner.ts';
+import { ModelRunner, type PassOptions } from './modelRunner.ts';
 import { type FinishedPass, timeTurns } from './pass.ts';
 import type { SlotDecoder } from './slotDecoder.ts';
 import { ServerStats } from './stats.ts';
@@ -22,6 +22,12 @@ import type { TokenSource } from './tokenSource.ts';
  * tool takes long. 'latest': also a running sample, for one that arrived before it. 'off': none.
  */
 export type Preemption = 'off' | 'parked' | 'latest';
+
+/**
+ * What samples under way do with cached keys and values when the weights change. 'recompute': their contexts are computed again by the
+ * new weights. 'keep': new tokens attend to what the weights before computed, as vLLM's `pause_generation(mode="keep")`.
+ */
+export type KvCachePolicy = 'recompute' | 'keep';
 
 /** Passes during which a sample keeps its slot for its next turn while others wait. */
 const PARKED_PASSES = 4;
@@ -34,6 +40,7 @@ export class Scheduler {
   readonly #decoder: SlotDecoder;
   readonly #tokenSource: TokenSource;
   readonly #preemption: Preemption;
+  readonly #kvCache: KvCachePolicy;
   readonly #runner: ModelRunner;
   readonly #cache: KvCacheManager;
   readonly #stats = new ServerStats();
@@ -43,18 +50,19 @@ export class Scheduler {
   readonly #arrivals = new Map<string, number>();
   #arrived = 0;
   #passCount = 0;
-  /** Times the weights have changed. */
+  /** Times the weights have changed, or as `weightsChanged` was told. */
   #weightVersion = 0;
 
   constructor(
     decoder: SlotDecoder,
     tokenSource: TokenSource,
-    { preemption, asyncScheduling }: { preemption: Preemption; asyncScheduling: AsyncScheduling },
+    { preemption, kvCache, ...passes }: { preemption: Preemption; kvCache: KvCachePolicy } & PassOptions,
   ) {
     this.#decoder = decoder;
     this.#tokenSource = tokenSource;
     this.#preemption = preemption;
-    this.#runner = new ModelRunner(decoder, tokenSource, asyncScheduling, this.#stats);
+    this.#kvCache = kvCache;
+    this.#runner = new ModelRunner(decoder, tokenSource, passes, this.#stats);
     this.#cache = new KvCacheManager(decoder.sizes);
   }
 
@@ -93,7 +101,7 @@ export class Scheduler {
     job.arrival = this.#arrivals.get(requestId) ?? this.#arrived++;
     this.#arrivals.set(requestId, job.arrival);
     this.#jobs.set(requestId, job);
-    this.#tokenSource.open(job.request);
+    this.#tokenSource.open({ ...job.request, contextIds: job.contextIds });
     this.#enqueue(job);
   }
 
@@ -114,20 +122,28 @@ export class Scheduler {
     this.#tokenSource.close(requestId);
   }
 
-  /** Fails every job, as when the device is lost. */
+  /** Fails every job, as when the device is lost. What a pass was to compute is not in the cache: all of it is forgotten. */
   fail(error: unknown): void {
     for (const job of this.#jobs.values()) job.fail(error);
     this.#jobs.clear();
     this.running.clear();
     this.waiting = [];
     this.#runner.reset();
+    this.#cache.reset();
   }
 
-  /** Forgets all cached keys and values. Nothing may be running. */
-  weightsChanged(): void {
+  /** Forgets cached keys and values: all of them, or those that no sample holds. Nothing may be running. */
+  weightsChanged(weightVersion = this.#weightVersion + 1): void {
     this.#decoder.weightsChanged();
+    if (this.#kvCache === 'keep') this.#cache.keepSequences();
+    else this.#cache.reset();
+    this.#weightVersion = weightVersion;
+  }
+
+  /** What each request that is under way has drawn; forgets all cached keys and values. Nothing may be running. */
+  takeDrawn(requestIds: string[]): (DrawnSoFar | undefined)[] {
     this.#cache.reset();
-    this.#weightVersion++;
+    return requestIds.map((id) => this.#jobs.get(id)?.drawnSoFar);
   }
 
   takeStats(): RolloutStats {
@@ -178,13 +194,28 @@ export class Scheduler {
 
   /** Puts running jobs back to waiting. They keep the tokens they have drawn and lose their slots. */
   async preempt(jobs: RunningJob[]): Promise<void> {
+    await this.#interrupt(jobs);
+    for (const job of jobs) this.#cache.free(job.request.requestId);
+  }
+
+  /** Puts all running jobs back to waiting, for a change of weights. */
+  async interrupt(): Promise<void> {
+    const jobs = [...this.running];
+    if (this.#kvCache === 'recompute') return this.preempt(jobs);
+    for (const { phase, cached, computedTokens } of jobs)
+      if (phase === 'prefill') cached.ownTokens.length = computedTokens; // the others are not in the slot yet
+    await this.#interrupt(jobs);
+  }
+
+  async #interrupt(jobs: RunningJob[]): Promise<void> {
     await this.#keepDrawn(jobs.filter((job) => job.phase === 'decode'));
     for (const job of jobs) {
       this.running.delete(job);
-      this.#cache.free(job.request.requestId);
       job.wait();
-      if (job.aborted) this.#answer(job, 'aborted');
-      else this.#enqueue(job);
+      if (job.aborted) {
+        job.cached.parkedAt = this.#passCount;
+        this.#answer(job, 'aborted');
+      } else this.#enqueue(job);
     }
   }
 

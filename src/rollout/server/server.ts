@@ -10,23 +10,27 @@ import { nextTask } from '../agent/yield.ts';
 import { Decoder, type DecoderSizes } from '../decode/decoder.ts';
 import { DraftedTokens } from '../speculative/draftedTokens.ts';
 import type { SpeculativeOptions } from '../speculative/ngramProposer.ts';
-import type { GenerateRequest, Generation, RolloutEngine, RolloutStats } from '../types.ts';
+import type { DrawnSoFar, GenerateRequest, Generation, RolloutEngine, RolloutStats } from '../types.ts';
 import { Job } from './job.ts';
 import type { AsyncScheduling } from './modelRunner.ts';
 import { checkRequest, limitToSlot } from './request.ts';
-import { type Preemption, Scheduler } from './scheduler.ts';
+import { type KvCachePolicy, type Preemption, Scheduler } from './scheduler.ts';
 import type { SlotDecoder } from './slotDecoder.ts';
 import { SampledTokens } from './tokenSource.ts';
 import { TokenWatchers } from './tokenWatchers.ts';
 
 export type { AsyncScheduling } from './modelRunner.ts';
-export type { Preemption } from './scheduler.ts';
+export type { KvCachePolicy, Preemption } from './scheduler.ts';
 
 export interface RolloutOptions {
   /** Default 'parked'. */
   preemption?: Preemption | undefined;
+  /** Default 'recompute'. */
+  kvCache?: KvCachePolicy | undefined;
   /** Default 'auto'. */
   asyncScheduling?: AsyncScheduling | undefined;
+  /** Schedules by counts alone, so that the same requests end in the same order each time; default: by the clock as well. */
+  repeatable?: boolean | undefined;
   /** Called once, when a request has stop strings or constrained tool calls. */
   vocabulary?: (() => Vocabulary) | undefined;
   /** Absent = plain decoding. Neither tokens nor log-probs depend on it. */
@@ -43,10 +47,11 @@ export class RolloutServer implements RolloutEngine {
   #hasNews = false;
 
   constructor(decoder: SlotDecoder, options: RolloutOptions = {}) {
-    const { preemption = 'parked', asyncScheduling = 'auto', speculative, vocabulary } = options;
+    const { preemption = 'parked', kvCache = 'recompute', asyncScheduling = 'auto', repeatable = false } = options;
+    const { speculative, vocabulary } = options;
     const tokenSource = speculative ? new DraftedTokens(decoder, speculative) : new SampledTokens(decoder);
     this.#decoder = decoder;
-    this.#scheduler = new Scheduler(decoder, tokenSource, { preemption, asyncScheduling });
+    this.#scheduler = new Scheduler(decoder, tokenSource, { preemption, kvCache, asyncScheduling, repeatable });
     this.#watchers = new TokenWatchers(decoder.vocabSize, vocabulary);
   }
 
@@ -74,9 +79,24 @@ export class RolloutServer implements RolloutEngine {
     for (const id of requestIds) this.#scheduler.abort(id);
   }
 
-  resetCache(): void | Promise<void> {
-    if (this.#scheduler.running.size > 0) return this.#preemptAndReset();
-    this.#scheduler.weightsChanged();
+  resetCache(weightVersion?: number): void | Promise<void> {
+    const reset = () => this.#scheduler.weightsChanged(weightVersion);
+    return this.#scheduler.running.size > 0 ? this.#whileInterrupted(reset) : reset();
+  }
+
+  /**
+   * As `resetCache`, once `change` has replaced the weights at a token boundary: no pass runs meanwhile. Where it throws, requests go
+   * on by the weights there are.
+   */
+  changeWeights(change: () => void | Promise<void>, weightVersion: number): Promise<void> {
+    return this.#whileInterrupted(async () => {
+      await change();
+      this.#scheduler.weightsChanged(weightVersion);
+    });
+  }
+
+  drawnSoFar(requestIds: string[]): Promise<(DrawnSoFar | undefined)[]> {
+    return this.#whileInterrupted(() => this.#scheduler.takeDrawn(requestIds));
   }
 
   async pause(): Promise<void> {
@@ -87,6 +107,14 @@ export class RolloutServer implements RolloutEngine {
   resume(): void {
     this.#paused = false;
     this.#wake();
+  }
+
+  async idle(maxMs: number): Promise<void> {
+    if (!this.#looping) return;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const late = new Promise<void>((resolve) => (timer = setTimeout(resolve, maxMs)));
+    await Promise.race([this.#looping, late]);
+    clearTimeout(timer);
   }
 
   async takeStats(): Promise<RolloutStats> {
@@ -123,12 +151,15 @@ export class RolloutServer implements RolloutEngine {
     }
   }
 
-  async #preemptAndReset(): Promise<void> {
+  async #whileInterrupted<T>(work: () => T | Promise<T>): Promise<T> {
     const wasPaused = this.#paused;
     await this.pause();
-    await this.#scheduler.preempt([...this.#scheduler.running]);
-    await this.resetCache();
-    if (!wasPaused) this.resume();
+    try {
+      await this.#scheduler.interrupt();
+      return await work();
+    } finally {
+      if (!wasPaused) this.resume();
+    }
   }
 }
 

@@ -2,7 +2,8 @@
 
 import type { RolloutStats } from '../types.ts';
 
-const zeros = (): RolloutStats => ({
+/** Of an engine that has done nothing yet. */
+export const noStats = (): RolloutStats => ({
   generatedTokens: 0,
   prefillTokens: 0,
   cachedTokens: 0,
@@ -16,7 +17,7 @@ const zeros = (): RolloutStats => ({
 });
 
 export class ServerStats {
-  #counts = zeros();
+  #counts = noStats();
   /** Tokens drawn by prefill passes: part of generatedTokens, but no rows of a decode step. */
   #firstDraws = 0;
 
@@ -58,7 +59,7 @@ export class ServerStats {
   take(): RolloutStats {
     const { liveRows, generatedTokens } = this.#counts;
     const taken = { ...this.#counts, wastedRows: liveRows - (generatedTokens - this.#firstDraws) };
-    this.#counts = zeros();
+    this.#counts = noStats();
     this.#firstDraws = 0;
     return taken;
   }

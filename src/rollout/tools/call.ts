@@ -31,8 +31,23 @@ export function checkCall(name: string, args: unknown, tools: Tool[]): ToolCall 
   const tool = tools.find((candidate) => candidate.name === name);
   if (!tool) return { error: `Error: no tool "${name.slice(0, 40)}"; there is ${tools.map((t) => t.name).join(', ')}` };
   if (!isObject(args)) return { error: `Error: the arguments of ${name} must be a JSON object`, name };
-  const problem = argumentProblem(args, tool.parameters);
+  const problem = argumentProblem(args, tool.parameters) ?? noArgument(args, DEEPEST_ARGUMENTS);
   return problem === null ? { name, args } : { error: `Error: ${name}: ${problem}`, name };
+}
+
+/** Templates, logs and tools go down arguments by recursion. */
+const DEEPEST_ARGUMENTS = 64;
+
+/** What JSON reads but cannot write, and what no recursion walks; null where there is none. */
+function noArgument(value: unknown, levels: number): string | null {
+  if (typeof value === 'number' && !Number.isFinite(value)) return 'a number is too large';
+  if (typeof value !== 'object' || value === null) return null;
+  if (levels === 0) return `the arguments are nested more than ${DEEPEST_ARGUMENTS} deep`;
+  for (const inner of Object.values(value)) {
+    const problem = noArgument(inner, levels - 1);
+    if (problem !== null) return problem;
+  }
+  return null;
 }
 
 /** A call whose arguments are written as a JSON object. */

@@ -3,10 +3,11 @@
  * kimi.ts and gemma.ts have those of control tokens. A user's own parser is any function of type ToolParser.
  */
 
-import { InputError } from '../../errors.ts';
+import { blame, InputError, UserCodeError } from '../../errors.ts';
 import type { Tool } from '../../tasks/tool.ts';
 import { isObject } from '../../tasks/toolSchema.ts';
-import type { CallFormat } from '../constrained/toolGrammar.ts';
+import type { CallableTool, CallFormat } from '../constrained/toolGrammar.ts';
+import type { SamplingParams } from '../types.ts';
 import { between, checkCall, parseJson, taggedBlocks, type ToolCall, type ToolParser, typedValue } from './call.ts';
 import { parseFunctionGemma, parseGemma4 } from './gemma.ts';
 import { parseGptOss } from './gptOss.ts';
@@ -37,6 +38,7 @@ parseQwenXml.callFormat = 'qwen3_coder';
 parseGlm.callFormat = 'glm';
 parseGlm.stopToken = '<|observation|>';
 
+/** How models write tool calls, by the names of `rollout.multiTurn.format`. */
 export const TOOL_PARSERS = {
   hermes: parseHermes,
   llama3_json: parseLlama3Json,
@@ -61,12 +63,36 @@ export function callFormatOf({ callFormat, stopToken }: ToolParser): CallFormat 
   );
 }
 
+/** What constrains a turn's calls to these tools. Throws as `callFormatOf`. */
+export function callConstraint(
+  tools: readonly CallableTool[],
+  parser: ToolParser,
+): Required<Pick<SamplingParams, 'toolCalls' | 'toolCallFormat'>> {
+  const toolCalls = tools.map(({ name, parameters }) => ({ name, parameters }));
+  return { toolCalls, toolCallFormat: callFormatOf(parser) };
+}
+
 /** Throws InputError for a name that is neither shipped nor registered. */
 export function toolParserOf(format: string): ToolParser {
   const parser = (TOOL_PARSERS as Record<string, ToolParser>)[format];
   if (parser) return parser;
   throw new InputError(`There is no tool parser "${format}"; known are ${Object.keys(TOOL_PARSERS).join(', ')}.`);
 }
+
+/** What a parser reads in a text. Throws UserCodeError where it fails, or returns no list of calls. */
+export function parsedBy(parser: ToolParser, text: string, tools: Tool[]): ToolCall[] {
+  const expected = 'return a list of { name, args } or { error }';
+  try {
+    const calls: unknown = parser(text, tools);
+    if (Array.isArray(calls) && calls.every(isCall)) return calls;
+    throw new UserCodeError('tool parser returned', `The tool parser returned no list of calls; ${expected}.`);
+  } catch (error) {
+    throw blame('tool parser', 'The tool parser', error, expected);
+  }
+}
+
+const isCall = (call: unknown): call is ToolCall =>
+  isObject(call) && (typeof call['error'] === 'string' || (typeof call['name'] === 'string' && isObject(call['args'])));
 
 /** The calls between `<tool_call>` and `</tool_call>`. */
 const callBlocks = (text: string, read: (body: string) => ToolCall): ToolCall[] =>
@@ -102,13 +128,20 @@ function readJsonCall(text: string, argumentsKey: string, tools: Tool[]): ToolCa
 }
 
 function readXmlCall(text: string, tools: Tool[]): ToolCall {
-  const call = /^\s*<function=([^>\s]+)>([\s\S]*?)(<\/function>\s*)?$/.exec(text);
-  if (!call) return { error: 'Error: the tool call has no <function=name>' };
-  const [, name, body] = call;
-  const args: Record<string, unknown> = {};
-  for (const [, key, value] of body.matchAll(/<parameter=([^>\s]+)>\n?([\s\S]*?)\n?<\/parameter>/g))
-    args[key] = typedValue(value, name, key, tools);
-  return checkCall(name, args, tools);
+  const head = /^\s*<function=([^>\s]+)>/.exec(text);
+  if (!head) return { error: 'Error: the tool call has no <function=name>' };
+  const [{ length }, name] = head;
+  const args: [string, unknown][] = [];
+  const opening = /<parameter=([^<>\s]+)>/g;
+  opening.lastIndex = length;
+  for (let open = opening.exec(text); open; open = opening.exec(text)) {
+    const end = text.indexOf('</parameter>', opening.lastIndex);
+    if (end < 0) break;
+    const value = text.slice(opening.lastIndex, end).replace(/^\n/, '').replace(/\n$/, '');
+    args.push([open[1], typedValue(value, name, open[1], tools)]);
+    opening.lastIndex = end;
+  }
+  return checkCall(name, Object.fromEntries(args), tools);
 }
 
 function readGlmCall(text: string, tools: Tool[]): ToolCall {

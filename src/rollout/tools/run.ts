@@ -1,5 +1,6 @@
 /** Runs one tool call so that nothing a tool does can end the run: throws, hangs and floods become short texts. */
 
+import { describe, isA } from '../../errors.ts';
 import type { SampleContext, Tool, ToolOutput, TruncateSide } from '../../tasks/tool.ts';
 import { isObject } from '../../tasks/toolSchema.ts';
 import { onAbort } from './onAbort.ts';
@@ -27,20 +28,36 @@ export interface ToolResult {
   done?: boolean;
 }
 
+/** What a failed call does to its sample. */
+interface FailureLimits {
+  onParseError?: 'tell' | 'stop';
+  onToolFailure?: 'tell' | 'stop';
+}
+
+/** The first failure that the limits say to stop at. */
+export function fatalFailure(
+  results: readonly ToolResult[],
+  { onParseError, onToolFailure }: FailureLimits,
+): CallFailure | undefined {
+  const stops = (failure: CallFailure) => (failure === 'parse_error' ? onParseError : onToolFailure) === 'stop';
+  return results.find(({ failure }) => failure !== undefined && stops(failure))?.failure;
+}
+
 /** The sample that a call runs for, with its state of each tool, made at the tool's first call. */
 interface ToolHost {
   context: SampleContext;
   limits: ToolLimits;
   /** Ends a running call. */
   signal: AbortSignal;
-  stateOf(tool: Tool): Promise<unknown>;
+  /** Undefined for a tool without a state. */
+  stateOf(tool: Tool): Promise<unknown> | undefined;
 }
 
 /** A longer timer fires at once. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
-/** A call took longer than it may. */
-class ToolTimeoutError extends Error {}
+/** What was called took longer than it may. */
+export class TimeLimitError extends Error {}
 
 /**
  * The tool's output, or an error text. A synchronous endless loop cannot be cut off on its own thread: tools that run
@@ -60,18 +77,23 @@ export async function runTool(call: ToolCall, tools: readonly Tool[], host: Tool
       return { text: truncate(text, toolLimits), failed: text.startsWith('Error'), ...more };
     } catch (error) {
       if (left > 0 && !host.signal.aborted) continue;
-      const failure = error instanceof ToolTimeoutError ? 'timeout' : 'tool_failure';
-      return { text: truncate(`Error: ${messageOf(error)}`, toolLimits), failed: true, failure };
+      const failure = isA(error, TimeLimitError) ? 'timeout' : 'tool_failure';
+      return { text: truncate(`Error: ${describe(error)}`, toolLimits), failed: true, failure };
     }
   }
 }
 
 async function execute(tool: Tool, args: Record<string, unknown>, host: ToolHost, signal: AbortSignal) {
-  const state = tool.create && (await host.stateOf(tool));
+  const pending = host.stateOf(tool);
+  const state = pending && (await pending);
   return tool.execute(args, { ...host.context, state, signal });
 }
 
-function limitsOf(tool: Tool, limits: ToolLimits): ToolLimits {
+/** A tool's own limits, or the run's where it has none. */
+export function limitsOf(
+  tool: Pick<Tool, 'timeoutMs' | 'maxResponseLength' | 'truncateSide'>,
+  limits: ToolLimits,
+): ToolLimits {
   return {
     toolTimeoutMs: tool.timeoutMs ?? limits.toolTimeoutMs,
     maxToolResponseLength: tool.maxResponseLength ?? limits.maxToolResponseLength,
@@ -106,7 +128,7 @@ export async function withTimeLimit<T>(
     if (outer.aborted) stop();
     timer = setTimeout(
       () => {
-        reject(new ToolTimeoutError(`${name} did not answer in ${timeoutMs / 1000} s`));
+        reject(new TimeLimitError(`${name} did not answer in ${timeoutMs / 1000} s`));
         stop();
       },
       Math.min(timeoutMs, LONGEST_TIMER_MS),
@@ -122,16 +144,14 @@ export async function withTimeLimit<T>(
   }
 }
 
-function truncate(text: string, { maxToolResponseLength: limit, toolResponseTruncateSide: side }: ToolLimits): string {
+export function truncate(
+  text: string,
+  { maxToolResponseLength: limit, toolResponseTruncateSide: side }: ToolLimits,
+): string {
   if (text.length <= limit) return text;
   const cut = '...(truncated)...';
   if (side === 'left') return cut + text.slice(text.length - limit);
   if (side === 'right') return text.slice(0, limit) + cut;
   const half = Math.floor(limit / 2);
   return text.slice(0, half) + cut + text.slice(text.length - half);
-}
-
-/** Anything can be thrown. */
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

@@ -1,26 +1,87 @@
-/** Holds the states of one sample's tools between its calls. */
+/** Holds the states of one sample's tools and of its environment between calls. */
 
 import type { SampleContext, Tool } from '../../tasks/tool.ts';
+import { describe, InputError } from '../../errors.ts';
 import { withTimeLimit } from './run.ts';
+
+/** Milliseconds that a tool has to give its state. */
+const SAVE_MS = 10_000;
+
+/** Who has a state: a tool, or the environment of a sample. `signal` ends a `create`. */
+export interface StateOwner extends Pick<Tool, 'name' | 'save' | 'restore' | 'calcReward' | 'release' | 'timeoutMs'> {
+  create?(context: SampleContext, signal?: AbortSignal): unknown;
+}
 
 export class ToolStates {
   readonly context: SampleContext;
-  readonly #states = new Map<Tool, Promise<unknown>>();
+  readonly #states = new Map<StateOwner, Promise<unknown>>();
+  readonly #restored = new Set<StateOwner>();
 
   constructor(context: SampleContext) {
     this.context = context;
   }
 
   /** Made once, also when two calls of one turn ask at the same time; after a failed `create` the next call tries again. */
-  of(tool: Tool): Promise<unknown> {
+  of(tool: StateOwner, signal?: AbortSignal): Promise<unknown> {
     let state = this.#states.get(tool);
     if (!state) {
       // The call that asked hears of a failure; the `async` turns a synchronous throw into one.
-      state = (async () => tool.create?.(this.context))();
+      state = (async () => tool.create?.(this.context, signal))();
       this.#states.set(tool, state);
       state.catch(() => this.#states.delete(tool));
     }
     return state;
+  }
+
+  /** True for a tool with a state that no checkpoint has brought back. */
+  isUnsaved(tool: StateOwner): boolean {
+    return tool.create !== undefined && !this.#restored.has(tool);
+  }
+
+  /** States of the tools that can give theirs, by tool, as plain JSON. */
+  async save(): Promise<Record<string, unknown>> {
+    const saved: Record<string, unknown> = {};
+    const saveOne = async (tool: StateOwner, state: Promise<unknown>) => {
+      const json = JSON.stringify(await tool.save!(await state)) as string | undefined;
+      if (json !== undefined) saved[tool.name] = JSON.parse(json);
+    };
+    const { signal } = new AbortController();
+    await Promise.all(
+      [...this.#states].map(async ([tool, state]) => {
+        if (!tool.save || !tool.restore) return;
+        // Without its state, the tool is called again with the sample's calls.
+        await withTimeLimit(tool.name, () => saveOne(tool, state), SAVE_MS, signal).catch(() => {});
+      }),
+    );
+    return saved;
+  }
+
+  /** Goes on with the states that `save` gave. Throws InputError where a tool cannot. */
+  async restore(
+    tools: readonly StateOwner[],
+    saved: Readonly<Record<string, unknown>>,
+    timeoutMs: number,
+  ): Promise<void> {
+    const { signal } = new AbortController();
+    for (const tool of tools) {
+      if (!tool.restore || !Object.hasOwn(saved, tool.name)) continue;
+      const restoring = () => tool.restore!(saved[tool.name], this.context);
+      const state = await withTimeLimit(tool.name, restoring, tool.timeoutMs ?? timeoutMs, signal).catch((error) => {
+        throw new InputError(
+          `Tool "${tool.name}" could not restore the state that it had saved for sample ${this.context.sampleId}: ` +
+            `${describe(error)}. Mend its \`restore\`, or go on from an earlier checkpoint.`,
+        );
+      });
+      this.#states.set(tool, Promise.resolve(state));
+      this.#restored.add(tool);
+    }
+  }
+
+  /** Nobody waits for the state any more: if it is made after all, it is freed. */
+  giveUp(tool: StateOwner): void {
+    const late = this.#states.get(tool);
+    this.#states.delete(tool);
+    late?.then((state) => tool.release?.(state)).catch(() => {}); // nobody is left to hear of it
   }
 
   /** Rewards and states by tool, every state freed. Failures and time-outs are counted, not thrown. */
@@ -30,7 +91,7 @@ export class ToolStates {
     const rewards: Record<string, number> = {};
     const states: Record<string, unknown> = {};
     let errors = 0;
-    const attempt = async (tool: Tool, work: () => unknown) => {
+    const attempt = async (tool: StateOwner, work: () => unknown) => {
       try {
         return await withTimeLimit(tool.name, work, tool.timeoutMs ?? timeoutMs, new AbortController().signal);
       } catch {
@@ -38,10 +99,10 @@ export class ToolStates {
         return undefined;
       }
     };
-    const endOne = async (tool: Tool, pending: Promise<unknown>) => {
+    const endOne = async (tool: StateOwner, pending: Promise<unknown>) => {
       // A create that hangs was cut off by the call's limit; it gets no second wait as long.
       const made = await attempt(tool, async () => ({ state: await pending }));
-      if (!made) return;
+      if (!made) return this.giveUp(tool);
       const { state } = made as { state: unknown };
       states[tool.name] = state;
       const reward = tool.calcReward && (await attempt(tool, () => tool.calcReward!(state)));

@@ -1,12 +1,12 @@
 /** GSM8K's own files: one JSON object a line, `{ question, answer }`, calculations marked as `<<48/2=24>>`. */
 
 import { InputError } from '../../errors.ts';
-import { hash, keyedRng, permutation } from '../random.ts';
+import { drawnFrom, type JsonlRow, readRows } from '../jsonl/file.ts';
 import { type PromptOptions, prompted } from './prompt.ts';
 import { gsm8kReward, NO_SHAPING } from './reward.ts';
 import type { Shaping } from './reward.ts';
 import type { Gsm8kProblem } from './task.ts';
-import type { Task } from '../task.ts';
+import type { SyncTask } from '../task.ts';
 import { calculate, calculator } from '../tools/calculator.ts';
 
 /**
@@ -14,10 +14,7 @@ import { calculate, calculator } from '../tools/calculator.ts';
  * `program`. Throws InputError that names the line for anything else that does not fit.
  */
 export function parseGsm8kJsonl(text: string, file: string): Gsm8kProblem[] {
-  const lines = text.replace(/^\uFEFF/, '').split('\n');
-  const problems = lines.flatMap((line, i) => (line.trim() === '' ? [] : [parseLine(line, `${file}, line ${i + 1}`)]));
-  if (problems.length === 0) throw new InputError(`${file} holds no problems; expected one JSON object a line.`);
-  return problems.map((problem, i) => ({ ...problem, id: `${file}-${i}` }));
+  return readRows({ file, text }).map((row, i) => ({ ...problemOf(row), id: `${file}-${i}` }));
 }
 
 /**
@@ -28,51 +25,35 @@ export function gsm8kJsonlTask(
   train: Gsm8kProblem[],
   test: Gsm8kProblem[],
   options: { shaping?: Partial<Shaping>; prompt?: Partial<PromptOptions> } = {},
-): Task {
+): SyncTask {
   const { prompt = {} } = options;
   const shaping = { ...NO_SHAPING, ...options.shaping };
-  let epoch = { key: '', order: [] as number[] };
-  const orderOf = (seed: number, number: number) => {
-    const key = `${seed}/${number}`;
-    if (epoch.key !== key)
-      epoch = { key, order: permutation(train.length, keyedRng('gsm8k-epoch', hash(seed, number))) };
-    return epoch.order;
-  };
+  const drawn = drawnFrom('gsm8k', train, test);
   return {
     name: 'gsm8k',
-    trainSize: train.length,
-    train: (index, seed) =>
-      prompted(train[orderOf(seed, Math.floor(index / train.length))[index % train.length]], prompt),
-    heldOut: (count) => firstOfEachSource(test, count).map((problem) => prompted(problem, prompt)),
+    trainSize: drawn.trainSize,
+    train: (index, seed) => prompted(drawn.train(index, seed), prompt),
+    heldOut: (count) => drawn.heldOut(count).map((problem) => prompted(problem, prompt)),
+    ask: (text) => prompted({ id: 'ask', messages: [{ role: 'user', content: text }], answer: '' }, prompt).messages,
     tools: [calculator],
     reward: (sample) => gsm8kReward(sample, shaping, prompt.parser),
   };
 }
 
-function parseLine(line: string, where: string): Gsm8kProblem {
-  const { question, answer } = parseObject(line, where);
-  if (typeof question !== 'string' || typeof answer !== 'string') {
+function problemOf({ fields, line, where }: JsonlRow): Gsm8kProblem {
+  const { question, answer } = fields;
+  if (typeof question !== 'string' || question.trim() === '' || typeof answer !== 'string') {
     throw new InputError(`${where}: expected text under "question" and "answer", found ${line.slice(0, 80)}.`);
   }
-  const final = /####\s*\$?(-?[0-9.,]+)\s*$/.exec(answer);
-  if (!final) throw new InputError(`${where}: the answer does not end in "#### N"; it ends in ...${answer.slice(-40)}`);
+  const final = /####\s*\$?(-?[0-9.,]+)\s*$/.exec(answer)?.[1].replaceAll(',', '');
+  if (final === undefined || !/\d/.test(final) || !Number.isFinite(Number(final)))
+    throw new InputError(`${where}: the answer does not end in "#### N"; it ends in ...${answer.slice(-40)}`);
   return {
     id: where,
     messages: [{ role: 'user', content: question.trim() }],
-    answer: final[1].replaceAll(',', ''),
+    answer: final,
     program: annotations(answer),
   };
-}
-
-function parseObject(line: string, where: string): Record<string, unknown> {
-  let value: unknown;
-  try {
-    value = JSON.parse(line);
-  } catch (error) {
-    throw new InputError(`${where}: not valid JSON (${(error as Error).message}).`, { cause: error });
-  }
-  if (typeof value === 'object' && value !== null) return value as Record<string, unknown>;
-  throw new InputError(`${where}: expected a JSON object, found ${line.slice(0, 80)}.`);
 }
 
 /** Expressions left of "=" in `<<...=...>>`, without signs of currency or thousands. */
@@ -80,13 +61,4 @@ function annotations(answer: string): string[] {
   return [...answer.matchAll(/<<([^=<>]+)=[^<>]*>>/g)]
     .map(([, expression]) => expression.replace(/[$,\s]/g, ''))
     .filter((expression) => !calculate(expression).startsWith('Error'));
-}
-
-function firstOfEachSource(problems: readonly Gsm8kProblem[], count: number): Gsm8kProblem[] {
-  const taken = new Map<string | undefined, number>();
-  return problems.filter(({ dataSource }) => {
-    const before = taken.get(dataSource) ?? 0;
-    taken.set(dataSource, before + 1);
-    return before < count;
-  });
 }

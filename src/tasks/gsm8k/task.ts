@@ -10,7 +10,7 @@ import { ITEMS, NAMES, TEMPLATES } from './templates.ts';
 import type { Template } from './templates.ts';
 import { gsm8kReward, NO_SHAPING } from './reward.ts';
 import type { Shaping } from './reward.ts';
-import type { Problem, Task } from '../task.ts';
+import type { Problem, SyncTask } from '../task.ts';
 import { calculate, calculator } from '../tools/calculator.ts';
 
 /** Example: "Tom has 3 bags of 4 pens and 5 more pens. ...", program ['3*4', '#1+5'], answer '17'. */
@@ -25,7 +25,7 @@ const HELD_OUT_SHARE = 8;
 const MAX_DRAWS = 20_000;
 
 /** The generated task. `train` is an endless stream; `heldOut` goes round the templates and never repeats a problem. */
-export function gsm8kToolTask(options: { shaping?: Partial<Shaping> } = {}): Task {
+export function gsm8kToolTask(options: { shaping?: Partial<Shaping> } = {}): SyncTask {
   const shaping = { ...NO_SHAPING, ...options.shaping };
   let held: Gsm8kProblem[] = [];
   return {

@@ -1,6 +1,6 @@
 /** The tokenizer shipped with the gsm8k-tool checkpoint: about 512 entries, trained on the task's own text. */
 
-import { trainBpe } from '../../model/tokenizer/trainBpe.ts';
+import { type BpeOptions, trainBpe, trainBpeInPieces } from '../../model/tokenizer/trainBpe.ts';
 import { keyedRng } from '../random.ts';
 import { trainProblem } from './task.ts';
 import type { Gsm8kProblem } from './task.ts';
@@ -31,6 +31,7 @@ const CHAT_TEMPLATE =
   '{%- endfor %}' +
   "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}";
 
+/** A tokenizer as Hugging Face's two files. */
 export interface TokenizerFiles {
   /** tokenizer.json */
   tokenizer: Record<string, unknown>;
@@ -59,13 +60,21 @@ export function buildTokenizer(problems: Gsm8kProblem[], vocabSize: number): Tok
  * @param wordShare share of the entries above those that may be whole words
  */
 export function tokenizerOf(texts: string[], vocabSize: number, wordShare = 0.9): TokenizerFiles {
+  return { tokenizer: trainBpe(texts, bpeOptions(vocabSize, wordShare)), config: tokenizerConfig() };
+}
+
+/** As `tokenizerOf`, a piece at a time. */
+export async function tokenizerInPieces(
+  texts: string[],
+  vocabSize: number,
+  wordShare: number,
+): Promise<TokenizerFiles> {
+  return { tokenizer: await trainBpeInPieces(texts, bpeOptions(vocabSize, wordShare)), config: tokenizerConfig() };
+}
+
+function bpeOptions(vocabSize: number, wordShare: number): BpeOptions {
   const room = vocabSize - 256 - SPECIAL_TOKENS.length;
-  const tokenizer = trainBpe(texts, {
-    vocabSize,
-    maxWords: Math.floor(room * wordShare),
-    specialTokens: SPECIAL_TOKENS,
-  });
-  return { tokenizer, config: tokenizerConfig() };
+  return { vocabSize, maxWords: Math.floor(room * wordShare), specialTokens: SPECIAL_TOKENS };
 }
 
 /** Each piece as the template cuts it, so that no pre-token spans two of them. */

@@ -9,6 +9,7 @@ import type { Reward, ScoredSample, Task } from '../task.ts';
  */
 export type RewardFunction = (sample: ScoredSample) => RewardValue | Promise<RewardValue>;
 
+/** What one kind of reward says of a sample: a number, nothing, or a number with `extra` values. */
 export type RewardValue = number | null | undefined | { score: number | null; extra?: Reward['extra'] };
 
 type Weights = Readonly<Record<string, number>>;
@@ -52,11 +53,12 @@ export function combineRewards(
 }
 
 /**
- * The task with weights of its named rewards: those of combineRewards are replaced by name, and any other number that the
+ * The task with weights of its named rewards, itself where there are none: those of combineRewards are replaced by name, and any other number that the
  * task's rewards have in `extra` is added to the score, times its weight. Throws InputError at the first sample whose
  * reward lacks a name.
  */
 export function withRewardWeights(task: Task, weights: Weights): Task {
+  if (Object.keys(weights).length === 0) return task;
   const reward: Task['reward'] = async (sample) => {
     const given = await task.reward(sample);
     const { extra = {} } = given;

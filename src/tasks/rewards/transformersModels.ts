@@ -55,7 +55,8 @@ function queue(): <T>(call: () => Promise<T>) => Promise<T> {
   };
 }
 
-async function open<T>(setting: string, model: string, load: (library: Library) => Promise<T>): Promise<T> {
+/** What `load` makes of a model. Throws InputError where the library or the model is missing. */
+export async function open<T>(setting: string, model: string, load: (library: Library) => Promise<T>): Promise<T> {
   const library = await importTransformers(setting, model);
   try {
     return await load(library);

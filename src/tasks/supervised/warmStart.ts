@@ -3,38 +3,50 @@
 import { InputError } from '../../errors.ts';
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
 import { conversationTokens, type DemonstrationTokens } from './conversationTokens.ts';
-import { tokenizerOf, type TokenizerFiles } from '../gsm8k/tokenizer.ts';
-import { keyedRng } from '../random.ts';
-import type { Message, Problem, Task } from '../task.ts';
+import { tokenizerInPieces, type TokenizerFiles } from '../gsm8k/tokenizer.ts';
+import { withObservation } from '../environments/environment.ts';
+import { keyedRng, type Rng } from '../random.ts';
+import type { Problem, Task } from '../task.ts';
 
 const TOKENIZER_PROBLEMS = 1000;
 
+/** A page that makes one stays awake: its thread is held so long at a time. */
+const BUSY_MS = 10;
+
 /** A tokenizer over the first training problems and their right demonstrations. */
-export function taskTokenizer(task: Task, vocabSize: number): TokenizerFiles {
+export async function taskTokenizer(task: Task, vocabSize: number): Promise<TokenizerFiles> {
   const rng = keyedRng('tokenizer');
-  const texts = Array.from({ length: TOKENIZER_PROBLEMS }, (_, i) => {
-    const problem = task.train(i, 0);
-    return [...problem.messages, ...demonstrationOf(task, problem, rng, 0)].map(({ content }) => content);
-  });
+  const texts: string[][] = [];
+  let since = performance.now();
+  for (let i = 0; i < TOKENIZER_PROBLEMS; i++) {
+    const { prompt, messages } = await demonstrationOf(task, await task.train(i, 0), rng, 0);
+    texts.push([...prompt, ...messages].map(({ content }) => content));
+    if (performance.now() - since < BUSY_MS) continue;
+    await new Promise((resolve) => setTimeout(resolve));
+    since = performance.now();
+  }
   const { wordShare } = task.tokenizer ?? { wordShare: 0.9 };
-  return tokenizerOf(['system\n', 'user\n', 'assistant\n', ...texts.flat()], vocabSize, wordShare);
+  return tokenizerInPieces(['system\n', 'user\n', 'assistant\n', ...texts.flat()], vocabSize, wordShare);
 }
 
 /** Demonstration `index` of an endless stream. Throws InputError for a task without demonstrations. */
-export function exampleOf(
+export async function exampleOf(
   task: Task,
   tokenizer: ChatTokenizer,
   seed: number,
   index: number,
   errorRate: number,
-): DemonstrationTokens {
-  const problem = task.train(index, seed);
+): Promise<DemonstrationTokens> {
+  const problem = await task.train(index, seed);
   const rng = keyedRng('sft-mistakes', seed, index);
-  return conversationTokens(tokenizer, problem, demonstrationOf(task, problem, rng, errorRate));
+  const { prompt, messages } = await demonstrationOf(task, problem, rng, errorRate);
+  return conversationTokens(tokenizer, { messages: prompt }, messages);
 }
 
-function demonstrationOf(task: Task, problem: Problem, rng: ReturnType<typeof keyedRng>, errorRate: number): Message[] {
+async function demonstrationOf(task: Task, problem: Problem, rng: Rng, errorRate: number) {
   if (!task.demonstrate)
     throw new InputError(`Task "${task.name}" has no demonstrations to imitate; start GRPO from a trained checkpoint.`);
-  return task.demonstrate(problem, rng, errorRate);
+  const messages = await task.demonstrate(problem, rng, errorRate);
+  if (messages[0]?.role !== 'user') return { prompt: problem.messages, messages };
+  return { prompt: withObservation(problem.messages, messages[0].content), messages: messages.slice(1) };
 }

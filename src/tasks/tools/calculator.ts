@@ -6,6 +6,7 @@ const MAX_LENGTH = 200;
 /** Beyond this a result would be printed with an exponent, which the grammar does not read back. */
 const MAX_RESULT = 1e15;
 
+/** A tool that evaluates an expression of + - * / and parentheses of at most 200 characters; the result is rounded to two decimals. */
 export const calculator: Tool = {
   name: 'calculator',
   description: 'Evaluates an arithmetic expression with + - * / and parentheses.',

@@ -6,6 +6,7 @@ import { defineTool, type Tool } from '../tool.ts';
 import type { Sandbox } from './sandbox.ts';
 import { LEAST_MEMORY_BYTES } from './sandboxProgram.ts';
 
+/** Bounds of one program. */
 export interface JavascriptLimits {
   /** Milliseconds a program may run. Default 250. */
   timeMs?: number;

@@ -1,5 +1,5 @@
 /**
- * Runs programs in QuickJS, in a worker of its own: a page's or Node's. Each gets a fresh runtime with limits of its own;
+ * Runs programs in QuickJS, in a worker of its own: a page's or Node's; or a task's module, see ../module. Each program gets a fresh runtime with limits of its own;
  * what these do not stop, the other side does by ending the worker (sandbox.ts). A program sees the language, `print` and
  * `console`: no network, no files, no timers, no modules.
  */
@@ -7,6 +7,7 @@
 import variant from '@jitl/quickjs-wasmfile-release-sync';
 import wasmUrl from '@jitl/quickjs-wasmfile-release-sync/wasm?url&inline';
 import {
+  type CustomizeVariantOptions,
   newQuickJSWASMModuleFromVariant,
   newVariant,
   type QuickJSContext,
@@ -14,45 +15,23 @@ import {
   type QuickJSWASMModule,
   Scope,
 } from 'quickjs-emscripten-core';
-import { LEAST_MEMORY_BYTES, type Program, type SandboxMessage } from './sandboxProgram.ts';
+import { GuestModule } from '../module/guest.ts';
+import { LEAST_MEMORY_BYTES, type Program, type SandboxMessage, type SandboxRequest } from './sandboxProgram.ts';
+import { SEEDED } from './seeded.ts';
 
 const STACK_BYTES = 256 * 1024;
 const PAGE_BYTES = 65_536;
 const JOBS_AT_ONCE = 1000;
 const UNSHOWN = 'a value that cannot be shown';
 
-/** What a program's clock says first, in milliseconds: 1 January 2026. Each look at it takes one more. */
-const CLOCK_START = Date.UTC(2026, 0, 1);
-
 /**
- * Runs inside the sandbox, before the program: makes Math.random and Date follow from the seed alone, so that the same run
+ * Runs inside the sandbox, before the program: makes chance and time follow from the seed alone, so that the same run
  * gives the same samples; gives what turns a value into text. A program may spoil what this leans on
  * (prototypes, toJSON, getters): then it spoils its own output, which is text and cut to size whatever it is.
  */
-const PRELUDE = `((write, most, seed) => {
+const PRELUDE = `((seeded, write, most, seed) => {
   const { stringify } = JSON;
-  let state = seed;
-  Math.random = () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let t = Math.imul(state ^ (state >>> 15), 1 | state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
-  };
-  const Clock = Date;
-  let now = ${CLOCK_START};
-  const construct = Reflect.construct;
-  globalThis.Date = function Date(...given) {
-    if (new.target === undefined) return construct(Clock, [now++]).toString();
-    return construct(Clock, given.length > 0 ? given : [now++], new.target);
-  };
-  Object.defineProperties(globalThis.Date, {
-    prototype: { value: Clock.prototype, writable: false },
-    length: { value: 7 },
-    now: { value: () => now++, writable: true, configurable: true },
-    parse: { value: Clock.parse, writable: true, configurable: true },
-    UTC: { value: Clock.UTC, writable: true, configurable: true },
-  });
-  Clock.prototype.constructor = globalThis.Date;
+  seeded(seed);
   const text = (value) => {
     if (typeof value === 'string') return value;
     if (value instanceof Error) return value.name + ': ' + value.message;
@@ -70,7 +49,7 @@ const PRELUDE = `((write, most, seed) => {
   globalThis.print = print;
   globalThis.console = { log: print, info: print, warn: print, error: print, debug: print };
   return show;
-})`;
+}).bind(undefined, ${SEEDED})`;
 
 /** The progress of a program; `stopped` = which limit it ran into. */
 interface State {
@@ -88,7 +67,12 @@ async function instantiate(wasm: WebAssembly.Module, memoryBytes: number): Promi
     maximum: Math.floor(memoryBytes / PAGE_BYTES),
   });
   // A location is asked for, and never fetched from.
-  const options = { wasmModule: () => wasm, wasmMemory, wasmLocation: 'quickjs.wasm' };
+  // An abort is thrown as well, and told as what the program did; it is nothing for the standard error of who trains.
+  const emscriptenModule: CustomizeVariantOptions['emscriptenModule'] & object = Object.assign(
+    {},
+    { printErr: () => undefined },
+  );
+  const options = { wasmModule: () => wasm, wasmMemory, wasmLocation: 'quickjs.wasm', emscriptenModule };
   return newQuickJSWASMModuleFromVariant(newVariant(variant, options));
 }
 
@@ -176,7 +160,7 @@ function settled(context: QuickJSContext, value: QuickJSHandle, show: Show): { t
 /** As a page's worker and Node's port have it. */
 interface Port {
   postMessage(message: SandboxMessage): void;
-  onmessage: ((event: { data: Program }) => void) | null;
+  onmessage: ((event: { data: SandboxRequest }) => void) | null;
 }
 
 async function serve(): Promise<void> {
@@ -185,11 +169,21 @@ async function serve(): Promise<void> {
   const bytes = Uint8Array.from(atob(wasmUrl.slice(wasmUrl.indexOf(',') + 1)), (c) => c.charCodeAt(0));
   const wasm = await WebAssembly.compile(bytes);
   let made: { quickjs: QuickJSWASMModule; memoryBytes: number } | undefined;
-  const answer = async (program: Program): Promise<SandboxMessage> => {
-    const { memoryBytes } = program;
+  let module: GuestModule | undefined;
+  const answer = async (request: SandboxRequest): Promise<SandboxMessage> => {
+    if ('call' in request) {
+      port.postMessage({ kind: 'ready' });
+      return { kind: 'done', output: module!.call(request) };
+    }
+    const { memoryBytes } = request;
+    if ('entry' in request) {
+      module = new GuestModule(await instantiate(wasm, memoryBytes));
+      port.postMessage({ kind: 'ready' });
+      return { kind: 'done', output: module.load(request) };
+    }
     if (made?.memoryBytes !== memoryBytes) made = { quickjs: await instantiate(wasm, memoryBytes), memoryBytes };
     port.postMessage({ kind: 'ready' }); // from here on the program's time counts
-    return { kind: 'done', output: runProgram(made.quickjs, program) };
+    return { kind: 'done', output: runProgram(made.quickjs, request) };
   };
   port.onmessage = ({ data }) => {
     // A throw here is QuickJS itself giving up: its memory may hold anything.

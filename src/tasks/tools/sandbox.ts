@@ -3,7 +3,7 @@
  * when a program outruns its limits or breaks it. The same in a page and in Node; loaded at the first program.
  */
 
-import type { Program, SandboxMessage } from './sandboxProgram.ts';
+import type { Program, SandboxMessage, SandboxRequest } from './sandboxProgram.ts';
 import { limiter } from './search.ts';
 
 /** For a busy machine, before a worker that does not answer is ended. */
@@ -29,9 +29,9 @@ export class Sandbox {
       signal?.throwIfAborted();
       const guest = this.#idle.pop() ?? (await this.#start());
       const { output, broken } = await guest.run(program);
-      if (broken) guest.end();
-      else this.#idle.push(guest);
-      return output;
+      if (broken === undefined) this.#idle.push(guest);
+      else guest.end();
+      return output ?? `Error: the program ${broken}`.slice(0, program.maxOutput);
     });
   }
 
@@ -40,25 +40,30 @@ export class Sandbox {
     for (const guest of this.#idle.splice(0)) guest.end();
   }
 
-  async #start(): Promise<Guest> {
-    const { default: code } = await import('./quickjs.worker.ts?inline-worker');
+  #start(): Promise<Guest> {
     this.started++;
-    const guest = new Guest(startWorker(code));
-    await guest.ready();
-    return guest;
+    return startGuest();
   }
+}
+
+/** A worker that has loaded QuickJS. Rejects where none can be had. */
+export async function startGuest(): Promise<Guest> {
+  const { default: code } = await import('./quickjs.worker.ts?inline-worker');
+  const guest = new Guest(startWorker(code));
+  await guest.ready();
+  return guest;
 }
 
 /** A worker of a page or of Node, by the part that both have. */
 interface WorkerPort {
-  post(program: Program): void;
+  post(request: SandboxRequest): void;
   onMessage(listener: (message: SandboxMessage) => void): void;
   onError(listener: (why: string) => void): void;
   end(): void;
 }
 
 /** One worker. It is asked for one thing at a time. */
-class Guest {
+export class Guest {
   readonly #port: WorkerPort;
   readonly #said: SandboxMessage[] = [];
   #heard: () => void = () => {};
@@ -81,18 +86,22 @@ class Guest {
     throw new Error(`the sandbox did not start: ${message ? JSON.stringify(message) : `${LOAD_MS / 1000} s passed`}`);
   }
 
-  async run(program: Program): Promise<{ output: string; broken: boolean }> {
-    this.#port.post(program);
+  /** What it put out; or how it broke the worker, which is then of no more use. */
+  async run(request: SandboxRequest): Promise<{ output: string; broken?: never } | { output?: never; broken: string }> {
+    this.#port.post(request);
     await this.ready();
-    const message = await this.#next(program.timeMs + GRACE_MS);
-    if (message?.kind === 'done') return { output: message.output, broken: false };
-    const why =
-      message?.kind === 'broken' ? `broke its sandbox: ${message.why}` : `ran longer than ${program.timeMs} ms`;
-    return { output: `Error: the program ${why}`.slice(0, program.maxOutput), broken: true };
+    const message = await this.#next(request.timeMs + GRACE_MS);
+    if (message?.kind === 'done') return { output: message.output };
+    return {
+      broken: message?.kind === 'broken' ? `broke its sandbox: ${message.why}` : `ran longer than ${request.timeMs} ms`,
+    };
   }
 
+  /** Whoever waits for it hears so. */
   end(): void {
     this.#port.end();
+    this.#said.push({ kind: 'broken', why: 'it was ended' });
+    this.#heard();
   }
 
   /** The worker's next message; undefined after so many milliseconds without one. */
@@ -117,7 +126,7 @@ function pageWorker(code: string): WorkerPort {
   const url = URL.createObjectURL(new Blob([code], { type: 'text/javascript' }));
   const worker = new Worker(url);
   return {
-    post: (program) => worker.postMessage(program),
+    post: (request) => worker.postMessage(request),
     onMessage: (listener) =>
       worker.addEventListener('message', ({ data }: MessageEvent<SandboxMessage>) => listener(data)),
     onError: (listener) => worker.addEventListener('error', ({ message }) => listener(message)),
@@ -135,7 +144,7 @@ function nodeWorker(code: string): WorkerPort {
   const resourceLimits = { maxOldGenerationSizeMb: NODE_HEAP_MB };
   const worker = new threads.Worker(code, { eval: true, env: {}, execArgv: [], resourceLimits });
   return {
-    post: (program) => worker.postMessage(program),
+    post: (request) => worker.postMessage(request),
     // Last, for a listener keeps the process alive again.
     onMessage: (listener) => worker.on('message', listener).unref(),
     onError: (listener) => void worker.on('error', (error) => listener(String(error))),

@@ -6,9 +6,13 @@
 import { InputError } from '../../errors.ts';
 import { defineTool, type Tool } from '../tool.ts';
 
+/** What a search finds. */
 export interface Document {
+  /** What `open` is called with. */
   id: string;
+  /** Shown in results. */
   title: string;
+  /** What `open` gives. */
   text: string;
 }
 
@@ -103,6 +107,7 @@ export function searchTool(search: Search, { topK = 3, latencyMs = () => 0 }: Se
   });
 }
 
+/** A tool `open(id)` that gives the text of a document, or an error text where there is none. */
 export function openTool(documents: readonly Document[]): Tool {
   const byId = new Map(documents.map((document) => [document.id, document]));
   return defineTool({

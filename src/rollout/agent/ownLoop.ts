@@ -1,0 +1,104 @@
+/** Runs an agent loop of the user's own: whatever it does, it ends, with a stop reason or with one error that names it. */
+
+import { blame, UserCodeError } from '../../errors.ts';
+import { isMessage } from '../../tasks/problem.ts';
+import type { ToolCall } from '../tools/parser.ts';
+import { onAbort } from '../tools/onAbort.ts';
+import { STOP_REASONS, type StopReason } from '../types.ts';
+import { AgentSample } from './sample.ts';
+import type { TurnSampling } from './turnSampling.ts';
+import type { AgentLoopInput, Turn } from './types.ts';
+
+/** Milliseconds that a loop has to return in after its sample was ended from outside. */
+const LAST_WORDS_MS = 1000;
+/** A longer timer fires at once. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
+
+/** A sample that tells when its loop waits for neither the model nor tools. */
+export class WatchedSample extends AgentSample {
+  /** Set by who waits for the loop. */
+  onIdle: (idle: boolean) => void = () => undefined;
+  #busy = 0;
+
+  override generate(turn?: TurnSampling): Promise<Turn> {
+    return this.#watch(super.generate(turn));
+  }
+
+  override callTools(calls: ToolCall[]): Promise<StopReason | undefined> {
+    return this.#watch(super.callTools(calls));
+  }
+
+  override step(text: string): Promise<StopReason | undefined> {
+    return this.#watch(super.step(text));
+  }
+
+  async #watch<T>(work: Promise<T>): Promise<T> {
+    if (this.#busy++ === 0) this.onIdle(false);
+    try {
+      return await work;
+    } finally {
+      if (--this.#busy === 0) this.onIdle(true);
+    }
+  }
+}
+
+/**
+ * The loop's stop reason. Throws UserCodeError where the loop throws, returns none, leaves messages that are none, or does
+ * nothing for `limits.loopTimeoutMs`; and as it is what the engine threw. A loop that goes on after its sample was ended is
+ * left behind: its turns end at once.
+ * @param ended aborts when the sample has to end
+ */
+export async function runOwnLoop(
+  name: string,
+  loop: (sample: AgentSample) => Promise<StopReason>,
+  sample: WatchedSample,
+  { problem, limits }: AgentLoopInput,
+  ended: AbortSignal,
+): Promise<StopReason> {
+  const what = `The agent loop "${name}" of problem "${problem.id}"`;
+  const expected = `return one of ${STOP_REASONS.filter((reason) => reason !== 'error').join(', ')}`;
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  let stopWaiting = () => {};
+  try {
+    const leftBehind = new Promise<StopReason>((resolve, reject) => {
+      const { loopTimeoutMs: ms = LONGEST_TIMER_MS } = limits;
+      const tooLong = `${what} did neither generate, call tools nor end in ${ms / 1000} s (rollout.agent.timeoutS); ${expected}.`;
+      const end = () => reject(new UserCodeError('agent loop took too long', tooLong));
+      sample.onIdle = (idle) => {
+        if (ended.aborted) return; // the timer is then that of the last words
+        clearTimeout(timer);
+        if (idle) timer = setTimeout(end, Math.min(ms, LONGEST_TIMER_MS));
+      };
+      const giveUp = () => {
+        clearTimeout(timer);
+        timer = setTimeout(() => resolve(sample.endReason), LAST_WORDS_MS);
+      };
+      sample.onIdle(true);
+      stopWaiting = onAbort(ended, giveUp);
+      if (ended.aborted) giveUp();
+    });
+    const reason = await Promise.race([(async () => loop(sample))(), leftBehind]);
+    if (sample.failure) throw sample.failure.error;
+    if (!(STOP_REASONS as readonly unknown[]).includes(reason) || reason === 'error')
+      throw new UserCodeError('agent loop returned', `${what} returned ${JSON.stringify(reason)}; ${expected}.`);
+    checkMessages(what, sample.messages);
+    return reason;
+  } catch (error) {
+    if (sample.failure) throw sample.failure.error;
+    throw blame('agent loop', what, error, expected);
+  } finally {
+    clearTimeout(timer);
+    stopWaiting();
+    sample.onIdle = () => undefined;
+  }
+}
+
+/** Throws UserCodeError: rewards and reports read them. */
+function checkMessages(what: string, messages: readonly unknown[]): void {
+  const at = messages.findIndex((message) => !isMessage(message));
+  if (at < 0) return;
+  throw new UserCodeError(
+    'agent loop left a message',
+    `${what} left as message ${at + 1} of ${messages.length} what is none; put { role, content } with texts in both, or use sample.say().`,
+  );
+}

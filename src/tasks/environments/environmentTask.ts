@@ -1,0 +1,83 @@
+/** Which environment and tools a problem runs with, and a task whose reward is its environments' own. */
+
+import { InputError } from '../../errors.ts';
+import type { Problem } from '../problem.ts';
+import type { Task } from '../task.ts';
+import type { Tool } from '../tool.ts';
+import type { Environment } from './environment.ts';
+
+/** What a problem runs with: its environment, where its task has any, and the tools of both, or those of them that it names. */
+export interface ProblemParts {
+  tools: Tool[];
+  environment?: Environment;
+}
+
+/**
+ * Throws InputError where a problem names an environment or a tool that its task does not have, names none of several
+ * environments, or two of its tools have one name.
+ */
+export function partsOf(task: Pick<Task, 'name' | 'tools' | 'environments'>, problem: Problem): ProblemParts {
+  const environment = environmentOf(task, problem);
+  const own = task.tools ?? [];
+  const taken = environment ? [environment.name, ...environment.tools.map(({ name }) => name)] : [];
+  const twice = own.find(({ name }) => taken.includes(name));
+  if (environment && twice)
+    throw new InputError(
+      `Task "${task.name}" has a tool "${twice.name}", a name that its environment "${environment.name}" uses too; rename one of them.`,
+    );
+  const all = [...own, ...(environment?.tools ?? [])];
+  const tools = problem.tools === undefined ? all : chosenTools(task, problem, all);
+  return environment ? { tools, environment } : { tools };
+}
+
+function environmentOf({ name, environments = [] }: Pick<Task, 'name' | 'environments'>, problem: Problem) {
+  const { environment: wanted, id } = problem;
+  if (wanted === undefined && environments.length < 2) return environments[0];
+  const found = environments.find((environment) => environment.name === wanted);
+  if (found) return found;
+  const there = environments.length > 0 ? environments.map((environment) => environment.name).join(', ') : 'none';
+  const said = wanted === undefined ? 'names no environment' : `names the environment ${JSON.stringify(wanted)}`;
+  throw new InputError(`Problem "${id}" ${said}; the environments of task "${name}" are: ${there}.`);
+}
+
+function chosenTools({ name }: Pick<Task, 'name'>, { id, tools: wanted }: Problem, all: readonly Tool[]): Tool[] {
+  const there = all.length > 0 ? all.map((tool) => tool.name).join(', ') : 'none';
+  if (!Array.isArray(wanted))
+    throw new InputError(
+      `Problem "${id}" has the tools ${JSON.stringify(wanted)}; give a list of names. The tools of task "${name}" are: ${there}.`,
+    );
+  return wanted.map((tool: unknown) => {
+    const found = all.find((one) => one.name === tool);
+    if (found) return found;
+    throw new InputError(
+      `Problem "${id}" names the tool ${JSON.stringify(tool)}; the tools of task "${name}" are: ${there}.`,
+    );
+  });
+}
+
+type GivenTask = Omit<Task, 'reward' | 'environments'> & { environments: readonly [Environment, ...Environment[]] };
+
+/**
+ * A task whose reward is its environments' own: the outcome (`Environment.reward`) plus what tools and steps gave on the way.
+ * `turns` of the reward, for advEstimator turn_loo, holds what each turn gave, the outcome in the last. Without an outcome, acc
+ * is the score. A sample that was ended before its `reset` has no reward.
+ */
+export function environmentTask<T extends GivenTask>(task: T): T & Pick<Task, 'reward'> {
+  return {
+    ...task,
+    reward: async (sample) => {
+      const environment = environmentOf(task, sample.problem);
+      const { toolStates = {}, turnRewards = [] } = sample;
+      if (!environment || !Object.hasOwn(toolStates, environment.name)) return { score: NaN, acc: NaN };
+      const given = turnRewards.reduce((sum, reward) => sum + reward, 0);
+      if (!environment.reward) return { score: given, acc: given, turns: [...turnRewards] };
+      const outcome = await environment.reward(toolStates[environment.name], sample);
+      const reward = typeof outcome === 'number' ? { score: outcome, acc: outcome } : outcome;
+      // What is no reward at all is refused, by name, where every reward is checked.
+      if (typeof reward !== 'object' || reward === null || reward.turns !== undefined) return reward;
+      const last = turnRewards.length - 1;
+      const turns = turnRewards.map((step, turn) => (turn === last ? step + reward.score : step));
+      return { ...reward, score: reward.score + given, turns };
+    },
+  };
+}

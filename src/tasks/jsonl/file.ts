@@ -1,0 +1,127 @@
+/** Files of problems, one JSON object a line: read with the place of every fault, split, and drawn from. */
+
+import { InputError } from '../../errors.ts';
+import { hash, keyedRng, permutation } from '../random.ts';
+import type { Problem, Task } from '../task.ts';
+
+/** A JSONL text, and the name that errors call it by. */
+export interface JsonlFile {
+  /** Name in errors and ids. */
+  file: string;
+  /** One JSON object a line. */
+  text: string;
+}
+
+/** What a task is made of; several held-out files have the name of their set, and its metrics are `val-core/<name>/...`. */
+export interface JsonlFiles {
+  /** Training problems. */
+  train: JsonlFile;
+  /** Absent = the last eighth of the training file. */
+  val?: JsonlFile | readonly (JsonlFile & { name: string })[];
+}
+
+/** One line as an object, and where it stands: "train.jsonl, line 3". */
+export interface JsonlRow {
+  fields: Record<string, unknown>;
+  line: string;
+  where: string;
+}
+
+/** As `task` of a config names them. */
+export interface WrittenPaths {
+  path?: string | undefined;
+  valPath?: string | readonly string[] | Readonly<Record<string, string>> | undefined;
+}
+
+type ReadProblems<P extends Problem> = (file: JsonlFile) => P[];
+
+/** The rows of a JSONL text; blank lines are left out. Throws InputError that names the line of one that is no object. */
+export function readRows({ file, text }: JsonlFile): JsonlRow[] {
+  const lines = text.replace(/^\uFEFF/, '').split('\n');
+  const rows = lines.flatMap((line, i) => (line.trim() === '' ? [] : [readRow(line, `${file}, line ${i + 1}`)]));
+  if (rows.length === 0) throw new InputError(`${file} holds no problems; expected one JSON object a line.`);
+  return rows;
+}
+
+function readRow(line: string, where: string): JsonlRow {
+  let value: unknown;
+  try {
+    value = JSON.parse(line);
+  } catch (error) {
+    throw new InputError(`${where}: not valid JSON (${(error as Error).message}).`, { cause: error });
+  }
+  if (typeof value === 'object' && value !== null && !Array.isArray(value))
+    return { fields: value as Record<string, unknown>, line, where };
+  throw new InputError(`${where}: expected a JSON object, found ${line.trim().slice(0, 80)}.`);
+}
+
+/**
+ * The files of a config's `path` and `valPath`. Of several held-out files a set's name is its key, or the file's without its ending.
+ * Throws InputError.
+ */
+export async function readFiles(
+  { path, valPath }: WrittenPaths,
+  readText: (path: string) => Promise<string>,
+): Promise<JsonlFiles> {
+  if (path === undefined) throw new InputError('task.path is missing; set it to a JSONL file of problems.');
+  const open = async (file: string): Promise<JsonlFile> => ({ file, text: await readText(file) });
+  const train = await open(path);
+  if (valPath === undefined) return { train };
+  if (typeof valPath === 'string') return { train, val: await open(valPath) };
+  const named = isList(valPath) ? valPath.map((file) => [setName(file), file] as const) : Object.entries(valPath);
+  const twice = named.find(([name], i) => named.findIndex(([other]) => other === name) < i);
+  if (twice)
+    throw new InputError(
+      `task.valPath has two files named "${twice[0]}", which their metrics would share; name them: {first: ..., second: ...}.`,
+    );
+  return { train, val: await Promise.all(named.map(async ([name, file]) => ({ name, ...(await open(file)) }))) };
+}
+
+const isList = <T>(value: T | readonly T[] | object): value is readonly T[] => Array.isArray(value);
+const setName = (path: string): string => path.replace(/^.*[\\/]/s, '').replace(/(.)\.[^.]*$/s, '$1');
+
+/** Training and held-out problems of the files. Throws InputError, also where one problem cannot be both. */
+export function splitProblems<P extends Problem>(
+  { train, val }: JsonlFiles,
+  read: ReadProblems<P>,
+): { train: P[]; test: P[] } {
+  const all = read(train);
+  if (isList(val))
+    return { train: all, test: val.flatMap((set) => read(set).map((p) => ({ ...p, dataSource: set.name }))) };
+  if (val !== undefined) return { train: all, test: read(val) };
+  if (all.length < 2)
+    throw new InputError(
+      `${train.file} holds one problem, which cannot be held out as well; set task.valPath to another file.`,
+    );
+  const held = Math.ceil(all.length / 8);
+  return { train: all.slice(0, -held), test: all.slice(-held) };
+}
+
+/**
+ * Training problems in a fresh order each epoch, and the first `count` held-out problems (of each `dataSource`, where they have one).
+ * @param name keys the order
+ */
+export function drawnFrom<P extends Problem>(name: string, train: readonly P[], test: readonly P[]) {
+  let epoch = { key: '', order: [] as number[] };
+  const orderOf = (seed: number, number: number) => {
+    const key = `${seed}/${number}`;
+    if (epoch.key !== key)
+      epoch = { key, order: permutation(train.length, keyedRng(`${name}-epoch`, hash(seed, number))) };
+    return epoch.order;
+  };
+  return {
+    trainSize: train.length,
+    train: (index: number, seed: number): P =>
+      train[orderOf(seed, Math.floor(index / train.length))[index % train.length]],
+    heldOut: (count: number): P[] => firstOfEachSource(test, count),
+  } satisfies Partial<Task>;
+}
+
+function firstOfEachSource<P extends Problem>(problems: readonly P[], count: number): P[] {
+  const taken = new Map<string | undefined, number>();
+  return problems.filter(({ dataSource }) => {
+    const before = taken.get(dataSource) ?? 0;
+    taken.set(dataSource, before + 1);
+    return before < count;
+  });
+}

@@ -1,0 +1,38 @@
+/** The last number of a text, written in one way: what the reward `number` compares, digit by digit and never as a float. */
+
+const DIGITS = String.raw`(?:\d+(?:,\d+)*(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?`;
+/** A sign, a currency, digits with commas, a point and an exponent, and a denominator; not in a word such as "m2" or "CO2". */
+const NUMBER = new RegExp(
+  String.raw`((?:(?<![\w)\]])[-\u2212])?)(?<!\w)(?:[$\u20ac\u00a3\u00a5]([-\u2212]?))?(${DIGITS})(?:[/\u2044](${DIGITS}))?`,
+  'gu',
+);
+const FRACTION = /\\[dt]?frac\{([^{}]*)\}\{([^{}]*)\}/g;
+
+/** Beyond so many zeros a number is written with an exponent. */
+const MAX_ZEROS = 40;
+
+/**
+ * The last number of a text; null where there is none. Commas between digits and currency signs go, "3.50" is 3.5, "1e3" is 1000, U+2212 is a
+ * minus, units and "%" behind it are left aside. A fraction, a/b or \frac{a}{b}, stays one, not reduced.
+ */
+export function lastNumber(text: string): string | null {
+  const found = [...text.replace(FRACTION, '$1/$2').matchAll(NUMBER)].at(-1);
+  if (!found) return null;
+  const [, sign, innerSign = '', number, denominator] = found;
+  const value = plain(number) + (denominator === undefined ? '' : `/${plain(denominator)}`);
+  return sign + innerSign === '' || value === '0' ? value : `-${value}`;
+}
+
+/** Equal numbers are equal texts. */
+function plain(written: string): string {
+  const [mantissa, exponent = '0'] = written.replaceAll(',', '').toLowerCase().split('e');
+  const [whole, broken = ''] = mantissa.split('.');
+  const all = (whole + broken).replace(/^0+/, '');
+  const digits = all.replace(/0+$/, '');
+  if (digits === '') return '0';
+  const power = Number(exponent) - broken.length + (all.length - digits.length);
+  if (Math.abs(power) > MAX_ZEROS) return `${digits}e${power}`;
+  if (power >= 0) return digits + '0'.repeat(power);
+  const point = digits.length + power;
+  return point > 0 ? `${digits.slice(0, point)}.${digits.slice(point)}` : `0.${'0'.repeat(-point)}${digits}`;
+}

@@ -1,0 +1,159 @@
+/** Rows of anybody's data set as problems: TRL's `prompt` and `answer`, verl's `prompt` and `reward_model.ground_truth`, plain `messages`. */
+
+import { InputError } from '../../errors.ts';
+import type { Message, Problem } from '../task.ts';
+import { type JsonlFile, type JsonlRow, readRows } from './file.ts';
+
+/** Where the parts of a problem are in a row. */
+export interface JsonlFields {
+  /** Field of the prompt, with dots into objects; empty = `messages` or `prompt`. */
+  promptKey: string;
+  /** Field of the answer; empty = the first that is there of `answer`, `reward_model.ground_truth`, `ground_truth`, `solution`. */
+  answerKey: string;
+  /** System message in front of prompts that have none; empty = none, and the chat template may put its own. */
+  systemPrompt: string;
+}
+
+export const JSONL_FIELDS: Readonly<JsonlFields> = { promptKey: '', answerKey: '', systemPrompt: '' };
+
+const PROMPT_KEYS = ['messages', 'prompt'];
+const ANSWER_KEYS = ['answer', 'reward_model.ground_truth', 'ground_truth', 'solution'];
+/** The fields of a problem that are texts, each with the names it has in files. */
+const TEXTS = {
+  dataSource: ['data_source', 'dataSource'],
+  agentName: ['agent_name', 'agentName'],
+  role: ['role'],
+  template: ['template'],
+};
+const ROLES = ['system', 'user', 'assistant', 'tool'];
+
+/** A metric and a log line have it in their names. */
+const MAX_NAME = 200;
+
+/** Says why no response could be right by an answer, as the end of a sentence; undefined = one could. */
+type AnswerCheck = (answer: string) => string | undefined;
+
+/**
+ * Problems of a JSONL text. What a row has beside prompt, answer and names is kept on the problem as it is.
+ * Throws InputError that names the line.
+ * @param check absent = a row may have no answer, or one that is no text: it is then '' or JSON
+ */
+export function parseJsonl(file: JsonlFile, fields: JsonlFields, check?: AnswerCheck): Problem[] {
+  const seen = new Map<string, string>();
+  return readRows(file).map((row, i) => {
+    const problem = problemOf(row, fields, check, `${file.file}-${i}`);
+    const other = seen.get(problem.id);
+    if (other !== undefined)
+      throw fault(row, `the id "${problem.id}" is that of ${other} as well; give each line its own, or none`);
+    seen.set(problem.id, row.where.slice(file.file.length + 2));
+    return problem;
+  });
+}
+
+const fault = ({ where }: JsonlRow, what: string): InputError => new InputError(`${where}: ${what}.`);
+
+function problemOf(row: JsonlRow, keys: JsonlFields, check: AnswerCheck | undefined, id: string): Problem {
+  // An own field of that name would become the prototype of whatever a reward assigns the problem to.
+  if (Object.hasOwn(row.fields, '__proto__')) throw fault(row, 'a field is named "__proto__"; rename it');
+  const texts = Object.entries(TEXTS).map(([name, written]): [string, unknown] => [name, nameIn(row, written)]);
+  return {
+    ...Object.fromEntries([...Object.entries(row.fields), ...texts].filter(([, value]) => (value ?? null) !== null)),
+    id: idIn(row) ?? id,
+    messages: promptIn(row, keys),
+    answer: answerIn(row, keys.answerKey, check),
+  };
+}
+
+function idIn(row: JsonlRow): string | undefined {
+  const { id } = row.fields;
+  return Number.isSafeInteger(id) ? String(id) : nameIn(row, ['id']);
+}
+
+/** A short text on one line under the first of these names that the row has. */
+function nameIn(row: JsonlRow, names: readonly string[]): string | undefined {
+  const name = names.find((known) => valueAt(row.fields, known) !== undefined);
+  if (name === undefined) return undefined;
+  const value = row.fields[name];
+  if (typeof value === 'string' && value.trim() !== '' && value.length <= MAX_NAME && !/\p{Cc}/u.test(value))
+    return value;
+  const number = name === 'id' ? ' or a whole number' : '';
+  throw fault(row, `"${name}" is ${shown(value)}; allowed: a text of 1 to ${MAX_NAME} characters on one line${number}`);
+}
+
+function promptIn(row: JsonlRow, { promptKey, systemPrompt }: JsonlFields): Message[] {
+  const keys = promptKey === '' ? PROMPT_KEYS : [promptKey];
+  const [key, other] = keys.filter((known) => valueAt(row.fields, known) !== undefined);
+  if (key === undefined) throw absent(row, 'prompt', keys, 'promptKey');
+  if (other !== undefined)
+    throw fault(row, `both "${key}" and "${other}" are there; say which is the prompt: task.options.promptKey`);
+  const value = valueAt(row.fields, key);
+  const messages =
+    typeof value === 'string' ? [{ role: 'user' as const, content: value }] : messagesIn(row, key, value);
+  const last = messages[messages.length - 1];
+  if (last.role === 'assistant')
+    throw fault(row, `"${key}" ends with the assistant's message, which the model is to write; leave that one out`);
+  if (last.content.trim() === '') throw fault(row, `"${key}" ends in an empty text; write what the model is asked`);
+  if (systemPrompt === '' || messages[0].role === 'system') return messages;
+  return [{ role: 'system', content: systemPrompt }, ...messages];
+}
+
+function messagesIn(row: JsonlRow, key: string, value: unknown): Message[] {
+  if (!Array.isArray(value) || value.length === 0)
+    throw fault(row, `"${key}" is ${shown(value)}; allowed: a text, or messages: [{"role": "user", "content": "..."}]`);
+  return value.map((message: unknown, i) => {
+    const wrong = (what: string) => fault(row, `message ${i + 1} of "${key}" ${what}`);
+    if (typeof message !== 'object' || message === null) throw wrong(`is ${shown(message)}; allowed: {role, content}`);
+    const { role, content, tool_calls: calls } = message as Record<string, unknown>;
+    if (!isRole(role)) throw wrong(`has the role ${shown(role)}; allowed: ${ROLES.join(', ')}`);
+    if (typeof content !== 'string') throw wrong(`has the content ${shown(content)}; allowed: a text`);
+    if (Array.isArray(calls) && calls.length > 0)
+      throw wrong('has tool_calls, which are not read; write the call into its content as the chat template would');
+    return { role, content };
+  });
+}
+
+const isRole = (role: unknown): role is Message['role'] => ROLES.includes(role as string);
+
+function answerIn(row: JsonlRow, answerKey: string, check: AnswerCheck | undefined): string {
+  const keys = answerKey === '' ? ANSWER_KEYS : [answerKey];
+  const key = keys.find((known) => valueAt(row.fields, known) !== undefined);
+  if (key === undefined) {
+    if (check) throw absent(row, 'answer', keys, 'answerKey');
+    return '';
+  }
+  const value = valueAt(row.fields, key);
+  const wrong = (why: string) => fault(row, `the answer "${key}" is ${shown(value)}, ${why}`);
+  if (Number.isInteger(value) && !Number.isSafeInteger(value))
+    throw wrong('a number that JSON does not keep exactly; write it as a text, in quotes');
+  const text = typeof value === 'string' ? value : JSON.stringify(value);
+  if (!check) return text;
+  if (typeof value !== 'string' && typeof value !== 'number') throw wrong('but must be a text or a number');
+  if (text.trim() === '') throw wrong('which has no text; write what the model should answer');
+  const unfit = check(text);
+  if (unfit !== undefined) throw wrong(unfit);
+  return text;
+}
+
+const absent = (row: JsonlRow, what: string, keys: readonly string[], option: string): InputError =>
+  fault(
+    row,
+    `it has no ${what}: expected ${keys.map((key) => `"${key}"`).join(' or ')}, found ${
+      Object.keys(row.fields)
+        .slice(0, 8)
+        .map((key) => shown(key))
+        .join(', ') || 'no field'
+    } (task.options.${option} names another)`,
+  );
+
+/** The field of that name, or the one that its dots lead to; null counts as absent, as data sets have it. */
+function valueAt(fields: Record<string, unknown>, key: string): unknown {
+  if (Object.hasOwn(fields, key)) return fields[key] ?? undefined;
+  let value: unknown = fields;
+  for (const part of key.split('.')) {
+    if (typeof value !== 'object' || value === null || !Object.hasOwn(value, part)) return undefined;
+    value = (value as Record<string, unknown>)[part];
+  }
+  return value ?? undefined;
+}
+
+const shown = (value: unknown): string => (JSON.stringify(value) ?? 'absent').slice(0, 60);

@@ -1,0 +1,81 @@
+/** `jsonl`: a task without code. Problems are the lines of a file, the reward is one of a few comparisons with their answers. */
+
+import { InputError } from '../../errors.ts';
+import { readOptions } from '../checkOptions.ts';
+import type { Reward, ScoredSample, SyncTask } from '../task.ts';
+import { drawnFrom, type JsonlFiles, splitProblems } from './file.ts';
+import { JSONL_FIELDS, type JsonlFields, parseJsonl } from './problems.ts';
+import {
+  checkTaken,
+  comparisonOf,
+  JSONL_REWARD_OPTIONS,
+  JSONL_REWARDS,
+  type JsonlRewardName,
+  type JsonlRewardOptions,
+} from './reward.ts';
+
+/** A sample's score, which counts as its `acc` too, or a whole Reward; null or NaN = none: the sample is not trained on. */
+export type JsonlReward = (sample: ScoredSample) => number | null | Reward | Promise<number | null | Reward>;
+
+/** How problems are read and answers compared; see docs/tasks.md. */
+export interface JsonlOptions extends JsonlFields, JsonlRewardOptions {
+  /**
+   * exact = response and answer are the same text, spaces around them aside; contains = the answer is somewhere in the response; number = the last
+   * number of each is the same; regex = what `pattern` finds last in the response is the answer. A function may give any score. Default exact.
+   */
+  reward: JsonlRewardName | JsonlReward;
+}
+
+/**
+ * The task of JSONL texts: training problems in a fresh order each epoch, held-out ones in the order of their file.
+ *
+ *   const text = await (await fetch('train.jsonl')).text();
+ *   const task = jsonlTask({ train: { file: 'train.jsonl', text } }, { reward: 'number' });
+ *
+ * Throws InputError that names file and line of what does not fit, and for an option without effect.
+ */
+export function jsonlTask(files: JsonlFiles, options: Partial<JsonlOptions> = {}): SyncTask {
+  const { reward = 'exact', ...rest } = options;
+  const told = { ...JSONL_FIELDS, ...JSONL_REWARD_OPTIONS, ...rest };
+  if (typeof reward === 'function') {
+    checkTaken('own', told);
+    const { train, test } = splitProblems(files, (file) => parseJsonl(file, told));
+    return {
+      name: 'jsonl',
+      ...drawnFrom('jsonl', train, test),
+      reward: async (sample) => scored(await reward(sample)),
+    };
+  }
+  if (!JSONL_REWARDS.includes(reward))
+    throw new InputError(`task.options.reward is "${reward as string}"; allowed: ${JSONL_REWARDS.join(', ')}, module.`);
+  const { unfit, reward: compare } = comparisonOf(reward, told);
+  const { train, test } = splitProblems(files, (file) => parseJsonl(file, told, unfit));
+  return {
+    name: 'jsonl',
+    ...drawnFrom('jsonl', train, test),
+    reward: ({ response, problem }) => compare(response, problem.answer),
+  };
+}
+
+/** What a config may write; `module` names the file of a reward of one's own. */
+const WRITTEN = { reward: 'exact', module: '', ...JSONL_FIELDS, ...JSONL_REWARD_OPTIONS };
+
+/** `task.options` of a config; `module` is there exactly where the reward is one. Throws InputError. */
+export function jsonlOptions(
+  written: Readonly<Record<string, string | number | boolean>>,
+): Partial<Omit<JsonlOptions, 'reward'> & { reward: JsonlRewardName }> & { module?: string } {
+  const { reward = WRITTEN.reward, module = '', ...options } = readOptions(written, WRITTEN);
+  if (reward === 'module') {
+    if (module !== '') return { ...options, module };
+    throw new InputError('task.options.module is missing; the reward "module" is the default function of that file.');
+  }
+  if (module !== '')
+    throw new InputError(`task.options.module is for the reward "module", and not for "${reward}"; leave one out.`);
+  return { ...options, reward: reward as JsonlRewardName };
+}
+
+/** What is no number is left to the check of all rewards, which says what was expected. */
+export function scored(given: number | null | Reward): Reward {
+  const score = given === null ? NaN : given;
+  return typeof score === 'number' ? { score, acc: score } : score;
+}

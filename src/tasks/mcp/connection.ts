@@ -1,0 +1,148 @@
+/** Opens a connection to an MCP server by the official SDK, which is loaded here. */
+
+import type { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
+import type { jsonSchemaValidator, JsonSchemaValidatorResult } from '@modelcontextprotocol/sdk/validation/types.js';
+import { describe, InputError } from '../../errors.ts';
+import { HttpRequests } from './http.ts';
+import { ProcessTransport } from './stdio.ts';
+import type { McpServer, McpStats } from './types.ts';
+
+export interface Connection {
+  client: Client;
+  /** Set when the connection is over, however that came. */
+  isClosed: boolean;
+  /** The end of what the server's process wrote to its error output. */
+  stderr(): string;
+  close(): Promise<void>;
+}
+
+interface ConnectionOptions {
+  headers: Readonly<Record<string, string>>;
+  timeoutMs: number;
+  stats: McpStats;
+}
+
+/** Throws InputError where the SDK is not installed. */
+export async function loadSdk() {
+  try {
+    const [client, types] = await Promise.all([
+      import('@modelcontextprotocol/sdk/client/index.js'),
+      import('@modelcontextprotocol/sdk/types.js'),
+    ]);
+    return { ...client, ...types };
+  } catch (error) {
+    throw new InputError(
+      `MCP tools need the package @modelcontextprotocol/sdk, which is not there (${describe(error).split('\n')[0]}); ` +
+        'install it with "npm install @modelcontextprotocol/sdk".',
+    );
+  }
+}
+
+/** The SDK's default compiles schemas to code, which pages forbid; outputs are not checked. */
+const NO_VALIDATOR: jsonSchemaValidator = {
+  getValidator<T>() {
+    return (data): JsonSchemaValidatorResult<T> => ({ valid: true, data: data as T, errorMessage: undefined });
+  },
+};
+
+/** A URL that speaks no Streamable HTTP is tried as an SSE server, as the specification has it. Throws what the SDK throws. */
+export async function openConnection(server: McpServer, options: ConnectionOptions): Promise<Connection> {
+  if (!(server instanceof URL)) return connect(new ProcessTransport(server), options);
+  try {
+    return await connectStreamable(server, options);
+  } catch (error) {
+    if (![400, 404, 405].includes(statusOf(error) ?? 0)) throw error;
+    const { SSEClientTransport } = await import('@modelcontextprotocol/sdk/client/sse.js');
+    const sse = new SSEClientTransport(server, { requestInit: { headers: { ...options.headers } } });
+    return await connect(sse, options, sse).catch(() => {
+      throw error;
+    });
+  }
+}
+
+async function connectStreamable(url: URL, options: ConnectionOptions): Promise<Connection> {
+  const { StreamableHTTPClientTransport } = await import('@modelcontextprotocol/sdk/client/streamableHttp.js');
+  const requests = new HttpRequests((id) =>
+    transport.onmessage?.({ jsonrpc: '2.0', id, error: { code: -32000, message: 'Connection closed' } }),
+  );
+  const { headers } = options;
+  const transport = new StreamableHTTPClientTransport(url, { requestInit: { headers }, fetch: requests.fetch });
+  transport.onmessage = (message) => {
+    if ('id' in message && message.id !== undefined && !('method' in message)) requests.answered(message.id);
+  };
+  transport.onerror = ({ message }) => {
+    if (/^Maximum reconnection attempts/.test(message)) requests.giveUpResuming();
+  };
+  const connection = await connect(transport, options);
+  const { close } = connection;
+  // The server may free the session at once.
+  connection.close = async () => {
+    const ended = transport.terminateSession().catch(() => {});
+    await withTimer(ended, END_SESSION_MS);
+    await close();
+  };
+  return connection;
+}
+
+const END_SESSION_MS = 2000;
+
+async function withTimer(work: Promise<unknown>, ms: number): Promise<void> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  await Promise.race([work, new Promise((resolve) => (timer = setTimeout(resolve, ms)))]);
+  clearTimeout(timer);
+}
+
+/** @param oneStream a transport whose one stream carries all answers: a fault of it is the end */
+async function connect(
+  transport: Transport,
+  { timeoutMs, stats }: ConnectionOptions,
+  oneStream?: { close(): Promise<void> },
+): Promise<Connection> {
+  const { Client, McpError, ErrorCode } = await loadSdk();
+  const client = new Client({ name: 'webgrpo', version: '0' }, { jsonSchemaValidator: NO_VALIDATOR });
+  const connection: Connection = {
+    client,
+    isClosed: false,
+    stderr: () => (transport instanceof ProcessTransport ? transport.stderr : ''),
+    close: () => transport.close(),
+  };
+  let isOpen = false;
+  client.onclose = () => (connection.isClosed = true);
+  client.onerror = () => {
+    if (isOpen && oneStream) void oneStream.close();
+    else stats.badMessages++;
+  };
+  client.fallbackNotificationHandler = ({ method }) => {
+    if (method === 'notifications/tools/list_changed') stats.listChanged++;
+    return Promise.resolve();
+  };
+  client.fallbackRequestHandler = ({ method }) => {
+    stats.refusedRequests++;
+    throw new McpError(ErrorCode.MethodNotFound, `this client does not offer ${method}`);
+  };
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const late = new Promise<never>((_, reject) => {
+    // An SSE stream may stay open without ever naming its endpoint.
+    timer = setTimeout(() => reject(new TimeLimit(`it did not answer in ${timeoutMs / 1000} s`)), timeoutMs);
+  });
+  try {
+    await Promise.race([client.connect(transport, { timeout: 2 ** 31 - 1 }), late]);
+  } catch (error) {
+    await transport.close().catch(() => {});
+    throw error;
+  } finally {
+    clearTimeout(timer);
+  }
+  isOpen = true;
+  stats.connections++;
+  return connection;
+}
+
+export class TimeLimit extends Error {}
+
+/** The HTTP status that an error of the SDK tells of. */
+export function statusOf(error: unknown): number | undefined {
+  const { code } = (error ?? {}) as { code?: unknown };
+  return typeof code === 'number' && code >= 100 && code < 600 ? code : undefined;
+}

@@ -1,0 +1,170 @@
+/** A task module in a sandbox's worker, from outside: loaded with its imports, called one function at a time, started anew when it hangs. */
+
+import { describe, InputError } from '../../errors.ts';
+import { hash } from '../random.ts';
+import { type Guest, startGuest } from '../tools/sandbox.ts';
+import {
+  type GuestFailure,
+  type ModuleCall,
+  type ModuleLoad,
+  type SandboxRequest,
+  VALUE,
+} from '../tools/sandboxProgram.ts';
+import { limiter } from '../tools/search.ts';
+import { decodePlain, encodePlain } from './plain.ts';
+import { SOURCE_LIMITS } from './source.ts';
+
+const LOAD_MS = 10_000;
+const MEMORY_BYTES = 128 * 2 ** 20;
+
+export interface ModuleSource {
+  /** Address of the module, with a scheme. */
+  entry: string;
+  /** It may import what starts so, and nothing else. */
+  root: string;
+  /** The text at an address. Throws InputError. */
+  read(address: string): Promise<string>;
+}
+
+/** A call that failed inside; `message` and `stack` are the module's. */
+export class GuestError extends Error {
+  override name = 'GuestError';
+  readonly kind: GuestFailure['kind'];
+  /** " (at reward (https://...:3:7))", or nothing. */
+  readonly place: string;
+  /** Every frame, as the sandbox prints it. */
+  readonly trace: string;
+
+  constructor({ kind, message, stack = '' }: GuestFailure, root: string) {
+    super(message);
+    this.kind = kind;
+    this.trace = stack;
+    const line = stack.split('\n').find((frame) => frame.includes(root));
+    this.place = line === undefined ? '' : ` (${line.trim()})`;
+    this.stack = `${this.name}: ${message}${line === undefined ? '' : `\n    ${line.trim()}`}`;
+  }
+}
+
+type Output = { value?: unknown; missing?: string[]; error?: GuestFailure };
+
+export class SandboxedModule {
+  /** Workers started so far. */
+  started = 0;
+  readonly #source: ModuleSource;
+  readonly #options: string;
+  readonly #texts = new Map<string, string>();
+  readonly #oneAtATime = limiter(1);
+  #guest: Guest | undefined;
+  #isClosed = false;
+
+  constructor(source: ModuleSource, options: Readonly<Record<string, unknown>>) {
+    this.#source = source;
+    this.#options = encodePlain(options);
+  }
+
+  /** Texts by address, of the module and all that it imports; complete once `open` has resolved. */
+  get texts(): ReadonlyMap<string, string> {
+    return this.#texts;
+  }
+
+  /** Loads the module in a new worker, its imports with it. Returns what the task says of itself. Throws InputError. */
+  open(): Promise<unknown> {
+    return this.#oneAtATime(async () => {
+      try {
+        return await this.#load();
+      } catch (error) {
+        this.#end();
+        if (!(error instanceof GuestError)) throw error;
+        throw new InputError(`The task module ${this.#source.entry} does not load: ${error.message}${error.place}.`, {
+          cause: error,
+        });
+      }
+    });
+  }
+
+  /**
+   * What a function of the task returns, as plain data. Throws GuestError; where it ran too long or broke its worker, the next
+   * call finds the module loaded anew.
+   * @param again is run in a worker that was started anew, before the call
+   */
+  call(call: string, args: readonly unknown[], timeMs: number, again?: [string, unknown[]]): Promise<unknown> {
+    return this.#oneAtATime(async () => {
+      if (!this.#guest) {
+        await this.#load();
+        if (again) await this.#ask(request(again[0], again[1], timeMs));
+      }
+      return this.#ask(request(call, args, timeMs));
+    });
+  }
+
+  /** Ends the worker, and what is asked of it; it is not started again. */
+  close(): void {
+    this.#isClosed = true;
+    this.#end();
+  }
+
+  async #load(): Promise<unknown> {
+    const { entry, root, read } = this.#source;
+    if (this.#isClosed) throw new InputError(`The task module ${entry} was closed.`);
+    if (!this.#texts.has(entry)) this.#texts.set(entry, await read(entry));
+    this.#guest ??= await this.#start();
+    const load = { entry, root, options: this.#options, timeMs: LOAD_MS, memoryBytes: MEMORY_BYTES };
+    for (;;) {
+      const sources = Object.fromEntries(this.#texts);
+      const { missing, value } = await this.#answer({ ...load, sources } satisfies ModuleLoad);
+      if (!missing) return value;
+      const [files, bytes] = [this.#texts.size + missing.length, [...this.#texts.values()].join('').length];
+      if (files > SOURCE_LIMITS.files || bytes > SOURCE_LIMITS.bytes)
+        throw new InputError(
+          `The task module ${entry} imports too much: ${files} files, ${bytes} characters; at most ${SOURCE_LIMITS.files} files ` +
+            `and ${SOURCE_LIMITS.bytes} characters.`,
+        );
+      const texts = await Promise.all(missing.map((address) => read(address)));
+      missing.forEach((address, i) => this.#texts.set(address, texts[i]));
+    }
+  }
+
+  async #start(): Promise<Guest> {
+    this.started++;
+    const guest = await startGuest();
+    if (this.#isClosed) guest.end();
+    return guest;
+  }
+
+  async #ask(call: ModuleCall): Promise<unknown> {
+    return (await this.#answer(call)).value;
+  }
+
+  async #answer(request: SandboxRequest): Promise<Output> {
+    const { root } = this.#source;
+    const { output, broken } = await this.#guest!.run(request);
+    if (output === undefined) {
+      this.#end();
+      throw new GuestError({ kind: 'time', message: broken }, root);
+    }
+    if (output.startsWith(VALUE)) return { value: this.#decoded(output.slice(VALUE.length)) };
+    const answer = JSON.parse(output) as Output;
+    if (!answer.error) return answer;
+    if (answer.error.kind === 'time' || /out of memory/.test(answer.error.message)) this.#end();
+    throw new GuestError(answer.error, root);
+  }
+
+  #decoded(text: string): unknown {
+    try {
+      return decodePlain(text);
+    } catch (error) {
+      throw new GuestError({ kind: 'result', message: describe(error) }, this.#source.root);
+    }
+  }
+
+  #end(): void {
+    this.#guest?.end();
+    this.#guest = undefined;
+  }
+}
+
+/** Chance in a call follows from what is called with what, so that it is the same in whatever order calls come. */
+function request(call: string, args: readonly unknown[], timeMs: number): ModuleCall {
+  const text = encodePlain(args);
+  return { call, args: text, timeMs, seed: hash(call, text) };
+}

@@ -1,0 +1,92 @@
+/** Texts of task modules: fetched from their server under limits, or read by whoever opens a file. */
+
+import { describe, InputError } from '../../errors.ts';
+import { isLoopback } from '../../model/checkpoint/loopback.ts';
+
+/** What a module may come to: more than any task needs. */
+export interface SourceLimits {
+  /** Bytes of one file. */
+  fileBytes: number;
+  /** Bytes of all. */
+  bytes: number;
+  files: number;
+  /** For one file's answer, its body included. */
+  timeoutMs: number;
+}
+
+export const SOURCE_LIMITS: SourceLimits = { fileBytes: 1_000_000, bytes: 4_000_000, files: 64, timeoutMs: 30_000 };
+
+/** True for an address with a scheme: https://..., http://... and what is refused. */
+export const isUrl = (address: string): boolean =>
+  /^[a-z][a-z\d+.-]*:\/\//i.test(address) || address.startsWith('data:');
+
+/** The address as a URL. Throws InputError unless it is https, or http of this machine. */
+export function moduleUrl(address: string): URL {
+  const url = URL.canParse(address) ? new URL(address) : undefined;
+  const isOpen = url?.username === '' && url.password === '';
+  if (url && isOpen && (url.protocol === 'https:' || (url.protocol === 'http:' && isLoopback(url.hostname))))
+    return url;
+  throw new InputError(
+    `task.module is "${shown(address)}"; an address is https://..., without a name or password in it, or http:// of this machine.`,
+  );
+}
+
+const shown = (address: string): string => address.replace(/\/\/[^/@]*@/, '//...@').slice(0, 200);
+
+/** The text of a module at an address. No redirects, no cookies, no referrer. Throws InputError saying what came instead. */
+export async function fetchSource(address: string, limits: SourceLimits = SOURCE_LIMITS): Promise<string> {
+  moduleUrl(address);
+  const refuse = (what: string) => new InputError(`The task module ${shown(address)} ${what}.`);
+  const ending = new AbortController();
+  const timer = setTimeout(() => ending.abort(), limits.timeoutMs);
+  try {
+    const { signal } = ending;
+    const settings = { redirect: 'manual', credentials: 'omit', referrerPolicy: 'no-referrer', signal } as const;
+    const response = await fetch(address, settings);
+    return await readModule(response, limits.fileBytes, refuse);
+  } catch (error) {
+    if (error instanceof InputError) throw error;
+    if (ending.signal.aborted) throw refuse(`did not come in ${limits.timeoutMs / 1000} s`);
+    const { cause } = error as { cause?: unknown };
+    const why = cause === undefined ? describe(error) : `${describe(error)}: ${describe(cause)}`;
+    const inPage = typeof document === 'undefined' ? '' : '; its server has to allow other sites to read it (CORS)';
+    throw refuse(`could not be fetched (${why})${inPage}`);
+  } finally {
+    clearTimeout(timer);
+    ending.abort(); // what is left of the body is not read
+  }
+}
+
+async function readModule(response: Response, most: number, refuse: (what: string) => InputError): Promise<string> {
+  if (response.type === 'opaqueredirect' || (response.status >= 300 && response.status < 400)) {
+    const to = response.headers.get('location');
+    throw refuse(`redirects${to === null ? '' : ` to ${to.slice(0, 200)}`}; give the address that it leads to`);
+  }
+  if (!response.ok) throw refuse(`is not there: its server answered ${response.status}`);
+  const type = response.headers.get('content-type')?.split(';')[0].trim() ?? '';
+  if (!/^($|text\/plain$|(text|application)\/(x-)?(java|ecma)script$)/i.test(type))
+    throw refuse(`is ${type}; a module is sent as text/javascript or text/plain`);
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  for (const reader = response.body!.getReader(); ;) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    bytes += value.length;
+    if (bytes > most) throw refuse(`is larger than ${most} bytes`);
+    chunks.push(value);
+  }
+  const whole = new Uint8Array(bytes);
+  chunks.reduce((at, chunk) => (whole.set(chunk, at), at + chunk.length), 0);
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(whole);
+  } catch {
+    throw refuse('is no text in UTF-8');
+  }
+}
+
+/** SHA-256 of a module with all that it imports, in hexadecimal. */
+export async function sha256Of(sources: ReadonlyMap<string, string>): Promise<string> {
+  const text = JSON.stringify([...sources].sort(([a], [b]) => (a < b ? -1 : 1)));
+  const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(text));
+  return Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, '0')).join('');
+}

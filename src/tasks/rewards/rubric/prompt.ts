@@ -1,0 +1,93 @@
+/** What a rubric's judge reads of a sample: chat prompts as tokens, and its possible replies behind them. */
+
+import type { SequenceGroup } from '../../../model/packing.ts';
+import type { ChatTokenizer } from '../../../model/tokenizer/chat.ts';
+import type { ScoredSample } from '../../task.ts';
+import { fillTemplate, question } from '../judgePrompt.ts';
+import type { Criterion, Rubric } from './parse.ts';
+
+/** Criteria of one sample, laid out for a model that adds up log-probs. */
+export interface JudgedSample {
+  criteria: readonly Criterion[];
+  groups: SequenceGroup[];
+  /** [criteria][choices] where each choice's log-prob will be: group and sample of `groups`. */
+  places: { group: number; sample: number }[][];
+}
+
+/** No vocabulary has a token of more characters; only what may be short enough is encoded. */
+const LONGEST_TOKEN = 128;
+
+/**
+ * Prompts and replies of the criteria that are for the sample; a number = so many tokens or more the longest of them has,
+ * which is over `maxLength`. The prompt is a user's message, and each reply ends with the end-of-turn token.
+ */
+export function judgedSample(
+  { prompt, criteria: all }: Rubric,
+  sample: ScoredSample,
+  tokenizer: ChatTokenizer,
+  maxLength: number,
+): JudgedSample | number {
+  const { dataSource = '' } = sample.problem;
+  const criteria = all.filter(({ when }) => !when || when.dataSource.includes(dataSource));
+  const texts = { question: question(sample), response: sample.response, answer: sample.problem.answer };
+  const length = Object.entries(texts).reduce(
+    (sum, [name, { length: n }]) => sum + (prompt.includes(`{${name}}`) ? n : 0),
+    0,
+  );
+  if (length > LONGEST_TOKEN * maxLength) return Math.ceil(length / LONGEST_TOKEN);
+  const quoted = Object.fromEntries(Object.entries(texts).map(([name, text]) => [name, quote(text)]));
+  const asked: { ids: Uint32Array; replies: Uint32Array[] }[] = [];
+  for (const { description, choices } of criteria) {
+    const names = Object.keys(choices);
+    const values = { ...quoted, criterion: description, choices: names.join(', ') };
+    const ids = tokenizer.encodeChat([{ role: 'user', content: fillTemplate(prompt, values) }]);
+    const replies = names.map((name) => Uint32Array.of(...tokenizer.encodePlain(name), tokenizer.eosTokenIds[0]));
+    const longest = ids.length + Math.max(...replies.map((reply) => reply.length));
+    if (longest > maxLength) return longest;
+    asked.push({ ids, replies });
+  }
+  return { criteria, ...laidOut(asked) };
+}
+
+/**
+ * Quoted as in a mail, line by line: no line of a text from outside can then be taken for one of the prompt's own, whatever
+ * the prompt is. Every character that some reader breaks a line at counts.
+ */
+const quote = (text: string): string =>
+  text
+    .split(/\r\n|[\n\v\f\r\u0085\u2028\u2029]/)
+    .map((line) => `> ${line}`)
+    .join('\n');
+
+/**
+ * Shares what prompts have in common, in the way that takes fewer rows: what all criteria begin with once, with the rest of a
+ * prompt before each of its replies; or each prompt once, with its replies behind it.
+ */
+function laidOut(asked: readonly { ids: Uint32Array; replies: Uint32Array[] }[]): Omit<JudgedSample, 'criteria'> {
+  if (asked.length === 0) return { groups: [], places: [] };
+  const common = commonLength(asked.map(({ ids }) => ids));
+  const repeated = asked.reduce((sum, { ids, replies }) => sum + replies.length * (ids.length - common), common);
+  const apart = asked.reduce((sum, { ids }) => sum + ids.length, 0);
+  if (apart <= repeated)
+    return {
+      groups: asked.map(({ ids, replies }) => ({ prompt: ids, samples: replies.map((reply) => scored([], reply)) })),
+      places: asked.map(({ replies }, group) => replies.map((_, sample) => ({ group, sample }))),
+    };
+  let next = 0;
+  const samples = asked.flatMap(({ ids, replies }) => replies.map((reply) => scored(ids.subarray(common), reply)));
+  const places = asked.map(({ replies }) => replies.map(() => ({ group: 0, sample: next++ })));
+  return { groups: [{ prompt: asked[0].ids.slice(0, common), samples }], places };
+}
+
+/** The reply alone is predicted. */
+function scored(before: ArrayLike<number>, reply: Uint32Array): SequenceGroup['samples'][number] {
+  const tokens = new Uint32Array(before.length + reply.length);
+  tokens.set(before);
+  tokens.set(reply, before.length);
+  return { tokens, mask: new Uint8Array(tokens.length).fill(1, before.length) };
+}
+
+function commonLength([first, ...others]: readonly Uint32Array[]): number {
+  const differs = others.map((ids) => first.findIndex((id, t) => ids[t] !== id)).filter((t) => t >= 0);
+  return Math.min(first.length, ...differs);
+}

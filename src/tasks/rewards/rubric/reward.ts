@@ -1,0 +1,131 @@
+/** The reward of a rubric: each criterion's score by the probability of its verdicts. */
+
+import { InputError } from '../../../errors.ts';
+import type { Reward, ScoredSample, Task } from '../../task.ts';
+import { batched, type RubricJudge } from './judge.ts';
+import { parseRubric, type Criterion, type RubricInput } from './parse.ts';
+import { judgedSample, type JudgedSample } from './prompt.ts';
+
+/** Limits of a rubric's judge, and what its scores are added to. */
+export interface RubricOptions {
+  /** The judge, or a function that opens it at the first sample; see engineJudge and transformersJudge. */
+  judge: RubricJudge | (() => Promise<RubricJudge>);
+  /** Tokens of the longest prompt with its reply; a sample that has more is not judged and has no reward. Default 512. */
+  maxPromptLength?: number;
+  /** Samples in one call of the judge. Default 16. */
+  maxNumSeqs?: number;
+  /** A rule that scores beside the rubric, such as a task's own reward; absent = the rubric alone, with acc NaN. */
+  rule?: Task['reward'];
+  /** Weight of the rule's score. Default 1. */
+  ruleWeight?: number;
+}
+
+/** A criterion as it was decided. */
+export interface Verdict {
+  /** sum over choices of probability x worth, from 0 to 1. */
+  score: number;
+  /** The likeliest choice and its probability. */
+  choice: string;
+  probability: number;
+  /** The probability that the judge, not forced, would reply with one of the choices and nothing else. */
+  mass: number;
+}
+
+/**
+ * A task's `reward` by a rubric:
+ *
+ *   reward = ruleWeight * rule + sum over criteria of weight * score
+ *   score  = sum over choices of p(choice) * worth
+ *   p(choice) = exp(l(choice)) / sum over the criterion's choices of exp(l)
+ *   l(choice) = sum over the reply's tokens, its end-of-turn token among them, of log p(token | prompt, tokens before)
+ *
+ * `extra` has each score under its criterion's name, the verdict as a text beside it (`<name>_verdict`), and `rubric_mass`;
+ * `weights` has the weights, for gdpo. A criterion that is not for a sample is left out; a sample whose prompt is too long has
+ * no reward. Throws InputError for a rubric that cannot be read; the reward rejects with what the judge throws.
+ */
+export function rubricReward(
+  rubric: RubricInput,
+  { judge, maxPromptLength = 512, maxNumSeqs = 16, rule, ruleWeight = 1 }: RubricOptions,
+): Task['reward'] {
+  const parsed = parseRubric(rubric);
+  let opened: Promise<RubricJudge> | undefined;
+  const open = () => (opened ??= typeof judge === 'function' ? judge() : Promise.resolve(judge));
+  const decide = batched(maxNumSeqs, async (items: JudgedSample[]) => {
+    const sums = await (await open()).logProbs(items.flatMap(({ groups }) => groups));
+    let first = 0;
+    return items.map(({ criteria, groups, places }) => {
+      const from = first;
+      first += groups.length;
+      return criteria.map((criterion, i) =>
+        verdictOf(
+          criterion,
+          places[i].map(({ group, sample }) => sums[from + group][sample]),
+        ),
+      );
+    });
+  });
+  const judged = async (sample: ScoredSample): Promise<Reward> => {
+    const asked = judgedSample(parsed, sample, (await open()).tokenizer, maxPromptLength);
+    if (typeof asked === 'number') return notJudged(asked, maxPromptLength);
+    const { criteria } = asked;
+    return rewardOf(criteria, criteria.length === 0 ? [] : await decide(asked));
+  };
+  if (!rule) return judged;
+  return async (sample) => {
+    const [base, added] = await Promise.all([rule(sample), judged(sample)]);
+    return sumOf(base, ruleWeight, added);
+  };
+}
+
+/** @param logProbs of the choices, in their order */
+function verdictOf({ choices }: Criterion, logProbs: readonly number[]): Verdict {
+  const most = Math.max(...logProbs);
+  const shares = logProbs.map((logp) => Math.exp(logp - most));
+  const total = shares.reduce((sum, share) => sum + share, 0);
+  const score = Object.values(choices).reduce((sum, worth, k) => sum + (worth * shares[k]) / total, 0);
+  const likeliest = logProbs.indexOf(most);
+  const mass = Math.min(
+    1,
+    logProbs.reduce((sum, logp) => sum + Math.exp(logp), 0),
+  );
+  return { score, choice: Object.keys(choices)[likeliest], probability: 1 / total, mass };
+}
+
+function rewardOf(criteria: readonly Criterion[], verdicts: readonly Verdict[]): Reward {
+  const extra: Record<string, number | string> = {};
+  criteria.forEach(({ name }, i) => {
+    const { score, choice, probability, mass } = verdicts[i];
+    extra[name] = score;
+    extra[`${name}_verdict`] = `${choice} ${probability.toFixed(3)} (mass ${mass.toPrecision(2)})`;
+  });
+  if (verdicts.length > 0) extra['rubric_mass'] = verdicts.reduce((sum, { mass }) => sum + mass, 0) / verdicts.length;
+  const score = criteria.reduce((sum, { weight }, i) => sum + weight * verdicts[i].score, 0);
+  return { score, acc: NaN, extra, weights: Object.fromEntries(criteria.map(({ name, weight }) => [name, weight])) };
+}
+
+/** A sample that could grow out of being judged would escape criteria of negative weight, so it has no reward at all. */
+const notJudged = (length: number, most: number): Reward => ({
+  score: NaN,
+  acc: NaN,
+  extra: { rubric: `not judged: the prompt has ${length} tokens or more, over reward.judge.maxPromptLength ${most}` },
+});
+
+/** The rule's outcome and named numbers stay its own. A rule of one piece is the named reward `rule` where gdpo reads weights. */
+function sumOf(base: Reward, ruleWeight: number, added: Reward): Reward {
+  const names = Object.keys(added.extra ?? {});
+  const twice = names.find((name) => Object.hasOwn(base.extra ?? {}, name));
+  if (twice !== undefined)
+    throw new InputError(
+      `The rubric and the task's reward both give a value of the name "${twice}"; rename the criterion.`,
+    );
+  const own = base.weights ?? { rule: 1 };
+  return {
+    ...base,
+    score: ruleWeight * base.score + added.score,
+    extra: { ...base.extra, ...(!base.weights && { rule: base.score }), ...added.extra },
+    weights: {
+      ...Object.fromEntries(Object.entries(own).map(([name, weight]) => [name, weight * ruleWeight])),
+      ...added.weights,
+    },
+  };
+}
