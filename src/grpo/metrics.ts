@@ -9,6 +9,7 @@ import type { RolloutStats, Trajectory } from '../rollout/types.ts';
 import type { Reward } from '../tasks/task.ts';
 import { indicesByGroup, mean, std, type GroupId } from './advantages/index.ts';
 
+/** One step's numbers by name; the names are verl's, and docs/runs.md tells what each is. */
 export type Metrics = Record<string, number>;
 
 /** `<name>/mean`, `/max`, `/min`; nothing for an empty list. */
@@ -291,8 +292,8 @@ export function reduceMetrics(all: Metrics[]): Metrics {
   for (const name of new Set(all.flatMap((metrics) => Object.keys(metrics)))) {
     const values = all.map((metrics) => metrics[name]).filter((value) => value !== undefined);
     const total = values.reduce((sum, value) => sum + value, 0);
-    if (/(^|[_/])max([_/]|$)/.test(name)) result[name] = Math.max(...values);
-    else if (/(^|[_/])min([_/]|$)/.test(name)) result[name] = Math.min(...values);
+    if (/(^|[_/])max([_/]|$)/.test(name)) result[name] = values.reduce((a, b) => Math.max(a, b));
+    else if (/(^|[_/])min([_/]|$)/.test(name)) result[name] = values.reduce((a, b) => Math.min(a, b));
     else result[name] = name === 'actor/skipped_updates' ? total : total / values.length;
   }
   return result;

@@ -1,5 +1,6 @@
 /** Supervised training on demonstrations: the warm start that GRPO needs. Mean negative log-likelihood a trained token. */
 
+import { NotFiniteError } from '../errors.ts';
 import { type ModelConfig, parseModelConfig } from '../model/config.ts';
 import type { ModelEngine } from '../model/engine.ts';
 import { packGroups } from '../model/packing.ts';
@@ -10,17 +11,23 @@ import type { SftConfig } from './config/sftSchema.ts';
 
 /** A trace: [P] prompt, [A] what follows, [A] mask with 1 = imitated. */
 export interface SftExample {
+  /** Tokens that are read and never trained on. */
   promptIds: Uint32Array;
+  /** [T] tokens after the prompt. */
   responseIds: Uint32Array;
+  /** [T] 1 = trained on; tool texts have 0. */
   mask: Uint8Array;
 }
 
+/** What `trainSupervised` is given. */
 export interface SftOptions {
+  /** Of `resolveSftConfig`: batch, learning rate, number of steps. */
   config: SftConfig;
   /** The model; or the whole engine where it also generates, whose cached keys and values are then forgotten at the end. */
   engine: ModelEngine | { model: ModelEngine; rollout: Pick<RolloutEngine, 'resetCache'> };
   /** Example `index` of an endless stream. */
-  example(index: number): SftExample;
+  example(index: number): SftExample | Promise<SftExample>;
+  /** After each step, with its metrics; the next step waits for the promise. */
   onStep?(metrics: Metrics): void | Promise<void>;
   /** Asked before each step; true ends the run. */
   shouldStop?(): boolean;
@@ -43,12 +50,16 @@ export async function trainSupervised({
   for (let step = 0; step < totalTrainingSteps && !shouldStop?.(); step++) {
     const started = performance.now();
     const first = step * data.trainBatchSize;
-    const { loss, tokens } = await accumulate(engine, exampleBatch(example, first, config), data.maxTokenLenPerGpu);
+    const { loss, tokens } = await accumulate(
+      engine,
+      await exampleBatch(example, first, config),
+      data.maxTokenLenPerGpu,
+    );
     const lr = optim.lr * lrFactor(schedule, step);
     const options = { optimizer, lr, beta1: betas[0], beta2: betas[1], eps, weightDecay, gradClip };
     const { gradNorm } = await engine.optimizerStep(options);
     if (!Number.isFinite(loss))
-      throw new Error(`The loss is ${loss} at step ${step + 1}; lower optim.lr (${optim.lr}).`);
+      throw new NotFiniteError(step + 1, `The loss is ${loss} at step ${step + 1}; lower optim.lr (${optim.lr}).`);
     const seconds = (performance.now() - started) / 1000;
     await onStep?.({
       'training/global_step': step + 1,
@@ -81,16 +92,16 @@ export function freshModelConfig({ model }: Pick<SftConfig, 'model'>, vocabSize:
   });
 }
 
-function exampleBatch(example: SftOptions['example'], first: number, { data }: SftConfig): SftExample[] {
-  return Array.from({ length: data.trainBatchSize }, (_, i) => {
-    const made = example(first + i);
+async function exampleBatch(example: SftOptions['example'], first: number, { data }: SftConfig): Promise<SftExample[]> {
+  const examples = await Promise.all(Array.from({ length: data.trainBatchSize }, async (_, i) => example(first + i)));
+  examples.forEach((made, i) => {
     const length = made.promptIds.length + made.responseIds.length;
     if (length > data.maxLength)
       throw new RangeError(
         `Trace ${first + i} has ${length} tokens but data.maxLength is ${data.maxLength}; raise it.`,
       );
-    return made;
   });
+  return examples;
 }
 
 /** Forward and backward over a batch; every imitated token weighs the same. Returns the mean loss in nats. */

@@ -3,7 +3,7 @@
  * function, in `advantages/`: of outcomes, of tokens, of turns.
  */
 
-import { InputError } from '../../errors.ts';
+import { blame, InputError, UserCodeError } from '../../errors.ts';
 import {
   gpg,
   grpo,
@@ -32,6 +32,7 @@ export * from './outcome.ts';
 export * from './token.ts';
 export * from './turns.ts';
 
+/** What an estimator is given of a step: N samples, in the order of their groups. */
 export interface AdvantageInputs {
   /** [N] outcome of each sample; NaN = missing. */
   rewards: ArrayLike<number>;
@@ -53,7 +54,8 @@ export interface AdvantageInputs {
   roleBaselines?: RoleBaselines | undefined;
 }
 
-interface AdvantageOptions {
+/** Settings of the estimators. */
+export interface AdvantageOptions {
   /** grpo, gdpo, grpo_passk: see ScaleRewards. Default 'group'. */
   scaleRewards?: ScaleRewards;
   /** reinforce_plus_plus, turn_loo: discount per token or turn. Default 1. */
@@ -96,6 +98,33 @@ export const ADVANTAGE_ESTIMATORS = {
 
 /** A user's estimator: one array a sample, as long as its response; what it holds where the mask is 0 does not count. */
 export type CustomAdvantage = (inputs: AdvantageInputs, samples: readonly Sample[]) => ArrayLike<number>[];
+
+/** What a user's estimator says of the samples. Throws UserCodeError where it throws, or returns anything but one number a token. */
+export function ownAdvantages(
+  estimator: CustomAdvantage,
+  inputs: AdvantageInputs,
+  samples: readonly Sample[],
+): ArrayLike<number>[] {
+  const { masks } = inputs;
+  const expected = `return one array of numbers for each of the ${masks.length} samples, as long as its response`;
+  const wrong = (what: string) =>
+    new UserCodeError('advantage returned', `The advantage estimator returned ${what}; ${expected}.`);
+  try {
+    const given: unknown = estimator(inputs, samples);
+    if (!Array.isArray(given)) throw wrong('no list of arrays');
+    if (given.length !== masks.length) throw wrong(`${given.length} arrays`);
+    given.forEach((values: ArrayLike<unknown> | null | undefined, s) => {
+      const tokens = masks[s].length;
+      if (values?.length !== tokens)
+        throw wrong(`${values?.length ?? 'no'} values for the ${tokens} tokens of sample ${s}`);
+      const bad = Array.from(masks[s]).findIndex((m, t) => m !== 0 && typeof values[t] !== 'number');
+      if (bad >= 0) throw wrong(`no number for token ${bad} of sample ${s}`);
+    });
+    return given as ArrayLike<number>[];
+  } catch (error) {
+    throw blame('advantage', 'The advantage estimator', error, expected);
+  }
+}
 
 const own: Record<string, CustomAdvantage> = {};
 

@@ -4,6 +4,35 @@ import * as v from 'valibot';
 
 export const ANY: [number, number] = [0, Infinity];
 export const SHARE: [number, number] = [0, 1];
+/** Temperatures beyond it would overflow float32 logits. */
+export const TEMPERATURE: [number, number] = [1e-6, 1e6];
+
+/** The GPU computes in float32: beyond these a number is infinite or 0 there. */
+export const [MIN_FLOAT32, MAX_FLOAT32] = [1.1754943508222875e-38, 3.4028234663852886e38];
+
+/**
+ * The most that a count of a unit can mean: with more a run would hang or abort before it could say why. Tokens are positions,
+ * which float32 counts exactly to 2^24; of the rest each bound is far above the largest runs and models that are published.
+ */
+export const MOST: Readonly<Record<string, number>> = {
+  tokens: 2 ** 24,
+  prompts: 2 ** 20,
+  samples: 2 ** 20,
+  problems: 2 ** 20,
+  traces: 2 ** 20,
+  groups: 2 ** 20,
+  sequences: 2 ** 16,
+  rows: 2 ** 16,
+  channels: 2 ** 16,
+  heads: 2 ** 12,
+  layers: 2 ** 10,
+  passes: 2 ** 10,
+};
+/** Steps, seeds, characters, ...: what only counts, or is bounded by what the run does. */
+const MOST_OF_OTHERS = 2 ** 31;
+
+/** What float32 can hold. */
+const finite = v.pipe(v.number(), v.finite(), v.minValue(-MAX_FLOAT32), v.maxValue(MAX_FLOAT32));
 
 /** The notes that `docs/config.md` and `--help` print beside a key. */
 type KeyDoc = {
@@ -17,7 +46,15 @@ type KeyDoc = {
 const doc = <T>(unit: string, why: string, range: string) => v.metadata<T, KeyDoc>({ unit, why, range });
 
 const countOf = (unit: string, why: string, min: number) =>
-  v.pipe(v.number(), v.integer(), v.minValue(min), v.maxValue(2 ** 31), doc<number>(unit, why, `integer >= ${min}`));
+  v.pipe(
+    v.number(),
+    v.integer(),
+    v.minValue(min),
+    v.maxValue(mostOf(unit)),
+    doc<number>(unit, why, `integer >= ${min}`),
+  );
+
+const mostOf = (unit: string): number => MOST[unit] ?? MOST_OF_OTHERS;
 
 /** An integer of at least `min` (1 unless told). */
 export const count = (byDefault: number, unit: string, why: string, min = 1) =>
@@ -30,7 +67,7 @@ export const countOrOff = (byDefault: number, unit: string, why: string) =>
       v.number(),
       v.integer(),
       v.minValue(-1),
-      v.maxValue(2 ** 31),
+      v.maxValue(mostOf(unit)),
       v.transform((value) => Math.max(0, value)),
       doc<number>(unit, why, 'integer >= 0, or -1 = 0'),
     ),
@@ -47,12 +84,13 @@ export const optionalCountOrAll = (unit: string, why: string) =>
       v.number(),
       v.integer(),
       v.check((value) => value === -1 || value >= 1),
+      v.maxValue(mostOf(unit)),
       doc<number>(unit, why, 'integer >= 1, or -1'),
     ),
   );
 
 const numberOf = (unit: string, why: string, min: number, max: number) =>
-  v.pipe(v.number(), v.finite(), v.minValue(min), v.maxValue(max), doc<number>(unit, why, numberRange(min, max)));
+  v.pipe(finite, v.minValue(min), v.maxValue(max), doc<number>(unit, why, numberRange(min, max)));
 
 /** A number in [min, max]. */
 export const number = (byDefault: number, [min, max]: [number, number], unit: string, why: string) =>
@@ -64,10 +102,20 @@ export const optionalNumber = ([min, max]: [number, number], unit: string, why: 
 
 /** A number strictly above 0. */
 export const positive = (byDefault: number, unit: string, why: string) =>
-  v.optional(v.pipe(v.number(), v.finite(), v.gtValue(0), doc<number>(unit, why, '> 0')), byDefault);
+  v.optional(v.pipe(finite, v.gtValue(0), v.minValue(MIN_FLOAT32), doc<number>(unit, why, '> 0')), byDefault);
 
 export const flag = (byDefault: boolean, why: string) =>
   v.optional(v.pipe(v.boolean(), doc<boolean>('', why, 'true | false')), byDefault);
+
+/** Off, on, or on for so many of a unit. */
+export const flagOrCount = (byDefault: boolean, unit: string, why: string) =>
+  v.optional(
+    v.pipe(
+      v.union([v.boolean(), v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(mostOf(unit)))]),
+      doc<boolean | number>(unit, why, 'true | false | integer >= 1'),
+    ),
+    byDefault,
+  );
 
 export const optionalFlag = (why: string) => v.optional(v.pipe(v.boolean(), doc<boolean>('', why, 'true | false')));
 
@@ -128,18 +176,36 @@ export const optionalTextOrTexts = (why: string) => {
   );
 };
 
+/** The path of a file, or what it would hold; the reader of `T` checks that. */
+export const optionalPathOr = <T extends object>(why: string, range: string) => {
+  const tree = v.custom<T>((value) => typeof value === 'object' && value !== null && !Array.isArray(value));
+  return v.optional(
+    v.pipe(v.union([v.pipe(v.string(), v.nonEmpty()), tree]), doc<string | T>('', why, `path, or ${range}`)),
+  );
+};
+
+/** Named groups of settings, checked by their reader, or the path of a file with them. */
+export const optionalTextOrGroups = (why: string) => {
+  const setting = v.union([v.string(), finite, v.boolean(), v.array(v.string()), v.record(v.string(), v.string())]);
+  type Groups = Record<string, Record<string, v.InferOutput<typeof setting>>>;
+  return v.optional(
+    v.pipe(
+      v.union([v.pipe(v.string(), v.nonEmpty()), v.record(v.string(), v.record(v.string(), setting))]),
+      doc<string | Groups>('', why, 'text, or settings by name'),
+    ),
+  );
+};
+
 /** A number, or a text such as '0.5_2' that its reader takes apart. */
 export const optionalNumberOrText = (unit: string, why: string) =>
-  v.optional(
-    v.pipe(v.union([v.pipe(v.number(), v.finite()), v.string()]), doc<number | string>(unit, why, 'number or text')),
-  );
+  v.optional(v.pipe(v.union([finite, v.string()]), doc<number | string>(unit, why, 'number or text')));
 
 /** One item or more; absent means something, which `why` says. */
 export const optionalTexts = (why: string) =>
   v.optional(v.pipe(v.array(v.pipe(v.string(), v.nonEmpty())), v.nonEmpty(), doc<string[]>('', why, 'list of texts')));
 
 export const optionalNumbers = (why: string) =>
-  v.optional(v.pipe(v.array(v.pipe(v.number(), v.finite())), v.nonEmpty(), doc<number[]>('', why, 'list of numbers')));
+  v.optional(v.pipe(v.array(finite), v.nonEmpty(), doc<number[]>('', why, 'list of numbers')));
 
 export const requiredText = (why: string) => textOf(why);
 
@@ -177,7 +243,7 @@ const namesOf = <const T extends readonly string[]>(options: T, why: string) => 
 export const options = (why: string) =>
   v.optional(
     v.pipe(
-      v.record(v.string(), v.union([v.string(), v.number(), v.boolean()])),
+      v.record(v.string(), v.union([v.string(), finite, v.boolean()])),
       doc<Record<string, string | number | boolean>>('', why, 'named values'),
     ),
     {},
@@ -185,10 +251,7 @@ export const options = (why: string) =>
 
 /** Numbers by free names. */
 export const namedNumbers = (why: string) =>
-  v.optional(
-    v.pipe(v.record(v.string(), v.pipe(v.number(), v.finite())), doc<Record<string, number>>('', why, 'named numbers')),
-    {},
-  );
+  v.optional(v.pipe(v.record(v.string(), finite), doc<Record<string, number>>('', why, 'named numbers')), {});
 
 /** A part of the config: unknown keys are errors; absent means all defaults. */
 export const part = <T extends v.ObjectEntries>(entries: T) => v.strictObject(entries);

@@ -3,11 +3,11 @@
  * gives way, and what is also given beside the name wins. The command line, `compare` and the page read configs this way.
  */
 
-import { parseDocument } from 'yaml';
 import { InputError } from '../../errors.ts';
 import { newNameOf, type Renamed } from './oldNames.ts';
 import { isDecidedByRecipe, SHORTHANDS } from './recipeNotes.ts';
 import { copyOf, deleteAt, leaves, setAt, show, type Tree } from './tree.ts';
+import { readYaml } from './yaml.ts';
 
 export interface Override {
   /** As it was written: `actor.optim.lr=1e-4`. */
@@ -21,10 +21,9 @@ export interface Override {
 /** Throws InputError. @param known keys and parts of the schema */
 export function readOverride(text: string, known: ReadonlySet<string>): Override {
   const [, path, yaml] = /^([\w.]+)=(.*)$/s.exec(text) ?? [];
-  if (path === undefined) throw new InputError(`Cannot read the override "${text}"; write it as actor.optim.lr=1e-4.`);
-  const document = parseDocument(yaml);
-  if (document.errors.length > 0) throw new InputError(`The value of the override "${text}" is not YAML.`);
-  const value = document.toJS() as unknown;
+  if (path === undefined)
+    throw new InputError(`Cannot read the override ${show(text)}; write it as actor.optim.lr=1e-4.`);
+  const value = readYaml(yaml, `The value of the override ${show(text)}`);
   const renamed = newNameOf(path, known);
   return { text, path: renamed?.to ?? path, value, renamed };
 }
@@ -44,7 +43,7 @@ export function layOverrides(file: Tree, overrides: readonly Override[]): { tree
   for (const { text, path, value } of overrides)
     if (!setAt(tree, path, value)) {
       const part = path.slice(0, path.lastIndexOf('.'));
-      throw new InputError(`The override "${text}" sets a key inside "${part}", which is a value.`);
+      throw new InputError(`The override ${show(text)} sets a key inside "${part}", which is a value.`);
     }
   return { tree, gaveWay };
 }

@@ -15,6 +15,7 @@ import { lossSpec } from '../losses/types.ts';
 import type { SftConfigInput } from './input/sft.ts';
 import type { TrainConfigInput } from './input/train.ts';
 import { firstKeyOf, ofPeer } from './peerNames.ts';
+import { MAX_FLOAT32, MIN_FLOAT32 } from './keys.ts';
 import { DEFAULT_RECIPE, RECIPES, VERL_DEFAULTS } from './recipes.ts';
 import { checkSftRules, checkTrainRules } from './rules.ts';
 import { oldNamesNote, withNewNames } from './oldNames.ts';
@@ -36,13 +37,28 @@ export function resolveTrainConfig(tree: TrainConfigInput, source = 'config'): T
 
 /** As `resolveTrainConfig`, of what a file holds. */
 export function resolveTrainTree(tree: unknown, source: string): TrainConfig {
-  refuseInheritedKeys(TRAIN_SCHEMA, tree, source);
+  refuseNoConfig(TRAIN_SCHEMA, tree, source);
   const named = isTree(tree) ? underNewNames(TRAIN_SCHEMA, tree, source) : tree;
   const config = settled(validate(TRAIN_SCHEMA, isTree(named) ? overRecipe(named) : named, source));
+  if (takesRequired(config)) config.data.trainBatchSize = requiredGroups(config, named, source);
   refuseUnknownNumbers(config, source);
   if (countsEpochs(named)) config.trainer.totalTrainingSteps = Infinity; // until the training problems are counted
   checkTrainRules(config, source);
   return config;
+}
+
+const takesRequired = ({ trainer, asyncTraining }: TrainConfig): boolean =>
+  trainer.pipeline === 'fully-async' && asyncTraining.requireBatches !== undefined;
+
+/** Groups of a step as asyncTraining.requireBatches makes them. Throws InputError where data.trainBatchSize is written as another number. */
+function requiredGroups({ asyncTraining, actor }: TrainConfig, tree: unknown, source: string): number {
+  const groups = asyncTraining.requireBatches! * actor.ppoMiniBatchSize;
+  const written = valueAt(tree, 'data.trainBatchSize');
+  if (written === undefined || written === groups) return groups;
+  throw new InputError(
+    `${source}: data.trainBatchSize is ${show(written)}, but a step takes asyncTraining.requireBatches x actor.ppoMiniBatchSize = ` +
+      `${asyncTraining.requireBatches} x ${actor.ppoMiniBatchSize} = ${groups} groups; leave one of the two out.`,
+  );
 }
 
 /** True if the length is written as totalEpochs alone; `withTotalSteps` makes steps of it. */
@@ -58,7 +74,7 @@ export function resolveSftConfig(tree: SftConfigInput, source = 'config'): SftCo
 
 /** As `resolveSftConfig`, of what a file holds. */
 export function resolveSftTree(tree: unknown, source: string): SftConfig {
-  refuseInheritedKeys(SFT_SCHEMA, tree, source);
+  refuseNoConfig(SFT_SCHEMA, tree, source);
   const named = isTree(tree) ? underNewNames(SFT_SCHEMA, tree, source) : tree;
   // The default number of steps would win over the share that was written.
   const isShare = valueAt(named, 'optim.lrWarmupStepsRatio') !== undefined;
@@ -111,13 +127,26 @@ export function policyLossSpec(config: TrainConfig, userLoss?: PolicyLoss): Poli
   return { ...spec, klLossCoef, klLossType, entropyCoeff, ...(klClamp !== undefined && { klClamp }) };
 }
 
-/** Refuses "__proto__" and other keys that every object inherits: the schema cannot tell them from keys that it has. */
-function refuseInheritedKeys(schema: v.GenericSchema, tree: unknown, source: string, part = ''): void {
-  if (!isTree(tree)) return;
-  for (const [key, value] of Object.entries(tree)) {
-    if (key in Object.prototype) throw new InputError(`${source}: ${unknownKey(schema, part + key)}`);
-    refuseInheritedKeys(schema, value, source, `${part}${key}.`);
-  }
+/**
+ * Refuses what the schema takes for something else: "__proto__" and other keys that every object inherits for keys that it has, a list
+ * where a part stands for an empty part.
+ */
+function refuseNoConfig(schema: v.GenericSchema, tree: unknown, source: string): void {
+  const keys = keyDocs(schema).map(({ path }) => path);
+  const walk = (value: unknown, path: string): void => {
+    const inner = keys.find((key) => path === '' || key.startsWith(`${path}.`));
+    if (inner !== undefined && value !== undefined && !isTree(value))
+      throw new InputError(
+        `${source}: ${path === '' ? 'it' : `"${path}"`} is ${show(value)}; allowed: keys such as ${inner}, or nothing at all.`,
+      );
+    if (!isTree(value)) return;
+    for (const [key, below] of Object.entries(value)) {
+      const at = path === '' ? key : `${path}.${key}`;
+      if (key in Object.prototype) throw new InputError(`${source}: ${unknownKey(schema, at)}`);
+      walk(below, at);
+    }
+  };
+  walk(tree, '');
 }
 
 function validate<S extends v.GenericSchema>(schema: S, tree: unknown, source: string): v.InferOutput<S> {
@@ -134,6 +163,13 @@ function describeIssue(schema: v.GenericSchema, issue: v.BaseIssue<unknown>): st
   const range = keyDocs(schema).find((doc) => doc.path === path)?.range;
   const found = show(issue.input);
   if (issue.input === undefined) return `"${path}" is missing; set it to ${range ?? 'a value'}.`;
+  const bound = issue.requirement;
+  if (typeof bound === 'number' && Math.abs(bound) === MAX_FLOAT32)
+    return `"${path}" is ${found}; allowed: up to ${MAX_FLOAT32.toPrecision(2)}, the largest number that the GPU has.`;
+  if (bound === MIN_FLOAT32)
+    return `"${path}" is ${found}; allowed: at least ${MIN_FLOAT32.toPrecision(2)}, since less is 0 on the GPU.`;
+  if (issue.type === 'max_value' && typeof bound === 'number' && !range?.includes(' to '))
+    return `"${path}" is ${found}; allowed: up to ${bound}.`;
   return `"${path}" is ${found}; allowed: ${range ?? issue.expected ?? 'another value'}.`;
 }
 
@@ -226,8 +262,7 @@ function over(below: Tree, above: Tree): Tree {
   for (const [key, value] of Object.entries(above)) {
     const under = merged[key];
     if (value === undefined && Object.hasOwn(merged, key)) continue;
-    // A list where a part stands: the schema says what is wrong with it, or takes an empty one for an empty part.
-    merged[key] = isTree(under) && typeof value === 'object' && value !== null ? over(under, value as Tree) : value;
+    merged[key] = isTree(under) && isTree(value) ? over(under, value) : value;
   }
   return merged;
 }

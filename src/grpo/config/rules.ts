@@ -8,6 +8,14 @@ import { correctionSettings } from '../correction/settings.ts';
 import { rolloutCorrection } from '../correction/correct.ts';
 import type { OptimizerKeys } from '../../model/optimizer/spec.ts';
 import type { SftConfig } from './sftSchema.ts';
+import { TEMPERATURE } from './keys.ts';
+import { show } from './tree.ts';
+
+/** Of one step, and of one evaluation. */
+const MOST_SAMPLES = 2 ** 20;
+const MOST_TOKENS = 2 ** 32;
+/** Of a model with fresh weights: 8 GiB in float32. */
+const MOST_PARAMETERS = 2 ** 31;
 
 /** Throws InputError with the first rule that is broken. */
 export function checkTrainRules(config: TrainConfig, source: string): void {
@@ -17,6 +25,11 @@ export function checkTrainRules(config: TrainConfig, source: string): void {
   };
   if (!(actor.clipRatioC > 1)) fail(`clipRatioC is ${actor.clipRatioC}; the dual-clip bound must be above 1, e.g. 3.`);
   checkName(config.name, source);
+  checkAmounts(config, fail);
+  if (rollout.valKwargs.temperature > 0 && rollout.valKwargs.temperature < TEMPERATURE[0])
+    fail(
+      `rollout.valKwargs.temperature is ${rollout.valKwargs.temperature}; allowed: 0, or at least ${TEMPERATURE[0]}.`,
+    );
   if (data.trainBatchSize % actor.ppoMiniBatchSize !== 0) {
     fail(
       `actor.ppoMiniBatchSize is ${actor.ppoMiniBatchSize} prompts, which does not divide data.trainBatchSize ` +
@@ -47,6 +60,15 @@ export function checkTrainRules(config: TrainConfig, source: string): void {
   if (algorithm.useKlInReward && actor.useKlLoss) {
     fail('algorithm.useKlInReward and actor.useKlLoss are both on, which counts the KL twice; switch one off.');
   }
+  const { judge, rubric } = config.reward;
+  if (judge.path !== undefined && judge.checkpoint !== undefined)
+    fail('reward.judge.path and reward.judge.checkpoint both name a judge; leave one of them out.');
+  const isReference = judge.path === undefined && judge.checkpoint === undefined;
+  if (rubric !== undefined && isReference && judge.maxPromptLength > actor.ppoMaxTokenLenPerGpu)
+    fail(
+      `reward.judge.maxPromptLength is ${judge.maxPromptLength} tokens, but the reference judges in passes of ` +
+        `actor.ppoMaxTokenLenPerGpu = ${actor.ppoMaxTokenLenPerGpu}; lower the one or raise the other.`,
+    );
   if (config.reward.overlongBuffer.len > data.maxResponseLength) {
     fail(
       `reward.overlongBuffer.len is ${config.reward.overlongBuffer.len} tokens; allowed: up to data.maxResponseLength, ` +
@@ -111,6 +133,7 @@ export function checkTrainRules(config: TrainConfig, source: string): void {
       `rollout.overSampleRate is ${rollout.overSampleRate}, which goes together neither with algorithm.filterGroups ` +
         'nor with advEstimator "remax"; set it to 0 or use another recipe.',
     );
+  checkPipeline(config, fail);
   checkLength(config, fail);
   const updates = config.trainer.totalTrainingSteps * (data.trainBatchSize / actor.ppoMiniBatchSize) * actor.ppoEpochs;
   checkOptimizer('actor.optim', actor.optim, source);
@@ -129,6 +152,45 @@ function checkOptimizer(part: string, { optimizer, momentum, nesterov }: Optimiz
     );
   if (optimizer === 'SGD' && nesterov && !momentum)
     fail(`${part}.nesterov is true, but SGD has no momentum; set ${part}.momentum, say 0.9.`);
+}
+
+/** Samples and tokens that a step or an evaluation keeps: a run refuses what would end it in its first step. */
+function checkAmounts({ data, rollout }: TrainConfig, fail: (message: string) => never): void {
+  const amounts = [
+    ['data.trainBatchSize', data.trainBatchSize, 'rollout.n', rollout.n],
+    ['data.valMaxSamples', data.valMaxSamples, 'rollout.valKwargs.n', rollout.valKwargs.n],
+  ] as const;
+  for (const [key, prompts, each, n] of amounts)
+    if (prompts * n > MOST_SAMPLES)
+      fail(`${key} x ${each} is ${prompts} x ${n} = ${prompts * n} samples; at most ${MOST_SAMPLES} are allowed.`);
+  const tokens = data.trainBatchSize * rollout.n * (data.maxPromptLength + data.maxResponseLength);
+  if (tokens > MOST_TOKENS)
+    fail(
+      `data.trainBatchSize x rollout.n x (data.maxPromptLength + data.maxResponseLength) is ${tokens} tokens a step; at most ` +
+        `${MOST_TOKENS} are allowed, which 32 bits count.`,
+    );
+}
+
+/** What the asynchronous pipelines do not go together with. */
+function checkPipeline(config: TrainConfig, fail: (message: string) => never): void {
+  const { trainer, asyncTraining, rollout, algorithm, engine } = config;
+  const { pipeline, testFreq } = trainer;
+  if (pipeline === 'on-policy') return;
+  const other = [
+    rollout.overSampleRate > 0 && 'rollout.overSampleRate, since groups are under way from step to step anyhow',
+    algorithm.replayBufferSize > 0 &&
+      'algorithm.replayBufferSize, whose groups are older than any that it lets through',
+    algorithm.advEstimator === 'remax' && 'advEstimator "remax", whose greedy answers would be of other weights',
+    engine === 'tfjs' && 'engine "tfjs", which cannot generate while it trains',
+  ].find((reason) => reason !== false);
+  if (other)
+    fail(`trainer.pipeline is "${pipeline}", which does not go together with ${other}; leave one of them out.`);
+  const every = pipeline === 'fully-async' ? asyncTraining.triggerParameterSyncStep : 1;
+  if (testFreq > 0 && testFreq % every !== 0)
+    fail(
+      `trainer.testFreq is ${testFreq}, but rollout gets the weights every asyncTraining.triggerParameterSyncStep = ${every} steps, ` +
+        `and an evaluation is of those; the nearest that works is ${nearestMultiple(testFreq, every)}.`,
+    );
 }
 
 /** When a run ends, and which problems it draws from. */
@@ -179,6 +241,13 @@ function checkAdapters({ engine, model, trainer }: TrainConfig, fail: (message: 
 export function checkSftRules(config: SftConfig, source: string): void {
   const { model, data, optim, trainer } = config;
   checkName(config.name, source);
+  const { hiddenSize: C, intermediateSize: F, numHiddenLayers } = model;
+  const parameters = model.vocabSize * C + numHiddenLayers * (4 * C * C + 3 * C * F);
+  if (model.path === undefined && parameters > MOST_PARAMETERS)
+    throw new InputError(
+      `${source}: model has about ${parameters} parameters; fresh weights may be up to ${MOST_PARAMETERS}: lower ` +
+        'model.hiddenSize, model.intermediateSize, model.numHiddenLayers or model.vocabSize.',
+    );
   if (model.hiddenSize % (2 * model.numAttentionHeads) !== 0) {
     throw new InputError(
       `${source}: model.hiddenSize is ${model.hiddenSize}, which ${model.numAttentionHeads} heads do not cut into even ` +
@@ -216,9 +285,13 @@ export function batchTable({ data, rollout, actor }: TrainConfig): {
 
 /** "4 and 8": the divisors of `total` next to `size`; one where `size` is beyond the ends. */
 export function nearestDivisors(total: number, size: number): string {
-  const divisors = Array.from({ length: total }, (_, i) => i + 1).filter((d) => total % d === 0);
-  const below = divisors.filter((d) => d < size).at(-1);
-  const above = divisors.find((d) => d > size);
+  let [below, above]: (number | undefined)[] = [undefined, undefined];
+  // Divisors come in pairs, of which one is at most the root.
+  for (let d = 1; d * d <= total; d++)
+    for (const divisor of total % d === 0 ? [d, total / d] : []) {
+      if (divisor < size) below = Math.max(divisor, below ?? divisor);
+      if (divisor > size) above = Math.min(divisor, above ?? divisor);
+    }
   return [below, above].filter((d) => d !== undefined).join(' and ');
 }
 
@@ -226,10 +299,15 @@ function nearestMultiple(value: number, of: number): number {
   return Math.max(1, Math.round(value / of)) * of;
 }
 
-/** A run folder has this name, so it must be one on every system. */
-function checkName(name: string, source: string): void {
-  if (/^[\w-][\w.-]*$/.test(name)) return;
-  throw new InputError(`${source}: name is "${name}"; allowed: letters, digits, ., _ and -, not starting with a dot.`);
+/** Room for what is put behind a name: file systems take 255 bytes. */
+const LONGEST_NAME = 128;
+
+/** A run folder has this name, so it must be one on every system. Throws InputError. */
+export function checkName(name: string, source: string): void {
+  if (/^[\w-][\w.-]*$/.test(name) && name.length <= LONGEST_NAME) return;
+  throw new InputError(
+    `${source}: name is ${show(name)}; allowed: letters, digits, ., _ and -, not starting with a dot, at most ${LONGEST_NAME}.`,
+  );
 }
 
 function checkWarmup(

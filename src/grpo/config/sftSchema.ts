@@ -1,6 +1,7 @@
 /** The schema of a supervised run's YAML (`webgrpo sft`): the warm start that GRPO needs. */
 
 import * as v from 'valibot';
+import { taskModule } from './schema/data.ts';
 import {
   ANY,
   SHARE,
@@ -57,6 +58,7 @@ export const SFT_SCHEMA = part({
   task: v.optional(
     part({
       name: text('gsm8k', 'Which task writes the traces.'),
+      ...taskModule,
       path: optionalText('JSONL file of problems; absent = the task generates its own.'),
       valPath: optionalText('JSONL file of held-out problems.'),
       options: options("The task's own settings, checked by the task."),

@@ -1,7 +1,6 @@
 /** From YAML text to a config. Apart from resolve.ts, so that a page without YAML does not load its reader. */
 
 import type * as v from 'valibot';
-import { parseDocument } from 'yaml';
 import { InputError } from '../../errors.ts';
 import { oldNamesNote, withNewNames } from './oldNames.ts';
 import { blamed, layOverrides, type Override, readOverride } from './overrides.ts';
@@ -9,8 +8,9 @@ import { contradiction, foreignClip } from './recipeNotes.ts';
 import { keysAndParts, resolveSftTree, resolveTrainTree } from './resolve.ts';
 import { TRAIN_SCHEMA } from './schema/index.ts';
 import { SFT_SCHEMA, type SftConfig } from './sftSchema.ts';
-import { isTree, type Tree } from './tree.ts';
+import { isTree, show, type Tree } from './tree.ts';
 import type { TrainConfig } from './types.ts';
+import { readYaml } from './yaml.ts';
 
 interface ParseOptions {
   /** Errors call the text by it: a file name. */
@@ -56,11 +56,8 @@ function readTrees(schema: v.GenericSchema, yaml: string, { source, overrides = 
 }
 
 function readTree(yaml: string, source: string): Tree {
-  const document = parseDocument(yaml);
-  const [error] = document.errors;
-  if (error) throw new InputError(`${source} is not YAML: ${error.message.split('\n')[0].replace(/:$/, '')}.`);
-  const tree = (document.toJS() ?? {}) as unknown;
-  if (!isTree(tree)) throw new InputError(`${source} must hold "key: value" lines, but holds ${JSON.stringify(tree)}.`);
+  const tree = readYaml(yaml, source) ?? {};
+  if (!isTree(tree)) throw new InputError(`${source} must hold "key: value" lines, but holds ${show(tree)}.`);
   // "model: org/name" says all there is to say about most models.
   if (typeof tree['model'] === 'string') tree['model'] = { path: tree['model'] };
   return tree;

@@ -55,6 +55,15 @@ export function copyOf(tree: Tree): Tree {
 
 /** A value as a message quotes it. */
 export function show(value: unknown): string {
-  const text = JSON.stringify(value) ?? String(value);
+  const text = typeof value === 'string' ? JSON.stringify(value.slice(0, 60)) : written(value);
   return text.length > 60 ? `${text.slice(0, 57)}...` : text;
+}
+
+/** Too deep a value cannot be written. */
+function written(value: unknown): string {
+  try {
+    return JSON.stringify(value) ?? String(value);
+  } catch {
+    return typeof value;
+  }
 }

@@ -217,7 +217,7 @@ function rsStatistic(option: string, samples: Samples): RsStatistic {
     if (option.startsWith('seq_sum')) return sum;
     if (option.startsWith('seq_mean')) return sum / (maskedSum(mask, () => 1) + 1e-8);
     const trained = tokens[s].filter((_, t) => mask[t] !== 0);
-    return trained.length > 0 ? Math.max(...trained) : 0;
+    return trained.reduce((most, value) => Math.max(most, value), trained[0] ?? 0);
   });
   return { perToken: tokens.map((values, s) => values.map(() => perSequence[s])), perSequence };
 }

@@ -56,9 +56,23 @@ export class DifficultySampler implements StatefulPart {
     return this.#scores.flatMap((score, index) => (score === undefined ? [] : [[index, score] as [number, number]]));
   }
 
+  /** Throws InputError for what is no list of problems of this task and their scores. */
   restore(state: unknown): void {
+    const { length } = this.#scores;
+    const isSeen = (seen: unknown): seen is [number, number] =>
+      Array.isArray(seen) &&
+      seen.length === 2 &&
+      Number.isInteger(seen[0]) &&
+      seen[0] >= 0 &&
+      seen[0] < length &&
+      Number.isFinite(seen[1]);
+    if (!Array.isArray(state) || !state.every(isSeen))
+      throw new InputError(
+        `The checkpoint's state of data.sampler is no list of problems 0 to ${length - 1} with their scores: it is damaged, or of ` +
+          'another data.trainMaxSamples.',
+      );
     this.#scores.fill(undefined);
-    for (const [index, score] of state as [number, number][]) this.#scores[index] = score;
+    for (const [index, score] of state) this.#scores[index] = score;
   }
 
   #pool(score: number): Pool {

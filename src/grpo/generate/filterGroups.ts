@@ -28,8 +28,8 @@ export class FilteredGroups implements SampleSource {
     while (missing() > 0 && credits() > 0) {
       const count = Math.min(missing(), credits());
       const options = { ...stepOptions(this.#options, step), firstGroup: drawn };
-      const generated = await generateSamples(problems.take(count), options);
-      problems.observe(generated.samples);
+      const generated = await generateSamples(await problems.take(count), options);
+      await problems.observe(generated.samples);
       seconds.tools += generated.seconds.tools;
       seconds.reward += generated.seconds.reward;
       kept.push(...groupsWithSignal(generated.samples, metric));

@@ -1,6 +1,8 @@
 /** From a config to what one generation asks of its samples: sampling, limits, tools, random keys. */
 
+import type { UserCodeError } from '../../errors.ts';
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
+import type { SampleRecord } from '../../rollout/agent/record.ts';
 import type { AgentLimits, AgentLoopInput } from '../../rollout/agent/types.ts';
 import { type ToolParser, toolParserOf } from '../../rollout/tools/parser.ts';
 import type { RolloutEngine, SamplingParams } from '../../rollout/types.ts';
@@ -12,10 +14,12 @@ import type { Sample } from '../update/batch.ts';
 /** Config, engine and task of a generation. */
 export interface GenerationContext {
   config: TrainConfig;
-  engine: Pick<TrainerEngine, 'rollout' | 'tokenizer'>;
+  engine: Pick<TrainerEngine, 'rollout' | 'tokenizer' | 'checkpointEngine'>;
   task: Task;
   /** Replaces the parser that rollout.multiTurn.format names. */
   toolParser?: ToolParser | undefined;
+  /** Hears of every sample that trainer.onError: skip leaves out. */
+  onFault?: (fault: UserCodeError) => void;
 }
 
 export interface GenerateOptions {
@@ -36,10 +40,19 @@ export interface GenerateOptions {
   greedy?: boolean;
   /** Number of the first problem's group. */
   firstGroup?: number;
+  /** Number of each problem's first sample. */
+  firstSample?: number;
   signal?: AbortSignal | undefined;
+  /** Of the samples of the one problem, for a checkpoint; see SampleRecord. */
+  records?: readonly SampleRecord[];
   /** Record what each sample spends its time on. */
   profile?: boolean;
   onSample?: (sample: Sample) => void;
+  /** Of the reward function; absent = no limit. */
+  rewardTimeoutMs?: number;
+  /** As trainer.onError; absent = 'stop'. */
+  onError?: 'stop' | 'skip';
+  onFault?: GenerationContext['onFault'];
 }
 
 /** The likeliest token, always. */
@@ -47,11 +60,11 @@ export const GREEDY = { temperature: 0, topK: 0, topP: 1, minP: 0 };
 
 /** Options of a batch of `n` samples a problem; `batch` tells its random keys from those of all others of the run. */
 export function generateOptions(
-  { config, engine, task, toolParser }: GenerationContext,
+  { config, engine, task, toolParser, onFault }: GenerationContext,
   batch: number,
   n: number,
 ): GenerateOptions {
-  const { rollout, seed, trainer } = config;
+  const { rollout, seed, trainer, reward } = config;
   const { enable, toolSchemasInPrompt, constrainToolCalls, format } = rollout.multiTurn;
   return {
     engine: engine.rollout,
@@ -69,10 +82,22 @@ export function generateOptions(
     batch,
     n,
     profile: trainer.profile,
+    // Models that score beside the rule take as long as they take; modelRewards.ts limits the rule alone.
+    rewardTimeoutMs: hasRewardModels(reward) ? Infinity : reward.timeoutS * 1000,
+    onError: trainer.onError,
+    onFault,
   };
 }
 
-function samplingParams({ data, rollout }: TrainConfig, stopTokenIds: SamplingParams['stopTokenIds']): SamplingParams {
+/** Whether models score samples beside the task's own rule. */
+export const hasRewardModels = ({ judge, model, rubric }: TrainConfig['reward']): boolean =>
+  judge.weight !== 0 || model.path !== undefined || rubric !== undefined;
+
+/** How training samples; `stopTokenIds` end a turn. */
+export function samplingParams(
+  { data, rollout }: TrainConfig,
+  stopTokenIds: SamplingParams['stopTokenIds'],
+): SamplingParams {
   const { temperature, topK, topP, minP, stop, includeStopStrInOutput } = rollout;
   const { repetitionPenalty, presencePenalty, frequencyPenalty, minNewTokens } = rollout;
   return {
@@ -99,6 +124,7 @@ export function agentLimits({ data, rollout }: TrainConfig): AgentLimits {
     maxToolCalls: enable ? maxToolCalls : 0,
     maxToolResponseLength,
     toolTimeoutMs: toolTimeoutS * 1000,
+    loopTimeoutMs: rollout.agent.timeoutS * 1000,
     ...(sampleTimeoutS !== undefined && { sampleTimeoutMs: sampleTimeoutS * 1000 }),
     toolResponseTruncateSide,
     onParseError,

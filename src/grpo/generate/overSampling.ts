@@ -3,19 +3,23 @@
  * for its longest samples. The rest is aborted, or (partial rollout) paused during the update and continued in the
  * next step under the new weights, its tokens and their log-probs kept. As in APRIL (arXiv:2509.18521) and Kimi k1.5.
  *
- * Which groups finish first follows from the clock, so such runs are not repeatable; and groups that end early are short
- * ones: without partial rollout, long answers are trained on less than they are sampled. A checkpoint names the problems of
- * paused groups, not their tokens: a resumed run starts those groups over.
+ * Which groups finish first follows from the numbers of tokens alone, unless a tool or a reward waits for something outside.
+ * Groups that end early are short ones: without partial rollout, long answers are trained on less than they are sampled. A
+ * checkpoint holds every sample of the paused groups, and a run that goes on from it goes on with each where it stood.
  */
 
+import { type RecordedGroup, restartRecorded, saveRecorded, startRecorded } from '../pipeline/recordedGroups.ts';
 import type { Sample } from '../update/batch.ts';
-import { type PendingGroup, PendingGroups } from './pendingGroups.ts';
-import { type GeneratedStep, type SampleSource, type SourceOptions, startGroups, stepOptions } from './samples.ts';
+import { decodeGroups, encodeGroups, type SavedGroup } from './inFlight.ts';
+import { PendingGroups } from './pendingGroups.ts';
+import type { GeneratedStep, SampleSource, SourceOptions } from './samples.ts';
 
 /** Trains on the groups that are complete first; numbers groups by their problem, since they outlive a step. */
 export class OverSampledGroups implements SampleSource {
   readonly #options: SourceOptions;
-  readonly #pending: PendingGroups;
+  readonly #pending: PendingGroups<RecordedGroup>;
+  /** Groups of a checkpoint, to go on with. */
+  #saved: SavedGroup[] = [];
   /** Problems to draw before new ones. */
   #startOver: number[] = [];
 
@@ -27,45 +31,66 @@ export class OverSampledGroups implements SampleSource {
 
   async generate(step: number): Promise<GeneratedStep> {
     const { config, engine, problems } = this.#options;
-    const groups = await this.#pending.takeFirst(config.data.trainBatchSize, () => this.#start(step));
+    if (this.#saved.length > 0)
+      await restartRecorded(this.#options, this.#saved.splice(0), (groups) => this.#pending.add(groups));
+    const groups = await this.#pending.takeFirst(config.data.trainBatchSize, (missing) => this.#start(step, missing));
     const samples = (await Promise.all(groups.map((group) => group.samples))).flat();
-    problems.observe(samples);
+    await problems.observe(samples);
     const seconds = { tools: 0, reward: 0 };
     for (const group of groups) {
       seconds.tools += group.seconds.tools;
       seconds.reward += group.seconds.reward;
     }
     const metrics = {
-      'training/carried_groups': this.#pending.problems.length,
+      'training/carried_groups': this.#pending.groups.length,
       'training/stale_tokens_share': staleShare(samples),
     };
     return { samples, seconds, stats: await engine.rollout.takeStats(), metrics };
   }
 
   get carried(): number[] {
-    return [...this.#pending.problems, ...this.#startOver];
+    const underWay = this.#pending.groups.map(({ problem }) => problem);
+    return [...underWay, ...this.#saved.map(({ number }) => number), ...this.#startOver];
   }
 
   startOver(carried: readonly number[]): void {
+    this.#saved = [];
     this.#startOver = [...carried];
+  }
+
+  async save(): Promise<unknown> {
+    const groups = [...(await saveRecorded(this.#options, this.#pending.groups)), ...this.#saved];
+    return groups.length > 0 ? encodeGroups(groups) : undefined;
+  }
+
+  goOn(saved: unknown, vocabSize: number): void {
+    this.#saved = decodeGroups(saved, vocabSize);
+    this.#startOver = [];
   }
 
   resume(): Promise<void> {
     return this.#pending.resume();
   }
 
+  pause(): Promise<void> {
+    return this.#pending.pause();
+  }
+
   async close(): Promise<void> {
-    this.#startOver = this.carried;
+    this.#saved.unshift(...(await saveRecorded(this.#options, this.#pending.groups)));
     await this.#pending.close();
   }
 
-  #start(step: number): PendingGroup {
+  async #start(step: number, count: number): Promise<RecordedGroup[]> {
     const { problems } = this.#options;
-    const problem = this.#startOver.shift() ?? problems.takeNumber();
-    const controller = new AbortController();
-    const options = { ...stepOptions(this.#options, step), firstGroup: problem, signal: controller.signal };
-    const { groups, seconds } = startGroups([problems.get(problem)], options);
-    return { problem, samples: groups[0], seconds, abort: () => controller.abort() };
+    const over = this.#startOver.splice(0, count);
+    const numbers = [...over, ...(await problems.takeNumbers(count - over.length))];
+    const drawn = await problems.get(numbers);
+    return drawn.map((problem, i) => {
+      const index = problems.indexOf(problem);
+      const group = { number: numbers[i], problem, step, samples: [], ...(index !== undefined && { index }) };
+      return startRecorded(this.#options, group);
+    });
   }
 }
 

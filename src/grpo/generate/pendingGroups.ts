@@ -1,5 +1,6 @@
 /** Groups under way at once, of which a step takes the first that are complete. */
 
+import { takeTurn } from '../../rollout/agent/yield.ts';
 import type { RolloutEngine } from '../../rollout/types.ts';
 import type { Sample } from '../update/batch.ts';
 import type { OutsideSeconds } from './samples.ts';
@@ -14,10 +15,10 @@ export interface PendingGroup {
 }
 
 /** Keeps more groups under way than a step needs; pauses or aborts the rest while the policy is updated. */
-export class PendingGroups {
+export class PendingGroups<G extends PendingGroup = PendingGroup> {
   readonly #engine: RolloutEngine;
   readonly #options: { rate: number; partial: boolean };
-  #pending: PendingGroup[] = [];
+  #pending: G[] = [];
 
   /** @param options rate = extra groups as a share; partial = carry on with what a step leaves. */
   constructor(engine: RolloutEngine, options: { rate: number; partial: boolean }) {
@@ -25,17 +26,35 @@ export class PendingGroups {
     this.#options = options;
   }
 
-  /** Problems of the groups that the last step left and the next will go on with. */
-  get problems(): number[] {
-    return this.#pending.map(({ problem }) => problem);
+  /** The groups that the last step left and the next will go on with. */
+  get groups(): readonly G[] {
+    return this.#pending;
   }
 
-  /** The first `count` groups to be complete, of those carried over and of new ones. Afterwards the engine is paused, or the rest aborted. */
-  async takeFirst(count: number, start: () => PendingGroup): Promise<PendingGroup[]> {
-    await this.#engine.resume?.();
+  /** Adds groups; those that were under way at a checkpoint while the engine stands still. */
+  add(groups: readonly G[]): void {
+    // One may fail before anybody waits for it.
+    for (const { samples } of groups) samples.catch(() => {});
+    this.#pending.push(...groups);
+  }
+
+  /**
+   * The first `count` groups to be complete, of those carried over and of new ones. Afterwards the engine is paused, or the rest
+   * aborted; where one fails, all others are aborted before it rejects.
+   */
+  async takeFirst(count: number, start: (missing: number) => Promise<G[]>): Promise<G[]> {
     const wanted = Math.ceil(count * (1 + this.#options.rate));
-    while (this.#pending.length < wanted) this.#pending.push(start());
-    const { done, rest } = await firstDone(this.#pending, count);
+    const taking = async () => {
+      if (this.#pending.length < wanted) this.add(await start(wanted - this.#pending.length));
+      await takeTurn(); // after the new samples' own: the engine then starts with all requests, new and carried
+      await this.#engine.resume?.();
+      return firstDone(this.#pending, count);
+    };
+    const { done, rest } = await taking().catch(async (error: unknown) => {
+      await Promise.allSettled([this.#engine.resume?.()]); // an engine that stands still ends no sample
+      await this.#abortRest();
+      throw error;
+    });
     this.#pending = rest;
     if (this.#options.partial) await this.#engine.pause?.();
     else await this.#abortRest();
@@ -47,6 +66,11 @@ export class PendingGroups {
     await this.#engine.resume?.();
   }
 
+  /** Stops it again, while there are groups to go on with. */
+  async pause(): Promise<void> {
+    if (this.#pending.length > 0) await this.#engine.pause?.();
+  }
+
   /** Aborts the groups that are still under way. */
   async close(): Promise<void> {
     await this.#engine.resume?.();
@@ -55,17 +79,14 @@ export class PendingGroups {
 
   async #abortRest(): Promise<void> {
     for (const { abort } of this.#pending) abort();
-    await Promise.all(this.#pending.map(({ samples }) => samples));
+    await Promise.allSettled(this.#pending.map(({ samples }) => samples));
     this.#pending = [];
   }
 }
 
 /** The first `count` groups to be complete, in the order they were started; rejects with the first that fails. */
-export async function firstDone(
-  groups: PendingGroup[],
-  count: number,
-): Promise<{ done: PendingGroup[]; rest: PendingGroup[] }> {
-  const complete = new Set<PendingGroup>();
+export async function firstDone<G extends PendingGroup>(groups: G[], count: number): Promise<{ done: G[]; rest: G[] }> {
+  const complete = new Set<G>();
   await new Promise<void>((resolve, reject) => {
     for (const group of groups)
       group.samples.then(() => {

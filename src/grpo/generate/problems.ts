@@ -3,6 +3,8 @@
 import { InputError } from '../../errors.ts';
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
 import { encodePrompt } from '../../rollout/agent/prompt.ts';
+import { partsOf } from '../../tasks/environments/environmentTask.ts';
+import { givenProblem } from '../../tasks/problem.ts';
 import type { Problem, Reward, Task } from '../../tasks/task.ts';
 import { mean } from '../advantages/index.ts';
 import type { TrainConfig } from '../config/types.ts';
@@ -18,10 +20,12 @@ const MAX_LEFT_OUT = 10_000;
 /** Hands out a task's training problems, and draws those of the next step ahead. */
 export class ProblemQueue {
   readonly #task: Task;
+  /** What prompts are written with. */
+  #parts: Pick<Task, 'name' | 'tools' | 'environments'>;
   readonly #config: TrainConfig;
   readonly #tokenizer: ChatTokenizer;
   readonly #sampler: DifficultySampler | undefined;
-  readonly #drawn = new Map<number, Problem>();
+  readonly #drawn = new Map<number, Problem | Promise<Problem>>();
   /** Which problem of the task it is. */
   readonly #indexOf = new WeakMap<Problem, number>();
   #position = 0;
@@ -30,6 +34,7 @@ export class ProblemQueue {
   /** Throws InputError where the config draws by difficulty and the task has no end. */
   constructor(task: Task, config: TrainConfig, tokenizer: ChatTokenizer) {
     this.#task = limitedTask(task, config);
+    this.#parts = this.#task;
     this.#config = config;
     this.#tokenizer = tokenizer;
     this.#sampler = samplerOf(this.#task, config);
@@ -50,17 +55,23 @@ export class ProblemQueue {
   }
 
   /** The next `count` problems. */
-  take(count: number): Problem[] {
-    return Array.from({ length: count }, () => this.get(this.takeNumber()));
+  async take(count: number): Promise<Problem[]> {
+    return this.get(await this.takeNumbers(count));
   }
 
-  /** Number of the next problem, which nobody else gets. Throws InputError when none has a short enough prompt. */
-  takeNumber(): number {
-    if (!this.#config.data.filterOverlongPrompts) return this.#position++;
+  /** Numbers of the next problems, which nobody else gets. Throws InputError when none has a short enough prompt. */
+  async takeNumbers(count: number): Promise<number[]> {
+    if (!this.#config.data.filterOverlongPrompts) return Array.from({ length: count }, () => this.#position++);
+    const numbers: number[] = [];
+    while (numbers.length < count) numbers.push(await this.#takeFitting());
+    return numbers;
+  }
+
+  async #takeFitting(): Promise<number> {
     const fits = this.#fits();
     for (let leftOut = 0; leftOut < MAX_LEFT_OUT; leftOut++) {
       const number = this.#position++;
-      if (fits(this.#draw(number))) return number;
+      if (fits(await this.#draw(number))) return number;
       this.#drawn.delete(number);
       this.#leftOut++;
     }
@@ -70,15 +81,40 @@ export class ProblemQueue {
     );
   }
 
-  /** The problem of a number that was taken. */
-  get(number: number): Problem {
-    const problem = this.#draw(number);
-    this.#drawn.delete(number);
+  /** The problems of numbers that were taken; all are asked for before the first is awaited. */
+  async get(numbers: readonly number[]): Promise<Problem[]> {
+    return Promise.all(
+      numbers.map(async (number) => {
+        const problem = this.#draw(number);
+        this.#drawn.delete(number);
+        return problem;
+      }),
+    );
+  }
+
+  /** Which of the task's problems it is, where they are drawn by difficulty. */
+  indexOf(problem: Problem): number | undefined {
+    return this.#indexOf.get(problem);
+  }
+
+  /** A problem that had been taken before a checkpoint: the task's own, where it still makes the same one, or as it was saved. */
+  async restored({
+    number,
+    index,
+    problem: saved,
+  }: {
+    number: number;
+    index?: number | undefined;
+    problem: Problem;
+  }): Promise<Problem> {
+    const made = await this.#task.train(index ?? number, this.#config.seed);
+    const problem = JSON.stringify(made) === JSON.stringify(saved) ? made : saved;
+    if (index !== undefined) this.#indexOf.set(problem, index);
     return problem;
   }
 
   /** Hears of generated groups; what they tell counts from the next draw on. */
-  observe(samples: readonly Sample[]): void {
+  async observe(samples: readonly Sample[]): Promise<void> {
     const groups = new Map<number, { problem: Problem; rewards: Reward[] }>();
     for (const { group, problem, reward } of samples) {
       if (!groups.has(group)) groups.set(group, { problem, rewards: [] });
@@ -88,7 +124,7 @@ export class ProblemQueue {
       const scores = rewards.map(({ score }) => score).filter((score) => !Number.isNaN(score));
       const index = this.#indexOf.get(problem);
       if (index !== undefined && scores.length > 0) this.#sampler?.observe(index, mean(scores));
-      this.#task.observe?.(problem, rewards);
+      await this.#task.observe?.(problem, rewards);
     }
   }
 
@@ -109,18 +145,26 @@ export class ProblemQueue {
    */
   prefetch(): void {
     const { data, rollout } = this.#config;
-    const prompt = {
-      tokenizer: this.#tokenizer,
-      tools: this.#task.tools ?? [],
-      toolSchemasInPrompt: rollout.multiTurn.toolSchemasInPrompt,
-    };
+    const { toolSchemasInPrompt } = rollout.multiTurn;
     const end = this.#position + data.trainBatchSize;
+    const forget = () => this.#drawn.clear();
+    const encode = (problem: Problem) =>
+      void encodePrompt({ tokenizer: this.#tokenizer, ...partsOf(this.#parts, problem), toolSchemasInPrompt, problem });
     try {
-      for (let number = this.#position; number < end; number++)
-        encodePrompt({ ...prompt, problem: this.#draw(number) });
+      for (let number = this.#position; number < end; number++) {
+        const problem = this.#draw(number);
+        if (problem instanceof Promise) problem.then(encode).catch(forget);
+        else encode(problem);
+      }
     } catch {
-      this.#drawn.clear();
+      forget();
     }
+  }
+
+  /** Prompts are written with these tools from now on. */
+  useTools(tools: Task['tools']): void {
+    const { name, environments } = this.#task;
+    this.#parts = { name, ...(environments && { environments }), ...(tools && { tools }) };
   }
 
   /** Goes on at the position of a checkpoint. */
@@ -130,16 +174,23 @@ export class ProblemQueue {
   }
 
   #fits(): (problem: Problem) => boolean {
-    return promptFits({ config: this.#config, tokenizer: this.#tokenizer, task: this.#task });
+    return promptFits({ config: this.#config, tokenizer: this.#tokenizer, task: this.#parts });
   }
 
   /** The problem of a number, drawn once. */
-  #draw(number: number): Problem {
-    const known = this.#drawn.get(number);
-    if (known) return known;
+  #draw(number: number): Problem | Promise<Problem> {
+    const drawn = this.#drawn.get(number);
+    if (drawn) return drawn;
     const index = this.#sampler?.draw(number);
-    const problem = this.#task.train(index ?? number, this.#config.seed);
-    if (index !== undefined) this.#indexOf.set(problem, index);
+    const at = index ?? number;
+    const { seed } = this.#config;
+    const known = (problem: Problem) => {
+      if (index !== undefined) this.#indexOf.set(problem, index);
+      return problem;
+    };
+    const what = `Training problem ${at} of task "${this.#task.name}"`;
+    const given = givenProblem(what, () => this.#task.train(at, seed));
+    const problem = given instanceof Promise ? given.then(known) : known(given);
     this.#drawn.set(number, problem);
     return problem;
   }

@@ -4,6 +4,7 @@
  * ratio of the loss is the policy now against the policy then, and clips or rollout correction see how old it is.
  */
 
+import { InputError } from '../../errors.ts';
 import { mulberry32 } from '../../model/random.ts';
 import { grpo, std } from '../advantages/index.ts';
 import type { StatefulPart } from '../parts.ts';
@@ -23,6 +24,8 @@ interface StoredGroup {
 export class ReplayBuffer implements StatefulPart {
   readonly #size: number;
   #groups: StoredGroup[] = [];
+  /** The groups as the last step found them. */
+  #before: { step: number; groups: StoredGroup[] } | undefined;
 
   constructor(size: number) {
     this.#size = size;
@@ -54,16 +57,45 @@ export class ReplayBuffer implements StatefulPart {
     });
   }
 
+  /** As a step begins; one that is begun again, since it failed, finds what it found before. */
+  begin(step: number): void {
+    if (this.#before?.step === step) this.#groups = [...this.#before.groups];
+    else this.#before = { step, groups: [...this.#groups] };
+  }
+
   state(): unknown {
     if (this.#groups.length === 0) return undefined;
     return this.#groups.map(({ samples, ...rest }) => ({ ...rest, samples: samples.map(encodeSample) }));
   }
 
+  /** Throws InputError for what is no list of groups. */
   restore(state: unknown): void {
-    const groups = state as (Omit<StoredGroup, 'samples'> & { samples: ReturnType<typeof encodeSample>[] })[];
+    const groups = decodeGroups(state);
     this.#groups = [];
-    for (const { samples, ...rest } of groups) this.add({ ...rest, samples: samples.map(decodeSample) });
+    this.#before = undefined;
+    for (const group of groups) this.add(group);
   }
+}
+
+type EncodedGroup = Omit<StoredGroup, 'samples'> & { samples: ReturnType<typeof encodeSample>[] };
+
+function decodeGroups(state: unknown): StoredGroup[] {
+  try {
+    const groups = (state as EncodedGroup[]).map(({ samples, ...rest }) => ({
+      ...rest,
+      samples: samples.map(decodeSample),
+    }));
+    const isWhole = ({ score, step, samples }: StoredGroup) =>
+      Number.isFinite(score) &&
+      Number.isSafeInteger(step) &&
+      samples.every(({ trajectory }) => trajectory.responseIds.length >= 0);
+    if (groups.every(isWhole)) return groups;
+  } catch {
+    // Not the shape of a group; said below.
+  }
+  throw new InputError(
+    "The checkpoint's replay buffer holds what is no group of samples: it is damaged; take another checkpoint.",
+  );
 }
 
 /** The groups of another source, those without a signal replaced from a buffer. */
@@ -79,6 +111,7 @@ export class ReplayedGroups implements SampleSource {
   }
 
   async generate(step: number): Promise<GeneratedStep> {
+    this.#buffer.begin(step);
     const generated = await this.#source.generate(step);
     const drawn = generated.samples;
     const groups = this.#scored(drawn, step);
@@ -123,8 +156,20 @@ export class ReplayedGroups implements SampleSource {
     this.#source.startOver?.(carried);
   }
 
+  async save(): Promise<unknown> {
+    return this.#source.save?.();
+  }
+
+  goOn(saved: unknown, vocabSize: number): void {
+    this.#source.goOn?.(saved, vocabSize);
+  }
+
   async resume(): Promise<void> {
     await this.#source.resume?.();
+  }
+
+  async pause(): Promise<void> {
+    await this.#source.pause?.();
   }
 
   async close(): Promise<void> {

@@ -19,13 +19,12 @@ interface EncodedSample extends Omit<Sample, 'trajectory' | 'events' | 'advantag
   trajectory: Omit<Trajectory, ArrayName> & { [N in ArrayName]?: string };
 }
 
-export function encodeSample({ problem, group, messages, reward, trajectory }: Sample): EncodedSample {
+export function encodeSample({ problem, group, messages, reward, trajectory, toolRewards }: Sample): EncodedSample {
   const { promptIds, responseIds, mask, logProbs, logMass, weightVersions, ...rest } = trajectory;
   const arrays = { promptIds, responseIds, mask, logProbs, logMass, ...(weightVersions && { weightVersions }) };
   const texts: { [N in ArrayName]?: string } = {};
-  for (const [name, { buffer, byteOffset, byteLength }] of Object.entries(arrays))
-    texts[name as ArrayName] = toBase64(new Uint8Array(buffer, byteOffset, byteLength));
-  return { problem, group, messages, reward, trajectory: { ...rest, ...texts } };
+  for (const [name, numbers] of Object.entries(arrays)) texts[name as ArrayName] = toBase64(numbers);
+  return { problem, group, messages, reward, ...(toolRewards && { toolRewards }), trajectory: { ...rest, ...texts } };
 }
 
 export function decodeSample({ trajectory, reward, ...sample }: EncodedSample): Sample {
@@ -38,13 +37,15 @@ export function decodeSample({ trajectory, reward, ...sample }: EncodedSample): 
 }
 
 /** JSON has no NaN and writes null, here only where a number is missing. */
-const withMissing = (reward: Reward): Reward =>
+export const withMissing = (reward: Reward): Reward =>
   JSON.parse(JSON.stringify(reward), (_, value: unknown) => (value === null ? NaN : value)) as Reward;
 
-function toBase64(bytes: Uint8Array): string {
+export function toBase64({ buffer, byteOffset, byteLength }: ArrayBufferView): string {
   let text = '';
-  for (const byte of bytes) text += String.fromCharCode(byte);
+  for (const byte of new Uint8Array(buffer, byteOffset, byteLength)) text += String.fromCharCode(byte);
   return btoa(text);
 }
 
-const fromBase64 = (text: string): Uint8Array<ArrayBuffer> => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+/** Throws DOMException where the text is none. */
+export const fromBase64 = (text: string): Uint8Array<ArrayBuffer> =>
+  Uint8Array.from(atob(text), (c) => c.charCodeAt(0));

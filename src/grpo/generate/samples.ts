@@ -3,26 +3,40 @@
  * finishes. PlainGroups is the default source of a step's samples; filterGroups.ts and overSampling.ts have the others.
  */
 
-import { type AgentLoopOutput, runAgentLoop } from '../../rollout/agent/loop.ts';
+import { runAgentLoop } from '../../rollout/agent/loop.ts';
 import type { SampleEvent } from '../../rollout/agent/events.ts';
-import type { RolloutStats, Trajectory } from '../../rollout/types.ts';
-import { InputError } from '../../errors.ts';
-import type { Problem, Reward } from '../../tasks/task.ts';
+import { onAbort } from '../../rollout/tools/onAbort.ts';
+import type { RolloutStats } from '../../rollout/types.ts';
+import { withObservation } from '../../tasks/environments/environment.ts';
+import { partsOf } from '../../tasks/environments/environmentTask.ts';
+import type { Problem } from '../../tasks/task.ts';
 import type { Metrics } from '../metrics.ts';
 import type { Sample } from '../update/batch.ts';
 import { type GenerateOptions, type GenerationContext, generateOptions, GREEDY } from './options.ts';
 import type { ProblemQueue } from './problems.ts';
+import { score } from './score.ts';
 
 /** Where the samples of a step come from. */
 export interface SampleSource {
+  /** Resolves once a step has what it needs; to false where `stop` aborts, or nothing more is to come. Absent = it has, always. */
+  ready?(stop: AbortSignal): Promise<boolean>;
   /** Generates and scores the groups of a step; those of one group are neighbours. */
   generate(step: number): Promise<GeneratedStep>;
   /** Numbers of the problems whose groups are under way between two steps. */
   readonly carried?: number[] | undefined;
   /** Starts these problems' groups over before it draws new ones: they were under way at a checkpoint. */
   startOver?(carried: readonly number[]): void;
-  /** Lets the engine run between two steps, for an evaluation. */
+  /** The groups under way, as plain JSON; undefined where there are none. The engine stands still afterwards. */
+  save?(): Promise<unknown>;
+  /** Goes on with what `save` gave before it draws new problems. Throws InputError where that cannot be read. */
+  goOn?(saved: unknown, vocabSize: number): void;
+  /** Lets the engine run between two steps, for an evaluation; `pause` ends that. */
   resume?(): Promise<void>;
+  pause?(): Promise<void>;
+  /** The policy is about to be updated: whoever reads its weights stops. */
+  updating?(): Promise<void>;
+  /** After the update of a step: brings rollout the weights, where they are due. Absent = they are, after every step. */
+  sync?(step: number): Promise<Metrics>;
   /** Aborts the groups that are under way. */
   close?(): Promise<void>;
 }
@@ -55,11 +69,9 @@ export class PlainGroups implements SampleSource {
 
   async generate(step: number): Promise<GeneratedStep> {
     const { config, engine, problems } = this.#options;
-    const generated = await generateSamples(
-      problems.take(config.data.trainBatchSize),
-      stepOptions(this.#options, step),
-    );
-    problems.observe(generated.samples);
+    const drawn = await problems.take(config.data.trainBatchSize);
+    const generated = await generateSamples(drawn, stepOptions(this.#options, step));
+    await problems.observe(generated.samples);
     return { ...generated, stats: await engine.rollout.takeStats(), metrics: {} };
   }
 }
@@ -82,89 +94,80 @@ export async function generateSamples(
   options: GenerateOptions,
 ): Promise<GeneratedSamples> {
   const { groups, seconds } = startGroups(problems, options);
-  return { samples: (await Promise.all(groups)).flat(), seconds };
+  return { samples: (await allEnded(groups)).flat(), seconds };
 }
 
-/** Starts every sample of every problem; a group resolves when its last sample is scored. `seconds` grows meanwhile. */
+/**
+ * Starts every sample of every problem; a group resolves when its last sample is scored. `seconds` grows meanwhile. The first
+ * failure aborts the samples of all groups, and is what each group rejects with that is not complete, once its last has ended.
+ */
 export function startGroups(
   problems: readonly Problem[],
   options: GenerateOptions,
 ): { groups: Promise<Sample[]>[]; seconds: OutsideSeconds } {
   const { engine, tokenizer, task, sampling, limits, agent, signal, onSample, profile = false } = options;
-  const { seed, batch, n, greedy = false, firstGroup = 0 } = options;
+  const { seed, batch, n, greedy = false, firstGroup = 0, firstSample = 0, onError = 'stop', records } = options;
   const seconds: OutsideSeconds = { tools: 0, reward: 0 };
+  const ending = new AbortController();
+  let failure: { error: unknown } | undefined;
+  const fail = (error: unknown): never => {
+    failure ??= { error };
+    ending.abort();
+    throw failure.error;
+  };
   const runSample = async (problem: Problem, p: number, s: number): Promise<Sample> => {
     const events: SampleEvent[] = [];
+    const record = records?.[s];
+    const number = firstSample + s;
     const output = await runAgentLoop({
       ...(profile && { onEvent: (event: SampleEvent) => events.push(event) }),
       engine,
       tokenizer,
-      tools: task.tools ?? [],
+      ...partsOf(task, problem),
       problem,
-      requestId: `${batch}.${firstGroup + p}.${s}`,
-      key: randomKey(seed, batch, firstGroup + p, s),
+      requestId: `${batch}.${firstGroup + p}.${number}`,
+      key: randomKey(seed, batch, firstGroup + p, number),
       sampling: s < n ? sampling : { ...sampling, ...GREEDY },
       limits,
+      onError,
       ...agent,
-      ...(signal && { signal }),
+      ...(record && { record }),
+      signal: ending.signal,
     });
-    const { trajectory, messages, timing } = output;
+    if (failure) throw failure.error;
+    const { trajectory, messages, timing, toolRewards, observation } = output;
+    const prompt = observation === '' ? undefined : withObservation(problem.messages, observation);
     const started = performance.now();
-    const reward = await score(options, problem, output);
+    const known = record?.reward;
+    const scoring = () => score(options, prompt ? { ...problem, messages: prompt } : problem, output);
+    const { reward, fault } = known ? { reward: known } : await (record ? record.outside(scoring) : scoring());
+    record?.scored(reward);
     seconds.tools += timing.toolsMs / 1000;
     const end = performance.now();
     seconds.reward += (end - started) / 1000;
     if (profile) events.push({ kind: 'reward', turn: trajectory.numTurns, start: started, end });
-    const sample = { problem, group: firstGroup + p, trajectory, messages, reward, events };
-    if (s < n) onSample?.(sample);
+    const told = {
+      ...(prompt && { prompt }),
+      ...(Object.keys(toolRewards).length > 0 && { toolRewards }),
+      ...(fault && { fault }),
+    };
+    const sample: Sample = { problem, group: firstGroup + p, trajectory, messages, reward, events, ...told };
+    if (s < n && !known) onSample?.(sample);
     return sample;
   };
   const groups = problems.map((problem, p) =>
-    Promise.all(Array.from({ length: greedy ? n + 1 : n }, (_, s) => runSample(problem, p, s))),
+    allEnded(Array.from({ length: greedy ? n + 1 : n }, (_, s) => runSample(problem, p, s).catch(fail))),
   );
+  if (signal?.aborted) ending.abort();
+  const unlink = signal && onAbort(signal, () => ending.abort());
+  void Promise.allSettled(groups).then(unlink);
   return { groups, seconds };
 }
 
-async function score(
-  { task, globalStep }: Pick<GenerateOptions, 'task' | 'globalStep'>,
-  problem: Problem,
-  { messages, trajectory, toolRewards, toolStates, state }: AgentLoopOutput,
-): Promise<Reward> {
-  const reward = await task.reward({
-    problem,
-    messages,
-    toolRewards,
-    toolStates,
-    state,
-    ...(globalStep !== undefined && { globalStep }),
-    response: messages.findLast((m) => m.role === 'assistant')?.content ?? '',
-    stopReason: trajectory.stopReason,
-    numTurns: trajectory.numTurns,
-    numToolCalls: trajectory.numToolCalls,
-    numToolErrors: trajectory.numToolErrors,
-    responseTokens: trajectory.responseIds.length,
-  });
-  const { score: value } = reward;
-  if (!Number.isFinite(value) && !Number.isNaN(value))
-    throw new Error(
-      `The reward of problem "${problem.id}" is ${value}; give a finite number, or NaN where there is none for this sample.`,
-    );
-  checkTurns(reward, problem, trajectory);
-  return reward;
-}
-
-/** Throws InputError where `turns` has less than a finite number or NaN for every turn that is trained. */
-function checkTurns({ turns }: Reward, { id }: Problem, { mask }: Trajectory): void {
-  if (!turns) return;
-  const trained = mask.reduce((count, m, t) => count + (m === 1 && mask[t - 1] !== 1 ? 1 : 0), 0);
-  const fault = (turn: number, what: string) =>
-    new InputError(
-      `The reward of problem "${id}" has ${what} for turn ${turn + 1} of ${trained}: its \`turns\` are ` +
-        `[${turns.join(', ')}]; give one number for every assistant turn, 0 or NaN where there is none.`,
-    );
-  const infinite = turns.findIndex((value) => !Number.isFinite(value) && !Number.isNaN(value));
-  if (infinite >= 0) throw fault(infinite, `${turns[infinite]}`);
-  if (turns.length < trained) throw fault(turns.length, 'no number');
+/** As Promise.all, which rejects while others are under way; this waits for them first. */
+async function allEnded<T>(work: readonly Promise<T>[]): Promise<T[]> {
+  await Promise.allSettled(work);
+  return Promise.all(work);
 }
 
 /** Two 32-bit words that no other (seed, batch, problem, sample) gets, in practice: two rounds of a 128-bit mix. */

@@ -3,6 +3,7 @@
 import { InputError } from '../../errors.ts';
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
 import { encodePrompt } from '../../rollout/agent/prompt.ts';
+import { partsOf } from '../../tasks/environments/environmentTask.ts';
 import { keyedRng, permutation } from '../../tasks/random.ts';
 import type { Problem, Task } from '../../tasks/task.ts';
 import type { TrainConfig } from '../config/types.ts';
@@ -15,7 +16,7 @@ export function limitedTask(task: Task, { data }: TrainConfig): Task {
   const { trainMaxSamples: size = -1 } = data;
   if (size < 0 || size >= (task.trainSize ?? Infinity)) return task;
   let order = { key: '', indices: [] as number[] };
-  const chosen = new Map<string, Problem>();
+  const chosen = new Map<string, Problem | Promise<Problem>>();
   return {
     ...task,
     trainSize: size,
@@ -27,6 +28,7 @@ export function limitedTask(task: Task, { data }: TrainConfig): Task {
       // Kept: a task that moves its own difficulty would give another problem of that number later.
       const problem = chosen.get(`${seed}/${first}`) ?? task.train(first, seed);
       chosen.set(`${seed}/${first}`, problem);
+      if (problem instanceof Promise) problem.catch(() => chosen.delete(`${seed}/${first}`));
       return problem;
     },
   };
@@ -40,15 +42,15 @@ function orderOf(size: number, seed: number, epoch: number): number[] {
 interface PromptContext {
   config: TrainConfig;
   tokenizer: ChatTokenizer;
-  task: Pick<Task, 'tools'>;
+  task: Pick<Task, 'name' | 'tools' | 'environments'>;
 }
 
 /** True for each problem whose prompt, written as a rollout writes it, has at most maxPromptLength tokens. */
 export function promptFits({ config, tokenizer, task }: PromptContext): (problem: Problem) => boolean {
   const { toolSchemasInPrompt } = config.rollout.multiTurn;
-  const tools = task.tools ?? [];
   return (problem) =>
-    encodePrompt({ tokenizer, tools, toolSchemasInPrompt, problem }).length <= config.data.maxPromptLength;
+    encodePrompt({ tokenizer, ...partsOf(task, problem), toolSchemasInPrompt, problem }).length <=
+    config.data.maxPromptLength;
 }
 
 /**
@@ -66,12 +68,27 @@ export function withTotalSteps(config: TrainConfig, task: Task, tokenizer: ChatT
     );
   }
   const { trainBatchSize, filterOverlongPrompts } = config.data;
-  const fits = filterOverlongPrompts ? promptFits({ config, tokenizer, task }) : () => true;
-  const size = Array.from({ length: trainSize }, (_, i) => train(i, config.seed)).filter(fits).length;
+  const fits = filterOverlongPrompts && promptFits({ config, tokenizer, task });
+  const size = fits
+    ? problemsAtOnce(task.name, trainSize, (i) => train(i, config.seed)).filter(fits).length
+    : trainSize;
   const batches = Math.floor(size / trainBatchSize);
   if (batches > 0) return { ...config, trainer: { ...config.trainer, totalTrainingSteps: batches * totalEpochs } };
   throw new InputError(
     `trainer.totalEpochs counts whole batches, but ${size} training problems do not fill one of ` +
       `data.trainBatchSize ${trainBatchSize}; lower it, or set trainer.totalTrainingSteps.`,
   );
+}
+
+/** Throws InputError for a task that gives promises of its problems. */
+function problemsAtOnce(name: string, count: number, give: (index: number) => Problem | Promise<Problem>): Problem[] {
+  return Array.from({ length: count }, (_, i) => {
+    const problem = give(i);
+    if (!(problem instanceof Promise)) return problem;
+    problem.catch(() => {});
+    throw new InputError(
+      `trainer.totalEpochs with data.filterOverlongPrompts counts problems before the run, but task "${name}" gives promises of them; ` +
+        'set trainer.totalTrainingSteps, or leave data.filterOverlongPrompts out.',
+    );
+  });
 }

@@ -1,6 +1,7 @@
 /** Evaluation on held-out problems. */
 
 import { InputError } from '../../errors.ts';
+import { givenProblem } from '../../tasks/problem.ts';
 import type { Problem, Task } from '../../tasks/task.ts';
 import { mean } from '../advantages/index.ts';
 import { bootstrapMetrics } from '../bootstrap.ts';
@@ -17,6 +18,10 @@ export interface ValidateOptions {
   globalStep?: number;
   /** Sees every sampled conversation as it ends, not the greedy ones. */
   onSample?: (sample: Sample) => void;
+  /** Hears how many of the problems have their sampled answers, as they come. */
+  onProgress?: (done: number, total: number) => void;
+  /** Ends the evaluation; it rejects with the signal's reason then. */
+  signal?: AbortSignal;
 }
 
 const VALIDATION_BATCH = 0xffffffff; // no training step has this number
@@ -27,33 +32,83 @@ const VALIDATION_BATCH = 0xffffffff; // no training step has this number
  */
 export async function validate(
   generation: GenerationContext,
-  { greedy = false, globalStep, onSample }: ValidateOptions = {},
+  options: ValidateOptions = {},
 ): Promise<{ metrics: Metrics; samples: Sample[] }> {
-  const { config, task } = generation;
-  const started = performance.now();
-  const problems = heldOutProblems(generation);
-  const { n, ...override } = config.rollout.valKwargs;
-  const { sampling, ...options } = generateOptions({ ...generation, task: withOutcome(task) }, VALIDATION_BATCH, n);
-  const { samples } = await generateSamples(problems, {
-    ...options,
-    sampling: { ...sampling, ...override },
-    greedy,
-    ...(globalStep !== undefined && { globalStep }),
-    ...(onSample && { onSample }),
-  });
-  // The answers of a problem: the n sampled ones, then the greedy one if it was asked for.
-  const tries = n + (greedy ? 1 : 0);
-  const answers = problems.map((_, p) => samples.slice(p * tries, (p + 1) * tries));
-  const metrics: Metrics = {};
-  for (const source of new Set(problems.map((problem) => sourceOf(problem, task)))) {
-    const own = answers.filter((_, p) => sourceOf(problems[p], task) === source);
-    Object.assign(metrics, sourceMetrics(source, own, n));
+  const evaluation = await Evaluation.begin(generation, options);
+  await evaluation.next();
+  return evaluation.result();
+}
+
+/** An evaluation in parts, with other work between them: an answer does not depend on what is generated beside it. */
+export class Evaluation {
+  readonly #generation: GenerationContext;
+  readonly #options: ValidateOptions;
+  readonly #problems: readonly Problem[];
+  /** Of each problem that is done: the n sampled answers, then the greedy one if it was asked for. */
+  readonly #answers: Sample[][] = [];
+  #seconds = 0;
+
+  private constructor(generation: GenerationContext, options: ValidateOptions, problems: readonly Problem[]) {
+    [this.#generation, this.#options, this.#problems] = [generation, options, problems];
   }
-  await generation.engine.rollout.takeStats(); // of an evaluation, which the next step's throughput is not to count
-  return {
-    metrics: { ...metrics, 'timing_s/testing': (performance.now() - started) / 1000 },
-    samples: answers.flatMap((tried) => tried.slice(0, n)),
-  };
+
+  static async begin(generation: GenerationContext, options: ValidateOptions = {}): Promise<Evaluation> {
+    return new Evaluation(generation, options, await heldOutProblems(generation));
+  }
+
+  get isDone(): boolean {
+    return this.#answers.length === this.#problems.length;
+  }
+
+  /** Answers the next `count` problems, or all. Rejects where the signal aborts; those problems are not done then. */
+  async next(count = Infinity): Promise<void> {
+    const { config, task, engine } = this.#generation;
+    const { greedy = false, globalStep, onSample, onProgress, signal } = this.#options;
+    const started = performance.now();
+    const [done, total] = [this.#answers.length, this.#problems.length];
+    const problems = this.#problems.slice(done, done + count);
+    const { n, ...override } = config.rollout.valKwargs;
+    const { sampling, ...options } = generateOptions(
+      { ...this.#generation, task: withOutcome(task) },
+      VALIDATION_BATCH,
+      n,
+    );
+    let sampled = 0;
+    onProgress?.(done, total);
+    const { samples } = await generateSamples(problems, {
+      ...options,
+      sampling: { ...sampling, ...override },
+      greedy,
+      firstGroup: done,
+      signal,
+      ...(globalStep !== undefined && { globalStep }),
+      onSample: (sample) => {
+        onSample?.(sample);
+        if (++sampled % n === 0) onProgress?.(done + sampled / n, total);
+      },
+    });
+    signal?.throwIfAborted();
+    const tries = n + (greedy ? 1 : 0);
+    this.#answers.push(...problems.map((_, p) => samples.slice(p * tries, (p + 1) * tries)));
+    await engine.rollout.takeStats(); // of an evaluation, which the next step's throughput is not to count
+    this.#seconds += (performance.now() - started) / 1000;
+  }
+
+  /** Of the problems that are done. */
+  result(): { metrics: Metrics; samples: Sample[] } {
+    const { config, task } = this.#generation;
+    const { n } = config.rollout.valKwargs;
+    const sources = this.#answers.map((_, p) => sourceOf(this.#problems[p], task));
+    const metrics: Metrics = {};
+    for (const source of new Set(sources)) {
+      const own = this.#answers.filter((_, p) => sources[p] === source);
+      Object.assign(metrics, sourceMetrics(source, own, n));
+    }
+    return {
+      metrics: { ...metrics, 'timing_s/testing': this.#seconds },
+      samples: this.#answers.flatMap((tried) => tried.slice(0, n)),
+    };
+  }
 }
 
 /** Metrics of one set of problems. @param answers [P] the n sampled answers of a problem, then perhaps a greedy one */
@@ -80,8 +135,10 @@ function sourceMetrics(source: string, answers: readonly Sample[][], n: number):
 const sourceOf = (problem: Problem, task: Task): string => problem.dataSource ?? task.name;
 
 /** Held-out problems, those with too long a prompt left out where the config says so. */
-function heldOutProblems({ config, engine, task }: GenerationContext): Problem[] {
-  const problems = task.heldOut(config.data.valMaxSamples);
+async function heldOutProblems({ config, engine, task }: GenerationContext): Promise<Problem[]> {
+  const given = await task.heldOut(config.data.valMaxSamples);
+  const what = (p: number) => `Held-out problem ${p} of task "${task.name}"`;
+  const problems = Array.from(given, (problem, p) => givenProblem(what(p), () => problem));
   if (!config.data.filterOverlongPrompts) return problems;
   const fitting = problems.filter(promptFits({ config, tokenizer: engine.tokenizer, task }));
   if (fitting.length > 0 || problems.length === 0) return fitting;

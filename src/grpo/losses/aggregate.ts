@@ -26,11 +26,13 @@ export const LOSS_AGG_MODES: readonly LossAggMode[] = [
 /** verl divides a sequence's sum by its length plus this. */
 const EPSILON = 1e-8;
 
-interface AggregateOptions {
+export interface AggregateOptions {
   /** L of seq-mean-token-sum-norm, verl's loss_scale_factor: a constant of the run. */
   maxResponseLength: number;
   /** S: sequences of a mini-batch, masked ones included. Absent = those with a trained token, verl's agg_loss without it. */
   globalBatchSize?: number;
+  /** T of token-mean, verl's batch_num_tokens: for a mini-batch that comes in parts. Absent = those of the masks. */
+  batchNumTokens?: number;
 }
 
 const sum = (values: ArrayLike<number>): number => {
@@ -55,7 +57,7 @@ export function tokenWeights(
     throw new RangeError(`lossAggMode "${mode}" needs maxResponseLength > 0, but it is ${options.maxResponseLength}.`);
   }
   const lengths = sampleMasks.map(sum);
-  const tokens = sum(lengths);
+  const tokens = options.batchNumTokens ?? sum(lengths);
   const sequences = options.globalBatchSize ?? lengths.filter((length) => length > 0).length;
   return sampleMasks.map((mask, s) => {
     const weight = lengths[s] > 0 ? sequenceWeight(mode, lengths[s], tokens, sequences, options) : 0;
@@ -84,11 +86,13 @@ function sequenceWeight(
   }
 }
 
-interface WeightOptions extends AggregateOptions {
+/** Sizes that an aggregation divides by, and importance weights. */
+export interface WeightOptions extends AggregateOptions {
   /** Importance weight of each token (`correction/correct.ts`), same shape as the masks; absent = 1. */
   isWeights?: readonly ArrayLike<number>[];
 }
 
+/** What each token counts in the scalar loss: one array a sample, one number a response token. */
 export interface LossWeights {
   /** Policy loss: aggregation (the loss's own where it forces one) x mask x importance weight. */
   weights: Float64Array[];

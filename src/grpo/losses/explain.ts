@@ -6,14 +6,14 @@ import type { Metrics } from '../metrics.ts';
 const MOSTLY_SILENT = 0.9;
 
 /**
- * Two or three sentences about `actor/pg_loss` of a step; undefined before the first update.
+ * Two or three sentences about `actor/pg_loss` of a step; undefined before the first update, and where it is no finite number.
  * @param ownLoss the name of a user's loss, whose value need not be made of advantages
  * Per sample the gradient is -A d log p, whatever the loss adds up to.
  */
 export function explainLoss(metrics: Metrics, ownLoss?: string): string | undefined {
   const loss = metrics['actor/pg_loss'];
   const size = metrics['critic/advantages/abs_mean'];
-  if (loss === undefined || size === undefined) return undefined;
+  if (loss === undefined || size === undefined || !Number.isFinite(loss + size)) return undefined;
   const silent = metrics['frac_reward_zero_std'] ?? 0;
   const shown = `The policy loss is ${loss.toFixed(4)}`;
   if (silent >= MOSTLY_SILENT)

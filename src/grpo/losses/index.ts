@@ -70,11 +70,13 @@ export function addPolicyLoss(name: string, loss: PolicyLoss): void {
   losses[name] = { ...loss, name };
 }
 
-interface PolicyLossResult {
+export interface PolicyLossResult {
   /** [E] the row's loss before its weight; 0 where masked. */
   perToken: Float64Array;
   /** [E] d loss / d logp, weights included. */
   grad: Float64Array;
+  /** [E] bits: 1 = the upper (or only) clip acted, 2 = the lower or dual one. */
+  clipped: Uint8Array;
   loss: number;
   /** verl's names: actor/pg_loss, actor/ppo_kl, actor/pg_clipfrac, actor/pg_clipfrac_lower, actor/kl_loss. */
   metrics: Record<string, number>;
@@ -112,6 +114,7 @@ export function computePolicyLoss(
   const selected = rows.selected ?? selectTokens(spec, rows, loss);
   const perToken = new Float64Array(count);
   const grad = new Float64Array(count);
+  const clipped = new Uint8Array(count);
   const sums: Sums = { pgLoss: 0, mask: 0, clipped: 0, clippedLower: 0, kl: 0, own: {} };
   for (let s = 0; s + 1 < rows.seqStart.length; s++) {
     const sequence = sequenceStats(loss, spec, rows, s);
@@ -122,6 +125,7 @@ export function computePolicyLoss(
       const row = loss.row(spec.numbers, token, sequence);
       perToken[e] = row.loss;
       grad[e] = rows.weights[e] * row.grad;
+      clipped[e] = (row.clipped ? 1 : 0) | (row.clippedLower ? 2 : 0);
       addRow(sums, row, rows.weights[e], mask, token);
     }
   }
@@ -133,7 +137,7 @@ export function computePolicyLoss(
   };
   for (const name of loss.reports ?? LOSS_METRICS) metrics[name] = means[name] / (sums.mask + 1e-8);
   for (const [name, sum] of Object.entries(sums.own)) metrics[name] = sum / (sums.mask + 1e-8);
-  const result = { perToken, grad, loss: sums.pgLoss, metrics };
+  const result = { perToken, grad, clipped, loss: sums.pgLoss, metrics };
   if (spec.klLossCoef !== 0) addKlLoss(spec, rows, result);
   return result;
 }

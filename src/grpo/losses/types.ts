@@ -16,6 +16,7 @@ export interface TokenRow {
   logp: number;
   /** log-prob under the policy the ratio is taken against. */
   oldLogp: number;
+  /** Advantage of the token. */
   advantage: number;
   /** True where the loss's own `select` picked this token (clip-cov, kl-cov). */
   selected: boolean;
@@ -31,6 +32,7 @@ export interface SequenceStats {
   advantageSum: number;
 }
 
+/** What a row gives of one token. */
 export interface TokenLoss {
   /** To minimise; multiplied by the token's weight. */
   loss: number;
@@ -67,6 +69,7 @@ type LossDefaults = Readonly<Record<string, number | ((clip: ClipRange) => numbe
 /** Numbers that a row reads: the clip range, and the loss's own numbers as the config has them or by default. */
 export type LossNumbers<D extends LossDefaults = LossDefaults> = Readonly<Record<keyof D | keyof ClipRange, number>>;
 
+/** A policy loss as a row: the value and the gradient of one token. `defineLoss` makes one whose numbers are typed. */
 export interface PolicyLoss<D extends LossDefaults = LossDefaults> {
   /** Errors call a loss that is not in `POLICY_LOSSES` by it. */
   name?: string;
@@ -83,6 +86,7 @@ export interface PolicyLoss<D extends LossDefaults = LossDefaults> {
   reports?: readonly LossMetric[];
   /** Its own numbers, keys of `actor.policyLoss`, with their defaults. */
   numbers?: D;
+  /** The loss of one token and its gradient. */
   row(numbers: LossNumbers<D>, token: TokenRow, sequence: SequenceStats): TokenLoss;
   /**
    * `fn rowGrad(t: Token) -> f32`, the row's gradient. `Token` is in kernels/policy_loss.wgsl; `params` has the numbers by
@@ -102,7 +106,10 @@ interface SequenceTerm<D extends LossDefaults = LossDefaults> {
   wgsl?: string;
 }
 
-/** A loss as it is; types its row by the names of its numbers. */
+/**
+ * A loss as it is; types its row by the names of its numbers.
+ * @typeParam D the numbers, as `numbers` gives them
+ */
 export const defineLoss = <const D extends LossDefaults = Record<never, never>>(loss: PolicyLoss<D>): PolicyLoss<D> =>
   loss;
 
@@ -135,8 +142,11 @@ export function lossSpec(
 
 /** Entries in sample order; every array but `seqStart` is [E]. */
 export interface LossRows {
+  /** [E] log-prob under the policy that is trained, natural log. */
   logp: ArrayLike<number>;
+  /** [E] log-prob under the policy that the ratio is taken against. */
   oldLogp: ArrayLike<number>;
+  /** [E] advantage of each token. */
   advantages: ArrayLike<number>;
   /** Aggregation x mask x importance weight, from the whole mini-batch: `lossWeights()`. */
   weights: ArrayLike<number>;

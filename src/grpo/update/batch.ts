@@ -1,5 +1,6 @@
 /** From the samples of a step to what the engine trains on: mini-batches, weights, micro-batches, and back. */
 
+import type { UserCodeError } from '../../errors.ts';
 import type { PolicyLossInputs } from '../../model/engine.ts';
 import { type MicroBatch, packGroups } from '../../model/packing.ts';
 import type { SampleEvent } from '../../rollout/agent/events.ts';
@@ -8,16 +9,34 @@ import type { Message, Problem, Reward } from '../../tasks/task.ts';
 
 /** One finished and scored sample. */
 export interface Sample {
+  /** What it is a try at. */
   problem: Problem;
   /** Prompt number within the step; samples with the same one are a group. */
   group: number;
+  /** Its tokens with mask and log-probs. */
   trajectory: Trajectory;
+  /** The problem's messages with the environment's first observation, where it gave one. */
+  prompt?: Message[];
+  /** What came after the prompt, decoded: assistant turns, and what tools and the loop said. */
   messages: Message[];
+  /** What the reward function said of it. */
   reward: Reward;
+  /** A further row of the trajectory before it; see rows.ts. */
+  fork?: true;
   /** Mean over its trained tokens, for reports; known once its group is complete. */
   advantage?: number;
+  /** Rewards that tools gave it, by tool, where any did; see ScoredSample. */
+  toolRewards?: Readonly<Record<string, number>>;
+  /** Why it has no reward, where trainer.onError: skip left it out. */
+  fault?: UserCodeError;
   /** Its generation, tool calls and reward with their times, where `trainer.profile` is on. */
   events?: SampleEvent[];
+}
+
+/** The part of a sample that is packed. */
+export interface PackedSample {
+  group: number;
+  trajectory: Pick<Trajectory, 'promptIds' | 'responseIds'>;
 }
 
 /** Values of each response token before an update; one array a sample, as long as its response. */
@@ -43,9 +62,9 @@ export interface MiniBatch {
   seqStart: Uint32Array;
 }
 
-/** Packs the given samples of a step. Samples of one group must be neighbours. */
+/** Packs the given samples of a step. Samples of one group must be neighbours; those with the same prompt share it. */
 export function packMiniBatch(
-  samples: readonly Sample[],
+  samples: readonly PackedSample[],
   chosen: number[],
   masks: ArrayLike<number>[],
   maxTokenLen: number,
@@ -56,7 +75,8 @@ export function packMiniBatch(
   let last: number | undefined;
   chosen.forEach((s, place) => {
     const { group, trajectory } = samples[s];
-    if (group !== last) {
+    // An environment may begin each sample by another observation, a client each conversation by other messages.
+    if (group !== last || !sameIds(trajectory.promptIds, groups.at(-1)!.prompt)) {
       groups.push({ prompt: trajectory.promptIds, samples: [] });
       members.push([]);
     }
@@ -69,6 +89,10 @@ export function packMiniBatch(
   const microBatches = packGroups(groups, maxTokenLen, maxSequences);
   return describe(chosen, members, microBatches);
 }
+
+/** True for the same tokens. */
+export const sameIds = (a: Uint32Array, b: Uint32Array): boolean =>
+  a === b || (a.length === b.length && a.every((id, i) => id === b[i]));
 
 function describe(chosen: number[], members: number[][], microBatches: MicroBatch[]): MiniBatch {
   const offsets: number[] = [];
@@ -111,9 +135,7 @@ export function scatterEntries(
 
 /** The part of a mini-batch's entries that micro-batch m holds. */
 export function sliceInputs(batch: MiniBatch, m: number, inputs: PolicyLossInputs): PolicyLossInputs {
-  const first = batch.offsets[m];
-  const end = batch.offsets[m + 1] ?? batch.entrySample.length;
-  const part = (values: Float32Array) => values.slice(first, end);
+  const part = (values: Float32Array) => sliceEntries(batch, m, values);
   return {
     oldLogProbs: part(inputs.oldLogProbs),
     advantages: part(inputs.advantages),
@@ -126,6 +148,11 @@ export function sliceInputs(batch: MiniBatch, m: number, inputs: PolicyLossInput
   };
 }
 
+/** Values of the entries that micro-batch m holds. */
+export function sliceEntries({ offsets, entrySample }: MiniBatch, m: number, values: Float32Array): Float32Array {
+  return values.slice(offsets[m], offsets[m + 1] ?? entrySample.length);
+}
+
 /** Arrays of the chosen samples at their step index; all other samples have an empty one. */
 export function placeByStep<T extends ArrayLike<number>>(samples: number, chosen: number[], values: T[]) {
   const all: (T | Float64Array)[] = Array.from({ length: samples }, () => new Float64Array(0));
@@ -135,3 +162,15 @@ export function placeByStep<T extends ArrayLike<number>>(samples: number, chosen
 
 /** Trained tokens of a sample. */
 export const trainedCount = (mask: ArrayLike<number>): number => Array.from(mask).filter((m) => m !== 0).length;
+
+/** Throws RangeError for a token that the model has no row for: the device would read another row in its place. */
+export function checkTokens(samples: readonly Sample[], vocabSize: number): void {
+  for (const { problem, trajectory } of samples)
+    for (const ids of [trajectory.promptIds, trajectory.responseIds]) {
+      const bad = ids.find((id) => id >= vocabSize);
+      if (bad !== undefined)
+        throw new RangeError(
+          `A sample of problem "${problem.id}" has token ${bad}, but the model knows 0 to ${vocabSize - 1}.`,
+        );
+    }
+}

@@ -1,5 +1,8 @@
 /** Learning-rate schedules: a factor of the peak rate by optimizer step. */
 
+import type { OptimizerOptions } from '../../model/engine.ts';
+import type { TrainConfig } from '../config/types.ts';
+
 export interface LrSchedule {
   /** 'constant'; from the peak down to minLrRatio a half 'cosine' (both verl's) or a line ('linear', Hugging Face's). */
   lrSchedulerType: 'constant' | 'cosine' | 'linear';
@@ -38,4 +41,19 @@ export function lrFactor(schedule: LrSchedule, step: number): number {
   if (schedule.lrSchedulerType === 'linear') return minLrRatio + (1 - minLrRatio) * (1 - progress);
   const cosine = 0.5 * (1 + Math.cos(2 * Math.PI * schedule.numCycles * progress));
   return minLrRatio + (1 - minLrRatio) * Math.max(cosine, 0);
+}
+
+/** The learning rate of optimizer step 0, 1, 2, ... of a run. */
+export function scheduledLr({ actor, data, trainer }: TrainConfig, update: number): number {
+  const { lr, lrSchedulerType, minLrRatio, numCycles, ...warmup } = actor.optim;
+  const perStep = Math.ceil(data.trainBatchSize / actor.ppoMiniBatchSize) * actor.ppoEpochs;
+  const totalTrainingSteps = perStep * trainer.totalTrainingSteps;
+  const lrWarmupSteps = warmupSteps(warmup, totalTrainingSteps);
+  return lr * lrFactor({ lrSchedulerType, lrWarmupSteps, minLrRatio, numCycles, totalTrainingSteps }, update);
+}
+
+/** What the model's optimizer step takes of a config. */
+export function optimizerOptions({ actor }: Pick<TrainConfig, 'actor'>, lr: number): OptimizerOptions {
+  const { optimizer, betas, eps, weightDecay } = actor.optim;
+  return { optimizer, lr, beta1: betas[0], beta2: betas[1], eps, weightDecay, gradClip: actor.gradClip };
 }

@@ -3,12 +3,14 @@
  * masks, advantages, importance weights. All on the main thread, in sample order.
  */
 
+import { InputError } from '../../errors.ts';
 import {
   computeAdvantages,
   type AdvantageInputs,
   type CustomAdvantage,
   outcomeRewards,
   ownAdvantage,
+  ownAdvantages,
   rae,
   type RoleBaselines,
 } from '../advantages/index.ts';
@@ -128,7 +130,7 @@ function advantagesOf(
   };
   const options = { scaleRewards, gamma, raeDecay, ...(components && { rewardWeights: components.weights }) };
   const own = extras.advantage ?? ownAdvantage(advEstimator);
-  const advantages = own ? own(inputs, samples) : computeAdvantages(advEstimator, inputs, options);
+  const advantages = own ? ownAdvantages(own, inputs, samples) : computeAdvantages(advEstimator, inputs, options);
   if (!roles) return { advantages };
   return { advantages, roleBaselines: rae(rewards, roles, extras.roleBaselines, raeDecay).baselines };
 }
@@ -157,10 +159,17 @@ function rewarded(masks: ArrayLike<number>[], samples: readonly Sample[]): Array
 function missingRewards(samples: readonly Sample[]): Metrics {
   const missing = samples.filter(({ reward }) => Number.isNaN(reward.score)).length;
   if (missing === 0) return {};
-  if (missing < samples.length) return { 'training/missing_reward_share': missing / samples.length };
-  throw new RangeError(
-    `None of the step's ${missing} samples has a reward: all scores are NaN. Look at the task's reward.`,
-  );
+  const faults = samples.flatMap(({ fault }) => fault ?? []);
+  const metrics = {
+    'training/missing_reward_share': missing / samples.length,
+    ...(faults.length > 0 && { 'training/faulty_samples': faults.length }),
+  };
+  if (missing < samples.length) return metrics;
+  const why =
+    faults.length > 0
+      ? `trainer.onError: skip left out ${faults.length}, the first since: ${faults[0].message}`
+      : 'all scores are NaN.';
+  throw new InputError(`None of the step's ${missing} samples has a reward: ${why} Look at the task's reward.`);
 }
 
 /**

@@ -3,7 +3,7 @@
 export interface RolloutInput {
   /** Samples per prompt: the group that advantages are computed over. Allowed: integer >= 1 (samples). Default: 8. */
   n?: number | undefined;
-  /** Training divides logits by it as well, so that both see one distribution. Allowed: > 0. Default: 1. */
+  /** Training divides logits by it as well, so that both see one distribution. Allowed: 0.000001 to 1000000. Default: 1. */
   temperature?: number | undefined;
   /** Keep the k likeliest; 0 = off. Training renormalises by the kept mass. Allowed: integer >= 0, or -1 = 0 (tokens). Default: 0. */
   topK?: number | undefined;
@@ -34,6 +34,7 @@ export interface RolloutInput {
   /** Start a pass before the last one was read, so that the GPU never waits; auto = where it pays; no token changes. Allowed: auto | on | off. Default: "auto". */
   asyncScheduling?: 'auto' | 'on' | 'off' | undefined;
   speculative?: RolloutSpeculativeInput | undefined;
+  checkpointEngine?: RolloutCheckpointEngineInput | undefined;
   multiTurn?: RolloutMultiTurnInput | undefined;
   agent?: RolloutAgentInput | undefined;
   valKwargs?: RolloutValKwargsInput | undefined;
@@ -52,6 +53,15 @@ interface RolloutSpeculativeInput {
   adapt?: boolean | undefined;
   /** Rows of logits a pass may check; absent = maxNumSeqs, which takes no memory more. Allowed: integer >= 1 (rows). */
   verifyRows?: number | undefined;
+}
+
+interface RolloutCheckpointEngineInput {
+  /** Weights travel in buckets of this size: one is read while the one before is written. Allowed: 0.0625 to 32 (MiB). Default: 16. */
+  updateWeightsBucketMegabytes?: number | undefined;
+  /** delta = without buckets whose bytes are as they were sent last, which the sender keeps in host memory to compare. Allowed: whole | delta. Default: "whole". */
+  content?: 'whole' | 'delta' | undefined;
+  /** Contexts of samples under way, when new weights come: computed again by them, or kept as the old ones computed them. Allowed: recompute | keep. Default: "recompute". */
+  kvCache?: 'recompute' | 'keep' | undefined;
 }
 
 interface RolloutMultiTurnInput {
@@ -85,12 +95,14 @@ interface RolloutMultiTurnInput {
 interface RolloutAgentInput {
   /** single_turn, tool_agent, or one registered by registerAgentLoop(). Allowed: text. Default: "tool_agent". */
   defaultAgentLoop?: string | undefined;
+  /** A loop of your own that neither generates nor calls tools for so long has failed. Allowed: > 0 (s). Default: 300. */
+  timeoutS?: number | undefined;
 }
 
 interface RolloutValKwargsInput {
   /** Samples per held-out problem; more narrows the error of pass@1 and gives pass@k. Allowed: integer >= 1 (samples). Default: 1. */
   n?: number | undefined;
-  /** 1 = what training samples from; 0 = greedy. Allowed: >= 0. Default: 1. */
+  /** 1 = what training samples from; 0 = greedy. Allowed: 0 to 1000000. Default: 1. */
   temperature?: number | undefined;
   /** 0 = off. Allowed: integer >= 0, or -1 = 0 (tokens). Default: 0. */
   topK?: number | undefined;

@@ -42,6 +42,12 @@ interface SftModelInput {
 interface SftTaskInput {
   /** Which task writes the traces. Allowed: text. Default: "gsm8k". */
   name?: string | undefined;
+  /** In place of name: a module whose default export is the task, as a file (.js, .ts; relative to the working folder), a package's name, or https://... Allowed: text. */
+  module?: string | undefined;
+  /** Run the module in a sandbox, without network, files and environment; absent = true for an address, false for a file or package. Allowed: true | false. */
+  isolated?: boolean | undefined;
+  /** One call of a module in the sandbox may take so long, before it is ended. Allowed: > 0 (s). Default: 10. */
+  timeoutS?: number | undefined;
   /** JSONL file of problems; absent = the task generates its own. Allowed: text. */
   path?: string | undefined;
   /** JSONL file of held-out problems. Allowed: text. */

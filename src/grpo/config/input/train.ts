@@ -8,6 +8,7 @@ import type { ActorInput } from './actor.ts';
 import type { AlgorithmInput } from './algorithm.ts';
 import type { RewardInput } from './reward.ts';
 import type { TrainerInput } from './trainer.ts';
+import type { AsyncTrainingInput } from './asyncTraining.ts';
 
 export interface TrainConfigInput {
   /** Name of the run; letters, digits, ., _ and -. Allowed: text. Required. */
@@ -24,4 +25,5 @@ export interface TrainConfigInput {
   algorithm?: AlgorithmInput | undefined;
   reward?: RewardInput | undefined;
   trainer?: TrainerInput | undefined;
+  asyncTraining?: AsyncTrainingInput | undefined;
 }

@@ -6,10 +6,16 @@ export interface TrainerInput {
   /** Length of the run as passes over the training problems, in whole batches; totalTrainingSteps wins where it is written. Allowed: integer >= 1 (epochs). */
   totalEpochs?: number | undefined;
   stopWhen?: TrainerStopWhenInput | undefined;
+  /** on-policy = generate, then train; one-step-off = the next batch is generated while a step trains; fully-async = both go on all the time, as asyncTraining says. docs/pipelines.md. Allowed: on-policy | one-step-off | fully-async. Default: "on-policy". */
+  pipeline?: 'on-policy' | 'one-step-off' | 'fully-async' | undefined;
+  /** colocated = training and rollout on one device; split = on two of this machine, to which weights travel as rollout.checkpointEngine says. Allowed: colocated | split. Default: "colocated". */
+  placement?: 'colocated' | 'split' | undefined;
   /** Evaluate every so many; 0 = only before and after. Allowed: integer >= 0, or -1 = 0 (steps). Default: 20. */
   testFreq?: number | undefined;
-  /** Checkpoint every so many; 0 = only at the end and on Ctrl-C. Allowed: integer >= 0, or -1 = 0 (steps). Default: 0. */
+  /** Checkpoint every so many; 0 = only by saveMinutes, at the end and on Ctrl-C. Allowed: integer >= 0, or -1 = 0 (steps). Default: 0. */
   saveFreq?: number | undefined;
+  /** Checkpoint when so many have passed since the last; the next one takes its place. 0 = off. Allowed: >= 0 (minutes). Default: 30. */
+  saveMinutes?: number | undefined;
   /** Evaluate at step 0, so that there is something to compare with. Allowed: true | false. Default: true. */
   valBeforeTrain?: boolean | undefined;
   /** Write what every sample spent its time on, for webgrpo profile. Allowed: true | false. Default: true. */
@@ -18,6 +24,8 @@ export interface TrainerInput {
   profileGpu?: boolean | undefined;
   /** Sampled rollouts written per step, for reading; 0 = none. Allowed: integer >= 0 (samples). Default: 8. */
   logRollouts?: number | undefined;
+  /** Keep every sample of a step with its tokens, log-probs and rewards, for webgrpo replay; a number = of the last so many steps. Allowed: true | false | integer >= 1 (steps). Default: false. */
+  keepRollouts?: boolean | number | undefined;
   /** Answers of each evaluation written beside them; 0 = none. Allowed: integer >= 0 (samples). Default: 0. */
   logValGenerations?: number | undefined;
   /** The run folder is <defaultLocalDir>/<name>. Allowed: text. Default: "runs". */
@@ -36,6 +44,8 @@ export interface TrainerInput {
   resumeFromPath?: string | undefined;
   /** Earlier name: true = resumeMode auto. Allowed: true | false. */
   resume?: boolean | undefined;
+  /** A sample whose reward, agent loop or tool parser fails: stop = the run ends; skip = the sample has no reward, counted in training/faulty_samples. Allowed: stop | skip. Default: "stop". */
+  onError?: 'stop' | 'skip' | undefined;
   /** The newest that are kept, older ones are deleted; absent = all. The best one by metricForBestModel is kept besides. Allowed: integer >= 1 (checkpoints). */
   maxActorCkptToKeep?: number | undefined;
   /** Save a checkpoint whenever this metric is at its best, e.g. val-core/gsm8k/acc/mean@1; absent = off. Allowed: text. */

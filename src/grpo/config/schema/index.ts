@@ -7,6 +7,7 @@ import * as v from 'valibot';
 import { choice, count, part, requiredText } from '../keys.ts';
 import { actor } from './actor.ts';
 import { algorithm } from './algorithm.ts';
+import { asyncTraining } from './asyncTraining.ts';
 import { data, task } from './data.ts';
 import { model } from './model.ts';
 import { reward } from './reward.ts';
@@ -25,6 +26,7 @@ export const TRAIN_SCHEMA = part({
   algorithm: v.optional(algorithm, {}),
   reward: v.optional(reward, {}),
   trainer: v.optional(trainer, {}),
+  asyncTraining: v.optional(asyncTraining, {}),
 });
 
 /** As written: what the recipe gives may still be absent. */

@@ -2,7 +2,8 @@
 
 import * as v from 'valibot';
 import { JUDGE_PROMPT } from '../../../tasks/rewards/judgePrompt.ts';
-import { count, namedNumbers, number, optionalText, part, positive, text, ANY } from '../keys.ts';
+import type { RubricInput } from '../../../tasks/rewards/rubric/parse.ts';
+import { count, namedNumbers, number, optionalPathOr, optionalText, part, positive, text, ANY } from '../keys.ts';
 
 export const reward = part({
   overlongBuffer: v.optional(
@@ -15,18 +16,39 @@ export const reward = part({
   weights: namedNumbers(
     "Of the task's named rewards, e.g. {format: 0.1}: in place of the weight that the task gives, or added to its score.",
   ),
+  timeoutS: positive(
+    300,
+    's',
+    "The task's reward of a sample may take so long; see trainer.onError for one that does.",
+  ),
   ruleWeight: number(1, [-Infinity, Infinity], '', "Weight of the task's own score; the models' are added to it."),
+  rubric: optionalPathOr<RubricInput>(
+    'Named criteria that the judge decides, added to the score by their weights; see docs/rubrics.md. Absent = none.',
+    'its criteria',
+  ),
   judge: v.optional(
     part({
-      weight: number(0, [-Infinity, Infinity], '', 'Of a score from 0 to 1 by a judge; 0 = no judge.'),
+      weight: number(
+        0,
+        [-Infinity, Infinity],
+        '',
+        'Of a score from 0 to 1 that the judge says; 0 = not asked for one.',
+      ),
       path: optionalText(
         'Chat model for transformers.js (ONNX), a folder or a name; absent = the reference weights, on our own engine.',
       ),
+      checkpoint: optionalText(
+        'Checkpoint folder or run of another model that judges, frozen, on our own engine; absent = the reference weights.',
+      ),
       prompt: text(JUDGE_PROMPT, 'What it reads, with {question}, {response} and {answer}; it replies with a number.'),
       max: positive(10, '', 'The number that counts as 1; others out of 0 to this count as 0.'),
-      maxPromptLength: count(512, 'tokens', 'A sample whose prompt is longer is not judged.'),
+      maxPromptLength: count(
+        512,
+        'tokens',
+        'A sample whose prompt is longer is not judged; of a rubric, with its longest reply.',
+      ),
       maxNewTokens: count(16, 'tokens', 'Room for its reply, drawn greedily.'),
-      maxNumSeqs: count(16, 'sequences', 'Samples judged at once by the reference; bounds its KV cache.'),
+      maxNumSeqs: count(16, 'sequences', 'Samples judged at once; bounds the KV cache of a judge on our own engine.'),
     }),
     {},
   ),

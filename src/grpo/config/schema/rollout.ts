@@ -16,6 +16,7 @@ import {
   text,
   ANY,
   SHARE,
+  TEMPERATURE,
 } from '../keys.ts';
 
 const multiTurn = part({
@@ -45,11 +46,12 @@ const multiTurn = part({
 
 const agent = part({
   defaultAgentLoop: text('tool_agent', 'single_turn, tool_agent, or one registered by registerAgentLoop().'),
+  timeoutS: positive(300, 's', 'A loop of your own that neither generates nor calls tools for so long has failed.'),
 });
 
 const valKwargs = part({
   n: count(1, 'samples', 'Samples per held-out problem; more narrows the error of pass@1 and gives pass@k.'),
-  temperature: number(1, ANY, '', '1 = what training samples from; 0 = greedy.'),
+  temperature: number(1, [0, 1e6], '', '1 = what training samples from; 0 = greedy.'),
   topK: countOrOff(0, 'tokens', '0 = off.'),
   topP: number(1, [1e-6, 1], 'probability', '1 = off.'),
   minP: number(0, SHARE, 'share of the largest probability', '0 = off.'),
@@ -70,9 +72,28 @@ const speculative = part({
   ),
 });
 
+const checkpointEngine = part({
+  updateWeightsBucketMegabytes: number(
+    16,
+    [0.0625, 32],
+    'MiB',
+    'Weights travel in buckets of this size: one is read while the one before is written.',
+  ),
+  content: choice(
+    'whole',
+    ['whole', 'delta'],
+    'delta = without buckets whose bytes are as they were sent last, which the sender keeps in host memory to compare.',
+  ),
+  kvCache: choice(
+    'recompute',
+    ['recompute', 'keep'],
+    'Contexts of samples under way, when new weights come: computed again by them, or kept as the old ones computed them.',
+  ),
+});
+
 export const rollout = part({
   n: count(8, 'samples', 'Samples per prompt: the group that advantages are computed over.'),
-  temperature: positive(1, '', 'Training divides logits by it as well, so that both see one distribution.'),
+  temperature: number(1, TEMPERATURE, '', 'Training divides logits by it as well, so that both see one distribution.'),
   topK: countOrOff(0, 'tokens', 'Keep the k likeliest; 0 = off. Training renormalises by the kept mass.'),
   topP: number(1, [1e-6, 1], 'probability', 'Keep the smallest set of this mass; 1 = off.'),
   minP: number(0, SHARE, 'share of the largest probability', 'Keep tokens above this share; 0 = off.'),
@@ -96,6 +117,7 @@ export const rollout = part({
     'Start a pass before the last one was read, so that the GPU never waits; auto = where it pays; no token changes.',
   ),
   speculative: v.optional(speculative, {}),
+  checkpointEngine: v.optional(checkpointEngine, {}),
   multiTurn: v.optional(multiTurn, {}),
   agent: v.optional(agent, {}),
   valKwargs: v.optional(valKwargs, {}),

@@ -2,10 +2,12 @@
 
 import * as v from 'valibot';
 import {
+  ANY,
   choice,
   count,
   countOrOff,
   flag,
+  flagOrCount,
   names,
   number,
   optionalCount,
@@ -38,12 +40,33 @@ export const trainer = part({
     'Length of the run as passes over the training problems, in whole batches; totalTrainingSteps wins where it is written.',
   ),
   stopWhen: v.optional(stopWhen),
+  pipeline: choice(
+    'on-policy',
+    ['on-policy', 'one-step-off', 'fully-async'],
+    'on-policy = generate, then train; one-step-off = the next batch is generated while a step trains; fully-async = both go on all the time, as asyncTraining says. docs/pipelines.md.',
+  ),
+  placement: choice(
+    'colocated',
+    ['colocated', 'split'],
+    'colocated = training and rollout on one device; split = on two of this machine, to which weights travel as rollout.checkpointEngine says.',
+  ),
   testFreq: countOrOff(20, 'steps', 'Evaluate every so many; 0 = only before and after.'),
-  saveFreq: countOrOff(0, 'steps', 'Checkpoint every so many; 0 = only at the end and on Ctrl-C.'),
+  saveFreq: countOrOff(0, 'steps', 'Checkpoint every so many; 0 = only by saveMinutes, at the end and on Ctrl-C.'),
+  saveMinutes: number(
+    30,
+    ANY,
+    'minutes',
+    'Checkpoint when so many have passed since the last; the next one takes its place. 0 = off.',
+  ),
   valBeforeTrain: flag(true, 'Evaluate at step 0, so that there is something to compare with.'),
   profile: flag(true, 'Write what every sample spent its time on, for webgrpo profile.'),
   profileGpu: flag(false, 'The profile also says how long the GPU computed, where the adapter has timestamps.'),
   logRollouts: count(8, 'samples', 'Sampled rollouts written per step, for reading; 0 = none.', 0),
+  keepRollouts: flagOrCount(
+    false,
+    'steps',
+    'Keep every sample of a step with its tokens, log-probs and rewards, for webgrpo replay; a number = of the last so many steps.',
+  ),
   logValGenerations: count(0, 'samples', 'Answers of each evaluation written beside them; 0 = none.', 0),
   defaultLocalDir: text('runs', 'The run folder is <defaultLocalDir>/<name>.'),
   refUpdateFreq: count(0, 'steps', 'Refresh the reference of KL terms from the policy every so many; 0 = never.', 0),
@@ -61,6 +84,12 @@ export const trainer = part({
   ),
   resumeFromPath: optionalText('Checkpoint or run folder to go on from; read where resumeMode is resume_path.'),
   resume: optionalFlag('Earlier name: true = resumeMode auto.'),
+  onError: choice(
+    'stop',
+    ['stop', 'skip'],
+    'A sample whose reward, agent loop or tool parser fails: stop = the run ends; skip = the sample has no reward, counted in ' +
+      'training/faulty_samples.',
+  ),
   maxActorCkptToKeep: optionalCount(
     'checkpoints',
     'The newest that are kept, older ones are deleted; absent = all. The best one by metricForBestModel is kept besides.',

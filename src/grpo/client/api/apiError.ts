@@ -1,0 +1,60 @@
+/** What a request is refused with, in the shape of OpenAI's errors. */
+
+import { InputError } from '../../../errors.ts';
+
+interface ApiErrorFields {
+  status?: number;
+  /** The parameter that is wrong, e.g. `messages[2].content`. */
+  param?: string | null;
+  /** OpenAI's code for a program to read, e.g. `context_length_exceeded`. */
+  code?: string | null;
+}
+
+const TYPES: Record<number, string> = {
+  401: 'authentication_error',
+  403: 'permission_error',
+  404: 'not_found_error',
+  409: 'conflict_error',
+  429: 'rate_limit_error',
+  500: 'server_error',
+  503: 'server_error',
+};
+
+/** A request that cannot be served: `status` as over HTTP, `param` and `code` as OpenAI has them. */
+export class ApiError extends InputError {
+  override name = 'ApiError';
+  /** Of HTTP. */
+  readonly status: number;
+  /** OpenAI's word for the status. */
+  readonly type: string;
+  /** The parameter that it is about. */
+  readonly param: string | null;
+  /** OpenAI's code, where it has one. */
+  readonly code: string | null;
+
+  /** @param message what was found, what is allowed, what to do */
+  constructor(message: string, { status = 400, param = null, code = null }: ApiErrorFields = {}) {
+    super(message);
+    this.status = status;
+    this.type = TYPES[status] ?? 'invalid_request_error';
+    this.param = param;
+    this.code = code;
+  }
+
+  /** The body of an HTTP answer. */
+  get body(): { error: { message: string; type: string; param: string | null; code: string | null } } {
+    const { message, type, param, code } = this;
+    return { error: { message, type, param, code } };
+  }
+}
+
+/** Refuses a parameter. */
+export const refuse = (param: string, message: string, code: string | null = null): ApiError =>
+  new ApiError(message, { param, code });
+
+/** What was found, as a sentence shows it. */
+export const shown = (value: unknown): string => {
+  if (typeof value === 'string') return JSON.stringify(value.length > 60 ? `${value.slice(0, 60)}...` : value);
+  if (Array.isArray(value)) return `a list of ${value.length}`;
+  return typeof value === 'object' && value !== null ? 'an object' : String(value);
+};

@@ -1,0 +1,125 @@
+/** From what the model drew to a completion in OpenAI's shape, whole or in chunks. */
+
+import type { ChatTokenizer } from '../../../model/tokenizer/chat.ts';
+import { turnText } from '../../../rollout/agent/turnText.ts';
+import { parsedBy, type ToolParser } from '../../../rollout/tools/parser.ts';
+import type { Generation } from '../../../rollout/types.ts';
+import type { CalledTool } from './messages.ts';
+import type { CallRequest } from './request.ts';
+import type {
+  ChatCompletion,
+  ChatCompletionChunk,
+  ChunkDelta,
+  FinishReason,
+  Logprobs,
+  TokenLogprob,
+  ToolCallShape,
+  Usage,
+} from './shapes.ts';
+
+export interface ReadReply {
+  /** Without the calls. */
+  content: string;
+  calls: CalledTool[];
+  finishReason: FinishReason;
+  /** Calls that could not be read; the text is then left as it is. */
+  unreadable: number;
+}
+
+/** Where the calls of a text begin. The formats that write them with control tokens have nothing before them to show. */
+export function callsStart(text: string, { callFormat }: ToolParser): number {
+  const at = text.indexOf('<tool_call>');
+  if (callFormat === 'llama3_json' || callFormat === undefined) return 0;
+  return at < 0 ? text.length : at;
+}
+
+/** The text of a turn without the token that ended it. */
+export function replyText(
+  tokenizer: ChatTokenizer,
+  { tokenIds, stopReason, stopString }: Pick<Generation, 'tokenIds' | 'stopReason' | 'stopString'>,
+  request: CallRequest,
+  parser: ToolParser,
+): string {
+  const ids = stopReason === 'stop' ? tokenIds.subarray(0, -1) : tokenIds;
+  const named = request.tools.length > 0 && parser.stopToken !== undefined;
+  const includeStop = request.sampling.includeStopStrInOutput;
+  return turnText(
+    tokenizer,
+    { tokenIds: ids, ...(stopString !== undefined && { stopString }) },
+    { named, includeStop },
+  );
+}
+
+/** Reads the calls of a reply. One that cannot be read leaves the whole reply text, as the model wrote it. */
+export function readReply(
+  text: string,
+  stopReason: Generation['stopReason'],
+  { parse, tools }: CallRequest,
+  parser: ToolParser,
+): ReadReply {
+  const cut = stopReason === 'length' ? ('length' as const) : ('stop' as const);
+  const found = parse && cut !== 'length' ? parsedBy(parser, text, tools) : [];
+  const calls = found.flatMap((call): CalledTool[] => {
+    if (call.error !== undefined) return [];
+    return [{ id: call.id ?? `call_${randomId()}`, name: call.name, arguments: JSON.stringify(call.args) }];
+  });
+  const unreadable = found.length - calls.length;
+  if (calls.length === 0 || unreadable > 0) return { content: text, calls: [], finishReason: cut, unreadable };
+  return { content: text.slice(0, callsStart(text, parser)).trimEnd(), calls, finishReason: 'tool_calls', unreadable };
+}
+
+/** 24 hexadecimal digits. */
+export const randomId = (): string => crypto.randomUUID().replaceAll('-', '').slice(0, 24);
+
+export const callShape = ({ id, name, arguments: args }: CalledTool): ToolCallShape => {
+  return { id, type: 'function', function: { name, arguments: args } };
+};
+
+/** What every object of a completion begins with. */
+export type Head = Pick<ChatCompletion, 'id' | 'created' | 'model' | 'system_fingerprint'>;
+
+interface Finished {
+  reply: ReadReply;
+  usage: Usage;
+  logprobs: Logprobs | null;
+}
+
+export function completionOf(head: Head, { reply, usage, logprobs }: Finished): ChatCompletion {
+  const { content, calls, finishReason } = reply;
+  const message = {
+    role: 'assistant' as const,
+    content: content === '' && calls.length > 0 ? null : content,
+    refusal: null,
+    ...(calls.length > 0 && { tool_calls: calls.map(callShape) }),
+  };
+  return {
+    ...head,
+    object: 'chat.completion',
+    choices: [{ index: 0, message, logprobs, finish_reason: finishReason }],
+    usage,
+  };
+}
+
+export function chunkOf(
+  head: Head,
+  delta: ChunkDelta,
+  { finishReason = null, logprobs }: { finishReason?: FinishReason | null; logprobs?: Logprobs | null } = {},
+): ChatCompletionChunk {
+  const choice = { index: 0, delta, finish_reason: finishReason, ...(logprobs && { logprobs }) };
+  return { ...head, object: 'chat.completion.chunk', choices: [choice] };
+}
+
+/** Log-probs of the drawn tokens, the end token left out. */
+export function logprobsOf(tokenizer: ChatTokenizer, generation: Generation): Logprobs {
+  const { tokenIds, logProbs, alternatives, stopReason } = generation;
+  const ids = stopReason === 'stop' ? tokenIds.subarray(0, -1) : tokenIds;
+  const one = (id: number, logprob: number): TokenLogprob => {
+    const token = tokenizer.decode([id]);
+    return { token, logprob, bytes: token.includes('\uFFFD') ? null : [...new TextEncoder().encode(token)] };
+  };
+  const content = [...ids].map((id, i) => ({
+    ...one(id, logProbs[i]),
+    top_logprobs: (alternatives?.[i] ?? []).map(({ tokenId, logProb }) => one(tokenId, logProb)),
+  }));
+  return { content, refusal: null };
+}

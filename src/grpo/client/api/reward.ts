@@ -1,0 +1,57 @@
+/** Checks the reward that an episode is given. */
+
+import type { Trajectory } from '../../../rollout/types.ts';
+import type { Reward } from '../../../tasks/task.ts';
+import { isObject } from '../../../tasks/toolSchema.ts';
+import { LARGEST_REWARD } from '../../generate/score.ts';
+import { refuse, shown } from './apiError.ts';
+
+/** What a reward says beside its number. */
+export interface RewardOptions {
+  /** The outcome alone, 1 = right, 0 = wrong; absent = not known. */
+  acc?: number;
+  /** Rewards of its replies, one each, in the order of the calls: part of the score, for advEstimator turn_loo. */
+  turns?: readonly number[];
+  /** Further numbers (metrics tell their mean) and texts (logged with the rollouts), by name. */
+  extra?: Readonly<Record<string, number | string>>;
+}
+
+const MAX_EXTRA = 64;
+
+/** Throws ApiError for what cannot be trained on. */
+export function readReward(
+  score: unknown,
+  { acc, turns, extra }: { acc?: unknown; turns?: unknown; extra?: unknown },
+  rows: readonly { trajectory: Trajectory }[],
+): Reward {
+  const range = `a finite number of at most ${LARGEST_REWARD.toPrecision(2)} (float32)`;
+  if (!isAmount(score)) throw refuse('reward', `The reward is ${shown(score)}; give ${range}.`);
+  if (acc !== undefined && !(isAmount(acc) && acc >= 0 && acc <= 1))
+    throw refuse('acc', `acc is ${shown(acc)}; give 1 for right, 0 for wrong, or leave it out.`);
+  return {
+    score,
+    acc: acc ?? NaN,
+    ...(turns !== undefined && { turns: readTurns(turns, rows) }),
+    ...(extra !== undefined && { extra: readExtra(extra) }),
+  };
+}
+
+function readTurns(turns: unknown, rows: readonly { trajectory: Trajectory }[]): number[] {
+  const replies = rows.reduce((count, { trajectory }) => count + trajectory.numTurns, 0);
+  if (Array.isArray(turns) && turns.length === replies && turns.every(isAmount)) return [...turns];
+  throw refuse('turns', `turns is ${shown(turns)}; give a finite number for each of the ${replies} replies.`);
+}
+
+function readExtra(extra: unknown): Record<string, number | string> {
+  const entries = isObject(extra) ? Object.entries(extra) : [];
+  const isOne = ([name, value]: [string, unknown]) =>
+    /^[\w./-]{1,64}$/.test(name) && name !== '__proto__' && (isAmount(value) || typeof value === 'string');
+  if (isObject(extra) && entries.length <= MAX_EXTRA && entries.every(isOne))
+    return Object.fromEntries(entries) as Record<string, number | string>;
+  throw refuse(
+    'extra',
+    `extra must be at most ${MAX_EXTRA} finite numbers or texts, by names of letters, digits, _, ., / and -.`,
+  );
+}
+
+const isAmount = (value: unknown): value is number => typeof value === 'number' && Math.abs(value) <= LARGEST_REWARD;

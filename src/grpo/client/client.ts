@@ -1,0 +1,130 @@
+/** One episode's client: `chat.completions.create` in the shape of the `openai` package, over the engine that trains. */
+
+import { type Head, chunkOf, callShape, completionOf, logprobsOf, randomId } from './api/reply.ts';
+import { readRequest, type CallRequest } from './api/request.ts';
+import type { ChatCompletion, ChatCompletionChunk, CompletionParams } from './api/shapes.ts';
+import { Channel, ShownText } from './api/streaming.ts';
+import type { ClientGroups } from './groups.ts';
+import type { Answer, ClientTrajectory, TrajectoryOptions } from './trajectory.ts';
+
+interface RequestOptions {
+  /** Ends the call: its tokens are dropped, and the episode may go on, with the same call again or another. */
+  signal?: AbortSignal | undefined;
+}
+
+/** As `client.chat.completions` of the `openai` package. */
+export interface ChatCompletions {
+  /** The chunks as the model draws; to stop reading them ends the call. Throws ApiError. */
+  create(
+    params: CompletionParams & { stream: true },
+    options?: RequestOptions,
+  ): Promise<AsyncIterableIterator<ChatCompletionChunk>>;
+  /** One completion. Throws ApiError for a request that is refused, and what the engine throws. */
+  create(params: CompletionParams & { stream?: false | null }, options?: RequestOptions): Promise<ChatCompletion>;
+}
+
+/** Makes the calls of one episode; its trajectory takes the reward. */
+export class TrainingClient {
+  /** The episode, with its reward. */
+  readonly trajectory: ClientTrajectory;
+  /** As the `openai` package has it. */
+  readonly chat: { completions: ChatCompletions };
+
+  constructor(groups: ClientGroups, options: TrajectoryOptions = {}) {
+    this.trajectory = groups.open(options);
+    const create = (params: CompletionParams, { signal }: RequestOptions = {}) => {
+      const request = readRequest(params, groups.served);
+      return request.stream
+        ? streamed(groups, this.trajectory, request, signal)
+        : completed(groups, this.trajectory, request, signal);
+    };
+    const start = async (...args: Parameters<typeof create>) => create(...args); // what is refused rejects
+    this.chat = { completions: { create: start as ChatCompletions['create'] } };
+  }
+}
+
+/** One call, answered at once. */
+export async function completed(
+  groups: ClientGroups,
+  trajectory: ClientTrajectory,
+  request: CallRequest,
+  signal?: AbortSignal,
+): Promise<ChatCompletion> {
+  const answer = await trajectory.call(request, { signal });
+  const { generation, contextIds } = answer;
+  const completion = completionOf(headOf(groups, trajectory), {
+    reply: answer.reply,
+    ...finished(groups, request, answer),
+  });
+  if (!request.returnTokenIds) return completion;
+  completion.choices[0].token_ids = [...generation.tokenIds];
+  return { ...completion, prompt_token_ids: [...contextIds] };
+}
+
+/**
+ * One call, answered in chunks. Resolves with the first token, or rejects as `completed` does where there is none, so that a
+ * refusal is no stream.
+ */
+export async function streamed(
+  groups: ClientGroups,
+  trajectory: ClientTrajectory,
+  request: CallRequest,
+  signal?: AbortSignal,
+): Promise<Channel<ChatCompletionChunk>> {
+  const head = headOf(groups, trajectory);
+  const left = new AbortController();
+  const channel = new Channel<ChatCompletionChunk>(() => left.abort());
+  const { tokenizer, toolParser } = groups;
+  const stopIds = [...tokenizer.eosTokenIds, ...(request.sampling.stopTokenIds ?? [])];
+  const decode = (ids: readonly number[]) =>
+    tokenizer.decode(
+      ids.filter((id) => !stopIds.includes(id)),
+      { skipSpecialTokens: true },
+    );
+  const text = new ShownText(decode, request.sampling.stop ?? [], request.parse ? toolParser : undefined);
+  const say = (content: string) => content !== '' && channel.push(chunkOf(head, { content }));
+  channel.push(chunkOf(head, { role: 'assistant', content: '' }));
+  await new Promise<void>((begun, refused) => {
+    let isOver = false;
+    const onTokens = (ids: readonly number[]) => {
+      if (isOver) return; // from a worker the last may come late
+      say(text.push(ids));
+      begun();
+    };
+    trajectory.call(request, { signal: signal ? AbortSignal.any([signal, left.signal]) : left.signal, onTokens }).then(
+      (answer) => {
+        isOver = true;
+        const { content, calls, finishReason } = answer.reply;
+        const { usage, logprobs } = finished(groups, request, answer);
+        say(text.end(content));
+        calls.forEach((call, index) => channel.push(chunkOf(head, { tool_calls: [{ index, ...callShape(call) }] })));
+        channel.push(chunkOf(head, {}, { finishReason, logprobs }));
+        if (request.includeUsage) channel.push({ ...chunkOf(head, {}), choices: [], usage });
+        channel.end();
+        begun();
+      },
+      (error: unknown) => {
+        channel.end({ error });
+        refused(error instanceof Error ? error : new Error(String(error)));
+      },
+    );
+  });
+  return channel;
+}
+
+function finished({ tokenizer }: ClientGroups, request: CallRequest, { generation, contextIds }: Answer) {
+  const [prompt, completion] = [contextIds.length, generation.tokenIds.length];
+  return {
+    usage: { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion },
+    logprobs: request.logprobs ? logprobsOf(tokenizer, generation) : null,
+  };
+}
+
+function headOf(groups: ClientGroups, trajectory: ClientTrajectory): Head {
+  return {
+    id: `chatcmpl-${trajectory.id}-${randomId().slice(0, 8)}`,
+    created: Math.floor(Date.now() / 1000),
+    model: groups.served.name,
+    system_fingerprint: `step-${groups.version}`,
+  };
+}

@@ -1,0 +1,189 @@
+/**
+ * One sequence of tokens of a trajectory: a prompt, replies that the model drew, and what was said between them. A request
+ * that goes on from it adds tokens at its end; nothing that is in it is encoded again.
+ */
+
+import { InputError } from '../../errors.ts';
+import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
+import { calledTurn } from '../../rollout/agent/turnText.ts';
+import type { Generation, Trajectory } from '../../rollout/types.ts';
+import { type ChatMessage, isSame } from './api/messages.ts';
+import type { SavedSequence } from './saved.ts';
+
+/** A reply as it was given, and where it ends. */
+export interface Reply {
+  /** Messages up to it, and with it. */
+  messages: number;
+  /** Tokens after the prompt, with those of the reply. */
+  tokens: number;
+  /** What the template made of the messages before it, with the header of the reply. */
+  rendered: string;
+  /** The reply's text without its calls, as the template has to write it again. */
+  content: string;
+  calls: { id: string; name: string }[];
+  /** It ended without an end token, which is still to be written. */
+  isOpen: boolean;
+  /** The stop token that it ended with. */
+  endToken?: number | undefined;
+  stopReason: Generation['stopReason'];
+}
+
+/** What writes messages between two replies. */
+interface TurnTemplate {
+  tokenizer: ChatTokenizer;
+  /** The control token after a turn's calls, where the format has one. */
+  stopToken: string | undefined;
+}
+
+export class Sequence {
+  readonly promptIds: Uint32Array;
+  /** Of the tools that its replies may call. */
+  readonly toolsKey: string;
+  readonly messages: ChatMessage[];
+  readonly replies: Reply[] = [];
+  /** A call is under way, which its next tokens belong to. */
+  isBusy = false;
+  /** Replies that were drawn in another sequence. */
+  #shared = 0;
+  #ids: number[];
+  #mask: number[];
+  #logProbs: number[];
+  #logMass: number[];
+  #weightVersions: number[];
+
+  private constructor(promptIds: Uint32Array, after: readonly number[], toolsKey: string) {
+    this.promptIds = promptIds;
+    this.toolsKey = toolsKey;
+    this.messages = [];
+    this.#ids = [...after];
+    const zeros = () => after.map(() => 0);
+    [this.#mask, this.#logProbs, this.#logMass, this.#weightVersions] = [zeros(), zeros(), zeros(), zeros()];
+  }
+
+  /** Starts with a conversation's tokens; those beyond `maxPromptLength` are context in the response. */
+  static start(ids: Uint32Array, maxPromptLength: number, toolsKey: string): Sequence {
+    return new Sequence(ids.slice(0, maxPromptLength), [...ids.subarray(maxPromptLength)], toolsKey);
+  }
+
+  /** Goes on with what `save` gave. */
+  static restore({ promptIds, toolsKey, messages, replies, shared, drawn }: SavedSequence): Sequence {
+    const sequence = new Sequence(promptIds, [], toolsKey);
+    sequence.messages.push(...messages);
+    sequence.replies.push(...replies);
+    sequence.#shared = shared;
+    const { tokenIds, mask, logProbs, logMass, weightVersions } = drawn;
+    tokenIds.forEach((id, i) => sequence.#push(id, Number(mask[i]), logProbs[i], logMass[i], weightVersions[i]));
+    return sequence;
+  }
+
+  /** All up to the last reply: a call under way is left out. Undefined where no reply is its own. */
+  save(): SavedSequence | undefined {
+    const { toolsKey, messages, replies } = this;
+    const promptIds = Uint32Array.from(this.promptIds);
+    if (replies.length === this.#shared) return undefined;
+    const end = replies.at(-1)!.tokens;
+    const upTo = (values: number[]) => values.slice(0, end);
+    const drawn = {
+      tokenIds: Uint32Array.from(upTo(this.#ids)),
+      mask: upTo(this.#mask).join(''),
+      logProbs: Float32Array.from(upTo(this.#logProbs)),
+      logMass: Float32Array.from(upTo(this.#logMass)),
+      weightVersions: Uint32Array.from(upTo(this.#weightVersions)),
+    };
+    return { promptIds, toolsKey, messages: [...messages], replies: [...replies], shared: this.#shared, drawn };
+  }
+
+  /** Shares the tokens up to the end of reply `index`, all of them as context: they are trained where they were drawn. */
+  branch(index: number): Sequence {
+    const reply = this.replies[index];
+    const branch = new Sequence(this.promptIds, this.#ids.slice(0, reply.tokens), this.toolsKey);
+    branch.messages.push(...this.messages.slice(0, reply.messages));
+    branch.replies.push(...this.replies.slice(0, index + 1));
+    branch.#shared = index + 1;
+    return branch;
+  }
+
+  /** Number of the last reply up to which `messages` say the same and go on; -1 where there is none. */
+  matches(messages: readonly ChatMessage[], toolsKey: string): number {
+    if (toolsKey !== this.toolsKey) return -1;
+    let same = 0;
+    while (same < Math.min(messages.length, this.messages.length) && isSame(messages[same], this.messages[same]))
+      same++;
+    return this.replies.findLastIndex((reply) => reply.messages <= same && reply.messages < messages.length);
+  }
+
+  get length(): number {
+    return this.#ids.length;
+  }
+
+  get contextIds(): Uint32Array {
+    const context = new Uint32Array(this.promptIds.length + this.#ids.length);
+    context.set(this.promptIds);
+    context.set(this.#ids, this.promptIds.length);
+    return context;
+  }
+
+  /** Tokens that say `messages` after the last reply, and open the next; undefined where the template cannot. */
+  continuation(messages: readonly ChatMessage[], template: TurnTemplate): Uint32Array | undefined {
+    try {
+      return this.#continuation(messages, template);
+    } catch (error) {
+      if (error instanceof InputError) return undefined;
+      throw error;
+    }
+  }
+
+  #continuation(messages: readonly ChatMessage[], { tokenizer, stopToken }: TurnTemplate): Uint32Array {
+    const { calls, endToken, isOpen } = this.replies.at(-1)!;
+    const plain = messages.map(({ role, content, name }) => ({ role, content, ...(name !== undefined && { name }) }));
+    if (stopToken !== undefined && calls.length > 0) {
+      const answered = messages.map(({ toolCallId }) => calls.find(({ id }) => id === toolCallId)!);
+      const called = answered.map(({ id, name }) => ({ id, name, args: {} }));
+      return tokenizer.encodeContinuation(plain, calledTurn(called, { stopToken, endToken, before: 0 }));
+    }
+    const rest = tokenizer.encodeContinuation(plain);
+    // The template goes on after an end token. One that the model did not draw stays out of the loss, as all of this.
+    return isOpen ? Uint32Array.of(tokenizer.eosTokenIds[0], ...rest) : rest;
+  }
+
+  /** Adds tokens that the model did not draw. */
+  say(ids: Uint32Array): void {
+    for (const id of ids) this.#push(id, 0, 0, 0, 0);
+  }
+
+  /** Adds what the model drew. */
+  draw({ tokenIds, logProbs, logMass, weightVersions }: Generation): void {
+    tokenIds.forEach((id, i) => this.#push(id, 1, logProbs[i], logMass?.[i] ?? 0, weightVersions?.[i] ?? 0));
+  }
+
+  /** Takes back what a call that failed has added. */
+  cutTo(length: number): void {
+    for (const values of [this.#ids, this.#mask, this.#logProbs, this.#logMass, this.#weightVersions])
+      values.length = length;
+  }
+
+  trajectory(): Trajectory {
+    const drawn = this.#mask.lastIndexOf(1) + 1;
+    const own = this.replies.slice(this.#shared);
+    return {
+      promptIds: this.promptIds,
+      responseIds: Uint32Array.from(this.#ids.slice(0, drawn)),
+      mask: Uint8Array.from(this.#mask.slice(0, drawn)),
+      logProbs: Float32Array.from(this.#logProbs.slice(0, drawn)),
+      logMass: Float32Array.from(this.#logMass.slice(0, drawn)),
+      weightVersions: Uint32Array.from(this.#weightVersions.slice(0, drawn)),
+      stopReason: own.at(-1)?.stopReason === 'length' ? 'max_tokens' : 'completed',
+      numTurns: own.length,
+      numToolCalls: own.reduce((count, { calls }) => count + calls.length, 0),
+      numToolErrors: 0,
+    };
+  }
+
+  #push(id: number, mask: number, logProb: number, logMass: number, version: number): void {
+    this.#ids.push(id);
+    this.#mask.push(mask);
+    this.#logProbs.push(logProb);
+    this.#logMass.push(logMass);
+    this.#weightVersions.push(version);
+  }
+}

@@ -1,0 +1,99 @@
+/** What a chat template makes of a request: its tokens, and whether it would write an earlier reply as it was drawn. */
+
+import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
+import type { ToolParser } from '../../rollout/tools/parser.ts';
+import type { Tool } from '../../tasks/tool.ts';
+import { refuse } from './api/apiError.ts';
+import { type ChatMessage, templateMessage } from './api/messages.ts';
+import type { Reply } from './sequence.ts';
+
+interface CallTemplateOptions {
+  tokenizer: ChatTokenizer;
+  toolParser: ToolParser;
+  /** As rollout.multiTurn.toolSchemasInPrompt. */
+  toolSchemasInPrompt: boolean;
+}
+
+export class CallTemplate {
+  readonly tokenizer: ChatTokenizer;
+  readonly #options: CallTemplateOptions;
+  #writesCalls: boolean | undefined;
+
+  constructor(options: CallTemplateOptions) {
+    this.tokenizer = options.tokenizer;
+    this.#options = options;
+  }
+
+  /** The control token after a turn's calls, where the format has one. */
+  get stopToken(): string | undefined {
+    return this.#options.toolParser.stopToken;
+  }
+
+  /** The text of a conversation, with the header of the reply that is to come. */
+  render(messages: readonly ChatMessage[], tools: readonly Tool[]): string {
+    return this.tokenizer.applyChatTemplate(this.#given(messages), this.#tools(tools));
+  }
+
+  /** Its tokens; names of control tokens in what anybody says are ordinary text. */
+  encode(messages: readonly ChatMessage[], tools: readonly Tool[]): Uint32Array {
+    return this.tokenizer.encodeChat(this.#given(messages), { ...this.#tools(tools), trusted: false });
+  }
+
+  /**
+   * Whether the template writes what `reply` was drawn after, and then the reply itself, where `rendered` goes on: one that
+   * drops the thoughts of earlier turns, say, does not.
+   */
+  keeps(reply: Reply, rendered: string): boolean {
+    if (!rendered.startsWith(reply.rendered)) return false;
+    return squeezed(rendered.slice(reply.rendered.length)).startsWith(squeezed(reply.content));
+  }
+
+  /** Whether messages can stand after a reply as tokens of their own. */
+  canFollow(reply: Reply, messages: readonly ChatMessage[]): boolean {
+    if (!messages.every(({ role }) => role === 'user' || role === 'tool')) return false;
+    if (this.stopToken === undefined || reply.calls.length === 0) return true;
+    // Such templates render outputs by the calls that they answer.
+    return messages.every(({ toolCallId }) => reply.calls.some(({ id }) => id === toolCallId));
+  }
+
+  #tools(tools: readonly Tool[]): { tools?: unknown[] } {
+    if (!this.#options.toolSchemasInPrompt || tools.length === 0) return {};
+    const schemas = tools.map(({ name, description, parameters }) => {
+      return { type: 'function', function: { name, description, parameters } };
+    });
+    if (!this.tokenizer.namesControl(JSON.stringify(schemas))) return { tools: schemas };
+    throw refuse(
+      'tools',
+      'The tools name a control token of the model, which would be read as one in the prompt; rename it.',
+    );
+  }
+
+  #given(messages: readonly ChatMessage[]) {
+    return messages.map((message) => {
+      const { toolCalls, content } = message;
+      if (!toolCalls) return templateMessage(message, this.tokenizer);
+      if (this.#templateWritesCalls) return templateMessage(message, this.tokenizer);
+      const calls = toolCalls.map(({ name, arguments: args }) => {
+        return `<tool_call>\n{"name": ${JSON.stringify(name)}, "arguments": ${args}}\n</tool_call>`;
+      });
+      return { role: 'assistant', content: [content, ...calls].filter((part) => part !== '').join('\n') };
+    });
+  }
+
+  /** A template may know nothing of tool_calls: they are then written into the content, as Hermes has them. */
+  get #templateWritesCalls(): boolean {
+    return (this.#writesCalls ??= this.tokenizer
+      .applyChatTemplate([
+        { role: 'user', content: 'A question.' },
+        {
+          role: 'assistant',
+          content: '',
+          tool_calls: [{ id: 'probe-0', type: 'function', function: { name: 'webgrpo_probe', arguments: {} } }],
+        },
+      ])
+      .includes('webgrpo_probe'));
+  }
+}
+
+/** Without white space, which templates trim and add. */
+const squeezed = (text: string): string => text.replace(/\s+/g, '');

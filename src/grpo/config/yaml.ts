@@ -1,0 +1,85 @@
+/**
+ * YAML text to plain values. It refuses what no config means before the reader of YAML sees it: deep nesting makes that one abort the
+ * process, long text makes it slow.
+ */
+
+import { isNode, LineCounter, parseDocument } from 'yaml';
+import { InputError } from '../../errors.ts';
+
+/** Characters; a resolved config has some 6,000. The time to find an error grows with their square. */
+const LONGEST = 2 ** 16;
+const DEEPEST = 32;
+/** Brackets may also stand in texts. */
+const MOST_OPEN = 64;
+
+/** Null where the text is empty. Throws InputError of one sentence. @param what errors call the text by it */
+export function readYaml(text: string, what: string): unknown {
+  if (text.length > LONGEST)
+    throw new InputError(`${what} has ${text.length} characters; a config has at most ${LONGEST}.`);
+  const control = /[^\t\n\r\x20-\uffff]/.exec(text);
+  if (control) {
+    const line = text.slice(0, control.index).split('\n').length;
+    throw new InputError(`${what} is not YAML: the control character ${control[0].charCodeAt(0)} in line ${line}.`);
+  }
+  const tooDeep = () =>
+    new InputError(`${what} is nested more than ${DEEPEST} deep, or holds an alias inside what it names.`);
+  if (opensMoreThan(text, MOST_OPEN)) throw tooDeep();
+  const value = valueOf(text, what);
+  if (isDeeper(value, DEEPEST)) throw tooDeep();
+  return value;
+}
+
+/** Keys are texts, and there are no tags: what `!!binary` makes is none of a config's values. */
+function valueOf(text: string, what: string): unknown {
+  const lineCounter = new LineCounter();
+  const options = { lineCounter, prettyErrors: false, stringKeys: true, resolveKnownTags: false };
+  const document = parseDocument(text, options);
+  const problem = document.errors[0] ?? document.warnings[0];
+  if (problem?.code === 'MULTIPLE_DOCS')
+    throw new InputError(`${what} holds several documents; a config is one: leave out the "---" between them.`);
+  if (problem) {
+    const { line, col } = lineCounter.linePos(problem.pos[0]);
+    throw new InputError(`${what} is not YAML: ${shortened(problem.message)} at line ${line}, column ${col}.`);
+  }
+  try {
+    return document.toJS() as unknown;
+  } catch (error) {
+    // An alias that names nothing, or aliases that multiply each other.
+    if (error instanceof ReferenceError) throw new InputError(`${what} is not YAML: ${shortened(error.message)}.`);
+    throw error;
+  }
+}
+
+/** The line of a value, or of the nearest part around it that is there, in a text that `readYaml` has read. */
+export function lineOf(text: string, path: readonly (string | number)[]): number | undefined {
+  const lineCounter = new LineCounter();
+  const document = parseDocument(text, { lineCounter, stringKeys: true });
+  for (let at = path; ; at = at.slice(0, -1)) {
+    const node = at.length === 0 ? document.contents : document.getIn(at, true);
+    if (isNode(node) && node.range) return lineCounter.linePos(node.range[0]).line;
+    if (at.length === 0) return undefined;
+  }
+}
+
+/** Messages quote what they found, which may be all of the text. */
+const shortened = (message: string): string => {
+  const [line] = message.split('\n');
+  return line.length > 160 ? `${line.slice(0, 157)}...` : line;
+};
+
+/** True if more than `most` brackets are open somewhere, or that many "- " or "? " begin one line. */
+function opensMoreThan(text: string, most: number): boolean {
+  let open = 0;
+  for (const character of text) {
+    if (character === '[' || character === '{') open++;
+    else if (character === ']' || character === '}') open = Math.max(0, open - 1);
+    if (open > most) return true;
+  }
+  return text.split('\n').some((line) => (/^(?:[-?:]?\s+)+/.exec(line)?.[0] ?? '').split(/[-?:]/).length > most);
+}
+
+/** An alias to a value that it stands in is deeper than anything. */
+const isDeeper = (value: unknown, levels: number): boolean =>
+  typeof value === 'object' &&
+  value !== null &&
+  (levels === 0 || Object.values(value).some((inner) => isDeeper(inner, levels - 1)));

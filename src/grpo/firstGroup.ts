@@ -1,0 +1,74 @@
+/** Before a run: what the untrained model makes of the first problem, and how long a step takes here. */
+
+import { withRewardWeights } from '../tasks/rewards/combine.ts';
+import { correctionSettings } from './correction/settings.ts';
+import type { TrainerEngine } from './types.ts';
+import type { Sample } from './update/batch.ts';
+import { type GenerationContext, generateOptions, hasRewardModels } from './generate/options.ts';
+import { ProblemQueue } from './generate/problems.ts';
+import { generateSamples } from './generate/samples.ts';
+import { rowTokens } from './update/rows.ts';
+import { PolicyUpdater } from './update/updater.ts';
+
+/**
+ * Generates the first group that step 1 will generate again, token for token, and leaves nothing behind that a run would see. Where
+ * models score, and their code is not loaded yet, it generates nothing.
+ */
+export async function firstGroup(
+  generation: GenerationContext,
+  { onSample, signal }: { onSample: (sample: Sample) => void; signal: AbortSignal },
+): Promise<void> {
+  const { config, engine, task } = generation;
+  if (hasRewardModels(config.reward)) return;
+  const problems = await new ProblemQueue(task, config, engine.tokenizer).take(1);
+  const scored = { ...generation, task: withRewardWeights(task, config.reward.weights) };
+  const ifWanted = (sample: Sample) => {
+    if (!signal.aborted) onSample(sample);
+  };
+  const options = { ...generateOptions(scored, 1, config.rollout.n), globalStep: 1, onSample: ifWanted, signal };
+  try {
+    if (!signal.aborted) await generateSamples(problems, options);
+  } finally {
+    await engine.rollout.resetCache(0);
+    await engine.rollout.takeStats();
+  }
+}
+
+/**
+ * Seconds of a step of so many problems: tries, log-probs, gradients. The gradients are cleared and no optimizer takes a step, so that a
+ * run does not feel it. Mini-batches after the first are taken to last as long as that. Undefined where `signal` ended it, which it does
+ * between tries and at the end of a mini-batch, and where models score.
+ */
+export async function timedStep(
+  { config, engine, task }: GenerationContext & { engine: TrainerEngine },
+  { problems: count, signal }: { problems: number; signal: AbortSignal },
+): Promise<number | undefined> {
+  if (hasRewardModels(config.reward) || signal.aborted) return undefined;
+  const problems = await new ProblemQueue(task, config, engine.tokenizer).take(count);
+  const generation = { config, engine, task: withRewardWeights(task, config.reward.weights) };
+  const updater = new PolicyUpdater(config, engine);
+  const gradients = async (samples: Sample[]) => {
+    const refLogProbs = await updater.refLogProbs(samples);
+    const bypass = correctionSettings(config).bypassMode;
+    const oldLogProbs = bypass ? undefined : await updater.oldLogProbs(samples);
+    if (!signal.aborted) await updater.gradients(samples, rowTokens(config, samples, { refLogProbs, oldLogProbs }), 1);
+  };
+  try {
+    const start = performance.now();
+    const options = { ...generateOptions(generation, 1, config.rollout.n), globalStep: 1, signal };
+    const { samples } = await generateSamples(problems, options);
+    const generated = performance.now();
+    if (signal.aborted) return undefined;
+    await gradients(samples.slice(0, config.rollout.n)); // compiles what a run compiles once
+    if (signal.aborted) return undefined;
+    const compiled = performance.now();
+    await gradients(samples);
+    if (signal.aborted) return undefined;
+    const miniBatches = Math.max(1, count / config.actor.ppoMiniBatchSize);
+    return (generated - start + (performance.now() - compiled) * miniBatches) / 1000;
+  } finally {
+    await engine.model.zeroGrad();
+    await engine.rollout.resetCache(0);
+    await engine.rollout.takeStats();
+  }
+}

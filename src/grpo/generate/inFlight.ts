@@ -1,0 +1,162 @@
+/** Groups under way as plain JSON, for a checkpoint: what each of their samples has received, numbers of tokens as base64. */
+
+import * as v from 'valibot';
+import { InputError } from '../../errors.ts';
+import type { SavedSample } from '../../rollout/agent/record.ts';
+import type { DrawnSoFar } from '../../rollout/types.ts';
+import type { Problem, Reward } from '../../tasks/task.ts';
+import { fromBase64, toBase64, withMissing } from './sampleCodec.ts';
+
+/** A group that a step has left unfinished. */
+export interface SavedGroup {
+  /** Of its problem. */
+  number: number;
+  /** Which of the task's problems it is, where they are drawn by difficulty. */
+  index?: number | undefined;
+  problem: Problem;
+  /** The step that started it: part of its random keys. */
+  step: number;
+  samples: SavedSample[];
+}
+
+export function encodeGroups(groups: readonly SavedGroup[]): unknown {
+  return groups.map(({ samples, ...group }) => ({ ...group, samples: samples.map(encodeSaved) }));
+}
+
+function encodeSaved({ received, turn, ...rest }: SavedSample): unknown {
+  return {
+    ...rest,
+    received: received.map((entry) => {
+      if (!('generation' in entry)) return entry;
+      const { stopReason, stopString, ...drawn } = entry.generation;
+      const ended = { stopReason, ...(stopString !== undefined && { stopString }) };
+      return { asked: entry.asked, generation: { ...encodeDrawn(drawn), ...ended } };
+    }),
+    ...(turn && { turn: { asked: turn.asked, drawn: encodeDrawn(turn.drawn) } }),
+  };
+}
+
+function encodeDrawn({ tokenIds, logProbs, logMass, weightVersions }: DrawnSoFar): Record<string, string> {
+  return {
+    tokenIds: toBase64(tokenIds),
+    logProbs: toBase64(logProbs),
+    ...(logMass && { logMass: toBase64(logMass) }),
+    ...(weightVersions && { weightVersions: toBase64(weightVersions) }),
+  };
+}
+
+/** @param vocabSize tokens that the model has. Throws InputError where the state is not what `encodeGroups` gave. */
+export const decodeGroups = (state: unknown, vocabSize: number): SavedGroup[] =>
+  readInFlight(groupsSchema(vocabSize), state);
+
+/** Throws InputError that names the place where the state is not what `schema` says. */
+export function readInFlight<T>(schema: v.GenericSchema<unknown, T>, state: unknown): T {
+  const result = v.safeParse(schema, state);
+  if (result.success) return result.output;
+  const [{ path = [], message }] = result.issues;
+  const place = ['parts.inFlight', ...path.map(({ key }) => String(key))].join('.');
+  throw new InputError(
+    `The samples in flight of the checkpoint cannot be read: ${place} of its trainer_state.json: ${message}. Take ` +
+      '"inFlight" out of "parts" to start these samples over, or resume from another checkpoint.',
+  );
+}
+
+/** Base64 of 32-bit numbers. */
+export const numbers = <T extends Uint32Array | Float32Array>(
+  Numbers: new (buffer: ArrayBuffer) => T,
+  allowed: (value: number) => boolean,
+) =>
+  v.pipe(
+    v.string(),
+    v.rawTransform<string, T>(({ dataset, addIssue, NEVER }) => {
+      const bytes = bytesOf(dataset.value);
+      if (!bytes || bytes.length % 4 !== 0) {
+        addIssue({ message: 'it is no base64 of 32-bit numbers' });
+        return NEVER;
+      }
+      const values = new Numbers(bytes.buffer);
+      const bad = values.findIndex((value) => !allowed(value));
+      if (bad < 0) return values;
+      addIssue({ message: `number ${bad} is ${values[bad]}, which it cannot be` });
+      return NEVER;
+    }),
+  );
+
+function bytesOf(text: string): Uint8Array<ArrayBuffer> | undefined {
+  try {
+    return fromBase64(text);
+  } catch {
+    return undefined;
+  }
+}
+
+const UNEQUAL = 'its arrays differ in length';
+
+function isOneLength({ tokenIds, logProbs, logMass, weightVersions }: DrawnSoFar): boolean {
+  return [logProbs, logMass, weightVersions].every((values) => !values || values.length === tokenIds.length);
+}
+
+export const whole = v.pipe(v.number(), v.integer(), v.minValue(0));
+
+/** A number that is missing is null, or NaN where the state was never a text. */
+const amount = v.nullable(v.union([v.number(), v.nan()]));
+export const savedReward = v.pipe(
+  v.looseObject({ score: amount, acc: amount }),
+  v.transform((value) => withMissing(value as unknown as Reward)),
+);
+
+function groupsSchema(vocabSize: number) {
+  const floats = numbers(Float32Array, Number.isFinite);
+  const drawn = {
+    tokenIds: numbers(Uint32Array, (id) => id < vocabSize),
+    logProbs: floats,
+    logMass: v.exactOptional(floats),
+    weightVersions: v.exactOptional(numbers(Uint32Array, () => true)),
+  };
+  const generation = v.pipe(
+    v.object({
+      ...drawn,
+      stopReason: v.picklist(['stop', 'stop_string', 'length', 'aborted']),
+      stopString: v.exactOptional(v.string()),
+    }),
+    v.check((value) => isOneLength(value), UNEQUAL),
+  );
+  const result = v.object({
+    text: v.string(),
+    failed: v.boolean(),
+    failure: v.exactOptional(v.picklist(['parse_error', 'tool_failure', 'timeout'])),
+    reward: v.exactOptional(v.pipe(v.number(), v.finite())),
+    done: v.exactOptional(v.boolean()),
+  });
+  const tools = v.object({ rewards: v.record(v.string(), v.number()), errors: whole });
+  const sample = v.object({
+    received: v.array(
+      v.union([v.object({ asked: whole, generation }), v.object({ asked: whole, results: v.array(result) })]),
+    ),
+    turn: v.exactOptional(
+      v.object({
+        asked: whole,
+        drawn: v.pipe(
+          v.object(drawn),
+          v.check((value) => isOneLength(value), UNEQUAL),
+        ),
+      }),
+    ),
+    toolStates: v.exactOptional(v.record(v.string(), v.unknown())),
+    scored: v.exactOptional(v.object({ tools, reward: savedReward })),
+  });
+  const message = v.object({ role: v.string(), content: v.string() });
+  const problem = v.looseObject({ id: v.string(), messages: v.array(message), answer: v.string() });
+  return v.array(
+    v.object({
+      number: whole,
+      index: v.exactOptional(whole),
+      problem: v.pipe(
+        problem,
+        v.transform((value) => value as unknown as Problem),
+      ),
+      step: whole,
+      samples: v.array(sample),
+    }),
+  );
+}

@@ -1,0 +1,152 @@
+/**
+ * Watches a run for steps that do not train: numbers that are not finite, updates that were all skipped, rewards without a spread.
+ * Looks only at what the host has read already.
+ */
+
+import { NotFiniteError } from '../errors.ts';
+import type { TrainConfig } from './config/types.ts';
+import type { Metrics } from './metrics.ts';
+import type { StatefulPart } from './parts.ts';
+import type { Sample } from './update/batch.ts';
+import type { StepTokens } from './update/stepTokens.ts';
+
+/** Steps in a row that are not finite, after which `fit` ends. */
+const FAULTS_TO_STOP = 3;
+/** Steps in a row without an advantage, after which it is said. */
+const SILENT_STEPS = 5;
+/** Steps whose inputs are kept, of one run. */
+const KEPT_FAULTS = 20;
+/** Tokens of samples that are kept of one step: some megabytes as text. */
+const KEPT_TOKENS = 20_000;
+
+/** Of an update; an average over mini-batches is not finite where one of them is not. */
+const WATCHED = ['actor/pg_loss', 'actor/grad_norm', 'actor/entropy', 'actor/kl_loss', 'actor/ppo_kl'];
+
+/** What went wrong in a step, of a run that goes on for now. */
+export interface Fault {
+  /** The step it happened in. */
+  step: number;
+  /** In a sentence. */
+  reason: string;
+  /**
+   * Of a step that was not finite, for a bug report, as plain JSON: the step with its metrics and config, then its samples
+   * with tokens, masks, log-probs, rewards and advantages. At most some megabytes, and of a run's first such steps alone.
+   */
+  inputs?: unknown[];
+}
+
+interface WatchedStep {
+  config: TrainConfig;
+  step: number;
+  samples: readonly Sample[];
+  tokens: StepTokens;
+  metrics: Metrics;
+}
+
+/** Counts steps in a row that did not train. A checkpoint keeps those without a signal, since a metric tells them. */
+export class RunHealth implements StatefulPart {
+  #notFinite = 0;
+  #silent = 0;
+  #kept = 0;
+  /** What was wrong in the last step, where FAULTS_TO_STOP steps in a row were not finite. */
+  #hopeless: string | undefined;
+
+  /** Adds its metrics to those of a step that is over; returns what there is to say of it. @param wrong what was not finite */
+  observe({ metrics, ...rest }: WatchedStep, wrong: string | undefined): Fault | undefined {
+    const { step } = rest;
+    this.#notFinite = wrong === undefined ? 0 : this.#notFinite + 1;
+    this.#hopeless = this.#notFinite >= FAULTS_TO_STOP ? wrong : undefined;
+    if (wrong !== undefined) {
+      metrics['training/not_finite'] = 1;
+      const inputs = this.#kept++ < KEPT_FAULTS ? inputsOf({ ...rest, metrics }, wrong) : undefined;
+      return { step, reason: `Step ${step} has numbers that are not finite: ${wrong}.`, ...(inputs && { inputs }) };
+    }
+    this.#silent = metrics['critic/advantages/abs_mean'] ? 0 : this.#silent + 1;
+    if (this.#silent > 0) metrics['training/steps_without_signal'] = this.#silent;
+    if (this.#silent !== SILENT_STEPS) return undefined;
+    const score = metrics['critic/score/mean']?.toFixed(3);
+    const reason =
+      `The run has stopped learning: in the last ${SILENT_STEPS} steps all samples of a group earned the same (mean score ${score}), so no ` +
+      'sample was better than another. It goes on; look at the problems (too hard, too easy) and at the samples (all alike?).';
+    return { step, reason };
+  }
+
+  state(): unknown {
+    return this.#silent > 0 ? { stepsWithoutSignal: this.#silent } : undefined;
+  }
+
+  restore(state: unknown): void {
+    this.#silent = (state as { stepsWithoutSignal: number }).stepsWithoutSignal;
+  }
+
+  /** Throws NotFiniteError where step after step was not finite, the last of them `step`. */
+  check(step: number, lr: number): void {
+    if (this.#hopeless === undefined) return;
+    throw new NotFiniteError(
+      step,
+      `${FAULTS_TO_STOP} steps in a row had numbers that are not finite, the last of them step ${step}: ${this.#hopeless}. Lower actor.optim.lr (${lr}), ` +
+        'or look at the rewards, the loss and the model that it started from.',
+    );
+  }
+
+  /** Forgets what it has counted. */
+  reset(): void {
+    [this.#notFinite, this.#silent, this.#hopeless] = [0, 0, undefined];
+  }
+}
+
+/** The first number of a step's tokens that cannot be trained on, in words. Advantages are trained on as float32. */
+export function wrongInputs(samples: readonly Sample[], tokens: StepTokens): string | undefined {
+  const { masks, oldLogProbs, refLogProbs, advantages, isWeights } = tokens;
+  for (const [s, { problem, trajectory }] of samples.entries()) {
+    const values = {
+      "the sampler's log-prob": trajectory.logProbs,
+      'the log-prob': oldLogProbs[s],
+      "the reference's log-prob": refLogProbs?.[s],
+      'the advantage': advantages[s],
+      'the importance weight': isWeights?.[s],
+    };
+    for (const [name, array] of Object.entries(values)) {
+      const t = array
+        ? Array.from(masks[s]).findIndex((m, i) => m !== 0 && !Number.isFinite(Math.fround(array[i])))
+        : -1;
+      if (t >= 0) return `${name} of token ${t} is ${array![t]} (problem "${problem.id}", sample ${s})`;
+    }
+  }
+  return undefined;
+}
+
+/** What an update computed that is not finite, in words. */
+export function wrongResults({ metrics, updates }: { metrics: Metrics; updates: number }): string | undefined {
+  const wrong = WATCHED.filter((name) => metrics[name] !== undefined && !Number.isFinite(metrics[name])).map(
+    (name) => `${name} is ${metrics[name]}`,
+  );
+  const skipped = metrics['actor/skipped_updates'] ?? 0;
+  if (skipped > 0 && skipped >= updates)
+    wrong.push(`all ${updates} updates were skipped, since their gradients are not finite`);
+  return wrong.length > 0 ? wrong.join(', ') : undefined;
+}
+
+/** Plain JSON, in which numbers that are not finite are words. */
+function inputsOf({ config, step, samples, tokens, metrics }: WatchedStep, wrong: string): unknown[] {
+  const { seed, model, data, actor, algorithm, rollout, reward } = config;
+  let left = KEPT_TOKENS;
+  const kept = samples.flatMap(({ problem, group, reward: given, trajectory }, s) => {
+    const { promptIds, responseIds, stopReason } = trajectory;
+    const room = left;
+    left -= promptIds.length + responseIds.length;
+    if (room <= 0) return [];
+    const first = (values: ArrayLike<number> | undefined) => values && Array.from(values).slice(0, room);
+    return {
+      ...{ sample: s, problem: problem.id, group, reward: given, finalReward: tokens.rewards[s], stopReason },
+      ...{ promptIds: first(promptIds), responseIds: first(responseIds), mask: first(tokens.masks[s]) },
+      ...{ logProbs: first(trajectory.logProbs), oldLogProbs: first(tokens.oldLogProbs[s]) },
+      ...{ refLogProbs: first(tokens.refLogProbs?.[s]), advantages: first(tokens.advantages[s]) },
+    };
+  });
+  const head = { step, wrong, samples: samples.length, kept: kept.length, metrics };
+  const lines = [{ ...head, config: { seed, model, data, actor, algorithm, rollout, reward } }, ...kept];
+  const words = (_: string, value: unknown) =>
+    typeof value === 'number' && !Number.isFinite(value) ? `${value}` : value;
+  return JSON.parse(JSON.stringify(lines, words)) as unknown[];
+}

@@ -1,0 +1,134 @@
+/** What may change while a run goes on: some settings, checked as a config's are, and the rules that training goes by. */
+
+import { InputError } from '../errors.ts';
+import type { Task } from '../tasks/task.ts';
+import type { Tool } from '../tasks/tool.ts';
+import { resolveTrainTree } from './config/resolve.ts';
+import { copyOf, setAt, type Tree, valueAt } from './config/tree.ts';
+import type { TrainConfig } from './config/types.ts';
+import { hasRewardModels } from './generate/options.ts';
+import type { AsyncCustomLoss } from './losses/custom.ts';
+import type { PolicyLoss } from './losses/index.ts';
+import type { LiveChange, TrainerEngine } from './types.ts';
+
+/** Settings that need no other buffers on the engine: numbers that each step reads anew. */
+export const LIVE_SETTINGS = [
+  'actor.optim.lr',
+  'actor.clipRatioLow',
+  'actor.clipRatioHigh',
+  'actor.clipRatioC',
+  'actor.klLossCoef',
+  'actor.entropyCoeff',
+  'actor.gradClip',
+  'rollout.temperature',
+  'rollout.topP',
+] as const;
+
+/** Values of live settings, by key. */
+export type LiveSettings = Partial<Record<(typeof LIVE_SETTINGS)[number], number>>;
+
+/** What training goes by in place of the task's own and the config's loss; `undefined` = back to that. */
+export interface Rules {
+  /** Replaces the task's reward in training. Evaluations score by the task's own. */
+  reward?: Task['reward'] | undefined;
+  /** As `GrpoTrainerOptions.loss`. */
+  loss?: AsyncCustomLoss | PolicyLoss | undefined;
+  /** Replace the task's tools, in training and in evaluations; those of environments stay. */
+  tools?: Tool[] | undefined;
+}
+
+/** The config with these settings. Throws InputError for a key that is fixed while a run goes on, and as `resolveTrainConfig`. */
+export function withSettings(
+  config: TrainConfig,
+  settings: LiveSettings,
+  { reference }: Pick<TrainerEngine, 'reference'>,
+): TrainConfig {
+  const tree = copyOf(config as unknown as Tree);
+  for (const [key, value] of Object.entries(settings)) {
+    refuseFixed(config, key);
+    setAt(tree, key, value);
+  }
+  const { 'actor.klLossCoef': klLossCoef } = settings;
+  if (klLossCoef !== undefined) setAt(tree, 'actor.useKlLoss', klLossCoef > 0);
+  const changed = resolveTrainTree(tree, 'change');
+  if (changed.actor.useKlLoss && !reference)
+    throw new InputError(
+      `change: "actor.klLossCoef" is ${klLossCoef}, but this run was started without a reference, which takes memory of its own; ` +
+        'start a run with actor.klLossCoef above 0, and change it then.',
+    );
+  return changed;
+}
+
+function refuseFixed({ actor, algorithm, rollout, trainer }: TrainConfig, key: string): void {
+  const refuse = (why: string): never => {
+    throw new InputError(`change: "${key}" ${why}`);
+  };
+  if (!LIVE_SETTINGS.some((live) => live === key))
+    refuse(`stays as it is while a run goes on; what may change is ${LIVE_SETTINGS.join(', ')}. Start a run with it.`);
+  if (key === 'actor.entropyCoeff' && actor.entropyTarget !== undefined)
+    refuse('follows actor.entropyTarget in this run; start one without that.');
+  const isLate = rollout.partialRollout || algorithm.replayBufferSize > 0 || trainer.pipeline !== 'on-policy';
+  if (key.startsWith('rollout.') && isLate)
+    refuse(
+      'cannot change where a step trains on tokens of earlier steps; start a run without rollout.partialRollout, ' +
+        'algorithm.replayBufferSize and trainer.pipeline.',
+    );
+}
+
+/** What differs between two configs of a run. */
+export function changesOf(step: number, before: TrainConfig, after: TrainConfig): LiveChange[] {
+  return LIVE_SETTINGS.flatMap((key) => {
+    const [from, to] = [before, after].map((config) => valueAt(config, key) as number);
+    return from === to ? [] : [{ step, key, from, to }];
+  });
+}
+
+/** The config that a run goes on with, after its changes; a key that was given another value since then keeps that. */
+export function withChanges(
+  config: TrainConfig,
+  changes: readonly LiveChange[],
+  engine: Pick<TrainerEngine, 'reference'>,
+): TrainConfig {
+  return changes.reduce(
+    (now, { key, from, to }) => (valueAt(now, key) === from ? withSettings(now, { [key]: to }, engine) : now),
+    config,
+  );
+}
+
+/** The task as these rules make it. Throws InputError where the reward is not the task's alone. */
+export function withRules(task: Task, { reward, tools }: Rules, config: TrainConfig): Task {
+  if (reward && hasRewardModels(config.reward))
+    throw new InputError(
+      'replace: models score this run beside its rule, and the reward cannot be replaced; start a run without reward.judge, reward.model and reward.rubric.',
+    );
+  return reward || tools ? { ...task, ...(reward && { reward }), ...(tools && { tools }) } : task;
+}
+
+/** What a run was asked to change at its next step, and the rules that it goes by. */
+export class AskedChanges {
+  rules: Rules = {};
+  #settings: LiveSettings = {};
+  #rules: Rules | undefined;
+
+  /** Throws InputError, and is then as it was. */
+  change(settings: LiveSettings, config: TrainConfig, engine: Pick<TrainerEngine, 'reference'>): void {
+    const all = { ...this.#settings, ...settings };
+    withSettings(config, all, engine);
+    this.#settings = all;
+  }
+
+  /** Throws InputError, and is then as it was. */
+  replace(rules: Rules, config: TrainConfig, task: Task): void {
+    const all = { ...this.rules, ...this.#rules, ...rules };
+    withRules(task, all, config);
+    this.#rules = all;
+  }
+
+  /** What was asked for since; undefined = nothing. The rules are then those that it goes by. */
+  take(): { settings: LiveSettings; isReplaced: boolean } | undefined {
+    const [settings, isReplaced] = [this.#settings, this.#rules !== undefined];
+    this.rules = this.#rules ?? this.rules;
+    [this.#settings, this.#rules] = [{}, undefined];
+    return isReplaced || Object.keys(settings).length > 0 ? { settings, isReplaced } : undefined;
+  }
+}

@@ -1,0 +1,30 @@
+/** Training beside rollout on one device, which goes on with whatever it was given first. */
+
+import { nextTask, takeTurn } from '../../rollout/agent/yield.ts';
+import type { TrainerEngine } from '../types.ts';
+import type { GradientModel } from '../update/policyGradient.ts';
+import { checkpointEngineOf } from './sharedWeights.ts';
+
+/**
+ * The engine's model. Where rollout draws by a copy on the same device, each micro-batch lets it go first, so that its tools are called
+ * early and awaited while training goes on: until nothing is left to draw, but no longer than the micro-batch before took, so that training
+ * has its share where rollout never rests. No number depends on it.
+ */
+export function givingWay(engine: Pick<TrainerEngine, 'model' | 'rollout' | 'checkpointEngine'>): GradientModel {
+  const { model, rollout } = engine;
+  if (checkpointEngineOf(engine).backend !== 'copy' || !rollout.idle) return model;
+  let lastMs = 0;
+  return {
+    name: model.name,
+    logProbs: (batch, options) => model.logProbs(batch, options),
+    async forwardBackward(batch, loss, options) {
+      await takeTurn(); // behind the samples that were begun a moment ago
+      await nextTask();
+      await rollout.idle!(lastMs);
+      const started = performance.now();
+      const outputs = await model.forwardBackward(batch, loss, options);
+      lastMs = performance.now() - started;
+      return outputs;
+    },
+  };
+}

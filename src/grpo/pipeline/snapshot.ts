@@ -1,0 +1,59 @@
+/** What an asynchronous pipeline keeps in a checkpoint: the queue, the groups under way, and when rollout got which weights. */
+
+import * as v from 'valibot';
+import { InputError } from '../../errors.ts';
+import type { Problem } from '../../tasks/task.ts';
+import { decodeGroups, encodeGroups, type SavedGroup } from '../generate/inFlight.ts';
+import type { PromptGroup } from './types.ts';
+
+/** Groups since the run began. */
+export interface Counts {
+  generated: number;
+  stale: number;
+  staleSamples: number;
+  dropped: number;
+}
+
+export interface Snapshot {
+  /** Begun and not yet trained on, in the order in which they were begun. */
+  groups: PromptGroup[];
+  /** Of these, those under way. */
+  inFlight: SavedGroup[];
+  /** As `ExperienceQueue.save` gave it. */
+  queue: unknown;
+  /** Versions that rollout got, the newest last. */
+  syncs: number[];
+  counts: Counts;
+}
+
+export const encodeSnapshot = ({ inFlight, ...rest }: Snapshot): unknown => ({
+  ...rest,
+  inFlight: encodeGroups(inFlight),
+});
+
+/** Throws InputError where it is not what `encodeSnapshot` gave. */
+export function decodeSnapshot(saved: unknown, vocabSize: number): Snapshot {
+  const result = v.safeParse(SNAPSHOT, saved);
+  if (!result.success)
+    throw new InputError(
+      'The samples of the checkpoint that were not trained on yet cannot be read: parts.inFlight of its trainer_state.json is not ' +
+        'what trainer.pipeline one-step-off or fully-async writes; go on with the pipeline that the run had, or take "inFlight" out of ' +
+        '"parts" to start these samples over.',
+    );
+  const { inFlight, groups, ...rest } = result.output;
+  return { ...rest, groups: groups, inFlight: decodeGroups(inFlight, vocabSize) };
+}
+
+const whole = v.pipe(v.number(), v.integer(), v.minValue(0));
+const SNAPSHOT = v.object({
+  groups: v.array(
+    v.object({
+      ...{ number: whole, step: whole, index: v.exactOptional(whole) },
+      problem: v.custom<Problem>((value) => typeof value === 'object' && value !== null && 'messages' in value),
+    }),
+  ),
+  inFlight: v.array(v.unknown()),
+  queue: v.unknown(),
+  syncs: v.array(whole),
+  counts: v.object({ generated: whole, stale: whole, staleSamples: whole, dropped: whole }),
+});

@@ -1,0 +1,72 @@
+/** The two interfaces between rollout and training where they run side by side: who generates, and how weights get there. */
+
+import type { SavedGroup } from '../generate/inFlight.ts';
+import type { Metrics } from '../metrics.ts';
+import type { ExperienceRecord } from '../queue/types.ts';
+import type { Problem } from '../../tasks/task.ts';
+
+/** What bringing weights to rollout took. */
+export interface WeightTransfer {
+  /** Of the policy that rollout draws by from now on. */
+  version: number;
+  /** Moved between buffers, devices or machines; 0 where rollout reads the trained buffers. */
+  bytes: number;
+  /** Wall clock, seconds. */
+  seconds: number;
+  /** Of these, seconds in which reading one bucket and writing another went on at the same time. */
+  overlapSeconds: number;
+}
+
+/** Brings the trained weights to rollout: verl's checkpoint engine. */
+export interface CheckpointEngine {
+  /**
+   * shared = rollout reads the buffers that training writes; copy = buffers of its own on the same device; stream = another device,
+   * bucket by bucket; nats = other machines.
+   */
+  readonly backend: 'shared' | 'copy' | 'stream' | 'nats';
+  /**
+   * Rollout draws by the weights as they are now, called `version`, from the next token boundary on; requests under way go on under
+   * them. Nothing of the policy may be updated meanwhile.
+   */
+  updateWeights(version: number): Promise<WeightTransfer>;
+}
+
+/** A group that is to be generated: one problem, `rollout.n` samples. */
+export interface PromptGroup {
+  /** Number of its problem, and the number that its samples share. */
+  number: number;
+  /** Which of the task's problems it is, where they are drawn by difficulty. */
+  index?: number | undefined;
+  problem: Problem;
+  /** The step that began it: with `number`, its random keys (`randomKey`) are those of no other group. */
+  step: number;
+}
+
+/** Names a group, of the run: `{uid}_{s}` is the key of its sample s in the queue. */
+export const uidOfGroup = ({ step, number }: Pick<PromptGroup, 'step' | 'number'>): string => `${step}.${number}`;
+
+/**
+ * Takes records of samples as they are scored, one by one or several at once, each once; resolves when the queue has room for them. Those
+ * of a group that nobody has begun, or that was given up, are ignored.
+ */
+export type PutRecords = (records: readonly ExperienceRecord[]) => Promise<void>;
+
+/** Generates groups and hands over their samples: on this device, on another one, or on other machines. */
+export interface Rollouter {
+  /** Begins these groups; resolves once they are accepted. */
+  start(groups: readonly PromptGroup[]): Promise<void>;
+  /** As `CheckpointEngine.updateWeights`, of everybody who generates; ends what `pause` began. */
+  updateWeights(version: number): Promise<WeightTransfer>;
+  /** The weights that rollout reads are about to change in place: nothing is drawn any more. Absent = it has its own. */
+  pause?(): Promise<void>;
+  /** The groups that are under way, each sample where it stands. Absent = they start over after a checkpoint. */
+  save?(): Promise<SavedGroup[]>;
+  /** Goes on with these, before any other. */
+  restore?(groups: readonly SavedGroup[]): Promise<void>;
+  /** More metrics of a step. */
+  metrics?(): Metrics;
+  /** Rejects where a group begun since the last `close` failed. */
+  readonly failed: Promise<never>;
+  /** Gives up all groups; nothing more of them comes. */
+  close(): Promise<void>;
+}

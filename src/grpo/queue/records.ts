@@ -1,0 +1,136 @@
+/**
+ * Samples as records of the experience queue, and back: numbers of tokens as columns of their own, which are the sample's very arrays,
+ * the rest as one text. The problem is not among them: whoever began the group knows it.
+ */
+
+import * as v from 'valibot';
+import { UserCodeError } from '../../errors.ts';
+import { STOP_REASONS } from '../../rollout/types.ts';
+import type { Problem } from '../../tasks/task.ts';
+import type { SampleEvent } from '../../rollout/agent/events.ts';
+import { withMissing } from '../generate/sampleCodec.ts';
+import type { Sample } from '../update/batch.ts';
+import type { Column, ExperienceRecord, Tags } from './types.ts';
+
+/** Arrays of a trajectory by the name of their column, with the type that each must have. */
+const ARRAYS = {
+  prompt: ['promptIds', Uint32Array],
+  response: ['responseIds', Uint32Array],
+  mask: ['mask', Uint8Array],
+  logProbs: ['logProbs', Float32Array],
+  logMass: ['logMass', Float32Array],
+  versions: ['weightVersions', Uint32Array],
+} as const;
+
+/** Columns with a number for each token of the response. */
+const PER_TOKEN = ['mask', 'logProbs', 'logMass', 'versions'] as const;
+
+/** Of which group a sample is, and who made it. */
+export interface RecordOrigin {
+  /** Of the prompt group. */
+  uid: string;
+  /** Which of its samples. */
+  sample: number;
+  /** Who generated it; 'local' = this device. */
+  worker: string;
+}
+
+/** The oldest and the newest weights that drew a token of a sample; 0 where no token says so. */
+export function versionsOf({ mask, weightVersions }: Sample['trajectory']): { oldest: number; newest: number } {
+  let [oldest, newest] = [Infinity, 0];
+  weightVersions?.forEach((version, t) => {
+    if (mask[t] === 0) return;
+    oldest = Math.min(oldest, version);
+    newest = Math.max(newest, version);
+  });
+  return { oldest: oldest === Infinity ? newest : oldest, newest };
+}
+
+/**
+ * A scored sample as a record of the queue, with the arrays that the sample has. Tags: status = 'scored', version and newest = the oldest
+ * and the newest weights of its tokens, worker; `more` is added to them.
+ */
+export function recordOf(sample: Sample, { uid, sample: s, worker }: RecordOrigin, more: Tags = {}): ExperienceRecord {
+  const { trajectory, reward, messages, prompt, toolRewards, fault, events } = sample;
+  const { oldest, newest } = versionsOf(trajectory);
+  const { stopReason, numTurns, numToolCalls, numToolErrors } = trajectory;
+  const columns: Record<string, Column> = {};
+  for (const [name, [field]] of Object.entries(ARRAYS)) {
+    const values = trajectory[field];
+    if (values) columns[name] = values;
+  }
+  if (!Number.isNaN(reward.score)) columns['reward'] = reward.score;
+  columns['sample'] = JSON.stringify({
+    ...{ reward, messages, stopReason, numTurns, numToolCalls, numToolErrors },
+    ...(prompt && { prompt }),
+    ...(toolRewards && { toolRewards }),
+    ...(fault && { fault: { kind: fault.kind, message: fault.message } }),
+    ...(events && { events }),
+  });
+  return { key: `${uid}_${s}`, columns, tags: { status: 'scored', version: oldest, newest, worker, ...more } };
+}
+
+/**
+ * The sample of a record, with the arrays that the record has. Throws RangeError with the column that is wrong where the record is none of
+ * `recordOf`: it may be from another machine.
+ * @param origin the problem that the group is of, and the number that its samples share
+ */
+export function sampleOf(
+  { key, columns }: ExperienceRecord,
+  { problem, group }: { problem: Problem; group: number },
+): Sample {
+  const fail = (column: string, what: string): never => {
+    throw new RangeError(`Column "${column}" of the record "${key}" ${what}.`);
+  };
+  const arrays: Record<string, Column> = {};
+  for (const [name, [field, Numbers]] of Object.entries(ARRAYS)) {
+    const column = columns[name];
+    if (column === undefined && name === 'versions') continue;
+    if (!(column instanceof Numbers)) fail(name, `is no ${Numbers.name}`);
+    arrays[field] = column;
+  }
+  const { length } = columns['response'] as Uint32Array;
+  for (const name of PER_TOKEN) {
+    const column = columns[name] as Uint8Array | undefined;
+    if (column && column.length !== length)
+      fail(name, `has ${column.length} numbers, but the response has ${length} tokens`);
+  }
+  const parsed = v.safeParse(SAMPLE, columns['sample']);
+  if (!parsed.success) {
+    const [{ path = [], message }] = parsed.issues;
+    return fail('sample', `cannot be read: ${[...path.map(({ key: at }) => String(at)), message].join(': ')}`);
+  }
+  const { reward, messages, prompt, toolRewards, fault, events, ...counts } = parsed.output;
+  return {
+    problem,
+    group,
+    trajectory: { ...arrays, ...counts } as unknown as Sample['trajectory'],
+    messages: messages,
+    reward: withMissing(reward as unknown as Sample['reward']),
+    ...(prompt && { prompt: prompt }),
+    ...(toolRewards && { toolRewards }),
+    ...(fault && { fault: new UserCodeError(fault.kind, fault.message) }),
+    ...(events && { events: events as SampleEvent[] }),
+  };
+}
+
+const whole = v.pipe(v.number(), v.integer(), v.minValue(0));
+const messages = v.array(v.object({ role: v.picklist(['system', 'user', 'assistant', 'tool']), content: v.string() }));
+const SAMPLE = v.pipe(
+  v.string(),
+  v.parseJson(undefined, 'it is no JSON'),
+  v.object({
+    reward: v.looseObject({ score: v.nullable(v.number()), acc: v.nullable(v.number()) }),
+    messages,
+    prompt: v.exactOptional(messages),
+    stopReason: v.picklist(STOP_REASONS),
+    numTurns: whole,
+    numToolCalls: whole,
+    numToolErrors: whole,
+    toolRewards: v.exactOptional(v.record(v.string(), v.number())),
+    fault: v.exactOptional(v.object({ kind: v.string(), message: v.string() })),
+    events: v.exactOptional(
+      v.array(v.looseObject({ kind: v.string(), turn: v.number(), start: v.number(), end: v.number() })),
+    ),
+  }),
+);

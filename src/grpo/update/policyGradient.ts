@@ -1,0 +1,318 @@
+/** The gradient of a policy loss over a mini-batch: packed, weighted, forward and backward, metrics. The trainer's updates and `Learner` share it. */
+
+import type { ModelEngine, PackedBatch, PolicyLossInputs, PolicyLossSpec, TokenOutputs } from '../../model/engine.ts';
+import { entropyGradient } from '../../model/policyStage.ts';
+import type { Trajectory } from '../../rollout/types.ts';
+import { policyLossSpec } from '../config/resolve.ts';
+import type { TrainConfig } from '../config/types.ts';
+import { type CurrentPolicyResult, correctByCurrentPolicy, needsCurrentPolicy } from '../correction/currentPolicy.ts';
+import { type AggregateOptions, lossWeights, type LossWeights } from '../losses/aggregate.ts';
+import {
+  type AsyncCustomLoss,
+  type CustomLossResult,
+  customMetrics,
+  hostGradients,
+  NO_LOSS,
+} from '../losses/custom.ts';
+import {
+  computePolicyLoss,
+  isOwnLoss,
+  type LossRows,
+  type PolicyLoss,
+  policyLossOf,
+  type PolicyLossResult,
+  selectTokens,
+} from '../losses/index.ts';
+import type { Metrics } from '../metrics.ts';
+import {
+  gatherEntries,
+  type MiniBatch,
+  packMiniBatch,
+  type PackedSample,
+  placeByStep,
+  type SampleTokens,
+  scatterEntries,
+  sliceEntries,
+  sliceInputs,
+} from './batch.ts';
+
+/** What a policy loss reads of some samples, which its mini-batches are taken from. */
+export interface PolicyData {
+  samples: readonly (PackedSample & { trajectory: Pick<Trajectory, 'logProbs'> })[];
+  /** `isWeights` for `lossWeights`; absent without importance weights. */
+  tokens: SampleTokens & { isWeights?: Float64Array[] };
+  /** What the sums of a mini-batch are divided by. */
+  normalization: AggregateOptions;
+}
+
+/** What a mini-batch computes on; `batch` is empty where nothing in it can move the policy. */
+export interface PreparedMiniBatch {
+  batch: MiniBatch;
+  /** undefined where they depend on the policy as it will then be */
+  inputs: PolicyLossInputs | undefined;
+}
+
+/** A mini-batch whose gradient has been added. */
+export interface AccumulatedMiniBatch {
+  batch: MiniBatch;
+  inputs: PolicyLossInputs;
+  /** With the entropy bonus that it was computed with. */
+  spec: PolicyLossSpec;
+  /** Of the entries, under the policy that the gradient is of. */
+  outputs: TokenOutputs;
+  /** What a loss that is a function returned. */
+  own: CustomLossResult | undefined;
+  /** Of what was corrected by the policy as it was then. */
+  correction: Metrics | undefined;
+}
+
+/** A policy loss of the entries of a mini-batch, token by token. */
+export interface TokenLosses {
+  rows: LossRows;
+  loss: PolicyLossResult;
+}
+
+/** Weights of a mini-batch's tokens, one array a sample of the data, empty for those outside it. */
+interface DataWeights extends LossWeights {
+  /** Only where the entropy bonus is confined to some tokens. */
+  entropyWeights?: Float64Array[];
+  /** Only where the current policy rejected tokens. */
+  masks?: ArrayLike<number>[];
+}
+
+interface CurrentPolicy {
+  logProbs: Float32Array;
+  result: CurrentPolicyResult;
+}
+
+/** What the gradient is computed with. */
+export type GradientModel = Pick<ModelEngine, 'name' | 'logProbs' | 'forwardBackward'>;
+
+/** One policy loss with its numbers, and the terms beside it, over a model. */
+export class PolicyGradient {
+  readonly #config: TrainConfig;
+  readonly #model: GradientModel;
+  readonly #loss: PolicyLoss;
+  /** What runs on this thread; undefined = the device runs the loss's WGSL. */
+  readonly #host: AsyncCustomLoss | PolicyLoss | undefined;
+  readonly #spec: PolicyLossSpec;
+  /** Samples whose tokens all have advantage 0 are left out: they cannot move the policy. */
+  readonly skips: boolean;
+
+  /** @param config `actor`, `algorithm` and `rollout.temperature` are read */
+  constructor(config: TrainConfig, model: GradientModel, userLoss?: AsyncCustomLoss | PolicyLoss) {
+    this.#config = config;
+    this.#model = model;
+    const { lossMode } = config.actor.policyLoss;
+    const given = typeof userLoss === 'function' ? NO_LOSS : userLoss;
+    this.#loss = given ?? policyLossOf(lossMode);
+    this.#spec = policyLossSpec(config, given);
+    if (typeof userLoss === 'function') this.#host = userLoss;
+    // Where nothing runs its WGSL, a user's loss runs by its float64 row on this thread.
+    else if (this.#loss.wgsl === undefined || ((given || isOwnLoss(lossMode)) && model.name !== 'wgsl'))
+      this.#host = this.#loss;
+    this.skips = this.#skipsZeroAdvantages();
+  }
+
+  /** Of a mini-batch, what does not depend on the updates before it. @param members its samples, by index */
+  prepare(data: PolicyData, members: number[]): PreparedMiniBatch {
+    const { samples, tokens } = data;
+    const { ppoMaxTokenLenPerGpu: maxTokenLen, ppoMicroBatchSizePerGpu } = this.#config.actor;
+    const pack = (chosen: number[]) =>
+      packMiniBatch(samples, chosen, tokens.masks, maxTokenLen, ppoMicroBatchSizePerGpu);
+    if (needsCurrentPolicy(this.#config, this.#loss)) return { batch: pack(members), inputs: undefined };
+    // Weights count every token of the mini-batch, whoever is left out of the batch then.
+    const weights = this.#weights(data, members);
+    const batch = pack(this.skips ? members.filter((s) => canMove(tokens.advantages[s], weights.weights[s])) : members);
+    return { batch, inputs: this.#inputs(tokens, batch, weights) };
+  }
+
+  /** Forward, loss and backward; the gradient is added to what the model has. Where a loss on this thread throws, nothing has been added. */
+  async accumulate(
+    data: PolicyData,
+    { batch, inputs: known }: PreparedMiniBatch,
+    entropyCoeff = this.#spec.entropyCoeff,
+  ): Promise<AccumulatedMiniBatch> {
+    const spec = { ...this.#spec, entropyCoeff };
+    const current = known ? undefined : await this.#currentPolicy(data, batch);
+    const inputs = known ?? this.#inputs(data.tokens, batch, this.#weights(data, batch.samples, current), current);
+    const own = this.#host && (await this.#hostLoss(spec, this.#host, batch, inputs));
+    const outputs = await this.#forwardBackward(spec, batch, inputs, own);
+    return { batch, inputs, spec, outputs, own, correction: current?.result.metrics };
+  }
+
+  /** verl's actor/* metrics of the entries, from the log-probs of the forward pass in float64; a function's own are what it returned. */
+  metrics(done: AccumulatedMiniBatch): Metrics {
+    const { outputs, own, correction } = done;
+    const { entropy } = outputs;
+    if (entropy.length === 0) return { ...correction, 'actor/pg_loss': 0 };
+    const { metrics } = this.tokenLosses(done).loss;
+    if (own && typeof this.#host === 'function') {
+      delete metrics['actor/pg_loss'];
+      Object.assign(metrics, customMetrics(own));
+    }
+    return { ...correction, ...metrics, 'actor/entropy': entropy.reduce((a, b) => a + b, 0) / entropy.length };
+  }
+
+  /** What the loss reads of each entry and makes of it, in float64. */
+  tokenLosses({ batch, inputs, spec, outputs }: AccumulatedMiniBatch): TokenLosses {
+    const rows = lossRows(outputs.logProbs, inputs, batch);
+    return { rows, loss: computePolicyLoss(spec, rows, this.#loss) };
+  }
+
+  /**
+   * True where a sample whose advantages are all 0 adds exactly nothing: the loss is 0 there, no other term has a gradient,
+   * and nothing is picked or adapted by a statistic of all tokens.
+   */
+  #skipsZeroAdvantages(): boolean {
+    const { skipZeroAdvantages, entropyTarget } = this.#config.actor;
+    // Nothing is known of a loss that does not say so, and of one that is a function.
+    if (!skipZeroAdvantages || !this.#loss.zeroAtZeroAdvantage) return false;
+    const { klLossCoef, entropyCoeff } = this.#spec;
+    const otherTerms = klLossCoef !== 0 || entropyCoeff !== 0 || entropyTarget !== undefined;
+    return !otherTerms && !needsCurrentPolicy(this.#config, this.#loss);
+  }
+
+  /** What the loss reads of each entry. */
+  #inputs(tokens: SampleTokens, batch: MiniBatch, weights: DataWeights, current?: CurrentPolicy): PolicyLossInputs {
+    const { refLogProbs } = tokens;
+    const { masks, entropyWeights } = weights;
+    const inputs: PolicyLossInputs = {
+      oldLogProbs: gatherEntries(batch, tokens.oldLogProbs),
+      advantages: gatherEntries(batch, tokens.advantages),
+      weights: gatherEntries(batch, weights.weights),
+      klWeights: gatherEntries(batch, weights.klWeights),
+      ...(entropyWeights && { entropyWeights: gatherEntries(batch, entropyWeights) }),
+      ...(refLogProbs && { refLogProbs: gatherEntries(batch, refLogProbs) }),
+      ...(masks && { mask: gatherEntries(batch, masks) }),
+    };
+    const rows = lossRows(current?.logProbs ?? inputs.oldLogProbs, inputs, batch);
+    const selected = selectTokens(this.#spec, rows, this.#loss);
+    if (selected) inputs.selected = Float32Array.from(selected);
+    return inputs;
+  }
+
+  /** The policy before this update, and what follows from it. */
+  async #currentPolicy({ samples, tokens }: PolicyData, batch: MiniBatch): Promise<CurrentPolicy> {
+    const { logProbs, entropy } = await forwardEntries(this.#model, batch, this.#temperature);
+    const masks = batch.samples.map((s) => tokens.masks[s]);
+    const result = correctByCurrentPolicy(this.#config, {
+      logp: scatterEntries(batch, logProbs, masks),
+      entropy: scatterEntries(batch, entropy, masks),
+      rolloutLogp: batch.samples.map((s) => samples[s].trajectory.logProbs),
+      advantages: batch.samples.map((s) => tokens.advantages[s]),
+      masks,
+    });
+    return { logProbs, result };
+  }
+
+  /** Weights of the tokens of these samples, which are a whole mini-batch, at their index of the data. */
+  #weights({ samples, tokens, normalization }: PolicyData, chosen: number[], current?: CurrentPolicy): DataWeights {
+    const corrected = current?.result;
+    const masks = corrected?.masks ?? chosen.map((s) => tokens.masks[s]);
+    const isWeights = corrected?.isWeights ?? (tokens.isWeights && chosen.map((s) => tokens.isWeights![s]));
+    const { lossAggMode } = this.#config.actor;
+    const options = { ...normalization, ...(isWeights && { isWeights }) };
+    const { weights, klWeights } = lossWeights(this.#loss, lossAggMode, masks, options);
+    corrected?.keep.forEach((keep, i) => keep.forEach((k, t) => (weights[i][t] *= k)));
+    const place = <T extends ArrayLike<number>>(values: T[]) => placeByStep(samples.length, chosen, values);
+    const entropyWeights = corrected?.entropyKeep?.map((keep, i) => keep.map((k, t) => k * klWeights[i][t]));
+    return {
+      weights: place(weights),
+      klWeights: place(klWeights),
+      ...(entropyWeights && { entropyWeights: place(entropyWeights) }),
+      ...(corrected && { masks: place(masks) }),
+    };
+  }
+
+  /** What a loss on this thread makes of the whole mini-batch, before any of it goes backward. */
+  async #hostLoss(
+    spec: PolicyLossSpec,
+    host: AsyncCustomLoss | PolicyLoss,
+    batch: MiniBatch,
+    inputs: PolicyLossInputs,
+  ): Promise<CustomLossResult> {
+    const { seqStart } = batch;
+    const forward = await forwardEntries(this.#model, batch, this.#temperature);
+    return hostGradients(spec, host, { ...inputs, ...forward, seqStart });
+  }
+
+  async #forwardBackward(
+    spec: PolicyLossSpec,
+    batch: MiniBatch,
+    inputs: PolicyLossInputs,
+    own: CustomLossResult | undefined,
+  ): Promise<TokenOutputs> {
+    return eachMicroBatch(batch, (m, micro) => {
+      if (!own) {
+        const loss = { kind: 'policy', spec, inputs: sliceInputs(batch, m, inputs) } as const;
+        return this.#model.forwardBackward(micro, loss, this.#temperature);
+      }
+      const { dLogProbs, dEntropy } = own;
+      const loss = {
+        kind: 'coefficients',
+        dLogProbs: sliceEntries(batch, m, dLogProbs),
+        ...(dEntropy && { dEntropy: sliceEntries(batch, m, dEntropy) }),
+      } as const;
+      return this.#model.forwardBackward(micro, loss, this.#temperature);
+    });
+  }
+
+  get #temperature(): { temperature: number } {
+    return { temperature: this.#config.rollout.temperature };
+  }
+}
+
+/** Log-probs and entropies under one model, one array a sample, as long as its response; 0 where its mask is 0. */
+export async function tokenOutputs(
+  { actor, rollout: { temperature } }: TrainConfig,
+  model: ModelEngine,
+  samples: readonly PackedSample[],
+  masks: ArrayLike<number>[],
+): Promise<{ logProbs: Float64Array[]; entropies: Float64Array[] }> {
+  const chosen = samples.map((_, s) => s);
+  const batch = packMiniBatch(samples, chosen, masks, actor.ppoMaxTokenLenPerGpu);
+  const { logProbs, entropy } = await forwardEntries(model, batch, { temperature });
+  return { logProbs: scatterEntries(batch, logProbs, masks), entropies: scatterEntries(batch, entropy, masks) };
+}
+
+/** Log-probs and entropies of all entries under one model; changes nothing. */
+function forwardEntries(
+  model: Pick<ModelEngine, 'logProbs'>,
+  batch: MiniBatch,
+  temperature: { temperature: number },
+): Promise<TokenOutputs> {
+  return eachMicroBatch(batch, (_, micro) => model.logProbs(micro, temperature));
+}
+
+/** The value of what was differentiated: policy loss, KL and entropy terms. NaN where the loss is a function that does not say. */
+export function lossValue({ inputs, spec, outputs }: AccumulatedMiniBatch, metrics: Metrics): number {
+  const bonus = entropyGradient(spec, inputs).reduce((sum, d, e) => sum + d * outputs.entropy[e], 0);
+  return (metrics['actor/pg_loss'] ?? NaN) + spec.klLossCoef * (metrics['actor/kl_loss'] ?? 0) + bonus;
+}
+
+/** Runs the micro-batches one after another and puts what they return together. */
+async function eachMicroBatch(
+  { microBatches, offsets, entrySample }: MiniBatch,
+  run: (m: number, micro: PackedBatch) => Promise<TokenOutputs>,
+): Promise<TokenOutputs> {
+  const count = entrySample.length;
+  const [logProbs, entropy] = [new Float32Array(count), new Float32Array(count)];
+  for (const [m, { batch }] of microBatches.entries()) {
+    const out = await run(m, batch);
+    logProbs.set(out.logProbs, offsets[m]);
+    entropy.set(out.entropy, offsets[m]);
+  }
+  return { logProbs, entropy };
+}
+
+/** True where a token has both an advantage and a weight. */
+function canMove(advantages: ArrayLike<number>, weights: ArrayLike<number>): boolean {
+  return Array.from(weights).some((weight, t) => weight !== 0 && advantages[t] !== 0);
+}
+
+/** A mini-batch's entries as the float64 losses take them. */
+function lossRows(logp: Float32Array, inputs: PolicyLossInputs, { seqStart }: MiniBatch): LossRows {
+  const { oldLogProbs: oldLogp, refLogProbs: refLogp, ...rest } = inputs;
+  return { ...rest, logp, oldLogp, seqStart, ...(refLogp && { refLogp }) };
+}

@@ -1,0 +1,93 @@
+/**
+ * Trajectories of several rows. An episode of an agent may need more than one sequence of tokens (it changed what it had said,
+ * or asked two things at once); each is a row of the batch, the further ones marked `fork`, beside the first.
+ *
+ * The weight rule: a trajectory has one reward and counts once in its group, however many rows it has. Advantages, penalties
+ * and corrections are computed on its rows laid end to end, and cut apart again, so each of its rows has the advantage of the
+ * whole. Every drawn token is trained in one row alone; in others it is context. In the loss, lossAggMode counts tokens or
+ * sequences as ever, and a sequence is then a row.
+ */
+
+import type { TrainConfig } from '../config/types.ts';
+import type { Sample } from './batch.ts';
+import { type StepExtras, stepTokens, type StepTokens } from './stepTokens.ts';
+
+/** The samples with the rows of each trajectory laid end to end, a token that is not trained between two. */
+export function wholeTrajectories(samples: readonly Sample[]): Sample[] {
+  return rowsOf(samples).map((rows) => (rows.length === 1 ? rows[0] : joined(rows)));
+}
+
+/** As `stepTokens`, of rows. `rewards` has those of trajectories at their first rows, NaN at the others. */
+export function rowTokens(config: TrainConfig, samples: readonly Sample[], extras: StepExtras): StepTokens {
+  const rows = rowsOf(samples);
+  if (rows.length === samples.length) return stepTokens(config, samples, extras);
+  const whole = wholeTrajectories(samples);
+  const joinAll = (values: ArrayLike<number>[] | undefined) => values && joinedRows(samples, values);
+  const { refLogProbs, oldLogProbs } = extras;
+  const tokens = stepTokens(config, whole, {
+    ...extras,
+    refLogProbs: joinAll(refLogProbs),
+    oldLogProbs: joinAll(oldLogProbs),
+  });
+  whole.forEach(({ advantage }, i) => rows[i].forEach((row) => advantage !== undefined && (row.advantage = advantage)));
+  const cut = <T extends ArrayLike<number>>(values: T[]) => values.flatMap((all, i) => cutApart(all, rows[i]));
+  return {
+    ...tokens,
+    masks: cut(tokens.masks),
+    oldLogProbs: cut(tokens.oldLogProbs),
+    advantages: cut(tokens.advantages),
+    ...(tokens.isWeights && { isWeights: cut(tokens.isWeights).map((values) => Float64Array.from(values)) }),
+    ...(tokens.refLogProbs && { refLogProbs: cut(tokens.refLogProbs) }),
+    rewards: tokens.rewards.flatMap((reward, i) => rows[i].map((_, row) => (row === 0 ? reward : NaN))),
+  };
+}
+
+/** Arrays of rows, one a sample, as those of whole trajectories. */
+export function joinedRows(samples: readonly Sample[], values: readonly ArrayLike<number>[]): ArrayLike<number>[] {
+  let at = 0;
+  return rowsOf(samples).map((rows) => withGaps(values.slice(at, (at += rows.length))));
+}
+
+/** The rows of each trajectory, which are neighbours. */
+function rowsOf(samples: readonly Sample[]): Sample[][] {
+  const rows: Sample[][] = [];
+  for (const sample of samples) {
+    if (sample.fork) rows.at(-1)!.push(sample);
+    else rows.push([sample]);
+  }
+  return rows;
+}
+
+function joined(rows: readonly Sample[]): Sample {
+  const all = rows.map(({ trajectory }) => trajectory);
+  const sum = (key: 'numTurns' | 'numToolCalls' | 'numToolErrors') => all.reduce((n, one) => n + one[key], 0);
+  const trajectory = {
+    ...all[0],
+    responseIds: Uint32Array.from(withGaps(all.map(({ responseIds }) => responseIds))),
+    mask: Uint8Array.from(withGaps(all.map(({ mask }) => mask))),
+    logProbs: Float32Array.from(withGaps(all.map(({ logProbs }) => logProbs))),
+    logMass: Float32Array.from(withGaps(all.map(({ logMass }) => logMass))),
+    weightVersions: Uint32Array.from(
+      withGaps(all.map(({ weightVersions, mask }) => weightVersions ?? mask.map(() => 0))),
+    ),
+    stopReason: all.at(-1)!.stopReason,
+    numTurns: sum('numTurns'),
+    numToolCalls: sum('numToolCalls'),
+    numToolErrors: sum('numToolErrors'),
+  };
+  return { ...rows[0], trajectory };
+}
+
+/** One after the other, with a 0 between two. */
+const withGaps = (parts: readonly ArrayLike<number>[]): Float64Array =>
+  Float64Array.from(parts.flatMap((part, i) => [...(i > 0 ? [0] : []), ...Array.from(part)]));
+
+function cutApart(values: ArrayLike<number>, rows: readonly Sample[]): ArrayLike<number>[] {
+  if (rows.length === 1) return [values];
+  let at = 0;
+  return rows.map(({ trajectory: { responseIds } }) => {
+    const part = Array.from(values).slice(at, at + responseIds.length);
+    at += responseIds.length + 1;
+    return part;
+  });
+}

@@ -1,0 +1,77 @@
+/** What an update made of each token, at the token's place in its sample. */
+
+import type { MiniBatch, Sample } from './batch.ts';
+import type { AccumulatedMiniBatch, PolicyGradient, TokenLosses } from './policyGradient.ts';
+
+/** One array a sample, as long as its response; 0 where a token is not trained on. */
+export interface TokenNumbers {
+  /** pi(token) at the weights that its gradient was computed at, over the policy that the ratio is taken against. */
+  ratio: Float64Array[];
+  /** As the loss has it. */
+  advantage: Float64Array[];
+  /** Weight in the loss: aggregation x mask x importance weight. */
+  weight: Float64Array[];
+  /** d loss / d logp: the weight times the slope of the token's loss, with its KL term and without an entropy bonus. */
+  grad: Float64Array[];
+  /** Bits: 1 = the upper (or only) clip acted, 2 = the lower or dual one. */
+  clipped: Float64Array[];
+}
+
+/** Of every token, as the update of a step trained on it: each sample in its own mini-batch, in the last epoch that had it. */
+export interface UpdatedTokens extends TokenNumbers {
+  /** 1 = went through forward and backward; 0 also for samples that were skipped because all their advantages are 0. */
+  trained: Float64Array[];
+  /** log-prob at the weights that its gradient was computed at, natural log. */
+  logProb: Float64Array[];
+  /** Nats, of the distribution it was drawn from as it is at those weights. */
+  entropy: Float64Array[];
+}
+
+/** Values by entry, as `TokenNumbers` has them by sample. */
+type EntryNumbers<N> = { [K in keyof N]: ArrayLike<number> };
+
+/** What the entries of a mini-batch are to its loss. */
+export const entryNumbers = ({ rows, loss }: TokenLosses): EntryNumbers<TokenNumbers> => ({
+  ratio: Float64Array.from(rows.logp).map((logp, e) => Math.exp(logp - rows.oldLogp[e])),
+  advantage: rows.advantages,
+  weight: rows.weights,
+  grad: loss.grad,
+  clipped: loss.clipped,
+});
+
+/** @param updates mini-batches of a step in the order of its updates */
+export function updatedTokens(
+  gradient: PolicyGradient,
+  samples: readonly Sample[],
+  updates: readonly AccumulatedMiniBatch[],
+): UpdatedTokens {
+  return numbersBySample(
+    samples,
+    updates.map((done) => {
+      const { own, outputs, batch } = done;
+      const entries = entryNumbers(gradient.tokenLosses(done));
+      const more = { trained: outputs.logProbs.map(() => 1), logProb: outputs.logProbs, entropy: outputs.entropy };
+      return { batch, entries: { ...entries, ...more, ...(own && { grad: own.dLogProbs }) } };
+    }),
+    ['ratio', 'advantage', 'weight', 'grad', 'clipped', 'trained', 'logProb', 'entropy'],
+  );
+}
+
+/** Values of entries at their samples' places; of a sample that is in several mini-batches, those of the last. */
+export function numbersBySample<K extends string>(
+  samples: readonly Pick<Sample, 'trajectory'>[],
+  updates: readonly { batch: MiniBatch; entries: Record<K, ArrayLike<number>> }[],
+  names: readonly K[],
+): Record<K, Float64Array[]> {
+  const like = samples.map(({ trajectory }) => trajectory.mask);
+  const all = (name: K) => {
+    const out = like.map(({ length }) => new Float64Array(length));
+    for (const { batch, entries } of updates) {
+      const { samples: chosen, entrySample, entryPosition } = batch;
+      const values = entries[name];
+      for (let e = 0; e < entrySample.length; e++) out[chosen[entrySample[e]]][entryPosition[e]] = values[e];
+    }
+    return out;
+  };
+  return Object.fromEntries(names.map((name) => [name, all(name)])) as Record<K, Float64Array[]>;
+}

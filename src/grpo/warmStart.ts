@@ -1,0 +1,52 @@
+/** A model from nothing, for GRPO to start from: fresh weights, then imitation of a task's demonstrations, by the config of a supervised run. */
+
+import type { CheckpointWithTokenizer } from '../model/checkpoint/checkpoint.ts';
+import { initWeights } from '../model/params.ts';
+import { ChatTokenizer } from '../model/tokenizer/chat.ts';
+import { buildGsm8kTokenizer, type TokenizerFiles } from '../tasks/gsm8k/tokenizer.ts';
+import type { Gsm8kProblem } from '../tasks/gsm8k/task.ts';
+import { keyedRng } from '../tasks/random.ts';
+import { demonstration, demonstrationTokens, swapOnlyIn } from '../tasks/supervised/demonstrations.ts';
+import { exampleOf, taskTokenizer } from '../tasks/supervised/warmStart.ts';
+import type { Task } from '../tasks/task.ts';
+import type { SftConfig } from './config/sftSchema.ts';
+import { freshModelConfig, type SftExample } from './sft.ts';
+
+/** True where the task is GSM8K, whose traces and tokenizer are its own. */
+export const isGsm8k = ({ name, module }: { name: string; module?: string | undefined }): boolean =>
+  name === 'gsm8k' && module === undefined;
+
+/** A tokenizer trained on the text of a task that generates its problems. */
+export async function generatedTokenizer({ model, task }: SftConfig, opened: Task): Promise<TokenizerFiles> {
+  return isGsm8k(task) ? buildGsm8kTokenizer(model.vocabSize) : taskTokenizer(opened, model.vocabSize);
+}
+
+/** Fresh weights of the config's sizes, with a tokenizer. */
+export function freshModel(
+  config: SftConfig,
+  tokenizer: Pick<CheckpointWithTokenizer, 'tokenizerJson' | 'tokenizerConfigJson'>,
+): CheckpointWithTokenizer {
+  const { vocabSize } = new ChatTokenizer(tokenizer.tokenizerJson, tokenizer.tokenizerConfigJson);
+  const model = freshModelConfig(config, vocabSize);
+  return { config: model, weights: initWeights(model, config.seed), ...tokenizer };
+}
+
+/** Demonstration `index` of an endless stream: the task's problem of that number, with its own mistakes. */
+export function exampleStream(
+  { task, seed, data }: SftConfig,
+  tokenizer: ChatTokenizer,
+  source: Task,
+): (index: number) => Promise<SftExample> {
+  const { guessRate, firstOperationErrorRate, laterErrorRate, swappedTemplates } = data.demonstrations;
+  if (!isGsm8k(task)) return (index) => exampleOf(source, tokenizer, seed, index, laterErrorRate);
+  const rates = { guessed: guessRate, firstSwapped: firstOperationErrorRate, laterWrong: laterErrorRate };
+  const errors = swapOnlyIn(rates, swappedTemplates ?? '');
+  return async (index) => {
+    const problem = (await source.train(index, seed)) as Gsm8kProblem;
+    return demonstrationTokens(
+      tokenizer,
+      problem,
+      demonstration(problem, keyedRng('sft-mistakes', seed, index), errors),
+    );
+  };
+}
