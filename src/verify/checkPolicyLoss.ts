@@ -9,6 +9,7 @@ import { lossSpec } from '../grpo/losses/types.ts';
 import type { PolicyLossSpec } from '../model/engine.ts';
 import { lossError } from './kernels.ts';
 
+/** What `checkPolicyLoss` tries a loss with. */
 export interface LossCheckOptions {
   /** Numbers of the loss that are not its defaults. */
   numbers?: Readonly<Record<string, number>>;
@@ -20,6 +21,7 @@ export interface LossCheckOptions {
   gpu?: Gpu;
 }
 
+/** How far a gradient is from the slope of its value. */
 export interface LossCheck {
   /** Tokens that were looked at. */
   tokens: number;

@@ -2,10 +2,11 @@
 
 import * as Comlink from 'comlink';
 import type { WeightSource } from '../model/checkpoint/open.ts';
-import type { ModelEngine, TensorMap, TokenOutputs } from '../model/engine.ts';
+import type { DrawBounds, ModelEngine, TensorMap, TokenOutputs } from '../model/engine.ts';
 import { opfsStore } from '../model/checkpoint/opfs.ts';
 import type { Vocabulary } from '../model/tokenizer/vocabulary.ts';
 import type { GenerateRequest, RolloutEngine } from '../rollout/types.ts';
+import type { DeviceSpec } from './engineSpec.ts';
 import type { EngineApi, EngineDescription, ModelRole, RemoteDeviceSpec } from './engineApi.ts';
 import { createDeviceEngine, type DeviceEngine } from './localEngine.ts';
 
@@ -15,12 +16,23 @@ export function createEngineHost(): EngineApi {
     if (!engine) throw new Error('The engine worker was called before load().');
     return engine;
   };
-  let opened: WeightSource | undefined;
-  const weightsOf = ({ weights }: RemoteDeviceSpec) => {
-    if (weights !== 'opened') return weights;
-    if (!opened) throw new Error('The engine worker was to load a model before openModel() had opened one.');
-    return opened;
+  /** By address, the last one last. */
+  const opened = new Map<string, WeightSource>();
+  const openedWeights = (address: string | undefined): WeightSource => {
+    const weights = address === undefined ? undefined : opened.get(address);
+    if (!weights) throw new Error('The engine worker was to load a model before openModel() had opened it.');
+    return weights;
   };
+  const withWeights = ({ weights, judgeModel, ...spec }: RemoteDeviceSpec): DeviceSpec => ({
+    ...spec,
+    weights: weights === 'opened' ? openedWeights([...opened.keys()].at(-1)) : weights,
+    ...(judgeModel && {
+      judgeModel: {
+        config: judgeModel.config,
+        weights: 'opened' in judgeModel.weights ? openedWeights(judgeModel.weights.opened) : judgeModel.weights,
+      },
+    }),
+  });
   let vocabulary: Vocabulary | undefined;
   const vocabularyInUse = (): Vocabulary => {
     if (!vocabulary)
@@ -28,13 +40,19 @@ export function createEngineHost(): EngineApi {
     return vocabulary;
   };
   const model = (role: ModelRole): ModelEngine => {
-    const found = role === 'policy' ? loaded().model : loaded().reference;
-    if (!found) throw new Error('The engine worker was loaded without a reference model.');
+    const { model: policy, reference, judgeModel } = loaded();
+    const found = { policy, reference, judge: judgeModel }[oneOf(role, ROLES)];
+    if (!found) throw new Error(`The engine worker was loaded without a ${role} model.`);
     return found;
   };
   const rollout = (role: ModelRole): RolloutEngine => {
-    const found = role === 'policy' ? loaded().rollout : loaded().judge;
+    const found = oneOf(role, ROLES) === 'policy' ? loaded().rollout : loaded().judge;
     if (!found) throw new Error('The engine worker was loaded without a judge.');
+    return found;
+  };
+  const part = <K extends 'checkpointEngine' | 'sender' | 'receiver'>(name: K): NonNullable<DeviceEngine[K]> => {
+    const found = loaded()[name];
+    if (!found) throw new Error(`The engine worker was loaded without a ${name}; see rolloutWeights of its spec.`);
     return found;
   };
   const describe = async (): Promise<EngineDescription> => {
@@ -45,47 +63,92 @@ export function createEngineHost(): EngineApi {
     async openModel(address, endpoint, onProgress) {
       const { openInOpfs } = await import('./openInOpfs.ts');
       const { weights, ...model } = await openInOpfs(address, { endpoint, onProgress });
-      opened = weights;
+      opened.delete(address);
+      opened.set(address, weights);
       return model;
     },
     async load(spec) {
-      engine = await createDeviceEngine(
-        { ...spec, weights: weightsOf(spec) },
-        { vocabulary: vocabularyInUse, tuning: keptTables },
-      );
+      if (engine) throw new Error('The engine worker has loaded already; destroy() comes before another load().');
+      engine = await createDeviceEngine(withWeights(spec), { vocabulary: vocabularyInUse, tuning: keptTables });
       return describe();
     },
     describe,
+    async untilLost() {
+      const { reason, message } = await loaded().gpu.device.lost;
+      return { reason, message };
+    },
     logProbs: async (role, batch, temperature) => moved(await model(role).logProbs(batch, { temperature })),
+    async drawBounds(batch, temperature) {
+      const policy = model('policy');
+      if (!policy.drawBounds) throw new Error(`The ${policy.name} engine cannot tell which numbers draw a token.`);
+      return moved(await policy.drawBounds(batch, { temperature }));
+    },
     forwardBackward: async (batch, loss, temperature) =>
       moved(await model('policy').forwardBackward(batch, loss, { temperature })),
     optimizerStep: (options) => model('policy').optimizerStep(options),
+    zeroGrad: () => model('policy').zeroGrad(),
     async exportState(what) {
+      oneOf(what, [...STATES, 'gradients']);
       const policy = model('policy');
       if (what === 'reference') return movedTensors(await model('reference').exportWeights());
       if (what === 'weights') return movedTensors(await policy.exportWeights());
       return movedTensors(await (what === 'optimizer' ? policy.exportOptimizer() : policy.exportGradients()));
     },
     importState: (what, tensors) => {
-      if (what === 'optimizer') return model('policy').importOptimizer(tensors);
+      if (oneOf(what, STATES) === 'optimizer') return model('policy').importOptimizer(tensors);
       return model(what === 'weights' ? 'policy' : 'reference').importWeights(tensors);
     },
     useVocabulary: async (given) => {
       vocabulary = given;
     },
-    generate: (role, requests, onDone) => generateAll(rollout(role), requests, onDone),
+    generate: (role, requests, onDone, watch, onTokens) =>
+      generateAll(rollout(role), watched(requests, watch?.indices ?? [], onTokens), onDone),
     release: async (role, ids) => ids.forEach((id) => rollout(role).release(id)),
     abort: async (role, ids) => rollout(role).abort(ids),
-    resetCache: async (role) => rollout(role).resetCache(),
+    resetCache: async (role, weightVersion) => rollout(role).resetCache(weightVersion),
+    drawnSoFar: async (role, ids) => (await rollout(role).drawnSoFar?.(ids)) ?? [],
     pause: async (role) => rollout(role).pause?.(),
     resume: async (role) => rollout(role).resume?.(),
+    idle: async (role, maxMs) => rollout(role).idle?.(maxMs),
     takeStats: async (role) => rollout(role).takeStats(),
-    destroy: async () => loaded().destroy(),
+    updateWeights: async (version) => part('checkpointEngine').updateWeights(version),
+    openSend: async (options) => part('sender').openSend(options),
+    async sendWeights(bucket) {
+      const data = await part('sender').sendWeights(bucket);
+      return data && Comlink.transfer(data, [data]);
+    },
+    openReceive: async (tensors, bucketBytes) => part('receiver').openReceive(tensors, bucketBytes),
+    receiveWeights: async (bucket, data) => part('receiver').receiveWeights(bucket, data),
+    useWeights: async (version, count) => part('receiver').useWeights(version, count),
+    dropWeights: async () => part('receiver').dropWeights(),
+    async destroy() {
+      engine?.destroy();
+      engine = undefined;
+    },
   };
+}
+
+const ROLES = ['policy', 'reference', 'judge'] as const;
+const STATES = ['weights', 'reference', 'optimizer'] as const;
+
+/** A message may say anything: what is none of these must not count as the last of them. */
+function oneOf<T>(value: T, allowed: readonly T[]): T {
+  if (allowed.includes(value)) return value;
+  throw new TypeError(`The engine worker was asked for ${JSON.stringify(value)}; allowed: ${allowed.join(', ')}.`);
 }
 
 /** Undefined where the browser keeps no files, as in some private windows: kernels are then timed at each start. */
 const keptTables = () => opfsStore('kernels').catch(() => undefined);
+
+/** A function does not cross to a worker; what is read back does. */
+const watched = (
+  requests: GenerateRequest[],
+  indices: readonly number[],
+  onTokens?: (index: number, tokenIds: readonly number[]) => void,
+): GenerateRequest[] =>
+  requests.map((request, i) =>
+    indices.includes(i) ? { ...request, onTokens: (ids: readonly number[]) => onTokens?.(i, ids) } : request,
+  );
 
 async function generateAll(
   rollout: RolloutEngine,
@@ -94,17 +157,21 @@ async function generateAll(
 ): Promise<void> {
   await Promise.all(
     requests.map(async (request, i) => {
-      const result = await rollout
-        .generate(request)
-        .catch((error: unknown) => String((error as Error).message ?? error));
+      const result = await rollout.generate(request).catch((error: unknown) => {
+        const { name, message } = error instanceof Error ? error : new Error(String(error));
+        return { name, message };
+      });
       await (onDone(i, result) as unknown as Promise<void>); // a comlink proxy: the call itself is a message
     }),
   );
 }
 
 /** Marks the buffers as moved, not copied. */
-const moved = (out: TokenOutputs): TokenOutputs =>
-  Comlink.transfer(out, [out.logProbs.buffer as ArrayBuffer, out.entropy.buffer as ArrayBuffer]);
+const moved = <T extends TokenOutputs | DrawBounds>(out: T): T =>
+  Comlink.transfer(
+    out,
+    Object.values<Float32Array>({ ...out }).map(({ buffer }) => buffer as ArrayBuffer),
+  );
 
 function movedTensors(tensors: TensorMap): TensorMap {
   const buffers = new Set([...tensors.values()].map(({ data }) => data.buffer as ArrayBuffer));

@@ -10,15 +10,19 @@ import { optimizerOf, type OptimizerSpec } from '../model/optimizer/spec.ts';
 import type { Weights } from '../model/weights/load.ts';
 import type { SpeculativeOptions } from '../rollout/speculative/ngramProposer.ts';
 import type { DecoderSizes } from '../rollout/decode/decoder.ts';
-import type { AsyncScheduling, Preemption } from '../rollout/server/server.ts';
+import type { AsyncScheduling, KvCachePolicy, Preemption } from '../rollout/server/server.ts';
 
 /** Everything an engine is made from; plain data, so that it can cross to a worker. */
 export interface EngineSpec {
+  /** wgsl = own kernels; tfjs = gradients by autodiff, a check (entry `webgrpo/tfjs`). */
   engine: 'wgsl' | 'tfjs';
+  /** The model's sizes. */
   config: ModelConfig;
   /** A source that is read piece by piece cannot cross to a worker; a map can. */
   weights: Weights;
+  /** Parsed tokenizer.json. */
   tokenizerJson: unknown;
+  /** Parsed tokenizer_config.json. */
   tokenizerConfigJson: unknown;
   /** Variables for the chat template; see ChatTokenizer. */
   chatTemplateKwargs?: Record<string, unknown>;
@@ -28,16 +32,30 @@ export interface EngineSpec {
   maxPositions: number;
   /** Absent = no rollout (supervised training). */
   rollout?: DecoderSizes;
-  /** Decoding with the reference's weights, for a judge; needs withReference. */
+  /**
+   * What rollout draws by; absent = shared, the buffers that training writes. copy = a second set on the same device; stream = another
+   * device: this one trains and has no rollout, or, where `use` is 'generate', is the other one (`splitSpecs`). Only by engine wgsl.
+   */
+  rolloutWeights?: 'shared' | 'copy' | 'stream' | undefined;
+  /** Decoding with the judge's weights: those of judgeModel, or else of the reference, which withReference asks for. */
   judge?: DecoderSizes;
+  /** The longest prompt, with its reply, that a rubric's judge reads; absent = no rubric is judged on this device. */
+  judgePositions?: number;
+  /** A judge with weights of its own, frozen. */
+  judgeModel?: JudgeModel;
   /** Samples that lose their slots to a request that waits; absent = 'parked'. */
   preemption?: Preemption;
+  /** Contexts of samples under way when the weights change; absent = 'recompute'. */
+  kvCache?: KvCachePolicy;
   /** Start a pass before the last one was read; absent = 'auto'. */
   asyncScheduling?: AsyncScheduling;
+  /** Schedule by counts and not by the clock; see RolloutOptions. */
+  repeatable?: boolean;
   /** Absent = plain decoding. */
   speculative?: SpeculativeOptions;
   /** Keep a frozen copy of the start weights for KL terms. */
   withReference?: boolean;
+  /** Device memory that it may take, MiB; more throws OutOfMemoryError. Absent = what the device has. */
   maxMemoryMib?: number;
   /** The use that it is planned for; absent = 'train'. 'score' = log-probs alone, 'generate' = rollout alone. */
   use?: 'train' | 'score' | 'generate';
@@ -47,6 +65,7 @@ export interface EngineSpec {
   lora?: LoraConfig;
   /** The adapters' start, by PEFT's names; absent = fresh ones. */
   adapter?: TensorMap;
+  /** Keep no activations of layers but compute them again in the backward pass. */
   enableGradientCheckpointing?: boolean;
   /** Absent = AdamW. */
   optimizer?: OptimizerSpec;
@@ -63,8 +82,19 @@ export interface EngineSpec {
   dtype?: 'float16' | undefined;
 }
 
-/** The part of a spec that a device needs; the tokenizer stays with the controller. */
-export type DeviceSpec = Omit<EngineSpec, 'tokenizerJson' | 'tokenizerConfigJson' | 'chatTemplateKwargs'>;
+/** Another model, on the same device, with its own tokenizer. */
+export interface JudgeModel {
+  config: ModelConfig;
+  weights: Weights;
+  tokenizerJson: unknown;
+  tokenizerConfigJson: unknown;
+}
+
+/** The part of a spec that a device needs; the tokenizers stay with the controller. */
+export type DeviceSpec = Omit<
+  EngineSpec,
+  'tokenizerJson' | 'tokenizerConfigJson' | 'chatTemplateKwargs' | 'judgeModel'
+> & { judgeModel?: Pick<JudgeModel, 'config' | 'weights'> };
 
 /** A sentence for the user where an adapter could not give the dtype that was asked for; undefined where it could. */
 export function dtypeNote(asked: Pick<EngineSpec, 'dtype'>, used: Pick<EngineSpec, 'dtype'>): string | undefined {
@@ -85,8 +115,17 @@ const adjustsDraws = (rollout: TrainConfig['rollout']): boolean =>
   rollout.minNewTokens > 0 ||
   (rollout.multiTurn.enable && rollout.multiTurn.constrainToolCalls);
 
-/** True if the reference judges, and not a model of transformers.js. */
-const ownJudge = ({ judge }: TrainConfig['reward']): boolean => judge.weight !== 0 && judge.path === undefined;
+/** Which judges run on our own engine, and not by transformers.js: one that says a number, one of a rubric. */
+function ownJudges({ judge, rubric }: TrainConfig['reward']): { says: boolean; decides: boolean } {
+  const own = judge.path === undefined;
+  return { says: own && judge.weight !== 0, decides: own && rubric !== undefined };
+}
+
+/** Path of the model that judges on the engine beside the policy; undefined where the reference does, or nobody. */
+export function judgeCheckpoint({ reward }: TrainConfig): string | undefined {
+  const { says, decides } = ownJudges(reward);
+  return says || decides ? reward.judge.checkpoint : undefined;
+}
 
 /** Every sample is a prompt of its own. */
 function judgeSizes({ maxNumSeqs, maxNewTokens, maxPromptLength }: TrainConfig['reward']['judge']): DecoderSizes {
@@ -94,17 +133,23 @@ function judgeSizes({ maxNumSeqs, maxNewTokens, maxPromptLength }: TrainConfig['
   return { maxNumSeqs, slotCapacity: maxNewTokens, maxPrompts: maxNumSeqs, maxPromptLength, maxBatchedTokens };
 }
 
+/** On one device, a pipeline that generates while it trains needs weights that stand still meanwhile. */
+const needsCopy = ({ pipeline, placement }: TrainConfig['trainer']): boolean =>
+  placement === 'colocated' && pipeline !== 'on-policy';
+
 /** The part of an engine's spec that follows from a training config: sizes, adapters, memory. */
 export function engineSizes(trainConfig: TrainConfig) {
   const { data, rollout, actor, algorithm, model, engine, reward, trainer } = trainConfig;
   const lora = loraOf(trainConfig);
   const maxPositions = data.maxPromptLength + data.maxResponseLength;
   const { enable, verifyRows, ...speculative } = rollout.speculative;
+  const { says, decides } = ownJudges(reward);
+  const referenceJudges = (says || decides) && reward.judge.checkpoint === undefined;
   return {
     engine,
     maxTokenLen: actor.ppoMaxTokenLenPerGpu,
     maxPositions,
-    withReference: actor.useKlLoss || algorithm.useKlInReward || ownJudge(reward),
+    withReference: actor.useKlLoss || algorithm.useKlInReward || referenceJudges,
     rollout: {
       maxNumSeqs: rollout.maxNumSeqs,
       slotCapacity: data.maxResponseLength,
@@ -113,9 +158,13 @@ export function engineSizes(trainConfig: TrainConfig) {
       maxBatchedTokens: Math.max(2048, maxPositions),
       ...(enable && verifyRows !== undefined && { verifyRows }),
     },
-    ...(ownJudge(reward) && { judge: judgeSizes(reward.judge) }),
+    ...(says && { judge: judgeSizes(reward.judge) }),
+    ...(decides && { judgePositions: reward.judge.maxPromptLength }),
+    ...(needsCopy(trainer) && { rolloutWeights: 'copy' as const }),
     preemption: rollout.preemption,
+    ...(rollout.checkpointEngine.kvCache === 'keep' && { kvCache: 'keep' as const }),
     asyncScheduling: rollout.asyncScheduling,
+    ...(rollout.overSampleRate > 0 && { repeatable: true }), // what ends first is trained on
     ...(enable && { speculative }),
     ...(model.maxMemoryMib !== undefined && { maxMemoryMib: model.maxMemoryMib }),
     ...(adjustsDraws(rollout) && { adjustedDraws: true }),
@@ -127,5 +176,41 @@ export function engineSizes(trainConfig: TrainConfig) {
     ...(model.dtype === 'float16' && { dtype: 'float16' as const }),
     ...(actor.optim.optimizer !== 'AdamW' && { optimizer: optimizerOf(actor.optim) }),
     ...(model.enableGradientCheckpointing && { enableGradientCheckpointing: true }),
+  };
+}
+
+/** Conversations with a model that answers may be so many times as long as a sample. */
+const CONVERSATION = 4;
+
+/**
+ * The part of an engine's spec that follows from a training config where it only answers questions, one at a time. `rollout`
+ * generates with weights that may be imported as the training goes on; with `start`, `judge` does with the start weights.
+ */
+export function answerSizes(trainConfig: TrainConfig, model: ModelConfig, { start }: { start: boolean }) {
+  const { maxTokenLen, lora, chatTemplateKwargs, kernelTuning, weightFormat, dtype, adjustedDraws, maxPositions } =
+    engineSizes(trainConfig);
+  const positions = Math.min(model.maxPositionEmbeddings, CONVERSATION * maxPositions);
+  const { maxResponseLength } = trainConfig.data;
+  const maxPromptLength = positions - maxResponseLength;
+  const sizes = {
+    maxNumSeqs: 1,
+    slotCapacity: maxResponseLength,
+    maxPrompts: 1,
+    maxPromptLength,
+    maxBatchedTokens: positions,
+  };
+  return {
+    engine: 'wgsl' as const,
+    use: 'generate' as const,
+    maxTokenLen,
+    maxPositions: positions,
+    rollout: sizes,
+    ...(start && { withReference: true, judge: sizes }),
+    ...(lora && { lora }),
+    ...(chatTemplateKwargs && { chatTemplateKwargs }),
+    ...(kernelTuning && { kernelTuning }),
+    ...(weightFormat && { weightFormat }),
+    ...(dtype && { dtype }),
+    ...(adjustedDraws && { adjustedDraws }),
   };
 }

@@ -6,17 +6,26 @@ import type { TrainerEngine } from '../grpo/types.ts';
 import type { ModelEngine } from '../model/engine.ts';
 import { InputError, OutOfMemoryError } from '../errors.ts';
 import type { FileStore } from '../model/checkpoint/store.ts';
-import type { LlamaModel } from '../model/llama.ts';
+import { allocateCopy, copyTrained, type LlamaModel } from '../model/llama.ts';
 import { applyTuning, type TableSource } from '../model/kernels/tuning.ts';
 import { loadModel } from '../model/weights/load.ts';
 import { prepareFirstTokens, prepareKernels } from '../model/kernels/prepare.ts';
 import { ChatTokenizer } from '../model/tokenizer/chat.ts';
 import { type Vocabulary, vocabularyOf } from '../model/tokenizer/vocabulary.ts';
 import { WgslEngine } from '../model/wgslEngine.ts';
+import { DeviceReceiver, DeviceSender, type WeightReceiver, type WeightSender } from '../model/weights/stream.ts';
 import { WgslRolloutEngine } from '../rollout/server/server.ts';
+import { copiedWeights } from './checkpointEngine.ts';
 import type { DeviceSpec, EngineSpec } from './engineSpec.ts';
 import { checkBindings, checkPlan, withAdvice } from './memoryPlan.ts';
-import { policyOptions, positionsOf, referenceOptions } from './modelOptions.ts';
+import {
+  JUDGE_OPTIONS,
+  judgeLengths,
+  policyOptions,
+  positionsOf,
+  referenceOptions,
+  rolloutPlace,
+} from './modelOptions.ts';
 import { createRegisteredTfjs } from './tfjsEngine.ts';
 
 export { type DeviceSpec, engineSizes, type EngineSpec, loraOf } from './engineSpec.ts';
@@ -25,19 +34,31 @@ export { type DeviceSpec, engineSizes, type EngineSpec, loraOf } from './engineS
 export interface DeviceEngine extends Omit<TrainerEngine, 'tokenizer'> {
   gpu: Gpu;
   adapter: AdapterSummary;
+  /** Of the device that trains, where rollout is on another one. */
+  sender?: WeightSender;
+  /** Of the device that generates, where training is on another one. */
+  receiver?: WeightReceiver;
   /** Where the choice of its kernels is from. */
   tiles: TableSource;
   destroy(): void;
 }
 
+/** An engine of this thread. */
 export type LocalEngine = DeviceEngine & TrainerEngine;
 
-/** @param tuning where kernel tables are kept; absent = an adapter whose kernels must be timed is timed each time */
+/**
+ * An engine of this thread, on a device of its own. Throws InputError for what does not fit together, NoAdapterError, and
+ * OutOfMemoryError with the sizes.
+ * @param tuning where kernel tables are kept; absent = an adapter whose kernels must be timed is timed each time
+ */
 export async function createLocalEngine(spec: EngineSpec, tuning?: FileStore): Promise<LocalEngine> {
   const { tokenizerJson, tokenizerConfigJson, chatTemplateKwargs = {} } = spec;
   const tokenizer = new ChatTokenizer(tokenizerJson, tokenizerConfigJson, { chatTemplateKwargs });
+  const { judgeModel } = spec;
+  const judgeTokenizer = judgeModel && new ChatTokenizer(judgeModel.tokenizerJson, judgeModel.tokenizerConfigJson);
   const vocabulary = () => vocabularyOf(tokenizerJson);
-  return { ...(await createDeviceEngine(spec, { vocabulary, tuning: async () => tuning })), tokenizer };
+  const device = await createDeviceEngine(spec, { vocabulary, tuning: async () => tuning });
+  return { ...device, tokenizer, ...(judgeTokenizer && { judgeTokenizer }) };
 }
 
 /** Things that an engine asks its surroundings for, when it needs them. */
@@ -60,6 +81,7 @@ export async function createDeviceEngine(asked: DeviceSpec, around: Surroundings
     const engine = await buildEngine(gpu, spec, around).catch((error: unknown) => {
       throw error instanceof OutOfMemoryError ? withAdvice(error, sizes) : error;
     });
+    await gpu.idle(); // a device that was lost meanwhile is said here, not by the first step
     return { ...engine, tiles };
   } catch (error) {
     gpu.destroy();
@@ -82,15 +104,16 @@ async function buildEngine(
   spec: DeviceSpec,
   { vocabulary }: Surroundings,
 ): Promise<Omit<DeviceEngine, 'tiles'>> {
-  const { config, weights, preemption, asyncScheduling, speculative, judge } = spec;
+  const { config, weights, judge } = spec;
   const half = spec.dtype === 'float16';
+  const { isHere: rollout, sends } = rolloutPlace(spec);
   if (spec.gpuTimes) gpu.startTimer();
   const [model] = await Promise.all([
     loadModel(gpu, config, positionsOf(spec), weights, policyOptions(spec)),
-    spec.rollout && !half
+    rollout && !half
       ? prepareFirstTokens(gpu, config)
       : prepareKernels(gpu, config, {
-          rollout: spec.rollout !== undefined,
+          rollout,
           half,
           training: (spec.use ?? 'train') === 'train',
         }),
@@ -98,17 +121,39 @@ async function buildEngine(
   if (spec.adapter) model.lora?.weights.importTensors(spec.adapter);
   const trainer = await createModelEngine(gpu, model, spec);
   const reference = spec.withReference ? await referenceOf(trainer, model, gpu, spec) : undefined;
+  const judgeModel = spec.judgeModel && (await judgeOf(gpu, spec, spec.judgeModel));
+  const decides = judgeModel?.model ?? reference?.model;
   return {
     gpu,
     adapter: gpu.adapter,
     model: trainer,
-    rollout: spec.rollout
-      ? new WgslRolloutEngine(gpu, model, spec.rollout, { preemption, asyncScheduling, vocabulary, speculative })
-      : noRollout,
+    ...rolloutOf(gpu, model, spec, vocabulary),
+    ...(sends && { sender: new DeviceSender(gpu, model) }),
     ...(reference && { reference: reference.engine }),
-    ...(reference && judge && { judge: new WgslRolloutEngine(gpu, reference.model, judge) }),
+    ...(judgeModel && spec.judgePositions !== undefined && { judgeModel: judgeModel.engine }),
+    ...(decides && judge && { judge: new WgslRolloutEngine(gpu, decides, judge) }),
     destroy: () => gpu.destroy(),
   };
+}
+
+/** Rollout, by the policy's own weights or a copy of them, and what brings weights to it. */
+function rolloutOf(
+  gpu: Gpu,
+  policy: LlamaModel,
+  spec: DeviceSpec,
+  vocabulary: Surroundings['vocabulary'],
+): Pick<DeviceEngine, 'rollout' | 'checkpointEngine' | 'receiver'> {
+  const { isHere, hasCopy, receives } = rolloutPlace(spec);
+  if (!spec.rollout || !isHere) return { rollout: noRollout };
+  const { preemption, kvCache, asyncScheduling, repeatable, speculative } = spec;
+  const options = { preemption, kvCache, asyncScheduling, repeatable, vocabulary, speculative };
+  const model = hasCopy ? allocateCopy(gpu, policy) : policy;
+  const rollout = new WgslRolloutEngine(gpu, model, spec.rollout, options);
+  const changeWeights = rollout.changeWeights.bind(rollout);
+  if (receives) return { rollout, receiver: new DeviceReceiver(gpu, model, changeWeights) };
+  if (!hasCopy) return { rollout };
+  copyTrained(gpu, policy, model);
+  return { rollout, checkpointEngine: copiedWeights(gpu, { policy, copy: model, rollout }) };
 }
 
 async function createModelEngine(gpu: Gpu, model: LlamaModel, spec: DeviceSpec): Promise<ModelEngine> {
@@ -118,13 +163,22 @@ async function createModelEngine(gpu: Gpu, model: LlamaModel, spec: DeviceSpec):
   return createRegisteredTfjs(gpu, model, maxTokenLen, { optimizer });
 }
 
-interface Reference {
+/** A model of its own that judges; it keeps no activations, since it only scores. */
+async function judgeOf(gpu: Gpu, spec: DeviceSpec, { config, weights }: JudgeWeights): Promise<FrozenModel> {
+  const { maxPositions, maxTokenLen } = judgeLengths(spec, config);
+  const model = await loadModel(gpu, config, maxPositions, weights, referenceOptions(spec));
+  return { engine: new WgslEngine(gpu, model, maxTokenLen, JUDGE_OPTIONS), model };
+}
+
+type JudgeWeights = NonNullable<DeviceSpec['judgeModel']>;
+
+interface FrozenModel {
   engine: ModelEngine;
   model: LlamaModel;
 }
 
 /** With adapters the frozen base is there already; without, a copy of the start weights is made. */
-async function referenceOf(trainer: ModelEngine, policy: LlamaModel, gpu: Gpu, spec: DeviceSpec): Promise<Reference> {
+async function referenceOf(trainer: ModelEngine, policy: LlamaModel, gpu: Gpu, spec: DeviceSpec): Promise<FrozenModel> {
   if (spec.lora && trainer instanceof WgslEngine) {
     const { lora: _, ...model } = policy;
     return { engine: trainer.referencePolicy(), model };
@@ -134,9 +188,11 @@ async function referenceOf(trainer: ModelEngine, policy: LlamaModel, gpu: Gpu, s
 }
 
 const noRollout: TrainerEngine['rollout'] = {
-  generate: () => Promise.reject(new Error('This engine was made for supervised training, without rollout.')),
+  generate: () =>
+    Promise.reject(new Error('This engine was made without rollout: for supervised training, or beside one.')),
   release: () => {},
   abort: () => {},
   resetCache: () => {},
-  takeStats: () => Promise.reject(new Error('This engine was made for supervised training, without rollout.')),
+  takeStats: () =>
+    Promise.reject(new Error('This engine was made without rollout: for supervised training, or beside one.')),
 };

@@ -4,16 +4,24 @@
  */
 
 import { OutOfMemoryError } from '../errors.ts';
+import type { ModelConfig } from '../model/config.ts';
 import { PlannedGpu } from '../gpu/plannedGpu.ts';
 import { stagingBytes } from '../gpu/staging.ts';
-import { allocateModel, type LlamaModel, type ModelOptions } from '../model/llama.ts';
+import { allocateCopy, allocateModel, type LlamaModel, type ModelOptions, trainedBlocks } from '../model/llama.ts';
 import { LORA_MODULES } from '../model/lora/config.ts';
 import { readsPacked } from '../model/weights/plan.ts';
 import { EXPORT_PIECE_BYTES } from '../model/weights/transfer.ts';
 import { WgslEngine } from '../model/wgslEngine.ts';
 import { Decoder } from '../rollout/decode/decoder.ts';
 import type { DeviceSpec } from './engineSpec.ts';
-import { policyOptions, positionsOf, referenceOptions } from './modelOptions.ts';
+import {
+  JUDGE_OPTIONS,
+  judgeLengths,
+  policyOptions,
+  positionsOf,
+  referenceOptions,
+  rolloutPlace,
+} from './modelOptions.ts';
 
 /** One line of the plan. */
 export interface PlanItem {
@@ -27,7 +35,9 @@ export type Sizes = Pick<
   | 'maxTokenLen'
   | 'maxPositions'
   | 'rollout'
+  | 'rolloutWeights'
   | 'judge'
+  | 'judgePositions'
   | 'withReference'
   | 'lora'
   | 'enableGradientCheckpointing'
@@ -37,6 +47,7 @@ export type Sizes = Pick<
   | 'dtype'
   | 'use'
 > & {
+  judgeModel?: { config: ModelConfig };
   /** The most bytes that the device binds; absent = enough for any one tensor. */
   maxArenaBytes?: number;
 };
@@ -63,9 +74,13 @@ export function planMemory(sizes: Sizes): PlanItem[] {
   };
   /** Models are loaded one after the other, before anything else is allocated; so much is then taken, at most. */
   let [loaded, peak] = [0, 0];
-  const load = (options: ModelOptions, lineOf: (label: string) => string): LlamaModel => {
+  const load = (
+    options: ModelOptions,
+    lineOf: (label: string) => string,
+    { config, maxPositions } = { config: sizes.config, maxPositions: positionsOf(sizes) },
+  ): LlamaModel => {
     const before = gpu.counters.bytes;
-    const model = count(() => plannedModel(gpu, sizes, options), lineOf);
+    const model = count(() => plannedModel(gpu, config, maxPositions, options), lineOf);
     const { isKept, bytes } = model.weights.scratch;
     loaded += gpu.counters.bytes - before;
     peak = Math.max(peak, loaded + (isKept ? 0 : bytes));
@@ -85,41 +100,65 @@ export function planMemory(sizes: Sizes): PlanItem[] {
       () => new WgslEngine(gpu, reference, maxTokenLen).reserve(),
       () => 'reference model',
     );
+  const judgeModel =
+    sizes.judgeModel &&
+    load(referenceOptions(sizes), () => 'judge model', {
+      config: sizes.judgeModel.config,
+      ...judgeLengths(sizes, sizes.judgeModel.config),
+    });
+  if (judgeModel && sizes.judgePositions !== undefined) {
+    const { maxTokenLen: rows } = judgeLengths(sizes, judgeModel.config);
+    count(
+      () => new WgslEngine(gpu, judgeModel, rows, JUDGE_OPTIONS).reserve(),
+      () => 'judge model',
+    );
+  }
   let decoder: Decoder | undefined;
-  if (rollout) {
+  const place = rolloutPlace(sizes);
+  if (rollout && place.isHere) {
     const line = (label: string) => (label.startsWith('kv.') ? 'KV cache' : 'rollout activations');
-    const made = (decoder = count(() => new Decoder(gpu, model, rollout), line));
+    const copy = () => allocateCopy(gpu, model);
+    const drawn = place.hasCopy ? count(copy, () => 'rollout weights') : model;
+    const made = (decoder = count(() => new Decoder(gpu, drawn, rollout), line));
     if (sizes.adjustedDraws)
       count(
         () => made.reserveAdjusted(),
         () => 'penalties',
       );
   }
-  if (judge && withReference)
+  if (judge && (judgeModel || withReference))
     count(
-      () => new Decoder(gpu, reference, judge),
+      () => new Decoder(gpu, judgeModel ?? reference, judge),
       () => 'judge',
     );
   lines.set('staging', Math.max(readBackBytes(sizes, model, decoder), peak - gpu.counters.bytes));
   return [...lines].map(([name, bytes]) => ({ name, bytes }));
 }
 
-/** The largest read-back: of a batch's log-probs and entropies, of trained weights for a checkpoint, or of what was drawn. */
-function readBackBytes(
-  { use = 'train', maxTokenLen }: Sizes,
-  { lora, weights }: LlamaModel,
-  decoder: Decoder | undefined,
-): number {
-  const outputs = use === 'generate' ? 0 : 2 * maxTokenLen * 4;
+/** Read-backs at a time where rollout, which may start a pass before the last one was read, goes on beside training. */
+const READS_AT_A_TIME = 3;
+
+/**
+ * The largest read-back: of a batch's log-probs and entropies, of trained weights for a checkpoint or a bucket of them, or of what was
+ * drawn; as many as there may be at a time. With weights that arrive from another device.
+ */
+function readBackBytes(sizes: Sizes, model: LlamaModel, decoder: Decoder | undefined): number {
+  const { use = 'train', maxTokenLen, judgeModel } = sizes;
+  const { hasCopy, sends, receives } = rolloutPlace(sizes);
+  const { lora, weights } = model;
+  const blocks = [...trainedBlocks(model).values()].reduce((sum, { bytes }) => sum + bytes, 0);
+  const judged = judgeModel ? judgeLengths(sizes, judgeModel.config).maxTokenLen : 0;
+  const outputs = use === 'generate' ? 0 : 2 * Math.max(maxTokenLen, judged) * 4;
   const trained = use === 'train' ? (lora?.weights ?? weights).buffers : [];
-  const piece = Math.min(EXPORT_PIECE_BYTES, Math.max(0, ...trained.map(({ bytes }) => bytes)));
-  return stagingBytes(Math.max(outputs, piece, decoder?.stateBytes ?? 0));
+  const piece = Math.min(EXPORT_PIECE_BYTES, Math.max(sends ? blocks : 0, ...trained.map(({ bytes }) => bytes)));
+  const largest = stagingBytes(Math.max(outputs, piece, decoder?.stateBytes ?? 0));
+  return largest * (hasCopy ? READS_AT_A_TIME : 1) + (receives ? blocks : 0);
 }
 
-const plannedModel = (gpu: PlannedGpu, sizes: Sizes, options: ModelOptions): LlamaModel =>
-  allocateModel(gpu, sizes.config, positionsOf(sizes), {
+const plannedModel = (gpu: PlannedGpu, config: ModelConfig, maxPositions: number, options: ModelOptions): LlamaModel =>
+  allocateModel(gpu, config, maxPositions, {
     ...options,
-    packing: { pack: () => {}, product: readsPacked(sizes.config) ? () => {} : undefined },
+    packing: { pack: () => {}, product: readsPacked(config) ? () => {} : undefined },
   });
 
 function modelLine(label: string): string {

@@ -1,6 +1,8 @@
 /** How the models of an engine are kept on its device: the same when they are made and when their memory is planned. */
 
 import { InputError } from '../errors.ts';
+import type { ModelConfig } from '../model/config.ts';
+import { judgeTokenLen } from '../tasks/rewards/judgePrompt.ts';
 import type { ModelOptions } from '../model/llama.ts';
 import type { Kept } from '../model/weights/plan.ts';
 import type { MatrixForm } from '../model/weights/gpuWeights.ts';
@@ -13,7 +15,7 @@ export const policyOptions = (spec: Pick<DeviceSpec, 'lora' | 'use' | 'weightFor
   half: spec.dtype === 'float16',
 });
 
-/** A reference with weights of its own. */
+/** A reference, or a judge, with weights of its own. */
 export const referenceOptions = ({ dtype }: Pick<DeviceSpec, 'dtype'>): ModelOptions => ({
   form: frozenForm({ dtype }),
   half: dtype === 'float16',
@@ -28,18 +30,61 @@ function matrixForm(spec: Pick<DeviceSpec, 'lora' | 'use' | 'weightFormat' | 'dt
   );
 }
 
+/** Where rollout is, and by which weights. Throws InputError for an engine that cannot train beside it. */
+export function rolloutPlace(spec: Pick<DeviceSpec, 'use' | 'rollout' | 'rolloutWeights'> & { engine?: string }): {
+  /** Rollout is on this device. */
+  isHere: boolean;
+  /** It draws by weights of its own. */
+  hasCopy: boolean;
+  /** The weights of another device's rollout are sent from here. */
+  sends: boolean;
+  /** Rollout's weights come from another device. */
+  receives: boolean;
+} {
+  const { use = 'train', rollout, rolloutWeights = 'shared', engine } = spec;
+  if (rolloutWeights !== 'shared' && engine === 'tfjs')
+    throw new InputError(
+      `Engine "tfjs" cannot train beside rollout (rolloutWeights "${rolloutWeights}"); use engine "wgsl".`,
+    );
+  const sends = rollout !== undefined && rolloutWeights === 'stream' && use === 'train';
+  return {
+    isHere: rollout !== undefined && !sends,
+    hasCopy: rollout !== undefined && rolloutWeights === 'copy' && use === 'train',
+    sends,
+    receives: rollout !== undefined && rolloutWeights === 'stream' && use === 'generate',
+  };
+}
+
 /** How matrices that are not trained are kept; undefined = as float32. */
 function frozenForm({ weightFormat, dtype }: Pick<DeviceSpec, 'weightFormat' | 'dtype'>): Kept | undefined {
   return dtype && (weightFormat ?? 'float16') === 'float16' ? 'half' : weightFormat;
 }
 
+/** A judge scores and is never trained: no activations of more than one layer are kept. */
+export const JUDGE_OPTIONS = { enableGradientCheckpointing: true };
+
+type Lengths = Pick<DeviceSpec, 'judge' | 'judgePositions' | 'maxPositions' | 'config'> & { judgeModel?: object };
+
 /** The longest sequence of all. Throws InputError where a judge's is longer than the model has positions. */
-export function positionsOf(spec: Pick<DeviceSpec, 'judge' | 'maxPositions' | 'config'>): number {
-  const { judge, maxPositions } = spec;
-  const { maxPositionEmbeddings } = spec.config;
-  if (!judge) return maxPositions;
-  const longest = judge.maxPromptLength + judge.slotCapacity;
-  if (longest <= maxPositionEmbeddings) return Math.max(maxPositions, longest);
+export const positionsOf = (spec: Lengths): number =>
+  spec.judgeModel ? spec.maxPositions : Math.max(spec.maxPositions, judgedLength(spec, spec.config));
+
+/**
+ * A judge of its own: longest sequence, and rows of a pass in which a rubric is judged, 0 for none. Throws InputError where the
+ * model has fewer positions.
+ */
+export function judgeLengths(spec: Lengths, config: ModelConfig): { maxPositions: number; maxTokenLen: number } {
+  const { judgePositions } = spec;
+  return {
+    maxPositions: judgedLength(spec, config),
+    maxTokenLen: judgePositions === undefined ? 0 : judgeTokenLen(judgePositions),
+  };
+}
+
+/** The longest sequence that is judged; 0 = none is. */
+function judgedLength({ judge, judgePositions = 0 }: Lengths, { maxPositionEmbeddings }: ModelConfig): number {
+  const longest = Math.max(judgePositions, judge ? judge.maxPromptLength + judge.slotCapacity : 0);
+  if (longest <= maxPositionEmbeddings) return longest;
   throw new InputError(
     `The judge's prompt and reply may have ${longest} tokens, but the model has ${maxPositionEmbeddings} positions; ` +
       'lower reward.judge.maxPromptLength.',

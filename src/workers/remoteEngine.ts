@@ -4,19 +4,29 @@
  */
 
 import * as Comlink from 'comlink';
+import { DeviceLostError, GpuError, InputError, NoAdapterError, OutOfMemoryError } from '../errors.ts';
 import type { TrainerEngine } from '../grpo/types.ts';
 import type { DownloadProgress } from '../model/checkpoint/download.ts';
 import type { ModelEngine } from '../model/engine.ts';
+import type { WeightReceiver, WeightSender } from '../model/weights/stream.ts';
 import { ChatTokenizer } from '../model/tokenizer/chat.ts';
 import { vocabularyOf } from '../model/tokenizer/vocabulary.ts';
 import type { GenerateRequest, Generation, RolloutEngine } from '../rollout/types.ts';
-import type { EngineApi, EngineDescription, ModelRole, OpenedModel } from './engineApi.ts';
-import type { EngineSpec } from './engineSpec.ts';
+import type { EngineApi, EngineDescription, FailedGeneration, ModelRole, OpenedModel } from './engineApi.ts';
+import type { EngineSpec, JudgeModel } from './engineSpec.ts';
+import { rolloutPlace } from './modelOptions.ts';
 
 export interface RemoteEngine extends TrainerEngine {
+  /** Of the worker that trains, where rollout is in another one. */
+  sender?: WeightSender;
+  /** Of the worker that generates, where training is in another one. */
+  receiver?: WeightReceiver;
+  /** Adapter, sizes and counters, as they were when it was made. */
   description: EngineDescription;
   /** Fresh counters and sizes. */
   describe(): Promise<EngineDescription>;
+  /** Rejects when the device is lost or the worker dies, whether something is asked of them or not. */
+  untilLost(): Promise<never>;
   /** Frees the device and ends the worker. */
   destroy(): Promise<void>;
 }
@@ -40,23 +50,44 @@ export async function openRemoteModel(
   return orDeath(worker)(api.openModel(address, endpoint, Comlink.proxy(onProgress)));
 }
 
-/** As EngineSpec; 'opened' = the weights of the model that `openRemoteModel` opened in the worker. */
-export type RemoteEngineSpec = Omit<EngineSpec, 'weights'> & { weights: EngineSpec['weights'] | 'opened' };
+/**
+ * As EngineSpec; 'opened' = the weights of the model that `openRemoteModel` opened last in the worker; of a judge, those of
+ * the address that it opened.
+ */
+export type RemoteEngineSpec = Omit<EngineSpec, 'weights' | 'judgeModel'> & {
+  weights: EngineSpec['weights'] | 'opened';
+  judgeModel?: Omit<JudgeModel, 'weights'> & { weights: JudgeModel['weights'] | { opened: string } };
+};
 
 /** Loads the engine into a worker that runs `engine.worker.ts`. */
 export async function createRemoteEngine(worker: Worker, spec: RemoteEngineSpec): Promise<RemoteEngine> {
-  const { tokenizerJson, tokenizerConfigJson, chatTemplateKwargs = {}, ...rest } = spec;
+  const { tokenizerJson, tokenizerConfigJson, chatTemplateKwargs = {}, judgeModel, ...rest } = spec;
+  const judgeTokenizer = judgeModel && new ChatTokenizer(judgeModel.tokenizerJson, judgeModel.tokenizerConfigJson);
+  const judgeWeights = judgeModel && { config: judgeModel.config, weights: judgeModel.weights };
   const api = apiOf(worker);
   const alive = orDeath(worker);
-  const description = await alive(api.load(rest));
+  const description = await alive(api.load({ ...rest, ...(judgeWeights && { judgeModel: judgeWeights }) }));
   const model = remoteModel(api, alive, 'policy', description);
+  const { hasCopy, sends, receives } = rolloutPlace(spec);
   return {
     description,
     describe: () => alive(api.describe()),
+    async untilLost() {
+      const { reason, message } = await alive(api.untilLost());
+      throw new DeviceLostError(reason, message);
+    },
     tokenizer: new ChatTokenizer(tokenizerJson, tokenizerConfigJson, { chatTemplateKwargs }),
     model,
     rollout: remoteRollout(api, alive, 'policy', tokenizerJson),
+    ...(hasCopy && {
+      checkpointEngine: { backend: 'copy', updateWeights: (version) => alive(api.updateWeights(version)) },
+    }),
+    ...(sends && { sender: remoteSender(api, alive) }),
+    ...(receives && { receiver: remoteReceiver(api, alive) }),
     ...(spec.withReference && { reference: remoteModel(api, alive, 'reference', description) }),
+    ...(judgeModel &&
+      spec.judgePositions !== undefined && { judgeModel: remoteModel(api, alive, 'judge', judgeModel) }),
+    ...(judgeTokenizer && { judgeTokenizer }),
     ...(spec.judge && { judge: remoteRollout(api, alive, 'reference', tokenizerJson) }),
     async destroy() {
       await alive(api.destroy());
@@ -76,31 +107,57 @@ function apiOf(worker: Worker): Comlink.Remote<EngineApi> {
 
 type Alive = <T>(call: Promise<T>) => Promise<T>;
 
-/** Wraps calls so that they reject when the worker dies or a message cannot be read. */
+/** Wraps calls so that they reject when the worker dies or a message cannot be read, and with errors of the class they had there. */
 function orDeath(worker: Worker): Alive {
-  let fail: (error: Error) => void = () => {};
-  const death = new Promise<never>((_, reject) => (fail = reject));
-  death.catch(() => {}); // someone is told through a call; without one there is nobody to tell
+  let dead: Error | undefined;
+  const waiting = new Set<(error: Error) => void>();
+  const fail = (error: Error) => {
+    dead ??= error;
+    for (const reject of waiting) reject(dead);
+  };
   worker.addEventListener('error', (event) => fail(new WorkerDiedError(`The engine worker died: ${event.message}.`)));
   worker.addEventListener('messageerror', () =>
     fail(new WorkerDiedError('A message to the engine worker was unreadable.')),
   );
-  return (call) => Promise.race([call, death]);
+  return async (call) => {
+    if (dead) throw dead;
+    let leave: (error: Error) => void = () => {};
+    const death = new Promise<never>((_, reject) => waiting.add((leave = reject)));
+    try {
+      return await Promise.race([call, death]);
+    } catch (error) {
+      throw inOwnClass(error);
+    } finally {
+      waiting.delete(leave); // a promise that all calls raced would keep them all
+    }
+  };
+}
+
+const CLASSES = { DeviceLostError, GpuError, InputError, NoAdapterError, OutOfMemoryError };
+
+/** An error of ours keeps its name on its way from the worker and loses its class, by which it is to be handled. */
+function inOwnClass(error: unknown): unknown {
+  if (!(error instanceof Error) || !Object.hasOwn(CLASSES, error.name)) return error;
+  return Object.setPrototypeOf(error, CLASSES[error.name as keyof typeof CLASSES].prototype) as Error;
 }
 
 function remoteModel(
   api: Comlink.Remote<EngineApi>,
   alive: Alive,
   role: ModelRole,
-  { config }: EngineDescription,
+  { config }: Pick<EngineDescription, 'config'>,
 ): ModelEngine {
   const weights = role === 'policy' ? 'weights' : 'reference';
   return {
     name: 'wgsl',
     config,
     logProbs: (batch, { temperature }) => alive(api.logProbs(role, batch, temperature)),
+    ...(role === 'policy' && {
+      drawBounds: (batch, { temperature }) => alive(api.drawBounds(batch, temperature)),
+    }),
     forwardBackward: (batch, loss, { temperature }) => alive(api.forwardBackward(batch, loss, temperature)),
     optimizerStep: (options) => alive(api.optimizerStep(options)),
+    zeroGrad: () => alive(api.zeroGrad()),
     exportWeights: () => alive(api.exportState(weights)),
     importWeights: (tensors) => alive(api.importState(weights, tensors)),
     exportOptimizer: () => alive(api.exportState('optimizer')),
@@ -109,6 +166,18 @@ function remoteModel(
     destroy: () => void api.destroy(),
   };
 }
+
+const remoteSender = (api: Comlink.Remote<EngineApi>, alive: Alive): WeightSender => ({
+  openSend: (options) => alive(api.openSend(options)),
+  sendWeights: (bucket) => alive(api.sendWeights(bucket)),
+});
+
+const remoteReceiver = (api: Comlink.Remote<EngineApi>, alive: Alive): WeightReceiver => ({
+  openReceive: (tensors, bucketBytes) => alive(api.openReceive(tensors, bucketBytes)),
+  receiveWeights: (bucket, data) => alive(api.receiveWeights(bucket, Comlink.transfer(data, [data]))),
+  useWeights: (version, count) => alive(api.useWeights(version, count)),
+  dropWeights: () => alive(api.dropWeights()),
+});
 
 /** Requests of one task travel in one message; each answer comes back as soon as it is there. */
 function remoteRollout(
@@ -123,23 +192,24 @@ function remoteRollout(
   const send = () => {
     const batch = queued;
     queued = [];
-    const onDone = Comlink.proxy((index: number, result: Generation | string) => {
-      if (typeof result === 'string') batch[index].reject(new Error(result));
-      else batch[index].resolve(result);
+    const onDone = Comlink.proxy((index: number, result: Generation | FailedGeneration) => {
+      if ('tokenIds' in result) batch[index].resolve(result);
+      else batch[index].reject(inOwnClass(Object.assign(new Error(result.message), result)));
     });
-    alive(
-      api.generate(
-        role,
-        batch.map((b) => b.request),
-        onDone,
-      ),
-    ).catch((error: unknown) => batch.forEach(({ reject }) => reject(error)));
+    const requests = batch.map(({ request }) => ({ ...request }));
+    const indices = requests.flatMap(({ onTokens }, i) => (onTokens ? [i] : []));
+    for (const request of requests) delete request.onTokens;
+    const onTokens = (index: number, ids: readonly number[]) => batch[index].request.onTokens?.(ids);
+    const generating =
+      indices.length > 0
+        ? api.generate(role, requests, onDone, { indices }, Comlink.proxy(onTokens))
+        : api.generate(role, requests, onDone);
+    alive(generating).catch((error: unknown) => batch.forEach(({ reject }) => reject(error)));
   };
   const flushReleased = () => void api.release(role, released.splice(0));
   return {
     generate: (request) =>
       new Promise((resolve, reject) => {
-        if (request.onTokens) throw new Error('onTokens does not cross to an engine in a worker.');
         if (request.sampling.stop?.length || request.sampling.toolCalls) {
           vocabulary ??= alive(api.useVocabulary(vocabularyOf(tokenizerJson)));
           vocabulary.catch(reject);
@@ -149,10 +219,13 @@ function remoteRollout(
     release: (requestId) => {
       if (released.push(requestId) === 1) queueMicrotask(flushReleased);
     },
-    abort: (requestIds) => void api.abort(role, requestIds),
-    resetCache: () => alive(api.resetCache(role)),
+    // Behind requests of the same task, which are sent at its end.
+    abort: (requestIds) => queueMicrotask(() => void api.abort(role, requestIds)),
+    resetCache: (weightVersion) => alive(api.resetCache(role, weightVersion)),
+    drawnSoFar: (requestIds) => alive(api.drawnSoFar(role, requestIds)),
     pause: () => alive(api.pause(role)),
     resume: () => alive(api.resume(role)),
+    idle: (maxMs) => alive(api.idle(role, maxMs)),
     takeStats: () => alive(api.takeStats(role)),
   };
 }

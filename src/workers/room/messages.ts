@@ -1,0 +1,133 @@
+/**
+ * Messages of a room. Each says its version and is checked where it arrives, since it may be from anybody who has a credential: what
+ * cannot be read is refused and counted, never more.
+ */
+
+import * as v from 'valibot';
+import type { ExperienceRecord } from '../../grpo/queue/types.ts';
+import type { Problem } from '../../tasks/task.ts';
+import { MessageError, readFrame, writeFrame } from './frame.ts';
+
+/** Of all messages; another one's are refused. */
+export const VERSION = 2;
+
+const whole = v.pipe(v.number(), v.integer(), v.minValue(0));
+const text = (most: number) => v.pipe(v.string(), v.maxLength(most));
+
+const message = v.looseObject({ role: v.string(), content: v.string() });
+const problem = v.pipe(
+  v.looseObject({ id: v.string(), messages: v.pipe(v.array(message), v.minLength(1)), answer: v.string() }),
+  v.transform((value) => value as unknown as Problem),
+);
+
+/** What is printed of others: nothing that moves a terminal's cursor. */
+const line = (most: number) => v.pipe(text(most), v.regex(/^\P{Cc}*$/u));
+
+/** Whoever wants to join: what it is called, and the public part of the key that it will have. */
+const JOINING = v.object({
+  name: line(64),
+  key: v.pipe(v.string(), v.regex(/^U[A-Z2-7]{55}$/)),
+});
+export type Joining = v.InferOutput<typeof JOINING>;
+
+/** The answer: in, as `worker`, or not, and why. */
+const ADMISSION = v.union([v.object({ worker: text(64), own: v.boolean() }), v.object({ refused: text(1000) })]);
+export type Admission = v.InferOutput<typeof ADMISSION>;
+
+/** Which weights: their number, and the SHA-256 of their file as the object store writes it. */
+const WEIGHTS = v.object({ version: whole, digest: text(100) });
+export type Weights = v.InferOutput<typeof WEIGHTS>;
+
+/** A group to generate. `ticket` proves that a sample is of who was given the group. */
+const PROMPT = v.object({
+  uid: text(200),
+  ticket: text(200),
+  /** Samples. */
+  n: v.pipe(whole, v.minValue(1)),
+  number: whole,
+  index: v.exactOptional(whole),
+  step: whole,
+  /** The newest when it was published: a worker brings its own up to date first. */
+  weights: WEIGHTS,
+  problem,
+});
+export type Prompt = v.InferOutput<typeof PROMPT>;
+
+/** What workers hear: new weights, groups that nobody waits for any more, the end of the run. */
+const NOTICE = v.object({
+  weights: v.exactOptional(WEIGHTS),
+  aborted: v.exactOptional(v.array(v.string())),
+  over: v.exactOptional(v.boolean()),
+});
+export type Notice = v.InferOutput<typeof NOTICE>;
+
+/** How a worker is doing. */
+const STATUS = v.object({
+  name: line(64),
+  adapter: line(200),
+  /** Of its weights. */
+  version: whole,
+  /** Groups under way. */
+  groups: whole,
+  /** Since it joined. */
+  tokens: whole,
+  tokensPerS: v.pipe(v.number(), v.minValue(0)),
+  left: v.exactOptional(v.boolean()),
+});
+export type Status = v.InferOutput<typeof STATUS>;
+
+/** What the room is, for those who join: its config as plain JSON, and how long a group may be held without a sign of life. */
+const ROOM = v.object({ config: v.record(v.string(), v.unknown()), ackWaitMs: whole });
+export type Room = v.InferOutput<typeof ROOM>;
+
+const SCHEMAS = {
+  ...{ joining: JOINING, admission: ADMISSION, weights: WEIGHTS, prompt: PROMPT },
+  ...{ notice: NOTICE, status: STATUS, room: ROOM },
+};
+type Schemas = typeof SCHEMAS;
+
+export const write = <K extends keyof Schemas>(_kind: K, value: v.InferOutput<Schemas[K]>): string =>
+  JSON.stringify({ v: VERSION, ...value });
+
+/** Throws MessageError. */
+export function read<K extends keyof Schemas>(kind: K, data: Uint8Array): v.InferOutput<Schemas[K]> {
+  return checked(kind, SCHEMAS[kind], parsed(kind, data)) as v.InferOutput<Schemas[K]>;
+}
+
+const SAMPLE = v.object({ ticket: text(200), key: text(250) });
+
+/** A finished sample with the ticket of its group. */
+export function writeSample(record: ExperienceRecord, ticket: string): Uint8Array {
+  return writeFrame({ v: VERSION, ticket }, record);
+}
+
+/** Throws MessageError. */
+export function readSample(data: Uint8Array): { ticket: string; record: ExperienceRecord } {
+  const { more, record } = readFrame(data);
+  const { ticket } = checked('sample', SAMPLE, { ...more, key: record.key }) as v.InferOutput<typeof SAMPLE>;
+  return { ticket, record };
+}
+
+function parsed(kind: string, data: Uint8Array): unknown {
+  try {
+    return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(data));
+  } catch {
+    throw new MessageError('malformed', `A message (${kind}) is no JSON.`);
+  }
+}
+
+function checked(kind: string, schema: v.GenericSchema, value: unknown): unknown {
+  const { v: version } = (value ?? {}) as { v?: unknown };
+  if (version !== VERSION)
+    throw new MessageError(
+      'version',
+      `A message (${kind}) has version ${JSON.stringify(version)}, and ${VERSION} is spoken here; both sides need the same webgrpo.`,
+    );
+  const result = v.safeParse(schema, value);
+  if (result.success) return result.output;
+  const [{ path = [], message: why }] = result.issues;
+  throw new MessageError(
+    'malformed',
+    `A message (${kind}) cannot be read: ${path.map(({ key }) => String(key)).join('.')}: ${why}.`,
+  );
+}

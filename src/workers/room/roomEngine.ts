@@ -1,0 +1,38 @@
+/** A worker's engine as a room uses it: groups by agent loops with the task's tools, weights by version. */
+
+import type { TrainConfig } from '../../grpo/config/types.ts';
+import { generateOptions, type GenerationContext } from '../../grpo/generate/options.ts';
+import { startGroups } from '../../grpo/generate/samples.ts';
+import { recordOf } from '../../grpo/queue/records.ts';
+import type { TrainerEngine } from '../../grpo/types.ts';
+import { readSafetensors } from '../../model/checkpoint/safetensors.ts';
+import type { RoomEngine } from './joinRoom.ts';
+
+/** Of an engine that is here already, which `destroy` ends. */
+export function roomEngine(
+  { config, engine, task }: GenerationContext & { engine: Pick<TrainerEngine, 'rollout' | 'tokenizer' | 'model'> },
+  { adapter, destroy }: Pick<RoomEngine, 'adapter' | 'destroy'>,
+): RoomEngine {
+  const { rollout, model } = engine;
+  return {
+    adapter,
+    destroy,
+    groupsAtOnce: groupsAtOnce(config),
+    async useWeights(version, file) {
+      await rollout.pause?.();
+      await model.importWeights(readSafetensors(file, `weights of version ${version}`));
+      await rollout.resetCache(version);
+      await rollout.resume?.();
+    },
+    async generate({ uid, n, number, step, problem }, worker, put, signal) {
+      const options = generateOptions({ config, engine, task }, step, n);
+      const { groups } = startGroups([problem], { ...options, firstGroup: number, globalStep: step, signal });
+      const samples = await groups[0];
+      signal.throwIfAborted();
+      await Promise.all(samples.map((sample, s) => put(recordOf(sample, { uid, sample: s, worker }))));
+    },
+  };
+}
+
+/** As many as its slots hold, and one whose samples take those that get free. */
+export const groupsAtOnce = ({ rollout }: TrainConfig): number => Math.ceil(rollout.maxNumSeqs / rollout.n) + 1;
