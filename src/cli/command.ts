@@ -10,8 +10,8 @@ export interface Command {
   flags: Record<string, FlagSpec>;
   /** Printed below the usage. */
   details?: () => string;
-  /** Resolves when done; returns false when the run failed in a way already said. */
-  run(args: ParsedArgs, io: Output): Promise<boolean | void>;
+  /** Resolves when done; to another exit code than 0 where the rest has been said already: 1 failed, STOPPED_EXIT_CODE. */
+  run(args: ParsedArgs, io: Output): Promise<number | void>;
 }
 
 /** Standard output: text for people, or with --json one object and nothing else. */

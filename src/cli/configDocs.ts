@@ -1,6 +1,7 @@
 /** The config schemas as text, for `webgrpo config` and docs/config.md. */
 
 import { type DocumentedKey, keyDocs } from '../grpo/config/resolve.ts';
+import { MOST } from '../grpo/config/keys.ts';
 import { PEER_NAMES } from '../grpo/config/peerNames.ts';
 import { TRAIN_SCHEMA } from '../grpo/config/schema/index.ts';
 import { SFT_SCHEMA } from '../grpo/config/sftSchema.ts';
@@ -40,6 +41,11 @@ export function configMarkdown(): string {
     "Printed from the schemas by `npm run -s webgrpo -- config --markdown`. Names are verl's in camelCase. Any key can be",
     'set on the command line as `actor.optim.lr=1e-4`. Unknown keys are errors. Where the default is empty, the reason says',
     'what absence means.',
+    '',
+    `A count may be up to 2^31, but of ${Object.entries(MOST)
+      .map(([unit, most]) => `${unit} up to ${most}`)
+      .join(', ')}: far`,
+    'above the largest runs that are published, and below what would hang. Samples a step may be 1048576.',
     '',
     '## Training: `webgrpo train`',
     ...table(keyDocs(TRAIN_SCHEMA)),

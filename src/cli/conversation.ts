@@ -1,7 +1,7 @@
 /** A conversation with a model, streamed: every turn goes on from what the engine has in its cache. */
 
 import type { ChatTokenizer } from '../model/tokenizer/chat.ts';
-import { cutAtStop } from '../rollout/decode/stopStrings.ts';
+import { cutAtStop, heldBack } from '../rollout/decode/stopStrings.ts';
 import type { Generation, RolloutEngine, SamplingParams } from '../rollout/types.ts';
 
 export interface Answer {
@@ -118,13 +118,4 @@ class Screen {
   #decode(ids: readonly number[]): string {
     return this.#tokenizer.decode(ids, { skipSpecialTokens: true });
   }
-}
-
-/** Characters at the end of a text that a stop string may begin with. */
-export function heldBack(text: string, stop: readonly string[]): number {
-  const ofOne = (string: string) => {
-    for (let n = Math.min(string.length, text.length); n > 0; n--) if (text.endsWith(string.slice(0, n))) return n;
-    return 0;
-  };
-  return Math.max(0, ...stop.map(ofOne));
 }

@@ -3,10 +3,12 @@
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { InputError } from '../errors.ts';
+import { describe, InputError } from '../errors.ts';
 import { registerAdvantage, registerPolicyLoss, registerRecipe } from '../grpo/config/register.ts';
 import { defineLoss } from '../grpo/losses/index.ts';
 import { registerAgentLoop } from '../rollout/agent/loop.ts';
+import { type JsonlReward, scored } from '../tasks/jsonl/task.ts';
+import type { Task } from '../tasks/task.ts';
 import type { FlagSpec } from './args.ts';
 
 export const IMPORT_FLAG: Record<string, FlagSpec> = {
@@ -23,13 +25,47 @@ const LIBRARY = { registerPolicyLoss, registerAdvantage, registerRecipe, registe
 /** Throws InputError for a file that is not there, or has no default function. */
 export async function importModules(files: readonly string[]): Promise<void> {
   for (const file of files) {
-    const path = resolve(file);
-    if (!existsSync(path)) throw new InputError(`--import: there is no ${file}.`);
-    const module = (await import(/* @vite-ignore */ pathToFileURL(path).href)) as { default?: unknown };
-    if (typeof module.default !== 'function')
-      throw new InputError(
-        `--import ${file}: it has no default export that is a function; write "export default ({ registerPolicyLoss }) => { ... }".`,
-      );
-    await (module.default as (library: typeof LIBRARY) => unknown)(LIBRARY);
+    const register = await defaultFunction(
+      '--import',
+      file,
+      'write "export default ({ registerPolicyLoss }) => { ... }"',
+    );
+    await register(LIBRARY);
+  }
+}
+
+/**
+ * The default export of a user's module, which runs with the user's rights.
+ * @param setting names it in errors
+ * @param remedy what to write where there is none, as the end of a sentence
+ */
+export async function defaultFunction(
+  setting: string,
+  file: string,
+  remedy: string,
+): Promise<(...args: unknown[]) => unknown> {
+  const path = resolve(file);
+  if (!existsSync(path)) throw new InputError(`${setting}: there is no ${file}.`);
+  const module = await load(path, `${setting} ${file}`);
+  if (typeof module.default === 'function') return module.default as (...args: unknown[]) => unknown;
+  throw new InputError(`${setting} ${file}: it has no default export that is a function; ${remedy}.`);
+}
+
+/** The reward that is a module's default function. Throws InputError. @param setting names it in errors */
+export async function importReward(setting: string, file: string): Promise<Task['reward']> {
+  const reward = (await defaultFunction(
+    setting,
+    file,
+    'write "export default (sample) => sample.response.length"',
+  )) as JsonlReward;
+  return async (sample) => scored(await reward(sample));
+}
+
+/** A module that does not parse, or throws when it is read, is the user's. */
+async function load(path: string, what: string): Promise<{ default?: unknown }> {
+  try {
+    return (await import(/* @vite-ignore */ pathToFileURL(path).href)) as { default?: unknown };
+  } catch (error) {
+    throw new InputError(`${what} does not load: ${describe(error).split('\n')[0]}.`, { cause: error });
   }
 }

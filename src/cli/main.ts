@@ -1,13 +1,26 @@
 #!/usr/bin/env node
 /**
  * The command line. Standard output: the result (with --json one JSON object, alone). Standard error: progress.
- * Exit codes: 0 done, 1 the run failed, 2 bad input.
+ * Exit codes: 0 done, 1 the run failed, 2 bad input, 3 stopped by a signal and saved, 128 + its number: ended at once by a signal.
  */
 
 import { version } from '../../package.json';
-import { DeviceLostError, InputError, NoAdapterError, OutOfMemoryError } from '../errors.ts';
+import {
+  describe,
+  DeviceLostError,
+  FolderGoneError,
+  InputError,
+  isA,
+  NoAdapterError,
+  NotFiniteError,
+  OutOfMemoryError,
+  stackOf,
+} from '../errors.ts';
 import { nearestKey } from '../grpo/config/resolve.ts';
 import { readArgs } from './args.ts';
+import { STOPPED_EXIT_CODE, StoppedError } from './process/interrupt.ts';
+import { closeMcpServers } from './run/mcpServers.ts';
+import { oneLine } from './startedAs.ts';
 import { importModules } from './importModule.ts';
 import type { Command, Output } from './command.ts';
 import { compare } from './commands/compare.ts';
@@ -15,10 +28,16 @@ import { config } from './commands/config.ts';
 import { evaluate } from './commands/eval.ts';
 import { exportRun } from './commands/export.ts';
 import { generate } from './commands/generate.ts';
+import { init } from './commands/init.ts';
+import { join } from './commands/join.ts';
 import { merge } from './commands/merge.ts';
 import { profile } from './commands/profile.ts';
+import { replay } from './commands/replay.ts';
 import { report } from './commands/report.ts';
+import { room } from './commands/room.ts';
 import { score } from './commands/score.ts';
+import { serve } from './commands/serve.ts';
+import { simulateRun } from './commands/simulate.ts';
 import { sft } from './commands/sft.ts';
 import { train } from './commands/train.ts';
 import { tune } from './commands/tune.ts';
@@ -26,6 +45,10 @@ import { verify } from './commands/verify.ts';
 
 const COMMANDS: Record<string, Command> = {
   train,
+  serve,
+  room,
+  join,
+  simulate: simulateRun,
   compare,
   sft,
   eval: evaluate,
@@ -33,11 +56,13 @@ const COMMANDS: Record<string, Command> = {
   merge,
   score,
   export: exportRun,
+  init,
   verify,
   tune,
   config,
   report,
   profile,
+  replay,
 };
 
 /** Runs one command line and returns its exit code. */
@@ -45,8 +70,10 @@ export async function main(argv: readonly string[]): Promise<number> {
   try {
     return await dispatch(argv);
   } catch (error) {
-    process.stderr.write(`${describe(error)}\n`);
-    return isBadInput(error) ? 2 : 1;
+    process.stderr.write(`${wordsOf(error)}\n`);
+    return isBadInput(error) ? 2 : error instanceof StoppedError ? STOPPED_EXIT_CODE : 1;
+  } finally {
+    await closeMcpServers();
   }
 }
 
@@ -67,8 +94,7 @@ async function dispatch([name, ...rest]: readonly string[]): Promise<number> {
     return 0;
   }
   await importModules(args.lists?.['import'] ?? []);
-  const ok = await command.run(args, outputOf(args.flags['json'] === true));
-  return ok === false ? 1 : 0;
+  return (await command.run(args, outputOf(args.flags['json'] === true))) ?? 0;
 }
 
 /** Throws InputError that names the nearest. */
@@ -92,17 +118,17 @@ function outputOf(json: boolean): Output {
 const nullForNonFinite = (_key: string, value: unknown) =>
   typeof value === 'number' && !Number.isFinite(value) ? null : value;
 
-function isBadInput(error: unknown): boolean {
-  return error instanceof InputError || error instanceof OutOfMemoryError;
-}
+const isBadInput = (error: unknown): boolean => isA(error, InputError) || isA(error, OutOfMemoryError);
 
-const isForTheUser = (error: unknown): error is Error =>
-  isBadInput(error) || error instanceof NoAdapterError || error instanceof DeviceLostError;
+const SENTENCES = [NoAdapterError, DeviceLostError, FolderGoneError, NotFiniteError, StoppedError];
+const isForTheUser = (error: unknown): boolean =>
+  isBadInput(error) || SENTENCES.some((kind) => isA<unknown>(error, kind));
 
 /** One sentence for what a user can act on; the stack of everything else, since that is our bug. */
-function describe(error: unknown): string {
-  if (isForTheUser(error)) return error.message;
-  return error instanceof Error ? (error.stack ?? error.message) : String(error);
+function wordsOf(error: unknown): string {
+  if (isForTheUser(error)) return oneLine(describe(error));
+  const bug = `This is a bug in webgrpo ${version}: please report it with the lines above and the command.`;
+  return `${stackOf(error) ?? describe(error)}\n${bug}`;
 }
 
 function overview(): string {
@@ -115,7 +141,7 @@ function helpOf(name: string, { summary, usage, flags, details }: Command): stri
     const word = value ? `--${flag} ${value}` : `--${flag}`;
     return `  ${word.padEnd(24)}${help}`;
   });
-  const takesConfig = ['train', 'compare', 'sft', 'eval'].includes(name);
+  const takesConfig = ['train', 'serve', 'room', 'compare', 'sft', 'eval'].includes(name);
   return [
     `webgrpo ${name}: ${summary}`,
     '',
@@ -127,6 +153,9 @@ function helpOf(name: string, { summary, usage, flags, details }: Command): stri
     '',
   ].join('\n');
 }
+
+// A terminal that was closed, or a reader such as head that has gone: what is printed is lost, the run is not.
+for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {});
 
 const code = await main(process.argv.slice(2));
 // Dawn's threads would keep the process alive; output is flushed first.

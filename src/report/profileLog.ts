@@ -93,12 +93,3 @@ const tenth = (ms: number) => Math.round(ms * 10) / 10;
 export function profileText({ step, phases, samples }: StepProfile): string {
   return [{ step, phases }, ...samples].map((line) => `${JSON.stringify(line)}\n`).join('');
 }
-
-/** The step that `profileText` wrote. */
-export function parseProfile(text: string): StepProfile {
-  const [head, ...samples] = text.split('\n').filter((line) => line !== '');
-  return {
-    ...(JSON.parse(head) as Omit<StepProfile, 'samples'>),
-    samples: samples.map((line) => JSON.parse(line) as SampleProfile),
-  };
-}

@@ -11,6 +11,8 @@ export interface LoggedRollout {
   answer: string;
   /** Prompt and everything after it. */
   messages: Message[];
+  /** How many of them are the prompt. */
+  promptMessages: number;
   /** null = the task gave none. */
   score: number | null;
   acc: number | null;
@@ -28,22 +30,25 @@ export interface LoggedRollout {
 
 /** The first `count` samples of a step, group by group, as they are logged. */
 export function loggedRollouts(samples: readonly Sample[], step: number, count: number): LoggedRollout[] {
-  return samples.slice(0, count).map(({ problem, group, trajectory, messages, reward, advantage }) => ({
-    step,
-    group,
-    problem: problem.id,
-    answer: problem.answer,
-    messages: [...problem.messages, ...messages],
-    score: numberOrNull(reward.score),
-    acc: numberOrNull(reward.acc),
-    stopReason: trajectory.stopReason,
-    numTurns: trajectory.numTurns,
-    numToolCalls: trajectory.numToolCalls,
-    responseTokens: trajectory.responseIds.length,
-    advantage: numberOrNull(advantage ?? NaN),
-    ...(reward.turns && { turnRewards: reward.turns }),
-    ...(reward.extra && { extra: reward.extra }),
-  }));
+  return samples
+    .slice(0, count)
+    .map(({ problem, prompt = problem.messages, group, trajectory, messages, reward, advantage }) => ({
+      step,
+      group,
+      problem: problem.id,
+      answer: problem.answer,
+      messages: [...prompt, ...messages],
+      promptMessages: prompt.length,
+      score: numberOrNull(reward.score),
+      acc: numberOrNull(reward.acc),
+      stopReason: trajectory.stopReason,
+      numTurns: trajectory.numTurns,
+      numToolCalls: trajectory.numToolCalls,
+      responseTokens: trajectory.responseIds.length,
+      advantage: numberOrNull(advantage ?? NaN),
+      ...(reward.turns && { turnRewards: reward.turns }),
+      ...(reward.extra && { extra: reward.extra }),
+    }));
 }
 
 /** JSON has no NaN. */

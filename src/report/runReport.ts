@@ -46,6 +46,8 @@ interface Chart {
   series: { label: string; metric: string | RegExp }[];
 }
 
+const NAMED_REWARD = /^reward\/(.*)\/mean$/;
+
 const CHARTS: Chart[] = [
   {
     title: 'held-out pass@1',
@@ -94,6 +96,13 @@ const CHARTS: Chart[] = [
   },
 ];
 
+/** One line for each number that the rewards name: those of combineRewards, a task's own, and a rubric's criteria. */
+function namedRewards(metrics: readonly Metrics[]): Chart {
+  const names = new Set(metrics.flatMap((line) => Object.keys(line).filter((name) => NAMED_REWARD.test(name))));
+  const series = [...names].map((metric) => ({ label: NAMED_REWARD.exec(metric)![1], metric }));
+  return { title: 'named rewards', series };
+}
+
 /** The curve of one chart: values in the order of `steps`, null where a step has none. */
 export interface ChartData {
   title: string;
@@ -103,7 +112,8 @@ export interface ChartData {
 
 /** Charts that have anything to draw; series without a value are left out. */
 export function chartData(metrics: readonly Metrics[]): ChartData[] {
-  return CHARTS.flatMap(({ title, series }) => {
+  const [top, ...rest] = CHARTS;
+  return [top, namedRewards(metrics), ...rest].flatMap(({ title, series }) => {
     const drawn = series
       .map(({ label, metric }) => ({ label, values: metrics.map((line) => drawableMetric(line, metric)) }))
       .filter(({ values }) => values.some((value) => value !== null));

@@ -3,10 +3,11 @@
 import type { ComparisonReport } from './comparison.ts';
 import page from './page/index.html?inline-page';
 import type { ProfileReport } from './profileReport.ts';
+import type { ReplayReport } from './replay/replayReport.ts';
 import type { RunReport } from './runReport.ts';
 
 /** A report that the page can show. */
-export type Report = RunReport | ProfileReport | ComparisonReport;
+export type Report = RunReport | ProfileReport | ComparisonReport | ReplayReport;
 
 /** Where page/index.html holds the report. */
 const [START, END] = ['<script id="report" type="application/json">', '</script>'];

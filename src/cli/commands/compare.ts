@@ -9,14 +9,16 @@ import { RECIPES } from '../../grpo/config/recipes.ts';
 import { goalReached } from '../../grpo/stopWhen.ts';
 import { InputError } from '../../errors.ts';
 import { numberFlag, oneFile } from '../args.ts';
-import { newestCheckpoint } from '../run/checkpoints.ts';
+import { newestCheckpoint } from '../../runs/checkpointFolder.ts';
 import { IMPORT_FLAG } from '../importModule.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { type AlgorithmRuns, comparedMarkdown, comparedRows, comparisonReport } from '../../report/comparison.ts';
-import { readText, writeWhole } from '../files.ts';
+import { disk, readText, writeWhole } from '../files.ts';
+import { holdingFolder } from '../process/heldFolder.ts';
+import { STOPPED_EXIT_CODE, STOPS } from '../process/interrupt.ts';
 import { say } from '../run/progress.ts';
 import { writeReport } from '../run/reports.ts';
-import { RunFolder } from '../run/runFolder.ts';
+import { RunFolder } from '../../runs/runFolder.ts';
 import { runTraining } from './train.ts';
 
 const ALGORITHMS = 'grpo,dr_grpo,dapo,gspo,cispo,sapo';
@@ -37,7 +39,8 @@ export const compare: Command = {
   },
   details: () =>
     "Settings that an algorithm decides (loss, clip, aggregation, advantage, ...) come from the algorithm alone: the config file's\n" +
-    'values of them do not count, values on the command line do. Runs that are complete are not run again.',
+    'values of them do not count, values on the command line do. Runs that are complete are not run again.\n\n' +
+    STOPS,
   async run({ positionals, overrides, flags }, io) {
     const source = oneFile(positionals, 'config');
     const algorithms = algorithmsOf(flags['algorithms'] ?? ALGORITHMS);
@@ -58,11 +61,14 @@ export const compare: Command = {
         note: () => {},
       });
     const configs = algorithms.map((name) => Array.from({ length: seeds }, (_, i) => configOf(name, i + 1)));
-    const stopped = await trainAll(configs, () => writeComparison(out, base, configs, target));
-    const result = await writeComparison(out, base, configs, target);
+    const { stopped, result } = await holdingFolder(out, async () => ({
+      stopped: await trainAll(configs, () => writeComparison(out, base, configs, target)),
+      result: await writeComparison(out, base, configs, target),
+    }));
     if (stopped) say('Stopped and saved. The same command goes on from there.');
     io.text(`${result.markdown}\n\n  page: ${result.page}`);
     io.result({ page: result.page, table: result.table, target, stopped, algorithms: result.rows });
+    return stopped ? STOPPED_EXIT_CODE : 0;
   },
 };
 
@@ -93,7 +99,7 @@ async function trainAll(configs: readonly TrainConfig[][], afterRun: () => Promi
     const line = `run ${i + 1}/${order.length}: ${config.name}`;
     say(state === 'complete' ? `${line} is complete` : line);
     if (state === 'complete') continue;
-    const { stopped } = await runTraining(config, state);
+    const { stopped } = await runTraining(config, async () => state);
     await afterRun();
     if (stopped) return true;
   }
@@ -102,13 +108,13 @@ async function trainAll(configs: readonly TrainConfig[][], afterRun: () => Promi
 
 /** 'complete', or the checkpoint to go on from, or undefined: no run of this very config has got anywhere. */
 async function stateOf(config: TrainConfig): Promise<string | undefined> {
-  const folder = RunFolder.open(folderOf(config));
+  const folder = RunFolder.open(disk, folderOf(config));
   if (!existsSync(folder.file('config.yaml'))) return undefined;
   if ((await readText(folder.file('config.yaml'))) !== stringify(config)) return undefined;
   const last = (await folder.metrics()).at(-1);
   const done = last && last['training/global_step'] >= config.trainer.totalTrainingSteps;
   if (done || (last && goalReached(config, last, false) !== undefined)) return 'complete';
-  const newest = await newestCheckpoint(folder.path);
+  const newest = await newestCheckpoint(disk, folder.path);
   return newest && existsSync(join(newest, 'trainer_state.json')) ? newest : undefined;
 }
 
@@ -142,7 +148,7 @@ async function runsOf(seeds: readonly TrainConfig[]): Promise<AlgorithmRuns> {
 
 /** Metrics of a run of this config; those of another config that lie in its folder are none. */
 async function historyOf(config: TrainConfig) {
-  const folder = RunFolder.open(folderOf(config));
+  const folder = RunFolder.open(disk, folderOf(config));
   const isOurs =
     existsSync(folder.file('config.yaml')) && (await readText(folder.file('config.yaml'))) === stringify(config);
   return isOurs ? folder.metrics() : [];

@@ -47,6 +47,7 @@ export const evaluate: Command = {
         metrics,
       });
     } finally {
+      task.close?.();
       engine.destroy();
     }
   },

@@ -1,10 +1,11 @@
-/** `webgrpo export`: a run as a folder that verl or TRL starts, for who outgrows one device. */
+/** `webgrpo export`: a run as a folder that verl or TRL starts, for who outgrows one device; its model as a file for llama.cpp. */
 
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { stringify } from 'yaml';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { parseTrainConfig } from '../../grpo/config/text.ts';
+import { isGsm8k } from '../../grpo/warmStart.ts';
 import { collectWeights, saveCheckpoint } from '../../model/checkpoint/checkpoint.ts';
 import { InputError } from '../../errors.ts';
 import { gsm8kToolTask } from '../../tasks/gsm8k/task.ts';
@@ -17,10 +18,11 @@ import type { SafetensorsDtype } from '../../model/checkpoint/safetensors.ts';
 import { IMPORT_FLAG } from '../importModule.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { type ExportedSplit, trlParquet, verlParquet } from '../export/dataset.ts';
+import { exportGguf } from '../export/gguf.ts';
 import { CALCULATOR_PYTHON, gsm8kRewardPython, VERL_TOOL_PYTHON } from '../export/python.ts';
 import { trlRun, trlScript } from '../export/trl.ts';
 import { verlRun, verlScript } from '../export/verl.ts';
-import { readText, writeFolder } from '../files.ts';
+import { disk, readText } from '../files.ts';
 import { openTask, readGsm8k } from '../run/openTask.ts';
 import { say } from '../run/progress.ts';
 
@@ -29,29 +31,42 @@ type Files = Map<string, Uint8Array | string>;
 const TARGETS = { verl: verlFiles, trl: trlFiles };
 
 export const exportRun: Command = {
-  summary: 'a run as a folder for verl or TRL: model, data, reward, settings',
+  summary: 'a run as a folder for verl or TRL (model, data, reward, settings), its model as a GGUF file',
   usage: [
     'export verl runs/gsm8k-tool --out verl-run',
     'export trl checkpoints/gsm8k-tool --config configs/gsm8k-tool.yaml --out trl-run',
+    'export gguf runs/gsm8k-tool --out gsm8k-tool.gguf --dtype q8_0',
   ],
   flags: {
     ...JSON_FLAG,
     ...IMPORT_FLAG,
-    out: { value: 'FOLDER', help: 'where to write; must not be there yet' },
-    dtype: SAVE_DTYPE_FLAG,
+    out: { value: 'PATH', help: 'folder, or .gguf file, to write; must not be there yet' },
+    dtype: { ...SAVE_DTYPE_FLAG, help: `${SAVE_DTYPE_FLAG.help}; of gguf: float16 (default), q8_0 or float32` },
     config: { value: 'FILE', help: "training config; absent = the run folder's own" },
   },
   async run({ positionals: [target, source, ...rest], overrides, flags }, io) {
-    if (target === undefined || !Object.hasOwn(TARGETS, target))
-      throw new InputError(`Export for what? Found "${target ?? ''}"; allowed: ${Object.keys(TARGETS).join(', ')}.`);
+    if (target !== 'gguf' && !(target !== undefined && Object.hasOwn(TARGETS, target)))
+      throw new InputError(
+        `Export for what? Found "${target ?? ''}"; allowed: ${Object.keys(TARGETS).join(', ')}, gguf.`,
+      );
     if (source === undefined || rest.length > 0)
       throw new InputError('Which run? Give one run or checkpoint folder; --help shows an example.');
     const { out } = flags;
-    if (typeof out !== 'string') throw new InputError('Where to? Give --out FOLDER.');
+    if (typeof out !== 'string') throw new InputError('Where to? Give --out PATH.');
     if (existsSync(out)) throw new InputError(`${out} is there already; give --out another name, or remove it.`);
+    if (target === 'gguf') {
+      const notes = await exportGguf(source, out, flags['dtype']);
+      for (const sentence of notes) say(sentence);
+      io.text(`  ${out}; try it: llama-cli -m ${out}`);
+      io.result({ out, notes });
+      return;
+    }
     const config = await configOf(source, flags['config'], overrides);
-    if (config.task.name !== 'gsm8k')
-      throw new InputError(`task.name is "${config.task.name}"; only the reward of gsm8k is written in Python so far.`);
+    const { name, module } = config.task;
+    if (!isGsm8k(config.task))
+      throw new InputError(
+        `task.${module === undefined ? 'name' : 'module'} is "${module ?? name}"; only the reward of gsm8k is written in Python so far.`,
+      );
     if (config.model.loraRank > 0)
       throw new InputError(
         `model.loraRank is ${config.model.loraRank}; adapters are not exported: run "webgrpo merge" first, then export the ` +
@@ -59,7 +74,7 @@ export const exportRun: Command = {
       );
     const { files, notCarried } = await TARGETS[target as keyof typeof TARGETS](config);
     for (const [name, bytes] of await modelFiles(source, readDtype(flags['dtype']))) files.set(`model/${name}`, bytes);
-    await writeFolder(out, files);
+    await disk.writeFolder(out, files);
     for (const sentence of notCarried) say(`not carried over: ${sentence}`);
     io.text(`  ${out}: ${files.size} files; start it as its README.md says`);
     io.result({ out, files: [...files.keys()], notCarried });
@@ -141,11 +156,11 @@ async function dataOf({
   const drawn = data.trainBatchSize * Math.max(1, trainer.totalTrainingSteps);
   const train: Problem[] =
     taskConfig.path === undefined
-      ? Array.from({ length: drawn }, (_, index) => task.train(index, seed))
+      ? await Promise.all(Array.from({ length: drawn }, async (_, index) => task.train(index, seed)))
       : (await readGsm8k(taskConfig)).train.map((problem) => prompted(problem, taskConfig.options));
   const splits: ExportedSplit[] = [
     { split: 'train', problems: train },
-    { split: 'test', problems: task.heldOut(data.valMaxSamples) },
+    { split: 'test', problems: await task.heldOut(data.valMaxSamples) },
   ];
   return { splits, tools: task.tools ?? gsm8kToolTask().tools ?? [] };
 }

@@ -33,7 +33,7 @@ export const merge: Command = {
       throw new InputError(`${path} is a whole model without an adapter; give one with --adapter FOLDER.`);
     const all = weights instanceof Map ? weights : await collectWeights(weights);
     const merged = adapter ? mergeAdapter(config, all, adapter) : all;
-    await saveModel(out, { config, weights: merged, tokenizerJson, tokenizerConfigJson }, undefined, dtype);
+    await saveModel(out, { config, weights: merged, tokenizerJson, tokenizerConfigJson }, dtype);
     const rank = adapter?.lora.rank ?? 0;
     io.text(adapter ? `  ${base} with the rank ${rank} adapter merged: ${out}` : `  ${base} saved again: ${out}`);
     io.result({ model: out, base, rank });

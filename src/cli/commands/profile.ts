@@ -3,17 +3,17 @@
 import { withNewNames } from '../../grpo/config/oldNames.ts';
 import { keysAndParts } from '../../grpo/config/resolve.ts';
 import { TRAIN_SCHEMA } from '../../grpo/config/schema/index.ts';
-import type { Tree } from '../../grpo/config/tree.ts';
-import { parse } from 'yaml';
+import { isTree, show, type Tree, valueAt } from '../../grpo/config/tree.ts';
+import { readYaml } from '../../grpo/config/yaml.ts';
 import { InputError } from '../../errors.ts';
 import { oneFile } from '../args.ts';
 import type { Command } from '../command.ts';
-import { readText, writeWhole } from '../files.ts';
+import { disk, readText, writeWhole } from '../files.ts';
 import { profileReport } from '../../report/profileReport.ts';
 import { type ProfiledSettings, tailReport, timeShares } from '../../report/profileStats.ts';
 import { chromeTrace } from '../../report/profileTrace.ts';
 import { writeReport } from '../run/reports.ts';
-import { RunFolder } from '../run/runFolder.ts';
+import { RunFolder } from '../../runs/runFolder.ts';
 
 export const profile: Command = {
   summary: 'where the time of a run went: profile.html and a trace for Perfetto',
@@ -21,16 +21,19 @@ export const profile: Command = {
   flags: { json: { help: 'print shares, tails and advice as JSON' } },
   async run({ positionals }, io) {
     const path = oneFile(positionals, 'run folder');
-    const folder = RunFolder.open(path);
+    const folder = RunFolder.open(disk, path);
     const steps = await folder.profiles();
     if (steps.length === 0)
       throw new InputError(
-        `${path} has no profile/step-N.jsonl; train with trainer.profile on (the default) to get one.`,
+        `${path} has no profile/step-N.jsonl that can be read; train with trainer.profile on (the default) to get one.`,
       );
     const file = folder.file('config.yaml');
     // A folder of an earlier version has keys under the names of then.
-    const written = parse(await readText(file)) as Tree;
-    const settings = settingsOf(withNewNames(written, file, keysAndParts(TRAIN_SCHEMA)).tree as unknown as RunConfig);
+    const written = readYaml(await readText(file), file);
+    const settings = settingsOf(
+      withNewNames(isTree(written) ? written : {}, file, keysAndParts(TRAIN_SCHEMA)).tree,
+      file,
+    );
     const report = profileReport(path, steps, settings);
     const page = await writeReport(folder.file('profile'), report);
     const trace = folder.file('trace.json');
@@ -41,16 +44,16 @@ export const profile: Command = {
   },
 };
 
-/** The part of a run's resolved config that is read here. */
-interface RunConfig {
-  data: { maxResponseLength: number };
-  rollout: { maxNumSeqs: number; multiTurn: { toolTimeoutS: number } };
-}
-
-function settingsOf(config: RunConfig): ProfiledSettings {
+/** Of a run's resolved config, so that none is absent. Throws InputError. */
+function settingsOf(config: Tree, file: string): ProfiledSettings {
+  const read = (path: string): number => {
+    const value = valueAt(config, path);
+    if (typeof value === 'number' && Number.isFinite(value)) return value;
+    throw new InputError(`${file}: "${path}" is ${show(value)}; the config of a run has a number there.`);
+  };
   return {
-    maxResponseLength: config.data.maxResponseLength,
-    maxNumSeqs: config.rollout.maxNumSeqs,
-    toolTimeoutS: config.rollout.multiTurn.toolTimeoutS,
+    maxResponseLength: read('data.maxResponseLength'),
+    maxNumSeqs: read('rollout.maxNumSeqs'),
+    toolTimeoutS: read('rollout.multiTurn.toolTimeoutS'),
   };
 }

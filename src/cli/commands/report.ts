@@ -3,9 +3,11 @@
 import { existsSync } from 'node:fs';
 import { InputError } from '../../errors.ts';
 import { oneFile } from '../args.ts';
+import { readText } from '../files.ts';
 import type { Command } from '../command.ts';
+import { disk } from '../files.ts';
 import { writeRunReport } from '../run/reports.ts';
-import { RunFolder } from '../run/runFolder.ts';
+import { RunFolder } from '../../runs/runFolder.ts';
 
 export const report: Command = {
   summary: 'write report.html of a run folder',
@@ -13,9 +15,11 @@ export const report: Command = {
   flags: { json: { help: 'print the path as JSON' } },
   async run({ positionals }, io) {
     const path = oneFile(positionals, 'run folder');
-    const folder = RunFolder.open(path);
+    const folder = RunFolder.open(disk, path);
     if (!existsSync(folder.file('metrics.jsonl')))
       throw new InputError(`${path} is no run folder: it has no metrics.jsonl.`);
+    if ((await folder.metrics()).length === 0 && (await readText(folder.file('metrics.jsonl'))).trim() !== '')
+      throw new InputError(`${path} has a metrics.jsonl of which no line can be read, so there is nothing to report.`);
     const file = await writeRunReport(folder);
     io.text(file);
     io.result({ report: file });

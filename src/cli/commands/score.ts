@@ -1,6 +1,7 @@
 /** `webgrpo score`: next-token log-probs of token sequences, to compare with any other implementation. */
 
 import { PACKED_FORMATS, type PackedFormat } from '../../gpu/packedFormat.ts';
+import { show } from '../../grpo/config/tree.ts';
 import type { ModelConfig } from '../../model/config.ts';
 import { InputError } from '../../errors.ts';
 import { packGroups } from '../../model/packing.ts';
@@ -45,7 +46,7 @@ export const score: Command = {
     const adapter = folder === undefined ? undefined : await readAdapter(folder, model.config);
     const sequences = readSequences(await readJsonFile(tokens), model.config, tokens);
     await installDawn();
-    const maxPositions = Math.max(...sequences.map((ids) => ids.length));
+    const maxPositions = longest(sequences);
     const maxTokenLen = Math.max(TOKENS, maxPositions);
     const spec: DeviceSpec = {
       ...model,
@@ -67,6 +68,10 @@ export const score: Command = {
     process.stdout.write(`${JSON.stringify(scores)}\n`);
   },
 };
+
+/** Tokens of the longest. Not Math.max(...): there may be more sequences than a call takes arguments. */
+export const longest = (sequences: readonly number[][]): number =>
+  sequences.reduce((most, { length }) => Math.max(most, length), 0);
 
 /** A format by name. Throws InputError. */
 export function packedFormat(name: string | boolean): PackedFormat {
@@ -136,9 +141,7 @@ export function readSequences(json: unknown, { vocabSize, maxPositionEmbeddings 
       fail(`has ${ids.length} tokens in sequence ${s}, but the model has ${maxPositionEmbeddings} positions.`);
     const bad = ids.findIndex((id) => !Number.isInteger(id) || (id as number) < 0 || (id as number) >= vocabSize);
     if (bad >= 0)
-      fail(
-        `has ${JSON.stringify(ids[bad])} as token ${bad} of sequence ${s}; allowed: integers from 0 to ${vocabSize - 1}.`,
-      );
+      fail(`has ${show(ids[bad])} as token ${bad} of sequence ${s}; allowed: integers from 0 to ${vocabSize - 1}.`);
   }
   return json as number[][];
 }

@@ -42,7 +42,7 @@ export const verify: Command = {
         `  ${error <= limit ? 'holds' : 'FAILS'}  ${name}: ${error.toExponential(1)}, at most ${limit.toExponential(0)}`,
       );
     io.result({ adapter, checks });
-    return checks.every(({ error, limit }) => error <= limit);
+    return checks.every(({ error, limit }) => error <= limit) ? 0 : 1;
   },
 };
 

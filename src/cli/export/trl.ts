@@ -202,12 +202,16 @@ const ALWAYS = [
 ];
 
 function notCarried(config: TrainConfig): string[] {
-  const { actor, algorithm, rollout, task } = config;
+  const { actor, algorithm, rollout, task, trainer } = config;
   const { lossAggMode } = actor;
   const lossMode = actor.policyLoss.lossMode;
   const type = lossType(actor) ?? 'dapo';
   const { rolloutIs, rolloutRs } = correctionSettings(config);
   const missing: [boolean, string][] = [
+    [
+      trainer.pipeline !== 'on-policy',
+      `trainer.pipeline ${trainer.pipeline}: the script generates and trains in turn.`,
+    ],
     [
       lossType(actor) === undefined,
       `actor.policyLoss.lossMode ${lossMode} with lossAggMode ${lossAggMode}: TRL has no such loss; the script uses dapo's.`,

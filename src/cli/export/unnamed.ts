@@ -8,7 +8,7 @@ import type { TrainConfig } from '../../grpo/config/types.ts';
 
 /** How a run is made, not what it computes. */
 const OF_THIS_PROGRAM =
-  /^(name|engine|algorithm\.name|model\.|task\.|trainer\.(?!ref)|rollout\.(speculative|preemption|asyncScheduling|valKwargs|agent)|data\.val)/;
+  /^(name|engine|algorithm\.name|model\.|task\.|trainer\.(?!ref)|asyncTraining\.|rollout\.(speculative|preemption|asyncScheduling|valKwargs|agent)|data\.val)/;
 
 /**
  * Keys, with their values, that were set to something but what they are by default and that are neither carried nor spoken of in

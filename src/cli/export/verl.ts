@@ -63,6 +63,7 @@ const OWN = [
   'actor.clipRatio',
   'algorithm.normAdvByStdInGrpo',
   'rollout.agent.',
+  'asyncTraining.',
 ];
 
 type Value = OverrideValue | undefined;
@@ -226,11 +227,15 @@ const ALWAYS = [
 ];
 
 function notCarried(config: TrainConfig): string[] {
-  const { actor, algorithm, rollout, task } = config;
+  const { actor, algorithm, rollout, task, trainer } = config;
   const { klLossType } = actor;
   const lossMode = actor.policyLoss.lossMode;
   const isKl = actor.useKlLoss || algorithm.useKlInReward;
   const missing: [boolean, string][] = [
+    [
+      trainer.pipeline !== 'on-policy',
+      `trainer.pipeline ${trainer.pipeline}: verl.experimental has it as a program of its own; this one is ppo_trainer, on-policy.`,
+    ],
     [
       !VERL_LOSSES.includes(lossMode) && !isReinforce(config),
       `actor.policyLoss.lossMode ${lossMode}: verl has no such loss; the run uses vanilla.`,

@@ -1,11 +1,9 @@
-/** Checkpoint folders: a model in Hugging Face format, plus what a trainer needs to go on. */
+/** Models, adapters and checkpoints of runs, found by the paths and addresses that a user gives. */
 
 import { existsSync } from 'node:fs';
-import { readdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import type { Checkpoint as TrainerCheckpoint, TrainerState } from '../../grpo/types.ts';
-import { type ModelCheckpoint, loadCheckpoint, saveCheckpoint } from '../../model/checkpoint/checkpoint.ts';
-import { type Adapter, loadAdapter, parseAdapterConfig, saveAdapter } from '../../model/lora/adapter.ts';
+import type { ModelCheckpoint } from '../../model/checkpoint/checkpoint.ts';
+import { type Adapter, loadAdapter, parseAdapterConfig } from '../../model/lora/adapter.ts';
 import type { ModelConfig } from '../../model/config.ts';
 import { InputError } from '../../errors.ts';
 import type { Weights } from '../../model/weights/load.ts';
@@ -17,17 +15,18 @@ import {
   type OpenCheckpoint,
   type WeightSource,
 } from '../../model/checkpoint/open.ts';
-import { readSafetensors, type SafetensorsDtype, writeSafetensors } from '../../model/checkpoint/safetensors.ts';
+import type { SafetensorsDtype } from '../../model/checkpoint/safetensors.ts';
 import { say, sayPassing } from './progress.ts';
 import { diskStore, modelCache } from '../diskStore.ts';
-import { folderFiles, readBytes, readJsonFile, shippedPath, writeFolder } from '../files.ts';
-
-const STATE = 'trainer_state.json';
-const OPTIMIZER = 'optimizer.safetensors';
-/** Only where the reference of a KL term is refreshed on the way. */
-const REFERENCE = 'reference.safetensors';
-const ADAPTER_CONFIG = 'adapter_config.json';
-const ADAPTER_WEIGHTS = 'adapter_model.safetensors';
+import {
+  ADAPTER_CONFIG,
+  checkCheckpoint,
+  checkpointSteps,
+  modelFiles,
+  newestCheckpoint,
+  writeCheckpoint,
+} from '../../runs/checkpointFolder.ts';
+import { disk, folderFiles, readBytes, readJsonFile, shippedPath } from '../files.ts';
 
 /** A model and its tokenizer. */
 export interface LoadedModel extends Omit<ModelCheckpoint, 'weights'> {
@@ -122,37 +121,9 @@ export function readDtype(flag: string | boolean | undefined): SafetensorsDtype 
   throw new InputError(`--dtype is "${flag}"; allowed: ${Object.keys(DTYPES).join(', ')}.`);
 }
 
-/** The model's files, and with `trainer` its optimizer and counters, written all or none. */
-export async function saveModel(
-  folder: string,
-  model: ModelCheckpoint,
-  trainer?: TrainerCheckpoint,
-  dtype?: SafetensorsDtype,
-): Promise<void> {
-  const files = new Map<string, Uint8Array | string>(saveCheckpoint(model, dtype));
-  if (trainer) addTrainer(files, trainer);
-  await writeFolder(folder, files);
-}
-
-/** An adapter as PEFT saves it, its tokenizer, and what the trainer needs to go on. */
-export async function saveAdapterCheckpoint(
-  folder: string,
-  adapter: Adapter,
-  { tokenizerJson, tokenizerConfigJson }: Pick<LoadedModel, 'tokenizerJson' | 'tokenizerConfigJson'>,
-  trainer: TrainerCheckpoint,
-): Promise<void> {
-  const files = new Map<string, Uint8Array | string>(saveAdapter(adapter));
-  files.set('tokenizer.json', `${JSON.stringify(tokenizerJson, null, 2)}\n`);
-  files.set('tokenizer_config.json', `${JSON.stringify(tokenizerConfigJson, null, 2)}\n`);
-  addTrainer(files, trainer);
-  await writeFolder(folder, files);
-}
-
-function addTrainer(files: Map<string, Uint8Array | string>, { optimizer, reference, state }: TrainerCheckpoint): void {
-  files.set(OPTIMIZER, writeSafetensors(optimizer));
-  if (reference) files.set(REFERENCE, writeSafetensors(reference));
-  files.set(STATE, `${JSON.stringify(state, null, 2)}\n`);
-}
+/** The model's files, written all or none. */
+export const saveModel = (folder: string, model: ModelCheckpoint, dtype?: SafetensorsDtype): Promise<void> =>
+  writeCheckpoint(disk, folder, modelFiles(model, undefined, dtype));
 
 /** A model with its adapter, if it has one; see `findAdapter`. */
 export async function loadWithAdapter(path: string, adapterPath?: string): Promise<AdaptedModel> {
@@ -198,47 +169,25 @@ export async function readAdapter(path: string, config: ModelConfig): Promise<Ad
 
 /** The folder itself or the run's newest checkpoint, where it holds an adapter; undefined where it holds a whole model. */
 async function adapterFolder(path: string): Promise<string | undefined> {
-  for (const folder of [path, await newestCheckpoint(path)])
-    if (folder !== undefined && existsSync(join(folder, ADAPTER_CONFIG)) && !existsSync(join(folder, 'config.json')))
-      return folder;
-  return undefined;
+  if (isAdapter(path)) {
+    await checkCheckpoint(disk, path, 'model');
+    return path;
+  }
+  if (existsSync(join(path, 'config.json'))) return undefined;
+  const steps = await checkpointSteps(disk, path);
+  if (!steps.some((step) => isAdapter(join(path, 'checkpoints', `step-${step}`)))) return undefined;
+  return newestCheckpoint(disk, path, 'model', say);
 }
 
-/** Reads the checkpoint that `GrpoTrainer.restore` takes, from a folder that `saveModel` wrote with a trainer. */
-export async function loadTrainerCheckpoint(folder: string): Promise<TrainerCheckpoint> {
-  const weights = existsSync(join(folder, ADAPTER_CONFIG))
-    ? readSafetensors(await readBytes(join(folder, ADAPTER_WEIGHTS)), ADAPTER_WEIGHTS)
-    : (await loadCheckpoint(sourceOf(folder))).weights;
-  const optimizer = readSafetensors(await readBytes(join(folder, OPTIMIZER)), OPTIMIZER);
-  const path = join(folder, REFERENCE);
-  return {
-    state: (await readJsonFile(join(folder, STATE))) as TrainerState,
-    weights,
-    optimizer,
-    ...(existsSync(path) && { reference: readSafetensors(await readBytes(path), REFERENCE) }),
-  };
-}
-
-/** Newest `step-N` folder of a run, or undefined. */
-export async function newestCheckpoint(runFolder: string): Promise<string | undefined> {
-  const steps = await checkpointSteps(runFolder);
-  return steps.length > 0 ? join(runFolder, 'checkpoints', `step-${steps.at(-1)}`) : undefined;
-}
-
-/** True for a checkpoint that a training run can go on from. */
-export const hasTrainerState = (folder: string): boolean => existsSync(join(folder, STATE));
-
-/** Steps whose checkpoints are in a run folder, in order. */
-export async function checkpointSteps(runFolder: string): Promise<number[]> {
-  const folder = join(runFolder, 'checkpoints');
-  if (!existsSync(folder)) return [];
-  const steps = (await readdir(folder)).flatMap((name) => /^step-(\d+)$/.exec(name)?.[1] ?? []).map(Number);
-  return steps.sort((a, b) => a - b);
-}
+const isAdapter = (folder: string): boolean =>
+  existsSync(join(folder, ADAPTER_CONFIG)) && !existsSync(join(folder, 'config.json'));
 
 async function checkpointFolder(path: string): Promise<string> {
-  if (existsSync(join(path, 'config.json'))) return path;
-  const newest = await newestCheckpoint(path);
+  if (existsSync(join(path, 'config.json'))) {
+    await checkCheckpoint(disk, path, 'model');
+    return path;
+  }
+  const newest = await newestCheckpoint(disk, path, 'model', say);
   if (newest) return newest;
   const what = existsSync(path) ? 'has no config.json and no checkpoints' : 'does not exist';
   throw new InputError(`The checkpoint folder ${path} ${what}; give a folder in Hugging Face format or a run folder.`);

@@ -1,91 +1,45 @@
-/** The task a config names. */
+/** The task a config names, of the command line. */
 
 import type { WrittenConfig } from '../../grpo/config/schema/index.ts';
-import { basename, extname } from 'node:path';
 import { InputError } from '../../errors.ts';
-import { gsm8kToolTask, type Gsm8kProblem } from '../../tasks/gsm8k/task.ts';
-import { gsm8kJsonlTask, parseGsm8kJsonl } from '../../tasks/gsm8k/jsonl.ts';
-import { checkParser, NO_PROMPT } from '../../tasks/gsm8k/prompt.ts';
-import { NO_SHAPING } from '../../tasks/gsm8k/reward.ts';
-import { COUNTDOWN_OPTIONS, countdownTask } from '../../tasks/countdown.ts';
-import { REVERSE_TEXT_OPTIONS, reverseTextTask } from '../../tasks/reverseText.ts';
-import { SEARCH_QA_OPTIONS, searchQaTask } from '../../tasks/searchQa.ts';
+import { openShippedTask, readGsm8k as readProblems, type TaskConfig } from '../../tasks/open/shipped.ts';
 import { withTools } from '../../tasks/shippedTools.ts';
 import type { Task } from '../../tasks/task.ts';
 import { readText } from '../files.ts';
+import { defaultFunction } from '../importModule.ts';
+import { withMcpServers } from './mcpServers.ts';
+import { openModule } from './openModule.ts';
 
-type TaskConfig = WrittenConfig['task'];
+/** What a run, supervised or not, says of its task. */
+type OpenedConfig = TaskConfig &
+  Pick<WrittenConfig['task'], 'module' | 'isolated' | 'timeoutS'> &
+  Partial<Pick<WrittenConfig['task'], 'mcpServers'>>;
 
-/** Throws InputError for an unknown task or option, and for malformed data (with its line). */
-export async function openTask(config: TaskConfig): Promise<Task> {
-  if (!Object.hasOwn(TASKS, config.name))
-    throw new InputError(`task.name is "${config.name}"; known tasks: ${Object.keys(TASKS).join(', ')}.`);
-  if (config.path !== undefined && config.name !== 'gsm8k')
-    throw new InputError(`task.path is set, but task "${config.name}" generates its problems; leave it out.`);
-  return withTools(await TASKS[config.name](config), config.tools);
-}
-
-const TASKS: Record<string, (config: TaskConfig) => Task | Promise<Task>> = {
-  gsm8k: async (config) => {
-    const options = readOptions(config.options, { ...NO_SHAPING, ...NO_PROMPT });
-    checkParser(options.parser);
-    if (config.path !== undefined) {
-      const { train, test } = await readGsm8k(config);
-      return gsm8kJsonlTask(train, test, { shaping: options, prompt: options });
-    }
-    const unused = Object.keys(NO_PROMPT).find((key) => key in options);
-    if (unused === undefined) return gsm8kToolTask({ shaping: options });
-    throw new InputError(`task.options.${unused} is for GSM8K's own files; set task.path, or leave it out.`);
-  },
-  'reverse-text': ({ options }) => reverseTextTask(readOptions(options, REVERSE_TEXT_OPTIONS)),
-  countdown: ({ options }) => countdownTask(readOptions(options, COUNTDOWN_OPTIONS)),
-  'search-qa': ({ options }) => searchQaTask(readOptions(options, SEARCH_QA_OPTIONS)),
-};
-
-/** Problems of GSM8K's own files; without `valPath` the last eighth of the training file is held out. */
-export async function readGsm8k({
-  path,
-  valPath,
-}: TaskConfig): Promise<{ train: Gsm8kProblem[]; test: Gsm8kProblem[] }> {
-  if (path === undefined) throw new InputError('task.path is missing; set it to a JSONL file of problems.');
-  const all = await readProblems(path);
-  if (valPath !== undefined) return { train: all, test: await readHeldOut(valPath) };
-  const held = Math.ceil(all.length / 8);
-  return { train: all.slice(0, -held), test: all.slice(-held) };
-}
-
-/** Held-out problems of one file; of several with the name of their set: the key, or the file's without its ending. */
-async function readHeldOut(valPath: NonNullable<TaskConfig['valPath']>): Promise<Gsm8kProblem[]> {
-  if (typeof valPath === 'string') return readProblems(valPath);
-  const named = Array.isArray(valPath)
-    ? valPath.map((path) => [basename(path, extname(path)), path] as const)
-    : Object.entries(valPath);
-  const twice = named.find(([name], i) => named.findIndex(([other]) => other === name) < i);
-  if (twice)
-    throw new InputError(
-      `task.valPath has two files named "${twice[0]}", which their metrics would share; name them: {first: ..., second: ...}.`,
-    );
-  const sets = await Promise.all(named.map(async ([name, path]) => ({ name, problems: await readProblems(path) })));
-  return sets.flatMap(({ name, problems }) => problems.map((problem) => ({ ...problem, dataSource: name })));
-}
-
-async function readProblems(path: string): Promise<Gsm8kProblem[]> {
+/**
+ * The task of its own name, or of a module, with the tools of the config; `close` frees what it holds. Throws InputError for an unknown
+ * task or option, for malformed data (with its line), and for a module that gives no task.
+ * @param reward its limit, which a module's reward in a sandbox is ended by as well
+ */
+export async function openTask(config: OpenedConfig, reward?: { timeoutS: number }): Promise<Task> {
+  const task = await openOwn(config, reward);
   try {
-    return parseGsm8kJsonl(await readText(path), path);
+    return await withMcpServers(task, config.mcpServers);
   } catch (error) {
-    if (error instanceof RangeError) throw new InputError(error.message);
+    task.close?.();
     throw error;
   }
 }
 
-/** The options as written. Throws InputError for one that the task does not have, or of another type than its default. */
-function readOptions<T extends object>(options: TaskConfig['options'], defaults: T): Partial<T> {
-  for (const [key, value] of Object.entries(options)) {
-    if (!Object.hasOwn(defaults, key))
-      throw new InputError(`task.options.${key} is unknown; known: ${Object.keys(defaults).join(', ')}.`);
-    const type = typeof defaults[key as keyof T];
-    if (typeof value !== type)
-      throw new InputError(`task.options.${key} is ${JSON.stringify(value)}; allowed: a ${type}.`);
-  }
-  return options as Partial<T>;
+async function openOwn(config: OpenedConfig, reward: { timeoutS: number } | undefined): Promise<Task> {
+  const { module, path, valPath, timeoutS, options, isolated, tools } = config;
+  if (module === undefined) return openShippedTask(config, { readText, loadReward: defaultFunction });
+  if (path !== undefined || valPath !== undefined)
+    throw new InputError(
+      'task.path and task.valPath are for the tasks gsm8k and jsonl; task.module brings its own problems.',
+    );
+  const limits = { timeoutMs: timeoutS * 1000, rewardTimeoutMs: reward && reward.timeoutS * 1000 };
+  return withTools(await openModule({ module, options, isolated }, limits), tools);
 }
+
+/** Problems of GSM8K's own files; see readGsm8k of the shipped tasks. */
+export const readGsm8k = (config: TaskConfig) => readProblems(config, readText);

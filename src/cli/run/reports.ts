@@ -3,13 +3,14 @@
 import { basename, resolve } from 'node:path';
 import { runReport } from '../../report/runReport.ts';
 import { type Report, standalonePage } from '../../report/standalonePage.ts';
-import { readText, writeWhole } from '../files.ts';
-import type { RunFolder } from './runFolder.ts';
+import { type FileSystem, readFileText } from '../../runs/fileSystem.ts';
+import type { RunFolder } from '../../runs/runFolder.ts';
+import { disk } from '../files.ts';
 
 /** Writes `<path>.html`, and beside it the same data as `<path>.json`. Returns the page's path. */
-export async function writeReport(path: string, report: Report): Promise<string> {
-  await writeWhole(`${path}.json`, JSON.stringify(report));
-  await writeWhole(`${path}.html`, standalonePage(report));
+export async function writeReport(path: string, report: Report, files: FileSystem = disk): Promise<string> {
+  await files.write(`${path}.json`, JSON.stringify(report));
+  await files.write(`${path}.html`, standalonePage(report));
   return `${path}.html`;
 }
 
@@ -20,7 +21,7 @@ export async function writeRunReport(folder: RunFolder): Promise<string> {
     metrics: await folder.metrics(),
     rollouts: await folder.rollouts(),
     valRollouts: await folder.valRollouts(),
-    config: await readText(folder.file('config.yaml')),
+    config: await readFileText(folder.files, folder.file('config.yaml')),
   };
-  return writeReport(folder.file('report'), runReport(run));
+  return writeReport(folder.file('report'), runReport(run), folder.files);
 }

@@ -1,14 +1,18 @@
 /** `trainer.resumeMode`: where a run goes on from, and what to type to go on with one that was stopped. */
 
 import { existsSync } from 'node:fs';
-import { rename } from 'node:fs/promises';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { InputError } from '../../errors.ts';
+import type { ParsedArgs } from '../args.ts';
 import { quoted, startedAs } from '../startedAs.ts';
-import { checkpointSteps, hasTrainerState, newestCheckpoint } from './checkpoints.ts';
+import { checkCheckpoint, checkpointSteps, isOfTrainer, newestCheckpoint } from '../../runs/checkpointFolder.ts';
+import { freeName } from '../../runs/fileSystem.ts';
+import type { RunFolder } from '../../runs/runFolder.ts';
+import type { Task } from '../../tasks/task.ts';
+import { disk, readJsonFile, readText } from '../files.ts';
+import { configChanges } from '../../runs/configChanges.ts';
 import { say } from './progress.ts';
-import type { RunFolder } from './runFolder.ts';
 
 /** The checkpoint folder to go on from; undefined = from scratch. Throws InputError where the one asked for is none. */
 export async function checkpointToResume({ name, trainer }: TrainConfig): Promise<string | undefined> {
@@ -17,36 +21,80 @@ export async function checkpointToResume({ name, trainer }: TrainConfig): Promis
   if (trainer.resume)
     say('trainer.resume is now trainer.resumeMode: auto, disable or resume_path; true is read as auto.');
   if (trainer.resumeMode === 'disable' && !trainer.resume) return undefined;
-  const newest = await newestCheckpoint(path);
-  if (newest && hasTrainerState(newest)) return newest;
+  const newest = await newestCheckpoint(disk, path, 'trainer', say);
+  if (newest) return newest;
   say(`trainer.resumeMode is auto, but ${path} has no checkpoint of a training run: training from scratch`);
   return undefined;
 }
 
 async function checkpointIn(path: string): Promise<string> {
-  for (const folder of [path, await newestCheckpoint(path)])
-    if (folder !== undefined && hasTrainerState(folder)) return folder;
+  if (await isOfTrainer(disk, path)) return checked(path);
+  const newest = await newestCheckpoint(disk, path, 'trainer', say);
+  if (newest) return newest;
   const what = existsSync(path) ? 'is no checkpoint of a training run, and holds none' : 'does not exist';
   throw new InputError(
     `trainer.resumeFromPath: ${path} ${what}; give a folder such as runs/NAME/checkpoints/step-20, or a run folder.`,
   );
 }
 
+/** A checkpoint that was asked for by name is not replaced by another. */
+async function checked(folder: string): Promise<string> {
+  try {
+    await checkCheckpoint(disk, folder, 'trainer');
+    return folder;
+  } catch (error) {
+    if (!(error instanceof InputError)) throw error;
+    const newest = await newestCheckpoint(disk, dirname(dirname(folder)), 'trainer').catch(() => undefined);
+    const instead = newest === undefined ? '' : ` The newest checkpoint of that run that is whole is ${newest}.`;
+    throw new InputError(`trainer.resumeFromPath: ${error.message}${instead}`);
+  }
+}
+
+/** What is another in `config` than in that of the run which a checkpoint after `step` lies in, in lines. */
+export async function changesSince(checkpoint: string, config: TrainConfig, step: number): Promise<string[]> {
+  const path = join(dirname(dirname(checkpoint)), 'config.yaml');
+  return existsSync(path) ? configChanges(await readText(path), config, step) : [];
+}
+
 /** Checkpoints after `step`, which the run will do again, get another name, so that the newest is always the run's own. */
 export async function setLaterAside(folder: RunFolder, step: number): Promise<void> {
-  for (const later of (await checkpointSteps(folder.path)).filter((saved) => saved > step)) {
+  for (const later of (await checkpointSteps(folder.files, folder.path)).filter((saved) => saved > step)) {
     const path = folder.checkpoint(later);
-    let n = 1;
-    while (existsSync(`${path}-${n}`)) n++;
-    await rename(path, `${path}-${n}`);
-    say(`the earlier checkpoint of step ${later} is kept as ${path}-${n}`);
+    const aside = await freeName(folder.files, path);
+    await folder.files.rename(path, aside);
+    say(`the earlier checkpoint of step ${later} is kept as ${aside}`);
   }
+}
+
+/** Keeps the SHA-256 of a task that came by address in task.json; says where it is another than that of the run so far. */
+export async function noteTask(folder: RunFolder, { name, sha256 }: Pick<Task, 'name' | 'sha256'>): Promise<void> {
+  if (sha256 === undefined) return;
+  const path = folder.file('task.json');
+  const before = existsSync(path) ? ((await readJsonFile(path)) as { sha256?: string }).sha256 : undefined;
+  if (before !== undefined && before !== sha256)
+    say(
+      `the module of task ${name} has changed since the run began: SHA-256 ${sha256.slice(0, 12)}..., not ${before.slice(0, 12)}...`,
+    );
+  await folder.files.write(path, `${JSON.stringify({ name, sha256 }, null, 2)}\n`);
 }
 
 const RESUME_KEYS = /^trainer\.resume(Mode|FromPath)?=/;
 
+type ResumedArgs = Pick<ParsedArgs, 'overrides'> & { [K in 'flags' | 'lists']?: ParsedArgs[K] | undefined };
+
+/** Flags that say nothing of the run, or are no one's to read over a shoulder. */
+const LEFT_OUT = ['json', 'token'];
+
 /** The command that goes on with the run that these words started. */
-export function resumeCommand(source: string, overrides: readonly string[]): string {
+export function resumeCommand(
+  source: string,
+  { overrides, flags = {}, lists = {} }: ResumedArgs,
+  command = 'train',
+): string {
   const kept = overrides.filter((word) => !RESUME_KEYS.test(word));
-  return [startedAs(), 'train', ...[source, ...kept, 'trainer.resumeMode=auto'].map(quoted)].join(' ');
+  const given = Object.entries({ ...flags, ...lists }).filter(([name]) => !LEFT_OUT.includes(name));
+  const asked = given.flatMap(([name, values]) =>
+    [values].flat().flatMap((value) => (value === true ? [`--${name}`] : value ? [`--${name}`, value] : [])),
+  );
+  return [startedAs(), command, ...[source, ...kept, 'trainer.resumeMode=auto', ...asked].map(quoted)].join(' ');
 }

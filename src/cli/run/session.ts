@@ -3,6 +3,7 @@
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { agentLimits } from '../../grpo/generate/options.ts';
 import { limitedTask, promptFits } from '../../grpo/generate/trainingSet.ts';
+import { isTree } from '../../grpo/config/tree.ts';
 import type { Adapter } from '../../model/lora/adapter.ts';
 import type { ModelConfig } from '../../model/config.ts';
 import { InputError } from '../../errors.ts';
@@ -11,8 +12,9 @@ import { type LoraConfig, planLora } from '../../model/lora/weights.ts';
 import { parameterCount } from '../../model/params.ts';
 import { ChatTokenizer } from '../../model/tokenizer/chat.ts';
 import { promptOf } from '../../rollout/agent/prompt.ts';
+import { partsOf } from '../../tasks/environments/environmentTask.ts';
 import type { Problem, Task } from '../../tasks/task.ts';
-import { dtypeNote } from '../../workers/engineSpec.ts';
+import { dtypeNote, judgeCheckpoint } from '../../workers/engineSpec.ts';
 import {
   createLocalEngine,
   engineSizes,
@@ -22,8 +24,10 @@ import {
   withOfferedDtype,
 } from '../../workers/localEngine.ts';
 import '../../tfjs.ts';
+
 import { planLines, planMemory } from '../../workers/memoryPlan.ts';
-import { type AdaptedModel, type LoadedModel, loadWithAdapter } from './checkpoints.ts';
+import { splitEngine, splitSpecs, streamOptions } from '../../workers/splitEngine.ts';
+import { type AdaptedModel, findAdapter, type LoadedModel, loadModelFiles, loadWithAdapter } from './checkpoints.ts';
 import { adapterBindingBytes, installDawn } from '../dawn.ts';
 import { tuningStore } from '../diskStore.ts';
 import { readJsonFile, readText } from '../files.ts';
@@ -38,19 +42,48 @@ export interface Session {
   engine: LocalEngine;
 }
 
-/** Throws InputError for a bad checkpoint or task, NoAdapterError, OutOfMemoryError. */
-export async function openSession(config: TrainConfig, use: EngineSpec['use'] = 'train'): Promise<Session> {
+/**
+ * Throws InputError for a bad checkpoint or task, NoAdapterError, OutOfMemoryError.
+ * @param given in place of the config's task; its problems are not looked at
+ */
+export async function openSession(
+  config: TrainConfig,
+  use: EngineSpec['use'] = 'train',
+  given?: Task,
+): Promise<Session> {
   const { path, loraAdapterPath } = config.model;
   const loaded = await loadWithAdapter(path, loraAdapterPath);
-  const [model, task] = [await withChatTemplate(loaded, config.model.customChatTemplate), await openTask(config.task)];
-  checkFits(model, config);
-  checkPrompts(model, task, config);
-  await installDawn(); // an adapter that is missing is the first thing said
-  say(`model: ${config.model.path}, ${(parameterCount(model.config) / 1e6).toFixed(2)} M parameters`);
-  const lora = loraSettings(config, model.adapter);
-  if (lora) say(adapterLine(model.config, lora));
-  const engine = await openEngine(model, { ...engineSizes(config), ...(lora && { lora }), use });
-  return { model, task, engine, ...(lora && { lora }) };
+  const model = await withChatTemplate(loaded, config.model.customChatTemplate);
+  const task = given ?? (await openTask(config.task, config.reward));
+  try {
+    checkFits(model, config);
+    if (!given) await checkPrompts(model, task, config);
+    await installDawn(); // an adapter that is missing is the first thing said
+    say(`model: ${config.model.path}, ${(parameterCount(model.config) / 1e6).toFixed(2)} M parameters`);
+    const lora = loraSettings(config, model.adapter);
+    if (lora) say(adapterLine(model.config, lora));
+    const judge = use === 'train' ? judgeCheckpoint(config) : undefined;
+    const judgeModel = judge === undefined ? undefined : await openJudge(judge);
+    const sizes = { ...engineSizes(config), ...(lora && { lora }), ...(judgeModel && { judgeModel }) };
+    const isSplit = use === 'train' && config.trainer.placement === 'split';
+    const engine = isSplit ? await openSplit(model, sizes, config) : await openEngine(model, { ...sizes, use });
+    return { model, task, engine, ...(lora && { lora }) };
+  } catch (error) {
+    task.close?.();
+    throw error;
+  }
+}
+
+/** The checkpoint that judges. Throws InputError for an adapter, whose base would have to be merged with it. */
+async function openJudge(path: string): Promise<LoadedModel> {
+  const { folder } = await findAdapter(path);
+  if (folder !== undefined)
+    throw new InputError(
+      `reward.judge.checkpoint ${path} is an adapter; a judge has whole weights: make them by "webgrpo merge" first.`,
+    );
+  const model = await loadModelFiles(path);
+  say(`judge: ${path}, ${(parameterCount(model.config) / 1e6).toFixed(2)} M parameters, frozen`);
+  return checkTokenizer(model, path);
 }
 
 /** The model with the chat template of a file, which its checkpoints then have too. */
@@ -60,7 +93,7 @@ export async function withChatTemplate<T extends LoadedModel>(model: T, file: st
 }
 
 /** A loaded adapter says what it is; how it is trained on is the config's. */
-function loraSettings(config: TrainConfig, adapter: Adapter | undefined): LoraConfig | undefined {
+export function loraSettings(config: TrainConfig, adapter: Adapter | undefined): LoraConfig | undefined {
   const asked = loraOf(config);
   if (!adapter) return asked;
   const { lora } = adapter;
@@ -80,13 +113,8 @@ function adapterLine(config: ModelConfig, lora: LoraConfig): string {
 }
 
 /** A tokenizer with ids the model has no row for, or sequences beyond its positions, would train on nonsense. */
-function checkFits({ config, tokenizerJson, tokenizerConfigJson }: LoadedModel, { model, data }: TrainConfig): void {
-  const { vocabSize } = new ChatTokenizer(tokenizerJson, tokenizerConfigJson);
-  if (vocabSize > config.vocabSize) {
-    throw new InputError(
-      `${model.path}: the tokenizer has ${vocabSize} tokens but the model ${config.vocabSize} rows; they are not of one model.`,
-    );
-  }
+function checkFits(loaded: LoadedModel, { model, data }: TrainConfig): void {
+  const { config } = checkTokenizer(loaded, model.path);
   const longest = data.maxPromptLength + data.maxResponseLength;
   if (longest > config.maxPositionEmbeddings) {
     throw new InputError(
@@ -96,6 +124,16 @@ function checkFits({ config, tokenizerJson, tokenizerConfigJson }: LoadedModel, 
   }
 }
 
+/** The model. Throws InputError where it has no rows for its tokenizer's ids. */
+function checkTokenizer(model: LoadedModel, path: string): LoadedModel {
+  const { config, tokenizerJson, tokenizerConfigJson } = model;
+  const { vocabSize } = new ChatTokenizer(tokenizerJson, tokenizerConfigJson);
+  if (vocabSize <= config.vocabSize) return model;
+  throw new InputError(
+    `${path}: the tokenizer has ${vocabSize} tokens but the model ${config.vocabSize} rows; they are not of one model.`,
+  );
+}
+
 /** Training problems checked before a run; what is longer further on still ends the run with the same sentence. */
 const CHECKED_PROBLEMS = 2048;
 
@@ -103,15 +141,19 @@ const CHECKED_PROBLEMS = 2048;
  * A prompt over the limit is refused before anything is made, rather than in the step that draws it; where such prompts are
  * left out, says how many of the first ones are.
  */
-function checkPrompts({ tokenizerJson, tokenizerConfigJson }: LoadedModel, task: Task, config: TrainConfig): void {
+async function checkPrompts(
+  { tokenizerJson, tokenizerConfigJson }: LoadedModel,
+  task: Task,
+  config: TrainConfig,
+): Promise<void> {
   const { data, trainer, rollout, seed } = config;
   const { trainSize = Infinity, train } = limitedTask(task, config);
   const drawn = Math.min(data.trainBatchSize * trainer.totalTrainingSteps, trainSize, CHECKED_PROBLEMS);
-  const training = Array.from({ length: drawn }, (_, i) => train(i, seed));
+  const training = await Promise.all(Array.from({ length: drawn }, async (_, i) => train(i, seed)));
   const { chatTemplateKwargs } = data;
   const tokenizer = new ChatTokenizer(tokenizerJson, tokenizerConfigJson, { chatTemplateKwargs });
   const limits = agentLimits(config);
-  const heldOut = task.heldOut(data.valMaxSamples);
+  const heldOut = await task.heldOut(data.valMaxSamples);
   if (data.filterOverlongPrompts) {
     const fits = promptFits({ config, tokenizer, task });
     const leftOut = (problems: Problem[]) =>
@@ -123,24 +165,37 @@ function checkPrompts({ tokenizerJson, tokenizerConfigJson }: LoadedModel, task:
   }
   const { toolSchemasInPrompt } = rollout.multiTurn;
   for (const problem of [...heldOut, ...training])
-    promptOf({ tokenizer, problem, tools: task.tools ?? [], limits, toolSchemasInPrompt });
+    promptOf({ tokenizer, problem, ...partsOf(task, problem), limits, toolSchemasInPrompt });
 }
 
 /** A file of kernels in place of its name. */
 async function withTable(spec: EngineSpec): Promise<EngineSpec> {
   const { kernelTuning = 'auto' } = spec;
   if (typeof kernelTuning !== 'string' || ['auto', 'off'].includes(kernelTuning)) return spec;
-  return { ...spec, kernelTuning: (await readJsonFile(kernelTuning)) as TuningFile };
+  const table = await readJsonFile(kernelTuning);
+  return { ...spec, kernelTuning: (isTree(table) ? table : {}) as unknown as TuningFile };
 }
 
 /** Kernels compile for seconds on a software adapter, and nothing else is said until they have. */
 export const COMPILING = 'kernels: compiling';
 
+type Sizes = Omit<EngineSpec, 'config' | 'weights' | 'tokenizerJson' | 'tokenizerConfigJson'>;
+
+/** Two engines as one: training on a device, rollout on another; where the machine has one adapter, both are of that. */
+async function openSplit(model: AdaptedModel, sizes: Sizes, config: TrainConfig): Promise<LocalEngine> {
+  const specs = splitSpecs(sizes);
+  say('trainer.placement is split: the device that trains, then the one that generates');
+  const train = await openEngine(model, specs.train);
+  try {
+    return splitEngine(train, await openEngine(model, specs.rollout), streamOptions(config));
+  } catch (error) {
+    train.destroy();
+    throw error;
+  }
+}
+
 /** An engine on Dawn for a loaded model; the memory plan is said before its weights are read. */
-export async function openEngine(
-  model: LoadedModel & { adapter?: Adapter },
-  sizes: Omit<EngineSpec, 'config' | 'weights' | 'tokenizerJson' | 'tokenizerConfigJson'>,
-): Promise<LocalEngine> {
+export async function openEngine(model: LoadedModel & { adapter?: Adapter }, sizes: Sizes): Promise<LocalEngine> {
   await installDawn();
   const { config, weights, tokenizerJson, tokenizerConfigJson } = model;
   const adapter = model.adapter && { lora: model.adapter.lora, adapter: model.adapter.tensors };

@@ -1,27 +1,30 @@
 /** A supervised run into its folder: what `webgrpo sft` does, and `webgrpo train` where its model is a config of one. */
 
+import { totalmem } from 'node:os';
 import { join } from 'node:path';
 import { resolveTrainConfig } from '../../grpo/config/resolve.ts';
 import { freshModelConfig, trainSupervised } from '../../grpo/sft.ts';
+import { exampleStream, freshModel, generatedTokenizer, isGsm8k } from '../../grpo/warmStart.ts';
 import type { SftConfig } from '../../grpo/config/sftSchema.ts';
+import { InputError } from '../../errors.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
 import { GrpoTrainer } from '../../grpo/trainer.ts';
 import { optimizerOf } from '../../model/optimizer/spec.ts';
-import { initWeights, parameterCount } from '../../model/params.ts';
+import { parameterCount } from '../../model/params.ts';
 import { ChatTokenizer } from '../../model/tokenizer/chat.ts';
-import { demonstration, demonstrationTokens, swapOnlyIn } from '../../tasks/supervised/demonstrations.ts';
-import type { Gsm8kProblem } from '../../tasks/gsm8k/task.ts';
-import { buildGsm8kTokenizer, buildTokenizer } from '../../tasks/gsm8k/tokenizer.ts';
-import { keyedRng } from '../../tasks/random.ts';
-import { exampleOf, taskTokenizer } from '../../tasks/supervised/warmStart.ts';
+import { buildTokenizer } from '../../tasks/gsm8k/tokenizer.ts';
+import type { Task } from '../../tasks/task.ts';
 import { engineSizes } from '../../workers/localEngine.ts';
-import { type LoadedModel, loadModelFiles, saveModel } from './checkpoints.ts';
+import { mib } from '../../workers/memoryPlan.ts';
+import { type LoadedModel, loadModelFiles } from './checkpoints.ts';
 import { installDawn } from '../dawn.ts';
 import { readJsonFile } from '../files.ts';
-import { onInterrupt } from './interrupt.ts';
+import { onInterrupt, StoppedError } from '../process/interrupt.ts';
 import { openTask, readGsm8k } from './openTask.ts';
 import { say } from './progress.ts';
-import { RunFolder } from './runFolder.ts';
+import { modelFiles } from '../../runs/checkpointFolder.ts';
+import type { FileSystem } from '../../runs/fileSystem.ts';
+import { RunFolder } from '../../runs/runFolder.ts';
 import { openEngine, withChatTemplate } from './session.ts';
 import { openTrackers } from './trackers.ts';
 
@@ -32,11 +35,17 @@ interface SupervisedRun {
   losses: number[];
 }
 
-/** Trains into <defaultLocalDir>/<name>; an earlier run of that name is kept under another. */
-export async function runSupervised(config: SftConfig): Promise<SupervisedRun> {
+/** Where a supervised run of this config lies. */
+export const supervisedFolder = ({ name, trainer }: SftConfig): string => join(trainer.defaultLocalDir, name);
+
+/**
+ * Trains into the config's folder, which is held (heldFolder.ts); an earlier run of that name is kept under another. Throws StoppedError
+ * when a signal has ended it early.
+ */
+export async function runSupervised(files: FileSystem, config: SftConfig): Promise<SupervisedRun> {
   await installDawn(); // without an adapter no folder is made and none moved
   const model = await startModel(config);
-  const { folder, moved } = await RunFolder.create(join(config.trainer.defaultLocalDir, config.name), config);
+  const { folder, moved } = await RunFolder.create(files, supervisedFolder(config), config);
   if (moved) say(`an earlier run of that name is kept as ${moved}`);
   const losses = await runSft(config, model, folder);
   return { folder, model, losses };
@@ -52,25 +61,31 @@ async function baseModel(config: SftConfig): Promise<LoadedModel> {
   if (config.model.path !== undefined) return loadModelFiles(config.model.path);
   const { tokenizerJson, tokenizerConfigJson } = await startTokenizer(config);
   const { vocabSize } = new ChatTokenizer(tokenizerJson, tokenizerConfigJson);
-  const model = freshModelConfig(config, vocabSize);
-  say(`model: fresh, ${(parameterCount(model) / 1e6).toFixed(2)} M parameters, vocabulary ${vocabSize}`);
-  return { config: model, weights: initWeights(model, config.seed), tokenizerJson, tokenizerConfigJson };
+  const sizes = freshModelConfig(config, vocabSize);
+  const bytes = 4 * parameterCount(sizes);
+  if (bytes > totalmem())
+    throw new InputError(
+      `The model of model.* takes ${mib(bytes)} as float32, but this machine has ${mib(totalmem())}; lower its sizes.`,
+    );
+  say(`model: fresh, ${(parameterCount(sizes) / 1e6).toFixed(2)} M parameters, vocabulary ${vocabSize}`);
+  return freshModel(config, { tokenizerJson, tokenizerConfigJson });
 }
 
-async function startTokenizer({ model, task }: SftConfig) {
+async function startTokenizer(config: SftConfig) {
+  const { model } = config;
   if (model.tokenizerPath !== undefined) {
     const read = async (name: string) =>
       (await readJsonFile(join(model.tokenizerPath!, name))) as Record<string, unknown>;
     return { tokenizerJson: await read('tokenizer.json'), tokenizerConfigJson: await read('tokenizer_config.json') };
   }
-  const files = await trainTokenizer(task, model.vocabSize);
+  const files = await trainTokenizer(config);
   return { tokenizerJson: files.tokenizer, tokenizerConfigJson: files.config };
 }
 
-async function trainTokenizer(task: SftConfig['task'], vocabSize: number) {
-  if (task.name !== 'gsm8k') return taskTokenizer(await openTask(task), vocabSize);
-  if (task.path === undefined) return buildGsm8kTokenizer(vocabSize);
-  return buildTokenizer((await readGsm8k(task)).train, vocabSize);
+async function trainTokenizer(config: SftConfig) {
+  const { task, model } = config;
+  if (isGsm8k(task) && task.path !== undefined) return buildTokenizer((await readGsm8k(task)).train, model.vocabSize);
+  return closing(await openTask(task), (opened) => generatedTokenizer(config, opened));
 }
 
 /** Trains, writes metrics and the final checkpoint, and puts the weights into `model`. Returns the loss of each step. */
@@ -86,6 +101,7 @@ async function runSft(config: SftConfig, model: LoadedModel, folder: RunFolder):
   const [losses, history]: [number[], Metrics[]] = [[], []];
   const trackers = await openTrackers(trainer.logger, folder, history);
   let stopped = false;
+  const task = await openTask(config.task);
   const removeHandler = onInterrupt(() => {
     stopped = true;
     say('Stopping after this step; press Ctrl-C again to quit without saving.');
@@ -94,7 +110,7 @@ async function runSft(config: SftConfig, model: LoadedModel, folder: RunFolder):
     await trainSupervised({
       config,
       engine: engine.model,
-      example: await exampleStream(config, engine.tokenizer),
+      example: exampleStream(config, engine.tokenizer, task),
       shouldStop: () => stopped,
       onStep: async (metrics) => {
         losses.push(metrics['train/loss']);
@@ -109,29 +125,21 @@ async function runSft(config: SftConfig, model: LoadedModel, folder: RunFolder):
           );
       },
     });
+    if (losses.length === 0 && stopped) throw new StoppedError('Stopped before the first step; nothing was saved.');
     const weights = await engine.model.exportWeights();
     model.weights = weights;
-    await saveModel(folder.checkpoint(losses.length), { ...model, weights });
+    await folder.files.writeFolder(folder.checkpoint(losses.length), modelFiles({ ...model, weights }));
+    if (losses.length < trainer.totalTrainingSteps)
+      throw new StoppedError(
+        `Stopped after step ${losses.length} of ${trainer.totalTrainingSteps} of the supervised run; the model as it is then is in ` +
+          `${folder.checkpoint(losses.length)}. A supervised run does not go on: the same command starts it anew.`,
+      );
     return losses;
   } finally {
     removeHandler();
+    task.close?.();
     engine.destroy();
   }
-}
-
-/** Demonstration `index` of an endless stream: the task's problem of that number, with its own mistakes. */
-async function exampleStream({ task, seed, data }: SftConfig, tokenizer: ChatTokenizer) {
-  const source = await openTask(task);
-  if (task.name !== 'gsm8k')
-    return (index: number) => exampleOf(source, tokenizer, seed, index, data.demonstrations.laterErrorRate);
-  const { guessRate, firstOperationErrorRate, laterErrorRate, swappedTemplates } = data.demonstrations;
-  const rates = { guessed: guessRate, firstSwapped: firstOperationErrorRate, laterWrong: laterErrorRate };
-  const errors = swapOnlyIn(rates, swappedTemplates ?? '');
-  return (index: number) => {
-    const problem = source.train(index, seed) as Gsm8kProblem;
-    const rng = keyedRng('sft-mistakes', seed, index);
-    return demonstrationTokens(tokenizer, problem, demonstration(problem, rng, errors));
-  };
 }
 
 /** Room for every task's demonstrations. */
@@ -150,13 +158,22 @@ export async function evaluateSupervised(config: SftConfig, model: LoadedModel) 
       maxResponseLength: config.data.maxLength - half,
       chatTemplateKwargs: config.data.chatTemplateKwargs,
     },
-    ...(config.task.name !== 'gsm8k' && { rollout: { multiTurn: MANY_TURNS } }),
+    ...(!isGsm8k(config.task) && { rollout: { multiTurn: MANY_TURNS } }),
   });
   const engine = await openEngine(model, engineSizes(evalConfig));
   try {
-    const trainer = new GrpoTrainer({ config: evalConfig, task: await openTask(config.task), engine });
-    return await trainer.validate({ greedy: true });
+    return await closing(await openTask(config.task), (task) =>
+      new GrpoTrainer({ config: evalConfig, task, engine }).validate({ greedy: true }),
+    );
   } finally {
     engine.destroy();
+  }
+}
+
+async function closing<T>(task: Task, use: (task: Task) => Promise<T>): Promise<T> {
+  try {
+    return await use(task);
+  } finally {
+    task.close?.();
   }
 }

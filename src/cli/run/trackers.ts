@@ -3,13 +3,12 @@
  * resumed run read it.
  */
 
-import { appendFile, readdir, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import type { Metrics } from '../../grpo/metrics.ts';
 import { csvColumns, csvRow, csvText } from '../../report/csv.ts';
 import { fileHeader, scalars, sessionStart } from '../../report/tensorboard.ts';
-import { writeWhole } from '../files.ts';
-import type { RunFolder } from './runFolder.ts';
+import type { FileSystem } from '../../runs/fileSystem.ts';
+import type { RunFolder } from '../../runs/runFolder.ts';
 
 export interface Tracker {
   /** @param history every line of the run so far, this one the last */
@@ -23,32 +22,38 @@ export async function openTrackers(
   history: readonly Metrics[],
 ): Promise<Tracker[]> {
   const trackers: Tracker[] = [];
-  if (loggers.includes('csv')) trackers.push(await CsvFile.open(folder.file('metrics.csv'), history));
-  if (loggers.includes('tensorboard')) trackers.push(await EventFile.open(folder.path, history));
+  if (loggers.includes('csv')) trackers.push(await CsvFile.open(folder, history));
+  if (loggers.includes('tensorboard')) trackers.push(await EventFile.open(folder, history));
   return trackers;
 }
 
 /** metrics.csv. A metric that is new is a new column at the right end: the file is then written anew, whole. */
 class CsvFile implements Tracker {
+  readonly #files: FileSystem;
   readonly #path: string;
   #columns: string[];
 
-  private constructor(path: string, columns: string[]) {
-    this.#path = path;
+  private constructor(folder: RunFolder, columns: string[]) {
+    this.#files = folder.files;
+    this.#path = folder.file('metrics.csv');
     this.#columns = columns;
   }
 
-  static async open(path: string, history: readonly Metrics[]): Promise<CsvFile> {
-    const columns = csvColumns(history);
-    if (history.length > 0) await writeWhole(path, csvText(columns, history));
-    return new CsvFile(path, columns);
+  static async open(folder: RunFolder, history: readonly Metrics[]): Promise<CsvFile> {
+    const csv = new CsvFile(folder, csvColumns(history));
+    if (history.length > 0) await csv.#write(history);
+    return csv;
   }
 
   async log(metrics: Metrics, history: readonly Metrics[]): Promise<void> {
     if (Object.keys(metrics).every((name) => this.#columns.includes(name)))
-      return appendFile(this.#path, `${csvRow(this.#columns, metrics)}\n`);
+      return this.#files.append(this.#path, `${csvRow(this.#columns, metrics)}\n`);
     this.#columns = csvColumns(history);
-    await writeWhole(this.#path, csvText(this.#columns, history));
+    await this.#write(history);
+  }
+
+  #write(history: readonly Metrics[]): Promise<void> {
+    return this.#files.write(this.#path, csvText(this.#columns, history));
   }
 }
 
@@ -60,26 +65,29 @@ const STEP = 'training/global_step';
  * on writes a further file, which tells TensorBoard to forget the steps that are done again.
  */
 class EventFile implements Tracker {
+  readonly #files: FileSystem;
   readonly #path: string;
 
-  private constructor(path: string) {
+  private constructor(files: FileSystem, path: string) {
+    this.#files = files;
     this.#path = path;
   }
 
-  static async open(folder: string, history: readonly Metrics[]): Promise<EventFile> {
-    const earlier = (await readdir(folder)).filter((name) => name.includes('tfevents')).length;
+  static async open({ files, path }: RunFolder, history: readonly Metrics[]): Promise<EventFile> {
+    const earlier = (await files.list(path)).filter((name) => name.includes('tfevents')).length;
     const seconds = Date.now() / 1000;
     // Readers take the files of a folder in the order of their names.
     const name = `events.out.tfevents.${Math.floor(seconds)}.${hostname()}.${process.pid}.${earlier}`;
-    const file = new EventFile(`${folder}/${name}`);
-    await writeFile(file.#path, fileHeader(seconds));
+    const file = new EventFile(files, `${path}/${name}`);
+    await files.write(file.#path, fileHeader(seconds));
     const last = history.at(-1);
-    if (earlier > 0 && last) await appendFile(file.#path, sessionStart({ wallTime: seconds, step: last[STEP] + 1 }));
+    if (earlier > 0)
+      await files.append(file.#path, sessionStart({ wallTime: seconds, step: last ? last[STEP] + 1 : 0 }));
     else for (const line of history) await file.log(line); // the run was logged elsewhere until now
     return file;
   }
 
   async log({ [STEP]: step, ...metrics }: Metrics): Promise<void> {
-    await appendFile(this.#path, scalars({ wallTime: Date.now() / 1000, step }, metrics));
+    await this.#files.append(this.#path, scalars({ wallTime: Date.now() / 1000, step }, metrics));
   }
 }

@@ -3,30 +3,57 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { stringify } from 'yaml';
+import type { SftConfig } from '../../grpo/config/sftSchema.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { parseSftConfig } from '../../grpo/config/text.ts';
-import { newestCheckpoint } from './checkpoints.ts';
-import { readText } from '../files.ts';
+import { InputError } from '../../errors.ts';
+import { checkCheckpoint } from '../../runs/checkpointFolder.ts';
+import { disk, readText } from '../files.ts';
+import { holdingFolder } from '../process/heldFolder.ts';
 import { say } from './progress.ts';
-import { runSupervised } from './supervised.ts';
+import { runSupervised, supervisedFolder } from './supervised.ts';
 
-/** The config with a folder for `model.path`. The supervised run lies beside the training run, under its own name. */
+/**
+ * The config with a folder for `model.path`: the checkpoint of the finished supervised run, which lies beside the training run under its
+ * own name. Throws StoppedError when a signal has ended that run early, InputError while another process makes it.
+ */
 export async function withWarmStart(config: TrainConfig): Promise<TrainConfig> {
   const { path: source } = config.model;
   if (!/\.ya?ml$/.test(source)) return config;
   const overrides = [`trainer.defaultLocalDir=${JSON.stringify(config.trainer.defaultLocalDir)}`];
   const supervised = parseSftConfig(await readText(source), { source, overrides });
-  const path = join(supervised.trainer.defaultLocalDir, supervised.name);
-  if (await isMade(path, stringify(supervised))) say(`warm start: ${path}, made earlier by ${source}`);
-  else {
-    say(`warm start: ${source} first`);
-    await runSupervised(supervised);
-  }
-  return { ...config, model: { ...config.model, path } };
+  const folder = supervisedFolder(supervised);
+  if (await isMade(supervised)) say(`warm start: ${folder}, made earlier by ${source}`);
+  else await make(supervised, source);
+  return { ...config, model: { ...config.model, path: lastCheckpoint(supervised) } };
 }
 
-/** True if a run of this very config has a checkpoint there. */
-async function isMade(path: string, config: string): Promise<boolean> {
-  const file = join(path, 'config.yaml');
-  return existsSync(file) && (await readText(file)) === config && (await newestCheckpoint(path)) !== undefined;
+async function make(config: SftConfig, source: string): Promise<void> {
+  await holdingFolder(supervisedFolder(config), async (files) => {
+    if (await isMade(config)) return; // another process has just finished it
+    const left = await isOfConfig(config);
+    say(left ? `warm start: ${source} anew, since what is there is not whole` : `warm start: ${source} first`);
+    await runSupervised(files, config);
+  });
+}
+
+/** True if a run of this very config has come to its end: the checkpoint of its last step is there, and whole. */
+async function isMade(config: SftConfig): Promise<boolean> {
+  const path = lastCheckpoint(config);
+  if (!(await isOfConfig(config)) || !existsSync(path)) return false;
+  return checkCheckpoint(disk, path, 'model').then(
+    () => true,
+    (error: unknown) => {
+      if (error instanceof InputError) return false; // damaged
+      throw error;
+    },
+  );
+}
+
+const lastCheckpoint = (config: SftConfig): string =>
+  join(supervisedFolder(config), 'checkpoints', `step-${config.trainer.totalTrainingSteps}`);
+
+async function isOfConfig(config: SftConfig): Promise<boolean> {
+  const file = join(supervisedFolder(config), 'config.yaml');
+  return existsSync(file) && (await readText(file)) === stringify(config);
 }

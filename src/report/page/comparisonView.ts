@@ -1,7 +1,7 @@
 /** compare.html: the table and the curves of several algorithms, which can be hidden one by one. */
 
 import type { ComparedChart, ComparisonReport } from '../comparison.ts';
-import { el, folded, table } from './dom.ts';
+import { el, folded, scrolling, table } from './dom.ts';
 import { drawCharts, LineChart } from './lineChart.ts';
 
 const COLOURS = 8;
@@ -13,23 +13,23 @@ const FEW = 12;
 export function comparisonView(report: ComparisonReport, parent: HTMLElement): void {
   const { title, about, charts, config } = report;
   const curves = charts.map(chartOf);
-  const figures = curves.map((chart, i) => el('figure', 'chart', el('figcaption', '', charts[i].title), chart.box));
+  const drawings = curves.map((chart, i) => el('figure', 'chart', el('figcaption', '', charts[i].title), chart.box));
   const names = charts[0]?.curves.map(({ label }) => label) ?? [];
-  const main = el('main', 'charts', ...figures);
+  const figures = el('div', 'charts', ...drawings);
   parent.append(
     el('h1', '', title),
     el('p', '', about),
-    el('div', 'wide', table(report.table)),
+    scrolling('Algorithms', table(report.table)),
     el(
       'p',
       '',
       'Lines are means over seeds, bands reach from the lowest seed to the highest. Click a name to hide it.',
     ),
     el('div', 'toggles', ...names.map((name, algorithm) => toggle(name, algorithm, curves))),
-    main,
-    folded('config', el('pre', '', config)),
+    figures,
+    folded('config', scrolling('config', el('pre', '', config))),
   );
-  drawCharts(curves, main);
+  drawCharts(curves, figures);
 }
 
 /** Three lines an algorithm: mean, highest, lowest; the band lies between the last two. */

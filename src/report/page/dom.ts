@@ -43,6 +43,15 @@ export function folded(summary: string, ...children: Child[]): HTMLDetailsElemen
   return el('details', '', el('summary', '', summary), ...children);
 }
 
+/** What may be wider than a phone scrolls in itself, by keyboard too. */
+export function scrolling(label: string, content: Node): HTMLElement {
+  const place = el('div', 'wide', content);
+  place.tabIndex = 0;
+  place.role = 'group';
+  place.ariaLabel = label;
+  return place;
+}
+
 /** Rows of cells, the header first. */
 export function table([header, ...rows]: readonly string[][], className = ''): HTMLTableElement {
   const row = (cells: string[], tag: 'th' | 'td') => el('tr', '', ...cells.map((cell) => el(tag, '', cell)));

@@ -36,8 +36,19 @@ interface LineChartSpec {
   onPointer?: (index: number | null) => void;
 }
 
+/** An upright line at a step. */
+export interface Mark {
+  step: number;
+  /** A custom property, as of a line. */
+  colour: string;
+  dash?: number[];
+}
+
 /** Steps, then the values of each line; null where a line has none. */
 export type LineData = [number[], ...(number | null)[][]];
+
+/** Diameter of a value that is alone in its line, in CSS pixels. */
+const SINGLE = 6;
 
 const STEP_MARKS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000];
 
@@ -45,6 +56,7 @@ export class LineChart {
   readonly box = el('div', 'plot');
   readonly #spec: LineChartSpec;
   #data: LineData;
+  #marks: readonly Mark[] = [];
   #plot: uPlot | undefined;
 
   constructor(spec: LineChartSpec) {
@@ -57,10 +69,38 @@ export class LineChart {
     this.#plot?.setData(data);
   }
 
+  /** Other lines, with their values. */
+  setLines(lines: Line[], data: LineData): void {
+    [this.#spec.lines, this.#data] = [lines, data];
+    if (this.#plot) this.build();
+  }
+
+  set marks(marks: readonly Mark[]) {
+    this.#marks = marks;
+    this.#plot?.redraw(false);
+  }
+
+  /** The last step that the axis shows at least, from the next values on. */
+  set xTo(step: number) {
+    const [first = 0] = this.#spec.xAtLeast ?? [];
+    this.#spec.xAtLeast = [first, step];
+  }
+
+  /** Moves the pointer to a place in the values; null takes it away. */
+  point(index: number | null): void {
+    if (!this.#plot) return;
+    const [steps, ...lines] = this.#data;
+    if (index === null) return this.#plot.setCursor({ left: -10, top: -10 });
+    const value = lines.map((line) => line[index]).find((known) => known !== null) ?? 0;
+    this.#plot.setCursor({ left: this.#plot.valToPos(steps[index], 'x'), top: this.#plot.valToPos(value, 'y') });
+  }
+
   /** Draws anew, with the page's present colours. */
   build(): void {
     this.#plot?.destroy();
     this.#plot = new uPlot(this.#options(), this.#data, this.box);
+    // A crash of the GPU's process takes what was drawn, and the colours and fonts that uPlot believes to be set.
+    this.#plot.ctx.canvas.addEventListener('contextrestored', () => this.build());
   }
 
   /** Takes the width that the page gives it. */
@@ -76,7 +116,8 @@ export class LineChart {
   }
 
   #options(): uPlot.Options {
-    const { lines, height, bands = [], legend, xLabel, xAtLeast, yAtLeast, sync, onPointer } = this.#spec;
+    const spec = this.#spec;
+    const { lines, height, bands = [], legend, xLabel, yAtLeast, sync, onPointer } = spec;
     const axis = { stroke: colourOf('--muted'), font: `12px ${colourOf('--font')}`, ticks: { show: false } };
     const grid = { stroke: colourOf('--line'), width: 1 };
     return {
@@ -93,9 +134,9 @@ export class LineChart {
       scales: {
         x: {
           time: false,
-          ...(xAtLeast && { range: (_: uPlot, min: number, max: number) => around(xAtLeast, min, max) }),
+          ...(spec.xAtLeast && { range: () => around(spec.xAtLeast!, this.#data[0][0], this.#data[0].at(-1)) }),
         },
-        y: { range: (_, min, max) => (yAtLeast ? around(yAtLeast, min, max && max * 1.02) : fitting(min, max)) },
+        y: { range: (_, min, max) => (yAtLeast ? withRoom(yAtLeast, min, max) : fitting(min, max)) },
       },
       axes: [
         { ...axis, grid: { show: false }, size: 24, space: 60, incrs: STEP_MARKS, ...labelled(xLabel) },
@@ -106,8 +147,22 @@ export class LineChart {
         series: [upper + 1, lower + 1],
         fill: colourOf(colour, opacity),
       })),
-      hooks: { setCursor: [(plot) => onPointer?.(plot.cursor.idx ?? null)] },
+      hooks: { setCursor: [(plot) => onPointer?.(plot.cursor.idx ?? null)], draw: [(plot) => this.#drawMarks(plot)] },
     };
+  }
+
+  #drawMarks({ ctx, bbox, valToPos }: uPlot): void {
+    for (const { step, colour, dash = [] } of this.#marks) {
+      const x = Math.round(valToPos(step, 'x', true));
+      ctx.save();
+      [ctx.strokeStyle, ctx.lineWidth] = [colourOf(colour), devicePixelRatio];
+      ctx.setLineDash(dash.map((length) => length * devicePixelRatio));
+      ctx.beginPath();
+      ctx.moveTo(x, bbox.top);
+      ctx.lineTo(x, bbox.top + bbox.height);
+      ctx.stroke();
+      ctx.restore();
+    }
   }
 }
 
@@ -125,6 +180,10 @@ const around = ([low, high]: [number, number], min: number | undefined, max: num
   Math.max(max ?? high, high),
 ];
 
+/** As `around`, with a little room above a value that is higher than what is asked. */
+const withRoom = (asked: [number, number], min: number | undefined, max: number | undefined): [number, number] =>
+  around(asked, min, max !== undefined && max > asked[1] ? max * 1.02 : max);
+
 /** uPlot's own choice, but for a curve that is 0 throughout, which it shows from 0 to 100: that reads as per cent. */
 function fitting(min: number | null, max: number | null): uPlot.Range.MinMax {
   if (min === null || max === null) return [null, null];
@@ -136,9 +195,13 @@ const labelled = (label: string | undefined) =>
 
 function seriesOf({ label, colour, width, dash, points, opacity = 1 }: Line): uPlot.Series {
   const stroke = colourOf(colour, opacity);
-  const marks = points > 0 ? { show: true, size: points, fill: stroke } : { show: false };
+  const marks = { show: points > 0 || isSingle, size: points || SINGLE, fill: stroke };
   return { label, stroke, width, spanGaps: true, points: marks, ...(dash && { dash }) };
 }
+
+/** A line of one value has no length to draw. */
+const isSingle = ({ data }: uPlot, line: number): boolean =>
+  Array.from(data[line]).filter((value) => value != null).length === 1;
 
 /** The value of a custom property; below an opacity of 1 it must be a colour as #rrggbb. */
 function colourOf(property: string, opacity = 1): string {

@@ -5,18 +5,8 @@ import type { Histogram, ProfileReport, SlowSample } from '../profileReport.ts';
 import { KINDS } from '../profileStats.ts';
 import { el, svg } from './dom.ts';
 
-export const EVENT_COLOURS: Record<EventKind, string> = {
-  start: '#b9b9b2',
-  queue: '#d8a84e',
-  prefill: '#4b8bbf',
-  decode: '#2563a8',
-  sample: '#5d9ce0',
-  generate: '#2563a8',
-  parse: '#8a3fa0',
-  tool: '#c2621b',
-  reward: '#2a7d4f',
-  wait: '#e4e4df',
-};
+/** From the page's style, light or dark. */
+export const colourOf = (kind: EventKind): string => `var(--event-${kind})`;
 
 /** Width of every drawing, in its own units. */
 const WIDTH = 1000;
@@ -26,8 +16,8 @@ export const seconds = (ms: number): string =>
 
 const round = (x: number) => Math.round(x * 10) / 10;
 
-const drawing = (height: number, ...content: SVGElement[]) =>
-  svg('svg', { viewBox: `0 0 ${WIDTH} ${height}`, role: 'img' }, ...content);
+const drawing = (name: string, height: number, ...content: SVGElement[]) =>
+  svg('svg', { viewBox: `0 0 ${WIDTH} ${height}`, role: 'img', 'aria-label': name }, ...content);
 
 const label = (x: number, y: number, text: string) => svg('text', { x: round(x), y: round(y) }, text);
 
@@ -51,14 +41,17 @@ export function completionCurves(steps: ProfileReport['completions']): SVGElemen
     svg('text', { x: x(part * longest), y: height - 8, 'text-anchor': 'middle' }, seconds(part * longest)),
   );
   const curves = steps.flatMap(({ step, times }, i) => {
-    const stroke = `hsl(${215 - (175 * i) / Math.max(1, steps.length - 1)} 65% 45%)`;
+    const stroke = `hsl(${215 - (175 * i) / Math.max(1, steps.length - 1)} 65% var(--curve-lightness))`;
     const stairs = times.map((ms, n) => `${x(ms)},${y(n / times.length)} ${x(ms)},${y((n + 1) / times.length)}`);
     const points = [`${x(0)},${y(0)}`, ...stairs].join(' ');
     const name = svg('text', { x: left + 8 + i * 80, y: 14, style: `fill: ${stroke}` }, `step ${step}`);
-    return [svg('polyline', { fill: 'none', stroke, 'stroke-width': 1.5, points }), name];
+    return [svg('polyline', { fill: 'none', style: `stroke: ${stroke}`, 'stroke-width': 1.5, points }), name];
   });
-  return drawing(height, ...guides, ...marks, ...curves);
+  return drawing('Share of the samples that were done, over time', height, ...guides, ...marks, ...curves);
 }
+
+const sharesText = (shares: ProfileReport['shares'][number]['shares']) =>
+  KINDS.flatMap((kind) => (shares[kind] ? `${kind} ${(100 * shares[kind]).toFixed(0)}%` : [])).join(', ');
 
 /** One bar a row, cut by event. */
 export function shareBars(rows: ProfileReport['shares']): SVGElement {
@@ -72,17 +65,21 @@ export function shareBars(rows: ProfileReport['shares']): SVGElement {
       const start = x;
       x += width;
       if (width === 0) return [];
-      const part = bar(start, y, width, 18, EVENT_COLOURS[kind], `${kind} ${(100 * share).toFixed(1)}%`);
+      const part = bar(start, y, width, 18, colourOf(kind), `${kind} ${(100 * share).toFixed(1)}%`);
       if (width <= 44 || kind === 'wait') return [part];
       return [part, svg('text', { class: 'inside', x: round(start + 6), y: y + 13 }, `${(100 * share).toFixed(0)}%`)];
     });
     return [label(0, y + 13, name), ...parts];
   });
-  return drawing(rows.length * rowHeight, ...bars);
+  return drawing(
+    `Shares: ${rows.map(({ label: name, shares }) => `${name} ${sharesText(shares)}`).join('; ')}`,
+    rows.length * rowHeight,
+    ...bars,
+  );
 }
 
 /** Every bin has its first value below it where there is room; the highest says how many it holds. */
-export function histogramBars({ low, width, counts }: Histogram): Element {
+export function histogramBars(name: string, { low, width, counts }: Histogram): Element {
   if (counts.length === 0) return el('p', '', 'No samples.');
   const [left, top, base] = [20, 10, 120];
   const most = Math.max(...counts);
@@ -92,13 +89,13 @@ export function histogramBars({ low, width, counts }: Histogram): Element {
     const first = low + b * width;
     const range = width === 1 ? `${first}` : `${first} to ${first + width - 1}`;
     const height = ((base - top) * n) / most;
-    return bar(left + b * step, base - height, step - 1, height, EVENT_COLOURS.decode, `${range}: ${n}`);
+    return bar(left + b * step, base - height, step - 1, height, colourOf('decode'), `${range}: ${n}`);
   });
   const names = counts.flatMap((_, b) =>
     b % every === 0 ? [label(left + b * step, base + 15, `${low + b * width}`)] : [],
   );
   const peak = label(left + 4 + (counts.indexOf(most) + 1) * step, top + 12, `${most}`);
-  return drawing(base + 20, ...bars, peak, ...names);
+  return drawing(`${name}, from ${low}`, base + 20, ...bars, peak, ...names);
 }
 
 /** Each sample's events, all on one time axis. */
@@ -111,9 +108,9 @@ export function timelines(samples: readonly SlowSample[]): SVGElement {
     const bars = events.map(([kind, turn, from, to, gpuMs]) => {
       const gpu = gpuMs === undefined ? '' : `, GPU ${gpuMs} ms`;
       const tip = `${kind}, turn ${turn}: ${round(to - from)} ms${gpu}`;
-      return bar(from * scale, y + 15, Math.max(0.5, (to - from) * scale), 14, EVENT_COLOURS[kind], tip);
+      return bar(from * scale, y + 15, Math.max(0.5, (to - from) * scale), 14, colourOf(kind), tip);
     });
     return [label(0, y + 11, name), ...bars];
   });
-  return drawing(samples.length * rowHeight, ...rows);
+  return drawing('Events of each of the slowest samples, over time', samples.length * rowHeight, ...rows);
 }

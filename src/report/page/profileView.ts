@@ -3,26 +3,26 @@
 import type { EventKind } from '../../rollout/agent/events.ts';
 import type { ProfileReport } from '../profileReport.ts';
 import { KINDS } from '../profileStats.ts';
-import { el, table } from './dom.ts';
-import { completionCurves, EVENT_COLOURS, histogramBars, seconds, shareBars, timelines } from './profileDrawings.ts';
+import { el, scrolling, table } from './dom.ts';
+import { colourOf, completionCurves, histogramBars, seconds, shareBars, timelines } from './profileDrawings.ts';
 
 export function profileView(report: ProfileReport, parent: HTMLElement): void {
   const { title, steps, samples, advice, stops, slowest } = report;
   const sections: [heading: string, ...content: Node[]][] = [
     ['What to set', list(advice.length > 0 ? advice : ['Nothing stands out.'])],
-    ['Samples done over the time of a step', wide(completionCurves(report.completions))],
+    ['Samples done over the time of a step', scrolling('Samples done', completionCurves(report.completions))],
     [
       'Share of the samples\u2019 time by event',
       key(),
-      wide(shareBars(report.shares)),
+      scrolling('Shares', shareBars(report.shares)),
       el('p', '', samplingNote(report.samplingTimed)),
     ],
-    ['The step by phase', wide(phaseTable(report))],
-    ['Tail: the last fifth of the samples', wide(tailTable(report))],
-    ['Response length (tokens)', wide(histogramBars(report.tokens))],
-    ['Turns a sample', wide(histogramBars(report.turns))],
+    ['The step by phase', scrolling('Phases', phaseTable(report))],
+    ['Tail: the last fifth of the samples', scrolling('Tail', tailTable(report))],
+    ['Response length (tokens)', scrolling('Lengths', histogramBars('Samples by response length', report.tokens))],
+    ['Turns a sample', scrolling('Turns', histogramBars('Samples by turns', report.turns))],
     ['Stop reasons', list(Object.entries(stops).map(([stop, n]) => `${stop}: ${n}`))],
-    [`The ${slowest.length} slowest samples`, key(), wide(timelines(slowest))],
+    [`The ${slowest.length} slowest samples`, key(), scrolling('Slowest samples', timelines(slowest))],
   ];
   parent.append(
     el('h1', '', `Profile of ${title}`),
@@ -31,15 +31,13 @@ export function profileView(report: ProfileReport, parent: HTMLElement): void {
   );
 }
 
-const wide = (drawing: Node) => el('div', 'wide', drawing);
-
 const list = (lines: string[]) => el('ul', '', ...lines.map((line) => el('li', '', line)));
 
 /** Which colour is which event. */
 function key(): HTMLElement {
   const entry = (kind: EventKind) => {
     const colour = el('i');
-    colour.style.background = EVENT_COLOURS[kind];
+    colour.style.background = colourOf(kind);
     return el('span', '', colour, kind);
   };
   return el('p', 'key', ...KINDS.filter((kind) => kind !== 'generate').map(entry));
@@ -54,15 +52,15 @@ const samplingNote = (timed: boolean): string =>
 /** Seconds of each phase; 'sync' is told by its longer name. */
 function phaseTable({ phases }: ProfileReport): HTMLElement {
   const names = [...new Set(phases.flatMap(({ spent }) => Object.keys(spent)))];
-  const head = ['', ...names.map((name) => (name === 'sync' ? 'weight sync' : name))];
-  const rows = phases.map(({ step, spent }) => [`step ${step}`, ...names.map((name) => seconds(spent[name] ?? 0))]);
+  const head = ['step', ...names.map((name) => (name === 'sync' ? 'weight sync' : name))];
+  const rows = phases.map(({ step, spent }) => [String(step), ...names.map((name) => seconds(spent[name] ?? 0))]);
   return table([head, ...rows], 'numbers');
 }
 
 function tailTable({ tails }: ProfileReport): HTMLElement {
-  const head = ['', 'generation', 'after 80% were done', 'tokens, tail / others', 'turns', 'tail ended by'];
+  const head = ['step', 'generation', 'after 80% were done', 'tokens, tail / others', 'turns', 'tail ended by'];
   const rows = tails.map(({ step, share, tailMs, generationMs, tokens, turns, stops }) => [
-    `step ${step}`,
+    String(step),
     seconds(generationMs),
     `${seconds(tailMs)} (${(100 * share).toFixed(0)}%)`,
     `${tokens.tail.toFixed(0)} / ${tokens.others.toFixed(0)}`,

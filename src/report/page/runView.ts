@@ -3,7 +3,7 @@
 import type { Message } from '../../tasks/task.ts';
 import type { LoggedRollout, ShownStep } from '../rollouts.ts';
 import type { ChartData, RunReport } from '../runReport.ts';
-import { el, folded } from './dom.ts';
+import { el, folded, scrolling } from './dom.ts';
 import { drawCharts, LineChart } from './lineChart.ts';
 
 /** Values of a chart are marked where they are fewer than this. */
@@ -13,19 +13,25 @@ export function runView(
   { title, summary, charts, rollouts, valRollouts, config }: RunReport,
   parent: HTMLElement,
 ): void {
-  const curves = charts.map(chartOf);
-  const figures = curves.map((chart, i) => el('figure', 'chart', el('figcaption', '', charts[i].title), chart.box));
-  const main = el('main', 'charts', ...figures);
+  const { figures, draw } = chartFigures(charts);
   parent.append(
     el('h1', '', title),
-    el('pre', '', summary),
-    main,
+    scrolling('Summary', el('pre', '', summary)),
+    figures,
     el('h2', '', 'Rollouts'),
     ...(rollouts.length > 0 ? rollouts.map(stepView) : [el('p', '', 'No rollouts were logged (trainer.logRollouts).')]),
     ...(valRollouts.length > 0 ? [el('h2', '', 'Answers of evaluations'), ...valRollouts.map(stepView)] : []),
-    folded('config.yaml', el('pre', '', config)),
+    folded('config.yaml', scrolling('config.yaml', el('pre', '', config))),
   );
-  drawCharts(curves, main);
+  draw();
+}
+
+/** Charts to be put into a page, and then drawn. */
+export function chartFigures(charts: readonly ChartData[]): { figures: HTMLElement; draw(): void } {
+  const curves = charts.map(chartOf);
+  const drawings = curves.map((chart, i) => el('figure', 'chart', el('figcaption', '', charts[i].title), chart.box));
+  const figures = el('div', 'charts', ...drawings);
+  return { figures, draw: () => drawCharts(curves, figures) };
 }
 
 function chartOf({ steps, series }: ChartData): LineChart {

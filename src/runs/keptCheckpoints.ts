@@ -1,14 +1,10 @@
 /** Which checkpoints of a run stay: the newest few (`trainer.maxActorCkptToKeep`) and the best (`trainer.metricForBestModel`). */
 
-import { existsSync } from 'node:fs';
-import { rm } from 'node:fs/promises';
-import { relative } from 'node:path';
-import type { TrainConfig } from '../../grpo/config/types.ts';
-import { nearestKey } from '../../grpo/config/resolve.ts';
-import type { Metrics } from '../../grpo/metrics.ts';
-import { InputError } from '../../errors.ts';
-import { writeWhole } from '../files.ts';
-import { checkpointSteps } from './checkpoints.ts';
+import type { TrainConfig } from '../grpo/config/types.ts';
+import { nearestKey } from '../grpo/config/resolve.ts';
+import type { Metrics } from '../grpo/metrics.ts';
+import { InputError } from '../errors.ts';
+import { checkpointSteps } from './checkpointFolder.ts';
 import type { RunFolder } from './runFolder.ts';
 
 /** best.json of a run folder. */
@@ -26,20 +22,39 @@ export class KeptCheckpoints {
   readonly #folder: RunFolder;
   readonly #settings: Settings;
   #best: { step: number; value: number } | undefined;
+  /** Step of a checkpoint whose place the next one takes. */
+  #passing: number | undefined;
   /** The metric has been in some step. */
   #seen = false;
 
-  /** @param history what the run has logged already, when it goes on */
-  constructor(folder: RunFolder, settings: Settings, history: readonly Metrics[] = []) {
+  /**
+   * Of a run that goes on:
+   * @param options.history what it has logged already
+   * @param options.passing step of the checkpoint that it goes on from, where the next one is to take its place
+   */
+  static async open(
+    folder: RunFolder,
+    settings: Settings,
+    { history = [], passing }: { history?: readonly Metrics[]; passing?: number | undefined } = {},
+  ): Promise<KeptCheckpoints> {
+    const kept = new KeptCheckpoints(folder, settings);
+    kept.#passing = passing;
+    const saved = await checkpointSteps(folder.files, folder.path);
+    for (const line of history) if (saved.includes(line['training/global_step'])) kept.isBest(line);
+    // A run that was killed between a save and this.
+    if (history.length > 0) await kept.prune();
+    return kept;
+  }
+
+  private constructor(folder: RunFolder, settings: Settings) {
     this.#folder = folder;
     this.#settings = settings;
-    for (const line of history) if (existsSync(folder.checkpoint(line['training/global_step']))) this.isBest(line);
   }
 
   get best(): BestCheckpoint | undefined {
     const { metricForBestModel: metric } = this.#settings;
     if (!this.#best || metric === undefined) return undefined;
-    const checkpoint = relative(this.#folder.path, this.#folder.checkpoint(this.#best.step));
+    const checkpoint = `checkpoints/step-${this.#best.step}`;
     return { step: this.#best.step, metric, value: this.#best.value, checkpoint };
   }
 
@@ -59,14 +74,27 @@ export class KeptCheckpoints {
     return true;
   }
 
-  /** After a checkpoint was written: says in best.json which is the best, and deletes those that are too many. */
-  async update(): Promise<void> {
-    if (this.best) await writeWhole(this.#folder.file('best.json'), `${JSON.stringify(this.best, null, 2)}\n`);
+  /**
+   * After the checkpoint of `step` was written: deletes those that are too many now.
+   * @param passing it is there to go on from, and the next one takes its place
+   */
+  async update(step: number, passing = false): Promise<void> {
+    const passed = this.#passing;
+    this.#passing = passing ? step : undefined;
+    if (passed !== undefined && passed !== step && passed !== this.#best?.step)
+      await this.#folder.files.remove(this.#folder.checkpoint(passed));
+    await this.prune();
+  }
+
+  /** Says in best.json which is the best, and deletes those that are too many. */
+  async prune(): Promise<void> {
+    if (this.best)
+      await this.#folder.files.write(this.#folder.file('best.json'), `${JSON.stringify(this.best, null, 2)}\n`);
     const { maxActorCkptToKeep: keep } = this.#settings;
     if (keep === undefined) return;
-    const old = (await checkpointSteps(this.#folder.path)).slice(0, -keep);
+    const old = (await checkpointSteps(this.#folder.files, this.#folder.path)).slice(0, -keep);
     for (const step of old.filter((saved) => saved !== this.#best?.step))
-      await rm(this.#folder.checkpoint(step), { recursive: true });
+      await this.#folder.files.remove(this.#folder.checkpoint(step));
   }
 
   /** A mistyped name is said at the first line that would have it, not after the run. */

@@ -1,0 +1,60 @@
+/** `webgrpo init`: a folder with a task of one's own, its config and its test, which trains at once. */
+
+import { InputError } from '../../errors.ts';
+import { nearestKey } from '../../grpo/config/resolve.ts';
+import { checkName } from '../../grpo/config/rules.ts';
+import type { FileSystem } from '../../runs/fileSystem.ts';
+import { oneFile } from '../args.ts';
+import { type Command, JSON_FLAG } from '../command.ts';
+import { disk } from '../files.ts';
+import { filesOf, TEMPLATES } from '../init/templates.ts';
+import { startedIn } from '../startedAs.ts';
+
+const DEFAULT = 'tool';
+
+export const init: Command = {
+  summary: 'write a task of your own, to begin with',
+  usage: ['init my-task', 'init my-task --template jsonl', 'init my-env --template environment'],
+  flags: { ...JSON_FLAG, template: { value: 'NAME', help: Object.keys(TEMPLATES).join(', ') } },
+  details: () =>
+    Object.entries(TEMPLATES)
+      .map(([name, { summary }]) => `  ${name.padEnd(13)}${summary}`)
+      .join('\n'),
+  async run({ positionals, flags: { template = DEFAULT } }, io) {
+    const name = oneFile(positionals, 'name');
+    const files = await writeTask(disk, name, String(template), startedIn(name));
+    io.text(`${name} has ${files.join(', ')}.`);
+    io.text(`  to train it:  cd ${name} && ${startedIn(name)} train config.yaml`);
+    io.text(`  to test it:   cd ${name} && node --test`);
+    io.result({ folder: name, files });
+  },
+};
+
+/**
+ * Writes the folder `name`, all of it or nothing, and returns its files. Throws InputError for a name that is none, and where
+ * something of that name is there already.
+ */
+export async function writeTask(files: FileSystem, name: string, template: string, command: string): Promise<string[]> {
+  checkName(name, 'init');
+  if (!Object.hasOwn(TEMPLATES, template)) {
+    const known = Object.keys(TEMPLATES);
+    const meant = nearestKey(template, known);
+    throw new InputError(`--template is "${template}"; did you mean "${meant}"? There are ${known.join(', ')}.`);
+  }
+  await expectFree(files, name);
+  const content = filesOf(TEMPLATES[template], name, command);
+  await files.writeFolder(name, content);
+  return [...content.keys()];
+}
+
+/** An empty folder is free. */
+async function expectFree(files: FileSystem, name: string): Promise<void> {
+  if (!(await files.exists(name))) return;
+  const held = await files.list(name).catch((error: unknown) => {
+    throw new InputError(`${name} is there already, and no folder; choose another name.`, { cause: error });
+  });
+  if (held.length > 0)
+    throw new InputError(
+      `The folder ${name} is there already, with ${held.slice(0, 4).join(', ')} in it; nothing was written. Choose another name.`,
+    );
+}

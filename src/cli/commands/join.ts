@@ -1,0 +1,97 @@
+/** `webgrpo join`: this machine generates for a room. */
+
+import { hostname } from 'node:os';
+import { InputError } from '../../errors.ts';
+import type { TrainConfig } from '../../grpo/config/types.ts';
+import { joinRoom, type OpenedRoom, type RoomEngine } from '../../workers/room/joinRoom.ts';
+import type { Status } from '../../workers/room/messages.ts';
+import { roomEngine } from '../../workers/room/roomEngine.ts';
+import { checkRoomTask, configOfRoom, roomSpec } from '../../workers/room/roomSpec.ts';
+import { type Command, JSON_FLAG } from '../command.ts';
+import { IMPORT_FLAG } from '../importModule.ts';
+import { onInterrupt, STOPPED_EXIT_CODE, StoppedError } from '../process/interrupt.ts';
+import { connectInNode } from '../room/openRoom.ts';
+import { openTask } from '../run/openTask.ts';
+import { say, sayPassing } from '../run/progress.ts';
+import { openEngine } from '../run/session.ts';
+
+export const join: Command = {
+  summary: 'generate samples for a room on another machine',
+  usage: ['join nats://192.168.1.7:4222 --code SUA...', 'join ADDRESS --code CODE --module my-task.js'],
+  flags: {
+    ...JSON_FLAG,
+    ...IMPORT_FLAG,
+    code: { value: 'CODE', help: 'the join code that the room printed (or WEBGRPO_CODE)' },
+    name: { value: 'NAME', help: "what the room calls this machine (default: the machine's name)" },
+    module: { value: 'FILE', help: 'your own copy of the task module that the room names: it brings none itself' },
+  },
+  details: () =>
+    `Ctrl-C leaves: groups under way go to others, and the exit code is ${STOPPED_EXIT_CODE}. No code of the room is run here, and no file of this machine is read for it.`,
+  async run({ positionals, flags }, io) {
+    const [address, ...more] = positionals;
+    if (address === undefined || more.length > 0)
+      throw new InputError('Which room? Give its address, as "webgrpo room" prints it.');
+    const { code = process.env['WEBGRPO_CODE'], module, name = hostname() } = flags;
+    if (typeof code !== 'string')
+      throw new InputError('Which join code? Give --code CODE, as "webgrpo room" printed it.');
+    const leaving = new AbortController();
+    let isWorking = false;
+    let giveUp!: (reason: Error) => void;
+    const givenUp = new Promise<never>((_, reject) => (giveUp = reject));
+    const removeHandler = onInterrupt(() => {
+      leaving.abort();
+      if (isWorking) say('Leaving the room; its groups go to others.');
+      else giveUp(new StoppedError('Stopped before it had a group of the room.'));
+    });
+    try {
+      const joined = joinRoom({
+        ...{ connect: connectInNode, address, code, name: nameFor(String(name)), signal: leaving.signal },
+        open: (room) => openFor(room, typeof module === 'string' ? module : undefined),
+        onStatus(status) {
+          isWorking = true;
+          sayPassing(statusLine(status));
+        },
+      });
+      const done = await Promise.race([joined, givenUp]);
+      io.text(`generated ${done.tokens} tokens, ${done.tokensPerS.toFixed(1)} tokens/s, on ${done.adapter}`);
+      io.result(done);
+      return leaving.signal.aborted ? STOPPED_EXIT_CODE : 0;
+    } finally {
+      removeHandler();
+    }
+  },
+};
+
+const statusLine = ({ groups, tokens, tokensPerS, version }: Status): string =>
+  `${groups} groups under way, ${tokens} tokens, ${tokensPerS.toFixed(1)} tokens/s, weights of step ${version}`;
+
+/** What the room allows of a name. */
+const nameFor = (name: string): string => name.replace(/[^\w .:@-]/g, '_').slice(0, 64) || 'worker';
+
+/** An engine that only generates. Throws InputError for a room that names files or programs of this machine. */
+async function openFor(room: OpenedRoom, module: string | undefined): Promise<RoomEngine> {
+  const config = configOfRoom(room, say);
+  const task = await openTask(taskFor(config.task, module), config.reward);
+  try {
+    const { model, sizes } = await roomSpec(room, config);
+    say(`room: ${config.name}, task ${task.name}`);
+    const engine = await openEngine(model, sizes);
+    const { description, vendor } = engine.adapter;
+    const destroy = () => {
+      task.close?.();
+      engine.destroy();
+    };
+    return roomEngine({ config, engine, task }, { adapter: description || vendor, destroy });
+  } catch (error) {
+    task.close?.();
+    throw error;
+  }
+}
+
+/** The task by its name, or by this machine's own copy of its module. Throws InputError. */
+export function taskFor(task: TrainConfig['task'], module: string | undefined): TrainConfig['task'] {
+  checkRoomTask(task);
+  if (task.module !== undefined && module === undefined)
+    throw new InputError(`The room's task is the module ${task.module}; give your own copy of it with --module FILE.`);
+  return { ...task, ...(module !== undefined && { module }) };
+}

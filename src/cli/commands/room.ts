@@ -1,0 +1,265 @@
+/** `webgrpo room`: trains here, by samples that other machines generate. */
+
+import { join } from 'node:path';
+import { existsSync } from 'node:fs';
+import { InputError } from '../../errors.ts';
+import { checkTrainRules } from '../../grpo/config/rules.ts';
+import { parseTrainConfig } from '../../grpo/config/text.ts';
+import type { TrainConfig } from '../../grpo/config/types.ts';
+import { hasRewardModels } from '../../grpo/generate/options.ts';
+import { withTotalSteps } from '../../grpo/generate/trainingSet.ts';
+import { GivenUpError, type MakeRollouter } from '../../grpo/pipeline/asyncGroups.ts';
+import { asyncSettings } from '../../grpo/pipeline/settings.ts';
+import { bringWeights } from '../../grpo/pipeline/sharedWeights.ts';
+import { checkVerifiable } from '../../grpo/verification/rules.ts';
+import { writeSafetensors } from '../../model/checkpoint/safetensors.ts';
+import { RunFolder } from '../../runs/runFolder.ts';
+import { engineSizes, type LocalEngine } from '../../workers/localEngine.ts';
+import { NatsRollouter } from '../../workers/room/natsRollouter.ts';
+import { RoomHost } from '../../workers/room/roomHost.ts';
+import { readableAlone, VerifiedSamples } from '../../workers/room/verifiedSamples.ts';
+import { nameOf, readObject, type WeightStore } from '../../workers/room/weights.ts';
+import { numberFlag, oneFile, type ParsedArgs } from '../args.ts';
+import { type Command, JSON_FLAG } from '../command.ts';
+import { readText } from '../files.ts';
+import { IMPORT_FLAG } from '../importModule.ts';
+import { holdingFolder } from '../process/heldFolder.ts';
+import { STOPS } from '../process/interrupt.ts';
+import { openServer, type RoomSettings } from '../room/openRoom.ts';
+import { firstAttempt } from '../run/freshDevice.ts';
+import { say } from '../run/progress.ts';
+import { checkpointToResume, resumeCommand } from '../run/resume.ts';
+import { openEngine, openSession, type Session } from '../run/session.ts';
+import { withWarmStart } from '../run/warmStart.ts';
+import { type FinishedRun, tellOfRun, TrainingRun } from './train.ts';
+
+const PORT = 4222;
+
+export const room: Command = {
+  summary: 'train by samples that other machines generate',
+  usage: [
+    'room configs/gsm8k-tool.yaml',
+    'room configs/gsm8k-tool.yaml --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem',
+    'room CONFIG --nats nats://controller:PASSWORD@host:4222 --worker worker:PASSWORD',
+  ],
+  flags: {
+    ...JSON_FLAG,
+    ...IMPORT_FLAG,
+    host: { value: 'HOST', help: 'address to listen on (default 127.0.0.1: this machine alone)' },
+    port: { value: 'N', help: `port for Node, the next one for pages (default ${PORT}; 0 = any that are free)` },
+    'tls-cert': { value: 'FILE', help: 'certificate of the host, PEM' },
+    'tls-key': { value: 'FILE', help: 'its key' },
+    'max-workers': { value: 'N', help: 'machines that may join (default 64)' },
+    'ack-wait-s': { value: 'S', help: 'seconds without a sign of life until a group goes to another (default 30)' },
+    nats: {
+      value: 'URL',
+      help: 'a NATS server that runs already, with the controller as nats://user:password@host:port',
+    },
+    worker: { value: 'USER:PASSWORD', help: "the workers' user on that server; docs/pipelines.md has its rights" },
+    'trust-workers': { help: 'take what workers say as it is: whoever has the join code then decides what is trained' },
+  },
+  details: () => STOPS,
+  async run({ positionals, overrides, flags, lists }, io) {
+    const source = oneFile(positionals, 'config');
+    const config = asynchronous(parseTrainConfig(await readText(source), { source, overrides, note: say }), source);
+    checkConfig(config);
+    const trustsWorkers = flags['trust-workers'] === true;
+    if (trustsWorkers) say(TRUSTING);
+    else expectVerifiable(config);
+    const path = join(config.trainer.defaultLocalDir, config.name);
+    const settings = readSettings(flags, `${path}-room`);
+    const ackWaitMs = 1000 * numberFlag(flags, 'ack-wait-s', 30, [1, 3600]);
+    const finished = await holdingFolder(path, (files) =>
+      trainInRoom(RunFolder.open(files, path), { config, settings, ackWaitMs, trustsWorkers }),
+    );
+    return tellOfRun(io, config, finished, resumeCommand(source, { overrides, flags, lists }, 'room'));
+  },
+};
+
+/** A room's run: its config, how workers are checked, and how long one may be silent. */
+interface RoomRun {
+  config: TrainConfig;
+  settings: RoomSettings;
+  ackWaitMs: number;
+  trustsWorkers: boolean;
+}
+
+async function trainInRoom(folder: RunFolder, run: RoomRun): Promise<FinishedRun> {
+  const { settings, ackWaitMs, trustsWorkers } = run;
+  // The trained weights are nobody's while they are updated: workers have their own.
+  const onDevice = { ...run.config, trainer: { ...run.config.trainer, pipeline: 'on-policy' as const } };
+  const server = await openServer(settings); // what is wrong with it is said before kernels are compiled
+  const closing: (() => void | Promise<void>)[] = [() => server.close()];
+  const close = async () => {
+    for (const end of closing.splice(0).reverse()) await end();
+  };
+  try {
+    const session = await openSession(await withWarmStart(onDevice));
+    closing.push(() => closeSession(session));
+    const { engine, task } = session;
+    const config = withTotalSteps(run.config, task, engine.tokenizer);
+    const checkpoint = await checkpointToResume(config);
+    const checking = trustsWorkers ? undefined : await openChecking(session, onDevice);
+    if (checking) closing.push(() => checking.destroy());
+    const { maxAge, maxGroups } = asyncSettings(config)!;
+    const keptVersions = maxAge + 2;
+    const host = await RoomHost.open(server.connection, {
+      ...{ config: { ...config }, access: server.access, ackWaitMs, resume: checkpoint !== undefined, say },
+      ...{ keptVersions, prepare: (weights) => putModel(weights, session) },
+    });
+    for (const line of server.invitation) say(line);
+    const verified =
+      checking &&
+      new VerifiedSamples({
+        ...{ config, task, tokenizer: engine.tokenizer, model: checking.model, keep: keptVersions },
+        fileOf: (version) => readObject(server.connection, nameOf(version)),
+      });
+    const { givenUp, onStop, end } = givingUp(host);
+    closing.push(end);
+    const rollouter: MakeRollouter = (_, put) =>
+      new NatsRollouter(host, {
+        ...{ n: config.rollout.n, put, check: verified?.check ?? readableAlone },
+        handledAtOnce: Math.max(64, maxGroups * config.rollout.n),
+        givenUp,
+        onEnd: (uid) => verified?.ended(uid),
+        metrics: () => verified?.metrics() ?? {},
+        exportWeights: async (version) => {
+          await bringWeights(engine, version); // evaluations are generated here
+          const file = writeSafetensors(await engine.model.exportWeights());
+          verified?.publish(version, file);
+          return file;
+        },
+      });
+    const training = new TrainingRun(config, { ...session, rollouter, onStop }, folder, firstAttempt(checkpoint));
+    try {
+      await training.prepare();
+      return await training.fit();
+    } finally {
+      await host.end();
+      for (const line of countLines(host)) say(line);
+    }
+  } finally {
+    await close();
+  }
+}
+
+const LOOK_EVERY_MS = 200;
+
+/** Once the run is asked to stop: a step that waits for samples is given up as soon as nobody is here who could generate them. */
+function givingUp(host: RoomHost) {
+  let giveUp!: (reason: Error) => void;
+  const givenUp = new Promise<never>((_, reject) => (giveUp = reject));
+  givenUp.catch(() => {}); // it may come before anybody waits for it
+  let looking: ReturnType<typeof setInterval> | undefined;
+  const onStop = (): string => {
+    const look = () => void (host.present === 0 && giveUp(new GivenUpError('No worker is here.')));
+    looking = setInterval(look, LOOK_EVERY_MS);
+    look();
+    return host.present === 0
+      ? 'Stopping before the next step: no worker is here.'
+      : 'Stopping after this step, or once no worker is here; press Ctrl-C again to quit without saving.';
+  };
+  return { givenUp, onStop, end: () => clearInterval(looking) };
+}
+
+/** A model of the controller's own, by which samples are checked while the trained one is updated. */
+function openChecking({ model, lora }: Session, config: TrainConfig): Promise<LocalEngine> {
+  const { judge: _, ...sizes } = engineSizes(config);
+  say('a second model checks what workers say');
+  return openEngine(model, { ...sizes, ...(lora && { lora }), withReference: false, use: 'score' });
+}
+
+function closeSession({ task, engine }: Session): void {
+  task.close?.();
+  engine.destroy();
+}
+
+/** What a worker needs to make its engine: sizes, tokenizer, and the weights that training started from. */
+async function putModel(files: WeightStore, { model, lora }: Session): Promise<void> {
+  const { config, tokenizerJson, tokenizerConfigJson, weights } = model;
+  const file = JSON.stringify({ config, tokenizerJson, tokenizerConfigJson, ...(lora && { lora }) });
+  await files.put('model', new TextEncoder().encode(file));
+  const base = new Map<string, { shape: number[]; data: Float32Array }>();
+  if (weights instanceof Map) for (const [name, tensor] of weights) base.set(name, tensor);
+  else
+    for await (const { name, shape, first, data } of weights.pieces()) {
+      const tensor = base.get(name) ?? { shape, data: new Float32Array(shape.reduce((a, b) => a * b, 1)) };
+      tensor.data.set(data, first);
+      base.set(name, tensor);
+    }
+  await files.put('base', writeSafetensors(base));
+}
+
+function countLines({ workers }: RoomHost): string[] {
+  return Array.from(workers.values(), ({ name, accepted, rejected, refused, duplicates, leftOut }) => {
+    const sum = (counts: Record<string, number>) => Object.values(counts).reduce((a, b) => a + b, 0);
+    const out = leftOut ? ', left out' : '';
+    const reasons = Object.entries(rejected).map(([why, count]) => `${count} ${why}`);
+    const why = reasons.length > 0 ? ` (${reasons.join(', ')})` : '';
+    return `worker ${name}: ${accepted} samples, ${sum(rejected)} rejected${why}, ${sum(refused)} messages refused, ${duplicates} twice${out}`;
+  });
+}
+
+const TRUSTING =
+  'WARNING: --trust-workers: samples are not verified. Whoever has the join code can make up tokens, log-probs and rewards, and so train the ' +
+  'model to anything; nobody would see it.';
+
+/**
+ * The config as a room trains by it: on-policy is mode a of the fully asynchronous pipeline, in which nothing is stale and groups are
+ * trained in order. Throws InputError for what does not go together with it.
+ */
+function asynchronous(config: TrainConfig, source: string): TrainConfig {
+  if (config.trainer.pipeline !== 'on-policy') return config;
+  const { requireBatches: _, ...asyncTraining } = config.asyncTraining;
+  const room: TrainConfig = {
+    ...config,
+    trainer: { ...config.trainer, pipeline: 'fully-async' },
+    asyncTraining: { ...asyncTraining, stalenessThreshold: 0, triggerParameterSyncStep: 1, onStale: 'wait' },
+  };
+  checkTrainRules(room, source);
+  return room;
+}
+
+/** Throws InputError for a config by which a worker could not be found out. */
+function expectVerifiable(config: TrainConfig): void {
+  try {
+    checkVerifiable(config);
+  } catch (error) {
+    if (!(error instanceof InputError)) throw error;
+    throw new InputError(
+      `${error.message} Or give --trust-workers, and the join code to nobody whom you do not trust.`,
+    );
+  }
+}
+
+/** Throws InputError for what only this machine could do of a sample. */
+function checkConfig({ reward, task }: TrainConfig): void {
+  if (hasRewardModels(reward))
+    throw new InputError(
+      'A room scores by the rule of its task; leave out reward.judge, reward.model and reward.rubric.',
+    );
+  if (task.mcpServers !== undefined && Object.keys(task.mcpServers).length > 0)
+    throw new InputError('Workers of a room start no MCP servers; leave out task.mcpServers.');
+}
+
+function readSettings(flags: ParsedArgs['flags'], folder: string): RoomSettings {
+  const { host = '127.0.0.1', nats, worker, 'tls-cert': cert, 'tls-key': key } = flags;
+  const asked = numberFlag(flags, 'port', PORT, [0, 65_534]);
+  const [port, webSocketPort] = asked === 0 ? [-1, -1] : [asked, asked + 1];
+  if ((cert === undefined) !== (key === undefined))
+    throw new InputError('--tls-cert and --tls-key belong together; give both or neither.');
+  for (const file of [cert, key])
+    if (typeof file === 'string' && !existsSync(file))
+      throw new InputError(`There is no file ${file}; give the path of a PEM file.`);
+  const tls = typeof cert === 'string' && typeof key === 'string' ? { cert, key } : undefined;
+  const maxWorkers = numberFlag(flags, 'max-workers', 64, [1, 10_000]);
+  const server = { folder, host: String(host), port, webSocketPort, tls, maxConnections: 2 * maxWorkers + 16 };
+  if (nats === undefined) return { server, maxWorkers };
+  const url = URL.canParse(String(nats)) ? new URL(String(nats)) : undefined;
+  if (!url?.username || !url.password || typeof worker !== 'string' || !worker.includes(':'))
+    throw new InputError(
+      '--nats needs the controller in its URL, nats://user:password@host:port, and --worker user:password of the workers.',
+    );
+  const controller = `${decodeURIComponent(url.username)}:${decodeURIComponent(url.password)}`;
+  return { server, maxWorkers, running: { address: `${url.protocol}//${url.host}`, controller, worker } };
+}

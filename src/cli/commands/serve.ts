@@ -1,0 +1,192 @@
+/** `webgrpo serve`: a run whose samples are the calls of somebody's agent, over HTTP in the shape of OpenAI's API. */
+
+import { join } from 'node:path';
+import { DeviceLostError, InputError } from '../../errors.ts';
+import { ClientGroups } from '../../grpo/client/index.ts';
+import { NO_TASK } from '../../grpo/client/settings.ts';
+import { parseTrainConfig } from '../../grpo/config/text.ts';
+import type { TrainConfig } from '../../grpo/config/types.ts';
+import type { Metrics } from '../../grpo/metrics.ts';
+import { RunFolder } from '../../runs/runFolder.ts';
+import type { LocalEngine } from '../../workers/localEngine.ts';
+import { numberFlag, oneFile, type ParsedArgs } from '../args.ts';
+import { type Command, JSON_FLAG } from '../command.ts';
+import { readText } from '../files.ts';
+import { IMPORT_FLAG } from '../importModule.ts';
+import { holdingFolder } from '../process/heldFolder.ts';
+import { STOPS } from '../process/interrupt.ts';
+import { type Attempt, onFreshDevices } from '../run/freshDevice.ts';
+import { say } from '../run/progress.ts';
+import { checkpointToResume, resumeCommand } from '../run/resume.ts';
+import { openSession } from '../run/session.ts';
+import { withWarmStart } from '../run/warmStart.ts';
+import { checkReach, listen, type Listening, type ListenOptions } from '../serve/listen.ts';
+import { routes, type ServedRun } from '../serve/routes.ts';
+import { type FinishedRun, tellOfRun, TrainingRun } from './train.ts';
+
+const PORT = 8000;
+
+export const serve: Command = {
+  summary: 'train an agent that calls the model as it would OpenAI',
+  usage: [
+    'serve configs/gsm8k-tool.yaml',
+    'serve configs/gsm8k-tool.yaml name=agent rollout.n=4 data.trainBatchSize=2 --steps manual',
+    'serve CONFIG --host 0.0.0.0 --token TEXT',
+  ],
+  flags: {
+    ...JSON_FLAG,
+    ...IMPORT_FLAG,
+    host: { value: 'HOST', help: 'address to listen on (default 127.0.0.1: this machine alone)' },
+    port: { value: 'N', help: `port (default ${PORT}; 0 = any that is free)` },
+    token: { value: 'TEXT', help: 'what requests must send as "Authorization: Bearer TEXT" (or WEBGRPO_TOKEN)' },
+    'allow-origin': { value: 'ORIGIN', repeatable: true, help: 'a page that may ask, e.g. http://localhost:5173' },
+    steps: {
+      value: 'WHEN',
+      help: 'auto = as soon as data.trainBatchSize groups are complete (default), manual = at POST /v1/step',
+    },
+    'timeout-s': { value: 'S', help: 'seconds without a call after which an episode is given up (default 600)' },
+    evaluate: { help: "evaluate on the config's task, as trainer.testFreq says; default: there are no evaluations" },
+  },
+  details: () => STOPS,
+  async run({ positionals, overrides, flags, lists }, io) {
+    const source = oneFile(positionals, 'config');
+    const parsed = parseTrainConfig(await readText(source), { source, overrides, note: say });
+    const isEvaluated = flags['evaluate'] === true;
+    const config = isEvaluated
+      ? parsed
+      : { ...parsed, trainer: { ...parsed.trainer, valBeforeTrain: false, testFreq: 0 } };
+    const settings = { ...readSettings(flags, lists), isEvaluated };
+    const path = join(config.trainer.defaultLocalDir, config.name);
+    const finished = await holdingFolder(path, async (files) => {
+      const folder = RunFolder.open(files, path);
+      const served = new ServedDevices(folder, config, settings);
+      const from = await checkpointToResume(config);
+      return onFreshDevices(folder, from, (attempt) => served.fit(attempt)).finally(() => served.close());
+    });
+    return tellOfRun(io, config, finished, resumeCommand(source, { overrides, flags, lists }, 'serve'));
+  },
+};
+
+interface Settings {
+  listen: ListenOptions;
+  timeoutS: number;
+  steps: 'auto' | 'manual';
+  isEvaluated: boolean;
+}
+
+/** A run whose HTTP, episodes and complete groups stay when its device is lost. */
+class ServedDevices {
+  readonly #folder: RunFolder;
+  readonly #config: TrainConfig;
+  readonly #settings: Settings;
+  readonly #steering = new Steering();
+  #groups: ClientGroups | undefined;
+  #server: Listening | undefined;
+
+  constructor(folder: RunFolder, config: TrainConfig, settings: Settings) {
+    [this.#folder, this.#config, this.#settings] = [folder, config, settings];
+  }
+
+  /** Trains on one device until the run is over, or the device is lost. */
+  async fit(attempt: Attempt): Promise<FinishedRun> {
+    const config = await withWarmStart(this.#config);
+    const session = await openSession(config, 'train', this.#settings.isEvaluated ? undefined : NO_TASK);
+    const { engine, task } = session;
+    try {
+      const groups = this.#groupsOn(engine);
+      const { lost } = engine.gpu.device;
+      void lost.then(({ reason, message }) => groups.lose(engine, new DeviceLostError(reason, message)));
+      const onLogged = (metrics: Metrics) => this.#steering.logged(metrics);
+      const run = new TrainingRun(this.#config, { ...session, source: groups, onLogged }, this.#folder, attempt);
+      await run.prepare();
+      this.#server ??= await this.#listen(groups);
+      const finished = await run.fit();
+      await this.close(); // before the engine goes
+      return finished;
+    } catch (error) {
+      if (error instanceof DeviceLostError) this.#groups?.lose(engine, error);
+      else await this.close();
+      throw error;
+    } finally {
+      task.close?.();
+      engine.destroy();
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#steering.end();
+    await this.#groups?.end();
+    await this.#server?.close();
+  }
+
+  #groupsOn(engine: LocalEngine): ClientGroups {
+    const { timeoutS, steps } = this.#settings;
+    const stepWhen = steps === 'manual' ? 'asked' : 'complete';
+    if (this.#groups) this.#groups.attach(engine);
+    else this.#groups = new ClientGroups(this.#config, engine, { timeoutS, stepWhen, outlives: true });
+    return this.#groups;
+  }
+
+  async #listen(groups: ClientGroups): Promise<Listening> {
+    const { rollout, data, name } = this.#config;
+    const { steps, listen: where } = this.#settings;
+    const waiting = groups.size;
+    if (waiting > 0) say(`${waiting} episodes were open or waited for their step; they go on where they stood`);
+    const served: ServedRun = {
+      groups,
+      metrics: () => this.#steering.last,
+      trainBatchSize: data.trainBatchSize,
+      ...(steps === 'manual' && { step: (count: number) => this.#steering.step(groups, count) }),
+    };
+    const server = await listen(routes(served), where);
+    say(`serving ${name} at ${server.url}/v1 (steps: ${steps}, ${rollout.n} episodes a group)`);
+    if (!rollout.multiTurn.toolSchemasInPrompt)
+      say('tools of requests are not written into the prompt (rollout.multiTurn.toolSchemasInPrompt is false)');
+    return server;
+  }
+}
+
+/** Steps that requests ask for, one at a time. */
+class Steering {
+  last: Metrics | undefined;
+  #step = 0;
+  #asked: { resolve: (metrics: Metrics) => void; reject: (error: Error) => void } | undefined;
+
+  step(groups: ClientGroups, count: number): Promise<Metrics> {
+    if (this.#asked) return Promise.reject(new InputError('A step is under way; ask again when it is done.'));
+    const done = new Promise<Metrics>((resolve, reject) => (this.#asked = { resolve, reject }));
+    groups.ask(count);
+    return done;
+  }
+
+  /** A step that is done again on a fresh device is nobody's. */
+  logged(metrics: Metrics): void {
+    const step = metrics['training/global_step'];
+    if (step <= this.#step) return;
+    this.#step = step;
+    this.last = metrics;
+    this.#asked?.resolve(metrics);
+    this.#asked = undefined;
+  }
+
+  end(): void {
+    this.#asked?.reject(new Error('the run has ended'));
+  }
+}
+
+function readSettings(flags: ParsedArgs['flags'], lists: ParsedArgs['lists'] = {}): Omit<Settings, 'isEvaluated'> {
+  const { host = '127.0.0.1', token = process.env['WEBGRPO_TOKEN'], steps = 'auto' } = flags;
+  if (steps !== 'auto' && steps !== 'manual')
+    throw new InputError(`--steps is "${String(steps)}"; allowed: auto, manual.`);
+  const port = numberFlag(flags, 'port', PORT, [0, 65_535]);
+  if (!Number.isInteger(port)) throw new InputError(`--port is ${port}; allowed: a whole number from 0 to 65535.`);
+  if (token === '' || typeof token === 'boolean')
+    throw new InputError('--token is empty; give a text, or leave it out.');
+  checkReach(String(host), token);
+  const allowOrigins = lists['allow-origin'] ?? [];
+  return {
+    listen: { host: String(host), port, token, allowOrigins },
+    timeoutS: numberFlag(flags, 'timeout-s', 600, [1, 86_400]),
+    steps,
+  };
+}

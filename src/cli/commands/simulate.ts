@@ -1,0 +1,126 @@
+/** `webgrpo simulate`: what the three pipelines would make of a run's work, on one device or many, or in a room. */
+
+import { parseTrainConfig } from '../../grpo/config/text.ts';
+import type { TrainConfig } from '../../grpo/config/types.ts';
+import { InputError } from '../../errors.ts';
+import { runWorkload } from '../../report/simulation/runWorkload.ts';
+import { roomSetupOf, setupOf } from '../../report/simulation/setups.ts';
+import { type Simulated, simulate } from '../../report/simulation/simulate.ts';
+import type { Workload } from '../../report/simulation/workload.ts';
+import { RunFolder } from '../../runs/runFolder.ts';
+import { numberFlag, oneFile } from '../args.ts';
+import { type Command, JSON_FLAG } from '../command.ts';
+import { disk, readText } from '../files.ts';
+import { aligned } from '../table.ts';
+
+/** A step of the pipeline's start counts little among so many. */
+const STEPS = 20;
+
+export const simulateRun: Command = {
+  summary: 'what each pipeline would make of a run on 1 to 128 devices, from its profile',
+  usage: [
+    'simulate runs/NAME',
+    'simulate runs/NAME --devices 1,4,16 --staleness 0.5',
+    'simulate runs/NAME --devices 1 --workers 1,2,8',
+  ],
+  flags: {
+    ...JSON_FLAG,
+    devices: { value: 'NUMBERS', help: 'with commas between them; default 1,2,4,8,16,32,64,128' },
+    workers: { value: 'NUMBERS', help: 'of a room (webgrpo room), beside the machine that trains; absent = no room' },
+    'trust-workers': { help: 'the room takes what workers say as it is' },
+    staleness: { value: 'SHARE', help: "asyncTraining.stalenessThreshold of fully-async (default: the run's)" },
+    'no-partial': { help: 'new weights wait for what is under way (asyncTraining.partialRollout: false)' },
+  },
+  async run({ flags, positionals }, io) {
+    const path = oneFile(positionals, 'run folder');
+    const folder = RunFolder.open(disk, path);
+    const config = parseTrainConfig(await readText(folder.file('config.yaml')), { source: folder.file('config.yaml') });
+    const work = runWorkload(await folder.profiles(), await folder.metrics());
+    const { asyncTraining } = config;
+    asyncTraining.stalenessThreshold = numberFlag(flags, 'staleness', asyncTraining.stalenessThreshold, [0, 8]);
+    if (flags['no-partial'] === true) asyncTraining.partialRollout = false;
+    const verifies = flags['trust-workers'] !== true;
+    const devices = numbers(flags['devices'], '--devices') ?? [1, 2, 4, 8, 16, 32, 64, 128];
+    const rows = [
+      ...devices.flatMap((count) => rowsFor(work, config, count)),
+      ...(numbers(flags['workers'], '--workers') ?? []).flatMap((count) => roomRows(work, config, count, verifies)),
+    ];
+    const [{ stepSeconds: alone }] = rowsFor(work, config, 1);
+    io.text(tableOf(rows, alone));
+    const { decode, syncSeconds, promptTokens, steps } = work;
+    io.result({ work: { ...decode, syncSeconds, promptTokens, steps: steps.length }, rows });
+  },
+};
+
+const PIPELINES = ['on-policy', 'one-step-off', 'fully-async'] as const;
+type Pipeline = (typeof PIPELINES)[number];
+
+interface Row extends Simulated {
+  devices: number;
+  /** 0 = every device decodes and trains. */
+  rolloutDevices: number;
+  /** Those that decode are workers of a room. */
+  isRoom: boolean;
+  pipeline: Pipeline;
+}
+
+function numbers(flag: string | boolean | undefined, name: string): number[] | undefined {
+  if (typeof flag !== 'string') return undefined;
+  const counts = flag.split(',').map(Number);
+  const wrong = counts.find((count) => !Number.isInteger(count) || count < 1 || count > 1024);
+  if (wrong === undefined) return counts;
+  throw new InputError(`${name} has ${wrong}; give whole numbers from 1 to 1024, with commas between them.`);
+}
+
+const withPipeline = (config: TrainConfig, pipeline: Pipeline): TrainConfig => ({
+  ...config,
+  trainer: { ...config.trainer, pipeline },
+});
+
+/** Each pipeline on devices that do both, and, from two on, with the split that gives the shortest step. */
+function rowsFor(work: Workload, config: TrainConfig, devices: number): Row[] {
+  const simulated = (pipeline: Pipeline, rolloutDevices: number): Row => {
+    const setup = setupOf(withPipeline(config, pipeline), { devices, rolloutDevices, steps: STEPS });
+    return { devices, rolloutDevices, isRoom: false, pipeline, ...simulate(work, setup) };
+  };
+  const colocated = PIPELINES.map((pipeline) => simulated(pipeline, 0));
+  if (devices === 1) return colocated;
+  const splits = [...new Set([0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875].map((part) => Math.round(part * devices)))];
+  const possible = splits.filter((rolloutDevices) => rolloutDevices > 0 && rolloutDevices < devices);
+  const best = (pipeline: Pipeline) =>
+    possible
+      .map((rolloutDevices) => simulated(pipeline, rolloutDevices))
+      .reduce((least, row) => (row.stepSeconds < least.stepSeconds ? row : least));
+  return [...colocated, best('one-step-off'), best('fully-async')];
+}
+
+const roomRows = (work: Workload, config: TrainConfig, workers: number, verifies: boolean): Row[] =>
+  PIPELINES.map((pipeline) => {
+    const setup = roomSetupOf(withPipeline(config, pipeline), { workers, steps: STEPS, verifies });
+    const { devices, rolloutDevices } = setup;
+    return { devices, rolloutDevices, isRoom: true, pipeline, ...simulate(work, setup) };
+  });
+
+function tableOf(rows: readonly Row[], alone: number): string {
+  const percent = (share: number) => `${(100 * share).toFixed(0)}%`;
+  const cells = rows.map(({ devices, pipeline, stepSeconds, idleShare, staleness, ...row }) => {
+    const groups = staleness.reduce((a, b) => a + b, 0);
+    return [
+      String(devices),
+      placementOf({ devices, ...row }),
+      pipeline,
+      stepSeconds.toFixed(2),
+      `${(alone / stepSeconds).toFixed(2)}x`,
+      percent(idleShare.rollout),
+      percent(idleShare.trainer),
+      percent(1 - staleness[0] / groups),
+    ];
+  });
+  const header = ['devices', 'placement', 'pipeline', 's/step', 'speed', 'rollout idle', 'trainer idle', 'stale'];
+  return aligned([header, ...cells]);
+}
+
+function placementOf({ devices, rolloutDevices, isRoom }: Pick<Row, 'devices' | 'rolloutDevices' | 'isRoom'>): string {
+  if (isRoom) return `a room of ${rolloutDevices}`;
+  return rolloutDevices === 0 ? 'all do both' : `${rolloutDevices} decode, ${devices - rolloutDevices} train`;
+}

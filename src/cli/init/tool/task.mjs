@@ -1,0 +1,42 @@
+// A task is problems, tools and a reward: docs/tasks.md of webgrpo says what else it may have.
+
+/** @param {number} a @param {number} b */
+const problem = (a, b) => ({
+  id: `${a}+${b}`,
+  messages: [
+    { role: /** @type {const} */ ('user'), content: `Tom has ${a} books and buys ${b} more. How many books in all?` },
+  ],
+  answer: `${a + b}`,
+});
+
+const sums = Array.from({ length: 1600 }, (_, i) => ({ a: 3 + (i % 40), b: 3 + Math.floor(i / 40) }));
+// Every fifth sum is held out: none of them is ever trained on.
+const training = sums.filter(({ a, b }) => (a + b) % 5 !== 0).map(({ a, b }) => problem(a, b));
+const heldOut = sums.filter(({ a, b }) => (a + b) % 5 === 0).map(({ a, b }) => problem(a, b));
+
+/**
+ * What the model may call; it reads what `execute` returns, or the message of what it throws.
+ * @type {import('webgrpo').Tool}
+ */
+export const calculator = {
+  name: 'calculator',
+  description: 'Computes one operation on two whole numbers, such as 12+30.',
+  parameters: { type: 'object', properties: { expression: { type: 'string' } }, required: ['expression'] },
+  execute({ expression }) {
+    const [, a, sign, b] = /^\s*(\d+)\s*([-+*])\s*(\d+)\s*$/.exec(String(expression)) ?? [];
+    if (sign === undefined) throw new Error('write one operation, such as 12+30');
+    return String({ '+': +a + +b, '-': +a - +b, '*': +a * +b }[sign]);
+  },
+};
+
+/** @type {import('webgrpo').Task} */
+export default {
+  name: 'my-task',
+  train: (index) => training[(index * 7919) % training.length],
+  heldOut: (count) => heldOut.slice(0, count),
+  tools: [calculator],
+  reward({ problem, response }) {
+    const acc = response.trim().endsWith(`#### ${problem.answer}`) ? 1 : 0;
+    return { score: acc, acc };
+  },
+};

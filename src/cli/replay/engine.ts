@@ -1,0 +1,76 @@
+/** An engine with the weights that a step is replayed at. */
+
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, DeviceLostError, InputError, isA, OutOfMemoryError } from '../../errors.ts';
+import type { TrainConfig } from '../../grpo/config/types.ts';
+import { checkpointSteps, loadTrainerCheckpoint } from '../../runs/checkpointFolder.ts';
+import type { RunFolder } from '../../runs/runFolder.ts';
+import { engineSizes, type LocalEngine } from '../../workers/localEngine.ts';
+import { disk } from '../files.ts';
+import { loadWithAdapter } from '../run/checkpoints.ts';
+import { loraSettings, openEngine, withChatTemplate } from '../run/session.ts';
+import { say } from '../run/progress.ts';
+import { withWarmStart } from '../run/warmStart.ts';
+
+/** Where weights are from: a checkpoint folder, or the model that the run began with. */
+export interface WeightsPlace {
+  /** Undefined = the model that the run began with. */
+  checkpoint: string | undefined;
+  /** In words, for tables and pages. */
+  words: string;
+}
+
+/**
+ * The weights to replay a step at: those that `--checkpoint` names, a step of the run or a folder, else the newest of the run from before
+ * the step's update. Throws InputError.
+ */
+export async function weightsFor(
+  folder: RunFolder,
+  step: number,
+  flag: string | boolean | undefined,
+): Promise<WeightsPlace> {
+  const saved = await checkpointSteps(disk, folder.path);
+  const words = (at: number) => {
+    const name = at === 0 ? 'the model that the run began with' : `checkpoints/step-${at}`;
+    return at === step - 1 ? `${name}, which its update began with` : `${name}, not those that its update began with`;
+  };
+  const ofStep = (at: number) => ({ checkpoint: at === 0 ? undefined : folder.checkpoint(at), words: words(at) });
+  if (typeof flag !== 'string') return ofStep(saved.findLast((at) => at < step) ?? 0);
+  const named = [0, ...saved].find((at) => String(at) === flag);
+  if (named !== undefined) return ofStep(named);
+  if (existsSync(flag)) return { checkpoint: flag, words: flag };
+  const known = [0, ...saved].join(', ');
+  throw new InputError(
+    `--checkpoint is "${flag}", which is no folder and no checkpoint of ${folder.path}; it has those of steps ${known} (0 = the model that it began with).`,
+  );
+}
+
+/** An engine without rollout, on the run's base model; `useWeights` then puts the weights of a place into it. */
+export async function openReplayEngine(config: TrainConfig, { checkpoint }: WeightsPlace): Promise<LocalEngine> {
+  const warm = await withWarmStart(config);
+  const { path, loraAdapterPath, customChatTemplate } = warm.model;
+  const trainsAdapter = config.model.loraRank > 0 || loraAdapterPath !== undefined;
+  // A run of whole weights does not need the model that it began with.
+  const base =
+    checkpoint === undefined || trainsAdapter || !existsSync(join(checkpoint, 'config.json')) ? path : checkpoint;
+  const model = await withChatTemplate(await loadWithAdapter(base, loraAdapterPath), customChatTemplate);
+  const { rollout: _, judge: __, speculative: ___, withReference: ____, ...sizes } = engineSizes(config);
+  const lora = loraSettings(config, model.adapter);
+  return openEngine(model, { ...sizes, ...(lora && { lora }), use: 'train' });
+}
+
+/** Throws InputError where the checkpoint is damaged, or of another model. */
+export async function useWeights(engine: LocalEngine, { checkpoint }: WeightsPlace): Promise<void> {
+  if (checkpoint === undefined) return;
+  const { weights } = await loadTrainerCheckpoint(disk, checkpoint, say);
+  try {
+    await engine.model.importWeights(weights);
+  } catch (error) {
+    if (isA(error, DeviceLostError) || isA(error, OutOfMemoryError)) throw error;
+    throw new InputError(
+      `${checkpoint} is of another model than the run: ${describe(error)} Take a checkpoint of the run.`,
+      { cause: error },
+    );
+  }
+}

@@ -1,0 +1,68 @@
+/** A run folder with the steps that it kept, and the config that each of them was made under. */
+
+import { existsSync } from 'node:fs';
+import { InputError } from '../../errors.ts';
+import { parseTrainConfig } from '../../grpo/config/text.ts';
+import type { TrainConfig } from '../../grpo/config/types.ts';
+import { type KeptStep, settingsHash } from '../../grpo/replay/keptStep.ts';
+import { keptSteps, readKept } from '../../runs/keptRollouts.ts';
+import { RunFolder } from '../../runs/runFolder.ts';
+import { disk, readText } from '../files.ts';
+import { say } from '../run/progress.ts';
+
+export interface KeptRun {
+  folder: RunFolder;
+  /** Steps that are kept, in order; at least one. */
+  steps: number[];
+}
+
+/** Throws InputError where the folder is no run, or has kept nothing. */
+export async function openKeptRun(path: string): Promise<KeptRun> {
+  const folder = RunFolder.open(disk, path);
+  const config = folder.file('config.yaml');
+  if (!existsSync(config)) throw new InputError(`${path} is no run folder: it has no config.yaml.`);
+  const steps = await keptSteps(folder);
+  if (steps.length > 0) return { folder, steps };
+  throw new InputError(
+    `${path} has kept no rollouts; train with trainer.keepRollouts=true, as in: train ${config} trainer.keepRollouts=true.`,
+  );
+}
+
+/** The steps that `--step` names. Throws InputError. */
+export function chosenSteps(
+  { folder, steps }: KeptRun,
+  flag: string | boolean | undefined,
+  byDefault: 'last' | 'all',
+): number[] {
+  const asked = flag ?? byDefault;
+  if (asked === 'all') return steps;
+  if (asked === 'last') return steps.slice(-1);
+  const step = steps.find((one) => String(one) === asked);
+  if (step !== undefined) return [step];
+  throw new InputError(
+    `--step is "${asked}", but ${folder.path} has kept ${listed(steps)}; give one of them, last or all.`,
+  );
+}
+
+/** "step 4", "steps 1 to 8" or "steps 1, 4, 9". */
+function listed(steps: readonly number[]): string {
+  const [first, last] = [steps[0], steps.at(-1)!];
+  if (first === last) return `step ${first}`;
+  return `steps ${last - first === steps.length - 1 ? `${first} to ${last}` : steps.join(', ')}`;
+}
+
+/** A kept step, and the text of the config that it was made under: of those in the folder the one that it names. */
+export async function openStep({ folder }: KeptRun, step: number): Promise<{ kept: KeptStep; configText: string }> {
+  const kept = await readKept(folder, step);
+  const files = (await disk.list(folder.path)).filter((name) => /^config(-\d+)?\.yaml$/.test(name)).sort();
+  for (const name of files) {
+    const configText = await readText(folder.file(name));
+    if (settingsHash(parsed(configText, folder.file(name))) === kept.config) return { kept, configText };
+  }
+  say(`the config of step ${step} is not in ${folder.path} any more; config.yaml is taken in its place`);
+  return { kept, configText: await readText(folder.file('config.yaml')) };
+}
+
+/** A config of a run folder, with overrides. Throws InputError. */
+export const parsed = (text: string, source: string, overrides: string[] = []): TrainConfig =>
+  parseTrainConfig(text, { source, overrides, note: () => {} });

@@ -1,0 +1,134 @@
+/** MCP servers that a config names (`task.mcpServers`), in the shape that mcp.json files have. They live until the command ends. */
+
+import { InputError } from '../../errors.ts';
+import { isTree } from '../../grpo/config/tree.ts';
+import type { WrittenConfig } from '../../grpo/config/schema/index.ts';
+import { type McpCommand, type McpOptions, type McpTools, mcpTools } from '../../tasks/mcp/index.ts';
+import type { Task } from '../../tasks/task.ts';
+import { readJsonFile } from '../files.ts';
+import { say } from './progress.ts';
+
+type Kind = 'text' | 'texts' | 'named texts' | 'number' | 'flag';
+
+/** What an entry may hold; `tools` is mcpTools' `include`. */
+const KEYS: Record<string, Kind> = {
+  ...{ command: 'text', args: 'texts', env: 'named texts', cwd: 'text', url: 'text', headers: 'named texts' },
+  ...{ tools: 'texts', prefix: 'text', perSample: 'flag', allowHttp: 'flag', truncateSide: 'text' },
+  ...{ timeoutMs: 'number', connectTimeoutMs: 'number', maxResponseLength: 'number' },
+  ...{ maxSessions: 'number', maxConcurrency: 'number', maxTools: 'number' },
+};
+const IS: Record<Kind, (value: unknown) => boolean> = {
+  text: (value) => typeof value === 'string' && value !== '',
+  texts: (value) => Array.isArray(value) && value.every((one) => typeof one === 'string'),
+  'named texts': (value) => isTree(value) && Object.values(value).every((one) => typeof one === 'string'),
+  number: (value) => typeof value === 'number' && value > 0,
+  flag: (value) => typeof value === 'boolean',
+};
+/** Keys of other programs that say what is known here anyway. */
+const KNOWN_ELSEWHERE = ['type', 'disabled', 'description'];
+
+type Entry = McpOptions & Partial<McpCommand> & { url?: string; tools?: string[] };
+
+/** Servers that run, by what they were asked for: tasks opened one after another share them. */
+const open = new Map<string, Promise<McpTools>>();
+
+/**
+ * The task with the tools of these servers as well. Throws InputError for an entry that cannot be read, a variable that is not
+ * set, a server that does not come up, and for two tools of one name.
+ */
+export async function withMcpServers(task: Task, config: WrittenConfig['task']['mcpServers']): Promise<Task> {
+  if (config === undefined) return task;
+  const entries = Object.entries(await readServers(config)).filter(([, entry]) => !isDisabled(entry));
+  const read = entries.map(([name, entry]) => [name, readEntry(name, entry)] as const);
+  const opened = await Promise.all(read.map(async ([name, entry]) => [name, await openOnce(name, entry)] as const));
+  const tools = [...(task.tools ?? [])];
+  const from = new Map(tools.map((tool) => [tool.name, `task "${task.name}"`]));
+  for (const [server, { tools: more }] of opened)
+    for (const tool of more) {
+      const other = from.get(tool.name);
+      if (other !== undefined)
+        throw new InputError(
+          `task.mcpServers: "${server}" and ${other} both have a tool "${tool.name}"; give the server a prefix, or choose its tools.`,
+        );
+      from.set(tool.name, `"${server}"`);
+      tools.push(tool);
+    }
+  return { ...task, tools };
+}
+
+/** Ends all servers; says what was counted. Never throws. */
+export async function closeMcpServers(): Promise<void> {
+  const all = [...open.values()];
+  open.clear();
+  for (const result of await Promise.allSettled(all)) {
+    if (result.status === 'rejected') continue;
+    const { stats, close } = result.value;
+    const { calls, errors, lost, reconnects } = stats;
+    if (calls > 0)
+      say(`MCP: ${calls} calls, ${errors} with an error, ${lost} connections lost, ${reconnects} opened again`);
+    await close().catch(() => {});
+  }
+}
+
+const isDisabled = (entry: unknown): boolean => isTree(entry) && entry['disabled'] === true;
+
+async function readServers(config: string | object): Promise<Record<string, unknown>> {
+  const file = typeof config === 'string' ? await readJsonFile(config) : { mcpServers: config };
+  const servers = isTree(file) ? file['mcpServers'] : undefined;
+  if (isTree(servers)) return servers;
+  throw new InputError(
+    `${typeof config === 'string' ? config : 'task.mcpServers'} has no \`mcpServers\`; write {"mcpServers": {"name": {"command": "..."}}}.`,
+  );
+}
+
+function readEntry(name: string, entry: unknown): Entry {
+  const at = `task.mcpServers.${name}`;
+  if (!isTree(entry) || (entry['command'] === undefined) === (entry['url'] === undefined))
+    throw new InputError(
+      `${at} needs either a command or a url; write { command, args, env, cwd } or { url, headers }.`,
+    );
+  const known = Object.entries(entry).flatMap(([key, value]) => {
+    if (KNOWN_ELSEWHERE.includes(key)) return [];
+    const kind = Object.hasOwn(KEYS, key) ? KEYS[key] : undefined;
+    if (kind === undefined) say(`${at}.${key} is not used here; known: ${Object.keys(KEYS).join(', ')}`);
+    else if (!IS[kind](value)) throw new InputError(`${at}.${key} is not of the kind that it must be: ${kind}.`);
+    else return [[key, value]];
+    return [];
+  });
+  return filled(Object.fromEntries(known), at) as Entry;
+}
+
+/** With `${NAME}` and `${NAME:-otherwise}` from the environment; only what is opened has them, the config keeps the names. */
+function filled(value: unknown, at: string): unknown {
+  if (Array.isArray(value)) return value.map((one, i) => filled(one, `${at}.${i}`));
+  if (isTree(value))
+    return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, filled(one, `${at}.${key}`)]));
+  if (typeof value !== 'string') return value;
+  return value.replace(/\$\{(?:env:)?(\w+)(?::-([^}]*))?\}/g, (_, name: string, otherwise?: string) => {
+    const found = process.env[name] ?? otherwise;
+    if (found !== undefined) return found;
+    throw new InputError(
+      `${at} names the environment variable ${name}, which is not set; set it, or write \${${name}:-...}.`,
+    );
+  });
+}
+
+function openOnce(name: string, entry: Entry): Promise<McpTools> {
+  const key = JSON.stringify([name, entry]);
+  let opening = open.get(key);
+  if (!opening) open.set(key, (opening = openServer(name, entry)));
+  return opening;
+}
+
+async function openServer(name: string, entry: Entry): Promise<McpTools> {
+  const { command, args, env, cwd, url, tools: include, ...options } = entry;
+  const process = { ...(args && { args }), ...(env && { env }), ...(cwd !== undefined && { cwd }) };
+  const server = command === undefined ? url! : { command, ...process };
+  const opened = await mcpTools(server, { ...options, name, ...(include && { include }) });
+  say(`MCP server ${name}: ${opened.tools.length} tools`);
+  for (const note of opened.notes.slice(0, MAX_NOTES)) say(`  ${note}`);
+  if (opened.notes.length > MAX_NOTES) say(`  and ${opened.notes.length - MAX_NOTES} notes more`);
+  return opened;
+}
+
+const MAX_NOTES = 20;

@@ -1,0 +1,31 @@
+/**
+ * Files that rewards name. A rubric is read before anything else is made; reward models that are folders here get "./" before
+ * them, since transformers.js takes any other "a/b" for a name on the hub.
+ */
+
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import type { TrainConfig } from '../../grpo/config/types.ts';
+import { lineOf, readYaml } from '../../grpo/config/yaml.ts';
+import { parseRubric, type Rubric } from '../../tasks/rewards/rubric/parse.ts';
+import { readText } from '../files.ts';
+
+/** The config with its rubric, checked, in place of the file that holds it, and folders of reward models by their paths. Throws InputError. */
+export async function withRewardFiles(config: TrainConfig): Promise<TrainConfig> {
+  const { judge, model, rubric } = config.reward;
+  const named = <T extends { path?: string | undefined }>(part: T): T =>
+    part.path !== undefined && isModelFolder(part.path) ? { ...part, path: `./${part.path}` } : part;
+  const read = typeof rubric === 'string' ? await readRubric(rubric) : rubric && parseRubric(rubric, 'reward.rubric');
+  return {
+    ...config,
+    reward: { ...config.reward, judge: named(judge), model: named(model), ...(read && { rubric: read }) },
+  };
+}
+
+/** A rubric from a YAML file. Throws InputError that names file, line and criterion. */
+export async function readRubric(path: string): Promise<Rubric> {
+  const text = await readText(path);
+  return parseRubric(readYaml(text, path) ?? {}, path, (at) => lineOf(text, at));
+}
+
+const isModelFolder = (path: string): boolean => !/^[./]/.test(path) && existsSync(join(path, 'config.json'));

@@ -1,0 +1,12 @@
+/** Tables on a terminal. */
+
+/** Columns side by side, the first to the left and the others to the right. */
+export function aligned(rows: readonly string[][]): string {
+  const widths = rows[0].map((_, c) => Math.max(...rows.map((cells) => cells[c].length)));
+  return rows
+    .map(
+      (cells) =>
+        `  ${cells.map((cell, c) => (c === 0 ? cell.padEnd(widths[c]) : cell.padStart(widths[c] + 2))).join('')}`,
+    )
+    .join('\n');
+}

@@ -1,0 +1,97 @@
+/** Reads the logs of a run folder back: a line that is none of its log (cut, altered, of other types) is left out, and that is said once. */
+
+import * as v from 'valibot';
+import type { Metrics } from '../grpo/metrics.ts';
+import type { LoggedRollout } from './rollouts.ts';
+import type { SampleProfile, StepProfile } from './profileLog.ts';
+
+/** Beyond it counts and times are no numbers to compute with. */
+const number = v.pipe(v.number(), v.minValue(-Number.MAX_SAFE_INTEGER), v.maxValue(Number.MAX_SAFE_INTEGER));
+const step = v.pipe(number, v.integer(), v.minValue(0));
+const amount = v.pipe(number, v.minValue(0));
+const numberOrNull = v.nullish(number, null);
+const text = v.string();
+
+/** null stands for a value that is not finite, which JSON has not. */
+const metrics = v.objectWithRest({ 'training/global_step': step }, v.nullable(v.pipe(v.number(), v.finite())));
+
+/** Fields that came later may be absent from the logs of earlier versions. */
+const rollout = v.looseObject({
+  step,
+  group: v.optional(amount, 0),
+  problem: v.optional(text, ''),
+  answer: v.optional(text, ''),
+  promptMessages: v.optional(amount, 0),
+  messages: v.array(v.looseObject({ role: text, content: v.nullish(text, '') })),
+  score: numberOrNull,
+  acc: numberOrNull,
+  stopReason: v.optional(text, ''),
+  numTurns: v.optional(amount, 0),
+  numToolCalls: v.optional(amount, 0),
+  responseTokens: v.optional(amount, 0),
+  advantage: numberOrNull,
+  turnRewards: v.fallback(v.optional(v.array(number)), undefined),
+  extra: v.optional(v.record(text, v.unknown())),
+});
+
+const profileHead = v.object({ step, phases: v.array(v.strictTuple([text, number, number])) });
+const event = v.union([
+  v.strictTuple([text, amount, number, number]),
+  v.strictTuple([text, amount, number, number, number]),
+]);
+const profileSample = v.object({
+  id: text,
+  problem: v.optional(text, ''),
+  stop: v.optional(text, ''),
+  turns: amount,
+  tokens: amount,
+  toolCalls: v.optional(amount, 0),
+  score: numberOrNull,
+  events: v.array(event),
+});
+
+function linesOf<S extends v.GenericSchema>(content: string, schema: S, file: string): v.InferOutput<S>[] {
+  const lines = content.split('\n');
+  lines.pop(); // after the last newline: nothing, or a line that a kill cut short
+  const written = lines.filter((line) => line.trim() !== '');
+  const read = written.flatMap((line) => {
+    const result = v.safeParse(schema, parsed(line));
+    return result.success ? [result.output] : [];
+  });
+  sayLeftOut(file, written.length - read.length, written.length);
+  return read;
+}
+
+/** Every line of metrics.jsonl that can be read. @param file for what is said */
+export const readMetrics = (content: string, file: string): Metrics[] => linesOf(content, metrics, file) as Metrics[];
+
+/** Every line of a rollouts/step-N.jsonl that can be read. */
+export const readRollouts = (content: string, file: string): LoggedRollout[] =>
+  linesOf(content, rollout, file) as LoggedRollout[];
+
+/** A profile/step-N.jsonl; none where its first line, which has the step, cannot be read. */
+export function readProfile(content: string, file: string): StepProfile[] {
+  const end = content.indexOf('\n') + 1;
+  const [head] = linesOf(content.slice(0, end), profileHead, file);
+  if (head === undefined) return [];
+  const samples = linesOf(content.slice(end), profileSample, file) as unknown as SampleProfile[];
+  return [{ ...head, samples }];
+}
+
+function parsed(line: string): unknown {
+  try {
+    return JSON.parse(line) as unknown;
+  } catch {
+    return undefined;
+  }
+}
+
+const said = new Set<string>();
+
+/** Files are read several times in a run. */
+function sayLeftOut(file: string, unread: number, of: number): void {
+  const sentence = `${unread} of ${of} lines of ${file} cannot be read and ${unread === 1 ? 'is' : 'are'} left out`;
+  if (unread === 0 || said.has(sentence)) return;
+  said.add(sentence);
+  console.warn(sentence);
+}

@@ -1,0 +1,75 @@
+/** A discrete-event clock: processes are generators that yield what they wait for, and time jumps from one event to the next. */
+
+import { Heap } from './heap.ts';
+
+/** Something that will happen; a process that yields one goes on once it has. */
+export class Signal {
+  happened = false;
+  #waiting: (() => void)[] = [];
+
+  /** Calls `then` when it has happened, at once where it has. */
+  whenHappened(then: () => void): void {
+    if (this.happened) then();
+    else this.#waiting.push(then);
+  }
+
+  happen(): void {
+    if (this.happened) return;
+    this.happened = true;
+    for (const then of this.#waiting.splice(0)) then();
+  }
+}
+
+/** Happens once all of these have. */
+export function all(signals: readonly Signal[]): Signal {
+  const every = new Signal();
+  let left = signals.length;
+  for (const signal of signals) signal.whenHappened(() => --left === 0 && every.happen());
+  if (left === 0) every.happen();
+  return every;
+}
+
+/** A process of the simulation: yields seconds to let pass, or a signal to wait for. */
+export type Process = Generator<number | Signal, void, void>;
+
+interface Timer {
+  at: number;
+  /** Timers of one moment go off in the order in which they were set. */
+  order: number;
+  run: () => void;
+}
+
+export class Clock {
+  /** Seconds since the simulation began. */
+  now = 0;
+  readonly #timers = new Heap<Timer>((a, b) => a.at < b.at || (a.at === b.at && a.order < b.order));
+  #set = 0;
+
+  /** Runs `run` after so many seconds. */
+  after(seconds: number, run: () => void): void {
+    this.#timers.add({ at: this.now + Math.max(0, seconds), order: this.#set++, run });
+  }
+
+  /** Starts a process; the signal happens at its end. */
+  start(process: Process): Signal {
+    const ended = new Signal();
+    const next = (): void => {
+      const { value, done } = process.next();
+      if (done) ended.happen();
+      else if (typeof value === 'number') this.after(value, next);
+      else value.whenHappened(next);
+    };
+    next();
+    return ended;
+  }
+
+  /** Lets time pass until `end` has happened. Throws where nothing is left that could make it happen. */
+  runUntil(end: Signal): void {
+    while (!end.happened) {
+      const timer = this.#timers.take();
+      if (!timer) throw new Error('The simulation stands still: everything waits, and nothing is under way.');
+      this.now = timer.at;
+      timer.run();
+    }
+  }
+}

@@ -1,0 +1,193 @@
+/**
+ * Who generates, simulated: begins groups as far ahead of the trainer as its pipeline lets it (as src/grpo/pipeline/asyncGroups.ts does), gives
+ * them to devices, and holds those that are done.
+ */
+
+import type { AsyncSettings } from '../../grpo/pipeline/settings.ts';
+import { all, type Clock, type Process, Signal } from './clock.ts';
+import type { RolloutDevice } from './rolloutDevice.ts';
+import type { SampleWork, Workload } from './workload.ts';
+
+/** Machines that generate for another one, each as many groups at once as it takes. */
+export interface Room {
+  groupsAtOnce: number;
+  /** The machine that trains runs the tools of every sample again, and checks its tokens by a forward pass. */
+  verifies: boolean;
+}
+
+/** A prompt's samples. */
+export interface Group {
+  samples: readonly SampleWork[];
+  /** Seconds to train on them, on one device. */
+  trainSeconds: number;
+  /** Of the weights that began it. */
+  version: number;
+}
+
+/** Forward against forward and backward, which costs twice as much. */
+const FORWARD_SHARE = 1 / 3;
+
+export class Rollouter {
+  /** Groups left out as too old. */
+  dropped = 0;
+  /** Syncs so far. */
+  version = 0;
+  /** Seconds in which a group was under way. */
+  #busySeconds = 0;
+  #busySince = 0;
+  #underWay = 0;
+  readonly #clock: Clock;
+  readonly #devices: readonly RolloutDevice[];
+  readonly #promptTokens: number;
+  readonly #settings: AsyncSettings;
+  readonly #room: Room | undefined;
+  readonly #stream: Iterator<Omit<Group, 'version'>, never>;
+  /** Groups that the run trains on. */
+  readonly #total: number;
+  #begun = 0;
+  #begunSinceSync = 0;
+  /** Begun and not yet taken, in that order. */
+  readonly #groups = new Set<Group>();
+  /** Of these, those that are done, in the order in which they were. */
+  readonly #done: Group[] = [];
+  #ended = new Signal();
+  /** Groups that wait for a worker of the room, and those that each worker has. */
+  readonly #queue: { group: Group; ended: Signal }[] = [];
+  readonly #held = new Map<RolloutDevice, number>();
+  /** When the last check of a sample ends that was asked for. */
+  #checkedAt = 0;
+
+  constructor(
+    clock: Clock,
+    work: Workload,
+    {
+      devices,
+      pipeline,
+      total,
+      room,
+    }: { devices: RolloutDevice[]; pipeline: AsyncSettings; total: number; room: Room | undefined },
+  ) {
+    [this.#clock, this.#devices, this.#settings, this.#total, this.#room] = [clock, devices, pipeline, total, room];
+    this.#promptTokens = work.promptTokens;
+    this.#stream = groupsOf(work);
+  }
+
+  /** The next group to train on. */
+  *take(): Generator<number | Signal, Group, void> {
+    for (;;) {
+      this.#begin();
+      const [first] = this.#settings.inOrder ? this.#groups : this.#done;
+      const place = this.#done.indexOf(first);
+      if (place < 0) {
+        yield this.#ended;
+        continue;
+      }
+      this.#done.splice(place, 1);
+      this.#groups.delete(first);
+      if (this.version - first.version <= this.#settings.maxAge) return first;
+      this.dropped++;
+      this.#begunSinceSync--;
+    }
+  }
+
+  /** Until nothing is under way. */
+  *finish(): Process {
+    while (this.#underWay > 0) yield this.#ended;
+  }
+
+  /** It has new weights: what was generated ahead, and what is under way, counts against their groups. */
+  synced(): void {
+    this.version++;
+    this.#begunSinceSync = this.#groups.size;
+    for (const device of this.#devices) device.forgetCaches();
+  }
+
+  /** Seconds until now in which a group was under way. */
+  get busySeconds(): number {
+    return this.#busySeconds + (this.#underWay > 0 ? this.#clock.now - this.#busySince : 0);
+  }
+
+  /** Begins as many groups as may be generated before the next sync, and no more than the run trains on. */
+  #begin(): void {
+    while (this.#begunSinceSync < this.#settings.maxGroups && this.#begun < this.#total + this.dropped) {
+      const group: Group = { ...this.#stream.next().value, version: this.version };
+      this.#begun++;
+      this.#begunSinceSync++;
+      this.#groups.add(group);
+      if (this.#underWay++ === 0) this.#busySince = this.#clock.now;
+      this.#clock.start(this.#generate(group)).whenHappened(() => this.#end(group));
+    }
+  }
+
+  #end(group: Group): void {
+    if (--this.#underWay === 0) this.#busySeconds += this.#clock.now - this.#busySince;
+    this.#done.push(group);
+    const ended = this.#ended;
+    this.#ended = new Signal();
+    ended.happen();
+  }
+
+  *#generate(group: Group): Process {
+    if (!this.#room) {
+      yield all(
+        group.samples.map((sample) =>
+          this.#run(
+            sample,
+            group,
+            leastBy(this.#devices, ({ load }) => load),
+          ),
+        ),
+      );
+      return;
+    }
+    const ended = new Signal();
+    this.#queue.push({ group, ended });
+    this.#assign(this.#room);
+    yield ended;
+    if (this.#room.verifies) yield all(group.samples.map((sample) => this.#clock.start(this.#verify(sample, group))));
+  }
+
+  /** Gives groups to workers that have room for them. */
+  #assign(room: Room): void {
+    const held = (worker: RolloutDevice) => this.#held.get(worker) ?? 0;
+    while (this.#queue.length > 0) {
+      const worker = leastBy(this.#devices, held);
+      if (held(worker) >= room.groupsAtOnce) return;
+      const { group, ended } = this.#queue.shift()!;
+      this.#held.set(worker, held(worker) + 1);
+      all(group.samples.map((sample) => this.#run(sample, group, worker))).whenHappened(() => {
+        this.#held.set(worker, held(worker) - 1);
+        ended.happen();
+        this.#assign(room);
+      });
+    }
+  }
+
+  #run(sample: SampleWork, { samples }: Group, device: RolloutDevice): Signal {
+    return this.#clock.start(device.run(sample, this.#promptTokens / samples.length));
+  }
+
+  /** Tools again, one after the other; then its part of the checks, of which one runs at a time. */
+  *#verify({ turns }: SampleWork, { samples, trainSeconds }: Group): Process {
+    yield turns.reduce((sum, { toolSeconds }) => sum + toolSeconds, 0);
+    this.#checkedAt = Math.max(this.#checkedAt, this.#clock.now) + (FORWARD_SHARE * trainSeconds) / samples.length;
+    yield this.#checkedAt - this.#clock.now;
+  }
+}
+
+/** The groups of a run's steps, over and over; each as work of its own. */
+function* groupsOf({ steps, trainSeconds }: Workload): Generator<Omit<Group, 'version'>, never> {
+  for (let step = 0; ; step++) {
+    const groups = new Map<number, SampleWork[]>();
+    for (const sample of steps[step % steps.length]) {
+      const group = groups.get(sample.group);
+      if (group) group.push({ ...sample });
+      else groups.set(sample.group, [{ ...sample }]);
+    }
+    const seconds = trainSeconds[step % trainSeconds.length] / groups.size;
+    for (const samples of groups.values()) yield { samples, trainSeconds: seconds };
+  }
+}
+
+const leastBy = <T>(items: readonly T[], of: (item: T) => number): T =>
+  items.reduce((least, item) => (of(item) < of(least) ? item : least));

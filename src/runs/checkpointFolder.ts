@@ -1,0 +1,204 @@
+/**
+ * What a checkpoint folder of a training run holds: a model or adapter in Hugging Face format, what the trainer needs to go on,
+ * and the manifest of it all. Nothing of a folder that is not as its manifest says is handed out.
+ */
+
+import type { Checkpoint, TrainerState } from '../grpo/types.ts';
+import { type ModelCheckpoint, loadCheckpoint, saveCheckpoint } from '../model/checkpoint/checkpoint.ts';
+import { expectFinite, openCheckpoint } from '../model/checkpoint/open.ts';
+import { readSafetensors, type SafetensorsDtype, writeSafetensors } from '../model/checkpoint/safetensors.ts';
+import type { TensorMap } from '../model/engine.ts';
+import { type Adapter, saveAdapter } from '../model/lora/adapter.ts';
+import { savedSteps } from '../model/optimizer/savedState.ts';
+import { InputError } from '../errors.ts';
+import { filesIn, type FileSystem, type FolderFiles } from './fileSystem.ts';
+import { checkFiles, MANIFEST, readChecked, readManifest, withManifest } from './manifest.ts';
+import { parseTrainerState } from './trainerState.ts';
+
+const STATE = 'trainer_state.json';
+const OPTIMIZER = 'optimizer.safetensors';
+/** Only where the reference of a KL term is refreshed on the way. */
+const REFERENCE = 'reference.safetensors';
+/** Files that a trainer reads and a model does not. */
+const OF_TRAINER = [STATE, OPTIMIZER, REFERENCE];
+
+/** True for a file of the model, which stands without its trainer and their common manifest. */
+export const ofModelAlone = (name: string): boolean => ![...OF_TRAINER, MANIFEST].includes(name);
+
+export const ADAPTER_CONFIG = 'adapter_config.json';
+const ADAPTER_WEIGHTS = 'adapter_model.safetensors';
+
+type TokenizerJson = Required<Pick<ModelCheckpoint, 'tokenizerJson' | 'tokenizerConfigJson'>>;
+
+/** What a folder is wanted for: its model (or adapter) alone, or to go on with training. */
+export type CheckpointUse = 'model' | 'trainer';
+
+/** The model's files, and with `trainer` its optimizer and counters. */
+export function modelFiles(model: ModelCheckpoint, trainer?: Checkpoint, dtype?: SafetensorsDtype): FolderFiles {
+  const files = new Map<string, Uint8Array | string>(saveCheckpoint(model, dtype));
+  if (trainer) addTrainer(files, trainer);
+  return files;
+}
+
+/** An adapter as PEFT saves it, its tokenizer, and what the trainer needs to go on. */
+export function adapterFiles(
+  adapter: Adapter,
+  { tokenizerJson, tokenizerConfigJson }: TokenizerJson,
+  trainer: Checkpoint,
+): FolderFiles {
+  const files = new Map<string, Uint8Array | string>(saveAdapter(adapter));
+  files.set('tokenizer.json', `${JSON.stringify(tokenizerJson, null, 2)}\n`);
+  files.set('tokenizer_config.json', `${JSON.stringify(tokenizerConfigJson, null, 2)}\n`);
+  addTrainer(files, trainer);
+  return files;
+}
+
+function addTrainer(files: Map<string, Uint8Array | string>, { optimizer, reference, state }: Checkpoint): void {
+  files.set(OPTIMIZER, writeSafetensors(optimizer));
+  if (reference) files.set(REFERENCE, writeSafetensors(reference));
+  files.set(STATE, `${JSON.stringify(state, null, 2)}\n`);
+}
+
+/** Writes a checkpoint folder and its manifest, unless that very one is there. Throws InputError, before anything is written where there is no room. */
+export async function writeCheckpoint(files: FileSystem, folder: string, contents: FolderFiles): Promise<void> {
+  const all = await withManifest(contents);
+  if (await isSaved(files, folder, all)) return;
+  const sizes = Array.from(all.values(), (content) => new Blob([content as BlobPart]).size);
+  await expectRoom(
+    files,
+    folder,
+    sizes.reduce((a, b) => a + b, 0),
+  );
+  await files.writeFolder(folder, all);
+}
+
+async function isSaved(files: FileSystem, folder: string, contents: FolderFiles): Promise<boolean> {
+  try {
+    const manifest = await readManifest(files, folder);
+    if (!manifest || `${JSON.stringify(manifest, null, 2)}\n` !== contents.get(MANIFEST)) return false;
+    await checkFiles(files, folder, manifest, () => true);
+    return true;
+  } catch (error) {
+    if (error instanceof InputError) return false; // a damaged one is replaced
+    throw error;
+  }
+}
+
+/** Throws InputError where `bytes` more do not fit beside what is there. */
+export async function expectRoom(files: FileSystem, path: string, bytes: number): Promise<void> {
+  const free = await files.free(path);
+  if (free === undefined || bytes <= free) return;
+  const mib = (n: number) => `${(n / 2 ** 20).toFixed(1)} MiB`;
+  throw new InputError(
+    `A checkpoint in ${path} needs ${mib(bytes)} (${bytes} bytes), but only ${mib(free)} (${free} bytes) are free there; free some, or choose ` +
+      'another folder by trainer.defaultLocalDir.',
+  );
+}
+
+/**
+ * Reads the checkpoint that `GrpoTrainer.restore` takes, from a folder that was written with a trainer. Throws InputError for
+ * anything that is not as it was saved, or that no run can have saved.
+ * @param note hears of a folder that has no manifest to check it by
+ */
+export async function loadTrainerCheckpoint(
+  files: FileSystem,
+  folder: string,
+  note?: (line: string) => void,
+): Promise<Checkpoint> {
+  const manifest = await readManifest(files, folder);
+  if (!manifest)
+    note?.(`${folder} has no ${MANIFEST}, which older versions did not write: it cannot be checked for damage`);
+  else await checkFiles(files, folder, manifest, () => false);
+  const has = async (name: string) =>
+    manifest ? Object.hasOwn(manifest.files, name) : files.exists(`${folder}/${name}`);
+  const read = (name: string) => readChecked(files, folder, manifest, name);
+  const source = async (name: string) => ((await has(name)) ? read(name) : undefined);
+  const tensors = async (name: string) => readTensors(await read(name), name, folder);
+  const state = await readState(folder, read);
+  const weights = (await has(ADAPTER_CONFIG)) ? await tensors(ADAPTER_WEIGHTS) : (await loadCheckpoint(source)).weights;
+  const optimizer = await tensors(OPTIMIZER);
+  savedSteps(optimizer, `${folder}/${OPTIMIZER}`);
+  return {
+    state,
+    weights,
+    optimizer,
+    ...((await has(REFERENCE)) && { reference: await tensors(REFERENCE) }),
+  };
+}
+
+function readTensors(bytes: Uint8Array, name: string, folder: string): TensorMap {
+  const tensors = readSafetensors(bytes, `${folder}/${name}`);
+  expectFinite(tensors, `${folder}/${name}`);
+  return tensors;
+}
+
+async function readState(folder: string, read: (name: string) => Promise<Uint8Array>): Promise<TrainerState> {
+  return parseTrainerState(new TextDecoder().decode(await read(STATE)), `${folder}/${STATE}`, stepOf(folder));
+}
+
+/** Throws InputError for a folder that is damaged. Weights of a folder without a manifest are not read, but for a trainer. */
+export async function checkCheckpoint(files: FileSystem, folder: string, use: CheckpointUse): Promise<void> {
+  const manifest = await readManifest(files, folder);
+  const forTrainer = use === 'trainer';
+  if (manifest) {
+    await checkFiles(files, folder, manifest, (name) => forTrainer || !OF_TRAINER.includes(name));
+    if (forTrainer) await readState(folder, (name) => files.read(`${folder}/${name}`));
+  } else if (forTrainer) await loadTrainerCheckpoint(files, folder);
+  else if (!(await files.exists(`${folder}/${ADAPTER_CONFIG}`))) await openCheckpoint(filesIn(files, folder));
+}
+
+/** True for a checkpoint that a training run wrote, damaged or not. */
+export async function isOfTrainer(files: FileSystem, folder: string): Promise<boolean> {
+  for (const name of [STATE, OPTIMIZER]) if (await files.exists(`${folder}/${name}`)) return true;
+  return false;
+}
+
+/** A folder of this step, or the earlier one of it while that is replaced (`FileSystem.writeFolder`). */
+const STEP_FOLDER = /^(?:step-(\d+)|\.step-(\d+)\.old)$/;
+
+function stepOf(folder: string): number | undefined {
+  const [, step, old] = STEP_FOLDER.exec(folder.split(/[\\/]+/).findLast((part) => part !== '') ?? '') ?? [];
+  return step === undefined && old === undefined ? undefined : Number(step ?? old);
+}
+
+/** Steps whose checkpoints are in a run folder, in order. */
+export async function checkpointSteps(files: FileSystem, runFolder: string): Promise<number[]> {
+  const names = await files.list(`${runFolder}/checkpoints`);
+  const steps = names.flatMap((name) => /^step-(\d+)$/.exec(name)?.[1] ?? []).map(Number);
+  return steps.sort((a, b) => a - b);
+}
+
+/**
+ * The newest checkpoint of a run that is whole, or undefined where there is none at all. Throws InputError where all are damaged.
+ * @param note hears of each newer one that is damaged
+ */
+export async function newestCheckpoint(
+  files: FileSystem,
+  runFolder: string,
+  use: CheckpointUse = 'model',
+  note: (line: string) => void = () => {},
+): Promise<string | undefined> {
+  const damaged: InputError[] = [];
+  for (const folder of await newestFirst(files, `${runFolder}/checkpoints`)) {
+    if (use === 'trainer' && !(await isOfTrainer(files, folder))) continue;
+    try {
+      await checkCheckpoint(files, folder, use);
+    } catch (error) {
+      if (!(error instanceof InputError)) throw error;
+      damaged.push(error);
+      continue;
+    }
+    for (const { message } of damaged) note(message);
+    if (damaged.length > 0) note(`taking ${folder}, the newest checkpoint that is whole`);
+    return folder;
+  }
+  if (damaged.length === 0) return undefined;
+  throw new InputError(`No checkpoint of ${runFolder} is whole. ${damaged[0].message}`);
+}
+
+async function newestFirst(files: FileSystem, folder: string): Promise<string[]> {
+  const names = (await files.list(folder)).filter((name) => STEP_FOLDER.test(name));
+  // Of one step, the folder itself comes before the one that it replaces.
+  names.sort((a, b) => stepOf(b)! - stepOf(a)! || (a < b ? 1 : -1));
+  return names.map((name) => `${folder}/${name}`);
+}

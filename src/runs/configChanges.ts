@@ -1,0 +1,66 @@
+/** A run that goes on under another config than before: what has changed is said key by key. */
+
+import { parse } from 'yaml';
+import type { TrainConfig } from '../grpo/config/types.ts';
+import { parseTrainConfig } from '../grpo/config/text.ts';
+import { isTree, leaves, show } from '../grpo/config/tree.ts';
+
+/** Keys that differ in any two commands of one run. */
+const OF_THE_COMMAND = /^(name$|trainer\.(resume|defaultLocalDir$))/;
+
+/** Keys of what is looked at, kept and written: the policy after a step is the same. */
+const OF_THE_RECORD = /^(trainer\.(?!total|ref)|data\.val|rollout\.valKwargs)/;
+
+/** Lines said at most. */
+const MOST = 10;
+
+/** One key of two configs; undefined = the config lacks it. */
+export interface ChangedKey {
+  key: string;
+  before: unknown;
+  after: unknown;
+}
+
+/** What differs between two runs, but for what differs in any two commands. `before` is the text of config.yaml. */
+export function changedKeys(before: string, after: TrainConfig): ChangedKey[] {
+  const then = new Map(leaves(treeOf(before)));
+  // As it is written down: without keys that are not set.
+  const now = new Map(leaves(after).filter(([, value]) => value !== undefined));
+  const keys = [...new Set([...then.keys(), ...now.keys()])];
+  return keys
+    .map((key) => ({ key, before: then.get(key), after: now.get(key) }))
+    .filter(({ key, before, after }) => !OF_THE_COMMAND.test(key) && show(before) !== show(after));
+}
+
+/** Lines that say what has changed since the steps up to `step`; none where nothing has. `before` is the text of config.yaml. */
+export function configChanges(before: string, after: TrainConfig, step: number): string[] {
+  const changed = changedKeys(before, after);
+  if (changed.length === 0) return [];
+  const shown = (value: unknown) => (value === undefined ? 'absent' : show(value));
+  const lines = changed
+    .slice(0, MOST)
+    .map((change) => `  ${change.key}: ${shown(change.before)} -> ${shown(change.after)}`);
+  const learnsOtherwise = changed.some(({ key }) => !OF_THE_RECORD.test(key) && !(isLength(key) && hasNoEnd(after)));
+  return [
+    `the config is not that of the steps up to ${step}:`,
+    ...lines,
+    ...(changed.length > MOST ? [`  and ${changed.length - MOST} more`] : []),
+    ...(learnsOtherwise ? ['what follows is neither that run nor one of this config from its start'] : []),
+  ];
+}
+
+/** With the defaults of today, which a config of an earlier version lacks. */
+function treeOf(text: string): object {
+  try {
+    return parseTrainConfig(text, { source: 'config.yaml', note: () => {} });
+  } catch {
+    const tree: unknown = parse(text);
+    return isTree(tree) ? tree : {};
+  }
+}
+
+const isLength = (key: string): boolean => key.startsWith('trainer.total');
+
+/** The learning rate of a step does not depend on how many steps there are. */
+const hasNoEnd = ({ actor: { optim } }: TrainConfig): boolean =>
+  optim.lrSchedulerType === 'constant' && !(optim.lrWarmupStepsRatio > 0);

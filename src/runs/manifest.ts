@@ -1,0 +1,100 @@
+/** manifest.json of a checkpoint folder: sizes and SHA-256 of its files, written after them. What differs from it is never loaded. */
+
+import * as v from 'valibot';
+import { InputError } from '../errors.ts';
+import { type FileSystem, type FolderFiles, readFileText } from './fileSystem.ts';
+
+export const MANIFEST = 'manifest.json';
+const FORMAT = 1;
+
+const schema = v.strictObject({
+  format: v.literal(FORMAT),
+  files: v.record(
+    v.string(),
+    v.strictObject({
+      bytes: v.pipe(v.number(), v.safeInteger(), v.minValue(0)),
+      sha256: v.pipe(v.string(), v.regex(/^[0-9a-f]{64}$/)),
+    }),
+  ),
+});
+export type Manifest = v.InferOutput<typeof schema>;
+
+/** The files and, last, their manifest. */
+export async function withManifest(contents: FolderFiles): Promise<Map<string, Uint8Array | string>> {
+  const files: Manifest['files'] = {};
+  for (const [name, content] of contents) {
+    const bytes = typeof content === 'string' ? new TextEncoder().encode(content) : content;
+    files[name] = { bytes: bytes.length, sha256: await sha256(bytes) };
+  }
+  return new Map([...contents, [MANIFEST, manifestText({ format: FORMAT, files })]]);
+}
+
+const manifestText = (manifest: Manifest): string => `${JSON.stringify(manifest, null, 2)}\n`;
+
+/** Undefined where the folder has none, as third-party folders and those of older versions. Throws InputError for a damaged one. */
+export async function readManifest(files: FileSystem, folder: string): Promise<Manifest | undefined> {
+  const path = `${folder}/${MANIFEST}`;
+  if ((await files.size(path)) === undefined) return undefined;
+  const text = await readFileText(files, path);
+  const manifest = parsed(text);
+  // Each byte counts, since nothing else vouches for this file.
+  if (manifest && manifestText(manifest) === text) return manifest;
+  throw new InputError(
+    `${path} is damaged, or of a newer version of webgrpo: what lies beside it cannot be checked. Take another checkpoint; if you ` +
+      `are sure of these files, delete ${MANIFEST}, and they are read unchecked.`,
+  );
+}
+
+function parsed(text: string): Manifest | undefined {
+  try {
+    const result = v.safeParse(schema, JSON.parse(text));
+    return result.success ? result.output : undefined;
+  } catch {
+    return undefined; // no JSON
+  }
+}
+
+/**
+ * Compares files with their manifest: the sizes of all, the content of those that `content` names. Throws InputError naming
+ * the first that differs.
+ */
+export async function checkFiles(
+  files: FileSystem,
+  folder: string,
+  manifest: Manifest,
+  content: (name: string) => boolean,
+): Promise<void> {
+  for (const [name, { bytes }] of Object.entries(manifest.files)) {
+    const found = await files.size(`${folder}/${name}`);
+    if (found !== bytes)
+      throw differs(folder, name, found === undefined ? 'is missing' : `has ${found} bytes, not ${bytes}`);
+  }
+  for (const [name, saved] of Object.entries(manifest.files))
+    if (content(name) && (await files.sha256(`${folder}/${name}`)) !== saved.sha256) throw changed(folder, name);
+}
+
+/** Reads a file of the folder; where there is a manifest, only as it was saved. Throws InputError. */
+export async function readChecked(
+  files: FileSystem,
+  folder: string,
+  manifest: Manifest | undefined,
+  name: string,
+): Promise<Uint8Array> {
+  const bytes = await files.read(`${folder}/${name}`);
+  if (manifest && (await sha256(bytes)) !== manifest.files[name]?.sha256) throw changed(folder, name);
+  return bytes;
+}
+
+const changed = (folder: string, name: string): InputError =>
+  differs(folder, name, 'has another content (SHA-256) than was saved');
+
+const differs = (folder: string, name: string, how: string): InputError =>
+  new InputError(
+    `${folder}/${name} ${how}: the checkpoint is damaged. Take another one; if you changed the file on purpose, delete ` +
+      `${MANIFEST} beside it, and the folder is read unchecked.`,
+  );
+
+async function sha256(bytes: Uint8Array): Promise<string> {
+  const digest = await crypto.subtle.digest('SHA-256', bytes as Uint8Array<ArrayBuffer>);
+  return Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, '0')).join('');
+}

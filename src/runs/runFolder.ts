@@ -1,0 +1,132 @@
+/**
+ * runs/<name>/: config.yaml (resolved; config-N.yaml: of earlier steps, where it was changed on the way), metrics.jsonl, rollouts/step-N.jsonl (val-step-N.jsonl: of evaluations; step-N.safetensors: keptRollouts.ts), profile/step-N.jsonl, errors/step-N.jsonl,
+ * checkpoints/step-N/, report.html with its data in report.json.
+ * Every file is whole at whatever moment the process is killed; at most the last line of metrics.jsonl is missing.
+ */
+
+import { stringify } from 'yaml';
+import type { Metrics } from '../grpo/metrics.ts';
+import { profileText, type StepProfile } from '../report/profileLog.ts';
+import { readMetrics, readProfile, readRollouts } from '../report/readLog.ts';
+import type { LoggedRollout } from '../report/rollouts.ts';
+import { type FileSystem, freeName, readFileText } from './fileSystem.ts';
+
+export class RunFolder {
+  readonly files: FileSystem;
+  readonly path: string;
+
+  private constructor(files: FileSystem, path: string) {
+    this.files = files;
+    this.path = path;
+  }
+
+  /** A fresh folder; an earlier run of that name is kept under the next free number. */
+  static async create(
+    files: FileSystem,
+    path: string,
+    config: unknown,
+  ): Promise<{ folder: RunFolder; moved: string | undefined }> {
+    await files.tidy(path);
+    const moved = (await files.exists(path)) ? await freeName(files, path) : undefined;
+    if (moved !== undefined) await files.rename(path, moved);
+    const folder = new RunFolder(files, path);
+    await folder.writeConfig(config);
+    return { folder, moved };
+  }
+
+  /** The folder of a run that goes on after `step`; what was logged later is dropped, since it is done again, and so is all of step 0. */
+  static async reopen(files: FileSystem, path: string, step: number, config: unknown): Promise<RunFolder> {
+    await files.tidy(path);
+    const folder = new RunFolder(files, path);
+    const kept = (await folder.metrics()).filter((line) => step > 0 && line['training/global_step'] <= step);
+    await files.write(folder.file('metrics.jsonl'), kept.map((line) => `${JSON.stringify(line)}\n`).join(''));
+    await folder.writeConfig(config);
+    return folder;
+  }
+
+  static open(files: FileSystem, path: string): RunFolder {
+    return new RunFolder(files, path);
+  }
+
+  file(...names: string[]): string {
+    return [this.path, ...names].join('/');
+  }
+
+  checkpoint(step: number): string {
+    return this.file('checkpoints', `step-${step}`);
+  }
+
+  async appendMetrics(metrics: Metrics): Promise<void> {
+    await this.files.append(this.file('metrics.jsonl'), `${JSON.stringify(metrics)}\n`);
+  }
+
+  /** Every line that can be read. */
+  async metrics(): Promise<Metrics[]> {
+    const path = this.file('metrics.jsonl');
+    return (await this.files.exists(path)) ? readMetrics(await readFileText(this.files, path), path) : [];
+  }
+
+  /** Answers of the evaluation after `step`. */
+  async writeValRollouts(step: number, rollouts: readonly LoggedRollout[]): Promise<void> {
+    await this.writeRollouts(step, rollouts, 'val-step');
+  }
+
+  async writeRollouts(step: number, rollouts: readonly LoggedRollout[], name = 'step'): Promise<void> {
+    if (rollouts.length === 0) return;
+    const lines = rollouts.map((rollout) => `${JSON.stringify(rollout)}\n`).join('');
+    await this.files.write(this.file('rollouts', `${name}-${step}.jsonl`), lines);
+  }
+
+  /** Logged rollouts of every step, in order of steps. */
+  async rollouts(): Promise<LoggedRollout[]> {
+    return (await this.stepFiles('rollouts')).flatMap(({ text, file }) => readRollouts(text, file));
+  }
+
+  /** Logged answers of every evaluation, in order of steps. */
+  async valRollouts(): Promise<LoggedRollout[]> {
+    return (await this.stepFiles('rollouts', 'val-step')).flatMap(({ text, file }) => readRollouts(text, file));
+  }
+
+  /** What a step computed on that went wrong, a line each: errors/step-N.jsonl. Returns the file. */
+  async writeError(step: number, lines: readonly unknown[]): Promise<string> {
+    const path = this.file('errors', `step-${step}.jsonl`);
+    await this.files.write(path, lines.map((line) => `${JSON.stringify(line)}\n`).join(''));
+    return path;
+  }
+
+  async writeProfile(profile: StepProfile): Promise<void> {
+    await this.files.write(this.file('profile', `step-${profile.step}.jsonl`), profileText(profile));
+  }
+
+  /** Every step that was recorded and can be read, in order. */
+  async profiles(): Promise<StepProfile[]> {
+    return (await this.stepFiles('profile')).flatMap(({ text, file }) => readProfile(text, file));
+  }
+
+  /** Texts of a folder's `step-N.jsonl` (or of another name than `step`), in order of steps. */
+  private async stepFiles(folder: string, name = 'step'): Promise<{ text: string; file: string }[]> {
+    const files = await this.files.list(this.file(folder));
+    const pattern = new RegExp(`^${name}-(\\d+)\\.jsonl$`);
+    const steps = files.flatMap((file) => pattern.exec(file)?.[1] ?? []).map(Number);
+    steps.sort((a, b) => a - b);
+    const paths = steps.map((step) => this.file(folder, `${name}-${step}.jsonl`));
+    return Promise.all(paths.map(async (file) => ({ file, text: await readFileText(this.files, file) })));
+  }
+
+  /** Keeps config.yaml as the first of config-1.yaml, config-2.yaml, ... that is free, before another takes its place. Returns its path. */
+  async keepConfig(): Promise<string> {
+    const text = await readFileText(this.files, this.file('config.yaml'));
+    for (let n = 1; ; n++) {
+      const path = this.file(`config-${n}.yaml`);
+      const taken = await this.files.exists(path);
+      // The same text: a run that was killed before the other took its place.
+      if (taken && (await readFileText(this.files, path)) !== text) continue;
+      if (!taken) await this.files.write(path, text);
+      return path;
+    }
+  }
+
+  private async writeConfig(config: unknown): Promise<void> {
+    await this.files.write(this.file('config.yaml'), stringify(config));
+  }
+}

@@ -1,0 +1,139 @@
+/** A folder as one .zip: written without compression, since weights do not shrink; read also as other programs compress it (deflate). */
+
+import { InputError } from '../errors.ts';
+import type { FolderFiles } from './fileSystem.ts';
+
+const LOCAL = 0x04034b50;
+const CENTRAL = 0x02014b50;
+const END = 0x06054b50;
+const [LOCAL_BYTES, CENTRAL_BYTES, END_BYTES] = [30, 46, 22];
+const UTF8 = 0x0800;
+const [STORED, DEFLATED] = [0, 8];
+/** 1 January 1980, the first day a .zip knows: the same files make the same bytes. */
+const DATE = 0x21;
+/** A comment may follow the end record. */
+const COMMENT_BYTES = 65_535;
+
+/** A .zip of these files, by path, all of them in one folder. */
+export function writeZip(folder: string, files: FolderFiles): Uint8Array<ArrayBuffer> {
+  const entries = Array.from(files, ([path, content]) => {
+    const bytes = typeof content === 'string' ? new TextEncoder().encode(content) : content;
+    return { name: new TextEncoder().encode(`${folder}/${path}`), bytes, crc: crc32(bytes) };
+  });
+  const size = entries.reduce((sum, { name, bytes }) => sum + entrySize(name) + bytes.length, END_BYTES);
+  const zip = new Uint8Array(size);
+  const view = new DataView(zip.buffer);
+  const offsets: number[] = [];
+  let at = 0;
+  for (const entry of entries) {
+    offsets.push(at);
+    view.setUint32(at, LOCAL, true);
+    writeFields(view, at + 4, entry);
+    zip.set(entry.name, at + LOCAL_BYTES);
+    zip.set(entry.bytes, at + LOCAL_BYTES + entry.name.length);
+    at += LOCAL_BYTES + entry.name.length + entry.bytes.length;
+  }
+  const directory = at;
+  for (const [i, entry] of entries.entries()) {
+    view.setUint32(at, CENTRAL, true);
+    view.setUint16(at + 4, 20, true);
+    writeFields(view, at + 6, entry);
+    view.setUint32(at + 42, offsets[i], true);
+    zip.set(entry.name, at + CENTRAL_BYTES);
+    at += CENTRAL_BYTES + entry.name.length;
+  }
+  view.setUint32(at, END, true);
+  view.setUint16(at + 8, entries.length, true);
+  view.setUint16(at + 10, entries.length, true);
+  view.setUint32(at + 12, at - directory, true);
+  view.setUint32(at + 16, directory, true);
+  return zip;
+}
+
+const entrySize = (name: Uint8Array): number => LOCAL_BYTES + CENTRAL_BYTES + 2 * name.length;
+
+/** What an entry and its line of the directory have in common, from the version that can read it. */
+function writeFields(
+  view: DataView,
+  at: number,
+  { name, bytes, crc }: { name: Uint8Array; bytes: Uint8Array; crc: number },
+): void {
+  view.setUint16(at, 20, true);
+  view.setUint16(at + 2, UTF8, true);
+  view.setUint16(at + 8, DATE, true);
+  view.setUint32(at + 10, crc, true);
+  view.setUint32(at + 14, bytes.length, true);
+  view.setUint32(at + 18, bytes.length, true);
+  view.setUint16(at + 22, name.length, true);
+}
+
+/** Files by path. Throws InputError for what is no .zip, damaged, or packed in a way that is not read. @param name for what is said */
+export async function readZip(zip: Uint8Array, name: string): Promise<Map<string, Uint8Array>> {
+  const view = new DataView(zip.buffer, zip.byteOffset, zip.byteLength);
+  const damaged = (what: string) => new InputError(`${name} is no .zip that can be read: ${what}.`);
+  try {
+    let end = zip.length - END_BYTES;
+    while (end >= 0 && view.getUint32(end, true) !== END) {
+      if (zip.length - end > END_BYTES + COMMENT_BYTES) break;
+      end--;
+    }
+    if (end < 0 || view.getUint32(end, true) !== END) throw damaged('it has no directory at its end');
+    const files = new Map<string, Uint8Array>();
+    let at = view.getUint32(end + 16, true);
+    for (let count = view.getUint16(end + 10, true); count > 0; count--) {
+      if (view.getUint32(at, true) !== CENTRAL) throw damaged('its directory is damaged');
+      const [nameBytes, extra, comment] = [28, 30, 32].map((field) => view.getUint16(at + field, true));
+      const path = new TextDecoder().decode(zip.subarray(at + CENTRAL_BYTES, at + CENTRAL_BYTES + nameBytes));
+      if (!path.endsWith('/')) files.set(path, await entryAt(zip, view, at, (what) => damaged(`${path} ${what}`)));
+      at += CENTRAL_BYTES + nameBytes + extra + comment;
+    }
+    return files;
+  } catch (error) {
+    if (error instanceof RangeError) throw damaged('it is cut short');
+    throw error;
+  }
+}
+
+/** The file of a line of the directory. */
+async function entryAt(
+  zip: Uint8Array,
+  view: DataView,
+  line: number,
+  damaged: (what: string) => InputError,
+): Promise<Uint8Array> {
+  const [method, crc] = [view.getUint16(line + 10, true), view.getUint32(line + 16, true)];
+  const [packed, size, local] = [20, 24, 42].map((field) => view.getUint32(line + field, true));
+  if (method !== STORED && method !== DEFLATED) throw damaged(`is packed by method ${method}; use plain zip`);
+  const begin = local + LOCAL_BYTES + view.getUint16(local + 26, true) + view.getUint16(local + 28, true);
+  const content = zip.subarray(begin, begin + packed);
+  const bytes = method === STORED ? content : await inflate(content, size).catch(() => undefined);
+  if (bytes?.length !== size || crc32(bytes) !== crc) throw damaged('is damaged');
+  return bytes;
+}
+
+/** At most one byte more than `size`: a small .zip may unpack to more than there is memory. */
+async function inflate(packed: Uint8Array, size: number): Promise<Uint8Array | undefined> {
+  const unpacked = new Blob([packed as Uint8Array<ArrayBuffer>])
+    .stream()
+    .pipeThrough(new DecompressionStream('deflate-raw'));
+  const bytes = new Uint8Array(size);
+  let at = 0;
+  for await (const piece of unpacked as unknown as AsyncIterable<Uint8Array>) {
+    if (at + piece.length > size) return undefined;
+    bytes.set(piece, at);
+    at += piece.length;
+  }
+  return at === size ? bytes : undefined;
+}
+
+const TABLE = Uint32Array.from({ length: 256 }, (_, byte) => {
+  let value = byte;
+  for (let bit = 0; bit < 8; bit++) value = value & 1 ? (value >>> 1) ^ 0xedb88320 : value >>> 1;
+  return value;
+});
+
+function crc32(bytes: Uint8Array): number {
+  let crc = 0xffffffff;
+  for (const byte of bytes) crc = TABLE[(crc ^ byte) & 255] ^ (crc >>> 8);
+  return (crc ^ 0xffffffff) >>> 0;
+}
