@@ -4,7 +4,9 @@
 export class DeviceLostError extends Error {
   override name = 'DeviceLostError';
   constructor(reason: string, message: string) {
-    super(`GPU device lost ("${reason}": ${message}). Ask for a new device and resume from the last checkpoint.`);
+    super(
+      `GPU device lost ("${reason}": ${message}). What was on it is gone; make a new engine and start again from what is saved.`,
+    );
   }
 }
 
@@ -23,7 +25,90 @@ export class NoAdapterError extends Error {
   override name = 'NoAdapterError';
 }
 
+/** A run's folder is not there any more, or is not the one that the run has made. */
+export class FolderGoneError extends Error {
+  override name = 'FolderGoneError';
+}
+
 /** Bad input: the message says what was found, what is allowed and what to do. The command line exits with 2 on it. */
 export class InputError extends Error {
   override name = 'InputError';
+}
+
+/** Code of the user's own (reward, agent loop, loss, advantage, ...) threw, took too long or returned what it must not; `cause` = what it threw. */
+export class UserCodeError extends InputError {
+  override name = 'UserCodeError';
+  /** What failed and how, e.g. "reward threw": equal for faults of one kind. */
+  readonly kind: string;
+  constructor(kind: string, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.kind = kind;
+  }
+}
+
+/** Losses, gradients, log-probs, advantages or weights were not finite, step after step; the message says what, and what came before. */
+export class NotFiniteError extends Error {
+  override name = 'NotFiniteError';
+  /** The last step that was tried. */
+  readonly step: number;
+  constructor(step: number, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.step = step;
+  }
+}
+
+/** Words for anything that was thrown. Never throws: `message` may be a getter that does, and not every object has a text. */
+export function describe(error: unknown): string {
+  try {
+    if (!(error instanceof Error)) return typeof error === 'object' && error !== null ? textOf(error) : String(error);
+    const message = String(error.message);
+    return message === '' ? String(error.name) : message;
+  } catch {
+    return `an error without a readable message (${typeof error})`;
+  }
+}
+
+/** "[object Object]" tells nobody anything. */
+function textOf(thrown: unknown): string {
+  const text = String(thrown);
+  return text.startsWith('[object ') ? JSON.stringify(thrown).slice(0, 200) : text;
+}
+
+/** The stack of an error, or undefined. Never throws. */
+export function stackOf(error: unknown): string | undefined {
+  try {
+    const { stack } = error as Error;
+    return typeof stack === 'string' ? stack : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** " (at reward (file.ts:3:7))", the place of an error that was thrown, or nothing. */
+function placeOf(error: unknown): string {
+  const place = /^ {4}at .*$/m.exec(stackOf(error) ?? '')?.[0].trim();
+  return place === undefined ? '' : ` (${place})`;
+}
+
+/** As `instanceof`, for anything that was thrown. Never throws: a proxy may refuse to say what it is. */
+export function isA<T>(error: unknown, kind: new (...args: never[]) => T): error is T {
+  try {
+    return error instanceof kind;
+  } catch {
+    return false;
+  }
+}
+
+/**
+ * What code of the user's own threw, as an error that names it. Failures of the device are nobody's code and stay what they are.
+ * @param kind the code in a word, e.g. 'reward'
+ * @param what the code and where it ran, e.g. 'The reward of problem "train-3"'
+ * @param expected what it should have done, as the end of a sentence
+ */
+export function blame(kind: string, what: string, error: unknown, expected: string): Error {
+  for (const known of [UserCodeError, DeviceLostError, OutOfMemoryError, GpuError]) if (isA(error, known)) return error;
+  const message = isA(error, InputError)
+    ? error.message
+    : `${what} threw "${describe(error).slice(0, 1000)}"${placeOf(error)}; ${expected}.`;
+  return new UserCodeError(`${kind} threw`, message, { cause: error });
 }

@@ -1,6 +1,13 @@
 /** The library: what a page or a Node program imports. The command line and the demo use nothing else but files. */
 
-export { DeviceLostError, GpuError, NoAdapterError, OutOfMemoryError } from './errors.ts';
+export {
+  DeviceLostError,
+  GpuError,
+  NoAdapterError,
+  NotFiniteError,
+  OutOfMemoryError,
+  UserCodeError,
+} from './errors.ts';
 export { type Adapter, loadAdapter, mergeAdapter, saveAdapter } from './model/lora/adapter.ts';
 export { type ModelConfig, modelConfigToJson, parseModelConfig } from './model/config.ts';
 export {
@@ -12,10 +19,13 @@ export {
 export { fetchCheckpoint } from './model/checkpoint/fetch.ts';
 export type {
   ModelEngine,
+  OptimizerOptions,
+  OptimizerStepResult,
   PackedBatch,
   PolicyLossInputs,
   PolicyLossSpec,
   TensorMap,
+  TokenOutputs,
   TrainLoss,
 } from './model/engine.ts';
 export { packGroups, packIds, type MicroBatch, type SequenceGroup } from './model/packing.ts';
@@ -24,7 +34,7 @@ export { InputError } from './errors.ts';
 export { LORA_MODULES, type LoraConfig } from './model/lora/config.ts';
 export { initWeights, parameterCount } from './model/params.ts';
 export { ChatTokenizer } from './model/tokenizer/chat.ts';
-export type { Message, Problem, Reward, ScoredSample, Task } from './tasks/task.ts';
+export type { Message, Problem, Reward, ScoredSample, SyncTask, Task } from './tasks/task.ts';
 export {
   defineTool,
   type SampleContext,
@@ -32,24 +42,42 @@ export {
   type ToolContext,
   type ToolOutput,
   type ToolSchema,
+  type TruncateSide,
 } from './tasks/tool.ts';
 export { combineRewards, type RewardFunction, type RewardValue } from './tasks/rewards/combine.ts';
 export { gsm8kToolTask } from './tasks/gsm8k/task.ts';
 export { calculator } from './tasks/tools/calculator.ts';
 export { type AgentLoop, registerAgentLoop } from './rollout/agent/loop.ts';
 export type { AgentSample } from './rollout/agent/sample.ts';
-export type { Turn } from './rollout/agent/types.ts';
+export type { AgentLimits, AgentLoopInput, Turn } from './rollout/agent/types.ts';
+export type { SampleEvent } from './rollout/agent/events.ts';
 export type { TurnSampling } from './rollout/agent/turnSampling.ts';
 export { TOOL_PARSERS, type ToolCall, type ToolParser } from './rollout/tools/parser.ts';
-export type { RolloutEngine, SamplingParams, StopReason, Trajectory } from './rollout/types.ts';
-export { type AdvantageInputs, computeAdvantages, type CustomAdvantage } from './grpo/advantages/index.ts';
+export type {
+  DrawnSoFar,
+  GenerateRequest,
+  Generation,
+  RolloutEngine,
+  RolloutStats,
+  SamplingParams,
+  StopReason,
+  Trajectory,
+} from './rollout/types.ts';
+export {
+  type AdvantageInputs,
+  type AdvantageOptions,
+  computeAdvantages,
+  type CustomAdvantage,
+} from './grpo/advantages/index.ts';
+export { answer, type AnswerOptions } from './grpo/ask/answer.ts';
+export { questionOf, questionTokens } from './grpo/ask/question.ts';
 export { registerAdvantage, registerPolicyLoss, registerRecipe } from './grpo/config/register.ts';
 export { resolveSftConfig, resolveTrainConfig } from './grpo/config/resolve.ts';
 export type { SftConfigInput } from './grpo/config/input/sft.ts';
 export type { TrainConfigInput } from './grpo/config/input/train.ts';
 export type { Recipe, TrainConfig } from './grpo/config/types.ts';
-export type { CustomLoss, CustomLossResult, CustomLossRows } from './grpo/losses/custom.ts';
-export { lossWeights, type LossWeights } from './grpo/losses/aggregate.ts';
+export type { AsyncCustomLoss, CustomLoss, CustomLossResult, CustomLossRows } from './grpo/losses/custom.ts';
+export { lossWeights, type LossWeights, type WeightOptions } from './grpo/losses/aggregate.ts';
 export {
   defineLoss,
   type LossRows,
@@ -59,18 +87,30 @@ export {
   type TokenLoss,
   type TokenRow,
 } from './grpo/losses/index.ts';
+export type { Fault } from './grpo/health.ts';
 export type { Metrics } from './grpo/metrics.ts';
 export { RECIPES } from './grpo/config/recipes.ts';
 export { freshModelConfig, type SftExample, type SftOptions, trainSupervised } from './grpo/sft.ts';
 export type { SftConfig } from './grpo/config/sftSchema.ts';
 export type { Sample } from './grpo/update/batch.ts';
+export { LIVE_SETTINGS, type LiveSettings, type Rules } from './grpo/live.ts';
 export { GrpoTrainer, type GrpoTrainerOptions } from './grpo/trainer.ts';
-export type { Checkpoint, FitResult, Phase, TrainerEngine, TrainerEvents, TrainerState } from './grpo/types.ts';
+export type {
+  Checkpoint,
+  FitResult,
+  LiveChange,
+  Phase,
+  TrainerEngine,
+  TrainerEvents,
+  TrainerState,
+} from './grpo/types.ts';
+export type { UpdatedTokens } from './grpo/update/tokenNumbers.ts';
 export { checkPolicyLoss, type LossCheck, type LossCheckOptions } from './verify/checkPolicyLoss.ts';
 export { sftExample } from './tasks/supervised/conversationTokens.ts';
 export { tokenizerOf, type TokenizerFiles } from './tasks/gsm8k/tokenizer.ts';
-export type { OpenedModel } from './workers/engineApi.ts';
+export type { EngineDescription, OpenedModel } from './workers/engineApi.ts';
 export { createLocalEngine, engineSizes, type EngineSpec, type LocalEngine } from './workers/localEngine.ts';
+export { splitEngine, splitSpecs } from './workers/splitEngine.ts';
 export {
   createRemoteEngine,
   openRemoteModel,
