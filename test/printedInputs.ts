@@ -33,8 +33,14 @@ export function printedInputs(): Map<string, string> {
   ]);
 }
 
-const file = (what: string, blocks: string[]) =>
-  [`/** ${what}, as a user writes it. Printed from the schema by test/printedInputs.ts. */`, ...blocks].join('\n\n');
+/** What `v.custom` stands for: types that a user writes, and where they are. */
+const RUBRIC = { name: 'RubricInput', from: '../../../tasks/rewards/rubric/parse.ts' };
+
+function file(what: string, blocks: string[]): string {
+  const head = `/** ${what}, as a user writes it. Printed from the schema by test/printedInputs.ts. */`;
+  const uses = blocks.some((block) => block.includes(RUBRIC.name));
+  return [head, ...(uses ? [`import type { ${RUBRIC.name} } from '${RUBRIC.from}';`] : []), ...blocks].join('\n\n');
+}
 
 interface Printed {
   path: string;
@@ -78,6 +84,8 @@ function inputOf(shape: Shape, path: string): string {
       return `(${inner(shape.item!)})[]`;
     case 'strict_tuple':
       return `[${shape.items!.map(inner).join(', ')}]`;
+    case 'custom':
+      return RUBRIC.name;
     case 'record':
       return `Record<string, ${inner(shape.value!)}>`;
   }

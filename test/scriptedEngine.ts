@@ -3,10 +3,13 @@
 import { readFileSync } from 'node:fs';
 import { expect } from 'vitest';
 import { ChatTokenizer } from '../src/model/tokenizer/chat.ts';
+import { generateSamples } from '../src/grpo/generate/samples.ts';
+import type { Sample } from '../src/grpo/update/batch.ts';
 import { runAgentLoop } from '../src/rollout/agent/loop.ts';
 import type { AgentLimits, AgentLoopInput } from '../src/rollout/agent/types.ts';
 import type { GenerateRequest, Generation, RolloutEngine } from '../src/rollout/types.ts';
 import { trainProblem } from '../src/tasks/gsm8k/task.ts';
+import type { Problem, Task } from '../src/tasks/task.ts';
 import { calculator } from '../src/tasks/tools/calculator.ts';
 
 const readJson = (path: string) => JSON.parse(readFileSync(path, 'utf8')) as unknown;
@@ -86,4 +89,34 @@ export async function run(turns: string[], { limits, engine = new ScriptedEngine
   expect([mask.length, logProbs.length, logMass.length]).toEqual(Array(3).fill(responseIds.length));
   mask.forEach((m, i) => expect(logProbs[i] < 0).toBe(m === 1));
   return { engine, ...output };
+}
+
+/** Generates and scores samples of a task, each with the same turns, as a step does. */
+export async function samplesOf(
+  task: Task,
+  problems: Problem[],
+  turns: string[],
+  n = 1,
+  more: object = {},
+): Promise<Sample[]> {
+  const said = new Map<string, number>();
+  const engine = new ScriptedEngine(turns);
+  engine.generate = (request: GenerateRequest): Promise<Generation> => {
+    const turn = said.get(request.requestId) ?? 0;
+    said.set(request.requestId, turn + 1);
+    engine.requests.push(request);
+    const tokenIds = Uint32Array.of(...tokenizer.encode(turns[turn] ?? 'stop'), tokenizer.eosTokenIds[0]);
+    return Promise.resolve({ tokenIds, logProbs: new Float32Array(tokenIds.length).fill(-1), stopReason: 'stop' });
+  };
+  const sampling = {
+    temperature: 1,
+    topK: 0,
+    topP: 1,
+    minP: 0,
+    maxNewTokens: 100,
+    stopTokenIds: tokenizer.eosTokenIds,
+  };
+  const limits = { ...LIMITS, maxResponseLength: 1000, contextLength: 2000 };
+  const options = { engine, tokenizer, task, sampling, limits, seed: 1, batch: 1, n, ...more };
+  return (await generateSamples(problems, options)).samples;
 }

@@ -1,7 +1,7 @@
 /**
  * A decoder without a GPU, for tests of the scheduler: rows of the KV cache hold tokens, and what a slot draws depends on
  * its key, its position and every token that its attention ranges reach. A row that was not computed, or belongs to
- * somebody else, or lies under old weights, changes what is drawn.
+ * somebody else, or lies under old weights, is an error (old weights: unless `reached` is there to tell of them).
  */
 
 import type {
@@ -24,6 +24,9 @@ interface Slot extends SlotSetup {
   context: number[];
 }
 
+/** Between the entries of a token under one version of the weights and the next. */
+const WEIGHTS = 1000;
+
 /** 32-bit mix of a list. */
 function hash(values: readonly number[]): number {
   let h = 0x811c9dc5;
@@ -44,6 +47,8 @@ export class ModelSlotDecoder implements SlotDecoder {
   takesTime = false;
   /** Changed by the test to stand for an update. */
   weights = 0;
+  /** Set by a test that keeps caches: by sample, the weights under which each row of its last draw lies. */
+  reached: Map<string, number[]> | undefined;
   readonly #kv: number[];
   readonly #slots: (Slot | undefined)[];
   #live: number[] = [];
@@ -126,7 +131,7 @@ export class ModelSlotDecoder implements SlotDecoder {
 
   /** The cache entry of a token under the weights of now. */
   #keyOf(token: number): number {
-    return token + 1000 * this.weights;
+    return token + WEIGHTS * this.weights;
   }
 
   /** A biased token wherever it is allowed, else any that is. */
@@ -146,8 +151,12 @@ export class ModelSlotDecoder implements SlotDecoder {
       ...this.#kv.slice(s.prefixStart, s.prefixStart + s.promptLength),
       ...this.#kv.slice(s.ownStart, s.ownStart + own),
     ];
-    const wrong = reached.findIndex((key, i) => key !== this.#keyOf(s.context[i]));
+    const isRow = (key: number, token: number) =>
+      this.reached ? key >= 0 && key % WEIGHTS === token : key === this.#keyOf(token);
+    const wrong = reached.findIndex((key, i) => !isRow(key, s.context[i]));
     if (wrong >= 0) throw new Error(`Slot ${slot}: position ${wrong} of its cache holds ${reached[wrong]}.`);
+    const weights = reached.map((key) => Math.floor(key / WEIGHTS));
+    this.reached?.set(s.key.join('.'), weights);
     const random = hash([...s.key, s.context.length, this.weights, ...reached]);
     const token = this.says?.(s.key, s.drawnBefore + s.ids.length) ?? this.#pick(s, random);
     s.ids.push(token);

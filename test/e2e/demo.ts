@@ -1,10 +1,20 @@
 /** Helpers of the page's tests: open it with settings in its address, and read what it shows. */
 
-import { expect, type Page } from '@playwright/test';
+import { type Browser, expect, type Page, test } from '@playwright/test';
 
-/** Small enough for a step in a second or two, on two cores without a GPU. */
+/** A browser whose GPU process has crashed lets no page use the GPU for minutes when it crashes again: a test that crashes it has its own. */
+export const testWithOwnBrowser = test.extend<{ own: { browser: Browser; page: Page } }>({
+  own: async ({ playwright, launchOptions, baseURL }, use) => {
+    const browser = await playwright.chromium.launch(launchOptions);
+    const context = await browser.newContext(baseURL === undefined ? {} : { baseURL });
+    await use({ browser, page: await context.newPage() });
+    await browser.close();
+  },
+});
+
+/** Small enough for a step in a second or two, on two cores without a GPU; a run that no machine ends while a test looks at it. */
 export const TINY = {
-  steps: 50,
+  steps: 2000,
   n: 2,
   'data.trainBatchSize': 2,
   'actor.ppoMiniBatchSize': 2,
@@ -25,10 +35,11 @@ export function address(settings: Record<string, string | number | boolean> = {}
   return `/?${query.toString()}`;
 }
 
-/** Opens the page and waits until it may be started. */
+/** Opens the page and its settings, and waits until it may be started. */
 export async function openPage(page: Page, settings: Parameters<typeof address>[0] = {}): Promise<void> {
   await page.goto(address(settings));
   await expect(page.getByRole('button', { name: 'Start' })).toBeEnabled({ timeout: 30_000 });
+  await page.getByText('Settings', { exact: true }).click();
 }
 
 export async function expectState(page: Page, wanted: string, timeout: number): Promise<void> {
@@ -53,4 +64,16 @@ export async function inkOf(page: Page, chart: string): Promise<number> {
     for (let i = 3; i < data.length; i += 4) if (data[i] > 0) drawn++;
     return drawn / (canvas.width * canvas.height);
   });
+}
+
+/** All that the page says above its tries from now on, however soon something else takes its place. */
+export async function noticesOf(page: Page): Promise<() => Promise<string>> {
+  const seen = await page.evaluateHandle(() => {
+    const [place, texts] = [document.getElementById('notices')!, [] as string[]];
+    const look = () => texts.push(place.innerText);
+    new MutationObserver(look).observe(place, { subtree: true, childList: true, characterData: true });
+    look();
+    return texts;
+  });
+  return async () => (await seen.jsonValue()).join(' | ');
 }

@@ -9,10 +9,12 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { expect, type Page, test } from '@playwright/test';
 import { createServer, preview, version as viteVersion } from 'vite';
+import { address, expectState, TINY } from './demo.ts';
 import { BUNDLERS, buildWith, installProject, pack, serveFolder } from '../../scripts/lib/bundlers.mjs';
 
 let project: string;
 let installed: string;
+let tarball: string;
 const isFull = process.env['FULL_TESTS'] === '1';
 
 const run = (command: string, args: string[], cwd: string) =>
@@ -48,7 +50,7 @@ test.beforeAll(() => {
   project = mkdtempSync(join(tmpdir(), 'webgrpo-pack-'));
   run(process.execPath, ['scripts/build.mjs'], resolve('.'));
   const packages = ['esbuild', 'webpack'].flatMap((name) => BUNDLERS[name].packages);
-  const tarball = pack(resolve('.'), project);
+  tarball = pack(resolve('.'), project);
   installProject({ root: resolve('.'), folder: project, tarball, packages: [...packages, `vite@${viteVersion}`] });
   installed = join(project, 'node_modules', 'webgrpo');
   for (const [file, text] of Object.entries(TEMPLATE)) writeFileSync(join(project, file), text);
@@ -90,6 +92,32 @@ test('every entry loads in Node, by import and by require', () => {
   );
   run(process.execPath, ['--input-type=commonjs', '--eval', resolved.join('\n')], project);
 });
+
+test('publint and attw have no word to say of the package', () => {
+  for (const args of [['publint', 'run', '--strict'], ['attw']])
+    run(resolve('node_modules/.bin', args[0]), [...args.slice(1), tarball], resolve('.'));
+});
+
+/** Nothing is left out of the check, as the strictest projects have it. */
+for (const [moduleResolution, module] of [
+  ['bundler', 'esnext'],
+  ['nodenext', 'nodenext'],
+])
+  test(`types of every entry and of the examples compile under ${moduleResolution}`, () => {
+    const folder = join(project, `types-${moduleResolution}`);
+    cpSync('examples', folder, { recursive: true, filter: (file) => !/\.\w+$/.test(file) || file.endsWith('.ts') });
+    const { exports } = JSON.parse(readFileSync('package.json', 'utf8')) as { exports: Record<string, object> };
+    const entries = Object.keys(exports).filter((name) => 'types' in Object(exports[name]));
+    const imports = entries.map((name, i) => `import * as entry${i} from '${join('webgrpo', name)}';\n`);
+    const all = `export const all: object[] = [${entries.map((_, i) => `entry${i}`).join(', ')}];\n`;
+    writeFileSync(join(folder, 'entries.ts'), imports.join('') + all);
+    const compilerOptions = {
+      ...{ strict: true, skipLibCheck: false, noEmit: true, types: [], moduleResolution, module },
+      ...{ target: 'es2023', lib: ['ES2023', 'DOM', 'DOM.Iterable', 'DOM.AsyncIterable'] },
+    };
+    writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify({ compilerOptions, include: ['*.ts'] }));
+    run(process.execPath, [resolve('node_modules/typescript/bin/tsc'), '-p', folder], project);
+  });
 
 test("README's example type-checks as pasted", () => {
   run(process.execPath, [resolve('node_modules/typescript/bin/tsc'), '-p', project], project);
@@ -180,9 +208,25 @@ for (const [name, mode] of [
   });
 }
 
+test('the built page trains under its Content Security Policy', async ({ page }) => {
+  const refused: string[] = [];
+  page.on('console', (message) => {
+    if (message.type() === 'error') refused.push(message.text());
+  });
+  const { address: origin, close } = await serveFolder(resolve('dist/demo'));
+  try {
+    await page.goto(new URL(address({ ...TINY, steps: 1 }), origin).href);
+    await page.getByRole('button', { name: 'Start' }).click({ timeout: 30_000 });
+    await expectState(page, 'done', 120_000);
+    expect(refused).toEqual([]);
+  } finally {
+    close();
+  }
+});
+
 test('the built page says why it cannot run from file://', async ({ page }) => {
   await page.goto(`file://${resolve('dist/demo/index.html')}`);
-  await expect(page.locator('#adapter')).toHaveText(/opened as a file.*Serve its folder over HTTP/);
+  await expect(page.locator('#adapter-place')).toHaveText(/opened as a file.*Serve its folder over HTTP/);
 });
 
 test('the command line evaluates a shipped recipe in an empty folder, and finds SwiftShader', async () => {

@@ -3,13 +3,27 @@
 import { expect, test } from '@playwright/test';
 import { address, expectState, openPage, points, stepsDone, TINY } from './demo.ts';
 
-test('shows the adapter, and says so loudly when it is a software one', async ({ page }) => {
+test('the adapter is named, loudly where it is software; another algorithm brings its own clip range, not that of the file', async ({
+  page,
+}) => {
   await openPage(page);
   const adapter = page.locator('#adapter');
   await expect(adapter).toHaveAttribute('data-software', /true|false/);
   await expect(adapter).not.toBeEmpty();
   const isSoftware = (await adapter.getAttribute('data-software')) === 'true';
-  await expect(page.getByText('Software adapter.')).toHaveCount(isSoftware ? 1 : 0);
+  await expect(page.getByText('Software adapter:')).toHaveCount(isSoftware ? 1 : 0);
+
+  const summary = page.locator('.summary');
+  await expect(summary).toContainText('clip 0.2 / 0.28');
+  await page.getByText('More settings').click();
+  await page.getByLabel('Algorithm').selectOption('gspo');
+  await expect(summary).toContainText('loss gspo, seq-mean-token-mean');
+  await expect(summary).toContainText('clip 0.0003 / 0.0004');
+  await page.getByLabel('Algorithm').selectOption('grpo');
+  await page.getByLabel('Loss', { exact: true }).selectOption('cispo');
+  await expect(summary).toContainText('loss cispo');
+  await page.getByRole('textbox', { name: 'Steps' }).fill('ten');
+  await expect(page.getByRole('alert')).toContainText('Steps is "ten"');
 });
 
 test('without WebGPU it says what is missing and what to do', async ({ page }) => {
@@ -29,37 +43,47 @@ test('with WebGPU but no adapter it says where to look', async ({ page }) => {
   await expect(page.getByText('chrome://gpu')).toBeVisible();
 });
 
+test('Start can be pressed before the GPU has answered: the run begins once it has, or is told that there is none', async ({
+  page,
+}) => {
+  await page.addInitScript(() => {
+    const ask = GPU.prototype.requestAdapter;
+    const answered = new Promise<boolean>((answer) => Object.assign(globalThis, { answer }));
+    GPU.prototype.requestAdapter = async function (options) {
+      return (await answered) ? ask.call(this, options) : null;
+    };
+  });
+  const answer = (found: boolean) =>
+    page.evaluate((is) => (globalThis as unknown as { answer: (is: boolean) => void }).answer(is), found);
+  for (const found of [true, false]) {
+    await openPage(page, TINY);
+    await expect(page.locator('#adapter')).toHaveText('Looking for a GPU...');
+    await page.getByRole('button', { name: 'Start' }).click();
+    await expectState(page, 'loading', 1000);
+    await page.waitForTimeout(500);
+    expect(page.workers()).toEqual([]);
+    await answer(found);
+    await expectState(page, found ? 'running' : 'no-gpu', 60_000);
+  }
+  await expect(page.getByText('chrome://gpu')).toBeVisible();
+  await expect(page.getByRole('button', { name: 'Start' })).toBeDisabled();
+});
+
 test('a bad setting is refused in one sentence and can be corrected', async ({ page }) => {
-  await openPage(page, { ...TINY, lr: -1 });
-  await page.getByRole('button', { name: 'Start' }).click();
-  await expect(page.locator('.notice.error')).toContainText('"actor.optim.lr" is -1; allowed:');
-  await expectState(page, 'failed', 1000);
+  await page.goto(address({ ...TINY, lr: -1 }));
+  await expect(page.getByRole('alert')).toContainText('Learning rate is -1; allowed:');
+  await expect(page.getByRole('button', { name: 'Start' })).toBeDisabled();
   await page.getByLabel('Learning rate').fill('1e-4');
-  await page.getByRole('button', { name: 'Start again' }).click();
+  await page.getByRole('button', { name: 'Start' }).click();
   await expectState(page, 'running', 60_000);
 });
 
 test('an unknown key in the address names the nearest known one', async ({ page }) => {
   await page.goto(address({ 'rollout.temprature': 1 }));
-  await page.getByRole('button', { name: 'Start' }).click();
-  await expect(page.locator('.notice.error')).toContainText('did you mean "rollout.temperature"?');
+  await expect(page.locator('#plan')).toContainText('did you mean "rollout.temperature"?');
 });
 
-test('another algorithm brings its own clip range, not that of the file', async ({ page }) => {
-  await openPage(page);
-  const summary = page.locator('.summary');
-  await expect(summary).toContainText('clip 0.2 / 0.28');
-  await page.getByLabel('Algorithm').selectOption('gspo');
-  await expect(summary).toContainText('loss gspo, seq-mean-token-mean');
-  await expect(summary).toContainText('clip 0.0003 / 0.0004');
-  await page.getByLabel('Algorithm').selectOption('grpo');
-  await page.getByLabel('Loss').selectOption('cispo');
-  await expect(summary).toContainText('loss cispo');
-  await page.getByLabel('Steps').fill('ten');
-  await expect(summary).toContainText('"trainer.totalTrainingSteps" is "ten"');
-});
-
-test('pauses between steps, resumes, stops', async ({ page }) => {
+test('pauses between steps, resumes, stops after a step, stops at once while it loads', async ({ page }) => {
   await openPage(page, TINY);
   await page.getByRole('button', { name: 'Start' }).click();
   await expectState(page, 'running', 60_000);
@@ -76,39 +100,75 @@ test('pauses between steps, resumes, stops', async ({ page }) => {
   await page.getByRole('button', { name: 'Resume' }).click();
   await expect.poll(() => stepsDone(page), { timeout: 60_000 }).toBeGreaterThan(paused);
 
-  await page.getByRole('button', { name: 'Stop' }).click();
+  await page.getByRole('button', { name: 'Stop', exact: true }).click();
   await expectState(page, 'done', 60_000);
   await expect(page.getByText(/Stopped after step \d+\./)).toBeVisible();
-  await expect(page.getByRole('button', { name: 'Start again' })).toBeEnabled();
-});
 
-test('stops at once when asked twice', async ({ page }) => {
-  await openPage(page, TINY);
-  await page.getByRole('button', { name: 'Start' }).click();
-  await page.getByRole('button', { name: 'Stop' }).click();
+  await page.getByRole('button', { name: 'Start again' }).click();
+  await page.getByRole('button', { name: 'Stop', exact: true }).click();
   await expectState(page, 'done', 5000);
   await expect(page.getByText('Stopped in the middle of a step.')).toBeVisible();
 });
 
-test('a lost GPU is reported, and the run can be started again', async ({ page, browser }) => {
+test('a stop that is asked for before there is a run is heard', async ({ page }) => {
+  let arrive = () => {};
+  const asked = new Promise<void>((resolve) => (arrive = resolve));
+  await page.route('**/run.ts*', async (route) => {
+    await asked;
+    await route.continue();
+  });
   await openPage(page, TINY);
   await page.getByRole('button', { name: 'Start' }).click();
-  await expect.poll(() => points(page, 'reward'), { timeout: 90_000 }).toBeGreaterThan(0);
-  const devtools = await browser.newBrowserCDPSession();
-  await devtools.send('Browser.crashGpuProcess');
-  await expectState(page, 'failed', 60_000);
-  await expect(page.getByText('The GPU was lost.')).toBeVisible();
-  await page.getByRole('button', { name: 'Start again' }).click();
-  await expect.poll(() => points(page, 'reward'), { timeout: 90_000 }).toBeGreaterThan(0);
+  await page.getByRole('button', { name: 'Stop', exact: true }).click();
+  arrive();
+  await expectState(page, 'done', 20_000);
+  await expect(page.getByText('Stopped in the middle of a step.')).toBeVisible();
 });
 
-test('an engine that dies is reported', async ({ page }) => {
+test('an engine that dies again and again is reported, and the run can be gone on with', async ({ page }) => {
   await openPage(page, TINY);
   await page.getByRole('button', { name: 'Start' }).click();
   await expect.poll(() => points(page, 'reward'), { timeout: 90_000 }).toBeGreaterThan(0);
-  const [worker] = page.workers();
-  await worker.evaluate(() => void setTimeout(() => (globalThis as unknown as { nothing: () => void }).nothing()));
+  for (let died = 0; died < 4; died++) {
+    const [worker] = page.workers();
+    const closed = worker.waitForEvent('close', { timeout: 30_000 });
+    await worker.evaluate(() => void setTimeout(() => (globalThis as unknown as { nothing: () => void }).nothing()));
+    await closed;
+    if (died < 3) await expect.poll(() => page.workers().length, { timeout: 30_000 }).toBe(1);
+  }
   await expectState(page, 'failed', 30_000);
   await expect(page.getByText('The engine stopped.')).toBeVisible();
-  await expect.poll(() => page.workers().length, { timeout: 10_000 }).toBe(0);
+  expect(page.workers()).toEqual([]);
+  await expect(page.locator('.offer')).toHaveText(/^The run is saved after step \d+\.Go onDiscard$/);
+  const done = await stepsDone(page);
+  await page.locator('.offer').getByRole('button', { name: 'Go on' }).click();
+  await expect.poll(() => stepsDone(page), { timeout: 90_000 }).toBeGreaterThan(done);
+});
+
+test('an engine whose script is missing, broken or throws is an error, not a wait', async ({ page }) => {
+  const script = { contentType: 'text/javascript' };
+  await page.route(/engine\.worker/, (route) => route.fulfill({ status: 404, body: '' }));
+  await openPage(page, TINY);
+  const notLoaded = /^The engine stopped\. (Its script|Uncaught SyntaxError)/;
+  for (const [answer, said] of [
+    [{ status: 404, body: '' }, notLoaded],
+    [{ ...script, body: 'const = 1;' }, notLoaded],
+    [{ ...script, body: 'throw new Error("no good");' }, 'The engine stopped. Uncaught Error: no good.'],
+    [{ ...script, body: 'import "./gone.js";' }, notLoaded],
+  ] as const) {
+    await page.route(/engine\.worker/, (route) => route.fulfill(answer));
+    await page.getByRole('button', { name: 'Start' }).click();
+    await expectState(page, 'failed', 20_000);
+    await expect(page.locator('.notice.error')).toContainText(said);
+  }
+});
+
+test('numbers that are not finite end the run, with the step and the reason', async ({ page }) => {
+  await openPage(page, { ...TINY, lr: '3e38', 'actor.optim.weightDecay': 10 });
+  await page.getByRole('button', { name: 'Start' }).click();
+  await expectState(page, 'failed', 180_000);
+  const notice = page.locator('.notice.error');
+  await expect(notice).toContainText(/step \d+/);
+  await expect(notice).toContainText('not finite');
+  await expect(notice).toContainText('actor.optim.lr');
 });

@@ -6,6 +6,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, type Page, test } from '@playwright/test';
 import { comparisonReport } from '../../src/report/comparison.ts';
+import type { ReplayReport } from '../../src/report/replay/replayReport.ts';
+import { expectNoViolations } from './axe.ts';
 
 const PASS = 'val-core/t/acc/mean@1';
 const HOSTILE = '</script><script>document.title = "broken"</script><img src=x onerror="document.title = 1">';
@@ -32,9 +34,11 @@ test.beforeAll(() => {
   ]);
   const messages = [
     { role: 'user', content: 'q' },
+    { role: HOSTILE, content: 'r' },
     { role: 'assistant', content: HOSTILE },
   ];
   const facts = { step: 1, group: 0, problem: 'p', answer: '4', score: 1, acc: 1, stopReason: 'completed' };
+  const hostile = { problem: HOSTILE, answer: HOSTILE, stopReason: HOSTILE, extra: { [HOSTILE]: 1 } };
   write('rollouts/step-1.jsonl', [
     {
       ...facts,
@@ -46,6 +50,7 @@ test.beforeAll(() => {
       turnRewards: [0.5, 0.5],
       extra: { brief: 1 },
     },
+    { ...facts, ...hostile, messages: [], numTurns: 1, numToolCalls: 0, responseTokens: 3, advantage: 0 },
   ]);
   const sample = { problem: 'p', stop: '<b>', turns: 1, tokens: 20, toolCalls: 0, score: 1 };
   const events = [
@@ -75,6 +80,7 @@ test.beforeEach(async ({ page }) => {
 async function open(page: Page, name: string): Promise<void> {
   await page.goto(`file://${join(folder, name)}`);
   await expect(page.locator('h1')).toBeVisible();
+  await expectNoViolations(page, name);
   await page.emulateMedia({ colorScheme: 'dark' }); // curves are drawn anew
   expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(375);
   await expect(page.locator('script')).toHaveCount(2);
@@ -88,12 +94,23 @@ test('report.html has the summary, the curves and the rollouts of a run', async 
   await expect(page.locator('figcaption')).toHaveText(['held-out pass@1', 'reward']);
   await expect(page.locator('.chart canvas')).toHaveCount(2);
   await expect(page.locator('.u-legend').first()).toContainText('sampled');
-  await expect(page.locator('article header')).toHaveText(
+  await expect(page.locator('article header').first()).toHaveText(
     'reward 1.00 - advantage -0.25 - by turn 0.50, 0.50 - brief 1 - answer 4 - 0 tool calls - 3 tokens - completed - p',
   );
   await expect(page.locator('.message.assistant span')).toHaveText(HOSTILE);
+  await expect(page.locator('.message b').nth(1)).toHaveText(HOSTILE);
   const inPage = JSON.parse((await page.locator('#report').textContent())!) as unknown;
   expect(inPage).toEqual(JSON.parse(readFileSync(join(folder, 'report.json'), 'utf8')));
+});
+
+test('a script that came into a report all the same would not run', async ({ page }) => {
+  await open(page, 'report.html');
+  await page.evaluate(() => {
+    const script = document.createElement('script');
+    script.textContent = 'document.title = "broken"';
+    document.body.append(script);
+  });
+  await expect(page).not.toHaveTitle('broken');
 });
 
 test('profile.html tells where the time went', async ({ page }) => {
@@ -107,6 +124,73 @@ test('profile.html tells where the time went', async ({ page }) => {
   expect(await page.locator('body').innerHTML()).not.toMatch(/NaN|undefined/);
 });
 
+/** The page of the folder with another report in it. */
+function writeWith(name: string, report: object): void {
+  const json = JSON.stringify(report).replaceAll('<', '\\u003c');
+  const html = readFileSync(join(folder, 'report.html'), 'utf8');
+  const data = /(<script id="report" type="application\/json">).*?(<\/script>)/s;
+  writeFileSync(
+    join(folder, name),
+    html.replace(data, (_, start: string, end: string) => start + json + end),
+  );
+}
+
+test('replay.html colours tokens by their gradient, by loss side by side', async ({ page }) => {
+  const loss = (name: string, norm: number) => ({
+    ...{ name, lossMode: name, advEstimator: 'grpo', lossAggMode: 'token-mean' },
+    metrics: { 'actor/pg_loss': -0.5, 'actor/grad_norm': norm },
+  });
+  const numbers = (grad: number[], clipped: number[]) => {
+    const same = (value: number) => grad.map(() => value);
+    return { ratio: same(1.25), advantage: same(1), weight: same(0.1), grad, clipped };
+  };
+  const report: ReplayReport = {
+    kind: 'replay',
+    title: HOSTILE,
+    notes: ['One note.'],
+    charts: [{ title: 'actor/grad_norm', steps: [1, 2], series: [{ label: 'run', values: [1, 2] }] }],
+    steps: [
+      {
+        ...{ step: 2, weights: 'checkpoints/step-1', samples: 4, logged: { 'actor/grad_norm': 2 } },
+        losses: [loss('run (grpo)', 2), loss(HOSTILE, 0)],
+        cosines: [
+          [1, null],
+          [null, null],
+        ],
+        shown: [
+          {
+            ...{ sample: 3, group: 1, problem: HOSTILE, score: null },
+            tokens: [
+              { text: HOSTILE, trained: true },
+              { text: ' tool', trained: false },
+              { text: ' b', trained: true },
+            ],
+            losses: [numbers([-0.2, 0, 0.1], [0, 0, 0]), numbers([0, 0, 0], [1, 0, 2])],
+          },
+        ],
+      },
+    ],
+    rewards: [],
+  };
+  writeWith('replay.html', report);
+  await open(page, 'replay.html');
+  await expect(page.locator('.cells tr', { hasText: 'actor/grad_norm' })).toHaveText('actor/grad_norm2.002.000.00');
+  await expect(page.locator('.cells tr', { hasText: 'cosine with run' })).toHaveText('cosine with run (grpo)1.00-');
+  await expect(page.locator('.chart canvas')).toHaveCount(1);
+  const tokens = page.locator('article .token');
+  await expect(tokens).toHaveCount(6);
+  await expect(tokens.first()).toHaveText(HOSTILE);
+  await expect(tokens.first()).toHaveAttribute(
+    'title',
+    'd loss / d logp \u22120.20, weight 0.10, advantage 1.00, ratio 1.25',
+  );
+  const colours = await tokens.evaluateAll((all) => all.map((token) => getComputedStyle(token).backgroundColor));
+  expect(new Set(colours).size).toBe(3); // likelier, less likely, and none
+  expect(colours.filter((colour) => colour === colours[1])).toHaveLength(4);
+  await expect(page.locator('article .token.clipped')).toHaveCount(2);
+  await expect(page.locator('article .token.untrained')).toHaveCount(2);
+});
+
 test('compare.html hides an algorithm in every chart', async ({ page }) => {
   const history = (after: number) => [
     { 'training/global_step': 0, [PASS]: 0.25 },
@@ -117,13 +201,7 @@ test('compare.html hides an algorithm in every chart', async ({ page }) => {
     { algorithm: 'gspo', settings: 'gspo', runs: [{ seed: 1, history: history(0.5) }] },
   ];
   const report = comparisonReport({ title: 'two', about: 'of a test', all, target: 0.85, config: 'x: 1' });
-  const json = JSON.stringify(report).replaceAll('<', '\\u003c');
-  const html = readFileSync(join(folder, 'report.html'), 'utf8');
-  const data = /(<script id="report" type="application\/json">).*?(<\/script>)/s;
-  writeFileSync(
-    join(folder, 'compare.html'),
-    html.replace(data, (_, start: string, end: string) => start + json + end),
-  );
+  writeWith('compare.html', report);
   await open(page, 'compare.html');
   await expect(page.locator('tbody tr')).toHaveCount(2);
   await expect(page.locator('tbody td').first()).toHaveText(HOSTILE);

@@ -4,13 +4,13 @@ import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { RECIPES } from '../../src/grpo/config/recipes.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import { initWeights } from '../../src/model/params.ts';
-import type { Reward, ScoredSample, Task } from '../../src/tasks/task.ts';
+import type { Reward, ScoredSample, SyncTask, Task } from '../../src/tasks/task.ts';
 import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
 import { createLocalEngine, engineSizes, type LocalEngine } from '../../src/workers/localEngine.ts';
 import { tinyConfig } from './tinyModel.ts';
 
 /** Pays for something every sample has in a different amount, so that each group has a spread. */
-const task: Task = {
+const task: SyncTask = {
   name: 'length',
   train: (index) => ({ id: `train-${index}`, messages: [{ role: 'user', content: `${index} plus 3` }], answer: '' }),
   heldOut: (count) => Array.from({ length: count }, (_, i) => ({ id: `held-${i}`, messages: [], answer: '' })),
@@ -182,7 +182,7 @@ test('the reference is refreshed, and a checkpoint carries it', async () => {
 
 test('rae: the baselines of roles go on from a checkpoint', async () => {
   await restart();
-  const roles: Task = {
+  const roles: SyncTask = {
     ...task,
     train: (index) => ({ ...task.train(index, 1), role: index % 2 ? 'second' : 'first' }),
   };

@@ -204,7 +204,7 @@ describe('faults', () => {
     await expect(gpu.idle()).rejects.toThrow(DeviceLostError);
     expect(() => gpu.flush()).toThrow(DeviceLostError);
     expect(() => columnSum(gpu, { x, y: x, N: 1, C: 1 })).toThrow(
-      /^GPU device lost \("destroyed": .*\)\. Ask for a new device and resume from the last checkpoint\.$/,
+      /^GPU device lost \("destroyed": .*\)\. What was on it is gone; make a new engine and start again from what is saved\.$/,
     );
     const again = await own(); // a new device can be had
     expect([...(await again.readF32(again.buffer('x', Float32Array.of(7))))]).toEqual([7]);

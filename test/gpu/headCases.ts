@@ -45,7 +45,7 @@ export function headInputs({ R, V, scale }: HeadCase) {
 }
 
 /** The reference's head multiplies by a weight matrix; the identity makes its input the logits. */
-function identity(V: number): Float64Array {
+export function identity(V: number): Float64Array {
   const eye = new Float64Array(V * V);
   for (let i = 0; i < V; i++) eye[i * V + i] = 1;
   return eye;

@@ -3,20 +3,20 @@ import * as Comlink from 'comlink';
 import { afterEach, expect, test, vi } from 'vitest';
 
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
-import { engineCompletion } from '../../src/grpo/modelRewards.ts';
+import { engineCompletion } from '../../src/grpo/rewards/modelRewards.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import { initWeights } from '../../src/model/params.ts';
 import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
 import { judgeScorer } from '../../src/tasks/rewards/modelReward.ts';
 import { fillJudgePrompt } from '../../src/tasks/rewards/judgePrompt.ts';
-import type { ScoredSample, Task } from '../../src/tasks/task.ts';
+import type { ScoredSample, SyncTask } from '../../src/tasks/task.ts';
 import { createLocalEngine, engineSizes, type LocalEngine } from '../../src/workers/localEngine.ts';
 import { createEngineHost } from '../../src/workers/engineHost.ts';
 import { createRemoteEngine } from '../../src/workers/remoteEngine.ts';
 import { tinyConfig } from './tinyModel.ts';
 
-const task: Task = {
+const task: SyncTask = {
   name: 'length',
   train: (index) => ({ id: `${index}`, messages: [{ role: 'user', content: `${index} plus 3` }], answer: '' }),
   heldOut: (count) => Array.from({ length: count }, (_, i) => task.train(1000 + i, 1)),

@@ -6,6 +6,7 @@ import { matmulTable, type MatmulTable, runsOn, useMatmulTable } from '../../src
 import { tuneMatmul } from '../../src/gpu/tune.ts';
 import type { FileStore } from '../../src/model/checkpoint/store.ts';
 import { applyTuning, identityOf, parseTable, tuningFile } from '../../src/model/kernels/tuning.ts';
+import { InputError } from '../../src/errors.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { WgslEngine } from '../../src/model/wgslEngine.ts';
 import { tinyConfig, tinyModel } from './tinyModel.ts';
@@ -102,6 +103,7 @@ test('a table that does not fit is refused in one sentence', async () => {
   expect(of({ matmul: [{ upToRows: 8, tile: 'plain_4x4' }] })).toThrow(
     'tiles.json: upToRows of row 1 is 8; it must rise from row to row, and only the last has none.',
   );
+  for (const matmul of [[null], [7], [null, { tile: 'plain_8x8' }]]) expect(of({ matmul })).toThrow(InputError);
   const falling = [{ upToRows: 8, tile: 'plain_4x4' }, { upToRows: 4, tile: 'plain_4x4' }, { tile: 'plain_8x8' }];
   expect(of({ matmul: falling })).toThrow('upToRows of row 2 is 4');
   expect(of({ matmul: [{ tile: 'fast' }] })).toThrow(

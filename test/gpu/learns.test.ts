@@ -18,7 +18,7 @@ const SPAN = 6;
 test('reverse-text: imitation from random weights, then a reward that GRPO raises by far more than chance', async () => {
   const task = reverseTextTask();
   const sft = parseSftConfig(sftYaml, { source: 'reverse-text-sft.yaml' });
-  const files = taskTokenizer(task, sft.model.vocabSize);
+  const files = await taskTokenizer(task, sft.model.vocabSize);
   const model = freshModelConfig(sft, sft.model.vocabSize);
   const spec = { config: model, tokenizerJson: files.tokenizer, tokenizerConfigJson: files.config };
 
@@ -77,7 +77,7 @@ test.each([
       ...momentum,
     ];
     const sft = parseSftConfig(sftYaml, { source: 'reverse-text-sft.yaml', overrides });
-    const files = taskTokenizer(task, sft.model.vocabSize);
+    const files = await taskTokenizer(task, sft.model.vocabSize);
     const model = freshModelConfig(sft, sft.model.vocabSize);
     const engine = await createLocalEngine({
       engine: 'wgsl',

@@ -83,11 +83,19 @@ test('partial rollout: what a step leaves is finished later under new weights, a
   expect(state.problems).toBe(15);
 });
 
-test('a resumed run starts the groups over that were under way', async () => {
+test.each([
+  ['goes on with the groups that were under way', true],
+  ['starts them over from an old checkpoint, which only names them', false],
+])('a resumed run %s', async (_, hasSamples) => {
   const { trainer, state } = await fit(true, 2);
   const again = new GrpoTrainer({ config: configOf(true), task, engine });
-  await again.restore(await trainer.checkpoint());
+  const checkpoint = await trainer.checkpoint();
+  expect(checkpoint.state.parts).toHaveProperty('inFlight');
+  await again.restore(hasSamples ? checkpoint : { ...checkpoint, state });
   const { samples } = await again.step();
+  const old = samples.filter((sample) => versionsOf(sample)[0] < 2);
+  if (!hasSamples) expect(old).toEqual([]);
+  expect(old.length > 0).toBe(hasSamples);
   const seen = [...new Set(samples.map(({ problem }) => Number(problem.id)))];
   const open = [...seen, ...again.state.carried!].sort((a, b) => a - b);
   expect(open).toEqual([...state.carried!, state.problems, state.problems + 1].sort((a, b) => a - b));
@@ -105,4 +113,35 @@ test('without it, the tail is cut off, and every slot is free', async () => {
     expect(metrics['training/carried_groups']).toBe(0);
     expect(metrics['training/stale_tokens_share']).toBe(0);
   }
+});
+
+test.each(['generation', 'update'])('partial rollout: a failed %s ends the carried groups too', async (where) => {
+  const config = configOf(true);
+  let armed = false;
+  const fault = (): never => {
+    throw new Error('the fault');
+  };
+  const reward: Task['reward'] = (sample) => (armed && where === 'generation' ? fault() : task.reward(sample));
+  const trainer = new GrpoTrainer({
+    config,
+    task: { ...task, reward },
+    engine,
+    advantage: (_, samples) => {
+      if (armed && where === 'update') fault();
+      return samples.map(({ trajectory, reward: { score } }) => [...trajectory.responseIds].map(() => score));
+    },
+  });
+  await trainer.step();
+  const { problems, carried } = trainer.state;
+  expect(carried).toHaveLength(3);
+  armed = true;
+  await expect(trainer.step()).rejects.toThrow('the fault');
+  expect(trainer.state).toMatchObject({ step: 1, problems, carried });
+  await takeAllSlots(); // neither taken nor left standing
+  armed = false;
+  const { samples } = await trainer.step();
+  expect(samples).toHaveLength(8);
+  trainer.stop();
+  await trainer.fit();
+  await takeAllSlots();
 });

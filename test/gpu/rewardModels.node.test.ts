@@ -9,13 +9,13 @@ import { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import { initWeights } from '../../src/model/params.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
-import type { ScoredSample, Task } from '../../src/tasks/task.ts';
+import type { ScoredSample, SyncTask } from '../../src/tasks/task.ts';
 import { openGenerator } from '../../src/tasks/rewards/transformersModels.ts';
 import { createLocalEngine, engineSizes } from '../../src/workers/localEngine.ts';
 import { bagClassifier, bagLogits, writeClassifier, writeGenerator } from '../onnxModels.ts';
 import { tinyConfig } from './tinyModel.ts';
 
-const task: Task = {
+const task: SyncTask = {
   name: 'length',
   train: (index) => ({ id: `${index}`, messages: [{ role: 'user', content: `${index} plus 3` }], answer: '' }),
   heldOut: (count) => Array.from({ length: count }, (_, i) => task.train(1000 + i, 1)),

@@ -79,36 +79,39 @@ test('switched off, samples keep their slots while their tools run', () =>
     expect((await engine.takeStats()).preemptions).toBe(0);
   }));
 
-test('paused and with its cache forgotten in mid-turn, a turn goes on and says which weights drew what', () =>
-  withGpu(async () => {
-    const gpu = await testGpu();
-    const model = tinyModel(gpu);
-    const engine = new WgslRolloutEngine(gpu, model, SIZES);
-    const requests = samples.map((q) => ({ ...q, sampling: { ...q.sampling, stopTokenIds: [], maxNewTokens: 30 } }));
-    const want = await Promise.all(requests.map((q) => engine.generate(q)));
-    for (const { requestId } of requests) engine.release(requestId);
-    const again = Promise.all(requests.map((q) => engine.generate(q)));
-    let resets = 0;
-    for (let i = 0; i < 3; i++) {
-      await new Promise((resolve) => setTimeout(resolve, 30));
-      await engine.pause();
-      await engine.resetCache(); // the weights are the same, so the tokens must be
-      resets++;
-      engine.resume();
-    }
-    const got = await again;
-    let pieces = 0;
-    got.forEach(({ weightVersions, ...rest }, i) => {
-      const { weightVersions: before, ...same } = want[i];
-      expect(rest).toEqual(same);
-      expect([...before!]).toEqual(before!.length === 0 ? [] : new Array(before!.length).fill(0));
-      expect([...weightVersions!]).toEqual([...weightVersions!].sort());
-      expect(weightVersions!.at(-1)).toBeLessThanOrEqual(resets);
-      pieces += new Set(weightVersions).size;
-    });
-    expect(pieces).toBeGreaterThan(requests.length); // some were cut
-    for (const { requestId } of requests) engine.release(requestId);
-  }));
+test.each(['recompute', 'keep'] as const)(
+  'weights change in mid-turn, caches: %s; a turn goes on and says which drew what',
+  (kvCache) =>
+    withGpu(async () => {
+      const gpu = await testGpu();
+      const model = tinyModel(gpu);
+      const engine = new WgslRolloutEngine(gpu, model, { ...SIZES, maxBatchedTokens: 24 }, { kvCache });
+      const requests = samples.map((q) => ({ ...q, sampling: { ...q.sampling, stopTokenIds: [], maxNewTokens: 30 } }));
+      const want = await Promise.all(requests.map((q) => engine.generate(q)));
+      for (const { requestId } of requests) engine.release(requestId);
+      const again = Promise.all(requests.map((q) => engine.generate(q)));
+      let resets = 0;
+      for (let i = 0; i < 3; i++) {
+        await new Promise((resolve) => setTimeout(resolve, 30));
+        await engine.pause();
+        await engine.resetCache(); // the weights are the same, so the tokens must be
+        resets++;
+        engine.resume();
+      }
+      const got = await again;
+      let pieces = 0;
+      got.forEach(({ weightVersions, ...rest }, i) => {
+        const { weightVersions: before, ...same } = want[i];
+        expect(rest).toEqual(same);
+        expect([...before!]).toEqual(before!.length === 0 ? [] : new Array(before!.length).fill(0));
+        expect([...weightVersions!]).toEqual([...weightVersions!].sort());
+        expect(weightVersions!.at(-1)).toBeLessThanOrEqual(resets);
+        pieces += new Set(weightVersions).size;
+      });
+      expect(pieces).toBeGreaterThan(requests.length); // some were cut
+      for (const { requestId } of requests) engine.release(requestId);
+    }),
+);
 
 test('weights changed in mid-turn: what follows is what the new weights draw after the same tokens', () =>
   withGpu(async () => {

@@ -4,6 +4,11 @@ import { endLeases, shareDevice } from './sharedDevice.ts';
 
 /** They lose their device, or make it report errors to whoever listens. */
 const OWN_DEVICE = ['device.test.ts'];
+/** In the name of a test that is about several devices. */
+const OWN_DEVICES = 'devices of their own';
 
-shareDevice(() => !OWN_DEVICE.some((name) => expect.getState().testPath?.endsWith(`/${name}`)));
+shareDevice(() => {
+  const { testPath, currentTestName } = expect.getState();
+  return !OWN_DEVICE.some((name) => testPath?.endsWith(`/${name}`)) && !currentTestName?.includes(OWN_DEVICES);
+});
 afterAll(endLeases);

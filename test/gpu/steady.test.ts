@@ -25,7 +25,7 @@ async function added(gpu: Gpu, work: () => Promise<unknown>): Promise<GpuCounter
   return Object.fromEntries(names.map((name) => [name, gpu.counters[name] - before[name]])) as unknown as GpuCounters;
 }
 
-const NOTHING = { buffers: 0, bytes: 0, stagingBytes: 0, pipelines: 0, bindGroups: 0 };
+const NOTHING = { buffers: 0, bytes: 0, stagingBytes: 0, copiedBytes: 0, pipelines: 0, bindGroups: 0 };
 
 function batchOf(responses: number[]): PackedBatch {
   const samples = responses.map((n, s) => ({ tokens: ids(n, s + 2), mask: new Uint8Array(n).fill(1) }));

@@ -1,11 +1,12 @@
 /** `webgrpo train` as a user starts it: what its run folder holds, which checkpoints stay, and how it goes on. */
 
-import { spawnSync } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readdirSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import type { BestCheckpoint } from '../../src/cli/run/keptCheckpoints.ts';
+import type { BestCheckpoint } from '../../src/runs/keptCheckpoints.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import type { LoggedRollout } from '../../src/report/rollouts.ts';
 
@@ -113,4 +114,58 @@ test('a run with trackers and few checkpoints, gone on with twice', () => {
   ]);
   expect([stepsOf('b'), stepsOf('a')]).toEqual([[5], [1, 2, 3, 4]]);
   expect(existsSync(inRun('b', 'metrics.csv'))).toBe(false);
+}, 240_000);
+
+/** One update makes the weights infinite. */
+const HUGE = ['actor.optim.lr=3e38', 'actor.optim.weightDecay=10'];
+
+test('weights that are no longer finite end the run with one sentence, are not saved, and leave what they came from', () => {
+  const { status, said } = train('name=nan', ...HUGE, 'trainer.totalTrainingSteps=6');
+  expect(status).toBe(1);
+  const last = said.filter((line) => line !== '').at(-1);
+  expect(last).toMatch(/^3 steps in a row had numbers that are not finite, .* Lower actor\.optim\.lr \(3e\+38\)/);
+  expect(last).toMatch(
+    /Weights that are not finite are not saved; the run has no checkpoint \(see trainer\.saveFreq\)\.$/,
+  );
+  expect(said.join('\n')).not.toContain('as it should be');
+  const kept = readdirSync(inRun('nan', 'errors')).sort();
+  expect(kept).toHaveLength(3);
+  expect(said.join('\n')).toContain(`What it computed on is in ${inRun('nan', 'errors', kept[0])}.`);
+  const [head, sample] = linesOf<Record<string, unknown>>(inRun('nan', 'errors', kept[0]));
+  expect(head).toMatchObject({ samples: 4, config: { actor: { optim: { lr: 3e38 } } } });
+  expect(sample).toHaveProperty('responseIds');
+  expect(existsSync(inRun('nan', 'checkpoints'))).toBe(false);
+  const saving = train('name=saving', ...HUGE, 'trainer.totalTrainingSteps=2', 'trainer.saveFreq=1');
+  expect(saving.status).toBe(1);
+  expect(saving.said.join('\n')).toMatch(
+    /After step 1 the weights are not finite \(".*"\); lower actor\.optim\.lr \(3e\+38\)\. Weights/,
+  );
+}, 480_000);
+
+test('a run of partial rollouts that was killed goes on as if it had not been', async () => {
+  const settings = ['rollout.overSampleRate=1.5', 'rollout.partialRollout=true', 'rollout.maxNumSeqs=8'];
+  const four = [...settings, 'trainer.saveFreq=1', 'trainer.totalTrainingSteps=4'];
+  expect(train('name=whole', ...four).status).toBe(0);
+
+  const arguments_ = ['scripts/webgrpo.mjs', 'train', 'configs/gsm8k-tool.yaml', ...TINY, 'name=killed', ...four];
+  const running = spawn(process.execPath, arguments_, { stdio: 'ignore', detached: true });
+  const over = new Promise((resolve) => running.once('exit', resolve));
+  while (!existsSync(inRun('killed', 'checkpoints', 'step-2')) && running.exitCode === null) await setTimeout(20);
+  process.kill(-running.pid!, 'SIGKILL');
+  await over;
+  expect(existsSync(inRun('killed', 'checkpoints', 'step-4'))).toBe(false);
+  const resumed = train('name=killed', ...four, 'trainer.resumeMode=auto');
+  expect(resumed.said).toContain(
+    '3 groups were under way (rollout.partialRollout); their samples go on where they stood',
+  );
+  expect(resumed.status).toBe(0);
+
+  const isTime = (name: string) => name.startsWith('timing') || name.startsWith('perf/');
+  const withoutTimes = (run: string) =>
+    metricsOf(run).map((line) => Object.entries(line).filter(([name]) => !isTime(name)));
+  expect(withoutTimes('killed')).toEqual(withoutTimes('whole'));
+  for (const file of ['model.safetensors', 'optimizer.safetensors', 'trainer_state.json'])
+    expect(readFileSync(inRun('killed', 'checkpoints', 'step-4', file))).toEqual(
+      readFileSync(inRun('whole', 'checkpoints', 'step-4', file)),
+    );
 }, 240_000);

@@ -1,7 +1,7 @@
 /** Validation: sampled and greedy answers of a problem are one group, so its prompt is computed once. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
-import { validate } from '../../src/grpo/generate/validate.ts';
+import { Evaluation, validate } from '../../src/grpo/generate/validate.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import { initWeights } from '../../src/model/params.ts';
 import type { RolloutStats } from '../../src/rollout/types.ts';
@@ -76,4 +76,24 @@ test('greedy answers cost no prefill of their own, and change no sampled one', a
   expect([sampled.heard, both.heard]).toEqual([2 * PROBLEMS, 2 * PROBLEMS]);
   // A try that starts when the prompt is in the cache already computes its last row anew, to draw from it.
   expect(both.prefill - sampled.prefill).toBeLessThanOrEqual(PROBLEMS);
+});
+
+test('done in parts, with a count, an evaluation is the same; ended on the way it rejects and can go on', async () => {
+  const generation = { config: configOf({ n: 2 }), engine, task };
+  const { 'timing_s/testing': _, ...whole } = (await validate(generation, { greedy: true })).metrics;
+  const [counts, ending] = [[] as number[], new AbortController()];
+  const onProgress = (done: number) => counts.push(done);
+  const parts = await Evaluation.begin(generation, { greedy: true, onProgress });
+  await parts.next(7);
+  await engine.rollout.resetCache();
+  await parts.next(1);
+  expect(parts.isDone).toBe(false);
+  await parts.next();
+  expect(parts.isDone).toBe(true);
+  expect(parts.result().metrics).toMatchObject(whole);
+  expect([Math.max(...counts), counts.length]).toEqual([PROBLEMS, PROBLEMS + 3]);
+
+  const ended = validate(generation, { signal: ending.signal });
+  ending.abort(new Error('enough'));
+  await expect(ended).rejects.toThrow('enough');
 });

@@ -66,6 +66,9 @@ describe('refused in one sentence', () => {
     [{ ...peft, modules_to_save: ['lm_head'] }, '"modules_to_save" is ["lm_head"], which is not supported'],
     [{ ...peft, rank_pattern: { q_proj: 8 } }, '"rank_pattern" is {"q_proj":8}, which is not supported'],
     [{ ...peft, r: 0 }, '"r" is 0; allowed: a number of at least 1.'],
+    [{ ...peft, lora_alpha: Infinity }, '"lora_alpha" is Infinity; allowed: a number of at least 0.'],
+    [{ ...peft, lora_dropout: 1 }, '"lora_dropout" is 1; allowed: a number of at least 0 and below 1.'],
+    [{ ...peft, use_rslora: 'yes' }, '"use_rslora" is "yes"; allowed: true or false.'],
   ])('%o', (json, message) => expect(() => parseAdapterConfig(json)).toThrow(message));
 
   test('missing files, wrong model, foreign tensors, NaN', async () => {

@@ -1,5 +1,7 @@
 import { describe, expect, test, vi } from 'vitest';
+import { registerAgentLoop } from '../../src/rollout/agent/loop.ts';
 import type { AgentLimits } from '../../src/rollout/agent/types.ts';
+import type { GenerateRequest, Generation } from '../../src/rollout/types.ts';
 import { calculatorCall, demonstration, demonstrationTokens } from '../../src/tasks/supervised/demonstrations.ts';
 import { keyedRng } from '../../src/tasks/random.ts';
 import type { Tool } from '../../src/tasks/tool.ts';
@@ -54,7 +56,10 @@ describe('a whole sample', () => {
       log.push(`end ${String(expression)}`);
       return `got ${String(expression)}`;
     });
-    const { messages, timing } = await run([calculatorCall('1') + calculatorCall('2'), '#### 1'], { tools: [slow] });
+    const { messages, timing } = await run([calculatorCall('1') + calculatorCall('2'), '#### 1'], {
+      tools: [slow],
+      limits: { toolTimeoutMs: 30_000 },
+    });
     expect(log).toEqual(['start 1', 'start 2', 'end 2', 'end 1']);
     expect(messages.slice(1, 3).map(({ content }) => content)).toEqual(['got 1', 'got 2']);
     expect(timing.toolsMs).toBeGreaterThan(25);
@@ -151,6 +156,24 @@ describe('every limit has its stop reason', () => {
     expect(engine.released).toEqual(['r1']);
   });
 
+  test('a loop of one\u2019s own that hangs, of a sample whose time ends while the model speaks, is left behind', async () => {
+    class SlowEngine extends ScriptedEngine {
+      override async generate(request: GenerateRequest): Promise<Generation> {
+        const generation = await super.generate(request);
+        while (this.aborted.length === 0) await new Promise((resolve) => setTimeout(resolve, 5));
+        return { ...generation, stopReason: 'aborted' };
+      }
+    }
+    registerAgentLoop('hanging', async (sample) => {
+      await sample.generate();
+      return new Promise(() => undefined);
+    });
+    const engine = new SlowEngine([CALL]);
+    const limits = { sampleTimeoutMs: 30, loopTimeoutMs: 60_000 };
+    const { trajectory } = await run([], { engine, agentLoop: 'hanging', limits });
+    expect(trajectory.stopReason).toBe('timeout');
+  });
+
   test('abort while a tool hangs ends the sample with its tokens', async () => {
     const controller = new AbortController();
     const hang = stub(() => new Promise(() => undefined));
@@ -194,6 +217,34 @@ describe('hostile tools and calls', () => {
         throw 'x';
       },
       'Error: x',
+    ],
+    [
+      'throws an error whose message throws',
+      () => {
+        throw Object.defineProperty(new Error(), 'message', {
+          get() {
+            throw new Error('twice');
+          },
+        });
+      },
+      'Error: an error without a readable message (object)',
+    ],
+    [
+      'throws an object without toString',
+      () => {
+        throw Object.create(null) as Error;
+      },
+      'Error: an error without a readable message (object)',
+    ],
+    [
+      'throws a proxy',
+      () => {
+        const refuse = () => {
+          throw 1 as unknown as Error;
+        };
+        throw new Proxy(new Error(), { get: refuse, getPrototypeOf: refuse });
+      },
+      'Error: an error without a readable message (object)',
     ],
     ['rejects', () => Promise.reject(new Error('late')), 'Error: late'],
     ['returns no text', () => 7 as unknown as string, 'Error: calculator returned number, not a text'],

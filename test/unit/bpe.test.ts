@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { InputError } from '../../src/errors.ts';
-import { byteAlphabet, trainBpe } from '../../src/model/tokenizer/trainBpe.ts';
+import { byteAlphabet, trainBpe, trainBpeInPieces } from '../../src/model/tokenizer/trainBpe.ts';
 
 interface Json {
   model: { vocab: Record<string, number>; merges: string[] };
@@ -37,6 +37,22 @@ describe('trainBpe', () => {
     );
     expect(first.model.vocab['<eos>']).toBe(0);
     expect(JSON.stringify(first)).toBe(JSON.stringify(train(['the cat and the hat', 'the end'], 280, 5)));
+  });
+
+  test('in pieces it is the same, and others have their turn after each text and each merge', async () => {
+    const texts = ['the cat and the hat', 'the end', 'then a hat ends'];
+    const options = { vocabSize: 280, maxWords: 5, specialTokens: [{ content: '<eos>', special: true }] };
+    let [turns, ended] = [0, false];
+    const count = () => {
+      if (ended) return;
+      turns++;
+      setTimeout(count);
+    };
+    setTimeout(count);
+    const made = (await trainBpeInPieces(texts, options, 0)) as unknown as Json;
+    ended = true;
+    expect(made).toEqual(trainBpe(texts, options));
+    expect(turns).toBeGreaterThanOrEqual(texts.length + made.model.merges.length - 1);
   });
 
   test('the byte alphabet has 256 distinct printable characters', () => {

@@ -123,7 +123,7 @@ const REFUSED: [string, () => Map<string, Uint8Array>, string][] = [
   [
     'an index without its map',
     () => saved({ 'model.safetensors': undefined, 'model.safetensors.index.json': text('{}') }),
-    'model.safetensors.index.json has no "weight_map" from tensor names to file names.',
+    'model.safetensors.index.json has no "weight_map" from tensor names to .safetensors files beside it.',
   ],
   [
     'a missing tensor',

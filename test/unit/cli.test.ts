@@ -5,13 +5,13 @@ import { expect, test } from 'vitest';
 import { stalePackage } from '../../scripts/lib/packages.mjs';
 import { readArgs } from '../../src/cli/args.ts';
 import { configMarkdown, configText, peersMarkdown } from '../../src/cli/configDocs.ts';
-import { quoted, startedAs } from '../../src/cli/startedAs.ts';
-import { readJsonFile, readText, shippedPath, writeFolder, writeWhole } from '../../src/cli/files.ts';
+import { oneLine, quoted, startedAs } from '../../src/cli/startedAs.ts';
+import { disk, readJsonFile, readText, shippedPath, writeWhole } from '../../src/cli/files.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { resolvedAlgorithm, stepLine, timeLeft } from '../../src/cli/run/progress.ts';
 import { writeRunReport } from '../../src/cli/run/reports.ts';
 import type { LoadedModel } from '../../src/cli/run/checkpoints.ts';
-import { RunFolder } from '../../src/cli/run/runFolder.ts';
+import { RunFolder } from '../../src/runs/runFolder.ts';
 import { withChatTemplate } from '../../src/cli/run/session.ts';
 import { passAt1 } from '../../src/report/metricOf.ts';
 import type { LoggedRollout } from '../../src/report/rollouts.ts';
@@ -46,6 +46,7 @@ const rollout = (step: number, content: string): LoggedRollout => ({
   score: 1,
   acc: 1,
   stopReason: 'completed',
+  promptMessages: 1,
   numTurns: 1,
   numToolCalls: 0,
   responseTokens: 3,
@@ -74,30 +75,30 @@ test('files: one sentence when they cannot be read, whole when written', async (
   await expect(readText(join(folder, 'a', 'c.json'))).rejects.toThrow(/no such file\. That folder has b\.json\.$/);
   await expect(readText(join(folder, 'z', 'c.json'))).rejects.toThrow(/There is no folder .*z\.$/);
   await expect(readText(folder)).rejects.toThrow(/it is a folder/);
-  await writeFolder(
+  await disk.writeFolder(
     join(folder, 'ckpt'),
     new Map([
       ['one', '1'],
       ['two', '2'],
     ]),
   );
-  await writeFolder(join(folder, 'ckpt'), new Map([['three', '3']]));
+  await disk.writeFolder(join(folder, 'ckpt'), new Map([['three', '3']]));
   expect(readdirSync(join(folder, 'ckpt'))).toEqual(['three']);
   expect(readdirSync(folder).sort()).toEqual(['a', 'ckpt']);
 });
 
 test('an earlier run is kept, and a resumed one drops what it does again', async () => {
   const path = join(temporary(), 'run');
-  const first = await RunFolder.create(path, { seed: 1 });
+  const first = await RunFolder.create(disk, path, { seed: 1 });
   expect(first.moved).toBeUndefined();
   for (const metrics of HISTORY) await first.folder.appendMetrics(metrics);
   appendFileSync(join(path, 'metrics.jsonl'), '{"training/global_step": 4, "cut'); // killed while writing
   expect(await first.folder.metrics()).toEqual(HISTORY);
-  const resumed = await RunFolder.reopen(path, 2, { seed: 1 });
+  const resumed = await RunFolder.reopen(disk, path, 2, { seed: 1 });
   expect((await resumed.metrics()).map((m) => m['training/global_step'])).toEqual([0, 1, 2]);
-  const second = await RunFolder.create(path, { seed: 2 });
+  const second = await RunFolder.create(disk, path, { seed: 2 });
   expect(second.moved).toBe(`${path}-1`);
-  expect((await RunFolder.create(path, { seed: 3 })).moved).toBe(`${path}-2`);
+  expect((await RunFolder.create(disk, path, { seed: 3 })).moved).toBe(`${path}-2`);
   expect(readFileSync(join(`${path}-2`, 'config.yaml'), 'utf8')).toBe('seed: 2\n');
 });
 
@@ -141,7 +142,7 @@ test('the progress line', () => {
 });
 
 test('the report stands alone and cannot be broken out of', async () => {
-  const { folder } = await RunFolder.create(join(temporary(), 'a<b'), { note: '</script>' });
+  const { folder } = await RunFolder.create(disk, join(temporary(), 'a<b'), { note: '</script>' });
   for (const metrics of HISTORY) await folder.appendMetrics(metrics);
   await folder.writeRollouts(1, [rollout(1, '<script>alert(1)</script>')]);
   await folder.writeRollouts(10, [rollout(10, 'late')]);
@@ -268,7 +269,7 @@ test("a chat template of a file replaces the tokenizer's, so that checkpoints ar
 });
 
 test('answers of evaluations lie beside the rollouts and in the report', async () => {
-  const { folder } = await RunFolder.create(join(temporary(), 'run'), { name: 'x' });
+  const { folder } = await RunFolder.create(disk, join(temporary(), 'run'), { name: 'x' });
   const answer = { step: 5, messages: [], problem: 'held-out-1' } as unknown as LoggedRollout;
   await folder.writeValRollouts(5, [answer]);
   await folder.writeValRollouts(10, []);
@@ -276,5 +277,13 @@ test('answers of evaluations lie beside the rollouts and in the report', async (
   expect(await folder.rollouts()).toEqual([]);
   await writeRunReport(folder);
   const report = JSON.parse(readFileSync(folder.file('report.json'), 'utf8')) as RunReport;
-  expect(report.valRollouts).toEqual([{ step: 5, rollouts: [answer] }]);
+  expect(report.valRollouts).toMatchObject([{ step: 5, rollouts: [answer] }]);
+});
+
+test('a sentence stays on one line and readable, whatever it quotes', () => {
+  expect(oneLine('Cannot read a\n\0b\x1b[31m: no such file.')).toBe(
+    'Cannot read a\\n\\u0000b\\u001b[31m: no such file.',
+  );
+  expect(oneLine(`there are 2: ${'['.repeat(5000)}; allowed: one.`)).toHaveLength(1000);
+  expect(oneLine(`there are 2: ${'['.repeat(5000)}; allowed: one.`)).toMatch(/^there are 2: .*; allowed: one\.$/);
 });

@@ -1,5 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs';
-import { expect, test } from 'vitest';
+import fc from 'fast-check';
+import { expect, test, vi } from 'vitest';
 import { stringify } from 'yaml';
 import { keyDocs, nearestKey, policyLossSpec } from '../../src/grpo/config/resolve.ts';
 import { parseSftConfig, parseTrainConfig } from '../../src/grpo/config/text.ts';
@@ -8,6 +9,10 @@ import { correctionSettings } from '../../src/grpo/correction/settings.ts';
 import { TRAIN_SCHEMA } from '../../src/grpo/config/schema/index.ts';
 import { SFT_SCHEMA } from '../../src/grpo/config/sftSchema.ts';
 import { InputError } from '../../src/errors.ts';
+import { readMetrics, readProfile, readRollouts } from '../../src/report/readLog.ts';
+import { TOOL_PARSERS } from '../../src/rollout/tools/parser.ts';
+import { parseGsm8kJsonl } from '../../src/tasks/gsm8k/jsonl.ts';
+import { calculator } from '../../src/tasks/tools/calculator.ts';
 
 const MINIMAL = 'name: t\nmodel: { path: m }\n';
 const parse = (yaml: string, ...overrides: string[]) => parseTrainConfig(yaml, { source: 't.yaml', overrides });
@@ -100,7 +105,29 @@ test.each([
   ['engine=cuda', 't.yaml: "engine" is "cuda"; allowed: wgsl | tfjs.'],
   ['data=3', '"data" is 3'],
   ['actor.clipRatioC=1', 'clipRatioC is 1; the dual-clip bound must be above 1'],
-  ['name=../x', 't.yaml: name is "../x"; allowed: letters, digits, ., _ and -, not starting with a dot.'],
+  ['name=../x', 't.yaml: name is "../x"; allowed: letters, digits, ., _ and -, not starting with a dot, at most 128.'],
+  [`name=${'a'.repeat(300)}`, 'allowed: letters, digits, ., _ and -, not starting with a dot, at most 128.'],
+  ['data.trainBatchSize=2000000001', 't.yaml: "data.trainBatchSize" is 2000000001; allowed: up to 1048576.'],
+  ['rollout.n=2147483648', 't.yaml: "rollout.n" is 2147483648; allowed: up to 1048576.'],
+  ['rollout.n=100000', 't.yaml: data.trainBatchSize x rollout.n is 16 x 100000 = 1600000 samples; at most 1048576 are'],
+  [
+    'rollout.valKwargs.n=5000',
+    'data.valMaxSamples x rollout.valKwargs.n is 256 x 5000 = 1280000 samples; at most 1048576',
+  ],
+  ['data.maxResponseLength=16777216', 'data.maxPromptLength + data.maxResponseLength = 16777376; raise it'],
+  ['actor.optim.lr=1e300', '"actor.optim.lr" is 1e+300; allowed: up to 3.4e+38, the largest number that the GPU has.'],
+  ['actor.optim.lr=1e-300', '"actor.optim.lr" is 1e-300; allowed: at least 1.2e-38, since less is 0 on the GPU.'],
+  ['rollout.temperature=1e-30', '"rollout.temperature" is 1e-30; allowed: 0.000001 to 1000000.'],
+  ['model=[]', 't.yaml: "model" is []; allowed: keys such as model.path, or nothing at all.'],
+  ['data=[]', 't.yaml: "data" is []; allowed: keys such as data.trainBatchSize, or nothing at all.'],
+  ['rollout=null', 't.yaml: "rollout" is null; allowed: keys such as rollout.n, or nothing at all.'],
+  [
+    'rollout.stop=&a [*a]',
+    'The value of the override "rollout.stop=&a [*a]" is nested more than 32 deep, or holds an alias',
+  ],
+  ['rollout.stop=*a', 'The value of the override "rollout.stop=*a" is not YAML: Unresolved alias'],
+  ['rollout.stop=!!binary aGk=', 'is not YAML: Unresolved tag: tag:yaml.org,2002:binary at line 1, column 1.'],
+  ['rollout.stop=? [a]', 'is not YAML: With stringKeys, all keys must be strings at line 1, column 3.'],
   [
     'actor.ppoMiniBatchSize=6',
     't.yaml: actor.ppoMiniBatchSize is 6 prompts, which does not divide data.trainBatchSize 16; the nearest that do are 4 and 8.',
@@ -122,6 +149,104 @@ test('an override sets nothing on objects elsewhere', () => {
   expect(() => parse(MINIMAL, 'actor.__proto__.polluted=1')).toThrow(InputError);
   expect(() => parse(`${MINIMAL}actor: { __proto__: { polluted: 1 } }`)).toThrow(InputError);
   expect({}).not.toHaveProperty('polluted');
+});
+
+test('sizes that hang, and sizes that no memory holds, are refused at once', () => {
+  const started = performance.now();
+  expect(sentence(() => parse(MINIMAL, 'data.trainBatchSize=1000003', 'rollout.n=1'))).toContain(
+    'nearest that do are 1 and 1000003',
+  );
+  expect(
+    sentence(() => parse(MINIMAL, 'data.trainBatchSize=999999', 'rollout.n=1', 'actor.ppoMiniBatchSize=8')),
+  ).toContain('7 and 9');
+  expect(nearestDivisors(100_000_008, 7)).toBe('6 and 8');
+  expect(nearestDivisors(2 ** 40, 3)).toBe('2 and 4');
+  expect(nearestDivisors(12, 12)).toBe('6');
+  expect(nearestDivisors(16, 5)).toBe('4 and 8');
+  const sft = (...overrides: string[]) => sentence(() => parseSftConfig('name: s', { source: 's.yaml', overrides }));
+  expect(sft('model.numHiddenLayers=2147483648')).toContain(
+    '"model.numHiddenLayers" is 2147483648; allowed: up to 1024.',
+  );
+  expect(sft('model.hiddenSize=65536')).toContain('fresh weights may be up to 2147483648: lower model.hiddenSize, ');
+  expect(performance.now() - started).toBeLessThan(1000);
+});
+
+const DEEP = {
+  brackets: `a: ${'['.repeat(10_000)}`,
+  braces: `a: ${'{'.repeat(5000)}`,
+  dashes: `a:\n${'- '.repeat(10_000)}`,
+};
+const LONG = {
+  text: `name: ${'x'.repeat(10_000_000)}`,
+  quotes: `name: ${'"'.repeat(60_000)}`,
+  bomb: `a: &a [${'x,'.repeat(9)}]\nb: &b [${'*a,'.repeat(9)}]\nc: &c [${'*b,'.repeat(9)}]\nd: [${'*c,'.repeat(9)}]`,
+};
+test.each([
+  ...Object.entries(DEEP).map(([name, text]) => [name, text, /^t\.yaml is nested more than 32 deep/] as const),
+  ['long text', LONG.text, /^t\.yaml has 10000006 characters; a config has at most 65536\.$/],
+  [
+    'many quotes',
+    LONG.quotes,
+    /^t\.yaml is not YAML: Unexpected double-quoted-scalar at node end at line 1, column 9\.$/,
+  ],
+  ['aliases that multiply', LONG.bomb, /^t\.yaml is not YAML: Excessive alias count/],
+  [
+    'an alias in itself',
+    'name: x\nmodel: &m {path: p, more: *m}',
+    /^t\.yaml is nested more than 32 deep, or holds an alias/,
+  ],
+  ['two documents', 'name: x\n---\nname: y', /^t\.yaml holds several documents; /],
+  ['a NUL', 'name: a\nmodel: {path: "\0"}', /^t\.yaml is not YAML: the control character 0 in line 2\.$/],
+  ['a tag', 'name: !!js/function x', /^t\.yaml is not YAML: Unresolved tag: .* at line 1, column 7\.$/],
+  ['nothing', '', /^t\.yaml: "name" is missing/],
+] as const)('YAML of %s ends in one sentence within a second', (_, text, expected) => {
+  const started = performance.now();
+  const message = sentence(() => parse(text));
+  expect(performance.now() - started).toBeLessThan(10_000); // one second on a machine that is not shared
+  expect(message).toMatch(expected);
+  expect(message).not.toContain('\n');
+});
+
+test('nothing that is read changes what every object inherits', () => {
+  const key = fc.constantFrom(
+    '__proto__',
+    'constructor',
+    'prototype',
+    'toString',
+    'polluted',
+    'model',
+    'data',
+    'actor',
+  );
+  const tree = fc.letrec((tie) => ({
+    tree: fc.oneof({ maxDepth: 4 }, fc.constant(1), fc.dictionary(key, tie('tree'), { maxKeys: 3 })),
+  })).tree;
+  const inherited = () => [Object.prototype, Array.prototype].map((prototype) => Reflect.ownKeys(prototype).length);
+  const before = inherited();
+  vi.spyOn(console, 'warn').mockReturnValue(); // lines that are left out
+  const attempt = (body: () => unknown) => {
+    try {
+      body();
+    } catch (error) {
+      if (!(error instanceof InputError)) throw error;
+    }
+  };
+  fc.assert(
+    fc.property(tree, fc.array(key, { minLength: 1, maxLength: 4 }), (drawn, path) => {
+      const json = JSON.stringify(drawn);
+      attempt(() => parse(json));
+      attempt(() => parse(MINIMAL, `${path.join('.')}=${json}`));
+      attempt(() => parseSftConfig(json, { source: 's.yaml', overrides: [`${path.join('.')}=${json}`] }));
+      attempt(() => parseGsm8kJsonl(json, 'f'));
+      readMetrics(`${json}\n`, 'metrics.jsonl');
+      readRollouts(`${json}\n`, 'rollouts.jsonl');
+      readProfile(`${json}\n${json}\n`, 'profile.jsonl');
+      for (const read of Object.values(TOOL_PARSERS))
+        read(`<tool_call>{"name": "calculator", "arguments": ${json}}</tool_call>`, [calculator]);
+      expect(inherited()).toEqual(before);
+    }),
+    { numRuns: 300, seed: 1 },
+  );
 });
 
 test('text that is not a config says so', () => {

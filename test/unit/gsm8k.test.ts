@@ -237,9 +237,14 @@ describe('GSM8K JSONL', () => {
 
   test.each([
     ['{"question": 1', /^f, line 2: not valid JSON \(.*\)\.$/],
-    ['[1]', /^f, line 2: expected text under "question" and "answer", found \[1\]\.$/],
+    ['[1]', /^f, line 2: expected a JSON object, found \[1\]\.$/],
     ['7', /^f, line 2: expected a JSON object, found 7\.$/],
     ['{"question": "q"}', /^f, line 2: expected text under "question" and "answer", found \{"question": "q"\}\.$/],
+    [line(' ', '#### 1'), /^f, line 2: expected text under "question" and "answer"/],
+    [line('q', '#### ...'), /^f, line 2: the answer does not end in "#### N"; it ends in \.\.\.#### \.\.\.$/],
+    [line('q', '#### ,'), /^f, line 2: the answer does not end in "#### N"/],
+    [line('q', '#### -'), /^f, line 2: the answer does not end in "#### N"/],
+    [line('q', '#### 1.2.3'), /^f, line 2: the answer does not end in "#### N"/],
     [line('q', 'no answer'), /^f, line 2: the answer does not end in "#### N"; it ends in \.\.\.no answer$/],
   ])('%s names its line', (bad, message) => {
     expect(() => parseGsm8kJsonl(`${natalia}\n${bad}\n${natalia}`, 'f')).toThrow(message);

@@ -127,6 +127,46 @@ test('bytes that are not what was promised are fetched once more, then refused',
   );
 });
 
+test('a server that drips is given up, and so is one that sends more weights than the config has', async () => {
+  const drip = (bytes: number) => (response: ServerResponse) => {
+    response.writeHead(200, { etag: '"x"' });
+    const timer = setInterval(() => response.write(new Uint8Array(bytes)), 5);
+    response.on('close', () => clearInterval(timer));
+  };
+  hub.faults.set(SHARD, [drip(1), drip(1)]);
+  expect(await refusal(fetched({ silenceMs: 200, attempts: 2 }))).toMatch(
+    /could not be downloaded: the server sent next to nothing for 0.2 s \(2 attempts\)/,
+  );
+  hub.faults.set(SHARD, [drip(2 ** 20)]);
+  expect(await refusal(fetched({}, `${hub.endpoint}/files`))).toMatch(/sends more than the \d+ bytes it may have/);
+});
+
+test('a model that is not supported is refused before its weights are asked for', async () => {
+  hub.files.set('config.json', text('{"architectures":["MambaForCausalLM"]}'));
+  expect(await refusal(fetched())).toMatch(/^config.json: "architectures" is /);
+  expect(hub.log.filter((line) => line.includes('safetensors'))).toEqual([]);
+});
+
+test.each([
+  'NUL.safetensors',
+  'con.safetensors',
+  'config.json',
+  '../x.safetensors',
+  'a\\b.safetensors',
+  'C:x.safetensors',
+])('an index that names %s is refused', async (shard) => {
+  hub.files.set('model.safetensors.index.json', text(JSON.stringify({ weight_map: { x: shard } })));
+  expect(await refusal(fetched())).toBe(
+    'model.safetensors.index.json has no "weight_map" from tensor names to .safetensors files beside it.',
+  );
+});
+
+test('an address with a query is refused without its text, which may be a secret', async () => {
+  expect(await refusal(fetched({}, 'https://a.b/c?token=secret'))).toBe(
+    'The model address at a.b has a query; give the URL of a folder of files.',
+  );
+});
+
 test('a silent connection is given up, and tried again', async () => {
   hub.faults.set(SHARD, [() => {}]);
   await fetched({ silenceMs: 200 });
@@ -238,7 +278,7 @@ describe('a hub that lies', () => {
     ]);
     const { length } = hub.files.get('config.json')!;
     expect(await refusal(fetched())).toBe(
-      `HUB/cdn/config.json sends more than the ${length} bytes it may have; nothing of it is used.`,
+      `HUB/org/tiny/resolve/${SHA}/config.json sends more than the ${length} bytes it may have; nothing of it is used.`,
     );
     expect(sent).toBeLessThan(2e7);
   });

@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { javascriptTool, runJavascript } from '../../src/tasks/tools/javascript.ts';
 import { Sandbox } from '../../src/tasks/tools/sandbox.ts';
 import { run } from '../scriptedEngine.ts';
@@ -204,4 +204,15 @@ test('as a tool of an agent loop', async () => {
   const call = `<tool_call>${JSON.stringify({ name: 'javascript', arguments: { code: '6*7' } })}</tool_call>`;
   const { messages } = await run([call, '#### 42'], { tools: [javascriptTool(PATIENT)] });
   expect(messages[1]).toEqual({ role: 'tool', content: '42' });
+});
+
+test('QuickJS giving up is told as what the program did, and written nowhere', async () => {
+  const write = vi.spyOn(process.stderr, 'write').mockReturnValue(true);
+  try {
+    expect(await js('eval("(".repeat(1e5))')).toMatch(/^Error: /);
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    expect(write.mock.calls.map(([text]) => String(text)).filter((text) => text.includes('Aborted'))).toEqual([]);
+  } finally {
+    write.mockRestore();
+  }
 });

@@ -154,6 +154,8 @@ test('the loss explained: cancelled, silent groups, off policy, before the first
     /is 0\.3000, minus the mean advantage of a token/,
   );
   expect(explainLoss({})).toBeUndefined();
+  expect(explainLoss({ ...base, 'actor/pg_loss': NaN })).toBeUndefined();
+  expect(explainLoss({ ...base, 'critic/advantages/abs_mean': NaN })).toBeUndefined();
 });
 
 test('best, worst and majority of k by bootstrap: their expectation, verl names, core only at n', () => {

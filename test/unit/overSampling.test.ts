@@ -60,19 +60,35 @@ test('a group that fails fails the step', async () => {
   await expect(taken).rejects.toThrow('device lost');
 });
 
+test.each([true, false])(
+  'a group that fails: the others have ended before the step rejects, partial %s',
+  async (partial) => {
+    const pending = new PendingGroups(fakeEngine().engine, { rate: 1, partial });
+    const groups = [0, 1, 2, 3].map(fakeGroup);
+    const started = groups.values();
+    const taken = pending.takeFirst(2, () => Promise.resolve([...started]));
+    await Promise.resolve();
+    groups[2].fail(new Error('the fault'));
+    await expect(taken).rejects.toThrow('the fault');
+    expect(groups.map(({ aborted }) => aborted)).toEqual([true, true, true, true]);
+    expect(pending.groups.map(({ problem }) => problem)).toEqual([]);
+  },
+);
+
 test('partial rollout: what a step leaves stands still, and the next starts only what is missing', async () => {
   const { calls, engine } = fakeEngine();
   const pending = new PendingGroups(engine, { rate: 0.5, partial: true });
   const all: Fake[] = [];
-  const start = () => {
-    all.push(fakeGroup(all.length));
-    return all.at(-1)!;
+  const start = (missing: number) => {
+    const begun = Array.from({ length: missing }, (_, i) => fakeGroup(all.length + i));
+    all.push(...begun);
+    return Promise.resolve(begun);
   };
   const first = pending.takeFirst(4, start);
   await Promise.resolve();
   for (const i of [5, 0, 3, 2]) all[i].finish();
   expect(await first).toEqual([0, 2, 3, 5].map((i) => all[i]));
-  expect(pending.problems).toEqual([1, 4]);
+  expect(pending.groups.map((g) => g.problem)).toEqual([1, 4]);
   expect(calls).toEqual(['resume', 'pause']);
   const second = pending.takeFirst(4, start);
   await Promise.resolve();
@@ -82,7 +98,7 @@ test('partial rollout: what a step leaves stands still, and the next starts only
   expect(all.some((g) => g.aborted)).toBe(false);
   await pending.close();
   expect([6, 8].map((i) => all[i].aborted)).toEqual([true, true]);
-  expect(pending.problems).toEqual([]);
+  expect(pending.groups.map((g) => g.problem)).toEqual([]);
 });
 
 test('without it, the rest is aborted and gone before the update', async () => {
@@ -90,11 +106,11 @@ test('without it, the rest is aborted and gone before the update', async () => {
   const pending = new PendingGroups(engine, { rate: 1, partial: false });
   const groups = [0, 1].map(fakeGroup);
   const started = groups.values();
-  const taken = pending.takeFirst(1, () => started.next().value!);
+  const taken = pending.takeFirst(1, () => Promise.resolve([...started]));
   groups[1].finish();
   expect(await taken).toEqual([groups[1]]);
   expect(groups.map((g) => g.aborted)).toEqual([true, false]);
-  expect([pending.problems, calls]).toEqual([[], ['resume']]);
+  expect([pending.groups.map((g) => g.problem), calls]).toEqual([[], ['resume']]);
 });
 
 test('the share of trained tokens that older weights drew', () => {

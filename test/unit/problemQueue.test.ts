@@ -7,7 +7,7 @@ import { statesOf } from '../../src/grpo/parts.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import { encodePrompt } from '../../src/rollout/agent/prompt.ts';
-import type { Problem, Task } from '../../src/tasks/task.ts';
+import type { Problem, SyncTask, Task } from '../../src/tasks/task.ts';
 import { gsm8kToolTask } from '../../src/tasks/gsm8k/task.ts';
 import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
 
@@ -27,33 +27,33 @@ function queueOf(train = task.train) {
   return { queue: new ProblemQueue({ ...task, train }, config, tokenizer), tokenizer };
 }
 
-test('hands out every problem once and in order, prefetched or not', () => {
+test('hands out every problem once and in order, prefetched or not', async () => {
   const { queue } = queueOf();
-  expect(queue.take(1)).toEqual(problemsOf(0));
+  expect(await queue.take(1)).toEqual(problemsOf(0));
   queue.prefetch();
-  expect(queue.take(2)).toEqual(problemsOf(1, 2));
+  expect(await queue.take(2)).toEqual(problemsOf(1, 2));
   queue.prefetch(); // 3 is there from before
-  expect(queue.take(4)).toEqual(problemsOf(3, 4, 5, 6));
+  expect(await queue.take(4)).toEqual(problemsOf(3, 4, 5, 6));
   expect(queue.position).toBe(7);
 });
 
-test('asks a task that draws afresh whenever it is called for each problem once', () => {
+test('asks a task that draws afresh whenever it is called for each problem once', async () => {
   const drawn: number[] = [];
   const { queue } = queueOf((number, seed) => ({ ...task.train(number, seed), id: `call ${drawn.push(number)}` }));
   queue.prefetch();
   queue.prefetch();
-  expect(queue.take(4).map(({ id }) => id)).toEqual(['call 1', 'call 2', 'call 3', 'call 4']);
+  expect((await queue.take(4)).map(({ id }) => id)).toEqual(['call 1', 'call 2', 'call 3', 'call 4']);
 });
 
-test('goes on where a checkpoint was, whatever it had drawn', () => {
+test('goes on where a checkpoint was, whatever it had drawn', async () => {
   const { queue } = queueOf();
-  queue.take(3);
+  await queue.take(3);
   queue.prefetch();
   queue.moveTo(1);
-  expect(queue.take(3)).toEqual(problemsOf(1, 2, 3));
+  expect(await queue.take(3)).toEqual(problemsOf(1, 2, 3));
 });
 
-test('has encoded the prompts of the next step as its rollout writes them', () => {
+test('has encoded the prompts of the next step as its rollout writes them', async () => {
   const { queue, tokenizer } = queueOf();
   const prompt = {
     tokenizer,
@@ -64,23 +64,23 @@ test('has encoded the prompts of the next step as its rollout writes them', () =
   vi.spyOn(tokenizer, 'applyChatTemplate').mockImplementation(() => {
     throw new Error('encoded too late');
   });
-  const [first, second, third, ofTheStepAfter] = queue.take(4);
+  const [first, second, third, ofTheStepAfter] = await queue.take(4);
   for (const problem of [first, second, third]) expect(encodePrompt({ ...prompt, problem }).length).toBeGreaterThan(0);
   expect(() => encodePrompt({ ...prompt, problem: ofTheStepAfter })).toThrow('encoded too late');
 });
 
-test('a task that throws does so in the step that needs the problem', () => {
+test('a task that throws does so in the step that needs the problem', async () => {
   const { queue } = queueOf((number, seed) => {
     if (number === 2) throw new Error('no such problem');
     return task.train(number, seed);
   });
   queue.prefetch();
-  expect(queue.take(2)).toEqual(problemsOf(0, 1));
-  expect(() => queue.take(1)).toThrow('no such problem');
+  expect(await queue.take(2)).toEqual(problemsOf(0, 1));
+  await expect(queue.take(1)).rejects.toThrow('no such problem');
 });
 
 /** Problems of one word, its length in characters the number mod 4; prompts are longer for longer words. */
-const words: Task = {
+const words: SyncTask = {
   name: 'words',
   trainSize: 8,
   train: (number) => ({
@@ -113,43 +113,43 @@ const lengthOf = (number: number) =>
   encodePrompt({ tokenizer: wordsTokenizer, tools: [], toolSchemasInPrompt: false, problem: words.train(number, 1) })
     .length;
 
-test('data.filterOverlongPrompts: the next problem instead, counted, prefetched or not', () => {
+test('data.filterOverlongPrompts: the next problem instead, counted, prefetched or not', async () => {
   const queue = wordQueue({ filterOverlongPrompts: true, maxPromptLength: lengthOf(1) });
-  expect(queue.take(3).map(({ id }) => id)).toEqual(['w0', 'w1', 'w4']);
+  expect((await queue.take(3)).map(({ id }) => id)).toEqual(['w0', 'w1', 'w4']);
   expect(queue.takeMetrics()).toEqual({ 'training/overlong_prompts': 2 });
   queue.prefetch();
-  expect(queue.take(2).map(({ id }) => id)).toEqual(['w5', 'w0']);
+  expect((await queue.take(2)).map(({ id }) => id)).toEqual(['w5', 'w0']);
   expect(queue.takeMetrics()).toEqual({ 'training/overlong_prompts': 2 });
-  expect(() => wordQueue({ filterOverlongPrompts: true, maxPromptLength: 1 }).take(1)).toThrow(
+  await expect(wordQueue({ filterOverlongPrompts: true, maxPromptLength: 1 }).take(1)).rejects.toThrow(
     'data.filterOverlongPrompts left out 10000 training problems in a row: their prompts have more than 1 tokens; raise',
   );
 });
 
-test('data.trainMaxSamples: the first of the stream, each once an epoch, in an order of its own from the second on', () => {
+test('data.trainMaxSamples: the first of the stream, each once an epoch, in an order of its own from the second on', async () => {
   const endless: Task = { ...withoutEnd, train: (number) => ({ ...words.train(0, 1), id: `w${number}` }) };
-  const ids = (queue: ProblemQueue, count: number) => queue.take(count).map(({ id }) => id);
+  const ids = async (queue: ProblemQueue, count: number) => (await queue.take(count)).map(({ id }) => id);
   const queue = wordQueue({ trainMaxSamples: 6 }, endless);
-  const first = ids(queue, 6);
+  const first = await ids(queue, 6);
   expect(first).toEqual(['w0', 'w1', 'w2', 'w3', 'w4', 'w5']);
-  const second = ids(queue, 6);
+  const second = await ids(queue, 6);
   expect(second).not.toEqual(first);
   expect([...second].sort()).toEqual(first);
-  expect(ids(wordQueue({ trainMaxSamples: -1 }, endless), 9).at(-1)).toBe('w8');
+  expect((await ids(wordQueue({ trainMaxSamples: -1 }, endless), 9)).at(-1)).toBe('w8');
 });
 
-test('data.sampler difficulty: hard at most 0.25, easy above 0.75; weights 0.2, 1, 0.2, and 1 for unseen (prime-rl)', () => {
+test('data.sampler difficulty: hard at most 0.25, easy above 0.75; weights 0.2, 1, 0.2, and 1 for unseen (prime-rl)', async () => {
   const scores = [0, 0.25, 0.26, 0.75, 0.76, 1];
   const queue = wordQueue({ sampler: 'difficulty', trainMaxSamples: 8 });
-  const drawn = queue.take(200);
+  const drawn = await queue.take(200);
   const seen = [...new Map(drawn.map((problem) => [problem.id, problem])).values()].sort(
     (a, b) => Number(a.id.slice(1)) - Number(b.id.slice(1)),
   );
   expect(seen).toHaveLength(8);
-  queue.observe(groupsOf(seen.slice(0, 6), ({ id }) => scores[Number(id.slice(1))]));
+  await queue.observe(groupsOf(seen.slice(0, 6), ({ id }) => scores[Number(id.slice(1))]));
   expect(queue.takeMetrics()).toEqual({ 'pool/unseen': 2, 'pool/hard': 2, 'pool/normal': 2, 'pool/easy': 2 });
   const DRAWS = 4000;
   const counts = new Map<string, number>();
-  for (const { id } of queue.take(DRAWS)) counts.set(id, (counts.get(id) ?? 0) + 1);
+  for (const { id } of await queue.take(DRAWS)) counts.set(id, (counts.get(id) ?? 0) + 1);
   const weights = [0.2, 0.2, 1, 1, 0.2, 0.2, 1, 1];
   const total = weights.reduce((a, b) => a + b);
   weights.forEach((weight, i) => expect((counts.get(`w${i}`) ?? 0) / DRAWS).toBeCloseTo(weight / total, 1.5));
@@ -158,20 +158,20 @@ test('data.sampler difficulty: hard at most 0.25, easy above 0.75; weights 0.2, 
   const again = wordQueue({ sampler: 'difficulty', trainMaxSamples: 8 });
   again.moveTo(queue.position);
   again.parts['sampler'].restore(JSON.parse(JSON.stringify(queue.parts['sampler'].state())));
-  expect(again.take(50).map(({ id }) => id)).toEqual(queue.take(50).map(({ id }) => id));
+  expect(await again.take(50)).toEqual(await queue.take(50));
   expect(() => wordQueue({ sampler: 'difficulty' }, withoutEnd)).toThrow(
     'data.sampler is "difficulty", which draws from a finite set again and again, but task "words" generates problems without end',
   );
   const zero = wordQueue({ sampler: 'difficulty', difficulty: { hardWeight: 0 } });
-  zero.observe(groupsOf(zero.take(400), () => 0));
-  expect(() => zero.take(1)).toThrow('all are in pools of weight 0');
+  await zero.observe(groupsOf(await zero.take(400), () => 0));
+  await expect(zero.take(1)).rejects.toThrow('all are in pools of weight 0');
 });
 
-test('a task that observes hears of every group, and its state is a part of the checkpoint', () => {
+test('a task that observes hears of every group, and its state is a part of the checkpoint', async () => {
   const heard: string[] = [];
   const observe: Task['observe'] = ({ id }, rewards) => void heard.push(`${id}: ${rewards.length}`);
   const queue = wordQueue({}, { ...words, observe, state: () => heard.length, restore: () => {} });
-  queue.observe(groupsOf(queue.take(2), () => 1));
+  await queue.observe(groupsOf(await queue.take(2), () => 1));
   expect(heard).toEqual(['w0: 2', 'w1: 2']);
   expect(statesOf(queue.parts)).toEqual({ task: 2 });
   expect(statesOf(wordQueue({}).parts)).toBeUndefined();
@@ -193,3 +193,44 @@ test('trainer.totalEpochs: whole batches of an epoch times epochs, of the proble
   );
   expect(() => stepsOf({ totalEpochs: 2 }, { trainMaxSamples: 2 })).toThrow('2 training problems do not fill one');
 });
+
+test('a task that gives promises: each asked for once, all of a step before the first is there, encoded ahead, and a failure in its own step', async () => {
+  const asked: number[] = [];
+  const waiting: (() => void)[] = [];
+  let isSlow = true;
+  const later: Task = {
+    ...withoutEnd,
+    train: async (number) => {
+      asked.push(number);
+      if (isSlow) await new Promise<void>((resolve) => waiting.push(resolve));
+      if (number === 5) throw new Error('gone');
+      return words.train(number, 1);
+    },
+  };
+  const queue = wordQueue({}, later);
+  const taken = queue.take(2);
+  await new Promise((resolve) => setTimeout(resolve));
+  expect([asked, waiting.length]).toEqual([[0, 1], 2]);
+  isSlow = false;
+  waiting.forEach((answer) => answer());
+  expect((await taken).map(({ id }) => id)).toEqual(['w0', 'w1']);
+  queue.prefetch();
+  expect(asked).toEqual([0, 1, 2, 3]);
+  expect((await queue.take(2)).map(({ id }) => id)).toEqual(['w2', 'w3']);
+  queue.prefetch(); // 5 fails, which nobody hears of yet
+  await new Promise((resolve) => setTimeout(resolve));
+  expect((await queue.take(1))[0].id).toBe('w4');
+  await expect(queue.take(1)).rejects.toThrow('Training problem 5 of task "words" threw "gone"');
+  expect(() => withTotalSteps(epochs(), { ...later, trainSize: 8 }, wordsTokenizer)).toThrow(
+    'counts problems before the run, but task "words" gives promises of them; set trainer.totalTrainingSteps',
+  );
+});
+
+const epochs = () =>
+  resolveTrainConfig({
+    name: 'x',
+    model: { path: 'x' },
+    data: { trainBatchSize: 2, filterOverlongPrompts: true },
+    actor: { ppoMiniBatchSize: 1 },
+    trainer: { totalEpochs: 1 },
+  });

@@ -7,7 +7,8 @@ import { PhaseClock, type SampleProfile, type StepProfile, stepProfile } from '.
 import { histogram, type ProfileReport, profileReport } from '../../src/report/profileReport.ts';
 import { advice, completions, nearestRank, tailReport, timeline, timeShares } from '../../src/report/profileStats.ts';
 import { chromeTrace } from '../../src/report/profileTrace.ts';
-import { RunFolder } from '../../src/cli/run/runFolder.ts';
+import { disk } from '../../src/cli/files.ts';
+import { RunFolder } from '../../src/runs/runFolder.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 
 const SETTINGS = { maxResponseLength: 256, maxNumSeqs: 8, toolTimeoutS: 10 };
@@ -34,7 +35,7 @@ const step = (samples: SampleProfile[], number = 1): StepProfile => ({
 const TEN = step(Array.from({ length: 10 }, (_, i) => sample(`0.${i}`, i < 8 ? 10 : 100, { tokens: i < 8 ? 20 : 90 })));
 
 test('a step is logged and read back, times since the step began', async () => {
-  const { folder } = await RunFolder.create(join(mkdtempSync(join(tmpdir(), 'webgrpo-profile-')), 'run'), {});
+  const { folder } = await RunFolder.create(disk, join(mkdtempSync(join(tmpdir(), 'webgrpo-profile-')), 'run'), {});
   const clock = new PhaseClock();
   clock.mark('validate'); // before the first step
   clock.mark('generate');
@@ -198,11 +199,11 @@ test('recording a step of 128 samples costs milliseconds', () => {
 test('the command writes page and trace of a run folder', async () => {
   const config = { data: { maxResponseLength: 256 }, rollout: { maxNumSeqs: 8, multiTurn: { toolTimeoutS: 10 } } };
   const path = join(mkdtempSync(join(tmpdir(), 'webgrpo-profile-')), 'run');
-  const { folder } = await RunFolder.create(path, config);
+  const { folder } = await RunFolder.create(disk, path, config);
   const io = { json: true, result: vi.fn(), text: vi.fn() };
   const args = { positionals: [path], overrides: [], flags: {} };
   await expect(profile.run(args, io)).rejects.toThrow(
-    / has no profile\/step-N\.jsonl; train with trainer\.profile on /,
+    / has no profile\/step-N\.jsonl that can be read; train with trainer\.profile on /,
   );
   await folder.writeProfile(TEN);
   await profile.run(args, io);

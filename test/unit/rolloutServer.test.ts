@@ -28,6 +28,9 @@ const serverOf = (sizes = SIZES, options: RolloutOptions = {}) => {
   return { decoder, server: new RolloutServer(decoder, options) };
 };
 
+/** A hang, not a slow machine. */
+const HANG_MS = 20_000;
+
 const tick = () => new Promise((resolve) => setTimeout(resolve, 0));
 
 /** Keeps `at` requests under way until `count` are answered. */
@@ -82,6 +85,80 @@ test.each(['off', 'on'] as const)(
     }
   },
 );
+
+test('idle: at once where nothing is to be drawn, else when all is, or after its time', async () => {
+  const { server, decoder } = serverOf();
+  await server.idle(HANG_MS);
+  decoder.takesTime = true;
+  const ended: string[] = [];
+  const generating = server.generate(request(0, 0, { stopTokenIds: [] })).then(() => ended.push('turn'));
+  await server.idle(HANG_MS);
+  ended.push('idle');
+  await generating;
+  expect(ended).toEqual(['turn', 'idle']);
+  let goOn = () => {};
+  const gate = new Promise<void>((resolve) => (goOn = resolve));
+  const read = decoder.readState.bind(decoder);
+  decoder.readState = () => gate.then(read);
+  const another = server.generate(request(1, 0)).then(() => ended.push('another'));
+  await server.idle(5);
+  ended.push('late');
+  goOn();
+  await another;
+  expect(ended.slice(2)).toEqual(['late', 'another']);
+});
+
+test('caches that are kept: a sample under way computes one row more, one that comes computes its prompt anew', async () => {
+  const sizes = { ...SIZES, maxBatchedTokens: 16 };
+  const { server, decoder } = serverOf(sizes, { kvCache: 'keep' });
+  decoder.reached = new Map();
+  const long = { maxNewTokens: 60, stopTokenIds: [] };
+  let heard = 0;
+  const under = [0, 1, 2].map((p) =>
+    server.generate({
+      ...request(p, 0, long),
+      onTokens: (ids) => void (heard += p === 0 ? ids.length : 0),
+    }),
+  );
+  while (heard < 9) await tick();
+  await server.pause();
+  const before = await server.takeStats();
+  expect(before.prefillTokens).toBe(5 + 13 + 20);
+  const late = server.generate(request(2, 1, long)); // of a prompt that is there, by the old weights
+  await server.changeWeights(() => void decoder.weights++, 1);
+  server.resume();
+  const generations = await Promise.all([...under, late]);
+  expect((await server.takeStats()).prefillTokens).toBe(3 + 20);
+  generations.forEach(({ tokenIds, weightVersions }, i) => {
+    const isLate = i === 3;
+    const weights = decoder.reached!.get(isLate ? '2.1' : `${i}.0`)!;
+    const drawn = weightVersions!.filter((version) => version === 0).length;
+    expect(tokenIds.length).toBe(60);
+    expect(drawn > 0).toBe(!isLate);
+    // A token's row is computed by the pass that draws the next one.
+    const old = isLate ? 0 : prompts[i].length + drawn - 1;
+    expect(weights).toEqual(weights.map((_, row) => (row < old ? 0 : 1)));
+  });
+});
+
+test('caches that are kept, contexts that are half computed: each row lies there once, by the weights of its pass', async () => {
+  const { server, decoder } = serverOf({ ...SIZES, maxBatchedTokens: 4 }, { kvCache: 'keep', asyncScheduling: 'off' });
+  decoder.reached = new Map();
+  decoder.takesTime = true;
+  // Of two tokens the prompt, the others the sample's own, as after a turn.
+  const generating = [0, 1, 2].map((p) =>
+    server.generate({ ...request(p, 0, { maxNewTokens: 8, stopTokenIds: [] }), promptLength: 2 }),
+  );
+  for (let version = 1; version <= 12; version++) {
+    for (let turn = 0; turn < 4; turn++) await nextTask();
+    await server.changeWeights(() => void decoder.weights++, version);
+  }
+  await Promise.all(generating);
+  expect((await server.takeStats()).prefillTokens).toBeGreaterThan(5 + 13 + 20);
+  const seen = [...decoder.reached.values()];
+  expect(new Set(seen.flat()).size).toBeGreaterThan(3);
+  for (const weights of seen) expect(weights).toEqual([...weights].sort((a, b) => a - b));
+});
 
 test('lengths spread 1 to 20: slots at least 90% in use until the last tenth, less than 5% of rows for nothing', async () => {
   const { server } = serverOf();

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { beforeAll, expect, test } from 'vitest';
 import { loadCheckpoint } from '../../src/model/checkpoint/checkpoint.ts';
-import { readSequences } from '../../src/cli/commands/score.ts';
+import { longest, readSequences } from '../../src/cli/commands/score.ts';
 import { type ModelConfig, parseModelConfig } from '../../src/model/config.ts';
 import { InputError } from '../../src/errors.ts';
 import { packGroups } from '../../src/model/packing.ts';
@@ -109,8 +109,16 @@ const REFUSED: [unknown, string][] = [
   [[[1], []], 't.json has no tokens in sequence 1; every sequence needs at least one.'],
   [[[1, 1, 1, 1, 1]], 't.json has 5 tokens in sequence 0, but the model has 4 positions.'],
   [[[1, -1]], 't.json has -1 as token 1 of sequence 0; allowed: integers from 0 to 96.'],
+  [[[[[1]]]], 't.json has [[1]] as token 0 of sequence 0; allowed: integers from 0 to 96.'],
+  [[[null]], 't.json has null as token 0 of sequence 0; allowed: integers from 0 to 96.'],
+  [{ length: 1 }, 't.json must hold a JSON array of arrays of token ids, such as [[1, 5, 2]].'],
   [[['1']], 't.json has "1" as token 0 of sequence 0; allowed: integers from 0 to 96.'],
 ];
+
+test('more sequences than a call takes arguments', () => {
+  const many = Array.from({ length: 200_000 }, (_, i) => Array<number>(1 + (i % 3)).fill(1));
+  expect(longest(readSequences(many, CONFIG, 't.json'))).toBe(3);
+});
 
 test.each(REFUSED)('refuses %j', (tokens, sentence) => {
   expect(() => readSequences(tokens, CONFIG, 't.json')).toThrow(new InputError(sentence));

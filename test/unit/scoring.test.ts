@@ -1,6 +1,7 @@
 /** From an agent loop's sample to its reward: what the reward function is given, and what it may give. */
 import { describe, expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import type { GenerateOptions } from '../../src/grpo/generate/options.ts';
 import { generateSamples } from '../../src/grpo/generate/samples.ts';
 import { registerAgentLoop } from '../../src/rollout/agent/loop.ts';
 import { defineTool } from '../../src/tasks/tool.ts';
@@ -13,7 +14,12 @@ const SAMPLING = { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: 100 
 const CALL = '<tool_call>{"name": "calculator", "arguments": {"expression": "6*7"}}</tool_call>';
 
 /** The sample of one problem whose turns are scripted. */
-async function score(turns: string[], task: Partial<Task>, agentLoop = 'tool_agent') {
+async function score(
+  turns: string[],
+  task: Partial<Task>,
+  agentLoop = 'tool_agent',
+  more: Partial<GenerateOptions> = {},
+) {
   const { samples } = await generateSamples([problem], {
     engine: new ScriptedEngine(turns),
     tokenizer,
@@ -25,6 +31,7 @@ async function score(turns: string[], task: Partial<Task>, agentLoop = 'tool_age
     batch: 3,
     n: 1,
     globalStep: 3,
+    ...more,
   });
   return samples[0];
 }
@@ -70,6 +77,82 @@ test('turn rewards are as many as there are turns, or more', async () => {
     [0, 1, 0],
   ])
     expect((await score([CALL, '#### 42'], { reward: () => ({ ...REWARD, turns }) })).reward.turns).toEqual(turns);
+});
+
+const notAnError = (thrown: unknown) => {
+  throw thrown as Error;
+};
+const getter = { get: () => notAnError(Symbol('twice')) };
+
+describe('a reward function that goes wrong is one sentence, or a sample without a reward', () => {
+  test.each<[string, () => unknown, RegExp]>([
+    ['undefined', () => undefined, /^The reward of problem "train-0" is undefined; return \{ score, acc \}/],
+    ['null', () => null, /is null; return/],
+    [
+      '1e200',
+      () => ({ score: 1e200, acc: 1 }),
+      /is 1e\+200; give a finite number of at most 3\.4e\+38 \(float32\), or NaN/,
+    ],
+    ["acc 'x'", () => ({ score: 1, acc: 'x' }), /has the acc "x"; give 1 for right, 0 for wrong, or NaN/],
+    ['acc Infinity', () => ({ score: 1, acc: Infinity }), /has the acc Infinity/],
+    ['extra', () => ({ ...REWARD, extra: { a: null } }), /has extra\.a null/],
+    [
+      'throws',
+      () => notAnError(new Error('boom')),
+      /^The reward of problem "train-0" threw "boom" \(at .*scoring\.test/,
+    ],
+    ['throws null', () => notAnError(null), /threw "null"; return \{ score, acc \}/],
+    ['message', () => notAnError(Object.defineProperty(new Error(), 'message', getter)), /without a readable message/],
+    ['never', () => new Promise(() => undefined), /did not resolve in 0\.02 s \(reward\.timeoutS\)/],
+  ])('%s', async (_, reward, message) => {
+    const task = { reward: reward as Task['reward'] };
+    const limits = { rewardTimeoutMs: 20 };
+    await expect(score(['#### 42'], task, 'tool_agent', limits)).rejects.toThrow(message);
+    const told: string[] = [];
+    const onFault = ({ message }: Error) => void told.push(message);
+    const skipped = await score(['#### 42'], task, 'tool_agent', { ...limits, onError: 'skip', onFault });
+    expect(skipped.reward).toEqual({ score: NaN, acc: NaN });
+    expect(skipped.fault?.message).toMatch(message);
+    expect(told).toEqual([skipped.fault?.message]);
+  });
+
+  test('a reward that hangs does not hold up a sample that is aborted', async () => {
+    const controller = new AbortController();
+    const reward = () => {
+      setTimeout(() => controller.abort(), 5);
+      return new Promise<Reward>(() => undefined);
+    };
+    const { reward: given } = await score(['#### 42'], { reward }, 'tool_agent', { signal: controller.signal });
+    expect(given.score).toBeNaN();
+  });
+});
+
+test('an agent loop that goes wrong is one sentence, or a sample with the stop reason error', async () => {
+  registerAgentLoop('faulty', async (sample) => {
+    await sample.generate();
+    return 'finished' as never;
+  });
+  const message = 'The agent loop "faulty" of problem "train-0" returned "finished"; return one of completed, done, ';
+  await expect(score(['#### 42'], {}, 'faulty')).rejects.toThrow(message);
+  const { trajectory, reward, fault } = await score(['#### 42'], {}, 'faulty', { onError: 'skip' });
+  expect(fault?.message).toContain(message);
+  expect(reward.score).toBeNaN();
+  expect(trajectory.stopReason).toBe('error');
+  expect(trajectory.responseIds.length).toBeGreaterThan(0);
+  registerAgentLoop('hanging', () => new Promise(() => undefined));
+  await expect(score([], {}, 'hanging', { limits: { ...LIMITS, loopTimeoutMs: 20 } })).rejects.toThrow(
+    'did neither generate, call tools nor end in 0.02 s (rollout.agent.timeoutS)',
+  );
+});
+
+test('what the engine throws stays what it is, whoever catches it, and ends the run under skip, too', async () => {
+  registerAgentLoop('catching', async (sample) => {
+    await sample.generate().catch(() => undefined);
+    return 'completed';
+  });
+  const engine = new ScriptedEngine([]);
+  engine.generate = () => Promise.reject(new Error('GPU lost'));
+  await expect(score([], {}, 'catching', { onError: 'skip', engine })).rejects.toThrow(/^GPU lost$/);
 });
 
 describe('several named rewards', () => {

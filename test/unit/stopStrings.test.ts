@@ -167,7 +167,8 @@ describe('agent loop', () => {
       const generation = await super.generate(request);
       if (!first) return generation;
       const tokenIds = generation.tokenIds.subarray(0, -1);
-      return { ...generation, tokenIds, stopReason: 'stop_string', stopString: '</tool_call>' };
+      const logProbs = generation.logProbs.subarray(0, -1);
+      return { ...generation, tokenIds, logProbs, stopReason: 'stop_string', stopString: '</tool_call>' };
     }
   }
   const call = '<tool_call>{"name": "calculator", "arguments": {"expression": "6*7"}}</tool_call>';

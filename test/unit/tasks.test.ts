@@ -2,21 +2,25 @@ import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { openTask } from '../../src/cli/run/openTask.ts';
+import { readText } from '../../src/cli/files.ts';
+import { defaultFunction } from '../../src/cli/importModule.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import { runAgentLoop } from '../../src/rollout/agent/loop.ts';
 import { countdownTask, type CountdownProblem } from '../../src/tasks/countdown.ts';
+import { openShippedTask, type TaskConfig } from '../../src/tasks/open/shipped.ts';
 import { keyedRng } from '../../src/tasks/random.ts';
 import { reverseTextTask, similarity } from '../../src/tasks/reverseText.ts';
 import { searchQaTask } from '../../src/tasks/searchQa.ts';
-import type { Problem, ScoredSample, Task } from '../../src/tasks/task.ts';
+import type { Problem, ScoredSample, SyncTask } from '../../src/tasks/task.ts';
 import { calculate } from '../../src/tasks/tools/calculator.ts';
 import { exampleOf, taskTokenizer } from '../../src/tasks/supervised/warmStart.ts';
 import { LIMITS, ScriptedEngine } from '../scriptedEngine.ts';
 
+const openTask = (config: TaskConfig) => openShippedTask(config, { readText, loadReward: defaultFunction });
+
 const fast = { minSearchS: 0, maxSearchS: 0 };
 /** Each task as it is by default, and one that soon runs out of problems. */
-const TASKS: [string, () => Task | Promise<Task>, () => Task | Promise<Task>][] = [
+const TASKS: [string, () => SyncTask | Promise<SyncTask>, () => SyncTask | Promise<SyncTask>][] = [
   ['reverse-text', () => reverseTextTask(), () => reverseTextTask({ letters: 5 })],
   ['countdown', () => countdownTask(), () => countdownTask({ maxNumbers: 2, maxNumber: 5 })],
   ['search-qa', () => searchQaTask(fast), () => searchQaTask({ ...fast, people: 40 })],
@@ -56,7 +60,7 @@ describe.each(TASKS)('%s', (name, open, openSmall) => {
 
   test('its tokenizer writes right demonstrations that score 1, and wrong ones that score less', async () => {
     const task = await open();
-    const files = taskTokenizer(task, task.tokenizer!.vocabSize);
+    const files = await taskTokenizer(task, task.tokenizer!.vocabSize);
     const tokenizer = new ChatTokenizer(files.tokenizer, files.config);
     expect(tokenizer.vocabSize).toBeLessThanOrEqual(task.tokenizer!.vocabSize);
     for (let i = 0; i < 8; i++) {
@@ -65,7 +69,7 @@ describe.each(TASKS)('%s', (name, open, openSmall) => {
         [1, 0],
       ]) {
         const problem = task.train(i, 1);
-        const { promptIds, responseIds, mask } = exampleOf(task, tokenizer, 1, i, errorRate);
+        const { promptIds, responseIds, mask } = await exampleOf(task, tokenizer, 1, i, errorRate);
         const turns = task.demonstrate!(problem, keyedRng('sft-mistakes', 1, i), errorRate).filter(
           ({ role }) => role === 'assistant',
         );
@@ -132,12 +136,12 @@ test('countdown: only the given numbers, each once, count', () => {
 test('countdown with a curriculum: starts at minNumbers, rises and falls with the outcomes, goes on from its state', () => {
   const options = { minNumbers: 2, maxNumbers: 4, curriculum: true };
   const task = countdownTask(options);
-  const sizes = (of: Task) =>
+  const sizes = (of: SyncTask) =>
     new Set(Array.from({ length: 100 }, (_, i) => (of.train(i, 1) as CountdownProblem).numbers.length));
-  const observe = (of: Task, size: number, acc: number, groups = 16) => {
+  const observe = (of: SyncTask, size: number, acc: number, groups = 16) => {
     const problem = { id: 'p', messages: [], answer: '', numbers: Array(size).fill(1) };
     for (let i = 0; i < groups; i++)
-      of.observe?.(problem, [
+      void of.observe?.(problem, [
         { score: acc, acc },
         { score: 0, acc: NaN },
       ]);
@@ -170,7 +174,7 @@ test('several held-out files: by name, or by a name for each; two of one name ar
   const at = (name: string) => join(folder, `${name}.jsonl`);
   const open = (valPath: string[] | Record<string, string>) =>
     openTask({ name: 'gsm8k', path: at('train'), valPath, options: {} });
-  const sources = (task: Task) => task.heldOut(2).map(({ dataSource }) => dataSource);
+  const sources = (task: SyncTask) => task.heldOut(2).map(({ dataSource }) => dataSource);
   expect(sources(await open([at('easy'), at('hard')]))).toEqual(['easy', 'easy', 'hard', 'hard']);
   const named = await open({ a: at('hard'), b: at('hard') });
   expect(sources(named)).toEqual(['a', 'a', 'b', 'b']);
@@ -199,10 +203,38 @@ test('a config adds shipped tools to those of its task', async () => {
   expect(await names('countdown')).toBeUndefined();
 });
 
+test('a file of one problem is not both trained on and held out', async () => {
+  const path = join(mkdtempSync(join(tmpdir(), 'webgrpo-one-')), 'one.jsonl');
+  writeFileSync(path, JSON.stringify({ question: 'One?', answer: '#### 1' }));
+  await expect(openTask({ name: 'gsm8k', path, options: {} })).rejects.toThrow(
+    `${path} holds one problem, which cannot be held out as well; set task.valPath to another file.`,
+  );
+  const task = await openTask({ name: 'gsm8k', path, valPath: path, options: {} });
+  expect([task.train(0, 1).answer, task.train(9, 1).answer, task.heldOut(3).length]).toEqual(['1', '1', 1]);
+});
+
+test.each([
+  ['countdown', { maxNumbers: 1e9 }, 'countdown: option maxNumbers is 1000000000; allowed: integers from 2 to 8.'],
+  ['countdown', { minNumbers: 3, maxNumbers: 2 }, 'countdown: option minNumbers is 3, above maxNumbers, 2; swap them.'],
+  ['countdown', { maxNumber: 2.5 }, 'countdown: option maxNumber is 2.5; allowed: integers from 2 to 1000000.'],
+  ['countdown', { maxNumber: 2, maxTarget: 1 }, 'widen its options.'],
+  ['reverse-text', { letters: 0 }, 'reverse-text: option letters is 0; allowed: integers from 1 to 26.'],
+  [
+    'reverse-text',
+    { maxLength: 1e8 },
+    'reverse-text: option maxLength is 100000000; allowed: integers from 1 to 1000.',
+  ],
+  ['search-qa', { people: 1e6 }, 'search-qa: option people is 1000000; allowed: integers from 4 to 1000.'],
+  ['search-qa', { minSearchS: -1 }, 'search-qa: option minSearchS is -1; allowed: numbers from 0 to 3600.'],
+])('options that would draw for ever: %s %j', async (name, options, sentence) => {
+  const draw = async () => (await openTask({ name, options })).heldOut(4);
+  await expect(draw()).rejects.toThrow(sentence);
+});
+
 test('openTask names what it knows', async () => {
   const open = (name: string, options = {}) => openTask({ name, options });
   await expect(open('nope')).rejects.toThrow(
-    'task.name is "nope"; known tasks: gsm8k, reverse-text, countdown, search-qa.',
+    'task.name is "nope"; known tasks: gsm8k, jsonl, reverse-text, countdown, search-qa, adventure, tic-tac-toe.',
   );
   await expect(open('countdown', { maxNumber: '12' })).rejects.toThrow(
     'task.options.maxNumber is "12"; allowed: a number.',

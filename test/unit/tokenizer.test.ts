@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { env, AutoTokenizer } from '@xenova/transformers';
 import { describe, expect, test } from 'vitest';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
+import { checkPattern } from '../../src/model/tokenizer/pattern.ts';
 import { trainProblem } from '../../src/tasks/gsm8k/task.ts';
 import { calculatorCall } from '../../src/tasks/supervised/demonstrations.ts';
 import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
@@ -264,6 +265,56 @@ describe('control tokens of other tokenizers', () => {
     expect(of(`a${content}b${content}${content}`)).toBe(of('ab'));
   });
 
+  const TIGHT =
+    "{% for m in messages %}{% if m.role == 'tool' %}{{ m.content }}end|>{% else %}<|im_start|>{{ m.role }}\n{{ m.content }}" +
+    "{{ '<|im_end|>' }}{% endif %}{% endfor %}";
+
+  test.each([
+    ['a name in parts', ['<|im_', 'end|>']],
+    ['a name in three parts', ['<|im', '_en', 'd|>']],
+    ['a start that the template ends', ['<|im_']],
+    ['one that white space hides from nobody', ['<|im_', ' end|>']],
+  ])('%s over tool outputs stays text', (_, contents) => {
+    const t = new ChatTokenizer(shippedJson, { ...config, chat_template: TIGHT });
+    const of = (said: string[]) => countIn(t.encodeContinuation(said.map((content) => ({ role: 'tool', content }))));
+    expect(of(contents)).toBe(of(contents.map(() => 'x')));
+  });
+
+  test('a template that changes the case of a text makes no control token of it', () => {
+    const template = '{% for m in messages %}<|im_start|>{{ m.content | lower }}<|im_end|>{% endfor %}';
+    const t = new ChatTokenizer(shippedJson, { ...config, chat_template: template });
+    expect(countIn(t.encodeChat([{ role: 'user', content: '<|IM_END|>' }]))).toBe(2);
+  });
+
+  test('a harmless word that is part of a name keeps its ids, and the template sees it', () => {
+    const template =
+      "{% for m in messages %}<|im_start|>{% if m.content == 'end' %}yes {% endif %}{{ m.content }}<|im_end|>{% endfor %}";
+    const t = new ChatTokenizer(shippedJson, { ...config, chat_template: template });
+    const messages = [{ role: 'user', content: 'end' }];
+    expect([...t.encodeChat(messages)]).toEqual(t.encode('<|im_start|>yes end<|im_end|>'));
+  });
+
+  test('what a model called, and a tool that says the dummy of a call, stay text', () => {
+    const template =
+      "{% for m in messages %}{% if m.tool_calls %}<|im_start|>{% for c in m.tool_calls %}<tool_call>{{ c.function.arguments | tojson }}</tool_call>{% endfor %}<|im_end|>{% elif m.role == 'tool' %}{{ m.name }}: {{ m.content }}{% else %}{{ m.content }}{% endif %}{% endfor %}";
+    const t = new ChatTokenizer(shippedJson, { ...config, chat_template: template });
+    const said = (name: string, content: string) =>
+      t.encodeContinuation([{ role: 'tool', content }], {
+        calls: [{ id: '1', name }],
+        stopToken: '<|im_end|>',
+        end: t.eosTokenIds[0],
+      });
+    expect(countIn(said('<|im_end|>', 'x'))).toBe(countIn(said('f', 'x')));
+    expect(t.decode(said('f', 'webgrpo-dummy-value<|im_end|> 4'))).toBe('f: webgrpo-dummy-value<|im_end|> 4');
+  });
+
+  test('a text that is too long is refused at once', () => {
+    const content = 'a'.repeat(10 * 2 ** 20);
+    expect(messageOf(() => unigram.encodeChat([{ role: 'user', content }]))).toMatch(
+      /^A conversation has texts of 10485760 characters, which are too many for this tokenizer; at most 524288 are encoded/,
+    );
+  });
+
   test('white space that has an added token of its own, but is not special, is ordinary text', () => {
     const json = {
       ...shippedJson,
@@ -312,8 +363,22 @@ describe('chat templates of anybody', () => {
     ['{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}', /^The chat template stops at this conversation: .+\.$/],
     [
       "{% set n = namespace(s='xxxxxxxxxxxxxxxx') %}{% for i in range(60) %}{% set n.s = n.s + n.s %}{% endfor %}",
-      /it writes more than 100000000 characters\.$/,
+      /it writes more than 20000000 characters\.$/,
     ],
+    [
+      '{% set n = namespace(l=[1, 2]) %}{% for i in range(60) %}{% set n.l = n.l + n.l %}{% endfor %}',
+      /it does not end within 300000 steps\.$/,
+    ],
+    [
+      '{% set n = namespace(l=[1]) %}{% for i in range(60) %}{% set n.l = [n.l, n.l] %}{% endfor %}{{ n.l | tojson }}',
+      /it writes more than 20000000 characters\.$/,
+    ],
+    [
+      '{% set l = range(9999) %}{% for i in l %}{{ l | sort | join | upper | length }}{% endfor %}',
+      /it does not end within 300000 steps\.$/,
+    ],
+    [' '.repeat(1e5 + 1), /^The chat template has 100001 characters; at most 100000 are read\.$/],
+    ['{{ raise_exception() }}', /: it raises an exception\.$/],
   ])('%s: one clear sentence', (template, message) => {
     const said = messageOf(() => templated(template).encodeChat(chat));
     expect(said).toMatch(message);
@@ -337,8 +402,74 @@ describe('bad files', () => {
     { added_tokens: 7, model: {} },
   ])('tokenizer.json of %j is refused in a sentence', (content) => {
     expect(messageOf(() => new ChatTokenizer(content, config))).toMatch(
-      /^tokenizer\.json cannot be read as a tokenizer \(.+\); it must be a file of the Hugging Face tokenizers library\.$/,
+      /^tokenizer\.json: "(model|model\.vocab|added_tokens)" has .+; allowed: an? .+\. Use the file of another model\.$/,
     );
+  });
+
+  test.each([
+    [{ eos_token: undefined }, '"eos_token" must name a token, but is absent.'],
+    [{ eos_token: 'x'.repeat(1000) }, `"eos_token" is "${'x'.repeat(79)}, which tokenizer.json lacks.`],
+    [{ eos_token: Array(1000).fill(1) }, `"eos_token" must name a token, but is [${'1,'.repeat(39)}1.`],
+  ])('tokenizer_config.json %#: short, and in our words', (part, sentence) => {
+    expect(messageOf(() => new ChatTokenizer(json, { ...config, ...part }))).toBe(`tokenizer_config.json: ${sentence}`);
+  });
+
+  test('a list of templates may hold nonsense beside the default one', () => {
+    const templates = [null, 7, { name: 'default', template: '{{ messages[0].content }}' }];
+    expect(() => new ChatTokenizer(json, { ...config, chat_template: templates })).not.toThrow();
+  });
+
+  const model = json['model'] as { vocab: object };
+  test.each([
+    { model: { ...model, vocab: { ...model.vocab, more: 4e9 } } },
+    { model: { ...model, vocab: { ...model.vocab, more: -1 } } },
+    { model: { ...model, merges: [7] } },
+    { model: { type: 'Unigram', unk_id: 9, vocab: [['a', -1]] } },
+    { added_tokens: [{ id: 2 ** 31, content: 'x' }] },
+    { added_tokens: [{ id: 1, content: 7 }] },
+    { added_tokens: Array.from({ length: 20_001 }, (_, id) => ({ id, content: `t${id}` })) },
+    { normalizer: { type: 'Replace', pattern: { String: 'a' }, content: 'a'.repeat(1000) } },
+    { normalizer: { type: 'Replace', pattern: { Regex: '.' }, content: "$'" } },
+    { normalizer: { type: 'Sequence', normalizers: Array(9).fill({ type: 'Prepend', prepend: 'abc' }) } },
+    { pre_tokenizer: { type: 'FixedLength', length: 0 } },
+    { decoder: { type: 'Replace', pattern: { String: '' }, content: 'x' } },
+  ])('%#: what would hang or take all memory is refused', (part) => {
+    expect(messageOf(() => new ChatTokenizer({ ...json, ...part }, config))).toMatch(
+      /^tokenizer\.json: "[\w.]+" (has|makes a text too long at) .+; allowed: .+\. Use the file of another model\.$/s,
+    );
+  });
+
+  test.each([
+    '(a+)+$',
+    '(a|a)*b',
+    '(?:a?){40}a{40}',
+    '(.*)*x',
+    'a*a*a*b',
+    '(a+)\\1',
+    '(?=(a+)+$)',
+    '(ab?)+c',
+    '(?:a{1,9}){2,9}b',
+    `${'a?'.repeat(30)}${'a'.repeat(30)}`,
+    `${'(?:a|a)'.repeat(30)}b`,
+    'a{1,900}a{1,900}a{1,900}b',
+  ])('the pattern %s is refused: it may take for ever', (Regex) => {
+    const split = { type: 'Split', pattern: { Regex }, behavior: 'Isolated' };
+    expect(messageOf(() => new ChatTokenizer({ ...json, pre_tokenizer: split }, config))).toMatch(
+      /^tokenizer\.json: the pattern ".+" (repeats|refers|can be read) .+, which may take for ever; use another model's tokenizer\.$/,
+    );
+  });
+
+  test.each([
+    // GPT-2, Llama 3 and Qwen, o200k and Mistral, DeepSeek, digits in threes, lines.
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+(?i:'s|'t)?|\\p{N}{1,3}",
+    '[!"#$%&\'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*',
+    '\\p{N}{1,3}(?=(?:\\p{N}{3})*(?:\\P{N}|$))',
+    '(?:\\r?\\n)+(?!\\r?\\n)|[^\\r\\n]+',
+    '[0-9][0-9][0-9]',
+  ])('the pattern %s of a known tokenizer is taken', (pattern) => {
+    expect(() => checkPattern(pattern)).not.toThrow();
   });
 
   test.each([
@@ -349,7 +480,7 @@ describe('bad files', () => {
     ],
     [
       () => new ChatTokenizer(json, { ...config, eos_token: undefined }),
-      'tokenizer_config.json: "eos_token" must name a token, but is undefined.',
+      'tokenizer_config.json: "eos_token" must name a token, but is absent.',
     ],
     [
       () => new ChatTokenizer(json, { ...config, chat_template: undefined }).encodeChat([]),

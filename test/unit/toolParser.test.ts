@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { parseGlm, parseHermes, parseLlama3Json, parseQwenXml } from '../../src/rollout/tools/parser.ts';
+import { parseGlm, parseHermes, parseLlama3Json, parseQwenXml, TOOL_PARSERS } from '../../src/rollout/tools/parser.ts';
 import { calculator } from '../../src/tasks/tools/calculator.ts';
 import type { Tool } from '../../src/tasks/tool.ts';
 
@@ -109,4 +109,56 @@ describe('Qwen3-coder XML', () => {
       xml('<function=search><parameter=query>q</parameter><parameter=limit>x</parameter></function>'),
     ).toMatchObject([{ error: 'Error: search: argument "limit" must be of type integer' }]);
   });
+});
+
+const TAGS = [
+  ...['<tool_call>', '</tool_call>', '<function=search>', '<parameter=query>', '</parameter>', '<parameter='],
+  ...['<arg_key>', '</arg_key>', '<arg_value>', '<|tool_call_begin|>', '<|tool_call_argument_begin|>', '<|message|>'],
+  ...[
+    '<|channel|>commentary to=functions.search',
+    '<start_function_call>call:search{',
+    '<escape>',
+    '<|tool_call>call:search{',
+  ],
+  ...['[', '{', '{"name":', '\\"', '"', ',', ';', '\n', ' ', 'a'],
+];
+const WHOLE: Record<string, (inner: string) => string> = {
+  bare: (inner) => inner,
+  'in a call': (inner) => `<tool_call>${inner}</tool_call>`,
+  'in a call to a function': (inner) => `<tool_call><function=search>${inner}</function></tool_call>`,
+  'in a call with an argument': (inner) => `<tool_call>search<arg_key>query</arg_key><arg_value>${inner}</tool_call>`,
+  'after the name': (inner) => `{"name": "search", "parameters": {"query": ${inner}`,
+  'in a call to FunctionGemma': (inner) => `<start_function_call>call:search{query:${inner}}<end_function_call>`,
+};
+test.each(Object.entries(TOOL_PARSERS))('%s reads a megabyte of any tag in a moment', (_, parse) => {
+  for (const [place, whole] of Object.entries(WHOLE))
+    for (const tag of TAGS) {
+      const text = whole(tag.repeat(Math.ceil(2 ** 20 / tag.length)));
+      const started = performance.now();
+      expect(Array.isArray(parse(text, TOOLS))).toBe(true);
+      expect(performance.now() - started, `${tag} ${place}`).toBeLessThan(3000); // a second on a machine that is not shared
+    }
+});
+
+test.each([
+  ['1e999', 'Error: search: a number is too large'],
+  ['[[1e999]]', 'Error: search: a number is too large'],
+  [`${'['.repeat(100)}${']'.repeat(100)}`, 'Error: search: the arguments are nested more than 64 deep'],
+])('a value that JSON cannot write or nothing walks is an error for the model: %s', (value, error) => {
+  const open: Tool = {
+    ...search,
+    parameters: { type: 'object', properties: { more: { type: 'any' }, limit: { type: 'number' } } },
+  };
+  const call = `<tool_call>{"name": "search", "arguments": {"more": ${value}}}</tool_call>`;
+  expect(parseHermes(call, [open])).toEqual([{ error, name: 'search' }]);
+  const xml = `<tool_call><function=search><parameter=more>${value}</parameter></function></tool_call>`;
+  expect(parseQwenXml(xml, [open])).toEqual([{ error, name: 'search' }]);
+});
+
+test('an argument called __proto__ is an unknown argument', () => {
+  const body = '<parameter=query>q</parameter><parameter=__proto__>{"polluted": 1}</parameter>';
+  expect(parseQwenXml(`<tool_call><function=search>${body}</function></tool_call>`, TOOLS)).toEqual([
+    { error: 'Error: search: unknown argument "__proto__"', name: 'search' },
+  ]);
+  expect({}).not.toHaveProperty('polluted');
 });

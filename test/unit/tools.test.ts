@@ -1,5 +1,5 @@
 import { describe, expect, test, vi } from 'vitest';
-import { type AgentLoop, agentLoopOf, registerAgentLoop } from '../../src/rollout/agent/loop.ts';
+import { agentLoopOf, registerAgentLoop } from '../../src/rollout/agent/loop.ts';
 import type { TurnSampling } from '../../src/rollout/agent/turnSampling.ts';
 import { argumentProblem } from '../../src/tasks/toolSchema.ts';
 import { defineTool, type Tool, type ToolSchema } from '../../src/tasks/tool.ts';
@@ -319,12 +319,7 @@ describe('agent loops', () => {
   });
 
   test('a user’s own: asks the model to check itself', async () => {
-    const selfCheck: AgentLoop = async (sample) => {
-      const first = await sample.generate();
-      const stop = first.stop ?? sample.say({ role: 'user', content: 'Are you sure?<|im_end|>' });
-      return stop ?? (await sample.generate()).stop ?? 'completed';
-    };
-    registerAgentLoop('self_check', selfCheck);
+    await import('../../examples/own-loop.ts');
     const { trajectory, messages } = await run(['#### 1', '#### 2'], { agentLoop: 'self_check' });
     expect(trajectory).toMatchObject({ stopReason: 'completed', numTurns: 2 });
     expect(messages.map(({ role }) => role)).toEqual(['assistant', 'user', 'assistant']);

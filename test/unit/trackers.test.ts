@@ -6,7 +6,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { openTrackers } from '../../src/cli/run/trackers.ts';
-import { RunFolder } from '../../src/cli/run/runFolder.ts';
+import { disk } from '../../src/cli/files.ts';
+import { RunFolder } from '../../src/runs/runFolder.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import { crc32c, event, fileHeader, maskedCrc, scalars, sessionStart } from '../../src/report/tensorboard.ts';
 
@@ -31,7 +32,7 @@ async function log(folder: RunFolder, loggers: string[], steps: Metrics[], earli
 }
 
 const newFolder = async () =>
-  (await RunFolder.create(join(mkdtempSync(join(tmpdir(), 'webgrpo-trackers-')), 'run'), {})).folder;
+  (await RunFolder.create(disk, join(mkdtempSync(join(tmpdir(), 'webgrpo-trackers-')), 'run'), {})).folder;
 
 test("CRC-32C gives RFC 3720's values, and the check value of the catalogue", () => {
   expect(crc32c(new Uint8Array(32))).toBe(0x8a9136aa);
@@ -79,7 +80,7 @@ test('metrics.csv has a row a step; a metric that comes later is a column at the
 test('without a tracker nothing more is written', async () => {
   const folder = await newFolder();
   await log(folder, ['console', 'jsonl'], STEPS);
-  expect(readdirSync(folder.path).sort()).toEqual(['config.yaml', 'rollouts']);
+  expect(readdirSync(folder.path).sort()).toEqual(['config.yaml']);
 });
 
 /** Records of a file, read as the format is written down: lengths and CRCs hold. */

@@ -1,11 +1,27 @@
-import { mkdirSync, mkdtempSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
-import { RunFolder } from '../../src/cli/run/runFolder.ts';
+import { beforeEach, expect, test, vi } from 'vitest';
+import { disk } from '../../src/cli/files.ts';
+import { writeCheckpoint } from '../../src/runs/checkpointFolder.ts';
+import { StoppedError } from '../../src/cli/process/interrupt.ts';
+import { lockFolder } from '../../src/cli/process/lock.ts';
+import { runSupervised } from '../../src/cli/run/supervised.ts';
+import { RunFolder } from '../../src/runs/runFolder.ts';
 import { withWarmStart } from '../../src/cli/run/warmStart.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { parseSftConfig } from '../../src/grpo/config/text.ts';
+
+vi.mock('../../src/cli/run/supervised.ts', async (original) => ({
+  ...(await original<typeof import('../../src/cli/run/supervised.ts')>()),
+  runSupervised: vi.fn(),
+}));
+
+beforeEach(() => {
+  vi.mocked(runSupervised).mockClear();
+  vi.spyOn(process.stderr, 'write').mockClear().mockReturnValue(true);
+});
+const said = () => vi.mocked(process.stderr.write).mock.calls.map(([text]) => String(text).trim());
 
 const trainConfig = (path: string, defaultLocalDir: string) =>
   resolveTrainConfig({ name: 'x', model: { path }, trainer: { defaultLocalDir } });
@@ -15,15 +31,48 @@ test('a model that is no YAML stays as it is', async () => {
   expect(await withWarmStart(config)).toBe(config);
 });
 
-test('a warm start that this very config has made is used again, beside the run', async () => {
+/** A warm start of 3 steps that has come to `steps`. */
+async function warmStart(...steps: number[]) {
   const folder = mkdtempSync(join(tmpdir(), 'webgrpo-warm-'));
   const source = join(folder, 'sft.yaml');
-  writeFileSync(source, 'name: warm\n');
-  const overrides = [`trainer.defaultLocalDir=${folder}`];
-  await RunFolder.create(join(folder, 'warm'), parseSftConfig('name: warm\n', { source, overrides }));
-  mkdirSync(join(folder, 'warm', 'checkpoints', 'step-3'), { recursive: true });
-  const config = await withWarmStart(trainConfig(source, folder));
-  expect(config.model.path).toBe(join(folder, 'warm'));
+  const yaml = 'name: warm\noptim: { lrWarmupSteps: 0 }\ntrainer: { totalTrainingSteps: 3 }\n';
+  writeFileSync(source, yaml);
+  const config = parseSftConfig(yaml, { source, overrides: [`trainer.defaultLocalDir=${folder}`] });
+  await RunFolder.create(disk, join(folder, 'warm'), config);
+  for (const step of steps)
+    await writeCheckpoint(disk, join(folder, 'warm', 'checkpoints', `step-${step}`), new Map([['config.json', '{}']]));
+  return trainConfig(source, folder);
+}
+
+test('a warm start that this very config has made is used again, beside the run', async () => {
+  const config = await warmStart(3);
+  const { path } = (await withWarmStart(config)).model;
+  expect(path).toBe(join(config.trainer.defaultLocalDir, 'warm', 'checkpoints', 'step-3'));
+  expect(runSupervised).not.toHaveBeenCalled();
+});
+
+test('one that was stopped or killed on its way is made anew', async () => {
+  for (const steps of [[], [2]]) {
+    const config = await warmStart(...steps);
+    vi.mocked(runSupervised).mockClear();
+    await withWarmStart(config);
+    expect(runSupervised).toHaveBeenCalledTimes(1);
+    expect(said().at(-1)).toMatch(/^warm start: .*sft\.yaml anew, since what is there is not whole$/);
+  }
+});
+
+test('one that is stopped now ends the run that wanted it, and lets go of its folder', async () => {
+  const config = await warmStart();
+  vi.mocked(runSupervised).mockRejectedValueOnce(new StoppedError('Stopped.'));
+  await expect(withWarmStart(config)).rejects.toThrow(StoppedError);
+  expect(readdirSync(config.trainer.defaultLocalDir)).toEqual(['sft.yaml', 'warm']);
+});
+
+test('one that another run is making is refused', async () => {
+  const config = await warmStart();
+  const lock = lockFolder(join(config.trainer.defaultLocalDir, 'warm'));
+  await expect(withWarmStart(config)).rejects.toThrow(/warm is another run's in this process/);
+  lock.release();
 });
 
 test('a YAML that is not there is one sentence', async () => {

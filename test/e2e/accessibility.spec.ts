@@ -1,0 +1,197 @@
+/** axe in every state of the page, its main path by keyboard alone, words that explain themselves. */
+
+import { expect, type Page, test } from '@playwright/test';
+import { COLOURS, expectNoViolations } from './axe.ts';
+import { encodeResult } from '../../demo/app/share.ts';
+import { address, expectState, openPage, points, stepsDone, TINY } from './demo.ts';
+
+/** Forced colours of the states between are looked at by npm test -- --full. */
+const QUICK = process.env['FULL_TESTS'] === '1' ? COLOURS : { light: COLOURS.light, dark: COLOURS.dark };
+
+const waitForStep = (page: Page) => expect.poll(() => points(page, 'reward'), { timeout: 120_000 }).toBeGreaterThan(0);
+
+test('axe finds nothing from idle to stopped, with every panel opened', async ({ page }) => {
+  await openPage(page, { ...TINY, 'trainer.testFreq': 1 });
+  await page.getByText('Words of this page').click();
+  await page.getByText('More settings').click();
+  await expectNoViolations(page, 'idle, settings and words open');
+  await page.getByRole('button', { name: 'Start' }).click();
+  await waitForStep(page);
+  await page.getByRole('button', { name: 'Change the rules while it runs' }).click();
+  await expect(page.getByRole('textbox', { name: 'Code of the reward' })).toBeVisible();
+  const one = page.locator('#rollouts .try').first();
+  await one.getByRole('button', { name: 'Look at the tokens' }).click();
+  await one.getByRole('option').first().click();
+  await expectNoViolations(page, 'running, editor and inspector open', QUICK);
+  await page.getByRole('button', { name: 'Pause' }).click();
+  await expectState(page, 'paused', 60_000);
+  await page.getByRole('textbox', { name: 'Your own problem' }).press('Enter');
+  await expect(page.locator('#ask .exchange')).toHaveCount(1, { timeout: 30_000 });
+  await expect(page.locator('#ask .drawing')).toHaveCount(0, { timeout: 30_000 });
+  await page.getByRole('tab', { name: 'Settings' }).click();
+  await expectNoViolations(page, 'paused, a question answered, live settings open', QUICK);
+  await page.getByRole('button', { name: 'Stop', exact: true }).click();
+  await expectState(page, 'done', 60_000);
+  await page.getByText('The result as text').click();
+  await page.locator('#runs .save summary').click();
+  await expectNoViolations(page, 'stopped, result and ways to save open');
+});
+
+test('axe finds nothing where a link brought a result, where it is copied by hand, and in the recorded run', async ({
+  page,
+}) => {
+  // As where a page may not write to the clipboard.
+  await page.addInitScript(() => {
+    Clipboard.prototype.writeText = () => Promise.reject(new DOMException('no', 'NotAllowedError'));
+  });
+  const history = [1, 2, 3].map((step) => ({ 'training/global_step': step, 'critic/score/mean': step / 4 }));
+  const sent = await encodeResult({ history, adapter: 'a GPU', seconds: 480, trainedTokens: 6000 });
+  await page.goto(`${address({ seed: 3 })}#r=${sent}`);
+  await expect(page.getByRole('region', { name: 'The run of somebody' })).toContainText('3 steps, seed 3, 8 min');
+  await page.getByRole('button', { name: 'Copy link' }).click();
+  const link = page.getByLabel('Copy this link');
+  await expect(link).toHaveValue(/\?seed=3#r=/);
+  await link.focus();
+  expect(
+    await link.evaluate((input: HTMLInputElement) => input.value.slice(input.selectionStart!, input.selectionEnd!)),
+  ).toBe(await link.inputValue());
+  await expectNoViolations(page, 'a result from a link, to be copied by hand', QUICK);
+  await page.getByRole('button', { name: 'Put it away' }).click();
+  await page.getByRole('button', { name: 'Watch a recorded run' }).click();
+  await expect(page.getByRole('region', { name: 'Recorded run' })).toBeVisible({ timeout: 10_000 });
+  await expectNoViolations(page, 'recorded run', QUICK);
+});
+
+test('axe finds nothing in a failed run', async ({ page }) => {
+  await page.route(/engine\.worker/, (route) => route.fulfill({ status: 404, body: '' }));
+  await openPage(page, TINY);
+  await page.getByRole('button', { name: 'Start' }).click();
+  await expectState(page, 'failed', 20_000);
+  await expectNoViolations(page, 'failed');
+});
+
+test('axe finds nothing without a GPU', async ({ page }) => {
+  await page.addInitScript(() => Object.defineProperty(Navigator.prototype, 'gpu', { get: () => undefined }));
+  await page.goto(address());
+  await expectState(page, 'no-gpu', 30_000);
+  await expectNoViolations(page, 'no GPU');
+});
+
+/** Presses Tab until an element that matches has the focus. */
+async function tabTo(page: Page, selector: string, key = 'Tab'): Promise<void> {
+  for (let presses = 0; presses < 80; presses++) {
+    await page.keyboard.press(key);
+    if (await page.evaluate((wanted) => document.activeElement?.matches(wanted), selector)) return;
+  }
+  throw new Error(`${key} never comes to ${selector}.`);
+}
+
+const focused = (page: Page) => page.evaluate(() => document.activeElement?.textContent);
+
+test('the main path by keyboard alone; the focus stays where it is', async ({ page }) => {
+  await page.goto(address(TINY));
+  await expect(page.getByRole('button', { name: 'Start' })).toBeEnabled({ timeout: 30_000 });
+  await page.keyboard.press('Tab');
+  await expect(page.locator('.skip')).toBeFocused();
+  await tabTo(page, '#start');
+  await page.keyboard.press('Enter');
+  await waitForStep(page);
+  expect(await focused(page), 'after Start').toMatch(/^Start/);
+  const announcer = page.locator('#announcer [role=status]');
+  await expect(announcer).toContainText('Training.');
+  await tabTo(page, '#rollouts .group');
+  await page.keyboard.press('Home');
+  await page.keyboard.press('Enter');
+  const first = page.locator('#rollouts .group').first();
+  await expect(first).toHaveAttribute('aria-pressed', 'true');
+  const looked = await stepsDone(page);
+  await expect.poll(() => stepsDone(page), { timeout: 60_000 }).toBeGreaterThan(looked);
+  await expect(first, 'a step later').toBeFocused();
+  await tabTo(page, '#buttons button:nth-of-type(2)', 'Shift+Tab');
+  await page.keyboard.press('Enter');
+  await expectState(page, 'paused', 60_000);
+  await expect(announcer).toContainText('Paused.');
+  expect(await focused(page), 'after Pause').toBe('Resume');
+  await page.keyboard.press('Tab');
+  await page.keyboard.press('Enter');
+  await expectState(page, 'done', 60_000);
+  expect(await focused(page), 'after Stop').toBe('Stop');
+  await expect(announcer).toContainText('The run is over.');
+});
+
+test('a word tells its meaning on hover, focus and Escape closes it', async ({ page }) => {
+  await page.goto(address());
+  const word = page.getByRole('button', { name: 'Entropy' });
+  const meaning = page.getByRole('tooltip').filter({ hasText: 'How undecided the model is' });
+  await expect(word).toHaveAccessibleDescription(/^How undecided the model is/);
+  await word.hover();
+  await expect(meaning).toBeVisible();
+  await meaning.hover();
+  await page.waitForTimeout(400);
+  await expect(meaning, 'the pointer may go onto it').toBeVisible();
+  await page.mouse.move(2, 2);
+  await expect(meaning).toBeHidden();
+  await word.focus();
+  await expect(meaning).toBeVisible();
+  await page.keyboard.press('Escape');
+  await expect(meaning).toBeHidden();
+});
+
+test.describe('touch', () => {
+  test.use({ hasTouch: true, isMobile: true, viewport: { width: 390, height: 844 } });
+
+  test('a word tells its meaning; targets are large enough for a finger', async ({ page }) => {
+    await openPage(page);
+    await page.getByRole('button', { name: 'KL', exact: true }).tap();
+    const meaning = page.getByRole('tooltip').filter({ hasText: 'How far an update moved' });
+    await expect(meaning).toBeInViewport({ ratio: 1 });
+    await page.locator('h1').tap();
+    await expect(meaning).toBeHidden();
+    const small = await page
+      .locator('button:not(.term), input:not([type=checkbox], [type=radio]), select, summary')
+      .evaluateAll((all) =>
+        all.flatMap((element) => {
+          const { width, height } = element.getBoundingClientRect();
+          return width > 0 && (height < 44 || width < 44) ? [`${element.textContent} ${width} x ${height}`] : [];
+        }),
+      );
+    expect(small).toEqual([]);
+  });
+});
+
+/** Contrast of two colours, by WCAG. */
+function contrast(a: number[], b: number[]): number {
+  const light = ([r, g, blue]: number[]) => {
+    const [x, y, z] = [r, g, blue].map((c) =>
+      c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4,
+    );
+    return 0.2126 * x + 0.7152 * y + 0.0722 * z;
+  };
+  const [high, low] = [light(a), light(b)].sort((x, y) => y - x);
+  return (high + 0.05) / (low + 0.05);
+}
+
+test('borders of what can be worked, and the marks of the time bar, stand out 3 to 1', async ({ page }) => {
+  await openPage(page);
+  for (const colorScheme of ['light', 'dark'] as const) {
+    await page.emulateMedia({ colorScheme });
+    const colours = await page.evaluate(() => {
+      const probe = document.createElement('i');
+      document.body.append(probe);
+      const of = (name: string) => {
+        probe.style.color = `var(${name})`;
+        return getComputedStyle(probe)
+          .color.match(/[\d.]+/g)!
+          .map(Number);
+      };
+      const marks = [
+        'edge',
+        ...['generate', 'log-probs', 'update', 'sync', 'evaluate', 'rest'].map((n) => `phase-${n}`),
+      ];
+      return { grounds: [of('--panel'), of('--page')], marks: marks.map((name) => [name, of(`--${name}`)] as const) };
+    });
+    for (const [name, colour] of colours.marks)
+      for (const ground of colours.grounds)
+        expect(contrast(colour, ground), `${name}, ${colorScheme}`).toBeGreaterThanOrEqual(3);
+  }
+});

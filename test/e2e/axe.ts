@@ -1,0 +1,32 @@
+/** axe, in the colours that a page can be seen in. */
+
+import { AxeBuilder } from '@axe-core/playwright';
+import { expect, type Page } from '@playwright/test';
+
+export const COLOURS = {
+  light: { colorScheme: 'light', forcedColors: 'none' },
+  dark: { colorScheme: 'dark', forcedColors: 'none' },
+  forced: { colorScheme: 'light', forcedColors: 'active' },
+} as const;
+
+/** What colours can break; the rest of the page is the same in all of them. */
+const RULES_OF_COLOUR = ['color-contrast', 'link-in-text-block'];
+
+/** No violation in light, dark or forced colours. @param state says in a failure what was looked at */
+export async function expectNoViolations(
+  page: Page,
+  state: string,
+  within: Partial<typeof COLOURS> = COLOURS,
+): Promise<void> {
+  for (const [colours, media] of Object.entries(within)) {
+    await page.emulateMedia(media);
+    const axe = new AxeBuilder({ page }).setLegacyMode();
+    if (colours !== 'light' && process.env['FULL_TESTS'] !== '1') axe.withRules(RULES_OF_COLOUR);
+    const { violations } = await axe.analyze();
+    const found = violations.map(
+      ({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 160)).join(' | ')}`,
+    );
+    expect(found, `${state}, ${colours}`).toEqual([]);
+  }
+  await page.emulateMedia(COLOURS.light);
+}

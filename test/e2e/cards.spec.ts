@@ -1,0 +1,113 @@
+/** Tasks by card: each opens its recipe and runs; a model of the hub is looked up at a press. */
+
+import { readFileSync } from 'node:fs';
+import { expect, test } from '@playwright/test';
+import { startHub } from '../hubServer.ts';
+import { address, expectState, openPage, points } from './demo.ts';
+
+const isFull = process.env['FULL_TESTS'] === '1';
+
+test('cards are a radio group by keyboard, say what a run costs here, and choose the recipe', async ({ page }) => {
+  await openPage(page);
+  const card = (name: RegExp) => page.getByRole('radio', { name });
+  await expect(page.getByRole('group', { name: 'What shall it learn?' })).toBeVisible();
+  await expect(card(/^Calculator/)).toBeChecked();
+  await expect(page.locator('.card-cost').first()).toHaveText('about 3 min on two CPU cores, 249 MB');
+  await card(/^Calculator/).press('ArrowRight');
+  await expect(card(/^Backwards/)).toBeChecked();
+  await expect(card(/^Backwards/)).toBeFocused();
+  await expect(page).toHaveURL(/\?config=reverse-text$/);
+  await expect(page.locator('.example')).toContainText('daj');
+  await expect(page.locator('#plan')).toHaveText(
+    /^16 texts \u00d7 16 tries, 100 steps: about .*, 80 MB of GPU memory\.$/,
+  );
+  await page.getByLabel('Tries per problem').fill('32');
+  await expect(page.locator('#plan')).toHaveText(/about 1.5 min/);
+  await expect(page.locator('#adapter')).toHaveAttribute('data-software', /true|false/);
+  const said = await page.locator('#adapter').innerText();
+  const name = said.replace(/^Software adapter: (.*), on the CPU\..*$/, '$1');
+  await page.evaluate((adapter) => localStorage.setItem('webgrpo-speed', JSON.stringify({ [adapter]: 10 })), name);
+  await expect(page).toHaveURL(/n=32/);
+  await page.reload();
+  await expect(card(/^Backwards/)).toBeChecked();
+  await expect(page.locator('#plan')).toContainText('about 16 min here', { timeout: 30_000 });
+
+  await test.step('an adapter that is not known yet is timed while the page idles', async () => {
+    await page.evaluate(() => localStorage.clear());
+    await page.goto(address());
+    await expect(page.locator('.card-cost').first()).toHaveText(/^about .* here, 249 MB$/, { timeout: 60_000 });
+    const kept = await page.evaluate(() => localStorage.getItem('webgrpo-speed'));
+    console.log(`factor of this machine while the page idles: ${kept}`);
+    expect(Object.entries(JSON.parse(kept!) as object)).toEqual([[name, expect.any(Number)]]);
+    await expectState(page, 'idle', 1000);
+  });
+});
+
+test('reverse-text makes its start from nothing, trains, and finds it made the second time', async ({ page }) => {
+  test.skip(process.env['FULL_TESTS'] !== '1', 'with --full: a warm start takes a minute');
+  test.setTimeout(300_000);
+  const small = { config: 'reverse-text', steps: 2, 'data.valMaxSamples': 4, 'trainer.valBeforeTrain': false };
+  await openPage(page, small);
+  await page.getByRole('button', { name: 'Start' }).click();
+  await expect(page.getByText(/First the model imitates examples: \d+ of 60 steps/)).toBeVisible({ timeout: 60_000 });
+  await expectState(page, 'done', 200_000);
+  expect(await points(page, 'reward')).toBe(2);
+  await expect(page.locator('.card-cost').first(), 'measured by the second step').toContainText('here');
+  let workers = 0;
+  page.on('worker', () => workers++);
+  await page.getByRole('button', { name: 'Start again' }).click();
+  await expectState(page, 'done', 100_000);
+  expect(workers, 'one to train in, none to imitate in').toBe(1);
+});
+
+test('every recipe of the cards trains a step', async ({ page }) => {
+  test.skip(!isFull, 'with --full: the warm starts take minutes');
+  test.setTimeout(3_600_000);
+  await openPage(page);
+  const names = await page
+    .locator('.card input[value]')
+    .evaluateAll((inputs) => inputs.map((input) => (input as HTMLInputElement).value));
+  const small = { steps: 1, n: 2, 'trainer.valBeforeTrain': false, 'data.valMaxSamples': 2, 'trainer.testFreq': 0 };
+  for (const name of names.filter((value) => value !== 'on'))
+    await test.step(name, async () => {
+      await page.goto(address({ config: name, ...small }));
+      await page.getByRole('button', { name: /^Start/ }).click({ timeout: 60_000 });
+      await expectState(page, 'done', 1_800_000);
+      expect(await points(page, 'reward'), name).toBe(1);
+    });
+});
+
+test('a model of the hub: nothing is asked while typing, then its sizes are told and its settings taken', async ({
+  page,
+}) => {
+  const files = ['config.json', 'tokenizer.json', 'tokenizer_config.json', 'model.safetensors'];
+  const shipped = (file: string) => new Uint8Array(readFileSync(`checkpoints/gsm8k-tool/${file}`));
+  const hub = await startHub(new Map(files.map((file) => [file, shipped(file)])));
+  try {
+    await openPage(page, { hub: hub.endpoint });
+    await page.getByRole('radio', { name: /^Your model/ }).check();
+    await page.getByLabel('Name on the Hub').fill('org/nope');
+    expect(hub.log).toEqual([]);
+    await page.getByRole('button', { name: 'Look it up' }).click();
+    await expect(page.getByText('has no such model or revision')).toBeVisible();
+    await page.getByLabel('Name on the Hub').fill('org/tiny');
+    await page.getByLabel('Name on the Hub').press('Enter');
+    await expect(page.getByText('0.4 million')).toBeVisible({ timeout: 30_000 });
+    await expect(page.locator('.hub-facts')).toContainText('2 MB, kept in the browser');
+    expect(hub.log.filter((line) => line.includes('safetensors'))).toEqual([]);
+    await page.getByRole('button', { name: 'Use this model' }).click();
+    await expect(page.getByText('The settings below are for org/tiny')).toBeVisible();
+    await expect(page).toHaveURL(/set=model\.path%3Dorg%2Ftiny/);
+    await expect(page.getByLabel('Learning rate')).toHaveValue('2e-5');
+
+    hub.log.length = 0;
+    await page.goto(address({ 'model.path': 'org/tiny', hub: hub.endpoint, autostart: true }));
+    await expect(page.locator('.notice.offer')).toContainText(
+      `asks to train org/tiny, with files of ${new URL(hub.endpoint).host}`,
+      { timeout: 30_000 },
+    );
+    expect(hub.log, 'a link alone downloads nothing').toEqual([]);
+  } finally {
+    hub.close();
+  }
+});

@@ -1,0 +1,121 @@
+/** A run of the page is one of the command line, and the other way round. */
+
+import { execFileSync } from 'node:child_process';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { expect, type Page, test } from '@playwright/test';
+import { bundle } from '../../scripts/lib/bundle.mjs';
+import { readZip } from '../../src/runs/zip.ts';
+import { expectState, openPage, points, TINY } from './demo.ts';
+
+let folder: string;
+let webgrpo: (...args: string[]) => string;
+
+test.beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'webgrpo-files-'));
+  const main = join(await bundle(process.cwd()), 'main.js');
+  webgrpo = (...args) =>
+    execFileSync(process.execPath, ['--no-warnings', main, ...args], {
+      encoding: 'utf8',
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+});
+
+test('saved by the page, opened by the command line, gone on with there, and loaded again', async ({ page }) => {
+  await openPage(page, { ...TINY, steps: 1, 'trainer.saveFreq': 1 });
+  await page.getByRole('button', { name: 'Start', exact: true }).click();
+  await expectState(page, 'done', 120_000);
+  await expect(page.locator('#runs tbody tr')).toHaveCount(1);
+
+  const run = await unpacked(page, 'Run (.zip, opens here and in the command line)');
+  await test.step('the command line writes its report', () => {
+    expect(webgrpo('report', run)).toContain('report.html');
+    expect(readFileSync(join(run, 'report.html'), 'utf8')).toContain('"kind":"run"');
+  });
+
+  await test.step('the report that the page saves is the same but for its name', async () => {
+    const file = await saved(page, 'Report (.html)');
+    const report = (path: string) => {
+      const [, text] = /<script id="report" type="application\/json">(.*?)<\/script>/s.exec(
+        readFileSync(path, 'utf8'),
+      )!;
+      return { ...(JSON.parse(text) as object), title: '' };
+    };
+    expect(report(file)).toEqual(report(join(run, 'report.html')));
+  });
+
+  await test.step('the model has the files of its layout, and no more', async () => {
+    const model = await unpacked(page, 'Model (.zip, Hugging Face layout)');
+    for (const name of ['config.json', 'model.safetensors', 'tokenizer.json', 'tokenizer_config.json'])
+      expect(existsSync(join(model, name)), name).toBe(true);
+    expect(existsSync(join(model, 'trainer_state.json'))).toBe(false);
+    expect(
+      readFileSync(await saved(page, 'Model (.gguf, for llama.cpp)'))
+        .subarray(0, 4)
+        .toString(),
+    ).toBe('GGUF');
+  });
+
+  await test.step('the command line goes on with it', () => {
+    webgrpo(
+      'train',
+      join(run, 'config.yaml'),
+      'trainer.resumeMode=resume_path',
+      `trainer.resumeFromPath=${run}`,
+      `trainer.defaultLocalDir=${folder}/runs`,
+      'name=longer',
+      'trainer.totalTrainingSteps=2',
+    );
+  });
+
+  await test.step('what it wrote is loaded, shown, and gone on with', async () => {
+    const longer = join(folder, 'runs', 'longer');
+    writeFileSync(
+      join(longer, 'config.yaml'),
+      readFileSync(join(longer, 'config.yaml'), 'utf8').replace('totalTrainingSteps: 2', 'totalTrainingSteps: 3'),
+    );
+    await page.getByLabel('Load a folder').setInputFiles(longer);
+    await expect(page.locator('#runs tbody tr')).toHaveCount(2);
+    await expect(page.getByLabel('Name of the run').first()).toHaveValue('longer, loaded');
+    expect(await points(page, 'reward')).toBe(1);
+    await expect(page.locator('#rollouts')).toContainText('Step 2,');
+    await page.getByRole('button', { name: 'Go on with longer, loaded' }).click();
+    await expectState(page, 'done', 120_000);
+    expect(await points(page, 'reward')).toBe(2);
+  });
+
+  await test.step('what is no run is refused in words', async () => {
+    const other = join(folder, 'other.zip');
+    writeFileSync(other, 'no zip');
+    await page.getByLabel('Load a .zip').setInputFiles(other);
+    await expect(page.getByText('other.zip is no .zip that can be read')).toBeVisible();
+    await page.getByLabel('Load a folder').setInputFiles(dirname(join(run, 'rollouts', 'x')));
+    await expect(page.getByText('This is no run: a run has config.yaml and metrics.jsonl.')).toBeVisible();
+  });
+});
+
+/** The file that a choice of the newest run's menu saves. */
+async function saved(page: Page, choice: string): Promise<string> {
+  const row = page.locator('#runs tbody tr').first();
+  const menu = row.locator('.save');
+  if ((await menu.getAttribute('open')) === null) await menu.locator('summary').click();
+  const [download] = await Promise.all([
+    page.waitForEvent('download'),
+    row.getByRole('button', { name: choice, exact: true }).click(),
+  ]);
+  const path = join(folder, download.suggestedFilename());
+  await download.saveAs(path);
+  return path;
+}
+
+/** The folder in a saved .zip. */
+async function unpacked(page: Page, choice: string): Promise<string> {
+  const path = await saved(page, choice);
+  const files = await readZip(readFileSync(path), path);
+  for (const [name, bytes] of files) {
+    mkdirSync(dirname(join(folder, name)), { recursive: true });
+    writeFileSync(join(folder, name), bytes);
+  }
+  return join(folder, [...files.keys()][0].split('/')[0]);
+}

@@ -1,0 +1,44 @@
+/** What the page does in a stock Firefox, where one is installed (FIREFOX_PATH, or firefox-esr or firefox in PATH). */
+
+import { spawnSync } from 'node:child_process';
+import { expect, test } from '@playwright/test';
+import { type Firefox, startFirefox } from './firefox.ts';
+
+const command = [process.env['FIREFOX_PATH'], 'firefox-esr', 'firefox'].find(
+  (name) => name !== undefined && spawnSync(name, ['--version']).status === 0,
+);
+
+let firefox: Firefox | undefined;
+test.afterAll(() => firefox?.close());
+
+test('opens in Firefox: trains where it has WebGPU, else says what is missing', async ({ baseURL }) => {
+  const missing = 'No Firefox is installed (FIREFOX_PATH, or firefox-esr or firefox in PATH): nothing is tested in it.';
+  if (command === undefined) console.warn(missing);
+  test.skip(command === undefined, missing);
+  firefox = await startFirefox(command!);
+  const { open, evaluate } = firefox;
+  await open(`${baseURL}/`);
+  const state = () => evaluate('document.body.dataset.state');
+  await expect
+    .poll(
+      () =>
+        evaluate(
+          `document.body.dataset.state === 'no-gpu' || document.getElementById('start')?.ariaDisabled === 'false'`,
+        ),
+      {
+        timeout: 60_000,
+      },
+    )
+    .toBe(true);
+  expect(await evaluate('document.querySelectorAll(".chart canvas").length')).toBe(6);
+  expect(await evaluate('document.documentElement.scrollWidth <= innerWidth')).toBe(true);
+  // A word tells its meaning.
+  await evaluate('document.querySelector("#charts .term").focus()');
+  expect(await evaluate('document.querySelector("#charts .meaning").matches(":popover-open")')).toBe(true);
+  if ((await state()) === 'no-gpu') {
+    expect(await evaluate('document.body.innerText')).toMatch(/This browser has (no WebGPU|WebGPU but finds no GPU)/);
+    return;
+  }
+  await evaluate('document.getElementById("start").click()');
+  await expect.poll(state, { timeout: 60_000 }).toBe('running');
+});

@@ -1,0 +1,81 @@
+/** Where things stand on a desk and on a phone, and that nothing jumps. */
+
+import { expect, type Page, test } from '@playwright/test';
+import { address, expectState, points, TINY } from './demo.ts';
+
+const boxOf = async (page: Page, selector: string) => (await page.locator(selector).first().boundingBox())!;
+
+/** Sums layout shifts from now on, as the browser counts them. */
+const watchShifts = (page: Page) =>
+  page.addInitScript(() => {
+    const seen = { sum: 0 };
+    Object.assign(globalThis, { shifts: seen });
+    new PerformanceObserver((list) => {
+      for (const entry of list.getEntries() as (PerformanceEntry & { value: number; hadRecentInput: boolean })[])
+        if (!entry.hadRecentInput) seen.sum += entry.value;
+    }).observe({ type: 'layout-shift', buffered: true });
+  });
+const shifts = (page: Page) => page.evaluate(() => (globalThis as unknown as { shifts: { sum: number } }).shifts.sum);
+
+async function load(page: Page): Promise<void> {
+  await watchShifts(page);
+  await page.goto(address(TINY));
+  await expect(page.getByRole('button', { name: 'Start' })).toBeEnabled({ timeout: 30_000 });
+  await page.waitForTimeout(1000);
+}
+
+async function runTwoSteps(page: Page): Promise<void> {
+  await page.getByRole('button', { name: 'Start' }).click();
+  await expectState(page, 'running', 60_000);
+  await expect.poll(() => points(page, 'reward'), { timeout: 90_000 }).toBeGreaterThan(1);
+}
+
+test('on a desk the tries stand left of the curves, above the fold', async ({ page }) => {
+  await page.setViewportSize({ width: 1440, height: 900 });
+  await load(page);
+  expect(await shifts(page), 'layout shift while loading').toBeLessThan(0.1);
+  const [tries, curves, start] = [
+    await boxOf(page, '#rollouts'),
+    await boxOf(page, '#charts'),
+    await boxOf(page, '#start'),
+  ];
+  expect(tries.y).toBeLessThan(600);
+  expect(tries.x + tries.width).toBeLessThanOrEqual(curves.x);
+  expect(start.y).toBeLessThan(450);
+  await runTwoSteps(page);
+  const status = (await boxOf(page, '#status')).height;
+  await page.getByRole('button', { name: 'Pause' }).click(); // "Generating 11 of 128, then pause" may not wrap
+  expect((await boxOf(page, '#status')).height).toBe(status);
+  await page.setViewportSize({ width: 1920, height: 1080 });
+  const right = await page.evaluate(() =>
+    Math.max(...[...document.querySelectorAll('main > *')].map((e) => e.getBoundingClientRect().right)),
+  );
+  expect(right, 'the whole width is used').toBeGreaterThan(1850);
+});
+
+for (const width of [360, 390])
+  test(`on a phone of ${width} px there is one column, tries before curves, buttons in reach`, async ({ page }) => {
+    await page.setViewportSize({ width, height: 780 });
+    await load(page);
+    expect(await shifts(page), 'layout shift while loading').toBeLessThan(0.1);
+    const [tries, curves, start] = [
+      await boxOf(page, '#rollouts'),
+      await boxOf(page, '#charts'),
+      await boxOf(page, '#start'),
+    ];
+    expect(tries.y + tries.height).toBeLessThanOrEqual(curves.y);
+    expect(start.y + start.height).toBeLessThanOrEqual(780);
+    if (width === 360) await runTwoSteps(page);
+    expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(width);
+  });
+
+test('without scripts the page says what it needs', async ({ playwright, launchOptions, baseURL }) => {
+  const args = [...launchOptions.args!, '--blink-settings=scriptEnabled=false'];
+  const browser = await playwright.chromium.launch({ ...launchOptions, args });
+  const page = await browser.newPage();
+  await page.goto(baseURL!);
+  const told = page.locator('noscript p'); // getByText looks into no noscript
+  await expect(told).toBeVisible();
+  await expect(told).toContainText('needs JavaScript');
+  await browser.close();
+});

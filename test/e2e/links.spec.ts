@@ -1,0 +1,120 @@
+/** Links: the address follows the settings, a link brings a result, and neither begins anything by itself. */
+
+import { expect, type Page, test } from '@playwright/test';
+import { address, expectState, openPage, points, TINY } from './demo.ts';
+import { encodeResult } from '../../demo/app/share.ts';
+
+const sent = () =>
+  encodeResult({
+    history: Array.from({ length: 81 }, (_, step) => ({
+      'training/global_step': step,
+      ...(step > 0 && { 'critic/score/mean': 0.6 + step / 250 }),
+      ...(step % 20 === 0 && { 'val-core/gsm8k/acc/mean@1': 0.39 + step / 140 }),
+    })),
+    adapter: '<img src=x onerror=alert(1)>',
+    seconds: 480,
+    trainedTokens: 600_000,
+  });
+
+/** What the page asks of other servers. */
+function foreignRequests(page: Page): string[] {
+  const asked: string[] = [];
+  page.on('request', (request) => {
+    if (/^https?:/.test(request.url()) && !request.url().startsWith('http://127.0.0.1')) asked.push(request.url());
+  });
+  return asked;
+}
+
+test('the address follows the settings, and opens with them', async ({ page }) => {
+  await openPage(page);
+  await page.getByText('More settings').click();
+  await page.getByLabel('Seed', { exact: true }).fill('7');
+  await page.getByLabel('Tries per problem').fill('4');
+  await expect(page).toHaveURL(/\?n=4&seed=7$/);
+  await page.getByLabel('Seed', { exact: true }).fill('x'); // no run, no address
+  await page.getByLabel('Tries per problem').fill('8');
+  await page.getByLabel('Seed', { exact: true }).fill('7');
+  await expect(page).toHaveURL(/\?seed=7$/);
+  await page.reload();
+  await expect(page.getByLabel('Seed', { exact: true })).toHaveValue('7');
+});
+
+test('a parameter that is not known is said, with the nearest that is', async ({ page }) => {
+  await page.goto('/?lrr=1e-4');
+  await expect(page.locator('.notice.error')).toContainText('"lrr" is not known; did you mean "lr"?');
+  await expect(page.locator('.notice.error')).toContainText('An address may have: config, algorithm,');
+});
+
+test("a link brings a result as somebody else's run, as text, and starts nothing", async ({ page }) => {
+  const asked = foreignRequests(page);
+  const alerts: string[] = [];
+  page.on('dialog', (dialog) => {
+    alerts.push(dialog.message());
+    void dialog.dismiss();
+  });
+  await page.goto(`${address({ seed: 3, hub: 'https://hub.example', autostart: '' })}#r=${await sent()}`);
+  const run = page.getByRole('region', { name: 'The run of somebody' });
+  await expect(run).toContainText('grpo, gsm8k, 80 steps, seed 3, 8 min, on <img src=x');
+  await expect.poll(() => points(page, 'reward')).toBe(80);
+  expect(await points(page, 'pass')).toBe(5);
+  await page.waitForTimeout(1000);
+  await expectState(page, 'idle', 1000);
+  expect([asked, alerts, page.workers()]).toEqual([[], [], []]);
+
+  await run.getByRole('button', { name: 'Put it away' }).click();
+  await expect.poll(() => points(page, 'reward')).toBe(0);
+  await expect(page).not.toHaveURL(/#/);
+});
+
+test('"Run it here" trains by the settings of the link, and the link of that run carries its own result', async ({
+  page,
+  context,
+}) => {
+  await context.grantPermissions(['clipboard-read', 'clipboard-write']);
+  await page.goto(`${address({ ...TINY, steps: 2, seed: 5, 'trainer.testFreq': 1 })}#r=${await sent()}`);
+  await page.getByRole('button', { name: 'Run it here' }).click();
+  await expectState(page, 'done', 240_000);
+  await expect(page.getByRole('region', { name: 'The run of somebody' })).toHaveCount(0);
+  await page.getByRole('button', { name: 'Copy link' }).click();
+  await expect(page.getByText(/^Copied: settings and curves, \d+ letters\.$/)).toBeVisible();
+  const link = await page.evaluate(() => navigator.clipboard.readText());
+  expect(link.length).toBeLessThan(1500);
+
+  const result = page.getByRole('region', { name: 'Result' });
+  const card = result.locator('canvas');
+  await expect(card).toHaveAttribute('aria-label', /pass@1 on held-out problems, after 2 steps/);
+  await result.getByRole('button', { name: 'Copy text' }).click();
+  await expect(result.getByText('Text copied.')).toBeVisible();
+  const text = await page.evaluate(() => navigator.clipboard.readText());
+  expect(text).toMatch(/^webgrpo: grpo on gsm8k\n\d\.\d\d pass@1 on held-out problems, after 2 steps\n/);
+  expect(text).toContain('seed 5');
+  const download = page.waitForEvent('download');
+  await result.getByRole('button', { name: 'Save picture' }).click();
+  expect((await download).suggestedFilename()).toBe('webgrpo-result.png');
+  if (process.env['SHOTS']) await result.screenshot({ path: `${process.env['SHOTS']}/result.png` });
+
+  await page.goto('about:blank');
+  await page.goto(link);
+  await expect(page.getByRole('region', { name: 'The run of somebody' })).toContainText('2 steps, seed 5');
+  await expect.poll(() => points(page, 'reward')).toBe(2);
+});
+
+test('a damaged link is one sentence', async ({ page }) => {
+  await page.goto(`/#r=${(await sent()).slice(0, -20)}<b>`);
+  await expect(page.locator('.notice.error')).toContainText('The result in this link is damaged');
+  await expect(page.getByRole('button', { name: 'Start' })).toBeEnabled({ timeout: 30_000 });
+});
+
+test('autostart with a model from elsewhere asks first', async ({ page }) => {
+  const asked = foreignRequests(page);
+  await page.goto(address({ ...TINY, 'model.path': 'org/tiny', hub: 'https://hub.example', autostart: '' }));
+  const offer = page.locator('.notice.offer');
+  await expect(offer).toContainText('asks to train org/tiny, with files of hub.example', { timeout: 30_000 });
+  await page.waitForTimeout(500);
+  expect(asked).toEqual([]);
+  await expectState(page, 'idle', 1000);
+  await offer.getByRole('button', { name: 'Do not load' }).click();
+  await expect(offer).toHaveCount(0);
+  await expectState(page, 'idle', 1000);
+  expect(asked).toEqual([]);
+});

@@ -1,0 +1,74 @@
+/** MCP tools in a page: a server on another origin, with CORS and without. */
+
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, type Page, test } from '@playwright/test';
+import { build } from 'vite';
+import { serveFolder } from '../../scripts/lib/bundlers.mjs';
+
+const EVERYTHING = 'node_modules/@modelcontextprotocol/server-everything/dist/index.js';
+const folder = mkdtempSync(join(tmpdir(), 'webgrpo-mcp-page-'));
+let page: { address: string; close(): void };
+
+test.beforeAll(async () => {
+  await build({
+    configFile: false,
+    logLevel: 'error',
+    build: { outDir: folder, lib: { entry: 'src/tasks/mcp/index.ts', formats: ['es'], fileName: 'mcp' } },
+  });
+  // As strict as the shipped page: no code out of strings.
+  const policy = `<meta http-equiv="Content-Security-Policy" content="script-src 'self'" />`;
+  writeFileSync(join(folder, 'index.html'), `<!doctype html><title>mcp</title>${policy}`);
+  page = (await (serveFolder as (folder: string) => unknown)(folder)) as typeof page;
+});
+test.afterAll(() => {
+  page.close();
+  rmSync(folder, { recursive: true });
+});
+
+/** What a page reads of a call, or the message of what it throws. */
+const sumIn = (inPage: Page, url: string): Promise<string> =>
+  inPage.evaluate(async (url) => {
+    const path = '/mcp.js';
+    const { mcpTools } = (await import(path)) as typeof import('../../src/tasks/mcp/index.ts');
+    try {
+      const { tools, close } = await mcpTools(url, { include: ['get-sum'], name: 'all' });
+      const context = { signal: AbortSignal.timeout(30_000), sampleId: '', problem: null as never, state: null };
+      const text = await tools[0].execute({ a: 1, b: 2 }, context);
+      await close();
+      return text as string;
+    } catch (error) {
+      return (error as Error).message;
+    }
+  }, url);
+
+test('a server that allows the origin by CORS', async ({ page: inPage }) => {
+  const port = 20_000 + Math.floor(Math.random() * 20_000);
+  const env = { ...process.env, PORT: `${port}` };
+  const child = spawn(process.execPath, [EVERYTHING, 'streamableHttp'], { env, stdio: ['ignore', 'ignore', 'pipe'] });
+  try {
+    await once(child.stderr, 'data');
+    await inPage.goto(page.address);
+    expect(await sumIn(inPage, `http://127.0.0.1:${port}/mcp`)).toBe('The sum of 1 and 2 is 3.');
+  } finally {
+    child.kill('SIGKILL');
+    await once(child, 'exit');
+  }
+});
+
+test('a server without CORS: one sentence that says so', async ({ page: inPage }) => {
+  const server: Server = createServer((_, response) => response.writeHead(200).end('{}'));
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  await inPage.goto(page.address);
+  const { port } = server.address() as AddressInfo;
+  expect(await sumIn(inPage, `http://127.0.0.1:${port}/mcp`)).toBe(
+    'the MCP server "all" cannot be reached (Failed to fetch); from a page it must allow this origin by CORS and expose the ' +
+      'header Mcp-Session-Id, see docs/mcp.md.',
+  );
+  server.close();
+});

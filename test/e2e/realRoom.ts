@@ -1,0 +1,70 @@
+/** A room that our page can work for: the default recipe, on a real nats-server, with a controller that only counts. */
+
+import { existsSync, readFileSync } from 'node:fs';
+import { expect, type Locator, type Page } from '@playwright/test';
+import { parseTrainConfig } from '../../src/grpo/config/text.ts';
+import type { ExperienceRecord } from '../../src/grpo/queue/types.ts';
+import { loadCheckpoint } from '../../src/model/checkpoint/checkpoint.ts';
+import { openShippedTask } from '../../src/tasks/open/shipped.ts';
+import { NatsRollouter } from '../../src/workers/room/natsRollouter.ts';
+import { RoomHost } from '../../src/workers/room/roomHost.ts';
+import { TestRoom } from '../natsServer.ts';
+
+interface RealRoomOptions {
+  overrides?: string[];
+  /** Problems of `groups`. */
+  problems?: number;
+  ackWaitMs?: number;
+}
+
+export async function realRoom({ overrides = [], problems = 14, ackWaitMs = 3000 }: RealRoomOptions = {}) {
+  const room = await TestRoom.start();
+  const source = 'configs/gsm8k-tool.yaml';
+  const small = ['rollout.n=2', 'rollout.maxNumSeqs=4', 'data.maxResponseLength=24', ...overrides];
+  const config = parseTrainConfig(readFileSync(source, 'utf8'), { source, overrides: small });
+  const connection = await room.connect();
+  const host = await RoomHost.open(connection, {
+    ...{ config: { ...config }, access: room, ackWaitMs, resume: false },
+  });
+  const file = (name: string) => readFileSync(`checkpoints/gsm8k-tool/${name}`);
+  const { weights: _, ...model } = await loadCheckpoint((name) =>
+    Promise.resolve(existsSync(`checkpoints/gsm8k-tool/${name}`) ? file(name) : undefined),
+  );
+  await host.weights.put('model', Buffer.from(JSON.stringify(model)));
+  await host.weights.put('base', new Uint8Array(file('model.safetensors')));
+  const samples: ExperienceRecord[] = [];
+  const rollouter = new NatsRollouter(host, {
+    ...{ n: 2, check: () => undefined, exportWeights: async () => new Uint8Array(file('model.safetensors')) },
+    put: async (records) => void samples.push(...records),
+  });
+  await rollouter.updateWeights(0);
+  const task = await openShippedTask(config.task, {
+    readText: () => Promise.reject(new Error('no file')),
+    loadReward: () => Promise.reject(new Error('no reward')),
+  });
+  return {
+    ...{ room, host, samples, rollouter },
+    groups: Array.from({ length: problems }, (_, number) => ({ number, step: 1, problem: task.train(number, 1) })),
+    async end() {
+      await rollouter.close();
+      await host.close();
+      await connection.close();
+      await room.end();
+    },
+  };
+}
+
+/** Opens our page for a room, and hears of every socket that it opens, the development server's own aside. */
+export async function openFor(page: Page, address: string, code: string, root = '/'): Promise<string[]> {
+  const sockets: string[] = [];
+  page.on('websocket', (socket) => {
+    if (!socket.url().includes('?token=')) sockets.push(socket.url());
+  });
+  await page.goto(`${root}?room=${encodeURIComponent(address)}#code=${code}`);
+  await expect(page.getByRole('button', { name: 'Join', exact: true })).toBeEnabled({ timeout: 30_000 });
+  return sockets;
+}
+
+export const region = (page: Page): Locator => page.getByRole('region', { name: 'A room of machines' });
+export const tile = (page: Page, name: string): Locator =>
+  region(page).locator('.tile', { hasText: name }).locator('dd');

@@ -1,0 +1,225 @@
+/** Pages as workers of rooms: over a WebSocket to a real nats-server, a bare one beside a worker in Node, and ours by `?room=`. */
+
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { expect, test } from '@playwright/test';
+import { build, type Rolldown } from 'vite';
+import { sampleOf } from '../../src/grpo/queue/records.ts';
+import { newUserKey } from '../../src/workers/room/connect.ts';
+import { PROMPTS } from '../../src/workers/room/names.ts';
+import { Controller, fakeWorker, type Saved } from '../room.ts';
+import { hasNatsServer, TestRoom } from '../natsServer.ts';
+import { expectNoViolations } from './axe.ts';
+import { openFor, realRoom, region, tile } from './realRoom.ts';
+import type { RoomPage } from './roomPage.ts';
+
+test.skip(!hasNatsServer(), 'nats-server is not installed');
+
+test('a page and a Node process train in one room, and the page leaves', async ({ page }) => {
+  const [{ output }] = (await build({
+    ...{ configFile: false, logLevel: 'silent' },
+    build: {
+      write: false,
+      lib: { entry: 'test/e2e/roomPage.ts', formats: ['es'], fileName: 'room' },
+      rolldownOptions: { output: { codeSplitting: false } },
+    },
+  })) as Rolldown.RolldownOutput[];
+  // Localhost is a secure context, as every page with WebGPU is.
+  const host = createServer((_, response) => void response.setHeader('Content-Type', 'text/html').end('<p>room</p>'));
+  await new Promise<void>((listening) => host.listen(0, '127.0.0.1', listening));
+  await page.goto(`http://127.0.0.1:${(host.address() as AddressInfo).port}/`);
+  await page.addScriptTag({ type: 'module', content: output[0].code });
+  const room = await TestRoom.start();
+  const saved: Saved = { trained: [], begun: 0 };
+  const controller = await Controller.open(room, saved);
+  const node = fakeWorker(room, { name: 'node' });
+  try {
+    await controller.rollouter.updateWeights(0);
+    await page.waitForFunction(() => 'room' in globalThis);
+    const joined = page.evaluate(
+      ([address, code]) => (globalThis as unknown as { room: RoomPage }).room.join(address, code),
+      [room.room.server.webSocketUrl, room.code],
+    );
+    const named = (name: string) => [...controller.host.workers.values()].find((counts) => counts.name === name);
+    await expect
+      .poll(() => [named('page')?.adapter, named('node')?.adapter], { timeout: 15_000 })
+      .toEqual(['none', 'none']);
+    await controller.train(20);
+    expect(saved.trained).toHaveLength(20);
+    expect(Math.min(named('page')!.accepted, named('node')!.accepted)).toBeGreaterThan(0);
+    expect(named('page')!.accepted + named('node')!.accepted).toBe(80);
+    await page.evaluate(() => (globalThis as unknown as { room: RoomPage }).room.leave());
+    expect((await joined).tokens).toBe(named('page')!.accepted);
+  } finally {
+    node.leave();
+    await node.ended;
+    await controller.close();
+    await room.end();
+    host.close();
+  }
+});
+
+test("our page asks, joins, generates by the room's weights, and leaves", async ({ page }) => {
+  const real = await realRoom();
+  const { host, samples, rollouter, groups } = real;
+  try {
+    const { webSocketUrl } = real.room.room.server;
+    const sockets = await openFor(page, webSocketUrl, real.room.code);
+    await expect(region(page)).toContainText(`Work for the room at ${new URL(webSocketUrl).host}?`);
+    expect(page.url()).not.toContain(real.room.code);
+    expect(await page.evaluate(() => JSON.stringify([{ ...localStorage }, history.state]))).not.toContain(
+      real.room.code,
+    );
+    await expect(page.getByRole('button', { name: 'Start' })).toHaveCount(0);
+    await expectNoViolations(page, 'asked to join a room');
+    expect(sockets).toEqual([]);
+    const elsewhere = () => fetch('http://127.0.0.1:9/').catch((error: Error) => error.message);
+    const blocked = page.waitForEvent('console', (message) => /Content Security Policy/.test(message.text()));
+    await page.evaluate(elsewhere);
+    await blocked;
+    await page.getByRole('button', { name: 'Join', exact: true }).click();
+    await expect(region(page).getByRole('status')).toHaveText('Working for the room.', { timeout: 30_000 });
+    await expect(tile(page, 'Now')).toHaveText('Waiting for problems');
+    await expect(page.getByRole('heading', { level: 2, name: 'The room at' })).toBeFocused();
+    await rollouter.start(groups.slice(0, 2));
+    await expect.poll(() => samples.length, { timeout: 30_000 }).toBe(4);
+    await expect(tile(page, 'Tries sent')).toHaveText('4');
+    await expect(tile(page, 'Weights of step')).toHaveText('0');
+    const { trajectory } = sampleOf(samples[0], { problem: groups[0].problem, group: 0 });
+    expect(trajectory.responseIds.length).toBeGreaterThan(0);
+    expect(trajectory.logProbs.every((logProb) => logProb <= 0 && logProb > -30)).toBe(true);
+    await rollouter.updateWeights(1);
+    await expect(tile(page, 'Weights of step')).toHaveText('1', { timeout: 10_000 });
+    await rollouter.start(groups.slice(2));
+    await expect.poll(() => samples.length, { timeout: 30_000 }).toBeGreaterThan(4);
+    await page.getByRole('button', { name: 'Leave' }).click();
+    await expect(tile(page, 'Now')).toHaveText('Not in the room', { timeout: 10_000 });
+    const byPage = samples.length;
+    expect(byPage).toBeLessThan(28);
+    const node = fakeWorker(real.room, { name: 'node' });
+    await expect.poll(() => samples.length, { timeout: 20_000 }).toBe(28);
+    node.leave();
+    await node.ended;
+    expect(Array.from(host.workers.values(), ({ name, accepted }) => [name, accepted])).toEqual([
+      ['page', byPage],
+      ['node', 28 - byPage],
+    ]);
+  } finally {
+    await real.end();
+  }
+});
+
+test('our page takes no for an answer, and says what is wrong with code, server and address', async ({ page }) => {
+  const room = await TestRoom.start();
+  const { webSocketUrl } = room.room.server;
+  const problem = region(page).locator('.notice.error');
+  try {
+    const sockets = await openFor(page, webSocketUrl, room.code);
+    await page.getByRole('button', { name: 'Do not join' }).click();
+    await expect(page.getByRole('button', { name: 'Start' })).toBeEnabled({ timeout: 30_000 });
+    expect(page.url()).not.toContain('room');
+    expect(sockets).toEqual([]);
+    const blocked = page.waitForEvent('console', (message) => /Content Security Policy/.test(message.text()));
+    await page.evaluate((address) => void new WebSocket(address), webSocketUrl);
+    await blocked;
+
+    await openFor(page, webSocketUrl, '');
+    await page.getByLabel('Join code').fill((await newUserKey()).seed);
+    await page.getByRole('button', { name: 'Join', exact: true }).click();
+    await expect(problem).toHaveText(
+      `The room at ${webSocketUrl} does not know this join code; use the one that it printed.`,
+      { timeout: 20_000 },
+    );
+    await page.getByLabel('Join code').fill('1234');
+    await page.getByRole('button', { name: 'Join again' }).click();
+    await expect(problem).toContainText('The join code cannot be read', { timeout: 20_000 });
+    await expectNoViolations(page, 'not let into a room');
+
+    await openFor(page, 'ws://127.0.0.1:9', room.code);
+    await page.getByRole('button', { name: 'Join', exact: true }).click();
+    await expect(problem).toContainText('No room answers at ws://127.0.0.1:9', { timeout: 20_000 });
+
+    await page.goto(`/?room=${encodeURIComponent(room.address)}#code=${room.code}`);
+    await expect(problem).toContainText('a page takes ws://HOST:PORT or wss://HOST:PORT');
+  } finally {
+    await room.end();
+  }
+});
+
+test('a tab that is closed gives its groups back at once', async ({ page }) => {
+  const overrides = ['data.maxResponseLength=160'];
+  const real = await realRoom({ overrides, problems: 40, ackWaitMs: 60_000 });
+  const { host, samples, rollouter, groups } = real;
+  try {
+    await openFor(page, real.room.room.server.webSocketUrl, real.room.code);
+    await page.getByRole('button', { name: 'Join', exact: true }).click();
+    await expect(region(page).getByRole('status')).toHaveText('Working for the room.', { timeout: 30_000 });
+    await rollouter.start(groups);
+    const held = async () => (await host.jsm.consumers.info(PROMPTS.stream, PROMPTS.consumer)).num_ack_pending;
+    await expect.poll(held, { timeout: 20_000 }).toBeGreaterThan(1);
+    await page.close();
+    expect(samples.length).toBeLessThan(80);
+    const node = fakeWorker(real.room, { name: 'node' });
+    await expect.poll(() => samples.length, { timeout: 30_000 }).toBe(80);
+    node.leave();
+    await node.ended;
+  } finally {
+    await real.end();
+  }
+});
+
+test('a connection that is lost: the page says so, goes on when it is back, and leaves without it', async ({
+  page,
+}) => {
+  const real = await realRoom();
+  const { samples, rollouter, groups } = real;
+  const status = region(page).getByRole('status');
+  const lost = 'The connection to the room is lost; this page tries again by itself.';
+  try {
+    await openFor(page, real.room.room.server.webSocketUrl, real.room.code);
+    await page.getByRole('button', { name: 'Join', exact: true }).click();
+    await expect(status).toHaveText('Working for the room.', { timeout: 30_000 });
+    await real.room.room.server.stop('SIGKILL');
+    await expect(status).toHaveText(lost, { timeout: 20_000 });
+    await expect(status).toHaveClass('notice warning');
+    await real.room.crash();
+    await expect(status).toHaveText('Working for the room.', { timeout: 20_000 });
+    await rollouter.start(groups.slice(0, 2));
+    await expect.poll(() => samples.length, { timeout: 30_000 }).toBe(4);
+    await real.room.room.server.stop('SIGKILL');
+    await expect(status).toHaveText(lost, { timeout: 20_000 });
+    await page.getByRole('button', { name: 'Leave' }).click();
+    await expect(tile(page, 'Now')).toHaveText('Not in the room', { timeout: 20_000 });
+    await expect(status).toHaveText('This machine has left the room.');
+    await real.room.crash();
+  } finally {
+    await real.end();
+  }
+});
+
+test('on a phone the question and the work fit the screen', async ({ page }) => {
+  const real = await realRoom();
+  await page.setViewportSize({ width: 360, height: 740 });
+  const expectToFit = async (what: string) => {
+    expect(await page.evaluate(() => document.documentElement.scrollWidth), what).toBe(360);
+    await expectNoViolations(page, what);
+    if (process.env['SHOTS']) await page.screenshot({ path: `${process.env['SHOTS']}/${what}.png`, fullPage: true });
+  };
+  try {
+    await openFor(page, `wss://a-${'long-'.repeat(20)}host.example.org:4223`, '');
+    await expectToFit('asked');
+    await openFor(page, real.room.room.server.webSocketUrl, '');
+    await page.getByLabel('Join code').fill((await newUserKey()).seed);
+    await page.getByRole('button', { name: 'Join', exact: true }).click();
+    await expect(region(page).locator('.notice.error')).toBeVisible({ timeout: 20_000 });
+    await expectToFit('not let in');
+    await page.getByLabel('Join code').fill(real.room.code);
+    await page.getByRole('button', { name: 'Join again' }).click();
+    await expect(region(page).getByRole('status')).toHaveText('Working for the room.', { timeout: 30_000 });
+    for (const text of ['Now', 'Tokens per second'])
+      expect(await tile(page, text).evaluate((dd) => dd.scrollWidth - dd.clientWidth), text).toBe(0);
+    await expectToFit('working');
+  } finally {
+    await real.end();
+  }
+});

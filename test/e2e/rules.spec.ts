@@ -1,0 +1,148 @@
+/** Changing the rules while a run goes on, as a user does it. */
+
+import { expect, type Page, test } from '@playwright/test';
+import { expectState, openPage, points, stepsDone, TINY } from './demo.ts';
+
+/** Types over all that the editor holds. */
+async function write(page: Page, label: string, code: string): Promise<void> {
+  const editor = page.getByRole('textbox', { name: label });
+  await editor.click();
+  await page.keyboard.press('ControlOrMeta+A');
+  await page.keyboard.insertText(code);
+}
+
+test('a reward with a mistake is marked at its line; mended, it pays from the next step on; settings change too; all of it is kept with the run', async ({
+  page,
+}) => {
+  await openPage(page, TINY);
+  await page.getByRole('button', { name: 'Start' }).click();
+  await expect.poll(() => stepsDone(page), { timeout: 90_000 }).toBeGreaterThan(0);
+  await page.getByRole('button', { name: 'Change the rules while it runs' }).click();
+  const panel = page.getByRole('tabpanel', { name: 'Reward' });
+  const standing = panel.getByRole('status');
+
+  await write(page, 'Code of the reward', 'export function reward({ tokens }) {\n  return 5 +;\n}\n');
+  await panel.getByRole('button', { name: 'Apply' }).click();
+  await expect(standing).toHaveText(/^Not applied: line 2: SyntaxError: unexpected token/);
+  await expect(panel.locator('.cm-lintRange-error')).toHaveText(';');
+  await expect(panel.locator('.cm-lint-marker-error')).toHaveCount(1);
+
+  await write(
+    page,
+    'Code of the reward',
+    'export function reward({ text }) {\n  return 5 + (text.length % 9) / 1000;\n}\n',
+  );
+  await panel.getByRole('button', { name: 'Apply' }).click();
+  await expect(panel.locator('.cm-lintRange-error')).toHaveCount(0);
+  await expect(panel.getByRole('table')).toContainText(/5\.0\d* on average/);
+  await expect(standing).toHaveText(/^Applied at step \d+: a reward of your own\.$/, { timeout: 60_000 });
+  const step = Number(/step (\d+)/.exec(await standing.innerText())?.[1]);
+  await expect.poll(() => stepsDone(page), { timeout: 60_000 }).toBeGreaterThanOrEqual(step);
+  await expect(page.locator('#rollouts')).toContainText(/reward 5\.0/, { useInnerText: true });
+  await expect(page.getByRole('list', { name: 'What was changed' })).toContainText(`Step ${step} Reward: a reward`);
+
+  // Tab leaves the editor, and undo brings back what was there.
+  await page.getByRole('textbox', { name: 'Code of the reward' }).click();
+  await page.keyboard.press('ControlOrMeta+Z');
+  await expect(panel.locator('.cm-content')).toContainText('return 5 +;');
+  await page.keyboard.press('Tab');
+  await expect(panel.getByRole('button', { name: 'Apply' })).toBeFocused();
+
+  await page.getByRole('tab', { name: 'Settings' }).click();
+  const settings = page.getByRole('tabpanel', { name: 'Settings' });
+  await settings.getByLabel('Learning rate').fill('-1');
+  await settings.getByRole('button', { name: 'Apply' }).click();
+  await expect(settings.getByRole('status')).toHaveText(/^"actor\.optim\.lr" is -1; allowed: /);
+  await settings.getByLabel('Learning rate').fill('0.0001');
+  await settings.getByRole('button', { name: 'Apply' }).click();
+  await expect(settings.getByRole('status')).toHaveText('Applies at the next step.');
+  await expect(page.getByRole('list', { name: 'What was changed' })).toContainText(
+    'Learning rate 0.0003 \u2192 0.0001',
+    {
+      timeout: 60_000,
+    },
+  );
+  await expect(settings.getByLabel('KL coefficient')).toBeDisabled();
+  await page.getByRole('button', { name: 'Stop', exact: true }).click();
+  await expectState(page, 'done', 60_000);
+  expect(await points(page, 'reward')).toBeGreaterThan(0);
+
+  const changed = page.getByRole('list', { name: 'What was changed' });
+  const [, lrStep] = /Step (\d+) Learning rate/.exec(await changed.innerText())!;
+  await test.step('done again, steps go by what came in at them, and come out the same', async () => {
+    await page.getByRole('slider', { name: /^Step/ }).fill(lrStep);
+    await page.getByRole('button', { name: `Replay step ${lrStep}` }).click();
+    await expect(page.locator('.replayed')).toHaveText(/(\d+) of \1 steps bit for bit as logged\.$/, {
+      timeout: 120_000,
+    });
+    await expectState(page, 'done', 60_000);
+  });
+
+  await test.step('reloaded and gone on with, it goes by them still', async () => {
+    await page.reload();
+    await page.locator('.offer').getByRole('button', { name: 'Go on' }).click({ timeout: 30_000 });
+    await goesByTheReward(page, step);
+    await expect(changed).toContainText(`Step ${lrStep} Learning rate 0.0003 \u2192 0.0001`);
+  });
+
+  await test.step('from a file, rules are somebody else\u2019s: they run after a question', async () => {
+    await page.locator('#runs .save summary').first().click();
+    const [download] = await Promise.all([
+      page.waitForEvent('download'),
+      page.getByRole('button', { name: 'Run (.zip, opens here and in the command line)' }).click(),
+    ]);
+    const file = test.info().outputPath('run.zip');
+    await download.saveAs(file);
+    await page.getByLabel('Load a .zip').setInputFiles(file);
+    await page.getByRole('button', { name: 'Go on with gsm8k-tool, loaded' }).click();
+    await expect(page.locator('.offer')).toContainText('with rules that somebody wrote (reward: a reward of your own)');
+    await expectState(page, 'loading', 1000);
+    await page.getByRole('button', { name: 'Run its rules' }).click();
+    await goesByTheReward(page, step);
+    if (process.env['FULL_TESTS'] !== '1') return;
+    await page.getByLabel('Load a .zip').setInputFiles(file);
+    await expect(page.locator('#runs tbody tr')).toHaveCount(3);
+    await page.getByRole('button', { name: 'Go on with gsm8k-tool, loaded' }).first().click();
+    await page.getByRole('button', { name: 'Go on without them' }).click();
+    await expect(changed).toContainText("Reward: the task's own reward");
+    await expect(page.locator('#rollouts')).toContainText(/reward [01]\.00/, { useInnerText: true, timeout: 60_000 });
+  });
+});
+
+/** Steps are done by the reward of the test, which came in at step `since`; then the run is stopped. */
+async function goesByTheReward(page: Page, since: number): Promise<void> {
+  await expectState(page, 'running', 60_000);
+  const before = await stepsDone(page);
+  await expect.poll(() => stepsDone(page), { timeout: 60_000 }).toBeGreaterThan(before);
+  await expect(page.locator('#rollouts')).toContainText(/reward 5\.0/, { useInnerText: true });
+  const changed = page.getByRole('list', { name: 'What was changed' });
+  await expect(changed).toContainText(`Step ${since} Reward: a reward of your own`);
+  await page.getByRole('button', { name: 'Stop', exact: true }).click();
+  await expectState(page, 'done', 60_000);
+}
+
+/** The newest value of a curve, and how much it has changed since its first. */
+async function newest(page: Page, chart: string): Promise<{ value: number; change: number }> {
+  const figure = page.locator(`figure[data-chart="${chart}"]`);
+  const numberIn = async (part: string) =>
+    Number.parseFloat((await figure.locator(part).innerText()).replace('\u2212', '-'));
+  return { value: await numberIn('.value'), change: await numberIn('.change') };
+}
+
+for (const preset of ['pay for tool calls', 'pay for length', 'pay for guessing'])
+  test(`"${preset}" is cheated: the reward rises, and pass@1 falls`, async ({ page }) => {
+    test.skip(process.env['FULL_TESTS'] !== '1', 'trains for minutes: npm test -- --full');
+    test.setTimeout(900_000);
+    await openPage(page, { steps: 40, 'trainer.testFreq': 10, 'data.valMaxSamples': 128 });
+    await page.getByRole('button', { name: 'Start' }).click();
+    await page.getByRole('button', { name: 'Change the rules while it runs' }).click();
+    const panel = page.getByRole('tabpanel', { name: 'Reward' });
+    await panel.getByLabel('Begin with').selectOption(preset);
+    await panel.getByRole('button', { name: 'Apply' }).click();
+    await expect(panel.getByRole('status')).toHaveText(/^Applied at step \d+/, { timeout: 120_000 });
+    await expectState(page, 'done', 900_000);
+    const [reward, pass] = [await newest(page, 'reward'), await newest(page, 'pass')];
+    console.log(preset, JSON.stringify({ reward, pass }));
+    expect(reward.change).toBeGreaterThan(0.1);
+    expect(pass.change).toBeLessThan(-0.1);
+  });

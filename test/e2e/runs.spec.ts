@@ -1,0 +1,110 @@
+/** Two runs over each other: what changed, both curves in every chart, a fork, and both branches of it. */
+
+import { expect, type Page, test } from '@playwright/test';
+import { expectState, inkOf, noticesOf, openPage, points, TINY } from './demo.ts';
+
+const THREE = { ...TINY, steps: 3, 'trainer.saveFreq': 1 };
+
+test('a second run beside the first, and a fork of it', async ({ page }) => {
+  await openPage(page, THREE);
+  await start(page);
+  await expect(page.locator('#runs')).toContainText('the first run');
+  expect(await points(page, 'reward')).toBe(3);
+
+  await page.getByLabel('Learning rate').fill('2e-4');
+  await openMoreSettings(page);
+  await page.getByLabel('Seed', { exact: true }).fill('7');
+  await start(page, 'Start again');
+  const rows = page.locator('#runs tbody tr');
+  await expect(rows).toHaveCount(2);
+  await expect(rows.first().locator('.changes')).toHaveText('learning rate 3e\u22124 \u2192 2e\u22124seed 1 \u2192 7');
+
+  await test.step('its name is what one gives it', async () => {
+    await rows.nth(1).getByLabel('Name of the run').fill('Calm');
+    await rows.nth(1).getByLabel('Name of the run').press('Enter');
+    await expect(page.getByRole('button', { name: 'Show Calm' })).toBeVisible();
+  });
+
+  await test.step('laid over the run shown: a line of its own, in the legend and in the tables', async () => {
+    const alone = await inkOf(page, 'length');
+    await page.getByRole('checkbox', { name: 'Lay the curves of Calm over those shown' }).check();
+    await expect(page.locator('.run-legend li')).toHaveText(['the run shown', 'Calm']);
+    await expect.poll(() => inkOf(page, 'length')).toBeGreaterThan(alone);
+    const chart = page.locator('figure[data-chart="length"]');
+    await chart.getByText('Values').click();
+    await expect(chart.locator('th')).toHaveText(['step', 'mean', 'p10', 'p90', 'Calm']);
+    await expect(chart.locator('tbody tr')).toHaveCount(3);
+  });
+
+  await test.step('arrow keys read the values', async () => {
+    const plot = page.getByRole('slider', { name: 'Response length' });
+    await plot.focus();
+    await plot.press('Home');
+    await expect(plot).toHaveAttribute('aria-valuetext', /^step 1, mean [\d.]+, .*Calm [\d.]+$/);
+    await plot.press('ArrowRight');
+    await expect(plot).toHaveAttribute('aria-valuenow', '2');
+  });
+
+  await test.step('forked at a kept step under another setting, both branches are in the charts', async () => {
+    await page.getByRole('slider', { name: /^Step/ }).fill('2');
+    await page.getByRole('button', { name: 'Fork at step 2' }).click();
+    await openMoreSettings(page);
+    await page.getByLabel('Loss', { exact: true }).selectOption('cispo');
+    const notices = await noticesOf(page);
+    await page.getByRole('button', { name: 'Start the fork' }).click();
+    await expect.poll(notices, { timeout: 60_000 }).toMatch(/Went on from step 2\./);
+    await expectState(page, 'done', 120_000);
+    await expect(rows).toHaveCount(3);
+    await expect(rows.first()).toContainText(/fork of The run of .* after step 2/);
+    await expect(rows.first().locator('.changes')).toHaveText('loss vanilla \u2192 cispo');
+    await expect(page.locator('.run-legend li')).toHaveCount(3);
+    expect(await points(page, 'reward')).toBe(3);
+    const values = await page.locator('figure[data-chart="length"] tbody tr').allInnerTexts();
+    const [, before] = values.map((row) => row.split('\t'));
+    expect(before[1], 'the same up to the fork').toBe(before.at(-1));
+  });
+  if (process.env['SHOTS']) await shots(page, 'runs');
+
+  await test.step('on a phone, nothing lies beside the screen', async () => {
+    await page.setViewportSize({ width: 360, height: 800 });
+    const wide = await page.evaluate(() =>
+      [...document.querySelectorAll('#runs *, #charts *, #timeline *')]
+        .filter((element) => element.getBoundingClientRect().right > innerWidth + 1)
+        .filter((element) => !element.closest('.runs-scroll, .values-table, svg, .unseen'))
+        .map((element) => `${element.tagName}.${element.className}`),
+    );
+    expect(wide).toEqual([]);
+    await page.setViewportSize({ width: 1280, height: 720 });
+  });
+
+  await test.step('deleted after a question, and gone', async () => {
+    await page.getByRole('button', { name: 'Delete Calm' }).click();
+    await page.getByRole('button', { name: 'Delete', exact: true }).click();
+    await expect(rows).toHaveCount(2);
+    await page.reload();
+    await expect(rows).toHaveCount(2, { timeout: 30_000 });
+    await expect(page.getByRole('button', { name: 'Show Calm' })).toHaveCount(0);
+  });
+});
+
+async function start(page: Page, name = 'Start'): Promise<void> {
+  await page.getByRole('button', { name, exact: true }).click();
+  await expectState(page, 'done', 120_000);
+}
+
+async function openMoreSettings(page: Page): Promise<void> {
+  const more = page.locator('.more-settings');
+  if ((await more.getAttribute('open')) === null) await more.getByText('More settings').click();
+}
+
+/** Pictures of the page: light, dark, and as wide as a phone. */
+async function shots(page: Page, name: string): Promise<void> {
+  const folder = process.env['SHOTS']!;
+  for (const colorScheme of ['light', 'dark'] as const) {
+    await page.emulateMedia({ colorScheme });
+    await page.screenshot({ path: `${folder}/${name}-${colorScheme}.png`, fullPage: true });
+  }
+  await page.setViewportSize({ width: 360, height: 800 });
+  await page.screenshot({ path: `${folder}/${name}-phone.png`, fullPage: true });
+  await page.setViewportSize({ width: 1280, height: 720 });
+}

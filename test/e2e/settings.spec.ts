@@ -1,0 +1,72 @@
+/** The settings form: wrong fields say what is wrong beside them, and Start waits for a run that can be. */
+
+import { expect, test } from '@playwright/test';
+import { expectState, openPage, points, stepsDone, TINY } from './demo.ts';
+
+test('what is wrong is said once, beside its field, by its label, and Start waits', async ({ page }) => {
+  await openPage(page);
+  const [steps, start] = [page.getByRole('textbox', { name: 'Steps' }), page.getByRole('button', { name: 'Start' })];
+  const problem = page.getByRole('alert');
+  await steps.fill('ten');
+  await expect(problem).toHaveText('Steps is "ten"; allowed: integer >= 0.');
+  await expect(steps).toHaveAttribute('aria-invalid', 'true');
+  await expect(steps).toHaveAccessibleDescription('Steps is "ten"; allowed: integer >= 0.');
+  await expect(start).toBeDisabled();
+  await expect(page.getByText('Steps is "ten"')).toHaveCount(1);
+  await steps.fill('');
+  await expect(steps).toHaveAttribute('placeholder', '80');
+  await expect(start).toBeEnabled();
+  await expect(page.locator('#plan')).toContainText('80 steps');
+
+  await page.getByLabel('Learning rate').fill('-1');
+  await expect(problem).toContainText('Learning rate is -1; allowed:');
+  await page.getByLabel('Learning rate').fill('1e-4');
+
+  await page.getByLabel('Tries per problem').fill('1000');
+  await expect(problem).toContainText(
+    '16 problems \u00d7 1,000 tries are 16,000 a step, and the page shows up to 4,096',
+  );
+  await page.getByLabel('Tries per problem').fill('4');
+  await steps.fill('1000000');
+  await expect(problem).toContainText('the page trains 1 to 10,000');
+  await expect(start).toBeDisabled();
+});
+
+test('a wrong choice of the address is named, and a recipe that is not there opens the default one', async ({
+  page,
+}) => {
+  await page.goto('/?algorithm=foo');
+  await expect(page.getByRole('alert')).toContainText('Algorithm is "foo"');
+  await expect(page.getByLabel('Algorithm')).toHaveValue('foo');
+  await page.goto('/?config=nonexistent');
+  await expect(page.locator('.notice.error')).toContainText(
+    'The page has no recipe "nonexistent"; it has gsm8k-tool, reverse-text',
+    { timeout: 30_000 },
+  );
+  await expect(page.locator('.notice.error')).not.toContainText('.yaml');
+  await expect(page.getByRole('button', { name: 'Start' })).toBeEnabled();
+  await expect(page.locator('#adapter')).not.toHaveText('No GPU');
+});
+
+test('Enter in a field starts, keeps the focus, and a later typo leaves the run as it ended', async ({ page }) => {
+  await openPage(page, { ...TINY, steps: 2 });
+  const steps = page.getByRole('textbox', { name: 'Steps' });
+  await steps.press('Enter');
+  await expectState(page, 'loading', 10_000);
+  await expect(steps).toBeFocused();
+  await expectState(page, 'done', 120_000);
+  await expect(steps).toBeFocused();
+  await steps.fill('two');
+  await steps.press('Enter');
+  await expectState(page, 'done', 1000);
+  expect(await stepsDone(page)).toBe(2);
+  expect(await points(page, 'reward')).toBe(2);
+});
+
+test('on a phone the opened settings stay as wide as the page', async ({ page }) => {
+  await page.setViewportSize({ width: 360, height: 780 });
+  await openPage(page);
+  await page.getByText('More settings').click();
+  await expect(page.getByLabel('Seed')).toBeVisible();
+  expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(360);
+});

@@ -1,0 +1,123 @@
+/** `npm run build:page`: the folder under a sub-path of a server that knows nothing, and the one file from a disk. */
+
+import { execFileSync } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join, relative } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { expect, test } from '@playwright/test';
+import { hasNatsServer } from '../natsServer.ts';
+import { address, expectState, points, TINY } from './demo.ts';
+import { openFor, realRoom, region } from './realRoom.ts';
+
+const URL_OF_PAGE = 'https://example.org/webgrpo/';
+const SHORT = { ...TINY, steps: 2, 'trainer.testFreq': 1 };
+const query = address(SHORT).slice(1);
+
+let folder: string;
+let server: Server;
+let root: string;
+
+test.beforeAll(async () => {
+  test.setTimeout(120_000);
+  folder = mkdtempSync(join(tmpdir(), 'webgrpo-page-'));
+  const out = relative(process.cwd(), folder);
+  execFileSync(process.execPath, ['scripts/buildPage.mjs', '--out', out, '--url', URL_OF_PAGE], { stdio: 'pipe' });
+  server = createServer((request, response) => {
+    const path = /^\/some\/sub\/path\/([\w.-]+(?:\/[\w.-]+)*)?(?:\?.*)?$/.exec(request.url!);
+    try {
+      const name = path![1] ?? 'index.html';
+      const body = readFileSync(join(folder, 'page', name));
+      const types: Record<string, string> = { html: 'text/html', js: 'text/javascript', css: 'text/css' };
+      response.writeHead(200, { 'content-type': types[name.split('.').at(-1)!] ?? 'application/octet-stream' });
+      response.end(body);
+    } catch {
+      response.writeHead(404).end();
+    }
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  root = `http://127.0.0.1:${(server.address() as AddressInfo).port}/some/sub/path/`;
+});
+
+test.afterAll(() => {
+  server.close();
+  rmSync(folder, { recursive: true });
+});
+
+test('the folder trains under a sub-path, and asks for nothing above it', async ({ page }) => {
+  const missed: string[] = [];
+  page.on('response', (response) => {
+    if (response.status() >= 400 || !response.url().startsWith(root)) missed.push(response.url());
+  });
+  await page.goto(`${root}${query}`);
+  await page.getByRole('button', { name: 'Start' }).click();
+  await expectState(page, 'done', 240_000);
+  await page.getByRole('button', { name: 'Watch a recorded run' }).click();
+  await expect.poll(() => points(page, 'reward'), { timeout: 20_000 }).toBeGreaterThan(3);
+  expect(missed.filter((url) => !url.startsWith('blob:') && !url.startsWith('data:'))).toEqual([]);
+});
+
+test('a link preview finds title, description and picture', () => {
+  const html = readFileSync(join(folder, 'page', 'index.html'), 'utf8');
+  expect(html).toContain('<meta property="og:title"');
+  expect(html).toMatch(/<meta\s+name="description"/);
+  const [, image] = /property="og:image" content="([^"]+)"/.exec(html)!;
+  expect(image).toBe(`${URL_OF_PAGE}preview.png`);
+  const png = readFileSync(join(folder, 'page', 'preview.png'));
+  expect([png.readUInt32BE(16), png.readUInt32BE(20)]).toEqual([1200, 630]);
+});
+
+test('the one file trains from a disk, without a server', async ({ page }) => {
+  const asked: string[] = [];
+  page.on('request', (request) => {
+    if (!/^(data|blob):/.test(request.url())) asked.push(request.url());
+  });
+  const file = pathToFileURL(join(folder, 'webgrpo.html')).href;
+  await page.goto(`${file}${query}`);
+  expect(await page.evaluate(() => isSecureContext)).toBe(true);
+  await page.getByRole('button', { name: 'Start' }).click();
+  await expectState(page, 'done', 240_000);
+  expect(await points(page, 'reward')).toBe(2);
+  await expect(page.getByRole('region', { name: 'Result' })).toBeVisible();
+  await page.getByText('Settings', { exact: true }).click();
+  await page.getByText('More settings').click();
+  await page.getByLabel('Seed', { exact: true }).fill('7');
+  await expect(page).toHaveURL(/seed=7/);
+  expect(asked).toEqual([`${file}${query}`]);
+});
+
+test('the one file plays the recorded run where there is no WebGPU', async ({ page }) => {
+  await page.addInitScript(() => Object.defineProperty(Navigator.prototype, 'gpu', { get: () => undefined }));
+  await page.goto(pathToFileURL(join(folder, 'webgrpo.html')).href);
+  await expectState(page, 'no-gpu', 30_000);
+  await expect.poll(() => points(page, 'reward'), { timeout: 20_000 }).toBeGreaterThan(3);
+});
+
+test('the folder and the one file work for a room, and connect to nothing else', async ({ page }) => {
+  test.skip(!hasNatsServer(), 'nats-server is not installed');
+  const real = await realRoom();
+  const refused: string[] = [];
+  page.on('console', (message) => {
+    if (message.text().includes('Content Security Policy')) refused.push(message.text());
+  });
+  const { webSocketUrl } = real.room.room.server;
+  const pages = [root, pathToFileURL(join(folder, 'webgrpo.html')).href];
+  try {
+    for (const [index, from] of pages.entries()) {
+      const sockets = await openFor(page, webSocketUrl, real.room.code, from);
+      await page.getByRole('button', { name: 'Join', exact: true }).click();
+      await expect(region(page).getByRole('status')).toHaveText('Working for the room.', { timeout: 30_000 });
+      await real.rollouter.start(real.groups.slice(2 * index, 2 * index + 2));
+      await expect.poll(() => real.samples.length, { timeout: 30_000 }).toBe(4 * (index + 1));
+      expect(new Set(sockets)).toEqual(new Set([`${webSocketUrl}/`]));
+      expect(refused).toEqual([]);
+      await page.evaluate((url) => new WebSocket(url).url, 'ws://127.0.0.1:9').catch(() => {});
+      await expect.poll(() => refused.splice(0).length).toBeGreaterThan(0);
+    }
+  } finally {
+    await real.end();
+  }
+});

@@ -1,0 +1,54 @@
+/** A task from another origin: nothing is fetched before somebody says so; then it trains, in its sandbox. */
+
+import { readFileSync } from 'node:fs';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { expect, type Page, test } from '@playwright/test';
+import { expectState, openPage, points, TINY } from './demo.ts';
+
+let server: Server;
+let asked: string[] = [];
+let module = '';
+
+test.beforeEach(async () => {
+  asked = [];
+  module = readFileSync('examples/task-module.js', 'utf8');
+  server = createServer(({ url }, response) => {
+    asked.push(url!);
+    response.writeHead(200, { 'content-type': 'text/javascript', 'access-control-allow-origin': '*' });
+    response.end(module);
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+});
+test.afterEach(() => new Promise((resolve) => server.close(resolve)));
+
+const host = () => `127.0.0.1:${(server.address() as AddressInfo).port}`;
+const question = (page: Page) => page.locator('.notice.offer');
+
+test('a link asks before anything is fetched, names the host, and takes no for an answer', async ({ page }) => {
+  const seen: string[] = [];
+  page.on('request', (request) => seen.push(request.url()));
+  await page.goto(`/?task=${encodeURIComponent(`http://${host()}/sums.js`)}&autostart`);
+  await expect(question(page)).toContainText(`a module of ${host()}: http://${host()}/sums.js`, { timeout: 60_000 });
+  expect(asked).toEqual([]);
+  await page.getByRole('button', { name: 'Do not load' }).click();
+  await expectState(page, 'failed', 30_000);
+  await expect(page.locator('.notice.error')).toContainText(`The task module http://${host()}/sums.js was not loaded.`);
+  expect(asked).toEqual([]);
+  expect(seen.filter((url) => url.includes(host()))).toEqual([]);
+});
+
+test('let in, it trains; what it reaches for is not there', async ({ page }) => {
+  test.setTimeout(300_000);
+  const REACHED = ['fetch', 'XMLHttpRequest', 'WebSocket', 'importScripts', 'indexedDB', 'localStorage', 'caches'];
+  REACHED.push('navigator', 'postMessage', 'document', 'window', 'self', 'Worker', 'crypto', 'SharedArrayBuffer');
+  // Problems that say which of them is there.
+  module = module.replace('What is', `\${${JSON.stringify(REACHED)}.filter((name) => name in globalThis).join()} is`);
+  await openPage(page, { ...TINY, steps: 1, task: `http://${host()}/sums.js` });
+  await page.getByRole('button', { name: 'Start' }).click();
+  await page.getByRole('button', { name: `Load from ${host()}` }).click();
+  await expectState(page, 'done', 240_000);
+  expect(await points(page, 'reward')).toBe(1);
+  expect(asked).toEqual(['/sums.js']);
+  await expect(page.locator('#rollouts .question')).toHaveText(/^\s*is \d+ \+ \d+\?/);
+});

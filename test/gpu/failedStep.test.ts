@@ -1,0 +1,144 @@
+/** A step that fails ends what it began: the same engine goes on at once, bit for bit as one on which nothing failed. */
+import { beforeAll, describe, expect, test } from 'vitest';
+import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import { GrpoTrainer, type GrpoTrainerOptions } from '../../src/grpo/trainer.ts';
+import type { Sample } from '../../src/grpo/update/batch.ts';
+import type { TensorMap } from '../../src/model/engine.ts';
+import { initWeights } from '../../src/model/params.ts';
+import { registerAgentLoop } from '../../src/rollout/agent/loop.ts';
+import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
+import type { SyncTask, Task } from '../../src/tasks/task.ts';
+import { createLocalEngine, engineSizes, type LocalEngine } from '../../src/workers/localEngine.ts';
+import { tinyConfig } from './tinyModel.ts';
+
+type Settings = Record<string, Record<string, unknown>>;
+
+const configOf = (more: Settings = {}) =>
+  resolveTrainConfig({
+    name: 'failed',
+    seed: 3,
+    model: { path: 'in memory' },
+    data: { trainBatchSize: 4, maxResponseLength: 24, maxPromptLength: 64, valMaxSamples: 4 },
+    rollout: { n: 4, maxNumSeqs: 7, ...more['rollout'] },
+    actor: { ppoMiniBatchSize: 4, ppoMaxTokenLenPerGpu: 128, useKlLoss: true, klLossCoef: 0.01, ...more['actor'] },
+    trainer: { totalTrainingSteps: 5 },
+    ...(more['algorithm'] && { algorithm: more['algorithm'] }),
+  });
+
+/** Calls until the fault; it happens once. */
+let untilFault = Infinity;
+const mayFail = (): void => {
+  if (--untilFault === 0) throw new Error('the fault');
+};
+
+const task: SyncTask = {
+  name: 'length',
+  train: (index) => ({ id: `${index}`, messages: [{ role: 'user', content: `${index} plus 3` }], answer: '' }),
+  heldOut: (count) => Array.from({ length: count }, (_, i) => task.train(1000 + i, 0)),
+  reward: ({ response }) => ({ score: response.length % 7, acc: response.length % 2 }),
+};
+const failingReward: Task = { ...task, reward: (sample) => (mayFail(), task.reward(sample)) };
+/** Every other group is all right, and so left out by a filter. */
+const halfEqual: Task['reward'] = (sample) =>
+  Number(sample.problem.id) % 2 === 0 ? { score: 1, acc: 1 } : task.reward(sample);
+
+registerAgentLoop('fails', async (sample) => {
+  const turn = await sample.generate({ maxNewTokens: 3 });
+  mayFail();
+  if (turn.stop) return turn.stop;
+  return (await sample.generate()).stop ?? 'completed';
+});
+registerAgentLoop('leaves', async (sample) => {
+  const turn = sample.generate();
+  if (--untilFault === 0) {
+    turn.catch(() => {});
+    throw new Error('the fault');
+  }
+  return (await turn).stop ?? 'completed';
+});
+
+let engine: LocalEngine;
+let start: { weights: TensorMap; optimizer: TensorMap };
+beforeAll(async () => {
+  const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
+  const config = { ...tinyConfig, vocabSize: 512, maxPositionEmbeddings: 128 };
+  const weights = initWeights(config, 9);
+  engine = await createLocalEngine({ ...engineSizes(configOf()), config, weights, tokenizerJson, tokenizerConfigJson });
+  start = { weights: await engine.model.exportWeights(), optimizer: await engine.model.exportOptimizer() };
+}, 120_000);
+
+async function fresh(options: Partial<GrpoTrainerOptions> = {}, settings?: Settings): Promise<GrpoTrainer> {
+  const trainer = new GrpoTrainer({ config: configOf(settings), task, engine, ...options });
+  await trainer.restore({ ...start, state: { step: 0, updates: 0, problems: 0 } });
+  return trainer;
+}
+
+const seen = ({ samples, metrics }: { samples: Sample[]; metrics: Record<string, number> }) => ({
+  tokens: samples.map(({ problem, trajectory }) => [problem.id, [...trajectory.responseIds], [...trajectory.logProbs]]),
+  norm: metrics['actor/grad_norm'],
+  generated: metrics['response_length/mean'],
+});
+
+const twoSteps = async (trainer: GrpoTrainer) => [seen(await trainer.step()), seen(await trainer.step())];
+
+interface Case {
+  at: number;
+  options?: Partial<GrpoTrainerOptions>;
+  settings?: Settings;
+}
+
+const CASES: Record<string, Case> = {
+  'a reward throws at the first sample': { at: 1, options: { task: failingReward } },
+  'a reward throws at the last sample': { at: 16, options: { task: failingReward } },
+  'a loop throws between two turns': { at: 3, settings: { rollout: { agent: { defaultAgentLoop: 'fails' } } } },
+  'a loop leaves its request behind': { at: 2, settings: { rollout: { agent: { defaultAgentLoop: 'leaves' } } } },
+  'a listener throws': { at: 5, options: { onSample: mayFail } },
+  'a second batch for filtered groups fails': {
+    at: 18,
+    options: { task: { ...task, reward: (sample) => (mayFail(), halfEqual(sample)) } },
+    settings: { algorithm: { name: 'dapo' } },
+  },
+  'greedy baselines fail': {
+    at: 18,
+    options: { task: failingReward },
+    settings: { algorithm: { name: 'grpo', advEstimator: 'remax' } },
+  },
+  'an advantage throws': {
+    at: 1,
+    options: {
+      advantage: (_, samples) => {
+        mayFail();
+        return samples.map(({ trajectory, reward }) => [...trajectory.responseIds].map(() => reward.score - 3));
+      },
+    },
+  },
+  'a loss throws': {
+    at: 1,
+    options: {
+      loss: ({ logProbs }) => {
+        mayFail();
+        return { dLogProbs: logProbs.map((_, i) => (i % 3) - 1) };
+      },
+    },
+  },
+};
+
+describe.each(Object.entries(CASES))('%s', (_, { at, options = {}, settings }) => {
+  test('the next step is what it would have been', async () => {
+    untilFault = Infinity;
+    const undisturbed = await twoSteps(await fresh(options, settings));
+    const trainer = await fresh(options, settings);
+    untilFault = at;
+    await expect(trainer.step()).rejects.toThrow('the fault');
+    expect(await twoSteps(trainer)).toEqual(undisturbed);
+  });
+});
+
+test('an evaluation that fails, and one after it', async () => {
+  untilFault = Infinity;
+  const trainer = await fresh({ task: failingReward });
+  const { 'timing_s/testing': _, ...accuracy } = await trainer.validate({ greedy: true });
+  untilFault = 3;
+  await expect(trainer.validate({ greedy: true })).rejects.toThrow('the fault');
+  expect(await trainer.validate({ greedy: true })).toMatchObject(accuracy);
+});

@@ -1,0 +1,206 @@
+/**
+ * A checkpoint with samples in flight: partial rollouts in the middle of turns, constrained calls and stop strings, tools with
+ * states and an agent loop of the user's own. A run that goes on from it is the unbroken run, bit for bit.
+ */
+import { afterEach, expect, test } from 'vitest';
+import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import type { Metrics } from '../../src/grpo/metrics.ts';
+import { GrpoTrainer } from '../../src/grpo/trainer.ts';
+import type { Checkpoint } from '../../src/grpo/types.ts';
+import type { Sample } from '../../src/grpo/update/batch.ts';
+import { initWeights } from '../../src/model/params.ts';
+import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
+import { registerAgentLoop } from '../../src/rollout/agent/loop.ts';
+import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
+import { defineEnvironment } from '../../src/tasks/environments/environment.ts';
+import type { Task } from '../../src/tasks/task.ts';
+import { defineTool } from '../../src/tasks/tool.ts';
+import { calculator } from '../../src/tasks/tools/calculator.ts';
+import { createLocalEngine, engineSizes, type LocalEngine } from '../../src/workers/localEngine.ts';
+import { tinyConfig } from './tinyModel.ts';
+
+const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
+const OPEN = new ChatTokenizer(tokenizerJson, tokenizerConfigJson).encode('<tool_call>')[0];
+
+/** How often tools were called and restored: a state that is saved needs no second call. */
+const used = { ledger: 0, tally: 0, restored: 0 };
+afterEach(() => void Object.assign(used, { ledger: 0, tally: 0, restored: 0 }));
+
+const parameters = { type: 'object', properties: {} } as const;
+const ledger = defineTool({
+  name: 'ledger',
+  description: '',
+  parameters,
+  create: () => ({ entries: [] as number[] }),
+  execute(_, { state, sampleId }) {
+    used.ledger++;
+    state.entries.push(sampleId.length + 3 * state.entries.length);
+    return `${state.entries.length} entries`;
+  },
+  save: ({ entries }) => entries,
+  restore(saved) {
+    used.restored++;
+    return { entries: saved as number[] };
+  },
+});
+/** Begins each sample by an observation of its own; steps answer turns of tool_agent that call nothing. */
+const environmentOf = (name: string) =>
+  defineEnvironment({
+    name,
+    reset: (_, { sampleId }) => ({ state: { steps: 0 }, observation: sampleId.slice(-1) }),
+    step: (text, { state }) => ({ text: `${text.length % 7}`, reward: ++state.steps, done: state.steps === 3 }),
+  });
+const kept = { ...environmentOf('kept'), save: (state: unknown) => state, restore: (saved: unknown) => saved };
+const tally = defineTool({
+  name: 'tally',
+  description: '',
+  parameters,
+  create: () => ({ count: 0 }),
+  execute: (_, { state }) => {
+    used.tally++;
+    return { text: `count ${++state.count}`, reward: 0.5 };
+  },
+});
+
+/** An untrained model begins a call by a nudge alone; a turn without one calls the tools with a state. */
+registerAgentLoop('nudged', async (sample) => {
+  const index = Number(sample.input.problem.id);
+  for (let turns = 1 + (index % 4); turns > 0; turns--) {
+    const turn = await sample.generate({ logitBias: [[OPEN, 4]], maxNewTokens: 14 + 4 * (index % 3) });
+    if (turn.stop) return turn.stop;
+    const own = ['ledger', 'tally', 'tally'].map((name) => ({ name, args: {} }));
+    const stop = turn.calls.length > 0 ? await sample.callTools(turn.calls) : await sample.callTools(own);
+    sample.state = { turns: sample.numTurns };
+    if (stop) return stop;
+  }
+  return 'completed';
+});
+
+const task: Task = {
+  name: 'in-flight',
+  train: (index) => ({
+    id: `${index}`,
+    messages: [{ role: 'user', content: `${index} plus 3` }],
+    answer: '',
+    agentName: index % 5 === 3 ? 'tool_agent' : 'nudged',
+    environment: index % 2 === 1 ? 'kept' : 'again',
+  }),
+  heldOut: (count) =>
+    Array.from({ length: count }, (_, i) => ({
+      id: `h${i}`,
+      messages: [{ role: 'user', content: `${i}` }],
+      answer: '',
+      environment: 'again',
+    })),
+  environments: [kept, environmentOf('again')],
+  tools: [calculator, ledger, tally],
+  reward({ toolStates = {}, toolRewards = {}, state, responseTokens }) {
+    const { entries = [] } = (toolStates['ledger'] ?? {}) as { entries?: number[] };
+    const { count = 0 } = (toolStates['tally'] ?? {}) as { count?: number };
+    const { turns = 0 } = (state ?? {}) as { turns?: number };
+    const steps = (toolRewards['kept'] ?? 0) + (toolRewards['again'] ?? 0);
+    const sum = entries.reduce((a, b) => a + b, 0);
+    return {
+      score: (responseTokens % 5) + steps + sum + count + turns + (toolRewards['tally'] ?? 0),
+      acc: responseTokens % 2,
+    };
+  },
+};
+
+const config = resolveTrainConfig({
+  name: 'tiny',
+  model: { path: 'x' },
+  data: { trainBatchSize: 2, maxPromptLength: 20, maxResponseLength: 96, valMaxSamples: 4 },
+  rollout: {
+    n: 4,
+    maxNumSeqs: 20,
+    overSampleRate: 2,
+    partialRollout: true,
+    stop: ['w'],
+    multiTurn: { enable: true, maxAssistantTurns: 8, maxToolCalls: 20, constrainToolCalls: true },
+  },
+  actor: { ppoMiniBatchSize: 2, ppoMaxTokenLenPerGpu: 240, optim: { lr: 1e-3 } },
+  trainer: { totalTrainingSteps: 5, testFreq: 4, saveFreq: 1, valBeforeTrain: false },
+});
+
+interface Run {
+  history: Metrics[];
+  samples: Sample[][];
+  /** Ids of samples as they were scored. */
+  scored: string[];
+  checkpoints: Checkpoint[];
+}
+
+/** Trains on an engine of its own. */
+async function run(from?: Checkpoint): Promise<Run> {
+  const model = { ...tinyConfig, vocabSize: 512 };
+  const weights = initWeights(model, 3);
+  const spec = { ...engineSizes(config), config: model, weights, tokenizerJson, tokenizerConfigJson };
+  const engine: LocalEngine = await createLocalEngine(spec);
+  try {
+    const [samples, scored, checkpoints]: [Sample[][], string[], Checkpoint[]] = [[], [], []];
+    const trainer = new GrpoTrainer({
+      config,
+      task,
+      engine,
+      onStep: (_, taken) => void samples.push(taken),
+      onSample: ({ problem, trajectory }) => {
+        if (trajectory.stopReason !== 'aborted') scored.push(problem.id);
+      },
+      onCheckpoint: (checkpoint) => void checkpoints.push(checkpoint),
+    });
+    if (from) await trainer.restore(from);
+    const { history } = await trainer.fit();
+    return { history, samples, scored, checkpoints };
+  } finally {
+    engine.destroy();
+  }
+}
+
+/** As a file gives it back. */
+const read = (checkpoint: Checkpoint): Checkpoint => ({
+  ...checkpoint,
+  state: JSON.parse(JSON.stringify(checkpoint.state)) as Checkpoint['state'],
+});
+
+const isTime = (name: string) => name.startsWith('timing') || name.startsWith('perf/');
+const withoutTimes = (history: Metrics[]) =>
+  history.map((metrics) => Object.fromEntries(Object.entries(metrics).filter(([name]) => !isTime(name))));
+const seen = (steps: Sample[][]) =>
+  steps.map((step) =>
+    step.map(({ problem, group, messages, reward, trajectory }) => ({ problem, group, messages, reward, trajectory })),
+  );
+const weightsOf = ({ weights }: Checkpoint) => [...weights].map(([name, { data }]) => [name, [...data]]);
+
+interface Saved {
+  samples: { received: object[]; turn?: { drawn: { tokenIds: string } }; toolStates?: object; scored?: object }[];
+}
+const inFlight = ({ state }: Checkpoint) => (state.parts?.['inFlight'] as Saved[]).flatMap(({ samples }) => samples);
+
+test(
+  'a run gone on with from a checkpoint with samples in flight is the unbroken one',
+  { timeout: 300_000 },
+  async () => {
+    const whole = await run();
+    expect(whole.checkpoints).toHaveLength(5);
+    // What the test is about is there: turns begun, tools answered and their states, and after an evaluation samples that ended.
+    const saved = inFlight(whole.checkpoints[1]);
+    expect(saved.some(({ turn }) => turn !== undefined && turn.drawn.tokenIds.length > 0)).toBe(true);
+    expect(saved.some(({ turn, received }) => turn !== undefined && received.length > 0)).toBe(true);
+    for (const name of ['ledger', 'kept']) expect(saved.some(({ toolStates = {} }) => name in toolStates)).toBe(true);
+    expect(inFlight(whole.checkpoints[3]).some(({ scored }) => scored !== undefined)).toBe(true);
+    expect(whole.history.map((metrics) => metrics['training/carried_groups'])).toEqual(Array(5).fill(4));
+
+    for (const at of [2, 4]) {
+      Object.assign(used, { ledger: 0, tally: 0, restored: 0 });
+      const rest = await run(read(whole.checkpoints[at - 1]));
+      if (at === 2) expect(used.restored).toBe(saved.filter(({ toolStates = {} }) => 'ledger' in toolStates).length);
+      expect(withoutTimes(rest.history)).toEqual(withoutTimes(whole.history.slice(at)));
+      expect(seen(rest.samples)).toEqual(seen(whole.samples.slice(at)));
+      expect(weightsOf(rest.checkpoints.at(-1)!)).toEqual(weightsOf(whole.checkpoints[4]));
+      expect(rest.checkpoints.at(-1)!.state).toEqual(whole.checkpoints[4].state);
+      // Nobody hears of a sample twice.
+      expect(whole.scored.slice(-rest.scored.length)).toEqual(rest.scored);
+    }
+  },
+);

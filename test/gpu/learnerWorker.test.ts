@@ -1,0 +1,49 @@
+/** The example's loop over an engine in a worker: a real one in a browser, its host behind a channel in Node. */
+import * as Comlink from 'comlink';
+import { expect, test } from 'vitest';
+import { config, grpo } from '../../examples/grpo-loop.ts';
+import { Learner } from '../../src/grpo/learner/index.ts';
+import type { TensorMap } from '../../src/model/engine.ts';
+import { createEngineHost } from '../../src/workers/engineHost.ts';
+import { createLocalEngine } from '../../src/workers/localEngine.ts';
+import { createRemoteEngine } from '../../src/workers/remoteEngine.ts';
+import { learnerSpec } from './learnerEngine.ts';
+
+function workerOf(): Worker {
+  if (typeof Worker !== 'undefined')
+    return new Worker(new URL('../../src/workers/engine.worker.ts', import.meta.url), { type: 'module' });
+  const { port1, port2 } = new MessageChannel();
+  Comlink.expose(createEngineHost(), port1);
+  port2.start();
+  const terminate = () => {
+    port1.close();
+    port2.close();
+  };
+  return Object.assign(port2, { terminate }) as unknown as Worker;
+}
+
+const bits = (tensors: TensorMap) =>
+  new Map([...tensors].map(([name, { data }]) => [name, new Uint32Array(data.slice().buffer)]));
+
+test(
+  'a step through a worker is a step in this thread, and its state goes on there',
+  { timeout: 240_000 },
+  async () => {
+    const local = await createLocalEngine(learnerSpec());
+    const want = await grpo(local, 1);
+    const weights = bits(await local.model.exportWeights());
+    const remote = await createRemoteEngine(workerOf(), learnerSpec());
+    expect(await grpo(remote, 1)).toEqual(want);
+    const state = await new Learner({ engine: remote, config }).saveState();
+    expect(bits(state.weights)).toEqual(weights);
+    const learner = new Learner({ engine: local, config });
+    await learner.loadState(state);
+    await expect(learner.optimStep()).rejects.toThrow('optimStep: there is no gradient');
+    const custom = new Learner({ engine: remote, config });
+    const rows = (await custom.sample(['a'], 2, { step: 1 })).flat();
+    const loss = ({ logProbs }: { logProbs: Float32Array }) => ({ dLogProbs: logProbs.map(() => -1), loss: 3 });
+    expect((await custom.forwardBackward(rows, loss)).loss).toBe(3);
+    await remote.destroy();
+    local.destroy();
+  },
+);

@@ -1,0 +1,162 @@
+/** Settings and rules that change while a run goes on: a live change is what a resume under that setting would be. */
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import type { AsyncCustomLoss } from '../../src/grpo/losses/custom.ts';
+import { GrpoTrainer, type GrpoTrainerOptions } from '../../src/grpo/trainer.ts';
+import type { Checkpoint, LiveChange } from '../../src/grpo/types.ts';
+import { initWeights } from '../../src/model/params.ts';
+import { parseTrainerState } from '../../src/runs/trainerState.ts';
+import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
+import { calculator } from '../../src/tasks/tools/calculator.ts';
+import type { Task } from '../../src/tasks/task.ts';
+import { createLocalEngine, engineSizes, type LocalEngine } from '../../src/workers/localEngine.ts';
+import { tinyConfig } from './tinyModel.ts';
+
+const configOf = (actor: object = {}, rollout: object = {}) =>
+  resolveTrainConfig({
+    name: 'tiny',
+    model: { path: 'x' },
+    data: { trainBatchSize: 2, maxPromptLength: 256, maxResponseLength: 8, valMaxSamples: 2 },
+    rollout: { n: 4, maxNumSeqs: 8, ...rollout },
+    actor: { ppoMiniBatchSize: 1, ppoMaxTokenLenPerGpu: 512, optim: { lr: 1e-3 }, ...actor },
+    trainer: { totalTrainingSteps: 4, testFreq: 0, valBeforeTrain: false },
+  });
+const task: Task = {
+  name: 'length',
+  train: (index) => ({ id: `${index}`, messages: [{ role: 'user', content: `${index} plus 3` }], answer: '3' }),
+  heldOut: () => [{ id: 'held', messages: [{ role: 'user', content: '1 plus 3' }], answer: '4' }],
+  reward: ({ response, responseTokens }) => ({ score: response.length + responseTokens / 7, acc: 0 }),
+};
+
+let engine: LocalEngine;
+let start: Checkpoint;
+beforeAll(async () => {
+  const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
+  const config = { ...tinyConfig, vocabSize: 512 };
+  const weights = initWeights(config, 3);
+  engine = await createLocalEngine({
+    ...engineSizes(configOf()),
+    config,
+    weights,
+    tokenizerJson,
+    tokenizerConfigJson,
+  });
+  start = await trainerOf().checkpoint();
+}, 120_000);
+beforeEach(() => trainerOf().restore(start));
+afterAll(() => engine.destroy());
+
+const trainerOf = (options: Partial<GrpoTrainerOptions> = {}) =>
+  new GrpoTrainer({ config: configOf(), task, engine, ...options });
+
+async function steps(trainer: GrpoTrainer, count: number): Promise<void> {
+  for (let i = 0; i < count; i++) await trainer.step();
+}
+
+/** As it comes back from files. */
+const saved = ({ state, ...tensors }: Checkpoint): Checkpoint => ({
+  ...tensors,
+  state: parseTrainerState(JSON.stringify(state), 'state.json', undefined),
+});
+
+const settings = { 'actor.optim.lr': 3e-3, 'actor.clipRatioHigh': 0.1, 'rollout.temperature': 0.7 } as const;
+const changed = configOf({ optim: { lr: 3e-3 }, clipRatioHigh: 0.1 }, { temperature: 0.7 });
+
+test('a live change is a resume under that setting, bit for bit, and goes on from a checkpoint of its own', async () => {
+  const heard: LiveChange[] = [];
+  const live = trainerOf({ onChange: (change) => void heard.push(change) });
+  await steps(live, 2);
+  const middle = await live.checkpoint();
+  live.change({ 'actor.optim.lr': 1 });
+  live.change(settings);
+  await steps(live, 1);
+  const later = await live.checkpoint();
+  await steps(live, 1);
+  const wanted = await live.checkpoint();
+  expect(heard).toEqual([
+    { step: 3, key: 'actor.optim.lr', from: 1e-3, to: 3e-3 },
+    { step: 3, key: 'actor.clipRatioHigh', from: 0.2, to: 0.1 },
+    { step: 3, key: 'rollout.temperature', from: 1, to: 0.7 },
+  ]);
+  expect(live.config).toEqual(changed);
+
+  const resumed = trainerOf({ config: changed });
+  await resumed.restore(saved(middle));
+  await steps(resumed, 2);
+  expect((await resumed.checkpoint()).weights).toEqual(wanted.weights);
+
+  const again = trainerOf();
+  await again.restore(saved(later));
+  await steps(again, 1);
+  expect(await again.checkpoint()).toEqual(wanted);
+
+  const unchanged = trainerOf();
+  await unchanged.restore(saved(middle));
+  await steps(unchanged, 2);
+  expect((await unchanged.checkpoint()).weights).not.toEqual(wanted.weights);
+});
+
+test('a value that somebody gave for the resume wins over one that was changed live', async () => {
+  const live = trainerOf();
+  live.change({ 'actor.optim.lr': 3e-3 });
+  await steps(live, 1);
+  const resumed = trainerOf({ config: configOf({ optim: { lr: 7e-4 } }) });
+  await resumed.restore(saved(await live.checkpoint()));
+  expect(resumed.config.actor.optim.lr).toBe(7e-4);
+});
+
+test('what cannot change live is refused by name, and nothing of it is applied', async () => {
+  const trainer = trainerOf();
+  const change = (given: object) => trainer.change(given);
+  expect(() => change({ 'rollout.n': 8 })).toThrow(
+    '"rollout.n" stays as it is while a run goes on; what may change is',
+  );
+  expect(() => change({ 'actor.optim.lr': -1 })).toThrow('change: "actor.optim.lr" is -1; allowed: ');
+  expect(() => change({ 'actor.optim.lr': 'fast' })).toThrow('change: "actor.optim.lr" is "fast"; allowed: ');
+  expect(() => change({ 'actor.klLossCoef': 0.1 })).toThrow('this run was started without a reference');
+  const entropic = trainerOf({ config: configOf({ entropyTarget: 1 }) });
+  expect(() => entropic.change({ 'actor.entropyCoeff': 0.1 })).toThrow('follows actor.entropyTarget');
+  await steps(trainer, 1);
+  expect(trainer.config).toEqual(configOf());
+  expect(trainer.state.changes).toBeUndefined();
+});
+
+test('a replaced reward trains, and evaluations keep the own one; undefined goes back', async () => {
+  const trainer = trainerOf({ task: { ...task, reward: () => ({ score: 0.25, acc: 1 }) } });
+  const scores = async () => (await trainer.step()).metrics['critic/score/mean'];
+  expect(await scores()).toBe(0.25);
+  trainer.replace({ reward: async (sample) => ({ score: sample.responseTokens > 0 ? 7 : 0, acc: 0 }) });
+  expect((await trainer.validate())['val-core/length/acc/mean@1']).toBe(1);
+  expect(await scores()).toBe(7);
+  expect((await trainer.validate())['val-core/length/acc/mean@1']).toBe(1);
+  trainer.replace({ reward: undefined });
+  expect(await scores()).toBe(0.25);
+});
+
+test('a replaced loss is the one that a trainer made with it has; one of zeros moves nothing but by moments', async () => {
+  const loss: AsyncCustomLoss = async ({ weights, advantages }) => ({
+    dLogProbs: weights.map((weight, e) => -weight * advantages[e]),
+  });
+  const given = trainerOf({ loss });
+  await steps(given, 2);
+  const wanted = (await given.checkpoint()).weights;
+  const replaced = trainerOf();
+  await replaced.restore(start);
+  replaced.replace({ loss });
+  await steps(replaced, 2);
+  expect((await replaced.checkpoint()).weights).toEqual(wanted);
+});
+
+test('replaced tools are in the prompt of the next step, and in evaluations', async () => {
+  const config = configOf({}, { multiTurn: { toolSchemasInPrompt: true } });
+  const prompts: number[] = [];
+  const trainer = trainerOf({ config });
+  const promptOf = async () => (await trainer.step()).samples[0].trajectory.promptIds.length;
+  prompts.push(await promptOf());
+  trainer.replace({ tools: [calculator] });
+  prompts.push(await promptOf());
+  trainer.replace({ tools: undefined });
+  prompts.push(await promptOf());
+  expect(prompts[1]).toBeGreaterThan(prompts[0]);
+  expect(prompts[2]).toBe(prompts[0]);
+});

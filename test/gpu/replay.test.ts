@@ -1,0 +1,155 @@
+/** A kept step, replayed: the run's own loss gives what was logged, other losses the gradients that float64 gives. */
+
+import { beforeAll, expect, test } from 'vitest';
+import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import { compareLosses, type NamedConfig } from '../../src/grpo/replay/compareLosses.ts';
+import { decodeStep, encodeStep, type KeptStep } from '../../src/grpo/replay/keptStep.ts';
+import { rescore } from '../../src/grpo/replay/rescore.ts';
+import { GrpoTrainer } from '../../src/grpo/trainer.ts';
+import type { Metrics } from '../../src/grpo/metrics.ts';
+import { gatherEntries, packMiniBatch } from '../../src/grpo/update/batch.ts';
+import type { TensorMap } from '../../src/model/engine.ts';
+import { initWeights } from '../../src/model/params.ts';
+import { referenceBackward, referenceForward, toFloat64, type Weights64 } from '../../src/model/reference/model.ts';
+import type { Task } from '../../src/tasks/task.ts';
+import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
+import { createLocalEngine, engineSizes, type LocalEngine } from '../../src/workers/localEngine.ts';
+import { tinyConfig } from './tinyModel.ts';
+
+const configOf = (algorithm: object, actor: object = {}) =>
+  resolveTrainConfig({
+    name: 'tiny',
+    model: { path: 'x' },
+    data: { trainBatchSize: 3, maxPromptLength: 48, maxResponseLength: 24, valMaxSamples: 1 },
+    rollout: { n: 4, maxNumSeqs: 8, temperature: 1.1 },
+    // KL to the reference, several micro-batches, and a rate that moves the policy out of the clip in one step.
+    actor: { ppoMiniBatchSize: 3, ppoMaxTokenLenPerGpu: 160, klLossCoef: 0.1, optim: { lr: 0.02 }, ...actor },
+    algorithm,
+    trainer: { totalTrainingSteps: 3 },
+  });
+const config = configOf({ name: 'grpo' });
+const LOSSES: NamedConfig[] = [
+  { name: 'run', config },
+  ...['cispo', 'gspo', 'rloo'].map((name) => ({ name, config: configOf({ name }) })),
+];
+
+const task: Task = {
+  name: 'even',
+  train: (i) => ({ id: `p${i}`, messages: [{ role: 'user', content: `say ${i}` }], answer: String(i) }),
+  heldOut: () => [],
+  reward: ({ response, problem }) => ({
+    score: response.length / 8 + (problem.id === 'p1' ? 1 : 0),
+    acc: 0,
+    extra: { n: response.length },
+  }),
+};
+
+const model = { ...tinyConfig, vocabSize: 512 };
+let engine: LocalEngine;
+/** Step 2, the weights before its update and after it, and what was logged. */
+let [kept, metrics, before, after]: [KeptStep, Metrics, TensorMap, TensorMap] = [undefined!, {}, new Map(), new Map()];
+
+beforeAll(async () => {
+  const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
+  const files = { config: model, weights: initWeights(model, 3), tokenizerJson, tokenizerConfigJson };
+  engine = await createLocalEngine({ ...engineSizes(config), ...files });
+  const trainer = new GrpoTrainer({ config, task, engine });
+  await trainer.step();
+  before = await engine.model.exportWeights();
+  const step = await trainer.step();
+  after = await engine.model.exportWeights();
+  metrics = step.metrics;
+  kept = await decodeStep(await encodeStep({ step: 2, run: 'tiny', config: '' }, step.samples, step.inputs), 'step-2');
+}, 240_000);
+
+/** Of what a step logs, that which the loss says; the learning rate and the difference to rollout are the update's. */
+const ofLoss = (line: Metrics) =>
+  Object.fromEntries(
+    Object.entries(line).filter(([name]) => name.startsWith('actor/') && !/lr|skipped_|eff_sample|_probs_/.test(name)),
+  );
+
+test('the loss of the run at the weights of its step gives what was logged, bit for bit, and leaves the weights', async () => {
+  await engine.model.importWeights(before);
+  const { losses } = await compareLosses(kept, LOSSES.slice(0, 1), engine);
+  expect(ofLoss(losses[0].metrics)).toEqual(ofLoss(metrics));
+  expect(Object.keys(ofLoss(metrics))).toEqual(
+    expect.arrayContaining(['actor/pg_loss', 'actor/grad_norm', 'actor/pg_clipfrac', 'actor/kl_loss', 'actor/entropy']),
+  );
+  expect(metrics['actor/grad_norm']).toBeGreaterThan(0);
+  const { ratio, grad } = losses[0].tokens;
+  expect(new Set(ratio.flatMap((all, s) => Array.from(all).filter((_, t) => grad[s][t] !== 0)))).toEqual(new Set([1]));
+  expect(await engine.model.exportWeights()).toEqual(before);
+}, 120_000);
+
+/** Cosines of the gradients that the float64 model has for d loss / d logp of each loss. */
+function cosines64(weights: TensorMap, grads: Float64Array[][]): number[][] {
+  const all = kept.samples.map((_, s) => s);
+  const batch = packMiniBatch(
+    kept.samples,
+    all,
+    kept.samples.map(({ trajectory }) => trajectory.mask),
+    4096,
+  );
+  const [{ batch: packed }] = batch.microBatches;
+  expect(batch.microBatches).toHaveLength(1);
+  const w = toFloat64(weights);
+  const temperature = { temperature: 1.1 };
+  const forward = referenceForward(model, w, packed, temperature);
+  const gradients = grads.map((grad) =>
+    referenceBackward(model, w, packed, forward, { dLogProbs: gatherEntries(batch, grad) }, temperature),
+  );
+  const dot = (a: Weights64, b: Weights64) =>
+    [...a].reduce((sum, [name, values]) => sum + values.reduce((s, x, i) => s + x * b.get(name)![i], 0), 0);
+  return gradients.map((a) => gradients.map((b) => dot(a, b) / Math.sqrt(dot(a, a) * dot(b, b))));
+}
+
+test('off the policy tokens are clipped, and the cosines are those of float64, whatever is kept at once', async () => {
+  await engine.model.importWeights(after);
+  const { losses, cosines } = await compareLosses(kept, LOSSES, engine);
+  expect(losses[0].metrics['actor/pg_clipfrac']).toBeGreaterThan(0.05);
+  const clipped = losses.map(
+    ({ tokens }) => tokens.clipped.flatMap((all) => Array.from(all)).filter((c) => c & 1).length,
+  );
+  const trained = losses.map(
+    ({ tokens }) => tokens.weight.flatMap((all) => Array.from(all)).filter((x) => x !== 0).length,
+  );
+  losses.forEach(({ metrics: { 'actor/pg_clipfrac': share } }, i) => {
+    if (share !== undefined) expect(clipped[i] / trained[i]).toBeCloseTo(share, 6);
+  });
+  const moving = losses.flatMap(({ metrics: { 'actor/grad_norm': norm } }, i) => (norm > 0 ? [i] : []));
+  expect(moving.length).toBeGreaterThan(2);
+  const want = cosines64(
+    after,
+    moving.map((i) => losses[i].tokens.grad),
+  );
+  // A gradient of float32 through two layers is within some 1e-5 of its float64, and so is a cosine.
+  moving.forEach((i, a) => moving.forEach((j, b) => expect(Math.abs(cosines[i][j] - want[a][b])).toBeLessThan(2e-5)));
+  expect(want.flat().some((value) => value < 0.99)).toBe(true); // else nothing is shown
+  // Two copies of the gradients at most.
+  expect(await compareLosses(kept, LOSSES, engine, 1)).toEqual({ losses, cosines });
+}, 240_000);
+
+test('the same reward gives the logged scores exactly, another one says what it changes', async () => {
+  const same = await rescore(kept, config, async (sample) => task.reward(sample));
+  expect(same).toMatchObject({ correlation: 1, bestChanged: 0, signFlips: 0, samples: 12 });
+  expect(same.newScore).toBe(metrics['critic/score/mean']);
+  expect(same.oldScore).toBe(metrics['critic/score/mean']);
+  const opposite = await rescore(kept, config, ({ response }) => ({ score: -response.length, acc: NaN }));
+  expect(opposite).toMatchObject({ bestChanged: 1 });
+  expect(opposite.signFlips).toBeGreaterThan(0.5);
+});
+
+test('samples of another vocabulary, an estimator without what it needs: one sentence each', async () => {
+  const [first, ...rest] = kept.samples;
+  const foreign = {
+    ...first,
+    trajectory: { ...first.trajectory, responseIds: Uint32Array.of(512), mask: Uint8Array.of(1) },
+  };
+  await expect(compareLosses({ ...kept, samples: [foreign, ...rest] }, LOSSES, engine)).rejects.toThrow(
+    /^A sample of problem "p\d" has token 512, but the model knows 0 to 511\. Take a checkpoint of the run that kept the samples\.$/,
+  );
+  const remax = [LOSSES[0], { name: 'remax', config: configOf({ name: 'remax' }) }];
+  await expect(compareLosses(kept, remax, engine)).rejects.toThrow(
+    '--algorithm remax: advEstimator "remax" needs baselines, which this task does not give.',
+  );
+});

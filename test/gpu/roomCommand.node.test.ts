@@ -1,0 +1,240 @@
+/**
+ * `webgrpo room` and `webgrpo join` as users start them: over TLS, stopped while nobody has joined, killed in mid-run and gone on with; with
+ * LoRA on a NATS server that runs already. And `webgrpo train` with two devices. Each trains what one device alone trains, to the bit.
+ */
+
+import { type ChildProcess, spawn } from 'node:child_process';
+import { existsSync, mkdtempSync, readdirSync, readFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { Objm } from '@nats-io/obj';
+import { bundle } from '../../scripts/lib/bundle.mjs';
+import type { Metrics } from '../../src/grpo/metrics.ts';
+import { readSafetensors } from '../../src/model/checkpoint/safetensors.ts';
+import { connectInNode } from '../../src/cli/room/openRoom.ts';
+import { authentication } from '../../src/workers/room/connect.ts';
+import { WEIGHTS_BUCKET } from '../../src/workers/room/names.ts';
+import { freePort, hasNatsServer, runningServer, selfSigned } from '../natsServer.ts';
+
+const defaultLocalDir = mkdtempSync(join(tmpdir(), 'webgrpo-room-command-'));
+const recipe = 'configs/gsm8k-tool.yaml';
+const SETTINGS = [
+  ...[
+    'data.trainBatchSize=4',
+    'actor.ppoMiniBatchSize=4',
+    'rollout.n=2',
+    'rollout.maxNumSeqs=4',
+    'data.valMaxSamples=1',
+  ],
+  ...['trainer.valBeforeTrain=false', 'trainer.testFreq=0', 'trainer.profile=false', 'trainer.kernelTuning=off'],
+  `trainer.defaultLocalDir=${defaultLocalDir}`,
+];
+const THREE = ['trainer.totalTrainingSteps=3', 'trainer.saveFreq=1'];
+const LORA = ['model.loraRank=4', 'trainer.totalTrainingSteps=2'];
+/** What a room makes of on-policy; its draws have other keys. */
+const MODE_A = [
+  ...['trainer.pipeline=fully-async', 'asyncTraining.stalenessThreshold=0'],
+  ...['asyncTraining.triggerParameterSyncStep=1', 'asyncTraining.onStale=wait'],
+];
+/** A hang, not a slow machine. */
+const HANG_MS = 150_000;
+
+let main: string;
+beforeAll(async () => {
+  main = join(await bundle(process.cwd()), 'main.js');
+}, 120_000);
+const children: ChildProcess[] = [];
+afterAll(() => {
+  for (const child of children) child.kill('SIGKILL');
+});
+
+/** A process and what it has said. */
+function start(args: string[], env: Record<string, string> = {}) {
+  const child: ChildProcess = spawn(process.execPath, [main, ...args], {
+    ...{ stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env } },
+  });
+  children.push(child);
+  const started = { child, said: '', ended: new Promise<number | null>((done) => child.once('exit', done)) };
+  for (const stream of [child.stdout!, child.stderr!]) stream.on('data', (data) => (started.said += String(data)));
+  return started;
+}
+
+const train = (name: string, ...overrides: string[]) =>
+  start(['train', recipe, ...SETTINGS, `name=${name}`, ...overrides]);
+
+/** Waits for it; says what the processes have said where it does not come. */
+async function until(isSo: () => boolean, ...runs: ReturnType<typeof start>[]): Promise<void> {
+  const end = performance.now() + HANG_MS;
+  while (!isSo() && performance.now() < end) await sleep(20);
+  expect(isSo(), runs.map(({ said }) => said).join('\n\n')).toBe(true);
+}
+
+async function expectDone(run: ReturnType<typeof start>): Promise<void> {
+  expect(await run.ended, run.said).toBe(0);
+}
+
+const inRun = (name: string, ...more: string[]) => join(defaultLocalDir, name, ...more);
+const metricsOf = (name: string) =>
+  readFileSync(inRun(name, 'metrics.jsonl'), 'utf8')
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line) as Metrics);
+
+/** Whatever follows from what was trained, and not from clocks, machines or how samples came. */
+const isComputed = (name: string) => !/^(timing|perf|room|rollout|fully_async.monitor)|idle_ratio/.test(name);
+const computed = (name: string): Metrics[] =>
+  metricsOf(name).map((line) => Object.fromEntries(Object.entries(line).filter(([metric]) => isComputed(metric))));
+
+/** The run of a room, against one on one device. */
+function expectSameRun(room: string, alone: string, steps: number): void {
+  const expected = computed(alone);
+  expect(expected).toHaveLength(steps);
+  for (const metrics of expected) {
+    expect(Object.keys(metrics).length).toBeGreaterThan(20);
+    expect(metrics).toHaveProperty(['actor/grad_norm']);
+  }
+  expect(computed(room)).toEqual(expected);
+  const [last] = metricsOf(room).slice(-1);
+  expect(last).toMatchObject({
+    'fully_async/count/dropped_stale_samples': 0,
+    'fully_async/count/stale_samples_processed': 0,
+    'room/near_tokens_share': 0,
+  });
+  expect(Object.keys(last).filter((name) => name.startsWith('room/rejected'))).toEqual([]);
+}
+
+const weights = (name: string, step: number, file = 'model.safetensors') =>
+  readFileSync(inRun(name, 'checkpoints', `step-${step}`, file));
+const INVITATION = /webgrpo join (\S+) --code (\S+)/;
+
+test('trainer.placement=split trains what colocated trains', { timeout: 4 * HANG_MS }, async () => {
+  const colocated = train('colocated', ...THREE);
+  const split = train('split', ...THREE, 'trainer.placement=split');
+  await Promise.all([colocated, split].map(expectDone));
+  expect(split.said).toContain('trainer.placement is split');
+  expect(computed('split')).toEqual(computed('colocated'));
+  expect(computed('split')).toHaveLength(3);
+  expect(weights('split', 3).equals(weights('colocated', 3))).toBe(true);
+  const sent = (name: string) => metricsOf(name).map((line) => line['perf/sync_bytes'] ?? 0);
+  expect([Math.max(...sent('colocated')), Math.min(...sent('split')) > 0]).toEqual([0, true]);
+});
+
+describe.runIf(hasNatsServer())('a room', { timeout: 4 * HANG_MS }, () => {
+  test('over TLS, stopped while nobody is there, killed in mid-run and gone on with, trains what one device trains', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'webgrpo-tls-'));
+    const { cert, key } = selfSigned(folder);
+    const port = await freePort();
+    const flags = ['--port', String(port), '--tls-cert', cert, '--tls-key', key, '--ack-wait-s', '3'];
+    const open = (...more: string[]) => start(['room', recipe, ...SETTINGS, ...THREE, 'name=room', ...more, ...flags]);
+    const invitation = async (room: ReturnType<typeof start>) => {
+      await until(() => INVITATION.test(room.said), room);
+      return INVITATION.exec(room.said)!.slice(1);
+    };
+    try {
+      // Nobody is there.
+      const alone = train('alone', ...THREE, ...MODE_A);
+      const idle = open();
+      const [address, code] = await invitation(idle);
+      expect(address).toBe(`tls://127.0.0.1:${port}`);
+      await until(() => existsSync(inRun('room', 'config.yaml')), idle);
+      await sleep(500); // it waits for the step's samples
+      idle.child.kill('SIGINT');
+      await until(() => idle.child.exitCode !== null, idle);
+      expect(idle.child.exitCode, idle.said).toBe(3);
+      expect(idle.said).toContain('Stopping before the next step: no worker is here.');
+      expect(idle.said).toMatch(/Stopped and saved\. To go on: .* room .*trainer\.resumeMode=auto/);
+      expect(readdirSync(inRun('room', 'checkpoints'))).toEqual(['step-0']);
+
+      // Killed: its server and its worker live on.
+      const killed = open('trainer.resumeMode=auto');
+      expect(await invitation(killed)).toEqual([address, code]);
+      const joining = ['join', address, '--code', code, '--name', 'stays', '--json'];
+      const worker = start(joining, { NODE_EXTRA_CA_CERTS: cert });
+      await until(() => existsSync(inRun('room', 'checkpoints', 'step-1')), killed, worker);
+      killed.child.kill('SIGKILL');
+      await killed.ended;
+      expect(existsSync(inRun('room', 'checkpoints', 'step-3'))).toBe(false);
+
+      const resumed = open('trainer.resumeMode=auto');
+      expect(await invitation(resumed)).toEqual([address, code]);
+      await expectDone(resumed);
+      expect(resumed.said).toMatch(/resuming after step [12],/);
+      await expectDone(worker);
+      await expectDone(alone);
+      expectSameRun('room', 'alone', 3);
+      expect(weights('room', 3).equals(weights('alone', 3))).toBe(true);
+    } finally {
+      for (const child of children) child.kill('SIGKILL');
+      const pid = inRun('room-room', 'nats.pid');
+      if (existsSync(pid)) killIfThere(Number(readFileSync(pid, 'utf8')));
+    }
+  });
+
+  test.runIf(process.env['FULL_TESTS'] === '1')(
+    'with LoRA, on a NATS server that runs already, trains what one device trains, and publishes adapters alone',
+    async () => {
+      const running = await runningServer();
+      try {
+        const alone = train('lora', ...LORA, ...MODE_A);
+        const url = running.address.replace(
+          '//',
+          `//${encodeURIComponent('controller')}:${encodeURIComponent('c:1')}@`,
+        );
+        const flags = ['--nats', url, '--worker', 'worker:w'];
+        const room = start(['room', recipe, ...SETTINGS, ...LORA, 'name=lora-room', ...flags]);
+        const join_ = (name: string) => start(['join', running.address, '--code', 'worker:w', '--name', name]);
+        const leaving = join_('leaves');
+        await until(() => room.said.includes('leaves generates on'), room, leaving);
+        leaving.child.kill('SIGINT');
+        expect(await leaving.ended, leaving.said).toBe(3);
+        expect(leaving.said).toContain('Leaving the room; its groups go to others.');
+        const worker = join_('stays');
+        await expectDone(room);
+        await expectDone(worker);
+        await expectDone(alone);
+        expectSameRun('lora-room', 'lora', 2);
+        const adapter = (name: string) => weights(name, 2, 'adapter_model.safetensors');
+        expect(adapter('lora-room').equals(adapter('lora'))).toBe(true);
+
+        const connection = await connectInNode({
+          servers: running.address,
+          ...(await authentication('controller:c:1')),
+        });
+        const store = await new Objm(connection).open(WEIGHTS_BUCKET);
+        const published = readSafetensors((await store.getBlob('v2'))!, 'v2');
+        const names = [...published.keys()];
+        expect(names.length).toBeGreaterThan(0);
+        expect(names.filter((name) => !/lora_[AB]/.test(name))).toEqual([]);
+        await connection.close();
+      } finally {
+        for (const child of children) child.kill('SIGKILL');
+        await running.end();
+      }
+    },
+  );
+
+  test('Ctrl-C ends webgrpo join at once while nobody lets it in', async () => {
+    const running = await runningServer();
+    try {
+      const waiting = start(['join', running.address, '--code', 'worker:w']);
+      await sleep(1500);
+      waiting.child.kill('SIGINT');
+      const asked = performance.now();
+      expect(await waiting.ended, waiting.said).toBe(3);
+      expect(performance.now() - asked).toBeLessThan(5000);
+      expect(waiting.said.trim()).toBe('Stopped before it had a group of the room.');
+    } finally {
+      await running.end();
+    }
+  });
+});
+
+function killIfThere(pid: number): void {
+  try {
+    process.kill(pid, 'SIGKILL');
+  } catch {
+    // It is gone, as it should be.
+  }
+}

@@ -1,0 +1,229 @@
+/**
+ * `webgrpo serve`'s HTTP over a tiny model: an agent written with the official openai package trains by its base URL alone; the
+ * command itself, whose device is lost.
+ */
+import { mkdtempSync, readdirSync, readFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import OpenAI from 'openai';
+import { expect, test, vi } from 'vitest';
+import { FaultyDevices } from '../../campaign/device/faultyDevices.ts';
+import { serve } from '../../src/cli/commands/serve.ts';
+import { listen } from '../../src/cli/serve/listen.ts';
+import { routes } from '../../src/cli/serve/routes.ts';
+import { ClientTrainer } from '../../src/grpo/client/index.ts';
+import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import type { Metrics } from '../../src/grpo/metrics.ts';
+import { initWeights } from '../../src/model/params.ts';
+import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
+import { createLocalEngine, engineSizes } from '../../src/workers/localEngine.ts';
+import { tinyConfig } from './tinyModel.ts';
+
+const QUESTION = { role: 'user' as const, content: '2 plus 3' };
+
+/** An agent as anybody writes it: nothing in it knows that it is trained. */
+async function agent(client: OpenAI, question = QUESTION): Promise<{ id: string; text: string }> {
+  const messages: OpenAI.ChatCompletionMessageParam[] = [question];
+  const { choices } = await client.chat.completions.create({ model: 'tiny', messages, max_tokens: 6 });
+  messages.push(choices[0].message, { role: 'user', content: 'Sure?' });
+  const stream = await client.chat.completions.create({ model: 'tiny', messages, max_tokens: 6, stream: true });
+  let [id, text] = ['', ''];
+  for await (const chunk of stream) {
+    id = chunk.id;
+    text += chunk.choices[0]?.delta.content ?? '';
+  }
+  return { id, text };
+}
+
+test('an agent of the openai package, with names in its base URL and without', async () => {
+  const config = resolveTrainConfig({
+    name: 'tiny',
+    model: { path: 'x' },
+    data: { trainBatchSize: 2, maxPromptLength: 16, maxResponseLength: 48 },
+    rollout: { n: 2, maxNumSeqs: 4 },
+    actor: { ppoMiniBatchSize: 2, ppoMaxTokenLenPerGpu: 256, optim: { lr: 1e-2 } },
+  });
+  const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
+  const model = { ...tinyConfig, vocabSize: 512 };
+  const spec = {
+    ...engineSizes(config),
+    config: model,
+    weights: initWeights(model, 3),
+    tokenizerJson,
+    tokenizerConfigJson,
+  };
+  const engine = await createLocalEngine(spec);
+  const trainer = new ClientTrainer({ config, engine });
+  const { groups } = trainer;
+  const step = async (count: number) => (await trainer.step({ groups: count })).metrics;
+  const server = await listen(routes({ groups, metrics: () => undefined, trainBatchSize: 2, step }), {
+    host: '127.0.0.1',
+    port: 0,
+  });
+  const clientAt = (path: string) => new OpenAI({ apiKey: 'none', baseURL: `${server.url}/v1${path}`, maxRetries: 0 });
+  const before = await engine.model.exportWeights();
+
+  const named = ['a', 'b'].map((name) => clientAt(`/t/first/${name}`));
+  const plain = clientAt('');
+  const other = { ...QUESTION, content: '7 minus 4' };
+  const ends = await Promise.all([...named.map((client) => agent(client)), agent(plain, other), agent(plain, other)]);
+  await Promise.all(named.map((client, i) => client.post('/rewards', { body: { reward: i } })));
+  for (const [i, { id }] of ends.slice(2).entries()) await plain.post('/rewards', { body: { id, reward: i } });
+  const { metrics } = await plain.post<{ metrics: Metrics }>('/step', { body: { groups: 'all' } });
+
+  expect(metrics).toMatchObject({
+    'training/global_step': 1,
+    'client/trajectories': 4,
+    'client/calls': 8,
+    'client/continuations': 4,
+    'client/forks': 0,
+    'critic/score/mean': 0.5,
+    'training/rollout_probs_diff_max': 0,
+  });
+  const after = await engine.model.exportWeights();
+  expect([...after].some(([name, { data }]) => data.some((value, i) => value !== before.get(name)!.data[i]))).toBe(
+    true,
+  );
+  const answer = await plain.chat.completions.create({
+    model: 'tiny',
+    messages: [QUESTION],
+    max_tokens: 4,
+    logprobs: true,
+  });
+  expect(answer.system_fingerprint).toBe('step-1');
+  expect(answer.choices[0].logprobs?.content).toHaveLength(answer.usage!.completion_tokens);
+  await trainer.close();
+  await server.close();
+  engine.destroy();
+}, 120_000);
+
+const defaultLocalDir = mkdtempSync(join(tmpdir(), 'webgrpo-serve-'));
+const SMALL = [
+  ...['data.trainBatchSize=1', 'actor.ppoMiniBatchSize=1', 'rollout.n=2', 'data.maxResponseLength=48'],
+  ...['trainer.kernelTuning=off', 'trainer.saveFreq=2', 'trainer.resumeMode=auto'],
+  `trainer.defaultLocalDir=${defaultLocalDir}`,
+];
+
+/** The command, until its run is over. */
+async function running(name: string, steps: number, agents: (url: string) => Promise<void>) {
+  let said = '';
+  const stderr = vi.spyOn(process.stderr, 'write').mockImplementation((text) => Boolean((said += String(text))));
+  try {
+    const words = {
+      positionals: ['configs/gsm8k-tool.yaml'],
+      overrides: [...SMALL, `name=${name}`, `trainer.totalTrainingSteps=${steps}`],
+      flags: { port: '0' },
+      lists: {},
+    };
+    const ended = serve.run(words, { json: false, text: () => {}, result: () => {} });
+    const url = await Promise.race([
+      vi.waitUntil(() => /serving .* at (\S+)\/v1 /.exec(said)?.[1], { timeout: 60_000, interval: 20 }),
+      ended.then(() => Promise.reject(new Error(`it has ended: ${said}`))),
+    ]);
+    const agent = agents(url).catch((error: unknown) => Promise.reject(new Error(`${String(error)}: ${said}`)));
+    await Promise.all([ended, agent]);
+    return said;
+  } finally {
+    stderr.mockRestore();
+  }
+}
+
+const asked = async (url: string, path: string, body?: object) => {
+  const init = body && {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(body),
+  };
+  // A connection that is kept alive may be closed as the request goes out, where the event loop stood still for long.
+  const ask = () => fetch(`${url}/v1${path}`, init);
+  const response = await ask().catch(ask);
+  return { status: response.status, wait: response.headers.get('retry-after'), json: await response.json() };
+};
+
+interface Reply {
+  metrics: Metrics | null;
+  choices: { message: { role: string; content: string } }[];
+  error: { message: string; code: string };
+}
+
+/** Metrics of the steps but times and what a call that is made again counts twice, and the last checkpoint's bytes. */
+function outcome(name: string) {
+  const path = join(defaultLocalDir, name);
+  const lines = readFileSync(join(path, 'metrics.jsonl'), 'utf8').trim().split('\n');
+  const isExact = ([metric]: [string, number]) => !/^(timing|perf|client\/(failed|continuations))/.test(metric);
+  const metrics = lines.map((line) => Object.entries(JSON.parse(line) as Metrics).filter(isExact));
+  const bytes = ['model.safetensors', 'optimizer.safetensors'].map((file) =>
+    readFileSync(join(path, 'checkpoints', 'step-4', file)).toString('base64'),
+  );
+  return { metrics, bytes, checkpoints: readdirSync(join(path, 'checkpoints')).sort() };
+}
+
+test('webgrpo serve goes on with a fresh device where its own is lost, and later with the episodes of its checkpoint', async () => {
+  const devices = new FaultyDevices();
+  const refusals: Reply['error'][] = [];
+  /** Four steps of two episodes of two calls; a call that is refused is made again. */
+  const agents = (losses: boolean) => async (url: string) => {
+    const call = async (path: string, messages: object[]): Promise<Reply['choices'][0]['message']> => {
+      for (;;) {
+        const { status, wait, json } = await asked(url, `${path}/chat/completions`, { messages, max_tokens: 8 });
+        const { choices, error } = json as Reply;
+        if (status === 200) return choices[0].message;
+        expect([status, wait]).toEqual([503, '1']);
+        refusals.push(error);
+      }
+    };
+    for (let step = 1; step <= 4; step++) {
+      const first = { role: 'user', content: `${step} plus 3` };
+      for (const member of [0, 1]) {
+        const path = `/t/g${step}/${member}`;
+        const reply = await call(path, [first]);
+        // In a call after step 3, which no checkpoint holds.
+        if (losses && step === 4 && member === 1) devices.arm({ kind: 'lost', at: 3 });
+        await call(path, [first, reply, { role: 'user', content: 'Sure?' }]);
+        if (step === 4 && member === 1) await call('/t/later/a', [first]);
+        // In the update of step 3.
+        if (losses && step === 3 && member === 1) devices.arm({ kind: 'lost', at: 10 });
+        expect((await asked(url, `${path}/rewards`, { reward: member })).status).toBe(200);
+      }
+      const isDone = async () => {
+        const { json } = await asked(url, '/metrics');
+        return ((json as Reply).metrics?.['training/global_step'] ?? 0) >= step;
+      };
+      if (step < 4) await vi.waitUntil(isDone, { timeout: 60_000, interval: 20 });
+    }
+  };
+  try {
+    await running('unbroken', 4, agents(false));
+    const said = await running('lost', 4, agents(true));
+    const [got, want] = [outcome('lost'), outcome('unbroken')];
+    expect(got.metrics).toEqual(want.metrics);
+    expect(got.checkpoints).toEqual(want.checkpoints);
+    expect(got.bytes).toEqual(want.bytes);
+    expect(refusals).toMatchObject([
+      { code: 'device_lost', message: expect.stringContaining('was lost in this call') as string },
+    ]);
+    const lost = /the GPU device was lost after step (\d) .*; on a fresh one from \S+step-2\n/g;
+    expect([...said.matchAll(lost)].map(([, step]) => step)).toEqual(['2', '3']);
+
+    // The same run, longer: the open episode is there again.
+    const later = await running('lost', 5, async (url) => {
+      const name = '/t/later/a';
+      const first = { role: 'user', content: '4 plus 3' };
+      const unknown = await asked(url, '/t/later/b/rewards', { reward: 1 });
+      const { json } = await asked(url, `${name}/chat/completions`, { messages: [first], return_token_ids: true });
+      const rewarded = [await asked(url, `${name}/rewards`, { reward: 1 })];
+      await asked(url, '/t/later/b/chat/completions', { messages: [first] });
+      rewarded.push(await asked(url, '/t/later/b/rewards', { reward: 0 }));
+      expect([unknown, ...rewarded].map(({ status }) => status)).toEqual([404, 200, 200]);
+      expect((json as Reply).choices).toHaveLength(1);
+    });
+    expect(later).toContain('1 episodes were open or waited for their step; they go on where they stood');
+    const [last] = readFileSync(join(defaultLocalDir, 'lost', 'metrics.jsonl'), 'utf8')
+      .trim()
+      .split('\n')
+      .slice(-1);
+    expect(JSON.parse(last)).toMatchObject({ 'client/trajectories': 2, 'client/forks': 1, 'training/global_step': 5 });
+  } finally {
+    devices.uninstall();
+  }
+}, 300_000);

@@ -1,0 +1,235 @@
+/** Samples of a worker, checked by a controller on the same device: honest ones pass, and no kind of forgery does. */
+import { readFileSync } from 'node:fs';
+import * as Comlink from 'comlink';
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import { type ClaimedSample, FORGERIES, ForgingEngine } from '../../bench/forgeries.ts';
+import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import { generateOptions } from '../../src/grpo/generate/options.ts';
+import { generateSamples } from '../../src/grpo/generate/samples.ts';
+import { SampleVerifier } from '../../src/grpo/verification/verifier.ts';
+import { loadCheckpoint, withTokenizer } from '../../src/model/checkpoint/checkpoint.ts';
+import type { TensorMap } from '../../src/model/engine.ts';
+import type { GenerateRequest, RolloutEngine } from '../../src/rollout/types.ts';
+import { gsm8kToolTask } from '../../src/tasks/gsm8k/task.ts';
+import { keyedRng } from '../../src/tasks/random.ts';
+import { engineSizes } from '../../src/workers/engineSpec.ts';
+import { createEngineHost } from '../../src/workers/engineHost.ts';
+import { createLocalEngine } from '../../src/workers/localEngine.ts';
+import { createRemoteEngine } from '../../src/workers/remoteEngine.ts';
+
+const task = gsm8kToolTask();
+const folder = 'checkpoints/gsm8k-tool';
+const config = resolveTrainConfig({
+  name: 'verified',
+  model: { path: folder },
+  data: { maxPromptLength: 160, maxResponseLength: 96 },
+  rollout: { n: 4, maxNumSeqs: 16, temperature: 1.1, multiTurn: { maxAssistantTurns: 4 } },
+  trainer: { totalTrainingSteps: 1 },
+});
+const { n } = config.rollout;
+const STEP = 7;
+const shipped = withTokenizer(
+  folder,
+  await loadCheckpoint(async (name) => {
+    try {
+      return new Uint8Array(readFileSync(`${folder}/${name}`));
+    } catch {
+      return undefined;
+    }
+  }),
+);
+const engine = await createLocalEngine({ ...engineSizes(config), ...shipped });
+afterAll(() => engine.destroy());
+
+/** Weights by version, which the one model takes in turn. */
+const weights: TensorMap[] = [];
+
+const groups = (numbers = 6) =>
+  Array.from({ length: numbers }, (_, number) => ({
+    uid: `g${number}`,
+    number,
+    problem: task.train(number, config.seed),
+    step: STEP,
+  }));
+
+const verifierOf = (more: object = {}) =>
+  new SampleVerifier({
+    config,
+    task,
+    tokenizer: engine.tokenizer,
+    vocabSize: shipped.config.vocabSize,
+    groupOf: (uid) => groups().find((group) => group.uid === uid),
+    weightsOf: async (version) => {
+      if (!weights[version]) return undefined;
+      await engine.model.importWeights(weights[version]);
+      return { drawBounds: (batch, options) => engine.model.drawBounds!(batch, options) };
+    },
+    ...more,
+  });
+
+async function samplesBy(rollout: RolloutEngine, numbers = 6): Promise<ClaimedSample[]> {
+  const options = generateOptions({ config, engine: { rollout, tokenizer: engine.tokenizer }, task }, STEP, n);
+  const problems = groups(numbers).map(({ problem }) => problem);
+  const { samples } = await generateSamples(problems, { ...options, globalStep: STEP });
+  return samples.map((sample, i) => {
+    const number = Math.floor(i / n);
+    return { sample, claim: { uid: `g${number}`, number, step: STEP, s: i % n, version: 0 } };
+  });
+}
+
+const verifyAll = (claimed: readonly ClaimedSample[], verifier = verifierOf()) =>
+  Promise.all(claimed.map(({ sample, claim }) => verifier.verify(sample, claim)));
+
+let honest: ClaimedSample[] = [];
+beforeAll(async () => {
+  weights[0] = await engine.model.exportWeights();
+  const rng = keyedRng('other weights');
+  weights[1] = new Map(
+    [...weights[0]].map(([name, { shape, data }]) => [
+      name,
+      { shape, data: data.map((w) => w + (rng.uniform() - 0.5) * 0.1) },
+    ]),
+  );
+  honest = await samplesBy(engine.rollout);
+}, 120_000);
+
+/** The worker and the controller share a device: what one test loads is not the next one's. */
+async function draw(by: TensorMap, version: number): Promise<void> {
+  await engine.model.importWeights(by);
+  await engine.rollout.resetCache(version);
+}
+beforeEach(() => draw(weights[0], 0));
+
+test('honest samples with tools are accepted, and on one adapter each token is the very draw', async () => {
+  const calls = honest.map(({ sample }) => sample.trajectory.numToolCalls);
+  expect(Math.max(...calls)).toBeGreaterThan(1);
+  const verdicts = await verifyAll(honest);
+  verdicts.forEach((verdict, i) => {
+    expect(verdict).toMatchObject({ accepted: true, nearTokens: 0 });
+    if (!verdict.accepted) return;
+    const { tokens, drawDistance, logProbDistance } = verdict.check;
+    const { sample } = honest[i];
+    expect([tokens, drawDistance, logProbDistance]).toEqual([
+      sample.trajectory.mask.filter((m) => m === 1).length,
+      0,
+      0,
+    ]);
+    expect(verdict.sample).toEqual({ ...sample, events: [] });
+  });
+});
+
+test.each(Object.entries(FORGERIES))('%s: rejected', async (kind, { forge, reasons }) => {
+  const forged = honest.flatMap((sample, i) => {
+    const group = honest.filter(({ claim }) => claim.uid === sample.claim.uid);
+    return forge(sample, keyedRng(kind, i), group) ?? [];
+  });
+  expect(forged.length).toBeGreaterThan(8);
+  for (const verdict of await verifyAll(forged)) {
+    expect(verdict.accepted, JSON.stringify(verdict)).toBe(false);
+    if (!verdict.accepted) expect(reasons).toContain(verdict.reason);
+  }
+});
+
+test.each(['redrawn', 'neighbour'] as const)('one token %s, all else honest: forged token', async (how) => {
+  const forged = await samplesBy(new ForgingEngine(engine.rollout, how, shipped.config.vocabSize), 4);
+  for (const verdict of await verifyAll(forged)) {
+    expect(verdict).toMatchObject({ accepted: false, reason: 'forged token' });
+    expect(verdict.check).toMatchObject({ wrongDraws: 1, wrongLogProbs: 0 });
+  }
+});
+
+test('a sample is accepted once, also where it comes twice at the same time', async () => {
+  const verifier = verifierOf();
+  const twice = await verifyAll([honest[0], honest[0]], verifier);
+  expect(twice.map((verdict) => (verdict.accepted ? 'accepted' : verdict.reason))).toEqual([
+    'accepted',
+    'replayed sample',
+  ]);
+  const { sample, claim } = honest[0];
+  expect(await verifier.verify(sample, claim)).toMatchObject({ accepted: false, reason: 'replayed sample' });
+});
+
+test('a forged sample does not stand in the way of the honest one', async () => {
+  const verifier = verifierOf();
+  const [{ sample, claim }] = honest;
+  const forged = FORGERIES['one log-prob changed'].forge(honest[0], keyedRng(1), honest)!;
+  expect(await verifier.verify(forged.sample, claim)).toMatchObject({ reason: 'forged log-probs' });
+  expect(await verifier.verify(sample, claim)).toMatchObject({ accepted: true });
+});
+
+test('samples of other weights, and of a version that nobody has', async () => {
+  await draw(weights[1], 0); // the worker says that they are version 0
+  const forged = await samplesBy(engine.rollout, 4);
+  // A short sample may have the right tokens by chance: then its log-probs alone are wrong.
+  const reasons = (await verifyAll(forged)).map((verdict) => (verdict.accepted ? 'accepted' : verdict.reason));
+  expect(['forged log-probs', 'forged token', 'wrong weights']).toEqual(expect.arrayContaining(reasons));
+  expect(reasons).toContain('wrong weights');
+  const claimed = forged.map(({ sample, claim }) => {
+    const weightVersions = sample.trajectory.mask.slice();
+    return {
+      claim,
+      sample: { ...sample, trajectory: { ...sample.trajectory, weightVersions: Uint32Array.from(weightVersions) } },
+    };
+  });
+  for (const verdict of await verifyAll(claimed)) expect(verdict).toMatchObject({ accepted: true, nearTokens: 0 });
+  const [{ sample, claim }] = honest;
+  const { weightVersions: _, ...trajectory } = sample.trajectory;
+  const unknown = await verifierOf().verify({ ...sample, trajectory }, { ...claim, version: 9 });
+  expect(unknown).toMatchObject({ accepted: false, reason: 'wrong weights', detail: 'version 9 is not at hand' });
+});
+
+/** Draws the first tokens of every first turn by one version and the rest by the next. */
+function twoVersions(inner: RolloutEngine, turns: number): RolloutEngine {
+  const begun = new Set<string>();
+  let change = () => {};
+  const changed = new Promise<void>((resolve) => (change = resolve));
+  const generate = async (request: GenerateRequest) => {
+    if (begun.has(request.requestId)) return inner.generate(request);
+    begun.add(request.requestId);
+    const sampling = { ...request.sampling, maxNewTokens: 3 };
+    const { tokenIds, logProbs, weightVersions } = await inner.generate({ ...request, sampling });
+    inner.release(request.requestId);
+    if (begun.size === turns) {
+      await draw(weights[1], 1);
+      change();
+    }
+    await changed;
+    return inner.generate({ ...request, drawn: { tokenIds, logProbs, ...(weightVersions && { weightVersions }) } });
+  };
+  return Object.assign(Object.create(inner) as RolloutEngine, {
+    generate,
+    release: (id: string) => inner.release(id),
+    abort: (ids: string[]) => inner.abort(ids),
+  });
+}
+
+test('tokens of one sample by two versions of the weights, each checked by its own', async () => {
+  const partial = await samplesBy(twoVersions(engine.rollout, 2 * n), 2);
+  const versions = partial.map(({ sample }) => new Set(sample.trajectory.weightVersions));
+  expect(versions.some((all) => all.has(0) && all.has(1))).toBe(true);
+  for (const verdict of await verifyAll(partial)) expect(verdict).toMatchObject({ accepted: true, nearTokens: 0 });
+  const lying = partial.map(({ sample, claim }) => {
+    const weightVersions = new Uint32Array(sample.trajectory.mask.length);
+    return { claim, sample: { ...sample, trajectory: { ...sample.trajectory, weightVersions } } };
+  });
+  // One end token of probability 1 is the same by any weights.
+  const long = lying.filter((_, i) => partial[i].sample.trajectory.weightVersions!.filter((v) => v === 1).length > 4);
+  expect(long.length).toBeGreaterThan(3);
+  for (const verdict of await verifyAll(long)) expect(verdict.accepted).toBe(false);
+});
+
+test('by a model in a worker', async () => {
+  const { port1, port2 } = new MessageChannel();
+  Comlink.expose(createEngineHost(), port2);
+  const worker = Object.assign(port1, { terminate: () => port1.close() }) as unknown as Worker;
+  const { model, destroy } = await createRemoteEngine(worker, { ...engineSizes(config), ...shipped });
+  const weightsOf = () => ({ drawBounds: model.drawBounds! });
+  for (const verdict of await verifyAll(honest.slice(0, n), verifierOf({ weightsOf })))
+    expect(verdict).toMatchObject({ accepted: true, nearTokens: 0 });
+  const forged = FORGERIES['every log-prob 0.01 lower'].forge(honest[0], keyedRng(0), honest)!;
+  expect(await verifierOf({ weightsOf }).verify(forged.sample, forged.claim)).toMatchObject({
+    reason: 'forged log-probs',
+  });
+  await destroy();
+  port2.close();
+});

@@ -1,0 +1,157 @@
+/** A nats-server for tests, on ports that are free. */
+
+import { execFileSync, spawn } from 'node:child_process';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { type AddressInfo, createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { connect } from '@nats-io/transport-node';
+import type { NatsConnection } from '@nats-io/nats-core';
+import { OwnRoom } from '../src/cli/room/access.ts';
+import { findNatsServer, type ServerOptions } from '../src/cli/room/natsServer.ts';
+import { type Connect, enter } from '../src/workers/room/connect.ts';
+import { CONTROLLER, workerRights } from '../src/workers/room/names.ts';
+import type { Access } from '../src/workers/room/roomHost.ts';
+
+export const connectByTcp: Connect = (options) => connect(options);
+
+/** False where it is not installed and cannot be: says so loudly. */
+export function hasNatsServer(): boolean {
+  try {
+    findNatsServer();
+    return true;
+  } catch (error) {
+    if (process.env['REQUIRE_NATS'] === '1') throw error;
+    console.error(`\n*** SKIPPED: tests of rooms. ${(error as Error).message} ***\n`);
+    return false;
+  }
+}
+
+/** A server that can be killed and started again on the same ports and folder. */
+export class TestRoom implements Access {
+  readonly folder: string;
+  #room: OwnRoom;
+  readonly #options: Partial<ServerOptions>;
+  #changing: Promise<unknown> = Promise.resolve();
+
+  private constructor(folder: string, room: OwnRoom, options: Partial<ServerOptions>) {
+    this.folder = folder;
+    this.#room = room;
+    this.#options = options;
+  }
+
+  static async start(options: Partial<ServerOptions> = {}): Promise<TestRoom> {
+    const folder = await mkdtemp(join(tmpdir(), 'webgrpo-room-'));
+    const own = { folder, host: '127.0.0.1', port: -1, webSocketPort: -1, ...options };
+    return new TestRoom(folder, await OwnRoom.start(own), options);
+  }
+
+  get room(): OwnRoom {
+    return this.#room;
+  }
+
+  get address(): string {
+    return this.#room.server.url;
+  }
+
+  get code(): string {
+    return this.#room.joinCode;
+  }
+
+  /** As the controller. */
+  connect(): Promise<NatsConnection> {
+    const { address, room } = this;
+    return enter(connectByTcp, { address, code: room.controllerCode, inbox: CONTROLLER, name: CONTROLLER });
+  }
+
+  admit(...asked: Parameters<OwnRoom['admit']>) {
+    return this.#change(() => this.#room.admit(...asked));
+  }
+
+  revoke(worker: string) {
+    return this.#change(() => this.#room.revoke(worker));
+  }
+
+  /** Dies as by a crash, and comes back. */
+  async crash(): Promise<void> {
+    const { nats: port, webSocket: webSocketPort } = this.#room.server.ports;
+    await this.#room.server.stop('SIGKILL');
+    const options = { folder: this.folder, host: '127.0.0.1', ...this.#options, port, webSocketPort };
+    await this.#change(async () => (this.#room = await OwnRoom.start(options)));
+  }
+
+  /** One after another: a server that starts must not read of users what is half written. */
+  #change<T>(work: () => Promise<T>): Promise<T> {
+    const changed = this.#changing.then(work);
+    this.#changing = changed.catch(() => {});
+    return changed;
+  }
+
+  async end(): Promise<void> {
+    await this.#room.server.stop();
+    await rm(this.folder, { recursive: true, force: true });
+  }
+}
+
+/** Nobody listens there, nor on the next one, for now. */
+export async function freePort(): Promise<number> {
+  for (;;) {
+    const first = await listen(0);
+    const { port } = first.address() as AddressInfo;
+    const second = await listen(port + 1).catch(() => undefined);
+    for (const server of [first, second]) await new Promise((done) => (server ? server.close(done) : done(undefined)));
+    if (second) return port;
+  }
+}
+
+function listen(port: number) {
+  const server = createServer();
+  return new Promise<typeof server>((done, fail) => {
+    server.once('error', fail);
+    server.listen(port, '127.0.0.1', () => done(server));
+  });
+}
+
+/** A certificate that nobody has signed, for 127.0.0.1 alone. */
+export function selfSigned(folder: string): { cert: string; key: string } {
+  const [cert, key] = [join(folder, 'cert.pem'), join(folder, 'key.pem')];
+  const asked = '-x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=room';
+  const more = ['-addext', 'subjectAltName=IP:127.0.0.1', '-keyout', key, '-out', cert];
+  execFileSync('openssl', ['req', ...asked.split(' '), ...more], { stdio: 'ignore' });
+  return { cert, key };
+}
+
+/** A server that runs already: its administrator has made two users, as docs/pipelines.md says. */
+export async function runningServer({ jetStream = true } = {}) {
+  const folder = await mkdtemp(join(tmpdir(), 'webgrpo-nats-'));
+  const port = await freePort();
+  const list = (subjects: string[]) => `{ allow: ${JSON.stringify(subjects)} }`;
+  const { publish, subscribe } = workerRights('*');
+  const lines = [
+    `listen: "127.0.0.1:${port}"`,
+    ...(jetStream ? [`jetstream { store_dir: "${folder}" }`] : []),
+    `accounts { ROOM { ${jetStream ? 'jetstream: enabled, ' : ''}users: [`,
+    '  { user: controller, password: "c:1" }',
+    `  { user: worker, password: w, permissions: { publish: ${list(publish)}, subscribe: ${list(subscribe)} } }`,
+    '] } }',
+  ];
+  await writeFile(join(folder, 'nats.conf'), lines.join('\n'));
+  const server = spawn(findNatsServer(), ['-c', join(folder, 'nats.conf')], { stdio: ['ignore', 'ignore', 'pipe'] });
+  const ended = new Promise((done) => server.once('exit', done));
+  await new Promise<void>((ready, fail) => {
+    let said = '';
+    server.stderr.on('data', (data) => {
+      said += String(data);
+      if (said.includes('Server is ready')) ready();
+    });
+    void ended.then(() => fail(new Error(said)));
+  });
+  return {
+    ...{ address: `nats://127.0.0.1:${port}`, controller: 'controller:c:1', worker: 'worker:w' },
+    async end() {
+      server.kill();
+      await ended;
+      await rm(folder, { recursive: true, force: true });
+    },
+  };
+}

@@ -1,0 +1,104 @@
+/** A rollout engine without a model: each turn takes as long as it is told, and its tokens say which weights drew them. */
+
+import { ChatTokenizer } from '../src/model/tokenizer/chat.ts';
+import type { CheckpointEngine } from '../src/grpo/pipeline/types.ts';
+import type { GenerateRequest, Generation, RolloutEngine, RolloutStats } from '../src/rollout/types.ts';
+import { noStats } from '../src/rollout/server/stats.ts';
+import { keyedRng } from '../src/tasks/random.ts';
+import { buildGsm8kTokenizer } from '../src/tasks/gsm8k/tokenizer.ts';
+
+const { tokenizer: tokenizerJson, config } = buildGsm8kTokenizer();
+
+/** Milliseconds that a turn takes, or what it waits for. */
+export type Pace = (request: GenerateRequest) => number | Promise<void>;
+
+/** Two draws a turn, the first under the weights as it begins, the other under those as it ends. */
+export class PacedEngine implements RolloutEngine {
+  readonly tokenizer = new ChatTokenizer(tokenizerJson, config);
+  /** Of the weights that it draws by. */
+  version = 0;
+  /** [version, requests under way] at each change of the weights. */
+  changes: [number, number][] = [];
+  underWay = 0;
+  readonly released: string[] = [];
+  #paused: Promise<void> | undefined;
+  #go = () => {};
+  readonly #aborted = new Set<string>();
+  readonly #pace: Pace;
+  #awaited: { version: number; go: () => void }[] = [];
+
+  constructor(pace: Pace) {
+    this.#pace = pace;
+  }
+
+  /** Resolves once it draws by these weights or newer ones. */
+  reaches(version: number): Promise<void> {
+    return new Promise((go) => {
+      this.#awaited.push({ version, go });
+      this.#letGo();
+    });
+  }
+
+  #letGo(): void {
+    for (const { version, go } of this.#awaited) if (this.version >= version) go();
+  }
+
+  async generate(request: GenerateRequest): Promise<Generation> {
+    this.underWay++;
+    await this.#paused;
+    const first = this.version;
+    const pace = this.#pace(request);
+    await (typeof pace === 'number' ? new Promise((resolve) => setTimeout(resolve, pace)) : pace);
+    await this.#paused;
+    this.underWay--;
+    // What a sample says follows from its key alone.
+    const id = 20 + Math.floor(100 * keyedRng('paced', ...request.key).uniform());
+    return {
+      tokenIds: Uint32Array.of(id, this.tokenizer.eosTokenIds[0]),
+      logProbs: Float32Array.of(-1, -0.5),
+      weightVersions: Uint32Array.of(first, this.version),
+      stopReason: this.#aborted.has(request.requestId) ? 'aborted' : 'stop',
+    };
+  }
+
+  release(requestId: string): void {
+    this.released.push(requestId);
+  }
+
+  abort(requestIds: string[]): void {
+    for (const id of requestIds) this.#aborted.add(id);
+  }
+
+  resetCache(version = this.version + 1): void {
+    this.version = version;
+    this.changes.push([version, this.underWay]);
+    this.#letGo();
+  }
+
+  async pause(): Promise<void> {
+    this.#paused ??= new Promise((resolve) => (this.#go = resolve));
+  }
+
+  resume(): void {
+    this.#paused = undefined;
+    this.#go();
+  }
+
+  async drawnSoFar(ids: string[]): Promise<undefined[]> {
+    return ids.map(() => undefined);
+  }
+
+  async takeStats(): Promise<RolloutStats> {
+    return noStats();
+  }
+}
+
+/** Weights of its own, which cost nothing. */
+export const copiedWeights = (engine: PacedEngine): CheckpointEngine => ({
+  backend: 'copy',
+  async updateWeights(version) {
+    await Promise.resolve();
+    engine.resetCache(version);
+    return { version, bytes: 1, seconds: 0, overlapSeconds: 0 };
+  },
+});

@@ -1,0 +1,204 @@
+/** A room without a GPU: workers whose samples are made up, and a trainer that counts. */
+
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { NatsConnection } from '@nats-io/nats-core';
+import { type PromptGroup, uidOfGroup } from '../src/grpo/pipeline/types.ts';
+import { MemoryQueue } from '../src/grpo/queue/memoryQueue.ts';
+import { type ExperienceRecord, uidOf } from '../src/grpo/queue/types.ts';
+import { joinRoom, type JoinOptions, type RoomEngine } from '../src/workers/room/joinRoom.ts';
+import { PROMPTS, SAMPLES } from '../src/workers/room/names.ts';
+import { NatsRollouter, type NatsRollouterOptions } from '../src/workers/room/natsRollouter.ts';
+import { type Access, RoomHost, type RoomOptions } from '../src/workers/room/roomHost.ts';
+import { connectByTcp, type TestRoom } from './natsServer.ts';
+
+export const groupOf = (number: number): PromptGroup => ({
+  ...{ number, step: 1 },
+  problem: { id: `p${number}`, messages: [{ role: 'user', content: `${number}?` }], answer: String(number) },
+});
+
+/** What an honest worker says of a group; other words are a forgery. */
+export const madeUp = (uid: string, sample: number, tokens = 8): ExperienceRecord => ({
+  key: `${uid}_${sample}`,
+  tags: { status: 'scored' },
+  columns: { response: new Uint32Array(tokens).fill(sample), reward: 1, sample: `answer of ${uid}` },
+});
+
+export const checkMadeUp: NatsRollouterOptions['check'] = ({ columns }, _, group) =>
+  columns['sample'] === `answer of ${uidOfGroup(group)}` ? undefined : 'tokens';
+
+export interface FakeWorker {
+  /** What it has done, or why it ended. */
+  ended: Promise<unknown>;
+  leave(): void;
+  /** Ends its connection as a crash would: nothing is given back. */
+  kill(): Promise<void>;
+  /** Groups that it was given, and those that it has finished. */
+  started: string[];
+  generated: string[];
+  /** Of the weights that it took, the first byte of each, and the versions by which it began each group. */
+  versions: number[];
+  files: number[];
+  drawnBy: number[];
+}
+
+interface FakeOptions {
+  name?: string;
+  /** Milliseconds of a group, at most. */
+  ms?: number;
+  /** Of taking new weights. */
+  loadMs?: number;
+  tokens?: number;
+  groupsAtOnce?: number;
+  generate?: RoomEngine['generate'];
+}
+
+export function fakeWorker(room: Pick<TestRoom, 'address' | 'code'>, options: FakeOptions = {}): FakeWorker {
+  const { name = 'fake', ms = 20, loadMs = 0, tokens = 8, groupsAtOnce = 2, generate } = options;
+  const leaving = new AbortController();
+  const connections: NatsConnection[] = [];
+  const [started, generated]: [string[], string[]] = [[], []];
+  const [versions, files, drawnBy]: [number[], number[], number[]] = [[], [], []];
+  const engine: RoomEngine = {
+    ...{ adapter: 'none', groupsAtOnce, destroy: () => {} },
+    useWeights: async (version, file) => {
+      await sleep(loadMs);
+      files.push(file[0]);
+      versions.push(version);
+    },
+    generate:
+      generate ??
+      (async ({ uid, n }, _, put, signal) => {
+        started.push(uid);
+        drawnBy.push(versions.at(-1)!);
+        await sleep(Math.random() * ms, undefined, { signal });
+        for (let s = 0; s < n; s++) await put(madeUp(uid, s, tokens));
+        generated.push(uid);
+      }),
+  };
+  const connect: JoinOptions['connect'] = async (asked) => {
+    const connection = await connectByTcp(asked);
+    connections.push(connection);
+    return connection;
+  };
+  const { address, code } = room;
+  const joining = { connect, address, code, name, open: async () => engine, signal: leaving.signal };
+  return {
+    ...{ started, generated, versions, files, drawnBy },
+    ended: joinRoom(joining).catch((error: unknown) => error),
+    leave: () => leaving.abort(),
+    kill: async () => void (await connections.at(-1)?.close()),
+  };
+}
+
+/** What a trainer saves: groups that were trained, and how many were begun. */
+export interface Saved {
+  trained: string[];
+  begun: number;
+}
+
+export interface ControllerOptions extends Partial<RoomOptions> {
+  n?: number;
+  /** Groups of a step, and groups that are begun before they are trained. */
+  batch?: number;
+  ahead?: number;
+  maxBytes?: number;
+  check?: NatsRollouterOptions['check'];
+  maxForgeries?: number;
+  /** The first byte of its weights. */
+  weights?: number;
+}
+
+/** A controller with a trainer that only counts. `saved` is its checkpoint: a next one goes on from it. */
+export class Controller {
+  readonly host: RoomHost;
+  readonly rollouter: NatsRollouter;
+  readonly queue: MemoryQueue;
+  readonly saved: Saved;
+  readonly #options: Required<Pick<ControllerOptions, 'n' | 'batch' | 'ahead'>>;
+  readonly #connection: NatsConnection;
+  readonly #killed = new AbortController();
+
+  private constructor(connection: NatsConnection, host: RoomHost, saved: Saved, options: ControllerOptions) {
+    const { n = 4, batch = 2, ahead = 8, maxBytes = Infinity, check = checkMadeUp, maxForgeries } = options;
+    this.#connection = connection;
+    this.#options = { n, batch, ahead };
+    this.host = host;
+    this.saved = saved;
+    this.queue = new MemoryQueue({ maxBytes });
+    this.rollouter = new NatsRollouter(host, {
+      ...{ n, check, put: (records) => this.queue.put('train', records) },
+      exportWeights: async () => Uint8Array.of(options.weights ?? 1, 2, 3),
+      ...(maxForgeries !== undefined && { maxForgeries }),
+    });
+  }
+
+  static async open(
+    room: Access & Pick<TestRoom, 'connect'>,
+    saved: Saved,
+    options: ControllerOptions = {},
+  ): Promise<Controller> {
+    const connection = await room.connect();
+    const host = await RoomHost.open(connection, {
+      ...{ config: { name: 'test' }, access: room, ackWaitMs: 700, resume: saved.begun > 0, ...options },
+    });
+    return new Controller(connection, host, saved, options);
+  }
+
+  /** Trains until `count` groups are. Rejects where it is killed. */
+  async train(count: number): Promise<void> {
+    const { n, batch, ahead } = this.#options;
+    const { saved } = this;
+    await this.rollouter.updateWeights(saved.trained.length);
+    const under = Array.from({ length: saved.begun }, (_, i) => groupOf(i));
+    await this.rollouter.start(under.filter((group) => !saved.trained.includes(uidOfGroup(group))));
+    while (saved.trained.length < count) {
+      const more = Math.min(count, saved.trained.length + ahead) - saved.begun;
+      const begun = Array.from({ length: Math.max(0, more) }, (_, i) => groupOf(saved.begun + i));
+      await this.rollouter.start(begun);
+      saved.begun += begun.length;
+      const { signal } = this.#killed;
+      const taking = this.queue.take('train', Math.min(batch, count - saved.trained.length), {
+        ...{ consumer: 'trainer', groupSize: n, signal },
+      });
+      const records = await Promise.race([taking, this.rollouter.failed]);
+      saved.trained.push(...new Set(records.map(({ key }) => uidOf(key))));
+      await this.queue.clear(
+        'train',
+        records.map(({ key }) => key),
+      );
+    }
+  }
+
+  get isKilled(): boolean {
+    return this.#killed.signal.aborted;
+  }
+
+  /** Where everything is: what one asks of a room that does not go on. */
+  async describe(): Promise<string> {
+    const { jsm } = this.host;
+    const stored = async ({ stream, consumer }: { stream: string; consumer: string }) => {
+      const { state } = await jsm.streams.info(stream, { subjects_filter: '>' });
+      const { delivered, num_ack_pending: awaited } = await jsm.consumers.info(stream, consumer);
+      return { first: state.first_seq, subjects: state.subjects, delivered: delivered.stream_seq, awaited };
+    };
+    const [prompts, samples] = await Promise.all(
+      [PROMPTS, SAMPLES].map((queue) => stored(queue).catch((error: unknown) => String(error))),
+    );
+    const queued = (await this.queue.list('train')).map(({ key }) => key);
+    const { trained, begun } = this.saved;
+    return JSON.stringify({ trained, begun, isKilled: this.isKilled, queued, prompts, samples }, undefined, 1);
+  }
+
+  /** Dies: what it holds in memory is lost. */
+  async kill(): Promise<void> {
+    this.#killed.abort(new Error('killed'));
+    await Promise.all([this.#connection.close(), this.queue.close(), this.rollouter.detach()]);
+    await this.host.close();
+  }
+
+  async close(): Promise<void> {
+    await this.rollouter.close();
+    await this.host.close();
+    await this.#connection.close();
+  }
+}

@@ -1,0 +1,307 @@
+/** Checkpoints and the disk below them: what is damaged is refused by name, what is half-done is ended, what fails is a sentence. */
+
+import * as promises from 'node:fs/promises';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { beforeEach, describe, expect, test, vi } from 'vitest';
+import { damage } from '../../campaign/damage.ts';
+import { FaultyFs, STOPS } from '../../campaign/files/faultyFs.ts';
+import { diskFiles } from '../../src/cli/diskFiles.ts';
+import { disk } from '../../src/cli/files.ts';
+import { loadModelFiles } from '../../src/cli/run/checkpoints.ts';
+import { checkpointToResume } from '../../src/cli/run/resume.ts';
+import { InputError } from '../../src/errors.ts';
+import { DifficultySampler } from '../../src/grpo/generate/difficultySampler.ts';
+import { ReplayBuffer } from '../../src/grpo/generate/replayBuffer.ts';
+import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import { initWeights } from '../../src/model/params.ts';
+import { savedSteps } from '../../src/model/optimizer/savedState.ts';
+import {
+  expectRoom,
+  loadTrainerCheckpoint,
+  modelFiles,
+  newestCheckpoint,
+  writeCheckpoint,
+} from '../../src/runs/checkpointFolder.ts';
+import { parseTrainerState } from '../../src/runs/trainerState.ts';
+import { tinyConfig } from '../gpu/tinyModel.ts';
+
+let root: string;
+let run: string;
+beforeEach(() => {
+  root = mkdtempSync(join(tmpdir(), 'webgrpo-checkpoint-'));
+  run = join(root, 'run');
+  vi.restoreAllMocks();
+  vi.spyOn(process.stderr, 'write').mockReturnValue(true);
+});
+
+const weights = initWeights(tinyConfig, 1);
+const optimizer = () =>
+  new Map([
+    ['step', { shape: [1], data: Float32Array.of(3) }],
+    ['w.exp_avg', { shape: [2], data: Float32Array.of(-1, 1) }],
+    ['w.exp_avg_sq', { shape: [2], data: Float32Array.of(0, 1) }],
+  ]);
+const folderOf = (step: number) => `${run}/checkpoints/step-${step}`;
+const save = (step: number) =>
+  writeCheckpoint(
+    disk,
+    folderOf(step),
+    modelFiles(
+      { config: tinyConfig, weights, tokenizerJson: {}, tokenizerConfigJson: {} },
+      { state: { step, problems: step, updates: step }, weights, optimizer: optimizer() },
+    ),
+  );
+
+/** Changes one bit of a file's byte. */
+function flip(path: string, at: number): void {
+  const bytes = readFileSync(path);
+  bytes[at] ^= 1;
+  writeFileSync(path, bytes);
+}
+
+const configOf = (trainer: object) =>
+  resolveTrainConfig({ name: 'run', model: { path: 'x' }, trainer: { defaultLocalDir: root, ...trainer } });
+
+test('a damaged checkpoint is refused by file and by name; the newest whole one is taken, and it is said', async () => {
+  for (const step of [1, 2, 3]) await save(step);
+  flip(`${folderOf(3)}/optimizer.safetensors`, 200);
+  rmSync(`${folderOf(2)}/trainer_state.json`);
+  const notes: string[] = [];
+  expect(await newestCheckpoint(disk, run, 'trainer', (line) => notes.push(line))).toBe(folderOf(1));
+  expect(notes).toEqual([
+    expect.stringMatching(
+      /step-3\/optimizer\.safetensors has another content \(SHA-256\) than was saved: the checkpoint is damaged/,
+    ),
+    expect.stringMatching(/step-2\/trainer_state\.json is missing: /),
+    `taking ${folderOf(1)}, the newest checkpoint that is whole`,
+  ]);
+  await expect(loadTrainerCheckpoint(disk, folderOf(3))).rejects.toThrow(
+    /step-3\/optimizer\.safetensors has another content/,
+  );
+  expect(await checkpointToResume(configOf({ resumeMode: 'auto' }))).toBe(folderOf(1));
+  await expect(
+    checkpointToResume(configOf({ resumeMode: 'resume_path', resumeFromPath: folderOf(3) })),
+  ).rejects.toThrow(new RegExp(`^trainer\\.resumeFromPath: .*damaged.* that is whole is ${folderOf(1)}\\.$`));
+  // The model of step 3 is whole; that of step 2 as well, but for a file that a model does not read.
+  expect(await newestCheckpoint(disk, run)).toBe(folderOf(3));
+  flip(`${folderOf(3)}/model.safetensors`, 5000);
+  await expect(loadModelFiles(folderOf(3))).rejects.toThrow(/step-3\/model\.safetensors has another content/);
+});
+
+test('where no checkpoint is whole, a run does not begin again in its place', async () => {
+  await save(1);
+  writeFileSync(`${folderOf(1)}/manifest.json`, '{"format": 1, "files": {}}');
+  await expect(checkpointToResume(configOf({ resumeMode: 'auto' }))).rejects.toThrow(
+    /^No checkpoint of .*run is whole\. .*manifest\.json is damaged, or of a newer version/,
+  );
+});
+
+test('a file that was changed on purpose says what to do, and a folder without a manifest that it is not checked', async () => {
+  await save(1);
+  const path = `${folderOf(1)}/config.json`;
+  writeFileSync(
+    path,
+    readFileSync(path, 'utf8').replace('"max_position_embeddings": 128', '"max_position_embeddings": 256'),
+  );
+  await expect(loadModelFiles(folderOf(1))).rejects.toThrow(
+    /config\.json has another content .* if you changed the file on purpose, delete manifest\.json beside it, and the folder is read unchecked\.$/,
+  );
+  rmSync(`${folderOf(1)}/manifest.json`);
+  expect((await loadModelFiles(folderOf(1))).config.maxPositionEmbeddings).toBe(256);
+  const notes: string[] = [];
+  const { state } = await loadTrainerCheckpoint(disk, folderOf(1), (line) => notes.push(line));
+  expect([state.step, notes]).toEqual([
+    1,
+    [expect.stringMatching(/has no manifest\.json, .*: it cannot be checked for damage$/)],
+  ]);
+});
+
+test('the same checkpoint is not written twice, and a damaged one is replaced', async () => {
+  await save(1);
+  const fs = new FaultyFs();
+  const again = new Map(readdirSync(folderOf(1)).map((name) => [name, readFileSync(`${folderOf(1)}/${name}`)]));
+  again.delete('manifest.json');
+  const order = JSON.parse(readFileSync(`${folderOf(1)}/manifest.json`, 'utf8')) as { files: Record<string, unknown> };
+  const contents = new Map(Object.keys(order.files).map((name) => [name, again.get(name)!]));
+  await writeCheckpoint(diskFiles(fs.operations), folderOf(1), contents);
+  expect(fs.log).toEqual([]);
+  flip(`${folderOf(1)}/model.safetensors`, 5000);
+  await writeCheckpoint(diskFiles(fs.operations), folderOf(1), contents);
+  expect(await newestCheckpoint(disk, run, 'trainer')).toBe(folderOf(1));
+});
+
+test('a folder that is replaced is there at every operation, and tidy ends what was begun', async () => {
+  const content = (value: string) =>
+    new Map([
+      ['a', value],
+      ['b', value],
+    ]);
+  for (const fault of STOPS)
+    for (let k = 0, more = true; more; k++) {
+      const path = join(root, `${fault}-${k}`, 'checkpoints', 'step-8');
+      await writeCheckpoint(disk, path, content('before'));
+      more = await writeCheckpoint(diskFiles(new FaultyFs(k, fault).operations), path, content('after')).then(
+        () => false,
+        () => true,
+      );
+      const newest = await newestCheckpoint(
+        { ...disk, exists: disk.exists },
+        join(root, `${fault}-${k}`),
+        'trainer',
+      ).catch(() => '');
+      expect(newest).toBeUndefined(); // no trainer's: nothing is taken for one
+      await disk.tidy(join(root, `${fault}-${k}`));
+      expect(readdirSync(join(root, `${fault}-${k}`, 'checkpoints'))).toEqual(['step-8']);
+      expect(['before', 'after']).toContain(readFileSync(join(path, 'a'), 'utf8'));
+      expect(readFileSync(join(path, 'b'), 'utf8')).toBe(readFileSync(join(path, 'a'), 'utf8'));
+    }
+});
+
+test('tidy clears temporaries in all folders, and nothing else', async () => {
+  const keep = ['metrics.jsonl', '.notes', 'checkpoints/step-1/a', 'rollouts/step-1.jsonl', '.git/x'];
+  const clear = [
+    '.config.yaml.01234567',
+    '.step-2.89abcdef/model',
+    'checkpoints/.step-2.89abcdef/a',
+    'rollouts/.step-2.jsonl.00000000',
+  ];
+  const old = ['checkpoints/.step-1.old/a', 'checkpoints/.step-9.old/a'];
+  for (const name of [...keep, ...clear, ...old]) await disk.write(join(run, name), name);
+  await disk.tidy(run);
+  const left = readdirSync(run, { recursive: true, encoding: 'utf8' }).filter((name) =>
+    [...keep, 'checkpoints/step-9/a'].includes(name),
+  );
+  expect(left.sort()).toEqual([...keep, 'checkpoints/step-9/a'].sort());
+  for (const name of [...clear, ...old]) expect(existsSync(join(run, name))).toBe(false);
+  expect(readFileSync(join(run, 'checkpoints/step-1/a'), 'utf8')).toBe(keep[2]); // the new one stays, the old one goes
+});
+
+describe('errors of the disk', () => {
+  const failing = (code: string) =>
+    diskFiles({
+      ...promises,
+      open: () => Promise.reject(Object.assign(new Error(`${code}: x`), { code })),
+    });
+
+  test.each([
+    [
+      'ENOSPC',
+      /the disk is full \(5 bytes are needed, and \d+ are free\)\. What was saved before is whole; free some room/,
+    ],
+    ['EDQUOT', /the quota of the disk is used up \(5 bytes are needed/],
+    ['EROFS', /: the disk is read-only\.$/],
+    ['EACCES', /: no permission\.$/],
+    ['EPERM', /: no permission\.$/],
+    ['ENOTDIR', /: a part of its path is a file, not a folder\.$/],
+    ['ENAMETOOLONG', /: the name is too long for this disk; choose a shorter one\.$/],
+    ['EMFILE', /: too many files are open/],
+    ['EIO', /: the disk reports an error of its own/],
+    ['EBUSY', /: another program holds it\.$/],
+    ['EISDIR', /: it is a folder\.$/],
+  ])('%s', async (code, sentence) => {
+    const files = failing(code);
+    for (const write of [
+      () => files.write(`${run}/x`, 'hello'),
+      () => files.append(`${run}/x`, 'hello'),
+      () => files.writeFolder(run, new Map([['x', 'hello']])),
+    ]) {
+      const error: unknown = await write().catch((thrown: unknown) => thrown);
+      expect(error).toBeInstanceOf(InputError);
+      expect((error as Error).message).toMatch(sentence);
+      expect((error as Error).message).toMatch(/^Cannot write \S+: [^\n]+$/);
+    }
+  });
+
+  test('of the real disk: a file in place of a folder, a long name, a folder in place of a file', async () => {
+    writeFileSync(run, 'a file');
+    await expect(disk.write(`${run}/checkpoints/x`, '')).rejects.toThrow(
+      /^Cannot write .*: (a part of its path is a file|there is a file in its place)/,
+    );
+    await expect(disk.write(join(root, 'x'.repeat(300)), '')).rejects.toThrow(/the name is too long/);
+    mkdirSync(join(root, 'folder'));
+    await expect(disk.write(join(root, 'folder'), '')).rejects.toThrow(/^Cannot write .*folder: /);
+    expect(readdirSync(root).sort()).toEqual(['folder', 'run']); // and no temporary
+  });
+
+  test('a full disk leaves no temporary, and what was there', async () => {
+    await save(1);
+    const before = readdirSync(`${run}/checkpoints`);
+    for (let k = 0; k < 12; k++) {
+      const files = diskFiles(new FaultyFs(k, 'ENOSPC').operations);
+      await files
+        .writeFolder(folderOf(1), new Map([['a', 'after']]))
+        .catch((error: unknown) => expect(error).toBeInstanceOf(InputError));
+      if (existsSync(`${folderOf(1)}/a`)) break; // it failed after all was in its place, or not at all
+      expect(readdirSync(`${run}/checkpoints`)).toEqual(before);
+      await loadTrainerCheckpoint(disk, folderOf(1));
+    }
+  });
+
+  test('a checkpoint that does not fit is refused before it is begun', async () => {
+    const full = { ...disk, free: () => Promise.resolve(1000) };
+    await expect(expectRoom(full, run, 3_000_000)).rejects.toThrow(
+      /^A checkpoint in .*run needs 2\.9 MiB \(3000000 bytes\), but only 0\.0 MiB \(1000 bytes\) are free there; free some, or/,
+    );
+    await expect(expectRoom(disk, run, 1)).resolves.toBeUndefined();
+    await expect(writeCheckpoint(full, folderOf(1), new Map([['a', 'x'.repeat(2000)]]))).rejects.toThrow(InputError);
+    expect(existsSync(run)).toBe(false);
+  });
+});
+
+test('a state is believed only where a run can have written it', () => {
+  const parse = (state: object) => () => parseTrainerState(JSON.stringify(state), 'f', 8);
+  const good = { step: 8, problems: 2, updates: 3 };
+  const more = {
+    klCoef: 0.1,
+    carried: [1, 2],
+    entropy: { coeff: 0, acts: true },
+    roleBaselines: { a: -1 },
+    parts: { x: [1] },
+  };
+  expect(parse({ ...good, ...more })()).toEqual({ ...good, ...more });
+  expect(parse({ ...good, step: 4 })).toThrow(
+    'f is of step 4, but its folder is of step 8: the checkpoint is damaged.',
+  );
+  expect(parse({ step: 8 })).toThrow(
+    'f: "problems" is missing; no run of this version wrote that, so the checkpoint is damaged or newer.',
+  );
+  expect(parse({ ...good, carried: [0.5] })).toThrow('f: "carried.0" is 0.5; it must be a whole number');
+  expect(parse({ ...good, stpe: 1 })).toThrow('f: "stpe" is not known');
+});
+
+test('optimizer states that no optimizer has', () => {
+  const wrong = (edit: (tensors: ReturnType<typeof optimizer>) => void) => () => {
+    const tensors = optimizer();
+    edit(tensors);
+    savedSteps(tensors, 'S');
+  };
+  expect(savedSteps(optimizer(), 'S')).toBe(3);
+  for (const value of [NaN, -7, 1e30, 0.5, Infinity])
+    expect(wrong((t) => (t.get('step')!.data[0] = value))).toThrow(
+      `S has the "step" ${Math.fround(value)}; a whole number`,
+    );
+  expect(wrong((t) => t.delete('step'))).toThrow('S has no "step"');
+  expect(wrong((t) => (t.get('w.exp_avg')!.data[1] = NaN))).toThrow('S: tensor "w.exp_avg" holds NaN at element 1');
+  expect(wrong((t) => (t.get('w.exp_avg_sq')!.data[0] = Infinity))).toThrow('S: tensor "w.exp_avg_sq" holds Infinity');
+  expect(wrong((t) => (t.get('w.exp_avg_sq')!.data[0] = -1))).toThrow(
+    'S: "w.exp_avg_sq" holds -1 at element 0, but a mean of squares',
+  );
+});
+
+test('states of parts that no part wrote', () => {
+  const sampler = new DifficultySampler(configOf({}), 4);
+  sampler.restore([[3, 0.5]]);
+  for (const state of [null, {}, [[4, 0]], [[0, null]], [[-1, 0]], [['0', 0]], [0]]) {
+    expect(() => sampler.restore(state)).toThrow(InputError);
+    expect(sampler.state()).toEqual([[3, 0.5]]);
+  }
+  for (const state of [null, {}, [{}], [{ score: null, step: 1, samples: [] }], [{ score: 1, step: 1, samples: [{}] }]])
+    expect(() => new ReplayBuffer(2).restore(state)).toThrow(InputError);
+});
+
+test('every file damaged in every way: noticed, and the run folder unchanged', async () => {
+  const rows = await damage.run({ seed: 7, full: false, say: () => undefined });
+  expect(rows.flatMap(({ failures }) => failures)).toEqual([]);
+}, 120_000);

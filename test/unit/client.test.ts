@@ -1,0 +1,452 @@
+/** The client that learns, without a GPU: its shapes, what it goes on from, what it refuses, and what it leaves behind. */
+
+import { afterEach, describe, expect, test, vi } from 'vitest';
+import type OpenAI from 'openai';
+import { DeviceLostError } from '../../src/errors.ts';
+import { readRequest } from '../../src/grpo/client/api/request.ts';
+import type {
+  ChatCompletion,
+  ClientLimits,
+  CompletionParams,
+  MessageShape,
+  ToolShape,
+  TrainingClient,
+} from '../../src/grpo/client/index.ts';
+import type { SavedEpisodes } from '../../src/grpo/client/saved.ts';
+import type { GeneratedStep } from '../../src/grpo/generate/samples.ts';
+import type { Learner } from '../../src/grpo/learner/learner.ts';
+import { wholeTrajectories } from '../../src/grpo/update/rows.ts';
+import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
+import { tokenizer, tokenizerJson } from '../scriptedEngine.ts';
+import { talkingRun } from '../clientEngine.ts';
+
+const QUESTION: MessageShape[] = [{ role: 'user', content: 'What is 2 plus 2?' }];
+const TOOLS: ToolShape[] = [
+  {
+    type: 'function',
+    function: {
+      name: 'calculator',
+      description: 'Computes.',
+      parameters: { type: 'object', properties: { expression: { type: 'string' } }, required: ['expression'] },
+    },
+  },
+];
+const CALL = '<tool_call>{"name": "calculator", "arguments": {"expression": "2+2"}}</tool_call>';
+
+afterEach(() => void vi.useRealTimers());
+
+describe('completions', () => {
+  test('have the shape that the openai package types', async () => {
+    const { trainer, rollout } = talkingRun();
+    const client = trainer.client();
+    const params: OpenAI.ChatCompletionCreateParamsNonStreaming = {
+      model: 'talking',
+      messages: [{ role: 'user', content: 'Hi' }],
+    };
+    const ours = await client.chat.completions.create(params as CompletionParams & { stream?: false });
+    const completion = ours as ChatCompletion & OpenAI.ChatCompletion;
+    expect(completion).toMatchObject({
+      object: 'chat.completion',
+      model: 'talking',
+      choices: [
+        {
+          index: 0,
+          message: { role: 'assistant', content: 'Four.', refusal: null },
+          logprobs: null,
+          finish_reason: 'stop',
+        },
+      ],
+    });
+    expect(completion.id).toContain(client.trajectory.id);
+    const { prompt_tokens: prompt, completion_tokens: drawn, total_tokens: total } = completion.usage;
+    expect(prompt).toBe(rollout.requests[0].contextIds.length);
+    expect(total).toBe(prompt + drawn);
+  });
+
+  test('a call is parsed, its arguments are JSON text; cut by max_tokens it is text', async () => {
+    const { trainer, rollout } = talkingRun();
+    rollout.says = () => `Let me see.\n${CALL}`;
+    const whole = await trainer.client().chat.completions.create({ messages: QUESTION, tools: TOOLS });
+    const [{ message, finish_reason: reason }] = whole.choices;
+    expect([reason, message.content]).toEqual(['tool_calls', 'Let me see.']);
+    expect(message.tool_calls).toMatchObject([
+      { type: 'function', function: { name: 'calculator', arguments: '{"expression":"2+2"}' } },
+    ]);
+    const none = await trainer
+      .client()
+      .chat.completions.create({ messages: QUESTION, tools: TOOLS, tool_choice: 'none' });
+    expect(none.choices[0].message).toMatchObject({ content: `Let me see.\n${CALL}` });
+    const cut = await trainer.client().chat.completions.create({ messages: QUESTION, tools: TOOLS, max_tokens: 3 });
+    expect([cut.choices[0].finish_reason, cut.usage.completion_tokens]).toEqual(['length', 3]);
+  });
+
+  test('log-probs and token ids are those of the reply', async () => {
+    const { trainer, rollout } = talkingRun();
+    const params = { messages: QUESTION, logprobs: true, top_logprobs: 1, return_token_ids: true } as const;
+    const { choices, prompt_token_ids: prompt } = await trainer.client().chat.completions.create(params);
+    const { logprobs, token_ids: ids } = choices[0];
+    expect(logprobs!.content.map(({ token }) => token).join('')).toBe('Four.');
+    expect(logprobs!.content[1]).toMatchObject({ logprob: -2, top_logprobs: [{ logprob: -0.5 }] });
+    expect(ids!.slice(0, -1)).toEqual(tokenizer.encode('Four.'));
+    expect(prompt).toEqual([...rollout.requests[0].contextIds]);
+  });
+
+  test('a stream says the same in chunks, calls apart from content', async () => {
+    const { trainer, rollout } = talkingRun();
+    rollout.says = () => `Let me see.\n${CALL}`;
+    const params = { messages: QUESTION, tools: TOOLS, stream: true, stream_options: { include_usage: true } } as const;
+    const chunks = [];
+    for await (const chunk of await trainer.client().chat.completions.create(params)) chunks.push(chunk);
+    const deltas = chunks.flatMap(({ choices }) => choices.map(({ delta }) => delta));
+    expect(deltas[0]).toEqual({ role: 'assistant', content: '' });
+    expect(deltas.map(({ content }) => content ?? '').join('')).toBe('Let me see.');
+    expect(deltas.flatMap(({ tool_calls: calls }) => calls ?? [])).toMatchObject([
+      { index: 0, function: { name: 'calculator' } },
+    ]);
+    expect(chunks.at(-2)!.choices[0].finish_reason).toBe('tool_calls');
+    expect(chunks.at(-1)).toMatchObject({ choices: [], usage: { total_tokens: expect.any(Number) as number } });
+  });
+});
+
+describe('what a call goes on from', () => {
+  const again = async (change: (reply: MessageShape) => MessageShape[]) => {
+    const run = talkingRun();
+    const client = run.trainer.client();
+    const { choices } = await client.chat.completions.create({ messages: QUESTION });
+    await client.chat.completions.create({ messages: change(choices[0].message) });
+    return { ...run, client, rows: client.trajectory.rows() };
+  };
+
+  test('the tokens of the reply, which are not encoded again', async () => {
+    const { rows, rollout } = await again((reply) => [...QUESTION, reply, { role: 'user', content: 'Sure?' }]);
+    const [first, second] = rollout.requests;
+    const said = [...tokenizer.encode('Four.'), tokenizer.eosTokenIds[0]];
+    const next = tokenizer.encodeContinuation([{ role: 'user', content: 'Sure?' }]);
+    expect([...second.contextIds]).toEqual([...first.contextIds, ...said, ...next]);
+    expect(second.requestId).toBe(first.requestId); // its cache goes on
+    expect(rows).toHaveLength(1);
+    const { mask, logProbs } = rows[0].trajectory;
+    expect([...mask]).toEqual([...said.map(() => 1), ...[...next].map(() => 0), ...said.map(() => 1)]);
+    mask.forEach((m, t) => expect(logProbs[t] < 0).toBe(m === 1));
+  });
+
+  test('tool outputs go on from the call, whose arguments may be written anew', async () => {
+    const { trainer, rollout } = talkingRun();
+    rollout.says = ({ contextIds }) => (tokenizer.decode(contextIds).includes('<tool_call>') ? '4' : CALL);
+    const client = trainer.client();
+    const { choices } = await client.chat.completions.create({ messages: QUESTION, tools: TOOLS });
+    const [call] = choices[0].message.tool_calls!;
+    const spaced = { ...call, function: { ...call.function, arguments: '{ "expression": "2+2" }' } };
+    const messages: MessageShape[] = [
+      ...QUESTION,
+      { role: 'assistant', content: null, tool_calls: [spaced] },
+      { role: 'tool', tool_call_id: call.id, content: '4' },
+    ];
+    await client.chat.completions.create({ messages, tools: TOOLS });
+    expect(client.trajectory.rows()).toHaveLength(1);
+  });
+
+  test.each<[string, (reply: MessageShape) => MessageShape[]]>([
+    [
+      'an edited reply',
+      () => [...QUESTION, { role: 'assistant', content: 'Five.' }, { role: 'user', content: 'Sure?' }],
+    ],
+    [
+      'another question',
+      (reply) => [{ role: 'user', content: 'What is 3?' }, reply, { role: 'user', content: 'Sure?' }],
+    ],
+    [
+      'a system prompt',
+      (reply) => [{ role: 'system', content: 'Be short.' }, ...QUESTION, reply, { role: 'user', content: 'Sure?' }],
+    ],
+    ['a dropped reply', () => [...QUESTION, { role: 'user', content: 'Sure?' }]],
+  ])('%s is a fork, a row of its own', async (_, change) => {
+    const { rows, rollout, trainer, client } = await again(change);
+    expect(rows).toHaveLength(2);
+    expect(rollout.requests[1].requestId).not.toBe(rollout.requests[0].requestId);
+    expect(rollout.requests[1].key).not.toEqual(rollout.requests[0].key);
+    client.trajectory.reward(1);
+    expect(rollout.held.size).toBe(0);
+    await trainer.close();
+  });
+
+  test('other tools are a fork', async () => {
+    const { trainer } = talkingRun();
+    const client = trainer.client();
+    const { choices } = await client.chat.completions.create({ messages: QUESTION, tools: TOOLS });
+    const messages: MessageShape[] = [...QUESTION, choices[0].message, { role: 'user', content: 'Sure?' }];
+    await client.chat.completions.create({ messages });
+    expect(client.trajectory.rows()).toHaveLength(2);
+  });
+
+  test('an earlier reply that has gone on already shares its tokens as context', async () => {
+    const { client, rollout, rows } = await again((reply) => [...QUESTION, reply, { role: 'user', content: 'Sure?' }]);
+    expect(rows).toHaveLength(1);
+    const reply: MessageShape = { role: 'assistant', content: 'Four.' };
+    await client.chat.completions.create({ messages: [...QUESTION, reply, { role: 'user', content: 'Why?' }] });
+    const [first, fork] = client.trajectory.rows().map(({ trajectory }) => trajectory);
+    const drawn = tokenizer.encode('Four.').length + 1;
+    expect([...fork.responseIds.slice(0, drawn)]).toEqual([...first.responseIds.slice(0, drawn)]);
+    expect([...fork.mask.slice(0, drawn)]).toEqual(Array(drawn).fill(0)); // trained where it was drawn
+    expect(rollout.requests[2].promptLength).toBe(rollout.requests[0].promptLength);
+  });
+
+  test('a template that drops thoughts of earlier turns does not go on from them', async () => {
+    const chatTemplate =
+      "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content.split('</think>')[-1] if m.role == 'assistant' else m.content }}<|im_end|>\n" +
+      '{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}';
+    const own = new ChatTokenizer(tokenizerJson, { eos_token: '<|im_end|>', chat_template: chatTemplate });
+    const { trainer, rollout } = talkingRun({ own });
+    const client = trainer.client();
+    for (const [said, rows] of [
+      ['Four.', 1],
+      ['<think>two</think>Four.', 3],
+    ] as const) {
+      rollout.says = () => said;
+      const { choices } = await client.chat.completions.create({ messages: [{ role: 'user', content: said }] });
+      const next: MessageShape[] = [
+        { role: 'user', content: said },
+        choices[0].message,
+        { role: 'user', content: 'Sure?' },
+      ];
+      await client.chat.completions.create({ messages: next });
+      expect(client.trajectory.rows()).toHaveLength(rows);
+    }
+  });
+
+  test('two calls at once, one of them a fork', async () => {
+    const { trainer, rollout } = talkingRun();
+    rollout.waits = () => true;
+    const client = trainer.client();
+    const both = [1, 2].map(() => client.chat.completions.create({ messages: QUESTION }));
+    await vi.waitFor(() => expect(rollout.underWay).toBe(2));
+    expect(() => client.trajectory.reward(1)).toThrow('A call is under way');
+    rollout.go();
+    await Promise.all(both);
+    expect(client.trajectory.rows()).toHaveLength(2);
+    expect(rollout.requests[0].key).not.toEqual(rollout.requests[1].key);
+  });
+});
+
+test('rows of a trajectory laid end to end: one reward, every drawn token once', async () => {
+  const { trainer } = talkingRun();
+  const rewarded = async (calls: number) => {
+    const client = trainer.client({ group: 'g' });
+    for (let call = 0; call < calls; call++)
+      await client.chat.completions.create({ messages: [{ role: 'user', content: `${call}?` }] });
+    client.trajectory.reward(calls, { turns: Array<number>(calls).fill(1), acc: 1, extra: { calls } });
+  };
+  await rewarded(3);
+  await rewarded(1);
+  expect(trainer.groups.complete).toBe(1);
+  const { samples, drawn, metrics } = await trainer.groups.generate(1);
+  expect(samples.map(({ fork }) => fork)).toEqual([undefined, true, true, undefined]);
+  expect(wholeTrajectories(samples).map(({ reward }) => reward.score)).toEqual([3, 1]);
+  const length = tokenizer.encode('Four.').length + 1;
+  expect(drawn!.map(({ trajectory: { mask } }) => mask.reduce((sum, m) => sum + m, 0))).toEqual([3 * length, length]);
+  expect(drawn![0].trajectory).toMatchObject({ numTurns: 3 });
+  expect(metrics).toMatchObject({
+    'client/calls': 4,
+    'client/forks': 2,
+    'client/trajectories': 2,
+    'client/complete_groups': 0,
+  });
+});
+
+test('examples/client.ts: an agent with a tool, rewarded', async () => {
+  const { trainer, rollout, config } = talkingRun();
+  const call = '<tool_call>{"name": "add", "arguments": {"a": 2, "b": 2}}</tool_call>';
+  let answers = 4;
+  rollout.says = ({ contextIds }) =>
+    tokenizer.decode(contextIds).includes('<tool_call>') ? `It is ${answers++}.` : call;
+  const { step } = await import('../../examples/client.ts');
+  const learner = { config, client: trainer.client.bind(trainer), step: () => trainer.groups.generate(1) };
+  const questions = [{ question: 'What is 2 plus 2?', answer: '4' }];
+  const { samples, metrics } = await step(learner as unknown as Learner, questions);
+  expect(samples.map(({ reward }) => reward.score).sort()).toEqual([0, 1]);
+  expect(metrics).toMatchObject({ 'client/calls': 4, 'client/continuations': 2, 'client/forks': 0 });
+});
+
+describe('a checkpoint', () => {
+  const ask = (client: TrainingClient, ...more: MessageShape[]) =>
+    client.chat.completions.create({ messages: [...QUESTION, ...more] });
+  const FOUR: MessageShape = { role: 'assistant', content: 'Four.' };
+  const SURE: MessageShape = { role: 'user', content: 'Sure?' };
+  const vocabSize = tokenizer.vocabSize;
+
+  /** A complete group of two, and a group with an episode that has its reward and an open one: a reply, a fork, a call under way. */
+  async function savedRun(limits: ClientLimits = {}) {
+    const run = talkingRun({ limits });
+    const { groups } = run.trainer;
+    for (const reward of [0, 1]) {
+      const client = run.trainer.client({ group: 'complete' });
+      await ask(client);
+      client.trajectory.reward(reward, { extra: { note: 'kept' } });
+    }
+    const [rewarded, open] = [run.trainer.client(), run.trainer.client({ name: '/mine' })];
+    for (const client of [rewarded, open]) await ask(client);
+    rewarded.trajectory.reward(0.25);
+    await ask(open, { role: 'assistant', content: 'Five.' }, SURE);
+    run.rollout.waits = () => true;
+    const underWay = ask(open, FOUR, SURE).catch(() => undefined);
+    const state = JSON.parse(JSON.stringify(await groups.save())) as SavedEpisodes;
+    const end = async () => {
+      await run.trainer.close();
+      await underWay;
+    };
+    return { ...run, state, open: open.trajectory, end };
+  }
+
+  test('has open episodes and those that wait: they go on from their tokens', async () => {
+    const { trainer, rollout, state, open, end } = await savedRun();
+    const later = talkingRun({ limits: { outlives: true } });
+    later.trainer.groups.goOn(state, vocabSize);
+    const { groups } = later.trainer;
+    expect([groups.complete, groups.incomplete, groups.size]).toEqual([1, 1, 4]);
+    const before = trainer.groups.episodes;
+    for (const [i, episode] of groups.episodes.entries()) {
+      const { id, state: how, name, groupName, result, start } = before[i];
+      expect({ ...episode }).toMatchObject({ id, state: how, name, groupName, result, start });
+      expect(episode.rows().map(({ trajectory }) => trajectory)).toEqual(
+        before[i].rows().map(({ trajectory }) => trajectory),
+      );
+    }
+    const going = groups.episodes.find(({ state: how }) => how === 'open')!;
+    expect([going.id, going.name]).toEqual([open.id, '/mine']);
+    const request = readRequest({ messages: [...QUESTION, FOUR, SURE] }, groups.served);
+    await going.call(request);
+    // As the call that was under way: the same tokens, and the same random numbers.
+    const { contextIds, key } = rollout.requests.at(-1)!;
+    expect(later.rollout.requests).toMatchObject([{ contextIds, key }]);
+    going.reward(1);
+    expect(groups.complete).toBe(2);
+    const { samples, metrics } = await groups.generate(1);
+    expect(samples.map(({ reward }) => reward)).toMatchObject([{ score: 0 }, { score: 1 }]);
+    expect(samples[0].reward).toMatchObject({ acc: NaN, extra: { note: 'kept' } });
+    expect(metrics).toMatchObject({ 'client/calls': 6, 'client/dropped_trajectories': 0 });
+    await Promise.all([end(), later.trainer.close()]);
+  });
+
+  test('whose open clients are in a process that is gone: they are given up and counted, what has its reward stays', async () => {
+    const { state, end } = await savedRun();
+    const later = talkingRun();
+    later.trainer.groups.goOn(state, vocabSize);
+    const { groups } = later.trainer;
+    expect(groups.episodes.map(({ state: how }) => how)).toEqual(['rewarded', 'rewarded', 'rewarded']);
+    const { metrics } = await groups.generate(1);
+    expect(metrics).toMatchObject({ 'client/trajectories': 2, 'client/dropped_trajectories': 1 });
+    await Promise.all([end(), later.trainer.close()]);
+  });
+
+  test('of a run that goes on takes nothing from it, and what was trained since comes back', async () => {
+    const { trainer, state, end } = await savedRun();
+    const { groups } = trainer;
+    await groups.generate(1);
+    expect([groups.complete, groups.size]).toEqual([0, 2]);
+    const before = groups.episodes;
+    groups.goOn(state, vocabSize);
+    expect([groups.complete, groups.incomplete, groups.size]).toEqual([1, 1, 4]);
+    expect(groups.episodes.slice(0, 2)).toEqual(before); // the very objects: their clients are held
+    await end();
+  });
+
+  test.each<[string, (state: SavedEpisodes) => void, RegExp]>([
+    [
+      'a token beyond the vocabulary',
+      ({ groups }) => set(groups, 'tokenIds', '////fw=='),
+      /tokenIds of its trainer_state\.json: number 0 is 2147483647/,
+    ],
+    [
+      'arrays of unequal length',
+      ({ groups }) => set(groups, 'mask', '1'),
+      /drawn of its trainer_state\.json: its arrays differ in length/,
+    ],
+    ['no list', (state) => Object.assign(state, { groups: 1 }), /parts\.inFlight\.groups of its/],
+    [
+      'a reply beyond its tokens',
+      ({ groups }) => (groups[0].members[0].sequences[0].replies[0].tokens = 99),
+      /its replies are not/,
+    ],
+  ])('with %s is refused', async (_, damage, message) => {
+    const { state, end } = await savedRun();
+    damage(state);
+    const later = talkingRun();
+    expect(() => later.trainer.groups.goOn(state, vocabSize)).toThrow(message);
+    expect(later.trainer.groups.size).toBe(0);
+    await end();
+  });
+});
+
+const set = (groups: SavedEpisodes['groups'], key: string, value: string) =>
+  Object.assign(groups[0].members[0].sequences[0].drawn, { [key]: value });
+
+describe('a lost device', () => {
+  const gone = new DeviceLostError('unknown', 'pulled out');
+  const stop = new AbortController().signal;
+  const rewardedPair = async ({ trainer }: ReturnType<typeof talkingRun>) => {
+    for (const reward of [0, 1]) {
+      const client = trainer.client();
+      await client.chat.completions.create({ messages: QUESTION });
+      client.trajectory.reward(reward);
+    }
+  };
+
+  test('ends calls under way and the wait for a step; further calls wait for the fresh one, which does the steps since the checkpoint again', async () => {
+    const run = talkingRun({ limits: { outlives: true }, change: { trainer: { saveFreq: 2 } } });
+    const { groups } = run.trainer;
+    const old = run.engine;
+    const steps: GeneratedStep[] = [];
+    for (const step of [1, 2, 3]) {
+      await rewardedPair(run);
+      steps.push(await groups.generate(step));
+      if (step === 1) await groups.save();
+    }
+    const saved = (await groups.save()) as SavedEpisodes; // as of step 3, but it was never written
+    await rewardedPair(run);
+    await groups.generate(4);
+    const client = run.trainer.client();
+    await client.chat.completions.create({ messages: QUESTION });
+    run.rollout.waits = () => true;
+    const again = { messages: [...QUESTION, { role: 'assistant' as const, content: 'Four.' }, ...QUESTION] };
+    const underWay = client.chat.completions.create(again);
+    const waiting = groups.wait(9, stop);
+    groups.lose(old, gone);
+    groups.lose(old, gone);
+    groups.startOver(); // step 4 fails by it
+    await expect(underWay).rejects.toThrow(gone);
+    await expect(waiting).rejects.toThrow(gone);
+
+    const fresh = talkingRun();
+    let isAnswered = false;
+    const waits = client.chat.completions.create(again).finally(() => (isAnswered = true));
+    groups.attach(fresh.engine);
+    groups.lose(old, gone); // heard late
+    groups.goOn({ ...saved, version: 1 }, vocabSizeOf(run));
+    await new Promise((resolve) => setTimeout(resolve, 5));
+    expect(isAnswered).toBe(false);
+    for (const step of [2, 3]) {
+      expect(await groups.ready(stop)).toBe(true);
+      expect(await groups.generate(step)).toBe(steps[step - 1]);
+    }
+    await waits;
+    expect(fresh.rollout.requests).toHaveLength(1);
+    expect(client.trajectory.rows()[0].trajectory.numTurns).toBe(2);
+    expect(await groups.ready(stop)).toBe(true);
+    const { samples, metrics } = await groups.generate(4);
+    expect(samples).toHaveLength(2);
+    expect(metrics).toMatchObject({ 'client/trajectories': 2, 'client/failed_calls': 1 });
+    await run.trainer.close();
+    expect(fresh.rollout.held.size).toBe(0);
+  });
+
+  test('that no other follows ends calls that wait', async () => {
+    const run = talkingRun({ limits: { outlives: true } });
+    run.trainer.groups.lose(run.engine, gone);
+    const waits = run.trainer.client().chat.completions.create({ messages: QUESTION });
+    const ended = expect(waits).rejects.toMatchObject({ status: 503, code: 'run_over' });
+    await run.trainer.close();
+    await ended;
+  });
+});
+
+const vocabSizeOf = ({ engine }: ReturnType<typeof talkingRun>) => engine.model.config.vocabSize;

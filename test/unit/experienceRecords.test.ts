@@ -1,0 +1,74 @@
+import { expect, test } from 'vitest';
+import { UserCodeError } from '../../src/errors.ts';
+import { MemoryQueue } from '../../src/grpo/queue/memoryQueue.ts';
+import { recordOf, sampleOf } from '../../src/grpo/queue/records.ts';
+import type { ExperienceRecord } from '../../src/grpo/queue/types.ts';
+import type { Sample } from '../../src/grpo/update/batch.ts';
+
+const problem = { id: 'p', messages: [{ role: 'user' as const, content: 'hello' }], answer: '' };
+const sample = (more: Partial<Sample> = {}): Sample => ({
+  problem,
+  group: 7,
+  trajectory: {
+    promptIds: Uint32Array.of(1, 2),
+    responseIds: Uint32Array.of(3, 4, 5),
+    mask: Uint8Array.of(1, 0, 1),
+    logProbs: Float32Array.of(-0.25, 0, -1),
+    logMass: new Float32Array(3),
+    weightVersions: Uint32Array.of(3, 0, 5),
+    stopReason: 'completed',
+    numTurns: 2,
+    numToolCalls: 1,
+    numToolErrors: 0,
+  },
+  messages: [{ role: 'assistant', content: 'a' }],
+  reward: { score: 0.5, acc: 1, extra: { x: 2 } },
+  ...more,
+});
+const origin = { uid: '3.7', sample: 2, worker: 'local' };
+
+test('a sample becomes a record and the same sample again, its arrays not copied', () => {
+  const given = sample({
+    prompt: [{ role: 'user', content: 'seen' }],
+    toolRewards: { calculator: 0.5 },
+    events: [{ kind: 'tool', turn: 1, start: 2, end: 3 }],
+  });
+  const record = recordOf(given, origin, { order: 4 });
+  expect(record.key).toBe('3.7_2');
+  expect(record.tags).toEqual({ status: 'scored', version: 3, newest: 5, worker: 'local', order: 4 });
+  expect(record.columns['logProbs']).toBe(given.trajectory.logProbs);
+  const again = sampleOf(record, { problem, group: 7 });
+  expect(again).toEqual(given);
+  expect(again.trajectory.responseIds).toBe(given.trajectory.responseIds);
+});
+
+test('a sample without reward keeps why, through a checkpoint of the queue', async () => {
+  const fault = new UserCodeError('reward threw', 'The reward threw.');
+  const given = sample({ reward: { score: NaN, acc: NaN }, fault });
+  const [before, after] = [new MemoryQueue(), new MemoryQueue()];
+  await before.put('train', [recordOf(given, origin)]);
+  await after.restore(JSON.parse(JSON.stringify(await before.save())));
+  const [record] = await after.get('train', ['3.7_2']);
+  expect(sampleOf(record, { problem, group: 7 })).toEqual(given);
+});
+
+const changed = (columns: ExperienceRecord['columns']): ExperienceRecord => {
+  const record = recordOf(sample(), origin);
+  return { ...record, columns: { ...record.columns, ...columns } };
+};
+test.each<[string, ExperienceRecord['columns'], string]>([
+  ['another type', { mask: Uint32Array.of(1, 0, 1) }, 'Column "mask" of the record "3.7_2" is no Uint8Array.'],
+  [
+    'another length',
+    { logProbs: new Float32Array(2) },
+    '"logProbs" of the record "3.7_2" has 2 numbers, but the response has 3 tokens',
+  ],
+  ['no JSON', { sample: '{' }, 'Column "sample" of the record "3.7_2" cannot be read: it is no JSON'],
+  [
+    'another reason',
+    { sample: (recordOf(sample(), origin).columns['sample'] as string).replace('completed', 'bored') },
+    'cannot be read: stopReason',
+  ],
+])('a record with %s is refused', (_, columns, message) => {
+  expect(() => sampleOf(changed(columns), { problem, group: 7 })).toThrow(message);
+});

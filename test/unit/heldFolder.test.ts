@@ -1,0 +1,180 @@
+/** One run a folder: who has it, who is refused, what a killed process leaves, and a folder that is taken away under its run. */
+
+import { spawn, spawnSync } from 'node:child_process';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { hostname, tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { ModuleKind, ScriptTarget, transpileModule } from 'typescript';
+import { beforeEach, expect, test } from 'vitest';
+import { holdingFolder } from '../../src/cli/process/heldFolder.ts';
+import { lockFolder } from '../../src/cli/process/lock.ts';
+import { FolderGoneError, InputError } from '../../src/errors.ts';
+import { RunFolder } from '../../src/runs/runFolder.ts';
+
+let parent: string;
+let folder: string;
+
+beforeEach(() => {
+  parent = mkdtempSync(join(tmpdir(), 'webgrpo-held-'));
+  folder = join(parent, 'run');
+});
+
+const lockFile = () => join(parent, '.run.lock');
+const written = () => JSON.parse(readFileSync(lockFile(), 'utf8')) as Record<string, unknown>;
+/** A lock as a process left it. */
+const leave = (holder: object) =>
+  writeFileSync(lockFile(), JSON.stringify({ host: hostname(), since: 'then', nonce: '0123456789ab', ...holder }));
+const deadPid = () => spawnSync(process.execPath, ['-e', '']).pid;
+
+test('a folder is locked once, by whom and since when, and free again when it is let go', () => {
+  const lock = lockFolder(folder);
+  expect(written()).toMatchObject({ pid: process.pid, host: hostname() });
+  expect(() => lockFolder(folder)).toThrow(InputError);
+  expect(existsSync(folder)).toBe(false);
+  lock.release();
+  expect(readdirSync(parent)).toEqual([]);
+  lockFolder(folder).release();
+});
+
+test('a process that lives refuses with its number and what to do', () => {
+  const other = spawn(process.execPath, ['-e', 'setTimeout(() => {}, 60_000)']);
+  try {
+    leave({ pid: other.pid });
+    expect(() => lockFolder(folder)).toThrow(
+      `${folder} is another run's: process ${other.pid} on ${hostname()}, since then. Wait until it ends, stop it (kill ${other.pid}), or`,
+    );
+  } finally {
+    other.kill('SIGKILL');
+  }
+});
+
+test('locks of dead processes are taken over: gone, or its number given to another', () => {
+  for (const dead of [{ pid: deadPid() }, { pid: process.pid, started: 'another boot 17' }]) {
+    // Elsewhere nothing tells a process from a later one with its number.
+    if (dead.started !== undefined && process.platform !== 'linux') continue;
+    leave(dead);
+    const lock = lockFolder(folder);
+    expect(written()).toMatchObject({ pid: process.pid });
+    expect(readdirSync(parent)).toEqual(['.run.lock']);
+    lock.release();
+  }
+});
+
+test('what killed processes left on their way to a lock is cleared', () => {
+  const pid = deadPid();
+  leave({ pid });
+  // One had the right to take the dead one's place, and died before it did; another had written its own only.
+  const taker = { host: hostname(), since: 'then', nonce: 'ffffffffffff', pid };
+  writeFileSync(`${lockFile()}.0123456789ab`, JSON.stringify(taker));
+  writeFileSync(`${lockFile()}.eeeeeeeeeeee.new`, JSON.stringify({ ...taker, nonce: 'eeeeeeeeeeee' }));
+  lockFolder(folder).release();
+  expect(readdirSync(parent)).toEqual([]);
+});
+
+test('a process on another machine may still run: refused, with the file to delete', () => {
+  leave({ pid: 1, host: 'elsewhere' });
+  expect(() => lockFolder(folder)).toThrow(
+    /process 1 on elsewhere, .* cannot be seen from .*; if it does not, delete .*\.run\.lock\.$/,
+  );
+});
+
+test('a file that is no lock is refused by name', () => {
+  for (const text of ['', '{}', '{"pid": -1, "host": "x", "nonce": "../../../etc"}']) {
+    writeFileSync(lockFile(), text);
+    expect(() => lockFolder(folder)).toThrow(/\.run\.lock is no lock that webgrpo can read; delete it if no other run/);
+  }
+});
+
+test('a place where no lock can be written is one sentence', () => {
+  writeFileSync(folder, 'a file');
+  expect(() => lockFolder(join(folder, 'inner', 'run'))).toThrow(InputError);
+});
+
+test('folders that a lock needed go with it, unless something else has come to be there', () => {
+  lockFolder(join(parent, 'a', 'b', 'run')).release();
+  expect(readdirSync(parent)).toEqual([]);
+  const lock = lockFolder(join(parent, 'a', 'b', 'run'));
+  mkdirSync(join(parent, 'a', 'kept'));
+  lock.release();
+  expect(readdirSync(join(parent, 'a'))).toEqual(['kept']);
+});
+
+test('of many that start at once exactly one has the folder, on a free one and on that of a dead process', async () => {
+  const code = mkdtempSync(join(tmpdir(), 'webgrpo-lock-'));
+  // As JavaScript, which every Node runs.
+  for (const file of ['src/cli/process/lock.ts', 'src/errors.ts']) {
+    const options = { module: ModuleKind.ESNext, target: ScriptTarget.ES2022, rewriteRelativeImportExtensions: true };
+    const { outputText } = transpileModule(readFileSync(file, 'utf8'), { compilerOptions: options });
+    const path = join(code, file.replace(/\.ts$/, '.js'));
+    mkdirSync(dirname(path), { recursive: true });
+    writeFileSync(path, outputText);
+  }
+  writeFileSync(join(code, 'package.json'), '{"type":"module"}');
+  const program = `
+    const { lockFolder } = await import(${JSON.stringify(join(code, 'src/cli/process/lock.js'))});
+    while (Date.now() < Number(process.argv[2])) {}
+    try { lockFolder(process.argv[1]); console.log('won'); } catch (error) { console.log(error.name); }
+    setTimeout(() => {}, 60_000);`; // who has it keeps it until the last has tried
+  for (const isLeft of [false, true]) {
+    if (isLeft) leave({ pid: deadPid() });
+    const start = String(Date.now() + 2000);
+    const all = Array.from({ length: 8 }, () => {
+      const child = spawn(process.execPath, ['--input-type=module', '-e', program, folder, start]);
+      const said = new Promise<string>((resolve) => child.stdout.on('data', (data) => resolve(String(data).trim())));
+      return { said, end: () => child.kill('SIGKILL') };
+    });
+    const heard = await Promise.all(all.map(({ said }) => said));
+    all.forEach(({ end }) => end());
+    expect(heard.sort()).toEqual([...Array.from({ length: 7 }, () => 'InputError'), 'won']);
+  }
+}, 60_000);
+
+test('two names of one folder are one', async () => {
+  mkdirSync(folder);
+  symlinkSync(folder, join(parent, 'link'));
+  await holdingFolder(folder, () =>
+    expect(holdingFolder(join(parent, 'link'), async () => {})).rejects.toThrow(/is another run's/),
+  );
+});
+
+test.each<[string, () => void]>([
+  ['renamed', () => renameSync(folder, `${folder}-away`)],
+  ['deleted', () => rmSync(folder, { recursive: true })],
+  [
+    'replaced',
+    () => {
+      renameSync(folder, `${folder}-away`);
+      mkdirSync(folder);
+    },
+  ],
+  ['given to another run', () => rmSync(lockFile())],
+])('a folder %s under its run ends the run, and no other is made', async (_, take) => {
+  await holdingFolder(folder, async (files) => {
+    const { folder: run } = await RunFolder.create(files, folder, { seed: 1 });
+    await run.appendMetrics({ 'training/global_step': 1 });
+    take();
+    const before = readdirSync(parent, { recursive: true });
+    await expect(run.appendMetrics({ 'training/global_step': 2 })).rejects.toThrow(FolderGoneError);
+    await expect(files.writeFolder(run.checkpoint(2), new Map([['a', 'b']]))).rejects.toThrow(
+      /was renamed, deleted or/,
+    );
+    expect(readdirSync(parent, { recursive: true })).toEqual(before);
+  });
+});
+
+test('an earlier run of the name is moved away by the run that has the name', async () => {
+  await holdingFolder(folder, (files) => RunFolder.create(files, folder, { seed: 1 }));
+  const { moved } = await holdingFolder(folder, (files) => RunFolder.create(files, folder, { seed: 2 }));
+  expect(moved).toBe(`${folder}-1`);
+  expect(readFileSync(join(folder, 'config.yaml'), 'utf8')).toBe('seed: 2\n');
+});

@@ -1,0 +1,178 @@
+/** Samples in flight without a GPU: what a record gives back to a loop, and which states of a checkpoint are refused. */
+import { expect, test } from 'vitest';
+import { decodeGroups, encodeGroups, type SavedGroup } from '../../src/grpo/generate/inFlight.ts';
+import { InputError } from '../../src/errors.ts';
+import { registerAgentLoop } from '../../src/rollout/agent/loop.ts';
+import { SampleRecord, StartLine } from '../../src/rollout/agent/record.ts';
+import { defineTool } from '../../src/tasks/tool.ts';
+import { problem, run, ScriptedEngine } from '../scriptedEngine.ts';
+
+const parameters = { type: 'object', properties: {} } as const;
+let calls: string[] = [];
+const saving = defineTool({
+  name: 'saving',
+  description: '',
+  parameters,
+  create: () => ({ n: 0 }),
+  execute: (_, { state }) => {
+    calls.push('saving');
+    return `saving ${++state.n}`;
+  },
+  save: ({ n }) => n,
+  restore: (n) => ({ n: n as number }),
+});
+const plain = defineTool({
+  name: 'plain',
+  description: '',
+  parameters,
+  create: () => ({ n: 0 }),
+  execute: (_, { state }) => {
+    calls.push('plain');
+    return `plain ${++state.n}`;
+  },
+});
+const both = [saving, plain].map(({ name }) => ({ name, args: {} }));
+let word = 'go on';
+
+/** Turn, both tools, a word, turn, both tools. */
+registerAgentLoop('in-flight', async (sample) => {
+  await sample.generate();
+  await sample.callTools(both);
+  sample.say({ role: 'user', content: word });
+  await sample.generate();
+  await sample.callTools(both);
+  return 'completed';
+});
+
+/** Runs the loop; `hang` = its second turn never ends, and the record is what a checkpoint then keeps. */
+async function start(record: SampleRecord, turns: string[], hang = false) {
+  calls = [];
+  const engine = new ScriptedEngine(turns);
+  const limits = { maxResponseLength: 2000, contextLength: 4000 };
+  const options = { engine, tools: [saving, plain], agentLoop: 'in-flight', record, limits };
+  if (!hang) return run(turns, options);
+  const answer = engine.generate.bind(engine);
+  engine.generate = (request) => (engine.requests.length === 1 ? new Promise(() => {}) : answer(request));
+  void run(turns, options);
+  while (record.requestId === undefined || engine.requests.length === 0) await new Promise((r) => setTimeout(r, 1));
+  await new Promise((r) => setTimeout(r, 1));
+  return undefined;
+}
+
+const drawn = { tokenIds: Uint32Array.of(5, 6), logProbs: Float32Array.of(-1, -2) };
+const groupOf = (sample: SavedGroup['samples'][number]): SavedGroup => ({
+  number: 4,
+  problem,
+  step: 2,
+  samples: [sample],
+});
+const throughFile = (sample: SavedGroup['samples'][number]) =>
+  decodeGroups(JSON.parse(JSON.stringify(encodeGroups([groupOf(sample)]))), 1000)[0].samples[0];
+
+async function saved() {
+  const record = new SampleRecord();
+  await start(record, ['One.'], true);
+  return throughFile(await record.save(drawn));
+}
+
+test('a loop that is started again gets what it had received, and the engine the rest of its turn', async () => {
+  const whole = await start(new SampleRecord(), ['One.', 'Two.']);
+  const state = await saved();
+  expect(state.received).toHaveLength(2);
+  expect(state.toolStates).toEqual({ saving: 1 });
+  const again = await start(new SampleRecord(state, new StartLine()), ['Two.']);
+  expect(again!.engine.requests.map((request) => request.drawn)).toEqual([drawn]);
+  expect(again!.trajectory).toEqual(whole!.trajectory);
+  expect(again!.messages).toEqual(whole!.messages);
+  expect(again!.toolStates).toEqual({ saving: { n: 2 }, plain: { n: 2 } });
+  // The first call of `plain` is made again for its state; that of `saving` is not.
+  expect(calls).toEqual(['plain', 'saving', 'plain']);
+});
+
+test('a loop that asks for something else goes on from there by itself', async () => {
+  const state = await saved();
+  word = 'another word';
+  try {
+    const again = await start(new SampleRecord(state, new StartLine()), ['Three.']);
+    expect(again!.engine.requests.map((request) => request.drawn)).toEqual([undefined]);
+    expect(again!.messages.map(({ content }) => content)).toContain('another word');
+    expect(again!.messages.filter(({ role }) => role === 'assistant').map(({ content }) => content)).toEqual([
+      'One.',
+      'Three.',
+    ]);
+  } finally {
+    word = 'go on';
+  }
+});
+
+test('a sample that has ended keeps its reward, and its tools are left alone', async () => {
+  const record = new SampleRecord();
+  const whole = await start(record, ['One.', 'Two.']);
+  record.scored({ score: NaN, acc: 1 });
+  const state = throughFile(await record.save(undefined));
+  const again = new SampleRecord(state);
+  expect(again.reward).toEqual({ score: NaN, acc: 1 });
+  const { trajectory, engine } = (await start(again, []))!;
+  expect(trajectory).toEqual(whole!.trajectory);
+  expect([engine.requests, calls]).toEqual([[], []]);
+});
+
+test('a tool that cannot restore its state says so in one sentence', async () => {
+  const state = await saved();
+  const broken = { ...saving, restore: () => Promise.reject(new Error('no such file')) };
+  await expect(
+    run(['Two.'], { tools: [broken, plain], agentLoop: 'in-flight', record: new SampleRecord(state) }),
+  ).rejects.toThrow(
+    'Tool "saving" could not restore the state that it had saved for sample r1: no such file. Mend its `restore`, or go on ' +
+      'from an earlier checkpoint.',
+  );
+});
+
+test('samples that go on are let go in their order, and without those that do not come', async () => {
+  const line = new StartLine();
+  const turn = { asked: 0, drawn };
+  const [a, b, c] = [0, 1, 2].map(() => new SampleRecord({ received: [], turn }, line));
+  const gone: string[] = [];
+  void line.reach(b).then(() => gone.push('b'));
+  void line.reach(a).then(() => gone.push('a'));
+  await new Promise((r) => setTimeout(r, 1));
+  expect(gone).toEqual([]);
+  c.loopEnded();
+  await line.opened(1000);
+  expect(gone).toEqual(['a', 'b']);
+});
+
+const base64 = (numbers: Uint32Array | Float32Array) =>
+  Buffer.from(numbers.buffer, numbers.byteOffset, numbers.byteLength).toString('base64');
+const turnAt = ['0', 'samples', '0', 'turn'];
+const generationAt = ['0', 'samples', '0', 'received', '0', 'generation'];
+
+test.each<[string[], unknown, string]>([
+  [[], 'x', 'parts.inFlight of'],
+  [['0', 'number'], -1, '0.number'],
+  [['0', 'problem'], null, '0.problem'],
+  [['0', 'problem', 'messages', '0', 'content'], 3, 'messages.0.content'],
+  [['0', 'step'], '2', '0.step'],
+  [['0', 'samples'], {}, '0.samples'],
+  [['0', 'samples', '0', 'scored'], { tools: { rewards: {}, errors: 0 } }, 'scored.reward'],
+  [['0', 'samples', '0', 'received', '1', 'results', '0', 'text'], 7, 'received.1'],
+  [[...generationAt, 'stopReason'], 'tired', 'received.0'],
+  [[...generationAt, 'logProbs'], '%%%', 'received.0'],
+  [[...turnAt, 'drawn', 'tokenIds'], '%%%', 'turn.drawn.tokenIds of its trainer_state.json: it is no base64'],
+  [[...turnAt, 'drawn', 'tokenIds'], 'AAAA', 'it is no base64 of 32-bit numbers'],
+  [[...turnAt, 'drawn', 'tokenIds'], base64(Uint32Array.of(5, 1000)), 'number 1 is 1000, which it cannot be'],
+  [[...turnAt, 'drawn', 'logProbs'], base64(Float32Array.of(-1, NaN)), 'number 1 is NaN, which it cannot be'],
+  [[...turnAt, 'drawn', 'logProbs'], base64(Float32Array.of(-1)), 'its arrays differ in length'],
+])('a checkpoint with %j = %j is refused in one sentence', async (path, value, place) => {
+  const state = JSON.parse(JSON.stringify(encodeGroups([groupOf(await saved())]))) as unknown;
+  expect(decodeGroups(state, 1000)).toHaveLength(1);
+  let parent = state as Record<string, unknown>;
+  for (const key of path.slice(0, -1)) parent = parent[key] as Record<string, unknown>;
+  if (path.length > 0) parent[path.at(-1)!] = value;
+  const decode = () => decodeGroups(path.length > 0 ? state : value, 1000);
+  expect(decode).toThrow(InputError);
+  expect(decode).toThrow(place);
+  expect(decode).toThrow(
+    /^The samples in flight of the checkpoint cannot be read: .+ or resume from another checkpoint\.$/,
+  );
+});

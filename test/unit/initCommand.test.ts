@@ -1,0 +1,95 @@
+/** `webgrpo init`: a folder that is whole, tests itself, and takes nobody's place. */
+
+import { spawnSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, promises, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { writeTask } from '../../src/cli/commands/init.ts';
+import { diskFiles } from '../../src/cli/diskFiles.ts';
+import { TEMPLATES } from '../../src/cli/init/templates.ts';
+import { startedIn } from '../../src/cli/startedAs.ts';
+import { parseTrainConfig } from '../../src/grpo/config/text.ts';
+import type { FileSystem } from '../../src/runs/fileSystem.ts';
+
+const root = mkdtempSync(join(tmpdir(), 'webgrpo-init-'));
+/** The disk below `root`, as a user who stands there sees it. */
+const below = (files: FileSystem): FileSystem => ({
+  ...files,
+  exists: (path) => files.exists(join(root, path)),
+  list: (path) => files.list(join(root, path)),
+  writeFolder: (path, content) => files.writeFolder(join(root, path), content),
+});
+const files = below(diskFiles());
+const write = (name: string, template = 'tool') => writeTask(files, name, template, 'npx webgrpo');
+
+test.each(Object.keys(TEMPLATES))(
+  'the template %s: its config is one, its test passes with nothing installed',
+  async (template) => {
+    const name = `1e5-${template}`;
+    const written = await write(name, template);
+    const folder = join(root, name);
+    expect(readdirSync(folder).sort()).toEqual(written.toSorted());
+    for (const file of written) expect(readFileSync(join(folder, file), 'utf8')).not.toContain('my-task');
+    const text = readFileSync(join(folder, 'config.yaml'), 'utf8');
+    expect(parseTrainConfig(text, { source: 'config.yaml' }).name).toBe(name);
+    expect(readFileSync(join(folder, 'README.md'), 'utf8').trim().split('\n').length).toBeLessThanOrEqual(10);
+    const { NODE_OPTIONS: _, NODE_TEST_CONTEXT: __, ...env } = process.env;
+    const { status, stdout } = spawnSync(process.execPath, ['--test'], { cwd: folder, encoding: 'utf8', env });
+    expect(status, stdout).toBe(0);
+    expect(stdout).toMatch(/pass [23]\b/);
+  },
+);
+
+test('what is there stays as it is, but an empty folder is filled', async () => {
+  mkdirSync(join(root, 'held'));
+  writeFileSync(join(root, 'held', 'mine.txt'), 'x');
+  writeFileSync(join(root, 'file'), 'x');
+  mkdirSync(join(root, 'empty'));
+  await expect(write('held')).rejects.toThrow(
+    'The folder held is there already, with mine.txt in it; nothing was written. Choose another name.',
+  );
+  await expect(write('file')).rejects.toThrow('file is there already, and no folder; choose another name.');
+  expect(readdirSync(join(root, 'held'))).toEqual(['mine.txt']);
+  await write('empty');
+  expect(readdirSync(join(root, 'empty'))).toContain('config.yaml');
+});
+
+test.each(['a/b', '..', '.', '.hidden', '', 'a b', '../x', 'a\0b', '\u00e4', 'x'.repeat(129), 'C:\\x'])(
+  'the name %j is refused',
+  async (name) => {
+    const before = readdirSync(root);
+    await expect(write(name)).rejects.toThrow(/^init: name is .*; allowed: letters, digits, \., _ and -, not starting/);
+    expect(readdirSync(root)).toEqual(before);
+  },
+);
+
+test('an unknown template names the nearest', async () => {
+  await expect(write('x', 'json')).rejects.toThrow(
+    '--template is "json"; did you mean "jsonl"? There are tool, jsonl, environment.',
+  );
+  await expect(write('x', '__proto__')).rejects.toThrow(/--template is "__proto__"/);
+});
+
+test('a folder that cannot be written ends in a sentence, with nothing half-written', async () => {
+  for (const at of [0, 2]) {
+    let opened = 0;
+    const refusing = diskFiles({
+      ...promises,
+      open: async (...args) => {
+        if (opened++ === at) throw Object.assign(new Error('EACCES'), { code: 'EACCES' });
+        return promises.open(...args);
+      },
+    });
+    const before = readdirSync(root);
+    await expect(writeTask(below(refusing), 'refused', 'tool', 'x')).rejects.toThrow(
+      /^Cannot write .*refused: no permission\.$/,
+    );
+    expect(readdirSync(root)).toEqual(before);
+  }
+});
+
+test('how webgrpo is started from the new folder: from a checkout, and installed', () => {
+  expect(startedIn('my-task', { WEBGRPO_CHECKOUT: process.cwd() })).toBe('node ../scripts/webgrpo.mjs');
+  expect(startedIn('my-task', { npm_command: 'exec' })).toBe('npx webgrpo');
+});

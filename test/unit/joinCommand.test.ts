@@ -1,0 +1,23 @@
+import { expect, test } from 'vitest';
+import { taskFor } from '../../src/cli/commands/join.ts';
+import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+
+const task = (settings: Record<string, unknown>) =>
+  resolveTrainConfig({ name: 'x', model: { path: 'x' }, task: { name: 'gsm8k', ...settings } }).task;
+
+test.each([
+  ['path', { path: '/etc/passwd' }],
+  ['valPath', { path: undefined, valPath: 'secret.jsonl' }],
+  ['mcpServers', { mcpServers: { evil: { command: 'sh' } } }],
+])('a room that names files or programs of this machine is not joined: task.%s', (key, settings) => {
+  expect(() => taskFor({ ...task({}), ...settings }, undefined)).toThrow(
+    `The room's config has task.${key}, which names files or programs of this machine; it is not joined.`,
+  );
+});
+
+test('a task module is taken from this machine or not at all', () => {
+  const module = { ...task({}), module: 'https://example.com/task.js' };
+  expect(() => taskFor(module, undefined)).toThrow('give your own copy of it with --module FILE');
+  expect(taskFor(module, './mine.js').module).toBe('./mine.js');
+  expect(taskFor(task({}), undefined)).toEqual(task({}));
+});

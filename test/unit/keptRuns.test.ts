@@ -1,0 +1,117 @@
+/** What the page keeps of its runs: which checkpoints stay, what changed in words, a run as a .zip, a step that came out again. */
+
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { deflateRawSync } from 'node:zlib';
+import { stringify } from 'yaml';
+import { describe, expect, test } from 'vitest';
+import { evenlySpaced } from '../../demo/storage/thinning.ts';
+import { differing } from '../../demo/training/differing.ts';
+import { changeWords } from '../../demo/views/runs/changeWords.ts';
+import { parseTrainConfig } from '../../src/grpo/config/text.ts';
+import { readZip, writeZip } from '../../src/runs/zip.ts';
+
+describe('checkpoints that stay', () => {
+  const saved = (steps: number[], bytes = 1) => steps.map((step) => ({ step, bytes }));
+  const to = (last: number) => Array.from({ length: last }, (_, i) => i + 1);
+
+  test('all, where there is room', () => expect(evenlySpaced(saved([1, 2, 3]), 3)).toEqual([1, 2, 3]));
+
+  test('the newest two always', () => expect(evenlySpaced(saved(to(9), 10), 1)).toEqual([8, 9]));
+
+  test('the others lie evenly over the run, whenever they are thinned', () => {
+    let kept: number[] = [];
+    for (const step of to(64)) {
+      kept = evenlySpaced(saved([...kept, step]), 8);
+      expect(kept.length).toBeLessThanOrEqual(8);
+      expect(kept.slice(-2)).toEqual(to(step).slice(-2));
+    }
+    const gaps = [0, ...kept.slice(0, -1)].map((step, i) => kept[i] - step);
+    expect(Math.max(...gaps)).toBeLessThanOrEqual(2 * Math.ceil(64 / 6));
+  });
+});
+
+describe('what changed', () => {
+  const text = readFileSync('configs/gsm8k-tool.yaml', 'utf8');
+  const config = (...overrides: string[]) => parseTrainConfig(text, { source: 'c', overrides, note: () => {} });
+  const words = (...overrides: string[]) => changeWords(stringify(config()), config(...overrides));
+
+  test('nothing, in no words', () => expect(words()).toEqual([]));
+
+  test('in plain words, the telling keys first', () => {
+    expect(words('seed=7', 'actor.optim.lr=1e-5', 'rollout.topK=5', 'actor.policyLoss.lossMode=cispo')).toEqual([
+      expect.stringMatching(/^loss \w+ \u2192 cispo$/),
+      expect.stringMatching(/^learning rate .* \u2192 1e\u22125$/),
+      expect.stringMatching(/^seed \d+ \u2192 7$/),
+      expect.stringMatching(/^rollout\.topK .* \u2192 5$/),
+    ]);
+  });
+
+  test('not the name of the run', () => expect(words('name=other')).toEqual([]));
+});
+
+describe('a step done again', () => {
+  test('is the same whatever a clock measured', () =>
+    expect(differing({ a: 0.1, 'timing_s/step': 1, 'perf/x': 2, 'val-core/t': 1 }, { a: 0.1 })).toEqual([]));
+
+  test('is another where a bit is', () =>
+    expect(differing({ a: 0.1, b: 1 }, { a: 0.1 + 2 ** -55, b: 1, c: 0 })).toEqual(['a', 'c']));
+});
+
+describe('.zip', () => {
+  const files = new Map<string, Uint8Array | string>([
+    ['config.yaml', 'name: \u00fc\n'],
+    ['checkpoints/step-1/model.safetensors', Uint8Array.from({ length: 5000 }, (_, i) => i % 251)],
+    ['empty', ''],
+  ]);
+  const bytesOf = (content: Uint8Array | string) =>
+    typeof content === 'string' ? new TextEncoder().encode(content) : content;
+
+  test('is read as it was written', async () => {
+    const read = await readZip(writeZip('a run', files), 'run.zip');
+    expect(read).toEqual(new Map(Array.from(files, ([path, content]) => [`a run/${path}`, bytesOf(content)])));
+  });
+
+  test('is opened by other programs', () => {
+    const path = join(mkdtempSync(join(tmpdir(), 'webgrpo-zip-')), 'run.zip');
+    writeFileSync(path, writeZip('run', files));
+    const listed = execFileSync('python3', ['-m', 'zipfile', '-t', path], { encoding: 'utf8' });
+    expect(listed).toContain('Done testing');
+  });
+
+  test('that another program compressed is read', async () => {
+    const path = join(mkdtempSync(join(tmpdir(), 'webgrpo-zip-')), 'run.zip');
+    const code = `import zipfile; z = zipfile.ZipFile(${JSON.stringify(path)}, 'w', zipfile.ZIP_DEFLATED); z.writestr('run/a.txt', 'a' * 9999); z.mkdir('run/b') if hasattr(z, 'mkdir') else 0; z.close()`;
+    execFileSync('python3', ['-c', code]);
+    expect(new TextDecoder().decode((await readZip(readFileSync(path), 'run.zip')).get('run/a.txt'))).toBe(
+      'a'.repeat(9999),
+    );
+  });
+
+  test('that is damaged is refused in words', async () => {
+    const zip = writeZip('run', files);
+    const broken = zip.slice();
+    broken[48] ^= 1;
+    for (const [bytes, words] of [
+      [new Uint8Array(10), 'no directory'],
+      [zip.subarray(0, zip.length - 1), 'no directory'],
+      [zip.subarray(100), 'directory is damaged|cut short|damaged'],
+      [broken, 'is damaged'],
+    ] as const)
+      await expect(readZip(bytes, 'run.zip')).rejects.toThrow(
+        new RegExp(`^run.zip is no .zip that can be read: .*(${words})`),
+      );
+  });
+
+  test('that unpacks to more than it says is refused', async () => {
+    const packed = deflateRawSync(new Uint8Array(100_000));
+    const zip = writeZip('run', new Map([['a', packed]]));
+    const view = new DataView(zip.buffer);
+    const line = zip.length - 22 - 46 - 'run/a'.length;
+    view.setUint16(line + 10, 8, true);
+    view.setUint32(line + 24, 10, true);
+    await expect(readZip(zip, 'run.zip')).rejects.toThrow('is damaged');
+  });
+});

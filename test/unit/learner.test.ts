@@ -1,0 +1,166 @@
+/** Rows of a Learner: what is right comes through as it is, what is wrong is named; calls keep their order. */
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { InputError } from '../../src/errors.ts';
+import { policyData } from '../../src/grpo/learner/rows.ts';
+import { lossSettings } from '../../src/grpo/learner/settings.ts';
+import { Turns } from '../../src/grpo/learner/turns.ts';
+import type { TrainRow } from '../../src/grpo/learner/index.ts';
+import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+
+const config = resolveTrainConfig({
+  name: 'rows',
+  model: { path: 'x' },
+  data: { maxPromptLength: 8, maxResponseLength: 8 },
+});
+const limits = { vocabSize: 50, maxPositions: 16 };
+const settings = lossSettings(config, 'grpo', {}, 4);
+const read = (rows: readonly TrainRow[]) => policyData(rows, limits, settings);
+
+const logProb = fc.double({ min: -30, max: 0, noNaN: true });
+/** A row of 2 to 16 tokens with at least one that is trained; arrays plain or typed. */
+const rowOf = fc
+  .integer({ min: 2, max: 16 })
+  .chain((T) =>
+    fc.record({
+      tokens: fc.array(fc.nat(49), { minLength: T, maxLength: T }),
+      mask: fc.array(fc.nat(1), { minLength: T - 1, maxLength: T - 1 }),
+      last: fc.integer({ min: 1, max: T - 1 }),
+      advantages: fc.array(fc.double({ min: -5, max: 5, noNaN: true }), { minLength: T, maxLength: T }),
+      logProbs: fc.array(logProb, { minLength: T, maxLength: T }),
+      typed: fc.boolean(),
+    }),
+  )
+  .map(({ tokens, mask, last, advantages, logProbs, typed }) => {
+    const marks = [0, ...mask];
+    marks[last] = 1;
+    return {
+      tokens: typed ? Uint32Array.from(tokens) : tokens,
+      mask: typed ? Uint8Array.from(marks) : marks,
+      advantages,
+      logProbs,
+    };
+  });
+const rowsOf = fc.array(rowOf, { minLength: 1, maxLength: 5 });
+
+type Fault = [field: string, spoil: (row: TrainRow, at: number) => object];
+const put = (values: ArrayLike<number>, at: number, value: unknown) =>
+  Array.from(values, (x, t) => (t === at ? value : x));
+const shorter = (values: ArrayLike<number>) => Array.from(values).slice(1);
+
+/** What is wrong, and the field that the sentence names; `at` is a trained token. */
+const FAULTS: Fault[] = [
+  ...[-1, 50, 1.5, NaN, Infinity, '3', null].map((id): Fault => [
+    'tokens',
+    (row, at) => ({ tokens: put(row.tokens, at, id) }),
+  ]),
+  ...['abc', 7, null, undefined, {}].map((tokens): Fault => ['tokens', () => ({ tokens })]),
+  ['tokens', () => ({ tokens: [], mask: [], advantages: [], logProbs: [] })],
+  ['tokens', () => ({ tokens: new Array<number>(17).fill(1), mask: new Array<number>(17).fill(0) })],
+  ['mask', ({ mask }) => ({ mask: shorter(mask) })],
+  ['mask', ({ mask }) => ({ mask: put(mask, 0, 1) })],
+  ...[2, 0.5, NaN, true, null].map((mark): Fault => ['mask', (row, at) => ({ mask: put(row.mask, at, mark) })]),
+  ['mask', () => ({ mask: undefined })],
+  ...[NaN, Infinity, -Infinity, 1e39].map((advantages): Fault => ['advantages', () => ({ advantages })]),
+  ...[NaN, Infinity, '1', null].map((x): Fault => [
+    'advantages',
+    (row, at) => ({ advantages: put(row.advantages as number[], at, x) }),
+  ]),
+  ['advantages', ({ advantages }) => ({ advantages: shorter(advantages as number[]) })],
+  ['advantages', () => ({ advantages: undefined })],
+  ...[NaN, -Infinity, 0.5, '0'].map((x): Fault => ['logProbs', (row, at) => ({ logProbs: put(row.logProbs!, at, x) })]),
+  ['logProbs', ({ logProbs }) => ({ logProbs: shorter(logProbs!) })],
+  ['logProbs', () => ({ logProbs: undefined })],
+  ['logProbs', () => ({ logProbs: -1 })],
+  ['refLogProbs', ({ tokens }) => ({ refLogProbs: put(tokens, 0, 0).map(() => NaN) })],
+  ...[0, -1, 1.5, 17, NaN, '1'].map((promptLength): Fault => ['promptLength', () => ({ promptLength })]),
+];
+
+describe('rows', () => {
+  test('come through as they are, and share a prompt where neighbours have the same one', () => {
+    fc.assert(
+      fc.property(rowsOf, (rows) => {
+        const twice = rows.flatMap((row) => [row, row]);
+        const { samples, tokens } = read(twice);
+        samples.forEach(({ trajectory: { promptIds, responseIds } }, i) => {
+          const { tokens: ids, mask, advantages, logProbs } = twice[i];
+          expect([...promptIds, ...responseIds]).toEqual(Array.from(ids));
+          expect([...promptIds].map(() => 0).concat(...Array.from(tokens.masks[i]))).toEqual(Array.from(mask));
+          expect(mask[promptIds.length]).toBe(1);
+
+          Array.from(tokens.masks[i]).forEach((m, t) => {
+            expect(tokens.advantages[i][t]).toBe(m ? advantages[promptIds.length + t] : 0);
+            expect(tokens.oldLogProbs[i][t]).toBe(m ? logProbs[promptIds.length + t] : 0);
+          });
+          if (i % 2 === 1) expect(samples[i].group).toBe(samples[i - 1].group);
+        });
+        const apart = read(twice.map((row, group) => ({ ...row, group })));
+        expect(new Set(apart.samples.map(({ group }) => group)).size).toBe(twice.length);
+      }),
+      { numRuns: 60 },
+    );
+  });
+
+  test.each(FAULTS.map(([field, spoil], i) => [i, field, spoil] as const))(
+    'fault %i: %s is named with its row',
+    (_, field, spoil) => {
+      fc.assert(
+        fc.property(rowsOf, fc.nat(), (rows, seed) => {
+          const i = seed % rows.length;
+          const at = Array.from(rows[i].mask).indexOf(1);
+          const wrong = rows.map((row, r) => (r === i ? { ...row, ...spoil(row, at) } : row));
+          let error: unknown;
+          try {
+            read(wrong);
+          } catch (thrown) {
+            error = thrown;
+          }
+          expect(error).toBeInstanceOf(InputError);
+          const { message } = error as InputError;
+          expect(message).toMatch(new RegExp(`^forwardBackward: row ${i}\\b.*${field}`));
+          expect(message).toMatch(/^[^\n]{20,240}\.$/);
+        }),
+        { numRuns: 10 },
+      );
+    },
+  );
+
+  test.each([[[]], [undefined], ['rows'], [{ length: 1 }]])('%j is no list of rows', (rows) => {
+    expect(() => read(rows as unknown as TrainRow[])).toThrow(/^forwardBackward: rows is .*; give a list of rows\.$/);
+  });
+
+  test('without one trained token there is nothing to train on', () => {
+    const row = { tokens: [1, 2], mask: [0, 0], advantages: 1, logProbs: [0, 0] };
+    expect(() => read([row])).toThrow('no row has a mask with a 1');
+    expect(read([row, { ...row, mask: [0, 1] }]).tokens.masks.map((mask) => mask.length)).toEqual([0, 1]);
+  });
+});
+
+test('calls that go alone wait for all before them, and those side by side for none of their kind', async () => {
+  await fc.assert(
+    fc.asyncProperty(fc.array(fc.tuple(fc.boolean(), fc.nat(3), fc.boolean()), { maxLength: 12 }), async (calls) => {
+      const turns = new Turns();
+      const running = new Set<number>();
+      const ended = new Set<number>();
+      const all = calls.map(([alone, ticks, fails], i) => {
+        const work = async () => {
+          const before = calls.flatMap(([other], j) => (j < i && (alone || other) ? [j] : []));
+          expect(before.filter((j) => !ended.has(j))).toEqual([]);
+          if (alone) expect(running.size).toBe(0);
+          running.add(i);
+          for (let t = 0; t < ticks; t++) await Promise.resolve();
+          running.delete(i);
+          ended.add(i);
+          if (fails) throw new Error(`${i}`);
+          return i;
+        };
+        return alone ? turns.alone(work) : turns.beside(work);
+      });
+      const results = await Promise.allSettled(all);
+      expect(results.map((r) => (r.status === 'fulfilled' ? r.value : Number((r.reason as Error).message)))).toEqual(
+        calls.map((_, i) => i),
+      );
+      expect(results.map((r) => r.status === 'rejected')).toEqual(calls.map(([, , fails]) => fails));
+    }),
+  );
+});

@@ -1,0 +1,76 @@
+/** The recipes of the page: every one of configs/ that needs no file, with figures that still are the recipe's. */
+
+import { readdirSync, readFileSync } from 'node:fs';
+import { describe, expect, test } from 'vitest';
+import { factorOf, inWords, recipeSeconds, recordedSeconds } from '../../demo/app/estimate.ts';
+import { RECORDED } from '../../demo/app/recordedRecipes.ts';
+import { RECIPES } from '../../demo/app/recipes.ts';
+import { parseSftConfig, parseTrainConfig } from '../../src/grpo/config/text.ts';
+import type { TrainConfig } from '../../src/grpo/config/types.ts';
+import { freshModelConfig } from '../../src/grpo/sft.ts';
+import { type ModelConfig, parseModelConfig } from '../../src/model/config.ts';
+import { engineSizes } from '../../src/workers/engineSpec.ts';
+import { planMemory, totalBytes } from '../../src/workers/memoryPlan.ts';
+
+const textOf = (path: string) => readFileSync(path, 'utf8');
+const configOf = (name: string) => parseTrainConfig(textOf(`configs/${name}.yaml`), { source: name });
+
+function modelOf({ model: { path } }: TrainConfig): ModelConfig {
+  if (!path.endsWith('.yaml')) return parseModelConfig(JSON.parse(textOf(`${path}/config.json`)));
+  const supervised = parseSftConfig(textOf(path), { source: path });
+  return freshModelConfig(supervised, supervised.model.vocabSize);
+}
+
+test('are those of configs/ that need no file of the user', () => {
+  const names = readdirSync('configs').map((file) => file.replace('.yaml', ''));
+  const free = names.filter((name) => !name.endsWith('-sft') && configOf(name).task.path === undefined);
+  expect(RECIPES.map(({ name }) => name).sort()).toEqual(free.sort());
+});
+
+describe.each(Object.entries(RECORDED))('what is recorded of %s', (name, recorded) => {
+  const config = configOf(name);
+
+  test('is of the recipe as it is now', () => {
+    const { steps, tries, evaluated, tokens } = recorded;
+    expect({ steps, tries, evaluated, tokens }).toEqual({
+      steps: config.trainer.totalTrainingSteps,
+      tries: config.data.trainBatchSize * config.rollout.n,
+      evaluated: config.data.valMaxSamples,
+      tokens: config.data.maxResponseLength,
+    });
+    expect(recordedSeconds(config)).toBeCloseTo(recipeSeconds(recorded), 6);
+    expect(recorded.seconds.warmStart > 0).toBe(config.model.path.endsWith('.yaml'));
+  });
+
+  test('has the bytes of the memory plan', () => {
+    const bytes = totalBytes(planMemory({ config: modelOf(config), ...engineSizes(config) }));
+    expect(recorded.memoryMib).toBe(Math.round(bytes / 2 ** 20));
+  });
+});
+
+test('time goes with the tries, the steps and the evaluations that are asked for', () => {
+  const config = configOf('reverse-text');
+  const { seconds } = RECORDED['reverse-text'];
+  const twice = { ...config, rollout: { ...config.rollout, n: 2 * config.rollout.n } };
+  expect(recordedSeconds(twice)! - recordedSeconds(config)!).toBeCloseTo(100 * seconds.step, 6);
+  const often = { ...config, trainer: { ...config.trainer, testFreq: 10 } };
+  expect(recordedSeconds(often)! - recordedSeconds(config)!).toBeCloseTo(9 * seconds.evaluation, 6);
+  expect(recordedSeconds({ ...config, name: 'mine' })).toBeUndefined();
+});
+
+test('an adapter is measured by steps of the recorded sizes alone', () => {
+  const config = configOf('reverse-text');
+  const step = { 'timing_s/step': 2 * RECORDED['reverse-text'].seconds.step };
+  expect(factorOf(config, step)).toBeCloseTo(2, 6);
+  expect(factorOf({ ...config, data: { ...config.data, trainBatchSize: 2 } }, step)).toBeUndefined();
+  expect(factorOf({ ...config, data: { ...config.data, maxResponseLength: 3 } }, step)).toBeUndefined();
+});
+
+test.each([
+  [1, 'about 5 s'],
+  [48, 'about 50 s'],
+  [59, 'about 1 min'],
+  [100, 'about 1.5 min'],
+  [260, 'about 4 min'],
+  [7200, 'about 2 h'],
+])('%i seconds are %s', (seconds, words) => expect(inWords(seconds)).toBe(words));

@@ -1,0 +1,75 @@
+/** The settings form's logic, and the speed of an adapter, without a page. */
+
+import { readFileSync } from 'node:fs';
+import { effect } from '@preact/signals';
+import { expect, test } from 'vitest';
+import { costOf, keepSpeed, speed } from '../../demo/app/estimate.ts';
+import { adapter } from '../../demo/app/notices.ts';
+import { ALGORITHM_GROUPS } from '../../demo/views/settings/fields.ts';
+import { Settings } from '../../demo/views/settings/settings.ts';
+import { RECIPES } from '../../src/grpo/config/recipes.ts';
+
+function opened(address = '', name = 'reverse-text'): Settings {
+  const form = new Settings();
+  form.open(readFileSync(`configs/${name}.yaml`, 'utf8'), name, new URLSearchParams(address));
+  return form;
+}
+
+const problemOf = (form: Settings) => ('problem' in form.checked.value ? form.checked.value : undefined);
+
+test.each([
+  ['lr=-1', 'lr', 'Learning rate is -1; allowed:'],
+  ['steps=ten', 'steps', 'Steps is "ten"; allowed:'],
+  ['steps=0', 'steps', 'Steps is 0; the page trains 1 to 10,000'],
+  ['steps=10001', 'steps', 'Steps is 10001; the page trains 1 to 10,000'],
+  [
+    'n=300',
+    'n',
+    'Tries per problem is 300: 16 problems \u00d7 300 tries are 4,800 a step, and the page shows up to 4,096; take up to 256',
+  ],
+  ['algorithm=foo', 'algorithm', 'Algorithm is "foo"'],
+  ['loss=foo', 'loss', 'Loss is "foo"'],
+  ['seed=hello', 'seed', 'Seed is "hello"'],
+  ['set=rollout.temprature=1', undefined, 'did you mean "rollout.temperature"?'],
+])('%s is refused at its field, by its label', (address, field, sentence) => {
+  const problem = problemOf(opened(address))!;
+  expect(problem.field).toBe(field);
+  expect(problem.problem).toContain(sentence);
+  expect(problem.problem).not.toMatch(/^override|^reverse-text/);
+});
+
+test('an empty field is the default of the recipe, and what is mended runs', () => {
+  const form = opened('steps=ten');
+  form.change('steps', ' ');
+  expect(form.config().trainer.totalTrainingSteps).toBe(100);
+  form.change('n', '256');
+  expect(form.config().rollout.n).toBe(256);
+});
+
+test('every algorithm stands in one group', () => {
+  const named = Object.values(ALGORITHM_GROUPS).flatMap((group) => Object.keys(group));
+  expect(named.sort()).toEqual(Object.keys(RECIPES).sort());
+});
+
+test('the speed of an adapter scales what is said; effects that keep it run once', () => {
+  adapter.value = { name: 'test', isSoftware: false };
+  const form = opened();
+  const own = form.own.value!;
+  expect(costOf(own, own)).toBe(
+    '16 texts \u00d7 16 tries, 100 steps: about 55 s on two CPU cores, 80 MB of GPU memory.',
+  );
+  keepSpeed(0.5);
+  expect(costOf(own, own)).toContain('about 25 s here');
+  let runs = 0;
+  const stop = effect(() => {
+    runs++;
+    keepSpeed(4);
+  });
+  stop();
+  expect(runs).toBe(1);
+  expect(speed.value).toBe(4);
+  form.change('steps', '1');
+  expect(costOf(form.config(), own)).toContain(', 1 step: about 1');
+  const longer = { ...own, data: { ...own.data, maxResponseLength: 9 } };
+  expect(costOf(longer, own)).not.toContain('GPU memory');
+});

@@ -1,0 +1,528 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import type { TrainConfig } from '../../src/grpo/config/types.ts';
+import { ProblemQueue } from '../../src/grpo/generate/problems.ts';
+import { AsyncGroups, GivenUpError, type MakeRollouter } from '../../src/grpo/pipeline/asyncGroups.ts';
+import { givingWay } from '../../src/grpo/pipeline/givingWay.ts';
+import { asyncSettings, needsOwnWeights } from '../../src/grpo/pipeline/settings.ts';
+import { LocalRollouter } from '../../src/grpo/pipeline/localRollouter.ts';
+import type { CheckpointEngine } from '../../src/grpo/pipeline/types.ts';
+import { versionsOf } from '../../src/grpo/queue/records.ts';
+import { uidOf } from '../../src/grpo/queue/types.ts';
+import type { Metrics } from '../../src/grpo/metrics.ts';
+import type { Sample } from '../../src/grpo/update/batch.ts';
+import type { ModelEngine, PackedBatch, TrainLoss } from '../../src/model/engine.ts';
+import { mulberry32 } from '../../src/model/random.ts';
+import type { GenerateRequest, RolloutEngine } from '../../src/rollout/types.ts';
+import type { Task } from '../../src/tasks/task.ts';
+import { copiedWeights, type Pace, PacedEngine } from '../pacedEngine.ts';
+
+const task: Task = {
+  name: 'paced',
+  train: (index) => ({ id: `${index}`, messages: [{ role: 'user', content: `${index} plus 3` }], answer: '' }),
+  heldOut: () => [],
+  reward: ({ messages }) => ({ score: messages[0].content.length, acc: 1 }),
+};
+
+interface Asked {
+  groups?: number;
+  n?: number;
+  steps?: number;
+  pipeline?: string;
+  asyncTraining?: Record<string, unknown>;
+  algorithm?: Record<string, unknown>;
+}
+
+const configOf = ({ groups = 4, n = 2, steps = 6, pipeline = 'fully-async', asyncTraining, algorithm }: Asked = {}) =>
+  resolveTrainConfig({
+    name: 'paced',
+    model: { path: 'none' },
+    data: { trainBatchSize: groups, maxPromptLength: 16, maxResponseLength: 16 },
+    rollout: { n },
+    actor: { ppoMiniBatchSize: groups, ppoMaxTokenLenPerGpu: 64 },
+    trainer: { pipeline, totalTrainingSteps: steps, testFreq: 0 },
+    ...(asyncTraining && { asyncTraining }),
+    ...(algorithm && { algorithm }),
+  } as never);
+
+/** A random few milliseconds, or what `slow` says of the problem. */
+const paced = (seed: number, slow: (number: number) => number | Promise<void> | undefined = () => undefined): Pace => {
+  const uniform = mulberry32(seed);
+  return ({ requestId }: GenerateRequest) => slow(Number(requestId.split('.')[1])) ?? uniform() * 6;
+};
+
+interface Step {
+  samples: Sample[];
+  metrics: Metrics;
+  synced: Metrics;
+}
+
+class Run {
+  readonly source: AsyncGroups;
+  readonly engine: PacedEngine;
+  readonly problems: ProblemQueue;
+  readonly config: TrainConfig;
+
+  constructor(
+    config: TrainConfig,
+    ms: Pace,
+    { shared = false, own = task, make }: { shared?: boolean; own?: Task; make?: MakeRollouter } = {},
+  ) {
+    this.config = config;
+    this.engine = new PacedEngine(ms);
+    const { tokenizer } = this.engine;
+    this.problems = new ProblemQueue(own, config, tokenizer);
+    const weights = shared ? {} : { checkpointEngine: copiedWeights(this.engine) };
+    const engine = { rollout: this.engine, tokenizer, ...weights };
+    this.source = new AsyncGroups({ config, engine, task: own, problems: this.problems, onSample: () => {} }, make);
+  }
+
+  async step(step: number, trainMs = 3): Promise<Step> {
+    const { samples, metrics } = await this.source.generate(step);
+    await this.source.updating();
+    await new Promise((resolve) => setTimeout(resolve, trainMs));
+    return { samples, metrics, synced: await this.source.sync(step) };
+  }
+
+  async steps(from = 1, to = this.config.trainer.totalTrainingSteps): Promise<Step[]> {
+    const steps: Step[] = [];
+    for (let step = from; step <= to; step++) steps.push(await this.step(step));
+    return steps;
+  }
+}
+
+const groupsOf = ({ samples }: Step) => [...new Set(samples.map(({ group }) => group))];
+const allGroups = (steps: Step[]) => steps.flatMap(groupsOf).sort((a, b) => a - b);
+const upTo = (count: number) => Array.from({ length: count }, (_, i) => i);
+const oldestOf = ({ samples }: Step) => samples.map(({ trajectory }) => versionsOf(trajectory).oldest);
+const contentOf = (steps: Step[]) =>
+  steps.map(({ samples }) =>
+    samples.map(({ group, trajectory: t }) => [group, [...t.responseIds], [...t.weightVersions!]]),
+  );
+
+describe('whatever the settings and however long samples take', () => {
+  const settings = fc.record({
+    groups: fc.integer({ min: 1, max: 5 }),
+    n: fc.integer({ min: 1, max: 3 }),
+    steps: fc.integer({ min: 1, max: 6 }),
+    stalenessThreshold: fc.constantFrom(0, 0.3, 0.5, 1, 1.7),
+    triggerParameterSyncStep: fc.integer({ min: 1, max: 3 }),
+    partialRollout: fc.boolean(),
+    onStale: fc.constantFrom('drop', 'wait'),
+    seed: fc.integer({ min: 1, max: 1000 }),
+  });
+
+  test('every group is trained on once or dropped, none too old, and no more are begun than may be', () =>
+    fc.assert(
+      fc.asyncProperty(settings, async ({ groups, n, steps, seed, ...asyncTraining }) => {
+        const config = configOf({ groups, n, steps, asyncTraining });
+        const { maxGroups, maxAge, syncSteps, inOrder } = asyncSettings(config)!;
+        const run = new Run(config, paced(seed));
+        const all = await run.steps();
+        const dropped = all.at(-1)!.metrics['fully_async/count/dropped_stale_samples'];
+        const trained = allGroups(all);
+        expect(trained).toHaveLength(groups * steps);
+        expect(new Set(trained).size).toBe(groups * steps);
+        expect(run.problems.position).toBe(groups * steps + dropped);
+        expect(run.source.carried).toEqual([]);
+        if (inOrder) expect([dropped, all.flatMap(groupsOf)]).toEqual([0, upTo(groups * steps)]);
+        all.forEach((step, k) => {
+          expect(step.samples).toHaveLength(groups * n);
+          expect(step.metrics['fully_async/count/staleness_samples']).toBeLessThanOrEqual(maxGroups);
+          const window = Math.floor(k / syncSteps); // syncs since the beginning
+          for (const version of oldestOf(step)) expect(window - version / syncSteps).toBeLessThanOrEqual(maxAge);
+        });
+        expect(new Set(run.engine.released).size).toBe(run.engine.released.length);
+      }),
+      { numRuns: 40 },
+    ));
+
+  test('a checkpoint in between, with what was under way, loses and doubles nothing', () =>
+    fc.assert(
+      fc.asyncProperty(settings, fc.integer({ min: 1, max: 5 }), async ({ groups, n, steps, seed, ...rest }, at) => {
+        const config = configOf({ groups, n, steps: steps + 1, asyncTraining: rest });
+        const cut = Math.min(at, steps);
+        const before = new Run(config, paced(seed));
+        const first = await before.steps(1, cut);
+        const saved = JSON.stringify(await before.source.save());
+        await before.source.close();
+        const after = new Run(config, paced(seed + 1));
+        after.source.goOn(JSON.parse(saved), 512);
+        after.problems.moveTo(before.problems.position);
+        const second = await after.steps(cut + 1);
+        const dropped = second.at(-1)!.metrics['fully_async/count/dropped_stale_samples'];
+        const queued = (JSON.parse(saved) as { queue: { records: { key: string }[] }[] }).queue.flatMap(({ records }) =>
+          records.map(({ key }) => uidOf(key)),
+        );
+        for (const id of after.engine.released) expect(queued).not.toContain(id.slice(0, id.lastIndexOf('.')));
+        const trained = allGroups([...first, ...second]);
+        expect(new Set(trained).size).toBe(groups * (steps + 1));
+        expect(trained).toHaveLength(groups * (steps + 1));
+        expect(after.problems.position).toBe(groups * (steps + 1) + dropped);
+      }),
+      { numRuns: 25 },
+    ));
+
+  test('1,000 groups, the controller gone every few steps and back from its last checkpoint: each trained on once', async () => {
+    const config = configOf({ groups: 20, n: 2, steps: 50, asyncTraining: { stalenessThreshold: 0.5 } });
+    const uniform = mulberry32(9);
+    let run = new Run(config, paced(1));
+    const steps: Step[] = [];
+    let lives = 1;
+    while (steps.length < 50) {
+      steps.push(await run.step(steps.length + 1, 0));
+      if (uniform() > 0.2) continue;
+      const saved = JSON.stringify(await run.source.save());
+      const again = new Run(config, paced(++lives));
+      again.source.goOn(JSON.parse(saved), 512);
+      again.problems.moveTo(run.problems.position);
+      void run.source.close(); // nobody hears of it any more
+      run = again;
+    }
+    const dropped = steps.at(-1)!.metrics['fully_async/count/dropped_stale_samples'];
+    expect(lives).toBeGreaterThan(5);
+    expect(new Set(allGroups(steps)).size).toBe(1000);
+    expect(allGroups(steps)).toHaveLength(1000);
+    expect(run.problems.position).toBe(1000 + dropped);
+    expect(run.source.carried).toEqual([]);
+    // At most half a batch of groups of a few hundred bytes each is ever left over: nothing piles up.
+    for (const { metrics } of steps) expect(metrics['fully_async/monitor/queue_groups']).toBeLessThanOrEqual(10);
+  });
+
+  test('a queue with room for one group holds the others back and ends all the same', async () => {
+    for (const onStale of ['drop', 'wait']) {
+      const asyncTraining = { stalenessThreshold: 1, onStale, queueMib: 2500 / 2 ** 20 };
+      const all = await new Run(configOf({ asyncTraining }), paced(3)).steps();
+      expect(allGroups(all)).toHaveLength(24);
+      for (const { metrics } of all) expect(metrics['fully_async/monitor/queue_mib']).toBeLessThan(2500 / 2 ** 20);
+    }
+  });
+});
+
+describe("verl's modes, by what is trained on", () => {
+  const staleness = async (asked: Asked, ms = paced(7), tell = (_: PacedEngine): unknown => undefined) => {
+    const run = new Run(configOf({ steps: 8, ...asked }), ms);
+    tell(run.engine);
+    const steps = await run.steps();
+    return {
+      run,
+      steps,
+      stale: steps.map(({ metrics }) => metrics['training/stale_tokens_share']),
+      age: steps.map(({ metrics }) => metrics['training/off_policy/age/max']),
+      partial: steps.map(({ metrics }) => metrics['fully_async/partial/total_partial_num']),
+    };
+  };
+
+  test('a, on-policy: staleness threshold 0, a sync a step: nothing is stale', async () => {
+    const { stale, partial } = await staleness({ asyncTraining: { stalenessThreshold: 0 } });
+    expect([stale, partial]).toEqual([Array(8).fill(0), Array(8).fill(0)]);
+  });
+
+  test('b, stream off-policy: threshold 0, a sync every 4 steps: as old as the steps since', async () => {
+    const { stale, age, partial, run } = await staleness({
+      asyncTraining: { stalenessThreshold: 0, triggerParameterSyncStep: 4 },
+    });
+    expect(age).toEqual([0, 1, 2, 3, 0, 1, 2, 3]);
+    expect(stale).toEqual([0, 1, 1, 1, 0, 1, 1, 1]);
+    expect(partial).toEqual(Array(8).fill(0));
+    expect(run.engine.changes.map(([version]) => version)).toEqual([0, 4, 8]);
+  });
+
+  test('c, async with stale samples: requests finish first, what was left over is one sync old', async () => {
+    const { stale, age, partial, run } = await staleness({
+      asyncTraining: { stalenessThreshold: 0.5, partialRollout: false },
+    });
+    expect(stale[0]).toBe(0);
+    expect(age.slice(1)).toEqual(Array(7).fill(1));
+    for (const share of stale.slice(1)) expect(share).toBeCloseTo(0.5); // 2 groups of 4 were left over
+    expect(partial).toEqual(Array(8).fill(0));
+    for (const [, underWay] of run.engine.changes) expect(underWay).toBe(0);
+  });
+
+  test('d, async with partial rollout: requests go on under new weights', async () => {
+    const engines: PacedEngine[] = [];
+    const untilSync = (number: number) => {
+      const engine = engines[0];
+      return number % 4 === 3 ? engine.reaches(engine.version + 1) : undefined;
+    };
+    const { partial, run, steps } = await staleness(
+      { asyncTraining: { stalenessThreshold: 1 } },
+      paced(7, untilSync),
+      (engine) => engines.push(engine),
+    );
+    expect(Math.max(...partial)).toBeGreaterThan(0);
+    expect(run.engine.changes.some(([, underWay]) => underWay > 0)).toBe(true);
+    expect(Math.max(...steps.map(({ metrics }) => metrics['fully_async/partial/max_partial_span']))).toBeGreaterThan(0);
+  });
+
+  test('one-step-off: batch k + 1 is of the weights of step k - 1', async () => {
+    const { steps, run } = await staleness({ pipeline: 'one-step-off' });
+    steps.forEach((step, k) => {
+      expect(new Set(oldestOf(step))).toEqual(new Set([Math.max(0, k - 1)]));
+      expect(groupsOf(step)).toEqual(upTo(4).map((i) => 4 * k + i));
+    });
+    for (const [, underWay] of run.engine.changes) expect(underWay).toBe(0);
+  });
+});
+
+describe('what repeats exactly, however long samples take', () => {
+  test.each<[string, Asked]>([
+    ['one-step-off', { pipeline: 'one-step-off' }],
+    [
+      'fully-async, in order, requests finish',
+      { asyncTraining: { stalenessThreshold: 0.5, partialRollout: false, onStale: 'wait' } },
+    ],
+    [
+      'stream off-policy in order',
+      { asyncTraining: { stalenessThreshold: 0, triggerParameterSyncStep: 2, onStale: 'wait' } },
+    ],
+  ])('%s', async (_, asked) => {
+    const [first, second] = [new Run(configOf(asked), paced(1)), new Run(configOf(asked), paced(2))];
+    expect(contentOf(await second.steps())).toEqual(contentOf(await first.steps()));
+  });
+
+  test('one-step-off goes on from a checkpoint as if unbroken', async () => {
+    const config = configOf({ pipeline: 'one-step-off' });
+    const whole = contentOf(await new Run(config, paced(1)).steps());
+    const before = new Run(config, paced(2));
+    const first = await before.steps(1, 3);
+    const saved = JSON.stringify(await before.source.save());
+    const after = new Run(config, paced(3));
+    after.source.goOn(JSON.parse(saved), 512);
+    after.problems.moveTo(before.problems.position);
+    expect(contentOf([...first, ...(await after.steps(4))])).toEqual(whole);
+  });
+});
+
+describe('rules that leave groups out', () => {
+  test('drop: a group that is two syncs late is counted and replaced', async () => {
+    const run: Run = new Run(
+      configOf({ steps: 12, asyncTraining: { stalenessThreshold: 1 } }),
+      paced(5, (number) => (number === 1 ? run.engine.reaches(2) : undefined)),
+    );
+    const steps = await run.steps();
+    expect(steps.at(-1)!.metrics['fully_async/count/dropped_stale_samples']).toBeGreaterThan(0);
+    expect(allGroups(steps)).not.toContain(1);
+    expect(allGroups(steps)).toHaveLength(48);
+    expect(Math.max(...steps.map(({ metrics }) => metrics['training/off_policy/age/max']))).toBe(1);
+  });
+
+  test('wait: it is waited for', async () => {
+    const run = new Run(
+      configOf({ steps: 4, asyncTraining: { stalenessThreshold: 1, onStale: 'wait' } }),
+      paced(5, (number) => (number === 1 ? 200 : undefined)),
+    );
+    const steps = await run.steps();
+    expect(groupsOf(steps[0])).toEqual([0, 1, 2, 3]);
+    expect(steps[0].synced['trainer/idle_ratio']).toBeGreaterThan(0.5);
+  });
+
+  test('groups without a signal are replaced, up to maxNumGenBatches', async () => {
+    const own: Task = {
+      ...task,
+      reward: ({ problem, messages }) => ({
+        score: Number(problem.id) % 3 === 0 ? messages[0].content.length + Math.random() : 1,
+        acc: 1,
+      }),
+    };
+    const algorithm = { filterGroups: { enable: true, metric: 'score', maxNumGenBatches: 4 } };
+    const run = new Run(configOf({ steps: 3, algorithm, asyncTraining: { stalenessThreshold: 0.5 } }), paced(5), {
+      own,
+    });
+    const steps = await run.steps();
+    for (const step of steps) expect(groupsOf(step).every((number) => number % 3 === 0)).toBe(true);
+    expect(allGroups(steps)).toHaveLength(12);
+    expect(steps.reduce((sum, { metrics }) => sum + metrics['training/evicted_groups'], 0)).toBeGreaterThan(12);
+  });
+});
+
+test('a group that fails fails the step; the next try draws the same problems', async () => {
+  let armed = true;
+  const own: Task = {
+    ...task,
+    reward: ({ problem, ...rest }) => {
+      if (armed && problem.id === '6') throw new Error('the fault');
+      return task.reward({ problem, ...rest });
+    },
+  };
+  const run = new Run(configOf({ pipeline: 'one-step-off', steps: 4 }), paced(5), { own });
+  const failing = async () => {
+    for (let step = 1; step <= 2; step++) await run.step(step);
+  };
+  await expect(failing()).rejects.toThrow('the fault');
+  await run.source.close();
+  expect(run.engine.underWay).toBe(0);
+  run.problems.moveTo(0);
+  run.source.startOver([]);
+  armed = false;
+  expect(allGroups(await run.steps())).toEqual(upTo(16));
+});
+
+test('closing gives up what is under way, and a later step goes on with it', async () => {
+  const run = new Run(
+    configOf({ steps: 3, asyncTraining: { stalenessThreshold: 1 } }),
+    paced(5, (number) => (number === 3 || number === 5 ? 60 : undefined)),
+  );
+  const first = await run.steps(1, 1);
+  await run.source.close();
+  expect(run.engine.underWay).toBe(0);
+  expect(allGroups([...first, ...(await run.steps(2))])).toEqual(upTo(12));
+});
+
+test('a step that is given up has not begun for the checkpoint after it: no group is lost, and none trained twice', async () => {
+  let giveUp!: (error: Error) => void;
+  const givenUp = new Promise<never>((_, reject) => (giveUp = reject));
+  const make: MakeRollouter = (source, put) => {
+    const local = new LocalRollouter(source, put);
+    return {
+      start: (groups) => local.start(groups),
+      updateWeights: (version) => local.updateWeights(version),
+      get failed() {
+        return Promise.race([local.failed, givenUp]);
+      },
+      close: () => local.close(),
+    };
+  };
+  let come!: () => void;
+  const away = new Promise<void>((resolve) => (come = resolve));
+  const config = configOf({ steps: 4, asyncTraining: { stalenessThreshold: 1 } });
+  const pace = paced(5, (number) => (number >= 8 ? away : undefined));
+  const run = new Run(config, pace, { make });
+  const first = await run.steps(1, 2);
+  const [{ position }, { carried }] = [run.problems, run.source];
+  expect(carried.length).toBeGreaterThan(0);
+  const third = run.step(3);
+  giveUp(new GivenUpError('Nobody is here.'));
+  await expect(third).rejects.toBeInstanceOf(GivenUpError);
+  come();
+  // As the trainer does after a step that fails, and at its end.
+  await run.source.close();
+  run.problems.moveTo(position);
+  run.source.startOver(carried);
+  await run.source.close();
+  const saved = JSON.stringify(await run.source.save()) as string | undefined;
+  const after = new Run(config, paced(9));
+  if (saved === undefined) after.source.startOver(run.source.carried);
+  else after.source.goOn(JSON.parse(saved), 512);
+  after.problems.moveTo(position);
+  expect(allGroups([...first, ...(await after.steps(3))])).toEqual(upTo(16));
+});
+
+test('shared weights: nothing is drawn while they change', async () => {
+  const run = new Run(configOf({ asyncTraining: { stalenessThreshold: 1 } }), paced(5), { shared: true });
+  await run.source.generate(1);
+  await run.source.updating();
+  await new Promise((resolve) => setTimeout(resolve, 30));
+  const { underWay } = run.engine;
+  expect(underWay).toBeGreaterThan(0);
+  await run.source.sync(1);
+  const versions = (await run.steps(2)).flatMap(({ samples }) =>
+    samples.map(({ trajectory }) => versionsOf(trajectory)),
+  );
+  expect(versions.some(({ oldest, newest }) => oldest < newest)).toBe(true);
+});
+
+test('where rollout draws by a copy on the same device, each micro-batch lets it go first, as long as the last one took', async () => {
+  const seen: (string | number)[] = [];
+  const model = {
+    name: 'wgsl' as const,
+    async forwardBackward() {
+      seen.push('trains');
+      await new Promise((resolve) => setTimeout(resolve, 30));
+      return { logProbs: new Float32Array(0), entropy: new Float32Array(0) };
+    },
+  } as unknown as ModelEngine;
+  const rollout = { idle: async (maxMs: number) => void seen.push(maxMs) } as unknown as RolloutEngine;
+  const engineOf = (backend: CheckpointEngine['backend']) => ({
+    ...{ model, rollout },
+    checkpointEngine: { backend, updateWeights: () => Promise.reject(new Error('nothing is brought')) },
+  });
+  const gradient = givingWay(engineOf('copy'));
+  for (let micro = 0; micro < 2; micro++)
+    await gradient.forwardBackward({} as PackedBatch, {} as TrainLoss, { temperature: 1 });
+  expect(seen).toEqual([0, 'trains', expect.any(Number), 'trains']);
+  expect(seen[2]).toBeGreaterThan(25);
+  expect(seen[2]).toBeLessThan(5000);
+  for (const backend of ['shared', 'stream'] as const) expect(givingWay(engineOf(backend))).toBe(model);
+});
+
+test('weights of its own are asked for where rollout draws by older ones', () => {
+  const asked: [Asked, boolean][] = [
+    [{ pipeline: 'on-policy' }, false],
+    [{ pipeline: 'one-step-off' }, true],
+    [{ asyncTraining: { stalenessThreshold: 0 } }, false],
+    [{ asyncTraining: { stalenessThreshold: 0.5 } }, false],
+    [{ asyncTraining: { stalenessThreshold: 0.5, partialRollout: false } }, true],
+    [{ asyncTraining: { stalenessThreshold: 0.5, triggerParameterSyncStep: 2 } }, true],
+  ];
+  for (const [given, needs] of asked) expect(needsOwnWeights(configOf(given))).toBe(needs);
+  expect(() => new Run(configOf({ pipeline: 'one-step-off' }), paced(1), { shared: true })).toThrow(
+    'trainer.pipeline is "one-step-off", for which rollout needs weights of its own',
+  );
+});
+
+test('somebody else generates: single samples in any order, some twice, some of nobody', async () => {
+  const uniform = mulberry32(3);
+  const make: MakeRollouter = (source, put) => {
+    const local = new LocalRollouter(source, async (records) => {
+      const twice = [...records, ...records].sort(() => uniform() - 0.5);
+      for (const record of twice) await put([record]);
+      await put([{ ...records[0], key: 'nobody_0' }]);
+    });
+    return {
+      start: (groups) => local.start(groups),
+      updateWeights: (version) => local.updateWeights(version),
+      get failed() {
+        return local.failed;
+      },
+      close: () => local.close(),
+    };
+  };
+  const run = new Run(configOf({ n: 3, asyncTraining: { stalenessThreshold: 0.5 } }), paced(5), { make });
+  const first = await run.steps(1, 3);
+  const saved = JSON.stringify(await run.source.save());
+  await run.source.close();
+  const after = new Run(run.config, paced(9), { make });
+  after.source.goOn(JSON.parse(saved), 512);
+  after.problems.moveTo(run.problems.position);
+  const all = [...first, ...(await after.steps(4))];
+  expect(new Set(allGroups(all)).size).toBe(24);
+  for (const { samples } of all) expect(samples).toHaveLength(12);
+  expect(first.at(-1)!.metrics['fully_async/count/total_generated_samples']).toBeLessThanOrEqual(18);
+});
+
+describe('the config', () => {
+  const given = (more: Record<string, Record<string, unknown>>) =>
+    resolveTrainConfig({
+      name: 'given',
+      model: { path: 'none' },
+      ...more,
+      trainer: { pipeline: 'fully-async', ...more['trainer'] },
+    } as never);
+
+  test('requireBatches makes the batch, and what comes out reads back the same', () => {
+    const config = given({ actor: { ppoMiniBatchSize: 6 }, asyncTraining: { requireBatches: 3 } });
+    expect(config.data.trainBatchSize).toBe(18);
+    expect(resolveTrainConfig(config as never)).toEqual(config);
+    expect(given({ data: { trainBatchSize: 6 }, actor: { ppoMiniBatchSize: 2 } }).data.trainBatchSize).toBe(6);
+  });
+
+  test.each<[string, Record<string, Record<string, unknown>>, string]>([
+    ['over-sampling', { rollout: { overSampleRate: 0.5 } }, 'does not go together with rollout.overSampleRate'],
+    ['replay', { algorithm: { replayBufferSize: 8 } }, 'does not go together with algorithm.replayBufferSize'],
+    ['remax', { algorithm: { advEstimator: 'remax' } }, 'does not go together with advEstimator "remax"'],
+    [
+      'an evaluation between two syncs',
+      { asyncTraining: { triggerParameterSyncStep: 3 }, trainer: { testFreq: 20 } },
+      'the nearest that works is 21',
+    ],
+    [
+      'two batch sizes',
+      { data: { trainBatchSize: 12 }, actor: { ppoMiniBatchSize: 4 }, asyncTraining: { requireBatches: 2 } },
+      'data.trainBatchSize is 12, but a step takes asyncTraining.requireBatches x actor.ppoMiniBatchSize = 2 x 4 = 8 groups',
+    ],
+  ])('refuses %s in one sentence', (_, more, message) => {
+    expect(() => given(more)).toThrow(message);
+  });
+});

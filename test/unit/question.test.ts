@@ -1,0 +1,40 @@
+import { describe, expect, test } from 'vitest';
+import { questionOf } from '../../src/grpo/ask/question.ts';
+import { gsm8kJsonlTask } from '../../src/tasks/gsm8k/jsonl.ts';
+import { trainProblem } from '../../src/tasks/gsm8k/task.ts';
+import { gsm8kToolTask } from '../../src/tasks/gsm8k/task.ts';
+import { ticTacToeTask } from '../../src/tasks/environments/ticTacToe.ts';
+import type { Message, SyncTask } from '../../src/tasks/task.ts';
+
+const own: Message[] = [{ role: 'user', content: 'How many?' }];
+
+describe('a question stands where a problem does', () => {
+  test('as it is, where problems are bare texts', async () => {
+    expect(await questionOf(gsm8kToolTask(), 'How many?')).toMatchObject({ id: 'question', messages: own, answer: '' });
+  });
+
+  test('behind the system message of the problems', async () => {
+    const system: Message = { role: 'system', content: 'Be brief.' };
+    const task: SyncTask = {
+      ...gsm8kToolTask(),
+      train: (index, seed) => {
+        const problem = trainProblem(index, seed);
+        return { ...problem, messages: [system, ...problem.messages] };
+      },
+    };
+    expect((await questionOf(task, 'How many?')).messages).toEqual([system, ...own]);
+  });
+
+  test('with the instruction that GSM8K appends, in a conversation too', async () => {
+    const task = gsm8kJsonlTask([trainProblem(0, 0)], [], { prompt: { systemPrompt: 'S', instruction: 'Think.' } });
+    const { messages } = await questionOf(task, 'How many?');
+    const asked = { role: 'user', content: 'How many? Think.' };
+    expect(messages).toEqual([{ role: 'system', content: 'S' }, asked]);
+    const earlier: Message[] = [...messages, { role: 'assistant', content: '#### 1' }];
+    expect((await questionOf(task, 'How many?', earlier)).messages).toEqual([...earlier, asked]);
+  });
+
+  test('and sets up no environment', async () => {
+    await expect(questionOf(ticTacToeTask(), 'X?')).rejects.toThrow(/environments, which a question cannot set up/);
+  });
+});

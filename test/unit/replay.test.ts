@@ -1,0 +1,192 @@
+/** `webgrpo replay` without a GPU: kept run folders, and another reward. */
+
+import { copyFileSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { beforeEach, expect, test, vi } from 'vitest';
+import { stringify } from 'yaml';
+import { replay } from '../../src/cli/commands/replay.ts';
+import { readArgs } from '../../src/cli/args.ts';
+import { disk } from '../../src/cli/files.ts';
+import { weightsFor } from '../../src/cli/replay/engine.ts';
+import { InputError } from '../../src/errors.ts';
+import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import type { TrainConfig } from '../../src/grpo/config/types.ts';
+import { stepTokens } from '../../src/grpo/update/stepTokens.ts';
+import type { Sample } from '../../src/grpo/update/batch.ts';
+import { forget, keepStep, keptSteps } from '../../src/runs/keptRollouts.ts';
+import { RunFolder } from '../../src/runs/runFolder.ts';
+
+let [root, path]: string[] = [];
+let folder: RunFolder;
+const configOf = (trainer: object = {}, reward: object = {}) =>
+  resolveTrainConfig({ name: 'run', model: { path: 'nowhere' }, reward, trainer: { keepRollouts: true, ...trainer } });
+
+/** Two groups of two; the answer of sample s is right where `scores` says so. */
+const samplesOf = (scores: number[]): Sample[] =>
+  scores.map((score, s) => ({
+    problem: { id: `p${s >> 1}`, messages: [{ role: 'user', content: 'q' }], answer: '4', level: s },
+    group: s >> 1,
+    messages: [{ role: 'assistant', content: score ? '#### 4' : '#### 5' }],
+    reward: { score, acc: score },
+    trajectory: {
+      promptIds: Uint32Array.of(1),
+      responseIds: Uint32Array.of(2, 3),
+      mask: Uint8Array.of(1, 1),
+      logProbs: Float32Array.of(-1, -2),
+      logMass: new Float32Array(2),
+      weightVersions: Uint32Array.of(1, 1),
+      ...{ stopReason: 'completed', numTurns: 1, numToolCalls: s === 0 ? 2 : 0, numToolErrors: 0 },
+    },
+  }));
+
+async function keep(step: number, config: TrainConfig = configOf(), scores = [1, 0, 1, 0]): Promise<void> {
+  const samples = samplesOf(scores);
+  await keepStep(folder, config, step, samples, { tokens: stepTokens(config, samples), extras: {} });
+}
+
+beforeEach(async () => {
+  vi.spyOn(process.stderr, 'write').mockReturnValue(true);
+  root = mkdtempSync(join(tmpdir(), 'webgrpo-replay-'));
+  path = join(root, 'run');
+  ({ folder } = await RunFolder.create(disk, path, configOf()));
+});
+
+/** What the command prints with --json. */
+async function run(...args: string[]): Promise<{ page: string; rewards: Record<string, number>[] }> {
+  let told: unknown;
+  await replay.run(readArgs([path, ...args], replay.flags), {
+    json: true,
+    text: () => {},
+    result: (value) => (told = value),
+  });
+  return told as { page: string; rewards: Record<string, number>[] };
+}
+const refusal = (...args: string[]): Promise<string> =>
+  run(...args).then(
+    () => 'done',
+    (error: unknown) => (error instanceof InputError ? error.message : `no sentence: ${String(error)}`),
+  );
+function moduleOf(code: string): string {
+  const file = join(root, `reward-${Math.random()}.mjs`);
+  writeFileSync(file, code);
+  return file;
+}
+
+test('the example scores a run again, and the page has its numbers', async () => {
+  await keep(1);
+  await keep(2, configOf(), [0, 0, 1, 0]);
+  const { page, rewards } = await run('--reward', 'examples/replay-reward.js');
+  expect(rewards).toEqual([
+    {
+      step: 1,
+      samples: 4,
+      oldScore: 0.5,
+      newScore: 0.45,
+      correlation: expect.closeTo(0.9879, 4) as number,
+      bestChanged: 0,
+      signFlips: 0,
+    },
+    { step: 2, samples: 4, oldScore: 0.25, newScore: 0.25, correlation: 1, bestChanged: 0, signFlips: 0 },
+  ]);
+  expect(page).toBe(join(path, 'replay.html'));
+  expect(JSON.parse(readFileSync(join(path, 'replay.json'), 'utf8'))).toMatchObject({
+    kind: 'replay',
+    charts: [{ title: 'critic/score/mean', steps: [1, 2] }, { title: 'correlation' }, { title: 'shares' }],
+  });
+});
+
+test('a reward that wants the opposite changes the best of each group and every sign', async () => {
+  await keep(1);
+  const file = moduleOf(
+    'export default ({ problem, response }) => ({ score: response.endsWith(problem.answer) ? 0 : 1, acc: 0 });',
+  );
+  const { rewards } = await run('--reward', file, '--step', 'last', '--out', join(root, 'other.html'));
+  expect(rewards).toEqual([
+    { step: 1, samples: 4, oldScore: 0.5, newScore: 0.5, correlation: -1, bestChanged: 1, signFlips: 1 },
+  ]);
+  expect(readFileSync(join(root, 'other.html'), 'utf8')).toContain('"kind":"replay"');
+});
+
+test.each([
+  [
+    'throws',
+    'export default () => { throw new Error("no"); };',
+    /^The reward of problem "p0" threw "no".*; return \{ score, acc \}/,
+  ],
+  [
+    'hangs',
+    'export default () => new Promise(() => {});',
+    /^The reward of problem "p0" did not resolve in 0\.05 s \(reward\.timeoutS\)/,
+  ],
+  ['returns a text', 'export default () => "good";', /^The reward of problem "p0" is "good"; return \{ score, acc \}/],
+  [
+    'returns Infinity',
+    'export default () => Infinity;',
+    /^The reward of problem "p0" is Infinity; give a finite number/,
+  ],
+  [
+    'gives nobody a reward',
+    'export default () => NaN;',
+    /^Step 1 has no advantages by the new reward: None of the step's 4 samples has a reward/,
+  ],
+  ['is no function', 'export default 3;', /^--reward .*: it has no default export that is a function; write/],
+  ['does not parse', 'export default (', /^--reward .* does not load: /],
+])('a reward that %s: one sentence', async (_, code, message) => {
+  await keep(1, configOf({}, { timeoutS: 0.05 }));
+  writeFileSync(folder.file('config.yaml'), stringify(configOf({}, { timeoutS: 0.05 })));
+  expect(await refusal('--reward', moduleOf(code))).toMatch(message);
+});
+
+test('what is not there, damaged, cut, or a step under another name: one sentence that says what to do', async () => {
+  const reward = ['--reward', 'examples/replay-reward.js'];
+  expect(await refusal(...reward)).toBe(
+    `${path} has kept no rollouts; train with trainer.keepRollouts=true, as in: train ${path}/config.yaml trainer.keepRollouts=true.`,
+  );
+  for (const step of [1, 2, 4]) await keep(step);
+  expect(await refusal(...reward, '--step', '3')).toBe(
+    `--step is "3", but ${path} has kept steps 1, 2, 4; give one of them, last or all.`,
+  );
+  expect(await refusal(...reward, '--algorithm', 'gspo')).toMatch(/^Give --algorithm or --reward, not both/);
+  expect(await refusal('--algorithm', 'nope')).toMatch(
+    /^--algorithm names "nope"; known are grpo, dr_grpo, .*vanilla.*--import registers\.$/,
+  );
+  expect(await refusal('--reward', 'nowhere.js')).toBe('--reward: there is no nowhere.js.');
+  expect(await refusal('--checkpoint', '9')).toBe(
+    `--checkpoint is "9", which is no folder and no checkpoint of ${path}; it has those of steps 0 (0 = the model that it began with).`,
+  );
+  const file = folder.file('rollouts', 'step-4.safetensors');
+  copyFileSync(folder.file('rollouts', 'step-2.safetensors'), file);
+  expect(await refusal(...reward, '--step', '4')).toBe(
+    `${file} holds step 2; give it the name step-2.safetensors again.`,
+  );
+  truncateSync(file, 100);
+  expect(await refusal(...reward, '--step', '4')).toMatch(
+    /^.*step-4\.safetensors claims a header of \d+ bytes, but only 92 follow; the file is truncated/,
+  );
+  rmSync(folder.file('config.yaml'));
+  expect(await refusal(...reward)).toBe(`${path} is no run folder: it has no config.yaml.`);
+});
+
+test('the config that a step was made under is taken, though the run went on under another', async () => {
+  await keep(1, configOf({}, { timeoutS: 0.05 }));
+  writeFileSync(folder.file('config-1.yaml'), stringify(configOf({}, { timeoutS: 0.05 })));
+  expect(await refusal('--reward', moduleOf('export default () => new Promise(() => {});'))).toContain('0.05 s');
+});
+
+test('the last steps are kept where a number says so, and what a run does again is forgotten', async () => {
+  for (const step of [1, 2, 3, 4]) await keep(step, configOf({ keepRollouts: 2 }));
+  expect(await keptSteps(folder)).toEqual([3, 4]);
+  await forget(folder, (step) => step > 3);
+  expect(await keptSteps(folder)).toEqual([3]);
+});
+
+test('the weights are those that the update began with, or the newest before, and it says which', async () => {
+  for (const step of [2, 5]) await disk.write(join(folder.checkpoint(step), 'x'), '');
+  const place = async (step: number, flag?: string) => (await weightsFor(folder, step, flag)).words;
+  expect(await place(1)).toBe('the model that the run began with, which its update began with');
+  expect(await place(3)).toBe('checkpoints/step-2, which its update began with');
+  expect(await place(5)).toBe('checkpoints/step-2, not those that its update began with');
+  expect(await place(3, '5')).toBe('checkpoints/step-5, not those that its update began with');
+  expect((await weightsFor(folder, 3, root)).checkpoint).toBe(root);
+});

@@ -1,0 +1,387 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
+import type { NatsConnection } from '@nats-io/nats-core';
+import { authentication, enter, newUserKey } from '../../src/workers/room/connect.ts';
+import { VERSION, writeSample } from '../../src/workers/room/messages.ts';
+import { PROMPTS, SAMPLES } from '../../src/workers/room/names.ts';
+import {
+  type FakeWorker,
+  Controller,
+  type ControllerOptions,
+  fakeWorker,
+  groupOf,
+  madeUp,
+  type Saved,
+} from '../room.ts';
+import { connectByTcp, hasNatsServer, TestRoom } from '../natsServer.ts';
+
+const isFull = process.env['FULL_TESTS'] === '1';
+/** A hang, not a slow machine. */
+const HANG_MS = 120_000;
+const KILLS_MS = isFull ? 570_000 : HANG_MS;
+vi.setConfig({ testTimeout: HANG_MS, hookTimeout: HANG_MS });
+const until = <T>(value: () => T | Promise<T>) => expect.poll(value, { timeout: HANG_MS / 2, interval: 20 });
+const MIB = 2 ** 20;
+
+/** Bytes of the heap that are reachable. */
+function heap(): number {
+  setFlagsFromString('--expose-gc');
+  (runInNewContext('gc') as () => void)();
+  return process.memoryUsage().heapUsed;
+}
+
+describe.runIf(hasNatsServer())('a room', () => {
+  let room: TestRoom;
+  let workers: FakeWorker[];
+  let controller: Controller;
+  const start = async () => {
+    room = await TestRoom.start();
+    workers = [];
+  };
+  const end = async () => {
+    for (const { leave } of workers) leave();
+    await Promise.all(workers.map(({ ended }) => ended));
+    await controller.close();
+    await room.end();
+  };
+  const join = (options?: Parameters<typeof fakeWorker>[1]) => {
+    const worker = fakeWorker(room, options);
+    workers.push(worker);
+    return worker;
+  };
+  const open = async (saved: Saved, options?: ControllerOptions) =>
+    (controller = await Controller.open(room, saved, options));
+  const fresh = (): Saved => ({ trained: [], begun: 0 });
+  const named = (name: string) => [...controller.host.workers.values()].find((counts) => counts.name === name);
+  const isThere = (name: string) => until(() => named(name)?.adapter).toBe('none');
+  const groups = (count: number) => Array.from({ length: count }, (_, i) => `1.${i}`).sort();
+
+  describe('with workers', () => {
+    beforeEach(start);
+    afterEach(end);
+
+    test('trains each group once, with two workers that follow the weights', async () => {
+      const saved = fresh();
+      await open(saved);
+      await controller.rollouter.updateWeights(0);
+      const [a, b] = [join({ name: 'a' }), join({ name: 'b' })];
+      await Promise.all([isThere('a'), isThere('b')]);
+      await controller.train(12);
+      expect([...saved.trained].sort()).toEqual(groups(12));
+      expect(Math.min(a.generated.length, b.generated.length)).toBeGreaterThan(0);
+      await controller.rollouter.updateWeights(1);
+      await until(() => [a.versions.at(-1), b.versions.at(-1)]).toEqual([1, 1]);
+      expect(named('a')!.accepted + named('b')!.accepted).toBe(48);
+    });
+
+    test('a group is begun by the weights that were published before it', async () => {
+      const saved = fresh();
+      await open(saved);
+      await controller.rollouter.updateWeights(0);
+      const worker = join({ loadMs: 300 });
+      await isThere('fake');
+      for (const version of [1, 2]) {
+        await controller.rollouter.updateWeights(version);
+        await controller.rollouter.start([
+          { number: version, step: 7, problem: { id: 'p', messages: [{ role: 'user', content: '' }], answer: '' } },
+        ]);
+        await until(() => worker.started).toContain(`7.${version}`);
+      }
+      // A worker that is slow to say that it lives may begin a group twice.
+      const drawnBy = [1, 2].map((version) => worker.drawnBy[worker.started.indexOf(`7.${version}`)]);
+      expect(drawnBy).toEqual([1, 2]);
+    });
+
+    test('a worker that missed the notice does not keep other weights of the same number', async () => {
+      const worker = join();
+      for (const weights of [7, 8]) {
+        const own = await open(fresh(), { weights });
+        if (weights === 8) own.host.notify = () => {};
+        await own.rollouter.updateWeights(3);
+        await own.rollouter.start([groupOf(weights)]);
+        await until(() => worker.generated).toContain(`1.${weights}`);
+        expect(worker.files.at(-1)).toBe(weights);
+        if (weights === 7) await own.close();
+      }
+      expect(worker.versions).toEqual([3, 3]);
+    });
+
+    test('gives what a worker leaves behind to others at once', async () => {
+      const saved = fresh();
+      const own = await open(saved, { ackWaitMs: 10 * HANG_MS });
+      const leaving = join({ name: 'leaving', ms: 1e6 });
+      const training = own.train(2);
+      await until(() => leaving.started.length).toBe(2);
+      leaving.leave();
+      expect(await leaving.ended).toMatchObject({ name: 'leaving', groups: 0 });
+      join({ name: 'quick' });
+      await training;
+      expect(saved.trained.sort()).toEqual(groups(2));
+    });
+
+    test('gives what a dead worker held to others after its time', async () => {
+      const saved = fresh();
+      const own = await open(saved);
+      const dying = join({ name: 'dying', ms: 1e6 });
+      const training = own.train(2);
+      await until(() => dying.started.length).toBe(2);
+      await dying.kill();
+      join({ name: 'quick' });
+      await training;
+      expect(saved.trained.sort()).toEqual(groups(2));
+    });
+
+    test('gives out again what the server no longer knows to be held', async () => {
+      const saved = fresh();
+      const own = await open(saved);
+      const dying = join({ name: 'dying', ms: 1e6, groupsAtOnce: 4 });
+      const training = own.train(4);
+      await until(() => dying.started.length).toBe(4);
+      await dying.kill();
+      await own.host.jsm.streams.purge(PROMPTS.stream, { seq: 2 }); // which makes it forget whom the others were given to
+      join({ name: 'quick' });
+      await training;
+      expect(saved.trained.sort()).toEqual(groups(4));
+    });
+
+    test('kills of workers, controller and server: each group is trained once', { timeout: KILLS_MS }, async () => {
+      const [count, every] = isFull ? [1000, 20] : [24, 4];
+      const saved = fresh();
+      // Of the 48 samples that may be under way the queue takes some 40: less than 38, and there might be no two whole groups among them.
+      const [maxSampleBytes, maxBytes] = [MIB, 12_000];
+      const controllerOptions = { ahead: 12, ackWaitMs: 1000, maxSampleBytes, maxBytes };
+      let current = await open(saved, controllerOptions);
+      // A machine that finds no server, or one that takes nobody in for now, tries again.
+      const live = new Set<FakeWorker>();
+      const enter = () => {
+        const worker = join();
+        live.add(worker);
+        void worker.ended.then(() => {
+          live.delete(worker);
+          if (!isDone) enter();
+        });
+      };
+      const kills = { worker: 0, controller: 0, server: 0 };
+      const most = { queued: 0, stored: 0 };
+      const heaps: number[] = [];
+      let isDone = false;
+      for (let i = 0; i < 3; i++) enter();
+      const training = async () => {
+        while (saved.trained.length < count) {
+          await current.train(count).catch(async (error: Error) => {
+            if (!current.isKilled) throw error;
+            current = await open(saved, controllerOptions);
+          });
+        }
+      };
+      const killing = async () => {
+        const kinds = ['worker', 'server', 'controller'] as const;
+        for (let next = every, i = 0; !isDone; await sleep(10)) {
+          most.queued = Math.max(most.queued, current.queue.bytes);
+          if (saved.trained.length < next) continue;
+          next = saved.trained.length + every;
+          const kind = kinds[i++ % kinds.length];
+          kills[kind]++;
+          if (kind === 'server') await room.crash();
+          else if (kind === 'controller') await current.kill();
+          else await [...live][Math.floor(Math.random() * live.size)]?.kill();
+          if (isFull && i % 4 === 0) heaps.push(heap());
+        }
+      };
+      const watching = async () => {
+        for (; !isDone; await sleep(50)) {
+          const state = await current.host.jsm.streams.info('webgrpo-samples').catch(() => undefined);
+          most.stored = Math.max(most.stored, state?.state.bytes ?? 0);
+        }
+      };
+      const started = performance.now();
+      const late = setTimeout(() => void current.describe().then(console.error), KILLS_MS - 10_000);
+      const all = [training().finally(() => (isDone = true)), killing(), watching()];
+      await Promise.all(all).finally(() => clearTimeout(late));
+      expect([...saved.trained].sort()).toEqual(groups(count));
+      expect(Math.min(...Object.values(kills))).toBeGreaterThan(0);
+      expect(most.queued).toBeLessThanOrEqual(maxBytes);
+      expect(most.stored).toBeLessThanOrEqual(maxSampleBytes);
+      const { streams } = current.host.jsm;
+      const left = [PROMPTS, SAMPLES].map(
+        ({ stream }) =>
+          async () =>
+            (await streams.info(stream)).state.messages,
+      );
+      for (const messages of left) await until(messages).toBe(0);
+      if (!isFull) return;
+      const seconds = Math.round((performance.now() - started) / 1000);
+      console.log(JSON.stringify({ count, seconds, kills, most, heapMiB: heaps.map((bytes) => bytes / MIB) }));
+      // Those of its last quarter against those of its second: the first has what is loaded once.
+      const quarter = Math.floor(heaps.length / 4);
+      expect(Math.min(...heaps.slice(-quarter)) - Math.min(...heaps.slice(quarter, 2 * quarter))).toBeLessThan(8 * MIB);
+    });
+
+    test('holds its bounds while nobody trains, and goes on afterwards', async () => {
+      const saved = fresh();
+      const [maxSampleBytes, maxBytes] = [40_000, 20_000];
+      await open(saved, { ahead: 40, n: 2, batch: 1, maxSampleBytes, maxBytes });
+      join({ tokens: 500, ms: 1 });
+      let release!: () => void;
+      const { queue } = controller;
+      const take = queue.take.bind(queue);
+      const held = new Promise<void>((resolve) => (release = resolve));
+      queue.take = async (...args) => (await held, take(...args));
+      const training = controller.train(40);
+      await until(() => queue.bytes).toBeGreaterThan(maxBytes - 5000);
+      for (let i = 0; i < 10; i++) {
+        await sleep(100);
+        const { state } = await controller.host.jsm.streams.info('webgrpo-samples');
+        expect(state.bytes).toBeLessThanOrEqual(maxSampleBytes);
+        expect(queue.bytes).toBeLessThanOrEqual(maxBytes);
+      }
+      release();
+      await training;
+      expect(saved.trained.sort()).toEqual(groups(40));
+    });
+
+    test('a worker that forges is counted, left out, and its groups go to others', async () => {
+      const saved = fresh();
+      await open(saved, { maxForgeries: 2 });
+      const forger = join({
+        name: 'forger',
+        generate: async ({ uid, n }, _, put) => {
+          for (let s = 0; s < n; s++) {
+            const { columns, ...record } = madeUp(uid, s);
+            await put({ ...record, columns: { ...columns, sample: 'forged' } });
+          }
+        },
+      });
+      const training = controller.train(6);
+      expect(String(await forger.ended)).toContain('has left this worker out');
+      join({ name: 'honest' });
+      await training;
+      expect(saved.trained.sort()).toEqual(groups(6));
+      expect(named('forger')).toMatchObject({
+        leftOut: true,
+        accepted: 0,
+        rejected: { tokens: expect.any(Number) as number },
+      });
+      expect(named('honest')).toMatchObject({ leftOut: false, accepted: 24, rejected: {} });
+    });
+
+    test('without the code nobody joins', async () => {
+      await open(fresh());
+      const { address } = room;
+      const code = (await newUserKey()).seed;
+      // Its last letter has bits that mean nothing.
+      const mistyped = room.code.slice(0, 20) + (room.code[20] === 'A' ? 'B' : 'A') + room.code.slice(21);
+      const wrong = [code, 'user:password', ':', mistyped];
+      await Promise.all(
+        wrong.map((text) =>
+          expect(enter(connectByTcp, { address, code: text, inbox: 'join', name: 'nobody' }), text).rejects.toThrow(
+            /join code/,
+          ),
+        ),
+      );
+      await expect(connectByTcp({ servers: address })).rejects.toThrow(/authorization/i);
+      expect(controller.host.workers.size).toBe(0);
+    });
+  });
+
+  describe('to somebody with a credential of a worker', () => {
+    let worker: NatsConnection;
+    let id: string;
+    let seed: string;
+    beforeAll(async () => {
+      await start();
+      await open(fresh());
+      await controller.rollouter.updateWeights(0);
+      const key = await newUserKey();
+      ({ id, seed } = key);
+      await room.room.admit({ name: 'evil', key: id });
+      worker = await enter(connectByTcp, { address: room.address, code: key.seed, inbox: id, name: 'evil' });
+      const none = Array.from({ length: 3 }, (_, i) => i + 100);
+      await controller.rollouter.start(none.map((number) => groupLike(number)));
+    });
+    afterAll(async () => {
+      await worker.close();
+      await end();
+    });
+    const groupLike = (number: number) => ({
+      ...{ number, step: 1 },
+      problem: { id: 'p', messages: [{ role: 'user' as const, content: 'secret' }], answer: '' },
+    });
+    const asked = async (subject: string, body: unknown = '') =>
+      worker.request(subject, typeof body === 'string' ? body : JSON.stringify(body), { timeout: HANG_MS / 2 });
+
+    test.each([
+      ['delete a stream', '$JS.API.STREAM.DELETE.webgrpo-prompts', ''],
+      ['purge a stream', '$JS.API.STREAM.PURGE.webgrpo-samples', ''],
+      ['read prompts by number', '$JS.API.STREAM.MSG.GET.webgrpo-prompts', { seq: 1 }],
+      ['read samples of others', '$JS.API.DIRECT.GET.webgrpo-samples', { seq: 1 }],
+      [
+        'make a consumer of its own',
+        '$JS.API.CONSUMER.DURABLE.CREATE.webgrpo-prompts.mine',
+        { stream_name: 'webgrpo-prompts', config: { durable_name: 'mine', ack_policy: 'none' } },
+      ],
+      ['take samples from the controller', '$JS.API.CONSUMER.MSG.NEXT.webgrpo-samples.controller', '1'],
+      ['publish weights', '$O.webgrpo-weights.C.x', 'weights'],
+      ['say what the newest version is', '$KV.webgrpo-state.version', '9'],
+      ['read the secret of the tickets', '$JS.API.DIRECT.GET.KV_webgrpo-state.$KV.webgrpo-state.secret', ''],
+      ['write samples as another worker', 'webgrpo.sample.UOTHER.g100', 'x'],
+      ['tell workers of weights', 'webgrpo.notice', '{"v":1,"version":9}'],
+      ['ask to join as somebody else', 'webgrpo.join', '{}'],
+      ['publish prompts', 'webgrpo.prompt.mine', '{}'],
+    ])('the server does not let it %s', async (_, subject, body) => {
+      await expect(asked(subject, body)).rejects.toThrow(/permissions violation/i);
+    });
+
+    test('the server does not let it listen to others', async () => {
+      const heard: string[] = [];
+      for (const subject of ['>', 'webgrpo.>', 'webgrpo.prompt.*', '_INBOX.>', `${'_INBOX.controller'}.>`, '$JS.>'])
+        worker.subscribe(subject, { callback: (error) => void heard.push(error ? 'refused' : 'heard') });
+      await until(() => heard.length).toBe(6);
+      await controller.rollouter.start([groupLike(200)]);
+      await sleep(200);
+      expect(heard).toEqual(Array(6).fill('refused'));
+    });
+
+    test('a reply to an API subject does nothing there', async () => {
+      const next = '$JS.API.CONSUMER.MSG.NEXT.webgrpo-prompts.workers';
+      const { messages } = (await controller.host.jsm.streams.info('webgrpo-prompts')).state;
+      worker.publish(next, '1', { reply: '$JS.API.STREAM.DELETE.webgrpo-prompts' });
+      await worker.flush();
+      await sleep(300);
+      expect((await controller.host.jsm.streams.info('webgrpo-prompts')).state.messages).toBe(messages);
+    });
+
+    test('messages that cannot be read, of another version, of groups that are not its own: one refusal each', async () => {
+      const subject = `webgrpo.sample.${id}.1%2e100`;
+      const send = async (data: string) => void (await asked(subject, data));
+      const sample = (ticket: string) => writeSample(madeUp('1.100', 0), ticket);
+      const text = new TextDecoder('latin1').decode(sample('x'));
+      const bytes = (latin1: string) => Uint8Array.from(latin1, (c) => c.charCodeAt(0));
+      const raw = (data: Uint8Array) => worker.request(subject, data, { timeout: HANG_MS / 2 });
+      await send('nonsense');
+      await raw(bytes(text.replace(`"v":${VERSION}`, '"v":9')));
+      await raw(sample('0011223344556677.00'));
+      await raw(sample(await controller.host.tickets.give('1.101')));
+      const counts = () => controller.host.workers.get(id)?.refused;
+      await until(counts).toEqual({ malformed: 1, version: 1, ticket: 2 });
+      await worker.request(`webgrpo.sample.${id}.x`, new Uint8Array(1000), { timeout: HANG_MS / 2 });
+      await until(counts).toEqual({ malformed: 2, version: 1, ticket: 2 });
+      worker.publish(`webgrpo.status.${id}`, `{"v":${VERSION},"name":7}`);
+      await until(counts).toEqual({ malformed: 3, version: 1, ticket: 2 });
+      expect((await controller.host.jsm.streams.info('webgrpo-samples')).state.messages).toBe(0);
+    });
+
+    test('a message of 100 MB is one refusal', async () => {
+      expect(() => worker.publish(`webgrpo.status.${id}`, new Uint8Array(100 * 2 ** 20))).toThrow('max_payload');
+      const careless = await connectByTcp({ servers: room.address, ...(await authentication(seed)), reconnect: false });
+      careless.info!.max_payload = Infinity;
+      careless.publish(`webgrpo.status.${id}`, new Uint8Array(100 * 2 ** 20));
+      await careless.closed();
+      await until(() => room.room.server.oversized).toBe(1);
+      expect(room.room.server.users).toHaveLength(3);
+      await controller.rollouter.updateWeights(1);
+    });
+  });
+});

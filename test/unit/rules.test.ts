@@ -1,0 +1,126 @@
+/** Rules as texts: what is wrong with one is said with its line, a loss written as code has the gradients of the built-in one. */
+import { afterEach, expect, test } from 'vitest';
+import { policyLossSpec, resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import { rowGradients } from '../../src/grpo/losses/rowGradients.ts';
+import { Rule, RuleError, type RuleTry, toolOf } from '../../src/tasks/module/rule.ts';
+import type { RuleKind } from '../../src/tasks/module/rulePrograms.ts';
+import { lossBy, type OpenRule, rewardBy } from '../../demo/training/ruleParts.ts';
+import { PRESETS } from '../../demo/views/rules/presets.ts';
+import type { GrpoTrainer } from '../../src/grpo/trainer.ts';
+import type { ScoredSample, Task } from '../../src/tasks/task.ts';
+
+const open: Rule<RuleKind>[] = [];
+afterEach(() => open.splice(0).forEach((rule) => rule.close()));
+
+async function opened<K extends RuleKind>(kind: K, code: string, timeMs?: number): Promise<Rule<K>> {
+  const rule = await Rule.open(kind, code, timeMs);
+  open.push(rule);
+  return rule;
+}
+
+const tried: RuleTry = { answer: '12', text: '#### 12', messages: [], toolCalls: 2, tokens: 40, correct: true };
+
+async function failureOf(code: string): Promise<RuleError> {
+  const failing = (async () => (await opened('reward', code, 500)).run([tried]))();
+  const error: unknown = await failing.catch((thrown: unknown) => thrown);
+  expect(error).toBeInstanceOf(RuleError);
+  return error as RuleError;
+}
+
+test.each([
+  ['export function reward() {\n  return 1 +;\n}', 2, 13, /^SyntaxError: unexpected token in expression: ';'/],
+  ['export function reward() {\n  const a = 1;\n  return b(a);\n}', 3, 10, /^ReferenceError: 'b' is not defined/],
+  ['const a = null;\na.x;', 2, 2, /^TypeError: cannot read property 'x' of null/],
+  ['export const b = 1;', undefined, undefined, /^TypeError: there is no "export function reward"/],
+  ['export const reward = () => "much";', undefined, undefined, /^TypeError: reward gave much; return a number/],
+  ['export const reward = () => NaN;', undefined, undefined, /reward gave NaN; return a number/],
+  ['export function reward() {\n  for (;;);\n}', undefined, undefined, /^it ran longer than 0\.5 s and was ended/],
+  ['import "./other.js";', undefined, undefined, /a rule imports nothing/],
+  ['export const reward = () => fetch("https://example.test");', 1, undefined, /'fetch' is not defined/],
+])('%j is refused at its line', async (code, line, column, message) => {
+  const error = await failureOf(code);
+  expect(error.message).toMatch(message);
+  expect(error.line).toBe(line);
+  if (column !== undefined) expect(error.column).toBe(column);
+});
+
+test('every preset loads and runs; 128 tries are scored at once', async () => {
+  for (const { code } of PRESETS.reward) {
+    const scores = await (await opened('reward', code)).run(Array.from({ length: 128 }, () => tried));
+    expect(scores).toHaveLength(128);
+  }
+  const [calls, length, guess] = await Promise.all(
+    PRESETS.reward.slice(1).map(async ({ code }) => (await (await opened('reward', code)).run([tried]))[0]),
+  );
+  expect([calls, length, guess]).toEqual([0.4, 0.4, expect.closeTo(0.2)]);
+  const [own, offByOne] = await Promise.all(PRESETS.tool.map(async ({ code }) => toolOf(await opened('tool', code))));
+  const context = { sampleId: 's', problem: { id: 'p', messages: [], answer: '' }, state: undefined };
+  const answer = (tool: typeof own) =>
+    tool.execute({ expression: '(3+4)*5' }, { ...context, signal: new AbortController().signal });
+  expect(await answer(own)).toBe('35');
+  expect(await answer(offByOne)).toBe('36');
+});
+
+const config = resolveTrainConfig({
+  name: 't',
+  model: { path: 'm' },
+  actor: { clipRatioLow: 0.2, clipRatioHigh: 0.28 },
+});
+const trainer = { config } as GrpoTrainer;
+const openRule = (kind: RuleKind, rule: Rule<RuleKind>): OpenRule => ({ kind, of: { name: 'mine', code: '' }, rule });
+
+test('the clipped loss as code has the gradients of the built-in one, and a loss with a grad of its own is not differentiated', async () => {
+  const ratios = [0.5, 0.79, 0.81, 1, 1.1, 1.27, 1.29, 2];
+  const count = ratios.length * 2;
+  const floats = (of: (e: number) => number) => Float32Array.from({ length: count }, (_, e) => of(e));
+  const rows = {
+    logProbs: floats((e) => -1 + Math.log(ratios[e % ratios.length])),
+    oldLogProbs: floats(() => -1),
+    advantages: floats((e) => (e < ratios.length ? 1.3 : -0.7)),
+    weights: floats((e) => (e + 1) / 100),
+    klWeights: floats(() => 0),
+    entropy: floats(() => 1),
+    seqStart: Uint32Array.of(0, count),
+  };
+  const wanted = rowGradients(policyLossSpec(config), rows).dLogProbs;
+  const failures: unknown[] = [];
+  const losses = await Promise.all(
+    [
+      PRESETS.loss[0].code,
+      'export const loss = ({ advantage, ratio }) => ({ loss: 3, grad: -advantage * ratio });',
+    ].map(async (code) =>
+      lossBy(trainer, openRule('loss', (await opened('loss', code)) as unknown as Rule<RuleKind>), (error) =>
+        failures.push(error),
+      ),
+    ),
+  );
+  const [clipped, given] = await Promise.all(losses.map((loss) => loss(rows)));
+  expect(failures).toEqual([]);
+  clipped.dLogProbs.forEach((grad, e) => expect(grad).toBeCloseTo(wanted[e], 7));
+  expect(wanted.filter((grad) => grad === 0)).toHaveLength(4); // beyond the clip: 2, 1.29, 0.79, 0.5
+  expect(given.loss).toBeCloseTo(3 * rows.weights.reduce((a, b) => a + b, 0), 5);
+  given.dLogProbs.forEach((grad, e) =>
+    expect(grad).toBeCloseTo(-rows.weights[e] * rows.advantages[e] * ratios[e % ratios.length], 5),
+  );
+});
+
+test('a reward that fails in a step leaves what it cannot score without one; the own verdict stays', async () => {
+  const task = { reward: () => ({ score: 1, acc: 1, weights: { a: 1 } }) } as unknown as Task;
+  const code =
+    'let n = 0;\nexport function reward({ tokens }) {\n  if (tokens === 3) throw new Error("three");\n  return tokens;\n}';
+  const rule = openRule('reward', await opened('reward', code));
+  const failures: unknown[] = [];
+  const reward = rewardBy(task, rule, (error) => {
+    rule.failed = true;
+    failures.push(error);
+  });
+  const sample = (responseTokens: number) =>
+    ({ problem: { answer: '1' }, messages: [], responseTokens }) as unknown as ScoredSample;
+  expect(await reward(sample(2))).toEqual({ score: 2, acc: 1 });
+  expect(await Promise.all([reward(sample(3)), reward(sample(4))])).toEqual([
+    { score: NaN, acc: 1 },
+    { score: NaN, acc: 1 },
+  ]);
+  expect(failures).toHaveLength(1);
+  expect((failures[0] as RuleError).line).toBe(3);
+});

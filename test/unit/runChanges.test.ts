@@ -1,0 +1,108 @@
+/** What was changed while a run went on: which rules a step goes by, and a file of it that anybody may have written. */
+
+import { expect, test, vi } from 'vitest';
+import { run } from '../../demo/app/page.ts';
+import { beginChanges, beginRules, changes, changeSettings, repeatChanges, setGiver } from '../../demo/app/rules.ts';
+import {
+  changesAt,
+  changesText,
+  hasCode,
+  readChanges,
+  rulesAt,
+  type RunChange,
+  withoutRules,
+} from '../../demo/training/runChanges.ts';
+import type { Run } from '../../demo/training/run.ts';
+import type { Session } from '../../demo/training/session.ts';
+import type { GrpoTrainer } from '../../src/grpo/trainer.ts';
+
+vi.mock('../../demo/training/rules.ts', () => ({})); // the test's own giver takes its place
+
+const [calls, length] = ['calls', 'length'].map((name) => ({
+  name,
+  code: `export const reward = () => 1; // ${name}`,
+}));
+const CHANGES: RunChange[] = [
+  { step: 2, rule: 'reward', ...calls },
+  { step: 4, key: 'actor.optim.lr', from: 3e-4, to: 1e-4 },
+  { step: 4, rule: 'reward', ...length },
+  { step: 6, failed: 'reward' },
+  { step: 7, rule: 'reward', name: "the task's own reward" },
+];
+
+test('a step goes by the newest rule of each kind up to it', () => {
+  const at = (step: number) => rulesAt(CHANGES, step);
+  const none = { loss: undefined, tool: undefined };
+  expect(at(1)).toEqual({ reward: undefined, ...none });
+  expect([at(2), at(3)]).toEqual(Array(2).fill({ reward: calls, ...none }));
+  expect([at(4), at(6)]).toEqual(Array(2).fill({ reward: length, ...none }));
+  expect(at(7)).toEqual({ reward: undefined, ...none });
+});
+
+test('what comes in at a step, and no more', () => {
+  expect(changesAt(CHANGES, 4)).toEqual({ settings: { 'actor.optim.lr': 1e-4 }, rules: { reward: length } });
+  expect(changesAt(CHANGES, 7)).toEqual({ settings: {}, rules: { reward: undefined } });
+  expect([3, 6].map((step) => changesAt(CHANGES, step))).toEqual([undefined, undefined]);
+});
+
+test('without rules from a step on, what was before it and the settings stay', () => {
+  const own = { step: 5, rule: 'reward', name: "the task's own reward" };
+  expect(withoutRules(CHANGES, 5)).toEqual([...CHANGES.slice(0, 4), own]);
+  expect(withoutRules(CHANGES, 1)).toEqual([CHANGES[1], CHANGES[3]]);
+});
+
+test('comes back from its text as it was; a line that is no change is refused', () => {
+  expect(readChanges(changesText(CHANGES), 'changes.jsonl')).toEqual(CHANGES);
+  expect([hasCode(CHANGES), hasCode(CHANGES.slice(1, 2))]).toEqual([true, false]);
+  const wrong = [
+    ...['{', '3', 'null', '{"step":1}', '{"step":0,"failed":"reward"}', '{"step":1,"failed":"weights"}'],
+    ...['{"step":1,"rule":"reward","name":"x","code":1}', '{"step":1,"rule":"model","name":"x"}'],
+    ...['{"step":1,"key":"seed","from":1,"to":2}', '{"step":1,"key":"actor.optim.lr","from":1,"to":"2"}'],
+  ];
+  for (const line of wrong)
+    expect(() => readChanges(`${changesText(CHANGES.slice(0, 1))}${line}\n`, 'changes.jsonl'), line).toThrow(
+      /^changes\.jsonl, line 2 is no change of a run/,
+    );
+});
+
+/** A trainer after step `step`, and what it was told to change. */
+function trainerAt(step: number) {
+  const told: object[] = [];
+  return {
+    told,
+    trainer: { state: { step }, change: (settings: object) => told.push(settings) } as unknown as GrpoTrainer,
+  };
+}
+
+test('an engine that goes on from step 3 gets what is in force, and the rest at the steps that it came in at', async () => {
+  const lr = (value: number) => ({ 'actor.optim.lr': value });
+  const later: RunChange = { step: 6, key: 'actor.optim.lr', from: 1e-4, to: 5e-5 };
+  const [adopted, kept]: [unknown[], (readonly RunChange[])[]] = [[], []];
+  const adopt = (rules: object, step: number) => Promise.resolve(void adopted.push([rules, step]));
+  setGiver({ adopt, give: () => {}, began: () => {} });
+  run.value = {} as Run;
+  beginChanges([...CHANGES.slice(0, 3), later], (all) => kept.push(all));
+  const { trainer, told } = trainerAt(3);
+  await beginRules(trainer, {} as Session);
+  expect([told, adopted]).toEqual([[lr(1e-4)], [[{ reward: length, loss: undefined, tool: undefined }, 4]]]);
+
+  const other = trainerAt(2); // as after another loss of the GPU
+  await beginRules(other.trainer, {} as Session);
+  expect([other.told, adopted.pop()]).toEqual([[{}], [{ reward: calls, loss: undefined, tool: undefined }, 3]]);
+  for (const step of [3, 4]) {
+    other.trainer.state.step = step;
+    await repeatChanges(step);
+  }
+  expect(other.told.slice(1)).toEqual([lr(1e-4)]);
+  expect(adopted.slice(1)).toEqual([[{ reward: length }, 4]]);
+
+  changeSettings(lr(1e-3)); // takes the place of what came in later the first time
+  expect(kept.at(-1)).toEqual(CHANGES.slice(0, 3));
+  await repeatChanges(5);
+  expect(other.told.slice(2)).toEqual([lr(1e-3)]);
+  expect(changes.value.map(({ text }) => text)).toEqual([
+    'Reward: calls',
+    'Learning rate 0.0003 \u2192 0.0001',
+    'Reward: length',
+  ]);
+});

@@ -1,0 +1,67 @@
+/** A run of the page whose GPU is lost: what it tells of, over an engine without a GPU. */
+
+import { afterEach, expect, test, vi } from 'vitest';
+import { Keeper } from '../../demo/training/keeper.ts';
+import { Run, type RunEvents } from '../../demo/training/run.ts';
+import { Session } from '../../demo/training/session.ts';
+import { DeviceLostError } from '../../src/errors.ts';
+import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import { gsm8kToolTask } from '../../src/tasks/gsm8k/task.ts';
+import { TalkingEngine } from '../clientEngine.ts';
+import { tokenizer } from '../scriptedEngine.ts';
+import { TINY_CONFIG } from '../tinyConfig.ts';
+
+afterEach(() => vi.restoreAllMocks());
+
+/** Two steps, saved after each; all tries earn the same, so that no gradient is asked for. */
+const config = resolveTrainConfig({
+  name: 'lost',
+  model: { path: 'checkpoints/gsm8k-tool' },
+  data: { trainBatchSize: 1, maxPromptLength: 200, maxResponseLength: 40, valMaxSamples: 1 },
+  rollout: { n: 2 },
+  actor: { ppoMiniBatchSize: 1 },
+  trainer: { totalTrainingSteps: 2, saveFreq: 1, testFreq: 0, valBeforeTrain: false },
+});
+
+/** A session whose GPU is lost when its weights are asked for the time `lostAt`, from 1. */
+function session(lostAt: number): Session {
+  let asked = 0;
+  const nothing = () => Promise.resolve();
+  const model = {
+    ...{ name: 'wgsl', config: { ...TINY_CONFIG, vocabSize: tokenizer.vocabSize }, zeroGrad: nothing },
+    ...{ importWeights: nothing, importOptimizer: nothing, exportOptimizer: () => Promise.resolve(new Map()) },
+    optimizerStep: () => Promise.resolve({ gradNorm: 0, skipped: false }),
+    exportWeights: () =>
+      ++asked === lostAt
+        ? Promise.reject(new DeviceLostError('unknown', 'the driver went away'))
+        : Promise.resolve(new Map()),
+  };
+  const engine = { tokenizer, rollout: new TalkingEngine(), model };
+  const never = new Promise<never>(() => {});
+  const given = { config, engine, task: gsm8kToolTask(), model: { config: TINY_CONFIG, weights: 'opened' } };
+  return { ...given, lost: never, close: () => {} } as unknown as Session;
+}
+
+/** What a run tells whose first engine is lost so. */
+async function told(lostAt: number): Promise<string[]> {
+  const [said, sessions] = [[] as string[], [session(lostAt), session(0)]];
+  vi.spyOn(Session, 'open').mockImplementation(() => Promise.resolve(sessions.shift()!));
+  const nothing = () => {};
+  const events: RunEvents = {
+    ...{ onDownload: nothing, onLoaded: nothing, onClosed: nothing, onPhase: nothing, onSample: nothing },
+    ...{ onEvaluating: nothing, onEvaluated: nothing, onFault: nothing, onPaused: nothing },
+    onStep: (metrics) => void said.push(`step ${metrics['training/global_step']}`),
+    onLost: (_, from) => void said.push(`lost, from ${from}`),
+  };
+  const run = new Run({ config, hub: undefined, keeper: new Keeper(config, undefined, undefined), events });
+  expect(await run.train()).toEqual({ step: 2, stopped: false });
+  return said;
+}
+
+test('lost before the state of step 1 is there, step 1 was not told of as done', async () => {
+  expect(await told(1)).toEqual(['lost, from -1', 'step 1', 'step 2']);
+});
+
+test('lost after it, the run goes on from step 1', async () => {
+  expect(await told(2)).toEqual(['step 1', 'lost, from 1', 'step 2']);
+});

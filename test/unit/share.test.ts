@@ -1,0 +1,130 @@
+/** The result in a link: what goes in comes out, within the steps of its quantisation, and nothing else is taken for a result. */
+
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { decodeResult, encodeResult, type SharedResult } from '../../demo/app/share.ts';
+import { rng } from '../random.ts';
+
+const run = (steps: number): SharedResult => {
+  const noise = rng(1);
+  const history = Array.from({ length: steps + 1 }, (_, step) => ({
+    'training/global_step': step,
+    ...(step > 0 && {
+      'critic/score/mean': 0.6 + 0.38 * (1 - Math.exp(-step / 20)) + 0.03 * noise.uniform(),
+      'actor/entropy': 0.2 * Math.exp(-step / 30) + 0.01 * noise.uniform(),
+      'actor/ppo_kl': 0.001 * noise.uniform(),
+      'actor/grad_norm': 1 + noise.uniform(),
+      'response_length/mean': 60 + 5 * noise.uniform(),
+      'response_length/p10': 30 + Math.round(5 * noise.uniform()),
+      'response_length/p90': 90 + Math.round(5 * noise.uniform()),
+    }),
+    ...(step % 20 === 0 && { 'val-core/gsm8k/acc/mean@1': 0.39 + step / 200 }),
+  }));
+  return { history, adapter: 'SwiftShader', seconds: 480, trainedTokens: 612_345 };
+};
+
+test('a run of 80 steps takes less than 1500 letters and comes back as it was', async () => {
+  const sent = run(80);
+  const text = await encodeResult(sent);
+  expect(text.length).toBeLessThan(1500);
+  const { history, ...facts } = await decodeResult(text);
+  expect(facts).toEqual({ adapter: 'SwiftShader', seconds: 480, trainedTokens: 612_345 });
+  expect(history).toHaveLength(81);
+  history.forEach((line, i) => {
+    const was: Record<string, number | undefined> = sent.history[i];
+    expect(line['training/global_step']).toBe(i);
+    if (i > 0) expect(line['critic/score/mean']).toBeCloseTo(was['critic/score/mean']!, 4);
+    if (i > 0) expect(line['response_length/mean']).toBeCloseTo(was['response_length/mean']!, 1);
+    const passAt1 = was['val-core/gsm8k/acc/mean@1'];
+    if (passAt1 === undefined) expect(line).not.toHaveProperty('val-core/shared/acc/mean@1');
+    else expect(line['val-core/shared/acc/mean@1']).toBeCloseTo(passAt1, 4);
+  });
+});
+
+test('any history comes back', async () => {
+  const value = fc.double({ min: -1e9, max: 1e9, noNaN: true });
+  const line = fc.record(
+    {
+      'critic/score/mean': value,
+      'actor/entropy': value,
+      'val-core/x/acc/greedy': fc.double({ min: 0, max: 1, noNaN: true }),
+    },
+    { requiredKeys: [] },
+  );
+  const histories = fc.tuple(fc.array(line, { minLength: 1, maxLength: 60 }), fc.nat(1000), fc.string());
+  await fc.assert(
+    fc.asyncProperty(histories, async ([lines, first, adapter]) => {
+      const history = lines.map((values, i) => ({ ...values, 'training/global_step': first + 2 * i }));
+      const back = await decodeResult(await encodeResult({ history, adapter, seconds: 1, trainedTokens: 2 }));
+      expect(back.history.map((one) => one['training/global_step'])).toEqual(
+        history.map((one) => one['training/global_step']),
+      );
+      const scores = lines.flatMap((one) => one['critic/score/mean'] ?? []);
+      const step = (Math.max(...scores) - Math.min(...scores)) / 65_535;
+      back.history.forEach((one, i) => {
+        const was = lines[i]['critic/score/mean'];
+        if (was === undefined) expect(one).not.toHaveProperty('critic/score/mean');
+        else expect(Math.abs(one['critic/score/mean'] - was)).toBeLessThanOrEqual(step + 256);
+      });
+    }),
+    { numRuns: 100 },
+  );
+});
+
+test('a long run is thinned, and keeps its ends', async () => {
+  const sent = run(5000);
+  const { history } = await decodeResult(await encodeResult(sent));
+  expect(history.length).toBeLessThanOrEqual(400);
+  expect(history[0]['training/global_step']).toBe(0);
+  expect(history.at(-1)!['training/global_step']).toBe(5000);
+});
+
+const DAMAGED = /^The result in this link is damaged \(.+\); copy the whole link once more\.$/;
+
+test('no text is taken for a result by mistake: one sentence, never another error', async () => {
+  const whole = await encodeResult(run(80));
+  const cut = fc.nat(whole.length - 1).map((at) => whole.slice(0, at));
+  const changed = fc
+    .tuple(fc.nat(whole.length - 1), fc.constantFrom(...'AZaz09-_'))
+    .map(([at, letter]) => whole.slice(0, at) + letter + whole.slice(at + 1));
+  const texts = fc.oneof(fc.string(), fc.base64String(), cut, changed, fc.constant('<img src=x onerror=alert(1)>'));
+  await fc.assert(
+    fc.asyncProperty(texts, async (text) => {
+      const result = await decodeResult(text).catch((error: Error) => error);
+      if (result instanceof Error) {
+        expect(result.name).toBe('InputError');
+        expect(result.message).toMatch(DAMAGED);
+      } else {
+        expect(result.history.length).toBeGreaterThan(0);
+        for (const line of result.history)
+          for (const value of Object.values(line)) expect(Number.isFinite(value)).toBe(true);
+      }
+    }),
+    { numRuns: 300 },
+  );
+});
+
+const packed = (...bytes: number[]) => deflated(Uint8Array.from(bytes));
+
+const deflated = async (bytes: Uint8Array<ArrayBuffer>) => {
+  const stream = new Blob([bytes]).stream().pipeThrough(new CompressionStream('deflate-raw'));
+  const packed = new Uint8Array(await new Response(stream).arrayBuffer());
+  return Buffer.from([1, ...packed]).toString('base64url');
+};
+
+test.each([
+  ['a bomb', () => deflated(new Uint8Array(1_000_000)), 'it is too large'],
+  ['another version', () => Promise.resolve('AgAA'), 'its version is 2, this page reads 1'],
+  ['a million lines', () => packed(0, 1, 1, 192, 132, 61), 'a number in it is too large'],
+  ['steps that stand still', () => packed(0, 1, 1, 2, 5, 0), 'its steps do not rise'],
+  ['a name that turns the text', () => packed(3, 0xe2, 0x80, 0xae, 1, 1, 1, 1), 'its adapter has no proper name'],
+  ['no end', () => packed(0, 1, 1, 3, 1, 1), 'its end is missing'],
+  ['no step', () => packed(0, 1, 1, 0, ...new Uint8Array(10)), 'it has no step'],
+  [
+    'an infinite curve',
+    () => packed(0, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 128, 127, 1, 1),
+    'a curve of it has no range',
+  ],
+])('%s is refused', async (_, text, why) => {
+  await expect(text().then(decodeResult)).rejects.toThrow(`damaged (${why})`);
+});

