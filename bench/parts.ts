@@ -13,13 +13,16 @@ import { benchMicro } from './micro.ts';
 import { copyGbPerS, dispatchCost, mapMs, peakGflops, peakGflopsF16 } from './peaks.ts';
 import { benchPeers } from './peers.ts';
 import type { PeerName, PeerResults } from './peers/types.ts';
+import { benchPipelines, benchQueue } from './pipelines.ts';
 import { benchQuantized } from './quantized.ts';
 import { fillShares, type Report } from './report.ts';
+import { benchRubric } from './rubric.ts';
 import { benchSkip } from './skip.ts';
 import { benchSpeculative } from './speculative.ts';
 import { benchStep, type StepInputs } from './step.ts';
 import { benchTiles } from './tiles.ts';
 import { benchPrefixSharing, benchScaling, benchTrain } from './train.ts';
+import { benchStream } from './stream.ts';
 import type { Effort } from './timing.ts';
 
 /** The differences between Node and a page. */
@@ -92,12 +95,22 @@ const PARTS: Record<string, (bench: Bench) => Promise<void>> = {
   async skip({ gpu, host, report, quick }) {
     report.skip = await benchSkip(gpu, await host.loadStep(quick), quick ? 1 : 5);
   },
+  async rubric({ gpu, host, report, quick }) {
+    report.rubric = await benchRubric(gpu, await host.loadStep(quick));
+  },
   async 'async-scheduling'({ gpu, host, report, quick }) {
     report.asyncScheduling = await benchAsyncScheduling(gpu, await host.loadStep(quick), quick ? 2 : 9);
   },
   async 'async-tools'({ gpu, host, report, quick }) {
     const { tokenizerJson, tokenizerConfigJson } = (await host.loadStep(quick)).loaded;
     report.asyncTools = await benchAsyncTools(gpu, quick, new ChatTokenizer(tokenizerJson, tokenizerConfigJson));
+  },
+  async stream({ gpu, report, quick, rounds }) {
+    report.stream = await benchStream(gpu, quick, rounds);
+  },
+  async pipelines({ gpu, host, report, quick }) {
+    report.queue = await benchQueue(quick);
+    report.pipelines = await benchPipelines(gpu, await host.loadStep(quick), quick);
   },
   async profile({ gpu, host, report, quick }) {
     if (host.profileCost) report.profile = await host.profileCost(gpu, quick);
@@ -112,7 +125,18 @@ const PARTS: Record<string, (bench: Bench) => Promise<void>> = {
 };
 
 /** Only when named: not about how fast a run is, but about why it is built so. */
-const ON_REQUEST = ['micro', 'tiles', 'quantized', 'speculative', 'skip', 'async-scheduling', 'large'];
+const ON_REQUEST = [
+  'micro',
+  'tiles',
+  'quantized',
+  'speculative',
+  'skip',
+  'rubric',
+  'async-scheduling',
+  'stream',
+  'pipelines',
+  'large',
+];
 
 /** All parts, or those named with commas between. Throws InputError. */
 export function partNames(only: string | undefined): string[] {

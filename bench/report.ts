@@ -112,9 +112,25 @@ export interface Report {
   };
   /** On request: medians of the same steps, by share of groups with equal rewards and `actor.skipZeroAdvantages`. */
   skip?: ({ equalGroups: number } & Record<'on' | 'off', { updateS: number; stepS: number }>)[];
+  /** On request: rows of a sample's criteria, and had each reply its whole prompt; ms a sample, by how many are judged at once. */
+  rubric?: { rows: { shared: number; whole: number }; ms: Record<string, number> };
   /** On request: the same steps, generation's seconds summed and the device's idle share (median), by the setting. */
   asyncScheduling?: Record<AsyncScheduling, { genS: number; idleShare?: number }>;
   /** One step of samples that search: awaited one by one, and behind a barrier each turn. */
+  /** One device, the same searches; see bench/pipelines.ts. */
+  pipelines?: { samples: number } & Record<
+    'onPolicy' | 'oneStepOff' | 'fullyAsync',
+    {
+      /** To train on so many samples. */
+      seconds: number;
+      /** Share of that in which training waited for samples. */
+      idleShare: number;
+      /** Share of the trained tokens that older weights drew. */
+      staleShare: number;
+    }
+  >;
+  /** The experience queue in memory: records of 128 tokens put, taken and cleared. */
+  queue?: { putsPerS: number; bytesPerS: number };
   asyncTools?: {
     samples: number;
     turns: number;
@@ -129,9 +145,23 @@ export interface Report {
     barrierBusyShare?: number;
     asyncBusyShare?: number;
   };
+  /** On request: weights brought to rollout on another device, by bucket size, and to a copy on the same one. */
+  stream?: Transfer & {
+    byBucketMib: Record<string, Transfer>;
+    /** Delta, where nothing has changed: all is read and compared. */
+    unchanged: Omit<Transfer, 'overlap'>;
+    copy: Omit<Transfer, 'overlap'>;
+  };
   /** Steps with the profile recorded against the same steps without; costs are medians of shares of the step. */
   profile?: { rounds: number; stepMs: number; events: ProfileCost; withGpuTimes?: ProfileCost };
   prefixSharing?: { speedup: number; rows: number; rowsWithout: number; gradientDifference: number };
+}
+
+interface Transfer {
+  bytes: number;
+  seconds: number;
+  /** Share of the seconds in which one bucket was read while another was written. */
+  overlap: number;
 }
 
 /** The time added to a step, as a share of it. */
@@ -231,8 +261,25 @@ export function table(report: Report): string {
     row(`update, ${name}`, ...cells(off.updateS, on.updateS));
     row(`step, ${name}`, ...cells(off.stepS, on.stepS));
   }
+  if (report.rubric) {
+    const { rows, ms } = report.rubric;
+    row('rubric, rows a sample', `${rows.shared}, ${rows.whole} unshared`);
+    for (const [samples, each] of Object.entries(ms)) row(`rubric, ${samples} at once`, `${fixed(each)} ms a sample`);
+  }
   for (const [kind, { genS, idleShare }] of Object.entries(report.asyncScheduling ?? {}))
     row(`async scheduling ${kind}`, `${fixed(genS)} s`, `${percent(idleShare)} idle`);
+  if (report.pipelines) {
+    const { samples, ...measured } = report.pipelines;
+    for (const [name, { seconds, idleShare, staleShare }] of Object.entries(measured))
+      row(
+        `${samples} samples, ${name}`,
+        `${fixed(seconds)} s`,
+        `training idle ${percent(idleShare)}`,
+        `stale ${percent(staleShare)}`,
+      );
+  }
+  if (report.queue)
+    row('queue', `${fixed(report.queue.putsPerS)} puts/s`, `${fixed(report.queue.bytesPerS / 2 ** 20)} MiB/s`);
   if (report.asyncTools) {
     const { barrierMs, asyncMs, barrierBusyShare, asyncBusyShare, lostSamples } = report.asyncTools;
     const { barrierSearchMs, asyncSearchMs } = report.asyncTools;
@@ -242,6 +289,17 @@ export function table(report: Report): string {
     row('step with search, asynchronous', `${fixed(asyncMs)} ms`, busy(asyncBusyShare), searches(asyncSearchMs));
     row('step with search, time saved', percent(1 - asyncMs / barrierMs));
     row('step with search, lost samples', `${lostSamples}`);
+  }
+  if (report.stream) {
+    const { byBucketMib, unchanged, copy } = report.stream;
+    const cells = ({ bytes, seconds }: Omit<Transfer, 'overlap'>) => [
+      `${fixed(bytes / 2 ** 20)} MiB`,
+      `${fixed(1000 * seconds)} ms`,
+    ];
+    for (const [mib, transfer] of Object.entries(byBucketMib).sort(([a], [b]) => Number(a) - Number(b)))
+      row(`weights streamed by ${mib} MiB`, ...cells(transfer), `${percent(transfer.overlap)} overlap`);
+    row('weights streamed, unchanged', ...cells(unchanged));
+    row('weights copied', ...cells(copy));
   }
   if (report.profile) {
     const { events, withGpuTimes } = report.profile;

@@ -47,8 +47,8 @@ function withEqualGroups(task: Task, share: () => number): Task {
   const tries = new Map<string, number>();
   return {
     ...task,
-    train: (index, seed) => {
-      const problem = task.train(index, seed);
+    train: async (index, seed) => {
+      const problem = await task.train(index, seed);
       indices.set(problem.id, index);
       return problem;
     },

@@ -24,7 +24,8 @@ type Result = NonNullable<Report['speculative']>[number];
 
 export async function benchSpeculative(gpu: Gpu, { loaded, task }: StepInputs, quick: boolean): Promise<Result[]> {
   const tokenizer = new ChatTokenizer(loaded.tokenizerJson, loaded.tokenizerConfigJson);
-  const prompts = Array.from({ length: 16 }, (_, i) => tokenizer.encodeChat(task.train(i, 1).messages));
+  const problems = await Promise.all(Array.from({ length: 16 }, async (_, i) => task.train(i, 1)));
+  const prompts = problems.map(({ messages }) => tokenizer.encodeChat(messages));
   const longest = Math.max(...prompts.map((p) => p.length));
   const model = await loadModel(gpu, loaded.config, longest + NEW_TOKENS, loaded.weights);
   const results: Result[] = [];

@@ -17,8 +17,9 @@ const PICTURE = join(ROOT, 'docs', 'images', 'architecture.svg');
 /** Rooms in reading order with what they do. A room that the imports show and this table lacks is an error. */
 const ROOMS = new Map([
   ['demo', 'the page: charts, rollouts, start and stop'],
-  ['cli', 'the commands and the run folder'],
+  ['cli', 'the commands'],
   ['library', 'src/index.ts: what a program imports from "webgrpo"'],
+  ['runs', 'run folders and their checkpoints, on a disk or in a browser'],
   ['report', 'HTML pages of a run: curves, rollouts, profile'],
   ['workers', 'the thread that owns the GPU device'],
   ['verify', 'checks of an adapter or a model against float64'],

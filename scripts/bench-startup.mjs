@@ -23,8 +23,8 @@ const LIMIT_MS = 120_000;
 /** Runs in the page before its own scripts: notes when Start can be pressed and the thread is idle. */
 function watchStart() {
   const look = () => {
-    const button = /** @type {HTMLButtonElement | null} */ (document.getElementById('start'));
-    if (button && !button.disabled)
+    const button = document.getElementById('start');
+    if (button?.ariaDisabled === 'false')
       requestIdleCallback(() => (document.body.dataset.interactiveMs = String(performance.now())));
     else setTimeout(look, 5);
   };

@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { findAdapter, stillThere } from './lib/adapter.mjs';
 import { ensureChromium } from './lib/chromium.mjs';
+import { ensureNatsServer } from './lib/natsServer.mjs';
 import { ensurePackages } from './lib/packages.mjs';
 import { exitOnSetupError, say } from './lib/say.mjs';
 
@@ -19,13 +20,14 @@ const MEMORY = join(ROOT, 'node_modules', '.cache', 'webgrpo', 'setup.json');
  * Prepares what is asked for and returns the environment to run with. `dev: false` installs what a run needs and no more.
  * Throws SetupError, which says what to do.
  */
-export function setup({ dev = true, adapter = false, browser = false } = {}) {
+export function setup({ dev = true, adapter = false, browser = false, nats = false } = {}) {
   process.chdir(ROOT);
   ensurePackages(ROOT, { dev });
   /** @type {Record<string, string>} */
   const env = {};
   if (adapter) Object.assign(env, adapterEnv());
   if (browser) env.CHROME_PATH = browserPath();
+  if (nats) ensureNatsServer();
   return env;
 }
 

@@ -1,6 +1,6 @@
 /**
  * `npm test`: set-up, then every check, then one table. `npm test -- unit lint` runs only the stages named; words after
- * them choose test files, as in `npm test -- gpu rmsnorm`. `npm test -- --full` runs every GPU test in Chromium as well.
+ * them choose test files, as in `npm test -- gpu rmsnorm`. `npm test -- --full` runs every GPU test in Chromium as well, and the short campaign.
  * The last line is "N passed, N failed"; the exit code is 0 only when nothing failed.
  */
 
@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { lavapipe, LAVAPIPE_MISSING } from './lib/lavapipe.mjs';
 import { runNodeTimed } from './lib/runNodeTimed.mjs';
 import { exitOnSetupError } from './lib/say.mjs';
-import { fileSeconds, fromExitCode, fromPlaywright, fromVitest } from './lib/testResults.mjs';
+import { failures, fileSeconds, fromExitCode, fromPlaywright, fromVitest } from './lib/testResults.mjs';
 import { kernelsThatDidNotRun, kernelTestFiles } from './lib/testedKernels.mjs';
 import { ROOT, setup } from './setup.mjs';
 
@@ -24,7 +24,7 @@ import { ROOT, setup } from './setup.mjs';
  * @property {() => Env | undefined} [driver] selects another driver; undefined = it is not there
  * @property {boolean} [inChromium] whose processes nobody waits for, so that their time is not known
  * @typedef {import('./lib/testResults.mjs').Counts & { name: string, seconds: number, cpu?: number | undefined,
- *   slow: { file: string, seconds: number }[] }} Row
+ *   slow: { file: string, seconds: number }[], why?: import('./lib/testResults.mjs').Failure[] }} Row
  */
 
 const RESULTS = join(ROOT, 'node_modules', '.cache', 'webgrpo', 'test-results');
@@ -82,6 +82,7 @@ const GROUPS = [
       check('lint', bin('eslint/bin/eslint.js'), '.', '--max-warnings', '0'),
       check('format', bin('prettier/bin/prettier.cjs'), '--check', '--log-level', 'warn', '.'),
       check('size', join(ROOT, 'scripts', 'size.mjs')),
+      check('docs', join(ROOT, 'scripts', 'docs.mjs'), '--check'),
     ],
     [vitest('unit')],
   ],
@@ -89,6 +90,7 @@ const GROUPS = [
   [[vitest('lavapipe', { files: kernelTestFiles, driver: lavapipe }, 'gpu')]],
   [[vitest('browser', { inChromium: true })]],
   [[e2e]],
+  ...(process.argv.includes('--full') ? [[[check('campaign', join(ROOT, 'scripts', 'campaign.mjs'), '--short')]]] : []),
 ];
 const STAGES = GROUPS.flat(2);
 
@@ -119,6 +121,7 @@ async function runStage({ name, args, env: own, count, files, driver, inChromium
     cpu: inChromium ? undefined : run.cpu,
     ...count(resultFile(name), run.ok),
     slow: fileSeconds(resultFile(name), ROOT),
+    why: failures(resultFile(name), ROOT),
   };
 }
 
@@ -167,6 +170,18 @@ function printSlowFiles(rows) {
 }
 
 /**
+ * Again at the end, since who reads the log of a CI run may have its last lines alone.
+ * @param {Row[]} rows
+ */
+function printFailures(rows) {
+  for (const { name, failed, why = [] } of rows) {
+    if (failed === 0) continue;
+    process.stdout.write(`\n${name}: ${failed} failed\n`);
+    for (const { file, test, message } of why) process.stdout.write(`  ${file}: ${test}\n    ${message}\n`);
+  }
+}
+
+/**
  * Names of stages come first, words of files after them.
  * @param {string[]} words
  */
@@ -185,7 +200,10 @@ function chosen(words) {
 try {
   const words = process.argv.slice(2);
   const { stages, files } = chosen(words.filter((word) => word !== '--full'));
-  const env = { ...setup({ adapter: true, browser: true }), ...(words.includes('--full') && { FULL_TESTS: '1' }) };
+  const env = {
+    ...setup({ adapter: true, browser: true, nats: true }),
+    ...(words.includes('--full') && { FULL_TESTS: '1' }),
+  };
   rmSync(RESULTS, { recursive: true, force: true });
   mkdirSync(RESULTS, { recursive: true });
   /** @type {Row[]} */
@@ -196,6 +214,7 @@ try {
   if (files.length === 0)
     for (const { name } of rows)
       if (existsSync(kernelsFile(name))) process.stdout.write(kernelsThatDidNotRun(name, kernelsFile(name)));
+  printFailures(rows);
   printTable(rows);
   const sum = (/** @type {'passed' | 'failed'} */ key) => rows.reduce((total, row) => total + row[key], 0);
   process.stdout.write(`${sum('passed')} passed, ${sum('failed')} failed\n`);

@@ -7,7 +7,19 @@ import { exitOnSetupError } from './lib/say.mjs';
 import { ROOT, setup } from './setup.mjs';
 
 /** Commands that never touch a GPU must work without one. */
-const WITHOUT_GPU = ['config', 'report', 'profile', 'export', 'help', '--help', '-h', '--version', '-V', undefined];
+const WITHOUT_GPU = [
+  'config',
+  'init',
+  'report',
+  'profile',
+  'export',
+  'help',
+  '--help',
+  '-h',
+  '--version',
+  '-V',
+  undefined,
+];
 
 /** @param {string[]} args */
 function needsGpu([command, ...rest]) {
@@ -19,7 +31,11 @@ const args = process.argv.slice(2);
 const cwd = process.cwd();
 try {
   const command = process.env.npm_lifecycle_event ? 'npm run -s webgrpo --' : 'node scripts/webgrpo.mjs';
-  const env = { ...setup({ dev: false, adapter: needsGpu(args) }), WEBGRPO_STARTED_AS: command };
+  const env = {
+    ...setup({ dev: false, adapter: needsGpu(args) }),
+    WEBGRPO_STARTED_AS: command,
+    WEBGRPO_CHECKOUT: ROOT,
+  };
   const folder = await bundle(ROOT);
   process.exitCode = await runNode(join(folder, 'main.js'), args, { env, cwd });
 } catch (error) {

@@ -5,7 +5,7 @@ import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, statSync } from
 import { join } from 'node:path';
 import { say } from './say.mjs';
 
-const SOURCES = ['src', 'kernels', 'bench', 'scripts/lib', 'vite.cli.config.ts', 'package-lock.json'];
+const SOURCES = ['src', 'kernels', 'bench', 'campaign', 'scripts/lib', 'vite.cli.config.ts', 'package-lock.json'];
 
 /**
  * Folder with `<entry>.js` of every entry in vite.cli.config.ts. Content-addressed, so a running process keeps its own

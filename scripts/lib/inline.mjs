@@ -2,6 +2,7 @@
 
 import { existsSync, readFileSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
+import { withReportPolicy } from './contentPolicy.mjs';
 
 /** @typedef {import('vite').InlineConfig} InlineConfig */
 
@@ -70,11 +71,17 @@ async function bundleWorker(entry) {
   return scriptOf(output[0]);
 }
 
-/** @param {string} file */
-async function bundlePage(file) {
+/**
+ * A page as one text, which needs no file beside it.
+ * @param {string} file
+ * @param {{ plugins?: import('vite').PluginOption[], policy?: (html: string) => string }} options
+ */
+export async function bundlePage(file, { plugins = [], policy = withReportPolicy } = {}) {
   const output = await outputOf({
+    plugins,
     root: dirname(file),
     base: './',
+    publicDir: false,
     build: { ...COMMON, rolldownOptions: { input: file, output: { codeSplitting: false } } },
   });
   /** @param {string} path */
@@ -82,12 +89,13 @@ async function bundlePage(file) {
     const made = output.find(({ fileName }) => fileName === path);
     return made?.type === 'asset' ? String(made.source) : scriptOf(made);
   };
-  return textOf(basename(file))
+  const page = textOf(basename(file))
     .replace(/<script type="module"[^>]* src="\.\/([^"]+)"><\/script>/, (_, path) => {
       // Nothing in the script may end the element that it stands in.
       return `<script type="module">${textOf(path).replaceAll('</script', '<\\/script')}</script>`;
     })
     .replace(/<link rel="stylesheet"[^>]* href="\.\/([^"]+)">/, (_, path) => `<style>${textOf(path)}</style>`);
+  return policy(page);
 }
 
 /** @param {InlineConfig} config */

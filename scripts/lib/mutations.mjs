@@ -25,6 +25,27 @@ export const MUTATIONS = [
     tests: gpu('rmsnorm'),
   },
   {
+    name: 'kernel: the mass before a token without its neighbour',
+    file: 'kernels/head_cdf.wgsl',
+    find: 'for (var j = owner * span; j < token; j++)',
+    replace: 'for (var j = owner * span + 1u; j < token; j++)',
+    tests: gpu('head_cdf'),
+  },
+  {
+    name: "verification: a sample's draws at the place after their own",
+    file: 'src/grpo/verification/draws.ts',
+    find: 'uniformAt(key, promptIds.length + t)',
+    replace: 'uniformAt(key, promptIds.length + t + 1)',
+    tests: [...unit('verification'), ...gpu('verification')],
+  },
+  {
+    name: 'verification: a mask that nobody compares',
+    file: 'src/grpo/verification/replay.ts',
+    find: 'if (drawn >= 0)',
+    replace: 'if (drawn > 1e9)',
+    tests: gpu('verification'),
+  },
+  {
     name: 'kernel: the sign in SwiGLU backward',
     file: 'kernels/swiglu_bwd.wgsl',
     find: '(1.0 + gate * (1.0 - s))',

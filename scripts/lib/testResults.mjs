@@ -6,7 +6,13 @@ import { relative } from 'node:path';
 /**
  * @typedef {{ passed: number, failed: number, skipped: number }} Counts
  * @typedef {(resultFile: string, ok: boolean) => Counts} Count `ok` = it ended with exit code 0
- * @typedef {{ file?: string, suites?: Suite[], specs?: { tests: { results: { duration: number }[] }[] }[] }} Suite
+ * @typedef {{ status?: string, results: { duration: number, error?: { message?: string } }[] }} PlaywrightTest
+ * @typedef {{ file?: string, suites?: Suite[], specs?: { title: string, tests: PlaywrightTest[] }[] }} Suite
+ * @typedef {{ status: string, fullName: string, failureMessages: string[] }} VitestTest
+ * @typedef {{ name: string, status: string, message?: string, startTime: number, endTime: number,
+ *   assertionResults: VitestTest[] }} VitestFile
+ * @typedef {{ testResults?: VitestFile[], suites?: Suite[] }} Results
+ * @typedef {{ file: string, test: string, message: string }} Failure
  */
 
 const read = (/** @type {string} */ file) => JSON.parse(readFileSync(file, 'utf8'));
@@ -46,7 +52,7 @@ const atLeastOne = (failed, ok) => (ok ? failed : Math.max(1, failed));
  */
 export function fileSeconds(resultFile, root) {
   if (!existsSync(resultFile)) return [];
-  /** @type {{ testResults?: { name: string, startTime: number, endTime: number }[], suites?: Suite[] }} */
+  /** @type {Results} */
   const { testResults = [], suites = [] } = read(resultFile);
   return [
     ...testResults.map(({ name, startTime, endTime }) => ({
@@ -65,3 +71,51 @@ function suiteMs({ suites = [], specs = [] }) {
   const own = specs.flatMap(({ tests }) => tests.flatMap(({ results }) => results.map(({ duration }) => duration)));
   return [...own, ...suites.map(suiteMs)].reduce((a, b) => a + b, 0);
 }
+
+/**
+ * What failed in a stage, with the first line of why; none for a stage without tests of its own.
+ * @param {string} resultFile
+ * @param {string} root
+ * @returns {Failure[]}
+ */
+export function failures(resultFile, root) {
+  if (!existsSync(resultFile)) return [];
+  /** @type {Results} */
+  const { testResults = [], suites = [] } = read(resultFile);
+  const ofVitest = testResults.flatMap(({ name, status, message, assertionResults }) => {
+    const file = relative(root, name);
+    const failed = assertionResults.filter((test) => test.status === 'failed');
+    if (failed.length === 0 && status === 'failed') return [failure(file, '(the file)', message)];
+    return failed.map(({ fullName, failureMessages }) => failure(file, fullName, failureMessages[0]));
+  });
+  return [...ofVitest, ...suites.flatMap((suite) => suiteFailures(suite, `test/e2e/${suite.file}`))];
+}
+
+/**
+ * @param {Suite} suite
+ * @param {string} file
+ * @returns {Failure[]}
+ */
+function suiteFailures({ suites = [], specs = [] }, file) {
+  const own = specs.flatMap(({ title, tests }) =>
+    tests
+      .filter(({ status }) => status === 'unexpected')
+      .map(({ results }) => failure(file, title, results.at(-1)?.error?.message)),
+  );
+  return [...own, ...suites.flatMap((suite) => suiteFailures(suite, file))];
+}
+
+/** Terminal colours, as runners write them into messages. */
+const COLOURS = new RegExp(`${String.fromCharCode(27)}\\[[0-9;]*m`, 'g');
+
+/**
+ * @param {string} file
+ * @param {string} test
+ * @param {string} [message]
+ * @returns {Failure}
+ */
+const failure = (file, test, message = '') => ({
+  file,
+  test,
+  message: message.replace(COLOURS, '').trim().split('\n')[0].slice(0, 300),
+});

@@ -1,0 +1,238 @@
+/** Samples as a worker would forge them: one thing changed, and all that follows from it made right where the forger can. */
+
+import type { Sample } from '../src/grpo/update/batch.ts';
+import type { RejectionReason, SampleClaim } from '../src/grpo/verification/types.ts';
+import type { GenerateRequest, Generation, RolloutEngine, Trajectory } from '../src/rollout/types.ts';
+import { keyedRng, type Rng } from '../src/tasks/random.ts';
+
+export interface ClaimedSample {
+  sample: Sample;
+  claim: SampleClaim;
+}
+
+interface Forgery {
+  /** What it has to be rejected for. */
+  reasons: readonly RejectionReason[];
+  /** Undefined where the sample has nothing to forge so. @param group honest samples of the same problem */
+  forge(honest: ClaimedSample, rng: Rng, group: readonly ClaimedSample[]): ClaimedSample | undefined;
+}
+
+/** A copy whose arrays are its own, changed by `change`, which returns false where there is nothing to change. */
+function changed(
+  { sample, claim }: ClaimedSample,
+  change: (trajectory: Trajectory, sample: Sample) => unknown,
+): ClaimedSample | undefined {
+  const copy = { ...sample, trajectory: structuredClone(sample.trajectory) };
+  return change(copy.trajectory, copy) === false ? undefined : { sample: copy, claim };
+}
+
+/** Places of tokens that are drawn, or not. */
+const places = ({ mask }: Trajectory, drawn: 0 | 1) => [...mask.keys()].filter((t) => mask[t] === drawn);
+const VOCAB = 512;
+const otherToken = (id: number, rng: Rng) => (id + 1 + rng.int(0, VOCAB - 2)) % VOCAB;
+const TOKENS = ['promptIds', 'responseIds'] as const;
+
+function cut(trajectory: Trajectory, length: number): void {
+  const arrays = ['responseIds', 'mask', 'logProbs', 'logMass', 'weightVersions'] as const;
+  for (const name of arrays) Object.assign(trajectory, { [name]: trajectory[name]?.slice(0, length) });
+}
+
+/** By name. */
+export const FORGERIES: Record<string, Forgery> = {
+  'one token replaced by any other': {
+    // What follows may not parse as it did: then the loop differs first.
+    reasons: ['forged token', 'wrong weights', 'forged mask', 'forged ending', 'forged messages', 'forged reward'],
+    forge: (honest, rng) =>
+      changed(honest, (trajectory) => {
+        const t = rng.pick(places(trajectory, 1));
+        trajectory.responseIds[t] = otherToken(trajectory.responseIds[t], rng);
+      }),
+  },
+  'drawn honestly by another key': {
+    reasons: ['forged token'],
+    forge({ sample }, rng, group) {
+      const text = (of: Sample) => of.trajectory.responseIds.join();
+      const others = group.filter((other) => text(other.sample) !== text(sample));
+      return others.length > 0 ? { sample, claim: rng.pick(others).claim } : undefined;
+    },
+  },
+  'one log-prob changed': {
+    reasons: ['forged log-probs'],
+    forge: (honest, rng) =>
+      changed(honest, ({ logProbs, ...rest }) => {
+        logProbs[rng.pick(places({ logProbs, ...rest }, 1))] += (rng.int(0, 1) * 2 - 1) * (0.01 + rng.uniform());
+      }),
+  },
+  'every log-prob 0.01 lower': {
+    reasons: ['forged log-probs'],
+    forge: (honest) =>
+      changed(honest, (trajectory) => {
+        for (const t of places(trajectory, 1)) trajectory.logProbs[t] -= 0.01;
+      }),
+  },
+  'a tool said something else': {
+    reasons: ['forged mask'],
+    forge: (honest, rng) =>
+      changed(honest, (trajectory) => {
+        const said = places(trajectory, 0);
+        if (said.length === 0) return false;
+        const t = rng.pick(said);
+        return (trajectory.responseIds[t] = otherToken(trajectory.responseIds[t], rng)) >= 0;
+      }),
+  },
+  'a drawn token said to be not drawn': {
+    reasons: ['forged mask'],
+    forge: (honest, rng) =>
+      changed(honest, (trajectory) => (trajectory.mask[rng.pick(places(trajectory, 1))] = 0) === 0),
+  },
+  "a tool's token said to be drawn": {
+    reasons: ['forged mask'],
+    forge: (honest, rng) =>
+      changed(honest, (trajectory) => {
+        const said = places(trajectory, 0);
+        return said.length > 0 && (trajectory.mask[rng.pick(said)] = 1) === 1;
+      }),
+  },
+  'cut short': {
+    reasons: ['forged mask', 'forged ending'],
+    forge: (honest, rng) =>
+      changed(honest, (trajectory) => {
+        const { length } = trajectory.responseIds;
+        return length > 1 && cut(trajectory, rng.int(1, length - 1));
+      }),
+  },
+  'another prompt': {
+    reasons: ['wrong prompt'],
+    forge: (honest, rng) =>
+      changed(honest, ({ promptIds }) => {
+        const t = rng.int(0, promptIds.length - 1);
+        promptIds[t] = otherToken(promptIds[t], rng);
+      }),
+  },
+  'another end': {
+    reasons: ['forged ending'],
+    forge: (honest, rng) =>
+      changed(honest, (trajectory) => {
+        const key = rng.pick(['numTurns', 'numToolCalls', 'numToolErrors', 'stopReason'] as const);
+        if (key === 'stopReason') trajectory.stopReason = trajectory.stopReason === 'done' ? 'completed' : 'done';
+        else trajectory[key]++;
+      }),
+  },
+  'another text': {
+    reasons: ['forged messages'],
+    forge: (honest, rng) =>
+      changed(honest, (_, sample) => {
+        const at = rng.int(0, sample.messages.length - 1);
+        sample.messages = sample.messages.map((message, m) =>
+          m === at ? { ...message, content: `${message.content}.` } : message,
+        );
+      }),
+  },
+  'another reward': {
+    reasons: ['forged reward'],
+    forge: (honest, rng) =>
+      changed(honest, (_, sample) => {
+        const key = rng.pick(['score', 'acc'] as const);
+        sample.reward = { ...sample.reward, [key]: sample.reward[key] === 1 ? 0 : 1 };
+      }),
+  },
+  'of no form': {
+    reasons: ['malformed'],
+    forge: (honest, rng) => {
+      const bad = rng.pick(['length', 'type', 'vocabulary', 'number', 'uid', 's', 'claim'] as const);
+      const { claim } = honest;
+      if (bad === 'uid') return { ...honest, claim: { ...claim, uid: `${claim.uid}x` } };
+      if (bad === 's') return { ...honest, claim: { ...claim, s: 1e6 } };
+      if (bad === 'claim') return { ...honest, claim: { ...claim, step: claim.step + 1 } };
+      return changed(honest, (trajectory) => {
+        if (bad === 'length') trajectory.logProbs = trajectory.logProbs.slice(1);
+        if (bad === 'type') Object.assign(trajectory, { responseIds: [...trajectory.responseIds] });
+        if (bad === 'vocabulary') trajectory[rng.pick(TOKENS)][0] = VOCAB + rng.int(0, 99);
+        if (bad === 'number') trajectory.logProbs[0] = NaN;
+      });
+    },
+  },
+};
+
+/**
+ * A rollout engine that replaces one token of each sample and goes on honestly after it, by the right keys and with the right
+ * log-probs. redrawn = drawn from the same distribution by another key; neighbour = the next token before or after it in the order of
+ * the cumulative distribution.
+ */
+export class ForgingEngine implements RolloutEngine {
+  readonly #inner: RolloutEngine;
+  readonly #how: 'redrawn' | 'neighbour';
+  readonly #vocabSize: number;
+  readonly #forged = new Set<string>();
+  #asked = 0;
+
+  constructor(inner: RolloutEngine, how: 'redrawn' | 'neighbour', vocabSize: number) {
+    [this.#inner, this.#how, this.#vocabSize] = [inner, how, vocabSize];
+  }
+
+  async generate(request: GenerateRequest): Promise<Generation> {
+    const { requestId, sampling } = request;
+    if (this.#forged.has(requestId)) return this.#inner.generate(request);
+    this.#forged.add(requestId);
+    const rng = keyedRng('forge', ...request.key);
+    const honest = await this.#once(request);
+    const t = rng.int(0, honest.tokenIds.length - 1);
+    const forged = await this.#otherToken(request, honest, t, rng);
+    const { tokenIds, logProbs, weightVersions } = forged;
+    const drawn = { tokenIds, logProbs, ...(weightVersions && { weightVersions }) };
+    const stopped = sampling.stopTokenIds.includes(tokenIds[t]);
+    if (stopped || t + 1 === sampling.maxNewTokens) return { ...drawn, stopReason: stopped ? 'stop' : 'length' };
+    return this.#inner.generate({ ...request, drawn });
+  }
+
+  /** The first t tokens of a turn and another one at t, with its log-prob. */
+  async #otherToken(request: GenerateRequest, honest: Generation, t: number, rng: Rng): Promise<Generation> {
+    const { logMass: _, ...all } = honest;
+    const drawn = {
+      tokenIds: all.tokenIds.slice(0, t),
+      logProbs: all.logProbs.slice(0, t),
+      ...(all.weightVersions && { weightVersions: all.weightVersions.slice(0, t) }),
+    };
+    const next = (more: Partial<GenerateRequest>, logitBias?: [number, number][]) => {
+      const sampling = { ...request.sampling, maxNewTokens: t + 1, ...(logitBias && { logitBias }) };
+      return this.#once({ ...request, ...(t > 0 && { drawn }), sampling, ...more });
+    };
+    if (this.#how === 'neighbour') {
+      const up = honest.tokenIds[t] + (rng.int(0, 1) * 2 - 1);
+      const token = up < 0 ? 1 : up >= this.#vocabSize ? this.#vocabSize - 2 : up;
+      return next({}, [[token, 1e4]]);
+    }
+    for (let attempt = 1; ; attempt++) {
+      const other = await next({ key: [request.key[0] ^ attempt, request.key[1]] });
+      if (other.tokenIds[t] !== honest.tokenIds[t]) return other;
+      // Where the model is sure, a likelier draw than the same again is a token at the rim.
+      if (attempt === 8) return next({ key: [1, attempt] }, [[honest.tokenIds[t], -1e4]]);
+    }
+  }
+
+  /** Generates under an id of its own, which is released. */
+  async #once(request: GenerateRequest): Promise<Generation> {
+    const requestId = `${request.requestId}/${this.#asked++}`;
+    try {
+      return await this.#inner.generate({ ...request, requestId });
+    } finally {
+      this.#inner.release(requestId);
+    }
+  }
+
+  release(requestId: string): void {
+    this.#inner.release(requestId);
+  }
+
+  abort(requestIds: string[]): void {
+    this.#inner.abort(requestIds);
+  }
+
+  resetCache(weightVersion?: number): void | Promise<void> {
+    return this.#inner.resetCache(weightVersion);
+  }
+
+  takeStats(): ReturnType<RolloutEngine['takeStats']> {
+    return this.#inner.takeStats();
+  }
+}

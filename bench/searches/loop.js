@@ -1,0 +1,15 @@
+/** Five short turns with a search between any two, whatever the model says. */
+
+const TURNS = 5;
+const TURN_TOKENS = 12;
+
+/** @param {{ registerAgentLoop: typeof import('webgrpo').registerAgentLoop }} library */
+export default ({ registerAgentLoop }) =>
+  registerAgentLoop('searches', async (sample) => {
+    for (let turn = 1; ; turn++) {
+      await sample.generate({ maxNewTokens: TURN_TOKENS });
+      if (turn === TURNS) return 'completed';
+      const stop = await sample.callTools([{ name: 'search', args: { query: `${turn}` } }]);
+      if (stop) return stop;
+    }
+  });

@@ -1,0 +1,223 @@
+/**
+ * Devices that go wrong at a chosen operation. Each is a lease of one real device, whose compiled kernels all of them share:
+ * what a lost device does (reads reject, submits and writes do nothing, `lost` resolves a little later) is imitated, and
+ * errors are told to the lease that made them alone. Node only, where an adapter's methods can be put aside.
+ */
+
+/** Which operation a fault strikes: 'lost' any of them, the others their own. */
+export type FaultKind = 'lost' | 'out of memory' | 'validation' | 'map';
+
+export interface Fault {
+  kind: FaultKind;
+  /** The how-many-th operation of that kind from now on, 1 = the next. */
+  at: number;
+  /** Milliseconds between the loss and the device's saying so. */
+  lateMs?: number;
+}
+
+type Operation = 'createBuffer' | 'submit' | 'mapAsync' | 'other';
+
+const STRIKES: Record<FaultKind, readonly Operation[]> = {
+  lost: ['createBuffer', 'submit', 'mapAsync', 'other'],
+  'out of memory': ['createBuffer'],
+  validation: ['submit'],
+  map: ['mapAsync'],
+};
+
+export class FaultyDevices {
+  /** Operations of each kind since `arm`. */
+  counts: Record<FaultKind, number> = { lost: 0, 'out of memory': 0, validation: 0, map: 0 };
+  /** Faults that have happened. */
+  struck = 0;
+  #faults: Fault[] = [];
+  #real: Promise<GPUDevice> | undefined;
+  readonly #leases = new WeakMap<GPUBuffer, Lease>();
+  readonly #restore: () => void;
+
+  /** From now on every adapter hands out such devices, until `uninstall`. */
+  constructor() {
+    const { requestDevice } = GPUAdapter.prototype;
+    const { mapAsync } = GPUBuffer.prototype;
+    const [owner, leases] = [this, this.#leases] as const;
+    GPUAdapter.prototype.requestDevice = async function (descriptor) {
+      return new Lease(await (owner.#real ??= requestDevice.call(this, descriptor)), owner).device;
+    };
+    GPUBuffer.prototype.mapAsync = function (...args) {
+      const lease = leases.get(this);
+      return lease ? lease.map(() => mapAsync.apply(this, args)) : mapAsync.apply(this, args);
+    };
+    this.#restore = () =>
+      Object.assign(GPUAdapter.prototype, { requestDevice }) && Object.assign(GPUBuffer.prototype, { mapAsync });
+  }
+
+  uninstall(): void {
+    this.#restore();
+  }
+
+  /** Errors of what was submitted until now have been told: a later lease would hear them as its own. */
+  async settled(): Promise<void> {
+    await (await this.#real)?.queue.onSubmittedWorkDone();
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+
+  /** The next faults, each counted for from the one before; none = all goes well. */
+  arm(...faults: Fault[]): void {
+    this.#faults = faults;
+    this.struck = 0;
+    this.#countAnew();
+  }
+
+  #countAnew(): void {
+    this.counts = { lost: 0, 'out of memory': 0, validation: 0, map: 0 };
+  }
+
+  own(buffer: GPUBuffer, lease: Lease): void {
+    this.#leases.set(buffer, lease);
+  }
+
+  /** Counts an operation; the fault, where this is the one it strikes. */
+  next(operation: Operation): Fault | undefined {
+    const kinds = Object.keys(STRIKES) as FaultKind[];
+    for (const kind of kinds) if (STRIKES[kind].includes(operation)) this.counts[kind]++;
+    const [fault] = this.#faults;
+    if (!fault || !STRIKES[fault.kind].includes(operation) || this.counts[fault.kind] < fault.at) return undefined;
+    this.#faults.shift();
+    this.struck++;
+    this.#countAnew();
+    return fault;
+  }
+}
+
+type Listener = (event: { error: GPUError; preventDefault(): void }) => void;
+
+class Lease {
+  readonly device: GPUDevice;
+  readonly #real: GPUDevice;
+  readonly #owner: FaultyDevices;
+  readonly #buffers = new Set<GPUBuffer>();
+  readonly #listeners = new Set<Listener>();
+  readonly #reject = new Set<(error: unknown) => void>();
+  #isLost = false;
+  #sayLost: (info: GPUDeviceLostInfo) => void = () => {};
+
+  constructor(real: GPUDevice, owner: FaultyDevices) {
+    this.#real = real;
+    this.#owner = owner;
+    const lost = new Promise<GPUDeviceLostInfo>((resolve) => (this.#sayLost = resolve));
+    const { queue } = real;
+    const ownQueue: Record<string, unknown> = {
+      submit: (buffers: GPUCommandBuffer[]) => this.#submit(() => queue.submit(buffers)),
+      writeBuffer: (...args: Parameters<GPUQueue['writeBuffer']>) => this.#do(() => queue.writeBuffer(...args)),
+      onSubmittedWorkDone: () => this.#asked(() => queue.onSubmittedWorkDone()),
+    };
+    const own: Record<string, unknown> = {
+      lost,
+      queue: over(queue, ownQueue),
+      destroy: () => this.#lose('destroyed', 0),
+      createBuffer: (descriptor: GPUBufferDescriptor) => this.#createBuffer(descriptor),
+      createComputePipeline: (descriptor: GPUComputePipelineDescriptor) => {
+        this.#do(() => {});
+        return real.createComputePipeline(descriptor);
+      },
+      createComputePipelineAsync: (descriptor: GPUComputePipelineDescriptor) =>
+        this.#asked(() => real.createComputePipelineAsync(descriptor)),
+      addEventListener: (_: string, listener: Listener) => this.#listen(listener),
+    };
+    this.device = over(real, own);
+  }
+
+  /** A map, which rejects where the device is lost before it is done. */
+  async map(work: () => Promise<undefined>): Promise<undefined> {
+    const fault = this.#strike('mapAsync');
+    if (fault?.kind === 'map') throw new DOMException('The map was refused.', 'OperationError');
+    const aborted = new DOMException('A valid external Instance reference no longer exists.', 'AbortError');
+    if (this.#isLost) throw aborted;
+    let leave = (_: unknown): void => {};
+    const loss = new Promise<never>((_, reject) => this.#reject.add((leave = reject)));
+    return Promise.race([work(), loss]).finally(() => this.#reject.delete(leave));
+  }
+
+  /** Strikes where it is time; a loss by any operation takes effect here. */
+  #strike(operation: Operation): Fault | undefined {
+    if (this.#isLost) return undefined;
+    const fault = this.#owner.next(operation);
+    if (fault?.kind === 'lost') this.#lose('unknown', fault.lateMs ?? 0);
+    return fault;
+  }
+
+  #lose(reason: 'unknown' | 'destroyed', lateMs: number): void {
+    if (this.#isLost) return;
+    this.#isLost = true;
+    for (const listener of this.#listeners) this.#real.removeEventListener('uncapturederror', listener as never);
+    for (const buffer of this.#buffers) buffer.destroy();
+    this.#buffers.clear();
+    for (const reject of this.#reject) reject(new DOMException('The device is lost.', 'AbortError'));
+    const say = () => this.#sayLost({ reason, message: 'A fault of the campaign.' } as GPUDeviceLostInfo);
+    if (lateMs > 0) setTimeout(say, lateMs);
+    else say();
+  }
+
+  #do(work: () => void): void {
+    this.#strike('other');
+    if (!this.#isLost) work();
+  }
+
+  /** A lost device resolves what it is asked. */
+  async #asked<T>(work: () => Promise<T>): Promise<T> {
+    this.#strike('other');
+    return work();
+  }
+
+  #submit(work: () => void): void {
+    const fault = this.#strike('submit');
+    if (this.#isLost) return;
+    if (fault?.kind !== 'validation') return work();
+    // What is invalid is not run, and told in the queue's order.
+    this.#real.queue.submit([invalid(this.#real)]);
+  }
+
+  #createBuffer(descriptor: GPUBufferDescriptor): GPUBuffer {
+    const fault = this.#strike('createBuffer');
+    const buffer = this.#real.createBuffer(descriptor);
+    this.#owner.own(buffer, this);
+    const fails = fault?.kind === 'out of memory';
+    if (this.#isLost || fails) buffer.destroy();
+    else this.#buffers.add(buffer);
+    if (fails) this.#tell(new GPUOutOfMemoryError(`Out of memory for "${descriptor.label}".`));
+    return buffer;
+  }
+
+  #listen(listener: Listener): void {
+    this.#listeners.add(listener);
+    this.#real.addEventListener('uncapturederror', listener as never);
+  }
+
+  #tell(error: GPUError): void {
+    for (const listener of this.#listeners) listener({ error, preventDefault: () => {} });
+  }
+}
+
+/** A command buffer that cannot be submitted: it copies past the end. */
+function invalid(device: GPUDevice): GPUCommandBuffer {
+  const { COPY_SRC, COPY_DST } = GPUBufferUsage;
+  const buffer = device.createBuffer({ label: 'fault', size: 16, usage: COPY_SRC | COPY_DST });
+  const encoder = device.createCommandEncoder({ label: 'fault' });
+  encoder.copyBufferToBuffer(buffer, 0, buffer, 1024, 8);
+  return encoder.finish();
+}
+
+/** `real`, some of its members replaced. */
+function over<T extends object>(real: T, own: Record<string, unknown>): T {
+  const bound = new Map<PropertyKey, unknown>();
+  return new Proxy(real, {
+    get(target, key) {
+      if (typeof key === 'string' && Object.hasOwn(own, key)) return own[key];
+      if (bound.has(key)) return bound.get(key);
+      const value: unknown = Reflect.get(target, key, target);
+      if (typeof value !== 'function') return value;
+      const method: unknown = value.bind(target);
+      bound.set(key, method);
+      return method;
+    },
+  });
+}

@@ -1,0 +1,263 @@
+/** Processes killed, stopped, doubled and robbed of their folder at drawn moments; then gone on with, to the very same end. */
+
+import { existsSync, readdirSync, renameSync, rmSync, watch } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { keyedRng, type Rng } from '../src/tasks/random.ts';
+import { difference, type Ended, outcome, type Running, Runs } from './kills/run.ts';
+import type { CampaignOptions, CampaignPart, CampaignRow } from './part.ts';
+
+/** The unbroken run, to which all others are compared. */
+interface Whole {
+  runs: Runs;
+  want: ReadonlyMap<string, string>;
+  seconds: number;
+}
+
+/** One case: a sentence for what went wrong, undefined where nothing did. */
+type Case = (whole: Whole, name: string, rng: Rng) => Promise<string | undefined>;
+
+/** Lines on standard error after which a process is killed, within so many milliseconds: as it starts, loads, compiles, steps. */
+const MOMENTS = ['', 'model: ', 'kernels: compiling', 'adapter: ', '\nstep ', '\nstep '];
+const AFTER_MS = 300;
+
+/** Kills stop after so long: a slow machine does fewer. */
+const FULL_S = 900;
+
+/** Kills of a chain at most; then it is left to end. */
+const KILLS_A_CHAIN = 8;
+
+/** Does `work` beside a run that nothing disturbs. */
+async function besideWhole<T>(say: (line: string) => void, work: (whole: Whole) => Promise<T>): Promise<T> {
+  const runs = new Runs();
+  try {
+    const first = await runs.train('whole').ended;
+    if (first.code !== 0) throw new Error(`The run that nothing disturbs failed: ${first.said}`);
+    const again = await runs.train('again').ended;
+    const whole: Whole = { runs, want: outcome(runs.path('whole')), seconds: again.seconds };
+    const different = difference(runs.path('again'), whole.want);
+    if (different !== undefined) throw new Error(`Two runs that nothing disturbs are not the same: ${different}`);
+    say(`${whole.seconds.toFixed(1)} s a run`);
+    return await work(whole);
+  } finally {
+    runs.close();
+    rmSync(runs.folder, { recursive: true, force: true });
+  }
+}
+
+/** Two chains at a time: each is killed until its kills are used up, and then has to come to the end of the unbroken run. */
+async function kills(whole: Whole, rng: Rng, count: number, say: (line: string) => void): Promise<CampaignRow> {
+  const failures: string[] = [];
+  const end = performance.now() + 1000 * FULL_S;
+  let [left, done, chains, writes] = [count, 0, 0, 0];
+  const chain = async () => {
+    while (left > 0 && performance.now() < end) {
+      const name = `chain-${chains++}`;
+      for (let i = 0; i < KILLS_A_CHAIN && left > 0; i++) {
+        left--;
+        const atWrite = rng.uniform() < 0.5;
+        const { signal, code, said } = await killed(whole, name, atWrite, rng);
+        if (signal === 'SIGKILL') done++;
+        else if (code !== 0) failures.push(`${name}: ended with ${code} before the kill: ${said}`);
+        writes += atWrite && signal === 'SIGKILL' ? 1 : 0;
+        if (code === 0) break; // it was over before
+      }
+      const wrong = await endsLike(whole, name);
+      if (wrong !== undefined) failures.push(`${name}: ${wrong}`);
+      rmSync(whole.runs.path(name), { recursive: true, force: true });
+      if (chains % 10 === 0) say(`${done} kills`);
+    }
+  };
+  await Promise.all([chain(), chain()]);
+  const what =
+    'kill -9 at a drawn moment; gone on with until done: metrics, rollouts and checkpoints as of the unbroken run';
+  return {
+    what,
+    tried: done,
+    wrong: failures.length,
+    note: `${chains} runs, ${writes} kills in the writing of a checkpoint`,
+    failures,
+  };
+}
+
+/** Starts a run and kills it at a drawn moment: of its time, or of what happens in its folder of checkpoints. */
+async function killed({ runs }: Whole, name: string, atWrite: boolean, rng: Rng): Promise<Ended> {
+  const running = runs.train(name);
+  if (atWrite) await writesIn(`${runs.path(name)}/checkpoints`, rng.int(1, 8), running);
+  else await running.until(rng.pick(MOMENTS));
+  await sleep(rng.uniform() * (atWrite ? 4 : AFTER_MS));
+  running.child.kill('SIGKILL');
+  return running.ended;
+}
+
+/** Resolves after `count` names have come, gone or changed in a folder, which may still have to be made. */
+async function writesIn(folder: string, count: number, { ended }: Running): Promise<void> {
+  let isOver = false;
+  void ended.then(() => (isOver = true));
+  while (!existsSync(folder) && !isOver) await sleep(2);
+  if (isOver) return;
+  let left = count;
+  await new Promise<void>((resolve) => {
+    const watcher = watch(folder, () => --left <= 0 && resolve());
+    void ended.then(() => resolve());
+    watcher.on('error', () => resolve());
+  });
+}
+
+/** Goes on with a run to its end. */
+async function endsLike({ runs, want }: Whole, name: string): Promise<string | undefined> {
+  const { code, said } = await runs.train(name).ended;
+  return code === 0 ? difference(runs.path(name), want) : `ended with ${code}: ${said}`;
+}
+
+const expected = (what: string, got: unknown, want: unknown): string | undefined =>
+  got === want ? undefined : `${what} is ${String(got)}, not ${String(want)}`;
+
+/** One signal: saved, exit code 3, and gone on with. */
+const stopped =
+  (signal: NodeJS.Signals): Case =>
+  async (whole, name, rng) => {
+    const running = whole.runs.train(name);
+    await running.until(`step ${rng.int(1, 5)}/8`);
+    running.child.kill(signal);
+    const { code, said } = await running.ended;
+    const wrong = expected('the exit code', code, 3) ?? (said.includes('To go on: ') ? undefined : said);
+    return wrong ?? endsLike(whole, name);
+  };
+
+/** A second signal after one that asked for a stop: at once, and gone on with. */
+const stoppedTwice =
+  (signal: NodeJS.Signals, exitCode: number): Case =>
+  async (whole, name, rng) => {
+    // Steps that last long enough for a second signal to come within one.
+    const running = whole.runs.train(name, 'data.valMaxSamples=100', 'rollout.valKwargs.n=40');
+    await running.until('kernels: compiling');
+    await running.until('adapter: ');
+    await sleep(200 + rng.uniform() * 50);
+    running.child.kill(signal);
+    await sleep(400);
+    running.child.kill(signal);
+    const { code, said } = await running.ended;
+    rmSync(whole.runs.path(name), { recursive: true, force: true });
+    const wrong = expected('the exit code', code, exitCode);
+    return wrong && `${wrong}: ${said.slice(-500)}`;
+  };
+
+/** A signal in the warm start: nothing is trained on the half-made model, and the next run makes it anew. */
+const inWarmStart =
+  (signal: NodeJS.Signals, exitCode: number | null): Case =>
+  async (whole, name, rng) => {
+    const { runs } = whole;
+    rmSync(runs.path('warm'), { recursive: true, force: true });
+    const running = runs.train(name);
+    await running.until(rng.uniform() < 0.5 ? 'step 1/' : 'kernels: compiling');
+    running.child.kill(signal);
+    const { code } = await running.ended;
+    if (existsSync(runs.path(name))) return 'a run was made on the half-made model';
+    const wrong = code === exitCode || code === 130 ? undefined : expected('the exit code', code, exitCode);
+    return wrong ?? endsLike(whole, name);
+  };
+
+/** Two processes on one folder, at the same time or the second later: one is refused, the other not disturbed. */
+const twoAtOnce =
+  (delay: number): Case =>
+  async (whole, name) => {
+    const { runs } = whole;
+    const first = runs.train(name);
+    if (delay > 0) await first.until(`step ${delay}/8`);
+    const ends = await Promise.all([first.ended, runs.train(name, 'trainer.resumeMode=disable').ended]);
+    const [winner, loser] = ends.sort((a, b) => (a.code ?? 9) - (b.code ?? 9));
+    return (
+      expected('one exit code', winner.code, 0) ??
+      expected('the other', loser.code, 2) ??
+      (/^.* is another run's: process \d+ on /m.test(loser.said) ? undefined : loser.said) ??
+      difference(runs.path(name), whole.want)
+    );
+  };
+
+/** The folder is taken away while the run goes on. */
+const robbed =
+  (take: (path: string) => void, isBack: boolean): Case =>
+  async (whole, name, rng) => {
+    const path = whole.runs.path(name);
+    const running = whole.runs.train(name);
+    await running.until(`step ${rng.int(1, 5)}/8`);
+    take(path);
+    const { code, said } = await running.ended;
+    const wrong =
+      expected('the exit code', code, 1) ??
+      (/^The run folder .* was renamed, deleted or replaced under the run/m.test(said) ? undefined : said) ??
+      (existsSync(path) ? `the folder was made again: ${readdirSync(path).join(', ')}` : undefined);
+    if (wrong !== undefined) return wrong;
+    if (isBack) renameSync(`${path}-away`, path);
+    return endsLike(whole, name);
+  };
+
+const rename = (path: string) => renameSync(path, `${path}-away`);
+const remove = (path: string) => rmSync(path, { recursive: true });
+
+/** Further kinds of faults: their cases by name, and how many of them are in the short form. */
+const KINDS: Record<string, { cases: [label: string, one: Case][]; count: number }> = {
+  'SIGTERM, SIGHUP, Ctrl-C once: saved, exit code 3, gone on with to the same end': {
+    cases: (['SIGTERM', 'SIGHUP', 'SIGINT', 'SIGTERM', 'SIGHUP', 'SIGINT'] as const).map((name) => [
+      name,
+      stopped(name),
+    ]),
+    count: 1,
+  },
+  '... twice: ends at once, with 128 + its number': {
+    cases: [
+      ['SIGTERM', stoppedTwice('SIGTERM', 143)],
+      ['SIGHUP', stoppedTwice('SIGHUP', 129)],
+      ['SIGINT', stoppedTwice('SIGINT', 130)],
+    ],
+    count: 0,
+  },
+  'killed or stopped in the warm start: made anew, the same end': {
+    cases: [
+      ['SIGINT', inWarmStart('SIGINT', 3)],
+      ['SIGKILL', inWarmStart('SIGKILL', null)],
+      ['SIGINT', inWarmStart('SIGINT', 3)],
+      ['SIGKILL', inWarmStart('SIGKILL', null)],
+    ],
+    count: 0,
+  },
+  'two runs on one folder: one refused, the other as if alone': {
+    cases: [0, 0, 1, 3].map((delay) => [`the second ${delay} steps later`, twoAtOnce(delay)]),
+    count: 1,
+  },
+  'folder renamed or deleted under the run: one sentence, no other folder, the same end': {
+    cases: [
+      ['renamed', robbed(rename, true)],
+      ['deleted', robbed(remove, false)],
+      ['renamed', robbed(rename, true)],
+      ['deleted', robbed(remove, false)],
+    ],
+    count: 1,
+  },
+};
+
+export const killsPart: CampaignPart = {
+  name: 'kills',
+  run: ({ seed, full, say }) =>
+    besideWhole(say, async (whole) => [await kills(whole, keyedRng('kills', seed), full ? 200 : 3, say)]),
+};
+
+export const signalsPart: CampaignPart = {
+  name: 'signals',
+  run: (options) => besideWhole(options.say, (whole) => kinds(whole, options)),
+};
+
+async function kinds(whole: Whole, { seed, full, say }: CampaignOptions): Promise<CampaignRow[]> {
+  const rows: CampaignRow[] = [];
+  for (const [what, { cases, count }] of Object.entries(KINDS)) {
+    const tried = full ? cases : cases.slice(0, count);
+    const failures: string[] = [];
+    for (const [i, [label, one]] of tried.entries()) {
+      const wrong = await one(whole, `${what.slice(0, 4)}-${i}`.replaceAll(' ', ''), keyedRng(what, seed, i));
+      if (wrong !== undefined) failures.push(`${what}, ${label}: ${wrong}`);
+    }
+    rows.push({ what, tried: tried.length, wrong: failures.length, failures });
+    say(`${what}: ${tried.length} tried, ${failures.length} wrong`);
+  }
+  return rows;
+}

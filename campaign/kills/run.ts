@@ -1,0 +1,128 @@
+/** Real processes of the command line on the smallest recipe: started, killed, and what their folders hold. */
+
+import { type ChildProcess, spawn } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join, relative } from 'node:path';
+
+/** The command line in the same bundle as the campaign. */
+const MAIN = join(dirname(process.argv[1]), 'main.js');
+
+/** Saves at each of its steps. */
+const SMALL = [
+  ...['trainer.totalTrainingSteps=8', 'trainer.saveFreq=1', 'trainer.kernelTuning=off', 'trainer.profile=false'],
+  ...['data.trainBatchSize=4', 'data.valMaxSamples=8', 'rollout.n=4', 'rollout.maxNumSeqs=16'],
+  'actor.ppoMiniBatchSize=2',
+];
+const WARM_STEPS = 8;
+
+export interface Ended {
+  code: number | null;
+  signal: NodeJS.Signals | null;
+  /** Standard error. */
+  said: string;
+  seconds: number;
+}
+
+export interface Running {
+  child: ChildProcess;
+  ended: Promise<Ended>;
+  /** Resolves when standard error has the words, or the process has ended. */
+  until(words: string): Promise<void>;
+}
+
+/** A folder of runs with a warm start of its own. */
+export class Runs {
+  readonly folder = mkdtempSync(join(tmpdir(), 'webgrpo-kills-'));
+  readonly #running = new Set<ChildProcess>();
+  readonly warmStart = join(this.folder, 'warm.yaml');
+
+  constructor() {
+    process.once('SIGTERM', () => {
+      this.close();
+      process.exit(143);
+    });
+    const recipe = readFileSync('configs/reverse-text-sft.yaml', 'utf8');
+    const short = recipe
+      .replace(/^name: .*/m, 'name: warm')
+      .replace(/totalTrainingSteps: .*/, `totalTrainingSteps: ${WARM_STEPS}`);
+    writeFileSync(this.warmStart, short);
+  }
+
+  path(name: string): string {
+    return join(this.folder, name);
+  }
+
+  /** Goes on with the run of that name where there is a checkpoint. */
+  train(name: string, ...overrides: string[]): Running {
+    const words = [`name=${name}`, `model.path=${this.warmStart}`, `trainer.defaultLocalDir=${this.folder}`];
+    return this.#start([
+      'train',
+      'configs/reverse-text.yaml',
+      ...words,
+      ...SMALL,
+      'trainer.resumeMode=auto',
+      ...overrides,
+    ]);
+  }
+
+  #start(args: string[]): Running {
+    const started = performance.now();
+    const child = spawn(process.execPath, ['--no-warnings', MAIN, ...args], {
+      stdio: ['ignore', 'ignore', 'pipe'],
+      env: { ...process.env, WEBGRPO_ROBUSTNESS: 'off' },
+    });
+    this.#running.add(child);
+    let said = '';
+    child.stderr.on('data', (data) => (said += String(data)));
+    const ended = new Promise<Ended>((resolve, reject) => {
+      child.on('error', reject);
+      child.on('close', (code, signal) => {
+        this.#running.delete(child);
+        resolve({ code, signal, said, seconds: (performance.now() - started) / 1000 });
+      });
+    });
+    const until = (words: string) => {
+      const heard = new Promise<void>((resolve) => {
+        const look = () => said.includes(words) && resolve();
+        look();
+        child.stderr.on('data', look);
+      });
+      return Promise.race([heard, ended.then(() => undefined)]);
+    };
+    return { child, ended, until };
+  }
+
+  /** Ends what still runs. */
+  close(): void {
+    for (const child of this.#running) child.kill('SIGKILL');
+  }
+}
+
+/** Hashes of all that has to be the same: metrics but for times, rollouts, checkpoints. Files of killed writes are not counted. */
+export function outcome(run: string): Map<string, string> {
+  const found = new Map<string, string>();
+  const sha = (content: string | Uint8Array) => createHash('sha256').update(content).digest('hex').slice(0, 16);
+  for (const folder of ['rollouts', 'checkpoints'])
+    for (const entry of readdirSync(join(run, folder), { recursive: true, withFileTypes: true })) {
+      const path = join(entry.parentPath, entry.name);
+      if (entry.isFile() && !relative(run, path).includes('/.'))
+        found.set(relative(run, path), sha(readFileSync(path)));
+    }
+  const lines = readFileSync(join(run, 'metrics.jsonl'), 'utf8').trim().split('\n');
+  lines.forEach((line, i) => {
+    const isTime = (name: string) => /^(timing_\w+|perf)\//.test(name);
+    const metrics = Object.entries(JSON.parse(line) as object).filter(([name]) => !isTime(name));
+    found.set(`metrics.jsonl line ${i + 1}`, sha(JSON.stringify(metrics)));
+  });
+  return found;
+}
+
+/** What is not the same in two runs, in words; undefined where all is. */
+export function difference(run: string, want: ReadonlyMap<string, string>): string | undefined {
+  if (!existsSync(join(run, 'metrics.jsonl'))) return 'no metrics.jsonl';
+  const got = outcome(run);
+  const names = [...new Set([...want.keys(), ...got.keys()])].filter((name) => got.get(name) !== want.get(name));
+  return names.length === 0 ? undefined : `${names.length} differ, the first ${names[0]}`;
+}

@@ -1,0 +1,17 @@
+/** What a thread that opens models is sent. */
+
+/** Files by name, as a checkpoint's folder has them. */
+export interface ModelInput {
+  kind: 'checkpoint' | 'tokenizer' | 'adapter';
+  files: Map<string, Uint8Array>;
+}
+
+/** config.json of the model that adapters are laid over. */
+export const ADAPTED = {
+  architectures: ['LlamaForCausalLM'],
+  vocab_size: 32,
+  hidden_size: 8,
+  intermediate_size: 12,
+  num_hidden_layers: 1,
+  num_attention_heads: 2,
+};

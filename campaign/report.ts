@@ -1,0 +1,42 @@
+/** The campaign's rows as a Markdown table, and their place in docs/reliability.md; each part's last full run is kept in campaign/results.json. */
+
+import { execFileSync } from 'node:child_process';
+import { readFileSync, writeFileSync } from 'node:fs';
+import type { CampaignRow } from './part.ts';
+
+const RESULTS = 'campaign/results.json';
+const PAGE = 'docs/reliability.md';
+const [START, END] = ['<!-- campaign: npm run campaign -->', '<!-- end of campaign -->'];
+
+interface KeptPart {
+  commit: string;
+  seconds: number;
+  rows: Omit<CampaignRow, 'failures'>[];
+}
+type Kept = Record<string, KeptPart>;
+
+export function table(rows: readonly Omit<CampaignRow, 'failures'>[]): string {
+  const cells = rows.map(({ what, tried, wrong, note = '' }) => `| ${what} | ${tried} | ${wrong} | ${note} |`);
+  return ['| what | tried | lost or wrong | |', '|---|---|---|---|', ...cells].join('\n');
+}
+
+/** Replaces what was kept of a part, and the tables of all parts in the page; `order` is that of the page. */
+export function keep(part: string, seconds: number, rows: readonly CampaignRow[], order: readonly string[]): void {
+  const kept = JSON.parse(readFileSync(RESULTS, 'utf8')) as Kept;
+  kept[part] = { commit: commit(), seconds: Math.round(seconds), rows: rows.map(({ failures: _, ...row }) => row) };
+  writeFileSync(RESULTS, `${JSON.stringify(kept, null, 2)}\n`);
+  const tables = order.flatMap((name) => {
+    const found = kept[name];
+    return found ? [`**${name}** (commit ${found.commit}, ${found.seconds} s)`, table(found.rows)] : [];
+  });
+  const [before, rest] = readFileSync(PAGE, 'utf8').split(START);
+  const after = rest.split(END)[1];
+  writeFileSync(PAGE, `${before}${START}\n\n${tables.join('\n\n')}\n\n${END}${after}`);
+}
+
+/** Of the working tree; "+" where it holds more than is committed, this page and its data aside. */
+function commit(): string {
+  const git = (...args: string[]) => execFileSync('git', args, { encoding: 'utf8' }).trim();
+  const changed = git('status', '--porcelain', '--', '.', `:!${RESULTS}`, `:!${PAGE}`) !== '';
+  return git('rev-parse', '--short', 'HEAD') + (changed ? '+' : '');
+}

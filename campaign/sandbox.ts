@@ -1,0 +1,70 @@
+/** Programs for the sandbox that try to get out, to stay, to take everything or never to end. */
+
+import { runJavascript } from '../src/tasks/tools/javascript.ts';
+import type { CampaignPart } from './part.ts';
+import { BOMBS, ESCAPES, TRICKS } from './sandbox/programs.ts';
+
+const LIMITS = { timeMs: 250, memoryBytes: 16 * 2 ** 20, maxOutput: 1000 };
+/** A program's time, and what ending its worker and starting another may take on a busy machine. */
+const LIMIT_MS = 6000;
+const BLOCKED_MS = 50;
+const PROBE =
+  "typeof leaked + Object.prototype.leaked + [].leaked + (Array.prototype.map + '').includes('native') + typeof fetch + " +
+  'typeof process + typeof postMessage + typeof require + (Math.random() === Math.random()) + Math.random() + Date.now()';
+
+/** The longest that this thread did not come back to its loop, in milliseconds. */
+function watch(): { end: () => number } {
+  let [last, longest] = [performance.now(), 0];
+  const timer = setInterval(() => {
+    const now = performance.now();
+    longest = Math.max(longest, now - last - 5);
+    last = now;
+  }, 5);
+  return {
+    end() {
+      clearInterval(timer);
+      return longest;
+    },
+  };
+}
+
+async function wrongOf(code: string, clean: string, tries = 1): Promise<string | undefined> {
+  const watched = watch();
+  const started = performance.now();
+  const output = await runJavascript(code, LIMITS, undefined, 'key').catch((error: unknown) => error as Error);
+  const [took, blocked] = [performance.now() - started, watched.end()];
+  if (output instanceof Error) return `rejects: ${output.message.slice(0, 100)}`;
+  if (typeof output !== 'string' || output.length > LIMITS.maxOutput + 100) return `gives ${output.length} characters`;
+  if (output.includes('OUT')) return `got out: ${output.slice(0, 100)}`;
+  if (took > LIMIT_MS) return `ran for ${took.toFixed(0)} ms`;
+  // Other processes may hold it up as well; what the program did shows each time.
+  if (blocked > BLOCKED_MS && tries < 3) return wrongOf(code, clean, tries + 1);
+  if (blocked > BLOCKED_MS) return `held the main thread for ${blocked.toFixed(0)} ms`;
+  const after = await runJavascript(PROBE, { ...LIMITS, timeMs: 5000 }, undefined, 'key');
+  return after === clean ? undefined : `the next program sees ${after.slice(0, 100)}`;
+}
+
+export const part: CampaignPart = {
+  name: 'sandbox',
+  async run({ full }) {
+    const clean = await runJavascript(PROBE, { ...LIMITS, timeMs: 5000 }, undefined, 'key');
+    const programs = [...ESCAPES, ...BOMBS, ...TRICKS];
+    const tried = full ? programs : programs.filter((_, i) => i % 4 === 0);
+    const failures: string[] = [];
+    const written: string[] = [];
+    // What a worker writes comes out here, as this process's own.
+    const { write } = process.stderr;
+    process.stderr.write = (text: string | Uint8Array) => written.push(String(text)) > 0;
+    try {
+      for (const code of tried) {
+        const wrong = await wrongOf(code, clean);
+        if (wrong !== undefined) failures.push(`sandbox: ${code.slice(0, 120)}: ${wrong}`);
+        if (written.length > 0)
+          failures.push(`sandbox: ${code.slice(0, 120)}: writes ${written.splice(0).join().slice(0, 100)}`);
+      }
+    } finally {
+      process.stderr.write = write;
+    }
+    return [{ what: 'programs in the sandbox', tried: tried.length, wrong: failures.length, failures }];
+  },
+};

@@ -1,0 +1,26 @@
+/** Texts from outside that hold the chat template's own tokens, whole, in parts and disguised: none becomes a control token. */
+
+import { Isolated, judged } from './isolated.ts';
+import type { CampaignPart } from './part.ts';
+import { hostileTexts } from './tokens/texts.ts';
+import { tokenizers } from './tokenizers.ts';
+
+export const part: CampaignPart = {
+  name: 'tokens',
+  async run({ seed, full }) {
+    const { default: code } = await import('./tokens/judge.ts?inline-worker');
+    const isolated = new Isolated(code);
+    const all = tokenizers();
+    const inputs = hostileTexts(seed, full ? 1200 : 150).map((texts, i) => {
+      const { name, json, config } = all[i % all.length];
+      const shown = JSON.stringify(texts).slice(0, 120);
+      return { name: `${name}: ${shown} (${i} of seed ${seed})`, input: { name, json, config, texts } };
+    });
+    try {
+      const row = await judged(isolated, 'special tokens in problems, messages and tool outputs', inputs);
+      return [{ ...row, note: `${all.length} tokenizers` }];
+    } finally {
+      await isolated.close();
+    }
+  },
+};

@@ -1,0 +1,109 @@
+/**
+ * `npm run build:page`: the page for any static host in dist/page/ (relative addresses, so also in a sub-path), and the page in one file,
+ * dist/webgrpo.html, which opens from a disk or a USB stick too. `-- --url https://...` is where it will lie: link previews need a whole address of
+ * their picture.
+ */
+
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { withFilePolicy } from './lib/contentPolicy.mjs';
+import { bundlePage, inline } from './lib/inline.mjs';
+import { exitOnSetupError, say, SetupError } from './lib/say.mjs';
+import { ROOT, setup } from './setup.mjs';
+
+const DEMO = join(ROOT, 'demo');
+
+/**
+ * Vite plugin: the picture's address in full.
+ * @param {string} address
+ * @returns {import('vite').Plugin}
+ */
+function wholeAddress(address) {
+  const at = new URL('preview.png', address.endsWith('/') ? address : `${address}/`).href;
+  return {
+    name: 'whole-address',
+    transformIndexHtml: { order: 'post', handler: (html) => html.replace(/"(\.\/)?preview\.png"/, `"${at}"`) },
+  };
+}
+
+/**
+ * Vite plugin: the engine's worker as text, since a file may start no script beside it. Without tfjs, which would be most of it.
+ * @returns {import('vite').Plugin}
+ */
+function workerAsText() {
+  const started = "new Worker(new URL('./engine.worker.ts', import.meta.url), { type: 'module' })";
+  return {
+    name: 'worker-as-text',
+    enforce: 'pre',
+    transform(code, id) {
+      if (!id.endsWith('/demo/training/engineWorker.ts')) return null;
+      if (!code.includes(started)) throw new Error(`buildPage.mjs looks for ${started} in ${id}.`);
+      const text = "import engineWorkerText from '../../src/workers/engine.worker.ts?inline-worker';\n";
+      return (
+        text +
+        code.replace(
+          started,
+          "new Worker(URL.createObjectURL(new Blob([engineWorkerText], { type: 'text/javascript' })))",
+        )
+      );
+    },
+  };
+}
+
+/**
+ * For static hosts.
+ * @param {string} folder
+ * @param {string | undefined} url
+ */
+export async function buildFolder(folder, url) {
+  const { build } = await import('vite');
+  await build({
+    configFile: join(ROOT, 'vite.config.ts'),
+    logLevel: 'warn',
+    plugins: url ? [wholeAddress(url)] : [],
+    root: DEMO,
+    build: { outDir: folder, emptyOutDir: true },
+  });
+}
+
+/**
+ * For a disk: scripts, styles, recipes, models, the recorded run in one text.
+ * @param {string} file
+ */
+export async function buildFile(file) {
+  const html = await bundlePage(join(DEMO, 'index.html'), {
+    plugins: [inline(), workerAsText()],
+    policy: (page) =>
+      withFilePolicy(
+        page
+          // It says that modules need a server.
+          .replace(/<script>[^]*?<\/script>/, '')
+          .replace(/<meta\s+(property="og:|name="twitter:)[^>]*>\s*/g, ''),
+      ),
+  });
+  mkdirSync(join(file, '..'), { recursive: true });
+  writeFileSync(file, html);
+  return html.length;
+}
+
+/** @param {string | undefined} url */
+function checked(url) {
+  if (url === undefined || (URL.canParse(url) && /^https?:$/.test(new URL(url).protocol))) return url;
+  throw new SetupError(
+    `--url is "${url}"; give the address that the page will have, such as https://example.org/webgrpo/.`,
+  );
+}
+
+try {
+  const { values } = parseArgs({ options: { url: { type: 'string' }, out: { type: 'string', default: 'dist' } } });
+  const url = checked(values.url);
+  setup();
+  const out = join(ROOT, values.out);
+  await buildFolder(join(out, 'page'), url);
+  say(`${values.out}/page/: for any static host`);
+  const bytes = await buildFile(join(out, 'webgrpo.html'));
+  say(`${values.out}/webgrpo.html: the page in one file, ${(bytes / 1e6).toFixed(1)} MB`);
+} catch (error) {
+  exitOnSetupError(error);
+}

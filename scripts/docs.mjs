@@ -1,0 +1,93 @@
+/**
+ * `npm run docs` prints the API reference, docs/api, from the docstrings of every entry of package.json. `--check` writes nothing: it fails where the
+ * printed one is another, or where an exported name or a member of one has no docstring.
+ */
+
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Application } from 'typedoc';
+import { ROOT } from './setup.mjs';
+
+const PRINTED = join(ROOT, 'docs', 'api');
+
+/** Said elsewhere: settings in docs/config.md, and an error's name is its class. */
+const SAID_ELSEWHERE = /__type|Error\.name |src\/grpo\/config\//;
+
+/** Of files that are nobody's to import by name. */
+const NO_ENTRY = './worker';
+
+const isCheck = process.argv.includes('--check');
+const out = isCheck ? mkdtempSync(join(tmpdir(), 'webgrpo-docs-')) : PRINTED;
+
+/** @type {Record<string, { types?: string }>} */
+const exported = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')).exports;
+/** Source and name of each entry. */
+const entries = Object.entries(exported).flatMap(([name, { types }]) => {
+  const source = /^\.\/dist\/types\/src\/(.*)\.d\.ts$/.exec(types ?? '')?.[1];
+  return source && name !== NO_ENTRY ? [{ source, name: join('webgrpo', name) }] : [];
+});
+
+const app = await Application.bootstrapWithPlugins({
+  entryPoints: entries.map(({ source }) => `src/${source}.ts`),
+  tsconfig: join(ROOT, 'tsconfig.build.json'),
+  plugin: ['typedoc-plugin-markdown'],
+  name: 'webgrpo: API',
+  readme: 'none',
+  out,
+  logLevel: 'None',
+  excludePrivate: true,
+  excludeInternal: true,
+  excludeExternals: true,
+  disableSources: true,
+
+  validation: { notExported: false, notDocumented: true, invalidLink: true },
+  // Options of the plugin.
+  ...{ outputFileStrategy: 'modules', hidePageHeader: true, hideBreadcrumbs: true, entryFileName: 'README' },
+  ...{
+    parametersFormat: 'table',
+    interfacePropertiesFormat: 'table',
+    classPropertiesFormat: 'table',
+    typeDeclarationFormat: 'table',
+  },
+});
+
+/** @type {string[]} */
+const warnings = [];
+app.logger.warn = (/** @type {string} */ message) => void warnings.push(message);
+app.logger.error = (/** @type {string} */ message) => void warnings.push(message);
+
+try {
+  const project = await app.convert();
+  if (!project) throw new Error(`typedoc made nothing of the sources:\n${warnings.join('\n')}`);
+  app.validate(project);
+  for (const module of project.children ?? []) module.name = nameOf(module.name);
+  await app.generateOutputs(project);
+  const problems = warnings.filter((warning) => !SAID_ELSEWHERE.test(warning));
+  if (isCheck && !isSame()) problems.push('docs/api is not what the docstrings say; run npm run docs.');
+  problems.forEach((problem) => console.error(problem));
+  process.exitCode = problems.length === 0 ? 0 : 1;
+} finally {
+  if (isCheck) rmSync(out, { recursive: true, force: true });
+}
+
+/**
+ * typedoc calls an entry by its path.
+ * @param {string} path
+ */
+function nameOf(path) {
+  return entries.find(({ source }) => source === path || source === `${path}/index`)?.name ?? path;
+}
+
+function isSame() {
+  const names = (/** @type {string} */ folder) =>
+    existsSync(folder)
+      ? readdirSync(folder, { recursive: true, encoding: 'utf8' })
+          .filter((name) => name.endsWith('.md'))
+          .sort()
+      : [];
+  const read = (/** @type {string} */ folder, /** @type {string} */ name) => readFileSync(join(folder, name), 'utf8');
+  return (
+    names(out).join() === names(PRINTED).join() && names(out).every((name) => read(out, name) === read(PRINTED, name))
+  );
+}

@@ -1,0 +1,222 @@
+/**
+ * `node scripts/screenshots.mjs [NAME...]`: pictures of the page's states into docs/images, as page-NAME.png, and README's demo.png.
+ * Starts Vite's server, opens the page in a headless Chromium and does what a visitor does. All of them take minutes on a CPU.
+ * A state whose view the page lacks is skipped with a line.
+ */
+
+/* global document, Navigator */
+
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { exitOnSetupError, messageOf, SetupError } from './lib/say.mjs';
+import { ROOT, setup } from './setup.mjs';
+
+/** @typedef {import('playwright').Page} Page */
+
+const DESK = { width: 1440, height: 900 };
+const PHONE = { width: 390, height: 844 };
+const LIMIT_MS = 600_000;
+
+/** Steps of a second or less, so that every state is soon there. */
+const QUICK =
+  'n=4&set=data.trainBatchSize=8&set=actor.ppoMiniBatchSize=4&set=trainer.valBeforeTrain=false&set=trainer.testFreq=0';
+
+/**
+ * @typedef {object} State
+ * @property {string} [query] of the address
+ * @property {{ width: number, height: number }} [size]
+ * @property {'dark' | 'light'} [colours]
+ * @property {boolean} [forced] forced colours
+ * @property {boolean} [phone]
+ * @property {number} [steps] trained before the picture
+ * @property {(page: Page) => Promise<string | void>} [act] returns what is missing
+ */
+
+/**
+ * Presses a button, summary or tab by its name; says so where there is none.
+ * @param {Page} page
+ * @param {RegExp} name
+ */
+async function press(page, name) {
+  const places = [
+    page.getByRole('button', { name }),
+    page.getByRole('tab', { name }),
+    page.locator('summary', { hasText: name }),
+  ];
+  for (const place of places) {
+    if ((await place.count()) === 0) continue;
+    await place.first().click();
+    return undefined;
+  }
+  return `nothing is named ${name}`;
+}
+
+/**
+ * @param {Page} page
+ * @param {string} id of a mount point
+ */
+async function showView(page, id) {
+  const place = page.locator(`#${id}`);
+  if ((await place.locator(':scope > *').count()) === 0) return `#${id} is empty`;
+  const folded = place.locator('details:not([open]) > summary');
+  if ((await folded.count()) > 0) await folded.first().click();
+  await place.scrollIntoViewIfNeeded();
+  return undefined;
+}
+
+/** @param {Page} page */
+async function triesAreThere(page) {
+  await page.locator('.try').first().waitFor({ timeout: 60_000 });
+}
+
+/** @type {Record<string, State>} */
+const STATES = {
+  // README's: the recipe as it comes, far enough for its curves to be seen, and its tries compared.
+  demo: {
+    size: { width: 1440, height: 1150 },
+    steps: 25,
+    act: (page) => page.getByText('Updating the model').waitFor({ timeout: LIMIT_MS }),
+  },
+  idle: { act: triesAreThere },
+  'idle-dark': { colours: 'dark', act: triesAreThere },
+  running: { query: QUICK, steps: 6 },
+  'running-dark': { query: QUICK, steps: 6, colours: 'dark' },
+  'running-forced': { query: QUICK, steps: 3, forced: true },
+  settings: { act: (page) => press(page, /^Settings/) },
+  words: {
+    act: async (page) => {
+      await page.getByRole('button', { name: 'Entropy' }).hover();
+    },
+  },
+  inspector: {
+    query: QUICK,
+    steps: 4,
+    act: async (page) => {
+      const missing = await press(page, /Look at the tokens/);
+      const token = page.locator('.token').nth(4);
+      await token.evaluate((element) => element.scrollIntoView({ block: 'center' })).catch(() => {});
+      await token.hover({ timeout: 5000 }).catch(() => {});
+      return missing;
+    },
+  },
+  ask: {
+    query: QUICK,
+    steps: 3,
+    act: async (page) => {
+      const missing = (await showView(page, 'ask')) ?? (await press(page, /^Ask$/));
+      await page.waitForTimeout(12_000);
+      return missing;
+    },
+  },
+  rules: {
+    query: QUICK,
+    steps: 3,
+    act: async (page) => {
+      const missing = await press(page, /Change the rules/);
+      await page.locator('#rules .cm-editor').scrollIntoViewIfNeeded();
+      return missing;
+    },
+  },
+  runs: { query: QUICK, steps: 6, act: (page) => showView(page, 'runs') },
+  result: {
+    query: `${QUICK}&steps=5`,
+    act: async (page) => {
+      await page.getByRole('button', { name: 'Start', exact: true }).click();
+      await stateIs(page, 'done');
+      return showView(page, 'result');
+    },
+  },
+  refused: { query: 'lr=-1' },
+  'no-gpu': { act: withoutGpu },
+  phone: { phone: true, act: triesAreThere },
+  'phone-running': { phone: true, query: QUICK, steps: 4 },
+};
+
+/** @param {Page} page */
+async function withoutGpu(page) {
+  await page.addInitScript(() => Object.defineProperty(Navigator.prototype, 'gpu', { get: () => undefined }));
+  await page.reload();
+  await page.waitForTimeout(3000);
+}
+
+/**
+ * @param {Page} page
+ * @param {string} state
+ */
+const stateIs = (page, state) =>
+  page.waitForFunction((wanted) => document.body.dataset.state === wanted, state, { timeout: LIMIT_MS });
+
+/**
+ * @param {Page} page
+ * @param {number} steps
+ */
+async function train(page, steps) {
+  await page.getByRole('button', { name: 'Start', exact: true }).click();
+  await page.waitForFunction(
+    (wanted) => Number(document.querySelector('[data-chart="reward"]')?.getAttribute('data-points') ?? 0) >= wanted,
+    steps,
+    { timeout: LIMIT_MS },
+  );
+}
+
+/**
+ * @param {import('playwright').Browser} browser
+ * @param {string} address
+ * @param {string} file
+ * @param {State} state
+ * @returns {Promise<string | void>} what is missing
+ */
+async function take(browser, address, file, { query = '', size, colours = 'light', forced, phone, steps, act }) {
+  const context = await browser.newContext({
+    ...{ viewport: size ?? (phone ? PHONE : DESK), colorScheme: colours, forcedColors: forced ? 'active' : 'none' },
+    ...(phone && { hasTouch: true, isMobile: true, deviceScaleFactor: 2 }),
+  });
+  const page = await context.newPage();
+  try {
+    await page.goto(`${address}?${query}`);
+    const isThere = () =>
+      document.querySelector('#adapter[data-software]') &&
+      (document.getElementById('start')?.ariaDisabled === 'false' || document.querySelector('[aria-invalid="true"]'));
+    await page.waitForFunction(isThere, undefined, { timeout: 60_000 });
+    if (steps) await train(page, steps);
+    const missing = await act?.(page);
+    if (missing) return missing;
+    await page.waitForTimeout(500);
+    await page.screenshot({ path: join(ROOT, 'docs', 'images', file) });
+  } finally {
+    await context.close();
+  }
+}
+
+/** @param {string[]} names */
+async function takeAll(names) {
+  const [{ createServer }, { chromium }] = [await import('vite'), await import('playwright')];
+  const server = await createServer({ configFile: join(ROOT, 'vite.config.ts'), server: { host: '127.0.0.1' } });
+  await server.listen(0);
+  const browser = await chromium.launch({
+    ...(process.env.CHROME_PATH && { executablePath: process.env.CHROME_PATH }),
+    args: ['--no-sandbox', '--enable-unsafe-webgpu'],
+  });
+  try {
+    const address = server.resolvedUrls?.local[0] ?? '';
+    for (const name of names) {
+      const file = name === 'demo' ? 'demo.png' : `page-${name}.png`;
+      const missing = await take(browser, address, file, STATES[name]).catch(messageOf);
+      process.stdout.write(`${missing ? `skipped ${name}: ${missing.split('\n')[0]}` : `docs/images/${file}`}\n`);
+    }
+  } finally {
+    await browser.close();
+    await server.close();
+  }
+}
+
+try {
+  Object.assign(process.env, setup({ browser: true }));
+  const { positionals } = parseArgs({ allowPositionals: true });
+  const unknown = positionals.find((name) => !(name in STATES));
+  if (unknown !== undefined)
+    throw new SetupError(`There is no state "${unknown}"; there are ${Object.keys(STATES).join(', ')}.`);
+  await takeAll(positionals.length > 0 ? positionals : Object.keys(STATES));
+} catch (error) {
+  exitOnSetupError(error);
+}
