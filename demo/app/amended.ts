@@ -1,0 +1,10 @@
+import type { Metrics } from '../../src/grpo/metrics.ts';
+
+/** The lines with these values in the line of their step, or in one of their own in its place. */
+export function amended(lines: readonly Metrics[], metrics: Metrics): Metrics[] {
+  const step = metrics['training/global_step'];
+  const at = lines.findIndex((line) => line['training/global_step'] >= step);
+  if (at < 0) return [...lines, metrics];
+  if (lines[at]['training/global_step'] === step) return lines.with(at, { ...lines[at], ...metrics });
+  return lines.toSpliced(at, 0, metrics);
+}

@@ -1,0 +1,36 @@
+/** What a history says of its run, and nothing that was not measured. */
+
+import type { Metrics } from '../../src/grpo/metrics.ts';
+import { passAt1 } from '../../src/report/metricOf.ts';
+
+export interface Measured {
+  steps: number;
+  /** pass@1 of held-out problems before the first step; undefined = not evaluated then. */
+  before: number | undefined;
+  /** The latest, after a step. */
+  after: { value: number; step: number } | undefined;
+  /** Mean reward of the tries of each step. */
+  rewards: { step: number; value: number }[];
+  /** 0 = not measured. */
+  seconds: number;
+  trainedTokens: number;
+}
+
+export function measured(history: readonly Metrics[]): Measured {
+  const evaluations = history.flatMap((line) => {
+    const value = passAt1(line);
+    return value === undefined ? [] : [{ value, step: line['training/global_step'] }];
+  });
+  const sum = (name: string) => history.reduce((total, line) => total + (line[name] ?? 0), 0);
+  return {
+    steps: history.at(-1)?.['training/global_step'] ?? 0,
+    before: evaluations.find(({ step }) => step === 0)?.value,
+    after: evaluations.findLast(({ step }) => step > 0),
+    rewards: history.flatMap((line) => {
+      const value = line['critic/score/mean'];
+      return value === undefined ? [] : [{ step: line['training/global_step'], value }];
+    }),
+    seconds: sum('timing_s/step') + sum('timing_s/testing'),
+    trainedTokens: sum('perf/trained_tokens'),
+  };
+}

@@ -1,0 +1,70 @@
+/** How far a run is, and how long it will take. */
+
+import { computed } from '@preact/signals';
+import type { TrainConfig } from '../../src/grpo/config/types.ts';
+import type { Metrics } from '../../src/grpo/metrics.ts';
+import { active, config, history, phase, scored, stepsDone } from './page.ts';
+
+export const triesOfStep = ({ data, rollout }: TrainConfig): number => data.trainBatchSize * rollout.n;
+
+/** 0 to 1. */
+export const shareDone = computed(() => {
+  if (!config.value) return 0;
+  const part = phase.value === 'generate' ? scored.value / triesOfStep(config.value) : 0;
+  return Math.min(1, (stepsDone.value + part * 0.7) / config.value.trainer.totalTrainingSteps);
+});
+
+/** Undefined where no run goes on, or nothing is known of its speed yet. */
+export const timeLeft = computed(() => {
+  if (!active.value || !config.value) return undefined;
+  return secondsLeft(config.value, history.value);
+});
+
+/** Steps that a mean and a trend are taken from. */
+const RECENT = 10;
+
+/** A trend goes on no further than to this share of a recent step, or its inverse. */
+const MOST_GROWTH = 1.5;
+
+/** Undefined before the first step. */
+export function secondsLeft(config: TrainConfig, lines: readonly Metrics[]): number | undefined {
+  const { totalTrainingSteps: total, valBeforeTrain } = config.trainer;
+  const recent = lines.filter((line) => 'timing_s/step' in line).slice(-RECENT);
+  const done = lines.at(-1)?.['training/global_step'] ?? 0;
+  if (recent.length === 0 || done >= total) return undefined;
+  const step = stepSeconds(
+    recent.map((line) => line['timing_s/step']),
+    total - done,
+  );
+  const evaluations = evaluationsLeft(config.trainer, done) + (valBeforeTrain && !lines.some(isStart) ? 1 : 0);
+  return step * (total - done) + evaluations * evaluationSeconds(config, lines);
+}
+
+const isStart = (line: Metrics): boolean => line['training/global_step'] === 0;
+
+/** Mean of the steps to come: of the recent ones, and as those grow or shrink, since answers do. */
+function stepSeconds(recent: readonly number[], left: number): number {
+  const mean = recent.reduce((a, b) => a + b, 0) / recent.length;
+  if (recent.length < RECENT) return mean;
+  const middle = (recent.length - 1) / 2;
+  const [num, den] = recent.reduce(
+    ([n, d], seconds, i) => [n + (i - middle) * (seconds - mean), d + (i - middle) ** 2],
+    [0, 0],
+  );
+  const expected = mean + (num / den) * (middle + left / 2);
+  return Math.min(mean * MOST_GROWTH, Math.max(mean / MOST_GROWTH, expected));
+}
+
+/** As the last one took, or as its answers would take at the pace of the last step. */
+function evaluationSeconds(config: TrainConfig, lines: readonly Metrics[]): number {
+  const { data, rollout } = config;
+  const known = lines.findLast((line) => 'timing_s/testing' in line);
+  if (known) return known['timing_s/testing'];
+  const generating = lines.findLast((line) => 'timing_s/gen' in line)?.['timing_s/gen'] ?? 0;
+  return (generating * data.valMaxSamples * (rollout.valKwargs.n + 1)) / triesOfStep(config);
+}
+
+function evaluationsLeft({ testFreq, totalTrainingSteps: total }: TrainConfig['trainer'], done: number): number {
+  const at = (step: number) => (testFreq > 0 ? Math.floor(step / testFreq) : 0);
+  return at(total - 1) - at(done) + 1;
+}

@@ -1,0 +1,161 @@
+/** Rules and settings that change while a run goes on, as signals: what is asked for, what is in force, and what changed at which step. */
+
+import { computed, signal } from '@preact/signals';
+import type { LiveSettings } from '../../src/grpo/live.ts';
+import type { GrpoTrainer } from '../../src/grpo/trainer.ts';
+import type { LiveChange } from '../../src/grpo/types.ts';
+import type { RuleKind } from '../../src/tasks/module/rulePrograms.ts';
+import type { Run } from '../training/run.ts';
+import type { Session } from '../training/session.ts';
+import {
+  type AskedRule,
+  type AskedRules,
+  changesAt,
+  hasCode,
+  RULE_KINDS,
+  rulesAt,
+  type RunChange,
+} from '../training/runChanges.ts';
+import { run } from './page.ts';
+
+/** Where a rule stands. */
+export interface Standing {
+  state: 'checking' | 'tried' | 'asked' | 'applied' | 'refused';
+  text: string;
+  /** What is wrong, from 1, where a line is to blame. */
+  line?: number | undefined;
+  column?: number | undefined;
+}
+
+/** Of the run that is shown, oldest first; of one that does steps again, those of the steps to come too. */
+const record = signal<readonly RunChange[]>([]);
+
+/** The same as a person reads it. */
+export const changes = computed(() => record.value.map((change) => ({ step: change.step, text: worded(change) })));
+
+/** Rules in place of the task's own, in force or to be at the next step. */
+export const asked = signal<Readonly<Partial<Record<RuleKind, AskedRule>>>>({});
+
+export const standing = signal<Readonly<Partial<Record<RuleKind, Standing>>>>({});
+
+interface Live {
+  of: Run | undefined;
+  trainer: GrpoTrainer;
+  session: Session;
+}
+
+const newest = signal<Live | undefined>(undefined);
+
+/** What can be changed now: of the run that goes on. */
+export const live = computed(() => (run.value && newest.value?.of === run.value ? newest.value : undefined));
+
+/** Settings that were asked for, and have not come in yet: another engine gets them anew. */
+let waiting: LiveSettings = {};
+
+let write: (changes: readonly RunChange[]) => void = () => {};
+
+interface Giver {
+  /** Goes by these rules, but for kinds that somebody has asked for since. Throws InputError for one that does not load. */
+  adopt(rules: AskedRules, step: number): Promise<void>;
+  give(trainer: GrpoTrainer, session: Session): void;
+  /** Rules that were asked for count from `step` on. */
+  began(step: number): void;
+}
+
+/** There once a rule was asked for. */
+let giver: Giver | undefined;
+
+export function setGiver(to: Giver): void {
+  giver = to;
+}
+
+/** Of a run that is looked at. */
+export function showChanges(of: readonly RunChange[]): void {
+  [record.value, waiting, write] = [of, {}, () => {}];
+}
+
+/** A run begins, or goes on with what was changed before. @param to hears of every change, to keep them */
+export function beginChanges(before: readonly RunChange[] | undefined, to: typeof write): void {
+  [record.value, waiting, write] = [before ?? [], {}, to];
+  if (before) return;
+  // What an earlier run went by holds for a new one from its first step on.
+  for (const kind of RULE_KINDS)
+    if (asked.value[kind]) stand(kind, { state: 'asked', text: 'Applies when a run starts.' });
+}
+
+export function stand(kind: RuleKind, to: Standing): void {
+  standing.value = { ...standing.value, [kind]: to };
+}
+
+/** A run has an engine, perhaps its second, and goes on as it had begun: what came in at a later step does so again. */
+export async function beginRules(trainer: GrpoTrainer, session: Session): Promise<void> {
+  newest.value = { of: run.value, trainer, session };
+  for (const change of trainer.state.changes ?? []) recordChange(change);
+  const step = trainer.state.step + 1;
+  trainer.change({ ...changesAt(record.value, step)?.settings, ...waiting });
+  if (hasCode(record.value)) await import('../training/rules.ts');
+  await giver?.adopt(rulesAt(record.value, step), step);
+  giver?.give(trainer, session);
+}
+
+/** Before the step after `step`: what came in there when it was done first. */
+export async function repeatChanges(step: number): Promise<void> {
+  const [due, now] = [changesAt(record.value, step + 1), live.value];
+  if (!due || !now) return;
+  now.trainer.change(due.settings);
+  if (Object.keys(due.rules).length === 0) return;
+  await giver?.adopt(due.rules, step + 1);
+  giver?.give(now.trainer, now.session);
+}
+
+/** Changes settings from the next step on. Throws InputError. */
+export function changeSettings(settings: LiveSettings): void {
+  live.value?.trainer.change(settings);
+  waiting = { ...waiting, ...settings };
+  dropLater((of) => 'key' in of && of.key in settings);
+}
+
+/** Somebody asks for something else than what came in later when these steps were done first. */
+export function dropLater(isOf: (change: RunChange) => boolean): void {
+  if (!live.value) return;
+  const next = live.value.trainer.state.step + 1;
+  const kept = record.value.filter((of) => of.step <= next || !isOf(of));
+  if (kept.length < record.value.length) keep(kept);
+}
+
+export function settingChanged(change: LiveChange): void {
+  const { [change.key as keyof LiveSettings]: _, ...rest } = waiting;
+  waiting = rest;
+  recordChange(change);
+}
+
+export function rulesReplaced(step: number): void {
+  giver?.began(step);
+}
+
+/** The same change is noted once, though a lost engine may do its step again. */
+export function recordChange(change: RunChange): void {
+  const isKnown = record.value.some((of) => JSON.stringify(of) === JSON.stringify(change));
+  if (!isKnown) keep([...record.value, change]);
+}
+
+function keep(to: readonly RunChange[]): void {
+  record.value = to;
+  write(to);
+}
+
+const NAMES: Readonly<Record<string, string>> = {
+  'actor.optim.lr': 'Learning rate',
+  'actor.clipRatioLow': 'Clip below',
+  'actor.clipRatioHigh': 'Clip above',
+  'actor.klLossCoef': 'KL coefficient',
+  'actor.entropyCoeff': 'Entropy bonus',
+  'rollout.temperature': 'Temperature',
+};
+const TITLES: Readonly<Record<RuleKind, string>> = { reward: 'Reward', loss: 'Loss', tool: 'Tool' };
+
+function worded(change: RunChange): string {
+  if ('rule' in change) return `${TITLES[change.rule]}: ${change.name}`;
+  if ('failed' in change) return `${TITLES[change.failed]}: failed; what it had not judged taught nothing`;
+  return `${NAMES[change.key] ?? change.key} ${change.from} \u2192 ${change.to}`;
+}

@@ -1,0 +1,110 @@
+/** The page: each view in its place, then the controller opens it. A view that is not needed at once is loaded when it is. */
+
+import { effect } from '@preact/signals';
+import { render, type ComponentChild } from 'preact';
+import { explainLoss } from '../src/grpo/losses/explain.ts';
+import { byId } from '../src/report/page/dom.ts';
+import { findAdapter } from './app/adapter.ts';
+import { followSettings } from './app/addressBar.ts';
+import { fail, form, open, openForm, start } from './app/controller.ts';
+import { adapter } from './app/notices.ts';
+import { active, history, state } from './app/page.ts';
+import { shareDone } from './app/progress.ts';
+import { type AskedRoom, narrowConnections, takeRoom } from './app/room.ts';
+import { marks, others } from './app/runs.ts';
+import { watchSpeed } from './app/speed.ts';
+import { About } from './views/about.tsx';
+import { Announcer } from './views/announcer.tsx';
+import { Buttons } from './views/buttons.tsx';
+import { Cards } from './views/cards/cards.tsx';
+import { WarmStart } from './views/cards/warmStart.tsx';
+import { Charts } from './views/charts/charts.ts';
+import { Download } from './views/download.tsx';
+import { Adapter, Notices } from './views/notices.tsx';
+import { Rules } from './views/rules/rules.tsx';
+import { SettingsForm } from './views/settings/form.tsx';
+import { Status } from './views/status.tsx';
+import { TimeBar } from './views/timeBar.tsx';
+import { Tries } from './views/tries/tries.tsx';
+
+/** In place of what stands there until then. */
+function show(view: ComponentChild, id: string): void {
+  const place = byId(id);
+  place.replaceChildren();
+  render(view, place);
+}
+
+function Loss() {
+  const metrics = history.value.at(-1);
+  return <>{(metrics && explainLoss(metrics)) ?? 'Shown after the first step.'}</>;
+}
+
+function openPage(): void {
+  const charts = new Charts(byId('charts'));
+  effect(() => charts.show(history.value, others.value, marks.value));
+  effect(() => void (document.body.dataset['state'] = state.value));
+  effect(
+    () => void (document.title = active.value ? `${Math.floor(100 * shareDone.value)}% \u00b7 webgrpo` : 'webgrpo'),
+  );
+  // What keeps Start from starting is seen.
+  effect(() => {
+    if (form.own.value && 'problem' in form.checked.value) byId('settings-fold').setAttribute('open', '');
+  });
+
+  show(<Cards />, 'cards');
+  show(<SettingsForm form={form} />, 'settings');
+  show(<Buttons />, 'buttons');
+  show(
+    <>
+      <Download />
+      <WarmStart />
+    </>,
+    'download',
+  );
+  show(<Status />, 'status');
+  show(<Loss />, 'loss');
+  show(<TimeBar />, 'time');
+  show(<Rules />, 'rules');
+  show(<About />, 'about');
+  show(<Announcer />, 'announcer');
+  show(<Tries />, 'rollouts');
+
+  byId('settings').addEventListener('submit', (event) => {
+    event.preventDefault();
+    void start();
+  });
+  watchSpeed();
+  followSettings();
+  void openRest().catch(fail);
+}
+
+/** What comes once Start can be pressed: what trains, the views below, what the page does by itself. */
+async function openRest(): Promise<void> {
+  await open(await openForm().finally(showLowerViews));
+}
+
+function showLowerViews(): void {
+  void import('./views/timeline.tsx').then(({ Timeline }) => show(<Timeline />, 'timeline'));
+  void import('./views/share/share.tsx').then(({ Share, Told }) => {
+    show(<Share />, 'share');
+    show(<Told />, 'told');
+  });
+  void import('./views/result/result.tsx').then(({ Result }) => show(<Result />, 'result'));
+  void import('./views/runs/runs.tsx').then(({ Runs }) => show(<Runs />, 'runs'));
+  void import('./views/ask/panel.tsx').then(({ askPanel }) => show(askPanel(), 'ask'));
+}
+
+/** The page as a worker of a room, and nothing else. */
+async function openRoom(asked: AskedRoom): Promise<void> {
+  document.body.dataset['room'] = '';
+  const { RoomPanel } = await import('./views/room/panel.tsx');
+  show(<RoomPanel asked={asked} />, 'room');
+  adapter.value = await findAdapter();
+}
+
+const asked = takeRoom();
+narrowConnections(asked);
+show(<Adapter />, 'adapter-place');
+show(<Notices />, 'notices');
+if (asked) void openRoom(asked).catch(fail);
+else openPage();

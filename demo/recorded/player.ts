@@ -1,0 +1,91 @@
+/** A run that was recorded by scripts/record.mjs, played through the signals that a run writes. */
+
+import { batch, effect, signal } from '@preact/signals';
+import { parseTrainConfig } from '../../src/grpo/config/text.ts';
+import type { TrainConfig } from '../../src/grpo/config/types.ts';
+import type { Metrics } from '../../src/grpo/metrics.ts';
+import type { LoggedRollout } from '../../src/report/rollouts.ts';
+import { active, config, history, tries } from '../app/page.ts';
+import { fetchBytes } from '../training/configs.ts';
+import url from './gsm8k-tool.bin?url';
+
+/** What the file holds, as JSON behind gzip. */
+interface Recording {
+  command: string;
+  commit: string;
+  adapter: string;
+  date: string;
+  config: string;
+  history: Metrics[];
+  tries: LoggedRollout[];
+}
+
+/** Steps a second at speed 1. */
+const STEPS_PER_S = 2;
+
+export class Player {
+  readonly config: TrainConfig;
+  readonly recording: Recording;
+  /** Lines of the history that are shown. */
+  readonly at = signal(0);
+  readonly playing = signal(false);
+  readonly speed = signal(1);
+  readonly #tries: ReadonlyMap<number, LoggedRollout[]>;
+  readonly #endings: (() => void)[];
+  #closed = false;
+
+  static async open(): Promise<Player> {
+    const stream = new Blob([await fetchBytes(url, 'The recorded run')]).stream();
+    const text = await new Response(stream.pipeThrough(new DecompressionStream('gzip'))).text();
+    return new Player(JSON.parse(text) as Recording);
+  }
+
+  private constructor(recording: Recording) {
+    this.recording = recording;
+    this.config = parseTrainConfig(recording.config, { source: 'config.yaml', note: () => {} });
+    const steps = [...new Set(recording.tries.map(({ step }) => step))];
+    this.#tries = new Map(steps.map((at) => [at, recording.tries.filter(({ step }) => step === at)]));
+    this.#endings = [effect(() => this.#show()), effect(() => this.#tick())];
+  }
+
+  get lines(): number {
+    return this.recording.history.length;
+  }
+
+  play(): void {
+    if (this.at.value === this.lines) this.at.value = 1;
+    this.playing.value = true;
+  }
+
+  /** Takes nothing away of what a run has begun to show. */
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#endings.forEach((end) => end());
+    if (active.value) return;
+    batch(() => {
+      [history.value, tries.value, config.value] = [[], [], undefined];
+    });
+  }
+
+  #show(): void {
+    const shown = this.recording.history.slice(0, this.at.value);
+    const newest = shown.findLast((line) => this.#tries.has(line['training/global_step']));
+    batch(() => {
+      [config.value, history.value] = [this.config, shown];
+      tries.value = newest ? this.#tries.get(newest['training/global_step'])! : [];
+    });
+  }
+
+  #tick(): (() => void) | undefined {
+    if (!this.playing.value) return undefined;
+    const timer = setInterval(
+      () => {
+        this.at.value = Math.min(this.lines, this.at.peek() + 1);
+        if (this.at.peek() === this.lines) this.playing.value = false;
+      },
+      1000 / (STEPS_PER_S * this.speed.value),
+    );
+    return () => clearInterval(timer);
+  }
+}

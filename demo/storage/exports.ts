@@ -1,0 +1,79 @@
+/** A saved run, its model and its report as files for a disk: what the command line opens. */
+
+import { InputError } from '../../src/errors.ts';
+import { loadCheckpoint, withTokenizer } from '../../src/model/checkpoint/checkpoint.ts';
+import { ADAPTER_CONFIG, newestCheckpoint, ofModelAlone } from '../../src/runs/checkpointFolder.ts';
+import type { FileSystem } from '../../src/runs/fileSystem.ts';
+import { withManifest } from '../../src/runs/manifest.ts';
+import { RunFolder } from '../../src/runs/runFolder.ts';
+import { writeZip } from '../../src/runs/zip.ts';
+import { nameOf } from './saved.ts';
+import type { SavedRun, SavedRuns } from './savedRuns.ts';
+
+/** What a browser saves. */
+export interface Download {
+  name: string;
+  bytes: Uint8Array<ArrayBuffer> | string;
+}
+
+/** The run's folder with its newest checkpoint. */
+export async function runZip(runs: SavedRuns, run: SavedRun): Promise<Download> {
+  const all = await runs.contents(run.id);
+  const older = (path: string) => path.startsWith('checkpoints/') && !path.startsWith(`checkpoints/step-${run.step}/`);
+  const name = fileName(run);
+  return { name: `${name}.zip`, bytes: writeZip(name, new Map([...all].filter(([path]) => !older(path)))) };
+}
+
+/** The newest model (or adapter) as Hugging Face's libraries open it. Throws InputError where there is none. */
+export async function modelZip(runs: SavedRuns, run: SavedRun): Promise<Download> {
+  const folder = await checkpointOf(runs, run);
+  const files = new Map<string, Uint8Array>();
+  for (const file of (await runs.files.list(folder)).filter(ofModelAlone))
+    files.set(file, await runs.files.read(`${folder}/${file}`));
+  const name = `${fileName(run)}-step-${run.step}`;
+  return { name: `${name}.zip`, bytes: writeZip(name, await withManifest(files)) };
+}
+
+/** The newest model for llama.cpp. Throws InputError where there is none, or an adapter alone. */
+export async function modelGguf(runs: SavedRuns, run: SavedRun): Promise<Download> {
+  const folder = await checkpointOf(runs, run);
+  if (await runs.files.exists(`${folder}/${ADAPTER_CONFIG}`))
+    throw new InputError('This run trains an adapter: save the model, and fold the adapter in by "webgrpo merge".');
+  const { ggufModel } = await import('../../src/model/checkpoint/ggufModel.ts');
+  const model = withTokenizer(folder, await loadCheckpoint(sourceOf(runs.files, folder)));
+  const name = `${fileName(run)}-step-${run.step}`;
+  const { bytes } = ggufModel({ name, type: 'F16' }, model);
+  return { name: `${name}.gguf`, bytes: bytes };
+}
+
+/** report.html, as `webgrpo report` writes it. */
+export async function reportPage(runs: SavedRuns, run: SavedRun): Promise<Download> {
+  const [{ runReport }, { standalonePage }] = await Promise.all([
+    import('../../src/report/runReport.ts'),
+    import('../../src/report/standalonePage.ts'),
+  ]);
+  const folder = RunFolder.open(runs.files, runs.path(run.id));
+  const report = runReport({
+    name: nameOf(run),
+    metrics: run.history,
+    rollouts: await folder.rollouts(),
+    valRollouts: await folder.valRollouts(),
+    config: run.config,
+  });
+  return { name: `${fileName(run)}-report.html`, bytes: standalonePage(report) };
+}
+
+async function checkpointOf(runs: SavedRuns, run: SavedRun): Promise<string> {
+  const folder = await newestCheckpoint(runs.files, runs.path(run.id));
+  if (folder !== undefined) return folder;
+  throw new InputError('This run has no saved model yet: the first comes after a step.');
+}
+
+const sourceOf = (files: FileSystem, folder: string) => async (name: string) =>
+  (await files.size(`${folder}/${name}`)) === undefined ? undefined : files.read(`${folder}/${name}`);
+
+/** Letters that every disk takes. */
+const fileName = (run: SavedRun): string =>
+  nameOf(run)
+    .replaceAll(/[^\p{L}\p{N}._-]+/gu, '-')
+    .replaceAll(/^[-.]+|[-.]+$/g, '') || 'run';

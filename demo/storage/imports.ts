@@ -1,0 +1,58 @@
+/** A run of the command line or of another browser, from its folder or a .zip of it. */
+
+import { InputError } from '../../src/errors.ts';
+import { parseTrainConfig } from '../../src/grpo/config/text.ts';
+import { readMetrics } from '../../src/report/readLog.ts';
+import { readZip } from '../../src/runs/zip.ts';
+import { hasCode, readChanges } from '../training/runChanges.ts';
+import { CHANGES, type RunRecord, type SavedRun, type SavedRuns } from './savedRuns.ts';
+
+/** Of a folder or a .zip: more would not fit into a page's memory. */
+const MAX_BYTES = 512 * 2 ** 20;
+
+/** Files of a run that the page reads or goes on with. */
+const WANTED =
+  /^(config(-\d+)?\.yaml|metrics\.jsonl|changes\.jsonl|run\.json|rollouts\/(val-)?step-\d+\.jsonl|checkpoints\/step-\d+\/[\w.-]+)$/;
+
+/** Keeps the run that these files hold. Throws InputError where they hold none, or one that this version cannot read. */
+export async function importRun(runs: SavedRuns, chosen: readonly File[]): Promise<SavedRun> {
+  const size = chosen.reduce((sum, file) => sum + file.size, 0);
+  if (size > MAX_BYTES)
+    throw new InputError(
+      `These files have ${Math.round(size / 2 ** 20)} MiB; a page opens runs up to ${MAX_BYTES / 2 ** 20} MiB.`,
+    );
+  const files = runOf(await unpacked(chosen));
+  const text = (name: string) => new TextDecoder().decode(files.get(name));
+  const config = parseTrainConfig(text('config.yaml'), { source: 'config.yaml' });
+  const last = readMetrics(text('metrics.jsonl'), 'metrics.jsonl').at(-1)?.['training/global_step'] ?? 0;
+  files.delete('run.json');
+  const changes = files.has(CHANGES) ? readChanges(text(CHANGES), CHANGES) : [];
+  const record: RunRecord = {
+    started: Date.now(),
+    finished: last >= config.trainer.totalTrainingSteps,
+    name: `${config.name}, loaded`,
+    ...(hasCode(changes) && { foreign: true }),
+  };
+  return runs.add(files, record, config.name);
+}
+
+async function unpacked(chosen: readonly File[]): Promise<Map<string, Uint8Array>> {
+  const read = async (file: File) => new Uint8Array(await file.arrayBuffer());
+  if (chosen.length === 1 && chosen[0].name.endsWith('.zip')) return readZip(await read(chosen[0]), chosen[0].name);
+  return new Map(
+    await Promise.all(chosen.map(async (file) => [file.webkitRelativePath || file.name, await read(file)] as const)),
+  );
+}
+
+/** The files of the run's folder, whatever folders it lies in. */
+function runOf(all: ReadonlyMap<string, Uint8Array>): Map<string, Uint8Array> {
+  const config = [...all.keys()].find((path) => /(^|\/)config\.yaml$/.test(path));
+  const folder = config?.slice(0, -'config.yaml'.length);
+  const paths = [...all.keys()].filter((path) => folder !== undefined && path.startsWith(folder));
+  const files = new Map(paths.map((path) => [path.slice(folder!.length), all.get(path)!]));
+  for (const path of files.keys()) if (!WANTED.test(path)) files.delete(path);
+  if (files.has('config.yaml') && files.has('metrics.jsonl')) return files;
+  throw new InputError(
+    'This is no run: a run has config.yaml and metrics.jsonl. Choose a folder such as runs/NAME of the command line, or a .zip that this page saved.',
+  );
+}

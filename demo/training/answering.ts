@@ -1,0 +1,108 @@
+/**
+ * The engine that answers questions: a second one, in a worker and on a device of its own, which holds the start weights twice and takes
+ * over the present ones when it is asked. So a question takes no slot, no count and no random number of the run, which stays the same bit
+ * for bit; all that it asks of the training engine is a copy of its weights.
+ */
+
+import type { TrainConfig } from '../../src/grpo/config/types.ts';
+import { answer, type AnswerOptions } from '../../src/grpo/ask/answer.ts';
+import type { TensorMap } from '../../src/model/engine.ts';
+import type { DownloadProgress } from '../../src/model/checkpoint/download.ts';
+import { parameterCount } from '../../src/model/params.ts';
+import type { AgentLoopOutput } from '../../src/rollout/agent/loop.ts';
+import { answerSizes, loraOf } from '../../src/workers/engineSpec.ts';
+import { createRemoteEngine, type RemoteEngine } from '../../src/workers/remoteEngine.ts';
+import { startEngineWorker } from './engineWorker.ts';
+import { fetchModel, fetchTemplate } from './files.ts';
+import type { Session } from './session.ts';
+
+/** Whose answer: of the start weights, or of the present ones. */
+export type Side = 'before' | 'now';
+
+/** Of weights that are kept a second time for the start; with adapters both share theirs. */
+const MAX_START_BYTES = 256 * 2 ** 20;
+
+interface OpenOptions {
+  /** Has the model already; absent = it is fetched. */
+  session: Session | undefined;
+  hub: string | undefined;
+  onDownload(progress: DownloadProgress): void;
+}
+
+export class Answering {
+  readonly engine: RemoteEngine;
+  /** Tokens of a conversation with its next answer. */
+  readonly contextLength: number;
+  /** The start model answers too. */
+  readonly hasStart: boolean;
+  /** Rejects when the worker dies. */
+  readonly died: Promise<never>;
+  readonly #worker: Worker;
+  /** What the present weights were copied from; undefined = they are the start's. */
+  #copied: { session: Session; step: number } | undefined;
+
+  private constructor(
+    worker: Worker,
+    died: Promise<never>,
+    opened: Pick<Answering, 'engine' | 'contextLength' | 'hasStart'>,
+  ) {
+    [this.#worker, this.died] = [worker, died];
+    [this.engine, this.contextLength, this.hasStart] = [opened.engine, opened.contextLength, opened.hasStart];
+  }
+
+  static async open(config: TrainConfig, options: OpenOptions): Promise<Answering> {
+    const { worker, died } = startEngineWorker();
+    try {
+      return new Answering(worker, died, await Promise.race([load(config, worker, options), died]));
+    } catch (error) {
+      worker.terminate();
+      throw error;
+    }
+  }
+
+  /** True where the present weights are those of the session after `step` already. */
+  has(session: Session, step: number): boolean {
+    const copied = this.#copied;
+    return copied ? copied.session === session && copied.step === step : step === 0;
+  }
+
+  /** Answers for `side` 'now' by these weights from now on. */
+  async take(weights: TensorMap, session: Session, step: number): Promise<void> {
+    const { model, rollout } = this.engine;
+    await model.importWeights(weights);
+    await rollout.resetCache(step);
+    this.#copied = { session, step };
+  }
+
+  answer(
+    side: Side,
+    options: Omit<AnswerOptions, 'tokenizer' | 'rollout' | 'contextLength'>,
+  ): Promise<AgentLoopOutput> {
+    const { engine, contextLength } = this;
+    const rollout = side === 'before' ? (engine.judge ?? engine.rollout) : engine.rollout;
+    return Promise.race([answer({ ...options, tokenizer: engine.tokenizer, rollout, contextLength }), this.died]);
+  }
+
+  close(): void {
+    this.#worker.terminate();
+  }
+}
+
+async function load(config: TrainConfig, worker: Worker, { session, hub, onDownload }: OpenOptions) {
+  const model =
+    session && session.model.weights !== 'opened'
+      ? (session.model as Awaited<ReturnType<typeof fetchModel>>)
+      : await fetchModel(config.model.path, worker, hub, onDownload);
+  const template = config.model.customChatTemplate;
+  if (!session && template !== undefined)
+    model.tokenizerConfigJson = { ...model.tokenizerConfigJson, chat_template: await fetchTemplate(template) };
+  const hasStart = loraOf(config) !== undefined || 4 * parameterCount(model.config) <= MAX_START_BYTES;
+  const sizes = answerSizes(config, model.config, { start: hasStart });
+  const tokenizerFiles = session?.model ?? model;
+  const engine = await createRemoteEngine(worker, {
+    ...sizes,
+    ...model,
+    tokenizerConfigJson: tokenizerFiles.tokenizerConfigJson,
+  });
+  return { engine, contextLength: sizes.maxPositions, hasStart };
+}

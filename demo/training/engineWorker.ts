@@ -1,0 +1,31 @@
+/** A worker for the engine whose end is heard of at whatever moment it comes, and which errors mean that it or its GPU is gone. */
+
+import { WorkerDiedError } from '../../src/workers/remoteEngine.ts';
+
+export interface EngineWorker {
+  worker: Worker;
+  /** Rejects when the worker cannot be started or dies. */
+  died: Promise<never>;
+}
+
+export function startEngineWorker(): EngineWorker {
+  const worker = new Worker(new URL('./engine.worker.ts', import.meta.url), { type: 'module' });
+  const died = new Promise<never>((_, reject) => {
+    // A script that does not load gives no message.
+    worker.addEventListener('error', ({ message }) =>
+      reject(new WorkerDiedError(message ? `${message}.` : NOT_LOADED)),
+    );
+    worker.addEventListener('messageerror', () => reject(new WorkerDiedError('A message from it could not be read.')));
+  });
+  died.catch(() => {}); // whoever waits for the worker is told
+  return { worker, died };
+}
+
+const NOT_LOADED = 'Its script, or one that it imports, could not be loaded; check the connection and reload the page.';
+
+/** True where a new worker with a new device may go on. Errors of the engine cross from its worker with their names, or as text alone. */
+export function isEngineLost(error: unknown): boolean {
+  const { name, message } = error instanceof Error ? error : new Error(String(error));
+  const isLost = ['DeviceLostError', 'WorkerDiedError', 'NoAdapterError'].includes(name);
+  return isLost || /device (was |is )?lost/i.test(message);
+}

@@ -1,0 +1,51 @@
+/** What was changed in a run, once more at the same steps, for a replay of it. */
+
+import type { GrpoTrainer } from '../../src/grpo/trainer.ts';
+import type { RuleKind } from '../../src/tasks/module/rulePrograms.ts';
+import type { Task } from '../../src/tasks/task.ts';
+import { type OpenRule, openRule, rulesOf } from './ruleParts.ts';
+import { type AskedRules, changesAt, RULE_KINDS, rulesAt, type RunChange } from './runChanges.ts';
+
+export class RepeatedChanges {
+  readonly #changes: readonly RunChange[];
+  readonly #open = new Map<RuleKind, OpenRule>();
+  readonly #opened: OpenRule[] = [];
+
+  constructor(changes: readonly RunChange[]) {
+    this.#changes = changes;
+  }
+
+  /** A trainer that goes on from a state: what is in force there; settings are in the state but for those that come in next. */
+  async begin(trainer: GrpoTrainer, task: Task): Promise<void> {
+    const step = trainer.state.step + 1;
+    trainer.change({ ...changesAt(this.#changes, step)?.settings });
+    await this.#use(rulesAt(this.#changes, step), trainer, task);
+  }
+
+  /** Before the step after `step`. */
+  async goOn(step: number, trainer: GrpoTrainer, task: Task): Promise<void> {
+    const due = changesAt(this.#changes, step + 1);
+    if (!due) return;
+    trainer.change(due.settings);
+    await this.#use(due.rules, trainer, task);
+  }
+
+  async #use(rules: AskedRules, trainer: GrpoTrainer, task: Task): Promise<void> {
+    for (const kind of RULE_KINDS.filter((kind) => kind in rules)) {
+      const of = rules[kind];
+      const open = of && (await openRule(kind, of));
+      if (!open) this.#open.delete(kind);
+      else {
+        this.#open.set(kind, open);
+        this.#opened.push(open);
+      }
+    }
+    // One that fails here and did not then scores nothing, and the step comes out otherwise.
+    const fails = (of: OpenRule) => void (of.failed = true);
+    if (this.#opened.length > 0) trainer.replace(rulesOf(trainer, task, this.#open, fails));
+  }
+
+  close(): void {
+    for (const { rule } of this.#opened) rule.close();
+  }
+}

@@ -1,0 +1,89 @@
+/** This page as a worker of a room: the engine in a worker of its own, the connection and the tasks' tools in the page. */
+
+import { InputError } from '../../src/errors.ts';
+import { createRemoteEngine } from '../../src/workers/remoteEngine.ts';
+import { type Connect, connectByWebSocket } from '../../src/workers/room/connect.ts';
+import { joinRoom, type OpenedRoom, type RoomEngine } from '../../src/workers/room/joinRoom.ts';
+import type { Status } from '../../src/workers/room/messages.ts';
+import { roomEngine } from '../../src/workers/room/roomEngine.ts';
+import { checkRoomTask, configOfRoom, roomSpec } from '../../src/workers/room/roomSpec.ts';
+import { adapterName } from '../app/adapter.ts';
+import { startEngineWorker } from './engineWorker.ts';
+import { openTask } from './openTask.ts';
+
+export interface WorkOptions {
+  address: string;
+  code: string;
+  /** Leaves. */
+  signal: AbortSignal;
+  /** Each time that a try was sent. */
+  onTry(): void;
+  onStatus(status: Status): void;
+  /** The connection was lost, which is tried again until it is back: then true. */
+  onNet(isThere: boolean): void;
+}
+
+/** A net that goes without a word is missed after two of these. */
+const PING_MS = 10_000;
+
+/** Works until `signal` aborts or the run is over. Throws InputError where it is not let in, is left out, or cannot do what the room asks for. */
+export async function workForRoom({ onTry, onNet, ...joining }: WorkOptions): Promise<Status> {
+  const lost = new AbortController();
+  const signal = AbortSignal.any([joining.signal, lost.signal]);
+  const done = await joinRoom({
+    ...{ ...joining, signal, connect: heard(onNet), name: 'page' },
+    open: async (room) => counting(await openFor(room, (error) => lost.abort(error)), onTry),
+  });
+  lost.signal.throwIfAborted();
+  return done;
+}
+
+const heard =
+  (onNet: WorkOptions['onNet']): Connect =>
+  async (options) => {
+    const connection = await connectByWebSocket({ ...options, pingInterval: PING_MS });
+    void (async () => {
+      for await (const { type } of connection.status())
+        if (type === 'disconnect' || type === 'reconnect') onNet(type === 'reconnect');
+    })();
+    return connection;
+  };
+
+const counting = ({ generate, ...engine }: RoomEngine, onTry: () => void): RoomEngine => ({
+  ...engine,
+  generate: (prompt, worker, put, signal) =>
+    generate(
+      prompt,
+      worker,
+      async (record) => {
+        await put(record);
+        onTry();
+      },
+      signal,
+    ),
+});
+
+/** @param onLost hears that the GPU or its worker is gone */
+async function openFor(room: OpenedRoom, onLost: (error: unknown) => void): Promise<RoomEngine> {
+  const config = configOfRoom(room);
+  checkRoomTask(config.task);
+  if (config.task.module !== undefined)
+    throw new InputError(
+      `The room's task is the module ${config.task.module}, and a page runs none for a room; use "webgrpo join" with --module FILE.`,
+    );
+  const task = await openTask(config);
+  const { worker, died } = startEngineWorker();
+  const close = () => {
+    task.close?.();
+    worker.terminate();
+  };
+  try {
+    const { model, sizes } = await roomSpec(room, config);
+    const engine = await Promise.race([createRemoteEngine(worker, { ...sizes, ...model }), died]);
+    Promise.race([died, engine.untilLost()]).catch(onLost);
+    return roomEngine({ config, engine, task }, { adapter: adapterName(engine.description.adapter), destroy: close });
+  } catch (error) {
+    close();
+    throw error;
+  }
+}

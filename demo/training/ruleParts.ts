@@ -1,0 +1,156 @@
+/** What a trainer takes, made of rules that run in a sandbox. */
+
+import type { AsyncCustomLoss } from '../../src/grpo/losses/custom.ts';
+import type { GrpoTrainer } from '../../src/grpo/trainer.ts';
+import type { LoggedRollout } from '../../src/report/rollouts.ts';
+import { Rule, type RuleTokens, type RuleTry, toolOf } from '../../src/tasks/module/rule.ts';
+import { InputError } from '../../src/errors.ts';
+import type { Message, ScoredSample, Task } from '../../src/tasks/task.ts';
+import type { Tool } from '../../src/tasks/tool.ts';
+import type { Rules } from '../../src/grpo/live.ts';
+import type { RuleKind } from '../../src/tasks/module/rulePrograms.ts';
+import type { AskedRule } from './runChanges.ts';
+
+/** A rule whose text was loaded. */
+export interface OpenRule {
+  kind: RuleKind;
+  of: AskedRule;
+  rule: Rule<RuleKind>;
+  /** Of a rule that is one. */
+  tool?: Tool;
+  /** It failed in a step, and is asked no more. */
+  failed?: boolean;
+}
+
+type Failed = (error: unknown) => void;
+
+/** Loads a rule. Throws InputError. */
+export async function openRule(kind: RuleKind, of: AskedRule): Promise<OpenRule> {
+  const rule: Rule<RuleKind> = await Rule.open(kind, of.code);
+  try {
+    return { kind, of, rule, ...(kind === 'tool' && { tool: await toolOf(rule as Rule<'tool'>) }) };
+  } catch (error) {
+    rule.close();
+    throw error;
+  }
+}
+
+/** What a trainer takes. Throws InputError. @param failed hears of a rule that fails in a step */
+export function rulesOf(
+  trainer: GrpoTrainer,
+  task: Task,
+  open: ReadonlyMap<RuleKind, OpenRule>,
+  failed: (of: OpenRule, error: unknown) => void,
+): Rules {
+  const [reward, loss, tool] = (['reward', 'loss', 'tool'] as const).map((kind) => open.get(kind));
+  const hears = (of: OpenRule) => (error: unknown) => failed(of, error);
+  return {
+    reward: reward && rewardBy(task, reward, hears(reward)),
+    loss: loss && lossBy(trainer, loss, hears(loss)),
+    tools: tool?.tool && withTool(task, tool.tool),
+  };
+}
+
+/** A try that is shown. */
+export function tryOf({ answer, messages, promptMessages, numToolCalls, responseTokens, acc }: LoggedRollout): RuleTry {
+  const said = messages.slice(promptMessages);
+  return { answer, ...saidIn(said), toolCalls: numToolCalls, tokens: responseTokens, correct: acc === 1 };
+}
+
+function tryOfSample({ problem, messages, numToolCalls, responseTokens }: ScoredSample, acc: number): RuleTry {
+  const { answer } = problem;
+  return { answer, ...saidIn(messages), toolCalls: numToolCalls, tokens: responseTokens, correct: acc === 1 };
+}
+
+function saidIn(messages: readonly Message[]): Pick<RuleTry, 'text' | 'messages'> {
+  const own = messages.filter(({ role }) => role === 'assistant');
+  return {
+    text: own.map(({ content }) => content).join('\n'),
+    messages: messages.map(({ role, content }) => ({ role, content })),
+  };
+}
+
+/** The rule's score beside the task's own verdict. Tries that wait for each other go into the sandbox together. */
+export function rewardBy(task: Task, of: OpenRule, failed: Failed): Task['reward'] {
+  const scoreOf = inBatches(of, failed);
+  return async (sample) => {
+    const own = await task.reward(sample);
+    const { weights: _, ...rest } = own;
+    return { ...rest, score: await scoreOf(tryOfSample(sample, own.acc)) };
+  };
+}
+
+/** Scores tries; NaN, which is no score, of those that the rule fails on and of all after them. */
+function inBatches(of: OpenRule, failed: Failed): (tried: RuleTry) => Promise<number> {
+  let waiting: { tried: RuleTry; tell: (score: number) => void }[] = [];
+  let busy = false;
+  const work = async () => {
+    busy = true;
+    while (waiting.length > 0) {
+      const batch = waiting;
+      waiting = [];
+      const scores = await scored(
+        of,
+        batch.map(({ tried }) => tried),
+        failed,
+      );
+      batch.forEach(({ tell }, i) => tell(scores[i]));
+    }
+    busy = false;
+  };
+  return (tried) =>
+    new Promise((tell) => {
+      waiting.push({ tried, tell });
+      if (!busy) void work();
+    });
+}
+
+async function scored(of: OpenRule, tries: readonly RuleTry[], failed: Failed): Promise<number[]> {
+  if (!of.failed) {
+    try {
+      return await (of.rule as Rule<'reward'>).run(tries);
+    } catch (error) {
+      failed(error);
+    }
+  }
+  return tries.map(() => NaN);
+}
+
+/** The rule's loss, times each token's weight. Where it fails, the mini-batch has no gradient of it. */
+export function lossBy(trainer: GrpoTrainer, of: OpenRule, failed: Failed): AsyncCustomLoss {
+  return async ({ advantages, logProbs, oldLogProbs, entropy, weights }) => {
+    const { clipRatioLow: clipLow, clipRatioHigh: clipHigh } = trainer.config.actor;
+    const [a, now, old, entropies] = [advantages, logProbs, oldLogProbs, entropy].map((values) => Array.from(values));
+    const tokens: RuleTokens = { advantages: a, logProbs: now, oldLogProbs: old, entropies, clipLow, clipHigh };
+    try {
+      if (of.failed) throw new Error('it failed before');
+      const { losses, grads } = await (of.rule as Rule<'loss'>).run(tokens);
+      const loss = losses.reduce((sum, value, e) => sum + weights[e] * value, 0);
+      return { loss, dLogProbs: weights.map((weight, e) => weight * grads[e]) };
+    } catch (error) {
+      failed(error);
+      return { loss: 0, dLogProbs: weights.map(() => 0) };
+    }
+  };
+}
+
+/** Ratios below, at and above the usual clip, for a try that was better than its group and one that was worse. */
+export function tokensToTry(): RuleTokens {
+  const ratios = [0.5, 0.79, 1, 1.2, 2];
+  const oldLogProbs = [...ratios, ...ratios].map(() => -1);
+  return {
+    advantages: [...ratios.map(() => 1), ...ratios.map(() => -1)],
+    logProbs: [...ratios, ...ratios].map((ratio) => Math.log(ratio) - 1),
+    oldLogProbs,
+    entropies: oldLogProbs.map(() => 1),
+    clipLow: 0.2,
+    clipHigh: 0.28,
+  };
+}
+
+/** The task's tools, with this one in place of the one of its name, or beside them. Throws InputError. */
+export function withTool({ tools = [], environments = [] }: Task, tool: Tool): Tool[] {
+  const taken = environments.some((one) => one.name === tool.name || one.tools?.some(({ name }) => name === tool.name));
+  if (taken) throw new InputError(`The task's environment has a tool "${tool.name}"; take another name.`);
+  return [...tools.filter(({ name }) => name !== tool.name), tool];
+}

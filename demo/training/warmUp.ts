@@ -1,0 +1,77 @@
+/** A session that is opened before anybody asks for it, and the untrained model's tries at the first problem. */
+
+import type { TrainConfig } from '../../src/grpo/config/types.ts';
+import { firstGroup, timedStep } from '../../src/grpo/firstGroup.ts';
+import type { Sample } from '../../src/grpo/update/batch.ts';
+import { needsOnlyThePage, Session, sessionKey } from './session.ts';
+
+export { needsOnlyThePage };
+
+interface WarmUpEvents {
+  onOpened(session: Session): void;
+  onTry(sample: Sample): void;
+  /** After the last try. */
+  onTries(): void;
+  /** Seconds of a step of `timed` problems. */
+  onTimed(seconds: number): void;
+}
+
+export class WarmUp {
+  /** Rejects where none can be opened, or `close` came first. */
+  readonly session: Promise<Session>;
+  readonly #key: string;
+  readonly #tries: Promise<void>;
+  readonly #ending = new AbortController();
+  #giveUp: (error: Error) => void = () => {};
+
+  /** @param timed problems of a step whose time is taken once the page has been idle for a while; undefined = none */
+  constructor(config: TrainConfig, timed: number | undefined, { onOpened, onTry, onTries, onTimed }: WarmUpEvents) {
+    this.#key = sessionKey(config);
+    const givenUp = new Promise<never>((_, reject) => (this.#giveUp = reject));
+    givenUp.catch(() => {});
+    this.session = Session.open(config, { hub: undefined, onDownload: () => {} }, givenUp);
+    this.#tries = this.session.then(async (session) => {
+      onOpened(session);
+      const { engine, task } = session;
+      await firstGroup({ config, engine, task }, { onSample: onTry, signal: this.#ending.signal });
+      onTries();
+      const { signal } = this.#ending;
+      if (timed === undefined || !(await isIdle(signal))) return;
+      // Only the estimate would miss it.
+      const seconds = await timedStep({ config, engine, task }, { problems: timed, signal }).catch(() => undefined);
+      if (seconds !== undefined) onTimed(seconds);
+    });
+    this.#tries.catch(() => {}); // Start says what is wrong
+  }
+
+  fits(config: TrainConfig): boolean {
+    return this.#key === sessionKey(config);
+  }
+
+  /** The session, with nothing under way on it. Rejects where it cannot be trained on. */
+  async take(): Promise<Session> {
+    this.#ending.abort();
+    await this.#tries;
+    const session = await this.session;
+    if (session.isClosed) throw new Error('The session is closed.');
+    return session;
+  }
+
+  close(): void {
+    this.#ending.abort();
+    this.#giveUp(new Error('The settings have changed.'));
+    this.session.then((session) => session.close()).catch(() => {});
+  }
+}
+
+/** How long nobody wants anything before a step is timed. */
+const IDLE_MS = 1000;
+
+/** Waits until the page has idled for a while. False where `signal` ended that, or nobody sees the page. */
+async function isIdle(signal: AbortSignal): Promise<boolean> {
+  await new Promise<void>((resolve) => {
+    signal.addEventListener('abort', () => resolve());
+    setTimeout(resolve, IDLE_MS);
+  });
+  return !signal.aborted && !document.hidden;
+}

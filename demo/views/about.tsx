@@ -1,0 +1,26 @@
+/** The foot of the page: its words, what runs here, under which licence, and where the method is written down. */
+
+import { license, version } from '../../package.json';
+import { GLOSSARY } from '../app/glossary.ts';
+
+export function About() {
+  return (
+    <>
+      <details class="fold">
+        <summary>Words of this page</summary>
+        <dl class="words">
+          {Object.entries(GLOSSARY).map(([word, meaning]) => (
+            <div key={word}>
+              <dt>{word}</dt>
+              <dd>{meaning}</dd>
+            </div>
+          ))}
+        </dl>
+      </details>
+      <p>
+        {`webgrpo ${version}, ${license}. Model, training and problems stay in this tab. The method: `}
+        <a href="https://arxiv.org/abs/2402.03300">GRPO, in DeepSeekMath</a>.
+      </p>
+    </>
+  );
+}

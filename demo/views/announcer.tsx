@@ -1,0 +1,44 @@
+/** What a screen reader is told of a run: its state, and how far it is ten times in a run. Not each try, not each step. */
+
+import { useComputed } from '@preact/signals';
+import { passAt1 } from '../../src/report/metricOf.ts';
+import { short } from '../../src/report/page/format.ts';
+import { config, history, type State, state } from '../app/page.ts';
+
+const STATES: Record<State, string> = {
+  idle: '',
+  loading: 'Loading the model.',
+  running: 'Training.',
+  pausing: 'Pauses after this step.',
+  paused: 'Paused.',
+  stopping: 'Stopping.',
+  done: 'The run is over.',
+  failed: 'The run failed.',
+  'no-gpu': 'No GPU.',
+};
+
+export function Announcer() {
+  const progress = useComputed(milestone);
+  return (
+    <p class="heard" role="status">
+      {`${STATES[state.value]} ${progress.value}`.trim()}
+    </p>
+  );
+}
+
+/** The newest tenth of the run that is complete. */
+function milestone(): string {
+  const total = config.value?.trainer.totalTrainingSteps ?? 0;
+  const every = Math.max(1, Math.round(total / 10));
+  const line = history.value.findLast((metrics) => {
+    const step = metrics['training/global_step'];
+    return step > 0 && step % every === 0;
+  });
+  if (!line) return '';
+  const solved = passAt1(line);
+  const reward = line['critic/score/mean'];
+  return (
+    `Step ${line['training/global_step']} of ${total}` +
+    `${reward === undefined ? '' : `, mean reward ${short(reward)}`}${solved === undefined ? '' : `, pass@1 ${short(solved)}`}.`
+  );
+}

@@ -1,0 +1,186 @@
+/** The box for a question of one's own, and what the start model and the present one answered. */
+
+import { useSignal, useSignalEffect } from '@preact/signals';
+import type { ComponentChild } from 'preact';
+import { useEffect, useRef } from 'preact/hooks';
+import {
+  ask,
+  askAgain,
+  asking,
+  countTokens,
+  exampleText,
+  exchanges,
+  greedy,
+  isGame,
+  isTrained,
+  newConversation,
+  refusal,
+  type Side,
+  sides,
+  spoken,
+  stopAsking,
+  task,
+  waiting,
+} from '../../app/ask.ts';
+import { state } from '../../app/page.ts';
+import { ExchangeView } from './exchange.tsx';
+import './ask.css';
+
+export const askPanel = () => <AskPanel />;
+
+function AskPanel() {
+  return (
+    <div class="ask">
+      <header class="ask-head">
+        <h2>Ask it yourself</h2>
+        <p class="note">
+          {isTrained.value
+            ? 'The model as it was before training and as it is now answer side by side, while it trains and after.'
+            : 'The model before training answers now. Once a step is done, the trained one answers beside it.'}
+        </p>
+      </header>
+      {isGame.value ? <Play /> : <Box />}
+      <p class="ask-waiting note" aria-live="off">
+        {waiting.value}
+      </p>
+      {refusal.value !== '' && (
+        <p class="notice error" role="alert">
+          {refusal.value}
+        </p>
+      )}
+      <p class="ask-spoken" role="status">
+        {spoken.value}
+      </p>
+      <ol class="exchanges" aria-label="Questions and answers, newest first" hidden={exchanges.value.length === 0}>
+        {[...exchanges.value].reverse().map((exchange) => (
+          <li key={exchange.id}>
+            <ExchangeView exchange={exchange} />
+          </li>
+        ))}
+      </ol>
+    </div>
+  );
+}
+
+function Box() {
+  const text = useSignal('');
+  const example = useSignal(0);
+  const count = useSignal<{ tokens: number; allowed: number } | undefined>(undefined);
+  const box = useRef<HTMLTextAreaElement>(null);
+  const showExample = async (number: number) => {
+    example.value = number;
+    text.value = await exampleText(number).catch(() => '');
+  };
+  useEffect(() => {
+    if (text.peek() === '') void showExample(0);
+  }, [task.value]);
+  useSignalEffect(() => {
+    const [asked] = [text.value, exchanges.value, asking.value];
+    void countTokens(asked).then((counted) => (count.value = counted));
+  });
+  const tooLong = count.value !== undefined && count.value.tokens > count.value.allowed;
+  const submit = async () => {
+    const asked = text.value.trim();
+    if (asked === '' || asking.value) return;
+    if (await ask(asked)) text.value = text.value.trim() === asked ? '' : text.value;
+  };
+  return (
+    <div class="ask-box">
+      <label for="ask-text">
+        {exchanges.value.length > 0 ? 'Go on with the conversation' : 'Your own problem for the model'}
+      </label>
+      <textarea
+        id="ask-text"
+        ref={box}
+        rows={2}
+        value={text.value}
+        aria-describedby="ask-count"
+        aria-invalid={tooLong}
+        onInput={({ currentTarget }) => (text.value = currentTarget.value)}
+        onKeyDown={(event) => {
+          if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
+          event.preventDefault();
+          void submit();
+        }}
+      />
+      <p id="ask-count" class={`note ${tooLong ? 'too-long' : ''}`}>
+        {count.value && `${count.value.tokens} of at most ${count.value.allowed} tokens`}
+        {tooLong && ': too long, ask less or start a new conversation'}
+        {count.value ? '. ' : ''}Enter asks, Shift+Enter starts a new line.
+      </p>
+      <Actions
+        label="Ask"
+        submit={() => void submit()}
+        more={
+          <button
+            type="button"
+            onClick={() => {
+              void showExample(example.value + 1);
+              box.current?.focus();
+            }}
+          >
+            Another example
+          </button>
+        }
+      />
+    </div>
+  );
+}
+
+/** The problems of a game are its starts, which no text can set up. */
+function Play() {
+  return (
+    <div class="ask-box">
+      <p>
+        {task.value?.name} is a game: a question of your own cannot set it up, so let the models play one of its
+        held-out games, each against the same opponent.
+      </p>
+      <Actions label="Play a game" submit={() => void ask('')} />
+    </div>
+  );
+}
+
+const WHO: Record<string, readonly Side[]> = { both: ['before', 'now'], before: ['before'], now: ['now'] };
+
+/** Nothing here is ever disabled, so that the focus stays where it is: what makes no sense just now does nothing. */
+function Actions({ label, submit, more }: { label: string; submit: () => void; more?: ComponentChild }) {
+  const busy = asking.value;
+  const cannot = state.value === 'no-gpu';
+  const none = exchanges.value.length === 0;
+  const who = Object.keys(WHO).find((key) => WHO[key].join() === sides.value.join());
+  return (
+    <div class="ask-actions">
+      <button type="button" class="primary" aria-disabled={busy || cannot} onClick={() => !busy && !cannot && submit()}>
+        {label}
+      </button>
+      <button type="button" aria-disabled={!busy} onClick={stopAsking}>
+        Stop the answer
+      </button>
+      <button type="button" aria-disabled={busy || none} onClick={() => void askAgain()}>
+        Ask again
+      </button>
+      <button type="button" aria-disabled={busy || none} onClick={() => !busy && newConversation()}>
+        New conversation
+      </button>
+      {more}
+      <label class="ask-choice">
+        Who answers
+        <select value={who} disabled={!isTrained.value} onChange={(e) => (sides.value = WHO[e.currentTarget.value])}>
+          <option value="both">Both</option>
+          <option value="before">Before training</option>
+          <option value="now">Now</option>
+        </select>
+      </label>
+      <label class="ask-choice">
+        Each token
+        <select
+          value={greedy.value ? 'greedy' : 'sampled'}
+          onChange={(e) => (greedy.value = e.currentTarget.value === 'greedy')}
+        >
+          <option value="sampled">Drawn at random, as in training</option>
+          <option value="greedy">The likeliest, always</option>
+        </select>
+      </label>
+    </div>
+  );
+}

@@ -1,0 +1,54 @@
+/** Start, Pause, Stop and Save. */
+
+import type { ComponentChildren } from 'preact';
+import { pauseOrResume, saveMetrics, stop } from '../app/controller.ts';
+import { active, evaluation, history, state } from '../app/page.ts';
+import { settings } from '../app/controller.ts';
+
+interface Action {
+  id?: string;
+  class?: string;
+  title?: string;
+  type?: 'submit';
+  form?: string;
+  off: boolean;
+  onClick?: () => void;
+  children: ComponentChildren;
+}
+
+/** A button that keeps the focus where it switches itself off. */
+function Action({ off, onClick, ...rest }: Action) {
+  return (
+    <button type="button" aria-disabled={off} onClick={off ? (event) => event.preventDefault() : onClick} {...rest} />
+  );
+}
+
+export function Buttons() {
+  const now = state.value;
+  return (
+    <>
+      <Action
+        id="start"
+        type="submit"
+        form="settings"
+        class="primary"
+        off={active.value || now === 'no-gpu' || !settings.value || 'problem' in settings.value.checked.value}
+      >
+        {now === 'done' || now === 'failed' ? 'Start again' : 'Start'}
+      </Action>
+      <Action off={!['running', 'pausing', 'paused'].includes(now)} onClick={pauseOrResume}>
+        {now === 'paused' || now === 'pausing' ? 'Resume' : 'Pause'}
+      </Action>
+      <Action off={!active.value} onClick={stop}>
+        {now !== 'stopping' ? 'Stop' : evaluation.value?.canSkip ? 'Skip evaluation' : 'Stop now'}
+      </Action>
+      <Action
+        title="metrics.jsonl of this run, as the command line writes it"
+        off={history.value.length === 0}
+        onClick={saveMetrics}
+      >
+        Save metrics
+      </Action>
+    </>
+  );
+}

@@ -1,0 +1,80 @@
+/** What can be trained, a card a task: choosing one opens its recipe. */
+
+import { useSignal } from '@preact/signals';
+import type { ComponentType } from 'preact';
+import { form, openRecipe } from '../../app/controller.ts';
+import { memoryInWords, recipeSeconds, timeInWords } from '../../app/estimate.ts';
+import { complain } from '../../app/notices.ts';
+import { active } from '../../app/page.ts';
+import { recipeOf, RECIPES, type Recipe } from '../../app/recipes.ts';
+import { RECORDED } from '../../app/recordedRecipes.ts';
+import { PICTURES } from './pictures.tsx';
+import { Sparkline } from './sparkline.tsx';
+import './cards.css';
+
+const HUB = 'hub';
+
+export function Cards() {
+  const isHub = useSignal(false);
+  const HubModel = useSignal<ComponentType | undefined>(undefined);
+  const name = form.recipe.value?.name;
+  const chosen = isHub.value ? HUB : name;
+  const choose = (recipe: string) => {
+    isHub.value = recipe === HUB;
+    if (recipe !== HUB) void open(recipe).catch(complain);
+    else void import('./hubModel.tsx').then((module) => (HubModel.value = module.HubModel)).catch(complain);
+  };
+  const told = isHub.value ? undefined : recipeOf(name);
+  return (
+    <>
+      <fieldset class="cards" disabled={active.value}>
+        <legend>What shall it learn?</legend>
+        {RECIPES.map((recipe) => (
+          <Card key={recipe.name} recipe={recipe} isChosen={chosen === recipe.name} choose={choose} />
+        ))}
+        <label class={isHub.value ? 'card chosen' : 'card'}>
+          <input type="radio" name="recipe" checked={isHub.value} onChange={() => choose(HUB)} />
+          {PICTURES[HUB]()}
+          <span class="card-title">Your model</span>
+          <span class="card-text">A model of the Hugging Face Hub, by its name.</span>
+        </label>
+      </fieldset>
+      {told && (
+        <p class="example">
+          <b>{told.title}: </b>
+          {`\u201c${told.question}\u201d \u2192 ${told.answer}`}
+        </p>
+      )}
+      {isHub.value && HubModel.value && <HubModel.value />}
+    </>
+  );
+}
+
+function Card({ recipe, isChosen, choose }: { recipe: Recipe; isChosen: boolean; choose: (name: string) => void }) {
+  const { name, title, sentence, noCurve } = recipe;
+  const recorded = RECORDED[name];
+  return (
+    <label class={isChosen ? 'card chosen' : 'card'}>
+      <input type="radio" name="recipe" value={name} checked={isChosen} onChange={() => choose(name)} />
+      {PICTURES[name]()}
+      <span class="card-title">{title}</span>
+      <span class="card-text">{sentence}</span>
+      {recorded && (
+        <>
+          <Sparkline recorded={recorded} />
+          <span class="card-cost">{`${timeInWords(recipeSeconds(recorded))}, ${memoryInWords(recorded.memoryMib)}`}</span>
+        </>
+      )}
+      {noCurve !== undefined && <span class="card-cost">{noCurve}</span>}
+    </label>
+  );
+}
+
+/** The address says the recipe, so that it can be sent; what was changed of another recipe is gone. */
+async function open(name: string): Promise<void> {
+  await openRecipe(name, new URLSearchParams());
+  const kept = new URLSearchParams({ config: name });
+  const hub = new URLSearchParams(location.search).get('hub');
+  if (hub !== null) kept.set('hub', hub);
+  window.history.replaceState(window.history.state, '', `?${kept.toString()}`);
+}

@@ -1,0 +1,92 @@
+/** A model of the Hugging Face Hub: looked up at a press, downloaded when the run is started. */
+
+import { useSignal } from '@preact/signals';
+import { totalBytes } from '../../../src/workers/memoryPlan.ts';
+import { openRecipe } from '../../app/controller.ts';
+import { type Offered, lookUp } from '../../app/hubModel.ts';
+import { memoryInWords } from '../../app/estimate.ts';
+import { DEFAULT_RECIPE } from '../../app/recipes.ts';
+
+const hub = new URLSearchParams(location.search).get('hub') ?? undefined;
+const inMib = (bytes: number): string => memoryInWords(bytes / 2 ** 20);
+const millions = (n: number): string =>
+  n < 1e9 ? `${Math.round(n / 1e5) / 10} million` : `${(n / 1e9).toFixed(1)} billion`;
+
+export function HubModel() {
+  const name = useSignal('');
+  const found = useSignal<Offered | 'asking' | { problem: string } | undefined>(undefined);
+  const ask = async (event: Event) => {
+    event.preventDefault();
+    found.value = 'asking';
+    try {
+      found.value = await lookUp(name.value.trim(), hub);
+    } catch (error) {
+      found.value = { problem: (error as Error).message };
+    }
+  };
+  const now = found.value;
+  return (
+    <form class="hub" onSubmit={(event) => void ask(event)}>
+      <label for="hub-name">Name on the Hub</label>
+      <div class="hub-row">
+        <input
+          id="hub-name"
+          placeholder="HuggingFaceTB/SmolLM2-135M-Instruct"
+          autocomplete="off"
+          spellcheck={false}
+          value={name.value}
+          onInput={(event) => (name.value = event.currentTarget.value)}
+        />
+        <button type="submit" disabled={name.value.trim() === ''}>
+          Look it up
+        </button>
+      </div>
+      <div aria-live="polite">
+        {now === 'asking' && <p class="note">Asking the Hub...</p>}
+        {typeof now === 'object' && 'problem' in now && <p class="field-problem">{now.problem}</p>}
+        {typeof now === 'object' && 'plan' in now && <Found found={now} />}
+      </div>
+    </form>
+  );
+}
+
+function Found({ found }: { found: Offered }) {
+  const { name, parameters, bytes, plan, largestBuffer, changes } = found;
+  const isTaken = useSignal(false);
+  const take = async () => {
+    await openRecipe(DEFAULT_RECIPE, changes);
+    isTaken.value = true;
+    const address = new URLSearchParams([
+      ['config', DEFAULT_RECIPE],
+      ...changes,
+      ...(hub === undefined ? [] : [['hub', hub]]),
+    ]);
+    window.history.replaceState(window.history.state, '', `?${address.toString()}`);
+  };
+  const largest = plan.toSorted((a, b) => b.bytes - a.bytes).slice(0, 3);
+  const facts = {
+    Parameters: millions(parameters),
+    Download: `${inMib(bytes)}, kept in the browser`,
+    'GPU memory': `${inMib(totalBytes(plan))}: ${largest.map((item) => `${item.name} ${inMib(item.bytes)}`).join(', ')} and smaller parts`,
+    'This adapter': `buffers of up to ${inMib(largestBuffer)}; browsers do not say how much memory a GPU has`,
+  };
+  return (
+    <>
+      <dl class="hub-facts">
+        {Object.entries(facts).map(([label, value]) => (
+          <div key={label}>
+            <dt>{label}</dt>
+            <dd>{value}</dd>
+          </div>
+        ))}
+      </dl>
+      {isTaken.value ? (
+        <p>{`The settings below are for ${name}: Start downloads it and trains adapters on word problems.`}</p>
+      ) : (
+        <button type="button" onClick={() => void take()}>
+          Use this model
+        </button>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,22 @@
+/** The curve of a recorded run, small: from its first value to its last. */
+
+import { short } from '../../../src/report/page/format.ts';
+import type { Recorded } from '../../app/recordedRecipes.ts';
+
+const [WIDTH, HEIGHT] = [96, 30];
+
+export function Sparkline({ recorded: { curve, of, steps } }: { recorded: Recorded }) {
+  const [first, last] = [curve[0], curve[curve.length - 1]];
+  const points = curve.map(([step, value]) => {
+    const y = HEIGHT - 2 - Math.min(1, Math.max(0, value)) * (HEIGHT - 4);
+    return `${((step / steps) * WIDTH).toFixed(1)},${y.toFixed(1)}`;
+  });
+  const said = `${of} from ${short(first[1])} to ${short(last[1])} in a recorded run`;
+  return (
+    <svg class="sparkline" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" role="img" aria-label={said}>
+      <title>{said}</title>
+      <path class="axis" d={`M0 ${HEIGHT - 1}H${WIDTH}`} />
+      <polyline points={points.join(' ')} />
+    </svg>
+  );
+}

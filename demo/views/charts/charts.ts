@@ -1,0 +1,67 @@
+/** All curves of the page: a figure each, one step under all pointers, other runs laid over the one that is shown. */
+
+import type { Metrics } from '../../../src/grpo/metrics.ts';
+import { el, svg } from '../../../src/report/page/dom.ts';
+import { drawCharts, type Mark } from '../../../src/report/page/lineChart.ts';
+import type { OtherRun } from './curves.ts';
+import { DASHES, LiveChart } from './liveChart.ts';
+import { type ChartSpec, CHARTS, criterionCharts } from './specs.ts';
+
+/** Steps that an empty chart has room for. */
+const FEWEST_STEPS = 5;
+
+export class Charts {
+  readonly #charts: LiveChart[] = [];
+  readonly #parent: HTMLElement;
+  readonly #legend = el('ul', 'run-legend');
+
+  constructor(parent: HTMLElement) {
+    this.#parent = parent;
+    this.#legend.hidden = true;
+    parent.append(this.#legend);
+    this.#append(CHARTS);
+    this.show([]);
+  }
+
+  /** These steps in place of what is shown. @param marks steps to be seen in every chart */
+  show(history: readonly Metrics[], others: readonly OtherRun[] = [], marks: readonly Mark[] = []): void {
+    const shown = new Set(this.#charts.map(({ figure }) => figure.dataset['chart']));
+    this.#append(criterionCharts(history).filter(({ id }) => !shown.has(id)));
+    const ends = [history, ...others.map((other) => other.history)].map(
+      (lines) => lines.at(-1)?.['training/global_step'] ?? 0,
+    );
+    const lastStep = Math.max(FEWEST_STEPS, ...ends);
+    this.#charts.forEach((chart) => chart.show({ history, others, marks, lastStep }));
+    this.#name(others);
+  }
+
+  #append(specs: readonly ChartSpec[]): void {
+    const charts = specs.map((spec) => new LiveChart(spec));
+    this.#charts.push(...charts);
+    this.#parent.append(...charts.map(({ figure }) => figure));
+    if (charts.length > 0)
+      drawCharts(
+        charts.map(({ chart }) => chart),
+        this.#parent,
+      );
+  }
+
+  /** Which line is which run; nothing to say of one alone. */
+  #name(others: readonly OtherRun[]): void {
+    this.#legend.hidden = others.length === 0;
+    const names = [{ name: 'the run shown', slot: -1 }, ...others];
+    const items = names.map(({ name, slot }) => el('li', '', sample(slot), name));
+    const text = names.map(({ name, slot }) => `${slot} ${name}`).join();
+    if (this.#legend.dataset['runs'] === text) return;
+    this.#legend.dataset['runs'] = text;
+    this.#legend.replaceChildren(...items);
+  }
+}
+
+/** A piece of a run's line; slot -1 is the run that is shown. */
+function sample(slot: number): SVGElement {
+  const stroke = slot < 0 ? 'var(--accent)' : `var(--run-${slot})`;
+  const dash = (DASHES[slot] ?? []).join(' ');
+  const line = svg('line', { x1: 0, y1: 6, x2: 36, y2: 6, stroke, 'stroke-width': 2.5, 'stroke-dasharray': dash });
+  return svg('svg', { width: 36, height: 12, 'aria-hidden': 'true' }, line);
+}

@@ -1,0 +1,178 @@
+/** One chart: its latest value in the header, the value at a step by pointer or arrow keys, all values as a table. */
+
+import type { Metrics } from '../../../src/grpo/metrics.ts';
+import { el, folded, setText, table } from '../../../src/report/page/dom.ts';
+import { short, signed } from '../../../src/report/page/format.ts';
+import { type Line, LineChart, type LineData, type Mark } from '../../../src/report/page/lineChart.ts';
+import { curvesOf, type OtherRun } from './curves.ts';
+import type { ChartSpec } from './specs.ts';
+import { explained } from '../term.tsx';
+
+/** What all charts show. */
+export interface Shown {
+  history: readonly Metrics[];
+  others: readonly OtherRun[];
+  marks: readonly Mark[];
+  /** Of the longest run. */
+  lastStep: number;
+}
+
+/** Of other runs, by slot. */
+export const DASHES = [
+  [8, 3],
+  [2, 3],
+  [10, 3, 2, 3],
+  [16, 4],
+];
+
+/** Keys that move the pointer: by how many values, or to an end. */
+const KEYS: Record<string, number> = {
+  ArrowRight: 1,
+  ArrowUp: 1,
+  ArrowLeft: -1,
+  ArrowDown: -1,
+  PageUp: 10,
+  PageDown: -10,
+  End: Infinity,
+  Home: -Infinity,
+};
+
+export class LiveChart {
+  readonly figure: HTMLElement;
+  readonly chart: LineChart;
+  readonly #spec: ChartSpec;
+  readonly #value = el('span', 'value');
+  readonly #change = el('span', 'change');
+  readonly #table = el('div', 'values-table');
+  readonly #values = folded('Values', this.#table);
+  #others: readonly OtherRun[] = [];
+  #data: LineData;
+  #pointed: number | null = null;
+
+  constructor(spec: ChartSpec) {
+    this.#spec = spec;
+    this.#data = curvesOf(spec, [], []);
+    this.chart = new LineChart({
+      lines: linesOf(spec, []),
+      height: 150,
+      legend: false,
+      xAtLeast: [0, 5],
+      yAtLeast: spec.atLeast,
+      sync: 'steps',
+      onPointer: (index) => this.#point(index),
+    });
+    const title = el('h2', '', explained(spec.title, spec.hint));
+    const caption = el('figcaption', '', title, el('span', 'unit', spec.unit));
+    this.#values.className = 'values';
+    this.#values.addEventListener('toggle', () => this.#tabulate());
+    const numbers = el('p', 'numbers', this.#value, this.#change);
+    this.figure = el('figure', 'panel chart', caption, numbers, this.chart.box, this.#values);
+    this.figure.dataset['chart'] = spec.id;
+    this.#listen(title);
+  }
+
+  show({ history, others, marks, lastStep }: Shown): void {
+    this.chart.xTo = lastStep;
+    this.#data = curvesOf(this.#spec, history, others);
+    const sameRuns = others.map(({ id }) => id).join() === this.#others.map(({ id }) => id).join();
+    this.#others = others;
+    this.chart.marks = marks;
+    if (sameRuns) this.chart.data = this.#data;
+    else this.chart.setLines(linesOf(this.#spec, others), this.#data);
+    this.figure.dataset['points'] = String(this.#known(0).length);
+    this.#point(null);
+    this.#tabulate();
+  }
+
+  #listen(title: HTMLElement): void {
+    const { box } = this.chart;
+    title.id = `chart-${this.#spec.id.replaceAll(/\W/g, '-')}`;
+    box.tabIndex = 0;
+    box.setAttribute('role', 'slider');
+    box.setAttribute('aria-labelledby', title.id);
+    box.addEventListener('keydown', (event) => {
+      const by = KEYS[event.key];
+      const [{ length }] = this.#data;
+      if (by === undefined || length === 0) return;
+      event.preventDefault();
+      const from = this.#pointed ?? length - 1;
+      this.chart.point(Math.max(0, Math.min(length - 1, from + by)));
+    });
+    box.addEventListener('blur', () => this.chart.point(null));
+  }
+
+  /** Places that have a value of a line. */
+  #known(line: number): number[] {
+    return this.#data[line + 1].flatMap((value, i) => (value === null ? [] : [i]));
+  }
+
+  /** The latest value and its change since the first, or the value under the pointer. */
+  #point(index: number | null): void {
+    this.#pointed = index;
+    const [steps, main] = this.#data;
+    const known = this.#known(0);
+    const shown = index ?? known.at(-1);
+    const value = shown === undefined ? null : (main[shown] ?? null);
+    setText(this.#value, value === null ? '\u2013' : short(value));
+    const first = main[known[0]] ?? 0;
+    const since = index === null && known.length > 1 && value !== null ? signed(value - first) : '';
+    setText(
+      this.#change,
+      index !== null ? `at step ${steps[index]}` : since && `${since} since step ${steps[known[0]]}`,
+    );
+    this.#tellStep(shown);
+  }
+
+  #tellStep(index: number | undefined): void {
+    const { box } = this.chart;
+    const [steps, ...lines] = this.#data;
+    const text =
+      index === undefined
+        ? 'no values yet'
+        : [
+            `step ${steps[index]}`,
+            ...this.#names().map((name, s) => {
+              const value = lines[s][index];
+              return value === null ? '' : `${name} ${short(value)}`;
+            }),
+          ]
+            .filter(Boolean)
+            .join(', ');
+    box.setAttribute('aria-valuemin', String(steps[0] ?? 0));
+    box.setAttribute('aria-valuemax', String(steps.at(-1) ?? 0));
+    box.setAttribute('aria-valuenow', String(index === undefined ? 0 : steps[index]));
+    box.setAttribute('aria-valuetext', text);
+  }
+
+  #names(): string[] {
+    return [...this.#spec.series.map(({ label }) => label), ...this.#others.map(({ name }) => name)];
+  }
+
+  /** Drawn only while it is open. */
+  #tabulate(): void {
+    if (!this.#values.open) return;
+    const [steps, ...lines] = this.#data;
+    const used = this.#names().flatMap((_, s) => (lines[s].some((value) => value !== null) ? [s] : []));
+    const cell = (value: number | null) => (value === null ? '\u2013' : short(value));
+    const rows = steps.map((step, i) => [String(step), ...used.map((s) => cell(lines[s][i]))]);
+    this.#table.replaceChildren(table([['step', ...used.map((s) => this.#names()[s])], ...rows.reverse()]));
+  }
+}
+
+/** The main line of a run is solid; each other run has its own colour and dashes. */
+function linesOf({ series, marked }: ChartSpec, others: readonly OtherRun[]): Line[] {
+  return [
+    ...series.map(({ label }, s): Line =>
+      s === 0
+        ? { label, colour: '--accent', width: 2, points: marked ? 8 : 0 }
+        : { label, colour: '--accent', width: 1.25, dash: [4, 4], points: marked ? 6 : 0 },
+    ),
+    ...others.map(({ name, slot }): Line => ({
+      label: name,
+      colour: `--run-${slot}`,
+      width: 2,
+      dash: DASHES[slot],
+      points: marked ? 6 : 0,
+    })),
+  ];
+}

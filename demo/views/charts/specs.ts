@@ -1,0 +1,103 @@
+/** Which curves the page draws, and what each means. */
+
+import type { Metrics } from '../../../src/grpo/metrics.ts';
+import { greedyAcc, passAt1 } from '../../../src/report/metricOf.ts';
+
+type Read = (metrics: Metrics) => number | undefined;
+
+export interface ChartSpec {
+  id: string;
+  title: string;
+  unit: string;
+  /** A sentence about the curve, for a reader who sees it for the first time. */
+  hint: string;
+  /** The first is the main one: solid, shown in the header, and the one that other runs are drawn with. */
+  series: { label: string; read: Read }[];
+  /** Lowest and highest value the axis shows at least. */
+  atLeast: [number, number];
+  /** Values are so few that each is marked. */
+  marked?: boolean;
+}
+
+const metric =
+  (name: string): Read =>
+  (metrics) =>
+    metrics[name];
+
+export const CHARTS: ChartSpec[] = [
+  {
+    id: 'reward',
+    title: 'Reward',
+    unit: 'mean per try',
+    hint: 'What the tries of a step earned, on average.',
+    series: [{ label: 'reward', read: metric('critic/score/mean') }],
+    atLeast: [0, 1],
+  },
+  {
+    id: 'pass',
+    title: 'pass@1',
+    unit: 'share of held-out problems solved',
+    hint: 'Problems it never trains on, solved at the first try; dashed: always taking the likeliest token.',
+    series: [
+      { label: 'sampled', read: passAt1 },
+      { label: 'greedy', read: greedyAcc },
+    ],
+    atLeast: [0, 1],
+    marked: true,
+  },
+  {
+    id: 'entropy',
+    title: 'Entropy',
+    unit: 'nats per token',
+    hint: 'How undecided the model is at a token; it falls as the model becomes sure.',
+    series: [{ label: 'entropy', read: metric('actor/entropy') }],
+    atLeast: [0, 0.1],
+  },
+  {
+    id: 'kl',
+    title: 'KL',
+    unit: 'nats per token',
+    hint: 'How far an update moved the model; dashed: how far it is from where it began, where the loss has that term.',
+    series: [
+      { label: 'to the sampling policy', read: metric('actor/ppo_kl') },
+      { label: 'to the reference', read: metric('actor/kl_loss') },
+    ],
+    atLeast: [0, 0.001],
+  },
+  {
+    id: 'grad',
+    title: 'Gradient norm',
+    unit: 'before clipping',
+    hint: 'Length of the gradient; spikes are steps to look at.',
+    series: [{ label: 'norm', read: metric('actor/grad_norm') }],
+    atLeast: [0, 0.5],
+  },
+  {
+    id: 'length',
+    title: 'Response length',
+    unit: 'tokens, tool output included',
+    hint: 'Mean length of a try; dashed: shortest and longest tenth.',
+    series: [
+      { label: 'mean', read: metric('response_length/mean') },
+      { label: 'p10', read: metric('response_length/p10') },
+      { label: 'p90', read: metric('response_length/p90') },
+    ],
+    atLeast: [0, 20],
+  },
+];
+
+const CRITERION = /^reward\/(.*)\/mean$/;
+
+/** Charts of the named rewards of steps whose samples a rubric's judge has seen. */
+export function criterionCharts(history: readonly Metrics[]): ChartSpec[] {
+  const judged = history.filter((metrics) => metrics['reward/rubric_mass/mean'] !== undefined);
+  const names = new Set(judged.flatMap((metrics) => Object.keys(metrics).filter((name) => CRITERION.test(name))));
+  return Array.from(names, (name) => ({
+    id: name,
+    title: CRITERION.exec(name)![1],
+    unit: 'named reward, mean per try',
+    hint: "One of the run's named rewards: a criterion that the judge decides, or a part of the task's own score.",
+    series: [{ label: 'mean', read: metric(name) }],
+    atLeast: [0, 1],
+  }));
+}

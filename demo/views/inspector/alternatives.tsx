@@ -1,0 +1,118 @@
+/** The eight likeliest tokens at a place, by the weights as they are now: the model reads the try up to there once more. */
+
+import { type ReadonlySignal, useSignal, useSignalEffect } from '@preact/signals';
+import { short } from '../../../src/report/page/format.ts';
+import type { Generation } from '../../../src/rollout/types.ts';
+import { config, session, weightsStep } from '../../app/page.ts';
+import type { TryTokens } from '../../training/tokens.ts';
+import type { TokenView } from './measures.ts';
+
+/** A token that is only passed on the way to another is not asked for. */
+const WAIT_MS = 200;
+
+interface Choices {
+  likeliest: { tokenId: number; probability: number }[];
+  entropy: number;
+  /** Of the weights that were asked; undefined = an update changed them meanwhile. */
+  step: number | undefined;
+}
+
+interface AlternativesProps {
+  tokens: TryTokens;
+  views: readonly TokenView[];
+  at: ReadonlySignal<number>;
+}
+
+export function Alternatives({ tokens, views, at }: AlternativesProps) {
+  const choices = useSignal<Choices | string | undefined>(undefined);
+  useSignalEffect(() => {
+    const place = at.value;
+    choices.value = undefined;
+    if (!views[place].drawn) return;
+    if (session.value?.engine !== tokens.step.engine) {
+      choices.value = 'The engine of this run is closed; its likeliest tokens cannot be asked for.';
+      return;
+    }
+    let current = true;
+    const show = (answer: Choices | string) => {
+      if (current) choices.value = answer;
+    };
+    const timer = setTimeout(() => {
+      choicesAt(tokens, place).then(show, (error: unknown) => show(`The engine did not answer: ${String(error)}`));
+    }, WAIT_MS);
+    return () => {
+      current = false;
+      clearTimeout(timer);
+    };
+  });
+  const drawn = views[at.value];
+  if (!drawn.drawn) return null;
+  const now = choices.value;
+  return (
+    <div class="likeliest" aria-busy={now === undefined}>
+      <h3>Likeliest here by the weights now</h3>
+      {typeof now === 'object' ? (
+        <Bars choices={now} drawn={drawn.id} textOf={(id) => tokens.step.engine.tokenizer.decode([id])} />
+      ) : (
+        <p class="note">{now ?? 'Asking the model...'}</p>
+      )}
+    </div>
+  );
+}
+
+function Bars({ choices, drawn, textOf }: { choices: Choices; drawn: number; textOf: (id: number) => string }) {
+  const { likeliest, entropy, step } = choices;
+  return (
+    <>
+      <ol class="bars">
+        {likeliest.map(({ tokenId, probability }) => (
+          <li key={tokenId} aria-current={tokenId === drawn}>
+            <code>{JSON.stringify(textOf(tokenId))}</code>
+            <span class="track" aria-hidden="true">
+              <span style={{ width: `${probability * 100}%` }} />
+            </span>
+            <span class="share-text">
+              {chance(probability)}
+              {tokenId === drawn && <span class="hidden-text"> (drawn)</span>}
+            </span>
+          </li>
+        ))}
+      </ol>
+      <p class="note">
+        {likeliest.some(({ tokenId }) => tokenId === drawn)
+          ? 'The marked one was drawn. '
+          : 'The one that was drawn is not among them now. '}
+        Entropy now {short(entropy)} nats.{step !== undefined && ` Weights after step ${step}.`}
+      </p>
+    </>
+  );
+}
+
+const chance = (p: number) => (p < 0.001 ? '< 0.001' : p.toFixed(3));
+
+let asked = 0;
+
+/** One token drawn after the try's tokens before `at`, with what else could have come. */
+async function choicesAt({ sample, step: { engine } }: TryTokens, at: number): Promise<Choices> {
+  const { promptIds, responseIds } = sample.trajectory;
+  const requestId = `inspector.${asked++}`;
+  const before = weightsStep.peek();
+  const sampling = { temperature: config.peek()?.rollout.temperature ?? 1, topK: 0, topP: 1, minP: 0 };
+  try {
+    const answer = await engine.rollout.generate({
+      requestId,
+      contextIds: Uint32Array.from([...promptIds, ...responseIds.subarray(0, at)]),
+      promptLength: promptIds.length,
+      key: [0, asked],
+      sampling: { ...sampling, maxNewTokens: 1, stopTokenIds: [], entropy: true, topLogprobs: 8 },
+    });
+    return { ...read(answer), step: before === weightsStep.peek() ? before : undefined };
+  } finally {
+    engine.rollout.release(requestId);
+  }
+}
+
+const read = ({ alternatives, entropies }: Generation): Omit<Choices, 'step'> => ({
+  likeliest: alternatives![0].map(({ tokenId, logProb }) => ({ tokenId, probability: Math.exp(logProb) })),
+  entropy: entropies![0],
+});

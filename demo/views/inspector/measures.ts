@@ -1,0 +1,189 @@
+/** What tokens can be coloured by: the value of each, where it lies on the scale, and what the scale means. */
+
+import { short, signed } from '../../../src/report/page/format.ts';
+import type { TryTokens } from '../../training/tokens.ts';
+
+export const MEASURES = ['probability', 'advantage', 'ratio', 'entropy', 'clip', 'gradient'] as const;
+export type Measure = (typeof MEASURES)[number];
+
+/** A token with its numbers; those that are undefined are not known. */
+export interface TokenView {
+  id: number;
+  text: string;
+  /** false = a tool or the template wrote it. */
+  drawn: boolean;
+  /** false = the update did not compute on it. */
+  trained: boolean;
+  /** When it was drawn, 0 to 1. */
+  probability?: number;
+  advantage?: number;
+  ratio?: number;
+  entropy?: number;
+  /** 1 = the clip held it from rising further, -1 = from falling, 0 = it was free. */
+  clip?: number;
+  /** How strongly the update pushed its log-probability: -d loss / d logp. */
+  gradient?: number;
+  /** Step of the weights that drew it. */
+  version?: number;
+}
+
+export function tokenViews({ sample, s, step }: TryTokens): TokenView[] {
+  const { responseIds, mask, logProbs, weightVersions } = sample.trajectory;
+  const { numbers, advantages } = step;
+  return Array.from(responseIds, (id, t): TokenView => {
+    const drawn = mask[t] === 1;
+    const trained = numbers?.trained[s][t] === 1;
+    return {
+      id,
+      text: step.engine.tokenizer.decode([id]),
+      drawn,
+      trained,
+      ...(drawn && {
+        probability: Math.exp(logProbs[t]),
+        advantage: advantages[s][t],
+        ...(weightVersions && { version: weightVersions[t] }),
+      }),
+      ...(trained && {
+        ratio: numbers.ratio[s][t],
+        entropy: numbers.entropy[s][t],
+        clip: numbers.clipped[s][t] === 0 ? 0 : Math.sign(numbers.advantage[s][t]),
+        gradient: -numbers.grad[s][t],
+      }),
+    };
+  });
+}
+
+/** What the update did with the tokens of the try's group. */
+export function updateOfGroup({ sample, step: { samples, numbers } }: TryTokens): string {
+  if (!numbers)
+    return 'Ratio, entropy, clip and gradient of this step are gone: the next one was done before somebody looked.';
+  let [trained, held] = [0, 0];
+  for (const [s, { group }] of samples.entries()) {
+    if (group !== sample.group) continue;
+    numbers.trained[s].forEach((of) => (trained += of));
+    numbers.clipped[s].forEach((bits) => (held += bits === 0 ? 0 : 1));
+  }
+  if (trained === 0) return 'The update skipped the tries at this problem: none of their tokens can move the model.';
+  return `The update computed on ${trained} tokens of the tries at this problem; the clip held ${held === 0 ? 'none' : held} of them.`;
+}
+
+/** Where a value lies: -1 to 1, negative below the middle of a scale that has one; undefined = it has no value. */
+export function places(measure: Measure, tokens: readonly TokenView[]): (number | undefined)[] {
+  const values = tokens.map((token) => token[measure]);
+  const place = PLACES[measure](endOf(measure, tokens));
+  return values.map((value) => (value === undefined ? undefined : Math.max(-1, Math.min(1, place(value)))));
+}
+
+/** The value at the end of the scale. */
+export function endOf(measure: Measure, tokens: readonly TokenView[]): number {
+  const size = SIZES[measure];
+  const values = tokens.flatMap((token) => token[measure] ?? []);
+  return values.reduce((most, value) => Math.max(most, size(value)), LEAST[measure]);
+}
+
+/** Unlikely tokens are the ones to see: a hundredth and less has the full colour. */
+const UNLIKELY = 0.01;
+
+const PLACES: Record<Measure, (end: number) => (value: number) => number> = {
+  probability: () => (p) => Math.log(Math.max(p, UNLIKELY)) / Math.log(UNLIKELY),
+  advantage: (end) => (value) => value / end,
+  ratio: (end) => (value) => Math.log(value) / Math.log(end),
+  entropy: (end) => (value) => value / end,
+  clip: () => (held) => held,
+  gradient: (end) => (value) => value / end,
+};
+
+const SIZES: Record<Measure, (value: number) => number> = {
+  probability: () => UNLIKELY,
+  advantage: Math.abs,
+  ratio: (value) => Math.exp(Math.abs(Math.log(value))),
+  entropy: (value) => value,
+  clip: () => 1,
+  gradient: Math.abs,
+};
+
+/** A scale is no finer than this: rounding would be painted in full colour. */
+const LEAST: Record<Measure, number> = {
+  probability: UNLIKELY,
+  advantage: 0.1,
+  ratio: 1.05,
+  entropy: 1,
+  clip: 1,
+  gradient: 1e-9,
+};
+
+export interface Legend {
+  means: string;
+  /** Texts of the scale's ends, and of its middle where it has one. */
+  low: string;
+  middle?: string;
+  high: string;
+}
+
+export function legendOf(measure: Measure, tokens: readonly TokenView[]): Legend {
+  const end = endOf(measure, tokens);
+  const legends: Record<Measure, Legend> = {
+    probability: {
+      means: 'How likely the model was to draw this token. Coloured: what it was unsure of.',
+      low: '1',
+      high: `${short(UNLIKELY)} or less`,
+    },
+    advantage: {
+      means:
+        'How much better its try was than the others of the group. Its tokens are made likelier where it is above 0.',
+      low: signed(-end),
+      middle: '0',
+      high: signed(end),
+    },
+    ratio: {
+      means:
+        'Its probability when the update looked at it, over that when it was drawn. 1: earlier updates of the step have not moved it.',
+      low: short(1 / end),
+      middle: '1',
+      high: short(end),
+    },
+    entropy: {
+      means: 'How open the choice was at this place, in nats. 0: only one token could come.',
+      low: '0',
+      high: short(end),
+    },
+    clip: {
+      means: 'Whether the clip held it: the ratio had gone far enough, and the token is pushed no further.',
+      low: 'held from falling',
+      middle: 'free',
+      high: 'held from rising',
+    },
+    gradient: {
+      means: 'How hard the update pushed the log-probability of this token, and which way.',
+      low: `${signed(-end)} less likely`,
+      middle: '0',
+      high: `${signed(end)} likelier`,
+    },
+  };
+  return legends[measure];
+}
+
+export const NAMES: Record<Measure, string> = {
+  probability: 'Probability',
+  advantage: 'Advantage',
+  ratio: 'Ratio',
+  entropy: 'Entropy',
+  clip: 'Clip',
+  gradient: 'Gradient',
+};
+
+/** A value in words. */
+export function valueText(measure: Measure, token: TokenView): string {
+  const value = token[measure];
+  if (!token.drawn) return 'not drawn by the model';
+  if (value === undefined) return 'not known';
+  if (measure === 'clip') return value === 0 ? 'free' : value > 0 ? 'held from rising' : 'held from falling';
+  return measure === 'advantage' || measure === 'gradient' ? signed(value) : short(value);
+}
+
+/** A token as a word for a sentence: blanks and line breaks by name. */
+export function spoken({ text }: TokenView): string {
+  if (text === '') return 'part of a character';
+  const named = text.replaceAll('\n', 'line break');
+  return named.trim() === '' ? 'blank' : named.trim();
+}

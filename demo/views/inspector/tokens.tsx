@@ -1,0 +1,94 @@
+/** The tokens in a row, as the model reads them. Arrow keys, Home and End go from token to token; a pointer looks, a click stays. */
+
+import type { Signal } from '@preact/signals';
+import { useRef } from 'preact/hooks';
+import { keyTarget } from '../tries/picker.tsx';
+import { spoken, type TokenView } from './measures.ts';
+
+interface TokensProps {
+  tokens: readonly TokenView[];
+  /** Of each on its scale. */
+  places: readonly (number | undefined)[];
+  values: readonly string[];
+  /** Of the measure. */
+  name: string;
+  selected: Signal<number>;
+  hovered: Signal<number | undefined>;
+}
+
+const placeOf = (event: Event): number | undefined => {
+  const token = (event.target as Element).closest<HTMLElement>('[data-at]');
+  return token ? Number(token.dataset['at']) : undefined;
+};
+
+export function Tokens({ tokens, places, values, name, selected, hovered }: TokensProps) {
+  const list = useRef<HTMLDivElement>(null);
+  const select = (to: number) => (selected.value = to);
+  const onKeyDown = (event: KeyboardEvent) => {
+    const to = keyTarget(event.key, selected.value, tokens.length);
+    if (to === undefined) return;
+    event.preventDefault();
+    [selected.value, hovered.value] = [to, undefined];
+    list.current!.querySelector<HTMLElement>(`[data-at="${to}"]`)!.focus();
+  };
+  return (
+    <div
+      class="tokens"
+      role="listbox"
+      aria-label={`Tokens, coloured by ${name.toLowerCase()}`}
+      aria-orientation="horizontal"
+      ref={list}
+      onKeyDown={onKeyDown}
+      onClick={(event) => {
+        const at = placeOf(event);
+        if (at !== undefined) select(at);
+      }}
+      onPointerMove={(event) => {
+        // Under a pointer that rests, keys may scroll another token.
+        if (event.pointerType !== 'touch' && (event.movementX !== 0 || event.movementY !== 0))
+          hovered.value = placeOf(event);
+      }}
+      onPointerLeave={() => (hovered.value = undefined)}
+    >
+      {tokens.map((token, at) => (
+        <Token
+          key={at}
+          at={at}
+          token={token}
+          place={places[at]}
+          label={`${spoken(token)}: ${name.toLowerCase()} ${values[at]}`}
+          isSelected={selected.value === at}
+        />
+      ))}
+    </div>
+  );
+}
+
+interface TokenProps {
+  at: number;
+  token: TokenView;
+  place: number | undefined;
+  label: string;
+  isSelected: boolean;
+}
+
+function Token({ at, token, place = 0, label, isSelected }: TokenProps) {
+  const side = place > 0.02 ? ' up' : place < -0.02 ? ' down' : '';
+  const held = token.clip ? ' held' : '';
+  return (
+    <span
+      class={`token${side}${held}${token.drawn ? '' : ' said'}`}
+      role="option"
+      aria-selected={isSelected}
+      aria-label={label}
+      tabIndex={isSelected ? 0 : -1}
+      data-at={at}
+      style={{ '--strength': Math.abs(place).toFixed(2) }}
+    >
+      {visible(token.text)}
+    </span>
+  );
+}
+
+/** A line break is shown, and breaks the line; half a character is a sign. */
+const visible = (text: string): string => (text === '' ? '\u25ab' : text.replaceAll('\n', '\u21b5\n'));

@@ -1,0 +1,60 @@
+/** The notices, and the adapter's name in the header. */
+
+import { adapter, message, notSaved, offer } from '../app/notices.ts';
+import { otherTabs } from '../app/otherTabs.ts';
+import { active } from '../app/page.ts';
+
+export function Notices() {
+  const [news, unsaved, offered] = [message.value, notSaved.value, offer.value];
+  return (
+    <>
+      {news && (
+        <div class={`notice ${news.kind === 'error' ? 'error' : ''}`}>
+          {news.title && <b>{news.title} </b>}
+          {news.text}
+        </div>
+      )}
+      {otherTabs.value > 0 && (
+        <div class="notice warning">
+          {active.value
+            ? 'Another tab is training too: both share the GPU, and each is slower.'
+            : 'Another tab is training: a run started here would share the GPU with it.'}
+        </div>
+      )}
+      {unsaved !== undefined && (
+        <div class="notice warning">
+          <b>Not saved. </b>
+          {unsaved}
+        </div>
+      )}
+      {offered && (
+        <div class="notice offer">
+          <span>{offered.text}</span>
+          <span class="choices">
+            {Object.entries(offered.choices).map(([label, choose]) => (
+              <button type="button" key={label} onClick={choose}>
+                {label}
+              </button>
+            ))}
+          </span>
+        </div>
+      )}
+    </>
+  );
+}
+
+export function Adapter() {
+  const found = adapter.value;
+  const name = found === null ? 'No GPU' : (found?.name ?? 'Looking for a GPU...');
+  return (
+    <span id="adapter" data-software={found ? String(found.isSoftware) : undefined}>
+      {found?.isSoftware ? (
+        <>
+          <b>Software adapter:</b> {`${name}, on the CPU. Minutes where a GPU takes seconds.`}
+        </>
+      ) : (
+        name
+      )}
+    </span>
+  );
+}

@@ -1,0 +1,238 @@
+/** What a result card says, as text and drawn: only what was measured. */
+
+import type { TrainConfig } from '../../../src/grpo/config/types.ts';
+import type { ModelConfig } from '../../../src/model/config.ts';
+import { parameterCount } from '../../../src/model/params.ts';
+import type { LoggedRollout } from '../../../src/report/rollouts.ts';
+import type { Measured } from '../../app/measured.ts';
+
+interface Source {
+  config: TrainConfig;
+  measured: Measured;
+  adapter: string;
+  /** Undefined = the engine is closed. */
+  model: ModelConfig | undefined;
+  first: readonly LoggedRollout[];
+  last: readonly LoggedRollout[];
+}
+
+interface ShownTry {
+  step: number;
+  problem: string;
+  answer: string;
+  right: boolean;
+}
+
+export interface CardContent {
+  title: string;
+  /** pass@1 before and after, or after alone. */
+  numbers: string[];
+  caption: string;
+  facts: string[];
+  rewards: Measured['rewards'];
+  /** The first try of the first step and of the last. */
+  tries: ShownTry[];
+}
+
+export function contentOf({ config, measured, adapter, model, first, last }: Source): CardContent {
+  const { before, after, steps, seconds, trainedTokens, rewards } = measured;
+  const task = config.task.module === undefined ? config.task.name : 'its own task';
+  const size = model && `${millions(parameterCount(model))} parameters`;
+  const isTwo = first.length > 0 && last.length > 0 && first[0].step < last[0].step;
+  return {
+    title: `${config.algorithm.name} on ${task}`,
+    numbers: [...(before === undefined ? [] : [before.toFixed(2)]), after!.value.toFixed(2)],
+    caption:
+      `pass@1 on held-out problems, ${before === undefined ? '' : 'before training and '}after ${plural(after!.step, 'step')}`.trim(),
+    facts: [
+      ...(size ? [size] : []),
+      plural(steps, 'step'),
+      ...(seconds > 0 ? [seconds >= 90 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds)} s`] : []),
+      ...(trainedTokens > 0 ? [`${trainedTokens.toLocaleString('en')} tokens trained on`] : []),
+      `seed ${config.seed}`,
+      ...(adapter ? [adapter] : []),
+    ],
+    rewards,
+    tries: isTwo ? [shownTry(first[0]), shownTry(last[0])] : [],
+  };
+}
+
+const plural = (n: number, what: string) => `${n} ${what}${n === 1 ? '' : 's'}`;
+
+const millions = (n: number): string =>
+  n >= 1e6 ? `${(n / 1e6).toFixed(n < 1e7 ? 1 : 0)} M` : `${Math.round(n / 1000)} k`;
+
+/** A call as a person writes it. */
+const withCalls = (text: string): string =>
+  text.replaceAll(/<tool_call>([^]*?)(?:<\/tool_call>|$)/g, (whole, call: string) => {
+    try {
+      const { name, arguments: given } = JSON.parse(call) as { name: string; arguments: Record<string, unknown> };
+      return `${name}(${Object.values(given).map(String).join(', ')}) `;
+    } catch {
+      return whole;
+    }
+  });
+
+function shownTry({ step, messages, promptMessages, acc }: LoggedRollout): ShownTry {
+  const textOf = (part: typeof messages) =>
+    part.map(({ role, content }) => (role === 'tool' ? `= ${content}` : withCalls(content)).trim()).join(' ');
+  return {
+    step,
+    problem: textOf(messages.slice(0, promptMessages).filter(({ role }) => role === 'user')),
+    answer: textOf(messages.slice(promptMessages)),
+    right: acc !== null && acc >= 1,
+  };
+}
+
+export function textOf({ title, numbers, caption, facts, tries }: CardContent): string {
+  return [
+    `webgrpo: ${title}`,
+    `${numbers.join(' \u2192 ')} ${caption}`,
+    facts.join(', '),
+    ...tries.flatMap(({ step, problem, answer, right }) => [
+      '',
+      `First try of step ${step} (${right ? 'right' : 'wrong'}): ${problem}`,
+      answer,
+    ]),
+  ].join('\n');
+}
+
+const [WIDTH, HEIGHT, EDGE] = [1200, 630, 56];
+
+/** Draws with the colours and fonts of the page, as it is now: light or dark. */
+export function drawCard(canvas: HTMLCanvasElement, content: CardContent): void {
+  const style = getComputedStyle(document.documentElement);
+  const colour = (name: string) => style.getPropertyValue(name).trim();
+  const pen = canvas.getContext('2d')!;
+  const font = (size: number, weight = 400, family = '--font') => {
+    pen.font = `${weight} ${size}px ${colour(family)}`;
+  };
+  const write = (text: string, x: number, y: number, fill: string) => {
+    pen.fillStyle = colour(fill);
+    pen.fillText(text, x, y);
+  };
+  pen.textBaseline = 'alphabetic';
+  pen.fillStyle = colour('--panel');
+  pen.fillRect(0, 0, WIDTH, HEIGHT);
+  pen.fillStyle = colour('--accent');
+  pen.fillRect(0, 0, WIDTH, 10);
+
+  font(30, 600);
+  write('webgrpo', EDGE, 74, '--accent');
+  const after = EDGE + pen.measureText('webgrpo').width + 18;
+  font(30);
+  write(content.title, after, 74, '--text');
+
+  font(108, 700);
+  const [one, two] = content.numbers;
+  write(one, EDGE, 196, two === undefined ? '--text' : '--muted');
+  if (two !== undefined) {
+    const arrow = EDGE + pen.measureText(one).width + 26;
+    font(72, 400);
+    write('\u2192', arrow, 188, '--muted');
+    const next = arrow + pen.measureText('\u2192').width + 26;
+    font(108, 700);
+    write(two, next, 196, Number(two) > Number(one) ? '--good' : '--text');
+  }
+  font(22);
+  lines(pen, content.caption, 560, 2).forEach((line, i) => write(line, EDGE, 238 + 28 * i, '--muted'));
+  drawRewards(pen, content.rewards, { x: 680, y: 60, width: WIDTH - EDGE - 680, height: 190 }, colour, font);
+
+  font(22, 500);
+  lines(pen, content.facts.join('  \u00b7  '), WIDTH - 2 * EDGE, 2).forEach((line, i) =>
+    write(line, EDGE, 312 + 30 * i, '--text'),
+  );
+  content.tries.forEach((shown, i) => {
+    const width = (WIDTH - 2 * EDGE - 24) / 2;
+    drawTry(pen, shown, { x: EDGE + i * (width + 24), y: 364, width, height: HEIGHT - 364 - 32 }, colour, font);
+  });
+}
+
+interface Box {
+  x: number;
+  y: number;
+  width: number;
+  height: number;
+}
+type Colour = (name: string) => string;
+type Font = (size: number, weight?: number, family?: string) => void;
+
+function drawRewards(
+  pen: CanvasRenderingContext2D,
+  rewards: Measured['rewards'],
+  { x, y, width, height }: Box,
+  colour: Colour,
+  font: Font,
+): void {
+  font(18);
+  pen.fillStyle = colour('--muted');
+  pen.fillText('mean reward of a step', x, y);
+  if (rewards.length < 2) return;
+  const values = rewards.map(({ value }) => value);
+  const [low, high] = [Math.min(0, ...values), Math.max(1, ...values)];
+  const [first, last] = [rewards[0].step, rewards[rewards.length - 1].step];
+  const top = y + 16;
+  const across = (step: number) => x + 40 + ((step - first) / (last - first)) * (width - 44);
+  const up = (value: number) => top + height - ((value - low) / (high - low)) * (height - 6);
+  pen.strokeStyle = colour('--line');
+  pen.lineWidth = 2;
+  for (const value of [low, high]) {
+    pen.beginPath();
+    pen.moveTo(x + 40, up(value));
+    pen.lineTo(x + width, up(value));
+    pen.stroke();
+    pen.fillText(String(Number(value.toFixed(1))), x, up(value) + 6);
+  }
+  pen.strokeStyle = colour('--accent');
+  pen.lineWidth = 4;
+  pen.lineJoin = 'round';
+  pen.beginPath();
+  for (const { step, value } of rewards) pen.lineTo(across(step), up(value));
+  pen.stroke();
+}
+
+function drawTry(
+  pen: CanvasRenderingContext2D,
+  { step, problem, answer, right }: ShownTry,
+  { x, y, width, height }: Box,
+  colour: Colour,
+  font: Font,
+): void {
+  pen.fillStyle = colour('--page');
+  pen.beginPath();
+  pen.roundRect(x, y, width, height, 12);
+  pen.fill();
+  pen.fillStyle = colour(right ? '--good' : '--bad');
+  font(18, 600);
+  pen.fillText(`Step ${step}, first try: ${right ? 'right' : 'wrong'}`, x + 18, y + 32);
+  pen.fillStyle = colour('--muted');
+  font(17);
+  const asked = lines(pen, problem, width - 36, 3);
+  asked.forEach((line, i) => pen.fillText(line, x + 18, y + 62 + 23 * i));
+  pen.fillStyle = colour('--text');
+  font(17, 400, '--mono');
+  const start = y + 62 + 23 * asked.length + 10;
+  const room = Math.max(1, Math.floor((y + height - 12 - start) / 23) + 1);
+  lines(pen, answer, width - 36, room).forEach((line, i) => pen.fillText(line, x + 18, start + 23 * i));
+}
+
+/** Text in lines of a width; what is too long for `most` ends in an ellipsis. */
+function lines(pen: CanvasRenderingContext2D, text: string, width: number, most: number): string[] {
+  const made: string[] = [];
+  let line = '';
+  for (const word of text.split(/\s+/).flatMap((whole) => whole.match(/.{1,40}/gsu) ?? [])) {
+    const longer = line === '' ? word : `${line} ${word}`;
+    if (pen.measureText(longer).width <= width) {
+      line = longer;
+      continue;
+    }
+    made.push(line);
+    line = word;
+  }
+  made.push(line);
+  if (made.length <= most) return made;
+  const kept = made.slice(0, most);
+  while (pen.measureText(`${kept[most - 1]} \u2026`).width > width) kept[most - 1] = kept[most - 1].slice(0, -1);
+  kept[most - 1] += ' \u2026';
+  return kept;
+}

@@ -1,0 +1,96 @@
+/** The result of a run that has ended, as a picture and as text to send on. What draws it is loaded then. */
+
+import './result.css';
+import { useSignal } from '@preact/signals';
+import { useEffect, useRef } from 'preact/hooks';
+import { config, history, state, tries } from '../../app/page.ts';
+import { adapter } from '../../app/notices.ts';
+import { measured } from '../../app/measured.ts';
+import { player } from '../../app/recorded.ts';
+import { shared } from '../../app/shared.ts';
+import { firstTries } from './firstTries.ts';
+import { session } from '../../app/page.ts';
+import type { CardContent } from './card.ts';
+
+/** Shown once a run has ended that was evaluated at least once. */
+export function Result() {
+  const ended = state.value === 'done' && !player.value && !shared.value;
+  if (!ended || !config.value || !measured(history.value).after) return null;
+  return <Card key={history.value.length} />;
+}
+
+function content(): Promise<CardContent> {
+  return import('./card.ts').then(({ contentOf }) =>
+    contentOf({
+      config: config.value!,
+      measured: measured(history.value),
+      adapter: adapter.value?.name ?? '',
+      model: session.value?.model.config,
+      first: firstTries.value,
+      last: tries.value,
+    }),
+  );
+}
+
+function Card() {
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const told = useSignal('');
+  const text = useSignal('');
+  useEffect(() => {
+    const scheme = matchMedia('(prefers-color-scheme: dark)');
+    const draw = async () => {
+      const [made, { drawCard, textOf }] = await Promise.all([content(), import('./card.ts')]);
+      text.value = textOf(made);
+      if (canvas.current) drawCard(canvas.current, made);
+    };
+    void draw();
+    const redraw = () => void draw();
+    scheme.addEventListener('change', redraw);
+    return () => scheme.removeEventListener('change', redraw);
+  }, []);
+  const picture = () =>
+    new Promise<Blob>((resolve, reject) => {
+      canvas.current!.toBlob((blob) => (blob ? resolve(blob) : reject(new Error('no picture'))), 'image/png');
+    });
+  const copy = async (what: string, write: () => Promise<void>) => {
+    told.value = await write().then(
+      () => `${what} copied.`,
+      () => 'This browser lets no page copy that; save the picture, or mark the text and copy it.',
+    );
+  };
+  const save = async () => {
+    const link = document.createElement('a');
+    link.href = URL.createObjectURL(await picture());
+    link.download = 'webgrpo-result.png';
+    link.click();
+    URL.revokeObjectURL(link.href);
+  };
+  return (
+    <section class="result" aria-label="Result">
+      <canvas ref={canvas} width={1200} height={630} role="img" aria-label={text.value} />
+      <div class="share">
+        <button
+          type="button"
+          onClick={() =>
+            void copy('Picture', () => navigator.clipboard.write([new ClipboardItem({ 'image/png': picture() })]))
+          }
+        >
+          Copy picture
+        </button>
+        <button type="button" onClick={() => void save()}>
+          Save picture
+        </button>
+        <button type="button" onClick={() => void copy('Text', () => navigator.clipboard.writeText(text.value))}>
+          Copy text
+        </button>
+        <span class="note" role="status">
+          {told.value}
+        </span>
+      </div>
+      <details>
+        <summary>The result as text</summary>
+        <pre>{text.value}</pre>
+      </details>
+    </section>
+  );
+}

@@ -1,0 +1,63 @@
+/** One rule as code: presets, the editor, what is wrong at its line, and what the rule would have paid. */
+
+import { signal } from '@preact/signals';
+import type { RuleKind } from '../../../src/tasks/module/rulePrograms.ts';
+import { asked, standing } from '../../app/rules.ts';
+import { applyOwn, applyRule, tryRule } from '../../training/rules.ts';
+import { Editor } from './editor.tsx';
+import { PRESETS } from './presets.ts';
+import { Trial } from './trial.tsx';
+
+/** What was written in each editor, over every change of tabs. */
+const codes = signal<Readonly<Partial<Record<RuleKind, string>>>>({});
+
+const OWN = { reward: "Back to the task's reward", loss: "Back to the run's loss", tool: "Back to the task's tools" };
+
+export function CodeTab({ kind }: { kind: RuleKind }) {
+  const code = codes.value[kind] ?? asked.value[kind]?.code ?? PRESETS[kind][0].code;
+  const edit = (to: string) => void (codes.value = { ...codes.value, [kind]: to });
+  const preset = PRESETS[kind].find((one) => one.code === code);
+  const of = { name: preset?.name ?? `a ${kind} of your own`, code };
+  const stands = standing.value[kind];
+  const busy = stands?.state === 'checking';
+  return (
+    <>
+      <div class="row">
+        <label for={`rules-preset-${kind}`}>Begin with</label>
+        <select
+          id={`rules-preset-${kind}`}
+          value={preset?.name ?? ''}
+          onChange={({ currentTarget }) =>
+            edit(PRESETS[kind].find(({ name }) => name === currentTarget.value)?.code ?? code)
+          }
+        >
+          {!preset && <option value="">your own</option>}
+          {PRESETS[kind].map(({ name }) => (
+            <option key={name} value={name}>
+              {name}
+            </option>
+          ))}
+        </select>
+        <span class="note">{preset?.note}</span>
+      </div>
+      <Editor label={`Code of the ${kind}`} code={code} problem={stands} onChange={edit} />
+      <div class="row">
+        <button type="button" class="primary" disabled={busy} onClick={() => void applyRule(kind, of)}>
+          Apply
+        </button>
+        <button type="button" disabled={busy} onClick={() => void tryRule(kind, of)}>
+          Try
+        </button>
+        {asked.value[kind] && (
+          <button type="button" disabled={busy} onClick={() => void applyOwn(kind)}>
+            {OWN[kind]}
+          </button>
+        )}
+        <p role="status" class={`standing ${stands?.state ?? ''}`}>
+          {stands?.text}
+        </p>
+      </div>
+      {kind === 'reward' && <Trial />}
+    </>
+  );
+}

@@ -1,0 +1,72 @@
+/** Settings that change from the next step on, with their present values. */
+
+import { useSignal } from '@preact/signals';
+import type { LiveSettings } from '../../../src/grpo/live.ts';
+import { valueAt } from '../../../src/grpo/config/tree.ts';
+import { history } from '../../app/page.ts';
+import { changeSettings, live } from '../../app/rules.ts';
+
+const FIELDS = [
+  { key: 'actor.optim.lr', label: 'Learning rate', why: 'How far an update moves the weights.' },
+  { key: 'rollout.temperature', label: 'Temperature', why: 'Above 1 the model draws bolder, below 1 it plays safe.' },
+  { key: 'actor.clipRatioLow', label: 'Clip below', why: 'How much less likely one step may make a token.' },
+  { key: 'actor.clipRatioHigh', label: 'Clip above', why: 'How much more likely one step may make a token.' },
+  { key: 'actor.klLossCoef', label: 'KL coefficient', why: 'Pulls the model back to where it started.' },
+  { key: 'actor.entropyCoeff', label: 'Entropy bonus', why: 'Pays for staying undecided.' },
+] as const;
+
+type Key = (typeof FIELDS)[number]['key'];
+
+export function LiveSettingsTab() {
+  const typed = useSignal<Partial<Record<Key, string>>>({});
+  const said = useSignal<{ text: string; wrong: boolean } | undefined>(undefined);
+  const now = live.value;
+  void history.value; // a change counts once its step is done
+  if (!now) return <p class="note">Start a run: these change while it goes on.</p>;
+  const { config } = now.trainer;
+  const hasReference = now.session.engine.reference !== undefined;
+  const apply = (event: Event) => {
+    event.preventDefault();
+    const changed = Object.entries(typed.value).filter(([, text]) => text.trim() !== '');
+    const settings = Object.fromEntries(changed.map(([key, text]) => [key, Number(text)])) as LiveSettings;
+    try {
+      changeSettings(settings);
+      said.value = { text: 'Applies at the next step.', wrong: false };
+    } catch (error) {
+      said.value = { text: (error as Error).message.replace(/^change: /, ''), wrong: true };
+    }
+  };
+  return (
+    <form onSubmit={apply}>
+      <div class="live">
+        {FIELDS.map(({ key, label, why }) => (
+          <div class="field" key={key}>
+            <label for={`live-${key}`}>{label}</label>
+            <input
+              id={`live-${key}`}
+              inputMode="decimal"
+              autocomplete="off"
+              aria-describedby={`why-${key}`}
+              disabled={key === 'actor.klLossCoef' && !hasReference}
+              value={typed.value[key] ?? String(valueAt(config, key))}
+              onInput={({ currentTarget }) => void (typed.value = { ...typed.value, [key]: currentTarget.value })}
+            />
+            <small id={`why-${key}`} class="note">
+              {key === 'actor.klLossCoef' && !hasReference
+                ? 'This run has no model to compare with; start one with a KL coefficient above 0.'
+                : `Now ${String(valueAt(config, key))}. ${why}`}
+            </small>
+          </div>
+        ))}
+      </div>
+      <div class="row">
+        <button type="submit" class="primary">
+          Apply
+        </button>
+        <p role="status" class={`standing ${said.value?.wrong ? 'refused' : ''}`}>
+          {said.value?.text}
+        </p>
+      </div>
+    </form>
+  );
+}

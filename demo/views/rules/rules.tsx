@@ -1,0 +1,56 @@
+/** The way into the editor, which is loaded when it is opened. */
+
+import { signal } from '@preact/signals';
+import type { ComponentType } from 'preact';
+import { changes } from '../../app/rules.ts';
+import './rules.css';
+
+const open = signal(false);
+const Panel = signal<ComponentType | undefined>(undefined);
+const problem = signal<string | undefined>(undefined);
+
+function toggle(): void {
+  open.value = !open.value;
+  if (!open.value || Panel.value) return;
+  problem.value = undefined;
+  import('./panel.tsx').then(
+    (loaded) => void (Panel.value = loaded.Panel),
+    () => void (problem.value = 'The editor could not be loaded; check the connection, close this and open it again.'),
+  );
+}
+
+export function Rules() {
+  return (
+    <div class="rules">
+      <h2>
+        <button type="button" class="opener" aria-expanded={open.value} aria-controls="rules-panel" onClick={toggle}>
+          Change the rules while it runs
+        </button>
+      </h2>
+      <p class="note">
+        What is paid, how the model learns from it, and what its tool answers: from the next step on. The share of right
+        answers goes on being counted by the task's own rule.
+      </p>
+      <div id="rules-panel" hidden={!open.value}>
+        {open.value &&
+          (Panel.value ? <Panel.value /> : <p role="status">{problem.value ?? 'Loading the editor...'}</p>)}
+      </div>
+      {changes.value.length > 0 && <WhatChanged />}
+    </div>
+  );
+}
+
+function WhatChanged() {
+  return (
+    <>
+      <h3 id="rules-changed">What was changed</h3>
+      <ol class="changed" aria-labelledby="rules-changed">
+        {changes.value.map(({ step, text }) => (
+          <li key={`${step} ${text}`}>
+            <b>Step {step}</b> {text}
+          </li>
+        ))}
+      </ol>
+    </>
+  );
+}

@@ -1,0 +1,55 @@
+/** What a reward would have given the tries that are shown, beside what they got. */
+
+import { short } from '../../../src/report/page/format.ts';
+import { trial } from '../../training/rules.ts';
+
+const SHOWN = 8;
+
+export function Trial() {
+  const tried = trial.value;
+  if (!tried || tried.tries.length === 0) return null;
+  const mean = (values: readonly number[]) => values.reduce((a, b) => a + b, 0) / values.length;
+  const paid = tried.tries.map(({ score }) => score ?? NaN).filter((score) => !Number.isNaN(score));
+  const { step } = tried.tries[0];
+  const rows = tried.tries.slice(0, SHOWN);
+  const more = tried.tries.length - rows.length;
+  return (
+    <table class="trial">
+      <caption>
+        What the tries of step {step} would have earned: {short(mean(tried.scores))} on average, where they got{' '}
+        {paid.length > 0 ? short(mean(paid)) : 'none'}
+      </caption>
+      <thead>
+        <tr>
+          <th scope="col">Try</th>
+          <th scope="col">Verdict</th>
+          <th scope="col">Calls</th>
+          <th scope="col">Tokens</th>
+          <th scope="col">Got</th>
+          <th scope="col">Would get</th>
+        </tr>
+      </thead>
+      <tbody>
+        {rows.map(({ acc, numToolCalls, responseTokens, score }, i) => (
+          <tr key={i}>
+            <th scope="row">{i + 1}</th>
+            <td>{acc === 1 ? 'right' : 'wrong'}</td>
+            <td>{numToolCalls}</td>
+            <td>{responseTokens}</td>
+            <td>{score === null ? 'none' : short(score)}</td>
+            <td>
+              <b>{short(tried.scores[i])}</b>
+            </td>
+          </tr>
+        ))}
+      </tbody>
+      {more > 0 && (
+        <tfoot>
+          <tr>
+            <td colSpan={6}>and {more} more</td>
+          </tr>
+        </tfoot>
+      )}
+    </table>
+  );
+}

@@ -1,0 +1,187 @@
+/** One run of the table. */
+
+import { useSignal } from '@preact/signals';
+import { parseTrainConfig } from '../../../src/grpo/config/text.ts';
+import type { TrainConfig } from '../../../src/grpo/config/types.ts';
+import {
+  discard,
+  fork,
+  goOn,
+  MOST_OVERLAID,
+  others,
+  overlaid,
+  rename,
+  runs,
+  save,
+  type Saved,
+  show,
+  toggleOverlay,
+} from '../../app/runs.ts';
+import { active, history, shownRun } from '../../app/page.ts';
+import { nameOf } from '../../storage/saved.ts';
+import type { SavedRun } from '../../storage/savedRuns.ts';
+import { changeWords } from './changeWords.ts';
+import { Sparkline } from './sparkline.tsx';
+
+/** Changes that are said at once; the rest is folded away. */
+const MOST_CHANGES = 3;
+
+export function RunRow({ run, before }: { run: SavedRun; before: SavedRun | undefined }) {
+  const isShown = shownRun.value === run.id;
+  const lines = isShown ? history.value : run.history;
+  const config = configOf(run);
+  const slot = others.value.find(({ id }) => id === run.id)?.slot;
+  const done = lines.at(-1)?.['training/global_step'] ?? 0;
+  return (
+    <tr class={isShown ? 'shown' : ''} aria-current={isShown ? 'true' : undefined}>
+      <td>
+        <label class="tick">
+          <input
+            type="checkbox"
+            aria-label={`Lay the curves of ${nameOf(run)} over those shown`}
+            checked={overlaid.value.includes(run.id)}
+            disabled={isShown || (overlaid.value.length >= MOST_OVERLAID && !overlaid.value.includes(run.id))}
+            onChange={() => toggleOverlay(run.id)}
+          />
+          {slot !== undefined && <i class="swatch" style={{ background: `var(--run-${slot})` }} />}
+        </label>
+      </td>
+      <th scope="row">
+        <Name run={run} />
+        <div class="note">
+          {[when(run), config?.task.name ?? config?.task.module, forkWords(run), isShown && 'shown']
+            .filter(Boolean)
+            .join(' \u00b7 ')}
+        </div>
+      </th>
+      <td class="number">{`${done} of ${config?.trainer.totalTrainingSteps ?? '?'}`}</td>
+      <td>
+        <Sparkline history={lines} />
+      </td>
+      <td>
+        <Changes config={config} before={before} />
+      </td>
+      <td>
+        <Actions run={run} isShown={isShown} />
+      </td>
+    </tr>
+  );
+}
+
+/** Undefined where this version cannot read it. */
+function configOf(run: SavedRun): TrainConfig | undefined {
+  try {
+    return parseTrainConfig(run.config, { source: 'config.yaml', note: () => {} });
+  } catch {
+    return undefined;
+  }
+}
+
+const when = ({ record: { started } }: SavedRun): string =>
+  new Date(started).toLocaleString('en-GB', { day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit' });
+
+function forkWords({ record: { forkedFrom } }: SavedRun): string {
+  if (!forkedFrom) return '';
+  const parent = runs.value.find(({ id }) => id === forkedFrom.id);
+  return `fork of ${parent ? nameOf(parent) : 'a deleted run'} after step ${forkedFrom.step}`;
+}
+
+function Name({ run }: { run: SavedRun }) {
+  return (
+    <input
+      class="run-name"
+      aria-label="Name of the run"
+      defaultValue={nameOf(run)}
+      maxLength={80}
+      onChange={({ currentTarget }) => currentTarget.value.trim() !== '' && rename(run, currentTarget.value)}
+      onKeyDown={({ key, currentTarget }) => key === 'Enter' && currentTarget.blur()}
+    />
+  );
+}
+
+function Changes({ config, before }: { config: TrainConfig | undefined; before: SavedRun | undefined }) {
+  if (!config) return <span class="note">Settings that this version cannot read</span>;
+  if (!before) return <span class="note">the first run</span>;
+  const changes = changeWords(before.config, config);
+  if (changes.length === 0) return <span class="note">{`nothing against ${nameOf(before)}`}</span>;
+  const more = changes.slice(MOST_CHANGES);
+  return (
+    <ul class="changes" title={`Against ${nameOf(before)}`}>
+      {changes.slice(0, MOST_CHANGES).map((change) => (
+        <li key={change}>{change}</li>
+      ))}
+      {more.length > 0 && (
+        <li key="more">
+          <details>
+            <summary>{`${more.length} more`}</summary>
+            {more.join('; ')}
+          </details>
+        </li>
+      )}
+    </ul>
+  );
+}
+
+const FILES: Record<Saved, string> = {
+  run: 'Run (.zip, opens here and in the command line)',
+  model: 'Model (.zip, Hugging Face layout)',
+  gguf: 'Model (.gguf, for llama.cpp)',
+  report: 'Report (.html)',
+};
+
+function Actions({ run, isShown }: { run: SavedRun; isShown: boolean }) {
+  const asked = useSignal(false);
+  const trains = isShown && active.value;
+  const name = nameOf(run);
+  if (asked.value)
+    return (
+      <div class="run-actions">
+        <span>Delete it for good?</span>
+        <button type="button" onClick={() => discard(run)}>
+          Delete
+        </button>
+        <button type="button" onClick={() => (asked.value = false)}>
+          Keep
+        </button>
+      </div>
+    );
+  return (
+    <div class="run-actions">
+      <button type="button" aria-label={`Show ${name}`} disabled={isShown} onClick={() => show(run)}>
+        Show
+      </button>
+      {!run.record.finished && (
+        <button type="button" aria-label={`Go on with ${name}`} disabled={active.value} onClick={() => goOn(run)}>
+          Go on
+        </button>
+      )}
+      <button
+        type="button"
+        aria-label={`Fork ${name}`}
+        disabled={run.step === 0}
+        title={run.step === 0 ? 'No state is kept yet' : `After step ${run.step}; at an earlier one by the slider`}
+        onClick={() => fork(run, run.step)}
+      >
+        Fork
+      </button>
+      <details class="save">
+        <summary aria-label={`Save ${name} as a file`}>Save</summary>
+        <div>
+          {Object.entries(FILES).map(([what, label]) => (
+            <button
+              type="button"
+              key={what}
+              disabled={run.step === 0 && (what === 'model' || what === 'gguf')}
+              onClick={() => save(run, what as Saved)}
+            >
+              {label}
+            </button>
+          ))}
+        </div>
+      </details>
+      <button type="button" aria-label={`Delete ${name}`} disabled={trains} onClick={() => (asked.value = true)}>
+        Delete
+      </button>
+    </div>
+  );
+}

@@ -1,0 +1,89 @@
+/** The runs that are kept: what each changed, its curve, over the others or alone, and what can be done with it. */
+
+import { useComputed, useSignal } from '@preact/signals';
+import { load, runs } from '../../app/runs.ts';
+import { RunRow } from './runRow.tsx';
+import './runs.css';
+
+export function Runs() {
+  const over = useSignal(false);
+  const any = useComputed(() => runs.value.length > 0);
+  const drop = (event: DragEvent) => {
+    event.preventDefault();
+    over.value = false;
+    const files = [...(event.dataTransfer?.files ?? [])];
+    if (files.length > 0) load(files);
+  };
+  return (
+    <div
+      class={`runs ${over.value ? 'over' : ''}`}
+      onDragOver={(event) => {
+        event.preventDefault();
+        over.value = true;
+      }}
+      onDragLeave={() => (over.value = false)}
+      onDrop={drop}
+    >
+      <div class="runs-head">
+        <h2>Runs</h2>
+        <LoadButtons />
+      </div>
+      {any.value ? <RunTable /> : <p class="empty">Runs are kept here as they train, in this browser alone.</p>}
+    </div>
+  );
+}
+
+function RunTable() {
+  return (
+    <>
+      <p class="note">
+        Tick runs to lay their curves over the one that is shown. What changed is against the run before, or the run
+        that a fork comes from.
+      </p>
+      <div class="runs-scroll">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">Over</th>
+              <th scope="col">Run</th>
+              <th scope="col">Steps</th>
+              <th scope="col">Curve</th>
+              <th scope="col">What changed</th>
+              <th scope="col">
+                <span class="unseen">Actions</span>
+              </th>
+            </tr>
+          </thead>
+          <tbody>
+            {runs.value.map((run, i) => (
+              <RunRow key={run.id} run={run} before={comparedWith(run.record.forkedFrom?.id, i)} />
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </>
+  );
+}
+
+/** The run that it branched off, else the one before. */
+const comparedWith = (parent: string | undefined, place: number) =>
+  runs.value.find(({ id }) => id === parent) ?? runs.value[place + 1];
+
+function LoadButtons() {
+  const chosen = ({ currentTarget: input }: { currentTarget: HTMLInputElement }) => {
+    if (input.files && input.files.length > 0) load([...input.files]);
+    input.value = '';
+  };
+  return (
+    <div class="runs-load">
+      <label class="file">
+        Load a .zip
+        <input type="file" accept=".zip,application/zip" onChange={chosen} />
+      </label>
+      <label class="file">
+        Load a folder
+        <input type="file" {...{ webkitdirectory: true }} onChange={chosen} />
+      </label>
+    </div>
+  );
+}

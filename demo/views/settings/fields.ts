@@ -1,0 +1,85 @@
+/** What the form asks for, in its order. */
+
+import { RECIPES } from '../../../src/grpo/config/recipes.ts';
+import { POLICY_LOSSES } from '../../../src/grpo/losses/index.ts';
+
+/** Of the address, and of the form. */
+export type FieldName = 'steps' | 'n' | 'lr' | 'algorithm' | 'loss' | 'seed';
+
+export interface Field {
+  name: FieldName;
+  /** Of the config. */
+  key: string;
+  label: string;
+  /** One line under "More settings". */
+  meaning: string;
+  /** Absent = a number is typed. */
+  choices?: readonly string[];
+}
+
+export const FIRST: readonly Field[] = [
+  { name: 'steps', key: 'trainer.totalTrainingSteps', label: 'Steps', meaning: 'Rounds of trying and learning.' },
+  {
+    name: 'n',
+    key: 'rollout.n',
+    label: 'Tries per problem',
+    meaning: 'Tries of a problem that are compared with each other.',
+  },
+  { name: 'lr', key: 'actor.optim.lr', label: 'Learning rate', meaning: 'How far an update moves the model.' },
+];
+
+export const MORE: readonly Field[] = [
+  {
+    name: 'algorithm',
+    key: 'algorithm.name',
+    label: 'Algorithm',
+    meaning: 'How rewards become what a token is pushed by.',
+    choices: Object.keys(RECIPES),
+  },
+  {
+    name: 'loss',
+    key: 'actor.policyLoss.lossMode',
+    label: 'Loss',
+    meaning: 'How far a token may be pushed.',
+    choices: ['', ...Object.keys(POLICY_LOSSES)],
+  },
+  { name: 'seed', key: 'seed', label: 'Seed', meaning: 'Another seed draws other problems and tries.' },
+];
+
+export const FIELDS: readonly Field[] = [...FIRST, ...MORE];
+
+/** The algorithms by what they change, each in a line. */
+export const ALGORITHM_GROUPS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  'Compare the tries of a group': {
+    grpo: 'a try against the mean of its group',
+    dr_grpo: 'GRPO without its division by spread and length',
+    dapo: 'GRPO with a wider clip; groups that teach nothing are drawn anew',
+    rloo: 'a try against the mean of the others',
+    opo: 'a baseline weighted by length',
+    gpg: 'plain policy gradient against the mean of the group',
+    max_rl: 'rare successes weigh more',
+    grpo_passk: 'only the best try of a group counts',
+    gdpo: 'several rewards, each compared on its own',
+  },
+  'Compare with something else': {
+    remax: 'against the most likely try',
+    reinforce_plus_plus: 'against the mean of all tries of a step',
+    reinforce_plus_plus_baseline: 'first against the group, then against the step',
+    rae: 'against a running mean, for self-play',
+    turn_loo: 'turn by turn, for rewards of single turns',
+  },
+  'Bound the update in another way': {
+    gspo: 'one ratio for a whole try',
+    gmpo: 'the geometric mean of the ratios',
+    cispo: 'the weight is clipped, never the token left out',
+    sapo: 'a soft gate in place of the clip',
+    luspo: 'GSPO without its length bias',
+    dppo_tv: 'leaves out tokens whose probability moved too far',
+    dppo_kl: 'the same, measured by KL',
+    clip_cov: 'holds back the tokens that cost most entropy',
+    kl_cov: 'a KL term on those tokens alone',
+    dro: 'regression to the reward',
+    vespo: 'smooth weights for tries of older models',
+    reinforce: 'no clip, an importance weight a token',
+  },
+};

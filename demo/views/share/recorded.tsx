@@ -1,0 +1,57 @@
+/** The recorded run: what it is, and how it is played. */
+
+import { closeRecorded } from '../../app/recorded.ts';
+import { state } from '../../app/page.ts';
+import type { Player } from '../../recorded/player.ts';
+
+const SPEEDS = [1, 2, 5, 10];
+
+export function Recorded({ player }: { player: Player }) {
+  const { commit, adapter, date, command } = player.recording;
+  const { at, playing, speed, lines } = player;
+  const step = player.recording.history[Math.max(0, at.value - 1)]['training/global_step'];
+  const scrub = (to: number) => {
+    [playing.value, at.value] = [false, to];
+  };
+  return (
+    <section class="told" aria-label="Recorded run">
+      <p>
+        <b>Recorded run. </b>
+        Curves and tries below were computed on {date} ({adapter}, commit {commit}) by <code>{command}</code>, and are
+        only played here; two problems of each step were kept.
+      </p>
+      <div class="share">
+        <button type="button" onClick={() => (playing.value ? (playing.value = false) : player.play())}>
+          {playing.value ? 'Pause' : at.value === lines ? 'Play again' : 'Play'}
+        </button>
+        <label class="scrub">
+          <span>Step {step}</span>
+          <input
+            type="range"
+            min={1}
+            max={lines}
+            value={at.value}
+            aria-label="Step of the recorded run"
+            aria-valuetext={`Step ${step}`}
+            onInput={(event) => scrub(event.currentTarget.valueAsNumber)}
+          />
+        </label>
+        <label class="speed">
+          Speed
+          <select value={speed.value} onChange={(event) => (speed.value = Number(event.currentTarget.value))}>
+            {SPEEDS.map((times) => (
+              <option key={times} value={times}>
+                {`${times} \u00d7`}
+              </option>
+            ))}
+          </select>
+        </label>
+        {state.value !== 'no-gpu' && (
+          <button type="button" onClick={closeRecorded}>
+            Put it away
+          </button>
+        )}
+      </div>
+    </section>
+  );
+}

@@ -1,0 +1,97 @@
+/** A link to what is shown, a result that came in one, and the recorded run. */
+
+import './share.css';
+import { useSignal } from '@preact/signals';
+import { currentLink } from '../../app/addressBar.ts';
+import { settings, start } from '../../app/controller.ts';
+import { active, config, history, state } from '../../app/page.ts';
+import { player, watchRecorded } from '../../app/recorded.ts';
+import { putSharedAway, shared } from '../../app/shared.ts';
+import { Recorded } from './recorded.tsx';
+
+/** Whose curves are shown, where they are not of a run of this page. */
+export function Told() {
+  return (
+    <>
+      <SharedRun />
+      {player.value && <Recorded player={player.value} />}
+    </>
+  );
+}
+
+export function Share() {
+  return (
+    <div class="share">
+      <CopyLink />
+      {!player.value && !active.value && (
+        <button type="button" onClick={() => void watchRecorded()}>
+          Watch a recorded run
+        </button>
+      )}
+    </div>
+  );
+}
+
+/** Somebody else's curves: said to be theirs, and run here at a click. */
+function SharedRun() {
+  const sent = shared.value;
+  const of = config.value;
+  if (!sent || !of) return null;
+  const minutes = sent.seconds >= 60 ? `${Math.round(sent.seconds / 60)} min` : `${sent.seconds} s`;
+  const facts = [
+    of.algorithm.name,
+    of.task.module === undefined ? of.task.name : 'a task of their own',
+    `${sent.history.at(-1)!['training/global_step']} steps`,
+    `seed ${of.seed}`,
+    ...(sent.seconds > 0 ? [minutes] : []),
+    ...(sent.adapter === '' ? [] : [`on ${sent.adapter}`]),
+  ];
+  return (
+    <section class="told" aria-label="The run of somebody">
+      <p>
+        <b>The run of somebody: </b>
+        {facts.join(', ')}. The curves are what the link says; nothing of it was computed here.
+      </p>
+      <div class="share">
+        <button type="button" disabled={!settings.value || state.value === 'no-gpu'} onClick={() => void start()}>
+          Run it here
+        </button>
+        <button type="button" onClick={putSharedAway}>
+          Put it away
+        </button>
+      </div>
+    </section>
+  );
+}
+
+function CopyLink() {
+  const copied = useSignal('');
+  /** Where the browser lets no page write to the clipboard. */
+  const byHand = useSignal<string | undefined>(undefined);
+  const carries = history.value.length > 0 && config.value ? 'settings and curves' : 'settings';
+  const copy = async () => {
+    const link = await currentLink();
+    try {
+      await navigator.clipboard.writeText(link);
+      [copied.value, byHand.value] = [`Copied: ${carries}, ${link.length} letters.`, undefined];
+    } catch {
+      [copied.value, byHand.value] = ['', link];
+    }
+  };
+  return (
+    <>
+      <button type="button" disabled={!settings.value && !config.value} onClick={() => void copy()}>
+        Copy link
+      </button>
+      <span class="note" role="status">
+        {copied.value}
+      </span>
+      {byHand.value !== undefined && (
+        <label class="by-hand">
+          Copy this link
+          <input readOnly value={byHand.value} onFocus={(event) => event.currentTarget.select()} />
+        </label>
+      )}
+    </>
+  );
+}

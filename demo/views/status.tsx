@@ -1,0 +1,69 @@
+/** Where a run stands: step, phase, speed, time left. */
+
+import type { Phase } from '../../src/grpo/types.ts';
+import { clock, short } from '../../src/report/page/format.ts';
+import { config, evaluation, history, phase, scored, type State, state, stepsDone } from '../app/page.ts';
+import { shareDone, timeLeft, triesOfStep } from '../app/progress.ts';
+import { player } from '../app/recorded.ts';
+
+const PHASES: Record<Phase, string> = {
+  generate: 'Generating',
+  tools: 'Running tools',
+  reward: 'Scoring',
+  'log-probs': 'Log-probs',
+  update: 'Updating the model',
+  sync: 'Syncing',
+  validate: 'Evaluating',
+};
+
+const STATES: Partial<Record<State, string>> = {
+  idle: 'Ready',
+  loading: 'Loading the model',
+  paused: 'Paused',
+  done: 'Done',
+  failed: 'Failed',
+  'no-gpu': 'No GPU',
+};
+
+export function Status() {
+  const [lines, total] = [history.value, config.value?.trainer.totalTrainingSteps ?? 0];
+  const speed = lines.at(-1)?.['perf/throughput'];
+  const left = timeLeft.value === undefined ? '\u2013' : clock(timeLeft.value);
+  const tiles = {
+    step: ['Step', total > 0 ? `${stepsDone.value} of ${total}` : '\u2013'],
+    now: ['Now', doing()],
+    speed: ['Tokens per second', speed === undefined ? '\u2013' : short(speed)],
+    left: ['Time left', left],
+  };
+  return (
+    <>
+      <dl class="status">
+        {Object.entries(tiles).map(([name, [label, value]]) => (
+          <div class="tile" key={name}>
+            <dt>{label}</dt>
+            <dd id={`status-${name}`}>{value}</dd>
+          </div>
+        ))}
+      </dl>
+      <progress id="progress" max={1} value={shareDone.value} aria-label="Training progress" />
+    </>
+  );
+}
+
+function doing(): string {
+  if (player.value) return 'Recorded run';
+  const fixed = STATES[state.value];
+  if (fixed !== undefined) return fixed;
+  if (!config.value || !phase.value) return 'Starting';
+  const detail =
+    phase.value === 'generate' && scored.value > 0 ? ` ${scored.value} of ${triesOfStep(config.value)}` : '';
+  const evaluated = phase.value === 'validate' ? evaluating() : '';
+  const after = { pausing: ', then pause', stopping: ', then stop' }[state.value as string] ?? '';
+  return `${PHASES[phase.value]}${detail}${evaluated}${after}`;
+}
+
+function evaluating(): string {
+  if (!evaluation.value) return '';
+  const { done, total, step } = evaluation.value;
+  return `${step === 0 ? ' the untrained model' : ''}, ${done} of ${total}`;
+}

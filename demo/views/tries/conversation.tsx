@@ -1,0 +1,72 @@
+/** What a try says: text as it is, calls of tools as calls, their answers by name. */
+
+import type { LoggedRollout } from '../../../src/report/rollouts.ts';
+import type { Message } from '../../../src/tasks/task.ts';
+
+export function Conversation({ shown: { messages, promptMessages } }: { shown: LoggedRollout }) {
+  return (
+    <div class="turns">
+      {messages.slice(promptMessages).map((message, i, after) => (
+        <Said key={i} message={message} tool={toolOf(after, i)} />
+      ))}
+    </div>
+  );
+}
+
+function Said({ message: { role, content }, tool }: { message: Message; tool: string }) {
+  if (role === 'assistant')
+    return (
+      <div class="message assistant">
+        {content
+          .split(/(<tool_call>[\s\S]*?(?:<\/tool_call>|$))/)
+          .filter((part) => part.trim() !== '')
+          .map((part, i) =>
+            part.startsWith('<tool_call>') ? <Call key={i} text={part} /> : <Text key={i} text={part} />,
+          )}
+      </div>
+    );
+  const who = role === 'tool' ? `${tool} answers` : role === 'user' ? 'environment says' : role;
+  return (
+    <p class={`message tool${content.startsWith('Error') ? ' failed' : ''}`}>
+      <span class="who">{who}: </span>
+      {content}
+    </p>
+  );
+}
+
+function Text({ text }: { text: string }) {
+  const [, before, line, after] = /^([\s\S]*?)(#### [^\n]*)([\s\S]*)$/.exec(text) ?? [];
+  if (line === undefined) return <span>{text.trim()}</span>;
+  return (
+    <span>
+      {before.trim()}
+      <b class="final">{line}</b>
+      {after.trim()}
+    </span>
+  );
+}
+
+/** `calculator(48/2)`, or the text itself, marked, where it is not a call that can be read. */
+function Call({ text }: { text: string }) {
+  const call = callIn(text);
+  if (!call) return <code class="call unreadable">{text}</code>;
+  return <code class="call">{`${call.name}(${Object.values(call.args).map(String).join(', ')})`}</code>;
+}
+
+function callIn(text: string): { name: string; args: object } | undefined {
+  try {
+    const body = text.replace(/<\/?tool_call>/g, '').trim();
+    const { name, arguments: args } = JSON.parse(body) as { name?: unknown; arguments?: unknown };
+    return typeof name === 'string' && typeof args === 'object' && args !== null ? { name, args } : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** The tool whose answer message `i` is: outputs come in the order of the calls before them. */
+function toolOf(messages: readonly Message[], i: number): string {
+  let turn = i;
+  while (turn >= 0 && messages[turn].role !== 'assistant') turn--;
+  const calls = messages[turn]?.content.match(/<tool_call>[\s\S]*?(?:<\/tool_call>|$)/g) ?? [];
+  return callIn(calls[i - turn - 1] ?? '')?.name ?? 'tool';
+}

@@ -1,0 +1,86 @@
+/** Tries by problem, and what a group teaches. */
+
+import { short, signed } from '../../../src/report/page/format.ts';
+import type { LoggedRollout } from '../../../src/report/rollouts.ts';
+
+/** The tries at one problem. */
+export interface Group {
+  group: number;
+  tries: LoggedRollout[];
+}
+
+export const isRight = ({ acc }: LoggedRollout): boolean => acc !== null && acc >= 1;
+
+export const rightOf = ({ tries }: Group): number => tries.filter(isRight).length;
+
+/** In the order of their numbers, whichever tries are there first. */
+export function groupsOf(tries: readonly LoggedRollout[]): Group[] {
+  const byNumber = new Map<number, Group>();
+  for (const one of tries) {
+    const known = byNumber.get(one.group);
+    if (known) known.tries.push(one);
+    else byNumber.set(one.group, { group: one.group, tries: [one] });
+  }
+  return [...byNumber.values()].sort((a, b) => a.group - b.group);
+}
+
+/** True once the step has compared its tries. */
+export const isCompared = (tries: readonly LoggedRollout[]): boolean =>
+  tries.some(({ advantage }) => advantage !== null);
+
+/** The group whose tries differ the most: what GRPO learns from. */
+export function mostTelling(groups: readonly Group[]): Group {
+  const spread = ({ tries }: Group) => {
+    const scores = tries.flatMap(({ score }) => score ?? []);
+    return scores.length > 0 ? Math.max(...scores) - Math.min(...scores) : 0;
+  };
+  const uneven = (group: Group) => Math.abs(rightOf(group) / group.tries.length - 0.5);
+  const order = groups.map((group) => ({ group, spread: spread(group), uneven: uneven(group) }));
+  order.sort((a, b) => b.spread - a.spread || a.uneven - b.uneven);
+  return order[0].group;
+}
+
+/** Best first; a try without a reward comes last. */
+export function bestFirst({ tries }: Group): LoggedRollout[] {
+  const of = ({ score }: LoggedRollout) => score ?? -Number.MAX_VALUE;
+  return [...tries].sort((a, b) => of(b) - of(a));
+}
+
+const mean = (values: readonly number[]) => values.reduce((a, b) => a + b, 0) / values.length;
+
+/** An advantage of this size is rounding. */
+const isNothing = (advantage: number) => Math.abs(advantage) < 1e-9;
+
+/** One sentence: what the update can learn from the difference between these tries. */
+export function whatItTeaches(group: Group): string {
+  const { tries } = group;
+  const n = tries.length;
+  const scores = tries.flatMap(({ score }) => score ?? []);
+  const advantages = tries.map(({ advantage }) => advantage ?? 0);
+  if (!isCompared(tries)) return `${n === 1 ? 'One try' : `${n} tries`} so far; they are compared once all are scored.`;
+  if (scores.length === 0) return 'No try has a reward, so there is nothing to learn from.';
+  if (scores.every((score) => score === scores[0])) {
+    const who = n === 1 ? 'The only try' : n === 2 ? 'Both tries' : `All ${n} tries`;
+    if (advantages.every(isNothing))
+      return `${who} earned ${short(scores[0])}: no difference, so no advantage, so no gradient. The update skips them.`;
+  } else if (advantages.every(isNothing))
+    return `Rewards differ (${range(scores)}), but all advantages are 0: no gradient.`;
+  const right = tries.filter(isRight);
+  const wrong = tries.filter((one) => !isRight(one));
+  const sorted = [right, wrong].every((some) => some.length > 0);
+  const split =
+    right.every(({ advantage }) => (advantage ?? 0) > 0) && wrong.every(({ advantage }) => (advantage ?? 0) < 0);
+  if (sorted && split) {
+    const [up, down] = [right, wrong].map((some) => signed(mean(some.map(({ advantage }) => advantage ?? 0))));
+    return `${right.length} of ${n} right: the right ones are made likelier (advantage ${up}), the wrong ones less likely (${down}).`;
+  }
+  const [up, down] = [advantages.filter((a) => a > 0), advantages.filter((a) => a < 0)];
+  const size = (some: number[], most: (...of: number[]) => number) =>
+    some.length > 0 ? ` (up to ${signed(most(...some))})` : '';
+  return (
+    `Rewards from ${range(scores)}: ${up.length} made likelier${size(up, Math.max)}, ` +
+    `${down.length} less likely${size(down, Math.min)}.`
+  );
+}
+
+const range = (values: readonly number[]) => `${short(Math.min(...values))} to ${short(Math.max(...values))}`;

@@ -1,0 +1,95 @@
+/** Which problem of the step is shown. Arrow keys go from problem to problem. */
+
+import { useMemo, useRef } from 'preact/hooks';
+import { pickGroup } from '../../app/shown.ts';
+import { type Group, isRight } from './groups.ts';
+
+/** More tries than this are a bar, not dots. */
+const MAX_DOTS = 16;
+
+export function Picker({ groups, chosen }: { groups: readonly Group[]; chosen: Group }) {
+  const list = useRef<HTMLDivElement>(null);
+  const place = groups.indexOf(chosen);
+  const onKeyDown = (event: KeyboardEvent) => {
+    const buttons = [...list.current!.querySelectorAll('button')];
+    const at = buttons.indexOf(event.target as HTMLButtonElement);
+    const to = keyTarget(event.key, at, buttons.length);
+    if (to === undefined) return;
+    event.preventDefault();
+    buttons[to].focus();
+  };
+  return (
+    <div class="groups" role="toolbar" aria-label="Problems of this step" ref={list} onKeyDown={onKeyDown}>
+      {groups.map((group, g) => (
+        <Problem key={g} number={g + 1} group={group} isChosen={g === place} />
+      ))}
+    </div>
+  );
+}
+
+/** Where a key leads in a row of `count`; undefined = it is another's key. */
+export function keyTarget(key: string, at: number, count: number): number | undefined {
+  const to: Record<string, number> = {
+    ArrowRight: at + 1,
+    ArrowDown: at + 1,
+    ArrowLeft: at - 1,
+    ArrowUp: at - 1,
+    Home: 0,
+    End: count - 1,
+  };
+  return key in to ? Math.min(Math.max(to[key], 0), count - 1) : undefined;
+}
+
+interface ProblemProps {
+  number: number;
+  group: Group;
+  isChosen: boolean;
+}
+
+/** Drawn anew only where its tries have changed. */
+function Problem({ number, group: { group, tries }, isChosen }: ProblemProps) {
+  const marks = tries.map(isRight);
+  return useMemo(() => {
+    const right = marks.filter(Boolean).length;
+    const name = `Problem ${number}: ${right} of ${tries.length} tries right`;
+    return (
+      <button
+        type="button"
+        class="group"
+        title={name}
+        aria-label={name}
+        aria-pressed={isChosen}
+        tabIndex={isChosen ? 0 : -1}
+        onClick={() => pickGroup(group)}
+      >
+        {number}
+        {marks.length > MAX_DOTS ? <Share of={right / marks.length} /> : <Dots marks={marks} />}
+      </button>
+    );
+  }, [number, group, isChosen, marks.join()]);
+}
+
+/** A full dot for each right try, an open one for each wrong. */
+function Dots({ marks }: { marks: readonly boolean[] }) {
+  const dots = (wanted: boolean, r: number) =>
+    marks
+      .map((mark, i) =>
+        mark === wanted ? `M${i * 8 + 4 - r} 4a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0` : '',
+      )
+      .join('');
+  const width = marks.length * 8;
+  return (
+    <svg class="dots" viewBox={`0 0 ${width} 8`} width={width} height="8" aria-hidden="true">
+      <path class="dot-right" d={dots(true, 3.5)} />
+      <path class="dot-wrong" d={dots(false, 3)} />
+    </svg>
+  );
+}
+
+function Share({ of }: { of: number }) {
+  return (
+    <span class="right-share" aria-hidden="true">
+      <span style={{ width: `${of * 100}%` }} />
+    </span>
+  );
+}

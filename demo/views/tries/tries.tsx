@@ -1,0 +1,135 @@
+/** The tries of a step as conversations: pick a problem, see the model's tries at it side by side. Follows the run until somebody holds on. */
+
+import { useSignal } from '@preact/signals';
+import { useEffect, useRef } from 'preact/hooks';
+import type { LoggedRollout } from '../../../src/report/rollouts.ts';
+import { hold, isHeld, pickedGroup, showNewest, shownTries } from '../../app/shown.ts';
+import { bestFirst, type Group, groupsOf, isCompared, mostTelling, whatItTeaches } from './groups.ts';
+import { looked } from './looked.ts';
+import { Picker } from './picker.tsx';
+import { Try } from './try.tsx';
+import './tries.css';
+
+/** Tries shown before "show all": the best and the worst of the group. */
+const FEW = 2;
+
+/** Of a long list so many are made at a time, when its end comes near the screen. */
+const MORE = 24;
+
+export function Tries() {
+  const all = useSignal(false);
+  const tries = shownTries.value;
+  const groups = groupsOf(tries);
+  const chosen = useChosen(tries, groups);
+  if (!chosen) return <p class="empty">What the model writes, what its tools answer, and what it earns.</p>;
+  const n = chosen.tries.length;
+  return (
+    <>
+      <div class="picker">
+        <span class="label">
+          {tries[0].step === 0 ? 'Before training' : `Step ${tries[0].step}`}, problem {groups.indexOf(chosen) + 1} of{' '}
+          {groups.length}
+        </span>
+        <Picker groups={groups} chosen={chosen} />
+        <button type="button" class="follow" aria-disabled={!isHeld.value} onClick={followAgain}>
+          {isHeld.value ? 'Show the newest' : 'Newest shown'}
+        </button>
+      </div>
+      <Problem shown={chosen.tries[0]} />
+      <p class="teaches">{whatItTeaches(chosen)}</p>
+      <List group={chosen} all={all.value} />
+      {n > FEW && (
+        <button type="button" class="more" aria-expanded={all.value} onClick={() => (all.value = !all.value)}>
+          {all.value ? 'Show the best and the worst' : `Show all ${n} tries`}
+        </button>
+      )}
+    </>
+  );
+}
+
+function followAgain(): void {
+  if (!isHeld.peek()) return;
+  looked.value = undefined;
+  showNewest();
+}
+
+/** The group that was picked, else the most telling; while a step's tries come in, the one that was there first. */
+function useChosen(tries: readonly LoggedRollout[], groups: readonly Group[]): Group | undefined {
+  const last = useRef({ step: NaN, group: NaN });
+  if (groups.length === 0) return undefined;
+  const { step } = tries[0];
+  const find = (wanted: number | undefined) => groups.find(({ group }) => group === wanted);
+  const first = () => (last.current.step === step ? find(last.current.group) : undefined);
+  const chosen = find(pickedGroup.value) ?? (isCompared(tries) ? mostTelling(groups) : (first() ?? groups[0]));
+  last.current = { step, group: chosen.group };
+  return chosen;
+}
+
+function Problem({ shown: { messages, promptMessages, answer } }: { shown: LoggedRollout }) {
+  return (
+    <div class="problem">
+      {messages.slice(0, promptMessages).map((message, i) => (
+        <p key={i} class="question">
+          {message.content}
+        </p>
+      ))}
+      {answer !== '' && (
+        <p class="answer">
+          Right answer: <b>{answer}</b>
+        </p>
+      )}
+    </div>
+  );
+}
+
+/** Keys are places in the order, best first: nothing that has the focus is moved by the next step. */
+function List({ group, all }: { group: Group; all: boolean }) {
+  const place = useRef<HTMLDivElement>(null);
+  useHoldWhileMarked(place, group.group);
+  const room = useSignal(MORE);
+  useEffect(() => {
+    if (!all) room.value = MORE;
+  }, [all]);
+  const sorted = bestFirst(group);
+  const shown = all || sorted.length <= FEW ? sorted.slice(0, room.value) : [sorted[0], sorted[sorted.length - 1]];
+  const numbers = new Map(group.tries.map((one, i) => [one, i + 1]));
+  const left = all ? sorted.length - shown.length : 0;
+  return (
+    <div class="tries" ref={place}>
+      {shown.map((one, i) => (
+        <Try key={i} shown={one} place={numbers.get(one)!} />
+      ))}
+      {left > 0 && <Further left={left} onMore={() => (room.value += MORE)} />}
+    </div>
+  );
+}
+
+/** At the end of a list that goes on: pressed, or come near the screen, it makes more. */
+function Further({ left, onMore }: { left: number; onMore: () => void }) {
+  const button = useRef<HTMLButtonElement>(null);
+  useEffect(() => {
+    const near = new IntersectionObserver(([{ isIntersecting }]) => isIntersecting && onMore(), {
+      rootMargin: '400px',
+    });
+    near.observe(button.current!);
+    return () => near.disconnect();
+  }, [left]);
+  return (
+    <button type="button" class="more" ref={button} onClick={onMore}>
+      {left} more
+    </button>
+  );
+}
+
+/** The tries stay as they are while somebody marks their text. */
+function useHoldWhileMarked(place: { current: HTMLElement | null }, group: number): void {
+  useEffect(() => {
+    const onChange = () => {
+      const selection = getSelection();
+      if (!selection || selection.isCollapsed || !place.current?.contains(selection.anchorNode)) return;
+      hold('nothing', group);
+    };
+    document.addEventListener('selectionchange', onChange);
+    return () => document.removeEventListener('selectionchange', onChange);
+  }, [group]);
+}

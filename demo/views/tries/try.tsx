@@ -1,0 +1,82 @@
+/** One try: what it said, what it earned, and on request its tokens. */
+
+import { useSignal } from '@preact/signals';
+import type { ComponentType } from 'preact';
+import { useEffect } from 'preact/hooks';
+import { short, signed } from '../../../src/report/page/format.ts';
+import type { LoggedRollout } from '../../../src/report/rollouts.ts';
+import { hold } from '../../app/shown.ts';
+import { type TryTokens, tokensOf } from '../../training/tokens.ts';
+import { Conversation } from './conversation.tsx';
+import { isRight } from './groups.ts';
+import { looked } from './looked.ts';
+
+const STOP_REASONS: Record<string, string> = {
+  completed: '',
+  done: 'ended by a tool',
+  max_turns: 'ended: too many turns',
+  max_tokens: 'ended: out of tokens',
+  max_tool_calls: 'ended: too many tool calls',
+  context_overflow: 'ended: context full',
+  aborted: 'ended: aborted',
+};
+
+export function Try({ shown, place }: { shown: LoggedRollout; place: number }) {
+  const isOpen = looked.value === shown;
+  const tokens = tokensOf(shown);
+  const toggle = () => {
+    hold('nothing', shown.group);
+    looked.value = isOpen ? undefined : shown;
+  };
+  return (
+    <article class={`try${isOpen ? ' open' : ''}`} aria-label={`Try ${place}`}>
+      <Head shown={shown} />
+      {isOpen && tokens ? <Inspector tokens={tokens} shown={shown} /> : <Conversation shown={shown} />}
+      <footer>
+        <span>{factsOf(shown)}</span>
+        {tokens && (
+          <button type="button" class="look" aria-expanded={isOpen} onClick={toggle}>
+            {isOpen ? 'Back to the text' : 'Look at the tokens'}
+          </button>
+        )}
+      </footer>
+    </article>
+  );
+}
+
+function Head({ shown }: { shown: LoggedRollout }) {
+  const { score, advantage } = shown;
+  const right = isRight(shown);
+  return (
+    <header>
+      <span class={`verdict ${right ? 'right' : 'wrong'}`}>{right ? 'Right' : 'Wrong'}</span>
+      <span class="number">
+        reward <b>{score === null ? 'none' : short(score)}</b>
+      </span>
+      {advantage !== null && (
+        <span class={`number ${advantage > 0 ? 'up' : advantage < 0 ? 'down' : ''}`}>
+          advantage <b>{signed(advantage)}</b>
+        </span>
+      )}
+    </header>
+  );
+}
+
+function factsOf({ responseTokens, numToolCalls, stopReason }: LoggedRollout): string {
+  const count = (n: number, what: string) => `${n} ${what}${n === 1 ? '' : 's'}`;
+  return [count(responseTokens, 'token'), count(numToolCalls, 'tool call'), STOP_REASONS[stopReason] ?? stopReason]
+    .filter(Boolean)
+    .join(' \u00b7 ');
+}
+
+type InspectorProps = { tokens: TryTokens; shown: LoggedRollout };
+
+/** Loaded when it is first opened. */
+function Inspector(props: InspectorProps) {
+  const view = useSignal<ComponentType<InspectorProps> | undefined>(undefined);
+  useEffect(() => {
+    void import('../inspector/inspector.tsx').then((loaded) => (view.value = loaded.Inspector));
+  }, []);
+  const View = view.value;
+  return View ? <View {...props} /> : <Conversation shown={props.shown} />;
+}
