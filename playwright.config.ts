@@ -7,9 +7,10 @@ const PORT = Number(process.env['E2E_PORT'] ?? 4173);
 
 export default defineConfig({
   testDir: 'test/e2e',
-  timeout: 300_000,
+  timeout: 180_000,
   workers: 1,
   use: {
+    actionTimeout: 60_000,
     baseURL: `http://127.0.0.1:${PORT}`,
     launchOptions: {
       ...(chromium ? { executablePath: chromium } : {}),

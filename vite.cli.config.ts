@@ -9,10 +9,14 @@ const workers = readdirSync('src/workers').filter((file) => file.endsWith('.work
 const entries = {
   main: 'src/cli/main.ts',
   bench: 'bench/main.ts',
+  'bench-simulation': 'bench/simulation.ts',
+  'bench-verification': 'bench/verification.ts',
+  campaign: 'campaign/main.ts',
+  'campaign-inputs': 'campaign/inputs/child.ts',
   ...Object.fromEntries(workers.map((file) => [basename(file, '.ts'), `src/workers/${file}`])),
 };
 
-// `npm run build` packs no benchmark: `--mode package`.
+// `npm run build` packs neither benchmark nor campaign: `--mode package`.
 export default defineConfig(({ mode }) => ({
   plugins: [inline()],
   build: {
@@ -23,8 +27,10 @@ export default defineConfig(({ mode }) => ({
     emptyOutDir: true,
     rolldownOptions: {
       // Not installed by npm start; every other package is, and Vite leaves it out by itself.
-      external: /^(@jax-js\/|@tensorflow\/|onnxruntime-web)/,
-      input: Object.fromEntries(Object.entries(entries).filter(([name]) => mode !== 'package' || name !== 'bench')),
+      external: /^(@jax-js\/|@tensorflow\/|onnxruntime-web|fast-check)/,
+      input: Object.fromEntries(
+        Object.entries(entries).filter(([name]) => mode !== 'package' || !/^(bench|campaign)/.test(name)),
+      ),
       output: {
         entryFileNames: '[name].js',
         chunkFileNames: 'chunks/[name]-[hash].js',

@@ -3,10 +3,11 @@
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { defineConfig } from 'vite';
+import { pagePolicy } from './scripts/lib/contentPolicy.mjs';
 import { inline } from './scripts/lib/inline.mjs';
 
 export default defineConfig({
-  plugins: [inline()],
+  plugins: [inline(), pagePolicy()],
   root: 'demo',
   base: './',
   build: { outDir: resolve('dist/demo'), emptyOutDir: true, target: 'es2023' },
@@ -14,11 +15,19 @@ export default defineConfig({
   // Found late, a package would make the server reload the page in the middle of a run.
   optimizeDeps: {
     include: [
-      ...['comlink', 'fastest-levenshtein', 'uplot', 'valibot', 'yaml'],
+      ...['@preact/signals', 'comlink', 'fastest-levenshtein', 'idb', 'preact', 'uplot', 'valibot', 'yaml'],
       ...['@huggingface/jinja', '@huggingface/tokenizers'],
-      // Only where tests have been run: npm start and npm run demo install no tfjs.
-      ...['@tensorflow/tfjs', '@tensorflow/tfjs-backend-webgpu'].filter((name) =>
-        existsSync(resolve('node_modules', name)),
+      ...[
+        'preact/hooks',
+        '@codemirror/commands',
+        '@codemirror/lang-javascript',
+        '@codemirror/language',
+        '@codemirror/lint',
+      ],
+      ...['@codemirror/state', '@codemirror/view', '@lezer/highlight'],
+      // Only where tests have been run: npm start and npm run demo install neither tfjs nor NATS.
+      ...['@tensorflow/tfjs', '@tensorflow/tfjs-backend-webgpu', '@nats-io/nats-core', '@nats-io/jetstream'].filter(
+        (name) => existsSync(resolve('node_modules', name)),
       ),
     ],
   },

@@ -1,6 +1,8 @@
+import { fileURLToPath } from 'node:url';
 import { playwright } from '@vitest/browser-playwright';
 import { defineConfig } from 'vitest/config';
 import { inline } from './scripts/lib/inline.mjs';
+import tsconfig from './tsconfig.json' with { type: 'json' };
 
 const inGpuFolder = (names: readonly string[]) => names.map((name) => `test/gpu/${name}.test.ts`);
 
@@ -9,7 +11,18 @@ const inGpuFolder = (names: readonly string[]) => names.map((name) => `test/gpu/
  * file a family of kernels. Everything else says the same on the same driver in Node; `npm test -- --full` runs it here too.
  */
 const IN_BROWSER = inGpuFolder([
-  ...['device', 'passTimer', 'remoteRollout', 'rollout', 'updater', 'javascript', 'firstTokens'],
+  ...[
+    'device',
+    'passTimer',
+    'remoteRollout',
+    'client',
+    'rollout',
+    'updater',
+    'javascript',
+    'firstTokens',
+    'learnerWorker',
+    'splitEngine',
+  ],
   ...[
     'matmul',
     'attention',
@@ -32,8 +45,15 @@ const GPU_TESTS = { testTimeout: 60_000, fileParallelism: false, isolate: false,
 const chromium = process.env['CHROME_PATH'];
 const isFull = process.env['FULL_TESTS'] === '1';
 
+/** Examples import what a user would; here that is the source. */
+const alias = Object.entries(tsconfig.compilerOptions.paths).map(([name, [file]]) => ({
+  find: new RegExp(`^${name}$`),
+  replacement: fileURLToPath(new URL(file, import.meta.url)),
+}));
+
 export default defineConfig({
   plugins: [inline()],
+  resolve: { alias },
   test: {
     projects: [
       {
