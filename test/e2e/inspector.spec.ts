@@ -65,7 +65,15 @@ test('the inspector shows every token with its numbers, by pointer and by keys, 
   await page.getByRole('button', { name: 'Start' }).click();
   await expect.poll(() => points(page, 'reward'), { timeout: 90_000 }).toBeGreaterThan(0);
   const one = tries(page).locator('.try').first();
-  await one.getByRole('button', { name: 'Look at the tokens' }).click();
+  const before = await stepsDone(page);
+  await expect(async () => {
+    await page.mouse.up();
+    await one.getByRole('button', { name: 'Look at the tokens' }).hover();
+    await page.mouse.down();
+    await expect(tries(page).locator('.follow')).toHaveText('Show the newest', { timeout: 1000 });
+  }).toPass({ timeout: 60_000 });
+  await expect.poll(() => stepsDone(page), { timeout: 60_000 }).toBeGreaterThan(before + 1);
+  await page.mouse.up(); // a slow finger
   const tokens = one.getByRole('option');
   const count = Number(/(\d+) tokens?/.exec(await one.locator('footer').innerText())![1]);
   await expect(tokens).toHaveCount(count);

@@ -24,8 +24,9 @@ const STOP_REASONS: Record<string, string> = {
 export function Try({ shown, place }: { shown: LoggedRollout; place: number }) {
   const isOpen = looked.value === shown;
   const tokens = tokensOf(shown);
+  const holdOn = () => hold('nothing', shown.group); // before the click: the next step would take the button away under the finger
   const toggle = () => {
-    hold('nothing', shown.group);
+    holdOn();
     looked.value = isOpen ? undefined : shown;
   };
   return (
@@ -35,7 +36,7 @@ export function Try({ shown, place }: { shown: LoggedRollout; place: number }) {
       <footer>
         <span>{factsOf(shown)}</span>
         {tokens && (
-          <button type="button" class="look" aria-expanded={isOpen} onClick={toggle}>
+          <button type="button" class="look" aria-expanded={isOpen} onPointerDown={holdOn} onClick={toggle}>
             {isOpen ? 'Back to the text' : 'Look at the tokens'}
           </button>
         )}

@@ -62,6 +62,8 @@ const STATUS_EVERY_MS = 2000;
 const MAX_REFUSALS = 4;
 /** Groups in a row that may fail before the worker says so and leaves. */
 const MAX_FAILURES = 3;
+/** What a worker gives back as it leaves goes out again after this time; at once, it would come to the request of its own that is still open. */
+const GONE_MS = 1000;
 /** What it sends off when it leaves need not arrive: the server may be gone. */
 const FLUSH_MS = 1000;
 const NONE: Weights = { version: -1, digest: '' };
@@ -209,7 +211,7 @@ class RoomWorker {
   #leave(): void {
     this.#leaving.abort(new Error('This worker leaves the room.'));
     for (const { message, aborting } of this.#held.keys()) {
-      if (!this.#connection.isClosed()) message.nak(); // at once: a page that is closed has no later
+      if (!this.#connection.isClosed()) message.nak(GONE_MS); // said now: a page that is closed has no later
       aborting.abort();
     }
   }
@@ -226,7 +228,7 @@ class RoomWorker {
   }
 
   #take(message: JsMsg): void {
-    if (this.#leaving.signal.aborted) return message.nak();
+    if (this.#leaving.signal.aborted) return message.nak(GONE_MS);
     const prompt = read('prompt', message.data);
     const held: Held = { message, uid: prompt.uid, aborting: new AbortController() };
     this.#since ??= performance.now();
