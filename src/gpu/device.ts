@@ -299,12 +299,22 @@ export class Gpu {
     this.#pipelines.prepareLater(kernels);
   }
 
+  /** As `prepareLater`, begun once `standIn` has told of `work` in all, and not awaited by `compiling`. */
+  prepareOnceWorth(kernels: Kernel[], work: number): void {
+    this.#pipelines.prepareOnceWorth(kernels, work);
+  }
+
+  /** Another kernel does `work` in the place of one that is compiled once that is worth it. */
+  standIn(kernel: Kernel, work: number): void {
+    this.#pipelines.standIn(kernel, work);
+  }
+
   /** True if a kernel is to be compiled ahead and is not there yet. */
   isCompiling(kernel: Kernel): boolean {
     return this.#pipelines.isCompiling(kernel);
   }
 
-  /** Settles when all that is to be compiled ahead is there; undefined where that is so. Rejects when one does not compile. */
+  /** Settles when all of `prepare` and `prepareLater` is there; undefined where that is so. Rejects when one does not compile. */
   get compiling(): Promise<unknown> | undefined {
     return this.#pipelines.compiling && this.#orReason(this.#pipelines.compiling);
   }

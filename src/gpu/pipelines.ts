@@ -30,8 +30,12 @@ export class Pipelines {
   readonly #layoutOf = new Map<number, Layout>(); // by kernel
   /** To be compiled ahead, not begun. */
   readonly #later: Kernel[] = [];
+  /** To be compiled once others have done so much more work in their place. */
+  readonly #onceWorth = new Map<Kernel, number>();
   /** Begun, by key. */
   readonly #compiling = new Map<string, Promise<void>>();
+  /** Of these, the keys of what nobody waits for. */
+  readonly #unhurried = new Set<string>();
 
   constructor(device: GPUDevice, counters: GpuCounters) {
     this.#device = device;
@@ -46,6 +50,7 @@ export class Pipelines {
     const layout = this.#layout(kernel);
     entry = { pipeline: this.#device.createComputePipeline(this.#descriptor(kernel, key, layout, overrides)), layout };
     this.#pipelines.set(key, entry);
+    this.#onceWorth.delete(kernel);
     this.#counters.pipelines++;
     return entry;
   }
@@ -72,16 +77,40 @@ export class Pipelines {
     for (const kernel of this.#later.splice(0)) this.prepare(kernel).catch(() => {});
   }
 
+  /** Kernels that others stand in for until they have done `work` in their place; compiled then, and nobody waits for them. */
+  prepareOnceWorth(kernels: Kernel[], work: number): void {
+    for (const kernel of kernels)
+      if (!this.#pipelines.has(pipelineKey(kernel, undefined))) this.#onceWorth.set(kernel, work);
+  }
+
+  /** Another kernel does `work` in the place of this one. */
+  standIn(kernel: Kernel, work: number): void {
+    const left = this.#onceWorth.get(kernel);
+    if (left === undefined) return;
+    this.#onceWorth.set(kernel, left - work);
+    if (left > work) return;
+    this.#onceWorth.delete(kernel);
+    const key = pipelineKey(kernel, undefined);
+    this.#unhurried.add(key);
+    this.prepare(kernel)
+      .catch(() => {})
+      .finally(() => this.#unhurried.delete(key));
+  }
+
   /** True if a kernel is to be compiled ahead and is not there yet. */
   isCompiling(kernel: Kernel): boolean {
-    if (this.#later.includes(kernel)) return true;
+    if (this.#later.includes(kernel) || this.#onceWorth.has(kernel)) return true;
     return this.#compiling.size > 0 && this.#compiling.has(pipelineKey(kernel, undefined));
   }
 
-  /** Settles when all that is to be compiled ahead is there; undefined where that is so. Rejects when one does not compile. */
+  /**
+   * Settles when all that is to be compiled ahead is there, but for what others stand in for; undefined where that is so.
+   * Rejects when one does not compile.
+   */
   get compiling(): Promise<unknown> | undefined {
     this.prepareNow();
-    return this.#compiling.size > 0 ? Promise.all(this.#compiling.values()) : undefined;
+    if (this.#compiling.size === this.#unhurried.size) return undefined;
+    return Promise.all([...this.#compiling].flatMap(([key, done]) => (this.#unhurried.has(key) ? [] : done)));
   }
 
   async #compile(kernel: Kernel, key: string, overrides?: Overrides): Promise<void> {
@@ -89,6 +118,7 @@ export class Pipelines {
     const pipeline = await this.#device.createComputePipelineAsync(this.#descriptor(kernel, key, layout, overrides));
     if (!this.#pipelines.has(key)) this.#counters.pipelines++;
     this.#pipelines.set(key, { pipeline, layout });
+    this.#onceWorth.delete(kernel);
   }
 
   /** Kernels that bind alike (the tiles of a product, say) share their layout, and so their bind groups. */

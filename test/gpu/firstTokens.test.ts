@@ -1,7 +1,8 @@
-/** Kernels compile while tokens are generated already: another tile stands in for one that is missing; training waits for it. */
+/** Kernels compile while tokens are generated already: another tile stands in for one that is missing. */
 import { expect, test } from 'vitest';
 import { Gpu } from '../../src/gpu/device.ts';
-import { chooseMatmul, matmulKernel, matmulTable } from '../../src/gpu/ops/matmul.ts';
+import { chooseMatmul, matmulKernel, matmulNn, matmulTable, WORTH_COMPILING } from '../../src/gpu/ops/matmul.ts';
+import { attentionKernels } from '../../src/gpu/ops/attention.ts';
 import { prepareFirstTokens } from '../../src/model/kernels/prepare.ts';
 import { tinyConfig } from './tinyModel.ts';
 
@@ -10,12 +11,35 @@ test('products of many rows take a smaller tile until theirs is compiled', async
   await prepareFirstTokens(gpu, tinyConfig);
   const [, largest] = matmulTable(gpu).at(-1)!;
   expect(gpu.isCompiling(matmulKernel(largest))).toBe(true);
-  const { pipelines } = gpu.counters;
-  const meanwhile = chooseMatmul(gpu, 1000, 384);
-  expect(meanwhile).toBe(matmulTable(gpu).at(-2)![1]);
-  await gpu.compiling;
+  const meanwhile = matmulTable(gpu).at(-2)![1];
+  expect(chooseMatmul(gpu, 1000, 384)).toBe(meanwhile);
+  await gpu.compiling; // which training waits for
   expect(gpu.compiling).toBeUndefined();
-  expect(gpu.counters.pipelines).toBeGreaterThan(pipelines);
-  expect(chooseMatmul(gpu, 1000, 384)).toBe(largest);
+  for (const kernel of attentionKernels(gpu, tinyConfig.headDim)) expect(gpu.isCompiling(kernel)).toBe(false);
+
+  // A software adapter compiles it once that is worth it, and nobody waits; the product is the same all the time.
+  const isLater = gpu.adapter.isSoftware;
+  expect(gpu.isCompiling(matmulKernel(largest))).toBe(isLater);
+  const [M, N, K] = [100, 384, 40];
+  const [x, b, y] = [
+    gpu.buffer('x', new Float32Array(M * K).fill(0.1)),
+    gpu.buffer('b', new Float32Array(K * N).fill(0.3)),
+    gpu.buffer('y', M * N * 4),
+  ];
+  const product = () => {
+    matmulNn(gpu, { x, b, y, M, N, K });
+    return gpu.readF32(y);
+  };
+  const before = await product();
+  expect(chooseMatmul(gpu, 1000, 384)).toBe(isLater ? meanwhile : largest);
+  chooseMatmul(gpu, M, N, WORTH_COMPILING / (M * N) - 2 * K);
+  expect(gpu.compiling).toBeUndefined();
+  chooseMatmul(gpu, M, N, K);
+  const { pipelines } = gpu.counters;
+  expect(await product()).toEqual(before);
+  expect(gpu.compiling).toBeUndefined();
+  await expect.poll(() => chooseMatmul(gpu, 1000, 384), { timeout: 90_000 }).toBe(largest);
+  if (isLater) expect(gpu.counters.pipelines).toBeGreaterThan(pipelines);
+  expect(await product()).toEqual(before);
   gpu.destroy();
 }, 120_000);

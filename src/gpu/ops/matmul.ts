@@ -67,12 +67,15 @@ export const matmulTable = (gpu: Gpu): MatmulTable => pinned.get(gpu) ?? BY_ROWS
 /** True if the built-in table was measured on such an adapter. */
 export const isMeasured = ({ adapter }: Gpu): boolean => ['four', 'eight'].includes(adapterFamily(adapter));
 
-/** The tile by rows and columns: loads are what costs, and lanes of a subgroup can share them. */
-export function chooseMatmul(gpu: Gpu, M: number, N: number): MatmulVariant {
+/** The tile by rows and columns: loads are what costs, and lanes of a subgroup can share them. `K`: it is about to be used. */
+export function chooseMatmul(gpu: Gpu, M: number, N: number, K = 0): MatmulVariant {
   const [, tile, narrower] = matmulTable(gpu).find(([rows]) => M <= rows)!;
   const width = MATMUL_TILES[tile].cols * gpu.adapter.subgroupSize;
   const best = narrower && Math.ceil(N / width) * width > N * 1.0625 ? narrower : tile;
-  return gpu.isCompiling(matmulKernel(best)) ? compiledTile(gpu, best) : best;
+  const kernel: Kernel = matmulKernel(best);
+  if (!gpu.isCompiling(kernel)) return best;
+  gpu.standIn(kernel, M * N * K);
+  return compiledTile(gpu, best);
 }
 
 /** Meanwhile another tile serves, which gives the same bits: the one for most rows that is there. */
@@ -103,6 +106,9 @@ export function firstMatmulKernels(gpu: Gpu): Kernel[] {
   const table = matmulTable(gpu);
   return kernelsOf(table.length > 1 ? table.slice(0, -1) : table);
 }
+
+/** Multiplications after which a tile for most rows has cost a software adapter as much time as its compilation does. */
+export const WORTH_COMPILING = 5e9;
 
 const kernelsOf = (table: MatmulTable): Kernel[] => {
   const tiles = table.flatMap(([, ...tiles]) => tiles.filter((tile) => tile !== undefined).reverse());
@@ -148,7 +154,7 @@ export function matmulNt(gpu: Gpu, args: MatmulArgs): void {
  */
 export function gatedMatmul(gpu: Gpu, args: Omit<MatmulArgs, 'add' | 'bias' | 'accumulate'>): boolean {
   const { M, N, K } = args;
-  const variant = args.variant ?? chooseMatmul(gpu, M, N);
+  const variant = args.variant ?? chooseMatmul(gpu, M, N, K);
   if (args.y.half || !isGated(MATMUL_TILES[variant])) return false;
   record(gpu, { ...args, variant }, { M, N, K, rowA: K, stepA: 1, stepB: N, colB: 1 }, 0, 3);
   return true;
@@ -190,7 +196,7 @@ function record(
   expectElements('matmul x [M, K]', x, M * K);
   expectElements('matmul b [K, N]', b, K * N);
   expectElements(`matmul y [M, ${width === N ? 'N' : 'N / 2'}]`, y, M * width);
-  const chosen = variant ?? chooseMatmul(gpu, M, N);
+  const chosen = variant ?? chooseMatmul(gpu, M, N, K);
   const values = { ...sizes, added, accumulate };
   // A binding that is not added must still be bound; as plain bytes, since `add` never holds halves.
   const unused = x.half ? { ...x, half: false } : x;

@@ -4,7 +4,7 @@ import type { Gpu } from '../../gpu/device.ts';
 import { halfForms } from '../../gpu/halves.ts';
 import { attentionForwardKernels, attentionKernels } from '../../gpu/ops/attention.ts';
 import { rowThreads } from '../../gpu/ops/grid.ts';
-import { firstMatmulKernels, matmulKernels } from '../../gpu/ops/matmul.ts';
+import { firstMatmulKernels, matmulKernels, WORTH_COMPILING } from '../../gpu/ops/matmul.ts';
 import { sampleKernel } from '../../gpu/ops/sample.ts';
 import type { ModelConfig } from '../config.ts';
 
@@ -28,10 +28,15 @@ export async function prepareKernels(
 
 /**
  * Kernels that generation cannot start without. The rest is compiled once its first tokens are there; training waits for that.
- * Until the tiles for many rows are there, a smaller one stands in.
+ * Until the tiles for many rows are there, a smaller one stands in; on a software adapter, which compiles them for seconds, a
+ * short run does without them.
  */
 export async function prepareFirstTokens(gpu: Gpu, config: ModelConfig): Promise<void> {
-  const kernels = [...firstMatmulKernels(gpu), ...attentionForwardKernels(gpu, config.headDim)];
+  const first = firstMatmulKernels(gpu);
+  const kernels = [...first, ...attentionForwardKernels(gpu, config.headDim)];
   await Promise.all([...kernels.map((kernel) => gpu.prepare(kernel)), gpu.prepare(sampleKernel, rowThreads(gpu))]);
-  gpu.prepareLater([...matmulKernels(gpu), ...attentionKernels(gpu, config.headDim)]);
+  gpu.prepareLater(attentionKernels(gpu, config.headDim));
+  const large = matmulKernels(gpu).filter((kernel) => !first.includes(kernel));
+  if (gpu.adapter.isSoftware) gpu.prepareOnceWorth(large, WORTH_COMPILING);
+  else gpu.prepareLater(large);
 }
