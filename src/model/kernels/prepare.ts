@@ -2,6 +2,7 @@
 
 import type { Gpu } from '../../gpu/device.ts';
 import { halfForms } from '../../gpu/halves.ts';
+import type { Kernel } from '../../gpu/kernel.ts';
 import { attentionForwardKernels, attentionKernels } from '../../gpu/ops/attention.ts';
 import { rowThreads } from '../../gpu/ops/grid.ts';
 import { firstMatmulKernels, matmulKernels, WORTH_COMPILING } from '../../gpu/ops/matmul.ts';
@@ -19,7 +20,7 @@ export async function prepareKernels(
   uses: { rollout: boolean; half?: boolean; training?: boolean },
 ): Promise<void> {
   const { half = false, training = true } = uses;
-  const plain = [...matmulKernels(gpu), ...attentionKernels(gpu, headDim)];
+  const plain = [...(half ? matmulKernels(gpu) : tilesAhead(gpu)), ...attentionKernels(gpu, headDim)];
   const kernels = half ? halfForms(plain, training) : plain;
   const compiled = kernels.map((kernel) => gpu.prepare(kernel));
   if (uses.rollout) compiled.push(gpu.prepare(sampleKernel, rowThreads(gpu)));
@@ -28,15 +29,21 @@ export async function prepareKernels(
 
 /**
  * Kernels that generation cannot start without. The rest is compiled once its first tokens are there; training waits for that.
- * Until the tiles for many rows are there, a smaller one stands in; on a software adapter, which compiles them for seconds, a
- * short run does without them.
+ * Until the tiles for many rows are there, a smaller one stands in.
  */
 export async function prepareFirstTokens(gpu: Gpu, config: ModelConfig): Promise<void> {
-  const first = firstMatmulKernels(gpu);
-  const kernels = [...first, ...attentionForwardKernels(gpu, config.headDim)];
+  const kernels = [...firstMatmulKernels(gpu), ...attentionForwardKernels(gpu, config.headDim)];
   await Promise.all([...kernels.map((kernel) => gpu.prepare(kernel)), gpu.prepare(sampleKernel, rowThreads(gpu))]);
-  gpu.prepareLater(attentionKernels(gpu, config.headDim));
-  const large = matmulKernels(gpu).filter((kernel) => !first.includes(kernel));
-  if (gpu.adapter.isSoftware) gpu.prepareOnceWorth(large, WORTH_COMPILING);
-  else gpu.prepareLater(large);
+  gpu.prepareLater([...tilesAhead(gpu), ...attentionKernels(gpu, config.headDim)]);
+}
+
+/** On a software adapter, which compiles the tiles for most rows for seconds, they wait until they are worth it. */
+function tilesAhead(gpu: Gpu): Kernel[] {
+  if (!gpu.adapter.isSoftware) return matmulKernels(gpu);
+  const first = firstMatmulKernels(gpu);
+  gpu.prepareOnceWorth(
+    matmulKernels(gpu).filter((kernel) => !first.includes(kernel)),
+    WORTH_COMPILING,
+  );
+  return first;
 }
