@@ -28,7 +28,7 @@ const startRun = async (page: Page, settings: Parameters<typeof address>[0] = SA
   await page.getByRole('button', { name: 'Start', exact: true }).click();
 };
 const reaches = (page: Page, step: number) =>
-  expect.poll(() => stepsDone(page), { timeout: 120_000 }).toBeGreaterThanOrEqual(step);
+  expect.poll(() => stepsDone(page), { timeout: 120_000, intervals: [50] }).toBeGreaterThanOrEqual(step);
 
 /** metrics.jsonl of the newest run in the browser's files, without what a clock measured. */
 async function savedLines(page: Page): Promise<Line[]> {
