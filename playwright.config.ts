@@ -8,7 +8,7 @@ const PORT = Number(process.env['E2E_PORT'] ?? 4173);
 export default defineConfig({
   testDir: 'test/e2e',
   timeout: 180_000,
-  expect: { timeout: 20_000 }, // a busy machine takes its time to show what has happened
+  expect: { timeout: 30_000 }, // a busy machine takes its time to show what has happened
   workers: 1,
   use: {
     actionTimeout: 60_000,

@@ -26,8 +26,8 @@ test('axe finds nothing from idle to stopped, with every panel opened', async ({
   await page.getByRole('button', { name: 'Pause' }).click();
   await expectState(page, 'paused', 60_000);
   await page.getByRole('textbox', { name: 'Your own problem' }).press('Enter');
-  await expect(page.locator('#ask .exchange')).toHaveCount(1, { timeout: 30_000 });
-  await expect(page.locator('#ask .drawing')).toHaveCount(0, { timeout: 30_000 });
+  await expect(page.locator('#ask .exchange')).toHaveCount(1);
+  await expect(page.locator('#ask .drawing')).toHaveCount(0);
   await page.getByRole('tab', { name: 'Settings' }).click();
   await expectNoViolations(page, 'paused, a question answered, live settings open', QUICK);
   await page.getByRole('button', { name: 'Stop', exact: true }).click();
@@ -58,7 +58,7 @@ test('axe finds nothing where a link brought a result, where it is copied by han
   await expectNoViolations(page, 'a result from a link, to be copied by hand', QUICK);
   await page.getByRole('button', { name: 'Put it away' }).click();
   await page.getByRole('button', { name: 'Watch a recorded run' }).click();
-  await expect(page.getByRole('region', { name: 'Recorded run' })).toBeVisible({ timeout: 10_000 });
+  await expect(page.getByRole('region', { name: 'Recorded run' })).toBeVisible();
   await expectNoViolations(page, 'recorded run', QUICK);
 });
 
@@ -90,7 +90,7 @@ const focused = (page: Page) => page.evaluate(() => document.activeElement?.text
 
 test('the main path by keyboard alone; the focus stays where it is', async ({ page }) => {
   await page.goto(address(TINY));
-  await expect(page.getByRole('button', { name: 'Start' })).toBeEnabled({ timeout: 30_000 });
+  await expect(page.getByRole('button', { name: 'Start' })).toBeEnabled();
   await page.keyboard.press('Tab');
   await expect(page.locator('.skip')).toBeFocused();
   await tabTo(page, '#start');

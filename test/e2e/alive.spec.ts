@@ -11,7 +11,7 @@ const start = (page: Page) => page.getByRole('button', { name: 'Start', exact: t
 
 /** metrics.jsonl as it is saved by the button, without what a clock measured. */
 async function lines(page: Page): Promise<Record<string, number>[]> {
-  const download = page.waitForEvent('download', { timeout: 10_000 });
+  const download = page.waitForEvent('download', { timeout: 30_000 });
   await page.getByRole('button', { name: 'Save metrics' }).click();
   const text = await readFile(await (await download).path(), 'utf8');
   return text
@@ -68,7 +68,7 @@ test('after Stop the weights at the end are evaluated, with a count; another Sto
   await start(page);
   await expect.poll(() => stepsDone(page), { timeout: 60_000 }).toBeGreaterThan(0);
   await page.getByRole('button', { name: 'Stop', exact: true }).click();
-  await expect(page.locator('#status-now')).toHaveText(/^Evaluating, \d+ of 64, then stop$/, { timeout: 30_000 });
+  await expect(page.locator('#status-now')).toHaveText(/^Evaluating, \d+ of 64, then stop$/);
   await expectState(page, 'done', 60_000);
   const last = (await lines(page)).at(-1)!;
   expect(last['training/global_step']).toBe(await stepsDone(page));
@@ -80,7 +80,7 @@ test('after Stop the weights at the end are evaluated, with a count; another Sto
   await expectState(page, 'running', 60_000);
   await expect.poll(() => points(page, 'reward'), { timeout: 60_000 }).toBeGreaterThan(0);
   await page.getByRole('button', { name: 'Stop', exact: true }).click();
-  await page.getByRole('button', { name: 'Skip evaluation' }).click({ timeout: 30_000 });
+  await page.getByRole('button', { name: 'Skip evaluation' }).click();
   await expectState(page, 'done', 5000);
   await expect(page.getByText(/Stopped after step \d+\./)).toBeVisible();
   expect(await points(page, 'pass')).toBe(0);
@@ -91,11 +91,11 @@ test('a GPU that is lost while the page idles is none to train on', async ({ own
   await openPage(page, SMALL);
   await expect(tries(page).first()).toBeVisible({ timeout: 60_000 });
   await (await browser.newBrowserCDPSession()).send('Browser.crashGpuProcess');
-  await expect.poll(() => page.workers().length, { timeout: 30_000 }).toBe(0);
+  await expect.poll(() => page.workers().length).toBe(0);
   await expect(page.locator('.notice.error')).toHaveCount(0);
   await start(page);
   await expectState(page, 'done', 60_000);
   await (await browser.newBrowserCDPSession()).send('Browser.crashGpuProcess');
-  await expect(page.getByText('The GPU was lost. Start opens another.')).toBeVisible({ timeout: 30_000 });
+  await expect(page.getByText('The GPU was lost. Start opens another.')).toBeVisible();
   expect(page.workers()).toEqual([]);
 });

@@ -67,9 +67,7 @@ test('reloaded in mid-run, it shows the run as it was and goes on to the same en
   await startRun(page);
   await reaches(page, 1);
   await page.reload();
-  await expect(page.locator('.offer')).toHaveText(/^The run of \d\d:\d\d stopped after step [12] of 3\.Go onDiscard$/, {
-    timeout: 30_000,
-  });
+  await expect(page.locator('.offer')).toHaveText(/^The run of \d\d:\d\d stopped after step [12] of 3\.Go onDiscard$/);
   expect(await points(page, 'reward')).toBeGreaterThanOrEqual(1);
   await expect(page.locator('#rollouts .question').first()).toContainText('?');
   if (process.env['SHOTS']) await shots(page, 'offer');
@@ -81,11 +79,11 @@ test('reloaded in mid-run, it shows the run as it was and goes on to the same en
   expect(await points(page, 'reward')).toBe(3);
 
   await page.reload();
-  await page.locator('.offer').getByRole('button', { name: 'Discard' }).click({ timeout: 30_000 });
+  await page.locator('.offer').getByRole('button', { name: 'Discard' }).click();
   await expect(page.locator('.offer')).toHaveCount(0);
   expect(await points(page, 'reward')).toBe(0);
   await page.reload();
-  await expect(page.getByRole('button', { name: 'Start', exact: true })).toBeEnabled({ timeout: 30_000 });
+  await expect(page.getByRole('button', { name: 'Start', exact: true })).toBeEnabled();
   await page.waitForTimeout(1000);
   await expect(page.locator('.offer')).toHaveCount(0);
 });
@@ -117,7 +115,7 @@ test('where the browser keeps no files, it says so once, goes on after a crash, 
   if (process.env['SHOTS']) await shots(page, 'no-files');
   await (await browser.newBrowserCDPSession()).send('Browser.crashGpuProcess');
   await expect(page.getByText(/Went on from step \d/)).toBeVisible({ timeout: 60_000 });
-  const asked = page.waitForEvent('dialog', { timeout: 10_000 });
+  const asked = page.waitForEvent('dialog', { timeout: 30_000 });
   await page.close({ runBeforeUnload: true });
   const dialog = await asked;
   expect(dialog.type()).toBe('beforeunload');
@@ -150,11 +148,11 @@ test('two tabs do not train one run', async ({ page, context }) => {
   await expectState(page, 'paused', 60_000);
   const other = await context.newPage();
   await other.goto(address(SAVED));
-  await expect(other.locator('.offer')).toHaveText(/is open in another tab\.$/, { timeout: 30_000 });
+  await expect(other.locator('.offer')).toHaveText(/is open in another tab\.$/);
   await expect(other.getByText('Another tab is training: a run started here would share the GPU')).toBeVisible();
   if (process.env['SHOTS']) await shots(other, 'two-tabs');
   await page.close();
-  await other.locator('.offer').getByRole('button', { name: 'Go on' }).click({ timeout: 30_000 });
+  await other.locator('.offer').getByRole('button', { name: 'Go on' }).click();
   await expect(other.getByText('Another tab is training')).toHaveCount(0);
   await expectState(other, 'done', 240_000);
   expect(await savedLines(other)).toEqual(unbroken);

@@ -30,7 +30,7 @@ test('cards are a radio group by keyboard, say what a run costs here, and choose
   await expect(page).toHaveURL(/n=32/);
   await page.reload();
   await expect(card(/^Backwards/)).toBeChecked();
-  await expect(page.locator('#plan')).toContainText('about 16 min here', { timeout: 30_000 });
+  await expect(page.locator('#plan')).toContainText('about 16 min here');
 
   await test.step('an adapter that is not known yet is timed while the page idles', async () => {
     await page.evaluate(() => localStorage.clear());
@@ -92,7 +92,7 @@ test('a model of the hub: nothing is asked while typing, then its sizes are told
     await expect(page.getByText('has no such model or revision')).toBeVisible();
     await page.getByLabel('Name on the Hub').fill('org/tiny');
     await page.getByLabel('Name on the Hub').press('Enter');
-    await expect(page.getByText('0.4 million')).toBeVisible({ timeout: 30_000 });
+    await expect(page.getByText('0.4 million')).toBeVisible();
     await expect(page.locator('.hub-facts')).toContainText('2 MB, kept in the browser');
     expect(hub.log.filter((line) => line.includes('safetensors'))).toEqual([]);
     await page.getByRole('button', { name: 'Use this model' }).click();
@@ -104,7 +104,6 @@ test('a model of the hub: nothing is asked while typing, then its sizes are told
     await page.goto(address({ 'model.path': 'org/tiny', hub: hub.endpoint, autostart: true }));
     await expect(page.locator('.notice.offer')).toContainText(
       `asks to train org/tiny, with files of ${new URL(hub.endpoint).host}`,
-      { timeout: 30_000 },
     );
     expect(hub.log, 'a link alone downloads nothing').toEqual([]);
   } finally {

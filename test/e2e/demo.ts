@@ -38,7 +38,7 @@ export function address(settings: Record<string, string | number | boolean> = {}
 /** Opens the page and its settings, and waits until it may be started. */
 export async function openPage(page: Page, settings: Parameters<typeof address>[0] = {}): Promise<void> {
   await page.goto(address(settings));
-  await expect(page.getByRole('button', { name: 'Start' })).toBeEnabled({ timeout: 30_000 });
+  await expect(page.getByRole('button', { name: 'Start' })).toBeEnabled();
   await page.getByText('Settings', { exact: true }).click();
 }
 

@@ -20,7 +20,7 @@ const shifts = (page: Page) => page.evaluate(() => (globalThis as unknown as { s
 async function load(page: Page): Promise<void> {
   await watchShifts(page);
   await page.goto(address(TINY));
-  await expect(page.getByRole('button', { name: 'Start' })).toBeEnabled({ timeout: 30_000 });
+  await expect(page.getByRole('button', { name: 'Start' })).toBeEnabled();
   await page.waitForTimeout(1000);
 }
 

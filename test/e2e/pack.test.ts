@@ -216,7 +216,7 @@ test('the built page trains under its Content Security Policy', async ({ page })
   const { address: origin, close } = await serveFolder(resolve('dist/demo'));
   try {
     await page.goto(new URL(address({ ...TINY, steps: 1 }), origin).href);
-    await page.getByRole('button', { name: 'Start' }).click({ timeout: 30_000 });
+    await page.getByRole('button', { name: 'Start' }).click();
     await expectState(page, 'done', 120_000);
     expect(refused).toEqual([]);
   } finally {

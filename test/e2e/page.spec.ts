@@ -134,7 +134,7 @@ test('an engine that dies again and again is reported, and the run can be gone o
     const closed = worker.waitForEvent('close', { timeout: 30_000 });
     await worker.evaluate(() => void setTimeout(() => (globalThis as unknown as { nothing: () => void }).nothing()));
     await closed;
-    if (died < 3) await expect.poll(() => page.workers().length, { timeout: 30_000 }).toBe(1);
+    if (died < 3) await expect.poll(() => page.workers().length).toBe(1);
   }
   await expectState(page, 'failed', 30_000);
   await expect(page.getByText('The engine stopped.')).toBeVisible();

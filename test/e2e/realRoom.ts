@@ -61,7 +61,7 @@ export async function openFor(page: Page, address: string, code: string, root = 
     if (!socket.url().includes('?token=')) sockets.push(socket.url());
   });
   await page.goto(`${root}?room=${encodeURIComponent(address)}#code=${code}`);
-  await expect(page.getByRole('button', { name: 'Join', exact: true })).toBeEnabled({ timeout: 30_000 });
+  await expect(page.getByRole('button', { name: 'Join', exact: true })).toBeEnabled();
   return sockets;
 }
 

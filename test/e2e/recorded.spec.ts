@@ -10,7 +10,7 @@ test('without WebGPU a recorded run plays, is paused and scrubbed', async ({ pag
   await expect(page.locator('.notice.error')).toContainText('This browser cannot train. This browser has no WebGPU');
   const recorded = page.getByRole('region', { name: 'Recorded run' });
   await expect(recorded).toContainText('Recorded run. Curves and tries below were computed on');
-  await expect.poll(() => points(page, 'reward'), { timeout: 20_000 }).toBeGreaterThan(2);
+  await expect.poll(() => points(page, 'reward')).toBeGreaterThan(2);
   await expect(page.locator('.try').first()).toBeVisible();
   await recorded.getByRole('button', { name: 'Pause' }).click();
   const paused = await points(page, 'reward');

@@ -15,6 +15,9 @@ import type { RoomPage } from './roomPage.ts';
 
 test.skip(!hasNatsServer(), 'nats-server is not installed');
 
+/** Tries that do not end by themselves: there is time to leave in the middle of one. */
+const HOT = ['data.maxResponseLength=350', 'rollout.temperature=5'];
+
 test('a page and a Node process train in one room, and the page leaves', async ({ page }) => {
   const [{ output }] = (await build({
     ...{ configFile: false, logLevel: 'silent' },
@@ -41,9 +44,7 @@ test('a page and a Node process train in one room, and the page leaves', async (
       [room.room.server.webSocketUrl, room.code],
     );
     const named = (name: string) => [...controller.host.workers.values()].find((counts) => counts.name === name);
-    await expect
-      .poll(() => [named('page')?.adapter, named('node')?.adapter], { timeout: 15_000 })
-      .toEqual(['none', 'none']);
+    await expect.poll(() => [named('page')?.adapter, named('node')?.adapter]).toEqual(['none', 'none']);
     await controller.train(20);
     expect(saved.trained).toHaveLength(20);
     expect(Math.min(named('page')!.accepted, named('node')!.accepted)).toBeGreaterThan(0);
@@ -60,7 +61,7 @@ test('a page and a Node process train in one room, and the page leaves', async (
 });
 
 test("our page asks, joins, generates by the room's weights, and leaves", async ({ page }) => {
-  const real = await realRoom();
+  const real = await realRoom({ overrides: HOT });
   const { host, samples, rollouter, groups } = real;
   try {
     const { webSocketUrl } = real.room.room.server;
@@ -78,32 +79,31 @@ test("our page asks, joins, generates by the room's weights, and leaves", async 
     await page.evaluate(elsewhere);
     await blocked;
     await page.getByRole('button', { name: 'Join', exact: true }).click();
-    await expect(region(page).getByRole('status')).toHaveText('Working for the room.', { timeout: 30_000 });
+    await expect(region(page).getByRole('status')).toHaveText('Working for the room.');
     await expect(tile(page, 'Now')).toHaveText('Waiting for problems');
     await expect(page.getByRole('heading', { level: 2, name: 'The room at' })).toBeFocused();
     await rollouter.start(groups.slice(0, 2));
-    await expect.poll(() => samples.length, { timeout: 30_000 }).toBe(4);
+    await expect.poll(() => samples.length, { timeout: 60_000 }).toBe(4);
     await expect(tile(page, 'Tries sent')).toHaveText('4');
     await expect(tile(page, 'Weights of step')).toHaveText('0');
     const { trajectory } = sampleOf(samples[0], { problem: groups[0].problem, group: 0 });
     expect(trajectory.responseIds.length).toBeGreaterThan(0);
     expect(trajectory.logProbs.every((logProb) => logProb <= 0 && logProb > -30)).toBe(true);
     await rollouter.updateWeights(1);
-    await expect(tile(page, 'Weights of step')).toHaveText('1', { timeout: 10_000 });
+    await expect(tile(page, 'Weights of step')).toHaveText('1');
     await rollouter.start(groups.slice(2));
-    await expect.poll(() => samples.length, { timeout: 30_000 }).toBeGreaterThan(4);
+    await expect.poll(() => samples.length, { timeout: 60_000, intervals: [50] }).toBeGreaterThan(4);
     await page.getByRole('button', { name: 'Leave' }).click();
-    await expect(tile(page, 'Now')).toHaveText('Not in the room', { timeout: 10_000 });
-    const byPage = samples.length;
-    expect(byPage).toBeLessThan(28);
+    await expect(tile(page, 'Now')).toHaveText('Not in the room');
     const node = fakeWorker(real.room, { name: 'node' });
-    await expect.poll(() => samples.length, { timeout: 20_000 }).toBe(28);
+    await expect.poll(() => samples.length, { timeout: 60_000 }).toBe(28);
     node.leave();
     await node.ended;
-    expect(Array.from(host.workers.values(), ({ name, accepted }) => [name, accepted])).toEqual([
-      ['page', byPage],
-      ['node', 28 - byPage],
-    ]);
+    const [byPage, byNode] = [...host.workers.values()];
+    expect([byPage.name, byNode.name]).toEqual(['page', 'node']);
+    expect(byPage.accepted).toBeGreaterThan(4);
+    expect(byPage.accepted).toBeLessThan(28);
+    expect(byPage.accepted + byNode.accepted).toBe(28);
   } finally {
     await real.end();
   }
@@ -116,7 +116,7 @@ test('our page takes no for an answer, and says what is wrong with code, server 
   try {
     const sockets = await openFor(page, webSocketUrl, room.code);
     await page.getByRole('button', { name: 'Do not join' }).click();
-    await expect(page.getByRole('button', { name: 'Start' })).toBeEnabled({ timeout: 30_000 });
+    await expect(page.getByRole('button', { name: 'Start' })).toBeEnabled();
     expect(page.url()).not.toContain('room');
     expect(sockets).toEqual([]);
     const blocked = page.waitForEvent('console', (message) => /Content Security Policy/.test(message.text()));
@@ -128,16 +128,15 @@ test('our page takes no for an answer, and says what is wrong with code, server 
     await page.getByRole('button', { name: 'Join', exact: true }).click();
     await expect(problem).toHaveText(
       `The room at ${webSocketUrl} does not know this join code; use the one that it printed.`,
-      { timeout: 20_000 },
     );
     await page.getByLabel('Join code').fill('1234');
     await page.getByRole('button', { name: 'Join again' }).click();
-    await expect(problem).toContainText('The join code cannot be read', { timeout: 20_000 });
+    await expect(problem).toContainText('The join code cannot be read');
     await expectNoViolations(page, 'not let into a room');
 
     await openFor(page, 'ws://127.0.0.1:9', room.code);
     await page.getByRole('button', { name: 'Join', exact: true }).click();
-    await expect(problem).toContainText('No room answers at ws://127.0.0.1:9', { timeout: 20_000 });
+    await expect(problem).toContainText('No room answers at ws://127.0.0.1:9');
 
     await page.goto(`/?room=${encodeURIComponent(room.address)}#code=${room.code}`);
     await expect(problem).toContainText('a page takes ws://HOST:PORT or wss://HOST:PORT');
@@ -147,22 +146,21 @@ test('our page takes no for an answer, and says what is wrong with code, server 
 });
 
 test('a tab that is closed gives its groups back at once', async ({ page }) => {
-  // Hot, so that no try ends early; the page has a place for a third group, and asks for it all the time.
-  const overrides = ['data.maxResponseLength=350', 'rollout.temperature=5'];
-  const real = await realRoom({ overrides, problems: 2, ackWaitMs: 60_000 });
+  // The page has a place for a third group, and asks for it all the time.
+  const real = await realRoom({ overrides: HOT, problems: 2, ackWaitMs: 60_000 });
   const { host, samples, rollouter, groups } = real;
   try {
     await openFor(page, real.room.room.server.webSocketUrl, real.room.code);
     await page.getByRole('button', { name: 'Join', exact: true }).click();
-    await expect(region(page).getByRole('status')).toHaveText('Working for the room.', { timeout: 30_000 });
+    await expect(region(page).getByRole('status')).toHaveText('Working for the room.');
     await rollouter.start(groups);
     const held = async () => (await host.jsm.consumers.info(PROMPTS.stream, PROMPTS.consumer)).num_ack_pending;
-    await expect.poll(held, { timeout: 20_000 }).toBe(2);
+    await expect.poll(held).toBe(2);
     await page.waitForTimeout(200); // they have arrived there as well
     await page.close();
     expect(samples.length).toBeLessThan(4);
     const node = fakeWorker(real.room, { name: 'node' });
-    await expect.poll(() => samples.length, { timeout: 30_000 }).toBe(4);
+    await expect.poll(() => samples.length).toBe(4);
     node.leave();
     await node.ended;
   } finally {
@@ -180,18 +178,18 @@ test('a connection that is lost: the page says so, goes on when it is back, and 
   try {
     await openFor(page, real.room.room.server.webSocketUrl, real.room.code);
     await page.getByRole('button', { name: 'Join', exact: true }).click();
-    await expect(status).toHaveText('Working for the room.', { timeout: 30_000 });
+    await expect(status).toHaveText('Working for the room.');
     await real.room.room.server.stop('SIGKILL');
-    await expect(status).toHaveText(lost, { timeout: 20_000 });
+    await expect(status).toHaveText(lost);
     await expect(status).toHaveClass('notice warning');
     await real.room.crash();
-    await expect(status).toHaveText('Working for the room.', { timeout: 20_000 });
+    await expect(status).toHaveText('Working for the room.');
     await rollouter.start(groups.slice(0, 2));
-    await expect.poll(() => samples.length, { timeout: 30_000 }).toBe(4);
+    await expect.poll(() => samples.length).toBe(4);
     await real.room.room.server.stop('SIGKILL');
-    await expect(status).toHaveText(lost, { timeout: 20_000 });
+    await expect(status).toHaveText(lost);
     await page.getByRole('button', { name: 'Leave' }).click();
-    await expect(tile(page, 'Now')).toHaveText('Not in the room', { timeout: 20_000 });
+    await expect(tile(page, 'Now')).toHaveText('Not in the room');
     await expect(status).toHaveText('This machine has left the room.');
     await real.room.crash();
   } finally {
@@ -213,11 +211,11 @@ test('on a phone the question and the work fit the screen', async ({ page }) => 
     await openFor(page, real.room.room.server.webSocketUrl, '');
     await page.getByLabel('Join code').fill((await newUserKey()).seed);
     await page.getByRole('button', { name: 'Join', exact: true }).click();
-    await expect(region(page).locator('.notice.error')).toBeVisible({ timeout: 20_000 });
+    await expect(region(page).locator('.notice.error')).toBeVisible();
     await expectToFit('not let in');
     await page.getByLabel('Join code').fill(real.room.code);
     await page.getByRole('button', { name: 'Join again' }).click();
-    await expect(region(page).getByRole('status')).toHaveText('Working for the room.', { timeout: 30_000 });
+    await expect(region(page).getByRole('status')).toHaveText('Working for the room.');
     for (const text of ['Now', 'Tokens per second'])
       expect(await tile(page, text).evaluate((dd) => dd.scrollWidth - dd.clientWidth), text).toBe(0);
     await expectToFit('working');

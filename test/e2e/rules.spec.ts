@@ -80,7 +80,7 @@ test('a reward with a mistake is marked at its line; mended, it pays from the ne
 
   await test.step('reloaded and gone on with, it goes by them still', async () => {
     await page.reload();
-    await page.locator('.offer').getByRole('button', { name: 'Go on' }).click({ timeout: 30_000 });
+    await page.locator('.offer').getByRole('button', { name: 'Go on' }).click();
     await goesByTheReward(page, step);
     await expect(changed).toContainText(`Step ${lrStep} Learning rate 0.0003 \u2192 0.0001`);
   });

@@ -82,7 +82,7 @@ test('a second run beside the first, and a fork of it', async ({ page }) => {
     await page.getByRole('button', { name: 'Delete', exact: true }).click();
     await expect(rows).toHaveCount(2);
     await page.reload();
-    await expect(rows).toHaveCount(2, { timeout: 30_000 });
+    await expect(rows).toHaveCount(2);
     await expect(page.getByRole('button', { name: 'Show Calm' })).toHaveCount(0);
   });
 });

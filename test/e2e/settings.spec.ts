@@ -41,7 +41,6 @@ test('a wrong choice of the address is named, and a recipe that is not there ope
   await page.goto('/?config=nonexistent');
   await expect(page.locator('.notice.error')).toContainText(
     'The page has no recipe "nonexistent"; it has gsm8k-tool, reverse-text',
-    { timeout: 30_000 },
   );
   await expect(page.locator('.notice.error')).not.toContainText('.yaml');
   await expect(page.getByRole('button', { name: 'Start' })).toBeEnabled();

@@ -56,7 +56,7 @@ test('the folder trains under a sub-path, and asks for nothing above it', async 
   await page.getByRole('button', { name: 'Start' }).click();
   await expectState(page, 'done', 240_000);
   await page.getByRole('button', { name: 'Watch a recorded run' }).click();
-  await expect.poll(() => points(page, 'reward'), { timeout: 20_000 }).toBeGreaterThan(3);
+  await expect.poll(() => points(page, 'reward')).toBeGreaterThan(3);
   expect(missed.filter((url) => !url.startsWith('blob:') && !url.startsWith('data:'))).toEqual([]);
 });
 
@@ -93,7 +93,7 @@ test('the one file plays the recorded run where there is no WebGPU', async ({ pa
   await page.addInitScript(() => Object.defineProperty(Navigator.prototype, 'gpu', { get: () => undefined }));
   await page.goto(pathToFileURL(join(folder, 'webgrpo.html')).href);
   await expectState(page, 'no-gpu', 30_000);
-  await expect.poll(() => points(page, 'reward'), { timeout: 20_000 }).toBeGreaterThan(3);
+  await expect.poll(() => points(page, 'reward')).toBeGreaterThan(3);
 });
 
 test('the folder and the one file work for a room, and connect to nothing else', async ({ page }) => {
@@ -109,9 +109,9 @@ test('the folder and the one file work for a room, and connect to nothing else',
     for (const [index, from] of pages.entries()) {
       const sockets = await openFor(page, webSocketUrl, real.room.code, from);
       await page.getByRole('button', { name: 'Join', exact: true }).click();
-      await expect(region(page).getByRole('status')).toHaveText('Working for the room.', { timeout: 30_000 });
+      await expect(region(page).getByRole('status')).toHaveText('Working for the room.');
       await real.rollouter.start(real.groups.slice(2 * index, 2 * index + 2));
-      await expect.poll(() => real.samples.length, { timeout: 30_000 }).toBe(4 * (index + 1));
+      await expect.poll(() => real.samples.length).toBe(4 * (index + 1));
       expect(new Set(sockets)).toEqual(new Set([`${webSocketUrl}/`]));
       expect(refused).toEqual([]);
       await page.evaluate((url) => new WebSocket(url).url, 'ws://127.0.0.1:9').catch(() => {});

@@ -28,7 +28,7 @@ test('without OPFS, a run is kept in IndexedDB, and gone on with after a reload'
   await page.getByRole('button', { name: 'Start', exact: true }).click();
   await expect.poll(() => page.locator('#status-step').innerText(), { timeout: 90_000 }).toMatch(/^[123] /);
   await page.reload();
-  await page.getByRole('button', { name: 'Go on', exact: true }).first().click({ timeout: 30_000 });
+  await page.getByRole('button', { name: 'Go on', exact: true }).first().click();
   await expectState(page, 'done', 90_000);
   await expect(page.getByText('Not saved.')).toHaveCount(0);
   await expect(page.locator('#runs tbody tr')).toContainText('3 of 3');

@@ -41,7 +41,7 @@ test('back to a step, replayed bit for bit, gone on from', async ({ page, contex
   await test.step('after a reload, its tries come from the files', async () => {
     await changeLog(page, 3);
     await page.reload();
-    await expect(slider).toBeVisible({ timeout: 30_000 });
+    await expect(slider).toBeVisible();
     await slider.fill('2');
     await expect(page.locator('#rollouts')).toContainText('Step 2,');
   });
@@ -71,7 +71,7 @@ test('back to a step, replayed bit for bit, gone on from', async ({ page, contex
   await test.step('gone on from an earlier step, what came after stays as a run of its own', async () => {
     await slider.fill('2');
     await page.getByRole('button', { name: 'Go on from step 2' }).click();
-    await expect(page.locator('#runs tbody tr')).toHaveCount(2, { timeout: 30_000 });
+    await expect(page.locator('#runs tbody tr')).toHaveCount(2);
     await expectState(page, 'done', 120_000);
     await expect(page.locator('#runs tbody tr').first()).toContainText(/after step 2.*3 of 3/s);
     await expect(page.locator('#runs tbody tr').nth(1)).toContainText('3 of 3');

@@ -96,7 +96,7 @@ async function expectConversations(page: Page): Promise<void> {
 }
 
 async function savedMetrics(page: Page): Promise<Record<string, number>[]> {
-  const download = page.waitForEvent('download', { timeout: 10_000 });
+  const download = page.waitForEvent('download', { timeout: 30_000 });
   await page.getByRole('button', { name: 'Save metrics' }).click();
   const lines = (await readFile(await (await download).path(), 'utf8')).trim().split('\n');
   return lines.map((line) => JSON.parse(line) as Record<string, number>);

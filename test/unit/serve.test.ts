@@ -265,7 +265,10 @@ describe('what is served', () => {
     await response.body!.getReader().read();
     expect([rollout.underWay, rollout.held.size]).toEqual([1, 1]);
     gone.abort();
-    await vi.waitFor(() => expect([rollout.underWay, rollout.held.size, trainer.groups.size]).toEqual([0, 0, 0]));
+    await vi.waitFor(
+      () => expect([rollout.underWay, rollout.held.size, trainer.groups.size]).toEqual([0, 0, 0]),
+      20_000,
+    );
     rollout.waits = () => false;
     const calls = [0, 1].map(async () => {
       const client = trainer.client();
