@@ -61,7 +61,7 @@ test('a page and a Node process train in one room, and the page leaves', async (
 });
 
 test("our page asks, joins, generates by the room's weights, and leaves", async ({ page }) => {
-  const real = await realRoom({ overrides: HOT });
+  const real = await realRoom({ overrides: [...HOT, 'data.maxResponseLength=120'] });
   const { host, samples, rollouter, groups } = real;
   try {
     const { webSocketUrl } = real.room.room.server;
