@@ -1,7 +1,7 @@
 /** A nats-server for tests, on ports that are free. */
 
 import { execFileSync, spawn } from 'node:child_process';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -14,6 +14,14 @@ import { CONTROLLER, workerRights } from '../src/workers/room/names.ts';
 import type { Access } from '../src/workers/room/roomHost.ts';
 
 export const connectByTcp: Connect = (options) => connect(options);
+
+/** To a server with a certificate of its own making. */
+const connectByTls =
+  (cert: string): Connect =>
+  async (options) => {
+    const tls = { ca: await readFile(cert, 'utf8'), host: '127.0.0.1' }; // by name, it would ask for localhost
+    return connect({ ...options, tls });
+  };
 
 /** False where it is not installed and cannot be: says so loudly. */
 export function hasNatsServer(): boolean {
@@ -61,7 +69,13 @@ export class TestRoom implements Access {
   /** As the controller. */
   connect(): Promise<NatsConnection> {
     const { address, room } = this;
-    return enter(connectByTcp, { address, code: room.controllerCode, inbox: CONTROLLER, name: CONTROLLER });
+    const { tls } = this.#options;
+    return enter(tls ? connectByTls(tls.cert) : connectByTcp, {
+      address,
+      code: room.controllerCode,
+      inbox: CONTROLLER,
+      name: CONTROLLER,
+    });
   }
 
   admit(...asked: Parameters<OwnRoom['admit']>) {
@@ -148,8 +162,8 @@ export async function runningServer({ jetStream = true } = {}) {
   });
   return {
     ...{ address: `nats://127.0.0.1:${port}`, controller: 'controller:c:1', worker: 'worker:w' },
-    async end() {
-      server.kill();
+    async end(signal: 'SIGTERM' | 'SIGKILL' = 'SIGTERM') {
+      server.kill(signal);
       await ended;
       await rm(folder, { recursive: true, force: true });
     },

@@ -41,13 +41,26 @@ export async function workForRoom({ onTry, onNet, ...joining }: WorkOptions): Pr
 const heard =
   (onNet: WorkOptions['onNet']): Connect =>
   async (options) => {
-    const connection = await connectByWebSocket({ ...options, pingInterval: PING_MS });
+    const connection = await connectByWebSocket({ ...options, pingInterval: PING_MS }).catch((error: unknown) => {
+      throw certificateSentence(error, String(options.servers)) ?? error;
+    });
     void (async () => {
       for await (const { type } of connection.status())
         if (type === 'disconnect' || type === 'reconnect') onNet(type === 'reconnect');
     })();
     return connection;
   };
+
+/** A page is not told why a WebSocket did not open: a server that is away looks like a certificate that the browser does not trust. */
+function certificateSentence(error: unknown, address: string): InputError | undefined {
+  const url = new URL(address);
+  if (url.protocol !== 'wss:' || (error as Error).name !== 'ConnectionError') return undefined;
+  return new InputError(
+    `No secure connection to ${address}. A page is not told why: "webgrpo room" may not run there, this machine may not reach it, or this browser may not trust its certificate; ` +
+      `open https://${url.host}/ in another tab, and if the browser warns of the certificate there, have it trusted, and join again.`,
+    { cause: error },
+  );
+}
 
 const counting = ({ generate, ...engine }: RoomEngine, onTry: () => void): RoomEngine => ({
   ...engine,

@@ -3,6 +3,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { expect, type Locator, type Page } from '@playwright/test';
 import { parseTrainConfig } from '../../src/grpo/config/text.ts';
+import type { ServerOptions } from '../../src/cli/room/natsServer.ts';
 import type { ExperienceRecord } from '../../src/grpo/queue/types.ts';
 import { loadCheckpoint } from '../../src/model/checkpoint/checkpoint.ts';
 import { openShippedTask } from '../../src/tasks/open/shipped.ts';
@@ -15,10 +16,11 @@ interface RealRoomOptions {
   /** Problems of `groups`. */
   problems?: number;
   ackWaitMs?: number;
+  tls?: ServerOptions['tls'];
 }
 
-export async function realRoom({ overrides = [], problems = 14, ackWaitMs = 3000 }: RealRoomOptions = {}) {
-  const room = await TestRoom.start();
+export async function realRoom({ overrides = [], problems = 14, ackWaitMs = 3000, tls }: RealRoomOptions = {}) {
+  const room = await TestRoom.start({ tls });
   const source = 'configs/gsm8k-tool.yaml';
   const small = ['rollout.n=2', 'rollout.maxNumSeqs=4', 'data.maxResponseLength=24', ...overrides];
   const config = parseTrainConfig(readFileSync(source, 'utf8'), { source, overrides: small });

@@ -1,14 +1,17 @@
 /** Pages as workers of rooms: over a WebSocket to a real nats-server, a bare one beside a worker in Node, and ours by `?room=`. */
 
+import { mkdtemp, rm } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { expect, test } from '@playwright/test';
 import { build, type Rolldown } from 'vite';
 import { sampleOf } from '../../src/grpo/queue/records.ts';
 import { newUserKey } from '../../src/workers/room/connect.ts';
 import { PROMPTS } from '../../src/workers/room/names.ts';
 import { Controller, fakeWorker, type Saved } from '../room.ts';
-import { hasNatsServer, TestRoom } from '../natsServer.ts';
+import { hasNatsServer, selfSigned, TestRoom } from '../natsServer.ts';
 import { expectNoViolations } from './axe.ts';
 import { openFor, realRoom, region, tile } from './realRoom.ts';
 import type { RoomPage } from './roomPage.ts';
@@ -107,6 +110,63 @@ test("our page asks, joins, generates by the room's weights, and leaves", async 
   } finally {
     await real.end();
   }
+});
+
+test.describe('with TLS', () => {
+  let folder: string;
+  test.beforeEach(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'webgrpo-tls-'));
+  });
+  test.afterEach(() => rm(folder, { recursive: true, force: true }));
+
+  test.describe('a certificate that the browser takes', () => {
+    test.use({ ignoreHTTPSErrors: true });
+
+    test('our page joins by wss, generates, and leaves', async ({ page }) => {
+      const real = await realRoom({ tls: selfSigned(folder) });
+      const { samples, rollouter, groups } = real;
+      try {
+        const { webSocketUrl } = real.room.room.server;
+        const sockets = await openFor(page, webSocketUrl, real.room.code);
+        await page.getByRole('button', { name: 'Join', exact: true }).click();
+        await expect(region(page).getByRole('status')).toHaveText('Working for the room.', { timeout: 60_000 });
+        await rollouter.start(groups.slice(0, 2));
+        await expect.poll(() => samples.length, { timeout: 60_000 }).toBe(4);
+        await page.getByRole('button', { name: 'Leave' }).click();
+        await expect(tile(page, 'Now')).toHaveText('Not in the room', { timeout: 30_000 });
+        await expect(region(page).getByRole('status')).toHaveText('This machine has left the room.');
+        expect(new Set(sockets.map((url) => new URL(url).origin))).toEqual(new Set([webSocketUrl]));
+        expect(webSocketUrl).toMatch(/^wss:/);
+      } finally {
+        await real.end();
+      }
+    });
+  });
+
+  test('a certificate that the browser does not trust ends in a sentence that says what to do', async ({
+    page,
+    context,
+  }) => {
+    const room = await TestRoom.start({ tls: selfSigned(folder) });
+    const { webSocketUrl } = room.room.server;
+    try {
+      await openFor(page, webSocketUrl, room.code);
+      await page.getByRole('button', { name: 'Join', exact: true }).click();
+      const problem = region(page).locator('.notice.error');
+      await expect(problem).toContainText(`No secure connection to ${webSocketUrl}. A page is not told why`, {
+        timeout: 60_000,
+      });
+      const shown = `https://${new URL(webSocketUrl).host}/`;
+      await expect(problem).toContainText(`open ${shown} in another tab`);
+      const tab = await context.newPage();
+      await expect(tab.goto(shown)).rejects.toThrow('ERR_CERT_AUTHORITY_INVALID'); // it is where the browser says why
+      await tab.close();
+      await expectNoViolations(page, 'a certificate that is not trusted');
+      await expect(page.getByRole('button', { name: 'Join again' })).toBeEnabled();
+    } finally {
+      await room.end();
+    }
+  });
 });
 
 test('our page takes no for an answer, and says what is wrong with code, server and address', async ({ page }) => {

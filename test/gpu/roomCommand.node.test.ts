@@ -32,6 +32,8 @@ const SETTINGS = [
   `trainer.defaultLocalDir=${defaultLocalDir}`,
 ];
 const THREE = ['trainer.totalTrainingSteps=3', 'trainer.saveFreq=1'];
+/** Longer than the test lasts; saved by a stop alone. */
+const LONG = ['trainer.totalTrainingSteps=200', 'trainer.saveFreq=0'];
 const LORA = ['model.loraRank=4', 'trainer.totalTrainingSteps=2'];
 /** What a room makes of on-policy; its draws have other keys. */
 const MODE_A = [
@@ -214,6 +216,53 @@ describe.runIf(hasNatsServer())('a room', { timeout: 4 * HANG_MS }, () => {
       }
     },
   );
+
+  test('signals while the NATS server is gone: the controller saves its last step and ends, its worker leaves', async () => {
+    const running = await runningServer();
+    const url = running.address.replace('//', '//controller:c%3A1@');
+    const flags = ['--nats', url, '--worker', 'worker:w'];
+    const room = start(['room', recipe, ...SETTINGS, ...LONG, 'name=gone', ...flags]);
+    const worker = start(['join', running.address, '--code', 'worker:w', '--name', 'stays']);
+    const steps = () => (existsSync(inRun('gone', 'metrics.jsonl')) ? metricsOf('gone').length : 0);
+    try {
+      await until(() => steps() > 0, room, worker);
+    } finally {
+      await running.end('SIGKILL');
+    }
+    room.child.kill('SIGTERM');
+    worker.child.kill('SIGINT');
+    await until(() => room.child.exitCode !== null && worker.child.exitCode !== null, room, worker);
+    expect(room.child.exitCode, room.said).toBe(3);
+    expect(room.said).toContain('The NATS server of the room does not answer: stopping without it.');
+    expect(room.said).toMatch(/Stopped and saved\. To go on: .* room .*trainer\.resumeMode=auto/);
+    expect(readdirSync(inRun('gone', 'checkpoints'))).toEqual([`step-${steps()}`]);
+    expect(worker.child.exitCode, worker.said).toBe(3);
+    expect(worker.said).toContain('Leaving the room; its groups go to others.');
+    expect(room.said + worker.said).not.toContain('bug in webgrpo');
+  });
+
+  test.each([
+    ['one signal ends it, before its first step', false, 3],
+    ['a second signal ends it at once', true, 143],
+  ])('a room whose own server has died, and nobody is there: %s', async (_, isTwice, code) => {
+    const name = `dead-${code}`;
+    const room = start(['room', recipe, ...SETTINGS, ...LONG, `name=${name}`, '--port', '0']);
+    await until(() => INVITATION.test(room.said) && existsSync(inRun(name, 'config.yaml')), room);
+    await sleep(500); // it waits for the step's samples
+    process.kill(Number(readFileSync(inRun(`${name}-room`, 'nats.pid'), 'utf8')), 'SIGKILL');
+    room.child.kill('SIGINT');
+    if (isTwice) {
+      await until(() => room.said.includes('Stopping before the next step'), room);
+      room.child.kill('SIGSTOP'); // it must not end by itself before the second one
+      await sleep(400); // no less, or both are one
+      room.child.kill('SIGTERM');
+      room.child.kill('SIGCONT');
+    }
+    await until(() => room.child.exitCode !== null, room);
+    expect(room.child.exitCode, room.said).toBe(code);
+    expect(room.said).not.toContain('bug in webgrpo');
+    if (!isTwice) expect(readdirSync(inRun(name, 'checkpoints'))).toEqual(['step-0']);
+  });
 
   test('Ctrl-C ends webgrpo join at once while nobody lets it in', async () => {
     const running = await runningServer();

@@ -409,6 +409,51 @@ test('a step that is given up has not begun for the checkpoint after it: no grou
   expect(allGroups([...first, ...(await after.steps(3))])).toEqual(upTo(16));
 });
 
+test.each([true, false])(
+  'a step whose weights nobody takes any more is whole, and the run goes on after it (partialRollout: %s)',
+  async (partialRollout) => {
+    let giveUp!: (error: Error) => void;
+    const givenUp = new Promise<never>((_, reject) => (giveUp = reject));
+    givenUp.catch(() => {});
+    let isGivenUp = false;
+    const make: MakeRollouter = (source, put) => {
+      const local = new LocalRollouter(source, put);
+      return {
+        start: (groups) => local.start(groups),
+        updateWeights: (version) => (isGivenUp ? givenUp : local.updateWeights(version)),
+        get failed() {
+          return Promise.race([local.failed, givenUp]);
+        },
+        close: () => local.close(),
+      };
+    };
+    let come!: () => void;
+    const away = new Promise<void>((resolve) => (come = resolve));
+    const config = configOf({ steps: 4, asyncTraining: { stalenessThreshold: 1, partialRollout } });
+    const run = new Run(
+      config,
+      paced(5, (number) => (number >= 8 ? away : undefined)),
+      { make },
+    );
+    const first = await run.step(1);
+    const { samples, metrics } = await run.source.generate(2);
+    isGivenUp = true;
+    giveUp(new GivenUpError('The server is gone.'));
+    const synced = await run.source.sync(2);
+    expect(synced['perf/sync_bytes']).toBe(0);
+    await run.source.resume(); // an evaluation after the step waits for nobody either
+    come();
+    await run.source.close();
+    const { position } = run.problems;
+    const after = new Run(config, paced(9));
+    after.source.goOn(JSON.parse(JSON.stringify(await run.source.save())), 512);
+    after.problems.moveTo(position);
+    const more = await after.steps(3);
+    expect(allGroups([first, { samples, metrics, synced }, ...more])).toEqual(upTo(16));
+    expect(more.map((step) => step.metrics['fully_async/count/current_param_version'])).toEqual([2, 3]);
+  },
+);
+
 test('shared weights: nothing is drawn while they change', async () => {
   const run = new Run(configOf({ asyncTraining: { stalenessThreshold: 1 } }), paced(5), { shared: true });
   await run.source.generate(1);

@@ -144,6 +144,8 @@ async function trainInRoom(folder: RunFolder, run: RoomRun): Promise<FinishedRun
 }
 
 const LOOK_EVERY_MS = 200;
+/** Looks, five seconds at the least, after which a server that has not answered is gone. Not seconds: a busy machine may be late to hear. */
+const GONE_LOOKS = 25;
 
 /** Once the run is asked to stop: a step that waits for samples is given up as soon as nobody is here who could generate them. */
 function givingUp(host: RoomHost) {
@@ -151,15 +153,40 @@ function givingUp(host: RoomHost) {
   const givenUp = new Promise<never>((_, reject) => (giveUp = reject));
   givenUp.catch(() => {}); // it may come before anybody waits for it
   let looking: ReturnType<typeof setInterval> | undefined;
+  const end = () => clearInterval(looking);
+  const hasAnswered = answers(host);
+  const look = () => {
+    if (host.present === 0) giveUp(new GivenUpError('No worker is here.'));
+    if (hasAnswered()) return;
+    end();
+    say('The NATS server of the room does not answer: stopping without it.');
+    giveUp(new GivenUpError('The server is gone.'));
+    void host.connection.close(); // whatever waits for it ends
+  };
   const onStop = (): string => {
-    const look = () => void (host.present === 0 && giveUp(new GivenUpError('No worker is here.')));
     looking = setInterval(look, LOOK_EVERY_MS);
     look();
     return host.present === 0
       ? 'Stopping before the next step: no worker is here.'
       : 'Stopping after this step, or once no worker is here; press Ctrl-C again to quit without saving.';
   };
-  return { givenUp, onStop, end: () => clearInterval(looking) };
+  return { givenUp, onStop, end };
+}
+
+/** Asks the server whether it is there, each time that it has answered; false once it has been silent for long. */
+function answers({ connection }: RoomHost): () => boolean {
+  let [silent, isAsked] = [0, false];
+  return () => {
+    if (!isAsked) {
+      isAsked = true;
+      void connection
+        .flush()
+        .then(() => (silent = 0))
+        .catch(() => {}) // the connection was lost; it may come back
+        .finally(() => (isAsked = false));
+    }
+    return silent++ < GONE_LOOKS;
+  };
 }
 
 /** A model of the controller's own, by which samples are checked while the trained one is updated. */

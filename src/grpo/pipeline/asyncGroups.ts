@@ -261,10 +261,13 @@ export class AsyncGroups implements SampleSource {
     };
   }
 
-  /** Brings rollout the weights as they are after step `step`; where nothing may be cut short, what is under way finishes first. */
-  async #bring(step: number): Promise<WeightTransfer> {
-    if (!this.#settings.partial) await this.#clock.waits(this.#until(() => !this.#isGenerating));
-    const transfer = await this.#rollouter.updateWeights(step);
+  /**
+   * Brings rollout the weights as they are after step `step`; where nothing may be cut short, what is under way finishes first. A run that is
+   * given up meanwhile brings nobody anything: the step before it is whole all the same.
+   */
+  async #bring(step: number): Promise<WeightTransfer | undefined> {
+    if (!this.#settings.partial) await this.#clock.waits(this.#until(() => !this.#isGenerating)).catch(unlessGivenUp);
+    const transfer = await this.#rollouter.updateWeights(step).catch(unlessGivenUp);
     this.#isOutOfDate = false;
     if (this.#syncs.at(-1) !== step) this.#syncs = [...this.#syncs, step].slice(-KEPT_SYNCS);
     this.#begun = this.#groups.size;

@@ -171,13 +171,13 @@ class RoomWorker {
     const unlink = onAbort(options.signal, () => this.#leave());
     this.#connection.subscribe(NOTICES, { callback: (error, message) => void (error ?? this.#notice(message.data)) });
     void this.#watchConnection();
-    await this.#catchUp();
     const ping = () => {
       if (!this.#connection.isClosed()) for (const { message } of this.#held.keys()) message.working();
     };
-    this.#timers = [setInterval(ping, room.ackWaitMs / 3), setInterval(() => this.#tell(), STATUS_EVERY_MS)];
-    this.#tell();
     try {
+      await this.#catchUp();
+      this.#timers = [setInterval(ping, room.ackWaitMs / 3), setInterval(() => this.#tell(), STATUS_EVERY_MS)];
+      this.#tell();
       while (!signal.aborted) {
         if (this.#held.size >= engine.groupsAtOnce) await Promise.race(this.#held.values());
         else await untilDone(() => this.#takeOne(), signal);
@@ -216,8 +216,9 @@ class RoomWorker {
     }
   }
 
+  /** What a worker that leaves was waiting for fails, and is no failure of it. */
   #fail(error: unknown): void {
-    this.#failure ??= { error };
+    if (!this.#leaving.signal.aborted) this.#failure ??= { error };
     this.#leave();
   }
 

@@ -87,7 +87,7 @@ export class NatsRollouter implements Rollouter {
 
   get failed(): Promise<never> {
     const { givenUp } = this.#options;
-    return givenUp ? Promise.race([this.#life.failed, givenUp]) : this.#life.failed;
+    return givenUp ? Promise.race([givenUp, this.#life.failed]) : this.#life.failed;
   }
 
   /** Groups that an earlier controller has published are not published again. */
@@ -98,7 +98,7 @@ export class NatsRollouter implements Rollouter {
         if (isAfter(group, this.#newest)) this.#newest = group;
         const outstanding: Outstanding = { group, samples: new Set(), put: 0 };
         this.#groups.set(uid, outstanding);
-        await this.#publish(outstanding);
+        await this.#unlessGivenUp(this.#publish(outstanding));
       }),
     );
     this.#life.running ??= this.#run(this.#life);
@@ -107,8 +107,16 @@ export class NatsRollouter implements Rollouter {
   async updateWeights(version: number): Promise<WeightTransfer> {
     const started = performance.now();
     const bytes = await this.#options.exportWeights(version);
-    await untilDone(() => this.#host.publishWeights(version, bytes), this.#life.ending.signal);
+    await this.#unlessGivenUp(untilDone(() => this.#host.publishWeights(version, bytes), this.#life.ending.signal));
     return { version, bytes: bytes.length, seconds: (performance.now() - started) / 1000, overlapSeconds: 0 };
+  }
+
+  /** Waits for the server no longer than for samples. */
+  #unlessGivenUp<T>(work: Promise<T>): Promise<T> {
+    const { givenUp } = this.#options;
+    if (!givenUp) return work;
+    work.catch(() => {}); // it ends with this controller's life, when nobody waits for it any more
+    return Promise.race([work, givenUp]);
   }
 
   metrics(): Metrics {
@@ -126,9 +134,14 @@ export class NatsRollouter implements Rollouter {
     await this.detach();
     this.#life = new Life();
     const aborted = [...this.#groups.keys()].filter((uid) => this.#end(uid));
-    if (aborted.length === 0 || this.#host.connection.isClosed()) return;
+    const { connection } = this.#host;
+    if (aborted.length === 0 || connection.isClosed()) return;
     this.#host.notify({ aborted });
-    await Promise.all(aborted.map((uid) => this.#withdraw(uid)));
+    const gone = new AbortController();
+    void connection.closed().then(() => gone.abort());
+    await Promise.all(aborted.map((uid) => this.#withdraw(uid, gone.signal))).catch((error: unknown) => {
+      if (!gone.signal.aborted) throw error; // where nobody can take them back, a controller that goes on does
+    });
   }
 
   /** Ends this controller alone: groups and samples stay on the server, for one that goes on. */
@@ -254,7 +267,7 @@ export class NatsRollouter implements Rollouter {
   }
 
   /** Takes its message back, where it is there still. A purge would make the server's consumer skip others, or forget which are held. */
-  async #withdraw(uid: string): Promise<void> {
+  async #withdraw(uid: string, signal = this.#life.ending.signal): Promise<void> {
     const { streams } = this.#host.jsm;
     await untilDone(async () => {
       const message = await streams.getMessage(PROMPTS.stream, { last_by_subj: PROMPTS.subjectOf(uid) });
@@ -262,7 +275,7 @@ export class NatsRollouter implements Rollouter {
       await streams.deleteMessage(PROMPTS.stream, message.seq, false).catch((error: unknown) => {
         if (!GONE_MEANWHILE.includes((error as { code?: number }).code ?? 0)) throw error;
       });
-    }, this.#life.ending.signal);
+    }, signal);
   }
 
   /** Publishes again what is neither with a worker nor on its way back. */

@@ -6,7 +6,7 @@
 import type { JetStreamClient, JetStreamManager } from '@nats-io/jetstream';
 import type { KV } from '@nats-io/kv';
 import type { Msg, NatsConnection } from '@nats-io/nats-core';
-import { untilDone } from './connect.ts';
+import { pause, untilDone } from './connect.ts';
 import { Consumers } from './consumers.ts';
 import { MessageError, type Refusal } from './frame.ts';
 import { type Admission, type Joining, type Notice, read, type Weights, write } from './messages.ts';
@@ -69,6 +69,8 @@ const WORKERS_EVERY_MS = 2000;
 const SILENT_MS = 10_000;
 /** Time that a server which has just come back has to make streams and buckets. */
 const OPEN_MS = 60_000;
+/** A server that is gone is told nothing: workers see the end by its own end. */
+const TELL_MS = 5000;
 /** Workers that are remembered. */
 const KEPT_WORKERS = 10_000;
 
@@ -187,14 +189,17 @@ export class RoomHost {
 
   /** The run is over: workers leave. */
   async end(): Promise<void> {
-    this.notify({ over: true });
-    await this.connection.flush();
+    if (!this.connection.isClosed()) {
+      this.notify({ over: true });
+      const told = this.connection.flush().catch(() => {});
+      await Promise.race([told, this.connection.closed(), pause(TELL_MS, new AbortController().signal)]);
+    }
     await this.close();
   }
 
   async close(): Promise<void> {
     clearInterval(this.#telling);
-    await this.#tell().catch(() => {});
+    if (!this.connection.isClosed()) await this.#tell().catch(() => {});
   }
 
   async #join(message: Msg): Promise<void> {

@@ -1,0 +1,46 @@
+/** A worker of a room that leaves while the room's server is gone. */
+
+import { describe, expect, test, vi } from 'vitest';
+import type { NatsConnection } from '@nats-io/nats-core';
+import { joinRoom } from '../../src/workers/room/joinRoom.ts';
+import { Controller } from '../room.ts';
+import { connectByTcp, hasNatsServer, TestRoom } from '../natsServer.ts';
+
+const until = <T>(value: () => T) => expect.poll(value, { timeout: 60_000, interval: 20 });
+
+describe.runIf(hasNatsServer())('a worker whose server is gone', { timeout: 120_000 }, () => {
+  test('leaves in peace while it waits for newer weights', async () => {
+    const room = await TestRoom.start();
+    const controller = await Controller.open(room, { trained: [], begun: 0 });
+    const leaving = new AbortController();
+    let mine!: NatsConnection;
+    let isGone = false;
+    try {
+      await controller.rollouter.updateWeights(0);
+      const joined = joinRoom({
+        connect: async (asked) => (mine = await connectByTcp(asked)),
+        ...{ address: room.address, code: room.code, name: 'leaves', signal: leaving.signal },
+        open: async () => ({
+          ...{ adapter: 'none', groupsAtOnce: 1, generate: async () => {}, destroy: () => {} },
+          async useWeights() {
+            await controller.rollouter.updateWeights(1);
+            await controller.host.connection.flush();
+            await mine.flush(); // it has heard of the newer ones
+            await room.room.server.stop('SIGKILL');
+            isGone = true;
+          },
+        }),
+      });
+      await until(() => isGone).toBe(true);
+      const asked = vi.spyOn(mine, 'request');
+      await until(() => asked.mock.calls.length).toBeGreaterThan(0);
+      leaving.abort();
+      expect((await joined).version).toBe(0);
+    } finally {
+      leaving.abort();
+      await room.crash();
+      await controller.close();
+      await room.end();
+    }
+  });
+});
