@@ -49,9 +49,9 @@ export class LocalRollouter implements Rollouter {
   }
 
   async close(): Promise<void> {
-    await this.#rollout.resume?.(); // an engine that stands still ends no sample
     const groups = [...this.#groups.values()];
     this.#groups.clear();
+    await this.#rollout.resume?.(); // an engine that stands still ends no sample
     for (const { abort } of groups) abort();
     await Promise.allSettled(groups.map(({ samples }) => samples));
     this.#failing = failing();
