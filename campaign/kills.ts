@@ -134,7 +134,7 @@ const stoppedTwice =
     await running.until('adapter: ');
     await sleep(200 + rng.uniform() * 50);
     running.child.kill(signal);
-    await sleep(400);
+    await running.until('press Ctrl-C again'); // else both may come as one, or the second after the end
     running.child.kill(signal);
     const { code, said } = await running.ended;
     rmSync(whole.runs.path(name), { recursive: true, force: true });
