@@ -181,12 +181,7 @@ const TOOLS: [string, Partial<Tool>, RegExp][] = [
 const filled =
   (value: number): CustomLoss =>
   ({ logProbs }) => ({ dLogProbs: new Float32Array(logProbs.length).fill(value) });
-let micro = 0;
-const secondMicroBatch: CustomLoss = (rows) => {
-  if (micro++ % 2 === 1) throw new Error('in the middle of an update');
-  return filled(1)(rows);
-};
-const LOSSES: [string, unknown, RegExp, Outcome?, object?][] = [
+const LOSSES: [string, unknown, RegExp, Outcome?][] = [
   ['returns nothing', () => undefined, /^The loss returned no array as dLogProbs/],
   ['returns a promise', () => Promise.resolve({}), /^The loss returned no array as dLogProbs/],
   [
@@ -213,13 +208,6 @@ const LOSSES: [string, unknown, RegExp, Outcome?, object?][] = [
     'has a text as loss',
     ({ logProbs }: { logProbs: Float32Array }) => ({ dLogProbs: logProbs, loss: 'x' }),
     /returned loss as a string/,
-  ],
-  [
-    'throws between micro-batches',
-    secondMicroBatch,
-    /in the middle of an update/,
-    'refused',
-    { ppoMicroBatchSizePerGpu: 2 },
   ],
   ['is NaN', filled(NaN), /actor\/grad_norm is NaN/, 'not finite'],
   ['has no end', filled(Infinity), /actor\/grad_norm is/, 'not finite'],
@@ -295,12 +283,11 @@ export const FAULTS: Fault[] = [
     tool: { execute: thrower(error) },
     says,
   })),
-  ...LOSSES.map(([name, loss, says, outcome = 'refused' as const, actor = {}]) => ({
+  ...LOSSES.map(([name, loss, says, outcome = 'refused' as const]) => ({
     name: `a loss that ${name}`,
     outcome,
     options: { loss: loss as CustomLoss },
     says,
-    config: { actor },
   })),
   ...THROWN.map(([name, error, says]) => ({
     name: `a loss that throws ${name}`,

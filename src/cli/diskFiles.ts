@@ -250,6 +250,7 @@ const REASONS: Record<string, string> = {
   EFBIG: 'this disk takes no file of that size',
   ELOOP: 'its path is a circle of links',
   EINVAL: 'this disk does not take such a name',
+  ERR_INVALID_ARG_VALUE: 'there is a NUL character in its name, which no file has; take it out',
   ESTALE: 'the network disk has lost it',
   ...FULL,
 };

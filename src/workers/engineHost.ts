@@ -103,7 +103,10 @@ export function createEngineHost(): EngineApi {
     },
     generate: (role, requests, onDone, watch, onTokens) =>
       generateAll(rollout(role), watched(requests, watch?.indices ?? [], onTokens), onDone),
-    release: async (role, ids) => ids.forEach((id) => rollout(role).release(id)),
+    release: async (role, ids) => {
+      const engine = rollout(role);
+      for (const id of ids) engine.release(id);
+    },
     abort: async (role, ids) => rollout(role).abort(ids),
     resetCache: async (role, weightVersion) => rollout(role).resetCache(weightVersion),
     drawnSoFar: async (role, ids) => (await rollout(role).drawnSoFar?.(ids)) ?? [],

@@ -75,6 +75,9 @@ test('files: one sentence when they cannot be read, whole when written', async (
   await expect(readText(join(folder, 'a', 'c.json'))).rejects.toThrow(/no such file\. That folder has b\.json\.$/);
   await expect(readText(join(folder, 'z', 'c.json'))).rejects.toThrow(/There is no folder .*z\.$/);
   await expect(readText(folder)).rejects.toThrow(/it is a folder/);
+  await expect(readText(`${folder}/a\0b`)).rejects.toThrow(
+    /: there is a NUL character in its name, which no file has; take it out\.$/,
+  );
   await disk.writeFolder(
     join(folder, 'ckpt'),
     new Map([
