@@ -253,7 +253,7 @@ async function kinds(whole: Whole, { seed, full, say }: CampaignOptions): Promis
     const tried = full ? cases : cases.slice(0, count);
     const failures: string[] = [];
     for (const [i, [label, one]] of tried.entries()) {
-      const wrong = await one(whole, `${what.slice(0, 4)}-${i}`.replaceAll(' ', ''), keyedRng(what, seed, i));
+      const wrong = await one(whole, `${what.replaceAll(/[^A-Za-z]/g, '').slice(0, 4)}-${i}`, keyedRng(what, seed, i));
       if (wrong !== undefined) failures.push(`${what}, ${label}: ${wrong}`);
     }
     rows.push({ what, tried: tried.length, wrong: failures.length, failures });
