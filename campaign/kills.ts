@@ -129,7 +129,13 @@ const stoppedTwice =
   (signal: NodeJS.Signals, exitCode: number): Case =>
   async (whole, name, rng) => {
     // Steps that last long enough for a second signal to come within one.
-    const running = whole.runs.train(name, 'data.valMaxSamples=100', 'rollout.valKwargs.n=40');
+    const long = [
+      'data.trainBatchSize=64',
+      'actor.ppoMiniBatchSize=64',
+      'rollout.n=32',
+      'trainer.valBeforeTrain=false',
+    ];
+    const running = whole.runs.train(name, ...long);
     await running.until('kernels: compiling');
     await running.until('adapter: ');
     await sleep(200 + rng.uniform() * 50);
