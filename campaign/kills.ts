@@ -136,8 +136,7 @@ const stoppedTwice =
       'trainer.valBeforeTrain=false',
     ];
     const running = whole.runs.train(name, ...long);
-    await running.until('kernels: compiling');
-    await running.until('adapter: ');
+    await running.until('step 1/8');
     await sleep(200 + rng.uniform() * 50);
     running.child.kill(signal);
     await running.until('press Ctrl-C again'); // else both may come as one, or the second after the end
