@@ -128,7 +128,7 @@ const stopped =
 const stoppedTwice =
   (signal: NodeJS.Signals, exitCode: number): Case =>
   async (whole, name, rng) => {
-    // Steps that last long enough for a second signal to come within one.
+    // A step lasts for seconds, so that the second signal comes within it.
     const long = [
       'data.trainBatchSize=64',
       'actor.ppoMiniBatchSize=64',
@@ -139,7 +139,8 @@ const stoppedTwice =
     await running.until('step 1/8');
     await sleep(200 + rng.uniform() * 50);
     running.child.kill(signal);
-    await running.until('press Ctrl-C again'); // else both may come as one, or the second after the end
+    await running.until('press Ctrl-C again');
+    await sleep(400); // sooner it would count as the same signal, handed on by a parent
     running.child.kill(signal);
     const { code, said } = await running.ended;
     rmSync(whole.runs.path(name), { recursive: true, force: true });
