@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /**
  * The command line. Standard output: the result (with --json one JSON object, alone). Standard error: progress.
- * Exit codes: 0 done, 1 the run failed, 2 bad input, 3 stopped by a signal and saved, 128 + its number: ended at once by a signal.
+ * Exit codes: 0 done, 1 the run failed, 2 bad input, 3 stopped by a signal and saved, 128 + its number, in a shell: ended at once by a signal.
  */
 
 import { version } from '../../package.json';

@@ -13,13 +13,13 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { hostname, tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
-import { ModuleKind, ScriptTarget, transpileModule } from 'typescript';
+import { join } from 'node:path';
 import { beforeEach, expect, test } from 'vitest';
 import { holdingFolder } from '../../src/cli/process/heldFolder.ts';
 import { lockFolder } from '../../src/cli/process/lock.ts';
 import { FolderGoneError, InputError } from '../../src/errors.ts';
 import { RunFolder } from '../../src/runs/runFolder.ts';
+import { asJavaScript } from '../asJavaScript.ts';
 
 let parent: string;
 let folder: string;
@@ -110,16 +110,7 @@ test('folders that a lock needed go with it, unless something else has come to b
 });
 
 test('of many that start at once exactly one has the folder, on a free one and on that of a dead process', async () => {
-  const code = mkdtempSync(join(tmpdir(), 'webgrpo-lock-'));
-  // As JavaScript, which every Node runs.
-  for (const file of ['src/cli/process/lock.ts', 'src/errors.ts']) {
-    const options = { module: ModuleKind.ESNext, target: ScriptTarget.ES2022, rewriteRelativeImportExtensions: true };
-    const { outputText } = transpileModule(readFileSync(file, 'utf8'), { compilerOptions: options });
-    const path = join(code, file.replace(/\.ts$/, '.js'));
-    mkdirSync(dirname(path), { recursive: true });
-    writeFileSync(path, outputText);
-  }
-  writeFileSync(join(code, 'package.json'), '{"type":"module"}');
+  const code = asJavaScript('src/cli/process/lock.ts', 'src/errors.ts');
   const program = `
     const { lockFolder } = await import(${JSON.stringify(join(code, 'src/cli/process/lock.js'))});
     while (Date.now() < Number(process.argv[2])) {}

@@ -1,42 +1,59 @@
 /** Signals: the first asks for a stop that saves, a second ends the process, and one that comes twice by npm is one. */
 
-import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { spawnSync } from 'node:child_process';
+import { expect, test } from 'vitest';
+import { asJavaScript } from '../asJavaScript.ts';
 
-let now: number;
-let onInterrupt: (stop: () => void) => () => void;
-const exit = vi.spyOn(process, 'exit');
+const root = asJavaScript('src/cli/process/interrupt.ts');
 
-beforeEach(async () => {
-  now = 1000;
-  vi.spyOn(performance, 'now').mockImplementation(() => now);
-  exit.mockReset().mockImplementation(() => undefined as never);
-  vi.resetModules();
-  ({ onInterrupt } = await import('../../src/cli/process/interrupt.ts'));
-});
-
-afterEach(() => {
-  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.removeAllListeners(signal);
-});
+/** A process of its own, whose clock is `now`, that hears `program`'s signals. */
+function run(program: string) {
+  const { status, signal, stdout, stderr } = spawnSync(
+    process.execPath,
+    [
+      '--input-type=module',
+      '-e',
+      `import { writeSync } from 'node:fs';
+      import { onInterrupt } from '${root}/src/cli/process/interrupt.js';
+      setInterval(() => {}, 1000); // what keeps a run alive
+      let now = 1000;
+      performance.now = () => now;
+      const say = (words) => writeSync(1, words + '. ');
+      const get = async (signal) => {
+        const heard = new Promise((resolve) => process.once(signal, resolve));
+        process.kill(process.pid, signal);
+        await heard;
+      };
+      process.on('exit', (code) => say('exit ' + code));
+      ${program}
+      say('lives');
+      process.exit(0);`,
+    ],
+    { encoding: 'utf8' },
+  );
+  return { status, signal, said: stdout, stderr };
+}
 
 test.each([
   ['SIGINT', 130],
   ['SIGTERM', 143],
   ['SIGHUP', 129],
-] as const)('%s stops the run, and again ends the process with %i', (signal, code) => {
-  const stop = vi.fn();
-  onInterrupt(stop);
-  process.emit(signal);
-  now += 50; // npm hands on what the terminal has sent already
-  process.emit(signal);
-  expect([stop.mock.calls.length, exit.mock.calls]).toEqual([1, []]);
-  now += 1000;
-  process.emit(signal);
-  expect([stop.mock.calls.length, exit.mock.calls]).toEqual([1, [[code]]]);
+])('%s stops the run, and again ends the process by itself, which a shell calls %i', (signal, code) => {
+  const ended = run(`
+    onInterrupt(() => say('stop'));
+    await get('${signal}');
+    now += 50; // npm hands on what the terminal has sent already
+    await get('${signal}');
+    say('once');
+    now += 1000;
+    await get('${signal}');`);
+  expect(ended).toEqual({ status: null, signal, said: `stop. once. exit ${code}. `, stderr: '' });
 });
 
 test('while nothing is worth saving the first ends the process', () => {
-  const remove = onInterrupt(vi.fn());
-  remove();
-  process.emit('SIGTERM');
-  expect(exit.mock.calls).toEqual([[143]]);
+  const ended = run(`
+    const done = onInterrupt(() => say('stop'));
+    done();
+    await get('SIGTERM');`);
+  expect(ended).toEqual({ status: null, signal: 'SIGTERM', said: 'exit 143. ', stderr: '' });
 });

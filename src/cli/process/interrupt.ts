@@ -1,7 +1,7 @@
 /**
  * SIGINT (Ctrl-C), SIGTERM and SIGHUP (a closed terminal). The first asks the run for a clean stop, which saves: the process ends with
- * STOPPED_EXIT_CODE. The second, or any while nothing is worth saving, ends it at once with 128 + the signal's number, as a shell
- * calls it.
+ * STOPPED_EXIT_CODE. The second, or any while nothing is worth saving, ends it at once by that signal, which a shell calls 128 + its
+ * number.
  */
 
 import { constants } from 'node:os';
@@ -29,7 +29,7 @@ let stopRun: (() => void) | undefined;
 let askedAt = -Infinity;
 let listens = false;
 
-/** From now on a signal ends the process by `process.exit`, so that what listens to its end (a lock) is done. */
+/** From now on what listens to the process's end (a lock) is done when a signal ends it. */
 export function exitOnSignals(): void {
   if (listens) return;
   listens = true;
@@ -51,5 +51,12 @@ function handle(signal: (typeof SIGNALS)[number]): void {
   const stop = askedAt === -Infinity ? stopRun : undefined;
   askedAt = now;
   if (stop) stop();
-  else process.exit(128 + constants.signals[signal]);
+  else endBy(signal);
+}
+
+/** Not by `process.exit`: that takes the driver apart under its own threads, which crash (SIGSEGV) where they compute. */
+function endBy(signal: (typeof SIGNALS)[number]): void {
+  process.emit('exit', 128 + constants.signals[signal]);
+  process.removeAllListeners(signal); // so that it means to the system what it always does
+  process.kill(process.pid, signal);
 }
