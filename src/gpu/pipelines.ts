@@ -109,8 +109,9 @@ export class Pipelines {
    */
   get compiling(): Promise<unknown> | undefined {
     this.prepareNow();
-    if (this.#compiling.size === this.#unhurried.size) return undefined;
-    return Promise.all([...this.#compiling].flatMap(([key, done]) => (this.#unhurried.has(key) ? [] : done)));
+    if (this.#compiling.size === 0) return undefined;
+    const awaited = [...this.#compiling].flatMap(([key, done]) => (this.#unhurried.has(key) ? [] : done));
+    return awaited.length > 0 ? Promise.all(awaited) : undefined;
   }
 
   async #compile(kernel: Kernel, key: string, overrides?: Overrides): Promise<void> {

@@ -1,0 +1,36 @@
+/** Pipelines that are compiled while others stand in for them: nobody ever waits for them. */
+
+import { expect, test, vi } from 'vitest';
+import type { GpuCounters } from '../../src/gpu/counters.ts';
+import type { Kernel } from '../../src/gpu/kernel.ts';
+import { Pipelines } from '../../src/gpu/pipelines.ts';
+
+vi.stubGlobal('GPUShaderStage', { COMPUTE: 4 });
+
+test('what others stand in for is awaited at no moment of its compilation', async () => {
+  let compiled!: (pipeline: object) => void;
+  const device = {
+    ...{ createShaderModule: () => ({}), createPipelineLayout: () => ({}), createBindGroupLayout: () => ({}) },
+    createComputePipelineAsync: () => new Promise((resolve) => (compiled = resolve)),
+  };
+  const pipelines = new Pipelines(device as unknown as GPUDevice, { pipelines: 0 } as GpuCounters);
+  const kernel = {
+    name: 'large',
+    id: 0,
+    bindings: [],
+    paramsBinding: 0,
+    paramsBytes: 16,
+    code: '',
+  } as unknown as Kernel;
+  pipelines.prepareOnceWorth([kernel], 10);
+  pipelines.standIn(kernel, 9);
+  expect([pipelines.isCompiling(kernel), compiled]).toEqual([true, undefined]);
+  pipelines.standIn(kernel, 2);
+  expect(pipelines.compiling).toBeUndefined();
+  compiled({});
+  for (let i = 0; i < 20; i++) {
+    await Promise.resolve();
+    expect(pipelines.compiling).toBeUndefined();
+  }
+  expect(pipelines.isCompiling(kernel)).toBe(false);
+});
