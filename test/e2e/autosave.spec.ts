@@ -3,10 +3,12 @@
 import { expect, type Page } from '@playwright/test';
 import {
   address,
+  atStep,
   expectState,
   noticesOf,
   openPage,
   points,
+  reloadAtStep,
   stepsDone,
   testWithOwnBrowser as test,
   TINY,
@@ -18,6 +20,9 @@ const SAVED = {
   ...{ steps: 3, n: 8, lr: 1e-3, 'data.maxResponseLength': 64, 'rollout.maxNumSeqs': 16, 'trainer.saveFreq': 1 },
 };
 
+/** No machine ends it while a test looks. */
+const LONG = { ...SAVED, steps: TINY.steps };
+
 interface Line {
   'training/global_step': number;
   [metric: string]: number;
@@ -27,7 +32,6 @@ const startRun = async (page: Page, settings: Parameters<typeof address>[0] = SA
   await openPage(page, settings);
   await page.getByRole('button', { name: 'Start', exact: true }).click();
 };
-/** The checkpoint of the step before is whole then; its own may not be. */
 const reaches = (page: Page, step: number) =>
   expect.poll(() => stepsDone(page), { timeout: 120_000, intervals: [50] }).toBeGreaterThanOrEqual(step);
 
@@ -49,7 +53,15 @@ async function savedLines(page: Page): Promise<Line[]> {
     });
 }
 
+const EVALUATED = { 'val-core/gsm8k-tool/acc/greedy': 0, 'val-core/gsm8k-tool/acc/mean@1': 0 };
 let unbroken: Line[];
+/** Of a long run: its first steps are those of a short one, but for the evaluation after the last. */
+const endsAsUnbroken = async (page: Page) => {
+  await page.getByRole('button', { name: 'Stop', exact: true }).click();
+  await expectState(page, 'done', 60_000);
+  const trained = (lines: Line[]) => lines.map((line) => ({ ...line, ...EVALUATED }));
+  expect(trained(await savedLines(page)).slice(0, unbroken.length)).toEqual(trained(unbroken));
+};
 test.beforeAll(async ({ browser }) => {
   const page = await browser.newPage();
   await startRun(page);
@@ -66,8 +78,7 @@ test('reloaded in mid-run, it shows the run as it was and goes on to the same en
   page,
 }) => {
   await startRun(page);
-  await reaches(page, 2);
-  await page.reload();
+  await reloadAtStep(page, 2);
   await expect(page.locator('.offer')).toHaveText(/^The run of \d\d:\d\d stopped after step [12] of 3\.Go onDiscard$/);
   expect(await points(page, 'reward')).toBeGreaterThanOrEqual(1);
   await expect(page.locator('#rollouts .question').first()).toContainText('?');
@@ -91,10 +102,9 @@ test('reloaded in mid-run, it shows the run as it was and goes on to the same en
 
 test('a crash of the GPU process: it goes on by itself', async ({ own: { page, browser } }) => {
   await startRun(page);
-  await reaches(page, 2);
   const notices = await noticesOf(page);
   const devtools = await browser.newBrowserCDPSession();
-  await devtools.send('Browser.crashGpuProcess');
+  await atStep(page, 2, () => devtools.send('Browser.crashGpuProcess'));
   await expect.poll(notices, { timeout: 60_000 }).toMatch(/The GPU was lost at step \d\. Went on from step \d\./);
   if (process.env['SHOTS']) await shots(page, 'lost');
   await expectState(page, 'done', 240_000);
@@ -110,7 +120,7 @@ test('where the browser keeps no files, it says so once, goes on after a crash, 
       throw new DOMException('no', 'SecurityError');
     };
   });
-  await startRun(page, { ...SAVED, steps: TINY.steps });
+  await startRun(page, LONG);
   await reaches(page, 2);
   await expect(page.getByText('Not saved. This window keeps no files')).toHaveCount(1);
   if (process.env['SHOTS']) await shots(page, 'no-files');
@@ -126,37 +136,36 @@ test('where the browser keeps no files, it says so once, goes on after a crash, 
 });
 
 test('a full disk is said with bytes, the run goes on, and with room it is saved again', async ({ page, context }) => {
-  await openPage(page, SAVED);
+  await openPage(page, LONG);
   const devtools = await context.newCDPSession(page);
   const origin = new URL(page.url()).origin;
   await devtools.send('Storage.overrideQuotaForOrigin', { origin, quotaSize: 1_000_000 });
   await page.getByRole('button', { name: 'Start', exact: true }).click();
-  await reaches(page, 1);
   // Chromium tells no room beforehand; other browsers do.
   const said = /^Not saved\. (The browser has no room left for \S+ \(\d+ bytes\)|A checkpoint takes .* \(\d+ bytes\))/;
-  await expect(page.getByText(said)).toBeVisible();
+  await expect(page.getByText(said)).toBeVisible({ timeout: 120_000 });
   if (process.env['SHOTS']) await shots(page, 'quota');
   await devtools.send('Storage.overrideQuotaForOrigin', { origin });
   await expect(page.getByText('Not saved.')).toBeHidden({ timeout: 60_000 });
-  await expectState(page, 'done', 240_000);
-  expect(await savedLines(page)).toEqual(unbroken);
+  await reaches(page, 3);
+  await endsAsUnbroken(page);
 });
 
 test('two tabs do not train one run', async ({ page, context }) => {
-  await startRun(page);
+  await startRun(page, LONG);
   await reaches(page, 1);
-  await page.getByRole('button', { name: 'Pause' }).click(); // or it would be over before the other one looks
+  await page.getByRole('button', { name: 'Pause' }).click();
   await expectState(page, 'paused', 60_000);
   const other = await context.newPage();
-  await other.goto(address(SAVED));
+  await other.goto(address(LONG));
   await expect(other.locator('.offer')).toHaveText(/is open in another tab\.$/);
   await expect(other.getByText('Another tab is training: a run started here would share the GPU')).toBeVisible();
   if (process.env['SHOTS']) await shots(other, 'two-tabs');
   await page.close();
   await other.locator('.offer').getByRole('button', { name: 'Go on' }).click();
   await expect(other.getByText('Another tab is training')).toHaveCount(0);
-  await expectState(other, 'done', 240_000);
-  expect(await savedLines(other)).toEqual(unbroken);
+  await reaches(other, 3);
+  await endsAsUnbroken(other);
 });
 
 /** Pictures of a state: light, dark, and as wide as a phone. */

@@ -56,6 +56,44 @@ export async function stepsDone(page: Page): Promise<number> {
   return Number.parseInt(await page.locator('#status-step').innerText());
 }
 
+/** Does it in the page in the moment in which that shows `step` as done: a busy machine's test would come when a short run is over. */
+const onceShown = (page: Page, step: number, then: 'wait' | 'reload') =>
+  page.evaluate(
+    ([step, then]) =>
+      new Promise<void>((resolve) => {
+        const look = () => {
+          if (!(Number.parseInt(document.getElementById('status-step')?.innerText ?? '') >= step)) return;
+          observer.disconnect();
+          resolve();
+          if (then === 'reload') return location.reload();
+          const waiting = new XMLHttpRequest();
+          waiting.open('GET', '/at-step', false);
+          waiting.send();
+        };
+        const observer = new MutationObserver(look);
+        observer.observe(document.body, { subtree: true, childList: true, characterData: true });
+        look();
+      }),
+    [step, then] as const,
+  );
+
+/** The page stands still while `act` runs. The checkpoint of the step before is whole then; its own may not be. */
+export async function atStep(page: Page, step: number, act: () => Promise<unknown>): Promise<void> {
+  const acted = new Promise<void>((resolve, reject) => {
+    void page.route('**/at-step', async (route) => {
+      await act().then(() => resolve(), reject);
+      await route.fulfill();
+    });
+  });
+  await Promise.all([onceShown(page, step, 'wait'), acted]);
+}
+
+/** As `atStep`. */
+export async function reloadAtStep(page: Page, step: number): Promise<void> {
+  const loaded = page.waitForEvent('load', { timeout: 120_000 });
+  await Promise.all([onceShown(page, step, 'reload'), loaded]);
+}
+
 /** Share of a curve's canvas that is drawn on, 0 to 1. */
 export async function inkOf(page: Page, chart: string): Promise<number> {
   return page.locator(`figure[data-chart="${chart}"] canvas`).evaluate((canvas: HTMLCanvasElement) => {

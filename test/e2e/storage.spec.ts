@@ -2,7 +2,7 @@
 
 import { resolve } from 'node:path';
 import { expect, test } from '@playwright/test';
-import { expectState, openPage, TINY } from './demo.ts';
+import { expectState, openPage, reloadAtStep, TINY } from './demo.ts';
 
 const WITHOUT_OPFS = () => {
   StorageManager.prototype.getDirectory = () => Promise.reject(new DOMException('no', 'SecurityError'));
@@ -26,8 +26,7 @@ test('without OPFS, a run is kept in IndexedDB, and gone on with after a reload'
   await page.addInitScript(WITHOUT_OPFS);
   await openPage(page, { ...TINY, steps: 3, 'trainer.saveFreq': 1 });
   await page.getByRole('button', { name: 'Start', exact: true }).click();
-  await expect.poll(() => page.locator('#status-step').innerText(), { timeout: 90_000 }).toMatch(/^[123] /);
-  await page.reload();
+  await reloadAtStep(page, 2);
   await page.getByRole('button', { name: 'Go on', exact: true }).first().click();
   await expectState(page, 'done', 90_000);
   await expect(page.getByText('Not saved.')).toHaveCount(0);
