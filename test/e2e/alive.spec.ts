@@ -81,7 +81,7 @@ test('after Stop the weights at the end are evaluated, with a count; another Sto
   await expect.poll(() => points(page, 'reward'), { timeout: 60_000 }).toBeGreaterThan(0);
   await page.getByRole('button', { name: 'Stop', exact: true }).click();
   await page.getByRole('button', { name: 'Skip evaluation' }).click();
-  await expectState(page, 'done', 5000);
+  await expectState(page, 'done', 60_000);
   await expect(page.getByText(/Stopped after step \d+\./)).toBeVisible();
   expect(await points(page, 'pass')).toBe(0);
 });

@@ -58,7 +58,7 @@ test("a link brings a result as somebody else's run, as text, and starts nothing
   await expect.poll(() => points(page, 'reward')).toBe(80);
   expect(await points(page, 'pass')).toBe(5);
   await page.waitForTimeout(1000);
-  await expectState(page, 'idle', 1000);
+  await expectState(page, 'idle', 30_000);
   expect([asked, alerts, page.workers()]).toEqual([[], [], []]);
 
   await run.getByRole('button', { name: 'Put it away' }).click();
@@ -112,9 +112,9 @@ test('autostart with a model from elsewhere asks first', async ({ page }) => {
   await expect(offer).toContainText('asks to train org/tiny, with files of hub.example');
   await page.waitForTimeout(500);
   expect(asked).toEqual([]);
-  await expectState(page, 'idle', 1000);
+  await expectState(page, 'idle', 30_000);
   await offer.getByRole('button', { name: 'Do not load' }).click();
   await expect(offer).toHaveCount(0);
-  await expectState(page, 'idle', 1000);
+  await expectState(page, 'idle', 30_000);
   expect(asked).toEqual([]);
 });

@@ -59,7 +59,7 @@ test('Start can be pressed before the GPU has answered: the run begins once it h
     await openPage(page, TINY);
     await expect(page.locator('#adapter')).toHaveText('Looking for a GPU...');
     await page.getByRole('button', { name: 'Start' }).click();
-    await expectState(page, 'loading', 1000);
+    await expectState(page, 'loading', 30_000);
     await page.waitForTimeout(500);
     expect(page.workers()).toEqual([]);
     await answer(found);
@@ -106,7 +106,7 @@ test('pauses between steps, resumes, stops after a step, stops at once while it 
 
   await page.getByRole('button', { name: 'Start again' }).click();
   await page.getByRole('button', { name: 'Stop', exact: true }).click();
-  await expectState(page, 'done', 5000);
+  await expectState(page, 'done', 60_000);
   await expect(page.getByText('Stopped in the middle of a step.')).toBeVisible();
 });
 

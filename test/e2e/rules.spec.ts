@@ -96,7 +96,7 @@ test('a reward with a mistake is marked at its line; mended, it pays from the ne
     await page.getByLabel('Load a .zip').setInputFiles(file);
     await page.getByRole('button', { name: 'Go on with gsm8k-tool, loaded' }).click();
     await expect(page.locator('.offer')).toContainText('with rules that somebody wrote (reward: a reward of your own)');
-    await expectState(page, 'loading', 1000);
+    await expectState(page, 'loading', 30_000);
     await page.getByRole('button', { name: 'Run its rules' }).click();
     await goesByTheReward(page, step);
     if (process.env['FULL_TESTS'] !== '1') return;
