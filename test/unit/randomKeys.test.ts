@@ -169,6 +169,20 @@ describe('a learner', () => {
     }
     expect(new Set(places).size).toBe(places.length);
   });
+
+  test('whose state is loaded while samples are asked for: they count from the state', async () => {
+    const draws = new Draws();
+    const learner = learnerOn(draws);
+    const state = await learner.saveState();
+    await learner.sample(prompts, 2);
+    const before = draws.places.splice(0);
+    const loading = learner.loadState(state);
+    const sampling = learner.sample(prompts, 2); // takes effect after the load
+    await Promise.all([loading, sampling]);
+    expect(draws.places).toEqual(before); // the same samples of the same state
+    for (let i = 0; i < 2; i++) await learner.sample(prompts, 2);
+    expect(draws.repeated).toEqual([]);
+  });
 });
 
 describe('a client', () => {
