@@ -42,7 +42,7 @@ const TOKENIZER = new ChatTokenizer(
 );
 
 /** Weights, moments and updates; what it says and learns follows from them, bit by bit. */
-class TinyEngine {
+export class TinyEngine {
   weights: TensorMap = initWeights(MODEL, 1);
   moments: TensorMap = new Map(
     [...this.weights].map(([name, { shape, data }]) => [name, { shape, data: data.map(() => 0) }]),

@@ -41,6 +41,7 @@ function episodesSchema(vocabSize: number) {
   );
   const sequence = v.pipe(
     v.object({
+      number: v.exactOptional(whole),
       promptIds: ids,
       toolsKey: v.string(),
       messages: v.array(message),
@@ -72,7 +73,12 @@ function episodesSchema(vocabSize: number) {
     members: v.array(trajectory),
     rewarded: v.array(v.string()),
   });
-  return v.object({ version: whole, number: whole, counts: v.record(v.string(), v.number()), groups: v.array(group) });
+  const streams = v.object({ version: whole, given: v.array(whole) });
+  const counts = v.record(v.string(), v.number());
+  return v.object({
+    ...{ version: whole, number: whole, streams: v.exactOptional(streams), counts },
+    groups: v.array(group),
+  });
 }
 
 /** What a checkpoint holds of the episodes of clients. */

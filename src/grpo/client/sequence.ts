@@ -41,6 +41,8 @@ export class Sequence {
   readonly toolsKey: string;
   readonly messages: ChatMessage[];
   readonly replies: Reply[] = [];
+  /** Part of the random key. No two sequences of a trajectory have the same. */
+  number = 0;
   /** A call is under way, which its next tokens belong to. */
   isBusy = false;
   /** Replies that were drawn in another sequence. */
@@ -66,8 +68,9 @@ export class Sequence {
   }
 
   /** Goes on with what `save` gave. */
-  static restore({ promptIds, toolsKey, messages, replies, shared, drawn }: SavedSequence): Sequence {
+  static restore({ number, promptIds, toolsKey, messages, replies, shared, drawn }: Required<SavedSequence>) {
     const sequence = new Sequence(promptIds, [], toolsKey);
+    sequence.number = number;
     sequence.messages.push(...messages);
     sequence.replies.push(...replies);
     sequence.#shared = shared;
@@ -78,7 +81,7 @@ export class Sequence {
 
   /** All up to the last reply: a call under way is left out. Undefined where no reply is its own. */
   save(): SavedSequence | undefined {
-    const { toolsKey, messages, replies } = this;
+    const { number, toolsKey, messages, replies } = this;
     const promptIds = Uint32Array.from(this.promptIds);
     if (replies.length === this.#shared) return undefined;
     const end = replies.at(-1)!.tokens;
@@ -90,7 +93,8 @@ export class Sequence {
       logMass: Float32Array.from(upTo(this.#logMass)),
       weightVersions: Uint32Array.from(upTo(this.#weightVersions)),
     };
-    return { promptIds, toolsKey, messages: [...messages], replies: [...replies], shared: this.#shared, drawn };
+    const said = { messages: [...messages], replies: [...replies] };
+    return { number, promptIds, toolsKey, ...said, shared: this.#shared, drawn };
   }
 
   /** Shares the tokens up to the end of reply `index`, all of them as context: they are trained where they were drawn. */
@@ -186,4 +190,12 @@ export class Sequence {
     this.#logMass.push(logMass);
     this.#weightVersions.push(version);
   }
+}
+
+/** Returns the least number that no sequence has. After a call failed, that is the number of its sequence: the call can be made again. */
+export function freeNumber(sequences: readonly Sequence[]): number {
+  const taken = sequences.map(({ number }) => number);
+  let number = 0;
+  while (taken.includes(number)) number++;
+  return number;
 }

@@ -53,3 +53,17 @@ export function checkConfig({ algorithm, rollout, reward }: TrainConfig, engine:
   if (!engine.rollout.pause)
     throw new InputError('This engine cannot stand still during an update, which clients need; use engine: wgsl.');
 }
+
+/** Metrics that count what has happened since the step before. */
+export const COUNTED = [
+  'client/calls',
+  'client/continuations',
+  'client/forks',
+  'client/aborted_calls',
+  'client/failed_calls',
+  'client/unreadable_calls',
+  'client/dropped_trajectories',
+  'client/timed_out',
+  'client/short_groups',
+  'client/lost_trajectories',
+] as const;

@@ -15,7 +15,7 @@ import { type ReadReply, randomId, readReply, replyText } from './api/reply.ts';
 import type { CallRequest } from './api/request.ts';
 import { readReward, type RewardOptions } from './api/reward.ts';
 import type { SavedTrajectory } from './saved.ts';
-import { Sequence } from './sequence.ts';
+import { freeNumber, Sequence } from './sequence.ts';
 import type { CallTemplate } from './template.ts';
 
 /** What a trajectory needs of the run that it is part of. */
@@ -106,7 +106,7 @@ export class ClientTrajectory {
     const episode = new ClientTrajectory(host, { group, name }, id);
     episode.start = start;
     episode.#key = key;
-    episode.#sequences.push(...sequences.map((saved) => Sequence.restore(saved)));
+    episode.#sequences.push(...sequences.map((saved, number) => Sequence.restore({ number, ...saved })));
     episode.result = result;
     if (result) episode.state = 'rewarded';
     episode.#rest();
@@ -201,6 +201,7 @@ export class ClientTrajectory {
     const rendered = template.render(request.messages, request.tools);
     const { sequence, said } = this.#place(request, rendered);
     const isNew = !this.#sequences.includes(sequence);
+    if (isNew) sequence.number = freeNumber(this.#sequences);
     if (isNew) this.#sequences.push(sequence);
     const before = sequence.length;
     sequence.isBusy = true;
@@ -318,10 +319,10 @@ export class ClientTrajectory {
   }
 
   /** The same for a call that is made again after it failed; another for every sequence. */
-  #randomKey(sequence: Sequence, seed: number | undefined): [number, number] {
-    if (seed !== undefined) return randomKey(seed, SEEDED, 0, 0);
+  #randomKey({ number }: Sequence, seed: number | undefined): [number, number] {
+    if (seed !== undefined) return randomKey(seed, SEEDED, Math.floor(seed / 2 ** 32), 0);
     const [run, group, member] = this.#key!;
-    return randomKey(run, group, member, this.#sequences.indexOf(sequence));
+    return randomKey(run, group, member, number);
   }
 
   #sampling({ sampling, parse, tools }: CallRequest, room: number): SamplingParams {

@@ -78,15 +78,9 @@ export class Learner {
     const settings = sampleSettings(this.config, options);
     const requestId = `${this.#id}.${this.#requests++}`;
     const given = { tools: options.tools ?? [], requestId };
-    const requests = sampleRequests(
-      this.engine,
-      prompts,
-      n,
-      { ...settings, step: settings.step ?? this.#draws + 1 },
-      given,
-    );
-    if (settings.step === undefined) this.#draws++;
-    return this.#turns.beside(() => drawRows(this.engine, requests));
+    const requests = sampleRequests(this.engine, prompts, n, settings, given);
+    // Counted when its turn comes: a `loadState` before it sets the count.
+    return this.#turns.beside(() => drawRows(this.engine, requests(settings.step ?? ++this.#draws)));
   }
 
   /**

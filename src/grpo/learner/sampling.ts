@@ -17,14 +17,14 @@ import type { Prompt, SampledRow } from './types.ts';
 
 type Engine = Pick<TrainerEngine, 'tokenizer' | 'rollout' | 'model'>;
 
-/** Requests of `n` samples of each prompt, prompt by prompt. Throws InputError naming the prompt. */
+/** Returns the requests of a step: `n` samples of each prompt, prompt by prompt. Throws InputError naming the prompt. */
 export function sampleRequests(
   engine: Engine,
   prompts: readonly Prompt[],
   n: number,
-  { config, greedy, seed, step }: SampleSettings & { step: number },
+  { config, greedy, seed }: SampleSettings,
   { tools, requestId }: { tools: Tool[]; requestId: string },
-): GenerateRequest[][] {
+): (step: number) => GenerateRequest[][] {
   if (!Array.isArray(prompts) || prompts.length === 0)
     throw new InputError(
       `sample: prompts is ${show(prompts)}; give a list of texts, lists of messages or lists of token ids.`,
@@ -34,20 +34,24 @@ export function sampleRequests(
   const params = samplingParams(config, engine.tokenizer.eosTokenIds);
   const sampling: SamplingParams = greedy ? { ...params, ...GREEDY } : params;
   const { maxPromptLength } = config.data;
-  return prompts.map((prompt: Prompt, p) => {
+  const contexts = prompts.map((prompt: Prompt, p) => {
     const contextIds = idsOf(engine, prompt, `sample: prompt ${p}`, tools);
     if (contextIds.length === 0 || contextIds.length > maxPromptLength)
       throw new InputError(
         `sample: prompt ${p} has ${contextIds.length} tokens; allowed: 1 to ${maxPromptLength}, the engine's data.maxPromptLength.`,
       );
-    return Array.from({ length: n }, (_, s) => ({
-      requestId: `${requestId}.${p}.${s}`,
-      contextIds,
-      promptLength: contextIds.length,
-      key: randomKey(seed, step, p, s),
-      sampling,
-    }));
+    return contextIds;
   });
+  return (step) =>
+    contexts.map((contextIds, p) =>
+      Array.from({ length: n }, (_, s) => ({
+        requestId: `${requestId}.${p}.${s}`,
+        contextIds,
+        promptLength: contextIds.length,
+        key: randomKey(seed, step, p, s),
+        sampling,
+      })),
+    );
 }
 
 function idsOf({ tokenizer, model }: Engine, prompt: Prompt, what: string, tools: Tool[]): Uint32Array {

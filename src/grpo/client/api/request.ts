@@ -25,6 +25,7 @@ export interface CallRequest {
   includeUsage: boolean;
   logprobs: boolean;
   returnTokenIds: boolean;
+  /** Replaces the random key of the episode: equal seed, context and weights draw equal tokens. */
   seed: number | undefined;
   /** What the request asks of the sampler beside the run's own settings; `maxNewTokens` only where it is given. */
   sampling: Partial<SamplingParams>;
