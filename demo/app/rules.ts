@@ -25,6 +25,8 @@ export interface Standing {
   /** What is wrong, from 1, where a line is to blame. */
   line?: number | undefined;
   column?: number | undefined;
+  /** The rule that failed in a run, which is no longer in force: the editor keeps it, for its mark. */
+  code?: string | undefined;
 }
 
 /** Of the run that is shown, oldest first; of one that does steps again, those of the steps to come too. */

@@ -40,11 +40,11 @@ async function tryReward(rule: Rule<'reward'>): Promise<void> {
   trial.value = { tries: shown, scores: await rule.run(shown.map(tryOf)) };
 }
 
-function refuse(kind: RuleKind, how: string, error: unknown, after = ''): void {
+function refuse(kind: RuleKind, how: string, error: unknown, after = '', code?: string): void {
   const { line, column } = error instanceof RuleError ? error : {};
   const where = line === undefined ? '' : `line ${line}: `;
   const what = error instanceof Error ? error.message : String(error);
-  stand(kind, { state: 'refused', text: `${how}: ${where}${what}${after}`, line, column });
+  stand(kind, { state: 'refused', text: `${how}: ${where}${what}${after}`, line, column, code });
 }
 
 /** What the rule would do, and nothing else. */
@@ -146,5 +146,5 @@ async function hasFailed(failing: OpenRule, error: unknown): Promise<void> {
   recordChange({ step, failed: kind });
   recordChange({ step: step + 1, rule: kind, name: OWN[kind], ...asked.value[kind] });
   const left = ` Tries that it could not score teach nothing, and the next step goes by ${goesOn}.`;
-  refuse(kind, `Failed at step ${step}`, error, left);
+  refuse(kind, `Failed at step ${step}`, error, left, failing.of.code);
 }

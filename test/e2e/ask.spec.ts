@@ -29,6 +29,24 @@ async function savedMetrics(page: Page): Promise<string> {
   return JSON.stringify(lines.map(untimed));
 }
 
+test('an example that comes late does not replace what was typed', async ({ page }) => {
+  let letGo = () => {};
+  const held = new Promise<void>((resolve) => (letGo = resolve));
+  await page.route('**/sums.js', async (route) => {
+    await held;
+    await route.fulfill({ contentType: 'text/javascript', path: 'examples/task-module.js' });
+  });
+  await openPage(page, { ...TINY, task: './sums.js' });
+  await box(page).pressSequentially(QUESTION);
+  const came = page.waitForResponse('**/sums.js');
+  letGo();
+  await (await came).finished();
+  await page.waitForTimeout(1000); // for the task to open and give its example
+  await expect(box(page)).toHaveValue(QUESTION);
+  await page.getByRole('button', { name: 'Another example' }).click();
+  await expect(box(page)).toHaveValue(/^What is \d+ \+ \d+/);
+});
+
 test('questions before, in and after training, which leave the run as it is', async ({ page }) => {
   test.setTimeout(300_000);
   await openPage(page, { ...TINY, steps: STEPS, 'data.maxResponseLength': 48 });

@@ -90,9 +90,22 @@ test('a model of the hub: nothing is asked while typing, then its sizes are told
     expect(hub.log).toEqual([]);
     await page.getByRole('button', { name: 'Look it up' }).click();
     await expect(page.getByText('has no such model or revision')).toBeVisible();
+    let letGo = () => {};
+    const held = new Promise<void>((resolve) => (letGo = resolve));
+    await page.route('**/api/models/org/slow/**', async (route) => {
+      await held;
+      await route.continue();
+    });
+    await page.getByLabel('Name on the Hub').fill('org/slow');
+    await page.getByLabel('Name on the Hub').press('Enter');
     await page.getByLabel('Name on the Hub').fill('org/tiny');
     await page.getByLabel('Name on the Hub').press('Enter');
     await expect(page.getByText('0.4 million')).toBeVisible();
+    const late = page.waitForResponse('**/api/models/org/slow/**');
+    letGo();
+    await late;
+    await page.waitForTimeout(500); // for the page to show it
+    await expect(page.getByText('0.4 million'), 'the answer of an older name comes late').toBeVisible();
     await expect(page.locator('.hub-facts')).toContainText('2 MB, kept in the browser');
     expect(hub.log.filter((line) => line.includes('safetensors'))).toEqual([]);
     await page.getByRole('button', { name: 'Use this model' }).click();

@@ -3,6 +3,42 @@
 import { expect, type Page, test } from '@playwright/test';
 import { expectState, openPage, points, stepsDone, TINY } from './demo.ts';
 
+test('typing is kept, also if effects run late: the editor has what was typed, and its page answers', async ({
+  page,
+}) => {
+  // As on a busy device, but always: what Preact does after a frame comes when some letters more were typed.
+  await page.addInitScript(() => {
+    const { setTimeout } = window;
+    const late = 250;
+    window.requestAnimationFrame = (then) => Number(setTimeout(() => then(performance.now()), late));
+    const withLateEffects = (then: () => void, ms?: number) => setTimeout(then, ms === 35 ? late : ms); // 35: Preact's own
+    window.setTimeout = withLateEffects as typeof window.setTimeout;
+  });
+  await openPage(page, TINY);
+  await page.getByRole('button', { name: 'Change the rules while it runs' }).click();
+  const editor = page.getByRole('textbox', { name: 'Code of the reward' });
+  const text = () =>
+    editor.evaluate((of) => [...of.querySelectorAll('.cm-line')].map((line) => line.textContent).join('\n'));
+  await editor.click();
+  await page.keyboard.press('ControlOrMeta+A');
+  const typed = 'export const reward = ({ tokens }) => 1 / (1 + tokens); // short';
+  await page.keyboard.type(typed, { delay: 80 });
+  await page.waitForTimeout(1000); // for effects that are still to come
+  expect(await text()).toBe(typed);
+  expect(await page.evaluate(() => 1)).toBe(1);
+  await page.keyboard.type('er'); // the cursor is at the end
+  expect(await text()).toBe(`${typed}er`);
+
+  const preset = page.getByLabel('Begin with');
+  await expect(preset).toHaveValue('');
+  await preset.selectOption('pay for length');
+  await expect.poll(text).toContain('return tokens / 100;');
+  await page.getByRole('tab', { name: 'Loss' }).click();
+  await expect(page.getByRole('textbox', { name: 'Code of the loss' })).toContainText('export function loss');
+  await page.getByRole('tab', { name: 'Reward' }).click();
+  await expect.poll(text).toContain('return tokens / 100;');
+});
+
 /** Types over all that the editor holds. */
 async function write(page: Page, label: string, code: string): Promise<void> {
   const editor = page.getByRole('textbox', { name: label });

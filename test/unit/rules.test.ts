@@ -4,6 +4,11 @@ import { policyLossSpec, resolveTrainConfig } from '../../src/grpo/config/resolv
 import { rowGradients } from '../../src/grpo/losses/rowGradients.ts';
 import { Rule, RuleError, type RuleTry, toolOf } from '../../src/tasks/module/rule.ts';
 import type { RuleKind } from '../../src/tasks/module/rulePrograms.ts';
+import { undo } from '@codemirror/commands';
+import type { Transaction } from '@codemirror/state';
+import { EditorView, type ViewUpdate } from '@codemirror/view';
+import { effect, signal } from '@preact/signals';
+import { codeState, replacement } from '../../demo/views/rules/codeMirror.ts';
 import { lossBy, type OpenRule, rewardBy } from '../../demo/training/ruleParts.ts';
 import { PRESETS } from '../../demo/views/rules/presets.ts';
 import type { GrpoTrainer } from '../../src/grpo/trainer.ts';
@@ -123,4 +128,40 @@ test('a reward that fails in a step leaves what it cannot score without one; the
   ]);
   expect(failures).toHaveLength(1);
   expect((failures[0] as RuleError).line).toBe(3);
+});
+
+test('the editor reports typing and undo, never what the page put there: a late effect changes nothing', () => {
+  const code = signal('a');
+  const late: (() => void)[] = [];
+  let state = codeState({ label: 'Code', code: code.value, onChange: (to) => void (code.value = to) });
+  /** As a view does it, without a document. */
+  const dispatch = (transaction: Transaction) => {
+    state = transaction.state;
+    const update = { transactions: [transaction], state, docChanged: transaction.docChanged } as unknown as ViewUpdate;
+    for (const hear of state.facet(EditorView.updateListener)) hear(update);
+  };
+  const setCode = (to: string) => dispatch(state.update(replacement(state, to)));
+  const dispose = effect(() => {
+    void code.value;
+    late.push(() => setCode(code.value));
+  });
+  const flush = () => late.splice(0).forEach((run) => run());
+  const type = (text: string) =>
+    dispatch(
+      state.update({ changes: { from: state.doc.length, insert: text }, selection: { anchor: state.doc.length + 1 } }),
+    );
+
+  for (const letter of 'bcd') type(letter); // the effects of all three are still to come
+  flush();
+  flush();
+  expect([state.doc.toString(), code.value, state.selection.main.head]).toEqual(['abcd', 'abcd', 4]);
+
+  setCode('ab');
+  expect([state.doc.toString(), code.value]).toEqual(['ab', 'abcd']);
+  code.value = 'preset';
+  flush();
+  expect([state.doc.toString(), code.value]).toEqual(['preset', 'preset']);
+  undo({ state, dispatch });
+  expect([state.doc.toString(), code.value]).toEqual(['ab', 'ab']);
+  dispose();
 });

@@ -7,6 +7,7 @@ import { tokenWeights } from '../../src/grpo/losses/aggregate.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import { stepTokens } from '../../src/grpo/update/stepTokens.ts';
 import type { Reward } from '../../src/tasks/task.ts';
+import { rng } from '../random.ts';
 
 const sample = (
   mask: number[],
@@ -292,4 +293,107 @@ describe('a missing reward', () => {
     expect(groupsWithSignal([known[0], missing, known[0]], 'score')).toEqual([]);
     expect(groupsWithSignal([known[0], missing, known[1]], 'score')).toHaveLength(3);
   });
+});
+
+describe('rejection removes tokens from turns that were sampled, and moves no credit', () => {
+  const modes = Object.entries({
+    ...{ token_k1: 1.6, token_k2: 1.6, token_k3: 1.6, 'token_k1,seq_mean_k1': 1.6 },
+    ...{ seq_sum_k1: 6, seq_sum_k2: 3, seq_sum_k3: 3, seq_max_k2: 1.5, seq_max_k3: 1.5 },
+    ...{ seq_mean_k1: 1.3, seq_mean_k2: 0.6, seq_mean_k3: 0.6 },
+  });
+
+  test.each(modes)('turn_loo: %s, 100 random masks', (rolloutRs, rolloutRsThreshold) => {
+    const { uniform, normals } = rng(29);
+    const rolloutCorrection = { rolloutRs, rolloutRsThreshold };
+    const config = configOf({ name: 'turn_loo', gamma: 0.5, rolloutCorrection });
+    let [rejected, kept] = [0, 0];
+    for (let step = 0; step < 25; step++) {
+      const masks = Array.from({ length: 4 }, () => Array.from({ length: 8 }, () => (uniform() < 0.7 ? 1 : 0)));
+      const runs = masks.map((mask) => mask.join('').match(/1+/g) ?? []);
+      const given = runs.map((turns) => turns.map(() => Math.round(8 * uniform()) / 8));
+      const scores = runs.map(() => Math.round(8 * uniform()) / 8);
+      const samples = masks.map((mask, s) =>
+        sample(mask, { score: scores[s], acc: 0, ...(step % 2 === 0 && { turns: given[s] }) }),
+      );
+      const oldLogProbs = masks.map((mask) => normals(mask.length).map((x) => -1 + x));
+      const got = stepTokens(config, samples, { oldLogProbs });
+
+      // By hand: the outcome beyond the turns' rewards is in the last turn; the return of turn j is r_j + R_(j+1) / 2.
+      const returns = runs.map((turns, s) => {
+        const rewards = turns.map((_, j) => (step % 2 === 0 ? given[s][j] : 0));
+        const rest = scores[s] - rewards.reduce((a, b) => a + b, 0);
+        rewards.push((rewards.pop() ?? 0) + rest);
+        return turns.map((_, j) => rewards.slice(j).reduce((total, r, k) => total + r / 2 ** k, 0));
+      });
+      masks.forEach((mask, s) => {
+        const others = returns.filter((R, k) => k !== s && R.length > 0);
+        let turn = -1;
+        mask.forEach((m, t) => {
+          if (m === 1 && mask[t - 1] !== 1) turn++;
+          const isKept = got.masks[s][t] === 1;
+          [rejected, kept] = [rejected + (m === 1 && !isKept ? 1 : 0), kept + (isKept ? 1 : 0)];
+          const there = others.filter((R) => R.length > turn).map((R) => R[turn]);
+          const values = there.length > 0 ? there : others.map((R) => R[0]);
+          const baseline = values.reduce((a, b) => a + b, 0) / values.length;
+          expect(got.advantages[s][t]).toBeCloseTo(isKept ? returns[s][turn] - baseline : 0, 12);
+        });
+      });
+    }
+    expect(rejected).toBeGreaterThan(20);
+    expect(kept).toBeGreaterThan(20);
+  });
+
+  test('turn_loo: a sample without a token left stays in the baseline of the others, as in groups of outcomes', () => {
+    const samples = [sample([1, 0, 1], { score: 1, acc: 1 }), sample([1, 0, 1], { score: 0.5, acc: 0 }, 'max_tokens')];
+    const { advantages } = stepTokens(configOf({ name: 'turn_loo', maskTruncated: true }), samples);
+    expect(table(advantages)).toEqual([
+      [0.5, 0, 0.5],
+      [0, 0, 0],
+    ]);
+  });
+
+  /** The last token of the first sample and the first of the second are rejected. */
+  const oldLogProbs = [
+    [-1, -1, -9],
+    [-9, -1, -1],
+  ];
+  const refLogProbs = [
+    [-1, -1.5, -10],
+    [-9, -1, -1.5],
+  ];
+  const rolloutCorrection = { rolloutRs: 'token_k1', rolloutRsThreshold: 2 };
+  const kl = { useKlInReward: true, klCtrl: { klCoef: 1 } };
+  const pair = () => [1, 0].map((score) => sample([1, 1, 1], { score, acc: score }));
+  // Rewards of tokens: [0, -0.5, 1 - 1] and [0, 0, -0.5]; with gamma 0.5 returns to go are [-0.25, -0.5, 0], [-0.125, -0.25, -0.5].
+
+  test('reinforce_plus_plus: returns are over the sampled tokens, whitening over those that are left', () => {
+    const config = configOf({ name: 'reinforce_plus_plus', gamma: 0.5, ...kl, rolloutCorrection });
+    const { advantages } = stepTokens(config, pair(), { oldLogProbs, refLogProbs });
+    const left = [-0.25, -0.5, -0.25, -0.5];
+    const std = Math.sqrt((4 * 0.125 ** 2) / 3 + 1e-8);
+    const white = left.map((r) => (r + 0.375) / std);
+    const want = [
+      [white[0], white[1], 0],
+      [0, white[2], white[3]],
+    ];
+    want.forEach((row, s) => row.forEach((a, t) => expect(advantages[s][t]).toBeCloseTo(a, 6)));
+  });
+
+  test('remax: the KL of a rejected token counts in the returns before it', () => {
+    const config = configOf({ name: 'remax', ...kl, rolloutCorrection });
+    const { advantages } = stepTokens(config, pair(), { oldLogProbs, refLogProbs, baselines: [0, 0] });
+    expect(table(advantages)).toEqual([
+      [-0.5, -0.5, 0],
+      [0, -0.5, -0.5],
+    ]);
+  });
+});
+
+test('turn_loo: a turn without a reward counts as 0, and takes neither the outcome nor its KL with it', () => {
+  const samples = [NaN, 0].map((none) => sample([1, 0, 1], { score: none === 0 ? 0 : 1, acc: 0, turns: [none, none] }));
+  const { advantages } = stepTokens(configOf({ name: 'turn_loo' }), samples);
+  expect(table(advantages)).toEqual([
+    [1, 0, 1],
+    [-1, 0, -1],
+  ]);
 });

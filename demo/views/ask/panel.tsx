@@ -67,16 +67,21 @@ function Box() {
   const example = useSignal(0);
   const count = useSignal<{ tokens: number; allowed: number } | undefined>(undefined);
   const box = useRef<HTMLTextAreaElement>(null);
+  const calls = useRef(0);
   const showExample = async (number: number) => {
+    const [call, before] = [++calls.current, text.peek()];
     example.value = number;
-    text.value = await exampleText(number).catch(() => '');
+    const shown = await exampleText(number).catch(() => before);
+    if (call === calls.current && text.peek() === before) text.value = shown; // what was typed meanwhile stays
   };
   useEffect(() => {
     if (text.peek() === '') void showExample(0);
   }, [task.value]);
   useSignalEffect(() => {
     const [asked] = [text.value, exchanges.value, asking.value];
-    void countTokens(asked).then((counted) => (count.value = counted));
+    void countTokens(asked).then((counted) => {
+      if (text.peek() === asked) count.value = counted;
+    });
   });
   const tooLong = count.value !== undefined && count.value.tokens > count.value.allowed;
   const submit = async () => {

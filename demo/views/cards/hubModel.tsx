@@ -1,6 +1,7 @@
 /** A model of the Hugging Face Hub: looked up at a press, downloaded when the run is started. */
 
 import { useSignal } from '@preact/signals';
+import { useRef } from 'preact/hooks';
 import { totalBytes } from '../../../src/workers/memoryPlan.ts';
 import { openRecipe } from '../../app/controller.ts';
 import { type Offered, lookUp } from '../../app/hubModel.ts';
@@ -15,14 +16,13 @@ const millions = (n: number): string =>
 export function HubModel() {
   const name = useSignal('');
   const found = useSignal<Offered | 'asking' | { problem: string } | undefined>(undefined);
+  const calls = useRef(0);
   const ask = async (event: Event) => {
     event.preventDefault();
+    const call = ++calls.current;
     found.value = 'asking';
-    try {
-      found.value = await lookUp(name.value.trim(), hub);
-    } catch (error) {
-      found.value = { problem: (error as Error).message };
-    }
+    const answer = await lookUp(name.value.trim(), hub).catch((error: Error) => ({ problem: error.message }));
+    if (call === calls.current) found.value = answer; // not of a name before this one
   };
   const now = found.value;
   return (

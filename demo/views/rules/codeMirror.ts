@@ -4,7 +4,7 @@ import { defaultKeymap, history, historyKeymap } from '@codemirror/commands';
 import { javascript } from '@codemirror/lang-javascript';
 import { bracketMatching, indentUnit, syntaxHighlighting } from '@codemirror/language';
 import { lintGutter, setDiagnostics } from '@codemirror/lint';
-import { type Extension } from '@codemirror/state';
+import { Annotation, EditorState, type Extension, type TransactionSpec } from '@codemirror/state';
 import { EditorView, keymap, lineNumbers } from '@codemirror/view';
 import { classHighlighter } from '@lezer/highlight';
 import type { Standing } from '../../app/rules.ts';
@@ -16,26 +16,38 @@ interface CodeViewOptions {
 }
 
 export interface CodeView {
-  /** Does nothing where that is the text already. */
+  /** Replaces the text without a call of `onChange`; undo brings the old one back. */
   setCode(code: string): void;
   mark(problem: Standing | undefined): void;
   destroy(): void;
 }
 
 export function createCodeView(parent: HTMLElement, { label, code, onChange }: CodeViewOptions): CodeView {
-  const heard = EditorView.updateListener.of(({ docChanged, state }) => {
-    if (docChanged) onChange(state.doc.toString());
-  });
-  const named = EditorView.contentAttributes.of({ 'aria-label': label, 'aria-multiline': 'true' });
-  const view = new EditorView({ parent, doc: code, extensions: [look, named, heard] });
+  const view = new EditorView({ parent, state: codeState({ label, code, onChange }) });
   return {
-    setCode(to) {
-      if (view.state.doc.toString() === to) return;
-      view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: to }, userEvent: 'input.replace' });
-    },
+    setCode: (to) => view.dispatch(replacement(view.state, to)),
     mark: (problem) => view.dispatch(setDiagnostics(view.state, problem ? diagnosticsOf(view, problem) : [])),
     destroy: () => view.destroy(),
   };
+}
+
+/** Marks a change by the page, of which `onChange` is not called: it would write an old text over newer typing. */
+const byPage = Annotation.define<true>();
+
+/** Start of the view: its look, and a listener for what a user changes. */
+export function codeState({ label, code, onChange }: CodeViewOptions): EditorState {
+  const heard = EditorView.updateListener.of(({ transactions, state }) => {
+    if (transactions.some((one) => one.docChanged && !one.annotation(byPage))) onChange(state.doc.toString());
+  });
+  const named = EditorView.contentAttributes.of({ 'aria-label': label, 'aria-multiline': 'true' });
+  return EditorState.create({ doc: code, extensions: [look, named, heard] });
+}
+
+/** Puts `to` in place of the text; changes nothing if it is the text already. */
+export function replacement(state: EditorState, to: string): TransactionSpec {
+  if (state.doc.toString() === to) return {};
+  const changes = { from: 0, to: state.doc.length, insert: to };
+  return { changes, userEvent: 'input.replace', annotations: byPage.of(true) };
 }
 
 const look: Extension = [

@@ -1,6 +1,6 @@
 /** One rule as code: presets, the editor, what is wrong at its line, and what the rule would have paid. */
 
-import { signal } from '@preact/signals';
+import { signal, useComputed } from '@preact/signals';
 import type { RuleKind } from '../../../src/tasks/module/rulePrograms.ts';
 import { asked, standing } from '../../app/rules.ts';
 import { applyOwn, applyRule, tryRule } from '../../training/rules.ts';
@@ -14,7 +14,10 @@ const codes = signal<Readonly<Partial<Record<RuleKind, string>>>>({});
 const OWN = { reward: "Back to the task's reward", loss: "Back to the run's loss", tool: "Back to the task's tools" };
 
 export function CodeTab({ kind }: { kind: RuleKind }) {
-  const code = codes.value[kind] ?? asked.value[kind]?.code ?? PRESETS[kind][0].code;
+  const newest = useComputed(
+    () => codes.value[kind] ?? standing.value[kind]?.code ?? asked.value[kind]?.code ?? PRESETS[kind][0].code,
+  );
+  const code = newest.value;
   const edit = (to: string) => void (codes.value = { ...codes.value, [kind]: to });
   const preset = PRESETS[kind].find((one) => one.code === code);
   const of = { name: preset?.name ?? `a ${kind} of your own`, code };
@@ -40,7 +43,7 @@ export function CodeTab({ kind }: { kind: RuleKind }) {
         </select>
         <span class="note">{preset?.note}</span>
       </div>
-      <Editor label={`Code of the ${kind}`} code={code} problem={stands} onChange={edit} />
+      <Editor label={`Code of the ${kind}`} code={newest} problem={stands} onChange={edit} />
       <div class="row">
         <button type="button" class="primary" disabled={busy} onClick={() => void applyRule(kind, of)}>
           Apply

@@ -1,14 +1,17 @@
-/** CodeMirror as a component. Its text is the caller's; Tab leaves it, as it leaves every field. */
+/** CodeMirror as a component. It owns its text while a user types; Tab leaves it, as it leaves every field. */
 
+import { type ReadonlySignal, useSignalEffect } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
 import type { Standing } from '../../app/rules.ts';
 import { type CodeView, createCodeView } from './codeMirror.ts';
 
 interface EditorProps {
   label: string;
-  code: string;
+  /** Replaces the text if it changes to another one. `onChange` must write what it is called with into it. */
+  code: ReadonlySignal<string>;
   /** Marked at its line. */
   problem: Standing | undefined;
+  /** Called when a user changes the text. */
   onChange: (code: string) => void;
 }
 
@@ -18,10 +21,12 @@ export function Editor({ label, code, problem, onChange }: EditorProps) {
   const heard = useRef(onChange);
   heard.current = onChange;
   useEffect(() => {
-    view.current = createCodeView(place.current!, { label, code, onChange: (to) => heard.current(to) });
+    const options = { label, code: code.peek(), onChange: (to: string) => heard.current(to) };
+    view.current = createCodeView(place.current!, options);
     return () => view.current?.destroy();
   }, []);
-  useEffect(() => view.current?.setCode(code), [code]);
+  // Effects run late, so this reads the newest text: one from a render can be older than a keystroke.
+  useSignalEffect(() => view.current?.setCode(code.value));
   useEffect(() => view.current?.mark(problem), [problem]);
   return <div class="code" ref={place} />;
 }

@@ -40,7 +40,9 @@ export interface AdvantageInputs {
   groups: ArrayLike<GroupId>;
   /** One array a sample: 1 = trained token. */
   masks: readonly ArrayLike<number>[];
-  /** reinforce_plus_plus, remax: one array a sample, the reward of each token; absent = the outcome on the last trained one. */
+  /** One array per sample: 1 = sampled by the policy, rejected tokens included. Default: `masks`. */
+  sampled?: readonly ArrayLike<number>[];
+  /** reinforce_plus_plus, remax: one array a sample, the reward of each token; absent = the outcome on the last sampled one. */
   tokenRewards?: readonly Float64Array[];
   /** gdpo: [K][N] single rewards. */
   components?: readonly ArrayLike<number>[];
@@ -76,12 +78,14 @@ export const ADVANTAGE_ESTIMATORS = {
   grpo: ({ rewards, groups, masks }, { scaleRewards }) => broadcast(grpo(rewards, groups, scaleRewards), masks),
   rloo: ({ rewards, groups, masks }) => broadcast(rloo(rewards, groups), masks),
   opo: ({ rewards, groups, masks }) => broadcast(opo(rewards, groups, masks.map(trainedTokens)), masks),
-  reinforce_plus_plus: ({ rewards, masks, tokenRewards }, { gamma }) =>
-    reinforcePlusPlus(tokenRewards ?? outcomeRewards(rewards, masks), maskMissing(rewards, masks), gamma),
+  reinforce_plus_plus: (
+    { rewards, masks, sampled = masks, tokenRewards = outcomeRewards(rewards, sampled) },
+    { gamma },
+  ) => reinforcePlusPlus(tokenRewards, maskMissing(rewards, masks), gamma, sampled),
   reinforce_plus_plus_baseline: ({ rewards, groups, masks }) => reinforcePlusPlusBaseline(rewards, groups, masks),
-  remax: ({ rewards, masks, baselines, tokenRewards = outcomeRewards(rewards, masks) }) => {
+  remax: ({ rewards, masks, sampled = masks, baselines, tokenRewards = outcomeRewards(rewards, sampled) }) => {
     const known = need(baselines, 'remax', 'baselines');
-    const advantages = remax(tokenRewards, maskMissing(rewards, masks), known);
+    const advantages = remax(tokenRewards, maskMissing(rewards, sampled), known);
     return advantages.map((values, s) => values.map((a, t) => (masks[s][t] === 0 ? 0 : a)));
   },
   grpo_passk: ({ rewards, groups, masks }, { scaleRewards }) =>
@@ -92,8 +96,8 @@ export const ADVANTAGE_ESTIMATORS = {
   max_rl: ({ rewards, groups, masks }) => broadcast(maxRl(rewards, groups), masks),
   rae: ({ rewards, masks, roles, roleBaselines }, { raeDecay }) =>
     broadcast(rae(rewards, roles, roleBaselines, raeDecay).advantages, masks),
-  turn_loo: ({ turnRewards, groups, masks }, { gamma }) =>
-    broadcastTurns(turnLeaveOneOut(need(turnRewards, 'turn_loo', 'turnRewards'), groups, gamma), masks),
+  turn_loo: ({ turnRewards, groups, masks, sampled }, { gamma }) =>
+    broadcastTurns(turnLeaveOneOut(need(turnRewards, 'turn_loo', 'turnRewards'), groups, gamma), masks, sampled),
 } satisfies Record<string, Estimator>;
 
 /** A user's estimator: one array a sample, as long as its response; what it holds where the mask is 0 does not count. */

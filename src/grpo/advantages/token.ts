@@ -49,20 +49,22 @@ export function maskMissing(rewards: ArrayLike<number>, masks: readonly ArrayLik
 /**
  * REINFORCE++ (arXiv:2501.03262): discounted return-to-go over the trained tokens, whitened over the batch. Tool tokens
  * pass the running return on unchanged.
- * @param tokenRewards reward of each token; an outcome reward sits on the last trained token (`outcomeRewards`)
+ * @param tokenRewards reward of each token; an outcome reward sits on the last sampled token (`outcomeRewards`)
+ * @param sampled masks before rejection, which returns are over
  */
 export function reinforcePlusPlus(
   tokenRewards: readonly Float64Array[],
   masks: readonly ArrayLike<number>[],
   gamma = 1,
+  sampled = masks,
 ): Float64Array[] {
   const returns = tokenRewards.map((rewards, s) => {
     const out = new Float64Array(rewards.length);
     let running = 0;
     for (let t = rewards.length - 1; t >= 0; t--) {
       const next = rewards[t] + gamma * running;
-      out[t] = next * masks[s][t];
-      running = next * masks[s][t] + running * (1 - masks[s][t]);
+      out[t] = next * sampled[s][t];
+      running = next * sampled[s][t] + running * (1 - sampled[s][t]);
     }
     return out;
   });

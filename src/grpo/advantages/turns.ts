@@ -41,16 +41,38 @@ function baseline(others: readonly Float64Array[], turn: number): number {
 }
 
 /**
- * Spreads per-turn advantages over tokens: every run of 1s in a mask is one turn.
- * @throws RangeError when a sample has more runs than turn advantages
+ * Index of each token's turn: every run of 1s in the sampled mask is one turn; -1 if the policy did not sample the token. A
+ * mask after rejection has other runs, because a rejected token can split a turn or remove it.
  */
-export function broadcastTurns(perTurn: readonly Float64Array[], masks: readonly ArrayLike<number>[]): Float64Array[] {
+export function turnIndices(sampled: ArrayLike<number>): Int32Array {
+  let turn = -1;
+  return Int32Array.from(sampled, (m, t) => {
+    if (m === 0) return -1;
+    if (t === 0 || sampled[t - 1] === 0) turn++;
+    return turn;
+  });
+}
+
+/** Number of turns of a sampled mask. */
+export const turnCount = (sampled: ArrayLike<number>): number =>
+  turnIndices(sampled).reduce((most, turn) => Math.max(most, turn), -1) + 1;
+
+/**
+ * Spreads per-turn advantages over the trained tokens.
+ * @param masks one array per sample, 1 = trained token
+ * @param sampled masks before rejection, which turns are counted by
+ * @throws RangeError if a trained token's turn has no advantage
+ */
+export function broadcastTurns(
+  perTurn: readonly Float64Array[],
+  masks: readonly ArrayLike<number>[],
+  sampled = masks,
+): Float64Array[] {
   return masks.map((mask, s) => {
-    let turn = -1;
+    const turns = turnIndices(sampled[s]);
     return Float64Array.from(mask, (m, t) => {
       if (m === 0) return 0;
-      if (t === 0 || mask[t - 1] === 0) turn++;
-      if (turn < perTurn[s].length) return perTurn[s][turn];
+      if (turns[t] < perTurn[s].length) return perTurn[s][turns[t]];
       throw new RangeError(
         `Sample ${s} has more trained turns than the ${perTurn[s].length} turn rewards it came with.`,
       );

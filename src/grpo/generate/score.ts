@@ -5,6 +5,7 @@ import type { AgentLoopOutput } from '../../rollout/agent/loop.ts';
 import { TimeLimitError, withTimeLimit } from '../../rollout/tools/run.ts';
 import type { Trajectory } from '../../rollout/types.ts';
 import type { Problem, Reward, ScoredSample, Task } from '../../tasks/task.ts';
+import { turnCount } from '../advantages/turns.ts';
 import type { GenerateOptions } from './options.ts';
 
 /** The largest float32, which advantages are trained as. */
@@ -116,7 +117,7 @@ function checkTurns(turns: unknown, { mask }: Trajectory, wrong: (what: string) 
   if (turns === undefined) return;
   const rule = 'give one number for every assistant turn, 0 or NaN where there is none.';
   if (!Array.isArray(turns)) throw wrong(`has the turns ${shown(turns)}; ${rule}`);
-  const trained = mask.reduce((count, m, t) => count + (m === 1 && mask[t - 1] !== 1 ? 1 : 0), 0);
+  const trained = turnCount(mask);
   const fault = (turn: number, what: string) =>
     wrong(
       `has ${what} for turn ${turn + 1} of ${trained}: its \`turns\` are [${turns.map(shown).join(', ')}]; ${rule}`,

@@ -21,6 +21,7 @@ import { meanTrained, type Metrics } from '../metrics.ts';
 import { rolloutCorrection } from '../correction/correct.ts';
 import { correctionSettings } from '../correction/settings.ts';
 import { lengthPenalties, maskTruncated, overlongPenalty } from '../advantages/shaping.ts';
+import { turnCount, turnIndices } from '../advantages/turns.ts';
 import type { Sample, SampleTokens } from './batch.ts';
 
 /** Inputs that some settings need beside the samples; log-probs are one array a sample, as long as its response. */
@@ -69,7 +70,7 @@ export function stepTokens(config: Settings, samples: readonly Sample[], extras:
   const { advantages, roleBaselines } = advantagesOf(
     config,
     samples,
-    { rewards, groups, masks },
+    { rewards, groups, masks, sampled },
     extras,
     kl?.penalties,
   );
@@ -112,19 +113,19 @@ function finalRewards(
 function advantagesOf(
   config: Settings,
   samples: readonly Sample[],
-  outcome: { rewards: number[]; groups: number[]; masks: ArrayLike<number>[] },
+  outcome: { rewards: number[]; groups: number[]; masks: ArrayLike<number>[]; sampled: ArrayLike<number>[] },
   extras: StepExtras,
   klPenalties: readonly Float64Array[] | undefined,
 ): { advantages: ArrayLike<number>[]; roleBaselines?: Record<string, number> } {
-  const { rewards, masks } = outcome;
+  const { rewards, sampled } = outcome;
   const { advEstimator, scaleRewards, gamma, raeDecay } = config.algorithm;
   const components = advEstimator === 'gdpo' ? rewardComponents(samples, config) : undefined;
   const roles = advEstimator === 'rae' ? rolesOf(samples) : undefined;
   const inputs: AdvantageInputs = {
     ...outcome,
-    ...(klPenalties && { tokenRewards: tokenRewardsOf(rewards, klPenalties, masks) }),
+    ...(klPenalties && { tokenRewards: tokenRewardsOf(rewards, klPenalties, sampled) }),
     ...(components && { components: components.values }),
-    ...(advEstimator === 'turn_loo' && { turnRewards: turnRewardsOf(samples, rewards, masks, klPenalties) }),
+    ...(advEstimator === 'turn_loo' && { turnRewards: turnRewardsOf(samples, rewards, klPenalties) }),
     ...(roles && { roles, roleBaselines: extras.roleBaselines }),
     ...(extras.baselines && { baselines: extras.baselines }),
   };
@@ -231,14 +232,14 @@ function klInReward(
   };
 }
 
-/** Token rewards: what the sample has beside its KL on the last trained token, minus the KL of each token. */
+/** Token rewards: what the sample has beside its KL on the last sampled token, minus the KL of each token. */
 function tokenRewardsOf(
   rewards: readonly number[],
   penalties: readonly Float64Array[],
-  masks: readonly ArrayLike<number>[],
+  sampled: readonly ArrayLike<number>[],
 ): Float64Array[] {
   const withoutKl = rewards.map((reward, s) => reward + sum(penalties[s]));
-  return outcomeRewards(withoutKl, masks).map((values, s) => values.map((r, t) => r - penalties[s][t]));
+  return outcomeRewards(withoutKl, sampled).map((values, s) => values.map((r, t) => r - penalties[s][t]));
 }
 
 /**
@@ -271,33 +272,25 @@ function rewardComponents(
 const isNumber = (value: number | string | undefined): value is number => typeof value === 'number';
 
 /**
- * One reward a trained turn (run of 1s in the mask): the task's `turns` where it gives them, else 0; whatever the final
- * reward has beyond their sum goes to the last turn, and the KL of each token to its own turn.
+ * One reward per sampled turn: the task's `turns` if it gives them (NaN = 0), otherwise 0. The rest of the final reward goes
+ * to the last turn, and the KL of each token to its own turn.
  */
-function turnRewardsOf(
-  samples: readonly Sample[],
-  rewards: number[],
-  masks: ArrayLike<number>[],
-  penalties?: readonly Float64Array[],
-): number[][] {
-  return samples.map(({ reward, trajectory }, s) => {
-    const runs = Array.from(masks[s]).filter((m, t) => m !== 0 && (t === 0 || masks[s][t - 1] === 0)).length;
-    const given = reward.turns ?? new Array<number>(runs).fill(0);
-    if (given.length === 0 || Number.isNaN(rewards[s])) return []; // no part of anybody's baseline
-    const kl = penalties ? turnSums(penalties[s], trajectory.mask, given.length) : given.map(() => 0);
+function turnRewardsOf(samples: readonly Sample[], rewards: number[], penalties?: readonly Float64Array[]): number[][] {
+  return samples.map(({ reward, trajectory: { mask } }, s) => {
+    const turns = reward.turns ?? new Array<number>(turnCount(mask)).fill(0);
+    if (turns.length === 0 || Number.isNaN(rewards[s])) return []; // no part of anybody's baseline
+    const given = turns.map((r) => (Number.isNaN(r) ? 0 : r));
+    const kl = penalties ? turnSums(penalties[s], mask, given.length) : given.map(() => 0);
     const rest = rewards[s] + sum(kl) - sum(given);
     return given.map((r, j) => (j === given.length - 1 ? r + rest : r) - kl[j]);
   });
 }
 
-/** [turns] sum of a token's values over each run of 1s in the mask; runs beyond the last turn count in it. */
-function turnSums(values: Float64Array, mask: ArrayLike<number>, turns: number): number[] {
+/** [turns] sum of the tokens' values of each turn; turns beyond the last count in it. */
+function turnSums(values: Float64Array, sampled: ArrayLike<number>, turns: number): number[] {
   const sums = new Array<number>(turns).fill(0);
-  let turn = -1;
-  values.forEach((value, t) => {
-    if (mask[t] === 0) return;
-    if (t === 0 || mask[t - 1] === 0) turn++;
-    sums[Math.min(turn, turns - 1)] += value;
+  turnIndices(sampled).forEach((turn, t) => {
+    if (turn >= 0) sums[Math.min(turn, turns - 1)] += values[t];
   });
   return sums;
 }
