@@ -27,16 +27,16 @@ export function keep(part: string, seconds: number, rows: readonly CampaignRow[]
   writeFileSync(RESULTS, `${JSON.stringify(kept, null, 2)}\n`);
   const tables = order.flatMap((name) => {
     const found = kept[name];
-    return found ? [`**${name}** (commit ${found.commit}, ${found.seconds} s)`, table(found.rows)] : [];
+    return found ? [`**${name}** (${found.commit}, ${found.seconds} s)`, table(found.rows)] : [];
   });
   const [before, rest] = readFileSync(PAGE, 'utf8').split(START);
   const after = rest.split(END)[1];
   writeFileSync(PAGE, `${before}${START}\n\n${tables.join('\n\n')}\n\n${END}${after}`);
 }
 
-/** Of the working tree; "+" where it holds more than is committed, this page and its data aside. */
+/** Commit of the working tree; "+" if it has uncommitted changes other than this page and its data. */
 function commit(): string {
   const git = (...args: string[]) => execFileSync('git', args, { encoding: 'utf8' }).trim();
   const changed = git('status', '--porcelain', '--', '.', `:!${RESULTS}`, `:!${PAGE}`) !== '';
-  return git('rev-parse', '--short', 'HEAD') + (changed ? '+' : '');
+  return `commit ${git('rev-parse', '--short', 'HEAD')}${changed ? '+' : ''}`;
 }

@@ -15,6 +15,16 @@ interface Watch {
   signal: AbortSignal;
 }
 
+/**
+ * True if the start weights can be evaluated between steps. Samples that stay in flight between steps would be drawn by the start
+ * weights, adapters have other weights than those in memory, and the outcome may end the run (`trainer.stopWhen`).
+ */
+export const fitsBetweenSteps = (config: TrainConfig): boolean =>
+  config.trainer.pipeline === 'on-policy' &&
+  config.rollout.overSampleRate === 0 &&
+  !loraOf(config) &&
+  config.trainer.stopWhen === undefined;
+
 export class StartEvaluation {
   readonly #session: Session;
   readonly #weights: TensorMap;
@@ -24,14 +34,10 @@ export class StartEvaluation {
     [this.#session, this.#weights, this.#evaluation] = [session, weights, evaluation];
   }
 
-  /**
-   * Undefined where the trainer is to do it before the first step: where the start weights are not in memory here, where samples stay under
-   * way between steps, or where its outcome may end the run.
-   */
+  /** Returns undefined if the trainer must evaluate before the first step: see `fitsBetweenSteps`, or the start weights are not in memory. */
   static async begin(session: Session, config: TrainConfig, watch: Watch): Promise<StartEvaluation | undefined> {
     const { weights } = session.model;
-    const { trainer, rollout } = config;
-    if (!(weights instanceof Map) || loraOf(config) || rollout.overSampleRate > 0 || trainer.stopWhen) return undefined;
+    if (!(weights instanceof Map) || !fitsBetweenSteps(config)) return undefined;
     const { engine, task } = session;
     const options = { greedy: true, globalStep: 0, ...watch };
     return new StartEvaluation(

@@ -18,7 +18,7 @@ export function About() {
         </dl>
       </details>
       <p>
-        {`webgrpo ${version}, ${license}. Model, training and problems stay in this tab. The method: `}
+        {`webgrpo ${version}, ${license}. Model, training and problems stay in this tab, unless it joins a room. The method: `}
         <a href="https://arxiv.org/abs/2402.03300">GRPO, in DeepSeekMath</a>.
       </p>
     </>

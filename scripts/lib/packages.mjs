@@ -7,7 +7,14 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { runLoud, say, SetupError } from './say.mjs';
 
-const OLDEST_NODE = 20;
+/** What the locked Vite takes. */
+const NODE = '20.19 or newer of Node 20, or 22.12 or newer';
+
+/** @param {string} version */
+export function takesNode(version) {
+  const [major, minor] = version.split('.').map(Number);
+  return major === 20 ? minor >= 19 : major === 22 ? minor >= 12 : major > 22;
+}
 
 /**
  * Throws SetupError when Node is too old or the install fails.
@@ -15,10 +22,8 @@ const OLDEST_NODE = 20;
  * @param {{ dev: boolean }} which those for tests and benchmarks too
  */
 export function ensurePackages(root, { dev }) {
-  const [major] = process.versions.node.split('.').map(Number);
-  if (major < OLDEST_NODE) {
-    throw new SetupError(`Node ${process.versions.node} is too old; install Node ${OLDEST_NODE} or newer.`);
-  }
+  const { node } = process.versions;
+  if (!takesNode(node)) throw new SetupError(`Node ${node} is not supported. Install Node ${NODE}.`);
   const stale = stalePackage(root, { dev });
   if (!stale) {
     say(`packages: as locked (Node ${process.versions.node})`);

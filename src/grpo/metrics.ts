@@ -9,7 +9,7 @@ import type { RolloutStats, Trajectory } from '../rollout/types.ts';
 import type { Reward } from '../tasks/task.ts';
 import { indicesByGroup, mean, std, type GroupId } from './advantages/index.ts';
 
-/** One step's numbers by name; the names are verl's, and docs/runs.md tells what each is. */
+/** One step's numbers by name; the names are verl's. */
 export type Metrics = Record<string, number>;
 
 /** `<name>/mean`, `/max`, `/min`; nothing for an empty list. */

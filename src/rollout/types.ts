@@ -172,7 +172,7 @@ export const STOP_REASONS = [
   'aborted',
   'error',
 ] as const;
-/** Why a sample ended; docs/rollout.md tells of each. */
+/** Why a sample ended. */
 export type StopReason = (typeof STOP_REASONS)[number];
 
 /**

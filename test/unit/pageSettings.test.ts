@@ -6,8 +6,11 @@ import { expect, test } from 'vitest';
 import { costOf, keepSpeed, speed } from '../../demo/app/estimate.ts';
 import { adapter } from '../../demo/app/notices.ts';
 import { ALGORITHM_GROUPS } from '../../demo/views/settings/fields.ts';
+import { fitsBetweenSteps } from '../../demo/training/startEvaluation.ts';
 import { Settings } from '../../demo/views/settings/settings.ts';
 import { RECIPES } from '../../src/grpo/config/recipes.ts';
+import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import type { TrainConfigInput } from '../../src/grpo/config/input/train.ts';
 
 function opened(address = '', name = 'reverse-text'): Settings {
   const form = new Settings();
@@ -72,4 +75,15 @@ test('the speed of an adapter scales what is said; effects that keep it run once
   expect(costOf(form.config(), own)).toContain(', 1 step: about 1');
   const longer = { ...own, data: { ...own.data, maxResponseLength: 9 } };
   expect(costOf(longer, own)).not.toContain('GPU memory');
+});
+
+test.each<[string, Partial<TrainConfigInput>, boolean]>([
+  ['by default', {}, true],
+  ['trainer.pipeline: one-step-off', { trainer: { pipeline: 'one-step-off' } }, false],
+  ['trainer.pipeline: fully-async', { trainer: { pipeline: 'fully-async' } }, false],
+  ['rollout.overSampleRate', { rollout: { overSampleRate: 0.5, partialRollout: true } }, false],
+  ['adapters', { model: { path: 'x', loraRank: 8 } }, false],
+  ['trainer.stopWhen', { trainer: { stopWhen: { metric: 'x', atLeast: 1 } } }, false],
+])('the start weights are evaluated between steps only if no sample is in flight there: %s', (_, part, fits) => {
+  expect(fitsBetweenSteps(resolveTrainConfig({ name: 'x', model: { path: 'x' }, ...part }))).toBe(fits);
 });

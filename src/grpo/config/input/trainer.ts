@@ -48,7 +48,7 @@ export interface TrainerInput {
   onError?: 'stop' | 'skip' | undefined;
   /** The newest that are kept, older ones are deleted; absent = all. The best one by metricForBestModel is kept besides. Allowed: integer >= 1 (checkpoints). */
   maxActorCkptToKeep?: number | undefined;
-  /** Save a checkpoint whenever this metric is at its best, e.g. val-core/gsm8k/acc/mean@1; absent = off. Allowed: text. */
+  /** Save a checkpoint whenever this metric is at its best, e.g. val-core/gsm8k-tool/acc/mean@1; absent = off. Allowed: text. */
   metricForBestModel?: string | undefined;
   /** Of that metric; absent = true, but false where its name ends in 'loss'. Allowed: true | false. */
   greaterIsBetter?: boolean | undefined;

@@ -95,7 +95,7 @@ export const trainer = part({
     'The newest that are kept, older ones are deleted; absent = all. The best one by metricForBestModel is kept besides.',
   ),
   metricForBestModel: optionalText(
-    'Save a checkpoint whenever this metric is at its best, e.g. val-core/gsm8k/acc/mean@1; absent = off.',
+    'Save a checkpoint whenever this metric is at its best, e.g. val-core/gsm8k-tool/acc/mean@1; absent = off.',
   ),
   greaterIsBetter: optionalFlag("Of that metric; absent = true, but false where its name ends in 'loss'."),
 });
