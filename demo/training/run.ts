@@ -3,6 +3,7 @@
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
+import { checkFirstPrompts } from '../../src/grpo/generate/templateCheck.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import type { LiveChange, Phase } from '../../src/grpo/types.ts';
 import type { DownloadProgress } from '../../src/model/checkpoint/download.ts';
@@ -208,6 +209,8 @@ export class Run {
     this.#trainer = trainer;
     this.#loaded = true;
     events.onLoaded(session);
+    const notes = await checkFirstPrompts({ config, task, tokenizer: engine.tokenizer });
+    if (notes.length > 0) events.onFault(notes.join(' '));
     if (this.#startMetrics && !keeper.checkpoint) this.#tellEvaluated(this.#startMetrics);
     const { state, stopped } = await trainer.fit();
     const { step } = state;

@@ -33,6 +33,18 @@ export interface Problem {
   [extra: string]: unknown;
 }
 
+const PLACES = new WeakMap<Problem, string>();
+
+/** The problem, which errors then name by its file and line, e.g. "train.jsonl, line 3". @param from a place, or the problem that it is a copy of */
+export function placed<P extends Problem>(problem: P, from: string | Problem): P {
+  const place = typeof from === 'string' ? from : PLACES.get(from);
+  if (place !== undefined) PLACES.set(problem, place);
+  return problem;
+}
+
+/** File and line of a problem, or its id if it was not read from a file. */
+export const placeOf = (problem: Problem): string => PLACES.get(problem) ?? `problem "${problem.id}"`;
+
 const EXPECTED = 'give { id, messages: [{ role, content }, ...], answer }, with texts for role and content';
 
 /**

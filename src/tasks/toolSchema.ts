@@ -83,7 +83,8 @@ export function argumentProblem(args: Record<string, unknown>, schema: ToolSchem
   return null;
 }
 
-function valueProblem(value: unknown, schema: ArgumentSchema): string | null {
+/** The fault of one value, as the end of a sentence; null when it fits. */
+export function valueProblem(value: unknown, schema: ArgumentSchema): string | null {
   if (schema.anyOf) {
     const problems = schema.anyOf.map((alternative) => valueProblem(value, alternative));
     return problems.includes(null) ? null : [...new Set(problems)].join(', or ');

@@ -146,6 +146,27 @@ describe('what a call goes on from', () => {
     expect(client.trajectory.rows()).toHaveLength(1);
   });
 
+  test('tool outputs that the template leaves out are refused, others of it are not', async () => {
+    const turn = "{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}";
+    const chatTemplate = `{% for m in messages %}{% if m.role != 'tool' %}${turn}{% endif %}{% endfor %}`;
+    const own = new ChatTokenizer(tokenizerJson, { eos_token: '<|im_end|>', chat_template: chatTemplate });
+    const { trainer, rollout } = talkingRun({ own });
+    rollout.says = () => CALL;
+    const client = trainer.client();
+    const { choices } = await client.chat.completions.create({ messages: QUESTION, tools: TOOLS });
+    const [call] = choices[0].message.tool_calls!;
+    const messages: MessageShape[] = [
+      ...QUESTION,
+      choices[0].message,
+      { role: 'tool', tool_call_id: call.id, content: '4' },
+    ];
+    await expect(client.chat.completions.create({ messages, tools: TOOLS })).rejects.toThrow(
+      /^The chat template leaves out tool results, so the model never reads them\. Use a template that writes them: /,
+    );
+    expect(rollout.requests).toHaveLength(1);
+    await client.chat.completions.create({ messages: [...messages.slice(0, 2), ...QUESTION], tools: TOOLS });
+  });
+
   test.each<[string, (reply: MessageShape) => MessageShape[]]>([
     [
       'an edited reply',

@@ -2,11 +2,17 @@
 import { expect, test, vi } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { ProblemQueue } from '../../src/grpo/generate/problems.ts';
+import { checkFirstPrompts, checkTemplate, requestLosses } from '../../src/grpo/generate/templateCheck.ts';
 import { withTotalSteps } from '../../src/grpo/generate/trainingSet.ts';
 import { statesOf } from '../../src/grpo/parts.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import { encodePrompt } from '../../src/rollout/agent/prompt.ts';
+import { parseGptOss } from '../../src/rollout/tools/gptOss.ts';
+import { parseHermes } from '../../src/rollout/tools/parser.ts';
+import { ticTacToeTask } from '../../src/tasks/environments/ticTacToe.ts';
+import { gsm8kJsonlTask, parseGsm8kJsonl } from '../../src/tasks/gsm8k/jsonl.ts';
+import { jsonlTask } from '../../src/tasks/jsonl/task.ts';
 import type { Problem, SyncTask, Task } from '../../src/tasks/task.ts';
 import { gsm8kToolTask } from '../../src/tasks/gsm8k/task.ts';
 import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
@@ -21,9 +27,12 @@ const config = resolveTrainConfig({
 const task = gsm8kToolTask();
 const problemsOf = (...numbers: number[]) => numbers.map((number) => task.train(number, config.seed));
 
+const FILES = buildGsm8kTokenizer();
+const tokenizerOf = (template?: string) =>
+  new ChatTokenizer(FILES.tokenizer, { ...FILES.config, ...(template && { chat_template: template }) });
+
 function queueOf(train = task.train) {
-  const { tokenizer: json, config: tokenizerConfig } = buildGsm8kTokenizer();
-  const tokenizer = new ChatTokenizer(json, tokenizerConfig);
+  const tokenizer = tokenizerOf();
   return { queue: new ProblemQueue({ ...task, train }, config, tokenizer), tokenizer };
 }
 
@@ -94,7 +103,7 @@ const words: SyncTask = {
 
 const { trainSize: _, ...withoutEnd } = words;
 
-const { tokenizer: wordsJson, config: wordsConfig } = buildGsm8kTokenizer();
+const { tokenizer: wordsJson, config: wordsConfig } = FILES;
 const wordsTokenizer = new ChatTokenizer(wordsJson, wordsConfig);
 
 function wordQueue(data: object, task: Task = words) {
@@ -234,3 +243,187 @@ const epochs = () =>
     actor: { ppoMiniBatchSize: 1 },
     trainer: { totalEpochs: 1 },
   });
+
+/** TinyLlama's: three roles, whose tags are not tokens. */
+const TINY_LLAMA = `{% for message in messages %}
+{% if message['role'] == 'user' %}
+{{ '<|user|>\n' + message['content'] + eos_token }}
+{% elif message['role'] == 'system' %}
+{{ '<|system|>\n' + message['content'] + eos_token }}
+{% elif message['role'] == 'assistant' %}
+{{ '<|assistant|>\n'  + message['content'] + eos_token }}
+{% endif %}
+{% if loop.last and add_generation_prompt %}
+{{ '<|assistant|>' }}
+{% endif %}
+{% endfor %}`;
+/** Phi-3-mini's first: without a branch for the system message. */
+const PHI_3 =
+  "{{ bos_token }}{% for message in messages %}{% if (message['role'] == 'user') %}{{'<|user|>' + '\n' + message['content'] + eos_token + '\n'}}" +
+  "{% elif (message['role'] == 'assistant') %}{{'<|assistant|>' + '\n' + message['content'] + eos_token + '\n'}}{% endif %}{% endfor %}" +
+  "{% if add_generation_prompt %}{{ '<|assistant|>' + '\n' }}{% endif %}";
+/** Gemma's. */
+const GEMMA = `{{ bos_token }}{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}
+{%- for message in messages %}{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}
+{{- raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }}{% endif %}
+{{- '<|im_start|>' + message['role'] + '\n' + message['content'] | trim + '<|im_end|>\n' }}{% endfor %}
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}`;
+const CHATML =
+  "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}{{ '<|im_start|>assistant\n' }}";
+const OWN = undefined;
+
+/** What is said before a run of the task with a chat template. */
+function said(template: string | undefined, asked: Task, multiTurn: object = {}): Promise<string[]> {
+  const tokenizer = tokenizerOf(template);
+  const run = { ...config, rollout: { ...config.rollout, multiTurn: { ...config.rollout.multiTurn, ...multiTurn } } };
+  return checkFirstPrompts({ config: run, task: asked, tokenizer }).catch((error: unknown) => [`${String(error)}`]);
+}
+const WAY_OUT =
+  'Use a template that writes them: set model.customChatTemplate, or "chat_template" in tokenizer_config.json.';
+const LOST_RESULTS = `InputError: The chat template leaves out tool results, so the model never reads them. ${WAY_OUT}`;
+const [{ messages: asked }] = problemsOf(0);
+const without = ({ tools: _, ...rest }: Task): Task => rest;
+const withMessages = (messages: Problem['messages'], of: Task = task): Task => {
+  const problem = { ...problemsOf(0)[0], messages };
+  return { ...of, train: () => problem, heldOut: () => [] };
+};
+const withSystem = withMessages([{ role: 'system', content: 'Be brief.' }, ...asked], without(task));
+
+test.each<[string, string | undefined, Task, object, string[]]>([
+  ['the shipped one', OWN, task, {}, []],
+  ['no branch for tools (TinyLlama)', TINY_LLAMA, task, {}, [LOST_RESULTS]],
+  ['no branch for tools or system (Phi-3)', PHI_3, task, {}, [LOST_RESULTS]],
+  ['a task without tools', TINY_LLAMA, without(task), {}, []],
+  ['tools that are never called', TINY_LLAMA, task, { enable: false }, []],
+  [
+    'a system message, without a branch',
+    PHI_3,
+    withSystem,
+    {},
+    [`The chat template leaves out system messages, so the model never reads them. ${WAY_OUT}`],
+  ],
+  ['a system message, with one', TINY_LLAMA, withSystem, {}, []],
+  [
+    'schemas that are asked for',
+    CHATML,
+    task,
+    { toolSchemasInPrompt: true },
+    [
+      `The chat template leaves out tool schemas (rollout.multiTurn.toolSchemasInPrompt), so the model never reads them. ${WAY_OUT}`,
+    ],
+  ],
+  ['schemas that the template writes', OWN, task, { toolSchemasInPrompt: true }, []],
+  [
+    'an alternation',
+    GEMMA,
+    task,
+    {},
+    [
+      'InputError: The chat template refuses tool results after an assistant message: Conversation roles must alternate ' +
+        `user/assistant/user/assistant/... ${WAY_OUT}`,
+    ],
+  ],
+  [
+    'a refused system message',
+    GEMMA,
+    withSystem,
+    {},
+    [
+      `InputError: The chat template refuses the prompt of problem "${problemsOf(0)[0].id}" (messages: system, user): ` +
+        'System role not supported. Change the messages, or set model.customChatTemplate to a template that takes them.',
+    ],
+  ],
+  ['an environment that answers', PHI_3, ticTacToeTask(), {}, []],
+  [
+    'an environment whose answers are lost',
+    GEMMA.replace("'content'] | trim", "'content'][:99 if loop.first or message.role != 'user' else 0]"),
+    ticTacToeTask(),
+    {},
+    [`InputError: The chat template leaves out user messages, so the model never reads them. ${WAY_OUT}`],
+  ],
+  [
+    'a prompt whose question is lost',
+    TINY_LLAMA,
+    withMessages([...asked, { role: 'assistant', content: 'a' }, { role: 'tool', content: '4' }]),
+    {},
+    [
+      `InputError: The chat template leaves out tool results at the end of the prompt of problem "${problemsOf(0)[0].id}", ` +
+        `so the model never reads what it is asked. ${WAY_OUT}`,
+    ],
+  ],
+  [
+    'calls that the format ends by a token',
+    OWN,
+    task,
+    { format: 'glm' },
+    [
+      "InputError: The chat template does not write <|observation|> after an assistant's `tool_calls`, so tool outputs cannot be " +
+        "appended to sampled tokens; use the model's own template, or set rollout.multiTurn.format to the format it writes.",
+    ],
+  ],
+])('what the template loses is said before a run: %s', async (_, template, of, multiTurn, sentences) => {
+  expect(await said(template, of, multiTurn)).toEqual(sentences);
+});
+
+test('a server says what requests would lose', () => {
+  const losses = (template?: string, parser = parseHermes) => requestLosses(tokenizerOf(template), parser);
+  expect(losses()).toEqual([]);
+  expect(losses(PHI_3)).toEqual([
+    `The chat template leaves out system messages of requests. ${WAY_OUT}`,
+    LOST_RESULTS.replace('InputError: ', ''),
+  ]);
+  expect(losses(GEMMA)[0]).toBe('The chat template stops at this conversation: System role not supported.');
+  expect(losses(TINY_LLAMA, parseGptOss)).toEqual([
+    expect.stringMatching(/^The chat template does not write <\|call\|>/),
+  ]);
+});
+
+test('prompts that are in the template already are counted, with the first one by file and line', () => {
+  const row = (prompt: unknown) => JSON.stringify({ prompt, answer: '1' });
+  const wrapped = '<|im_start|>user\nWhat is 1 + 1?<|im_end|>\n<|im_start|>assistant\n';
+  const text = (...prompts: unknown[]) => prompts.map(row).join('\n');
+  const notesOf = (template: string | undefined, train: string, val: string) => {
+    const rows = jsonlTask(
+      { train: { file: 'train.jsonl', text: train }, val: [{ file: 'val.jsonl', name: 'v', text: val }] },
+      {},
+    );
+    const tokenizer = tokenizerOf(template);
+    const training = Array.from({ length: rows.trainSize! }, (_, i) => rows.train(i, 0));
+    return checkTemplate({ config, task: rows, tokenizer }, { training, heldOut: rows.heldOut(9) });
+  };
+  const sentence = (train: string, held: string, tag: string, place: string) => [
+    `${train} training and ${held} held-out prompts hold tags of the chat template, e.g. "${tag}" in ${place}. The template wraps ` +
+      'them again and the model reads the tags as plain text: give the bare question, or "messages" with role and content.',
+  ];
+  const plain = 'Is a < b, [sic] <b>x</b> or <think>?';
+  const inSystem = [
+    { role: 'system', content: 'Close with <|im_end|>.' },
+    { role: 'user', content: plain },
+  ];
+  expect(notesOf(OWN, text(plain, inSystem), text(plain))).toEqual([]);
+  expect(notesOf(OWN, `${row(plain)}\n\n${row(wrapped)}`, text(plain))).toEqual(
+    sentence('1 of 2', '0 of 1', '<|im_end|>', 'train.jsonl, line 3'),
+  );
+  expect(notesOf(OWN, text(plain), text(plain, [{ role: 'user', content: wrapped }]))).toEqual(
+    sentence('0 of 1', '1 of 2', '<|im_end|>', 'val.jsonl, line 2'),
+  );
+  // Tags that are no tokens, in the shape of Llama 2.
+  const inst =
+    "{% for m in messages %}{% if m.role == 'user' %}[INST] {{ m.content }} [/INST]{% else %} {{ m.content }} {{ eos_token }}{% endif %}{% endfor %}";
+  expect(notesOf(inst, text('[INST] How many? [/INST]'), text(plain))).toEqual(
+    sentence('1 of 1', '0 of 1', '[/INST]', 'train.jsonl, line 1'),
+  );
+  expect(notesOf(TINY_LLAMA, text('<|user|>\nHow many?'), text(plain))).toEqual(
+    sentence('1 of 1', '0 of 1', '<|user|>', 'train.jsonl, line 1'),
+  );
+});
+
+test("rows of GSM8K's own files keep their place through a prompt", async () => {
+  const file = [wrappedRow('How many?'), wrappedRow('<|im_start|>user\nHow many?')].join('\n');
+  const [, second] = parseGsm8kJsonl(file, 'gsm8k.jsonl');
+  const rows = gsm8kJsonlTask([second], [], { prompt: { systemPrompt: 'S', instruction: 'Think.' } });
+  const [note] = await said(OWN, rows);
+  expect(note).toMatch(/^1 of 1 training and 0 of 0 held-out prompts .+ in gsm8k\.jsonl, line 2\. /);
+});
+
+const wrappedRow = (question: string) => JSON.stringify({ question, answer: '#### 1' });

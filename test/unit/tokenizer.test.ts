@@ -384,6 +384,76 @@ describe('chat templates of anybody', () => {
     expect(said).toMatch(message);
   });
 
+  const LINES =
+    "{% for m in messages %}\n{% if m.role != 'system' %}\n<|im_start|>{{ m.role + '\n' }}\n{{ m.content }}<|im_end|>\n" +
+    '{% endif %}\n{% endfor %}\n<|im_start|>assistant\n';
+  test.each([
+    ['CRLF', '\r\n'],
+    ['lone CR', '\r'],
+  ])('line ends of a template are read as Jinja2 reads them: %s', (_, end) => {
+    const messages = [
+      { role: 'system', content: 'x' },
+      { role: 'user', content: 'a\r\nb\rc\n' },
+    ];
+    const written = templated(LINES).applyChatTemplate(messages);
+    expect(written).toBe('<|im_start|>user\n\na\r\nb\rc\n<|im_end|>\n<|im_start|>assistant');
+    expect(templated(LINES.replaceAll('\n', end)).applyChatTemplate(messages)).toBe(written);
+    const ended = templated(`${LINES}{{ '\\r\\n' }}${end}`).applyChatTemplate(messages);
+    expect(ended).toBe(`${written}\n\r\n`); // an escape is no line end; the last line end goes
+  });
+
+  const turns = (branches: string) =>
+    `{% for m in messages %}${branches}{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}`;
+  const TURN = '<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n';
+  const result = [{ role: 'tool', content: '24' }];
+  const WAY_OUT =
+    'Use a template that writes them: set model.customChatTemplate, or "chat_template" in tokenizer_config.json.';
+  test.each([
+    [
+      'no branch for tools',
+      turns(`{% if m.role in ['system', 'user', 'assistant'] %}${TURN}{% endif %}`),
+      `The chat template leaves out tool results, so the model never reads them. ${WAY_OUT}`,
+    ],
+    [
+      'the role without the text',
+      turns(`{% if m.role == 'tool' %}<|im_start|>tool<|im_end|>{% else %}${TURN}{% endif %}`),
+      `The chat template leaves out tool results, so the model never reads them. ${WAY_OUT}`,
+    ],
+    [
+      'an exception',
+      turns(`{% if m.role == 'tool' %}{{ raise_exception('Only user and assistant roles!') }}{% endif %}${TURN}`),
+      `The chat template refuses tool results after an assistant message: Only user and assistant roles! ${WAY_OUT}`,
+    ],
+  ])('a tool result that the template loses is an error: %s', (_, template, message) => {
+    const t = templated(template);
+    expect(messageOf(() => t.encodeContinuation(result))).toBe(message);
+    expect(messageOf(() => t.encodeContinuation(result))).toBe(message); // each time
+    expect(t.decode(t.encodeContinuation([{ role: 'user', content: '24' }]))).toContain('24');
+  });
+
+  test('the last of two results is lost', () => {
+    const first = turns(`{% if m.role != 'tool' or loop.previtem.role != 'tool' %}${TURN}{% endif %}`);
+    expect(templated(first).encodeContinuation(result).length).toBeGreaterThan(0);
+    expect(() => templated(first).encodeContinuation([...result, ...result])).toThrow(/leaves out tool results/);
+  });
+
+  test('a result in another case, in quotes or trimmed is there', () => {
+    const t = templated(turns('<|im_start|>{{ m.role }}\n{{ m.content | trim | upper | tojson }}<|im_end|>\n'));
+    const quiet = templated(
+      turns(TURN.replace('m.content', "(m.content | tojson if m.role == 'tool' else m.content)")),
+    );
+    expect(() => t.encodeContinuation(result)).toThrow(/does not close an assistant message/); // its own reply in capitals
+    expect(quiet.decode(quiet.encodeContinuation([{ role: 'tool', content: 'a "b"' }]))).toContain('"a \\"b\\""');
+  });
+
+  test.each([' ', '\n', ''])('a turn that the template ends with %j before the end token is closed', (space) => {
+    const t = templated(
+      turns(TURN.replace('<|im_end|>', `{{ '${space}' + eos_token }}`).replace('\n{% endif', '{% endif')),
+    );
+    const said = t.decode(t.encodeContinuation(result));
+    expect(said).toBe(`\n<|im_start|>tool\n24${space}<|im_end|>\n<|im_start|>assistant\n`);
+  });
+
   test('what the library gives every template is there', () => {
     const t = templated(
       "{{ range(1, 7, 2) | join(',') }} {{ True and not False }} {{ none is none }} {{ strftime_now('%Y') }}",

@@ -68,6 +68,14 @@ describe('Hermes', () => {
   });
 });
 
+test('arguments are read under either name, whatever the format says', () => {
+  const read = [{ name: 'search', args: { query: 'q' } }];
+  for (const key of ['arguments', 'parameters']) {
+    expect(hermes(`{"name": "search", "${key}": {"query": "q"}}`)).toEqual(read);
+    expect(parseLlama3Json(`{"name": "search", "${key}": {"query": "q"}}`, TOOLS)).toEqual(read);
+  }
+});
+
 describe('Llama 3 JSON', () => {
   test('one call, several calls, plain text', () => {
     const call = '{"name": "search", "parameters": {"query": "a; b } {", "limit": 2}}';
@@ -98,6 +106,27 @@ describe('Qwen3-coder XML', () => {
     );
     const pair = (key: string, value: string) => `<arg_key>${key}</arg_key><arg_value>${value}</arg_value>`;
     expect(parseGlm(`<tool_call>search${pair('query', '12')}${pair('limit', '3')}</tool_call>`, TOOLS)).toEqual(read);
+  });
+
+  test.each([
+    [{ anyOf: [{ type: 'string' }, { type: 'null' }] }, '12', '12'],
+    [{ anyOf: [{ type: 'string' }, { type: 'null' }] }, 'null', null],
+    [{ anyOf: [{ type: 'string' }, { type: 'null' }] }, '{"a": 1}', '{"a": 1}'],
+    [{ anyOf: [{ type: 'integer' }, { type: 'string' }] }, '12', 12],
+    [{ enum: ['1', '2'] }, '1', '1'],
+    [{ type: 'boolean' }, 'True', true],
+    [{ type: 'boolean' }, ' False ', false],
+    [{ anyOf: [{ type: 'integer' }, { type: 'null' }] }, 'None', null],
+    [{ type: 'string' }, 'True', 'True'],
+    [{ type: 'any' }, 'True', 'True'],
+    [{ type: 'any' }, '12', 12],
+  ])('a value is read as the schema %j allows: %s', (schema, text, value) => {
+    const tool: Tool = { ...search, parameters: { type: 'object', properties: { p: schema } } };
+    const pair = `search<arg_key>p</arg_key><arg_value>${text}</arg_value>`;
+    const read = [{ name: 'search', args: { p: value } }];
+    expect(parseGlm(`<tool_call>${pair}</tool_call>`, [tool])).toEqual(read);
+    const body = `<function=search><parameter=p>${text}</parameter></function>`;
+    expect(parseQwenXml(`<tool_call>${body}</tool_call>`, [tool])).toEqual(read);
   });
 
   test('errors', () => {

@@ -4,6 +4,7 @@ import { createInterface } from 'node:readline';
 import { randomKey } from '../../grpo/generate/samples.ts';
 import { InputError } from '../../errors.ts';
 import { ChatTokenizer } from '../../model/tokenizer/chat.ts';
+import { lostRoles, namedRole } from '../../model/tokenizer/lostText.ts';
 import type { ParsedArgs } from '../args.ts';
 import { type AdaptedModel, loadWithAdapter } from '../run/checkpoints.ts';
 import { type Command, JSON_FLAG, type Output } from '../command.ts';
@@ -102,7 +103,11 @@ function encode(tokenizer: ChatTokenizer, flags: ParsedArgs['flags'], prompt: st
   if (raw && typeof system === 'string') throw new InputError('--raw has no roles; leave out --system or --raw.');
   if (raw) return Uint32Array.from(tokenizer.encode(prompt));
   const before = typeof system === 'string' ? [{ role: 'system', content: system }] : [];
-  return tokenizer.encodeChat([...before, { role: 'user', content: prompt }]);
+  const messages = [...before, { role: 'user', content: prompt }];
+  const lost = lostRoles(messages, (marked) => tokenizer.applyChatTemplate(marked)).map(namedRole);
+  if (lost.length > 0)
+    say(`The chat template leaves out ${lost.join(' and ')}, so the model does not read what you wrote there.`);
+  return tokenizer.encodeChat(messages);
 }
 
 /** Tokens of prompt and answers. Throws InputError where the model has fewer positions. */

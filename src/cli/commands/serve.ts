@@ -6,7 +6,9 @@ import { ClientGroups } from '../../grpo/client/index.ts';
 import { NO_TASK } from '../../grpo/client/settings.ts';
 import { parseTrainConfig } from '../../grpo/config/text.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
+import { requestLosses } from '../../grpo/generate/templateCheck.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
+import { toolParserOf } from '../../rollout/tools/parser.ts';
 import { RunFolder } from '../../runs/runFolder.ts';
 import type { LocalEngine } from '../../workers/localEngine.ts';
 import { numberFlag, oneFile, type ParsedArgs } from '../args.ts';
@@ -99,7 +101,7 @@ class ServedDevices {
       const onLogged = (metrics: Metrics) => this.#steering.logged(metrics);
       const run = new TrainingRun(this.#config, { ...session, source: groups, onLogged }, this.#folder, attempt);
       await run.prepare();
-      this.#server ??= await this.#listen(groups);
+      this.#server ??= await this.#listen(groups, engine);
       const finished = await run.fit();
       await this.close(); // before the engine goes
       return finished;
@@ -127,7 +129,7 @@ class ServedDevices {
     return this.#groups;
   }
 
-  async #listen(groups: ClientGroups): Promise<Listening> {
+  async #listen(groups: ClientGroups, { tokenizer }: LocalEngine): Promise<Listening> {
     const { rollout, data, name } = this.#config;
     const { steps, listen: where } = this.#settings;
     const waiting = groups.size;
@@ -140,7 +142,9 @@ class ServedDevices {
     };
     const server = await listen(routes(served), where);
     say(`serving ${name} at ${server.url}/v1 (steps: ${steps}, ${rollout.n} episodes a group)`);
-    if (!rollout.multiTurn.toolSchemasInPrompt)
+    const { toolSchemasInPrompt, format } = rollout.multiTurn;
+    for (const lost of requestLosses(tokenizer, toolParserOf(format))) say(lost);
+    if (!toolSchemasInPrompt)
       say('tools of requests are not written into the prompt (rollout.multiTurn.toolSchemasInPrompt is false)');
     return server;
   }

@@ -2,6 +2,7 @@
 
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { agentLimits } from '../../grpo/generate/options.ts';
+import { checkTemplate } from '../../grpo/generate/templateCheck.ts';
 import { limitedTask, promptFits } from '../../grpo/generate/trainingSet.ts';
 import { isTree } from '../../grpo/config/tree.ts';
 import type { Adapter } from '../../model/lora/adapter.ts';
@@ -154,6 +155,7 @@ async function checkPrompts(
   const tokenizer = new ChatTokenizer(tokenizerJson, tokenizerConfigJson, { chatTemplateKwargs });
   const limits = agentLimits(config);
   const heldOut = await task.heldOut(data.valMaxSamples);
+  for (const note of checkTemplate({ config, task, tokenizer }, { training, heldOut })) say(note);
   if (data.filterOverlongPrompts) {
     const fits = promptFits({ config, tokenizer, task });
     const leftOut = (problems: Problem[]) =>

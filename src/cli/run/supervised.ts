@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { resolveTrainConfig } from '../../grpo/config/resolve.ts';
 import { freshModelConfig, trainSupervised } from '../../grpo/sft.ts';
 import { exampleStream, freshModel, generatedTokenizer, isGsm8k } from '../../grpo/warmStart.ts';
+import { promptLosses } from '../../grpo/generate/templateCheck.ts';
 import type { SftConfig } from '../../grpo/config/sftSchema.ts';
 import { InputError } from '../../errors.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
@@ -45,10 +46,28 @@ export const supervisedFolder = ({ name, trainer }: SftConfig): string => join(t
 export async function runSupervised(files: FileSystem, config: SftConfig): Promise<SupervisedRun> {
   await installDawn(); // without an adapter no folder is made and none moved
   const model = await startModel(config);
-  const { folder, moved } = await RunFolder.create(files, supervisedFolder(config), config);
-  if (moved) say(`an earlier run of that name is kept as ${moved}`);
-  const losses = await runSft(config, model, folder);
-  return { folder, model, losses };
+  return closing(await openTask(config.task), async (task) => {
+    await checkExamples(config, model, task);
+    const { folder, moved } = await RunFolder.create(files, supervisedFolder(config), config);
+    if (moved) say(`an earlier run of that name is kept as ${moved}`);
+    const losses = await runSft(config, model, folder, task);
+    return { folder, model, losses };
+  });
+}
+
+/** Demonstrations that are encoded before a run; all of them usually have the same kinds of turns. */
+const CHECKED_EXAMPLES = 8;
+
+/** Throws InputError if the template leaves out what an example says, before a folder is made. */
+async function checkExamples(config: SftConfig, files: LoadedModel, task: Task): Promise<void> {
+  const { chatTemplateKwargs } = config.data;
+  const tokenizer = new ChatTokenizer(files.tokenizerJson, files.tokenizerConfigJson, { chatTemplateKwargs });
+  const example = exampleStream(config, tokenizer, task);
+  for (let i = 0; i < CHECKED_EXAMPLES; i++) await example(i);
+  const training = await Promise.all(
+    Array.from({ length: CHECKED_EXAMPLES }, async (_, i) => task.train(i, config.seed)),
+  );
+  for (const note of promptLosses({ task, tokenizer }, { training, heldOut: [] })) say(note);
 }
 
 /** Fresh weights and a tokenizer trained on the task's text, unless the config names some. */
@@ -89,7 +108,7 @@ async function trainTokenizer(config: SftConfig) {
 }
 
 /** Trains, writes metrics and the final checkpoint, and puts the weights into `model`. Returns the loss of each step. */
-async function runSft(config: SftConfig, model: LoadedModel, folder: RunFolder): Promise<number[]> {
+async function runSft(config: SftConfig, model: LoadedModel, folder: RunFolder, task: Task): Promise<number[]> {
   const { engine: name, data, trainer } = config;
   const engine = await openEngine(model, {
     engine: name,
@@ -101,7 +120,6 @@ async function runSft(config: SftConfig, model: LoadedModel, folder: RunFolder):
   const [losses, history]: [number[], Metrics[]] = [[], []];
   const trackers = await openTrackers(trainer.logger, folder, history);
   let stopped = false;
-  const task = await openTask(config.task);
   const removeHandler = onInterrupt(() => {
     stopped = true;
     say('Stopping after this step; press Ctrl-C again to quit without saving.');
@@ -137,7 +155,6 @@ async function runSft(config: SftConfig, model: LoadedModel, folder: RunFolder):
     return losses;
   } finally {
     removeHandler();
-    task.close?.();
     engine.destroy();
   }
 }

@@ -1,6 +1,7 @@
 /** What a chat template makes of a request: its tokens, and whether it would write an earlier reply as it was drawn. */
 
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
+import { lostRoles, OTHER_TEMPLATE } from '../../model/tokenizer/lostText.ts';
 import type { ToolParser } from '../../rollout/tools/parser.ts';
 import type { Tool } from '../../tasks/tool.ts';
 import { refuse } from './api/apiError.ts';
@@ -18,6 +19,7 @@ export class CallTemplate {
   readonly tokenizer: ChatTokenizer;
   readonly #options: CallTemplateOptions;
   #writesCalls: boolean | undefined;
+  #writesResults = false;
 
   constructor(options: CallTemplateOptions) {
     this.tokenizer = options.tokenizer;
@@ -36,7 +38,20 @@ export class CallTemplate {
 
   /** Its tokens; names of control tokens in what anybody says are ordinary text. */
   encode(messages: readonly ChatMessage[], tools: readonly Tool[]): Uint32Array {
-    return this.tokenizer.encodeChat(this.#given(messages), { ...this.#tools(tools), trusted: false });
+    const given = this.#given(messages);
+    if (!this.#writesResults && messages.some(({ role }) => role === 'tool')) this.#expectResults(given, tools);
+    return this.tokenizer.encodeChat(given, { ...this.#tools(tools), trusted: false });
+  }
+
+  /** Refuses tool results that the template leaves out: the agent would take the reply for one that knows them. */
+  #expectResults(given: Parameters<ChatTokenizer['applyChatTemplate']>[0], tools: readonly Tool[]): void {
+    const lost = lostRoles(given, (marked) => this.tokenizer.applyChatTemplate(marked, this.#tools(tools)));
+    if (lost.includes('tool'))
+      throw refuse(
+        'messages',
+        `The chat template leaves out tool results, so the model never reads them. ${OTHER_TEMPLATE}`,
+      );
+    this.#writesResults = true;
   }
 
   /**

@@ -11,6 +11,7 @@ import { Tokenizer } from '@huggingface/tokenizers';
 import { describe, InputError } from '../../errors.ts';
 import { checkTokenizer } from './check.ts';
 import { type AddedToken, ControlTokens, HiddenTexts } from './controlTokens.ts';
+import { WrittenRoles } from './lostText.ts';
 import { ChatTemplate } from './template.ts';
 
 /** As in `src/tasks/task.ts`, which is a layer above. */
@@ -82,6 +83,7 @@ export class ChatTokenizer {
   private readonly templateKwargs: Json;
   private readonly kept = new Map<string, Uint32Array>();
   private keptCharacters = 0;
+  private readonly written = new WrittenRoles();
 
   /** @param options eosTokenIds of a generation_config.json; absent = the config's `eos_token` is the only one */
   constructor(
@@ -167,7 +169,8 @@ export class ChatTokenizer {
   /**
    * The tokens that follow an assistant turn which ended with its end token: the rest of that turn's closing (a
    * newline, in ChatML), the tool messages, the next assistant header. Found as the difference to a dummy conversation,
-   * whose assistant has `tool_calls` where `called` tells of some. Throws InputError for a template without such an end.
+   * whose assistant has `tool_calls` where `called` tells of some. Throws InputError for a template without such an end, and
+   * for one that leaves a message out.
    */
   encodeContinuation(toolMessages: ChatMessage[], called?: CalledTurn): Uint32Array {
     return this.once(JSON.stringify(['continuation', toolMessages, called]), () => {
@@ -176,9 +179,9 @@ export class ChatTokenizer {
         ...message,
         ...(called && { name: called.calls[i].name, tool_call_id: called.calls[i].id }),
       }));
-      return Uint32Array.from(
-        this.encodeRendered(answers, (safe) => (called ? this.afterCalls(safe, called) : this.afterReply(safe))),
-      );
+      const render = (safe: ChatMessage[]) => (called ? this.afterCalls(safe, called) : this.afterReply(safe));
+      this.written.expect(answers, render, called !== undefined);
+      return Uint32Array.from(this.encodeRendered(answers, render));
     });
   }
 
@@ -217,16 +220,16 @@ export class ChatTokenizer {
 
   private afterReply(toolMessages: ChatMessage[]): string {
     const reply = 'webgrpo-dummy-reply';
+    const end = this.full.id_to_token(this.eosTokenIds[0])!;
     const text = this.applyChatTemplate([QUESTION, { role: 'assistant', content: reply }, ...toolMessages]);
-    const end = reply + this.full.id_to_token(this.eosTokenIds[0]);
-    const at = text.indexOf(end);
-    if (at < 0) {
-      throw new InputError(
-        `The chat template does not close an assistant message with ${JSON.stringify(end.slice(reply.length))}, the ` +
-          'end token, so turns cannot be appended to sampled tokens; set eos_token to the token that ends a turn.',
-      );
-    }
-    return text.slice(at + end.length);
+    const rest = text.includes(reply) ? text.slice(text.indexOf(reply) + reply.length) : '';
+    // Llama 2's kind writes a space before the end token, where the model drew none.
+    const closing = rest.startsWith(end) ? rest : rest.trimStart();
+    if (closing.startsWith(end)) return closing.slice(end.length);
+    throw new InputError(
+      `The chat template does not close an assistant message with ${JSON.stringify(end)}, the ` +
+        'end token, so turns cannot be appended to sampled tokens; set eos_token to the token that ends a turn.',
+    );
   }
 
   /** After the end token where the template writes the drawn one, else from the stop token on, which stands for it. */

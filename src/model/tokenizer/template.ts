@@ -42,29 +42,40 @@ const GLOBALS = {
 
 type Value = ReturnType<Interpreter['evaluate']>;
 
+/** A template that raises, or does not end, at a conversation; `reason` is in the template's own words. */
+export class TemplateStopped extends InputError {
+  /** As the end of a sentence, with its full stop. */
+  readonly reason: string;
+  constructor(words: string) {
+    const reason = /[!?]$/.test(words) ? words : `${words}.`;
+    super(`The chat template stops at this conversation: ${reason}`);
+    this.reason = reason;
+  }
+}
+
 export class ChatTemplate {
   private readonly program: Template['parsed'];
 
-  /** Throws InputError where the text is not a template. */
+  /** Line ends are read as Jinja2 reads them: \r\n and \r of a template's source are \n. Throws InputError where the text is not a template. */
   constructor(text: string) {
     if (text.length > MAX_SOURCE) {
       throw new InputError(`The chat template has ${text.length} characters; at most ${MAX_SOURCE} are read.`);
     }
     try {
-      this.program = new Template(text).parsed;
+      this.program = new Template(text.replace(/\r\n?/g, '\n')).parsed;
     } catch (error) {
       throw new InputError(`The chat template cannot be read (${reasonOf(error)}); it must be a Jinja template.`);
     }
   }
 
-  /** Throws InputError with the template's own words where it raises, and where it does not end. */
+  /** Throws TemplateStopped where it raises, and where it does not end. */
   render(variables: Record<string, unknown>): string {
     try {
       const environment = new Environment();
       for (const [name, value] of Object.entries({ ...GLOBALS, ...variables })) environment.set(name, value);
       return (new BoundedInterpreter(environment).run(this.program) as { value: string }).value;
     } catch (error) {
-      throw new InputError(`The chat template stops at this conversation: ${reasonOf(error)}.`);
+      throw new TemplateStopped(reasonOf(error));
     }
   }
 }

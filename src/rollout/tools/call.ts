@@ -1,7 +1,7 @@
 /** A tool call as a parser reads it, and what parsers share. */
 
 import type { Tool } from '../../tasks/tool.ts';
-import { argumentProblem, isObject } from '../../tasks/toolSchema.ts';
+import { argumentProblem, isObject, valueProblem } from '../../tasks/toolSchema.ts';
 import type { CallFormat } from '../constrained/toolGrammar.ts';
 
 /** `id` and `name` as the model wrote them, where the format has them and they can be read. */
@@ -58,12 +58,25 @@ export function checkJsonCall(name: string, text: string, tools: Tool[]): ToolCa
   return { error: 'Error: the tool call is not valid JSON', ...(known && { name }) };
 }
 
-/** A value that formats without quotes write: text where the schema asks for text, else JSON, or text if it is none. */
+/** Spellings of Python, which models write for JSON's. */
+const PYTHON = new Map<string, unknown>([
+  ['True', true],
+  ['False', false],
+  ['None', null],
+]);
+
+/**
+ * A value that formats without quotes write: text if the schema asks for text, else the first reading that fits the schema: JSON,
+ * the text itself, Python's True, False or None. One that fits in no way is JSON, or text if it is not JSON.
+ */
 export function typedValue(text: string, tool: string, key: string, tools: Tool[]): unknown {
-  const schema = tools.find(({ name }) => name === tool)?.parameters;
-  if (schema?.properties[key]?.type === 'string') return text;
-  const value = parseJson(text);
-  return value === undefined ? text : value;
+  const { properties = {} } = tools.find(({ name }) => name === tool)?.parameters ?? {};
+  const schema = Object.hasOwn(properties, key) ? properties[key] : undefined;
+  if (schema?.type === 'string') return text;
+  const json = parseJson(text);
+  const readings = [json, text, PYTHON.get(text.trim())].filter((reading) => reading !== undefined);
+  const fitting = readings.findIndex((reading) => schema && valueProblem(reading, schema) === null);
+  return readings[Math.max(0, fitting)];
 }
 
 /** Undefined for what is no JSON. */

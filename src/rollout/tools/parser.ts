@@ -16,14 +16,13 @@ import { parseKimi } from './kimi.ts';
 export type { ToolCall, ToolParser } from './call.ts';
 
 /** `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`, any number of them, text around them ignored. */
-export const parseHermes: ToolParser = (text, tools) =>
-  callBlocks(text, (body) => readJsonCall(body, 'arguments', tools));
+export const parseHermes: ToolParser = (text, tools) => callBlocks(text, (body) => readJsonCall(body, tools));
 
 /** `{"name": ..., "parameters": {...}}`, several separated by ";". Text that does not start so is no call. */
 export const parseLlama3Json: ToolParser = (text, tools) => {
   const body = text.trim().replace(/^<\|python_tag\|>/, '');
   if (!/^\{\s*"(name|type|function)"/.test(body)) return [];
-  return splitObjects(body).map((part) => readJsonCall(part, 'parameters', tools));
+  return splitObjects(body).map((part) => readJsonCall(part, tools));
 };
 
 /** `<tool_call><function=f><parameter=p>value</parameter></function></tool_call>`; values typed by the schema. */
@@ -120,11 +119,12 @@ function splitObjects(text: string): string[] {
   return [...parts, text.slice(start)].filter((part) => part.trim() !== '');
 }
 
-function readJsonCall(text: string, argumentsKey: string, tools: Tool[]): ToolCall {
+/** Models write either name for the arguments, whatever their format says; vLLM reads both as well. */
+function readJsonCall(text: string, tools: Tool[]): ToolCall {
   const call = parseJson(text);
   if (call === undefined) return { error: 'Error: the tool call is not valid JSON' };
   if (!isObject(call) || typeof call['name'] !== 'string') return { error: 'Error: the tool call has no "name"' };
-  return checkCall(call['name'], call[argumentsKey] ?? {}, tools);
+  return checkCall(call['name'], call['arguments'] ?? call['parameters'] ?? {}, tools);
 }
 
 function readXmlCall(text: string, tools: Tool[]): ToolCall {

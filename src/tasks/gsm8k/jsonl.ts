@@ -2,6 +2,7 @@
 
 import { InputError } from '../../errors.ts';
 import { drawnFrom, type JsonlRow, readRows } from '../jsonl/file.ts';
+import { placed } from '../problem.ts';
 import { type PromptOptions, prompted } from './prompt.ts';
 import { gsm8kReward, NO_SHAPING } from './reward.ts';
 import type { Shaping } from './reward.ts';
@@ -14,7 +15,7 @@ import { calculate, calculator } from '../tools/calculator.ts';
  * `program`. Throws InputError that names the line for anything else that does not fit.
  */
 export function parseGsm8kJsonl(text: string, file: string): Gsm8kProblem[] {
-  return readRows({ file, text }).map((row, i) => ({ ...problemOf(row), id: `${file}-${i}` }));
+  return readRows({ file, text }).map((row, i) => placed({ ...problemOf(row), id: `${file}-${i}` }, row.where));
 }
 
 /**

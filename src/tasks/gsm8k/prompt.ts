@@ -2,6 +2,7 @@
 
 import { InputError } from '../../errors.ts';
 import { ANSWER_PARSERS, type AnswerParser } from './reward.ts';
+import { placed } from '../problem.ts';
 import type { Problem } from '../task.ts';
 
 export interface PromptOptions {
@@ -31,5 +32,5 @@ export function prompted<P extends Problem>(problem: P, options: Partial<PromptO
     content: i === last && instruction !== '' ? `${content} ${instruction}` : content,
   }));
   const system = systemPrompt === '' ? [] : [{ role: 'system' as const, content: systemPrompt }];
-  return { ...problem, messages: [...system, ...asked] };
+  return placed({ ...problem, messages: [...system, ...asked] }, problem);
 }

@@ -1,6 +1,7 @@
 /** Files of problems, one JSON object a line: read with the place of every fault, split, and drawn from. */
 
 import { InputError } from '../../errors.ts';
+import { placed } from '../problem.ts';
 import { hash, keyedRng, permutation } from '../random.ts';
 import type { Problem, Task } from '../task.ts';
 
@@ -87,7 +88,7 @@ export function splitProblems<P extends Problem>(
 ): { train: P[]; test: P[] } {
   const all = read(train);
   if (isList(val))
-    return { train: all, test: val.flatMap((set) => read(set).map((p) => ({ ...p, dataSource: set.name }))) };
+    return { train: all, test: val.flatMap((set) => read(set).map((p) => placed({ ...p, dataSource: set.name }, p))) };
   if (val !== undefined) return { train: all, test: read(val) };
   if (all.length < 2)
     throw new InputError(

@@ -1,0 +1,190 @@
+/** Checks what a chat template does with the conversations of a run, before its first step. */
+
+import { InputError } from '../../errors.ts';
+import type { CalledTurn, ChatTokenizer } from '../../model/tokenizer/chat.ts';
+import { isWritten, lostRoles, markerOf, namedRole, OTHER_TEMPLATE } from '../../model/tokenizer/lostText.ts';
+import { TemplateStopped } from '../../model/tokenizer/template.ts';
+import { openAiSchema } from '../../rollout/agent/prompt.ts';
+import { calledTurn } from '../../rollout/agent/turnText.ts';
+import { type ToolParser, toolParserOf } from '../../rollout/tools/parser.ts';
+import { withObservation } from '../../tasks/environments/environment.ts';
+import { partsOf } from '../../tasks/environments/environmentTask.ts';
+import { givenProblem, placed, placeOf } from '../../tasks/problem.ts';
+import type { Message, Problem, Task } from '../../tasks/task.ts';
+import type { Tool } from '../../tasks/tool.ts';
+import type { TrainConfig } from '../config/types.ts';
+import { agentLimits } from './options.ts';
+import { limitedTask } from './trainingSet.ts';
+
+interface CheckedRun {
+  config: TrainConfig;
+  task: Pick<Task, 'name' | 'tools' | 'environments'>;
+  tokenizer: ChatTokenizer;
+  /** Replaces the parser that rollout.multiTurn.format names. */
+  toolParser?: ToolParser | undefined;
+}
+
+interface CheckedProblems {
+  training: readonly Problem[];
+  heldOut: readonly Problem[];
+}
+
+const allOf = ({ training, heldOut }: CheckedProblems): Problem[] => [...heldOut, ...training];
+
+/** Prompts of so many different rows of roles are rendered with markers. */
+const MAX_SHAPES = 64;
+
+/**
+ * Sentences on what the template loses of a run's prompts. Throws InputError if it refuses a prompt, or if nothing can be learned
+ * with it: the model would not read the last message of a prompt, or what its tools or its environment answer. Other losses are
+ * only told, because rewards can teach what a lost system message or a lost schema says.
+ */
+export function checkTemplate(run: CheckedRun, problems: CheckedProblems): string[] {
+  const { config, task, tokenizer, toolParser } = run;
+  const { toolSchemasInPrompt, format } = config.rollout.multiTurn;
+  const notes = promptLosses(run, problems, toolSchemasInPrompt);
+  const { maxAssistantTurns, maxToolCalls } = agentLimits(config);
+  if (maxAssistantTurns < 2) return notes;
+  // A loop of the user's own says results in its own way.
+  const looping = ({ agentName = config.rollout.agent.defaultAgentLoop }: Problem) => agentName === 'tool_agent';
+  const parts = allOf(problems)
+    .filter(looping)
+    .map((problem) => partsOf(task, problem));
+  const [tool] = parts.flatMap(({ tools }) => tools);
+  if (tool && maxToolCalls > 0) expectToolResults(tokenizer, toolParser ?? toolParserOf(format), tool.name);
+  if (parts.some(({ environment }) => environment?.step))
+    tokenizer.encodeContinuation([{ role: 'user', content: '1' }]);
+  return notes;
+}
+
+/** The same for the problems of a first step and the held-out ones. Throws also UserCodeError for a problem that is none. */
+export async function checkFirstPrompts(run: Omit<CheckedRun, 'task'> & { task: Task }): Promise<string[]> {
+  const { config, task } = run;
+  const { train, trainSize = Infinity } = limitedTask(task, config);
+  const first = Array.from({ length: Math.min(config.data.trainBatchSize, trainSize) }, async (_, i) =>
+    givenProblem(`Training problem ${i} of task "${task.name}"`, () => train(i, config.seed)),
+  );
+  return checkTemplate(run, {
+    training: await Promise.all(first),
+    heldOut: await task.heldOut(config.data.valMaxSamples),
+  });
+}
+
+/** Sentences on what the template loses of prompts, and on prompts that are in its format already. Throws as `checkTemplate`. */
+export function promptLosses(
+  { task, tokenizer }: Pick<CheckedRun, 'task' | 'tokenizer'>,
+  problems: CheckedProblems,
+  withSchemas = false,
+): string[] {
+  const shapes = shapesOf(allOf(problems), task);
+  const lost = shapes.flatMap(({ problem, tools }) =>
+    lostInPrompt(tokenizer, problem, withSchemas && tools.length > 0),
+  );
+  const names = [...new Set(lost)].join(' and ');
+  const doubled = templatedTwice(tokenizer, problems);
+  return [
+    ...(names === ''
+      ? []
+      : [`The chat template leaves out ${names}, so the model never reads them. ${OTHER_TEMPLATE}`]),
+    ...(doubled === undefined ? [] : [doubled]),
+  ];
+}
+
+/** Sentences on what the template loses of requests that bring their own messages and tools; [] if it writes all of them. */
+export function requestLosses(tokenizer: ChatTokenizer, toolParser: ToolParser): string[] {
+  const messages = ['system', 'user'].map((role) => ({ role, content: '1' }));
+  const losses = [
+    () => lostRoles(messages, (marked) => tokenizer.applyChatTemplate(marked)).map(namedRole),
+    () => (expectToolResults(tokenizer, toolParser, 'search'), []),
+  ];
+  return losses.flatMap((lostBy) => {
+    try {
+      return lostBy().map((lost) => `The chat template leaves out ${lost} of requests. ${OTHER_TEMPLATE}`);
+    } catch (error) {
+      if (error instanceof InputError) return [error.message];
+      throw error;
+    }
+  });
+}
+
+/** Throws InputError if a tool's result does not reach the model. */
+function expectToolResults(tokenizer: ChatTokenizer, { stopToken }: ToolParser, name: string): void {
+  const end = stopToken === undefined ? undefined : (tokenizer.idOf(stopToken) ?? tokenizer.eosTokenIds[0]);
+  const called: CalledTurn | undefined =
+    stopToken === undefined ? undefined : calledTurn([{ name, args: {} }], { stopToken, endToken: end, before: 0 });
+  tokenizer.encodeContinuation([{ role: 'tool', content: '1' }], called);
+}
+
+/** The first problem of each row of roles, with its tools. */
+function shapesOf(problems: readonly Problem[], task: CheckedRun['task']): { problem: Problem; tools: Tool[] }[] {
+  const shapes = new Map<string, { problem: Problem; tools: Tool[] }>();
+  for (const problem of problems) {
+    if (shapes.size === MAX_SHAPES) break;
+    const { tools, environment } = partsOf(task, problem);
+    const messages = environment?.reset ? withObservation(problem.messages, '1') : problem.messages;
+    const key = JSON.stringify([messages.map(({ role }) => role), tools.length > 0]);
+    if (!shapes.has(key)) shapes.set(key, { problem: placed({ ...problem, messages }, problem), tools });
+  }
+  return [...shapes.values()];
+}
+
+/** Names of what the template leaves out of a prompt. */
+function lostInPrompt(tokenizer: ChatTokenizer, problem: Problem, withSchemas: boolean): string[] {
+  const { messages } = problem;
+  const schema = markerOf(messages.length);
+  const parameters = { type: 'object' as const, properties: {}, required: [] };
+  const tools = withSchemas ? [openAiSchema({ name: schema, description: schema, parameters })] : [];
+  let text = '';
+  try {
+    const render = (marked: Problem['messages']) => (text = tokenizer.applyChatTemplate(marked, { tools }));
+    const lost = lostRoles(messages, render);
+    if (messages.length > 0 && !isWritten(text, markerOf(messages.length - 1)))
+      throw new InputError(
+        `The chat template leaves out ${namedRole(messages[messages.length - 1].role)} at the end of the prompt of ` +
+          `${placeOf(problem)}, so the model never reads what it is asked. ${OTHER_TEMPLATE}`,
+      );
+    const schemas =
+      withSchemas && !isWritten(text, schema) ? ['tool schemas (rollout.multiTurn.toolSchemasInPrompt)'] : [];
+    return [...lost.map(namedRole), ...schemas];
+  } catch (error) {
+    if (!(error instanceof TemplateStopped)) throw error;
+    throw new InputError(
+      `The chat template refuses the prompt of ${placeOf(problem)} (messages: ${messages.map(({ role }) => role).join(', ')}): ` +
+        `${error.reason} Change the messages, or set model.customChatTemplate to a template that takes them.`,
+      { cause: error },
+    );
+  }
+}
+
+/** Tags that the template writes between turns: names of control tokens, and what looks like one without being a token. */
+function turnTags(tokenizer: ChatTokenizer): string[] {
+  const [question, reply, next] = [0, 1, 2].map(markerOf);
+  const turns = ['user', 'assistant', 'user'].map((role, i) => ({ role, content: markerOf(i) }));
+  let between = '';
+  try {
+    const text = tokenizer.applyChatTemplate(turns, { addGenerationPrompt: false });
+    between = text.slice(text.indexOf(question) + question.length, text.indexOf(next)).replace(reply, ' ');
+  } catch (error) {
+    if (!(error instanceof TemplateStopped)) throw error;
+  }
+  const tokens = tokenizer.encode(between).map((id) => tokenizer.decode([id]));
+  const tags = between.match(/<[^<>\s]+>|\[[^[\]\s]+\]/g) ?? [];
+  return [...new Set([...tokens.filter((token) => tokenizer.namesControl(token)), ...tags])];
+}
+
+/** A sentence on prompts that hold what the template itself writes around a message; undefined if there are none. */
+function templatedTwice(tokenizer: ChatTokenizer, { training, heldOut }: CheckedProblems): string | undefined {
+  const tags = turnTags(tokenizer);
+  const isFromOutside = ({ role }: Message) => role !== 'system' && role !== 'assistant';
+  const tagIn = ({ messages }: Problem) =>
+    tags.find((tag) => messages.some((message) => isFromOutside(message) && message.content.includes(tag)));
+  const found = (problems: readonly Problem[]) => problems.filter((problem) => tagIn(problem) !== undefined);
+  const [train, held] = [found(training), found(heldOut)];
+  const first = train[0] ?? held[0];
+  if (first === undefined) return undefined;
+  return (
+    `${train.length} of ${training.length} training and ${held.length} of ${heldOut.length} held-out prompts hold tags of the ` +
+    `chat template, e.g. ${JSON.stringify(tagIn(first))} in ${placeOf(first)}. The template wraps them again and the model reads ` +
+    'the tags as plain text: give the bare question, or "messages" with role and content.'
+  );
+}

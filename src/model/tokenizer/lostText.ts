@@ -1,0 +1,67 @@
+/**
+ * Finds what a chat template leaves out. A template without a branch for a role skips its messages without an error, so markers
+ * are rendered instead of the texts and looked for in the result.
+ */
+
+import { InputError } from '../../errors.ts';
+import { TemplateStopped } from './template.ts';
+
+interface TextMessage {
+  role: string;
+  content: string;
+}
+
+/** Names of messages in sentences, by role. */
+const NAMES: Readonly<Record<string, string>> = {
+  system: 'system messages',
+  user: 'user messages',
+  assistant: 'earlier assistant messages',
+  tool: 'tool results',
+};
+
+/** Way out that every sentence about a template ends with. */
+export const OTHER_TEMPLATE =
+  'Use a template that writes them: set model.customChatTemplate, or "chat_template" in tokenizer_config.json.';
+
+/** Letters and digits alone: templates trim, quote and escape a text, and some change its case. */
+export const markerOf = (number: number): string => `webgrpomarker${number}x`;
+
+/** True if the marker is in what a template has written. */
+export const isWritten = (text: string, marker: string): boolean => text.toLowerCase().includes(marker);
+
+/** Name of a role's messages in a sentence. */
+export const namedRole = (role: string): string => NAMES[role] ?? `messages of the role ${JSON.stringify(role)}`;
+
+/** Roles of the messages whose text `render` leaves out, in order. */
+export function lostRoles<M extends TextMessage>(messages: readonly M[], render: (messages: M[]) => string): string[] {
+  const text = render(messages.map((message, i) => ({ ...message, content: markerOf(i) })));
+  return messages.flatMap(({ role }, i) => (isWritten(text, markerOf(i)) ? [] : [role]));
+}
+
+/** Checks that a template writes what follows a sampled turn, once for each row of roles. */
+export class WrittenRoles {
+  readonly #known = new Set<string>();
+
+  /**
+   * Throws InputError if the template refuses or leaves out one of the messages: a sample that goes on without them looks as if
+   * the model had read them. @param hasCalls `render` writes calls before them
+   */
+  expect<M extends TextMessage>(messages: readonly M[], render: (messages: M[]) => string, hasCalls: boolean): void {
+    const kind = JSON.stringify([messages.map(({ role }) => role), hasCalls]);
+    if (this.#known.has(kind)) return;
+    const names = (roles: readonly string[]) => [...new Set(roles)].map(namedRole).join(' and ');
+    try {
+      const lost = names(lostRoles(messages, render));
+      if (lost !== '')
+        throw new InputError(`The chat template leaves out ${lost}, so the model never reads them. ${OTHER_TEMPLATE}`);
+    } catch (error) {
+      if (!(error instanceof TemplateStopped)) throw error;
+      const refused = names(messages.map(({ role }) => role));
+      throw new InputError(
+        `The chat template refuses ${refused} after an assistant message: ${error.reason} ${OTHER_TEMPLATE}`,
+        { cause: error },
+      );
+    }
+    this.#known.add(kind);
+  }
+}
