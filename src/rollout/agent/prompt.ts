@@ -43,6 +43,7 @@ export function promptOf(input: PromptInput): Uint32Array {
   }
 }
 
-function openAiSchema({ name, description, parameters }: Tool): unknown {
+/** A tool as chat templates get it: OpenAI's function format. */
+export function openAiSchema({ name, description, parameters }: Tool): unknown {
   return { type: 'function', function: { name, description, parameters } };
 }
