@@ -2,7 +2,7 @@
 
 import { type DocumentedKey, keyDocs } from '../grpo/config/resolve.ts';
 import { MOST } from '../grpo/config/keys.ts';
-import { PEER_NAMES } from '../grpo/config/peerNames.ts';
+import { OTHER_NAMES, PEER_NAMES } from '../grpo/config/peerNames.ts';
 import { TRAIN_SCHEMA } from '../grpo/config/schema/index.ts';
 import { SFT_SCHEMA } from '../grpo/config/sftSchema.ts';
 import { InputError } from '../errors.ts';
@@ -89,6 +89,12 @@ export function peersMarkdown(): string {
     '| here | verl | TRL | |',
     '| --- | --- | --- | --- |',
     ...rows,
+    '',
+    'Names that are a part of one of these, or that have no key here:',
+    '',
+    '| name | of | here |',
+    '| --- | --- | --- |',
+    ...OTHER_NAMES.map(([peer, other, key, why]) => `| \`${other}\` | ${peer} | ${why ?? name(key)} |`),
     '',
   ].join('\n');
 }

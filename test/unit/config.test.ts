@@ -276,6 +276,14 @@ test.each([
   ['actor.tauPos', 'actor.policyLoss.tauPos', 'verl'],
   ['trainer.default_local_dir', 'trainer.defaultLocalDir', 'verl'],
   ['reward.reward_kwargs.overlong_buffer_cfg.len', 'reward.overlongBuffer.len', 'verl'],
+  ['adam_beta2', 'actor.optim.betas', 'TRL'],
+  ['importance_sampling_level', 'actor.policyLoss.lossMode', 'TRL'],
+  ['bf16', 'model.dtype', 'TRL'],
+  ['fp16', 'model.dtype', 'TRL'],
+  ['eval_strategy', 'trainer.testFreq', 'TRL'],
+  ['save_strategy', 'trainer.saveFreq', 'TRL'],
+  ['rollout.max_tokens', 'data.maxResponseLength', 'vLLM'],
+  ['group_size', 'rollout.n', 'Tinker'],
 ])('the name %s of a peer gets the hint %s', (name, key, peer) => {
   const message = sentence(() => parse(MINIMAL, `${name}=1`));
   if (key === undefined) expect(message).not.toContain('calls it so');
@@ -283,6 +291,19 @@ test.each([
     expect(message).toContain(
       `unknown key "${name}"; did you mean "${key}"? ${peer} calls it so; docs/from-trl-verl.md`,
     );
+});
+
+test.each([
+  ['use_vllm', 'TRL; there is no such setting, since the trainer samples itself'],
+  ['vllm_mode', 'TRL; there is no such setting, since the trainer samples itself'],
+  ['trainer.n_gpus_per_node', 'verl; there is no such setting, since a run has one device'],
+  ['trainer.nnodes', 'verl; there is no such setting, since a run has one device'],
+  [
+    'actor_rollout_ref.rollout.tensor_model_parallel_size',
+    'verl; there is no such setting, since a run has one device',
+  ],
+])('the name %s of a peer has no key here, which the error says', (name, reason) => {
+  expect(sentence(() => parse(MINIMAL, `${name}=1`))).toContain(`unknown key "${name}" of ${reason}`);
 });
 
 test('every key is documented', () => {

@@ -2,12 +2,13 @@
  * Exports against the trainers' own sources, where a checkout of one is at hand:
  *   VERL_DIR=../verl TRL_DIR=../trl PEFT_DIR=../peft npx vitest run --project unit test/unit/exportPeers.test.ts
  * Without these the tests are skipped. Nothing of them is installed or copied; python3 runs what needs Python.
+ * Under FULL_TESTS=1, TRL itself starts exported runs, if there is a Python that has it; WRITE_PROMPTS=1 stores its prompts.
  */
 
-import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readFileSync } from 'node:fs';
+import { execFileSync, spawnSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, realpathSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { exportRun } from '../../src/cli/commands/export.ts';
@@ -18,9 +19,10 @@ import { POLICY_LOSSES } from '../../src/grpo/losses/index.ts';
 import { RECIPES } from '../../src/grpo/config/recipes.ts';
 import { saveAdapter } from '../../src/model/lora/adapter.ts';
 import { LORA_MODULES } from '../../src/model/lora/config.ts';
+import { CONFIG, exported, FIXTURE, type PeerIds, RUNS } from '../exportedPrompts.ts';
 
 const { VERL_DIR: verl, TRL_DIR: trl, PEFT_DIR: peft } = process.env;
-const CONFIG = 'configs/gsm8k-tool.yaml';
+const OFFLINE = { ...process.env, HF_HUB_OFFLINE: '1', CUDA_VISIBLE_DEVICES: '', NO_COLOR: '1' };
 const text = readFileSync(CONFIG, 'utf8');
 const config = (...overrides: string[]) => parseTrainConfig(text, { source: CONFIG, overrides });
 /** Configs that reach every name an export writes. */
@@ -193,6 +195,84 @@ describe.skipIf(!trl)('TRL (skipped without TRL_DIR, a checkout of trl)', () => 
     for (const name of ['model', 'args', 'reward_funcs', 'train_dataset', 'eval_dataset', 'tools'])
       expect(init).toMatch(new RegExp(`^ {8}${name}:`, 'm'));
   });
+});
+
+/** A Python that has TRL: TRL_PYTHON, or that of the cache. CONTRIBUTING.md says how to make one; it takes gigabytes. */
+function trlPython(): string | undefined {
+  if (process.env['FULL_TESTS'] !== '1') return undefined;
+  const candidates = [process.env['TRL_PYTHON'], 'node_modules/.cache/webgrpo/trl/bin/python'];
+  const found = candidates.find((path) => path !== undefined && spawnSync(path, ['-c', 'import trl']).status === 0);
+  return found && resolve(found);
+}
+
+/** TRL's own rendering in the trainer that each train.py makes, and verl's in the same words. */
+const RENDER = `
+import json, os, runpy, sys
+from transformers import AutoTokenizer
+import trl, yaml
+ids = {}
+tool = {"role": "tool", "name": "calculator", "content": "24"}
+def capture(self, *args, **kwargs):
+    prompt = self._tokenize_prompts([self.train_dataset[0]["prompt"]])[0][0]
+    ids[os.getcwd()] = {"prompt": list(prompt), "turn": list(self._get_tool_suffix_ids([tool])) if self.tools else None}
+trl.GRPOTrainer.train = capture
+trl.GRPOTrainer.save_model = lambda *args, **kwargs: None
+for folder in sys.argv[1:]:
+    os.chdir(folder)
+    if os.path.exists("train.py"):
+        sys.path.insert(0, folder)
+        for name in ("reward", "calculator"): sys.modules.pop(name, None)
+        runpy.run_path("train.py", run_name="__main__")
+        sys.path.remove(folder)
+        continue
+    from datasets import load_dataset
+    tokenizer = AutoTokenizer.from_pretrained("model")
+    tools = [t["tool_schema"] for t in yaml.safe_load(open("tools.yaml"))["tools"]] if os.path.exists("tools.yaml") else None
+    more = {}
+    for line in open("run.sh"):
+        if "apply_chat_template_kwargs." in line:
+            key, value = line.split("apply_chat_template_kwargs.")[1].split(" ")[0].strip('"').split("=")
+            more[key] = value
+    render = lambda messages, **given: tokenizer.apply_chat_template(messages, tokenize=True, return_dict=False, **given)
+    user = [{"role": "user", "content": ""}]
+    one, two = render(user), render(user * 2)
+    system = one[: len(one) - (len(two) - len(one))]
+    prompt = load_dataset("parquet", data_files="data/train.parquet")["train"][0]["prompt"]
+    turn = render([tool], add_generation_prompt=True, **more)[len(system):] if tools else None
+    ids[folder] = {"prompt": render(prompt, tools=tools, add_generation_prompt=True, **more), "turn": turn}
+print("IDS" + json.dumps(ids))`;
+
+describe.skipIf(process.env['FULL_TESTS'] !== '1')('TRL itself (npm test -- --full)', () => {
+  const none = 'no Python with TRL: set TRL_PYTHON, or see CONTRIBUTING.md';
+
+  test('the prompts that it and verl make of exported runs are the stored ones', async (context) => {
+    const trlAt = trlPython();
+    if (!trlAt) return context.skip(none);
+    const runs: [key: string, run: Awaited<ReturnType<typeof exported>>][] = [];
+    for (const peer of ['trl', 'verl'])
+      for (const [name, overrides] of Object.entries(RUNS))
+        runs.push([`${peer}: ${name}`, await exported(peer, name, overrides)]);
+    const folders = runs.map(([, { out }]) => realpathSync(out));
+    const made = spawnSync(trlAt, ['-c', RENDER, ...folders], { encoding: 'utf8', env: OFFLINE });
+    expect(made.stderr).not.toMatch(/Traceback/);
+    const ids = JSON.parse(/^IDS(.*)$/m.exec(made.stdout)![1]) as Record<string, PeerIds>;
+    const found = Object.fromEntries(runs.map(([key, { template }], i) => [key, { template, ...ids[folders[i]] }]));
+    if (process.env['WRITE_PROMPTS'] === '1') writeFileSync(FIXTURE, `${JSON.stringify(found)}\n`);
+    expect(found).toEqual(JSON.parse(readFileSync(FIXTURE, 'utf8')));
+  }, 600_000);
+
+  test('it starts the default run, and two updates have our rewards', async (context) => {
+    const trlAt = trlPython();
+    if (!trlAt) return context.skip(none);
+    const { out: folder } = await exported('trl', 'two updates', []);
+    const { stdout, stderr } = spawnSync(trlAt, ['train.py'], { cwd: folder, encoding: 'utf8', env: OFFLINE });
+    expect(stderr).not.toMatch(/Traceback/);
+    const reward = Number(/'reward': '?([\d.]+)/.exec(stdout)![1]);
+    expect(stdout.match(/'grad_norm'/g)).toHaveLength(2);
+    // 128 samples; ours starts at about 0.4 (standard error 0.04).
+    expect(reward).toBeGreaterThan(0.2);
+    expect(reward).toBeLessThan(0.6);
+  }, 900_000);
 });
 
 describe.skipIf(!peft)('PEFT (skipped without PEFT_DIR, a checkout of peft)', () => {

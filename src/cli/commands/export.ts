@@ -8,12 +8,19 @@ import { parseTrainConfig } from '../../grpo/config/text.ts';
 import { isGsm8k } from '../../grpo/warmStart.ts';
 import { collectWeights, saveCheckpoint } from '../../model/checkpoint/checkpoint.ts';
 import { InputError } from '../../errors.ts';
-import { gsm8kToolTask } from '../../tasks/gsm8k/task.ts';
 import { type PromptOptions, prompted } from '../../tasks/gsm8k/prompt.ts';
 import { NO_SHAPING, type Shaping } from '../../tasks/gsm8k/reward.ts';
 import type { Problem } from '../../tasks/task.ts';
 import type { Tool } from '../../tasks/tool.ts';
-import { SAVE_DTYPE_FLAG, loadModelFiles, readDtype } from '../run/checkpoints.ts';
+import { openAiSchema } from '../../rollout/agent/prompt.ts';
+import {
+  callsTools,
+  EXPORTED_TOOLS,
+  exportedTokenizerConfig,
+  toolsNotCarried,
+  turnNotCarried,
+} from '../export/chatTemplate.ts';
+import { type LoadedModel, SAVE_DTYPE_FLAG, loadModelFiles, readDtype } from '../run/checkpoints.ts';
 import type { SafetensorsDtype } from '../../model/checkpoint/safetensors.ts';
 import { IMPORT_FLAG } from '../importModule.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
@@ -24,6 +31,7 @@ import { trlRun, trlScript } from '../export/trl.ts';
 import { verlRun, verlScript } from '../export/verl.ts';
 import { disk, readText } from '../files.ts';
 import { openTask, readGsm8k } from '../run/openTask.ts';
+import { withChatTemplate } from '../run/session.ts';
 import { say } from '../run/progress.ts';
 
 type Files = Map<string, Uint8Array | string>;
@@ -72,8 +80,16 @@ export const exportRun: Command = {
         `model.loraRank is ${config.model.loraRank}; adapters are not exported: run "webgrpo merge" first, then export the ` +
           `merged folder with --config and model.loraRank=0.`,
       );
-    const { files, notCarried } = await TARGETS[target as keyof typeof TARGETS](config);
-    for (const [name, bytes] of await modelFiles(source, readDtype(flags['dtype']))) files.set(`model/${name}`, bytes);
+    const peer = target as keyof typeof TARGETS;
+    const model = await withChatTemplate(await loadModelFiles(source), config.model.customChatTemplate);
+    const { splits, tools } = await dataOf(config);
+    const tokenizerConfigJson = exportedTokenizerConfig(model, config, { tools, peer });
+    const { files, ...run } = await TARGETS[peer](config, splits);
+    const turns = peer === 'verl' && callsTools(config) ? turnNotCarried(model) : [];
+    const notCarried = [...toolsNotCarried(config, tools), ...turns, ...run.notCarried];
+    files.set('README.md', readme(peer, config, { dtype: String(flags['dtype'] ?? 'float32'), notCarried }));
+    for (const [name, bytes] of await modelFiles({ ...model, tokenizerConfigJson }, readDtype(flags['dtype'])))
+      files.set(`model/${name}`, bytes);
     await disk.writeFolder(out, files);
     for (const sentence of notCarried) say(`not carried over: ${sentence}`);
     io.text(`  ${out}: ${files.size} files; start it as its README.md says`);
@@ -90,39 +106,35 @@ async function configOf(source: string, flag: string | boolean | undefined, over
   return parseTrainConfig(await readText(path), { source: path, overrides });
 }
 
-async function modelFiles(source: string, dtype: SafetensorsDtype): Promise<Map<string, Uint8Array>> {
-  const model = await loadModelFiles(source);
+async function modelFiles(model: LoadedModel, dtype: SafetensorsDtype): Promise<Map<string, Uint8Array>> {
   const weights = model.weights instanceof Map ? model.weights : await collectWeights(model.weights);
   return saveCheckpoint({ ...model, weights }, dtype);
 }
 
-async function verlFiles(config: TrainConfig) {
+async function verlFiles(config: TrainConfig, splits: ExportedSplit[]) {
   // The script sets HERE to its own folder.
   const run = verlRun(config, '$HERE');
-  const { splits, tools } = await dataOf(config);
   const files: Files = new Map();
   for (const split of splits)
     files.set(`data/${split.split}.parquet`, await verlParquet(split, `webgrpo/${config.task.name}`));
   files.set('run.sh', verlScript(run));
   files.set('reward.py', rewardOf(config));
-  if (config.rollout.multiTurn.enable) {
+  if (callsTools(config)) {
     files.set('calculator.py', CALCULATOR_PYTHON);
     files.set('verl_tools.py', VERL_TOOL_PYTHON);
-    files.set('tools.yaml', stringify({ tools: tools.map(verlTool) }));
+    files.set('tools.yaml', stringify({ tools: EXPORTED_TOOLS.map(verlTool) }));
   }
-  files.set('README.md', readme('verl', 'bash run.sh', config, run.notCarried));
   return { files, notCarried: run.notCarried };
 }
 
-async function trlFiles(config: TrainConfig) {
+async function trlFiles(config: TrainConfig, splits: ExportedSplit[]) {
   const run = trlRun(config);
   const files: Files = new Map();
-  for (const split of (await dataOf(config)).splits) files.set(`data/${split.split}.parquet`, await trlParquet(split));
-  const withTools = config.rollout.multiTurn.enable;
+  for (const split of splits) files.set(`data/${split.split}.parquet`, await trlParquet(split));
+  const withTools = callsTools(config);
   files.set('train.py', trlScript(run, withTools));
   files.set('reward.py', rewardOf(config));
   if (withTools) files.set('calculator.py', CALCULATOR_PYTHON);
-  files.set('README.md', readme('TRL', 'python train.py', config, run.notCarried));
   return { files, notCarried: run.notCarried };
 }
 
@@ -135,42 +147,53 @@ function rewardOf({ task }: TrainConfig): string {
   return gsm8kRewardPython({ ...NO_SHAPING, ...options });
 }
 
-const verlTool = ({ name, description, parameters }: Tool) => ({
+const verlTool = (tool: Tool) => ({
   class_name: 'verl_tools.CalculatorTool',
   config: { type: 'native' },
-  tool_schema: { type: 'function', function: { name, description, parameters } },
+  tool_schema: openAiSchema(tool),
 });
 
-/** A file's problems; or of a generator, those that our own run would draw. */
+/** A file's problems; or of a generator, those that our own run would draw. And all tools of the run. */
 async function dataOf({
   task: taskConfig,
   data,
   trainer,
   seed,
 }: TrainConfig): Promise<{ splits: ExportedSplit[]; tools: Tool[] }> {
-  const task = await openTask(taskConfig);
   if (!Number.isFinite(trainer.totalTrainingSteps))
     throw new InputError(
       'export writes trainer.totalTrainingSteps; set it, since totalEpochs is counted only when a run starts.',
     );
-  const drawn = data.trainBatchSize * Math.max(1, trainer.totalTrainingSteps);
-  const train: Problem[] =
-    taskConfig.path === undefined
-      ? await Promise.all(Array.from({ length: drawn }, async (_, index) => task.train(index, seed)))
-      : (await readGsm8k(taskConfig)).train.map((problem) => prompted(problem, taskConfig.options));
-  const splits: ExportedSplit[] = [
-    { split: 'train', problems: train },
-    { split: 'test', problems: await task.heldOut(data.valMaxSamples) },
-  ];
-  return { splits, tools: task.tools ?? gsm8kToolTask().tools ?? [] };
+  const task = await openTask(taskConfig);
+  try {
+    const drawn = data.trainBatchSize * Math.max(1, trainer.totalTrainingSteps);
+    const train: Problem[] =
+      taskConfig.path === undefined
+        ? await Promise.all(Array.from({ length: drawn }, async (_, index) => task.train(index, seed)))
+        : (await readGsm8k(taskConfig)).train.map((problem) => prompted(problem, taskConfig.options));
+    const splits: ExportedSplit[] = [
+      { split: 'train', problems: train },
+      { split: 'test', problems: await task.heldOut(data.valMaxSamples) },
+    ];
+    return { splits, tools: task.tools ?? [] };
+  } finally {
+    task.close?.();
+  }
 }
 
-function readme(trainer: string, start: string, config: TrainConfig, notCarried: string[]): string {
+const STARTS = { verl: ['verl', 'bash run.sh'], trl: ['TRL', 'python train.py'] };
+
+function readme(
+  peer: keyof typeof TARGETS,
+  config: TrainConfig,
+  { dtype, notCarried }: { dtype: string; notCarried: string[] },
+): string {
+  const [trainer, start] = STARTS[peer];
   return `# ${config.name} for ${trainer}
 
 Written by \`webgrpo export\`. Start: \`${start}\`.
 
-- \`model/\`: the checkpoint in Hugging Face format, float32
+- \`model/\`: the checkpoint in Hugging Face format, ${dtype}
 - \`data/\`: the problems as Parquet
 - \`reward.py\`: the reward, in Python
 

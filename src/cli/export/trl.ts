@@ -1,5 +1,5 @@
 /**
- * Our config as a script that runs TRL's GRPOTrainer (1.10), and the list of what it does not have. Names are those of
+ * Our config as a script that runs TRL's GRPOTrainer (1.10 to 1.16), and the list of what it does not have. Names are those of
  * src/grpo/config/peerNames.ts.
  */
 
@@ -9,6 +9,7 @@ import { correctionSettings } from '../../grpo/correction/settings.ts';
 import { valueAt } from '../../grpo/config/tree.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { warmupSteps } from '../../grpo/update/learningRate.ts';
+import { CALL_FIELDS, callsTools } from './chatTemplate.ts';
 import { unnamed } from './unnamed.ts';
 
 type Setting = string | number | boolean | { readonly [name: string]: Setting };
@@ -86,9 +87,8 @@ const VALUES: Readonly<Record<string, (config: TrainConfig) => Value>> = {
   'rollout.minP': ({ rollout }) => rollout.minP || undefined,
   'rollout.repetitionPenalty': ({ rollout }) =>
     rollout.repetitionPenalty === 1 ? undefined : rollout.repetitionPenalty,
-  'rollout.multiTurn.maxAssistantTurns': ({ rollout: { multiTurn } }) =>
-    multiTurn.enable ? multiTurn.maxAssistantTurns - 1 : undefined,
-  'rollout.valKwargs.n': () => undefined,
+  'rollout.multiTurn.maxAssistantTurns': (config) =>
+    callsTools(config) ? config.rollout.multiTurn.maxAssistantTurns - 1 : undefined,
   'actor.policyLoss.lossMode': ({ actor }) => lossType(actor) ?? 'dapo',
   'actor.clipRatioHigh': ({ actor }) =>
     actor.policyLoss.lossMode === 'cispo' ? cispoBound(actor) : actor.clipRatioHigh,
@@ -127,8 +127,7 @@ const VALUES: Readonly<Record<string, (config: TrainConfig) => Value>> = {
   // One "step" of TRL is one update; ours draws so many prompts and then updates several times.
   'trainer.totalTrainingSteps': (config) => config.trainer.totalTrainingSteps * updatesOf(config),
   'trainer.totalEpochs': () => undefined,
-  'trainer.testFreq': () => undefined,
-  'trainer.valBeforeTrain': () => undefined,
+  'trainer.testFreq': (config) => config.trainer.testFreq * updatesOf(config) || undefined,
   'trainer.saveFreq': (config) =>
     Math.max(1, (config.trainer.saveFreq || config.trainer.totalTrainingSteps) * updatesOf(config)),
   'trainer.defaultLocalDir': () => 'out',
@@ -156,7 +155,7 @@ export function trlRun(config: TrainConfig): TrlRun {
   };
 }
 
-/** Carried by another key, or of our machine. */
+/** Carried by another key, named if it matters, or of our machine. */
 const ELSEWHERE = [
   'actor.useKlLoss',
   'actor.klLossCoef',
@@ -180,7 +179,7 @@ const ELSEWHERE = [
 
 /** Arguments that go with others. */
 function besidesNames(config: TrainConfig): Record<string, Setting> {
-  const { actor, trainer } = config;
+  const { actor, rollout, trainer } = config;
   const { optim } = actor;
   return {
     adam_beta2: optim.betas[1],
@@ -191,22 +190,28 @@ function besidesNames(config: TrainConfig): Record<string, Setting> {
       }),
     ...(actor.entropyTarget !== undefined && { use_adaptive_entropy: true }),
     ...(trainer.refUpdateFreq > 0 && { sync_ref_model: true }),
+    // A batch of TRL's evaluation holds whole groups.
+    ...(trainer.testFreq > 0 && {
+      eval_strategy: 'steps',
+      per_device_eval_batch_size: actor.ppoMiniBatchSize * rollout.valKwargs.n,
+    }),
     logging_steps: 1,
   };
 }
 
 const ALWAYS = [
   'data.maxPromptLength: TRL does not check it.',
-  'Numbers: TRL computes in bfloat16 unless bf16=False.',
+  'Numbers: TRL computes in bfloat16 if the GPU has it, unless bf16=False.',
   'Random numbers: the same seed draws other samples. Optimizer state: moments start at zero.',
 ];
 
 function notCarried(config: TrainConfig): string[] {
-  const { actor, algorithm, rollout, task, trainer } = config;
+  const { actor, algorithm, data, rollout, task, trainer } = config;
   const { lossAggMode } = actor;
   const lossMode = actor.policyLoss.lossMode;
   const type = lossType(actor) ?? 'dapo';
   const { rolloutIs, rolloutRs } = correctionSettings(config);
+  const updates = data.trainBatchSize / actor.ppoMiniBatchSize;
   const missing: [boolean, string][] = [
     [
       trainer.pipeline !== 'on-policy',
@@ -219,6 +224,14 @@ function notCarried(config: TrainConfig): string[] {
     [
       ['cispo', 'vespo'].includes(lossMode) && lossAggMode !== 'token-mean',
       `actor.lossAggMode ${lossAggMode}: TRL's ${lossMode} is a mean over tokens.`,
+    ],
+    [
+      updates > 1 && ['dapo', 'cispo', 'vespo'].includes(type),
+      `actor.lossAggMode token-mean: TRL 1.10 and later divides an update by the mean tokens of the ${updates} updates of a step, ours by its own tokens; TRL before 1.10 divides by all of them, so its gradient is 1/${updates} of ours.`,
+    ],
+    [
+      updates > 1,
+      `actor.shuffle ${actor.shuffle}: TRL shuffles the samples of a step over its updates; here the samples of a prompt stay in one update.`,
     ],
     [
       lossMode === 'cispo' && actor.clipRatioLow < 1,
@@ -284,9 +297,18 @@ function notCarried(config: TrainConfig): string[] {
       'task.options.toolCallBonus: the reward function of the script does not look at tool calls.',
     ],
     [
-      rollout.multiTurn.enable,
-      'rollout.multiTurn: tool calls are parsed by TRL, from the chat template, and tool output is not cut; a recent TRL is needed.',
+      callsTools(config),
+      'rollout.multiTurn: transformers 5.13 or later parses tool calls; a call that cannot be read ends the sample, and tool output is not cut.',
     ],
+    [
+      callsTools(config) && !Object.hasOwn(CALL_FIELDS, rollout.multiTurn.format),
+      `rollout.multiTurn.format ${rollout.multiTurn.format}: TRL must know the chat template, or model/tokenizer_config.json needs a response_template for this format.`,
+    ],
+    [
+      (['temperature', 'topK', 'topP', 'minP'] as const).some((key) => rollout.valKwargs[key] !== rollout[key]),
+      'rollout.valKwargs: TRL evaluates with the temperature, top_k, top_p and min_p of training.',
+    ],
+    [trainer.testFreq === 0, 'trainer.testFreq 0: the script does not evaluate after the last update.'],
   ];
   return missing.flatMap(([applies, sentence]) => (applies ? [sentence] : []));
 }
@@ -303,9 +325,12 @@ function python(value: Setting): string {
 /** train.py, to be started in its own folder. */
 export function trlScript({ settings }: TrlRun, withTools: boolean): string {
   const lines = Object.entries(settings).map(([key, value]) => `        ${key}=${python(value)},`);
+  // On a device without bfloat16, such as a CPU, TRL's default stops the script.
+  lines.push('        bf16=is_torch_bf16_gpu_available(),');
   return `"""Starts this run in TRL: python train.py (or accelerate launch train.py)."""
 
 from datasets import load_dataset
+from transformers.utils import is_torch_bf16_gpu_available
 from trl import GRPOConfig, GRPOTrainer
 
 ${withTools ? 'from calculator import calculator\n' : ''}from reward import compute_score

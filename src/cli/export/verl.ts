@@ -9,6 +9,7 @@ import { optimizerOf } from '../../model/optimizer/spec.ts';
 import { PEER_NAMES } from '../../grpo/config/peerNames.ts';
 import { valueAt } from '../../grpo/config/tree.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
+import { callsTools } from './chatTemplate.ts';
 import { unnamed } from './unnamed.ts';
 
 export type OverrideValue = string | number | boolean | null | readonly (string | number)[];
@@ -68,7 +69,7 @@ const OWN = [
 
 type Value = OverrideValue | undefined;
 const off = (value: number) => (value === 0 ? -1 : value);
-const ifTools = (config: TrainConfig, value: Value): Value => (config.rollout.multiTurn.enable ? value : undefined);
+const ifTools = (config: TrainConfig, value: Value): Value => (callsTools(config) ? value : undefined);
 
 /** Where the value is not the one our key has. undefined = not written. */
 const VALUES: Readonly<Record<string, (config: TrainConfig) => Value>> = {
@@ -208,7 +209,7 @@ function fixed(config: TrainConfig, folder: string): VerlRun['overrides'] {
     [`${rolloutAt}.tensor_model_parallel_size`, 1],
     [`${rolloutAt}.calculate_log_probs`, true],
     [`${rolloutAt}.val_kwargs.do_sample`, rollout.valKwargs.temperature > 0],
-    ...(rollout.multiTurn.enable
+    ...(callsTools(config)
       ? ([
           [`${rolloutAt}.multi_turn.tool_config_path`, `${folder}/tools.yaml`],
           [`${rolloutAt}.agent.default_agent_loop`, 'tool_agent'],
@@ -283,15 +284,15 @@ function notCarried(config: TrainConfig): string[] {
       'task.options.toolCallBonus: a reward function of verl does not see how tool calls went.',
     ],
     [
-      rollout.multiTurn.enable,
+      callsTools(config),
       'rollout.multiTurn.maxToolCalls: max_parallel_calls bounds the calls of a turn, ours those of the whole sample.',
     ],
     [
-      rollout.multiTurn.enable && rollout.multiTurn.toolResponseTruncateSide !== 'middle',
+      callsTools(config) && rollout.multiTurn.toolResponseTruncateSide !== 'middle',
       'tool_response_truncate_side is the part that goes, as in verl 0.10; verl 0.8 reads it as the part that stays: exchange left and right there.',
     ],
     [
-      rollout.multiTurn.enable,
+      callsTools(config),
       'The reward reads the last 300 characters of the whole response in verl, of the last message here.',
     ],
   ];

@@ -177,11 +177,31 @@ export const PEER_NAMES: readonly PeerName[] = ROWS.map(([key, verl, trl, note])
   ...(note && { note }),
 }));
 
+/** Names without a row above: each is a part of one of our keys. Key '': there is no such setting here, for this reason. */
+export const OTHER_NAMES: readonly (readonly [peer: string, name: string, key: string, why?: string])[] = [
+  ['TRL', 'adam_beta2', 'actor.optim.betas'],
+  ['TRL', 'importance_sampling_level', 'actor.policyLoss.lossMode'],
+  ['TRL', 'bf16', 'model.dtype'],
+  ['TRL', 'fp16', 'model.dtype'],
+  ['TRL', 'eval_strategy', 'trainer.testFreq'],
+  ['TRL', 'save_strategy', 'trainer.saveFreq'],
+  ['vLLM', 'max_tokens', 'data.maxResponseLength'],
+  ['Tinker', 'group_size', 'rollout.n'],
+  ['TRL', 'use_vllm', '', 'the trainer samples itself'],
+  ['TRL', 'vllm_mode', '', 'the trainer samples itself'],
+  ['verl', 'n_gpus_per_node', '', 'a run has one device, or two by trainer.placement'],
+  ['verl', 'nnodes', '', 'a run has one device, or two by trainer.placement'],
+  ['verl', 'tensor_model_parallel_size', '', 'a run has one device, or two by trainer.placement'],
+];
+
 /**
- * Our key of a name of TRL or of an override path of verl, in whatever case and with or without its first part; with whose name
- * it is. undefined where neither has it.
+ * Our key of a name of TRL, vLLM or Tinker or of an override path of verl, in whatever case and with or without its first part;
+ * with the trainer that has the name, and the reason if there is no such key here. undefined if none has it.
  */
-export function ofPeer(path: string, known: ReadonlySet<string>): { key: string; peer: 'verl' | 'TRL' } | undefined {
+export function ofPeer(
+  path: string,
+  known: ReadonlySet<string>,
+): { key: string; peer: string; why?: string } | undefined {
   const plain = (name: string) => camel(name).replace(/^actorRolloutRef\./, '');
   for (const peer of ['verl', 'TRL'] as const) {
     const row = PEER_NAMES.find(({ key, verl, trl }) => {
@@ -190,7 +210,9 @@ export function ofPeer(path: string, known: ReadonlySet<string>): { key: string;
     });
     if (row) return { key: row.key, peer };
   }
-  return undefined;
+  const last = plain(path).split('.').at(-1);
+  const other = OTHER_NAMES.find(([, name, key]) => camel(name) === last && (key === '' || known.has(key)));
+  return other && { peer: other[0], key: other[2], ...(other[3] && { why: other[3] }) };
 }
 
 /** The first key inside an unknown part that was written, `actor_rollout_ref.actor.lr` for `actor_rollout_ref`. */

@@ -183,6 +183,8 @@ function unknownKey(schema: v.GenericSchema, path: string): string {
 function peersKey(schema: v.GenericSchema, path: string): string | undefined {
   const found = ofPeer(path, keysAndParts(schema));
   if (!found) return undefined;
+  if (found.why)
+    return `unknown key "${path}" of ${found.peer}; there is no such setting, since ${found.why}. Leave it out.`;
   return `unknown key "${path}"; did you mean "${found.key}"? ${found.peer} calls it so; docs/from-trl-verl.md lists all such names.`;
 }
 

@@ -340,11 +340,17 @@ function withoutAddedTokens(json: Json, control: readonly AddedToken[]): Json {
 }
 
 function readTemplate(config: Json): ChatTemplate | null {
+  const text = chatTemplateOf(config);
+  return text === undefined ? null : new ChatTemplate(text);
+}
+
+/** The chat template of a tokenizer_config.json, its default one if it has several; undefined without one. */
+export function chatTemplateOf(config: Json): string | undefined {
   const source = config['chat_template'];
   // Some models ship several templates by name.
   const named = Array.isArray(source) ? (source as ({ name: string; template: string } | null)[]) : null;
   const text = named ? named.find((entry) => entry?.name === 'default')?.template : source;
-  return typeof text === 'string' ? new ChatTemplate(text) : null;
+  return typeof text === 'string' ? text : undefined;
 }
 
 /** The text, made longer until nothing of what stands beside it holds it. */

@@ -43,7 +43,7 @@ export function promptOf(input: PromptInput): Uint32Array {
   }
 }
 
-/** A tool as chat templates take it. */
+/** A tool as chat templates get it: OpenAI's function format. */
 export function openAiSchema({ name, description, parameters }: Omit<Tool, 'execute'>): unknown {
   return { type: 'function', function: { name, description, parameters } };
 }

@@ -1,0 +1,140 @@
+/**
+ * The chat template that an export writes. verl and TRL give the template the tools that they run, our run those that
+ * `rollout.multiTurn.toolSchemasInPrompt` asks for: where these differ, the written template brings its own.
+ */
+
+import type { TrainConfig } from '../../grpo/config/types.ts';
+import { ChatTokenizer, chatTemplateOf } from '../../model/tokenizer/chat.ts';
+import { openAiSchema } from '../../rollout/agent/prompt.ts';
+import type { Tool } from '../../tasks/tool.ts';
+import { calculator } from '../../tasks/tools/calculator.ts';
+
+type Json = Record<string, unknown>;
+
+interface TokenizerFiles {
+  tokenizerJson: unknown;
+  tokenizerConfigJson: Json;
+}
+
+/** True if a sample of the run calls tools; otherwise a call is plain text. */
+export const callsTools = ({ rollout }: TrainConfig): boolean =>
+  rollout.multiTurn.enable && rollout.agent.defaultAgentLoop !== 'single_turn';
+
+/** Tools that are written in Python. */
+export const EXPORTED_TOOLS: readonly Tool[] = [calculator];
+
+/** Sentences: tools and a loop of the run that neither trainer gets. */
+export function toolsNotCarried({ rollout }: TrainConfig, tools: readonly Tool[]): string[] {
+  const missing = tools.filter((tool) => !EXPORTED_TOOLS.includes(tool)).map(({ name }) => name);
+  const loop = rollout.agent.defaultAgentLoop;
+  const sentences: [boolean, string][] = [
+    [
+      missing.length > 0,
+      `task.tools: ${missing.join(', ')} cannot be called; the calculator alone is written in Python.`,
+    ],
+    [
+      !['single_turn', 'tool_agent'].includes(loop),
+      `rollout.agent.defaultAgentLoop ${loop}: a custom loop is not written in Python; the exported run calls tools in turns.`,
+    ],
+  ];
+  return sentences.flatMap(([applies, sentence]) => (applies ? [sentence] : []));
+}
+
+/**
+ * tokenizer_config.json with which verl's or TRL's prompts are the tokens that our run's are. Throws InputError if the
+ * tokenizer has no chat template.
+ * @param tools all tools of the run
+ */
+export function exportedTokenizerConfig(
+  files: TokenizerFiles,
+  config: TrainConfig,
+  { tools, peer }: { tools: readonly Tool[]; peer: 'verl' | 'trl' },
+): Json {
+  const { chatTemplateKwargs } = config.data;
+  const { tokenizerConfigJson } = files;
+  const tokenizer = new ChatTokenizer(files.tokenizerJson, tokenizerConfigJson, { chatTemplateKwargs });
+  const { multiTurn } = config.rollout;
+  const shown = JSON.stringify(multiTurn.toolSchemasInPrompt ? tools.map(openAiSchema) : []);
+  const given = JSON.stringify(callsTools(config) ? EXPORTED_TOOLS.map(openAiSchema) : []);
+  const forTrl = peer === 'trl' && callsTools(config);
+  const template = [
+    shown === given ? '' : `{%- set tools = ${shown === '[]' ? 'none' : shown} %}{{- '' }}`,
+    forTrl && !writesCalls(tokenizer) ? CALLS_AS_CONTENT : '',
+    chatTemplateOf(tokenizerConfigJson)!,
+  ].join('');
+  const calls = forTrl && CALL_FIELDS[multiTurn.format];
+  const response = calls && { response_template: responseTemplate(tokenizer, calls) };
+  return { ...response, ...tokenizerConfigJson, chat_template: template };
+}
+
+const QUESTION = { role: 'user', content: 'question' };
+
+/** The header of the assistant turn that a template writes last. */
+function generationPrompt(tokenizer: ChatTokenizer): string {
+  const closed = tokenizer.applyChatTemplate([QUESTION], { addGenerationPrompt: false });
+  return tokenizer.applyChatTemplate([QUESTION]).slice(closed.length);
+}
+
+/** TRL's own condition for tools: the template writes an assistant's `tool_calls` and what a tool says. */
+function writesCalls(tokenizer: ChatTokenizer): boolean {
+  const [name, key, value, content] = ['name', 'key', 'value', 'content'].map((part) => `webgrpo-${part}`);
+  const call = { type: 'function', function: { name, arguments: { [key]: value } } };
+  try {
+    const text = tokenizer.applyChatTemplate([
+      QUESTION,
+      { role: 'assistant', content: '', tool_calls: [call] },
+      { role: 'tool', name, content },
+    ]);
+    return [name, key, value, content].every((part) => text.includes(part));
+  } catch {
+    return false;
+  }
+}
+
+/** Puts calls behind a message's text. TRL needs a text for them; the tokens of a sampled call stay the sampled ones. */
+const CALLS_AS_CONTENT =
+  '{%- set all = namespace(messages=[]) %}{%- for message in messages %}' +
+  "{%- if message.tool_calls %}{%- set said = namespace(text=message.content or '') %}" +
+  '{%- for call in message.tool_calls %}{%- set said.text = said.text + ' +
+  "'<tool_call>' + (call.function | tojson) + '</tool_call>' %}{%- endfor %}" +
+  "{%- set all.messages = all.messages + [{'role': message.role, 'content': said.text}] %}" +
+  '{%- else %}{%- set all.messages = all.messages + [message] %}{%- endif %}{%- endfor %}' +
+  "{%- set messages = all.messages %}{{- '' }}";
+
+/** How transformers (5.13 and later) finds calls, by our format: fields of a response_template, which TRL runs. */
+export const CALL_FIELDS: Readonly<Record<string, Json>> = {
+  hermes: {
+    open: '<tool_call>',
+    close: '</tool_call>',
+    content: 'json',
+    transform: { type: 'function', function: '{content}' },
+  },
+  qwen3_coder: {
+    open_pattern: '<tool_call>\\s*<function=(?P<name>[^>\\s]+)>',
+    close: '</tool_call>',
+    content: 'xml-inline',
+    content_args: { tag_pattern: '<parameter=(?P<key>[^<>\\s]+)>\\n?(?P<value>.*?)\\n?</parameter>' },
+    transform: { type: 'function', function: { name: '{name}', arguments: '{content}' } },
+  },
+};
+
+function responseTemplate(tokenizer: ChatTokenizer, calls: Json): Json {
+  const close = tokenizer.eosTokenIds.map((id) => tokenizer.decode([id]));
+  return {
+    defaults: { role: 'assistant' },
+    start_anchor: generationPrompt(tokenizer),
+    fields: { tool_calls: { ...calls, repeats: true }, content: { close, content: 'text' } },
+  };
+}
+
+/** Sentence: verl's later turns begin at the tool's message, ours after the end token. */
+export function turnNotCarried({ tokenizerJson, tokenizerConfigJson }: TokenizerFiles): string[] {
+  const tokenizer = new ChatTokenizer(tokenizerJson, tokenizerConfigJson);
+  const turn = tokenizer.decode(tokenizer.encodeContinuation([{ role: 'tool', content: 'result' }]));
+  const left = /^\s*/.exec(turn)![0];
+  return left === ''
+    ? []
+    : [
+        `rollout.multiTurn: verl leaves ${JSON.stringify(left)} out, which the chat template writes between a call and its result.`,
+      ];
+}
