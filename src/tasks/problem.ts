@@ -33,6 +33,21 @@ export interface Problem {
   [extra: string]: unknown;
 }
 
+const PLACES = new WeakMap<Problem, string>();
+
+/** Remembers the file and line of a problem, such as "train.jsonl, line 3". Returns the problem. */
+export function readAt<P extends Problem>(problem: P, place: string): P {
+  PLACES.set(problem, place);
+  return problem;
+}
+
+/** A problem as the subject of an error: by its file and line if it has them, and by its id. */
+export function problemName(problem: Problem): string {
+  const place = PLACES.get(problem);
+  const name = `"${problem.id}"`;
+  return place === undefined ? `Problem ${name}` : `${place} (problem ${name})`;
+}
+
 const EXPECTED = 'give { id, messages: [{ role, content }, ...], answer }, with texts for role and content';
 
 /**
