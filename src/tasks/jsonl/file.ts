@@ -87,7 +87,7 @@ export function splitProblems<P extends Problem>(
 ): { train: P[]; test: P[] } {
   const all = read(train);
   if (isList(val))
-    return { train: all, test: val.flatMap((set) => read(set).map((p) => ({ ...p, dataSource: set.name }))) };
+    return { train: all, test: val.flatMap((set) => read(set).map((p) => Object.assign(p, { dataSource: set.name }))) };
   if (val !== undefined) return { train: all, test: read(val) };
   if (all.length < 2)
     throw new InputError(

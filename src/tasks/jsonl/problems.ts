@@ -1,6 +1,7 @@
 /** Rows of anybody's data set as problems: TRL's `prompt` and `answer`, verl's `prompt` and `reward_model.ground_truth`, plain `messages`. */
 
 import { InputError } from '../../errors.ts';
+import { readAt } from '../problem.ts';
 import type { Message, Problem } from '../task.ts';
 import { type JsonlFile, type JsonlRow, readRows } from './file.ts';
 
@@ -46,7 +47,7 @@ export function parseJsonl(file: JsonlFile, fields: JsonlFields, check?: AnswerC
     if (other !== undefined)
       throw fault(row, `the id "${problem.id}" is that of ${other} as well; give each line its own, or none`);
     seen.set(problem.id, row.where.slice(file.file.length + 2));
-    return problem;
+    return readAt(problem, row.where);
   });
 }
 
