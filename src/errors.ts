@@ -74,6 +74,16 @@ function textOf(thrown: unknown): string {
   return text.startsWith('[object ') ? JSON.stringify(thrown).slice(0, 200) : text;
 }
 
+/** A value as a sentence shows it: the start of its JSON, or its type if it has none. Never throws. */
+export function shownValue(value: unknown): string {
+  if (typeof value === 'number' || value === undefined) return String(value);
+  try {
+    return (JSON.stringify(value) ?? typeof value).slice(0, 100);
+  } catch {
+    return typeof value === 'object' ? 'an object that JSON cannot hold' : typeof value;
+  }
+}
+
 /** The stack of an error, or undefined. Never throws. */
 export function stackOf(error: unknown): string | undefined {
   try {

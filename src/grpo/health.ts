@@ -1,5 +1,6 @@
 /**
- * Watches a run for steps that do not train: numbers that are not finite, updates that were all skipped, rewards without a spread.
+ * Watches a run for steps that do not train: numbers that are not finite, updates that were all skipped, rewards without a spread,
+ * tool calls that fail.
  * Looks only at what the host has read already.
  */
 
@@ -14,6 +15,12 @@ import type { StepTokens } from './update/stepTokens.ts';
 const FAULTS_TO_STOP = 3;
 /** Steps in a row without an advantage, after which it is said. */
 const SILENT_STEPS = 5;
+/** Share of failed calls from which nearly all tool calls of a step fail. */
+const FAILING_SHARE = 0.9;
+/** Steps in a row with such a share, after which it is reported. */
+const FAILING_STEPS = 3;
+/** Characters of an error that are shown. */
+const SHOWN_ERROR = 160;
 /** Steps whose inputs are kept, of one run. */
 const KEPT_FAULTS = 20;
 /** Tokens of samples that are kept of one step: some megabytes as text. */
@@ -47,28 +54,58 @@ interface WatchedStep {
 export class RunHealth implements StatefulPart {
   #notFinite = 0;
   #silent = 0;
+  /** Steps in a row whose tool calls failed, and the last of them in a sentence. Steps without a call do not count. */
+  #failing = { steps: 0, reason: '' };
   #kept = 0;
   /** What was wrong in the last step, where FAULTS_TO_STOP steps in a row were not finite. */
   #hopeless: string | undefined;
 
-  /** Adds its metrics to those of a step that is over; returns what there is to say of it. @param wrong what was not finite */
-  observe({ metrics, ...rest }: WatchedStep, wrong: string | undefined): Fault | undefined {
+  /** Adds its metrics to those of a step that is over; returns what there is to report. @param wrong what was not finite */
+  observe({ metrics, ...rest }: WatchedStep, wrong: string | undefined): Fault[] {
     const { step } = rest;
     this.#notFinite = wrong === undefined ? 0 : this.#notFinite + 1;
     this.#hopeless = this.#notFinite >= FAULTS_TO_STOP ? wrong : undefined;
     if (wrong !== undefined) {
       metrics['training/not_finite'] = 1;
       const inputs = this.#kept++ < KEPT_FAULTS ? inputsOf({ ...rest, metrics }, wrong) : undefined;
-      return { step, reason: `Step ${step} has numbers that are not finite: ${wrong}.`, ...(inputs && { inputs }) };
+      return [{ step, reason: `Step ${step} has numbers that are not finite: ${wrong}.`, ...(inputs && { inputs }) }];
     }
     this.#silent = metrics['critic/advantages/abs_mean'] ? 0 : this.#silent + 1;
     if (this.#silent > 0) metrics['training/steps_without_signal'] = this.#silent;
-    if (this.#silent !== SILENT_STEPS) return undefined;
+    const isFailing = this.#observeCalls(metrics, rest.samples);
     const score = metrics['critic/score/mean']?.toFixed(3);
-    const reason =
+    const silent =
       `The run has stopped learning: in the last ${SILENT_STEPS} steps all samples of a group earned the same (mean score ${score}), so no ` +
       'sample was better than another. It goes on; look at the problems (too hard, too easy) and at the samples (all alike?).';
-    return { step, reason };
+    return [
+      ...(isFailing ? [{ step, reason: this.#failing.reason }] : []),
+      ...(this.#silent === SILENT_STEPS ? [{ step, reason: silent }] : []),
+    ];
+  }
+
+  /** True in the step that makes the failures worth a report. */
+  #observeCalls(metrics: Metrics, samples: readonly Sample[]): boolean {
+    const rate = metrics['tool_call_counts/error_rate'];
+    if (rate === undefined) return false;
+    const steps = rate >= FAILING_SHARE ? this.#failing.steps + 1 : 0;
+    const error = commonError(samples);
+    const shown = error === undefined ? '' : `, most often with "${error}"`;
+    const reason =
+      `Nearly all tool calls fail (${(100 * Math.min(rate, 1)).toFixed(0)}% in this step)${shown}. Look at the rollouts. If the model does not know ` +
+      'the tools, set rollout.multiTurn.toolSchemasInPrompt, or let it imitate calls first (webgrpo sft, see docs/tasks.md).';
+    this.#failing = { steps, reason };
+    return steps === FAILING_STEPS;
+  }
+
+  /** What is still wrong as the run ends, in sentences. */
+  get standing(): string[] {
+    const { steps, reason } = this.#failing;
+    return [
+      ...(steps >= FAILING_STEPS ? [reason.replace('in this step', `${steps} steps in a row`)] : []),
+      ...(this.#silent >= SILENT_STEPS
+        ? [`The last ${this.#silent} steps did not train: all samples of a group earned the same.`]
+        : []),
+    ];
   }
 
   state(): unknown {
@@ -92,7 +129,17 @@ export class RunHealth implements StatefulPart {
   /** Forgets what it has counted. */
   reset(): void {
     [this.#notFinite, this.#silent, this.#hopeless] = [0, 0, undefined];
+    this.#failing = { steps: 0, reason: '' };
   }
+}
+
+/** The most frequent error that tools answered with; undefined if there is none. */
+function commonError(samples: readonly Sample[]): string | undefined {
+  const counts = new Map<string, number>();
+  for (const { role, content } of samples.flatMap(({ messages }) => messages))
+    if (role !== 'assistant' && content.startsWith('Error')) counts.set(content, (counts.get(content) ?? 0) + 1);
+  const [most] = [...counts].sort(([, a], [, b]) => b - a);
+  return most?.[0].slice(0, SHOWN_ERROR);
 }
 
 /** The first number of a step's tokens that cannot be trained on, in words. Advantages are trained on as float32. */

@@ -11,7 +11,7 @@ import { greedyBaselines } from './generate/greedyBaselines.ts';
 import { ProblemQueue } from './generate/problems.ts';
 import { ReplayBuffer } from './generate/replayBuffer.ts';
 import type { SampleSource, SourceOptions } from './generate/samples.ts';
-import { withTotalSteps } from './generate/trainingSet.ts';
+import { checkedProblems, withTotalSteps } from './generate/trainingSet.ts';
 import { validate, type ValidateOptions } from './generate/validate.ts';
 import {
   AskedChanges,
@@ -133,6 +133,7 @@ export class GrpoTrainer {
   async #fit(): Promise<FitResult> {
     const { config, onStep, onCheckpoint } = this.#options;
     const { totalTrainingSteps, valBeforeTrain, testFreq, saveFreq, saveMinutes } = config.trainer;
+    await checkedProblems(this.#options.task, config, 0);
     await this.#scored.load?.();
     let savedAt = performance.now();
     const history: Metrics[] = [];
@@ -166,7 +167,8 @@ export class GrpoTrainer {
     }
     await this.#source.close?.();
     const stopped = this.#state.step < totalTrainingSteps && reached === undefined;
-    return { state: this.state, history, stopped, ...(reached !== undefined && { reached }) };
+    const warnings = this.#health.standing;
+    return { state: this.state, history, stopped, warnings, ...(reached !== undefined && { reached }) };
   }
 
   /** Ends `fit` after the current step. */
@@ -250,8 +252,8 @@ export class GrpoTrainer {
     await this.#adapt(step, samples, tokens, update, notFinite === undefined);
     const metrics = stepMetrics({ config, step, generated, tokens, update, timer });
     Object.assign(metrics, synced, this.#problems.takeMetrics());
-    const fault = this.#health.observe({ config, step, samples, tokens, metrics }, notFinite);
-    if (fault) await this.#options.onFault?.(fault);
+    for (const fault of this.#health.observe({ config, step, samples, tokens, metrics }, notFinite))
+      await this.#options.onFault?.(fault);
     const updater = this.#updater; // the next step may have another
     const updated = done && { updated: () => updater.updatedTokens(samples, done) };
     return { samples, metrics, inputs: { tokens, extras, ...updated } };

@@ -123,4 +123,6 @@ export interface FitResult {
   stopped: boolean;
   /** Why trainer.stopWhen ended the run, where it did. */
   reached?: string;
+  /** What is still wrong at the end: tool calls that fail, steps that do not train. One sentence each. */
+  warnings: string[];
 }

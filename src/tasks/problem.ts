@@ -45,6 +45,13 @@ export function placed<P extends Problem>(problem: P, from: string | Problem): P
 /** File and line of a problem, or its id if it was not read from a file. */
 export const placeOf = (problem: Problem): string => PLACES.get(problem) ?? `problem "${problem.id}"`;
 
+/** A problem as the subject of an error: by its file and line if it has them, and by its id. */
+export function problemName(problem: Problem): string {
+  const place = PLACES.get(problem);
+  const name = `"${problem.id}"`;
+  return place === undefined ? `Problem ${name}` : `${place} (problem ${name})`;
+}
+
 const EXPECTED = 'give { id, messages: [{ role, content }, ...], answer }, with texts for role and content';
 
 /**

@@ -2,16 +2,11 @@
 
 import { InputError } from '../errors.ts';
 import type { Problem } from './problem.ts';
+import type { ToolOutput } from './toolOutput.ts';
 import { type ArgsOf, checkToolSchema, type ToolSchema } from './toolSchema.ts';
 
+export type { ToolOutput } from './toolOutput.ts';
 export type { ArgumentSchema, ToolSchema } from './toolSchema.ts';
-
-/**
- * The text the model reads. Bytes are read as UTF-8, what is not valid becomes U+FFFD. `reward` is summed over the sample's
- * calls, by tool; see ScoredSample.toolRewards. `done` ends the episode: the turn's other calls run to their end, all
- * outputs are messages that the reward function sees, and the model gets no further turn (stop reason 'done').
- */
-export type ToolOutput = string | Uint8Array | { text: string; reward?: number; done?: boolean };
 
 /** A tool as agent loops see it; `defineTool` makes one with typed arguments and state. */
 export interface Tool {
@@ -21,7 +16,7 @@ export interface Tool {
   description: string;
   /** JSON Schema of the arguments; calls that do not fit never reach `execute`. */
   parameters: ToolSchema;
-  /** A throw becomes an error text for the model; it never ends the run. */
+  /** A throw becomes an error text for the model. A value that is not a ToolOutput ends the run; see trainer.onError. */
   execute(args: Record<string, unknown>, context: ToolContext): ToolOutput | Promise<ToolOutput>;
   /** Makes the state of one sample, before its first call; later calls get it as `context.state`. */
   create?(context: SampleContext): unknown;
@@ -32,7 +27,10 @@ export interface Tool {
   save?(state: unknown): unknown;
   /** Makes a state again from what `save` gave. */
   restore?(saved: unknown, context: SampleContext): unknown;
-  /** Reward of the whole sample, after its last turn; the task's reward function finds it in `toolRewards`. */
+  /**
+   * Reward of the whole sample, after its last turn; the task's reward function finds it in `toolRewards`. A value that is not
+   * a finite number ends the run; see trainer.onError.
+   */
   calcReward?(state: unknown): number | Promise<number>;
   /** Frees the state. Called once for every `create` that succeeded, however the sample ended. */
   release?(state: unknown): void | Promise<void>;

@@ -276,12 +276,12 @@ describe('hostile environments', () => {
     expect(told.trajectory).toMatchObject({ stopReason: 'max_turns', numToolErrors: 5, numToolCalls: 1 });
     const stopped = await play(['a'], { ...counter, step }, { limits: { onToolFailure: 'stop' } });
     expect(stopped.trajectory.stopReason).toBe('tool_failure');
-    const rubbish = await play(
-      ['stop'],
-      { ...counter, step: () => 5 as unknown as string },
-      { limits: { maxAssistantTurns: 1 } },
-    );
-    expect(rubbish.messages[1].content).toBe('Error: counter returned number, not a text');
+    const limits = { maxAssistantTurns: 1 };
+    const board = await play(['stop'], { ...counter, step: () => ({ board: [1, 0] }) }, { limits });
+    expect(board.messages[1].content).toBe('{"board":[1,0]}');
+    expect(log).toEqual(['reset r1', 'close r1']);
+    const nothing = play(['stop'], { ...counter, step: () => undefined as unknown as string }, { limits });
+    await expect(nothing).rejects.toThrow('Tool "counter" returned undefined');
     expect(log).toEqual(['reset r1', 'close r1']);
   });
 

@@ -49,8 +49,8 @@ const FAULTS: Record<string, (signal: AbortSignal) => ToolOutput | Promise<ToolO
   bytes: () => Uint8Array.of(0xff, 0xfe, 0x41, 0xc3, 0x28, 0xed, 0xa0, 0x80),
   surrogate: () => 'a\ud800b\udc00',
   control: () => `${CONTROL}assistant #### 9`,
-  nothing: () => undefined as unknown as string,
-  reward: () => ({ text: 'r', reward: NaN }),
+  nothing: () => null,
+  infinite: () => 1 / 0,
 };
 
 /** Like `fault`, with a state whose parts fail. */
@@ -63,7 +63,7 @@ const stateful = defineTool({
     return { sampleId };
   },
   execute: ({ kind }) => kind,
-  calcReward: ({ sampleId }) => (sampleId.endsWith('5') ? NaN : 1),
+  calcReward: ({ sampleId }) => (sampleId.endsWith('5') ? Promise.reject(new Error('no reward')) : 1),
   release: ({ sampleId }) => {
     if (sampleId.endsWith('7')) throw new Error('not released');
   },

@@ -15,6 +15,24 @@ import { type JsonlOptions, jsonlTask } from '../../src/tasks/jsonl/task.ts';
 import type { Problem, Reward, ScoredSample } from '../../src/tasks/task.ts';
 import { LIMITS, problem, ScriptedEngine, tokenizer } from '../scriptedEngine.ts';
 
+const GROUPED = [
+  '10,000',
+  '10{,}000',
+  String.raw`10,\!000`,
+  String.raw`10\,000`,
+  '10\u202f000',
+  String.raw`\$10{,}000`,
+];
+test.each(GROUPED)('%s is ten thousand', (written) => {
+  expect([lastNumber(`The answer is ${written}.`), lastNumber(`${written} 7`)]).toEqual(['10000', '7']);
+});
+
+test('digits that are no group of three are numbers of their own', () => {
+  expect([String.raw`10\,00`, String.raw`f(1,\!2)`, '10{,}0000'].map(lastNumber)).toEqual(
+    ['00', '2', '0000'].map((n) => lastNumber(n)),
+  );
+});
+
 const lines = (...rows: unknown[]) =>
   rows.map((row) => (typeof row === 'string' ? row : JSON.stringify(row))).join('\n');
 const file = (text: string, name = 'a.jsonl'): JsonlFile => ({ file: name, text });

@@ -153,6 +153,9 @@ test('the loss explained: cancelled, silent groups, off policy, before the first
   expect(explainLoss({ ...base, 'actor/pg_loss': 0.3, 'critic/advantages/mean': -0.3 })).toMatch(
     /is 0\.3000, minus the mean advantage of a token/,
   );
+  const single = { ...base, frac_reward_zero_std: 1 };
+  expect(explainLoss(single, { n: 1 })).toMatch(/With one try a prompt \(rollout\.n 1\) the advantage is the reward/);
+  expect(explainLoss(single, { n: 1, ownLoss: 'mine' })).toMatch(/The policy loss "mine" is/);
   expect(explainLoss({})).toBeUndefined();
   expect(explainLoss({ ...base, 'actor/pg_loss': NaN })).toBeUndefined();
   expect(explainLoss({ ...base, 'critic/advantages/abs_mean': NaN })).toBeUndefined();

@@ -3,7 +3,7 @@ import { expect, test, vi } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { ProblemQueue } from '../../src/grpo/generate/problems.ts';
 import { checkFirstPrompts, checkTemplate, requestLosses } from '../../src/grpo/generate/templateCheck.ts';
-import { withTotalSteps } from '../../src/grpo/generate/trainingSet.ts';
+import { checkedProblems, withTotalSteps } from '../../src/grpo/generate/trainingSet.ts';
 import { statesOf } from '../../src/grpo/parts.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
@@ -427,3 +427,48 @@ test("rows of GSM8K's own files keep their place through a prompt", async () => 
 });
 
 const wrappedRow = (question: string) => JSON.stringify({ question, answer: '#### 1' });
+
+const rowsFile = (file: string, wrong: object) => {
+  const row = { prompt: 'p', answer: 'a' };
+  return { file, text: [row, row, { ...row, ...wrong }, row].map((one) => JSON.stringify(one)).join('\n') };
+};
+const LOOPS = 'registered are single_turn, tool_agent';
+
+test.each([
+  [{ agent_name: 'react' }, `names the agent loop "react"; ${LOOPS}`],
+  [{ agentName: 'Tool_Agent' }, `names the agent loop "Tool_Agent"; ${LOOPS}`],
+  [{ tools: ['calculator'] }, 'names the tool "calculator"; the tools of task "jsonl" are: none'],
+  [{ environment: 'shop' }, 'names the environment "shop"; the environments of task "jsonl" are: none'],
+])('a row with %j is refused before the run, by file and line, in training and held-out files', async (wrong, what) => {
+  const good = rowsFile('good.jsonl', {});
+  const check = (files: Parameters<typeof jsonlTask>[0]) => checkedProblems(jsonlTask(files), config, 1);
+  const bad = rowsFile('bad.jsonl', wrong);
+  const message = (id: string) => `bad.jsonl, line 3 (problem "${id}") ${what}`;
+  await expect(check({ train: bad, val: good })).rejects.toThrow(message('bad.jsonl-2'));
+  await expect(check({ train: good, val: bad })).rejects.toThrow(message('bad.jsonl-2'));
+  await expect(check({ train: good, val: [{ name: 'a', ...bad }] })).rejects.toThrow(message('bad.jsonl-2'));
+  await expect(check({ train: good, val: good })).resolves.toMatchObject({ training: [{ answer: 'a' }] });
+});
+
+test("verl's names of agent loops are known; null and an absent name are the run's own", async () => {
+  for (const agent_name of ['single_turn_agent', 'tool_agent', 'single_turn', null]) {
+    const rows = rowsFile('rows.jsonl', { agent_name });
+    await expect(checkedProblems(jsonlTask({ train: rows, val: rows }), config, 1)).resolves.toBeDefined();
+  }
+});
+
+test('the trainer checks the rows of a finite task before it generates, and only what it draws of a stream', async () => {
+  const wrong = (index: number): Problem => ({ ...task.train(index, 5), agentName: 'react' });
+  const check = (given: Partial<SyncTask>, drawn: number) => checkedProblems({ ...task, ...given }, config, drawn);
+  await expect(check({ train: wrong, trainSize: 4 }, 0)).rejects.toThrow(
+    'Problem "train-0" names the agent loop "react"',
+  );
+  await expect(check({ train: wrong }, 2)).rejects.toThrow('Problem "train-0" names');
+  await expect(check({ heldOut: () => [wrong(3)] }, 0)).rejects.toThrow('Problem "train-3" names');
+  const train = vi.fn(task.train);
+  await check({ train }, 0);
+  expect(train).not.toHaveBeenCalled();
+  await expect(check({ train: () => ({}) as Problem }, 1)).rejects.toThrow(
+    'Training problem 0 of task "gsm8k-tool" has no messages',
+  );
+});

@@ -66,6 +66,25 @@ test('every preset loads and runs; 128 tries are scored at once', async () => {
   expect(await answer(offByOne)).toBe('36');
 });
 
+test('a tool may return any JSON value; another is told to the user', async () => {
+  const context = { sampleId: 's', problem: { id: 'p', messages: [], answer: '' }, state: undefined };
+  const answer = async (result: string) => {
+    const code = `export const name = 'own', description = '', parameters = { type: 'object', properties: {} };
+export const run = () => ${result};`;
+    const tool = await toolOf(await opened('tool', code));
+    return tool.execute({}, { ...context, signal: new AbortController().signal });
+  };
+  expect(await Promise.all(['42', '"42"', '({ a: [1] })', 'null'].map(answer))).toEqual([42, '42', { a: [1] }, null]);
+  for (const [result, found] of [
+    ['undefined', 'undefined'],
+    ['({ s: new Set([1]) })', 'an instance of Set under "s"'],
+  ])
+    await expect(answer(result)).rejects.toMatchObject({
+      kind: 'tool returned',
+      message: expect.stringContaining(`it returned ${found};`) as string,
+    });
+});
+
 const config = resolveTrainConfig({
   name: 't',
   model: { path: 'm' },

@@ -3,6 +3,9 @@ import { expect, test } from 'vitest';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import { amended } from '../../demo/app/amended.ts';
 import { secondsLeft } from '../../demo/app/progress.ts';
+import { RunHealth } from '../../src/grpo/health.ts';
+import type { Sample } from '../../src/grpo/update/batch.ts';
+import type { StepTokens } from '../../src/grpo/update/stepTokens.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 
 const config = resolveTrainConfig({
@@ -69,4 +72,53 @@ test('a line that comes later goes into its place', () => {
   expect(amended(lines, { 'training/global_step': 2, b: 1 })).toEqual([lines[0], { ...lines[1], b: 1 }]);
   expect(amended(lines, { 'training/global_step': 3, b: 1 })).toHaveLength(3);
   expect(lines).toHaveLength(2);
+});
+
+/** What is reported of steps with these shares of failed calls and mean |advantages|. */
+function reported(given: readonly { rate?: number; advantage?: number; errors?: string[] }[]) {
+  const health = new RunHealth();
+  const reasons = given.map(({ rate, advantage = 1, errors = [] }, i) => {
+    const messages = errors.map((content) => ({ role: 'tool' as const, content }));
+    const metrics: Metrics = { 'critic/advantages/abs_mean': advantage };
+    if (rate !== undefined) metrics['tool_call_counts/error_rate'] = rate;
+    const samples = [{ messages: [...messages, { role: 'assistant', content: 'Error' }] }] as unknown as Sample[];
+    const step = { config, step: i + 1, samples, tokens: {} as StepTokens, metrics };
+    return health.observe(step, undefined).map(({ reason }) => reason);
+  });
+  return { steps: reasons.flatMap((of, i) => of.map(() => i + 1)), reasons: reasons.flat(), standing: health.standing };
+}
+
+test('tool calls that nearly all fail are reported once, with the most frequent error, and again at the end', () => {
+  const errors = [
+    'Error: rare',
+    'Error: no tool "calculator"; there is min',
+    'Error: no tool "calculator"; there is min',
+    '7',
+  ];
+  const failing = { rate: 1, errors };
+  const { steps, reasons, standing } = reported(Array<typeof failing>(20).fill(failing));
+  expect(steps).toEqual([3]);
+  expect(reasons[0]).toMatch(
+    /^Nearly all tool calls fail \(100% in this step\), most often with "Error: no tool "calculator"; there is min"\. /,
+  );
+  expect(reasons[0]).toContain('rollout.multiTurn.toolSchemasInPrompt');
+  expect(standing).toEqual([expect.stringContaining('(100% 20 steps in a row)')]);
+});
+
+test('steps without a call neither end nor lengthen the failures; a healthy run has nothing to report', () => {
+  const bad = { rate: 0.95 };
+  expect(reported([bad, {}, bad, {}, {}, bad, {}]).steps).toEqual([6]);
+  expect(reported([bad, bad, { rate: 0.5 }, bad, bad])).toEqual({ steps: [], reasons: [], standing: [] });
+  expect(reported([bad, bad, bad, { rate: 0 }, bad, bad, bad]).steps).toEqual([3, 7]);
+  expect(reported([bad, bad, bad, { rate: 0 }]).standing).toEqual([]);
+  const healthy = Array.from({ length: 80 }, () => ({ rate: 0.1, advantage: 0.3 }));
+  expect(reported(healthy)).toEqual({ steps: [], reasons: [], standing: [] });
+});
+
+test('rewards without a spread are reported at the fifth step in a row, and again at the end with their count', () => {
+  const silent = Array.from({ length: 7 }, () => ({ advantage: 0, rate: 1 }));
+  const { steps, reasons, standing } = reported(silent);
+  expect(steps).toEqual([3, 5]);
+  expect(reasons[1]).toContain('all samples of a group earned the same');
+  expect(standing[1]).toBe('The last 7 steps did not train: all samples of a group earned the same.');
 });

@@ -6,6 +6,7 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, test, vi } from 'vitest';
+import type { UserCodeError } from '../../src/errors.ts';
 import { openTask } from '../../src/cli/run/openTask.ts';
 import { decodePlain, encodePlain } from '../../src/tasks/module/plain.ts';
 import { isolatedTask } from '../../src/tasks/module/isolated.ts';
@@ -222,6 +223,22 @@ test('tools, their states, observe and what it moved; a worker that is started a
   await expect(task.reward({ ...sample, response: 'hang' })).rejects.toThrow('ran longer than 1 s');
   expect(await task.reward(sample)).toEqual({ score: 2, acc: 0 });
   await expect(tool.execute({}, { ...context, state })).rejects.toThrow('the state of this sample is gone');
+});
+
+test('a tool may return any JSON value; one that cannot cross is the mistake of the module, a throw is for the model', async () => {
+  const tools = ['[1, "a"]', 'undefined', 'new Map([[1, 2]])', '[() => 1]', '({ n: 1n })', 'null.x'];
+  const listed = tools.map(
+    (result, i) =>
+      `{ name: 't${i}', description: '', parameters: { type: 'object', properties: {} }, execute: () => ${result} }`,
+  );
+  const task = await isolated(moduleOf({ more: `tools: [${listed.join()}],` }));
+  const context = { sampleId: 's', problem: sample.problem, state: undefined, signal: new AbortController().signal };
+  const ended = await Promise.allSettled(task.tools!.map(async (tool) => tool.execute({}, context)));
+  expect(ended[0]).toMatchObject({ value: [1, 'a'] });
+  const kinds = ended.slice(1).map((one) => (one.status === 'rejected' ? (one.reason as UserCodeError).kind : ''));
+  expect(kinds).toEqual([...Array<string>(4).fill('tool returned'), 'tool.execute threw']);
+  expect(String((ended[2] as PromiseRejectedResult).reason)).toContain('execute of tool "t2" of task module');
+  expect(String((ended[2] as PromiseRejectedResult).reason)).toContain('an instance of Map');
 });
 
 test('what crosses is the same on the other side, NaN and infinities too', () => {

@@ -1,3 +1,4 @@
+import { runInNewContext } from 'node:vm';
 import { describe, expect, test, vi } from 'vitest';
 import { agentLoopOf, registerAgentLoop } from '../../src/rollout/agent/loop.ts';
 import type { TurnSampling } from '../../src/rollout/agent/turnSampling.ts';
@@ -167,10 +168,22 @@ describe('state of a sample', () => {
     expect(late.text).toBe('ok');
     expect(late.trajectory.numToolErrors).toBe(2);
     expect(late.toolRewards).toEqual({});
-    const nan = await callOnce(plain(execute, { create: () => 1, calcReward: () => NaN }));
-    expect([nan.toolRewards, nan.trajectory.numToolErrors]).toEqual([{}, 1]);
   });
 });
+
+test.each([NaN, undefined, '1', 1n])(
+  'calcReward that returns %o is told to the user; the state is freed',
+  async (reward) => {
+    const release = vi.fn();
+    const tool = plain(() => 'ok', { create: () => 1, calcReward: () => reward as number, release });
+    const shown = typeof reward === 'bigint' ? 'bigint' : typeof reward === 'string' ? '"1"' : String(reward);
+    await expect(callOnce(tool)).rejects.toThrow(
+      `calcReward of tool "plain" returned ${shown}. Return a finite number`,
+    );
+    const { fault, toolRewards } = await callOnce(tool, {}, { onError: 'skip' });
+    expect([fault?.kind, toolRewards, release.mock.calls.length]).toEqual(['calcReward returned', {}, 2]);
+  },
+);
 
 describe('a tool that ends the episode', () => {
   const game = (more: Partial<Tool> = {}) => plain(({ x }) => ({ text: `said ${String(x)}`, done: x === 1 }), more);
@@ -251,6 +264,16 @@ describe('what tools may send', () => {
     expect(tokenizer.decode(given(lone))).toContain('a\ufffdb\ufffd');
   });
 
+  test.each(['left', 'right', 'middle'] as const)('a text is cut between code points: %s', async (truncateSide) => {
+    for (const text of ['\u{1f44d}'.repeat(8), `x${'\u{1f44d}'.repeat(8)}`])
+      for (const maxResponseLength of [1, 5, 6, 7]) {
+        const { text: cut } = await callOnce(plain(() => text, { maxResponseLength, truncateSide }));
+        expect(cut).not.toMatch(/\p{Surrogate}/u);
+        expect(cut.replace('...(truncated)...', '')).toMatch(/^x?\u{1f44d}*$/u);
+      }
+    expect((await callOnce(plain(() => 'a\udc00b'))).text).toBe('a\ufffdb');
+  });
+
   test('10 MB of control tokens cost little and stay text', async () => {
     const start = performance.now();
     const flood = plain(() => '<|im_end|>'.repeat(1_000_000));
@@ -259,11 +282,69 @@ describe('what tools may send', () => {
   });
 
   test.each([
-    [{ text: 7 }, 'Error: plain returned object, not a text'],
-    [undefined, 'Error: plain returned undefined, not a text'],
-    [{ text: 'a', reward: NaN }, 'Error: plain gave the reward NaN'],
-  ])('%o is no output', async (output, message) => {
-    expect((await callOnce(plain(() => output as unknown as string))).text).toBe(message);
+    ['42', '42'],
+    [42, '42'],
+    [true, 'true'],
+    [null, 'null'],
+    [[1, 'a', null], '[1,"a",null]'],
+    [{ title: 'x', note: undefined }, '{"title":"x"}'],
+    [{ text: 'a', url: 'b' }, '{"text":"a","url":"b"}'],
+    [{ title: 'x', done: false }, '{"title":"x","done":false}'],
+    [{ text: { n: 7 } }, '{"n":7}'],
+    [{ text: 7, reward: 1, info: 'left aside' }, '7'],
+    [{ at: new Date(0) }, '{"at":"1970-01-01T00:00:00.000Z"}'],
+    [runInNewContext('({ realm: [2] })') as object, '{"realm":[2]}'],
+  ])('%o reaches the model as %s', async (output, text) => {
+    const called = await callOnce(plain(() => output));
+    expect([called.text, called.trajectory.numToolErrors]).toEqual([text, 0]);
+  });
+
+  const circle: Record<string, unknown> = {};
+  circle['self'] = circle;
+  const boom = () => {
+    throw new Error('boom');
+  };
+  test.each([
+    [undefined, 'undefined'],
+    [() => 1, 'a function'],
+    [Symbol('s'), 'a symbol'],
+    [{ n: 5n }, 'a bigint under "n"'],
+    [[1, undefined], 'undefined under "1"'],
+    [{ seen: new Map() }, 'an instance of Map under "seen"'],
+    [new Error('x'), 'an instance of Error'],
+    [[Promise.resolve(1)], 'an instance of Promise under "0"'],
+    [Float32Array.of(1), 'an instance of Float32Array'],
+    [circle, 'Converting circular structure'],
+    [{ toJSON: boom }, 'boom'],
+    [{ reward: 1 }, 'undefined'],
+    [{ text: 'a', reward: NaN }, 'the reward NaN'],
+    [{ text: 'a', reward: '1' }, 'the reward "1"'],
+    [{ text: 'a', done: 'yes' }, '"yes" as "done"'],
+  ])('%o is told to the user, not to the model', async (output, found) => {
+    const execute = vi.fn(() => output as unknown as string);
+    const tool = plain(execute, { retries: 2 });
+    await expect(callOnce(tool, {})).rejects.toThrow(`Tool "plain" returned ${found}`);
+    await expect(callOnce(tool, {})).rejects.toThrow(' for the arguments {}. Return a text or any other JSON value');
+    expect(execute).toHaveBeenCalledTimes(2);
+    const { fault, trajectory } = await callOnce(tool, {}, { onError: 'skip' });
+    expect([fault?.kind, trajectory.stopReason]).toEqual(['tool returned', 'error']);
+  });
+
+  test('a loop of one’s own that catches it has not undone it', async () => {
+    registerAgentLoop('forgiving', async (sample) => {
+      const { calls } = await sample.generate();
+      return (await sample.callTools(calls).catch(() => undefined)) ?? 'completed';
+    });
+    const nothing = plain(() => undefined as unknown as string);
+    await expect(callOnce(nothing, {}, { agentLoop: 'forgiving' })).rejects.toThrow('Tool "plain" returned undefined');
+  });
+
+  test.each([
+    [0 / 0, 'NaN'],
+    [{ mean: -1 / 0 }, '-Infinity'],
+  ])('%o, which the model’s arguments can cause, fails the call', async (output, shown) => {
+    const { text, trajectory } = await callOnce(plain(() => output));
+    expect([text, trajectory.numToolErrors]).toEqual([`Error: plain gave ${shown}, not a finite number`, 1]);
   });
 });
 
@@ -381,7 +462,7 @@ describe('agent loops', () => {
   test('a problem may name its own; an unknown name says what there is', async () => {
     const problem = { id: 'p', messages: [{ role: 'user' as const, content: 'q' }], answer: '', agentName: 'nobody' };
     await expect(run(['x'], { problem })).rejects.toThrow(
-      /^There is no agent loop "nobody"; registered are single_turn, /,
+      /^Problem "p" names the agent loop "nobody"; registered are single_turn, /,
     );
     expect(agentLoopOf('tool_agent')).toBeTypeOf('function');
   });

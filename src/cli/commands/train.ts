@@ -69,18 +69,21 @@ export interface FinishedRun {
   summary: RunSummary;
   stopped: boolean;
   best: BestCheckpoint | undefined;
+  /** See FitResult. */
+  warnings: readonly string[];
 }
 
 /** Prints what a run came to. Returns the exit code. @param again the command that goes on with it */
 export function tellOfRun(
   io: Output,
   config: TrainConfig,
-  { summary, stopped, best }: FinishedRun,
+  { summary, stopped, best, warnings }: FinishedRun,
   again: string,
 ): number {
   const path = join(config.trainer.defaultLocalDir, config.name);
   if (stopped) say(`Stopped and saved. To go on: ${again}`);
   io.text(summaryTable(summary));
+  for (const warning of warnings) say(warning);
   if (best) io.text(`  best: step ${best.step}, ${best.metric} ${best.value} (${join(path, best.checkpoint)})`);
   io.text(`  run folder: ${path} (open ${join(path, 'report.html')})`);
   io.result({ run: path, stopped, ...(best && { best }), ...summary });
@@ -249,11 +252,11 @@ export class TrainingRun {
       say(this.#session.onStop?.() ?? 'Stopping after this step; press Ctrl-C again to quit without saving.');
     });
     try {
-      const { stopped, reached } = await this.#trainer.fit();
+      const { stopped, reached, warnings } = await this.#trainer.fit();
       if (reached !== undefined) say(`done early: ${reached}`);
       if (this.#savedStep !== this.#trainer.state.step) await this.#save(await this.#trainer.checkpoint());
       await writeRunReport(this.#folder);
-      return { stopped, summary: summarizeRun(this.#history), best: this.#kept.best };
+      return { stopped, summary: summarizeRun(this.#history), best: this.#kept.best, warnings };
     } catch (error) {
       const failure = error instanceof NotFiniteError ? await this.#lastGoodState(error) : error;
       if (!(failure instanceof FolderGoneError)) await this.#afterFailure(failure);
@@ -296,6 +299,7 @@ export class TrainingRun {
   async #onStep(metrics: Metrics, samples: Sample[], inputs?: StepInputs): Promise<void> {
     const { totalTrainingSteps, logRollouts, keepRollouts, profile, logger } = this.#config.trainer;
     const { lossMode } = this.#config.actor.policyLoss;
+    const { n } = this.#config.rollout;
     const phases = this.#phases.take();
     this.#history.push(metrics);
     await this.#folder.appendMetrics(metrics);
@@ -308,7 +312,8 @@ export class TrainingRun {
     if (logger.includes('console')) {
       const lastPass = this.#history.map(passAt1).findLast((value) => value !== undefined);
       say(stepLine(metrics, totalTrainingSteps, lastPass, timeLeft(this.#history, totalTrainingSteps)));
-      const explained = step === 1 ? explainLoss(metrics, isOwnLoss(lossMode) ? lossMode : undefined) : undefined;
+      const explained =
+        step === 1 ? explainLoss(metrics, { ...(isOwnLoss(lossMode) && { ownLoss: lossMode }), n }) : undefined;
       if (explained) say(explained);
     }
     if (this.#kept.isBest(metrics)) await this.#save(await this.#trainer.checkpoint());

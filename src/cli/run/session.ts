@@ -3,7 +3,7 @@
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { agentLimits } from '../../grpo/generate/options.ts';
 import { checkTemplate } from '../../grpo/generate/templateCheck.ts';
-import { limitedTask, promptFits } from '../../grpo/generate/trainingSet.ts';
+import { checkedProblems, limitedTask, promptFits } from '../../grpo/generate/trainingSet.ts';
 import { isTree } from '../../grpo/config/tree.ts';
 import type { Adapter } from '../../model/lora/adapter.ts';
 import type { ModelConfig } from '../../model/config.ts';
@@ -147,14 +147,13 @@ async function checkPrompts(
   task: Task,
   config: TrainConfig,
 ): Promise<void> {
-  const { data, trainer, rollout, seed } = config;
-  const { trainSize = Infinity, train } = limitedTask(task, config);
+  const { data, trainer, rollout } = config;
+  const { trainSize = Infinity } = limitedTask(task, config);
   const drawn = Math.min(data.trainBatchSize * trainer.totalTrainingSteps, trainSize, CHECKED_PROBLEMS);
-  const training = await Promise.all(Array.from({ length: drawn }, async (_, i) => train(i, seed)));
+  const { heldOut, training } = await checkedProblems(task, config, drawn);
   const { chatTemplateKwargs } = data;
   const tokenizer = new ChatTokenizer(tokenizerJson, tokenizerConfigJson, { chatTemplateKwargs });
   const limits = agentLimits(config);
-  const heldOut = await task.heldOut(data.valMaxSamples);
   for (const note of checkTemplate({ config, task, tokenizer }, { training, heldOut })) say(note);
   if (data.filterOverlongPrompts) {
     const fits = promptFits({ config, tokenizer, task });

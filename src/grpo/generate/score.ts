@@ -1,6 +1,6 @@
 /** Scores a sample by the task's reward, which is a user's code: it may throw, wait for ever, or return anything. */
 
-import { blame, isA, UserCodeError } from '../../errors.ts';
+import { blame, isA, shownValue as shown, UserCodeError } from '../../errors.ts';
 import type { AgentLoopOutput } from '../../rollout/agent/loop.ts';
 import { TimeLimitError, withTimeLimit } from '../../rollout/tools/run.ts';
 import type { Trajectory } from '../../rollout/types.ts';
@@ -125,10 +125,4 @@ function checkTurns(turns: unknown, { mask }: Trajectory, wrong: (what: string) 
   const bad = turns.findIndex((value) => !isAmount(value));
   if (bad >= 0) throw fault(bad, shown(turns[bad]));
   if (turns.length < trained) throw fault(turns.length, 'no number');
-}
-
-/** A value as a sentence shows it. */
-function shown(value: unknown): string {
-  if (typeof value === 'number' || value === undefined) return String(value);
-  return (JSON.stringify(value) ?? typeof value).slice(0, 100);
 }

@@ -2,8 +2,10 @@
 
 import { InputError } from '../../errors.ts';
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
+import { checkAgentName } from '../../rollout/agent/loop.ts';
 import { encodePrompt } from '../../rollout/agent/prompt.ts';
 import { partsOf } from '../../tasks/environments/environmentTask.ts';
+import { givenProblem } from '../../tasks/problem.ts';
 import { keyedRng, permutation } from '../../tasks/random.ts';
 import type { Problem, Task } from '../../tasks/task.ts';
 import type { TrainConfig } from '../config/types.ts';
@@ -37,6 +39,42 @@ export function limitedTask(task: Task, { data }: TrainConfig): Task {
 function orderOf(size: number, seed: number, epoch: number): number[] {
   if (epoch === 0) return Array.from({ length: size }, (_, i) => i);
   return permutation(size, keyedRng('train-epoch', seed, epoch));
+}
+
+/**
+ * Throws InputError if a problem names an agent loop, an environment or a tool that does not exist: of the held-out problems,
+ * of every row of a finite task that returns its problems at once, and of the first `drawn` training problems of any task.
+ * Returns the held-out and these first problems.
+ */
+export async function checkedProblems(
+  task: Task,
+  config: TrainConfig,
+  drawn: number,
+): Promise<{ heldOut: Problem[]; training: Problem[] }> {
+  const limited = limitedTask(task, config);
+  const { name, trainSize = 0 } = limited;
+  const given = (index: number) =>
+    givenProblem(`Training problem ${index} of task "${name}"`, () => limited.train(index, config.seed));
+  const heldOut = await givenHeldOut(task, config);
+  const training = await Promise.all(Array.from({ length: drawn }, async (_, i) => given(i)));
+  for (const problem of [...heldOut, ...training]) checkNames(task, problem);
+  for (let index = drawn; index < trainSize; index++) {
+    const problem = given(index);
+    if (problem instanceof Promise) return problem.then(() => ({ heldOut, training }));
+    checkNames(task, problem);
+  }
+  return { heldOut, training };
+}
+
+/** The held-out problems of an evaluation. Throws UserCodeError if one cannot be read. */
+export async function givenHeldOut(task: Task, { data }: TrainConfig): Promise<Problem[]> {
+  const given = await task.heldOut(data.valMaxSamples);
+  return Array.from(given, (problem, i) => givenProblem(`Held-out problem ${i} of task "${task.name}"`, () => problem));
+}
+
+function checkNames(task: Task, problem: Problem): void {
+  partsOf(task, problem);
+  checkAgentName(problem);
 }
 
 interface PromptContext {

@@ -1,7 +1,6 @@
 /** Evaluation on held-out problems. */
 
 import { InputError } from '../../errors.ts';
-import { givenProblem } from '../../tasks/problem.ts';
 import type { Problem, Task } from '../../tasks/task.ts';
 import { mean } from '../advantages/index.ts';
 import { bootstrapMetrics } from '../bootstrap.ts';
@@ -9,7 +8,7 @@ import { type Metrics, validationMetrics } from '../metrics.ts';
 import type { Sample } from '../update/batch.ts';
 import { type GenerationContext, generateOptions } from './options.ts';
 import { generateSamples } from './samples.ts';
-import { promptFits } from './trainingSet.ts';
+import { givenHeldOut, promptFits } from './trainingSet.ts';
 
 export interface ValidateOptions {
   /** Answers every problem greedily as well. */
@@ -136,9 +135,7 @@ const sourceOf = (problem: Problem, task: Task): string => problem.dataSource ??
 
 /** Held-out problems, those with too long a prompt left out where the config says so. */
 async function heldOutProblems({ config, engine, task }: GenerationContext): Promise<Problem[]> {
-  const given = await task.heldOut(config.data.valMaxSamples);
-  const what = (p: number) => `Held-out problem ${p} of task "${task.name}"`;
-  const problems = Array.from(given, (problem, p) => givenProblem(what(p), () => problem));
+  const problems = await givenHeldOut(task, config);
   if (!config.data.filterOverlongPrompts) return problems;
   const fitting = problems.filter(promptFits({ config, tokenizer: engine.tokenizer, task }));
   if (fitting.length > 0 || problems.length === 0) return fitting;

@@ -8,15 +8,22 @@ const MOSTLY_SILENT = 0.9;
 /**
  * Two or three sentences about `actor/pg_loss` of a step; undefined before the first update, and where it is no finite number.
  * @param ownLoss the name of a user's loss, whose value need not be made of advantages
+ * @param n samples of a prompt: rollout.n
  * Per sample the gradient is -A d log p, whatever the loss adds up to.
  */
-export function explainLoss(metrics: Metrics, ownLoss?: string): string | undefined {
+export function explainLoss(
+  metrics: Metrics,
+  { ownLoss, n }: { ownLoss?: string; n?: number } = {},
+): string | undefined {
   const loss = metrics['actor/pg_loss'];
   const size = metrics['critic/advantages/abs_mean'];
   if (loss === undefined || size === undefined || !Number.isFinite(loss + size)) return undefined;
   const silent = metrics['frac_reward_zero_std'] ?? 0;
   const shown = `The policy loss is ${loss.toFixed(4)}`;
-  if (silent >= MOSTLY_SILENT)
+  // A group of one has no spread, which says nothing of what there is to learn.
+  if (n === 1 && !ownLoss)
+    return `${shown}. With one try a prompt (rollout.n 1) the advantage is the reward (grpo, rloo): no try is compared with another; ${MEASURE}`;
+  if (n !== 1 && silent >= MOSTLY_SILENT)
     return (
       `${shown}: in ${percent(silent)} of the groups all tries earn the same (${percent(metrics['solved/all'] ?? 0)} solve ` +
       'every one), so there is little left to learn from.'

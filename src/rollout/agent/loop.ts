@@ -3,8 +3,9 @@
  * `tool_agent`, and a user's own. Every sample runs its own loop; a slow tool holds up nobody else.
  */
 
-import { InputError, UserCodeError } from '../../errors.ts';
-import type { Message } from '../../tasks/task.ts';
+import { InputError, shownValue, UserCodeError } from '../../errors.ts';
+import { problemName } from '../../tasks/problem.ts';
+import type { Message, Problem } from '../../tasks/task.ts';
 import { onAbort } from '../tools/onAbort.ts';
 import { runOwnLoop, WatchedSample } from './ownLoop.ts';
 import { AgentSample } from './sample.ts';
@@ -34,7 +35,7 @@ export interface AgentLoopOutput {
   state: unknown;
   /** Milliseconds this sample waited for the engine and for its tools. */
   timing: { generateMs: number; toolsMs: number };
-  /** What the user's loop or tool parser did wrong, where `onError` is 'skip'. */
+  /** What the user's loop, tool parser or tool did wrong, where `onError` is 'skip'. */
   fault?: UserCodeError;
 }
 
@@ -60,6 +61,9 @@ const LOOPS = new Map<string, AgentLoop>([
   ['tool_agent', toolAgent],
 ]);
 
+/** Names that rows of verl's data sets have. A loop that is registered under one of them comes first. */
+const VERL_NAMES: Readonly<Record<string, string>> = { single_turn_agent: 'single_turn' };
+
 /** Makes a loop known as `rollout.agent.defaultAgentLoop`, or to a problem by its `agentName` (verl's agent_name). */
 export function registerAgentLoop(name: string, loop: AgentLoop): void {
   LOOPS.set(name, loop);
@@ -67,16 +71,31 @@ export function registerAgentLoop(name: string, loop: AgentLoop): void {
 
 /** Throws InputError for a name that nobody registered. */
 export function agentLoopOf(name: string): AgentLoop {
-  const loop = LOOPS.get(name);
+  const loop = registered(name);
   if (loop) return loop;
   throw new InputError(`There is no agent loop "${name}"; registered are ${[...LOOPS.keys()].join(', ')}.`);
 }
 
+function registered(name: string): AgentLoop | undefined {
+  return LOOPS.get(name) ?? LOOPS.get(VERL_NAMES[name]);
+}
+
+/** Throws InputError if the problem names an agent loop that is not registered. */
+export function checkAgentName(problem: Problem): void {
+  const { agentName } = problem;
+  if (agentName === undefined || registered(agentName)) return;
+  throw new InputError(
+    `${problemName(problem)} names the agent loop ${shownValue(agentName)}; registered are ${[...LOOPS.keys()].join(', ')}. ` +
+      'Name one of these (agent_name, agentName), or register it by registerAgentLoop.',
+  );
+}
+
 /**
  * Runs a problem's agent loop. Throws InputError on a prompt longer than the limits, UserCodeError where the user's own loop
- * or tool parser fails and `onError` is not 'skip'; tools never make it throw.
+ * or tool parser fails, or a tool returns what it must not, and `onError` is not 'skip'; a tool that throws is told to the model.
  */
 export async function runAgentLoop(input: AgentLoopInput): Promise<AgentLoopOutput> {
+  checkAgentName(input.problem);
   const name = loopName(input);
   const loop = agentLoopOf(name);
   const arrived = performance.now();
@@ -107,9 +126,11 @@ export async function runAgentLoop(input: AgentLoopInput): Promise<AgentLoopOutp
       await sample.start();
       return own ? runOwnLoop(name, loop, own, input, ended.signal) : loop(sample);
     };
-    const stopReason = await run()
+    let wrong: UserCodeError | undefined;
+    let stopReason = await run()
       .catch(failed)
-      .finally(() => sample.endTools());
+      .finally(async () => (wrong = await sample.endTools()));
+    if (wrong && !fault) stopReason = failed(wrong);
     const { messages, timing, toolRewards, turnRewards, toolStates, state, observation } = sample;
     const trajectory = AgentSample.prototype.trajectory.call(sample, stopReason);
     const output = { trajectory, messages, timing, toolRewards, turnRewards, toolStates, state, observation };

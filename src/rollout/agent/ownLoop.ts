@@ -1,6 +1,6 @@
 /** Runs an agent loop of the user's own: whatever it does, it ends, with a stop reason or with one error that names it. */
 
-import { blame, UserCodeError } from '../../errors.ts';
+import { blame, shownValue, UserCodeError } from '../../errors.ts';
 import { isMessage } from '../../tasks/problem.ts';
 import type { ToolCall } from '../tools/parser.ts';
 import { onAbort } from '../tools/onAbort.ts';
@@ -80,7 +80,7 @@ export async function runOwnLoop(
     const reason = await Promise.race([(async () => loop(sample))(), leftBehind]);
     if (sample.failure) throw sample.failure.error;
     if (!(STOP_REASONS as readonly unknown[]).includes(reason) || reason === 'error')
-      throw new UserCodeError('agent loop returned', `${what} returned ${JSON.stringify(reason)}; ${expected}.`);
+      throw new UserCodeError('agent loop returned', `${what} returned ${shownValue(reason)}; ${expected}.`);
     checkMessages(what, sample.messages);
     return reason;
   } catch (error) {

@@ -1,6 +1,7 @@
 /** Encodes a problem's prompt by the chat template and checks its length. */
 
 import { InputError } from '../../errors.ts';
+import { problemName } from '../../tasks/problem.ts';
 import type { Tool } from '../../tasks/tool.ts';
 import type { AgentLoopInput } from './types.ts';
 
@@ -36,7 +37,7 @@ export function promptOf(input: PromptInput): Uint32Array {
       return Uint32Array.from([...ids.slice(0, firstHalf), ...ids.slice(firstHalf - allowed)]);
     default:
       throw new InputError(
-        `Problem "${problem.id}" has a prompt of ${ids.length} tokens, but at most ${allowed} fit (maxPromptLength ` +
+        `${problemName(problem)} has a prompt of ${ids.length} tokens, but at most ${allowed} fit (maxPromptLength ` +
           `${limits.maxPromptLength}, context length ${limits.contextLength}); raise them, leave such problems out by ` +
           'data.filterOverlongPrompts, or cut them by data.truncation.',
       );

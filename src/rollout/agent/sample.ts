@@ -4,7 +4,7 @@
  */
 
 import type { CalledTurn } from '../../model/tokenizer/chat.ts';
-import { InputError } from '../../errors.ts';
+import { InputError, type UserCodeError } from '../../errors.ts';
 import { withObservation } from '../../tasks/environments/environment.ts';
 import type { Message } from '../../tasks/task.ts';
 import type { Tool } from '../../tasks/tool.ts';
@@ -55,7 +55,7 @@ export class AgentSample {
   #timedOut = false;
   #counts = { numTurns: 0, numToolCalls: 0, numToolErrors: 0 };
 
-  /** What the engine threw: a loop that caught it has not undone it. */
+  /** What the engine threw, or a tool's wrong output: a loop that caught it has not undone it. */
   failure: { error: unknown } | undefined;
 
   /** Aborting `signal` ends the sample. Throws InputError on a prompt longer than the limits. */
@@ -188,18 +188,24 @@ export class AgentSample {
     this.#timedOut = true;
   }
 
-  /** Asks every tool for its reward and frees its state. Never throws: a tool that fails here counts as an error. */
-  async endTools(): Promise<void> {
+  /**
+   * Asks every tool for its reward and frees its state. Never throws: a tool that fails here counts as an error. Returns the
+   * fault of a tool whose reward is not a number.
+   */
+  async endTools(): Promise<UserCodeError | undefined> {
     const { record, limits } = this.input;
     record?.loopEnded();
+    let wrong: UserCodeError | undefined;
     const end = async () => {
-      const { states, ...ended } = await this.#states.end(limits.toolTimeoutMs);
+      const { states, fault, ...ended } = await this.#states.end(limits.toolTimeoutMs);
       this.toolStates = states;
+      wrong = fault;
       return ended;
     };
     const { errors, rewards } = record ? await record.endTools(end) : await end();
     this.#counts.numToolErrors += errors;
     for (const [name, reward] of Object.entries(rewards)) this.#addReward(name, reward);
+    return wrong;
   }
 
   /** Its tokens as they are trained on, with the reason why it ended. */
@@ -337,9 +343,14 @@ export class AgentSample {
       Promise.all(
         some.map(async (call) => {
           const called = performance.now();
-          const result = await runTool(call, tools, host);
-          this.#note('tool', called);
-          return result;
+          try {
+            return await runTool(call, tools, host);
+          } catch (error) {
+            this.failure = { error };
+            throw error;
+          } finally {
+            this.#note('tool', called);
+          }
         }),
       );
     const isUnsaved = (tool: Tool) => this.#states.isUnsaved(this.#ownerOf(tool) ?? tool);

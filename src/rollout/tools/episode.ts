@@ -1,6 +1,6 @@
 /** An environment as one sample has it: started once, its state shared by its tools and steps, and freed once. */
 
-import { blame, isA, UserCodeError } from '../../errors.ts';
+import { blame, isA, shownValue, UserCodeError } from '../../errors.ts';
 import { type Environment, ownLimits, type Start } from '../../tasks/environments/environment.ts';
 import type { SampleContext, Tool } from '../../tasks/tool.ts';
 import { isObject } from '../../tasks/toolSchema.ts';
@@ -44,8 +44,10 @@ export class Episode implements StateOwner {
   async create(context: SampleContext, signal: AbortSignal): Promise<unknown> {
     const start: unknown = await this.#environment.reset(context.problem, { ...context, signal });
     if (!isStart(start)) {
-      const shown = (JSON.stringify(start) ?? typeof start).slice(0, 100);
-      throw new UserCodeError('environment reset returned', `${this.#what(context)} returned ${shown}; ${EXPECTED}.`);
+      throw new UserCodeError(
+        'environment reset returned',
+        `${this.#what(context)} returned ${shownValue(start)}; ${EXPECTED}.`,
+      );
     }
     this.#observation = start.observation ?? '';
     return start.state;

@@ -1,8 +1,11 @@
-/** Runs one tool call so that nothing a tool does can end the run: throws, hangs and floods become short texts. */
+/**
+ * Runs one tool call. Throws, hangs and floods become short texts for the model; a value that cannot be written as a text is
+ * the user's mistake and ends the run.
+ */
 
-import { describe, isA } from '../../errors.ts';
-import type { SampleContext, Tool, ToolOutput, TruncateSide } from '../../tasks/tool.ts';
-import { isObject } from '../../tasks/toolSchema.ts';
+import { describe, isA, UserCodeError } from '../../errors.ts';
+import type { SampleContext, Tool, TruncateSide } from '../../tasks/tool.ts';
+import { readToolOutput, TOOL_RETURNED } from '../../tasks/toolOutput.ts';
 import { onAbort } from './onAbort.ts';
 import type { ToolCall } from './parser.ts';
 
@@ -61,7 +64,7 @@ export class TimeLimitError extends Error {}
 
 /**
  * The tool's output, or an error text. A synchronous endless loop cannot be cut off on its own thread: tools that run
- * code they did not write belong in a worker.
+ * code they did not write belong in a worker. Throws UserCodeError if the tool returned what is not a ToolOutput.
  */
 export async function runTool(call: ToolCall, tools: readonly Tool[], host: ToolHost): Promise<ToolResult> {
   const { limits } = host;
@@ -73,9 +76,10 @@ export async function runTool(call: ToolCall, tools: readonly Tool[], host: Tool
     try {
       const run = (signal: AbortSignal) => execute(tool, call.args, host, signal);
       const output = await withTimeLimit(tool.name, run, toolLimits.toolTimeoutMs, host.signal);
-      const { text, ...more } = readOutput(tool, output);
+      const { text, ...more } = readToolOutput(tool.name, call.args, output);
       return { text: truncate(text, toolLimits), failed: text.startsWith('Error'), ...more };
     } catch (error) {
+      if (isA(error, UserCodeError) && error.kind === TOOL_RETURNED) throw error;
       if (left > 0 && !host.signal.aborted) continue;
       const failure = isA(error, TimeLimitError) ? 'timeout' : 'tool_failure';
       return { text: truncate(`Error: ${describe(error)}`, toolLimits), failed: true, failure };
@@ -99,17 +103,6 @@ export function limitsOf(
     maxToolResponseLength: tool.maxResponseLength ?? limits.maxToolResponseLength,
     toolResponseTruncateSide: tool.truncateSide ?? limits.toolResponseTruncateSide,
   };
-}
-
-/** Throws TypeError if the output is no ToolOutput. */
-function readOutput(tool: Tool, output: ToolOutput): Pick<ToolResult, 'text' | 'reward' | 'done'> {
-  if (typeof output === 'string') return { text: output };
-  if (output instanceof Uint8Array) return { text: new TextDecoder().decode(output) };
-  if (!isObject(output) || typeof output['text'] !== 'string')
-    throw new TypeError(`${tool.name} returned ${typeof output}, not a text`);
-  const { text, reward, done } = output;
-  if (reward !== undefined && !Number.isFinite(reward)) throw new TypeError(`${tool.name} gave the reward ${reward}`);
-  return { text, ...(reward !== undefined && { reward }), ...(done === true && { done }) };
 }
 
 /** Resolves as `work` does; rejects when `work` takes too long or `outer` aborts, which `work` hears by its signal. */
@@ -148,10 +141,13 @@ export function truncate(
   text: string,
   { maxToolResponseLength: limit, toolResponseTruncateSide: side }: ToolLimits,
 ): string {
-  if (text.length <= limit) return text;
+  // A lone surrogate is U+FFFD in the tokens, and files with one are refused elsewhere.
+  if (text.length <= limit) return wellFormed(text);
   const cut = '...(truncated)...';
-  if (side === 'left') return cut + text.slice(text.length - limit);
-  if (side === 'right') return text.slice(0, limit) + cut;
-  const half = Math.floor(limit / 2);
-  return text.slice(0, half) + cut + text.slice(text.length - half);
+  const kept = side === 'middle' ? Math.floor(limit / 2) : limit;
+  const head = side === 'left' ? '' : text.slice(0, kept).replace(/[\ud800-\udbff]$/, '');
+  const tail = side === 'right' ? '' : text.slice(text.length - kept).replace(/^[\udc00-\udfff]/, '');
+  return wellFormed(head + cut + tail);
 }
+
+const wellFormed = (text: string): string => text.replace(/\p{Surrogate}/gu, '\ufffd');

@@ -1,7 +1,7 @@
 /** Holds the states of one sample's tools and of its environment between calls. */
 
 import type { SampleContext, Tool } from '../../tasks/tool.ts';
-import { describe, InputError } from '../../errors.ts';
+import { describe, InputError, shownValue, UserCodeError } from '../../errors.ts';
 import { withTimeLimit } from './run.ts';
 
 /** Milliseconds that a tool has to give its state. */
@@ -10,6 +10,14 @@ const SAVE_MS = 10_000;
 /** Who has a state: a tool, or the environment of a sample. `signal` ends a `create`. */
 export interface StateOwner extends Pick<Tool, 'name' | 'save' | 'restore' | 'calcReward' | 'release' | 'timeoutMs'> {
   create?(context: SampleContext, signal?: AbortSignal): unknown;
+}
+
+interface ToolsEnded {
+  rewards: Record<string, number>;
+  states: Record<string, unknown>;
+  errors: number;
+  /** A tool's calcReward returned what is not a reward. */
+  fault: UserCodeError | undefined;
 }
 
 export class ToolStates {
@@ -84,13 +92,15 @@ export class ToolStates {
     late?.then((state) => tool.release?.(state)).catch(() => {}); // nobody is left to hear of it
   }
 
-  /** Rewards and states by tool, every state freed. Failures and time-outs are counted, not thrown. */
-  async end(
-    timeoutMs: number,
-  ): Promise<{ rewards: Record<string, number>; states: Record<string, unknown>; errors: number }> {
+  /**
+   * Rewards and states by tool, every state freed. Failures and time-outs are counted, not thrown; a reward that is not a
+   * finite number is the `fault`.
+   */
+  async end(timeoutMs: number): Promise<ToolsEnded> {
     const rewards: Record<string, number> = {};
     const states: Record<string, unknown> = {};
     let errors = 0;
+    let fault: UserCodeError | undefined;
     const attempt = async (tool: StateOwner, work: () => unknown) => {
       try {
         return await withTimeLimit(tool.name, work, tool.timeoutMs ?? timeoutMs, new AbortController().signal);
@@ -105,12 +115,21 @@ export class ToolStates {
       if (!made) return this.giveUp(tool);
       const { state } = made as { state: unknown };
       states[tool.name] = state;
-      const reward = tool.calcReward && (await attempt(tool, () => tool.calcReward!(state)));
-      if (typeof reward === 'number' && Number.isFinite(reward)) rewards[tool.name] = reward;
-      else if (tool.calcReward && reward !== undefined) errors++;
+      const given = tool.calcReward && (await attempt(tool, async () => ({ reward: await tool.calcReward!(state) })));
+      if (given) {
+        const { reward } = given as { reward: number };
+        if (Number.isFinite(reward)) rewards[tool.name] = reward;
+        else fault ??= wrongReward(tool.name, reward);
+      }
       if (tool.release) await attempt(tool, () => tool.release!(state));
     };
     await Promise.all([...this.#states].map(([tool, state]) => endOne(tool, state)));
-    return { rewards, states, errors };
+    return { rewards, states, errors, fault };
   }
 }
+
+const wrongReward = (name: string, reward: unknown): UserCodeError =>
+  new UserCodeError(
+    'calcReward returned',
+    `calcReward of tool "${name}" returned ${shownValue(reward)}. Return a finite number, 0 for no reward.`,
+  );

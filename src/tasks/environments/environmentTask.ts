@@ -1,7 +1,7 @@
 /** Which environment and tools a problem runs with, and a task whose reward is its environments' own. */
 
 import { InputError } from '../../errors.ts';
-import type { Problem } from '../problem.ts';
+import { type Problem, problemName } from '../problem.ts';
 import type { Task } from '../task.ts';
 import type { Tool } from '../tool.ts';
 import type { Environment } from './environment.ts';
@@ -31,26 +31,27 @@ export function partsOf(task: Pick<Task, 'name' | 'tools' | 'environments'>, pro
 }
 
 function environmentOf({ name, environments = [] }: Pick<Task, 'name' | 'environments'>, problem: Problem) {
-  const { environment: wanted, id } = problem;
+  const { environment: wanted } = problem;
   if (wanted === undefined && environments.length < 2) return environments[0];
   const found = environments.find((environment) => environment.name === wanted);
   if (found) return found;
   const there = environments.length > 0 ? environments.map((environment) => environment.name).join(', ') : 'none';
   const said = wanted === undefined ? 'names no environment' : `names the environment ${JSON.stringify(wanted)}`;
-  throw new InputError(`Problem "${id}" ${said}; the environments of task "${name}" are: ${there}.`);
+  throw new InputError(`${problemName(problem)} ${said}; the environments of task "${name}" are: ${there}.`);
 }
 
-function chosenTools({ name }: Pick<Task, 'name'>, { id, tools: wanted }: Problem, all: readonly Tool[]): Tool[] {
+function chosenTools({ name }: Pick<Task, 'name'>, problem: Problem, all: readonly Tool[]): Tool[] {
+  const { tools: wanted } = problem;
   const there = all.length > 0 ? all.map((tool) => tool.name).join(', ') : 'none';
   if (!Array.isArray(wanted))
     throw new InputError(
-      `Problem "${id}" has the tools ${JSON.stringify(wanted)}; give a list of names. The tools of task "${name}" are: ${there}.`,
+      `${problemName(problem)} has the tools ${JSON.stringify(wanted)}; give a list of names. The tools of task "${name}" are: ${there}.`,
     );
   return wanted.map((tool: unknown) => {
     const found = all.find((one) => one.name === tool);
     if (found) return found;
     throw new InputError(
-      `Problem "${id}" names the tool ${JSON.stringify(tool)}; the tools of task "${name}" are: ${there}.`,
+      `${problemName(problem)} names the tool ${JSON.stringify(tool)}; the tools of task "${name}" are: ${there}.`,
     );
   });
 }

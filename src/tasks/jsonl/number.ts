@@ -8,6 +8,9 @@ const NUMBER = new RegExp(
 );
 const FRACTION = /\\[dt]?frac\{([^{}]*)\}\{([^{}]*)\}/g;
 
+/** LaTeX that groups digits: 10{,}000, 10,\\!000, 10\\,000, 10\\ 000, and thin or no-break spaces. */
+const GROUPED = /(?<=\d)(?:\{,\}|,?\\[!,;: ]|[\u00a0\u2009\u202f])(?=\d{3}(?!\d))/g;
+
 /** Beyond so many zeros a number is written with an exponent. */
 const MAX_ZEROS = 40;
 
@@ -16,7 +19,7 @@ const MAX_ZEROS = 40;
  * minus, units and "%" behind it are left aside. A fraction, a/b or \frac{a}{b}, stays one, not reduced.
  */
 export function lastNumber(text: string): string | null {
-  const found = [...text.replace(FRACTION, '$1/$2').matchAll(NUMBER)].at(-1);
+  const found = [...text.replace(GROUPED, ',').replace(FRACTION, '$1/$2').matchAll(NUMBER)].at(-1);
   if (!found) return null;
   const [, sign, innerSign = '', number, denominator] = found;
   const value = plain(number) + (denominator === undefined ? '' : `/${plain(denominator)}`);

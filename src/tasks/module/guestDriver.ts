@@ -4,7 +4,7 @@
  */
 export const GUEST_DRIVER = `(prelude, most) => {
   const { parse, stringify } = JSON;
-  const { hasOwn, keys, freeze } = Object;
+  const { hasOwn, keys, freeze, getPrototypeOf: prototypeOf } = Object;
   const { isArray } = Array;
   const { isFinite } = Number;
   const [NewMap, NewError, NewTypeError, ToNumber, ToString] = [Map, Error, TypeError, Number, String];
@@ -29,11 +29,24 @@ export const GUEST_DRIVER = `(prelude, most) => {
   };
   /** The error that says what is wrong with a result, and not with the module's run. */
   let resultErrors;
-  const encode = (value) => {
+  /** Throws for a tool's output that JSON does not have, like readToolOutput outside. */
+  const expectWritable = (holder, key, v) => {
+    if (v === undefined && key !== '' && !isArray(holder)) return;
+    const where = key === '' ? '' : ' under "' + key + '"';
+    if (v === undefined) throw new NewTypeError('undefined' + where);
+    if (isFunction(v) || typeof v === 'symbol') throw new NewTypeError('a ' + typeof v + where);
+    if (typeof v !== 'object' || v === null || isArray(v)) return;
+    const prototype = prototypeOf(v);
+    if (prototype !== null && prototypeOf(prototype) !== null)
+      throw new NewTypeError('an instance of ' + (isFunction(v.constructor) ? v.constructor.name : 'a class') + where);
+  };
+  const encode = (value, isOutput) => {
     let text;
     try {
-      text = stringify(value === undefined ? null : value, (_, v) =>
-        typeof v === 'number' && !isFinite(v) ? { $number: '' + v } : v);
+      text = stringify(value === undefined && !isOutput ? null : value, function (key, v) {
+        if (isOutput) expectWritable(this, key, v);
+        return typeof v === 'number' && !isFinite(v) ? { $number: '' + v } : v;
+      });
     } catch (error) {
       resultErrors = error;
       throw error;
@@ -146,9 +159,9 @@ export const GUEST_DRIVER = `(prelude, most) => {
       resultErrors = undefined;
       restart(seed);
       const args = decode(argsText);
-      if (hasOwn(CALLS, name)) return encode(await apply(CALLS[name], undefined, args));
+      if (hasOwn(CALLS, name)) return encode(await apply(CALLS[name], undefined, args), name === 'run');
       const tool = tools[args[0]];
-      return encode(await apply(TOOL_CALLS[name], undefined, [tool, ...args[1]]));
+      return encode(await apply(TOOL_CALLS[name], undefined, [tool, ...args[1]]), name === 'tool.execute');
     },
     describe(error) {
       const isError = typeof error === 'object' && error !== null;

@@ -7,6 +7,7 @@ import { blame, UserCodeError } from '../../errors.ts';
 import type { Message, Problem } from '../problem.ts';
 import type { Reward, Task } from '../task.ts';
 import { defineTool, type SampleContext, type Tool, type ToolOutput } from '../tool.ts';
+import { TOOL_RETURNED } from '../toolOutput.ts';
 import { describedTask, type DescribedTask } from './described.ts';
 import { GuestError, SandboxedModule, type ModuleSource } from './sandboxedModule.ts';
 import { sha256Of } from './source.ts';
@@ -83,7 +84,10 @@ class Calls {
       threw: ['threw', `threw "${error.message}"${error.place}`],
     };
     const [kind, how] = said[error.kind];
-    return new UserCodeError(`${call} ${kind}`, `${whole} ${how}; see docs/tasks.md.`, { cause: error });
+    const isToolOutput = call === 'tool.execute' && error.kind === 'result';
+    return new UserCodeError(isToolOutput ? TOOL_RETURNED : `${call} ${kind}`, `${whole} ${how}; see docs/tasks.md.`, {
+      cause: error,
+    });
   }
 }
 

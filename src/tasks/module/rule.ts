@@ -5,6 +5,7 @@
 
 import { UserCodeError } from '../../errors.ts';
 import { defineTool, type Tool, type ToolOutput } from '../tool.ts';
+import { TOOL_RETURNED } from '../toolOutput.ts';
 import { RULE_PROGRAMS, type RuleKind } from './rulePrograms.ts';
 import { GuestError, SandboxedModule } from './sandboxedModule.ts';
 
@@ -21,8 +22,14 @@ export class RuleError extends UserCodeError {
   /** From 1. */
   readonly column: number | undefined;
 
-  constructor(kind: RuleKind, message: string, place: { line?: number; column?: number } = {}) {
-    super(`${kind} rule`, message);
+  /** @param fault the kind of the error; see UserCodeError */
+  constructor(
+    kind: RuleKind,
+    message: string,
+    place: { line?: number; column?: number } = {},
+    fault: string = `${kind} rule`,
+  ) {
+    super(fault, message);
     [this.line, this.column] = [place.line, place.column];
   }
 }
@@ -124,14 +131,18 @@ export async function toolOf(rule: Rule<'tool'>): Promise<Tool> {
 function ruleError(kind: RuleKind, thrown: unknown, timeMs: number): Error {
   const error = thrown instanceof Error && thrown.cause instanceof GuestError ? thrown.cause : thrown;
   if (!(error instanceof GuestError)) return error as Error;
+  const isToolOutput = kind === 'tool' && error.kind === 'result';
   const said = {
     time: `it ran longer than ${timeMs / 1000} s and was ended; look for a loop that does not end.`,
-    result: `it gave what is no plain data: ${error.message}.`,
+    result: isToolOutput
+      ? `it returned ${error.message}; return a text or any other JSON value, null for nothing.`
+      : `it gave what is no plain data: ${error.message}.`,
     threw: `${error.message}.`,
   };
   const [, line, column] = new RegExp(`${ROOT}${kind}\\.js:(\\d+)(?::(\\d+))?`).exec(error.trace) ?? [];
-  return new RuleError(kind, said[error.kind], {
+  const place = {
     ...(line !== undefined && { line: Number(line) }),
     ...(column !== undefined && { column: Number(column) }),
-  });
+  };
+  return new RuleError(kind, said[error.kind], place, isToolOutput ? TOOL_RETURNED : undefined);
 }

@@ -62,7 +62,7 @@ if (typeof run !== 'function') throw new TypeError('there is no "export function
 export default {
   async run({ args }) {
     if (args === null) return { name, description, parameters };
-    return String(await run(args));
+    return run(args);
   },
 };
 `;

@@ -1,0 +1,83 @@
+/** Reads what a tool returned: the text for the model, and the reward and end of the episode next to it. */
+
+import { describe, isA, shownValue, UserCodeError } from '../errors.ts';
+import { isObject } from './toolSchema.ts';
+
+/**
+ * The result of a call. A string is the text that the model reads, any other JSON value is written as JSON, and bytes are
+ * read as UTF-8, invalid ones as U+FFFD. An object with `text` and no other keys than `reward` and `done`, or with one of
+ * these two, gives `text` alone to the model. `reward` is summed over the sample's calls, by tool; see
+ * ScoredSample.toolRewards. `done` ends the episode: the turn's other calls run to their end, all outputs are messages
+ * that the reward function sees, and the model gets no further turn (stop reason 'done').
+ *
+ * NaN and Infinity fail the call, as a throw does. A value that JSON does not have (undefined, a bigint, a Map, an instance of
+ * a class without toJSON, a circle) is a mistake in the tool: it ends the run, or the sample if trainer.onError is skip.
+ */
+export type ToolOutput = string | number | boolean | null | { [key: string]: unknown } | (object & { then?: never }); // an interface; not the promise of an async function without a return
+
+/** Kind of the UserCodeError for a tool that returned what cannot be written. The model does not read it. */
+export const TOOL_RETURNED = 'tool returned';
+
+/** NaN or Infinity in a tool's output. The model's arguments can cause it, as a division by zero. */
+class NotFiniteOutput extends Error {}
+
+/** What a call gives to its sample. */
+export interface ReadOutput {
+  text: string;
+  reward?: number;
+  done?: boolean;
+}
+
+/** Throws UserCodeError of the kind TOOL_RETURNED if the output is not a ToolOutput, and Error if it has NaN or Infinity. */
+export function readToolOutput(name: string, args: unknown, output: unknown): ReadOutput {
+  try {
+    if (output instanceof Uint8Array) return { text: new TextDecoder().decode(output) };
+    if (!isControl(output)) return { text: jsonText(output) };
+    const { text, reward, done } = output;
+    if (reward !== undefined && !Number.isFinite(reward)) throw new TypeError(`the reward ${shownValue(reward)}`);
+    if (done !== undefined && typeof done !== 'boolean') throw new TypeError(`${shownValue(done)} as "done"`);
+    return { text: jsonText(text), ...(reward !== undefined && { reward: reward as number }), ...(done && { done }) };
+  } catch (error) {
+    if (isA(error, NotFiniteOutput))
+      throw new Error(`${name} gave ${error.message}, not a finite number`, { cause: error });
+    throw new UserCodeError(
+      TOOL_RETURNED,
+      `Tool "${name}" returned ${describe(error)} for the arguments ${shownValue(args)}. ` +
+        'Return a text or any other JSON value, null for nothing; or { text, reward, done } with a finite reward and a boolean.',
+      { cause: error },
+    );
+  }
+}
+
+/** True for { text, reward, done }. An object with other keys and without reward and done is a JSON value like any other. */
+function isControl(output: unknown): output is Record<string, unknown> {
+  if (!isObject(output)) return false;
+  const keys = Object.keys(output);
+  const known = keys.filter((key) => ['text', 'reward', 'done'].includes(key));
+  if (known.length === 0 || (known.length < keys.length && known.join() === 'text')) return false;
+  return known.includes('text') || known.length === keys.length;
+}
+
+/** A string unchanged, any other value as JSON. Throws TypeError that names what JSON does not have. */
+function jsonText(output: unknown): string {
+  if (typeof output === 'string') return output;
+  return JSON.stringify(output, function (this: unknown, key: string, value: unknown) {
+    if (typeof value === 'number' && !Number.isFinite(value)) throw new NotFiniteOutput(String(value));
+    // JSON.stringify leaves an undefined member out, which loses nothing. In an array it would write null.
+    const isLeftOut = value === undefined && key !== '' && !Array.isArray(this);
+    const foreign = isLeftOut ? undefined : foreignName(value);
+    if (foreign !== undefined) throw new TypeError(key === '' ? foreign : `${foreign} under "${key}"`);
+    return value;
+  });
+}
+
+/** The name of a value that JSON does not have; undefined for one that it has. */
+function foreignName(value: unknown): string | undefined {
+  if (value === undefined) return 'undefined';
+  if (['function', 'symbol', 'bigint'].includes(typeof value)) return `a ${typeof value}`;
+  if (!isObject(value)) return undefined;
+  const prototype: unknown = Object.getPrototypeOf(value);
+  // An object of another realm has another Object.prototype, which has no prototype either.
+  if (prototype === null || Object.getPrototypeOf(prototype) === null) return undefined;
+  return `an instance of ${(value.constructor as { name?: string } | undefined)?.name ?? 'a class'}`;
+}
