@@ -4,11 +4,13 @@ import { totalmem } from 'node:os';
 import { join } from 'node:path';
 import { resolveTrainConfig } from '../../grpo/config/resolve.ts';
 import { freshModelConfig, trainSupervised } from '../../grpo/sft.ts';
-import { exampleStream, freshModel, generatedTokenizer, isGsm8k } from '../../grpo/warmStart.ts';
+import { exampleStream, freshModel, generatedTokenizer, isGsm8k, type TokenizerOnly } from '../../grpo/warmStart.ts';
 import type { SftConfig } from '../../grpo/config/sftSchema.ts';
 import { InputError } from '../../errors.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
 import { GrpoTrainer } from '../../grpo/trainer.ts';
+import { withTokenizer } from '../../model/checkpoint/checkpoint.ts';
+import { readSourceFiles, tokenizerIn } from '../../model/checkpoint/sourceFiles.ts';
 import { optimizerOf } from '../../model/optimizer/spec.ts';
 import { parameterCount } from '../../model/params.ts';
 import { ChatTokenizer } from '../../model/tokenizer/chat.ts';
@@ -18,7 +20,7 @@ import { engineSizes } from '../../workers/localEngine.ts';
 import { mib } from '../../workers/memoryPlan.ts';
 import { type LoadedModel, loadModelFiles } from './checkpoints.ts';
 import { installDawn } from '../dawn.ts';
-import { readJsonFile } from '../files.ts';
+import { folderFiles, shippedPath } from '../files.ts';
 import { onInterrupt, StoppedError } from '../process/interrupt.ts';
 import { openTask, readGsm8k } from './openTask.ts';
 import { say } from './progress.ts';
@@ -59,8 +61,8 @@ async function startModel(config: SftConfig): Promise<LoadedModel> {
 
 async function baseModel(config: SftConfig): Promise<LoadedModel> {
   if (config.model.path !== undefined) return loadModelFiles(config.model.path);
-  const { tokenizerJson, tokenizerConfigJson } = await startTokenizer(config);
-  const { vocabSize } = new ChatTokenizer(tokenizerJson, tokenizerConfigJson);
+  const tokenizer = await startTokenizer(config);
+  const { vocabSize } = new ChatTokenizer(tokenizer.tokenizerJson, tokenizer.tokenizerConfigJson);
   const sizes = freshModelConfig(config, vocabSize);
   const bytes = 4 * parameterCount(sizes);
   if (bytes > totalmem())
@@ -68,15 +70,15 @@ async function baseModel(config: SftConfig): Promise<LoadedModel> {
       `The model of model.* takes ${mib(bytes)} as float32, but this machine has ${mib(totalmem())}; lower its sizes.`,
     );
   say(`model: fresh, ${(parameterCount(sizes) / 1e6).toFixed(2)} M parameters, vocabulary ${vocabSize}`);
-  return freshModel(config, { tokenizerJson, tokenizerConfigJson });
+  return freshModel(config, tokenizer);
 }
 
-async function startTokenizer(config: SftConfig) {
-  const { model } = config;
-  if (model.tokenizerPath !== undefined) {
-    const read = async (name: string) =>
-      (await readJsonFile(join(model.tokenizerPath!, name))) as Record<string, unknown>;
-    return { tokenizerJson: await read('tokenizer.json'), tokenizerConfigJson: await read('tokenizer_config.json') };
+async function startTokenizer(config: SftConfig): Promise<TokenizerOnly> {
+  const { tokenizerPath: path } = config.model;
+  if (path !== undefined) {
+    const sourceFiles = new Map(await readSourceFiles(folderFiles(shippedPath(path))));
+    for (const ofModel of ['config.json', 'generation_config.json']) sourceFiles.delete(ofModel);
+    return withTokenizer(path, { ...tokenizerIn(sourceFiles), sourceFiles });
   }
   const files = await trainTokenizer(config);
   return { tokenizerJson: files.tokenizer, tokenizerConfigJson: files.config };
