@@ -14,6 +14,7 @@ import { readSourceFiles, tokenizerIn } from '../../model/checkpoint/sourceFiles
 import { optimizerOf } from '../../model/optimizer/spec.ts';
 import { parameterCount } from '../../model/params.ts';
 import { ChatTokenizer } from '../../model/tokenizer/chat.ts';
+import { modelTokenizer } from '../../model/tokenizer/modelTokenizer.ts';
 import { buildTokenizer } from '../../tasks/gsm8k/tokenizer.ts';
 import type { Task } from '../../tasks/task.ts';
 import { engineSizes } from '../../workers/localEngine.ts';
@@ -47,6 +48,8 @@ export const supervisedFolder = ({ name, trainer }: SftConfig): string => join(t
 export async function runSupervised(files: FileSystem, config: SftConfig): Promise<SupervisedRun> {
   await installDawn(); // without an adapter no folder is made and none moved
   const model = await startModel(config);
+  const { endNote } = modelTokenizer(model);
+  if (endNote) say(endNote);
   const { folder, moved } = await RunFolder.create(files, supervisedFolder(config), config);
   if (moved) say(`an earlier run of that name is kept as ${moved}`);
   const losses = await runSft(config, model, folder);

@@ -69,6 +69,40 @@ export class ChatTemplate {
   }
 }
 
+/** The templates of a tokenizer_config.json: one text, or several by name. */
+export class ChatTemplates {
+  private readonly texts = new Map<string, unknown>();
+  private readonly read = new Map<string, ChatTemplate>();
+
+  /** Throws InputError where the default one is not a template. */
+  constructor(source: unknown) {
+    const named = Array.isArray(source) ? (source as ({ name: string; template: unknown } | null)[]) : undefined;
+    for (const entry of named ?? [{ name: 'default', template: source }])
+      if (typeof entry?.template === 'string') this.texts.set(entry.name, entry.template);
+    if (this.texts.has('default')) this.named('default');
+  }
+
+  /** As transformers chooses: `tool_use` where tools are given and there is one, else `default`. Throws InputError. */
+  of(tools: boolean): ChatTemplate {
+    return this.named(tools && this.texts.has('tool_use') ? 'tool_use' : 'default');
+  }
+
+  private named(name: string): ChatTemplate {
+    const text = this.texts.get(name);
+    if (typeof text !== 'string') {
+      const names = [...this.texts.keys()].map((other) => `"${other}"`).join(', ');
+      throw new InputError(
+        names === ''
+          ? 'tokenizer_config.json has no "chat_template"; add one or use the tokenizer of a chat model.'
+          : `tokenizer_config.json: "chat_template" has templates for ${names}, but none named "${name}"; add one.`,
+      );
+    }
+    const template = this.read.get(name) ?? new ChatTemplate(text);
+    this.read.set(name, template);
+    return template;
+  }
+}
+
 class BoundedInterpreter extends Interpreter {
   private steps = 0;
   private characters = 0;
