@@ -9,7 +9,7 @@ import { MemoryQueue } from '../src/grpo/queue/memoryQueue.ts';
 import { recordOf } from '../src/grpo/queue/records.ts';
 import { bytesOf } from '../src/grpo/queue/types.ts';
 import { GrpoTrainer } from '../src/grpo/trainer.ts';
-import { ChatTokenizer } from '../src/model/tokenizer/chat.ts';
+import { modelTokenizer } from '../src/model/tokenizer/modelTokenizer.ts';
 import { allocateCopy } from '../src/model/llama.ts';
 import { loadModel } from '../src/model/weights/load.ts';
 import { WgslEngine } from '../src/model/wgslEngine.ts';
@@ -62,7 +62,7 @@ async function run(
   const copy = pipeline === 'on-policy' ? undefined : allocateCopy(gpu, policy);
   const model = new WgslEngine(gpu, policy, sizes.maxTokenLen);
   const rollout = new WgslRolloutEngine(gpu, copy ?? policy, sizes.rollout);
-  const tokenizer = new ChatTokenizer(loaded.tokenizerJson, loaded.tokenizerConfigJson);
+  const tokenizer = modelTokenizer(loaded);
   const checkpointEngine = copy && copiedWeights(gpu, { policy, copy, rollout });
   const engine = { tokenizer, model, rollout, ...(checkpointEngine && { checkpointEngine }) };
   const trainer = new GrpoTrainer({ config, task: searching(scale), engine });

@@ -7,7 +7,7 @@ import { PhaseClock, stepProfile } from '../src/report/profileLog.ts';
 import type { Gpu } from '../src/gpu/device.ts';
 import { GrpoTrainer } from '../src/grpo/trainer.ts';
 import { loadModel } from '../src/model/weights/load.ts';
-import { ChatTokenizer } from '../src/model/tokenizer/chat.ts';
+import { modelTokenizer } from '../src/model/tokenizer/modelTokenizer.ts';
 import { WgslEngine } from '../src/model/wgslEngine.ts';
 import { WgslRolloutEngine } from '../src/rollout/server/server.ts';
 import { engineSizes } from '../src/workers/engineSpec.ts';
@@ -59,7 +59,7 @@ class ProfileBench {
     this.#gpu = gpu;
     const sizes = engineSizes(config);
     const engine = {
-      tokenizer: new ChatTokenizer(loaded.tokenizerJson, loaded.tokenizerConfigJson),
+      tokenizer: modelTokenizer(loaded),
       model: new WgslEngine(gpu, model, sizes.maxTokenLen),
       rollout: new WgslRolloutEngine(gpu, model, sizes.rollout),
     };

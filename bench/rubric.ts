@@ -4,7 +4,7 @@ import rubricYaml from '../examples/rubric.yaml?raw';
 import type { Gpu } from '../src/gpu/device.ts';
 import { readYaml } from '../src/grpo/config/yaml.ts';
 import { loadModel } from '../src/model/weights/load.ts';
-import { ChatTokenizer } from '../src/model/tokenizer/chat.ts';
+import { modelTokenizer } from '../src/model/tokenizer/modelTokenizer.ts';
 import { WgslEngine } from '../src/model/wgslEngine.ts';
 import { engineJudge, type RubricJudge } from '../src/tasks/rewards/rubric/judge.ts';
 import { parseRubric } from '../src/tasks/rewards/rubric/parse.ts';
@@ -22,7 +22,7 @@ const RESPONSE = 'The cakes cost 2 * $8 = $16 and the stamps cost 5 * $9 = $45. 
 export async function benchRubric(gpu: Gpu, { loaded, task }: StepInputs): Promise<NonNullable<Report['rubric']>> {
   const model = await loadModel(gpu, loaded.config, POSITIONS, loaded.weights);
   const engine = new WgslEngine(gpu, model, ROWS, { enableGradientCheckpointing: true });
-  const judge = engineJudge(engine, new ChatTokenizer(loaded.tokenizerJson, loaded.tokenizerConfigJson), ROWS);
+  const judge = engineJudge(engine, modelTokenizer(loaded), ROWS);
   let [shared, whole] = [0, 0];
   const counting: RubricJudge = {
     ...judge,

@@ -8,7 +8,7 @@
 import type { Gpu } from '../src/gpu/device.ts';
 import type { LlamaModel } from '../src/model/llama.ts';
 import { loadModel } from '../src/model/weights/load.ts';
-import { ChatTokenizer } from '../src/model/tokenizer/chat.ts';
+import { modelTokenizer } from '../src/model/tokenizer/modelTokenizer.ts';
 import { WgslRolloutEngine } from '../src/rollout/server/server.ts';
 import type { GenerateRequest } from '../src/rollout/types.ts';
 import type { Report } from './report.ts';
@@ -23,7 +23,7 @@ const WARM_UPS = 2;
 type Result = NonNullable<Report['speculative']>[number];
 
 export async function benchSpeculative(gpu: Gpu, { loaded, task }: StepInputs, quick: boolean): Promise<Result[]> {
-  const tokenizer = new ChatTokenizer(loaded.tokenizerJson, loaded.tokenizerConfigJson);
+  const tokenizer = modelTokenizer(loaded);
   const problems = await Promise.all(Array.from({ length: 16 }, async (_, i) => task.train(i, 1)));
   const prompts = problems.map(({ messages }) => tokenizer.encodeChat(messages));
   const longest = Math.max(...prompts.map((p) => p.length));

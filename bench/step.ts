@@ -6,7 +6,7 @@ import type { Metrics } from '../src/grpo/metrics.ts';
 import { GrpoTrainer } from '../src/grpo/trainer.ts';
 import type { ModelCheckpoint } from '../src/model/checkpoint/checkpoint.ts';
 import { loadModel, type Weights } from '../src/model/weights/load.ts';
-import { ChatTokenizer } from '../src/model/tokenizer/chat.ts';
+import { modelTokenizer } from '../src/model/tokenizer/modelTokenizer.ts';
 import { WgslEngine } from '../src/model/wgslEngine.ts';
 import { type RolloutOptions, WgslRolloutEngine } from '../src/rollout/server/server.ts';
 import type { Task } from '../src/tasks/task.ts';
@@ -38,7 +38,7 @@ export async function recipeTrainer(
   const sizes = engineSizes(config);
   const model = await loadModel(gpu, loaded.config, sizes.maxPositions, loaded.weights);
   const engine = {
-    tokenizer: new ChatTokenizer(loaded.tokenizerJson, loaded.tokenizerConfigJson),
+    tokenizer: modelTokenizer(loaded),
     model: new WgslEngine(gpu, model, sizes.maxTokenLen),
     rollout: new WgslRolloutEngine(gpu, model, sizes.rollout, options),
   };

@@ -20,7 +20,7 @@ import type { SampleClaim, Verdict } from '../src/grpo/verification/types.ts';
 import { drawBounds } from '../src/grpo/verification/draws.ts';
 import { SampleVerifier } from '../src/grpo/verification/verifier.ts';
 import { loadModel } from '../src/model/weights/load.ts';
-import { ChatTokenizer } from '../src/model/tokenizer/chat.ts';
+import { modelTokenizer } from '../src/model/tokenizer/modelTokenizer.ts';
 import { WgslEngine } from '../src/model/wgslEngine.ts';
 import { WgslRolloutEngine } from '../src/rollout/server/server.ts';
 import type { RolloutEngine } from '../src/rollout/types.ts';
@@ -55,7 +55,7 @@ async function setUp() {
   const gpu = await Gpu.create();
   await applyTuning(gpu, 'auto');
   const { config, task, loaded } = await loadStep(false);
-  const tokenizer = new ChatTokenizer(loaded.tokenizerJson, loaded.tokenizerConfigJson);
+  const tokenizer = modelTokenizer(loaded);
   const sizes = engineSizes(config);
   const model = await loadModel(gpu, loaded.config, sizes.maxPositions, loaded.weights);
   const engine = new WgslEngine(gpu, model, sizes.maxTokenLen);

@@ -258,6 +258,8 @@ function eventsOf(of: TrainConfig, before: string | undefined): RunEvents {
       const asked = engineSizes(of);
       const note = dtypeNote(asked, info.features.includes('shader-f16') ? asked : {});
       if (note) inform(`${note}.`);
+      const { endNote } = opened.engine.tokenizer;
+      if (endNote) inform(`${of.model.path}: ${endNote}.`);
       const from = keeper!.step;
       if (said !== undefined) inform(`${said} Went on ${from < 0 ? 'from the start' : `from step ${from}`}.`.trim());
       state.value = run.value!.asked;

@@ -4,7 +4,7 @@ import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { InputError } from '../errors.ts';
-import type { CheckpointFiles } from '../model/checkpoint/open.ts';
+import type { CheckpointFiles } from '../model/checkpoint/sourceFiles.ts';
 import { filesIn, type FileSystem } from '../runs/fileSystem.ts';
 import { diskFiles } from './diskFiles.ts';
 

@@ -21,11 +21,11 @@ export async function generatedTokenizer({ model, task }: SftConfig, opened: Tas
   return isGsm8k(task) ? buildGsm8kTokenizer(model.vocabSize) : taskTokenizer(opened, model.vocabSize);
 }
 
+/** A tokenizer without a model; `sourceFiles` are those of the tokenizer alone. */
+export type TokenizerOnly = Omit<CheckpointWithTokenizer, 'config' | 'weights'>;
+
 /** Fresh weights of the config's sizes, with a tokenizer. */
-export function freshModel(
-  config: SftConfig,
-  tokenizer: Pick<CheckpointWithTokenizer, 'tokenizerJson' | 'tokenizerConfigJson'>,
-): CheckpointWithTokenizer {
+export function freshModel(config: SftConfig, tokenizer: TokenizerOnly): CheckpointWithTokenizer {
   const { vocabSize } = new ChatTokenizer(tokenizer.tokenizerJson, tokenizer.tokenizerConfigJson);
   const model = freshModelConfig(config, vocabSize);
   return { config: model, weights: initWeights(model, config.seed), ...tokenizer };

@@ -48,6 +48,8 @@ export interface ModelConfig {
   qkNorm: boolean;
   /** Standard deviation of fresh weights. */
   initializerRange: number;
+  /** Ids of `eos_token_id` (of `generation_config.json` too, if the folder has one). Absent = none: the tokenizer's `eos_token` alone. */
+  eosTokenIds?: number[];
 }
 
 /** Defaults of transformers for keys that are absent; these differ by architecture. */
@@ -70,10 +72,12 @@ export function parseModelConfig(json: unknown): ModelConfig {
   refuseUnsupported(json, architecture);
   const defaults = DEFAULTS[architecture];
   const hiddenSize = readCount(json, 'hidden_size');
+  const vocabSize = readCount(json, 'vocab_size');
+  const eosTokenIds = readEosTokenIds(json, 'config.json', vocabSize);
   const numAttentionHeads = readCount(json, 'num_attention_heads');
   const config: ModelConfig = {
     architecture,
-    vocabSize: readCount(json, 'vocab_size'),
+    vocabSize,
     hiddenSize,
     intermediateSize: readCount(json, 'intermediate_size'),
     numHiddenLayers: readCount(json, 'num_hidden_layers'),
@@ -87,6 +91,7 @@ export function parseModelConfig(json: unknown): ModelConfig {
     ...readBiases(json, architecture),
     qkNorm: architecture === 'Qwen3ForCausalLM',
     initializerRange: readPositive(json, 'initializer_range', 0.02),
+    ...(eosTokenIds.length > 0 && { eosTokenIds }),
   };
   checkHeads(config);
   checkSizes(config);
@@ -115,8 +120,24 @@ export function modelConfigToJson(config: ModelConfig): Json {
     ...(config.oBias && { attention_bias: true }),
     ...(config.mlpBias && { mlp_bias: true }),
     initializer_range: config.initializerRange,
+    ...(config.eosTokenIds && { eos_token_id: oneOrAll(config.eosTokenIds) }),
     torch_dtype: 'float32',
   };
+}
+
+/** Ids as transformers writes them: a number for one, else a list. */
+export const oneOrAll = (ids: readonly number[]): number | readonly number[] => (ids.length === 1 ? ids[0] : ids);
+
+/** The ids of `eos_token_id`, a number or a list, each once; none if it is null or absent. Throws InputError naming `file`. */
+export function readEosTokenIds(json: Json, file: string, vocabSize: number): number[] {
+  const value = json['eos_token_id'] ?? [];
+  const ids: unknown[] = Array.isArray(value) ? value : [value];
+  const isId = (id: unknown): id is number => Number.isInteger(id) && (id as number) >= 0 && (id as number) < vocabSize;
+  if (ids.every(isId)) return [...new Set(ids)];
+  throw new InputError(
+    `${file}: "eos_token_id" is ${show(value)}; allowed: a token id from 0 to ${vocabSize - 1}, a list of them, or null. ` +
+      'Correct it, or take the file of the model itself.',
+  );
 }
 
 /** RoPE tables as the kernels take them: float64 angles, rounded once. cos, sin [P, D / 2]. */
@@ -260,6 +281,9 @@ function ropeScalingToJson(scaling: RopeScaling): Json {
   };
 }
 
+/** Values of a head that the attention kernels hold. */
+const MAX_HEAD_DIM = 128;
+
 function checkHeads({ numAttentionHeads, numKeyValueHeads, headDim }: ModelConfig): void {
   if (numAttentionHeads % numKeyValueHeads !== 0) {
     throw new InputError(
@@ -268,6 +292,12 @@ function checkHeads({ numAttentionHeads, numKeyValueHeads, headDim }: ModelConfi
   }
   if (headDim % 2 !== 0) {
     throw new InputError(`config.json: "head_dim" is ${headDim}, but rotary embedding needs an even number.`);
+  }
+  if (headDim > MAX_HEAD_DIM) {
+    throw new InputError(
+      `config.json: "head_dim" (or "hidden_size" / "num_attention_heads") is ${headDim}; at most ${MAX_HEAD_DIM} is supported. ` +
+        'Choose another model.',
+    );
   }
 }
 

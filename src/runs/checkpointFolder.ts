@@ -7,6 +7,7 @@ import type { Checkpoint, TrainerState } from '../grpo/types.ts';
 import { type ModelCheckpoint, loadCheckpoint, saveCheckpoint } from '../model/checkpoint/checkpoint.ts';
 import { expectFinite, openCheckpoint } from '../model/checkpoint/open.ts';
 import { readSafetensors, type SafetensorsDtype, writeSafetensors } from '../model/checkpoint/safetensors.ts';
+import { filesBeside } from '../model/checkpoint/sourceFiles.ts';
 import type { TensorMap } from '../model/engine.ts';
 import { type Adapter, saveAdapter } from '../model/lora/adapter.ts';
 import { savedSteps } from '../model/optimizer/savedState.ts';
@@ -28,8 +29,6 @@ export const ofModelAlone = (name: string): boolean => ![...OF_TRAINER, MANIFEST
 export const ADAPTER_CONFIG = 'adapter_config.json';
 const ADAPTER_WEIGHTS = 'adapter_model.safetensors';
 
-type TokenizerJson = Required<Pick<ModelCheckpoint, 'tokenizerJson' | 'tokenizerConfigJson'>>;
-
 /** What a folder is wanted for: its model (or adapter) alone, or to go on with training. */
 export type CheckpointUse = 'model' | 'trainer';
 
@@ -40,15 +39,13 @@ export function modelFiles(model: ModelCheckpoint, trainer?: Checkpoint, dtype?:
   return files;
 }
 
-/** An adapter as PEFT saves it, its tokenizer, and what the trainer needs to go on. */
+/** An adapter as PEFT saves it, its base's text files but for config.json, and what the trainer needs to go on. */
 export function adapterFiles(
   adapter: Adapter,
-  { tokenizerJson, tokenizerConfigJson }: TokenizerJson,
+  base: Omit<ModelCheckpoint, 'config' | 'weights'>,
   trainer: Checkpoint,
 ): FolderFiles {
-  const files = new Map<string, Uint8Array | string>(saveAdapter(adapter));
-  files.set('tokenizer.json', `${JSON.stringify(tokenizerJson, null, 2)}\n`);
-  files.set('tokenizer_config.json', `${JSON.stringify(tokenizerConfigJson, null, 2)}\n`);
+  const files = new Map<string, Uint8Array | string>([...saveAdapter(adapter), ...filesBeside(base)]);
   addTrainer(files, trainer);
   return files;
 }

@@ -1,6 +1,6 @@
 /** What a run folder asks of the place it lies in, so that it is one code on a disk (`src/cli/diskFiles.ts`) and in a browser (`opfs.ts`). */
 
-import type { CheckpointFiles } from '../model/checkpoint/open.ts';
+import type { CheckpointFiles } from '../model/checkpoint/sourceFiles.ts';
 
 /** Name to content, in the order in which they are written. */
 export type FolderFiles = ReadonlyMap<string, Uint8Array | string>;

@@ -10,7 +10,7 @@ import { allocateCopy, copyTrained, type LlamaModel } from '../model/llama.ts';
 import { applyTuning, type TableSource } from '../model/kernels/tuning.ts';
 import { loadModel } from '../model/weights/load.ts';
 import { prepareFirstTokens, prepareKernels } from '../model/kernels/prepare.ts';
-import { ChatTokenizer } from '../model/tokenizer/chat.ts';
+import { modelTokenizer } from '../model/tokenizer/modelTokenizer.ts';
 import { type Vocabulary, vocabularyOf } from '../model/tokenizer/vocabulary.ts';
 import { WgslEngine } from '../model/wgslEngine.ts';
 import { DeviceReceiver, DeviceSender, type WeightReceiver, type WeightSender } from '../model/weights/stream.ts';
@@ -52,10 +52,10 @@ export type LocalEngine = DeviceEngine & TrainerEngine;
  * @param tuning where kernel tables are kept; absent = an adapter whose kernels must be timed is timed each time
  */
 export async function createLocalEngine(spec: EngineSpec, tuning?: FileStore): Promise<LocalEngine> {
-  const { tokenizerJson, tokenizerConfigJson, chatTemplateKwargs = {} } = spec;
-  const tokenizer = new ChatTokenizer(tokenizerJson, tokenizerConfigJson, { chatTemplateKwargs });
+  const { tokenizerJson, chatTemplateKwargs } = spec;
+  const tokenizer = modelTokenizer(spec, chatTemplateKwargs);
   const { judgeModel } = spec;
-  const judgeTokenizer = judgeModel && new ChatTokenizer(judgeModel.tokenizerJson, judgeModel.tokenizerConfigJson);
+  const judgeTokenizer = judgeModel && modelTokenizer(judgeModel);
   const vocabulary = () => vocabularyOf(tokenizerJson);
   const device = await createDeviceEngine(spec, { vocabulary, tuning: async () => tuning });
   return { ...device, tokenizer, ...(judgeTokenizer && { judgeTokenizer }) };

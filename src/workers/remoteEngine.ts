@@ -9,7 +9,7 @@ import type { TrainerEngine } from '../grpo/types.ts';
 import type { DownloadProgress } from '../model/checkpoint/download.ts';
 import type { ModelEngine } from '../model/engine.ts';
 import type { WeightReceiver, WeightSender } from '../model/weights/stream.ts';
-import { ChatTokenizer } from '../model/tokenizer/chat.ts';
+import { modelTokenizer } from '../model/tokenizer/modelTokenizer.ts';
 import { vocabularyOf } from '../model/tokenizer/vocabulary.ts';
 import type { GenerateRequest, Generation, RolloutEngine } from '../rollout/types.ts';
 import type { EngineApi, EngineDescription, FailedGeneration, ModelRole, OpenedModel } from './engineApi.ts';
@@ -61,8 +61,9 @@ export type RemoteEngineSpec = Omit<EngineSpec, 'weights' | 'judgeModel'> & {
 
 /** Loads the engine into a worker that runs `engine.worker.ts`. */
 export async function createRemoteEngine(worker: Worker, spec: RemoteEngineSpec): Promise<RemoteEngine> {
-  const { tokenizerJson, tokenizerConfigJson, chatTemplateKwargs = {}, judgeModel, ...rest } = spec;
-  const judgeTokenizer = judgeModel && new ChatTokenizer(judgeModel.tokenizerJson, judgeModel.tokenizerConfigJson);
+  const { tokenizerJson, tokenizerConfigJson: _, chatTemplateKwargs, judgeModel, ...others } = spec;
+  const { sourceFiles: __, ...rest } = others as typeof others & Partial<OpenedModel>; // of a checkpoint that was spread into the spec
+  const judgeTokenizer = judgeModel && modelTokenizer(judgeModel);
   const judgeWeights = judgeModel && { config: judgeModel.config, weights: judgeModel.weights };
   const api = apiOf(worker);
   const alive = orDeath(worker);
@@ -76,7 +77,7 @@ export async function createRemoteEngine(worker: Worker, spec: RemoteEngineSpec)
       const { reason, message } = await alive(api.untilLost());
       throw new DeviceLostError(reason, message);
     },
-    tokenizer: new ChatTokenizer(tokenizerJson, tokenizerConfigJson, { chatTemplateKwargs }),
+    tokenizer: modelTokenizer(spec, chatTemplateKwargs),
     model,
     rollout: remoteRollout(api, alive, 'policy', tokenizerJson),
     ...(hasCopy && {

@@ -4,7 +4,8 @@ import { type ModelCheckpoint, filesOf, saveCheckpoint } from '../../src/model/c
 import type { ModelConfig } from '../../src/model/config.ts';
 import type { TensorMap } from '../../src/model/engine.ts';
 import { loadModel } from '../../src/model/weights/load.ts';
-import { type CheckpointFiles, openCheckpoint } from '../../src/model/checkpoint/open.ts';
+import { openCheckpoint } from '../../src/model/checkpoint/open.ts';
+import type { CheckpointFiles } from '../../src/model/checkpoint/sourceFiles.ts';
 import { packGroups } from '../../src/model/packing.ts';
 import { elementCount, parameterSpecs } from '../../src/model/params.ts';
 import { referenceBackward, referenceForward, toFloat64 } from '../../src/model/reference/model.ts';

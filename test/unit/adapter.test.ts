@@ -58,6 +58,32 @@ test('merged weights are W + scale B A, the rest is untouched', () => {
   expect(touched).toContain('model.layers.0.self_attn.q_proj.weight');
 });
 
+test('what PEFT writes of a plain adapter is read, also by a later version with more fields that are off', () => {
+  const plain = { peft_type: 'LORA', r: 4, lora_alpha: 8, task_type: 'CAUSAL_LM', peft_version: '0.21.2' };
+  const off = { bias: 'none', use_dora: false, layers_to_transform: null, rank_pattern: {}, modules_to_save: [] };
+  const without = { target_modules: '.*proj', exclude_modules: ['lm_head'], megatron_core: 'megatron.core' };
+  const more = {
+    qalora_group_size: 16,
+    loftq_config: {},
+    eva_config: { rho: 2 },
+    use_later: false,
+    later_config: null,
+  };
+  for (const init_lora_weights of [true, false, 'gaussian', 'eva', 'orthogonal', undefined])
+    expect(parseAdapterConfig({ ...plain, ...off, ...without, ...more, init_lora_weights }).lora.rank).toBe(4);
+});
+
+test('the base is of a revision: read as org/name@revision, and written as PEFT names it', () => {
+  const read = (json: object) => parseAdapterConfig({ peft_type: 'LORA', r: 4, lora_alpha: 8, ...json }).baseModel;
+  expect(read({ base_model_name_or_path: 'org/base', revision: 'v2' })).toBe('org/base@v2');
+  expect(read({ base_model_name_or_path: 'org/base', revision: null })).toBe('org/base');
+  expect(read({ base_model_name_or_path: '/disk/base', revision: 'v2' })).toBe('/disk/base');
+  const saved = saveAdapter({ ...example(), baseModel: 'org/base@v2' }).get('adapter_config.json');
+  const json = JSON.parse(new TextDecoder().decode(saved)) as object;
+  expect(json).toMatchObject({ base_model_name_or_path: 'org/base', revision: 'v2' });
+  expect(read(json)).toBe('org/base@v2');
+});
+
 describe('refused in one sentence', () => {
   const peft = { peft_type: 'LORA', r: 4, lora_alpha: 8, target_modules: ['q_proj'] };
   test.each([
@@ -65,6 +91,28 @@ describe('refused in one sentence', () => {
     [{ ...peft, use_dora: true }, '"use_dora" is true, which is not supported; train it without.'],
     [{ ...peft, modules_to_save: ['lm_head'] }, '"modules_to_save" is ["lm_head"], which is not supported'],
     [{ ...peft, rank_pattern: { q_proj: 8 } }, '"rank_pattern" is {"q_proj":8}, which is not supported'],
+    [
+      { ...peft, init_lora_weights: 'pissa' },
+      '"init_lora_weights" is "pissa", by which PEFT may change the base as well',
+    ],
+    [
+      { ...peft, init_lora_weights: 'pissa_niter_4' },
+      'save_pretrained(FOLDER, path_initial_model_for_weight_conversion=',
+    ],
+    [{ ...peft, init_lora_weights: 'OLoRA' }, '"init_lora_weights" is "OLoRA"'],
+    [{ ...peft, init_lora_weights: 'corda' }, '"init_lora_weights" is "corda"'],
+    [{ ...peft, init_lora_weights: 'loftq' }, 'merge_and_unload()'],
+    [{ ...peft, init_lora_weights: 'lora_ga' }, '"init_lora_weights" is "lora_ga"'],
+    [{ ...peft, init_lora_weights: 1 }, '"init_lora_weights" is 1'],
+    [{ ...peft, use_qalora: true }, '"use_qalora" is true, which is not supported'],
+    [{ ...peft, alora_invocation_tokens: [5, 7] }, '"alora_invocation_tokens" is [5,7], which is not supported'],
+    [{ ...peft, arrow_config: { top_k: 2 } }, '"arrow_config" is {"top_k":2}, which is not supported'],
+    [{ ...peft, layers_to_transform: 0 }, '"layers_to_transform" is 0, which is not supported'],
+    [{ ...peft, bias: 'lora_only' }, '"bias" is "lora_only", which is not supported'],
+    [
+      { ...peft, output_scale: 2 },
+      '"output_scale" is 2, a field that is not known here and may change what is computed',
+    ],
     [{ ...peft, r: 0 }, '"r" is 0; allowed: a number of at least 1.'],
     [{ ...peft, lora_alpha: Infinity }, '"lora_alpha" is Infinity; allowed: a number of at least 0.'],
     [{ ...peft, lora_dropout: 1 }, '"lora_dropout" is 1; allowed: a number of at least 0 and below 1.'],

@@ -1,10 +1,12 @@
-import { expect, test, vi } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { loadCheckpoint, saveCheckpoint } from '../../src/model/checkpoint/checkpoint.ts';
 import type { ModelCheckpoint, CheckpointSource } from '../../src/model/checkpoint/checkpoint.ts';
 import { fetchCheckpoint } from '../../src/model/checkpoint/fetch.ts';
 import { parseModelConfig } from '../../src/model/config.ts';
 import { InputError } from '../../src/errors.ts';
 import { initWeights } from '../../src/model/params.ts';
+import { LORA_MODULES } from '../../src/model/lora/config.ts';
+import { adapterFiles } from '../../src/runs/checkpointFolder.ts';
 import { writeSafetensors } from '../../src/model/checkpoint/safetensors.ts';
 
 const CONFIG = parseModelConfig({
@@ -17,6 +19,7 @@ const CONFIG = parseModelConfig({
   num_key_value_heads: 1,
   tie_word_embeddings: true,
 });
+const LORA = { rank: 2, alpha: 4, dropout: 0, useRslora: false, targetModules: LORA_MODULES, seed: 0 };
 const weights = () => initWeights(CONFIG, 1);
 const from =
   (files: Map<string, Uint8Array>): CheckpointSource =>
@@ -55,13 +58,131 @@ test('save, then load: the same checkpoint', async () => {
   };
   const files = saveCheckpoint(checkpoint);
   expect([...files.keys()]).toEqual(['config.json', 'model.safetensors', 'tokenizer.json', 'tokenizer_config.json']);
-  expect(await loadCheckpoint(from(files))).toEqual(checkpoint);
-  expect(Object.keys(await loadCheckpoint(from(saved())))).toEqual(['config', 'weights']);
+  const { sourceFiles, ...loaded } = await loadCheckpoint(from(files));
+  expect(loaded).toEqual(checkpoint);
+  expect([...sourceFiles!.keys()]).toEqual(['config.json', 'tokenizer.json', 'tokenizer_config.json']);
+  expect(Object.keys(await loadCheckpoint(from(saved())))).toEqual(['config', 'sourceFiles', 'weights']);
 });
 
 test('a chat template in a file of its own', async () => {
   const files = saved({ 'chat_template.jinja': text('hello'), 'tokenizer_config.json': text('{"eos_token":"e"}') });
   expect((await loadCheckpoint(from(files))).tokenizerConfigJson).toEqual({ eos_token: 'e', chat_template: 'hello' });
+});
+
+describe('what stands beside the weights', () => {
+  /** As another program spaces and orders it; bos_token_id is null and eos_token_id a list on purpose. */
+  const CONFIG_JSON = `{"model_type": "qwen2", "vocab_size": 13, "hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 2,
+    "num_attention_heads": 2, "num_key_value_heads": 1, "tie_word_embeddings": true, "eos_token_id": [3, 4], "bos_token_id": null,
+    "use_cache": true, "dtype": "bfloat16", "auto_map": {"AutoModel": "own.py"}, "my_key": {"a": 1}}`;
+  const TOKENIZER =
+    '{"version": "1.0",   "added_tokens": [{"id": 2, "content": "</s>"}], "model": {"vocab": {"a": 5}}}';
+  const BESIDE = {
+    'tokenizer.json': TOKENIZER,
+    'tokenizer_config.json': '{"eos_token": "</s>",  "pad_token": {"content": "a"}}',
+    'generation_config.json': '{"eos_token_id": [4, 7],  "temperature": 0.6}',
+    'chat_template.jinja': 'hello\r\n',
+    'special_tokens_map.json': '{"eos_token":  "</s>"}',
+    'added_tokens.json': '{"</s>":  2}',
+    'vocab.json': '{"a":  5}',
+    'merges.txt': '#version: 0.2\n',
+  };
+  const source = (changes: Record<string, string | undefined> = {}) => {
+    const all = Object.entries({ 'config.json': CONFIG_JSON, ...BESIDE, ...changes });
+    return saved(
+      Object.fromEntries(all.map(([name, content]) => [name, content === undefined ? content : text(content)])),
+    );
+  };
+  const textOf = (files: ReadonlyMap<string, unknown>, name: string) =>
+    new TextDecoder().decode(files.get(name) as Uint8Array);
+  const jsonOf = (files: ReadonlyMap<string, unknown>) =>
+    JSON.parse(textOf(files, 'config.json')) as Record<string, unknown>;
+
+  test('end tokens of config.json and generation_config.json', async () => {
+    expect((await loadCheckpoint(from(source()))).config.eosTokenIds).toEqual([3, 4, 7]);
+    const only = source({
+      'generation_config.json': '{"eos_token_id": 9}',
+      'config.json': CONFIG_JSON.replace('[3, 4]', 'null'),
+    });
+    expect((await loadCheckpoint(from(only))).config.eosTokenIds).toEqual([9]);
+    const none = source({ 'generation_config.json': '{"eos_token_id": null}' });
+    expect((await loadCheckpoint(from(none))).config.eosTokenIds).toEqual([3, 4]);
+  });
+
+  test.each([
+    ['{"eos_token_id": 13}', 'generation_config.json: "eos_token_id" is 13; allowed: a token id from 0 to 12'],
+    ['{"eos_token_id": "4"}', 'generation_config.json: "eos_token_id" is "4"; allowed'],
+    ['[4]', 'generation_config.json must hold a JSON object.'],
+    ['{"eos', 'generation_config.json is not JSON'],
+  ])('generation_config.json %s', async (json, message) =>
+    expect(await refusal(source({ 'generation_config.json': json }))).toContain(message),
+  );
+
+  test('is saved again byte for byte, and config.json keeps what is still true', async () => {
+    const checkpoint = await loadCheckpoint(from(source()));
+    const files = saveCheckpoint(checkpoint, 'F16');
+    for (const [name, content] of Object.entries(BESIDE)) expect(textOf(files, name), name).toBe(content);
+    const json = jsonOf(files);
+    expect(json).toMatchObject({
+      eos_token_id: [3, 4],
+      bos_token_id: null,
+      pad_token_id: 5,
+      my_key: { a: 1 },
+      use_cache: true,
+    });
+    expect(json).toMatchObject({ torch_dtype: 'float16', dtype: 'float16', architectures: ['Qwen2ForCausalLM'] });
+    expect(json).not.toHaveProperty('auto_map');
+    expect((await loadCheckpoint(from(files))).config).toEqual(checkpoint.config);
+  });
+
+  test('beside an adapter too, but for config.json', async () => {
+    const { weights: _, ...base } = await loadCheckpoint(from(source()));
+    const adapter = { lora: { ...LORA }, tensors: new Map(), baseModel: 'org/base' };
+    const trainer = { state: { step: 1, problems: 1, updates: 1 }, weights: new Map(), optimizer: new Map() };
+    const files = adapterFiles(adapter, base, trainer);
+    for (const [name, content] of Object.entries(BESIDE)) expect(textOf(files, name), name).toBe(content);
+    expect(files.has('config.json')).toBe(false);
+  });
+
+  test('a template or tokenizer that was replaced is saved, and nothing that contradicts it', async () => {
+    const checkpoint = await loadCheckpoint(from(source()));
+    const templated = { ...checkpoint.tokenizerConfigJson, chat_template: 'mine' };
+    const other = saveCheckpoint({ ...checkpoint, tokenizerConfigJson: templated });
+    expect(other.has('chat_template.jinja')).toBe(false);
+    expect(JSON.parse(textOf(other, 'tokenizer_config.json'))).toEqual(templated);
+    expect(textOf(other, 'special_tokens_map.json')).toBe(BESIDE['special_tokens_map.json']);
+    const renamed = saveCheckpoint({
+      ...checkpoint,
+      tokenizerConfigJson: { eos_token: 'a' },
+      tokenizerJson: { version: '2' },
+    });
+    const left = [
+      'config.json',
+      'model.safetensors',
+      'generation_config.json',
+      'tokenizer.json',
+      'tokenizer_config.json',
+    ];
+    expect([...renamed.keys()].sort()).toEqual(left.sort());
+  });
+
+  test('a fresh model names the ids of its tokenizer, so that generate() ends', async () => {
+    const { sourceFiles: _, ...fresh } = await loadCheckpoint(from(source()));
+    const json = jsonOf(saveCheckpoint({ ...fresh, config: CONFIG }));
+    expect(json).toMatchObject({ eos_token_id: 2, pad_token_id: 5 });
+    expect(json).not.toHaveProperty('bos_token_id');
+  });
+
+  test('a second template in a file of its own is read, and saved with the first', async () => {
+    const files = source({ 'additional_chat_templates/tool_use.jinja': 'tools' });
+    const checkpoint = await loadCheckpoint(from(files));
+    const chat_template = [
+      { name: 'default', template: 'hello\r\n' },
+      { name: 'tool_use', template: 'tools' },
+    ];
+    expect(checkpoint.tokenizerConfigJson).toMatchObject({ chat_template });
+    const again = await loadCheckpoint(from(saveCheckpoint(checkpoint)));
+    expect(again.tokenizerConfigJson).toEqual(checkpoint.tokenizerConfigJson);
+  });
 });
 
 /** The saved weights in two shards with an index. */
@@ -199,9 +320,9 @@ test('fetchCheckpoint: from a folder or a table of files, the tokenizer required
     );
   try {
     for (const missing of ['page', 404] as const) {
-      serve(saved(tokenizer), missing);
+      serve(saved({ ...tokenizer, 'generation_config.json': text('{"eos_token_id": 12}') }), missing);
       const loaded = await fetchCheckpoint('http://host/model/');
-      expect(loaded.config).toEqual(CONFIG);
+      expect(loaded.config).toEqual({ ...CONFIG, eosTokenIds: [12] });
       expect(loaded.tokenizerConfigJson).toEqual({ eos_token: 'e' });
     }
     const table = [...saved(tokenizer).keys()].map((file) => [file, new URL(`http://host/model/${file}`)] as const);

@@ -9,6 +9,7 @@ import { damage } from '../../campaign/damage.ts';
 import { FaultyFs, STOPS } from '../../campaign/files/faultyFs.ts';
 import { diskFiles } from '../../src/cli/diskFiles.ts';
 import { disk } from '../../src/cli/files.ts';
+import { merge } from '../../src/cli/commands/merge.ts';
 import { loadModelFiles } from '../../src/cli/run/checkpoints.ts';
 import { checkpointToResume } from '../../src/cli/run/resume.ts';
 import { InputError } from '../../src/errors.ts';
@@ -116,6 +117,33 @@ test('a file that was changed on purpose says what to do, and a folder without a
     1,
     [expect.stringMatching(/has no manifest\.json, .*: it cannot be checked for damage$/)],
   ]);
+});
+
+test('what stands beside the weights is there again after merge and export, and in a checkpoint of training', async () => {
+  const [source, out] = [join(root, 'source'), join(root, 'merged')];
+  await writeCheckpoint(
+    disk,
+    source,
+    modelFiles({ config: tinyConfig, weights, tokenizerJson: {}, tokenizerConfigJson: {} }),
+  );
+  rmSync(join(source, 'manifest.json'));
+  const beside = {
+    'generation_config.json': '{"eos_token_id":  [5, 6]}',
+    'tokenizer.json': '{ }',
+    'added_tokens.json': '{  }',
+  };
+  for (const [name, content] of Object.entries(beside)) writeFileSync(join(source, name), content);
+  const model = await loadModelFiles(source);
+  expect(model.config.eosTokenIds).toEqual([5, 6]);
+  const io = { json: true, text: () => {}, result: () => {} };
+  await merge.run({ flags: { model: source, out, dtype: 'bfloat16' }, positionals: [], overrides: [] }, io);
+  const trained = { state: { step: 1, problems: 1, updates: 1 }, weights, optimizer: optimizer() };
+  await writeCheckpoint(disk, folderOf(1), modelFiles({ ...model, weights }, trained));
+  for (const folder of [out, folderOf(1)]) {
+    for (const [name, content] of Object.entries(beside))
+      expect(readFileSync(join(folder, name), 'utf8'), name).toBe(content);
+    expect((await loadModelFiles(folder)).config.eosTokenIds).toEqual([5, 6]);
+  }
 });
 
 test('the same checkpoint is not written twice, and a damaged one is replaced', async () => {

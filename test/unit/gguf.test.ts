@@ -133,6 +133,23 @@ describe("read back by Hugging Face's reader", () => {
     expect(types.slice(25, 30)).toEqual([1, 1, 3, 4, 5]);
   });
 
+  test('further end tokens, and templates by name', async () => {
+    const model = modelOf({ ...MODELS.llama, eosTokenIds: [27, 28, 5] });
+    const chat_template = Object.entries({ default: 'd', tool_use: 't' }).map(([name, template]) => ({
+      name,
+      template,
+    }));
+    const tokenizerConfigJson = { ...model.tokenizerConfigJson, chat_template };
+    const { metadata } = await readBack(ggufModel({ name: '', type: 'F16' }, { ...model, tokenizerConfigJson }).bytes);
+    expect(metadata).toMatchObject({
+      'tokenizer.ggml.eos_token_id': 27,
+      'tokenizer.ggml.eot_token_id': 28,
+      'tokenizer.ggml.eom_token_id': 5,
+      'tokenizer.chat_template': 'd',
+      'tokenizer.chat_template.tool_use': 't',
+    });
+  });
+
   test('every tensor once, its dims from the inside out, at a multiple of 32', async () => {
     const model = modelOf(MODELS['llama with biases and a head']);
     const { tensorInfos, values } = await readBack(ggufModel({ name: '', type: 'F32' }, model).bytes);

@@ -37,6 +37,7 @@ function repository(): Map<string, Uint8Array> {
     tokenizerJson: { version: '1.0' },
     tokenizerConfigJson: { eos_token: '</s>' },
   });
+  files.set('generation_config.json', text('{"eos_token_id": [5, 6]}'));
   files.delete('model.safetensors');
   const all = [...WEIGHTS];
   const map: Record<string, string> = {};
@@ -70,6 +71,7 @@ test('a repository: every file once, through redirects, then from the cache alon
   const checkpoint = await openCheckpoint(await fetched({ onProgress: (p) => progress.push(p) }));
   expect(await collectWeights(checkpoint.weights)).toEqual(WEIGHTS);
   expect(checkpoint.tokenizerConfigJson).toEqual({ eos_token: '</s>' });
+  expect(checkpoint.config.eosTokenIds).toEqual([5, 6]);
   expect(hub.log.filter((line) => line.startsWith('/cdn/')).sort()).toEqual(
     [...hub.files.keys()].map((file) => `/cdn/${file}`).sort(),
   );
@@ -175,7 +177,9 @@ test('a silent connection is given up, and tried again', async () => {
 
 test('a folder of files at a URL: no list, so each is asked for; later only whether it changed', async () => {
   const url = `${hub.endpoint}/files/`;
-  expect(await collectWeights((await openCheckpoint(await fetched({}, url))).weights)).toEqual(WEIGHTS);
+  const checkpoint = await openCheckpoint(await fetched({}, url));
+  expect(await collectWeights(checkpoint.weights)).toEqual(WEIGHTS);
+  expect(checkpoint.config.eosTokenIds).toEqual([5, 6]);
   hub.log.length = 0;
   await fetched({}, url);
   expect(hub.log).toContain('/files/model-00002-of-00002.safetensors');

@@ -106,6 +106,22 @@ test.each([
   expect(parseModelConfig(JSON.parse(JSON.stringify(modelConfigToJson(config))))).toEqual(config);
 });
 
+test.each([
+  [0, [0], 0],
+  [[2], [2], 2],
+  [
+    [2, 0, 2],
+    [2, 0],
+    [2, 0],
+  ],
+  [[], undefined, undefined],
+  [null, undefined, undefined],
+])('end tokens %j: read, and written as transformers does', (eos_token_id, ids, written) => {
+  const config = parseModelConfig({ ...SMOLLM2, eos_token_id });
+  expect(config.eosTokenIds).toEqual(ids);
+  expect(modelConfigToJson(config)['eos_token_id']).toEqual(written);
+});
+
 test('which products have a bias', () => {
   const biases = (json: object) => {
     const { qkvBias, oBias, mlpBias } = parseModelConfig(json);
@@ -152,6 +168,16 @@ const REFUSED: [object, string][] = [
   [{ vocab_size: 1e9 }, 'config.json: the largest matrix is 1000000000 by 576; at most 4294967296 values fit in one.'],
   [{ num_key_value_heads: 2 }, '"num_attention_heads" 9 is not a multiple of "num_key_value_heads" 2.'],
   [{ head_dim: 7 }, '"head_dim" is 7, but rotary embedding needs an even number.'],
+  [{ head_dim: 136 }, '"head_dim" (or "hidden_size" / "num_attention_heads") is 136; at most 128 is supported.'],
+  [{ hidden_size: 9 * 136 }, '"head_dim" (or "hidden_size" / "num_attention_heads") is 136; at most 128 is supported.'],
+  [{ eos_token_id: '2' }, '"eos_token_id" is "2"; allowed: a token id from 0 to 49151, a list of them, or null.'],
+  [{ eos_token_id: -1 }, '"eos_token_id" is -1; allowed'],
+  [{ eos_token_id: 49152 }, '"eos_token_id" is 49152; allowed'],
+  [{ eos_token_id: [2, 49152] }, '"eos_token_id" is [2,49152]; allowed'],
+  [{ eos_token_id: { id: 2 } }, '"eos_token_id" is {"id":2}; allowed'],
+  [{ eos_token_id: [[2]] }, '"eos_token_id" is [[2]]; allowed'],
+  [{ eos_token_id: true }, '"eos_token_id" is true; allowed'],
+  [{ eos_token_id: 2.5 }, '"eos_token_id" is 2.5; allowed'],
   [{ tie_word_embeddings: 'yes' }, '"tie_word_embeddings" must be true or false, but is "yes".'],
 ];
 

@@ -2,6 +2,8 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { tokenBytes, type Vocabulary, vocabularyOf } from '../../src/model/tokenizer/vocabulary.ts';
+import { InputError } from '../../src/errors.ts';
+import { checkRequest } from '../../src/rollout/server/request.ts';
 import { RolloutServer } from '../../src/rollout/server/server.ts';
 import { cutAtStop, StopMatcher } from '../../src/rollout/decode/stopStrings.ts';
 import type { GenerateRequest, Generation, SamplingParams } from '../../src/rollout/types.ts';
@@ -201,4 +203,20 @@ describe('agent loop', () => {
     expect(messages[0].content).toBe(call.replace('</tool_call>', ''));
     expect(messages[1].content).toContain('without </tool_call>');
   });
+});
+
+test('five end tokens are refused in a sentence: the model may have four and its tool format one more', () => {
+  const sampling = { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: 9, stopTokenIds: [1, 2, 3, 4, 5] };
+  const request = {
+    requestId: 'a',
+    contextIds: Uint32Array.of(1),
+    promptLength: 1,
+    key: [0, 0] as [number, number],
+    sampling,
+  };
+  const sizes = { maxNumSeqs: 1, slotCapacity: 16, maxPrompts: 1, maxPromptLength: 8, maxBatchedTokens: 8 };
+  expect(() => checkRequest(request, sizes, 9)).toThrow(InputError);
+  expect(() => checkRequest(request, sizes, 9)).toThrow(
+    '5 stop token ids were given (1, 2, 3, 4, 5); at most 4 are allowed',
+  );
 });

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { env, AutoTokenizer } from '@xenova/transformers';
 import { describe, expect, test } from 'vitest';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
+import { modelTokenizer } from '../../src/model/tokenizer/modelTokenizer.ts';
 import { checkPattern } from '../../src/model/tokenizer/pattern.ts';
 import { trainProblem } from '../../src/tasks/gsm8k/task.ts';
 import { calculatorCall } from '../../src/tasks/supervised/demonstrations.ts';
@@ -579,4 +580,68 @@ test('chatTemplateKwargs reach the template of prompts and continuations', () =>
   expect([...off.encodeChat(asked)]).toEqual([...plain.encodeChat(asked), ...hash]);
   const tool = [{ role: 'tool', content: '4' }];
   expect([...off.encodeContinuation(tool)]).toEqual([...plain.encodeContinuation(tool), ...hash]);
+});
+
+describe('tokens that end a turn', () => {
+  const json = readJson(`${shipped}/tokenizer.json`);
+  const id = (name: string) => tokenizer.idOf(name)!;
+  const [TEXT, END, CALL] = [id('<|endoftext|>'), id('<|im_end|>'), id('</tool_call>')];
+  const made = (eosTokenIds: number[], changes: object = {}) =>
+    modelTokenizer({ config: { eosTokenIds }, tokenizerJson: json, tokenizerConfigJson: { ...config, ...changes } });
+
+  test('are those of the tokenizer and of the model, each once; the one that the template writes comes first', () => {
+    expect(made([]).eosTokenIds).toEqual([END]);
+    expect(made([TEXT, END, CALL]).eosTokenIds).toEqual([END, TEXT, CALL]);
+    const base = made([TEXT, END], { eos_token: '<|endoftext|>' });
+    expect(base.eosTokenIds).toEqual([END, TEXT]);
+    expect(base.endNote).toBeUndefined();
+    expect(base.encodeContinuation([{ role: 'tool', content: '1' }]).length).toBeGreaterThan(0);
+    expect(made([CALL], { chat_template: undefined }).eosTokenIds).toEqual([END, CALL]);
+    expect(made([END], { eos_token: null }).eosTokenIds).toEqual([END]);
+  });
+
+  test('a template that closes a turn with another is said', () => {
+    const wrong = made([], { eos_token: '<|endoftext|>' });
+    expect(wrong.eosTokenIds).toEqual([TEXT]);
+    expect(wrong.endNote).toContain("closes an assistant's turn with <|im_end|>, but a turn ends by <|endoftext|>;");
+    const open = made([], { chat_template: "{% for m in messages %}{{ m.role + ': ' + m.content }}\n{% endfor %}" });
+    expect(open.endNote).toContain('with no control token, but a turn ends by <|im_end|>');
+    const spaced = made([], { chat_template: "{% for m in messages %}{{ m.content + ' ' + eos_token }}{% endfor %}" });
+    expect(spaced.endNote).toBeUndefined();
+    expect(made([], { chat_template: undefined }).endNote).toBeUndefined();
+    expect(made([], { chat_template: "{{ raise_exception('no') }}" }).endNote).toBeUndefined();
+    expect(tokenizer.endNote).toBeUndefined();
+  });
+
+  test('more than are looked at, and none', () => {
+    expect(messageOf(() => made([1, 2, 3, 4, 5, 6]))).toContain('; at most 4 are supported. Take those');
+    expect(messageOf(() => made([], { eos_token: null }))).toContain('"eos_token" must name a token, but is null');
+  });
+});
+
+describe('several chat templates', () => {
+  const body = '{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}';
+  const templates = (...names: string[]) => names.map((name) => ({ name, template: `${name}:${body}` }));
+  const made = (chat_template: unknown) =>
+    new ChatTokenizer(readJson(`${shipped}/tokenizer.json`), { ...config, chat_template });
+  const asked = [{ role: 'user', content: 'hi' }];
+  const start = (t: ChatTokenizer, tools: unknown[]) => t.applyChatTemplate(asked, { tools }).split(':')[0];
+
+  test('tool_use where tools are given, as transformers chooses', () => {
+    const both = made(templates('default', 'rag', 'tool_use'));
+    expect(start(both, [{ type: 'function' }])).toBe('tool_use');
+    expect(start(both, [])).toBe('default');
+    expect(start(made(templates('default')), [{ type: 'function' }])).toBe('default');
+    const end = { name: 'tool_use', template: `${body}{% if messages[-1].role == 'tool' %}<tool_response>{% endif %}` };
+    const continued = made([...templates('default'), end]).encodeContinuation([{ role: 'tool', content: '1' }]);
+    expect(continued.at(-1)).toBe(tokenizer.idOf('<tool_response>'));
+  });
+
+  test('none that fits is said by name; one that is not asked for is not read', () => {
+    const message = messageOf(() => start(made(templates('rag', 'tool_use')), []));
+    expect(message).toContain('"chat_template" has templates for "rag", "tool_use", but none named "default"');
+    const broken = made([...templates('default'), { name: 'tool_use', template: '{% for %}' }, null]);
+    expect(start(broken, [])).toBe('default');
+    expect(messageOf(() => start(broken, [{}]))).toContain('The chat template cannot be read');
+  });
 });

@@ -3,8 +3,9 @@
 import { createInterface } from 'node:readline';
 import { randomKey } from '../../grpo/generate/samples.ts';
 import { InputError } from '../../errors.ts';
-import { ChatTokenizer } from '../../model/tokenizer/chat.ts';
+import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
 import { lostRoles, namedRole } from '../../model/tokenizer/lostText.ts';
+import { modelTokenizer } from '../../model/tokenizer/modelTokenizer.ts';
 import type { ParsedArgs } from '../args.ts';
 import { type AdaptedModel, loadWithAdapter } from '../run/checkpoints.ts';
 import { type Command, JSON_FLAG, type Output } from '../command.ts';
@@ -51,8 +52,9 @@ export const generate: Command = {
     const seed = integerFlag(flags, 'seed', 1, [0, 2 ** 31]);
     const model = await loadWithAdapter(path, typeof adapter === 'string' ? adapter : undefined);
     // Sizes follow from the prompt, so it is encoded before there is an engine.
-    const tokenizer = new ChatTokenizer(model.tokenizerJson, model.tokenizerConfigJson);
+    const tokenizer = modelTokenizer(model);
     const { vocabSize } = model.config;
+    if (tokenizer.endNote && !flags['raw']) say(tokenizer.endNote);
     const sampling = samplingOf(args, { eosTokenIds: tokenizer.eosTokenIds, vocabSize });
     const question = typeof prompt === 'string' ? prompt : await lines?.next();
     if (question === undefined) return;

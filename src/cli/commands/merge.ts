@@ -28,12 +28,12 @@ export const merge: Command = {
     if (existsSync(out)) throw new InputError(`--out ${out} exists already; name a new folder.`);
     const dtype = readDtype(flags['dtype']);
     const model = await loadWithAdapter(path, typeof adapterPath === 'string' ? adapterPath : undefined);
-    const { config, weights, tokenizerJson, tokenizerConfigJson, adapter, base } = model;
+    const { config, weights, adapter, base } = model;
     if (!adapter && flags['dtype'] === undefined)
       throw new InputError(`${path} is a whole model without an adapter; give one with --adapter FOLDER.`);
     const all = weights instanceof Map ? weights : await collectWeights(weights);
     const merged = adapter ? mergeAdapter(config, all, adapter) : all;
-    await saveModel(out, { config, weights: merged, tokenizerJson, tokenizerConfigJson }, dtype);
+    await saveModel(out, { ...model, weights: merged }, dtype);
     const rank = adapter?.lora.rank ?? 0;
     io.text(adapter ? `  ${base} with the rank ${rank} adapter merged: ${out}` : `  ${base} saved again: ${out}`);
     io.result({ model: out, base, rank });

@@ -337,11 +337,10 @@ export class TrainingRun {
     const { step } = checkpoint.state;
     if (step === this.#savedStep) return; // as the best, before trainer.saveFreq asked for it
     const { model, lora } = this.#session;
-    const { config, tokenizerJson, tokenizerConfigJson } = model;
     const { weights } = checkpoint;
     const files = lora
       ? adapterFiles({ lora, tensors: weights, baseModel: model.base }, model, checkpoint)
-      : modelFiles({ config, weights, tokenizerJson, tokenizerConfigJson }, checkpoint);
+      : modelFiles({ ...model, weights }, checkpoint);
     await writeCheckpoint(this.#folder.files, this.#folder.checkpoint(step), files);
     this.#savedStep = step;
     await this.#kept.update(step, passing);

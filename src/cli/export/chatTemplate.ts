@@ -4,7 +4,10 @@
  */
 
 import type { TrainConfig } from '../../grpo/config/types.ts';
-import { ChatTokenizer, chatTemplateOf } from '../../model/tokenizer/chat.ts';
+import type { ModelConfig } from '../../model/config.ts';
+import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
+import { modelTokenizer } from '../../model/tokenizer/modelTokenizer.ts';
+import { ChatTemplates } from '../../model/tokenizer/template.ts';
 import { openAiSchema } from '../../rollout/agent/prompt.ts';
 import type { Tool } from '../../tasks/tool.ts';
 import { calculator } from '../../tasks/tools/calculator.ts';
@@ -12,6 +15,7 @@ import { calculator } from '../../tasks/tools/calculator.ts';
 type Json = Record<string, unknown>;
 
 interface TokenizerFiles {
+  config: Pick<ModelConfig, 'eosTokenIds'>;
   tokenizerJson: unknown;
   tokenizerConfigJson: Json;
 }
@@ -52,7 +56,7 @@ export function exportedTokenizerConfig(
 ): Json {
   const { chatTemplateKwargs } = config.data;
   const { tokenizerConfigJson } = files;
-  const tokenizer = new ChatTokenizer(files.tokenizerJson, tokenizerConfigJson, { chatTemplateKwargs });
+  const tokenizer = modelTokenizer(files, chatTemplateKwargs);
   const { multiTurn } = config.rollout;
   const shown = JSON.stringify(multiTurn.toolSchemasInPrompt ? tools.map(openAiSchema) : []);
   const given = JSON.stringify(callsTools(config) ? EXPORTED_TOOLS.map(openAiSchema) : []);
@@ -60,7 +64,7 @@ export function exportedTokenizerConfig(
   const template = [
     shown === given ? '' : `{%- set tools = ${shown === '[]' ? 'none' : shown} %}{{- '' }}`,
     forTrl && !writesCalls(tokenizer) ? CALLS_AS_CONTENT : '',
-    chatTemplateOf(tokenizerConfigJson)!,
+    new ChatTemplates(tokenizerConfigJson['chat_template']).textOf(shown !== '[]') ?? '',
   ].join('');
   const calls = forTrl && CALL_FIELDS[multiTurn.format];
   const response = calls && { response_template: responseTemplate(tokenizer, calls) };
@@ -128,8 +132,8 @@ function responseTemplate(tokenizer: ChatTokenizer, calls: Json): Json {
 }
 
 /** Sentence: verl's later turns begin at the tool's message, ours after the end token. */
-export function turnNotCarried({ tokenizerJson, tokenizerConfigJson }: TokenizerFiles): string[] {
-  const tokenizer = new ChatTokenizer(tokenizerJson, tokenizerConfigJson);
+export function turnNotCarried(files: TokenizerFiles): string[] {
+  const tokenizer = modelTokenizer(files);
   const turn = tokenizer.decode(tokenizer.encodeContinuation([{ role: 'tool', content: 'result' }]));
   const left = /^\s*/.exec(turn)![0];
   return left === ''

@@ -9,13 +9,9 @@ import { InputError } from '../../errors.ts';
 import type { Weights } from '../../model/weights/load.ts';
 import type { DownloadProgress } from '../../model/checkpoint/download.ts';
 import { fetchModel, isRemote } from '../../model/checkpoint/hub.ts';
-import {
-  type CheckpointFiles,
-  openCheckpoint,
-  type OpenCheckpoint,
-  type WeightSource,
-} from '../../model/checkpoint/open.ts';
+import { openCheckpoint, type OpenCheckpoint, type WeightSource } from '../../model/checkpoint/open.ts';
 import type { SafetensorsDtype } from '../../model/checkpoint/safetensors.ts';
+import type { CheckpointFiles } from '../../model/checkpoint/sourceFiles.ts';
 import { say, sayPassing } from './progress.ts';
 import { diskStore, modelCache } from '../diskStore.ts';
 import {

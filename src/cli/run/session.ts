@@ -11,7 +11,7 @@ import { InputError } from '../../errors.ts';
 import type { TuningFile } from '../../model/kernels/tuning.ts';
 import { type LoraConfig, planLora } from '../../model/lora/weights.ts';
 import { parameterCount } from '../../model/params.ts';
-import { ChatTokenizer } from '../../model/tokenizer/chat.ts';
+import { modelTokenizer } from '../../model/tokenizer/modelTokenizer.ts';
 import { promptOf } from '../../rollout/agent/prompt.ts';
 import { partsOf } from '../../tasks/environments/environmentTask.ts';
 import type { Problem, Task } from '../../tasks/task.ts';
@@ -127,8 +127,9 @@ function checkFits(loaded: LoadedModel, { model, data }: TrainConfig): void {
 
 /** The model. Throws InputError where it has no rows for its tokenizer's ids. */
 function checkTokenizer(model: LoadedModel, path: string): LoadedModel {
-  const { config, tokenizerJson, tokenizerConfigJson } = model;
-  const { vocabSize } = new ChatTokenizer(tokenizerJson, tokenizerConfigJson);
+  const { config } = model;
+  const { vocabSize, endNote } = modelTokenizer(model);
+  if (endNote) say(`${path}: ${endNote}`);
   if (vocabSize <= config.vocabSize) return model;
   throw new InputError(
     `${path}: the tokenizer has ${vocabSize} tokens but the model ${config.vocabSize} rows; they are not of one model.`,
@@ -142,17 +143,12 @@ const CHECKED_PROBLEMS = 2048;
  * A prompt over the limit is refused before anything is made, rather than in the step that draws it; where such prompts are
  * left out, says how many of the first ones are.
  */
-async function checkPrompts(
-  { tokenizerJson, tokenizerConfigJson }: LoadedModel,
-  task: Task,
-  config: TrainConfig,
-): Promise<void> {
+async function checkPrompts(model: LoadedModel, task: Task, config: TrainConfig): Promise<void> {
   const { data, trainer, rollout } = config;
   const { trainSize = Infinity } = limitedTask(task, config);
   const drawn = Math.min(data.trainBatchSize * trainer.totalTrainingSteps, trainSize, CHECKED_PROBLEMS);
   const { heldOut, training } = await checkedProblems(task, config, drawn);
-  const { chatTemplateKwargs } = data;
-  const tokenizer = new ChatTokenizer(tokenizerJson, tokenizerConfigJson, { chatTemplateKwargs });
+  const tokenizer = modelTokenizer(model, data.chatTemplateKwargs);
   const limits = agentLimits(config);
   for (const note of checkTemplate({ config, task, tokenizer }, { training, heldOut })) say(note);
   if (data.filterOverlongPrompts) {

@@ -4,22 +4,25 @@ import { totalmem } from 'node:os';
 import { join } from 'node:path';
 import { resolveTrainConfig } from '../../grpo/config/resolve.ts';
 import { freshModelConfig, trainSupervised } from '../../grpo/sft.ts';
-import { exampleStream, freshModel, generatedTokenizer, isGsm8k } from '../../grpo/warmStart.ts';
+import { exampleStream, freshModel, generatedTokenizer, isGsm8k, type TokenizerOnly } from '../../grpo/warmStart.ts';
 import { promptLosses } from '../../grpo/generate/templateCheck.ts';
 import type { SftConfig } from '../../grpo/config/sftSchema.ts';
 import { InputError } from '../../errors.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
 import { GrpoTrainer } from '../../grpo/trainer.ts';
+import { withTokenizer } from '../../model/checkpoint/checkpoint.ts';
+import { readSourceFiles, tokenizerIn } from '../../model/checkpoint/sourceFiles.ts';
 import { optimizerOf } from '../../model/optimizer/spec.ts';
 import { parameterCount } from '../../model/params.ts';
 import { ChatTokenizer } from '../../model/tokenizer/chat.ts';
+import { modelTokenizer } from '../../model/tokenizer/modelTokenizer.ts';
 import { buildTokenizer } from '../../tasks/gsm8k/tokenizer.ts';
 import type { Task } from '../../tasks/task.ts';
 import { engineSizes } from '../../workers/localEngine.ts';
 import { mib } from '../../workers/memoryPlan.ts';
 import { type LoadedModel, loadModelFiles } from './checkpoints.ts';
 import { installDawn } from '../dawn.ts';
-import { readJsonFile } from '../files.ts';
+import { folderFiles, shippedPath } from '../files.ts';
 import { onInterrupt, StoppedError } from '../process/interrupt.ts';
 import { openTask, readGsm8k } from './openTask.ts';
 import { say } from './progress.ts';
@@ -46,6 +49,8 @@ export const supervisedFolder = ({ name, trainer }: SftConfig): string => join(t
 export async function runSupervised(files: FileSystem, config: SftConfig): Promise<SupervisedRun> {
   await installDawn(); // without an adapter no folder is made and none moved
   const model = await startModel(config);
+  const { endNote } = modelTokenizer(model);
+  if (endNote) say(endNote);
   return closing(await openTask(config.task), async (task) => {
     await checkExamples(config, model, task);
     const { folder, moved } = await RunFolder.create(files, supervisedFolder(config), config);
@@ -60,8 +65,7 @@ const CHECKED_EXAMPLES = 8;
 
 /** Throws InputError if the template leaves out what an example says, before a folder is made. */
 async function checkExamples(config: SftConfig, files: LoadedModel, task: Task): Promise<void> {
-  const { chatTemplateKwargs } = config.data;
-  const tokenizer = new ChatTokenizer(files.tokenizerJson, files.tokenizerConfigJson, { chatTemplateKwargs });
+  const tokenizer = modelTokenizer(files, config.data.chatTemplateKwargs);
   const example = exampleStream(config, tokenizer, task);
   for (let i = 0; i < CHECKED_EXAMPLES; i++) await example(i);
   const training = await Promise.all(
@@ -78,8 +82,8 @@ async function startModel(config: SftConfig): Promise<LoadedModel> {
 
 async function baseModel(config: SftConfig): Promise<LoadedModel> {
   if (config.model.path !== undefined) return loadModelFiles(config.model.path);
-  const { tokenizerJson, tokenizerConfigJson } = await startTokenizer(config);
-  const { vocabSize } = new ChatTokenizer(tokenizerJson, tokenizerConfigJson);
+  const tokenizer = await startTokenizer(config);
+  const { vocabSize } = new ChatTokenizer(tokenizer.tokenizerJson, tokenizer.tokenizerConfigJson);
   const sizes = freshModelConfig(config, vocabSize);
   const bytes = 4 * parameterCount(sizes);
   if (bytes > totalmem())
@@ -87,15 +91,15 @@ async function baseModel(config: SftConfig): Promise<LoadedModel> {
       `The model of model.* takes ${mib(bytes)} as float32, but this machine has ${mib(totalmem())}; lower its sizes.`,
     );
   say(`model: fresh, ${(parameterCount(sizes) / 1e6).toFixed(2)} M parameters, vocabulary ${vocabSize}`);
-  return freshModel(config, { tokenizerJson, tokenizerConfigJson });
+  return freshModel(config, tokenizer);
 }
 
-async function startTokenizer(config: SftConfig) {
-  const { model } = config;
-  if (model.tokenizerPath !== undefined) {
-    const read = async (name: string) =>
-      (await readJsonFile(join(model.tokenizerPath!, name))) as Record<string, unknown>;
-    return { tokenizerJson: await read('tokenizer.json'), tokenizerConfigJson: await read('tokenizer_config.json') };
+async function startTokenizer(config: SftConfig): Promise<TokenizerOnly> {
+  const { tokenizerPath: path } = config.model;
+  if (path !== undefined) {
+    const sourceFiles = new Map(await readSourceFiles(folderFiles(shippedPath(path))));
+    for (const ofModel of ['config.json', 'generation_config.json']) sourceFiles.delete(ofModel);
+    return withTokenizer(path, { ...tokenizerIn(sourceFiles), sourceFiles });
   }
   const files = await trainTokenizer(config);
   return { tokenizerJson: files.tokenizer, tokenizerConfigJson: files.config };

@@ -3,27 +3,25 @@
  * OPFS) and Node (fs) share this code. A large model is better streamed: `open.ts`.
  */
 
-import { modelConfigToJson } from '../config.ts';
 import type { ModelConfig } from '../config.ts';
 import type { TensorMap } from '../engine.ts';
 import { InputError } from '../../errors.ts';
-import { checkFinite, checkShapes, openCheckpoint, type CheckpointFiles, type WeightSource } from './open.ts';
+import { checkFinite, checkShapes, openCheckpoint, type WeightSource } from './open.ts';
 import { elementCount, parameterSpecs } from '../params.ts';
 import { type SafetensorsDtype, writeSafetensors } from './safetensors.ts';
+import { type CheckpointFiles, configFile, filesBeside, type SourceFiles, type TokenizerJson } from './sourceFiles.ts';
 
 /** Bytes of a file of the folder, or undefined where there is no such file. Other failures must throw. */
 export type CheckpointSource = (path: string) => Promise<Uint8Array | undefined>;
 
 /** A model in Hugging Face's format, read. */
-export interface ModelCheckpoint {
+export interface ModelCheckpoint extends TokenizerJson {
   /** Its sizes. */
   config: ModelConfig;
   /** By their names in the files, as float32. */
   weights: TensorMap;
-  /** Parsed `tokenizer.json`; absent where the folder has none. */
-  tokenizerJson?: Record<string, unknown>;
-  /** Parsed `tokenizer_config.json`, its `chat_template` filled in from `chat_template.jinja` where that exists. */
-  tokenizerConfigJson?: Record<string, unknown>;
+  /** Text files of the folder that it was read from, as they were: saved again, but for what was changed. Absent = a fresh model. */
+  sourceFiles?: SourceFiles;
 }
 
 /** What an engine needs of a checkpoint. */
@@ -33,7 +31,7 @@ export interface CheckpointWithTokenizer extends ModelCheckpoint {
 }
 
 /** The model, its tokenizer known to be there. Throws InputError that begins with `name` where it is not. */
-export function withTokenizer<T extends Omit<ModelCheckpoint, 'weights'>>(
+export function withTokenizer<T extends TokenizerJson>(
   name: string,
   model: T,
 ): T & Pick<CheckpointWithTokenizer, 'tokenizerJson' | 'tokenizerConfigJson'> {
@@ -59,22 +57,19 @@ export async function collectWeights(source: WeightSource): Promise<TensorMap> {
 }
 
 /**
- * File name to bytes: the weights in one file, float32 unless `dtype` says otherwise (rounded to nearest even), and what
- * the checkpoint has of the tokenizer.
+ * File name to bytes: the weights in one file, float32 unless `dtype` says otherwise (rounded to nearest even), the
+ * tokenizer, and what stood beside the weights in the folder that the model was read from.
  */
 export function saveCheckpoint(
   checkpoint: ModelCheckpoint,
   dtype: SafetensorsDtype = 'F32',
 ): Map<string, Uint8Array<ArrayBuffer>> {
-  const { config, tokenizerJson, tokenizerConfigJson } = checkpoint;
-  const weights = fitWeights(config, checkpoint.weights, 'The model to save');
-  const files = new Map([
-    ['config.json', encodeJson({ ...modelConfigToJson(config), torch_dtype: TORCH_NAMES[dtype] })],
+  const weights = fitWeights(checkpoint.config, checkpoint.weights, 'The model to save');
+  return new Map([
+    ['config.json', configFile(checkpoint, TORCH_NAMES[dtype])],
     ['model.safetensors', writeSafetensors(weights, { format: 'pt' }, dtype)],
+    ...filesBeside(checkpoint),
   ]);
-  if (tokenizerJson) files.set('tokenizer.json', encodeJson(tokenizerJson));
-  if (tokenizerConfigJson) files.set('tokenizer_config.json', encodeJson(tokenizerConfigJson));
-  return files;
 }
 
 const TORCH_NAMES = { F32: 'float32', F16: 'float16', BF16: 'bfloat16' } as const;
@@ -112,8 +107,4 @@ export function filesOf(source: CheckpointSource): CheckpointFiles {
       return bytes.subarray(begin, end);
     },
   };
-}
-
-function encodeJson(json: Record<string, unknown>): Uint8Array<ArrayBuffer> {
-  return new TextEncoder().encode(`${JSON.stringify(json, null, 2)}\n`);
 }

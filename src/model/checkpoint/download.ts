@@ -5,7 +5,7 @@
 
 import { InputError } from '../../errors.ts';
 import { type FileStore, writeFile } from './store.ts';
-import { readStoredJson } from './open.ts';
+import { readStoredJson } from './sourceFiles.ts';
 import { Sha256 } from './sha256.ts';
 
 export interface DownloadOptions {

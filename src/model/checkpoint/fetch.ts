@@ -2,10 +2,10 @@
 
 import { InputError } from '../../errors.ts';
 import { type CheckpointWithTokenizer, loadCheckpoint, withTokenizer } from './checkpoint.ts';
-import { isHtml } from './open.ts';
+import { isHtml, OPTIONAL_FILES } from './sourceFiles.ts';
 
 /** Absent in many checkpoints. Development servers answer for an absent file with their start page, so HTML is none here. */
-const MAY_BE_ABSENT = ['chat_template.jinja', 'model.safetensors'];
+const MAY_BE_ABSENT = [...OPTIONAL_FILES, 'model.safetensors'];
 
 /**
  * The model and tokenizer of a folder of files in Hugging Face format. Throws InputError, with the address, for a file that is missing

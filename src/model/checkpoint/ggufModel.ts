@@ -178,7 +178,12 @@ function tokenizerMetadata({ config, tokenizerJson, tokenizerConfigJson }: Check
       return id === undefined ? [] : [[`tokenizer.ggml.${name}_token_id`, id]];
     },
   );
-  const { chat_template: template, add_bos_token: addBos } = tokenizerConfigJson;
+  const { add_bos_token: addBos } = tokenizerConfigJson;
+  // llama.cpp has a name each for three tokens that end a turn.
+  const [eot, eom] = (config.eosTokenIds ?? []).filter((id) => id !== idOf('eos_token'));
+  const moreEnds = Object.entries({ eot, eom }).flatMap(([name, id]): [string, GgufValue][] =>
+    id === undefined ? [] : [[`tokenizer.ggml.${name}_token_id`, id]],
+  );
   const metadata: [string, GgufValue][] = [
     ['tokenizer.ggml.model', 'gpt2'],
     ['tokenizer.ggml.pre', splitting.name],
@@ -186,10 +191,22 @@ function tokenizerMetadata({ config, tokenizerJson, tokenizerConfigJson }: Check
     ['tokenizer.ggml.token_type', { int32: types }],
     ['tokenizer.ggml.merges', model.merges.map((merge) => (typeof merge === 'string' ? merge : merge.join(' ')))],
     ...ids,
+    ...moreEnds,
     ['tokenizer.ggml.add_bos_token', addBos === true],
-    ...(typeof template === 'string' ? [['tokenizer.chat_template', template] as [string, GgufValue]] : []),
+    ...templateMetadata(tokenizerConfigJson['chat_template']),
   ];
   return { metadata, notes: splitting.isKnown ? [] : [UNKNOWN_SPLITTING] };
+}
+
+/** One template, or several by name. */
+function templateMetadata(source: unknown): [string, GgufValue][] {
+  if (typeof source === 'string') return [['tokenizer.chat_template', source]];
+  if (!Array.isArray(source)) return [];
+  const named = (source as { name: string; template: string }[]).filter(({ template }) => typeof template === 'string');
+  return named.map(({ name, template }): [string, GgufValue] => [
+    `tokenizer.chat_template${name === 'default' ? '' : `.${name}`}`,
+    template,
+  ]);
 }
 
 const UNKNOWN_SPLITTING =

@@ -7,8 +7,9 @@ import { chunksOf, download, type DownloadOptions, type Expected } from './downl
 import { InputError } from '../../errors.ts';
 import { isLoopback } from './loopback.ts';
 import { type FileStore, memoryStore, writeFile } from './store.ts';
-import { type CheckpointFiles, MAX_TEXT_BYTES, readStoredJson, shardsOf } from './open.ts';
+import { shardsOf } from './open.ts';
 import { MAX_HEADER_BYTES } from './safetensors.ts';
+import { type CheckpointFiles, MAX_TEXT_BYTES, OPTIONAL_FILES, readStoredJson } from './sourceFiles.ts';
 import { type ModelConfig, parseModelConfig } from '../config.ts';
 import { parameterCount } from '../params.ts';
 
@@ -19,7 +20,7 @@ export interface HubOptions extends DownloadOptions {
 
 const WEIGHTS = 'model.safetensors';
 const INDEX = 'model.safetensors.index.json';
-const SMALL_FILES = ['config.json', 'tokenizer.json', 'tokenizer_config.json', 'chat_template.jinja', INDEX];
+const SMALL_FILES = ['config.json', 'tokenizer.json', 'tokenizer_config.json', ...OPTIONAL_FILES, INDEX];
 
 /** True if a model setting names something to download, and no folder. */
 export const isRemote = (model: string): boolean => /^https?:\/\//.test(model) || REPOSITORY.test(model);

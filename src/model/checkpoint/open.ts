@@ -9,14 +9,16 @@ import type { TensorMap } from '../engine.ts';
 import { InputError } from '../../errors.ts';
 import { elementCount, parameterSpecs } from '../params.ts';
 import { decodeTensor, readSafetensorsHeader, safetensorsHeaderBytes, type SafetensorsEntry } from './safetensors.ts';
-
-/** Where files come from: a folder, a browser's own file system, bytes in memory. */
-export interface CheckpointFiles {
-  /** Bytes of the file, or undefined where there is none. Other failures must throw. */
-  size(path: string): Promise<number | undefined>;
-  /** Bytes begin..end of a file that is there. */
-  read(path: string, begin: number, end: number): Promise<Uint8Array>;
-}
+import {
+  type CheckpointFiles,
+  jsonIn,
+  readSourceFiles,
+  readStoredJson,
+  type SourceFiles,
+  tokenizerIn,
+  type TokenizerJson,
+  withGenerationConfig,
+} from './sourceFiles.ts';
 
 /** Whole rows of one tensor, as float32. */
 export interface WeightPiece {
@@ -34,20 +36,15 @@ export interface WeightSource {
   pieces(): AsyncIterable<WeightPiece>;
 }
 
-export interface OpenCheckpoint {
+export interface OpenCheckpoint extends TokenizerJson {
   config: ModelConfig;
   weights: WeightSource;
-  /** Parsed `tokenizer.json`; absent where the folder has none. */
-  tokenizerJson?: Record<string, unknown>;
-  /** Parsed `tokenizer_config.json`, its `chat_template` filled in from `chat_template.jinja` where that exists. */
-  tokenizerConfigJson?: Record<string, unknown>;
+  /** Its text files as they were; what is saved of the model copies what training does not change. */
+  sourceFiles: SourceFiles;
 }
 
 /** Most float32 bytes of a piece, but for a row that is longer. */
 const PIECE_BYTES = 8 << 20;
-
-/** No config, template, tokenizer or index is as long. */
-export const MAX_TEXT_BYTES = 128 * 2 ** 20;
 
 const WEIGHTS = 'model.safetensors';
 const INDEX = 'model.safetensors.index.json';
@@ -61,18 +58,18 @@ type Shapes = ReadonlyMap<string, { shape: number[] }>;
 
 /** Throws an InputError naming the file and tensor for anything missing, corrupt, or not fitting the config. */
 export async function openCheckpoint(files: CheckpointFiles): Promise<OpenCheckpoint> {
-  const configJson = await readStoredJson(files, 'config.json');
+  const sourceFiles = await readSourceFiles(files);
+  const configJson = jsonIn(sourceFiles, 'config.json');
   if (!configJson) throw new InputError('The checkpoint has no config.json; give a folder in Hugging Face format.');
-  const config = parseModelConfig(configJson);
-  const tokenizerJson = await readStoredJson(files, 'tokenizer.json');
-  const tokenizerConfigJson = await readTokenizerConfig(files);
+  const config = withGenerationConfig(parseModelConfig(configJson), sourceFiles);
+  const tokenizer = tokenizerIn(sourceFiles);
   const { tensors, file } = await locateTensors(files); // last: a source that keeps one file at a time has this one when its pieces are read
   checkShapes(config, tensors, file);
   return {
     config,
     weights: { pieces: () => readPieces(files, config, tensors) },
-    ...(tokenizerJson && { tokenizerJson }),
-    ...(tokenizerConfigJson && { tokenizerConfigJson }),
+    ...tokenizer,
+    sourceFiles,
   };
 }
 
@@ -218,48 +215,6 @@ function weightMapOf(index: Record<string, unknown>): Map<string, string> {
   }
   throw new InputError(`${INDEX} has no "weight_map" from tensor names to .safetensors files beside it.`);
 }
-
-async function readTokenizerConfig(files: CheckpointFiles): Promise<Record<string, unknown> | undefined> {
-  const json = await readStoredJson(files, 'tokenizer_config.json');
-  const template = await readText(files, 'chat_template.jinja');
-  return template ? { ...json, chat_template: template } : json;
-}
-
-/** Throws an InputError where the file is no JSON object. */
-export async function readStoredJson(
-  files: CheckpointFiles,
-  path: string,
-): Promise<Record<string, unknown> | undefined> {
-  const text = await readText(files, path);
-  if (text === undefined) return undefined;
-  let json: unknown;
-  try {
-    json = JSON.parse(text);
-  } catch (cause) {
-    throw new InputError(`${path} is not JSON (${cause instanceof Error ? cause.message : String(cause)}).`, { cause });
-  }
-  if (!isObject(json)) throw new InputError(`${path} must hold a JSON object.`);
-  return json;
-}
-
-/** Throws an InputError for an HTML page, which a server gives in place of a file that it does not have. */
-async function readText(files: CheckpointFiles, path: string): Promise<string | undefined> {
-  const size = await files.size(path);
-  if (size === undefined) return undefined;
-  if (size > MAX_TEXT_BYTES) {
-    throw new InputError(`${path} has ${size} bytes; at most ${MAX_TEXT_BYTES} are read. Is it the right file?`);
-  }
-  const bytes = await files.read(path, 0, size);
-  if (!isHtml(bytes)) return new TextDecoder().decode(bytes);
-  throw new InputError(
-    `${path} is an HTML page: the server has no such file and answered with its start page. Read the checkpoint with ` +
-      `fetchCheckpoint(), or give undefined for such an answer.`,
-  );
-}
-
-/** True if bytes begin as an HTML document does. */
-export const isHtml = (bytes: Uint8Array): boolean =>
-  /^\s*<(!doctype|html)/i.test(new TextDecoder().decode(bytes.subarray(0, 100)));
 
 function missingTensor(config: ModelConfig, tensors: Shapes, name: string, shape: number[], file: string): InputError {
   const [example] = tensors.keys();

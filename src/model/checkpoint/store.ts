@@ -1,6 +1,6 @@
 /** Where downloaded files are kept: a folder on disk (`src/cli/diskStore.ts`), the browser's OPFS (`opfs.ts`). */
 
-import type { CheckpointFiles } from './open.ts';
+import type { CheckpointFiles } from './sourceFiles.ts';
 
 /** Paths have "/" between their parts; folders come to be as needed. */
 export interface FileStore extends CheckpointFiles {

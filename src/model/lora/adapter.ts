@@ -23,27 +23,56 @@ export interface Adapter {
 const CONFIG = 'adapter_config.json';
 const WEIGHTS = 'adapter_model.safetensors';
 
-/** Keys of PEFT's config that would change what is computed, with the value at which they do nothing. */
-const REFUSED: Record<string, unknown[]> = {
-  use_dora: [false],
-  bias: ['none'],
-  fan_in_fan_out: [false],
-  lora_bias: [false],
-  modules_to_save: [],
-  rank_pattern: [],
-  alpha_pattern: [],
-  layers_to_transform: [],
-  layer_replication: [],
-  target_parameters: [],
-  trainable_token_indices: [],
-};
+/** Fields of PEFT's LoraConfig that are read here, or that change nothing of what saved tensors compute. */
+const READ = [
+  'peft_type',
+  'base_model_name_or_path',
+  'revision',
+  'r',
+  'lora_alpha',
+  'lora_dropout',
+  'use_rslora',
+  'init_lora_weights',
+];
+const WITHOUT_EFFECT = [
+  ...['task_type', 'inference_mode', 'auto_mapping', 'peft_version', 'runtime_config', 'ensure_weight_tying'],
+  ...['target_modules', 'exclude_modules', 'layers_pattern', 'megatron_core', 'qalora_group_size'],
+  ...['loftq_config', 'eva_config', 'corda_config', 'lora_ga_config'],
+];
+/** Fields that change what is computed, unless they are off: null, false, empty, or no `bias`. Any unknown field may too. */
+const REFUSED = [
+  ...[
+    'use_dora',
+    'use_qalora',
+    'use_bdlora',
+    'fan_in_fan_out',
+    'bias',
+    'lora_bias',
+    'modules_to_save',
+    'trainable_token_indices',
+  ],
+  ...[
+    'rank_pattern',
+    'alpha_pattern',
+    'layers_to_transform',
+    'layer_replication',
+    'target_parameters',
+    'megatron_config',
+  ],
+  ...['alora_invocation_tokens', 'arrow_config', 'kasa_config', 'monteclora_config', 'velora_config'],
+];
+
+/** Initialisations that leave the base's weights as they are. */
+const PLAIN_INITS: readonly unknown[] = [undefined, null, true, false, 'gaussian', 'eva', 'orthogonal'];
 
 /** File name to bytes. */
 export function saveAdapter({ lora, tensors, baseModel }: Adapter): Map<string, Uint8Array<ArrayBuffer>> {
+  const [, name = baseModel, revision] = REVISION.exec(baseModel ?? '') ?? [];
   const json = {
     peft_type: 'LORA',
     task_type: 'CAUSAL_LM',
-    base_model_name_or_path: baseModel ?? null,
+    base_model_name_or_path: name ?? null,
+    revision: revision ?? null,
     inference_mode: true,
     r: lora.rank,
     lora_alpha: lora.alpha,
@@ -88,11 +117,15 @@ export function parseAdapterConfig(json: unknown): { lora: LoraConfig; baseModel
   const keys = json as Record<string, unknown>;
   if (keys['peft_type'] !== 'LORA')
     throw new InputError(`${CONFIG}: "peft_type" is ${show(keys['peft_type'])}; supported: "LORA".`);
-  for (const [key, neutral] of Object.entries(REFUSED)) {
-    const value = keys[key];
-    const isEmpty = value === undefined || value === null || (typeof value === 'object' && !Object.keys(value).length);
-    if (isEmpty || neutral.includes(value)) continue;
-    throw new InputError(`${CONFIG}: "${key}" is ${show(value)}, which is not supported; train it without.`);
+  checkInit(keys['init_lora_weights']);
+  for (const [key, value] of Object.entries(keys)) {
+    if (READ.includes(key) || WITHOUT_EFFECT.includes(key) || isOff(key, value)) continue;
+    throw new InputError(
+      REFUSED.includes(key)
+        ? `${CONFIG}: "${key}" is ${show(value)}, which is not supported; train it without.`
+        : `${CONFIG}: "${key}" is ${show(value)}, a field that is not known here and may change what is computed; ` +
+            'if it does not, set it to null.',
+    );
   }
   const number = (key: string, byDefault: number | undefined, least: number, below = Infinity) => {
     const value = keys[key] ?? byDefault;
@@ -103,7 +136,6 @@ export function parseAdapterConfig(json: unknown): { lora: LoraConfig; baseModel
   const useRslora = keys['use_rslora'] ?? false;
   if (typeof useRslora !== 'boolean')
     throw new InputError(`${CONFIG}: "use_rslora" is ${show(useRslora)}; allowed: true or false.`);
-  const baseModel = keys['base_model_name_or_path'];
   return {
     lora: {
       rank: number('r', undefined, 1),
@@ -113,8 +145,34 @@ export function parseAdapterConfig(json: unknown): { lora: LoraConfig; baseModel
       targetModules: loraModules('all-linear'),
       seed: 0,
     },
-    baseModel: typeof baseModel === 'string' && baseModel !== '' ? baseModel : undefined,
+    baseModel: baseOf(keys),
   };
+}
+
+function isOff(key: string, value: unknown): boolean {
+  if (value === null || value === false || value === '' || (key === 'bias' && value === 'none')) return true;
+  return typeof value === 'object' && Object.keys(value).length === 0;
+}
+
+/** Throws InputError for an initialisation after which PEFT takes a part of the weights out of the base. */
+function checkInit(init: unknown): void {
+  if (PLAIN_INITS.includes(typeof init === 'string' ? init.toLowerCase() : init)) return;
+  throw new InputError(
+    `${CONFIG}: "init_lora_weights" is ${show(init)}, by which PEFT may change the base as well, so that the adapter does not fit the base ` +
+      `alone; allowed: true, false, "gaussian", "eva", "orthogonal". Convert it in PEFT: save_pretrained(FOLDER, ` +
+      `path_initial_model_for_weight_conversion=FOLDER_BEFORE_TRAINING) for PiSSA, OLoRA, CorDA and LoRA-GA; or merge_and_unload(), ` +
+      'and use the merged model.',
+  );
+}
+
+/** A name on a hub, with its revision. */
+const REVISION = /^([\w-][\w.-]*\/[\w-][\w.-]*)@([\w./-]+)$/;
+
+/** The base as `model.path` names it: `org/name@revision` where a revision is given. */
+function baseOf({ base_model_name_or_path: name, revision }: Record<string, unknown>): string | undefined {
+  if (typeof name !== 'string' || name === '') return undefined;
+  const at = typeof revision === 'string' && revision !== '' ? `${name}@${revision}` : name;
+  return REVISION.test(at) ? at : name;
 }
 
 /** The weights with scale * B A added, in float64, rounded once; what has no adapter is passed on as it is. */

@@ -10,9 +10,10 @@
 import { Tokenizer } from '@huggingface/tokenizers';
 import { describe, InputError } from '../../errors.ts';
 import { checkTokenizer } from './check.ts';
-import { type AddedToken, ControlTokens, HiddenTexts } from './controlTokens.ts';
+import { type AddedToken, ControlTokens, HiddenTexts, inTexts, withoutAddedTokens } from './controlTokens.ts';
+import { endNote, endTokens } from './endTokens.ts';
 import { WrittenRoles } from './lostText.ts';
-import { ChatTemplate } from './template.ts';
+import { ChatTemplates } from './template.ts';
 
 /** As in `src/tasks/task.ts`, which is a layer above. */
 interface ChatMessage {
@@ -44,7 +45,8 @@ interface ChatOptions {
 }
 
 interface TokenizerOptions {
-  eosTokenIds?: number[];
+  /** End tokens beside the tokenizer's `eos_token`: `eosTokenIds` of the model's config. */
+  eosTokenIds?: readonly number[] | undefined;
   /** Variables that every conversation's template gets beside the messages, e.g. Qwen3's enable_thinking. */
   chatTemplateKwargs?: Json;
 }
@@ -66,7 +68,10 @@ const QUESTION = { role: 'user', content: 'A question.' };
 
 /** Tokenizer and chat template of a model, from tokenizer.json and tokenizer_config.json. Text of users and tools never becomes a control token. */
 export class ChatTokenizer {
-  /** Ids that end an assistant turn; the first is the one we append to demonstrations. */
+  /**
+   * Ids that end an assistant turn, at most 4. The first is the one that is written: that of the chat template if it is one
+   * of these, else `eos_token`.
+   */
   readonly eosTokenIds: number[];
   /** Id of the pad token, else of the first end token. */
   readonly padTokenId: number;
@@ -75,7 +80,7 @@ export class ChatTokenizer {
   private readonly full: Tokenizer;
   /** The same tokenizer without added tokens: nothing it encodes can become a control token. */
   private readonly plain: Tokenizer;
-  private readonly template: ChatTemplate | null;
+  private readonly templates: ChatTemplates;
   private readonly config: Json;
   private readonly control: ControlTokens;
   /** Whether text can become a control token's name on its way to the tokens. */
@@ -85,11 +90,10 @@ export class ChatTokenizer {
   private keptCharacters = 0;
   private readonly written = new WrittenRoles();
 
-  /** @param options eosTokenIds of a generation_config.json; absent = the config's `eos_token` is the only one */
   constructor(
     tokenizerJson: unknown,
     configJson: unknown,
-    { eosTokenIds, chatTemplateKwargs = {} }: TokenizerOptions = {},
+    { eosTokenIds = [], chatTemplateKwargs = {} }: TokenizerOptions = {},
   ) {
     this.templateKwargs = chatTemplateKwargs;
     const json = asObject(tokenizerJson, 'tokenizer.json');
@@ -114,10 +118,13 @@ export class ChatTokenizer {
       );
     }
     this.normalizes = Boolean(json['normalizer']);
-    this.template = readTemplate(this.config);
+    this.templates = new ChatTemplates(this.config['chat_template']);
+    this.templates.check();
     // Not Math.max(...ids): a real vocabulary is too long an argument list.
     this.vocabSize = 1 + [...this.full.get_vocab(true).values()].reduce((a, b) => Math.max(a, b), -1);
-    this.eosTokenIds = eosTokenIds ?? [this.tokenId(tokenText(this.config, 'eos_token'), 'eos_token')];
+    const isNamed = Boolean(this.config['eos_token']) || eosTokenIds.length === 0;
+    const own = isNamed ? [this.tokenId(tokenText(this.config, 'eos_token'), 'eos_token')] : [];
+    this.eosTokenIds = endTokens([...own, ...eosTokenIds], (ids) => this.closingToken(ids));
     const pad = this.config['pad_token'] ? tokenText(this.config, 'pad_token') : null;
     this.padTokenId = pad === null ? this.eosTokenIds[0] : this.tokenId(pad, 'pad_token');
   }
@@ -142,14 +149,16 @@ export class ChatTokenizer {
     });
   }
 
-  /** The conversation as the model's template writes it. To train or generate use `encodeChat`, which is safe. */
-  applyChatTemplate(messages: ChatMessage[], options: ChatOptions = {}): string {
-    if (!this.template) {
-      throw new InputError(
-        'tokenizer_config.json has no "chat_template"; add one or use the tokenizer of a chat model.',
-      );
-    }
-    return this.template.render({
+  /**
+   * The conversation as the model's template writes it. To train or generate use `encodeChat`, which is safe.
+   * @param withTools use the template for tools, if the model has one; absent = if tools are given
+   */
+  applyChatTemplate(
+    messages: ChatMessage[],
+    options: ChatOptions = {},
+    withTools = Boolean(options.tools?.length),
+  ): string {
+    return this.templates.of(withTools).render({
       ...specialTokenTexts(this.config),
       ...this.templateKwargs,
       messages,
@@ -218,10 +227,37 @@ export class ChatTokenizer {
     return ids;
   }
 
+  /** A sentence if the chat template closes an assistant's turn with none of `eosTokenIds`: samples may not end there. */
+  get endNote(): string | undefined {
+    const closing = this.closingToken(this.eosTokenIds);
+    if (closing === null || (closing !== undefined && this.eosTokenIds.includes(closing))) return undefined;
+    const name = (id: number) => this.full.id_to_token(id) ?? String(id);
+    return endNote(closing === undefined ? 'no control token' : name(closing), this.eosTokenIds.map(name));
+  }
+
+  /** What the template closes an assistant's message with; undefined for no control token, null without a template to ask. */
+  private closingToken(ends: readonly number[]): number | undefined | null {
+    const reply = 'webgrpo-dummy-reply';
+    const said = { role: 'assistant', content: reply };
+    try {
+      const text = this.applyChatTemplate([QUESTION, said], { addGenerationPrompt: false });
+      const after = text.slice(text.lastIndexOf(reply) + reply.length);
+      return this.encode(after).find((id) => ends.includes(id) || this.control.isControl(id));
+    } catch (error) {
+      if (error instanceof InputError) return null;
+      throw error;
+    }
+  }
+
   private afterReply(toolMessages: ChatMessage[]): string {
     const reply = 'webgrpo-dummy-reply';
     const end = this.full.id_to_token(this.eosTokenIds[0])!;
-    const text = this.applyChatTemplate([QUESTION, { role: 'assistant', content: reply }, ...toolMessages]);
+    const withTools = toolMessages.some(({ role }) => role === 'tool');
+    const text = this.applyChatTemplate(
+      [QUESTION, { role: 'assistant', content: reply }, ...toolMessages],
+      {},
+      withTools,
+    );
     const rest = text.includes(reply) ? text.slice(text.indexOf(reply) + reply.length) : '';
     // Llama 2's kind writes a space before the end token, where the model drew none.
     const closing = rest.startsWith(end) ? rest : rest.trimStart();
@@ -241,7 +277,7 @@ export class ChatTokenizer {
       function: { name, arguments: { value } },
     }));
     const caller = { role: 'assistant', content: '', tool_calls: toolCalls };
-    const text = this.applyChatTemplate([QUESTION, caller, ...toolMessages]);
+    const text = this.applyChatTemplate([QUESTION, caller, ...toolMessages], {}, true);
     const from = text.lastIndexOf(value);
     const stop = from < 0 ? -1 : text.indexOf(stopToken, from);
     const drawn = end === undefined ? stopToken : this.full.id_to_token(end)!;
@@ -323,36 +359,6 @@ function tooLong(length: number): InputError {
   );
 }
 
-/** No control token's name is left to be reached: neither whole (ignore_merges) nor as a piece of a Unigram vocabulary. */
-function withoutAddedTokens(json: Json, control: readonly AddedToken[]): Json {
-  const plain = structuredClone(json);
-  const vocab = (plain['model'] as Json)['vocab'];
-  plain['added_tokens'] = [];
-  plain['post_processor'] = null;
-  const names = new Set(control.map(({ content }) => content));
-  if (Array.isArray(vocab)) {
-    // Its place is its id and its score counts for unknown text, so the piece stays, under a name that nobody can write.
-    for (const piece of vocab as [string, number][]) if (names.has(piece[0])) piece[0] = crypto.randomUUID();
-  } else if (vocab) {
-    for (const name of names) delete (vocab as Json)[name];
-  }
-  return plain;
-}
-
-function readTemplate(config: Json): ChatTemplate | null {
-  const text = chatTemplateOf(config);
-  return text === undefined ? null : new ChatTemplate(text);
-}
-
-/** The chat template of a tokenizer_config.json, its default one if it has several; undefined without one. */
-export function chatTemplateOf(config: Json): string | undefined {
-  const source = config['chat_template'];
-  // Some models ship several templates by name.
-  const named = Array.isArray(source) ? (source as ({ name: string; template: string } | null)[]) : null;
-  const text = named ? named.find((entry) => entry?.name === 'default')?.template : source;
-  return typeof text === 'string' ? text : undefined;
-}
-
 /** The text, made longer until nothing of what stands beside it holds it. */
 function unusedText(text: string, beside: unknown): string {
   const all = JSON.stringify(beside);
@@ -372,14 +378,6 @@ function textsOf(message: ChatMessage): string[] {
 function inMessage(message: ChatMessage, change: (text: string) => string): ChatMessage {
   const { role, ...rest } = message;
   return { role: KNOWN_ROLES.includes(role) ? role : change(role), ...inTexts(rest, change) };
-}
-
-/** The same value with each text in it changed. */
-function inTexts<T>(value: T, change: (text: string) => string): T {
-  if (typeof value === 'string') return change(value) as T;
-  if (typeof value !== 'object' || value === null) return value;
-  if (Array.isArray(value)) return value.map((item: unknown) => inTexts(item, change)) as T;
-  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, inTexts(item, change)])) as T;
 }
 
 /** `bos_token` and the like, which templates refer to; each is a string or an object with `content`. */

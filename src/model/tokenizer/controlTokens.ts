@@ -157,3 +157,30 @@ function anyOf(names: readonly string[], flags: string): RegExp | null {
   if (sorted.length === 0) return null;
   return new RegExp(sorted.map((name) => name.replace(/[\\^$.*+?()[\]{}|/]/g, '\\$&')).join('|'), flags);
 }
+
+/** No control token's name is left to be reached: neither whole (ignore_merges) nor as a piece of a Unigram vocabulary. */
+export function withoutAddedTokens(
+  json: Record<string, unknown>,
+  control: readonly AddedToken[],
+): Record<string, unknown> {
+  const plain = structuredClone(json);
+  const vocab = (plain['model'] as Record<string, unknown>)['vocab'];
+  plain['added_tokens'] = [];
+  plain['post_processor'] = null;
+  const names = new Set(control.map(({ content }) => content));
+  if (Array.isArray(vocab)) {
+    // Its place is its id and its score counts for unknown text, so the piece stays, under a name that nobody can write.
+    for (const piece of vocab as [string, number][]) if (names.has(piece[0])) piece[0] = crypto.randomUUID();
+  } else if (vocab) {
+    for (const name of names) delete (vocab as Record<string, unknown>)[name];
+  }
+  return plain;
+}
+
+/** The same value with each text in it changed. */
+export function inTexts<T>(value: T, change: (text: string) => string): T {
+  if (typeof value === 'string') return change(value) as T;
+  if (typeof value !== 'object' || value === null) return value;
+  if (Array.isArray(value)) return value.map((item: unknown) => inTexts(item, change)) as T;
+  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, inTexts(item, change)])) as T;
+}

@@ -80,6 +80,52 @@ export class ChatTemplate {
   }
 }
 
+/** The templates of a tokenizer_config.json: one text, or several by name. */
+export class ChatTemplates {
+  private readonly texts = new Map<string, string>();
+  private readonly read = new Map<string, ChatTemplate>();
+
+  constructor(source: unknown) {
+    const named = Array.isArray(source) ? (source as ({ name: string; template: unknown } | null)[]) : undefined;
+    for (const entry of named ?? [{ name: 'default', template: source }])
+      if (typeof entry?.template === 'string') this.texts.set(entry.name, entry.template);
+  }
+
+  /** Throws InputError if the default template is not one. */
+  check(): void {
+    if (this.texts.has('default')) this.named('default');
+  }
+
+  /** The template for a prompt, as transformers chooses it: `tool_use` if there are tools, otherwise `default`. Throws InputError. */
+  of(tools: boolean): ChatTemplate {
+    return this.named(this.nameOf(tools));
+  }
+
+  /** The source of that template; undefined if it is missing. */
+  textOf(tools: boolean): string | undefined {
+    return this.texts.get(this.nameOf(tools));
+  }
+
+  private nameOf(tools: boolean): string {
+    return tools && this.texts.has('tool_use') ? 'tool_use' : 'default';
+  }
+
+  private named(name: string): ChatTemplate {
+    const text = this.texts.get(name);
+    if (text === undefined) {
+      const names = [...this.texts.keys()].map((other) => `"${other}"`).join(', ');
+      throw new InputError(
+        names === ''
+          ? 'tokenizer_config.json has no "chat_template"; add one or use the tokenizer of a chat model.'
+          : `tokenizer_config.json: "chat_template" has templates for ${names}, but none named "${name}"; add one.`,
+      );
+    }
+    const template = this.read.get(name) ?? new ChatTemplate(text);
+    this.read.set(name, template);
+    return template;
+  }
+}
+
 class BoundedInterpreter extends Interpreter {
   private steps = 0;
   private characters = 0;

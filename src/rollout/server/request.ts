@@ -1,11 +1,12 @@
 /** Checks of a request when it arrives. */
 
+import { InputError } from '../../errors.ts';
 import { checkAdjusted } from '../decode/adjustedDraws.ts';
 import type { DecoderSizes } from '../decode/decoder.ts';
 import { checkStopStrings } from '../decode/stopStrings.ts';
 import type { GenerateRequest } from '../types.ts';
 
-/** Throws RangeError on a request that the server could never serve. */
+/** Throws RangeError on a request that the server could never serve, InputError for more end tokens than it looks at. */
 export function checkRequest(request: GenerateRequest, sizes: DecoderSizes, vocabSize: number): void {
   const { contextIds, promptLength, sampling, drawn } = request;
   const { slotCapacity, maxPromptLength } = sizes;
@@ -22,7 +23,10 @@ export function checkRequest(request: GenerateRequest, sizes: DecoderSizes, voca
   if (drawn && drawn.tokenIds.length >= room)
     throw new RangeError(`A turn of at most ${room} tokens has drawn ${drawn.tokenIds.length} already.`);
   if (sampling.stopTokenIds.length > 4)
-    throw new RangeError(`${sampling.stopTokenIds.length} stop token ids were given; at most 4 are allowed.`);
+    throw new InputError(
+      `${sampling.stopTokenIds.length} stop token ids were given (${sampling.stopTokenIds.join(', ')}); at most 4 are allowed, those of the ` +
+        'model and of its tool format included. Take what the model never writes out of "eos_token_id" in generation_config.json.',
+    );
   checkStopStrings(sampling.stop ?? []);
   checkAdjusted(sampling, vocabSize);
 }

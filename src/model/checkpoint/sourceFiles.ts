@@ -1,0 +1,179 @@
+/** The text files beside the weights of a checkpoint: read as bytes, so that what training does not change is saved as it was. */
+
+import { InputError } from '../../errors.ts';
+import { type ModelConfig, modelConfigToJson, readEosTokenIds } from '../config.ts';
+
+type Json = Record<string, unknown>;
+
+/** Where files come from: a folder, a browser's own file system, bytes in memory. */
+export interface CheckpointFiles {
+  /** Bytes of the file, or undefined where there is none. Other failures must throw. */
+  size(path: string): Promise<number | undefined>;
+  /** Bytes begin..end of a file that is there. */
+  read(path: string, begin: number, end: number): Promise<Uint8Array>;
+}
+
+/** Bytes of a checkpoint's text files by name, as they were read. */
+export type SourceFiles = ReadonlyMap<string, Uint8Array<ArrayBuffer>>;
+
+/** No config, template, tokenizer or index is as long. */
+export const MAX_TEXT_BYTES = 128 * 2 ** 20;
+
+const [CONFIG, GENERATION] = ['config.json', 'generation_config.json'];
+const [TOKENIZER, TOKENIZER_CONFIG] = ['tokenizer.json', 'tokenizer_config.json'];
+const TEMPLATE = 'chat_template.jinja';
+/** Where transformers keeps a second template; it is saved within tokenizer_config.json, since a checkpoint has no folders. */
+const TOOL_TEMPLATE = 'additional_chat_templates/tool_use.jinja';
+/** Other spellings of what tokenizer.json and tokenizer_config.json say; copied while those are unchanged. */
+const TOKENIZER_COPIES = ['vocab.json', 'merges.txt', 'added_tokens.json'];
+const SPECIAL_TOKENS = 'special_tokens_map.json';
+
+/** Text files that a checkpoint may lack. */
+export const OPTIONAL_FILES = [GENERATION, TEMPLATE, TOOL_TEMPLATE, SPECIAL_TOKENS, ...TOKENIZER_COPIES];
+const NAMES = [CONFIG, TOKENIZER, TOKENIZER_CONFIG, ...OPTIONAL_FILES];
+
+/** Tokenizer of a folder; parsed. */
+export interface TokenizerJson {
+  /** Parsed `tokenizer.json`; absent where the folder has none. */
+  tokenizerJson?: Json;
+  /** Parsed `tokenizer_config.json`, its `chat_template` filled in from `chat_template.jinja` where that exists. */
+  tokenizerConfigJson?: Json;
+}
+
+/** Reads every text file that is there. Throws InputError for one that is too long, or an HTML page. */
+export async function readSourceFiles(files: CheckpointFiles): Promise<SourceFiles> {
+  const found = new Map<string, Uint8Array<ArrayBuffer>>();
+  for (const name of NAMES) {
+    const bytes = await readSmall(files, name);
+    if (bytes) found.set(name, bytes.slice());
+  }
+  return found;
+}
+
+/** The tokenizer that the files hold. Throws InputError. */
+export function tokenizerIn(files: SourceFiles): TokenizerJson {
+  const tokenizerJson = jsonIn(files, TOKENIZER);
+  const tokenizerConfigJson = withTemplates(files, jsonIn(files, TOKENIZER_CONFIG));
+  return { ...(tokenizerJson && { tokenizerJson }), ...(tokenizerConfigJson && { tokenizerConfigJson }) };
+}
+
+/** The config with the end tokens of `generation_config.json` as well. Throws InputError. */
+export function withGenerationConfig(config: ModelConfig, files: SourceFiles): ModelConfig {
+  const more = readEosTokenIds(jsonIn(files, GENERATION) ?? {}, GENERATION, config.vocabSize);
+  const eosTokenIds = [...new Set([...(config.eosTokenIds ?? []), ...more])];
+  return eosTokenIds.length > 0 ? { ...config, eosTokenIds } : config;
+}
+
+/** The tokenizer's files and those beside it: the source's own, but for what says something else by now. */
+export function filesBeside({ tokenizerJson, tokenizerConfigJson, sourceFiles }: Saved): Map<string, Bytes> {
+  const source = sourceFiles ?? new Map<string, Bytes>();
+  const files = new Map([...source].filter(([name]) => name !== CONFIG && name !== TOOL_TEMPLATE));
+  const drop = (...names: string[]) => names.forEach((name) => files.delete(name));
+  const { tokenizerJson: json, tokenizerConfigJson: config } = tokenizerIn(files);
+  if (!isSame(json, tokenizerJson)) {
+    drop(TOKENIZER, ...TOKENIZER_COPIES);
+    if (tokenizerJson) files.set(TOKENIZER, encodeJson(tokenizerJson));
+  }
+  if (!isSame(config, tokenizerConfigJson)) {
+    drop(TOKENIZER_CONFIG, TEMPLATE);
+    if (!isSame({ ...config, chat_template: '' }, { ...tokenizerConfigJson, chat_template: '' })) drop(SPECIAL_TOKENS);
+    if (tokenizerConfigJson) files.set(TOKENIZER_CONFIG, encodeJson(tokenizerConfigJson));
+  }
+  return files;
+}
+
+/** The source's `config.json` with the model's own values over it, and the tokenizer's ids where it names none. */
+export function configFile(
+  { config, sourceFiles, ...tokenizer }: Saved & { config: ModelConfig },
+  dtype: string,
+): Bytes {
+  // auto_map names Python files, which are not beside the model any more.
+  const { auto_map: _, ...source } = (sourceFiles && jsonIn(sourceFiles, CONFIG)) ?? {};
+  return encodeJson({
+    ...specialTokenIds(tokenizer),
+    ...source,
+    ...modelConfigToJson(config),
+    ...('eos_token_id' in source && { eos_token_id: source['eos_token_id'] }),
+    torch_dtype: dtype,
+    ...('dtype' in source && { dtype }),
+  });
+}
+
+type Bytes = Uint8Array<ArrayBuffer>;
+type Saved = TokenizerJson & { sourceFiles?: SourceFiles };
+
+function specialTokenIds({ tokenizerJson, tokenizerConfigJson }: TokenizerJson): Json {
+  const { model, added_tokens: added } = (tokenizerJson ?? {}) as {
+    model?: { vocab?: Record<string, number> };
+    added_tokens?: { id: number; content: string }[];
+  };
+  const ids = ['bos_token', 'eos_token', 'pad_token'].map((key) => {
+    const named = tokenizerConfigJson?.[key] as string | { content: string } | null | undefined;
+    const text = typeof named === 'object' ? named?.content : named;
+    const id = added?.find(({ content }) => content === text)?.id ?? model?.vocab?.[text ?? ''];
+    return [`${key}_id`, id] as const;
+  });
+  return Object.fromEntries(ids.filter(([, id]) => typeof id === 'number'));
+}
+
+function withTemplates(files: SourceFiles, config: Json | undefined): Json | undefined {
+  const template = textIn(files, TEMPLATE);
+  const forTools = textIn(files, TOOL_TEMPLATE);
+  if (!template) return config;
+  if (!forTools) return { ...config, chat_template: template };
+  const named = Object.entries({ default: template, tool_use: forTools });
+  return { ...config, chat_template: named.map(([name, text]) => ({ name, template: text })) };
+}
+
+const isSame = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
+
+function textIn(files: SourceFiles, name: string): string | undefined {
+  const bytes = files.get(name);
+  return bytes && new TextDecoder().decode(bytes);
+}
+
+/** A JSON object of the files; undefined where there is no such file. Throws InputError for any other content. */
+export function jsonIn(files: SourceFiles, name: string): Json | undefined {
+  const text = textIn(files, name);
+  return text === undefined ? undefined : parseObject(text, name);
+}
+
+/** Throws an InputError where the file is no JSON object. */
+export async function readStoredJson(files: CheckpointFiles, path: string): Promise<Json | undefined> {
+  const bytes = await readSmall(files, path);
+  return bytes && parseObject(new TextDecoder().decode(bytes), path);
+}
+
+function parseObject(text: string, path: string): Json {
+  let json: unknown;
+  try {
+    json = JSON.parse(text);
+  } catch (cause) {
+    throw new InputError(`${path} is not JSON (${cause instanceof Error ? cause.message : String(cause)}).`, { cause });
+  }
+  if (typeof json === 'object' && json !== null && !Array.isArray(json)) return json as Json;
+  throw new InputError(`${path} must hold a JSON object.`);
+}
+
+/** Throws an InputError for an HTML page, which a server gives in place of a file that it does not have. */
+async function readSmall(files: CheckpointFiles, path: string): Promise<Uint8Array | undefined> {
+  const size = await files.size(path);
+  if (size === undefined) return undefined;
+  if (size > MAX_TEXT_BYTES) {
+    throw new InputError(`${path} has ${size} bytes; at most ${MAX_TEXT_BYTES} are read. Is it the right file?`);
+  }
+  const bytes = await files.read(path, 0, size);
+  if (!isHtml(bytes)) return bytes;
+  throw new InputError(
+    `${path} is an HTML page: the server has no such file and answered with its start page. Read the checkpoint with ` +
+      `fetchCheckpoint(), or give undefined for such an answer.`,
+  );
+}
+
+/** True if bytes begin as an HTML document does. */
+export const isHtml = (bytes: Uint8Array): boolean =>
+  /^\s*<(!doctype|html)/i.test(new TextDecoder().decode(bytes.subarray(0, 100)));
+
+function encodeJson(json: Json): Bytes {
+  return new TextEncoder().encode(`${JSON.stringify(json, null, 2)}\n`);
+}

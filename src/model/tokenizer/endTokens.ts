@@ -1,0 +1,30 @@
+/** The tokens that end an assistant's turn: the tokenizer's, and those of config.json and generation_config.json. */
+
+import { InputError } from '../../errors.ts';
+
+/** As many as the sampling kernel compares with. */
+const MAX_END_TOKENS = 4;
+
+/**
+ * Each id once, the one that the chat template closes a turn with first. Throws InputError for more than 4.
+ * @param closingToken is asked only if there are several
+ */
+export function endTokens(
+  all: readonly number[],
+  closingToken: (ids: readonly number[]) => number | null | undefined,
+): number[] {
+  const ids = [...new Set(all)];
+  if (ids.length > MAX_END_TOKENS) {
+    throw new InputError(
+      `The model ends a turn by the tokens ${ids.join(', ')}; at most ${MAX_END_TOKENS} are supported. Take those that it never ` +
+        'writes out of "eos_token_id" in config.json and generation_config.json.',
+    );
+  }
+  const closing = ids.length > 1 ? closingToken(ids) : undefined;
+  return ids.sort((a, b) => Number(b === closing) - Number(a === closing));
+}
+
+/** What to say of a template that closes a turn with `closing`, where a turn ends by `ends`. */
+export const endNote = (closing: string, ends: readonly string[]): string =>
+  `the chat template closes an assistant's turn with ${closing}, but a turn ends by ${ends.join(', ')}; if samples run on to the ` +
+  'longest response, name the template\'s token in "eos_token" of tokenizer_config.json or "eos_token_id" of generation_config.json';
