@@ -4,8 +4,9 @@
  */
 
 import type { CalledTurn } from '../../model/tokenizer/chat.ts';
-import { InputError, type UserCodeError } from '../../errors.ts';
+import { InputError, isA, shownValue, UserCodeError } from '../../errors.ts';
 import { withObservation } from '../../tasks/environments/environment.ts';
+import { isMessage } from '../../tasks/problem.ts';
 import type { Message } from '../../tasks/task.ts';
 import type { Tool } from '../../tasks/tool.ts';
 import { promptOf } from './prompt.ts';
@@ -163,6 +164,8 @@ export class AgentSample {
 
   /** Puts a message that the model did not write before its next turn. A value: there is no room, end the sample. */
   say(...messages: Message[]): StopReason | undefined {
+    const wrong = messages.findIndex((message) => !isMessage(message));
+    if (wrong >= 0) throw new TypeError(`say() was given ${shownValue(messages[wrong])}, not { role, content }`);
     this.#add(...messages);
     return this.#extend(messages);
   }
@@ -346,7 +349,7 @@ export class AgentSample {
           try {
             return await runTool(call, tools, host);
           } catch (error) {
-            this.failure = { error };
+            if (isA(error, UserCodeError)) this.failure = { error };
             throw error;
           } finally {
             this.#note('tool', called);
