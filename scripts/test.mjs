@@ -2,7 +2,7 @@
  * `npm test`: set-up, then everyday's checks, then one table. `npm test -- unit lint` runs only the stages named; words after
  * them choose test files, as in `npm test -- gpu rmsnorm`.
  *   --full   runs everything: tests on real engines, lavapipe, every GPU test in Chromium, size, docs, bundlers, runtimes, the
- *            short campaign, and everyday's tests under pressure. A stage that only --full has can be named without it.
+ *            short campaign, CONTRIBUTING's recipes, and everyday's tests under pressure. A stage that only --full has can be named without it.
  *   --times  stores the seconds of the stages that ran in test/seconds.json
  * The last line is "N passed, N failed"; the exit code is 0 only if nothing failed.
  */
@@ -109,6 +109,7 @@ const GROUPS = [
   [[e2e]],
   [[fullCheck('build'), { ...fullCheck('bundlers'), needs: 'browser' }, fullCheck('runtimes')]],
   [[fullCheck('campaign', '--short')]],
+  [[fullCheck('recipes')]],
   [[fullCheck('pressure')]],
 ];
 const STAGES = GROUPS.flat(2);
