@@ -75,7 +75,7 @@ const wordsOf = (order) =>
  * @param {string} folder
  */
 function apply({ order, block }, folder) {
-  const [verb, ...rest] = wordsOf(order);
+  const [verb, ...rest] = wordsOf(order.replace(/^run,/, 'run '));
   const path = join(folder, rest[0] ?? '');
   const read = () => readFileSync(path, 'utf8');
   if (verb === 'create') {

@@ -95,7 +95,7 @@ const e2e = {
 const GROUPS = [
   [
     [
-      check('types', bin('typescript/bin/tsc'), '-p', '.', '--noEmit'),
+      check('types', bin('typescript-7/bin/tsc'), '-p', '.', '--noEmit'),
       check('lint', bin('eslint/bin/eslint.js'), '.', '--max-warnings', '0'),
       check('format', bin('prettier/bin/prettier.cjs'), '--check', '--log-level', 'warn', '.'),
       fullCheck('size'),
