@@ -12,7 +12,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { bundle } from './lib/bundle.mjs';
-import { LAVAPIPE_MISSING, lavapipe } from './lib/lavapipe.mjs';
+import { lavapipe } from './lib/lavapipe.mjs';
+import { howToInstall } from './lib/requirements.mjs';
 import { exitOnSetupError, say, SetupError } from './lib/say.mjs';
 import { ROOT, setup } from './setup.mjs';
 
@@ -23,7 +24,7 @@ const { values } = parseArgs({
 try {
   const own = setup({ adapter: true });
   const other = lavapipe();
-  if (!other) say(`lavapipe: ${LAVAPIPE_MISSING}; only one adapter is measured`);
+  if (!other) say(`lavapipe: not found, so only one adapter is measured. To install it: ${howToInstall('lavapipe')}`);
   const program = join(await bundle(ROOT), 'bench-verification.js');
   const folder = mkdtempSync(join(tmpdir(), 'webgrpo-verification-'));
   const run = (/** @type {Record<string, string>} */ env, /** @type {string[]} */ ...args) => {

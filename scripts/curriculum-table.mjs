@@ -7,6 +7,7 @@
 
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
+import { needsShell } from './lib/say.mjs';
 
 /** @typedef {Record<string, number>} Metrics */
 
@@ -28,7 +29,10 @@ const rows = Object.entries(WAYS).map(([way, keys], i) => {
   const name = `${task}-${i}`;
   const goal = `trainer.stopWhen={metric: val-core/${task}/acc/mean@1, atLeast: ${target}}`;
   const set = [`name=${name}`, `trainer.defaultLocalDir=${FOLDER}`, 'trainer.testFreq=5', goal, ...keys, ...overrides];
-  const { status } = spawnSync('npm', ['run', '-s', 'webgrpo', '--', 'train', recipe, ...set], { stdio: 'inherit' });
+  const { status } = spawnSync('npm', ['run', '-s', 'webgrpo', '--', 'train', recipe, ...set], {
+    stdio: 'inherit',
+    shell: needsShell('npm'),
+  });
   if (status !== 0) process.exit(status ?? 1);
   return row(
     way,

@@ -8,7 +8,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { runNode } from './lib/runNode.mjs';
-import { exitOnSetupError, say } from './lib/say.mjs';
+import { exitOnSetupError, needsShell, say } from './lib/say.mjs';
 import { ROOT, setup } from './setup.mjs';
 
 const given = process.env.NODE_LLAMA_CPP;
@@ -18,7 +18,8 @@ try {
   if (given === undefined) {
     say('installing node-llama-cpp');
     writeFileSync(join(folder, 'package.json'), '{ "private": true, "type": "module" }\n');
-    execFileSync('npm', ['install', '--no-audit', '--no-fund', 'node-llama-cpp@3'], { cwd: folder, stdio: 'ignore' });
+    const install = ['install', '--no-audit', '--no-fund', 'node-llama-cpp@3'];
+    execFileSync('npm', install, { cwd: folder, shell: needsShell('npm'), stdio: 'ignore' });
   }
   const vitest = join(ROOT, 'node_modules', 'vitest', 'vitest.mjs');
   process.exitCode = await runNode(vitest, ['run', '--project', 'unit', '--testTimeout', '120000', 'gguf'], {

@@ -9,7 +9,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pack } from './lib/bundlers.mjs';
-import { exitOnSetupError, messageOf, say, SetupError } from './lib/say.mjs';
+import { exitOnSetupError, messageOf, needsShell, say, SetupError } from './lib/say.mjs';
 import { ROOT, setup } from './setup.mjs';
 
 /** Dawn from this checkout: 132 MB that need not be downloaded again. */
@@ -34,6 +34,7 @@ function run(folder, command, ...args) {
   try {
     return execFileSync(command, args, {
       cwd: folder,
+      shell: needsShell(command),
       encoding: 'utf8',
       stdio: ['ignore', 'pipe', 'pipe'],
       timeout: 300_000,

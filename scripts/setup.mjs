@@ -8,7 +8,6 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { findAdapter, stillThere } from './lib/adapter.mjs';
 import { ensureChromium } from './lib/chromium.mjs';
-import { ensureNatsServer } from './lib/natsServer.mjs';
 import { ensurePackages } from './lib/packages.mjs';
 import { exitOnSetupError, say } from './lib/say.mjs';
 
@@ -20,18 +19,18 @@ const MEMORY = join(ROOT, 'node_modules', '.cache', 'webgrpo', 'setup.json');
  * Prepares what is asked for and returns the environment to run with. `dev: false` installs what a run needs and no more.
  * Throws SetupError, which says what to do.
  */
-export function setup({ dev = true, adapter = false, browser = false, nats = false } = {}) {
+export function setup({ dev = true, adapter = false, browser = false } = {}) {
   process.chdir(ROOT);
   ensurePackages(ROOT, { dev });
   /** @type {Record<string, string>} */
   const env = {};
   if (adapter) Object.assign(env, adapterEnv());
-  if (browser) env.CHROME_PATH = browserPath();
-  if (nats) ensureNatsServer();
+  if (browser) Object.assign(env, browserEnv());
   return env;
 }
 
-function adapterEnv() {
+/** The environment in which Dawn finds an adapter. Throws SetupError if there is none. */
+export function adapterEnv() {
   const asked = { icd: process.env.VK_ICD_FILENAMES ?? '', chrome: process.env.CHROME_PATH ?? '' };
   let found = recall('adapter', asked);
   if (!found || !stillThere(found)) found = remember('adapter', asked, findAdapter());
@@ -40,12 +39,13 @@ function adapterEnv() {
   return found.env;
 }
 
-function browserPath() {
+/** The environment that names a full Chromium. Throws SetupError if there is none. */
+export function browserEnv() {
   const asked = { chrome: process.env.CHROME_PATH ?? '' };
   let found = recall('browser', asked);
   if (!found || !existsSync(found.path)) found = remember('browser', asked, { path: ensureChromium() });
   say(`browser: ${found.path}`);
-  return found.path;
+  return { CHROME_PATH: found.path };
 }
 
 /**

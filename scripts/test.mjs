@@ -1,17 +1,23 @@
 /**
- * `npm test`: set-up, then every check, then one table. `npm test -- unit lint` runs only the stages named; words after
- * them choose test files, as in `npm test -- gpu rmsnorm`. `npm test -- --full` runs every GPU test in Chromium as well, and the short campaign.
- * The last line is "N passed, N failed"; the exit code is 0 only when nothing failed.
+ * `npm test`: set-up, then everyday's checks, then one table. `npm test -- unit lint` runs only the stages named; words after
+ * them choose test files, as in `npm test -- gpu rmsnorm`.
+ *   --full   runs everything: tests on real engines, lavapipe, every GPU test in Chromium, size, docs, bundlers, runtimes, the
+ *            short campaign, CONTRIBUTING's recipes, and everyday's tests under pressure. A stage that only --full has can be named without it.
+ *   --times  stores the seconds of the stages that ran in test/seconds.json
+ * The last line is "N passed, N failed"; the exit code is 0 only if nothing failed.
  */
 
 import { existsSync, mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { lavapipe, LAVAPIPE_MISSING } from './lib/lavapipe.mjs';
+import { ensureLavapipe } from './lib/lavapipe.mjs';
+import { ensureNatsServer } from './lib/natsServer.mjs';
+import { missingLine } from './lib/requirements.mjs';
 import { runNodeTimed } from './lib/runNodeTimed.mjs';
-import { exitOnSetupError } from './lib/say.mjs';
+import { exitOnSetupError, say, SetupError } from './lib/say.mjs';
+import { overrunLines, overruns, storedTimes, storeTimes } from './lib/testBudget.mjs';
 import { failures, fileSeconds, fromExitCode, fromPlaywright, fromVitest } from './lib/testResults.mjs';
 import { kernelsThatDidNotRun, kernelTestFiles } from './lib/testedKernels.mjs';
-import { ROOT, setup } from './setup.mjs';
+import { adapterEnv, browserEnv, ROOT, setup } from './setup.mjs';
 
 /**
  * @typedef {Record<string, string>} Env
@@ -21,13 +27,15 @@ import { ROOT, setup } from './setup.mjs';
  * @property {Env} [env]
  * @property {import('./lib/testResults.mjs').Count} count
  * @property {(words: string[]) => string[]} [files] test files for the words of the command line; default: the words
- * @property {() => Env | undefined} [driver] selects another driver; undefined = it is not there
- * @property {boolean} [inChromium] whose processes nobody waits for, so that their time is not known
+ * @property {import('./lib/requirements.mjs').Program} [needs] the stage is skipped without this program
+ * @property {boolean} [isFull] runs with --full, or if it is named
+ * @property {boolean} [inChromium] its processes are not awaited by Node, so their processor time is unknown
  * @typedef {import('./lib/testResults.mjs').Counts & { name: string, seconds: number, cpu?: number | undefined,
- *   slow: { file: string, seconds: number }[], why?: import('./lib/testResults.mjs').Failure[] }} Row
+ *   files: { file: string, seconds: number }[], why?: import('./lib/testResults.mjs').Failure[] }} Row
+ * @typedef {Map<import('./lib/requirements.mjs').Program, Env | undefined>} Found programs that were looked for; undefined = missing
  */
 
-const RESULTS = join(ROOT, 'node_modules', '.cache', 'webgrpo', 'test-results');
+const RESULTS = process.env['TEST_RESULTS'] ?? join(ROOT, 'node_modules', '.cache', 'webgrpo', 'test-results');
 const resultFile = (/** @type {string} */ name) => join(RESULTS, `${name}.json`);
 const kernelsFile = (/** @type {string} */ name) => join(RESULTS, `${name}-kernels.txt`);
 const bin = (/** @type {string} */ path) => join(ROOT, 'node_modules', path);
@@ -38,6 +46,14 @@ const bin = (/** @type {string} */ path) => join(ROOT, 'node_modules', path);
  * @returns {Stage}
  */
 const check = (name, ...args) => ({ name, args, count: fromExitCode });
+
+/**
+ * A script of this folder that only --full runs.
+ * @param {string} name
+ * @param {string[]} args
+ * @returns {Stage}
+ */
+const fullCheck = (name, ...args) => ({ ...check(name, join(ROOT, 'scripts', `${name}.mjs`), ...args), isFull: true });
 
 /**
  * @param {string} name
@@ -64,6 +80,7 @@ const vitest = (name, more = {}, project = name) => ({
 /** @type {Stage} */
 const e2e = {
   name: 'e2e',
+  needs: 'browser',
   args: [bin('@playwright/test/cli.js'), 'test', '--reporter=list,json', '--pass-with-no-tests'],
   env: { PLAYWRIGHT_JSON_OUTPUT_NAME: resultFile('e2e') },
   count: fromPlaywright,
@@ -71,47 +88,95 @@ const e2e = {
 };
 
 /**
- * Groups run one after another, the lanes of a group side by side, the stages of a lane one after another. Only what
- * leaves the GPU alone has a neighbour: a software adapter computes on all cores.
+ * Groups run one after another, the lanes of a group side by side, the stages of a lane one after another. Only stages that
+ * leave the GPU alone run side by side: a software adapter computes on all cores.
  * @type {Stage[][][]}
  */
 const GROUPS = [
   [
     [
-      check('types', bin('typescript/bin/tsc'), '-p', '.', '--noEmit'),
+      check('types', bin('typescript-7/bin/tsc'), '-p', '.', '--noEmit'),
       check('lint', bin('eslint/bin/eslint.js'), '.', '--max-warnings', '0'),
       check('format', bin('prettier/bin/prettier.cjs'), '--check', '--log-level', 'warn', '.'),
-      check('size', join(ROOT, 'scripts', 'size.mjs')),
-      check('docs', join(ROOT, 'scripts', 'docs.mjs'), '--check'),
+      fullCheck('size'),
+      fullCheck('docs', '--check'),
     ],
     [vitest('unit')],
   ],
-  [[vitest('gpu')]],
-  [[vitest('lavapipe', { files: kernelTestFiles, driver: lavapipe }, 'gpu')]],
-  [[vitest('browser', { inChromium: true })]],
+  [[vitest('gpu', { needs: 'adapter' })]],
+  [[vitest('lavapipe', { files: kernelTestFiles, needs: 'lavapipe', isFull: true }, 'gpu')]],
+  [[vitest('browser', { needs: 'browser', inChromium: true })]],
   [[e2e]],
-  ...(process.argv.includes('--full') ? [[[check('campaign', join(ROOT, 'scripts', 'campaign.mjs'), '--short')]]] : []),
+  [[fullCheck('build'), { ...fullCheck('bundlers'), needs: 'browser' }, fullCheck('runtimes')]],
+  [[fullCheck('campaign', '--short')]],
+  [[fullCheck('recipes')]],
+  [[fullCheck('pressure')]],
 ];
 const STAGES = GROUPS.flat(2);
 
 /**
+ * Looks for the programs that the stages need, installs what it can, and names what is missing. In CI a missing program is an error.
+ * @param {Stage[]} stages
+ * @returns {Found}
+ */
+function prepare(stages) {
+  setup();
+  /** @type {Found} */
+  const found = new Map();
+  const look = (
+    /** @type {import('./lib/requirements.mjs').Program} */ program,
+    /** @type {() => Env | undefined} */ ask,
+  ) => {
+    try {
+      found.set(program, ask());
+    } catch (error) {
+      if (!(error instanceof SetupError) || error.exitCode === 2) throw error; // 2: the user's own setting is wrong
+      found.set(program, undefined);
+    }
+    if (found.get(program)) return;
+    const needy = stages.filter(({ needs }) => needs === program).map(({ name }) => name);
+    const skipped = program === 'nats-server' ? 'tests of rooms' : `the stages ${needy.join(', ')}`;
+    const line = missingLine(program, skipped);
+    if (process.env['CI'] && program !== 'lavapipe') throw new SetupError(line, 1);
+    say(line);
+  };
+  const isNeeded = (/** @type {string} */ program) => stages.some(({ needs }) => needs === program);
+  // Unit tests start the tools in Node, with an adapter if there is one.
+  if (stages.some(({ count }) => count !== fromExitCode) || isNeeded('adapter')) {
+    look('adapter', adapterEnv);
+    look('nats-server', () => (ensureNatsServer() ? {} : undefined));
+  }
+  if (isNeeded('browser')) look('browser', browserEnv);
+  if (isNeeded('lavapipe')) look('lavapipe', ensureLavapipe);
+  return found;
+}
+
+/**
  * @param {Stage} stage
- * @param {Env} env
+ * @param {Found} found
  * @param {string[]} words
- * @param {boolean} isAlone nothing runs beside it, so what it prints is shown at once
+ * @param {boolean} isAlone nothing runs beside it, so its output is shown live
  * @returns {Promise<Row>}
  */
-async function runStage({ name, args, env: own, count, files, driver, inChromium }, env, words, isAlone) {
-  const chosenDriver = driver?.();
-  if (driver && !chosenDriver) {
-    process.stdout.write(`\n== ${name}\n${LAVAPIPE_MISSING}\n`);
-    return { name, passed: 0, failed: 0, skipped: 0, seconds: 0, slow: [] };
+async function runStage({ name, args, env: own, count, files, needs, inChromium }, found, words, isAlone) {
+  if (needs && !found.get(needs)) {
+    process.stdout.write(`\n== ${name}\nskipped: ${needs} is missing (see the first lines)\n`);
+    return { name, passed: 0, failed: 0, skipped: storedTimes()[name]?.tests ?? 1, seconds: 0, files: [] };
   }
   const testFiles = count === fromExitCode ? [] : (files?.(words) ?? words);
   if (isAlone) process.stdout.write(`\n== ${name}\n`);
   const run = await runNodeTimed([...args, ...testFiles], {
     cwd: ROOT,
-    env: { ...process.env, ...env, ...own, ...chosenDriver, REQUIRE_GPU: '1' },
+    env: {
+      ...process.env,
+      ...found.get('adapter'),
+      ...found.get('browser'),
+      ...own,
+      ...(needs && found.get(needs)),
+      ...(found.get('adapter') && { REQUIRE_GPU: '1' }),
+      ...(found.get('nats-server') && { REQUIRE_NATS: '1' }),
+      ...(isFull && { FULL_TESTS: '1' }),
+    },
     isLive: isAlone,
   });
   if (!isAlone) process.stdout.write(`\n== ${name}\n${run.output}`);
@@ -120,29 +185,32 @@ async function runStage({ name, args, env: own, count, files, driver, inChromium
     seconds: run.seconds,
     cpu: inChromium ? undefined : run.cpu,
     ...count(resultFile(name), run.ok),
-    slow: fileSeconds(resultFile(name), ROOT),
+    files: fileSeconds(resultFile(name), ROOT),
     why: failures(resultFile(name), ROOT),
   };
 }
 
 /**
  * @param {Stage[][]} group
- * @param {Stage[]} stages those that were asked for
- * @param {Env} env
+ * @param {Stage[]} stages those that were chosen
+ * @param {Found} found
  * @param {string[]} words
  */
-async function runGroup(group, stages, env, words) {
+async function runGroup(group, stages, found, words) {
   const lanes = group.map((lane) => lane.filter((stage) => stages.includes(stage))).filter((lane) => lane.length > 0);
   const rows = lanes.map(async (lane) => {
     const done = [];
-    for (const stage of lane) done.push(await runStage(stage, env, words, lanes.length === 1));
+    for (const stage of lane) done.push(await runStage(stage, found, words, lanes.length === 1));
     return done;
   });
   return (await Promise.all(rows)).flat();
 }
 
-/** @param {Row[]} rows */
-function printTable(rows) {
+/**
+ * @param {Row[]} rows
+ * @param {number} seconds from start to end
+ */
+function printTable(rows, seconds) {
   const line = (/** @type {(string | number)[]} */ ...[name, ...columns]) =>
     process.stdout.write(
       `${String(name).padEnd(10)}${columns.map((column) => String(column).padStart(10)).join('')}\n`,
@@ -151,26 +219,36 @@ function printTable(rows) {
   line('stage', 'passed', 'failed', 'skipped', 'seconds', 'processor');
   for (const { name, passed, failed, skipped, seconds, cpu } of rows)
     line(name, passed, failed, skipped, seconds.toFixed(1), cpu?.toFixed(1) ?? '');
-}
-
-/** Seconds from which on a test file is listed, and called too slow. A busy machine fails nothing. */
-const SLOW = 20;
-const TOO_SLOW = 60;
-
-/** @param {Row[]} rows */
-function printSlowFiles(rows) {
-  const all = rows.flatMap(({ name, slow }) => slow.map((file) => ({ ...file, stage: name })));
-  const listed = all.filter(({ seconds }) => seconds > SLOW).sort((a, b) => b.seconds - a.seconds);
-  if (listed.length === 0) return;
-  process.stdout.write(`\ntest files over ${SLOW} s\n`);
-  for (const { stage, file, seconds } of listed) {
-    const flag = seconds > TOO_SLOW ? `  TOO SLOW: over ${TOO_SLOW} s` : '';
-    process.stdout.write(`${seconds.toFixed(1).padStart(8)} ${stage} ${file}${flag}\n`);
-  }
+  process.stdout.write(`set-up and all stages: ${(seconds / 60).toFixed(1)} minutes\n`);
 }
 
 /**
- * Again at the end, since who reads the log of a CI run may have its last lines alone.
+ * Seconds of the stages that have test files.
+ * @param {Row[]} rows
+ * @returns {import('./lib/testBudget.mjs').Times}
+ */
+function timesOf(rows) {
+  const tenths = (/** @type {number} */ seconds) => Math.round(seconds * 10) / 10;
+  return Object.fromEntries(
+    rows
+      .filter(({ files }) => files.length > 0)
+      .map(({ name, seconds, passed, failed, files }) => [
+        name,
+        {
+          seconds: tenths(seconds),
+          tests: passed + failed,
+          files: Object.fromEntries(
+            files
+              .toSorted((a, b) => a.file.localeCompare(b.file))
+              .map(({ file, seconds }) => [file.replaceAll('\\', '/'), tenths(seconds)]),
+          ),
+        },
+      ]),
+  );
+}
+
+/**
+ * Printed again at the end, because the last lines are often all that a reader of a CI log has.
  * @param {Row[]} rows
  */
 function printFailures(rows) {
@@ -190,32 +268,36 @@ function chosen(words) {
   const names = words.filter(isStage);
   if (words.length === 0 || isStage(words[0]))
     return {
-      stages: names.length > 0 ? STAGES.filter((stage) => names.includes(stage.name)) : STAGES,
+      stages: STAGES.filter(({ name, isFull: onlyFull }) =>
+        names.length > 0 ? names.includes(name) : isFull || !onlyFull,
+      ),
       files: words.filter((word) => !isStage(word)),
     };
-  process.stderr.write(`No stage "${words[0]}"; there are ${STAGES.map((stage) => stage.name).join(', ')}.\n`);
+  process.stderr.write(`Unknown stage "${words[0]}"; there are ${STAGES.map((stage) => stage.name).join(', ')}.\n`);
   process.exit(2);
 }
 
+const words = process.argv.slice(2).filter((word) => word !== '--full' && word !== '--times');
+const isFull = process.argv.includes('--full');
+
 try {
-  const words = process.argv.slice(2);
-  const { stages, files } = chosen(words.filter((word) => word !== '--full'));
-  const env = {
-    ...setup({ adapter: true, browser: true, nats: true }),
-    ...(words.includes('--full') && { FULL_TESTS: '1' }),
-  };
+  const started = performance.now();
+  const { stages, files } = chosen(words);
+  const found = prepare(stages);
   rmSync(RESULTS, { recursive: true, force: true });
   mkdirSync(RESULTS, { recursive: true });
   /** @type {Row[]} */
   const rows = [];
-  for (const group of GROUPS) rows.push(...(await runGroup(group, stages, env, files)));
-  printSlowFiles(rows);
-  // Of a choice of files it would say nothing.
-  if (files.length === 0)
+  for (const group of GROUPS) rows.push(...(await runGroup(group, stages, found, files)));
+  // A choice of files, or of tests by --full, has other shares.
+  if (files.length === 0) {
     for (const { name } of rows)
       if (existsSync(kernelsFile(name))) process.stdout.write(kernelsThatDidNotRun(name, kernelsFile(name)));
+    if (!isFull) process.stdout.write(overrunLines(overruns(timesOf(rows))));
+    if (!isFull && process.argv.includes('--times')) storeTimes(timesOf(rows));
+  }
   printFailures(rows);
-  printTable(rows);
+  printTable(rows, (performance.now() - started) / 1000);
   const sum = (/** @type {'passed' | 'failed'} */ key) => rows.reduce((total, row) => total + row[key], 0);
   process.stdout.write(`${sum('passed')} passed, ${sum('failed')} failed\n`);
   process.exitCode = sum('failed') === 0 ? 0 : 1;

@@ -9,6 +9,7 @@ import { delimiter, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { swiftShaderBeside } from '../../src/cli/swiftShader.mjs';
 import { ensureChromium } from './chromium.mjs';
+import { howToInstall } from './requirements.mjs';
 import { say, SetupError } from './say.mjs';
 
 const PROBE = fileURLToPath(new URL('probe.mjs', import.meta.url));
@@ -39,7 +40,7 @@ export function findAdapter() {
 function noAdapter() {
   throw new SetupError(
     'No WebGPU adapter: no hardware GPU with a Vulkan, Metal or D3D12 driver, and no software driver beside a Chromium. ' +
-      'Install a GPU driver, or Chromium (Debian: apt-get install chromium), or set VK_ICD_FILENAMES to a Vulkan driver.',
+      `To get one: ${howToInstall('adapter')}; or set VK_ICD_FILENAMES to a Vulkan driver.`,
     1,
   );
 }

@@ -4,6 +4,7 @@ import { execFileSync } from 'node:child_process';
 import { createReadStream, existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { extname, join, normalize } from 'node:path';
+import { needsShell } from './say.mjs';
 
 /**
  * @typedef {object} Bundler
@@ -123,7 +124,8 @@ export function buildWith(name, folder, home = folder) {
 /** @param {string} command @param {string[]} args @param {string} cwd */
 function run(command, args, cwd) {
   try {
-    execFileSync(command, args, { cwd, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
+    const shell = needsShell(command);
+    execFileSync(command, args, { cwd, shell, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
   } catch (error) {
     const { stdout, stderr } = /** @type {{ stdout: string, stderr: string }} */ (error);
     throw new Error(`${command} ${args.join(' ')} failed:\n${stdout}${stderr}`, { cause: error });

@@ -2,6 +2,8 @@
 
 import { existsSync } from 'node:fs';
 import { installedChromium } from '../../src/cli/swiftShader.mjs';
+import { aptInstall } from './apt.mjs';
+import { howToInstall, thisSystem } from './requirements.mjs';
 import { runLoud, say, SetupError } from './say.mjs';
 
 /** Path of a Chromium or Chrome executable, or '' when there is none. Throws SetupError for a wrong CHROME_PATH. */
@@ -21,9 +23,7 @@ export function ensureChromium() {
   installChromium();
   const installed = findChromium();
   if (installed) return installed;
-  throw new SetupError(
-    'No Chromium could be installed. Install Chromium or Chrome yourself and set CHROME_PATH to its executable, then start again.',
-  );
+  throw new SetupError(`No Chromium could be installed. ${howToInstall('browser')}; then start again.`, 1);
 }
 
 /** Playwright's build where it can be downloaded, else the distribution's. */
@@ -35,12 +35,7 @@ function installChromium() {
     if (process.platform !== 'linux') return;
     if (runLoud('npx', ['playwright', 'install', '--with-deps', 'chromium'])) return;
   }
-  if (!existsSync('/usr/bin/apt-get')) return;
+  if (!thisSystem().hasApt) return;
   say("browser: Playwright's cannot be downloaded; installing the distribution's chromium with apt-get");
-  const apt = (/** @type {string[]} */ ...args) => {
-    const asRoot = process.getuid?.() === 0 ? [] : ['sudo'];
-    const [command, ...rest] = [...asRoot, 'apt-get', ...args];
-    return runLoud(command, rest, { env: { DEBIAN_FRONTEND: 'noninteractive' } });
-  };
-  if (apt('update')) apt('install', '-y', '--no-install-recommends', 'chromium', 'libvulkan1');
+  aptInstall('chromium', 'libvulkan1');
 }

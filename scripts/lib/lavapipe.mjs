@@ -2,20 +2,34 @@
 
 import { existsSync } from 'node:fs';
 import { probe } from './adapter.mjs';
+import { aptInstall, aptInstallFromBackports } from './apt.mjs';
+import { say } from './say.mjs';
+import { thisSystem } from './requirements.mjs';
 
 const PLACES = ['/usr/share/vulkan/icd.d', '/usr/local/share/vulkan/icd.d', '/etc/vulkan/icd.d'];
 const NAMES = ['lvp_icd.json', 'lvp_icd.x86_64.json', 'lvp_icd.aarch64.json'];
 
-export const LAVAPIPE_MISSING =
-  'not installed, or older than Dawn takes (Mesa 25 is known to work); on Debian 12: ' +
-  'apt-get install -t bookworm-backports mesa-vulkan-drivers, or set LAVAPIPE_ICD to its lvp_icd.json';
-
-/** The environment that selects lavapipe; undefined where it is not installed or Dawn refuses it. */
+/**
+ * The environment that selects lavapipe, or undefined if it is not installed or too old for Dawn (Mesa 25 is known to work).
+ * @returns {Record<string, string> | undefined}
+ */
 export function lavapipe() {
-  const asked = process.env.LAVAPIPE_ICD;
-  const places = asked ? [asked] : PLACES.flatMap((folder) => NAMES.map((name) => `${folder}/${name}`));
+  const chosen = process.env.LAVAPIPE_ICD;
+  const places = chosen ? [chosen] : PLACES.flatMap((folder) => NAMES.map((name) => `${folder}/${name}`));
   const icd = places.find((path) => existsSync(path));
   if (!icd) return undefined;
   const env = { VK_ICD_FILENAMES: icd };
   return /llvmpipe|lavapipe/i.test(probe(env)?.name ?? '') ? env : undefined;
+}
+
+/** Like lavapipe, but installs it if apt-get can: from the distribution, else from Debian 12's backports. */
+export function ensureLavapipe({ hasApt } = thisSystem()) {
+  const found = lavapipe();
+  if (found || !hasApt) return found;
+  say('lavapipe: not installed, or too old; installing it with apt-get');
+  return (
+    (aptInstallFromBackports('mesa-vulkan-drivers') && lavapipe()) ||
+    (aptInstall('mesa-vulkan-drivers') && lavapipe()) ||
+    undefined
+  );
 }

@@ -35,10 +35,18 @@ export function runLoud(command, args, { env = {}, errors = true } = {}) {
   const { status } = spawnSync(command, args, {
     stdio: ['ignore', 2, errors ? 2 : 'ignore'],
     env: { ...process.env, ...env },
-    shell: process.platform === 'win32',
+    shell: needsShell(command),
   });
   return status === 0;
 }
+
+/**
+ * True for npm, npx and programs of node_modules/.bin on Windows: there they are scripts that only a shell starts.
+ * @param {string} command
+ * @param {NodeJS.Platform} [platform]
+ */
+export const needsShell = (command, platform = process.platform) =>
+  platform === 'win32' && command !== process.execPath && !command.endsWith('.exe');
 
 /** @param {unknown} error */
 export const messageOf = (error) => (error instanceof Error ? error.message : String(error));

@@ -3,10 +3,11 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { mkdir, rm, writeFile } from 'node:fs/promises';
-import { delimiter, join, resolve } from 'node:path';
+import { join, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { InputError } from '../../errors.ts';
+import { natsServerPath } from './natsServerPath.mjs';
 import type { Rights } from '../../workers/room/names.ts';
 
 /** Somebody that the server knows by the public part of a key; without `rights` it may do anything. */
@@ -35,10 +36,9 @@ const RELOAD_MS = 10_000;
 /** Lines of its log that an error tells. */
 const TOLD_LINES = 3;
 
-/** Throws InputError where it is not installed. */
+/** Throws InputError if it is not installed. */
 export function findNatsServer(): string {
-  const folders = [...(process.env['PATH'] ?? '').split(delimiter), '/usr/sbin', '/usr/local/sbin', '/usr/local/bin'];
-  const found = folders.map((folder) => join(folder, 'nats-server')).find((path) => existsSync(path));
+  const found = natsServerPath();
   if (found) return found;
   throw new InputError(
     'nats-server is not installed; "apt-get install nats-server" brings it (or https://nats.io/download), or give --nats URL of one that runs.',

@@ -1,0 +1,84 @@
+/** The decisions of `npm test`'s scripts, on systems that are not there. */
+
+import { expect, test } from 'vitest';
+import { howToInstall, missingLine } from '../../scripts/lib/requirements.mjs';
+import { needsShell } from '../../scripts/lib/say.mjs';
+import { overrunLines, overruns } from '../../scripts/lib/testBudget.mjs';
+import { processorSeconds } from '../../scripts/lib/runNodeTimed.mjs';
+import { natsServerPath } from '../../src/cli/room/natsServerPath.mjs';
+
+const debian = { platform: 'linux', hasApt: true } as const;
+const fedora = { platform: 'linux', hasApt: false } as const;
+const macOS = { platform: 'darwin', hasApt: false } as const;
+const windows = { platform: 'win32', hasApt: false } as const;
+
+test.each([
+  ['nats-server', debian, 'apt-get install nats-server'],
+  ['nats-server', fedora, 'see https://nats.io/download, and put nats-server on PATH'],
+  ['nats-server', macOS, 'brew install nats-server'],
+  ['nats-server', windows, 'choco install nats-server'],
+  ['browser', debian, 'apt-get install chromium'],
+  ['browser', macOS, 'npx playwright install chromium, or install Chrome and set CHROME_PATH to its executable'],
+  ['browser', windows, 'npx playwright install chromium, or install Chrome and set CHROME_PATH to its executable'],
+  ['lavapipe', windows, 'lavapipe is not available on Windows'],
+  ['adapter', macOS, 'macOS brings Metal: update macOS, or run on a machine with a GPU'],
+] as const)('how to install %s on %o', (program, system, command) => {
+  expect(howToInstall(program, system)).toBe(command);
+});
+
+test.each(['adapter', 'browser', 'nats-server', 'lavapipe'] as const)(
+  'only Debian is told of apt-get: %s',
+  (program) => {
+    for (const system of [fedora, macOS, windows]) expect(howToInstall(program, system)).not.toContain('apt-get');
+    expect(howToInstall(program, debian)).toContain('apt-get');
+  },
+);
+
+test('a missing program is named with what is skipped and how to install it', () => {
+  expect(missingLine('nats-server', 'tests of rooms', macOS)).toBe(
+    'nats-server: not found; tests of rooms are skipped. To install it: brew install nats-server',
+  );
+});
+
+test.each([
+  ['linux', { PATH: '/a:/b' }, '/b/nats-server', '/b/nats-server'],
+  ['linux', {}, '/usr/sbin/nats-server', '/usr/sbin/nats-server'],
+  ['darwin', { PATH: '' }, '/opt/homebrew/bin/nats-server', '/opt/homebrew/bin/nats-server'],
+  ['win32', { Path: 'C:\\x;C:\\nats' }, 'C:\\nats\\nats-server.exe', 'C:\\nats\\nats-server.exe'],
+  ['win32', { Path: 'C:\\nats' }, 'C:\\nats\\nats-server', ''],
+] as const)('nats-server on %s with %o', (platform, env, there, found) => {
+  expect(natsServerPath({ platform, env, exists: (path) => path === there })).toBe(found);
+});
+
+test('npm needs a shell on Windows alone; Node and programs never do', () => {
+  expect([needsShell('npm', 'win32'), needsShell('npm', 'linux'), needsShell('npx', 'darwin')]).toEqual([
+    true,
+    false,
+    false,
+  ]);
+  expect([needsShell(process.execPath, 'win32'), needsShell('C:\\bun.exe', 'win32')]).toEqual([false, false]);
+});
+
+test('processor seconds are read from what sh prints, and unknown where it prints something else', () => {
+  expect(processorSeconds('0m0.01s 0m0.02s\n1m2.50s 0m5.25s\n')).toBe(67.75);
+  expect(processorSeconds('')).toBeUndefined();
+});
+
+const stage = (files: Record<string, number>) => ({ unit: { seconds: 1, tests: 1, files } });
+const stored = stage({ a: 10, b: 10, c: 10, d: 1 });
+
+test('a slower machine names no file', () => {
+  expect(overruns(stage({ a: 50, b: 52, c: 48, d: 5 }), stored)).toEqual([]);
+});
+
+test('a file that takes over three times its share is named, also if it is new', () => {
+  const found = overruns(stage({ a: 10, b: 10, c: 10, d: 5, e: 4 }), stored);
+  expect(found.map(({ file }) => file)).toEqual(['d', 'e']);
+  expect(overrunLines(found)).toContain('unit d: 5.0 s, 12.8% of its stage; stored: 3.2%');
+});
+
+test('a small file and an unknown stage are not named', () => {
+  expect(overruns(stage({ a: 10, b: 10, c: 10, tiny: 0.5 }), stored)).toEqual([]);
+  expect(overruns({ other: { seconds: 1, tests: 1, files: { a: 1 } } }, stored)).toEqual([]);
+  expect(overrunLines([])).toBe('');
+});
