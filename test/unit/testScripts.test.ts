@@ -2,6 +2,7 @@
 
 import { expect, test } from 'vitest';
 import { howToInstall, missingLine } from '../../scripts/lib/requirements.mjs';
+import { takesNode } from '../../scripts/lib/packages.mjs';
 import { needsShell } from '../../scripts/lib/say.mjs';
 import { overrunLines, overruns } from '../../scripts/lib/testBudget.mjs';
 import { processorSeconds } from '../../scripts/lib/runNodeTimed.mjs';
@@ -57,6 +58,18 @@ test('npm needs a shell on Windows alone; Node and programs never do', () => {
     false,
   ]);
   expect([needsShell(process.execPath, 'win32'), needsShell('C:\\bun.exe', 'win32')]).toEqual([false, false]);
+});
+
+test.each([
+  ['20.18.3', false],
+  ['20.19.0', true],
+  ['21.7.0', false],
+  ['22.11.0', false],
+  ['22.12.0', true],
+  ['24.0.0', true],
+  ['18.20.0', false],
+])('Node %s is taken: %s', (version, taken) => {
+  expect(takesNode(version)).toBe(taken);
 });
 
 test('processor seconds are read from what sh prints, and unknown where it prints something else', () => {
