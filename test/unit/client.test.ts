@@ -249,6 +249,18 @@ describe('what a call goes on from', () => {
   });
 });
 
+test('rewards of turns are given in the order of the calls, also if one of them is a fork', async () => {
+  const { trainer } = talkingRun();
+  const client = trainer.client();
+  const ask = (messages: MessageShape[]) => client.chat.completions.create({ messages });
+  const { choices } = await ask(QUESTION);
+  await ask([{ role: 'user', content: 'Else?' }]); // a separate row
+  await ask([...QUESTION, choices[0].message, { role: 'user', content: 'Sure?' }]); // continues the first row
+  expect(client.trajectory.rows().map(({ trajectory }) => trajectory.numTurns)).toEqual([2, 1]);
+  client.trajectory.reward(7, { turns: [1, 2, 4] });
+  expect(client.trajectory.result?.turns).toEqual([1, 4, 2]);
+});
+
 test('rows of a trajectory laid end to end: one reward, every drawn token once', async () => {
   const { trainer } = talkingRun();
   const rewarded = async (calls: number) => {

@@ -17,6 +17,7 @@ function episodesSchema(vocabSize: number) {
     toolCallId: v.exactOptional(v.string()),
   });
   const reply = v.object({
+    call: v.exactOptional(whole),
     messages: whole,
     tokens: whole,
     rendered: v.string(),

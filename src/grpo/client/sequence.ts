@@ -12,6 +12,8 @@ import type { SavedSequence } from './saved.ts';
 
 /** A reply as it was given, and where it ends. */
 export interface Reply {
+  /** Number of the reply among those of its episode, in the order of the answers; missing in older checkpoints. */
+  call?: number;
   /** Messages up to it, and with it. */
   messages: number;
   /** Tokens after the prompt, with those of the reply. */
@@ -114,6 +116,11 @@ export class Sequence {
     while (same < Math.min(messages.length, this.messages.length) && isSame(messages[same], this.messages[same]))
       same++;
     return this.replies.findLastIndex((reply) => reply.messages <= same && reply.messages < messages.length);
+  }
+
+  /** Replies that were drawn in this sequence. */
+  get ownReplies(): Reply[] {
+    return this.replies.slice(this.#shared);
   }
 
   get length(): number {

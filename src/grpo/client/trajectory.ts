@@ -152,6 +152,11 @@ export class ClientTrajectory {
       .filter(({ trajectory }) => trajectory.numTurns > 0);
   }
 
+  /** Replies so far. */
+  get #answered(): number {
+    return this.#sequences.reduce((count, { ownReplies }) => count + ownReplies.length, 0);
+  }
+
   /** Number of the last message that a call with these would go on from, 0 where there is none. */
   extent(messages: readonly ChatMessage[], toolsKey: string): number {
     const ends = this.#sequences.map((sequence) => {
@@ -218,6 +223,7 @@ export class ClientTrajectory {
       const last = tokenIds.at(-1);
       const isEnd = stopReason === 'stop' && [...template.tokenizer.eosTokenIds, this.#stopTokenId].includes(last);
       sequence.replies.push({
+        call: this.#answered,
         messages: sequence.messages.length,
         tokens: sequence.length,
         rendered,

@@ -1,6 +1,5 @@
 /** Checks the reward that an episode is given. */
 
-import type { Trajectory } from '../../../rollout/types.ts';
 import type { Reward } from '../../../tasks/task.ts';
 import { isObject } from '../../../tasks/toolSchema.ts';
 import { LARGEST_REWARD } from '../../generate/score.ts';
@@ -10,10 +9,15 @@ import { refuse, shown } from './apiError.ts';
 export interface RewardOptions {
   /** The outcome alone, 1 = right, 0 = wrong; absent = not known. */
   acc?: number;
-  /** Rewards of its replies, one each, in the order of the calls: part of the score, for advEstimator turn_loo. */
+  /** Rewards of its replies, one each, in the order in which they were given: part of the score, for advEstimator turn_loo. */
   turns?: readonly number[];
   /** Further numbers (metrics tell their mean) and texts (logged with the rollouts), by name. */
   extra?: Readonly<Record<string, number | string>>;
+}
+
+/** A row of an episode: the replies that were drawn in it are trained. */
+interface RewardedRow {
+  sequence: { ownReplies: readonly { call?: number }[] };
 }
 
 const MAX_EXTRA = 64;
@@ -22,7 +26,7 @@ const MAX_EXTRA = 64;
 export function readReward(
   score: unknown,
   { acc, turns, extra }: { acc?: unknown; turns?: unknown; extra?: unknown },
-  rows: readonly { trajectory: Trajectory }[],
+  rows: readonly RewardedRow[],
 ): Reward {
   const range = `a finite number of at most ${LARGEST_REWARD.toPrecision(2)} (float32)`;
   if (!isAmount(score)) throw refuse('reward', `The reward is ${shown(score)}; give ${range}.`);
@@ -36,10 +40,15 @@ export function readReward(
   };
 }
 
-function readTurns(turns: unknown, rows: readonly { trajectory: Trajectory }[]): number[] {
-  const replies = rows.reduce((count, { trajectory }) => count + trajectory.numTurns, 0);
-  if (Array.isArray(turns) && turns.length === replies && turns.every(isAmount)) return [...turns];
-  throw refuse('turns', `turns is ${shown(turns)}; give a finite number for each of the ${replies} replies.`);
+/** The rewards of the replies in the order of the rows, which forks make another than that of the calls. */
+function readTurns(turns: unknown, rows: readonly RewardedRow[]): number[] {
+  const calls = rows.flatMap(({ sequence }) => sequence.ownReplies.map(({ call }) => call ?? 0));
+  if (!Array.isArray(turns) || turns.length !== calls.length || !turns.every(isAmount))
+    throw refuse('turns', `turns is ${shown(turns)}; give a finite number for each of the ${calls.length} replies.`);
+  const inOrder = calls.map((_, row) => row).sort((a, b) => calls[a] - calls[b]); // stable: older checkpoints have no numbers
+  const byRow = new Array<number>(calls.length);
+  inOrder.forEach((row, i) => (byRow[row] = turns[i] as number));
+  return byRow;
 }
 
 function readExtra(extra: unknown): Record<string, number | string> {
