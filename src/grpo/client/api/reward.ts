@@ -47,7 +47,7 @@ function readTurns(turns: unknown, rows: readonly RewardedRow[]): number[] {
     throw refuse('turns', `turns is ${shown(turns)}; give a finite number for each of the ${calls.length} replies.`);
   const inOrder = calls.map((_, row) => row).sort((a, b) => calls[a] - calls[b]); // stable: older checkpoints have no numbers
   const byRow = new Array<number>(calls.length);
-  inOrder.forEach((row, i) => (byRow[row] = turns[i] as number));
+  inOrder.forEach((row, i) => (byRow[row] = turns[i]));
   return byRow;
 }
 
