@@ -146,7 +146,7 @@ test.runIf(hasNatsServer())(
   'a room of workers in Node and Chromium, one of which is killed, and a forger trains what one device trains: the reward rises',
   { timeout: 480_000 },
   async () => {
-    const main = join(await bundle(process.cwd()), 'main.js');
+    const main = join(await bundle(process.cwd()), 'bin.js');
     const engine = await openEngine();
     const room = start(main, ['room', recipe, ...SETTINGS, '--port', '0', '--ack-wait-s', '3']);
     const leaving = new AbortController();

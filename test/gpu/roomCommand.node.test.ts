@@ -45,7 +45,7 @@ const HANG_MS = 150_000;
 
 let main: string;
 beforeAll(async () => {
-  main = join(await bundle(process.cwd()), 'main.js');
+  main = join(await bundle(process.cwd()), 'bin.js');
 }, 120_000);
 const children: ChildProcess[] = [];
 afterAll(() => {

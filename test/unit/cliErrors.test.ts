@@ -147,7 +147,7 @@ test('a driver that is not there', () => {
 test.runIf(process.platform === 'linux')(
   'a machine without an adapter: it is no bad input, and nothing else is said',
   async () => {
-    const main = join(await bundle(process.cwd()), 'main.js');
+    const main = join(await bundle(process.cwd()), 'bin.js');
     const env = { ...process.env, VK_ICD_FILENAMES: '/nowhere/icd.json' };
     for (const args of [
       ['eval', CONFIG],

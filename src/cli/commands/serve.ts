@@ -15,6 +15,7 @@ import { readText } from '../files.ts';
 import { IMPORT_FLAG } from '../importModule.ts';
 import { holdingFolder } from '../process/heldFolder.ts';
 import { STOPS } from '../process/interrupt.ts';
+import { currentIo } from '../process/io.ts';
 import { type Attempt, onFreshDevices } from '../run/freshDevice.ts';
 import { say } from '../run/progress.ts';
 import { checkpointToResume, resumeCommand } from '../run/resume.ts';
@@ -175,7 +176,7 @@ class Steering {
 }
 
 function readSettings(flags: ParsedArgs['flags'], lists: ParsedArgs['lists'] = {}): Omit<Settings, 'isEvaluated'> {
-  const { host = '127.0.0.1', token = process.env['WEBGRPO_TOKEN'], steps = 'auto' } = flags;
+  const { host = '127.0.0.1', token = currentIo().env['WEBGRPO_TOKEN'], steps = 'auto' } = flags;
   if (steps !== 'auto' && steps !== 'manual')
     throw new InputError(`--steps is "${String(steps)}"; allowed: auto, manual.`);
   const port = numberFlag(flags, 'port', PORT, [0, 65_535]);

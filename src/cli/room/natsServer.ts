@@ -7,6 +7,7 @@ import { delimiter, join, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { InputError } from '../../errors.ts';
+import { currentIo } from '../process/io.ts';
 import type { Rights } from '../../workers/room/names.ts';
 
 /** Somebody that the server knows by the public part of a key; without `rights` it may do anything. */
@@ -37,7 +38,7 @@ const TOLD_LINES = 3;
 
 /** Throws InputError where it is not installed. */
 export function findNatsServer(): string {
-  const folders = [...(process.env['PATH'] ?? '').split(delimiter), '/usr/sbin', '/usr/local/sbin', '/usr/local/bin'];
+  const folders = [...(currentIo().env['PATH'] ?? '').split(delimiter), '/usr/sbin', '/usr/local/sbin', '/usr/local/bin'];
   const found = folders.map((folder) => join(folder, 'nats-server')).find((path) => existsSync(path));
   if (found) return found;
   throw new InputError(
