@@ -38,7 +38,12 @@ const TOLD_LINES = 3;
 
 /** Throws InputError where it is not installed. */
 export function findNatsServer(): string {
-  const folders = [...(currentIo().env['PATH'] ?? '').split(delimiter), '/usr/sbin', '/usr/local/sbin', '/usr/local/bin'];
+  const folders = [
+    ...(currentIo().env['PATH'] ?? '').split(delimiter),
+    '/usr/sbin',
+    '/usr/local/sbin',
+    '/usr/local/bin',
+  ];
   const found = folders.map((folder) => join(folder, 'nats-server')).find((path) => existsSync(path));
   if (found) return found;
   throw new InputError(

@@ -1,0 +1,64 @@
+/** A command line in the test's own process: what it printed, and the signals it is sent. */
+
+import { PassThrough } from 'node:stream';
+import { main } from '../src/cli/main.ts';
+import { type Io, type Signal } from '../src/cli/process/io.ts';
+
+interface Around {
+  env?: NodeJS.ProcessEnv;
+  createEngine?: Io['createEngine'];
+  /** Called with each line of standard error. */
+  onLine?: (line: string) => void;
+}
+
+/** A command that has started; `done` resolves when it ends. */
+export class RunningCommand {
+  stdout = '';
+  stderr = '';
+  /** Signals that would have ended the process. */
+  readonly endedBy: Signal[] = [];
+  /** Sends it a signal. */
+  signal: (signal: Signal) => void = () => undefined;
+  readonly done: Promise<{ status: number; stdout: string; said: string[] }>;
+  #awaited: { pattern: RegExp; found: (match: RegExpExecArray) => void }[] = [];
+
+  constructor(args: readonly string[], { env = {}, createEngine, onLine }: Around = {}) {
+    const io: Io = {
+      stdin: new PassThrough(),
+      stdout: { write: (text) => (this.stdout += text) },
+      stderr: {
+        write: (text) => {
+          this.stderr += text;
+          for (const line of text.split('\n').slice(0, -1)) onLine?.(line);
+          this.#look();
+        },
+      },
+      env: { ...process.env, ...env },
+      onSignal: (handle) => (this.signal = handle),
+      endBy: (signal) => void this.endedBy.push(signal),
+      ...(createEngine && { createEngine }),
+    };
+    this.done = main(args, io).then((status) => {
+      return { status, stdout: this.stdout, said: this.stderr.split('\n').filter((line) => line !== '') };
+    });
+  }
+
+  /** Resolves with the match as soon as standard error has it; rejects when the command ends without. */
+  said(pattern: RegExp): Promise<RegExpExecArray> {
+    const match = new Promise<RegExpExecArray>((found) => this.#awaited.push({ pattern, found }));
+    this.#look();
+    const ended = this.done.then(() => Promise.reject(new Error(`it never said ${String(pattern)}: ${this.stderr}`)));
+    return Promise.race([match, ended]);
+  }
+
+  #look(): void {
+    this.#awaited = this.#awaited.filter(({ pattern, found }) => {
+      const match = pattern.exec(this.stderr);
+      if (match) found(match);
+      return !match;
+    });
+  }
+}
+
+/** Runs a command to its end. */
+export const webgrpo = (args: readonly string[], around?: Around) => new RunningCommand(args, around).done;
