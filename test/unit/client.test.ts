@@ -17,7 +17,7 @@ import type { GeneratedStep } from '../../src/grpo/generate/samples.ts';
 import type { Learner } from '../../src/grpo/learner/learner.ts';
 import { wholeTrajectories } from '../../src/grpo/update/rows.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
-import { tokenizer, tokenizerJson } from '../scriptedEngine.ts';
+import { tokenizer, tokenizerJson } from '../scriptedTurns.ts';
 import { talkingRun } from '../clientEngine.ts';
 
 const QUESTION: MessageShape[] = [{ role: 'user', content: 'What is 2 plus 2?' }];

@@ -1,7 +1,7 @@
 import { describe, expect, test, vi } from 'vitest';
 import { javascriptTool, runJavascript } from '../../src/tasks/tools/javascript.ts';
 import { Sandbox } from '../../src/tasks/tools/sandbox.ts';
-import { run } from '../scriptedEngine.ts';
+import { run } from '../scriptedTurns.ts';
 
 const LIMITS = { timeMs: 400, memoryBytes: 16 * 2 ** 20, maxOutput: 200 };
 /** For programs that another limit ends, or none: the machine may be busy. */
