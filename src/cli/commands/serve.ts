@@ -8,14 +8,13 @@ import { parseTrainConfig } from '../../grpo/config/text.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
 import { RunFolder } from '../../runs/runFolder.ts';
-import type { LocalEngine } from '../../workers/localEngine.ts';
 import { numberFlag, oneFile, type ParsedArgs } from '../args.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { readText } from '../files.ts';
 import { IMPORT_FLAG } from '../importModule.ts';
 import { holdingFolder } from '../process/heldFolder.ts';
 import { STOPS } from '../process/interrupt.ts';
-import { currentIo } from '../process/io.ts';
+import { type CommandEngine, currentIo } from '../process/io.ts';
 import { type Attempt, onFreshDevices } from '../run/freshDevice.ts';
 import { say } from '../run/progress.ts';
 import { checkpointToResume, resumeCommand } from '../run/resume.ts';
@@ -95,8 +94,7 @@ class ServedDevices {
     const { engine, task } = session;
     try {
       const groups = this.#groupsOn(engine);
-      const { lost } = engine.gpu.device;
-      void lost.then(({ reason, message }) => groups.lose(engine, new DeviceLostError(reason, message)));
+      void engine.lost.then((error) => groups.lose(engine, error));
       const onLogged = (metrics: Metrics) => this.#steering.logged(metrics);
       const run = new TrainingRun(this.#config, { ...session, source: groups, onLogged }, this.#folder, attempt);
       await run.prepare();
@@ -120,7 +118,7 @@ class ServedDevices {
     await this.#server?.close();
   }
 
-  #groupsOn(engine: LocalEngine): ClientGroups {
+  #groupsOn(engine: CommandEngine): ClientGroups {
     const { timeoutS, steps } = this.#settings;
     const stepWhen = steps === 'manual' ? 'asked' : 'complete';
     if (this.#groups) this.#groups.attach(engine);

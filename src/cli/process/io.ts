@@ -3,7 +3,10 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { constants } from 'node:os';
 import type { Readable } from 'node:stream';
-import type { EngineSpec, LocalEngine } from '../../workers/localEngine.ts';
+import type { AdapterSummary } from '../../gpu/adapter.ts';
+import type { DeviceLostError } from '../../errors.ts';
+import type { TrainerEngine } from '../../grpo/types.ts';
+import type { EngineSpec } from '../../workers/engineSpec.ts';
 
 /** Signals that ask a command to end. */
 export const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
@@ -12,6 +15,14 @@ export type Signal = (typeof SIGNALS)[number];
 interface Writer {
   write(text: string): unknown;
   isTTY?: boolean;
+}
+
+/** What a command uses of an engine. */
+export interface CommandEngine extends TrainerEngine {
+  /** Resolves when its device is lost. */
+  readonly adapter: AdapterSummary;
+  readonly lost: Promise<DeviceLostError>;
+  destroy(): void;
 }
 
 /** Everything that a command uses of its process. */
@@ -25,7 +36,7 @@ export interface Io {
   /** Ends the process as the signal does by default. */
   endBy(signal: Signal): void;
   /** Replaces the engine on Dawn, so that a command runs without a GPU. */
-  createEngine?: (spec: EngineSpec) => Promise<LocalEngine>;
+  createEngine?: (spec: EngineSpec) => Promise<CommandEngine>;
 }
 
 /** The process itself. */
