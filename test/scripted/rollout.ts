@@ -58,12 +58,13 @@ export class ScriptedRollout implements RolloutEngine {
     this.#stats.prefillTokens += request.contextIds.length;
     try {
       await this.#paused?.over;
-      const all = this.#device.sayingsOf(request, this.#weights);
-      this.#draw(turn, request, all.slice(0, Math.max(turn.tokenIds.length, Math.ceil(all.length / 2))));
+      const begun = this.#device.sayingsOf(request, this.#weights);
+      // A turn that a checkpoint kept has its first half.
+      if (turn.tokenIds.length === 0) this.#draw(turn, request, begun.slice(0, Math.ceil(begun.length / 2)));
       await Promise.race([this.#device.at('turn', ++this.#begun) ?? Promise.resolve(), aborted]);
       await Promise.race([this.#paused?.over, aborted]);
       this.#device.throwIfLost();
-      if (!turn.isAborted) this.#draw(turn, request, all);
+      if (!turn.isAborted) this.#draw(turn, request, this.#device.sayingsOf(request, this.#weights));
       return this.#generation(turn, sampling, request.contextIds);
     } finally {
       this.#turns.delete(requestId);
