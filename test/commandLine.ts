@@ -2,7 +2,11 @@
 
 import { PassThrough } from 'node:stream';
 import { main } from '../src/cli/main.ts';
-import { type Io, type Signal } from '../src/cli/process/io.ts';
+import type { Io, Signal } from '../src/cli/process/io.ts';
+import { collectWeights } from '../src/model/checkpoint/checkpoint.ts';
+import { ChatTokenizer } from '../src/model/tokenizer/chat.ts';
+import type { Gate } from './scripted/gate.ts';
+import { ScriptedEngine } from './scriptedEngine.ts';
 
 interface Around {
   env?: NodeJS.ProcessEnv;
@@ -62,3 +66,18 @@ export class RunningCommand {
 
 /** Runs a command to its end. */
 export const webgrpo = (args: readonly string[], around?: Around) => new RunningCommand(args, around).done;
+
+const ADAPTER = {
+  ...{ vendor: 'none', architecture: '', description: 'scripted', isSoftware: false },
+  ...{ subgroupSize: 0, subgroupMaxSize: 0, features: [] },
+};
+
+/** What `createEngine` gives commands that train: scripted engines on one gate. */
+export const scriptedEngines =
+  (gate?: Gate): Io['createEngine'] =>
+  async ({ config, weights, tokenizerJson, tokenizerConfigJson, withReference = false }) => {
+    const tensors = weights instanceof Map ? weights : await collectWeights(weights);
+    const tokenizer = new ChatTokenizer(tokenizerJson, tokenizerConfigJson);
+    const engine = new ScriptedEngine({ config, weights: tensors, tokenizer, withReference, ...(gate && { gate }) });
+    return Object.assign(engine, { adapter: ADAPTER, destroy: () => undefined });
+  };
