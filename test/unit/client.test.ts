@@ -428,10 +428,11 @@ describe('a lost device', () => {
       expect(await groups.ready(stop)).toBe(true);
       expect(await groups.generate(step)).toBe(steps[step - 1]);
     }
+    expect(fresh.rollout.requests).toEqual([]); // not by the weights of a step that is repeated
+    expect(await groups.ready(stop)).toBe(true);
     await waits;
     expect(fresh.rollout.requests).toHaveLength(1);
     expect(client.trajectory.rows()[0].trajectory.numTurns).toBe(2);
-    expect(await groups.ready(stop)).toBe(true);
     const { samples, metrics } = await groups.generate(4);
     expect(samples).toHaveLength(2);
     expect(metrics).toMatchObject({ 'client/trajectories': 2, 'client/failed_calls': 1 });

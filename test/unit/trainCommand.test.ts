@@ -203,3 +203,13 @@ test('a run whose device is lost continues on a fresh one, and is the run that l
   expect(losses[0]).toMatch(/lost before the first step was done \(.*\); on a fresh one from the beginning$/);
   expect(losses[2]).toMatch(/lost after step 2 \(.*\); on a fresh one from \S+step-2$/);
 });
+
+test('devices that are lost one after the other end the run', async () => {
+  const lost = () => Promise.reject(new DeviceLostError('unknown', 'The test took it.'));
+  const { status, said } = await start(['name=gone'], { at: (moment) => (moment === 'update' ? lost() : undefined) })
+    .done;
+  expect(status).toBe(1);
+  expect(said).toContain(
+    'the GPU device was lost 3 times without a new step in between, before the first step was done: giving up; no checkpoint was saved',
+  );
+});
