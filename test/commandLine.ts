@@ -5,12 +5,14 @@ import { main } from '../src/cli/main.ts';
 import type { Io, Signal } from '../src/cli/process/io.ts';
 import { collectWeights } from '../src/model/checkpoint/checkpoint.ts';
 import { ChatTokenizer } from '../src/model/tokenizer/chat.ts';
-import type { Gate } from './scripted/gate.ts';
+import { deferred, type Gate } from './scripted/gate.ts';
 import { ScriptedEngine } from './scriptedEngine.ts';
 
 interface Around {
   env?: NodeJS.ProcessEnv;
   createEngine?: Io['createEngine'];
+  /** Standard error is a terminal, which is told every phase of a step. */
+  isTTY?: boolean;
   /** Called with each line of standard error. */
   onLine?: (line: string) => void;
 }
@@ -24,13 +26,18 @@ export class RunningCommand {
   /** Sends it a signal. */
   signal: (signal: Signal) => void = () => undefined;
   readonly done: Promise<{ status: number; stdout: string; said: string[] }>;
+  /** Resolves once it handles signals. */
+  readonly listens: Promise<void>;
   #awaited: { pattern: RegExp; found: (match: RegExpExecArray) => void }[] = [];
 
-  constructor(args: readonly string[], { env = {}, createEngine, onLine }: Around = {}) {
+  constructor(args: readonly string[], { env = {}, createEngine, isTTY = false, onLine }: Around = {}) {
+    const { promise: listens, resolve: hasBegun } = deferred<void>();
+    this.listens = listens;
     const io: Io = {
       stdin: new PassThrough(),
       stdout: { write: (text) => (this.stdout += text) },
       stderr: {
+        isTTY,
         write: (text) => {
           this.stderr += text;
           for (const line of text.split('\n').slice(0, -1)) onLine?.(line);
@@ -38,7 +45,10 @@ export class RunningCommand {
         },
       },
       env: { ...process.env, ...env },
-      onSignal: (handle) => (this.signal = handle),
+      onSignal: (handle) => {
+        this.signal = handle;
+        hasBegun();
+      },
       endBy: (signal) => void this.endedBy.push(signal),
       ...(createEngine && { createEngine }),
     };

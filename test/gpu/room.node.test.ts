@@ -142,7 +142,10 @@ const drawnOf = (samples: Sample[]): string[] => samples.map(({ trajectory }) =>
 
 const mean = (values: number[]): number => values.reduce((a, b) => a + b, 0) / values.length;
 
-test.runIf(hasNatsServer())(
+/** Every day: test/unit/roomCommand.test.ts, roomCommand.node.test.ts and the page's rooms in test/e2e/room.spec.ts. */
+const isFull = process.env['FULL_TESTS'] === '1';
+
+test.runIf(isFull && hasNatsServer())(
   'a room of workers in Node and Chromium, one of which is killed, and a forger trains what one device trains: the reward rises',
   { timeout: 480_000 },
   async () => {
