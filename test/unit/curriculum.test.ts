@@ -72,7 +72,8 @@ test('a run that draws by difficulty, of a task that moves by its rewards, goes 
   await again.grpo.restore(readBack(checkpoint));
   await again.grpo.fit();
   expect(again.seen).toEqual(first.seen.slice(2));
-  expect(new Set(first.seen.flat().map((text) => text.split(' ')[0])).size).toBeGreaterThan(2);
+  const offsets = first.seen.flat().map((text) => text.split(' ')[0].split('/')[1]);
+  expect(new Set(offsets).size).toBeGreaterThan(1); // the task has moved
 });
 
 test('a checkpoint is due once saveMinutes have passed, 0 is never', async () => {
