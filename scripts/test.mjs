@@ -84,7 +84,7 @@ const GROUPS = [
       check('size', join(ROOT, 'scripts', 'size.mjs')),
       check('docs', join(ROOT, 'scripts', 'docs.mjs'), '--check'),
     ],
-    [vitest('unit')],
+    [vitest('unit', {}, 'unit*')],
   ],
   [[vitest('gpu')]],
   [[vitest('lavapipe', { files: kernelTestFiles, driver: lavapipe }, 'gpu')]],
