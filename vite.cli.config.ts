@@ -7,7 +7,7 @@ import { inline } from './scripts/lib/inline.mjs';
 
 const workers = readdirSync('src/workers').filter((file) => file.endsWith('.worker.ts'));
 const entries = {
-  main: 'src/cli/main.ts',
+  bin: 'src/cli/bin.ts',
   bench: 'bench/main.ts',
   'bench-simulation': 'bench/simulation.ts',
   'bench-verification': 'bench/verification.ts',

@@ -38,8 +38,21 @@ const IN_BROWSER = inGpuFolder([
   ...['adamw', 'lora_up', 'pack_unpack', 'halfKernels'],
 ]);
 
+/**
+ * Unit tests in a module graph of their own: those that list what is registered, mock a module, or watch processes, workers, signals,
+ * the heap or the clock. All others share one, so that the source is loaded once, not once a file.
+ */
+const ISOLATED = [
+  ...['algorithmDocs', 'losses', 'recipes', 'warmStart', 'runChanges', 'compiledKernels', 'cliErrors', 'trainCommand'],
+  ...['room', 'roomLeaving', 'roomServer', 'roomCommand', 'heldFolder', 'faults', 'readingOrder', 'mcp', 'mcpConfig'],
+  ...['taskModules', 'toolParser', 'javascript', 'rolloutServer', 'rules', 'safetensors', 'simulate', 'serve', 'hub'],
+  ...['serveCommand', 'transformersModels', 'realModels', 'exportPeers', 'trackers', 'turnClock'],
+].map((name) => `test/unit/${name}.test.ts`);
+
 /** One process and one device for all files (test/gpu/sharedDevice.ts): a kernel is compiled once, not once a file. */
 const GPU_TESTS = { testTimeout: 60_000, fileParallelism: false, isolate: false, restoreMocks: true };
+
+const UNIT_TESTS = { environment: 'node', testTimeout: 30_000 } as const;
 
 /** Set by the set-up; without it Playwright looks for a browser of its own. */
 const chromium = process.env['CHROME_PATH'];
@@ -58,7 +71,11 @@ export default defineConfig({
     projects: [
       {
         extends: true,
-        test: { name: 'unit', include: ['test/unit/**/*.test.ts'], environment: 'node', testTimeout: 30_000 },
+        test: { ...UNIT_TESTS, name: 'unit', include: ['test/unit/**/*.test.ts'], exclude: ISOLATED, isolate: false },
+      },
+      {
+        extends: true,
+        test: { ...UNIT_TESTS, name: 'unit-isolated', include: ISOLATED },
       },
       {
         extends: true,

@@ -128,7 +128,7 @@ class Runs {
 
 /** A process of the command line; `ended` rejects where it fails. */
 function start(args: string[]) {
-  const main = join(dirname(process.argv[1]), 'main.js');
+  const main = join(dirname(process.argv[1]), 'bin.js');
   const child: ChildProcess = spawn(process.execPath, ['--no-warnings', main, ...args], {
     stdio: ['ignore', 'pipe', 'pipe'],
   });

@@ -37,7 +37,9 @@ function firstFailure(folder, tests, env) {
   const results = join(folder, 'mutation-results.json');
   rmSync(results, { force: true });
   const args = ['run', '--bail', '1', '--reporter=json', `--outputFile.json=${results}`];
-  const projects = ['unit', 'gpu'].filter((name) => there.some((test) => test.includes(`/${name}/`)));
+  const projects = ['unit', 'gpu']
+    .filter((name) => there.some((test) => test.includes(`/${name}/`)))
+    .map((name) => (name === 'unit' ? 'unit*' : name));
   const { status } = spawnSync(
     process.execPath,
     [

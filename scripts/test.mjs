@@ -101,7 +101,7 @@ const GROUPS = [
       fullCheck('size'),
       fullCheck('docs', '--check'),
     ],
-    [vitest('unit')],
+    [vitest('unit', {}, 'unit*')],
   ],
   [[vitest('gpu', { needs: 'adapter' })]],
   [[vitest('lavapipe', { files: kernelTestFiles, needs: 'lavapipe', isFull: true }, 'gpu')]],

@@ -37,7 +37,7 @@ try {
     WEBGRPO_CHECKOUT: ROOT,
   };
   const folder = await bundle(ROOT);
-  process.exitCode = await runNode(join(folder, 'main.js'), args, { env, cwd });
+  process.exitCode = await runNode(join(folder, 'bin.js'), args, { env, cwd });
 } catch (error) {
   exitOnSetupError(error);
 }

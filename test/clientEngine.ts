@@ -9,7 +9,7 @@ import type { ChatTokenizer } from '../src/model/tokenizer/chat.ts';
 import type { DrawnSoFar, GenerateRequest, Generation, RolloutEngine, RolloutStats } from '../src/rollout/types.ts';
 import { noStats } from '../src/rollout/server/stats.ts';
 import { TINY_CONFIG } from './tinyConfig.ts';
-import { tokenizer } from './scriptedEngine.ts';
+import { tokenizer } from './scriptedTurns.ts';
 
 /** Answers each request with `says`; 'wait' = not before `go` or an abort, its first token shown meanwhile. */
 export class TalkingEngine implements RolloutEngine {

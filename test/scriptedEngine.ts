@@ -1,122 +1,148 @@
-/** Agent loops without a GPU: an engine that says scripted turns, over the shipped tokenizer. */
+/**
+ * An engine for tests of what surrounds an engine: bit-exact, microseconds a call, and it waits only where a test tells it to. Its weights
+ * and moments depend on every batch that it has seen and on their order; what it says depends on the weights and on the request's key.
+ *
+ * It learns one thing. With a chance that rises with `model.norm.weight[0]` it says the turns that `solve` gives for a prompt, otherwise it
+ * guesses a number. Updates raise that weight as far as samples with solved answers had the higher advantages, so a reward curve rises.
+ */
 
-import { readFileSync } from 'node:fs';
-import { expect } from 'vitest';
-import { ChatTokenizer } from '../src/model/tokenizer/chat.ts';
-import { generateSamples } from '../src/grpo/generate/samples.ts';
-import type { Sample } from '../src/grpo/update/batch.ts';
-import { runAgentLoop } from '../src/rollout/agent/loop.ts';
-import type { AgentLimits, AgentLoopInput } from '../src/rollout/agent/types.ts';
-import type { GenerateRequest, Generation, RolloutEngine } from '../src/rollout/types.ts';
-import { trainProblem } from '../src/tasks/gsm8k/task.ts';
-import type { Problem, Task } from '../src/tasks/task.ts';
-import { calculator } from '../src/tasks/tools/calculator.ts';
+import { DeviceLostError } from '../src/errors.ts';
+import type { CheckpointEngine } from '../src/grpo/pipeline/types.ts';
+import type { TrainerEngine } from '../src/grpo/types.ts';
+import type { ModelConfig } from '../src/model/config.ts';
+import type { PackedBatch, TensorMap } from '../src/model/engine.ts';
+import { initWeights } from '../src/model/params.ts';
+import type { ChatTokenizer } from '../src/model/tokenizer/chat.ts';
+import type { GenerateRequest } from '../src/rollout/types.ts';
+import { deferred, type Gate } from './scripted/gate.ts';
+import { copyOf, SCRIPTED_CONFIG, ScriptedModel, ScriptedWeights, unit } from './scripted/model.ts';
+import { ScriptedRollout } from './scripted/rollout.ts';
 
-const readJson = (path: string) => JSON.parse(readFileSync(path, 'utf8')) as unknown;
-export const tokenizerJson = readJson('checkpoints/gsm8k-tool/tokenizer.json');
-export const tokenizer = new ChatTokenizer(tokenizerJson, readJson('checkpoints/gsm8k-tool/tokenizer_config.json'));
-export const problem = trainProblem(0, 1);
-
-/** Says the scripted turns, one a request, each up to its first stop token; log-probs count down from -1 so that a shift shows. */
-export class ScriptedEngine implements RolloutEngine {
-  requests: GenerateRequest[] = [];
-  released: string[] = [];
-  aborted: string[] = [];
-  private readonly turns: string[];
-  private readonly own: ChatTokenizer;
-
-  constructor(turns: string[], own = tokenizer) {
-    this.turns = turns;
-    this.own = own;
-  }
-
-  generate(request: GenerateRequest): Promise<Generation> {
-    const said = [...this.own.encode(this.turns[this.requests.length]), this.own.eosTokenIds[0]];
-    const all = said.slice(0, 1 + said.findIndex((id) => request.sampling.stopTokenIds.includes(id)));
-    this.requests.push(request);
-    const tokenIds = Uint32Array.from(all.slice(0, request.sampling.maxNewTokens));
-    const stopReason = tokenIds.length < all.length ? 'length' : 'stop';
-    return Promise.resolve({ tokenIds, logProbs: Float32Array.from(tokenIds, (_, i) => -1 - i), stopReason });
-  }
-
-  release(requestId: string): void {
-    this.released.push(requestId);
-  }
-
-  abort(requestIds: string[]): void {
-    this.aborted.push(...requestIds);
-  }
-
-  resetCache(): void {}
-
-  takeStats(): never {
-    throw new Error('not used here');
-  }
+/** What the engine is made of. */
+export interface ScriptedOptions {
+  tokenizer: ChatTokenizer;
+  /** Default: SCRIPTED_CONFIG, with fresh weights. */
+  config?: ModelConfig;
+  weights?: TensorMap;
+  /** The turns that earn the reward for a prompt, as text; undefined if it knows none. Default: it knows none. */
+  solve?: (prompt: string) => readonly string[] | undefined;
+  /** Replaces what it says for a request; undefined leaves the request to the engine. */
+  says?: (request: GenerateRequest) => string | undefined;
+  /** What a test holds and breaks. Default: nothing. */
+  gate?: Gate;
+  /** True if rollout draws by weights of its own, which `checkpointEngine` brings. */
+  hasCopy?: boolean;
+  withReference?: boolean;
 }
 
-export const LIMITS: AgentLimits = {
-  maxPromptLength: 64,
-  maxResponseLength: 200,
-  contextLength: 256,
-  maxAssistantTurns: 5,
-  maxToolCalls: 8,
-  toolTimeoutMs: 50,
-  maxToolResponseLength: 64,
-  toolResponseTruncateSide: 'middle',
-};
+/** Tokens that a turn with a tool call and the tool's answer take, about. */
+const TOOL_TURN = 30;
 
-type Overrides = Partial<Omit<AgentLoopInput, 'limits' | 'engine'>> & {
-  engine?: ScriptedEngine;
-  limits?: Partial<AgentLimits>;
-};
+export class ScriptedEngine implements TrainerEngine {
+  readonly tokenizer: ChatTokenizer;
+  readonly model: ScriptedModel;
+  readonly rollout: ScriptedRollout;
+  readonly reference?: ScriptedModel;
+  readonly judge?: ScriptedRollout;
+  readonly checkpointEngine?: CheckpointEngine;
+  /** Resolves when the device is lost. */
+  readonly lost: Promise<DeviceLostError>;
+  readonly #options: ScriptedOptions;
+  readonly #turns = new Map<string, number[]>();
+  readonly #solved = new Map<string, readonly string[] | undefined>();
+  readonly #lose: (error: DeviceLostError) => void;
+  #isLost: DeviceLostError | undefined;
 
-export async function run(turns: string[], { limits, engine = new ScriptedEngine(turns), ...more }: Overrides = {}) {
-  const requestId = more.requestId ?? 'r1';
-  const output = await runAgentLoop({
-    engine,
-    tokenizer,
-    tools: [calculator],
-    problem,
-    key: [1, 2],
-    sampling: { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: 100, stopTokenIds: tokenizer.eosTokenIds },
-    ...more,
-    requestId,
-    limits: { ...LIMITS, ...limits },
-  });
-  // Every sample, however it ends.
-  expect(engine.released.filter((id) => id === requestId)).toHaveLength(1);
-  const { responseIds, mask, logProbs, logMass } = output.trajectory;
-  expect([mask.length, logProbs.length, logMass.length]).toEqual(Array(3).fill(responseIds.length));
-  mask.forEach((m, i) => expect(logProbs[i] < 0).toBe(m === 1));
-  return { engine, ...output };
-}
+  constructor(options: ScriptedOptions) {
+    const { tokenizer, config = SCRIPTED_CONFIG, weights = initWeights(config, 1), withReference, hasCopy } = options;
+    [this.#options, this.tokenizer] = [options, tokenizer];
+    const { promise, resolve } = deferred<DeviceLostError>();
+    [this.lost, this.#lose] = [promise, resolve];
+    this.model = new ScriptedModel(config, weights, this);
+    const rolloutWeights = hasCopy ? new ScriptedWeights(weights) : this.model.weights;
+    this.rollout = new ScriptedRollout(rolloutWeights, this);
+    if (hasCopy)
+      this.checkpointEngine = {
+        backend: 'copy',
+        updateWeights: async (version) => {
+          rolloutWeights.tensors = copyOf(this.model.weights.tensors);
+          rolloutWeights.changed();
+          this.rollout.resetCache(version);
+          return { version, bytes: 1, seconds: 0, overlapSeconds: 0 };
+        },
+      };
+    if (!withReference) return;
+    this.reference = new ScriptedModel(config, weights, this);
+    this.judge = new ScriptedRollout(this.reference.weights, this);
+  }
 
-/** Generates and scores samples of a task, each with the same turns, as a step does. */
-export async function samplesOf(
-  task: Task,
-  problems: Problem[],
-  turns: string[],
-  n = 1,
-  more: object = {},
-): Promise<Sample[]> {
-  const said = new Map<string, number>();
-  const engine = new ScriptedEngine(turns);
-  engine.generate = (request: GenerateRequest): Promise<Generation> => {
-    const turn = said.get(request.requestId) ?? 0;
-    said.set(request.requestId, turn + 1);
-    engine.requests.push(request);
-    const tokenIds = Uint32Array.of(...tokenizer.encode(turns[turn] ?? 'stop'), tokenizer.eosTokenIds[0]);
-    return Promise.resolve({ tokenIds, logProbs: new Float32Array(tokenIds.length).fill(-1), stopReason: 'stop' });
-  };
-  const sampling = {
-    temperature: 1,
-    topK: 0,
-    topP: 1,
-    minP: 0,
-    maxNewTokens: 100,
-    stopTokenIds: tokenizer.eosTokenIds,
-  };
-  const limits = { ...LIMITS, maxResponseLength: 1000, contextLength: 2000 };
-  const options = { engine, tokenizer, task, sampling, limits, seed: 1, batch: 1, n, ...more };
-  return (await generateSamples(problems, options)).samples;
+  /** The device is gone: what was asked and what will be asked rejects. */
+  lose(error = new DeviceLostError('unknown', 'The test took it.')): void {
+    this.#isLost ??= error;
+    this.#lose(error);
+  }
+
+  async untilLost(): Promise<never> {
+    throw await this.lost;
+  }
+
+  throwIfLost(): void {
+    if (this.#isLost) throw this.#isLost;
+  }
+
+  /** Waits where the test holds it; undefined if nothing is to be waited for. */
+  at(...moment: Parameters<Gate['at']>): Promise<void> | undefined {
+    this.throwIfLost();
+    const passed = this.#options.gate?.at(...moment)?.catch((error: unknown) => {
+      if (error instanceof DeviceLostError) this.lose(error);
+      throw error;
+    });
+    return passed && Promise.race([passed, this.untilLost()]);
+  }
+
+  /** Tokens of the turn that answers a request; its reply is never longer than the request allows. */
+  sayingsOf(request: GenerateRequest, weights: ScriptedWeights): number[] {
+    const { contextIds, promptLength, sampling } = request;
+    const turns = contextIds.subarray(promptLength).reduce((n, id) => n + Number(this.#endsTurn(id)), 0);
+    const text = this.#options.says?.(request) ?? this.#reply(request, turns, weights);
+    const all = this.#turnOf(text);
+    const end = all.findIndex((id) => sampling.stopTokenIds.includes(id));
+    return all.slice(0, Math.min(end < 0 ? Infinity : end + 1, sampling.maxNewTokens));
+  }
+
+  /** Tokens of a text with the one that ends a turn: encoding takes longer than all else here. */
+  #turnOf(text: string): number[] {
+    const known = this.#turns.get(text) ?? [...this.tokenizer.encode(text), this.tokenizer.eosTokenIds[0]];
+    this.#turns.set(text, known);
+    return known;
+  }
+
+  readonly #endsTurn = (id: number): boolean => this.tokenizer.eosTokenIds.includes(id);
+
+  #reply({ contextIds, promptLength, key, sampling }: GenerateRequest, turn: number, weights: ScriptedWeights): string {
+    const prompt = contextIds.subarray(0, promptLength);
+    const luck = sampling.temperature > 0 ? unit(...key, -1) : unit(...prompt);
+    const solution = luck < weights.chance ? this.#solutionOf(prompt) : undefined;
+    if (!solution) return `#### ${Math.floor(50 * unit(weights.state, ...key, turn))}`;
+    const isShort = sampling.maxNewTokens < solution.length * TOOL_TURN;
+    return isShort && turn === 0 ? (solution.at(-1) ?? '') : (solution[turn] ?? solution.at(-1) ?? '');
+  }
+
+  #solutionOf(prompt: Uint32Array): readonly string[] | undefined {
+    const key = prompt.join();
+    if (!this.#solved.has(key)) this.#solved.set(key, this.#options.solve?.(this.tokenizer.decode(prompt)));
+    return this.#solved.get(key);
+  }
+
+  /** True if sample `s` of a batch ends as `solve` would have it end. */
+  isSolved(batch: PackedBatch, s: number): boolean {
+    const [from, to] = [batch.seqStart[s], batch.seqStart[s + 1]];
+    const row = batch.headRows[batch.entryRow[from]];
+    const [a, b, c, d] = batch.ranges.subarray(4 * row, 4 * row + 4);
+    const prompt = Uint32Array.of(...batch.tokens.subarray(a, b), ...batch.tokens.subarray(c, d));
+    const end = this.#solutionOf(prompt)?.at(-1);
+    if (end === undefined) return false;
+    const tokens = this.#turnOf(end);
+    return tokens.every((token, i) => token === batch.targets[to - tokens.length + i]);
+  }
 }

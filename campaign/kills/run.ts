@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join, relative } from 'node:path';
 
 /** The command line in the same bundle as the campaign. */
-const MAIN = join(dirname(process.argv[1]), 'main.js');
+const MAIN = join(dirname(process.argv[1]), 'bin.js');
 
 /** Saves at each of its steps. */
 const SMALL = [

@@ -2,6 +2,7 @@
 
 import { bindingBytes, requestAdapter, summaryOf } from '../gpu/adapter.ts';
 import { InputError, NoAdapterError } from '../errors.ts';
+import { currentIo } from './process/io.ts';
 import { installedChromium, swiftShaderBeside } from './swiftShader.mjs';
 
 /** Exported so that it stays reachable: Dawn crashes if this object is collected. */
@@ -12,7 +13,7 @@ export let dawn: GPU | undefined;
  * Throws InputError for any other value.
  */
 export function robustness(): 'on' | 'off' {
-  const asked = process.env['WEBGRPO_ROBUSTNESS'] || 'on';
+  const asked = currentIo().env['WEBGRPO_ROBUSTNESS'] || 'on';
   if (asked === 'on' || asked === 'off') return asked;
   throw new InputError(
     `WEBGRPO_ROBUSTNESS is "${asked}"; allowed: on (as if it were not set) and off. Set one of them or unset it.`,
@@ -24,8 +25,9 @@ export function robustness(): 'on' | 'off' {
  * InputError for a wrong `WEBGRPO_ROBUSTNESS`.
  */
 export async function installDawn(): Promise<void> {
+  const isRobust = robustness() === 'on';
   if (dawn) return;
-  const options = robustness() === 'off' ? ['enable-dawn-features=disable_robustness'] : [];
+  const options = !isRobust ? ['enable-dawn-features=disable_robustness'] : [];
   const { create, globals } = await import('webgpu').catch((error: unknown) => {
     throw new NoAdapterError(`WebGPU for Node is missing; install it with "npm install webgpu" (${String(error)}).`);
   });

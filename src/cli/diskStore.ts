@@ -5,8 +5,9 @@ import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
 import type { FileStore } from '../model/checkpoint/store.ts';
 import { folderFiles } from './files.ts';
+import { currentIo } from './process/io.ts';
 
-export function modelCache(env: NodeJS.ProcessEnv = process.env): string {
+export function modelCache(env: NodeJS.ProcessEnv = currentIo().env): string {
   if (env['WEBGRPO_CACHE']) return env['WEBGRPO_CACHE'];
   return join(env['XDG_CACHE_HOME'] || join(homedir(), '.cache'), 'webgrpo', 'models');
 }

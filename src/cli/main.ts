@@ -1,6 +1,5 @@
-#!/usr/bin/env node
 /**
- * The command line. Standard output: the result (with --json one JSON object, alone). Standard error: progress.
+ * Every command, in the caller's process. Standard output: the result (with --json one JSON object, alone). Standard error: progress.
  * Exit codes: 0 done, 1 the run failed, 2 bad input, 3 stopped by a signal and saved, 128 + its number, in a shell: ended at once by a signal.
  */
 
@@ -19,6 +18,7 @@ import {
 import { nearestKey } from '../grpo/config/resolve.ts';
 import { readArgs } from './args.ts';
 import { STOPPED_EXIT_CODE, StoppedError } from './process/interrupt.ts';
+import { currentIo, type Io, processIo, withIo } from './process/io.ts';
 import { closeMcpServers } from './run/mcpServers.ts';
 import { oneLine } from './startedAs.ts';
 import { importModules } from './importModule.ts';
@@ -66,31 +66,35 @@ const COMMANDS: Record<string, Command> = {
 };
 
 /** Runs one command line and returns its exit code. */
-export async function main(argv: readonly string[]): Promise<number> {
+export function main(argv: readonly string[], io: Io = processIo): Promise<number> {
+  return withIo(io, () => run(argv, io));
+}
+
+async function run(argv: readonly string[], io: Io): Promise<number> {
   try {
-    return await dispatch(argv);
+    return await dispatch(argv, io.stdout);
   } catch (error) {
-    process.stderr.write(`${wordsOf(error)}\n`);
+    io.stderr.write(`${wordsOf(error)}\n`);
     return isBadInput(error) ? 2 : error instanceof StoppedError ? STOPPED_EXIT_CODE : 1;
   } finally {
     await closeMcpServers();
   }
 }
 
-async function dispatch([name, ...rest]: readonly string[]): Promise<number> {
+async function dispatch([name, ...rest]: readonly string[], stdout: Io['stdout']): Promise<number> {
   if (name === undefined || ['help', '--help', '-h'].includes(name)) {
-    process.stdout.write(rest.length > 0 ? helpOf(rest[0], commandOf(rest[0])) : overview());
+    stdout.write(rest.length > 0 ? helpOf(rest[0], commandOf(rest[0])) : overview());
     return 0;
   }
   if (name === '--version' || name === '-V') {
-    process.stdout.write(`${version}\n`);
+    stdout.write(`${version}\n`);
     return 0;
   }
   const command = commandOf(name);
   const help = { help: { help: 'this text' } };
   const args = readArgs(rest, { ...command.flags, ...help });
   if (args.flags['help']) {
-    process.stdout.write(helpOf(name, command));
+    stdout.write(helpOf(name, command));
     return 0;
   }
   await importModules(args.lists?.['import'] ?? []);
@@ -106,7 +110,7 @@ function commandOf(name: string): Command {
 }
 
 function outputOf(json: boolean): Output {
-  const print = (text: string) => void process.stdout.write(`${text}\n`);
+  const print = (text: string) => void currentIo().stdout.write(`${text}\n`);
   return {
     json,
     result: (value) => json && print(JSON.stringify(value, nullForNonFinite)),
@@ -153,10 +157,3 @@ function helpOf(name: string, { summary, usage, flags, details }: Command): stri
     '',
   ].join('\n');
 }
-
-// A terminal that was closed, or a reader such as head that has gone: what is printed is lost, the run is not.
-for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {});
-
-const code = await main(process.argv.slice(2));
-// Dawn's threads would keep the process alive; output is flushed first.
-process.stdout.write('', () => process.exit(code));

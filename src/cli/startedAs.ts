@@ -1,13 +1,14 @@
 /** How this command line was started, for the lines that it tells a user to type. */
 
 import { basename, delimiter, join, relative, sep } from 'node:path';
+import { currentIo } from './process/io.ts';
 
 /**
  * "npm run -s webgrpo --" in a checkout (its starter says so), "npx webgrpo" for an installed package, "webgrpo" for one on the
  * PATH.
  * @param script the program's path as Node was given it, links not followed
  */
-export function startedAs(env: NodeJS.ProcessEnv = process.env, script = process.argv[1] ?? ''): string {
+export function startedAs(env: NodeJS.ProcessEnv = currentIo().env, script = process.argv[1] ?? ''): string {
   if (env['WEBGRPO_STARTED_AS']) return env['WEBGRPO_STARTED_AS'];
   const folder = script.slice(0, script.length - basename(script).length - 1);
   const isOnPath = (env['PATH'] ?? '').split(delimiter).includes(folder) && !folder.includes(`node_modules${sep}`);
@@ -16,7 +17,7 @@ export function startedAs(env: NodeJS.ProcessEnv = process.env, script = process
 }
 
 /** The same for a user who goes to another folder first: npm would run a checkout's command in the checkout. */
-export function startedIn(folder: string, env: NodeJS.ProcessEnv = process.env): string {
+export function startedIn(folder: string, env: NodeJS.ProcessEnv = currentIo().env): string {
   const checkout = env['WEBGRPO_CHECKOUT'];
   return checkout ? `node ${quoted(join(relative(folder, checkout), 'scripts', 'webgrpo.mjs'))}` : startedAs(env);
 }

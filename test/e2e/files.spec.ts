@@ -14,7 +14,7 @@ let webgrpo: (...args: string[]) => string;
 
 test.beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), 'webgrpo-files-'));
-  const main = join(await bundle(process.cwd()), 'main.js');
+  const main = join(await bundle(process.cwd()), 'bin.js');
   webgrpo = (...args) =>
     execFileSync(process.execPath, ['--no-warnings', main, ...args], {
       encoding: 'utf8',

@@ -238,7 +238,7 @@ test('the command line evaluates a shipped recipe in an empty folder, and finds 
   cpSync(resolve('node_modules/debug'), join(project, 'node_modules', 'debug'), { recursive: true });
   cpSync(resolve('node_modules/ms'), join(project, 'node_modules', 'ms'), { recursive: true });
   const args = [
-    join(installed, 'dist/cli/main.js'),
+    join(installed, 'dist/cli/bin.js'),
     'eval',
     'configs/gsm8k-tool.yaml',
     'data.valMaxSamples=8',

@@ -2,21 +2,13 @@
 import { expect, test } from 'vitest';
 import { runJavascript } from '../../src/tasks/tools/javascript.ts';
 
-const LIMITS = { timeMs: 300, memoryBytes: 16 * 2 ** 20 };
+const LIMITS = { timeMs: 300, clockMs: 60_000, memoryBytes: 16 * 2 ** 20 };
 
 test.each([
   ['6 * 7', '42'],
   ['for (;;);', 'Error: the program ran longer than 300 ms'],
-  [
-    'let n = 1; for (let i = 0; i < 20000; i++) n = [n]; n',
-    /^Error: the program (ran longer than 300 ms|broke its sandbox)/,
-  ],
+  ['let n = 1; for (let i = 0; i < 20000; i++) n = [n]; n', 'a value that cannot be shown'],
   ['const a = []; for (;;) a.push(new Uint8Array(1e6))', 'Error: InternalError: out of memory'],
   ['typeof fetch + typeof postMessage + typeof self', 'undefinedundefinedundefined'],
   ['1 + 1', '2'],
-])('%s', async (code, expected) => {
-  const timeMs = `${expected}`.includes('longer') ? LIMITS.timeMs : 5000;
-  const output = await runJavascript(code, { ...LIMITS, timeMs });
-  if (typeof expected === 'string') expect(output).toBe(expected);
-  else expect(output).toMatch(expected);
-});
+])('%s', async (code, expected) => expect(await runJavascript(code, LIMITS)).toBe(expected));

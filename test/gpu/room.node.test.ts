@@ -142,11 +142,14 @@ const drawnOf = (samples: Sample[]): string[] => samples.map(({ trajectory }) =>
 
 const mean = (values: number[]): number => values.reduce((a, b) => a + b, 0) / values.length;
 
-test.runIf(hasNatsServer())(
+/** Every day: test/unit/roomCommand.test.ts, roomCommand.node.test.ts and the page's rooms in test/e2e/room.spec.ts. */
+const isFull = process.env['FULL_TESTS'] === '1';
+
+test.runIf(isFull && hasNatsServer())(
   'a room of workers in Node and Chromium, one of which is killed, and a forger trains what one device trains: the reward rises',
   { timeout: 480_000 },
   async () => {
-    const main = join(await bundle(process.cwd()), 'main.js');
+    const main = join(await bundle(process.cwd()), 'bin.js');
     const engine = await openEngine();
     const room = start(main, ['room', recipe, ...SETTINGS, '--port', '0', '--ack-wait-s', '3']);
     const leaving = new AbortController();

@@ -6,7 +6,7 @@ import { calculatorCall, demonstration, demonstrationTokens } from '../../src/ta
 import { keyedRng } from '../../src/tasks/random.ts';
 import type { Tool } from '../../src/tasks/tool.ts';
 import { calculator } from '../../src/tasks/tools/calculator.ts';
-import { problem, run, ScriptedEngine, tokenizer } from '../scriptedEngine.ts';
+import { problem, run, ScriptedTurns, tokenizer } from '../scriptedTurns.ts';
 
 const stub = (execute: Tool['execute']): Tool => ({ ...calculator, execute });
 const CALL = calculatorCall('6*7');
@@ -75,7 +75,7 @@ describe('a whole sample', () => {
 });
 
 test('many samples that start at once leave the thread free in between, and start in order', async () => {
-  const engine = new ScriptedEngine([]);
+  const engine = new ScriptedTurns([]);
   const started: { id: string; turn: number }[] = [];
   // Counts turns of the event loop: time itself says little on a busy machine.
   let turn = 0;
@@ -141,7 +141,7 @@ describe('every limit has its stop reason', () => {
   });
 
   test('a prompt longer than the limit is refused before anything runs', async () => {
-    const engine = new ScriptedEngine([]);
+    const engine = new ScriptedTurns([]);
     const input = { engine, limits: { maxPromptLength: 10 } };
     await expect(run([], input)).rejects.toThrow(
       /^Problem "train-0" has a prompt of \d+ tokens, but at most 10 fit \(maxPromptLength 10, context length 256\); /,
@@ -150,14 +150,14 @@ describe('every limit has its stop reason', () => {
   });
 
   test('a failing engine rejects, and the id is still released', async () => {
-    const engine = new ScriptedEngine([]);
+    const engine = new ScriptedTurns([]);
     engine.generate = () => Promise.reject(new Error('GPU lost'));
     await expect(run([], { engine })).rejects.toThrow('GPU lost');
     expect(engine.released).toEqual(['r1']);
   });
 
   test('a loop of one\u2019s own that hangs, of a sample whose time ends while the model speaks, is left behind', async () => {
-    class SlowEngine extends ScriptedEngine {
+    class SlowEngine extends ScriptedTurns {
       override async generate(request: GenerateRequest): Promise<Generation> {
         const generation = await super.generate(request);
         while (this.aborted.length === 0) await new Promise((resolve) => setTimeout(resolve, 5));
@@ -186,7 +186,7 @@ describe('every limit has its stop reason', () => {
   });
 
   test('an engine that reports aborted ends the sample', async () => {
-    const engine = new ScriptedEngine([CALL]);
+    const engine = new ScriptedTurns([CALL]);
     const generate = engine.generate.bind(engine);
     engine.generate = async (request) => ({ ...(await generate(request)), stopReason: 'aborted' });
     const { trajectory } = await run([], { engine });

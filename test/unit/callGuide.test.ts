@@ -18,7 +18,7 @@ import type { Tool } from '../../src/tasks/tool.ts';
 import type { ArgumentSchema } from '../../src/tasks/toolSchema.ts';
 import { calculator } from '../../src/tasks/tools/calculator.ts';
 import { rng } from '../random.ts';
-import { run, ScriptedEngine, tokenizer } from '../scriptedEngine.ts';
+import { run, ScriptedTurns, tokenizer } from '../scriptedTurns.ts';
 import { ModelSlotDecoder } from '../slotDecoder.ts';
 
 const toolOf = (name: string, properties: Record<string, ArgumentSchema>, required: string[] = []): Tool => ({
@@ -397,7 +397,7 @@ describe('scheduler', () => {
 
 test('an agent loop asks for it only where there are tools', async () => {
   const ask = async (tools: Tool[], constrainToolCalls: boolean) => {
-    const engine = new ScriptedEngine(['#### 1']);
+    const engine = new ScriptedTurns(['#### 1']);
     await run([], { engine, tools, constrainToolCalls });
     return engine.requests[0].sampling.toolCalls;
   };
@@ -410,12 +410,12 @@ test('an agent loop asks for it only where there are tools', async () => {
 test('a parser that does not say what its calls look like cannot be constrained; one that does asks for that format', async () => {
   const own: ToolParser = (text, tools) => parseLlama3Json(text, tools);
   const input = { tools: [calculator], constrainToolCalls: true, toolParser: own };
-  await expect(run([], { ...input, engine: new ScriptedEngine(['#### 1']) })).rejects.toThrow(
+  await expect(run([], { ...input, engine: new ScriptedTurns(['#### 1']) })).rejects.toThrow(
     'constrainToolCalls is on, but the tool parser has no callFormat, so nobody knows what its calls look like; ' +
       'set it to the format it reads (hermes, llama3_json, qwen3_coder, glm), or turn constrainToolCalls off.',
   );
   own.callFormat = 'llama3_json';
-  const engine = new ScriptedEngine(['#### 1']);
+  const engine = new ScriptedTurns(['#### 1']);
   await run([], { ...input, engine });
   expect(engine.requests[0].sampling.toolCallFormat).toBe('llama3_json');
 });

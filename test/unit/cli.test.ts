@@ -210,7 +210,7 @@ test('what to type next fits how the program was started', () => {
   const script = '/home/me/app/node_modules/.bin/webgrpo';
   expect(startedAs({ PATH: '/home/me/app/node_modules/.bin:/usr/bin' }, script)).toBe('npx webgrpo');
   expect(startedAs({ PATH: '/usr/local/bin:/usr/bin' }, '/usr/local/bin/webgrpo')).toBe('webgrpo');
-  expect(startedAs({ PATH: '/usr/bin' }, 'dist/cli/main.js')).toBe('node dist/cli/main.js');
+  expect(startedAs({ PATH: '/usr/bin' }, 'dist/cli/bin.js')).toBe('node dist/cli/bin.js');
   expect(['seed=2', 'rollout.stop=["a b"]', "name=it's"].map(quoted)).toEqual([
     'seed=2',
     `'rollout.stop=["a b"]'`,

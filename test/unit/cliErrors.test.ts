@@ -1,26 +1,20 @@
-/** Bad input, through the real command line: exit code 2, one sentence, nothing on standard output, nothing written. */
+/** Bad input: exit code 2, one sentence, nothing on standard output, nothing written. */
 
-import { execFileSync, spawnSync } from 'node:child_process';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { cpSync, existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { beforeAll, expect, test } from 'vitest';
+import { text } from 'node:stream/consumers';
+import { expect, test } from 'vitest';
 import { bundle } from '../../scripts/lib/bundle.mjs';
+import { webgrpo } from '../commandLine.ts';
 
 const CONFIG = 'configs/gsm8k-tool.yaml';
 const folder = mkdtempSync(join(tmpdir(), 'webgrpo-errors-'));
 const runs = join(folder, 'runs');
-
-// Builds the bundle once, before the clocks of the tests run.
-beforeAll(() => void execFileSync(process.execPath, ['scripts/webgrpo.mjs', '--help'], { stdio: 'ignore' }), 60_000);
-
-function webgrpo(...args: string[]) {
-  const { status, stdout, stderr } = spawnSync(process.execPath, ['scripts/webgrpo.mjs', ...args], {
-    encoding: 'utf8',
-  });
-  const said = stderr.split('\n').filter((line) => line !== '' && !line.startsWith('setup: '));
-  return { status, stdout, said };
-}
+let built: Promise<string> | undefined;
+const bin = async () => join(await (built ??= bundle(process.cwd())), 'bin.js');
 
 /** A copy of a tiny checkpoint with the task's tokenizer beside it. */
 function checkpoint(name: string): string {
@@ -31,8 +25,8 @@ function checkpoint(name: string): string {
   return path;
 }
 
-function refused(args: string[], sentence: RegExp): void {
-  const { status, stdout, said } = webgrpo(...args, `trainer.defaultLocalDir=${runs}`);
+async function refused(args: string[], sentence: RegExp, env: NodeJS.ProcessEnv = {}): Promise<void> {
+  const { status, stdout, said } = await webgrpo([...args, `trainer.defaultLocalDir=${runs}`], { env });
   expect(said.join('\n')).toMatch(sentence);
   expect(said).toHaveLength(1);
   expect(stdout).toBe('');
@@ -60,33 +54,33 @@ test('no config at all', () => refused(['train'], /^Which config\? /));
 test('a missing checkpoint', () =>
   refused(['train', CONFIG, 'model.path=nope'], /^The checkpoint folder nope does not exist; /));
 
-test('a path to resume from that is missing, is nothing, or is no checkpoint of a training run', () => {
+test('a path to resume from that is missing, is nothing, or is no checkpoint of a training run', async () => {
   const mode = 'trainer.resumeMode=resume_path';
-  refused(['train', CONFIG, mode], /trainer\.resumeFromPath is missing; set it to a checkpoint or run folder, /);
-  refused(
+  await refused(['train', CONFIG, mode], /trainer\.resumeFromPath is missing; set it to a checkpoint or run folder, /);
+  await refused(
     ['train', CONFIG, mode, 'trainer.resumeFromPath=nope'],
     /^trainer\.resumeFromPath: nope does not exist; give /,
   );
-  refused(
+  await refused(
     ['train', CONFIG, mode, 'trainer.resumeFromPath=checkpoints/gsm8k-tool'],
     /checkpoints\/gsm8k-tool is no checkpoint of a training run, and holds none; give a folder such as /,
   );
 });
 
-test('keys of runs: modes, trackers and the best checkpoint', () => {
-  refused(
+test('keys of runs: modes, trackers and the best checkpoint', async () => {
+  await refused(
     ['train', CONFIG, 'trainer.resumeMode=path'],
     /"trainer\.resumeMode" is "path"; allowed: disable \| auto \| resume_path\.$/,
   );
-  refused(
+  await refused(
     ['train', CONFIG, 'trainer.logger=[console, wandb]'],
     /"trainer\.logger" is .*; allowed: some of console, jsonl, csv, tensorboard\.$/,
   );
-  refused(
+  await refused(
     ['train', CONFIG, 'trainer.maxActorCkptToKeep=0'],
     /"trainer\.maxActorCkptToKeep" is 0; allowed: integer >= 1\.$/,
   );
-  refused(['train', CONFIG, 'trainer.greaterIsBetter=true'], /trainer\.metricForBestModel .* is not set; /);
+  await refused(['train', CONFIG, 'trainer.greaterIsBetter=true'], /trainer\.metricForBestModel .* is not set; /);
 });
 
 test('an unknown command', () => refused(['trian'], /^Unknown command "trian"; did you mean "train"\?/));
@@ -94,97 +88,90 @@ test('an unknown command', () => refused(['trian'], /^Unknown command "trian"; d
 test('an unknown option', () =>
   refused(['train', CONFIG, '--fast'], /^Unknown option '--fast'; known options: --json, --import, --help\.$/));
 
-test('malformed JSONL names its line', () => {
+test('malformed JSONL names its line', async () => {
   const path = join(folder, 'train.jsonl');
   const good = JSON.stringify({ question: '1 + 1?', answer: 'It is <<1+1=2>>2.\n#### 2' });
   writeFileSync(path, `${good}\n${good}\n{"question": \n`);
-  refused(['train', CONFIG, `model.path=${checkpoint('a')}`, `task.path=${path}`], /train\.jsonl, line 3: /);
+  await refused(['train', CONFIG, `model.path=${checkpoint('a')}`, `task.path=${path}`], /train\.jsonl, line 3: /);
 });
 
-test('a checkpoint whose tensors do not fit its config names the tensor', () => {
+test('a checkpoint whose tensors do not fit its config names the tensor', async () => {
   const path = checkpoint('b');
   const config = JSON.parse(readFileSync(join(path, 'config.json'), 'utf8')) as Record<string, number>;
   writeFileSync(
     join(path, 'config.json'),
     JSON.stringify({ ...config, intermediate_size: config['intermediate_size'] + 1 }),
   );
-  refused(['train', CONFIG, `model.path=${path}`], /tensor "model\.layers\.0\.mlp\.\w+\.weight" has shape/);
+  await refused(['train', CONFIG, `model.path=${path}`], /tensor "model\.layers\.0\.mlp\.\w+\.weight" has shape/);
 });
 
-test('a checkpoint that is cut short', () => {
+test('a checkpoint that is cut short', async () => {
   const path = checkpoint('c');
   const bytes = readFileSync(join(path, 'model.safetensors'));
   writeFileSync(join(path, 'model.safetensors'), bytes.subarray(0, bytes.length - 100));
-  refused(['train', CONFIG, `model.path=${path}`], /model\.safetensors/);
+  await refused(['train', CONFIG, `model.path=${path}`], /model\.safetensors/);
 });
 
-test('a tokenizer with more tokens than the model has rows', () => {
-  const { said, status } = webgrpo('train', CONFIG, `model.path=${checkpoint('d')}`, `trainer.defaultLocalDir=${runs}`);
-  expect(said.at(-1)).toMatch(/the tokenizer has 512 tokens but the model 53 rows; they are not of one model\.$/);
-  expect(status).toBe(2);
-  expect(existsSync(runs)).toBe(false);
+test('a tokenizer with more tokens than the model has rows', async () => {
+  const sentence = /the tokenizer has 512 tokens but the model 53 rows; they are not of one model\.$/;
+  await refused(['train', CONFIG, `model.path=${checkpoint('d')}`], sentence);
 });
 
-test('a prompt longer than the limit, before anything is made', () => {
-  const { said, status } = webgrpo('train', CONFIG, 'data.maxPromptLength=24', `trainer.defaultLocalDir=${runs}`);
-  expect(said.at(-1)).toMatch(/^Problem "held-out-\d+" has a prompt of \d+ tokens, but at most 24 fit /);
-  expect(status).toBe(2);
-  expect(existsSync(runs)).toBe(false);
-});
+test('a prompt longer than the limit, before anything is made', () =>
+  refused(
+    ['train', CONFIG, 'data.maxPromptLength=24'],
+    /^Problem "held-out-\d+" has a prompt of \d+ tokens, but at most 24 fit /,
+  ));
 
-test('a driver that is not there', () => {
-  const env = { ...process.env, VK_ICD_FILENAMES: '/nowhere/icd.json' };
-  const { status, stderr } = spawnSync(process.execPath, ['scripts/webgrpo.mjs', 'train', CONFIG], {
-    encoding: 'utf8',
-    env,
+/** A process of its own without a Vulkan driver. */
+function withoutAdapter(script: string, ...args: string[]) {
+  const child = spawn(process.execPath, [script, ...args], {
+    env: { ...process.env, VK_ICD_FILENAMES: '/nowhere/icd.json' },
   });
-  // Only Vulkan reads the variable: elsewhere a GPU is found all the same, and the run is refused later or starts.
-  if (process.platform !== 'linux') return;
+  return Promise.all([text(child.stdout), text(child.stderr), once(child, 'exit')]);
+}
+
+// Only Vulkan reads the variable: elsewhere a GPU is found all the same.
+test.runIf(process.platform === 'linux')('a driver that is not there', async () => {
+  const [, stderr, [status]] = await withoutAdapter('scripts/webgrpo.mjs', 'train', CONFIG);
   expect(stderr).toMatch(/VK_ICD_FILENAMES is "\/nowhere\/icd\.json", but Dawn finds no adapter through it; /);
   expect(status).toBe(2);
 });
 
-test.runIf(process.platform === 'linux')(
-  'a machine without an adapter: it is no bad input, and nothing else is said',
-  async () => {
-    const main = join(await bundle(process.cwd()), 'main.js');
-    const env = { ...process.env, VK_ICD_FILENAMES: '/nowhere/icd.json' };
-    for (const args of [
-      ['eval', CONFIG],
-      ['train', CONFIG, `trainer.defaultLocalDir=${runs}`],
-      ['sft', 'configs/gsm8k-sft.yaml', `trainer.defaultLocalDir=${runs}`],
-      ['generate', '--model', 'checkpoints/gsm8k-tool', '--prompt', 'x'],
-    ]) {
-      const { status, stdout, stderr } = spawnSync(process.execPath, [main, ...args], { encoding: 'utf8', env });
-      // Vulkan's loader has warnings of its own before it.
-      expect(stderr).toMatch(/^WebGPU found no adapter\. [^\n]*\n$/m);
-      expect(stderr).not.toMatch(/^(model|memory plan|warm start|an earlier run)/m);
-      expect(stdout).toBe('');
-      expect(status).toBe(1);
-    }
-    expect(existsSync(runs)).toBe(false);
-  },
-);
+test.runIf(process.platform === 'linux').concurrent.each([
+  ['eval', CONFIG],
+  ['train', CONFIG],
+  ['sft', 'configs/gsm8k-sft.yaml'],
+  ['generate', '--model', 'checkpoints/gsm8k-tool', '--prompt', 'x'],
+])('a machine without an adapter is not bad input, and nothing else is printed: %s', async (command, ...words) => {
+  const own = join(folder, command);
+  const settings = words.some((word) => word.endsWith('.yaml')) ? [`trainer.defaultLocalDir=${own}`] : [];
+  const [stdout, stderr, [status]] = await withoutAdapter(await bin(), command, ...words, ...settings);
+  // Vulkan's loader has warnings of its own before it.
+  expect(stderr).toMatch(/^WebGPU found no adapter\. [^\n]*\n$/m);
+  expect(stderr).not.toMatch(/^(model|memory plan|warm start|an earlier run)/m);
+  expect(stdout).toBe('');
+  expect(status).toBe(1);
+  expect(existsSync(own)).toBe(false);
+});
 
-test('help and version', () => {
+test('help and version', async () => {
   const version = (JSON.parse(readFileSync('package.json', 'utf8')) as { version: string }).version;
-  for (const flag of ['--version', '-V']) expect(webgrpo(flag)).toMatchObject({ status: 0, stdout: `${version}\n` });
-  expect(webgrpo('help', 'train').stdout).toBe(webgrpo('train', '--help').stdout);
-  expect(webgrpo('help', 'train').stdout).toMatch(/^webgrpo train: /);
-  expect(webgrpo('help', 'trian').said).toEqual(['Unknown command "trian"; did you mean "train"? See --help.']);
+  const printed = async (...args: string[]) => (await webgrpo(args)).stdout;
+  for (const flag of ['--version', '-V'])
+    expect(await webgrpo([flag])).toEqual({ status: 0, stdout: `${version}\n`, said: [] });
+  expect(await printed('help', 'train')).toBe(await printed('train', '--help'));
+  expect(await printed('help', 'train')).toMatch(/^webgrpo train: /);
+  expect((await webgrpo(['help', 'trian'])).said).toEqual([
+    'Unknown command "trian"; did you mean "train"? See --help.',
+  ]);
 });
 
-test('a word for robustness that is none', () => {
-  const env = { ...process.env, WEBGRPO_ROBUSTNESS: 'no' };
-  const args = ['scripts/webgrpo.mjs', 'train', CONFIG, `trainer.defaultLocalDir=${runs}`];
-  const { status, stderr } = spawnSync(process.execPath, args, { encoding: 'utf8', env });
-  expect(stderr.trimEnd().split('\n').at(-1)).toMatch(/^WEBGRPO_ROBUSTNESS is "no"; allowed: on .* and off\./);
-  expect(status).toBe(2);
-  expect(existsSync(runs)).toBe(false);
-});
+test('a word for robustness that is none', () =>
+  refused(['train', CONFIG], /^WEBGRPO_ROBUSTNESS is "no"; allowed: on .* and off\./, { WEBGRPO_ROBUSTNESS: 'no' }));
 
-test('a result for programs stands alone on standard output', () => {
-  const { status, stdout } = webgrpo('config', 'trainer', '--json');
+test('a result for programs stands alone on standard output', async () => {
+  const { status, stdout } = await webgrpo(['config', 'trainer', '--json']);
   expect(status).toBe(0);
   expect((JSON.parse(stdout) as { path: string }[]).map(({ path }) => path)).toContain('trainer.testFreq');
 });

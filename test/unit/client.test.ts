@@ -17,7 +17,7 @@ import type { GeneratedStep } from '../../src/grpo/generate/samples.ts';
 import type { Learner } from '../../src/grpo/learner/learner.ts';
 import { wholeTrajectories } from '../../src/grpo/update/rows.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
-import { tokenizer, tokenizerJson } from '../scriptedEngine.ts';
+import { tokenizer, tokenizerJson } from '../scriptedTurns.ts';
 import { talkingRun } from '../clientEngine.ts';
 
 const QUESTION: MessageShape[] = [{ role: 'user', content: 'What is 2 plus 2?' }];
@@ -461,10 +461,11 @@ describe('a lost device', () => {
       expect(await groups.ready(stop)).toBe(true);
       expect(await groups.generate(step)).toBe(steps[step - 1]);
     }
+    expect(fresh.rollout.requests).toEqual([]); // not by the weights of a step that is repeated
+    expect(await groups.ready(stop)).toBe(true);
     await waits;
     expect(fresh.rollout.requests).toHaveLength(1);
     expect(client.trajectory.rows()[0].trajectory.numTurns).toBe(2);
-    expect(await groups.ready(stop)).toBe(true);
     const { samples, metrics } = await groups.generate(4);
     expect(samples).toHaveLength(2);
     expect(metrics).toMatchObject({ 'client/trajectories': 2, 'client/failed_calls': 1 });

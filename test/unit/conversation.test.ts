@@ -6,7 +6,7 @@ import { heldBack } from '../../src/rollout/decode/stopStrings.ts';
 import { SAMPLING_FLAGS, samplingOf } from '../../src/cli/samplingFlags.ts';
 import { RolloutServer } from '../../src/rollout/server/server.ts';
 import { vocabularyOf } from '../../src/model/tokenizer/vocabulary.ts';
-import { tokenizer, tokenizerJson } from '../scriptedEngine.ts';
+import { tokenizer, tokenizerJson } from '../scriptedTurns.ts';
 import { ModelSlotDecoder } from '../slotDecoder.ts';
 
 const MODEL = { eosTokenIds: tokenizer.eosTokenIds, vocabSize: tokenizer.vocabSize };

@@ -13,7 +13,7 @@ import {
 import { bestMoves, freeCells, resultOf, ticTacToeTask } from '../../src/tasks/environments/ticTacToe.ts';
 import { keyedRng } from '../../src/tasks/random.ts';
 import guessTask from '../../examples/environment.ts';
-import { LIMITS, samplesOf } from '../scriptedEngine.ts';
+import { LIMITS, samplesOf } from '../scriptedTurns.ts';
 
 const call = (name: string, args: object = {}) => `<tool_call>${JSON.stringify({ name, arguments: args })}</tool_call>`;
 

@@ -12,7 +12,7 @@ import { environmentTask, partsOf } from '../../src/tasks/environments/environme
 import { conversationTokens } from '../../src/tasks/supervised/conversationTokens.ts';
 import type { Problem, Task } from '../../src/tasks/task.ts';
 import { calculator } from '../../src/tasks/tools/calculator.ts';
-import { run, samplesOf, ScriptedEngine, tokenizer } from '../scriptedEngine.ts';
+import { run, samplesOf, ScriptedTurns, tokenizer } from '../scriptedTurns.ts';
 
 const none = { type: 'object', properties: {} } as const;
 const call = (name: string, args: object = {}) => `<tool_call>${JSON.stringify({ name, arguments: args })}</tool_call>`;
@@ -322,7 +322,7 @@ test('whatever ends a sample, its state is closed exactly once, after the last t
         },
       };
       const turns = [...Array<string>(at).fill('on'), 'last', 'more', 'more'];
-      const engine = new ScriptedEngine(turns);
+      const engine = new ScriptedTurns(turns);
       const answer = engine.generate.bind(engine);
       if (ending === 'engine')
         engine.generate = (request) =>
@@ -353,7 +353,7 @@ describe('a checkpoint of a sample under way', () => {
     const limits = { maxResponseLength: 1000, contextLength: 2000 };
     const whole = await play(turns, environment, { limits });
     const record = new SampleRecord();
-    const engine = new ScriptedEngine(turns);
+    const engine = new ScriptedTurns(turns);
     const answer = engine.generate.bind(engine);
     let arrived = () => {};
     const third = new Promise<void>((resolve) => (arrived = resolve));

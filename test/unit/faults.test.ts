@@ -13,7 +13,7 @@ import { withTimeLimit } from '../../src/rollout/tools/run.ts';
 import type { GenerateRequest, StopReason, Trajectory } from '../../src/rollout/types.ts';
 import { defineTool, type ToolOutput } from '../../src/tasks/tool.ts';
 import { rng } from '../random.ts';
-import { problem, tokenizer } from '../scriptedEngine.ts';
+import { problem, tokenizer } from '../scriptedTurns.ts';
 import { ModelSlotDecoder } from '../slotDecoder.ts';
 
 const SIZES = { maxNumSeqs: 24, slotCapacity: 200, maxPrompts: 4, maxPromptLength: 64, maxBatchedTokens: 256 };

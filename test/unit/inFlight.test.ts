@@ -5,7 +5,7 @@ import { InputError } from '../../src/errors.ts';
 import { registerAgentLoop } from '../../src/rollout/agent/loop.ts';
 import { SampleRecord, StartLine } from '../../src/rollout/agent/record.ts';
 import { defineTool } from '../../src/tasks/tool.ts';
-import { problem, run, ScriptedEngine } from '../scriptedEngine.ts';
+import { problem, run, ScriptedTurns } from '../scriptedTurns.ts';
 
 const parameters = { type: 'object', properties: {} } as const;
 let calls: string[] = [];
@@ -47,7 +47,7 @@ registerAgentLoop('in-flight', async (sample) => {
 /** Runs the loop; `hang` = its second turn never ends, and the record is what a checkpoint then keeps. */
 async function start(record: SampleRecord, turns: string[], hang = false) {
   calls = [];
-  const engine = new ScriptedEngine(turns);
+  const engine = new ScriptedTurns(turns);
   const limits = { maxResponseLength: 2000, contextLength: 4000 };
   const options = { engine, tools: [saving, plain], agentLoop: 'in-flight', record, limits };
   if (!hang) return run(turns, options);

@@ -4,7 +4,7 @@ import { spawnSync } from 'node:child_process';
 import { expect, test } from 'vitest';
 import { asJavaScript } from '../asJavaScript.ts';
 
-const root = asJavaScript('src/cli/process/interrupt.ts');
+const root = asJavaScript('src/cli/process/interrupt.ts', 'src/cli/process/io.ts');
 
 /** A process of its own, whose clock is `now`, that hears `program`'s signals. */
 function run(program: string) {

@@ -13,7 +13,7 @@ import type { JsonlFile } from '../../src/tasks/jsonl/file.ts';
 import { lastNumber } from '../../src/tasks/jsonl/number.ts';
 import { type JsonlOptions, jsonlTask } from '../../src/tasks/jsonl/task.ts';
 import type { Problem, Reward, ScoredSample } from '../../src/tasks/task.ts';
-import { LIMITS, problem, ScriptedEngine, tokenizer } from '../scriptedEngine.ts';
+import { LIMITS, problem, ScriptedTurns, tokenizer } from '../scriptedTurns.ts';
 
 const GROUPED = [
   '10,000',
@@ -405,7 +405,7 @@ describe("a reward of one's own", () => {
     const task = await opened(`export default ${code}`);
     const run = (onError: 'stop' | 'skip', faults: string[]) =>
       generateSamples([problem, problem], {
-        ...{ engine: new ScriptedEngine(['a', 'b']), tokenizer, task, limits: LIMITS, seed: 1, batch: 0, n: 1 },
+        ...{ engine: new ScriptedTurns(['a', 'b']), tokenizer, task, limits: LIMITS, seed: 1, batch: 0, n: 1 },
         sampling: { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: 9, stopTokenIds: tokenizer.eosTokenIds },
         ...{ agent: { agentLoop: 'tool_agent' }, rewardTimeoutMs: 50, onError },
         onFault: (fault) => faults.push(fault.message),

@@ -12,7 +12,7 @@ import { build } from 'vite';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { type McpOptions, type McpTools, mcpTools } from '../../src/tasks/mcp/index.ts';
 import type { Tool } from '../../src/tasks/tool.ts';
-import { problem, run, tokenizer } from '../scriptedEngine.ts';
+import { problem, run, tokenizer } from '../scriptedTurns.ts';
 
 const EVERYTHING = 'node_modules/@modelcontextprotocol/server-everything/dist/index.js';
 const everything = { command: process.execPath, args: [EVERYTHING] };

@@ -1,5 +1,4 @@
 /** Losses, advantages, examples and tokenizers of a user's own, as the library and the command line offer them. */
-import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -18,6 +17,7 @@ import {
   sftExample,
   tokenizerOf,
 } from '../../src/index.ts';
+import { webgrpo } from '../commandLine.ts';
 
 const row = () => ({ loss: 0, grad: 0 });
 const resolved = (actor: object, algorithm: object = {}) =>
@@ -93,17 +93,14 @@ test('from texts to a tokenizer, a fresh model, an example and a packed batch', 
   expect([...entryGroup]).toEqual([0, 0, 1]);
 });
 
-test('--import registers before the config is read; a module without a default function is refused', () => {
+test('--import registers before the config is read; a module without a default function is refused', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'webgrpo-import-'));
   const file = join(folder, 'mine.mjs');
   writeFileSync(
     file,
     "export default ({ registerPolicyLoss }) => registerPolicyLoss('from_file', { row: () => ({ loss: 0, grad: 0 }) });\n",
   );
-  const run = (...args: string[]) =>
-    spawnSync(process.execPath, ['scripts/webgrpo.mjs', ...args], { encoding: 'utf8' });
   const out = join(folder, 'out');
-  execFileSync(process.execPath, ['scripts/webgrpo.mjs', '--help'], { stdio: 'ignore' });
   const asked = [
     'train',
     'configs/gsm8k-tool.yaml',
@@ -111,13 +108,15 @@ test('--import registers before the config is read; a module without a default f
     `model.path=${out}/none`,
     `trainer.defaultLocalDir=${out}`,
   ];
-  expect(run(...asked).stderr).toMatch(/"algorithm\.name" is "from_file"; allowed/);
-  const imported = run(...asked, '--import', file);
-  expect(imported.stderr).not.toMatch(/"algorithm\.name" is/);
-  expect(imported.stderr).toContain(`${out}/none`); // what is wrong after that
-  writeFileSync(file, 'export const x = 1;\n');
-  const refused = run(...asked, '--import', file);
+  const said = async (...more: string[]) => (await webgrpo([...asked, ...more])).said.join('\n');
+  expect(await said()).toMatch(/"algorithm\.name" is "from_file"; allowed/);
+  const imported = await said('--import', file);
+  expect(imported).not.toMatch(/"algorithm\.name" is/);
+  expect(imported).toContain(`${out}/none`); // what is wrong after that
+  const other = join(folder, 'other.mjs');
+  writeFileSync(other, 'export const x = 1;\n');
+  const refused = await webgrpo([...asked, '--import', other]);
   expect(refused.status).toBe(2);
-  expect(refused.stderr).toContain('it has no default export that is a function');
-  expect(run(...asked, '--import', 'none.mjs').stderr).toContain('--import: there is no none.mjs.');
-}, 60_000);
+  expect(refused.said.join('\n')).toContain('it has no default export that is a function');
+  expect(await said('--import', 'none.mjs')).toContain('--import: there is no none.mjs.');
+});

@@ -1,7 +1,6 @@
 /** No random number is used twice under one set of weights, however samples are asked for. */
 
 import { describe, expect, test } from 'vitest';
-import { TinyEngine } from '../../campaign/files/scriptedRun.ts';
 import { routes } from '../../src/cli/serve/routes.ts';
 import { DeviceLostError } from '../../src/errors.ts';
 import { readRequest } from '../../src/grpo/client/api/request.ts';
@@ -18,6 +17,7 @@ import { nextTask } from '../../src/rollout/agent/yield.ts';
 import { roomEngine } from '../../src/workers/room/roomEngine.ts';
 import { TalkingEngine, talkingRun } from '../clientEngine.ts';
 import { copiedWeights, PacedEngine } from '../pacedEngine.ts';
+import { ScriptedEngine } from '../scriptedEngine.ts';
 
 /** Records the weights, the key and the position of each token that engines draw. Greedy tokens use no random number. */
 class Draws {
@@ -67,8 +67,7 @@ const pacedEngine = () =>
     for (let left = keyedRng(requestId).int(0, 9); left > 0; left--) await nextTask();
   });
 
-const modelOf = (tiny: TinyEngine): TrainerEngine['model'] =>
-  Object.assign(tiny.model, { zeroGrad: async () => void (tiny.gradient = 0) });
+const modelOf = (tokenizer: TrainerEngine['tokenizer']) => new ScriptedEngine({ tokenizer }).model;
 
 const configOf = (change: Record<string, object> = {}) =>
   resolveTrainConfig({
@@ -103,7 +102,7 @@ describe('a trainer, resumed from a checkpoint, with an evaluation after each st
       const draws = new Draws();
       const rollout = draws.of(pacedEngine());
       const own = change['trainer'] ? { checkpointEngine: copiedWeights(rollout) } : {};
-      const engine = { rollout, tokenizer: rollout.tokenizer, model: modelOf(new TinyEngine()), ...own };
+      const engine = { rollout, tokenizer: rollout.tokenizer, model: modelOf(rollout.tokenizer), ...own };
       const trainer = new GrpoTrainer({ config: configOf(change), task, engine });
       if (checkpoint) await trainer.restore(checkpoint);
       for (let step = 0; step < 3; step++) {
@@ -125,7 +124,7 @@ test('workers of a room, beside the evaluation of the controller', async () => {
   const engines = [0, 1, 2].map(() => draws.of(pacedEngine()));
   const config = configOf();
   const [controller, ...workers] = engines.map((rollout) => ({
-    ...{ rollout, tokenizer: rollout.tokenizer, model: modelOf(new TinyEngine()) },
+    ...{ rollout, tokenizer: rollout.tokenizer, model: modelOf(rollout.tokenizer) },
   }));
   const { signal } = new AbortController();
   const generated = workers.flatMap((engine, w) => {
@@ -148,7 +147,8 @@ const SURE: MessageShape = { role: 'user', content: 'Sure?' };
 describe('a learner', () => {
   const learnerOn = (draws: Draws) => {
     const rollout = draws.of(new TalkingEngine());
-    const engine = { rollout, tokenizer: talkingRun().engine.tokenizer, model: modelOf(new TinyEngine()) };
+    const { tokenizer } = talkingRun().engine;
+    const engine = { rollout, tokenizer, model: modelOf(tokenizer) };
     const change = { trainer: {}, rollout: { agent: {} } };
     return new Learner({ engine, config: configOf(change) });
   };

@@ -8,7 +8,7 @@ import { DeviceLostError } from '../../src/errors.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { gsm8kToolTask } from '../../src/tasks/gsm8k/task.ts';
 import { TalkingEngine } from '../clientEngine.ts';
-import { tokenizer } from '../scriptedEngine.ts';
+import { tokenizer } from '../scriptedTurns.ts';
 import { TINY_CONFIG } from '../tinyConfig.ts';
 
 afterEach(() => vi.restoreAllMocks());

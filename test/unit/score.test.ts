@@ -1,10 +1,10 @@
 /** `webgrpo score` as anyone would call it: a process, a folder, a file of tokens, numbers on standard output. */
 
-import { execFileSync, spawnSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { loadCheckpoint } from '../../src/model/checkpoint/checkpoint.ts';
 import { longest, readSequences } from '../../src/cli/commands/score.ts';
 import { type ModelConfig, parseModelConfig } from '../../src/model/config.ts';
@@ -13,19 +13,15 @@ import { packGroups } from '../../src/model/packing.ts';
 import { elementCount, parameterSpecs } from '../../src/model/params.ts';
 import { referenceForward, toFloat64 } from '../../src/model/reference/model.ts';
 import { writeSafetensors } from '../../src/model/checkpoint/safetensors.ts';
+import { webgrpo } from '../commandLine.ts';
 import { rng } from '../random.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'webgrpo-score-'));
 
-beforeAll(() => void execFileSync(process.execPath, ['scripts/webgrpo.mjs', '--help'], { stdio: 'ignore' }), 60_000);
-
-function score(model: string, tokens: unknown) {
+function wordsOf(model: string, tokens: unknown) {
   const file = join(folder, 'tokens.json');
   writeFileSync(file, typeof tokens === 'string' ? tokens : JSON.stringify(tokens));
-  const args = ['scripts/webgrpo.mjs', 'score', '--model', model, '--tokens', file];
-  const { status, stdout, stderr } = spawnSync(process.execPath, args, { encoding: 'utf8' });
-  const said = stderr.split('\n').filter((line) => line !== '' && !line.startsWith('setup: '));
-  return { status, stdout, said };
+  return ['score', '--model', model, '--tokens', file];
 }
 
 /** bfloat16, in two shards, with llama3 scaling, a bias on every product of attention, and an untied head. */
@@ -75,7 +71,10 @@ test('the numbers of the float64 reference to 1e-4, in the shape of the input', 
   const random = rng(3);
   const ids = (n: number) => Array.from({ length: n }, () => Math.floor(random.uniform() * 97));
   const sequences = [ids(2), ids(64), ids(1), ids(33)];
-  const { status, stdout, said } = score(path, sequences);
+  // A process of its own: numbers stand alone on standard output, and a GPU is used.
+  const args = ['scripts/webgrpo.mjs', ...wordsOf(path, sequences)];
+  const { status, stdout, stderr } = spawnSync(process.execPath, args, { encoding: 'utf8' });
+  const said = stderr.split('\n').filter((line) => line !== '' && !line.startsWith('setup: '));
   expect(said[0]).toMatch(/^memory plan: \d+\.\d MiB on the GPU$/);
   expect(said.at(-1)).toMatch(/^adapter: /);
   expect(status).toBe(0);
@@ -127,8 +126,8 @@ test.each(REFUSED)('refuses %j', (tokens, sentence) => {
 test.each([
   ['an id out of range', [[1, 2], [3, 97]], /tokens\.json has 97 as token 1 of sequence 1; allowed: integers from 0 to 96\.$/], // prettier-ignore
   ['what is not JSON', '[[1, 2', /tokens\.json is not JSON: /],
-] as [string, unknown, RegExp][])('refuses %s with exit code 2 and one sentence', (_, tokens, sentence) => {
-  const { status, stdout, said } = score(writeModel(), tokens);
+] as [string, unknown, RegExp][])('refuses %s with exit code 2 and one sentence', async (_, tokens, sentence) => {
+  const { status, stdout, said } = await webgrpo(wordsOf(writeModel(), tokens));
   expect(said).toHaveLength(1);
   expect(said[0]).toMatch(sentence);
   expect(stdout).toBe('');

@@ -8,7 +8,7 @@ import { defineTool } from '../../src/tasks/tool.ts';
 import { combineRewards, type RewardFunction, withRewardWeights } from '../../src/tasks/rewards/combine.ts';
 import type { Reward, ScoredSample, Task } from '../../src/tasks/task.ts';
 import { calculator } from '../../src/tasks/tools/calculator.ts';
-import { LIMITS, problem, ScriptedEngine, tokenizer } from '../scriptedEngine.ts';
+import { LIMITS, problem, ScriptedTurns, tokenizer } from '../scriptedTurns.ts';
 
 const SAMPLING = { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: 100 };
 const CALL = '<tool_call>{"name": "calculator", "arguments": {"expression": "6*7"}}</tool_call>';
@@ -21,7 +21,7 @@ async function score(
   more: Partial<GenerateOptions> = {},
 ) {
   const { samples } = await generateSamples([problem], {
-    engine: new ScriptedEngine(turns),
+    engine: new ScriptedTurns(turns),
     tokenizer,
     task: { name: 't', train: () => problem, heldOut: () => [], tools: [calculator], reward: () => REWARD, ...task },
     sampling: { ...SAMPLING, stopTokenIds: tokenizer.eosTokenIds },
@@ -150,7 +150,7 @@ test('what the engine throws stays what it is, whoever catches it, and ends the 
     await sample.generate().catch(() => undefined);
     return 'completed';
   });
-  const engine = new ScriptedEngine([]);
+  const engine = new ScriptedTurns([]);
   engine.generate = () => Promise.reject(new Error('GPU lost'));
   await expect(score([], {}, 'catching', { onError: 'skip', engine })).rejects.toThrow(/^GPU lost$/);
 });

@@ -7,7 +7,7 @@ import { checkRequest } from '../../src/rollout/server/request.ts';
 import { RolloutServer } from '../../src/rollout/server/server.ts';
 import { cutAtStop, StopMatcher } from '../../src/rollout/decode/stopStrings.ts';
 import type { GenerateRequest, Generation, SamplingParams } from '../../src/rollout/types.ts';
-import { run, ScriptedEngine, tokenizer } from '../scriptedEngine.ts';
+import { run, ScriptedTurns, tokenizer } from '../scriptedTurns.ts';
 import { ModelSlotDecoder } from '../slotDecoder.ts';
 
 const encoder = new TextEncoder();
@@ -163,7 +163,7 @@ describe('scheduler', () => {
 
 describe('agent loop', () => {
   /** Ends its first turn at a stop string, without an end token. */
-  class StoppingEngine extends ScriptedEngine {
+  class StoppingEngine extends ScriptedTurns {
     override async generate(request: GenerateRequest): Promise<Generation> {
       const first = this.requests.length === 0;
       const generation = await super.generate(request);

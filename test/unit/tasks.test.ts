@@ -14,7 +14,7 @@ import { searchQaTask } from '../../src/tasks/searchQa.ts';
 import type { Problem, ScoredSample, SyncTask } from '../../src/tasks/task.ts';
 import { calculate } from '../../src/tasks/tools/calculator.ts';
 import { exampleOf, taskTokenizer } from '../../src/tasks/supervised/warmStart.ts';
-import { LIMITS, ScriptedEngine } from '../scriptedEngine.ts';
+import { LIMITS, ScriptedTurns } from '../scriptedTurns.ts';
 
 const openTask = (config: TaskConfig) => openShippedTask(config, { readText, loadReward: defaultFunction });
 
@@ -73,7 +73,7 @@ describe.each(TASKS)('%s', (name, open, openSmall) => {
         const turns = task.demonstrate!(problem, keyedRng('sft-mistakes', 1, i), errorRate).filter(
           ({ role }) => role === 'assistant',
         );
-        const engine = new ScriptedEngine(
+        const engine = new ScriptedTurns(
           turns.map(({ content }) => content),
           tokenizer,
         );

@@ -8,7 +8,7 @@ import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import { parseGptOss } from '../../src/rollout/tools/gptOss.ts';
 import { TOOL_PARSERS, toolParserOf } from '../../src/rollout/tools/parser.ts';
 import type { Tool } from '../../src/tasks/tool.ts';
-import { run, ScriptedEngine, tokenizer as shipped, tokenizerJson } from '../scriptedEngine.ts';
+import { run, ScriptedTurns, tokenizer as shipped, tokenizerJson } from '../scriptedTurns.ts';
 
 interface Format {
   /** Control tokens; the first ends a turn. */
@@ -202,7 +202,7 @@ describe.each(Object.entries(FORMATS))('%s', (name, format) => {
   });
 
   test('a sample is token for token what its template writes, the outputs between the turns too', async () => {
-    const engine = new ScriptedEngine([`${turn}never read`, '42'], own);
+    const engine = new ScriptedTurns([`${turn}never read`, '42'], own);
     const sampling = { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: 900, stopTokenIds: own.eosTokenIds };
     const problem = { id: 'p', messages: [USER as { role: 'user'; content: string }], answer: '' };
     const input = { engine, tokenizer: own, problem, sampling, tools: [search], toolParser: parse, limits: LIMITS };

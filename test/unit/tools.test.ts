@@ -4,7 +4,7 @@ import { agentLoopOf, registerAgentLoop } from '../../src/rollout/agent/loop.ts'
 import type { TurnSampling } from '../../src/rollout/agent/turnSampling.ts';
 import { argumentProblem } from '../../src/tasks/toolSchema.ts';
 import { defineTool, type Tool, type ToolSchema } from '../../src/tasks/tool.ts';
-import { run, ScriptedEngine, tokenizer } from '../scriptedEngine.ts';
+import { run, ScriptedTurns, tokenizer } from '../scriptedTurns.ts';
 
 const call = (name: string, args: unknown) => `<tool_call>${JSON.stringify({ name, arguments: args })}</tool_call>`;
 const texts = (messages: { role: string; content: string }[]) =>
@@ -146,7 +146,7 @@ describe('state of a sample', () => {
   test('nothing is made for a sample that does not call, and a failing engine still releases', async () => {
     log.length = 0;
     expect((await run(['#### 1'], { tools: [counter] })).toolRewards).toEqual({});
-    const engine = new ScriptedEngine([call('count', {})]);
+    const engine = new ScriptedTurns([call('count', {})]);
     const generate = engine.generate.bind(engine);
     engine.generate = (request) =>
       engine.requests.length === 0 ? generate(request) : Promise.reject(new Error('GPU lost'));
@@ -379,7 +379,7 @@ describe('stop reasons of failures', () => {
     const limits = { ...ROOM, toolTimeoutMs: 60_000, sampleTimeoutMs: 30 };
     const tool = await run([good], { tools: [hanging], limits });
     expect(tool.trajectory).toMatchObject({ stopReason: 'timeout', numTurns: 1 });
-    const engine = new ScriptedEngine([]);
+    const engine = new ScriptedTurns([]);
     engine.generate = () =>
       new Promise((resolve) => {
         const abort = engine.abort.bind(engine);

@@ -12,7 +12,7 @@ import { registerAgentLoop } from '../../src/rollout/agent/loop.ts';
 import { gsm8kToolTask } from '../../src/tasks/gsm8k/task.ts';
 import type { Task } from '../../src/tasks/task.ts';
 import { uniformOf } from '../gpu/sampleReference.ts';
-import { problem, samplesOf, tokenizer } from '../scriptedEngine.ts';
+import { problem, samplesOf, tokenizer } from '../scriptedTurns.ts';
 
 const configOf = (rollout: object = {}, more: object = {}) =>
   resolveTrainConfig({

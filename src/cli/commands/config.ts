@@ -2,6 +2,7 @@
 
 import { InputError } from '../../errors.ts';
 import type { Command } from '../command.ts';
+import { currentIo } from '../process/io.ts';
 import { configMarkdown, configText, peersMarkdown } from '../configDocs.ts';
 
 export const config: Command = {
@@ -16,8 +17,8 @@ export const config: Command = {
     const [part, ...more] = positionals;
     if (more.length > 0)
       throw new InputError(`One part of the config is expected, but there are ${positionals.length}.`);
-    if (flags['markdown']) process.stdout.write(configMarkdown());
-    else if (flags['peers']) process.stdout.write(peersMarkdown());
+    if (flags['markdown']) currentIo().stdout.write(configMarkdown());
+    else if (flags['peers']) currentIo().stdout.write(peersMarkdown());
     else {
       const { text, keys } = configText(part);
       io.text(text);

@@ -10,6 +10,7 @@ import type { ParsedArgs } from '../args.ts';
 import { type AdaptedModel, loadWithAdapter } from '../run/checkpoints.ts';
 import { type Command, JSON_FLAG, type Output } from '../command.ts';
 import { type Answer, Conversation } from '../conversation.ts';
+import { currentIo } from '../process/io.ts';
 import { say } from '../run/progress.ts';
 import { integerFlag, SAMPLING_FLAGS, samplingOf } from '../samplingFlags.ts';
 import { openEngine } from '../run/session.ts';
@@ -61,7 +62,7 @@ export const generate: Command = {
     const promptIds = encode(tokenizer, flags, question);
     const contextLength = contextOf(flags, promptIds.length, sampling.maxNewTokens, model);
     const engine = await open(model, flags, promptIds.length, contextLength);
-    const onText = (text: string) => void (io.json || process.stdout.write(text));
+    const onText = (text: string) => void (io.json || currentIo().stdout.write(text));
     const key = randomKey(seed, 0, 0, 0);
     const conversation = new Conversation({
       engine: engine.rollout,
@@ -151,13 +152,14 @@ function open(model: AdaptedModel, flags: ParsedArgs['flags'], promptLength: num
 
 /** Lines of standard input that are not empty; on a terminal a prompt asks for each. */
 class Lines {
-  readonly #reader = createInterface({ input: process.stdin });
+  readonly #reader = createInterface({ input: currentIo().stdin });
   readonly #lines = this.#reader[Symbol.asyncIterator]();
 
   /** Undefined at the end of the input. */
   async next(): Promise<string | undefined> {
+    const { stdin, stderr } = currentIo();
     for (;;) {
-      if (process.stdin.isTTY) process.stderr.write('> ');
+      if (stdin.isTTY) stderr.write('> ');
       const { value, done } = await this.#lines.next();
       if (done) return undefined;
       if (value.trim() !== '') return value;

@@ -10,6 +10,7 @@ import { checkRoomTask, configOfRoom, roomSpec } from '../../workers/room/roomSp
 import { type Command, JSON_FLAG } from '../command.ts';
 import { IMPORT_FLAG } from '../importModule.ts';
 import { onInterrupt, STOPPED_EXIT_CODE, StoppedError } from '../process/interrupt.ts';
+import { currentIo } from '../process/io.ts';
 import { connectInNode } from '../room/openRoom.ts';
 import { openTask } from '../run/openTask.ts';
 import { say, sayPassing } from '../run/progress.ts';
@@ -31,7 +32,7 @@ export const join: Command = {
     const [address, ...more] = positionals;
     if (address === undefined || more.length > 0)
       throw new InputError('Which room? Give its address, as "webgrpo room" prints it.');
-    const { code = process.env['WEBGRPO_CODE'], module, name = hostname() } = flags;
+    const { code = currentIo().env['WEBGRPO_CODE'], module, name = hostname() } = flags;
     if (typeof code !== 'string')
       throw new InputError('Which join code? Give --code CODE, as "webgrpo room" printed it.');
     const leaving = new AbortController();

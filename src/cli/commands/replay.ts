@@ -15,7 +15,7 @@ import {
   type StepReport,
   stepReport,
 } from '../../report/replay/replayReport.ts';
-import type { LocalEngine } from '../../workers/localEngine.ts';
+import type { CommandEngine } from '../process/io.ts';
 import { numberFlag, oneFile, type ParsedArgs } from '../args.ts';
 import { type Command, JSON_FLAG, type Output } from '../command.ts';
 import { IMPORT_FLAG, importReward } from '../importModule.ts';
@@ -79,7 +79,7 @@ async function replayLosses(run: KeptRun, title: string, flags: Flags): Promise<
   const chosen = chosenSteps(run, flags['step'], 'last');
   const steps: StepReport[] = [];
   const notes: string[] = [];
-  let engine: LocalEngine | undefined;
+  let engine: CommandEngine | undefined;
   let at: string | undefined;
   try {
     for (const step of chosen) {

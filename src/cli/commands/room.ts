@@ -14,7 +14,7 @@ import { bringWeights } from '../../grpo/pipeline/sharedWeights.ts';
 import { checkVerifiable } from '../../grpo/verification/rules.ts';
 import { writeSafetensors } from '../../model/checkpoint/safetensors.ts';
 import { RunFolder } from '../../runs/runFolder.ts';
-import { engineSizes, type LocalEngine } from '../../workers/localEngine.ts';
+import { engineSizes } from '../../workers/localEngine.ts';
 import { NatsRollouter } from '../../workers/room/natsRollouter.ts';
 import { RoomHost } from '../../workers/room/roomHost.ts';
 import { readableAlone, VerifiedSamples } from '../../workers/room/verifiedSamples.ts';
@@ -27,6 +27,7 @@ import { holdingFolder } from '../process/heldFolder.ts';
 import { STOPS } from '../process/interrupt.ts';
 import { openServer, type RoomSettings } from '../room/openRoom.ts';
 import { firstAttempt } from '../run/freshDevice.ts';
+import type { CommandEngine } from '../process/io.ts';
 import { say } from '../run/progress.ts';
 import { checkpointToResume, resumeCommand } from '../run/resume.ts';
 import { openEngine, openSession, type Session } from '../run/session.ts';
@@ -190,7 +191,7 @@ function answers({ connection }: RoomHost): () => boolean {
 }
 
 /** A model of the controller's own, by which samples are checked while the trained one is updated. */
-function openChecking({ model, lora }: Session, config: TrainConfig): Promise<LocalEngine> {
+function openChecking({ model, lora }: Session, config: TrainConfig): Promise<CommandEngine> {
   const { judge: _, ...sizes } = engineSizes(config);
   say('a second model checks what workers say');
   return openEngine(model, { ...sizes, ...(lora && { lora }), withReference: false, use: 'score' });

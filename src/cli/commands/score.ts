@@ -13,6 +13,7 @@ import { type Command, JSON_FLAG } from '../command.ts';
 import { adapterBindingBytes, installDawn } from '../dawn.ts';
 import { tuningStore } from '../diskStore.ts';
 import { readJsonFile } from '../files.ts';
+import { currentIo } from '../process/io.ts';
 import { say } from '../run/progress.ts';
 import { COMPILING } from '../run/session.ts';
 
@@ -65,7 +66,7 @@ export const score: Command = {
     const what = [format && `${format} weights`, used && `dtype ${used}`];
     if (exact) say(`${what.filter(Boolean).join(', ')} against float32: ${errorLine(scores, exact)}`);
     // The log-probs and nothing else, whether --json is given or not: this output is for programs.
-    process.stdout.write(`${JSON.stringify(scores)}\n`);
+    currentIo().stdout.write(`${JSON.stringify(scores)}\n`);
   },
 };
 

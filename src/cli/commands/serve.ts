@@ -10,13 +10,13 @@ import { requestLosses } from '../../grpo/generate/templateCheck.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
 import { toolParserOf } from '../../rollout/tools/parser.ts';
 import { RunFolder } from '../../runs/runFolder.ts';
-import type { LocalEngine } from '../../workers/localEngine.ts';
 import { numberFlag, oneFile, type ParsedArgs } from '../args.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { readText } from '../files.ts';
 import { IMPORT_FLAG } from '../importModule.ts';
 import { holdingFolder } from '../process/heldFolder.ts';
 import { STOPS } from '../process/interrupt.ts';
+import { type CommandEngine, currentIo } from '../process/io.ts';
 import { type Attempt, onFreshDevices } from '../run/freshDevice.ts';
 import { say } from '../run/progress.ts';
 import { checkpointToResume, resumeCommand } from '../run/resume.ts';
@@ -96,8 +96,7 @@ class ServedDevices {
     const { engine, task } = session;
     try {
       const groups = this.#groupsOn(engine);
-      const { lost } = engine.gpu.device;
-      void lost.then(({ reason, message }) => groups.lose(engine, new DeviceLostError(reason, message)));
+      void engine.lost.then((error) => groups.lose(engine, error));
       const onLogged = (metrics: Metrics) => this.#steering.logged(metrics);
       const run = new TrainingRun(this.#config, { ...session, source: groups, onLogged }, this.#folder, attempt);
       await run.prepare();
@@ -121,7 +120,7 @@ class ServedDevices {
     await this.#server?.close();
   }
 
-  #groupsOn(engine: LocalEngine): ClientGroups {
+  #groupsOn(engine: CommandEngine): ClientGroups {
     const { timeoutS, steps } = this.#settings;
     const stepWhen = steps === 'manual' ? 'asked' : 'complete';
     if (this.#groups) this.#groups.attach(engine);
@@ -129,7 +128,7 @@ class ServedDevices {
     return this.#groups;
   }
 
-  async #listen(groups: ClientGroups, { tokenizer }: LocalEngine): Promise<Listening> {
+  async #listen(groups: ClientGroups, { tokenizer }: CommandEngine): Promise<Listening> {
     const { rollout, data, name } = this.#config;
     const { steps, listen: where } = this.#settings;
     const waiting = groups.size;
@@ -179,7 +178,7 @@ class Steering {
 }
 
 function readSettings(flags: ParsedArgs['flags'], lists: ParsedArgs['lists'] = {}): Omit<Settings, 'isEvaluated'> {
-  const { host = '127.0.0.1', token = process.env['WEBGRPO_TOKEN'], steps = 'auto' } = flags;
+  const { host = '127.0.0.1', token = currentIo().env['WEBGRPO_TOKEN'], steps = 'auto' } = flags;
   if (steps !== 'auto' && steps !== 'manual')
     throw new InputError(`--steps is "${String(steps)}"; allowed: auto, manual.`);
   const port = numberFlag(flags, 'port', PORT, [0, 65_535]);

@@ -6,10 +6,11 @@ import { describe, DeviceLostError, InputError, isA, OutOfMemoryError } from '..
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { checkpointSteps, loadTrainerCheckpoint } from '../../runs/checkpointFolder.ts';
 import type { RunFolder } from '../../runs/runFolder.ts';
-import { engineSizes, type LocalEngine } from '../../workers/localEngine.ts';
+import { engineSizes } from '../../workers/localEngine.ts';
 import { disk } from '../files.ts';
 import { loadWithAdapter } from '../run/checkpoints.ts';
 import { loraSettings, openEngine, withChatTemplate } from '../run/session.ts';
+import type { CommandEngine } from '../process/io.ts';
 import { say } from '../run/progress.ts';
 import { withWarmStart } from '../run/warmStart.ts';
 
@@ -47,7 +48,7 @@ export async function weightsFor(
 }
 
 /** An engine without rollout, on the run's base model; `useWeights` then puts the weights of a place into it. */
-export async function openReplayEngine(config: TrainConfig, { checkpoint }: WeightsPlace): Promise<LocalEngine> {
+export async function openReplayEngine(config: TrainConfig, { checkpoint }: WeightsPlace): Promise<CommandEngine> {
   const warm = await withWarmStart(config);
   const { path, loraAdapterPath, customChatTemplate } = warm.model;
   const trainsAdapter = config.model.loraRank > 0 || loraAdapterPath !== undefined;
@@ -61,7 +62,7 @@ export async function openReplayEngine(config: TrainConfig, { checkpoint }: Weig
 }
 
 /** Throws InputError where the checkpoint is damaged, or of another model. */
-export async function useWeights(engine: LocalEngine, { checkpoint }: WeightsPlace): Promise<void> {
+export async function useWeights(engine: CommandEngine, { checkpoint }: WeightsPlace): Promise<void> {
   if (checkpoint === undefined) return;
   const { weights } = await loadTrainerCheckpoint(disk, checkpoint, say);
   try {

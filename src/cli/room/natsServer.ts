@@ -7,6 +7,7 @@ import { join, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { InputError } from '../../errors.ts';
+import { currentIo } from '../process/io.ts';
 import { natsServerPath } from './natsServerPath.mjs';
 import type { Rights } from '../../workers/room/names.ts';
 
@@ -38,7 +39,7 @@ const TOLD_LINES = 3;
 
 /** Throws InputError if it is not installed. */
 export function findNatsServer(): string {
-  const found = natsServerPath();
+  const found = natsServerPath({ env: currentIo().env });
   if (found) return found;
   throw new InputError(
     'nats-server is not installed; "apt-get install nats-server" brings it (or https://nats.io/download), or give --nats URL of one that runs.',

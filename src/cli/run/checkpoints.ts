@@ -12,6 +12,7 @@ import { fetchModel, isRemote } from '../../model/checkpoint/hub.ts';
 import { openCheckpoint, type OpenCheckpoint, type WeightSource } from '../../model/checkpoint/open.ts';
 import type { SafetensorsDtype } from '../../model/checkpoint/safetensors.ts';
 import type { CheckpointFiles } from '../../model/checkpoint/sourceFiles.ts';
+import { currentIo } from '../process/io.ts';
 import { say, sayPassing } from './progress.ts';
 import { diskStore, modelCache } from '../diskStore.ts';
 import {
@@ -60,8 +61,8 @@ async function filesOf(given: string): Promise<{ folder: string; files: Checkpoi
   const isFolder = existsSync(path) || (!path.startsWith('http') && existsSync(dirname(path)));
   if (!isFolder && isRemote(path)) {
     const options = {
-      endpoint: process.env['HF_ENDPOINT'],
-      token: process.env['HF_TOKEN'],
+      endpoint: currentIo().env['HF_ENDPOINT'],
+      token: currentIo().env['HF_TOKEN'],
       onProgress: showProgress(),
     };
     return { folder: path, files: await fetchModel(path, diskStore(modelCache()), options) };

@@ -6,6 +6,7 @@ import type { WrittenConfig } from '../../grpo/config/schema/index.ts';
 import { type McpCommand, type McpOptions, type McpTools, mcpTools } from '../../tasks/mcp/index.ts';
 import type { Task } from '../../tasks/task.ts';
 import { readJsonFile } from '../files.ts';
+import { currentIo } from '../process/io.ts';
 import { say } from './progress.ts';
 
 type Kind = 'text' | 'texts' | 'named texts' | 'number' | 'flag';
@@ -105,7 +106,7 @@ function filled(value: unknown, at: string): unknown {
     return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, filled(one, `${at}.${key}`)]));
   if (typeof value !== 'string') return value;
   return value.replace(/\$\{(?:env:)?(\w+)(?::-([^}]*))?\}/g, (_, name: string, otherwise?: string) => {
-    const found = process.env[name] ?? otherwise;
+    const found = currentIo().env[name] ?? otherwise;
     if (found !== undefined) return found;
     throw new InputError(
       `${at} names the environment variable ${name}, which is not set; set it, or write \${${name}:-...}.`,

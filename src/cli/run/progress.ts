@@ -3,14 +3,17 @@
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
 import { passAt1 } from '../../report/metricOf.ts';
+import { currentIo } from '../process/io.ts';
 
 /** A line that the next one overwrites on a terminal, and that is left out elsewhere. */
 export function sayPassing(text: string): void {
-  if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${text}`);
+  const { stderr } = currentIo();
+  if (stderr.isTTY) stderr.write(`\r\x1b[K${text}`);
 }
 
 export function say(text: string): void {
-  process.stderr.write(process.stderr.isTTY ? `\r\x1b[K${text}\n` : `${text}\n`);
+  const { stderr } = currentIo();
+  stderr.write(stderr.isTTY ? `\r\x1b[K${text}\n` : `${text}\n`);
 }
 
 /** The algorithm that its name and the config's own keys come to, in a line. Terms that are off are left out. */

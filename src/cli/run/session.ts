@@ -7,7 +7,7 @@ import { checkedProblems, limitedTask, promptFits } from '../../grpo/generate/tr
 import { isTree } from '../../grpo/config/tree.ts';
 import type { Adapter } from '../../model/lora/adapter.ts';
 import type { ModelConfig } from '../../model/config.ts';
-import { InputError } from '../../errors.ts';
+import { DeviceLostError, InputError } from '../../errors.ts';
 import type { TuningFile } from '../../model/kernels/tuning.ts';
 import { type LoraConfig, planLora } from '../../model/lora/weights.ts';
 import { parameterCount } from '../../model/params.ts';
@@ -32,6 +32,7 @@ import { type AdaptedModel, findAdapter, type LoadedModel, loadModelFiles, loadW
 import { adapterBindingBytes, installDawn } from '../dawn.ts';
 import { tuningStore } from '../diskStore.ts';
 import { readJsonFile, readText } from '../files.ts';
+import { type CommandEngine, currentIo } from '../process/io.ts';
 import { openTask } from './openTask.ts';
 import { say } from './progress.ts';
 
@@ -40,7 +41,7 @@ export interface Session {
   /** Absent where every weight is trained. */
   lora?: LoraConfig;
   task: Task;
-  engine: LocalEngine;
+  engine: CommandEngine;
 }
 
 /**
@@ -59,7 +60,7 @@ export async function openSession(
   try {
     checkFits(model, config);
     if (!given) await checkPrompts(model, task, config);
-    await installDawn(); // an adapter that is missing is the first thing said
+    if (!currentIo().createEngine) await installDawn(); // an adapter that is missing is the first thing said
     say(`model: ${config.model.path}, ${(parameterCount(model.config) / 1e6).toFixed(2)} M parameters`);
     const lora = loraSettings(config, model.adapter);
     if (lora) say(adapterLine(model.config, lora));
@@ -67,7 +68,7 @@ export async function openSession(
     const judgeModel = judge === undefined ? undefined : await openJudge(judge);
     const sizes = { ...engineSizes(config), ...(lora && { lora }), ...(judgeModel && { judgeModel }) };
     const isSplit = use === 'train' && config.trainer.placement === 'split';
-    const engine = isSplit ? await openSplit(model, sizes, config) : await openEngine(model, { ...sizes, use });
+    const engine = await (isSplit ? openSplit(model, sizes, config) : openEngine(model, { ...sizes, use }));
     return { model, task, engine, ...(lora && { lora }) };
   } catch (error) {
     task.close?.();
@@ -179,25 +180,43 @@ export const COMPILING = 'kernels: compiling';
 type Sizes = Omit<EngineSpec, 'config' | 'weights' | 'tokenizerJson' | 'tokenizerConfigJson'>;
 
 /** Two engines as one: training on a device, rollout on another; where the machine has one adapter, both are of that. */
-async function openSplit(model: AdaptedModel, sizes: Sizes, config: TrainConfig): Promise<LocalEngine> {
+async function openSplit(model: AdaptedModel, sizes: Sizes, config: TrainConfig): Promise<CommandEngine> {
   const specs = splitSpecs(sizes);
   say('trainer.placement is split: the device that trains, then the one that generates');
-  const train = await openEngine(model, specs.train);
+  const train = await openLocal(model, specs.train);
   try {
-    return splitEngine(train, await openEngine(model, specs.rollout), streamOptions(config));
+    return withLost(splitEngine(train, await openLocal(model, specs.rollout), streamOptions(config)));
   } catch (error) {
     train.destroy();
     throw error;
   }
 }
 
-/** An engine on Dawn for a loaded model; the memory plan is said before its weights are read. */
-export async function openEngine(model: LoadedModel & { adapter?: Adapter }, sizes: Sizes): Promise<LocalEngine> {
+type Engineless = LoadedModel & { adapter?: Adapter };
+
+/** An engine for a loaded model: on Dawn, or the one that the io creates. */
+export async function openEngine(model: Engineless, sizes: Sizes): Promise<CommandEngine> {
+  const { createEngine } = currentIo();
+  return createEngine ? createEngine(specOf(model, sizes)) : withLost(await openLocal(model, sizes));
+}
+
+function specOf(
+  { config, weights, tokenizerJson, tokenizerConfigJson, adapter }: Engineless,
+  sizes: Sizes,
+): EngineSpec {
+  const given = adapter && { lora: adapter.lora, adapter: adapter.tensors };
+  return { ...given, ...sizes, config, weights, tokenizerJson, tokenizerConfigJson };
+}
+
+function withLost(engine: LocalEngine): CommandEngine {
+  const lost = engine.gpu.device.lost.then(({ reason, message }) => new DeviceLostError(reason, message));
+  return Object.assign(engine, { lost });
+}
+
+/** The memory plan is said before the weights are read. */
+async function openLocal(model: Engineless, sizes: Sizes): Promise<LocalEngine> {
   await installDawn();
-  const { config, weights, tokenizerJson, tokenizerConfigJson } = model;
-  const adapter = model.adapter && { lora: model.adapter.lora, adapter: model.adapter.tensors };
-  const files = { config, weights, tokenizerJson, tokenizerConfigJson };
-  const spec = { ...adapter, ...sizes, ...files };
+  const spec = specOf(model, sizes);
   const offered = await withOfferedDtype(spec);
   const note = dtypeNote(spec, offered);
   if (note) say(note);

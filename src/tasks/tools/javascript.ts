@@ -8,8 +8,13 @@ import { LEAST_MEMORY_BYTES } from './sandboxProgram.ts';
 
 /** Bounds of one program. */
 export interface JavascriptLimits {
-  /** Milliseconds a program may run. Default 250. */
+  /**
+   * Milliseconds that a program may compute, by its own work: 10,000 loops and calls count as one, whatever the machine's speed. Default
+   * 250.
+   */
   timeMs?: number;
+  /** Milliseconds by the clock after which it is ended in any case. Default: 10 times timeMs. */
+  clockMs?: number;
   /** Bytes of memory, QuickJS's own among them: 16 to 256 MiB. Default 32 MiB. */
   memoryBytes?: number;
   /** Characters it may print; more ends it. Default 10,000. */
@@ -19,6 +24,7 @@ export interface JavascriptLimits {
 const MIB = 2 ** 20;
 const RANGES: Record<keyof JavascriptLimits, [number, number]> = {
   timeMs: [1, 60_000],
+  clockMs: [1, 600_000],
   memoryBytes: [LEAST_MEMORY_BYTES, 256 * MIB],
   maxOutput: [1, 1_000_000],
 };
@@ -55,9 +61,9 @@ export async function runJavascript(
   signal?: AbortSignal,
   key = '',
 ): Promise<string> {
-  const { timeMs = 250, memoryBytes = 32 * MIB, maxOutput = 10_000 } = limits;
+  const { timeMs = 250, clockMs = 10 * timeMs, memoryBytes = 32 * MIB, maxOutput = 10_000 } = limits;
   sandbox ??= import('./sandbox.ts').then(({ Sandbox }) => new Sandbox(WORKERS));
-  return (await sandbox).run({ code, timeMs, memoryBytes, maxOutput, seed: hash(key) }, signal);
+  return (await sandbox).run({ code, timeMs, clockMs, memoryBytes, maxOutput, seed: hash(key) }, signal);
 }
 
 function checkLimits(limits: JavascriptLimits): void {

@@ -23,6 +23,8 @@ const STACK_BYTES = 256 * 1024;
 const PAGE_BYTES = 65_536;
 const JOBS_AT_ONCE = 1000;
 const UNSHOWN = 'a value that cannot be shown';
+/** Levels of a value that is shown. JSON.stringify takes the square of them, in one call that QuickJS does not count. */
+const MAX_DEPTH = 500;
 
 /**
  * Runs inside the sandbox, before the program: makes chance and time follow from the seed alone, so that the same run
@@ -31,12 +33,18 @@ const UNSHOWN = 'a value that cannot be shown';
  */
 const PRELUDE = `((seeded, write, most, seed) => {
   const { stringify } = JSON;
+  const deep = (depths) => function (key, value) {
+    const depth = (depths.get(this) ?? 0) + 1;
+    if (depth > ${MAX_DEPTH}) throw depth;
+    if (typeof value === 'object' && value !== null) depths.set(value, depth);
+    return value;
+  };
   seeded(seed);
   const text = (value) => {
     if (typeof value === 'string') return value;
     if (value instanceof Error) return value.name + ': ' + value.message;
     if (typeof value === 'symbol') return 'a symbol';
-    return typeof value === 'object' && value !== null ? stringify(value) : value;
+    return typeof value === 'object' && value !== null ? stringify(value, deep(new Map())) : value;
   };
   const show = (value) => {
     try { return ('' + text(value)).slice(0, most); } catch { return '${UNSHOWN}'; }
@@ -77,16 +85,18 @@ async function instantiate(wasm: WebAssembly.Module, memoryBytes: number): Promi
 }
 
 /** Returns the text that the program printed, else its value, or a text that starts with "Error:". */
-function runProgram(quickjs: QuickJSWASMModule, { code, timeMs, maxOutput, seed }: Program): string {
+function runProgram(quickjs: QuickJSWASMModule, { code, timeMs, clockMs, maxOutput, seed }: Program): string {
   const runtime = quickjs.newRuntime();
   runtime.setMaxStackSize(STACK_BYTES);
-  const deadline = performance.now() + timeMs;
+  const deadline = performance.now() + clockMs;
+  let ticks = 0;
   const state: State = { printed: '' };
   const stopped = () => {
-    if (performance.now() > deadline) state.stopped ??= `the program ran longer than ${timeMs} ms`;
+    if (ticks > timeMs || performance.now() > deadline) state.stopped ??= `the program ran longer than ${timeMs} ms`;
     return state.stopped !== undefined;
   };
-  runtime.setInterruptHandler(stopped);
+  // QuickJS calls it every 10,000 jumps back and calls.
+  runtime.setInterruptHandler(() => (ticks++, stopped()));
   const context = runtime.newContext();
   try {
     const { text, failed } = evaluate(context, code, prelude(context, state, maxOutput, seed), stopped);

@@ -90,7 +90,7 @@ export class Guest {
   async run(request: SandboxRequest): Promise<{ output: string; broken?: never } | { output?: never; broken: string }> {
     this.#port.post(request);
     await this.ready();
-    const message = await this.#next(request.timeMs + GRACE_MS);
+    const message = await this.#next(('code' in request ? request.clockMs : request.timeMs) + GRACE_MS);
     if (message?.kind === 'done') return { output: message.output };
     return {
       broken: message?.kind === 'broken' ? `broke its sandbox: ${message.why}` : `ran longer than ${request.timeMs} ms`,

@@ -4,12 +4,9 @@ import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { GrpoTrainer, type GrpoTrainerOptions } from '../../src/grpo/trainer.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import type { TensorMap } from '../../src/model/engine.ts';
-import { initWeights } from '../../src/model/params.ts';
 import { registerAgentLoop } from '../../src/rollout/agent/loop.ts';
-import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
 import type { SyncTask, Task } from '../../src/tasks/task.ts';
-import { createLocalEngine, engineSizes, type LocalEngine } from '../../src/workers/localEngine.ts';
-import { tinyConfig } from './tinyModel.ts';
+import { scriptedEngine } from '../scriptedRuns.ts';
 
 type Settings = Record<string, Record<string, unknown>>;
 
@@ -57,15 +54,11 @@ registerAgentLoop('leaves', async (sample) => {
   return (await turn).stop ?? 'completed';
 });
 
-let engine: LocalEngine;
+const engine = scriptedEngine({ withReference: true });
 let start: { weights: TensorMap; optimizer: TensorMap };
 beforeAll(async () => {
-  const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
-  const config = { ...tinyConfig, vocabSize: 512, maxPositionEmbeddings: 128 };
-  const weights = initWeights(config, 9);
-  engine = await createLocalEngine({ ...engineSizes(configOf()), config, weights, tokenizerJson, tokenizerConfigJson });
   start = { weights: await engine.model.exportWeights(), optimizer: await engine.model.exportOptimizer() };
-}, 120_000);
+});
 
 async function fresh(options: Partial<GrpoTrainerOptions> = {}, settings?: Settings): Promise<GrpoTrainer> {
   const trainer = new GrpoTrainer({ config: configOf(settings), task, engine, ...options });
@@ -130,6 +123,7 @@ describe.each(Object.entries(CASES))('%s', (_, { at, options = {}, settings }) =
     const trainer = await fresh(options, settings);
     untilFault = at;
     await expect(trainer.step()).rejects.toThrow('the fault');
+    expect([...engine.rollout.held]).toEqual([]); // a slot that is left behind is lost
     expect(await twoSteps(trainer)).toEqual(undisturbed);
   });
 });

@@ -8,7 +8,6 @@ import type { Metrics } from '../../src/grpo/metrics.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import type { Checkpoint } from '../../src/grpo/types.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
-import { initWeights } from '../../src/model/params.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import { registerAgentLoop } from '../../src/rollout/agent/loop.ts';
 import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
@@ -16,8 +15,7 @@ import { defineEnvironment } from '../../src/tasks/environments/environment.ts';
 import type { Task } from '../../src/tasks/task.ts';
 import { defineTool } from '../../src/tasks/tool.ts';
 import { calculator } from '../../src/tasks/tools/calculator.ts';
-import { createLocalEngine, engineSizes, type LocalEngine } from '../../src/workers/localEngine.ts';
-import { tinyConfig } from './tinyModel.ts';
+import { readBack, scriptedEngine, withoutTimes } from '../scriptedRuns.ts';
 
 const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
 const OPEN = new ChatTokenizer(tokenizerJson, tokenizerConfigJson).encode('<tool_call>')[0];
@@ -133,39 +131,23 @@ interface Run {
 
 /** Trains on an engine of its own. */
 async function run(from?: Checkpoint): Promise<Run> {
-  const model = { ...tinyConfig, vocabSize: 512 };
-  const weights = initWeights(model, 3);
-  const spec = { ...engineSizes(config), config: model, weights, tokenizerJson, tokenizerConfigJson };
-  const engine: LocalEngine = await createLocalEngine(spec);
-  try {
-    const [samples, scored, checkpoints]: [Sample[][], string[], Checkpoint[]] = [[], [], []];
-    const trainer = new GrpoTrainer({
-      config,
-      task,
-      engine,
-      onStep: (_, taken) => void samples.push(taken),
-      onSample: ({ problem, trajectory }) => {
-        if (trajectory.stopReason !== 'aborted') scored.push(problem.id);
-      },
-      onCheckpoint: (checkpoint) => void checkpoints.push(checkpoint),
-    });
-    if (from) await trainer.restore(from);
-    const { history } = await trainer.fit();
-    return { history, samples, scored, checkpoints };
-  } finally {
-    engine.destroy();
-  }
+  const engine = scriptedEngine();
+  const [samples, scored, checkpoints]: [Sample[][], string[], Checkpoint[]] = [[], [], []];
+  const trainer = new GrpoTrainer({
+    config,
+    task,
+    engine,
+    onStep: (_, taken) => void samples.push(taken),
+    onSample: ({ problem, trajectory }) => {
+      if (trajectory.stopReason !== 'aborted') scored.push(problem.id);
+    },
+    onCheckpoint: (checkpoint) => void checkpoints.push(checkpoint),
+  });
+  if (from) await trainer.restore(from);
+  const { history } = await trainer.fit();
+  return { history, samples, scored, checkpoints };
 }
 
-/** As a file gives it back. */
-const read = (checkpoint: Checkpoint): Checkpoint => ({
-  ...checkpoint,
-  state: JSON.parse(JSON.stringify(checkpoint.state)) as Checkpoint['state'],
-});
-
-const isTime = (name: string) => name.startsWith('timing') || name.startsWith('perf/');
-const withoutTimes = (history: Metrics[]) =>
-  history.map((metrics) => Object.fromEntries(Object.entries(metrics).filter(([name]) => !isTime(name))));
 const seen = (steps: Sample[][]) =>
   steps.map((step) =>
     step.map(({ problem, group, messages, reward, trajectory }) => ({ problem, group, messages, reward, trajectory })),
@@ -177,30 +159,26 @@ interface Saved {
 }
 const inFlight = ({ state }: Checkpoint) => (state.parts?.['inFlight'] as Saved[]).flatMap(({ samples }) => samples);
 
-test(
-  'a run gone on with from a checkpoint with samples in flight is the unbroken one',
-  { timeout: 300_000 },
-  async () => {
-    const whole = await run();
-    expect(whole.checkpoints).toHaveLength(5);
-    // What the test is about is there: turns begun, tools answered and their states, and after an evaluation samples that ended.
-    const saved = inFlight(whole.checkpoints[1]);
-    expect(saved.some(({ turn }) => turn !== undefined && turn.drawn.tokenIds.length > 0)).toBe(true);
-    expect(saved.some(({ turn, received }) => turn !== undefined && received.length > 0)).toBe(true);
-    for (const name of ['ledger', 'kept']) expect(saved.some(({ toolStates = {} }) => name in toolStates)).toBe(true);
-    expect(inFlight(whole.checkpoints[3]).some(({ scored }) => scored !== undefined)).toBe(true);
-    expect(whole.history.map((metrics) => metrics['training/carried_groups'])).toEqual(Array(5).fill(4));
+test('a run gone on with from a checkpoint with samples in flight is the unbroken one', async () => {
+  const whole = await run();
+  expect(whole.checkpoints).toHaveLength(5);
+  // What the test is about is there: turns begun, tools answered and their states, and after an evaluation samples that ended.
+  const saved = inFlight(whole.checkpoints[1]);
+  expect(saved.some(({ turn }) => turn !== undefined && turn.drawn.tokenIds.length > 0)).toBe(true);
+  expect(saved.some(({ turn, received }) => turn !== undefined && received.length > 0)).toBe(true);
+  for (const name of ['ledger', 'kept']) expect(saved.some(({ toolStates = {} }) => name in toolStates)).toBe(true);
+  expect(inFlight(whole.checkpoints[3]).some(({ scored }) => scored !== undefined)).toBe(true);
+  expect(whole.history.map((metrics) => metrics['training/carried_groups'])).toEqual(Array(5).fill(4));
 
-    for (const at of [2, 4]) {
-      Object.assign(used, { ledger: 0, tally: 0, restored: 0 });
-      const rest = await run(read(whole.checkpoints[at - 1]));
-      if (at === 2) expect(used.restored).toBe(saved.filter(({ toolStates = {} }) => 'ledger' in toolStates).length);
-      expect(withoutTimes(rest.history)).toEqual(withoutTimes(whole.history.slice(at)));
-      expect(seen(rest.samples)).toEqual(seen(whole.samples.slice(at)));
-      expect(weightsOf(rest.checkpoints.at(-1)!)).toEqual(weightsOf(whole.checkpoints[4]));
-      expect(rest.checkpoints.at(-1)!.state).toEqual(whole.checkpoints[4].state);
-      // Nobody hears of a sample twice.
-      expect(whole.scored.slice(-rest.scored.length)).toEqual(rest.scored);
-    }
-  },
-);
+  for (const at of [2, 4]) {
+    Object.assign(used, { ledger: 0, tally: 0, restored: 0 });
+    const rest = await run(readBack(whole.checkpoints[at - 1]));
+    if (at === 2) expect(used.restored).toBe(saved.filter(({ toolStates = {} }) => 'ledger' in toolStates).length);
+    expect(withoutTimes(rest.history)).toEqual(withoutTimes(whole.history.slice(at)));
+    expect(seen(rest.samples)).toEqual(seen(whole.samples.slice(at)));
+    expect(weightsOf(rest.checkpoints.at(-1)!)).toEqual(weightsOf(whole.checkpoints[4]));
+    expect(rest.checkpoints.at(-1)!.state).toEqual(whole.checkpoints[4].state);
+    // Nobody hears of a sample twice.
+    expect(whole.scored.slice(-rest.scored.length)).toEqual(rest.scored);
+  }
+});

@@ -1,13 +1,11 @@
-/** Over-sampling and partial rollout on a tiny model with real slots: steps end early, and nothing is lost. */
-import { beforeAll, expect, test } from 'vitest';
+/** Over-sampling and partial rollout on a scripted engine: steps end early, and nothing is lost. */
+import { expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
-import { initWeights } from '../../src/model/params.ts';
-import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
 import type { ScoredSample, Task } from '../../src/tasks/task.ts';
-import { createLocalEngine, engineSizes, type LocalEngine } from '../../src/workers/localEngine.ts';
-import { tinyConfig } from './tinyModel.ts';
+import type { Gate } from '../scripted/gate.ts';
+import { scriptedEngine } from '../scriptedRuns.ts';
 
 const task: Task = {
   name: 'length',
@@ -16,7 +14,6 @@ const task: Task = {
   reward: ({ responseTokens }: ScoredSample) => ({ score: responseTokens % 5, acc: 0 }),
 };
 
-const MAX_SLOTS = 12;
 /** Texts that a random model hits upon every now and then: its answers have lengths of all kinds. */
 const STOP = ['w'];
 const configOf = (partialRollout: boolean) =>
@@ -24,27 +21,25 @@ const configOf = (partialRollout: boolean) =>
     name: 'tiny',
     model: { path: 'x' },
     data: { trainBatchSize: 2, maxPromptLength: 16, maxResponseLength: 64, valMaxSamples: 1 },
-    rollout: { n: 4, maxNumSeqs: MAX_SLOTS, overSampleRate: 1.5, partialRollout, stop: STOP },
+    rollout: { n: 4, maxNumSeqs: 12, overSampleRate: 1.5, partialRollout, stop: STOP },
     actor: { ppoMiniBatchSize: 2, ppoMaxTokenLenPerGpu: 160, optim: { lr: 1e-3 } },
   });
 
-let engine: LocalEngine;
-beforeAll(async () => {
-  const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
-  const config = { ...tinyConfig, vocabSize: 512 };
-  const weights = initWeights(config, 3);
-  const sizes = engineSizes(configOf(true));
-  engine = await createLocalEngine({ ...sizes, config, weights, tokenizerJson, tokenizerConfigJson });
-}, 120_000);
-
-/** Every slot at once: one that a step has lost would leave this waiting. */
-async function takeAllSlots(): Promise<void> {
-  const sampling = { temperature: 1, topK: 0, topP: 1, minP: 0, maxNewTokens: 4, stopTokenIds: [] };
-  const one = { contextIds: Uint32Array.of(5, 6, 7), promptLength: 3, sampling };
-  const requestIds = Array.from({ length: MAX_SLOTS }, (_, i) => `all.${i}`);
-  await Promise.all(requestIds.map((requestId, i) => engine.rollout.generate({ ...one, requestId, key: [i, 1] })));
-  for (const requestId of requestIds) engine.rollout.release(requestId);
+/** Two groups of a step end their turns before its update; the others after it. */
+const held: (() => void)[] = [];
+let turns = 0;
+function letGo(): undefined {
+  turns = 0;
+  for (const pass of held.splice(0)) pass();
 }
+const gate: Gate = {
+  at(moment) {
+    if (moment === 'update') return letGo();
+    return ++turns > 8 ? new Promise((pass) => held.push(pass)) : undefined;
+  },
+};
+const engine = scriptedEngine({ gate });
+const expectAllReleased = () => expect([...engine.rollout.held]).toEqual([]);
 
 async function fit(partial: boolean, steps: number) {
   const config = configOf(partial);
@@ -61,7 +56,7 @@ async function fit(partial: boolean, steps: number) {
     },
   });
   const { history, state } = await trainer.fit();
-  await takeAllSlots();
+  expectAllReleased();
   return { taken, scored, history, state, trainer };
 }
 
@@ -101,7 +96,7 @@ test.each([
   expect(open).toEqual([...state.carried!, state.problems, state.problems + 1].sort((a, b) => a - b));
   again.stop();
   await again.fit();
-  await takeAllSlots();
+  expectAllReleased();
 });
 
 test('without it, the tail is cut off, and every slot is free', async () => {
@@ -136,12 +131,13 @@ test.each(['generation', 'update'])('partial rollout: a failed %s ends the carri
   expect(carried).toHaveLength(3);
   armed = true;
   await expect(trainer.step()).rejects.toThrow('the fault');
+  letGo();
   expect(trainer.state).toMatchObject({ step: 1, problems, carried });
-  await takeAllSlots(); // neither taken nor left standing
+  expectAllReleased(); // neither taken nor left standing
   armed = false;
   const { samples } = await trainer.step();
   expect(samples).toHaveLength(8);
   trainer.stop();
   await trainer.fit();
-  await takeAllSlots();
+  expectAllReleased();
 });

@@ -1,16 +1,13 @@
 /** Settings and rules that change while a run goes on: a live change is what a resume under that setting would be. */
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import { beforeAll, beforeEach, expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import type { AsyncCustomLoss } from '../../src/grpo/losses/custom.ts';
 import { GrpoTrainer, type GrpoTrainerOptions } from '../../src/grpo/trainer.ts';
 import type { Checkpoint, LiveChange } from '../../src/grpo/types.ts';
-import { initWeights } from '../../src/model/params.ts';
 import { parseTrainerState } from '../../src/runs/trainerState.ts';
-import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
 import { calculator } from '../../src/tasks/tools/calculator.ts';
 import type { Task } from '../../src/tasks/task.ts';
-import { createLocalEngine, engineSizes, type LocalEngine } from '../../src/workers/localEngine.ts';
-import { tinyConfig } from './tinyModel.ts';
+import { scriptedEngine } from '../scriptedRuns.ts';
 
 const configOf = (actor: object = {}, rollout: object = {}) =>
   resolveTrainConfig({
@@ -28,23 +25,12 @@ const task: Task = {
   reward: ({ response, responseTokens }) => ({ score: response.length + responseTokens / 7, acc: 0 }),
 };
 
-let engine: LocalEngine;
+const engine = scriptedEngine();
 let start: Checkpoint;
 beforeAll(async () => {
-  const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
-  const config = { ...tinyConfig, vocabSize: 512 };
-  const weights = initWeights(config, 3);
-  engine = await createLocalEngine({
-    ...engineSizes(configOf()),
-    config,
-    weights,
-    tokenizerJson,
-    tokenizerConfigJson,
-  });
   start = await trainerOf().checkpoint();
-}, 120_000);
+});
 beforeEach(() => trainerOf().restore(start));
-afterAll(() => engine.destroy());
 
 const trainerOf = (options: Partial<GrpoTrainerOptions> = {}) =>
   new GrpoTrainer({ config: configOf(), task, engine, ...options });

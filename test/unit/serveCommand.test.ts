@@ -1,23 +1,21 @@
 /**
- * `webgrpo serve`'s HTTP over a tiny model: an agent written with the official openai package trains by its base URL alone; the
+ * `webgrpo serve`'s HTTP over a scripted engine: an agent written with the official openai package trains by its base URL alone; the
  * command itself, whose device is lost.
  */
 import { mkdtempSync, readdirSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import OpenAI from 'openai';
-import { expect, test, vi } from 'vitest';
-import { FaultyDevices } from '../../campaign/device/faultyDevices.ts';
-import { serve } from '../../src/cli/commands/serve.ts';
+import { expect, test } from 'vitest';
 import { listen } from '../../src/cli/serve/listen.ts';
 import { routes } from '../../src/cli/serve/routes.ts';
 import { ClientTrainer } from '../../src/grpo/client/index.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
-import { initWeights } from '../../src/model/params.ts';
-import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
-import { createLocalEngine, engineSizes } from '../../src/workers/localEngine.ts';
-import { tinyConfig } from './tinyModel.ts';
+import { DeviceLostError } from '../../src/errors.ts';
+import { RunningCommand, scriptedEngines } from '../commandLine.ts';
+import type { Gate, Moment } from '../scripted/gate.ts';
+import { scriptedEngine } from '../scriptedRuns.ts';
 
 const QUESTION = { role: 'user' as const, content: '2 plus 3' };
 
@@ -43,16 +41,7 @@ test('an agent of the openai package, with names in its base URL and without', a
     rollout: { n: 2, maxNumSeqs: 4 },
     actor: { ppoMiniBatchSize: 2, ppoMaxTokenLenPerGpu: 256, optim: { lr: 1e-2 } },
   });
-  const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
-  const model = { ...tinyConfig, vocabSize: 512 };
-  const spec = {
-    ...engineSizes(config),
-    config: model,
-    weights: initWeights(model, 3),
-    tokenizerJson,
-    tokenizerConfigJson,
-  };
-  const engine = await createLocalEngine(spec);
+  const engine = scriptedEngine();
   const trainer = new ClientTrainer({ config, engine });
   const { groups } = trainer;
   const step = async (count: number) => (await trainer.step({ groups: count })).metrics;
@@ -94,8 +83,7 @@ test('an agent of the openai package, with names in its base URL and without', a
   expect(answer.choices[0].logprobs?.content).toHaveLength(answer.usage!.completion_tokens);
   await trainer.close();
   await server.close();
-  engine.destroy();
-}, 120_000);
+});
 
 const defaultLocalDir = mkdtempSync(join(tmpdir(), 'webgrpo-serve-'));
 const SMALL = [
@@ -105,27 +93,20 @@ const SMALL = [
 ];
 
 /** The command, until its run is over. */
-async function running(name: string, steps: number, agents: (url: string) => Promise<void>) {
-  let said = '';
-  const stderr = vi.spyOn(process.stderr, 'write').mockImplementation((text) => Boolean((said += String(text))));
-  try {
-    const words = {
-      positionals: ['configs/gsm8k-tool.yaml'],
-      overrides: [...SMALL, `name=${name}`, `trainer.totalTrainingSteps=${steps}`],
-      flags: { port: '0' },
-      lists: {},
-    };
-    const ended = serve.run(words, { json: false, text: () => {}, result: () => {} });
-    const url = await Promise.race([
-      vi.waitUntil(() => /serving .* at (\S+)\/v1 /.exec(said)?.[1], { timeout: 60_000, interval: 20 }),
-      ended.then(() => Promise.reject(new Error(`it has ended: ${said}`))),
-    ]);
-    const agent = agents(url).catch((error: unknown) => Promise.reject(new Error(`${String(error)}: ${said}`)));
-    await Promise.all([ended, agent]);
-    return said;
-  } finally {
-    stderr.mockRestore();
-  }
+async function running(
+  name: string,
+  steps: number,
+  agents: (url: string, run: RunningCommand) => Promise<void>,
+  gate?: Gate,
+) {
+  const settings = [...SMALL, `name=${name}`, `trainer.totalTrainingSteps=${steps}`];
+  const run = new RunningCommand(['serve', 'configs/gsm8k-tool.yaml', ...settings, '--port', '0'], {
+    createEngine: scriptedEngines(gate),
+  });
+  const [, url] = await run.said(/serving .* at (\S+)\/v1 /);
+  await agents(url, run);
+  expect((await run.done).status).toBe(0);
+  return run.stderr;
 }
 
 const asked = async (url: string, path: string, body?: object) => {
@@ -159,10 +140,17 @@ function outcome(name: string) {
 }
 
 test('webgrpo serve goes on with a fresh device where its own is lost, and later with the episodes of its checkpoint', async () => {
-  const devices = new FaultyDevices();
+  let losesAt: Moment | undefined;
+  const gate: Gate = {
+    at(moment) {
+      if (moment !== losesAt) return undefined;
+      losesAt = undefined;
+      return Promise.reject(new DeviceLostError('unknown', 'The test took it.'));
+    },
+  };
   const refusals: Reply['error'][] = [];
   /** Four steps of two episodes of two calls; a call that is refused is made again. */
-  const agents = (losses: boolean) => async (url: string) => {
+  const agents = (losses: boolean) => async (url: string, run: RunningCommand) => {
     const call = async (path: string, messages: object[]): Promise<Reply['choices'][0]['message']> => {
       for (;;) {
         const { status, wait, json } = await asked(url, `${path}/chat/completions`, { messages, max_tokens: 8 });
@@ -178,52 +166,46 @@ test('webgrpo serve goes on with a fresh device where its own is lost, and later
         const path = `/t/g${step}/${member}`;
         const reply = await call(path, [first]);
         // In a call after step 3, which no checkpoint holds.
-        if (losses && step === 4 && member === 1) devices.arm({ kind: 'lost', at: 3 });
+        if (losses && step === 4 && member === 1) losesAt = 'turn';
         await call(path, [first, reply, { role: 'user', content: 'Sure?' }]);
         if (step === 4 && member === 1) await call('/t/later/a', [first]);
         // In the update of step 3.
-        if (losses && step === 3 && member === 1) devices.arm({ kind: 'lost', at: 10 });
+        if (losses && step === 3 && member === 1) losesAt = 'update';
         expect((await asked(url, `${path}/rewards`, { reward: member })).status).toBe(200);
       }
-      const isDone = async () => {
-        const { json } = await asked(url, '/metrics');
-        return ((json as Reply).metrics?.['training/global_step'] ?? 0) >= step;
-      };
-      if (step < 4) await vi.waitUntil(isDone, { timeout: 60_000, interval: 20 });
+      if (step < 4) await run.said(new RegExp(`^step ${step}/4`, 'm'));
+      const { json } = await asked(url, '/metrics');
+      if (step > 1) expect((json as Reply).metrics?.['training/global_step']).toBeGreaterThanOrEqual(step - 1);
     }
   };
-  try {
-    await running('unbroken', 4, agents(false));
-    const said = await running('lost', 4, agents(true));
-    const [got, want] = [outcome('lost'), outcome('unbroken')];
-    expect(got.metrics).toEqual(want.metrics);
-    expect(got.checkpoints).toEqual(want.checkpoints);
-    expect(got.bytes).toEqual(want.bytes);
-    expect(refusals).toMatchObject([
-      { code: 'device_lost', message: expect.stringContaining('was lost in this call') as string },
-    ]);
-    const lost = /the GPU device was lost after step (\d) .*; on a fresh one from \S+step-2\n/g;
-    expect([...said.matchAll(lost)].map(([, step]) => step)).toEqual(['2', '3']);
+  await running('unbroken', 4, agents(false));
+  const said = await running('lost', 4, agents(true), gate);
+  const [got, want] = [outcome('lost'), outcome('unbroken')];
+  expect(got.metrics).toEqual(want.metrics);
+  expect(got.checkpoints).toEqual(want.checkpoints);
+  expect(got.bytes).toEqual(want.bytes);
+  expect(refusals).toMatchObject([
+    { code: 'device_lost', message: expect.stringContaining('was lost in this call') as string },
+  ]);
+  const lost = /the GPU device was lost after step (\d) .*; on a fresh one from \S+step-2\n/g;
+  expect([...said.matchAll(lost)].map(([, step]) => step)).toEqual(['2', '3']);
 
-    // The same run, longer: the open episode is there again.
-    const later = await running('lost', 5, async (url) => {
-      const name = '/t/later/a';
-      const first = { role: 'user', content: '4 plus 3' };
-      const unknown = await asked(url, '/t/later/b/rewards', { reward: 1 });
-      const { json } = await asked(url, `${name}/chat/completions`, { messages: [first], return_token_ids: true });
-      const rewarded = [await asked(url, `${name}/rewards`, { reward: 1 })];
-      await asked(url, '/t/later/b/chat/completions', { messages: [first] });
-      rewarded.push(await asked(url, '/t/later/b/rewards', { reward: 0 }));
-      expect([unknown, ...rewarded].map(({ status }) => status)).toEqual([404, 200, 200]);
-      expect((json as Reply).choices).toHaveLength(1);
-    });
-    expect(later).toContain('1 episodes were open or waited for their step; they go on where they stood');
-    const [last] = readFileSync(join(defaultLocalDir, 'lost', 'metrics.jsonl'), 'utf8')
-      .trim()
-      .split('\n')
-      .slice(-1);
-    expect(JSON.parse(last)).toMatchObject({ 'client/trajectories': 2, 'client/forks': 1, 'training/global_step': 5 });
-  } finally {
-    devices.uninstall();
-  }
-}, 300_000);
+  // The same run, longer: the open episode is there again.
+  const later = await running('lost', 5, async (url) => {
+    const name = '/t/later/a';
+    const first = { role: 'user', content: '4 plus 3' };
+    const unknown = await asked(url, '/t/later/b/rewards', { reward: 1 });
+    const { json } = await asked(url, `${name}/chat/completions`, { messages: [first], return_token_ids: true });
+    const rewarded = [await asked(url, `${name}/rewards`, { reward: 1 })];
+    await asked(url, '/t/later/b/chat/completions', { messages: [first] });
+    rewarded.push(await asked(url, '/t/later/b/rewards', { reward: 0 }));
+    expect([unknown, ...rewarded].map(({ status }) => status)).toEqual([404, 200, 200]);
+    expect((json as Reply).choices).toHaveLength(1);
+  });
+  expect(later).toContain('1 episodes were open or waited for their step; they go on where they stood');
+  const [last] = readFileSync(join(defaultLocalDir, 'lost', 'metrics.jsonl'), 'utf8')
+    .trim()
+    .split('\n')
+    .slice(-1);
+  expect(JSON.parse(last)).toMatchObject({ 'client/trajectories': 2, 'client/forks': 1, 'training/global_step': 5 });
+});

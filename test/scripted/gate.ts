@@ -1,0 +1,68 @@
+/** Where a test holds a scripted engine and breaks it. A moment waits for the test, never for time. */
+
+/** 'turn' = between the first and the second half of a generated turn; 'update' = before an optimizer step. Both are counted from 1. */
+export type Moment = 'turn' | 'update';
+
+/** What an engine asks at each moment. */
+export interface Gate {
+  /** Resolves when the engine may continue; undefined if it need not wait. Rejects with what the engine is to fail with. */
+  at(moment: Moment, number: number): Promise<void> | undefined;
+}
+
+interface Waiting {
+  moment: Moment;
+  number: number;
+  pass: () => void;
+}
+
+/** Open until a test says otherwise. */
+export class TestGate implements Gate {
+  readonly #upTo = { turn: Infinity, update: Infinity };
+  readonly #faults = new Map<string, Error>();
+  #waiting: Waiting[] = [];
+  readonly #asked = { turn: 0, update: 0 };
+  #watching: Waiting[] = [];
+
+  at(moment: Moment, number: number): Promise<void> | undefined {
+    this.#asked[moment] = Math.max(this.#asked[moment], number);
+    for (const watched of this.#watching) if (this.#asked[watched.moment] >= watched.number) watched.pass();
+    const fault = this.#faults.get(`${moment} ${number}`);
+    this.#faults.delete(`${moment} ${number}`);
+    if (fault) return Promise.reject(fault);
+    if (number <= this.#upTo[moment]) return undefined;
+    return new Promise((pass) => this.#waiting.push({ moment, number, pass }));
+  }
+
+  /** Later moments of this kind wait until they are let through. */
+  upTo(number: number, moment: Moment = 'update'): void {
+    this.#upTo[moment] = number;
+    const mayPass = (waiting: Waiting) => waiting.number <= this.#upTo[waiting.moment];
+    const passing = this.#waiting.filter(mayPass);
+    this.#waiting = this.#waiting.filter((waiting) => !mayPass(waiting));
+    for (const { pass } of passing) pass();
+  }
+
+  /** Nothing waits any more. */
+  open(): void {
+    this.upTo(Infinity, 'turn');
+    this.upTo(Infinity, 'update');
+  }
+
+  /** Resolves once an engine has come to this moment. */
+  reached(number: number, moment: Moment = 'update'): Promise<void> {
+    if (this.#asked[moment] >= number) return Promise.resolve();
+    return new Promise((pass) => this.#watching.push({ moment, number, pass }));
+  }
+
+  /** The engine fails there, once. A DeviceLostError takes its device with it. */
+  fail(number: number, error: Error, moment: Moment = 'update'): void {
+    this.#faults.set(`${moment} ${number}`, error);
+  }
+}
+
+/** A promise that a test or an engine resolves. */
+export function deferred<T>(): { promise: Promise<T>; resolve: (value: T) => void } {
+  let resolve: (value: T) => void = () => {};
+  const promise = new Promise<T>((settle) => (resolve = settle));
+  return { promise, resolve };
+}

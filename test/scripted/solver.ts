@@ -1,0 +1,27 @@
+/** The word problems of the gsm8k-tool task solved by their templates: what a scripted engine says when it is right. */
+
+import { calculatorCall, demonstration } from '../../src/tasks/supervised/demonstrations.ts';
+import { TEMPLATES } from '../../src/tasks/gsm8k/templates.ts';
+import { keyedRng } from '../../src/tasks/random.ts';
+
+const PATTERNS = TEMPLATES.map(({ text, steps }) => {
+  const seen = new Set<string>();
+  const pattern = text.replace(/[.?$]/g, '\\$&').replace(/\{(\w)\}/g, (_, name: string) => {
+    if (seen.has(name)) return `\\k<${name}>`;
+    seen.add(name);
+    return `(?<${name}>\\w+)`;
+  });
+  return { steps, pattern: new RegExp(pattern) };
+});
+
+/** The turns that solve the problem in a prompt, tool calls first; undefined if it is none of the task's. */
+export function solveWordProblem(prompt: string): readonly string[] | undefined {
+  for (const { pattern, steps } of PATTERNS) {
+    const found = pattern.exec(prompt)?.groups;
+    if (!found) continue;
+    const program = steps.map((step) => step.replace(/\{(\w)\}/g, (_, name: string) => found[name]));
+    const { calls, final } = demonstration({ id: '', messages: [], answer: '', program }, keyedRng('solved'));
+    return [...calls.map(({ expression }) => calculatorCall(expression)), final];
+  }
+  return undefined;
+}

@@ -1,0 +1,22 @@
+/** Scripted engines over the gsm8k tokenizer, and what two runs are compared by. */
+
+import type { Metrics } from '../src/grpo/metrics.ts';
+import type { Checkpoint } from '../src/grpo/types.ts';
+import { ChatTokenizer } from '../src/model/tokenizer/chat.ts';
+import { buildGsm8kTokenizer } from '../src/tasks/gsm8k/tokenizer.ts';
+import { ScriptedEngine, type ScriptedOptions } from './scriptedEngine.ts';
+
+const files = buildGsm8kTokenizer();
+const tokenizer = new ChatTokenizer(files.tokenizer, files.config);
+
+export const scriptedEngine = (more: Partial<ScriptedOptions> = {}) => new ScriptedEngine({ tokenizer, ...more });
+
+/** As a file gives it back. */
+export const readBack = (checkpoint: Checkpoint): Checkpoint => ({
+  ...checkpoint,
+  state: JSON.parse(JSON.stringify(checkpoint.state)) as Checkpoint['state'],
+});
+
+const isTime = (name: string) => name.startsWith('timing') || name.startsWith('perf/');
+export const withoutTimes = (history: readonly Metrics[]): Metrics[] =>
+  history.map((metrics) => Object.fromEntries(Object.entries(metrics).filter(([name]) => !isTime(name))));

@@ -1,0 +1,140 @@
+/** `webgrpo room` and `webgrpo join` over a real nats-server and scripted engines: what they print, and how signals end them. */
+
+import { mkdtempSync, readdirSync, readFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, describe, expect, test, vi } from 'vitest';
+import type { Metrics } from '../../src/grpo/metrics.ts';
+import { RunningCommand, scriptedEngines } from '../commandLine.ts';
+import { hasNatsServer, runningServer } from '../natsServer.ts';
+
+const defaultLocalDir = mkdtempSync(join(tmpdir(), 'webgrpo-room-command-'));
+const SETTINGS = [
+  ...['data.trainBatchSize=4', 'actor.ppoMiniBatchSize=4', 'rollout.n=2', 'rollout.maxNumSeqs=4'],
+  ...['data.valMaxSamples=1', 'trainer.valBeforeTrain=false', 'trainer.testFreq=0', 'trainer.profile=false'],
+  ...[`trainer.defaultLocalDir=${defaultLocalDir}`],
+];
+/** Longer than the test lasts; saved by a stop alone. */
+const LONG = ['trainer.totalTrainingSteps=10000', 'trainer.saveFreq=0'];
+/** What a room makes of on-policy; its draws have other keys. */
+const MODE_A = [
+  ...['trainer.pipeline=fully-async', 'asyncTraining.stalenessThreshold=0'],
+  ...['asyncTraining.triggerParameterSyncStep=1', 'asyncTraining.onStale=wait'],
+];
+const INVITATION = /webgrpo join (\S+) --code (\S+)/;
+
+afterEach(() => vi.restoreAllMocks());
+
+const start = (...args: string[]) => new RunningCommand(args, { createEngine: scriptedEngines() });
+/** A room that waits for the samples of its first step. */
+async function waitingRoom(name: string) {
+  const words = ['room', 'configs/gsm8k-tool.yaml', ...SETTINGS, `name=${name}`, ...LONG, '--port', '0'];
+  const room = new RunningCommand(words, { createEngine: scriptedEngines(), isTTY: true });
+  await Promise.all([room.said(INVITATION), room.said(/step 1: /)]);
+  return room;
+}
+const run = (command: string, name: string, ...more: string[]) =>
+  start(command, 'configs/gsm8k-tool.yaml', ...SETTINGS, `name=${name}`, ...more);
+const inRun = (name: string, ...more: string[]) => join(defaultLocalDir, name, ...more);
+const checkpointsOf = (name: string) => readdirSync(inRun(name, 'checkpoints'));
+const metricsOf = (name: string) =>
+  readFileSync(inRun(name, 'metrics.jsonl'), 'utf8')
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line) as Metrics);
+/** Whatever follows from what was trained, and not from clocks, machines or how samples came. */
+const isComputed = (name: string) => !/^(timing|perf|room|rollout|fully_async.monitor)|idle_ratio/.test(name);
+const computed = (name: string) =>
+  metricsOf(name).map((line) => Object.entries(line).filter(([metric]) => isComputed(metric)));
+const withUser = (address: string) => address.replace('//', '//controller:c%3A1@');
+
+// A limit of minutes is for a hang.
+describe.runIf(hasNatsServer())('a room', { timeout: 60_000 }, () => {
+  test('trains what one device trains, on a server that runs already; a worker leaves, another stays', async () => {
+    const running = await runningServer();
+    const steps = ['trainer.totalTrainingSteps=3'];
+    try {
+      const room = run('room', 'room', ...steps, '--nats', withUser(running.address), '--worker', 'worker:w');
+      const joining = (name: string) => start('join', running.address, '--code', 'worker:w', '--name', name);
+      const leaving = joining('leaves');
+      await room.said(/leaves generates on/);
+      leaving.signal('SIGINT');
+      const left = await leaving.done;
+      expect([left.status, left.said]).toEqual([
+        3,
+        expect.arrayContaining(['Leaving the room; its groups go to others.']),
+      ]);
+      const worker = joining('stays');
+      expect((await room.done).status, room.stderr).toBe(0);
+      expect((await worker.done).status, worker.stderr).toBe(0);
+      expect((await run('train', 'alone', ...steps, ...MODE_A).done).status).toBe(0);
+      expect(computed('room')).toEqual(computed('alone'));
+      const weights = (name: string) =>
+        readFileSync(inRun(name, 'checkpoints', 'step-3', 'model.safetensors'), 'base64');
+      expect(weights('room')).toBe(weights('alone'));
+    } finally {
+      await running.end();
+    }
+  });
+
+  test('stopped while nobody has joined, it saves and says how to continue', async () => {
+    const room = await waitingRoom('idle');
+    room.signal('SIGINT');
+    const { status, said } = await room.done;
+    expect(status).toBe(3);
+    expect(said.join('\n')).toContain('Stopping before the next step: no worker is here.');
+    expect(said.join('\n')).toMatch(/Stopped and saved\. To go on: .* room .*trainer\.resumeMode=auto/);
+    expect(checkpointsOf('idle')).toEqual(['step-0']);
+  });
+
+  test('signals while the NATS server is gone: the controller saves its last step and ends, its worker leaves', async () => {
+    const running = await runningServer();
+    const room = run('room', 'gone', ...LONG, '--nats', withUser(running.address), '--worker', 'worker:w');
+    const worker = start('join', running.address, '--code', 'worker:w', '--name', 'stays');
+    try {
+      await room.said(/^step 1\//m);
+    } finally {
+      await running.end('SIGKILL');
+    }
+    room.signal('SIGTERM');
+    worker.signal('SIGINT');
+    const [ended, left] = await Promise.all([room.done, worker.done]);
+    expect([ended.status, left.status]).toEqual([3, 3]);
+    expect(room.stderr).toContain('The NATS server of the room does not answer: stopping without it.');
+    expect(room.stderr).toMatch(/Stopped and saved\. To go on: .* room .*trainer\.resumeMode=auto/);
+    expect(checkpointsOf('gone')).toEqual([`step-${metricsOf('gone').length}`]);
+    expect(worker.stderr).toContain('Leaving the room; its groups go to others.');
+    expect(room.stderr + worker.stderr).not.toContain('bug in webgrpo');
+  });
+
+  test('whose own server has died, and nobody is there: one signal ends it, a second one at once', async () => {
+    const room = await waitingRoom('dead');
+    process.kill(Number(readFileSync(inRun('dead-room', 'nats.pid'), 'utf8')), 'SIGKILL');
+    const now = vi.spyOn(performance, 'now');
+    now.mockReturnValueOnce(1e9);
+    room.signal('SIGINT');
+    expect(room.stderr).toContain('Stopping before the next step');
+    now.mockReturnValueOnce(1e9 + 1000);
+    room.signal('SIGTERM');
+    expect(room.endedBy).toEqual(['SIGTERM']);
+    expect((await room.done).status).toBe(3);
+    expect(room.stderr).not.toContain('bug in webgrpo');
+    expect(checkpointsOf('dead')).toEqual(['step-0']);
+  });
+
+  test('a signal ends webgrpo join at once while nobody lets it in', async () => {
+    const running = await runningServer();
+    try {
+      const waiting = start('join', running.address, '--code', 'worker:w');
+      await waiting.listens;
+      waiting.signal('SIGINT');
+      expect(await waiting.done).toEqual({
+        status: 3,
+        stdout: '',
+        said: ['Stopped before it had a group of the room.'],
+      });
+    } finally {
+      await running.end();
+    }
+  });
+});

@@ -1,0 +1,215 @@
+/** `webgrpo train` as a user starts it: what its run folder holds, which checkpoints stay, and how it goes on. */
+
+import { existsSync, mkdtempSync, readdirSync, readFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, test, vi } from 'vitest';
+import type { BestCheckpoint } from '../../src/runs/keptCheckpoints.ts';
+import type { Metrics } from '../../src/grpo/metrics.ts';
+import type { LoggedRollout } from '../../src/report/rollouts.ts';
+import { DeviceLostError } from '../../src/errors.ts';
+import { RunningCommand, scriptedEngines } from '../commandLine.ts';
+import { type Gate, TestGate } from '../scripted/gate.ts';
+import { withoutTimes } from '../scriptedRuns.ts';
+
+const defaultLocalDir = mkdtempSync(join(tmpdir(), 'webgrpo-train-'));
+/** Follows from the problems drawn, so it is the same on every adapter: 31, 27.5, 28. */
+const METRIC = 'prompt_length/mean';
+const TINY = [
+  ...[
+    'data.trainBatchSize=2',
+    'actor.ppoMiniBatchSize=2',
+    'rollout.n=2',
+    'data.valMaxSamples=2',
+    'trainer.valBeforeTrain=false',
+  ],
+  ...[
+    'trainer.testFreq=0',
+    'trainer.profile=false',
+    'trainer.kernelTuning=off',
+    `trainer.defaultLocalDir=${defaultLocalDir}`,
+  ],
+];
+
+const start = (overrides: string[], gate?: Gate, onLine?: (line: string) => void) =>
+  new RunningCommand(['train', 'configs/gsm8k-tool.yaml', ...TINY, ...overrides], {
+    createEngine: scriptedEngines(gate),
+    ...(onLine && { onLine }),
+  });
+const train = (...overrides: string[]) => start(overrides).done;
+
+const inRun = (run: string, ...names: string[]) => join(defaultLocalDir, run, ...names);
+const metricsOf = (run: string) => linesOf<Metrics>(inRun(run, 'metrics.jsonl'));
+const linesOf = <T>(path: string) =>
+  readFileSync(path, 'utf8')
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line) as T);
+const stepsOf = (run: string) => metricsOf(run).map((line) => line['training/global_step']);
+const checkpointsOf = (run: string) => readdirSync(inRun(run, 'checkpoints')).sort();
+const eventFiles = (run: string) => readdirSync(inRun(run)).filter((name) => name.includes('tfevents'));
+
+test('a run with trackers and few checkpoints, gone on with twice', async () => {
+  const settings = [
+    'name=a',
+    'trainer.logger=[jsonl, csv, tensorboard]',
+    'trainer.saveFreq=1',
+    'trainer.maxActorCkptToKeep=1',
+    `trainer.metricForBestModel=${METRIC}`,
+    'trainer.greaterIsBetter=false',
+  ];
+  const first = await train(...settings, 'trainer.totalTrainingSteps=3');
+  expect(first.said.filter((line) => line.startsWith('step '))).toEqual([]); // no console among the loggers
+  expect(first.status).toBe(0);
+
+  // The newest and the best stay, and the best is named.
+  const lengths = metricsOf('a').map((line) => line[METRIC]);
+  const best = 1 + lengths.indexOf(Math.min(...lengths));
+  expect(best).toBeLessThan(3); // else nothing is shown by what stays
+  expect(checkpointsOf('a')).toEqual([`step-${best}`, 'step-3']);
+  const named: BestCheckpoint = {
+    step: best,
+    metric: METRIC,
+    value: lengths[best - 1],
+    checkpoint: `checkpoints/step-${best}`,
+  };
+  expect(JSON.parse(readFileSync(inRun('a', 'best.json'), 'utf8'))).toEqual(named);
+  expect(first.stdout).toContain(`best: step ${best}, ${METRIC} ${named.value} (${inRun('a', named.checkpoint)})`);
+  expect(readFileSync(inRun('a', 'metrics.csv'), 'utf8').trim().split('\n')).toHaveLength(1 + 3);
+  expect(eventFiles('a')).toHaveLength(1);
+
+  // What the advantage was made of is beside each logged sample.
+  const rollouts = [1, 2, 3].flatMap((step) => linesOf<LoggedRollout>(inRun('a', 'rollouts', `step-${step}.jsonl`)));
+  expect(rollouts).toHaveLength(3 * 4);
+  for (const { score, advantage, group, step, extra } of rollouts) {
+    const scores = rollouts
+      .filter((other) => other.step === step && other.group === group)
+      .map((other) => other.score!);
+    if (scores.every((other) => other === score)) expect(advantage).toBeCloseTo(0, 6);
+    else expect(Math.sign(advantage!)).toBe(score === Math.max(...scores) ? 1 : -1);
+    expect(Object.keys(extra ?? {}).length).toBeGreaterThan(0);
+  }
+
+  // The same words with auto go on; each step is logged once, in a further event file.
+  const second = await train(...settings, 'trainer.totalTrainingSteps=4', 'trainer.resumeMode=auto');
+  expect(second.said).toContain(`resuming after step 3, from ${inRun('a', 'checkpoints', 'step-3')}`);
+  expect(second.status).toBe(0);
+  expect(stepsOf('a')).toEqual([1, 2, 3, 4]);
+  expect(readFileSync(inRun('a', 'metrics.csv'), 'utf8').trim().split('\n')).toHaveLength(1 + 4);
+  expect(eventFiles('a')).toHaveLength(2);
+  expect(checkpointsOf('a')).toContain('step-4');
+
+  // From a path, into a run of its own: the other one stays as it is.
+  const from = inRun('a', 'checkpoints', 'step-4');
+  const third = await train(
+    'name=b',
+    'trainer.totalTrainingSteps=5',
+    'trainer.resumeMode=resume_path',
+    `trainer.resumeFromPath=${from}`,
+  );
+  expect(third.said).toContain(`resuming after step 4, from ${from}`);
+  expect(third.said.filter((line) => line.startsWith('step '))).toEqual([
+    expect.stringMatching(/^step 5\/5 {2}reward /),
+  ]);
+  expect([stepsOf('b'), stepsOf('a')]).toEqual([[5], [1, 2, 3, 4]]);
+  expect(existsSync(inRun('b', 'metrics.csv'))).toBe(false);
+});
+
+/** One update makes the weights infinite. */
+const HUGE = ['actor.optim.lr=3e38', 'actor.optim.weightDecay=10'];
+
+test('weights that are no longer finite end the run with one sentence, are not saved, and leave what they came from', async () => {
+  const { status, said } = await train('name=nan', ...HUGE, 'trainer.totalTrainingSteps=6');
+  expect(status).toBe(1);
+  const last = said.filter((line) => line !== '').at(-1);
+  expect(last).toMatch(/^3 steps in a row had numbers that are not finite, .* Lower actor\.optim\.lr \(3e\+38\)/);
+  expect(last).toMatch(
+    /Weights that are not finite are not saved; the run has no checkpoint \(see trainer\.saveFreq\)\.$/,
+  );
+  expect(said.join('\n')).not.toContain('as it should be');
+  const kept = readdirSync(inRun('nan', 'errors')).sort();
+  expect(kept).toHaveLength(3);
+  expect(said.join('\n')).toContain(`What it computed on is in ${inRun('nan', 'errors', kept[0])}.`);
+  const [head, sample] = linesOf<Record<string, unknown>>(inRun('nan', 'errors', kept[0]));
+  expect(head).toMatchObject({ samples: 4, config: { actor: { optim: { lr: 3e38 } } } });
+  expect(sample).toHaveProperty('responseIds');
+  expect(existsSync(inRun('nan', 'checkpoints'))).toBe(false);
+  const saving = await train('name=saving', ...HUGE, 'trainer.totalTrainingSteps=2', 'trainer.saveFreq=1');
+  expect(saving.status).toBe(1);
+  expect(saving.said.join('\n')).toMatch(
+    /After step 1 the weights are not finite \(".*"\); lower actor\.optim\.lr \(3e\+38\)\. Weights/,
+  );
+});
+
+/** What a run came to, times aside. */
+function outcome(run: string, step: number) {
+  const files = ['model.safetensors', 'optimizer.safetensors', 'trainer_state.json'];
+  const bytes = files.map((file) => readFileSync(inRun(run, 'checkpoints', `step-${step}`, file)).toString('base64'));
+  return { metrics: withoutTimes(metricsOf(run)), bytes };
+}
+
+test('a run of partial rollouts that was stopped continues as if it had not been', async () => {
+  const settings = ['rollout.overSampleRate=1.5', 'rollout.partialRollout=true', 'rollout.maxNumSeqs=8'];
+  const four = [...settings, 'trainer.saveFreq=1', 'trainer.totalTrainingSteps=4'];
+  expect((await train('name=whole', ...four)).status).toBe(0);
+
+  const running = start(['name=stopped', ...four], undefined, (line) => {
+    if (line.startsWith('step 2/4')) running.signal('SIGTERM');
+  });
+  const stopped = await running.done;
+  expect(stopped.status).toBe(3);
+  expect(stopped.said).toContain('Stopping after this step; press Ctrl-C again to quit without saving.');
+  expect(stopped.said.at(-1)).toMatch(
+    /^Stopped and saved\. To go on: .* train configs\/gsm8k-tool\.yaml .*resumeMode=auto/,
+  );
+  expect(checkpointsOf('stopped')).toContain('step-2');
+  expect(checkpointsOf('stopped')).not.toContain('step-3');
+  const resumed = await train('name=stopped', ...four, 'trainer.resumeMode=auto');
+  expect(resumed.said).toContain(
+    '3 groups were under way (rollout.partialRollout); their samples go on where they stood',
+  );
+  expect(resumed.status).toBe(0);
+  expect(outcome('stopped', 4)).toEqual(outcome('whole', 4));
+});
+
+test('a second signal ends the process at once', async () => {
+  const gate = new TestGate();
+  gate.upTo(0);
+  const running = start(['name=ended', 'trainer.totalTrainingSteps=2'], gate);
+  await gate.reached(1);
+  vi.spyOn(performance, 'now')
+    .mockReturnValueOnce(1e9)
+    .mockReturnValueOnce(1e9 + 1000);
+  running.signal('SIGINT');
+  expect(running.endedBy).toEqual([]);
+  running.signal('SIGINT');
+  expect(running.endedBy).toEqual(['SIGINT']);
+  gate.open();
+  expect((await running.done).status).toBe(3);
+});
+
+test('a run whose device is lost continues on a fresh one, and is the run that lost none', async () => {
+  const four = ['trainer.totalTrainingSteps=4', 'trainer.saveFreq=2'];
+  await train('name=unbroken', ...four);
+  const gate = new TestGate();
+  gate.fail(1, new DeviceLostError('unknown', 'The test took it.'));
+  gate.fail(9, new DeviceLostError('unknown', 'The test took it.'), 'turn');
+  gate.fail(3, new DeviceLostError('unknown', 'The test took it.'));
+  const { status, said } = await start(['name=lost', ...four], gate).done;
+  expect(status).toBe(0);
+  expect(outcome('lost', 4)).toEqual(outcome('unbroken', 4));
+  const losses = said.filter((line) => line.startsWith('the GPU device was lost'));
+  expect(losses).toHaveLength(3);
+  expect(losses[0]).toMatch(/lost before the first step was done \(.*\); on a fresh one from the beginning$/);
+  expect(losses[2]).toMatch(/lost after step 2 \(.*\); on a fresh one from \S+step-2$/);
+});
+
+test('devices that are lost one after the other end the run', async () => {
+  const lost = () => Promise.reject(new DeviceLostError('unknown', 'The test took it.'));
+  const { status, said } = await start(['name=gone'], { at: (moment) => (moment === 'update' ? lost() : undefined) })
+    .done;
+  expect(status).toBe(1);
+  expect(said).toContain(
+    'the GPU device was lost 3 times without a new step in between, before the first step was done: giving up; no checkpoint was saved',
+  );
+});
