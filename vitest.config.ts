@@ -43,7 +43,18 @@ const IN_BROWSER = inGpuFolder([
  * the heap or the clock. All others share one, so that the source is loaded once, not once a file.
  */
 const ISOLATED = [
-  ...['algorithmDocs', 'losses', 'recipes', 'warmStart', 'runChanges', 'compiledKernels', 'cliErrors', 'trainCommand'],
+  ...[
+    'algorithmDocs',
+    'configInput',
+    'losses',
+    'pageSettings',
+    'recipes',
+    'warmStart',
+    'runChanges',
+    'compiledKernels',
+    'cliErrors',
+    'trainCommand',
+  ],
   ...['room', 'roomLeaving', 'roomServer', 'roomCommand', 'heldFolder', 'faults', 'readingOrder', 'mcp', 'mcpConfig'],
   ...['taskModules', 'toolParser', 'javascript', 'rolloutServer', 'rules', 'safetensors', 'simulate', 'serve', 'hub'],
   ...['serveCommand', 'transformersModels', 'realModels', 'exportPeers', 'trackers', 'turnClock'],

@@ -12,7 +12,7 @@ import { printedInputs } from '../printedInputs.ts';
 const FOLDER = 'src/grpo/config/input';
 
 test.each([...printedInputs()])(
-  'input/%s.ts is what the schemas say (npx vitest run --project unit configInput -u prints it anew)',
+  'input/%s.ts is what the schemas say (configInput -u prints it again)',
   async (name, text) => {
     const path = `${FOLDER}/${name}.ts`;
     const formatted = await format(text, { ...(await resolveConfig(path)), parser: 'typescript' });

@@ -1,6 +1,6 @@
 /**
  * Exports against the trainers' own sources, where a checkout of one is at hand:
- *   VERL_DIR=../verl TRL_DIR=../trl PEFT_DIR=../peft npx vitest run --project unit test/unit/exportPeers.test.ts
+ *   VERL_DIR=../verl TRL_DIR=../trl PEFT_DIR=../peft npm test -- unit test/unit/exportPeers.test.ts
  * Without these the tests are skipped. Nothing of them is installed or copied; python3 runs what needs Python.
  * Under FULL_TESTS=1, TRL itself starts exported runs, if there is a Python that has it; WRITE_PROMPTS=1 stores its prompts.
  */

@@ -1,7 +1,7 @@
 /**
  * Two tiny random checkpoints of our own, for clones without the ../shared folder. Same format as its goldens, but the
  * numbers come from our float64 reference model (reference.test.ts is what checks that one): they catch changes, and
- * give the GPU engines something to agree with. Made anew by `UPDATE_FIXTURES=1 npx vitest run --project unit fixtures`.
+ * give the GPU engines something to agree with. Made anew by `UPDATE_FIXTURES=1 npm test -- unit fixtures`.
  */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
