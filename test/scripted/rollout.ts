@@ -60,7 +60,8 @@ export class ScriptedRollout implements RolloutEngine {
       await this.#paused?.over;
       const all = this.#device.sayingsOf(request, this.#weights);
       this.#draw(turn, request, all.slice(0, Math.max(turn.tokenIds.length, Math.ceil(all.length / 2))));
-      await Promise.race([this.#device.at('turn', ++this.#begun) ?? Promise.resolve(), aborted]);
+      // Who looks at a place of a turn that is over does not wait.
+      if (!sampling.topLogprobs) await Promise.race([this.#device.at('turn', ++this.#begun), aborted]);
       await Promise.race([this.#paused?.over, aborted]);
       this.#device.throwIfLost();
       if (!turn.isAborted) this.#draw(turn, request, all);
