@@ -71,8 +71,11 @@ function Box() {
     example.value = number;
     text.value = await exampleText(number).catch(() => '');
   };
+  // The task of a session that opens later, or a slow example, must not write over what somebody types or has asked.
   useEffect(() => {
-    if (text.peek() === '') void showExample(0);
+    const isUntouched = () => text.peek() === '' && exchanges.peek().length === 0;
+    const show = (found: string) => void (isUntouched() && (text.value = found));
+    if (isUntouched()) exampleText(0).then(show, () => {});
   }, [task.value]);
   useSignalEffect(() => {
     const [asked] = [text.value, exchanges.value, asking.value];
