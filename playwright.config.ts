@@ -2,26 +2,60 @@ import { defineConfig } from '@playwright/test';
 
 /** Set by the set-up; without it Playwright looks for a browser of its own. */
 const chromium = process.env['CHROME_PATH'];
-/** Another one for a second checkout on the same machine. */
+/** Another one for a second checkout on the same machine; the next one is taken too. */
 const PORT = Number(process.env['E2E_PORT'] ?? 4173);
+const isFull = process.env['FULL_TESTS'] === '1';
+
+/** What only a real engine, the source's own files or a built page can show. All else is the page's behaviour, over a scripted engine. */
+const REAL = [
+  'train',
+  'lost',
+  'real',
+  'remoteModel',
+  'staticPage',
+  'fileSystems',
+  'manyTries',
+  'mcp',
+  'report',
+  'firefox',
+];
+const real = [...REAL.map((name) => `${name}.spec.ts`), 'pack.test.ts'];
+
+const vite = (...words: string[]) => `node node_modules/vite/bin/vite.js ${words.join(' ')}`;
+const at = (port: number) => `--host 127.0.0.1 --port ${port} --strictPort`;
+const url = (port: number) => `http://127.0.0.1:${port}`;
+/** Limits of time guard against hanging alone, and no test is about them. A test that is being written may want less. */
+const GUARD = Number(process.env['E2E_GUARD'] ?? 120_000);
+/** For one wait; a real engine trains for minutes, with --full for half an hour. */
+const guarded = (wait: number) => ({ timeout: 5 * wait, expect: { timeout: wait } });
 
 export default defineConfig({
   testDir: 'test/e2e',
-  timeout: 180_000,
-  expect: { timeout: 30_000 }, // a busy machine takes its time to show what has happened
-  workers: 1,
+  workers: isFull ? 1 : 2, // --full judges what the main thread takes, which needs the machine to itself
   use: {
-    actionTimeout: 60_000,
-    baseURL: `http://127.0.0.1:${PORT}`,
+    actionTimeout: GUARD,
     launchOptions: {
       ...(chromium ? { executablePath: chromium } : {}),
       args: ['--no-sandbox', '--enable-unsafe-webgpu'],
     },
   },
-  webServer: {
-    command: `node node_modules/vite/bin/vite.js --host 127.0.0.1 --port ${PORT} --strictPort`,
-    url: `http://127.0.0.1:${PORT}`,
-    reuseExistingServer: false,
-    timeout: 60_000,
-  },
+  projects: [
+    { name: 'scripted', ...guarded(GUARD), testIgnore: real, use: { baseURL: url(PORT + 1) } },
+    // With --full, what needs no hand on the engine runs on a real one as well.
+    {
+      name: 'real',
+      ...guarded(isFull ? 15 * GUARD : 3 * GUARD),
+      ...(!isFull && { testMatch: real }),
+      use: { baseURL: url(PORT) },
+    },
+  ],
+  webServer: [
+    { command: vite(at(PORT)), url: url(PORT), reuseExistingServer: false, timeout: GUARD },
+    {
+      command: `${vite('build --mode scripted --logLevel error')} && ${vite('preview --mode scripted', at(PORT + 1))}`,
+      url: url(PORT + 1),
+      reuseExistingServer: false,
+      timeout: GUARD,
+    },
+  ],
 });

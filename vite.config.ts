@@ -5,9 +5,10 @@ import { resolve } from 'node:path';
 import { defineConfig } from 'vite';
 import { pagePolicy } from './scripts/lib/contentPolicy.mjs';
 import { inline } from './scripts/lib/inline.mjs';
+import { scriptedPage } from './test/scripted/vitePlugin.ts';
 
-export default defineConfig({
-  plugins: [inline(), pagePolicy()],
+export default defineConfig(({ mode }) => ({
+  plugins: [inline(), pagePolicy(), ...scriptedPage(mode)],
   root: 'demo',
   base: './',
   build: { outDir: resolve('dist/demo'), emptyOutDir: true, target: 'es2023' },
@@ -33,4 +34,4 @@ export default defineConfig({
   },
   // Saving a file must not end a run in an open page: what changed comes with the next reload by hand.
   server: { fs: { allow: ['..'] }, hmr: false },
-});
+}));

@@ -4,6 +4,7 @@ import * as Comlink from 'comlink';
 import fc from 'fast-check';
 import type { EngineApi } from '../src/workers/engineApi.ts';
 import { createEngineHost } from '../src/workers/engineHost.ts';
+import { createDeviceEngine } from '../src/workers/localEngine.ts';
 import type { CampaignPart } from './part.ts';
 
 const LIMIT_MS = 5000;
@@ -63,7 +64,7 @@ export const part: CampaignPart = {
   name: 'messages',
   async run({ seed, full }) {
     const { port1, port2 } = new MessageChannel();
-    Comlink.expose(createEngineHost(), port1);
+    Comlink.expose(createEngineHost(createDeviceEngine), port1);
     const remote = Comlink.wrap<EngineApi>(port2);
     const api = remote as unknown as EngineApi;
     const drawn = fc.sample(

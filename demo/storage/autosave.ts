@@ -100,8 +100,8 @@ export class Autosave {
   step(metrics: Metrics, tries: LoggedRollout[]): void {
     this.#lines.push(metrics);
     const step = metrics['training/global_step'];
-    this.#queue(async () => {
-      await this.#writeLines();
+    this.#queue(async (missing) => {
+      await this.#writeLines(missing);
       if (tries.length === 0) return;
       const lines = tries.map((rollout) => `${JSON.stringify(rollout)}\n`).join('');
       this.#triesBytes += lines.length;
@@ -113,8 +113,8 @@ export class Autosave {
 
   /** Further values of a step that has its line, or a line that belongs before others. */
   amend(metrics: Metrics): void {
-    this.#queue(async () => {
-      await this.#writeLines();
+    this.#queue(async (missing) => {
+      await this.#writeLines(missing);
       const lines = amended(await this.#folder.metrics(), metrics);
       const text = lines.map((line) => `${JSON.stringify(line)}\n`).join('');
       await this.#runs.files.write(this.#folder.file('metrics.jsonl'), text);
@@ -128,8 +128,8 @@ export class Autosave {
 
   /** A checkpoint, after the lines of the steps that led to it. */
   save(step: number, files: FolderFiles): void {
-    this.#queue(async () => {
-      await this.#writeLines();
+    this.#queue(async (missing) => {
+      await this.#writeLines(missing);
       await this.#makeRoom(files);
       const write = () => writeCheckpoint(this.#runs.files, this.#folder.checkpoint(step), files);
       await write().catch(async (error: unknown) => {
@@ -174,16 +174,17 @@ export class Autosave {
     );
   }
 
-  async #writeLines(): Promise<void> {
-    while (this.#lines.length > 0) {
-      const [line] = this.#lines;
+  /** Those that are missing yet: a line that came later may belong behind a `rewind`. */
+  async #writeLines(lines: readonly Metrics[]): Promise<void> {
+    for (const line of lines.filter((of) => this.#lines.includes(of))) {
       await this.#folder.appendMetrics(line);
       this.#lines = this.#lines.filter((other) => other !== line);
     }
   }
 
-  /** A write that fails is said; the run goes on, and so do later writes. */
-  #queue(write: () => Promise<void>): void {
-    this.#writing = this.#writing.then(write).catch((error: unknown) => this.onProblem(error as Error));
+  /** A write that fails is said; the run goes on, and so do later writes. @param write is given the lines that there were when it was asked for */
+  #queue(write: (lines: readonly Metrics[]) => Promise<void>): void {
+    const lines = [...this.#lines];
+    this.#writing = this.#writing.then(() => write(lines)).catch((error: unknown) => this.onProblem(error as Error));
   }
 }

@@ -2,5 +2,6 @@
 
 import * as Comlink from 'comlink';
 import { createEngineHost } from './engineHost.ts';
+import { createDeviceEngine } from './localEngine.ts';
 
-Comlink.expose(createEngineHost());
+Comlink.expose(createEngineHost(createDeviceEngine));

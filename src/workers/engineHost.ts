@@ -1,6 +1,7 @@
 /** The worker's side of EngineApi: one device, both halves of the model. */
 
 import * as Comlink from 'comlink';
+import type { GpuCounters } from '../gpu/device.ts';
 import type { WeightSource } from '../model/checkpoint/open.ts';
 import type { DrawBounds, ModelEngine, TensorMap, TokenOutputs } from '../model/engine.ts';
 import { opfsStore } from '../model/checkpoint/opfs.ts';
@@ -8,11 +9,23 @@ import type { Vocabulary } from '../model/tokenizer/vocabulary.ts';
 import type { GenerateRequest, RolloutEngine } from '../rollout/types.ts';
 import type { DeviceSpec } from './engineSpec.ts';
 import type { EngineApi, EngineDescription, ModelRole, RemoteDeviceSpec } from './engineApi.ts';
-import { createDeviceEngine, type DeviceEngine } from './localEngine.ts';
+import type { createDeviceEngine, DeviceEngine } from './localEngine.ts';
 
-export function createEngineHost(): EngineApi {
-  let engine: DeviceEngine | undefined;
-  const loaded = (): DeviceEngine => {
+/** Engine that a worker serves. */
+export interface HostedEngine extends Omit<DeviceEngine, 'gpu' | 'tiles'> {
+  gpu: {
+    counters: GpuCounters;
+    /** Resolves when the device is lost, to why. */
+    device: { lost: Promise<Pick<GPUDeviceLostInfo, 'reason' | 'message'>> };
+  };
+}
+
+/** @param create makes the engine that `load` asks for: `createDeviceEngine`, or a test's */
+export function createEngineHost(
+  create: (...args: Required<Parameters<typeof createDeviceEngine>>) => Promise<HostedEngine>,
+): EngineApi {
+  let engine: HostedEngine | undefined;
+  const loaded = (): HostedEngine => {
     if (!engine) throw new Error('The engine worker was called before load().');
     return engine;
   };
@@ -50,7 +63,7 @@ export function createEngineHost(): EngineApi {
     if (!found) throw new Error('The engine worker was loaded without a judge.');
     return found;
   };
-  const part = <K extends 'checkpointEngine' | 'sender' | 'receiver'>(name: K): NonNullable<DeviceEngine[K]> => {
+  const part = <K extends 'checkpointEngine' | 'sender' | 'receiver'>(name: K): NonNullable<HostedEngine[K]> => {
     const found = loaded()[name];
     if (!found) throw new Error(`The engine worker was loaded without a ${name}; see rolloutWeights of its spec.`);
     return found;
@@ -69,7 +82,7 @@ export function createEngineHost(): EngineApi {
     },
     async load(spec) {
       if (engine) throw new Error('The engine worker has loaded already; destroy() comes before another load().');
-      engine = await createDeviceEngine(withWeights(spec), { vocabulary: vocabularyInUse, tuning: keptTables });
+      engine = await create(withWeights(spec), { vocabulary: vocabularyInUse, tuning: keptTables });
       return describe();
     },
     describe,

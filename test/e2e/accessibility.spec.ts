@@ -1,22 +1,21 @@
 /** axe in every state of the page, its main path by keyboard alone, words that explain themselves. */
 
-import { expect, type Page, test } from '@playwright/test';
+import { expect, type Page } from '@playwright/test';
 import { COLOURS, expectNoViolations } from './axe.ts';
 import { encodeResult } from '../../demo/app/share.ts';
-import { address, expectState, openPage, points, stepsDone, TINY } from './demo.ts';
+import { address, expectPoints, expectState, expectStep, openPage, test, TINY } from './demo.ts';
 
 /** Forced colours of the states between are looked at by npm test -- --full. */
 const QUICK = process.env['FULL_TESTS'] === '1' ? COLOURS : { light: COLOURS.light, dark: COLOURS.dark };
 
-const waitForStep = (page: Page) => expect.poll(() => points(page, 'reward'), { timeout: 120_000 }).toBeGreaterThan(0);
-
-test('axe finds nothing from idle to stopped, with every panel opened', async ({ page }) => {
-  await openPage(page, { ...TINY, 'trainer.testFreq': 1 });
+test('axe finds nothing from idle to stopped, with every panel opened', async ({ page, engine }) => {
+  await openPage(page, { ...TINY, steps: 3, 'trainer.testFreq': 2 });
   await page.getByText('Words of this page').click();
   await page.getByText('More settings').click();
   await expectNoViolations(page, 'idle, settings and words open');
   await page.getByRole('button', { name: 'Start' }).click();
-  await waitForStep(page);
+  await engine.endStep(1);
+  await expectPoints(page, 'reward', 1);
   await page.getByRole('button', { name: 'Change the rules while it runs' }).click();
   await expect(page.getByRole('textbox', { name: 'Code of the reward' })).toBeVisible();
   const one = page.locator('#rollouts .try').first();
@@ -24,14 +23,15 @@ test('axe finds nothing from idle to stopped, with every panel opened', async ({
   await one.getByRole('option').first().click();
   await expectNoViolations(page, 'running, editor and inspector open', QUICK);
   await page.getByRole('button', { name: 'Pause' }).click();
-  await expectState(page, 'paused', 60_000);
+  engine.open();
+  await expectState(page, 'paused');
   await page.getByRole('textbox', { name: 'Your own problem' }).press('Enter');
   await expect(page.locator('#ask .exchange')).toHaveCount(1);
   await expect(page.locator('#ask .drawing')).toHaveCount(0);
   await page.getByRole('tab', { name: 'Settings' }).click();
   await expectNoViolations(page, 'paused, a question answered, live settings open', QUICK);
   await page.getByRole('button', { name: 'Stop', exact: true }).click();
-  await expectState(page, 'done', 60_000);
+  await expectState(page, 'done');
   await page.getByText('The result as text').click();
   await page.locator('#runs .save summary').click();
   await expectNoViolations(page, 'stopped, result and ways to save open');
@@ -66,14 +66,14 @@ test('axe finds nothing in a failed run', async ({ page }) => {
   await page.route(/engine\.worker/, (route) => route.fulfill({ status: 404, body: '' }));
   await openPage(page, TINY);
   await page.getByRole('button', { name: 'Start' }).click();
-  await expectState(page, 'failed', 20_000);
+  await expectState(page, 'failed');
   await expectNoViolations(page, 'failed');
 });
 
 test('axe finds nothing without a GPU', async ({ page }) => {
   await page.addInitScript(() => Object.defineProperty(Navigator.prototype, 'gpu', { get: () => undefined }));
   await page.goto(address());
-  await expectState(page, 'no-gpu', 30_000);
+  await expectState(page, 'no-gpu');
   await expectNoViolations(page, 'no GPU');
 });
 
@@ -88,14 +88,15 @@ async function tabTo(page: Page, selector: string, key = 'Tab'): Promise<void> {
 
 const focused = (page: Page) => page.evaluate(() => document.activeElement?.textContent);
 
-test('the main path by keyboard alone; the focus stays where it is', async ({ page }) => {
-  await page.goto(address(TINY));
+test('the main path by keyboard alone; the focus stays where it is', async ({ page, engine }) => {
+  engine.upTo(1);
+  await page.goto(address({ ...TINY, steps: 4 }));
   await expect(page.getByRole('button', { name: 'Start' })).toBeEnabled();
   await page.keyboard.press('Tab');
   await expect(page.locator('.skip')).toBeFocused();
   await tabTo(page, '#start');
   await page.keyboard.press('Enter');
-  await waitForStep(page);
+  await expectStep(page, 1);
   expect(await focused(page), 'after Start').toMatch(/^Start/);
   const announcer = page.locator('#announcer [role=status]');
   await expect(announcer).toContainText('Training.');
@@ -104,22 +105,24 @@ test('the main path by keyboard alone; the focus stays where it is', async ({ pa
   await page.keyboard.press('Enter');
   const first = page.locator('#rollouts .group').first();
   await expect(first).toHaveAttribute('aria-pressed', 'true');
-  const looked = await stepsDone(page);
-  await expect.poll(() => stepsDone(page), { timeout: 60_000 }).toBeGreaterThan(looked);
+  engine.upTo(2);
+  await expectStep(page, 2);
   await expect(first, 'a step later').toBeFocused();
   await tabTo(page, '#buttons button:nth-of-type(2)', 'Shift+Tab');
   await page.keyboard.press('Enter');
-  await expectState(page, 'paused', 60_000);
+  engine.open();
+  await expectState(page, 'paused');
   await expect(announcer).toContainText('Paused.');
   expect(await focused(page), 'after Pause').toBe('Resume');
   await page.keyboard.press('Tab');
   await page.keyboard.press('Enter');
-  await expectState(page, 'done', 60_000);
+  await expectState(page, 'done');
   expect(await focused(page), 'after Stop').toBe('Stop');
   await expect(announcer).toContainText('The run is over.');
 });
 
 test('a word tells its meaning on hover, focus and Escape closes it', async ({ page }) => {
+  await page.clock.install();
   await page.goto(address());
   const word = page.getByRole('button', { name: 'Entropy' });
   const meaning = page.getByRole('tooltip').filter({ hasText: 'How undecided the model is' });
@@ -127,7 +130,7 @@ test('a word tells its meaning on hover, focus and Escape closes it', async ({ p
   await word.hover();
   await expect(meaning).toBeVisible();
   await meaning.hover();
-  await page.waitForTimeout(400);
+  await page.clock.runFor(1000);
   await expect(meaning, 'the pointer may go onto it').toBeVisible();
   await page.mouse.move(2, 2);
   await expect(meaning).toBeHidden();

@@ -2,16 +2,16 @@
 
 import { readFile } from 'node:fs/promises';
 import { expect, type Page } from '@playwright/test';
-import { expectState, openPage, points, stepsDone, testWithOwnBrowser as test, TINY } from './demo.ts';
+import { expectPoints, expectState, expectStep, openPage, test, TINY } from './demo.ts';
 
-const SMALL = { ...TINY, steps: 2, n: 4, lr: 1e-3, 'data.maxResponseLength': 64, 'data.valMaxSamples': 40 };
+const SMALL = { ...TINY, n: 4, lr: 1e-3, 'data.maxResponseLength': 64, 'data.valMaxSamples': 40 };
 
 const tries = (page: Page) => page.locator('#rollouts .try');
 const start = (page: Page) => page.getByRole('button', { name: 'Start', exact: true }).click();
 
 /** metrics.jsonl as it is saved by the button, without what a clock measured. */
 async function lines(page: Page): Promise<Record<string, number>[]> {
-  const download = page.waitForEvent('download', { timeout: 30_000 });
+  const download = page.waitForEvent('download');
   await page.getByRole('button', { name: 'Save metrics' }).click();
   const text = await readFile(await (await download).path(), 'utf8');
   return text
@@ -23,25 +23,26 @@ async function lines(page: Page): Promise<Record<string, number>[]> {
     });
 }
 
-test('the untrained model tries before Start, and a run comes out as if it had not', async ({ page }) => {
+test('the untrained model tries before Start, and a run comes out as if it had not', async ({ page, engine }) => {
   let fetched = 0;
   page.on('request', (request) => {
     if (/model[\w-]*\.safetensors$/.test(request.url())) fetched++; // vite's own modules end otherwise
   });
-  const opened = Date.now();
   await openPage(page, { ...SMALL, 'trainer.valBeforeTrain': true });
-  await expect(tries(page).first()).toBeVisible({ timeout: 60_000 });
-  const alive = Date.now() - opened;
-  expect(await points(page, 'reward')).toBe(0);
+  await expect(tries(page).first()).toBeVisible();
+  await expectPoints(page, 'reward', 0);
   await expect(page.locator('body')).toHaveAttribute('data-state', 'idle');
   expect(page.workers()).toHaveLength(1);
 
+  engine.upTo(0);
   await start(page);
-  await expect(page.locator('#status-now')).toContainText(/Evaluating the untrained model, \d+ of 40/, {
-    timeout: 60_000,
-  });
+  await engine.reached(1);
+  engine.upTo(0, 'turn');
+  engine.upTo(1);
+  await expect(page.locator('#status-now')).toContainText(/Evaluating the untrained model, \d+ of 40/);
   expect(await page.title()).toMatch(/^\d+%/);
-  await expectState(page, 'done', 90_000);
+  engine.open();
+  await expectState(page, 'done');
   await expect(page.locator('#status-left')).toHaveText('\u2013');
   expect(await page.title()).toBe('webgrpo');
   expect(fetched, 'requests of model.safetensors').toBe(1);
@@ -58,44 +59,57 @@ test('the untrained model tries before Start, and a run comes out as if it had n
   };
   await openPage(page, { ...SMALL, 'trainer.valBeforeTrain': true, ...neverReached });
   await start(page);
-  await expectState(page, 'done', 90_000);
+  await expectState(page, 'done');
   expect(warm).toEqual(await lines(page));
-  test.info().annotations.push({ type: 'measured', description: `first try ${alive} ms after the page was asked for` });
 });
 
-test('after Stop the weights at the end are evaluated, with a count; another Stop skips that', async ({ page }) => {
-  await openPage(page, { ...SMALL, steps: TINY.steps, 'data.valMaxSamples': 64 });
+test('after Stop the weights at the end are evaluated, with a count; another Stop skips that', async ({
+  page,
+  engine,
+}) => {
+  engine.upTo(1);
+  await openPage(page, { ...SMALL, steps: 5, 'data.valMaxSamples': 64 });
+  const stopAfterStep = async (step: number) => {
+    await engine.reached(step);
+    await page.getByRole('button', { name: 'Stop', exact: true }).click();
+    engine.upTo(0, 'turn');
+    engine.upTo(step);
+    await expect(page.locator('#status-now')).toHaveText(/^Evaluating, \d+ of 64, then stop$/);
+  };
   await start(page);
-  await expect.poll(() => stepsDone(page), { timeout: 60_000 }).toBeGreaterThan(0);
-  await page.getByRole('button', { name: 'Stop', exact: true }).click();
-  await expect(page.locator('#status-now')).toHaveText(/^Evaluating, \d+ of 64, then stop$/);
-  await expectState(page, 'done', 60_000);
-  const last = (await lines(page)).at(-1)!;
-  expect(last['training/global_step']).toBe(await stepsDone(page));
-  expect(last['val-core/gsm8k-tool/acc/mean@1']).toBeGreaterThanOrEqual(0);
-  expect(await points(page, 'pass')).toBe(1);
+  await stopAfterStep(2);
+  engine.upTo(Infinity, 'turn');
+  await expectState(page, 'done');
+  await expectStep(page, 2);
+  const last = (await lines(page)).at(-1);
+  expect(last?.['training/global_step']).toBe(2);
+  expect(last?.['val-core/gsm8k-tool/acc/mean@1']).toBeGreaterThanOrEqual(0);
+  await expectPoints(page, 'pass', 1);
   await expect(page.locator('#status-left')).toHaveText('\u2013');
 
+  engine.upTo(2);
   await page.getByRole('button', { name: 'Start again' }).click();
-  await expectState(page, 'running', 60_000);
-  await expect.poll(() => points(page, 'reward'), { timeout: 60_000 }).toBeGreaterThan(0);
-  await page.getByRole('button', { name: 'Stop', exact: true }).click();
+  await stopAfterStep(3);
   await page.getByRole('button', { name: 'Skip evaluation' }).click();
-  await expectState(page, 'done', 60_000);
-  await expect(page.getByText(/Stopped after step \d+\./)).toBeVisible();
-  expect(await points(page, 'pass')).toBe(0);
+  await expectState(page, 'done');
+  await expect(page.getByText('Stopped after step 3.')).toBeVisible();
+  await expectPoints(page, 'pass', 0);
 });
 
-test('a GPU that is lost while the page idles is none to train on', async ({ own: { page, browser } }) => {
-  test.skip(process.env['FULL_TESTS'] !== '1', 'with --full: another run');
+test('a GPU that is lost while the page idles is none to train on', async ({ page, engine }) => {
+  const lose = async () => {
+    const [worker] = page.workers();
+    await worker.evaluate('scriptedEngine.lose()');
+  };
+  engine.open();
   await openPage(page, SMALL);
-  await expect(tries(page).first()).toBeVisible({ timeout: 60_000 });
-  await (await browser.newBrowserCDPSession()).send('Browser.crashGpuProcess');
+  await expect(tries(page).first()).toBeVisible();
+  await lose();
   await expect.poll(() => page.workers().length).toBe(0);
   await expect(page.locator('.notice.error')).toHaveCount(0);
   await start(page);
-  await expectState(page, 'done', 60_000);
-  await (await browser.newBrowserCDPSession()).send('Browser.crashGpuProcess');
+  await expectState(page, 'done');
+  await lose();
   await expect(page.getByText('The GPU was lost. Start opens another.')).toBeVisible();
   expect(page.workers()).toEqual([]);
 });

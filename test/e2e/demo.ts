@@ -1,9 +1,24 @@
-/** Helpers of the page's tests: open it with settings in its address, and read what it shows. */
+/** Helpers of the page's tests: open it with settings in its address, hold its engine, and read what it shows. */
 
-import { type Browser, expect, type Page, test } from '@playwright/test';
+import { test as base, type Browser, expect, type Page } from '@playwright/test';
+import type { TestGate } from '../scripted/gate.ts';
+import { serveGate } from '../scripted/gateServer.ts';
 
-/** A browser whose GPU process has crashed lets no page use the GPU for minutes when it crashes again: a test that crashes it has its own. */
-export const testWithOwnBrowser = test.extend<{ own: { browser: Browser; page: Page } }>({
+export interface Hands {
+  /** Holds and breaks the page's scripted engine. A test that asks for it is skipped on a real one. */
+  engine: TestGate;
+  /** A browser whose GPU process has crashed lets no page use the GPU for minutes when it crashes again: a test that crashes it has its own. */
+  own: { browser: Browser; page: Page };
+}
+
+export const test = base.extend<Hands>({
+  engine: async ({ context, baseURL }, use, { project }) => {
+    base.skip(project.name !== 'scripted', 'holds the scripted engine');
+    const { gate, port, close } = await serveGate();
+    await context.addCookies([{ name: 'gate', value: `${port}`, url: baseURL ?? '' }]);
+    await use(gate);
+    await close();
+  },
   own: async ({ playwright, launchOptions, baseURL }, use) => {
     const browser = await playwright.chromium.launch(launchOptions);
     const context = await browser.newContext(baseURL === undefined ? {} : { baseURL });
@@ -12,9 +27,9 @@ export const testWithOwnBrowser = test.extend<{ own: { browser: Browser; page: P
   },
 });
 
-/** Small enough for a step in a second or two, on two cores without a GPU; a run that no machine ends while a test looks at it. */
+/** Small enough for a step in a second or two, on two cores without a GPU. */
 export const TINY = {
-  steps: 2000,
+  steps: 2,
   n: 2,
   'data.trainBatchSize': 2,
   'actor.ppoMiniBatchSize': 2,
@@ -42,56 +57,33 @@ export async function openPage(page: Page, settings: Parameters<typeof address>[
   await page.getByText('Settings', { exact: true }).click();
 }
 
-export async function expectState(page: Page, wanted: string, timeout: number): Promise<void> {
-  await expect(page.locator('body')).toHaveAttribute('data-state', wanted, { timeout });
-}
+export const isFull = process.env['FULL_TESTS'] === '1';
+
+/** First line of a test that takes a real engine minutes. */
+export const onlyInFull = (): void =>
+  base.skip(!isFull || base.info().project.name !== 'real', 'a real engine takes minutes: npm test -- --full');
+
+export const expectState = (page: Page, wanted: string): Promise<void> =>
+  expect(page.locator('body')).toHaveAttribute('data-state', wanted);
+
+/** So many steps are counted as done. */
+export const expectStep = (page: Page, done: number): Promise<void> =>
+  expect(page.locator('#status-step')).toHaveText(new RegExp(`^${done} of `));
+
+/** At least so many: for a run that no test holds. */
+export const waitForStep = (page: Page, done: number): Promise<void> =>
+  expect.poll(async () => Number.parseInt(await page.locator('#status-step').innerText())).toBeGreaterThanOrEqual(done);
+
+export const expectPoints = (page: Page, chart: string, count: number): Promise<void> =>
+  expect(page.locator(`figure[data-chart="${chart}"]`)).toHaveAttribute('data-points', `${count}`);
+
+/** So many states of the run shown are in the browser's files. */
+export const expectKept = (page: Page, count: number): Promise<void> =>
+  expect(page.locator('.timeline-marks i')).toHaveCount(count);
 
 /** Points of a curve. */
 export async function points(page: Page, chart: string): Promise<number> {
   return Number(await page.locator(`figure[data-chart="${chart}"]`).getAttribute('data-points'));
-}
-
-/** Steps that the status line counts as done. */
-export async function stepsDone(page: Page): Promise<number> {
-  return Number.parseInt(await page.locator('#status-step').innerText());
-}
-
-/** Does it in the page in the moment in which that shows `step` as done: a busy machine's test would come when a short run is over. */
-const onceShown = (page: Page, step: number, then: 'wait' | 'reload') =>
-  page.evaluate(
-    ([step, then]) =>
-      new Promise<void>((resolve) => {
-        const look = () => {
-          if (!(Number.parseInt(document.getElementById('status-step')?.innerText ?? '') >= step)) return;
-          observer.disconnect();
-          resolve();
-          if (then === 'reload') return location.reload();
-          const waiting = new XMLHttpRequest();
-          waiting.open('GET', '/at-step', false);
-          waiting.send();
-        };
-        const observer = new MutationObserver(look);
-        observer.observe(document.body, { subtree: true, childList: true, characterData: true });
-        look();
-      }),
-    [step, then] as const,
-  );
-
-/** The page stands still while `act` runs. The checkpoint of the step before is whole then; its own may not be. */
-export async function atStep(page: Page, step: number, act: () => Promise<unknown>): Promise<void> {
-  const acted = new Promise<void>((resolve, reject) => {
-    void page.route('**/at-step', async (route) => {
-      await act().then(() => resolve(), reject);
-      await route.fulfill();
-    });
-  });
-  await Promise.all([onceShown(page, step, 'wait'), acted]);
-}
-
-/** As `atStep`. */
-export async function reloadAtStep(page: Page, step: number): Promise<void> {
-  const loaded = page.waitForEvent('load', { timeout: 120_000 });
-  await Promise.all([onceShown(page, step, 'reload'), loaded]);
 }
 
 /** Share of a curve's canvas that is drawn on, 0 to 1. */

@@ -20,14 +20,10 @@ test('opens in Firefox: trains where it has WebGPU, else says what is missing', 
   await open(`${baseURL}/`);
   const state = () => evaluate('document.body.dataset.state');
   await expect
-    .poll(
-      () =>
-        evaluate(
-          `document.body.dataset.state === 'no-gpu' || document.getElementById('start')?.ariaDisabled === 'false'`,
-        ),
-      {
-        timeout: 60_000,
-      },
+    .poll(() =>
+      evaluate(
+        `document.body.dataset.state === 'no-gpu' || document.getElementById('start')?.ariaDisabled === 'false'`,
+      ),
     )
     .toBe(true);
   expect(await evaluate('document.querySelectorAll(".chart canvas").length')).toBe(6);
@@ -40,5 +36,5 @@ test('opens in Firefox: trains where it has WebGPU, else says what is missing', 
     return;
   }
   await evaluate('document.getElementById("start").click()');
-  await expect.poll(state, { timeout: 60_000 }).toBe('running');
+  await expect.poll(state).toBe('running');
 });

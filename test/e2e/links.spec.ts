@@ -1,7 +1,7 @@
 /** Links: the address follows the settings, a link brings a result, and neither begins anything by itself. */
 
-import { expect, type Page, test } from '@playwright/test';
-import { address, expectState, openPage, points, TINY } from './demo.ts';
+import { expect, type Page } from '@playwright/test';
+import { address, expectPoints, expectState, openPage, test, TINY } from './demo.ts';
 import { encodeResult } from '../../demo/app/share.ts';
 
 const sent = () =>
@@ -23,6 +23,12 @@ function foreignRequests(page: Page): string[] {
     if (/^https?:/.test(request.url()) && !request.url().startsWith('http://127.0.0.1')) asked.push(request.url());
   });
   return asked;
+}
+
+/** Lets ten seconds of the page's own clock pass, and what it asked for in them be seen here. */
+async function passTime(page: Page): Promise<void> {
+  await page.clock.runFor(10_000);
+  await page.evaluate(() => fetch('/').then((answer) => answer.text()));
 }
 
 test('the address follows the settings, and opens with them', async ({ page }) => {
@@ -47,22 +53,26 @@ test('a parameter that is not known is said, with the nearest that is', async ({
 
 test("a link brings a result as somebody else's run, as text, and starts nothing", async ({ page }) => {
   const asked = foreignRequests(page);
-  const alerts: string[] = [];
+  const [alerts, begun]: string[][] = [[], []];
+  page.on('request', (request) => {
+    if (/warmUp|worker/.test(request.url())) begun.push(request.url());
+  });
   page.on('dialog', (dialog) => {
     alerts.push(dialog.message());
     void dialog.dismiss();
   });
+  await page.clock.install();
   await page.goto(`${address({ seed: 3, hub: 'https://hub.example', autostart: '' })}#r=${await sent()}`);
   const run = page.getByRole('region', { name: 'The run of somebody' });
   await expect(run).toContainText('grpo, gsm8k, 80 steps, seed 3, 8 min, on <img src=x');
-  await expect.poll(() => points(page, 'reward')).toBe(80);
-  expect(await points(page, 'pass')).toBe(5);
-  await page.waitForTimeout(1000);
-  await expectState(page, 'idle', 30_000);
-  expect([asked, alerts, page.workers()]).toEqual([[], [], []]);
+  await expectPoints(page, 'reward', 80);
+  await expectPoints(page, 'pass', 5);
+  await passTime(page);
+  await expectState(page, 'idle');
+  expect([asked, alerts, begun, page.workers()]).toEqual([[], [], [], []]);
 
   await run.getByRole('button', { name: 'Put it away' }).click();
-  await expect.poll(() => points(page, 'reward')).toBe(0);
+  await expectPoints(page, 'reward', 0);
   await expect(page).not.toHaveURL(/#/);
 });
 
@@ -73,7 +83,7 @@ test('"Run it here" trains by the settings of the link, and the link of that run
   await context.grantPermissions(['clipboard-read', 'clipboard-write']);
   await page.goto(`${address({ ...TINY, steps: 2, seed: 5, 'trainer.testFreq': 1 })}#r=${await sent()}`);
   await page.getByRole('button', { name: 'Run it here' }).click();
-  await expectState(page, 'done', 240_000);
+  await expectState(page, 'done');
   await expect(page.getByRole('region', { name: 'The run of somebody' })).toHaveCount(0);
   await page.getByRole('button', { name: 'Copy link' }).click();
   await expect(page.getByText(/^Copied: settings and curves, \d+ letters\.$/)).toBeVisible();
@@ -91,12 +101,11 @@ test('"Run it here" trains by the settings of the link, and the link of that run
   const download = page.waitForEvent('download');
   await result.getByRole('button', { name: 'Save picture' }).click();
   expect((await download).suggestedFilename()).toBe('webgrpo-result.png');
-  if (process.env['SHOTS']) await result.screenshot({ path: `${process.env['SHOTS']}/result.png` });
 
   await page.goto('about:blank');
   await page.goto(link);
   await expect(page.getByRole('region', { name: 'The run of somebody' })).toContainText('2 steps, seed 5');
-  await expect.poll(() => points(page, 'reward')).toBe(2);
+  await expectPoints(page, 'reward', 2);
 });
 
 test('a damaged link is one sentence', async ({ page }) => {
@@ -107,14 +116,15 @@ test('a damaged link is one sentence', async ({ page }) => {
 
 test('autostart with a model from elsewhere asks first', async ({ page }) => {
   const asked = foreignRequests(page);
+  await page.clock.install();
   await page.goto(address({ ...TINY, 'model.path': 'org/tiny', hub: 'https://hub.example', autostart: '' }));
   const offer = page.locator('.notice.offer');
   await expect(offer).toContainText('asks to train org/tiny, with files of hub.example');
-  await page.waitForTimeout(500);
+  await passTime(page);
   expect(asked).toEqual([]);
-  await expectState(page, 'idle', 30_000);
+  await expectState(page, 'idle');
   await offer.getByRole('button', { name: 'Do not load' }).click();
   await expect(offer).toHaveCount(0);
-  await expectState(page, 'idle', 30_000);
+  await expectState(page, 'idle');
   expect(asked).toEqual([]);
 });

@@ -1,7 +1,7 @@
 /** The page around a run: what it says without a GPU, on bad settings, on a lost GPU; pause, resume, stop. */
 
-import { expect, test } from '@playwright/test';
-import { address, expectState, openPage, points, stepsDone, TINY } from './demo.ts';
+import { expect } from '@playwright/test';
+import { address, expectKept, expectPoints, expectState, expectStep, openPage, test, TINY } from './demo.ts';
 
 test('the adapter is named, loudly where it is software; another algorithm brings its own clip range, not that of the file', async ({
   page,
@@ -29,7 +29,7 @@ test('the adapter is named, loudly where it is software; another algorithm bring
 test('without WebGPU it says what is missing and what to do', async ({ page }) => {
   await page.addInitScript(() => Object.defineProperty(Navigator.prototype, 'gpu', { get: () => undefined }));
   await page.goto('/');
-  await expectState(page, 'no-gpu', 30_000);
+  await expectState(page, 'no-gpu');
   await expect(page.getByText('This browser has no WebGPU')).toBeVisible();
   await expect(page.getByRole('button', { name: 'Start' })).toBeDisabled();
 });
@@ -37,33 +37,30 @@ test('without WebGPU it says what is missing and what to do', async ({ page }) =
 test('with WebGPU but no adapter it says where to look', async ({ page }) => {
   await page.addInitScript(() => {
     GPU.prototype.requestAdapter = () => Promise.resolve(null);
+    Object.assign(globalThis, { adapterFound: false });
   });
   await page.goto('/');
-  await expectState(page, 'no-gpu', 30_000);
+  await expectState(page, 'no-gpu');
   await expect(page.getByText('chrome://gpu')).toBeVisible();
 });
 
 test('Start can be pressed before the GPU has answered: the run begins once it has, or is told that there is none', async ({
   page,
+  engine,
 }) => {
+  engine.upTo(0);
   await page.addInitScript(() => {
-    const ask = GPU.prototype.requestAdapter;
-    const answered = new Promise<boolean>((answer) => Object.assign(globalThis, { answer }));
-    GPU.prototype.requestAdapter = async function (options) {
-      return (await answered) ? ask.call(this, options) : null;
-    };
+    Object.assign(globalThis, { adapterFound: new Promise((answer) => Object.assign(globalThis, { answer })) });
   });
-  const answer = (found: boolean) =>
-    page.evaluate((is) => (globalThis as unknown as { answer: (is: boolean) => void }).answer(is), found);
+  const answer = (found: boolean) => page.evaluate(`answer(${found})`);
   for (const found of [true, false]) {
     await openPage(page, TINY);
     await expect(page.locator('#adapter')).toHaveText('Looking for a GPU...');
     await page.getByRole('button', { name: 'Start' }).click();
-    await expectState(page, 'loading', 30_000);
-    await page.waitForTimeout(500);
+    await expectState(page, 'loading');
     expect(page.workers()).toEqual([]);
     await answer(found);
-    await expectState(page, found ? 'running' : 'no-gpu', 60_000);
+    await expectState(page, found ? 'running' : 'no-gpu');
   }
   await expect(page.getByText('chrome://gpu')).toBeVisible();
   await expect(page.getByRole('button', { name: 'Start' })).toBeDisabled();
@@ -75,7 +72,7 @@ test('a bad setting is refused in one sentence and can be corrected', async ({ p
   await expect(page.getByRole('button', { name: 'Start' })).toBeDisabled();
   await page.getByLabel('Learning rate').fill('1e-4');
   await page.getByRole('button', { name: 'Start' }).click();
-  await expectState(page, 'running', 60_000);
+  await expectState(page, 'done');
 });
 
 test('an unknown key in the address names the nearest known one', async ({ page }) => {
@@ -83,37 +80,42 @@ test('an unknown key in the address names the nearest known one', async ({ page 
   await expect(page.locator('#plan')).toContainText('did you mean "rollout.temperature"?');
 });
 
-test('pauses between steps, resumes, stops after a step, stops at once while it loads', async ({ page }) => {
-  await openPage(page, TINY);
+test('pauses between steps, resumes, stops after a step, stops at once while it loads', async ({ page, engine }) => {
+  engine.upTo(0);
+  await openPage(page, { ...TINY, steps: 5 });
   await page.getByRole('button', { name: 'Start' }).click();
-  await expectState(page, 'running', 60_000);
+  await expectState(page, 'running');
   await expect(page.locator('#loss')).toHaveText('Shown after the first step.');
-  await expect.poll(() => points(page, 'reward'), { timeout: 90_000 }).toBeGreaterThan(0);
+  engine.upTo(1);
+  await expectPoints(page, 'reward', 1);
   await expect(page.locator('#loss')).toContainText('The policy loss is');
 
+  await engine.reached(2);
   await page.getByRole('button', { name: 'Pause' }).click();
-  await expectState(page, 'paused', 60_000);
-  const paused = await stepsDone(page);
-  await page.waitForTimeout(3000);
-  expect(await stepsDone(page), 'no step while paused').toBe(paused);
+  engine.open();
+  await expectState(page, 'paused');
+  await expectStep(page, 2);
 
+  engine.upTo(2);
   await page.getByRole('button', { name: 'Resume' }).click();
-  await expect.poll(() => stepsDone(page), { timeout: 60_000 }).toBeGreaterThan(paused);
-
+  await engine.reached(3);
   await page.getByRole('button', { name: 'Stop', exact: true }).click();
-  await expectState(page, 'done', 60_000);
-  await expect(page.getByText(/Stopped after step \d+\./)).toBeVisible();
+  engine.open();
+  await expectState(page, 'done');
+  await expect(page.getByText('Stopped after step 3.')).toBeVisible();
 
+  engine.upTo(0, 'load');
+  await page.getByLabel('Tries per problem').fill('4'); // another engine
   await page.getByRole('button', { name: 'Start again' }).click();
   await page.getByRole('button', { name: 'Stop', exact: true }).click();
-  await expectState(page, 'done', 60_000);
+  await expectState(page, 'done');
   await expect(page.getByText('Stopped in the middle of a step.')).toBeVisible();
 });
 
 test('a stop that is asked for before there is a run is heard', async ({ page }) => {
   let arrive = () => {};
   const asked = new Promise<void>((resolve) => (arrive = resolve));
-  await page.route('**/run.ts*', async (route) => {
+  await page.route(/\/run(\.ts|-)/, async (route) => {
     await asked;
     await route.continue();
   });
@@ -121,28 +123,30 @@ test('a stop that is asked for before there is a run is heard', async ({ page })
   await page.getByRole('button', { name: 'Start' }).click();
   await page.getByRole('button', { name: 'Stop', exact: true }).click();
   arrive();
-  await expectState(page, 'done', 20_000);
+  await expectState(page, 'done');
   await expect(page.getByText('Stopped in the middle of a step.')).toBeVisible();
 });
 
-test('an engine that dies again and again is reported, and the run can be gone on with', async ({ page }) => {
-  await openPage(page, TINY);
+test('an engine that dies again and again is reported, and the run can be gone on with', async ({ page, engine }) => {
+  engine.upTo(1);
+  await openPage(page, { ...TINY, steps: 3, 'trainer.saveFreq': 1 });
   await page.getByRole('button', { name: 'Start' }).click();
-  await expect.poll(() => points(page, 'reward'), { timeout: 90_000 }).toBeGreaterThan(0);
+  await expectKept(page, 1);
   for (let died = 0; died < 4; died++) {
+    await expect.poll(() => page.workers().length).toBe(1);
     const [worker] = page.workers();
-    const closed = worker.waitForEvent('close', { timeout: 30_000 });
-    await worker.evaluate(() => void setTimeout(() => (globalThis as unknown as { nothing: () => void }).nothing()));
+    const closed = worker.waitForEvent('close');
+    await worker.evaluate('setTimeout(() => nothing())');
     await closed;
-    if (died < 3) await expect.poll(() => page.workers().length).toBe(1);
   }
-  await expectState(page, 'failed', 30_000);
+  await expectState(page, 'failed');
   await expect(page.getByText('The engine stopped.')).toBeVisible();
   expect(page.workers()).toEqual([]);
-  await expect(page.locator('.offer')).toHaveText(/^The run is saved after step \d+\.Go onDiscard$/);
-  const done = await stepsDone(page);
+  await expect(page.locator('.offer')).toHaveText('The run is saved after step 1.Go onDiscard');
+  engine.open();
   await page.locator('.offer').getByRole('button', { name: 'Go on' }).click();
-  await expect.poll(() => stepsDone(page), { timeout: 90_000 }).toBeGreaterThan(done);
+  await expectState(page, 'done');
+  await expectStep(page, 3);
 });
 
 test('an engine whose script is missing, broken or throws is an error, not a wait', async ({ page }) => {
@@ -158,7 +162,7 @@ test('an engine whose script is missing, broken or throws is an error, not a wai
   ] as const) {
     await page.route(/engine\.worker/, (route) => route.fulfill(answer));
     await page.getByRole('button', { name: 'Start' }).click();
-    await expectState(page, 'failed', 20_000);
+    await expectState(page, 'failed');
     await expect(page.locator('.notice.error')).toContainText(said);
   }
 });
@@ -166,7 +170,7 @@ test('an engine whose script is missing, broken or throws is an error, not a wai
 test('numbers that are not finite end the run, with the step and the reason', async ({ page }) => {
   await openPage(page, { ...TINY, lr: '3e38', 'actor.optim.weightDecay': 10 });
   await page.getByRole('button', { name: 'Start' }).click();
-  await expectState(page, 'failed', 180_000);
+  await expectState(page, 'failed');
   const notice = page.locator('.notice.error');
   await expect(notice).toContainText(/step \d+/);
   await expect(notice).toContainText('not finite');

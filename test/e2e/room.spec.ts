@@ -5,7 +5,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { expect, test } from '@playwright/test';
+import { expect } from '@playwright/test';
 import { build, type Rolldown } from 'vite';
 import { sampleOf } from '../../src/grpo/queue/records.ts';
 import { newUserKey } from '../../src/workers/room/connect.ts';
@@ -13,13 +13,11 @@ import { PROMPTS } from '../../src/workers/room/names.ts';
 import { Controller, fakeWorker, type Saved } from '../room.ts';
 import { hasNatsServer, selfSigned, TestRoom } from '../natsServer.ts';
 import { expectNoViolations } from './axe.ts';
+import { test } from './demo.ts';
 import { openFor, realRoom, region, tile } from './realRoom.ts';
 import type { RoomPage } from './roomPage.ts';
 
 test.skip(!hasNatsServer(), 'nats-server is not installed');
-
-/** Tries that do not end by themselves: there is time to leave in the middle of one. */
-const HOT = ['data.maxResponseLength=350', 'rollout.temperature=5'];
 
 test('a page and a Node process train in one room, and the page leaves', async ({ page }) => {
   const [{ output }] = (await build({
@@ -63,8 +61,8 @@ test('a page and a Node process train in one room, and the page leaves', async (
   }
 });
 
-test("our page asks, joins, generates by the room's weights, and leaves", async ({ page }) => {
-  const real = await realRoom({ overrides: [...HOT, 'data.maxResponseLength=120'] });
+test("our page asks, joins, generates by the room's weights, and leaves", async ({ page, engine }) => {
+  const real = await realRoom();
   const { host, samples, rollouter, groups } = real;
   try {
     const { webSocketUrl } = real.room.room.server;
@@ -86,7 +84,7 @@ test("our page asks, joins, generates by the room's weights, and leaves", async 
     await expect(tile(page, 'Now')).toHaveText('Waiting for problems');
     await expect(page.getByRole('heading', { level: 2, name: 'The room at' })).toBeFocused();
     await rollouter.start(groups.slice(0, 2));
-    await expect.poll(() => samples.length, { timeout: 60_000 }).toBe(4);
+    await expect.poll(() => samples.length).toBe(4);
     await expect(tile(page, 'Tries sent')).toHaveText('4');
     await expect(tile(page, 'Weights of step')).toHaveText('0');
     const { trajectory } = sampleOf(samples[0], { problem: groups[0].problem, group: 0 });
@@ -94,12 +92,14 @@ test("our page asks, joins, generates by the room's weights, and leaves", async 
     expect(trajectory.logProbs.every((logProb) => logProb <= 0 && logProb > -30)).toBe(true);
     await rollouter.updateWeights(1);
     await expect(tile(page, 'Weights of step')).toHaveText('1');
+    engine.upTo(8, 'turn'); // 24 more tries are begun: the page leaves in the middle of some
     await rollouter.start(groups.slice(2));
-    await expect.poll(() => samples.length, { timeout: 60_000, intervals: [50] }).toBeGreaterThan(4);
+    await engine.reached(9, 'turn');
+    await expect.poll(() => samples.length).toBeGreaterThan(4);
     await page.getByRole('button', { name: 'Leave' }).click();
     await expect(tile(page, 'Now')).toHaveText('Not in the room');
     const node = fakeWorker(real.room, { name: 'node' });
-    await expect.poll(() => samples.length, { timeout: 60_000 }).toBe(28);
+    await expect.poll(() => samples.length).toBe(28);
     node.leave();
     await node.ended;
     const [byPage, byNode] = [...host.workers.values()];
@@ -129,11 +129,11 @@ test.describe('with TLS', () => {
         const { webSocketUrl } = real.room.room.server;
         const sockets = await openFor(page, webSocketUrl, real.room.code);
         await page.getByRole('button', { name: 'Join', exact: true }).click();
-        await expect(region(page).getByRole('status')).toHaveText('Working for the room.', { timeout: 60_000 });
+        await expect(region(page).getByRole('status')).toHaveText('Working for the room.');
         await rollouter.start(groups.slice(0, 2));
-        await expect.poll(() => samples.length, { timeout: 60_000 }).toBe(4);
+        await expect.poll(() => samples.length).toBe(4);
         await page.getByRole('button', { name: 'Leave' }).click();
-        await expect(tile(page, 'Now')).toHaveText('Not in the room', { timeout: 30_000 });
+        await expect(tile(page, 'Now')).toHaveText('Not in the room');
         await expect(region(page).getByRole('status')).toHaveText('This machine has left the room.');
         expect(new Set(sockets.map((url) => new URL(url).origin))).toEqual(new Set([webSocketUrl]));
         expect(webSocketUrl).toMatch(/^wss:/);
@@ -153,9 +153,7 @@ test.describe('with TLS', () => {
       await openFor(page, webSocketUrl, room.code);
       await page.getByRole('button', { name: 'Join', exact: true }).click();
       const problem = region(page).locator('.notice.error');
-      await expect(problem).toContainText(`No secure connection to ${webSocketUrl}. A page is not told why`, {
-        timeout: 60_000,
-      });
+      await expect(problem).toContainText(`No secure connection to ${webSocketUrl}. A page is not told why`);
       const shown = `https://${new URL(webSocketUrl).host}/`;
       await expect(problem).toContainText(`open ${shown} in another tab`);
       const tab = await context.newPage();
@@ -205,9 +203,10 @@ test('our page takes no for an answer, and says what is wrong with code, server 
   }
 });
 
-test('a tab that is closed gives its groups back at once', async ({ page }) => {
+test('a tab that is closed gives its groups back at once', async ({ page, engine }) => {
+  engine.upTo(0, 'turn');
   // The page has a place for a third group, and asks for it all the time.
-  const real = await realRoom({ overrides: HOT, problems: 2, ackWaitMs: 60_000 });
+  const real = await realRoom({ problems: 2, ackWaitMs: 60_000 });
   const { host, samples, rollouter, groups } = real;
   try {
     await openFor(page, real.room.room.server.webSocketUrl, real.room.code);
@@ -216,7 +215,7 @@ test('a tab that is closed gives its groups back at once', async ({ page }) => {
     await rollouter.start(groups);
     const held = async () => (await host.jsm.consumers.info(PROMPTS.stream, PROMPTS.consumer)).num_ack_pending;
     await expect.poll(held).toBe(2);
-    await page.waitForTimeout(200); // they have arrived there as well
+    await engine.reached(1, 'turn'); // they have arrived there as well
     await page.close();
     expect(samples.length).toBeLessThan(4);
     const node = fakeWorker(real.room, { name: 'node' });
@@ -263,7 +262,6 @@ test('on a phone the question and the work fit the screen', async ({ page }) => 
   const expectToFit = async (what: string) => {
     expect(await page.evaluate(() => document.documentElement.scrollWidth), what).toBe(360);
     await expectNoViolations(page, what);
-    if (process.env['SHOTS']) await page.screenshot({ path: `${process.env['SHOTS']}/${what}.png`, fullPage: true });
   };
   try {
     await openFor(page, `wss://a-${'long-'.repeat(20)}host.example.org:4223`, '');

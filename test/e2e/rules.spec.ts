@@ -1,7 +1,8 @@
 /** Changing the rules while a run goes on, as a user does it. */
 
-import { expect, type Page, test } from '@playwright/test';
-import { expectState, openPage, points, stepsDone, TINY } from './demo.ts';
+import { expect, type Page } from '@playwright/test';
+import type { TestGate } from '../scripted/gate.ts';
+import { expectPoints, expectState, expectStep, onlyInFull, openPage, test, TINY } from './demo.ts';
 
 test('typing is kept, also if effects run late: the editor has what was typed, and its page answers', async ({
   page,
@@ -49,10 +50,12 @@ async function write(page: Page, label: string, code: string): Promise<void> {
 
 test('a reward with a mistake is marked at its line; mended, it pays from the next step on; settings change too; all of it is kept with the run', async ({
   page,
+  engine,
 }) => {
-  await openPage(page, TINY);
+  engine.upTo(1);
+  await openPage(page, { ...TINY, steps: 8 });
   await page.getByRole('button', { name: 'Start' }).click();
-  await expect.poll(() => stepsDone(page), { timeout: 90_000 }).toBeGreaterThan(0);
+  await expectStep(page, 1);
   await page.getByRole('button', { name: 'Change the rules while it runs' }).click();
   const panel = page.getByRole('tabpanel', { name: 'Reward' });
   const standing = panel.getByRole('status');
@@ -71,11 +74,12 @@ test('a reward with a mistake is marked at its line; mended, it pays from the ne
   await panel.getByRole('button', { name: 'Apply' }).click();
   await expect(panel.locator('.cm-lintRange-error')).toHaveCount(0);
   await expect(panel.getByRole('table')).toContainText(/5\.0\d* on average/);
-  await expect(standing).toHaveText(/^Applied at step \d+: a reward of your own\.$/, { timeout: 60_000 });
-  const step = Number(/step (\d+)/.exec(await standing.innerText())?.[1]);
-  await expect.poll(() => stepsDone(page), { timeout: 60_000 }).toBeGreaterThanOrEqual(step);
+  engine.upTo(2);
+  await expect(standing).toHaveText('Applied at step 3: a reward of your own.');
+  engine.upTo(3);
+  await expectStep(page, 3);
   await expect(page.locator('#rollouts')).toContainText(/reward 5\.0/, { useInnerText: true });
-  await expect(page.getByRole('list', { name: 'What was changed' })).toContainText(`Step ${step} Reward: a reward`);
+  await expect(page.getByRole('list', { name: 'What was changed' })).toContainText('Step 3 Reward: a reward');
 
   // Tab leaves the editor, and undo brings back what was there.
   await page.getByRole('textbox', { name: 'Code of the reward' }).click();
@@ -92,33 +96,30 @@ test('a reward with a mistake is marked at its line; mended, it pays from the ne
   await settings.getByLabel('Learning rate').fill('0.0001');
   await settings.getByRole('button', { name: 'Apply' }).click();
   await expect(settings.getByRole('status')).toHaveText('Applies at the next step.');
+  engine.upTo(4);
   await expect(page.getByRole('list', { name: 'What was changed' })).toContainText(
-    'Learning rate 0.0003 \u2192 0.0001',
-    {
-      timeout: 60_000,
-    },
+    'Step 5 Learning rate 0.0003 \u2192 0.0001',
   );
   await expect(settings.getByLabel('KL coefficient')).toBeDisabled();
   await page.getByRole('button', { name: 'Stop', exact: true }).click();
-  await expectState(page, 'done', 60_000);
-  expect(await points(page, 'reward')).toBeGreaterThan(0);
+  engine.open();
+  await expectState(page, 'done');
+  await expectPoints(page, 'reward', 5);
 
   const changed = page.getByRole('list', { name: 'What was changed' });
-  const [, lrStep] = /Step (\d+) Learning rate/.exec(await changed.innerText())!;
   await test.step('done again, steps go by what came in at them, and come out the same', async () => {
-    await page.getByRole('slider', { name: /^Step/ }).fill(lrStep);
-    await page.getByRole('button', { name: `Replay step ${lrStep}` }).click();
-    await expect(page.locator('.replayed')).toHaveText(/(\d+) of \1 steps bit for bit as logged\.$/, {
-      timeout: 120_000,
-    });
-    await expectState(page, 'done', 60_000);
+    await page.getByRole('slider', { name: /^Step/ }).fill('5');
+    await page.getByRole('button', { name: 'Replay step 5' }).click();
+    await expect(page.locator('.replayed')).toHaveText(/(\d+) of \1 steps bit for bit as logged\.$/);
+    await expectState(page, 'done');
   });
 
   await test.step('reloaded and gone on with, it goes by them still', async () => {
+    engine.upTo(5);
     await page.reload();
     await page.locator('.offer').getByRole('button', { name: 'Go on' }).click();
-    await goesByTheReward(page, step);
-    await expect(changed).toContainText(`Step ${lrStep} Learning rate 0.0003 \u2192 0.0001`);
+    await goesByTheReward(page, engine, 6);
+    await expect(changed).toContainText('Step 5 Learning rate 0.0003 \u2192 0.0001');
   });
 
   await test.step('from a file, rules are somebody else\u2019s: they run after a question', async () => {
@@ -132,29 +133,28 @@ test('a reward with a mistake is marked at its line; mended, it pays from the ne
     await page.getByLabel('Load a .zip').setInputFiles(file);
     await page.getByRole('button', { name: 'Go on with gsm8k-tool, loaded' }).click();
     await expect(page.locator('.offer')).toContainText('with rules that somebody wrote (reward: a reward of your own)');
-    await expectState(page, 'loading', 30_000);
+    await expectState(page, 'loading');
     await page.getByRole('button', { name: 'Run its rules' }).click();
-    await goesByTheReward(page, step);
-    if (process.env['FULL_TESTS'] !== '1') return;
+    await goesByTheReward(page, engine, 7);
     await page.getByLabel('Load a .zip').setInputFiles(file);
     await expect(page.locator('#runs tbody tr')).toHaveCount(3);
     await page.getByRole('button', { name: 'Go on with gsm8k-tool, loaded' }).first().click();
     await page.getByRole('button', { name: 'Go on without them' }).click();
     await expect(changed).toContainText("Reward: the task's own reward");
-    await expect(page.locator('#rollouts')).toContainText(/reward [01]\.00/, { useInnerText: true, timeout: 60_000 });
+    await expect(page.locator('#rollouts')).toContainText(/reward [01]\.00/, { useInnerText: true });
   });
 });
 
-/** Steps are done by the reward of the test, which came in at step `since`; then the run is stopped. */
-async function goesByTheReward(page: Page, since: number): Promise<void> {
-  await expectState(page, 'running', 60_000);
-  const before = await stepsDone(page);
-  await expect.poll(() => stepsDone(page), { timeout: 60_000 }).toBeGreaterThan(before);
+/** `step` is done by the reward of the test; the run is stopped in it. */
+async function goesByTheReward(page: Page, engine: TestGate, step: number): Promise<void> {
+  await engine.reached(step);
+  await page.getByRole('button', { name: 'Stop', exact: true }).click();
+  engine.upTo(step);
+  await expectState(page, 'done');
+  await expectStep(page, step);
   await expect(page.locator('#rollouts')).toContainText(/reward 5\.0/, { useInnerText: true });
   const changed = page.getByRole('list', { name: 'What was changed' });
-  await expect(changed).toContainText(`Step ${since} Reward: a reward of your own`);
-  await page.getByRole('button', { name: 'Stop', exact: true }).click();
-  await expectState(page, 'done', 60_000);
+  await expect(changed).toContainText('Step 3 Reward: a reward of your own');
 }
 
 /** The newest value of a curve, and how much it has changed since its first. */
@@ -167,16 +167,15 @@ async function newest(page: Page, chart: string): Promise<{ value: number; chang
 
 for (const preset of ['pay for tool calls', 'pay for length', 'pay for guessing'])
   test(`"${preset}" is cheated: the reward rises, and pass@1 falls`, async ({ page }) => {
-    test.skip(process.env['FULL_TESTS'] !== '1', 'trains for minutes: npm test -- --full');
-    test.setTimeout(900_000);
+    onlyInFull();
     await openPage(page, { steps: 40, 'trainer.testFreq': 10, 'data.valMaxSamples': 128 });
     await page.getByRole('button', { name: 'Start' }).click();
     await page.getByRole('button', { name: 'Change the rules while it runs' }).click();
     const panel = page.getByRole('tabpanel', { name: 'Reward' });
     await panel.getByLabel('Begin with').selectOption(preset);
     await panel.getByRole('button', { name: 'Apply' }).click();
-    await expect(panel.getByRole('status')).toHaveText(/^Applied at step \d+/, { timeout: 120_000 });
-    await expectState(page, 'done', 900_000);
+    await expect(panel.getByRole('status')).toHaveText(/^Applied at step \d+/);
+    await expectState(page, 'done');
     const [reward, pass] = [await newest(page, 'reward'), await newest(page, 'pass')];
     console.log(preset, JSON.stringify({ reward, pass }));
     expect(reward.change).toBeGreaterThan(0.1);

@@ -3,8 +3,8 @@
 import { readFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { expect, type Page, test } from '@playwright/test';
-import { expectState, openPage, points, TINY } from './demo.ts';
+import { expect, type Page } from '@playwright/test';
+import { expectPoints, expectState, openPage, test, TINY } from './demo.ts';
 
 let server: Server;
 let asked: string[] = [];
@@ -29,17 +29,16 @@ test('a link asks before anything is fetched, names the host, and takes no for a
   const seen: string[] = [];
   page.on('request', (request) => seen.push(request.url()));
   await page.goto(`/?task=${encodeURIComponent(`http://${host()}/sums.js`)}&autostart`);
-  await expect(question(page)).toContainText(`a module of ${host()}: http://${host()}/sums.js`, { timeout: 60_000 });
+  await expect(question(page)).toContainText(`a module of ${host()}: http://${host()}/sums.js`);
   expect(asked).toEqual([]);
   await page.getByRole('button', { name: 'Do not load' }).click();
-  await expectState(page, 'failed', 30_000);
+  await expectState(page, 'failed');
   await expect(page.locator('.notice.error')).toContainText(`The task module http://${host()}/sums.js was not loaded.`);
   expect(asked).toEqual([]);
   expect(seen.filter((url) => url.includes(host()))).toEqual([]);
 });
 
 test('let in, it trains; what it reaches for is not there', async ({ page }) => {
-  test.setTimeout(300_000);
   const REACHED = ['fetch', 'XMLHttpRequest', 'WebSocket', 'importScripts', 'indexedDB', 'localStorage', 'caches'];
   REACHED.push('navigator', 'postMessage', 'document', 'window', 'self', 'Worker', 'crypto', 'SharedArrayBuffer');
   // Problems that say which of them is there.
@@ -47,8 +46,8 @@ test('let in, it trains; what it reaches for is not there', async ({ page }) => 
   await openPage(page, { ...TINY, steps: 1, task: `http://${host()}/sums.js` });
   await page.getByRole('button', { name: 'Start' }).click();
   await page.getByRole('button', { name: `Load from ${host()}` }).click();
-  await expectState(page, 'done', 240_000);
-  expect(await points(page, 'reward')).toBe(1);
+  await expectState(page, 'done');
+  await expectPoints(page, 'reward', 1);
   expect(asked).toEqual(['/sums.js']);
   await expect(page.locator('#rollouts .question')).toHaveText(/^\s*is \d+ \+ \d+\?/);
 });

@@ -6,7 +6,7 @@ import { Learner, type MessageShape } from '../../src/grpo/learner/index.ts';
 import { initWeights } from '../../src/model/params.ts';
 import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
 import { createEngineHost } from '../../src/workers/engineHost.ts';
-import { engineSizes } from '../../src/workers/localEngine.ts';
+import { createDeviceEngine, engineSizes } from '../../src/workers/localEngine.ts';
 import { createRemoteEngine } from '../../src/workers/remoteEngine.ts';
 import { tinyConfig } from './tinyModel.ts';
 
@@ -21,7 +21,7 @@ test('episodes through a worker: continued by tokens, forked, streamed, rewarded
   const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
   const model = { ...tinyConfig, vocabSize: 512 };
   const { port1, port2 } = new MessageChannel();
-  Comlink.expose(createEngineHost(), port1);
+  Comlink.expose(createEngineHost(createDeviceEngine), port1);
   port2.start();
   const worker = Object.assign(port2, { terminate() {} }) as unknown as Worker;
   const spec = {

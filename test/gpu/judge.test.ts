@@ -11,7 +11,7 @@ import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
 import { judgeScorer } from '../../src/tasks/rewards/modelReward.ts';
 import { fillJudgePrompt } from '../../src/tasks/rewards/judgePrompt.ts';
 import type { ScoredSample, SyncTask } from '../../src/tasks/task.ts';
-import { createLocalEngine, engineSizes, type LocalEngine } from '../../src/workers/localEngine.ts';
+import { createDeviceEngine, createLocalEngine, engineSizes, type LocalEngine } from '../../src/workers/localEngine.ts';
 import { createEngineHost } from '../../src/workers/engineHost.ts';
 import { createRemoteEngine } from '../../src/workers/remoteEngine.ts';
 import { tinyConfig } from './tinyModel.ts';
@@ -131,7 +131,7 @@ test('in a worker, judge and policy are told apart', async () => {
   const config = configOf();
   const local = await engineOf(config);
   const { port1, port2 } = new MessageChannel();
-  Comlink.expose(createEngineHost(), port2);
+  Comlink.expose(createEngineHost(createDeviceEngine), port2);
   const files = { tokenizerJson, tokenizerConfigJson };
   const spec = { ...engineSizes(config), config: model, weights: START, ...files };
   const remote = await createRemoteEngine(Object.assign(port1, { terminate: () => port1.close() }) as never, spec);

@@ -5,7 +5,7 @@ import { config, grpo } from '../../examples/grpo-loop.ts';
 import { Learner } from '../../src/grpo/learner/index.ts';
 import type { TensorMap } from '../../src/model/engine.ts';
 import { createEngineHost } from '../../src/workers/engineHost.ts';
-import { createLocalEngine } from '../../src/workers/localEngine.ts';
+import { createDeviceEngine, createLocalEngine } from '../../src/workers/localEngine.ts';
 import { createRemoteEngine } from '../../src/workers/remoteEngine.ts';
 import { learnerSpec } from './learnerEngine.ts';
 
@@ -13,7 +13,7 @@ function workerOf(): Worker {
   if (typeof Worker !== 'undefined')
     return new Worker(new URL('../../src/workers/engine.worker.ts', import.meta.url), { type: 'module' });
   const { port1, port2 } = new MessageChannel();
-  Comlink.expose(createEngineHost(), port1);
+  Comlink.expose(createEngineHost(createDeviceEngine), port1);
   port2.start();
   const terminate = () => {
     port1.close();

@@ -6,7 +6,7 @@ import { initWeights } from '../../src/model/params.ts';
 import type { GenerateRequest, RolloutEngine, SamplingParams } from '../../src/rollout/types.ts';
 import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
 import { createEngineHost } from '../../src/workers/engineHost.ts';
-import { createLocalEngine } from '../../src/workers/localEngine.ts';
+import { createDeviceEngine, createLocalEngine } from '../../src/workers/localEngine.ts';
 import type { EngineSpec } from '../../src/workers/engineSpec.ts';
 import { createRemoteEngine } from '../../src/workers/remoteEngine.ts';
 
@@ -60,7 +60,7 @@ test('stop strings, constrained calls and guesses through a worker', async () =>
   expect(want.map((g) => g.stopReason).includes('stop_string')).toBe(true);
   expect(want[2].logMass?.some((mass) => mass < 0)).toBe(true);
   const { port1, port2 } = new MessageChannel();
-  Comlink.expose(createEngineHost(), port1);
+  Comlink.expose(createEngineHost(createDeviceEngine), port1);
   port2.start();
   const remote = await createRemoteEngine(Object.assign(port2, { terminate() {} }) as unknown as Worker, spec);
   expect(await answers(remote.rollout)).toEqual(want);

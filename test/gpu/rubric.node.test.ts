@@ -19,7 +19,7 @@ import { rubricReward } from '../../src/tasks/rewards/rubric/reward.ts';
 import type { RubricJudge } from '../../src/tasks/rewards/rubric/judge.ts';
 import type { ScoredSample, SyncTask } from '../../src/tasks/task.ts';
 import { createEngineHost } from '../../src/workers/engineHost.ts';
-import { createLocalEngine, engineSizes, type LocalEngine } from '../../src/workers/localEngine.ts';
+import { createDeviceEngine, createLocalEngine, engineSizes, type LocalEngine } from '../../src/workers/localEngine.ts';
 import { createRemoteEngine } from '../../src/workers/remoteEngine.ts';
 import { writeGenerator } from '../onnxModels.ts';
 import { tinyConfig } from './tinyModel.ts';
@@ -168,7 +168,7 @@ test('a model of transformers.js decides as float64 does', async () => {
 test('in a worker the judge has its own weights; gdpo normalises rule and criteria one by one', async () => {
   const config = configOf({ checkpoint: 'other' }, { algorithm: { name: 'gdpo' } });
   const { port1, port2 } = new MessageChannel();
-  Comlink.expose(createEngineHost(), port2);
+  Comlink.expose(createEngineHost(createDeviceEngine), port2);
   const remote = await createRemoteEngine(
     Object.assign(port1, { terminate: () => port1.close() }) as never,
     specOf(config),

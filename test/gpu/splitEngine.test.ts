@@ -10,7 +10,7 @@ import { DeviceReceiver, DeviceSender, type WeightReceiver } from '../../src/mod
 import type { StreamOptions } from '../../src/workers/checkpointEngine.ts';
 import { createEngineHost } from '../../src/workers/engineHost.ts';
 import { engineSizes, type EngineSpec } from '../../src/workers/engineSpec.ts';
-import { createLocalEngine, type LocalEngine } from '../../src/workers/localEngine.ts';
+import { createDeviceEngine, createLocalEngine, type LocalEngine } from '../../src/workers/localEngine.ts';
 import { createRemoteEngine } from '../../src/workers/remoteEngine.ts';
 import { splitEngine, splitSpecs, streamOptions } from '../../src/workers/splitEngine.ts';
 import {
@@ -226,7 +226,7 @@ function workerOf(): Worker {
   if (typeof Worker !== 'undefined')
     return new Worker(new URL('../../src/workers/engine.worker.ts', import.meta.url), { type: 'module' });
   const { port1, port2 } = new MessageChannel();
-  Comlink.expose(createEngineHost(), port1);
+  Comlink.expose(createEngineHost(createDeviceEngine), port1);
   port2.start();
   const terminate = () => {
     port1.close();

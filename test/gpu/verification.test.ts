@@ -14,7 +14,7 @@ import { gsm8kToolTask } from '../../src/tasks/gsm8k/task.ts';
 import { keyedRng } from '../../src/tasks/random.ts';
 import { engineSizes } from '../../src/workers/engineSpec.ts';
 import { createEngineHost } from '../../src/workers/engineHost.ts';
-import { createLocalEngine } from '../../src/workers/localEngine.ts';
+import { createDeviceEngine, createLocalEngine } from '../../src/workers/localEngine.ts';
 import { createRemoteEngine } from '../../src/workers/remoteEngine.ts';
 
 const task = gsm8kToolTask();
@@ -220,7 +220,7 @@ test('tokens of one sample by two versions of the weights, each checked by its o
 
 test('by a model in a worker', async () => {
   const { port1, port2 } = new MessageChannel();
-  Comlink.expose(createEngineHost(), port2);
+  Comlink.expose(createEngineHost(createDeviceEngine), port2);
   const worker = Object.assign(port1, { terminate: () => port1.close() }) as unknown as Worker;
   const { model, destroy } = await createRemoteEngine(worker, { ...engineSizes(config), ...shipped });
   const weightsOf = () => ({ drawBounds: model.drawBounds! });

@@ -1,7 +1,10 @@
 /** Where a test holds a scripted engine and breaks it. A moment waits for the test, never for time. */
 
-/** 'turn' = between the first and the second half of a generated turn; 'update' = before an optimizer step. Both are counted from 1. */
-export type Moment = 'turn' | 'update';
+/**
+ * 'load' = before an engine is there; 'turn' = between the first and the second half of a generated turn; 'update' = before an optimizer
+ * step. Counted from 1.
+ */
+export type Moment = 'load' | 'turn' | 'update';
 
 /** What an engine asks at each moment. */
 export interface Gate {
@@ -17,10 +20,10 @@ interface Waiting {
 
 /** Open until a test says otherwise. */
 export class TestGate implements Gate {
-  readonly #upTo = { turn: Infinity, update: Infinity };
+  readonly #upTo = { load: Infinity, turn: Infinity, update: Infinity };
   readonly #faults = new Map<string, Error>();
   #waiting: Waiting[] = [];
-  readonly #asked = { turn: 0, update: 0 };
+  readonly #asked = { load: 0, turn: 0, update: 0 };
   #watching: Waiting[] = [];
 
   at(moment: Moment, number: number): Promise<void> | undefined {
@@ -42,10 +45,18 @@ export class TestGate implements Gate {
     for (const { pass } of passing) pass();
   }
 
+  /** Lets a run end its step `number`: it then stands in the next one, before a turn of it is said. */
+  async endStep(number: number): Promise<void> {
+    this.upTo(Infinity, 'turn');
+    this.upTo(number - 1);
+    await this.reached(number);
+    this.upTo(0, 'turn');
+    this.upTo(number);
+  }
+
   /** Nothing waits any more. */
   open(): void {
-    this.upTo(Infinity, 'turn');
-    this.upTo(Infinity, 'update');
+    for (const moment of ['load', 'turn', 'update'] as const) this.upTo(Infinity, moment);
   }
 
   /** Resolves once an engine has come to this moment. */

@@ -61,7 +61,8 @@ export class ScriptedRollout implements RolloutEngine {
       const begun = this.#device.sayingsOf(request, this.#weights);
       // A turn that a checkpoint kept has its first half.
       if (turn.tokenIds.length === 0) this.#draw(turn, request, begun.slice(0, Math.ceil(begun.length / 2)));
-      await Promise.race([this.#device.at('turn', ++this.#begun) ?? Promise.resolve(), aborted]);
+      // A request for top log-probs reads a place of a turn that has ended, and does not wait.
+      if (!sampling.topLogprobs) await Promise.race([this.#device.at('turn', ++this.#begun), aborted]);
       await Promise.race([this.#paused?.over, aborted]);
       this.#device.throwIfLost();
       if (!turn.isAborted) this.#draw(turn, request, this.#device.sayingsOf(request, this.#weights));

@@ -69,13 +69,15 @@ function Box() {
   const box = useRef<HTMLTextAreaElement>(null);
   const calls = useRef(0);
   const showExample = async (number: number) => {
-    const [call, before] = [++calls.current, text.peek()];
+    const [call, before, asked] = [++calls.current, text.peek(), exchanges.peek().length];
     example.value = number;
     const shown = await exampleText(number).catch(() => before);
-    if (call === calls.current && text.peek() === before) text.value = shown; // what was typed meanwhile stays
+    // What was typed or asked in the meantime stays.
+    const isUntouched = text.peek() === before && exchanges.peek().length === asked;
+    if (call === calls.current && isUntouched) text.value = shown;
   };
   useEffect(() => {
-    if (text.peek() === '') void showExample(0);
+    if (text.peek() === '' && exchanges.peek().length === 0) void showExample(0);
   }, [task.value]);
   useSignalEffect(() => {
     const [asked] = [text.value, exchanges.value, asking.value];

@@ -1,0 +1,62 @@
+/** The page's engine worker in `vite --mode scripted`. Each moment is asked for at `/scripted-engine`, where test/e2e/scripted.ts answers. */
+
+import * as Comlink from 'comlink';
+import tokenizerConfigJson from '../../checkpoints/gsm8k-tool/tokenizer_config.json';
+import tokenizerJson from '../../checkpoints/gsm8k-tool/tokenizer.json';
+import { DeviceLostError } from '../../src/errors.ts';
+import { newCounters } from '../../src/gpu/counters.ts';
+import { initWeights } from '../../src/model/params.ts';
+import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
+import { createEngineHost } from '../../src/workers/engineHost.ts';
+import { ScriptedEngine } from '../scriptedEngine.ts';
+import type { Gate, Moment } from './gate.ts';
+import { solveWordProblem } from './solver.ts';
+
+/** Answer of the test; `fails` names what the engine is to fail with. */
+export interface Answer {
+  fails?: { name: string; message: string };
+}
+
+async function ask(moment: Moment, number: number): Promise<void> {
+  const response = await fetch(`/scripted-engine/${moment}/${number}`);
+  const { fails } = (await response.json()) as Answer;
+  if (fails?.name === 'DeviceLostError') throw new DeviceLostError('unknown', fails.message);
+  if (fails) throw Object.assign(new Error(fails.message), { name: fails.name });
+}
+
+/** Turns that begin together ask once. */
+let asked: Promise<void> | undefined;
+const gate: Gate = {
+  at(moment, number) {
+    if (moment !== 'turn') return ask(moment, number);
+    return (asked ??= ask(moment, number).finally(() => (asked = undefined)));
+  },
+};
+
+Comlink.expose(
+  createEngineHost(async ({ config, weights, withReference, rolloutWeights, rollout }) => {
+    await gate.at('load', 1);
+    const engine = new ScriptedEngine({
+      ...{ config, solve: solveWordProblem, withReference: withReference ?? false },
+      // With one slot it answers questions beside a run, which may be held meanwhile.
+      ...(rollout?.maxNumSeqs !== 1 && { gate }),
+      tokenizer: new ChatTokenizer(tokenizerJson, tokenizerConfigJson),
+      weights: weights instanceof Map ? weights : initWeights(config, 1),
+      hasCopy: rolloutWeights === 'copy',
+    });
+    Object.assign(globalThis, { scriptedEngine: engine });
+    return {
+      ...{ model: engine.model, rollout: engine.rollout, destroy: () => engine.lose() },
+      ...(engine.reference && { reference: engine.reference, judgeModel: engine.reference, judge: engine.judge }),
+      ...(engine.checkpointEngine && { checkpointEngine: engine.checkpointEngine }),
+      adapter: {
+        ...{ vendor: '', architecture: '', description: 'scripted', isSoftware: true },
+        ...{ subgroupSize: 0, subgroupMaxSize: 0, features: [] },
+      },
+      gpu: {
+        counters: newCounters(),
+        device: { lost: engine.lost.then(({ message }) => ({ reason: 'unknown', message })) },
+      },
+    };
+  }),
+);

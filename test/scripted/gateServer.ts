@@ -1,0 +1,31 @@
+/** A test's own answers to the engines of its pages: see `engine.worker.ts`. */
+
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import type { Answer } from './engine.worker.ts';
+import { type Moment, TestGate } from './gate.ts';
+
+/** Serves a gate on a port of this machine. */
+export async function serveGate(): Promise<{ gate: TestGate; port: number; close(): Promise<void> }> {
+  const gate = new TestGate();
+  const answer = async (moment: Moment, number: number): Promise<Answer> => {
+    try {
+      await gate.at(moment, number);
+      return {};
+    } catch (error) {
+      const { name, message } = error as Error;
+      return { fails: { name, message } };
+    }
+  };
+  const server = createServer((request, response) => {
+    const [, moment, number] = request.url?.split('/') ?? [];
+    response.setHeader('access-control-allow-origin', '*');
+    void answer(moment as Moment, Number(number)).then((told) => response.end(JSON.stringify(told)));
+  });
+  await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening));
+  const close = async () => {
+    server.closeAllConnections();
+    await new Promise((closed) => server.close(closed));
+  };
+  return { gate, port: (server.address() as AddressInfo).port, close };
+}
