@@ -6,20 +6,11 @@ const chromium = process.env['CHROME_PATH'];
 const PORT = Number(process.env['E2E_PORT'] ?? 4173);
 const isFull = process.env['FULL_TESTS'] === '1';
 
-/** What only a real engine, the source's own files or a built page can show. All else is the page's behaviour, over a scripted engine. */
-const REAL = [
-  'train',
-  'lost',
-  'real',
-  'remoteModel',
-  'staticPage',
-  'fileSystems',
-  'manyTries',
-  'mcp',
-  'report',
-  'firefox',
-];
-const real = [...REAL.map((name) => `${name}.spec.ts`), 'pack.test.ts'];
+/** What only a real engine or the source's own files can show. All else is the page's behaviour, over a scripted engine. */
+const REAL = ['train', 'lost', 'remoteModel', 'fileSystems', 'mcp', 'report', 'firefox'];
+/** Built pages, the packed package, and how long tasks take: with --full. */
+const FULL = ['staticPage.spec.ts', 'manyTries.spec.ts', 'pack.test.ts'];
+const real = [...REAL.map((name) => `${name}.spec.ts`), ...(isFull ? FULL : [])];
 
 const vite = (...words: string[]) => `node node_modules/vite/bin/vite.js ${words.join(' ')}`;
 const at = (port: number) => `--host 127.0.0.1 --port ${port} --strictPort`;
@@ -40,7 +31,7 @@ export default defineConfig({
     },
   },
   projects: [
-    { name: 'scripted', ...guarded(GUARD), testIgnore: real, use: { baseURL: url(PORT + 1) } },
+    { name: 'scripted', ...guarded(GUARD), testIgnore: [...real, ...FULL], use: { baseURL: url(PORT + 1) } },
     // With --full, what needs no hand on the engine runs on a real one as well.
     {
       name: 'real',

@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { inline } from './inline.mjs';
 
-/** Limits: docs/decisions/size.md. */
-const LIMIT_BYTES = { 'page, first paint': 200_000, 'page, engine worker': 95_000, library: 230_000 };
+/** Most that a page may load before Start; the other sizes are reported (docs/decisions/size.md). */
+const FIRST_PAINT_LIMIT = 200_000;
 
 const LOADED_WHEN_USED = /^(@tensorflow\/|@xenova\/|minisearch)/;
 
@@ -109,16 +109,15 @@ export async function gzipBytesOf(entry) {
 }
 
 /**
- * A line for each size, and whether all limits are kept.
+ * A line for each size, and whether the limit is kept.
  * @param {{ library: string, page?: string }} built the library's entry, and the folder that the page was built into
  */
 export async function checkSizes({ library, page }) {
-  /** @type {Record<keyof typeof LIMIT_BYTES, number>} */
   const sizes = { ...pageBytes(await pageFiles(page)), library: await gzipBytesOf(library) };
   const kilobytes = (/** @type {number} */ n) => (n / 1000).toFixed(1);
-  const names = /** @type {(keyof typeof LIMIT_BYTES)[]} */ (Object.keys(LIMIT_BYTES));
-  const lines = names.map(
-    (name) => `${name}: ${kilobytes(sizes[name])} kB gzip; limit ${kilobytes(LIMIT_BYTES[name])} kB`,
-  );
-  return { lines, ok: names.every((name) => sizes[name] <= LIMIT_BYTES[name]) };
+  const lines = Object.entries(sizes).map(([name, bytes]) => `${name}: ${kilobytes(bytes)} kB gzip`);
+  return {
+    lines: [...lines, `page, first paint: at most ${kilobytes(FIRST_PAINT_LIMIT)} kB`],
+    ok: sizes['page, first paint'] <= FIRST_PAINT_LIMIT,
+  };
 }
