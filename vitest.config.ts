@@ -64,7 +64,8 @@ export default defineConfig({
       },
       {
         extends: true,
-        test: { ...UNIT_TESTS, name: 'unit-isolated', include: ISOLATED, maxWorkers: 3 },
+        // Many of them wait for processes and servers, so more of them run at a time than there are cores.
+        test: { ...UNIT_TESTS, name: 'unit-isolated', include: ISOLATED, maxWorkers: 3, sequence: { groupOrder: 1 } },
       },
       {
         extends: true,
