@@ -6,6 +6,7 @@ import type { EngineSpec } from '../../src/workers/engineSpec.ts';
 import { createDeviceEngine, type DeviceEngine } from '../../src/workers/localEngine.ts';
 import { planMemory } from '../../src/workers/memoryPlan.ts';
 import { batch, bytesOf, drawn, generate, lora, offPolicy, request, specOf, train } from './besideTraining.ts';
+import { hearing } from './hearing.ts';
 import { expectPlanned } from './planned.ts';
 
 const engines: DeviceEngine[] = [];
@@ -124,10 +125,10 @@ test('a request under way keeps its tokens and goes on under the new weights fro
   const engine = await engineOf({ rolloutWeights: 'copy' });
   const whole = request(0, 40);
   const old = await engine.rollout.generate(whole);
-  let heard = 0;
-  const generating = engine.rollout.generate({ ...request(0, 40), onTokens: (ids) => void (heard += ids.length) });
   await train(engine.model, 1);
-  while (heard < 3) await new Promise((resolve) => setTimeout(resolve));
+  const { heard, onTokens } = hearing();
+  const generating = engine.rollout.generate({ ...request(0, 40), onTokens });
+  await heard(3);
   await engine.checkpointEngine!.updateWeights(1);
   const { tokenIds, logProbs, weightVersions } = await generating;
   const kept = weightVersions!.indexOf(1);
@@ -145,13 +146,14 @@ test('a request under way keeps its tokens and goes on under the new weights fro
 });
 
 test('a pause of the caller outlasts an update', async () => {
-  const { rollout, checkpointEngine } = await engineOf({ rolloutWeights: 'copy' });
+  const { rollout, checkpointEngine, gpu } = await engineOf({ rolloutWeights: 'copy' });
   await rollout.pause!();
   let done = false;
   const generating = rollout.generate(request(1)).then(() => (done = true));
   await checkpointEngine!.updateWeights(1);
-  await new Promise((resolve) => setTimeout(resolve, 50));
-  expect(done).toBe(false);
+  const { dispatches } = gpu.counters;
+  for (let round = 0; round < 3; round++) await gpu.idle();
+  expect([done, gpu.counters.dispatches]).toEqual([false, dispatches]);
   await rollout.resume!();
   await generating;
 });

@@ -26,6 +26,7 @@ import {
   specOf,
   train,
 } from './besideTraining.ts';
+import { hearing } from './hearing.ts';
 import { expectPlanned } from './planned.ts';
 
 const WHOLE: StreamOptions = { bucketBytes: 4 << 10, content: 'whole' };
@@ -111,10 +112,10 @@ test('rollout goes on by the old weights while buckets arrive, and by the new on
   const before = drawn(await generate(other.rollout));
   await train(trainer.model, 1);
   const engine = splitEngine(trainer, { ...other, receiver: slow }, WHOLE);
-  let heard = 0;
+  const { heard, onTokens } = hearing();
   const { checkpointEngine, rollout } = engine;
-  const under = rollout.generate({ ...request(0, 40), onTokens: (ids) => void (heard += ids.length) });
-  while (heard < 2) await new Promise((resolve) => setTimeout(resolve));
+  const under = rollout.generate({ ...request(0, 40), onTokens });
+  await heard(2);
   await checkpointEngine!.updateWeights(3);
   const { tokenIds } = await under;
   expect(tokenIds.length).toBe(40);
