@@ -38,14 +38,18 @@ const ISOLATED = [
   ...['serveCommand', 'transformersModels', 'realModels', 'exportPeers', 'trackers', 'turnClock'],
 ].map((name) => `test/unit/${name}.test.ts`);
 
+const isFull = process.env['FULL_TESTS'] === '1';
+
 /** One process and one device for all files (test/gpu/sharedDevice.ts): a kernel is compiled once, not once a file. */
-const GPU_TESTS = { testTimeout: 60_000, fileParallelism: false, isolate: false, restoreMocks: true };
+const GPU_TESTS = {
+  ...{ testTimeout: 60_000, fileParallelism: false, isolate: false, restoreMocks: true },
+  env: { FULL_TESTS: isFull ? '1' : '' },
+};
 
 const UNIT_TESTS = { environment: 'node', testTimeout: 30_000 } as const;
 
 /** Set by the set-up; without it Playwright looks for a browser of its own. */
 const chromium = process.env['CHROME_PATH'];
-const isFull = process.env['FULL_TESTS'] === '1';
 
 /** Examples import what a user would; here that is the source. */
 const alias = Object.entries(tsconfig.compilerOptions.paths).map(([name, [file]]) => ({

@@ -73,8 +73,8 @@ async function runAttentionBackward(c: AttentionCase, form: AttentionForm) {
   return { x, out, got, want, sizes, error };
 }
 
-export function testAttentionBwdQ(cases: AttentionCase[], form: AttentionForm): void {
-  test.for(cases.map((c) => [describeCase(c), c] as const))('dq and delta match float64, %s', async ([, c]) => {
+export function testAttentionBwd(cases: AttentionCase[], form: AttentionForm): void {
+  test.for(cases.map((c) => [describeCase(c), c] as const))('dq, delta, dk and dv match float64, %s', async ([, c]) => {
     const { x, out, got, want, sizes, error } = await runAttentionBackward(c, form);
     expectWithin(got.dq, want.dq, (i) => 1e-36 + error * sizes.dq[i]);
     const delta = Float64Array.from(got.delta, (_, row) => {
@@ -83,12 +83,6 @@ export function testAttentionBwdQ(cases: AttentionCase[], form: AttentionForm): 
       return sum;
     });
     expectWithin(got.delta, delta, (row) => (c.D + 1) * U * sizes.delta[row]);
-  });
-}
-
-export function testAttentionBwdKv(cases: AttentionCase[], form: AttentionForm): void {
-  test.for(cases.map((c) => [describeCase(c), c] as const))('dk and dv match float64, %s', async ([, c]) => {
-    const { got, want, sizes, error } = await runAttentionBackward(c, form);
     const width = c.K * c.D;
     const join = (k: Float64Array, v: Float64Array) => joinKv(Float32Array.from(k), Float32Array.from(v), width);
     const bound = join(sizes.dk, sizes.dv);

@@ -2,6 +2,7 @@
 import { packGroups } from '../../src/model/packing.ts';
 import { rng } from '../random.ts';
 import { U } from './check.ts';
+import { isFull } from './full.ts';
 
 export interface AttentionCase {
   N: number;
@@ -36,8 +37,8 @@ export const attentionCases = (D: number): AttentionCase[] => [
 /** Three workgroups and more of every kernel, so that a grid of two in a row has several rows. */
 export const foldCase = (D: number): AttentionCase => make(4, 4, D, 0.7, group(33, 30, 34));
 
-/** Head dims whose kernels are tested: the smallest and the largest, those of models, and some between. */
-export const PRINTED_HEAD_DIMS = [4, 16, 20, 24, 32, 48, 64, 80, 96, 128];
+/** Head dims whose kernels are tested: the smallest and the largest, those of models, and in --full some between. */
+export const PRINTED_HEAD_DIMS = [4, 16, 24, 32, 64, 128, ...(isFull ? [20, 48, 80, 96] : [])];
 
 /** Head dims that have no kernel of their own: odd, not a multiple of four, small, and the largest. */
 export const GENERIC_CASES: AttentionCase[] = [

@@ -1,7 +1,7 @@
 /** Attention backward: the generic kernels, and every form that is printed for a head dim and runs on this adapter. */
 import { describe } from 'vitest';
 import { attentionForms } from '../../src/gpu/ops/attention.ts';
-import { testAttentionBwdFold, testAttentionBwdKv, testAttentionBwdQ } from './attentionBackward.ts';
+import { testAttentionBwd, testAttentionBwdFold } from './attentionBackward.ts';
 import { attentionCases, GENERIC_CASES, PRINTED_HEAD_DIMS } from './attentionCases.ts';
 import { testGpu } from './gpu.ts';
 
@@ -10,11 +10,10 @@ const adapter = await testGpu();
 /** lavapipe compiles a backward kernel of a wide head for more than a minute where the machine is busy. */
 const WIDE_TIMEOUT = 240_000;
 
-describe('attention_bwd_q', () => testAttentionBwdQ(GENERIC_CASES, 'tiled'));
-
-describe('attention_bwd_kv', () => testAttentionBwdKv(GENERIC_CASES, 'tiled'));
-
-describe('attention_bwd_q and attention_bwd_kv', () => testAttentionBwdFold(6, 'tiled'));
+describe('attention_bwd_q and attention_bwd_kv', () => {
+  testAttentionBwd(GENERIC_CASES, 'tiled');
+  testAttentionBwdFold(6, 'tiled');
+});
 
 for (const D of PRINTED_HEAD_DIMS)
   for (const form of attentionForms(adapter, D))
@@ -22,8 +21,7 @@ for (const D of PRINTED_HEAD_DIMS)
       `attention_bwd_q and attention_bwd_kv, ${form}, head dim ${D}`,
       { timeout: D > 64 ? WIDE_TIMEOUT : 60_000 },
       () => {
-        testAttentionBwdQ(attentionCases(D), form);
-        testAttentionBwdKv(attentionCases(D), form);
+        testAttentionBwd(attentionCases(D), form);
         testAttentionBwdFold(D, form);
       },
     );

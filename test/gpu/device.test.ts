@@ -214,10 +214,10 @@ describe('faults', () => {
   test('an error that WebGPU reports late surfaces at a later call, once and for all', async () => {
     const gpu = await own();
     const [x, y] = [gpu.buffer('x', 16), gpu.buffer('y', 16)];
+    const reported = new Promise((resolve) => gpu.device.addEventListener('uncapturederror', resolve, { once: true }));
     gpu.copy(x, y, 8, 0, 1024); // past the end of y
     gpu.flush();
-    await gpu.device.queue.onSubmittedWorkDone();
-    await new Promise((resolve) => setTimeout(resolve, 20));
+    await reported;
     expect(() => gpu.flush()).toThrow(GpuError);
     await expect(gpu.read(x)).rejects.toThrow(GpuError);
     gpu.destroy();

@@ -3,7 +3,6 @@ import { expect, test } from 'vitest';
 import type { MatmulVariant } from '../../kernels/tiles.ts';
 import { Gpu } from '../../src/gpu/device.ts';
 import { matmulTable, type MatmulTable, runsOn, useMatmulTable } from '../../src/gpu/ops/matmul.ts';
-import { tuneMatmul } from '../../src/gpu/tune.ts';
 import type { FileStore } from '../../src/model/checkpoint/store.ts';
 import { applyTuning, identityOf, parseTable, tuningFile } from '../../src/model/kernels/tuning.ts';
 import { InputError } from '../../src/errors.ts';
@@ -11,6 +10,7 @@ import { packGroups } from '../../src/model/packing.ts';
 import { WgslEngine } from '../../src/model/wgslEngine.ts';
 import { tinyConfig, tinyModel } from './tinyModel.ts';
 import { expectSame } from './check.ts';
+import { isFull } from './full.ts';
 import { testGpu, withGpu } from './gpu.ts';
 
 const ADAMW = { lr: 1e-2, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0.01, gradClip: 1 };
@@ -55,46 +55,51 @@ test('training under two pinned tables gives the same bits', () =>
     expect(builtIn[0]).not.toEqual(builtIn[1]);
   }));
 
-test('timing gives a table of tiles that run here, for any number of rows', async () => {
-  const gpu = await testGpu();
-  const tuning = await tuneMatmul(gpu, 0.01);
-  for (const [, tile] of tuning.table) expect(runsOn(gpu, tile)).toBe(true);
-  expect(tuning.table.at(-1)![0]).toBe(Infinity);
-  expect(tuning.times.map(({ rows }) => rows)).toEqual([1, 4, 8, 16, 32, 64, 256, 1024]);
-  for (const { us } of tuning.times) expect(Math.min(...Object.values(us))).toBeGreaterThan(0);
-  expect(parseTable(gpu, JSON.parse(JSON.stringify(tuningFile(gpu, tuning))), 'it')).toEqual(tuning.table);
-}, 240_000);
-
-function memoryStore(): FileStore & { files: Map<string, Uint8Array> } {
+/** `before`: what it has of every file that nobody has written. */
+function memoryStore(before: Uint8Array | undefined): FileStore & { files: Map<string, Uint8Array> } {
   const files = new Map<string, Uint8Array>();
+  const bytesOf = (path: string) => files.get(path) ?? before;
   return {
     files,
-    size: async (path) => files.get(path)?.length,
-    read: async (path, begin, end) => files.get(path)!.slice(begin, end),
+    size: async (path) => bytesOf(path)?.length,
+    read: async (path, begin, end) => bytesOf(path)!.slice(begin, end),
     writer: async (path) => ({ write: async (bytes) => void files.set(path, bytes), close: async () => {} }),
   };
 }
 
-test('an adapter that was not measured is timed once, or again where the file was cut short', async () => {
-  const gpu = await Gpu.create();
-  const store = memoryStore();
-  expect(await applyTuning(gpu, 'auto', async () => store)).toBe('built in');
-  gpu.adapter.subgroupMaxSize = 16; // as no adapter that was measured; what runs is right on either
-  expect(await applyTuning(gpu, 'off', async () => store)).toBe('built in');
-  expect(await applyTuning(gpu, 'auto', async () => store)).toBe('timed');
-  const timed = matmulTable(gpu);
-  useMatmulTable(gpu, undefined);
-  expect(await applyTuning(gpu, 'auto', async () => store)).toBe('kept');
-  expect(matmulTable(gpu)).toEqual(timed);
-  const [path, bytes] = [...store.files][0];
-  store.files.set(path, bytes.slice(0, 40));
-  expect(await applyTuning(gpu, 'auto', async () => store)).toBe('timed');
-  expect(store.files.get(path)!.length).toBeGreaterThan(40);
-  const before = identityOf(gpu);
-  gpu.adapter.description += ', a newer driver';
-  expect(identityOf(gpu)).not.toBe(before);
-  gpu.destroy();
-}, 240_000);
+const CUT_SHORT = new TextEncoder().encode('{"identity": "goog');
+test.each([['cut short', CUT_SHORT] as const, ...(isFull ? [['not there', undefined] as const] : [])])(
+  'an adapter that was not measured is timed where its file is %s, once, and gets tiles that run here for any number of rows',
+  async (_, file) => {
+    const gpu = await Gpu.create();
+    const store = memoryStore(file);
+    const tune = (tuning: 'auto' | 'off') => applyTuning(gpu, tuning, async () => store);
+    expect(await tune('auto')).toBe('built in');
+    gpu.adapter.subgroupMaxSize = 16; // as no adapter that was measured; what runs is right on either
+    expect(await tune('off')).toBe('built in');
+    expect([...store.files]).toEqual([]);
+    expect(await tune('auto')).toBe('timed');
+    const timed = matmulTable(gpu);
+    useMatmulTable(gpu, undefined);
+    expect(await tune('auto')).toBe('kept');
+    expect(matmulTable(gpu)).toEqual(timed);
+
+    for (const [, tile] of timed) expect(runsOn(gpu, tile)).toBe(true);
+    expect(timed.at(-1)![0]).toBe(Infinity);
+    const [bytes] = store.files.values();
+    const kept = JSON.parse(new TextDecoder().decode(bytes)) as ReturnType<typeof tuningFile>;
+    expect(parseTable(gpu, kept, 'it')).toEqual(timed);
+    const { times } = kept.measured!;
+    expect(times.map(({ rows }) => rows)).toEqual([1, 4, 8, 16, 32, 64, 256, 1024]);
+    for (const { us } of times) expect(Math.min(...Object.values(us))).toBeGreaterThan(0);
+
+    const before = identityOf(gpu);
+    gpu.adapter.description += ', a newer driver';
+    expect(identityOf(gpu)).not.toBe(before);
+    gpu.destroy();
+  },
+  240_000,
+);
 
 test('a table that does not fit is refused in one sentence', async () => {
   const gpu = await testGpu();

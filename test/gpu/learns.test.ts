@@ -1,4 +1,4 @@
-/** The smoke test of every change: a model of random weights learns reverse-text, by the shipped configs. */
+/** The smoke test of every change: a model of random weights learns reverse-text, by the shipped configs; every day a shorter run. */
 import { expect, test } from 'vitest';
 import grpoYaml from '../../configs/reverse-text.yaml?raw';
 import sftYaml from '../../configs/reverse-text-sft.yaml?raw';
@@ -10,14 +10,17 @@ import { initWeights } from '../../src/model/params.ts';
 import { reverseTextTask } from '../../src/tasks/reverseText.ts';
 import { exampleOf, taskTokenizer } from '../../src/tasks/supervised/warmStart.ts';
 import { createLocalEngine, engineSizes } from '../../src/workers/localEngine.ts';
+import { isFull } from './full.ts';
 
-const STEPS = 24;
+/** Every day as few as show it; in --full the imitation is that of the shipped config. */
+const STEPS = isFull ? 24 : 12;
+const IMITATION = isFull ? [] : ['data.trainBatchSize=24'];
 /** Steps at either end whose mean rewards are compared. */
 const SPAN = 6;
 
 test('reverse-text: imitation from random weights, then a reward that GRPO raises by far more than chance', async () => {
   const task = reverseTextTask();
-  const sft = parseSftConfig(sftYaml, { source: 'reverse-text-sft.yaml' });
+  const sft = parseSftConfig(sftYaml, { source: 'reverse-text-sft.yaml', overrides: IMITATION });
   const files = await taskTokenizer(task, sft.model.vocabSize);
   const model = freshModelConfig(sft, sft.model.vocabSize);
   const spec = { config: model, tokenizerJson: files.tokenizer, tokenizerConfigJson: files.config };
@@ -58,7 +61,8 @@ test('reverse-text: imitation from random weights, then a reward that GRPO raise
   );
 }, 240_000);
 
-test.each([
+/** What each optimizer computes: optimizers.test.ts. */
+test.runIf(isFull).each([
   ['Muon', 3e-3],
   ['SignSGD', 1e-3],
   ['SGD', 0.3],

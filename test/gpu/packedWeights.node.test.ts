@@ -15,6 +15,7 @@ import { createDeviceEngine, type DeviceSpec } from '../../src/workers/localEngi
 import { planMemory, totalBytes } from '../../src/workers/memoryPlan.ts';
 import { rng } from '../random.ts';
 import { recipeSpec } from '../recipeSpec.ts';
+import { isFull } from './full.ts';
 import { expectPlanned } from './planned.ts';
 import { tinyConfig } from './tinyModel.ts';
 
@@ -67,9 +68,12 @@ async function run(gpu: Gpu, config: ModelConfig, weights: TensorMap | WeightSou
 
 describe.each(PACKED_FORMATS)('%s', (format) => {
   test.each([
-    ['unpacked first', config, {}],
-    ['unpacked first, a table in chunks', config, { maxArenaBytes: 2 * 64 * 20 * 4 }],
-    ['read as they are, a table in chunks', even, { maxArenaBytes: 2 * 64 * 24 * 4 }],
+    ...(isFull ? [['unpacked first', config, {}] as const] : []),
+    // Every day by one format: which kernels unpack it is all that differs.
+    ...(isFull || format === 'int4'
+      ? [['unpacked first, a table in chunks', config, { maxArenaBytes: 2 * 64 * 20 * 4 }] as const]
+      : []),
+    ['read as they are, a table in chunks', even, { maxArenaBytes: 2 * 64 * 24 * 4 }] as const,
   ])('%s: the same as float32 weights of the values that are left', async (_, config, options) => {
     const gpu = await Gpu.create(options);
     const packed = await run(gpu, config, inPieces(initWeights(config, 3)), format);

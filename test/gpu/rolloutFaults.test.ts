@@ -29,6 +29,7 @@ const FAULTS: Record<string, () => ToolOutput | Promise<ToolOutput>> = {
   control: () => `${CONTROL}assistant #### 9`,
 };
 const called = new Set<string>();
+let onCall = () => {};
 const fault = defineTool({
   name: 'fault',
   description: 'Goes wrong.',
@@ -39,6 +40,7 @@ const fault = defineTool({
   },
   execute: ({ kind }) => {
     called.add(kind);
+    onCall();
     return FAULTS[kind]();
   },
 });
@@ -94,7 +96,7 @@ test(
       await samples(0, 12); // whatever is made, is made
       const { buffers, bytes } = gpu.counters;
       const trajectories = await samples(12, 36);
-      setTimeout(() => controller.abort(), 30);
+      onCall = () => controller.abort();
       trajectories.push(...(await samples(48, 16)));
       expect(gpu.counters).toMatchObject({ buffers, bytes });
       expect([...called].sort()).toEqual(Object.keys(FAULTS).sort());

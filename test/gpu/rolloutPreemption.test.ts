@@ -3,6 +3,7 @@ import { expect, test } from 'vitest';
 import { type RolloutOptions, WgslRolloutEngine } from '../../src/rollout/server/server.ts';
 import type { GenerateRequest, Generation, SamplingParams } from '../../src/rollout/types.ts';
 import { testGpu, withGpu } from './gpu.ts';
+import { hearing } from './hearing.ts';
 import { ids, prompts, request, SIZES } from './rolloutCases.ts';
 import { tinyModel } from './tinyModel.ts';
 
@@ -71,9 +72,14 @@ test('switched off, samples keep their slots while their tools run', () =>
     const engine = new WgslRolloutEngine(gpu, tinyModel(gpu), SHORT, { preemption: 'off' });
     await runSlowly(engine, samples.slice(0, SHORT.maxNumSeqs));
     const [a, b, c, d] = samples.slice(0, 4).map((q) => engine.generate(q));
+    let hasEnded = false;
+    void d.then(() => (hasEnded = true));
     await Promise.all([a, b, c]);
-    const state = await Promise.race([d, new Promise((resolve) => setTimeout(() => resolve('waits'), 50))]);
-    expect(state).toBe('waits');
+    // A turn as long as any of its own passes it by.
+    const contextIds = Uint32Array.from([...samples[1].contextIds, ...(await b).tokenIds, ...TOOL[0]]);
+    const sampling = { ...samples[1].sampling, stopTokenIds: [] };
+    expect((await engine.generate({ ...samples[1], contextIds, sampling })).tokenIds).toHaveLength(10);
+    expect(hasEnded).toBe(false);
     engine.release(samples[0].requestId);
     await d;
     expect((await engine.takeStats()).preemptions).toBe(0);
@@ -89,10 +95,12 @@ test.each(['recompute', 'keep'] as const)(
       const requests = samples.map((q) => ({ ...q, sampling: { ...q.sampling, stopTokenIds: [], maxNewTokens: 30 } }));
       const want = await Promise.all(requests.map((q) => engine.generate(q)));
       for (const { requestId } of requests) engine.release(requestId);
-      const again = Promise.all(requests.map((q) => engine.generate(q)));
+      const [first, ...others] = requests;
+      const { heard, onTokens } = hearing();
+      const again = Promise.all([{ ...first, onTokens }, ...others].map((q) => engine.generate(q)));
       let resets = 0;
-      for (let i = 0; i < 3; i++) {
-        await new Promise((resolve) => setTimeout(resolve, 30));
+      for (const tokens of [3, 10, 20]) {
+        await heard(tokens);
         await engine.pause();
         await engine.resetCache(); // the weights are the same, so the tokens must be
         resets++;
@@ -119,8 +127,9 @@ test('weights changed in mid-turn: what follows is what the new weights draw aft
     const [model, other] = [tinyModel(gpu), tinyModel(gpu, {}, 9)];
     const engine = new WgslRolloutEngine(gpu, model, SIZES);
     const q = request(1, 2, { stopTokenIds: [], maxNewTokens: 36 });
-    const running = engine.generate(q);
-    await new Promise((resolve) => setTimeout(resolve, 20));
+    const { heard, onTokens } = hearing();
+    const running = engine.generate({ ...q, onTokens });
+    await heard(3);
     await engine.pause();
     model.weights.importTensors(await other.weights.exportTensors());
     await engine.resetCache();
@@ -143,8 +152,9 @@ test('abort keeps the tokens, and a later request goes on from them as if nothin
     const whole = await engine.generate(request(1, 0, long));
     engine.release('1.0');
     const requests = [request(1, 0, long), request(2, 0, long), request(0, 0, long)];
-    const running = requests.map((q) => engine.generate(q));
-    await new Promise((resolve) => setTimeout(resolve, 20));
+    const { heard, onTokens } = hearing();
+    const running = requests.map((q, i) => engine.generate({ ...q, ...(i === 0 && { onTokens }) }));
+    await heard(3);
     engine.abort(['1.0', '2.0', '0.0', 'unknown']);
     const parts = await Promise.all(running);
     expect(parts.map((p) => p.stopReason)).toEqual(['aborted', 'aborted', 'aborted']);

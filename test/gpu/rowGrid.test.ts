@@ -8,6 +8,8 @@ import { rmsnorm, rmsnormBwd } from '../../src/gpu/ops/rmsnorm.ts';
 import { expectClose } from '../close.ts';
 import { rng } from '../random.ts';
 import { FOLD_THREADS, readRoomy, roomy, withRoom } from './check.ts';
+import { foldedByTwo } from './fold.ts';
+import { isFull } from './full.ts';
 import { withGpu } from './gpu.ts';
 
 interface Grid {
@@ -118,10 +120,23 @@ const CASES: Record<string, Case> = {
   },
 };
 
+const ONE_THREAD: Grid[] = [{ WG: 1, LANES: 1 }];
+const inPlace = (record: () => ReturnType<Case>) => record();
+/** A grid of two in a row. */
+const byTwo = (record: () => ReturnType<Case>) => {
+  let outputs: ReturnType<Case> = [];
+  foldedByTwo(() => (outputs = record()));
+  return outputs;
+};
+
+const names = Object.keys(CASES);
 test.each([
-  ...Object.keys(CASES).map((name) => ({ name, N: 19, grids: GRIDS, why: 'no multiple of any rows a workgroup' })),
-  ...Object.keys(CASES).map((name) => ({ name, N: FOLD_THREADS, grids: [{ WG: 1, LANES: 1 }], why: 'a folded grid' })),
-])('$name, $N rows: $why', ({ name, N, grids }) =>
+  ...names.map((name) => ({ name, N: 19, grids: GRIDS, fold: inPlace, why: 'no multiple of any rows a workgroup' })),
+  ...names.map((name) => ({ name, N: 19, grids: ONE_THREAD, fold: byTwo, why: 'folded by two' })),
+  ...(isFull ? names : []).map((name) => {
+    return { name, N: FOLD_THREADS, grids: ONE_THREAD, fold: inPlace, why: 'folded where one dimension ends' };
+  }),
+])('$name, $N rows: $why', ({ name, N, grids, fold }) =>
   withGpu(async (gpu) => {
     const read = async (outputs: ReturnType<Case>) => {
       const values: Float32Array[] = [];
@@ -131,7 +146,7 @@ test.each([
     const want = await read(CASES[name](gpu, gpu, N));
     for (const grid of grids) {
       const other = onGrid(gpu, grid);
-      const got = await read(CASES[name](other.gpu, gpu, N));
+      const got = await read(fold(() => CASES[name](other.gpu, gpu, N)));
       expect(other.replaced()).toBe(1);
       // Sums of at most 71 terms in two orders, and the few operations on them.
       got.forEach((values, i) => expectClose(values, want[i], { rtol: 2e-5, atol: 2e-5 }));

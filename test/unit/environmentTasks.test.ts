@@ -11,8 +11,11 @@ import {
   solve,
 } from '../../src/tasks/environments/adventure.ts';
 import { bestMoves, freeCells, resultOf, ticTacToeTask } from '../../src/tasks/environments/ticTacToe.ts';
+import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import { keyedRng } from '../../src/tasks/random.ts';
 import guessTask from '../../examples/environment.ts';
+import { scriptedEngine } from '../scriptedRuns.ts';
 import { LIMITS, samplesOf } from '../scriptedTurns.ts';
 
 const call = (name: string, args: object = {}) => `<tool_call>${JSON.stringify({ name, arguments: args })}</tool_call>`;
@@ -31,6 +34,25 @@ describe('examples/environment.ts', () => {
     ]);
     expect(sample.reward.score).toBeCloseTo(1 - 0.05 * 4);
     expect(sample.reward.turns).toHaveLength(3);
+  });
+
+  test('trains by the rewards of its turns', async () => {
+    const config = resolveTrainConfig({
+      name: 'tiny',
+      model: { path: 'x' },
+      data: { trainBatchSize: 2, maxPromptLength: 48, maxResponseLength: 192, valMaxSamples: 2 },
+      rollout: { n: 4, multiTurn: { maxAssistantTurns: 3 } },
+      actor: { ppoMiniBatchSize: 2, optim: { lr: 1e-3 } },
+      algorithm: { advEstimator: 'turn_loo' },
+      trainer: { totalTrainingSteps: 2, testFreq: 0, valBeforeTrain: false },
+    });
+    const engine = scriptedEngine({ says: ({ key: [, s] }) => (s % 2 ? call('hint') : call('guess', { n: 10 })) });
+    const { history } = await new GrpoTrainer({ config, task: guessTask, engine }).fit();
+    expect(history).toHaveLength(2);
+    for (const metrics of history) {
+      expect(Number.isFinite(metrics['critic/score/mean'])).toBe(true);
+      expect(metrics['actor/grad_norm']).toBeGreaterThan(0);
+    }
   });
 });
 

@@ -10,7 +10,9 @@ import { diskFiles } from '../../src/cli/diskFiles.ts';
 import { TEMPLATES } from '../../src/cli/init/templates.ts';
 import { startedIn } from '../../src/cli/startedAs.ts';
 import { parseTrainConfig } from '../../src/grpo/config/text.ts';
+import type { Metrics } from '../../src/grpo/metrics.ts';
 import type { FileSystem } from '../../src/runs/fileSystem.ts';
+import { scriptedEngines, webgrpo } from '../commandLine.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'webgrpo-init-'));
 /** The disk below `root`, as a user who stands there sees it. */
@@ -40,6 +42,43 @@ test.each(Object.keys(TEMPLATES))(
     expect(stdout).toMatch(/pass [23]\b/);
   },
 );
+
+/** Trains two steps on the scripted engine, and says what its run folder has of them. */
+async function trained(config: string, ...overrides: string[]): Promise<Metrics[]> {
+  const kept = mkdtempSync(join(tmpdir(), 'webgrpo-init-run-'));
+  const settings = [
+    ...['name=run', `trainer.defaultLocalDir=${kept}`, 'trainer.totalTrainingSteps=2', 'trainer.testFreq=0'],
+    ...[
+      'trainer.valBeforeTrain=false',
+      'trainer.kernelTuning=off',
+      'data.trainBatchSize=2',
+      'actor.ppoMiniBatchSize=2',
+    ],
+  ];
+  const args = ['train', config, ...settings, ...overrides];
+  const { status, said } = await webgrpo(args, { createEngine: scriptedEngines() });
+  expect(status, said.join('\n')).toBe(0);
+  const lines = readFileSync(join(kept, 'run', 'metrics.jsonl'), 'utf8')
+    .trim()
+    .split('\n');
+  return lines.map((line) => JSON.parse(line) as Metrics);
+}
+
+test.each(Object.keys(TEMPLATES))('the template %s trains, by its own problems', async (template) => {
+  const written = await write(template, template);
+  const source = written.includes('task.mjs') ? ['module', 'task.mjs'] : ['path', 'train.jsonl'];
+  const config = join(root, template, 'config.yaml');
+  const history = await trained(config, `task.${source[0]}=${join(root, template, source[1])}`);
+  expect(history.map((metrics) => metrics['training/global_step'])).toEqual([1, 2]);
+  for (const metrics of history) expect(metrics['critic/score/mean']).toBeGreaterThanOrEqual(0);
+});
+
+test('the example of docs/tasks.md trains, its rewards from 0 to 1', async () => {
+  const history = await trained('examples/jsonl-task.yaml');
+  const rewards = history.map((metrics) => metrics['critic/score/mean']);
+  expect(rewards).toHaveLength(2);
+  expect(rewards.every((reward) => reward >= 0 && reward <= 1)).toBe(true);
+});
 
 test('what is there stays as it is, but an empty folder is filled', async () => {
   mkdirSync(join(root, 'held'));

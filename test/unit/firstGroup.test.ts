@@ -1,14 +1,12 @@
 /** The first group before a run is the one that step 1 generates, and the run does not feel it. */
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { firstGroup, timedStep } from '../../src/grpo/firstGroup.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
-import { initWeights } from '../../src/model/params.ts';
-import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
 import type { Task } from '../../src/tasks/task.ts';
-import { createLocalEngine, engineSizes, type LocalEngine } from '../../src/workers/localEngine.ts';
-import { tinyConfig } from './tinyModel.ts';
+import type { ScriptedEngine } from '../scriptedEngine.ts';
+import { scriptedEngine, withoutTimes } from '../scriptedRuns.ts';
 
 const config = resolveTrainConfig({
   name: 'tiny',
@@ -26,24 +24,15 @@ const task: Task = {
   reward: ({ response }) => ({ score: response.length % 2, acc: response.length % 2 }),
 };
 
-const engines: LocalEngine[] = [];
-beforeAll(async () => {
-  const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
-  const model = { ...tinyConfig, vocabSize: 512 };
-  const spec = { ...engineSizes(config), config: model, weights: initWeights(model, 3) };
-  for (let i = 0; i < 2; i++) engines.push(await createLocalEngine({ ...spec, tokenizerJson, tokenizerConfigJson }));
-}, 120_000);
-afterAll(() => engines.forEach((engine) => engine.destroy()));
-
-async function twoSteps(engine: LocalEngine) {
+async function twoSteps(engine: ScriptedEngine) {
   const trainer = new GrpoTrainer({ config, task, engine });
   const steps = [await trainer.step(), await trainer.step()];
-  const lines = steps.map(({ metrics }) => Object.entries(metrics).filter(([name]) => !/^(timing|perf)/.test(name)));
+  const lines = withoutTimes(steps.map(({ metrics }) => metrics));
   return { lines, tokens: steps[0].samples.map(({ trajectory }) => [...trajectory.responseIds]) };
 }
 
 test('the same tokens as step 1, and two steps that come out the same; ended on the way as well, and after a timed step', async () => {
-  const [engine, other] = engines;
+  const [engine, other] = [scriptedEngine(), scriptedEngine()];
   const tries: Sample[] = [];
   const ending = new AbortController();
   await firstGroup(
@@ -68,5 +57,5 @@ test('the same tokens as step 1, and two steps that come out the same; ended on 
       .map((ids) => ids.join())
       .sort(),
   );
-  expect(without.lines[0].find(([name]) => name === 'actor/grad_norm')![1]).toBeGreaterThan(0);
+  expect(without.lines[0]['actor/grad_norm']).toBeGreaterThan(0);
 });
