@@ -322,10 +322,10 @@ export const MUTATIONS = [
     tests: unit('pageSettings'),
   },
   {
-    name: 'room: a worker generates by weights older than the prompt asks for',
-    file: 'src/workers/room/joinRoom.ts',
-    find: 'if (prompt.weights.version > this.#weights.version) return message.nak(1000);',
-    replace: '',
+    name: 'room: a message of another version is read',
+    file: 'src/workers/room/messages.ts',
+    find: 'if (version !== VERSION)',
+    replace: 'if (version === null)',
     tests: unit('room'),
   },
   {
