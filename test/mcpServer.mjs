@@ -64,7 +64,7 @@ function misbehave(id) {
       else process.exit(1);
       return undefined;
     case 'hangs':
-      setTimeout(() => send({ id, result: text('late') }), 2500);
+      writeFileSync(`${file}-asked`, '');
       return undefined;
     case 'dies after':
       setTimeout(() => process.exit(0), 20);
@@ -128,7 +128,10 @@ function answer({ id, method, params }) {
     }
     const result = name === 'echo' ? text(JSON.stringify(args)) : name === 'count' ? text(`${++count}`) : misbehave(id);
     if (result) send({ id, result });
-  } else if (method === 'notifications/cancelled' && file !== '') writeFileSync(file, JSON.stringify(params));
+  } else if (method === 'notifications/cancelled' && file !== '') {
+    writeFileSync(file, JSON.stringify(params));
+    if (fault === 'hangs') send({ id: params?.['requestId'], result: text('late') });
+  }
 }
 
 let rest = '';

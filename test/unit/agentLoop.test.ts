@@ -269,16 +269,19 @@ describe('hostile tools and calls', () => {
     expect(aborted).toHaveBeenCalledTimes(1);
   });
 
-  test('10 MB come back truncated on the chosen side, quickly', async () => {
+  test('10 MB come back truncated on the chosen side, before they are tokenized', async () => {
     const flood = () => `head${'x'.repeat(10_000_000)}tail`;
-    const start = performance.now();
+    const encode = vi.spyOn(tokenizer, 'encodeContinuation');
     const limits = { maxResponseLength: 400, contextLength: 500, maxToolResponseLength: 8 };
     const side = async (toolResponseTruncateSide: AgentLimits['toolResponseTruncateSide']) =>
       (await toolText(flood, { ...limits, toolResponseTruncateSide })).text;
     expect(await side('middle')).toBe('head...(truncated)...tail');
     expect(await side('left')).toBe('...(truncated)...xxxxtail');
     expect(await side('right')).toBe('headxxxx...(truncated)...');
-    expect(performance.now() - start).toBeLessThan(2000);
+    const lengths = encode.mock.calls.flatMap(([messages]) => messages.map(({ content }) => content.length));
+    encode.mockRestore();
+    expect(lengths).toHaveLength(3);
+    expect(Math.max(...lengths)).toBeLessThanOrEqual('head...(truncated)...tail'.length);
   });
 
   test('special-token text and broken Unicode arrive as plain text', async () => {

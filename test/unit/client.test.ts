@@ -455,7 +455,7 @@ describe('a lost device', () => {
     groups.attach(fresh.engine);
     groups.lose(old, gone); // heard late
     groups.goOn({ ...saved, version: 1 }, vocabSizeOf(run));
-    await new Promise((resolve) => setTimeout(resolve, 5));
+    await new Promise((resolve) => setImmediate(resolve));
     expect(isAnswered).toBe(false);
     for (const step of [2, 3]) {
       expect(await groups.ready(stop)).toBe(true);

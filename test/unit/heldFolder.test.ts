@@ -14,6 +14,7 @@ import {
 } from 'node:fs';
 import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { createInterface } from 'node:readline';
 import { beforeEach, expect, test } from 'vitest';
 import { holdingFolder } from '../../src/cli/process/heldFolder.ts';
 import { lockFolder } from '../../src/cli/process/lock.ts';
@@ -112,19 +113,23 @@ test('folders that a lock needed go with it, unless something else has come to b
 test('of many that start at once exactly one has the folder, on a free one and on that of a dead process', async () => {
   const code = asJavaScript('src/cli/process/lock.ts', 'src/errors.ts');
   const program = `
+    import { readSync } from 'node:fs';
     const { lockFolder } = await import(${JSON.stringify(join(code, 'src/cli/process/lock.js'))});
-    while (Date.now() < Number(process.argv[2])) {}
+    console.log('ready');
+    readSync(0, new Uint8Array(1)); // all begin at a byte of the test
     try { lockFolder(process.argv[1]); console.log('won'); } catch (error) { console.log(error.name); }
     setTimeout(() => {}, 60_000);`; // who has it keeps it until the last has tried
   for (const isLeft of [false, true]) {
     if (isLeft) leave({ pid: deadPid() });
-    const start = String(Date.now() + 2000);
     const all = Array.from({ length: 8 }, () => {
-      const child = spawn(process.execPath, ['--input-type=module', '-e', program, folder, start]);
-      const said = new Promise<string>((resolve) => child.stdout.on('data', (data) => resolve(String(data).trim())));
-      return { said, end: () => child.kill('SIGKILL') };
+      const child = spawn(process.execPath, ['--input-type=module', '-e', program, folder]);
+      const lines = createInterface(child.stdout)[Symbol.asyncIterator]();
+      const said = async () => (await lines.next()).value as string;
+      return { said, start: () => child.stdin.write('x'), end: () => child.kill('SIGKILL') };
     });
-    const heard = await Promise.all(all.map(({ said }) => said));
+    await Promise.all(all.map(({ said }) => said()));
+    for (const { start } of all) start();
+    const heard = await Promise.all(all.map(({ said }) => said()));
     all.forEach(({ end }) => end());
     expect(heard.sort()).toEqual([...Array.from({ length: 7 }, () => 'InputError'), 'won']);
   }

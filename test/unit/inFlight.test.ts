@@ -54,8 +54,8 @@ async function start(record: SampleRecord, turns: string[], hang = false) {
   const answer = engine.generate.bind(engine);
   engine.generate = (request) => (engine.requests.length === 1 ? new Promise(() => {}) : answer(request));
   void run(turns, options);
-  while (record.requestId === undefined || engine.requests.length === 0) await new Promise((r) => setTimeout(r, 1));
-  await new Promise((r) => setTimeout(r, 1));
+  while (record.requestId === undefined || engine.requests.length === 0) await new Promise((r) => setImmediate(r));
+  await new Promise((r) => setImmediate(r));
   return undefined;
 }
 
@@ -135,7 +135,7 @@ test('samples that go on are let go in their order, and without those that do no
   const gone: string[] = [];
   void line.reach(b).then(() => gone.push('b'));
   void line.reach(a).then(() => gone.push('a'));
-  await new Promise((r) => setTimeout(r, 1));
+  await new Promise((r) => setImmediate(r));
   expect(gone).toEqual([]);
   c.loopEnded();
   await line.opened(1000);

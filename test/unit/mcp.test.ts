@@ -9,7 +9,7 @@ import { tmpdir } from 'node:os';
 import { text } from 'node:stream/consumers';
 import { join, resolve } from 'node:path';
 import { build } from 'vite';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { type McpOptions, type McpTools, mcpTools } from '../../src/tasks/mcp/index.ts';
 import type { Tool } from '../../src/tasks/tool.ts';
 import { problem, run, tokenizer } from '../scriptedTurns.ts';
@@ -24,6 +24,7 @@ beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'webgrpo-mcp-'));
 });
 afterEach(async () => {
+  vi.restoreAllMocks();
   await Promise.all(opened.splice(0).map((one) => one.close()));
   // No server, no listener of ours is left.
   for (const event of ['exit', 'SIGINT', 'SIGTERM', 'SIGHUP'])
@@ -76,6 +77,19 @@ const until = async (what: () => boolean) => {
 };
 const answers = async ({ tools }: McpTools) => (await callOnce(tools, 'echo', { a: 1 })).text;
 const WELL = '{"a":1}';
+/** Holds every timer of `ms` that is set from now on. Returns a function that ends them, as if that time had passed. */
+function holdTimers(ms: number): () => void {
+  const { setTimeout } = globalThis;
+  const held: (() => void)[] = [];
+  vi.spyOn(globalThis, 'setTimeout').mockImplementation((callback, after) => {
+    if (after !== ms) return setTimeout(callback, after);
+    held.push(callback);
+    return setTimeout(() => undefined, 0);
+  });
+  return () => held.splice(0).forEach((callback) => callback());
+}
+/** A limit that no test waits out, in words and in milliseconds. */
+const LIMIT = { timeoutMs: 1500, passed: 'Error: fault did not answer in 1.5 s' };
 
 describe('a real server', () => {
   const args = { message: 'hi' };
@@ -117,7 +131,7 @@ describe('a real server', () => {
   test('over HTTP, killed in a call: an error text, then one that says that it is gone', async () => {
     const { url, stop } = await serve('streamableHttp');
     const { tools, stats } = await open(url, { name: 'all' });
-    const long = callOnce(tools, 'trigger-long-running-operation', { duration: 60, steps: 60 });
+    const long = callOnce(tools, 'trigger-long-running-operation', { duration: 600, steps: 6000 });
     await until(() => stats.progress > 0);
     await stop();
     expect((await long).text).toBe('Error: the MCP server "all" closed the connection before it answered');
@@ -179,8 +193,12 @@ describe('a server that misbehaves', () => {
 
   test('hangs in a call: the time limit; it is told, its late answer is nobody’s', async () => {
     const file = join(folder, 'cancelled');
-    const mcp = await open(hostile('hangs', file), { timeoutMs: 1500 });
-    expect((await callOnce(mcp.tools, 'fault')).text).toBe('Error: fault did not answer in 1.5 s');
+    const mcp = await open(hostile('hangs', file), { timeoutMs: LIMIT.timeoutMs });
+    const passLimit = holdTimers(LIMIT.timeoutMs);
+    const called = callOnce(mcp.tools, 'fault');
+    await until(() => existsSync(`${file}-asked`));
+    passLimit();
+    expect((await called).text).toBe(LIMIT.passed);
     await until(() => existsSync(file) && readFileSync(file, 'utf8') !== '');
     expect(JSON.parse(readFileSync(file, 'utf8'))).toMatchObject({ requestId: 2 });
     await until(() => mcp.stats.badMessages === 1);
@@ -209,9 +227,12 @@ describe('a server that misbehaves', () => {
   test.each(['malformed', 'wrong id'])(
     'answers a call with a message that is %s: the time limit, and it goes on',
     async (kind) => {
-      const mcp = await fault(kind, { timeoutMs: 1500 });
-      expect(mcp.text).toBe('Error: fault did not answer in 1.5 s');
-      expect(mcp.stats.badMessages).toBeGreaterThan(0);
+      const mcp = await open(hostile(kind), { timeoutMs: LIMIT.timeoutMs });
+      const passLimit = holdTimers(LIMIT.timeoutMs);
+      const called = callOnce(mcp.tools, 'fault');
+      await until(() => mcp.stats.badMessages > 0);
+      passLimit();
+      expect((await called).text).toBe(LIMIT.passed);
       expect(await answers(mcp)).toBe(WELL);
     },
   );
@@ -461,6 +482,8 @@ describe('sessions', () => {
 });
 
 describe('its processes end', () => {
+  /** It has so long to end by itself, and again after SIGTERM. */
+  const PATIENCE_MS = 1000;
   /** A program that opens a server which starts a process of its own, and then ends in some way. */
   const endings = { exit: 'process.exit(0)', throw: 'throw new Error("x")', 'Ctrl-C': 'setInterval(() => {}, 1000)' };
 
@@ -469,10 +492,14 @@ describe('its processes end', () => {
     const { close } = await open(hostile('child', file));
     const pids = readFileSync(file, 'utf8').split(' ').map(Number);
     expect(pids.map(isRunning)).toEqual([true, true]);
-    await close();
-    await until(() => !pids.some(isRunning));
+    const passPatience = holdTimers(PATIENCE_MS);
+    const closing = close();
+    await until(() => (passPatience(), !pids.some(isRunning)));
+    await closing;
     const deaf = await open(hostile('deaf'));
-    await deaf.close();
+    let isClosed = false;
+    void deaf.close().then(() => (isClosed = true));
+    await until(() => (passPatience(), isClosed));
   });
 
   test.each(Object.entries(endings))('when the program ends by %s', async (how, end) => {

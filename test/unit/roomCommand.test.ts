@@ -1,5 +1,6 @@
 /** `webgrpo room` and `webgrpo join` over a real nats-server and scripted engines: what they print, and how signals end them. */
 
+import { AsyncResource } from 'node:async_hooks';
 import { mkdtempSync, readdirSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -32,6 +33,18 @@ async function waitingRoom(name: string) {
   const room = new RunningCommand(words, { createEngine: scriptedEngines(), isTTY: true });
   await Promise.all([room.said(INVITATION), room.said(/step 1: /)]);
   return room;
+}
+/** Returns a function that lets a controller look for its server as often as it must, once a signal has made it look. */
+function looks(): () => void {
+  const { setInterval } = globalThis;
+  let look: (() => void) | undefined;
+  vi.spyOn(globalThis, 'setInterval').mockImplementation((callback, ms) => {
+    if (ms === 200) look = AsyncResource.bind(callback);
+    return setInterval(callback, ms);
+  });
+  return () => {
+    for (let i = 0; i < 25; i++) look!();
+  };
 }
 const run = (command: string, name: string, ...more: string[]) =>
   start(command, 'configs/gsm8k-tool.yaml', ...SETTINGS, `name=${name}`, ...more);
@@ -96,8 +109,10 @@ describe.runIf(hasNatsServer())('a room', { timeout: 60_000 }, () => {
     } finally {
       await running.end('SIGKILL');
     }
+    const lookOften = looks();
     room.signal('SIGTERM');
     worker.signal('SIGINT');
+    lookOften();
     const [ended, left] = await Promise.all([room.done, worker.done]);
     expect([ended.status, left.status]).toEqual([3, 3]);
     expect(room.stderr).toContain('The NATS server of the room does not answer: stopping without it.');
@@ -110,6 +125,7 @@ describe.runIf(hasNatsServer())('a room', { timeout: 60_000 }, () => {
   test('whose own server has died, and nobody is there: one signal ends it, a second one at once', async () => {
     const room = await waitingRoom('dead');
     process.kill(Number(readFileSync(inRun('dead-room', 'nats.pid'), 'utf8')), 'SIGKILL');
+    const lookOften = looks();
     const now = vi.spyOn(performance, 'now');
     now.mockReturnValueOnce(1e9);
     room.signal('SIGINT');
@@ -117,6 +133,7 @@ describe.runIf(hasNatsServer())('a room', { timeout: 60_000 }, () => {
     now.mockReturnValueOnce(1e9 + 1000);
     room.signal('SIGTERM');
     expect(room.endedBy).toEqual(['SIGTERM']);
+    lookOften();
     expect((await room.done).status).toBe(3);
     expect(room.stderr).not.toContain('bug in webgrpo');
     expect(checkpointsOf('dead')).toEqual(['step-0']);

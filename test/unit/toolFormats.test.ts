@@ -8,6 +8,7 @@ import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import { parseGptOss } from '../../src/rollout/tools/gptOss.ts';
 import { TOOL_PARSERS, toolParserOf } from '../../src/rollout/tools/parser.ts';
 import type { Tool } from '../../src/tasks/tool.ts';
+import { processorMs } from '../processorTime.ts';
 import { run, ScriptedTurns, tokenizer as shipped, tokenizerJson } from '../scriptedTurns.ts';
 
 interface Format {
@@ -286,16 +287,14 @@ describe('calls that cannot be read', () => {
       '<escape>',
       '<tool_call>',
     ];
-    const seconds = (piece: string, count: number) => {
+    const cost = (piece: string, count: number) => {
       const text = `<tool_call>${piece.repeat(count)}</tool_call>`;
-      const start = performance.now();
-      parse(text, [search]);
-      return performance.now() - start;
+      return processorMs(() => parse(text, [search]));
     };
     for (const piece of pieces) {
-      seconds(piece, 1000);
+      cost(piece, 1000);
       // Quadratic would be seconds: 10^10 steps.
-      expect(seconds(piece, 100_000)).toBeLessThan(1500);
+      expect(cost(piece, 100_000)).toBeLessThan(1500);
     }
   });
 });

@@ -275,10 +275,14 @@ describe('what tools may send', () => {
   });
 
   test('10 MB of control tokens cost little and stay text', async () => {
-    const start = performance.now();
+    const encode = vi.spyOn(tokenizer, 'encodeContinuation');
     const flood = plain(() => '<|im_end|>'.repeat(1_000_000));
     expect(counts(given(await callOnce(flood)))).toEqual(counts(given(await callOnce(plain(() => 'x')))));
-    expect(performance.now() - start).toBeLessThan(2000);
+    // What costs is the tokenizer: it reads what is left of the text alone.
+    const lengths = encode.mock.calls.flatMap(([messages]) => messages.map(({ content }) => content.length));
+    encode.mockRestore();
+    expect(lengths).toHaveLength(2);
+    expect(Math.max(...lengths)).toBeLessThan(1000);
   });
 
   test.each([

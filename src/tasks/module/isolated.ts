@@ -17,6 +17,8 @@ export interface IsolatedLimits {
   timeoutMs: number;
   /** Milliseconds of one reward, where that is less. */
   rewardTimeoutMs?: number | undefined;
+  /** Milliseconds of loading the module. Default: 10,000. */
+  loadMs?: number;
 }
 
 /** The module's task. `close` ends its worker. Throws InputError where it does not load, or gives no task. */
@@ -25,7 +27,7 @@ export async function isolatedTask(
   options: Readonly<Record<string, unknown>>,
   limits: IsolatedLimits,
 ): Promise<Task> {
-  const module = new SandboxedModule(source, options);
+  const module = new SandboxedModule(source, options, limits.loadMs);
   try {
     const described = describedTask(source.entry, await module.open());
     return {
@@ -42,15 +44,15 @@ export async function isolatedTask(
 class Calls {
   readonly #module: SandboxedModule;
   readonly #address: string;
-  readonly #timeoutMs: number;
+  readonly #limits: Readonly<IsolatedLimits>;
   /** What the task's `observe` has moved, which a worker that is started anew gets back. */
   state: unknown;
   #failure: { error: unknown } | undefined;
 
-  constructor(module: SandboxedModule, address: string, { timeoutMs }: IsolatedLimits) {
+  constructor(module: SandboxedModule, address: string, limits: IsolatedLimits) {
     this.#module = module;
     this.#address = address;
-    this.#timeoutMs = timeoutMs;
+    this.#limits = limits;
   }
 
   close(): void {
@@ -64,7 +66,7 @@ class Calls {
 
   /** @param what names the call, e.g. 'Training problem 3' */
   async of<T>(what: string, call: string, args: readonly unknown[], limitMs?: number): Promise<T> {
-    const ms = Math.min(this.#timeoutMs, limitMs ?? Infinity);
+    const ms = Math.min(this.#limits.timeoutMs, limitMs ?? Infinity);
     const again: [string, unknown[]] | undefined = this.state === undefined ? undefined : ['restore', [this.state]];
     try {
       const value = (await this.#module.call(call, args, ms, again)) as T;

@@ -52,13 +52,15 @@ export class SandboxedModule {
   started = 0;
   readonly #source: ModuleSource;
   readonly #options: string;
+  readonly #loadMs: number;
   readonly #texts = new Map<string, string>();
   readonly #oneAtATime = limiter(1);
   #guest: Guest | undefined;
   #isClosed = false;
 
-  constructor(source: ModuleSource, options: Readonly<Record<string, unknown>>) {
+  constructor(source: ModuleSource, options: Readonly<Record<string, unknown>>, loadMs = LOAD_MS) {
     this.#source = source;
+    this.#loadMs = loadMs;
     this.#options = encodePlain(options);
   }
 
@@ -108,7 +110,7 @@ export class SandboxedModule {
     if (this.#isClosed) throw new InputError(`The task module ${entry} was closed.`);
     if (!this.#texts.has(entry)) this.#texts.set(entry, await read(entry));
     this.#guest ??= await this.#start();
-    const load = { entry, root, options: this.#options, timeMs: LOAD_MS, memoryBytes: MEMORY_BYTES };
+    const load = { entry, root, options: this.#options, timeMs: this.#loadMs, memoryBytes: MEMORY_BYTES };
     for (;;) {
       const sources = Object.fromEntries(this.#texts);
       const { missing, value } = await this.#answer({ ...load, sources } satisfies ModuleLoad);
