@@ -11,15 +11,15 @@ import { tinyConfig } from './tinyModel.ts';
 
 const isTime = (name: string) => name.startsWith('timing') || name.startsWith('perf/');
 
-async function run(seed: number): Promise<Metrics[]> {
+async function run(seed: number, totalTrainingSteps: number): Promise<Metrics[]> {
   const config = resolveTrainConfig({
     name: 'twice',
     seed,
     model: { path: 'in memory' },
-    data: { trainBatchSize: 4, maxResponseLength: 24, maxPromptLength: 64, valMaxSamples: 8 },
+    data: { trainBatchSize: 4, maxResponseLength: 24, maxPromptLength: 64, valMaxSamples: 4 },
     rollout: { n: 4, maxNumSeqs: 7 },
     actor: { ppoMiniBatchSize: 2, ppoMaxTokenLenPerGpu: 256 },
-    trainer: { totalTrainingSteps: 3, testFreq: 2 },
+    trainer: { totalTrainingSteps, testFreq: 2 },
   });
   const model = { ...tinyConfig, vocabSize: 512, maxPositionEmbeddings: 128 };
   const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
@@ -39,9 +39,9 @@ async function run(seed: number): Promise<Metrics[]> {
 }
 
 test('two runs with one seed give identical metrics but for times; another seed does not', async () => {
-  const [first, second, other] = [await run(5), await run(5), await run(6)];
+  const [first, second, [other]] = [await run(5, 2), await run(5, 2), await run(6, 1)];
   expect(second).toEqual(first);
-  expect(other).not.toEqual(first);
+  expect(other['actor/grad_norm']).not.toBe(first[0]['actor/grad_norm']);
   expect(Math.max(...first.map((m) => m['training/rollout_probs_diff_max'] ?? 0))).toBe(0);
   expect(first.at(-1)!['actor/grad_norm']).toBeGreaterThan(0);
 }, 240_000);
