@@ -13,6 +13,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vite
 import { type McpOptions, type McpTools, mcpTools } from '../../src/tasks/mcp/index.ts';
 import type { Tool } from '../../src/tasks/tool.ts';
 import { problem, run, tokenizer } from '../scriptedTurns.ts';
+import { holdTimers } from '../timers.ts';
 
 const EVERYTHING = 'node_modules/@modelcontextprotocol/server-everything/dist/index.js';
 const everything = { command: process.execPath, args: [EVERYTHING] };
@@ -77,17 +78,6 @@ const until = async (what: () => boolean) => {
 };
 const answers = async ({ tools }: McpTools) => (await callOnce(tools, 'echo', { a: 1 })).text;
 const WELL = '{"a":1}';
-/** Holds every timer of `ms` that is set from now on. Returns a function that ends them, as if that time had passed. */
-function holdTimers(ms: number): () => void {
-  const { setTimeout } = globalThis;
-  const held: (() => void)[] = [];
-  vi.spyOn(globalThis, 'setTimeout').mockImplementation((callback, after) => {
-    if (after !== ms) return setTimeout(callback, after);
-    held.push(callback);
-    return setTimeout(() => undefined, 0);
-  });
-  return () => held.splice(0).forEach((callback) => callback());
-}
 /** A limit that no test waits out, in words and in milliseconds. */
 const LIMIT = { timeoutMs: 1500, passed: 'Error: fault did not answer in 1.5 s' };
 

@@ -13,6 +13,7 @@ import { workerRights } from '../../src/workers/room/names.ts';
 import { InputError } from '../../src/errors.ts';
 import { Controller, fakeWorker, type Saved } from '../room.ts';
 import { freePort, hasNatsServer, runningServer, selfSigned } from '../natsServer.ts';
+import { skipTimers } from '../timers.ts';
 
 const until = <T>(value: () => T | Promise<T>) => expect.poll(value, { timeout: 60_000, interval: 20 });
 const fresh = (): Saved => ({ trained: [], begun: 0 });
@@ -156,6 +157,7 @@ describe.runIf(hasNatsServer())('the server of a room', { timeout: 120_000 }, ()
   ])('one that runs already: %s is wrong', async (_, wrong, sentence) => {
     const running = await runningServer();
     ends.push(() => running.end());
+    skipTimers(500); // between two tries
     await expectRefusal(openServer({ server: options(), maxWorkers: 1, running: { ...running, ...wrong } }), sentence);
   });
 

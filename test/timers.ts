@@ -1,0 +1,23 @@
+/** Timers that a test ends itself. `vi.restoreAllMocks()` gives the clock back. */
+
+import { vi } from 'vitest';
+
+/** Holds every timer of `ms` that is set from now on. Returns a function that ends them, as if that time had passed. */
+export function holdTimers(ms: number): () => void {
+  const { setTimeout } = globalThis;
+  const held: (() => void)[] = [];
+  vi.spyOn(globalThis, 'setTimeout').mockImplementation((callback, after) => {
+    if (after !== ms) return setTimeout(callback, after);
+    held.push(callback);
+    return setTimeout(() => undefined, 0);
+  });
+  return () => held.splice(0).forEach((callback) => callback());
+}
+
+/** Ends every timer of `ms` that is set from now on in the next turn of the event loop. */
+export function skipTimers(ms: number): void {
+  const { setTimeout } = globalThis;
+  vi.spyOn(globalThis, 'setTimeout').mockImplementation((callback, after) =>
+    setTimeout(callback, after === ms ? 0 : after),
+  );
+}
