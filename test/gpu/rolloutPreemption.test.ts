@@ -75,7 +75,7 @@ test('switched off, samples keep their slots while their tools run', () =>
     let hasEnded = false;
     void d.then(() => (hasEnded = true));
     await Promise.all([a, b, c]);
-    // A turn as long as any of its own passes it by.
+    // Another request takes a whole turn in the meantime.
     const contextIds = Uint32Array.from([...samples[1].contextIds, ...(await b).tokenIds, ...TOOL[0]]);
     const sampling = { ...samples[1].sampling, stopTokenIds: [] };
     expect((await engine.generate({ ...samples[1], contextIds, sampling })).tokenIds).toHaveLength(10);
