@@ -18,6 +18,7 @@ import { message, notSaved, offer } from './notices.ts';
 import { config, phase, run, scored, session, state } from './page.ts';
 import { rulesLetIn } from './permission.ts';
 import { goTo, stopFirst } from './runs.ts';
+import { takeSession } from './warm.ts';
 
 export interface ReplayedStep {
   step: number;
@@ -72,8 +73,8 @@ export async function replayTo(asked: SavedRun, step: number): Promise<void> {
 async function trainAgain(saved: SavedRun, to: number, checkpoint: Checkpoint | undefined): Promise<void> {
   const [{ Run }, { Keeper }] = await Promise.all([import('../training/run.ts'), import('../training/keeper.ts')]);
   const of = withoutEvaluations(parseTrainConfig(saved.config, { source: 'config.yaml' }));
-  session.value?.close();
-  session.value = undefined;
+  const warm = takeSession(of);
+  warm?.catch(() => {}); // the run opens another
   config.value = of;
   const nothing = () => {};
   const { RepeatedChanges } = await import('../training/repeatedChanges.ts');
@@ -83,6 +84,7 @@ async function trainAgain(saved: SavedRun, to: number, checkpoint: Checkpoint | 
     config: of,
     hub: saved.record.hub,
     keeper: new Keeper(of, undefined, checkpoint),
+    warm,
     replays: true,
     events: {
       onDownload: nothing,

@@ -38,14 +38,16 @@ export class Session {
   /** As it was loaded: the weights of `engine` are the present ones. */
   readonly model: LoadedModel<unknown>;
   readonly task: Task;
-  /** Rejects when a worker dies or its GPU is lost. */
+  /** Rejects when a worker dies, its GPU is lost, or the session is closed: a worker that was ended answers no call. */
   readonly lost: Promise<never>;
   isClosed = false;
   readonly #workers: Worker[];
+  #tellClosed: (error: Error) => void = () => {};
 
   private constructor({ config, workers, died, engine, model, task }: SessionParts) {
     [this.config, this.engine, this.model, this.task] = [config, engine, model, task];
-    this.lost = Promise.race([died, engine.untilLost()]);
+    const closed = new Promise<never>((_, reject) => (this.#tellClosed = reject));
+    this.lost = Promise.race([died, engine.untilLost(), closed]);
     this.lost.catch(() => {}); // whoever uses the session is told
     this.#workers = workers;
   }
@@ -71,6 +73,7 @@ export class Session {
     this.isClosed = true;
     this.task.close?.();
     for (const worker of this.#workers) worker.terminate();
+    this.#tellClosed(new Error('The session is closed.'));
   }
 }
 

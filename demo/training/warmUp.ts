@@ -48,11 +48,11 @@ export class WarmUp {
     return this.#key === sessionKey(config);
   }
 
-  /** The session, with nothing under way on it. Rejects where it cannot be trained on. */
+  /** The session, once its tries have ended. Rejects when it cannot be trained on. */
   async take(): Promise<Session> {
     this.#ending.abort();
-    await this.#tries;
     const session = await this.session;
+    await Promise.race([this.#tries, session.lost]);
     if (session.isClosed) throw new Error('The session is closed.');
     return session;
   }

@@ -42,14 +42,19 @@ test('back to a step, replayed bit for bit, gone on from', async ({ page, contex
 
   await test.step('after a reload, its tries come from the files', async () => {
     await changeLog(page, 3);
+    engine.upTo(0, 'turn');
     await page.reload();
+    await engine.held('turn'); // of the session that is opened ahead, and is used below
     await expect(slider).toBeVisible();
     await slider.fill('2');
     await expect(page.locator('#rollouts')).toContainText('Step 2,');
   });
 
   await test.step('a step is done again from the state before it, and is the same', async () => {
+    const taken = page.waitForRequest(/repeatedChanges/); // loaded once a session was taken or closed
     await page.getByRole('button', { name: 'Replay step 2' }).click();
+    await taken;
+    engine.open();
     await expect(page.locator('.replayed')).toHaveText(
       'Replay from step 1 to step 2: 1 of 1 steps bit for bit as logged.',
     );

@@ -25,6 +25,7 @@ export class TestGate implements Gate {
   #waiting: Waiting[] = [];
   readonly #asked = { load: 0, turn: 0, update: 0 };
   #watching: Waiting[] = [];
+  #holding: { moment: Moment; pass: () => void }[] = [];
 
   at(moment: Moment, number: number): Promise<void> | undefined {
     this.#asked[moment] = Math.max(this.#asked[moment], number);
@@ -33,6 +34,7 @@ export class TestGate implements Gate {
     this.#faults.delete(`${moment} ${number}`);
     if (fault) return Promise.reject(fault);
     if (number <= this.#upTo[moment]) return undefined;
+    for (const held of this.#holding) if (held.moment === moment) held.pass();
     return new Promise((pass) => this.#waiting.push({ moment, number, pass }));
   }
 
@@ -63,6 +65,12 @@ export class TestGate implements Gate {
   reached(number: number, moment: Moment = 'update'): Promise<void> {
     if (this.#asked[moment] >= number) return Promise.resolve();
     return new Promise((pass) => this.#watching.push({ moment, number, pass }));
+  }
+
+  /** Resolves once an engine waits at such a moment. */
+  held(moment: Moment): Promise<void> {
+    if (this.#waiting.some((waiting) => waiting.moment === moment)) return Promise.resolve();
+    return new Promise((pass) => this.#holding.push({ moment, pass }));
   }
 
   /** The engine fails there, once. A DeviceLostError takes its device with it. */
