@@ -1,6 +1,7 @@
 /** The decisions of `npm test`'s scripts, on systems that are not there. */
 
 import { expect, test } from 'vitest';
+import { brokenPaths, commitIds, longSentences, matching, RULES } from '../../scripts/lib/prose.mjs';
 import { howToInstall, missingLine } from '../../scripts/lib/requirements.mjs';
 import { takesNode } from '../../scripts/lib/packages.mjs';
 import { needsShell } from '../../scripts/lib/say.mjs';
@@ -94,4 +95,36 @@ test('a small file and an unknown stage are not named', () => {
   expect(overruns(stage({ a: 10, b: 10, c: 10, tiny: 0.5 }), stored)).toEqual([]);
   expect(overruns({ other: { seconds: 1, tests: 1, files: { a: 1 } } }, stored)).toEqual([]);
   expect(overrunLines([])).toBe('');
+});
+
+const linesOf = (text: string, file = 'a.md') => text.split('\n').map((text, i) => ({ file, number: i + 1, text }));
+
+test.each([
+  ['/** What a step is at. */', 1],
+  [' * Of the prompt group.', 1],
+  ['  // Throws InputError where it is none', 2],
+  ['// Its run goes on; nobody waits.', 3],
+  ['/** Returns what a step of the run has computed, as its caller asked. */', 0],
+])('rules of prose that a comment breaks: %s', (text, count) => {
+  const comments = linesOf(text, 'a.ts');
+  expect(RULES.filter((rule) => matching(rule, { comments, docs: [] }).length > 0)).toHaveLength(count);
+});
+
+test('a sentence is counted across the lines of its paragraph, and not in code, tables, headings or the next item', () => {
+  const words = (count: number) => Array.from({ length: count }, (_, i) => `w${i}`).join(' ');
+  const counted = (text: string) => longSentences(linesOf(text)).map(({ number }) => number);
+  expect(counted(`A\n\n${words(20)}\n${words(21)}. End.`)).toEqual([3]);
+  expect(counted(`${words(20)}\n${words(20)}. ${words(20)}.`.replace('. w', '. W'))).toEqual([]);
+  expect(counted(`- ${words(30)}\n- ${words(30)}\n\n${words(30)}`)).toEqual([]);
+  expect(counted(`\`\`\`\n${words(50)}\n\`\`\`\n| ${words(50)} |\n# ${words(50)}\n\n    ${words(50)}`)).toEqual([]);
+  expect(longSentences([...linesOf(words(30), 'a.md'), ...linesOf(words(30), 'b.md')])).toEqual([]);
+});
+
+test('commit ids and paths of documents are found, other words are not', () => {
+  expect(commitIds(linesOf('at 0292a61, `853b065`, at 1234567, `deadbee`, sha 0123abc')).map(({ id }) => id)).toEqual([
+    '0292a61',
+    '853b065',
+  ]);
+  const exists = (path: string) => path === 'src/a.ts';
+  expect(brokenPaths(linesOf('`src/a.ts` `src/`\n`src/b.ts`\n`npm run src/b.ts`'), exists)).toHaveLength(1);
 });

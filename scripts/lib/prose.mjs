@@ -1,0 +1,117 @@
+/** The rules of `scripts/prose.mjs`, over lines of text. */
+
+/**
+ * @typedef {{ file: string, number: number, text: string }} Line
+ * @typedef {{ name: string, of: ('comments' | 'docs')[], pattern: RegExp }} Rule
+ */
+
+/** Files whose comments and sentences are counted, as `git ls-files` takes them. Printed pages and the log are not. */
+export const COUNTED = {
+  comments: [
+    'src',
+    'demo',
+    'kernels',
+    'scripts',
+    'bench',
+    'campaign',
+    ':!src/grpo/config/input',
+    ':!scripts/prose.mjs',
+  ],
+  docs: ['*.md', ':!*/api/*', ':!*/config.md', ':!*/from-trl-verl.md', ':!*/log.md'],
+};
+
+/** @type {Rule[]} */
+export const RULES = [
+  {
+    name: 'comment that begins with What, Of, Who, Whether or As',
+    of: ['comments'],
+    pattern: /^ *(\/\*\*|\*|\/\/) (What|Of|Who|Whether|As) /,
+  },
+  {
+    name: 'comment that begins with a pronoun',
+    of: ['comments'],
+    pattern: /^ *(\/\*\*|\*|\/\/) (It|Its|They|Their|Those|That|These) /,
+  },
+  {
+    name: 'nobody, somebody, whoever',
+    of: ['comments', 'docs'],
+    pattern: /\b(no|some|any)body\b|\bwhoever\b/i,
+  },
+  {
+    name: 'goes on, under way, anew, stands still, gives up',
+    of: ['comments', 'docs'],
+    pattern: /\b(go(es)?|went|gone|going) on\b|\bunder way\b|\banew\b|\bstands? still\b|\bgiv(es?|en|ing) up\b/i,
+  },
+  { name: 'is no X, is none', of: ['comments', 'docs'], pattern: /\b(is|are|was) (no [a-z]|none\b)/i },
+  { name: 'throws X where', of: ['comments'], pattern: /throws [a-z]+ where/i },
+];
+
+/**
+ * @param {Rule} rule
+ * @param {{ comments: Line[], docs: Line[] }} texts
+ * @returns {Line[]}
+ */
+export const matching = ({ of, pattern }, texts) =>
+  of.flatMap((kind) => texts[kind].filter(({ text }) => pattern.test(text)));
+
+const MAX_WORDS = 40;
+
+/**
+ * Sentences of paragraphs and lists with more than 40 words. Code, tables and headings are left out.
+ * @param {Line[]} docs lines of whole files, in order
+ * @returns {Line[]} one line per sentence: where its paragraph starts, and the sentence
+ */
+export function longSentences(docs) {
+  /** @type {Line[]} */
+  const found = [];
+  /** @type {Line | undefined} */
+  let paragraph;
+  let isCode = false;
+  const end = () => {
+    if (!paragraph) return;
+    const { file, number, text } = paragraph;
+    const sentences = text.split(/(?<=[.!?:][)"*`]*)\s+(?=[A-Z`"[(*])/);
+    for (const sentence of sentences)
+      if (sentence.split(/\s+/).filter((word) => /\w/.test(word)).length > MAX_WORDS)
+        found.push({ file, number, text: sentence });
+    paragraph = undefined;
+  };
+  for (const { file, number, text } of docs) {
+    if (paragraph && paragraph.file !== file) end();
+    if (number === 1) isCode = false;
+    const isFence = /^\s*(```|~~~)/.test(text);
+    if (isFence) isCode = !isCode;
+    if (isFence || isCode || /^\s*$|^\s*[|#<]|^ {4}(?![-*\d])/.test(text)) {
+      end();
+      continue;
+    }
+    if (/^\s*([-*]|\d+\.) /.test(text)) end();
+    if (paragraph) paragraph = { ...paragraph, text: `${paragraph.text} ${text.trim()}` };
+    else paragraph = { file, number, text: text.trim() };
+  }
+  end();
+  return found;
+}
+
+/**
+ * Words in backticks, or after "commit" or "at", that look like a short commit id: seven to twelve hexadecimal digits, letters among them.
+ * @param {Line[]} docs
+ * @returns {(Line & { id: string })[]}
+ */
+export const commitIds = (docs) =>
+  docs.flatMap((line) =>
+    Array.from(line.text.matchAll(/(?:`|\bcommit |\bat )([0-9a-f]{7,12})\b/g), ([, id]) => id)
+      .filter((id) => /\d/.test(id) && /[a-f]/.test(id))
+      .map((id) => ({ ...line, id })),
+  );
+
+const PATH = /`((?:src|demo|kernels|test|scripts|bench|campaign|configs|examples|docs)\/[\w./-]+\.\w+)`/g;
+
+/**
+ * Paths of this repository in backticks, with a folder and an ending, that do not exist.
+ * @param {Line[]} docs
+ * @param {(path: string) => boolean} exists
+ * @returns {Line[]}
+ */
+export const brokenPaths = (docs, exists) =>
+  docs.filter(({ text }) => Array.from(text.matchAll(PATH), ([, path]) => path).some((path) => !exists(path)));

@@ -1,0 +1,72 @@
+/**
+ * `node scripts/prose.mjs` counts what plain English avoids, in comments and documents: words and openings that a reader stumbles over,
+ * sentences of more than 40 words, commit ids and paths that do not exist. A count above its ceiling in scripts/prose.json fails.
+ *   --list RULE   prints every line that a rule counts
+ *   --store       lowers the ceilings to today's counts; a ceiling is never raised
+ */
+
+import { execFileSync } from 'node:child_process';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { brokenPaths, commitIds, COUNTED, longSentences, matching, RULES } from './lib/prose.mjs';
+import { ROOT } from './setup.mjs';
+
+const CEILINGS = join(ROOT, 'scripts', 'prose.json');
+const git = (/** @type {string[]} */ ...args) => execFileSync('git', args, { cwd: ROOT, encoding: 'utf8' });
+
+/** @param {string[]} patterns of paths, as `git ls-files` takes them */
+const lines = (...patterns) =>
+  git('ls-files', '-z', '--', ...patterns)
+    .split('\0')
+    .filter((file) => file !== '' && existsSync(join(ROOT, file)))
+    .flatMap((file) =>
+      readFileSync(join(ROOT, file), 'utf8')
+        .split('\n')
+        .map((text, i) => ({ file, number: i + 1, text })),
+    );
+
+const isCommit = (/** @type {string} */ id) => {
+  try {
+    git('cat-file', '-e', `${id}^{commit}`);
+    return true;
+  } catch {
+    return false;
+  }
+};
+
+const comments = lines(...COUNTED.comments).filter(({ text }) => /^ *(\/\*\*?|\*|\/\/) /.test(text));
+const docs = lines(...COUNTED.docs);
+const exists = (/** @type {string} */ path) => existsSync(join(ROOT, path));
+/** A shallow clone lacks commits that exist. */
+const knowsCommits = git('rev-parse', '--is-shallow-repository').trim() === 'false';
+
+/** @type {Record<string, import('./lib/prose.mjs').Line[]>} */
+const found = {
+  ...Object.fromEntries(RULES.map((rule) => [rule.name, matching(rule, { comments, docs })])),
+  'sentence over 40 words': longSentences(docs),
+  'commit id that does not exist': knowsCommits ? commitIds(docs).filter(({ id }) => !isCommit(id)) : [],
+  'path that does not exist': brokenPaths(docs, exists),
+};
+
+const say = (/** @type {string} */ text) => process.stdout.write(`${text}\n`);
+const show = (/** @type {import('./lib/prose.mjs').Line[]} */ of) => {
+  for (const { file, number, text } of of) say(`  ${file}:${number}: ${text.trim()}`);
+};
+
+const [option, value] = process.argv.slice(2);
+/** @type {Record<string, number>} */
+const ceilings = JSON.parse(readFileSync(CEILINGS, 'utf8'));
+if (option === '--list') show(found[value] ?? []);
+let failed = 0;
+for (const [name, { length }] of Object.entries(found)) {
+  const ceiling = ceilings[name] ?? 0;
+  say(`${length > ceiling ? 'FAILED ' : ''}${name}: ${length}, at most ${ceiling}`);
+  if (length <= ceiling) continue;
+  failed++;
+  say(`  Rewrite the new lines. All of them: node scripts/prose.mjs --list "${name}"`);
+}
+if (option === '--store') {
+  const lower = Object.entries(found).map(([name, { length }]) => [name, Math.min(length, ceilings[name] ?? length)]);
+  writeFileSync(CEILINGS, `${JSON.stringify(Object.fromEntries(lower), null, 2)}\n`);
+}
+process.exitCode = failed === 0 ? 0 : 1;
