@@ -15,6 +15,7 @@ const OPEN = { type: 'object', properties: {}, additionalProperties: true };
 /** @type {object[]} */
 let tools = ['echo', 'count', 'fault'].map((name) => ({ name, description: name, inputSchema: OPEN }));
 let count = 0;
+let faults = 0;
 
 /** @param {number} levels @returns {object} */
 function deep(levels) {
@@ -58,6 +59,9 @@ if (fault === 'secret') process.stderr.write(`key ${process.env['KEY']}\n`);
 /** What `fault` does; undefined = no answer. @param {number} id */
 function misbehave(id) {
   switch (fault) {
+    case 'dies in the eighth':
+      if (++faults === 8) process.exit(1);
+      return undefined;
     case 'dies':
     case 'secret':
       if (fault === 'secret') send({ id, error: { code: -1, message: `no access with ${process.env['KEY']}` } });
@@ -67,6 +71,7 @@ function misbehave(id) {
       writeFileSync(`${file}-asked`, '');
       return undefined;
     case 'dies after':
+      writeFileSync(file, `${process.pid}`);
       setTimeout(() => process.exit(0), 20);
       return text('last words');
     case 'special':

@@ -11,6 +11,8 @@ import { session, state, tries } from './page.ts';
 const SETTLED_MS = 600;
 
 let warmUp: WarmUp | undefined;
+/** Newest one that could not be opened or lost its GPU: the page opens no other for the same settings before Start. */
+let failed: WarmUp | undefined;
 let waiting = 0;
 
 /** Once the browser has nothing better to do. @param ask what a run would be trained by */
@@ -29,7 +31,7 @@ async function warm(ask: () => TrainConfig): Promise<void> {
   const { WarmUp, needsOnlyThePage } = await import('../training/warmUp.ts');
   if (state.value !== 'idle') return;
   const config = ask();
-  if (warmUp?.fits(config)) return;
+  if (warmUp?.fits(config) || failed?.fits(config)) return;
   drop();
   if (!needsOnlyThePage(config)) return;
   const timed = problemsToTime(config);
@@ -45,7 +47,7 @@ async function warm(ask: () => TrainConfig): Promise<void> {
   });
   warmUp = opened;
   const forget = () => {
-    if (warmUp === opened) warmUp = undefined;
+    if (warmUp === opened) [warmUp, failed] = [undefined, opened];
   };
   opened.session.then(({ lost }) => lost).catch(forget);
 }
