@@ -1,4 +1,4 @@
-/** `webgrpo/tasks`: tasks and tools beside GSM8K's templates and the calculator, which the library itself brings. */
+/** `webgrpo/tasks`: tasks and tools in addition to GSM8K's templates and the calculator, which the main entry exports. */
 
 export { gsm8kJsonlTask, parseGsm8kJsonl } from './gsm8k/jsonl.ts';
 export { buildGsm8kTokenizer } from './gsm8k/tokenizer.ts';
