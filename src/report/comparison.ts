@@ -1,4 +1,4 @@
-/** Compares algorithms on one task over several seeds: curves with their range, a table, and why one stays below the target. */
+/** Compares algorithms on one task over several seeds. Shows curves with their range, a table, and why one misses the target. */
 
 import type { Metrics } from '../grpo/metrics.ts';
 import { drawableMetric, greedyAcc, PASS_AT_1, passAt1 } from './metricOf.ts';
@@ -205,7 +205,7 @@ function comparedCells(rows: readonly ComparedRow[]): string[][] {
   return [HEADER, ...cells];
 }
 
-/** Returns the table as Markdown for docs/: pass@1 is the mean over seeds, with lowest and highest in brackets. */
+/** Returns the table as Markdown for docs/. pass@1 is the mean over seeds, with lowest and highest in brackets. */
 export function comparedMarkdown(rows: readonly ComparedRow[]): string {
   const [header, ...cells] = comparedCells(rows);
   return [header, header.map(() => '---'), ...cells].map((row) => `| ${row.join(' | ')} |`).join('\n');

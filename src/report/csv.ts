@@ -2,7 +2,7 @@
 
 import type { Metrics } from '../grpo/metrics.ts';
 
-/** Returns every metric name in the order of its first occurrence: a metric that starts later is a column on the right. */
+/** Returns every metric name in the order of its first occurrence. A metric that starts later is a column on the right. */
 export function csvColumns(history: readonly Metrics[]): string[] {
   return [...new Set(history.flatMap((line) => Object.keys(line)))];
 }

@@ -38,7 +38,7 @@ export interface ProfileReport {
   slowest: SlowSample[];
 }
 
-/** Number of values in each bin; bin b covers `low + b * width` to `low + (b + 1) * width - 1`. */
+/** Number of values in each bin. Bin b covers `low + b * width` to `low + (b + 1) * width - 1`. */
 export interface Histogram {
   low: number;
   width: number;

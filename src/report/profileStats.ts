@@ -24,7 +24,7 @@ const TAIL = 0.2;
 export const endOf = ({ events }: SampleProfile): number =>
   events.reduce((last, [, , , end]) => Math.max(last, end), 0);
 
-/** Returns a sample's events, without 'generate' if its parts are known, and with the wait for the step's other samples. */
+/** Returns a sample's events and its wait for the step's other samples. Omits 'generate' if its parts are known. */
 export function timeline(sample: SampleProfile, stepEnd: number): EventSpan[] {
   const parts = sample.events.some(([kind]) => kind === 'decode');
   const events = parts ? sample.events.filter(([kind]) => kind !== 'generate') : sample.events;
@@ -148,7 +148,7 @@ export function countBy<T extends string | number>(values: readonly T[]): Record
   return counts;
 }
 
-/** Returns the nearest-rank quantile: the smallest value that at least the share `q` does not exceed; NaN without values. */
+/** Returns the nearest-rank quantile; NaN without values. A share of at least `q` of the values does not exceed it. */
 export function nearestRank(values: readonly number[], q: number): number {
   const sorted = [...values].sort((a, b) => a - b);
   return sorted[Math.max(0, Math.ceil(q * sorted.length) - 1)] ?? NaN;

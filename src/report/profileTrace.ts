@@ -1,4 +1,4 @@
-/** Events of a run as a Chrome trace for chrome://tracing and ui.perfetto.dev: one process per step, one thread per sample. */
+/** Events of a run as a Chrome trace for chrome://tracing and ui.perfetto.dev. One process per step, one thread per sample. */
 
 import type { StepProfile } from './profileLog.ts';
 import { completions, timeline } from './profileStats.ts';

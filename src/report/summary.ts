@@ -1,4 +1,4 @@
-/** Summarises a run in a dozen numbers: the table printed at its end and shown at the top of its report. */
+/** Summarises a run in a dozen numbers. The table is printed at its end and shown at the top of its report. */
 
 import type { Metrics } from '../grpo/metrics.ts';
 import { greedyAcc, passAt1 } from './metricOf.ts';

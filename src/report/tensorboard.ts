@@ -46,7 +46,7 @@ function record(data: Uint8Array): Uint8Array {
   return concat([length, crc(length), data, crc(data)]);
 }
 
-/** Returns CRC-32C rotated by 15 bits plus a constant, so that a CRC of data with CRCs in it differs from them. */
+/** Returns CRC-32C rotated by 15 bits plus a constant. A CRC of data with CRCs in it thus differs from them. */
 export function maskedCrc(bytes: Uint8Array): number {
   const crc = crc32c(bytes);
   return (((crc >>> 15) | (crc << 17)) + 0xa282ead8) >>> 0;

@@ -1,5 +1,5 @@
 /**
- * Writes and reads checkpoint folders: a model or adapter in Hugging Face format, the trainer's state, and a manifest.
+ * Writes and reads checkpoint folders: a model or adapter (Hugging Face format), trainer state and a manifest.
  * Files that differ from their manifest are never returned.
  */
 
@@ -195,7 +195,7 @@ export async function newestCheckpoint(
 
 async function newestFirst(files: FileSystem, folder: string): Promise<string[]> {
   const names = (await files.list(folder)).filter((name) => STEP_FOLDER.test(name));
-  // Of one step, the folder itself sorts before the older version that it replaces.
+  // The folder of a step sorts before the older version that it replaces.
   names.sort((a, b) => stepOf(b)! - stepOf(a)! || (a < b ? 1 : -1));
   return names.map((name) => `${folder}/${name}`);
 }

@@ -1,4 +1,4 @@
-/** The file system under a run folder: one interface for a disk (`src/cli/diskFiles.ts`) and for a browser (`opfs.ts`). */
+/** The file system under a run folder. One interface for a disk (`src/cli/diskFiles.ts`) and for a browser (`opfs.ts`). */
 
 import type { CheckpointFiles } from '../model/checkpoint/sourceFiles.ts';
 

@@ -1,4 +1,4 @@
-/** Decides which checkpoints of a run stay: the newest (`trainer.maxActorCkptToKeep`) and the best (`trainer.metricForBestModel`). */
+/** Decides which checkpoints of a run stay: newest (`trainer.maxActorCkptToKeep`) and best (`trainer.metricForBestModel`). */
 
 import type { TrainConfig } from '../grpo/config/types.ts';
 import { nearestKey } from '../grpo/config/resolve.ts';

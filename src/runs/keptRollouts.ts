@@ -1,4 +1,4 @@
-/** The steps that a run folder keeps in full for `webgrpo replay`: rollouts/step-N.safetensors, see `trainer.keepRollouts`. */
+/** The steps that a run folder keeps in full for `webgrpo replay`. See rollouts/step-N.safetensors and `trainer.keepRollouts`. */
 
 import { InputError } from '../errors.ts';
 import type { TrainConfig } from '../grpo/config/types.ts';

@@ -52,7 +52,7 @@ export function writeZip(folder: string, files: FolderFiles): Uint8Array<ArrayBu
 
 const entrySize = (name: Uint8Array): number => LOCAL_BYTES + CENTRAL_BYTES + 2 * name.length;
 
-/** Writes the fields that an entry and its directory record share, starting with the version needed to read it. */
+/** Writes the fields shared by an entry and its directory record. The first is the version needed to read it. */
 function writeFields(
   view: DataView,
   at: number,
@@ -111,7 +111,7 @@ async function entryAt(
   return bytes;
 }
 
-/** Unpacks at most `size` bytes, undefined if there are more: a small .zip may unpack to more than fits into memory. */
+/** Unpacks at most `size` bytes; undefined if there are more. A small .zip can unpack to more than fits into memory. */
 async function inflate(packed: Uint8Array, size: number): Promise<Uint8Array | undefined> {
   const unpacked = new Blob([packed as Uint8Array<ArrayBuffer>])
     .stream()

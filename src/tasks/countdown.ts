@@ -21,7 +21,7 @@ export const COUNTDOWN_OPTIONS = {
   maxTarget: 100,
   /** Score of an expression that uses the numbers correctly but has another value. */
   formatScore: 0.1,
-  /** If true, training starts with minNumbers numbers and adds more as problems are solved; held-out problems have all sizes. */
+  /** True if training starts with minNumbers and adds more as problems are solved. Held-out problems have all sizes. */
   curriculum: false,
 };
 

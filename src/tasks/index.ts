@@ -1,4 +1,4 @@
-/** `webgrpo/tasks`: tasks and tools in addition to GSM8K's templates and the calculator, which the main entry exports. */
+/** `webgrpo/tasks`: more tasks and tools. The main entry exports GSM8K's templates and the calculator. */
 
 export { gsm8kJsonlTask, parseGsm8kJsonl } from './gsm8k/jsonl.ts';
 export { buildGsm8kTokenizer } from './gsm8k/tokenizer.ts';

@@ -24,7 +24,7 @@ export interface Problem {
   dataSource?: string;
   /** Agent loop to use instead of the run's, by its registered name (verl's agent_name). */
   agentName?: string;
-  /** Role of the policy in the problem, such as the player of a game: advEstimator rae keeps a baseline per role. */
+  /** Role of the policy in the problem, such as the player of a game. advEstimator rae keeps a baseline per role. */
   role?: string;
   /** Environment of the problem, one of `Task.environments`. Default: the task's only one. */
   environment?: string;

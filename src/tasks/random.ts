@@ -1,4 +1,4 @@
-/** Seeded random draws and a hash for problems and demonstrations: the same key gives the same problem on every machine. */
+/** Seeded random draws and a hash for problems and demonstrations. The same key gives the same problem on every machine. */
 
 import { mulberry32 } from '../model/random.ts';
 
@@ -28,7 +28,7 @@ export function permutation(length: number, rng: Rng): number[] {
   return order;
 }
 
-/** Returns the 32-bit FNV-1a of the key's text, finished with murmur3's mixer so that the low bits can be used alone. */
+/** Returns the 32-bit FNV-1a of the key's text, finished with murmur3's mixer. The low bits can thus be used alone. */
 export function hash(...key: (string | number)[]): number {
   let h = 0x811c9dc5;
   for (const character of key.join('\u0000')) h = Math.imul(h ^ (character.codePointAt(0) ?? 0), 0x01000193);

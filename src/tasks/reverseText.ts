@@ -46,7 +46,7 @@ export function reverseTextTask(options: Partial<typeof REVERSE_TEXT_OPTIONS> = 
 
 const backwards = (text: string) => [...text].reverse().join('');
 
-/** Returns the share of letters in their right places, relative to the longer text and counting the end as a letter: 1 = equal. */
+/** Returns the share of letters in their right places: 1 = equal. Relative to the longer text, with the end as one more letter. */
 function placed(a: string, b: string): number {
   const right = [...b].filter((letter, i) => a[i] === letter).length;
   return right / Math.max(1, a.length, b.length);

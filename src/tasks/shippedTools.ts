@@ -1,4 +1,4 @@
-/** Tools that a config can add to any task by name; `search` and `open` need documents and belong to their task. */
+/** Tools that a config can add to any task by name. `search` and `open` need documents and belong to their task. */
 
 import type { Task } from './task.ts';
 import type { Tool } from './tool.ts';

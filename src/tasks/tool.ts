@@ -28,7 +28,7 @@ export interface Tool {
   /** Recreates a state from the result of `save`. */
   restore?(saved: unknown, context: SampleContext): unknown;
   /**
-   * Returns the reward of the full sample, after its last turn; the task's reward function finds it in `toolRewards`. A value that
+   * Returns the reward of the full sample, after its last turn. The task's reward function finds it in `toolRewards`. A value that
    * is not a finite number ends the run; see trainer.onError.
    */
   calcReward?(state: unknown): number | Promise<number>;

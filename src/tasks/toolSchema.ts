@@ -4,7 +4,7 @@ import { InputError } from '../errors.ts';
 
 /** Schema of one argument. Keys that are not checked here (`default`, `format`, ...) can be present for the model to read. */
 export interface ArgumentSchema {
-  /** string, number, integer, boolean, array, object or null; absent = any value, unless `anyOf` or `enum` restricts it. */
+  /** string, number, integer, boolean, array, object or null. Absent = any value, unless `anyOf` or `enum` restricts it. */
   type?: string;
   description?: string;
   /** Allowed values, JSON of any kind. */
@@ -18,7 +18,7 @@ export interface ArgumentSchema {
   /** Schemas of an object's members, checked like the arguments themselves. */
   properties?: Readonly<Record<string, ArgumentSchema>>;
   required?: readonly string[];
-  /** Schema of members that `properties` does not name; absent = not allowed, or anything if there is no `properties`. */
+  /** Schema of members that `properties` does not name. Absent = not allowed, or anything if `properties` is absent. */
   additionalProperties?: boolean | ArgumentSchema;
   minimum?: number;
   maximum?: number;

@@ -15,7 +15,7 @@ export interface LossCheckOptions {
   numbers?: Readonly<Record<string, number>>;
   /** Clip range. Default: 0.2, 0.28 and 3. */
   clip?: { clipRatioLow: number; clipRatioHigh: number; clipRatioC: number };
-  /** True if the ratio is a weight without gradient (CISPO, REINFORCE): the slope is then taken at a fixed ratio. */
+  /** True if the ratio is a weight without gradient (CISPO, REINFORCE). The slope is then taken at a fixed ratio. */
   fixedRatio?: boolean;
   /** Device to compare the WGSL with the row on: `engine` of createLocalEngine has one. */
   gpu?: Gpu;
@@ -38,7 +38,7 @@ const STEP = 1e-5;
 const [SLOPE_LIMIT, WGSL_LIMIT] = [1e-4, 1e-4];
 
 /**
- * Compares the gradient of every token with the slope of the value, over sequences of all ratios by all advantages, with every
+ * Compares the gradient of every token with the slope of the value. The sequences hold all ratios by all advantages, with every
  * fifth token masked. On a device, also compares the WGSL with the row. A function must return its `loss`. Throws InputError at the
  * first token with a mismatch, with its log ratio, advantage, gradient and slope, and if WGSL does not compile.
  */

@@ -1,4 +1,4 @@
-/** Returns the text of all kernels that runs on this adapter can use, for grep and review: kernels/ has only the printers of many. */
+/** Returns the text of all kernels for this adapter, for grep and review. kernels/ has only the printers of many. */
 
 import { MATMUL_TILES, namesOf } from '../../kernels/tiles.ts';
 import type { Gpu } from '../gpu/device.ts';

@@ -1,4 +1,4 @@
-/** Checks single kernels on the current adapter against float64: matmuls with every tile size, and every policy loss. */
+/** Checks single kernels on the current adapter against float64. Covers matmuls of every tile size and every policy loss. */
 
 import type { Gpu } from '../gpu/device.ts';
 import { matmulNn, matmulTn } from '../gpu/ops/matmul.ts';

@@ -75,7 +75,7 @@ function evaluate(entry: Json): Outcome | null {
   }
 }
 
-/** Compares the values that the case expects under `what` and records the worst; our additional keys are ignored. */
+/** Compares the values that the case expects under `what` and records the worst. Our additional keys are ignored. */
 function compare(report: VerifyReport, index: number, entry: Json, what: string, got: Outcome[string]): void {
   const expected = entry[what];
   if (expected === undefined || expected === null) return;
@@ -126,7 +126,7 @@ function evaluatePolicyLoss(entry: Json): Outcome | null {
 }
 
 /**
- * Evaluates verl's bypass mode: "old" is the sampler's log-prob, and weights and rejection come from the current policy. PPO-clip
+ * Evaluates verl's bypass mode. "old" is the sampler's log-prob; weights and rejection come from the current policy. PPO-clip
  * uses only the rejection, because its ratio is the weight already. REINFORCE uses both.
  */
 function evaluateBypass(entry: Json): Outcome | null {

@@ -1,4 +1,4 @@
-/** Checks the complete model on the current adapter against the float64 reference, with every kernel of a training step. */
+/** Checks the complete model on the current adapter against the float64 reference. Every kernel of a training step takes part. */
 
 import { Gpu } from '../gpu/device.ts';
 import type { ModelConfig } from '../model/config.ts';

@@ -184,7 +184,7 @@ const around = ([low, high]: [number, number], min: number | undefined, max: num
 const withRoom = (asked: [number, number], min: number | undefined, max: number | undefined): [number, number] =>
   around(asked, min, max !== undefined && max > asked[1] ? max * 1.02 : max);
 
-/** Uses uPlot's own range, except for a curve that is always 0: uPlot shows it from 0 to 100, which looks like per cent. */
+/** Uses uPlot's own range, except for a curve that is always 0. uPlot shows that from 0 to 100, which looks like per cent. */
 function fitting(min: number | null, max: number | null): uPlot.Range.MinMax {
   if (min === null || max === null) return [null, null];
   return min === 0 && max === 0 ? [0, 1] : uPlot.rangeNum(min, max, 0.1, true);

@@ -1,4 +1,4 @@
-/** replay.html: tables, curves, and samples whose tokens are coloured by gradient, with the losses next to each other. */
+/** replay.html: tables, curves, and samples with tokens coloured by gradient. The losses are side by side. */
 
 import { REPLAYED_METRICS, type ReplayReport, type ShownSample, type StepReport } from '../replay/replayReport.ts';
 import { el, scrolling, table } from './dom.ts';

@@ -1,5 +1,5 @@
 /**
- * A decoding device, modelled as a fluid: all its sequences gain tokens at one rate, which falls with their number. Only the ends
+ * A decoding device, modelled as a fluid. All its sequences gain tokens at one rate, which falls with their number. Only the ends
  * of turns are events, so the cost does not depend on the number of tokens.
  */
 

@@ -1,4 +1,4 @@
-/** Derives the work of a profiled run: the tokens and waits of its samples, and the cost of a pass on its device. */
+/** Derives the work of a profiled run: tokens and waits of its samples, and the cost of a device pass. */
 
 import { InputError } from '../../errors.ts';
 import type { Metrics } from '../../grpo/metrics.ts';

@@ -26,7 +26,7 @@ export interface Setup {
 
 export interface SimulatedStep {
   seconds: number;
-  /** Shares of the step in which the trainer waited, and in which no sample was in flight: verl's `trainer/` and `rollouter/idle_ratio`. */
+  /** Shares of the step in which the trainer or the rollouter waited. verl's `trainer/idle_ratio`, `rollouter/idle_ratio`. */
   idleShare: { trainer: number; rollouter: number };
 }
 

@@ -228,7 +228,7 @@ export function solve(from: Adventure, map: AdventureMap): string[] | undefined 
 /** Most lines in a demonstration. */
 const MOST_LINES = 12;
 
-/** Demonstrates the shortest way out; with probability `errorRate` a line is replaced by another one that has an effect. */
+/** Demonstrates the shortest way out. With probability `errorRate` a line is replaced by another one with an effect. */
 function demonstrate(problem: Problem, rng: Rng, errorRate: number): Message[] {
   const map = mapOf(problem);
   const state = begin();

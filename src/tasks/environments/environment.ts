@@ -1,4 +1,4 @@
-/** Environments: state shared by several tools, a first observation, and a response to turns without a tool call. */
+/** Environments: state shared by tools, a first observation, and a response to turns without a tool call. */
 
 import { InputError } from '../../errors.ts';
 import type { Message, Problem } from '../problem.ts';
@@ -83,7 +83,7 @@ interface EnvironmentDefinition<State, Schemas extends Record<string, ToolSchema
 }
 
 /**
- * Defines an environment whose state is typed by `reset` and whose tools' arguments by their schemas; see Environment. Throws
+ * Defines an environment with state typed by `reset` and tool arguments typed by their schemas; see Environment. Throws
  * InputError for an invalid name, a tool that `defineTool` rejects, neither `step` nor `tools`, or only one of `save` and `restore`.
  *
  *   defineEnvironment({

@@ -1,4 +1,4 @@
-/** Finds the environment and tools of a problem, and creates tasks whose reward comes from their environments. */
+/** Finds the environment and tools of a problem. Creates tasks whose reward comes from their environments. */
 
 import { InputError } from '../../errors.ts';
 import { type Problem, problemName } from '../problem.ts';

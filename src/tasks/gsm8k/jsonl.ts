@@ -1,4 +1,4 @@
-/** GSM8K's own files: one JSON object per line, `{ question, answer }`, with calculations marked as `<<48/2=24>>`. */
+/** GSM8K's own files: one JSON object per line, `{ question, answer }`. Calculations are marked as `<<48/2=24>>`. */
 
 import { InputError } from '../../errors.ts';
 import { drawnFrom, type JsonlRow, readRows } from '../jsonl/file.ts';

@@ -1,4 +1,4 @@
-/** Adds a system message and a closing instruction to a GSM8K problem, for a model that was not trained on its answer line. */
+/** Adds a system message and a closing instruction to a GSM8K problem. Needed for a model that was not trained on its answer line. */
 
 import { InputError } from '../../errors.ts';
 import { ANSWER_PARSERS, type AnswerParser } from './reward.ts';

@@ -15,7 +15,7 @@ export const NO_SHAPING: Shaping = { formatScore: 0, toolCallBonus: 0 };
 /** Only the end of a longer response is searched, as in verl, because the answer is at the end. */
 const SEARCHED_CHARACTERS = 300;
 
-/** Returns the last `#### N` of a text with commas removed, or null: verl's extract_solution with method "strict". */
+/** Returns the last `#### N` of a text without commas, or null. Equals verl's extract_solution with method "strict". */
 export function extractAnswer(text: string): string | null {
   const found = [...text.slice(-SEARCHED_CHARACTERS).matchAll(/#### (-?[0-9.,]+)/g)].at(-1);
   return found ? found[1].replaceAll(',', '') : null;
@@ -25,7 +25,7 @@ export function extractAnswer(text: string): string | null {
 export const ANSWER_PARSERS = ['strict', 'flexible'] as const;
 export type AnswerParser = (typeof ANSWER_PARSERS)[number];
 
-/** Returns the last number of a text with commas removed, or null: verl's extract_solution with method "flexible". */
+/** Returns the last number of a text without commas, or null. Equals verl's extract_solution with method "flexible". */
 function lastNumber(text: string): string | null {
   const found = text
     .slice(-SEARCHED_CHARACTERS)

@@ -1,4 +1,4 @@
-/** Files of problems, one JSON object per line: reads them with the place of every error, splits them and draws from them. */
+/** Files of problems, one JSON object per line. Reads them with the place of every error, splits and samples them. */
 
 import { InputError } from '../../errors.ts';
 import { placed } from '../problem.ts';
@@ -99,7 +99,7 @@ export function splitProblems<P extends Problem>(
 }
 
 /**
- * Returns training problems in a new order each epoch, and the first `count` held-out problems (of each `dataSource`, if any).
+ * Returns training problems, reordered each epoch, and the first `count` held-out problems (of each `dataSource`).
  * @param name keys the order
  */
 export function drawnFrom<P extends Problem>(name: string, train: readonly P[], test: readonly P[]) {

@@ -1,7 +1,7 @@
-/** Normalises the last number of a text, which the reward `number` compares digit by digit and never as a float. */
+/** Normalises the last number of a text. The reward `number` compares it digit by digit and never as a float. */
 
 const DIGITS = String.raw`(?:\d+(?:,\d+)*(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?`;
-/** Matches sign, currency, digits with commas, point, exponent and denominator; not inside a word such as "m2" or "CO2". */
+/** Matches sign, currency, digits with commas, point, exponent and denominator. Never inside a word such as "m2" or "CO2". */
 const NUMBER = new RegExp(
   String.raw`((?:(?<![\w)\]])[-\u2212])?)(?<!\w)(?:[$\u20ac\u00a3\u00a5]([-\u2212]?))?(${DIGITS})(?:[/\u2044](${DIGITS}))?`,
   'gu',

@@ -1,4 +1,4 @@
-/** Opens the task `jsonl` of a config in a page or in Node; the caller provides file reading and a custom reward. */
+/** Opens the task `jsonl` of a config in a page or in Node. The caller provides file reading and a custom reward. */
 
 import { readFiles, type WrittenPaths } from './file.ts';
 import { jsonlOptions, type JsonlReward, jsonlTask } from './task.ts';

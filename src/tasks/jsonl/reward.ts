@@ -12,7 +12,7 @@ export type JsonlRewardName = (typeof JSONL_REWARDS)[number];
 export interface JsonlRewardOptions {
   /** exact, contains, regex: ignore case. Default: false. */
   ignoreCase: boolean;
-  /** regex: pattern that finds the answer in the response: its first group, or the full match if it has no group. */
+  /** regex: pattern that finds the answer in the response. Its first group is the answer, or the full match without a group. */
   pattern: string;
   /** regex: JavaScript flags, of i, m, s, u and v. Default: none. */
   flags: string;
@@ -29,7 +29,7 @@ const TAKES: Record<JsonlRewardName | 'own', readonly (keyof JsonlRewardOptions)
   own: [],
 };
 
-/** A pattern that passes `checkPattern` takes cubic time in the text length: at this limit, about a second at worst. */
+/** A pattern that passes `checkPattern` takes cubic time in the text length. At this limit it takes about a second at worst. */
 const SEARCHED_CHARACTERS = 1000;
 
 export interface Comparison {

@@ -14,7 +14,7 @@ import {
   type JsonlRewardOptions,
 } from './reward.ts';
 
-/** Returns a sample's score, which is its `acc` too, or a full Reward; null or NaN = none: the sample is not trained on. */
+/** Returns a sample's score, which is its `acc` too, or a full Reward. A sample with null or NaN is not trained on. */
 export type JsonlReward = (sample: ScoredSample) => number | null | Reward | Promise<number | null | Reward>;
 
 /** Settings for reading problems and comparing answers; see docs/tasks.md. */
@@ -28,7 +28,7 @@ export interface JsonlOptions extends JsonlFields, JsonlRewardOptions {
 }
 
 /**
- * Creates the task from JSONL texts: training problems in a new order each epoch, held-out ones in the order of their file.
+ * Creates the task from JSONL texts. Training problems are reordered each epoch, held-out ones keep the order of their file.
  *
  *   const text = await (await fetch('train.jsonl')).text();
  *   const task = jsonlTask({ train: { file: 'train.jsonl', text } }, { reward: 'number' });

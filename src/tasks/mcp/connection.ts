@@ -93,7 +93,7 @@ async function withTimer(work: Promise<unknown>, ms: number): Promise<void> {
   clearTimeout(timer);
 }
 
-/** @param oneStream a transport that receives all answers on one stream, so that an error of the stream ends the connection */
+/** @param oneStream transport with one stream for all answers; an error of the stream ends the connection */
 async function connect(
   transport: Transport,
   { timeoutMs, stats }: ConnectionOptions,

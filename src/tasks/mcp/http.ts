@@ -1,6 +1,6 @@
 /**
  * The `fetch` of a connection by Streamable HTTP. It aborts the request of a cancelled call and limits the size of a response.
- * It fails a call whose response ends early, so that the call does not wait forever.
+ * A call whose response ends early fails, so that it does not wait forever.
  */
 
 import { MAX_MESSAGE_BYTES } from './stdio.ts';

@@ -237,7 +237,7 @@ function anyOf(alternatives: ArgumentSchema[]): ArgumentSchema {
   return different.length === 1 ? different[0] : { anyOf: different };
 }
 
-/** Merges alternatives, because arguments are one object: it has the members of all and requires those that all require. */
+/** Merges alternatives, because arguments are one object. It has the members of all and requires those that all require. */
 function asObject({ anyOf: alternatives, ...rest }: ArgumentSchema, note: (keyword: string) => void) {
   if (!alternatives) return rest;
   const objects = alternatives.filter(({ type }) => type === 'object' || type === undefined);

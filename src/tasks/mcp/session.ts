@@ -173,7 +173,7 @@ const isNetworkError = (error: unknown): boolean => error instanceof TypeError |
 const isClosedPipe = (error: unknown): boolean =>
   /^(Not connected|the process has ended|write E\w+)/.test(describe(error));
 
-/** True if the server cannot have run the call: it was not reached, or does not know the session, as after a restart. */
+/** True if the server cannot have run the call. It was not reached, or lost the session, as after a restart. */
 const wasNotSeen = (error: unknown): boolean =>
   [400, 404].includes(statusOf(error) ?? 0) ||
   /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN)$/.test(causeOf(error)) ||

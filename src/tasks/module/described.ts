@@ -1,4 +1,4 @@
-/** Validates what a module returned as its task: names and sizes that become parts of metrics, prompts and files. */
+/** Validates the task that a module returned. Its names and sizes become parts of metrics, prompts and files. */
 
 import * as v from 'valibot';
 import { InputError } from '../../errors.ts';

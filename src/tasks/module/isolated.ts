@@ -1,5 +1,5 @@
 /**
- * A task whose module runs in a sandbox: without DOM, storage, network, files, process or environment, on plain data, with
+ * A task whose module runs in a sandbox. The module works without DOM, storage, network, files, process or environment, on plain data, with
  * limits on time and memory. The same in a page and in Node.
  */
 

@@ -1,5 +1,5 @@
 /**
- * A rule as a text: a user's reward, loss or tool, which runs in a sandbox without network, storage, files or DOM, with limits
+ * A rule as a text: a user's reward, loss or tool. The rule runs in a sandbox without network, storage, files or DOM, with limits
  * on time and memory. The same in a page and in Node.
  */
 

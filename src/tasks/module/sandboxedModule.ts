@@ -1,4 +1,4 @@
-/** Runs a task module in a sandbox's worker: loads it with its imports, calls one function at a time, restarts it if it hangs. */
+/** Runs a task module in a sandbox's worker. Loads it with its imports, calls one function at a time, restarts it if it hangs. */
 
 import { describe, InputError } from '../../errors.ts';
 import { hash } from '../random.ts';
@@ -165,7 +165,7 @@ export class SandboxedModule {
   }
 }
 
-/** Seeds a call's randomness by its function and arguments, so that results do not depend on the order of calls. */
+/** Seeds a call's randomness by its function and arguments. Results thus do not depend on the order of calls. */
 function request(call: string, args: readonly unknown[], timeMs: number): ModuleCall {
   const text = encodePlain(args);
   return { call, args: text, timeMs, seed: hash(call, text) };

@@ -18,5 +18,5 @@ export const fillTemplate = (template: string, values: Readonly<Record<string, s
 export const question = ({ problem }: ScoredSample): string =>
   problem.messages.map(({ content }) => content).join('\n');
 
-/** Returns the rows per pass of a separate model that judges by a rubric with prompts of at most `maxPromptLength` tokens. */
+/** Returns the rows per pass of a separate rubric judge. Its prompts have at most `maxPromptLength` tokens. */
 export const judgeTokenLen = (maxPromptLength: number): number => Math.max(1024, maxPromptLength);

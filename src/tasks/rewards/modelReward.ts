@@ -70,7 +70,7 @@ interface JudgeOptions {
   max?: number;
 }
 
-/** Scores by the first number in the judge's answer, divided by `max`: 0 if missing or out of range, NaN without an answer. */
+/** Scores by the first number in the judge's answer, divided by `max`. 0 if missing or out of range, NaN without an answer. */
 export function judgeScorer({ complete, prompt = judgePrompt, max = 10 }: JudgeOptions): Scorer {
   return async (sample) => {
     const answer = await complete(prompt(sample));

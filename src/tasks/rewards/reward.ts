@@ -48,7 +48,7 @@ export interface Reward {
   /** Numbers of `extra` whose weighted sum is the score, each with its weight; see combineRewards. */
   weights?: Readonly<Record<string, number>>;
   /**
-   * Reward of each assistant turn, for the per-turn credit of advEstimator turn_loo; their sum is part of the score. One number
+   * Reward of each assistant turn, for advEstimator turn_loo. Their sum is part of the score. One number
    * for each turn of the sample, with or without a tool call; NaN counts as 0. Consecutive turns without a message between them
    * count as one. Too few numbers end the run at the first such sample.
    */

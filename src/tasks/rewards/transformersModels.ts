@@ -22,7 +22,7 @@ export async function openClassifier(model: string): Promise<Classifier> {
   return classify;
 }
 
-/** Opens a chat model for greedy replies to prompts, as `judgeScorer` needs; undefined if a prompt is too long. */
+/** Opens a chat model for greedy replies, as `judgeScorer` needs. A reply is undefined if the prompt is too long. */
 export async function openGenerator(
   model: string,
   { maxPromptLength, maxNewTokens }: { maxPromptLength: number; maxNewTokens: number },

@@ -19,7 +19,7 @@ interface ErrorRates {
   guessed?: number | undefined;
   /** Rate of traces whose first operation is swapped for its opposite (* and /, + and -). */
   firstSwapped: number;
-  /** Rate of traces with a mistake in a later step: its operation swapped, or an operand replaced, half and half. */
+  /** Rate of mistakes in each later step: its operation swapped, or an operand replaced, half and half. */
   laterWrong: number;
   /** Other rates for some templates, by template id. */
   byTemplate?: Record<string, { firstSwapped: number; laterWrong: number }>;
@@ -51,7 +51,7 @@ interface Trace {
 
 const OPPOSITE: Record<string, string> = { '*': '/', '/': '*', '+': '-', '-': '+' };
 
-/** Returns a trace of the problem's program; the calculator computes all results, also those of wrong expressions. */
+/** Returns a trace of the problem's program. The calculator computes all results, also those of wrong expressions. */
 export function demonstration(problem: Gsm8kProblem, rng: Rng, errors: ErrorRates = NO_ERRORS): Trace {
   if (rng.uniform() < (errors.guessed ?? 0)) return { calls: [], final: `#### ${lastNumber(problem)}` };
   const rates = errors.byTemplate?.[problem.template ?? ''] ?? errors;

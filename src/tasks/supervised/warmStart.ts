@@ -1,4 +1,4 @@
-/** The supervised warm start of any task: trains a tokenizer on its text, and converts its demonstrations to tokens. */
+/** The supervised warm start of any task. Trains a tokenizer on its text, and converts its demonstrations to tokens. */
 
 import { InputError } from '../../errors.ts';
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';

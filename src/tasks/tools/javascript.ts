@@ -1,4 +1,4 @@
-/** `javascript`: runs a program that the model wrote, in QuickJS compiled to wasm, in a worker that can be terminated. */
+/** `javascript`: runs a program that the model wrote, in QuickJS compiled to wasm. The worker around it can be terminated. */
 
 import { InputError } from '../../errors.ts';
 import { hash } from '../random.ts';
@@ -28,7 +28,7 @@ const RANGES: Record<keyof JavascriptLimits, [number, number]> = {
   maxOutput: [1, 1_000_000],
 };
 
-/** Most concurrent programs, over all tools of this thread: a hostile one uses one core and blocks one worker. */
+/** Most concurrent programs, over all tools of this thread. A hostile one uses one core and blocks one worker. */
 const WORKERS = 2;
 let sandbox: Promise<Sandbox> | undefined;
 

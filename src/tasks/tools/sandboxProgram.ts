@@ -3,7 +3,7 @@
 /** A program for a worker to run. */
 export interface Program {
   code: string;
-  /** Computing time: 10,000 backward jumps and calls count as one millisecond, so that the limit does not depend on the machine. */
+  /** Computing time. 10,000 backward jumps and calls count as one millisecond, so the limit does not depend on the machine. */
   timeMs: number;
   /** Wall-clock milliseconds, for work that QuickJS does not count: time inside one native function. */
   clockMs: number;

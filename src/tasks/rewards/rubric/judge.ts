@@ -13,7 +13,7 @@ export interface RubricJudge {
 }
 
 /**
- * Creates a judge on our own engine, such as `engine.reference`: forward passes of at most `maxTokenLen` rows, without sampling.
+ * Creates a judge on our own engine, such as `engine.reference`. Forward passes have at most `maxTokenLen` rows.
  * Throws what the engine throws.
  */
 export const engineJudge = (model: ModelEngine, tokenizer: ChatTokenizer, maxTokenLen: number): RubricJudge => ({

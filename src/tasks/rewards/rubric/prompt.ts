@@ -1,4 +1,4 @@
-/** Builds the input of a rubric's judge for a sample: chat prompts as tokens, followed by the possible replies. */
+/** Builds the input of a rubric's judge for a sample: tokens of chat prompts and of the possible replies. */
 
 import type { SequenceGroup } from '../../../model/packing.ts';
 import type { ChatTokenizer } from '../../../model/tokenizer/chat.ts';
@@ -50,7 +50,7 @@ export function judgedSample(
 }
 
 /**
- * Quotes every line as in a mail, so that no line of an outside text can pass for a line of the prompt. Splits at every
+ * Quotes every line as in a mail. No line of an outside text can then pass for a line of the prompt. Splits at every
  * character that any reader treats as a line break.
  */
 const quote = (text: string): string =>

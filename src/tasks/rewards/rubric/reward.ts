@@ -14,7 +14,7 @@ export interface RubricOptions {
   maxPromptLength?: number;
   /** Samples in one call of the judge. Default: 16. */
   maxNumSeqs?: number;
-  /** Rule that scores in addition to the rubric, such as a task's own reward; absent = only the rubric, with acc NaN. */
+  /** Rule that scores in addition to the rubric, such as a task's own reward. Absent = only the rubric, with acc NaN. */
   rule?: Task['reward'];
   /** Weight of the rule's score. Default: 1. */
   ruleWeight?: number;
@@ -103,7 +103,7 @@ function rewardOf(criteria: readonly Criterion[], verdicts: readonly Verdict[]):
   return { score, acc: NaN, extra, weights: Object.fromEntries(criteria.map(({ name, weight }) => [name, weight])) };
 }
 
-/** Returns no reward at all, because a sample could otherwise grow too long to escape criteria of negative weight. */
+/** Returns no reward at all. A sample could otherwise grow too long to escape criteria of negative weight. */
 const notJudged = (length: number, most: number): Reward => ({
   score: NaN,
   acc: NaN,
