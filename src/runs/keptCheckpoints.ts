@@ -18,6 +18,7 @@ export interface BestCheckpoint {
 
 type Settings = Pick<TrainConfig['trainer'], 'maxActorCkptToKeep' | 'metricForBestModel' | 'greaterIsBetter'>;
 
+/** Tracks the best checkpoint of a run and deletes surplus ones. */
 export class KeptCheckpoints {
   readonly #folder: RunFolder;
   readonly #settings: Settings;

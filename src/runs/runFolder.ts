@@ -14,6 +14,7 @@ import { readMetrics, readProfile, readRollouts } from '../report/readLog.ts';
 import type { LoggedRollout } from '../report/rollouts.ts';
 import { type FileSystem, freeName, readFileText } from './fileSystem.ts';
 
+/** Reads and writes the files of one run. */
 export class RunFolder {
   readonly files: FileSystem;
   readonly path: string;

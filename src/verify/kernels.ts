@@ -8,6 +8,7 @@ import { computePolicyLoss, POLICY_LOSSES, type PolicyLoss } from '../grpo/losse
 import type { PolicyLossSpec } from '../model/engine.ts';
 import { keyedRng } from '../tasks/random.ts';
 
+/** Result of one check; it passes if `error` is at most `limit`. */
 export interface Check {
   name: string;
   /** Largest error found; relative for gradients. */

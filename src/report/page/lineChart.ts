@@ -5,6 +5,7 @@ import 'uplot/dist/uPlot.min.css';
 import { el } from './dom.ts';
 import { ticks } from './format.ts';
 
+/** Style of one curve. */
 export interface Line {
   label: string;
   /** Custom property of the page's style with the colour, such as --accent. */
@@ -52,6 +53,7 @@ const SINGLE = 6;
 
 const STEP_MARKS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000];
 
+/** A chart of curves over steps that can be redrawn, resized and updated. */
 export class LineChart {
   readonly box = el('div', 'plot');
   readonly #spec: LineChartSpec;

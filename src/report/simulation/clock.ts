@@ -39,6 +39,7 @@ interface Timer {
   run: () => void;
 }
 
+/** A simulated clock that runs processes and timers in order of time. */
 export class Clock {
   /** Seconds since the simulation began. */
   now = 0;

@@ -24,6 +24,7 @@ interface SampleState {
   forgotten: number;
 }
 
+/** Simulates one device that decodes up to `maxNumSeqs` sequences at the same time. */
 export class RolloutDevice {
   /** Seconds in which the device held a sequence. */
   busySeconds = 0;

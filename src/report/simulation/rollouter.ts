@@ -27,6 +27,7 @@ export interface Group {
 /** Share of the forward pass in training: the backward pass costs twice as much. */
 const FORWARD_SHARE = 1 / 3;
 
+/** Simulates the source of groups for the trainer. */
 export class Rollouter {
   /** Groups dropped as too old. */
   dropped = 0;

@@ -9,6 +9,7 @@ import { RolloutDevice } from './rolloutDevice.ts';
 import { type Group, type Room, Rollouter } from './rollouter.ts';
 import type { Workload } from './workload.ts';
 
+/** Pipeline and devices to simulate. */
 export interface Setup {
   /** Groups per step, how far ahead they start, and when rollout receives the weights. */
   pipeline: AsyncSettings;
@@ -30,6 +31,7 @@ export interface SimulatedStep {
   idleShare: { trainer: number; rollouter: number };
 }
 
+/** Result of a simulation. */
 export interface Simulated {
   /** Seconds of the full simulation. */
   seconds: number;

@@ -15,6 +15,7 @@ export interface SampleWork {
   turns: { tokens: number; toolSeconds: number }[];
 }
 
+/** Work of a run, as measured, to be simulated on other devices. */
 export interface Workload {
   /** Samples by step, in the order of their prompts; a longer simulation starts again with the first step. */
   steps: SampleWork[][];

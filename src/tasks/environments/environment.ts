@@ -21,6 +21,7 @@ export interface Start<State> {
   observation?: string;
 }
 
+/** Input of `reset` in addition to the problem. */
 export interface ResetContext extends SampleContext {
   /** Aborted when the time limit has passed or the sample has ended. */
   signal: AbortSignal;

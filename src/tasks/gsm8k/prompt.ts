@@ -5,6 +5,7 @@ import { ANSWER_PARSERS, type AnswerParser } from './reward.ts';
 import { placed } from '../problem.ts';
 import type { Problem } from '../task.ts';
 
+/** Options for the prompt and the answer parser. */
 export interface PromptOptions {
   /** System message at the start; empty = none, and the chat template may then add its own. */
   systemPrompt: string;

@@ -8,6 +8,7 @@ import type { Rng } from '../random.ts';
 export const NAMES = ['Tom', 'Mia', 'Sam', 'Ana', 'Leo', 'Eva', 'Ben', 'Zoe', 'Max', 'Ida'] as const;
 export const ITEMS = ['apples', 'books', 'pens', 'cards', 'eggs', 'cakes', 'stamps', 'coins', 'toys', 'cups'] as const;
 
+/** A word problem with placeholders for names, things and numbers. */
 export interface Template {
   id: string;
   /** Text with placeholders: {n} {m} are two names, {x} {y} two things, {a} to {e} the numbers. */

@@ -32,6 +32,7 @@ const TAKES: Record<JsonlRewardName | 'own', readonly (keyof JsonlRewardOptions)
 /** A pattern that passes `checkPattern` takes cubic time in the text length. At this limit it takes about a second at worst. */
 const SEARCHED_CHARACTERS = 1000;
 
+/** A comparison of responses with answers. */
 export interface Comparison {
   reward(response: string, answer: string): Reward;
   /** Returns why no response could ever match this answer, as the end of a sentence; undefined if one could. */

@@ -8,6 +8,7 @@ import { HttpRequests } from './http.ts';
 import { ProcessTransport } from './stdio.ts';
 import type { McpServer, McpStats } from './types.ts';
 
+/** An open connection to an MCP server. */
 export interface Connection {
   client: Client;
   /** True once the connection has ended, for any reason. */

@@ -10,6 +10,7 @@ type Id = string | number;
 /** Milliseconds in which the reader of an ended stream can process the rest, before the request fails. */
 const READ_MS = 100;
 
+/** Tracks the requests of one connection until their answers arrive. */
 export class HttpRequests {
   /** Requests that wait for their answer; `isResumable` is undefined while the stream is open. */
   readonly #open = new Map<Id, { abort: AbortController; isResumable?: boolean }>();

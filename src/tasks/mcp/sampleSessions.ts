@@ -13,6 +13,7 @@ export interface Held {
   free(): void;
 }
 
+/** Opens one session per sample, up to a limit, and closes it after the sample's last tool is released. */
 export class SampleSessions {
   readonly #make: () => McpSession;
   readonly #limit: ReturnType<typeof limiter>;

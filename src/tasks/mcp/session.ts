@@ -5,6 +5,7 @@ import { isObject } from '../toolSchema.ts';
 import { type Connection, loadSdk, openConnection, statusOf } from './connection.ts';
 import type { McpServer, McpStats } from './types.ts';
 
+/** Options of a session. */
 export interface SessionOptions {
   /** Name of the server in messages. */
   name: string;
@@ -21,6 +22,7 @@ const MAX_LOSSES = 3;
 const MAX_PAGES = 100;
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
+/** A session that connects on demand and reconnects after a loss. */
 export class McpSession {
   readonly #server: McpServer;
   readonly #options: SessionOptions;

@@ -29,6 +29,7 @@ const END_MS = 1000;
 type Child = ChildProcessByStdio<Writable, Readable, Readable>;
 type Process = typeof import('node:process');
 
+/** Starts an MCP server as a process and exchanges messages over its stdin and stdout. */
 export class ProcessTransport implements Transport {
   onclose?: () => void;
   onerror?: (error: Error) => void;

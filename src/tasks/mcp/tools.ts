@@ -11,6 +11,7 @@ import { type Held, SampleSessions } from './sampleSessions.ts';
 import { McpSession, type SessionOptions } from './session.ts';
 import type { McpCommand, McpServer, McpStats } from './types.ts';
 
+/** Options of `mcpTools`. */
 export interface McpOptions {
   /** Name of the server in messages. Default: its host or command. */
   name?: string;
@@ -40,6 +41,7 @@ export interface McpOptions {
   allowHttp?: boolean;
 }
 
+/** Result of `mcpTools`: the tools, and the connection behind them. */
 export interface McpTools {
   /** Tools that the server listed and `include` selects. */
   tools: Tool[];

@@ -21,6 +21,7 @@ const JOBS_AT_ONCE = 1000;
 const REFUSED = 'refused: ';
 const DRIVER = 'webgrpo:driver';
 
+/** A task module loaded in a QuickJS context. */
 export class GuestModule {
   readonly #runtime: QuickJSRuntime;
   readonly #context: QuickJSContext;

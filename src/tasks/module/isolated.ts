@@ -12,6 +12,7 @@ import { describedTask, type DescribedTask } from './described.ts';
 import { GuestError, SandboxedModule, type ModuleSource } from './sandboxedModule.ts';
 import { sha256Of } from './source.ts';
 
+/** Time limits of an isolated task. */
 export interface IsolatedLimits {
   /** Milliseconds of one call. */
   timeoutMs: number;

@@ -17,6 +17,7 @@ import { SOURCE_LIMITS } from './source.ts';
 const LOAD_MS = 10_000;
 const MEMORY_BYTES = 128 * 2 ** 20;
 
+/** Address of a module, and the reader of its texts. */
 export interface ModuleSource {
   /** Address of the module, including the scheme. */
   entry: string;
@@ -47,6 +48,7 @@ export class GuestError extends Error {
 
 type Output = { value?: unknown; missing?: string[]; error?: GuestFailure };
 
+/** A task module in a worker that is restarted when needed. */
 export class SandboxedModule {
   /** Number of workers started so far. */
   started = 0;

@@ -12,6 +12,7 @@ const LOAD_MS = 30_000;
 /** Megabytes of JavaScript heap for a worker in Node, in addition to its wasm memory. */
 const NODE_HEAP_MB = 64;
 
+/** A pool of workers for programs. */
 export class Sandbox {
   /** Number of workers started so far. */
   started = 0;
