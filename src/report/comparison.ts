@@ -1,27 +1,27 @@
-/** Several algorithms on one task, several seeds each: curves with their range, a table, and why one stays below the target. */
+/** Compares algorithms on one task over several seeds. Shows curves with their range, a table, and why one misses the target. */
 
 import type { Metrics } from '../grpo/metrics.ts';
 import { drawableMetric, greedyAcc, PASS_AT_1, passAt1 } from './metricOf.ts';
 
-/** The runs of one algorithm; `history` holds the lines of metrics.jsonl. */
+/** Runs of one algorithm; `history` holds the lines of metrics.jsonl. */
 export interface AlgorithmRuns {
   algorithm: string;
-  /** Loss, advantage and aggregation, as resolved. */
+  /** Resolved loss, advantage and aggregation. */
   settings: string;
-  /** Absent histories are runs that are still to come. */
+  /** Runs by seed; those without metrics so far are ignored. */
   runs: { seed: number; history: Metrics[] }[];
 }
 
-/** The content of compare.html. */
+/** Content of compare.html. */
 export interface ComparisonReport {
   kind: 'comparison';
   title: string;
-  /** The runs and their settings, in sentences. */
+  /** Description of the runs and their settings, in sentences. */
   about: string;
-  /** Cells, header first. */
+  /** Table cells, header first. */
   table: string[][];
   charts: ComparedChart[];
-  /** The one config all runs share, as YAML. */
+  /** Config that all runs share, as YAML. */
   config: string;
 }
 
@@ -29,7 +29,7 @@ interface Comparison {
   title: string;
   about: string;
   all: readonly AlgorithmRuns[];
-  /** pass@1 that counts as reached. */
+  /** pass@1 from which the target counts as reached. */
   target: number;
   config: string;
 }
@@ -55,7 +55,7 @@ const CHARTS: readonly { title: string; metric: string | RegExp }[] = [
   { title: 'response length (tokens)', metric: 'response_length/mean' },
 ];
 
-/** One algorithm in one chart; null where no run has a value. */
+/** Curve of one algorithm in one chart; null if no run has a value at a step. */
 interface Curve {
   label: string;
   mean: (number | null)[];
@@ -69,7 +69,7 @@ export interface ComparedChart {
   curves: Curve[];
 }
 
-/** Charts that have anything to draw. At each step: mean, lowest and highest of the seeds that have got there. */
+/** Returns the charts that have data: per step the mean, lowest and highest of the seeds that reached it. */
 export function comparedCharts(all: readonly AlgorithmRuns[]): ComparedChart[] {
   return CHARTS.flatMap(({ title, metric }) => {
     const values = all.map(({ runs }) => runs.map(({ history }) => valuesByStep(history, metric)));
@@ -94,15 +94,15 @@ interface ComparedRow {
   algorithm: string;
   settings: string;
   seeds: number;
-  /** pass@1 of held-out problems before training, mean over seeds; null = not measured. */
+  /** pass@1 of held-out problems before training, mean over seeds; null if not measured. */
   before: number | null;
   after: Spread | null;
   greedy: Spread | null;
-  /** First evaluated step at which the mean over seeds is at the target. */
+  /** First evaluated step at which the mean over seeds reaches the target. */
   reachedAt: number | null;
-  /** Of one run, mean. */
+  /** Mean minutes of one run. */
   minutes: number;
-  /** Why the target was not reached; '' when it was. */
+  /** Reason for missing the target; '' if it was reached. */
   note: string;
 }
 
@@ -112,7 +112,7 @@ interface Spread {
   high: number;
 }
 
-/** One row an algorithm, over its runs that have any metrics. */
+/** Returns one row per algorithm, over its runs that have any metrics. */
 export function comparedRows(all: readonly AlgorithmRuns[], target: number): ComparedRow[] {
   return all.map(({ algorithm, settings, runs }) => {
     const histories = runs.map(({ history }) => history).filter((history) => history.length > 0);
@@ -151,7 +151,7 @@ function firstAt(histories: readonly Metrics[][], target: number): number | null
 const minutesOf = (history: readonly Metrics[]): number =>
   history.reduce((sum, line) => sum + (line['timing_s/step'] ?? 0) + (line['timing_s/testing'] ?? 0), 0) / 60;
 
-/** Reasons that the metrics give for runs that stayed below the target, most telling sign first. */
+/** Returns the most telling reason in the metrics for runs that stayed below the target. */
 export function whyBelow(runs: readonly Metrics[][], after: number): string {
   const best = mean(runs.map((lines) => Math.max(...lines.map((line) => passAt1(line) ?? 0))));
   const late = (name: string, from = 0.75, to = 1) =>
@@ -186,7 +186,7 @@ const HEADER = [
   'note',
 ];
 
-/** The cells of a table, header first. */
+/** Returns the cells of the table, header first. */
 function comparedCells(rows: readonly ComparedRow[]): string[][] {
   const number = (value: number | null) => (value === null ? '-' : value.toFixed(3));
   const range = (s: Spread | null, seeds: number) =>
@@ -205,7 +205,7 @@ function comparedCells(rows: readonly ComparedRow[]): string[][] {
   return [HEADER, ...cells];
 }
 
-/** For docs/: pass@1 is the mean over seeds, lowest and highest in brackets. */
+/** Returns the table as Markdown for docs/. pass@1 is the mean over seeds, with lowest and highest in brackets. */
 export function comparedMarkdown(rows: readonly ComparedRow[]): string {
   const [header, ...cells] = comparedCells(rows);
   return [header, header.map(() => '---'), ...cells].map((row) => `| ${row.join(' | ')} |`).join('\n');

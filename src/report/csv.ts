@@ -1,8 +1,8 @@
-/** Metrics as a table: a row a step, a column a metric. */
+/** Metrics as a table: one row per step, one column per metric. */
 
 import type { Metrics } from '../grpo/metrics.ts';
 
-/** Every name that occurs, in the order of its first occurrence: a metric that comes later is a column at the right end. */
+/** Returns every metric name in the order of its first occurrence. A metric that starts later is a column on the right. */
 export function csvColumns(history: readonly Metrics[]): string[] {
   return [...new Set(history.flatMap((line) => Object.keys(line)))];
 }
@@ -10,7 +10,7 @@ export function csvColumns(history: readonly Metrics[]): string[] {
 export const csvText = (columns: readonly string[], history: readonly Metrics[]): string =>
   [columns.map(cell).join(','), ...history.map((line) => csvRow(columns, line))].map((row) => `${row}\n`).join('');
 
-/** Empty where the step has no such metric, NaN where it has none that is finite (metrics.jsonl has null there). */
+/** Returns a row. A cell is empty if the step lacks the metric, NaN if it is not finite (null in metrics.jsonl). */
 export const csvRow = (columns: readonly string[], line: Metrics): string =>
   columns.map((name) => (!(name in line) ? '' : Number.isFinite(line[name]) ? String(line[name]) : 'NaN')).join(',');
 

@@ -1,8 +1,8 @@
-/** Values of a line of metrics.jsonl by name or, where a name holds the task's, by pattern. */
+/** Reads values of a metrics.jsonl line by name or, if the name contains the task's, by pattern. */
 
 import type { Metrics } from '../grpo/metrics.ts';
 
-/** `val-core/<task>/acc/mean@k`; k is whatever valKwargs.n says. */
+/** Matches `val-core/<task>/acc/mean@k`, with k as set by valKwargs.n. */
 export const PASS_AT_1 = /^val-core\/.*\/acc\/mean@\d+$/;
 export const GREEDY_ACC = /^val-core\/.*\/acc\/greedy$/;
 
@@ -10,13 +10,13 @@ export const passAt1 = (line: Metrics): number | undefined => read(line, PASS_AT
 
 export const greedyAcc = (line: Metrics): number | undefined => read(line, GREEDY_ACC);
 
-/** For a chart: null where the line has no such value, or none that can be drawn. */
+/** Returns a value for a chart: null if the line lacks it or it is not finite. */
 export function drawableMetric(line: Metrics, metric: string | RegExp): number | null {
   const value = read(line, metric);
   return value === undefined || !Number.isFinite(value) ? null : value;
 }
 
-/** By name, or of the first name that matches. */
+/** Returns the value by name, or of the first name that matches. */
 function read(line: Metrics, metric: string | RegExp): number | undefined {
   const key = typeof metric === 'string' ? metric : Object.keys(line).find((name) => metric.test(name));
   return key === undefined ? undefined : line[key];

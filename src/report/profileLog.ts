@@ -1,12 +1,12 @@
 /**
- * profile/step-N.jsonl of a run folder: what every sample of a step spent its time on. The first line holds the phases of
- * the step, each further line one sample:
+ * profile/step-N.jsonl of a run folder: how every sample of a step spent its time. The first line holds the phases of the step,
+ * each other line one sample:
  *   {"step":1,"phases":[["generate",0,812.4],["update",815.1,1200.2]]}
  *   {"id":"0.3","problem":"train-0","stop":"completed","turns":2,"tokens":41,"toolCalls":1,"score":1,
  *    "events":[["generate",0,3.1,420.7],["parse",1,420.7,420.9],["tool",1,420.9,421.3],...]}
  * Phases are [name, start, end], events [kind, turn, start, end, GPU if known]; milliseconds since the step began.
- * 'sample' (drawing tokens) is an event of its own where the GPU is timed (trainer.profileGpu), and part of 'decode' elsewhere.
- * 'sync' is the weight sync: rollout forgets what it has cached under the old weights. The weights are one buffer for both.
+ * 'sample' (sampling tokens) is a separate event if the GPU is timed (trainer.profileGpu), otherwise part of 'decode'.
+ * 'sync' is the weight sync, after which rollout drops what it cached under the old weights.
  */
 
 import type { Sample } from '../grpo/update/batch.ts';
@@ -17,7 +17,7 @@ type PhaseSpan = [name: string, start: number, end: number];
 export type EventSpan = [kind: EventKind, turn: number, start: number, end: number, gpuMs?: number];
 
 export interface SampleProfile {
-  /** group.sample */
+  /** Id in the form group.sample. */
   id: string;
   problem: string;
   stop: string;
@@ -34,7 +34,7 @@ export interface StepProfile {
   samples: SampleProfile[];
 }
 
-/** Notes when each phase of a step began; told by the trainer's onPhase. */
+/** Records when each phase of a step began; called by the trainer's onPhase. */
 export class PhaseClock {
   #marks: { name: Phase; at: number }[] = [];
 
@@ -42,7 +42,7 @@ export class PhaseClock {
     this.#marks.push({ name, at: performance.now() });
   }
 
-  /** Phases since the last call, and the moment the step began. */
+  /** Returns the phases since the last call, and the time at which the step began. */
   take(): { origin: number; phases: PhaseSpan[] } {
     const marks = this.#marks;
     this.#marks = [];
@@ -58,7 +58,7 @@ export class PhaseClock {
   }
 }
 
-/** A step as it is logged; `origin` on the clock of the samples' events. */
+/** Returns a step as it is logged; `origin` is on the clock of the samples' events. */
 export function stepProfile(
   step: number,
   samples: readonly Sample[],
@@ -89,7 +89,7 @@ function spanOf({ kind, turn, start, end, gpuMs }: SampleEvent, origin: number):
 
 const tenth = (ms: number) => Math.round(ms * 10) / 10;
 
-/** A step as the text of its file. */
+/** Returns a step as the text of its file. */
 export function profileText({ step, phases, samples }: StepProfile): string {
   return [{ step, phases }, ...samples].map((line) => `${JSON.stringify(line)}\n`).join('');
 }

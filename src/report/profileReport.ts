@@ -1,4 +1,4 @@
-/** The content of profile.html: where the time of a run went, of a few steps and of all. */
+/** Content of profile.html: how a run spent its time, over a few steps and over all. */
 
 import type { EventKind } from '../rollout/agent/events.ts';
 import type { EventSpan, SampleProfile, StepProfile } from './profileLog.ts';
@@ -22,11 +22,11 @@ export interface ProfileReport {
   samples: number;
   /** Settings to change, one sentence each. */
   advice: string[];
-  /** Milliseconds into the step at which its samples were done, in order. */
+  /** Times at which the samples of a step were finished: milliseconds into the step, in order. */
   completions: { step: number; times: number[] }[];
-  /** Share of the samples' time by event: of single steps, and of all of them. */
+  /** Share of the samples' time by event: of some steps, and of all of them. */
   shares: { label: string; shares: Partial<Record<EventKind, number>> }[];
-  /** True if drawing tokens is an event of its own, rather than a part of 'decode'. */
+  /** True if sampling tokens is a separate event, not part of 'decode'. */
   samplingTimed: boolean;
   /** Milliseconds by phase. */
   phases: { step: number; spent: Record<string, number> }[];
@@ -38,7 +38,7 @@ export interface ProfileReport {
   slowest: SlowSample[];
 }
 
-/** How many values lie in each bin; bin b holds `low + b * width` to `low + (b + 1) * width - 1`. */
+/** Number of values in each bin. Bin b covers `low + b * width` to `low + (b + 1) * width - 1`. */
 export interface Histogram {
   low: number;
   width: number;
@@ -47,12 +47,12 @@ export interface Histogram {
 
 export interface SlowSample extends Pick<SampleProfile, 'id' | 'tokens' | 'turns' | 'stop'> {
   step: number;
-  /** Milliseconds after the step began. */
+  /** End in milliseconds after the step began. */
   end: number;
   events: EventSpan[];
 }
 
-/** Steps that are shown one by one, the first and the last among them. */
+/** Number of steps that are shown, including the first and the last. */
 const STEPS_SHOWN = 6;
 const SLOWEST = 12;
 const MOST_BINS = 40;
@@ -82,14 +82,14 @@ export function profileReport(title: string, steps: readonly StepProfile[], sett
   };
 }
 
-/** Milliseconds of each phase of a step, in the order in which they began. */
+/** Returns the milliseconds of each phase of a step, in the order in which they began. */
 function phaseTimes({ phases }: StepProfile): Record<string, number> {
   const spent: Record<string, number> = {};
   for (const [name, start, end] of phases) spent[name] = (spent[name] ?? 0) + end - start;
   return spent;
 }
 
-/** Bins of equal width, a whole number; no counts without values. */
+/** Returns bins of equal integer width; without values there are no counts. */
 export function histogram(values: readonly number[]): Histogram {
   if (values.length === 0) return { low: 0, width: 1, counts: [] };
   const [low, high] = values.reduce(([a, b], value) => [Math.min(a, value), Math.max(b, value)], [Infinity, -Infinity]);
@@ -99,7 +99,7 @@ export function histogram(values: readonly number[]): Histogram {
   return { low, width, counts };
 }
 
-/** The samples that took longest, each with its events on the time axis of its step. */
+/** Returns the slowest samples, each with its events on the time axis of its step. */
 function slowest(steps: readonly StepProfile[]): SlowSample[] {
   const all = steps.flatMap(({ step, samples }) => samples.map((sample) => ({ step, sample, end: endOf(sample) })));
   return all

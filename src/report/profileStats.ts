@@ -1,9 +1,9 @@
-/** Statistics of a run's events: where time went, how long the tail was, and what to set because of it. */
+/** Statistics of a run's events: how time was spent, how long the tail was, and which settings to change. */
 
 import type { EventKind } from '../rollout/agent/events.ts';
 import type { EventSpan, SampleProfile, StepProfile } from './profileLog.ts';
 
-/** Event kinds in the order they are drawn; 'generate' only where the engine does not tell its parts. */
+/** Event kinds in drawing order; 'generate' occurs only if the engine does not report its parts. */
 export const KINDS: EventKind[] = [
   'start',
   'queue',
@@ -17,14 +17,14 @@ export const KINDS: EventKind[] = [
   'wait',
 ];
 
-/** Part of the samples that counts as the tail. */
+/** Share of the samples that counts as the tail. */
 const TAIL = 0.2;
 
-/** Milliseconds after the step began at which a sample was scored; 0 without events. */
+/** Returns the milliseconds after the step began at which a sample was scored; 0 without events. */
 export const endOf = ({ events }: SampleProfile): number =>
   events.reduce((last, [, , , end]) => Math.max(last, end), 0);
 
-/** A sample's events without 'generate' where its parts are known, and with the wait for the step's other samples. */
+/** Returns a sample's events and its wait for the step's other samples. Omits 'generate' if its parts are known. */
 export function timeline(sample: SampleProfile, stepEnd: number): EventSpan[] {
   const parts = sample.events.some(([kind]) => kind === 'decode');
   const events = parts ? sample.events.filter(([kind]) => kind !== 'generate') : sample.events;
@@ -32,10 +32,10 @@ export function timeline(sample: SampleProfile, stepEnd: number): EventSpan[] {
   return end < stepEnd ? [...events, ['wait', sample.turns, end, stepEnd]] : events;
 }
 
-/** Completion times in order, for the curve of how many samples were done when. */
+/** Returns completion times in order, for the curve of finished samples over time. */
 export const completions = ({ samples }: StepProfile): number[] => samples.map(endOf).sort((a, b) => a - b);
 
-/** Share of the samples' time by kind; sums to 1. Overlapping tool calls of one turn count each. */
+/** Returns the share of the samples' time by kind; sums to 1. Overlapping tool calls of one turn each count fully. */
 export function timeShares(steps: readonly StepProfile[]): Partial<Record<EventKind, number>> {
   const sums: Partial<Record<EventKind, number>> = {};
   for (const step of steps) {
@@ -50,13 +50,13 @@ export function timeShares(steps: readonly StepProfile[]): Partial<Record<EventK
 export interface TailReport {
   /** Share of generation time that passed after 80% of the samples were done. */
   share: number;
-  /** Milliseconds. */
+  /** Length of the tail in milliseconds. */
   tailMs: number;
   generationMs: number;
-  /** Means of the last fifth against all others. */
+  /** Mean over the last fifth and mean over all others. */
   tokens: { tail: number; others: number };
   turns: { tail: number; others: number };
-  /** How many of the tail's samples ended for which reason. */
+  /** Number of the tail's samples by stop reason. */
   stops: Record<string, number>;
 }
 
@@ -78,14 +78,14 @@ export function tailReport({ samples }: StepProfile): TailReport | undefined {
   };
 }
 
-/** Settings that the advice speaks of. */
+/** Settings to which the advice refers. */
 export interface ProfiledSettings {
   maxResponseLength: number;
   maxNumSeqs: number;
   toolTimeoutS: number;
 }
 
-/** Settings to change, one sentence each; none when nothing stands out. */
+/** Returns settings to change, one sentence each; empty if nothing stands out. */
 export function advice(steps: readonly StepProfile[], settings: ProfiledSettings): string[] {
   const samples = steps.flatMap((step) => step.samples);
   if (samples.length === 0) return [];
@@ -148,7 +148,7 @@ export function countBy<T extends string | number>(values: readonly T[]): Record
   return counts;
 }
 
-/** Quantile by nearest rank: the smallest value that at least the share `q` does not exceed; NaN without values. */
+/** Returns the nearest-rank quantile; NaN without values. A share of at least `q` of the values does not exceed it. */
 export function nearestRank(values: readonly number[], q: number): number {
   const sorted = [...values].sort((a, b) => a - b);
   return sorted[Math.max(0, Math.ceil(q * sorted.length) - 1)] ?? NaN;

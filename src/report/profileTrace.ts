@@ -1,4 +1,4 @@
-/** The events of a run as a Chrome trace, which chrome://tracing and ui.perfetto.dev open: a process a step, a thread a sample. */
+/** Events of a run as a Chrome trace for chrome://tracing and ui.perfetto.dev. One process per step, one thread per sample. */
 
 import type { StepProfile } from './profileLog.ts';
 import { completions, timeline } from './profileStats.ts';
@@ -8,13 +8,13 @@ interface TraceEvent {
   ph: 'X' | 'M';
   pid: number;
   tid: number;
-  /** Microseconds. */
+  /** Start in microseconds. */
   ts?: number;
   dur?: number;
   args?: Record<string, unknown>;
 }
 
-/** Steps follow each other on the time axis, as if nothing had happened between them. */
+/** Builds the trace. Steps follow each other on the time axis without gaps. */
 export function chromeTrace(steps: readonly StepProfile[]): { traceEvents: TraceEvent[]; displayTimeUnit: 'ms' } {
   let origin = 0;
   const traceEvents = steps.flatMap((profile) => {

@@ -1,21 +1,21 @@
-/** Reads the logs of a run folder back: a line that is none of its log (cut, altered, of other types) is left out, and that is said once. */
+/** Reads the logs of a run folder. A line that is invalid (cut, altered, of other types) is skipped, with one warning per file. */
 
 import * as v from 'valibot';
 import type { Metrics } from '../grpo/metrics.ts';
 import type { LoggedRollout } from './rollouts.ts';
 import type { SampleProfile, StepProfile } from './profileLog.ts';
 
-/** Beyond it counts and times are no numbers to compute with. */
+/** Finite and safe: larger counts and times cannot be computed with. */
 const number = v.pipe(v.number(), v.minValue(-Number.MAX_SAFE_INTEGER), v.maxValue(Number.MAX_SAFE_INTEGER));
 const step = v.pipe(number, v.integer(), v.minValue(0));
 const amount = v.pipe(number, v.minValue(0));
 const numberOrNull = v.nullish(number, null);
 const text = v.string();
 
-/** null stands for a value that is not finite, which JSON has not. */
+/** Metrics; null stands for a value that is not finite, which JSON does not have. */
 const metrics = v.objectWithRest({ 'training/global_step': step }, v.nullable(v.pipe(v.number(), v.finite())));
 
-/** Fields that came later may be absent from the logs of earlier versions. */
+/** Rollout; fields that were added later can be absent from the logs of earlier versions. */
 const rollout = v.looseObject({
   step,
   group: v.optional(amount, 0),
@@ -52,7 +52,7 @@ const profileSample = v.object({
 
 function linesOf<S extends v.GenericSchema>(content: string, schema: S, file: string): v.InferOutput<S>[] {
   const lines = content.split('\n');
-  lines.pop(); // after the last newline: nothing, or a line that a kill cut short
+  lines.pop(); // the text after the last newline: empty, or a line that a kill cut short
   const written = lines.filter((line) => line.trim() !== '');
   const read = written.flatMap((line) => {
     const result = v.safeParse(schema, parsed(line));
@@ -62,14 +62,14 @@ function linesOf<S extends v.GenericSchema>(content: string, schema: S, file: st
   return read;
 }
 
-/** Every line of metrics.jsonl that can be read. @param file for what is said */
+/** Returns every line of metrics.jsonl that can be read. @param file name in warnings */
 export const readMetrics = (content: string, file: string): Metrics[] => linesOf(content, metrics, file) as Metrics[];
 
-/** Every line of a rollouts/step-N.jsonl that can be read. */
+/** Returns every line of a rollouts/step-N.jsonl that can be read. */
 export const readRollouts = (content: string, file: string): LoggedRollout[] =>
   linesOf(content, rollout, file) as LoggedRollout[];
 
-/** A profile/step-N.jsonl; none where its first line, which has the step, cannot be read. */
+/** Reads a profile/step-N.jsonl. Returns [] if the first line, which has the step, cannot be read. */
 export function readProfile(content: string, file: string): StepProfile[] {
   const end = content.indexOf('\n') + 1;
   const [head] = linesOf(content.slice(0, end), profileHead, file);
@@ -88,7 +88,7 @@ function parsed(line: string): unknown {
 
 const said = new Set<string>();
 
-/** Files are read several times in a run. */
+/** Warns once, although files are read several times in a run. */
 function sayLeftOut(file: string, unread: number, of: number): void {
   const sentence = `${unread} of ${of} lines of ${file} cannot be read and ${unread === 1 ? 'is' : 'are'} left out`;
   if (unread === 0 || said.has(sentence)) return;

@@ -1,9 +1,9 @@
-/** Sampled rollouts: what a run logs of each step, and the few of them that its report shows. */
+/** Sampled rollouts: those that a run logs of each step, and those that its report shows. */
 
 import type { Sample } from '../grpo/update/batch.ts';
 import type { Message, Reward } from '../tasks/task.ts';
 
-/** One sampled rollout, as `rollouts/step-N.jsonl` holds it a line. */
+/** One sampled rollout, which is a line of `rollouts/step-N.jsonl`. */
 export interface LoggedRollout {
   step: number;
   group: number;
@@ -11,24 +11,24 @@ export interface LoggedRollout {
   answer: string;
   /** Prompt and everything after it. */
   messages: Message[];
-  /** How many of them are the prompt. */
+  /** Number of messages that belong to the prompt. */
   promptMessages: number;
-  /** null = the task gave none. */
+  /** Score; null if the task gave none. */
   score: number | null;
   acc: number | null;
   stopReason: string;
   numTurns: number;
   numToolCalls: number;
   responseTokens: number;
-  /** Mean over its trained tokens; null = it has none. */
+  /** Mean advantage over the trained tokens; null if there are none. */
   advantage: number | null;
-  /** Reward of each assistant turn, where the task gives them. */
+  /** Reward of each assistant turn, if the task gives it. */
   turnRewards?: number[];
-  /** The reward's further values, by name, where the task gives them. */
+  /** Additional values of the reward, by name, if the task gives any. */
   extra?: Reward['extra'];
 }
 
-/** The first `count` samples of a step, group by group, as they are logged. */
+/** Returns the first `count` samples of a step, group by group, in the form in which they are logged. */
 export function loggedRollouts(samples: readonly Sample[], step: number, count: number): LoggedRollout[] {
   return samples
     .slice(0, count)
@@ -51,7 +51,7 @@ export function loggedRollouts(samples: readonly Sample[], step: number, count: 
     }));
 }
 
-/** JSON has no NaN. */
+/** Replaces NaN, which JSON does not have. */
 const numberOrNull = (value: number): number | null => (Number.isNaN(value) ? null : value);
 
 /** The rollouts of one step that a report shows. */
@@ -63,7 +63,7 @@ export interface ShownStep {
 const STEPS_SHOWN = 6;
 const ROLLOUTS_PER_STEP = 4;
 
-/** A few rollouts of the first step, the last, and some between. */
+/** Returns rollouts of the first step, the last, and some between. */
 export function shownRollouts(rollouts: readonly LoggedRollout[]): ShownStep[] {
   const steps = [...new Set(rollouts.map(({ step }) => step))];
   return spreadOut(steps, STEPS_SHOWN).map((step) => ({
@@ -72,7 +72,7 @@ export function shownRollouts(rollouts: readonly LoggedRollout[]): ShownStep[] {
   }));
 }
 
-/** At most `count` of the items, evenly spaced, the first and the last among them. */
+/** Returns at most `count` of the items, evenly spaced, including the first and the last. */
 export function spreadOut<T>(items: readonly T[], count: number): T[] {
   if (items.length <= count) return [...items];
   if (count < 2) return items.slice(0, count);

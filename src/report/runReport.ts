@@ -9,17 +9,17 @@ export interface RunReport {
   kind: 'run';
   /** Name of the run's folder. */
   title: string;
-  /** The table that the run ended with, as text. */
+  /** Table that the run printed at its end, as text. */
   summary: string;
   charts: ChartData[];
   rollouts: ShownStep[];
-  /** Answers of evaluations; none where trainer.logValGenerations is 0. */
+  /** Answers of evaluations; empty if trainer.logValGenerations is 0. */
   valRollouts: ShownStep[];
-  /** config.yaml. */
+  /** Text of config.yaml. */
   config: string;
 }
 
-/** A run as its folder holds it. */
+/** A run as stored in its folder. */
 interface LoggedRun {
   name: string;
   metrics: readonly Metrics[];
@@ -40,7 +40,7 @@ export function runReport({ name, metrics, rollouts, valRollouts, config }: Logg
   };
 }
 
-/** One chart: a title, and which metrics it draws by name or pattern. */
+/** One chart: a title, and the metrics to draw, by name or pattern. */
 interface Chart {
   title: string;
   series: { label: string; metric: string | RegExp }[];
@@ -96,21 +96,21 @@ const CHARTS: Chart[] = [
   },
 ];
 
-/** One line for each number that the rewards name: those of combineRewards, a task's own, and a rubric's criteria. */
+/** Returns one line for each named reward: those of combineRewards, a task's own, and a rubric's criteria. */
 function namedRewards(metrics: readonly Metrics[]): Chart {
   const names = new Set(metrics.flatMap((line) => Object.keys(line).filter((name) => NAMED_REWARD.test(name))));
   const series = [...names].map((metric) => ({ label: NAMED_REWARD.exec(metric)![1], metric }));
   return { title: 'named rewards', series };
 }
 
-/** The curve of one chart: values in the order of `steps`, null where a step has none. */
+/** Curves of one chart: values in the order of `steps`, null if a step has none. */
 export interface ChartData {
   title: string;
   steps: number[];
   series: { label: string; values: (number | null)[] }[];
 }
 
-/** Charts that have anything to draw; series without a value are left out. */
+/** Returns the charts that have data; series without a value are skipped. */
 export function chartData(metrics: readonly Metrics[]): ChartData[] {
   const [top, ...rest] = CHARTS;
   return [top, namedRewards(metrics), ...rest].flatMap(({ title, series }) => {

@@ -1,4 +1,4 @@
-/** Reports as HTML files that load nothing: the built page with one report's data in it. */
+/** Reports as self-contained HTML files: the built page with one report's data in it. */
 
 import type { ComparisonReport } from './comparison.ts';
 import page from './page/index.html?inline-page';
@@ -9,12 +9,12 @@ import type { RunReport } from './runReport.ts';
 /** A report that the page can show. */
 export type Report = RunReport | ProfileReport | ComparisonReport | ReplayReport;
 
-/** Where page/index.html holds the report. */
+/** Script element of page/index.html that holds the report. */
 const [START, END] = ['<script id="report" type="application/json">', '</script>'];
 
 /**
- * The whole file. The data stands in the page itself, since a page opened from disk may not fetch the JSON file beside it:
- * that one is for programs.
+ * Returns the complete file. The data is embedded, because a page opened from disk must not fetch the JSON file next to it, which
+ * is for programs.
  */
 export function standalonePage(report: Report): string {
   const [before, after] = page.split(START + END);
@@ -22,5 +22,5 @@ export function standalonePage(report: Report): string {
   return [before, START, scriptSafeJson(report), END, after].join('');
 }
 
-/** JSON that cannot end the script element it stands in. */
+/** Returns JSON that cannot close the script element around it. */
 const scriptSafeJson = (value: unknown) => JSON.stringify(value).replaceAll('<', '\\u003c');

@@ -1,4 +1,4 @@
-/** A run in a dozen numbers: the table that a run ends with and that its report begins with. */
+/** Summarises a run in a dozen numbers. The table is printed at its end and shown at the top of its report. */
 
 import type { Metrics } from '../grpo/metrics.ts';
 import { greedyAcc, passAt1 } from './metricOf.ts';
@@ -61,7 +61,7 @@ export function summarizeRun(history: readonly Metrics[]): RunSummary {
   };
 }
 
-/** The table a run ends with. */
+/** Returns the table that is printed at the end of a run. */
 export function summaryTable(summary: RunSummary): string {
   const row = (name: string, a: number | null, b: number | null, digits: number) =>
     `  ${name.padEnd(22)}${show(a, digits).padStart(10)}${show(b, digits).padStart(10)}`;

@@ -1,11 +1,11 @@
 /**
- * TensorBoard event files: records of length, CRC, protobuf `Event`, CRC. Only what scalars need is written; the field numbers
- * are those of tensorflow's `event.proto` and `summary.proto`.
+ * TensorBoard event files: records of length, CRC, protobuf `Event`, CRC. Only the fields that scalars need are written; field
+ * numbers are those of tensorflow's `event.proto` and `summary.proto`.
  */
 
 import type { Metrics } from '../grpo/metrics.ts';
 
-/** Which of an event's bodies, and what is in it. */
+/** Body of an event with its content. */
 type EventBody = { fileVersion: string } | { scalars: Metrics } | { sessionStart: true };
 
 interface EventTime {
@@ -14,17 +14,17 @@ interface EventTime {
   step: number;
 }
 
-/** The first record of every file. */
+/** Returns the first record of every file. */
 export const fileHeader = (wallTime: number): Uint8Array =>
   record(event({ wallTime, step: 0 }, { fileVersion: 'brain.Event:2' }));
 
-/** Tells readers to forget what earlier files have of `step` and later (`purge_step` in torch and tensorboardX). */
+/** Makes readers drop `step` and later of earlier files (`purge_step` in torch and tensorboardX). */
 export const sessionStart = (time: EventTime): Uint8Array => record(event(time, { sessionStart: true }));
 
-/** All scalars of a step in one record, under their own names. */
+/** Returns all scalars of a step in one record, under their own names. */
 export const scalars = (time: EventTime, metrics: Metrics): Uint8Array => record(event(time, { scalars: metrics }));
 
-/** The event as protobuf. Exported for tests. */
+/** Returns the event as protobuf. Exported for tests. */
 export function event({ wallTime, step }: EventTime, body: EventBody): Uint8Array {
   const parts = [key(1, WIRE.fixed64), little(8, (view) => view.setFloat64(0, wallTime, true))];
   if (step > 0) parts.push(key(2, WIRE.varint), varint(step));
@@ -39,20 +39,20 @@ function summaryValue([tag, value]: [string, number]): Uint8Array {
   return bytesField(1, concat([bytesField(1, utf8(tag)), key(2, WIRE.fixed32), simpleValue]));
 }
 
-/** TFRecord framing: u64 length, its masked CRC, the data, its masked CRC; all little-endian. */
+/** Returns the TFRecord framing: u64 length, its masked CRC, the data, its masked CRC; all little-endian. */
 function record(data: Uint8Array): Uint8Array {
   const length = little(8, (view) => view.setBigUint64(0, BigInt(data.length), true));
   const crc = (bytes: Uint8Array) => little(4, (view) => view.setUint32(0, maskedCrc(bytes), true));
   return concat([length, crc(length), data, crc(data)]);
 }
 
-/** CRC-32C turned by 15 bits plus a constant, so that a CRC of data that holds CRCs is none of them. */
+/** Returns CRC-32C rotated by 15 bits plus a constant. A CRC of data with CRCs in it thus differs from them. */
 export function maskedCrc(bytes: Uint8Array): number {
   const crc = crc32c(bytes);
   return (((crc >>> 15) | (crc << 17)) + 0xa282ead8) >>> 0;
 }
 
-/** CRC-32C (Castagnoli; RFC 3720, B.4). */
+/** Returns CRC-32C (Castagnoli; RFC 3720, B.4). */
 export function crc32c(bytes: Uint8Array): number {
   let crc = ~0;
   for (const byte of bytes) crc = CRC_TABLE[(crc ^ byte) & 0xff] ^ (crc >>> 8);
@@ -76,7 +76,7 @@ const key = (field: number, wire: number): Uint8Array => varint((field << 3) | w
 const bytesField = (field: number, data: Uint8Array): Uint8Array =>
   concat([key(field, WIRE.bytes), varint(data.length), data]);
 
-/** Seven bits a byte, lowest first. @param value an integer from 0 to 2^53 - 1 */
+/** Encodes seven bits per byte, lowest first. @param value an integer from 0 to 2^53 - 1 */
 function varint(value: number): Uint8Array {
   const bytes: number[] = [];
   for (; value >= 128; value = Math.floor(value / 128)) bytes.push((value % 128) | 128);

@@ -1,6 +1,6 @@
 /**
- * What a checkpoint folder of a training run holds: a model or adapter in Hugging Face format, what the trainer needs to go on,
- * and the manifest of it all. Nothing of a folder that is not as its manifest says is handed out.
+ * Writes and reads checkpoint folders: a model or adapter (Hugging Face format), trainer state and a manifest.
+ * Files that differ from their manifest are never returned.
  */
 
 import type { Checkpoint, TrainerState } from '../grpo/types.ts';
@@ -18,28 +18,28 @@ import { parseTrainerState } from './trainerState.ts';
 
 const STATE = 'trainer_state.json';
 const OPTIMIZER = 'optimizer.safetensors';
-/** Only where the reference of a KL term is refreshed on the way. */
+/** Written only if the reference model of a KL term is refreshed during the run. */
 const REFERENCE = 'reference.safetensors';
 /** Files that a trainer reads and a model does not. */
 const OF_TRAINER = [STATE, OPTIMIZER, REFERENCE];
 
-/** True for a file of the model, which stands without its trainer and their common manifest. */
+/** True for a file of the model alone: not one of the trainer's files and not the manifest. */
 export const ofModelAlone = (name: string): boolean => ![...OF_TRAINER, MANIFEST].includes(name);
 
 export const ADAPTER_CONFIG = 'adapter_config.json';
 const ADAPTER_WEIGHTS = 'adapter_model.safetensors';
 
-/** What a folder is wanted for: its model (or adapter) alone, or to go on with training. */
+/** Purpose of reading a folder: its model (or adapter) alone, or to resume training. */
 export type CheckpointUse = 'model' | 'trainer';
 
-/** The model's files, and with `trainer` its optimizer and counters. */
+/** Returns the model's files and, with `trainer`, its optimizer and counters. */
 export function modelFiles(model: ModelCheckpoint, trainer?: Checkpoint, dtype?: SafetensorsDtype): FolderFiles {
   const files = new Map<string, Uint8Array | string>(saveCheckpoint(model, dtype));
   if (trainer) addTrainer(files, trainer);
   return files;
 }
 
-/** An adapter as PEFT saves it, its base's text files but for config.json, and what the trainer needs to go on. */
+/** Returns an adapter as PEFT saves it, its base's text files except config.json, and the trainer's state. */
 export function adapterFiles(
   adapter: Adapter,
   base: Omit<ModelCheckpoint, 'config' | 'weights'>,
@@ -56,7 +56,7 @@ function addTrainer(files: Map<string, Uint8Array | string>, { optimizer, refere
   files.set(STATE, `${JSON.stringify(state, null, 2)}\n`);
 }
 
-/** Writes a checkpoint folder and its manifest, unless that very one is there. Throws InputError, before anything is written where there is no room. */
+/** Writes a checkpoint folder and its manifest, unless the same one exists. Throws InputError, before writing, if space is short. */
 export async function writeCheckpoint(files: FileSystem, folder: string, contents: FolderFiles): Promise<void> {
   const all = await withManifest(contents);
   if (await isSaved(files, folder, all)) return;
@@ -81,7 +81,7 @@ async function isSaved(files: FileSystem, folder: string, contents: FolderFiles)
   }
 }
 
-/** Throws InputError where `bytes` more do not fit beside what is there. */
+/** Throws InputError if `bytes` more do not fit into the free space. */
 export async function expectRoom(files: FileSystem, path: string, bytes: number): Promise<void> {
   const free = await files.free(path);
   if (free === undefined || bytes <= free) return;
@@ -93,9 +93,9 @@ export async function expectRoom(files: FileSystem, path: string, bytes: number)
 }
 
 /**
- * Reads the checkpoint that `GrpoTrainer.restore` takes, from a folder that was written with a trainer. Throws InputError for
- * anything that is not as it was saved, or that no run can have saved.
- * @param note hears of a folder that has no manifest to check it by
+ * Reads the checkpoint that `GrpoTrainer.restore` takes, from a folder that was written with a trainer.
+ * Throws InputError if anything differs from what was saved, or cannot come from a run.
+ * @param note called with a warning if the folder has no manifest to check it by
  */
 export async function loadTrainerCheckpoint(
   files: FileSystem,
@@ -133,7 +133,7 @@ async function readState(folder: string, read: (name: string) => Promise<Uint8Ar
   return parseTrainerState(new TextDecoder().decode(await read(STATE)), `${folder}/${STATE}`, stepOf(folder));
 }
 
-/** Throws InputError for a folder that is damaged. Weights of a folder without a manifest are not read, but for a trainer. */
+/** Throws InputError if a folder is damaged. Without a manifest, weights are read only for use `trainer`. */
 export async function checkCheckpoint(files: FileSystem, folder: string, use: CheckpointUse): Promise<void> {
   const manifest = await readManifest(files, folder);
   const forTrainer = use === 'trainer';
@@ -144,13 +144,13 @@ export async function checkCheckpoint(files: FileSystem, folder: string, use: Ch
   else if (!(await files.exists(`${folder}/${ADAPTER_CONFIG}`))) await openCheckpoint(filesIn(files, folder));
 }
 
-/** True for a checkpoint that a training run wrote, damaged or not. */
+/** Returns true for a checkpoint that a training run wrote, damaged or not. */
 export async function isOfTrainer(files: FileSystem, folder: string): Promise<boolean> {
   for (const name of [STATE, OPTIMIZER]) if (await files.exists(`${folder}/${name}`)) return true;
   return false;
 }
 
-/** A folder of this step, or the earlier one of it while that is replaced (`FileSystem.writeFolder`). */
+/** Folder of a step, or its older version while it is replaced (`FileSystem.writeFolder`). */
 const STEP_FOLDER = /^(?:step-(\d+)|\.step-(\d+)\.old)$/;
 
 function stepOf(folder: string): number | undefined {
@@ -158,7 +158,7 @@ function stepOf(folder: string): number | undefined {
   return step === undefined && old === undefined ? undefined : Number(step ?? old);
 }
 
-/** Steps whose checkpoints are in a run folder, in order. */
+/** Returns the steps whose checkpoints are in a run folder, in order. */
 export async function checkpointSteps(files: FileSystem, runFolder: string): Promise<number[]> {
   const names = await files.list(`${runFolder}/checkpoints`);
   const steps = names.flatMap((name) => /^step-(\d+)$/.exec(name)?.[1] ?? []).map(Number);
@@ -166,8 +166,8 @@ export async function checkpointSteps(files: FileSystem, runFolder: string): Pro
 }
 
 /**
- * The newest checkpoint of a run that is whole, or undefined where there is none at all. Throws InputError where all are damaged.
- * @param note hears of each newer one that is damaged
+ * Returns the newest intact checkpoint of a run, or undefined if the run has none. Throws InputError if all are damaged.
+ * @param note called with each newer checkpoint that is damaged
  */
 export async function newestCheckpoint(
   files: FileSystem,
@@ -195,7 +195,7 @@ export async function newestCheckpoint(
 
 async function newestFirst(files: FileSystem, folder: string): Promise<string[]> {
   const names = (await files.list(folder)).filter((name) => STEP_FOLDER.test(name));
-  // Of one step, the folder itself comes before the one that it replaces.
+  // The folder of a step sorts before the older version that it replaces.
   names.sort((a, b) => stepOf(b)! - stepOf(a)! || (a < b ? 1 : -1));
   return names.map((name) => `${folder}/${name}`);
 }

@@ -1,30 +1,30 @@
-/** A run that goes on under another config than before: what has changed is said key by key. */
+/** Reports, key by key, how the config of a resumed run differs from the one before. */
 
 import { parse } from 'yaml';
 import type { TrainConfig } from '../grpo/config/types.ts';
 import { parseTrainConfig } from '../grpo/config/text.ts';
 import { isTree, leaves, show } from '../grpo/config/tree.ts';
 
-/** Keys that differ in any two commands of one run. */
+/** Keys that differ between any two commands of one run. */
 const OF_THE_COMMAND = /^(name$|trainer\.(resume|defaultLocalDir$))/;
 
-/** Keys of what is looked at, kept and written: the policy after a step is the same. */
+/** Keys of what is evaluated, kept and written: they do not change the policy after a step. */
 const OF_THE_RECORD = /^(trainer\.(?!total|ref)|data\.val|rollout\.valKwargs)/;
 
-/** Lines said at most. */
+/** Most lines to report. */
 const MOST = 10;
 
-/** One key of two configs; undefined = the config lacks it. */
+/** One key of two configs; undefined if the config lacks it. */
 export interface ChangedKey {
   key: string;
   before: unknown;
   after: unknown;
 }
 
-/** What differs between two runs, but for what differs in any two commands. `before` is the text of config.yaml. */
+/** Returns the differences between two runs, without keys that differ between any two commands. `before` is the text of config.yaml. */
 export function changedKeys(before: string, after: TrainConfig): ChangedKey[] {
   const then = new Map(leaves(treeOf(before)));
-  // As it is written down: without keys that are not set.
+  // The same form as the written config: without keys that are not set.
   const now = new Map(leaves(after).filter(([, value]) => value !== undefined));
   const keys = [...new Set([...then.keys(), ...now.keys()])];
   return keys
@@ -32,7 +32,7 @@ export function changedKeys(before: string, after: TrainConfig): ChangedKey[] {
     .filter(({ key, before, after }) => !OF_THE_COMMAND.test(key) && show(before) !== show(after));
 }
 
-/** Lines that say what has changed since the steps up to `step`; none where nothing has. `before` is the text of config.yaml. */
+/** Returns lines that report the changes after step `step`, empty if there are none. `before` is the text of config.yaml. */
 export function configChanges(before: string, after: TrainConfig, step: number): string[] {
   const changed = changedKeys(before, after);
   if (changed.length === 0) return [];
@@ -49,7 +49,7 @@ export function configChanges(before: string, after: TrainConfig, step: number):
   ];
 }
 
-/** With the defaults of today, which a config of an earlier version lacks. */
+/** Parses with today's defaults, which a config of an earlier version lacks. */
 function treeOf(text: string): object {
   try {
     return parseTrainConfig(text, { source: 'config.yaml', note: () => {} });
@@ -61,6 +61,6 @@ function treeOf(text: string): object {
 
 const isLength = (key: string): boolean => key.startsWith('trainer.total');
 
-/** The learning rate of a step does not depend on how many steps there are. */
+/** True if the learning rate of a step does not depend on the number of steps. */
 const hasNoEnd = ({ actor: { optim } }: TrainConfig): boolean =>
   optim.lrSchedulerType === 'constant' && !(optim.lrWarmupStepsRatio > 0);

@@ -1,53 +1,53 @@
-/** What a run folder asks of the place it lies in, so that it is one code on a disk (`src/cli/diskFiles.ts`) and in a browser (`opfs.ts`). */
+/** The file system under a run folder. One interface for a disk (`src/cli/diskFiles.ts`) and for a browser (`opfs.ts`). */
 
 import type { CheckpointFiles } from '../model/checkpoint/sourceFiles.ts';
 
-/** Name to content, in the order in which they are written. */
+/** File contents by name, in the order in which they are written. */
 export type FolderFiles = ReadonlyMap<string, Uint8Array | string>;
 
-/** Paths have "/" between their parts. Folders come to be as needed. What cannot be read or written rejects with InputError. */
+/** Paths use "/" as separator. Folders are created as needed. Methods reject with InputError if a read or write fails. */
 export interface FileSystem {
   /** True for a file or a folder. */
   exists(path: string): Promise<boolean>;
-  /** Names in a folder, in no order; none where there is no such folder. */
+  /** Names in a folder, in no order; empty if the folder does not exist. */
   list(folder: string): Promise<string[]>;
-  /** Bytes of a file; undefined where there is no such file. */
+  /** Bytes of a file; undefined if the file does not exist. */
   size(path: string): Promise<number | undefined>;
-  /** The whole file, or its bytes begin..end: as many of them as there are. */
+  /** Reads the full file, or its bytes begin..end, fewer if the file ends earlier. */
   read(path: string, begin?: number, end?: number): Promise<Uint8Array>;
-  /** Of a file, as lower-case hexadecimal; a large file is not read into memory as a whole. */
+  /** SHA-256 of a file in lower-case hexadecimal; a large file is not loaded into memory at once. */
   sha256(path: string): Promise<string>;
-  /** Whole content or none, at whatever moment the process ends. */
+  /** Replaces a file atomically: its content is complete or unchanged, whenever the process ends. */
   write(path: string, content: string | Uint8Array): Promise<void>;
-  /** At the end of a file, which comes to be; a process that ends leaves the whole text, a part of it or none. */
+  /** Appends to a file, which is created if needed. A killed process leaves the text complete, in part or not at all. */
   append(path: string, content: string | Uint8Array): Promise<void>;
   /**
-   * A folder of these files, all or none, or where the place cannot do that, the last file only where all others are whole.
-   * Replaces an older folder `name`, of which a process that ends leaves it, the new one, or the older one as `.name.old` until
+   * Writes a folder of these files atomically. If the place cannot do that, the last file is written once all others are complete.
+   * Replaces an older folder `name`. A killed process leaves the old folder, the new one, or the old one as `.name.old` until
    * `tidy`.
    */
   writeFolder(path: string, files: FolderFiles): Promise<void>;
-  /** Gives a folder another name, which no other has. */
+  /** Renames a folder to a name that is not in use. */
   rename(from: string, to: string): Promise<void>;
-  /** Deletes a folder with all that is in it; none is none. */
+  /** Deletes a folder with its content, if it exists. */
   remove(folder: string): Promise<void>;
-  /** Ends what a killed process left half-done in a folder and the folders in it. Nobody else may be writing there. */
+  /** Completes or removes what a killed process left unfinished in a folder and its folders. There must be no other writer. */
   tidy(folder: string): Promise<void>;
-  /** Bytes that can still be written there; undefined where the place does not say. */
+  /** Free space in bytes; undefined if it is unknown. */
   free(path: string): Promise<number | undefined>;
 }
 
-/** Text of a file. */
+/** Reads the text of a file. */
 export async function readFileText(files: FileSystem, path: string): Promise<string> {
   return new TextDecoder().decode(await files.read(path));
 }
 
-/** The first of `path`-1, `path`-2, ... that is free. */
+/** Returns the first free path of `path`-1, `path`-2, ... */
 export async function freeName(files: FileSystem, path: string): Promise<string> {
   for (let n = 1; ; n++) if (!(await files.exists(`${path}-${n}`))) return `${path}-${n}`;
 }
 
-/** A folder of a file system, to open a model from. */
+/** Returns a folder of a file system in the form from which a model is opened. */
 export const filesIn = (files: FileSystem, folder: string): CheckpointFiles => ({
   size: (name) => files.size(`${folder}/${name}`),
   read: (name, begin, end) => files.read(`${folder}/${name}`, begin, end),

@@ -1,4 +1,4 @@
-/** Which checkpoints of a run stay: the newest few (`trainer.maxActorCkptToKeep`) and the best (`trainer.metricForBestModel`). */
+/** Decides which checkpoints of a run stay: newest (`trainer.maxActorCkptToKeep`) and best (`trainer.metricForBestModel`). */
 
 import type { TrainConfig } from '../grpo/config/types.ts';
 import { nearestKey } from '../grpo/config/resolve.ts';
@@ -7,30 +7,31 @@ import { InputError } from '../errors.ts';
 import { checkpointSteps } from './checkpointFolder.ts';
 import type { RunFolder } from './runFolder.ts';
 
-/** best.json of a run folder. */
+/** Content of best.json in a run folder. */
 export interface BestCheckpoint {
   step: number;
   metric: string;
   value: number;
-  /** Its folder, from the run folder. */
+  /** Checkpoint folder, relative to the run folder. */
   checkpoint: string;
 }
 
 type Settings = Pick<TrainConfig['trainer'], 'maxActorCkptToKeep' | 'metricForBestModel' | 'greaterIsBetter'>;
 
+/** Tracks the best checkpoint of a run and deletes surplus ones. */
 export class KeptCheckpoints {
   readonly #folder: RunFolder;
   readonly #settings: Settings;
   #best: { step: number; value: number } | undefined;
-  /** Step of a checkpoint whose place the next one takes. */
+  /** Step of a checkpoint that the next one replaces. */
   #passing: number | undefined;
-  /** The metric has been in some step. */
+  /** True if the metric has been in some step. */
   #seen = false;
 
   /**
-   * Of a run that goes on:
-   * @param options.history what it has logged already
-   * @param options.passing step of the checkpoint that it goes on from, where the next one is to take its place
+   * Opens the checkpoints of a new or resumed run.
+   * @param options.history metrics that a resumed run has logged already
+   * @param options.passing step of the checkpoint to resume from, if the next checkpoint replaces it
    */
   static async open(
     folder: RunFolder,
@@ -41,7 +42,7 @@ export class KeptCheckpoints {
     kept.#passing = passing;
     const saved = await checkpointSteps(folder.files, folder.path);
     for (const line of history) if (saved.includes(line['training/global_step'])) kept.isBest(line);
-    // A run that was killed between a save and this.
+    // Needed if a run was killed between the save and the deletion.
     if (history.length > 0) await kept.prune();
     return kept;
   }
@@ -59,8 +60,8 @@ export class KeptCheckpoints {
   }
 
   /**
-   * True if no trained step before was as good: its checkpoint is wanted. Throws InputError where the metric is none that
-   * steps have.
+   * Returns true if no earlier trained step was as good: its checkpoint must be saved. Throws InputError if steps do not have
+   * the metric.
    */
   isBest(line: Metrics): boolean {
     const { metricForBestModel: metric, greaterIsBetter = !metric?.endsWith('loss') } = this.#settings;
@@ -75,8 +76,8 @@ export class KeptCheckpoints {
   }
 
   /**
-   * After the checkpoint of `step` was written: deletes those that are too many now.
-   * @param passing it is there to go on from, and the next one takes its place
+   * Deletes surplus checkpoints; called after the checkpoint of `step` was written.
+   * @param passing true if the next checkpoint replaces this one, which is there only to resume from
    */
   async update(step: number, passing = false): Promise<void> {
     const passed = this.#passing;
@@ -86,7 +87,7 @@ export class KeptCheckpoints {
     await this.prune();
   }
 
-  /** Says in best.json which is the best, and deletes those that are too many. */
+  /** Writes the best checkpoint into best.json and deletes surplus ones. */
   async prune(): Promise<void> {
     if (this.best)
       await this.#folder.files.write(this.#folder.file('best.json'), `${JSON.stringify(this.best, null, 2)}\n`);
@@ -97,7 +98,7 @@ export class KeptCheckpoints {
       await this.#folder.files.remove(this.#folder.checkpoint(step));
   }
 
-  /** A mistyped name is said at the first line that would have it, not after the run. */
+  /** Rejects a mistyped name at the first line that must have it, not after the run. */
   #checkName(metric: string, line: Metrics): void {
     this.#seen ||= metric in line;
     const isValidation = (name: string) => name.startsWith('val-');

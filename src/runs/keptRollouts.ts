@@ -1,4 +1,4 @@
-/** The steps that a run folder keeps whole for `webgrpo replay`: rollouts/step-N.safetensors, see `trainer.keepRollouts`. */
+/** The steps that a run folder keeps in full for `webgrpo replay`. See rollouts/step-N.safetensors and `trainer.keepRollouts`. */
 
 import { InputError } from '../errors.ts';
 import type { TrainConfig } from '../grpo/config/types.ts';
@@ -9,7 +9,7 @@ import type { RunFolder } from './runFolder.ts';
 
 const fileOf = (folder: RunFolder, step: number): string => folder.file('rollouts', `step-${step}.safetensors`);
 
-/** Writes a step, whole or not at all, and deletes those that are more than `config.trainer.keepRollouts` says. Throws InputError. */
+/** Writes a step atomically and deletes those beyond `config.trainer.keepRollouts`. Throws InputError if it cannot be written. */
 export async function keepStep(
   folder: RunFolder,
   config: TrainConfig,
@@ -28,14 +28,14 @@ export async function forget(folder: RunFolder, which: (step: number) => boolean
   for (const step of (await keptSteps(folder)).filter(which)) await folder.files.remove(fileOf(folder, step));
 }
 
-/** Steps that are kept, in order. */
+/** Returns the steps that are kept, in order. */
 export async function keptSteps(folder: RunFolder): Promise<number[]> {
   const names = await folder.files.list(folder.file('rollouts'));
   const steps = names.flatMap((name) => /^step-(\d+)\.safetensors$/.exec(name)?.[1] ?? []).map(Number);
   return steps.sort((a, b) => a - b);
 }
 
-/** One of them. Throws InputError where it is damaged, or another step than its name says. */
+/** Reads a kept step. Throws InputError if it is damaged, or is not the step that its name says. */
 export async function readKept(folder: RunFolder, step: number): Promise<KeptStep> {
   const file = fileOf(folder, step);
   const kept = await decodeStep(await folder.files.read(file), file);

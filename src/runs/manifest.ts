@@ -1,4 +1,4 @@
-/** manifest.json of a checkpoint folder: sizes and SHA-256 of its files, written after them. What differs from it is never loaded. */
+/** manifest.json of a checkpoint folder: sizes and SHA-256 of its files, written after them. Files that differ are never loaded. */
 
 import * as v from 'valibot';
 import { InputError } from '../errors.ts';
@@ -19,7 +19,7 @@ const schema = v.strictObject({
 });
 export type Manifest = v.InferOutput<typeof schema>;
 
-/** The files and, last, their manifest. */
+/** Returns the files and, last, their manifest. */
 export async function withManifest(contents: FolderFiles): Promise<Map<string, Uint8Array | string>> {
   const files: Manifest['files'] = {};
   for (const [name, content] of contents) {
@@ -31,13 +31,13 @@ export async function withManifest(contents: FolderFiles): Promise<Map<string, U
 
 const manifestText = (manifest: Manifest): string => `${JSON.stringify(manifest, null, 2)}\n`;
 
-/** Undefined where the folder has none, as third-party folders and those of older versions. Throws InputError for a damaged one. */
+/** Returns undefined if there is no manifest, as in third-party or older folders. Throws InputError if it is damaged. */
 export async function readManifest(files: FileSystem, folder: string): Promise<Manifest | undefined> {
   const path = `${folder}/${MANIFEST}`;
   if ((await files.size(path)) === undefined) return undefined;
   const text = await readFileText(files, path);
   const manifest = parsed(text);
-  // Each byte counts, since nothing else vouches for this file.
+  // Every byte must match, because nothing else verifies this file.
   if (manifest && manifestText(manifest) === text) return manifest;
   throw new InputError(
     `${path} is damaged, or of a newer version of webgrpo: what lies beside it cannot be checked. Take another checkpoint; if you ` +
@@ -50,13 +50,13 @@ function parsed(text: string): Manifest | undefined {
     const result = v.safeParse(schema, JSON.parse(text));
     return result.success ? result.output : undefined;
   } catch {
-    return undefined; // no JSON
+    return undefined; // not JSON
   }
 }
 
 /**
- * Compares files with their manifest: the sizes of all, the content of those that `content` names. Throws InputError naming
- * the first that differs.
+ * Compares files with their manifest: the sizes of all, the content of those that `content` names. Throws InputError that
+ * names the first mismatch.
  */
 export async function checkFiles(
   files: FileSystem,
@@ -73,7 +73,7 @@ export async function checkFiles(
     if (content(name) && (await files.sha256(`${folder}/${name}`)) !== saved.sha256) throw changed(folder, name);
 }
 
-/** Reads a file of the folder; where there is a manifest, only as it was saved. Throws InputError. */
+/** Reads a file of the folder. Throws InputError if it differs from the manifest, if there is one. */
 export async function readChecked(
   files: FileSystem,
   folder: string,

@@ -1,6 +1,6 @@
 /**
- * Run folders in the browser's own file system (OPFS), on any thread. OPFS renames no folder, so a folder counts once its manifest is there: it
- * is written last and deleted first. A file is replaced whole, when its writer is closed.
+ * Run folders in the browser's own file system (OPFS), on any thread. OPFS cannot rename a folder, so a folder is valid only
+ * if it has a manifest, which is written last and deleted first. A file is replaced atomically when its writer is closed.
  */
 
 import { InputError } from '../errors.ts';
@@ -9,14 +9,14 @@ import { Sha256 } from '../model/checkpoint/sha256.ts';
 import type { FileSystem } from './fileSystem.ts';
 import { MANIFEST } from './manifest.ts';
 
-/** A page's thread is busy with so much at a time: the more, the longer a click waits. */
+/** Bytes per piece of work on a page's thread: the more, the longer a click waits. */
 const PIECE_BYTES = 2 ** 20;
 
 /** `.NAME.old`: see `FileSystem.writeFolder`. */
 const OLD = /^\.(.+)\.old$/;
 const CHECKPOINT = /^step-\d+$/;
 
-/** Files under `root`. */
+/** Returns the file system under `root`. */
 export function opfsFileSystem(root: FileSystemDirectoryHandle): FileSystem {
   const folderAt = async (path: string): Promise<FileSystemDirectoryHandle | undefined> => {
     let at: FileSystemDirectoryHandle | undefined = root;
@@ -25,7 +25,7 @@ export function opfsFileSystem(root: FileSystemDirectoryHandle): FileSystem {
   };
   const fileAt = async (path: string): Promise<File | undefined> => {
     const file = await (await ifThere(opfsFile(root, path, false)))?.getFile();
-    return file && file.size > 0 ? file : undefined; // a writer that was never closed leaves the empty file that it began with
+    return file && file.size > 0 ? file : undefined; // a writer that was never closed leaves an empty file
   };
   const fileOf = async (path: string): Promise<File> => {
     const file = await fileAt(path);
@@ -123,7 +123,7 @@ export function opfsFileSystem(root: FileSystemDirectoryHandle): FileSystem {
   };
 }
 
-/** Adds to a file or replaces it, whole or not at all. */
+/** Appends to a file or replaces it, atomically. */
 async function putInto(handle: FileSystemFileHandle, content: Uint8Array | Blob, append: boolean): Promise<void> {
   const writer = await handle.createWritable({ keepExistingData: append });
   try {
@@ -134,12 +134,12 @@ async function putInto(handle: FileSystemFileHandle, content: Uint8Array | Blob,
         await writer.write(content.subarray(at, at + PIECE_BYTES) as Uint8Array<ArrayBuffer>);
     await writer.close();
   } catch (error) {
-    await writer.abort().catch(() => {}); // it is in error already, and the first error is the one to tell
+    await writer.abort().catch(() => {}); // it has failed already, and the first error is the one to report
     throw error;
   }
 }
 
-/** Undefined where there is no such file or folder, or the other of the two. */
+/** Returns undefined if the entry does not exist, or is a folder instead of a file or the reverse. */
 async function ifThere<T>(asked: Promise<T>): Promise<T | undefined> {
   try {
     return await asked;
@@ -149,7 +149,7 @@ async function ifThere<T>(asked: Promise<T>): Promise<T | undefined> {
   }
 }
 
-/** An error of the browser as a sentence that names the file. */
+/** Runs `work` and turns an error of the browser into a sentence that names the file. */
 async function explained<T>(verb: string, path: string, work: () => Promise<T>, bytes?: number): Promise<T> {
   try {
     return await work();

@@ -1,7 +1,10 @@
 /**
- * runs/<name>/: config.yaml (resolved; config-N.yaml: of earlier steps, where it was changed on the way), metrics.jsonl, rollouts/step-N.jsonl (val-step-N.jsonl: of evaluations; step-N.safetensors: keptRollouts.ts), profile/step-N.jsonl, errors/step-N.jsonl,
- * checkpoints/step-N/, report.html with its data in report.json.
- * Every file is whole at whatever moment the process is killed; at most the last line of metrics.jsonl is missing.
+ * The folder of a run, runs/<name>/:
+ * - config.yaml (resolved), and config-N.yaml for earlier steps if the config was changed
+ * - metrics.jsonl, profile/step-N.jsonl, errors/step-N.jsonl, checkpoints/step-N/
+ * - rollouts/step-N.jsonl, val-step-N.jsonl (evaluations) and step-N.safetensors (keptRollouts.ts)
+ * - report.html with its data in report.json
+ * Every file is complete whenever the process is killed; at most the last line of metrics.jsonl is missing.
  */
 
 import { stringify } from 'yaml';
@@ -11,6 +14,7 @@ import { readMetrics, readProfile, readRollouts } from '../report/readLog.ts';
 import type { LoggedRollout } from '../report/rollouts.ts';
 import { type FileSystem, freeName, readFileText } from './fileSystem.ts';
 
+/** Reads and writes the files of one run. */
 export class RunFolder {
   readonly files: FileSystem;
   readonly path: string;
@@ -20,7 +24,7 @@ export class RunFolder {
     this.path = path;
   }
 
-  /** A fresh folder; an earlier run of that name is kept under the next free number. */
+  /** Creates a fresh folder. An earlier run of that name is kept under the next free number. */
   static async create(
     files: FileSystem,
     path: string,
@@ -34,7 +38,7 @@ export class RunFolder {
     return { folder, moved };
   }
 
-  /** The folder of a run that goes on after `step`; what was logged later is dropped, since it is done again, and so is all of step 0. */
+  /** Reopens the folder of a run that resumes after `step`. Later logs are dropped because they are repeated, and so is all of step 0. */
   static async reopen(files: FileSystem, path: string, step: number, config: unknown): Promise<RunFolder> {
     await files.tidy(path);
     const folder = new RunFolder(files, path);
@@ -60,13 +64,13 @@ export class RunFolder {
     await this.files.append(this.file('metrics.jsonl'), `${JSON.stringify(metrics)}\n`);
   }
 
-  /** Every line that can be read. */
+  /** Returns every line that can be read. */
   async metrics(): Promise<Metrics[]> {
     const path = this.file('metrics.jsonl');
     return (await this.files.exists(path)) ? readMetrics(await readFileText(this.files, path), path) : [];
   }
 
-  /** Answers of the evaluation after `step`. */
+  /** Writes the answers of the evaluation after `step`. */
   async writeValRollouts(step: number, rollouts: readonly LoggedRollout[]): Promise<void> {
     await this.writeRollouts(step, rollouts, 'val-step');
   }
@@ -77,17 +81,17 @@ export class RunFolder {
     await this.files.write(this.file('rollouts', `${name}-${step}.jsonl`), lines);
   }
 
-  /** Logged rollouts of every step, in order of steps. */
+  /** Returns the logged rollouts of every step, in order of steps. */
   async rollouts(): Promise<LoggedRollout[]> {
     return (await this.stepFiles('rollouts')).flatMap(({ text, file }) => readRollouts(text, file));
   }
 
-  /** Logged answers of every evaluation, in order of steps. */
+  /** Returns the logged answers of every evaluation, in order of steps. */
   async valRollouts(): Promise<LoggedRollout[]> {
     return (await this.stepFiles('rollouts', 'val-step')).flatMap(({ text, file }) => readRollouts(text, file));
   }
 
-  /** What a step computed on that went wrong, a line each: errors/step-N.jsonl. Returns the file. */
+  /** Writes the data on which a step failed, one JSON value per line: errors/step-N.jsonl. Returns the file. */
   async writeError(step: number, lines: readonly unknown[]): Promise<string> {
     const path = this.file('errors', `step-${step}.jsonl`);
     await this.files.write(path, lines.map((line) => `${JSON.stringify(line)}\n`).join(''));
@@ -98,12 +102,12 @@ export class RunFolder {
     await this.files.write(this.file('profile', `step-${profile.step}.jsonl`), profileText(profile));
   }
 
-  /** Every step that was recorded and can be read, in order. */
+  /** Returns every recorded step that can be read, in order. */
   async profiles(): Promise<StepProfile[]> {
     return (await this.stepFiles('profile')).flatMap(({ text, file }) => readProfile(text, file));
   }
 
-  /** Texts of a folder's `step-N.jsonl` (or of another name than `step`), in order of steps. */
+  /** Returns the texts of a folder's `step-N.jsonl` (or of another name than `step`), in order of steps. */
   private async stepFiles(folder: string, name = 'step'): Promise<{ text: string; file: string }[]> {
     const files = await this.files.list(this.file(folder));
     const pattern = new RegExp(`^${name}-(\\d+)\\.jsonl$`);
@@ -113,13 +117,13 @@ export class RunFolder {
     return Promise.all(paths.map(async (file) => ({ file, text: await readFileText(this.files, file) })));
   }
 
-  /** Keeps config.yaml as the first of config-1.yaml, config-2.yaml, ... that is free, before another takes its place. Returns its path. */
+  /** Copies config.yaml to the first free of config-1.yaml, config-2.yaml, ... before another replaces it. Returns the path. */
   async keepConfig(): Promise<string> {
     const text = await readFileText(this.files, this.file('config.yaml'));
     for (let n = 1; ; n++) {
       const path = this.file(`config-${n}.yaml`);
       const taken = await this.files.exists(path);
-      // The same text: a run that was killed before the other took its place.
+      // The same text exists if a run was killed before the new config was written.
       if (taken && (await readFileText(this.files, path)) !== text) continue;
       if (!taken) await this.files.write(path, text);
       return path;

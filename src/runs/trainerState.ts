@@ -1,4 +1,4 @@
-/** trainer_state.json: counters of a run, believed only where they are what a run can have written. */
+/** trainer_state.json: counters of a run, accepted only if a run can have written them. */
 
 import * as v from 'valibot';
 import type { TrainerState } from '../grpo/types.ts';
@@ -11,7 +11,7 @@ const count = v.pipe(
 );
 const finite = v.pipe(v.number('must be a number'), v.finite('must be finite'));
 
-/** Keys that no version wrote are refused: a state that is not understood cannot be gone on from. */
+/** Rejects keys that no version wrote: a run cannot resume from a state that is not understood. */
 const schema = v.strictObject({
   step: count,
   problems: count,
@@ -24,7 +24,7 @@ const schema = v.strictObject({
   parts: v.optional(v.record(v.string(), v.unknown())),
 }) satisfies v.GenericSchema<unknown, unknown>;
 
-/** @param step of the folder's name, which the state must be of; undefined = a folder of another name. Throws InputError that begins with `path`. */
+/** Parses a state. Throws InputError that begins with `path`. @param step of the folder's name, must match; undefined = not checked */
 export function parseTrainerState(text: string, path: string, step: number | undefined): TrainerState {
   let json: unknown;
   try {

@@ -1,4 +1,4 @@
-/** A folder as one .zip: written without compression, since weights do not shrink; read also as other programs compress it (deflate). */
+/** A folder as one .zip, written without compression because weights do not shrink. Archives with deflate can be read too. */
 
 import { InputError } from '../errors.ts';
 import type { FolderFiles } from './fileSystem.ts';
@@ -9,12 +9,12 @@ const END = 0x06054b50;
 const [LOCAL_BYTES, CENTRAL_BYTES, END_BYTES] = [30, 46, 22];
 const UTF8 = 0x0800;
 const [STORED, DEFLATED] = [0, 8];
-/** 1 January 1980, the first day a .zip knows: the same files make the same bytes. */
+/** 1 January 1980, the first day a .zip can hold: fixed, so that the same files make the same bytes. */
 const DATE = 0x21;
 /** A comment may follow the end record. */
 const COMMENT_BYTES = 65_535;
 
-/** A .zip of these files, by path, all of them in one folder. */
+/** Writes a .zip of these files, by path, all of them in one folder. */
 export function writeZip(folder: string, files: FolderFiles): Uint8Array<ArrayBuffer> {
   const entries = Array.from(files, ([path, content]) => {
     const bytes = typeof content === 'string' ? new TextEncoder().encode(content) : content;
@@ -52,7 +52,7 @@ export function writeZip(folder: string, files: FolderFiles): Uint8Array<ArrayBu
 
 const entrySize = (name: Uint8Array): number => LOCAL_BYTES + CENTRAL_BYTES + 2 * name.length;
 
-/** What an entry and its line of the directory have in common, from the version that can read it. */
+/** Writes the fields shared by an entry and its directory record. The first is the version needed to read it. */
 function writeFields(
   view: DataView,
   at: number,
@@ -67,7 +67,7 @@ function writeFields(
   view.setUint16(at + 22, name.length, true);
 }
 
-/** Files by path. Throws InputError for what is no .zip, damaged, or packed in a way that is not read. @param name for what is said */
+/** Reads files by path. Throws InputError if the .zip is invalid, damaged or packed in an unsupported way. @param name used in errors */
 export async function readZip(zip: Uint8Array, name: string): Promise<Map<string, Uint8Array>> {
   const view = new DataView(zip.buffer, zip.byteOffset, zip.byteLength);
   const damaged = (what: string) => new InputError(`${name} is no .zip that can be read: ${what}.`);
@@ -94,7 +94,7 @@ export async function readZip(zip: Uint8Array, name: string): Promise<Map<string
   }
 }
 
-/** The file of a line of the directory. */
+/** Reads the file of a directory record. */
 async function entryAt(
   zip: Uint8Array,
   view: DataView,
@@ -111,7 +111,7 @@ async function entryAt(
   return bytes;
 }
 
-/** At most one byte more than `size`: a small .zip may unpack to more than there is memory. */
+/** Unpacks at most `size` bytes; undefined if there are more. A small .zip can unpack to more than fits into memory. */
 async function inflate(packed: Uint8Array, size: number): Promise<Uint8Array | undefined> {
   const unpacked = new Blob([packed as Uint8Array<ArrayBuffer>])
     .stream()

@@ -1,10 +1,10 @@
-/** A task's options as a config writes them, and the ranges of its numbers: one outside of them would draw problems for ever, or none. */
+/** Reads a task's options from a config and checks their ranges. A number out of range could draw problems forever, or none. */
 
 import { InputError } from '../errors.ts';
 
 /**
- * Throws InputError for a number outside its range, for one that is not whole where its end of the range is, and for a pair
- * `minX`, `maxX` the wrong way round.
+ * Throws InputError if a number is out of its range, is not an integer (seconds, `...S`, may have a fraction), or if a pair
+ * `minX`, `maxX` is reversed.
  */
 export function checkOptions(task: string, options: object, ranges: Record<string, [min: number, max: number]>): void {
   const values = options as Record<string, unknown>;
@@ -20,10 +20,10 @@ export function checkOptions(task: string, options: object, ranges: Record<strin
   }
 }
 
-/** Seconds may be broken. */
+/** True unless the option is in seconds, which may have a fraction. */
 const isCount = (name: string): boolean => !/S$/.test(name);
 
-/** The options as written. Throws InputError for one that the task does not have, or of another type than its default. */
+/** Returns the options as written. Throws InputError if one is unknown or has another type than its default. */
 export function readOptions<T extends object>(
   options: Readonly<Record<string, string | number | boolean>>,
   defaults: T,

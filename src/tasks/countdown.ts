@@ -12,16 +12,16 @@ import type { Problem, Reward, ScoredSample, SyncTask } from './task.ts';
 import { calculate } from './tools/calculator.ts';
 
 export const COUNTDOWN_OPTIONS = {
-  /** How many numbers a problem has, at least and at most. */
+  /** Fewest and most numbers in a problem. */
   minNumbers: 2,
   maxNumbers: 3,
-  /** The largest of them. */
+  /** Largest of the given numbers. */
   maxNumber: 12,
-  /** The largest value asked for. */
+  /** Largest target value. */
   maxTarget: 100,
-  /** Score of an expression that uses the numbers rightly but has another value. */
+  /** Score of an expression that uses the numbers correctly but has another value. */
   formatScore: 0.1,
-  /** Training starts with problems of minNumbers and goes up to maxNumbers as they are solved; held-out ones are of all. */
+  /** True if training starts with minNumbers and adds more as problems are solved. Held-out problems have all sizes. */
   curriculum: false,
 };
 
@@ -33,7 +33,7 @@ export interface CountdownProblem extends Problem {
 
 const OPERATIONS = ['+', '-', '*'];
 
-/** Countdown: reach a number from given ones by + - * /. Throws InputError for an option out of range. */
+/** Creates the countdown task: reach a number from given ones by + - * /. Throws InputError if an option is out of range. */
 export function countdownTask(options: Partial<typeof COUNTDOWN_OPTIONS> = {}): SyncTask {
   const o = { ...COUNTDOWN_OPTIONS, ...options };
   checkOptions('countdown', o, { minNumbers: [2, 8], maxNumbers: [2, 8], maxNumber: [2, 1e6], maxTarget: [1, 1e9] });
@@ -74,7 +74,7 @@ export function countdownTask(options: Partial<typeof COUNTDOWN_OPTIONS> = {}): 
   };
 }
 
-/** Of which most make no whole target in the range. */
+/** Draws per problem; most of them have no integer value in the target range. */
 const MAX_DRAWS = 100_000;
 
 function drawProblem(rng: Rng, { minNumbers, maxNumbers, maxNumber, maxTarget }: typeof COUNTDOWN_OPTIONS) {
@@ -90,7 +90,7 @@ function drawProblem(rng: Rng, { minNumbers, maxNumbers, maxNumber, maxTarget }:
   );
 }
 
-/** The numbers in any order with any operation between two; the usual precedence holds. */
+/** Returns the numbers in random order with a random operation between two; the usual precedence holds. */
 function randomExpression(numbers: number[], rng: Rng): string {
   const left = [...numbers];
   const take = () => String(left.splice(rng.int(0, left.length - 1), 1)[0]);
@@ -99,7 +99,7 @@ function randomExpression(numbers: number[], rng: Rng): string {
   return text;
 }
 
-/** The last `<answer>...</answer>`; right when it uses each number once and has the value asked for. */
+/** Scores the last `<answer>...</answer>`: correct if it uses each number once and has the target value. */
 function countdownReward({ problem, response }: ScoredSample, formatScore: number): Reward {
   const written = [...response.matchAll(/<answer>([^<]*)<\/answer>/g)].at(-1)?.[1].replaceAll(' ', '');
   const { numbers } = problem as CountdownProblem;

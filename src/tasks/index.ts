@@ -1,4 +1,4 @@
-/** `webgrpo/tasks`: tasks and tools beside GSM8K's templates and the calculator, which the library itself brings. */
+/** `webgrpo/tasks`: more tasks and tools. The main entry exports GSM8K's templates and the calculator. */
 
 export { gsm8kJsonlTask, parseGsm8kJsonl } from './gsm8k/jsonl.ts';
 export { buildGsm8kTokenizer } from './gsm8k/tokenizer.ts';

@@ -1,16 +1,16 @@
-/** A difficulty that follows what a model can do: for generated tasks that `observe`. */
+/** A difficulty that adapts to the model: for generated tasks that `observe`. */
 
-/** Groups of the hardest level whose mean outcome decides. */
+/** Groups of the current level whose mean outcome decides. */
 const WINDOW = 16;
-/** Share of right answers at which the level rises, and at or below which it falls. */
+/** Share of right answers above which the level rises, and at or below which it falls. */
 const [RISE, FALL] = [0.75, 0.25];
 
-/** A level from `min` to `max` that starts at `min`; one up when its own problems are mostly solved, one down when hardly. */
+/** A level from `min` to `max` that starts at `min`. It rises if its problems are mostly solved and falls if they are hardly solved. */
 export class Levels {
   readonly #min: number;
   readonly #max: number;
   #level: number;
-  /** Mean outcomes of the last groups of the level in hand. */
+  /** Mean outcomes of the last groups of the current level. */
   #recent: number[] = [];
 
   constructor(min: number, max: number) {
@@ -21,7 +21,7 @@ export class Levels {
     return this.#level;
   }
 
-  /** @param level of the problem; only those of the level in hand count. @param outcomes of its samples, NaN left out */
+  /** Records a group. @param level of the problem; ignored unless it is the current one @param outcomes of its samples; NaN is skipped */
   observe(level: number, outcomes: readonly number[]): void {
     const known = outcomes.filter((outcome) => !Number.isNaN(outcome));
     if (level !== this.#level || known.length === 0) return;

@@ -4,48 +4,48 @@ import { blame, UserCodeError } from '../errors.ts';
 
 /** A message of a conversation, as chat templates take it. */
 export interface Message {
-  /** Who speaks. */
+  /** Role of the speaker. */
   role: 'system' | 'user' | 'assistant' | 'tool';
-  /** What is said; control tokens named in it stay text. */
+  /** Text of the message; control tokens named in it stay text. */
   content: string;
 }
 
 /** One problem. Example: { id: 'train-17', messages: [{ role: 'user', content: 'Tom has ...' }], answer: '24', template: 'shop-total' } */
 export interface Problem {
-  /** Names it in logs, reports and errors; different for different problems. */
+  /** Unique name in logs, reports and errors. */
   id: string;
   /** The prompt, at least one message. */
   messages: Message[];
-  /** What the reward compares with; the model never sees it. */
+  /** Answer that the reward compares with; the model never sees it. */
   answer: string;
-  /** Which generator template made it, for per-template reports. */
+  /** Generator template that made the problem, for reports per template. */
   template?: string;
-  /** Which set a held-out problem is of, where there are several (verl's data_source); absent = the task's name. */
+  /** Data set of a held-out problem, if there are several (verl's data_source). Default: the task's name. */
   dataSource?: string;
-  /** Runs under this registered agent loop instead of the run's (verl's agent_name). */
+  /** Agent loop to use instead of the run's, by its registered name (verl's agent_name). */
   agentName?: string;
-  /** The role that the policy plays in it, e.g. which player of a game: advEstimator rae keeps a baseline for each. */
+  /** Role of the policy in the problem, such as the player of a game. advEstimator rae keeps a baseline per role. */
   role?: string;
-  /** Runs in the environment of this name, one of `Task.environments`; absent = the task's only one. */
+  /** Environment of the problem, one of `Task.environments`. Default: the task's only one. */
   environment?: string;
-  /** Names of the tools that it has, of the task's and its environment's; absent = all of them. */
+  /** Names of its tools, among those of the task and the environment. Default: all of them. */
   tools?: readonly string[];
   [extra: string]: unknown;
 }
 
 const PLACES = new WeakMap<Problem, string>();
 
-/** The problem, which errors then name by its file and line, e.g. "train.jsonl, line 3". @param from a place, or the problem that it is a copy of */
+/** Gives a problem its file and line for errors, e.g. "train.jsonl, line 3". @param from a place, or the problem that it is a copy of */
 export function placed<P extends Problem>(problem: P, from: string | Problem): P {
   const place = typeof from === 'string' ? from : PLACES.get(from);
   if (place !== undefined) PLACES.set(problem, place);
   return problem;
 }
 
-/** File and line of a problem, or its id if it was not read from a file. */
+/** Returns the file and line of a problem, or its id if it was not read from a file. */
 export const placeOf = (problem: Problem): string => PLACES.get(problem) ?? `problem "${problem.id}"`;
 
-/** A problem as the subject of an error: by its file and line if it has them, and by its id. */
+/** Returns a problem as the subject of an error: by file and line, if known, and by id. */
 export function problemName(problem: Problem): string {
   const place = PLACES.get(problem);
   const name = `"${problem.id}"`;
@@ -55,7 +55,7 @@ export function problemName(problem: Problem): string {
 const EXPECTED = 'give { id, messages: [{ role, content }, ...], answer }, with texts for role and content';
 
 /**
- * A problem that a task's code gives. Throws UserCodeError where it throws, or gives what is none.
+ * Returns the problem that a task's code gives. Throws UserCodeError if the code throws or does not return a problem.
  * @param what names the problem, e.g. 'Training problem 3 of task "mine"'
  */
 export function givenProblem(what: string, give: () => Problem): Problem;
@@ -79,7 +79,7 @@ function checkedProblem(what: string, problem: Problem): Problem {
   throw new UserCodeError('problem', `${what} has no messages that can be read; ${EXPECTED}.`);
 }
 
-/** True for { role, content } with texts in both. */
+/** Returns true for { role, content } with texts in both. */
 export const isMessage = (message: unknown): message is Message => {
   const { role, content } = (message ?? {}) as Partial<Message>;
   return typeof role === 'string' && typeof content === 'string';

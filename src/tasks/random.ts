@@ -1,24 +1,24 @@
-/** Seeded random draws and a hash for problems and demonstrations: the same key, the same problem, on every machine. */
+/** Seeded random draws and a hash for problems and demonstrations. The same key gives the same problem on every machine. */
 
 import { mulberry32 } from '../model/random.ts';
 
-/** Integers and shares from one seeded stream (mulberry32). */
+/** Random numbers from one seeded stream (mulberry32). */
 export interface Rng {
-  /** In [0, 1). */
+  /** Draws a number in [0, 1). */
   uniform(): number;
-  /** An integer from `low` to `high`, both included. */
+  /** Draws an integer from `low` to `high`, both included. */
   int(low: number, high: number): number;
   pick<T>(items: readonly T[]): T;
 }
 
-/** A stream keyed by any numbers and words; streams of different keys are unrelated. */
+/** Creates a stream keyed by any numbers and words; streams with different keys are unrelated. */
 export function keyedRng(...key: (string | number)[]): Rng {
   const uniform = mulberry32(hash(...key));
   const int = (low: number, high: number) => low + Math.floor(uniform() * (high - low + 1));
   return { uniform, int, pick: (items) => items[int(0, items.length - 1)] };
 }
 
-/** The numbers below `length` in a random order (Fisher-Yates). */
+/** Returns the numbers below `length` in random order (Fisher-Yates). */
 export function permutation(length: number, rng: Rng): number[] {
   const order = Array.from({ length }, (_, i) => i);
   for (let i = length - 1; i > 0; i--) {
@@ -28,7 +28,7 @@ export function permutation(length: number, rng: Rng): number[] {
   return order;
 }
 
-/** 32-bit FNV-1a of the key's text, finished with murmur3's mixer so that the low bits are usable alone. */
+/** Returns the 32-bit FNV-1a of the key's text, finished with murmur3's mixer. The low bits can thus be used alone. */
 export function hash(...key: (string | number)[]): number {
   let h = 0x811c9dc5;
   for (const character of key.join('\u0000')) h = Math.imul(h ^ (character.codePointAt(0) ?? 0), 0x01000193);

@@ -1,6 +1,6 @@
 /**
- * reverse-text: the smoke test of every change. A few letters, to be written backwards. Half of the reward is for the
- * letters in their right places, so that a model that knows nothing yet is told which of its tries were nearer.
+ * reverse-text: the smoke test of every change. The model writes a few letters backwards. Half of the reward is for letters in
+ * their right places, so that an untrained model gets a higher reward for the closer samples.
  */
 
 import { checkOptions } from './checkOptions.ts';
@@ -9,14 +9,14 @@ import { splitTask } from './split.ts';
 import type { Problem, SyncTask } from './task.ts';
 
 export const REVERSE_TEXT_OPTIONS = {
-  /** Letters of a text, at least and at most. */
+  /** Fewest and most letters of a text. */
   minLength: 2,
   maxLength: 3,
-  /** How many letters of the alphabet there are to choose from. */
+  /** Number of letters of the alphabet to choose from. */
   letters: 10,
 };
 
-/** The smoke test: write a word backwards. Throws InputError for an option out of range. */
+/** Creates the smoke test: write a word backwards. Throws InputError if an option is out of range. */
 export function reverseTextTask(options: Partial<typeof REVERSE_TEXT_OPTIONS> = {}): SyncTask {
   const o = { ...REVERSE_TEXT_OPTIONS, ...options };
   checkOptions('reverse-text', o, { minLength: [1, 1000], maxLength: [1, 1000], letters: [1, 26] });
@@ -46,13 +46,13 @@ export function reverseTextTask(options: Partial<typeof REVERSE_TEXT_OPTIONS> = 
 
 const backwards = (text: string) => [...text].reverse().join('');
 
-/** Letters in their right places, the end counted as one more, as a share of the longer text: 1 = equal. */
+/** Returns the share of letters in their right places: 1 = equal. Relative to the longer text, with the end as one more letter. */
 function placed(a: string, b: string): number {
   const right = [...b].filter((letter, i) => a[i] === letter).length;
   return right / Math.max(1, a.length, b.length);
 }
 
-/** Longest common subsequence as a share of the longer text: 1 = equal. */
+/** Returns the longest common subsequence as a share of the longer text: 1 = equal. */
 export function similarity(a: string, b: string): number {
   if (a.length === 0 && b.length === 0) return 1;
   const row = new Array<number>(b.length + 1).fill(0);

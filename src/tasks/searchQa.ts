@@ -1,6 +1,6 @@
 /**
- * search-qa: questions that take two or three documents to answer, over generated documents. `search` is slow, `open` is
- * fast, `answer` ends it. The documents are the same for training and held-out questions; the questions are not.
+ * search-qa: questions that need two or three generated documents to answer. `search` is slow, `open` is fast, `answer` ends the
+ * sample. Training and held-out questions differ but use the same documents.
  */
 
 import { checkOptions } from './checkOptions.ts';
@@ -19,11 +19,11 @@ import {
 
 export const SEARCH_QA_OPTIONS = {
   people: 120,
-  /** Seconds that a search takes, at least and at most. */
+  /** Shortest and longest duration of a search in seconds. */
   minSearchS: 0.2,
   maxSearchS: 3,
   topK: 2,
-  /** HTTP endpoint of a search service that holds the documents; '' = BM25 in this process. */
+  /** HTTP endpoint of a search service with the documents; '' = BM25 in this process. */
   searchUrl: '',
   searchConcurrency: 8,
 };
@@ -40,11 +40,11 @@ interface World {
   cities: { name: string; mayor: string; country: string }[];
 }
 
-/** Loads the search library unless a service is named. Throws InputError where an option makes no sense. */
+/** Creates the task and loads the search library, unless a service is named. Throws InputError if an option is invalid. */
 export async function searchQaTask(options: Partial<typeof SEARCH_QA_OPTIONS> = {}): Promise<SyncTask> {
   const o = { ...SEARCH_QA_OPTIONS, ...options };
   checkOptions('search-qa', o, {
-    people: [4, 1000], // there are only so many names of three syllables
+    people: [4, 1000], // the number of names of three syllables is limited
     minSearchS: [0, 3600],
     maxSearchS: [0, 3600],
     topK: [1, 100],
@@ -126,7 +126,7 @@ function drawQuestion({ people, cities }: World, rng: Rng) {
   return { problem: { messages, answer, template, hops: [...hops] }, key: content };
 }
 
-/** search and open for each hop, then answer. The mistake: it answers with the wrong thing of the last document. */
+/** Demonstrates search and open for each hop, then the answer. As the mistake, it answers with the last document's title. */
 function demonstrate(
   { hops, answer }: SearchQaProblem,
   rng: Rng,

@@ -1,10 +1,10 @@
-/** Train and held-out problems of a generated task: disjoint by a hash of what a problem is about. */
+/** Train and held-out problems of a generated task: disjoint by a hash of the problem's key. */
 
 import { InputError } from '../errors.ts';
 import { hash, keyedRng, type Rng } from './random.ts';
 import type { Problem } from './task.ts';
 
-/** One problem of eight is held out. */
+/** One problem in eight is held out. */
 const HELD_OUT_SHARE = 8;
 const MAX_DRAWS = 2000;
 
@@ -15,8 +15,8 @@ interface Drawn<P extends Problem> {
 }
 
 /**
- * `draw` makes a problem of either kind. `train` is an endless stream fixed by index and seed; `heldOut` gives the same distinct problems whatever the seed,
- * and throws InputError when the generator has no more of them.
+ * Splits the problems of a generator. `draw` makes a problem for either set. `train` is endless and determined by index and seed.
+ * `heldOut` returns the same distinct problems for every seed, and throws InputError if the generator has no more of them.
  */
 export function splitTask<P extends Problem>(name: string, draw: (rng: Rng, heldOut: boolean) => Drawn<P>) {
   const isHeldOut = (key: string) => hash(name, key) % HELD_OUT_SHARE === 0;

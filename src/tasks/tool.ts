@@ -1,4 +1,4 @@
-/** A tool the model can call. Lives with the tasks, because a task brings its tools. */
+/** Tools that the model can call. They are in this folder because a task brings its tools. */
 
 import { InputError } from '../errors.ts';
 import type { Problem } from './problem.ts';
@@ -8,58 +8,58 @@ import { type ArgsOf, checkToolSchema, type ToolSchema } from './toolSchema.ts';
 export type { ToolOutput } from './toolOutput.ts';
 export type { ArgumentSchema, ToolSchema } from './toolSchema.ts';
 
-/** A tool as agent loops see it; `defineTool` makes one with typed arguments and state. */
+/** A tool as agent loops see it; `defineTool` creates one with typed arguments and state. */
 export interface Tool {
-  /** 1 to 64 letters, digits, ., _ and -. */
+  /** Name of 1 to 64 letters, digits, ., _ and -. */
   name: string;
-  /** What the model is told of it, where schemas are in the prompt. */
+  /** Description for the model, if schemas are in the prompt. */
   description: string;
-  /** JSON Schema of the arguments; calls that do not fit never reach `execute`. */
+  /** JSON Schema of the arguments; calls that do not match never reach `execute`. */
   parameters: ToolSchema;
-  /** A throw becomes an error text for the model. A value that is not a ToolOutput ends the run; see trainer.onError. */
+  /** Runs a call. A throw becomes an error text for the model. A value that is not a ToolOutput ends the run; see trainer.onError. */
   execute(args: Record<string, unknown>, context: ToolContext): ToolOutput | Promise<ToolOutput>;
-  /** Makes the state of one sample, before its first call; later calls get it as `context.state`. */
+  /** Creates the state of one sample, before its first call; later calls get it as `context.state`. */
   create?(context: SampleContext): unknown;
   /**
-   * The state as plain JSON, and `restore` makes it again from that: a checkpoint holds it for samples under way
-   * (rollout.partialRollout). Without them a resumed run makes a new state and calls the tool again with the sample's calls.
+   * Returns the state as plain JSON, from which `restore` recreates it. A checkpoint stores it for samples in flight
+   * (rollout.partialRollout). Without both, a resumed run creates a new state and repeats the sample's calls.
    */
   save?(state: unknown): unknown;
-  /** Makes a state again from what `save` gave. */
+  /** Recreates a state from the result of `save`. */
   restore?(saved: unknown, context: SampleContext): unknown;
   /**
-   * Reward of the whole sample, after its last turn; the task's reward function finds it in `toolRewards`. A value that is not
-   * a finite number ends the run; see trainer.onError.
+   * Returns the reward of the full sample, after its last turn. The task's reward function finds it in `toolRewards`. A value that
+   * is not a finite number ends the run; see trainer.onError.
    */
   calcReward?(state: unknown): number | Promise<number>;
   /** Frees the state. Called once for every `create` that succeeded, however the sample ended. */
   release?(state: unknown): void | Promise<void>;
-  /** Milliseconds for one try; absent = rollout.multiTurn.toolTimeoutS. */
+  /** Milliseconds for one attempt. Default: rollout.multiTurn.toolTimeoutS. */
   timeoutMs?: number;
-  /** Further tries after a throw or a time-out; absent = none. Only for tools that may run twice. */
+  /** Extra attempts after a throw or a time-out; only for tools that can safely run twice. Default: 0. */
   retries?: number;
-  /** Characters the model gets to see; absent = rollout.multiTurn.maxToolResponseLength. */
+  /** Characters that the model sees. Default: rollout.multiTurn.maxToolResponseLength. */
   maxResponseLength?: number;
-  /** Which part of too long an output goes; absent = the run's choice. */
+  /** Part that is removed from an output that is too long; absent = as the run sets it. */
   truncateSide?: TruncateSide;
 }
 
-/** Which part of a text goes. */
+/** Part of a text that is removed. */
 export type TruncateSide = 'left' | 'right' | 'middle';
 
-/** Of which sample a call is. */
+/** The sample of a call. */
 export interface SampleContext {
   /** Unique per sample. */
   sampleId: string;
-  /** What the sample is a try at. */
+  /** Problem that the sample answers. */
   problem: Problem;
 }
 
-/** What a tool is given beside its arguments. */
+/** Input of a tool in addition to its arguments. */
 export interface ToolContext extends SampleContext {
-  /** The state that `create` returned. */
+  /** State that `create` returned. */
   state: unknown;
-  /** Aborted when the time limit has passed or the sample was ended. */
+  /** Aborted when the time limit has passed or the sample has ended. */
   signal: AbortSignal;
 }
 
@@ -77,8 +77,8 @@ interface ToolDefinition<S extends ToolSchema, State> extends Omit<
 }
 
 /**
- * A tool whose arguments are typed by their schema and whose state by `create`. Arguments are checked against the
- * schema before `execute` sees them. Throws InputError for a name that no call could carry or a schema at odds with itself.
+ * Defines a tool whose arguments are typed by their schema and whose state by `create`. Arguments are checked against the schema
+ * before `execute` is called. Throws InputError if no call could have the name, or the schema contradicts itself.
  *
  *   defineTool({
  *     name: 'add', description: 'Adds.',
@@ -93,6 +93,6 @@ export function defineTool<const S extends ToolSchema, State = undefined>(defini
   if (!Number.isInteger(retries) || retries < 0)
     throw new InputError(`Tool "${name}" has retries ${retries}; allowed: 0, 1, 2, ...`);
   checkToolSchema(name, definition.parameters);
-  // The loop hands a tool only arguments that fit its schema, and only the state its own create made.
+  // The loop passes a tool only arguments that match its schema, and only the state that its own create returned.
   return definition;
 }

@@ -21,7 +21,7 @@ export const TOOL_RETURNED = 'tool returned';
 /** NaN or Infinity in a tool's output. The model's arguments can cause it, as a division by zero. */
 class NotFiniteOutput extends Error {}
 
-/** What a call gives to its sample. */
+/** Result of a call for its sample. */
 export interface ReadOutput {
   text: string;
   reward?: number;
@@ -71,7 +71,7 @@ function jsonText(output: unknown): string {
   });
 }
 
-/** The name of a value that JSON does not have; undefined for one that it has. */
+/** Returns the name of a value that JSON does not have; undefined if JSON has it. */
 function foreignName(value: unknown): string | undefined {
   if (value === undefined) return 'undefined';
   if (['function', 'symbol', 'bigint'].includes(typeof value)) return `a ${typeof value}`;

@@ -1,33 +1,33 @@
-/** JSON schema of a tool's arguments, the part of it that tools use, and the check of what a model sent. */
+/** The subset of JSON schema that tool arguments use, and the check of a model's arguments against it. */
 
 import { InputError } from '../errors.ts';
 
-/** One argument. Keys that are not checked here (`default`, `format`, ...) may be there for the model to read. */
+/** Schema of one argument. Keys that are not checked here (`default`, `format`, ...) can be present for the model to read. */
 export interface ArgumentSchema {
-  /** string, number, integer, boolean, array, object or null; absent = any value, unless `anyOf` or `enum` says which. */
+  /** string, number, integer, boolean, array, object or null. Absent = any value, unless `anyOf` or `enum` restricts it. */
   type?: string;
   description?: string;
-  /** The values that there are, JSON of any kind. */
+  /** Allowed values, JSON of any kind. */
   enum?: readonly unknown[];
-  /** A value fits one of these at least; what stands beside it is not checked. */
+  /** Alternatives, of which a value must match at least one; keys next to `anyOf` are not checked. */
   anyOf?: readonly ArgumentSchema[];
-  /** Of every element of an array. */
+  /** Schema of every element of an array. */
   items?: ArgumentSchema;
   minItems?: number;
   maxItems?: number;
-  /** Of an object; checked like the arguments themselves. */
+  /** Schemas of an object's members, checked like the arguments themselves. */
   properties?: Readonly<Record<string, ArgumentSchema>>;
   required?: readonly string[];
-  /** Of members that `properties` does not name; absent = there are none, or any where there is no `properties`. */
+  /** Schema of members that `properties` does not name. Absent = not allowed, or anything if `properties` is absent. */
   additionalProperties?: boolean | ArgumentSchema;
   minimum?: number;
   maximum?: number;
-  /** Characters. */
+  /** Shortest text in characters. */
   minLength?: number;
   maxLength?: number;
 }
 
-/** The arguments as a whole, as chat templates and verl's tool files expect them. */
+/** Schema of all arguments, as chat templates and verl's tool files expect it. */
 export interface ToolSchema {
   /** Arguments are always an object. */
   type: 'object';
@@ -35,7 +35,7 @@ export interface ToolSchema {
   properties: Readonly<Record<string, ArgumentSchema>>;
   /** Arguments that a call must have. */
   required?: readonly string[];
-  /** Of arguments that `properties` does not name; absent = there are none. */
+  /** Schema of arguments that `properties` does not name; absent = not allowed. */
   additionalProperties?: boolean | ArgumentSchema;
 }
 
@@ -68,12 +68,12 @@ interface Values {
 
 const TYPES = ['string', 'number', 'integer', 'boolean', 'array', 'object', 'null'];
 
-/** The fault of the arguments, in words for the model; null when they fit. */
+/** Returns what is wrong with the arguments, in words for the model; null if they fit. */
 export function argumentProblem(args: Record<string, unknown>, schema: ToolSchema): string | null {
   const missing = (schema.required ?? []).find((key) => args[key] === undefined);
   if (missing !== undefined) return `argument "${missing}" is missing`;
   for (const [key, value] of Object.entries(args)) {
-    // Not schema.properties[key] alone: "constructor" and the like exist on every object.
+    // Not schema.properties[key] alone, because "constructor" and the like exist on every object.
     const expected = Object.hasOwn(schema.properties, key) ? schema.properties[key] : schema.additionalProperties;
     if (!expected) return `unknown argument "${key.slice(0, 40)}"`;
     if (expected === true) continue;
@@ -83,7 +83,7 @@ export function argumentProblem(args: Record<string, unknown>, schema: ToolSchem
   return null;
 }
 
-/** The fault of one value, as the end of a sentence; null when it fits. */
+/** Returns what is wrong with one value, as the end of a sentence; null if it fits. */
 export function valueProblem(value: unknown, schema: ArgumentSchema): string | null {
   if (schema.anyOf) {
     const problems = schema.anyOf.map((alternative) => valueProblem(value, alternative));
@@ -130,7 +130,7 @@ function nestedProblem(value: Record<string, unknown>, schema: ArgumentSchema): 
   return problem === null ? null : `has a problem: ${problem}`;
 }
 
-/** JSON schema's type names; one that is not known here allows everything. */
+/** Returns true if the value has the JSON schema type; an unknown type allows everything. */
 function hasType(value: unknown, type: string | undefined): boolean {
   if (type === 'integer') return Number.isInteger(value);
   if (type === 'array') return Array.isArray(value);
@@ -139,7 +139,7 @@ function hasType(value: unknown, type: string | undefined): boolean {
   return type === 'string' || type === 'number' || type === 'boolean' ? typeof value === type : true;
 }
 
-/** Throws InputError where a schema contradicts itself or has a type that does not exist. */
+/** Throws InputError if a schema contradicts itself or has an unknown type. */
 export function checkToolSchema(tool: string, schema: ToolSchema): void {
   const unknown = schema.required?.find((key) => !Object.hasOwn(schema.properties, key));
   if (unknown !== undefined)

@@ -1,4 +1,4 @@
-/** A policy loss of a user's own, checked: its gradient against its value, and its WGSL against its float64 row. */
+/** Checks a custom policy loss: its gradient against its value, and its WGSL against its float64 row. */
 
 import { InputError } from '../errors.ts';
 import type { Gpu } from '../gpu/device.ts';
@@ -9,38 +9,38 @@ import { lossSpec } from '../grpo/losses/types.ts';
 import type { PolicyLossSpec } from '../model/engine.ts';
 import { lossError } from './kernels.ts';
 
-/** What `checkPolicyLoss` tries a loss with. */
+/** Options of `checkPolicyLoss`. */
 export interface LossCheckOptions {
-  /** Numbers of the loss that are not its defaults. */
+  /** Numbers of the loss that differ from its defaults. */
   numbers?: Readonly<Record<string, number>>;
-  /** Absent = 0.2, 0.28 and 3. */
+  /** Clip range. Default: 0.2, 0.28 and 3. */
   clip?: { clipRatioLow: number; clipRatioHigh: number; clipRatioC: number };
-  /** The ratio is a weight that no gradient passes (CISPO, REINFORCE): the slope is then taken at a fixed ratio. */
+  /** True if the ratio is a weight without gradient (CISPO, REINFORCE). The slope is then taken at a fixed ratio. */
   fixedRatio?: boolean;
-  /** A device to compare the WGSL with the row on: `engine` of createLocalEngine has one. */
+  /** Device to compare the WGSL with the row on: `engine` of createLocalEngine has one. */
   gpu?: Gpu;
 }
 
-/** How far a gradient is from the slope of its value. */
+/** Difference between a gradient and the slope of its value. */
 export interface LossCheck {
-  /** Tokens that were looked at. */
+  /** Number of tokens that were checked. */
   tokens: number;
-  /** The largest |gradient - slope| over max(1, |gradient|). */
+  /** Largest |gradient - slope| over max(1, |gradient|). */
   slopeError: number;
   /** |WGSL - row| / |row| over gradients; only with a device and a loss that has WGSL. */
   wgslError?: number;
 }
 
 const ADVANTAGES = [-1.7, -0.4, 0.6, 2.1];
-/** Within and beyond every usual clip, on both sides. */
+/** Ratios within and beyond every usual clip range, on both sides. */
 const LOG_RATIOS = [-2.3, -0.71, -0.24, -0.11, -0.0037, 0.00071, 0.052, 0.13, 0.31, 0.93, 1.9];
 const STEP = 1e-5;
 const [SLOPE_LIMIT, WGSL_LIMIT] = [1e-4, 1e-4];
 
 /**
- * Compares the gradient of every token with the slope of the value, over sequences of all ratios by all advantages, every fifth
- * token masked; and, on a device, the WGSL with the row. A function must return its `loss`. Throws InputError at the first token
- * where the two disagree, with its log ratio, advantage, gradient and slope, and for WGSL that does not compile.
+ * Compares the gradient of every token with the slope of the value. The sequences hold all ratios by all advantages, with every
+ * fifth token masked. On a device, also compares the WGSL with the row. A function must return its `loss`. Throws InputError at the
+ * first token with a mismatch, with its log ratio, advantage, gradient and slope, and if WGSL does not compile.
  */
 export async function checkPolicyLoss(
   loss: PolicyLoss | CustomLoss,
@@ -96,7 +96,7 @@ function slopeError(
   return worst;
 }
 
-/** Which tokens a loss selects does not move with the token that is shifted. */
+/** Evaluates the float64 row. The selected tokens stay those of `start` when a token is shifted. */
 function ofRow(spec: PolicyLossSpec, loss: PolicyLoss, start: CustomLossRows) {
   const rowsOf = ({ logProbs: logp, oldLogProbs: oldLogp, ...rest }: CustomLossRows) => ({ ...rest, logp, oldLogp });
   const selected = selectTokens(spec, rowsOf(start), loss);
@@ -111,7 +111,7 @@ function ofFunction(loss: CustomLoss, rows: CustomLossRows): Evaluated {
   return { loss: value, grad };
 }
 
-/** A sequence an advantage, a token a ratio. The arrays are float64, so that a slope can be taken of them. */
+/** Returns one sequence per advantage with one token per ratio, in float64, so that a slope can be computed. */
 function gridRows(): CustomLossRows {
   const T = LOG_RATIOS.length;
   const each = (of: (s: number, t: number) => number) =>

@@ -1,4 +1,4 @@
-/** Text of all kernels that runs on this adapter may use, for grep and review: kernels/ has the printers of many. */
+/** Returns the text of all kernels for this adapter, for grep and review. kernels/ has only the printers of many. */
 
 import { MATMUL_TILES, namesOf } from '../../kernels/tiles.ts';
 import type { Gpu } from '../gpu/device.ts';
@@ -7,14 +7,14 @@ import { attentionKernels } from '../gpu/ops/attention.ts';
 import { matmulKernel, runsOn } from '../gpu/ops/matmul.ts';
 import { packedKernels } from '../gpu/ops/matmulPacked.ts';
 
-/** Of the models that are trained most. */
+/** Head dims of the most trained models. */
 const HEAD_DIMS = [16, 24, 32, 48, 64, 80, 96, 128];
 
 const written = import.meta.glob<string>('../../kernels/*.wgsl', { query: '?raw', import: 'default', eager: true });
 
 /**
- * By file name: those written by hand, every tile of the product that timing may choose here, the tiles for packed weights, and
- * attention for the usual head dims.
+ * Returns texts by file name: the hand-written ones, every matmul tile that timing can choose here, the tiles for packed weights,
+ * and attention for the usual head dims.
  */
 export function kernelTexts(gpu: Gpu): Map<string, string> {
   const printed: Kernel[] = [

@@ -1,4 +1,4 @@
-/** Kernels one by one on the adapter at hand against float64: products of every tile's size, and every policy loss. */
+/** Checks single kernels on the current adapter against float64. Covers matmuls of every tile size and every policy loss. */
 
 import type { Gpu } from '../gpu/device.ts';
 import { matmulNn, matmulTn } from '../gpu/ops/matmul.ts';
@@ -8,6 +8,7 @@ import { computePolicyLoss, POLICY_LOSSES, type PolicyLoss } from '../grpo/losse
 import type { PolicyLossSpec } from '../model/engine.ts';
 import { keyedRng } from '../tasks/random.ts';
 
+/** Result of one check; it passes if `error` is at most `limit`. */
 export interface Check {
   name: string;
   /** Largest error found; relative for gradients. */
@@ -15,7 +16,7 @@ export interface Check {
   limit: number;
 }
 
-/** Odd on purpose; the rows reach every tile of `chooseMatmul`. */
+/** Odd sizes on purpose; the row counts reach every tile of `chooseMatmul`. */
 const ROWS = [1, 3, 7, 13, 37, 70];
 const [N, K] = [67, 61];
 
@@ -37,14 +38,14 @@ export async function verifyProducts(gpu: Gpu): Promise<Check> {
   return { name: `products of ${ROWS.join(', ')} rows, x W and x^T y`, error: worst(errors), limit: 1e-5 };
 }
 
-/** Sequences of the loss checks, by length; one has no entries. */
+/** Lengths of the sequences in the loss checks; one is empty. */
 const LENGTHS = [1, 7, 0, 64, 130, 3];
 const SEQ_START = LENGTHS.reduce((starts, n) => [...starts, starts[starts.length - 1] + n], [0]);
 const E = SEQ_START[LENGTHS.length];
-/** Losses whose recipe has another name. */
+/** Recipes of losses whose recipe has another name. */
 const RECIPE_OF: Record<string, string> = { vanilla: 'dapo', geo_mean: 'gmpo' };
 
-/** Small and large log ratios, some far out, masked and selected entries. */
+/** Checks all losses with small and large log ratios, some far out, with masked and selected entries. */
 export async function verifyLossKernels(gpu: Gpu): Promise<Check[]> {
   const checks: Check[] = [];
   for (const [lossMode, { wgsl }] of Object.entries(POLICY_LOSSES)) {
@@ -60,7 +61,7 @@ export async function verifyLossKernels(gpu: Gpu): Promise<Check[]> {
   return checks;
 }
 
-/** |WGSL - row| / |row| of the gradients of a loss. @param loss the loss that `spec` is of, where it has no name */
+/** Returns |WGSL - row| / |row| of the gradients of a loss. @param loss the loss of `spec`, if it has no name */
 export async function lossError(
   gpu: Gpu,
   spec: PolicyLossSpec,
@@ -124,10 +125,10 @@ function product(x: Float32Array, b: Float32Array, M: number): Float64Array {
   return y;
 }
 
-/** NaN where one is, so that it fails. */
+/** Returns the largest error. Known fault: a NaN that is not last is lost, with all errors before it. */
 const worst = (errors: number[]): number => errors.reduce((a, b) => (a >= b ? a : b), 0);
 
-/** Distance over length; NaN where anything is not a number. */
+/** Returns |got - want| / |want|; NaN if anything is not a number. */
 export function relativeError(got: ArrayLike<number>, want: ArrayLike<number>): number {
   const norm = (values: number[]) => Math.sqrt(values.reduce((sum, value) => sum + value * value, 0));
   return norm(Array.from(got, (value, i) => value - want[i])) / (norm(Array.from(want)) + 1e-6);

@@ -30,13 +30,13 @@ import { rolloutCorrection, type RolloutCorrection } from '../grpo/correction/co
 type Json = Record<string, unknown>;
 
 interface VerifyReport {
-  /** Cases in the file. */
+  /** Number of cases in the file. */
   cases: number;
-  /** Cases whose mode is known here. */
+  /** Number of cases with a known mode. */
   checked: number;
   /** Largest |got - expected| / max(1, |expected|) over everything compared. */
   maxError: number;
-  /** Where it occurred; null when nothing was compared. */
+  /** Place of the largest error; null if nothing was compared. */
   worst: { case: number; kind: string; mode: string; what: string; got: number; expected: number } | null;
 }
 
@@ -45,7 +45,7 @@ export function parseCases(text: string): unknown {
   return JSON.parse(text.replace(/(?<=[\s:[,])-?(?:NaN|Infinity)(?=[\s,\]}])/g, 'null'));
 }
 
-/** Evaluates every case of a parsed file. Throws a TypeError when it has no `cases` array. */
+/** Evaluates every case of a parsed file. Throws TypeError if it has no `cases` array. */
 export function verifyLosses(json: unknown): VerifyReport {
   const cases = isObject(json) ? json.cases : undefined;
   if (!Array.isArray(cases)) throw new TypeError('The file of loss cases needs an array "cases"; found none.');
@@ -75,7 +75,7 @@ function evaluate(entry: Json): Outcome | null {
   }
 }
 
-/** Compares what the case expects under `what` and keeps the worst; expected keys decide, extra ones of ours do not count. */
+/** Compares the values that the case expects under `what` and records the worst. Our additional keys are ignored. */
 function compare(report: VerifyReport, index: number, entry: Json, what: string, got: Outcome[string]): void {
   const expected = entry[what];
   if (expected === undefined || expected === null) return;
@@ -87,7 +87,7 @@ function compare(report: VerifyReport, index: number, entry: Json, what: string,
   }
 }
 
-/** A missing or NaN number of ours is an infinite error. */
+/** Records an error; our value counts as infinitely wrong if it is missing or NaN. */
 function record(report: VerifyReport, index: number, entry: Json, what: string, got: number, expected: number): void {
   const difference = Math.abs(got - expected) / Math.max(1, Math.abs(expected));
   const error = Number.isFinite(difference) ? difference : Number.MAX_VALUE; // Infinity would be null in JSON
@@ -96,7 +96,7 @@ function record(report: VerifyReport, index: number, entry: Json, what: string, 
   report.worst = { case: index, kind: String(entry.kind), mode: String(entry.mode), what, got, expected };
 }
 
-/** [B * T] cut into B rows. */
+/** Splits [B * T] into B rows. */
 const rowsOf = (flat: readonly number[], width: number): number[][] =>
   Array.from({ length: width === 0 ? 0 : flat.length / width }, (_, b) => flat.slice(b * width, (b + 1) * width));
 
@@ -126,8 +126,8 @@ function evaluatePolicyLoss(entry: Json): Outcome | null {
 }
 
 /**
- * verl's bypass mode: "old" is the sampler's log-prob, and weights and rejection come from the current policy. PPO-clip
- * takes the rejection alone (its ratio is the weight already), REINFORCE both.
+ * Evaluates verl's bypass mode. "old" is the sampler's log-prob; weights and rejection come from the current policy. PPO-clip
+ * uses only the rejection, because its ratio is the weight already. REINFORCE uses both.
  */
 function evaluateBypass(entry: Json): Outcome | null {
   const width = entry.T as number;
@@ -149,7 +149,7 @@ function evaluateBypass(entry: Json): Outcome | null {
   return result && { ...result, metrics: { ...(result.metrics as Record<string, number>), ...metrics } };
 }
 
-/** verl's rollout_correction config; what is absent has the default of verl's RolloutCorrectionConfig. */
+/** Reads verl's rollout_correction config; absent keys have the defaults of verl's RolloutCorrectionConfig. */
 function correctionOf(config: Json): RolloutCorrection {
   const level = config.rollout_is === undefined ? 'sequence' : (config.rollout_is ?? 'none');
   return {
@@ -161,7 +161,7 @@ function correctionOf(config: Json): RolloutCorrection {
   };
 }
 
-/** verl's actor config as a spec; a clip range that is absent has the default of verl's ActorConfig. */
+/** Converts verl's actor config to a spec; an absent clip range has the default of verl's ActorConfig. */
 function specOf(lossMode: string, config: Json): PolicyLossSpec {
   const nested = isObject(config.policy_loss) ? config.policy_loss : {};
   const read = (name: string): number | undefined => {
@@ -243,7 +243,7 @@ function advantagesOf(entry: Json, masks: number[][]): Float64Array[] | null {
   }
 }
 
-/** verl's vectorised GRPO: as `grpo`, but the statistics of a group are rounded to float32 on the way. */
+/** Computes verl's vectorised GRPO: like `grpo`, but the statistics of a group are rounded to float32. */
 function vectorizedGrpo(rewards: readonly number[], groups: readonly string[], normByStd: boolean): Float64Array {
   const f32 = Math.fround;
   const out = new Float64Array(rewards.length);

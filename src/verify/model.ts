@@ -1,4 +1,4 @@
-/** The whole model on the adapter at hand against the float64 reference: every kernel of a training step takes part. */
+/** Checks the complete model on the current adapter against the float64 reference. Every kernel of a training step takes part. */
 
 import { Gpu } from '../gpu/device.ts';
 import type { ModelConfig } from '../model/config.ts';
@@ -10,7 +10,7 @@ import { WgslEngine } from '../model/wgslEngine.ts';
 import { keyedRng } from '../tasks/random.ts';
 import { type Check, relativeError, verifyLossKernels, verifyProducts } from './kernels.ts';
 
-/** Odd sizes on purpose: nothing is a multiple of a tile. */
+/** Odd sizes on purpose: none is a multiple of a tile. */
 const BASE: ModelConfig = {
   architecture: 'LlamaForCausalLM',
   vocabSize: 61,
@@ -35,7 +35,7 @@ const MODELS: Record<string, ModelConfig> = {
   'Qwen2, q/k/v bias': { ...BASE, architecture: 'Qwen2ForCausalLM', qkvBias: true, tieWordEmbeddings: false },
 };
 
-/** Products, losses, and whole models. Throws NoAdapterError where there is none. */
+/** Checks matmuls, losses and complete models. Throws NoAdapterError if there is no adapter. */
 export async function verifyAdapter(): Promise<{ adapter: string; checks: Check[] }> {
   const gpu = await Gpu.create();
   try {
@@ -69,7 +69,7 @@ async function checkOne(gpu: Gpu, name: string, config: ModelConfig): Promise<Ch
   ];
 }
 
-/** Two groups with shared prompts and some untrained tokens. */
+/** Returns two groups with shared prompts and some untrained tokens. */
 function exampleGroups({ vocabSize }: ModelConfig, uniform: () => number) {
   const ids = (n: number) => Uint32Array.from({ length: n }, () => Math.floor(uniform() * vocabSize));
   const sample = (n: number) => ({
@@ -82,7 +82,7 @@ function exampleGroups({ vocabSize }: ModelConfig, uniform: () => number) {
   ];
 }
 
-/** NaN where anything is not a number, so that no comparison passes. */
+/** Returns the largest difference. Known fault: a NaN that is not last is lost, with all differences before it. */
 function largestDifference(got: ArrayLike<number>, want: ArrayLike<number>): number {
   return Array.from(got, (value, i) => Math.abs(value - want[i])).reduce((a, b) => (a >= b ? a : b), 0);
 }

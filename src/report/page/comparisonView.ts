@@ -1,4 +1,4 @@
-/** compare.html: the table and the curves of several algorithms, which can be hidden one by one. */
+/** compare.html: the table and the curves of several algorithms, each of which can be hidden. */
 
 import type { ComparedChart, ComparisonReport } from '../comparison.ts';
 import { el, folded, scrolling, table } from './dom.ts';
@@ -7,7 +7,7 @@ import { drawCharts, LineChart } from './lineChart.ts';
 const COLOURS = 8;
 const colourOf = (algorithm: number) => `--series-${algorithm % COLOURS}`;
 
-/** Evaluated steps are marked where they are fewer than this. */
+/** Evaluated steps have marks if there are fewer than this. */
 const FEW = 12;
 
 export function comparisonView(report: ComparisonReport, parent: HTMLElement): void {
@@ -32,7 +32,7 @@ export function comparisonView(report: ComparisonReport, parent: HTMLElement): v
   drawCharts(curves, figures);
 }
 
-/** Three lines an algorithm: mean, highest, lowest; the band lies between the last two. */
+/** Draws three lines per algorithm: mean, highest, lowest. The band is between the last two. */
 function chartOf({ steps, curves }: ComparedChart): LineChart {
   const points = steps.length < FEW ? 5 : 0;
   const chart = new LineChart({
@@ -53,7 +53,7 @@ function chartOf({ steps, curves }: ComparedChart): LineChart {
   return chart;
 }
 
-/** A button that hides an algorithm in all charts, and shows it again. */
+/** Creates a button that hides an algorithm in all charts, or shows it again. */
 function toggle(name: string, algorithm: number, charts: readonly LineChart[]): HTMLElement {
   const line = el('i');
   line.style.background = `var(${colourOf(algorithm)})`;

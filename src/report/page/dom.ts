@@ -2,7 +2,7 @@
 
 type Child = Node | string;
 
-/** An element with a class and children; text is always text, never HTML. */
+/** Creates an element with a class and children; text is never parsed as HTML. */
 export function el<K extends keyof HTMLElementTagNameMap>(
   tag: K,
   className = '',
@@ -14,19 +14,19 @@ export function el<K extends keyof HTMLElementTagNameMap>(
   return element;
 }
 
-/** The element of the page with this id; its absence is our bug. */
+/** Returns the element of the page with this id. Throws if it is missing, which is a bug of ours. */
 export function byId(id: string): HTMLElement {
   const element = document.getElementById(id);
   if (!element) throw new Error(`The page has no element "${id}".`);
   return element;
 }
 
-/** Sets text only where it differs, so that nothing is laid out for nothing. */
+/** Sets text only if it differs, to avoid a needless layout. */
 export function setText(element: HTMLElement, text: string): void {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** An SVG element; text is always text, as in `el`. */
+/** Creates an SVG element; as in `el`, text is never parsed as HTML. */
 export function svg<K extends keyof SVGElementTagNameMap>(
   tag: K,
   attributes: Record<string, string | number>,
@@ -38,12 +38,12 @@ export function svg<K extends keyof SVGElementTagNameMap>(
   return element;
 }
 
-/** Content under a line that opens it. */
+/** Creates a section that opens when its summary line is clicked. */
 export function folded(summary: string, ...children: Child[]): HTMLDetailsElement {
   return el('details', '', el('summary', '', summary), ...children);
 }
 
-/** What may be wider than a phone scrolls in itself, by keyboard too. */
+/** Wraps content that can be wider than a phone, so that it scrolls separately, by keyboard too. */
 export function scrolling(label: string, content: Node): HTMLElement {
   const place = el('div', 'wide', content);
   place.tabIndex = 0;
@@ -52,7 +52,7 @@ export function scrolling(label: string, content: Node): HTMLElement {
   return place;
 }
 
-/** Rows of cells, the header first. */
+/** Creates a table from rows of cells, the header first. */
 export function table([header, ...rows]: readonly string[][], className = ''): HTMLTableElement {
   const row = (cells: string[], tag: 'th' | 'td') => el('tr', '', ...cells.map((cell) => el(tag, '', cell)));
   const body = el('tbody', '', ...rows.map((cells) => row(cells, 'td')));

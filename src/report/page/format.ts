@@ -1,8 +1,8 @@
-/** Numbers as the page shows them. */
+/** Formats numbers for the page. */
 
 const MINUS = '\u2212';
 
-/** About three significant digits, without an exponent unless the number is tiny. */
+/** Formats about three significant digits, without an exponent unless the number is tiny. */
 export function short(value: number): string {
   if (!Number.isFinite(value)) return String(value);
   return plain(value).replaceAll('-', MINUS);
@@ -18,7 +18,7 @@ function plain(value: number): string {
   return value.toExponential(1);
 }
 
-/** Axis labels with as many digits as tell them apart. */
+/** Formats axis labels with as many digits as distinguish them. */
 export function ticks(values: readonly number[]): string[] {
   const step = values.length > 1 ? values[1] - values[0] : 1;
   const whole = (digits: number) => Math.abs(step * 10 ** digits - Math.round(step * 10 ** digits)) < 1e-6;
@@ -31,14 +31,14 @@ export function duration(seconds: number): string {
   return seconds < 100 ? `${seconds.toFixed(1)} s` : `${seconds.toFixed(0)} s`;
 }
 
-/** With its sign, for advantages and changes. */
+/** Formats a number with its sign, for advantages and changes. */
 export function signed(value: number): string {
   const text = short(Math.abs(value));
   if (Number(text) === 0) return '0';
   return (value > 0 ? '+' : MINUS) + text;
 }
 
-/** m:ss, or h:mm:ss. */
+/** Formats seconds as m:ss or h:mm:ss. */
 export function clock(seconds: number): string {
   const whole = Math.max(0, Math.round(seconds));
   const [h, m, s] = [Math.floor(whole / 3600), Math.floor(whole / 60) % 60, whole % 60];

@@ -1,45 +1,46 @@
-/** Curves over steps, in the page's colours: one uPlot. The page draws its live curves with it, the reports theirs. */
+/** Curves over steps in the page's colours, with uPlot. Used by the page's live curves and by the reports. */
 
 import uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
 import { el } from './dom.ts';
 import { ticks } from './format.ts';
 
+/** Style of one curve. */
 export interface Line {
   label: string;
-  /** A custom property of the page's style that holds the colour, as --accent. */
+  /** Custom property of the page's style with the colour, such as --accent. */
   colour: string;
-  /** CSS pixels. */
+  /** Line width in CSS pixels. */
   width: number;
   dash?: number[];
   /** Diameter of a mark at each value, in CSS pixels; 0 = none. */
   points: number;
-  /** Share of the colour's opacity; 1 unless told. */
+  /** Opacity of the line. Default: 1. */
   opacity?: number;
 }
 
 interface LineChartSpec {
   lines: Line[];
-  /** CSS pixels. */
+  /** Height in CSS pixels. */
   height: number;
-  /** Fills between the lines with these places in `lines`, upper first. */
+  /** Fills between two lines, given by their indices in `lines`, upper first. */
   bands?: { between: [number, number]; colour: string; opacity: number }[];
   /** Names and values under the chart; a click on a name hides its line. */
   legend: boolean;
   xLabel?: string;
-  /** Lowest and highest value that an axis shows at least. */
+  /** Range that the axis always includes. */
   xAtLeast?: [number, number];
   yAtLeast?: [number, number];
-  /** Charts of one key show the pointer at the same step. */
+  /** Key shared by charts that show the pointer at the same step. */
   sync?: string;
-  /** Told the place of the value under the pointer. */
+  /** Called with the index of the value under the pointer. */
   onPointer?: (index: number | null) => void;
 }
 
-/** An upright line at a step. */
+/** A vertical line at a step. */
 export interface Mark {
   step: number;
-  /** A custom property, as of a line. */
+  /** Custom property with the colour, like that of a line. */
   colour: string;
   dash?: number[];
 }
@@ -47,11 +48,12 @@ export interface Mark {
 /** Steps, then the values of each line; null where a line has none. */
 export type LineData = [number[], ...(number | null)[][]];
 
-/** Diameter of a value that is alone in its line, in CSS pixels. */
+/** Diameter of the mark of a line's only value, in CSS pixels. */
 const SINGLE = 6;
 
 const STEP_MARKS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000];
 
+/** A chart of curves over steps that can be redrawn, resized and updated. */
 export class LineChart {
   readonly box = el('div', 'plot');
   readonly #spec: LineChartSpec;
@@ -69,7 +71,7 @@ export class LineChart {
     this.#plot?.setData(data);
   }
 
-  /** Other lines, with their values. */
+  /** Replaces the lines and their values. */
   setLines(lines: Line[], data: LineData): void {
     [this.#spec.lines, this.#data] = [lines, data];
     if (this.#plot) this.build();
@@ -80,13 +82,13 @@ export class LineChart {
     this.#plot?.redraw(false);
   }
 
-  /** The last step that the axis shows at least, from the next values on. */
+  /** Last step that the axis always includes, from the next values on. */
   set xTo(step: number) {
     const [first = 0] = this.#spec.xAtLeast ?? [];
     this.#spec.xAtLeast = [first, step];
   }
 
-  /** Moves the pointer to a place in the values; null takes it away. */
+  /** Moves the pointer to an index in the values; null removes it. */
   point(index: number | null): void {
     if (!this.#plot) return;
     const [steps, ...lines] = this.#data;
@@ -95,22 +97,22 @@ export class LineChart {
     this.#plot.setCursor({ left: this.#plot.valToPos(steps[index], 'x'), top: this.#plot.valToPos(value, 'y') });
   }
 
-  /** Draws anew, with the page's present colours. */
+  /** Redraws with the page's current colours. */
   build(): void {
     this.#plot?.destroy();
     this.#plot = new uPlot(this.#options(), this.#data, this.box);
-    // A crash of the GPU's process takes what was drawn, and the colours and fonts that uPlot believes to be set.
+    // A crash of the GPU process loses the drawing, and the colours and fonts that uPlot assumes to be set.
     this.#plot.ctx.canvas.addEventListener('contextrestored', () => this.build());
   }
 
-  /** Takes the width that the page gives it. */
+  /** Resizes to the width of its box. */
   fit(): void {
     const width = this.box.clientWidth;
     const { height } = this.#spec;
     if (this.#plot && width > 0 && width !== this.#plot.width) this.#plot.setSize({ width, height });
   }
 
-  /** Shows or hides the line at a place of `lines`. */
+  /** Shows or hides the line at an index of `lines`. */
   show(place: number, show: boolean): void {
     this.#plot?.setSeries(place + 1, { show });
   }
@@ -166,7 +168,7 @@ export class LineChart {
   }
 }
 
-/** Draws charts now, and again whenever the page's colours or its width change. */
+/** Draws charts now, and again when the page's colours or its width change. */
 export function drawCharts(charts: readonly LineChart[], parent: HTMLElement): void {
   const build = () => charts.forEach((chart) => chart.build());
   build();
@@ -174,17 +176,17 @@ export function drawCharts(charts: readonly LineChart[], parent: HTMLElement): v
   new ResizeObserver(() => charts.forEach((chart) => chart.fit())).observe(parent);
 }
 
-/** An axis from `min` to `max` that shows at least what is asked; both are absent where there are no values. */
+/** Extends a required range by `min` and `max`, which are undefined if there are no values. */
 const around = ([low, high]: [number, number], min: number | undefined, max: number | undefined): [number, number] => [
   Math.min(min ?? low, low),
   Math.max(max ?? high, high),
 ];
 
-/** As `around`, with a little room above a value that is higher than what is asked. */
+/** Like `around`, with some space above a value that exceeds the required range. */
 const withRoom = (asked: [number, number], min: number | undefined, max: number | undefined): [number, number] =>
   around(asked, min, max !== undefined && max > asked[1] ? max * 1.02 : max);
 
-/** uPlot's own choice, but for a curve that is 0 throughout, which it shows from 0 to 100: that reads as per cent. */
+/** Uses uPlot's own range, except for a curve that is always 0. uPlot shows that from 0 to 100, which looks like per cent. */
 function fitting(min: number | null, max: number | null): uPlot.Range.MinMax {
   if (min === null || max === null) return [null, null];
   return min === 0 && max === 0 ? [0, 1] : uPlot.rangeNum(min, max, 0.1, true);
@@ -199,11 +201,11 @@ function seriesOf({ label, colour, width, dash, points, opacity = 1 }: Line): uP
   return { label, stroke, width, spanGaps: true, points: marks, ...(dash && { dash }) };
 }
 
-/** A line of one value has no length to draw. */
+/** Returns true if a line has only one value, because it then has no length to draw. */
 const isSingle = ({ data }: uPlot, line: number): boolean =>
   Array.from(data[line]).filter((value) => value != null).length === 1;
 
-/** The value of a custom property; below an opacity of 1 it must be a colour as #rrggbb. */
+/** Returns the value of a custom property; with an opacity below 1 it must be a colour as #rrggbb. */
 function colourOf(property: string, opacity = 1): string {
   const colour = getComputedStyle(document.documentElement).getPropertyValue(property).trim();
   if (opacity === 1) return colour;

@@ -1,4 +1,4 @@
-/** The page of every report: draws the one that stands in it as JSON. */
+/** The page of every report: draws the report that is embedded in it as JSON. */
 
 import type { Report } from '../standalonePage.ts';
 import { comparisonView } from './comparisonView.ts';

@@ -1,11 +1,11 @@
-/** The drawings of profile.html, as SVG. */
+/** Drawings of profile.html, as SVG. */
 
 import type { EventKind } from '../../rollout/agent/events.ts';
 import type { Histogram, ProfileReport, SlowSample } from '../profileReport.ts';
 import { KINDS } from '../profileStats.ts';
 import { el, svg } from './dom.ts';
 
-/** From the page's style, light or dark. */
+/** Returns the colour from the page's style, light or dark. */
 export const colourOf = (kind: EventKind): string => `var(--event-${kind})`;
 
 /** Width of every drawing, in its own units. */
@@ -21,13 +21,13 @@ const drawing = (name: string, height: number, ...content: SVGElement[]) =>
 
 const label = (x: number, y: number, text: string) => svg('text', { x: round(x), y: round(y) }, text);
 
-/** A bar that tells what it is under the pointer. */
+/** Creates a bar with a tooltip. */
 function bar(x: number, y: number, width: number, height: number, fill: string, tip: string): SVGElement {
   const size = { x: round(x), y: round(y), width: round(width), height: round(height) };
   return svg('rect', { ...size, fill }, svg('title', {}, tip));
 }
 
-/** How many samples were done by when: a staircase a step. */
+/** Draws the number of finished samples over time, one staircase per step. */
 export function completionCurves(steps: ProfileReport['completions']): SVGElement {
   const [height, left] = [260, 40];
   const longest = steps.reduce((most, { times }) => Math.max(most, times.at(-1) ?? 0), 1);
@@ -53,7 +53,7 @@ export function completionCurves(steps: ProfileReport['completions']): SVGElemen
 const sharesText = (shares: ProfileReport['shares'][number]['shares']) =>
   KINDS.flatMap((kind) => (shares[kind] ? `${kind} ${(100 * shares[kind]).toFixed(0)}%` : [])).join(', ');
 
-/** One bar a row, cut by event. */
+/** Draws one bar per row, split by event. */
 export function shareBars(rows: ProfileReport['shares']): SVGElement {
   const [left, rowHeight] = [70, 24];
   const bars = rows.flatMap(({ label: name, shares }, r) => {
@@ -78,7 +78,7 @@ export function shareBars(rows: ProfileReport['shares']): SVGElement {
   );
 }
 
-/** Every bin has its first value below it where there is room; the highest says how many it holds. */
+/** Labels each bin with its first value if there is space, and the highest with its count. */
 export function histogramBars(name: string, { low, width, counts }: Histogram): Element {
   if (counts.length === 0) return el('p', '', 'No samples.');
   const [left, top, base] = [20, 10, 120];
@@ -98,7 +98,7 @@ export function histogramBars(name: string, { low, width, counts }: Histogram): 
   return drawing(`${name}, from ${low}`, base + 20, ...bars, peak, ...names);
 }
 
-/** Each sample's events, all on one time axis. */
+/** Draws each sample's events on a common time axis. */
 export function timelines(samples: readonly SlowSample[]): SVGElement {
   const rowHeight = 34;
   const scale = WIDTH / samples.reduce((most, { end }) => Math.max(most, end), 1);

@@ -1,4 +1,4 @@
-/** profile.html: where the time of a run went. */
+/** profile.html: how a run spent its time. */
 
 import type { EventKind } from '../../rollout/agent/events.ts';
 import type { ProfileReport } from '../profileReport.ts';
@@ -33,7 +33,7 @@ export function profileView(report: ProfileReport, parent: HTMLElement): void {
 
 const list = (lines: string[]) => el('ul', '', ...lines.map((line) => el('li', '', line)));
 
-/** Which colour is which event. */
+/** Creates the legend of the event colours. */
 function key(): HTMLElement {
   const entry = (kind: EventKind) => {
     const colour = el('i');
@@ -43,13 +43,13 @@ function key(): HTMLElement {
   return el('p', 'key', ...KINDS.filter((kind) => kind !== 'generate').map(entry));
 }
 
-/** Says where draws are counted when no event is about them. */
+/** Says where the time of sampling is counted if it has no event of its own. */
 const samplingNote = (timed: boolean): string =>
   timed
     ? 'Drawing tokens (sample) and running the model (decode) alternate; the GPU\u2019s clock tells them apart.'
     : 'Drawing tokens (sample) is part of decode: trainer.profileGpu tells them apart where the adapter has timestamps.';
 
-/** Seconds of each phase; 'sync' is told by its longer name. */
+/** Creates a table with the seconds of each phase; 'sync' has its longer name there. */
 function phaseTable({ phases }: ProfileReport): HTMLElement {
   const names = [...new Set(phases.flatMap(({ spent }) => Object.keys(spent)))];
   const head = ['step', ...names.map((name) => (name === 'sync' ? 'weight sync' : name))];

@@ -1,4 +1,4 @@
-/** replay.html: tables, curves, and samples whose tokens have the colour of their gradient, by loss side by side. */
+/** replay.html: tables, curves, and samples with tokens coloured by gradient. The losses are side by side. */
 
 import { REPLAYED_METRICS, type ReplayReport, type ShownSample, type StepReport } from '../replay/replayReport.ts';
 import { el, scrolling, table } from './dom.ts';
@@ -12,7 +12,7 @@ export function replayView({ title, notes, charts, steps, rewards }: ReplayRepor
   draw();
 }
 
-/** A number, or a dash where there is none. */
+/** Formats a number, or a dash if there is none. */
 const number = (value: number | null | undefined): string =>
   value === null || value === undefined ? '-' : short(value);
 
@@ -76,7 +76,7 @@ function sampleView(
   return el('section', '', el('h3', '', heading), el('div', 'cards', ...columns));
 }
 
-/** @param share of the largest gradient, -1 to 1; a negative one raises the token's probability */
+/** Colours a token. @param share of the largest gradient, -1 to 1; a negative one raises the token's probability */
 function paint(span: HTMLElement, share: number): void {
   if (share === 0) return;
   const percent = Math.round(8 + 32 * Math.abs(share));

@@ -6,7 +6,7 @@ import type { ChartData, RunReport } from '../runReport.ts';
 import { el, folded, scrolling } from './dom.ts';
 import { drawCharts, LineChart } from './lineChart.ts';
 
-/** Values of a chart are marked where they are fewer than this. */
+/** Values of a chart have marks if there are fewer than this. */
 const FEW = 40;
 
 export function runView(
@@ -26,7 +26,7 @@ export function runView(
   draw();
 }
 
-/** Charts to be put into a page, and then drawn. */
+/** Returns charts to be inserted into a page and then drawn. */
 export function chartFigures(charts: readonly ChartData[]): { figures: HTMLElement; draw(): void } {
   const curves = charts.map(chartOf);
   const drawings = curves.map((chart, i) => el('figure', 'chart', el('figcaption', '', charts[i].title), chart.box));
@@ -80,6 +80,6 @@ function rolloutView(rollout: LoggedRollout): HTMLElement {
   return el('article', '', head, ...rollout.messages.map(messageView));
 }
 
-/** The text as the model read or wrote it, tool calls and all. */
+/** Shows the text as the model read or wrote it, including tool calls. */
 const messageView = ({ role, content }: Message): HTMLElement =>
   el('div', `message ${role}`, el('b', '', role), el('span', '', content));

@@ -1,4 +1,4 @@
-/** The content of replay.html: what several losses make of the samples that a run kept, or what another reward makes of them. */
+/** Content of replay.html: several losses, or another reward, computed from the samples that a run kept. */
 
 import type { LossComparison } from '../../grpo/replay/compareLosses.ts';
 import type { TokenNumbers } from '../../grpo/update/tokenNumbers.ts';
@@ -8,41 +8,41 @@ import type { Metrics } from '../../grpo/metrics.ts';
 import { spreadOut } from '../rollouts.ts';
 import type { ChartData } from '../runReport.ts';
 
-/** JSON has no NaN: null in its place. */
+/** A number, or null for NaN, which JSON does not have. */
 type Value = number | null;
 
 export interface ReplayReport {
   kind: 'replay';
   title: string;
-  /** One sentence a line. */
+  /** Notes, one sentence per line. */
   notes: string[];
   charts: ChartData[];
   steps: StepReport[];
   rewards: RescoredStep[];
 }
 
-/** A step as several losses see it. */
+/** Results of several losses for one step. */
 export interface StepReport {
   step: number;
-  /** The weights that the losses were taken at. */
+  /** Weights at which the losses were computed. */
   weights: string;
   samples: number;
   losses: { name: string; lossMode: string; advEstimator: string; lossAggMode: string; metrics: Metrics }[];
-  /** What the run logged of the step. */
+  /** Metrics that the run logged for the step. */
   logged: Metrics;
   cosines: Value[][];
   shown: ShownSample[];
 }
 
 export interface ShownSample {
-  /** Its place in the step. */
+  /** Index in the step. */
   sample: number;
   group: number;
   problem: string;
   score: Value;
-  /** Text of each response token, and whether it was trained on. */
+  /** Text of each response token; `trained` is true if it was trained on. */
   tokens: { text: string; trained: boolean }[];
-  /** By loss; numbers by token. */
+  /** Numbers by loss, then by token. */
   losses: { [K in keyof TokenNumbers]: number[] }[];
 }
 
@@ -57,7 +57,7 @@ export const REPLAYED_METRICS = [
   'actor/eff_sample_size',
 ];
 
-/** @param count samples shown token by token @param textOf of a token id */
+/** Builds the report of a step. @param count samples shown token by token @param textOf returns the text of a token id */
 export function stepReport(
   { step, samples }: KeptStep,
   { losses, cosines }: LossComparison,
@@ -88,7 +88,7 @@ export function stepReport(
   };
 }
 
-/** Curves over the replayed steps, where there are several. */
+/** Returns curves over the replayed steps, if there are several. */
 export function stepCharts(steps: readonly StepReport[]): ChartData[] {
   if (steps.length < 2) return [];
   const { losses } = steps[0];
@@ -101,7 +101,7 @@ export function stepCharts(steps: readonly StepReport[]): ChartData[] {
   return [...charts, chart(`cosine with ${losses[0].name}`, ({ cosines }, i) => cosines[0][i])].filter(hasValues);
 }
 
-/** Curves of a run that was scored again. */
+/** Returns curves of a run that was scored again. */
 export function rewardCharts(rewards: readonly RescoredStep[]): ChartData[] {
   const steps = rewards.map(({ step }) => step);
   const chart = (title: string, series: [label: string, key: keyof RescoredStep][]): ChartData => ({

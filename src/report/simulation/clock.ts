@@ -2,12 +2,12 @@
 
 import { Heap } from './heap.ts';
 
-/** Something that will happen; a process that yields one goes on once it has. */
+/** An event; a process that yields one continues after it has happened. */
 export class Signal {
   happened = false;
   #waiting: (() => void)[] = [];
 
-  /** Calls `then` when it has happened, at once where it has. */
+  /** Calls `then` when the event has happened, or immediately if it already has. */
   whenHappened(then: () => void): void {
     if (this.happened) then();
     else this.#waiting.push(then);
@@ -20,7 +20,7 @@ export class Signal {
   }
 }
 
-/** Happens once all of these have. */
+/** Returns a signal that happens once all of these have. */
 export function all(signals: readonly Signal[]): Signal {
   const every = new Signal();
   let left = signals.length;
@@ -34,23 +34,24 @@ export type Process = Generator<number | Signal, void, void>;
 
 interface Timer {
   at: number;
-  /** Timers of one moment go off in the order in which they were set. */
+  /** Order of creation, in which timers of the same time fire. */
   order: number;
   run: () => void;
 }
 
+/** A simulated clock that runs processes and timers in order of time. */
 export class Clock {
   /** Seconds since the simulation began. */
   now = 0;
   readonly #timers = new Heap<Timer>((a, b) => a.at < b.at || (a.at === b.at && a.order < b.order));
   #set = 0;
 
-  /** Runs `run` after so many seconds. */
+  /** Calls `run` after `seconds`. */
   after(seconds: number, run: () => void): void {
     this.#timers.add({ at: this.now + Math.max(0, seconds), order: this.#set++, run });
   }
 
-  /** Starts a process; the signal happens at its end. */
+  /** Starts a process. Returns a signal that happens at its end. */
   start(process: Process): Signal {
     const ended = new Signal();
     const next = (): void => {
@@ -63,7 +64,7 @@ export class Clock {
     return ended;
   }
 
-  /** Lets time pass until `end` has happened. Throws where nothing is left that could make it happen. */
+  /** Advances time until `end` has happened. Throws if no event is left that could cause it. */
   runUntil(end: Signal): void {
     while (!end.happened) {
       const timer = this.#timers.take();

@@ -1,4 +1,4 @@
-/** A binary heap: the least of many, again and again. */
+/** A binary heap that returns its least item first. */
 export class Heap<T> {
   readonly #items: T[] = [];
   readonly #isBefore: (a: T, b: T) => boolean;
@@ -11,7 +11,7 @@ export class Heap<T> {
     return this.#items.length;
   }
 
-  /** Undefined = it is empty. */
+  /** The least item; undefined if the heap is empty. */
   get least(): T | undefined {
     return this.#items[0];
   }

@@ -1,6 +1,6 @@
 /**
- * A device that decodes, as a fluid: all sequences that it holds gain tokens at one pace, which falls with their number. Only the ends of
- * turns are events, so that millions of tokens cost nothing.
+ * A decoding device, modelled as a fluid. All its sequences gain tokens at one rate, which falls with their number. Only the ends
+ * of turns are events, so the cost does not depend on the number of tokens.
  */
 
 import { type Clock, Signal } from './clock.ts';
@@ -9,36 +9,37 @@ import type { DecodeCost, SampleWork } from './workload.ts';
 
 interface Turn {
   tokens: number;
-  /** Tokens of the device's tally at which it ends; Infinity while it waits for a place. */
+  /** Tally of the device at which the turn ends; Infinity while the turn waits for a slot. */
   endsAt: number;
   ended: Signal;
 }
 
-/** A sample under way. */
+/** A sample in flight. */
 interface SampleState {
-  /** Of its context, as of its last turn. */
+  /** Tokens of its context at the end of its last turn. */
   tokens: number;
-  /** Absent = its tools run. */
+  /** Current turn; absent while its tools run. */
   turn?: Turn | undefined;
-  /** Share of its cache that was forgotten since. */
+  /** Share of its cache that was dropped since then. */
   forgotten: number;
 }
 
+/** Simulates one device that decodes up to `maxNumSeqs` sequences at the same time. */
 export class RolloutDevice {
-  /** Seconds in which it held a sequence. */
+  /** Seconds in which the device held a sequence. */
   busySeconds = 0;
   readonly #clock: Clock;
   readonly #cost: DecodeCost;
   readonly #maxNumSeqs: number;
   readonly #live = new Heap<Turn>((a, b) => a.endsAt < b.endsAt);
   readonly #queue: Turn[] = [];
-  /** Tokens that a sequence held from the start would have by now. */
+  /** Tokens that a sequence decoded from the start would have by now. */
   #tally = 0;
   #since = 0;
   #isHeld = false;
-  /** Seconds of its own that it has to compute before anything is drawn. */
+  /** Seconds of prefill to compute before the next token is sampled. */
   #owed = 0;
-  /** Timers of an earlier plan are stale. */
+  /** Number of the current plan; timers of earlier plans are ignored. */
   #plan = 0;
   readonly #samples = new Set<SampleState>();
   #waiting: Signal[] = [];
@@ -47,7 +48,7 @@ export class RolloutDevice {
     [this.#clock, this.#cost, this.#maxNumSeqs] = [clock, cost, maxNumSeqs];
   }
 
-  /** All turns of a sample, with its tools between them. @param promptTokens its share of the prompt that its group has in common */
+  /** Runs all turns of a sample, with its tools between them. @param promptTokens its share of the prompt of its group */
   *run(sample: SampleWork, promptTokens = 0): Generator<number | Signal, void, void> {
     const state: SampleState = { tokens: promptTokens, forgotten: 0 };
     this.#samples.add(state);
@@ -66,12 +67,12 @@ export class RolloutDevice {
     this.#samples.delete(state);
   }
 
-  /** Samples that are here or waiting to be: what a new one is placed by. */
+  /** Number of samples on the device or waiting for it, by which new ones are assigned. */
   get load(): number {
     return this.#samples.size;
   }
 
-  /** Happens once nothing is to be decoded. */
+  /** Returns a signal that happens once nothing is left to decode. */
   idle(): Signal {
     const idle = new Signal();
     if (this.#live.size === 0) idle.happen();
@@ -79,14 +80,14 @@ export class RolloutDevice {
     return idle;
   }
 
-  /** It stands still: something else has the device, or new weights come. */
+  /** True while the device is paused: it trains, or receives new weights. */
   set isHeld(isHeld: boolean) {
     this.#change(() => (this.#isHeld = isHeld));
   }
 
   /**
-   * New weights: caches are forgotten, as many as there are slots for. Who draws computes its context anew at once, the others with their next
-   * turns.
+   * Drops caches after new weights arrived, as many as there are slots for. Samples that decode recompute their context
+   * immediately, others with their next turn.
    */
   forgetCaches(): void {
     const held = Math.min(1, this.#maxNumSeqs / Math.max(1, this.load));
@@ -97,7 +98,7 @@ export class RolloutDevice {
     });
   }
 
-  /** Applies a change at its moment, then plans the next end of a turn. */
+  /** Applies a change at the current time, then schedules the next end of a turn. */
   #change(make: () => void): void {
     this.#advance();
     make();
@@ -118,7 +119,7 @@ export class RolloutDevice {
   #endTurns(tally: number): void {
     const ended: Turn[] = [];
     this.#change(() => {
-      [this.#tally, this.#owed] = [tally, 0]; // free of rounding
+      [this.#tally, this.#owed] = [tally, 0]; // avoids rounding errors
       while ((this.#live.least?.endsAt ?? Infinity) <= tally) ended.push(this.#live.take()!);
     });
     ended.forEach((turn) => turn.ended.happen());
@@ -139,7 +140,7 @@ export class RolloutDevice {
     return Math.max(0, tokens - (endsAt - this.#tally));
   }
 
-  /** Seconds of so many tokens of contexts. */
+  /** Returns the seconds to compute `tokens` tokens of context. */
   #computing(tokens: number): number {
     return tokens * (this.#cost.perContextToken ?? this.#cost.perRow);
   }

@@ -1,6 +1,6 @@
 /**
- * Who generates, simulated: begins groups as far ahead of the trainer as its pipeline lets it (as src/grpo/pipeline/asyncGroups.ts does), gives
- * them to devices, and holds those that are done.
+ * A simulated rollouter, with the rules of src/grpo/pipeline/asyncGroups.ts. It starts groups as far ahead of the trainer as the
+ * pipeline allows, assigns them to devices, and holds the finished ones.
  */
 
 import type { AsyncSettings } from '../../grpo/pipeline/settings.ts';
@@ -8,31 +8,32 @@ import { all, type Clock, type Process, Signal } from './clock.ts';
 import type { RolloutDevice } from './rolloutDevice.ts';
 import type { SampleWork, Workload } from './workload.ts';
 
-/** Machines that generate for another one, each as many groups at once as it takes. */
+/** Machines that generate for another one, each with a limit on concurrent groups. */
 export interface Room {
   groupsAtOnce: number;
-  /** The machine that trains runs the tools of every sample again, and checks its tokens by a forward pass. */
+  /** True if the training machine repeats the tools of every sample and checks its tokens by a forward pass. */
   verifies: boolean;
 }
 
-/** A prompt's samples. */
+/** Samples of one prompt. */
 export interface Group {
   samples: readonly SampleWork[];
   /** Seconds to train on them, on one device. */
   trainSeconds: number;
-  /** Of the weights that began it. */
+  /** Version of the weights with which the group started. */
   version: number;
 }
 
-/** Forward against forward and backward, which costs twice as much. */
+/** Share of the forward pass in training: the backward pass costs twice as much. */
 const FORWARD_SHARE = 1 / 3;
 
+/** Simulates the source of groups for the trainer. */
 export class Rollouter {
-  /** Groups left out as too old. */
+  /** Groups dropped as too old. */
   dropped = 0;
-  /** Syncs so far. */
+  /** Number of syncs so far. */
   version = 0;
-  /** Seconds in which a group was under way. */
+  /** Seconds in which a group was in flight. */
   #busySeconds = 0;
   #busySince = 0;
   #underWay = 0;
@@ -42,19 +43,19 @@ export class Rollouter {
   readonly #settings: AsyncSettings;
   readonly #room: Room | undefined;
   readonly #stream: Iterator<Omit<Group, 'version'>, never>;
-  /** Groups that the run trains on. */
+  /** Number of groups that the run trains on. */
   readonly #total: number;
   #begun = 0;
   #begunSinceSync = 0;
-  /** Begun and not yet taken, in that order. */
+  /** Groups that were started and not taken yet, in that order. */
   readonly #groups = new Set<Group>();
-  /** Of these, those that are done, in the order in which they were. */
+  /** Finished groups among these, in the order in which they finished. */
   readonly #done: Group[] = [];
   #ended = new Signal();
-  /** Groups that wait for a worker of the room, and those that each worker has. */
+  /** Groups that wait for a worker of the room; `#held` counts those of each worker. */
   readonly #queue: { group: Group; ended: Signal }[] = [];
   readonly #held = new Map<RolloutDevice, number>();
-  /** When the last check of a sample ends that was asked for. */
+  /** Time at which the last requested check of a sample ends. */
   #checkedAt = 0;
 
   constructor(
@@ -72,7 +73,7 @@ export class Rollouter {
     this.#stream = groupsOf(work);
   }
 
-  /** The next group to train on. */
+  /** Waits for the next group to train on. */
   *take(): Generator<number | Signal, Group, void> {
     for (;;) {
       this.#begin();
@@ -90,24 +91,24 @@ export class Rollouter {
     }
   }
 
-  /** Until nothing is under way. */
+  /** Waits until no group is in flight. */
   *finish(): Process {
     while (this.#underWay > 0) yield this.#ended;
   }
 
-  /** It has new weights: what was generated ahead, and what is under way, counts against their groups. */
+  /** Called after a sync: groups that were generated ahead or are in flight count against the new limit. */
   synced(): void {
     this.version++;
     this.#begunSinceSync = this.#groups.size;
     for (const device of this.#devices) device.forgetCaches();
   }
 
-  /** Seconds until now in which a group was under way. */
+  /** Seconds until now in which a group was in flight. */
   get busySeconds(): number {
     return this.#busySeconds + (this.#underWay > 0 ? this.#clock.now - this.#busySince : 0);
   }
 
-  /** Begins as many groups as may be generated before the next sync, and no more than the run trains on. */
+  /** Starts as many groups as can be generated before the next sync, but no more than the run trains on. */
   #begin(): void {
     while (this.#begunSinceSync < this.#settings.maxGroups && this.#begun < this.#total + this.dropped) {
       const group: Group = { ...this.#stream.next().value, version: this.version };
@@ -147,7 +148,7 @@ export class Rollouter {
     if (this.#room.verifies) yield all(group.samples.map((sample) => this.#clock.start(this.#verify(sample, group))));
   }
 
-  /** Gives groups to workers that have room for them. */
+  /** Assigns groups to workers with free slots. */
   #assign(room: Room): void {
     const held = (worker: RolloutDevice) => this.#held.get(worker) ?? 0;
     while (this.#queue.length > 0) {
@@ -167,7 +168,7 @@ export class Rollouter {
     return this.#clock.start(device.run(sample, this.#promptTokens / samples.length));
   }
 
-  /** Tools again, one after the other; then its part of the checks, of which one runs at a time. */
+  /** Repeats the tools, one after the other, then checks the tokens; only one check runs at a time. */
   *#verify({ turns }: SampleWork, { samples, trainSeconds }: Group): Process {
     yield turns.reduce((sum, { toolSeconds }) => sum + toolSeconds, 0);
     this.#checkedAt = Math.max(this.#checkedAt, this.#clock.now) + (FORWARD_SHARE * trainSeconds) / samples.length;
@@ -175,7 +176,7 @@ export class Rollouter {
   }
 }
 
-/** The groups of a run's steps, over and over; each as work of its own. */
+/** Yields the groups of a run's steps in an endless cycle; each is a separate copy. */
 function* groupsOf({ steps, trainSeconds }: Workload): Generator<Omit<Group, 'version'>, never> {
   for (let step = 0; ; step++) {
     const groups = new Map<number, SampleWork[]>();

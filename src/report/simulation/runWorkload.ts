@@ -1,19 +1,19 @@
-/** The work of a run that was profiled: what its samples drew and waited for, and what a pass of its device costs. */
+/** Derives the work of a profiled run: tokens and waits of its samples, and the cost of a device pass. */
 
 import { InputError } from '../../errors.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
 import type { EventSpan, SampleProfile, StepProfile } from '../profileLog.ts';
 import type { DecodeCost, SampleWork, Workload } from './workload.ts';
 
-/** Kinds of event in which a sample is in the passes of the device. */
+/** Kinds of event during which a sample is in the passes of the device. */
 const IN_PASSES = ['prefill', 'decode', 'sample'];
 
-/** What training on a step's samples is made of. */
+/** Metrics whose sum is the training time of a step. */
 const TRAINING = ['timing_s/old_log_prob', 'timing_s/ref', 'timing_s/update_actor'];
 
 /**
- * Of the steps that have a profile. Tokens of a turn are not logged: a sample's tokens are shared out by the time of its turns. Throws
- * InputError where no step has both profile and metrics.
+ * Returns the work of the steps that have a profile. Tokens per turn are not logged, so a sample's tokens are split in proportion
+ * to the time of its turns. Throws InputError if no step has both profile and metrics.
  */
 export function runWorkload(profiles: readonly StepProfile[], history: readonly Metrics[]): Workload {
   const byStep = new Map(history.map((metrics) => [metrics['training/global_step'], metrics]));
@@ -25,7 +25,7 @@ export function runWorkload(profiles: readonly StepProfile[], history: readonly 
     throw new InputError(
       'No step of the run has both a profile and metrics; train with trainer.profile on (the default).',
     );
-  // Programs compile in the first step: what computing costs is read from the others.
+  // Programs compile in the first step, so costs are read from the others.
   const warm = known.length > 1 ? known.slice(1) : known;
   const mean = (of: (metrics: Metrics) => number) =>
     warm.reduce((sum, { metrics }) => sum + of(metrics), 0) / warm.length;
@@ -39,7 +39,7 @@ export function runWorkload(profiles: readonly StepProfile[], history: readonly 
   };
 }
 
-/** Events in passes of the device; engines that do not tell them apart have 'generate' instead. */
+/** Returns the events in passes of the device; engines that do not separate them report 'generate' instead. */
 function passesOf({ events }: SampleProfile): EventSpan[] {
   const parts = events.filter(([kind]) => IN_PASSES.includes(kind));
   return parts.length > 0 ? parts : events.filter(([kind]) => kind === 'generate');
@@ -58,21 +58,21 @@ function workOf(sample: SampleProfile): SampleWork {
   return { group: Number(sample.id.split('.')[0]), turns };
 }
 
-/** Milliseconds from the first start to the last end: tools of one turn overlap. */
+/** Returns the milliseconds from the first start to the last end, because tools of one turn overlap. */
 const lengthOf = (events: readonly EventSpan[]): number =>
   events.length === 0
     ? 0
     : Math.max(...events.map(([, , , end]) => end)) - Math.min(...events.map(([, , start]) => start));
 
-/** A sample's seconds in passes, by how many sequences were in them. */
+/** Seconds of a sample in passes, by the number of sequences in them. */
 interface Decoded {
   tokens: number;
   seconds: Map<number, number>;
 }
 
 /**
- * A sequence draws a token in perPass + perRow x L seconds among L sequences. For each ratio of the two, a sample's time is so many passes of a
- * sequence alone; the ratio taken is the one for which these are closest to proportional to its tokens.
+ * Fits the decode cost: among L sequences, a sequence gains a token in perPass + perRow x L seconds. For each ratio of the two, a
+ * sample's time equals a number of passes of a sequence alone. The chosen ratio makes these most nearly proportional to its tokens.
  */
 function decodeCost(steps: readonly StepProfile[]): DecodeCost {
   const samples = steps.flatMap(decodedSamples);
@@ -80,7 +80,7 @@ function decodeCost(steps: readonly StepProfile[]): DecodeCost {
   return fits.reduce((best, fit) => (fit.error < best.error ? fit : best));
 }
 
-/** perRow / perPass: none, then from a thousandth to a thousand. */
+/** Candidates of perRow / perPass: 0, then from a thousandth to a thousand. */
 const RATIOS = [0, ...Array.from({ length: 601 }, (_, i) => 10 ** (i / 100 - 3))];
 
 function fitOf(samples: readonly Decoded[], ratio: number): DecodeCost & { error: number } {
@@ -91,7 +91,7 @@ function fitOf(samples: readonly Decoded[], ratio: number): DecodeCost & { error
     [xx, xt, tt] = [xx + alone * alone, xt + alone * tokens, tt + tokens * tokens];
   }
   const perPass = tt > 0 ? xt / tt : 0;
-  // The angle between times and tokens: residuals of small times are small for any ratio.
+  // The angle between times and tokens, because residuals of small times are small for any ratio.
   return { perPass, perRow: ratio * perPass, error: 1 - (xt * xt) / (xx * tt) };
 }
 

@@ -1,4 +1,4 @@
-/** How a run of a config would go on other devices. */
+/** Converts a config to setups on other devices, to be simulated. */
 
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { asyncSettings } from '../../grpo/pipeline/settings.ts';
@@ -7,7 +7,7 @@ import type { Setup } from './simulate.ts';
 
 type Where = Pick<Setup, 'devices' | 'rolloutDevices' | 'steps'>;
 
-/** On devices of one machine. */
+/** Returns the setup of a config on devices of one machine. */
 export const setupOf = (config: TrainConfig, where: Where): Setup => ({
   ...where,
   pipeline: asyncSettings(config) ?? onPolicy(config),
@@ -15,7 +15,7 @@ export const setupOf = (config: TrainConfig, where: Where): Setup => ({
   miniBatches: Math.max(1, Math.round(config.data.trainBatchSize / config.actor.ppoMiniBatchSize)),
 });
 
-/** In a room, beside the machine that trains. */
+/** Returns the setup of a config in a room, next to the machine that trains. */
 export const roomSetupOf = (
   config: TrainConfig,
   { workers, steps, verifies }: { workers: number; steps: number; verifies: boolean },

@@ -1,6 +1,6 @@
 /**
- * What a pipeline would make of a run's work on other devices: a discrete-event model of rollout, queue and trainer, by the rules that the
- * pipelines here have (src/grpo/pipeline) from verl (docs/advance/one_step_off.md and fully_async.md).
+ * Simulates a run's work on other devices: a discrete-event model of rollout, queue and trainer. The rules are those of our
+ * pipelines (src/grpo/pipeline), which follow verl (docs/advance/one_step_off.md and fully_async.md).
  */
 
 import type { AsyncSettings } from '../../grpo/pipeline/settings.ts';
@@ -9,42 +9,44 @@ import { RolloutDevice } from './rolloutDevice.ts';
 import { type Group, type Room, Rollouter } from './rollouter.ts';
 import type { Workload } from './workload.ts';
 
+/** Pipeline and devices to simulate. */
 export interface Setup {
-  /** How many groups a step takes, how far ahead they are begun, and when rollout gets the weights. */
+  /** Groups per step, how far ahead they start, and when rollout receives the weights. */
   pipeline: AsyncSettings;
   devices: number;
-  /** Of them, those that only decode, while the rest only train; 0 = every device does both. */
+  /** Number of devices that only decode, while the others only train; 0 = every device does both. */
   rolloutDevices: number;
-  /** Sequences that a device decodes at once. */
+  /** Sequences that a device decodes concurrently. */
   maxNumSeqs: number;
   steps: number;
-  /** Of an update. */
+  /** Mini-batches of an update. */
   miniBatches: number;
-  /** Those that decode are workers of a room. */
+  /** Room whose workers are the decoding devices. */
   room?: Room;
 }
 
 export interface SimulatedStep {
   seconds: number;
-  /** Shares of them in which the trainer waited for samples, and in which no sample was under way: verl's `trainer/idle_ratio`, `rollouter/idle_ratio`. */
+  /** Shares of the step in which the trainer or the rollouter waited. verl's `trainer/idle_ratio`, `rollouter/idle_ratio`. */
   idleShare: { trainer: number; rollouter: number };
 }
 
+/** Result of a simulation. */
 export interface Simulated {
-  /** Of the whole simulation. */
+  /** Seconds of the full simulation. */
   seconds: number;
-  /** Mean of a step. */
+  /** Mean seconds of a step. */
   stepSeconds: number;
-  /** Share of its time in which a device of the kind had nothing to do. */
+  /** Share of the time in which a device of this kind was idle. */
   idleShare: { rollout: number; trainer: number };
-  /** How many groups were trained on so many syncs after the weights that began them: [0] = none. */
+  /** Number of trained groups by the number of syncs since they started: [0] = no sync. */
   staleness: number[];
-  /** Groups left out as too old. */
+  /** Groups dropped as too old. */
   dropped: number;
   steps: SimulatedStep[];
 }
 
-/** Throws RangeError for a setup that no machine can be. */
+/** Simulates a setup. Throws RangeError if it is impossible. */
 export function simulate(work: Workload, setup: Setup): Simulated {
   const { devices, rolloutDevices, room } = setup;
   if (!(devices >= 1) || rolloutDevices < 0 || (rolloutDevices > 0 && rolloutDevices >= devices))
@@ -63,7 +65,7 @@ class Simulation {
   readonly #trainers: number;
   readonly #isShared: boolean;
   #trainedSeconds = 0;
-  /** Seconds of the mini-batch before. */
+  /** Seconds of the previous mini-batch. */
   #lastSeconds = 0;
   readonly #staleness: number[] = [];
   readonly #steps: SimulatedStep[] = [];
@@ -130,7 +132,7 @@ class Simulation {
     }
   }
 
-  /** As src/grpo/pipeline/givingWay.ts. */
+  /** Gives way to rollout like src/grpo/pipeline/givingWay.ts. */
   *#giveWay(): Process {
     const idle = all(this.#devices.map((device) => device.idle()));
     this.#clock.after(this.#lastSeconds, () => idle.happen());

@@ -1,28 +1,29 @@
-/** What a simulation is fed with: the samples of a run's steps and what their parts cost. */
+/** Input of a simulation: the samples of a run's steps and the cost of their parts. */
 
-/** Seconds of a decoding pass: so much, and so much a sequence in it. */
+/** Seconds of a decoding pass: a fixed part, and a part per sequence in it. */
 export interface DecodeCost {
   perPass: number;
   perRow: number;
-  /** Of a token of a context that is computed anew; absent = as perRow. */
+  /** Seconds per token of a context that is recomputed. Default: perRow. */
   perContextToken?: number;
 }
 
-/** One sample: by turn, the tokens it draws and the seconds its tools then take. */
+/** One sample: per turn, its tokens and the seconds of the tools after it. */
 export interface SampleWork {
-  /** Samples of one prompt are trained together. */
+  /** Index of the prompt; samples of one prompt are trained together. */
   group: number;
   turns: { tokens: number; toolSeconds: number }[];
 }
 
+/** Work of a run, as measured, to be simulated on other devices. */
 export interface Workload {
-  /** Samples by step, in the order in which their prompts come; reused in turn where a simulation is longer. */
+  /** Samples by step, in the order of their prompts; a longer simulation starts again with the first step. */
   steps: SampleWork[][];
   decode: DecodeCost;
   /** Seconds to train on the samples of a step (log-probs, backward, optimizer), on one device. */
   trainSeconds: number[];
-  /** Seconds in which rollout stands still for new weights. */
+  /** Seconds in which rollout is paused for new weights. */
   syncSeconds: number;
-  /** Tokens of a prompt, which the samples of a group compute once. */
+  /** Tokens of a prompt, which are prefilled once per group. */
   promptTokens: number;
 }

@@ -1,7 +1,7 @@
 /**
  * adventure: a few rooms, a locked door, its key, and the exit behind it. Every map can be solved by construction. The model
- * goes, takes, uses and looks, by the tools of these names or by a line of text ("go north"). Key, door and exit give a part of
- * the reward each, in the turn that reached them. Held-out maps are never trained on.
+ * acts with the tools go, take, use and look, or with a line of text ("go north"). Key, door and exit each give a part of the
+ * reward, in the turn that reached them. Held-out maps are never trained on.
  */
 
 import { checkOptions } from '../checkOptions.ts';
@@ -14,10 +14,10 @@ import { defineEnvironment } from './environment.ts';
 import { environmentTask } from './environmentTask.ts';
 
 export const ADVENTURE_OPTIONS = {
-  /** Rooms of a map, the exit included, at least and at most. */
+  /** Fewest and most rooms of a map, including the exit. */
   minRooms: 4,
   maxRooms: 6,
-  /** Things of no use that lie about. */
+  /** Number of useless items on the map. */
   decoys: 1,
 };
 
@@ -30,7 +30,7 @@ const OPPOSITE = { north: 'south', east: 'west', south: 'north', west: 'east' } 
 
 interface Room {
   name: string;
-  /** Numbers of the rooms next to it. */
+  /** Numbers of the adjacent rooms. */
   exits: Partial<Record<Direction, number>>;
   items: string[];
 }
@@ -46,17 +46,17 @@ export interface AdventureProblem extends Problem {
   map: AdventureMap;
 }
 
-/** Where the model is, and what it has done to the map. */
+/** State of a sample: the model's position, and its changes to the map. */
 export interface Adventure {
   room: number;
   has: string[];
-  /** Taken from where they lay. */
+  /** Items that were picked up. */
   taken: string[];
   doorIsOpen: boolean;
   isOut: boolean;
 }
 
-/** Throws InputError where an option is out of its range. */
+/** Creates the adventure task. Throws InputError if an option is out of its range. */
 export function adventureTask(options: Partial<typeof ADVENTURE_OPTIONS> = {}): SyncTask {
   const o = { ...ADVENTURE_OPTIONS, ...options };
   checkOptions('adventure', o, {
@@ -118,7 +118,7 @@ export function adventureTask(options: Partial<typeof ADVENTURE_OPTIONS> = {}): 
 const tokenizer = { vocabSize: 384, wordShare: 0.9 };
 const mapOf = (problem: Problem) => (problem as AdventureProblem).map;
 
-/** A walk on a grid from room to room, each next to one before; the last is the exit, of which nothing leads on. */
+/** Draws rooms as a walk on a grid, each next to an earlier one. The last is the exit, which leads to no further room. */
 function drawMap(rng: Rng, { minRooms, maxRooms, decoys }: typeof ADVENTURE_OPTIONS): AdventureMap {
   const count = rng.int(minRooms, maxRooms);
   const names = shuffled(ROOMS, rng);
@@ -147,7 +147,7 @@ export const begin = (): Adventure => ({ room: 0, has: [], taken: [], doorIsOpen
 const itemsHere = ({ room, taken }: Adventure, { rooms }: AdventureMap) =>
   rooms[room].items.filter((item) => !taken.includes(item));
 
-/** The room, its exits, what lies there and what the model has. */
+/** Describes the room, its exits, the items in it and the model's items. */
 function look(state: Adventure, map: AdventureMap): string {
   const { name, exits } = map.rooms[state.room];
   const isLocked = state.room === map.door.room && !state.doorIsOpen;
@@ -161,11 +161,11 @@ function look(state: Adventure, map: AdventureMap): string {
   ].join('\n');
 }
 
-/** Does what a line says, and answers with what there is to see, or with why it cannot be done. */
+/** Executes a line. Returns what the model then sees, or why the line cannot be executed. */
 export function act(state: Adventure, map: AdventureMap, line: string): ToolOutput {
   const [verb, noun = ''] = line.trim().toLowerCase().split(/\s+/);
   const { room } = state;
-  // Not exits[noun] alone: "constructor" and the like exist on every object.
+  // Not exits[noun] alone, because "constructor" and the like exist on every object.
   const there = DIRECTIONS.includes(noun as Direction) ? map.rooms[room].exits[noun as Direction] : undefined;
   const seen = (reward?: number) => ({ text: look(state, map), ...(reward !== undefined && { reward }) });
   const isDoor = room === map.door.room && noun === map.door.direction;
@@ -194,7 +194,7 @@ export function act(state: Adventure, map: AdventureMap, line: string): ToolOutp
   }
 }
 
-/** Every line that does something. */
+/** Returns every line that has an effect. */
 export function linesOf(state: Adventure, map: AdventureMap): string[] {
   const { exits } = map.rooms[state.room];
   return [
@@ -204,7 +204,7 @@ export function linesOf(state: Adventure, map: AdventureMap): string[] {
   ];
 }
 
-/** The shortest lines that lead out (breadth-first search); undefined where none do. */
+/** Returns the shortest lines that lead out (breadth-first search); undefined if there are none. */
 export function solve(from: Adventure, map: AdventureMap): string[] | undefined {
   const seen = new Set([JSON.stringify(from)]);
   let front = [{ state: from, lines: [] as string[] }];
@@ -225,10 +225,10 @@ export function solve(from: Adventure, map: AdventureMap): string[] | undefined 
   return undefined;
 }
 
-/** Lines of a demonstration, at most. */
+/** Most lines in a demonstration. */
 const MOST_LINES = 12;
 
-/** The shortest way out; each line is another one that does something with probability `errorRate`. */
+/** Demonstrates the shortest way out. With probability `errorRate` a line is replaced by another one with an effect. */
 function demonstrate(problem: Problem, rng: Rng, errorRate: number): Message[] {
   const map = mapOf(problem);
   const state = begin();

@@ -1,4 +1,4 @@
-/** Environments: a state that several tools share, a first observation, and an answer to turns that call no tool. */
+/** Environments: state shared by tools, a first observation, and a response to turns without a tool call. */
 
 import { InputError } from '../../errors.ts';
 import type { Message, Problem } from '../problem.ts';
@@ -13,53 +13,54 @@ import {
 } from '../tool.ts';
 import type { ArgsOf, ToolSchema } from '../toolSchema.ts';
 
-/** What `reset` gives: the sample's state, and the text that ends its prompt; absent or empty = none. */
+/** Result of `reset`: the sample's state, and the text that ends its prompt (absent or empty = none). */
 export interface Start<State> {
-  /** Of this sample alone. */
+  /** State of this sample only. */
   state: State;
-  /** What the model reads first; absent = nothing. */
+  /** Text that the model reads first; absent = none. */
   observation?: string;
 }
 
+/** Input of `reset` in addition to the problem. */
 export interface ResetContext extends SampleContext {
-  /** Aborted when the time limit has passed or the sample was ended. */
+  /** Aborted when the time limit has passed or the sample has ended. */
   signal: AbortSignal;
 }
 
-/** An environment as agent loops see it; `defineEnvironment` makes one with typed state and arguments. */
+/** An environment as agent loops see it; `defineEnvironment` creates one with typed state and arguments. */
 export interface Environment {
-  /** What `Problem.environment` and `toolStates` call it. */
+  /** Name in `Problem.environment` and `toolStates`. */
   name: string;
   /** Tools that share the state as `context.state`. */
   tools: readonly Tool[];
   /**
-   * Starts one sample. The observation is appended to the prompt's last user message, or is a user message of its own where
-   * the prompt ends with another; no token of it is trained. Samples with the same observation share one prefilled prompt.
-   * Must follow from problem and context: a resumed run may call it again. A throw, a time-out or anything but a Start is a
-   * UserCodeError: it ends the run, or under trainer.onError: skip the sample.
+   * Starts one sample. The observation is appended to the prompt's last user message, or becomes a user message if the prompt
+   * ends with another role. None of its tokens is trained. Samples with the same observation share one prefilled prompt. The
+   * result must be determined by problem and context, because a resumed run may call this again. A throw, a time-out or a value
+   * that is not a Start is a UserCodeError: it ends the run, or only the sample if trainer.onError is skip.
    */
   reset(problem: Problem, context: ResetContext): Start<unknown> | Promise<Start<unknown>>;
   /**
-   * Answers a turn that calls no tool, by a user message. Absent = such a turn ends the sample. `reward` and `done` are as a
-   * tool's, and so is a throw or a time-out: the model reads what went wrong.
+   * Answers a turn without a tool call by a user message. If absent, such a turn ends the sample. `reward` and `done` work as in
+   * a tool. After a throw or a time-out the model reads the error.
    */
   step?(text: string, context: ToolContext): ToolOutput | Promise<ToolOutput>;
   /**
-   * The outcome, once the sample has ended and `close` was called; see environmentTask. A number is score and acc, to which
-   * what tools and steps gave is added; a Reward with `turns` is taken as it is.
+   * Returns the outcome, after the sample has ended and `close` was called; see environmentTask. A number is both score and acc,
+   * and the rewards of tools and steps are added. A Reward with `turns` is used unchanged.
    */
   reward?(state: unknown, sample: ScoredSample): number | Reward | Promise<number | Reward>;
-  /** As Tool.save and Tool.restore. Without them a resumed run resets and makes the sample's steps and calls again. */
+  /** Like Tool.save and Tool.restore. Without them a resumed run calls `reset` and repeats the sample's steps and calls. */
   save?(state: unknown): unknown;
-  /** Makes a state again from what `save` gave. */
+  /** Recreates a state from the result of `save`. */
   restore?(saved: unknown, context: SampleContext): unknown;
   /** Frees the state. Called once for every `reset` or `restore` that succeeded, however the sample ended. */
   close?(state: unknown): void | Promise<void>;
-  /** Milliseconds for `reset`, a step or a call; absent = rollout.multiTurn.toolTimeoutS. */
+  /** Milliseconds for `reset`, a step or a call. Default: rollout.multiTurn.toolTimeoutS. */
   timeoutMs?: number;
-  /** Characters of an observation that the model gets to see; absent = rollout.multiTurn.maxToolResponseLength. */
+  /** Characters of an observation that the model sees. Default: rollout.multiTurn.maxToolResponseLength. */
   maxResponseLength?: number;
-  /** Which part of too long an observation goes; absent = the run's choice. */
+  /** Part that is removed from an observation that is too long; absent = as the run sets it. */
   truncateSide?: TruncateSide;
 }
 
@@ -74,7 +75,7 @@ interface EnvironmentDefinition<State, Schemas extends Record<string, ToolSchema
   name: string;
   reset(problem: Problem, context: ResetContext): Start<State> | Promise<Start<State>>;
   step?(text: string, context: ToolContext & { state: State }): ToolOutput | Promise<ToolOutput>;
-  /** By name. */
+  /** Tools by name. */
   tools?: { [K in keyof Schemas]: EnvironmentTool<Schemas[K], State> };
   reward?(state: State, sample: ScoredSample): number | Reward | Promise<number | Reward>;
   save?(state: State): unknown;
@@ -83,8 +84,8 @@ interface EnvironmentDefinition<State, Schemas extends Record<string, ToolSchema
 }
 
 /**
- * An environment whose state is typed by `reset` and whose tools' arguments by their schemas; see Environment. Throws
- * InputError for a name that is none, a tool that `defineTool` refuses, neither `step` nor `tools`, or one of `save` and `restore`.
+ * Defines an environment with state typed by `reset` and tool arguments typed by their schemas; see Environment. Throws
+ * InputError for an invalid name, a tool that `defineTool` rejects, neither `step` nor `tools`, or only one of `save` and `restore`.
  *
  *   defineEnvironment({
  *     name: 'counter',
@@ -105,7 +106,7 @@ export function defineEnvironment<State, const Schemas extends Record<string, To
     throw new InputError(
       `Environment "${name}" has ${definition.save ? 'save without restore' : 'restore without save'}; give both or none.`,
     );
-  // The loop hands an environment only the state that its own reset made.
+  // The loop passes an environment only the state that its own reset returned.
   const environment = definition as Omit<Environment, 'tools'>;
   const made = Object.entries((tools ?? {}) as Record<string, EnvironmentTool<ToolSchema, unknown>>);
   return {
@@ -114,7 +115,7 @@ export function defineEnvironment<State, const Schemas extends Record<string, To
   };
 }
 
-/** The limits that an environment has of its own; its tools and steps have them too. */
+/** Returns the limits that an environment sets itself; they hold for its tools and steps too. */
 export function ownLimits({ timeoutMs, maxResponseLength, truncateSide }: Limits): Limits {
   return {
     ...(timeoutMs !== undefined && { timeoutMs }),
@@ -123,7 +124,7 @@ export function ownLimits({ timeoutMs, maxResponseLength, truncateSide }: Limits
   };
 }
 
-/** Messages of a prompt with the first observation. */
+/** Returns the messages of a prompt with the first observation. */
 export function withObservation(messages: readonly Message[], observation = ''): Message[] {
   const last = messages.at(-1);
   if (observation === '') return [...messages];

@@ -1,4 +1,4 @@
-/** Which environment and tools a problem runs with, and a task whose reward is its environments' own. */
+/** Finds the environment and tools of a problem. Creates tasks whose reward comes from their environments. */
 
 import { InputError } from '../../errors.ts';
 import { type Problem, problemName } from '../problem.ts';
@@ -6,15 +6,15 @@ import type { Task } from '../task.ts';
 import type { Tool } from '../tool.ts';
 import type { Environment } from './environment.ts';
 
-/** What a problem runs with: its environment, where its task has any, and the tools of both, or those of them that it names. */
+/** Environment of a problem, if its task has any, and the tools of both, or those that the problem names. */
 export interface ProblemParts {
   tools: Tool[];
   environment?: Environment;
 }
 
 /**
- * Throws InputError where a problem names an environment or a tool that its task does not have, names none of several
- * environments, or two of its tools have one name.
+ * Returns the environment and tools of a problem. Throws InputError if the problem names an unknown environment or tool, names
+ * none of several environments, or has two tools of one name.
  */
 export function partsOf(task: Pick<Task, 'name' | 'tools' | 'environments'>, problem: Problem): ProblemParts {
   const environment = environmentOf(task, problem);
@@ -59,9 +59,9 @@ function chosenTools({ name }: Pick<Task, 'name'>, problem: Problem, all: readon
 type GivenTask = Omit<Task, 'reward' | 'environments'> & { environments: readonly [Environment, ...Environment[]] };
 
 /**
- * A task whose reward is its environments' own: the outcome (`Environment.reward`) plus what tools and steps gave on the way.
- * `turns` of the reward, for advEstimator turn_loo, holds what each turn gave, the outcome in the last. Without an outcome, acc
- * is the score. A sample that was ended before its `reset` has no reward.
+ * Adds a reward to a task: the outcome (`Environment.reward`) plus the rewards of tools and steps. `turns` of the reward, for
+ * advEstimator turn_loo, holds the reward of each turn, with the outcome in the last. Without an outcome, acc is the score. A
+ * sample that ended before its `reset` has no reward.
  */
 export function environmentTask<T extends GivenTask>(task: T): T & Pick<Task, 'reward'> {
   return {
@@ -74,7 +74,7 @@ export function environmentTask<T extends GivenTask>(task: T): T & Pick<Task, 'r
       if (!environment.reward) return { score: given, acc: given, turns: [...turnRewards] };
       const outcome = await environment.reward(toolStates[environment.name], sample);
       const reward = typeof outcome === 'number' ? { score: outcome, acc: outcome } : outcome;
-      // What is no reward at all is refused, by name, where every reward is checked.
+      // An invalid reward is passed on to the check of all rewards, whose error names it.
       if (typeof reward !== 'object' || reward === null || reward.turns !== undefined) return reward;
       const last = turnRewards.length - 1;
       const turns = turnRewards.map((step, turn) => (turn === last ? step + reward.score : step));

@@ -1,6 +1,6 @@
 /**
- * tic-tac-toe: the model plays X, its turn is the number of a free cell; a scripted opponent answers. The opponent draws by the
- * problem and the board, so that the samples of a group meet the same one. Held-out games have opponents of their own.
+ * tic-tac-toe: the model plays X and answers with the number of a free cell; a scripted opponent replies. The opponent's draws
+ * are seeded by problem and board, so that all samples of a group meet the same one. Held-out games have separate opponents.
  */
 
 import { InputError } from '../../errors.ts';
@@ -15,13 +15,13 @@ import { environmentTask } from './environmentTask.ts';
 export const TIC_TAC_TOE_OPTIONS = {
   /** Share of the opponent's moves that are perfect (minimax); the others are random. */
   strength: 0.25,
-  /** Share of the games that the model starts. */
+  /** Share of the games in which the model moves first. */
   modelStarts: 0.5,
-  /** Illegal moves that a game forgives; the next one ends it. */
+  /** Illegal moves that a game allows; the next one ends it. */
   illegalMoves: 0,
 };
 
-/** What the turn that ends a game gives, and what each illegal move does. */
+/** Reward of the turn that ends a game, and of each illegal move. */
 const REWARDS = { won: 1, drawn: 0.5, lost: 0, illegal: -0.1 };
 
 type Mark = 'X' | 'O';
@@ -36,12 +36,12 @@ interface Game {
 }
 
 export interface TicTacToeProblem extends Problem {
-  /** What the opponent draws by. */
+  /** Seed of the opponent. */
   opponent: number;
   modelStarts: boolean;
 }
 
-/** Throws InputError where an option is out of its range. */
+/** Creates the tic-tac-toe task. Throws InputError if an option is out of its range. */
 export function ticTacToeTask(options: Partial<typeof TIC_TAC_TOE_OPTIONS> = {}): SyncTask {
   const o = { ...TIC_TAC_TOE_OPTIONS, ...options };
   checkOptions('tic-tac-toe', o, { illegalMoves: [0, 100] });
@@ -99,7 +99,7 @@ export function ticTacToeTask(options: Partial<typeof TIC_TAC_TOE_OPTIONS> = {})
     environments: [environment],
     train,
     heldOut,
-    /** Perfect moves, or with probability `errorRate` a move random ones. */
+    /** Plays perfect moves; with probability `errorRate` a move is random. */
     demonstrate(problem, rng, errorRate) {
       const game = reset(problem as TicTacToeProblem);
       const messages: Message[] = [{ role: 'user', content: shownBoard(game.board) }];
@@ -124,21 +124,21 @@ const place = (board: Board, cell: number, mark: Mark): Board => board.slice(0, 
 
 export const freeCells = (board: Board): number[] => [...board].flatMap((mark, cell) => (mark === '.' ? [cell] : []));
 
-/** Three rows; a free cell is shown as the number to answer. */
+/** Renders three rows; a free cell shows the number to answer. */
 const shownBoard = (board: Board): string =>
   [...board]
     .map((mark, cell) => (mark === '.' ? String(cell + 1) : mark) + (cell % 3 === 2 ? '\n' : ''))
     .join('')
     .trimEnd();
 
-/** For X; undefined while the game goes on. */
+/** Returns the result for X; undefined while the game is running. */
 export function resultOf(board: Board): Result | undefined {
   const line = LINES.find(([a, b, c]) => board[a] !== '.' && board[a] === board[b] && board[a] === board[c]);
   if (line) return board[line[0]] === 'X' ? 'won' : 'lost';
   return board.includes('.') ? undefined : 'drawn';
 }
 
-/** Cells that are best for `mark`, whose turn it is: all of them. */
+/** Returns all cells that are best for `mark`, whose turn it is. */
 export function bestMoves(board: Board, mark: Mark): number[] {
   const sign = mark === 'X' ? 1 : -1;
   const values = freeCells(board).map((cell) => sign * valueOf(place(board, cell, mark), mark === 'X' ? 'O' : 'X'));
@@ -148,7 +148,7 @@ export function bestMoves(board: Board, mark: Mark): number[] {
 
 const known = new Map<string, number>();
 
-/** Minimax: 1 = X wins, 0 = draw, -1 = O wins, when `mark` is to move. */
+/** Returns the minimax value when `mark` is to move: 1 = X wins, 0 = draw, -1 = O wins. */
 function valueOf(board: Board, mark: Mark): number {
   const key = board + mark;
   const stored = known.get(key);

@@ -1,4 +1,4 @@
-/** GSM8K's own files: one JSON object a line, `{ question, answer }`, calculations marked as `<<48/2=24>>`. */
+/** GSM8K's own files: one JSON object per line, `{ question, answer }`. Calculations are marked as `<<48/2=24>>`. */
 
 import { InputError } from '../../errors.ts';
 import { drawnFrom, type JsonlRow, readRows } from '../jsonl/file.ts';
@@ -11,16 +11,16 @@ import type { SyncTask } from '../task.ts';
 import { calculate, calculator } from '../tools/calculator.ts';
 
 /**
- * Problems of a JSONL text. A calculation that our calculator cannot read (a few hold words or "%") is left out of
- * `program`. Throws InputError that names the line for anything else that does not fit.
+ * Parses the problems of a JSONL text. `program` omits a calculation that our calculator cannot read (a few contain words or
+ * "%"). Throws InputError that names the line for any other invalid content.
  */
 export function parseGsm8kJsonl(text: string, file: string): Gsm8kProblem[] {
   return readRows({ file, text }).map((row, i) => placed({ ...problemOf(row), id: `${file}-${i}` }, row.where));
 }
 
 /**
- * The task over JSONL texts: training problems in a fresh order each epoch, the first `count` test problems (of each
- * `dataSource`, where they have one).
+ * Creates the task from JSONL texts: training problems in a new order each epoch, and the first `count` test problems (of each
+ * `dataSource`, if they have one).
  */
 export function gsm8kJsonlTask(
   train: Gsm8kProblem[],
@@ -57,7 +57,7 @@ function problemOf({ fields, line, where }: JsonlRow): Gsm8kProblem {
   };
 }
 
-/** Expressions left of "=" in `<<...=...>>`, without signs of currency or thousands. */
+/** Returns the expressions left of "=" in `<<...=...>>`, without currency signs and thousands separators. */
 function annotations(answer: string): string[] {
   return [...answer.matchAll(/<<([^=<>]+)=[^<>]*>>/g)]
     .map(([, expression]) => expression.replace(/[$,\s]/g, ''))

@@ -1,28 +1,29 @@
-/** The prompt of a GSM8K problem for a model that was not trained on its answer line: a system message, a closing instruction. */
+/** Adds a system message and a closing instruction to a GSM8K problem. Needed for a model that was not trained on its answer line. */
 
 import { InputError } from '../../errors.ts';
 import { ANSWER_PARSERS, type AnswerParser } from './reward.ts';
 import { placed } from '../problem.ts';
 import type { Problem } from '../task.ts';
 
+/** Options for the prompt and the answer parser. */
 export interface PromptOptions {
-  /** System message in front; empty = none, and the chat template may then put its own. */
+  /** System message at the start; empty = none, and the chat template may then add its own. */
   systemPrompt: string;
   /** Added to the question after a space. verl: Let's think step by step and output the final answer after "####". */
   instruction: string;
-  /** How the answer is found in a response. */
+  /** Method that finds the answer in a response. */
   parser: AnswerParser;
 }
 
 export const NO_PROMPT: PromptOptions = { systemPrompt: '', instruction: '', parser: 'strict' };
 
-/** Throws InputError for a parser that does not exist. */
+/** Throws InputError if the parser is unknown. */
 export function checkParser(parser: string | undefined): void {
   if (parser === undefined || (ANSWER_PARSERS as readonly string[]).includes(parser)) return;
   throw new InputError(`task.options.parser is "${parser}"; allowed: ${ANSWER_PARSERS.join(', ')}.`);
 }
 
-/** The problem with both texts; the problem itself where there are none. */
+/** Returns the problem with both texts, or the problem itself if both are empty. */
 export function prompted<P extends Problem>(problem: P, options: Partial<PromptOptions>): P {
   const { systemPrompt, instruction } = { ...NO_PROMPT, ...options };
   if (systemPrompt === '' && instruction === '') return problem;

@@ -2,30 +2,30 @@
 
 import type { Reward, ScoredSample } from '../task.ts';
 
-/** Added to the score. The outcome `acc` never sees it, and evaluation counts `acc` alone. */
+/** Terms added to the score. The outcome `acc` excludes them, and evaluation reports `acc` only. */
 export interface Shaping {
-  /** For an answer line `#### N` with a wrong number (verl's format_score). */
+  /** Score of an answer line `#### N` with a wrong number (verl's format_score). */
   formatScore: number;
-  /** For at least one tool call, and none that failed. */
+  /** Score of at least one tool call without any that failed. */
   toolCallBonus: number;
 }
 
 export const NO_SHAPING: Shaping = { formatScore: 0, toolCallBonus: 0 };
 
-/** As verl: longer responses are cut before the search, since the answer stands at the end. */
+/** Only the end of a longer response is searched, as in verl, because the answer is at the end. */
 const SEARCHED_CHARACTERS = 300;
 
-/** The last `#### N` of a text with commas removed, or null: verl's extract_solution with method "strict". */
+/** Returns the last `#### N` of a text without commas, or null. Equals verl's extract_solution with method "strict". */
 export function extractAnswer(text: string): string | null {
   const found = [...text.slice(-SEARCHED_CHARACTERS).matchAll(/#### (-?[0-9.,]+)/g)].at(-1);
   return found ? found[1].replaceAll(',', '') : null;
 }
 
-/** strict = the line `#### N`; flexible = the last number of the text, for models that do not keep to the line. */
+/** strict = the line `#### N`; flexible = the last number of the text, for models that do not write that line. */
 export const ANSWER_PARSERS = ['strict', 'flexible'] as const;
 export type AnswerParser = (typeof ANSWER_PARSERS)[number];
 
-/** The last number of a text with commas removed, or null: what verl's extract_solution does with method "flexible". */
+/** Returns the last number of a text without commas, or null. Equals verl's extract_solution with method "flexible". */
 function lastNumber(text: string): string | null {
   const found = text
     .slice(-SEARCHED_CHARACTERS)
@@ -34,7 +34,7 @@ function lastNumber(text: string): string | null {
   return found ? found.replaceAll(',', '').replace(/\.$/, '') : null;
 }
 
-/** Exact string match of the answer in the last assistant message. */
+/** Scores by exact string match of the answer in the last assistant message. */
 export function gsm8kReward(
   sample: ScoredSample,
   shaping: Shaping = NO_SHAPING,

@@ -1,6 +1,6 @@
 /**
- * GSM8K-style word problems (arXiv:2110.14168) with a calculator: generated from templates, or read from GSM8K's own
- * JSONL. Train and held-out problems are disjoint by a hash of template and numbers; names and things do not count.
+ * GSM8K-style word problems (arXiv:2110.14168) with a calculator: generated from templates, or read from GSM8K's own JSONL.
+ * Train and held-out problems are disjoint by a hash of template and numbers; names and things are not part of the hash.
  */
 
 import { InputError } from '../../errors.ts';
@@ -15,16 +15,16 @@ import { calculate, calculator } from '../tools/calculator.ts';
 
 /** Example: "Tom has 3 bags of 4 pens and 5 more pens. ...", program ['3*4', '#1+5'], answer '17'. */
 export interface Gsm8kProblem extends Problem {
-  /** Calculator expressions in order; #1 stands for the first one's result. */
+  /** Calculator expressions in order; #1 is the result of the first one. */
   program: string[];
 }
 
-/** One problem of eight is held out. */
+/** One problem in eight is held out. */
 const HELD_OUT_SHARE = 8;
-/** Draws for one held-out problem before we say that its template has no more. */
+/** Draws for one held-out problem before its template counts as exhausted. */
 const MAX_DRAWS = 20_000;
 
-/** The generated task. `train` is an endless stream; `heldOut` goes round the templates and never repeats a problem. */
+/** Creates the generated task. `train` is endless; `heldOut` cycles through the templates and never repeats a problem. */
 export function gsm8kToolTask(options: { shaping?: Partial<Shaping> } = {}): SyncTask {
   const shaping = { ...NO_SHAPING, ...options.shaping };
   let held: Gsm8kProblem[] = [];
@@ -46,7 +46,7 @@ export function trainProblem(index: number, seed: number): Gsm8kProblem {
   return makeProblem(`train-${index}`, template, drawNumbers(template, rng, false), rng);
 }
 
-/** The same problems whatever the seed of the run. Throws InputError when a template runs out of numbers. */
+/** Returns the same problems for every seed of a run. Throws InputError if a template runs out of numbers. */
 export function heldOutProblems(count: number): Gsm8kProblem[] {
   const rng = keyedRng('gsm8k-held-out');
   const seen = new Set<string>();
@@ -66,7 +66,7 @@ export function heldOutProblems(count: number): Gsm8kProblem[] {
   });
 }
 
-/** True if the problem of these numbers belongs to the held-out set. */
+/** Returns true if the problem with these numbers belongs to the held-out set. */
 export function isHeldOut(templateId: string, numbers: Record<string, number>): boolean {
   return hash(problemKey({ id: templateId }, numbers)) % HELD_OUT_SHARE === 0;
 }
@@ -105,7 +105,7 @@ function pickTwo<T>(items: readonly T[], rng: Rng): [T, T] {
   return [items[first], items[second]];
 }
 
-/** Results of a program's steps, each fed into the later ones. */
+/** Runs a program and returns the result of each step; later steps can use earlier results. */
 function runProgram(program: string[]): string[] {
   const results: string[] = [];
   for (const step of program) results.push(calculate(fillResults(step, results)));

@@ -1,6 +1,6 @@
 /**
- * The word problems of the gsm8k-tool task: short texts over few words (a small tokenizer knows each as one token),
- * integer numbers and integer results of at most four digits.
+ * The word problems of the gsm8k-tool task: short texts over few words (a small tokenizer has a token for each), integer numbers
+ * and integer results of at most four digits.
  */
 
 import type { Rng } from '../random.ts';
@@ -8,13 +8,14 @@ import type { Rng } from '../random.ts';
 export const NAMES = ['Tom', 'Mia', 'Sam', 'Ana', 'Leo', 'Eva', 'Ben', 'Zoe', 'Max', 'Ida'] as const;
 export const ITEMS = ['apples', 'books', 'pens', 'cards', 'eggs', 'cakes', 'stamps', 'coins', 'toys', 'cups'] as const;
 
+/** A word problem with placeholders for names, things and numbers. */
 export interface Template {
   id: string;
-  /** {n} {m} are two names, {x} {y} two things, {a} to {e} the numbers. */
+  /** Text with placeholders: {n} {m} are two names, {x} {y} two things, {a} to {e} the numbers. */
   text: string;
-  /** Draws the numbers; every step's result must come out an integer. */
+  /** Draws the numbers; the result of every step must be an integer. */
   numbers(rng: Rng): Record<string, number>;
-  /** One calculator call a step, in order; #1 is the result of the first. The last result is the answer. */
+  /** One calculator call per step, in order; #1 is the result of the first. The last result is the answer. */
   steps: string[];
 }
 
@@ -176,13 +177,13 @@ export const TEMPLATES: Template[] = [
   },
 ];
 
-/** Numbers with a / b an integer between the last two. */
+/** Draws numbers with an integer a / b from lowResult to highResult. */
 function quotient(rng: Rng, low: number, high: number, lowResult: number, highResult: number) {
   const b = rng.int(low, high);
   return { a: b * rng.int(lowResult, highResult), b };
 }
 
-/** Numbers with a - b at least 1. */
+/** Draws numbers with a - b at least 1. */
 function minus(rng: Rng, low: number, high: number) {
   const a = rng.int(low, high);
   return { a, b: rng.int(2, a - 1) };

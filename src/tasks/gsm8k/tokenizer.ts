@@ -10,7 +10,7 @@ const SPECIAL_TOKENS = [
   { content: '<|endoftext|>', special: true },
   { content: '<|im_start|>', special: true },
   { content: '<|im_end|>', special: true },
-  // Not special, as in Qwen: the parser must find them in decoded text.
+  // Not special, as in Qwen, because the parser must find them in decoded text.
   { content: '<tool_call>', special: false },
   { content: '</tool_call>', special: false },
   { content: '<tool_response>', special: false },
@@ -18,9 +18,9 @@ const SPECIAL_TOKENS = [
 ];
 
 /**
- * ChatML without the newlines between turns, and a tool's output in tags of its own without a header: a tool turn of
- * a two-digit result costs six tokens with the assistant header. Tool schemas are rendered when given; the default
- * recipe leaves them out of the prompt, since the model learns its one tool from demonstrations.
+ * ChatML without newlines between turns, and tool output in separate tags without a header: a tool turn with a two-digit result
+ * costs six tokens including the assistant header. Tool schemas are rendered if given. The default recipe omits them from the
+ * prompt, because the model learns its one tool from demonstrations.
  */
 const CHAT_TEMPLATE =
   "{%- if tools %}{{- '<|im_start|>system\\n' }}{%- for tool in tools %}{{- tool | tojson }}{{- '\\n' }}" +
@@ -31,21 +31,21 @@ const CHAT_TEMPLATE =
   '{%- endfor %}' +
   "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}";
 
-/** A tokenizer as Hugging Face's two files. */
+/** The two Hugging Face files of a tokenizer. */
 export interface TokenizerFiles {
-  /** tokenizer.json */
+  /** Content of tokenizer.json. */
   tokenizer: Record<string, unknown>;
-  /** tokenizer_config.json, with the chat template */
+  /** Content of tokenizer_config.json, with the chat template. */
   config: Record<string, unknown>;
 }
 
-/** The generated task's tokenizer: 4000 problems with right traces; about a second. */
+/** Builds the generated task's tokenizer from 4000 problems with correct traces; takes about a second. */
 export function buildGsm8kTokenizer(vocabSize = 512): TokenizerFiles {
   const problems = Array.from({ length: 4000 }, (_, i) => trainProblem(i, 0));
   return buildTokenizer(problems, vocabSize);
 }
 
-/** A tokenizer over any problems of this form, for instance GSM8K's own training file. */
+/** Builds a tokenizer from any problems of this form, for instance GSM8K's own training file. */
 export function buildTokenizer(problems: Gsm8kProblem[], vocabSize: number): TokenizerFiles {
   return tokenizerOf(
     problems.flatMap((problem) => conversationText(problem)),
@@ -54,16 +54,16 @@ export function buildTokenizer(problems: Gsm8kProblem[], vocabSize: number): Tok
 }
 
 /**
- * A byte-level BPE tokenizer trained on any texts (the contents of messages, say, and 'system\n', 'user\n', 'assistant\n'), with
- * ChatML and tool tokens: what createLocalEngine takes as tokenizerJson and tokenizerConfigJson.
- * @param vocabSize entries in all; at least 263, since 256 are bytes and 7 are special
- * @param wordShare share of the entries above those that may be whole words
+ * Trains a byte-level BPE tokenizer with ChatML and tool tokens on any texts, such as message contents and 'system\n', 'user\n',
+ * 'assistant\n'. The result is what createLocalEngine takes as tokenizerJson and tokenizerConfigJson.
+ * @param vocabSize entries in all; at least 263, because 256 are bytes and 7 are special
+ * @param wordShare largest share of the entries above those that may be complete words
  */
 export function tokenizerOf(texts: string[], vocabSize: number, wordShare = 0.9): TokenizerFiles {
   return { tokenizer: trainBpe(texts, bpeOptions(vocabSize, wordShare)), config: tokenizerConfig() };
 }
 
-/** As `tokenizerOf`, a piece at a time. */
+/** Like `tokenizerOf`, but in short pieces of work. */
 export async function tokenizerInPieces(
   texts: string[],
   vocabSize: number,
@@ -77,7 +77,7 @@ function bpeOptions(vocabSize: number, wordShare: number): BpeOptions {
   return { vocabSize, maxWords: Math.floor(room * wordShare), specialTokens: SPECIAL_TOKENS };
 }
 
-/** Each piece as the template cuts it, so that no pre-token spans two of them. */
+/** Returns the pieces as the template splits them, so that no pre-token spans two of them. */
 function conversationText(problem: Gsm8kProblem): string[] {
   const trace = demonstration(problem, keyedRng('tokenizer'));
   const calls = trace.calls.flatMap(({ expression, result }) => [calculatorCall(expression), result]);

@@ -1,34 +1,34 @@
-/** Files of problems, one JSON object a line: read with the place of every fault, split, and drawn from. */
+/** Files of problems, one JSON object per line. Reads them with the place of every error, splits and samples them. */
 
 import { InputError } from '../../errors.ts';
 import { placed } from '../problem.ts';
 import { hash, keyedRng, permutation } from '../random.ts';
 import type { Problem, Task } from '../task.ts';
 
-/** A JSONL text, and the name that errors call it by. */
+/** A JSONL text and its name in errors. */
 export interface JsonlFile {
   /** Name in errors and ids. */
   file: string;
-  /** One JSON object a line. */
+  /** Text with one JSON object per line. */
   text: string;
 }
 
-/** What a task is made of; several held-out files have the name of their set, and its metrics are `val-core/<name>/...`. */
+/** Files of a task. Each of several held-out files has its set's name, with metrics `val-core/<name>/...`. */
 export interface JsonlFiles {
   /** Training problems. */
   train: JsonlFile;
-  /** Absent = the last eighth of the training file. */
+  /** Held-out problems. Default: the last eighth of the training file. */
   val?: JsonlFile | readonly (JsonlFile & { name: string })[];
 }
 
-/** One line as an object, and where it stands: "train.jsonl, line 3". */
+/** One line as an object, and its place: "train.jsonl, line 3". */
 export interface JsonlRow {
   fields: Record<string, unknown>;
   line: string;
   where: string;
 }
 
-/** As `task` of a config names them. */
+/** Paths as written in `task` of a config. */
 export interface WrittenPaths {
   path?: string | undefined;
   valPath?: string | readonly string[] | Readonly<Record<string, string>> | undefined;
@@ -36,7 +36,7 @@ export interface WrittenPaths {
 
 type ReadProblems<P extends Problem> = (file: JsonlFile) => P[];
 
-/** The rows of a JSONL text; blank lines are left out. Throws InputError that names the line of one that is no object. */
+/** Parses the rows of a JSONL text and skips blank lines. Throws InputError that names a line that is not an object. */
 export function readRows({ file, text }: JsonlFile): JsonlRow[] {
   const lines = text.replace(/^\uFEFF/, '').split('\n');
   const rows = lines.flatMap((line, i) => (line.trim() === '' ? [] : [readRow(line, `${file}, line ${i + 1}`)]));
@@ -57,8 +57,8 @@ function readRow(line: string, where: string): JsonlRow {
 }
 
 /**
- * The files of a config's `path` and `valPath`. Of several held-out files a set's name is its key, or the file's without its ending.
- * Throws InputError.
+ * Reads the files of a config's `path` and `valPath`. With several held-out files, a set's name is its key, or its file name
+ * without the extension. Throws InputError.
  */
 export async function readFiles(
   { path, valPath }: WrittenPaths,
@@ -81,7 +81,7 @@ export async function readFiles(
 const isList = <T>(value: T | readonly T[] | object): value is readonly T[] => Array.isArray(value);
 const setName = (path: string): string => path.replace(/^.*[\\/]/s, '').replace(/(.)\.[^.]*$/s, '$1');
 
-/** Training and held-out problems of the files. Throws InputError, also where one problem cannot be both. */
+/** Returns the training and held-out problems of the files. Throws InputError, also if a single problem would have to be both. */
 export function splitProblems<P extends Problem>(
   { train, val }: JsonlFiles,
   read: ReadProblems<P>,
@@ -99,7 +99,7 @@ export function splitProblems<P extends Problem>(
 }
 
 /**
- * Training problems in a fresh order each epoch, and the first `count` held-out problems (of each `dataSource`, where they have one).
+ * Returns training problems, reordered each epoch, and the first `count` held-out problems (of each `dataSource`).
  * @param name keys the order
  */
 export function drawnFrom<P extends Problem>(name: string, train: readonly P[], test: readonly P[]) {

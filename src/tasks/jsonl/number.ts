@@ -1,22 +1,23 @@
-/** The last number of a text, written in one way: what the reward `number` compares, digit by digit and never as a float. */
+/** Normalises the last number of a text. The reward `number` compares it digit by digit and never as a float. */
 
 const DIGITS = String.raw`(?:\d+(?:,\d+)*(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?`;
-/** A sign, a currency, digits with commas, a point and an exponent, and a denominator; not in a word such as "m2" or "CO2". */
+/** Matches sign, currency, digits with commas, point, exponent and denominator. Never inside a word such as "m2" or "CO2". */
 const NUMBER = new RegExp(
   String.raw`((?:(?<![\w)\]])[-\u2212])?)(?<!\w)(?:[$\u20ac\u00a3\u00a5]([-\u2212]?))?(${DIGITS})(?:[/\u2044](${DIGITS}))?`,
   'gu',
 );
 const FRACTION = /\\[dt]?frac\{([^{}]*)\}\{([^{}]*)\}/g;
 
-/** LaTeX that groups digits: 10{,}000, 10,\\!000, 10\\,000, 10\\ 000, and thin or no-break spaces. */
+/** Matches LaTeX that groups digits: 10{,}000, 10,\\!000, 10\\,000, 10\\ 000, and thin or no-break spaces. */
 const GROUPED = /(?<=\d)(?:\{,\}|,?\\[!,;: ]|[\u00a0\u2009\u202f])(?=\d{3}(?!\d))/g;
 
-/** Beyond so many zeros a number is written with an exponent. */
+/** Most zeros before a number is written with an exponent. */
 const MAX_ZEROS = 40;
 
 /**
- * The last number of a text; null where there is none. Commas between digits and currency signs go, "3.50" is 3.5, "1e3" is 1000, U+2212 is a
- * minus, units and "%" behind it are left aside. A fraction, a/b or \frac{a}{b}, stays one, not reduced.
+ * Returns the last number of a text; null if there is none. Commas between digits and currency signs are removed, "3.50" becomes
+ * 3.5, "1e3" becomes 1000, U+2212 is a minus, units and "%" after the number are ignored. A fraction, a/b or \frac{a}{b}, stays
+ * one and is not reduced.
  */
 export function lastNumber(text: string): string | null {
   const found = [...text.replace(GROUPED, ',').replace(FRACTION, '$1/$2').matchAll(NUMBER)].at(-1);
@@ -26,7 +27,7 @@ export function lastNumber(text: string): string | null {
   return sign + innerSign === '' || value === '0' ? value : `-${value}`;
 }
 
-/** Equal numbers are equal texts. */
+/** Normalises a number so that equal numbers are equal texts. */
 function plain(written: string): string {
   const [mantissa, exponent = '0'] = written.replaceAll(',', '').toLowerCase().split('e');
   const [whole, broken = ''] = mantissa.split('.');

@@ -1,4 +1,4 @@
-/** The task `jsonl` of a config, in a page and in Node alike: what reads its files, and its own reward, is given. */
+/** Opens the task `jsonl` of a config in a page or in Node. The caller provides file reading and a custom reward. */
 
 import { readFiles, type WrittenPaths } from './file.ts';
 import { jsonlOptions, type JsonlReward, jsonlTask } from './task.ts';
@@ -9,8 +9,8 @@ interface WrittenTask extends WrittenPaths {
 }
 
 /**
- * Throws InputError for options that do not fit, and for malformed data (with its line).
- * @param loadReward the default function of a module; the parameters name the setting, the module and what to write where there is none
+ * Opens the task. Throws InputError for invalid options, and for malformed data (with its line).
+ * @param loadReward the default function of a module; its parameters name the setting, the module and what to write if it is missing
  */
 export async function openJsonl(
   config: WrittenTask,

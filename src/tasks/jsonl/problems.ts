@@ -1,17 +1,17 @@
-/** Rows of anybody's data set as problems: TRL's `prompt` and `answer`, verl's `prompt` and `reward_model.ground_truth`, plain `messages`. */
+/** Reads rows of any data set: TRL's `prompt` and `answer`, verl's `prompt` and `reward_model.ground_truth`, plain `messages`. */
 
 import { InputError } from '../../errors.ts';
 import { placed } from '../problem.ts';
 import type { Message, Problem } from '../task.ts';
 import { type JsonlFile, type JsonlRow, readRows } from './file.ts';
 
-/** Where the parts of a problem are in a row. */
+/** Fields of a row that hold the parts of a problem. */
 export interface JsonlFields {
   /** Field of the prompt, with dots into objects; empty = `messages` or `prompt`. */
   promptKey: string;
-  /** Field of the answer; empty = the first that is there of `answer`, `reward_model.ground_truth`, `ground_truth`, `solution`. */
+  /** Field of the answer; empty = the first present of `answer`, `reward_model.ground_truth`, `ground_truth`, `solution`. */
   answerKey: string;
-  /** System message in front of prompts that have none; empty = none, and the chat template may put its own. */
+  /** System message for prompts without one; empty = none, and the chat template may add its own. */
   systemPrompt: string;
 }
 
@@ -19,7 +19,7 @@ export const JSONL_FIELDS: Readonly<JsonlFields> = { promptKey: '', answerKey: '
 
 const PROMPT_KEYS = ['messages', 'prompt'];
 const ANSWER_KEYS = ['answer', 'reward_model.ground_truth', 'ground_truth', 'solution'];
-/** The fields of a problem that are texts, each with the names it has in files. */
+/** Text fields of a problem, each with its names in files. */
 const TEXTS = {
   dataSource: ['data_source', 'dataSource'],
   agentName: ['agent_name', 'agentName'],
@@ -28,16 +28,16 @@ const TEXTS = {
 };
 const ROLES = ['system', 'user', 'assistant', 'tool'];
 
-/** A metric and a log line have it in their names. */
+/** Longest name, because metrics and log lines contain it. */
 const MAX_NAME = 200;
 
-/** Says why no response could be right by an answer, as the end of a sentence; undefined = one could. */
+/** Returns why no response could match an answer, as the end of a sentence; undefined if one could. */
 type AnswerCheck = (answer: string) => string | undefined;
 
 /**
- * Problems of a JSONL text. What a row has beside prompt, answer and names is kept on the problem as it is.
+ * Parses the problems of a JSONL text. Other fields of a row stay on the problem unchanged.
  * Throws InputError that names the line.
- * @param check absent = a row may have no answer, or one that is no text: it is then '' or JSON
+ * @param check absent = a row may have no answer or one that is not a text, which becomes '' or JSON
  */
 export function parseJsonl(file: JsonlFile, fields: JsonlFields, check?: AnswerCheck): Problem[] {
   const seen = new Map<string, string>();
@@ -54,7 +54,7 @@ export function parseJsonl(file: JsonlFile, fields: JsonlFields, check?: AnswerC
 const fault = ({ where }: JsonlRow, what: string): InputError => new InputError(`${where}: ${what}.`);
 
 function problemOf(row: JsonlRow, keys: JsonlFields, check: AnswerCheck | undefined, id: string): Problem {
-  // An own field of that name would become the prototype of whatever a reward assigns the problem to.
+  // An own field of that name would become the prototype of any object that a reward assigns the problem to.
   if (Object.hasOwn(row.fields, '__proto__')) throw fault(row, 'a field is named "__proto__"; rename it');
   const texts = Object.entries(TEXTS).map(([name, written]): [string, unknown] => [name, nameIn(row, written)]);
   return {
@@ -70,7 +70,7 @@ function idIn(row: JsonlRow): string | undefined {
   return Number.isSafeInteger(id) ? String(id) : nameIn(row, ['id']);
 }
 
-/** A short text on one line under the first of these names that the row has. */
+/** Returns the short one-line text under the first of these names that the row has. */
 function nameIn(row: JsonlRow, names: readonly string[]): string | undefined {
   const name = names.find((known) => valueAt(row.fields, known) !== undefined);
   if (name === undefined) return undefined;
@@ -146,7 +146,7 @@ const absent = (row: JsonlRow, what: string, keys: readonly string[], option: st
     } (task.options.${option} names another)`,
   );
 
-/** The field of that name, or the one that its dots lead to; null counts as absent, as data sets have it. */
+/** Returns the field of that name, or the one at its dotted path. null counts as absent, as data sets use it. */
 function valueAt(fields: Record<string, unknown>, key: string): unknown {
   if (Object.hasOwn(fields, key)) return fields[key] ?? undefined;
   let value: unknown = fields;

@@ -1,4 +1,4 @@
-/** The rewards of a jsonl task: how a response is compared with the answer of its line. */
+/** The rewards of a jsonl task: compare a response with the answer of its line. */
 
 import { InputError } from '../../errors.ts';
 import { checkPattern } from '../../model/tokenizer/pattern.ts';
@@ -8,19 +8,19 @@ import { lastNumber } from './number.ts';
 export const JSONL_REWARDS = ['exact', 'number', 'contains', 'regex'] as const;
 export type JsonlRewardName = (typeof JSONL_REWARDS)[number];
 
-/** What a comparison may be told. */
+/** Options of a comparison. */
 export interface JsonlRewardOptions {
-  /** exact, contains, regex: letters of either case are the same. Default false. */
+  /** exact, contains, regex: ignore case. Default: false. */
   ignoreCase: boolean;
-  /** regex: finds the answer in the response; its first group, or without one all of it. */
+  /** regex: pattern that finds the answer in the response. Its first group is the answer, or the full match without a group. */
   pattern: string;
-  /** regex: JavaScript's, of i, m, s, u and v. Default none. */
+  /** regex: JavaScript flags, of i, m, s, u and v. Default: none. */
   flags: string;
 }
 
 export const JSONL_REWARD_OPTIONS: JsonlRewardOptions = { ignoreCase: false, pattern: '', flags: '' };
 
-/** Which of them each reward takes. */
+/** Options that each reward takes. */
 const TAKES: Record<JsonlRewardName | 'own', readonly (keyof JsonlRewardOptions)[]> = {
   exact: ['ignoreCase'],
   contains: ['ignoreCase'],
@@ -29,16 +29,17 @@ const TAKES: Record<JsonlRewardName | 'own', readonly (keyof JsonlRewardOptions)
   own: [],
 };
 
-/** A pattern that passes `checkPattern` takes time with the third power of the text: at these, about a second at the worst. */
+/** A pattern that passes `checkPattern` takes cubic time in the text length. At this limit it takes about a second at worst. */
 const SEARCHED_CHARACTERS = 1000;
 
+/** A comparison of responses with answers. */
 export interface Comparison {
   reward(response: string, answer: string): Reward;
-  /** Why no response could ever be right by this answer, as the end of a sentence. */
+  /** Returns why no response could ever match this answer, as the end of a sentence; undefined if one could. */
   unfit(answer: string): string | undefined;
 }
 
-/** Throws InputError for an option that this reward does not take, and for a pattern that is none or may take for ever. */
+/** Creates the comparison. Throws InputError if an option is not of this reward, or a pattern is invalid or could run forever. */
 export function comparisonOf(name: JsonlRewardName, options: JsonlRewardOptions): Comparison {
   checkTaken(name, options);
   const clean = (text: string) => {
@@ -84,7 +85,7 @@ export function comparisonOf(name: JsonlRewardName, options: JsonlRewardOptions)
   }
 }
 
-/** Throws InputError for an option that would be without effect. */
+/** Throws InputError if an option would have no effect. */
 export function checkTaken(name: JsonlRewardName | 'own', options: JsonlRewardOptions): void {
   for (const key of Object.keys(JSONL_REWARD_OPTIONS) as (keyof JsonlRewardOptions)[])
     if (options[key] !== JSONL_REWARD_OPTIONS[key] && !TAKES[name].includes(key)) {

@@ -1,4 +1,4 @@
-/** `jsonl`: a task without code. Problems are the lines of a file, the reward is one of a few comparisons with their answers. */
+/** `jsonl`: a task without code. Problems are the lines of a file, and the reward compares a response with the answer. */
 
 import { InputError } from '../../errors.ts';
 import { readOptions } from '../checkOptions.ts';
@@ -14,25 +14,26 @@ import {
   type JsonlRewardOptions,
 } from './reward.ts';
 
-/** A sample's score, which counts as its `acc` too, or a whole Reward; null or NaN = none: the sample is not trained on. */
+/** Returns a sample's score, which is its `acc` too, or a full Reward. A sample with null or NaN is not trained on. */
 export type JsonlReward = (sample: ScoredSample) => number | null | Reward | Promise<number | null | Reward>;
 
-/** How problems are read and answers compared; see docs/tasks.md. */
+/** Settings for reading problems and comparing answers; see docs/tasks.md. */
 export interface JsonlOptions extends JsonlFields, JsonlRewardOptions {
   /**
-   * exact = response and answer are the same text, spaces around them aside; contains = the answer is somewhere in the response; number = the last
-   * number of each is the same; regex = what `pattern` finds last in the response is the answer. A function may give any score. Default exact.
+   * exact = response and answer are the same text, without spaces around them; contains = the response contains the answer;
+   * number = the last number of each is the same; regex = the last match of `pattern` in the response is the answer. A function
+   * can return any score. Default: exact.
    */
   reward: JsonlRewardName | JsonlReward;
 }
 
 /**
- * The task of JSONL texts: training problems in a fresh order each epoch, held-out ones in the order of their file.
+ * Creates the task from JSONL texts. Training problems are reordered each epoch, held-out ones keep the order of their file.
  *
  *   const text = await (await fetch('train.jsonl')).text();
  *   const task = jsonlTask({ train: { file: 'train.jsonl', text } }, { reward: 'number' });
  *
- * Throws InputError that names file and line of what does not fit, and for an option without effect.
+ * Throws InputError that names file and line of invalid content, and if an option has no effect.
  */
 export function jsonlTask(files: JsonlFiles, options: Partial<JsonlOptions> = {}): SyncTask {
   const { reward = 'exact', ...rest } = options;
@@ -57,10 +58,10 @@ export function jsonlTask(files: JsonlFiles, options: Partial<JsonlOptions> = {}
   };
 }
 
-/** What a config may write; `module` names the file of a reward of one's own. */
+/** Options that a config can have; `module` is the file of a custom reward. */
 const WRITTEN = { reward: 'exact', module: '', ...JSONL_FIELDS, ...JSONL_REWARD_OPTIONS };
 
-/** `task.options` of a config; `module` is there exactly where the reward is one. Throws InputError. */
+/** Reads `task.options` of a config; `module` is present only if the reward is one. Throws InputError. */
 export function jsonlOptions(
   written: Readonly<Record<string, string | number | boolean>>,
 ): Partial<Omit<JsonlOptions, 'reward'> & { reward: JsonlRewardName }> & { module?: string } {
@@ -74,7 +75,7 @@ export function jsonlOptions(
   return { ...options, reward: reward as JsonlRewardName };
 }
 
-/** What is no number is left to the check of all rewards, which says what was expected. */
+/** Turns a number into a reward. Any other value is left to the check of all rewards, which reports the expected type. */
 export function scored(given: number | null | Reward): Reward {
   const score = given === null ? NaN : given;
   return typeof score === 'number' ? { score, acc: score } : score;

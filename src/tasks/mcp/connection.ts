@@ -1,4 +1,4 @@
-/** Opens a connection to an MCP server by the official SDK, which is loaded here. */
+/** Opens a connection to an MCP server with the official SDK, which is loaded here. */
 
 import type { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
@@ -8,11 +8,12 @@ import { HttpRequests } from './http.ts';
 import { ProcessTransport } from './stdio.ts';
 import type { McpServer, McpStats } from './types.ts';
 
+/** An open connection to an MCP server. */
 export interface Connection {
   client: Client;
-  /** Set when the connection is over, however that came. */
+  /** True once the connection has ended, for any reason. */
   isClosed: boolean;
-  /** The end of what the server's process wrote to its error output. */
+  /** Returns the end of what the server's process wrote to stderr. */
   stderr(): string;
   close(): Promise<void>;
 }
@@ -23,7 +24,7 @@ interface ConnectionOptions {
   stats: McpStats;
 }
 
-/** Throws InputError where the SDK is not installed. */
+/** Loads the SDK. Throws InputError if it is not installed. */
 export async function loadSdk() {
   try {
     const [client, types] = await Promise.all([
@@ -39,14 +40,14 @@ export async function loadSdk() {
   }
 }
 
-/** The SDK's default compiles schemas to code, which pages forbid; outputs are not checked. */
+/** Replaces the SDK's default, which compiles schemas to code. Pages forbid that, so outputs are not checked. */
 const NO_VALIDATOR: jsonSchemaValidator = {
   getValidator<T>() {
     return (data): JsonSchemaValidatorResult<T> => ({ valid: true, data: data as T, errorMessage: undefined });
   },
 };
 
-/** A URL that speaks no Streamable HTTP is tried as an SSE server, as the specification has it. Throws what the SDK throws. */
+/** Connects. A URL without Streamable HTTP is tried as an SSE server, as the specification says. Throws what the SDK throws. */
 export async function openConnection(server: McpServer, options: ConnectionOptions): Promise<Connection> {
   if (!(server instanceof URL)) return connect(new ProcessTransport(server), options);
   try {
@@ -76,7 +77,7 @@ async function connectStreamable(url: URL, options: ConnectionOptions): Promise<
   };
   const connection = await connect(transport, options);
   const { close } = connection;
-  // The server may free the session at once.
+  // Ends the session, so that the server can free it immediately.
   connection.close = async () => {
     const ended = transport.terminateSession().catch(() => {});
     await withTimer(ended, END_SESSION_MS);
@@ -93,7 +94,7 @@ async function withTimer(work: Promise<unknown>, ms: number): Promise<void> {
   clearTimeout(timer);
 }
 
-/** @param oneStream a transport whose one stream carries all answers: a fault of it is the end */
+/** @param oneStream transport with one stream for all answers; an error of the stream ends the connection */
 async function connect(
   transport: Transport,
   { timeoutMs, stats }: ConnectionOptions,
@@ -141,7 +142,7 @@ async function connect(
 
 export class TimeLimit extends Error {}
 
-/** The HTTP status that an error of the SDK tells of. */
+/** Returns the HTTP status in an error of the SDK. */
 export function statusOf(error: unknown): number | undefined {
   const { code } = (error ?? {}) as { code?: unknown };
   return typeof code === 'number' && code >= 100 && code < 600 ? code : undefined;

@@ -1,21 +1,22 @@
 /**
- * The `fetch` of a connection by Streamable HTTP: it ends the request of a call that was given up, bounds what a server sends,
- * and tells when an answer ends before it was complete, so that no call waits for what cannot come.
+ * The `fetch` of a connection by Streamable HTTP. It aborts the request of a cancelled call and limits the size of a response.
+ * A call whose response ends early fails, so that it does not wait forever.
  */
 
 import { MAX_MESSAGE_BYTES } from './stdio.ts';
 
 type Id = string | number;
 
-/** Milliseconds that the reader of a stream has for what it has been given. */
+/** Milliseconds in which the reader of an ended stream can process the rest, before the request fails. */
 const READ_MS = 100;
 
+/** Tracks the requests of one connection until their answers arrive. */
 export class HttpRequests {
-  /** Of requests that wait for their answer; undefined `isResumable` = its stream is open. */
+  /** Requests that wait for their answer; `isResumable` is undefined while the stream is open. */
   readonly #open = new Map<Id, { abort: AbortController; isResumable?: boolean }>();
   readonly #fail: (id: Id) => void;
 
-  /** @param fail gives a request the answer that there will be none */
+  /** @param fail answers a request with the error that no answer will arrive */
   constructor(fail: (id: Id) => void) {
     this.#fail = fail;
   }
@@ -31,7 +32,7 @@ export class HttpRequests {
     try {
       const response = await fetch(url, { ...init, signal: AbortSignal.any(signals) });
       if (response.ok) return bounded(response, (isResumable) => this.#ended(id, isResumable));
-      this.#open.delete(id); // the caller hears of it
+      this.#open.delete(id); // the caller receives the error response
       return response;
     } catch (error) {
       this.#open.delete(id);
@@ -39,12 +40,12 @@ export class HttpRequests {
     }
   };
 
-  /** A message has come. */
+  /** Called when the answer to a request has arrived. */
   answered(id: Id): void {
     this.#open.delete(id);
   }
 
-  /** Streams that broke off are not taken up again. */
+  /** Fails the requests of ended streams, because they are not resumed. */
   giveUpResuming(): void {
     for (const [id, { isResumable }] of [...this.#open]) if (isResumable) this.#failNow(id);
   }
@@ -55,7 +56,7 @@ export class HttpRequests {
     this.#open.delete(id);
   }
 
-  /** Its stream has ended; one with event ids is taken up again by the SDK. */
+  /** Called when the stream of a request has ended; the SDK resumes a stream that has event ids. */
   #ended(id: Id, isResumable: boolean): void {
     const request = this.#open.get(id);
     if (!request) return;
@@ -74,7 +75,7 @@ interface Sent {
   params?: { requestId?: Id };
 }
 
-/** The response with a body that breaks off when it is too long, and says when it has ended, however. */
+/** Returns the response with a body that fails if it is too long. Calls `ended` when the body ends, for any reason. */
 function bounded(response: Response, ended: (isResumable: boolean) => void = () => {}): Response {
   const { body, status, statusText, headers } = response;
   if (!body) {

@@ -1,13 +1,13 @@
-/** The answer of an MCP tool as the text that the model reads. */
+/** Converts the answer of an MCP tool to the text that the model reads. */
 
 import { isObject } from '../toolSchema.ts';
 
 type Json = Record<string, unknown>;
 
 /**
- * Texts as they are; of images, audio and files a line that says what is there. `structuredContent` stands for a text where
- * there is none. Begins with "Error" where the server says that the tool failed.
- * @param most characters that are kept of each end; the run then cuts it as maxResponseLength says
+ * Returns texts unchanged, and a line that describes each image, audio or file. Without a text, `structuredContent` is used.
+ * Begins with "Error" if the server reports that the tool failed.
+ * @param most characters to keep at each end; the run then truncates to maxResponseLength
  */
 export function resultText(result: unknown, most: number): string {
   const { content, structuredContent, isError } = isObject(result) ? result : {};
@@ -18,7 +18,7 @@ export function resultText(result: unknown, most: number): string {
   return isError === true && !kept.startsWith('Error') ? `Error: ${kept || 'the tool failed'}` : kept;
 }
 
-/** A copy, so that the rest of a long text can be freed. */
+/** Returns a copy of both ends, so that the rest of a long text can be freed. */
 function keepEnds(text: string, most: number): string {
   if (text.length <= 2 * most) return text;
   return new TextDecoder().decode(new TextEncoder().encode(text.slice(0, most) + text.slice(-most)));
@@ -49,7 +49,7 @@ const textOr = (value: unknown, other: string): string => (typeof value === 'str
 const mimeType = ({ mimeType: type }: Json): string => textOr(type, 'unknown type').slice(0, 100);
 const uriOf = ({ uri }: Json): string => textOr(uri, 'without an address').slice(0, 500);
 
-/** Of base64, which is not decoded for it. */
+/** Returns the byte length of base64 without decoding it. */
 const byteLength = (data: unknown): number =>
   typeof data === 'string'
     ? Math.floor((data.length * 3) / 4) - (data.endsWith('==') ? 2 : data.endsWith('=') ? 1 : 0)

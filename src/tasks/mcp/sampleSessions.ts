@@ -1,27 +1,28 @@
-/** A session a sample, shared by the tools that the sample calls: for servers that keep state. */
+/** One session per sample, shared by the tools that the sample calls: for servers that keep state. */
 
 import { limiter } from '../tools/search.ts';
 import type { McpSession } from './session.ts';
 
-/** A sample's hold on its session. */
+/** The session of one sample. */
 export interface Held {
   sampleId: string;
-  /** Tools that have it as their state. */
+  /** Number of tools that use the session as their state. */
   holds: number;
   session?: Promise<McpSession>;
-  /** Ends the session and gives its place to the next sample. */
+  /** Ends the session, so that the next sample can open one. */
   free(): void;
 }
 
+/** Opens one session per sample, up to a limit, and closes it after the sample's last tool is released. */
 export class SampleSessions {
   readonly #make: () => McpSession;
   readonly #limit: ReturnType<typeof limiter>;
   readonly #held = new Map<string, Held>();
-  /** Sessions that are open or being closed. */
+  /** Sessions that are open or closing. */
   readonly #open = new Set<Promise<void>>();
   #isClosed = false;
 
-  /** @param maxSessions at once; further samples wait */
+  /** @param maxSessions open at the same time; other samples wait */
   constructor(make: () => McpSession, maxSessions: number) {
     this.#make = make;
     this.#limit = limiter(maxSessions);
@@ -34,7 +35,7 @@ export class SampleSessions {
     return held;
   }
 
-  /** The sample's session, as soon as there is a place. Throws when `signal` aborts before. */
+  /** Returns the sample's session once a slot is free. Rejects if `signal` aborts first. */
   of(held: Held, signal: AbortSignal): Promise<McpSession> {
     held.session ??= new Promise((resolve, reject) => {
       const life = this.#limit(() => this.#live(held, resolve, reject));
@@ -57,7 +58,7 @@ export class SampleSessions {
     await Promise.all(this.#open);
   }
 
-  /** Resolves when the session is closed again. */
+  /** Opens a session and resolves once it is closed. */
   async #live(held: Held, resolve: (session: McpSession) => void, reject: (error: Error) => void): Promise<void> {
     if (held.holds === 0 || this.#isClosed) return reject(new Error('the sample has ended'));
     const session = this.#make();

@@ -1,12 +1,12 @@
 /**
- * An MCP tool's `inputSchema`, which is any JSON Schema, as a ToolSchema: references are put in their places, combinations
- * become `anyOf`, and sizes are bounded. What a grammar cannot hold is left out or left to the server, and noted by keyword.
+ * Converts an MCP tool's `inputSchema`, which can be any JSON Schema, to a ToolSchema. References are resolved, combinations
+ * become `anyOf`, and sizes are limited. Keywords that a grammar cannot enforce are dropped or left to the server, and noted.
  */
 
 import type { ArgumentSchema, ToolSchema } from '../toolSchema.ts';
 import { isObject } from '../toolSchema.ts';
 
-/** Keywords that constrained calls do not hold, with the number of places where they stand. */
+/** Keywords that constrained calls do not enforce, with the number of their occurrences. */
 export type Notes = Map<string, number>;
 
 type Json = Record<string, unknown>;
@@ -14,23 +14,23 @@ type Members = Readonly<Record<string, ArgumentSchema>>;
 const OBJECT = { type: 'object' };
 
 const MAX_DEPTH = 16;
-/** Parts of one tool's schema after its references are put in. */
+/** Most parts of one tool's schema after its references are resolved. */
 const MAX_PARTS = 200;
 const MAX_ALTERNATIVES = 64;
 const MAX_CHOICES = 500;
-/** Characters: of a text for the model, of all of them in one tool, of a name or a small value. */
+/** Limits in characters: of one text for the model, of all texts of a tool, of a name or a small value. */
 const [MAX_TEXT, MAX_TEXTS, MAX_SMALL] = [1000, 20_000, 200];
-/** A longer `maxLength` or `minLength` would be written out one character at a time. */
+/** Largest `maxLength` and `minLength`, because a grammar spells them out one character at a time. */
 const [MAX_LENGTH, MAX_LEAST] = [1000, 64];
 
-/** Left to the server. */
+/** Keywords that are left to the server. */
 const LEFT_OUT = [
   ...['pattern', 'format', 'contentEncoding', 'multipleOf', 'uniqueItems', 'contains', 'not', 'if', 'propertyNames'],
   ...['patternProperties', 'minProperties', 'maxProperties', 'dependentRequired', 'dependentSchemas', 'dependencies'],
   ...['unevaluatedProperties', 'unevaluatedItems', '$dynamicRef', '$recursiveRef', 'additionalItems'],
 ];
 
-/** Returns undefined where the schema is not that of an object. */
+/** Returns undefined if the schema is not one of an object. */
 export function readInputSchema(schema: unknown, notes: Notes): ToolSchema | undefined {
   if (!isObject(schema)) return undefined;
   const reader = new Reader(schema, notes);
@@ -61,7 +61,7 @@ class Reader {
     this.#notes.set(keyword, (this.#notes.get(keyword) ?? 0) + 1);
   }
 
-  /** @param within references that this part stands in */
+  /** Converts a part of the schema. @param within references that contain this part */
   read(part: unknown, depth: number, within: readonly string[]): ArgumentSchema {
     if (part === true || part === undefined) return {};
     if (!isObject(part)) return this.#any(part === false ? 'false' : 'a schema that is none');
@@ -93,7 +93,7 @@ class Reader {
     return this.read(target, depth + 1, [...within, ref]);
   }
 
-  /** A part without combinations and references. */
+  /** Converts a part without combinations and references. */
   #plain(part: Json, depth: number, within: readonly string[]): ArgumentSchema {
     for (const keyword of LEFT_OUT) if (part[keyword] !== undefined) this.note(keyword);
     const types = (Array.isArray(part['type']) ? part['type'] : [part['type'] ?? implied(part)]) as unknown[];
@@ -192,7 +192,7 @@ class Reader {
     return { ...type, enum: all };
   }
 
-  /** What the model may read beside the checked keys, bounded. */
+  /** Returns the unchecked keys that the model may read, limited in size. */
   #words(part: Json): Json {
     const words: Json = {};
     const { description } = part;
@@ -206,7 +206,7 @@ class Reader {
     return words;
   }
 
-  /** What fits `a` and `b`. */
+  /** Returns a schema for values that fit both `a` and `b`. */
   #both(a: ArgumentSchema, b: ArgumentSchema): ArgumentSchema {
     if (Object.keys(a).length === 0) return b;
     if (Object.keys(b).length === 0) return a;
@@ -230,14 +230,14 @@ class Reader {
   }
 }
 
-/** Alternatives without those that say the same; one alone stands for itself. */
+/** Returns alternatives without duplicates; a single one is returned alone. */
 function anyOf(alternatives: ArgumentSchema[]): ArgumentSchema {
   const flat = alternatives.flatMap(({ anyOf, ...one }) => anyOf ?? [one]);
   const different = [...new Map(flat.map((one) => [JSON.stringify(one), one])).values()];
   return different.length === 1 ? different[0] : { anyOf: different };
 }
 
-/** Arguments are one object: of alternatives it has the members of all, and needs what all of them need. */
+/** Merges alternatives, because arguments are one object. It has the members of all and requires those that all require. */
 function asObject({ anyOf: alternatives, ...rest }: ArgumentSchema, note: (keyword: string) => void) {
   if (!alternatives) return rest;
   const objects = alternatives.filter(({ type }) => type === 'object' || type === undefined);
@@ -256,14 +256,14 @@ function asObject({ anyOf: alternatives, ...rest }: ArgumentSchema, note: (keywo
   };
 }
 
-/** A type that is not written but meant. */
+/** Returns the type that a part implies without naming it. */
 function implied(part: Json): string | undefined {
   if (part['properties'] !== undefined || part['additionalProperties'] !== undefined || Array.isArray(part['required']))
     return 'object';
   return part['items'] !== undefined || part['prefixItems'] !== undefined ? 'array' : undefined;
 }
 
-/** What a JSON pointer leads to. */
+/** Returns the value at a JSON pointer. */
 function pointed(root: unknown, pointer: string): unknown {
   let at = root;
   for (const step of pointer.split('/').slice(1)) {
@@ -287,7 +287,7 @@ const isCount = (value: unknown): value is number => Number.isSafeInteger(value)
 const numberOr = (value: unknown, other: number): number => (typeof value === 'number' ? value : other);
 const small = (value: unknown): string => String(value).slice(0, 20);
 
-/** Characters as JSON; a value too deep to write has no end. */
+/** Returns the length as JSON; Infinity if a value is nested too deeply to be written. */
 function textLength(value: unknown): number {
   try {
     return JSON.stringify(value).length;
@@ -296,6 +296,6 @@ function textLength(value: unknown): number {
   }
 }
 
-/** The text, cut to `most` characters and "...". */
+/** Truncates the text to `most` characters and "...". */
 export const cutText = (text: string, most: number): string =>
   text.length <= most ? text : `${text.slice(0, most)}...`;

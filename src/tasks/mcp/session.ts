@@ -1,31 +1,33 @@
-/** One session with an MCP server: opened when needed, opened again after a loss, a bounded number of times. */
+/** One session with an MCP server: opened on demand and reopened after a loss, a limited number of times. */
 
 import { describe, InputError } from '../../errors.ts';
 import { isObject } from '../toolSchema.ts';
 import { type Connection, loadSdk, openConnection, statusOf } from './connection.ts';
 import type { McpServer, McpStats } from './types.ts';
 
+/** Options of a session. */
 export interface SessionOptions {
-  /** Of the server, for messages. */
+  /** Name of the server in messages. */
   name: string;
   headers: Readonly<Record<string, string>>;
   connectTimeoutMs: number;
   stats: McpStats;
-  /** Takes secrets out of a message. */
+  /** Removes secrets from a message. */
   redact(text: string): string;
 }
 
-/** Losses without an answered call between them, after which a server is given up. */
+/** Losses without an answered call between them, after which no new connection is tried. */
 const MAX_LOSSES = 3;
-/** Pages of tools/list. */
+/** Most pages of tools/list. */
 const MAX_PAGES = 100;
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
+/** A session that connects on demand and reconnects after a loss. */
 export class McpSession {
   readonly #server: McpServer;
   readonly #options: SessionOptions;
   #connection: Promise<Connection> | undefined;
-  /** The connection that was used last and is not known to be lost. */
+  /** The last connection in use that is not known to be lost. */
   #used: Connection | undefined;
   #losses = 0;
   #isClosed = false;
@@ -35,7 +37,7 @@ export class McpSession {
     this.#options = options;
   }
 
-  /** What tools/list says, all pages, up to `most` entries and one. Throws InputError where the server cannot be reached. */
+  /** Lists tools page by page, until more than `most` are read. Throws InputError if the server cannot be reached. */
   async listTools(most: number): Promise<unknown[]> {
     const { connectTimeoutMs: timeout } = this.#options;
     try {
@@ -57,7 +59,7 @@ export class McpSession {
     }
   }
 
-  /** The result of a call. Throws Error with what the model reads where there is none; a lost connection is opened again once. */
+  /** Returns the result of a call. Retries once if the server cannot have run the call. Otherwise throws an Error that the model reads. */
   async call(name: string, args: Record<string, unknown>, signal: AbortSignal): Promise<unknown> {
     const { stats } = this.#options;
     const { ResultSchema } = await loadSdk();
@@ -88,7 +90,7 @@ export class McpSession {
     }
   }
 
-  /** Resolves when the connection is closed, its process gone. */
+  /** Resolves when the connection is closed and its process has ended. */
   async close(): Promise<void> {
     this.#isClosed = true;
     const connection = await this.#connection?.catch(() => undefined);
@@ -101,7 +103,7 @@ export class McpSession {
     return (this.#connection ??= openConnection(this.#server, { headers, timeoutMs, stats }));
   }
 
-  /** The connection, opened again where it is lost. */
+  /** Returns the connection, reopened if it was lost. */
   async #alive(): Promise<Connection> {
     const { name, stats } = this.#options;
     if (this.#isClosed) throw new Error(`the MCP server "${name}" is closed`);
@@ -115,7 +117,7 @@ export class McpSession {
         this.#used = connection;
         if (this.#losses > 0) stats.reconnects++;
       }
-      // Closed while it was opened: nothing else would end it.
+      // Closed while it was being opened: nothing else would end the connection.
       if (this.#isClosed as boolean) await connection.close();
       return connection;
     } catch (error) {
@@ -127,7 +129,7 @@ export class McpSession {
     }
   }
 
-  /** Counted once, however many calls were under way. */
+  /** Counts a loss once, for any number of calls in flight. */
   async #lose(connection: Connection): Promise<void> {
     if (this.#used !== connection) return;
     this.#used = undefined;
@@ -152,7 +154,7 @@ export class McpSession {
   }
 }
 
-/** In a page a server on another origin must say by CORS that the page may read it. */
+/** Hint for pages: a server on another origin must allow by CORS that the page reads it. */
 const inPage = (): string =>
   'document' in globalThis || 'WorkerGlobalScope' in globalThis
     ? '; from a page it must allow this origin by CORS and expose the header Mcp-Session-Id, see docs/mcp.md'
@@ -163,7 +165,7 @@ function causeOf(error: unknown): string {
   return cause?.code ?? describe(error).slice(0, 200);
 }
 
-/** A JSON-RPC error of the server. */
+/** True for a JSON-RPC error that the server sent. */
 const isAnswer = (error: unknown): boolean => isMcpError(error) && !isClosedError(error);
 const isMcpError = (error: unknown): boolean => error instanceof Error && error.name === 'McpError';
 const isClosedError = (error: unknown): boolean =>
@@ -173,7 +175,7 @@ const isNetworkError = (error: unknown): boolean => error instanceof TypeError |
 const isClosedPipe = (error: unknown): boolean =>
   /^(Not connected|the process has ended|write E\w+)/.test(describe(error));
 
-/** The server cannot have run the call: it was not reached, or does not know the session, as after a restart. */
+/** True if the server cannot have run the call. It was not reached, or lost the session, as after a restart. */
 const wasNotSeen = (error: unknown): boolean =>
   [400, 404].includes(statusOf(error) ?? 0) ||
   /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN)$/.test(causeOf(error)) ||

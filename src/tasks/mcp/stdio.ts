@@ -1,6 +1,6 @@
 /**
- * A server that is a process of this machine, one JSON-RPC message a line. It is started in a process group of its own: Ctrl-C
- * in a terminal does not reach it while the run still saves, and what it starts itself ends with it. Node only.
+ * A server that is a local process, with one JSON-RPC message per line; Node only. It runs in a separate process group: Ctrl-C
+ * in a terminal does not reach it while the run still saves, and the processes that it starts end with it.
  */
 
 import type { ChildProcessByStdio } from 'node:child_process';
@@ -9,7 +9,7 @@ import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { InputError } from '../../errors.ts';
 import type { McpCommand } from './types.ts';
 
-/** The names are no literals, so that a bundler for pages does not look for them. */
+/** Module names, not as literals in imports, so that a bundler for pages does not resolve them. */
 const [CHILD_PROCESS, PROCESS] = ['node:child_process', 'node:process'];
 const load = (name: string): Promise<unknown> =>
   import(/* @vite-ignore */ /* webpackIgnore: true */ /* turbopackIgnore: true */ name);
@@ -19,27 +19,28 @@ const INHERITED = ['HOME', 'LOGNAME', 'PATH', 'SHELL', 'TERM', 'USER', 'LANG', '
   ...['TEMP', 'USERNAME', 'USERPROFILE', 'PROGRAMFILES'],
 );
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
-/** A longer line is no message: the server is ended. */
+/** Largest message. After a longer line the server is ended. */
 export const MAX_MESSAGE_BYTES = 2 ** 26;
-/** Characters of its error output that are kept for a message. */
+/** Characters of stderr to keep for a message. */
 const KEPT_STDERR = 1000;
-/** Milliseconds that it has to end by itself when its input ends, and then after SIGTERM. */
+/** Milliseconds that the process has to end after its input ends, and again after SIGTERM. */
 const END_MS = 1000;
 
 type Child = ChildProcessByStdio<Writable, Readable, Readable>;
 type Process = typeof import('node:process');
 
+/** Starts an MCP server as a process and exchanges messages over its stdin and stdout. */
 export class ProcessTransport implements Transport {
   onclose?: () => void;
   onerror?: (error: Error) => void;
   onmessage?: Transport['onmessage'];
-  /** The end of what it has written to its error output. */
+  /** The end of what the process wrote to stderr. */
   stderr = '';
   readonly #command: McpCommand;
   #process: Process | undefined;
   #child: Child | undefined;
   #exited: Promise<void> | undefined;
-  /** Parts of a line that is not complete. */
+  /** Parts of an incomplete line. */
   #line: Uint8Array[] = [];
   #lineBytes = 0;
 
@@ -47,7 +48,7 @@ export class ProcessTransport implements Transport {
     this.#command = command;
   }
 
-  /** Throws InputError where the program is not found. */
+  /** Starts the process. Throws InputError if the program is not found. */
   async start(): Promise<void> {
     const { command, args = [], env, cwd } = this.#command;
     const { spawn } = (await load(CHILD_PROCESS)) as typeof import('node:child_process');
@@ -73,7 +74,7 @@ export class ProcessTransport implements Transport {
     child.stderr.setEncoding('utf8').on('data', (text: string) => {
       this.stderr = (this.stderr + text).slice(-KEPT_STDERR);
     });
-    // Not 'close': a process that it has left behind may hold its output open.
+    // Not 'close', because a process that the server left behind may keep its output open.
     this.#exited = new Promise((resolve) => child.once('exit', () => resolve()));
     void this.#exited.then(() => this.#ended());
   }
@@ -86,7 +87,7 @@ export class ProcessTransport implements Transport {
     );
   }
 
-  /** Resolves when the process is gone. */
+  /** Resolves when the process has ended. */
   async close(): Promise<void> {
     const child = this.#child;
     if (!child) return;
@@ -110,7 +111,7 @@ export class ProcessTransport implements Transport {
     const child = this.#child;
     if (!child) return;
     this.#child = undefined;
-    kill(this.#process!, child, 'SIGKILL'); // what it has started
+    kill(this.#process!, child, 'SIGKILL'); // processes that it started
     unwatch(child);
     for (const stream of [child.stdin, child.stdout, child.stderr]) stream.destroy();
     this.#line = [];
@@ -141,7 +142,7 @@ export class ProcessTransport implements Transport {
     return text;
   }
 
-  /** What is no message is left out, and told of. */
+  /** Passes on a message; reports a line that is not JSON as an error. */
   #tell(line: string): void {
     if (line.trim() === '') return;
     try {
@@ -158,17 +159,17 @@ function startProblem({ code, message }: NodeJS.ErrnoException, { command, cwd }
   return `The MCP server "${command}" does not start: there is no such program${cwd === undefined ? '' : `, or no folder ${cwd}`}; check \`command\`.`;
 }
 
-/** The process and all that it has started, which are a group. */
+/** Kills the process and all that it started, which are one group. */
 function kill(process: Process, child: Child, signal: 'SIGTERM' | 'SIGKILL'): void {
   try {
     if (process.platform === 'win32') child.kill(signal);
     else process.kill(-child.pid!, signal);
   } catch {
-    // It is gone.
+    // The process has ended already.
   }
 }
 
-/** Servers that run: they end with this process, however that ends. */
+/** Running servers: they end with this process, for any reason. */
 const running = new Set<Child>();
 let stopWatching = () => {};
 
@@ -177,7 +178,7 @@ function watch(process: Process, child: Child): void {
   if (running.size > 1) return;
   const killAll = () => running.forEach((one) => kill(process, one, 'SIGKILL'));
   const onSignal = (signal: NodeJS.Signals) => {
-    // Others that listen say what the signal means; by itself it would have ended this process without an 'exit'.
+    // Other listeners decide what the signal does; without one it would have ended this process without an 'exit'.
     if (process.listenerCount(signal) > 1) return;
     killAll();
     stopWatching();

@@ -11,61 +11,63 @@ import { type Held, SampleSessions } from './sampleSessions.ts';
 import { McpSession, type SessionOptions } from './session.ts';
 import type { McpCommand, McpServer, McpStats } from './types.ts';
 
+/** Options of `mcpTools`. */
 export interface McpOptions {
-  /** Of the server in messages; absent = its host or command. */
+  /** Name of the server in messages. Default: its host or command. */
   name?: string;
-  /** Sent with every request to a URL; they stand in no message. */
+  /** Headers sent with every request to a URL; they appear in no message. */
   headers?: Readonly<Record<string, string>>;
-  /** Which of the server's tools, by its own names; absent = all. */
+  /** Tools to use, by the server's names. Default: all. */
   include?: readonly string[];
-  /** Put before every name, e.g. 'git_'. */
+  /** Prefix of every tool name, e.g. 'git_'. */
   prefix?: string;
-  /** Milliseconds of a call; absent = rollout.multiTurn.toolTimeoutS. */
+  /** Milliseconds of a call. Default: rollout.multiTurn.toolTimeoutS. */
   timeoutMs?: number;
-  /** Characters of a result that the model reads; absent = rollout.multiTurn.maxToolResponseLength. */
+  /** Characters of a result that the model reads. Default: rollout.multiTurn.maxToolResponseLength. */
   maxResponseLength?: number;
-  /** Which part of too long a result goes; absent = the run's choice. */
+  /** Part that is removed from a result that is too long; absent = as the run sets it. */
   truncateSide?: TruncateSide;
-  /** A session of its own for each sample, rather than one for all: for servers that keep state. Default false. */
+  /** Opens a separate session for each sample, for servers that keep state. Default: false, one for all samples. */
   perSample?: boolean;
-  /** Sessions at once with `perSample`; calls of further samples wait, within their time. Default 16. */
+  /** Sessions open at the same time with `perSample`; calls of other samples wait, within their time limit. Default: 16. */
   maxSessions?: number;
-  /** Calls under way at once; more wait, within their time. Default 16. */
+  /** Calls in flight at the same time; others wait, within their time limit. Default: 16. */
   maxConcurrency?: number;
-  /** A server that lists more is refused, unless `include` chooses. Default 128. */
+  /** Most tools that a server may list, unless `include` selects some. Default: 128. */
   maxTools?: number;
-  /** Milliseconds to connect and to list. Default 30,000. */
+  /** Milliseconds to connect and to list. Default: 30,000. */
   connectTimeoutMs?: number;
-  /** Allow http to other machines, which others on the way can read. Default false. */
+  /** Allow http to other machines, although others on the network can read it. Default: false. */
   allowHttp?: boolean;
 }
 
+/** Result of `mcpTools`: the tools, and the connection behind them. */
 export interface McpTools {
-  /** What the server listed, as far as `include` takes it. */
+  /** Tools that the server listed and `include` selects. */
   tools: Tool[];
-  /** What was left out or bounded of names, descriptions and schemas, a sentence each. */
+  /** Names, descriptions and schemas that were dropped or shortened, one sentence each. */
   notes: readonly string[];
-  /** Counters that go on while the tools are used. */
+  /** Live counters, updated while the tools are used. */
   stats: Readonly<McpStats>;
-  /** Ends all sessions; resolves when the server's processes are gone. May be called more than once. */
+  /** Ends all sessions; resolves when the server's processes have ended. Can be called more than once. */
   close(): Promise<void>;
 }
 
 const MAX_DESCRIPTION = 2000;
-/** Characters of each end of a result that are kept where no `maxResponseLength` says: above what runs show a model. */
+/** Characters to keep at each end of a result without `maxResponseLength`: more than runs show a model. */
 const KEPT_CHARACTERS = 2 ** 20;
-/** More tools are not read, whatever `include` says. */
+/** Most tools to read, whatever `include` selects. */
 const MAX_LISTED = 2 ** 14;
 
 /**
- * Connects to an MCP server (Streamable HTTP, else SSE; or a process over stdio, in Node) and gives its tools, as they are
- * listed now. Call `close` when they are not needed any more.
+ * Connects to an MCP server and returns the tools that it lists now. Call `close` when they are no longer needed.
+ * A URL uses Streamable HTTP, otherwise SSE. A command starts a process over stdio, in Node.
  *
  *   const { tools, close } = await mcpTools('https://host/mcp', { headers: { authorization: `Bearer ${token}` } });
  *   const { tools, close } = await mcpTools({ command: 'npx', args: ['-y', '@modelcontextprotocol/server-everything'] });
  *
- * Throws InputError where the SDK is not installed, the server does not start, cannot be reached or does not answer in time,
- * and for a list of tools that cannot be used.
+ * Throws InputError if the SDK is not installed, if the server does not start, cannot be reached or does not answer in time,
+ * and if the list of tools cannot be used.
  */
 export async function mcpTools(server: string | URL | McpCommand, options: McpOptions = {}): Promise<McpTools> {
   const address = addressOf(server, options);
@@ -88,7 +90,7 @@ export async function mcpTools(server: string | URL | McpCommand, options: McpOp
     const limit = limiter(maxConcurrency);
     const call = (tool: string, args: Record<string, unknown>, { signal, state }: ToolContext) =>
       limit(async () => {
-        signal.throwIfAborted(); // its time may have passed while it waited
+        signal.throwIfAborted(); // the time limit may have passed during the wait
         const used = sessions ? await sessions.of(state as Held, signal) : shared;
         stats.calls++;
         try {
@@ -117,7 +119,7 @@ export async function mcpTools(server: string | URL | McpCommand, options: McpOp
   }
 }
 
-/** Throws InputError for an address that is none, or that others could read. */
+/** Returns the server's address. Throws InputError if it is invalid, or if others could read the traffic. */
 function addressOf(server: string | URL | McpCommand, { allowHttp = false, headers }: McpOptions): McpServer {
   if (typeof server !== 'string' && !(server instanceof URL)) {
     if (typeof server?.command === 'string' && server.command !== '') return server;
@@ -148,7 +150,7 @@ function addressOf(server: string | URL | McpCommand, { allowHttp = false, heade
 const nameOf = (address: McpServer): string =>
   address instanceof URL ? address.host : (address.command.split(/[\\/]/).at(-1) ?? '');
 
-/** Takes values of headers, environment and query out of a text. */
+/** Returns a function that removes the values of headers, environment and query from a text. */
 function redactor(address: McpServer, headers: Readonly<Record<string, string>>): (text: string) => string {
   const given = address instanceof URL ? [...address.searchParams.values()] : Object.values(address.env ?? {});
   const values = [...Object.values(headers), ...given].flatMap((value) => [value, ...value.split(/\s+/)]);
@@ -176,7 +178,7 @@ function limitsOf({ timeoutMs, maxResponseLength, truncateSide }: McpOptions): P
   };
 }
 
-/** Throws InputError for a tool that is not there, and for too many. */
+/** Returns the selected tools. Throws InputError if a selected tool is missing, or if there are too many. */
 function choose(listed: unknown[], server: string, { include }: McpOptions, maxTools: number): unknown[] {
   const named = new Map(listed.flatMap((tool) => (isObject(tool) ? [[tool['name'], tool] as const] : [])));
   const missing = include?.find((name) => !named.has(name));
@@ -193,11 +195,11 @@ function choose(listed: unknown[], server: string, { include }: McpOptions, maxT
 }
 
 interface ReadTool extends Pick<Tool, 'name' | 'description' | 'parameters'> {
-  /** Its name as the server knows it. */
+  /** Name of the tool on the server. */
   serverName: string;
 }
 
-/** Tools that cannot be used are left out, with a note. */
+/** Reads the listed tools; skips tools that cannot be used, with a note. */
 function readTools(listed: unknown[], server: string, { prefix = '' }: McpOptions, notes: string[]): ReadTool[] {
   const tools: ReadTool[] = [];
   for (const tool of listed) {

@@ -1,38 +1,38 @@
-/** Types that need no SDK: the package's own compile without it. */
+/** Types without the SDK, because the package's own types must compile without it. */
 
-/** How a server is started. */
+/** Command that starts a server. */
 export interface McpCommand {
-  /** A program, found as a shell finds it. */
+  /** Program, found as a shell finds it. */
   command: string;
-  /** Its arguments; no shell reads them. */
+  /** Arguments, passed without a shell. */
   args?: readonly string[];
-  /** Its environment has these, and of this process's only HOME, PATH and the like. */
+  /** Environment variables, in addition to HOME, PATH and the like from this process. */
   env?: Readonly<Record<string, string>>;
-  /** The folder that it starts in; absent = this process's. */
+  /** Working folder. Default: that of this process. */
   cwd?: string;
 }
 
-/** Where it is. */
+/** Address of a server: a URL, or the command that starts it. */
 export type McpServer = URL | McpCommand;
 
-/** What was counted of all connections to a server. */
+/** Counters over all connections to a server. */
 export interface McpStats {
   /** Calls that were sent. */
   calls: number;
-  /** Those of the calls that gave an error text. */
+  /** Calls that returned an error text. */
   errors: number;
   /** Connections that were opened. */
   connections: number;
   /** Connections that were lost. */
   lost: number;
-  /** Those opened again after that. */
+  /** Connections that were reopened after a loss. */
   reconnects: number;
-  /** Requests of the server that were refused: sampling, elicitation, roots. */
+  /** Server requests that were refused: sampling, elicitation, roots. */
   refusedRequests: number;
-  /** `tools/list_changed` notifications: the tools of a run stay what they were at its start. */
+  /** `tools/list_changed` notifications. They do not change the tools of a run. */
   listChanged: number;
   /** Progress notifications. */
   progress: number;
-  /** Messages that could not be read, or answer nothing that was asked. */
+  /** Messages that could not be read, or that answer no request. */
   badMessages: number;
 }

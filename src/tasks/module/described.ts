@@ -1,11 +1,11 @@
-/** What a module gave as its task, read with suspicion: names and sizes that metrics, prompts and files are made of. */
+/** Validates the task that a module returned. Its names and sizes become parts of metrics, prompts and files. */
 
 import * as v from 'valibot';
 import { InputError } from '../../errors.ts';
 import type { Task } from '../task.ts';
 import type { Tool } from '../tool.ts';
 
-/** A name that may be part of a metric's. */
+/** A name that can be part of a metric's name. */
 const name = v.pipe(v.string(), v.regex(/^[\w.-]{1,64}$/));
 const count = v.pipe(v.number(), v.safeInteger(), v.minValue(1));
 const methods = v.array(v.string());
@@ -35,7 +35,7 @@ export type DescribedTask = Described<Omit<Shape, 'tools'>> & { tools: Described
 
 const NEEDED = ['train', 'heldOut', 'reward'];
 
-/** Throws InputError for what is no task. */
+/** Returns a described task. Throws InputError if the value is not one. */
 export function describedTask(address: string, given: unknown): DescribedTask {
   const read = v.safeParse(taskShape, given);
   if (!read.success) {
@@ -49,7 +49,7 @@ export function describedTask(address: string, given: unknown): DescribedTask {
   return read.output as DescribedTask;
 }
 
-/** Of a task that runs as our own code does. Throws InputError for what is none. */
+/** Checks a task that runs outside a sandbox, like our own code. Throws InputError if the value is not a task. */
 export function checkTask(address: string, given: unknown): Task {
   const task = (given ?? {}) as Partial<Task>;
   const methods = NEEDED.filter((method) => typeof task[method as keyof Task] === 'function');

@@ -1,6 +1,6 @@
 /**
- * A task module inside QuickJS, in the sandbox's worker: loaded from texts that were fetched before, then called function by
- * function. What goes in and comes out is JSON, written and read inside; nothing of the worker's is ever an object in there.
+ * A task module inside QuickJS, in the sandbox's worker. It is loaded from texts that were fetched before, then called function
+ * by function. Arguments and results are JSON, parsed and printed inside; no object of the worker is reachable there.
  */
 
 import {
@@ -17,10 +17,11 @@ import { VALUE } from '../tools/sandboxProgram.ts';
 
 const STACK_BYTES = 512 * 1024;
 const JOBS_AT_ONCE = 1000;
-/** What a module's name starts with that is not imported. */
+/** Prefix of the name of a module that must not be imported. */
 const REFUSED = 'refused: ';
 const DRIVER = 'webgrpo:driver';
 
+/** A task module loaded in a QuickJS context. */
 export class GuestModule {
   readonly #runtime: QuickJSRuntime;
   readonly #context: QuickJSContext;
@@ -37,7 +38,7 @@ export class GuestModule {
     this.#driver = context.unwrapResult(context.evalCode(`(${GUEST_DRIVER})(${SEEDED}, ${MAX_CHARACTERS})`, DRIVER));
   }
 
-  /** Evaluates the module and makes its task. Returns JSON; see ModuleLoad. */
+  /** Evaluates the module and creates its task. Returns JSON; see ModuleLoad. */
   load({ entry, sources, root, options, timeMs }: ModuleLoad): string {
     const missing = new Set<string>();
     const context = this.#context;
@@ -84,7 +85,7 @@ export class GuestModule {
     }
   }
 
-  /** Waits for what a call returned, job by job, and reads it. */
+  /** Runs pending jobs until the result of a call has settled, and reads it. */
   #settled(
     result: ReturnType<QuickJSContext['callFunction']>,
     timeMs: number,
@@ -122,7 +123,7 @@ export class GuestModule {
     return VALUE + this.#context.getString(value);
   }
 
-  /** What was thrown, in words that were made inside and under the same limit. */
+  /** Describes what was thrown, in a text that is made inside under the same time limit. */
   #failed(error: QuickJSHandle, timeMs: number): string {
     if (this.#isLate()) return this.#tookTooLong(timeMs);
     const described = this.#invoke('describe', [error]);
@@ -146,7 +147,7 @@ export class GuestModule {
 
 const failed = (error: GuestFailure): string => JSON.stringify({ error });
 
-/** The whole address of an import; or why there is none, for the loader to say. */
+/** Returns the full address of an import, or the reason for refusing it, which the loader throws. */
 function addressOf(requested: string, base: string, root: string): string {
   if (!/^(\.{0,2}\/|[a-z][a-z\d+.-]*:)/i.test(requested))
     return `${REFUSED}import "${requested}": an isolated module has no packages; bundle what it needs into it`;

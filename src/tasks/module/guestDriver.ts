@@ -1,6 +1,6 @@
 /**
- * The part of ours that runs beside a task module, inside QuickJS: it was there before the module, keeps what it needs of the
- * language as it was then, and turns calls into JSON and back. A module that spoils a prototype spoils its own results.
+ * Our code next to a task module, inside QuickJS. It runs before the module, keeps its own references to the language's
+ * functions, and converts calls to JSON and back. A module that changes a prototype breaks only its own results.
  */
 export const GUEST_DRIVER = `(prelude, most) => {
   const { parse, stringify } = JSON;

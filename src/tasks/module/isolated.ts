@@ -1,6 +1,6 @@
 /**
- * A task whose module runs in a sandbox: without DOM, storage, network, files, process or environment, on plain data, under
- * limits of time and memory. The same in a page and in Node.
+ * A task whose module runs in a sandbox. The module works without DOM, storage, network, files, process or environment, on plain data, with
+ * limits on time and memory. The same in a page and in Node.
  */
 
 import { blame, UserCodeError } from '../../errors.ts';
@@ -12,16 +12,17 @@ import { describedTask, type DescribedTask } from './described.ts';
 import { GuestError, SandboxedModule, type ModuleSource } from './sandboxedModule.ts';
 import { sha256Of } from './source.ts';
 
+/** Time limits of an isolated task. */
 export interface IsolatedLimits {
   /** Milliseconds of one call. */
   timeoutMs: number;
-  /** Milliseconds of one reward, where that is less. */
+  /** Milliseconds of one reward, if less than timeoutMs. */
   rewardTimeoutMs?: number | undefined;
-  /** Milliseconds of loading the module. Default: 10,000. */
+  /** Milliseconds to load the module. Default: 10,000. */
   loadMs?: number;
 }
 
-/** The module's task. `close` ends its worker. Throws InputError where it does not load, or gives no task. */
+/** Returns the module's task. `close` ends its worker. Throws InputError if the module does not load or does not return a task. */
 export async function isolatedTask(
   source: ModuleSource,
   options: Readonly<Record<string, unknown>>,
@@ -40,12 +41,12 @@ export async function isolatedTask(
   }
 }
 
-/** Calls of the module's functions, with errors that name them. */
+/** Calls the module's functions and names them in errors. */
 class Calls {
   readonly #module: SandboxedModule;
   readonly #address: string;
   readonly #limits: Readonly<IsolatedLimits>;
-  /** What the task's `observe` has moved, which a worker that is started anew gets back. */
+  /** State that the task's `observe` returned; a restarted worker gets it back. */
   state: unknown;
   #failure: { error: unknown } | undefined;
 
@@ -59,7 +60,7 @@ class Calls {
     this.#module.close();
   }
 
-  /** The next call rejects with it. */
+  /** Makes the next call reject with this error. */
   fail(error: unknown): void {
     this.#failure = { error };
   }
@@ -136,7 +137,7 @@ function taskOf(calls: Calls, { name, methods, tools, ...fields }: DescribedTask
   };
 }
 
-/** Stands for a tool's state, which stays inside. */
+/** Placeholder for a tool's state, which stays in the sandbox. */
 class StateHandle {
   readonly id: number;
   constructor(id: number) {

@@ -1,13 +1,13 @@
-/** Plain data on its way into a sandbox and out of it: JSON, with NaN and the infinities, bounded in size and depth. */
+/** Plain data that enters or leaves a sandbox: JSON with NaN and the infinities, limited in size and depth. */
 
-/** Characters that one value may have as JSON, either way. */
+/** Most characters of one value as JSON, in either direction. */
 export const MAX_CHARACTERS = 4_000_000;
 const MAX_DEPTH = 64;
 
-/** How a number that JSON has not is written: an object with this one key. */
+/** Key of the object that stands for a number that JSON does not have. */
 const NUMBER = '$number';
 
-/** JSON of a value. Throws RangeError for a longer one than MAX_CHARACTERS, TypeError for what JSON has not (a circle, a bigint). */
+/** Returns a value as JSON. Throws RangeError if it is longer than MAX_CHARACTERS, TypeError for a cycle or a bigint. */
 export function encodePlain(value: unknown): string {
   const text = JSON.stringify(value ?? null, (_, v: unknown) =>
     typeof v === 'number' && !Number.isFinite(v) ? { [NUMBER]: String(v) } : v,
@@ -20,7 +20,7 @@ export function encodePlain(value: unknown): string {
 export const tooLong = (length: number): RangeError =>
   new RangeError(`it has ${length} characters as JSON; at most ${MAX_CHARACTERS} may cross`);
 
-/** The value that such a text stands for: new objects without getters, functions or keys named __proto__. Throws RangeError. */
+/** Parses such a text into new objects without getters, functions or keys named __proto__. Throws RangeError. */
 export function decodePlain(text: string): unknown {
   if (text.length > MAX_CHARACTERS) throw tooLong(text.length);
   if (jsonDepth(text) > MAX_DEPTH) throw new RangeError(`it is nested deeper than ${MAX_DEPTH} levels`);
@@ -32,7 +32,7 @@ export function decodePlain(text: string): unknown {
   });
 }
 
-/** How deep brackets are nested, those in texts aside: counted before anything recursive reads them. */
+/** Returns the nesting depth of brackets outside strings. Used before any recursive code reads the text. */
 export function jsonDepth(text: string): number {
   let [depth, deepest, inString] = [0, 0, false];
   for (let i = 0; i < text.length; i++) {

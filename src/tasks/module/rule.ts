@@ -1,6 +1,6 @@
 /**
- * A rule as a text: a reward, a loss or a tool that somebody wrote, run in a sandbox without network, storage, files or DOM, under limits of
- * time and memory. The same in a page and in Node.
+ * A rule as a text: a user's reward, loss or tool. The rule runs in a sandbox without network, storage, files or DOM, with limits
+ * on time and memory. The same in a page and in Node.
  */
 
 import { UserCodeError } from '../../errors.ts';
@@ -11,15 +11,15 @@ import { GuestError, SandboxedModule } from './sandboxedModule.ts';
 
 const ROOT = 'rule:/';
 
-/** Milliseconds that a rule may take for all tries of a step, for a mini-batch, or for a call. */
+/** Milliseconds that a rule can take for all samples of a step, for a mini-batch, or for a call. */
 const TIME_MS: Readonly<Record<RuleKind, number>> = { reward: 2000, loss: 10_000, tool: 2000 };
 
-/** What is wrong with a rule, and in which line of its text. */
+/** The error of a rule, with the line of its text. */
 export class RuleError extends UserCodeError {
   override name = 'RuleError';
-  /** From 1; undefined where no line is to blame. */
+  /** Line of the error, from 1; undefined if the error has no line. */
   readonly line: number | undefined;
-  /** From 1. */
+  /** Column of the error, from 1. */
   readonly column: number | undefined;
 
   /** @param fault the kind of the error; see UserCodeError */
@@ -34,23 +34,23 @@ export class RuleError extends UserCodeError {
   }
 }
 
-/** A finished try, as a reward in the editor sees it. */
+/** A finished sample, as a reward in the editor sees it. */
 export interface RuleTry {
   /** The right answer. */
   answer: string;
-  /** Everything that the model wrote. */
+  /** All text that the model wrote. */
   text: string;
-  /** What was said after the prompt, tool outputs among it. */
+  /** Messages after the prompt, including tool outputs. */
   messages: { role: string; content: string }[];
   /** Calls that were run. */
   toolCalls: number;
   /** Tokens after the prompt. */
   tokens: number;
-  /** Whether the task itself calls the try right. */
+  /** True if the task itself counts the sample as right. */
   correct: boolean;
 }
 
-/** A mini-batch's tokens, as a loss in the editor sees them one by one; all [E]. */
+/** Tokens of a mini-batch, which a loss in the editor sees one by one; all [E]. */
 export interface RuleTokens {
   advantages: number[];
   logProbs: number[];
@@ -60,7 +60,7 @@ export interface RuleTokens {
   clipHigh: number;
 }
 
-/** A loss of each token and its slope by the token's log-prob; [E]. */
+/** Loss of each token and its derivative by the token's log-prob; [E]. */
 export interface RuleLosses {
   losses: number[];
   grads: number[];
@@ -77,7 +77,7 @@ interface Outputs {
   tool: unknown;
 }
 
-/** A rule that has been loaded. `close` ends its worker. */
+/** A loaded rule. `close` ends its worker. */
 export class Rule<K extends RuleKind> {
   readonly kind: K;
   readonly #module: SandboxedModule;
@@ -87,7 +87,7 @@ export class Rule<K extends RuleKind> {
     [this.kind, this.#module, this.#timeMs] = [kind, module, timeMs];
   }
 
-  /** Throws RuleError where the text does not load, or does not export what such a rule exports. */
+  /** Loads a rule. Throws RuleError if the text does not load, or lacks the export that such a rule needs. */
   static async open<K extends RuleKind>(kind: K, text: string, timeMs = TIME_MS[kind]): Promise<Rule<K>> {
     const texts: Record<string, string> = {
       [`${ROOT}program.js`]: RULE_PROGRAMS[kind],
@@ -107,7 +107,7 @@ export class Rule<K extends RuleKind> {
     }
   }
 
-  /** What the rule makes of it: of all tries, of all tokens, or of one call, at once. Throws RuleError. */
+  /** Runs the rule once for all samples, all tokens, or one call. Throws RuleError. */
   async run(input: Inputs[K]): Promise<Outputs[K]> {
     try {
       return (await this.#module.call('run', [input], this.#timeMs)) as Outputs[K];
@@ -121,7 +121,7 @@ export class Rule<K extends RuleKind> {
   }
 }
 
-/** A tool as its text describes it; its calls run in the sandbox. Throws RuleError, and InputError for a name or schema that no tool has. */
+/** Creates a tool from its text; its calls run in the sandbox. Throws RuleError, and InputError for an invalid name or schema. */
 export async function toolOf(rule: Rule<'tool'>): Promise<Tool> {
   const described = (await rule.run({ args: null })) as Pick<Tool, 'name' | 'description' | 'parameters'>;
   const execute = async (args: object) => (await rule.run({ args: { ...args } })) as ToolOutput;

@@ -1,4 +1,4 @@
-/** What runs around a rule, inside the sandbox: it checks what the rule's text exports, and calls it try by try or token by token. */
+/** Code around a rule, inside the sandbox: checks the rule's exports and calls it per sample or per token. */
 
 export type RuleKind = 'reward' | 'loss' | 'tool';
 
@@ -13,7 +13,7 @@ const scoreOf = (tried) => {
 export default { run: (tries) => tries.map(scoreOf) };
 `;
 
-/** A loss that is a number alone is differentiated by a central difference: an error of about 1e-10 in float64. */
+/** If a loss returns only a number, its gradient is a central difference: an error of about 1e-10 in float64. */
 const loss = `
 import * as rule from './loss.js';
 if (typeof rule.loss !== 'function') throw new TypeError('there is no "export function loss"');

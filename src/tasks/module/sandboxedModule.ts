@@ -1,4 +1,4 @@
-/** A task module in a sandbox's worker, from outside: loaded with its imports, called one function at a time, started anew when it hangs. */
+/** Runs a task module in a sandbox's worker. Loads it with its imports, calls one function at a time, restarts it if it hangs. */
 
 import { describe, InputError } from '../../errors.ts';
 import { hash } from '../random.ts';
@@ -17,22 +17,23 @@ import { SOURCE_LIMITS } from './source.ts';
 const LOAD_MS = 10_000;
 const MEMORY_BYTES = 128 * 2 ** 20;
 
+/** Address of a module, and the reader of its texts. */
 export interface ModuleSource {
-  /** Address of the module, with a scheme. */
+  /** Address of the module, including the scheme. */
   entry: string;
-  /** It may import what starts so, and nothing else. */
+  /** Prefix of the addresses that the module can import. */
   root: string;
-  /** The text at an address. Throws InputError. */
+  /** Reads the text at an address. Throws InputError. */
   read(address: string): Promise<string>;
 }
 
-/** A call that failed inside; `message` and `stack` are the module's. */
+/** Error of a call that failed inside; `message` and `stack` are the module's. */
 export class GuestError extends Error {
   override name = 'GuestError';
   readonly kind: GuestFailure['kind'];
-  /** " (at reward (https://...:3:7))", or nothing. */
+  /** Place in the form " (at reward (https://...:3:7))", or empty. */
   readonly place: string;
-  /** Every frame, as the sandbox prints it. */
+  /** All stack frames, as the sandbox prints them. */
   readonly trace: string;
 
   constructor({ kind, message, stack = '' }: GuestFailure, root: string) {
@@ -47,8 +48,9 @@ export class GuestError extends Error {
 
 type Output = { value?: unknown; missing?: string[]; error?: GuestFailure };
 
+/** A task module in a worker that is restarted when needed. */
 export class SandboxedModule {
-  /** Workers started so far. */
+  /** Number of workers started so far. */
   started = 0;
   readonly #source: ModuleSource;
   readonly #options: string;
@@ -64,12 +66,12 @@ export class SandboxedModule {
     this.#options = encodePlain(options);
   }
 
-  /** Texts by address, of the module and all that it imports; complete once `open` has resolved. */
+  /** Texts by address, of the module and all its imports; complete once `open` has resolved. */
   get texts(): ReadonlyMap<string, string> {
     return this.#texts;
   }
 
-  /** Loads the module in a new worker, its imports with it. Returns what the task says of itself. Throws InputError. */
+  /** Loads the module and its imports in a new worker. Returns the task's description. Throws InputError. */
   open(): Promise<unknown> {
     return this.#oneAtATime(async () => {
       try {
@@ -85,9 +87,9 @@ export class SandboxedModule {
   }
 
   /**
-   * What a function of the task returns, as plain data. Throws GuestError; where it ran too long or broke its worker, the next
-   * call finds the module loaded anew.
-   * @param again is run in a worker that was started anew, before the call
+   * Calls a function of the task and returns plain data. Throws GuestError. After a time-out or a broken worker, the next call
+   * reloads the module in a new worker.
+   * @param again call to run first if the worker was restarted
    */
   call(call: string, args: readonly unknown[], timeMs: number, again?: [string, unknown[]]): Promise<unknown> {
     return this.#oneAtATime(async () => {
@@ -99,7 +101,7 @@ export class SandboxedModule {
     });
   }
 
-  /** Ends the worker, and what is asked of it; it is not started again. */
+  /** Ends the worker and its pending calls; it is not restarted. */
   close(): void {
     this.#isClosed = true;
     this.#end();
@@ -165,7 +167,7 @@ export class SandboxedModule {
   }
 }
 
-/** Chance in a call follows from what is called with what, so that it is the same in whatever order calls come. */
+/** Seeds a call's randomness by its function and arguments. Results thus do not depend on the order of calls. */
 function request(call: string, args: readonly unknown[], timeMs: number): ModuleCall {
   const text = encodePlain(args);
   return { call, args: text, timeMs, seed: hash(call, text) };

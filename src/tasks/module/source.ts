@@ -1,26 +1,26 @@
-/** Texts of task modules: fetched from their server under limits, or read by whoever opens a file. */
+/** Reads the texts of task modules: fetches them from their server, with limits. */
 
 import { describe, InputError } from '../../errors.ts';
 import { isLoopback } from '../../model/checkpoint/loopback.ts';
 
-/** What a module may come to: more than any task needs. */
+/** Limits on the size of a module: above what any task needs. */
 export interface SourceLimits {
   /** Bytes of one file. */
   fileBytes: number;
-  /** Bytes of all. */
+  /** Bytes of all files. */
   bytes: number;
   files: number;
-  /** For one file's answer, its body included. */
+  /** Milliseconds for one file's response, including its body. */
   timeoutMs: number;
 }
 
 export const SOURCE_LIMITS: SourceLimits = { fileBytes: 1_000_000, bytes: 4_000_000, files: 64, timeoutMs: 30_000 };
 
-/** True for an address with a scheme: https://..., http://... and what is refused. */
+/** Returns true for an address with a scheme: https://..., http://..., and schemes that are refused. */
 export const isUrl = (address: string): boolean =>
   /^[a-z][a-z\d+.-]*:\/\//i.test(address) || address.startsWith('data:');
 
-/** The address as a URL. Throws InputError unless it is https, or http of this machine. */
+/** Returns the address as a URL. Throws InputError unless it is https, or http to this machine. */
 export function moduleUrl(address: string): URL {
   const url = URL.canParse(address) ? new URL(address) : undefined;
   const isOpen = url?.username === '' && url.password === '';
@@ -33,7 +33,7 @@ export function moduleUrl(address: string): URL {
 
 const shown = (address: string): string => address.replace(/\/\/[^/@]*@/, '//...@').slice(0, 200);
 
-/** The text of a module at an address. No redirects, no cookies, no referrer. Throws InputError saying what came instead. */
+/** Fetches the text of a module. No redirects, no cookies, no referrer. Throws InputError that describes any other response. */
 export async function fetchSource(address: string, limits: SourceLimits = SOURCE_LIMITS): Promise<string> {
   moduleUrl(address);
   const refuse = (what: string) => new InputError(`The task module ${shown(address)} ${what}.`);
@@ -53,7 +53,7 @@ export async function fetchSource(address: string, limits: SourceLimits = SOURCE
     throw refuse(`could not be fetched (${why})${inPage}`);
   } finally {
     clearTimeout(timer);
-    ending.abort(); // what is left of the body is not read
+    ending.abort(); // stop reading the body
   }
 }
 
@@ -84,7 +84,7 @@ async function readModule(response: Response, most: number, refuse: (what: strin
   }
 }
 
-/** SHA-256 of a module with all that it imports, in hexadecimal. */
+/** Returns SHA-256 of a module with all its imports, in hexadecimal. */
 export async function sha256Of(sources: ReadonlyMap<string, string>): Promise<string> {
   const text = JSON.stringify([...sources].sort(([a], [b]) => (a < b ? -1 : 1)));
   const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(text));

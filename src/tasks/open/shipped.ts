@@ -1,4 +1,4 @@
-/** The shipped task that a config names, in a page and in Node alike: what reads its files is given. */
+/** Opens the shipped task that a config names, in a page and in Node; the caller provides the file reader. */
 
 import { InputError } from '../../errors.ts';
 import { gsm8kToolTask, type Gsm8kProblem } from '../gsm8k/task.ts';
@@ -7,7 +7,7 @@ import { readOptions } from '../checkOptions.ts';
 import { type SHIPPED_TOOLS, withTools } from '../shippedTools.ts';
 import type { SyncTask } from '../task.ts';
 
-/** What of a config's `task` a shipped task is made by. */
+/** Part of a config's `task` from which a shipped task is created. */
 export interface TaskConfig {
   name: string;
   path?: string | undefined;
@@ -16,17 +16,17 @@ export interface TaskConfig {
   tools?: readonly (typeof SHIPPED_TOOLS)[number][] | undefined;
 }
 
-/** The text of a file that a config names. Throws InputError. */
+/** Reads the text of a file that a config names. Throws InputError. */
 export type ReadText = (path: string) => Promise<string>;
 
-/** What a task asks its surroundings for. */
+/** Functions that a task needs from the page or from Node. */
 export interface Surroundings {
   readText: ReadText;
-  /** The default function of a module, the reward of a jsonl task; see openJsonl. */
+  /** Loads the default function of a module, which is the reward of a jsonl task; see openJsonl. */
   loadReward(setting: string, file: string, remedy: string): unknown;
 }
 
-/** Throws InputError for an unknown task or option, and for malformed data (with its line). */
+/** Opens a task. Throws InputError if the task or an option is unknown, and for malformed data (with its line). */
 export async function openShippedTask(config: TaskConfig, around: Surroundings): Promise<SyncTask> {
   if (!Object.hasOwn(TASKS, config.name))
     throw new InputError(`task.name is "${config.name}"; known tasks: ${Object.keys(TASKS).join(', ')}.`);
@@ -35,7 +35,7 @@ export async function openShippedTask(config: TaskConfig, around: Surroundings):
   return withTools(await TASKS[config.name](config, around), config.tools);
 }
 
-/** Each is loaded when it is used, GSM8K's templates aside. */
+/** Tasks by name, loaded when used, except for GSM8K's templates. */
 const TASKS: Record<string, (config: TaskConfig, around: Surroundings) => Promise<SyncTask>> = {
   gsm8k: async (config, { readText }) => {
     const { checkParser, NO_PROMPT } = await import('../gsm8k/prompt.ts');
@@ -76,7 +76,7 @@ const TASKS: Record<string, (config: TaskConfig, around: Surroundings) => Promis
   },
 };
 
-/** Problems of GSM8K's own files; without `valPath` the last eighth of the training file is held out. */
+/** Reads problems of GSM8K's own files; without `valPath` the last eighth of the training file is held out. */
 export async function readGsm8k(
   config: TaskConfig,
   readText: ReadText,

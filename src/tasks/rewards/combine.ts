@@ -1,29 +1,29 @@
-/** Several named rewards in one: TRL's `reward_funcs` and `reward_weights`. */
+/** Combines several named rewards into one: TRL's `reward_funcs` and `reward_weights`. */
 
 import { InputError } from '../../errors.ts';
 import type { Reward, ScoredSample, Task } from '../task.ts';
 
 /**
- * A sample's reward of one kind; null, undefined or NaN where this kind does not apply to it. Beside the number it may
- * give `extra` values: numbers become metrics, texts go to the logged rollouts and the report (TRL's log_metric and log_extra).
+ * Returns a sample's reward of one kind; null, undefined or NaN if this kind does not apply to it. In addition to the number it
+ * can return `extra` values: numbers become metrics, texts go to the logged rollouts and the report (TRL's log_metric and log_extra).
  */
 export type RewardFunction = (sample: ScoredSample) => RewardValue | Promise<RewardValue>;
 
-/** What one kind of reward says of a sample: a number, nothing, or a number with `extra` values. */
+/** Result of one kind of reward: a number, nothing, or a number with `extra` values. */
 export type RewardValue = number | null | undefined | { score: number | null; extra?: Reward['extra'] };
 
 type Weights = Readonly<Record<string, number>>;
 
 /**
- * The sum of named rewards, each times its weight (1 unless told). One that does not apply to a sample is left out of its
- * sum and of the metrics `reward/<name>/mean` and `/std`; where none applies the sample has no reward, and is neither
- * trained on nor compared with (training/missing_reward_share). `reward.weights` of a config replaces weights by name, and
- * advEstimator gdpo normalises the rewards one by one.
+ * Returns the sum of named rewards, each times its weight (default 1). A reward that does not apply to a sample is skipped in
+ * its sum and in the metrics `reward/<name>/mean` and `/std`. If none applies, the sample has no reward: it is neither trained
+ * on nor compared with (training/missing_reward_share). `reward.weights` of a config replaces weights by name, and advEstimator
+ * gdpo normalises each reward separately.
  *
  *   reward: combineRewards({ correct, format }, { weights: { format: 0.1 } })
  *
- * Throws InputError where `weights` or `acc` names no function; the result throws it for an infinite reward and for two
- * values of one name.
+ * Throws InputError if `weights` or `acc` does not name a function. The result throws InputError for an infinite reward and for
+ * two values of one name.
  * @param acc the function whose value is the outcome, 0 or 1; default: the first
  */
 export function combineRewards(
@@ -53,9 +53,9 @@ export function combineRewards(
 }
 
 /**
- * The task with weights of its named rewards, itself where there are none: those of combineRewards are replaced by name, and any other number that the
- * task's rewards have in `extra` is added to the score, times its weight. Throws InputError at the first sample whose
- * reward lacks a name.
+ * Returns the task with other weights for its named rewards, or the task itself if `weights` is empty. Weights of combineRewards
+ * are replaced by name. Any other number in the rewards' `extra` is added to the score, times its weight. Throws InputError at
+ * the first sample whose reward lacks a name.
  */
 export function withRewardWeights(task: Task, weights: Weights): Task {
   if (Object.keys(weights).length === 0) return task;
@@ -76,7 +76,7 @@ export function withRewardWeights(task: Task, weights: Weights): Task {
   return { ...task, reward };
 }
 
-/** Of the rewards that apply; NaN where none does. */
+/** Sums the rewards that apply; NaN if none does. */
 function weightedSum(weights: Weights, extra: NonNullable<Reward['extra']>): number {
   const there = Object.entries(weights).filter(([name]) => !Number.isNaN(extra[name]));
   return there.length === 0 ? NaN : there.reduce((sum, [name, weight]) => sum + weight * (extra[name] as number), 0);

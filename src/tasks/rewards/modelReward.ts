@@ -1,6 +1,6 @@
 /**
- * Rewards by models, combined with rule-based ones. A discriminative model scores a conversation through a
- * transformers.js pipeline, a generative judge through any function that completes a prompt.
+ * Rewards by models, combined with rule-based ones. A discriminative model scores a conversation through a transformers.js
+ * pipeline; a generative judge can be any function that completes a prompt.
  */
 
 import { InputError } from '../../errors.ts';
@@ -12,21 +12,21 @@ export type { Classifier, Completion } from './transformersModels.ts';
 
 type RewardFunction = Task['reward'];
 
-/** One number for a sample. */
+/** Returns one number for a sample. */
 export type Scorer = (sample: ScoredSample) => number | Promise<number>;
 
 interface DiscriminativeOptions {
   /** Folder or name of an ONNX model. */
   model: string;
-  /** The label whose probability is the score; absent = the likeliest. */
+  /** Label whose probability is the score. Default: the most likely one. */
   label?: string;
-  /** The text that the model reads; default: question and last answer. */
+  /** Returns the text that the model reads. Default: question and last answer. */
   text?: (sample: ScoredSample) => string;
-  /** Stands in for transformers.js. */
+  /** Replaces transformers.js. */
   load?: (model: string) => Promise<Classifier>;
 }
 
-/** The probability of a label, from a model that is loaded at the first sample. */
+/** Scores by the probability of a label, from a model that is loaded at the first sample. */
 export function discriminativeScorer({
   model,
   label,
@@ -45,7 +45,7 @@ export function discriminativeScorer({
   };
 }
 
-/** Greedy replies of a chat model of transformers.js, which is loaded at the first prompt. */
+/** Returns greedy replies of a transformers.js chat model, which is loaded at the first prompt. */
 export function generatorCompletion(
   model: string,
   limits: { maxPromptLength: number; maxNewTokens: number },
@@ -57,20 +57,20 @@ export function generatorCompletion(
   };
 }
 
-/** Only runs that ask for such a model load what knows transformers.js. */
+/** Imports transformers.js code only in runs that use such a model. */
 async function loadClassifier(model: string): Promise<Classifier> {
   return (await import('./transformersModels.ts')).openClassifier(model);
 }
 
 interface JudgeOptions {
-  /** Completes a prompt: the judge's own engine and tokenizer, greedy. Undefined where it cannot, then there is no score. */
+  /** Completes a prompt with the judge's own engine and tokenizer, greedy. Returns undefined if it cannot: then there is no score. */
   complete: Completion;
-  /** The question to the judge; its answer must hold a number from 0 to `max`. */
+  /** Returns the question to the judge; its answer must contain a number from 0 to `max`. */
   prompt?: (sample: ScoredSample) => string;
   max?: number;
 }
 
-/** The first number in the judge's answer as a share of `max`; 0 where there is none, or one out of range; NaN unasked. */
+/** Scores by the first number in the judge's answer, divided by `max`. 0 if missing or out of range, NaN without an answer. */
 export function judgeScorer({ complete, prompt = judgePrompt, max = 10 }: JudgeOptions): Scorer {
   return async (sample) => {
     const answer = await complete(prompt(sample));
@@ -82,9 +82,9 @@ export function judgeScorer({ complete, prompt = judgePrompt, max = 10 }: JudgeO
 }
 
 /**
- * The rule's reward plus weight x score of every scorer; outcome and named numbers stay the rule's, and each score is
- * reported under its name. Scorers run at once. A scorer that has nothing to say of a sample gives NaN and is left out of its
- * sum. Throws where a score is infinite.
+ * Returns the rule's reward plus weight x score of every scorer. Outcome and named numbers stay the rule's, and each score is
+ * reported under its name. Scorers run concurrently. A scorer without a score for a sample returns NaN and is skipped in its
+ * sum. Throws if a score is infinite.
  */
 export function addScores(
   rule: RewardFunction,

@@ -1,56 +1,56 @@
-/** What a reward function gets and gives. */
+/** Input and result of a reward function. */
 
 import type { Message, Problem } from '../problem.ts';
 
 /** A finished sample, as a reward function sees it. */
 export interface ScoredSample {
-  /** What it is a try at. */
+  /** Problem that the sample answers. */
   problem: Problem;
   /** Every assistant and tool message after the prompt, decoded. */
   messages: Message[];
   /** The last assistant message. */
   response: string;
-  /** Why it ended; 'completed' = by the model itself. */
+  /** Reason for its end; 'completed' = the model ended it. */
   stopReason: string;
   /** Turns of the model. */
   numTurns: number;
   /** Calls that were run. */
   numToolCalls: number;
-  /** Calls among them that failed. */
+  /** Calls that were run and failed. */
   numToolErrors: number;
-  /** Tokens after the prompt, tool outputs among them. */
+  /** Tokens after the prompt, including tool outputs. */
   responseTokens: number;
-  /** Rewards that tools gave, by tool; see Tool.calcReward. Tools that gave none are absent. */
+  /** Rewards by tool; see Tool.calcReward. Tools without a reward are absent. */
   toolRewards?: Readonly<Record<string, number>>;
-  /** What tools and steps of the environment gave in each assistant turn: the form of Reward.turns. */
+  /** Rewards from tools and environment steps per assistant turn, in the form of Reward.turns. */
   turnRewards?: readonly number[];
-  /** States of the tools that have one and of the environment, by name, as the last call left them; `release` or `close` has been called. */
+  /** Final states of stateful tools and of the environment, by name; `release` or `close` has been called. */
   toolStates?: Readonly<Record<string, unknown>>;
-  /** What the agent loop set as `sample.state`. */
+  /** Value that the agent loop set as `sample.state`. */
   state?: unknown;
-  /** The training step that it is a sample of, or that its evaluation follows; absent outside of a run. */
+  /** Training step of the sample, or the step before its evaluation; absent outside a run. */
   globalStep?: number;
 }
 
-/** What a reward function returns. */
+/** Result of a reward function. */
 export interface Reward {
-  /** The advantage is computed from it: outcome plus shaping. NaN = missing: the sample is neither trained on nor compared with. */
+  /** Outcome plus shaping, from which the advantage is computed. NaN = missing: the sample is neither trained on nor compared with. */
   score: number;
-  /** The outcome alone, 0 or 1: reported as `acc`. NaN = missing. */
+  /** Outcome only, 0 or 1: reported as `acc`. NaN = missing. */
   acc: number;
-  /** The answer as read from the response: what a majority vote of several samples counts (verl's `pred`). */
+  /** Answer as read from the response, which a majority vote of several samples counts (verl's `pred`). */
   pred?: string;
   /**
-   * Further named values. Of numbers metrics tell mean and spread, `reward/<name>/mean` and `/std`, without those that are
-   * NaN; texts are logged with the rollouts alone.
+   * Additional named values. Numbers become the metrics `reward/<name>/mean` and `/std`, without NaN values. Texts appear only
+   * in the logged rollouts.
    */
   extra?: Record<string, number | string>;
-  /** The numbers of `extra` that the score is the sum of, each times its weight; see combineRewards. */
+  /** Numbers of `extra` whose weighted sum is the score, each with its weight; see combineRewards. */
   weights?: Readonly<Record<string, number>>;
   /**
-   * Reward of each assistant turn, for the per-turn credit of advEstimator turn_loo; their sum is part of the score. One
-   * number for each turn that the sample has, with or without a tool call; NaN counts as 0. Turns with nothing said between
-   * them are one. Too few end the run at the first such sample.
+   * Reward of each assistant turn, for advEstimator turn_loo. Their sum is part of the score. One number
+   * for each turn of the sample, with or without a tool call; NaN counts as 0. Consecutive turns without a message between them
+   * count as one. Too few numbers end the run at the first such sample.
    */
   turns?: number[];
 }

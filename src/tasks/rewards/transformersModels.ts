@@ -1,35 +1,35 @@
-/** Models that transformers.js runs: text classifiers and, as judges, text generators. */
+/** Models on transformers.js: text classifiers and, as judges, text generators. */
 
 import { InputError } from '../../errors.ts';
 
-/** A reply to a prompt; undefined for a prompt that is too long. */
+/** Returns a reply to a prompt; undefined if the prompt is too long. */
 export type Completion = (prompt: string) => Promise<string | undefined>;
 
-/** The part of transformers.js' text-classification pipeline that is used here. */
+/** The part of transformers.js' text-classification pipeline in use. */
 export type Classifier = (text: string, options: { top_k: number }) => Promise<{ label: string; score: number }[]>;
 
 type Library = typeof import('@xenova/transformers');
 
-/** The name is no literal, so that no bundler puts 20 MB into a page that asks for no such model. */
+/** Package name, not as a literal in the import, so that no bundler puts its 20 MB into every page. */
 const TRANSFORMERS = '@xenova/transformers';
 
-/** A text classifier by folder or name. Throws InputError where the library or the model is missing. */
+/** Opens a text classifier by folder or name. Throws InputError if the library or the model is missing. */
 export async function openClassifier(model: string): Promise<Classifier> {
   const classify = await open('reward.model.path', model, (library) => library.pipeline('text-classification', model));
   const { config } = classify.model as unknown as { config: { id2label?: object; problem_type?: string } };
-  // A reward model of one output: its sigmoid, as transformers has it in Python; a softmax over one would always be 1.
+  // A reward model with one output needs a sigmoid, as in Python's transformers: a softmax over one would always be 1.
   if (Object.keys(config.id2label ?? {}).length === 1) config.problem_type = 'multi_label_classification';
   return classify;
 }
 
-/** Greedy replies of a chat model to a user's prompts, as `judgeScorer` asks for them; undefined for a prompt too long. */
+/** Opens a chat model for greedy replies, as `judgeScorer` needs. A reply is undefined if the prompt is too long. */
 export async function openGenerator(
   model: string,
   { maxPromptLength, maxNewTokens }: { maxPromptLength: number; maxNewTokens: number },
 ): Promise<Completion> {
   const generate = await open('reward.judge.path', model, (library) => library.pipeline('text-generation', model));
   const { tokenizer } = generate;
-  // A response is data: control tokens named in it are broken up, so that they stay text.
+  // A response is data: split the control tokens named in it, so that they stay text.
   const names = new Set(tokenizer.all_special_tokens);
   const safe = (text: string) => [...names].reduce((all, name) => all.replaceAll(name, brokenUp(name)), text);
   const tail = queue();
@@ -45,7 +45,7 @@ export async function openGenerator(
 
 const brokenUp = (name: string) => `${name[0]} ${name.slice(1)}`;
 
-/** Calls one after another: a session computes one batch at a time anyway. */
+/** Serialises calls, because a session computes only one batch at a time. */
 function queue(): <T>(call: () => Promise<T>) => Promise<T> {
   let last: Promise<unknown> = Promise.resolve();
   return (call) => {
@@ -55,7 +55,7 @@ function queue(): <T>(call: () => Promise<T>) => Promise<T> {
   };
 }
 
-/** What `load` makes of a model. Throws InputError where the library or the model is missing. */
+/** Loads a model with `load`. Throws InputError if the library or the model is missing. */
 export async function open<T>(setting: string, model: string, load: (library: Library) => Promise<T>): Promise<T> {
   const library = await importTransformers(setting, model);
   try {

@@ -1,4 +1,4 @@
-/** A finished conversation as the tokens that supervised training imitates. */
+/** Converts a finished conversation to the tokens that supervised training imitates. */
 
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
 import { InputError } from '../../errors.ts';
@@ -11,7 +11,7 @@ export interface DemonstrationTokens {
   mask: Uint8Array;
 }
 
-/** Exactly the token layout that the agent loop would have produced, had the model written these messages. */
+/** Returns the token layout that the agent loop would have produced if the model had written these messages. */
 export function conversationTokens(
   tokenizer: ChatTokenizer,
   problem: Pick<Problem, 'messages'>,
@@ -39,9 +39,9 @@ export function conversationTokens(
 }
 
 /**
- * A conversation as an example for `trainSupervised`: what comes before the first assistant message is the prompt; of the rest what
- * the assistant wrote, its end token included, is imitated (mask 1), other turns are not. The ids are those of a rollout of it.
- * Throws InputError where no prompt or no assistant message is there, or the last message is not the assistant's.
+ * Converts a conversation to an example for `trainSupervised`. The prompt is everything before the first assistant message. After
+ * it, the assistant's text and end token are imitated (mask 1); other turns are not. The ids equal those of such a rollout.
+ * Throws InputError if there is no prompt or no assistant message, or if the last message is not the assistant's.
  */
 export function sftExample(tokenizer: ChatTokenizer, messages: readonly Message[]): DemonstrationTokens {
   const first = messages.findIndex(({ role }) => role === 'assistant');

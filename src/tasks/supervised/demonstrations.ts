@@ -1,7 +1,7 @@
 /**
- * Traces for the supervised warm start: right ones, and ones with chosen mistakes. A mistake made more often than not is
- * copied as the most likely choice, and GRPO then finds that the other choice pays; plain noise would leave greedy
- * decoding already right and nothing to learn.
+ * Traces for the supervised warm start: correct ones, and ones with chosen mistakes. A mistake made in more than half of the
+ * traces becomes the most likely choice, and GRPO then finds that the other choice pays. With plain noise, greedy decoding would
+ * be right already, with nothing left to learn.
  */
 
 import { InputError } from '../../errors.ts';
@@ -15,11 +15,11 @@ import type { Message } from '../task.ts';
 import { calculate } from '../tools/calculator.ts';
 
 interface ErrorRates {
-  /** No call at all: the question's last number is stated as the answer. */
+  /** Rate of traces without a call, which answer with the question's last number. */
   guessed?: number | undefined;
-  /** The first step's operation swapped for its opposite (* and /, + and -). */
+  /** Rate of traces whose first operation is swapped for its opposite (* and /, + and -). */
   firstSwapped: number;
-  /** A later step's operation swapped, or one of its operands replaced, half and half. */
+  /** Rate of mistakes in each later step: its operation swapped, or an operand replaced, half and half. */
   laterWrong: number;
   /** Other rates for some templates, by template id. */
   byTemplate?: Record<string, { firstSwapped: number; laterWrong: number }>;
@@ -27,7 +27,7 @@ interface ErrorRates {
 
 export const NO_ERRORS: ErrorRates = { firstSwapped: 0, laterWrong: 0 };
 
-/** Rates for which only the templates of these ids (joined by commas; '' = all) swap their first operation. */
+/** Returns rates for which only the templates of these ids (joined by commas; '' = all) swap their first operation. */
 export function swapOnlyIn({ guessed, firstSwapped, laterWrong }: ErrorRates, ids: string): ErrorRates {
   const known = TEMPLATES.map(({ id }) => id);
   const chosen = ids === '' ? known : ids.split(',');
@@ -51,7 +51,7 @@ interface Trace {
 
 const OPPOSITE: Record<string, string> = { '*': '/', '/': '*', '+': '-', '-': '+' };
 
-/** A trace of the problem's program; results are the calculator's own, also those of wrong expressions. */
+/** Returns a trace of the problem's program. The calculator computes all results, also those of wrong expressions. */
 export function demonstration(problem: Gsm8kProblem, rng: Rng, errors: ErrorRates = NO_ERRORS): Trace {
   if (rng.uniform() < (errors.guessed ?? 0)) return { calls: [], final: `#### ${lastNumber(problem)}` };
   const rates = errors.byTemplate?.[problem.template ?? ''] ?? errors;
@@ -61,16 +61,16 @@ export function demonstration(problem: Gsm8kProblem, rng: Rng, errors: ErrorRate
     return i === 0 || rng.uniform() < 0.5 ? swapOperation(step) : swapOperand(step, i, problem.program, rng);
   });
   const trace = runTrace(program, problem.answer);
-  // A mistake can end in a division by zero; the story then goes no further, so tell the right one.
+  // A mistake can lead to a division by zero, which ends the trace: use the correct one instead.
   return trace ?? runTrace(problem.program, problem.answer)!;
 }
 
-/** The question's last number, as someone says who has not calculated. */
+/** Returns the question's last number, as an answer without any calculation. */
 function lastNumber({ messages }: Gsm8kProblem): string {
   return messages.at(-1)?.content.match(/\d+/g)?.at(-1) ?? '0';
 }
 
-/** Null when a step has no number for a result. A program without steps (real data) states the known answer. */
+/** Returns null if a step's result is not a number. A program without steps (real data) states the known answer. */
 function runTrace(program: string[], answer: string): Trace | null {
   const calls: Trace['calls'] = [];
   for (const step of program) {
@@ -85,7 +85,7 @@ function runTrace(program: string[], answer: string): Trace | null {
   return { calls, final: `#### ${calls.at(-1)?.result ?? answer}` };
 }
 
-/** Steps of another shape than `a op b`, as real data has them, stay as they are. */
+/** Swaps the operation of a step `a op b`. Steps of another shape, as in real data, stay unchanged. */
 function swapOperation(step: string): string {
   return step.replace(/^([#\d.]+)([-+*/])([#\d.]+)$/, (_, a: string, op: string, b: string) => a + OPPOSITE[op] + b);
 }

@@ -1,4 +1,4 @@
-/** The supervised warm start of any task: a tokenizer trained on its text, and its demonstrations as tokens. */
+/** The supervised warm start of any task. Trains a tokenizer on its text, and converts its demonstrations to tokens. */
 
 import { InputError } from '../../errors.ts';
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
@@ -10,10 +10,10 @@ import type { Problem, Task } from '../task.ts';
 
 const TOKENIZER_PROBLEMS = 1000;
 
-/** A page that makes one stays awake: its thread is held so long at a time. */
+/** Longest uninterrupted work in milliseconds, so that a page stays responsive. */
 const BUSY_MS = 10;
 
-/** A tokenizer over the first training problems and their right demonstrations. */
+/** Trains a tokenizer on the first training problems and their correct demonstrations. */
 export async function taskTokenizer(task: Task, vocabSize: number): Promise<TokenizerFiles> {
   const rng = keyedRng('tokenizer');
   const texts: string[][] = [];
@@ -29,7 +29,7 @@ export async function taskTokenizer(task: Task, vocabSize: number): Promise<Toke
   return tokenizerInPieces(['system\n', 'user\n', 'assistant\n', ...texts.flat()], vocabSize, wordShare);
 }
 
-/** Demonstration `index` of an endless stream. Throws InputError for a task without demonstrations. */
+/** Returns demonstration `index` of an endless stream. Throws InputError if the task has no demonstrations. */
 export async function exampleOf(
   task: Task,
   tokenizer: ChatTokenizer,

@@ -1,9 +1,9 @@
-/** A calculator for the model: + - * / parentheses, decimals, unary minus; recursive descent, nothing is evaluated. */
+/** A calculator for the model: + - * / parentheses, decimals, unary minus. A recursive-descent parser, without `eval`. */
 
 import type { Tool } from '../tool.ts';
 
 const MAX_LENGTH = 200;
-/** Beyond this a result would be printed with an exponent, which the grammar does not read back. */
+/** Largest result. A larger one would be printed with an exponent, which the grammar cannot parse. */
 const MAX_RESULT = 1e15;
 
 /** A tool that evaluates an expression of + - * / and parentheses of at most 200 characters; the result is rounded to two decimals. */
@@ -18,7 +18,7 @@ export const calculator: Tool = {
   execute: ({ expression }) => calculate(String(expression)),
 };
 
-/** The result, rounded to two decimals, or a text that starts with "Error:". Never throws. */
+/** Returns the result, rounded to two decimals, or a text that starts with "Error:". Never throws. */
 export function calculate(expression: string): string {
   if (expression.length > MAX_LENGTH) {
     return `Error: the expression has ${expression.length} characters, at most ${MAX_LENGTH} are allowed`;
@@ -102,7 +102,7 @@ class Parser {
     return this.fail(found === undefined ? 'the expression ends too early' : `unexpected "${found}" at ${this.at + 1}`);
   }
 
-  /** The first error is kept; whatever is computed after it is thrown away. */
+  /** Keeps the first error; all results after it are discarded. */
   private fail(message: string): number {
     this.error ??= message;
     return NaN;

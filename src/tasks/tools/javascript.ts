@@ -1,4 +1,4 @@
-/** `javascript`: runs a program that the model wrote, in QuickJS compiled to wasm, in a worker that can be ended. */
+/** `javascript`: runs a program that the model wrote, in QuickJS compiled to wasm. The worker around it can be terminated. */
 
 import { InputError } from '../../errors.ts';
 import { hash } from '../random.ts';
@@ -6,18 +6,17 @@ import { defineTool, type Tool } from '../tool.ts';
 import type { Sandbox } from './sandbox.ts';
 import { LEAST_MEMORY_BYTES } from './sandboxProgram.ts';
 
-/** Bounds of one program. */
+/** Limits of one program. */
 export interface JavascriptLimits {
   /**
-   * Milliseconds that a program may compute, by its own work: 10,000 loops and calls count as one, whatever the machine's speed. Default
-   * 250.
+   * Computing time in milliseconds. 10,000 loop iterations and calls count as one millisecond, on any machine. Default: 250.
    */
   timeMs?: number;
-  /** Milliseconds by the clock after which it is ended in any case. Default: 10 times timeMs. */
+  /** Wall-clock milliseconds after which the program is ended in any case. Default: 10 times timeMs. */
   clockMs?: number;
-  /** Bytes of memory, QuickJS's own among them: 16 to 256 MiB. Default 32 MiB. */
+  /** Bytes of memory, including QuickJS's own: 16 to 256 MiB. Default: 32 MiB. */
   memoryBytes?: number;
-  /** Characters it may print; more ends it. Default 10,000. */
+  /** Characters that the program can print; more ends it. Default: 10,000. */
   maxOutput?: number;
 }
 
@@ -29,16 +28,14 @@ const RANGES: Record<keyof JavascriptLimits, [number, number]> = {
   maxOutput: [1, 1_000_000],
 };
 
-/** Programs at once, of all tools of this thread: a hostile one takes a core, and holds up one other. */
+/** Most concurrent programs, over all tools of this thread. A hostile one uses one core and blocks one worker. */
 const WORKERS = 2;
 let sandbox: Promise<Sandbox> | undefined;
 
-/** Milliseconds of a call, with its wait for a worker: a program's own time is `timeMs`. */
+/** Milliseconds of a call, including the wait for a worker; the program's own limit is `timeMs`. */
 const CALL_MS = 120_000;
 
-/**
- * A call sees nothing of earlier ones. QuickJS is loaded at the first call. Throws InputError for a limit out of range.
- */
+/** Creates the tool. Calls share no state; QuickJS is loaded at the first. Throws InputError if a limit is out of range. */
 export function javascriptTool(limits: JavascriptLimits = {}): Tool {
   checkLimits(limits);
   return defineTool({
@@ -52,8 +49,8 @@ export function javascriptTool(limits: JavascriptLimits = {}): Tool {
 }
 
 /**
- * Returns the text that the program printed, else its value, or a text that starts with "Error:".
- * @param key Math.random follows from it; Date says the same in every run
+ * Returns the text that the program printed, otherwise its value, or a text that starts with "Error:".
+ * @param key seeds Math.random; Date returns the same times in every run
  */
 export async function runJavascript(
   code: string,

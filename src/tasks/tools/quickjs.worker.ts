@@ -1,7 +1,7 @@
 /**
- * Runs programs in QuickJS, in a worker of its own: a page's or Node's; or a task's module, see ../module. Each program gets a fresh runtime with limits of its own;
- * what these do not stop, the other side does by ending the worker (sandbox.ts). A program sees the language, `print` and
- * `console`: no network, no files, no timers, no modules.
+ * Runs programs, or a task's module (see ../module), in QuickJS in a separate worker of a page or of Node. Each program gets a
+ * fresh runtime with its own limits; if these fail, the other side terminates the worker (sandbox.ts). A program sees the
+ * language, `print` and `console`: no network, no files, no timers, no modules.
  */
 
 import variant from '@jitl/quickjs-wasmfile-release-sync';
@@ -23,13 +23,13 @@ const STACK_BYTES = 256 * 1024;
 const PAGE_BYTES = 65_536;
 const JOBS_AT_ONCE = 1000;
 const UNSHOWN = 'a value that cannot be shown';
-/** Levels of a value that is shown. JSON.stringify takes the square of them, in one call that QuickJS does not count. */
+/** Most levels of a value to print. JSON.stringify takes quadratic time in them, in one call that QuickJS does not count. */
 const MAX_DEPTH = 500;
 
 /**
- * Runs inside the sandbox, before the program: makes chance and time follow from the seed alone, so that the same run
- * gives the same samples; gives what turns a value into text. A program may spoil what this leans on
- * (prototypes, toJSON, getters): then it spoils its own output, which is text and cut to size whatever it is.
+ * Runs inside the sandbox before the program. It seeds randomness and time, so that the same run gives the same samples, and
+ * returns the function that converts a value to text. A program can break what this relies on (prototypes, toJSON, getters):
+ * then it breaks its own output, which is truncated text in any case.
  */
 const PRELUDE = `((seeded, write, most, seed) => {
   const { stringify } = JSON;
@@ -59,23 +59,23 @@ const PRELUDE = `((seeded, write, most, seed) => {
   return show;
 }).bind(undefined, ${SEEDED})`;
 
-/** The progress of a program; `stopped` = which limit it ran into. */
+/** Progress of a program; `stopped` = the limit that it hit. */
 interface State {
   printed: string;
   stopped?: string;
 }
 
 /**
- * QuickJS with a wasm memory of its own. Its size is what limits a program's memory: QuickJS's own limit does not count what
- * is allocated in this build, where it cannot ask malloc for sizes.
+ * Creates QuickJS with its own wasm memory, whose size limits a program's memory. QuickJS's own limit does not count
+ * allocations in this build, because it cannot ask malloc for sizes.
  */
 async function instantiate(wasm: WebAssembly.Module, memoryBytes: number): Promise<QuickJSWASMModule> {
   const wasmMemory = new WebAssembly.Memory({
     initial: LEAST_MEMORY_BYTES / PAGE_BYTES,
     maximum: Math.floor(memoryBytes / PAGE_BYTES),
   });
-  // A location is asked for, and never fetched from.
-  // An abort is thrown as well, and told as what the program did; it is nothing for the standard error of who trains.
+  // The location is required but never fetched.
+  // An abort is also thrown and reported as the program's error, so it must not reach the trainer's stderr.
   const emscriptenModule: CustomizeVariantOptions['emscriptenModule'] & object = Object.assign(
     {},
     { printErr: () => undefined },
@@ -84,7 +84,7 @@ async function instantiate(wasm: WebAssembly.Module, memoryBytes: number): Promi
   return newQuickJSWASMModuleFromVariant(newVariant(variant, options));
 }
 
-/** Returns the text that the program printed, else its value, or a text that starts with "Error:". */
+/** Returns the text that the program printed, otherwise its value, or a text that starts with "Error:". */
 function runProgram(quickjs: QuickJSWASMModule, { code, timeMs, clockMs, maxOutput, seed }: Program): string {
   const runtime = quickjs.newRuntime();
   runtime.setMaxStackSize(STACK_BYTES);
@@ -95,7 +95,7 @@ function runProgram(quickjs: QuickJSWASMModule, { code, timeMs, clockMs, maxOutp
     if (ticks > timeMs || performance.now() > deadline) state.stopped ??= `the program ran longer than ${timeMs} ms`;
     return state.stopped !== undefined;
   };
-  // QuickJS calls it every 10,000 jumps back and calls.
+  // QuickJS calls the handler every 10,000 backward jumps and calls.
   runtime.setInterruptHandler(() => (ticks++, stopped()));
   const context = runtime.newContext();
   try {
@@ -109,7 +109,7 @@ function runProgram(quickjs: QuickJSWASMModule, { code, timeMs, clockMs, maxOutp
   }
 }
 
-/** Turns a handle into text, inside the sandbox and under its limits. */
+/** Converts a handle to text, inside the sandbox and under its limits. */
 type Show = (value: QuickJSHandle) => string;
 
 function prelude(
@@ -139,7 +139,7 @@ function prelude(
   return { show, dispose: () => scope.dispose() };
 }
 
-/** The program, then what its promises wait for. */
+/** Evaluates the program, then the jobs of its promises. */
 function evaluate(
   context: QuickJSContext,
   code: string,
@@ -167,7 +167,7 @@ function settled(context: QuickJSContext, value: QuickJSHandle, show: Show): { t
   return { text, failed: promise.type === 'rejected' };
 }
 
-/** As a page's worker and Node's port have it. */
+/** Message port, as both a page's worker and Node have it. */
 interface Port {
   postMessage(message: SandboxMessage): void;
   onmessage: ((event: { data: SandboxRequest }) => void) | null;
@@ -192,11 +192,11 @@ async function serve(): Promise<void> {
       return { kind: 'done', output: module.load(request) };
     }
     if (made?.memoryBytes !== memoryBytes) made = { quickjs: await instantiate(wasm, memoryBytes), memoryBytes };
-    port.postMessage({ kind: 'ready' }); // from here on the program's time counts
+    port.postMessage({ kind: 'ready' }); // the program's time counts from here
     return { kind: 'done', output: runProgram(made.quickjs, request) };
   };
   port.onmessage = ({ data }) => {
-    // A throw here is QuickJS itself giving up: its memory may hold anything.
+    // A throw here means that QuickJS itself failed: its memory may be corrupt.
     const broken = (error: unknown): SandboxMessage => ({ kind: 'broken', why: String(error) });
     void answer(data)
       .catch(broken)

@@ -1,29 +1,30 @@
 /**
- * Workers that run programs nobody has read (quickjs.worker.ts), seen from outside: a few at most, each ended and replaced
- * when a program outruns its limits or breaks it. The same in a page and in Node; loaded at the first program.
+ * Runs untrusted programs in a few workers (quickjs.worker.ts). A worker is terminated and replaced if a program exceeds its
+ * limits or breaks it. The same in a page and in Node; loaded at the first program.
  */
 
 import type { Program, SandboxMessage, SandboxRequest } from './sandboxProgram.ts';
 import { limiter } from './search.ts';
 
-/** For a busy machine, before a worker that does not answer is ended. */
+/** Extra milliseconds on a busy machine before a worker that does not answer is terminated. */
 const GRACE_MS = 1000;
 const LOAD_MS = 30_000;
-/** Megabytes of JavaScript heap that Node lets a worker have, beside its wasm memory. */
+/** Megabytes of JavaScript heap for a worker in Node, in addition to its wasm memory. */
 const NODE_HEAP_MB = 64;
 
+/** A pool of workers for programs. */
 export class Sandbox {
-  /** Workers started so far. */
+  /** Number of workers started so far. */
   started = 0;
   readonly #idle: Guest[] = [];
   readonly #inTurn: ReturnType<typeof limiter>;
 
-  /** @param workers how many programs run at once; the others wait. */
+  /** @param workers most programs that run at the same time; others wait */
   constructor(workers: number) {
     this.#inTurn = limiter(workers);
   }
 
-  /** A program's output, or a text that starts with "Error:". Rejects if no worker can be had, or `signal` was aborted. */
+  /** Returns a program's output, or a text that starts with "Error:". Rejects if no worker can start, or `signal` was aborted. */
   run(program: Program, signal?: AbortSignal): Promise<string> {
     return this.#inTurn(async () => {
       signal?.throwIfAborted();
@@ -46,7 +47,7 @@ export class Sandbox {
   }
 }
 
-/** A worker that has loaded QuickJS. Rejects where none can be had. */
+/** Starts a worker that has loaded QuickJS. Rejects if none can start. */
 export async function startGuest(): Promise<Guest> {
   const { default: code } = await import('./quickjs.worker.ts?inline-worker');
   const guest = new Guest(startWorker(code));
@@ -54,7 +55,7 @@ export async function startGuest(): Promise<Guest> {
   return guest;
 }
 
-/** A worker of a page or of Node, by the part that both have. */
+/** Common interface of a page's worker and Node's. */
 interface WorkerPort {
   post(request: SandboxRequest): void;
   onMessage(listener: (message: SandboxMessage) => void): void;
@@ -62,7 +63,7 @@ interface WorkerPort {
   end(): void;
 }
 
-/** One worker. It is asked for one thing at a time. */
+/** One worker, which handles one request at a time. */
 export class Guest {
   readonly #port: WorkerPort;
   readonly #said: SandboxMessage[] = [];
@@ -78,7 +79,7 @@ export class Guest {
     port.onError((why) => hear({ kind: 'broken', why }));
   }
 
-  /** Resolves when the worker has loaded, or is about to run a program. Ends it, and rejects, when it does not come to that. */
+  /** Resolves when the worker has loaded, or is about to run a program. Otherwise ends the worker and rejects. */
   async ready(): Promise<void> {
     const message = await this.#next(LOAD_MS);
     if (message?.kind === 'ready') return;
@@ -86,7 +87,7 @@ export class Guest {
     throw new Error(`the sandbox did not start: ${message ? JSON.stringify(message) : `${LOAD_MS / 1000} s passed`}`);
   }
 
-  /** What it put out; or how it broke the worker, which is then of no more use. */
+  /** Returns the output, or how the request broke the worker, which then cannot be used again. */
   async run(request: SandboxRequest): Promise<{ output: string; broken?: never } | { output?: never; broken: string }> {
     this.#port.post(request);
     await this.ready();
@@ -97,14 +98,14 @@ export class Guest {
     };
   }
 
-  /** Whoever waits for it hears so. */
+  /** Terminates the worker; a pending request receives a `broken` message. */
   end(): void {
     this.#port.end();
     this.#said.push({ kind: 'broken', why: 'it was ended' });
     this.#heard();
   }
 
-  /** The worker's next message; undefined after so many milliseconds without one. */
+  /** Returns the worker's next message; undefined after `ms` milliseconds without one. */
   async #next(ms: number): Promise<SandboxMessage | undefined> {
     if (this.#said.length === 0) {
       let timer: ReturnType<typeof setTimeout> | undefined;
@@ -137,7 +138,7 @@ function pageWorker(code: string): WorkerPort {
   };
 }
 
-/** Without the environment, and without keeping the process alive. */
+/** Starts a worker without the environment variables; it does not keep the process alive. */
 function nodeWorker(code: string): WorkerPort {
   const threads = globalThis.process?.getBuiltinModule?.('node:worker_threads');
   if (!threads) throw new Error('no workers here; the javascript tool needs a page, or Node 20.16 or newer');
@@ -145,7 +146,7 @@ function nodeWorker(code: string): WorkerPort {
   const worker = new threads.Worker(code, { eval: true, env: {}, execArgv: [], resourceLimits });
   return {
     post: (request) => worker.postMessage(request),
-    // Last, for a listener keeps the process alive again.
+    // `unref` comes last, because adding a listener keeps the process alive again.
     onMessage: (listener) => worker.on('message', listener).unref(),
     onError: (listener) => void worker.on('error', (error) => listener(String(error))),
     end: () => void worker.terminate(),

@@ -1,63 +1,63 @@
-/** Messages between a sandbox's worker and the thread that asks it. */
+/** Messages between a sandbox's worker and the thread that uses it. */
 
 /** A program for a worker to run. */
 export interface Program {
   code: string;
-  /** What it may compute: 10,000 jumps back and calls count as one millisecond, so that its end does not depend on the machine. */
+  /** Computing time. 10,000 backward jumps and calls count as one millisecond, so the limit does not depend on the machine. */
   timeMs: number;
-  /** Milliseconds by the clock, for what QuickJS does not count: the work inside one native function. */
+  /** Wall-clock milliseconds, for work that QuickJS does not count: time inside one native function. */
   clockMs: number;
-  /** Bytes of wasm memory, with QuickJS itself: at least LEAST_MEMORY_BYTES. */
+  /** Bytes of wasm memory, including QuickJS itself: at least LEAST_MEMORY_BYTES. */
   memoryBytes: number;
-  /** Characters. */
+  /** Most characters of output. */
   maxOutput: number;
-  /** 32 bits that Math.random follows from. */
+  /** 32-bit seed of Math.random. */
   seed: number;
 }
 
-/** What the output of a module starts with where it is a value, as encodePlain writes it. */
+/** Prefix of a module's output that is a value, in the format of encodePlain. */
 export const VALUE = '=';
 
 /**
- * A module for a worker to load, which then answers calls. The output is VALUE and what the task says of itself, or JSON:
- * `{ missing: [address, ...] }` where it imports what is not among the sources, or `{ error: GuestFailure }`.
+ * A module for a worker to load before it answers calls. The output is VALUE and the task's description, or JSON:
+ * `{ missing: [address, ...] }` if an import is not among the sources, or `{ error: GuestFailure }`.
  */
 export interface ModuleLoad {
-  /** Address of the module that the task is. */
+  /** Address of the task's module. */
   entry: string;
-  /** Text by address, of the entry and all that it imports. */
+  /** Texts by address, of the entry and all its imports. */
   sources: Readonly<Record<string, string>>;
-  /** A module may import what starts so. */
+  /** Prefix of the addresses that a module can import. */
   root: string;
-  /** `task.options` as encodePlain writes it. */
+  /** `task.options` in the format of encodePlain. */
   options: string;
   timeMs: number;
   memoryBytes: number;
 }
 
-/** A call of a function of the module that was loaded. The output is VALUE and what it returned, or `{ error: GuestFailure }`. */
+/** A call of a function of the loaded module. The output is VALUE and the result, or `{ error: GuestFailure }`. */
 export interface ModuleCall {
-  /** As the guest names it, e.g. 'train' or 'tool.execute'. */
+  /** Name of the function in the guest, e.g. 'train' or 'tool.execute'. */
   call: string;
-  /** A list of arguments as encodePlain writes it. */
+  /** List of arguments in the format of encodePlain. */
   args: string;
   timeMs: number;
-  /** 32 bits that Math.random follows from in this call. */
+  /** 32-bit seed of Math.random in this call. */
   seed: number;
 }
 
-/** What went wrong inside: an error of the module's, or a limit that it ran into. */
+/** A failure inside: an error of the module, or a limit that it hit. */
 export interface GuestFailure {
   kind: 'threw' | 'time' | 'result';
   message: string;
-  /** As QuickJS prints it; the first line that names a file is where it was thrown. */
+  /** Stack as QuickJS prints it; the first line that names a file is where it was thrown. */
   stack?: string;
 }
 
 export type SandboxRequest = Program | ModuleLoad | ModuleCall;
 
-/** Bytes that this build of QuickJS starts with; a program can fill all but a little of them. */
+/** Bytes that this build of QuickJS starts with; a program can use almost all of them. */
 export const LEAST_MEMORY_BYTES = 16 * 2 ** 20;
 
-/** A worker's message: that it has loaded or is about to run, a program's output, or that it is of no more use. */
+/** A worker's message: it has loaded or is about to run, a program's output, or the worker is broken. */
 export type SandboxMessage = { kind: 'ready' } | { kind: 'done'; output: string } | { kind: 'broken'; why: string };

@@ -1,18 +1,18 @@
 /**
- * `search`, `open` and `answer`: the tools of question answering over documents. Search is by BM25 in this process, or by
- * any HTTP endpoint that speaks the retrieval protocol of Search-R1 and verl.
+ * `search`, `open` and `answer`: tools for question answering over documents. Search is by BM25 in this process, or by any HTTP
+ * endpoint with the retrieval protocol of Search-R1 and verl.
  */
 
 import { InputError } from '../../errors.ts';
 import { defineTool, type Tool } from '../tool.ts';
 
-/** What a search finds. */
+/** A document to search. */
 export interface Document {
-  /** What `open` is called with. */
+  /** Argument of `open`. */
   id: string;
-  /** Shown in results. */
+  /** Title shown in results. */
   title: string;
-  /** What `open` gives. */
+  /** Text that `open` returns. */
   text: string;
 }
 
@@ -21,10 +21,10 @@ interface Found {
   title: string;
 }
 
-/** The best `topK` documents for a query, best first. */
+/** Returns the best `topK` documents for a query, best first. */
 export type Search = (query: string, topK: number, signal: AbortSignal) => Found[] | Promise<Found[]>;
 
-/** BM25 over titles and texts (minisearch, loaded here). */
+/** Creates a BM25 search over titles and texts (minisearch, loaded here). */
 export async function localSearch(documents: readonly Document[]): Promise<Search> {
   const { default: MiniSearch } = await import('minisearch');
   const index = new MiniSearch<Document>({ fields: ['title', 'text'], storeFields: ['title'] });
@@ -38,9 +38,9 @@ export async function localSearch(documents: readonly Document[]): Promise<Searc
 
 interface HttpSearchOptions {
   url: string;
-  /** Requests under way at once; more wait. Default 8. */
+  /** Most requests in flight; others wait. Default: 8. */
   concurrency?: number;
-  /** Answers kept, by query; the oldest goes first. Default 1000. */
+  /** Number of cached answers, by query; the oldest is evicted first. Default: 1000. */
   cacheSize?: number;
   fetch?: typeof fetch;
 }
@@ -68,7 +68,7 @@ async function request(get: typeof fetch, url: string, query: string, topk: numb
   return result[0].map(({ document: { id, contents } }) => ({ id: String(id), title: contents.split('\n')[0] }));
 }
 
-/** Runs at most `most` at once, in the order they came. Throws InputError unless `most` is at least 1. */
+/** Runs at most `most` works concurrently, in order of arrival. Throws InputError unless `most` is at least 1. */
 export function limiter(most: number): <T>(work: () => Promise<T>) => Promise<T> {
   if (!(most >= 1)) throw new InputError(`A concurrency limit is ${most}; allowed: 1 or more.`);
   let running = 0;
@@ -79,7 +79,7 @@ export function limiter(most: number): <T>(work: () => Promise<T>) => Promise<T>
     try {
       return await work();
     } finally {
-      // The place goes straight to the next in line.
+      // Hand the slot directly to the next in line.
       const next = waiting.shift();
       if (next) next();
       else running--;
@@ -89,11 +89,11 @@ export function limiter(most: number): <T>(work: () => Promise<T>) => Promise<T>
 
 interface SearchToolOptions {
   topK?: number;
-  /** Milliseconds that a query is made to take, to stand for a slow service. Default 0. */
+  /** Returns the milliseconds that a query takes, to simulate a slow service. Default: 0. */
   latencyMs?: (query: string, sampleId: string) => number;
 }
 
-/** "id: title" of the best documents, one a line. */
+/** Creates a tool that returns "id: title" of the best documents, one per line. */
 export function searchTool(search: Search, { topK = 3, latencyMs = () => 0 }: SearchToolOptions = {}): Tool {
   return defineTool({
     name: 'search',
@@ -107,7 +107,7 @@ export function searchTool(search: Search, { topK = 3, latencyMs = () => 0 }: Se
   });
 }
 
-/** A tool `open(id)` that gives the text of a document, or an error text where there is none. */
+/** Creates a tool `open(id)` that returns the text of a document, or an error text if there is none. */
 export function openTool(documents: readonly Document[]): Tool {
   const byId = new Map(documents.map((document) => [document.id, document]));
   return defineTool({
@@ -118,7 +118,7 @@ export function openTool(documents: readonly Document[]): Tool {
   });
 }
 
-/** Takes the final answer. Its reward, `toolRewards.answer`, is 1 where the last one given is the problem's. */
+/** Takes the final answer. Its reward, `toolRewards.answer`, is 1 if the last answer given is the problem's. */
 export const answerTool: Tool = defineTool({
   name: 'answer',
   description: 'Gives the final answer.',

@@ -1,9 +1,9 @@
-/** What a sandbox's clock says first, in milliseconds: 1 January 2026. Each look at it takes one more. */
+/** First time of a sandbox's clock in milliseconds: 1 January 2026. Each read adds one. */
 const CLOCK_START = Date.UTC(2026, 0, 1);
 
 /**
- * Runs inside a sandbox, before anything else: makes Math.random and Date follow from a seed alone. Returns what sets both
- * back, to another seed.
+ * Runs first inside a sandbox: makes Math.random and Date depend only on a seed. Returns a function that resets both to another
+ * seed.
  */
 export const SEEDED = `((seed) => {
   let state;

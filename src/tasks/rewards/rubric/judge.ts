@@ -1,19 +1,19 @@
-/** Who decides between the choices of a rubric: a model that says how likely each reply is. */
+/** The judge of a rubric: a model that computes the probability of each reply. */
 
 import type { ModelEngine } from '../../../model/engine.ts';
 import { packGroups, type SequenceGroup } from '../../../model/packing.ts';
 import type { ChatTokenizer } from '../../../model/tokenizer/chat.ts';
 
-/** A model that adds up log-probs, with its own tokenizer. */
+/** A model that sums log-probs, with its own tokenizer. */
 export interface RubricJudge {
-  /** The judge's own. */
+  /** Tokenizer of the judge. */
   tokenizer: ChatTokenizer;
   /** [groups][samples] sum of the natural log-probs of a sample's masked tokens, temperature 1. */
   logProbs(groups: SequenceGroup[]): Promise<Float64Array[]>;
 }
 
 /**
- * A judge on our own engine, such as `engine.reference`: forward passes of at most `maxTokenLen` rows, without sampling.
+ * Creates a judge on our own engine, such as `engine.reference`. Forward passes have at most `maxTokenLen` rows.
  * Throws what the engine throws.
  */
 export const engineJudge = (model: ModelEngine, tokenizer: ChatTokenizer, maxTokenLen: number): RubricJudge => ({
@@ -29,8 +29,8 @@ export const engineJudge = (model: ModelEngine, tokenizer: ChatTokenizer, maxTok
 });
 
 /**
- * Runs what waits together: while one batch is computed the next gathers, of at most `most` items. An item's batch changes
- * none of its numbers. A batch that fails fails its own items alone.
+ * Runs waiting items in batches of at most `most`: the next batch gathers while one is computed. Batching changes no item's
+ * numbers. If a batch fails, only its own items fail.
  */
 export function batched<T, R>(most: number, run: (items: T[]) => Promise<R[]>): (item: T) => Promise<R> {
   let waiting: { item: T; resolve: (result: R) => void; reject: (error: unknown) => void }[] = [];

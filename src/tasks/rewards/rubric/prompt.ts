@@ -1,4 +1,4 @@
-/** What a rubric's judge reads of a sample: chat prompts as tokens, and its possible replies behind them. */
+/** Builds the input of a rubric's judge for a sample: tokens of chat prompts and of the possible replies. */
 
 import type { SequenceGroup } from '../../../model/packing.ts';
 import type { ChatTokenizer } from '../../../model/tokenizer/chat.ts';
@@ -6,20 +6,20 @@ import type { ScoredSample } from '../../task.ts';
 import { fillTemplate, question } from '../judgePrompt.ts';
 import type { Criterion, Rubric } from './parse.ts';
 
-/** Criteria of one sample, laid out for a model that adds up log-probs. */
+/** Criteria of one sample, laid out for a model that sums log-probs. */
 export interface JudgedSample {
   criteria: readonly Criterion[];
   groups: SequenceGroup[];
-  /** [criteria][choices] where each choice's log-prob will be: group and sample of `groups`. */
+  /** [criteria][choices] place of each choice's log-prob: group and sample of `groups`. */
   places: { group: number; sample: number }[][];
 }
 
-/** No vocabulary has a token of more characters; only what may be short enough is encoded. */
+/** Most characters of a token in any vocabulary. Texts that must be too long are not tokenized. */
 const LONGEST_TOKEN = 128;
 
 /**
- * Prompts and replies of the criteria that are for the sample; a number = so many tokens or more the longest of them has,
- * which is over `maxLength`. The prompt is a user's message, and each reply ends with the end-of-turn token.
+ * Returns prompts and replies of the criteria that apply to the sample. If one is over `maxLength` tokens, returns its length, or
+ * a lower bound of it. The prompt is a user message, and each reply ends with the end-of-turn token.
  */
 export function judgedSample(
   { prompt, criteria: all }: Rubric,
@@ -50,8 +50,8 @@ export function judgedSample(
 }
 
 /**
- * Quoted as in a mail, line by line: no line of a text from outside can then be taken for one of the prompt's own, whatever
- * the prompt is. Every character that some reader breaks a line at counts.
+ * Quotes every line as in a mail. No line of an outside text can then pass for a line of the prompt. Splits at every
+ * character that any reader treats as a line break.
  */
 const quote = (text: string): string =>
   text
@@ -60,8 +60,8 @@ const quote = (text: string): string =>
     .join('\n');
 
 /**
- * Shares what prompts have in common, in the way that takes fewer rows: what all criteria begin with once, with the rest of a
- * prompt before each of its replies; or each prompt once, with its replies behind it.
+ * Shares common prompt tokens in the way that takes fewer rows. Either the prefix of all criteria is shared, and the rest of a
+ * prompt is repeated before each of its replies, or each prompt is computed once and shared by its replies.
  */
 function laidOut(asked: readonly { ids: Uint32Array; replies: Uint32Array[] }[]): Omit<JudgedSample, 'criteria'> {
   if (asked.length === 0) return { groups: [], places: [] };
@@ -79,7 +79,7 @@ function laidOut(asked: readonly { ids: Uint32Array; replies: Uint32Array[] }[])
   return { groups: [{ prompt: asked[0].ids.slice(0, common), samples }], places };
 }
 
-/** The reply alone is predicted. */
+/** Returns a sample in which only the reply's tokens are predicted. */
 function scored(before: ArrayLike<number>, reply: Uint32Array): SequenceGroup['samples'][number] {
   const tokens = new Uint32Array(before.length + reply.length);
   tokens.set(before);

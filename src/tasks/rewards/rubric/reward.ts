@@ -1,4 +1,4 @@
-/** The reward of a rubric: each criterion's score by the probability of its verdicts. */
+/** The reward of a rubric: scores each criterion by the probabilities of the judge's choices. */
 
 import { InputError } from '../../../errors.ts';
 import type { Reward, ScoredSample, Task } from '../../task.ts';
@@ -6,42 +6,42 @@ import { batched, type RubricJudge } from './judge.ts';
 import { parseRubric, type Criterion, type RubricInput } from './parse.ts';
 import { judgedSample, type JudgedSample } from './prompt.ts';
 
-/** Limits of a rubric's judge, and what its scores are added to. */
+/** Limits of a rubric's judge, and the rule that its scores are added to. */
 export interface RubricOptions {
-  /** The judge, or a function that opens it at the first sample; see engineJudge and transformersJudge. */
+  /** Judge, or a function that opens it at the first sample; see engineJudge and transformersJudge. */
   judge: RubricJudge | (() => Promise<RubricJudge>);
-  /** Tokens of the longest prompt with its reply; a sample that has more is not judged and has no reward. Default 512. */
+  /** Most tokens of a prompt with its reply; a longer sample is not judged and has no reward. Default: 512. */
   maxPromptLength?: number;
-  /** Samples in one call of the judge. Default 16. */
+  /** Samples in one call of the judge. Default: 16. */
   maxNumSeqs?: number;
-  /** A rule that scores beside the rubric, such as a task's own reward; absent = the rubric alone, with acc NaN. */
+  /** Rule that scores in addition to the rubric, such as a task's own reward. Absent = only the rubric, with acc NaN. */
   rule?: Task['reward'];
-  /** Weight of the rule's score. Default 1. */
+  /** Weight of the rule's score. Default: 1. */
   ruleWeight?: number;
 }
 
-/** A criterion as it was decided. */
+/** Decision of the judge on one criterion. */
 export interface Verdict {
-  /** sum over choices of probability x worth, from 0 to 1. */
+  /** Sum over choices of probability x worth, from 0 to 1. */
   score: number;
-  /** The likeliest choice and its probability. */
+  /** Most likely choice, followed by its probability. */
   choice: string;
   probability: number;
-  /** The probability that the judge, not forced, would reply with one of the choices and nothing else. */
+  /** Probability that the judge, not constrained, would reply with one of the choices and nothing else. */
   mass: number;
 }
 
 /**
- * A task's `reward` by a rubric:
+ * Creates a task's `reward` from a rubric:
  *
  *   reward = ruleWeight * rule + sum over criteria of weight * score
  *   score  = sum over choices of p(choice) * worth
  *   p(choice) = exp(l(choice)) / sum over the criterion's choices of exp(l)
  *   l(choice) = sum over the reply's tokens, its end-of-turn token among them, of log p(token | prompt, tokens before)
  *
- * `extra` has each score under its criterion's name, the verdict as a text beside it (`<name>_verdict`), and `rubric_mass`;
- * `weights` has the weights, for gdpo. A criterion that is not for a sample is left out; a sample whose prompt is too long has
- * no reward. Throws InputError for a rubric that cannot be read; the reward rejects with what the judge throws.
+ * `extra` has each score under its criterion's name, the verdict as a text (`<name>_verdict`), and `rubric_mass`; `weights` has
+ * the weights, for gdpo. Criteria that do not apply to a sample are skipped. A sample whose prompt is too long has no reward.
+ * Throws InputError if the rubric is invalid; the reward rejects with what the judge throws.
  */
 export function rubricReward(
   rubric: RubricInput,
@@ -77,7 +77,7 @@ export function rubricReward(
   };
 }
 
-/** @param logProbs of the choices, in their order */
+/** Computes the verdict. @param logProbs of the choices, in their order */
 function verdictOf({ choices }: Criterion, logProbs: readonly number[]): Verdict {
   const most = Math.max(...logProbs);
   const shares = logProbs.map((logp) => Math.exp(logp - most));
@@ -103,14 +103,14 @@ function rewardOf(criteria: readonly Criterion[], verdicts: readonly Verdict[]):
   return { score, acc: NaN, extra, weights: Object.fromEntries(criteria.map(({ name, weight }) => [name, weight])) };
 }
 
-/** A sample that could grow out of being judged would escape criteria of negative weight, so it has no reward at all. */
+/** Returns no reward at all. A sample could otherwise grow too long to escape criteria of negative weight. */
 const notJudged = (length: number, most: number): Reward => ({
   score: NaN,
   acc: NaN,
   extra: { rubric: `not judged: the prompt has ${length} tokens or more, over reward.judge.maxPromptLength ${most}` },
 });
 
-/** The rule's outcome and named numbers stay its own. A rule of one piece is the named reward `rule` where gdpo reads weights. */
+/** Keeps the rule's outcome and named numbers. A rule without weights becomes the named reward `rule`, which gdpo can weight. */
 function sumOf(base: Reward, ruleWeight: number, added: Reward): Reward {
   const names = Object.keys(added.extra ?? {});
   const twice = names.find((name) => Object.hasOwn(base.extra ?? {}, name));

@@ -1,4 +1,4 @@
-/** A rubric's judge that transformers.js runs. */
+/** A judge for rubrics on transformers.js. */
 
 import type { SequenceGroup } from '../../../model/packing.ts';
 import { ChatTokenizer } from '../../../model/tokenizer/chat.ts';
@@ -6,8 +6,8 @@ import { open } from '../transformersModels.ts';
 import type { RubricJudge } from './judge.ts';
 
 /**
- * A causal model that adds up log-probs, with our own reading of its tokenizer: a prompt is computed once, and what follows
- * it goes on from its keys and values, one sequence at a time. Throws InputError where it cannot be opened.
+ * Opens a causal model that sums log-probs, with our own reader of its tokenizer. A prompt is computed once, and each reply
+ * continues from its keys and values, one sequence at a time. Throws InputError if the model cannot be opened.
  * @param name folder or name of a chat model as ONNX
  */
 export async function transformersJudge(name: string): Promise<RubricJudge> {
@@ -23,7 +23,7 @@ export async function transformersJudge(name: string): Promise<RubricJudge> {
   const int64 = (values: ArrayLike<number>) =>
     new Tensor('int64', BigInt64Array.from(Array.from(values), BigInt), [1, values.length]);
   type Cache = InstanceType<typeof DynamicCache>;
-  /** Logits of `ids` behind what is in the cache, and the cache of both. */
+  /** Returns the logits of `ids` after the cached tokens, and the cache of both. */
   const forward = async (ids: Uint32Array, before = 0, past: Cache | null = null) => {
     const mask = int64(new Uint8Array(before + ids.length).fill(1));
     const inputs = { input_ids: int64(ids), attention_mask: mask, past_key_values: past };
@@ -63,7 +63,7 @@ export async function transformersJudge(name: string): Promise<RubricJudge> {
   };
 }
 
-/** In float64. */
+/** Returns the log-softmax of one logit, computed in float64. */
 function logSoftmaxAt(logits: Float32Array, at: number): number {
   const most = logits.reduce((a, b) => Math.max(a, b), -Infinity);
   return logits[at] - most - Math.log(logits.reduce((sum, x) => sum + Math.exp(x - most), 0));
