@@ -125,8 +125,8 @@ function product(x: Float32Array, b: Float32Array, M: number): Float64Array {
   return y;
 }
 
-/** Returns the largest error. Known fault: a NaN that is not last is lost, with all errors before it. */
-const worst = (errors: number[]): number => errors.reduce((a, b) => (a >= b ? a : b), 0);
+/** Returns the largest error, at least 0; NaN if one of them is NaN, which no limit allows. */
+export const worst = (errors: readonly number[]): number => errors.reduce((a, b) => Math.max(a, b), 0);
 
 /** Returns |got - want| / |want|; NaN if anything is not a number. */
 export function relativeError(got: ArrayLike<number>, want: ArrayLike<number>): number {

@@ -1,5 +1,15 @@
 import { expect, test } from 'vitest';
+import { relativeError, worst } from '../../src/verify/kernels.ts';
 import { parseCases, verifyLosses } from '../../src/verify/losses.ts';
+
+test.each([[[NaN, 0.1]], [[5, NaN, 0.1]], [[0.1, NaN]]])('a NaN among errors stays: %o', (errors) => {
+  expect(worst(errors)).toBeNaN();
+});
+
+test('the largest error of several, 0 of none, NaN of an output with NaN', () => {
+  expect([worst([0.1, 5, 0.2]), worst([])]).toEqual([5, 0]);
+  expect(relativeError([1, NaN, 2], [1, 1, 2])).toBeNaN();
+});
 
 /** One token a row, ratio 1: loss -A summed over two rows, token-mean. */
 const vanilla = {
