@@ -4,7 +4,7 @@ import type { Gpu } from '../src/gpu/device.ts';
 
 const MAX_PASSES = 2048; // of the 4096 timestamps a query set may have
 
-/** Seconds in compute passes during `work`; undefined where the adapter has no timestamps or there were too many passes. */
+/** Seconds in compute passes during `work`; undefined if the adapter has no timestamps or there were too many passes. */
 export async function busySeconds(gpu: Gpu, work: () => Promise<void>): Promise<number | undefined> {
   if (!gpu.adapter.features.includes('timestamp-query')) {
     await work();

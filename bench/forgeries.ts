@@ -13,11 +13,11 @@ export interface ClaimedSample {
 interface Forgery {
   /** What it has to be rejected for. */
   reasons: readonly RejectionReason[];
-  /** Undefined where the sample has nothing to forge so. @param group honest samples of the same problem */
+  /** Undefined if the sample has nothing to forge so. @param group honest samples of the same problem */
   forge(honest: ClaimedSample, rng: Rng, group: readonly ClaimedSample[]): ClaimedSample | undefined;
 }
 
-/** A copy whose arrays are its own, changed by `change`, which returns false where there is nothing to change. */
+/** A copy whose arrays are its own, changed by `change`, which returns false if there is nothing to change. */
 function changed(
   { sample, claim }: ClaimedSample,
   change: (trajectory: Trajectory, sample: Sample) => unknown,

@@ -31,7 +31,7 @@ export interface Host {
   say(line: string): void;
   /** Runs a peer in a process of its own. Rejects when it fails or takes too long. */
   askPeer<N extends PeerName>(name: N, quick: boolean): Promise<PeerResults[N]>;
-  /** Absent where there are no files to write. */
+  /** Absent if there are no files to write. */
   profileCost?(gpu: Gpu, quick: boolean): Promise<NonNullable<Report['profile']>>;
   loadStep(quick: boolean): Promise<StepInputs>;
   conditions: Omit<Report['conditions'], 'date' | 'quick' | 'tiles'>;

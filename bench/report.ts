@@ -316,7 +316,7 @@ export function table(report: Report): string {
 
 /**
  * True if a step of n sequences takes less than twice one of n / 2, for all n up to 16 that were measured: the rate then
- * rises from each to the next. Undefined where fewer than two were measured.
+ * rises from each to the next. Undefined if fewer than two were measured.
  */
 function growsLess(decode: Report['decode']): boolean | undefined {
   const rates = Object.entries(decode ?? {})

@@ -126,7 +126,7 @@ class Runs {
   }
 }
 
-/** A process of the command line; `ended` rejects where it fails. */
+/** A process of the command line; `ended` rejects if it fails. */
 function start(args: string[]) {
   const main = join(dirname(process.argv[1]), 'bin.js');
   const child: ChildProcess = spawn(process.execPath, ['--no-warnings', main, ...args], {

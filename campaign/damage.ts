@@ -26,7 +26,7 @@ interface Damage {
   make(folder: string, other: string): void;
 }
 
-/** Undefined where the damage was noticed as it should be. */
+/** Undefined if the damage was noticed as it should be. */
 async function unnoticed(run: string, { file, make }: Damage): Promise<string | undefined> {
   const path = `${run}-damaged`;
   rmSync(path, { recursive: true, force: true });

@@ -41,7 +41,7 @@ function cases(seed: number, count: number): Case[] {
   return [...each, ...fc.sample(drawn, { seed, numRuns: Math.max(0, count - each.length) })].slice(0, count);
 }
 
-/** undefined where all held. */
+/** undefined if all held. */
 async function wrongOf(hub: LyingHub, { lies, token, address }: Case): Promise<string | undefined> {
   const outside = mkdtempSync(join(tmpdir(), 'webgrpo-campaign-'));
   const cache = join(outside, 'cache', 'models');

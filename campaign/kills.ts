@@ -13,7 +13,7 @@ interface Whole {
   seconds: number;
 }
 
-/** One case: a sentence for what went wrong, undefined where nothing did. */
+/** One case: a sentence for what went wrong, undefined if nothing did. */
 type Case = (whole: Whole, name: string, rng: Rng) => Promise<string | undefined>;
 
 /** Lines on standard error after which a process is killed, within so many milliseconds: as it starts, loads, compiles, steps. */

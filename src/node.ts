@@ -8,7 +8,7 @@ import { openCheckpoint } from './model/checkpoint/open.ts';
 
 /**
  * Puts Dawn on `navigator.gpu`, unless there is a WebGPU already (Deno). Takes a hardware GPU, else the software driver of an installed
- * Chromium. Throws NoAdapterError where the package `webgpu` is not installed.
+ * Chromium. Throws NoAdapterError if the package `webgpu` is not installed.
  */
 export async function installWebGpu(): Promise<void> {
   if (!globalThis.navigator?.gpu) await installDawn();

@@ -23,7 +23,7 @@ const connectByTls =
     return connect({ ...options, tls });
   };
 
-/** False where it is not installed and cannot be: says so loudly. */
+/** False if it is not installed and cannot be: says so loudly. */
 export function hasNatsServer(): boolean {
   try {
     findNatsServer();

@@ -144,7 +144,7 @@ export class Controller {
     return new Controller(connection, host, saved, options);
   }
 
-  /** Trains until `count` groups are. Rejects where it is killed. */
+  /** Trains until `count` groups are. Rejects if it is killed. */
   async train(count: number): Promise<void> {
     const { n, batch, ahead } = this.#options;
     const { saved } = this;

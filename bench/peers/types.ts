@@ -8,7 +8,7 @@ type DecodePeer = (typeof DECODE_PEERS)[number];
 export type PeerName = TrainPeer | DecodePeer;
 
 export interface TrainPeerResult {
-  /** Where it ran; ours must have run there too. Absent where no GPU is used. */
+  /** Where it ran; ours must have run there too. Absent if no GPU is used. */
   adapter?: string;
   tokensPerSecond: number;
   /** [E] of the headline batch with the weights both start from, then after one step on it. */

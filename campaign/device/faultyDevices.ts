@@ -126,7 +126,7 @@ class Lease {
     this.device = over(real, own);
   }
 
-  /** A map, which rejects where the device is lost before it is done. */
+  /** A map, which rejects if the device is lost before it is done. */
   async map(work: () => Promise<undefined>): Promise<undefined> {
     const fault = this.#strike('mapAsync');
     if (fault?.kind === 'map') throw new DOMException('The map was refused.', 'OperationError');

@@ -119,7 +119,7 @@ export function outcome(run: string): Map<string, string> {
   return found;
 }
 
-/** What is not the same in two runs, in words; undefined where all is. */
+/** What is not the same in two runs, in words; undefined if all is. */
 export function difference(run: string, want: ReadonlyMap<string, string>): string | undefined {
   if (!existsSync(join(run, 'metrics.jsonl'))) return 'no metrics.jsonl';
   const got = outcome(run);

@@ -156,7 +156,7 @@ async function play(about: Task, signal: AbortSignal): Promise<void> {
   await answerAll(problem.messages[problem.messages.length - 1].content, asked, signal);
 }
 
-/** True where it was answered, or stopped on the way; else `refusal` says why. */
+/** True if it was answered, or stopped on the way; else `refusal` says why. */
 async function begin(work: (signal: AbortSignal) => Promise<void>): Promise<boolean> {
   stopping = new AbortController();
   batch(() => ([asking.value, refusal.value, spoken.value] = [true, '', '']));

@@ -53,7 +53,7 @@ let keeper: Keeper | undefined;
 /** Name of the saved run whose settings the form shows. */
 let formOf: string | undefined;
 
-/** Fills the form by the address; Start can be pressed then. False where something is said or shown that `open` would hide. */
+/** Fills the form by the address; Start can be pressed then. False if something is said or shown that `open` would hide. */
 export async function openForm(): Promise<boolean> {
   adapterFound = findAdapter();
   adapterFound.then(

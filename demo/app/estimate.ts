@@ -39,7 +39,7 @@ function readKept(): Record<string, number> {
 export const recipeSeconds = ({ seconds, steps, evaluations }: Recorded): number =>
   seconds.warmStart + steps * seconds.step + evaluations * seconds.evaluation;
 
-/** Seconds of a run on the recorded machine; undefined where nothing like it was recorded. */
+/** Seconds of a run on the recorded machine; undefined if nothing like it was recorded. */
 export function recordedSeconds({ name, data, rollout, trainer }: TrainConfig): number | undefined {
   const recorded = RECORDED[name];
   if (!recorded) return undefined;
@@ -58,14 +58,14 @@ export function recordedSeconds({ name, data, rollout, trainer }: TrainConfig): 
   });
 }
 
-/** How fast the adapter is by the newest step of a run; undefined where the run is of other sizes than the recorded one. */
+/** How fast the adapter is by the newest step of a run; undefined if the run is of other sizes than the recorded one. */
 export function factorOf(config: TrainConfig, { 'timing_s/step': took }: Metrics): number | undefined {
   const recorded = RECORDED[config.name];
   if (!recorded || took === undefined || !isAsRecorded(config, recorded)) return undefined;
   return (took * recorded.tries) / (recorded.seconds.step * config.data.trainBatchSize * config.rollout.n);
 }
 
-/** Problems of a step that tells how fast an unknown adapter is; undefined where it is known, or the run is of other sizes. */
+/** Problems of a step that tells how fast an unknown adapter is; undefined if it is known, or the run is of other sizes. */
 export function problemsToTime(config: TrainConfig): number | undefined {
   const recorded = RECORDED[config.name];
   if (speed.peek() !== undefined || !recorded || !isAsRecorded(config, recorded)) return undefined;

@@ -14,7 +14,7 @@ export const shareDone = computed(() => {
   return Math.min(1, (stepsDone.value + part * 0.7) / config.value.trainer.totalTrainingSteps);
 });
 
-/** Undefined where no run goes on, or nothing is known of its speed yet. */
+/** Undefined if no run goes on, or nothing is known of its speed yet. */
 export const timeLeft = computed(() => {
   if (!active.value || !config.value) return undefined;
   return secondsLeft(config.value, history.value);

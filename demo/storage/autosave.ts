@@ -55,7 +55,7 @@ export class Autosave {
     this.#folder = RunFolder.open(runs.files, runs.path(id));
   }
 
-  /** A new run. Throws InputError where there is no room. @param hub where its model comes from, when not from the usual one */
+  /** A new run. Throws InputError if there is no room. @param hub where its model comes from, when not from the usual one */
   static async begin(runs: SavedRuns, config: TrainConfig, hub: string | undefined): Promise<Autosave> {
     const record = { started: Date.now(), hub, finished: false };
     const { id, release } = await runs.name(config.name, record.started);

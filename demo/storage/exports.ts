@@ -24,7 +24,7 @@ export async function runZip(runs: SavedRuns, run: SavedRun): Promise<Download> 
   return { name: `${name}.zip`, bytes: writeZip(name, new Map([...all].filter(([path]) => !older(path)))) };
 }
 
-/** The newest model (or adapter) as Hugging Face's libraries open it. Throws InputError where there is none. */
+/** The newest model (or adapter) as Hugging Face's libraries open it. Throws InputError if there is no model. */
 export async function modelZip(runs: SavedRuns, run: SavedRun): Promise<Download> {
   const folder = await checkpointOf(runs, run);
   const files = new Map<string, Uint8Array>();
@@ -34,7 +34,7 @@ export async function modelZip(runs: SavedRuns, run: SavedRun): Promise<Download
   return { name: `${name}.zip`, bytes: writeZip(name, await withManifest(files)) };
 }
 
-/** The newest model for llama.cpp. Throws InputError where there is none, or an adapter alone. */
+/** The newest model for llama.cpp. Throws InputError if there is no model, or only an adapter. */
 export async function modelGguf(runs: SavedRuns, run: SavedRun): Promise<Download> {
   const folder = await checkpointOf(runs, run);
   if (await runs.files.exists(`${folder}/${ADAPTER_CONFIG}`))

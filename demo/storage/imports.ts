@@ -14,7 +14,7 @@ const MAX_BYTES = 512 * 2 ** 20;
 const WANTED =
   /^(config(-\d+)?\.yaml|metrics\.jsonl|changes\.jsonl|run\.json|rollouts\/(val-)?step-\d+\.jsonl|checkpoints\/step-\d+\/[\w.-]+)$/;
 
-/** Keeps the run that these files hold. Throws InputError where they hold none, or one that this version cannot read. */
+/** Keeps the run that these files hold. Throws InputError if they hold none, or one that this version cannot read. */
 export async function importRun(runs: SavedRuns, chosen: readonly File[]): Promise<SavedRun> {
   const size = chosen.reduce((sum, file) => sum + file.size, 0);
   if (size > MAX_BYTES)

@@ -11,7 +11,7 @@ import type { FileSystem, FolderFiles } from '../../src/runs/fileSystem.ts';
 
 const STORE = 'files';
 
-/** Files of the database `name`. Rejects where the browser has none. */
+/** Files of the database `name`. Rejects if the browser has none. */
 export async function indexedDbFileSystem(name: string): Promise<FileSystem> {
   const db = await openDB(name, 1, { upgrade: (created) => void created.createObjectStore(STORE) });
   return new IndexedDbFiles(db);

@@ -11,12 +11,12 @@ const runs = code.then(([{ openSavedRuns }]) => openSavedRuns());
 /** Counts what this tab has written: a checkpoint, a run more or less. */
 export const changes = signal(0);
 
-/** Undefined where the browser keeps no files. */
+/** Undefined if the browser keeps no files. */
 export const savedRuns = (): Promise<SavedRuns | undefined> => runs;
 
 export const newestRun = async (): Promise<SavedRun | undefined> => (await runs)?.newest();
 
-/** Undefined where it cannot be read. */
+/** Undefined if it cannot be read. */
 export const readRun = async (id: string): Promise<SavedRun | undefined> =>
   (await runs)?.read(id).catch(() => undefined);
 

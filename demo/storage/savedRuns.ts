@@ -57,7 +57,7 @@ export interface SavedRun {
 /** Lets go of a run. */
 export type Release = () => void;
 
-/** OPFS, or IndexedDB where a window has none, as from `file://`; undefined where it keeps nothing at all. */
+/** OPFS, or IndexedDB where a window has none, as from `file://`; undefined if it keeps nothing at all. */
 export async function openSavedRuns(): Promise<SavedRuns | undefined> {
   try {
     return new SavedRuns(opfsFileSystem(await navigator.storage.getDirectory()));
@@ -135,7 +135,7 @@ export class SavedRuns {
     return (await this.files.exists(file)) ? readRollouts(await readFileText(this.files, file), file) : [];
   }
 
-  /** A new run that goes on from a checkpoint of another, which stays as it is. Throws InputError where there is no room. */
+  /** A new run that goes on from a checkpoint of another, which stays as it is. Throws InputError if there is no room. */
   async fork(from: SavedRun, step: number): Promise<SavedRun> {
     const [parent, started] = [RunFolder.open(this.files, this.path(from.id)), Date.now()];
     const lines = from.history.filter((line) => line['training/global_step'] <= step);

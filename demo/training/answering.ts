@@ -60,7 +60,7 @@ export class Answering {
     }
   }
 
-  /** True where the present weights are those of the session after `step` already. */
+  /** True if the present weights are those of the session after `step` already. */
   has(session: Session, step: number): boolean {
     const copied = this.#copied;
     return copied ? copied.session === session && copied.step === step : step === 0;

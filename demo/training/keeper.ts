@@ -35,7 +35,7 @@ export class Keeper {
   #cost = 0;
   #soon = false;
 
-  /** @param autosave absent where the browser keeps no files @param checkpoint of a run that goes on */
+  /** @param autosave absent if the browser keeps no files @param checkpoint of a run that goes on */
   constructor(config: TrainConfig, autosave: Autosave | undefined, checkpoint: Checkpoint | undefined) {
     [this.#config, this.#autosave, this.checkpoint] = [config, autosave, checkpoint];
     if (checkpoint) [this.#keptAt, this.#step] = [performance.now(), checkpoint.state.step];

@@ -26,7 +26,7 @@ export interface WorkOptions {
 /** A net that goes without a word is missed after two of these. */
 const PING_MS = 10_000;
 
-/** Works until `signal` aborts or the run is over. Throws InputError where it is not let in, is left out, or cannot do what the room asks for. */
+/** Works until `signal` aborts or the run is over. Throws InputError if it is not let in, is left out, or cannot do what the room asks for. */
 export async function workForRoom({ onTry, onNet, ...joining }: WorkOptions): Promise<Status> {
   const lost = new AbortController();
   const signal = AbortSignal.any([joining.signal, lost.signal]);

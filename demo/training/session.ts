@@ -140,7 +140,7 @@ const ofJudge = ({ weights, ...files }: Awaited<ReturnType<typeof fetchModel>>, 
   weights: weights === 'opened' ? { opened: address } : weights,
 });
 
-/** The model that is made first; undefined where there is one to load. */
+/** The model that is made first; undefined if there is one to load. */
 async function warmStartOf(
   { model }: TrainConfig,
   givenUp: Promise<never>,

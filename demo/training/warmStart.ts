@@ -89,7 +89,7 @@ function refuse(): never {
   throw new Error('A warm start of the page reads no files.');
 }
 
-/** Undefined where the browser keeps none, as in some private windows. */
+/** Undefined if the browser keeps none, as in some private windows. */
 async function filesOfPage(): Promise<FileSystem | undefined> {
   try {
     return opfsFileSystem(await navigator.storage.getDirectory());

@@ -17,7 +17,7 @@ interface WarmUpEvents {
 }
 
 export class WarmUp {
-  /** Rejects where none can be opened, or `close` came first. */
+  /** Rejects if none can be opened, or `close` came first. */
   readonly session: Promise<Session>;
   readonly #key: string;
   readonly #tries: Promise<void>;
@@ -67,7 +67,7 @@ export class WarmUp {
 /** How long nobody wants anything before a step is timed. */
 const IDLE_MS = 1000;
 
-/** Waits until the page has idled for a while. False where `signal` ended that, or nobody sees the page. */
+/** Waits until the page has idled for a while. False if `signal` ended that, or nobody sees the page. */
 async function isIdle(signal: AbortSignal): Promise<boolean> {
   await new Promise<void>((resolve) => {
     signal.addEventListener('abort', () => resolve());

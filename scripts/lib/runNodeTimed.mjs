@@ -7,7 +7,7 @@ import { spawn } from 'node:child_process';
  * @property {boolean} ok
  * @property {string} output '' where it was shown at once
  * @property {number} seconds
- * @property {number | undefined} cpu of it and every process below it that was waited for; undefined where no shell tells
+ * @property {number | undefined} cpu of it and every process below it that was waited for; undefined if no shell tells
  */
 
 /**

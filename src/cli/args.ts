@@ -58,7 +58,7 @@ function parse(args: readonly string[], options: Record<string, { type: 'string'
   }
 }
 
-/** Undefined where no option is near: more than half of its letters would be others. */
+/** Undefined if no option is near: more than half of its letters would be others. */
 function nearestOption(mistyped: string, known: readonly string[]): string | undefined {
   const letters = (option: string) => option.replace(/^--/, '').toLowerCase();
   const cost = (option: string) => distance(letters(mistyped), letters(option)) / letters(option).length;

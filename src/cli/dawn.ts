@@ -21,7 +21,7 @@ export function robustness(): 'on' | 'off' {
 }
 
 /**
- * Puts Dawn on `navigator.gpu`, once. Throws NoAdapterError where the package is not installed or finds no adapter,
+ * Puts Dawn on `navigator.gpu`, once. Throws NoAdapterError if the package is not installed or finds no adapter,
  * InputError for a wrong `WEBGRPO_ROBUSTNESS`.
  */
 export async function installDawn(): Promise<void> {

@@ -38,7 +38,7 @@ export async function readText(path: string): Promise<string> {
   }
 }
 
-/** Throws InputError where the file is absent or no JSON. */
+/** Throws InputError if the file is missing or is not JSON. */
 export async function readJsonFile(path: string): Promise<unknown> {
   const text = await readText(path);
   try {

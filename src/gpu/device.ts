@@ -246,7 +246,7 @@ export class Gpu {
     }
   }
 
-  /** Times compute passes from now on, as `timeAs` labels them; false where the adapter has no timestamps. */
+  /** Times compute passes from now on, as `timeAs` labels them; false if the adapter has no timestamps. */
   startTimer(): boolean {
     if (!this.device.features.has('timestamp-query')) return false;
     this.#timer ??= new PassTimer(this.device);
@@ -314,7 +314,7 @@ export class Gpu {
     return this.#pipelines.isCompiling(kernel);
   }
 
-  /** Settles when all of `prepare` and `prepareLater` is there; undefined where that is so. Rejects when one does not compile. */
+  /** Settles when all of `prepare` and `prepareLater` is there; undefined if that is so. Rejects when one does not compile. */
   get compiling(): Promise<unknown> | undefined {
     return this.#pipelines.compiling && this.#orReason(this.#pipelines.compiling);
   }

@@ -21,7 +21,7 @@ export class PassTimer {
     this.view = newView(device.createBuffer({ label: 'pass times', size: 16 * PASSES, usage }));
   }
 
-  /** The descriptor of a pass about to begin; undefined where it is not timed. */
+  /** The descriptor of a pass about to begin; undefined if it is not timed. */
   next(): GPUComputePassDescriptor | undefined {
     if (this.label === undefined || this.#labels.length === PASSES) return undefined;
     const at = 2 * this.#labels.length;

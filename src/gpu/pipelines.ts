@@ -104,7 +104,7 @@ export class Pipelines {
   }
 
   /**
-   * Settles when all that is to be compiled ahead is there, but for what others stand in for; undefined where that is so.
+   * Settles when all that is to be compiled ahead is there, but for what others stand in for; undefined if that is so.
    * Rejects when one does not compile.
    */
   get compiling(): Promise<unknown> | undefined {

@@ -3,7 +3,7 @@
 import { NotFiniteError } from '../errors.ts';
 import type { ModelEngine, TensorMap } from '../model/engine.ts';
 
-/** The weights after a step. Throws NotFiniteError where they are not finite: nobody could go on from them. */
+/** The weights after a step. Throws NotFiniteError if they are not finite: no run can resume from them. */
 export async function finiteWeights(model: ModelEngine, step: number, lr: number): Promise<TensorMap> {
   const weights = await model.exportWeights();
   for (const [name, { data }] of weights)

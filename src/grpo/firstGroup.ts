@@ -36,7 +36,7 @@ export async function firstGroup(
 
 /**
  * Seconds of a step of so many problems: tries, log-probs, gradients. The gradients are cleared and no optimizer takes a step, so that a
- * run does not feel it. Mini-batches after the first are taken to last as long as that. Undefined where `signal` ended it, which it does
+ * run does not feel it. Mini-batches after the first are taken to last as long as that. Undefined if `signal` ended it, which it does
  * between tries and at the end of a mini-batch, and where models score.
  */
 export async function timedStep(

@@ -116,7 +116,7 @@ export class RunHealth implements StatefulPart {
     this.#silent = (state as { stepsWithoutSignal: number }).stepsWithoutSignal;
   }
 
-  /** Throws NotFiniteError where step after step was not finite, the last of them `step`. */
+  /** Throws NotFiniteError if step after step was not finite, the last of them `step`. */
   check(step: number, lr: number): void {
     if (this.#hopeless === undefined) return;
     throw new NotFiniteError(

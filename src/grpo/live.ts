@@ -95,7 +95,7 @@ export function withChanges(
   );
 }
 
-/** The task as these rules make it. Throws InputError where the reward is not the task's alone. */
+/** The task as these rules make it. Throws InputError if the reward is not the task's alone. */
 export function withRules(task: Task, { reward, tools }: Rules, config: TrainConfig): Task {
   if (reward && hasRewardModels(config.reward))
     throw new InputError(

@@ -97,7 +97,7 @@ export class GrpoTrainer {
   /** The first fault of a sample of each kind; one that was told of is 'told'. */
   readonly #faults = new Map<string, UserCodeError | 'told'>();
 
-  /** Throws InputError where trainer.totalEpochs counts an endless task. */
+  /** Throws InputError if trainer.totalEpochs counts an endless task. */
   constructor(options: GrpoTrainerOptions) {
     const { task, engine, loss, toolParser, onSample } = options;
     const config = withTotalSteps(options.config, task, engine.tokenizer);
@@ -186,7 +186,7 @@ export class GrpoTrainer {
 
   /**
    * Replaces the reward, the loss or the tools from the next step on; what `rules` does not name stays. The task is then a plain object. No
-   * checkpoint holds them: whoever goes on gives them again. Throws InputError where models score the run.
+   * checkpoint holds them: whoever goes on gives them again. Throws InputError if models score the run.
    */
   replace(rules: Rules): void {
     this.#asked.replace(rules, this.#options.config, this.#options.task);
@@ -276,7 +276,7 @@ export class GrpoTrainer {
     return metrics;
   }
 
-  /** Throws NotFiniteError where the weights are not finite: nobody could go on from them. */
+  /** Throws NotFiniteError if the weights are not finite: no run can resume from them. */
   async checkpoint(): Promise<Checkpoint> {
     const { config, engine } = this.#options;
     const refreshed = config.trainer.refUpdateFreq > 0 ? engine.reference : undefined;

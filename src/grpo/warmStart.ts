@@ -12,7 +12,7 @@ import type { Task } from '../tasks/task.ts';
 import type { SftConfig } from './config/sftSchema.ts';
 import { freshModelConfig, type SftExample } from './sft.ts';
 
-/** True where the task is GSM8K, whose traces and tokenizer are its own. */
+/** True if the task is GSM8K, whose traces and tokenizer are its own. */
 export const isGsm8k = ({ name, module }: { name: string; module?: string | undefined }): boolean =>
   name === 'gsm8k' && module === undefined;
 

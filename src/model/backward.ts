@@ -30,7 +30,7 @@ export interface BackwardScratch {
   /** [N, H] */ delta: View;
   /** [N, (H + 2K) * D] */ dqkv: View;
   /** [blocks, max(C, 2 * D)] */ partial: View;
-  /** The largest weight matrix, transposed just before its use; absent where products read packed ones as they are. */
+  /** The largest weight matrix, transposed just before its use; absent if products read packed ones as they are. */
   transposed?: View;
   /** [N, T] of the adapters, where there are any */ dt?: View;
 }

@@ -145,7 +145,7 @@ export interface ModelEngine {
   readonly config: ModelConfig;
   /** Log-probs and entropies of a batch; changes nothing. */
   logProbs(batch: PackedBatch, options: { temperature: number }): Promise<TokenOutputs>;
-  /** Log-probs of a batch, and which random numbers would have drawn its targets; absent where the engine cannot tell. */
+  /** Log-probs of a batch, and which random numbers would have drawn its targets; absent if the engine cannot tell. */
   drawBounds?(batch: PackedBatch, options: { temperature: number }): Promise<DrawBounds>;
   /** Forward, loss, backward; parameter gradients accumulate until the optimizer step. */
   forwardBackward(batch: PackedBatch, loss: TrainLoss, options: { temperature: number }): Promise<TokenOutputs>;

@@ -63,7 +63,7 @@ export function recordForward(
   });
 }
 
-/** The adapters' part of a pass; undefined where the model has none or they are off. */
+/** The adapters' part of a pass; undefined if the model has none or they are off. */
 export function loraPass(
   { lora }: LlamaModel,
   activations: Activations,

@@ -55,7 +55,7 @@ export class Head {
    * use, where the table is packed.
    */
   readonly #headT: View[];
-  /** [chunkRows, rows] logits of one chunk of the head; absent where it is one. */
+  /** [chunkRows, rows] logits of one chunk of the head; absent if it is one. */
   readonly #part: View | undefined;
   readonly #gathered: View;
   readonly #hidden: View;

@@ -32,7 +32,7 @@ export class PolicyStage {
     this.#gpu = gpu;
   }
 
-  /** Compiles the loss where it is another than the last. Throws an InputError where its WGSL is wrong. */
+  /** Compiles the loss where it is another than the last. Throws an InputError if its WGSL is wrong. */
   async prepare(spec: PolicyLossSpec): Promise<void> {
     const kernels = policyLossKernels(spec);
     if (kernels === this.#prepared) return;

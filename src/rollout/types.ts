@@ -78,7 +78,7 @@ export interface Generation {
   logProbs: Float32Array;
   /**
    * logProbs - logMass is the log-prob under the distribution that was drawn from. Where top-k, top-p, min-p or a mask
-   * cut it, that is the log of the mass they kept; penalties and biases add their own part. Absent where it is all 0.
+   * cut it, that is the log of the mass they kept; penalties and biases add their own part. Absent if it is all 0.
    */
   logMass?: Float32Array;
   /** Nats, of the whole vocabulary at the sampling temperature; only if `entropy` was asked for. */

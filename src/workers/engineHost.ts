@@ -153,7 +153,7 @@ function oneOf<T>(value: T, allowed: readonly T[]): T {
   throw new TypeError(`The engine worker was asked for ${JSON.stringify(value)}; allowed: ${allowed.join(', ')}.`);
 }
 
-/** Undefined where the browser keeps no files, as in some private windows: kernels are then timed at each start. */
+/** Undefined if the browser keeps no files, as in some private windows: kernels are then timed at each start. */
 const keptTables = () => opfsStore('kernels').catch(() => undefined);
 
 /** A function does not cross to a worker; what is read back does. */

@@ -96,13 +96,13 @@ export type DeviceSpec = Omit<
   'tokenizerJson' | 'tokenizerConfigJson' | 'chatTemplateKwargs' | 'judgeModel'
 > & { judgeModel?: Pick<JudgeModel, 'config' | 'weights'> };
 
-/** A sentence for the user where an adapter could not give the dtype that was asked for; undefined where it could. */
+/** A sentence for the user where an adapter could not give the dtype that was asked for; undefined if it could. */
 export function dtypeNote(asked: Pick<EngineSpec, 'dtype'>, used: Pick<EngineSpec, 'dtype'>): string | undefined {
   if (asked.dtype === used.dtype) return undefined;
   return 'float16 was asked for, but this adapter has no shader-f16: everything stays in float32';
 }
 
-/** The adapters a training config asks for; undefined where every weight is trained. */
+/** The adapters a training config asks for; undefined if every weight is trained. */
 export function loraOf({ model, seed }: TrainConfig): LoraConfig | undefined {
   const { loraRank: rank, loraAlpha: alpha, loraDropout: dropout, useRslora, targetModules } = model;
   return rank === 0 ? undefined : { rank, alpha, dropout, useRslora, targetModules: loraModules(targetModules), seed };
@@ -121,7 +121,7 @@ function ownJudges({ judge, rubric }: TrainConfig['reward']): { says: boolean; d
   return { says: own && judge.weight !== 0, decides: own && rubric !== undefined };
 }
 
-/** Path of the model that judges on the engine beside the policy; undefined where the reference does, or nobody. */
+/** Path of the model that judges on the engine beside the policy; undefined if the reference does, or nobody. */
 export function judgeCheckpoint({ reward }: TrainConfig): string | undefined {
   const { says, decides } = ownJudges(reward);
   return says || decides ? reward.judge.checkpoint : undefined;

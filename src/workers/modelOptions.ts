@@ -65,12 +65,12 @@ export const JUDGE_OPTIONS = { enableGradientCheckpointing: true };
 
 type Lengths = Pick<DeviceSpec, 'judge' | 'judgePositions' | 'maxPositions' | 'config'> & { judgeModel?: object };
 
-/** The longest sequence of all. Throws InputError where a judge's is longer than the model has positions. */
+/** The longest sequence of all. Throws InputError if a judge's is longer than the model has positions. */
 export const positionsOf = (spec: Lengths): number =>
   spec.judgeModel ? spec.maxPositions : Math.max(spec.maxPositions, judgedLength(spec, spec.config));
 
 /**
- * A judge of its own: longest sequence, and rows of a pass in which a rubric is judged, 0 for none. Throws InputError where the
+ * A judge of its own: longest sequence, and rows of a pass in which a rubric is judged, 0 for none. Throws InputError if the
  * model has fewer positions.
  */
 export function judgeLengths(spec: Lengths, config: ModelConfig): { maxPositions: number; maxTokenLen: number } {

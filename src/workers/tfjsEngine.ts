@@ -20,7 +20,7 @@ export function registerTfjs(given: MakeModelEngine): void {
   make = given;
 }
 
-/** Throws InputError where nobody has registered it. */
+/** Throws InputError if it is not registered. */
 export const createRegisteredTfjs: MakeModelEngine = async (...args) => {
   if (make) return make(...args);
   throw new InputError(

@@ -18,7 +18,7 @@ describe('schemas of MCP tools', () => {
     const parameters = readInputSchema(schema, notes);
     return { parameters: parameters!, notes: Object.fromEntries(notes) };
   };
-  /** True where a constrained call may have these arguments. */
+  /** True if a constrained call may have these arguments. */
   const holds = (parameters: ToolSchema, args: unknown) => {
     const automaton = new ByteAutomaton(toolCallGrammar([{ name: 't', parameters }]));
     let state = automaton.start;

@@ -19,7 +19,7 @@ function vocabularyOfTexts(tokens: (string | number[])[]): Vocabulary {
   return { bytes: Uint8Array.from(parts.flatMap((part) => [...part])), starts };
 }
 
-/** Number of tokens up to the one that completes a stop string, and which; undefined where none does. */
+/** Number of tokens up to the one that completes a stop string, and which; undefined if none does. */
 function stopOf(tokens: (string | number[])[], stop: string[], minNewTokens = 0) {
   const matcher = new StopMatcher(stop, vocabularyOfTexts(tokens), minNewTokens);
   for (const t of tokens.keys()) {

@@ -68,7 +68,7 @@ export function RunRow({ run, before }: { run: SavedRun; before: SavedRun | unde
   );
 }
 
-/** Undefined where this version cannot read it. */
+/** Undefined if this version cannot read it. */
 function configOf(run: SavedRun): TrainConfig | undefined {
   try {
     return parseTrainConfig(run.config, { source: 'config.yaml', note: () => {} });

@@ -113,7 +113,7 @@ function encode(tokenizer: ChatTokenizer, flags: ParsedArgs['flags'], prompt: st
   return tokenizer.encodeChat(messages);
 }
 
-/** Tokens of prompt and answers. Throws InputError where the model has fewer positions. */
+/** Tokens of prompt and answers. Throws InputError if the model has fewer positions. */
 function contextOf(
   flags: ParsedArgs['flags'],
   promptLength: number,

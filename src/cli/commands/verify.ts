@@ -61,7 +61,7 @@ async function writeKernels(folder: string, io: Output): Promise<void> {
   }
 }
 
-/** Throws InputError where the file is not what `verifyLosses` reads. */
+/** Throws InputError if the file is not what `verifyLosses` reads. */
 function lossReport(text: string, file: string) {
   try {
     return verifyLosses(parseCases(text));

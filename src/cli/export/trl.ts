@@ -20,7 +20,7 @@ interface TrlRun {
   notCarried: string[];
 }
 
-/** TRL's loss_type of our loss and of the aggregation that it runs with; undefined where TRL has none. */
+/** TRL's loss_type of our loss and of the aggregation that it runs with; undefined if TRL has none. */
 function lossType(actor: TrainConfig['actor']): string | undefined {
   const lossMode = actor.policyLoss.lossMode;
   if (['cispo', 'sapo', 'luspo', 'vespo'].includes(lossMode)) return lossMode;

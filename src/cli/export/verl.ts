@@ -148,7 +148,7 @@ export function verlRun(config: TrainConfig, folder: string): VerlRun {
   };
 }
 
-/** True where the loss that is written reads the number. */
+/** True if the loss that is written reads the number. */
 function usesNumber({ actor }: TrainConfig, key: string): boolean {
   const readers: Readonly<Record<string, RegExp>> = {
     sapo: /\.tau/,

@@ -10,7 +10,7 @@ import { lockFolder, type RunLock } from './lock.ts';
 
 /**
  * Does `work` while no other process may write to the folder. The files that it is given reject with FolderGoneError once the folder is
- * renamed, deleted or replaced. Throws InputError where another run has the folder.
+ * renamed, deleted or replaced. Throws InputError if another run holds the folder.
  */
 export async function holdingFolder<T>(folder: string, work: (files: FileSystem) => Promise<T>): Promise<T> {
   exitOnSignals(); // a signal lets go of the lock

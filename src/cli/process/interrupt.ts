@@ -24,7 +24,7 @@ export const STOPS =
 const SAME_SIGNAL_MS = 300;
 
 interface Asked {
-  /** What a first signal asks; undefined where nothing is worth saving. */
+  /** What a first signal asks; undefined if nothing is worth saving. */
   stopRun?: (() => void) | undefined;
   at: number;
 }

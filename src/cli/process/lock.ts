@@ -29,7 +29,7 @@ interface Holder {
   host: string;
   /** When it was locked, for people. */
   since: string;
-  /** Boot and start time of the process, which tell it from a later one with its number; absent where there is no /proc. */
+  /** Boot and start time of the process, which tell it from a later one with its number; absent if there is no /proc. */
   started?: string;
   /** Tells this lock from every other. */
   nonce: string;
@@ -41,7 +41,7 @@ export interface RunLock {
   release(): void;
 }
 
-/** Throws InputError where another process has the folder, with who and since when, or where no lock can be written. */
+/** Throws InputError if another process holds the folder (it names the process and since when), or if no lock can be written. */
 export function lockFolder(folder: string): RunLock {
   const path = join(dirname(resolve(folder)), `.${basename(resolve(folder))}.lock`);
   const started = startOf(process.pid);
@@ -102,7 +102,7 @@ function claim(path: string, whole: string, mine: Holder, folder: string): void 
   }
 }
 
-/** True where `path` did not exist: it then is the file `whole`, never a part of it. */
+/** True if `path` did not exist: it then is the file `whole`, never a part of it. */
 function linked(whole: string, path: string): boolean {
   try {
     linkSync(whole, path);
@@ -129,7 +129,7 @@ function heldSentence(folder: string, path: string, { pid, host, since }: Holder
   return `${folder} is another run's: ${who}. Wait until it ends, stop it (kill ${pid}), or give this one another name (name=...).`;
 }
 
-/** Undefined where there is no such file, or none that this file has written. */
+/** Undefined if there is no such file, or none that this file has written. */
 function holderOf(path: string): Holder | undefined {
   try {
     const { pid, host, since, started, nonce } = JSON.parse(readFileSync(path, 'utf8')) as Partial<Holder>;

@@ -61,7 +61,7 @@ export async function openReplayEngine(config: TrainConfig, { checkpoint }: Weig
   return openEngine(model, { ...sizes, ...(lora && { lora }), use: 'train' });
 }
 
-/** Throws InputError where the checkpoint is damaged, or of another model. */
+/** Throws InputError if the checkpoint is damaged, or of another model. */
 export async function useWeights(engine: CommandEngine, { checkpoint }: WeightsPlace): Promise<void> {
   if (checkpoint === undefined) return;
   const { weights } = await loadTrainerCheckpoint(disk, checkpoint, say);

@@ -16,7 +16,7 @@ export interface KeptRun {
   steps: number[];
 }
 
-/** Throws InputError where the folder is no run, or has kept nothing. */
+/** Throws InputError if the folder is not a run, or has kept nothing. */
 export async function openKeptRun(path: string): Promise<KeptRun> {
   const folder = RunFolder.open(disk, path);
   const config = folder.file('config.yaml');

@@ -74,7 +74,7 @@ export class NatsServer {
     process.once('exit', this.#kill);
   }
 
-  /** Throws InputError where it does not start: a port that is taken, a certificate that cannot be read. */
+  /** Throws InputError if it does not start: a port that is taken, a certificate that cannot be read. */
   static async start(options: ServerOptions, users: readonly User[]): Promise<NatsServer> {
     await mkdir(options.folder, { recursive: true });
     await endOrphan(options.folder);

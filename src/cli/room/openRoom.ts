@@ -40,7 +40,7 @@ interface RunningServer {
 }
 
 /**
- * By TCP, with TLS where the address says so, or by a WebSocket where it is one. Throws InputError where the two do not agree on TLS, or this
+ * By TCP, with TLS where the address says so, or by a WebSocket where it is one. Throws InputError if the two do not agree on TLS, or this
  * Node has no WebSocket.
  */
 export const connectInNode: Connect = (options) => connectWith(options);

@@ -164,7 +164,7 @@ export async function readAdapter(path: string, config: ModelConfig): Promise<Ad
   }
 }
 
-/** The folder itself or the run's newest checkpoint, where it holds an adapter; undefined where it holds a whole model. */
+/** The folder itself or the run's newest checkpoint, where it holds an adapter; undefined if it holds a whole model. */
 async function adapterFolder(path: string): Promise<string | undefined> {
   if (isAdapter(path)) {
     await checkCheckpoint(disk, path, 'model');

@@ -14,7 +14,7 @@ import { disk, readJsonFile, readText } from '../files.ts';
 import { configChanges } from '../../runs/configChanges.ts';
 import { say } from './progress.ts';
 
-/** The checkpoint folder to go on from; undefined = from scratch. Throws InputError where the one asked for is none. */
+/** The checkpoint folder to go on from; undefined = from scratch. Throws InputError if the requested folder is not a checkpoint. */
 export async function checkpointToResume({ name, trainer }: TrainConfig): Promise<string | undefined> {
   const path = join(trainer.defaultLocalDir, name);
   if (trainer.resumeMode === 'resume_path') return checkpointIn(trainer.resumeFromPath!);

@@ -38,7 +38,7 @@ import { say } from './progress.ts';
 
 export interface Session {
   model: AdaptedModel;
-  /** Absent where every weight is trained. */
+  /** Absent if every weight is trained. */
   lora?: LoraConfig;
   task: Task;
   engine: CommandEngine;
@@ -126,7 +126,7 @@ function checkFits(loaded: LoadedModel, { model, data }: TrainConfig): void {
   }
 }
 
-/** The model. Throws InputError where it has no rows for its tokenizer's ids. */
+/** The model. Throws InputError if it has no rows for its tokenizer's ids. */
 function checkTokenizer(model: LoadedModel, path: string): LoadedModel {
   const { config } = model;
   const { vocabSize, endNote } = modelTokenizer(model);

@@ -36,7 +36,7 @@ export class Episodes {
     return this.#extended(request, group) ?? this.#open(group);
   }
 
-  /** The episode that a completion's id, its own id or `group/trajectory` names. Throws ApiError where there is none. */
+  /** The episode that a completion's id, its own id or `group/trajectory` names. Throws ApiError if there is no such episode. */
   find(id: string): ClientTrajectory {
     const own = /^(?:chatcmpl-)?([0-9a-f]{24})(?:-[0-9a-f]{8})?$/.exec(id)?.[1];
     const found = own === undefined ? this.#byName.get(id) : this.#byId.get(own);

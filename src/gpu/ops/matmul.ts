@@ -88,7 +88,7 @@ function compiledTile(gpu: Gpu, wanted: MatmulVariant): MatmulVariant {
 const MOST_SUMS = 64;
 
 /**
- * True where the adapter has subgroups as wide as the tile needs, and no wider than its workgroup. A phone with subgroups of 4
+ * True if the adapter has subgroups as wide as the tile needs, and no wider than its workgroup. A phone with subgroups of 4
  * could run SwiftShader's tiles of up to 512 sums, but must not even compile them.
  */
 export function runsOn({ adapter }: Gpu, variant: MatmulVariant): boolean {

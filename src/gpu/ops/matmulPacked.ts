@@ -47,7 +47,7 @@ const BY_ROWS: Record<AdapterFamily, PackedTable> = {
 
 const tilesOf = ({ adapter }: Gpu): PackedTable => BY_ROWS[adapterFamily(adapter)];
 
-/** True where the adapter has subgroups as wide as the tile needs; one that swaps within quads is for subgroups of 4 alone. */
+/** True if the adapter has subgroups as wide as the tile needs; one that swaps within quads is for subgroups of 4 alone. */
 export function packedRunsOn({ adapter }: Gpu, variant: PackedVariant): boolean {
   const { subgroup, quad, workgroup }: PackedTile = PACKED_TILES[variant];
   if (subgroup === 0) return true;

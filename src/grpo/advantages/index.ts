@@ -103,7 +103,7 @@ export const ADVANTAGE_ESTIMATORS = {
 /** A user's estimator: one array a sample, as long as its response; what it holds where the mask is 0 does not count. */
 export type CustomAdvantage = (inputs: AdvantageInputs, samples: readonly Sample[]) => ArrayLike<number>[];
 
-/** What a user's estimator says of the samples. Throws UserCodeError where it throws, or returns anything but one number a token. */
+/** What a user's estimator says of the samples. Throws UserCodeError if it throws, or does not return one number per token. */
 export function ownAdvantages(
   estimator: CustomAdvantage,
   inputs: AdvantageInputs,

@@ -100,6 +100,6 @@ const encodeTrajectory = ({ sequences, ...rest }: SavedTrajectory): unknown => (
   }),
 });
 
-/** Throws InputError where the state is not what `encodeEpisodes` gave. */
+/** Throws InputError if the state is not what `encodeEpisodes` gave. */
 export const decodeEpisodes = (state: unknown, vocabSize: number): SavedEpisodes =>
   readInFlight(episodesSchema(vocabSize), state);

@@ -81,7 +81,7 @@ export class Sequence {
     return sequence;
   }
 
-  /** All up to the last reply: a call under way is left out. Undefined where no reply is its own. */
+  /** All up to the last reply: a call under way is left out. Undefined if no reply is its own. */
   save(): SavedSequence | undefined {
     const { number, toolsKey, messages, replies } = this;
     const promptIds = Uint32Array.from(this.promptIds);
@@ -134,7 +134,7 @@ export class Sequence {
     return context;
   }
 
-  /** Tokens that say `messages` after the last reply, and open the next; undefined where the template cannot. */
+  /** Tokens that say `messages` after the last reply, and open the next; undefined if the template cannot. */
   continuation(messages: readonly ChatMessage[], template: TurnTemplate): Uint32Array | undefined {
     try {
       return this.#continuation(messages, template);

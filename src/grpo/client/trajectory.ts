@@ -23,7 +23,7 @@ export interface TrajectoryHost {
   engine: RolloutEngine;
   /** Aborts, with its error, when the engine's device is lost: calls under way end by it. */
   lost: AbortSignal;
-  /** Resolves when there is an engine again; absent = there is one. Rejects where the run is over. */
+  /** Resolves when there is an engine again; absent = there is one. Rejects if the run has ended. */
   fresh?: Promise<void> | undefined;
   template: CallTemplate;
   toolParser: ToolParser;
@@ -36,7 +36,7 @@ export interface TrajectoryHost {
   timeoutMs: number;
   /** Adds to a metric of the step under way. */
   count(metric: string): void;
-  /** Before the first call: finds its group. Throws ApiError where there is no room. Returns what its random keys start with. */
+  /** Before the first call: finds its group. Throws ApiError if there is no room. Returns what its random keys start with. */
   join(trajectory: ClientTrajectory, request: CallRequest): [seed: number, group: number, member: number];
   /** It has its reward, or has been given up. */
   ended(trajectory: ClientTrajectory): void;
@@ -113,7 +113,7 @@ export class ClientTrajectory {
     return episode;
   }
 
-  /** All that its answered calls have left; undefined where none was answered, and where it was given up. */
+  /** All that its answered calls have left; undefined if none was answered, and where it was given up. */
   save(): SavedTrajectory | undefined {
     const { id, groupName: group, name, start, result } = this;
     const sequences = this.#sequences.flatMap((sequence) => sequence.save() ?? []);
@@ -123,7 +123,7 @@ export class ClientTrajectory {
   }
 
   /**
-   * Gives the episode its reward and ends it. Throws ApiError where it has one already, a call is under way, no call was
+   * Gives the episode its reward and ends it. Throws ApiError if it has one already, a call is under way, no call was
    * answered, or the numbers are none to train on.
    */
   reward(score: number, options: RewardOptions = {}): void {
@@ -166,7 +166,7 @@ export class ClientTrajectory {
     return Math.max(0, ...ends);
   }
 
-  /** True where a call with these messages would be the first after the reply that it goes on from. */
+  /** True if a call with these messages would be the first after the reply that it goes on from. */
   isNext(messages: readonly ChatMessage[], toolsKey: string): boolean {
     return this.#sequences.some((sequence) => {
       const index = sequence.matches(messages, toolsKey);

@@ -32,7 +32,7 @@ export interface Renamed {
   isOld: boolean;
 }
 
-/** The name of today of a key or of one inside a part that moved; undefined where it has not changed. */
+/** The name of today of a key or of one inside a part that moved; undefined if it has not changed. */
 export function newNameOf(path: string, known: ReadonlySet<string>): Renamed | undefined {
   for (const [from, to] of Object.entries({ ...OLD_NAMES, ...ALSO })) {
     if (!known.has(to) || known.has(from)) continue;
@@ -44,7 +44,7 @@ export function newNameOf(path: string, known: ReadonlySet<string>): Renamed | u
 }
 
 /**
- * The tree under the names of today, and what was renamed. Throws InputError where a key is there under both.
+ * The tree under the names of today, and what was renamed. Throws InputError if a key is there under both.
  * @param known keys and parts of the schema
  */
 export function withNewNames(
@@ -69,7 +69,7 @@ export function withNewNames(
   return { tree: today, renamed };
 }
 
-/** What is said of old names, in a line; undefined where there are none. */
+/** What is said of old names, in a line; undefined if there are none. */
 export function oldNamesNote(source: string, renamed: readonly Renamed[]): string | undefined {
   const pairs = new Set(renamed.flatMap(({ from, to, isOld }) => (isOld ? [`${from} is ${to} now`] : [])));
   if (pairs.size === 0) return undefined;

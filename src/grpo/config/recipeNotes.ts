@@ -19,7 +19,7 @@ export const isDecidedByRecipe = (path: string): boolean =>
   Object.values(recipes).some((recipe) => valueAt(recipe, path) !== undefined);
 
 /**
- * A file that names an algorithm and sets what its recipe sets to something else, in a line; undefined where it agrees.
+ * A file that names an algorithm and sets what its recipe sets to something else, in a line; undefined if it agrees.
  * @param overridden keys that the file does not decide
  */
 export function contradiction(file: Tree, source: string, overridden: readonly string[]): string | undefined {

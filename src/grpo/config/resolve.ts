@@ -50,7 +50,7 @@ export function resolveTrainTree(tree: unknown, source: string): TrainConfig {
 const takesRequired = ({ trainer, asyncTraining }: TrainConfig): boolean =>
   trainer.pipeline === 'fully-async' && asyncTraining.requireBatches !== undefined;
 
-/** Groups of a step as asyncTraining.requireBatches makes them. Throws InputError where data.trainBatchSize is written as another number. */
+/** Groups of a step as asyncTraining.requireBatches makes them. Throws InputError if data.trainBatchSize is written as another number. */
 function requiredGroups({ asyncTraining, actor }: TrainConfig, tree: unknown, source: string): number {
   const groups = asyncTraining.requireBatches! * actor.ppoMiniBatchSize;
   const written = valueAt(tree, 'data.trainBatchSize');
@@ -208,7 +208,7 @@ export function nearestKey(path: string, known: readonly string[]): string {
 
 export interface DocumentedKey {
   path: string;
-  /** undefined where absent means something. */
+  /** undefined if absent means something. */
   default: unknown;
   required: boolean;
   unit: string;

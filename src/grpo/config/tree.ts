@@ -6,7 +6,7 @@ export function isTree(value: unknown): value is Tree {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** The value of a dotted path, undefined where there is none. Inherited keys count as none. */
+/** The value of a dotted path, undefined if there is none. Inherited keys count as none. */
 export function valueAt(tree: unknown, path: string): unknown {
   return path
     .split('.')
@@ -26,7 +26,7 @@ export function setOwn<T>(tree: Tree, key: string, value: T): T {
   return value;
 }
 
-/** Sets a dotted path, making the parts it stands in. False where one of them is a value. */
+/** Sets a dotted path, making the parts it stands in. False if one of them is a value. */
 export function setAt(tree: Tree, path: string, value: unknown): boolean {
   const keys = path.split('.');
   let at = tree;

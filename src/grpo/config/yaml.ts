@@ -12,7 +12,7 @@ const DEEPEST = 32;
 /** Brackets may also stand in texts. */
 const MOST_OPEN = 64;
 
-/** Null where the text is empty. Throws InputError of one sentence. @param what errors call the text by it */
+/** Null if the text is empty. Throws InputError of one sentence. @param what errors call the text by it */
 export function readYaml(text: string, what: string): unknown {
   if (text.length > LONGEST)
     throw new InputError(`${what} has ${text.length} characters; a config has at most ${LONGEST}.`);

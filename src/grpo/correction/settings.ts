@@ -30,7 +30,7 @@ export function correctionSettings({ algorithm }: Pick<TrainConfig, 'algorithm'>
   };
 }
 
-/** True where the loss makes its importance weights on the device: REINFORCE in bypass mode, truncated and nothing else. */
+/** True if the loss makes its importance weights on the device: REINFORCE in bypass mode, truncated and nothing else. */
 export function lossWeighsItself(config: Pick<TrainConfig, 'actor' | 'algorithm'>): boolean {
   const { bypassMode, rolloutIs, rolloutIsThreshold, rolloutIsBatchNormalize, rolloutRs } = correctionSettings(config);
   if (config.actor.policyLoss.lossMode !== 'reinforce' || !bypassMode || rolloutIs === 'none') return false;

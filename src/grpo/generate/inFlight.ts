@@ -45,7 +45,7 @@ function encodeDrawn({ tokenIds, logProbs, logMass, weightVersions }: DrawnSoFar
   };
 }
 
-/** @param vocabSize tokens that the model has. Throws InputError where the state is not what `encodeGroups` gave. */
+/** @param vocabSize tokens that the model has. Throws InputError if the state is not what `encodeGroups` gave. */
 export const decodeGroups = (state: unknown, vocabSize: number): SavedGroup[] =>
   readInFlight(groupsSchema(vocabSize), state);
 

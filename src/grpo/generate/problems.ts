@@ -31,7 +31,7 @@ export class ProblemQueue {
   #position = 0;
   #leftOut = 0;
 
-  /** Throws InputError where the config draws by difficulty and the task has no end. */
+  /** Throws InputError if the config draws by difficulty and the task has no end. */
   constructor(task: Task, config: TrainConfig, tokenizer: ChatTokenizer) {
     this.#task = limitedTask(task, config);
     this.#parts = this.#task;

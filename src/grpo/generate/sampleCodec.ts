@@ -46,6 +46,6 @@ export function toBase64({ buffer, byteOffset, byteLength }: ArrayBufferView): s
   return btoa(text);
 }
 
-/** Throws DOMException where the text is none. */
+/** Throws DOMException if the text is not base64. */
 export const fromBase64 = (text: string): Uint8Array<ArrayBuffer> =>
   Uint8Array.from(atob(text), (c) => c.charCodeAt(0));

@@ -18,7 +18,7 @@ import { score } from './score.ts';
 
 /** Where the samples of a step come from. */
 export interface SampleSource {
-  /** Resolves once a step has what it needs; to false where `stop` aborts, or nothing more is to come. Absent = it has, always. */
+  /** Resolves once a step has what it needs; to false if `stop` aborts, or nothing more is to come. Absent = it has, always. */
   ready?(stop: AbortSignal): Promise<boolean>;
   /** Generates and scores the groups of a step; those of one group are neighbours. */
   generate(step: number): Promise<GeneratedStep>;
@@ -26,9 +26,9 @@ export interface SampleSource {
   readonly carried?: number[] | undefined;
   /** Starts these problems' groups over before it draws new ones: they were under way at a checkpoint. */
   startOver?(carried: readonly number[]): void;
-  /** The groups under way, as plain JSON; undefined where there are none. The engine stands still afterwards. */
+  /** The groups under way, as plain JSON; undefined if there are none. The engine stands still afterwards. */
   save?(): Promise<unknown>;
-  /** Goes on with what `save` gave before it draws new problems. Throws InputError where that cannot be read. */
+  /** Goes on with what `save` gave before it draws new problems. Throws InputError if the state cannot be read. */
   goOn?(saved: unknown, vocabSize: number): void;
   /** Lets the engine run between two steps, for an evaluation; `pause` ends that. */
   resume?(): Promise<void>;

@@ -28,7 +28,7 @@ type ScoreOptions = Pick<GenerateOptions, 'globalStep' | 'rewardTimeoutMs' | 'si
 type Ended = Pick<AgentLoopOutput, 'messages' | 'trajectory' | 'fault'> &
   Partial<Pick<ScoredSample, 'toolRewards' | 'turnRewards' | 'toolStates' | 'state'>>;
 
-/** The reward of a sample. Throws UserCodeError where the reward function fails, unless `onError` is 'skip'. */
+/** The reward of a sample. Throws UserCodeError if the reward function fails, unless `onError` is 'skip'. */
 export async function score(
   { task, globalStep, rewardTimeoutMs, signal, onError, onFault }: ScoreOptions,
   problem: Problem,
@@ -64,7 +64,7 @@ export async function score(
   }
 }
 
-/** What the task's reward returns. Throws UserCodeError where that takes too long; `signal` ends the wait. */
+/** What the task's reward returns. Throws UserCodeError if that takes too long; `signal` ends the wait. */
 export async function timedReward(
   task: Pick<Task, 'reward'>,
   sample: ScoredSample,

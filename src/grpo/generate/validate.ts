@@ -59,7 +59,7 @@ export class Evaluation {
     return this.#answers.length === this.#problems.length;
   }
 
-  /** Answers the next `count` problems, or all. Rejects where the signal aborts; those problems are not done then. */
+  /** Answers the next `count` problems, or all. Rejects if the signal aborts; those problems are not done then. */
   async next(count = Infinity): Promise<void> {
     const { config, task, engine } = this.#generation;
     const { greedy = false, globalStep, onSample, onProgress, signal } = this.#options;

@@ -156,7 +156,7 @@ export class Learner {
 
   /**
    * Clips the accumulated gradient, moves the weights by it and zeroes it; the next samples are drawn under the new weights.
-   * Throws InputError where nothing was accumulated.
+   * Throws InputError if nothing was accumulated.
    */
   async optimStep(options: OptimStepOptions = {}): Promise<OptimStepResult> {
     const config = optimSettings(this.config, options);
@@ -189,7 +189,7 @@ export class Learner {
   }
 
   /**
-   * One GRPO step, as GrpoTrainer's, on complete groups of clients' episodes, which it waits for. Rejects with InputError where the wait ends
+   * One GRPO step, as GrpoTrainer's, on complete groups of clients' episodes, which it waits for. Rejects with InputError if the wait ends
    * without them; a step that fails gives its groups back.
    */
   async step(options: ClientStepOptions = {}): Promise<{ metrics: Metrics; samples: Sample[] }> {

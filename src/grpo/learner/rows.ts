@@ -44,7 +44,7 @@ export function packedRows(verb: string, rows: readonly Row[], limits: RowLimits
   return packed;
 }
 
-/** Throws InputError where the loss lacks what it reads, and where no token is trained. */
+/** Throws InputError if an input of the loss is missing, or if no token is trained. */
 export function policyData(rows: readonly TrainRow[], limits: RowLimits, settings: LossSettings): PolicyData {
   const verb = 'forwardBackward';
   const { samples, masks } = packedRows(verb, rows, limits);

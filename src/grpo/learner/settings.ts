@@ -17,7 +17,7 @@ export interface LossSettings {
   config: TrainConfig;
   /** Replaces the config's loss. */
   loss: PolicyLoss | CustomLoss | undefined;
-  /** True where rows must have advantages and log-probs. */
+  /** True if rows must have advantages and log-probs. */
   reads: { advantages: boolean; logProbs: boolean; refLogProbs: boolean };
   normalization: AggregateOptions;
 }

@@ -145,7 +145,7 @@ export interface OptimStepResult {
   gradNorm: number;
   /** The learning rate that was used. */
   lr: number;
-  /** True where the norm was not finite: the weights are as they were, the gradient is gone. */
+  /** True if the norm was not finite: the weights are as they were, the gradient is gone. */
   skipped: boolean;
   /** Optimizer steps so far, which is the version of the weights. */
   updates: number;

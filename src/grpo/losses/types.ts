@@ -18,7 +18,7 @@ export interface TokenRow {
   oldLogp: number;
   /** Advantage of the token. */
   advantage: number;
-  /** True where the loss's own `select` picked this token (clip-cov, kl-cov). */
+  /** True if the loss's own `select` picked this token (clip-cov, kl-cov). */
   selected: boolean;
 }
 
@@ -38,9 +38,9 @@ export interface TokenLoss {
   loss: number;
   /** d loss / d logp of this token, through every path (a sequence's mean included), for weights that are equal within a sequence. */
   grad: number;
-  /** True where the upper (or only) clip acted: averaged into `actor/pg_clipfrac`. Absent = it did not. */
+  /** True if the upper (or only) clip acted: averaged into `actor/pg_clipfrac`. Absent = it did not. */
   clipped?: boolean;
-  /** True where the lower or dual clip acted: averaged into `actor/pg_clipfrac_lower`. Absent = it did not. */
+  /** True if the lower or dual clip acted: averaged into `actor/pg_clipfrac_lower`. Absent = it did not. */
   clippedLower?: boolean;
   /** This token's term of `actor/ppo_kl`; absent = oldLogp - logp. */
   kl?: number;
@@ -78,7 +78,7 @@ export interface PolicyLoss<D extends LossDefaults = LossDefaults> {
   /** Aggregation that replaces the configured one, as the published method demands. */
   aggregation?: LossAggMode | 'seq-geo-mean';
   /**
-   * True where a token whose advantage is 0 has value 0 and gradient 0, whatever the policy: samples of such tokens alone
+   * True if a token whose advantage is 0 has value 0 and gradient 0, whatever the policy: samples of such tokens alone
    * need no forward and backward (`actor.skipZeroAdvantages`). Absent = not known, and all are computed.
    */
   zeroAtZeroAdvantage?: boolean;
@@ -102,7 +102,7 @@ export interface PolicyLoss<D extends LossDefaults = LossDefaults> {
 /** The term that a sequence-level loss sums over the trained tokens of a sequence. */
 interface SequenceTerm<D extends LossDefaults = LossDefaults> {
   of(numbers: LossNumbers<D>, token: TokenRow): number;
-  /** `fn sequenceTerm(logRatio: f32, advantage: f32) -> f32`, the same in f32; absent where the loss has no WGSL. */
+  /** `fn sequenceTerm(logRatio: f32, advantage: f32) -> f32`, the same in f32; absent if the loss has no WGSL. */
   wgsl?: string;
 }
 

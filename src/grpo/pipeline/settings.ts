@@ -36,7 +36,7 @@ export function asyncSettings({ trainer, asyncTraining, data }: Settings): Async
   };
 }
 
-/** True where rollout draws by older weights than those that are trained, and so needs its own. */
+/** True if rollout draws by older weights than those that are trained, and so needs its own. */
 export function needsOwnWeights(config: Settings): boolean {
   const settings = asyncSettings(config);
   if (!settings) return false;

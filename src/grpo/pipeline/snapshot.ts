@@ -31,7 +31,7 @@ export const encodeSnapshot = ({ inFlight, ...rest }: Snapshot): unknown => ({
   inFlight: encodeGroups(inFlight),
 });
 
-/** Throws InputError where it is not what `encodeSnapshot` gave. */
+/** Throws InputError if it is not what `encodeSnapshot` gave. */
 export function decodeSnapshot(saved: unknown, vocabSize: number): Snapshot {
   const result = v.safeParse(SNAPSHOT, saved);
   if (!result.success)

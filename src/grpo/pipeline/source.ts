@@ -13,7 +13,7 @@ interface Given {
   rollouter?: MakeRollouter | undefined;
 }
 
-/** The one that the config asks for. Throws InputError where the engine is not made for it. */
+/** The one that the config asks for. Throws InputError if the engine is not made for it. */
 export function sampleSource(options: SourceOptions, { source: given, replay, rollouter }: Given): SampleSource {
   const { rollout, algorithm, trainer } = options.config;
   if (trainer.pipeline !== 'on-policy') return given ?? new AsyncGroups(options, rollouter);

@@ -65,7 +65,7 @@ export interface Rollouter {
   restore?(groups: readonly SavedGroup[]): Promise<void>;
   /** More metrics of a step. */
   metrics?(): Metrics;
-  /** Rejects where a group begun since the last `close` failed. */
+  /** Rejects if a group begun since the last `close` failed. */
   readonly failed: Promise<never>;
   /** Gives up all groups; nothing more of them comes. */
   close(): Promise<void>;

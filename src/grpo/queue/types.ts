@@ -47,7 +47,7 @@ export interface ExperienceQueue {
    * it may. Throws RangeError for records that would not fit into an empty one.
    */
   put(partition: Partition, records: readonly ExperienceRecord[], options?: { signal?: AbortSignal }): Promise<void>;
-  /** Records of these keys, in their order. Throws RangeError where one is not there. */
+  /** Records of these keys, in their order. Throws RangeError if one is not there. */
   get(partition: Partition, keys: readonly string[], columns?: readonly string[]): Promise<ExperienceRecord[]>;
   /** Keys and tags in the order of their first put. */
   list(partition: Partition, where?: Where): Promise<ListedRecord[]>;
@@ -57,7 +57,7 @@ export interface ExperienceQueue {
   clear(partition: Partition, keys?: readonly string[]): Promise<void>;
   /** Everything as plain JSON, for a checkpoint. */
   save(): Promise<unknown>;
-  /** Replaces everything by what `save` gave. Throws InputError where that cannot be read. */
+  /** Replaces everything by what `save` gave. Throws InputError if the state cannot be read. */
   restore(saved: unknown): Promise<void>;
   /** Rejects everybody who waits, and everything asked later. */
   close(): Promise<void>;

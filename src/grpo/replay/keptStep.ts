@@ -52,7 +52,7 @@ interface Told {
   extras: Pick<StepExtras, 'klCoef' | 'roleBaselines'> & { baselines?: (number | null)[] };
 }
 
-/** The file of a step. Throws InputError where a problem or a sample is none that JSON can hold. */
+/** The file of a step. Throws InputError if a problem or a sample is none that JSON can hold. */
 export async function encodeStep(
   { step, run, config }: StepName,
   samples: readonly Sample[],
@@ -221,7 +221,7 @@ function addValues(
   else columns.set(`token_${name}`, joined(Numbers, values));
 }
 
-/** The way back; undefined where there are none. */
+/** The way back; undefined if there are none. */
 function valuesOf(columns: Columns, name: string, masks: Uint8Array[], offsets: number[]): Column[] | undefined {
   if (columns.has(`token_${name}`)) return cutAt(column(columns, `token_${name}`, offsets.at(-1)), offsets);
   if (!columns.has(name)) return undefined;

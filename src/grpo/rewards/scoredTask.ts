@@ -22,7 +22,7 @@ export class ScoredTask {
       (scored ??= import('./modelRewards.ts').then((models) => models.withModelRewards(own, config, engine)));
   }
 
-  /** Throws InputError where models score and `rules` has a reward. */
+  /** Throws InputError if models score and `rules` has a reward. */
   under(rules: Rules): Task {
     const { load } = this;
     const task = withRules(this.#own, rules, this.#config);

@@ -48,7 +48,7 @@ export interface PolicyData {
 /** What a mini-batch computes on; `batch` is empty where nothing in it can move the policy. */
 export interface PreparedMiniBatch {
   batch: MiniBatch;
-  /** undefined where they depend on the policy as it will then be */
+  /** undefined if they depend on the policy as it will then be */
   inputs: PolicyLossInputs | undefined;
 }
 
@@ -161,7 +161,7 @@ export class PolicyGradient {
   }
 
   /**
-   * True where a sample whose advantages are all 0 adds exactly nothing: the loss is 0 there, no other term has a gradient,
+   * True if a sample whose advantages are all 0 adds exactly nothing: the loss is 0 there, no other term has a gradient,
    * and nothing is picked or adapted by a statistic of all tokens.
    */
   #skipsZeroAdvantages(): boolean {
@@ -306,7 +306,7 @@ async function eachMicroBatch(
   return { logProbs, entropy };
 }
 
-/** True where a token has both an advantage and a weight. */
+/** True if a token has both an advantage and a weight. */
 function canMove(advantages: ArrayLike<number>, weights: ArrayLike<number>): boolean {
   return Array.from(weights).some((weight, t) => weight !== 0 && advantages[t] !== 0);
 }

@@ -89,7 +89,7 @@ export class PolicyUpdater {
     return { metrics, updates: all.length, trainedTokens, entropy };
   }
 
-  /** The first update of step `number` up to its gradient, which is left on the engine; undefined where nothing is trained on. */
+  /** The first update of step `number` up to its gradient, which is left on the engine; undefined if nothing is trained on. */
   async gradients(samples: Sample[], tokens: StepTokens, number: number): Promise<UpdateGradients | undefined> {
     const step = this.#stepOf(samples, tokens, number);
     const prepared = this.#prepare(step, 0);

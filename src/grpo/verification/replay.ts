@@ -24,7 +24,7 @@ export type ReplayContext = Omit<GenerationContext, 'engine' | 'onFault'> & {
 };
 
 /**
- * The sample as the controller gets it from the claimed tokens. Throws Rejection where the claim differs from it, InputError
+ * The sample as the controller gets it from the claimed tokens. Throws Rejection if the claim differs from it, InputError
  * where the run's own settings or code do not let it be verified.
  */
 export async function replaySample(

@@ -11,7 +11,7 @@ import { elementCount, parameterSpecs } from '../params.ts';
 import { type SafetensorsDtype, writeSafetensors } from './safetensors.ts';
 import { type CheckpointFiles, configFile, filesBeside, type SourceFiles, type TokenizerJson } from './sourceFiles.ts';
 
-/** Bytes of a file of the folder, or undefined where there is no such file. Other failures must throw. */
+/** Bytes of a file of the folder, or undefined if there is no such file. Other failures must throw. */
 export type CheckpointSource = (path: string) => Promise<Uint8Array | undefined>;
 
 /** A model in Hugging Face's format, read. */
@@ -75,7 +75,7 @@ export function saveCheckpoint(
 const TORCH_NAMES = { F32: 'float32', F16: 'float16', BF16: 'bfloat16' } as const;
 
 /**
- * The tensors in the order of `parameterSpecs`. Throws an InputError where one is missing, has another shape, is not
+ * The tensors in the order of `parameterSpecs`. Throws an InputError if one is missing, has another shape, is not
  * finite, or is not part of such a model. `file` names where they came from.
  */
 function fitWeights(config: ModelConfig, tensors: TensorMap, file: string): TensorMap {

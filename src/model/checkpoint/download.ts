@@ -25,7 +25,7 @@ export interface DownloadOptions {
 export interface DownloadProgress {
   file: string;
   received: number;
-  /** undefined where the server does not say. */
+  /** undefined if the server does not say. */
   total: number | undefined;
 }
 
@@ -58,7 +58,7 @@ async function isComplete(store: FileStore, path: string): Promise<boolean> {
 }
 
 /**
- * Brings `url` to `path`, unless it is there already. Returns false where the server has no such file. Throws InputError
+ * Brings `url` to `path`, unless it is there already. Returns false if the server has no such file. Throws InputError
  * when it cannot be had, or is not what it should be.
  */
 export async function download(
@@ -192,7 +192,7 @@ async function receive(
   return { etag, size: received, complete: false };
 }
 
-/** Size of the whole file; undefined where the server does not say. Throws where the answer is another range. */
+/** Size of the whole file; undefined if the server does not say. Throws where the answer is another range. */
 function totalOf({ status, headers }: Response, at: number): number | undefined {
   if (status === 206) {
     const range = /^bytes (\d+)-\d+\/(\d+|\*)$/.exec(headers.get('content-range') ?? '');

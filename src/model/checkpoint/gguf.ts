@@ -28,7 +28,7 @@ const ALIGNMENT = 32;
 /** Values that share a scale. */
 export const Q8_BLOCK = 32;
 
-/** A whole file. Throws InputError where a type cannot hold a tensor. */
+/** A whole file. Throws InputError if a type cannot hold a tensor. */
 export function writeGguf(
   metadata: ReadonlyMap<string, GgufValue>,
   tensors: readonly GgufTensor[],

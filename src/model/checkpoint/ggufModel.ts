@@ -132,7 +132,7 @@ function interleaved(data: Float32Array, heads: number, headDim: number): Float3
   return out;
 }
 
-/** Llama 3's scaling: what each frequency is divided by; undefined where there is none. */
+/** Llama 3's scaling: what each frequency is divided by; undefined if there is none. */
 function ropeFactors({ ropeScaling, ropeTheta, headDim }: ModelConfig): Float32Array | undefined {
   if (ropeScaling?.ropeType !== 'llama3') return undefined;
   const { factor, lowFreqFactor = 1, highFreqFactor = 4, originalMaxPositionEmbeddings = 8192 } = ropeScaling;
@@ -229,7 +229,7 @@ interface PreTokenizer {
   individual_digits?: boolean;
 }
 
-/** The rule's name there; undefined where the tokenizer does not work on bytes. */
+/** The rule's name there; undefined if the tokenizer does not work on bytes. */
 function preTokenizer(json: unknown): { name: string; isKnown: boolean } | undefined {
   const outer = json as PreTokenizer | null | undefined;
   const steps = outer?.type === 'Sequence' ? (outer.pretokenizers ?? []) : outer ? [outer] : [];

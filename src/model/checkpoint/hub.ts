@@ -101,7 +101,7 @@ function addressOf(text: string, what: string): URL {
 
 /**
  * The token for the configured endpoint alone, over https or within this machine: an adapter of anybody's may name any address.
- * undefined where it must not go. Throws InputError, without the token's text, for what no header can carry.
+ * undefined if it must not go. Throws InputError, without the token's text, for what no header can carry.
  */
 function tokenFor(url: string, endpoint: string, given: string | undefined): string | undefined {
   const token = given?.trim();
@@ -117,7 +117,7 @@ function tokenFor(url: string, endpoint: string, given: string | undefined): str
 interface Place {
   url: string;
   folder: string;
-  /** Files of the model; undefined where the server lists none, and each file must be asked for. */
+  /** Files of the model; undefined if the server lists none, and each file must be asked for. */
   files?: Map<string, Expected>;
 }
 

@@ -78,7 +78,7 @@ export function shardsOf(index: Record<string, unknown>): string[] {
   return [...new Set(weightMapOf(index).values())];
 }
 
-/** Throws an InputError where a tensor is missing, has another shape, or is not part of such a model. */
+/** Throws an InputError if a tensor is missing, has another shape, or is not part of such a model. */
 export function checkShapes(config: ModelConfig, tensors: Shapes, file: string): void {
   const known = new Set<string>();
   for (const { name, shape } of parameterSpecs(config)) {

@@ -15,7 +15,7 @@ interface SyncAccessHandle {
 }
 type FileHandle = FileSystemFileHandle & { createSyncAccessHandle?: () => Promise<SyncAccessHandle> };
 
-/** The file at a path, which comes to be with its folders if `create`; else undefined where there is none. */
+/** The file at a path, which comes to be with its folders if `create`; else undefined if there is none. */
 export async function opfsFile(
   root: FileSystemDirectoryHandle,
   path: string,

@@ -85,7 +85,7 @@ export function readSafetensorsHeader<D extends string = SafetensorsDtype>(
 }
 
 /**
- * Writes tensors in the order of the map, rounded to nearest even where `dtype` is a half. Throws an InputError where data
+ * Writes tensors in the order of the map, rounded to nearest even where `dtype` is a half. Throws an InputError if data
  * and shape disagree, or where a value is beyond float16.
  */
 export function writeSafetensors(

@@ -7,7 +7,7 @@ type Json = Record<string, unknown>;
 
 /** Where files come from: a folder, a browser's own file system, bytes in memory. */
 export interface CheckpointFiles {
-  /** Bytes of the file, or undefined where there is none. Other failures must throw. */
+  /** Bytes of the file, or undefined if there is none. Other failures must throw. */
   size(path: string): Promise<number | undefined>;
   /** Bytes begin..end of a file that is there. */
   read(path: string, begin: number, end: number): Promise<Uint8Array>;
@@ -34,7 +34,7 @@ const NAMES = [CONFIG, TOKENIZER, TOKENIZER_CONFIG, ...OPTIONAL_FILES];
 
 /** Tokenizer of a folder; parsed. */
 export interface TokenizerJson {
-  /** Parsed `tokenizer.json`; absent where the folder has none. */
+  /** Parsed `tokenizer.json`; absent if the folder has none. */
   tokenizerJson?: Json;
   /** Parsed `tokenizer_config.json`, its `chat_template` filled in from `chat_template.jinja` where that exists. */
   tokenizerConfigJson?: Json;
@@ -132,13 +132,13 @@ function textIn(files: SourceFiles, name: string): string | undefined {
   return bytes && new TextDecoder().decode(bytes);
 }
 
-/** A JSON object of the files; undefined where there is no such file. Throws InputError for any other content. */
+/** A JSON object of the files; undefined if there is no such file. Throws InputError for any other content. */
 export function jsonIn(files: SourceFiles, name: string): Json | undefined {
   const text = textIn(files, name);
   return text === undefined ? undefined : parseObject(text, name);
 }
 
-/** Throws an InputError where the file is no JSON object. */
+/** Throws an InputError if the file is not a JSON object. */
 export async function readStoredJson(files: CheckpointFiles, path: string): Promise<Json | undefined> {
   const bytes = await readSmall(files, path);
   return bytes && parseObject(new TextDecoder().decode(bytes), path);

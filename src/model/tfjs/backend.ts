@@ -39,7 +39,7 @@ async function start(gpu: Gpu): Promise<TfjsRuntime> {
   return new TfjsRuntime(tf, backend);
 }
 
-/** Throws InputError where they are not installed. */
+/** Throws InputError if they are not installed. */
 async function importPackages() {
   try {
     const packages = [await import('@tensorflow/tfjs'), await import('@tensorflow/tfjs-backend-webgpu')] as const;

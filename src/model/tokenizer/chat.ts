@@ -29,7 +29,7 @@ interface ChatMessage {
 export interface CalledTurn {
   /** One for each tool message, in order. */
   calls: readonly { id: string; name: string }[];
-  /** The token that the turn ended with; absent where it was cut before one. */
+  /** The token that the turn ended with; absent if it was cut before one. */
   end?: number;
   /** The name of the control token that follows calls. */
   stopToken: string;
@@ -194,7 +194,7 @@ export class ChatTokenizer {
     });
   }
 
-  /** True where the name of a control token stands in a text, in whatever case. */
+  /** True if the name of a control token stands in a text, in whatever case. */
   namesControl(text: string): boolean {
     return this.control.occurIn(text);
   }
@@ -340,7 +340,7 @@ export class ChatTokenizer {
   }
 }
 
-/** Nothing is added before or after. Throws InputError where the text is too long for the tokenizer. */
+/** Nothing is added before or after. Throws InputError if the text is too long for the tokenizer. */
 function idsOf(tokenizer: Tokenizer, text: string): number[] {
   if (text === '') return [];
   if (text.length > 2 * MAX_CHARACTERS) throw tooLong(text.length);

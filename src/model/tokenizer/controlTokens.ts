@@ -114,7 +114,7 @@ export class HiddenTexts {
   private readonly numbers = new Map<string, number>();
   private readonly texts: string[] = [];
 
-  /** @param around all that a number may stand beside. Throws InputError where it uses every private-use character. */
+  /** @param around all that a number may stand beside. Throws InputError if it uses every private-use character. */
   constructor(around: string) {
     this.marks = unusedMarks(around);
   }

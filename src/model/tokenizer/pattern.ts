@@ -71,7 +71,7 @@ function isOption(item: Item, next: Item | undefined): boolean {
 
 const optional = (item: Item): string | undefined => literalOf({ ...item, min: 1 });
 
-/** The character that must come here; undefined where it may be several. */
+/** The character that must come here; undefined if it may be several. */
 function literalOf(item: Item | undefined): string | undefined {
   const { text, min = 0 } = item ?? {};
   return text !== undefined && min > 0 && /^([^.[^$\\]|\\[rnt\\.*+?()[\]{}|/^$-])$/su.test(text) ? text : undefined;
@@ -99,7 +99,7 @@ class PatternParser {
     this.source = source;
   }
 
-  /** undefined where it is nested too deep. */
+  /** undefined if it is nested too deep. */
   parse(depth = 0): Path[] | undefined {
     if (depth > MAX_DEPTH) return undefined;
     const paths: Path[] = [[]];

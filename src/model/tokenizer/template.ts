@@ -56,7 +56,7 @@ export class TemplateStopped extends InputError {
 export class ChatTemplate {
   private readonly program: Template['parsed'];
 
-  /** Line ends are read as Jinja2 reads them: \r\n and \r of a template's source are \n. Throws InputError where the text is not a template. */
+  /** Line ends are read as Jinja2 reads them: \r\n and \r of a template's source are \n. Throws InputError if the text is not a template. */
   constructor(text: string) {
     if (text.length > MAX_SOURCE) {
       throw new InputError(`The chat template has ${text.length} characters; at most ${MAX_SOURCE} are read.`);
@@ -68,7 +68,7 @@ export class ChatTemplate {
     }
   }
 
-  /** Throws TemplateStopped where it raises, and where it does not end. */
+  /** Throws TemplateStopped if it raises, or if it does not end. */
   render(variables: Record<string, unknown>): string {
     try {
       const environment = new Environment();

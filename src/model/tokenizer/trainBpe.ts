@@ -36,7 +36,7 @@ interface Word {
   count: number;
 }
 
-/** The `tokenizer.json`, to be written with JSON.stringify. Throws InputError where the entries do not fit. */
+/** The `tokenizer.json`, to be written with JSON.stringify. Throws InputError if the entries do not fit. */
 export function trainBpe(texts: Iterable<string>, options: BpeOptions): Record<string, unknown> {
   const work = train(texts, options);
   for (;;) {

@@ -29,7 +29,7 @@ export class Arena {
   readonly blocks: readonly Block[];
   /** Whole buffers, padding included. */
   readonly buffers: View[];
-  /** Absent where no block is packed. */
+  /** Absent if no block is packed. */
   readonly packing: Packing | undefined;
   readonly scratch: Float32Scratch;
   readonly #views: Map<string, View>;

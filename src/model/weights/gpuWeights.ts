@@ -43,7 +43,7 @@ export type MatrixForm = Kept | 'trained' | 'trainedHalf';
 export class GpuWeights extends Arena {
   /** The weights as passes read them. */
   readonly views: WeightViews;
-  /** The matrices once more, as passes read them; absent where they read the weights themselves. */
+  /** The matrices once more, as passes read them; absent if they read the weights themselves. */
   readonly #copy: { arena: Arena; labels: string[] } | undefined;
 
   /** @param packing needed where `form` is a packed one */

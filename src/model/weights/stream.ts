@@ -26,7 +26,7 @@ export interface WeightSender {
 
 /** The device that generates. */
 export interface WeightReceiver {
-  /** Begins a transfer, and forgets one that was not ended. Throws InputError where its weights are other tensors. */
+  /** Begins a transfer, and forgets one that was not ended. Throws InputError if its weights are other tensors. */
   openReceive(tensors: readonly WeightTensor[], bucketBytes: number): Promise<void>;
   /** Keeps bucket k beside the weights in use. */
   receiveWeights(k: number, data: ArrayBuffer): Promise<void>;
@@ -45,7 +45,7 @@ export class DeviceSender implements WeightSender {
   readonly #views: View[];
   readonly #tensors: WeightTensor[];
   #bucketBytes = 0;
-  /** By bucket; undefined where whole weights are sent. */
+  /** By bucket; undefined if whole weights are sent. */
   #sent: Map<number, ArrayBuffer> | undefined;
 
   constructor(gpu: Gpu, model: LlamaModel) {

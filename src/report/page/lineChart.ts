@@ -45,7 +45,7 @@ export interface Mark {
   dash?: number[];
 }
 
-/** Steps, then the values of each line; null where a line has none. */
+/** Steps, then the values of each line; null if a line has none. */
 export type LineData = [number[], ...(number | null)[][]];
 
 /** Diameter of the mark of a line's only value, in CSS pixels. */

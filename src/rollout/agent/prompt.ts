@@ -20,7 +20,7 @@ export function encodePrompt({
 /**
  * The prompt of a sample: as encoded where it fits, else cut as `limits.truncation` says, by tokens (verl's
  * data.truncation): left keeps the last tokens, right the first, middle half of each, the odd token at the end.
- * Throws InputError where it is too long and nothing says how to cut it.
+ * Throws InputError if it is too long and nothing says how to cut it.
  */
 export function promptOf(input: PromptInput): Uint32Array {
   const { limits, problem } = input;

@@ -70,7 +70,7 @@ export class AgentSample {
   }
 
   /**
-   * Goes on with the states of a checkpoint, and starts the environment. Throws InputError where a state cannot be restored
+   * Goes on with the states of a checkpoint, and starts the environment. Throws InputError if a state cannot be restored
    * or the prompt is too long with the observation, UserCodeError where `reset` fails.
    */
   async start(): Promise<void> {
@@ -134,7 +134,7 @@ export class AgentSample {
     return this.#answer('tool', await this.#runTools(calls, this.input.tools), this.#called(calls));
   }
 
-  /** True where the environment answers turns without a call. */
+  /** True if the environment answers turns without a call. */
   get canStep(): boolean {
     return this.#episode?.stepTool !== undefined;
   }

@@ -17,7 +17,7 @@ interface Allowed {
   /** and after each the fewest tokens from there to the end of the call; 0 outside of one. */
   tokensLeft: Uint16Array;
   most: number;
-  /** As bits; undefined where every token is allowed. */
+  /** As bits; undefined if every token is allowed. */
   mask: Uint32Array | undefined;
 }
 

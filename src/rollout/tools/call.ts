@@ -38,7 +38,7 @@ export function checkCall(name: string, args: unknown, tools: Tool[]): ToolCall 
 /** Templates, logs and tools go down arguments by recursion. */
 const DEEPEST_ARGUMENTS = 64;
 
-/** What JSON reads but cannot write, and what no recursion walks; null where there is none. */
+/** What JSON reads but cannot write, and what no recursion walks; null if there is none. */
 function noArgument(value: unknown, levels: number): string | null {
   if (typeof value === 'number' && !Number.isFinite(value)) return 'a number is too large';
   if (typeof value !== 'object' || value === null) return null;
@@ -90,7 +90,7 @@ export function parseJson(text: string): unknown {
 
 export interface TaggedBlock {
   body: string;
-  /** False where the text ends, or the next block begins, before the closing tag. */
+  /** False if the text ends, or the next block begins, before the closing tag. */
   closed: boolean;
 }
 
@@ -105,7 +105,7 @@ export function taggedBlocks(text: string, open: string, close: string): TaggedB
     });
 }
 
-/** What stands between `open` and the next `close`, from `from` on, and where to read on; undefined where either is missing. */
+/** What stands between `open` and the next `close`, from `from` on, and where to read on; undefined if either is missing. */
 export function between(
   text: string,
   open: string,

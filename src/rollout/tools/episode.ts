@@ -58,7 +58,7 @@ export class Episode implements StateOwner {
   }
 
   /**
-   * Makes the state and gives the first observation, as the model gets to see it. Throws UserCodeError where `reset` throws,
+   * Makes the state and gives the first observation, as the model gets to see it. Throws UserCodeError if `reset` throws,
    * takes too long or returns what is no Start.
    */
   async start(states: ToolStates, limits: ToolLimits, outer: AbortSignal): Promise<string> {

@@ -41,7 +41,7 @@ function readCall(body: string, { quote }: Marks, tools: Tool[]): ToolCall {
   return { error: 'Error: the tool call is not of the form call:name{key:value}' };
 }
 
-/** Reads a value from left to right, each character once; undefined where the text is none. */
+/** Reads a value from left to right, each character once; undefined if the text is none. */
 class ValueReader {
   readonly #text: string;
   readonly #quote: string;

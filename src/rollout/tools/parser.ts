@@ -78,7 +78,7 @@ export function toolParserOf(format: string): ToolParser {
   throw new InputError(`There is no tool parser "${format}"; known are ${Object.keys(TOOL_PARSERS).join(', ')}.`);
 }
 
-/** What a parser reads in a text. Throws UserCodeError where it fails, or returns no list of calls. */
+/** What a parser reads in a text. Throws UserCodeError if it fails, or returns no list of calls. */
 export function parsedBy(parser: ToolParser, text: string, tools: Tool[]): ToolCall[] {
   const expected = 'return a list of { name, args } or { error }';
   try {

@@ -21,7 +21,7 @@ export async function newUserKey(): Promise<UserKey> {
   return { seed: new TextDecoder().decode(pair.getSeed()), id: pair.getPublicKey() };
 }
 
-/** The public part of a seed. Throws InputError where it is none. */
+/** The public part of a seed. Throws InputError if it is not one. */
 export async function idOf(seed: string): Promise<string> {
   const { nkeys } = await import('@nats-io/nats-core');
   try {
@@ -57,7 +57,7 @@ const TRIES = 4;
 const ANSWER_MS = 4000;
 const TRY_AGAIN_MS = 500;
 
-/** Connects, and connects again as often as it must. Throws InputError where the server is not there or does not let it in. */
+/** Connects, and connects again as often as it must. Throws InputError if the server is not there or does not let it in. */
 export async function enter(connect: Connect, credential: Credential): Promise<NatsConnection> {
   const { address, code, inbox, name, called = ROOM } = credential;
   const options: ConnectionOptions = {
@@ -89,7 +89,7 @@ export async function enter(connect: Connect, credential: Credential): Promise<N
   }
 }
 
-/** How a code is shown to the server. Throws InputError where it is none. */
+/** How a code is shown to the server. Throws InputError if it is not one. */
 export async function authentication(
   code: string,
 ): Promise<{ authenticator: Authenticator } | { user: string; pass: string }> {

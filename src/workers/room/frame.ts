@@ -50,7 +50,7 @@ export function writeFrame(more: Record<string, unknown>, { key, columns, tags }
   return bytes;
 }
 
-/** Copies what it reads. Throws MessageError where that is no frame. */
+/** Copies what it reads. Throws MessageError if the bytes are not a frame. */
 export function readFrame(bytes: Uint8Array): { more: Record<string, unknown>; record: ExperienceRecord } {
   const { key, tags, columns: described, more } = headOf(bytes);
   const columns: Record<string, Column> = {};

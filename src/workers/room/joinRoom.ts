@@ -27,7 +27,7 @@ export interface RoomEngine {
   groupsAtOnce: number;
   /** Draws by these weights from the next token boundary on. */
   useWeights(version: number, file: Uint8Array): Promise<void>;
-  /** Puts each sample of the group; rejects where `signal` aborts. */
+  /** Puts each sample of the group; rejects if `signal` aborts. */
   generate(
     prompt: Prompt,
     worker: string,
@@ -39,7 +39,7 @@ export interface RoomEngine {
 
 /** What the room tells a worker before it has an engine. */
 export interface OpenedRoom extends Room {
-  /** A file that the controller has put there. Throws InputError where it is not there. */
+  /** A file that the controller has put there. Throws InputError if it is not there. */
   file(name: string): Promise<Uint8Array>;
 }
 
@@ -68,7 +68,7 @@ const GONE_MS = 1000;
 const FLUSH_MS = 1000;
 const NONE: Weights = { version: -1, digest: '' };
 
-/** Works until `signal` aborts or the run is over; resolves to what it has done. Throws InputError where it is not let in, or is left out. */
+/** Works until `signal` aborts or the run is over; resolves to what it has done. Throws InputError if it is not let in, or is left out. */
 export async function joinRoom(options: JoinOptions): Promise<Status> {
   const { connection, worker } = await admitted(options);
   let session: RoomWorker | undefined;

@@ -42,7 +42,7 @@ export class NatsQueue implements ExperienceQueue {
     this.#stream = stream;
   }
 
-  /** Throws MessageError where the stream holds what is no record. */
+  /** Throws MessageError if the stream holds something other than a record. */
   static async open(connection: NatsConnection, options: NatsQueueOptions = {}): Promise<NatsQueue> {
     const { name = 'webgrpo-queue', maxBytes = Infinity, fresh = false } = options;
     const { jetstream, StorageType } = await import('@nats-io/jetstream');

@@ -44,7 +44,7 @@ export interface NatsRollouterOptions {
    * wait for the first group would leave it no place. Absent = 64.
    */
   handledAtOnce?: number;
-  /** Rejects where the step that waits for samples is given up. */
+  /** Rejects if the step that waits for samples is cancelled. */
   givenUp?: Promise<never>;
   /** The group is over: no sample of it is checked any more. */
   onEnd?(uid: string): void;
@@ -216,7 +216,7 @@ export class NatsRollouter implements Rollouter {
     message.ack();
   }
 
-  /** Undefined where it is refused, which is counted. */
+  /** Undefined if it is refused, which is counted. */
   async #readSample(message: JsMsg, worker: string) {
     try {
       const { ticket, record } = readSample(message.data);
@@ -304,7 +304,7 @@ export class NatsRollouter implements Rollouter {
     return !this.#groups.has(uid) && !isAfter({ step, number }, this.#newest);
   }
 
-  /** True where it was under way. */
+  /** True if it was under way. */
   #end(uid: string): boolean {
     this.#options.onEnd?.(uid);
     return this.#groups.delete(uid);

@@ -58,8 +58,8 @@ interface Described {
 }
 
 /**
- * Something of the store; undefined where it is not there, no longer, or has another digest than the one asked for. Reads message by message: a consumer, as NATS's own reader makes
- * one, is a right that a worker does not have. Throws RangeError where the bytes are not those that were written.
+ * Something of the store; undefined if it is not there, no longer, or has another digest than the one asked for. Reads message by message: a consumer, as NATS's own reader makes
+ * one, is a right that a worker does not have. Throws RangeError if the bytes are not those that were written.
  */
 export async function readObject(
   connection: NatsConnection,

@@ -33,7 +33,7 @@ export interface CallRequest {
   user: string | undefined;
 }
 
-/** Undefined where the value is allowed, else what is, in words. */
+/** Undefined if the value is allowed, else what is, in words. */
 type Rule = (value: unknown) => string | undefined;
 
 const between =
