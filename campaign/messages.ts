@@ -1,4 +1,4 @@
-/** Messages to the engine's worker that nobody should send: of wrong types, too early, twice. Each is answered by an error. */
+/** Invalid messages to the engine's worker: of wrong types, too early, twice. Each is answered by an error. */
 
 import * as Comlink from 'comlink';
 import fc from 'fast-check';

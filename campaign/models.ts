@@ -1,4 +1,4 @@
-/** Models, adapters, tokenizers and chat templates of anybody: each is refused in one sentence, or is a usable thing. */
+/** Untrusted models, adapters, tokenizers and chat templates: each is refused with an error message, or is usable. */
 
 import { Isolated, judged } from './isolated.ts';
 import { templateCases, tokenizerCases } from './models/tokenizers.ts';

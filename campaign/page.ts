@@ -67,7 +67,7 @@ class Runs {
     return page;
   }
 
-  /** Whether the run has come to its end; where it gave up after many losses in a row, somebody presses the button. */
+  /** True if the run has ended. If it stopped after many losses in a row, the test presses the button. */
   async #isDone(page: Page, withinMs: number): Promise<boolean> {
     const until = Date.now() + withinMs;
     for (;;) {

@@ -14,7 +14,7 @@ const PRINTED = join(ROOT, 'docs', 'api');
 /** Said elsewhere: settings in docs/config.md, and an error's name is its class. */
 const SAID_ELSEWHERE = /__type|Error\.name |src\/grpo\/config\//;
 
-/** Of files that are nobody's to import by name. */
+/** Exports of files that cannot be imported by name. */
 const NO_ENTRY = './worker';
 
 const isCheck = process.argv.includes('--check');

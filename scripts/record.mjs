@@ -53,7 +53,7 @@ try {
     commit: git('rev-parse', '--short', 'HEAD'),
     adapter: values.adapter ?? 'SwiftShader',
     date: statSync(join(folder, 'metrics.jsonl')).mtime.toISOString().slice(0, 10),
-    // Where the run lay is nobody's business.
+    // The path of the run is private.
     config: readFileSync(join(folder, 'config.yaml'), 'utf8').replace(/^ +defaultLocalDir: .*\n/m, ''),
     history: linesOf(join(folder, 'metrics.jsonl')).map(withoutTimes),
     tries: steps.flatMap((step) => linesOf(join(folder, 'rollouts', `step-${step}.jsonl`))),

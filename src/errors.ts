@@ -68,7 +68,7 @@ export function describe(error: unknown): string {
   }
 }
 
-/** "[object Object]" tells nobody anything. */
+/** "[object Object]" would say nothing. */
 function textOf(thrown: unknown): string {
   const text = String(thrown);
   return text.startsWith('[object ') ? JSON.stringify(thrown).slice(0, 200) : text;
@@ -110,7 +110,7 @@ export function isA<T>(error: unknown, kind: new (...args: never[]) => T): error
 }
 
 /**
- * What code of the user's own threw, as an error that names it. Failures of the device are nobody's code and stay what they are.
+ * Converts what the user's code threw into an error that names it. Failures of the device are not user code and stay unchanged.
  * @param kind the code in a word, e.g. 'reward'
  * @param what the code and where it ran, e.g. 'The reward of problem "train-3"'
  * @param expected what it should have done, as the end of a sentence

@@ -83,7 +83,7 @@ const send = ({ response }: Asked, bytes: Uint8Array, headers: Record<string, st
 
 const flipped = (bytes: Uint8Array) => bytes.map((byte, i) => (i === bytes.length - 1 ? byte ^ 1 : byte));
 
-/** Writes on and on, so many bytes each so many milliseconds, until nobody listens. */
+/** Writes so many bytes every so many milliseconds until the client disconnects. */
 function drip({ response }: Asked, bytes: number, ms: number): void {
   response.writeHead(200, { etag: '"endless"' });
   const timer = setInterval(() => response.write(new Uint8Array(bytes)), ms);

@@ -1,4 +1,4 @@
-/** Real files with something wrong in them: bytes turned, cut, put in; JSON with values that nobody expects. */
+/** Real files with something wrong in them: bytes turned, cut, put in; JSON with unexpected values. */
 
 import fc from 'fast-check';
 

@@ -1,4 +1,4 @@
-/** Tokenizers and chat templates of anybody. */
+/** Untrusted tokenizers and chat templates. */
 
 import fc from 'fast-check';
 import { type TokenizerFiles, tokenizers } from '../tokenizers.ts';

@@ -46,7 +46,7 @@ function judge({ name, json, config, texts }: TokensInput): Verdict {
   return plain.length > 0 ? { wrong: `encodePlain gives ${plain.slice(0, 5).join()}` } : { held: 'held' };
 }
 
-/** A character that the vocabulary lacks is the unknown token, whoever wrote it. */
+/** A character that the vocabulary lacks is the unknown token, in any role's text. */
 function unknownOf({ model }: Record<string, unknown>): number | undefined {
   const { unk_token, vocab, unk_id } = model as Record<string, unknown>;
   return Array.isArray(vocab) ? (unk_id as number) : (vocab as Record<string, number>)[unk_token as string];

@@ -39,7 +39,7 @@ export function writeAddress(settings: URLSearchParams): void {
   if (url.href !== location.href) history.replaceState(history.state, '', url);
 }
 
-/** The address that somebody else is given: settings, and the result as `encodeResult` writes it. */
+/** The address to share: settings, and the result as `encodeResult` writes it. */
 export function linkOf(settings: URLSearchParams, result: string | undefined): string {
   const url = withSettings(new URL(location.href), settings);
   for (const name of OF_THE_VISIT) url.searchParams.delete(name);

@@ -23,7 +23,7 @@ export function followSettings(): void {
   effect(() => {
     const [recipe, checked] = [settings.value?.recipe.value, settings.value?.checked.value];
     clearTimeout(timer);
-    // What somebody sent stays as it is while it is looked at.
+    // A shared result stays unchanged while it is viewed.
     if (!recipe || !isRecipe(recipe.name) || !checked || !('config' in checked) || shared.value) return;
     timer = setTimeout(() => writeAddress(settingsOf(checked.config, recipe.name, recipe.text)), WAIT_MS);
   });

@@ -1,4 +1,4 @@
-/** Questions of somebody's own: what was asked and answered, as signals, and what asks. */
+/** The visitor's own questions: the exchanges as signals, and the function that asks. */
 
 import { batch, computed, effect, signal, type Signal } from '@preact/signals';
 import { describe, InputError } from '../../src/errors.ts';
@@ -92,7 +92,7 @@ const tokenizer = computed<ChatTokenizer | undefined>(
   () => session.value?.engine.tokenizer ?? answering.value?.engine.tokenizer,
 );
 
-/** Tokens of the longest prompt that `text` makes, and how many may be; undefined = nobody can count yet. */
+/** Tokens of the longest prompt that `text` makes, and how many may be; undefined = no tokenizer is loaded yet. */
 export async function countTokens(text: string): Promise<{ tokens: number; allowed: number } | undefined> {
   const [reads, about, opened] = [tokenizer.value, task.value, answering.value];
   if (!reads || !about || isGame.value) return undefined;

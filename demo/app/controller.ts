@@ -303,7 +303,7 @@ function eventsOf(of: TrainConfig, before: string | undefined): RunEvents {
   };
 }
 
-// Between runs nobody asks anything of the GPU, and would hear that it is gone.
+// Between runs no call to the GPU would report that it is lost.
 effect(() => {
   const open = session.value;
   open?.lost.catch(() => {
@@ -348,7 +348,7 @@ export function fail(error: unknown): void {
 }
 
 effect(() => {
-  // What somebody sent is looked at first.
+  // A shared result is shown first.
   if (settings.value && adapter.value && !shared.value && 'config' in form.checked.value)
     warmWhenSettled(() => form.config());
 });

@@ -18,7 +18,7 @@ async function look(): Promise<void> {
   otherTabs.value = held.filter(({ name = '' }) => name.startsWith(LOCK) && name !== own).length;
 }
 
-/** Looks until nobody else trains. */
+/** Polls until no other tab trains. */
 function watch(): void {
   void look()
     .then(() => otherTabs.value > 0 && setTimeout(watch, LOOK_AGAIN_MS))

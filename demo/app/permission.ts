@@ -1,4 +1,4 @@
-/** Questions before code of somebody else runs; Stop is a no. */
+/** Questions before foreign code runs. Stop counts as a no. */
 
 import { savedRuns } from '../storage/saved.ts';
 import type { SavedRun } from '../storage/savedRuns.ts';
@@ -19,7 +19,7 @@ export function permission(text: string, yes: string, no: string): Promise<boole
   return answered.finally(() => (offer.value = undefined));
 }
 
-/** Whether the rules of a run may be run: somebody else's, which came with its files, after a question. */
+/** True if the rules of a run may be run. Rules that came with a run's files need a yes first. */
 export async function rulesLetIn({ id, record, changes }: SavedRun, no: string): Promise<boolean> {
   if (!record.foreign || !hasCode(changes)) return true;
   const rules = changes.filter((of): of is RuleChange => 'code' in of).map(({ rule, name }) => `${rule}: ${name}`);

@@ -1,4 +1,4 @@
-/** The recipes that run in the page, and how each is told to somebody who has not heard of it. */
+/** The recipes that run in the page, and their descriptions for a newcomer. */
 
 import { InputError } from '../../src/errors.ts';
 import { fetchConfig } from '../training/configs.ts';

@@ -2,7 +2,7 @@
 
 import { InputError } from '../../src/errors.ts';
 
-/** What the address asks for; nothing of it has been checked, and nobody has said yes. */
+/** The room in the address. It is unchecked, and the visitor has not agreed yet. */
 export interface AskedRoom {
   address: string;
   /** '' where the address has none, or has no longer: it goes out of sight as it is read. */
@@ -45,7 +45,7 @@ export function roomUrl(address: string, from: Pick<Location, 'protocol'> = loca
 const LOOPBACK = /^(localhost|127\.0\.0\.1|\[::1\])$/;
 
 /**
- * The page's policy allows sockets, since it is written before anybody knows of a room; a second one, which can only take away, leaves none
+ * The page's policy allows sockets, since it is written before a room is known; a second one, which can only take away, leaves none
  * but that to the room, and no other host beside it; without a room no socket at all.
  */
 export function narrowConnections(asked: AskedRoom | undefined): void {

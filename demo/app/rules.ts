@@ -57,7 +57,7 @@ let waiting: LiveSettings = {};
 let write: (changes: readonly RunChange[]) => void = () => {};
 
 interface Giver {
-  /** Goes by these rules, but for kinds that somebody has asked for since. Throws InputError for one that does not load. */
+  /** Applies these rules, except kinds that the visitor has changed since. Throws InputError for one that does not load. */
   adopt(rules: AskedRules, step: number): Promise<void>;
   give(trainer: GrpoTrainer, session: Session): void;
   /** Rules that were asked for count from `step` on. */
@@ -117,7 +117,7 @@ export function changeSettings(settings: LiveSettings): void {
   dropLater((of) => 'key' in of && of.key in settings);
 }
 
-/** Somebody asks for something else than what came in later when these steps were done first. */
+/** The visitor changes a rule that was recorded for later steps when these steps were first trained. */
 export function dropLater(isOf: (change: RunChange) => boolean): void {
   if (!live.value) return;
   const next = live.value.trainer.state.step + 1;

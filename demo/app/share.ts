@@ -1,6 +1,6 @@
 /**
  * A run's result in an address: its curves, quantised, deflated and in base64url behind `#r=`. The settings stand before it, as
- * parameters. Whoever reads a link trusts nothing in it: every length, number and letter is checked.
+ * parameters. A reader of a link trusts nothing in it: every length, number and letter is checked.
  *
  * Version 1, after the version byte deflated: adapter (length, UTF-8), seconds, trained tokens, lines, the step of each (as a difference to the one
  * before); then for each curve of CURVES: points, the line of each (as a difference), lowest and highest value (float32), and the values between

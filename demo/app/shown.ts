@@ -1,4 +1,4 @@
-/** Which step's tries are shown: the newest, until somebody picks a problem, an older step, or holds on to what is there. */
+/** Which step's tries are shown: the newest, until the visitor picks a problem or an older step, or holds the current one. */
 
 import { batch, computed, effect, signal } from '@preact/signals';
 import type { LoggedRollout } from '../../src/report/rollouts.ts';
@@ -50,7 +50,7 @@ export function pickGroup(group: number): void {
   pickedGroup.value = group;
 }
 
-/** What is shown stays as it is: somebody reads or marks it. */
+/** The tries shown stay: the visitor reads or selects them. */
 export function hold(how: Exclude<Following, 'newest'> = 'nothing', group = pickedGroup.peek()): void {
   batch(() => {
     if (following.peek() !== 'nothing') following.value = how;

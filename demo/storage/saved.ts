@@ -65,7 +65,7 @@ export async function openRun(
 const NO_FILES =
   'This window keeps no files, as private windows do: the run goes on without them, and is gone when the page is closed.';
 
-/** "The run of 14:03", or as somebody named it. */
+/** "The run of 14:03", or its given name. */
 export function nameOf({ record: { started, name } }: Pick<SavedRun, 'record'>): string {
   if (name !== undefined) return name;
   const date = new Date(started);

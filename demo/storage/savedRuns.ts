@@ -30,7 +30,7 @@ export interface RunRecord {
   hub?: string | undefined;
   /** It has done all it was to do. */
   finished: boolean;
-  /** As somebody named it. */
+  /** Name given by the visitor. */
   name?: string;
   /** It came as files, and the rules among them were not let in yet. */
   foreign?: boolean;

@@ -1,4 +1,4 @@
-/** The task of a run in the page: a shipped one, a module that lies with the page, or one from elsewhere that somebody let in. */
+/** The task of a run in the page: a shipped one, a module of the page's own folder, or one from elsewhere that the visitor allowed. */
 
 import { describe, InputError } from '../../src/errors.ts';
 import { fetchText } from './files.ts';
@@ -16,7 +16,7 @@ const letIn = new Set<string>();
 export type Ask = (question: { host: string; text: string }) => Promise<boolean>;
 
 /**
- * Asks before the first fetch of a module that is not the page's own: an address in a link is nobody's wish yet. Throws
+ * Asks before the first fetch of a module that is not the page's own: the visitor has not agreed to an address in a link yet. Throws
  * InputError where it is refused, or no address to load from.
  */
 export async function letModuleIn(module: string, ask: Ask): Promise<void> {
@@ -52,7 +52,7 @@ function loadReward(setting: string, file: string): never {
   throw new InputError(`${setting} is "${file}"; the page loads no reward from a file, so choose one by name.`);
 }
 
-/** A file that lies with the page: an address in a link is nobody's wish yet. */
+/** A file of the page's own folder: the visitor has not agreed to an address in a link yet. */
 async function readText(path: string): Promise<string> {
   const url = new URL(path, document.baseURI);
   if (isOwn(url)) return fetchText(path);

@@ -97,7 +97,7 @@ function put(kind: RuleKind, open: OpenRule | undefined): void {
 
 const sentence = (text: string): string => text[0].toUpperCase() + text.slice(1);
 
-/** The rules of a run that goes on, in place of what the page had; not of kinds that somebody has asked for since. */
+/** The rules of a resumed run replace those of the page, except kinds that the visitor has changed since. */
 async function adopt(rules: AskedRules, step: number): Promise<void> {
   for (const kind of RULE_KINDS) {
     const [of, now] = [rules[kind], current.get(kind)];

@@ -82,7 +82,7 @@ export function withoutRules(changes: readonly RunChange[], step: number): RunCh
 export const changesText = (changes: readonly RunChange[]): string =>
   changes.map((of) => `${JSON.stringify(of)}\n`).join('');
 
-/** Throws InputError for a line that is no change: the file may be anybody's. */
+/** Throws InputError for a line that is not a change: the file is untrusted. */
 export function readChanges(text: string, source: string): RunChange[] {
   return text
     .split('\n')

@@ -87,7 +87,7 @@ export const sessionKey = (config: TrainConfig): string =>
     config.trainer.placement === 'split' && streamOptions(config),
   ]);
 
-/** A session that needs nothing but what comes with the page, so that it may be opened before anybody asks for it. */
+/** True if a session needs only the page's own files, so that it can be opened before Start. */
 export function needsOnlyThePage(config: TrainConfig): boolean {
   const { model, task } = config;
   const judge = judgeCheckpoint(config);

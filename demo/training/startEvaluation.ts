@@ -1,4 +1,4 @@
-/** The evaluation of the model that a run starts from, in parts between the first steps, so that nobody waits for it. */
+/** The evaluation of the model that a run starts from, in parts between the first steps, so that the visitor does not wait for it. */
 
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import { Evaluation } from '../../src/grpo/generate/validate.ts';

@@ -17,7 +17,7 @@ class TokenStep {
     [this.engine, this.samples, this.advantages, this.#updated] = [engine, samples, tokens.advantages, updated];
   }
 
-  /** Computed when somebody first looks; undefined = nobody did before the next step was done. */
+  /** Computed on first use; undefined = not requested before the next step ended. */
   get numbers(): UpdatedTokens | undefined {
     this.#numbers ??= this.#updated?.();
     this.#updated = undefined;

@@ -1,4 +1,4 @@
-/** A session that is opened before anybody asks for it, and the untrained model's tries at the first problem. */
+/** A session that is opened before Start, and the untrained model's tries at the first problem. */
 
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import { firstGroup, timedStep } from '../../src/grpo/firstGroup.ts';
@@ -64,10 +64,10 @@ export class WarmUp {
   }
 }
 
-/** How long nobody wants anything before a step is timed. */
+/** Idle time before a step is timed. */
 const IDLE_MS = 1000;
 
-/** Waits until the page has idled for a while. False if `signal` ended that, or nobody sees the page. */
+/** Waits until the page has idled for a while. False if `signal` ended that, or the page is hidden. */
 async function isIdle(signal: AbortSignal): Promise<boolean> {
   await new Promise<void>((resolve) => {
     signal.addEventListener('abort', () => resolve());

@@ -3,7 +3,7 @@
 import { spawn } from 'node:child_process';
 import { constants } from 'node:os';
 
-/** What somebody sends on purpose, besides Ctrl-C.
+/** Signals that are sent on purpose, besides Ctrl-C.
  * @type {NodeJS.Signals[]} */
 const SENT = ['SIGTERM', 'SIGHUP'];
 

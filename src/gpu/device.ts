@@ -42,7 +42,7 @@ interface GpuOptions {
 /**
  * Owns a GPUDevice, its buffers and what is recorded for it; sizes are in bytes. Allocating throws RangeError for a buffer the
  * device cannot bind and OutOfMemoryError over the cap. An error of the device is thrown by whatever is asked of it next (GpuError,
- * OutOfMemoryError, DeviceLostError) and by all that follows: its buffers hold nobody knows what, so another device is to be taken.
+ * OutOfMemoryError, DeviceLostError) and by all that follows: its buffers have undefined contents, so another device must be used.
  */
 export class Gpu {
   readonly device: GPUDevice;

@@ -34,7 +34,7 @@ export class Pipelines {
   readonly #onceWorth = new Map<Kernel, number>();
   /** Begun, by key. */
   readonly #compiling = new Map<string, Promise<void>>();
-  /** Of these, the keys of what nobody waits for. */
+  /** Keys of those pipelines that no caller awaits. */
   readonly #unhurried = new Set<string>();
 
   constructor(device: GPUDevice, counters: GpuCounters) {
@@ -77,7 +77,7 @@ export class Pipelines {
     for (const kernel of this.#later.splice(0)) this.prepare(kernel).catch(() => {});
   }
 
-  /** Kernels that others stand in for until they have done `work` in their place; compiled then, and nobody waits for them. */
+  /** Kernels that others stand in for until they have done `work` in their place; compiled then, and not awaited. */
   prepareOnceWorth(kernels: Kernel[], work: number): void {
     for (const kernel of kernels)
       if (!this.#pipelines.has(pipelineKey(kernel, undefined))) this.#onceWorth.set(kernel, work);

@@ -186,7 +186,7 @@ export class GrpoTrainer {
 
   /**
    * Replaces the reward, the loss or the tools from the next step on; what `rules` does not name stays. The task is then a plain object. No
-   * checkpoint holds them: whoever goes on gives them again. Throws InputError if models score the run.
+   * checkpoint holds them: the caller that resumes passes them again. Throws InputError if models score the run.
    */
   replace(rules: Rules): void {
     this.#asked.replace(rules, this.#options.config, this.#options.task);

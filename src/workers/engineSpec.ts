@@ -121,7 +121,7 @@ function ownJudges({ judge, rubric }: TrainConfig['reward']): { says: boolean; d
   return { says: own && judge.weight !== 0, decides: own && rubric !== undefined };
 }
 
-/** Path of the model that judges on the engine beside the policy; undefined if the reference does, or nobody. */
+/** Path of the model that judges on the engine beside the policy; undefined if the reference judges, or if there is no judge. */
 export function judgeCheckpoint({ reward }: TrainConfig): string | undefined {
   const { says, decides } = ownJudges(reward);
   return says || decides ? reward.judge.checkpoint : undefined;

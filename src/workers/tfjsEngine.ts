@@ -1,4 +1,4 @@
-/** Who makes the engine `tfjs`: nobody, until `webgrpo/tfjs` is imported. A bundler would else look for tfjs in every program. */
+/** Factory of the engine `tfjs`; undefined until `webgrpo/tfjs` is imported. A bundler would otherwise look for tfjs in every program. */
 
 import type { Gpu } from '../gpu/device.ts';
 import type { ModelEngine } from '../model/engine.ts';

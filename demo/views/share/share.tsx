@@ -32,7 +32,7 @@ export function Share() {
   );
 }
 
-/** Somebody else's curves: said to be theirs, and run here at a click. */
+/** A shared run's curves: marked as shared, and run here on a click. */
 function SharedRun() {
   const sent = shared.value;
   const of = config.value;

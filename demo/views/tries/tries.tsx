@@ -1,4 +1,4 @@
-/** The tries of a step as conversations: pick a problem, see the model's tries at it side by side. Follows the run until somebody holds on. */
+/** The tries of a step as conversations: pick a problem, see the model's tries at it side by side. Follows the run until the visitor holds a step. */
 
 import { useSignal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
@@ -121,7 +121,7 @@ function Further({ left, onMore }: { left: number; onMore: () => void }) {
   );
 }
 
-/** The tries stay as they are while somebody marks their text. */
+/** The tries stay unchanged while their text is selected. */
 function useHoldWhileMarked(place: { current: HTMLElement | null }, group: number): void {
   useEffect(() => {
     const onChange = () => {

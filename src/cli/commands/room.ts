@@ -87,7 +87,7 @@ interface RoomRun {
 
 async function trainInRoom(folder: RunFolder, run: RoomRun): Promise<FinishedRun> {
   const { settings, ackWaitMs, trustsWorkers } = run;
-  // The trained weights are nobody's while they are updated: workers have their own.
+  // No worker reads the trained weights during an update: workers have copies.
   const onDevice = { ...run.config, trainer: { ...run.config.trainer, pipeline: 'on-policy' as const } };
   const server = await openServer(settings); // what is wrong with it is said before kernels are compiled
   const closing: (() => void | Promise<void>)[] = [() => server.close()];
@@ -148,7 +148,7 @@ const LOOK_EVERY_MS = 200;
 /** Looks, five seconds at the least, after which a server that has not answered is gone. Not seconds: a busy machine may be late to hear. */
 const GONE_LOOKS = 25;
 
-/** Once the run is asked to stop: a step that waits for samples is given up as soon as nobody is here who could generate them. */
+/** Once the run is asked to stop: a step that waits for samples is cancelled as soon as no worker can generate them. */
 function givingUp(host: RoomHost) {
   let giveUp!: (reason: Error) => void;
   const givenUp = new Promise<never>((_, reject) => (giveUp = reject));

@@ -1,4 +1,4 @@
-/** `webgrpo serve`: a run whose samples are the calls of somebody's agent, over HTTP in the shape of OpenAI's API. */
+/** `webgrpo serve`: a run whose samples are the calls of a client's agent, over HTTP with OpenAI's API. */
 
 import { join } from 'node:path';
 import { DeviceLostError, InputError } from '../../errors.ts';
@@ -162,7 +162,7 @@ class Steering {
     return done;
   }
 
-  /** A step that is done again on a fresh device is nobody's. */
+  /** A step that is repeated on a fresh device belongs to no client. */
   logged(metrics: Metrics): void {
     const step = metrics['training/global_step'];
     if (step <= this.#step) return;

@@ -7,7 +7,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { currentIo, type Io, type Signal } from './io.ts';
 
-/** Of a run that was stopped and saved, so that whoever started it can tell it from one that is done, failed or was killed. */
+/** Exit code of a run that was stopped and saved: it differs from those of a finished, failed or killed run. */
 export const STOPPED_EXIT_CODE = 3;
 
 /** Ends the command line with STOPPED_EXIT_CODE and its message. */

@@ -36,7 +36,7 @@ interface Holder {
 }
 
 export interface RunLock {
-  /** False once somebody has deleted or replaced the lock. */
+  /** False once the lock was deleted or replaced. */
   isHeld(): boolean;
   release(): void;
 }

@@ -11,7 +11,7 @@ import { currentIo } from '../process/io.ts';
 import { natsServerPath } from './natsServerPath.mjs';
 import type { Rights } from '../../workers/room/names.ts';
 
-/** Somebody that the server knows by the public part of a key; without `rights` it may do anything. */
+/** A user that the server knows by the public part of a key. Without `rights` it may do anything. */
 export interface User {
   id: string;
   rights?: Rights;

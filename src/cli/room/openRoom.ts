@@ -148,7 +148,7 @@ async function expectJetStream(connection: NatsConnection, address: string): Pro
   }
 }
 
-/** The server that was just started here, whatever names its certificate has, and whoever signed it. */
+/** The server that was just started here, whatever names its certificate has, and whatever its signer. */
 function onlyThis(cert: string): TlsSettings {
   return { ca: readFileSync(cert, 'utf8'), allowPartialTrustChain: true, checkServerIdentity: () => undefined };
 }

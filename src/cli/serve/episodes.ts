@@ -10,7 +10,7 @@ export interface EpisodeName {
   trajectory?: string | undefined;
 }
 
-/** Episodes that are over and still known, so that a second reward is told from one for nobody. */
+/** Ended episodes that are still known, so that a second reward differs from one for an unknown episode. */
 const KEPT = 4096;
 
 export class Episodes {
@@ -47,7 +47,7 @@ export class Episodes {
     );
   }
 
-  /** The call failed before its first answer, and nobody could name the episode again. */
+  /** The call failed before its first answer, and no client could name the episode again. */
   drop(trajectory: ClientTrajectory): void {
     if (trajectory.name === undefined && trajectory.rows().length === 0) trajectory.abort();
   }

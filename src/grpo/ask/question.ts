@@ -1,4 +1,4 @@
-/** A question of somebody's own to a model of a task: the problem that it makes, and its length. */
+/** A user's own question to the model of a task: its problem and its length. */
 
 import { InputError } from '../../errors.ts';
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';

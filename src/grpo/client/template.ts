@@ -36,7 +36,7 @@ export class CallTemplate {
     return this.tokenizer.applyChatTemplate(this.#given(messages), this.#tools(tools));
   }
 
-  /** Its tokens; names of control tokens in what anybody says are ordinary text. */
+  /** Its tokens; names of control tokens in messages are ordinary text. */
   encode(messages: readonly ChatMessage[], tools: readonly Tool[]): Uint32Array {
     const given = this.#given(messages);
     if (!this.#writesResults && messages.some(({ role }) => role === 'tool')) this.#expectResults(given, tools);

@@ -33,7 +33,7 @@ export class PendingGroups<G extends PendingGroup = PendingGroup> {
 
   /** Adds groups; those that were under way at a checkpoint while the engine stands still. */
   add(groups: readonly G[]): void {
-    // One may fail before anybody waits for it.
+    // A group can fail before it is awaited.
     for (const { samples } of groups) samples.catch(() => {});
     this.#pending.push(...groups);
   }

@@ -59,7 +59,7 @@ export class ProblemQueue {
     return this.get(await this.takeNumbers(count));
   }
 
-  /** Numbers of the next problems, which nobody else gets. Throws InputError when none has a short enough prompt. */
+  /** Numbers of the next problems, which no other call gets. Throws InputError when none has a short enough prompt. */
   async takeNumbers(count: number): Promise<number[]> {
     if (!this.#config.data.filterOverlongPrompts) return Array.from({ length: count }, () => this.#position++);
     const numbers: number[] = [];

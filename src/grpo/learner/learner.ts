@@ -40,7 +40,7 @@ let learners = 0;
  * and changes nothing; after any error the learner goes on.
  */
 export class Learner {
-  /** What computes; nobody else may update its weights meanwhile. */
+  /** The engine. No other caller may update its weights meanwhile. */
   readonly engine: TrainerEngine;
   /** Every default: sizes, sampling, loss, optimizer. */
   readonly config: TrainConfig;
@@ -228,7 +228,7 @@ export class Learner {
 
   /**
    * Goes on from a state of `saveState`, of a GrpoTrainer or of a run's checkpoint; accumulated gradients are dropped. Its clients' episodes
-   * that have their reward come back; open ones that nobody here holds are given up (`client/dropped_trajectories`). Throws InputError for
+   * that have their reward come back; open ones without a holder are dropped (`client/dropped_trajectories`). Throws InputError for
    * one of another model or optimizer, and then everything is as it was.
    */
   async loadState(state: Checkpoint): Promise<void> {

@@ -1,4 +1,4 @@
-/** Which share of a step the trainer waited for samples, and which share nobody generated any. */
+/** Measures the share of a step in which the trainer waits for samples, and the share in which no sample is generated. */
 
 /** Sums up the time in which something is under way. */
 class BusyTime {
@@ -37,7 +37,7 @@ export class IdleClock {
     this.#generating.take();
   }
 
-  /** Whether anybody generates from now on. */
+  /** Sets if samples are generated from now on. */
   generates(isBusy: boolean): void {
     if (isBusy) this.#generating.begin();
     else this.#generating.end();

@@ -79,7 +79,7 @@ export class LocalRollouter implements Rollouter {
   }
 }
 
-/** A promise that only rejects, and may do so before anybody waits for it. */
+/** A promise that only rejects, and can do so before it is awaited. */
 function failing(): { failed: Promise<never>; fail: (error: unknown) => void } {
   let fail = (_: unknown): void => {};
   const failed = new Promise<never>((_, reject) => (fail = reject));

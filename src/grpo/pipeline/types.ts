@@ -47,7 +47,7 @@ export const uidOfGroup = ({ step, number }: Pick<PromptGroup, 'step' | 'number'
 
 /**
  * Takes records of samples as they are scored, one by one or several at once, each once; resolves when the queue has room for them. Those
- * of a group that nobody has begun, or that was given up, are ignored.
+ * of a group that was not started, or was cancelled, are ignored.
  */
 export type PutRecords = (records: readonly ExperienceRecord[]) => Promise<void>;
 

@@ -23,7 +23,7 @@ interface Kept {
   consumedBy: Set<string>;
 }
 
-/** Somebody who waits: tries again at each change, and is done when it could. */
+/** A waiter: it retries at each change, and ends when it succeeds. */
 interface Waiting {
   kind: 'put' | 'take';
   attempt(): boolean;
@@ -181,7 +181,7 @@ export class MemoryQueue implements ExperienceQueue {
     });
   }
 
-  /** Serves those who wait, in the order in which they came, until nobody can be served any more; a small put does not overtake a large one. */
+  /** Serves the waiters in order of arrival until none can be served. A small put does not overtake a large one. */
   #changed(): void {
     for (let served = true; served;) {
       const firstPut = this.#waiting.find(({ kind }) => kind === 'put');

@@ -1,6 +1,6 @@
 /**
  * Samples as records of the experience queue, and back: numbers of tokens as columns of their own, which are the sample's very arrays,
- * the rest as one text. The problem is not among them: whoever began the group knows it.
+ * the rest as one text. The problem is not among them: the code that started the group has it.
  */
 
 import * as v from 'valibot';

@@ -121,7 +121,7 @@ export class PolicyGradient {
     const pack = (chosen: number[]) =>
       packMiniBatch(samples, chosen, tokens.masks, maxTokenLen, ppoMicroBatchSizePerGpu);
     if (needsCurrentPolicy(this.#config, this.#loss)) return { batch: pack(members), inputs: undefined };
-    // Weights count every token of the mini-batch, whoever is left out of the batch then.
+    // Weights count every token of the mini-batch, including samples that are dropped from the batch later.
     const weights = this.#weights(data, members);
     const batch = pack(this.skips ? members.filter((s) => canMove(tokens.advantages[s], weights.weights[s])) : members);
     return { batch, inputs: this.#inputs(tokens, batch, weights) };

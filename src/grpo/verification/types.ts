@@ -1,8 +1,8 @@
-/** Verification of samples that somebody else has generated: what is claimed, and what can be wrong with it. */
+/** Verification of samples that another machine has generated: the claim, and what can be wrong with it. */
 
 import type { Sample } from '../update/batch.ts';
 
-/** Which sample of the run somebody says that it is. */
+/** Identity of the sample in the run, as claimed. */
 export interface SampleClaim {
   /** As PromptGroup.uid. */
   uid: string;
@@ -36,7 +36,7 @@ export type RejectionReason =
   | 'forged token'
   /** The tokens are right, and their log-probs are not. */
   | 'forged log-probs'
-  /** Tokens and log-probs are those of other weights than it says, or of weights that nobody has any more. */
+  /** Tokens and log-probs are those of other weights than it says, or of weights that are no longer available. */
   | 'wrong weights';
 
 /** How its drawn tokens compare with what the weights say. */

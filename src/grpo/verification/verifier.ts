@@ -1,5 +1,5 @@
 /**
- * Verifies samples of workers that nobody needs to trust. Sampling is keyed by counters, so each token is a function of its key,
+ * Verifies samples of untrusted workers. Sampling is keyed by counters, so each token is a function of its key,
  * its position and the logits, which the controller computes; everything else follows from the tokens by the agent loop.
  */
 
@@ -20,8 +20,8 @@ export interface VerifierOptions extends ReplayContext {
   /** The group of that uid; undefined = it is not under way. */
   groupOf(uid: string): PromptGroup | undefined;
   /**
-   * A model that holds the weights of a version; undefined = nobody has them any more. It is asked one batch at a time, in which
-   * nobody else may ask it.
+   * A model that holds the weights of a version; undefined = they are no longer available. It is asked one batch at a time, in which
+   * no other caller may use it.
    */
   weightsOf(version: number): CheckingModel | undefined | Promise<CheckingModel | undefined>;
   /** Absent = TOLERANCE. */

@@ -100,7 +100,7 @@ function addressOf(text: string, what: string): URL {
 }
 
 /**
- * The token for the configured endpoint alone, over https or within this machine: an adapter of anybody's may name any address.
+ * The token for the configured endpoint alone, over https or within this machine: an untrusted adapter may name any address.
  * undefined if it must not go. Throws InputError, without the token's text, for what no header can carry.
  */
 function tokenFor(url: string, endpoint: string, given: string | undefined): string | undefined {

@@ -100,7 +100,7 @@ export class ControlTokens {
   }
 }
 
-/** Stands in no name that anybody could mean. */
+/** A character that no real name contains. */
 const SEPARATOR = '\u0000';
 /** Matches nothing. */
 const NEVER = /(?!)/;
@@ -169,7 +169,7 @@ export function withoutAddedTokens(
   plain['post_processor'] = null;
   const names = new Set(control.map(({ content }) => content));
   if (Array.isArray(vocab)) {
-    // Its place is its id and its score counts for unknown text, so the piece stays, under a name that nobody can write.
+    // Its place is its id and its score counts for unknown text, so the piece stays, under a name that no text can contain.
     for (const piece of vocab as [string, number][]) if (names.has(piece[0])) piece[0] = crypto.randomUUID();
   } else if (vocab) {
     for (const name of names) delete (vocab as Record<string, unknown>)[name];

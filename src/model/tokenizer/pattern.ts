@@ -1,5 +1,5 @@
 /**
- * Regular expressions of a tokenizer.json, which may be anybody's, and of a config: nothing interrupts one that backtracks for
+ * Regular expressions of a tokenizer.json, which is untrusted, and of a config: nothing interrupts one that backtracks for
  * ever, so those that could are refused before they meet a text. A pattern passes where what it repeats can be read in one way
  * only, where at most two parts of a path repeat without bound, and where its other choices come to few ways; the patterns of
  * known tokenizers do.

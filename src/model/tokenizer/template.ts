@@ -1,5 +1,5 @@
 /**
- * A chat template (Jinja) with bounds: it may be anybody's, so it ends after so many steps and so many characters, and what
+ * A chat template (Jinja) with bounds: it is untrusted, so it ends after so many steps and so many characters, and what
  * goes wrong in it is an InputError.
  */
 

@@ -1,6 +1,6 @@
 /**
  * Agent loops: each drives one sample from its prompt to its last token. After verl's, registered by name: `single_turn`,
- * `tool_agent`, and a user's own. Every sample runs its own loop; a slow tool holds up nobody else.
+ * `tool_agent`, and a user's own. Every sample runs its own loop; a slow tool delays no other sample.
  */
 
 import { InputError, shownValue, UserCodeError } from '../../errors.ts';
@@ -69,7 +69,7 @@ export function registerAgentLoop(name: string, loop: AgentLoop): void {
   LOOPS.set(name, loop);
 }
 
-/** Throws InputError for a name that nobody registered. */
+/** Throws InputError for a name that is not registered. */
 export function agentLoopOf(name: string): AgentLoop {
   const loop = registered(name);
   if (loop) return loop;

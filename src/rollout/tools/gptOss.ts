@@ -4,7 +4,7 @@ import { checkJsonCall, type ToolCall, type ToolParser } from './call.ts';
 
 /**
  * `<|channel|>commentary to=functions.NAME <|constrain|>json<|message|>{...}<|call|>`; the recipient may also stand in the
- * role, where chat templates write it. Messages to nobody (analysis, final) are no calls, whatever they say.
+ * role, where chat templates write it. Messages without a recipient (analysis, final) are not calls, whatever their text.
  */
 export const parseGptOss: ToolParser = (text, tools) => {
   const calls: ToolCall[] = [];

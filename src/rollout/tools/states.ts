@@ -85,7 +85,7 @@ export class ToolStates {
     }
   }
 
-  /** Nobody waits for the state any more: if it is made after all, it is freed. */
+  /** The state is no longer needed: if it is created after all, it is freed. */
   giveUp(tool: StateOwner): void {
     const late = this.#states.get(tool);
     this.#states.delete(tool);

@@ -52,7 +52,7 @@ export interface Credential {
 
 const ROOM = { server: 'room', code: 'this join code; use the one that it printed' };
 
-/** A server that takes in a new user may know nobody for a moment, or leave somebody who comes just then without an answer. */
+/** A server that adds a user can reject all users for a moment, or leave a new connection without an answer. */
 const TRIES = 4;
 const ANSWER_MS = 4000;
 const TRY_AGAIN_MS = 500;

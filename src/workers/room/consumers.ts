@@ -25,7 +25,7 @@ export class Consumers {
 
   /**
    * Makes consumers anew where the server has started again since they were made (one that crashed may remember deliveries of messages
-   * that it has lost, and passes over the next ones in their places), where one holds messages back that nobody has, and where there is
+   * that it has lost, and passes over the next ones in their places), where one holds back messages that no client has, and where there is
    * none. What is stored is delivered again, also to others than those who have it.
    */
   async check(): Promise<void> {

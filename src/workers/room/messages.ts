@@ -1,5 +1,5 @@
 /**
- * Messages of a room. Each says its version and is checked where it arrives, since it may be from anybody who has a credential: what
+ * Messages of a room. Each says its version and is checked where it arrives, since any holder of a credential can send it: what
  * cannot be read is refused and counted, never more.
  */
 
@@ -23,7 +23,7 @@ const problem = v.pipe(
 /** What is printed of others: nothing that moves a terminal's cursor. */
 const line = (most: number) => v.pipe(text(most), v.regex(/^\P{Cc}*$/u));
 
-/** Whoever wants to join: what it is called, and the public part of the key that it will have. */
+/** A worker that asks to join: its name, and the public part of its future key. */
 const JOINING = v.object({
   name: line(64),
   key: v.pipe(v.string(), v.regex(/^U[A-Z2-7]{55}$/)),
@@ -53,7 +53,7 @@ const PROMPT = v.object({
 });
 export type Prompt = v.InferOutput<typeof PROMPT>;
 
-/** What workers hear: new weights, groups that nobody waits for any more, the end of the run. */
+/** Messages to workers: new weights, groups that are no longer needed, the end of the run. */
 const NOTICE = v.object({
   weights: v.exactOptional(WEIGHTS),
   aborted: v.exactOptional(v.array(v.string())),

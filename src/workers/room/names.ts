@@ -1,6 +1,6 @@
 /**
  * What a room has on its NATS server, by name, and which of it whom the server lets use. One account of a server holds one room.
- * Everybody is an account's user: the controller may do anything, whoever has the join code may ask to join and nothing else, and a
+ * Every client is an account's user: the controller may do anything, a holder of the join code may only ask to join, and a
  * worker that was let in has the rights of `workerRights` under a key of its own.
  */
 
@@ -54,7 +54,7 @@ export const stateSubject = (key: string): string => `$KV.${STATE_BUCKET}.${key}
 export const CONTROLLER = 'controller';
 
 /**
- * Where somebody's answers arrive: others may not listen there. Workers that share a user may listen to `_INBOX.*.>`, of which the
+ * Subject prefix of a user's replies: others may not listen there. Workers that share a user may listen to `_INBOX.*.>`, of which the
  * controller's is none: samples and the secret of the tickets arrive there.
  */
 export const inboxOf = (user: string): string => (user === CONTROLLER ? '_INBOX-CONTROLLER' : `_INBOX.${user}`);

@@ -1,6 +1,6 @@
 /**
  * Rollout by the workers of a room: groups go out as messages of a work queue, samples come back, are checked and put into the experience
- * queue. A group is done when each of its samples was put once, whoever generated it and however often. One that is lost (its worker
+ * queue. A group is done when each of its samples was put once, by any worker and any number of times. One that is lost (its worker
  * acknowledged it without samples, the server lost it) or of which a sample was rejected is published again.
  */
 
@@ -64,7 +64,7 @@ interface Outstanding {
   ticket?: string;
 }
 
-/** Times that samples of a group which nobody has begun yet are put off before they are dropped. */
+/** Number of times that samples of a group that was not started are delayed before they are dropped. */
 const PUT_OFF = 60;
 const PUT_OFF_MS = 2000;
 /** NATS's codes: maximum messages per subject exceeded; no message found, sequence not found, message not deleted. */

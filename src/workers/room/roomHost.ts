@@ -39,7 +39,7 @@ export interface RoomOptions {
   resume?: boolean;
   /** Puts what workers read as they come, before the first is let in. */
   prepare?: (weights: WeightStore) => Promise<void>;
-  /** Hears of whoever comes, goes, or is left out, in a sentence. */
+  /** Called with a sentence when a worker joins, leaves or is excluded. */
   say?: (line: string) => void;
 }
 
@@ -53,7 +53,7 @@ export interface WorkerCounts {
   rejected: Record<string, number>;
   /** Messages that could not be read or were of no group of its own. */
   refused: Record<Refusal, number>;
-  /** Samples that were there already, or that nobody waited for any more. */
+  /** Samples that were duplicates, or no longer needed. */
   duplicates: number;
   tokensPerS: number;
   /** Of its weights. */

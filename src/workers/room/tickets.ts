@@ -1,5 +1,5 @@
 /**
- * Tickets of groups: a worker gets one with the group and gives it back with each sample, so that nobody can write samples of a group that
+ * Tickets of groups: a worker gets one with the group and gives it back with each sample, so that no worker can write samples of a group that
  * it was not given. A ticket follows from its group and a secret, so that a controller that comes back knows those it gave out.
  */
 

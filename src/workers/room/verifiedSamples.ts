@@ -1,5 +1,5 @@
 /**
- * The check of a room's samples where nobody trusts its workers: a verifier, and the published weights by version in a model that nobody
+ * The check of a room's samples if its workers are untrusted: a verifier, and the published weights by version in a model that nobody
  * trains. What is accepted is the controller's own sample, not the claim.
  */
 
@@ -25,7 +25,7 @@ export interface VerifiedSamplesOptions {
   model: ModelEngine;
   /** Versions of the weights that are kept here. */
   keep: number;
-  /** Weights that are not kept here; undefined = nobody has them any more. */
+  /** Weights that are not kept here; undefined = they are no longer available. */
   fileOf(version: number): Promise<Uint8Array | undefined>;
 }
 

@@ -46,7 +46,7 @@ export class ShownText {
   }
 }
 
-/** A list that is read while it is written. Whoever stops reading before its end calls `onLeave`. */
+/** A list that is read while it is written. A reader that stops before its end calls `onLeave`. */
 export class Channel<T> implements AsyncIterableIterator<T, undefined> {
   readonly #items: T[] = [];
   readonly #onLeave: () => void;
