@@ -150,7 +150,7 @@ function searchMs(samples: number): { barrierSearchMs: number; asyncSearchMs: nu
   return { barrierSearchMs: sum(slowest), asyncSearchMs: Math.max(...calls.map(sum)) };
 }
 
-/** Resolves once `count` callers wait; then it starts anew. */
+/** Resolves once `count` callers wait; then it starts again. */
 function barrier(count: number): () => Promise<void> {
   let waiting: (() => void)[] = [];
   return () =>

@@ -155,7 +155,7 @@ export const FORGERIES: Record<string, Forgery> = {
 };
 
 /**
- * A rollout engine that replaces one token of each sample and goes on honestly after it, by the right keys and with the right
+ * A rollout engine that replaces one token of each sample and continues honestly after it, by the right keys and with the right
  * log-probs. redrawn = drawn from the same distribution by another key; neighbour = the next token before or after it in the order of
  * the cumulative distribution.
  */

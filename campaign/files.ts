@@ -1,5 +1,5 @@
 /**
- * The disk under a run stops, or fails once, at operation k, for every k (as SQLite tests its own): then the run goes on, and comes to
+ * The disk under a run stops, or fails once, at operation k, for every k (as SQLite tests its own): then the run continues, and comes to
  * the same metrics, rollouts and checkpoints, bit for bit, as the run that nothing broke.
  */
 

@@ -1,4 +1,4 @@
-/** Processes killed, stopped, doubled and robbed of their folder at drawn moments; then gone on with, to the very same end. */
+/** Processes killed, stopped, doubled and robbed of their folder at drawn moments; then resumed, to the very same end. */
 
 import { existsSync, readdirSync, renameSync, rmSync, watch } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -103,7 +103,7 @@ async function writesIn(folder: string, count: number, { ended }: Running): Prom
   });
 }
 
-/** Goes on with a run to its end. */
+/** Continues with a run to its end. */
 async function endsLike({ runs, want }: Whole, name: string): Promise<string | undefined> {
   const { code, said } = await runs.train(name).ended;
   return code === 0 ? difference(runs.path(name), want) : `ended with ${code}: ${said}`;
@@ -112,7 +112,7 @@ async function endsLike({ runs, want }: Whole, name: string): Promise<string | u
 const expected = (what: string, got: unknown, want: unknown): string | undefined =>
   got === want ? undefined : `${what} is ${String(got)}, not ${String(want)}`;
 
-/** One signal: saved, exit code 3, and gone on with. */
+/** One signal: saved, exit code 3, and resumed. */
 const stopped =
   (signal: NodeJS.Signals): Case =>
   async (whole, name, rng) => {
@@ -124,7 +124,7 @@ const stopped =
     return wrong ?? endsLike(whole, name);
   };
 
-/** A second signal after one that asked for a stop: at once, and gone on with. */
+/** A second signal after one that asked for a stop: at once, and resumed. */
 const stoppedTwice =
   (signal: NodeJS.Signals): Case =>
   async (whole, name, rng) => {
@@ -148,7 +148,7 @@ const stoppedTwice =
     return wrong && `${wrong}: ${said.slice(-500)}`;
   };
 
-/** A signal in the warm start: nothing is trained on the half-made model, and the next run makes it anew. */
+/** A signal in the warm start: nothing is trained on the half-made model, and the next run makes it again. */
 const inWarmStart =
   (signal: NodeJS.Signals, exitCode: number | null): Case =>
   async (whole, name, rng) => {
@@ -180,7 +180,7 @@ const twoAtOnce =
     );
   };
 
-/** The folder is taken away while the run goes on. */
+/** The folder is taken away during the run. */
 const robbed =
   (take: (path: string) => void, isBack: boolean): Case =>
   async (whole, name, rng) => {

@@ -17,7 +17,7 @@ const readJson = (file: string) => JSON.parse(readFileSync(`${SHIPPED}/${file}`,
 const CHATML =
   "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m['content'] | trim }}<|im_end|>\n{% endfor %}" +
   '{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}';
-/** Nothing stands between what two tools said, nor between a user's text and a name that the template goes on with. */
+/** Nothing stands between what two tools said, nor between a user's text and a name that the template continues with. */
 export const TIGHT =
   "{% for m in messages %}{% if m.role == 'tool' %}{{ m.content }}{% else %}<|im_start|>{{ m.role }}\n{{ m.content }}" +
   "{{ '<|im_end|>' }}{% endif %}{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";

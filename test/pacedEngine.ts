@@ -17,7 +17,7 @@ export class PacedEngine implements RolloutEngine {
   readonly tokenizer = new ChatTokenizer(tokenizerJson, config);
   /** Of the weights that it draws by. */
   version = 0;
-  /** [version, requests under way] at each change of the weights. */
+  /** [version, requests in flight] at each change of the weights. */
   changes: [number, number][] = [];
   underWay = 0;
   readonly released: string[] = [];

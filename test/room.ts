@@ -108,7 +108,7 @@ export interface ControllerOptions extends Partial<RoomOptions> {
   weights?: number;
 }
 
-/** A controller with a trainer that only counts. `saved` is its checkpoint: a next one goes on from it. */
+/** A controller with a trainer that only counts. `saved` is its checkpoint: a next one continues from it. */
 export class Controller {
   readonly host: RoomHost;
   readonly rollouter: NatsRollouter;
@@ -173,7 +173,7 @@ export class Controller {
     return this.#killed.signal.aborted;
   }
 
-  /** Where everything is: what one asks of a room that does not go on. */
+  /** Where everything is: what one asks of a room that does not continue. */
   async describe(): Promise<string> {
     const { jsm } = this.host;
     const stored = async ({ stream, consumer }: { stream: string; consumer: string }) => {

@@ -54,7 +54,7 @@ export class Runs {
     return join(this.folder, name);
   }
 
-  /** Goes on with the run of that name where there is a checkpoint. */
+  /** Resumes the run of that name if it has a checkpoint. */
   train(name: string, ...overrides: string[]): Running {
     const words = [`name=${name}`, `model.path=${this.warmStart}`, `trainer.defaultLocalDir=${this.folder}`];
     return this.#start([

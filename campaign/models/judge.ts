@@ -38,7 +38,7 @@ const USES: Record<ModelInput['kind'], (source: CheckpointSource) => Promise<voi
       expect(ids.every(isId), `an id that is none, ${String(ids.find((id) => !isId(id)))}`);
       expect(typeof tokenizer.decode(ids) === 'string', 'decodes to no text');
     }
-    // A template that cannot go on after a turn, or a decoder that has no bytes, says so; that is no fault.
+    // A template that cannot continue after a turn, or a decoder that has no bytes, says so; that is no fault.
     allowed(() => tokenizer.encodeContinuation([{ role: 'tool', content: '42' }]));
     allowed(() => vocabularyOf(tokenizerJson));
   },

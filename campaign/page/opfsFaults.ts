@@ -1,4 +1,4 @@
-/** A scripted run into the browser's files that is stopped, or fails once, at operation k; then it is opened again and goes on. Runs in a page. */
+/** A scripted run into the browser's files that is stopped, or fails once, at operation k; then it is opened again and continues. Runs in a page. */
 
 import { InputError } from '../../src/errors.ts';
 import { newestCheckpoint, writeCheckpoint } from '../../src/runs/checkpointFolder.ts';
@@ -51,7 +51,7 @@ export const brokenAt = (k: number, fault: Fault): Promise<string | undefined> =
     return difference(want, await snapshot(real));
   });
 
-/** Goes on after `progress.step`, from 0 with a new run; the last step is saved twice. */
+/** Continues after `progress.step`, from 0 with a new run; the last step is saved twice. */
 async function script(files: FileSystem, progress: Progress): Promise<void> {
   const config = { name: 'run' };
   const folder =

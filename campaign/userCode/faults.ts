@@ -10,7 +10,7 @@ import type { Tool } from '../../src/tasks/tool.ts';
 
 /**
  * 'refused' = one error that matches, no weight moved; 'skipped' = of a sample: the same under trainer.onError: stop, and under
- * skip the step goes on without it; 'not finite' = the step says so and moves no weight; 'told' = of a tool: the model reads
+ * skip the step continues without it; 'not finite' = the step says so and moves no weight; 'told' = of a tool: the model reads
  * a text that matches, and the step trains; 'trained' = nothing is wrong.
  */
 export type Outcome = 'refused' | 'skipped' | 'not finite' | 'told' | 'trained';

@@ -23,9 +23,9 @@ export interface Answer {
   context: readonly Message[];
   /** Turns and outputs of tools that are whole. */
   messages: Signal<readonly Message[]>;
-  /** Text of the turn under way. */
+  /** Text of the current turn. */
   drawing: Signal<string>;
-  /** How it ended; undefined = it is under way. */
+  /** How it ended; undefined = it is still running. */
   ended: Signal<string | undefined>;
 }
 
@@ -105,7 +105,7 @@ export async function countTokens(text: string): Promise<{ tokens: number; allow
   return { tokens: Math.max(...counts), allowed: opened ? opened.contextLength - maxResponseLength : maxPromptLength };
 }
 
-/** Asks both or one, going on with the conversation. In a game the text is not read: its next problem is played. */
+/** Asks both or one, continuing the conversation. In a game the text is not read: its next problem is played. */
 export async function ask(text: string): Promise<boolean> {
   if (asking.value) return false;
   return begin(async (signal) => {

@@ -113,7 +113,7 @@ export function showHistory(lines: readonly Metrics[], of: TrainConfig | undefin
   });
 }
 
-/** A run of an earlier visit: its curves and tries as they were, and whether to go on. */
+/** A run of an earlier visit: its curves and tries as they were, and whether to continue. */
 export async function showRun(saved: SavedRun): Promise<void> {
   const of = parseTrainConfig(saved.config, { source: 'config.yaml' });
   forgetTries();
@@ -242,7 +242,7 @@ function showUpTo(step: number, of: TrainConfig, lines = history.value): void {
   );
 }
 
-/** @param before what there is to say of a run that goes on */
+/** @param before what there is to say of a resumed run */
 function eventsOf(of: TrainConfig, before: string | undefined): RunEvents {
   /** What came before this engine; undefined = nothing. */
   let said = before;

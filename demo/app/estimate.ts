@@ -22,7 +22,7 @@ export function keepSpeed(factor: number): void {
   try {
     localStorage.setItem(KEY, JSON.stringify(measured.peek()));
   } catch {
-    // A browser that keeps nothing measures anew at each visit.
+    // A browser that keeps nothing measures again at each visit.
   }
 }
 

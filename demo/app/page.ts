@@ -1,4 +1,4 @@
-/** What the page shows, as signals: what trains writes them, views read them, and nothing is drawn anew that did not change. */
+/** What the page shows, as signals: what trains writes them, views read them, and nothing is redrawn that did not change. */
 
 import { computed, signal } from '@preact/signals';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
@@ -14,7 +14,7 @@ export type State = 'idle' | 'loading' | 'running' | 'pausing' | 'paused' | 'sto
 
 export const state = signal<State>('idle');
 
-/** A run is going on, or being loaded. */
+/** True if a run is active or being loaded. */
 export const active = computed(() => ['loading', 'running', 'pausing', 'paused', 'stopping'].includes(state.value));
 
 /** Of the run that is shown; undefined = there is none yet. */
@@ -44,7 +44,7 @@ export const download = signal<DownloadProgress | undefined>(undefined);
 /** How far the model that a run starts from is made; undefined = none is being made. */
 export const warmStart = signal<WarmStartProgress | undefined>(undefined);
 
-/** The run that is going on. */
+/** The active run. */
 export const run = signal<Run | undefined>(undefined);
 
 /** The engine with its model and task, which outlives a run; undefined = none is open. */

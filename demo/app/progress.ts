@@ -14,7 +14,7 @@ export const shareDone = computed(() => {
   return Math.min(1, (stepsDone.value + part * 0.7) / config.value.trainer.totalTrainingSteps);
 });
 
-/** Undefined if no run goes on, or nothing is known of its speed yet. */
+/** Undefined if no run is active, or its speed is not known yet. */
 export const timeLeft = computed(() => {
   if (!active.value || !config.value) return undefined;
   return secondsLeft(config.value, history.value);
@@ -23,7 +23,7 @@ export const timeLeft = computed(() => {
 /** Steps that a mean and a trend are taken from. */
 const RECENT = 10;
 
-/** A trend goes on no further than to this share of a recent step, or its inverse. */
+/** A trend continues no further than to this share of a recent step, or its inverse. */
 const MOST_GROWTH = 1.5;
 
 /** Undefined before the first step. */

@@ -1,4 +1,4 @@
-/** Rules and settings that change while a run goes on, as signals: what is asked for, what is in force, and what changed at which step. */
+/** Rules and settings that change during a run, as signals: what is asked for, what is in force, and what changed at which step. */
 
 import { computed, signal } from '@preact/signals';
 import type { LiveSettings } from '../../src/grpo/live.ts';
@@ -48,10 +48,10 @@ interface Live {
 
 const newest = signal<Live | undefined>(undefined);
 
-/** What can be changed now: of the run that goes on. */
+/** What can be changed now in the active run. */
 export const live = computed(() => (run.value && newest.value?.of === run.value ? newest.value : undefined));
 
-/** Settings that were asked for, and have not come in yet: another engine gets them anew. */
+/** Settings that were asked for, and have not come in yet: another engine gets them again. */
 let waiting: LiveSettings = {};
 
 let write: (changes: readonly RunChange[]) => void = () => {};
@@ -76,7 +76,7 @@ export function showChanges(of: readonly RunChange[]): void {
   [record.value, waiting, write] = [of, {}, () => {}];
 }
 
-/** A run begins, or goes on with what was changed before. @param to hears of every change, to keep them */
+/** A run begins, or continues with what was changed before. @param to hears of every change, to keep them */
 export function beginChanges(before: readonly RunChange[] | undefined, to: typeof write): void {
   [record.value, waiting, write] = [before ?? [], {}, to];
   if (before) return;
@@ -89,7 +89,7 @@ export function stand(kind: RuleKind, to: Standing): void {
   standing.value = { ...standing.value, [kind]: to };
 }
 
-/** A run has an engine, perhaps its second, and goes on as it had begun: what came in at a later step does so again. */
+/** A run has an engine, perhaps its second, and continues as it had begun: what came in at a later step does so again. */
 export async function beginRules(trainer: GrpoTrainer, session: Session): Promise<void> {
   newest.value = { of: run.value, trainer, session };
   for (const change of trainer.state.changes ?? []) recordChange(change);

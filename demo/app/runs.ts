@@ -51,7 +51,7 @@ export const marks = computed((): Mark[] => {
 
 const readAll = async () => void (runs.value = (await (await savedRuns())?.all()) ?? []);
 effect(() => {
-  // Of what is written while a run goes on, its checkpoints alone matter here.
+  // Of what is written during a run, its checkpoints alone matter here.
   void changes.value;
   void active.value;
   void readAll().catch(complain);
@@ -72,7 +72,7 @@ export async function goTo(step: number | undefined): Promise<void> {
   if (found.length > 0 && shownStep.value === step) showStep(found);
 }
 
-/** Ends the run that is going on, which stays saved. */
+/** Ends the active run, which stays saved. */
 export async function stopFirst(): Promise<void> {
   if (!active.value) return;
   const ended = new Promise<void>((resolve) => {
@@ -115,14 +115,14 @@ export const discard = (run: SavedRun): void =>
     changes.value++;
   });
 
-/** A new run that goes on from the state after `step`, under the same settings. */
+/** A new run that continues from the state after `step`, under the same settings. */
 export const goOnFrom = (run: SavedRun, step: number): void =>
   withStore(async (store) => {
     await stopFirst();
     await branch(store, run, step);
   });
 
-/** A new run that goes on from the state after `step`, under settings that are chosen now. */
+/** A new run that continues from the state after `step`, under settings that are chosen now. */
 export const fork = (run: SavedRun, step: number): void =>
   withStore(async (store) => {
     await stopFirst();

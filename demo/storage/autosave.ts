@@ -72,7 +72,7 @@ export class Autosave {
   }
 
   /**
-   * A run that goes on, as it is by now; what was logged after its newest whole checkpoint is dropped, since it is done again. Throws InputError
+   * A resumed run, as it is by now; what was logged after its newest whole checkpoint is dropped, since it is done again. Throws InputError
    * where another tab has it, or where it has checkpoints and none is whole.
    */
   static async goOn(runs: SavedRuns, id: string, config: TrainConfig): Promise<ReopenedRun> {
@@ -121,7 +121,7 @@ export class Autosave {
     });
   }
 
-  /** All that was changed while the run went on. */
+  /** All that was changed during the run. */
   changes(all: readonly RunChange[]): void {
     this.#queue(() => this.#runs.files.write(this.#folder.file(CHANGES), changesText(all)));
   }
@@ -182,7 +182,7 @@ export class Autosave {
     }
   }
 
-  /** A write that fails is said; the run goes on, and so do later writes. @param write is given the lines that there were when it was asked for */
+  /** A write that fails is said; the run continues, and so do later writes. @param write is given the lines that there were when it was asked for */
   #queue(write: (lines: readonly Metrics[]) => Promise<void>): void {
     const lines = [...this.#lines];
     this.#writing = this.#writing.then(() => write(lines)).catch((error: unknown) => this.onProblem(error as Error));

@@ -10,7 +10,7 @@ import { CHANGES, type RunRecord, type SavedRun, type SavedRuns } from './savedR
 /** Of a folder or a .zip: more would not fit into a page's memory. */
 const MAX_BYTES = 512 * 2 ** 20;
 
-/** Files of a run that the page reads or goes on with. */
+/** Files of a run that the page reads or continues with. */
 const WANTED =
   /^(config(-\d+)?\.yaml|metrics\.jsonl|changes\.jsonl|run\.json|rollouts\/(val-)?step-\d+\.jsonl|checkpoints\/step-\d+\/[\w.-]+)$/;
 

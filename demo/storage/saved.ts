@@ -33,7 +33,7 @@ export const claimRun = async ({ id }: SavedRun, waitMs: number): Promise<Releas
 export type OpenedRun = Partial<ReopenedRun>;
 
 /**
- * Where a run is saved: a new one, or `from`, taken for this tab. A new run that cannot be saved goes on without: `onProblem` hears why. Throws
+ * Where a run is saved: a new one, or `from`, taken for this tab. A new run that cannot be saved continues without: `onProblem` hears why. Throws
  * InputError where `from` is open in another tab or cannot be read.
  */
 export async function openRun(

@@ -1,6 +1,6 @@
 /**
  * Runs in the browser's own files, under runs/<id>/: a run folder as the command line writes it, `run.json` (when it began, whether it is over)
- * `latest.jsonl` (every try of the newest step), and `changes.jsonl` (what was changed while it went on). A run that is going on holds a Web Lock of its name.
+ * `latest.jsonl` (every try of the newest step), and `changes.jsonl` (what was changed during the run). An active run holds a Web Lock of its name.
  */
 
 import type { Metrics } from '../../src/grpo/metrics.ts';
@@ -19,7 +19,7 @@ const ROOT = 'runs';
 /** The newest runs are kept, so many. */
 const KEPT_RUNS = 10;
 
-/** What was changed while a run went on. */
+/** What was changed during a run. */
 export const CHANGES = 'changes.jsonl';
 
 /** run.json. */
@@ -50,7 +50,7 @@ export interface SavedRun {
   step: number;
   /** Every try of the newest step. */
   tries: LoggedRollout[];
-  /** Settings and rules that came in while it went on. */
+  /** Settings and rules that came in during the run. */
   changes: RunChange[];
 }
 
@@ -135,7 +135,7 @@ export class SavedRuns {
     return (await this.files.exists(file)) ? readRollouts(await readFileText(this.files, file), file) : [];
   }
 
-  /** A new run that goes on from a checkpoint of another, which stays as it is. Throws InputError if there is no room. */
+  /** A new run that continues from a checkpoint of another, which stays as it is. Throws InputError if there is no room. */
   async fork(from: SavedRun, step: number): Promise<SavedRun> {
     const [parent, started] = [RunFolder.open(this.files, this.path(from.id)), Date.now()];
     const lines = from.history.filter((line) => line['training/global_step'] <= step);

@@ -23,7 +23,7 @@ export function startEngineWorker(): EngineWorker {
 
 const NOT_LOADED = 'Its script, or one that it imports, could not be loaded; check the connection and reload the page.';
 
-/** True if a new worker with a new device may go on. Errors of the engine cross from its worker with their names, or as text alone. */
+/** True if a new worker with a new device may continue. Errors of the engine cross from its worker with their names, or as text alone. */
 export function isEngineLost(error: unknown): boolean {
   const { name, message } = error instanceof Error ? error : new Error(String(error));
   const isLost = ['DeviceLostError', 'WorkerDiedError', 'NoAdapterError'].includes(name);

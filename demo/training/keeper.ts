@@ -35,7 +35,7 @@ export class Keeper {
   #cost = 0;
   #soon = false;
 
-  /** @param autosave absent if the browser keeps no files @param checkpoint of a run that goes on */
+  /** @param autosave absent if the browser keeps no files @param checkpoint of a resumed run */
   constructor(config: TrainConfig, autosave: Autosave | undefined, checkpoint: Checkpoint | undefined) {
     [this.#config, this.#autosave, this.checkpoint] = [config, autosave, checkpoint];
     if (checkpoint) [this.#keptAt, this.#step] = [performance.now(), checkpoint.state.step];
@@ -87,7 +87,7 @@ export class Keeper {
     this.#cost = performance.measure('webgrpo: keep state', { start }).duration;
   }
 
-  /** The run goes on from its newest state: what came after is done again. */
+  /** The run continues from its newest state: what came after is done again. */
   rewind(): void {
     this.#step = Math.max(0, this.step);
     this.#autosave?.rewind(this.step);

@@ -15,7 +15,7 @@ export class RepeatedChanges {
     this.#changes = changes;
   }
 
-  /** A trainer that goes on from a state: what is in force there; settings are in the state but for those that come in next. */
+  /** A trainer that continues from a state: what is in force there; settings are in the state but for those that come in next. */
   async begin(trainer: GrpoTrainer, task: Task): Promise<void> {
     const step = trainer.state.step + 1;
     trainer.change({ ...changesAt(this.#changes, step)?.settings });

@@ -1,4 +1,4 @@
-/** One training run: a session, and the trainer on this thread. When the GPU or the worker is lost, it goes on with new ones from its last state. */
+/** One training run: a session, and the trainer on this thread. When the GPU or the worker is lost, it continues with new ones from its last state. */
 
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
@@ -43,11 +43,11 @@ export interface RunEvents {
   onEvaluated(metrics: Metrics): void;
   /** Every try of the step; none after an evaluation. The next step waits for it. */
   onStep(metrics: Metrics, tries: LoggedRollout[]): void | Promise<void>;
-  /** What is wrong with a step, of a run that goes on. */
+  /** What is wrong with a step; the run continues. */
   onFault(reason: string): void;
   /** The trainer has come to rest after `pause`. */
   onPaused(): void;
-  /** The engine is gone in the step in hand; the run will go on after the step `from`, or start over where that is -1. */
+  /** The engine is gone in the step in hand; the run will continue after the step `from`, or start over where that is -1. */
   onLost(error: unknown, from: number): void;
 }
 
@@ -68,7 +68,7 @@ interface RunOptions {
 /** New engines in a row that brought the run no step further. */
 const MAX_LOSSES = 3;
 
-/** The browser needs a while to start its GPU process anew. */
+/** The browser needs a while to start its GPU process again. */
 const WAIT_MS = [0, 1000, 4000];
 
 /** `stop` was asked for twice; the worker was ended in the middle of a step. */

@@ -1,4 +1,4 @@
-/** What was changed while a run went on, as its changes.jsonl has it: settings, rules, and rules that failed, each with its step. */
+/** What was changed during a run, as its changes.jsonl has it: settings, rules, and rules that failed, each with its step. */
 
 import { InputError } from '../../src/errors.ts';
 import { LIVE_SETTINGS, type LiveSettings } from '../../src/grpo/live.ts';

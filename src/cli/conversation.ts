@@ -1,4 +1,4 @@
-/** A conversation with a model, streamed: every turn goes on from what the engine has in its cache. */
+/** A conversation with a model, streamed: every turn continues from what the engine has in its cache. */
 
 import type { ChatTokenizer } from '../model/tokenizer/chat.ts';
 import { cutAtStop, heldBack } from '../rollout/decode/stopStrings.ts';

@@ -29,7 +29,7 @@ const KEPT_TOKENS = 20_000;
 /** Of an update; an average over mini-batches is not finite where one of them is not. */
 const WATCHED = ['actor/pg_loss', 'actor/grad_norm', 'actor/entropy', 'actor/kl_loss', 'actor/ppo_kl'];
 
-/** What went wrong in a step, of a run that goes on for now. */
+/** What went wrong in a step, of a run that continues for now. */
 export interface Fault {
   /** The step it happened in. */
   step: number;

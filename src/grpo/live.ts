@@ -1,4 +1,4 @@
-/** What may change while a run goes on: some settings, checked as a config's are, and the rules that training goes by. */
+/** What may change during a run: some settings, checked as a config's are, and the rules that training goes by. */
 
 import { InputError } from '../errors.ts';
 import type { Task } from '../tasks/task.ts';
@@ -11,7 +11,7 @@ import type { AsyncCustomLoss } from './losses/custom.ts';
 import type { PolicyLoss } from './losses/index.ts';
 import type { LiveChange, TrainerEngine } from './types.ts';
 
-/** Settings that need no other buffers on the engine: numbers that each step reads anew. */
+/** Settings that need no other buffers on the engine: numbers that each step reads again. */
 export const LIVE_SETTINGS = [
   'actor.optim.lr',
   'actor.clipRatioLow',
@@ -37,7 +37,7 @@ export interface Rules {
   tools?: Tool[] | undefined;
 }
 
-/** The config with these settings. Throws InputError for a key that is fixed while a run goes on, and as `resolveTrainConfig`. */
+/** The config with these settings. Throws InputError for a key that is fixed during a run, and as `resolveTrainConfig`. */
 export function withSettings(
   config: TrainConfig,
   settings: LiveSettings,
@@ -83,7 +83,7 @@ export function changesOf(step: number, before: TrainConfig, after: TrainConfig)
   });
 }
 
-/** The config that a run goes on with, after its changes; a key that was given another value since then keeps that. */
+/** The config that a run continues with, after its changes; a key that was given another value since then keeps that. */
 export function withChanges(
   config: TrainConfig,
   changes: readonly LiveChange[],

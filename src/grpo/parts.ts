@@ -4,7 +4,7 @@
 export interface StatefulPart {
   /** Plain JSON, and nothing that the part changes afterwards; undefined = nothing to keep yet. */
   state(): unknown;
-  /** Goes on from what `state` gave. */
+  /** Restores what `state` returned. */
   restore(state: unknown): void;
 }
 

@@ -218,7 +218,7 @@ export class GrpoTrainer {
     }
   }
 
-  /** Ends what is under way, and forgets what an update or an evaluation that failed has left on the engine. */
+  /** Ends what is in flight, and forgets what an update or an evaluation that failed has left on the engine. */
   async #end(): Promise<void> {
     const { model, rollout } = this.#options.engine;
     const left = [

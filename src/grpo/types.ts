@@ -67,7 +67,7 @@ export interface TrainerEvents {
   onCheckpoint?(checkpoint: Checkpoint): void | Promise<void>;
 }
 
-/** All that is needed to go on as if nothing had happened. */
+/** All that is needed to resume as if nothing had happened. */
 export interface Checkpoint {
   /** Counters, as plain JSON. */
   state: TrainerState;
@@ -101,7 +101,7 @@ export interface TrainerState {
   parts?: Record<string, unknown>;
 }
 
-/** A setting that changed while the run went on. */
+/** A setting that changed during the run. */
 export interface LiveChange {
   /** The first step under the new value. */
   step: number;

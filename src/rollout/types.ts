@@ -59,7 +59,7 @@ export interface GenerateRequest {
   key: [number, number];
   /** How the turn is drawn. */
   sampling: SamplingParams;
-  /** Tokens that another engine has drawn of this turn already (`drawnSoFar`): the turn goes on after them. */
+  /** Tokens that another engine has drawn of this turn already (`drawnSoFar`): the turn continues after them. */
   drawn?: DrawnSoFar;
   /** Answer with `spans` as well. */
   timed?: boolean;
@@ -107,22 +107,22 @@ export interface RolloutEngine {
   generate(request: GenerateRequest): Promise<Generation>;
   /** Frees the sample's cache. Every id that was generated for must be released once. */
   release(requestId: string): void;
-  /** Ends requests with stopReason 'aborted' and the tokens they have; a later turn may go on from them. */
+  /** Ends requests with stopReason 'aborted' and the tokens they have; a later turn may continue from them. */
   abort(requestIds: string[]): void;
   /**
    * Forgets everything cached; must be called after every weight update. Requests in the middle of a turn keep the
-   * tokens they have drawn and go on under the new weights, whose version is `weightVersion`; absent = one more.
+   * tokens they have drawn and continue under the new weights, whose version is `weightVersion`; absent = one more.
    */
   resetCache(weightVersion?: number): void | Promise<void>;
   /** Resolves once no pass is running: the weights may then be changed. Requests stay, new ones queue. */
   pause?(): Promise<void>;
   /** Resolves once nothing is to be computed for any request, or after so many milliseconds. */
   idle?(maxMs: number): Promise<void>;
-  /** Goes on after `pause`. */
+  /** Resumes after `pause`. */
   resume?(): void | Promise<void>;
   /**
-   * What requests have drawn, for a checkpoint; undefined for those that are not under way. Forgets everything cached, as
-   * an engine that goes on from the checkpoint has nothing cached.
+   * What requests have drawn, for a checkpoint; undefined for those that are not in flight. Forgets everything cached, as
+   * an engine that continues from the checkpoint has nothing cached.
    */
   drawnSoFar?(requestIds: string[]): Promise<(DrawnSoFar | undefined)[]>;
   /** Counters since the last call: tokens generated, prompt tokens computed and not recomputed, decode steps, wasted rows. */

@@ -45,7 +45,7 @@ export interface EngineSpec {
   judgeModel?: JudgeModel;
   /** Samples that lose their slots to a request that waits; absent = 'parked'. */
   preemption?: Preemption;
-  /** Contexts of samples under way when the weights change; absent = 'recompute'. */
+  /** Contexts of samples in flight when the weights change; absent = 'recompute'. */
   kvCache?: KvCachePolicy;
   /** Start a pass before the last one was read; absent = 'auto'. */
   asyncScheduling?: AsyncScheduling;
@@ -133,7 +133,7 @@ function judgeSizes({ maxNumSeqs, maxNewTokens, maxPromptLength }: TrainConfig['
   return { maxNumSeqs, slotCapacity: maxNewTokens, maxPrompts: maxNumSeqs, maxPromptLength, maxBatchedTokens };
 }
 
-/** On one device, a pipeline that generates while it trains needs weights that stand still meanwhile. */
+/** On one device, a pipeline that generates while it trains needs weights that do not change meanwhile. */
 const needsCopy = ({ pipeline, placement }: TrainConfig['trainer']): boolean =>
   placement === 'colocated' && pipeline !== 'on-policy';
 
@@ -184,7 +184,7 @@ const CONVERSATION = 4;
 
 /**
  * The part of an engine's spec that follows from a training config where it only answers questions, one at a time. `rollout`
- * generates with weights that may be imported as the training goes on; with `start`, `judge` does with the start weights.
+ * generates with weights that may be imported during training; with `start`, `judge` does with the start weights.
  */
 export function answerSizes(trainConfig: TrainConfig, model: ModelConfig, { start }: { start: boolean }) {
   const { maxTokenLen, lora, chatTemplateKwargs, kernelTuning, weightFormat, dtype, adjustedDraws, maxPositions } =

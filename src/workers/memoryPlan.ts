@@ -135,7 +135,7 @@ export function planMemory(sizes: Sizes): PlanItem[] {
   return [...lines].map(([name, bytes]) => ({ name, bytes }));
 }
 
-/** Read-backs at a time where rollout, which may start a pass before the last one was read, goes on beside training. */
+/** Read-backs at a time where rollout, which may start a pass before the last one was read, continues beside training. */
 const READS_AT_A_TIME = 3;
 
 /**

@@ -1,4 +1,4 @@
-/** The GPU process of a real engine crashes: a run goes on by itself, and what follows a loss between runs needs another device. */
+/** The GPU process of a real engine crashes: a run continues by itself, and what follows a loss between runs needs another device. */
 
 import { expect } from '@playwright/test';
 import { expectState, isFull, noticesOf, onlyInFull, openPage, test, TINY, waitForStep } from './demo.ts';

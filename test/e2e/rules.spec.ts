@@ -1,4 +1,4 @@
-/** Changing the rules while a run goes on, as a user does it. */
+/** Changing the rules during a run, as a user does it. */
 
 import { expect, type Page } from '@playwright/test';
 import type { TestGate } from '../scripted/gate.ts';

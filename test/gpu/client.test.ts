@@ -69,7 +69,7 @@ test('episodes through a worker: continued by tokens, forked, streamed, rewarded
   await next.chat.completions.create({ messages: [question], max_tokens: 4 });
   expect([...next.trajectory.rows()[0].trajectory.weightVersions!]).toEqual(Array(4).fill(1));
   next.trajectory.abort();
-  // A state goes on with the clients' step, and by the same weights.
+  // A state continues with the clients' step, and by the same weights.
   const state = await learner.saveState();
   expect(state.state.parts?.['clients']).toMatchObject({ step: 1, updates: 1 });
   await Promise.all([episode(1), episode(0)]);

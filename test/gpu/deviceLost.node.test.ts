@@ -1,4 +1,4 @@
-/** A device that is lost, refuses or has no memory: one error, and a fresh engine goes on; `webgrpo train` does so by itself. */
+/** A device that is lost, refuses or has no memory: one error, and a fresh engine continues; `webgrpo train` does so by itself. */
 import { mkdtempSync, readdirSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

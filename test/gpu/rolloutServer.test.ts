@@ -8,7 +8,7 @@ import { testGpu, withGpu } from './gpu.ts';
 import { request } from './rolloutCases.ts';
 import { tinyConfig, tinyModel } from './tinyModel.ts';
 
-/** Keeps `at` requests under way until all are answered; calls `after` with the number answered so far. */
+/** Keeps `at` requests in flight until all are answered; calls `after` with the number answered so far. */
 async function stream(
   engine: WgslRolloutEngine,
   count: number,

@@ -10,7 +10,7 @@ import { tinyModel } from './tinyModel.ts';
 
 const SPECULATIVE = { maxDraftTokens: 6, minNgram: 1, history: 8, adapt: false };
 const TOOL = [ids(4), ids(2)];
-/** Settings that draws must go on with after a wrong guess, beside plain ones. */
+/** Settings that draws must continue with after a wrong guess, beside plain ones. */
 const kinds: Partial<SamplingParams>[] = [
   {},
   { temperature: 0 },

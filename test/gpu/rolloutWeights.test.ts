@@ -1,4 +1,4 @@
-/** Rollout by the buffers that training writes, and by a copy of them that stands still while training goes on. */
+/** Rollout by the buffers that training writes, and by a copy of them that stays unchanged during training. */
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import { offersHalves } from '../../src/gpu/adapter.ts';
 import { initWeights } from '../../src/model/params.ts';

@@ -216,7 +216,7 @@ describe('per-turn leave-one-out', () => {
   });
 
   /**
-   * A game of at most two turns: turn 0 stops (action 0, reward r0) or goes on (reward 0) to turn 1 with two actions. Policy:
+   * A game of at most two turns: turn 0 stops (action 0, reward r0) or continues (reward 0) to turn 1 with two actions. Policy:
    * one logit a turn. Exact expectation of sum_j A_j d log pi over all groups of 3 samples, against the true gradient.
    */
   test('unbiased when samples differ in their number of turns, exactly', () => {

@@ -1,4 +1,4 @@
-/** The client that learns, without a GPU: its shapes, what it goes on from, what it refuses, and what it leaves behind. */
+/** The client that learns, without a GPU: its shapes, what it continues from, what it refuses, and what it leaves behind. */
 
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import type OpenAI from 'openai';
@@ -307,7 +307,7 @@ describe('a checkpoint', () => {
   const SURE: MessageShape = { role: 'user', content: 'Sure?' };
   const vocabSize = tokenizer.vocabSize;
 
-  /** A complete group of two, and a group with an episode that has its reward and an open one: a reply, a fork, a call under way. */
+  /** A complete group of two, and a group with an episode that has its reward and an open one: a reply, a fork, a call in flight. */
   async function savedRun(limits: ClientLimits = {}) {
     const run = talkingRun({ limits });
     const { groups } = run.trainer;
@@ -348,7 +348,7 @@ describe('a checkpoint', () => {
     expect([going.id, going.name]).toEqual([open.id, '/mine']);
     const request = readRequest({ messages: [...QUESTION, FOUR, SURE] }, groups.served);
     await going.call(request);
-    // As the call that was under way: the same tokens, and the same random numbers.
+    // As the call that was in flight: the same tokens, and the same random numbers.
     const { contextIds, key } = rollout.requests.at(-1)!;
     expect(later.rollout.requests).toMatchObject([{ contextIds, key }]);
     going.reward(1);

@@ -347,7 +347,7 @@ test('whatever ends a sample, its state is closed exactly once, after the last t
 });
 
 describe('a checkpoint of a sample under way', () => {
-  /** Plays two turns, is saved, and goes on in a new sample. */
+  /** Plays two turns, is saved, and continues in a new sample. */
   async function resumed(environment: Environment) {
     const turns = [call('add', { by: 2 }), 'hm', call('read'), 'stop'];
     const limits = { maxResponseLength: 1000, contextLength: 2000 };

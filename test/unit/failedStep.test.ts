@@ -1,4 +1,4 @@
-/** A step that fails ends what it began: the same engine goes on at once, bit for bit as one on which nothing failed. */
+/** A step that fails ends what it began: the same engine continues at once, bit for bit as one on which nothing failed. */
 import { beforeAll, describe, expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { GrpoTrainer, type GrpoTrainerOptions } from '../../src/grpo/trainer.ts';

@@ -1,4 +1,4 @@
-/** Settings and rules that change while a run goes on: a live change is what a resume under that setting would be. */
+/** Settings and rules that change during a run: a live change is what a resume under that setting would be. */
 import { beforeAll, beforeEach, expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import type { AsyncCustomLoss } from '../../src/grpo/losses/custom.ts';

@@ -1,4 +1,4 @@
-/** The asynchronous pipelines on a scripted engine: what is stale, what repeats exactly, and that rollout goes on between updates. */
+/** The asynchronous pipelines on a scripted engine: what is stale, what repeats exactly, and that rollout continues between updates. */
 import { expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import type { CheckpointEngine } from '../../src/grpo/pipeline/types.ts';

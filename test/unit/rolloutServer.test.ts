@@ -33,7 +33,7 @@ const HANG_MS = 20_000;
 
 const tick = () => new Promise((resolve) => setTimeout(resolve, 0));
 
-/** Keeps `at` requests under way until `count` are answered. */
+/** Keeps `at` requests in flight until `count` are answered. */
 async function stream(
   server: RolloutServer,
   count: number,

@@ -149,7 +149,7 @@ describe.runIf(hasNatsServer())('a room', () => {
     test('kills of workers, controller and server: each group is trained once', { timeout: KILLS_MS }, async () => {
       const [count, every] = isFull ? [1000, 20] : [24, 4];
       const saved = fresh();
-      // Of the 48 samples that may be under way the queue takes some 40: less than 38, and there might be no two whole groups among them.
+      // Of the 48 samples that may be in flight the queue takes some 40: less than 38, and there might be no two whole groups among them.
       const [maxSampleBytes, maxBytes] = [MIB, 12_000];
       const controllerOptions = { ahead: 12, ackWaitMs: 1000, maxSampleBytes, maxBytes };
       let current = await open(saved, controllerOptions);

@@ -1,4 +1,4 @@
-/** What was changed while a run went on: which rules a step goes by, and a file of it that anybody may have written. */
+/** What was changed during a run: which rules a step goes by, and a file of it that anybody may have written. */
 
 import { expect, test, vi } from 'vitest';
 import { run } from '../../demo/app/page.ts';

@@ -1,4 +1,4 @@
-/** Which checkpoints of a run stay, and where a run goes on from. */
+/** Which checkpoints of a run stay, and where a run continues from. */
 
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -127,7 +127,7 @@ test('where a run goes on from, by mode', async () => {
   expect(await auto()).toBe(folder.checkpoint(10));
 });
 
-/** Lines said for a run of `before` that goes on under it with `changes` at a dotted path. */
+/** Lines said for a run of `before` that continues under it with `changes` at a dotted path. */
 const changes = (before: object, after: object) =>
   configChanges(stringify(resolveTrainConfig(written(before))), resolveTrainConfig(written(after)), 4);
 const written = ({ trainer = {}, ...rest }: { trainer?: object }) => ({

@@ -133,7 +133,7 @@ describe('a pipeline', () => {
     const both = [sample(0, [4, 0]), sample(1, [4, 9], [4, 0])];
     const setup = { ...SETUP, pipeline, steps: 2 };
     const free = { ...work([both], 10), decode: { perPass: 0.5, perRow: 0.25, perContextToken: 0 } };
-    // Two rows: 4 tokens at 1 s; 5 s of training, during which the search goes on to 13 s, and 4 tokens at 0.75 s from then on.
+    // Two rows: 4 tokens at 1 s; 5 s of training, during which the search continues to 13 s, and 4 tokens at 0.75 s from then on.
     expect(simulate(free, setup).seconds).toBeCloseTo(13 + 3 + 5 + 0.125, 9);
     const quick = { ...free, steps: [[both[0], sample(1, [4, 3], [4, 0])]] };
     // The search is over at 7 s, the update and the weights at 9.125 s.

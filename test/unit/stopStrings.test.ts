@@ -1,4 +1,4 @@
-/** Stop strings: the matcher over tokens, the scheduler that cuts at them, and the agent loop that goes on after them. */
+/** Stop strings: the matcher over tokens, the scheduler that cuts at them, and the agent loop that continues after them. */
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { tokenBytes, type Vocabulary, vocabularyOf } from '../../src/model/tokenizer/vocabulary.ts';

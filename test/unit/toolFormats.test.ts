@@ -29,7 +29,7 @@ const gemmaValue = (quote: string) =>
     {%- else -%}{{ v }}{%- endif -%}
   {%- endmacro -%}`;
 
-/** Calls and outputs stay in the model's turn, which goes on after the last output. */
+/** Calls and outputs stay in the model's turn, which continues after the last output. */
 const gemma = (turn: [string, string], call: [string, string], response: [string, string], quote: string) =>
   `${gemmaValue(quote)}
   {%- for m in messages -%}

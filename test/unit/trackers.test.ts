@@ -21,7 +21,7 @@ const STEPS: Metrics[] = [
   { 'training/global_step': 2, 'critic/score/mean': 0.75, 'val-core/t/acc/mean@1': 0.5 },
 ];
 
-/** Logs `steps` as a run that begins, or goes on after `earlier`. */
+/** Logs `steps` as a run that begins, or continues after `earlier`. */
 async function log(folder: RunFolder, loggers: string[], steps: Metrics[], earlier: Metrics[] = []): Promise<void> {
   const history = [...earlier];
   const trackers = await openTrackers(loggers, folder, history);

@@ -1,4 +1,4 @@
-/** `webgrpo train` as a user starts it: what its run folder holds, which checkpoints stay, and how it goes on. */
+/** `webgrpo train` as a user starts it: what its run folder holds, which checkpoints stay, and how it continues. */
 
 import { existsSync, mkdtempSync, readdirSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -90,7 +90,7 @@ test('a run with trackers and few checkpoints, gone on with twice', async () => 
     expect(Object.keys(extra ?? {}).length).toBeGreaterThan(0);
   }
 
-  // The same words with auto go on; each step is logged once, in a further event file.
+  // The same words with auto continue; each step is logged once, in a further event file.
   const second = await train(...settings, 'trainer.totalTrainingSteps=4', 'trainer.resumeMode=auto');
   expect(second.said).toContain(`resuming after step 3, from ${inRun('a', 'checkpoints', 'step-3')}`);
   expect(second.status).toBe(0);

@@ -1,4 +1,4 @@
-/** One question with its answers side by side, each drawn anew as its tokens come. */
+/** One question with its answers side by side, each redrawn as its tokens come. */
 
 import { type Answer, type Exchange, finalAnswer, nameOf } from '../../app/ask.ts';
 import type { Message } from '../../../src/tasks/task.ts';

@@ -198,7 +198,7 @@ function nowText(stage: Stage, groups: number): string {
   return `Working on ${groups} ${groups === 1 ? 'problem' : 'problems'}`;
 }
 
-/** The page without the room, opened anew: this one may connect to nothing but the room. */
+/** The page without the room, opened again: this one may connect to nothing but the room. */
 function Alone({ children }: { children: string }) {
   const open = () => {
     const url = new URL(location.href);

@@ -104,7 +104,7 @@ function List({ group, all }: { group: Group; all: boolean }) {
   );
 }
 
-/** At the end of a list that goes on: pressed, or come near the screen, it makes more. */
+/** At the end of a list that continues: pressed, or come near the screen, it makes more. */
 function Further({ left, onMore }: { left: number; onMore: () => void }) {
   const button = useRef<HTMLButtonElement>(null);
   useEffect(() => {

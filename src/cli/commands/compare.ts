@@ -106,7 +106,7 @@ async function trainAll(configs: readonly TrainConfig[][], afterRun: () => Promi
   return false;
 }
 
-/** 'complete', or the checkpoint to go on from, or undefined: no run of this very config has got anywhere. */
+/** 'complete', or the checkpoint to resume from, or undefined: no run of this very config has got anywhere. */
 async function stateOf(config: TrainConfig): Promise<string | undefined> {
   const folder = RunFolder.open(disk, folderOf(config));
   if (!existsSync(folder.file('config.yaml'))) return undefined;

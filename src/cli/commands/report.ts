@@ -1,4 +1,4 @@
-/** `webgrpo report`: writes report.html of a run anew, also of one that is still going. */
+/** `webgrpo report`: writes report.html of a run again, also of one that is still going. */
 
 import { existsSync } from 'node:fs';
 import { InputError } from '../../errors.ts';

@@ -73,7 +73,7 @@ export interface FinishedRun {
   warnings: readonly string[];
 }
 
-/** Prints what a run came to. Returns the exit code. @param again the command that goes on with it */
+/** Prints what a run came to. Returns the exit code. @param again the command that continues with it */
 export function tellOfRun(
   io: Output,
   config: TrainConfig,
@@ -92,7 +92,7 @@ export function tellOfRun(
 
 /**
  * One run into its folder, which no other process writes to meanwhile; its engines are gone when it returns.
- * @param checkpoint says which checkpoint folder to go on from, when the folder is this run's; undefined = from the start
+ * @param checkpoint says which checkpoint folder to resume from, when the folder is this run's; undefined = from the start
  */
 export async function runTraining(
   asked: TrainConfig,
@@ -169,7 +169,7 @@ export class TrainingRun {
     });
   }
 
-  /** Makes the run folder, or goes on in the one that is there. */
+  /** Makes the run folder, or continues in the one that is there. */
   async prepare(): Promise<void> {
     const { resumeFrom, again } = this.#attempt;
     if (resumeFrom !== undefined) await this.#restore(resumeFrom);
@@ -280,7 +280,7 @@ export class TrainingRun {
     say(`${reason}${kept ?? ''}`);
   }
 
-  /** Saves weights that are finite; the error says what there is to go on from. */
+  /** Saves weights that are finite; the error says what there is to resume from. */
   async #lastGoodState(error: NotFiniteError): Promise<NotFiniteError> {
     const { files, path } = this.#folder;
     const state = await this.#trainer
@@ -354,6 +354,6 @@ function leastBytes(weightBytes: number, { actor, trainer }: TrainConfig): numbe
   return weightBytes * (1 + kept + (trainer.refUpdateFreq > 0 ? 1 : 0));
 }
 
-/** Whether a checkpoint folder is one of this run's: the run goes on in its folder rather than beside it. */
+/** Whether a checkpoint folder is one of this run's: the run continues in its folder rather than beside it. */
 const isCheckpointOf = (runFolder: string, checkpoint: string): boolean =>
   resolve(dirname(dirname(checkpoint))) === resolve(runFolder);

@@ -118,7 +118,7 @@ const VALUES: Readonly<Record<string, (config: TrainConfig) => Value>> = {
   },
   'algorithm.rolloutCorrection.rolloutIsThreshold': (config) => correctionSettings(config).rolloutIsThreshold,
   'algorithm.rolloutCorrection.rolloutRs': (config) => correctionSettings(config).rolloutRs || undefined,
-  // verl's false computes the log-probs anew, which is what its two programs need; only REINFORCE is defined by true.
+  // verl's false computes the log-probs again, which is what its two programs need; only REINFORCE is defined by true.
   'algorithm.rolloutCorrection.bypassMode': (config) => isReinforce(config) || undefined,
 };
 

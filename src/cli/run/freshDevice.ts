@@ -1,4 +1,4 @@
-/** A run that loses its device goes on by itself on a fresh one, from its newest checkpoint. */
+/** A run that loses its device continues by itself on a fresh one, from its newest checkpoint. */
 
 import { setTimeout as rest } from 'node:timers/promises';
 import { DeviceLostError, NoAdapterError } from '../../errors.ts';
@@ -8,7 +8,7 @@ import { say } from './progress.ts';
 
 /** One device's share of a run; what is not readonly, the run notes as it goes. */
 export interface Attempt {
-  /** The checkpoint folder to go on from; undefined = from the beginning. */
+  /** The checkpoint folder to resume from; undefined = from the beginning. */
   readonly resumeFrom: string | undefined;
   /** The run folder is there already, by an attempt that lost its device. */
   readonly again: boolean;

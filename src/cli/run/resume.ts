@@ -1,4 +1,4 @@
-/** `trainer.resumeMode`: where a run goes on from, and what to type to go on with one that was stopped. */
+/** `trainer.resumeMode`: where a run continues from, and what to type to resume one that was stopped. */
 
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -14,7 +14,7 @@ import { disk, readJsonFile, readText } from '../files.ts';
 import { configChanges } from '../../runs/configChanges.ts';
 import { say } from './progress.ts';
 
-/** The checkpoint folder to go on from; undefined = from scratch. Throws InputError if the requested folder is not a checkpoint. */
+/** The checkpoint folder to resume from; undefined = from scratch. Throws InputError if the requested folder is not a checkpoint. */
 export async function checkpointToResume({ name, trainer }: TrainConfig): Promise<string | undefined> {
   const path = join(trainer.defaultLocalDir, name);
   if (trainer.resumeMode === 'resume_path') return checkpointIn(trainer.resumeFromPath!);
@@ -85,7 +85,7 @@ type ResumedArgs = Pick<ParsedArgs, 'overrides'> & { [K in 'flags' | 'lists']?: 
 /** Flags that say nothing of the run, or are no one's to read over a shoulder. */
 const LEFT_OUT = ['json', 'token'];
 
-/** The command that goes on with the run that these words started. */
+/** The command that continues with the run that these words started. */
 export function resumeCommand(
   source: string,
   { overrides, flags = {}, lists = {} }: ResumedArgs,

@@ -15,7 +15,7 @@ export interface Tracker {
   log(metrics: Metrics, history: readonly Metrics[]): Promise<void>;
 }
 
-/** @param history what the run has logged already, when it goes on: no step is written twice */
+/** @param history what the run has logged already, when it continues: no step is written twice */
 export async function openTrackers(
   loggers: readonly string[],
   folder: RunFolder,
@@ -27,7 +27,7 @@ export async function openTrackers(
   return trackers;
 }
 
-/** metrics.csv. A metric that is new is a new column at the right end: the file is then written anew, whole. */
+/** metrics.csv. A metric that is new is a new column at the right end: the file is then written again, whole. */
 class CsvFile implements Tracker {
   readonly #files: FileSystem;
   readonly #path: string;

@@ -55,7 +55,7 @@ export class Episodes {
   #byNameOrNew(group: string | undefined, trajectory: string): ClientTrajectory {
     const name = `${group ?? ''}/${trajectory}`;
     const known = this.#byName.get(name);
-    // One that was trained, or given up, leaves its name to the next.
+    // One that was trained, or aborted, leaves its name to the next.
     if (known && (known.state === 'open' || this.#groups.has(known))) return known;
     const opened = this.#open(group, name);
     this.#byName.set(name, opened);

@@ -20,7 +20,7 @@ export interface ServedRun {
   trainBatchSize: number;
   /** Takes a step on so many complete groups; absent = steps are taken as soon as they can be. */
   step?: ((groups: number) => Promise<Metrics>) | undefined;
-  /** Calls that may be under way or wait for a slot. */
+  /** Calls that may be in flight or wait for a slot. */
   maxCalls?: number;
 }
 

@@ -20,7 +20,7 @@ interface AcceptDraftArgs {
   /** First entry, and how many. */
   first: number;
   n: number;
-  /** false: hold sequences that drew something else than was guessed; true: let them go on. */
+  /** false: hold sequences that drew something else than was guessed; true: let them continue. */
   resume: boolean;
 }
 

@@ -10,7 +10,7 @@ import type { TrainConfig } from '../config/types.ts';
 
 /**
  * The question as a problem of the task, without an answer: its text stands where a problem's does, see Task.ask. With
- * `earlier` messages it goes on with that conversation. Throws InputError for a task of environments, whose problems are
+ * `earlier` messages it continues with that conversation. Throws InputError for a task of environments, whose problems are
  * not texts.
  */
 export async function questionOf(task: Task, text: string, earlier: readonly Message[] = []): Promise<Problem> {

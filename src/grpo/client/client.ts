@@ -8,7 +8,7 @@ import type { ClientGroups } from './groups.ts';
 import type { Answer, ClientTrajectory, TrajectoryOptions } from './trajectory.ts';
 
 interface RequestOptions {
-  /** Ends the call: its tokens are dropped, and the episode may go on, with the same call again or another. */
+  /** Ends the call: its tokens are dropped, and the episode may continue, with the same call again or another. */
   signal?: AbortSignal | undefined;
 }
 

@@ -87,7 +87,7 @@ export class ClientTrainer {
     }
   }
 
-  /** Gives up every open episode, and ends steps that wait. The engine stays. */
+  /** Aborts every open episode, and ends steps that wait. The engine stays. */
   async close(): Promise<void> {
     await this.groups.end();
     await this.#stepping;

@@ -1,6 +1,6 @@
 /**
  * One sequence of tokens of a trajectory: a prompt, replies that the model drew, and what was said between them. A request
- * that goes on from it adds tokens at its end; nothing that is in it is encoded again.
+ * that continues from it adds tokens at its end; nothing that is in it is encoded again.
  */
 
 import { InputError } from '../../errors.ts';
@@ -45,7 +45,7 @@ export class Sequence {
   readonly replies: Reply[] = [];
   /** Part of the random key. No two sequences of a trajectory have the same. */
   number = 0;
-  /** A call is under way, which its next tokens belong to. */
+  /** A call is in flight, which its next tokens belong to. */
   isBusy = false;
   /** Replies that were drawn in another sequence. */
   #shared = 0;
@@ -69,7 +69,7 @@ export class Sequence {
     return new Sequence(ids.slice(0, maxPromptLength), [...ids.subarray(maxPromptLength)], toolsKey);
   }
 
-  /** Goes on with what `save` gave. */
+  /** Restores what `save` returned. */
   static restore({ number, promptIds, toolsKey, messages, replies, shared, drawn }: Required<SavedSequence>) {
     const sequence = new Sequence(promptIds, [], toolsKey);
     sequence.number = number;
@@ -81,7 +81,7 @@ export class Sequence {
     return sequence;
   }
 
-  /** All up to the last reply: a call under way is left out. Undefined if no reply is its own. */
+  /** All up to the last reply: a call in flight is left out. Undefined if no reply is its own. */
   save(): SavedSequence | undefined {
     const { number, toolsKey, messages, replies } = this;
     const promptIds = Uint32Array.from(this.promptIds);
@@ -109,7 +109,7 @@ export class Sequence {
     return branch;
   }
 
-  /** Number of the last reply up to which `messages` say the same and go on; -1 where there is none. */
+  /** Number of the last reply up to which `messages` say the same and continue; -1 where there is none. */
   matches(messages: readonly ChatMessage[], toolsKey: string): number {
     if (toolsKey !== this.toolsKey) return -1;
     let same = 0;
@@ -153,7 +153,7 @@ export class Sequence {
       return tokenizer.encodeContinuation(plain, calledTurn(called, { stopToken, endToken, before: 0 }));
     }
     const rest = tokenizer.encodeContinuation(plain);
-    // The template goes on after an end token. One that the model did not draw stays out of the loss, as all of this.
+    // The template continues after an end token. One that the model did not draw stays out of the loss, as all of this.
     return isOpen ? Uint32Array.of(tokenizer.eosTokenIds[0], ...rest) : rest;
   }
 

@@ -8,7 +8,7 @@ import type { TrainerEngine } from '../types.ts';
 
 /** Bounds of what is open and waits. */
 export interface ClientLimits {
-  /** Seconds without a call after which an episode is given up, and a group that waits for further ones is closed. Default 600. */
+  /** Seconds without a call after which an episode is aborted, and a group that waits for further ones is closed. Default 600. */
   timeoutS?: number;
   /** Episodes that are open or wait for their step; a further one is refused (429). Default 4096. */
   maxTrajectories?: number;
@@ -17,8 +17,8 @@ export interface ClientLimits {
   /** What `fit` begins a step at: 'complete' (default) = enough complete groups, 'asked' = `ask` alone. */
   stepWhen?: 'complete' | 'asked';
   /**
-   * Callers are other processes (`webgrpo serve`): open episodes of a checkpoint go on, and a lost device is waited for, see `lose`.
-   * Default: they live in this one, so those of a checkpoint are given up and counted.
+   * Callers are other processes (`webgrpo serve`): open episodes of a checkpoint continue, and a lost device is waited for, see `lose`.
+   * Default: they live in this one, so those of a checkpoint are aborted and counted.
    */
   outlives?: boolean;
 }

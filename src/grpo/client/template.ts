@@ -55,7 +55,7 @@ export class CallTemplate {
   }
 
   /**
-   * Whether the template writes what `reply` was drawn after, and then the reply itself, where `rendered` goes on: one that
+   * Whether the template writes what `reply` was drawn after, and then the reply itself, where `rendered` continues: one that
    * drops the thoughts of earlier turns, say, does not.
    */
   keeps(reply: Reply, rendered: string): boolean {

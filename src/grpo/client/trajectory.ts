@@ -1,6 +1,6 @@
 /**
  * One episode of an agent: every call it makes of the model, with tokens, masks, log-probs and weight versions, and the one
- * reward at its end. A call whose messages extend an earlier call's goes on from those tokens; any other is a fork.
+ * reward at its end. A call whose messages extend an earlier call's continues from those tokens; any other is a fork.
  */
 
 import { onAbort } from '../../rollout/tools/onAbort.ts';
@@ -21,7 +21,7 @@ import type { CallTemplate } from './template.ts';
 /** What a trajectory needs of the run that it is part of. */
 export interface TrajectoryHost {
   engine: RolloutEngine;
-  /** Aborts, with its error, when the engine's device is lost: calls under way end by it. */
+  /** Aborts, with its error, when the engine's device is lost: calls in flight end by it. */
   lost: AbortSignal;
   /** Resolves when there is an engine again; absent = there is one. Rejects if the run has ended. */
   fresh?: Promise<void> | undefined;
@@ -32,13 +32,13 @@ export interface TrajectoryHost {
   constrainToolCalls: boolean;
   maxPromptLength: number;
   maxResponseLength: number;
-  /** Milliseconds without a call under way after which an episode is given up. */
+  /** Milliseconds without a call in flight after which an episode is aborted. */
   timeoutMs: number;
-  /** Adds to a metric of the step under way. */
+  /** Adds to a metric of the current step. */
   count(metric: string): void;
   /** Before the first call: finds its group. Throws ApiError if there is no room. Returns what its random keys start with. */
   join(trajectory: ClientTrajectory, request: CallRequest): [seed: number, group: number, member: number];
-  /** It has its reward, or has been given up. */
+  /** It has its reward, or has been aborted. */
   ended(trajectory: ClientTrajectory): void;
 }
 
@@ -48,7 +48,7 @@ export interface TrajectoryOptions {
   group?: string | undefined;
   /** What callers know it by, beside its id. */
   name?: string | undefined;
-  /** Gives the episode up when it aborts. */
+  /** Aborts the episode when the signal aborts. */
   signal?: AbortSignal | undefined;
 }
 
@@ -74,7 +74,7 @@ export class ClientTrajectory {
   readonly groupName: string | undefined;
   /** As it was asked for. */
   readonly name: string | undefined;
-  /** 'open' until it is rewarded or given up. */
+  /** 'open' until it is rewarded or aborted. */
   state: 'open' | 'rewarded' | 'aborted' = 'open';
   /** The messages of its first call, up to its first reply. */
   start: readonly ChatMessage[] = [];
@@ -101,7 +101,7 @@ export class ClientTrajectory {
     if (signal?.aborted) this.abort();
   }
 
-  /** Goes on with what `save` gave; one that is open waits for its next call. */
+  /** Restores what `save` returned; one that is open waits for its next call. */
   static restore(host: TrajectoryHost, { id, group, name, start, key, result, sequences }: SavedTrajectory) {
     const episode = new ClientTrajectory(host, { group, name }, id);
     episode.start = start;
@@ -113,7 +113,7 @@ export class ClientTrajectory {
     return episode;
   }
 
-  /** All that its answered calls have left; undefined if none was answered, and where it was given up. */
+  /** All that its answered calls have left; undefined if none was answered, and where it was aborted. */
   save(): SavedTrajectory | undefined {
     const { id, groupName: group, name, start, result } = this;
     const sequences = this.#sequences.flatMap((sequence) => sequence.save() ?? []);
@@ -123,7 +123,7 @@ export class ClientTrajectory {
   }
 
   /**
-   * Gives the episode its reward and ends it. Throws ApiError if it has one already, a call is under way, no call was
+   * Gives the episode its reward and ends it. Throws ApiError if it has one already, a call is in flight, no call was
    * answered, or the numbers are none to train on.
    */
   reward(score: number, options: RewardOptions = {}): void {
@@ -138,7 +138,7 @@ export class ClientTrajectory {
     this.#end('rewarded');
   }
 
-  /** Gives the episode up: calls under way end, its slots are free, its samples are not trained on. */
+  /** Aborts the episode: calls in flight end, its slots are free, its samples are not trained on. */
   abort(): void {
     if (this.state !== 'open') return;
     this.#host.count('client/dropped_trajectories');
@@ -157,7 +157,7 @@ export class ClientTrajectory {
     return this.#sequences.reduce((count, { ownReplies }) => count + ownReplies.length, 0);
   }
 
-  /** Number of the last message that a call with these would go on from, 0 where there is none. */
+  /** Number of the last message that a call with these would continue from, 0 where there is none. */
   extent(messages: readonly ChatMessage[], toolsKey: string): number {
     const ends = this.#sequences.map((sequence) => {
       const index = sequence.matches(messages, toolsKey);
@@ -166,7 +166,7 @@ export class ClientTrajectory {
     return Math.max(0, ...ends);
   }
 
-  /** True if a call with these messages would be the first after the reply that it goes on from. */
+  /** True if a call with these messages would be the first after the reply that it continues from. */
   isNext(messages: readonly ChatMessage[], toolsKey: string): boolean {
     return this.#sequences.some((sequence) => {
       const index = sequence.matches(messages, toolsKey);
@@ -272,7 +272,7 @@ export class ClientTrajectory {
     return { sequence: Sequence.start(ids, maxPromptLength, toolsKey), said: new Uint32Array(0) };
   }
 
-  /** The sequence whose reply the messages extend farthest, one that ends there before one that has gone on. */
+  /** The sequence whose reply the messages extend farthest, one that ends there before one that has continued. */
   #longest(messages: readonly ChatMessage[], toolsKey: string): { sequence: Sequence; index: number } | undefined {
     let best: { sequence: Sequence; index: number; rank: number } | undefined;
     for (const sequence of this.#sequences) {
@@ -305,7 +305,7 @@ export class ClientTrajectory {
     this.#requestIds.set(sequence, requestId);
     const end = () => engine.abort([requestId]);
     const stopWaiting = [signal, this.#ending.signal].map((given) => given && onAbort(given, end));
-    // An engine that stands still for a step says nothing of its loss.
+    // An engine that is paused for a step says nothing of its loss.
     const loss = new Promise<never>((_, reject) => {
       stopWaiting.push(onAbort(lost, () => reject(lost.reason as Error)));
     });

@@ -1,4 +1,4 @@
-/** Dynamic sampling (DAPO, arXiv:2503.14476): groups whose rewards are all equal teach nothing and are generated anew. */
+/** Dynamic sampling (DAPO, arXiv:2503.14476): groups whose rewards are all equal teach nothing and are generated again. */
 
 import type { Sample } from '../update/batch.ts';
 import { generateSamples, type GeneratedStep, type SampleSource, type SourceOptions, stepOptions } from './samples.ts';

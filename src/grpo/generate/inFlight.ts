@@ -1,4 +1,4 @@
-/** Groups under way as plain JSON, for a checkpoint: what each of their samples has received, numbers of tokens as base64. */
+/** Groups in flight as plain JSON, for a checkpoint: what each of their samples has received, numbers of tokens as base64. */
 
 import * as v from 'valibot';
 import { InputError } from '../../errors.ts';

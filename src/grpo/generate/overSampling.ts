@@ -5,7 +5,7 @@
  *
  * Which groups finish first follows from the numbers of tokens alone, unless a tool or a reward waits for something outside.
  * Groups that end early are short ones: without partial rollout, long answers are trained on less than they are sampled. A
- * checkpoint holds every sample of the paused groups, and a run that goes on from it goes on with each where it stood.
+ * checkpoint holds every sample of the paused groups, and a run that resumes from it continues each sample at its last token.
  */
 
 import { type RecordedGroup, restartRecorded, saveRecorded, startRecorded } from '../pipeline/recordedGroups.ts';
@@ -18,7 +18,7 @@ import type { GeneratedStep, SampleSource, SourceOptions } from './samples.ts';
 export class OverSampledGroups implements SampleSource {
   readonly #options: SourceOptions;
   readonly #pending: PendingGroups<RecordedGroup>;
-  /** Groups of a checkpoint, to go on with. */
+  /** Groups of a checkpoint, to resume. */
   #saved: SavedGroup[] = [];
   /** Problems to draw before new ones. */
   #startOver: number[] = [];

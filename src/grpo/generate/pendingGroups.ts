@@ -1,4 +1,4 @@
-/** Groups under way at once, of which a step takes the first that are complete. */
+/** Groups in flight at once, of which a step takes the first that are complete. */
 
 import { takeTurn } from '../../rollout/agent/yield.ts';
 import type { RolloutEngine } from '../../rollout/types.ts';
@@ -14,7 +14,7 @@ export interface PendingGroup {
   abort(): void;
 }
 
-/** Keeps more groups under way than a step needs; pauses or aborts the rest while the policy is updated. */
+/** Keeps more groups in flight than a step needs; pauses or aborts the rest while the policy is updated. */
 export class PendingGroups<G extends PendingGroup = PendingGroup> {
   readonly #engine: RolloutEngine;
   readonly #options: { rate: number; partial: boolean };
@@ -26,12 +26,12 @@ export class PendingGroups<G extends PendingGroup = PendingGroup> {
     this.#options = options;
   }
 
-  /** The groups that the last step left and the next will go on with. */
+  /** The groups that the last step left and the next will continue with. */
   get groups(): readonly G[] {
     return this.#pending;
   }
 
-  /** Adds groups; those that were under way at a checkpoint while the engine stands still. */
+  /** Adds groups; those that were in flight at a checkpoint while the engine is paused. */
   add(groups: readonly G[]): void {
     // A group can fail before it is awaited.
     for (const { samples } of groups) samples.catch(() => {});
@@ -61,17 +61,17 @@ export class PendingGroups<G extends PendingGroup = PendingGroup> {
     return done;
   }
 
-  /** Lets the engine run between two steps, for an evaluation; carried groups go on meanwhile. */
+  /** Lets the engine run between two steps, for an evaluation; carried groups continue meanwhile. */
   async resume(): Promise<void> {
     await this.#engine.resume?.();
   }
 
-  /** Stops it again, while there are groups to go on with. */
+  /** Stops it again, while there are groups to resume. */
   async pause(): Promise<void> {
     if (this.#pending.length > 0) await this.#engine.pause?.();
   }
 
-  /** Aborts the groups that are still under way. */
+  /** Aborts the groups that are still in flight. */
   async close(): Promise<void> {
     await this.#engine.resume?.();
     await this.#abortRest();

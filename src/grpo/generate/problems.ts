@@ -167,7 +167,7 @@ export class ProblemQueue {
     this.#parts = { name, ...(environments && { environments }), ...(tools && { tools }) };
   }
 
-  /** Goes on at the position of a checkpoint. */
+  /** Resumes at the position of a checkpoint. */
   moveTo(position: number): void {
     this.#position = position;
     this.#drawn.clear();

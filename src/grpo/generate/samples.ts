@@ -22,13 +22,13 @@ export interface SampleSource {
   ready?(stop: AbortSignal): Promise<boolean>;
   /** Generates and scores the groups of a step; those of one group are neighbours. */
   generate(step: number): Promise<GeneratedStep>;
-  /** Numbers of the problems whose groups are under way between two steps. */
+  /** Numbers of the problems whose groups are in flight between two steps. */
   readonly carried?: number[] | undefined;
-  /** Starts these problems' groups over before it draws new ones: they were under way at a checkpoint. */
+  /** Starts these problems' groups over before it draws new ones: they were in flight at a checkpoint. */
   startOver?(carried: readonly number[]): void;
-  /** The groups under way, as plain JSON; undefined if there are none. The engine stands still afterwards. */
+  /** The groups in flight, as plain JSON; undefined if there are none. The engine is paused afterwards. */
   save?(): Promise<unknown>;
-  /** Goes on with what `save` gave before it draws new problems. Throws InputError if the state cannot be read. */
+  /** Restores what `save` returned before it draws new problems. Throws InputError if the state cannot be read. */
   goOn?(saved: unknown, vocabSize: number): void;
   /** Lets the engine run between two steps, for an evaluation; `pause` ends that. */
   resume?(): Promise<void>;
@@ -37,7 +37,7 @@ export interface SampleSource {
   updating?(): Promise<void>;
   /** After the update of a step: brings rollout the weights, where they are due. Absent = they are, after every step. */
   sync?(step: number): Promise<Metrics>;
-  /** Aborts the groups that are under way. */
+  /** Aborts the groups that are in flight. */
   close?(): Promise<void>;
 }
 
@@ -164,7 +164,7 @@ export function startGroups(
   return { groups, seconds };
 }
 
-/** As Promise.all, which rejects while others are under way; this waits for them first. */
+/** As Promise.all, which rejects while others are in flight; this waits for them first. */
 async function allEnded<T>(work: readonly Promise<T>[]): Promise<T[]> {
   await Promise.allSettled(work);
   return Promise.all(work);

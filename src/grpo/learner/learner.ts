@@ -37,7 +37,7 @@ let learners = 0;
  * A policy under training, driven from outside. Calls take effect in the order in which they are made, whether or not the one
  * before is awaited: samples are drawn side by side, everything else runs alone, so a `sample` that is asked for during an
  * `optimStep` draws under the weights after it. What a call is given is read when it is made. Bad input rejects with InputError
- * and changes nothing; after any error the learner goes on.
+ * and changes nothing; after any error the learner continues.
  */
 export class Learner {
   /** The engine. No other caller may update its weights meanwhile. */
@@ -196,7 +196,7 @@ export class Learner {
     return this.#trainer().step(options);
   }
 
-  /** Gives up every open episode of its clients, and ends steps that wait. The engine stays. */
+  /** Aborts every open episode of its clients, and ends steps that wait. The engine stays. */
   async close(): Promise<void> {
     await this.#clients?.close();
   }
@@ -206,13 +206,13 @@ export class Learner {
     return (this.#clients ??= new ClientTrainer({ engine, config, alone: (work) => this.#turns.alone(work) }));
   }
 
-  /** Drops what was accumulated, where an update is given up. */
+  /** Drops what was accumulated, where an update is cancelled. */
   async zeroGrad(): Promise<void> {
     return this.#turns.alone(() => this.#forget());
   }
 
   /**
-   * All that is needed to go on as if nothing had happened: weights by Hugging Face name, optimizer, counters; what
+   * All that is needed to resume as if nothing had happened: weights by Hugging Face name, optimizer, counters; what
    * `GrpoTrainer.restore` and the checkpoints of a run folder take. Throws InputError between forwardBackward and optimStep, since a
    * gradient is not part of it, and NotFiniteError for weights that are not finite.
    */
@@ -227,7 +227,7 @@ export class Learner {
   }
 
   /**
-   * Goes on from a state of `saveState`, of a GrpoTrainer or of a run's checkpoint; accumulated gradients are dropped. Its clients' episodes
+   * Resumes from a state of `saveState`, of a GrpoTrainer or of a run's checkpoint; accumulated gradients are dropped. Its clients' episodes
    * that have their reward come back; open ones without a holder are dropped (`client/dropped_trajectories`). Throws InputError for
    * one of another model or optimizer, and then everything is as it was.
    */

@@ -17,7 +17,7 @@ export interface LearnerOptions {
   config: TrainConfig;
 }
 
-/** What `sample` goes on from: a text, encoded as it is; messages, by the chat template; or token ids. */
+/** What `sample` continues from: a text, encoded as it is; messages, by the chat template; or token ids. */
 export type Prompt = string | Message[] | ArrayLike<number>;
 
 /** How `sample` draws; what is left out is the config's (`rollout`, `data.maxResponseLength`). Names are vLLM's. */

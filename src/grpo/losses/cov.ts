@@ -12,7 +12,7 @@ function means(rows: LossRows, epsilon: number): { advantage: number; logp: numb
   return { advantage: advantage / (count + epsilon), logp: logp / (count + epsilon), count };
 }
 
-/** Which `count` of `candidates` to take: a fixed pseudo-random order (verl draws one anew each time). */
+/** Which `count` of `candidates` to take: a fixed pseudo-random order (verl draws a new one each time). */
 function draw(candidates: number[], count: number): number[] {
   if (candidates.length <= count) return candidates;
   const order = candidates.map((e) => ({ e, rank: Math.imul(e + 1, 0x9e3779b1) >>> 0 }));

@@ -31,7 +31,7 @@ export const KL_TYPES = ['k1', 'k2', 'k3', 'abs', 'k1+', 'k3+', 'r*k3'] as const
 
 const ALIASES: Readonly<Record<string, string>> = { kl: 'k1', mse: 'k2', low_var_kl: 'k3' };
 
-/** Above this exponent the exponential goes on as a straight line: finite, and its gradient never vanishes. */
+/** Above this exponent the exponential continues as a straight line: finite, and its gradient never vanishes. */
 const EXP_LIMIT = 20;
 
 /** KL estimate of one token and its derivative; throws a RangeError for an unknown type. */

@@ -1,4 +1,4 @@
-/** Training beside rollout on one device, which goes on with whatever it was given first. */
+/** Training beside rollout on one device, which continues with whatever it was given first. */
 
 import { nextTask, takeTurn } from '../../rollout/agent/yield.ts';
 import type { TrainerEngine } from '../types.ts';
@@ -7,7 +7,7 @@ import { checkpointEngineOf } from './sharedWeights.ts';
 
 /**
  * The engine's model. Where rollout draws by a copy on the same device, each micro-batch lets it go first, so that its tools are called
- * early and awaited while training goes on: until nothing is left to draw, but no longer than the micro-batch before took, so that training
+ * early and awaited during training: until nothing is left to draw, but no longer than the micro-batch before took, so that training
  * has its share where rollout never rests. No number depends on it.
  */
 export function givingWay(engine: Pick<TrainerEngine, 'model' | 'rollout' | 'checkpointEngine'>): GradientModel {

@@ -1,6 +1,6 @@
 /** Measures the share of a step in which the trainer waits for samples, and the share in which no sample is generated. */
 
-/** Sums up the time in which something is under way. */
+/** Sums up the time in which something is in flight. */
 class BusyTime {
   #ms = 0;
   #since: number | undefined;

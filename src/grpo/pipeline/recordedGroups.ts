@@ -1,4 +1,4 @@
-/** Groups that are generated with a record of each sample, so that a checkpoint can hold them and a run go on with them. */
+/** Groups that are generated with a record of each sample, so that a checkpoint can hold them and a run continue with them. */
 
 import { SampleRecord, StartLine } from '../../rollout/agent/record.ts';
 import { nextTask } from '../../rollout/agent/yield.ts';
@@ -29,7 +29,7 @@ export function startRecorded(
 }
 
 /**
- * Goes on with the groups of a checkpoint, which `add` gets at once; afterwards the engine has their turns, and stands still.
+ * Resumes the groups of a checkpoint, which `add` gets at once; afterwards the engine has their turns, and is paused.
  */
 export async function restartRecorded(
   source: SourceOptions,
@@ -46,7 +46,7 @@ export async function restartRecorded(
 }
 
 /**
- * Each sample where it stands; waits for tools and rewards that are running, within their time. The engine stands still afterwards.
+ * Each sample where it stands; waits for tools and rewards that are running, within their time. The engine is paused afterwards.
  */
 export async function saveRecorded(source: SourceOptions, groups: readonly RecordedGroup[]): Promise<SavedGroup[]> {
   if (groups.length === 0) return [];

@@ -11,7 +11,7 @@ export interface AsyncSettings {
   maxGroups: number;
   /** Syncs that the oldest token of a sample may lie back. */
   maxAge: number;
-  /** Requests under way at a sync go on under the new weights; else they finish first. */
+  /** Requests in flight at a sync continue under the new weights; else they finish first. */
   partial: boolean;
   /** Groups are trained on in the order in which they were begun; else as they are complete. */
   inOrder: boolean;

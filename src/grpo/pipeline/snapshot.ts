@@ -1,4 +1,4 @@
-/** What an asynchronous pipeline keeps in a checkpoint: the queue, the groups under way, and when rollout got which weights. */
+/** What an asynchronous pipeline keeps in a checkpoint: the queue, the groups in flight, and when rollout got which weights. */
 
 import * as v from 'valibot';
 import { InputError } from '../../errors.ts';
@@ -17,7 +17,7 @@ export interface Counts {
 export interface Snapshot {
   /** Begun and not yet trained on, in the order in which they were begun. */
   groups: PromptGroup[];
-  /** Of these, those under way. */
+  /** Of these, those in flight. */
   inFlight: SavedGroup[];
   /** As `ExperienceQueue.save` gave it. */
   queue: unknown;

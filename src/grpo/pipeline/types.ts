@@ -13,7 +13,7 @@ export interface WeightTransfer {
   bytes: number;
   /** Wall clock, seconds. */
   seconds: number;
-  /** Of these, seconds in which reading one bucket and writing another went on at the same time. */
+  /** Of these, seconds in which reading one bucket and writing another ran at the same time. */
   overlapSeconds: number;
 }
 
@@ -25,7 +25,7 @@ export interface CheckpointEngine {
    */
   readonly backend: 'shared' | 'copy' | 'stream' | 'nats';
   /**
-   * Rollout draws by the weights as they are now, called `version`, from the next token boundary on; requests under way go on under
+   * Rollout draws by the weights as they are now, called `version`, from the next token boundary on; requests in flight continue under
    * them. Nothing of the policy may be updated meanwhile.
    */
   updateWeights(version: number): Promise<WeightTransfer>;
@@ -59,14 +59,14 @@ export interface Rollouter {
   updateWeights(version: number): Promise<WeightTransfer>;
   /** The weights that rollout reads are about to change in place: nothing is drawn any more. Absent = it has its own. */
   pause?(): Promise<void>;
-  /** The groups that are under way, each sample where it stands. Absent = they start over after a checkpoint. */
+  /** The groups that are in flight, each sample where it stands. Absent = they start over after a checkpoint. */
   save?(): Promise<SavedGroup[]>;
-  /** Goes on with these, before any other. */
+  /** Resumes with these, before any other. */
   restore?(groups: readonly SavedGroup[]): Promise<void>;
   /** More metrics of a step. */
   metrics?(): Metrics;
   /** Rejects if a group begun since the last `close` failed. */
   readonly failed: Promise<never>;
-  /** Gives up all groups; nothing more of them comes. */
+  /** Cancels all groups; none of their samples follows. */
   close(): Promise<void>;
 }

@@ -18,7 +18,7 @@ export interface SampleClaim {
 
 /** What is wrong with a sample. */
 export type RejectionReason =
-  /** It is not of the form of a sample of this run, or of no group that is under way. */
+  /** It is not of the form of a sample of this run, or of no group that is in flight. */
   | 'malformed'
   /** A sample of this group and number was accepted before. */
   | 'replayed sample'

@@ -17,7 +17,7 @@ import { type DrawCheck, Rejection, type SampleClaim, TOLERANCE, type Tolerance,
 export interface VerifierOptions extends ReplayContext {
   /** Tokens that the model knows. */
   vocabSize: number;
-  /** The group of that uid; undefined = it is not under way. */
+  /** The group of that uid; undefined = it is not in flight. */
   groupOf(uid: string): PromptGroup | undefined;
   /**
    * A model that holds the weights of a version; undefined = they are no longer available. It is asked one batch at a time, in which
@@ -31,7 +31,7 @@ export interface VerifierOptions extends ReplayContext {
 /** Accepts or rejects samples; those of one time are checked in one batch. */
 export class SampleVerifier {
   readonly #options: VerifierOptions;
-  /** Accepted samples of groups that are under way, by uid. */
+  /** Accepted samples of groups that are in flight, by uid. */
   readonly #accepted = new Map<string, Set<number>>();
   /** Samples that wait for the next batch. */
   #waiting: { sample: DrawnSample; resolve: (bounds: Bounds) => void; reject: (error: unknown) => void }[] = [];

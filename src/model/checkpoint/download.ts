@@ -16,7 +16,7 @@ export interface DownloadOptions {
   attempts?: number | undefined;
   /** First wait between attempts, doubled each time. Default 500 ms. */
   waitMs?: number | undefined;
-  /** A connection that brings less than 64 KiB in so long is given up. Default 60 s. */
+  /** A connection that brings less than 64 KiB in so long is cancelled. Default 60 s. */
   silenceMs?: number | undefined;
   /** More than so many bytes are not read: the file is then not what was promised. */
   maxBytes?: number | undefined;
@@ -214,7 +214,7 @@ export async function* chunksOf({ body }: Response): AsyncIterable<Uint8Array> {
       yield value;
     }
   } finally {
-    // Where the caller stopped early, the connection must not go on.
+    // Where the caller stopped early, the connection must not continue.
     await reader.cancel().catch(() => undefined);
   }
 }
@@ -284,7 +284,7 @@ async function gitSha1Of(store: FileStore, path: string, size: number): Promise<
 }
 
 async function readNote(store: FileStore, path: string): Promise<Kept | undefined> {
-  // A note that was cut short says nothing: the file is fetched anew.
+  // A note that was cut short says nothing: the file is fetched again.
   const note = await readStoredJson(store, noteOf(path)).catch(() => undefined);
   return note as unknown as Kept | undefined;
 }

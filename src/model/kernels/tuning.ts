@@ -67,7 +67,7 @@ export function tuningFile(gpu: Gpu, { table, ...measured }: Tuning): TuningFile
   return { identity: identityOf(gpu), matmul, measured };
 }
 
-/** Undefined if there is none of this adapter, driver and library, or it was cut short: it is then made anew. */
+/** Undefined if there is none of this adapter, driver and library, or it was cut short: it is then made again. */
 async function keptTable(gpu: Gpu, store: FileStore): Promise<MatmulTable | undefined> {
   const path = fileOf(gpu);
   const bytes = await store.size(path);

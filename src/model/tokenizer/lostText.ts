@@ -43,7 +43,7 @@ export class WrittenRoles {
   readonly #known = new Set<string>();
 
   /**
-   * Throws InputError if the template refuses or leaves out one of the messages: a sample that goes on without them looks as if
+   * Throws InputError if the template refuses or leaves out one of the messages: a sample that continues without them looks as if
    * the model had read them. @param hasCalls `render` writes calls before them
    */
   expect<M extends TextMessage>(messages: readonly M[], render: (messages: M[]) => string, hasCalls: boolean): void {

@@ -12,7 +12,7 @@ import { InputError } from '../../errors.ts';
 
 /**
  * A digit | a word with its leading space and a newline after it ("assistant\n") | a run that starts with a symbol and
- * goes on up to a space or digit (JSON boilerplate) | white space. Classes are spelled out, since \s and \d mean
+ * continues up to a space or digit (JSON boilerplate) | white space. Classes are spelled out, since \s and \d mean
  * different characters to Oniguruma and JavaScript.
  */
 const PRE_TOKEN = '[0-9]| ?\\p{L}+\\n?| ?[^ \\t\\r\\n0-9\\p{L}][^ \\t\\r\\n0-9]*|[ \\t\\r\\n]+';

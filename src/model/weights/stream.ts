@@ -75,7 +75,7 @@ export class DeviceSender implements WeightSender {
 }
 
 /**
- * Owns the buckets that have arrived until they take effect. They wait in upload buffers, in the host's memory: rollout goes on by
+ * Owns the buckets that have arrived until they take effect. They wait in upload buffers, in the host's memory: rollout continues by
  * the old weights meanwhile, no second set of weights is in the device's memory, and once all are there only copies on the device
  * are left to do. A transfer that fails has changed nothing.
  */

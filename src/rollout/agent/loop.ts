@@ -44,7 +44,7 @@ const singleTurn: AgentLoop = async (sample) => (await sample.generate()).stop ?
 
 /**
  * Generate, run the tool calls, append their output, generate again, until a turn has no call. An environment with a `step`
- * answers such a turn, and the loop goes on.
+ * answers such a turn, and the loop continues.
  */
 const toolAgent: AgentLoop = async (sample) => {
   for (;;) {

@@ -44,7 +44,7 @@ export class WatchedSample extends AgentSample {
 
 /**
  * The loop's stop reason. Throws UserCodeError if the loop throws, returns none, leaves messages that are none, or does
- * nothing for `limits.loopTimeoutMs`; and as it is what the engine threw. A loop that goes on after its sample was ended is
+ * nothing for `limits.loopTimeoutMs`; and as it is what the engine threw. A loop that continues after its sample was ended is
  * left behind: its turns end at once.
  * @param ended aborts when the sample has to end
  */

@@ -1,8 +1,8 @@
 /**
- * What a sample has received: its turns and the outputs of its tools. A checkpoint keeps it. A run that goes on starts the
+ * What a sample has received: its turns and the outputs of its tools. A checkpoint keeps it. A resumed run starts the
  * agent loop again and gives it these answers in place of the engine's and the tools', until it stands where it stood; the
- * turn under way goes on after its last token. A loop that then asks for something else (its code or the config has changed, or
- * it went by the clock) goes on from there by itself, and what was recorded of the rest is dropped.
+ * turn in flight continues after its last token. A loop that then asks for something else (its code or the config has changed, or
+ * it went by the clock) continues from there by itself, and what was recorded of the rest is dropped.
  */
 
 import { hash } from '../../tasks/random.ts';
@@ -22,10 +22,10 @@ export interface ToolsEnd {
   errors: number;
 }
 
-/** A sample under way, as a checkpoint keeps it. */
+/** A sample in flight, as a checkpoint keeps it. */
 export interface SavedSample {
   received: Received[];
-  /** The turn under way. */
+  /** The current turn. */
   turn?: { asked: number; drawn: DrawnSoFar };
   /** By tool, of those that have `save`. */
   toolStates?: Record<string, unknown>;
@@ -47,7 +47,7 @@ export class SampleRecord {
   #asked: number | undefined;
   #requestId: string | undefined;
   #toolsEnd: ToolsEnd | undefined;
-  /** Calls of tools and of the reward function under way. */
+  /** Calls of tools and of the reward function in flight. */
   readonly #outside = new Set<Promise<unknown>>();
 
   /** @param line where a saved sample waits for the others */
@@ -65,7 +65,7 @@ export class SampleRecord {
     return this.#scored?.reward;
   }
 
-  /** States of tools to go on with. */
+  /** States of tools to resume. */
   get savedStates(): Readonly<Record<string, unknown>> {
     return this.#scored ? {} : this.#savedStates;
   }
@@ -144,7 +144,7 @@ export class SampleRecord {
     return this.#requestId;
   }
 
-  /** @param drawn what the engine has drawn of the turn under way */
+  /** @param drawn what the engine has drawn of the current turn */
   async save(drawn: DrawnSoFar | undefined): Promise<SavedSample> {
     const received = [...this.#received, ...this.#replay];
     if (this.#scored) return { received, scored: this.#scored };
@@ -166,7 +166,7 @@ export class SampleRecord {
     return undefined;
   }
 
-  /** Waits for the other samples that go on; returns what was drawn of the turn before the checkpoint. */
+  /** Waits for the other resumed samples; returns what was drawn of the turn before the checkpoint. */
   async #rejoin(asked: number): Promise<DrawnSoFar | undefined> {
     const turn = this.#turn;
     if (turn?.asked !== asked) {
@@ -187,7 +187,7 @@ export class SampleRecord {
 }
 
 /**
- * Where samples that go on wait for each other, so that the engine gets their turns in the order in which they joined, and
+ * Where resumed samples wait for each other, so that the engine gets their turns in the order in which they joined, and
  * only when those that had ended have ended again.
  */
 export class StartLine {
@@ -219,7 +219,7 @@ export class StartLine {
     this.#letGo();
   }
 
-  /** Resolves when all are here and have gone on, or after `ms`: those that are not here then go on by themselves. */
+  /** Resolves when all are here and have continued, or after `ms`: those that are not here then continue by themselves. */
   async opened(ms: number): Promise<void> {
     const timer = setTimeout(() => {
       this.#missing.clear();

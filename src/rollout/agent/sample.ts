@@ -1,5 +1,5 @@
 /**
- * One sample under way: its tokens, its messages, and the three things an agent loop does with it (generate, call tools,
+ * One sample in flight: its tokens, its messages, and the three things an agent loop does with it (generate, call tools,
  * say something). Limits, masks, log-probs and stop reasons are kept here, so that a loop of the user's own is short.
  */
 
@@ -20,7 +20,7 @@ import { Episode } from '../tools/episode.ts';
 import { type StateOwner, ToolStates } from '../tools/states.ts';
 import type { GenerateRequest, Generation, SamplingParams, StopReason, Trajectory } from '../types.ts';
 
-/** A sample under way, as an agent loop sees it. */
+/** A sample in flight, as an agent loop sees it. */
 export class AgentSample {
   /** The problem, the tools and the limits of the sample. */
   readonly input: AgentLoopInput;
@@ -70,7 +70,7 @@ export class AgentSample {
   }
 
   /**
-   * Goes on with the states of a checkpoint, and starts the environment. Throws InputError if a state cannot be restored
+   * Resumes the states of a checkpoint, and starts the environment. Throws InputError if a state cannot be restored
    * or the prompt is too long with the observation, UserCodeError where `reset` fails.
    */
   async start(): Promise<void> {
@@ -82,7 +82,7 @@ export class AgentSample {
   }
 
   /**
-   * The first observation goes where a checkpoint keeps outputs of tools: a sample that goes on has the same prompt. A state
+   * The first observation goes where a checkpoint keeps outputs of tools: a resumed sample has the same prompt. A state
    * that was restored is not made again.
    */
   async #reset(episode: Episode): Promise<void> {
@@ -107,7 +107,7 @@ export class AgentSample {
 
   /**
    * The model's next turn, with what `turn` asks of the sampler for it alone. A loop must end the sample when `stop` is
-   * set. Called again with nothing said in between, it goes on with the same turn. Throws InputError for a setting that a
+   * set. Called again with nothing said in between, it continues with the same turn. Throws InputError for a setting that a
    * turn may not have; see TurnSampling.
    */
   async generate(turn: TurnSampling = {}): Promise<Turn> {
@@ -387,7 +387,7 @@ export class AgentSample {
   #extend(messages: Message[], called?: CalledTurn): StopReason | undefined {
     const { tokenizer } = this.input;
     const rest = tokenizer.encodeContinuation(messages, called);
-    // The template goes on after an end token. One that the model did not draw stays out of the loss, as all of this.
+    // The template continues after an end token. One that the model did not draw stays out of the loss, as all of this.
     const continuation = this.#open && !called ? Uint32Array.of(tokenizer.eosTokenIds[0], ...rest) : rest;
     // As verl: output that leaves no room for an answer is not appended.
     if (continuation.length >= this.tokensLeft) return this.#outOf();

@@ -80,7 +80,7 @@ export interface AgentLoopInput {
 export interface Turn {
   /** The turn as text, without its end token. */
   content: string;
-  /** 'length' = cut at the `maxNewTokens` that `generate` was given: the loop may go on, with `say` or another `generate`. */
+  /** 'length' = cut at the `maxNewTokens` that `generate` was given: the loop may continue, with `say` or another `generate`. */
   finishReason: 'stop' | 'length';
   /** Tool calls in it; none without tools. */
   calls: ToolCall[];

@@ -46,7 +46,7 @@ export class StopMatcher {
     return this.#tokensBefore > 0 ? undefined : found;
   }
 
-  /** Every pattern sees every byte, also after a match: the next token goes on from there where this one does not count. */
+  /** Every pattern sees every byte, also after a match: the next token continues from there where this one does not count. */
   #step(byte: number): string | undefined {
     let found: string | undefined;
     this.#patterns.forEach(({ text, bytes, fallback }, p) => {

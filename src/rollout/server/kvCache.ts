@@ -75,7 +75,7 @@ export class KvCacheManager {
     this.#prefixes.reset();
   }
 
-  /** Samples that have a slot keep what is in it, and their prompts; those that come compute theirs anew. */
+  /** Samples that have a slot keep what is in it, and their prompts; those that come compute theirs again. */
   keepSequences(): void {
     this.#prefixes.reset();
   }

@@ -24,7 +24,7 @@ import type { TokenSource } from './tokenSource.ts';
 export type Preemption = 'off' | 'parked' | 'latest';
 
 /**
- * What samples under way do with cached keys and values when the weights change. 'recompute': their contexts are computed again by the
+ * What samples in flight do with cached keys and values when the weights change. 'recompute': their contexts are computed again by the
  * new weights. 'keep': new tokens attend to what the weights before computed, as vLLM's `pause_generation(mode="keep")`.
  */
 export type KvCachePolicy = 'recompute' | 'keep';
@@ -140,7 +140,7 @@ export class Scheduler {
     this.#weightVersion = weightVersion;
   }
 
-  /** What each request that is under way has drawn; forgets all cached keys and values. Nothing may be running. */
+  /** What each request that is in flight has drawn; forgets all cached keys and values. Nothing may be running. */
   takeDrawn(requestIds: string[]): (DrawnSoFar | undefined)[] {
     this.#cache.reset();
     return requestIds.map((id) => this.#jobs.get(id)?.drawnSoFar);

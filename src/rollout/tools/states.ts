@@ -64,7 +64,7 @@ export class ToolStates {
     return saved;
   }
 
-  /** Goes on with the states that `save` gave. Throws InputError if a tool cannot. */
+  /** Restores the states that `save` returned. Throws InputError if a tool cannot. */
   async restore(
     tools: readonly StateOwner[],
     saved: Readonly<Record<string, unknown>>,

@@ -128,7 +128,7 @@ function isPassing(error: unknown): boolean {
   );
 }
 
-/** There is no such consumer: never, or for the moment in which the controller makes it anew. */
+/** There is no such consumer: never, or for the moment in which the controller makes it again. */
 export const isMissing = (error: unknown): boolean => (error as { code?: number }).code === CONSUMER_NOT_FOUND;
 /** NATS's code. */
 const CONSUMER_NOT_FOUND = 10_014;

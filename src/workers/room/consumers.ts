@@ -24,7 +24,7 @@ export class Consumers {
   }
 
   /**
-   * Makes consumers anew where the server has started again since they were made (one that crashed may remember deliveries of messages
+   * Makes consumers again where the server has started again since they were made (one that crashed may remember deliveries of messages
    * that it has lost, and passes over the next ones in their places), where one holds back messages that no client has, and where there is
    * none. What is stored is delivered again, also to others than those who have it.
    */

@@ -52,7 +52,7 @@ export interface JoinOptions {
   name: string;
   /** Makes the engine that the room needs. Throws InputError for a room that this machine does not work for. */
   open(room: OpenedRoom): Promise<RoomEngine>;
-  /** Leaves: groups under way go to others. */
+  /** Leaves: groups in flight go to others. */
   signal: AbortSignal;
   onStatus?(status: Status): void;
 }
@@ -244,7 +244,7 @@ class RoomWorker {
     const { signal } = aborting;
     try {
       if (!isSame(prompt.weights, this.#weights)) await this.#catchUp();
-      // Of a controller that died; one that goes on gets there again.
+      // Of a controller that died; one that continues gets there again.
       if (prompt.weights.version > this.#weights.version) return message.nak(1000);
       await engine.generate(prompt, worker, (record) => this.#put(prompt, record, signal), signal);
       message.ack(); // where it is lost, the group comes again, and its samples are there already

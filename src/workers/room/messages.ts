@@ -67,7 +67,7 @@ const STATUS = v.object({
   adapter: line(200),
   /** Of its weights. */
   version: whole,
-  /** Groups under way. */
+  /** Groups in flight. */
   groups: whole,
   /** Since it joined. */
   tokens: whole,

@@ -40,7 +40,7 @@ export const STATE = {
 
 /** Requests of those who want to join. */
 export const JOIN = 'webgrpo.join';
-/** The controller tells all workers: new weights, groups that are given up. */
+/** The controller tells all workers: new weights, groups that are cancelled. */
 export const NOTICES = 'webgrpo.notice';
 /** A worker tells how it is doing. */
 export const statusSubject = (worker: string): string => `webgrpo.status.${worker}`;

@@ -40,7 +40,7 @@ export interface NatsRollouterOptions {
   /** Rejected samples after which a worker is left out. */
   maxForgeries?: number;
   /**
-   * Samples that are checked or wait for room at once. Where `put` takes groups in order it has to be as many as are under way, or those that
+   * Samples that are checked or wait for room at once. Where `put` takes groups in order it has to be as many as are in flight, or those that
    * wait for the first group would leave it no place. Absent = 64.
    */
   handledAtOnce?: number;
@@ -75,7 +75,7 @@ export class NatsRollouter implements Rollouter {
   readonly #host: RoomHost;
   readonly #options: NatsRollouterOptions;
   readonly #groups = new Map<string, Outstanding>();
-  /** Of those that were begun, the last by step and number: groups up to it that are not under way are over. */
+  /** Of those that were begun, the last by step and number: groups up to it that are not in flight are over. */
   #newest: Begun = { step: -1, number: -1 };
   readonly #handled = new Map<JsMsg, Promise<void>>();
   #life = new Life();
@@ -144,7 +144,7 @@ export class NatsRollouter implements Rollouter {
     });
   }
 
-  /** Ends this controller alone: groups and samples stay on the server, for one that goes on. */
+  /** Ends this controller alone: groups and samples stay on the server, for one that continues. */
   async detach(): Promise<void> {
     const { ending, running } = this.#life;
     ending.abort(new Error('The room was closed.'));
@@ -304,7 +304,7 @@ export class NatsRollouter implements Rollouter {
     return !this.#groups.has(uid) && !isAfter({ step, number }, this.#newest);
   }
 
-  /** True if it was under way. */
+  /** True if it was in flight. */
   #end(uid: string): boolean {
     this.#options.onEnd?.(uid);
     return this.#groups.delete(uid);

@@ -35,7 +35,7 @@ export interface RoomOptions {
   maxSampleBytes?: number;
   /** Versions of the weights that stay on the server. Absent = 2. */
   keptVersions?: number;
-  /** Goes on with the groups and samples of an earlier controller; else they are dropped. */
+  /** Resumes with the groups and samples of an earlier controller; else they are dropped. */
   resume?: boolean;
   /** Puts what workers read as they come, before the first is let in. */
   prepare?: (weights: WeightStore) => Promise<void>;

@@ -151,7 +151,7 @@ function toolSchema(given: unknown, at: string): ToolSchema {
   return { ...rest, type, properties: Object.fromEntries(typed), required: required as string[] };
 }
 
-/** Whether two messages say the same: arguments of calls are compared as JSON, since clients write them anew. */
+/** Whether two messages say the same: arguments of calls are compared as JSON, since clients write them again. */
 export function isSame(a: ChatMessage, b: ChatMessage): boolean {
   const [callsA, callsB] = [a.toolCalls ?? [], b.toolCalls ?? []];
   return (
