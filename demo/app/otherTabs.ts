@@ -1,4 +1,4 @@
-/** Whether another tab of the page trains too: both would share the GPU. Each tab that trains holds a Web Lock. */
+/** Checks whether another tab of the page trains too: both would share the GPU. Each tab that trains holds a Web Lock. */
 
 import { effect, signal } from '@preact/signals';
 import { active } from './page.ts';

@@ -26,7 +26,7 @@ export const history = signal<readonly Metrics[]>([]);
 /** Tries of the newest step, 0 = the untrained model's before the run; grow while they are scored. Replaced, never changed in place. */
 export const tries = signal<readonly LoggedRollout[]>([]);
 
-/** Whether more tries of the step that `tries` shows are to come; they have no advantages yet. */
+/** True if more tries of the step that `tries` shows are to come; they have no advantages yet. */
 export const growing = signal(false);
 
 /** What the step in hand is at; undefined = nothing yet. */

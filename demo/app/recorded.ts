@@ -1,4 +1,4 @@
-/** Whether a recorded run is shown. Its code and file are loaded when it is. */
+/** True if a recorded run is shown. Its code and file are loaded when it is. */
 
 import { effect, signal } from '@preact/signals';
 import type { Player } from '../recorded/player.ts';

@@ -16,7 +16,7 @@ export const CHECKPOINTS = import.meta.glob<string>('../../checkpoints/*/*', {
   eager: true,
 });
 
-/** Whether the checkpoint of this path comes with the page. */
+/** True if the checkpoint of this path comes with the page. */
 export const isShipped = (path: string): boolean =>
   Object.keys(CHECKPOINTS).some((file) => file.startsWith(`../../${path}/`));
 

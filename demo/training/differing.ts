@@ -1,4 +1,4 @@
-/** Whether a step that was done again is the step that was logged. */
+/** Checks whether a step that was done again is the step that was logged. */
 
 import type { Metrics } from '../../src/grpo/metrics.ts';
 

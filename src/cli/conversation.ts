@@ -17,7 +17,7 @@ interface ConversationOptions {
   engine: RolloutEngine;
   tokenizer: ChatTokenizer;
   promptIds: Uint32Array;
-  /** Of the engine's slot: prompt and all turns. */
+  /** Length of the engine's slot in tokens: prompt and all turns. */
   contextLength: number;
   key: [number, number];
   sampling: SamplingParams;

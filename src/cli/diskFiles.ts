@@ -216,7 +216,7 @@ async function hashFile(fs: FsOperations, path: string): Promise<string> {
   }
 }
 
-/** Of the disk that the path lies on, or will lie on. */
+/** Returns the free bytes of the disk that holds the path, or will hold it. */
 async function freeBytes(fs: FsOperations, path: string): Promise<number | undefined> {
   for (let at = path; ; at = dirname(at)) {
     try {

@@ -26,7 +26,7 @@ const KEPT_FAULTS = 20;
 /** Tokens of samples that are kept of one step: some megabytes as text. */
 const KEPT_TOKENS = 20_000;
 
-/** Of an update; an average over mini-batches is not finite where one of them is not. */
+/** Metrics of an update. An average over mini-batches is not finite if one of them is not. */
 const WATCHED = ['actor/pg_loss', 'actor/grad_norm', 'actor/entropy', 'actor/kl_loss', 'actor/ppo_kl'];
 
 /** What went wrong in a step, of a run that continues for now. */
@@ -36,7 +36,7 @@ export interface Fault {
   /** In a sentence. */
   reason: string;
   /**
-   * Of a step that was not finite, for a bug report, as plain JSON: the step with its metrics and config, then its samples
+   * Returns a step that was not finite as plain JSON, for a bug report: metrics and config, then the samples
    * with tokens, masks, log-probs, rewards and advantages. At most some megabytes, and of a run's first such steps alone.
    */
   inputs?: unknown[];

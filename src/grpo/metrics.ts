@@ -37,7 +37,7 @@ interface StepSamples {
   groups: ArrayLike<GroupId>;
   /** One array a sample, as long as its response; 0 where the mask is 0. */
   advantages: readonly ArrayLike<number>[];
-  /** Of the samples that the advantages are of; absent = those of the trajectories. */
+  /** Masks of the samples that have advantages. Default: those of the trajectories. */
   masks?: readonly ArrayLike<number>[];
   maxResponseLength: number;
   maxPromptLength: number;

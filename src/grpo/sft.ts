@@ -21,7 +21,7 @@ export interface SftExample {
 
 /** What `trainSupervised` is given. */
 export interface SftOptions {
-  /** Of `resolveSftConfig`: batch, learning rate, number of steps. */
+  /** Result of `resolveSftConfig`: batch, learning rate, number of steps. */
   config: SftConfig;
   /** The model; or the whole engine where it also generates, whose cached keys and values are then forgotten at the end. */
   engine: ModelEngine | { model: ModelEngine; rollout: Pick<RolloutEngine, 'resetCache'> };

@@ -44,11 +44,11 @@ import { PolicyUpdater, type UpdateResult } from './update/updater.ts';
 
 /** What a trainer is made of, and whom it tells. */
 export interface GrpoTrainerOptions extends TrainerEvents {
-  /** Of `resolveTrainConfig`, or parsed from YAML. */
+  /** Result of `resolveTrainConfig`, or parsed from YAML. */
   config: TrainConfig;
   /** Problems, tools and reward. */
   task: Task;
-  /** Of `createLocalEngine` (this thread) or `createRemoteEngine` (a worker), made for the sizes of the config. */
+  /** Engine from `createLocalEngine` (this thread) or `createRemoteEngine` (a worker), with the sizes of the config. */
   engine: TrainerEngine;
   /**
    * Replaces the configured policy loss, and not the KL and entropy terms beside it: a row, which runs fused as the shipped ones
@@ -364,7 +364,7 @@ export class GrpoTrainer {
     return updating;
   }
 
-  /** Of a step whose inputs are not finite. */
+  /** Returns the result of a step whose inputs are not finite. */
   #noUpdate(): UpdateResult {
     return { metrics: {}, updates: 0, trainedTokens: 0, entropy: this.#state.entropy };
   }

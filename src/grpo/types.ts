@@ -27,7 +27,7 @@ export interface TrainerEngine {
   judge?: RolloutEngine;
   /** A model of its own that decides a rubric's criteria; absent = the reference does, or a model of transformers.js. */
   judgeModel?: ModelEngine;
-  /** Of a judge with weights of its own; absent = the policy's. */
+  /** Tokenizer of a judge with its own weights. Default: the policy's. */
   judgeTokenizer?: ChatTokenizer;
 }
 

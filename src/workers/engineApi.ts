@@ -87,7 +87,7 @@ export interface EngineApi {
   idle(role: ModelRole, maxMs: number): Promise<void>;
   takeStats(role: ModelRole): Promise<RolloutStats>;
 
-  /** Of an engine that was loaded with rolloutWeights 'copy'. */
+  /** For an engine that was loaded with rolloutWeights 'copy'. */
   updateWeights(version: number): Promise<WeightTransfer>;
   /** As WeightSender, of one with 'stream' that trains. */
   openSend(options: SendOptions): Promise<WeightTensor[]>;

@@ -34,9 +34,9 @@ export { type DeviceSpec, engineSizes, type EngineSpec, loraOf } from './engineS
 export interface DeviceEngine extends Omit<TrainerEngine, 'tokenizer'> {
   gpu: Gpu;
   adapter: AdapterSummary;
-  /** Of the device that trains, where rollout is on another one. */
+  /** Sender on the device that trains, if rollout is on another one. */
   sender?: WeightSender;
-  /** Of the device that generates, where training is on another one. */
+  /** Receiver on the device that generates, if training is on another one. */
   receiver?: WeightReceiver;
   /** Where the choice of its kernels is from. */
   tiles: TableSource;

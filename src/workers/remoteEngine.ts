@@ -17,9 +17,9 @@ import type { EngineSpec, JudgeModel } from './engineSpec.ts';
 import { rolloutPlace } from './modelOptions.ts';
 
 export interface RemoteEngine extends TrainerEngine {
-  /** Of the worker that trains, where rollout is in another one. */
+  /** Sender in the worker that trains, if rollout is in another one. */
   sender?: WeightSender;
-  /** Of the worker that generates, where training is in another one. */
+  /** Receiver in the worker that generates, if training is in another one. */
   receiver?: WeightReceiver;
   /** Adapter, sizes and counters, as they were when it was made. */
   description: EngineDescription;

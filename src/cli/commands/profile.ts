@@ -44,7 +44,7 @@ export const profile: Command = {
   },
 };
 
-/** Of a run's resolved config, so that none is absent. Throws InputError. */
+/** Returns the settings of a run's resolved config, so that none is missing. Throws InputError. */
 function settingsOf(config: Tree, file: string): ProfiledSettings {
   const read = (path: string): number => {
     const value = valueAt(config, path);

@@ -179,7 +179,7 @@ export class TrainingRun {
     this.#attempt.ownsFolder = true;
     await noteTask(this.#folder, this.#session.task);
     const { trainer } = this.#config;
-    // Of a run that was ended on its way, not one that is longer now.
+    // True for a run that was interrupted, not for one that was lengthened since.
     const isPassing = this.#changes.length === 0 && !trainer.stopWhen && !this.#isAsked(this.#savedStep);
     const passing = isPassing ? this.#savedStep : undefined;
     this.#kept = await KeptCheckpoints.open(this.#folder, trainer, { history: this.#history, passing });
@@ -354,6 +354,6 @@ function leastBytes(weightBytes: number, { actor, trainer }: TrainConfig): numbe
   return weightBytes * (1 + kept + (trainer.refUpdateFreq > 0 ? 1 : 0));
 }
 
-/** Whether a checkpoint folder is one of this run's: the run continues in its folder rather than beside it. */
+/** True if a checkpoint folder is one of this run's: the run continues in its folder rather than beside it. */
 const isCheckpointOf = (runFolder: string, checkpoint: string): boolean =>
   resolve(dirname(dirname(checkpoint))) === resolve(runFolder);

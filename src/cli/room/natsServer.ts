@@ -18,7 +18,7 @@ export interface User {
 }
 
 export interface ServerOptions {
-  /** Of its configuration and its streams. */
+  /** Folder of its configuration and its streams. */
   folder: string;
   host: string;
   /** For Node, and for the WebSockets of browsers; -1 = any that is free. */

@@ -26,7 +26,7 @@ export interface RoomSettings {
   running?: RunningServer | undefined;
 }
 
-/** Of tls.connect. */
+/** Options of tls.connect. */
 interface TlsSettings {
   ca?: string;
   allowPartialTrustChain?: boolean;

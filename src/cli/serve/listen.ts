@@ -13,7 +13,7 @@ import { say } from '../run/progress.ts';
 
 export interface HttpRequest {
   method: string;
-  /** Of the path, decoded. */
+  /** Parts of the path, decoded. */
   parts: string[];
   /** Reads and parses the body. */
   json(): Promise<unknown>;

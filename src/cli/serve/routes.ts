@@ -14,7 +14,7 @@ import type { Handler, HttpAnswer, HttpRequest } from './listen.ts';
 /** The run that is served, as far as a request may ask of it. */
 export interface ServedRun {
   groups: ClientGroups;
-  /** Of the step that was last done. */
+  /** Returns the metrics of the last finished step. */
   metrics(): Metrics | undefined;
   /** Groups of a step that does not say how many. */
   trainBatchSize: number;

@@ -15,7 +15,7 @@ export interface AnswerOptions extends Pick<AgentLoopInput, 'signal' | 'onTokens
   config: TrainConfig;
   /** Its tools run, its reward does not. */
   task: Task;
-  /** Of the model that answers. */
+  /** Tokenizer of the model that answers. */
   tokenizer: ChatTokenizer;
   /**
    * Draws the answer. One that a trainer uses at the same time gives the trainer the same tokens as without the answer, but the

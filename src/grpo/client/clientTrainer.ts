@@ -14,7 +14,7 @@ import type { TrajectoryOptions } from './trajectory.ts';
 
 /** What a ClientTrainer is made of, and whom it tells. */
 export interface ClientTrainerOptions extends TrainerEvents {
-  /** Of `resolveTrainConfig`. */
+  /** Result of `resolveTrainConfig`. */
   config: TrainConfig;
   /** Local or remote. */
   engine: TrainerEngine;

@@ -39,7 +39,7 @@ interface TurnTemplate {
 
 export class Sequence {
   readonly promptIds: Uint32Array;
-  /** Of the tools that its replies may call. */
+  /** Key of the tools that its replies can call. */
   readonly toolsKey: string;
   readonly messages: ChatMessage[];
   readonly replies: Reply[] = [];

@@ -55,7 +55,7 @@ export class CallTemplate {
   }
 
   /**
-   * Whether the template writes what `reply` was drawn after, and then the reply itself, where `rendered` continues: one that
+   * True if the template writes what `reply` was drawn after, and then the reply itself, where `rendered` continues: one that
    * drops the thoughts of earlier turns, say, does not.
    */
   keeps(reply: Reply, rendered: string): boolean {
@@ -63,7 +63,7 @@ export class CallTemplate {
     return squeezed(rendered.slice(reply.rendered.length)).startsWith(squeezed(reply.content));
   }
 
-  /** Whether messages can stand after a reply as tokens of their own. */
+  /** True if messages can stand after a reply as tokens of their own. */
   canFollow(reply: Reply, messages: readonly ChatMessage[]): boolean {
     if (!messages.every(({ role }) => role === 'user' || role === 'tool')) return false;
     if (this.stopToken === undefined || reply.calls.length === 0) return true;

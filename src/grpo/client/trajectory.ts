@@ -83,7 +83,7 @@ export class ClientTrajectory {
   readonly #host: TrajectoryHost;
   /** In order of their first call. */
   readonly #sequences: Sequence[] = [];
-  /** Of each sequence, in the engine. */
+  /** The engine's request id of each sequence. */
   readonly #requestIds = new Map<Sequence, string>();
   readonly #ending = new AbortController();
   readonly #stopListening: (() => void) | undefined;

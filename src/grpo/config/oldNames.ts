@@ -17,7 +17,7 @@ export const OLD_NAMES: Readonly<Record<string, string>> = {
   'rollout.maxSlots': 'rollout.maxNumSeqs',
   'reward.judge.maxSlots': 'reward.judge.maxNumSeqs',
   'trainer.outDir': 'trainer.defaultLocalDir',
-  // Of webgrpo sft.
+  // Keys of webgrpo sft.
   'data.maxTokenLen': 'data.maxTokenLenPerGpu',
   'optim.lrScheduler': 'optim.lrSchedulerType',
 };

@@ -179,7 +179,7 @@ function unknownKey(schema: v.GenericSchema, path: string): string {
   return `unknown key "${path}"; did you mean "${nearest}"? "webgrpo config" lists every key.`;
 }
 
-/** Of a name of TRL or verl. */
+/** Returns the key that a name of TRL or verl stands for. */
 function peersKey(schema: v.GenericSchema, path: string): string | undefined {
   const found = ofPeer(path, keysAndParts(schema));
   if (!found) return undefined;

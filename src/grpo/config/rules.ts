@@ -11,10 +11,10 @@ import type { SftConfig } from './sftSchema.ts';
 import { TEMPERATURE } from './keys.ts';
 import { show } from './tree.ts';
 
-/** Of one step, and of one evaluation. */
+/** Limit of one step, and of one evaluation. */
 const MOST_SAMPLES = 2 ** 20;
 const MOST_TOKENS = 2 ** 32;
-/** Of a model with fresh weights: 8 GiB in float32. */
+/** Limit of a model with fresh weights: 8 GiB in float32. */
 const MOST_PARAMETERS = 2 ** 31;
 
 /** Throws InputError with the first rule that is broken. */

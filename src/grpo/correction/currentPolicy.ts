@@ -12,7 +12,7 @@ import { offPolicySequenceMask, rolloutCorrection, type Samples, topEntropyMask 
 
 type Settings = Pick<TrainConfig, 'actor' | 'algorithm'>;
 
-/** Of a mini-batch; one array a sample. */
+/** Inputs of a mini-batch; one array per sample. */
 interface CurrentPolicyInputs extends Omit<Samples, 'oldLogp'> {
   /** log-prob under the policy now. */
   logp: readonly ArrayLike<number>[];

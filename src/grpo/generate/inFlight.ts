@@ -9,7 +9,7 @@ import { fromBase64, toBase64, withMissing } from './sampleCodec.ts';
 
 /** A group that a step has left unfinished. */
 export interface SavedGroup {
-  /** Of its problem. */
+  /** Number of its problem. */
   number: number;
   /** Which of the task's problems it is, where they are drawn by difficulty. */
   index?: number | undefined;

@@ -43,12 +43,12 @@ export interface GenerateOptions {
   /** Number of each problem's first sample. */
   firstSample?: number;
   signal?: AbortSignal | undefined;
-  /** Of the samples of the one problem, for a checkpoint; see SampleRecord. */
+  /** Records of the problem's samples, for a checkpoint; see SampleRecord. */
   records?: readonly SampleRecord[];
   /** Record what each sample spends its time on. */
   profile?: boolean;
   onSample?: (sample: Sample) => void;
-  /** Of the reward function; absent = no limit. */
+  /** Time limit of the reward function. Default: no limit. */
   rewardTimeoutMs?: number;
   /** As trainer.onError; absent = 'stop'. */
   onError?: 'stop' | 'skip';
@@ -89,7 +89,7 @@ export function generateOptions(
   };
 }
 
-/** Whether models score samples beside the task's own rule. */
+/** True if models score samples beside the task's own rule. */
 export const hasRewardModels = ({ judge, model, rubric }: TrainConfig['reward']): boolean =>
   judge.weight !== 0 || model.path !== undefined || rubric !== undefined;
 

@@ -43,7 +43,7 @@ export class Evaluation {
   readonly #generation: GenerationContext;
   readonly #options: ValidateOptions;
   readonly #problems: readonly Problem[];
-  /** Of each problem that is done: the n sampled answers, then the greedy one if it was asked for. */
+  /** Answers to each finished problem: the n sampled ones, then the greedy one if configured. */
   readonly #answers: Sample[][] = [];
   #seconds = 0;
 
@@ -93,7 +93,7 @@ export class Evaluation {
     this.#seconds += (performance.now() - started) / 1000;
   }
 
-  /** Of the problems that are done. */
+  /** Returns metrics and samples of the finished problems. */
   result(): { metrics: Metrics; samples: Sample[] } {
     const { config, task } = this.#generation;
     const { n } = config.rollout.valKwargs;

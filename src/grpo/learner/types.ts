@@ -37,7 +37,7 @@ export interface SampleOptions extends Pick<
   temperature?: number | undefined;
   /** Tokens drawn at most; up to `data.maxResponseLength`. */
   maxTokens?: number | undefined;
-  /** Of the random keys. Absent = the config's; given without `step`, a call draws the same again. */
+  /** Seed of the random keys. Default: the config's. If given without `step`, a repeated call samples the same. */
   seed?: number | undefined;
   /** Part of the random keys: equal seed, step, prompt number and sample number draw equal tokens. Absent = the number of this call, from 1. */
   step?: number | undefined;

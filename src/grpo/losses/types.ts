@@ -22,7 +22,7 @@ export interface TokenRow {
   selected: boolean;
 }
 
-/** Of the sequence the token belongs to; all 0 for losses without a `sequenceTerm`. */
+/** Statistics of the token's sequence; all 0 for losses without a `sequenceTerm`. */
 export interface SequenceStats {
   /** Trained tokens. */
   length: number;

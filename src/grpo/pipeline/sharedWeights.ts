@@ -24,7 +24,7 @@ export async function bringWeights(engine: Engine, version: number): Promise<Met
   return weights.backend === 'shared' ? {} : transferMetrics(transfer);
 }
 
-/** Of the transfer of a step; absent = none. */
+/** Returns the metrics of a step's weight transfer. Default: no transfer. */
 export const transferMetrics = ({ bytes, seconds, overlapSeconds } = NO_TRANSFER): Metrics => ({
   'perf/sync_bytes': bytes,
   'perf/sync_s': seconds,

@@ -17,7 +17,7 @@ export interface Counts {
 export interface Snapshot {
   /** Begun and not yet trained on, in the order in which they were begun. */
   groups: PromptGroup[];
-  /** Of these, those in flight. */
+  /** Those of the groups that are in flight. */
   inFlight: SavedGroup[];
   /** As `ExperienceQueue.save` gave it. */
   queue: unknown;

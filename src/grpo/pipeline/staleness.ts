@@ -8,7 +8,7 @@ import type { Sample } from '../update/batch.ts';
 const OLDEST = 8;
 
 /**
- * Of the samples of a step: `training/off_policy/age_<k>` = share of drawn tokens whose weights were k steps older than the policy that
+ * Returns staleness metrics of a step's samples: `training/off_policy/age_<k>` = share of sampled tokens whose weights were k steps older than the policy that
  * the step trains, with mean and max; samples that more than one version drew.
  */
 export function stalenessMetrics(samples: readonly Sample[], step: number): Metrics {

@@ -7,13 +7,13 @@ import type { Problem } from '../../tasks/task.ts';
 
 /** What bringing weights to rollout took. */
 export interface WeightTransfer {
-  /** Of the policy that rollout draws by from now on. */
+  /** Version of the policy that rollout samples from now on. */
   version: number;
   /** Moved between buffers, devices or machines; 0 where rollout reads the trained buffers. */
   bytes: number;
   /** Wall clock, seconds. */
   seconds: number;
-  /** Of these, seconds in which reading one bucket and writing another ran at the same time. */
+  /** Part of these seconds in which reading one bucket and writing another ran at the same time. */
   overlapSeconds: number;
 }
 

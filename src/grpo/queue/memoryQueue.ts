@@ -31,7 +31,7 @@ interface Waiting {
 }
 
 export class MemoryQueue implements ExperienceQueue {
-  /** Of all records. */
+  /** Bytes of all records. */
   bytes = 0;
   readonly #maxBytes: number;
   readonly #partitions = new Map<Partition, Map<string, Kept>>();

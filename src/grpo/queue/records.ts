@@ -25,9 +25,9 @@ const ARRAYS = {
 /** Columns with a number for each token of the response. */
 const PER_TOKEN = ['mask', 'logProbs', 'logMass', 'versions'] as const;
 
-/** Of which group a sample is, and who made it. */
+/** Group of a sample, and the rollouter that generated it. */
 export interface RecordOrigin {
-  /** Of the prompt group. */
+  /** Id of the prompt group. */
   uid: string;
   /** Which of its samples. */
   sample: number;

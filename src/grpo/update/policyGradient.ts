@@ -58,11 +58,11 @@ export interface AccumulatedMiniBatch {
   inputs: PolicyLossInputs;
   /** With the entropy bonus that it was computed with. */
   spec: PolicyLossSpec;
-  /** Of the entries, under the policy that the gradient is of. */
+  /** Outputs for the entries, under the policy of the gradient. */
   outputs: TokenOutputs;
   /** What a loss that is a function returned. */
   own: CustomLossResult | undefined;
-  /** Of what was corrected by the policy as it was then. */
+  /** Metrics of corrections that use the policy at that moment. */
   correction: Metrics | undefined;
 }
 
@@ -114,7 +114,7 @@ export class PolicyGradient {
     this.skips = this.#skipsZeroAdvantages();
   }
 
-  /** Of a mini-batch, what does not depend on the updates before it. @param members its samples, by index */
+  /** Computes the part of a mini-batch that does not depend on earlier updates. @param members its samples, by index */
   prepare(data: PolicyData, members: number[]): PreparedMiniBatch {
     const { samples, tokens } = data;
     const { ppoMaxTokenLenPerGpu: maxTokenLen, ppoMicroBatchSizePerGpu } = this.#config.actor;

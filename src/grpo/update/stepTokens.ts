@@ -26,9 +26,9 @@ import type { Sample, SampleTokens } from './batch.ts';
 
 /** Inputs that some settings need beside the samples; log-probs are one array a sample, as long as its response. */
 export interface StepExtras {
-  /** Of the frozen reference: for KL terms. */
+  /** Log-probs of the frozen reference, for KL terms. */
   refLogProbs?: ArrayLike<number>[] | undefined;
-  /** Of the trainer before its first update, where rollout correction does not bypass it; else the sampler's are the old ones. */
+  /** Log-probs of the trainer before its first update, unless rollout correction bypasses them: then the sampler's are used. */
   oldLogProbs?: ArrayLike<number>[] | undefined;
   /** remax: [N] reward of the greedy answer to the sample's prompt. */
   baselines?: ArrayLike<number> | undefined;

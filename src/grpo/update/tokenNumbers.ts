@@ -17,7 +17,7 @@ export interface TokenNumbers {
   clipped: Float64Array[];
 }
 
-/** Of every token, as the update of a step trained on it: each sample in its own mini-batch, in the last epoch that had it. */
+/** Numbers of every token as the update trained on it: each sample in its own mini-batch, in its last epoch. */
 export interface UpdatedTokens extends TokenNumbers {
   /** 1 = went through forward and backward; 0 also for samples that were skipped because all their advantages are 0. */
   trained: Float64Array[];

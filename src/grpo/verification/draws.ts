@@ -1,4 +1,4 @@
-/** Whether each drawn token is the draw of its key: teacher-forced logits of many samples at once, by version of the weights. */
+/** Checks whether each drawn token is the draw of its key: teacher-forced logits of many samples at once, by version of the weights. */
 
 import type { DrawBounds, ModelEngine } from '../../model/engine.ts';
 import { uniformAt } from '../../model/random.ts';

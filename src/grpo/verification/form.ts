@@ -1,4 +1,4 @@
-/** Whether a sample that came from elsewhere has the form of one. */
+/** Checks whether a sample that came from elsewhere has the form of one. */
 
 import { isObject } from '../../tasks/toolSchema.ts';
 import type { TrainConfig } from '../config/types.ts';

@@ -12,7 +12,7 @@ export interface SampleClaim {
   step: number;
   /** Which of the group's samples: 0 .. rollout.n - 1. */
   s: number;
-  /** Of the weights that drew its tokens, where its trajectory does not say it token by token. */
+  /** Version of the weights that sampled its tokens, if the trajectory does not have one per token. */
   version: number;
 }
 

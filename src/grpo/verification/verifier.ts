@@ -43,7 +43,7 @@ export class SampleVerifier {
     this.#options = options;
   }
 
-  /** Whether a sample is what its worker says. Rejects with InputError if the run's own settings or code stand in the way. */
+  /** Checks whether a sample is what its worker says. Rejects with InputError if the run's own settings or code stand in the way. */
   async verify(sample: Sample, claim: SampleClaim): Promise<Verdict> {
     let check: DrawCheck | undefined;
     try {

@@ -17,7 +17,7 @@ const ARCHITECTURES = {
   Qwen3ForCausalLM: 'qwen3',
 } as const;
 
-/** Of a layer, after `blk.N.`. */
+/** Names of a layer's tensors, after `blk.N.`. */
 const LAYER_NAMES: Record<string, string> = {
   'self_attn.q_proj': 'attn_q',
   'self_attn.k_proj': 'attn_k',

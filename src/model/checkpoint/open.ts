@@ -24,7 +24,7 @@ import {
 export interface WeightPiece {
   /** Hugging Face name. */
   name: string;
-  /** Of the whole tensor. */
+  /** Shape of the complete tensor. */
   shape: number[];
   /** Where in the tensor the piece starts; elements, a multiple of the row. */
   first: number;
@@ -164,7 +164,7 @@ async function readElements(files: CheckpointFiles, entry: Located, first: numbe
   );
 }
 
-/** Of one safetensors file, or of the shards that an index names. `file` is what errors about the whole set name. */
+/** Locates the tensors of one safetensors file, or of the shards in an index. Errors about the complete set name `file`. */
 async function locateTensors(files: CheckpointFiles): Promise<{ tensors: Map<string, Located>; file: string }> {
   const whole = await readHeader(files, WEIGHTS);
   if (whole) return { tensors: new Map(whole.map((entry) => [entry.name, entry])), file: WEIGHTS };

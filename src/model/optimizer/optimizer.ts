@@ -12,7 +12,7 @@ import type { OptimizerSpec } from './spec.ts';
 
 const SOURCE = "The checkpoint's optimizer state";
 
-/** Of a saved state: the optimizer it is of. AdamW's has none, as it had when there was no other. */
+/** Key prefix that names the optimizer of a saved state. AdamW's state has none, because it was the first. */
 const MARK = 'optimizer.';
 
 /** Owns gradients and optimizer state of the trained weights, and the number of updates done; it changes the weights, which it does not own. */

@@ -19,7 +19,7 @@ import { ChatTemplates } from './template.ts';
 interface ChatMessage {
   role: string;
   content: string;
-  /** Of a tool's message: which call it answers. */
+  /** The call that a tool's message answers. */
   name?: string;
   tool_call_id?: string;
   tool_calls?: unknown;
@@ -61,7 +61,7 @@ const KNOWN_ROLES = ['system', 'assistant', 'user', 'tool', 'function', 'ipython
 /** Characters of texts encoded lately that are kept: each takes a good part of a millisecond, and mostly the device waits. */
 const KEPT_CHARACTERS = 4e6;
 
-/** Of all messages from outside: more than 131,072 tokens of English. A longer text could hold the tokenizer for minutes. */
+/** Limit of all foreign messages: more than 131,072 tokens of English. A longer text could block the tokenizer for minutes. */
 const MAX_CHARACTERS = 2 ** 19;
 
 const QUESTION = { role: 'user', content: 'A question.' };
@@ -83,7 +83,7 @@ export class ChatTokenizer {
   private readonly templates: ChatTemplates;
   private readonly config: Json;
   private readonly control: ControlTokens;
-  /** Whether text can become a control token's name on its way to the tokens. */
+  /** True if text can become a control token's name on its way to the tokens. */
   private readonly normalizes: boolean;
   private readonly templateKwargs: Json;
   private readonly kept = new Map<string, Uint32Array>();

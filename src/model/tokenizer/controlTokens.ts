@@ -9,7 +9,7 @@ export interface AddedToken {
   id: number;
   content: string;
   special?: boolean;
-  /** Whether the token takes the white space before or after it with it. */
+  /** True if the token takes the white space before or after it with it. */
   lstrip?: boolean;
   rstrip?: boolean;
 }

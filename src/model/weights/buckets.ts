@@ -51,7 +51,7 @@ export function bucketParts(tensors: readonly WeightTensor[], bucketBytes: numbe
  */
 export interface WeightManifest {
   version: number;
-  /** Of every bucket but the last, which may have fewer. */
+  /** Bytes of every bucket except the last, which can have fewer. */
   bucketBytes: number;
   /** In the order in which they lie in the buckets. */
   tensors: WeightTensor[];
@@ -136,7 +136,7 @@ function readManifest(given: unknown): WeightManifest {
   return read.output;
 }
 
-/** Of a page that is not in a secure context too, where crypto.subtle is absent. */
+/** Returns the digest, also on a page without a secure context, where crypto.subtle is missing. */
 async function sha256(data: Uint8Array): Promise<string> {
   if (!globalThis.crypto?.subtle) return new Sha256().update(data).hex();
   const digest = await crypto.subtle.digest('SHA-256', data as Uint8Array<ArrayBuffer>);

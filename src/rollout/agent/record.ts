@@ -29,7 +29,7 @@ export interface SavedSample {
   turn?: { asked: number; drawn: DrawnSoFar };
   /** By tool, of those that have `save`. */
   toolStates?: Record<string, unknown>;
-  /** Of a sample that has ended: neither its tools nor its reward function are called again. */
+  /** Result of an ended sample: neither its tools nor its reward function are called again. */
   scored?: { tools: ToolsEnd; reward: Reward };
 }
 
@@ -139,7 +139,7 @@ export class SampleRecord {
     }
   }
 
-  /** Of the turn that the engine has. */
+  /** Id of the turn that is on the engine. */
   get requestId(): string | undefined {
     return this.#requestId;
   }

@@ -38,7 +38,7 @@ export interface AgentLimits extends ToolLimits {
 export interface AgentLoopInput {
   /** Generates its turns. */
   engine: RolloutEngine;
-  /** Of the model that generates. */
+  /** Tokenizer of the model that generates. */
   tokenizer: ChatTokenizer;
   /** None: single-turn. */
   tools: Tool[];

@@ -7,9 +7,9 @@
 export type Pattern = (nfa: Nfa, from: number) => number;
 
 export class Nfa {
-  /** Of each node: [first byte, last byte, node after it]. */
+  /** Edges of each node: [first byte, last byte, next node]. */
   readonly edges: [number, number, number][][] = [];
-  /** Of each node: nodes reached without a byte. */
+  /** Nodes that each node reaches without a byte. */
   readonly free: number[][] = [];
 
   node(): number {

@@ -164,7 +164,7 @@ const ASCII: Ranges = [
   [0x3d, 0x5b],
   [0x5d, 0x7f],
 ];
-/** Of these all but "/" and "t". */
+/** All of these except "/" and "t". */
 const NO_TAG: Ranges = [
   [0x20, 0x21],
   [0x23, 0x2e],

@@ -8,12 +8,12 @@ const NONE = -1;
 export class TokenTrie {
   /** Tokens without bytes. */
   readonly empty: number[] = [];
-  /** Of each node: its byte, first child, next sibling and first token; node 0 is the root. */
+  /** Byte, first child, next sibling and first token of each node; node 0 is the root. */
   readonly #byte: Uint8Array;
   readonly #child: Int32Array;
   readonly #sibling: Int32Array;
   readonly #token: Int32Array;
-  /** Of each token: another one of the same bytes. */
+  /** Another token with the same bytes, for each token. */
   readonly #same: Int32Array;
   #nodes = 1;
 

@@ -2,7 +2,7 @@
 
 import type { RolloutStats } from '../types.ts';
 
-/** Of an engine that has done nothing yet. */
+/** Returns the counts of a new engine. */
 export const noStats = (): RolloutStats => ({
   generatedTokens: 0,
   prefillTokens: 0,

@@ -244,7 +244,7 @@ class RoomWorker {
     const { signal } = aborting;
     try {
       if (!isSame(prompt.weights, this.#weights)) await this.#catchUp();
-      // Of a controller that died; one that continues gets there again.
+      // Prompt of a controller that died. A resumed one reaches that version again.
       if (prompt.weights.version > this.#weights.version) return message.nak(1000);
       await engine.generate(prompt, worker, (record) => this.#put(prompt, record, signal), signal);
       message.ack(); // where it is lost, the group comes again, and its samples are there already

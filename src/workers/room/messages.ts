@@ -8,7 +8,7 @@ import type { ExperienceRecord } from '../../grpo/queue/types.ts';
 import type { Problem } from '../../tasks/task.ts';
 import { MessageError, readFrame, writeFrame } from './frame.ts';
 
-/** Of all messages; another one's are refused. */
+/** Version of all messages; other versions are refused. */
 export const VERSION = 2;
 
 const whole = v.pipe(v.number(), v.integer(), v.minValue(0));
@@ -65,7 +65,7 @@ export type Notice = v.InferOutput<typeof NOTICE>;
 const STATUS = v.object({
   name: line(64),
   adapter: line(200),
-  /** Of its weights. */
+  /** Version of its weights. */
   version: whole,
   /** Groups in flight. */
   groups: whole,

@@ -20,7 +20,7 @@ export const SAMPLES = {
   subjects: 'webgrpo.sample.*.*',
   consumer: 'controller',
   subjectOf: (worker: string, uid: string): string => `webgrpo.sample.${worker}.${token(uid)}`,
-  /** Of whomever. */
+  /** Samples of the group by any worker. */
   filterOf: (uid: string): string => `webgrpo.sample.*.${token(uid)}`,
   workerOf: (subject: string): string => subject.split('.')[2],
 };
@@ -65,11 +65,11 @@ export interface Rights {
   subscribe: string[];
 }
 
-/** Of those who have the join code. */
+/** Rights of the holders of the join code. */
 export const JOIN_RIGHTS: Rights = { publish: [JOIN], subscribe: [`${inboxOf('join')}.>`] };
 
 /**
- * Of a worker: it takes groups from the queue and says how far they are, writes samples under its own name, reads weights and what the
+ * Rights of a worker: it takes groups from the queue and reports progress, writes samples under its own name, reads weights and what the
  * room is. It can make no consumer, which would read what it likes.
  * @param worker its public key; '*' = of all workers that share a user, who ask to join under it as well
  */

@@ -18,7 +18,7 @@ import { readFrame, writeFrame } from './frame.ts';
 import { token } from './names.ts';
 
 export interface NatsQueueOptions {
-  /** Of its stream: letters, digits, - and _. */
+  /** Name of its stream: letters, digits, - and _. */
   name?: string;
   /** What it may hold before `put` waits. */
   maxBytes?: number | undefined;
@@ -56,7 +56,7 @@ export class NatsQueue implements ExperienceQueue {
     return queue;
   }
 
-  /** Of all records. */
+  /** Returns the bytes of all records. */
   get bytes(): number {
     return this.#memory.bytes;
   }

@@ -60,7 +60,7 @@ interface Outstanding {
   /** Samples that are in the queue, or on their way into it. */
   samples: Set<number>;
   put: number;
-  /** Of its last message. */
+  /** Ticket in its last message. */
   ticket?: string;
 }
 
@@ -75,7 +75,7 @@ export class NatsRollouter implements Rollouter {
   readonly #host: RoomHost;
   readonly #options: NatsRollouterOptions;
   readonly #groups = new Map<string, Outstanding>();
-  /** Of those that were begun, the last by step and number: groups up to it that are not in flight are over. */
+  /** Newest started group, by step and number: groups up to it that are not in flight have ended. */
   #newest: Begun = { step: -1, number: -1 };
   readonly #handled = new Map<JsMsg, Promise<void>>();
   #life = new Life();

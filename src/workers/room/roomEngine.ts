@@ -8,7 +8,7 @@ import type { TrainerEngine } from '../../grpo/types.ts';
 import { readSafetensors } from '../../model/checkpoint/safetensors.ts';
 import type { RoomEngine } from './joinRoom.ts';
 
-/** Of an engine that is here already, which `destroy` ends. */
+/** Returns the worker's view of an existing engine, which `destroy` ends. */
 export function roomEngine(
   { config, engine, task }: GenerationContext & { engine: Pick<TrainerEngine, 'rollout' | 'tokenizer' | 'model'> },
   { adapter, destroy }: Pick<RoomEngine, 'adapter' | 'destroy'>,

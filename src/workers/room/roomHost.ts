@@ -56,10 +56,10 @@ export interface WorkerCounts {
   /** Samples that were duplicates, or no longer needed. */
   duplicates: number;
   tokensPerS: number;
-  /** Of its weights. */
+  /** Version of its weights. */
   version: number;
   leftOut: boolean;
-  /** Of its last sign of life, milliseconds since 1970; 0 = it has left. */
+  /** Time of its last message, in milliseconds since 1970; 0 = it has left. */
   heardAt: number;
 }
 

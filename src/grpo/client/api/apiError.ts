@@ -23,7 +23,7 @@ const TYPES: Record<number, string> = {
 /** A request that cannot be served: `status` as over HTTP, `param` and `code` as OpenAI has them. */
 export class ApiError extends InputError {
   override name = 'ApiError';
-  /** Of HTTP. */
+  /** HTTP status code. */
   readonly status: number;
   /** OpenAI's word for the status. */
   readonly type: string;

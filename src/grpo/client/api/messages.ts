@@ -23,7 +23,7 @@ export interface ChatMessage {
 }
 
 const ROLES = { system: 'system', developer: 'system', user: 'user', assistant: 'assistant', tool: 'tool' } as const;
-/** Of one request; a conversation that a context holds has far fewer. */
+/** Limit of one request. A conversation that fits a context has far fewer messages. */
 const MAX_MESSAGES = 2048;
 const MAX_TOOLS = 128;
 
@@ -151,7 +151,7 @@ function toolSchema(given: unknown, at: string): ToolSchema {
   return { ...rest, type, properties: Object.fromEntries(typed), required: required as string[] };
 }
 
-/** Whether two messages say the same: arguments of calls are compared as JSON, since clients write them again. */
+/** True if two messages say the same: arguments of calls are compared as JSON, since clients write them again. */
 export function isSame(a: ChatMessage, b: ChatMessage): boolean {
   const [callsA, callsB] = [a.toolCalls ?? [], b.toolCalls ?? []];
   return (

@@ -110,11 +110,11 @@ export type FinishReason = 'stop' | 'length' | 'tool_calls';
 
 /** Tokens of a call. */
 export interface Usage {
-  /** Of the context, tool outputs and earlier replies included. */
+  /** Tokens of the context, including tool outputs and earlier replies. */
   prompt_tokens: number;
-  /** Of the reply, its end token among them. */
+  /** Tokens of the reply, including its end token. */
   completion_tokens: number;
-  /** Of both. */
+  /** Sum of both. */
   total_tokens: number;
 }
 
@@ -164,6 +164,6 @@ export interface ChatCompletionChunk extends Head {
   object: 'chat.completion.chunk';
   /** One. */
   choices: { index: number; delta: ChunkDelta; logprobs?: Logprobs | null; finish_reason: FinishReason | null }[];
-  /** Of the last chunk, where `stream_options.include_usage` asks for it. */
+  /** Set in the last chunk if `stream_options.include_usage` is set. */
   usage?: Usage | null;
 }
