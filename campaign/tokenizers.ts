@@ -42,7 +42,7 @@ const unigram = (parts: Json = {}): Json => ({
   ...parts,
 });
 
-/** As Llama 2: no pre-tokenizer, white space by the normalizer, bytes where a character is unknown. */
+/** Like Llama 2: no pre-tokenizer, white space by the normalizer, bytes where a character is unknown. */
 const sentencePiece = (parts: Json = {}): Json => ({
   normalizer: {
     type: 'Sequence',

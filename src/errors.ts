@@ -100,7 +100,7 @@ function placeOf(error: unknown): string {
   return place === undefined ? '' : ` (${place})`;
 }
 
-/** As `instanceof`, for anything that was thrown. Never throws: a proxy may refuse to say what it is. */
+/** Like `instanceof`, for anything that was thrown. Never throws: a proxy may refuse to say what it is. */
 export function isA<T>(error: unknown, kind: new (...args: never[]) => T): error is T {
   try {
     return error instanceof kind;

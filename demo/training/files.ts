@@ -27,7 +27,7 @@ export async function fetchShipped(path: string): Promise<LoadedModel<TensorMap>
 }
 
 /**
- * As `fetchShipped`, or of org/name (looked up at `endpoint`, or huggingface.co), or of a URL: these are downloaded by the
+ * Like `fetchShipped`, or of org/name (looked up at `endpoint`, or huggingface.co), or of a URL: these are downloaded by the
  * worker, once, see `openRemoteModel`. Throws InputError.
  */
 export async function fetchModel(

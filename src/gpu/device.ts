@@ -206,7 +206,7 @@ export class Gpu {
     return this.readRanges(views.map((view) => ({ view, offset: 0, bytes: view.bytes })));
   }
 
-  /** As `read`, for parts of views. */
+  /** Like `read`, for parts of views. */
   async readRanges(parts: Range[]): Promise<ArrayBuffer[]> {
     return this.#readRanges(
       parts,
@@ -214,7 +214,7 @@ export class Gpu {
     );
   }
 
-  /** As `readRanges`, end to end in one piece. */
+  /** Like `readRanges`, end to end in one piece. */
   async readTogether(parts: Range[]): Promise<ArrayBuffer> {
     const [all] = await this.#readRanges(parts, [parts.reduce((sum, { bytes }) => sum + bytes, 0)]);
     return all;
@@ -266,7 +266,7 @@ export class Gpu {
     this.#timer.label = label;
   }
 
-  /** As `read`, with the milliseconds of labelled passes since the last call; absent without `startTimer`. */
+  /** Like `read`, with the milliseconds of labelled passes since the last call; absent without `startTimer`. */
   async readTimed(...views: View[]): Promise<{ data: ArrayBuffer[]; times?: Record<string, number> }> {
     const timer = this.#timer;
     if (!timer) return { data: await this.read(...views) };
@@ -294,12 +294,12 @@ export class Gpu {
     await this.#orReason(this.#pipelines.prepare(kernel, overrides));
   }
 
-  /** As `prepare`, begun after the next read-back or when `compiling` is asked for: SwiftShader compiles one at a time. */
+  /** Like `prepare`, begun after the next read-back or when `compiling` is asked for: SwiftShader compiles one at a time. */
   prepareLater(kernels: Kernel[]): void {
     this.#pipelines.prepareLater(kernels);
   }
 
-  /** As `prepareLater`, begun once `standIn` has told of `work` in all, and not awaited by `compiling`. */
+  /** Like `prepareLater`, begun once `standIn` has told of `work` in all, and not awaited by `compiling`. */
   prepareOnceWorth(kernels: Kernel[], work: number): void {
     this.#pipelines.prepareOnceWorth(kernels, work);
   }

@@ -67,7 +67,7 @@ export class Pipelines {
     await compiling;
   }
 
-  /** As `prepare`, begun by `prepareNow`. */
+  /** Like `prepare`, begun by `prepareNow`. */
   prepareLater(kernels: Kernel[]): void {
     this.#later.push(...kernels.filter((kernel) => !this.#pipelines.has(pipelineKey(kernel, undefined))));
   }

@@ -31,7 +31,7 @@ export type LiveSettings = Partial<Record<(typeof LIVE_SETTINGS)[number], number
 export interface Rules {
   /** Replaces the task's reward in training. Evaluations score by the task's own. */
   reward?: Task['reward'] | undefined;
-  /** As `GrpoTrainerOptions.loss`. */
+  /** Like `GrpoTrainerOptions.loss`. */
   loss?: AsyncCustomLoss | PolicyLoss | undefined;
   /** Replace the task's tools, in training and in evaluations; those of environments stay. */
   tools?: Tool[] | undefined;

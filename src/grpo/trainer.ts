@@ -86,7 +86,7 @@ export class GrpoTrainer {
   readonly #problems: ProblemQueue;
   readonly #source: SampleSource;
   #updater: PolicyUpdater;
-  /** As it was given: what a checkpoint has changed goes over it. */
+  /** Config as given; changes of a checkpoint override it. */
   readonly #given: TrainConfig;
   readonly #asked = new AskedChanges();
   /** What else goes into a checkpoint, by name. */

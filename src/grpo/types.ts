@@ -115,7 +115,7 @@ export interface LiveChange {
 
 /** How a run ended. */
 export interface FitResult {
-  /** As after the last step. */
+  /** State after the last step. */
   state: TrainerState;
   /** Metrics of every step, evaluations among them. */
   history: Metrics[];

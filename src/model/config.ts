@@ -146,7 +146,7 @@ export function ropeTables(config: ModelConfig, maxPositions: number): { cos: Fl
   return { cos: Float32Array.from(cos), sin: Float32Array.from(sin) };
 }
 
-/** As `ropeTables`, not rounded, for the reference model. */
+/** Like `ropeTables`, not rounded, for the reference model. */
 export function ropeTables64(config: ModelConfig, maxPositions: number): { cos: Float64Array; sin: Float64Array } {
   const frequencies = ropeFrequencies(config);
   const half = frequencies.length;

@@ -98,7 +98,7 @@ export interface TokenOutputs {
  * draws the target where below <= u * total < through.
  */
 export interface DrawBounds {
-  /** As TokenOutputs.logProbs. */
+  /** Same as TokenOutputs.logProbs. */
   logProbs: Float32Array;
   /** Mass of the tokens before the target. */
   below: Float32Array;

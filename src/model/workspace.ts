@@ -87,7 +87,7 @@ export function createWorkspace(gpu: Gpu, model: LlamaModel, { rows, entries, ch
 /** Rows grouped by token, ascending, so that the embedding gradient needs no atomics. */
 export function sortByToken(tokens: Uint32Array): { ids: Uint32Array; start: Uint32Array; rows: Uint32Array } {
   const N = tokens.length;
-  // As one number each, since sorting by a function takes several times as long.
+  // One number each, because sorting by a function takes several times as long.
   const keys = Float64Array.from(tokens, (token, n) => token * N + n).sort();
   const rows = Uint32Array.from(keys, (key) => key % N);
   const [ids, start]: [number[], number[]] = [[], []];

@@ -191,9 +191,9 @@ export interface Trajectory {
   mask: Uint8Array;
   /** [T] as Generation.logProbs, 0 wherever mask is 0. */
   logProbs: Float32Array;
-  /** As Generation.logMass, 0 where nothing was cut. */
+  /** Same as Generation.logMass, 0 where nothing was cut. */
   logMass: Float32Array;
-  /** As Generation.weightVersions, 0 wherever mask is 0. */
+  /** Same as Generation.weightVersions, 0 wherever mask is 0. */
   weightVersions?: Uint32Array;
   /** Why it ended. */
   stopReason: StopReason;

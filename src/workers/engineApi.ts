@@ -36,7 +36,7 @@ export type OpenedModel = Omit<OpenCheckpoint, 'weights'>;
 /** Which model a call is for. What generates as a judge is called 'reference', whichever weights it has. */
 export type ModelRole = 'policy' | 'reference' | 'judge';
 
-/** As DeviceSpec; 'opened' = the weights of the model that `openModel` opened last; of a judge, `opened` names its address. */
+/** Like DeviceSpec; 'opened' = the weights of the model that `openModel` opened last; of a judge, `opened` names its address. */
 export type RemoteDeviceSpec = Omit<DeviceSpec, 'weights' | 'judgeModel'> & {
   weights: DeviceSpec['weights'] | 'opened';
   judgeModel?: { config: ModelConfig; weights: DeviceSpec['weights'] | { opened: string } };
@@ -89,10 +89,10 @@ export interface EngineApi {
 
   /** For an engine that was loaded with rolloutWeights 'copy'. */
   updateWeights(version: number): Promise<WeightTransfer>;
-  /** As WeightSender, of one with 'stream' that trains. */
+  /** Like WeightSender, for an engine with 'stream' that trains. */
   openSend(options: SendOptions): Promise<WeightTensor[]>;
   sendWeights(bucket: number): Promise<ArrayBuffer | undefined>;
-  /** As WeightReceiver, of one with 'stream' that generates. */
+  /** Like WeightReceiver, for an engine with 'stream' that generates. */
   openReceive(tensors: readonly WeightTensor[], bucketBytes: number): Promise<void>;
   receiveWeights(bucket: number, data: ArrayBuffer): Promise<void>;
   useWeights(version: number, count: number): Promise<void>;

@@ -51,7 +51,7 @@ export async function openRemoteModel(
 }
 
 /**
- * As EngineSpec; 'opened' = the weights of the model that `openRemoteModel` opened last in the worker; of a judge, those of
+ * Like EngineSpec; 'opened' = the weights of the model that `openRemoteModel` opened last in the worker; of a judge, those of
  * the address that it opened.
  */
 export type RemoteEngineSpec = Omit<EngineSpec, 'weights' | 'judgeModel'> & {

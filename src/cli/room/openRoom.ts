@@ -153,7 +153,7 @@ function onlyThis(cert: string): TlsSettings {
   return { ca: readFileSync(cert, 'utf8'), allowPartialTrustChain: true, checkServerIdentity: () => undefined };
 }
 
-/** As other machines reach a server that listens on all addresses. */
+/** Returns the address by which other machines reach a server that listens on all addresses. */
 function reachable(url: string, host: string): string {
   if (host !== '0.0.0.0') return url;
   const addresses = Object.values(networkInterfaces()).flatMap((found) => found ?? []);

@@ -44,7 +44,7 @@ export async function loadModelFiles(path: string): Promise<LoadedModel> {
   return { ...model, tokenizerJson, tokenizerConfigJson };
 }
 
-/** As `loadModelFiles`, where the tokenizer may be absent. Weights are read when they are asked for. */
+/** Like `loadModelFiles`, where the tokenizer may be absent. Weights are read when they are asked for. */
 export async function openModel(path: string): Promise<{ folder: string; model: OpenCheckpoint }> {
   const { folder, files } = await filesOf(path);
   try {

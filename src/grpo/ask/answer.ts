@@ -22,7 +22,7 @@ export interface AnswerOptions extends Pick<AgentLoopInput, 'signal' | 'onTokens
    * answer takes a slot, is part of what `takeStats` counts, and must be over before the weights change.
    */
   rollout: RolloutEngine;
-  /** As the task gives it, or from `questionOf`. */
+  /** Problem of the task, or from `questionOf`. */
   problem: Problem;
   /** Random key; the same key, weights and problem give the same answer. */
   key: [number, number];

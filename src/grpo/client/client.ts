@@ -12,7 +12,7 @@ interface RequestOptions {
   signal?: AbortSignal | undefined;
 }
 
-/** As `client.chat.completions` of the `openai` package. */
+/** Like `client.chat.completions` of the `openai` package. */
 export interface ChatCompletions {
   /** The chunks as the model draws; to stop reading them ends the call. Throws ApiError. */
   create(
@@ -27,7 +27,7 @@ export interface ChatCompletions {
 export class TrainingClient {
   /** The episode, with its reward. */
   readonly trajectory: ClientTrajectory;
-  /** As the `openai` package has it. */
+  /** Same shape as in the `openai` package. */
   readonly chat: { completions: ChatCompletions };
 
   constructor(groups: ClientGroups, options: TrajectoryOptions = {}) {

@@ -94,7 +94,7 @@ function messageOf({ role, content, toolCalls = [] }: ChatMessage): Message {
   return { role, content: [content, ...calls].filter((part) => part !== '').join('\n') };
 }
 
-/** As a checkpoint holds it; without members where no call was answered. */
+/** Returns the group as a checkpoint holds it, without members if no call was answered. */
 export function saveGroup({ key, number, joined, members, rewarded }: Group, isComplete: boolean): SavedGroup {
   const saved = [...members].flatMap((one) => one.save() ?? []);
   return { key, number, joined, isComplete, members: saved, rewarded: rewarded.map(({ id }) => id) };

@@ -11,7 +11,7 @@ import type { Reply } from './sequence.ts';
 interface CallTemplateOptions {
   tokenizer: ChatTokenizer;
   toolParser: ToolParser;
-  /** As rollout.multiTurn.toolSchemasInPrompt. */
+  /** Same as rollout.multiTurn.toolSchemasInPrompt. */
   toolSchemasInPrompt: boolean;
 }
 

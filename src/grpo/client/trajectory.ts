@@ -70,9 +70,9 @@ interface CallOptions {
 export class ClientTrajectory {
   /** Unique, in every completion's id. */
   readonly id: string;
-  /** As it was asked for. */
+  /** Name as requested. */
   readonly groupName: string | undefined;
-  /** As it was asked for. */
+  /** Name as requested. */
   readonly name: string | undefined;
   /** 'open' until it is rewarded or aborted. */
   state: 'open' | 'rewarded' | 'aborted' = 'open';

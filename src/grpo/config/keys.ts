@@ -74,10 +74,10 @@ export const countOrOff = (byDefault: number, unit: string, why: string) =>
     byDefault,
   );
 
-/** As `count`, without a default: absent means something, which `why` says. */
+/** Like `count`, without a default: absent means something, which `why` says. */
 export const optionalCount = (unit: string, why: string, min = 1) => v.optional(countOf(unit, why, min));
 
-/** As `optionalCount`, and verl's -1 for all. */
+/** Like `optionalCount`, and verl's -1 for all. */
 export const optionalCountOrAll = (unit: string, why: string) =>
   v.optional(
     v.pipe(
@@ -96,7 +96,7 @@ const numberOf = (unit: string, why: string, min: number, max: number) =>
 export const number = (byDefault: number, [min, max]: [number, number], unit: string, why: string) =>
   v.optional(numberOf(unit, why, min, max), byDefault);
 
-/** As `number`, without a default. */
+/** Like `number`, without a default. */
 export const optionalNumber = ([min, max]: [number, number], unit: string, why: string) =>
   v.optional(numberOf(unit, why, min, max));
 
@@ -122,7 +122,7 @@ export const optionalFlag = (why: string) => v.optional(v.pipe(v.boolean(), doc<
 export const choice = <const T extends readonly string[]>(byDefault: NoInfer<T[number]>, options: T, why: string) =>
   v.optional(v.pipe(v.picklist(options), doc<T[number]>('', why, options.join(' | '))), byDefault as never);
 
-/** As `choice`, whatever the case of its letters and with or without underscores: 'sign_sgd' is SignSGD. */
+/** Like `choice`, whatever the case of its letters and with or without underscores: 'sign_sgd' is SignSGD. */
 export const nameOf = <const T extends readonly string[]>(byDefault: NoInfer<T[number]>, options: T, why: string) => {
   const plain = (name: string) => name.replaceAll('_', '').toLowerCase();
   const named = v.transform((name: string) => options.find((option) => plain(option) === plain(name)) ?? name);
@@ -225,7 +225,7 @@ export const pair = (byDefault: [number, number], [min, max]: [number, number], 
 export const names = <const T extends readonly string[]>(byDefault: NoInfer<T[number]>[], options: T, why: string) =>
   v.optional(namesOf(options, why), byDefault as never);
 
-/** As `names`, without a default. */
+/** Like `names`, without a default. */
 export const optionalNames = <const T extends readonly string[]>(options: T, why: string) =>
   v.optional(namesOf(options, why));
 

@@ -10,7 +10,7 @@ import { copyOf, deleteAt, leaves, setAt, show, type Tree } from './tree.ts';
 import { readYaml } from './yaml.ts';
 
 export interface Override {
-  /** As it was written: `actor.optim.lr=1e-4`. */
+  /** Text as written: `actor.optim.lr=1e-4`. */
   text: string;
   path: string;
   value: unknown;

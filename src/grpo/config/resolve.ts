@@ -35,7 +35,7 @@ export function resolveTrainConfig(tree: TrainConfigInput, source = 'config'): T
   return resolveTrainTree(tree, source);
 }
 
-/** As `resolveTrainConfig`, of what a file holds. */
+/** Like `resolveTrainConfig`, of what a file holds. */
 export function resolveTrainTree(tree: unknown, source: string): TrainConfig {
   refuseNoConfig(TRAIN_SCHEMA, tree, source);
   const named = isTree(tree) ? underNewNames(TRAIN_SCHEMA, tree, source) : tree;
@@ -72,7 +72,7 @@ export function resolveSftConfig(tree: SftConfigInput, source = 'config'): SftCo
   return resolveSftTree(tree, source);
 }
 
-/** As `resolveSftConfig`, of what a file holds. */
+/** Like `resolveSftConfig`, of what a file holds. */
 export function resolveSftTree(tree: unknown, source: string): SftConfig {
   refuseNoConfig(SFT_SCHEMA, tree, source);
   const named = isTree(tree) ? underNewNames(SFT_SCHEMA, tree, source) : tree;

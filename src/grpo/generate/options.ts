@@ -34,7 +34,7 @@ export interface GenerateOptions {
   batch: number;
   /** Samples per problem. */
   n: number;
-  /** As ScoredSample.globalStep. */
+  /** Same as ScoredSample.globalStep. */
   globalStep?: number;
   /** One more answer a problem, the greedy one, after its samples: it shares the prompt with them. `onSample` is not told of it. */
   greedy?: boolean;
@@ -50,7 +50,7 @@ export interface GenerateOptions {
   onSample?: (sample: Sample) => void;
   /** Time limit of the reward function. Default: no limit. */
   rewardTimeoutMs?: number;
-  /** As trainer.onError; absent = 'stop'. */
+  /** Same as trainer.onError. Default: 'stop'. */
   onError?: 'stop' | 'skip';
   onFault?: GenerationContext['onFault'];
 }

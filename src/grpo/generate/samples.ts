@@ -164,7 +164,7 @@ export function startGroups(
   return { groups, seconds };
 }
 
-/** As Promise.all, which rejects while others are in flight; this waits for them first. */
+/** Like Promise.all, which rejects while others are in flight; this waits for them first. */
 async function allEnded<T>(work: readonly Promise<T>[]): Promise<T[]> {
   await Promise.allSettled(work);
   return Promise.all(work);

@@ -133,7 +133,7 @@ export interface OptimStepOptions {
   betas?: [number, number] | undefined;
   /** AdamW's, added to the root of the squared mean. */
   eps?: number | undefined;
-  /** As OptimizerOptions.weightDecay. */
+  /** Same as OptimizerOptions.weightDecay. */
   weightDecay?: number | undefined;
   /** Largest global L2 norm of the gradient; 0 = no clipping. */
   gradClip?: number | undefined;

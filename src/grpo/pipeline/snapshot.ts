@@ -17,9 +17,9 @@ export interface Counts {
 export interface Snapshot {
   /** Begun and not yet trained on, in the order in which they were begun. */
   groups: PromptGroup[];
-  /** Those of the groups that are in flight. */
+  /** Subset of the groups that are in flight. */
   inFlight: SavedGroup[];
-  /** As `ExperienceQueue.save` gave it. */
+  /** State from `ExperienceQueue.save`. */
   queue: unknown;
   /** Versions that rollout got, the newest last. */
   syncs: number[];

@@ -17,7 +17,7 @@ export function wholeTrajectories(samples: readonly Sample[]): Sample[] {
   return rowsOf(samples).map((rows) => (rows.length === 1 ? rows[0] : joined(rows)));
 }
 
-/** As `stepTokens`, of rows. `rewards` has those of trajectories at their first rows, NaN at the others. */
+/** Like `stepTokens`, of rows. `rewards` has those of trajectories at their first rows, NaN at the others. */
 export function rowTokens(config: TrainConfig, samples: readonly Sample[], extras: StepExtras): StepTokens {
   const rows = rowsOf(samples);
   if (rows.length === samples.length) return stepTokens(config, samples, extras);

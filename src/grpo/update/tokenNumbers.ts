@@ -7,7 +7,7 @@ import type { AccumulatedMiniBatch, PolicyGradient, TokenLosses } from './policy
 export interface TokenNumbers {
   /** pi(token) at the weights that its gradient was computed at, over the policy that the ratio is taken against. */
   ratio: Float64Array[];
-  /** As the loss has it. */
+  /** Advantage as the loss reads it. */
   advantage: Float64Array[];
   /** Weight in the loss: aggregation x mask x importance weight. */
   weight: Float64Array[];

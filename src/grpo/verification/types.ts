@@ -4,11 +4,11 @@ import type { Sample } from '../update/batch.ts';
 
 /** Identity of the sample in the run, as claimed. */
 export interface SampleClaim {
-  /** As PromptGroup.uid. */
+  /** Same as PromptGroup.uid. */
   uid: string;
-  /** As PromptGroup.number. */
+  /** Same as PromptGroup.number. */
   number: number;
-  /** As PromptGroup.step. */
+  /** Same as PromptGroup.step. */
   step: number;
   /** Which of the group's samples: 0 .. rollout.n - 1. */
   s: number;

@@ -13,7 +13,7 @@ export interface LoraScratch {
   /** [N, I] dropout(x), then dropout's gradient; only where dropout is on */ dropped?: View;
 }
 
-/** As LoraScratch, for backward. */
+/** Like LoraScratch, for backward. */
 interface LoraGradScratch {
   /** [N, T] */ dt: View;
 }

@@ -15,7 +15,7 @@ import { endNote, endTokens } from './endTokens.ts';
 import { WrittenRoles } from './lostText.ts';
 import { ChatTemplates } from './template.ts';
 
-/** As in `src/tasks/task.ts`, which is a layer above. */
+/** Same as in `src/tasks/task.ts`, which is a layer above. */
 interface ChatMessage {
   role: string;
   content: string;

@@ -2,7 +2,7 @@
 
 import { InputError } from '../../errors.ts';
 
-/** As many as the sampling kernel compares with. */
+/** Number of ids that the sampling kernel compares with. */
 const MAX_END_TOKENS = 4;
 
 /**

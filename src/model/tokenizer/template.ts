@@ -44,7 +44,7 @@ type Value = ReturnType<Interpreter['evaluate']>;
 
 /** A template that raises, or does not end, at a conversation; `reason` is in the template's own words. */
 export class TemplateStopped extends InputError {
-  /** As the end of a sentence, with its full stop. */
+  /** Reason as the end of a sentence, with its full stop. */
   readonly reason: string;
   constructor(words: string) {
     const reason = /[!?]$/.test(words) ? words : `${words}.`;

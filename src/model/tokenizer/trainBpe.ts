@@ -45,7 +45,7 @@ export function trainBpe(texts: Iterable<string>, options: BpeOptions): Record<s
   }
 }
 
-/** As `trainBpe`, and holds the thread so many milliseconds at a time: a page that trains one stays awake. */
+/** Like `trainBpe`, and holds the thread so many milliseconds at a time: a page that trains one stays awake. */
 export async function trainBpeInPieces(
   texts: Iterable<string>,
   options: BpeOptions,

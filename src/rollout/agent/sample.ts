@@ -389,7 +389,7 @@ export class AgentSample {
     const rest = tokenizer.encodeContinuation(messages, called);
     // The template continues after an end token. One that the model did not draw stays out of the loss, as all of this.
     const continuation = this.#open && !called ? Uint32Array.of(tokenizer.eosTokenIds[0], ...rest) : rest;
-    // As verl: output that leaves no room for an answer is not appended.
+    // Like verl: output that leaves no room for an answer is not appended.
     if (continuation.length >= this.tokensLeft) return this.#outOf();
     this.#append(continuation);
     return undefined;

@@ -17,7 +17,7 @@ interface Allowed {
   /** and after each the fewest tokens from there to the end of the call; 0 outside of one. */
   tokensLeft: Uint16Array;
   most: number;
-  /** As bits; undefined if every token is allowed. */
+  /** Bit mask; undefined if every token is allowed. */
   mask: Uint32Array | undefined;
 }
 
@@ -39,12 +39,12 @@ export class GuidedTurn {
     this.#state = this.#guide.after(this.#state, token);
   }
 
-  /** As CallGuide.mask. */
+  /** Same as CallGuide.mask. */
   mask(tokensLeft: number): Uint32Array | undefined {
     return this.#guide.mask(this.#state, tokensLeft);
   }
 
-  /** As CallGuide.masks. */
+  /** Same as CallGuide.masks. */
   masks(guesses: readonly number[], tokensLeft: number): (Uint32Array | undefined)[] {
     return this.#guide.masks(this.#state, guesses, tokensLeft);
   }

@@ -11,7 +11,7 @@ export interface CallableTool {
   parameters: ToolSchema;
 }
 
-/** As `rollout.multiTurn.format`. */
+/** Like `rollout.multiTurn.format`. */
 export type CallFormat = 'hermes' | 'qwen3_coder' | 'glm' | 'llama3_json';
 
 export const CALL_OPENS = '<tool_call>';

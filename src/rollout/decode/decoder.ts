@@ -42,7 +42,7 @@ export interface PrefillRows {
 /** A draw that is compared with a guess: the slot draws from its next row only if the guess was right. */
 export interface DraftCheck extends Draw {
   expected: number;
-  /** As `setMask`, where the slot's sampling has `toolCalls`. */
+  /** Like `setMask`, where the slot's sampling has `toolCalls`. */
   mask?: Uint32Array | undefined;
 }
 

@@ -14,7 +14,7 @@ export class ChunkLength {
   /** Moving averages: milliseconds of a step, and of the device's wait for the host after a read-back. */
   #stepMs = 1;
   #hostMs = 0;
-  /** As hostMs, without read-backs that ended a sequence: that work comes however seldom the host reads. */
+  /** Like hostMs, without read-backs that ended a sequence: that work comes however seldom the host reads. */
   #readWaitMs = 0;
   /** Moving averages of a pass's rows and of the sequences that end in it. */
   #rows = 1;

@@ -85,7 +85,7 @@ export class RolloutServer implements RolloutEngine {
   }
 
   /**
-   * As `resetCache`, once `change` has replaced the weights at a token boundary: no pass runs meanwhile. Where it throws, requests go
+   * Like `resetCache`, once `change` has replaced the weights at a token boundary: no pass runs meanwhile. Where it throws, requests go
    * on by the weights there are.
    */
   changeWeights(change: () => void | Promise<void>, weightVersion: number): Promise<void> {

@@ -9,7 +9,7 @@ import type { LoraConfig } from '../../model/lora/config.ts';
 import { engineSizes } from '../engineSpec.ts';
 import type { OpenedRoom } from './joinRoom.ts';
 
-/** As `webgrpo room` puts it there. */
+/** Model as `webgrpo room` publishes it. */
 interface RoomModel {
   config: ModelConfig;
   tokenizerJson: Record<string, unknown>;

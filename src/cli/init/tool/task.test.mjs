@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import task, { calculator } from './task.mjs';
 
-/** As a reward sees a sample. @param {any} problem @param {string} response @returns {any} */
+/** Returns a sample as a reward receives it. @param {any} problem @param {string} response @returns {any} */
 const sample = (problem, response) => ({ problem, response, messages: [{ role: 'assistant', content: response }] });
 /** @type {any} */
 const call = {};

@@ -169,7 +169,7 @@ export function isSame(a: ChatMessage, b: ChatMessage): boolean {
   );
 }
 
-/** As JSON without white space; keys stay in their order. */
+/** Returns JSON without white space; keys stay in their order. */
 const plain = (text: string): string => JSON.stringify(parseJson(text)) ?? text;
 
 /** The messages before the first reply: what the episodes of a group have in common. */
@@ -178,7 +178,7 @@ export function firstMessages(messages: readonly ChatMessage[]): readonly ChatMe
   return end < 0 ? messages : messages.slice(0, end);
 }
 
-/** As a chat template takes it; arguments as an object, but for keys that name a control token, which only a text can hide. */
+/** Returns the message as a chat template takes it; arguments as an object, but for keys that name a control token, which only a text can hide. */
 export function templateMessage(
   { role, content, name, toolCalls, toolCallId }: ChatMessage,
   tokenizer: Pick<ChatTokenizer, 'namesControl'>,

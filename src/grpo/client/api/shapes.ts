@@ -57,9 +57,9 @@ export interface CompletionParams {
   logprobs?: boolean | null;
   /** With the likeliest tokens at each place, 0 to 8. */
   top_logprobs?: number | null;
-  /** As SamplingParams.presencePenalty. */
+  /** Same as SamplingParams.presencePenalty. */
   presence_penalty?: number | null;
-  /** As SamplingParams.frequencyPenalty. */
+  /** Same as SamplingParams.frequencyPenalty. */
   frequency_penalty?: number | null;
   /** Added to the logit of a token, by its id. */
   logit_bias?: Record<string, number> | null;

@@ -29,5 +29,5 @@ export const TRAIN_SCHEMA = part({
   asyncTraining: v.optional(asyncTraining, {}),
 });
 
-/** As written: what the recipe gives may still be absent. */
+/** Config as written: keys that the recipe sets can still be missing. */
 export type WrittenConfig = v.InferOutput<typeof TRAIN_SCHEMA>;
