@@ -73,6 +73,7 @@ test('questions before, in and after training, which leave the run as it is', as
   await expect(page.locator('#ask [role=alert]')).toContainText(/has \d+ tokens, and at most \d+ leave room/);
 
   await page.getByRole('button', { name: 'New conversation' }).click();
+  engine.upTo(0);
   await page.getByRole('button', { name: 'Start' }).click();
   await engine.endStep(1);
   await expectStep(page, 1);

@@ -22,6 +22,7 @@ test('tries follow the run until somebody marks text or picks a problem; focus s
   engine,
 }) => {
   await openPage(page, { ...TINY, steps: 6 });
+  engine.upTo(0);
   await page.getByRole('button', { name: 'Start' }).click();
   await engine.endStep(1);
   await expectStep(page, 1);
@@ -66,6 +67,7 @@ test('the inspector shows every token with its numbers, by pointer and by keys, 
   engine,
 }) => {
   await openPage(page, { ...TINY, steps: 5, n: 4 });
+  engine.upTo(0);
   await page.getByRole('button', { name: 'Start' }).click();
   await engine.endStep(1);
   await expectStep(page, 1);

@@ -6,7 +6,9 @@ import type { Sample } from '../../src/grpo/update/batch.ts';
 import type { TensorMap } from '../../src/model/engine.ts';
 import { registerAgentLoop } from '../../src/rollout/agent/loop.ts';
 import type { SyncTask, Task } from '../../src/tasks/task.ts';
-import { scriptedEngine } from '../scriptedRuns.ts';
+import { scriptedEngine, useSteadyClock } from '../scriptedRuns.ts';
+
+useSteadyClock();
 
 type Settings = Record<string, Record<string, unknown>>;
 

@@ -15,7 +15,9 @@ import { defineEnvironment } from '../../src/tasks/environments/environment.ts';
 import type { Task } from '../../src/tasks/task.ts';
 import { defineTool } from '../../src/tasks/tool.ts';
 import { calculator } from '../../src/tasks/tools/calculator.ts';
-import { readBack, scriptedEngine, withoutTimes } from '../scriptedRuns.ts';
+import { readBack, scriptedEngine, withoutTimes, useSteadyClock } from '../scriptedRuns.ts';
+
+useSteadyClock();
 
 const { tokenizer: tokenizerJson, config: tokenizerConfigJson } = buildGsm8kTokenizer();
 const OPEN = new ChatTokenizer(tokenizerJson, tokenizerConfigJson).encode('<tool_call>')[0];

@@ -7,7 +7,9 @@ import type { Checkpoint, LiveChange } from '../../src/grpo/types.ts';
 import { parseTrainerState } from '../../src/runs/trainerState.ts';
 import { calculator } from '../../src/tasks/tools/calculator.ts';
 import type { Task } from '../../src/tasks/task.ts';
-import { scriptedEngine } from '../scriptedRuns.ts';
+import { scriptedEngine, useSteadyClock } from '../scriptedRuns.ts';
+
+useSteadyClock();
 
 const configOf = (actor: object = {}, rollout: object = {}) =>
   resolveTrainConfig({

@@ -5,7 +5,9 @@ import type { Sample } from '../../src/grpo/update/batch.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import type { ScoredSample, Task } from '../../src/tasks/task.ts';
 import type { Gate } from '../scripted/gate.ts';
-import { scriptedEngine } from '../scriptedRuns.ts';
+import { scriptedEngine, useSteadyClock } from '../scriptedRuns.ts';
+
+useSteadyClock();
 
 const task: Task = {
   name: 'length',
