@@ -17,7 +17,7 @@ const IN_BROWSER = inGpuFolder([
 ]);
 
 /**
- * Unit tests in a module graph of their own: those that list what is registered, mock a module, or watch processes, workers, signals,
+ * Unit tests in a module graph of their own: those that list what is registered or register losses, mock a module, or watch processes, workers, signals,
  * the heap or the clock. All others share one, so that the source is loaded once, not once a file.
  */
 const ISOLATED = [
@@ -30,7 +30,9 @@ const ISOLATED = [
     'warmStart',
     'runChanges',
     'compiledKernels',
+    'cli',
     'cliErrors',
+    'ownMethods',
     'trainCommand',
   ],
   ...['room', 'roomLeaving', 'roomServer', 'roomCommand', 'heldFolder', 'faults', 'readingOrder', 'mcp', 'mcpConfig'],
