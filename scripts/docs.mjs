@@ -14,7 +14,7 @@ const PRINTED = join(ROOT, 'docs', 'api');
 /** Said elsewhere: settings in docs/config.md, and an error's name is its class. */
 const SAID_ELSEWHERE = /__type|Error\.name |src\/grpo\/config\//;
 
-/** Exports of files that cannot be imported by name. */
+/** Package entry that is left out of the reference: a worker script without exports. */
 const NO_ENTRY = './worker';
 
 const isCheck = process.argv.includes('--check');

@@ -162,7 +162,7 @@ class Steering {
     return done;
   }
 
-  /** A step that is repeated on a fresh device belongs to no client. */
+  /** Ignores a step that is repeated on a fresh device. */
   logged(metrics: Metrics): void {
     const step = metrics['training/global_step'];
     if (step <= this.#step) return;

@@ -70,7 +70,7 @@ export class OwnRoom implements Access {
     return this.#change(() => this.#setWorkers(this.#kept.workers.filter((key) => key !== worker)));
   }
 
-  /** The run has ended: all admitted workers have left, and the next run admits workers again. */
+  /** Stops the server and forgets the admitted workers: the next run admits workers again. */
   async close(): Promise<void> {
     await this.server.stop();
     await this.#change(async () => {
