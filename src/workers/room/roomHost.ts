@@ -59,7 +59,7 @@ export interface WorkerCounts {
   /** Version of its weights. */
   version: number;
   leftOut: boolean;
-  /** Time of its last message, in milliseconds since 1970; 0 = it has left. */
+  /** Time of its admission or last status, in milliseconds since 1970; 0 = it has left. */
   heardAt: number;
 }
 
