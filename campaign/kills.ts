@@ -103,7 +103,7 @@ async function writesIn(folder: string, count: number, { ended }: Running): Prom
   });
 }
 
-/** Continues with a run to its end. */
+/** Resumes a run to its end. Returns how it differs from the unbroken run; undefined if equal. */
 async function endsLike({ runs, want }: Whole, name: string): Promise<string | undefined> {
   const { code, said } = await runs.train(name).ended;
   return code === 0 ? difference(runs.path(name), want) : `ended with ${code}: ${said}`;

@@ -54,7 +54,7 @@ export class Runs {
     return join(this.folder, name);
   }
 
-  /** Resumes the run of that name if it has a checkpoint. */
+  /** Starts `webgrpo train` for the run of that name, from its newest checkpoint if it has one. */
   train(name: string, ...overrides: string[]): Running {
     const words = [`name=${name}`, `model.path=${this.warmStart}`, `trainer.defaultLocalDir=${this.folder}`];
     return this.#start([

@@ -36,7 +36,7 @@ export interface Fault {
   /** In a sentence. */
   reason: string;
   /**
-   * Returns a step that was not finite as plain JSON, for a bug report: metrics and config, then the samples
+   * A step that was not finite as plain JSON, for a bug report: metrics and config, then the samples
    * with tokens, masks, log-probs, rewards and advantages. At most some megabytes, and of a run's first such steps alone.
    */
   inputs?: unknown[];

@@ -1,6 +1,6 @@
 /**
  * A checkpoint with samples in flight: partial rollouts in the middle of turns, constrained calls and stop strings, tools with
- * states and an agent loop of the user's own. A resumed run from it is the unbroken run, bit for bit.
+ * states and an agent loop of the user's own. A run resumed from it equals the unbroken run, bit for bit.
  */
 import { afterEach, expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';

@@ -90,7 +90,7 @@ test('a run with trackers and few checkpoints, gone on with twice', async () => 
     expect(Object.keys(extra ?? {}).length).toBeGreaterThan(0);
   }
 
-  // The same words with auto continue; each step is logged once, in a further event file.
+  // With the same settings and resumeMode=auto the run continues; each step is logged once, in another event file.
   const second = await train(...settings, 'trainer.totalTrainingSteps=4', 'trainer.resumeMode=auto');
   expect(second.said).toContain(`resuming after step 3, from ${inRun('a', 'checkpoints', 'step-3')}`);
   expect(second.status).toBe(0);

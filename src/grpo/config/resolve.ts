@@ -179,7 +179,7 @@ function unknownKey(schema: v.GenericSchema, path: string): string {
   return `unknown key "${path}"; did you mean "${nearest}"? "webgrpo config" lists every key.`;
 }
 
-/** Returns the key that a name of TRL or verl stands for. */
+/** Returns the error message for a key that is a name of TRL or verl; undefined for other keys. */
 function peersKey(schema: v.GenericSchema, path: string): string | undefined {
   const found = ofPeer(path, keysAndParts(schema));
   if (!found) return undefined;

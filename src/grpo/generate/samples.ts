@@ -33,7 +33,7 @@ export interface SampleSource {
   /** Lets the engine run between two steps, for an evaluation; `pause` ends that. */
   resume?(): Promise<void>;
   pause?(): Promise<void>;
-  /** Called before the policy is updated: readers of its weights must stop. */
+  /** Called before the policy is updated. Stops readers of its weights before it resolves. */
   updating?(): Promise<void>;
   /** After the update of a step: brings rollout the weights, where they are due. Absent = they are, after every step. */
   sync?(step: number): Promise<Metrics>;

@@ -206,7 +206,7 @@ export class Learner {
     return (this.#clients ??= new ClientTrainer({ engine, config, alone: (work) => this.#turns.alone(work) }));
   }
 
-  /** Drops what was accumulated, where an update is cancelled. */
+  /** Drops the accumulated gradients, for a caller that skips an update. */
   async zeroGrad(): Promise<void> {
     return this.#turns.alone(() => this.#forget());
   }

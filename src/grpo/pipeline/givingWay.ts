@@ -1,4 +1,4 @@
-/** Training beside rollout on one device, which continues with whatever it was given first. */
+/** Training and rollout on one device, which executes work in the order of submission. */
 
 import { nextTask, takeTurn } from '../../rollout/agent/yield.ts';
 import type { TrainerEngine } from '../types.ts';

@@ -37,7 +37,7 @@ export class IdleClock {
     this.#generating.take();
   }
 
-  /** Sets if samples are generated from now on. */
+  /** Records if samples are generated from now on. */
   generates(isBusy: boolean): void {
     if (isBusy) this.#generating.begin();
     else this.#generating.end();

@@ -55,7 +55,7 @@ export type PutRecords = (records: readonly ExperienceRecord[]) => Promise<void>
 export interface Rollouter {
   /** Begins these groups; resolves once they are accepted. */
   start(groups: readonly PromptGroup[]): Promise<void>;
-  /** Like `CheckpointEngine.updateWeights`, for all rollouters; ends what `pause` began. */
+  /** Like `CheckpointEngine.updateWeights`, on every worker that generates; ends what `pause` began. */
   updateWeights(version: number): Promise<WeightTransfer>;
   /** The weights that rollout reads are about to change in place: nothing is drawn any more. Absent = it has its own. */
   pause?(): Promise<void>;

@@ -25,7 +25,7 @@ const ARRAYS = {
 /** Columns with a number for each token of the response. */
 const PER_TOKEN = ['mask', 'logProbs', 'logMass', 'versions'] as const;
 
-/** Group of a sample, and the rollouter that generated it. */
+/** Group of a sample, and the worker that generated it. */
 export interface RecordOrigin {
   /** Id of the prompt group. */
   uid: string;
