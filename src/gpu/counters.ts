@@ -2,9 +2,9 @@
 export interface GpuCounters {
   /** Buffers that exist, for views and for read-backs. */
   buffers: number;
-  /** Their bytes. */
+  /** Bytes of all buffers. */
   bytes: number;
-  /** Those of the bytes that are for read-backs and uploads. */
+  /** Part of `bytes` that is for read-backs and uploads. */
   stagingBytes: number;
   pipelines: number;
   bindGroups: number;

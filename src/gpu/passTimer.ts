@@ -9,7 +9,7 @@ const PASSES = 128;
 export class PassTimer {
   /** Passes that begin now count towards it; undefined = they are not timed. */
   label: string | undefined;
-  /** Where `resolve` puts the timestamps: [pass][begin, end], u64 nanoseconds. */
+  /** Timestamps that `resolve` writes: [pass][begin, end], u64 nanoseconds. */
   readonly view: View;
   readonly #querySet: GPUQuerySet;
   #labels: string[] = [];

@@ -34,7 +34,7 @@ export class Pipelines {
   readonly #onceWorth = new Map<Kernel, number>();
   /** Begun, by key. */
   readonly #compiling = new Map<string, Promise<void>>();
-  /** Keys of those pipelines that no caller awaits. */
+  /** Keys in `#compiling` that `compiling` does not await. */
   readonly #unhurried = new Set<string>();
 
   constructor(device: GPUDevice, counters: GpuCounters) {

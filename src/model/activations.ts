@@ -33,7 +33,7 @@ export interface Activations {
   xOut: View;
   /** Layers share everything but their inputs: backward must run each layer again. */
   checkpoint?: boolean;
-  /** Where the model has adapters. */
+  /** Absent if the model has no adapters. */
   lora?: LoraScratch;
 }
 

@@ -68,7 +68,7 @@ export interface PolicyLossInputs {
 export interface PolicyLossSpec extends PolicyLossText {
   /** Weight of the KL term in the loss; 0 = none. */
   klLossCoef: number;
-  /** Its estimator: k1, k2, k3 and what docs/config.md lists at actor.klLossType. */
+  /** Estimator of the KL loss: k1, k2, k3 and what docs/config.md lists at actor.klLossType. */
   klLossType: string;
   /** Bound on |k3|; absent = none, 10 = verl. */
   klClamp?: number;
@@ -76,7 +76,7 @@ export interface PolicyLossSpec extends PolicyLossText {
   entropyCoeff: number;
 }
 
-/** What `forwardBackward` minimises, over the E entries of a batch. */
+/** Loss that `forwardBackward` minimises, over the E entries of a batch. */
 export type TrainLoss =
   /** -sum_e weights[e] * logp[e]: supervised training. */
   | { kind: 'nll'; weights: Float32Array }
@@ -94,8 +94,8 @@ export interface TokenOutputs {
 }
 
 /**
- * Where each entry's target lies among the draws of its row; all [E], masses as kernels/sample.wgsl sums them. A random number u
- * draws the target where below <= u * total < through.
+ * Bounds of each entry's target among the draws of its row; all [E], masses as kernels/sample.wgsl sums them. A random number u
+ * samples the target if below <= u * total < through.
  */
 export interface DrawBounds {
   /** Same as TokenOutputs.logProbs. */
@@ -126,7 +126,7 @@ export interface OptimizerOptions {
   gradClip: number;
 }
 
-/** What an optimizer step did. */
+/** Result of an optimizer step. */
 export interface OptimizerStepResult {
   /** Global L2 norm before clipping. */
   gradNorm: number;

@@ -67,7 +67,7 @@ export function allocateCopy(gpu: Gpu, model: LlamaModel): LlamaModel {
   return { ...model, lora: { ...lora, weights: new LoraWeights(gpu, config, lora.config, 'rollout.lora') } };
 }
 
-/** What training changes of a model, as passes read it: the adapters where it has some, else the weights. Blocks by label. */
+/** Trained blocks of a model by label, as passes read them: the adapters if it has some, else the weights. */
 export const trainedBlocks = ({ weights, lora }: LlamaModel): ReadonlyMap<string, View> =>
   (lora?.weights ?? weights).readBlocks;
 

@@ -30,7 +30,7 @@ export const matmulKernel = kernelFamily(
  */
 export type MatmulTable = readonly (readonly [upToRows: number, tile: MatmulVariant, narrower?: MatmulVariant])[];
 
-/** Where each tile is the fastest; see docs/log.md. The last two rest on no measurement. */
+/** Fastest tile by rows, for each adapter family; see docs/log.md. `wide` and `none` were not measured. */
 const BY_ROWS: Record<AdapterFamily, MatmulTable> = {
   four: [
     [4, 'subgroup4_4x4'],
@@ -101,7 +101,7 @@ export function runsOn({ adapter }: Gpu, variant: MatmulVariant): boolean {
 /** Tiles that `chooseMatmul` chooses among on this adapter, the largest first: it takes longest to compile. */
 export const matmulKernels = (gpu: Gpu): Kernel[] => kernelsOf(matmulTable(gpu));
 
-/** Of these, what is enough to start with: the tiles for most rows take a software adapter longer than all others. */
+/** Returns the kernels to start with. Tiles for most rows are left for later: a software adapter compiles them slowest. */
 export function firstMatmulKernels(gpu: Gpu): Kernel[] {
   const table = matmulTable(gpu);
   return kernelsOf(table.length > 1 ? table.slice(0, -1) : table);

@@ -40,7 +40,7 @@ interface NewtonSchulzArgs {
   partial: View;
   rows: number;
   cols: number;
-  /** What the result is multiplied by. */
+  /** Factor of the result. */
   scale: number;
 }
 

@@ -8,7 +8,7 @@ import { groupsOf } from './grid.ts';
 
 /** A policy loss as its kernels take it: plain data, its text included, so that it crosses to a worker. */
 export interface PolicyLossText {
-  /** Its name, for labels and errors. */
+  /** Name of the loss, for labels and errors. */
   lossMode: string;
   /** Every number it reads by name: fields of `params` in its WGSL. */
   numbers: Readonly<Record<string, number>>;

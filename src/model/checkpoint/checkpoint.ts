@@ -16,7 +16,7 @@ export type CheckpointSource = (path: string) => Promise<Uint8Array | undefined>
 
 /** A model in Hugging Face's format, read. */
 export interface ModelCheckpoint extends TokenizerJson {
-  /** Its sizes. */
+  /** Sizes of the model. */
   config: ModelConfig;
   /** By their names in the files, as float32. */
   weights: TensorMap;
@@ -24,7 +24,7 @@ export interface ModelCheckpoint extends TokenizerJson {
   sourceFiles?: SourceFiles;
 }
 
-/** What an engine needs of a checkpoint. */
+/** A checkpoint that an engine can be made from: the tokenizer is present. */
 export interface CheckpointWithTokenizer extends ModelCheckpoint {
   tokenizerJson: Record<string, unknown>;
   tokenizerConfigJson: Record<string, unknown>;

@@ -66,7 +66,7 @@ export async function readColumns(
 
 const dtypeOf = (data: Column): Dtype => (Object.keys(TYPES) as Dtype[]).find((dtype) => data instanceof TYPES[dtype])!;
 
-/** Where the header has the hash; -1 = nowhere. */
+/** Byte offset of the hash in the file; -1 if the header does not contain it. */
 function placeOf(file: Uint8Array, hash: string): number {
   const header = 8 + Number(new DataView(file.buffer, file.byteOffset).getBigUint64(0, true));
   const key = '"sha256":"';

@@ -16,7 +16,7 @@ export interface DownloadOptions {
   attempts?: number | undefined;
   /** First wait between attempts, doubled each time. Default 500 ms. */
   waitMs?: number | undefined;
-  /** A connection that brings less than 64 KiB in so long is cancelled. Default 60 s. */
+  /** A connection that brings less than 64 KiB in so long is aborted, and the attempt has failed. Default 60 s. */
   silenceMs?: number | undefined;
   /** More than so many bytes are not read: the file is then not what was promised. */
   maxBytes?: number | undefined;
@@ -192,7 +192,7 @@ async function receive(
   return { etag, size: received, complete: false };
 }
 
-/** Size of the whole file; undefined if the server does not say. Throws where the answer is another range. */
+/** Size of the whole file; undefined if the server does not say. Throws if the answer is another range. */
 function totalOf({ status, headers }: Response, at: number): number | undefined {
   if (status === 206) {
     const range = /^bytes (\d+)-\d+\/(\d+|\*)$/.exec(headers.get('content-range') ?? '');
@@ -214,7 +214,7 @@ export async function* chunksOf({ body }: Response): AsyncIterable<Uint8Array> {
       yield value;
     }
   } finally {
-    // Where the caller stopped early, the connection must not continue.
+    // If the caller stops early, the connection must be closed.
     await reader.cancel().catch(() => undefined);
   }
 }

@@ -42,7 +42,7 @@ const FILE_TYPES: Record<GgufType, number> = { F32: 0, F16: 1, Q8_0: 7 };
 
 export interface GgufModel {
   bytes: Uint8Array<ArrayBuffer>;
-  /** What llama.cpp will do otherwise than this project, a sentence each. */
+  /** Differences between llama.cpp and this project for the model, one sentence each. */
   notes: string[];
 }
 

@@ -14,7 +14,7 @@ import { type ModelConfig, parseModelConfig } from '../config.ts';
 import { parameterCount } from '../params.ts';
 
 export interface HubOptions extends DownloadOptions {
-  /** Where `org/name` is looked up. Default https://huggingface.co. */
+  /** Hub that `org/name` is looked up on. Default: https://huggingface.co. */
   endpoint?: string | undefined;
 }
 
@@ -65,7 +65,7 @@ export async function fetchModel(model: string, store: FileStore, options: HubOp
   return files;
 }
 
-/** What a model of a hub is, and how many bytes `fetchModel` would bring. */
+/** A hub model's sizes and the bytes of its files. A file whose size the hub does not list counts as 0 bytes. */
 export interface FoundModel {
   config: ModelConfig;
   bytes: number;
@@ -93,7 +93,7 @@ function addressOf(text: string, what: string): URL {
   try {
     return new URL(text);
   } catch {
-    // It may hold a password.
+    // A text with "@" can hold a password.
     const shown = text.includes('@') ? 'a text' : JSON.stringify(text);
     throw new InputError(`${what} is ${shown}, which is no address; write it as https://host/path.`);
   }
@@ -190,7 +190,7 @@ function refusal(status: number, hub: string): string {
   return `${hub} answered ${status}; try again later.`;
 }
 
-/** Throws where it is none, or longer than any hub's. */
+/** Throws if the body is not JSON, or longer than MAX_LISTING_BYTES. */
 async function readJson(response: Response): Promise<unknown> {
   const chunks: Uint8Array[] = [];
   let bytes = 0;

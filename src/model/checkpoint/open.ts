@@ -26,7 +26,7 @@ export interface WeightPiece {
   name: string;
   /** Shape of the complete tensor. */
   shape: number[];
-  /** Where in the tensor the piece starts; elements, a multiple of the row. */
+  /** Start of the piece in the tensor; elements, a multiple of the row. */
   first: number;
   data: Float32Array;
 }
@@ -39,7 +39,7 @@ export interface WeightSource {
 export interface OpenCheckpoint extends TokenizerJson {
   config: ModelConfig;
   weights: WeightSource;
-  /** Its text files as they were; what is saved of the model copies what training does not change. */
+  /** Text files of the checkpoint, unchanged. Saving the model copies what training does not change. */
   sourceFiles: SourceFiles;
 }
 

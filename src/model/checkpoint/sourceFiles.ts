@@ -5,7 +5,7 @@ import { type ModelConfig, modelConfigToJson, readEosTokenIds } from '../config.
 
 type Json = Record<string, unknown>;
 
-/** Where files come from: a folder, a browser's own file system, bytes in memory. */
+/** Source of a checkpoint's files: a folder, a browser's own file system, bytes in memory. */
 export interface CheckpointFiles {
   /** Bytes of the file, or undefined if there is none. Other failures must throw. */
   size(path: string): Promise<number | undefined>;
@@ -22,7 +22,7 @@ export const MAX_TEXT_BYTES = 128 * 2 ** 20;
 const [CONFIG, GENERATION] = ['config.json', 'generation_config.json'];
 const [TOKENIZER, TOKENIZER_CONFIG] = ['tokenizer.json', 'tokenizer_config.json'];
 const TEMPLATE = 'chat_template.jinja';
-/** Where transformers keeps a second template; it is saved within tokenizer_config.json, since a checkpoint has no folders. */
+/** Path of transformers' second template. It is saved in tokenizer_config.json, because a checkpoint has no folders. */
 const TOOL_TEMPLATE = 'additional_chat_templates/tool_use.jinja';
 /** Other spellings of what tokenizer.json and tokenizer_config.json say; copied while those are unchanged. */
 const TOKENIZER_COPIES = ['vocab.json', 'merges.txt', 'added_tokens.json'];

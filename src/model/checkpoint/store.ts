@@ -1,4 +1,4 @@
-/** Where downloaded files are kept: a folder on disk (`src/cli/diskStore.ts`), the browser's OPFS (`opfs.ts`). */
+/** Stores of downloaded files: a folder on disk (`src/cli/diskStore.ts`), the browser's OPFS (`opfs.ts`). */
 
 import type { CheckpointFiles } from './sourceFiles.ts';
 

@@ -25,7 +25,7 @@ export interface TuningFile {
 /** auto = built in where the table was measured, else kept or timed now; off = built in; else a table, as of a file. */
 export type KernelTuning = string | TuningFile;
 
-/** Where a device's table is from. */
+/** Origin of a device's table. */
 export type TableSource = 'built in' | 'pinned' | 'kept' | 'timed';
 
 /**
@@ -67,7 +67,7 @@ export function tuningFile(gpu: Gpu, { table, ...measured }: Tuning): TuningFile
   return { identity: identityOf(gpu), matmul, measured };
 }
 
-/** Undefined if there is none of this adapter, driver and library, or it was cut short: it is then made again. */
+/** The stored table; undefined if it is missing, unreadable, or of another adapter, driver or library. It is then timed again. */
 async function keptTable(gpu: Gpu, store: FileStore): Promise<MatmulTable | undefined> {
   const path = fileOf(gpu);
   const bytes = await store.size(path);

@@ -96,6 +96,6 @@ export class MuonRule implements Rule {
 /** A linear map, which blocks hold transposed; tables of rows are not. */
 const isLayerMatrix = ({ parts }: Block): boolean => parts[0].shape.length === 2 && parts[0].transposed;
 
-/** What a shape [out, in] makes of the rate. */
+/** Factor of the learning rate for a matrix of shape [out, in]. */
 const adjustment = (fn: AdjustLrFn, [out, inputs]: readonly number[]): number =>
   fn === 'original' ? Math.sqrt(Math.max(1, out / inputs)) : 0.2 * Math.sqrt(Math.max(out, inputs));

@@ -1,10 +1,10 @@
-/** What every optimizer is to `Optimizer`: its state, and how it turns gradients into an update. */
+/** Interface of every optimizer to `Optimizer`: its state, and how it turns gradients into an update. */
 
 import type { Gpu, View } from '../../gpu/device.ts';
 import type { OptimizerOptions } from '../engine.ts';
 import type { Arena } from '../weights/arena.ts';
 
-/** What a rule works on: the trained weights, their gradients, and the clip that `grad_clip.wgsl` wrote. */
+/** Inputs of a rule: the trained weights, their gradients, and the clip that `grad_clip.wgsl` wrote. */
 export interface Trained {
   gpu: Gpu;
   weights: Arena;

@@ -1,4 +1,4 @@
-/** What each optimizer keeps beside the gradients, and how it turns them into an update. */
+/** State of each optimizer in addition to the gradients, and how it turns them into an update. */
 
 import type { View } from '../../gpu/device.ts';
 import { adamw } from '../../gpu/ops/adamw.ts';

@@ -1,4 +1,4 @@
-/** What every saved state of an optimizer must be, whatever the optimizer. */
+/** Checks that apply to the saved state of every optimizer. */
 
 import { InputError } from '../../errors.ts';
 import { expectFinite } from '../checkpoint/open.ts';

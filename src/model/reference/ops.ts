@@ -273,8 +273,8 @@ export function head(x: F64, weight: F64, C: number, entries: HeadEntries, tempe
 }
 
 /**
- * Where each entry's target lies in the cumulative distribution of its row, in the order of the tokens: the mass before it, and
- * with it. -> below [E], through [E].
+ * Bounds of each entry's target in the cumulative distribution of its row, in token order: the mass before it, and with it.
+ * -> below [E], through [E].
  */
 export function headCdf(x: F64, weight: F64, C: number, { entryRow, targets }: HeadEntries, temperature: number) {
   const V = weight.length / C;

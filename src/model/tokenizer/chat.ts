@@ -183,7 +183,7 @@ export class ChatTokenizer {
    */
   encodeContinuation(toolMessages: ChatMessage[], called?: CalledTurn): Uint32Array {
     return this.once(JSON.stringify(['continuation', toolMessages, called]), () => {
-      // What the model called is its own text, and no more trusted than what the tool said.
+      // The model's calls are its own text, and no more trusted than the tool's output.
       const answers = toolMessages.map((message, i) => ({
         ...message,
         ...(called && { name: called.calls[i].name, tool_call_id: called.calls[i].id }),
@@ -235,7 +235,7 @@ export class ChatTokenizer {
     return endNote(closing === undefined ? 'no control token' : name(closing), this.eosTokenIds.map(name));
   }
 
-  /** What the template closes an assistant's message with; undefined for no control token, null without a template to ask. */
+  /** Id that the template closes an assistant's message with; undefined if none follows, null if the template cannot render it. */
   private closingToken(ends: readonly number[]): number | undefined | null {
     const reply = 'webgrpo-dummy-reply';
     const said = { role: 'assistant', content: reply };
@@ -393,7 +393,7 @@ function tokenText(config: Json, key: string): string {
   throw new InputError(`tokenizer_config.json: "${key}" must name a token, but is ${shown(value)}.`);
 }
 
-/** As it stands in the file, cut to fit in a sentence. */
+/** JSON of the value, truncated to fit in an error message. */
 const shown = (value: unknown): string => (JSON.stringify(value) ?? 'absent').slice(0, 80);
 
 function asObject(value: unknown, file: string): Json {

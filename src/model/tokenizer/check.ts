@@ -1,6 +1,6 @@
 /**
- * What a tokenizer.json must keep to before a tokenizer is made of it: the library that reads it loops over every id, follows
- * every step and replaces as often as it is told.
+ * Checks a tokenizer.json before a tokenizer is made of it. The library that reads it loops over every id, follows every step
+ * and replaces as often as the file says.
  */
 
 import { InputError } from '../../errors.ts';

@@ -77,7 +77,7 @@ export class ControlTokens {
     });
   }
 
-  /** Where a text begins with the end of a name, or ends with the start of one; white space aside, which templates trim. */
+  /** Ranges at the edges of a text that begin with the end of a name, or end with the start of one; white space aside. */
   private edges(text: string): [from: number, to: number][] {
     const from = text.length - text.trimStart().length;
     const to = text.trimEnd().length;
@@ -129,7 +129,7 @@ export class HiddenTexts {
     return [...number.toString(2)].map((digit) => (digit === '0' ? zero : one)).join('') + end;
   }
 
-  /** What was taken out, back again. */
+  /** Puts the hidden texts back in place of their numbers. */
   show(text: string): string {
     const [zero, one, end] = this.marks;
     return text.replace(new RegExp(`([${zero}${one}]+)${end}`, 'gu'), (whole, digits: string) => {
@@ -169,7 +169,7 @@ export function withoutAddedTokens(
   plain['post_processor'] = null;
   const names = new Set(control.map(({ content }) => content));
   if (Array.isArray(vocab)) {
-    // Its place is its id and its score counts for unknown text, so the piece stays, under a name that no text can contain.
+    // A piece's index is its id and its score counts for unknown text, so the piece stays, under a name that no text can contain.
     for (const piece of vocab as [string, number][]) if (names.has(piece[0])) piece[0] = crypto.randomUUID();
   } else if (vocab) {
     for (const name of names) delete (vocab as Record<string, unknown>)[name];

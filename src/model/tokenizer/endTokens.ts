@@ -24,7 +24,7 @@ export function endTokens(
   return ids.sort((a, b) => Number(b === closing) - Number(a === closing));
 }
 
-/** What to say of a template that closes a turn with `closing`, where a turn ends by `ends`. */
+/** Warning that the template closes a turn with `closing`, but a turn ends by `ends`. */
 export const endNote = (closing: string, ends: readonly string[]): string =>
   `the chat template closes an assistant's turn with ${closing}, but a turn ends by ${ends.join(', ')}; if samples run on to the ` +
   'longest response, name the template\'s token in "eos_token" of tokenizer_config.json or "eos_token_id" of generation_config.json';

@@ -3,7 +3,7 @@
 import type { ModelConfig } from '../config.ts';
 import { ChatTokenizer } from './chat.ts';
 
-/** Where a tokenizer is made from: a checkpoint, or the spec of an engine. */
+/** Source of a tokenizer: a checkpoint, or the spec of an engine. */
 interface TokenizerSource {
   config: Pick<ModelConfig, 'eosTokenIds'>;
   tokenizerJson: unknown;

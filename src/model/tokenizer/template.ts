@@ -14,7 +14,7 @@ const MAX_CHARACTERS = 2e7;
 const MAX_RANGE = 1e4;
 /** Longer than any model's; the time to read one grows with its square. */
 const MAX_SOURCE = 1e5;
-/** What makes a new value of all of an old one; looking one up costs a part of it, for what may be done with it. */
+/** Expressions that make a new value of all of an old one, at full cost. A look-up costs LOOK_UP of that. */
 const MAKERS = [
   'FilterExpression',
   'CallExpression',
@@ -25,7 +25,7 @@ const MAKERS = [
 ];
 const LOOK_UP = 1 / 16;
 
-/** What every template may call, as the library's own `Template.render` has it, but for a bound on `range`. */
+/** Globals of every template: those of the library's own `Template.render`, with a bound on `range`. */
 const GLOBALS = {
   true: true,
   false: false,
@@ -143,13 +143,13 @@ class BoundedInterpreter extends Interpreter {
     return result;
   }
 
-  /** What the library does with a value in one go, without evaluating anything, costs by the value's size. */
+  /** Charges work by the value's size if the library does it in one go, without evaluating anything. */
   private charge(statement: { type: string }, result: Value): void {
     const share = MAKERS.includes(statement.type) ? 1 : LOOK_UP;
     if (typeof result.value === 'string') this.characters += share * result.value.length;
     else if (share === 1) this.characters += this.sizeOf(result);
     if (!Array.isArray(result.value)) return;
-    // What is looped over counts by its length: a loop that does nothing evaluates nothing else.
+    // An iterable counts by its length: a loop with an empty body evaluates nothing else.
     this.steps += (this.iterables.has(statement) ? TURN_STEPS : share) * result.value.length;
   }
 

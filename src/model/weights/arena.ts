@@ -60,7 +60,7 @@ export class Arena {
     return this.#views.has(label);
   }
 
-  /** The block of that label; a RangeError where there is none. */
+  /** The block of that label. Throws RangeError if it is missing. */
   view(label: string): View {
     const view = this.#views.get(label);
     if (!view) throw new RangeError(`The arena "${this.buffers[0].buffer.label}" has no block "${label}".`);

@@ -44,8 +44,8 @@ export function bucketParts(tensors: readonly WeightTensor[], bucketBytes: numbe
 }
 
 /**
- * What is known of weights before their buckets are fetched. A bucket whose sha256 the reader has at hand, of the version before, need
- * not be fetched again. Example: 12 values in buckets of 32 bytes:
+ * Description of weights, read before their buckets are fetched. A bucket whose sha256 the reader has from the version before
+ * need not be fetched again. Example: 12 values in buckets of 32 bytes:
  *   { version: 3, bucketBytes: 32, tensors: [{ name: 'a', shape: [2, 4] }, { name: 'b', shape: [4] }],
  *     buckets: [{ bytes: 32, sha256: '5f..' }, { bytes: 16, sha256: '90..' }] }
  */

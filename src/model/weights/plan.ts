@@ -8,13 +8,13 @@ import { parameterSpecs } from '../params.ts';
 /** How a matrix is kept: packed in fewer bits, or as 16-bit floats that kernels read as they are. */
 export type Kept = PackedFormat | 'half';
 
-/** Where one HF tensor lies in a block: [rows, cols] of HF, written transposed at column `column` when it is a matrix. */
+/** Place of one HF tensor in a block: [rows, cols] of HF, written transposed at column `column` if `transposed`. */
 export interface TensorPart {
   name: string;
   shape: number[];
   transposed: boolean;
   column: number;
-  /** Where the block holds only some rows of the tensor. */
+  /** Rows of the tensor that the block holds; absent if it holds all of them. */
   rows?: { first: number; count: number };
 }
 

@@ -145,7 +145,7 @@ class BlockWriter {
     }
   }
 
-  /** Where a block is written to, and the element it starts at. */
+  /** View that a block is written to, and the element it starts at. */
   #target(block: Block): { view: View; start: number } {
     if (!block.format) return { view: this.#arena.buffers[block.buffer], start: block.offset / 4 };
     if (this.#open !== block) this.close();
