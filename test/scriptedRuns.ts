@@ -1,10 +1,9 @@
 /** Scripted engines over the gsm8k tokenizer, and what two runs are compared by. */
 
-import { afterEach, beforeEach, type MockInstance, vi } from 'vitest';
+import { onTestFinished, vi } from 'vitest';
 import type { Metrics } from '../src/grpo/metrics.ts';
 import type { Checkpoint } from '../src/grpo/types.ts';
 import { ChatTokenizer } from '../src/model/tokenizer/chat.ts';
-import { takeTurn } from '../src/rollout/agent/yield.ts';
 import { buildGsm8kTokenizer } from '../src/tasks/gsm8k/tokenizer.ts';
 import { ScriptedEngine, type ScriptedOptions } from './scriptedEngine.ts';
 
@@ -23,16 +22,9 @@ const isTime = (name: string) => name.startsWith('timing') || name.startsWith('p
 export const withoutTimes = (history: readonly Metrics[]): Metrics[] =>
   history.map((metrics) => Object.fromEntries(Object.entries(metrics).filter(([name]) => !isTime(name))));
 
-/**
- * Call once at the top of a test file. Samples start in turns of 15 ms of work (`takeTurn`), and on the scripted engine that decides which
- * groups end first. Under this clock no turn is over, so that two runs are equal however busy the machine is.
- */
-export function useSteadyClock(): void {
-  let now = 0;
-  let clock: MockInstance<() => number> | undefined;
-  beforeEach(async () => {
-    clock = vi.spyOn(performance, 'now').mockImplementation(() => (now += 1e-6));
-    await takeTurn(); // the turn before it belongs to another clock
-  });
-  afterEach(() => clock?.mockRestore());
+/** Makes the clock run ahead until the test ends: each sample then starts in a turn of its own (`takeTurn`), as on a slow machine. */
+export function useSlowClock(): void {
+  let now = performance.now();
+  const clock = vi.spyOn(performance, 'now').mockImplementation(() => (now += 20));
+  onTestFinished(() => clock.mockRestore());
 }

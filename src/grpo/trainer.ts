@@ -265,9 +265,10 @@ export class GrpoTrainer {
     const task = withRules(this.#options.task, { tools: this.#asked.rules.tools }, this.#options.config);
     const { step } = this.#state;
     onPhase?.('validate', step);
-    await this.#source.resume?.();
+    await this.#source.evaluating?.();
+    const onQueued = async () => this.#source.resume?.();
     const onProgress = (done: number, total: number) => onEvaluating?.(done, total, step);
-    const given = { globalStep: step, onProgress, ...options };
+    const given = { globalStep: step, onProgress, onQueued, ...options };
     const { metrics, samples } = await validate({ ...this.#generation, task }, given).finally(() =>
       this.#source.pause?.(),
     );

@@ -1,6 +1,7 @@
 /** How a scripted engine generates. */
 
 import type { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
+import { nextTask } from '../../src/rollout/agent/yield.ts';
 import { noStats } from '../../src/rollout/server/stats.ts';
 import type { DrawnSoFar, GenerateRequest, Generation, RolloutEngine, RolloutStats } from '../../src/rollout/types.ts';
 import { deferred, type Moment } from './gate.ts';
@@ -24,7 +25,7 @@ interface Turn {
   isAborted: boolean;
 }
 
-/** Says turns in two halves, the second by the weights of the moment in which its gate opens. */
+/** Says the first half of a turn at once; the second, after its gate, a token a pass by the weights of that moment. */
 export class ScriptedRollout implements RolloutEngine {
   readonly #device: RolloutDevice;
   readonly #weights: ScriptedWeights;
@@ -33,6 +34,7 @@ export class ScriptedRollout implements RolloutEngine {
   #begun = 0;
   #stats = noStats();
   #paused: { over: Promise<void>; resume: () => void } | undefined;
+  #pass: Promise<void> | undefined;
   #idle: (() => void)[] = [];
   /** Ids that were generated for and are not released yet. */
   readonly held = new Set<string>();
@@ -63,14 +65,38 @@ export class ScriptedRollout implements RolloutEngine {
       if (turn.tokenIds.length === 0) this.#draw(turn, request, begun.slice(0, Math.ceil(begun.length / 2)));
       // A request for top log-probs reads a place of a turn that has ended, and does not wait.
       if (!sampling.topLogprobs) await Promise.race([this.#device.at('turn', ++this.#begun), aborted]);
-      await Promise.race([this.#paused?.over, aborted]);
-      this.#device.throwIfLost();
-      if (!turn.isAborted) this.#draw(turn, request, this.#device.sayingsOf(request, this.#weights));
+      await this.#drawRest(turn, request);
       return this.#generation(turn, sampling, request.contextIds);
     } finally {
       this.#turns.delete(requestId);
       if (this.#turns.size === 0) for (const isIdle of this.#idle.splice(0)) isIdle();
     }
+  }
+
+  /** Draws a token a pass, each by the weights of its pass. */
+  async #drawRest(turn: Turn, request: GenerateRequest): Promise<void> {
+    let all: number[] = [];
+    let state: number | undefined;
+    do {
+      await Promise.race([this.#nextPass(), turn.aborted]);
+      this.#device.throwIfLost();
+      if (turn.isAborted) return;
+      if (state !== this.#weights.state) all = this.#device.sayingsOf(request, this.#weights);
+      ({ state } = this.#weights);
+      this.#draw(turn, request, all.slice(0, turn.tokenIds.length + 1));
+    } while (turn.tokenIds.length < all.length);
+  }
+
+  /** Resolves for all turns at once, when the engine is not paused: which turns end first follows from their lengths alone. */
+  #nextPass(): Promise<void> {
+    this.#pass ??= (async () => {
+      do {
+        await this.#paused?.over;
+        await nextTask();
+      } while (this.#paused);
+      this.#pass = undefined;
+    })();
+    return this.#pass;
   }
 
   /** Draws what is missing of `all` by the present weights. */

@@ -6,9 +6,7 @@ import type { Sample } from '../../src/grpo/update/batch.ts';
 import type { TensorMap } from '../../src/model/engine.ts';
 import { registerAgentLoop } from '../../src/rollout/agent/loop.ts';
 import type { SyncTask, Task } from '../../src/tasks/task.ts';
-import { scriptedEngine, useSteadyClock } from '../scriptedRuns.ts';
-
-useSteadyClock();
+import { scriptedEngine } from '../scriptedRuns.ts';
 
 type Settings = Record<string, Record<string, unknown>>;
 

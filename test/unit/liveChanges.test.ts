@@ -7,9 +7,7 @@ import type { Checkpoint, LiveChange } from '../../src/grpo/types.ts';
 import { parseTrainerState } from '../../src/runs/trainerState.ts';
 import { calculator } from '../../src/tasks/tools/calculator.ts';
 import type { Task } from '../../src/tasks/task.ts';
-import { scriptedEngine, useSteadyClock } from '../scriptedRuns.ts';
-
-useSteadyClock();
+import { scriptedEngine } from '../scriptedRuns.ts';
 
 const configOf = (actor: object = {}, rollout: object = {}) =>
   resolveTrainConfig({

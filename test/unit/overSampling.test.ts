@@ -89,7 +89,7 @@ test('partial rollout: what a step leaves stands still, and the next starts only
   for (const i of [5, 0, 3, 2]) all[i].finish();
   expect(await first).toEqual([0, 2, 3, 5].map((i) => all[i]));
   expect(pending.groups.map((g) => g.problem)).toEqual([1, 4]);
-  expect(calls).toEqual(['resume', 'pause']);
+  expect(calls).toEqual(['pause', 'resume', 'pause']);
   const second = pending.takeFirst(4, start);
   await Promise.resolve();
   expect(all.length).toBe(10); // 6 wanted, 2 carried over
@@ -110,7 +110,7 @@ test('without it, the rest is aborted and gone before the update', async () => {
   groups[1].finish();
   expect(await taken).toEqual([groups[1]]);
   expect(groups.map((g) => g.aborted)).toEqual([true, false]);
-  expect([pending.groups.map((g) => g.problem), calls]).toEqual([[], ['resume']]);
+  expect([pending.groups.map((g) => g.problem), calls]).toEqual([[], ['pause', 'resume']]);
 });
 
 test('the share of trained tokens that older weights drew', () => {

@@ -5,9 +5,7 @@ import type { Sample } from '../../src/grpo/update/batch.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import type { ScoredSample, Task } from '../../src/tasks/task.ts';
 import type { Gate } from '../scripted/gate.ts';
-import { scriptedEngine, useSteadyClock } from '../scriptedRuns.ts';
-
-useSteadyClock();
+import { scriptedEngine } from '../scriptedRuns.ts';
 
 const task: Task = {
   name: 'length',

@@ -11,9 +11,7 @@ import { nextTask } from '../../src/rollout/agent/yield.ts';
 import { keyedRng } from '../../src/tasks/random.ts';
 import type { Task } from '../../src/tasks/task.ts';
 import { defineTool } from '../../src/tasks/tool.ts';
-import { readBack, scriptedEngine, useSteadyClock } from '../scriptedRuns.ts';
-
-useSteadyClock();
+import { readBack, scriptedEngine } from '../scriptedRuns.ts';
 
 /** Takes up to 60 turns of the event loop, another number in each call. */
 let calls = 0;

@@ -442,7 +442,7 @@ test.each([true, false])(
     giveUp(new GivenUpError('The server is gone.'));
     const synced = await run.source.sync(2);
     expect(synced['perf/sync_bytes']).toBe(0);
-    await run.source.resume(); // an evaluation after the step waits for nobody either
+    await run.source.evaluating(); // an evaluation after the step waits for nobody either
     come();
     await run.source.close();
     const { position } = run.problems;

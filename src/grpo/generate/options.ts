@@ -43,6 +43,8 @@ export interface GenerateOptions {
   /** Number of each problem's first sample. */
   firstSample?: number;
   signal?: AbortSignal | undefined;
+  /** Called once the engine has the first request of every sample: an engine that stands still until then takes them together. */
+  onQueued?: (() => Promise<void>) | undefined;
   /** Records of the problem's samples, for a checkpoint; see SampleRecord. */
   records?: readonly SampleRecord[];
   /** Record what each sample spends its time on. */

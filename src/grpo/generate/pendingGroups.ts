@@ -1,6 +1,6 @@
 /** Groups in flight at once, of which a step takes the first that are complete. */
 
-import { takeTurn } from '../../rollout/agent/yield.ts';
+import { samplesStarted } from '../../rollout/agent/yield.ts';
 import type { RolloutEngine } from '../../rollout/types.ts';
 import type { Sample } from '../update/batch.ts';
 import type { OutsideSeconds } from './samples.ts';
@@ -45,8 +45,12 @@ export class PendingGroups<G extends PendingGroup = PendingGroup> {
   async takeFirst(count: number, start: (missing: number) => Promise<G[]>): Promise<G[]> {
     const wanted = Math.ceil(count * (1 + this.#options.rate));
     const taking = async () => {
-      if (this.#pending.length < wanted) this.add(await start(wanted - this.#pending.length));
-      await takeTurn(); // after the new samples' own: the engine then starts with all requests, new and carried
+      if (this.#pending.length < wanted) {
+        // Prompts are encoded in turns that the clock decides; an engine that runs meanwhile would batch them by it.
+        await this.#engine.pause?.();
+        this.add(await start(wanted - this.#pending.length));
+        await samplesStarted();
+      }
       await this.#engine.resume?.();
       return firstDone(this.#pending, count);
     };

@@ -5,6 +5,7 @@
 
 import { runAgentLoop } from '../../rollout/agent/loop.ts';
 import type { SampleEvent } from '../../rollout/agent/events.ts';
+import { samplesStarted } from '../../rollout/agent/yield.ts';
 import { onAbort } from '../../rollout/tools/onAbort.ts';
 import type { RolloutStats } from '../../rollout/types.ts';
 import { withObservation } from '../../tasks/environments/environment.ts';
@@ -30,7 +31,9 @@ export interface SampleSource {
   save?(): Promise<unknown>;
   /** Restores what `save` returned before it draws new problems. Throws InputError if the state cannot be read. */
   goOn?(saved: unknown, vocabSize: number): void;
-  /** Lets the engine run between two steps, for an evaluation; `pause` ends that. */
+  /** Called before an evaluation's samples start: brings rollout the trained weights, where it has older ones. */
+  evaluating?(): Promise<void>;
+  /** Lets the engine run between two steps, once the requests of an evaluation are queued; `pause` ends that. */
   resume?(): Promise<void>;
   pause?(): Promise<void>;
   /** Called before the policy is updated. Stops readers of its weights before it resolves. */
@@ -94,6 +97,11 @@ export async function generateSamples(
   options: GenerateOptions,
 ): Promise<GeneratedSamples> {
   const { groups, seconds } = startGroups(problems, options);
+  if (options.onQueued) {
+    for (const group of groups) group.catch(() => {}); // a group can fail before it is awaited
+    await samplesStarted();
+    await options.onQueued();
+  }
   return { samples: (await allEnded(groups)).flat(), seconds };
 }
 

@@ -19,6 +19,8 @@ export interface ValidateOptions {
   onSample?: (sample: Sample) => void;
   /** Hears how many of the problems have their sampled answers, as they come. */
   onProgress?: (done: number, total: number) => void;
+  /** Same as GenerateOptions.onQueued. */
+  onQueued?: () => Promise<void>;
   /** Ends the evaluation; it rejects with the signal's reason then. */
   signal?: AbortSignal;
 }
@@ -62,7 +64,7 @@ export class Evaluation {
   /** Answers the next `count` problems, or all. Rejects if the signal aborts; those problems are not done then. */
   async next(count = Infinity): Promise<void> {
     const { config, task, engine } = this.#generation;
-    const { greedy = false, globalStep, onSample, onProgress, signal } = this.#options;
+    const { greedy = false, globalStep, onSample, onProgress, onQueued, signal } = this.#options;
     const started = performance.now();
     const [done, total] = [this.#answers.length, this.#problems.length];
     const problems = this.#problems.slice(done, done + count);
@@ -80,6 +82,7 @@ export class Evaluation {
       greedy,
       firstGroup: done,
       signal,
+      onQueued,
       ...(globalStep !== undefined && { globalStep }),
       onSample: (sample) => {
         onSample?.(sample);

@@ -1,6 +1,6 @@
 /** Training and rollout on one device, which executes work in the order of submission. */
 
-import { nextTask, takeTurn } from '../../rollout/agent/yield.ts';
+import { samplesStarted } from '../../rollout/agent/yield.ts';
 import type { TrainerEngine } from '../types.ts';
 import type { GradientModel } from '../update/policyGradient.ts';
 import { checkpointEngineOf } from './sharedWeights.ts';
@@ -18,8 +18,7 @@ export function givingWay(engine: Pick<TrainerEngine, 'model' | 'rollout' | 'che
     name: model.name,
     logProbs: (batch, options) => model.logProbs(batch, options),
     async forwardBackward(batch, loss, options) {
-      await takeTurn(); // behind the samples that were begun a moment ago
-      await nextTask();
+      await samplesStarted();
       await rollout.idle!(lastMs);
       const started = performance.now();
       const outputs = await model.forwardBackward(batch, loss, options);

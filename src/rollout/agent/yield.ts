@@ -18,6 +18,12 @@ export function takeTurn(): Promise<void> {
   return line;
 }
 
+/** Resolves once the samples that were started before it have asked for their first tokens, where nothing of theirs takes longer. */
+export async function samplesStarted(): Promise<void> {
+  await takeTurn();
+  await nextTask();
+}
+
 /** Yields to other tasks, by a message rather than a timer: browsers slow down the timers of background tabs. */
 export function nextTask(): Promise<void> {
   return new Promise((resolve) => {
