@@ -43,7 +43,7 @@ export interface GenerateOptions {
   /** Number of each problem's first sample. */
   firstSample?: number;
   signal?: AbortSignal | undefined;
-  /** Called once the engine has the first request of every sample: an engine that stands still until then takes them together. */
+  /** Called once the engine has the first request of every sample: an engine that is paused until then takes them together. */
   onQueued?: (() => Promise<void>) | undefined;
   /** Records of the problem's samples, for a checkpoint; see SampleRecord. */
   records?: readonly SampleRecord[];
