@@ -163,7 +163,7 @@ async function read(file: string): Promise<{ adapter: string; seconds: number; r
         config, task, tokenizer, vocabSize,
         groupOf: (uid) => groups.get(uid),
         weightsOf: (version) => (version === 0 ? engine : undefined),
-      }); // prettier-ignore
+      }); // oxfmt-ignore
     const verdicts: { verdict: Verdict; tokens: number }[] = [];
     const own = lines.filter((line) => line.kind === kind);
     for (let at = 0; at < own.length; at += 128) {

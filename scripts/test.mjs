@@ -97,8 +97,8 @@ const GROUPS = [
     [
       check('types', bin('typescript-7/bin/tsc'), '-p', '.', '--noEmit'),
       check('prose', join(ROOT, 'scripts', 'prose.mjs')),
-      check('lint', bin('eslint/bin/eslint.js'), '.', '--max-warnings', '0'),
-      check('format', bin('prettier/bin/prettier.cjs'), '--check', '--log-level', 'warn', '.'),
+      check('lint', bin('oxlint/bin/oxlint'), '--deny-warnings', '.'),
+      check('format', bin('oxfmt/bin/oxfmt'), '--check', '.'),
       fullCheck('size'),
       fullCheck('docs', '--check'),
     ],

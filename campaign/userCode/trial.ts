@@ -192,7 +192,7 @@ export class Bench {
         started++ === 1 || options?.toolParser ? (loop(sample) as Promise<StopReason>) : short(sample),
       );
     const defaultAgentLoop = loop ? 'faulty' : tool ? 'calling' : 'short';
-    const rollout = config?.rollout as { agent?: object } | undefined;
+    const rollout: { agent?: object } | undefined = config?.rollout;
     return new GrpoTrainer({
       config: configOf(
         { ...config, rollout: { ...rollout, agent: { ...rollout?.agent, defaultAgentLoop } } },

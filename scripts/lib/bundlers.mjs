@@ -135,7 +135,10 @@ function run(command, args, cwd) {
 /** Packs the built package into `folder`; returns the tarball. @param {string} root @param {string} folder */
 export function pack(root, folder) {
   run('npm', ['pack', '--pack-destination', folder], root);
-  return join(folder, /** @type {string} */ (readdirSync(folder).find((file) => file.endsWith('.tgz'))));
+  return join(
+    folder,
+    /** @type {string} */ (readdirSync(folder).find((file) => file.endsWith('.tgz'))),
+  );
 }
 
 /** @type {Record<string, string>} */

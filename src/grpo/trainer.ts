@@ -269,12 +269,15 @@ export class GrpoTrainer {
     const onQueued = async () => this.#source.resume?.();
     const onProgress = (done: number, total: number) => onEvaluating?.(done, total, step);
     const given = { globalStep: step, onProgress, onQueued, ...options };
-    const { metrics, samples } = await validate({ ...this.#generation, task }, given).finally(() =>
-      this.#source.pause?.(),
-    );
+    let evaluated: Awaited<ReturnType<typeof validate>>;
+    try {
+      evaluated = await validate({ ...this.#generation, task }, given);
+    } finally {
+      await this.#source.pause?.();
+    }
     await this.#tellFaults(step);
-    await onValidation?.(samples, step);
-    return metrics;
+    await onValidation?.(evaluated.samples, step);
+    return evaluated.metrics;
   }
 
   /** Throws NotFiniteError if the weights are not finite: no run can resume from them. */

@@ -241,8 +241,7 @@ describe('which updates are whole', () => {
   test.each(SHIPPED)('recipe %s', async (name) => {
     const actor = { klLossCoef: 0, useKlLoss: false, entropyCoeff: 0 };
     const tokens = await trained({ name, useKlInReward: false }, actor);
-    if (name === 'grpo_passk')
-      expect(tokens).toBeLessThan(SOME / 2); // the best of each group alone
+    if (name === 'grpo_passk') expect(tokens).toBeLessThan(SOME / 2); // the best of each group alone
     else expect(tokens).toBe(WHOLE_RECIPES.includes(name) ? WHOLE : SOME);
     if (tokens === WHOLE || !real) return;
     const [config, whole] = [true, false].map((skipZeroAdvantages) =>

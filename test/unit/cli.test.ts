@@ -241,7 +241,7 @@ test('a run installs no peer of the tests or the benchmark, and neither linters 
   const forRuns = Object.keys(packages).filter((path) => path.startsWith('node_modules/') && !packages[path].dev);
   expect(forRuns).toContain('node_modules/webgpu');
   expect(forRuns).toContain('node_modules/vite');
-  const heavy = /node_modules\/(@tensorflow|onnxruntime|@xenova|@jax-js|vitest|@vitest|eslint|prettier)/;
+  const heavy = /node_modules\/(@tensorflow|onnxruntime|@xenova|@jax-js|vitest|@vitest|oxlint|oxfmt)/;
   expect(forRuns.filter((path) => heavy.test(path))).toEqual([]);
 });
 

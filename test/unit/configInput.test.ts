@@ -1,12 +1,13 @@
 /** What an editor shows of a key is what the schema says, and the interfaces take what the schemas take. */
 import { readdirSync } from 'node:fs';
-import { format, resolveConfig } from 'prettier';
+import { format } from 'oxfmt';
 import type * as v from 'valibot';
 import { expect, test } from 'vitest';
 import type { SftConfigInput } from '../../src/grpo/config/input/sft.ts';
 import type { TrainConfigInput } from '../../src/grpo/config/input/train.ts';
 import type { TRAIN_SCHEMA } from '../../src/grpo/config/schema/index.ts';
 import type { SFT_SCHEMA } from '../../src/grpo/config/sftSchema.ts';
+import FORMAT from '../../.oxfmtrc.json' with { type: 'json' };
 import { printedInputs } from '../printedInputs.ts';
 
 const FOLDER = 'src/grpo/config/input';
@@ -15,7 +16,7 @@ test.each([...printedInputs()])(
   'input/%s.ts is what the schemas say (configInput -u prints it again)',
   async (name, text) => {
     const path = `${FOLDER}/${name}.ts`;
-    const formatted = await format(text, { ...(await resolveConfig(path)), parser: 'typescript' });
+    const { code: formatted } = await format(path, text, FORMAT);
     await expect(formatted).toMatchFileSnapshot(`../../${path}`);
     expect(formatted.split('\n').length).toBeLessThanOrEqual(400);
   },

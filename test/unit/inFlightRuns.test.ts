@@ -157,7 +157,8 @@ const weightsOf = ({ weights }: Checkpoint) => [...weights].map(([name, { data }
 interface Saved {
   samples: { received: object[]; turn?: { drawn: { tokenIds: string } }; toolStates?: object; scored?: object }[];
 }
-const inFlight = ({ state }: Checkpoint) => (state.parts?.['inFlight'] as Saved[]).flatMap(({ samples }) => samples);
+const inFlight = ({ state }: Checkpoint) =>
+  ((state.parts?.['inFlight'] ?? []) as Saved[]).flatMap(({ samples }) => samples);
 
 test('a run gone on with from a checkpoint with samples in flight is the unbroken one', async () => {
   const whole = await run();

@@ -124,7 +124,7 @@ test.each(REFUSED)('refuses %j', (tokens, sentence) => {
 });
 
 test.each([
-  ['an id out of range', [[1, 2], [3, 97]], /tokens\.json has 97 as token 1 of sequence 1; allowed: integers from 0 to 96\.$/], // prettier-ignore
+  ['an id out of range', [[1, 2], [3, 97]], /tokens\.json has 97 as token 1 of sequence 1; allowed: integers from 0 to 96\.$/], // oxfmt-ignore
   ['what is not JSON', '[[1, 2', /tokens\.json is not JSON: /],
 ] as [string, unknown, RegExp][])('refuses %s with exit code 2 and one sentence', async (_, tokens, sentence) => {
   const { status, stdout, said } = await webgrpo(wordsOf(writeModel(), tokens));

@@ -14,7 +14,8 @@ type Values = Readonly<Record<FieldName, string>>;
 
 /** What the form asks for: a run, or what is wrong and where. */
 export type Checked =
-  { config: TrainConfig; notes: readonly string[] } | { problem: string; field: FieldName | undefined };
+  | { config: TrainConfig; notes: readonly string[] }
+  | { problem: string; field: FieldName | undefined };
 
 /** The YAML text of configs/<name>.yaml, or of a run's config.yaml. */
 interface Recipe {

@@ -63,7 +63,11 @@ export const serve: Command = {
       const folder = RunFolder.open(files, path);
       const served = new ServedDevices(folder, config, settings);
       const from = await checkpointToResume(config);
-      return onFreshDevices(folder, from, (attempt) => served.fit(attempt)).finally(() => served.close());
+      try {
+        return await onFreshDevices(folder, from, (attempt) => served.fit(attempt));
+      } finally {
+        await served.close();
+      }
     });
     return tellOfRun(io, config, finished, resumeCommand(source, { overrides, flags, lists }, 'serve'));
   },

@@ -53,7 +53,11 @@ export type LossMetric = (typeof LOSS_METRICS)[number];
 
 /** How token losses become one number; see `aggregate.ts`. */
 export type LossAggMode =
-  'token-mean' | 'token-sum' | 'seq-mean-token-sum' | 'seq-mean-token-mean' | 'seq-mean-token-sum-norm';
+  | 'token-mean'
+  | 'token-sum'
+  | 'seq-mean-token-sum'
+  | 'seq-mean-token-mean'
+  | 'seq-mean-token-sum-norm';
 
 /** The clip range of `actor`, which every loss may read. */
 export interface ClipRange {

@@ -109,7 +109,7 @@ export class SampleVerifier {
     while (this.#waiting.length > 0) {
       const jobs = this.#waiting.splice(0).sort((a, b) => a.sample.group - b.sample.group);
       try {
-        const all = await drawBounds(jobs.map(({ sample }) => sample), weightsOf, sizes); // prettier-ignore
+        const all = await drawBounds(jobs.map(({ sample }) => sample), weightsOf, sizes); // oxfmt-ignore
         jobs.forEach(({ resolve }, j) => resolve(all[j]));
       } catch (error) {
         for (const { reject } of jobs) reject(error);

@@ -11,7 +11,12 @@ export type GgufType = 'F32' | 'F16' | 'Q8_0';
 
 /** A whole number is written as uint32, a `float` as float32. */
 export type GgufValue =
-  string | boolean | number | { float: number } | readonly string[] | { int32: readonly number[] };
+  | string
+  | boolean
+  | number
+  | { float: number }
+  | readonly string[]
+  | { int32: readonly number[] };
 
 export interface GgufTensor {
   name: string;

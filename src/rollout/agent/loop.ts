@@ -127,9 +127,12 @@ export async function runAgentLoop(input: AgentLoopInput): Promise<AgentLoopOutp
       return own ? runOwnLoop(name, loop, own, input, ended.signal) : loop(sample);
     };
     let wrong: UserCodeError | undefined;
-    let stopReason = await run()
-      .catch(failed)
-      .finally(async () => (wrong = await sample.endTools()));
+    let stopReason: StopReason;
+    try {
+      stopReason = await run().catch(failed);
+    } finally {
+      wrong = await sample.endTools();
+    }
     if (wrong && !fault) stopReason = failed(wrong);
     const { messages, timing, toolRewards, turnRewards, toolStates, state, observation } = sample;
     const trajectory = AgentSample.prototype.trajectory.call(sample, stopReason);

@@ -11,7 +11,12 @@ export interface ActorInput {
   ppoMaxTokenLenPerGpu?: number | undefined;
   /** How token losses become one number; from algorithm.name. Allowed: token-mean | token-sum | seq-mean-token-sum | seq-mean-token-mean | seq-mean-token-sum-norm. */
   lossAggMode?:
-    'token-mean' | 'token-sum' | 'seq-mean-token-sum' | 'seq-mean-token-mean' | 'seq-mean-token-sum-norm' | undefined;
+    | 'token-mean'
+    | 'token-sum'
+    | 'seq-mean-token-sum'
+    | 'seq-mean-token-mean'
+    | 'seq-mean-token-sum-norm'
+    | undefined;
   /** Sets clipRatioLow and clipRatioHigh together. Allowed: >= 0. */
   clipRatio?: number | undefined;
   /** Lower clip: ratio >= 1 - this; from algorithm.name. Allowed: >= 0. */

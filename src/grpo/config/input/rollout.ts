@@ -85,7 +85,15 @@ interface RolloutMultiTurnInput {
   onToolFailure?: 'tell' | 'stop' | undefined;
   /** How a tool call is written; hermes = <tool_call>{json}</tool_call>. Allowed: hermes | llama3_json | qwen3_coder | glm | gpt-oss | kimi | functiongemma | gemma4. Default: "hermes". */
   format?:
-    'hermes' | 'llama3_json' | 'qwen3_coder' | 'glm' | 'gpt-oss' | 'kimi' | 'functiongemma' | 'gemma4' | undefined;
+    | 'hermes'
+    | 'llama3_json'
+    | 'qwen3_coder'
+    | 'glm'
+    | 'gpt-oss'
+    | 'kimi'
+    | 'functiongemma'
+    | 'gemma4'
+    | undefined;
   /** A call that was begun can only go on validly, by the schemas. A step a read-back, or a guess. Allowed: true | false. Default: false. */
   constrainToolCalls?: boolean | undefined;
   /** The template writes the tools' schemas into the prompt; models made for that want it. Allowed: true | false. Default: false. */

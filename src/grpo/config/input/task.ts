@@ -19,5 +19,7 @@ export interface TaskInput {
   tools?: 'calculator' | 'javascript' | ('calculator' | 'javascript')[] | undefined;
   /** MCP servers whose tools the model may call as well, by name: { command, args, env, cwd } or { url, headers }, and more as docs/mcp.md says; or a JSON file with `mcpServers`. Commands run with your rights. Allowed: text, or settings by name. */
   mcpServers?:
-    string | Record<string, Record<string, string | number | boolean | string[] | Record<string, string>>> | undefined;
+    | string
+    | Record<string, Record<string, string | number | boolean | string[] | Record<string, string>>>
+    | undefined;
 }
