@@ -1,4 +1,5 @@
 import { defineConfig } from '@playwright/test';
+import { CHROMIUM_ARGS } from './scripts/lib/chromium.mjs';
 
 /** Set by the set-up; without it Playwright looks for a browser of its own. */
 const chromium = process.env['CHROME_PATH'];
@@ -27,7 +28,7 @@ export default defineConfig({
     actionTimeout: GUARD,
     launchOptions: {
       ...(chromium ? { executablePath: chromium } : {}),
-      args: ['--no-sandbox', '--enable-unsafe-webgpu'],
+      args: CHROMIUM_ARGS,
     },
   },
   projects: [

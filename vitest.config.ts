@@ -1,6 +1,7 @@
 import { fileURLToPath } from 'node:url';
 import { playwright } from '@vitest/browser-playwright';
 import { defineConfig } from 'vitest/config';
+import { CHROMIUM_ARGS } from './scripts/lib/chromium.mjs';
 import { inline } from './scripts/lib/inline.mjs';
 import tsconfig from './tsconfig.json' with { type: 'json' };
 
@@ -101,8 +102,7 @@ export default defineConfig({
             provider: playwright({
               launchOptions: {
                 ...(chromium ? { executablePath: chromium } : {}),
-                // The headless shell has no WebGPU, and headless Chromium hides its software adapter without the flag.
-                args: ['--no-sandbox', '--enable-unsafe-webgpu'],
+                args: CHROMIUM_ARGS,
               },
             }),
           },

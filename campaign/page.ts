@@ -5,7 +5,7 @@
 
 import { resolve } from 'node:path';
 import type { Browser, BrowserContext, Page } from 'playwright';
-import { findChromium } from '../scripts/lib/chromium.mjs';
+import { CHROMIUM_ARGS, findChromium } from '../scripts/lib/chromium.mjs';
 import { mulberry32 } from '../src/model/random.ts';
 import type { CampaignOptions, CampaignPart, CampaignRow } from './part.ts';
 import type * as OpfsFaults from './page/opfsFaults.ts';
@@ -188,7 +188,7 @@ export const page: CampaignPart = {
     const browser = await chromium.launch({
       ...(executablePath && { executablePath }),
       // Chromium gives a GPU process up that crashes again and again.
-      args: ['--no-sandbox', '--enable-unsafe-webgpu', '--disable-gpu-process-crash-limit'],
+      args: [...CHROMIUM_ARGS, '--disable-gpu-process-crash-limit'],
     });
     try {
       const blank = await browser.newPage();

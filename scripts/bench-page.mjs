@@ -18,6 +18,7 @@
 import { loadavg } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { CHROMIUM_ARGS } from './lib/chromium.mjs';
 import { exitOnSetupError, messageOf, runLoud, SetupError } from './lib/say.mjs';
 import { servePage } from './lib/servePage.mjs';
 import { ROOT, setup } from './setup.mjs';
@@ -268,7 +269,7 @@ async function measureAll(short) {
   const server = await servePage(join(ROOT, 'dist', 'demo'));
   const browser = await chromium.launch({
     ...(process.env.CHROME_PATH && { executablePath: process.env.CHROME_PATH }),
-    args: ['--no-sandbox', '--enable-unsafe-webgpu'],
+    args: CHROMIUM_ARGS,
   });
   // Each visit has storage of its own: nothing is offered from the one before.
   const visit = async (/** @type {(context: BrowserContext) => Promise<object>} */ work) => {

@@ -13,6 +13,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'no
 import { loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { CHROMIUM_ARGS } from './lib/chromium.mjs';
 import { exitOnSetupError, messageOf, runLoud, SetupError } from './lib/say.mjs';
 import { ROOT, setup } from './setup.mjs';
 
@@ -97,7 +98,7 @@ async function measureAll(rounds) {
   const once = async () => {
     const context = await chromium.launchPersistentContext(profile, {
       ...(process.env.CHROME_PATH && { executablePath: process.env.CHROME_PATH }),
-      args: ['--no-sandbox', '--enable-unsafe-webgpu'],
+      args: CHROMIUM_ARGS,
     });
     return measure(context, address).finally(() => context.close());
   };

@@ -7,6 +7,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { BUNDLERS, buildWith, installProject, pack, serveFolder } from './lib/bundlers.mjs';
+import { CHROMIUM_ARGS } from './lib/chromium.mjs';
 import { exitOnSetupError, messageOf, say, SetupError } from './lib/say.mjs';
 import { ROOT, setup } from './setup.mjs';
 
@@ -55,7 +56,7 @@ try {
   const { chromium } = await import('playwright');
   const browser = await chromium.launch({
     executablePath: CHROME_PATH,
-    args: ['--no-sandbox', '--enable-unsafe-webgpu'],
+    args: CHROMIUM_ARGS,
   });
   process.stdout.write('| bundler | builds and trains, page and worker |\n| --- | --- |\n');
   for (const name of names) {

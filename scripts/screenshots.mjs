@@ -8,6 +8,7 @@
 
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { CHROMIUM_ARGS } from './lib/chromium.mjs';
 import { exitOnSetupError, messageOf, SetupError } from './lib/say.mjs';
 import { ROOT, setup } from './setup.mjs';
 
@@ -195,7 +196,7 @@ async function takeAll(names) {
   await server.listen(0);
   const browser = await chromium.launch({
     ...(process.env.CHROME_PATH && { executablePath: process.env.CHROME_PATH }),
-    args: ['--no-sandbox', '--enable-unsafe-webgpu'],
+    args: CHROMIUM_ARGS,
   });
   try {
     const address = server.resolvedUrls?.local[0] ?? '';

@@ -3,6 +3,7 @@
 import { createReadStream, existsSync, mkdirSync, statSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { extname, join, normalize } from 'node:path';
+import { CHROMIUM_ARGS } from './chromium.mjs';
 import { say } from './say.mjs';
 
 /** @type {Record<string, string>} */
@@ -67,8 +68,7 @@ export async function withPage(address, hostFunctions, work) {
   const { chromium } = await import('playwright');
   const browser = await chromium.launch({
     ...(process.env.CHROME_PATH && { executablePath: process.env.CHROME_PATH }),
-    // Headless Chromium hides its software adapter without the flag.
-    args: ['--no-sandbox', '--enable-unsafe-webgpu'],
+    args: CHROMIUM_ARGS,
   });
   try {
     const page = await browser.newPage();

@@ -6,6 +6,33 @@ import { aptInstall } from './apt.mjs';
 import { howToInstall, thisSystem } from './requirements.mjs';
 import { runLoud, say, SetupError } from './say.mjs';
 
+/**
+ * Switches for every launch by Playwright. Chromium 156 loads the pages of its address bar's popup in every window, more processor time than
+ * this project's page takes to open; Playwright's own list of features is given again, since the last list wins.
+ */
+export const CHROMIUM_ARGS = [
+  '--no-sandbox',
+  '--enable-unsafe-webgpu', // headless Chromium hides its software adapter without it
+  `--disable-features=${[
+    ...['WebUIOmniboxPopup', 'WebUIOmniboxAimPopup'],
+    ...['AvoidUnnecessaryBeforeUnloadCheckSync', 'DestroyProfileOnBrowserClose', 'HttpsUpgrades'],
+    ...[
+      'HttpsFirstBalancedModeAutoEnable',
+      'LensOverlay',
+      'MediaRouter',
+      'PaintHolding',
+      'ThirdPartyStoragePartitioning',
+    ],
+    ...[
+      'AvoidCorsURLLoaderRestartOnRedirect',
+      'OptimizationHints',
+      'NetworkTimeServiceQuerying',
+      'AimEnabled',
+      'PreconnectToSearch',
+    ],
+  ].join(',')}`,
+];
+
 /** Path of a Chromium or Chrome executable, or '' when there is none. Throws SetupError for a wrong CHROME_PATH. */
 export function findChromium(env = process.env) {
   if (env.CHROME_PATH) {

@@ -11,6 +11,7 @@ import { chromium, type Page } from '@playwright/test';
 import { createServer } from 'vite';
 import { expect, test } from 'vitest';
 import { bundle } from '../../scripts/lib/bundle.mjs';
+import { CHROMIUM_ARGS } from '../../scripts/lib/chromium.mjs';
 import { disk } from '../../src/cli/files.ts';
 import { parseTrainConfig } from '../../src/grpo/config/text.ts';
 import type { ExperienceRecord } from '../../src/grpo/queue/types.ts';
@@ -88,7 +89,7 @@ async function openChromium() {
   const path = process.env['CHROME_PATH'];
   const browserServer = await chromium.launchServer({
     ...(path && { executablePath: path }),
-    args: ['--no-sandbox', '--enable-unsafe-webgpu'],
+    args: CHROMIUM_ARGS,
   });
   const browser = await chromium.connect(browserServer.wsEndpoint());
   return {
