@@ -72,12 +72,14 @@ export default defineConfig({
       {
         extends: true,
         // Many of them wait for processes and servers, so more of them run at a time than there are cores.
-        test: { ...UNIT_TESTS, name: 'unit-isolated', include: ISOLATED, maxWorkers: 3, sequence: { groupOrder: 1 } },
+        test: { ...UNIT_TESTS, name: 'unit-isolated', include: ISOLATED, maxWorkers: 4, sequence: { groupOrder: 1 } },
       },
       {
         extends: true,
         test: {
           ...GPU_TESTS,
+          // A software adapter compiles a kernel on one core: two processes, each with a device, use both.
+          ...{ fileParallelism: true, maxWorkers: 2 },
           name: 'gpu',
           include: ['test/gpu/**/*.test.ts'],
           environment: 'node',

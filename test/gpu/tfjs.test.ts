@@ -127,8 +127,12 @@ const manyTokens = [
 
 test.each([
   { name: 'one row that predicts three times', groups: [group([5], [7], [7], [9])], cuts: [0, 1] },
-  ...(isFull ? [{ name: 'groups in separate attention chunks', groups: manyRows, cuts: [0, 148, 263] }] : []),
-  { name: 'one group larger than a chunk', groups: manyTokens, cuts: [0, 294, 353] },
+  ...(isFull
+    ? [
+        { name: 'groups in separate attention chunks', groups: manyRows, cuts: [0, 148, 263] },
+        { name: 'one group larger than a chunk', groups: manyTokens, cuts: [0, 294, 353] },
+      ]
+    : []),
   { name: 'logits in chunks of rows', groups: [group([3, 1], [4, 1, 5], [9, 2, 6])], cuts: [0, 6], logitsRows: 2 },
 ])('$name: as the WGSL engine', ({ groups, cuts, logitsRows = 1000 }) =>
   withGpu(async (gpu) => {
