@@ -88,8 +88,8 @@ const e2e = {
 };
 
 /**
- * Groups run one after another, the lanes of a group side by side, the stages of a lane one after another. Only stages that
- * leave the GPU alone run side by side: a software adapter computes on all cores.
+ * Groups run one after another, the lanes of a group side by side, the stages of a lane one after another. A software adapter computes on
+ * all cores, so stages that use the GPU much run alone.
  * @type {Stage[][][]}
  */
 const GROUPS = [
@@ -101,12 +101,12 @@ const GROUPS = [
       check('format', bin('oxfmt/bin/oxfmt'), '--check', '.'),
       fullCheck('size'),
       fullCheck('docs', '--check'),
+      vitest('browser', { needs: 'browser', inChromium: true }),
     ],
     [vitest('unit', {}, 'unit*')],
   ],
   [[vitest('gpu', { needs: 'adapter' })]],
   [[vitest('lavapipe', { files: kernelTestFiles, needs: 'lavapipe', isFull: true }, 'gpu')]],
-  [[vitest('browser', { needs: 'browser', inChromium: true })]],
   [[e2e]],
   [[fullCheck('build'), { ...fullCheck('bundlers'), needs: 'browser' }, fullCheck('runtimes')]],
   [[fullCheck('campaign', '--short')]],
