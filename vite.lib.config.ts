@@ -15,8 +15,8 @@ export default defineConfig({
       entry: {
         index: 'src/index.ts',
         tasks: 'src/tasks/index.ts',
-        mcp: 'src/tasks/mcp/index.ts',
-        learner: 'src/grpo/learner/index.ts',
+        mcp: 'src/extensions/mcp/index.ts',
+        learner: 'src/extensions/learner/index.ts',
         yaml: 'src/yaml.ts',
         tfjs: 'src/tfjs.ts',
         node: 'src/node.ts',

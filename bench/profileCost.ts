@@ -3,7 +3,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { PhaseClock, stepProfile } from '../src/report/profileLog.ts';
+import { PhaseClock, stepProfile } from '../src/runs/profileLog.ts';
 import type { Gpu } from '../src/gpu/device.ts';
 import { GrpoTrainer } from '../src/grpo/trainer.ts';
 import { loadModel } from '../src/model/weights/load.ts';

@@ -3,7 +3,7 @@
 import { effect } from '@preact/signals';
 import { render, type ComponentChild } from 'preact';
 import { explainLoss } from '../src/grpo/losses/explain.ts';
-import { byId } from '../src/report/page/dom.ts';
+import { byId } from '../src/ui/dom.ts';
 import { findAdapter } from './app/adapter.ts';
 import { followSettings } from './app/addressBar.ts';
 import { fail, form, open, openForm, start } from './app/controller.ts';

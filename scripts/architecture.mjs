@@ -1,5 +1,5 @@
 /**
- * Draws docs/images/architecture.svg from the imports: which rooms there are, which folders they hold, who imports whom.
+ * Draws docs/images/architecture.svg from the imports: which modules there are, which folders they hold, who imports whom.
  *
  *   node scripts/architecture.mjs            writes the picture
  *   node scripts/architecture.mjs --check    exits with 1 when the committed picture is not what it would write
@@ -14,13 +14,15 @@ import { fileURLToPath } from 'node:url';
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const PICTURE = join(ROOT, 'docs', 'images', 'architecture.svg');
 
-/** Rooms in reading order with what they do. A room that the imports show and this table lacks is an error. */
-const ROOMS = new Map([
+/** Modules in reading order with what they do. A module that the imports show and this table lacks is an error. */
+const MODULES = new Map([
   ['demo', 'the page: charts, rollouts, start and stop'],
   ['cli', 'the commands'],
   ['library', 'src/index.ts: what a program imports from "webgrpo"'],
-  ['runs', 'run folders and their checkpoints, on a disk or in a browser'],
   ['report', 'HTML pages of a run: curves, rollouts, profile'],
+  ['ui', 'what the page and the reports share: elements, numbers, charts, colours'],
+  ['extensions', 'what a step does not need: learner, client, replay, rooms, MCP, ...'],
+  ['runs', 'run folders and their checkpoints, on a disk or in a browser'],
   ['workers', 'the thread that owns the GPU device'],
   ['verify', 'checks of an adapter or a model against float64'],
   ['grpo', 'the algorithm: one training step, losses, advantages, settings'],
@@ -36,7 +38,7 @@ const ROOMS = new Map([
 /** The room of a file, and its folder inside the room where it has one. @param {string} file */
 function placeOf(file) {
   const parts = file.split('/');
-  if (parts[0] !== 'src') return ROOMS.has(parts[0]) ? { room: parts[0] } : {};
+  if (parts[0] !== 'src') return MODULES.has(parts[0]) ? { room: parts[0] } : {};
   if (file === 'src/index.ts') return { room: 'library' };
   // errors.ts and yaml.ts: everybody may import them.
   if (parts.length === 2) return {};
@@ -102,7 +104,7 @@ function reduced(graph) {
     [...graph].map(([from, targets]) => {
       const implied = new Set([...targets].flatMap((target) => [...reach(graph, target)]));
       if (implied.has(from))
-        throw new Error(`Room "${from}" imports itself through others; the test of layers names the files.`);
+        throw new Error(`Module "${from}" imports itself through others; the test of layers names the files.`);
       return [from, new Set([...targets].filter((target) => !implied.has(target)))];
     }),
   );
@@ -187,7 +189,7 @@ function drawRoom(room, width, groups, stations) {
   parts.push(...dots(x + 6, 17, own));
   x += 18 * own.length + (own.length > 0 ? 4 : 0);
   let y = 22;
-  for (const line of wrapped(ROOMS.get(room) ?? '', width - PAD - x, width - 2 * PAD)) {
+  for (const line of wrapped(MODULES.get(room) ?? '', width - PAD - x, width - 2 * PAD)) {
     parts.push(write('', x, y, line));
     [x, y] = [PAD, y + LINE];
   }
@@ -216,7 +218,7 @@ function levelsOf(arrows) {
   const level = (room) => Math.max(-1, ...[...(arrows.get(room) ?? [])].map(level)) + 1;
   /** @type {string[][]} */
   const levels = [];
-  for (const room of [...ROOMS.keys()].filter((name) => arrows.has(name))) (levels[level(room)] ??= []).push(room);
+  for (const room of [...MODULES.keys()].filter((name) => arrows.has(name))) (levels[level(room)] ??= []).push(room);
   return levels.reverse();
 }
 
@@ -233,7 +235,7 @@ function drawArrow(from, to) {
 
 function draw() {
   const { rooms, folders } = readImports();
-  const unknown = [...rooms.keys()].filter((room) => !ROOMS.has(room));
+  const unknown = [...rooms.keys()].filter((room) => !MODULES.has(room));
   if (unknown.length > 0) throw new Error(`Say in scripts/architecture.mjs what is in: ${unknown.join(', ')}.`);
   const [arrows, stations] = [reduced(rooms), readStations()];
   /** @type {Box[]} */

@@ -3,10 +3,10 @@
  * installed by the user) is loaded when such an engine is made.
  */
 
-import { policyGradient } from './workers/policyGradient.ts';
+import { policyGradient } from './extensions/tfjs/policyGradient.ts';
 import { registerTfjs } from './workers/tfjsEngine.ts';
 
 registerTfjs(async (gpu, model, maxTokenLen, options) => {
-  const { createTfjsEngine } = await import('./model/tfjs/engine.ts');
+  const { createTfjsEngine } = await import('./extensions/tfjs/engine.ts');
   return createTfjsEngine(gpu, model, maxTokenLen, { ...options, policyGradient });
 });

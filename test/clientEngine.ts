@@ -3,8 +3,8 @@
 import { resolveTrainConfig } from '../src/grpo/config/resolve.ts';
 import type { TrainConfigInput } from '../src/grpo/config/input/train.ts';
 import type { TrainerEngine } from '../src/grpo/types.ts';
-import { ClientTrainer } from '../src/grpo/client/index.ts';
-import type { ClientLimits } from '../src/grpo/client/settings.ts';
+import { ClientTrainer } from '../src/extensions/client/index.ts';
+import type { ClientLimits } from '../src/extensions/client/settings.ts';
 import type { ChatTokenizer } from '../src/model/tokenizer/chat.ts';
 import type { DrawnSoFar, GenerateRequest, Generation, RolloutEngine, RolloutStats } from '../src/rollout/types.ts';
 import { noStats } from '../src/rollout/server/stats.ts';

@@ -9,9 +9,9 @@ import { connect } from '@nats-io/transport-node';
 import type { NatsConnection } from '@nats-io/nats-core';
 import { OwnRoom } from '../src/cli/room/access.ts';
 import { findNatsServer, type ServerOptions } from '../src/cli/room/natsServer.ts';
-import { type Connect, enter } from '../src/workers/room/connect.ts';
-import { CONTROLLER, workerRights } from '../src/workers/room/names.ts';
-import type { Access } from '../src/workers/room/roomHost.ts';
+import { type Connect, enter } from '../src/extensions/rooms/connect.ts';
+import { CONTROLLER, workerRights } from '../src/extensions/rooms/names.ts';
+import type { Access } from '../src/extensions/rooms/roomHost.ts';
 
 export const connectByTcp: Connect = (options) => connect(options);
 

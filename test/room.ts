@@ -5,10 +5,10 @@ import type { NatsConnection } from '@nats-io/nats-core';
 import { type PromptGroup, uidOfGroup } from '../src/grpo/pipeline/types.ts';
 import { MemoryQueue } from '../src/grpo/queue/memoryQueue.ts';
 import { type ExperienceRecord, uidOf } from '../src/grpo/queue/types.ts';
-import { joinRoom, type JoinOptions, type RoomEngine } from '../src/workers/room/joinRoom.ts';
-import { PROMPTS, SAMPLES } from '../src/workers/room/names.ts';
-import { NatsRollouter, type NatsRollouterOptions } from '../src/workers/room/natsRollouter.ts';
-import { type Access, RoomHost, type RoomOptions } from '../src/workers/room/roomHost.ts';
+import { joinRoom, type JoinOptions, type RoomEngine } from '../src/extensions/rooms/joinRoom.ts';
+import { PROMPTS, SAMPLES } from '../src/extensions/rooms/names.ts';
+import { NatsRollouter, type NatsRollouterOptions } from '../src/extensions/rooms/natsRollouter.ts';
+import { type Access, RoomHost, type RoomOptions } from '../src/extensions/rooms/roomHost.ts';
 import { connectByTcp, type TestRoom } from './natsServer.ts';
 
 export const groupOf = (number: number): PromptGroup => ({

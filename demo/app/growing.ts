@@ -1,7 +1,7 @@
 /** Shows tries as they are scored, a frame's at a time, problem by problem. */
 
 import type { Sample } from '../../src/grpo/update/batch.ts';
-import { type LoggedRollout, loggedRollouts } from '../../src/report/rollouts.ts';
+import { type LoggedRollout, loggedRollouts } from '../../src/runs/rollouts.ts';
 import { growing, tries } from './page.ts';
 
 let shown: LoggedRollout[] = [];

@@ -5,7 +5,7 @@ import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import type { Phase } from '../../src/grpo/types.ts';
 import type { DownloadProgress } from '../../src/model/checkpoint/download.ts';
-import type { LoggedRollout } from '../../src/report/rollouts.ts';
+import type { LoggedRollout } from '../../src/runs/rollouts.ts';
 import type { EvaluationProgress, Run } from '../training/run.ts';
 import type { Session } from '../training/session.ts';
 import type { WarmStartProgress } from '../training/warmStart.ts';

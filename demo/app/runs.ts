@@ -2,7 +2,7 @@
 
 import { batch, computed, effect, signal } from '@preact/signals';
 import { parseTrainConfig } from '../../src/grpo/config/text.ts';
-import type { Mark } from '../../src/report/page/lineChart.ts';
+import type { Mark } from '../../src/ui/lineChart.ts';
 import { changes, nameOf, savedRuns } from '../storage/saved.ts';
 import type { SavedRun, SavedRuns } from '../storage/savedRuns.ts';
 import type { OtherRun } from '../views/charts/curves.ts';

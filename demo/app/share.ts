@@ -10,7 +10,7 @@
 import { InputError } from '../../src/errors.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import { greedyAcc, passAt1 } from '../../src/report/metricOf.ts';
-import { spreadOut } from '../../src/report/rollouts.ts';
+import { spreadOut } from '../../src/runs/rollouts.ts';
 
 export interface SharedResult {
   history: Metrics[];

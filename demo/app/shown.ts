@@ -1,7 +1,7 @@
 /** Which step's tries are shown: the newest, until the visitor picks a problem or an older step, or holds the current one. */
 
 import { batch, computed, effect, signal } from '@preact/signals';
-import type { LoggedRollout } from '../../src/report/rollouts.ts';
+import type { LoggedRollout } from '../../src/runs/rollouts.ts';
 import { tokensOf } from '../training/tokens.ts';
 import { shownStep, tries } from './page.ts';
 

@@ -1,6 +1,6 @@
 /** Tries of the steps that the page has seen since it was opened; older ones are in the saved run. */
 
-import type { LoggedRollout } from '../../src/report/rollouts.ts';
+import type { LoggedRollout } from '../../src/runs/rollouts.ts';
 import { savedRuns } from '../storage/saved.ts';
 import { shownRun } from './page.ts';
 

@@ -4,7 +4,7 @@ import { batch, effect, signal } from '@preact/signals';
 import { parseTrainConfig } from '../../src/grpo/config/text.ts';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
-import type { LoggedRollout } from '../../src/report/rollouts.ts';
+import type { LoggedRollout } from '../../src/runs/rollouts.ts';
 import { active, config, history, tries } from '../app/page.ts';
 import { fetchBytes } from '../training/configs.ts';
 import url from './gsm8k-tool.bin?url';

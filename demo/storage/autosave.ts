@@ -6,7 +6,7 @@ import { isDomError } from '../../src/model/checkpoint/opfs.ts';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import type { Checkpoint } from '../../src/grpo/types.ts';
-import type { LoggedRollout } from '../../src/report/rollouts.ts';
+import type { LoggedRollout } from '../../src/runs/rollouts.ts';
 import { loadTrainerCheckpoint, newestCheckpoint, writeCheckpoint } from '../../src/runs/checkpointFolder.ts';
 import type { FolderFiles } from '../../src/runs/fileSystem.ts';
 import { changedKeys } from '../../src/runs/configChanges.ts';

@@ -2,7 +2,7 @@
 
 import { InputError } from '../../src/errors.ts';
 import { parseTrainConfig } from '../../src/grpo/config/text.ts';
-import { readMetrics } from '../../src/report/readLog.ts';
+import { readMetrics } from '../../src/runs/readLog.ts';
 import { readZip } from '../../src/runs/zip.ts';
 import { hasCode, readChanges } from '../training/runChanges.ts';
 import { CHANGES, type RunRecord, type SavedRun, type SavedRuns } from './savedRuns.ts';

@@ -4,8 +4,8 @@
  */
 
 import type { Metrics } from '../../src/grpo/metrics.ts';
-import type { LoggedRollout } from '../../src/report/rollouts.ts';
-import { readRollouts } from '../../src/report/readLog.ts';
+import type { LoggedRollout } from '../../src/runs/rollouts.ts';
+import { readRollouts } from '../../src/runs/readLog.ts';
 import { checkpointSteps } from '../../src/runs/checkpointFolder.ts';
 import { type FileSystem, type FolderFiles, readFileText } from '../../src/runs/fileSystem.ts';
 import { MANIFEST } from '../../src/runs/manifest.ts';

@@ -5,7 +5,7 @@ import type { Metrics } from '../../src/grpo/metrics.ts';
 import type { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import type { Checkpoint } from '../../src/grpo/types.ts';
 import { parameterCount } from '../../src/model/params.ts';
-import type { LoggedRollout } from '../../src/report/rollouts.ts';
+import type { LoggedRollout } from '../../src/runs/rollouts.ts';
 import { adapterFiles, modelFiles } from '../../src/runs/checkpointFolder.ts';
 import type { FolderFiles } from '../../src/runs/fileSystem.ts';
 import { loraOf } from '../../src/workers/engineSpec.ts';

@@ -3,8 +3,8 @@
 import { describe, InputError } from '../../src/errors.ts';
 import { fetchText } from './files.ts';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
-import { checkTask } from '../../src/tasks/module/described.ts';
-import { fetchSource, moduleUrl, sha256Of } from '../../src/tasks/module/source.ts';
+import { checkTask } from '../../src/extensions/modules/described.ts';
+import { fetchSource, moduleUrl, sha256Of } from '../../src/extensions/modules/source.ts';
 import { openShippedTask } from '../../src/tasks/open/shipped.ts';
 import { withTools } from '../../src/tasks/shippedTools.ts';
 import type { Task } from '../../src/tasks/task.ts';
@@ -38,7 +38,7 @@ export async function openTask({ task: config, reward }: TrainConfig): Promise<T
   const url = addressOf(module);
   if (isOwn(url) && !isolated) return withTools(await ownTask(url.href, options), tools);
   if (!isOwn(url) && !letIn.has(url.href)) throw new InputError(`Nobody has let the task module ${url.href} in.`);
-  const { isolatedTask } = await import('../../src/tasks/module/isolated.ts');
+  const { isolatedTask } = await import('../../src/extensions/modules/isolated.ts');
   const source = {
     entry: url.href,
     root: isOwn(url) ? folder() : `${url.origin}/`,

@@ -2,11 +2,11 @@
 
 import { InputError } from '../../src/errors.ts';
 import { createRemoteEngine } from '../../src/workers/remoteEngine.ts';
-import { type Connect, connectByWebSocket } from '../../src/workers/room/connect.ts';
-import { joinRoom, type OpenedRoom, type RoomEngine } from '../../src/workers/room/joinRoom.ts';
-import type { Status } from '../../src/workers/room/messages.ts';
-import { roomEngine } from '../../src/workers/room/roomEngine.ts';
-import { checkRoomTask, configOfRoom, roomSpec } from '../../src/workers/room/roomSpec.ts';
+import { type Connect, connectByWebSocket } from '../../src/extensions/rooms/connect.ts';
+import { joinRoom, type OpenedRoom, type RoomEngine } from '../../src/extensions/rooms/joinRoom.ts';
+import type { Status } from '../../src/extensions/rooms/messages.ts';
+import { roomEngine } from '../../src/extensions/rooms/roomEngine.ts';
+import { checkRoomTask, configOfRoom, roomSpec } from '../../src/extensions/rooms/roomSpec.ts';
 import { adapterName } from '../app/adapter.ts';
 import { startEngineWorker } from './engineWorker.ts';
 import { openTask } from './openTask.ts';

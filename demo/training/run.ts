@@ -7,7 +7,7 @@ import { checkFirstPrompts } from '../../src/grpo/generate/templateCheck.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import type { LiveChange, Phase } from '../../src/grpo/types.ts';
 import type { DownloadProgress } from '../../src/model/checkpoint/download.ts';
-import { type LoggedRollout, loggedRollouts } from '../../src/report/rollouts.ts';
+import { type LoggedRollout, loggedRollouts } from '../../src/runs/rollouts.ts';
 import { isEngineLost } from './engineWorker.ts';
 import type { Keeper, Running } from './keeper.ts';
 import { Session } from './session.ts';

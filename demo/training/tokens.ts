@@ -3,7 +3,7 @@
 import type { StepInputs, TrainerEngine } from '../../src/grpo/types.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import type { UpdatedTokens } from '../../src/grpo/update/tokenNumbers.ts';
-import type { LoggedRollout } from '../../src/report/rollouts.ts';
+import type { LoggedRollout } from '../../src/runs/rollouts.ts';
 
 /** A step whose tries have tokens. */
 class TokenStep {

@@ -2,7 +2,7 @@
 
 import { useComputed } from '@preact/signals';
 import { passAt1 } from '../../src/report/metricOf.ts';
-import { short } from '../../src/report/page/format.ts';
+import { short } from '../../src/ui/format.ts';
 import { config, history, type State, state } from '../app/page.ts';
 
 const STATES: Record<State, string> = {

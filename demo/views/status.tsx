@@ -1,7 +1,7 @@
 /** Where a run stands: step, phase, speed, time left. */
 
 import type { Phase } from '../../src/grpo/types.ts';
-import { clock, short } from '../../src/report/page/format.ts';
+import { clock, short } from '../../src/ui/format.ts';
 import { config, evaluation, history, phase, scored, type State, state, stepsDone } from '../app/page.ts';
 import { shareDone, timeLeft, triesOfStep } from '../app/progress.ts';
 import { player } from '../app/recorded.ts';

@@ -1,7 +1,7 @@
 /** Where the time went: one bar, cut by phase, over all steps so far. */
 
 import type { Metrics } from '../../src/grpo/metrics.ts';
-import { duration } from '../../src/report/page/format.ts';
+import { duration } from '../../src/ui/format.ts';
 import { history } from '../app/page.ts';
 import { Term } from './term.tsx';
 import './timeBar.css';

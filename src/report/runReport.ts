@@ -2,7 +2,7 @@
 
 import type { Metrics } from '../grpo/metrics.ts';
 import { drawableMetric, GREEDY_ACC, PASS_AT_1 } from './metricOf.ts';
-import { type LoggedRollout, type ShownStep, shownRollouts } from './rollouts.ts';
+import { type LoggedRollout, type ShownStep, shownRollouts } from '../runs/rollouts.ts';
 import { summarizeRun, summaryTable } from './summary.ts';
 
 export interface RunReport {

@@ -9,9 +9,9 @@
 
 import { stringify } from 'yaml';
 import type { Metrics } from '../grpo/metrics.ts';
-import { profileText, type StepProfile } from '../report/profileLog.ts';
-import { readMetrics, readProfile, readRollouts } from '../report/readLog.ts';
-import type { LoggedRollout } from '../report/rollouts.ts';
+import { profileText, type StepProfile } from './profileLog.ts';
+import { readMetrics, readProfile, readRollouts } from './readLog.ts';
+import type { LoggedRollout } from './rollouts.ts';
 import { type FileSystem, freeName, readFileText } from './fileSystem.ts';
 
 /** Reads and writes the files of one run. */

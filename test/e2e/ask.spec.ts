@@ -59,7 +59,7 @@ test('questions before, in and after training, which leave the run as it is', as
   await expect(newest(page).locator('.asked')).toHaveText(QUESTION);
   await expect(names(page)).toHaveText(['Before training']);
   let count = 1;
-  while (!(await newest(page).locator('.tool').count()) && count < 15) {
+  while (!(await newest(page).locator('.tool').count()) && count < 60) {
     await page.getByRole('button', { name: 'Ask again' }).click();
     await answered(page, ++count);
   }

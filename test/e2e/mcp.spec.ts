@@ -19,7 +19,7 @@ test.beforeAll(async () => {
   await build({
     configFile: false,
     logLevel: 'error',
-    build: { outDir: folder, lib: { entry: 'src/tasks/mcp/index.ts', formats: ['es'], fileName: 'mcp' } },
+    build: { outDir: folder, lib: { entry: 'src/extensions/mcp/index.ts', formats: ['es'], fileName: 'mcp' } },
   });
   // As strict as the shipped page: no code out of strings.
   const policy = `<meta http-equiv="Content-Security-Policy" content="script-src 'self'" />`;
@@ -35,7 +35,7 @@ test.afterAll(() => {
 const sumIn = (inPage: Page, url: string): Promise<string> =>
   inPage.evaluate(async (url) => {
     const path = '/mcp.js';
-    const { mcpTools } = (await import(path)) as typeof import('../../src/tasks/mcp/index.ts');
+    const { mcpTools } = (await import(path)) as typeof import('../../src/extensions/mcp/index.ts');
     try {
       const { tools, close } = await mcpTools(url, { include: ['get-sum'], name: 'all' });
       const context = { signal: AbortSignal.timeout(30_000), sampleId: '', problem: null as never, state: null };

@@ -7,8 +7,8 @@ import type { ServerOptions } from '../../src/cli/room/natsServer.ts';
 import type { ExperienceRecord } from '../../src/grpo/queue/types.ts';
 import { loadCheckpoint } from '../../src/model/checkpoint/checkpoint.ts';
 import { openShippedTask } from '../../src/tasks/open/shipped.ts';
-import { NatsRollouter } from '../../src/workers/room/natsRollouter.ts';
-import { RoomHost } from '../../src/workers/room/roomHost.ts';
+import { NatsRollouter } from '../../src/extensions/rooms/natsRollouter.ts';
+import { RoomHost } from '../../src/extensions/rooms/roomHost.ts';
 import { TestRoom } from '../natsServer.ts';
 
 interface RealRoomOptions {

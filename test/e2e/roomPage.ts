@@ -1,8 +1,8 @@
 /** What test/e2e/room.spec.ts runs in a page: a worker of a room by a WebSocket, its samples made up. */
 
-import { connectByWebSocket } from '../../src/workers/room/connect.ts';
-import { joinRoom } from '../../src/workers/room/joinRoom.ts';
-import type { Status } from '../../src/workers/room/messages.ts';
+import { connectByWebSocket } from '../../src/extensions/rooms/connect.ts';
+import { joinRoom } from '../../src/extensions/rooms/joinRoom.ts';
+import type { Status } from '../../src/extensions/rooms/messages.ts';
 
 export interface RoomPage {
   /** Resolves when the worker has left. */

@@ -2,7 +2,7 @@
 import * as Comlink from 'comlink';
 import { expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
-import { Learner, type MessageShape } from '../../src/grpo/learner/index.ts';
+import { Learner, type MessageShape } from '../../src/extensions/learner/index.ts';
 import { initWeights } from '../../src/model/params.ts';
 import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
 import { createEngineHost } from '../../src/workers/engineHost.ts';

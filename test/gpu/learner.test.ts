@@ -6,7 +6,7 @@ import { moveTo } from '../../examples/resume-loop.ts';
 import { imitate } from '../../examples/sft-loop.ts';
 import { InputError, UserCodeError } from '../../src/errors.ts';
 import { resolveSftConfig } from '../../src/grpo/config/resolve.ts';
-import { Learner, type TrainRow } from '../../src/grpo/learner/index.ts';
+import { Learner, type TrainRow } from '../../src/extensions/learner/index.ts';
 import { POLICY_LOSSES } from '../../src/grpo/losses/index.ts';
 import { trainSupervised } from '../../src/grpo/sft.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';

@@ -2,7 +2,7 @@
 import * as Comlink from 'comlink';
 import { expect, test } from 'vitest';
 import { config, grpo } from '../../examples/grpo-loop.ts';
-import { Learner } from '../../src/grpo/learner/index.ts';
+import { Learner } from '../../src/extensions/learner/index.ts';
 import type { TensorMap } from '../../src/model/engine.ts';
 import { createEngineHost } from '../../src/workers/engineHost.ts';
 import { createDeviceEngine, createLocalEngine } from '../../src/workers/localEngine.ts';

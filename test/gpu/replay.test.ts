@@ -2,9 +2,9 @@
 
 import { beforeAll, expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
-import { compareLosses, type NamedConfig } from '../../src/grpo/replay/compareLosses.ts';
-import { decodeStep, encodeStep, type KeptStep } from '../../src/grpo/replay/keptStep.ts';
-import { rescore } from '../../src/grpo/replay/rescore.ts';
+import { compareLosses, type NamedConfig } from '../../src/extensions/replay/compareLosses.ts';
+import { decodeStep, encodeStep, type KeptStep } from '../../src/extensions/replay/keptStep.ts';
+import { rescore } from '../../src/extensions/replay/rescore.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import { gatherEntries, packMiniBatch } from '../../src/grpo/update/batch.ts';

@@ -19,13 +19,13 @@ import type { Metrics } from '../../src/grpo/metrics.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import { loadCheckpoint, withTokenizer } from '../../src/model/checkpoint/checkpoint.ts';
-import { readKept } from '../../src/runs/keptRollouts.ts';
+import { readKept } from '../../src/extensions/replay/keptRollouts.ts';
 import { RunFolder } from '../../src/runs/runFolder.ts';
 import { gsm8kToolTask } from '../../src/tasks/gsm8k/task.ts';
 import { engineSizes } from '../../src/workers/engineSpec.ts';
 import { createLocalEngine, type LocalEngine } from '../../src/workers/localEngine.ts';
-import { joinRoom } from '../../src/workers/room/joinRoom.ts';
-import { roomEngine } from '../../src/workers/room/roomEngine.ts';
+import { joinRoom } from '../../src/extensions/rooms/joinRoom.ts';
+import { roomEngine } from '../../src/extensions/rooms/roomEngine.ts';
 import { connectByTcp, hasNatsServer } from '../natsServer.ts';
 
 const STEPS = 5;

@@ -15,8 +15,8 @@ import { bundle } from '../../scripts/lib/bundle.mjs';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import { readSafetensors } from '../../src/model/checkpoint/safetensors.ts';
 import { connectInNode } from '../../src/cli/room/openRoom.ts';
-import { authentication } from '../../src/workers/room/connect.ts';
-import { WEIGHTS_BUCKET } from '../../src/workers/room/names.ts';
+import { authentication } from '../../src/extensions/rooms/connect.ts';
+import { WEIGHTS_BUCKET } from '../../src/extensions/rooms/names.ts';
 import { freePort, hasNatsServer, runningServer, selfSigned } from '../natsServer.ts';
 
 const defaultLocalDir = mkdtempSync(join(tmpdir(), 'webgrpo-room-command-'));

@@ -5,9 +5,9 @@ import type { ModelEngine, PackedBatch, TensorMap } from '../../src/model/engine
 import { packGroups } from '../../src/model/packing.ts';
 import { initWeights } from '../../src/model/params.ts';
 import { referenceBackward, referenceForward, toFloat64 } from '../../src/model/reference/model.ts';
-import { createTfjsEngine, type TfjsEngineOptions } from '../../src/model/tfjs/engine.ts';
-import { attentionChunks } from '../../src/model/tfjs/model.ts';
-import { policyGradient } from '../../src/workers/policyGradient.ts';
+import { createTfjsEngine, type TfjsEngineOptions } from '../../src/extensions/tfjs/engine.ts';
+import { attentionChunks } from '../../src/extensions/tfjs/model.ts';
+import { policyGradient } from '../../src/extensions/tfjs/policyGradient.ts';
 import { WgslEngine } from '../../src/model/wgslEngine.ts';
 import { expectClose } from '../close.ts';
 import { rng } from '../random.ts';

@@ -6,7 +6,7 @@ import { type ClaimedSample, FORGERIES, ForgingEngine } from '../../bench/forger
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { generateOptions } from '../../src/grpo/generate/options.ts';
 import { generateSamples } from '../../src/grpo/generate/samples.ts';
-import { SampleVerifier } from '../../src/grpo/verification/verifier.ts';
+import { SampleVerifier } from '../../src/extensions/rooms/verification/verifier.ts';
 import { loadCheckpoint, withTokenizer } from '../../src/model/checkpoint/checkpoint.ts';
 import type { TensorMap } from '../../src/model/engine.ts';
 import type { GenerateRequest, RolloutEngine } from '../../src/rollout/types.ts';

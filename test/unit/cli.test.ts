@@ -14,7 +14,7 @@ import type { LoadedModel } from '../../src/cli/run/checkpoints.ts';
 import { RunFolder } from '../../src/runs/runFolder.ts';
 import { withChatTemplate } from '../../src/cli/run/session.ts';
 import { passAt1 } from '../../src/report/metricOf.ts';
-import type { LoggedRollout } from '../../src/report/rollouts.ts';
+import type { LoggedRollout } from '../../src/runs/rollouts.ts';
 import { chartData, type RunReport } from '../../src/report/runReport.ts';
 import { summarizeRun, summaryTable } from '../../src/report/summary.ts';
 import { InputError } from '../../src/errors.ts';

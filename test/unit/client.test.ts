@@ -3,7 +3,7 @@
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import type OpenAI from 'openai';
 import { DeviceLostError } from '../../src/errors.ts';
-import { readRequest } from '../../src/grpo/client/api/request.ts';
+import { readRequest } from '../../src/extensions/client/api/request.ts';
 import type {
   ChatCompletion,
   ClientLimits,
@@ -11,10 +11,10 @@ import type {
   MessageShape,
   ToolShape,
   TrainingClient,
-} from '../../src/grpo/client/index.ts';
-import type { SavedEpisodes } from '../../src/grpo/client/saved.ts';
+} from '../../src/extensions/client/index.ts';
+import type { SavedEpisodes } from '../../src/extensions/client/saved.ts';
 import type { GeneratedStep } from '../../src/grpo/generate/samples.ts';
-import type { Learner } from '../../src/grpo/learner/learner.ts';
+import type { Learner } from '../../src/extensions/learner/learner.ts';
 import { wholeTrajectories } from '../../src/grpo/update/rows.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import { tokenizer, tokenizerJson } from '../scriptedTurns.ts';

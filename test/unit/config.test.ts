@@ -9,7 +9,7 @@ import { correctionSettings } from '../../src/grpo/correction/settings.ts';
 import { TRAIN_SCHEMA } from '../../src/grpo/config/schema/index.ts';
 import { SFT_SCHEMA } from '../../src/grpo/config/sftSchema.ts';
 import { InputError } from '../../src/errors.ts';
-import { readMetrics, readProfile, readRollouts } from '../../src/report/readLog.ts';
+import { readMetrics, readProfile, readRollouts } from '../../src/runs/readLog.ts';
 import { TOOL_PARSERS } from '../../src/rollout/tools/parser.ts';
 import { parseGsm8kJsonl } from '../../src/tasks/gsm8k/jsonl.ts';
 import { calculator } from '../../src/tasks/tools/calculator.ts';

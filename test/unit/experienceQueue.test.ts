@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { NatsConnection } from '@nats-io/nats-core';
 import { MemoryQueue } from '../../src/grpo/queue/memoryQueue.ts';
 import type { ExperienceQueue, ExperienceRecord, Tags } from '../../src/grpo/queue/types.ts';
-import { NatsQueue } from '../../src/workers/room/natsQueue.ts';
+import { NatsQueue } from '../../src/extensions/rooms/natsQueue.ts';
 import { hasNatsServer, TestRoom } from '../natsServer.ts';
 
 const record = (key: string, tags: Tags = {}, tokens = 4): ExperienceRecord => ({

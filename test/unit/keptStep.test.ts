@@ -3,7 +3,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
-import { decodeStep, encodeStep, settingsHash } from '../../src/grpo/replay/keptStep.ts';
+import { decodeStep, encodeStep, settingsHash } from '../../src/extensions/replay/keptStep.ts';
 import type { StepInputs } from '../../src/grpo/types.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import { InputError } from '../../src/errors.ts';

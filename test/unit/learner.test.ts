@@ -2,10 +2,10 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { InputError } from '../../src/errors.ts';
-import { policyData } from '../../src/grpo/learner/rows.ts';
-import { lossSettings } from '../../src/grpo/learner/settings.ts';
-import { Turns } from '../../src/grpo/learner/turns.ts';
-import type { TrainRow } from '../../src/grpo/learner/index.ts';
+import { policyData } from '../../src/extensions/learner/rows.ts';
+import { lossSettings } from '../../src/extensions/learner/settings.ts';
+import { Turns } from '../../src/extensions/learner/turns.ts';
+import type { TrainRow } from '../../src/extensions/learner/index.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 
 const config = resolveTrainConfig({

@@ -10,7 +10,7 @@ import { text } from 'node:stream/consumers';
 import { join, resolve } from 'node:path';
 import { build } from 'vite';
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
-import { type McpOptions, type McpTools, mcpTools } from '../../src/tasks/mcp/index.ts';
+import { type McpOptions, type McpTools, mcpTools } from '../../src/extensions/mcp/index.ts';
 import type { Tool } from '../../src/tasks/tool.ts';
 import { problem, run, tokenizer } from '../scriptedTurns.ts';
 import { holdTimers } from '../timers.ts';
@@ -534,7 +534,7 @@ const bundled = () =>
       build: {
         outDir,
         minify: false,
-        lib: { entry: 'src/tasks/mcp/index.ts', formats: ['es'], fileName: 'mcp' },
+        lib: { entry: 'src/extensions/mcp/index.ts', formats: ['es'], fileName: 'mcp' },
         rolldownOptions: { external: (id) => !/^[./]|^\0/.test(id) },
       },
     });

@@ -9,7 +9,7 @@ import { openTask } from '../../src/cli/run/openTask.ts';
 import { parseTrainConfig } from '../../src/grpo/config/text.ts';
 import { ByteAutomaton, DEAD } from '../../src/rollout/constrained/byteAutomaton.ts';
 import { toolCallGrammar } from '../../src/rollout/constrained/toolGrammar.ts';
-import { readInputSchema } from '../../src/tasks/mcp/schema.ts';
+import { readInputSchema } from '../../src/extensions/mcp/schema.ts';
 import { argumentProblem, type ToolSchema } from '../../src/tasks/toolSchema.ts';
 
 describe('schemas of MCP tools', () => {

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test, vi } from 'vitest';
 import { profile } from '../../src/cli/commands/profile.ts';
-import { PhaseClock, type SampleProfile, type StepProfile, stepProfile } from '../../src/report/profileLog.ts';
+import { PhaseClock, type SampleProfile, type StepProfile, stepProfile } from '../../src/runs/profileLog.ts';
 import { histogram, type ProfileReport, profileReport } from '../../src/report/profileReport.ts';
 import { advice, completions, nearestRank, tailReport, timeline, timeShares } from '../../src/report/profileStats.ts';
 import { chromeTrace } from '../../src/report/profileTrace.ts';

@@ -14,7 +14,7 @@ import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import { stepTokens } from '../../src/grpo/update/stepTokens.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
-import { forget, keepStep, keptSteps } from '../../src/runs/keptRollouts.ts';
+import { forget, keepStep, keptSteps } from '../../src/extensions/replay/keptRollouts.ts';
 import { RunFolder } from '../../src/runs/runFolder.ts';
 
 let [root, path]: string[] = [];

@@ -3,9 +3,9 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { NatsConnection } from '@nats-io/nats-core';
-import { authentication, enter, newUserKey } from '../../src/workers/room/connect.ts';
-import { VERSION, writeSample } from '../../src/workers/room/messages.ts';
-import { PROMPTS, SAMPLES } from '../../src/workers/room/names.ts';
+import { authentication, enter, newUserKey } from '../../src/extensions/rooms/connect.ts';
+import { VERSION, writeSample } from '../../src/extensions/rooms/messages.ts';
+import { PROMPTS, SAMPLES } from '../../src/extensions/rooms/names.ts';
 import {
   type FakeWorker,
   Controller,

@@ -2,7 +2,7 @@
 
 import { describe, expect, type MockInstance, test, vi } from 'vitest';
 import type { NatsConnection } from '@nats-io/nats-core';
-import { joinRoom } from '../../src/workers/room/joinRoom.ts';
+import { joinRoom } from '../../src/extensions/rooms/joinRoom.ts';
 import { Controller } from '../room.ts';
 import { connectByTcp, hasNatsServer, TestRoom } from '../natsServer.ts';
 

@@ -2,8 +2,8 @@
 import { afterEach, expect, test } from 'vitest';
 import { policyLossSpec, resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { rowGradients } from '../../src/grpo/losses/rowGradients.ts';
-import { Rule, RuleError, type RuleTry, toolOf } from '../../src/tasks/module/rule.ts';
-import type { RuleKind } from '../../src/tasks/module/rulePrograms.ts';
+import { Rule, RuleError, type RuleTry, toolOf } from '../../src/extensions/modules/rule.ts';
+import type { RuleKind } from '../../src/extensions/modules/rulePrograms.ts';
 import { undo } from '@codemirror/commands';
 import type { Transaction } from '@codemirror/state';
 import { EditorView, type ViewUpdate } from '@codemirror/view';

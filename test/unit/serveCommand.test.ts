@@ -9,7 +9,7 @@ import OpenAI from 'openai';
 import { expect, test } from 'vitest';
 import { listen } from '../../src/cli/serve/listen.ts';
 import { routes } from '../../src/cli/serve/routes.ts';
-import { ClientTrainer } from '../../src/grpo/client/index.ts';
+import { ClientTrainer } from '../../src/extensions/client/index.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import { DeviceLostError } from '../../src/errors.ts';

@@ -4,12 +4,12 @@ import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { type Asked, type Means, predict, type Row } from '../../bench/predict.ts';
 import { keyedRng } from '../../src/tasks/random.ts';
-import type { EventSpan, SampleProfile } from '../../src/report/profileLog.ts';
-import { Clock, type Process, type Signal } from '../../src/report/simulation/clock.ts';
-import { RolloutDevice } from '../../src/report/simulation/rolloutDevice.ts';
-import { runWorkload } from '../../src/report/simulation/runWorkload.ts';
-import { type Setup, simulate } from '../../src/report/simulation/simulate.ts';
-import type { SampleWork, Workload } from '../../src/report/simulation/workload.ts';
+import type { EventSpan, SampleProfile } from '../../src/runs/profileLog.ts';
+import { Clock, type Process, type Signal } from '../../src/extensions/simulation/clock.ts';
+import { RolloutDevice } from '../../src/extensions/simulation/rolloutDevice.ts';
+import { runWorkload } from '../../src/extensions/simulation/runWorkload.ts';
+import { type Setup, simulate } from '../../src/extensions/simulation/simulate.ts';
+import type { SampleWork, Workload } from '../../src/extensions/simulation/workload.ts';
 
 /** Two groups a step, on one device. */
 const SETUP: Setup = {

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { expect, test, vi } from 'vitest';
 import type { BestCheckpoint } from '../../src/runs/keptCheckpoints.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
-import type { LoggedRollout } from '../../src/report/rollouts.ts';
+import type { LoggedRollout } from '../../src/runs/rollouts.ts';
 import { DeviceLostError } from '../../src/errors.ts';
 import { RunningCommand, scriptedEngines } from '../commandLine.ts';
 import { type Gate, TestGate } from '../scripted/gate.ts';

@@ -11,7 +11,7 @@ import {
   valueText,
 } from '../../demo/views/inspector/measures.ts';
 import type { TryTokens } from '../../demo/training/tokens.ts';
-import type { LoggedRollout } from '../../src/report/rollouts.ts';
+import type { LoggedRollout } from '../../src/runs/rollouts.ts';
 
 const tryOf = (group: number, score: number | null, acc: number | null, advantage: number | null): LoggedRollout => ({
   step: 3,

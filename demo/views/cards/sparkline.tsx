@@ -1,6 +1,6 @@
 /** The curve of a recorded run, small: from its first value to its last. */
 
-import { short } from '../../../src/report/page/format.ts';
+import { short } from '../../../src/ui/format.ts';
 import type { Recorded } from '../../app/recordedRecipes.ts';
 
 const [WIDTH, HEIGHT] = [96, 30];

@@ -1,8 +1,8 @@
 /** All curves of the page: a figure each, one step under all pointers, other runs laid over the one that is shown. */
 
 import type { Metrics } from '../../../src/grpo/metrics.ts';
-import { el, svg } from '../../../src/report/page/dom.ts';
-import { drawCharts, type Mark } from '../../../src/report/page/lineChart.ts';
+import { el, svg } from '../../../src/ui/dom.ts';
+import { drawCharts, type Mark } from '../../../src/ui/lineChart.ts';
 import type { OtherRun } from './curves.ts';
 import { DASHES, LiveChart } from './liveChart.ts';
 import { type ChartSpec, CHARTS, criterionCharts } from './specs.ts';

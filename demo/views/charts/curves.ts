@@ -1,7 +1,7 @@
 /** Values of a chart's lines over the steps of every run that is shown. */
 
 import type { Metrics } from '../../../src/grpo/metrics.ts';
-import type { LineData } from '../../../src/report/page/lineChart.ts';
+import type { LineData } from '../../../src/ui/lineChart.ts';
 import type { ChartSpec } from './specs.ts';
 
 /** A run whose curves are drawn over those of the run that is shown. */

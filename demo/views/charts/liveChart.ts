@@ -1,9 +1,9 @@
 /** One chart: its latest value in the header, the value at a step by pointer or arrow keys, all values as a table. */
 
 import type { Metrics } from '../../../src/grpo/metrics.ts';
-import { el, folded, setText, table } from '../../../src/report/page/dom.ts';
-import { short, signed } from '../../../src/report/page/format.ts';
-import { type Line, LineChart, type LineData, type Mark } from '../../../src/report/page/lineChart.ts';
+import { el, folded, setText, table } from '../../../src/ui/dom.ts';
+import { short, signed } from '../../../src/ui/format.ts';
+import { type Line, LineChart, type LineData, type Mark } from '../../../src/ui/lineChart.ts';
 import { curvesOf, type OtherRun } from './curves.ts';
 import type { ChartSpec } from './specs.ts';
 import { explained } from '../term.tsx';

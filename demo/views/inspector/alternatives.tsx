@@ -1,7 +1,7 @@
 /** The eight likeliest tokens at a place, by the weights as they are now: the model reads the try up to there once more. */
 
 import { type ReadonlySignal, useSignal, useSignalEffect } from '@preact/signals';
-import { short } from '../../../src/report/page/format.ts';
+import { short } from '../../../src/ui/format.ts';
 import type { Generation } from '../../../src/rollout/types.ts';
 import { config, session, weightsStep } from '../../app/page.ts';
 import type { TryTokens } from '../../training/tokens.ts';

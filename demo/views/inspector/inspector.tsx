@@ -2,7 +2,7 @@
 
 import { useComputed, useSignal } from '@preact/signals';
 import { useMemo } from 'preact/hooks';
-import type { LoggedRollout } from '../../../src/report/rollouts.ts';
+import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
 import type { TryTokens } from '../../training/tokens.ts';
 import { Alternatives } from './alternatives.tsx';
 import { legendOf, type Measure, MEASURES, NAMES, places, tokenViews, updateOfGroup, valueText } from './measures.ts';

@@ -1,6 +1,6 @@
 /** What tokens can be coloured by: the value of each, where it lies on the scale, and what the scale means. */
 
-import { short, signed } from '../../../src/report/page/format.ts';
+import { short, signed } from '../../../src/ui/format.ts';
 import type { TryTokens } from '../../training/tokens.ts';
 
 export const MEASURES = ['probability', 'advantage', 'ratio', 'entropy', 'clip', 'gradient'] as const;

@@ -1,7 +1,7 @@
 /** All numbers of one token, with buttons to the next and the one before. */
 
 import type { ReadonlySignal } from '@preact/signals';
-import { short } from '../../../src/report/page/format.ts';
+import { short } from '../../../src/ui/format.ts';
 import { type TokenView, valueText } from './measures.ts';
 
 interface NumbersProps {

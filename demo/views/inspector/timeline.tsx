@@ -1,6 +1,6 @@
 /** Where the time of a try went: drawing tokens, waiting for tools, waiting for others. */
 
-import { duration } from '../../../src/report/page/format.ts';
+import { duration } from '../../../src/ui/format.ts';
 import type { EventKind, SampleEvent } from '../../../src/rollout/agent/events.ts';
 
 /** Parts of 'generate' are inside of it, and what comes after the last token is not the try's own. */

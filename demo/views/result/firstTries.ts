@@ -1,7 +1,7 @@
 /** Tries of the first step that this page has seen of a run, to show beside the last. */
 
 import { effect, signal } from '@preact/signals';
-import type { LoggedRollout } from '../../../src/report/rollouts.ts';
+import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
 import { tries } from '../../app/page.ts';
 
 export const firstTries = signal<readonly LoggedRollout[]>([]);

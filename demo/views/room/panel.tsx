@@ -2,8 +2,8 @@
 
 import { batch, useComputed, useSignal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
-import type { Status } from '../../../src/workers/room/messages.ts';
-import { short } from '../../../src/report/page/format.ts';
+import type { Status } from '../../../src/extensions/rooms/messages.ts';
+import { short } from '../../../src/ui/format.ts';
 import { adapter } from '../../app/notices.ts';
 import { type AskedRoom, roomUrl } from '../../app/room.ts';
 import './room.css';

@@ -1,6 +1,6 @@
 /** What a reward would have given the tries that are shown, beside what they got. */
 
-import { short } from '../../../src/report/page/format.ts';
+import { short } from '../../../src/ui/format.ts';
 import { trial } from '../../training/rules.ts';
 
 const SHOWN = 8;

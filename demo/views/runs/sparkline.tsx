@@ -2,7 +2,7 @@
 
 import type { Metrics } from '../../../src/grpo/metrics.ts';
 import { passAt1 } from '../../../src/report/metricOf.ts';
-import { short } from '../../../src/report/page/format.ts';
+import { short } from '../../../src/ui/format.ts';
 
 const [WIDTH, HEIGHT] = [88, 22];
 

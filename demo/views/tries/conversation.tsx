@@ -1,6 +1,6 @@
 /** What a try says: text as it is, calls of tools as calls, their answers by name. */
 
-import type { LoggedRollout } from '../../../src/report/rollouts.ts';
+import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
 import type { Message } from '../../../src/tasks/task.ts';
 
 export function Conversation({ shown: { messages, promptMessages } }: { shown: LoggedRollout }) {

@@ -1,7 +1,7 @@
 /** Tries by problem, and what a group teaches. */
 
-import { short, signed } from '../../../src/report/page/format.ts';
-import type { LoggedRollout } from '../../../src/report/rollouts.ts';
+import { short, signed } from '../../../src/ui/format.ts';
+import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
 
 /** The tries at one problem. */
 export interface Group {

@@ -3,8 +3,8 @@
 import { useSignal } from '@preact/signals';
 import type { ComponentType } from 'preact';
 import { useEffect } from 'preact/hooks';
-import { short, signed } from '../../../src/report/page/format.ts';
-import type { LoggedRollout } from '../../../src/report/rollouts.ts';
+import { short, signed } from '../../../src/ui/format.ts';
+import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
 import { hold } from '../../app/shown.ts';
 import { type TryTokens, tokensOf } from '../../training/tokens.ts';
 import { Conversation } from './conversation.tsx';

@@ -30,13 +30,13 @@ import {
   expectRoom,
 } from '../../runs/checkpointFolder.ts';
 import { type BestCheckpoint, KeptCheckpoints } from '../../runs/keptCheckpoints.ts';
-import { forget, keepStep } from '../../runs/keptRollouts.ts';
+import { forget, keepStep } from '../../extensions/replay/keptRollouts.ts';
 import { RunFolder } from '../../runs/runFolder.ts';
 import { readText } from '../files.ts';
 import { resolvedAlgorithm, say, sayPassing, stepLine, timeLeft } from '../run/progress.ts';
 import { passAt1 } from '../../report/metricOf.ts';
-import { PhaseClock, stepProfile } from '../../report/profileLog.ts';
-import { loggedRollouts, spreadOut } from '../../report/rollouts.ts';
+import { PhaseClock, stepProfile } from '../../runs/profileLog.ts';
+import { loggedRollouts, spreadOut } from '../../runs/rollouts.ts';
 import { type RunSummary, summarizeRun, summaryTable } from '../../report/summary.ts';
 import { writeRunReport } from '../run/reports.ts';
 import { type Attempt, onFreshDevices } from '../run/freshDevice.ts';

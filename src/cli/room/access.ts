@@ -3,10 +3,10 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { InputError } from '../../errors.ts';
-import { idOf, newUserKey } from '../../workers/room/connect.ts';
-import type { Admission, Joining } from '../../workers/room/messages.ts';
-import { JOIN_RIGHTS, workerRights } from '../../workers/room/names.ts';
-import type { Access } from '../../workers/room/roomHost.ts';
+import { idOf, newUserKey } from '../../extensions/rooms/connect.ts';
+import type { Admission, Joining } from '../../extensions/rooms/messages.ts';
+import { JOIN_RIGHTS, workerRights } from '../../extensions/rooms/names.ts';
+import type { Access } from '../../extensions/rooms/roomHost.ts';
 import { NatsServer, type ServerOptions, type User } from './natsServer.ts';
 
 /** What a controller that comes back must know again. */

@@ -3,7 +3,7 @@
 import { InputError } from '../../errors.ts';
 import { isTree } from '../../grpo/config/tree.ts';
 import type { WrittenConfig } from '../../grpo/config/schema/index.ts';
-import { type McpCommand, type McpOptions, type McpTools, mcpTools } from '../../tasks/mcp/index.ts';
+import { type McpCommand, type McpOptions, type McpTools, mcpTools } from '../../extensions/mcp/index.ts';
 import type { Task } from '../../tasks/task.ts';
 import { readJsonFile } from '../files.ts';
 import { currentIo } from '../process/io.ts';

@@ -7,8 +7,8 @@ import { createHash, timingSafeEqual } from 'node:crypto';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { describe, DeviceLostError, InputError } from '../../errors.ts';
-import { ApiError } from '../../grpo/client/index.ts';
-import { jsonDepth } from '../../tasks/module/plain.ts';
+import { ApiError } from '../../extensions/client/index.ts';
+import { jsonDepth } from '../../tasks/tools/plain.ts';
 import { say } from '../run/progress.ts';
 
 export interface HttpRequest {

@@ -1,8 +1,8 @@
 /** compare.html: the table and the curves of several algorithms, each of which can be hidden. */
 
 import type { ComparedChart, ComparisonReport } from '../comparison.ts';
-import { el, folded, scrolling, table } from './dom.ts';
-import { drawCharts, LineChart } from './lineChart.ts';
+import { el, folded, scrolling, table } from '../../ui/dom.ts';
+import { drawCharts, LineChart } from '../../ui/lineChart.ts';
 
 const COLOURS = 8;
 const colourOf = (algorithm: number) => `--series-${algorithm % COLOURS}`;

@@ -2,7 +2,7 @@
 
 import type { Report } from '../standalonePage.ts';
 import { comparisonView } from './comparisonView.ts';
-import { byId, el } from './dom.ts';
+import { byId, el } from '../../ui/dom.ts';
 import { profileView } from './profileView.ts';
 import { replayView } from './replayView.ts';
 import { runView } from './runView.ts';

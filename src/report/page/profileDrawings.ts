@@ -3,7 +3,7 @@
 import type { EventKind } from '../../rollout/agent/events.ts';
 import type { Histogram, ProfileReport, SlowSample } from '../profileReport.ts';
 import { KINDS } from '../profileStats.ts';
-import { el, svg } from './dom.ts';
+import { el, svg } from '../../ui/dom.ts';
 
 /** Returns the colour from the page's style, light or dark. */
 export const colourOf = (kind: EventKind): string => `var(--event-${kind})`;

@@ -3,7 +3,7 @@
 import type { EventKind } from '../../rollout/agent/events.ts';
 import type { ProfileReport } from '../profileReport.ts';
 import { KINDS } from '../profileStats.ts';
-import { el, scrolling, table } from './dom.ts';
+import { el, scrolling, table } from '../../ui/dom.ts';
 import { colourOf, completionCurves, histogramBars, seconds, shareBars, timelines } from './profileDrawings.ts';
 
 export function profileView(report: ProfileReport, parent: HTMLElement): void {

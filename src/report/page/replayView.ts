@@ -1,8 +1,8 @@
 /** replay.html: tables, curves, and samples with tokens coloured by gradient. The losses are side by side. */
 
 import { REPLAYED_METRICS, type ReplayReport, type ShownSample, type StepReport } from '../replay/replayReport.ts';
-import { el, scrolling, table } from './dom.ts';
-import { short } from './format.ts';
+import { el, scrolling, table } from '../../ui/dom.ts';
+import { short } from '../../ui/format.ts';
 import { chartFigures } from './runView.ts';
 
 export function replayView({ title, notes, charts, steps, rewards }: ReplayReport, parent: HTMLElement): void {

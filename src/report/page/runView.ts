@@ -1,10 +1,10 @@
 /** report.html: the summary, the curves and a few rollouts of a run. */
 
 import type { Message } from '../../tasks/task.ts';
-import type { LoggedRollout, ShownStep } from '../rollouts.ts';
+import type { LoggedRollout, ShownStep } from '../../runs/rollouts.ts';
 import type { ChartData, RunReport } from '../runReport.ts';
-import { el, folded, scrolling } from './dom.ts';
-import { drawCharts, LineChart } from './lineChart.ts';
+import { el, folded, scrolling } from '../../ui/dom.ts';
+import { drawCharts, LineChart } from '../../ui/lineChart.ts';
 
 /** Values of a chart have marks if there are fewer than this. */
 const FEW = 40;

@@ -1,11 +1,11 @@
 /** Content of replay.html: several losses, or another reward, computed from the samples that a run kept. */
 
-import type { LossComparison } from '../../grpo/replay/compareLosses.ts';
+import type { LossComparison } from '../../extensions/replay/compareLosses.ts';
 import type { TokenNumbers } from '../../grpo/update/tokenNumbers.ts';
-import type { KeptStep } from '../../grpo/replay/keptStep.ts';
-import type { RescoredStep } from '../../grpo/replay/rescore.ts';
+import type { KeptStep } from '../../extensions/replay/keptStep.ts';
+import type { RescoredStep } from '../../extensions/replay/rescore.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
-import { spreadOut } from '../rollouts.ts';
+import { spreadOut } from '../../runs/rollouts.ts';
 import type { ChartData } from '../runReport.ts';
 
 /** A number, or null for NaN, which JSON does not have. */

@@ -15,7 +15,7 @@ import {
   type QuickJSWASMModule,
   Scope,
 } from 'quickjs-emscripten-core';
-import { GuestModule } from '../module/guest.ts';
+import { GuestModule } from './guest.ts';
 import { LEAST_MEMORY_BYTES, type Program, type SandboxMessage, type SandboxRequest } from './sandboxProgram.ts';
 import { SEEDED } from './seeded.ts';
 

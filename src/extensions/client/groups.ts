@@ -1,0 +1,399 @@
+/**
+ * Episodes of clients by group, as a source of the trainer's samples: a group is complete when rollout.n of its trajectories
+ * have their reward, and a step takes complete groups in the order in which they came to be.
+ *
+ * Generation continues while a step waits, and is paused from the moment that the step has its groups until its weights are
+ * in: calls in flight then continue after their last token, under the new weights, and each token keeps the version that drew it.
+ */
+
+import { type DeviceLostError, InputError } from '../../errors.ts';
+import { onAbort } from '../../rollout/tools/onAbort.ts';
+import { toolParserOf } from '../../rollout/tools/parser.ts';
+import type { ToolParser } from '../../rollout/tools/parser.ts';
+import type { TrainConfig } from '../../grpo/config/types.ts';
+import { generateOptions } from '../../grpo/generate/options.ts';
+import { staleShare } from '../../grpo/generate/overSampling.ts';
+import type { GeneratedStep, SampleSource } from '../../grpo/generate/samples.ts';
+import type { Metrics } from '../../grpo/metrics.ts';
+import type { TrainerEngine } from '../../grpo/types.ts';
+import { wholeTrajectories } from '../../grpo/update/rows.ts';
+import { ApiError } from './api/apiError.ts';
+import type { CallRequest, ServedModel } from './api/request.ts';
+import { type Group, keyOf, RandomStreams, restoreGroup, samplesOf, saveGroup, stalenessMax } from './group.ts';
+import { decodeEpisodes, encodeEpisodes, type SavedEpisodes } from './saved.ts';
+import { checkConfig, type ClientLimits, COUNTED, NO_TASK } from './settings.ts';
+import { CallTemplate } from './template.ts';
+import { ClientTrajectory, type TrajectoryHost, type TrajectoryOptions } from './trajectory.ts';
+
+const isOver = (): ApiError =>
+  new ApiError('The run is over; it takes no further episodes.', { status: 503, code: 'run_over' });
+
+/** Episodes of clients in their groups: where the samples of a step come from. */
+export class ClientGroups implements SampleSource {
+  /** What requests are checked by. */
+  readonly served: ServedModel;
+  readonly #config: TrainConfig;
+  #engine: TrainerEngine;
+  readonly #limits: Required<Omit<ClientLimits, 'toolParser'>>;
+  readonly #host: TrajectoryHost;
+  /** Those that are not complete, by key; several of one where more episodes run than a group has. */
+  readonly #groups = new Map<string, Group[]>();
+  readonly #groupOf = new Map<ClientTrajectory, Group>();
+  #complete: Group[] = [];
+  /** What the current step has taken, and the counts that it told: they come back where the step fails. */
+  #taken: { step: number; groups: Group[]; asked: number | undefined; counts: Metrics } | undefined;
+  /** Steps since the checkpoint before the last, by number: after a loss they are done again, on the same samples. */
+  readonly #made = new Map<number, GeneratedStep>();
+  /** The step of the last checkpoint. */
+  #saved = 0;
+  #losing = new AbortController();
+  /** Ends the wait for a fresh device. */
+  #found: { resolve(): void; reject(error: Error): void } | undefined;
+  #hasLost = false;
+  #asked: number | undefined;
+  #number = 0;
+  #version = 0;
+  readonly #streams = new RandomStreams();
+  #counts: Metrics = {};
+  readonly #waiting = new Set<() => void>();
+  #closed = false;
+
+  /** Throws InputError for settings that need samples of the trainer's own making. */
+  constructor(config: TrainConfig, engine: TrainerEngine, limits: ClientLimits = {}) {
+    checkConfig(config, engine);
+    const { timeoutS = 600, maxTrajectories = 4096, stepWhen = 'complete', outlives = false } = limits;
+    this.#config = config;
+    this.#engine = engine;
+    this.#limits = { timeoutS, maxTrajectories, stepWhen, outlives };
+    const toolParser = limits.toolParser ?? toolParserOf(config.rollout.multiTurn.format);
+    const { sampling, agent } = generateOptions({ config, engine, task: NO_TASK, toolParser }, 0, 1);
+    const { toolSchemasInPrompt } = config.rollout.multiTurn;
+    const { tokenizer, rollout, model } = engine;
+    this.served = {
+      name: config.name,
+      temperature: config.rollout.temperature,
+      vocabSize: model.config.vocabSize,
+      eosTokens: tokenizer.eosTokenIds.length + (toolParser.stopToken === undefined ? 0 : 1),
+    };
+    this.#host = {
+      engine: rollout,
+      lost: this.#losing.signal,
+      template: new CallTemplate({ tokenizer, toolParser, toolSchemasInPrompt }),
+      toolParser,
+      sampling,
+      constrainToolCalls: agent?.constrainToolCalls ?? false,
+      maxPromptLength: config.data.maxPromptLength,
+      maxResponseLength: config.data.maxResponseLength,
+      timeoutMs: timeoutS * 1000,
+      count: (metric) => (this.#counts[metric] = (this.#counts[metric] ?? 0) + 1),
+      join: (trajectory, request) => this.#join(trajectory, request),
+      ended: (trajectory) => this.#ended(trajectory),
+    };
+  }
+
+  /** A new episode; it joins its group at its first call. */
+  open(options: TrajectoryOptions = {}): ClientTrajectory {
+    if (this.#closed) throw isOver();
+    return new ClientTrajectory(this.#host, options);
+  }
+
+  /** Episodes that are open or wait for their step, the first to join first. */
+  get episodes(): ClientTrajectory[] {
+    return [...this.#groupOf.keys()];
+  }
+
+  /** Their number. */
+  get size(): number {
+    return this.#groupOf.size;
+  }
+
+  /** True if an episode is open or waits for its step. */
+  has(trajectory: ClientTrajectory): boolean {
+    return this.#groupOf.has(trajectory);
+  }
+
+  /** Groups that a step may take. */
+  get complete(): number {
+    return this.#complete.length;
+  }
+
+  /** Groups that wait for episodes. */
+  get incomplete(): number {
+    return this.#open.length;
+  }
+
+  get #open(): Group[] {
+    return [...this.#groups.values()].flat();
+  }
+
+  #advance(version: number): void {
+    this.#version = version;
+    this.#streams.advance(version, this.#open);
+  }
+
+  /** Updates so far. */
+  get version(): number {
+    return this.#version;
+  }
+
+  /** Reads calls out of replies. */
+  get toolParser(): ToolParser {
+    return this.#host.toolParser;
+  }
+
+  /** The policy's. */
+  get tokenizer() {
+    return this.#engine.tokenizer;
+  }
+
+  /** The open episodes that have the same first messages and tools (and group, where it is named). */
+  alike(request: CallRequest, group?: string): ClientTrajectory[] {
+    const groups = this.#groups.get(keyOf(request, group)) ?? [];
+    return groups.flatMap(({ members }) => [...members]).filter(({ state }) => state === 'open');
+  }
+
+  /** Resolves to true once so many groups are complete, to false if `signal` aborts or the run is over before. */
+  wait(groups: number, signal?: AbortSignal): Promise<boolean> {
+    return this.#until(() => this.#complete.length >= groups, signal);
+  }
+
+  #until(isSo: () => boolean, signal?: AbortSignal): Promise<boolean> {
+    return new Promise((resolve, reject) => {
+      const stopListening = signal && onAbort(signal, () => look());
+      const { signal: lost } = this.#losing;
+      const look = () => {
+        const enough = isSo();
+        if (!enough && !this.#closed && !signal?.aborted && !lost.aborted) return;
+        this.#waiting.delete(look);
+        stopListening?.();
+        if (lost.aborted) reject(lost.reason as Error);
+        else resolve(enough);
+      };
+      this.#waiting.add(look);
+      look();
+    });
+  }
+
+  /** Number of groups of the next step. Default: data.trainBatchSize. */
+  ask(groups: number): void {
+    this.#asked = groups;
+    this.#changed();
+  }
+
+  async ready(stop: AbortSignal): Promise<boolean> {
+    await this.resume();
+    // Calls wait for the steps that are repeated: before these, the weights are older than those that they would have met.
+    if (this.#made.has(this.#version + 1)) return true;
+    this.#found?.resolve();
+    this.#found = this.#host.fresh = undefined;
+    if (this.#limits.stepWhen === 'complete') return this.wait(this.#config.data.trainBatchSize, stop);
+    return this.#until(() => this.#asked !== undefined && this.#complete.length >= this.#asked, stop);
+  }
+
+  async generate(step: number): Promise<GeneratedStep> {
+    const { rollout } = this.#engine;
+    this.#taken = undefined;
+    const made = this.#made.get(step);
+    if (made) {
+      await rollout.pause?.();
+      this.#advance(step);
+      return made;
+    }
+    const count = this.#asked ?? this.#config.data.trainBatchSize;
+    if (this.#complete.length < count)
+      throw new InputError(
+        `${this.#complete.length} groups are complete, but the step takes ${count}; reward more episodes first.`,
+      );
+    await rollout.pause?.();
+    const groups = this.#complete.splice(0, count);
+    this.#taken = { step, groups, asked: this.#asked, counts: this.#counts };
+    this.#asked = undefined;
+    for (const { rewarded } of groups) for (const one of rewarded) this.#groupOf.delete(one);
+    const samples = groups.flatMap((group, i) => samplesOf(group, i));
+    this.#advance(step);
+    const metrics = {
+      ...Object.fromEntries(COUNTED.map((name) => [name, this.#counts[name] ?? 0])),
+      'client/trajectories': groups.reduce((sum, { rewarded }) => sum + rewarded.length, 0),
+      'client/open_trajectories': this.size,
+      'client/complete_groups': this.#complete.length,
+      'client/staleness_max': stalenessMax(samples, step),
+      'training/stale_tokens_share': staleShare(samples),
+    };
+    this.#counts = {};
+    const seconds = { tools: 0, reward: 0 };
+    const generated = {
+      samples,
+      drawn: wholeTrajectories(samples),
+      seconds,
+      stats: await rollout.takeStats(),
+      metrics,
+    };
+    const { saveFreq, saveMinutes } = this.#config.trainer;
+    if (this.#limits.outlives && (saveFreq > 0 || saveMinutes > 0)) this.#made.set(step, generated);
+    return generated;
+  }
+
+  /** Puts back what a step that failed had taken. */
+  startOver(): void {
+    if (!this.#taken) return;
+    const { step, groups, asked, counts } = this.#taken;
+    this.#taken = undefined;
+    this.#complete.unshift(...groups);
+    for (const group of groups) for (const one of group.rewarded) this.#groupOf.set(one, group);
+    this.#asked ??= asked;
+    for (const [name, count] of Object.entries(counts)) this.#counts[name] = (this.#counts[name] ?? 0) + count;
+    this.#made.delete(step);
+    if (this.#version === step) this.#version--; // a loss has forgotten it
+  }
+
+  save(): Promise<unknown> {
+    // A checkpoint may fail as it is written: what the one before it lacks is kept until the next.
+    for (const step of this.#made.keys()) if (step <= this.#saved) this.#made.delete(step);
+    this.#saved = this.#version;
+    const open = this.#open.map((group) => saveGroup(group, false));
+    const groups = [...this.#complete.map((group) => saveGroup(group, true)), ...open];
+    const state: SavedEpisodes = {
+      version: this.#version,
+      number: this.#number,
+      streams: this.#streams.save(),
+      counts: { ...this.#counts },
+      groups: groups.filter(({ members }) => members.length > 0),
+    };
+    return Promise.resolve(encodeEpisodes(state));
+  }
+
+  /** Takes in the episodes of a checkpoint that are not here: those that are know more. Open ones are aborted unless callers outlive this. */
+  goOn(state: unknown, vocabSize: number): void {
+    const { version, number, counts, groups, streams } = decodeEpisodes(state, vocabSize);
+    this.#advance(version);
+    if (this.#hasLost) return;
+    const given = groups.flatMap(({ members }) => members.map(({ key: [, stream] }) => stream));
+    this.#streams.restore(streams ?? { version, given }, this.#open); // older checkpoints have none
+    this.#number = Math.max(this.#number, number);
+    this.#counts = { ...counts };
+    const here = new Set(this.episodes.map(({ id }) => id));
+    for (const saved of groups) {
+      const { key, isComplete } = saved;
+      const left = saved.members.filter(({ id }) => !here.has(id));
+      const episodes = left.map((one) => ClientTrajectory.restore(this.#host, one));
+      if (episodes.length === 0) continue;
+      // The group that is here still continues with the numbers of the saved one.
+      const isHere = [...this.#groupOf.values()].some((group) => group.number === saved.number);
+      const stream = isHere ? this.#streams.take(key, version, this.#number++) : saved.members[0].key[1];
+      const group = restoreGroup(saved, stream, episodes);
+      for (const one of episodes) this.#groupOf.set(one, group);
+      if (isComplete) this.#complete.push(group);
+      else this.#groups.set(key, [...(this.#groups.get(key) ?? []), group]);
+      if (group.rewarded.length === episodes.length && !isComplete) this.#waitForMore(group);
+      if (!this.#limits.outlives) for (const one of episodes) one.abort();
+    }
+    this.#changed();
+  }
+
+  /** The engine's device is gone: calls in flight and the wait for a step end by `error`, further calls wait until `attach`ed training continues. */
+  lose(engine: TrainerEngine, error: DeviceLostError): void {
+    if (this.#closed || engine !== this.#engine || this.#losing.signal.aborted) return;
+    this.#hasLost = true;
+    this.#version = 0; // what is restored says another
+    if (!this.#found) {
+      this.#host.fresh = new Promise((resolve, reject) => (this.#found = { resolve, reject }));
+      this.#host.fresh.catch(() => undefined); // nobody may be waiting
+    }
+    this.#losing.abort(error);
+    this.#changed();
+  }
+
+  /** Continues with a fresh engine. Steps since the checkpoint that it is restored from are done again, on the same samples. */
+  attach(engine: TrainerEngine): void {
+    this.#engine = engine;
+    this.#losing = new AbortController();
+    Object.assign(this.#host, { engine: engine.rollout, lost: this.#losing.signal });
+  }
+
+  async resume(): Promise<void> {
+    await this.#engine.rollout.resume?.();
+  }
+
+  /** Generation is paused; calls in flight keep what they have. */
+  async pause(): Promise<void> {
+    await this.#engine.rollout.pause?.();
+  }
+
+  /** Aborts every open episode; steps that wait end. Called once, when the run is over. */
+  async end(): Promise<void> {
+    this.#closed = true;
+    this.#found?.reject(isOver());
+    await this.resume(); // calls under way end by their abort
+    for (const trajectory of [...this.#groupOf.keys()]) trajectory.abort();
+    for (const group of this.#open) clearTimeout(group.timer);
+    this.#changed();
+  }
+
+  #join(trajectory: ClientTrajectory, request: CallRequest): [number, number, number] {
+    const { maxTrajectories } = this.#limits;
+    if (this.#closed) throw isOver();
+    if (this.#groupOf.size >= maxTrajectories)
+      throw new ApiError(
+        `${maxTrajectories} episodes are open or wait for their step; reward or abort some, or train a step, then try again.`,
+        { status: 429, code: 'too_many_trajectories' },
+      );
+    const key = keyOf(request, trajectory.groupName);
+    const groups = this.#groups.get(key) ?? [];
+    let group = groups.find(({ members }) => members.size < this.#config.rollout.n);
+    if (!group) {
+      const number = this.#number++;
+      const stream = this.#streams.take(key, this.#version, number);
+      group = { key, number, stream, members: new Set(), rewarded: [], joined: 0 };
+      this.#groups.set(key, [...groups, group]);
+    }
+    clearTimeout(group.timer);
+    group.members.add(trajectory);
+    this.#groupOf.set(trajectory, group);
+    return [this.#config.seed, group.stream, group.joined++];
+  }
+
+  #ended(trajectory: ClientTrajectory): void {
+    const group = this.#groupOf.get(trajectory);
+    if (!group) return;
+    if (trajectory.state === 'rewarded') group.rewarded.push(trajectory);
+    else {
+      group.members.delete(trajectory);
+      this.#groupOf.delete(trajectory);
+    }
+    if (group.rewarded.length === this.#config.rollout.n) this.#close(group);
+    else if (group.members.size === 0) this.#forget(group);
+    else if (group.rewarded.length === group.members.size) this.#waitForMore(group);
+  }
+
+  /** No client is left that could complete the group: others can join for a while. */
+  #waitForMore(group: Group): void {
+    clearTimeout(group.timer);
+    group.timer = setTimeout(() => {
+      if (group.rewarded.length > 1) {
+        this.#host.count('client/short_groups');
+        return this.#close(group);
+      }
+      // A single one has nothing to be compared with.
+      this.#host.count('client/lost_trajectories');
+      for (const one of group.rewarded) this.#groupOf.delete(one);
+      this.#forget(group);
+    }, this.#host.timeoutMs);
+  }
+
+  #close(group: Group): void {
+    this.#forget(group);
+    this.#complete.push(group);
+    this.#changed();
+  }
+
+  #forget(group: Group): void {
+    clearTimeout(group.timer);
+    const left = (this.#groups.get(group.key) ?? []).filter((other) => other !== group);
+    if (left.length > 0) this.#groups.set(group.key, left);
+    else this.#groups.delete(group.key);
+  }
+
+  #changed(): void {
+    for (const look of [...this.#waiting]) look();
+  }
+}

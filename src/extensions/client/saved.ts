@@ -1,0 +1,105 @@
+/** Episodes of clients as plain JSON, for a checkpoint: open ones, and those that wait for their group or their step. */
+
+import * as v from 'valibot';
+import { numbers, readInFlight, savedReward, whole } from '../../grpo/generate/inFlight.ts';
+import { toBase64 } from '../../grpo/generate/sampleCodec.ts';
+
+/** @param vocabSize tokens that the model has */
+function episodesSchema(vocabSize: number) {
+  const ids = numbers(Uint32Array, (id) => id < vocabSize);
+  const floats = numbers(Float32Array, Number.isFinite);
+  const called = v.object({ id: v.string(), name: v.string() });
+  const message = v.object({
+    role: v.picklist(['system', 'user', 'assistant', 'tool']),
+    content: v.string(),
+    name: v.exactOptional(v.string()),
+    toolCalls: v.exactOptional(v.array(v.object({ ...called.entries, arguments: v.string() }))),
+    toolCallId: v.exactOptional(v.string()),
+  });
+  const reply = v.object({
+    call: v.exactOptional(whole),
+    messages: whole,
+    tokens: whole,
+    rendered: v.string(),
+    content: v.string(),
+    calls: v.array(called),
+    isOpen: v.boolean(),
+    endToken: v.optional(v.number()),
+    stopReason: v.picklist(['stop', 'stop_string', 'length', 'aborted']),
+  });
+  const drawn = v.pipe(
+    v.object({
+      tokenIds: ids,
+      mask: v.pipe(v.string(), v.regex(/^[01]*$/)),
+      logProbs: floats,
+      logMass: floats,
+      weightVersions: numbers(Uint32Array, () => true),
+    }),
+    v.check(
+      ({ tokenIds, ...others }) => Object.values(others).every(({ length }) => length === tokenIds.length),
+      'its arrays differ in length',
+    ),
+  );
+  const sequence = v.pipe(
+    v.object({
+      number: v.exactOptional(whole),
+      promptIds: ids,
+      toolsKey: v.string(),
+      messages: v.array(message),
+      replies: v.array(reply),
+      shared: whole,
+      drawn,
+    }),
+    v.check(
+      ({ messages, replies, shared, drawn: { tokenIds } }) =>
+        shared < replies.length &&
+        replies.every((one) => one.messages <= messages.length && one.tokens <= tokenIds.length),
+      'its replies are not among its messages and tokens',
+    ),
+  );
+  const trajectory = v.object({
+    id: v.pipe(v.string(), v.regex(/^[0-9a-f]{24}$/)),
+    group: v.exactOptional(v.string()),
+    name: v.exactOptional(v.string()),
+    start: v.array(message),
+    key: v.tuple([whole, whole, whole]),
+    result: v.exactOptional(savedReward),
+    sequences: v.pipe(v.array(sequence), v.minLength(1)),
+  });
+  const group = v.object({
+    key: v.string(),
+    number: whole,
+    joined: whole,
+    isComplete: v.boolean(),
+    members: v.array(trajectory),
+    rewarded: v.array(v.string()),
+  });
+  const streams = v.object({ version: whole, given: v.array(whole) });
+  const counts = v.record(v.string(), v.number());
+  return v.object({
+    ...{ version: whole, number: whole, streams: v.exactOptional(streams), counts },
+    groups: v.array(group),
+  });
+}
+
+/** What a checkpoint holds of the episodes of clients. */
+export type SavedEpisodes = v.InferOutput<ReturnType<typeof episodesSchema>>;
+export type SavedTrajectory = SavedEpisodes['groups'][number]['members'][number];
+export type SavedSequence = SavedTrajectory['sequences'][number];
+
+export const encodeEpisodes = ({ groups, ...rest }: SavedEpisodes): unknown => ({
+  ...rest,
+  groups: groups.map((group) => ({ ...group, members: group.members.map(encodeTrajectory) })),
+});
+
+const encodeTrajectory = ({ sequences, ...rest }: SavedTrajectory): unknown => ({
+  ...rest,
+  sequences: sequences.map(({ promptIds, drawn: { mask, ...numbersOf }, ...sequence }) => {
+    const texts = Object.entries(numbersOf).map(([name, values]) => [name, toBase64(values)]);
+    return { ...sequence, promptIds: toBase64(promptIds), drawn: { mask, ...(Object.fromEntries(texts) as object) } };
+  }),
+});
+
+/** Throws InputError if the state is not what `encodeEpisodes` gave. */
+export const decodeEpisodes = (state: unknown, vocabSize: number): SavedEpisodes =>
+  readInFlight(episodesSchema(vocabSize), state);

@@ -1,0 +1,69 @@
+/** What a run of clients is bounded by, and which settings do not go with clients. */
+
+import { InputError } from '../../errors.ts';
+import type { ToolParser } from '../../rollout/tools/parser.ts';
+import type { TrainConfig } from '../../grpo/config/types.ts';
+import { hasRewardModels } from '../../grpo/generate/options.ts';
+import type { TrainerEngine } from '../../grpo/types.ts';
+
+/** Bounds of what is open and waits. */
+export interface ClientLimits {
+  /** Seconds without a call after which an episode is aborted, and a group that waits for further ones is closed. Default 600. */
+  timeoutS?: number;
+  /** Episodes that are open or wait for their step; a further one is refused (429). Default 4096. */
+  maxTrajectories?: number;
+  /** Replaces the parser that rollout.multiTurn.format names. */
+  toolParser?: ToolParser;
+  /** What `fit` begins a step at: 'complete' (default) = enough complete groups, 'asked' = `ask` alone. */
+  stepWhen?: 'complete' | 'asked';
+  /**
+   * Callers are other processes (`webgrpo serve`): open episodes of a checkpoint continue, and a lost device is waited for, see `lose`.
+   * Default: they live in this one, so those of a checkpoint are aborted and counted.
+   */
+  outlives?: boolean;
+}
+
+/** Only where samples' settings are read from a config; no problem is drawn of it. */
+export const NO_TASK = {
+  name: 'client',
+  train: (): never => {
+    throw new InputError('Episodes come from clients; there are no problems to draw.');
+  },
+  heldOut: () => [],
+  reward: (): never => {
+    throw new InputError('Episodes come from clients, which give the rewards.');
+  },
+};
+
+/** Throws InputError for settings that need samples of the trainer's own making. */
+export function checkConfig({ algorithm, rollout, reward }: TrainConfig, engine: TrainerEngine): void {
+  const wrong = [
+    ['rollout.overSampleRate', rollout.overSampleRate > 0],
+    ['algorithm.filterGroups.enable', algorithm.filterGroups.enable],
+    ['algorithm.replayBufferSize', algorithm.replayBufferSize > 0],
+    ['algorithm.advEstimator: remax', algorithm.advEstimator === 'remax'],
+    ['reward.judge or reward.model', hasRewardModels(reward)],
+    ['reward.weights', Object.keys(reward.weights).length > 0],
+    ['rollout.temperature: 0', rollout.temperature === 0],
+  ].find(([, isSet]) => isSet)?.[0];
+  if (wrong)
+    throw new InputError(
+      `${wrong} is set, but clients make the samples and give the rewards of this run; leave it out.`,
+    );
+  if (!engine.rollout.pause)
+    throw new InputError('This engine cannot stand still during an update, which clients need; use engine: wgsl.');
+}
+
+/** Metrics that count what has happened since the step before. */
+export const COUNTED = [
+  'client/calls',
+  'client/continuations',
+  'client/forks',
+  'client/aborted_calls',
+  'client/failed_calls',
+  'client/unreadable_calls',
+  'client/dropped_trajectories',
+  'client/timed_out',
+  'client/short_groups',
+  'client/lost_trajectories',
+] as const;

@@ -1,0 +1,399 @@
+/**
+ * One episode of an agent: every call it makes of the model, with tokens, masks, log-probs and weight versions, and the one
+ * reward at its end. A call whose messages extend an earlier call's continues from those tokens; any other is a fork.
+ */
+
+import { onAbort } from '../../rollout/tools/onAbort.ts';
+import type { Generation, RolloutEngine, SamplingParams } from '../../rollout/types.ts';
+import type { ToolParser } from '../../rollout/tools/parser.ts';
+import { callConstraint } from '../../rollout/tools/parser.ts';
+import type { Reward } from '../../tasks/task.ts';
+import { randomKey } from '../../grpo/generate/samples.ts';
+import { ApiError, refuse } from './api/apiError.ts';
+import { type ChatMessage, firstMessages } from './api/messages.ts';
+import { type ReadReply, randomId, readReply, replyText } from './api/reply.ts';
+import type { CallRequest } from './api/request.ts';
+import { readReward, type RewardOptions } from './api/reward.ts';
+import type { SavedTrajectory } from './saved.ts';
+import { freeNumber, Sequence } from './sequence.ts';
+import type { CallTemplate } from './template.ts';
+
+/** What a trajectory needs of the run that it is part of. */
+export interface TrajectoryHost {
+  engine: RolloutEngine;
+  /** Aborts, with its error, when the engine's device is lost: calls in flight end by it. */
+  lost: AbortSignal;
+  /** Resolves when there is an engine again; absent = there is one. Rejects if the run has ended. */
+  fresh?: Promise<void> | undefined;
+  template: CallTemplate;
+  toolParser: ToolParser;
+  /** The run's; `maxNewTokens` = data.maxResponseLength. */
+  sampling: SamplingParams;
+  constrainToolCalls: boolean;
+  maxPromptLength: number;
+  maxResponseLength: number;
+  /** Milliseconds without a call in flight after which an episode is aborted. */
+  timeoutMs: number;
+  /** Adds to a metric of the current step. */
+  count(metric: string): void;
+  /** Before the first call: finds its group. Throws ApiError if there is no room. Returns what its random keys start with. */
+  join(trajectory: ClientTrajectory, request: CallRequest): [seed: number, group: number, member: number];
+  /** It has its reward, or has been aborted. */
+  ended(trajectory: ClientTrajectory): void;
+}
+
+/** What an episode is begun with. */
+export interface TrajectoryOptions {
+  /** Episodes of one group are compared with each other; absent = those whose first messages (and tools) are the same. */
+  group?: string | undefined;
+  /** What callers know it by, beside its id. */
+  name?: string | undefined;
+  /** Aborts the episode when the signal aborts. */
+  signal?: AbortSignal | undefined;
+}
+
+/** One call that was answered. */
+export interface Answer {
+  generation: Generation;
+  reply: ReadReply;
+  /** The whole context that it was drawn after. */
+  contextIds: Uint32Array;
+}
+
+interface CallOptions {
+  /** Ends the call; its tokens are dropped, and the same call may be made again. */
+  signal?: AbortSignal | undefined;
+  onTokens?: ((ids: readonly number[]) => void) | undefined;
+}
+
+/** An episode: its calls, its reward. */
+export class ClientTrajectory {
+  /** Unique, in every completion's id. */
+  readonly id: string;
+  /** Name as requested. */
+  readonly groupName: string | undefined;
+  /** Name as requested. */
+  readonly name: string | undefined;
+  /** 'open' until it is rewarded or aborted. */
+  state: 'open' | 'rewarded' | 'aborted' = 'open';
+  /** The messages of its first call, up to its first reply. */
+  start: readonly ChatMessage[] = [];
+  /** Its reward, once it has one. */
+  result: Reward | undefined;
+  readonly #host: TrajectoryHost;
+  /** In order of their first call. */
+  readonly #sequences: Sequence[] = [];
+  /** The engine's request id of each sequence. */
+  readonly #requestIds = new Map<Sequence, string>();
+  readonly #ending = new AbortController();
+  readonly #stopListening: (() => void) | undefined;
+  #key: [number, number, number] | undefined;
+  #calls = 0;
+  #underWay = 0;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(host: TrajectoryHost, { group, name, signal }: TrajectoryOptions = {}, id = randomId()) {
+    this.#host = host;
+    this.id = id;
+    this.groupName = group;
+    this.name = name;
+    this.#stopListening = signal && onAbort(signal, () => this.abort());
+    if (signal?.aborted) this.abort();
+  }
+
+  /** Restores what `save` returned; one that is open waits for its next call. */
+  static restore(host: TrajectoryHost, { id, group, name, start, key, result, sequences }: SavedTrajectory) {
+    const episode = new ClientTrajectory(host, { group, name }, id);
+    episode.start = start;
+    episode.#key = key;
+    episode.#sequences.push(...sequences.map((saved, number) => Sequence.restore({ number, ...saved })));
+    episode.result = result;
+    if (result) episode.state = 'rewarded';
+    episode.#rest();
+    return episode;
+  }
+
+  /** All that its answered calls have left; undefined if none was answered, and where it was aborted. */
+  save(): SavedTrajectory | undefined {
+    const { id, groupName: group, name, start, result } = this;
+    const sequences = this.#sequences.flatMap((sequence) => sequence.save() ?? []);
+    if (sequences.length === 0 || this.state === 'aborted') return undefined;
+    const names = { ...(group !== undefined && { group }), ...(name !== undefined && { name }) };
+    return { id, ...names, start: [...start], key: this.#key!, ...(result && { result }), sequences };
+  }
+
+  /**
+   * Gives the episode its reward and ends it. Throws ApiError if it has one already, a call is in flight, no call was
+   * answered, or the numbers are none to train on.
+   */
+  reward(score: number, options: RewardOptions = {}): void {
+    if (this.state !== 'open') throw this.#isOver();
+    if (this.#underWay > 0)
+      throw new ApiError('A call is under way; give the reward when it is answered, or abort it first.', {
+        status: 409,
+      });
+    const rows = this.rows();
+    if (rows.length === 0) throw new ApiError('No call was answered, so there is nothing to reward.', { status: 409 });
+    this.result = readReward(score, options, rows);
+    this.#end('rewarded');
+  }
+
+  /** Aborts the episode: calls in flight end, its slots are free, its samples are not trained on. */
+  abort(): void {
+    if (this.state !== 'open') return;
+    this.#host.count('client/dropped_trajectories');
+    this.#end('aborted');
+  }
+
+  /** What is trained on: the tokens of each sequence that has a reply of its own. */
+  rows(): { sequence: Sequence; trajectory: ReturnType<Sequence['trajectory']> }[] {
+    return this.#sequences
+      .map((sequence) => ({ sequence, trajectory: sequence.trajectory() }))
+      .filter(({ trajectory }) => trajectory.numTurns > 0);
+  }
+
+  /** Replies so far. */
+  get #answered(): number {
+    return this.#sequences.reduce((count, { ownReplies }) => count + ownReplies.length, 0);
+  }
+
+  /** Number of the last message that a call with these would continue from, 0 where there is none. */
+  extent(messages: readonly ChatMessage[], toolsKey: string): number {
+    const ends = this.#sequences.map((sequence) => {
+      const index = sequence.matches(messages, toolsKey);
+      return index < 0 ? 0 : sequence.replies[index].messages;
+    });
+    return Math.max(0, ...ends);
+  }
+
+  /** True if a call with these messages would be the first after the reply that it continues from. */
+  isNext(messages: readonly ChatMessage[], toolsKey: string): boolean {
+    return this.#sequences.some((sequence) => {
+      const index = sequence.matches(messages, toolsKey);
+      return index >= 0 && index === sequence.replies.length - 1 && !sequence.isBusy;
+    });
+  }
+
+  /** One call of the model. Throws ApiError, and what the engine throws. */
+  async call(request: CallRequest, { signal, onTokens }: CallOptions = {}): Promise<Answer> {
+    if (this.state !== 'open') throw this.#isOver();
+    if (signal?.aborted) throw aborted();
+    this.#key ??= this.#host.join(this, request);
+    if (this.start.length === 0) this.start = firstMessages(request.messages);
+    clearTimeout(this.#timer);
+    this.#underWay++;
+    try {
+      if (this.#host.fresh) await this.#fresh(signal);
+      return await this.#call(request, signal, onTokens);
+    } finally {
+      this.#underWay--;
+      this.#rest();
+    }
+  }
+
+  async #fresh(signal: AbortSignal | undefined): Promise<void> {
+    await this.#host.fresh;
+    if (signal?.aborted) throw aborted();
+    if (this.state !== 'open') throw this.#isOver();
+  }
+
+  async #call(
+    request: CallRequest,
+    signal: AbortSignal | undefined,
+    onTokens: CallOptions['onTokens'],
+  ): Promise<Answer> {
+    const { template, count, toolParser } = this.#host;
+    const rendered = template.render(request.messages, request.tools);
+    const { sequence, said } = this.#place(request, rendered);
+    const isNew = !this.#sequences.includes(sequence);
+    if (isNew) sequence.number = freeNumber(this.#sequences);
+    if (isNew) this.#sequences.push(sequence);
+    const before = sequence.length;
+    sequence.isBusy = true;
+    try {
+      sequence.say(said);
+      const contextIds = sequence.contextIds;
+      const generation = await this.#generate(sequence, request, signal, onTokens);
+      const { stopReason, tokenIds } = generation;
+      if (stopReason === 'aborted') throw aborted();
+      const text = replyText(template.tokenizer, generation, request, toolParser);
+      const reply = readReply(text, stopReason, request, toolParser);
+      sequence.draw(generation);
+      sequence.messages.splice(0, Infinity, ...request.messages, messageOf(reply));
+      const last = tokenIds.at(-1);
+      const isEnd = stopReason === 'stop' && [...template.tokenizer.eosTokenIds, this.#stopTokenId].includes(last);
+      sequence.replies.push({
+        call: this.#answered,
+        messages: sequence.messages.length,
+        tokens: sequence.length,
+        rendered,
+        content: reply.content,
+        calls: reply.calls.map(({ id, name }) => ({ id, name })),
+        isOpen: !isEnd,
+        endToken: isEnd ? last : undefined,
+        stopReason,
+      });
+      count('client/calls');
+      if (reply.unreadable > 0) count('client/unreadable_calls');
+      return { generation, reply, contextIds };
+    } catch (error) {
+      count(signal?.aborted || this.state !== 'open' ? 'client/aborted_calls' : 'client/failed_calls');
+      sequence.cutTo(before);
+      this.#release(sequence); // its cache holds what was cut
+      if (isNew) this.#sequences.splice(this.#sequences.indexOf(sequence), 1);
+      throw error;
+    } finally {
+      sequence.isBusy = false;
+      if (this.state !== 'open') this.#release(sequence);
+    }
+  }
+
+  /** Where a call's tokens go: after a reply that it extends, or into a sequence of their own. */
+  #place({ messages, tools }: CallRequest, rendered: string): { sequence: Sequence; said: Uint32Array } {
+    const { template, count, maxPromptLength } = this.#host;
+    const toolsKey = toolsKeyOf(tools);
+    const found = this.#longest(messages, toolsKey);
+    if (found) {
+      const { sequence, index } = found;
+      const reply = sequence.replies[index];
+      const rest = messages.slice(reply.messages);
+      if (template.canFollow(reply, rest) && template.keeps(reply, rendered)) {
+        const isLast = index === sequence.replies.length - 1 && !sequence.isBusy;
+        const target = isLast ? sequence : sequence.branch(index);
+        const said = target.continuation(rest, template);
+        if (said) {
+          count(isLast ? 'client/continuations' : 'client/forks');
+          return { sequence: target, said };
+        }
+      }
+    }
+    if (this.#sequences.length > 0) count('client/forks');
+    const ids = template.encode(messages, tools);
+    return { sequence: Sequence.start(ids, maxPromptLength, toolsKey), said: new Uint32Array(0) };
+  }
+
+  /** The sequence whose reply the messages extend farthest, one that ends there before one that has continued. */
+  #longest(messages: readonly ChatMessage[], toolsKey: string): { sequence: Sequence; index: number } | undefined {
+    let best: { sequence: Sequence; index: number; rank: number } | undefined;
+    for (const sequence of this.#sequences) {
+      const index = sequence.matches(messages, toolsKey);
+      if (index < 0) continue;
+      const free = index === sequence.replies.length - 1 && !sequence.isBusy;
+      const rank = 2 * sequence.replies[index].messages + (free ? 1 : 0);
+      if (!best || rank > best.rank) best = { sequence, index, rank };
+    }
+    return best;
+  }
+
+  async #generate(
+    sequence: Sequence,
+    request: CallRequest,
+    signal: AbortSignal | undefined,
+    onTokens: CallOptions['onTokens'],
+  ): Promise<Generation> {
+    const { engine, lost, maxResponseLength, maxPromptLength } = this.#host;
+    const room = maxResponseLength - sequence.length;
+    const { contextIds } = sequence;
+    if (room < 1)
+      throw refuse(
+        'messages',
+        `The messages have ${contextIds.length} tokens, but a context holds ${maxPromptLength + maxResponseLength} ` +
+          '(data.maxPromptLength + data.maxResponseLength), and a reply needs one of them; shorten them, or raise those keys.',
+        'context_length_exceeded',
+      );
+    const requestId = this.#requestIds.get(sequence) ?? `${this.id}.${this.#calls++}`;
+    this.#requestIds.set(sequence, requestId);
+    const end = () => engine.abort([requestId]);
+    const stopWaiting = [signal, this.#ending.signal].map((given) => given && onAbort(given, end));
+    // An engine that is paused for a step says nothing of its loss.
+    const loss = new Promise<never>((_, reject) => {
+      stopWaiting.push(onAbort(lost, () => reject(lost.reason as Error)));
+    });
+    try {
+      const generation = engine.generate({
+        requestId,
+        contextIds,
+        promptLength: sequence.promptIds.length,
+        key: this.#randomKey(sequence, request.seed),
+        sampling: this.#sampling(request, room),
+        ...(onTokens && { onTokens }),
+      });
+      return await Promise.race([generation, loss]);
+    } finally {
+      for (const stop of stopWaiting) stop?.();
+    }
+  }
+
+  /** The same for a call that is made again after it failed; another for every sequence. */
+  #randomKey({ number }: Sequence, seed: number | undefined): [number, number] {
+    if (seed !== undefined) return randomKey(seed, SEEDED, Math.floor(seed / 2 ** 32), 0);
+    const [run, group, member] = this.#key!;
+    return randomKey(run, group, member, number);
+  }
+
+  #sampling({ sampling, parse, tools }: CallRequest, room: number): SamplingParams {
+    const { sampling: run, constrainToolCalls, toolParser } = this.#host;
+    const maxNewTokens = Math.min(run.maxNewTokens, room, sampling.maxNewTokens ?? Infinity);
+    const end = tools.length > 0 ? this.#stopTokenId : undefined;
+    const stopTokenIds = [...run.stopTokenIds, ...(sampling.stopTokenIds ?? []), ...(end === undefined ? [] : [end])];
+    const minNewTokens = Math.min(sampling.minNewTokens ?? run.minNewTokens ?? 0, maxNewTokens);
+    return {
+      ...run,
+      ...sampling,
+      maxNewTokens,
+      minNewTokens,
+      stopTokenIds: [...new Set(stopTokenIds)],
+      ...(parse && constrainToolCalls && callConstraint(tools, toolParser)),
+    };
+  }
+
+  get #stopTokenId(): number | undefined {
+    const { stopToken, tokenizer } = this.#host.template;
+    return stopToken === undefined ? undefined : tokenizer.idOf(stopToken);
+  }
+
+  #release(sequence: Sequence): void {
+    const requestId = this.#requestIds.get(sequence);
+    if (requestId === undefined) return;
+    this.#requestIds.delete(sequence);
+    if (!this.#host.lost.aborted) this.#host.engine.release(requestId);
+  }
+
+  #end(state: 'rewarded' | 'aborted'): void {
+    this.state = state;
+    clearTimeout(this.#timer);
+    this.#stopListening?.();
+    this.#ending.abort();
+    for (const sequence of this.#sequences) if (!sequence.isBusy) this.#release(sequence);
+    if (this.#key) this.#host.ended(this);
+  }
+
+  /** Between two calls the clock runs. */
+  #rest(): void {
+    if (this.#underWay > 0 || this.state !== 'open') return;
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => {
+      this.#host.count('client/timed_out');
+      this.abort();
+    }, this.#host.timeoutMs);
+  }
+
+  #isOver(): ApiError {
+    const how = this.state === 'rewarded' ? 'has its reward' : 'was given up';
+    return new ApiError(`This trajectory ${how}, which ended it; make a client for another.`, { status: 409 });
+  }
+}
+
+/** Tells keys of a request's own seed from those of all trajectories. */
+const SEEDED = 0x5eed;
+
+const aborted = (): ApiError => new ApiError('The call was aborted.', { status: 499, code: 'aborted' });
+
+export const toolsKeyOf = (tools: CallRequest['tools']): string =>
+  JSON.stringify(tools.map(({ name, description, parameters }) => [name, description, parameters]));
+
+const messageOf = ({ content, calls }: ReadReply): ChatMessage => ({
+  role: 'assistant',
+  content,
+  ...(calls.length > 0 && { toolCalls: calls }),
+});

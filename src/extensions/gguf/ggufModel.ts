@@ -1,0 +1,243 @@
+/**
+ * A model as llama.cpp reads it: names, order and metadata of its `convert_hf_to_gguf.py`, as facts. Byte-level BPE tokenizers only,
+ * which all families here have.
+ */
+
+import { InputError } from '../../errors.ts';
+import type { ModelConfig } from '../../model/config.ts';
+import { elementCount, parameterSpecs } from '../../model/params.ts';
+import type { CheckpointWithTokenizer } from '../../model/checkpoint/checkpoint.ts';
+import { type GgufTensor, type GgufType, type GgufValue, Q8_BLOCK, writeGguf } from './gguf.ts';
+
+/** SmolLM3 leaves RoPE out of every fourth layer there; ours have it in all, and are then Llama's architecture. */
+const ARCHITECTURES = {
+  LlamaForCausalLM: 'llama',
+  SmolLM3ForCausalLM: 'llama',
+  Qwen2ForCausalLM: 'qwen2',
+  Qwen3ForCausalLM: 'qwen3',
+} as const;
+
+/** Names of a layer's tensors, after `blk.N.`. */
+const LAYER_NAMES: Record<string, string> = {
+  'self_attn.q_proj': 'attn_q',
+  'self_attn.k_proj': 'attn_k',
+  'self_attn.v_proj': 'attn_v',
+  'self_attn.o_proj': 'attn_output',
+  'self_attn.q_norm': 'attn_q_norm',
+  'self_attn.k_norm': 'attn_k_norm',
+  'mlp.gate_proj': 'ffn_gate',
+  'mlp.up_proj': 'ffn_up',
+  'mlp.down_proj': 'ffn_down',
+  input_layernorm: 'attn_norm',
+  post_attention_layernorm: 'ffn_norm',
+};
+const NAMES: Record<string, string> = {
+  'model.embed_tokens.weight': 'token_embd.weight',
+  'model.norm.weight': 'output_norm.weight',
+  'lm_head.weight': 'output.weight',
+};
+
+/** llama.cpp's numbers of file types. */
+const FILE_TYPES: Record<GgufType, number> = { F32: 0, F16: 1, Q8_0: 7 };
+
+export interface GgufModel {
+  bytes: Uint8Array<ArrayBuffer>;
+  /** Differences between llama.cpp and this project for the model, one sentence each. */
+  notes: string[];
+}
+
+/** A GGUF file of the model: matrices in `type` (F16 where their rows do not fill Q8_0's blocks), vectors in F32. Throws InputError. */
+export function ggufModel({ name, type }: { name: string; type: GgufType }, model: CheckpointWithTokenizer): GgufModel {
+  const { config } = model;
+  const { architecture, numAttentionHeads, headDim, hiddenSize } = config;
+  if (architecture === 'Qwen2ForCausalLM' && numAttentionHeads * headDim !== hiddenSize)
+    throw new InputError(
+      `llama.cpp runs Qwen2 only where heads x head_dim is hidden_size; here they are ${numAttentionHeads} x ${headDim} and ${hiddenSize}.`,
+    );
+  const tokenizer = tokenizerMetadata(model);
+  const metadata = new Map<string, GgufValue>([
+    ['general.architecture', ARCHITECTURES[config.architecture]],
+    ['general.type', 'model'],
+    ['general.name', name],
+    ['general.file_type', FILE_TYPES[type]],
+    ['general.quantization_version', 2],
+    ...modelMetadata(config),
+    ...tokenizer.metadata,
+  ]);
+  return { bytes: writeGguf(metadata, tensorsOf(model, type)), notes: tokenizer.notes };
+}
+
+function modelMetadata(config: ModelConfig): [string, GgufValue][] {
+  const { ropeScaling } = config;
+  const entries: [string, GgufValue][] = [
+    ['vocab_size', config.vocabSize],
+    ['context_length', config.maxPositionEmbeddings],
+    ['embedding_length', config.hiddenSize],
+    ['block_count', config.numHiddenLayers],
+    ['feed_forward_length', config.intermediateSize],
+    ['attention.head_count', config.numAttentionHeads],
+    ['attention.head_count_kv', config.numKeyValueHeads],
+    ['attention.key_length', config.headDim],
+    ['attention.value_length', config.headDim],
+    ['attention.layer_norm_rms_epsilon', { float: config.rmsNormEps }],
+    ['rope.dimension_count', config.headDim],
+    ['rope.freq_base', { float: config.ropeTheta }],
+  ];
+  if (ropeScaling?.ropeType === 'linear')
+    entries.push(['rope.scaling.type', 'linear'], ['rope.scaling.factor', { float: ropeScaling.factor }]);
+  return entries.map(([key, value]) => [`${ARCHITECTURES[config.architecture]}.${key}`, value]);
+}
+
+function tensorsOf({ config, weights }: CheckpointWithTokenizer, type: GgufType): GgufTensor[] {
+  const isLlama = ARCHITECTURES[config.architecture] === 'llama';
+  const tensors = parameterSpecs(config).map(({ name, shape }): GgufTensor => {
+    const found = weights.get(name);
+    if (found?.data.length !== elementCount(shape))
+      throw new InputError(`The model has no tensor "${name}" of shape [${shape.join(', ')}].`);
+    const heads = /\.q_proj\./.test(name) ? config.numAttentionHeads : config.numKeyValueHeads;
+    const isTurned = isLlama && /\.[qk]_proj\./.test(name);
+    return {
+      name: ggufName(name),
+      shape,
+      type: typeOf(shape, type),
+      data: isTurned ? interleaved(found.data, heads, config.headDim) : found.data,
+    };
+  });
+  const factors = ropeFactors(config);
+  if (factors) tensors.push({ name: 'rope_freqs.weight', shape: [factors.length], type: 'F32', data: factors });
+  return tensors;
+}
+
+function ggufName(name: string): string {
+  if (Object.hasOwn(NAMES, name)) return NAMES[name];
+  const [, layer, part, kind] = /^model\.layers\.(\d+)\.(.+)\.(weight|bias)$/.exec(name)!;
+  return `blk.${layer}.${LAYER_NAMES[part]}.${kind}`;
+}
+
+function typeOf(shape: readonly number[], type: GgufType): GgufType {
+  if (shape.length === 1) return 'F32';
+  return type === 'Q8_0' && shape[1] % Q8_BLOCK !== 0 ? 'F16' : type;
+}
+
+/** Hugging Face rotates the halves of a head against each other, llama.cpp's Llama neighbours: row i of the first half goes to 2i. */
+function interleaved(data: Float32Array, heads: number, headDim: number): Float32Array {
+  const out = new Float32Array(data.length);
+  const width = data.length / (heads * headDim);
+  for (let head = 0; head < heads; head++)
+    for (let d = 0; d < headDim; d++) {
+      const from = (head * headDim + d) * width;
+      const to = head * headDim + (d < headDim / 2 ? 2 * d : 2 * (d - headDim / 2) + 1);
+      out.set(data.subarray(from, from + width), to * width);
+    }
+  return out;
+}
+
+/** Llama 3's scaling: what each frequency is divided by; undefined if there is none. */
+function ropeFactors({ ropeScaling, ropeTheta, headDim }: ModelConfig): Float32Array | undefined {
+  if (ropeScaling?.ropeType !== 'llama3') return undefined;
+  const { factor, lowFreqFactor = 1, highFreqFactor = 4, originalMaxPositionEmbeddings = 8192 } = ropeScaling;
+  return Float32Array.from({ length: headDim / 2 }, (_, i) => {
+    const wavelength = 2 * Math.PI * ropeTheta ** ((2 * i) / headDim);
+    const turns = originalMaxPositionEmbeddings / wavelength;
+    if (turns > highFreqFactor) return 1;
+    if (turns < lowFreqFactor) return factor;
+    const smooth = (turns - lowFreqFactor) / (highFreqFactor - lowFreqFactor);
+    return 1 / ((1 - smooth) / factor + smooth);
+  });
+}
+
+interface AddedToken {
+  id: number;
+  content: string;
+  special?: boolean;
+}
+
+const [NORMAL, CONTROL, USER_DEFINED, UNUSED] = [1, 3, 4, 5];
+
+function tokenizerMetadata({ config, tokenizerJson, tokenizerConfigJson }: CheckpointWithTokenizer) {
+  const { model, added_tokens: added = [] } = tokenizerJson as {
+    model?: { type?: string; vocab?: Record<string, number>; merges?: (string | [string, string])[] };
+    added_tokens?: AddedToken[];
+  };
+  const splitting = preTokenizer(tokenizerJson['pre_tokenizer']);
+  if (!model?.vocab || !model.merges || splitting === undefined)
+    throw new InputError('GGUF is written of byte-level BPE tokenizers only, which this model does not have.');
+  const tokens = Array.from({ length: config.vocabSize }, (_, id) => `[PAD${id}]`);
+  const types = new Array<number>(config.vocabSize).fill(UNUSED);
+  const set = (id: number, token: string, type: number) => ([tokens[id], types[id]] = [token, type]);
+  for (const [token, id] of Object.entries(model.vocab)) set(id, token, NORMAL);
+  for (const { id, content, special = false } of added) set(id, content, special ? CONTROL : USER_DEFINED);
+  const idOf = (key: string): number | undefined => {
+    const named = tokenizerConfigJson[key] as string | { content: string } | null | undefined;
+    const id = tokens.indexOf((typeof named === 'object' ? named?.content : named) ?? '');
+    return id < 0 ? undefined : id;
+  };
+  const ids = Object.entries({ bos: 'bos_token', eos: 'eos_token', padding: 'pad_token' }).flatMap(
+    ([name, key]): [string, GgufValue][] => {
+      const id = idOf(key);
+      return id === undefined ? [] : [[`tokenizer.ggml.${name}_token_id`, id]];
+    },
+  );
+  const { add_bos_token: addBos } = tokenizerConfigJson;
+  // llama.cpp has a name each for three tokens that end a turn.
+  const [eot, eom] = (config.eosTokenIds ?? []).filter((id) => id !== idOf('eos_token'));
+  const moreEnds = Object.entries({ eot, eom }).flatMap(([name, id]): [string, GgufValue][] =>
+    id === undefined ? [] : [[`tokenizer.ggml.${name}_token_id`, id]],
+  );
+  const metadata: [string, GgufValue][] = [
+    ['tokenizer.ggml.model', 'gpt2'],
+    ['tokenizer.ggml.pre', splitting.name],
+    ['tokenizer.ggml.tokens', tokens],
+    ['tokenizer.ggml.token_type', { int32: types }],
+    ['tokenizer.ggml.merges', model.merges.map((merge) => (typeof merge === 'string' ? merge : merge.join(' ')))],
+    ...ids,
+    ...moreEnds,
+    ['tokenizer.ggml.add_bos_token', addBos === true],
+    ...templateMetadata(tokenizerConfigJson['chat_template']),
+  ];
+  return { metadata, notes: splitting.isKnown ? [] : [UNKNOWN_SPLITTING] };
+}
+
+/** One template, or several by name. */
+function templateMetadata(source: unknown): [string, GgufValue][] {
+  if (typeof source === 'string') return [['tokenizer.chat_template', source]];
+  if (!Array.isArray(source)) return [];
+  const named = (source as { name: string; template: string }[]).filter(({ template }) => typeof template === 'string');
+  return named.map(({ name, template }): [string, GgufValue] => [
+    `tokenizer.chat_template${name === 'default' ? '' : `.${name}`}`,
+    template,
+  ]);
+}
+
+const UNKNOWN_SPLITTING =
+  'the tokenizer splits text by a rule of its own, which llama.cpp does not have; it will use that of GPT-2, and may cut words into ' +
+  'other tokens than the model was trained on. Prompts given as token ids are exact.';
+
+/** llama.cpp knows rules of splitting by name alone. These are the regexes of the families here. */
+const CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|";
+const REST = '| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+';
+const SPLITTINGS: Record<string, string> = {
+  [`${CONTRACTIONS}\\p{N}{1,3}${REST}`]: 'llama-bpe',
+  [`${CONTRACTIONS}\\p{N}${REST}`]: 'qwen2',
+};
+
+interface PreTokenizer {
+  type: string;
+  pretokenizers?: PreTokenizer[];
+  pattern?: { Regex?: string };
+  use_regex?: boolean;
+  individual_digits?: boolean;
+}
+
+/** The rule's name there; undefined if the tokenizer does not work on bytes. */
+function preTokenizer(json: unknown): { name: string; isKnown: boolean } | undefined {
+  const outer = json as PreTokenizer | null | undefined;
+  const steps = outer?.type === 'Sequence' ? (outer.pretokenizers ?? []) : outer ? [outer] : [];
+  const bytes = steps.find(({ type }) => type === 'ByteLevel');
+  if (!bytes) return undefined;
+  const [first] = steps;
+  if (first.type === 'Digits' && first.individual_digits === true) return { name: 'smollm', isKnown: true };
+  if (first === bytes && bytes.use_regex !== false) return { name: 'gpt-2', isKnown: true };
+  const known = SPLITTINGS[first.pattern?.Regex ?? ''];
+  return known === undefined ? { name: 'gpt-2', isKnown: false } : { name: known, isKnown: true };
+}

@@ -1,0 +1,145 @@
+/** Plain rows into what the trainer computes on, and back. Throws InputError naming the row and its field. */
+
+import { InputError } from '../../errors.ts';
+import { MAX_FLOAT32 } from '../../grpo/config/keys.ts';
+import { show } from '../../grpo/config/tree.ts';
+import { sameIds, type SampleTokens } from '../../grpo/update/batch.ts';
+import type { PolicyData } from '../../grpo/update/policyGradient.ts';
+import type { LossSettings } from './settings.ts';
+import type { Row, TrainRow } from './types.ts';
+
+export interface RowLimits {
+  vocabSize: number;
+  /** Tokens of a row at most. */
+  maxPositions: number;
+}
+
+/** Rows as neighbouring groups with a shared prompt each; masks are of the response. */
+export interface PackedRows {
+  samples: {
+    group: number;
+    trajectory: { promptIds: Uint32Array; responseIds: Uint32Array; logProbs: Float32Array };
+  }[];
+  masks: Uint8Array[];
+}
+
+/** More than the rounding of a log-prob that is 0. */
+const ABOVE_ZERO = 1e-3;
+
+export function packedRows(verb: string, rows: readonly Row[], limits: RowLimits): PackedRows {
+  if (!isList(rows) || rows.length === 0)
+    throw new InputError(`${verb}: rows is ${Array.isArray(rows) ? 'empty' : show(rows)}; give a list of rows.`);
+  const packed: PackedRows = { samples: [], masks: [] };
+  rows.forEach((row, i) => {
+    const { tokens, mask, promptLength } = checkedRow(`${verb}: row ${i}`, row, limits);
+    const promptIds = tokens.subarray(0, promptLength);
+    const last = packed.samples.at(-1);
+    const shares = last && rows[i - 1].group === row.group && sameIds(last.trajectory.promptIds, promptIds);
+    const responseIds = tokens.subarray(promptLength);
+    const logProbs = new Float32Array(responseIds.length);
+    const group = shares ? last.group : i;
+    packed.samples.push({ group, trajectory: { promptIds, responseIds, logProbs } });
+    packed.masks.push(mask.subarray(promptLength));
+  });
+  return packed;
+}
+
+/** Throws InputError if an input of the loss is missing, or if no token is trained. */
+export function policyData(rows: readonly TrainRow[], limits: RowLimits, settings: LossSettings): PolicyData {
+  const verb = 'forwardBackward';
+  const { samples, masks } = packedRows(verb, rows, limits);
+  const { reads, normalization } = settings;
+  if (masks.every((mask) => !mask.includes(1)))
+    throw new InputError(`${verb}: no row has a mask with a 1, so there is nothing to train on.`);
+  const field = (name: 'advantages' | 'logProbs' | 'refLogProbs', absent?: number) =>
+    rows.map((row, i) => {
+      const what = `${verb}: row ${i}`;
+      const value = row[name];
+      if (value === undefined && absent === undefined)
+        throw new InputError(`${what} has no ${name}, which the loss reads; give ${EXPECTED[name]}.`);
+      if (typeof value === 'number' && name !== 'advantages')
+        throw new InputError(`${what}: ${name} is ${value}; give ${EXPECTED[name]}.`);
+      return checkedValues(what, name, value ?? absent!, row.tokens.length, masks[i]);
+    });
+  const oldLogProbs = field('logProbs', reads.logProbs ? undefined : 0);
+  oldLogProbs.forEach((values, i) => samples[i].trajectory.logProbs.set(values));
+  const tokens: SampleTokens = {
+    masks,
+    oldLogProbs,
+    advantages: field('advantages', reads.advantages ? undefined : 1),
+    ...(rows.some((row) => row.refLogProbs !== undefined) || reads.refLogProbs
+      ? { refLogProbs: field('refLogProbs', reads.refLogProbs ? undefined : 0) }
+      : {}),
+  };
+  return { samples, tokens, normalization };
+}
+
+const EXPECTED = {
+  advantages: 'one number, or one a token',
+  logProbs: 'one number a token, as `sample` does',
+  refLogProbs: 'those of `logProbs(rows, { reference: true })`, or klLossCoef 0',
+};
+
+function checkedRow(what: string, row: Row, { vocabSize, maxPositions }: RowLimits) {
+  if (typeof row !== 'object' || row === null) throw new InputError(`${what} is ${show(row)}; give { tokens, mask }.`);
+  const [tokens, marks] = [tokensOf(what, row.tokens, vocabSize), numbersOf(what, 'mask', row.mask)];
+  const T = tokens.length;
+  if (T < 2) throw new InputError(`${what} has ${T} tokens; at least 2 are needed, one to predict the next from.`);
+  if (T > maxPositions)
+    throw new InputError(
+      `${what} has ${T} tokens; at most ${maxPositions} fit (data.maxPromptLength + data.maxResponseLength).`,
+    );
+  if (marks.length !== T)
+    throw new InputError(`${what} has a mask of ${marks.length} for ${T} tokens; give one a token.`);
+  const odd = marks.findIndex((mark) => mark !== 0 && mark !== 1);
+  if (odd >= 0) throw new InputError(`${what}: mask[${odd}] is ${shown(marks[odd])}; 1 = trained, 0 = not.`);
+  if (marks[0] === 1) throw new InputError(`${what}: mask[0] is 1, but nothing predicts the first token; set it to 0.`);
+  const first = marks.indexOf(1);
+  const longest = first < 0 ? T : first;
+  const { promptLength = longest } = row;
+  if (!(Number.isInteger(promptLength) && promptLength >= 1 && promptLength <= longest))
+    throw new InputError(
+      `${what}: promptLength is ${show(promptLength)}; allowed: 1 to ${longest}, before the first 1 of the mask.`,
+    );
+  return { tokens, mask: Uint8Array.from(marks), promptLength };
+}
+
+/** Throws InputError for what the model has no row for: the device would read another row in its place. */
+export function tokensOf(what: string, ids: ArrayLike<number>, vocabSize: number): Uint32Array {
+  const given = numbersOf(what, 'tokens', ids);
+  const bad = given.findIndex((id) => !(Number.isInteger(id) && id >= 0 && id < vocabSize));
+  if (bad >= 0)
+    throw new InputError(`${what}: tokens[${bad}] is ${shown(given[bad])}; the model knows 0 to ${vocabSize - 1}.`);
+  return Uint32Array.from(given);
+}
+
+/** Values of the response: finite where the mask is 1, else 0. */
+function checkedValues(what: string, name: keyof typeof EXPECTED, value: unknown, T: number, mask: Uint8Array) {
+  const values = typeof value === 'number' ? undefined : numbersOf(what, name, value);
+  if (values && values.length !== T)
+    throw new InputError(`${what} has ${values.length} ${name} for ${T} tokens; give one a token.`);
+  const prompt = T - mask.length;
+  return Float64Array.from(mask, (m, t) => {
+    if (m === 0) return 0;
+    const x = values ? values[prompt + t] : (value as number);
+    const at = values ? `${name}[${prompt + t}]` : name;
+    if (!Number.isFinite(x) || Math.abs(x) > MAX_FLOAT32)
+      throw new InputError(`${what}: ${at} is ${shown(x)}; give a finite number of float32's range.`);
+    if (name !== 'advantages' && x > ABOVE_ZERO)
+      throw new InputError(`${what}: ${at} is ${x}; the natural log of a probability is at most 0.`);
+    return x;
+  });
+}
+
+/** JSON would say null. */
+const shown = (x: unknown): string => (typeof x === 'number' ? String(x) : show(x));
+
+/** A text has a length and places too, and is none. */
+function numbersOf(what: string, name: string, value: unknown): number[] {
+  if (Array.isArray(value) || (ArrayBuffer.isView(value) && !(value instanceof DataView)))
+    return Array.from(value as ArrayLike<number>);
+  throw new InputError(`${what}: ${name} is ${show(value)}; give an array of numbers.`);
+}
+
+/** `Array.isArray` makes a list of anything of it. */
+const isList = (value: unknown): boolean => Array.isArray(value);

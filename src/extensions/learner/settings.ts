@@ -1,0 +1,192 @@
+/** Options of a call, checked by the schema and the rules of a config: each error is an InputError of one sentence. */
+
+import { InputError, UserCodeError } from '../../errors.ts';
+import { RECIPES, VERL_DEFAULTS } from '../../grpo/config/recipes.ts';
+import { resolveTrainTree } from '../../grpo/config/resolve.ts';
+import type { Recipe, TrainConfig } from '../../grpo/config/types.ts';
+import type { AggregateOptions } from '../../grpo/losses/aggregate.ts';
+import type { CustomLoss } from '../../grpo/losses/custom.ts';
+import { POLICY_LOSSES, type PolicyLoss } from '../../grpo/losses/index.ts';
+import { SUMMED_LOSSES } from './losses.ts';
+import type { LossOptions, OptimStepOptions, SampleOptions } from './types.ts';
+
+/** A loss by name (a method of `algorithm.name`, a `lossMode`, cross_entropy, importance_sampling), as a row, or as a function. */
+export type Loss = string | PolicyLoss | CustomLoss;
+
+export interface LossSettings {
+  config: TrainConfig;
+  /** Replaces the config's loss. */
+  loss: PolicyLoss | CustomLoss | undefined;
+  /** True if rows must have advantages and log-probs. */
+  reads: { advantages: boolean; logProbs: boolean; refLogProbs: boolean };
+  normalization: AggregateOptions;
+}
+
+const SUMS = ['globalBatchSize', 'batchNumTokens', 'maxResponseLength'] as const;
+const LOSS_OPTIONS = [
+  ...['policyLoss', 'clipRatio', 'clipRatioLow', 'clipRatioHigh', 'clipRatioC', 'lossAggMode', 'klLossCoef'],
+  ...['klLossType', 'klClamp', 'entropyCoeff', 'topEntropyQuantile', 'skipZeroAdvantages', 'temperature'],
+  ...SUMS,
+];
+const SAMPLE_OPTIONS = [
+  ...['temperature', 'topK', 'topP', 'minP', 'repetitionPenalty', 'presencePenalty', 'frequencyPenalty'],
+  ...['minNewTokens', 'stop', 'includeStopStrInOutput', 'maxTokens', 'seed', 'step', 'tools'],
+];
+const OPTIM_OPTIONS = ['lr', 'betas', 'eps', 'weightDecay', 'gradClip'];
+
+/** @param rows rows of the call, which seq-mean-* divide by unless told */
+export function lossSettings(
+  config: TrainConfig,
+  loss: Loss | undefined,
+  options: LossOptions,
+  rows: number,
+): LossSettings {
+  checkNames('forwardBackward', options, LOSS_OPTIONS);
+  const { temperature, globalBatchSize = rows, batchNumTokens, maxResponseLength, ...numbers } = options;
+  const sums = { globalBatchSize, batchNumTokens, maxResponseLength };
+  for (const name of SUMS)
+    if (sums[name] !== undefined && !(Number.isInteger(sums[name]) && sums[name] > 0))
+      throw new InputError(`forwardBackward: ${name} is ${String(sums[name])}; allowed: an integer of at least 1.`);
+  const { userLoss, base } = lossOf(config, loss);
+  const entropy = loss === 'cross_entropy' ? 1 : config.rollout.temperature;
+  const settled = resolved(config, 'forwardBackward', {
+    ...(base.algorithm && { algorithm: base.algorithm }),
+    actor: { ...base.actor, ...given(numbers), optim: undefined },
+    rollout: { ...config.rollout, temperature: temperature ?? entropy },
+  });
+  const isPolicy = loss !== 'cross_entropy' && typeof loss !== 'function';
+  return {
+    config: settled,
+    loss: typeof userLoss === 'function' ? finiteLoss(userLoss) : userLoss,
+    reads: { advantages: isPolicy, logProbs: isPolicy, refLogProbs: settled.actor.klLossCoef > 0 },
+    normalization: {
+      maxResponseLength: maxResponseLength ?? config.data.maxResponseLength,
+      globalBatchSize,
+      ...(batchNumTokens !== undefined && { batchNumTokens }),
+    },
+  };
+}
+
+/** Whose loss it is, and the settings that its options stand over. */
+function lossOf(
+  config: TrainConfig,
+  loss: Loss | undefined,
+): { userLoss?: PolicyLoss | CustomLoss; base: { actor: object; algorithm?: object } } {
+  const { useKlLoss: _, ...actor } = config.actor; // follows from klLossCoef
+  if (loss === undefined) return { base: { actor } };
+  if (typeof loss === 'function') return { userLoss: loss, base: { actor } };
+  if (typeof loss === 'object' && typeof loss?.row === 'function') return { userLoss: loss, base: { actor } };
+  if (typeof loss !== 'string')
+    throw new InputError(
+      `forwardBackward: the loss is ${describeType(loss)}; give a name, a row of defineLoss, or a function.`,
+    );
+  if (Object.hasOwn(SUMMED_LOSSES, loss))
+    return {
+      userLoss: SUMMED_LOSSES[loss],
+      base: { algorithm: {}, actor: { ...sizesOf(actor), lossAggMode: 'token-sum' } },
+    };
+  return { base: methodOf(loss, actor) };
+}
+
+const describeType = (value: unknown): string => (value === null ? 'null' : `a ${typeof value} without \`row\``);
+
+/** The published settings of a method, or verl's defaults around a `lossMode`. */
+function methodOf(name: string, actor: Omit<TrainConfig['actor'], 'useKlLoss'>) {
+  const recipes: Readonly<Record<string, Recipe>> = RECIPES;
+  const method = Object.hasOwn(recipes, name)
+    ? name
+    : Object.keys(recipes).find((key) => recipes[key].actor?.policyLoss?.lossMode === name);
+  if (method !== undefined) return { algorithm: { name: method }, actor: sizesOf(actor) };
+  if (!Object.hasOwn(POLICY_LOSSES, name)) {
+    const known = new Set([...Object.keys(POLICY_LOSSES), ...Object.keys(recipes), ...Object.keys(SUMMED_LOSSES)]);
+    throw new InputError(`forwardBackward: there is no loss "${name}"; known are ${[...known].join(', ')}.`);
+  }
+  const { lossAggMode } = VERL_DEFAULTS.actor;
+  return { algorithm: {}, actor: { ...sizesOf(actor), lossAggMode, policyLoss: { lossMode: name } } };
+}
+
+/** What no method sets. */
+const sizesOf = ({
+  ppoMiniBatchSize,
+  ppoMaxTokenLenPerGpu,
+  ppoMicroBatchSizePerGpu,
+  skipZeroAdvantages,
+}: Omit<TrainConfig['actor'], 'useKlLoss'>) => ({
+  ppoMiniBatchSize,
+  ppoMaxTokenLenPerGpu,
+  ppoMicroBatchSizePerGpu,
+  skipZeroAdvantages,
+});
+
+/** Refuses what would make every weight NaN, before any of it goes backward. */
+function finiteLoss(loss: CustomLoss): CustomLoss {
+  return (rows) => {
+    const result = loss(rows);
+    for (const name of ['dLogProbs', 'dEntropy'] as const) {
+      const bad = Array.from(result?.[name] ?? []).findIndex((value) => !Number.isFinite(value));
+      if (bad >= 0)
+        throw new UserCodeError(
+          'loss returned',
+          `The loss returned ${result[name]![bad]} as ${name}[${bad}]; return finite numbers.`,
+        );
+    }
+    return result;
+  };
+}
+
+export interface SampleSettings {
+  config: TrainConfig;
+  /** Greedy draws, which no config of a training run may ask for. */
+  greedy: boolean;
+  seed: number;
+  /** undefined = the number of the call */
+  step: number | undefined;
+}
+
+export function sampleSettings(config: TrainConfig, options: SampleOptions): SampleSettings {
+  checkNames('sample', options, SAMPLE_OPTIONS);
+  const { temperature, maxTokens, seed, step, tools: _, ...rollout } = options;
+  const greedy = temperature === 0;
+  const longest = config.data.maxResponseLength;
+  const settled = resolved(config, 'sample', {
+    ...(seed !== undefined && { seed }),
+    rollout: { ...config.rollout, ...given(rollout), ...(!greedy && temperature !== undefined && { temperature }) },
+  });
+  if (maxTokens !== undefined && !(Number.isInteger(maxTokens) && maxTokens >= 1 && maxTokens <= longest))
+    throw new InputError(
+      `sample: maxTokens is ${String(maxTokens)}; allowed: 1 to ${longest}, the engine's data.maxResponseLength.`,
+    );
+  if (step !== undefined && !(Number.isInteger(step) && step >= 0))
+    throw new InputError(`sample: step is ${String(step)}; allowed: an integer of at least 0.`);
+  const data = { ...settled.data, maxResponseLength: maxTokens ?? longest };
+  return {
+    config: { ...settled, data },
+    greedy,
+    seed: settled.seed,
+    step: step ?? (seed === undefined ? undefined : 0),
+  };
+}
+
+/** The config with this step's optimizer. */
+export function optimSettings(config: TrainConfig, options: OptimStepOptions): TrainConfig {
+  checkNames('optimStep', options, OPTIM_OPTIONS);
+  const { gradClip = config.actor.gradClip, ...optim } = options;
+  const constant = { lrSchedulerType: 'constant', lrWarmupSteps: 0, lrWarmupStepsRatio: 0 };
+  return resolved(config, 'optimStep', {
+    actor: { ...config.actor, gradClip, optim: { ...config.actor.optim, ...constant, ...given(optim) } },
+  });
+}
+
+/** @param changes what stands over the config; its length and its saving are ignored here */
+const resolved = (config: TrainConfig, verb: string, changes: object): TrainConfig =>
+  resolveTrainTree({ ...config, trainer: undefined, ...changes }, verb);
+
+function checkNames(verb: string, options: object, known: readonly string[]): void {
+  const unknown = Object.keys(options).find((name) => !known.includes(name));
+  if (unknown !== undefined)
+    throw new InputError(`${verb}: there is no option "${unknown}"; there are ${known.join(', ')}.`);
+}
+
+/** An option that is undefined was not given. */
+const given = (options: object): object =>
+  Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));

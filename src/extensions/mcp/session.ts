@@ -1,0 +1,196 @@
+/** One session with an MCP server: opened on demand and reopened after a loss, a limited number of times. */
+
+import { describe, InputError } from '../../errors.ts';
+import { isObject } from '../../tasks/toolSchema.ts';
+import { type Connection, loadSdk, openConnection, statusOf } from './connection.ts';
+import type { McpServer, McpStats } from './types.ts';
+
+/** Options of a session. */
+export interface SessionOptions {
+  /** Name of the server in messages. */
+  name: string;
+  headers: Readonly<Record<string, string>>;
+  connectTimeoutMs: number;
+  stats: McpStats;
+  /** Removes secrets from a message. */
+  redact(text: string): string;
+}
+
+/** Losses without an answered call between them, after which no new connection is tried. */
+const MAX_LOSSES = 3;
+/** Most pages of tools/list. */
+const MAX_PAGES = 100;
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
+
+/** A session that connects on demand and reconnects after a loss. */
+export class McpSession {
+  readonly #server: McpServer;
+  readonly #options: SessionOptions;
+  #connection: Promise<Connection> | undefined;
+  /** The last connection in use that is not known to be lost. */
+  #used: Connection | undefined;
+  #losses = 0;
+  #isClosed = false;
+
+  constructor(server: McpServer, options: SessionOptions) {
+    this.#server = server;
+    this.#options = options;
+  }
+
+  /** Lists tools page by page, until more than `most` are read. Throws InputError if the server cannot be reached. */
+  async listTools(most: number): Promise<unknown[]> {
+    const { connectTimeoutMs: timeout } = this.#options;
+    try {
+      const { client } = await this.#open();
+      const { ResultSchema } = await loadSdk();
+      const tools: unknown[] = [];
+      let cursor: unknown;
+      for (let page = 0; page < MAX_PAGES && tools.length <= most; page++) {
+        const params = typeof cursor === 'string' ? { params: { cursor } } : {};
+        const result: unknown = await client.request({ method: 'tools/list', ...params }, ResultSchema, { timeout });
+        if (!isObject(result) || !Array.isArray(result['tools'])) throw new Error('tools/list gave no list of tools');
+        tools.push(...(result['tools'] as unknown[]));
+        cursor = result['nextCursor'];
+        if (cursor === undefined || cursor === null || cursor === '') return tools;
+      }
+      return tools;
+    } catch (error) {
+      throw new InputError(`${this.#words(error)}.`);
+    }
+  }
+
+  /** Returns the result of a call. Retries once if the server cannot have run the call. Otherwise throws an Error that the model reads. */
+  async call(name: string, args: Record<string, unknown>, signal: AbortSignal): Promise<unknown> {
+    const { stats } = this.#options;
+    const { ResultSchema } = await loadSdk();
+    const params = { name, arguments: args };
+    for (let tries = 1; ; tries++) {
+      const connection = await untilAborted(this.#alive(), signal);
+      try {
+        const options = { signal, timeout: LONGEST_TIMER_MS, onprogress: () => void stats.progress++ };
+        const result: unknown = await connection.client.request(
+          { method: 'tools/call', params },
+          ResultSchema,
+          options,
+        );
+        this.#losses = 0;
+        return result;
+      } catch (error) {
+        if (signal.aborted) throw error;
+        if (isAnswer(error)) {
+          this.#losses = 0;
+          const message = this.#options.redact(describe(error).replace(/^MCP error -?\d+: /, ''));
+          return { content: [{ type: 'text', text: message }], isError: true };
+        }
+        const isUnseen = wasNotSeen(error);
+        const isLost = isUnseen || connection.isClosed || isClosedError(error) || isNetworkError(error);
+        if (isLost) await this.#lose(connection);
+        if (!isUnseen || tries > 1) throw new Error(this.#words(error), { cause: error });
+      }
+    }
+  }
+
+  /** Resolves when the connection is closed and its process has ended. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    const connection = await this.#connection?.catch(() => undefined);
+    this.#connection = undefined;
+    await connection?.close().catch(() => {});
+  }
+
+  #open(): Promise<Connection> {
+    const { headers, connectTimeoutMs: timeoutMs, stats } = this.#options;
+    return (this.#connection ??= openConnection(this.#server, { headers, timeoutMs, stats }));
+  }
+
+  /** Returns the connection, reopened if it was lost. */
+  async #alive(): Promise<Connection> {
+    const { name, stats } = this.#options;
+    if (this.#isClosed) throw new Error(`the MCP server "${name}" is closed`);
+    if (this.#used?.isClosed) await this.#lose(this.#used);
+    if (this.#losses >= MAX_LOSSES)
+      throw new Error(`the MCP server "${name}" is gone: it was lost ${this.#losses} times, one after another`);
+    const opening = this.#open();
+    try {
+      const connection = await opening;
+      if (this.#connection === opening && this.#used !== connection) {
+        this.#used = connection;
+        if (this.#losses > 0) stats.reconnects++;
+      }
+      // Closed while it was being opened: nothing else would end the connection.
+      if (this.#isClosed as boolean) await connection.close();
+      return connection;
+    } catch (error) {
+      if (this.#connection === opening) {
+        this.#connection = undefined;
+        this.#losses++;
+      }
+      throw new Error(this.#words(error), { cause: error });
+    }
+  }
+
+  /** Counts a loss once, for any number of calls in flight. */
+  async #lose(connection: Connection): Promise<void> {
+    if (this.#used !== connection) return;
+    this.#used = undefined;
+    this.#connection = undefined;
+    this.#losses++;
+    this.#options.stats.lost++;
+    await connection.close().catch(() => {});
+  }
+
+  #words(error: unknown): string {
+    const { name, redact } = this.#options;
+    const server = `the MCP server "${name}"`;
+    if (error instanceof InputError) return redact(error.message.replace(/\.$/, ''));
+    const status = statusOf(error);
+    if (status === 401 || status === 403) return `${server} answers HTTP ${status}: it wants other \`headers\``;
+    if (status !== undefined && status >= 300 && status < 400)
+      return `${server} answers HTTP ${status}: it sends to another host, which is not followed; name that address`;
+    if (status !== undefined) return `${server} answers HTTP ${status}`;
+    if (isClosedError(error) || isClosedPipe(error)) return `${server} closed the connection before it answered`;
+    if (isNetworkError(error)) return `${server} cannot be reached (${redact(causeOf(error))})${inPage()}`;
+    return `${server} failed: ${redact(describe(error).slice(0, 500))}`;
+  }
+}
+
+/** Hint for pages: a server on another origin must allow by CORS that the page reads it. */
+const inPage = (): string =>
+  'document' in globalThis || 'WorkerGlobalScope' in globalThis
+    ? '; from a page it must allow this origin by CORS and expose the header Mcp-Session-Id, see docs/mcp.md'
+    : '';
+
+function causeOf(error: unknown): string {
+  const { cause } = error as { cause?: { code?: string } };
+  return cause?.code ?? describe(error).slice(0, 200);
+}
+
+/** True for a JSON-RPC error that the server sent. */
+const isAnswer = (error: unknown): boolean => isMcpError(error) && !isClosedError(error);
+const isMcpError = (error: unknown): boolean => error instanceof Error && error.name === 'McpError';
+const isClosedError = (error: unknown): boolean =>
+  isMcpError(error) && (error as { code?: number }).code === -32000 && /Connection closed/.test(describe(error));
+
+const isNetworkError = (error: unknown): boolean => error instanceof TypeError || isClosedPipe(error);
+const isClosedPipe = (error: unknown): boolean =>
+  /^(Not connected|the process has ended|write E\w+)/.test(describe(error));
+
+/** True if the server cannot have run the call. It was not reached, or lost the session, as after a restart. */
+const wasNotSeen = (error: unknown): boolean =>
+  [400, 404].includes(statusOf(error) ?? 0) ||
+  /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN)$/.test(causeOf(error)) ||
+  /^(Not connected|the process has ended)/.test(describe(error));
+
+async function untilAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  signal.throwIfAborted();
+  let stop = () => {};
+  const aborted = new Promise<never>((_, reject) => {
+    stop = () => reject(new Error('the call was given up'));
+    signal.addEventListener('abort', stop, { once: true });
+  });
+  try {
+    return await Promise.race([work, aborted]);
+  } finally {
+    signal.removeEventListener('abort', stop);
+  }
+}

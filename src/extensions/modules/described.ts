@@ -1,0 +1,64 @@
+/** Validates the task that a module returned. Its names and sizes become parts of metrics, prompts and files. */
+
+import * as v from 'valibot';
+import { InputError } from '../../errors.ts';
+import type { Task } from '../../tasks/task.ts';
+import type { Tool } from '../../tasks/tool.ts';
+
+/** A name that can be part of a metric's name. */
+const name = v.pipe(v.string(), v.regex(/^[\w.-]{1,64}$/));
+const count = v.pipe(v.number(), v.safeInteger(), v.minValue(1));
+const methods = v.array(v.string());
+
+const toolShape = v.object({
+  name: v.string(),
+  description: v.pipe(v.string(), v.maxLength(4000)),
+  parameters: v.custom<Tool['parameters']>((value) => typeof value === 'object' && value !== null),
+  timeoutMs: v.optional(v.pipe(v.number(), v.minValue(1))),
+  retries: v.optional(v.number()),
+  maxResponseLength: v.optional(count),
+  truncateSide: v.optional(v.picklist(['left', 'right', 'middle'])),
+  methods,
+});
+
+const taskShape = v.object({
+  name,
+  trainSize: v.optional(count),
+  tokenizer: v.optional(v.object({ vocabSize: count, wordShare: v.number() })),
+  methods,
+  tools: v.pipe(v.array(toolShape), v.maxLength(64)),
+});
+
+type Shape = v.InferOutput<typeof taskShape>;
+type Described<T> = { [K in keyof T]: Exclude<T[K], undefined> };
+export type DescribedTask = Described<Omit<Shape, 'tools'>> & { tools: Described<Shape['tools'][number]>[] };
+
+const NEEDED = ['train', 'heldOut', 'reward'];
+
+/** Returns a described task. Throws InputError if the value is not one. */
+export function describedTask(address: string, given: unknown): DescribedTask {
+  const read = v.safeParse(taskShape, given);
+  if (!read.success) {
+    const [issue] = read.issues;
+    throw notATask(address, `${v.getDotPath(issue) ?? 'it'}: ${issue.message}`);
+  }
+  const lacks = NEEDED.find((method) => !read.output.methods.includes(method));
+  if (lacks !== undefined) throw notATask(address, `it has no function ${lacks}`);
+  const tool = read.output.tools.find((each) => !each.methods.includes('execute'));
+  if (tool) throw notATask(address, `its tool "${tool.name}" has no function execute`);
+  return read.output as DescribedTask;
+}
+
+/** Checks a task that runs outside a sandbox, like our own code. Throws InputError if the value is not a task. */
+export function checkTask(address: string, given: unknown): Task {
+  const task = (given ?? {}) as Partial<Task>;
+  const methods = NEEDED.filter((method) => typeof task[method as keyof Task] === 'function');
+  describedTask(address, { name: task.name, trainSize: task.trainSize, methods, tools: [] });
+  return task as Task;
+}
+
+const notATask = (address: string, why: string): InputError =>
+  new InputError(
+    `The task module ${address} gives no task (${why}): its default export is { name, train, heldOut, reward, tools? }, or a function ` +
+      'of task.options that gives one; its name is 1 to 64 letters, digits, ., _ and -.',
+  );

@@ -1,0 +1,169 @@
+/**
+ * A task whose module runs in a sandbox. The module works without DOM, storage, network, files, process or environment, on plain data, with
+ * limits on time and memory. The same in a page and in Node.
+ */
+
+import { blame, UserCodeError } from '../../errors.ts';
+import type { Message, Problem } from '../../tasks/problem.ts';
+import type { Reward, Task } from '../../tasks/task.ts';
+import { defineTool, type SampleContext, type Tool, type ToolOutput } from '../../tasks/tool.ts';
+import { TOOL_RETURNED } from '../../tasks/toolOutput.ts';
+import { describedTask, type DescribedTask } from './described.ts';
+import { GuestError, SandboxedModule, type ModuleSource } from './sandboxedModule.ts';
+import { sha256Of } from './source.ts';
+
+/** Time limits of an isolated task. */
+export interface IsolatedLimits {
+  /** Milliseconds of one call. */
+  timeoutMs: number;
+  /** Milliseconds of one reward, if less than timeoutMs. */
+  rewardTimeoutMs?: number | undefined;
+  /** Milliseconds to load the module. Default: 10,000. */
+  loadMs?: number;
+}
+
+/** Returns the module's task. `close` ends its worker. Throws InputError if the module does not load or does not return a task. */
+export async function isolatedTask(
+  source: ModuleSource,
+  options: Readonly<Record<string, unknown>>,
+  limits: IsolatedLimits,
+): Promise<Task> {
+  const module = new SandboxedModule(source, options, limits.loadMs);
+  try {
+    const described = describedTask(source.entry, await module.open());
+    return {
+      ...taskOf(new Calls(module, source.entry, limits), described, limits),
+      sha256: await sha256Of(module.texts),
+    };
+  } catch (error) {
+    module.close();
+    throw error;
+  }
+}
+
+/** Calls the module's functions and names them in errors. */
+class Calls {
+  readonly #module: SandboxedModule;
+  readonly #address: string;
+  readonly #limits: Readonly<IsolatedLimits>;
+  /** State that the task's `observe` returned; a restarted worker gets it back. */
+  state: unknown;
+  #failure: { error: unknown } | undefined;
+
+  constructor(module: SandboxedModule, address: string, limits: IsolatedLimits) {
+    this.#module = module;
+    this.#address = address;
+    this.#limits = limits;
+  }
+
+  close(): void {
+    this.#module.close();
+  }
+
+  /** Makes the next call reject with this error. */
+  fail(error: unknown): void {
+    this.#failure = { error };
+  }
+
+  /** @param what names the call, e.g. 'Training problem 3' */
+  async of<T>(what: string, call: string, args: readonly unknown[], limitMs?: number): Promise<T> {
+    const ms = Math.min(this.#limits.timeoutMs, limitMs ?? Infinity);
+    const again: [string, unknown[]] | undefined = this.state === undefined ? undefined : ['restore', [this.state]];
+    try {
+      const value = (await this.#module.call(call, args, ms, again)) as T;
+      if (this.#failure) throw this.#failure.error;
+      return value;
+    } catch (error) {
+      throw this.#named(what, call, ms, error);
+    }
+  }
+
+  #named(what: string, call: string, ms: number, error: unknown): Error {
+    const whole = `${what} of task module ${this.#address}`;
+    if (!(error instanceof GuestError)) return blame(call, whole, error, 'see docs/tasks.md');
+    const said: Record<GuestError['kind'], [string, string]> = {
+      time: ['took too long', `ran longer than ${ms / 1000} s (task.timeoutS) or broke its sandbox, and was ended`],
+      result: ['returned', `gave what cannot cross: ${error.message}`],
+      threw: ['threw', `threw "${error.message}"${error.place}`],
+    };
+    const [kind, how] = said[error.kind];
+    const isToolOutput = call === 'tool.execute' && error.kind === 'result';
+    return new UserCodeError(isToolOutput ? TOOL_RETURNED : `${call} ${kind}`, `${whole} ${how}; see docs/tasks.md.`, {
+      cause: error,
+    });
+  }
+}
+
+function taskOf(calls: Calls, { name, methods, tools, ...fields }: DescribedTask, limits: IsolatedLimits): Task {
+  const has = (method: string) => methods.includes(method);
+  return {
+    name,
+    ...fields,
+    train: (index, seed) => calls.of<Problem>(`Training problem ${index}`, 'train', [index, seed]),
+    heldOut: async (count) => {
+      const what = 'The list of held-out problems';
+      const problems = await calls.of<Problem[]>(what, 'heldOut', [count]);
+      if (Array.isArray(problems)) return problems.slice(0, count);
+      throw new UserCodeError('heldOut returned', `${what} of task "${name}" is no list.`);
+    },
+    reward: (sample) => {
+      const { toolStates = {}, ...data } = sample;
+      const states = Object.entries(toolStates).map(([tool, state]) => [tool, idOf(state)]);
+      const what = `The reward of problem "${sample.problem.id}"`;
+      return calls.of<Reward>(what, 'reward', [data, states.length > 0 ? states : null], limits.rewardTimeoutMs);
+    },
+    ...(tools.length > 0 && { tools: tools.map((tool, i) => toolOf(calls, tool, i)) }),
+    ...(has('observe') && {
+      observe: async (problem, rewards) => {
+        const moved = await calls.of<unknown>(`\`observe\` of problem "${problem.id}"`, 'observe', [problem, rewards]);
+        calls.state = moved ?? undefined;
+      },
+    }),
+    ...(has('state') &&
+      has('restore') && {
+        state: () => calls.state,
+        restore: (state) => {
+          calls.state = state;
+          void calls.of('`restore`', 'restore', [state]).catch((error: unknown) => calls.fail(error));
+        },
+      }),
+    ...(has('demonstrate') && {
+      demonstrate: (problem, rng, errorRate) => {
+        const what = `The demonstration of problem "${problem.id}"`;
+        return calls.of<Message[]>(what, 'demonstrate', [problem, rng.int(0, 0xffffffff), errorRate]);
+      },
+    }),
+    close: () => calls.close(),
+  };
+}
+
+/** Placeholder for a tool's state, which stays in the sandbox. */
+class StateHandle {
+  readonly id: number;
+  constructor(id: number) {
+    this.id = id;
+  }
+}
+
+const idOf = (state: unknown): number | null => (state instanceof StateHandle ? state.id : null);
+
+function toolOf(calls: Calls, { methods, ...fields }: DescribedTask['tools'][number], index: number): Tool {
+  const has = (method: string) => methods.includes(method);
+  const call = <T>(method: string, args: unknown[]): Promise<T> =>
+    calls.of<T>(`${method} of tool "${fields.name}"`, `tool.${method}`, [index, args], fields.timeoutMs);
+  const contextOf = ({ sampleId, problem }: SampleContext) => ({ sampleId, problem });
+  return defineTool<Tool['parameters'], unknown>({
+    ...fields,
+    execute: (args, context) => call<ToolOutput>('execute', [args, contextOf(context), idOf(context.state)]),
+    ...(has('create') && {
+      create: async (context) => new StateHandle(await call<number>('create', [contextOf(context)])),
+      release: (state) => call<undefined>('release', [idOf(state)]).then(() => undefined),
+    }),
+    ...(has('calcReward') && { calcReward: (state) => call<number>('calcReward', [idOf(state)]) }),
+    ...(has('save') &&
+      has('restore') && {
+        save: (state) => call('save', [idOf(state)]),
+        restore: async (saved, context) => new StateHandle(await call<number>('restore', [saved, contextOf(context)])),
+      }),
+  });
+}

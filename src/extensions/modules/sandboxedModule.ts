@@ -1,0 +1,174 @@
+/** Runs a task module in a sandbox's worker. Loads it with its imports, calls one function at a time, restarts it if it hangs. */
+
+import { describe, InputError } from '../../errors.ts';
+import { hash } from '../../tasks/random.ts';
+import { type Guest, startGuest } from '../../tasks/tools/sandbox.ts';
+import {
+  type GuestFailure,
+  type ModuleCall,
+  type ModuleLoad,
+  type SandboxRequest,
+  VALUE,
+} from '../../tasks/tools/sandboxProgram.ts';
+import { limiter } from '../../tasks/tools/search.ts';
+import { decodePlain, encodePlain } from '../../tasks/tools/plain.ts';
+import { SOURCE_LIMITS } from './source.ts';
+
+const LOAD_MS = 10_000;
+const MEMORY_BYTES = 128 * 2 ** 20;
+
+/** Address of a module, and the reader of its texts. */
+export interface ModuleSource {
+  /** Address of the module, including the scheme. */
+  entry: string;
+  /** Prefix of the addresses that the module can import. */
+  root: string;
+  /** Reads the text at an address. Throws InputError. */
+  read(address: string): Promise<string>;
+}
+
+/** Error of a call that failed inside; `message` and `stack` are the module's. */
+export class GuestError extends Error {
+  override name = 'GuestError';
+  readonly kind: GuestFailure['kind'];
+  /** Place in the form " (at reward (https://...:3:7))", or empty. */
+  readonly place: string;
+  /** All stack frames, as the sandbox prints them. */
+  readonly trace: string;
+
+  constructor({ kind, message, stack = '' }: GuestFailure, root: string) {
+    super(message);
+    this.kind = kind;
+    this.trace = stack;
+    const line = stack.split('\n').find((frame) => frame.includes(root));
+    this.place = line === undefined ? '' : ` (${line.trim()})`;
+    this.stack = `${this.name}: ${message}${line === undefined ? '' : `\n    ${line.trim()}`}`;
+  }
+}
+
+type Output = { value?: unknown; missing?: string[]; error?: GuestFailure };
+
+/** A task module in a worker that is restarted when needed. */
+export class SandboxedModule {
+  /** Number of workers started so far. */
+  started = 0;
+  readonly #source: ModuleSource;
+  readonly #options: string;
+  readonly #loadMs: number;
+  readonly #texts = new Map<string, string>();
+  readonly #oneAtATime = limiter(1);
+  #guest: Guest | undefined;
+  #isClosed = false;
+
+  constructor(source: ModuleSource, options: Readonly<Record<string, unknown>>, loadMs = LOAD_MS) {
+    this.#source = source;
+    this.#loadMs = loadMs;
+    this.#options = encodePlain(options);
+  }
+
+  /** Texts by address, of the module and all its imports; complete once `open` has resolved. */
+  get texts(): ReadonlyMap<string, string> {
+    return this.#texts;
+  }
+
+  /** Loads the module and its imports in a new worker. Returns the task's description. Throws InputError. */
+  open(): Promise<unknown> {
+    return this.#oneAtATime(async () => {
+      try {
+        return await this.#load();
+      } catch (error) {
+        this.#end();
+        if (!(error instanceof GuestError)) throw error;
+        throw new InputError(`The task module ${this.#source.entry} does not load: ${error.message}${error.place}.`, {
+          cause: error,
+        });
+      }
+    });
+  }
+
+  /**
+   * Calls a function of the task and returns plain data. Throws GuestError. After a time-out or a broken worker, the next call
+   * reloads the module in a new worker.
+   * @param again call to run first if the worker was restarted
+   */
+  call(call: string, args: readonly unknown[], timeMs: number, again?: [string, unknown[]]): Promise<unknown> {
+    return this.#oneAtATime(async () => {
+      if (!this.#guest) {
+        await this.#load();
+        if (again) await this.#ask(request(again[0], again[1], timeMs));
+      }
+      return this.#ask(request(call, args, timeMs));
+    });
+  }
+
+  /** Ends the worker and its pending calls; it is not restarted. */
+  close(): void {
+    this.#isClosed = true;
+    this.#end();
+  }
+
+  async #load(): Promise<unknown> {
+    const { entry, root, read } = this.#source;
+    if (this.#isClosed) throw new InputError(`The task module ${entry} was closed.`);
+    if (!this.#texts.has(entry)) this.#texts.set(entry, await read(entry));
+    this.#guest ??= await this.#start();
+    const load = { entry, root, options: this.#options, timeMs: this.#loadMs, memoryBytes: MEMORY_BYTES };
+    for (;;) {
+      const sources = Object.fromEntries(this.#texts);
+      const { missing, value } = await this.#answer({ ...load, sources } satisfies ModuleLoad);
+      if (!missing) return value;
+      const [files, bytes] = [this.#texts.size + missing.length, [...this.#texts.values()].join('').length];
+      if (files > SOURCE_LIMITS.files || bytes > SOURCE_LIMITS.bytes)
+        throw new InputError(
+          `The task module ${entry} imports too much: ${files} files, ${bytes} characters; at most ${SOURCE_LIMITS.files} files ` +
+            `and ${SOURCE_LIMITS.bytes} characters.`,
+        );
+      const texts = await Promise.all(missing.map((address) => read(address)));
+      missing.forEach((address, i) => this.#texts.set(address, texts[i]));
+    }
+  }
+
+  async #start(): Promise<Guest> {
+    this.started++;
+    const guest = await startGuest();
+    if (this.#isClosed) guest.end();
+    return guest;
+  }
+
+  async #ask(call: ModuleCall): Promise<unknown> {
+    return (await this.#answer(call)).value;
+  }
+
+  async #answer(request: SandboxRequest): Promise<Output> {
+    const { root } = this.#source;
+    const { output, broken } = await this.#guest!.run(request);
+    if (output === undefined) {
+      this.#end();
+      throw new GuestError({ kind: 'time', message: broken }, root);
+    }
+    if (output.startsWith(VALUE)) return { value: this.#decoded(output.slice(VALUE.length)) };
+    const answer = JSON.parse(output) as Output;
+    if (!answer.error) return answer;
+    if (answer.error.kind === 'time' || /out of memory/.test(answer.error.message)) this.#end();
+    throw new GuestError(answer.error, root);
+  }
+
+  #decoded(text: string): unknown {
+    try {
+      return decodePlain(text);
+    } catch (error) {
+      throw new GuestError({ kind: 'result', message: describe(error) }, this.#source.root);
+    }
+  }
+
+  #end(): void {
+    this.#guest?.end();
+    this.#guest = undefined;
+  }
+}
+
+/** Seeds a call's randomness by its function and arguments. Results thus do not depend on the order of calls. */
+function request(call: string, args: readonly unknown[], timeMs: number): ModuleCall {
+  const text = encodePlain(args);
+  return { call, args: text, timeMs, seed: hash(call, text) };
+}

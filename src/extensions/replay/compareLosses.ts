@@ -1,0 +1,170 @@
+/**
+ * What several losses make of the same samples: of each its metrics, its numbers a token, and the cosines between their gradients.
+ * The trainer's own updater computes them, so the run's own loss at the weights of its step gives the numbers that were logged.
+ */
+
+import { InputError } from '../../errors.ts';
+import type { TensorMap } from '../../model/engine.ts';
+import type { TrainConfig } from '../../grpo/config/types.ts';
+import { correctionSettings } from '../../grpo/correction/settings.ts';
+import type { Metrics } from '../../grpo/metrics.ts';
+import type { TrainerEngine } from '../../grpo/types.ts';
+import { checkTokens } from '../../grpo/update/batch.ts';
+import { joinedRows, rowTokens } from '../../grpo/update/rows.ts';
+import type { StepExtras } from '../../grpo/update/stepTokens.ts';
+import { entryNumbers, numbersBySample, type TokenNumbers } from '../../grpo/update/tokenNumbers.ts';
+import { PolicyUpdater } from '../../grpo/update/updater.ts';
+import type { KeptStep } from './keptStep.ts';
+
+/** A config to replay, by the name that tables and pages call it. */
+export interface NamedConfig {
+  name: string;
+  config: TrainConfig;
+}
+
+export interface ReplayedLoss {
+  name: string;
+  lossMode: string;
+  advEstimator: string;
+  lossAggMode: string;
+  /** verl's `actor/*` of the loss, `actor/grad_norm`, and `actor/eff_sample_size`. */
+  metrics: Metrics;
+  tokens: TokenNumbers;
+}
+
+export interface LossComparison {
+  losses: ReplayedLoss[];
+  /** [losses][losses] between their gradients by the parameters; NaN where one of them is 0. */
+  cosines: number[][];
+}
+
+/** Gradients that are kept on the host at once, in bytes, beside the one that was computed last. */
+const KEPT_BYTES = 2 ** 29;
+
+/**
+ * Replays a step at the weights that the engine has, and leaves those as they are; the optimizer's moments are not. Where not all gradients
+ * fit in `keptBytes`, passes are done again, down to two copies of the gradients. Throws InputError for what cannot be replayed.
+ * @param losses the run's own first: its advantages are taken as they were kept
+ */
+export async function compareLosses(
+  step: KeptStep,
+  losses: readonly NamedConfig[],
+  engine: TrainerEngine,
+  keptBytes = KEPT_BYTES,
+): Promise<LossComparison> {
+  try {
+    checkTokens(step.samples, engine.model.config.vocabSize);
+  } catch (error) {
+    throw new InputError(`${(error as Error).message} Take a checkpoint of the run that kept the samples.`);
+  }
+  const cosines = losses.map(() => losses.map(() => NaN));
+  const results: ReplayedLoss[] = [];
+  const replays = losses.map((loss) => () => replayed(step, loss, losses[0].config, engine));
+  for (let first = 0; first < losses.length;) {
+    const kept: TensorMap[] = [];
+    let room = 1;
+    for (let j = first; j < losses.length; j++) {
+      const { result, gradients } = await replays[j]();
+      results[j] ??= result;
+      room = Math.max(1, Math.floor(keptBytes / bytesOf(gradients)));
+      if (kept.length < room) kept.push(gradients);
+      for (const [i, other] of kept.entries()) {
+        const [a, b] = [first + i, j];
+        cosines[a][b] = cosines[b][a] = dot(other, gradients);
+      }
+    }
+    first += room;
+  }
+  const norms = cosines.map((row, i) => Math.sqrt(row[i]));
+  return { losses: results, cosines: cosines.map((row, i) => row.map((value, j) => value / (norms[i] * norms[j]))) };
+}
+
+async function replayed(step: KeptStep, { name, config: given }: NamedConfig, own: TrainConfig, engine: TrainerEngine) {
+  const groups = new Set(step.samples.map(({ group }) => group)).size;
+  const { actor } = given;
+  const ppoMiniBatchSize = Math.max(actor.ppoMiniBatchSize, groups);
+  const config = { ...given, actor: { ...actor, ppoMiniBatchSize, ppoEpochs: 1 } };
+  const updater = new PolicyUpdater(config, engine);
+  const samples = [...step.samples];
+  const tokens = await saying(name, async () => rowTokens(config, samples, await extrasOf(step, config, own, updater)));
+  const update = await updater.gradients(samples, tokens, step.step);
+  if (!update)
+    throw new InputError(
+      `--algorithm ${name}: no sample of step ${step.step} has a token to train on; take another step.`,
+    );
+  const { batch, loss, metrics } = update;
+  const gradients = await engine.model.exportGradients();
+  // The device's own norm; at a learning rate of 0 the weights stay as they are.
+  const { optimizer, betas, eps } = actor.optim;
+  const options = { optimizer, lr: 0, beta1: betas[0], beta2: betas[1], eps, weightDecay: 0, gradClip: 0 };
+  const { gradNorm } = await engine.model.optimizerStep(options);
+  const names = ['ratio', 'advantage', 'weight', 'grad', 'clipped'] as const;
+  const result: ReplayedLoss = {
+    name,
+    lossMode: actor.policyLoss.lossMode,
+    advEstimator: config.algorithm.advEstimator,
+    lossAggMode: actor.lossAggMode,
+    metrics: { ...metrics, 'actor/grad_norm': gradNorm, 'actor/eff_sample_size': effectiveSize(loss.grad) },
+    tokens: numbersBySample(samples, [{ batch, entries: entryNumbers(update) }], names),
+  };
+  return { result, gradients };
+}
+
+/** What the update had beside the samples, as far as this config asks for it. */
+async function extrasOf(
+  step: KeptStep,
+  config: TrainConfig,
+  own: TrainConfig,
+  updater: PolicyUpdater,
+): Promise<StepExtras> {
+  const { oldLogProbs, refLogProbs, ...rest } = step.extras;
+  const bypass = correctionSettings(config).bypassMode;
+  const needsReference = config.actor.useKlLoss || config.algorithm.useKlInReward;
+  if (needsReference && !refLogProbs)
+    throw new InputError('its KL term needs log-probs of the reference, which this step was kept without');
+  const kept = advantageSettings(config) === advantageSettings(own);
+  return {
+    ...rest,
+    ...(needsReference && { refLogProbs }),
+    ...(!bypass && { oldLogProbs: oldLogProbs ?? (await updater.oldLogProbs([...step.samples])) }),
+    ...(kept && { advantage: () => joinedRows(step.samples, step.advantages) }),
+  };
+}
+
+/** What advantages follow from beside the rewards. */
+function advantageSettings({ algorithm: { name: _, filterGroups: __, ...rest } }: TrainConfig): string {
+  return JSON.stringify(Object.entries(rest).sort(([a], [b]) => (a < b ? -1 : 1)));
+}
+
+/** A refusal names the algorithm it is about: an estimator that lacks something throws RangeError. */
+async function saying<T>(name: string, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    if (!(error instanceof InputError) && !(error instanceof RangeError)) throw error;
+    throw new InputError(`--algorithm ${name}: ${error.message}`, { cause: error });
+  }
+}
+
+/** verl's rollout_is_eff_sample_size of the tokens' |d loss / d logp|: 1 = all pull alike, 1 / tokens = one does it all. */
+function effectiveSize(grad: Float64Array): number {
+  let [sum, squares] = [0, 0];
+  for (const g of grad) [sum, squares] = [sum + Math.abs(g), squares + g * g];
+  return (sum * sum) / (squares * grad.length);
+}
+
+function bytesOf(gradients: TensorMap): number {
+  let bytes = 0;
+  for (const { data } of gradients.values()) bytes += data.byteLength;
+  return bytes;
+}
+
+/** Over all parameters, in float64. */
+function dot(a: TensorMap, b: TensorMap): number {
+  let sum = 0;
+  for (const [name, { data }] of a) {
+    const other = b.get(name)!.data;
+    for (let i = 0; i < data.length; i++) sum += data[i] * other[i];
+  }
+  return sum;
+}

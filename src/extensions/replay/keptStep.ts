@@ -1,0 +1,282 @@
+/**
+ * The file of a step that `trainer.keepRollouts` keeps, rollouts/step-N.safetensors: all that its update was computed from but the
+ * weights. Columns with a number a token lie end to end, sample by sample; docs/replay.md has the table.
+ */
+
+import { InputError, UserCodeError } from '../../errors.ts';
+import { type Column, type Columns, readColumns, writeColumns } from '../../model/checkpoint/columns.ts';
+import type { Trajectory } from '../../rollout/types.ts';
+import type { Problem, Reward } from '../../tasks/task.ts';
+import { withMissing } from '../../grpo/generate/sampleCodec.ts';
+import { isTree } from '../../grpo/config/tree.ts';
+import type { TrainConfig } from '../../grpo/config/types.ts';
+import { Sha256 } from '../../model/checkpoint/sha256.ts';
+import type { StepInputs } from '../../grpo/types.ts';
+import { type Sample, sameIds } from '../../grpo/update/batch.ts';
+import type { StepExtras } from '../../grpo/update/stepTokens.ts';
+
+const FORMAT = 'webgrpo-rollouts';
+const VERSION = 1;
+
+/** What says which step of which run it is. */
+interface StepName {
+  step: number;
+  /** Name of the run. */
+  run: string;
+  /** SHA-256 of the settings that its numbers follow from: `settingsHash`. */
+  config: string;
+}
+
+/** A step as it was kept: its samples as they were scored, and what the update had beside them. */
+export interface KeptStep extends StepName {
+  samples: Sample[];
+  /** One array a sample, as long as its response: what the update was trained with, in float32. */
+  advantages: Float32Array[];
+  extras: Omit<StepExtras, 'advantage'>;
+}
+
+/** What of a sample is no number a token. */
+interface ToldSample {
+  messages: Sample['messages'];
+  reward: Omit<Reward, 'score' | 'acc'>;
+  trajectory: Pick<Trajectory, 'stopReason' | 'numTurns' | 'numToolCalls' | 'numToolErrors'>;
+  prompt?: Sample['prompt'];
+  fork?: Sample['fork'];
+  toolRewards?: Sample['toolRewards'];
+  fault?: { kind: string; message: string };
+}
+
+interface Told {
+  problems: Problem[];
+  samples: ToldSample[];
+  extras: Pick<StepExtras, 'klCoef' | 'roleBaselines'> & { baselines?: (number | null)[] };
+}
+
+/** The file of a step. Throws InputError if a problem or a sample is none that JSON can hold. */
+export async function encodeStep(
+  { step, run, config }: StepName,
+  samples: readonly Sample[],
+  { tokens, extras }: StepInputs,
+): Promise<Uint8Array<ArrayBuffer>> {
+  const problems = [...new Set(samples.map(({ problem }) => problem))];
+  const trajectories = samples.map(({ trajectory }) => trajectory);
+  const prompts: Uint32Array[] = [];
+  const promptIndex = trajectories.map(({ promptIds }) => {
+    const last = prompts.at(-1);
+    if (!last || !sameIds(last, promptIds)) prompts.push(promptIds);
+    return prompts.length - 1;
+  });
+  const responses = trajectories.map(({ responseIds }) => responseIds);
+  const masks = trajectories.map(({ mask }) => mask);
+  const logProbs = trajectories.map((trajectory) => trajectory.logProbs);
+  const logMass = trajectories.map((trajectory) => trajectory.logMass);
+  const columns: Columns = new Map<string, Column>([
+    ['prompt_offsets', offsetsOf(prompts)],
+    ['prompt_ids', tokenColumn(prompts)],
+    ['prompt_index', Uint32Array.from(promptIndex)],
+    ['response_offsets', offsetsOf(responses)],
+    ['response_ids', tokenColumn(responses)],
+    ['response_mask', joined(Uint8Array, masks)],
+    ['rollout_log_probs', joined(Float32Array, logProbs)],
+    ['group', Uint32Array.from(samples, ({ group }) => group)],
+    ['problem_index', Uint32Array.from(samples, ({ problem }) => problems.indexOf(problem))],
+    ['scores', Float64Array.from(samples, ({ reward }) => reward.score)],
+    ['acc', Float64Array.from(samples, ({ reward }) => reward.acc)],
+  ]);
+  addValues(columns, 'advantages', tokens.advantages, masks, Float32Array);
+  const versions = trajectories.map(({ weightVersions }) => weightVersions ?? []);
+  if (versions.every(({ length }, s) => length === responses[s].length))
+    addValues(columns, 'weight_versions', versions, masks, Uint32Array);
+  if (logMass.some((all) => all.some((mass) => mass !== 0))) columns.set('log_mass', joined(Float32Array, logMass));
+  if (extras.oldLogProbs) columns.set('old_log_probs', joined(Float32Array, extras.oldLogProbs));
+  if (extras.refLogProbs) columns.set('ref_log_prob', joined(Float32Array, extras.refLogProbs));
+  columns.set(
+    'json',
+    new TextEncoder().encode(jsonOf({ problems, samples: samples.map(told), extras: toldExtras(extras) })),
+  );
+  const metadata = { format: FORMAT, version: String(VERSION), step: String(step), run, config };
+  return writeColumns(columns, metadata);
+}
+
+/** Reads it back, bit for bit. Throws InputError, naming `file`, for anything but what `encodeStep` wrote. */
+export async function decodeStep(bytes: Uint8Array, file: string): Promise<KeptStep> {
+  const { columns, metadata } = await readColumns(bytes, file);
+  if (metadata['format'] !== FORMAT)
+    throw new InputError(
+      `${file} is a safetensors file, but none of kept rollouts; webgrpo replay reads rollouts/step-N.safetensors of a run.`,
+    );
+  if (metadata['version'] !== String(VERSION))
+    throw new InputError(
+      `${file} is of version ${metadata['version']}, but this webgrpo reads version ${VERSION}; take the webgrpo that wrote it.`,
+    );
+  try {
+    return stepOf(columns, metadata);
+  } catch (error) {
+    throw new InputError(`${file} is not as webgrpo writes it (${(error as Error).message}); use another copy of it.`, {
+      cause: error,
+    });
+  }
+}
+
+function stepOf(columns: Columns, metadata: Record<string, string>): KeptStep {
+  const told = JSON.parse(new TextDecoder().decode(column(columns, 'json'))) as Told;
+  const count = told.samples.length;
+  const offsets = Array.from(column(columns, 'response_offsets', count + 1));
+  const total = offsets[count];
+  const promptOffsets = Array.from(column(columns, 'prompt_offsets'));
+  const perToken = (name: string) => cutAt(column(columns, name, total), offsets);
+  const optional = (name: string) => (columns.has(name) ? perToken(name) : undefined);
+  const prompts = cutAt(column(columns, 'prompt_ids', promptOffsets.at(-1)), promptOffsets).map((ids) =>
+    Uint32Array.from(ids),
+  );
+  const promptIndex = column(columns, 'prompt_index', count);
+  const problemIndex = column(columns, 'problem_index', count);
+  const [group, scores, acc] = ['group', 'scores', 'acc'].map((name) => column(columns, name, count));
+  const [ids, masks, logProbs, logMass] = [
+    perToken('response_ids'),
+    perToken('response_mask') as Uint8Array[],
+    perToken('rollout_log_probs') as Float32Array[],
+    optional('log_mass') as Float32Array[] | undefined,
+  ];
+  const versions = valuesOf(columns, 'weight_versions', masks, offsets) as Uint32Array[] | undefined;
+  const samples = told.samples.map(({ messages, reward, trajectory, fault, prompt, fork, toolRewards }, s): Sample => ({
+    problem: item(told.problems, problemIndex[s]),
+    group: group[s],
+    messages,
+    reward: { ...withMissing(reward as Reward), score: scores[s], acc: acc[s] },
+    ...(prompt && { prompt }),
+    ...(fork && { fork }),
+    ...(toolRewards && { toolRewards }),
+    ...(fault && { fault: new UserCodeError(fault.kind, fault.message) }),
+    trajectory: {
+      promptIds: item(prompts, promptIndex[s]),
+      responseIds: Uint32Array.from(ids[s]),
+      mask: masks[s],
+      logProbs: logProbs[s],
+      logMass: logMass?.[s] ?? new Float32Array(masks[s].length),
+      ...(versions && { weightVersions: versions[s] }),
+      ...trajectory,
+    },
+  }));
+  const [oldLogProbs, refLogProbs] = [optional('old_log_probs'), optional('ref_log_prob')];
+  const { baselines, ...extras } = told.extras;
+  const { step, run, config } = metadata;
+  if (!/^\d+$/.test(step)) throw new Error(`its step is "${step}"`);
+  return {
+    ...{ step: Number(step), run, config, samples },
+    advantages: valuesOf(columns, 'advantages', masks, offsets) as Float32Array[],
+    extras: {
+      ...extras,
+      ...(baselines && { baselines: baselines.map((value) => value ?? NaN) }),
+      ...(oldLogProbs && { oldLogProbs }),
+      ...(refLogProbs && { refLogProbs }),
+    },
+  };
+}
+
+const told = ({ messages, reward, trajectory, prompt, fork, toolRewards, fault }: Sample): ToldSample => {
+  const { score: _, acc: __, ...rest } = reward;
+  const { stopReason, numTurns, numToolCalls, numToolErrors } = trajectory;
+  return {
+    messages,
+    reward: rest,
+    trajectory: { stopReason, numTurns, numToolCalls, numToolErrors },
+    ...(prompt && { prompt }),
+    ...(fork && { fork }),
+    ...(toolRewards && { toolRewards }),
+    ...(fault && { fault: { kind: fault.kind, message: fault.message } }),
+  };
+};
+
+const toldExtras = ({ klCoef, roleBaselines, baselines }: StepExtras): Told['extras'] => ({
+  ...(klCoef !== undefined && { klCoef }),
+  ...(roleBaselines && { roleBaselines }),
+  ...(baselines && { baselines: Array.from(baselines) }),
+});
+
+function jsonOf(all: Told): string {
+  try {
+    return JSON.stringify(all);
+  } catch (error) {
+    const reason = (error as Error).message.split('\n')[0];
+    throw new InputError(
+      `trainer.keepRollouts keeps problems and rewards as JSON, which cannot hold those of this step (${reason}); leave such values out, or set it to false.`,
+    );
+  }
+}
+
+/** One number a sample where all its tokens with a 1 have the same and the others 0, which is most often so; else one a token. */
+function addValues(
+  columns: Columns,
+  name: string,
+  values: readonly ArrayLike<number>[],
+  masks: readonly ArrayLike<number>[],
+  Numbers: typeof Float32Array | typeof Uint32Array,
+): void {
+  const firsts = masks.map((mask, s) => values[s][Array.prototype.indexOf.call(mask, 1)] ?? 0);
+  const isOne = values.every((all, s) =>
+    Array.prototype.every.call(all, (value, t) => Object.is(value, masks[s][t] ? firsts[s] : 0)),
+  );
+  if (isOne) columns.set(name, Numbers.from(firsts));
+  else columns.set(`token_${name}`, joined(Numbers, values));
+}
+
+/** The way back; undefined if there are none. */
+function valuesOf(columns: Columns, name: string, masks: Uint8Array[], offsets: number[]): Column[] | undefined {
+  if (columns.has(`token_${name}`)) return cutAt(column(columns, `token_${name}`, offsets.at(-1)), offsets);
+  if (!columns.has(name)) return undefined;
+  const each = column(columns, name, masks.length);
+  const Numbers = each.constructor as Float32ArrayConstructor;
+  return masks.map((mask, s) => Numbers.from(mask, (m) => (m ? each[s] : 0)));
+}
+
+/** Throws where the column is absent or of another length. */
+function column(columns: Columns, name: string, length?: number): Column {
+  const data = columns.get(name);
+  if (!data) throw new Error(`it has no "${name}"`);
+  if (length !== undefined && data.length !== length)
+    throw new Error(`"${name}" has ${data.length} values, not ${length}`);
+  return data;
+}
+
+function item<T>(items: readonly T[], index: number): T {
+  if (index < items.length) return items[index];
+  throw new Error(`it points at item ${index} of ${items.length}`);
+}
+
+/** Parts of a column between offsets, each a copy. */
+function cutAt<T extends Column>(data: T, offsets: readonly number[]): T[] {
+  if (offsets[0] !== 0 || offsets.some((offset, i) => i > 0 && offset < offsets[i - 1]))
+    throw new Error('its offsets do not ascend from 0');
+  return offsets.slice(1).map((end, i) => data.slice(offsets[i], end) as T);
+}
+
+function offsetsOf(parts: readonly ArrayLike<unknown>[]): Uint32Array {
+  const offsets = new Uint32Array(parts.length + 1);
+  parts.forEach(({ length }, i) => (offsets[i + 1] = offsets[i] + length));
+  return offsets;
+}
+
+/** 16 bits a token where the ids allow it. */
+function tokenColumn(parts: readonly Uint32Array[]): Column {
+  const isShort = parts.every((ids) => ids.every((id) => id < 2 ** 16));
+  return joined(isShort ? Uint16Array : Uint32Array, parts);
+}
+
+function joined(Numbers: new (length: number) => Column, parts: readonly ArrayLike<number>[]): Column {
+  const all = new Numbers(parts.reduce((sum, { length }) => sum + length, 0));
+  let at = 0;
+  for (const part of parts) {
+    all.set(part, at);
+    at += part.length;
+  }
+  return all;
+}
+
+/** SHA-256 of the settings that a step's numbers follow from; the length of the run and where it logs are none of them. */
+export function settingsHash({ seed, task, data, rollout, actor, algorithm, reward, model }: TrainConfig): string {
+  const inOrder = (_: string, value: unknown) =>
+    isTree(value) ? Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1))) : value;
+  const text = JSON.stringify({ seed, task, data, rollout, actor, algorithm, reward, model }, inOrder);
+  return new Sha256().update(new TextEncoder().encode(text)).hex();
+}

@@ -1,0 +1,43 @@
+/** What a worker makes its engine of, all of it from the room: config, model, tokenizer, the weights that training started from. */
+
+import { InputError } from '../../errors.ts';
+import { parseTrainConfig } from '../../grpo/config/text.ts';
+import type { TrainConfig } from '../../grpo/config/types.ts';
+import { readSafetensors } from '../../model/checkpoint/safetensors.ts';
+import type { ModelConfig } from '../../model/config.ts';
+import type { LoraConfig } from '../../model/lora/config.ts';
+import { engineSizes } from '../../workers/engineSpec.ts';
+import type { OpenedRoom } from './joinRoom.ts';
+
+/** Model as `webgrpo room` publishes it. */
+interface RoomModel {
+  config: ModelConfig;
+  tokenizerJson: Record<string, unknown>;
+  tokenizerConfigJson: Record<string, unknown>;
+  lora?: LoraConfig;
+}
+
+/** The config that the room trains by, checked as a file's. Throws InputError. */
+export const configOfRoom = ({ config }: OpenedRoom, note: (text: string) => void = () => {}): TrainConfig =>
+  parseTrainConfig(JSON.stringify(config), { source: "the room's config", overrides: [], note });
+
+/** Throws InputError for a room that names files or programs of this machine. */
+export function checkRoomTask(task: TrainConfig['task']): void {
+  const refused = (['path', 'valPath', 'mcpServers'] as const).find((key) => {
+    const value = task[key];
+    return value !== undefined && (typeof value !== 'object' || Object.keys(value).length > 0);
+  });
+  if (refused)
+    throw new InputError(
+      `The room's config has task.${refused}, which names files or programs of this machine; it is not joined.`,
+    );
+}
+
+/** Model and sizes of an engine that only generates. */
+export async function roomSpec(room: OpenedRoom, config: TrainConfig) {
+  const { lora, ...model } = JSON.parse(new TextDecoder().decode(await room.file('model'))) as RoomModel;
+  const weights = readSafetensors(await room.file('base'), "the room's weights");
+  const { kernelTuning: _, judge: __, ...asked } = engineSizes(config);
+  const sizes = { ...asked, ...(lora && { lora }), withReference: false, use: 'generate' as const };
+  return { model: { ...model, weights }, sizes };
+}

@@ -1,0 +1,59 @@
+/** Which draws can be checked, and which configs draw so. */
+
+import { InputError } from '../../../errors.ts';
+import type { SamplingParams } from '../../../rollout/types.ts';
+import type { TrainConfig } from '../../../grpo/config/types.ts';
+import { samplingParams } from '../../../grpo/generate/options.ts';
+
+/** Values of settings that change which token a random number draws, or where a turn ends, while they are off. */
+const OFF = {
+  topK: 0,
+  topP: 1,
+  minP: 0,
+  repetitionPenalty: 1,
+  presencePenalty: 0,
+  frequencyPenalty: 0,
+  minNewTokens: 0,
+  logitBias: undefined,
+  stop: undefined,
+  toolCalls: undefined,
+} as const satisfies { [K in keyof SamplingParams]?: unknown };
+
+/** The first setting by which a draw is more than the temperature's; undefined = it can be checked. */
+export function uncheckedSetting(sampling: SamplingParams): keyof typeof OFF | undefined {
+  const isOff = (key: keyof typeof OFF) => {
+    const value = sampling[key];
+    return value === undefined || value === OFF[key] || (Array.isArray(value) && value.length === 0);
+  };
+  return (Object.keys(OFF) as (keyof typeof OFF)[]).find((key) => !isOff(key));
+}
+
+/** Throws InputError for a config whose samples cannot be verified. */
+export function checkVerifiable(config: TrainConfig): void {
+  const { rollout, model } = config;
+  const { enable, constrainToolCalls, sampleTimeoutS } = rollout.multiTurn;
+  /** @param off the value that can be; undefined = none */
+  const fail = (key: string, value: unknown, why: string, off?: unknown): never => {
+    const instead = off === undefined ? 'leave it out' : `set it to ${JSON.stringify(off)}`;
+    throw new InputError(`${key} is ${JSON.stringify(value)}, but ${why}; ${instead}.`);
+  };
+  const unchecked = uncheckedSetting(samplingParams(config, []));
+  if (unchecked !== undefined) {
+    const value = (rollout as unknown as Record<string, unknown>)[unchecked];
+    const why = 'samples of others are verified by draws at the temperature alone';
+    fail(`rollout.${unchecked}`, value, why, OFF[unchecked]);
+  }
+  if (enable && constrainToolCalls)
+    fail('rollout.multiTurn.constrainToolCalls', true, 'draws of constrained calls cannot be verified', false);
+  if (sampleTimeoutS !== undefined)
+    fail('rollout.multiTurn.sampleTimeoutS', sampleTimeoutS, 'an end by the clock cannot be verified');
+  if (rollout.checkpointEngine.kvCache === 'keep')
+    fail(
+      'rollout.checkpointEngine.kvCache',
+      'keep',
+      'what several weights have computed cannot be verified by any of them',
+      'recompute',
+    );
+  if (model.dtype !== 'float32')
+    fail('model.dtype', model.dtype, 'samples of other adapters are verified in float32 alone', 'float32');
+}

@@ -1,0 +1,131 @@
+/**
+ * The check of a room's samples if its workers are untrusted: a verifier, and the published weights by version in a model that nobody
+ * trains. What is accepted is the controller's own sample, not the claim.
+ */
+
+import type { TrainConfig } from '../../grpo/config/types.ts';
+import type { Metrics } from '../../grpo/metrics.ts';
+import { type PromptGroup, uidOfGroup } from '../../grpo/pipeline/types.ts';
+import { recordOf, sampleOf } from '../../grpo/queue/records.ts';
+import { type ExperienceRecord, uidOf } from '../../grpo/queue/types.ts';
+import type { Sample } from '../../grpo/update/batch.ts';
+import type { CheckingModel } from './verification/draws.ts';
+import { SampleVerifier } from './verification/verifier.ts';
+import { readSafetensors } from '../../model/checkpoint/safetensors.ts';
+import type { ModelEngine } from '../../model/engine.ts';
+import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
+import type { Task } from '../../tasks/task.ts';
+import { type CheckSample, TOO_OLD } from './natsRollouter.ts';
+
+export interface VerifiedSamplesOptions {
+  config: TrainConfig;
+  task: Task;
+  tokenizer: ChatTokenizer;
+  /** Asked and loaded by this check alone. */
+  model: ModelEngine;
+  /** Versions of the weights that are kept here. */
+  keep: number;
+  /** Weights that are not kept here; undefined = they are no longer available. */
+  fileOf(version: number): Promise<Uint8Array | undefined>;
+}
+
+export class VerifiedSamples {
+  readonly #options: VerifiedSamplesOptions;
+  readonly #verifier: SampleVerifier;
+  /** Groups of which a sample has come, by uid. */
+  readonly #groups = new Map<string, PromptGroup>();
+  readonly #files = new Map<number, Uint8Array>();
+  #newest = 0;
+  /** Version of the model's weights. */
+  #loaded: number | undefined;
+  #tokens = 0;
+  #nearTokens = 0;
+
+  /** Throws InputError for a config whose samples cannot be verified. */
+  constructor(options: VerifiedSamplesOptions) {
+    const { config, task, tokenizer, model } = options;
+    this.#options = options;
+    this.#verifier = new SampleVerifier({
+      ...{ config, task, tokenizer, vocabSize: model.config.vocabSize },
+      groupOf: (uid) => this.#groups.get(uid),
+      weightsOf: (version) => this.#weightsOf(version),
+    });
+  }
+
+  /** Weights that workers draw by from now on. */
+  publish(version: number, file: Uint8Array): void {
+    this.#keep(version, file);
+    this.#newest = version;
+    if (this.#loaded === version) this.#loaded = undefined;
+  }
+
+  readonly check: CheckSample = async (record, worker, group) => {
+    const uid = uidOfGroup(group);
+    const sample = readableSample(record, group);
+    if (!sample) return 'malformed';
+    if (await this.#isTooOld(sample)) return TOO_OLD;
+    this.#groups.set(uid, group);
+    const s = Number(record.key.slice(uidOf(record.key).length + 1));
+    const { number, step } = group;
+    const verdict = await this.#verifier.verify(sample, { uid, number, step, s, version: this.#newest });
+    if (!verdict.accepted) return verdict.reason;
+    this.#tokens += verdict.check.tokens;
+    this.#nearTokens += verdict.nearTokens;
+    return recordOf(verdict.sample, { uid, sample: s, worker });
+  };
+
+  /** No sample of the group is waited for any more. */
+  ended(uid: string): void {
+    this.#groups.delete(uid);
+    this.#verifier.forget(uid);
+  }
+
+  metrics(): Metrics {
+    return this.#tokens === 0 ? {} : { 'room/near_tokens_share': this.#nearTokens / this.#tokens };
+  }
+
+  /** Weights that were there and are gone are no forgery: the worker was slow. */
+  async #isTooOld({ trajectory: { mask, weightVersions = new Uint32Array() } }: Sample): Promise<boolean> {
+    for (const version of new Set(weightVersions.filter((_, t) => mask[t] === 1)))
+      if (version < this.#newest && !(await this.#fileOf(version))) return true;
+    return false;
+  }
+
+  async #fileOf(version: number): Promise<Uint8Array | undefined> {
+    const kept = this.#files.get(version);
+    if (kept) return kept;
+    const file = await this.#options.fileOf(version);
+    if (file) this.#keep(version, file);
+    return file;
+  }
+
+  #keep(version: number, file: Uint8Array): void {
+    this.#files.set(version, file);
+    for (const old of [...this.#files.keys()].sort((a, b) => b - a).slice(this.#options.keep)) this.#files.delete(old);
+  }
+
+  async #weightsOf(version: number): Promise<CheckingModel | undefined> {
+    const { model } = this.#options;
+    const asked = { drawBounds: model.drawBounds!.bind(model) };
+    if (this.#loaded === version) return asked;
+    const file = await this.#fileOf(version);
+    if (!file) return undefined;
+    this.#loaded = undefined;
+    await model.importWeights(readSafetensors(file, `weights of version ${version}`));
+    this.#loaded = version;
+    return asked;
+  }
+}
+
+/** For workers that are trusted: what can be read is trained on as they say it. */
+export const readableAlone: CheckSample = (record, _, group) =>
+  readableSample(record, group) ? undefined : 'malformed';
+
+function readableSample(record: ExperienceRecord, { problem, number }: PromptGroup): Sample | undefined {
+  try {
+    return sampleOf(record, { problem, group: number });
+  } catch (error) {
+    if (error instanceof RangeError) return undefined;
+    throw error;
+  }
+}

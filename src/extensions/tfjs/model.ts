@@ -1,0 +1,220 @@
+/**
+ * The forward pass in tfjs operations, written so that every gradient exists: no einsum, gatherND, tile or comparison
+ * (theirs fail in tfjs 4.22). Weights are the blocks of the arena as they are: [in, out], q|k|v and gate|up fused.
+ */
+
+import type { Tensor } from '@tensorflow/tfjs';
+import type { ModelConfig } from '../../model/config.ts';
+import type { PackedBatch } from '../../model/engine.ts';
+import type { Tf } from './backend.ts';
+
+/** Groups are joined for attention up to this many rows: fewer dispatches, but work grows with the square. */
+const ATTENTION_ROWS = 128;
+
+export interface TfjsPass {
+  tf: Tf;
+  config: ModelConfig;
+  /** by block label */ weights: Map<string, Tensor>;
+  /** [P, D] cos | sin */ ropeTable: Tensor;
+  /** Most bytes of logits at a time. */ logitsBytes: number;
+}
+
+/** Log-probs of the E entries, then their entropies. Returns [2E]. Call inside tidy or a gradient. */
+export function tfjsForward(pass: TfjsPass, batch: PackedBatch, temperature: number): Tensor {
+  const { tf, config, weights } = pass;
+  const rope = ropeOf(pass, batch.positions);
+  const chunks = attentionChunks(batch.ranges).map((c) => ({ ...c, mask: maskOf(tf, batch.ranges, c) }));
+  let x = takeRows(tf, weights.get('embed')!, batch.tokens);
+  for (let l = 0; l < config.numHiddenLayers; l++) x = layer(pass, l, x, rope, chunks);
+  const hidden = rmsnorm(pass, takeRows(tf, x, batch.headRows), weights.get('finalNorm')!);
+  return head(pass, hidden, batch, temperature);
+}
+
+interface Rope {
+  /** [N, 1, D / 2] */ cos: Tensor;
+  sin: Tensor;
+}
+
+interface Chunk {
+  start: number;
+  end: number;
+}
+
+type MaskedChunk = Chunk & { /** [1, n, n]: 0 where visible, very negative elsewhere */ mask: Tensor };
+
+function layer(pass: TfjsPass, l: number, x: Tensor, rope: Rope, chunks: MaskedChunk[]): Tensor {
+  const { tf, weights } = pass;
+  const w = (name: string) => weights.get(`${l}.${name}`);
+  const h1 = rmsnorm(pass, x, w('attnNorm')!);
+  const plus = (product: Tensor, bias: Tensor | undefined) => (bias ? tf.add(product, bias) : product);
+  const qkv = plus(tf.matMul(h1, w('wqkv')!), w('bqkv'));
+  const att = attention(pass, qkv, w('qkNorm'), rope, chunks);
+  const xMid = tf.add(x, plus(tf.matMul(att, w('wo')!), w('bo')));
+  const h2 = rmsnorm(pass, xMid, w('mlpNorm')!);
+  const [gate, up] = tf.split(plus(tf.matMul(h2, w('wgu')!), w('bgu')), 2, 1);
+  const act = tf.mul(tf.mul(gate, tf.sigmoid(gate)), up);
+  return tf.add(xMid, plus(tf.matMul(act, w('wdown')!), w('bdown')));
+}
+
+/** Over the last axis. */
+function rmsnorm({ tf, config }: TfjsPass, x: Tensor, weight: Tensor): Tensor {
+  const meanSquare = tf.mean(tf.square(x), -1, true);
+  return tf.mul(tf.mul(x, tf.rsqrt(tf.add(meanSquare, config.rmsNormEps))), weight);
+}
+
+/** qkv [N, (H + 2K) * D] to [N, H * D], groups apart. */
+function attention(pass: TfjsPass, qkv: Tensor, qkNorm: Tensor | undefined, rope: Rope, chunks: MaskedChunk[]): Tensor {
+  const { tf, config } = pass;
+  const { numAttentionHeads: H, numKeyValueHeads: K, headDim: D } = config;
+  const [qFlat, kFlat, vFlat] = tf.split(qkv, [H * D, K * D, K * D], 1);
+  const [qWeight, kWeight] = qkNorm ? tf.split(qkNorm, 2, 0) : [];
+  const headsFirst = (x: Tensor) => tf.transpose(x, [1, 0, 2]);
+  const rotated = (flat: Tensor, heads: number, weight: Tensor | undefined) => {
+    const x = tf.reshape(flat, [-1, heads, D]);
+    return headsFirst(rotate(tf, weight ? rmsnorm(pass, x, weight) : x, rope));
+  };
+  const q = rotated(qFlat, H, qWeight); // [H, N, D]
+  const k = rotated(kFlat, K, kWeight); // [K, N, D]
+  const v = headsFirst(tf.reshape(vFlat, [-1, K, D]));
+  const parts = chunks.map((chunk) => attendChunk(pass, q, k, v, chunk));
+  const out = parts.length === 1 ? parts[0] : tf.concat(parts, 1);
+  return tf.reshape(headsFirst(out), [-1, H * D]);
+}
+
+/** q [H, N, D], k and v [K, N, D]: rows start..end of each. Returns [H, n, D]. */
+function attendChunk({ tf, config }: TfjsPass, q: Tensor, k: Tensor, v: Tensor, chunk: MaskedChunk): Tensor {
+  const { numAttentionHeads: H, numKeyValueHeads: K, headDim: D } = config;
+  const n = chunk.end - chunk.start;
+  const rows = (x: Tensor) => (n === x.shape[1] ? x : tf.slice(x, [0, chunk.start, 0], [-1, n, -1]));
+  // The H / K query heads of one key head follow each other, so they are rows of one product.
+  const grouped = tf.reshape(rows(q), [K, (H / K) * n, D]);
+  const scores = tf.reshape(tf.matMul(grouped, rows(k), false, true), [H, n, n]);
+  const p = tf.softmax(tf.add(tf.mul(scores, 1 / Math.sqrt(D)), chunk.mask));
+  return tf.reshape(tf.matMul(tf.reshape(p, [K, (H / K) * n, n]), rows(v)), [H, n, D]);
+}
+
+/** x [N, heads, D], half-split. */
+function rotate(tf: Tf, x: Tensor, { cos, sin }: Rope): Tensor {
+  const [a, b] = tf.split(x, 2, 2);
+  return tf.concat([tf.sub(tf.mul(a, cos), tf.mul(b, sin)), tf.add(tf.mul(b, cos), tf.mul(a, sin))], 2);
+}
+
+function ropeOf({ tf, ropeTable, config }: TfjsPass, positions: Uint32Array): Rope {
+  const rows = tf.gather(ropeTable, tf.tensor1d(Int32Array.from(positions), 'int32'));
+  const [cos, sin] = tf.split(tf.reshape(rows, [-1, 1, config.headDim]), 2, 2);
+  return { cos, sin };
+}
+
+/** hidden [R, C] to [2E], over so many rows at a time that their logits fit `logitsBytes`. */
+function head(pass: TfjsPass, hidden: Tensor, batch: PackedBatch, temperature: number): Tensor {
+  const { tf, weights, logitsBytes } = pass;
+  const table = weights.get('head') ?? weights.get('embed')!;
+  const [V, C] = table.shape;
+  const chunks = headChunks(batch, Math.max(1, Math.floor(logitsBytes / 4 / V)));
+  const parts = chunks.map(({ first, rows, entries }) => {
+    const entryRow = entries.map((e) => batch.entryRow[e] - first);
+    const targets = entries.map((e) => batch.targets[e]);
+    const run = (h: Tensor, t: Tensor) => headRows(tf, h, t, entryRow, targets, temperature);
+    if (chunks.length === 1) return run(hidden, table);
+    return checkpoint(tf, run, tf.slice(hidden, [first, 0], [rows, C]), table);
+  });
+  const sorted = parts.length === 1 ? parts[0] : tf.concat(parts, 0); // [E, 2], entries in rowEntries order
+  const place = new Uint32Array(batch.rowEntries.length);
+  batch.rowEntries.forEach((e, at) => (place[e] = at));
+  return tf.reshape(tf.transpose(takeRows(tf, sorted, place)), [-1]);
+}
+
+function headChunks({ headRows, rowStart, rowEntries }: PackedBatch, maxRows: number) {
+  const chunks: { first: number; rows: number; entries: Uint32Array }[] = [];
+  for (let first = 0; first < headRows.length; first += maxRows) {
+    const rows = Math.min(maxRows, headRows.length - first);
+    chunks.push({ first, rows, entries: rowEntries.subarray(rowStart[first], rowStart[first + rows]) });
+  }
+  return chunks;
+}
+
+/** hidden [R, C], table [V, C] to [E, 2]: log-prob and entropy. */
+function headRows(
+  tf: Tf,
+  hidden: Tensor,
+  table: Tensor,
+  entryRow: Uint32Array,
+  targets: Uint32Array,
+  temperature: number,
+): Tensor {
+  const logProbs = tf.logSoftmax(tf.mul(tf.matMul(hidden, table, false, true), 1 / temperature)); // [R, V]
+  const at = entryRow.map((row, e) => row * table.shape[0] + targets[e]);
+  const entropy = tf.neg(tf.sum(tf.mul(tf.exp(logProbs), logProbs), 1, true)); // [R, 1]
+  return tf.concat([takeRows(tf, tf.reshape(logProbs, [-1, 1]), at), takeRows(tf, entropy, entryRow)], 1);
+}
+
+/** run(x, table), of which nothing but the result is kept: the way back computes it again. */
+function checkpoint(tf: Tf, run: (x: Tensor, table: Tensor) => Tensor, x: Tensor, table: Tensor): Tensor {
+  const op = tf.customGrad((...args) => {
+    const [a, b, save] = args as [Tensor, Tensor, (tensors: Tensor[]) => void];
+    save([a, b]);
+    return {
+      value: run(a, b),
+      gradFunc: (dy, saved) => keepTape(tf, () => tf.grads(run)(saved, dy)),
+    };
+  });
+  return op(x, table);
+}
+
+/** A gradient inside a backward pass: tfjs 4.22 drops the outer tape after it, which the outer pass still has to free. */
+function keepTape<T>(tf: Tf, body: () => T): T {
+  const { state } = tf.engine();
+  const tape = state.activeTape;
+  try {
+    return body();
+  } finally {
+    state.activeTape = tape;
+  }
+}
+
+/**
+ * table [n, C] to [index.length, C]. The gradient of tf.gather adds with atomics, in any order; so a row is gathered
+ * once, and a one-hot product repeats it: the same bits every time.
+ */
+function takeRows(tf: Tf, table: Tensor, index: Uint32Array): Tensor {
+  const distinct = Uint32Array.from(new Set(index)).sort();
+  if (distinct.length === index.length) return tf.gather(table, tf.tensor1d(Int32Array.from(index), 'int32'));
+  const rows = tf.gather(table, tf.tensor1d(Int32Array.from(distinct), 'int32'));
+  // tf.oneHot refuses a depth of 1.
+  if (distinct.length === 1) return tf.matMul(tf.ones([index.length, 1]), rows);
+  const place = new Map(Array.from(distinct, (i, at) => [i, at]));
+  const places = Int32Array.from(index, (i) => place.get(i)!);
+  return tf.matMul(tf.oneHot(tf.tensor1d(places, 'int32'), distinct.length), rows);
+}
+
+/** Cuts the rows where a group ends, into chunks of up to ATTENTION_ROWS rows or one larger group. */
+export function attentionChunks(ranges: Uint32Array): Chunk[] {
+  const N = ranges.length / 4;
+  const chunks: Chunk[] = [];
+  for (let start = 0, end; start < N; start = end) {
+    end = groupEnd(ranges, start);
+    const last = chunks.at(-1);
+    if (last && end - last.start <= ATTENTION_ROWS) last.end = end;
+    else chunks.push({ start, end });
+  }
+  return chunks;
+}
+
+/** All rows of a group have its prompt's start as prefixStart. */
+function groupEnd(ranges: Uint32Array, start: number): number {
+  let end = start + 1;
+  while (end * 4 < ranges.length && ranges[end * 4] === start) end++;
+  return end;
+}
+
+/** [1, n, n]: 0 where a row attends, in its two ranges; -1e9 elsewhere. */
+function maskOf(tf: Tf, ranges: Uint32Array, { start, end }: Chunk): Tensor {
+  const n = end - start;
+  const mask = new Float32Array(n * n).fill(-1e9);
+  for (let row = 0; row < n; row++) {
+    const [a, b, c, d] = ranges.subarray((start + row) * 4, (start + row) * 4 + 4);
+    mask.fill(0, row * n + a - start, row * n + b - start);
+    mask.fill(0, row * n + c - start, row * n + d - start);
+  }
+  return tf.tensor3d(mask, [1, n, n]);
+}

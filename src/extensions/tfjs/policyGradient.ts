@@ -1,0 +1,7 @@
+/** The policy losses of `src/grpo` on the CPU, in the form in which an engine without a fused loss asks for them. */
+
+import { rowGradients } from '../../grpo/losses/rowGradients.ts';
+import type { PolicyGradient } from './engine.ts';
+
+export const policyGradient: PolicyGradient = (spec, inputs, logProbs, { seqStart }) =>
+  rowGradients(spec, { ...inputs, logProbs, seqStart });

@@ -1,0 +1,158 @@
+/**
+ * A task module inside QuickJS, in the sandbox's worker. It is loaded from texts that were fetched before, then called function
+ * by function. Arguments and results are JSON, parsed and printed inside; no object of the worker is reachable there.
+ */
+
+import {
+  type QuickJSContext,
+  type QuickJSHandle,
+  type QuickJSRuntime,
+  type QuickJSWASMModule,
+} from 'quickjs-emscripten-core';
+import type { GuestFailure, ModuleCall, ModuleLoad } from './sandboxProgram.ts';
+import { SEEDED } from './seeded.ts';
+import { GUEST_DRIVER } from './guestDriver.ts';
+import { MAX_CHARACTERS } from './plain.ts';
+import { VALUE } from './sandboxProgram.ts';
+
+const STACK_BYTES = 512 * 1024;
+const JOBS_AT_ONCE = 1000;
+/** Prefix of the name of a module that must not be imported. */
+const REFUSED = 'refused: ';
+const DRIVER = 'webgrpo:driver';
+
+/** A task module loaded in a QuickJS context. */
+export class GuestModule {
+  readonly #runtime: QuickJSRuntime;
+  readonly #context: QuickJSContext;
+  readonly #driver: QuickJSHandle;
+  #deadline = 0;
+
+  constructor(quickjs: QuickJSWASMModule) {
+    this.#runtime = quickjs.newRuntime();
+    this.#runtime.setMaxStackSize(STACK_BYTES);
+    this.#runtime.setInterruptHandler(() => performance.now() > this.#deadline);
+    this.#context = this.#runtime.newContext();
+    this.#deadline = Infinity;
+    const context = this.#context;
+    this.#driver = context.unwrapResult(context.evalCode(`(${GUEST_DRIVER})(${SEEDED}, ${MAX_CHARACTERS})`, DRIVER));
+  }
+
+  /** Evaluates the module and creates its task. Returns JSON; see ModuleLoad. */
+  load({ entry, sources, root, options, timeMs }: ModuleLoad): string {
+    const missing = new Set<string>();
+    const context = this.#context;
+    let sealed = false;
+    this.#runtime.setModuleLoader(
+      (name) => {
+        if (name.startsWith(REFUSED)) return { error: new Error(name.slice(REFUSED.length)) };
+        const text = Object.hasOwn(sources, name) ? sources[name] : undefined;
+        if (text !== undefined) return text;
+        if (sealed) return { error: new Error(`import("${name}"): a module is loaded with all that it imports`) };
+        missing.add(name);
+        return 'export {}';
+      },
+      (base, requested) => addressOf(requested, base, root),
+    );
+    this.#deadline = performance.now() + timeMs;
+    const evaluated = context.evalCode(sources[entry], entry, { type: 'module' });
+    const failure = this.#settled(evaluated, timeMs, (exports) => {
+      const text = context.newString(options);
+      const made = this.#invoke('load', [exports, text]);
+      text.dispose();
+      return this.#settled(made, timeMs, (value) => this.#value(value));
+    });
+    sealed = true;
+    return missing.size > 0 ? JSON.stringify({ missing: [...missing] }) : failure;
+  }
+
+  /** Calls a function of the task. Returns JSON; see ModuleCall. */
+  call({ call, args, timeMs, seed }: ModuleCall): string {
+    const context = this.#context;
+    this.#deadline = performance.now() + timeMs;
+    const handles = [context.newString(call), context.newString(args), context.newNumber(seed)];
+    const made = this.#invoke('call', handles);
+    for (const handle of handles) handle.dispose();
+    return this.#settled(made, timeMs, (value) => this.#value(value));
+  }
+
+  #invoke(name: string, args: QuickJSHandle[]) {
+    const method = this.#context.getProp(this.#driver, name);
+    try {
+      return this.#context.callFunction(method, this.#context.undefined, ...args);
+    } finally {
+      method.dispose();
+    }
+  }
+
+  /** Runs pending jobs until the result of a call has settled, and reads it. */
+  #settled(
+    result: ReturnType<QuickJSContext['callFunction']>,
+    timeMs: number,
+    read: (value: QuickJSHandle) => string,
+  ): string {
+    const context = this.#context;
+    try {
+      if (result.error) return this.#failed(result.error, timeMs);
+      while (!this.#isLate() && this.#isPending(result.value) && this.#runtime.hasPendingJob())
+        this.#runtime.executePendingJobs(JOBS_AT_ONCE).dispose();
+      if (this.#isLate()) return this.#tookTooLong(timeMs);
+      const promise = context.getPromiseState(result.value);
+      if (promise.type === 'pending') return failed({ kind: 'threw', message: 'its promise is never settled' });
+      if (promise.type === 'fulfilled' && promise.notAPromise) return read(result.value);
+      const handle = promise.type === 'fulfilled' ? promise.value : promise.error;
+      try {
+        return promise.type === 'fulfilled' ? read(handle) : this.#failed(handle, timeMs);
+      } finally {
+        handle.dispose();
+      }
+    } finally {
+      result.dispose();
+    }
+  }
+
+  #isPending(value: QuickJSHandle): boolean {
+    const promise = this.#context.getPromiseState(value);
+    if (promise.type === 'fulfilled' && !promise.notAPromise) promise.value.dispose();
+    if (promise.type === 'rejected') promise.error.dispose();
+    return promise.type === 'pending';
+  }
+
+  #value(value: QuickJSHandle): string {
+    if (this.#context.typeof(value) !== 'string') return failed({ kind: 'result', message: 'it is no data' });
+    return VALUE + this.#context.getString(value);
+  }
+
+  /** Describes what was thrown, in a text that is made inside under the same time limit. */
+  #failed(error: QuickJSHandle, timeMs: number): string {
+    if (this.#isLate()) return this.#tookTooLong(timeMs);
+    const described = this.#invoke('describe', [error]);
+    try {
+      if (this.#isLate()) return this.#tookTooLong(timeMs);
+      if (described.error) return failed({ kind: 'threw', message: 'an error that cannot be read' });
+      return this.#context.getString(described.value);
+    } finally {
+      described.dispose();
+    }
+  }
+
+  #isLate(): boolean {
+    return performance.now() > this.#deadline;
+  }
+
+  #tookTooLong(timeMs: number): string {
+    return failed({ kind: 'time', message: `ran longer than ${timeMs / 1000} s` });
+  }
+}
+
+const failed = (error: GuestFailure): string => JSON.stringify({ error });
+
+/** Returns the full address of an import, or the reason for refusing it, which the loader throws. */
+function addressOf(requested: string, base: string, root: string): string {
+  if (!/^(\.{0,2}\/|[a-z][a-z\d+.-]*:)/i.test(requested))
+    return `${REFUSED}import "${requested}": an isolated module has no packages; bundle what it needs into it`;
+  const address = URL.canParse(requested, base) ? new URL(requested, base).href : '';
+  return address.startsWith(root)
+    ? address
+    : `${REFUSED}import "${requested}": an isolated module imports from ${root} alone`;
+}
