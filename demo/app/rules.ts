@@ -117,7 +117,7 @@ export function changeSettings(settings: LiveSettings): void {
   dropLater((of) => 'key' in of && of.key in settings);
 }
 
-/** The visitor changes a rule that was recorded for later steps when these steps were first trained. */
+/** Removes recorded changes of later steps that `isOf` matches: the visitor changes the same rule now. */
 export function dropLater(isOf: (change: RunChange) => boolean): void {
   if (!live.value) return;
   const next = live.value.trainer.state.step + 1;

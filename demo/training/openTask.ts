@@ -52,7 +52,7 @@ function loadReward(setting: string, file: string): never {
   throw new InputError(`${setting} is "${file}"; the page loads no reward from a file, so choose one by name.`);
 }
 
-/** A file of the page's own folder: the visitor has not agreed to an address in a link yet. */
+/** Text of a file in the page's own folder. Throws InputError for every other address. */
 async function readText(path: string): Promise<string> {
   const url = new URL(path, document.baseURI);
   if (isOwn(url)) return fetchText(path);

@@ -67,7 +67,7 @@ export class WarmUp {
 /** Idle time before a step is timed. */
 const IDLE_MS = 1000;
 
-/** Waits until the page has idled for a while. False if `signal` ended that, or the page is hidden. */
+/** Waits a second. False if `signal` aborted meanwhile, or the page is hidden. */
 async function isIdle(signal: AbortSignal): Promise<boolean> {
   await new Promise<void>((resolve) => {
     signal.addEventListener('abort', () => resolve());

@@ -216,7 +216,7 @@ async function hashFile(fs: FsOperations, path: string): Promise<string> {
   }
 }
 
-/** Returns the free bytes of the disk that holds the path, or will hold it. */
+/** Returns the free bytes of the disk that holds the path or its nearest folder that exists; undefined if the disk does not say. */
 async function freeBytes(fs: FsOperations, path: string): Promise<number | undefined> {
   for (let at = path; ; at = dirname(at)) {
     try {

@@ -38,7 +38,7 @@ export async function readText(path: string): Promise<string> {
   }
 }
 
-/** Throws InputError if the file is missing or is not JSON. */
+/** Returns the parsed file. Throws InputError if it is missing, is no text in UTF-8, or is not JSON. */
 export async function readJsonFile(path: string): Promise<unknown> {
   const text = await readText(path);
   try {

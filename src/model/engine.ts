@@ -1,6 +1,6 @@
 /**
  * The one interface through which a model is trained, after verl's engines. Two implementations:
- * `wgslEngine.ts` (default, hand-written kernels) and `tfjs/engine.ts` (autodiff, the oracle).
+ * `wgslEngine.ts` (default, hand-written kernels) and `src/extensions/tfjs/engine.ts` (autodiff, the oracle).
  */
 
 import type { PolicyLossText } from '../gpu/ops/policy_loss.ts';

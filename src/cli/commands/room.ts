@@ -148,7 +148,7 @@ const LOOK_EVERY_MS = 200;
 /** Looks, five seconds at the least, after which a server that has not answered is gone. Not seconds: a busy machine may be late to hear. */
 const GONE_LOOKS = 25;
 
-/** Once the run is asked to stop: a step that waits for samples is cancelled as soon as no worker can generate them. */
+/** A watch that starts when the run is asked to stop: it cancels a step that waits for samples once no worker can generate them. */
 function givingUp(host: RoomHost) {
   let giveUp!: (reason: Error) => void;
   const givenUp = new Promise<never>((_, reject) => (giveUp = reject));

@@ -10,7 +10,7 @@ export interface EpisodeName {
   trajectory?: string | undefined;
 }
 
-/** Ended episodes that are still known, so that a second reward differs from one for an unknown episode. */
+/** Once more than twice as many episodes are known, all but half as many of the ended ones are forgotten. A second reward for one that is known is told apart from a reward for an unknown one. */
 const KEPT = 4096;
 
 export class Episodes {

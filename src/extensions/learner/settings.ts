@@ -177,7 +177,7 @@ export function optimSettings(config: TrainConfig, options: OptimStepOptions): T
   });
 }
 
-/** @param changes what stands over the config; its length and its saving are ignored here */
+/** The config with `changes`, checked. @param changes replace keys of the config; the trainer section is ignored here */
 const resolved = (config: TrainConfig, verb: string, changes: object): TrainConfig =>
   resolveTrainTree({ ...config, trainer: undefined, ...changes }, verb);
 

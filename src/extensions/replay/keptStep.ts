@@ -221,7 +221,7 @@ function addValues(
   else columns.set(`token_${name}`, joined(Numbers, values));
 }
 
-/** The way back; undefined if there are none. */
+/** Reads what the function above has written, sample by sample; undefined if the file has no such column. */
 function valuesOf(columns: Columns, name: string, masks: Uint8Array[], offsets: number[]): Column[] | undefined {
   if (columns.has(`token_${name}`)) return cutAt(column(columns, `token_${name}`, offsets.at(-1)), offsets);
   if (!columns.has(name)) return undefined;

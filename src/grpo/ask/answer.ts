@@ -34,7 +34,7 @@ export interface AnswerOptions extends Pick<AgentLoopInput, 'signal' | 'onTokens
 
 let asked = 0;
 
-/** Throws InputError on a prompt that leaves no room for the longest answer. */
+/** Answers one problem. Throws InputError if its prompt leaves fewer tokens than the longest answer needs. */
 export function answer(options: AnswerOptions): Promise<AgentLoopOutput> {
   const { config, task, tokenizer, rollout, problem, key, greedy = false, contextLength } = options;
   const { signal, onTokens, onMessage } = options;

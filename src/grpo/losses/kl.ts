@@ -31,7 +31,10 @@ export const KL_TYPES = ['k1', 'k2', 'k3', 'abs', 'k1+', 'k3+', 'r*k3'] as const
 
 const ALIASES: Readonly<Record<string, string>> = { kl: 'k1', mse: 'k2', low_var_kl: 'k3' };
 
-/** Above this exponent the exponential continues as a straight line: finite, and its gradient never vanishes. */
+/**
+ * Largest exponent. Above it k3 without a clamp continues as a straight line, finite and with a gradient; with a clamp, and in the ratio of
+ * r*k3, the exponent is cut there and has no gradient.
+ */
 const EXP_LIMIT = 20;
 
 /** KL estimate of one token and its derivative; throws a RangeError for an unknown type. */

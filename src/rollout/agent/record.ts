@@ -206,7 +206,7 @@ export class StartLine {
     this.#missing.add(sample);
   }
 
-  /** Resolves when all are here. */
+  /** Marks the sample as arrived; resolves when every sample that is waited for has arrived. */
   async reach(sample: SampleRecord): Promise<void> {
     const gone = new Promise<void>((resolve) => this.#samples.set(sample, resolve));
     this.leave(sample);
