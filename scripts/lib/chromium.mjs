@@ -6,31 +6,31 @@ import { aptInstall } from './apt.mjs';
 import { howToInstall, thisSystem } from './requirements.mjs';
 import { runLoud, say, SetupError } from './say.mjs';
 
-/**
- * Switches for every launch by Playwright. Chromium 156 loads the pages of its address bar's popup in every window, more processor time than
- * this project's page takes to open; Playwright's own list of features is given again, since the last list wins.
- */
+/** Chromium 156 loads the pages of its address bar's popup in every window, which takes more processor time than to open this project's page. */
+const POPUP = ['WebUIOmniboxPopup', 'WebUIOmniboxAimPopup'];
+
+/** Features that Playwright disables itself. Its switch is overridden by ours, since the last one wins. */
+const DISABLED_BY_PLAYWRIGHT = [
+  'AvoidUnnecessaryBeforeUnloadCheckSync',
+  'DestroyProfileOnBrowserClose',
+  'HttpsUpgrades',
+  'HttpsFirstBalancedModeAutoEnable',
+  'LensOverlay',
+  'MediaRouter',
+  'PaintHolding',
+  'ThirdPartyStoragePartitioning',
+  'AvoidCorsURLLoaderRestartOnRedirect',
+  'OptimizationHints',
+  'NetworkTimeServiceQuerying',
+  'AimEnabled',
+  'PreconnectToSearch',
+];
+
+/** Switches for every launch by Playwright. */
 export const CHROMIUM_ARGS = [
   '--no-sandbox',
   '--enable-unsafe-webgpu', // headless Chromium hides its software adapter without it
-  `--disable-features=${[
-    ...['WebUIOmniboxPopup', 'WebUIOmniboxAimPopup'],
-    ...['AvoidUnnecessaryBeforeUnloadCheckSync', 'DestroyProfileOnBrowserClose', 'HttpsUpgrades'],
-    ...[
-      'HttpsFirstBalancedModeAutoEnable',
-      'LensOverlay',
-      'MediaRouter',
-      'PaintHolding',
-      'ThirdPartyStoragePartitioning',
-    ],
-    ...[
-      'AvoidCorsURLLoaderRestartOnRedirect',
-      'OptimizationHints',
-      'NetworkTimeServiceQuerying',
-      'AimEnabled',
-      'PreconnectToSearch',
-    ],
-  ].join(',')}`,
+  `--disable-features=${[...POPUP, ...DISABLED_BY_PLAYWRIGHT].join(',')}`,
 ];
 
 /** Path of a Chromium or Chrome executable, or '' when there is none. Throws SetupError for a wrong CHROME_PATH. */

@@ -3,7 +3,7 @@
 import { expect, type Page } from '@playwright/test';
 import { COLOURS, expectNoViolations } from './axe.ts';
 import { encodeResult } from '../../demo/app/share.ts';
-import { address, expectPoints, expectState, expectStep, openPage, slow, test, TINY } from './demo.ts';
+import { address, expectPoints, expectState, expectStep, openPage, skipUnlessFull, test, TINY } from './demo.ts';
 
 /** Forced colours of the states between are looked at by npm test -- --full. */
 const QUICK = process.env['FULL_TESTS'] === '1' ? COLOURS : { light: COLOURS.light, dark: COLOURS.dark };
@@ -41,7 +41,7 @@ test('axe finds nothing from idle to stopped, with every panel opened', async ({
 test('axe finds nothing where a link brought a result, where it is copied by hand, and in the recorded run', async ({
   page,
 }) => {
-  slow();
+  skipUnlessFull();
   // As where a page may not write to the clipboard.
   await page.addInitScript(() => {
     Clipboard.prototype.writeText = () => Promise.reject(new DOMException('no', 'NotAllowedError'));
@@ -65,7 +65,7 @@ test('axe finds nothing where a link brought a result, where it is copied by han
 });
 
 test('axe finds nothing in a failed run', async ({ page }) => {
-  slow();
+  skipUnlessFull();
   await page.route(/engine\.worker/, (route) => route.fulfill({ status: 404, body: '' }));
   await openPage(page, TINY);
   await page.getByRole('button', { name: 'Start' }).click();
@@ -74,7 +74,7 @@ test('axe finds nothing in a failed run', async ({ page }) => {
 });
 
 test('axe finds nothing without a GPU', async ({ page }) => {
-  slow();
+  skipUnlessFull();
   await page.addInitScript(() => Object.defineProperty(Navigator.prototype, 'gpu', { get: () => undefined }));
   await page.goto(address());
   await expectState(page, 'no-gpu');

@@ -60,7 +60,7 @@ export async function openPage(page: Page, settings: Parameters<typeof address>[
 export const isFull = process.env['FULL_TESTS'] === '1';
 
 /** First line of a test whose part of the page others look at every day. */
-export const slow = (): void => base.skip(!isFull, 'npm test -- --full');
+export const skipUnlessFull = (): void => base.skip(!isFull, 'npm test -- --full');
 
 /** First line of a test that takes a real engine minutes. */
 export const onlyInFull = (): void =>

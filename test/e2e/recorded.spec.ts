@@ -1,7 +1,7 @@
 /** The recorded run: where there is no WebGPU it is what the page shows, and says that it is one. */
 
 import { expect } from '@playwright/test';
-import { expectPoints, expectState, openPage, points, slow, test } from './demo.ts';
+import { expectPoints, expectState, openPage, points, skipUnlessFull, test } from './demo.ts';
 
 test('without WebGPU a recorded run plays, is paused and scrubbed', async ({ page }) => {
   await page.addInitScript(() => Object.defineProperty(Navigator.prototype, 'gpu', { get: () => undefined }));
@@ -28,7 +28,7 @@ test('without WebGPU a recorded run plays, is paused and scrubbed', async ({ pag
 });
 
 test('with WebGPU it is watched by a button, and put away', async ({ page }) => {
-  slow();
+  skipUnlessFull();
   await page.emulateMedia({ reducedMotion: 'reduce' });
   await openPage(page);
   await page.getByRole('button', { name: 'Watch a recorded run' }).click();

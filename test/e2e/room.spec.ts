@@ -13,7 +13,7 @@ import { PROMPTS } from '../../src/extensions/rooms/names.ts';
 import { Controller, fakeWorker, type Saved } from '../room.ts';
 import { hasNatsServer, selfSigned, TestRoom } from '../natsServer.ts';
 import { expectNoViolations } from './axe.ts';
-import { slow, test } from './demo.ts';
+import { skipUnlessFull, test } from './demo.ts';
 import { openFor, realRoom, region, tile } from './realRoom.ts';
 import type { RoomPage } from './roomPage.ts';
 
@@ -258,7 +258,7 @@ test('a connection that is lost: the page says so, goes on when it is back, and 
 });
 
 test('on a phone the question and the work fit the screen', async ({ page }) => {
-  slow();
+  skipUnlessFull();
   const real = await realRoom();
   await page.setViewportSize({ width: 360, height: 740 });
   const expectToFit = async (what: string) => {

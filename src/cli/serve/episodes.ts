@@ -10,7 +10,10 @@ export interface EpisodeName {
   trajectory?: string | undefined;
 }
 
-/** Once more than twice as many episodes are known, all but half as many of the ended ones are forgotten. A second reward for one that is known is told apart from a reward for an unknown one. */
+/**
+ * Once more than twice as many episodes are known, all but half as many of the ended ones are forgotten. A known episode that is rewarded a
+ * second time has an error of its own.
+ */
 const KEPT = 4096;
 
 export class Episodes {
