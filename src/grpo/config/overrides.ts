@@ -4,7 +4,6 @@
  */
 
 import { InputError } from '../../errors.ts';
-import { newNameOf, type Renamed } from './oldNames.ts';
 import { isDecidedByRecipe, SHORTHANDS } from './recipeNotes.ts';
 import { copyOf, deleteAt, leaves, setAt, show, type Tree } from './tree.ts';
 import { readYaml } from './yaml.ts';
@@ -14,18 +13,14 @@ export interface Override {
   text: string;
   path: string;
   value: unknown;
-  /** Where it was written under another name. */
-  renamed: Renamed | undefined;
 }
 
-/** Throws InputError. @param known keys and parts of the schema */
-export function readOverride(text: string, known: ReadonlySet<string>): Override {
+/** Throws InputError if the text is not `key=value`. */
+export function readOverride(text: string): Override {
   const [, path, yaml] = /^([\w.]+)=(.*)$/s.exec(text) ?? [];
   if (path === undefined)
     throw new InputError(`Cannot read the override ${show(text)}; write it as actor.optim.lr=1e-4.`);
-  const value = readYaml(yaml, `The value of the override ${show(text)}`);
-  const renamed = newNameOf(path, known);
-  return { text, path: renamed?.to ?? path, value, renamed };
+  return { text, path, value: readYaml(yaml, `The value of the override ${show(text)}`) };
 }
 
 /** The file with the overrides over it, and what of the file gave way to a recipe. The schema says whether keys exist. */

@@ -18,16 +18,15 @@ import { firstKeyOf, ofPeer } from './peerNames.ts';
 import { MAX_FLOAT32, MIN_FLOAT32 } from './keys.ts';
 import { DEFAULT_RECIPE, RECIPES, VERL_DEFAULTS } from './recipes.ts';
 import { checkSftRules, checkTrainRules } from './rules.ts';
-import { oldNamesNote, withNewNames } from './oldNames.ts';
 import { TRAIN_SCHEMA, type WrittenConfig } from './schema/index.ts';
 import { SFT_SCHEMA, type SftConfig } from './sftSchema.ts';
-import { isTree, show, type Tree, setAt, valueAt } from './tree.ts';
+import { isTree, show, type Tree, valueAt } from './tree.ts';
 import type { Recipe, TrainConfig } from './types.ts';
 
 const recipes: Readonly<Record<string, Recipe>> = RECIPES;
 
 /**
- * A training run from a plain object. Throws InputError. Keys that are called otherwise now are read, and said on the console.
+ * A training run from a plain object. Throws InputError.
  * @param tree the keys of docs/config.md; what is left out has its default
  * @param source what errors call it
  */
@@ -38,11 +37,10 @@ export function resolveTrainConfig(tree: TrainConfigInput, source = 'config'): T
 /** Like `resolveTrainConfig`, of what a file holds. */
 export function resolveTrainTree(tree: unknown, source: string): TrainConfig {
   refuseNoConfig(TRAIN_SCHEMA, tree, source);
-  const named = isTree(tree) ? underNewNames(TRAIN_SCHEMA, tree, source) : tree;
-  const config = settled(validate(TRAIN_SCHEMA, isTree(named) ? overRecipe(named) : named, source));
-  if (takesRequired(config)) config.data.trainBatchSize = requiredGroups(config, named, source);
+  const config = settled(validate(TRAIN_SCHEMA, isTree(tree) ? overRecipe(tree) : tree, source));
+  if (takesRequired(config)) config.data.trainBatchSize = requiredGroups(config, tree, source);
   refuseUnknownNumbers(config, source);
-  if (countsEpochs(named)) config.trainer.totalTrainingSteps = Infinity; // until the training problems are counted
+  if (countsEpochs(tree)) config.trainer.totalTrainingSteps = Infinity; // until the training problems are counted
   checkTrainRules(config, source);
   return config;
 }
@@ -75,13 +73,10 @@ export function resolveSftConfig(tree: SftConfigInput, source = 'config'): SftCo
 /** Like `resolveSftConfig`, of what a file holds. */
 export function resolveSftTree(tree: unknown, source: string): SftConfig {
   refuseNoConfig(SFT_SCHEMA, tree, source);
-  const named = isTree(tree) ? underNewNames(SFT_SCHEMA, tree, source) : tree;
   // The default number of steps would win over the share that was written.
-  const isShare = valueAt(named, 'optim.lrWarmupStepsRatio') !== undefined;
-  if (isShare && valueAt(named, 'optim.lrWarmupSteps') === undefined && isTree(named)) {
-    setAt(named, 'optim.lrWarmupSteps', 0);
-  }
-  const config = validate(SFT_SCHEMA, named, source);
+  const isShare = valueAt(tree, 'optim.lrWarmupStepsRatio') !== undefined;
+  const written = isShare && isTree(tree) ? over({ optim: { lrWarmupSteps: 0 } }, tree) : tree;
+  const config = validate(SFT_SCHEMA, written, source);
   checkSftRules(config, source);
   return config;
 }
@@ -97,13 +92,6 @@ function refuseUnknownNumbers({ actor }: TrainConfig, source: string): void {
     if (typeof value !== 'number' || !Number.isFinite(value))
       throw new InputError(`${source}: "${at}${name}" is ${show(value)}; allowed: a number.`);
   }
-}
-
-function underNewNames(schema: v.GenericSchema, tree: Tree, source: string): Tree {
-  const { tree: today, renamed } = withNewNames(tree, source, keysAndParts(schema));
-  const note = oldNamesNote(source, renamed);
-  if (note !== undefined) console.warn(note);
-  return today;
 }
 
 /** The policy loss as the engine takes it. @param userLoss a user's loss, which replaces the configured one */
