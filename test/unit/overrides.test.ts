@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { InputError } from '../../src/errors.ts';
 import { RECIPES } from '../../src/grpo/config/recipes.ts';
 import { resolveSftConfig, resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
-import type { TrainConfigInput } from '../../src/grpo/config/input/train.ts';
+import type { TrainConfigInput } from '../../src/grpo/config/input.ts';
 import { parseSftConfig, parseTrainConfig } from '../../src/grpo/config/text.ts';
 
 const FILE = `name: t

@@ -12,8 +12,7 @@ import { correctionSettings, lossWeighsItself } from '../correction/settings.ts'
 import { type PolicyLoss, policyLossOf } from '../losses/index.ts';
 import { WEIGHT_LEVELS } from '../losses/reinforce.ts';
 import { lossSpec } from '../losses/types.ts';
-import type { SftConfigInput } from './input/sft.ts';
-import type { TrainConfigInput } from './input/train.ts';
+import type { SftConfigInput, TrainConfigInput } from './input.ts';
 import { firstKeyOf, ofPeer } from './peerNames.ts';
 import { MAX_FLOAT32, MIN_FLOAT32 } from './keys.ts';
 import { DEFAULT_RECIPE, RECIPES, VERL_DEFAULTS } from './recipes.ts';
