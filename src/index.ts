@@ -1,6 +1,7 @@
 /** The library: what a page or a Node program imports. The command line and the demo use nothing else but files. */
 
 export {
+  ConfigError,
   DeviceLostError,
   GpuError,
   NoAdapterError,

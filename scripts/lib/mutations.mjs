@@ -181,8 +181,8 @@ export const MUTATIONS = [
   {
     name: 'config: a sequence may be longer than a batch',
     file: 'src/grpo/config/rules.ts',
-    find: 'const longest = data.maxPromptLength + data.maxResponseLength;',
-    replace: 'const longest = data.maxResponseLength;',
+    find: 'number => data.maxPromptLength + data.maxResponseLength;',
+    replace: 'number => data.maxResponseLength;',
     tests: unit('config'),
   },
   {

@@ -109,7 +109,7 @@ test('a refusal blames the override that it is about, else the file', () => {
   expect(refusal(FILE, 'seed=3', 'rollout={n: 0}')).toMatch(/^override rollout=\{n: 0\}: "rollout\.n" is 0;/);
   expect(refusal(FILE, 'seed=3', 'rollot.n=4')).toMatch(/^override rollot\.n=4: unknown key "rollot"/);
   expect(refusal(FILE, 'actor.ppoMiniBatchSize=5')).toMatch(/^override actor\.ppoMiniBatchSize=5: actor\.ppoMini/);
-  expect(refusal(FILE, 'actor.clipRatioC=1')).toMatch(/^override actor\.clipRatioC=1: clipRatioC is 1;/);
+  expect(refusal(FILE, 'actor.clipRatioC=1')).toMatch(/^override actor\.clipRatioC=1: actor\.clipRatioC is 1;/);
   expect(refusal('name: t\nmodel: m\nrollout: { n: 0 }', 'seed=3', 'rollout.topK=1')).toMatch(/^t\.yaml: "rollout\.n"/);
   expect(refusal('name: t\nrollout: { n: 4 }', 'model.loraRank=3')).toMatch(/^t\.yaml: "model\.path" is missing/);
   expect(() => parseSftConfig('name: s', { source: 's.yaml', overrides: ['model.hiddenSize=100'] })).toThrow(

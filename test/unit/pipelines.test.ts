@@ -584,7 +584,7 @@ describe('the config', () => {
   test.each<[string, Record<string, Record<string, unknown>>, string]>([
     ['over-sampling', { rollout: { overSampleRate: 0.5 } }, 'does not go together with rollout.overSampleRate'],
     ['replay', { algorithm: { replayBufferSize: 8 } }, 'does not go together with algorithm.replayBufferSize'],
-    ['remax', { algorithm: { advEstimator: 'remax' } }, 'does not go together with advEstimator "remax"'],
+    ['remax', { algorithm: { advEstimator: 'remax' } }, 'does not go together with algorithm.advEstimator "remax"'],
     [
       'an evaluation between two syncs',
       { asyncTraining: { triggerParameterSyncStep: 3 }, trainer: { testFreq: 20 } },
