@@ -1,7 +1,7 @@
 /** What a command line makes of a file: recipes that a name brings, who is blamed, verl's -1. */
 
 import { expect, test } from 'vitest';
-import { InputError } from '../../src/errors.ts';
+import { ConfigError, InputError } from '../../src/errors.ts';
 import { RECIPES } from '../../src/grpo/config/recipes.ts';
 import { resolveSftConfig, resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import type { TrainConfigInput } from '../../src/grpo/config/input.ts';
@@ -115,6 +115,23 @@ test('a refusal blames the override that it is about, else the file', () => {
   expect(() => parseSftConfig('name: s', { source: 's.yaml', overrides: ['model.hiddenSize=100'] })).toThrow(
     /^override model\.hiddenSize=100: model\.hiddenSize is 100/,
   );
+});
+
+test('a refusal carries the path of its key: the one of the blamed override, else its subject', () => {
+  const pathOf = (...overrides: string[]) => {
+    try {
+      read(FILE, ...overrides);
+    } catch (error) {
+      if (error instanceof ConfigError) return [error.path, error.keys.length, error.message.endsWith(error.sentence)];
+    }
+    throw new Error('No ConfigError was thrown.');
+  };
+  expect(pathOf('rollout.n=0')).toEqual(['rollout.n', 1, true]);
+  expect(pathOf('rollout={n: 0}')).toEqual(['rollout.n', 1, true]);
+  expect(pathOf('actor.ppoMiniBatchSize=5')).toEqual(['actor.ppoMiniBatchSize', 2, true]);
+  expect(pathOf('data.trainBatchSize=9')).toEqual(['data.trainBatchSize', 2, true]);
+  expect(pathOf('actor.nothing=1')).toEqual(['actor.nothing', 1, true]);
+  expect(pathOf('learning_rate=1')).toEqual(['learning_rate', 1, true]);
 });
 
 test("verl's -1 is off, and what resolves reads back", () => {

@@ -5,10 +5,9 @@ import { parse } from 'yaml';
 import { parseTrainConfig } from '../../../src/grpo/config/text.ts';
 import { valueAt } from '../../../src/grpo/config/tree.ts';
 import type { TrainConfig } from '../../../src/grpo/config/types.ts';
-import { InputError } from '../../../src/errors.ts';
+import { ConfigError, InputError } from '../../../src/errors.ts';
 import { FIELDS, type FieldName } from './fields.ts';
 import { refuseBeyondPage } from './limits.ts';
-import { inPlainWords } from './messages.ts';
 
 type Values = Readonly<Record<FieldName, string>>;
 
@@ -74,10 +73,10 @@ export class Settings {
     try {
       const options = { source: name, overrides: all, note: (sentence: string) => void notes.push(sentence) };
       const config = parseTrainConfig(text, options);
-      refuseBeyondPage(config);
+      refuseBeyondPage(config, name);
       return { config, notes };
     } catch (error) {
-      return inPlainWords((error as Error).message, name, all);
+      return inPlainWords(error as Error);
     }
   }
 }
@@ -92,3 +91,11 @@ const textOf = (value: unknown): string => (typeof value === 'string' ? value : 
 /** `task=countdown` is a task that ships, `task=./mine.js` and `task=https://...` are modules. */
 const taskOverride = (task: string): string =>
   /^[\w-]+$/.test(task) ? `task.name=${task}` : `task.module=${JSON.stringify(task)}`;
+
+/** A refusal of the config as the form says it: by the field's label, beside the field. */
+function inPlainWords(error: Error): Checked {
+  if (!(error instanceof ConfigError)) return { problem: error.message, field: undefined };
+  const field = FIELDS.find(({ key }) => key === error.path);
+  if (!field) return { problem: error.sentence, field: undefined };
+  return { problem: error.sentence.replaceAll(`"${field.key}"`, field.label), field: field.name };
+}

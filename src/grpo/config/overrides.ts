@@ -3,7 +3,7 @@
  * gives way, and what is also given beside the name wins. The command line, `compare` and the page read configs this way.
  */
 
-import { InputError } from '../../errors.ts';
+import { ConfigError, InputError } from '../../errors.ts';
 import { isDecidedByRecipe, SHORTHANDS } from './recipeNotes.ts';
 import { copyOf, deleteAt, leaves, setAt, show, type Tree } from './tree.ts';
 import { readYaml } from './yaml.ts';
@@ -43,13 +43,16 @@ export function layOverrides(file: Tree, overrides: readonly Override[]): { tree
   return { tree, gaveWay };
 }
 
-/** The last override that a refusal is about: it names its key, or a part of it as an unknown one. */
-export function blamed(sentence: string, overrides: readonly Override[]): Override | undefined {
-  const [, subject] = /^(?:unknown key )?"([^"]+)"/.exec(sentence) ?? [];
-  const names = (path: string) =>
-    subject === path ||
-    (subject !== undefined && path.startsWith(`${subject}.`)) ||
-    new RegExp(`(^|[^\\w."])${path.replaceAll('.', '\\.')}(?![\\w.]*\\w)`).test(sentence) ||
-    new RegExp(`^${path.split('.').at(-1)} is `).test(sentence);
-  return overrides.findLast(({ path }) => names(path) || subject?.startsWith(`${path}.`));
+/** The refusal under the name of the last override that it is about: of its key, of a part around it or of keys inside. */
+export function blaming(error: ConfigError, overrides: readonly Override[]): ConfigError {
+  const isIn = (key: string, part: string) => key === part || key.startsWith(`${part}.`);
+  const keyOf = ({ path }: Override) => error.keys.find((key) => isIn(key, path) || isIn(path, key));
+  const override = overrides.findLast((one) => keyOf(one) !== undefined);
+  if (!override) return error;
+  const key = keyOf(override)!;
+  return new ConfigError(
+    `override ${override.text}`,
+    [key, ...error.keys.filter((one) => one !== key)],
+    error.sentence,
+  );
 }

@@ -1,13 +1,13 @@
 /**
  * From what a user wrote to a config without gaps: put it over the recipe it names, check it against the schema, check rules
  * that span keys. What comes out can be written as YAML and read back to the same.
- * Every failure is an InputError of one sentence.
+ * Every failure is a ConfigError of one sentence.
  */
 
 import { distance } from 'fastest-levenshtein';
 import * as v from 'valibot';
 import type { PolicyLossSpec } from '../../model/engine.ts';
-import { InputError } from '../../errors.ts';
+import { ConfigError } from '../../errors.ts';
 import { correctionSettings, lossWeighsItself } from '../correction/settings.ts';
 import { type PolicyLoss, policyLossOf } from '../losses/index.ts';
 import { WEIGHT_LEVELS } from '../losses/reinforce.ts';
@@ -25,7 +25,7 @@ import type { Recipe, TrainConfig } from './types.ts';
 const recipes: Readonly<Record<string, Recipe>> = RECIPES;
 
 /**
- * A training run from a plain object. Throws InputError.
+ * A training run from a plain object. Throws ConfigError.
  * @param tree the keys of docs/config.md; what is left out has its default
  * @param source what errors call it
  */
@@ -47,13 +47,15 @@ export function resolveTrainTree(tree: unknown, source: string): TrainConfig {
 const takesRequired = ({ trainer, asyncTraining }: TrainConfig): boolean =>
   trainer.pipeline === 'fully-async' && asyncTraining.requireBatches !== undefined;
 
-/** Groups of a step as asyncTraining.requireBatches makes them. Throws InputError if data.trainBatchSize is written as another number. */
+/** Groups of a step as asyncTraining.requireBatches makes them. Throws ConfigError if data.trainBatchSize is written as another number. */
 function requiredGroups({ asyncTraining, actor }: TrainConfig, tree: unknown, source: string): number {
   const groups = asyncTraining.requireBatches! * actor.ppoMiniBatchSize;
   const written = valueAt(tree, 'data.trainBatchSize');
   if (written === undefined || written === groups) return groups;
-  throw new InputError(
-    `${source}: data.trainBatchSize is ${show(written)}, but a step takes asyncTraining.requireBatches x actor.ppoMiniBatchSize = ` +
+  throw new ConfigError(
+    source,
+    ['data.trainBatchSize', 'asyncTraining.requireBatches', 'actor.ppoMiniBatchSize'],
+    `data.trainBatchSize is ${show(written)}, but a step takes asyncTraining.requireBatches x actor.ppoMiniBatchSize = ` +
       `${asyncTraining.requireBatches} x ${actor.ppoMiniBatchSize} = ${groups} groups; leave one of the two out.`,
   );
 }
@@ -64,7 +66,7 @@ function countsEpochs(tree: unknown): boolean {
   return trainer['totalEpochs'] !== undefined && trainer['totalTrainingSteps'] === undefined;
 }
 
-/** A supervised run from a plain object. Throws InputError. */
+/** A supervised run from a plain object. Throws ConfigError. */
 export function resolveSftConfig(tree: SftConfigInput, source = 'config'): SftConfig {
   return resolveSftTree(tree, source);
 }
@@ -87,9 +89,9 @@ function refuseUnknownNumbers({ actor }: TrainConfig, source: string): void {
   const own = Object.keys(policyLossOf(actor.policyLoss.lossMode).numbers ?? {});
   for (const [name, value] of Object.entries(actor.policyLoss)) {
     if (documented.includes(name)) continue;
-    if (!own.includes(name)) throw new InputError(`${source}: ${unknownKey(TRAIN_SCHEMA, at + name)}`);
+    if (!own.includes(name)) throw unknownKey(TRAIN_SCHEMA, source, at + name);
     if (typeof value !== 'number' || !Number.isFinite(value))
-      throw new InputError(`${source}: "${at}${name}" is ${show(value)}; allowed: a number.`);
+      throw new ConfigError(source, [at + name], `"${at}${name}" is ${show(value)}; allowed: a number.`);
   }
 }
 
@@ -123,13 +125,15 @@ function refuseNoConfig(schema: v.GenericSchema, tree: unknown, source: string):
   const walk = (value: unknown, path: string): void => {
     const inner = keys.find((key) => path === '' || key.startsWith(`${path}.`));
     if (inner !== undefined && value !== undefined && !isTree(value))
-      throw new InputError(
-        `${source}: ${path === '' ? 'it' : `"${path}"`} is ${show(value)}; allowed: keys such as ${inner}, or nothing at all.`,
+      throw new ConfigError(
+        source,
+        [path],
+        `${path === '' ? 'it' : `"${path}"`} is ${show(value)}; allowed: keys such as ${inner}, or nothing at all.`,
       );
     if (!isTree(value)) return;
     for (const [key, below] of Object.entries(value)) {
       const at = path === '' ? key : `${path}.${key}`;
-      if (key in Object.prototype) throw new InputError(`${source}: ${unknownKey(schema, at)}`);
+      if (key in Object.prototype) throw unknownKey(schema, source, at);
       walk(below, at);
     }
   };
@@ -139,14 +143,21 @@ function refuseNoConfig(schema: v.GenericSchema, tree: unknown, source: string):
 function validate<S extends v.GenericSchema>(schema: S, tree: unknown, source: string): v.InferOutput<S> {
   const result = v.safeParse(schema, tree);
   if (result.success) return result.output;
-  throw new InputError(`${source}: ${describeIssue(schema, result.issues[0])}`);
+  throw refusal(schema, source, result.issues[0]);
+}
+
+function refusal(schema: v.GenericSchema, source: string, issue: v.BaseIssue<unknown>): ConfigError {
+  const path = (issue.path ?? []).map((item) => String(item.key)).join('.');
+  if (issue.type === 'strict_object' && issue.expected === 'never') {
+    const written = firstKeyOf(path, issue.path?.at(-1)?.value);
+    const hint = peersKey(schema, written);
+    return hint === undefined ? unknownKey(schema, source, path) : new ConfigError(source, [written], hint);
+  }
+  return new ConfigError(source, [path], describeIssue(schema, path, issue));
 }
 
 /** One sentence of what was found and what is allowed. */
-function describeIssue(schema: v.GenericSchema, issue: v.BaseIssue<unknown>): string {
-  const path = (issue.path ?? []).map((item) => String(item.key)).join('.');
-  if (issue.type === 'strict_object' && issue.expected === 'never')
-    return peersKey(schema, firstKeyOf(path, issue.path?.at(-1)?.value)) ?? unknownKey(schema, path);
+function describeIssue(schema: v.GenericSchema, path: string, issue: v.BaseIssue<unknown>): string {
   const range = keyDocs(schema).find((doc) => doc.path === path)?.range;
   const found = show(issue.input);
   if (issue.input === undefined) return `"${path}" is missing; set it to ${range ?? 'a value'}.`;
@@ -160,10 +171,10 @@ function describeIssue(schema: v.GenericSchema, issue: v.BaseIssue<unknown>): st
   return `"${path}" is ${found}; allowed: ${range ?? issue.expected ?? 'another value'}.`;
 }
 
-function unknownKey(schema: v.GenericSchema, path: string): string {
-  const known = keysAndParts(schema);
-  const nearest = nearestKey(path, [...known]);
-  return `unknown key "${path}"; did you mean "${nearest}"? "webgrpo config" lists every key.`;
+function unknownKey(schema: v.GenericSchema, source: string, path: string): ConfigError {
+  const nearest = nearestKey(path, [...keysAndParts(schema)]);
+  const sentence = `unknown key "${path}"; did you mean "${nearest}"? "webgrpo config" lists every key.`;
+  return new ConfigError(source, [path], sentence);
 }
 
 /** Returns the error message for a key that is a name of TRL or verl; undefined for other keys. */
