@@ -317,7 +317,7 @@ export const MUTATIONS = [
   {
     name: 'page: start weights are evaluated beside samples in flight',
     file: 'demo/training/startEvaluation.ts',
-    find: "config.trainer.pipeline === 'on-policy' &&",
+    find: '!pipelineOf(config).isAsync &&',
     replace: '',
     tests: unit('pageSettings'),
   },

@@ -17,6 +17,7 @@ import { firstKeyOf, ofPeer } from './peerNames.ts';
 import { MAX_FLOAT32, MIN_FLOAT32 } from './keys.ts';
 import { DEFAULT_RECIPE, RECIPES, VERL_DEFAULTS } from './recipes.ts';
 import { checkSftRules, checkTrainRules } from './rules.ts';
+import { pipelineOf } from '../pipeline/settings.ts';
 import { TRAIN_SCHEMA, type WrittenConfig } from './schema/index.ts';
 import { SFT_SCHEMA, type SftConfig } from './sftSchema.ts';
 import { isTree, show, type Tree, valueAt } from './tree.ts';
@@ -37,21 +38,19 @@ export function resolveTrainConfig(tree: TrainConfigInput, source = 'config'): T
 export function resolveTrainTree(tree: unknown, source: string): TrainConfig {
   refuseNoConfig(TRAIN_SCHEMA, tree, source);
   const config = settled(validate(TRAIN_SCHEMA, isTree(tree) ? overRecipe(tree) : tree, source));
-  if (takesRequired(config)) config.data.trainBatchSize = requiredGroups(config, tree, source);
+  config.data.trainBatchSize = requiredGroups(config, tree, source);
   refuseUnknownNumbers(config, source);
   if (countsEpochs(tree)) config.trainer.totalTrainingSteps = Infinity; // until the training problems are counted
   checkTrainRules(config, source);
   return config;
 }
 
-const takesRequired = ({ trainer, asyncTraining }: TrainConfig): boolean =>
-  trainer.pipeline === 'fully-async' && asyncTraining.requireBatches !== undefined;
-
-/** Groups of a step as asyncTraining.requireBatches makes them. Throws ConfigError if data.trainBatchSize is written as another number. */
-function requiredGroups({ asyncTraining, actor }: TrainConfig, tree: unknown, source: string): number {
-  const groups = asyncTraining.requireBatches! * actor.ppoMiniBatchSize;
+/** Groups of a step, which asyncTraining.requireBatches can decide. Throws ConfigError if data.trainBatchSize is written as another number. */
+function requiredGroups(config: TrainConfig, tree: unknown, source: string): number {
+  const { asyncTraining, actor, data } = config;
+  const { stepGroups: groups } = pipelineOf(config);
   const written = valueAt(tree, 'data.trainBatchSize');
-  if (written === undefined || written === groups) return groups;
+  if (written === undefined || data.trainBatchSize === groups) return groups;
   throw new ConfigError(
     source,
     ['data.trainBatchSize', 'asyncTraining.requireBatches', 'actor.ppoMiniBatchSize'],

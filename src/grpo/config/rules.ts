@@ -5,6 +5,7 @@ import type { TrainConfig } from './types.ts';
 import { callFormatOf, toolParserOf } from '../../rollout/tools/parser.ts';
 import { warmupSteps } from '../update/learningRate.ts';
 import { correctionSettings } from '../correction/settings.ts';
+import { pipelineOf } from '../pipeline/settings.ts';
 import { rolloutCorrection } from '../correction/correct.ts';
 import type { OptimizerKeys } from '../../model/optimizer/spec.ts';
 import type { SftConfig } from './sftSchema.ts';
@@ -300,10 +301,10 @@ const COURSE: readonly Rule<TrainConfig>[] = [
   notAsync('engine', ' "tfjs", which cannot generate while it trains', (c) => c.engine === 'tfjs'),
   {
     keys: ['trainer.testFreq', 'asyncTraining.triggerParameterSyncStep'],
-    when: (c) => c.trainer.testFreq % syncSteps(c) !== 0,
+    when: (c) => c.trainer.testFreq % pipelineOf(c).syncSteps !== 0,
     say: (c) =>
       `trainer.testFreq is ${c.trainer.testFreq}, but rollout gets the weights every asyncTraining.triggerParameterSyncStep = ` +
-      `${syncSteps(c)} steps, and an evaluation is of those; the nearest that works is ${nearestMultiple(c.trainer.testFreq, syncSteps(c))}.`,
+      `${pipelineOf(c).syncSteps} steps, and an evaluation is of those; the nearest that works is ${nearestMultiple(c.trainer.testFreq, pipelineOf(c).syncSteps)}.`,
   },
   {
     keys: ['trainer.stopWhen'],
@@ -329,14 +330,11 @@ const COURSE: readonly Rule<TrainConfig>[] = [
 function notAsync(key: string, why: string, when: (config: TrainConfig) => boolean): Rule<TrainConfig> {
   return {
     keys: ['trainer.pipeline', key],
-    when: (c) => c.trainer.pipeline !== 'on-policy' && when(c),
+    when: (c) => pipelineOf(c).isAsync && when(c),
     say: (c) =>
       `trainer.pipeline is "${c.trainer.pipeline}", which does not go together with ${key}${why}; leave one of them out.`,
   };
 }
-
-const syncSteps = ({ trainer, asyncTraining }: TrainConfig): number =>
-  trainer.pipeline === 'fully-async' ? asyncTraining.triggerParameterSyncStep : 1;
 
 type Optim = OptimizerKeys & { lrSchedulerType: string; lrWarmupSteps: number; lrWarmupStepsRatio: number };
 

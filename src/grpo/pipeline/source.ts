@@ -5,6 +5,7 @@ import { OverSampledGroups } from '../generate/overSampling.ts';
 import { type ReplayBuffer, ReplayedGroups } from '../generate/replayBuffer.ts';
 import { PlainGroups, type SampleSource, type SourceOptions } from '../generate/samples.ts';
 import { AsyncGroups, type MakeRollouter } from './asyncGroups.ts';
+import { pipelineOf } from './settings.ts';
 
 interface Given {
   /** Replaces the one that the config asks for. */
@@ -15,8 +16,8 @@ interface Given {
 
 /** The one that the config asks for. Throws InputError if the engine is not made for it. */
 export function sampleSource(options: SourceOptions, { source: given, replay, rollouter }: Given): SampleSource {
-  const { rollout, algorithm, trainer } = options.config;
-  if (trainer.pipeline !== 'on-policy') return given ?? new AsyncGroups(options, rollouter);
+  const { rollout, algorithm } = options.config;
+  if (pipelineOf(options.config).isAsync) return given ?? new AsyncGroups(options, rollouter);
   const Source =
     rollout.overSampleRate > 0 ? OverSampledGroups : algorithm.filterGroups.enable ? FilteredGroups : PlainGroups;
   const source = given ?? new Source(options);
