@@ -3,7 +3,7 @@
  * editor shows these comments. scripts/build.mjs writes the text into dist/types.
  */
 import type * as v from 'valibot';
-import { type DocumentedKey, keyDocs } from '../../src/grpo/config/resolve.ts';
+import { type DocumentedKey, keyDocs } from '../../src/grpo/config/keys.ts';
 import { TRAIN_SCHEMA } from '../../src/grpo/config/schema/index.ts';
 import { SFT_SCHEMA } from '../../src/grpo/config/sftSchema.ts';
 

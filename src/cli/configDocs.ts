@@ -1,7 +1,6 @@
 /** The config schemas as text, for `webgrpo config` and docs/config.md. */
 
-import { type DocumentedKey, keyDocs } from '../grpo/config/resolve.ts';
-import { MOST } from '../grpo/config/keys.ts';
+import { type DocumentedKey, keyDocs, MOST } from '../grpo/config/keys.ts';
 import { OTHER_NAMES, PEER_NAMES } from '../grpo/config/peerNames.ts';
 import { TRAIN_SCHEMA } from '../grpo/config/schema/index.ts';
 import { SFT_SCHEMA } from '../grpo/config/sftSchema.ts';

@@ -1,7 +1,7 @@
 /** Settings that a peer has no name for: found, so that none is dropped in silence. */
 
 import { RECIPES, VERL_DEFAULTS } from '../../grpo/config/recipes.ts';
-import { keyDocs } from '../../grpo/config/resolve.ts';
+import { keyDocs } from '../../grpo/config/keys.ts';
 import { TRAIN_SCHEMA } from '../../grpo/config/schema/index.ts';
 import { leaves, show, valueAt } from '../../grpo/config/tree.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';

@@ -14,7 +14,7 @@ import { WEIGHT_LEVELS } from '../losses/reinforce.ts';
 import { lossSpec } from '../losses/types.ts';
 import type { SftConfigInput, TrainConfigInput } from './input.ts';
 import { firstKeyOf, ofPeer } from './peerNames.ts';
-import { MAX_FLOAT32, MIN_FLOAT32 } from './keys.ts';
+import { keyDocs, keysAndParts, MAX_FLOAT32, MIN_FLOAT32 } from './keys.ts';
 import { DEFAULT_RECIPE, RECIPES, VERL_DEFAULTS } from './recipes.ts';
 import { checkSftRules, checkTrainRules } from './rules.ts';
 import { pipelineOf } from '../pipeline/settings.ts';
@@ -185,12 +185,6 @@ function peersKey(schema: v.GenericSchema, path: string): string | undefined {
   return `unknown key "${path}"; did you mean "${found.key}"? ${found.peer} calls it so; docs/from-trl-verl.md lists all such names.`;
 }
 
-/** The keys and the parts they stand in: "actor.optim.lr" brings "actor" and "actor.optim". */
-export function keysAndParts(schema: v.GenericSchema): Set<string> {
-  const paths = keyDocs(schema).map((doc) => doc.path);
-  return new Set(paths.flatMap((path) => path.split('.').map((_, i, keys) => keys.slice(0, i + 1).join('.'))));
-}
-
 /** By the key itself, then by whether it stands in the same part; verl's snake_case counts as the same name. */
 export function nearestKey(path: string, known: readonly string[]): string {
   const camel = path.replace(/_(\w)/g, (_, letter: string) => letter.toUpperCase());
@@ -201,41 +195,6 @@ export function nearestKey(path: string, known: readonly string[]): string {
     return distance(name.toLowerCase(), otherName.toLowerCase()) + (part === otherPart ? 0 : 3);
   };
   return known.reduce((best, key) => (cost(key) < cost(best) ? key : best));
-}
-
-export interface DocumentedKey {
-  path: string;
-  /** undefined if absent means something. */
-  default: unknown;
-  required: boolean;
-  unit: string;
-  why: string;
-  range: string;
-}
-
-interface SchemaShape {
-  type: string;
-  wrapped?: SchemaShape;
-  default?: unknown;
-  entries?: Record<string, SchemaShape>;
-  pipe?: { type: string; metadata?: { unit: string; why: string; range: string } }[];
-}
-
-/** Every key of a schema in order, with what its documentation says. */
-export function keyDocs(schema: v.GenericSchema): DocumentedKey[] {
-  const keys: DocumentedKey[] = [];
-  const walk = (shape: SchemaShape, path: string): void => {
-    const inner = shape.type === 'optional' && shape.wrapped ? shape.wrapped : shape;
-    if (inner.entries) {
-      for (const [key, entry] of Object.entries(inner.entries)) walk(entry, path ? `${path}.${key}` : key);
-      return;
-    }
-    const doc = inner.pipe?.find((item) => item.type === 'metadata')?.metadata;
-    if (!doc) throw new Error(`Config key "${path}" has no documentation; build it with keys.ts.`);
-    keys.push({ path, default: shape.default, required: shape.type !== 'optional', ...doc });
-  };
-  walk(schema, '');
-  return keys;
 }
 
 /** The user's tree over the recipe it names, over verl's defaults. One that names no recipe is refused by the schema. */

@@ -5,24 +5,7 @@ import { LOSS_AGG_MODES } from '../../losses/aggregate.ts';
 import { KL_TYPES } from '../../losses/kl.ts';
 import { ADJUST_LR_FNS, OPTIMIZERS } from '../../../model/optimizer/spec.ts';
 import { POLICY_LOSSES } from '../../losses/index.ts';
-import {
-  choice,
-  count,
-  countOrOff,
-  flag,
-  nameOf,
-  number,
-  optionalChoice,
-  optionalCount,
-  optionalFlag,
-  optionalKnown,
-  optionalNumber,
-  pair,
-  part,
-  positive,
-  ANY,
-  SHARE,
-} from '../keys.ts';
+import { choice, count, countOrOff, flag, nameOf, number, known, pair, part, positive, ANY, SHARE } from '../keys.ts';
 
 /** The keys of an optimizer that every kind of run has. */
 export const optimizerKeys = {
@@ -31,8 +14,8 @@ export const optimizerKeys = {
     OPTIMIZERS,
     'SGD and SignSGD keep no moments. Muon is for the matrices of the layers, with AdamW for the rest. In any case of letters.',
   ),
-  momentum: optionalNumber([0, 0.9999], '', 'Of SGD and Muon; absent = none for SGD, 0.95 for Muon.'),
-  nesterov: optionalFlag('Of SGD and Muon; absent = false for SGD, true for Muon.'),
+  momentum: number(undefined, [0, 0.9999], '', 'Of SGD and Muon; absent = none for SGD, 0.95 for Muon.'),
+  nesterov: flag(undefined, 'Of SGD and Muon; absent = false for SGD, true for Muon.'),
   adjustLrFn: choice(
     'match_rms_adamw',
     ADJUST_LR_FNS,
@@ -71,26 +54,27 @@ const optim = part({
  * for, whose file in `losses/` has its default.
  */
 const policyLoss = v.looseObject({
-  lossMode: optionalKnown(() => Object.keys(POLICY_LOSSES), 'Policy loss; from algorithm.name.'),
-  tauPos: optionalNumber(ANY, '', 'SAPO: temperature of the gate where the advantage is positive.'),
-  tauNeg: optionalNumber(ANY, '', 'SAPO: the same where it is negative.'),
-  wMax: optionalNumber(ANY, '', 'CISPO: upper weight itself; absent = 1 + clipRatioHigh, as verl reads its bound.'),
-  clipCovRatio: optionalNumber(SHARE, 'share of tokens', 'clip_cov: how many tokens lose their gradient.'),
-  clipCovLb: optionalNumber([-Infinity, Infinity], '', 'clip_cov: lower bound of the covariance picked from.'),
-  clipCovUb: optionalNumber([-Infinity, Infinity], '', 'clip_cov: upper bound.'),
-  klCovRatio: optionalNumber(SHARE, 'share of tokens', 'kl_cov: how many tokens get the KL penalty.'),
-  ppoKlCoef: optionalNumber(ANY, '', 'kl_cov: weight of that penalty.'),
-  droBeta: optionalNumber(ANY, '', 'DRO: weight of the quadratic term.'),
-  vespoKPos: optionalNumber(ANY, '', 'VESPO, positive advantage.'),
-  vespoKNeg: optionalNumber(ANY, '', 'VESPO, negative advantage.'),
-  vespoLambdaPos: optionalNumber(ANY, '', 'VESPO, positive advantage.'),
-  vespoLambdaNeg: optionalNumber(ANY, '', 'VESPO, negative advantage.'),
+  lossMode: known(undefined, () => Object.keys(POLICY_LOSSES), 'Policy loss; from algorithm.name.'),
+  tauPos: number(undefined, ANY, '', 'SAPO: temperature of the gate where the advantage is positive.'),
+  tauNeg: number(undefined, ANY, '', 'SAPO: the same where it is negative.'),
+  wMax: number(undefined, ANY, '', 'CISPO: upper weight itself; absent = 1 + clipRatioHigh, as verl reads its bound.'),
+  clipCovRatio: number(undefined, SHARE, 'share of tokens', 'clip_cov: how many tokens lose their gradient.'),
+  clipCovLb: number(undefined, [-Infinity, Infinity], '', 'clip_cov: lower bound of the covariance picked from.'),
+  clipCovUb: number(undefined, [-Infinity, Infinity], '', 'clip_cov: upper bound.'),
+  klCovRatio: number(undefined, SHARE, 'share of tokens', 'kl_cov: how many tokens get the KL penalty.'),
+  ppoKlCoef: number(undefined, ANY, '', 'kl_cov: weight of that penalty.'),
+  droBeta: number(undefined, ANY, '', 'DRO: weight of the quadratic term.'),
+  vespoKPos: number(undefined, ANY, '', 'VESPO, positive advantage.'),
+  vespoKNeg: number(undefined, ANY, '', 'VESPO, negative advantage.'),
+  vespoLambdaPos: number(undefined, ANY, '', 'VESPO, positive advantage.'),
+  vespoLambdaNeg: number(undefined, ANY, '', 'VESPO, negative advantage.'),
 });
 
 export const actor = part({
   ppoMiniBatchSize: count(8, 'prompts', 'Prompts an update; trainBatchSize / this = updates a step.'),
   ppoEpochs: count(1, 'passes', "Passes over a step's samples."),
-  ppoMicroBatchSizePerGpu: optionalCount(
+  ppoMicroBatchSizePerGpu: count(
+    undefined,
     'sequences',
     'Sequences a micro-batch; absent = cut by ppoMaxTokenLenPerGpu. Memory only.',
   ),
@@ -99,14 +83,15 @@ export const actor = part({
     'tokens',
     'Tokens a micro-batch at most. Memory and speed only, never the gradient.',
   ),
-  lossAggMode: optionalChoice(LOSS_AGG_MODES, 'How token losses become one number; from algorithm.name.'),
-  clipRatio: optionalNumber(ANY, '', 'Sets clipRatioLow and clipRatioHigh together.'),
-  clipRatioLow: optionalNumber(ANY, '', 'Lower clip: ratio >= 1 - this; from algorithm.name.'),
-  clipRatioHigh: optionalNumber(ANY, '', 'Upper clip: ratio <= 1 + this; from algorithm.name.'),
-  clipRatioC: optionalNumber([1, Infinity], '', 'Dual clip constant, above 1; from algorithm.name.'),
+  lossAggMode: choice(undefined, LOSS_AGG_MODES, 'How token losses become one number; from algorithm.name.'),
+  clipRatio: number(undefined, ANY, '', 'Sets clipRatioLow and clipRatioHigh together.'),
+  clipRatioLow: number(undefined, ANY, '', 'Lower clip: ratio >= 1 - this; from algorithm.name.'),
+  clipRatioHigh: number(undefined, ANY, '', 'Upper clip: ratio <= 1 + this; from algorithm.name.'),
+  clipRatioC: number(undefined, [1, Infinity], '', 'Dual clip constant, above 1; from algorithm.name.'),
   policyLoss: v.optional(policyLoss, {}),
-  entropyCoeff: optionalNumber([-Infinity, Infinity], '', 'Weight of the entropy bonus; from algorithm.name (0).'),
-  entropyTarget: optionalNumber(
+  entropyCoeff: number(undefined, [-Infinity, Infinity], '', 'Weight of the entropy bonus; from algorithm.name (0).'),
+  entropyTarget: number(
+    undefined,
     ANY,
     'nats a token',
     'Adaptive bonus: the weight rises while entropy is at or below this, else falls and is not applied; absent = fixed.',
@@ -120,10 +105,11 @@ export const actor = part({
     'share of tokens',
     'Policy loss and entropy bonus on the tokens of highest entropy only (0.2 in arXiv:2506.01939); below 1 costs a forward pass an update.',
   ),
-  useKlLoss: optionalFlag('KL to the frozen reference in the loss; absent = when klLossCoef is above 0.'),
-  klLossCoef: optionalNumber(ANY, '', 'Weight of that KL; 0 = off. 0.001 where only useKlLoss is set.'),
-  klLossType: optionalChoice([...KL_TYPES, 'kl', 'mse', 'low_var_kl'], 'Its estimator; from algorithm.name (k3).'),
-  klClamp: optionalNumber(
+  useKlLoss: flag(undefined, 'KL to the frozen reference in the loss; absent = when klLossCoef is above 0.'),
+  klLossCoef: number(undefined, ANY, '', 'Weight of that KL; 0 = off. 0.001 where only useKlLoss is set.'),
+  klLossType: choice(undefined, [...KL_TYPES, 'kl', 'mse', 'low_var_kl'], 'Its estimator; from algorithm.name (k3).'),
+  klClamp: number(
+    undefined,
     ANY,
     'nats',
     "Bound on k3's value. 10 = verl, where a policy far below the reference then gets no gradient back; absent = none.",

@@ -10,13 +10,9 @@ import {
   flag,
   known,
   number,
-  optionalChoice,
-  optionalFlag,
-  optionalKnown,
-  optionalNumber,
   optionalNumberOrText,
   optionalNumbers,
-  optionalText,
+  text,
   optionalTexts,
   part,
   ANY,
@@ -24,24 +20,25 @@ import {
 } from '../keys.ts';
 
 export const algorithm = part({
-  name: known<string>(
+  name: known(
     DEFAULT_RECIPE,
     () => Object.keys(RECIPES),
     'Published method: sets loss, advantage, aggregation and clip together.',
   ),
-  advEstimator: optionalKnown(advantageNames, 'Advantage; from algorithm.name.'),
-  normAdvByStdInGrpo: optionalFlag(
+  advEstimator: known(undefined, advantageNames, 'Advantage; from algorithm.name.'),
+  normAdvByStdInGrpo: flag(
+    undefined,
     "Divide by the group's std; false = Dr. GRPO. The same as scaleRewards group | none.",
   ),
-  scaleRewards: optionalChoice(['group', 'batch', 'none'], 'Which std divides the advantage; from algorithm.name.'),
+  scaleRewards: choice(undefined, ['group', 'batch', 'none'], 'Which std divides the advantage; from algorithm.name.'),
   gdpoRewardKeys: optionalTexts("gdpo: which of the task's named rewards; absent = all of them."),
   gdpoRewardWeights: optionalNumbers('gdpo: weight of each, in the same order; absent = 1.'),
   raeDecay: number(0.95, SHARE, '', "rae: what a role's baseline keeps of itself at each sample of the role."),
   gamma: number(1, SHARE, '', 'Discount per token or turn, for the estimators that have one.'),
-  maskTruncated: optionalFlag('Do not train on samples cut at the length limit; from algorithm.name.'),
+  maskTruncated: flag(undefined, 'Do not train on samples cut at the length limit; from algorithm.name.'),
   filterGroups: v.optional(
     part({
-      enable: optionalFlag('Replace groups whose samples all score the same (DAPO); from algorithm.name.'),
+      enable: flag(undefined, 'Replace groups whose samples all score the same (DAPO); from algorithm.name.'),
       metric: choice('acc', ['acc', 'score'], 'What must differ within a group.'),
       maxNumGenBatches: count(
         10,
@@ -51,12 +48,10 @@ export const algorithm = part({
     }),
     {},
   ),
-  replayBufferSize: count(
-    0,
-    'groups',
-    'Groups of earlier steps kept, to take the place of groups whose samples all score the same (TRL, 64 there); 0 = off.',
-    0,
-  ),
+  replayBufferSize: count(0, 'groups', {
+    why: 'Groups of earlier steps kept, to take the place of groups whose samples all score the same (TRL, 64 there); 0 = off.',
+    min: 0,
+  }),
   lengthPenalty: v.optional(
     part({
       type: choice(
@@ -83,24 +78,27 @@ export const algorithm = part({
   ),
   rolloutCorrection: v.optional(
     part({
-      rolloutIs: optionalChoice(['none', 'token', 'sequence'], 'Importance weight of trainer against sampler.'),
+      rolloutIs: choice(undefined, ['none', 'token', 'sequence'], 'Importance weight of trainer against sampler.'),
       rolloutIsThreshold: optionalNumberOrText(
         '',
         'Weights above are cut to it; "low_high", e.g. 0.5_5, drops those outside (IcePop). Absent = 2.',
       ),
       rolloutIsBatchNormalize: flag(false, 'Divide the weights by their mean.'),
-      rolloutRs: optionalText(
+      rolloutRs: text(
+        undefined,
         'Rejection: token_k1|k2|k3, seq_sum_k1|k2|k3, seq_mean_k1|k2|k3, seq_max_k2|k3, several joined by commas.',
       ),
       rolloutRsThreshold: optionalNumberOrText(
         '',
         'Of rolloutRs: one for all or one each, joined by commas; for k1 "low_high" bounds on the ratio.',
       ),
-      bypassMode: optionalFlag(
+      bypassMode: flag(
+        undefined,
         'true = ratios are against the sampler; false = log-probs are computed anew before the update (three policies). ' +
           "Absent = false where rolloutIs or rolloutRs is set. verl's false would cost a pass that finds the same bits here.",
       ),
-      offPolicyMaskThreshold: optionalNumber(
+      offPolicyMaskThreshold: number(
+        undefined,
         ANY,
         'nats a token',
         'Drop samples with a negative advantage that drifted further from the sampler (OPSM); absent = off.',

@@ -1,6 +1,6 @@
 /** How far rollout and training run apart where `trainer.pipeline` is fully-async: verl's `async_training`. */
 
-import { choice, count, flag, number, optionalCount, part, positive } from '../keys.ts';
+import { choice, count, flag, number, part, positive } from '../keys.ts';
 
 export const asyncTraining = part({
   stalenessThreshold: number(
@@ -10,7 +10,8 @@ export const asyncTraining = part({
     'So many more groups are generated between two syncs than are trained on; 0 = none is left over, and so none is stale. Not above 1, verl advises.',
   ),
   triggerParameterSyncStep: count(1, 'steps', 'Rollout gets the weights every so many.'),
-  requireBatches: optionalCount(
+  requireBatches: count(
+    undefined,
     'mini-batches',
     'A step takes so many x actor.ppoMiniBatchSize groups, and data.trainBatchSize is their number; absent = as many as that makes.',
   ),

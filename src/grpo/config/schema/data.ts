@@ -8,25 +8,25 @@ import {
   flag,
   number,
   optionalCountOrAll,
-  optionalFlag,
-  optionalNames,
-  optionalText,
+  names,
+  text,
   optionalTextOrGroups,
   optionalTextOrTexts,
   options,
   part,
   positive,
-  text,
   ANY,
   SHARE,
 } from '../keys.ts';
 
 /** Keys of a task that comes by address. */
 export const taskModule = {
-  module: optionalText(
+  module: text(
+    undefined,
     "In place of name: a module whose default export is the task, as a file (.js, .ts; relative to the working folder), a package's name, or https://...",
   ),
-  isolated: optionalFlag(
+  isolated: flag(
+    undefined,
     'Run the module in a sandbox, without network, files and environment; absent = true for an address, false for a file or package.',
   ),
   timeoutS: positive(10, 's', 'One call of a module in the sandbox may take so long, before it is ended.'),
@@ -35,12 +35,12 @@ export const taskModule = {
 export const task = part({
   name: text('gsm8k', 'Which task: its problems, tools and reward.'),
   ...taskModule,
-  path: optionalText('JSONL file of training problems; absent = the task generates its own.'),
+  path: text(undefined, 'JSONL file of training problems; absent = the task generates its own.'),
   valPath: optionalTextOrTexts(
     'JSONL file of held-out problems, or several: a list, or files by the name that their metrics get; absent = the task generates its own.',
   ),
   options: options("The task's own settings, checked by the task."),
-  tools: optionalNames(SHIPPED_TOOLS, 'What the model may call beside the tools of the task; absent = nothing.'),
+  tools: names(undefined, SHIPPED_TOOLS, 'What the model may call beside the tools of the task; absent = nothing.'),
   mcpServers: optionalTextOrGroups(
     'MCP servers whose tools the model may call as well, by name: { command, args, env, cwd } or { url, headers }, and more as docs/mcp.md says; or a JSON file with `mcpServers`. Commands run with your rights.',
   ),

@@ -17,7 +17,7 @@ import { trainer } from './trainer.ts';
 export const TRAIN_SCHEMA = part({
   name: requiredText('Name of the run; letters, digits, ., _ and -.'),
   engine: choice('wgsl', ['wgsl', 'tfjs'], 'wgsl = own kernels; tfjs = gradients by autodiff, slower, a check.'),
-  seed: count(1, '', 'Everything random follows from it: same seed and adapter, same run.', 0),
+  seed: count(1, '', { why: 'Everything random follows from it: same seed and adapter, same run.', min: 0 }),
   model,
   task: v.optional(task, {}),
   data: v.optional(data, {}),

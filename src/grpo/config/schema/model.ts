@@ -2,28 +2,25 @@
 
 import { PACKED_FORMATS } from '../../../gpu/packedFormat.ts';
 import { LORA_MODULES } from '../../../model/lora/config.ts';
-import {
-  choice,
-  count,
-  flag,
-  names,
-  number,
-  optionalCount,
-  optionalText,
-  part,
-  positive,
-  requiredText,
-} from '../keys.ts';
+import { choice, count, flag, names, number, text, part, positive, requiredText } from '../keys.ts';
 
 export const model = part({
   path: requiredText(
     'Hugging Face checkpoint: a folder, org/name (@revision), the URL of a folder; or a YAML of webgrpo sft, run first.',
   ),
-  customChatTemplate: optionalText(
+  customChatTemplate: text(
+    undefined,
     'File of a Jinja chat template that replaces the one of the tokenizer; checkpoints are saved with it.',
   ),
-  maxMemoryMib: optionalCount('MiB', 'Cap on GPU memory; absent = none, since WebGPU cannot tell how much there is.'),
-  loraRank: count(0, '', 'Train LoRA adapters of this rank and keep the weights frozen; 0 = train every weight.', 0),
+  maxMemoryMib: count(
+    undefined,
+    'MiB',
+    'Cap on GPU memory; absent = none, since WebGPU cannot tell how much there is.',
+  ),
+  loraRank: count(0, '', {
+    why: 'Train LoRA adapters of this rank and keep the weights frozen; 0 = train every weight.',
+    min: 0,
+  }),
   loraAlpha: positive(16, '', 'Adapters count loraAlpha / loraRank times (with useRslora: / sqrt(loraRank)).'),
   targetModules: names(
     ['all-linear'],
@@ -43,7 +40,7 @@ export const model = part({
     'What products read and write: weights, activations, KV cache. Sums, gradients and what AdamW updates stay float32. ' +
       'float16 needs shader-f16; an adapter without it goes on in float32 and says so.',
   ),
-  loraAdapterPath: optionalText('Folder of a PEFT adapter to start from; its rank, alpha and modules hold.'),
+  loraAdapterPath: text(undefined, 'Folder of a PEFT adapter to start from; its rank, alpha and modules hold.'),
   enableGradientCheckpointing: flag(
     false,
     "Keep only each layer's input and run layers again in backward: less memory, slower. verl has true.",

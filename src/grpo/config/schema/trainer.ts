@@ -10,20 +10,16 @@ import {
   flagOrCount,
   names,
   number,
-  optionalCount,
-  optionalFlag,
-  optionalNumber,
-  optionalText,
+  text,
   part,
   requiredText,
-  text,
   SHARE,
 } from '../keys.ts';
 
 const stopWhen = part({
   metric: requiredText('Name of a metric as metrics.jsonl has it, e.g. val-core/countdown/acc/mean@1.'),
-  atLeast: optionalNumber([-Infinity, Infinity], '', 'The run is done when the metric is at least this ...'),
-  atMost: optionalNumber([-Infinity, Infinity], '', '... or at most this.'),
+  atLeast: number(undefined, [-Infinity, Infinity], '', 'The run is done when the metric is at least this ...'),
+  atMost: number(undefined, [-Infinity, Infinity], '', '... or at most this.'),
 });
 
 /** Where metrics go: of a training run, and of a supervised one. */
@@ -34,8 +30,9 @@ export const logger = names(
 );
 
 export const trainer = part({
-  totalTrainingSteps: count(60, 'steps', 'Rollout batches to train on.', 0),
-  totalEpochs: optionalCount(
+  totalTrainingSteps: count(60, 'steps', { why: 'Rollout batches to train on.', min: 0 }),
+  totalEpochs: count(
+    undefined,
     'epochs',
     'Length of the run as passes over the training problems, in whole batches; totalTrainingSteps wins where it is written.',
   ),
@@ -61,15 +58,18 @@ export const trainer = part({
   valBeforeTrain: flag(true, 'Evaluate at step 0, so that there is something to compare with.'),
   profile: flag(true, 'Write what every sample spent its time on, for webgrpo profile.'),
   profileGpu: flag(false, 'The profile also says how long the GPU computed, where the adapter has timestamps.'),
-  logRollouts: count(8, 'samples', 'Sampled rollouts written per step, for reading; 0 = none.', 0),
+  logRollouts: count(8, 'samples', { why: 'Sampled rollouts written per step, for reading; 0 = none.', min: 0 }),
   keepRollouts: flagOrCount(
     false,
     'steps',
     'Keep every sample of a step with its tokens, log-probs and rewards, for webgrpo replay; a number = of the last so many steps.',
   ),
-  logValGenerations: count(0, 'samples', 'Answers of each evaluation written beside them; 0 = none.', 0),
+  logValGenerations: count(0, 'samples', { why: 'Answers of each evaluation written beside them; 0 = none.', min: 0 }),
   defaultLocalDir: text('runs', 'The run folder is <defaultLocalDir>/<name>.'),
-  refUpdateFreq: count(0, 'steps', 'Refresh the reference of KL terms from the policy every so many; 0 = never.', 0),
+  refUpdateFreq: count(0, 'steps', {
+    why: 'Refresh the reference of KL terms from the policy every so many; 0 = never.',
+    min: 0,
+  }),
   refMixupAlpha: number(1, SHARE, '', 'Share of the policy in a refreshed reference; 1 = a copy.'),
   kernelTuning: text(
     'auto',
@@ -82,20 +82,22 @@ export const trainer = part({
     'disable = from scratch, an earlier run of the name is kept under another; auto = from the newest checkpoint in the run ' +
       'folder, if there is one; resume_path = from resumeFromPath.',
   ),
-  resumeFromPath: optionalText('Checkpoint or run folder to go on from; read where resumeMode is resume_path.'),
-  resume: optionalFlag('Earlier name: true = resumeMode auto.'),
+  resumeFromPath: text(undefined, 'Checkpoint or run folder to go on from; read where resumeMode is resume_path.'),
+  resume: flag(undefined, 'Earlier name: true = resumeMode auto.'),
   onError: choice(
     'stop',
     ['stop', 'skip'],
     'A sample whose reward, agent loop or tool parser fails: stop = the run ends; skip = the sample has no reward, counted in ' +
       'training/faulty_samples.',
   ),
-  maxActorCkptToKeep: optionalCount(
+  maxActorCkptToKeep: count(
+    undefined,
     'checkpoints',
     'The newest that are kept, older ones are deleted; absent = all. The best one by metricForBestModel is kept besides.',
   ),
-  metricForBestModel: optionalText(
+  metricForBestModel: text(
+    undefined,
     'Save a checkpoint whenever this metric is at its best, e.g. val-core/gsm8k-tool/acc/mean@1; absent = off.',
   ),
-  greaterIsBetter: optionalFlag("Of that metric; absent = true, but false where its name ends in 'loss'."),
+  greaterIsBetter: flag(undefined, "Of that metric; absent = true, but false where its name ends in 'loss'."),
 });
