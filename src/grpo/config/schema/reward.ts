@@ -8,8 +8,15 @@ import { count, namedNumbers, number, optionalPathOr, text, part, positive, ANY 
 export const reward = part({
   overlongBuffer: v.optional(
     part({
-      len: count(0, 'tokens', { why: 'Penalty grows over the last tokens before the limit (DAPO); 0 = off.', min: 0 }),
-      penaltyFactor: number(1, ANY, 'reward', 'Penalty at the limit itself.'),
+      len: count(0, 'tokens', {
+        why: 'Penalty grows over the last tokens before the limit (DAPO); 0 = off.',
+        min: 0,
+        verl: 'reward.reward_kwargs.overlong_buffer_cfg.len',
+      }),
+      penaltyFactor: number(1, ANY, 'reward', {
+        why: 'Penalty at the limit itself.',
+        verl: 'reward.reward_kwargs.overlong_buffer_cfg.penalty_factor',
+      }),
     }),
     {},
   ),
