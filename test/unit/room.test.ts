@@ -242,9 +242,9 @@ describe.runIf(hasNatsServer())('a room', () => {
       join({ tokens: 500, ms: 1 });
       let release!: () => void;
       const { queue } = controller;
-      const take = queue.take.bind(queue);
+      const takeGroup = queue.takeGroup.bind(queue);
       const held = new Promise<void>((resolve) => (release = resolve));
-      queue.take = async (...args) => (await held, take(...args));
+      queue.takeGroup = async (...args) => (await held, takeGroup(...args));
       const training = controller.train(40);
       await until(() => queue.bytes).toBeGreaterThan(maxBytes - 5000);
       for (let i = 0; i < 10; i++) {
