@@ -23,7 +23,7 @@ import { loadModel } from '../src/model/weights/load.ts';
 import { modelTokenizer } from '../src/model/tokenizer/modelTokenizer.ts';
 import { WgslEngine } from '../src/model/wgslEngine.ts';
 import { WgslRolloutEngine } from '../src/rollout/server/server.ts';
-import type { RolloutEngine } from '../src/rollout/types.ts';
+import type { TurnEngine } from '../src/rollout/types.ts';
 import { keyedRng } from '../src/tasks/random.ts';
 import { engineSizes } from '../src/workers/engineSpec.ts';
 import { type ClaimedSample, FORGERIES, ForgingEngine } from './forgeries.ts';
@@ -65,7 +65,7 @@ async function setUp() {
 async function write(file: string, honest: number, forgeries: number): Promise<void> {
   const { gpu, config, task, tokenizer, sizes, model, engine, vocabSize } = await setUp();
   const { n } = config.rollout;
-  const claimed = async (rollout: RolloutEngine, count: number): Promise<ClaimedSample[]> => {
+  const claimed = async (rollout: TurnEngine, count: number): Promise<ClaimedSample[]> => {
     const all: ClaimedSample[] = [];
     for (let first = 0; all.length < count; first += GROUPS) {
       const options = generateOptions({ config, engine: { rollout, tokenizer }, task }, STEP, n);

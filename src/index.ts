@@ -58,6 +58,7 @@ export type {
   GenerateRequest,
   Generation,
   RolloutEngine,
+  TurnEngine,
   RolloutStats,
   SamplingParams,
   StopReason,

@@ -2,7 +2,7 @@
 
 import type { ChatTokenizer } from '../model/tokenizer/chat.ts';
 import { cutAtStop, heldBack } from '../rollout/decode/stopStrings.ts';
-import type { Generation, RolloutEngine, SamplingParams } from '../rollout/types.ts';
+import type { Generation, TurnEngine, SamplingParams } from '../rollout/types.ts';
 
 export interface Answer {
   text: string;
@@ -14,7 +14,7 @@ export interface Answer {
 }
 
 interface ConversationOptions {
-  engine: RolloutEngine;
+  engine: TurnEngine;
   tokenizer: ChatTokenizer;
   promptIds: Uint32Array;
   /** Length of the engine's slot in tokens: prompt and all turns. */
