@@ -10,7 +10,7 @@ import { correctionSettings } from './correction/settings.ts';
 import { greedyBaselines } from './generate/greedyBaselines.ts';
 import { ProblemQueue } from './generate/problems.ts';
 import { ReplayBuffer } from './generate/replayBuffer.ts';
-import type { SampleSource, SourceOptions } from './generate/samples.ts';
+import type { InFlight, SampleSource, SourceOptions } from './generate/samples.ts';
 import { checkedProblems, withTotalSteps } from './generate/trainingSet.ts';
 import { validate, type ValidateOptions } from './generate/validate.ts';
 import {
@@ -27,6 +27,7 @@ import type { Metrics } from './metrics.ts';
 import { ScoredTask } from './rewards/scoredTask.ts';
 import { restoreParts, statesOf, type StatefulParts } from './parts.ts';
 import { type MakeRollouter, unlessGivenUp } from './pipeline/asyncGroups.ts';
+import { NothingInFlight } from './pipeline/nothingInFlight.ts';
 import { bringWeights } from './pipeline/sharedWeights.ts';
 import { sampleSource } from './pipeline/source.ts';
 import { stepMetrics, StepTimer } from './stepMetrics.ts';
@@ -85,6 +86,7 @@ export class GrpoTrainer {
   readonly #scored: ScoredTask;
   readonly #problems: ProblemQueue;
   readonly #source: SampleSource;
+  readonly #inFlight: InFlight;
   #updater: PolicyUpdater;
   /** Config as given; changes of a checkpoint override it. */
   readonly #given: TrainConfig;
@@ -114,6 +116,7 @@ export class GrpoTrainer {
     const replay = replayBufferSize > 0 ? new ReplayBuffer(replayBufferSize) : undefined;
     this.#parts = { ...this.#problems.parts, ...(replay && { replay }), health: this.#health };
     this.#source = sampleSource(this.#generation, { ...options, replay });
+    this.#inFlight = this.#source.inFlight ?? new NothingInFlight();
     this.#updater = new PolicyUpdater(config, engine, loss);
   }
 
@@ -146,7 +149,7 @@ export class GrpoTrainer {
     }
     const firstStep = this.#state.step + 1;
     while (this.#state.step < totalTrainingSteps && !this.#stopping.signal.aborted && reached === undefined) {
-      if (!((await this.#source.ready?.(this.#stopping.signal)) ?? true)) break;
+      if (!(await this.#inFlight.ready(this.#stopping.signal))) break;
       const finished = await this.step().catch(unlessGivenUp);
       if (!finished) break;
       const { metrics, samples, inputs } = finished;
@@ -165,7 +168,7 @@ export class GrpoTrainer {
         savedAt = performance.now();
       }
     }
-    await this.#source.close?.();
+    await this.#inFlight.close();
     const stopped = this.#state.step < totalTrainingSteps && reached === undefined;
     const warnings = this.#health.standing;
     return { state: this.state, history, stopped, warnings, ...(reached !== undefined && { reached }) };
@@ -203,7 +206,7 @@ export class GrpoTrainer {
    */
   async step(): Promise<FinishedStep> {
     const { step } = this.#state;
-    const [{ position, parts }, { carried = [] }] = [this.#problems, this.#source];
+    const [{ position, parts }, { carried = [] }] = [this.#problems, this.#inFlight];
     const states = statesOf(parts);
     try {
       return await this.#step();
@@ -211,7 +214,7 @@ export class GrpoTrainer {
       await this.#end();
       if (this.#state.step === step) {
         this.#problems.moveTo(position);
-        this.#source.startOver?.(carried);
+        this.#restoreInFlight(undefined, carried);
         restoreParts(parts, states);
       }
       throw error;
@@ -222,7 +225,7 @@ export class GrpoTrainer {
   async #end(): Promise<void> {
     const { model, rollout } = this.#options.engine;
     const left = [
-      () => this.#source.close?.(),
+      () => this.#inFlight.close(),
       () => model.zeroGrad(),
       () => rollout.resetCache(),
       () => rollout.takeStats(),
@@ -247,7 +250,7 @@ export class GrpoTrainer {
     const update = wrong
       ? this.#noUpdate()
       : await timer.time('update_actor', () => this.#update(samples, tokens, done));
-    const synced = await timer.time('sync', () => this.#source.sync?.(step) ?? bringWeights(engine, step));
+    const synced = await timer.time('sync', () => this.#inFlight.resume(step, engine));
     const notFinite = wrong ?? wrongResults(update);
     await this.#adapt(step, samples, tokens, update, notFinite === undefined);
     const metrics = stepMetrics({ config, step, generated, tokens, update, timer });
@@ -265,16 +268,10 @@ export class GrpoTrainer {
     const task = withRules(this.#options.task, { tools: this.#asked.rules.tools }, this.#options.config);
     const { step } = this.#state;
     onPhase?.('validate', step);
-    await this.#source.evaluating?.();
-    const onQueued = async () => this.#source.resume?.();
     const onProgress = (done: number, total: number) => onEvaluating?.(done, total, step);
-    const given = { globalStep: step, onProgress, onQueued, ...options };
-    let evaluated: Awaited<ReturnType<typeof validate>>;
-    try {
-      evaluated = await validate({ ...this.#generation, task }, given);
-    } finally {
-      await this.#source.pause?.();
-    }
+    const evaluated = await this.#inFlight.evaluate((onQueued) =>
+      validate({ ...this.#generation, task }, { globalStep: step, onProgress, onQueued, ...options }),
+    );
     await this.#tellFaults(step);
     await onValidation?.(evaluated.samples, step);
     return evaluated.metrics;
@@ -284,7 +281,7 @@ export class GrpoTrainer {
   async checkpoint(): Promise<Checkpoint> {
     const { config, engine } = this.#options;
     const refreshed = config.trainer.refUpdateFreq > 0 ? engine.reference : undefined;
-    const inFlight = await this.#source.save?.();
+    const inFlight = await this.#inFlight.save();
     const { state } = this;
     const weights = await finiteWeights(engine.model, this.#state.step, config.actor.optim.lr);
     return {
@@ -300,9 +297,8 @@ export class GrpoTrainer {
     const { model, reference: frozen, judge } = this.#options.engine;
     const { problems, carried = [], parts = {}, ...rest } = state;
     const { inFlight, ...others } = parts;
-    await this.#source.close?.();
-    if (inFlight === undefined) this.#source.startOver?.(carried);
-    else this.#source.goOn?.(inFlight, model.config.vocabSize);
+    await this.#inFlight.close();
+    this.#restoreInFlight(inFlight, carried);
     await model.importWeights(weights);
     await model.importOptimizer(optimizer);
     if (reference) await frozen?.importWeights(reference);
@@ -316,9 +312,14 @@ export class GrpoTrainer {
 
   /** Counters and the state of each part, as plain JSON: what a checkpoint has beside its tensors. */
   get state(): TrainerState {
-    const { carried } = this.#source;
+    const { carried } = this.#inFlight;
     const parts = statesOf(this.#parts);
     return { ...this.#state, problems: this.#problems.position, ...(carried && { carried }), ...(parts && { parts }) };
+  }
+
+  #restoreInFlight(state: unknown, carried: readonly number[]): void {
+    const { vocabSize } = this.#options.engine.model.config;
+    this.#inFlight.restore(state, { carried, vocabSize });
   }
 
   /** Applies what `change` and `replace` have asked for, before step `step`. */
@@ -362,7 +363,7 @@ export class GrpoTrainer {
   /** Updates the policy; draws the next step's problems and encodes their prompts while the device computes. */
   async #update(samples: Sample[], tokens: StepTokens, done?: AccumulatedMiniBatch[]): Promise<UpdateResult> {
     const { totalTrainingSteps } = this.#options.config.trainer;
-    await this.#source.updating?.();
+    await this.#inFlight.pause();
     const updating = this.#updater.update(samples, tokens, this.#state, done);
     if (this.#state.step + 1 < totalTrainingSteps) this.#problems.prefetch();
     return updating;

@@ -1,10 +1,10 @@
 /** Which source a step's samples come from. */
 
 import { FilteredGroups } from '../generate/filterGroups.ts';
-import { OverSampledGroups } from '../generate/overSampling.ts';
 import { type ReplayBuffer, ReplayedGroups } from '../generate/replayBuffer.ts';
 import { PlainGroups, type SampleSource, type SourceOptions } from '../generate/samples.ts';
 import { AsyncGroups, type MakeRollouter } from './asyncGroups.ts';
+import { OverSampledGroups } from './overSampling.ts';
 
 interface Given {
   /** Replaces the one that the config asks for. */
