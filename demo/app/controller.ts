@@ -34,7 +34,8 @@ import {
 } from './page.ts';
 import { DEFAULT_RECIPE, fetchRecipe } from './recipes.ts';
 import { permission, rulesLetIn } from './permission.ts';
-import { beginChanges, beginRules, repeatChanges, rulesReplaced, settingChanged, showChanges } from './rules.ts';
+import { beginRules, repeatChanges } from './beginRules.ts';
+import { beginChanges, rulesReplaced, settingChanged, showChanges } from './rules.ts';
 import { shared, showShared } from './shared.ts';
 import { forgetTries, keepTries } from './stepTries.ts';
 import { takeSession, warmWhenIdle, warmWhenSettled } from './warm.ts';

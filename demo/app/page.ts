@@ -8,7 +8,6 @@ import type { DownloadProgress } from '../../src/model/checkpoint/download.ts';
 import type { LoggedRollout } from '../../src/runs/rollouts.ts';
 import type { EvaluationProgress, Run } from '../training/run.ts';
 import type { Session } from '../training/session.ts';
-import type { WarmStartProgress } from '../training/warmStart.ts';
 
 export type State = 'idle' | 'loading' | 'running' | 'pausing' | 'paused' | 'stopping' | 'done' | 'failed' | 'no-gpu';
 
@@ -40,9 +39,6 @@ export const evaluation = signal<EvaluationProgress | undefined>(undefined);
 
 /** What comes from another server just now. */
 export const download = signal<DownloadProgress | undefined>(undefined);
-
-/** How far the model that a run starts from is made; undefined = none is being made. */
-export const warmStart = signal<WarmStartProgress | undefined>(undefined);
 
 /** The active run. */
 export const run = signal<Run | undefined>(undefined);

@@ -7,15 +7,7 @@ import type { LiveChange } from '../../src/grpo/types.ts';
 import type { RuleKind } from '../../src/extensions/modules/rulePrograms.ts';
 import type { Run } from '../training/run.ts';
 import type { Session } from '../training/session.ts';
-import {
-  type AskedRule,
-  type AskedRules,
-  changesAt,
-  hasCode,
-  RULE_KINDS,
-  rulesAt,
-  type RunChange,
-} from '../training/runChanges.ts';
+import { type AskedRule, changesAt, OWN_RULES, RULE_KINDS, type RunChange } from '../training/runChanges.ts';
 import { run } from './page.ts';
 
 /** Where a rule stands. */
@@ -29,8 +21,8 @@ export interface Standing {
   code?: string | undefined;
 }
 
-/** Of the run that is shown, oldest first; of one that does steps again, those of the steps to come too. */
-const record = signal<readonly RunChange[]>([]);
+/** Changes of the run that is shown, oldest first; a run that repeats steps has those of the steps to come too. */
+export const record = signal<readonly RunChange[]>([]);
 
 /** The same as a person reads it. */
 export const changes = computed(() => record.value.map((change) => ({ step: change.step, text: worded(change) })));
@@ -56,21 +48,6 @@ let waiting: LiveSettings = {};
 
 let write: (changes: readonly RunChange[]) => void = () => {};
 
-interface Giver {
-  /** Applies these rules, except kinds that the visitor has changed since. Throws InputError for one that does not load. */
-  adopt(rules: AskedRules, step: number): Promise<void>;
-  give(trainer: GrpoTrainer, session: Session): void;
-  /** Rules that were asked for count from `step` on. */
-  began(step: number): void;
-}
-
-/** There once a rule was asked for. */
-let giver: Giver | undefined;
-
-export function setGiver(to: Giver): void {
-  giver = to;
-}
-
 /** Of a run that is looked at. */
 export function showChanges(of: readonly RunChange[]): void {
   [record.value, waiting, write] = [of, {}, () => {}];
@@ -89,25 +66,12 @@ export function stand(kind: RuleKind, to: Standing): void {
   standing.value = { ...standing.value, [kind]: to };
 }
 
-/** A run has an engine, perhaps its second, and continues as it had begun: what came in at a later step does so again. */
-export async function beginRules(trainer: GrpoTrainer, session: Session): Promise<void> {
+/** Makes the trainer the one to change, and gives it the settings of its next step. Returns all changes of the run. */
+export function setLive(trainer: GrpoTrainer, session: Session): readonly RunChange[] {
   newest.value = { of: run.value, trainer, session };
   for (const change of trainer.state.changes ?? []) recordChange(change);
-  const step = trainer.state.step + 1;
-  trainer.change({ ...changesAt(record.value, step)?.settings, ...waiting });
-  if (hasCode(record.value)) await import('../training/rules.ts');
-  await giver?.adopt(rulesAt(record.value, step), step);
-  giver?.give(trainer, session);
-}
-
-/** Before the step after `step`: what came in there when it was done first. */
-export async function repeatChanges(step: number): Promise<void> {
-  const [due, now] = [changesAt(record.value, step + 1), live.value];
-  if (!due || !now) return;
-  now.trainer.change(due.settings);
-  if (Object.keys(due.rules).length === 0) return;
-  await giver?.adopt(due.rules, step + 1);
-  giver?.give(now.trainer, now.session);
+  trainer.change({ ...changesAt(record.value, trainer.state.step + 1)?.settings, ...waiting });
+  return record.value;
 }
 
 /** Changes settings from the next step on. Throws InputError. */
@@ -131,8 +95,14 @@ export function settingChanged(change: LiveChange): void {
   recordChange(change);
 }
 
+/** Records that the requested rules apply from `step` on. */
 export function rulesReplaced(step: number): void {
-  giver?.began(step);
+  for (const kind of RULE_KINDS) {
+    if (standing.value[kind]?.state !== 'asked') continue;
+    const rule = { name: OWN_RULES[kind], ...asked.value[kind] };
+    stand(kind, { state: 'applied', text: `Applied at step ${step}: ${rule.name}.` });
+    recordChange({ step, rule: kind, ...rule });
+  }
 }
 
 /** The same change is noted once, though a lost engine may do its step again. */

@@ -7,12 +7,11 @@ import { engineSizes, judgeCheckpoint } from '../../src/workers/engineSpec.ts';
 import type { TensorMap } from '../../src/model/engine.ts';
 import { createRemoteEngine, type RemoteEngine, type RemoteEngineSpec } from '../../src/workers/remoteEngine.ts';
 import { splitEngine, splitSpecs, streamOptions } from '../../src/workers/splitEngine.ts';
-import { warmStart } from '../app/page.ts';
 import { startEngineWorker } from './engineWorker.ts';
 import { isShipped } from './configs.ts';
 import { fetchModel, fetchTemplate, type LoadedModel } from './files.ts';
 import { openTask } from './openTask.ts';
-import { warmStartName } from './recipeNames.ts';
+import { warmStart, warmStartName } from './startModel.ts';
 
 export interface SessionOptions {
   /** Server of models that do not come with the page, when not the usual one. */

@@ -17,12 +17,7 @@ import { createRemoteEngine } from '../../src/workers/remoteEngine.ts';
 import { startEngineWorker } from './engineWorker.ts';
 import { fetchConfig } from './configs.ts';
 import type { LoadedModel } from './files.ts';
-
-export interface WarmStartProgress {
-  step: number;
-  total: number;
-  loss: number;
-}
+import type { WarmStartProgress } from './startModel.ts';
 
 type Model = LoadedModel<TensorMap>;
 

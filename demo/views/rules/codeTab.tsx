@@ -3,7 +3,7 @@
 import { signal, useComputed } from '@preact/signals';
 import type { RuleKind } from '../../../src/extensions/modules/rulePrograms.ts';
 import { asked, standing } from '../../app/rules.ts';
-import { applyOwn, applyRule, tryRule } from '../../training/rules.ts';
+import { applyOwn, applyRule, tryRule } from '../../app/openRules.ts';
 import { Editor } from './editor.tsx';
 import { PRESETS } from './presets.ts';
 import { Trial } from './trial.tsx';

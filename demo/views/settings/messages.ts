@@ -1,10 +1,15 @@
 /** A refusal of the config as the form says it: by the field's label, beside the field. */
 
-import { FIELDS } from './fields.ts';
-import type { Checked } from './settings.ts';
+import { FIELDS, type FieldName } from './fields.ts';
+
+/** A refusal, and the field to blame; undefined if it is none of the form's. */
+export interface Problem {
+  problem: string;
+  field: FieldName | undefined;
+}
 
 /** @param message of an InputError @param source what it calls the recipe @param overrides as they were given */
-export function inPlainWords(message: string, source: string, overrides: readonly string[]): Checked {
+export function inPlainWords(message: string, source: string, overrides: readonly string[]): Problem {
   const from = [...overrides.map((text) => `override ${text}: `), `${source} with these settings: `, `${source}: `];
   const prefix = from.find((text) => message.startsWith(text)) ?? '';
   const sentence = message.slice(prefix.length);

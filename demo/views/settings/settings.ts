@@ -8,14 +8,12 @@ import type { TrainConfig } from '../../../src/grpo/config/types.ts';
 import { InputError } from '../../../src/errors.ts';
 import { FIELDS, type FieldName } from './fields.ts';
 import { refuseBeyondPage } from './limits.ts';
-import { inPlainWords } from './messages.ts';
+import { inPlainWords, type Problem } from './messages.ts';
 
 type Values = Readonly<Record<FieldName, string>>;
 
 /** What the form asks for: a run, or what is wrong and where. */
-export type Checked =
-  | { config: TrainConfig; notes: readonly string[] }
-  | { problem: string; field: FieldName | undefined };
+export type Checked = { config: TrainConfig; notes: readonly string[] } | Problem;
 
 /** The YAML text of configs/<name>.yaml, or of a run's config.yaml. */
 interface Recipe {

@@ -5,19 +5,17 @@ import type { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import type { LoggedRollout } from '../../src/runs/rollouts.ts';
 import { type Rule, RuleError } from '../../src/extensions/modules/rule.ts';
 import type { RuleKind } from '../../src/extensions/modules/rulePrograms.ts';
-import { tries } from '../app/page.ts';
-import { asked, dropLater, live, recordChange, setGiver, stand, standing } from '../app/rules.ts';
-import { type OpenRule, openRule, rulesOf, tokensToTry, tryOf } from './ruleParts.ts';
-import { type AskedRule, type AskedRules, OWN_RULES as OWN, RULE_KINDS } from './runChanges.ts';
-import type { Session } from './session.ts';
+import { type OpenRule, openRule, rulesOf, tokensToTry, tryOf } from '../training/ruleParts.ts';
+import { type AskedRule, type AskedRules, OWN_RULES as OWN, RULE_KINDS } from '../training/runChanges.ts';
+import type { Session } from '../training/session.ts';
+import { tries } from './page.ts';
+import { asked, dropLater, live, recordChange, stand, standing } from './rules.ts';
 
 /** What a reward would have given the tries that are shown, in their order; undefined = none was tried on these. */
 export const trial = signal<{ tries: readonly LoggedRollout[]; scores: readonly number[] } | undefined>(undefined);
 
 /** What is asked for or in force, and what was in force before it: a rule that fails gives way to that. */
 const [current, earlier] = [new Map<RuleKind, OpenRule>(), new Map<RuleKind, OpenRule>()];
-
-setGiver({ adopt, give, began });
 
 /** Loads a rule and runs it once: a reward on the tries that are shown, a loss on some tokens. Says what is wrong; undefined then. */
 async function opened(kind: RuleKind, of: AskedRule): Promise<OpenRule | undefined> {
@@ -98,7 +96,7 @@ function put(kind: RuleKind, open: OpenRule | undefined): void {
 const sentence = (text: string): string => text[0].toUpperCase() + text.slice(1);
 
 /** The rules of a resumed run replace those of the page, except kinds that the visitor has changed since. */
-async function adopt(rules: AskedRules, step: number): Promise<void> {
+export async function adopt(rules: AskedRules, step: number): Promise<void> {
   for (const kind of RULE_KINDS) {
     const [of, now] = [rules[kind], current.get(kind)];
     if (!(kind in rules) || standing.value[kind]?.state === 'asked') continue;
@@ -110,7 +108,7 @@ async function adopt(rules: AskedRules, step: number): Promise<void> {
 }
 
 /** Gives the rules to a trainer; a run without any trains by its task's own. Throws InputError. */
-function give(trainer: GrpoTrainer, { task }: Session): void {
+export function give(trainer: GrpoTrainer, { task }: Session): void {
   const rules = rulesOf(trainer, task, current, (of, error) => void hasFailed(of, error));
   if (current.size > 0 || given.has(trainer)) trainer.replace(rules);
   given.add(trainer);
@@ -118,16 +116,6 @@ function give(trainer: GrpoTrainer, { task }: Session): void {
 
 /** Trainers that have rules of ours. */
 const given = new WeakSet<GrpoTrainer>();
-
-/** The rules that were asked for count from `step` on. */
-function began(step: number): void {
-  for (const kind of RULE_KINDS) {
-    if (standing.value[kind]?.state !== 'asked') continue;
-    const rule = { name: OWN[kind], ...asked.value[kind] };
-    stand(kind, { state: 'applied', text: `Applied at step ${step}: ${rule.name}.` });
-    recordChange({ step, rule: kind, ...rule });
-  }
-}
 
 /** In the middle of a step: what it could not score is left out, and the rule before it takes its place. */
 async function hasFailed(failing: OpenRule, error: unknown): Promise<void> {
