@@ -4,15 +4,15 @@ import { effect } from '@preact/signals';
 import { render, type ComponentChild } from 'preact';
 import { explainLoss } from '../src/grpo/losses/explain.ts';
 import { byId } from '../src/ui/dom.ts';
-import { findAdapter } from './app/adapter.ts';
-import { followSettings } from './app/addressBar.ts';
-import { fail, form, open, openForm, start } from './app/controller.ts';
-import { adapter } from './app/notices.ts';
-import { active, history, state } from './app/page.ts';
-import { shareDone } from './app/progress.ts';
-import { type AskedRoom, narrowConnections, takeRoom } from './app/room.ts';
-import { marks, others } from './app/runs.ts';
-import { watchSpeed } from './app/speed.ts';
+import { findAdapter } from './engine/adapter.ts';
+import { followSettings } from './actions/addressBar.ts';
+import { fail, form, open, openForm, start } from './actions/controller.ts';
+import { adapter } from './state/notices.ts';
+import { active, history, state } from './state/page.ts';
+import { shareDone } from './state/progress.ts';
+import { type AskedRoom, narrowConnections, takeRoom } from './state/address/room.ts';
+import { marks, others } from './actions/runs.ts';
+import { watchSpeed } from './actions/speed.ts';
 import { About } from './views/about.tsx';
 import { Announcer } from './views/announcer.tsx';
 import { Buttons } from './views/buttons.tsx';
@@ -24,7 +24,7 @@ import { Adapter, Notices } from './views/notices.tsx';
 import { Rules } from './views/rules/rules.tsx';
 import { SettingsForm } from './views/settings/form.tsx';
 import { Status } from './views/status.tsx';
-import { TimeBar } from './views/timeBar.tsx';
+import { TimeBar } from './views/steps/timeBar.tsx';
 import { Tries } from './views/tries/tries.tsx';
 
 /** In place of what stands there until then. */
@@ -84,7 +84,7 @@ async function openRest(): Promise<void> {
 }
 
 function showLowerViews(): void {
-  void import('./views/timeline.tsx').then(({ Timeline }) => show(<Timeline />, 'timeline'));
+  void import('./views/steps/timeline.tsx').then(({ Timeline }) => show(<Timeline />, 'timeline'));
   void import('./views/share/share.tsx').then(({ Share, Told }) => {
     show(<Share />, 'share');
     show(<Told />, 'told');

@@ -1,9 +1,9 @@
 /** Start, Pause, Stop and Save. */
 
 import type { ComponentChildren } from 'preact';
-import { pauseOrResume, saveMetrics, stop } from '../app/controller.ts';
-import { active, evaluation, history, state } from '../app/page.ts';
-import { settings } from '../app/controller.ts';
+import { pauseOrResume, saveMetrics, stop } from '../actions/controller.ts';
+import { active, evaluation, history, state } from '../state/page.ts';
+import { settings } from '../actions/controller.ts';
 
 interface Action {
   id?: string;

@@ -1,9 +1,9 @@
 /** What was changed during a run: which rules a step goes by, and a file of it that anybody may have written. */
 
 import { expect, test, vi } from 'vitest';
-import { run } from '../../demo/app/page.ts';
-import { beginRules, repeatChanges } from '../../demo/app/beginRules.ts';
-import { beginChanges, changes, changeSettings } from '../../demo/app/rules.ts';
+import { run } from '../../demo/state/page.ts';
+import { beginRules, repeatChanges } from '../../demo/actions/rules.ts';
+import { beginChanges, changes, changeSettings } from '../../demo/state/rules.ts';
 import {
   changesAt,
   changesText,
@@ -12,13 +12,13 @@ import {
   rulesAt,
   type RunChange,
   withoutRules,
-} from '../../demo/training/runChanges.ts';
+} from '../../demo/storage/runChanges.ts';
 import type { Run } from '../../demo/training/run.ts';
-import type { Session } from '../../demo/training/session.ts';
+import type { Session } from '../../demo/engine/session.ts';
 import type { GrpoTrainer } from '../../src/grpo/trainer.ts';
 
 const adopt = vi.hoisted(() => vi.fn((_rules: object, _step: number) => Promise.resolve()));
-vi.mock('../../demo/app/openRules.ts', () => ({ adopt, give: () => {} }));
+vi.mock('../../demo/actions/openRules.ts', () => ({ adopt, give: () => {} }));
 
 const [calls, length] = ['calls', 'length'].map((name) => ({
   name,

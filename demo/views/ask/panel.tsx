@@ -21,8 +21,8 @@ import {
   stopAsking,
   task,
   waiting,
-} from '../../app/ask.ts';
-import { state } from '../../app/page.ts';
+} from '../../actions/ask.ts';
+import { state } from '../../state/page.ts';
 import { ExchangeView } from './exchange.tsx';
 import './ask.css';
 

@@ -2,12 +2,12 @@
 
 import { useSignal } from '@preact/signals';
 import type { ComponentType } from 'preact';
-import { form, openRecipe } from '../../app/controller.ts';
-import { memoryInWords, recipeSeconds, timeInWords } from '../../app/estimate.ts';
-import { complain } from '../../app/notices.ts';
-import { active } from '../../app/page.ts';
-import { recipeOf, RECIPES, type Recipe } from '../../app/recipes.ts';
-import { RECORDED } from '../../app/recordedRecipes.ts';
+import { form, openRecipe } from '../../actions/controller.ts';
+import { memoryInWords, recipeSeconds, timeInWords } from '../../state/estimate.ts';
+import { complain } from '../../state/notices.ts';
+import { active } from '../../state/page.ts';
+import { recipeOf, RECIPES, type Recipe } from '../../state/recipes.ts';
+import { RECORDED } from '../../state/recordedRecipes.ts';
 import { PICTURES } from './pictures.tsx';
 import { Sparkline } from './sparkline.tsx';
 import './cards.css';

@@ -3,10 +3,10 @@
 import { useSignal } from '@preact/signals';
 import { useRef } from 'preact/hooks';
 import { totalBytes } from '../../../src/workers/memoryPlan.ts';
-import { openRecipe } from '../../app/controller.ts';
-import { type Offered, lookUp } from '../../app/hubModel.ts';
-import { memoryInWords } from '../../app/estimate.ts';
-import { DEFAULT_RECIPE } from '../../app/recipes.ts';
+import { openRecipe } from '../../actions/controller.ts';
+import { type Offered, lookUp } from '../../actions/hubModel.ts';
+import { memoryInWords } from '../../state/estimate.ts';
+import { DEFAULT_RECIPE } from '../../state/recipes.ts';
 
 const hub = new URLSearchParams(location.search).get('hub') ?? undefined;
 const inMib = (bytes: number): string => memoryInWords(bytes / 2 ** 20);

@@ -16,8 +16,8 @@ import {
   type Saved,
   show,
   toggleOverlay,
-} from '../../app/runs.ts';
-import { active, history, shownRun } from '../../app/page.ts';
+} from '../../actions/runs.ts';
+import { active, history, shownRun } from '../../state/page.ts';
 import { nameOf } from '../../storage/saved.ts';
 import type { SavedRun } from '../../storage/savedRuns.ts';
 import { changeWords } from './changeWords.ts';

@@ -1,7 +1,7 @@
 /** The runs that are kept: what each changed, its curve, over the others or alone, and what can be done with it. */
 
 import { useComputed, useSignal } from '@preact/signals';
-import { load, runs } from '../../app/runs.ts';
+import { load, runs } from '../../actions/runs.ts';
 import { RunRow } from './runRow.tsx';
 import './runs.css';
 

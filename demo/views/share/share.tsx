@@ -2,11 +2,11 @@
 
 import './share.css';
 import { useSignal } from '@preact/signals';
-import { currentLink } from '../../app/addressBar.ts';
-import { settings, start } from '../../app/controller.ts';
-import { active, config, history, state } from '../../app/page.ts';
-import { player, watchRecorded } from '../../app/recorded.ts';
-import { putSharedAway, shared } from '../../app/shared.ts';
+import { currentLink } from '../../actions/addressBar.ts';
+import { settings, start } from '../../actions/controller.ts';
+import { active, config, history, state } from '../../state/page.ts';
+import { player, watchRecorded } from '../../recorded/recorded.ts';
+import { putSharedAway, shared } from '../../state/shared.ts';
 import { Recorded } from './recorded.tsx';
 
 /** Whose curves are shown, where they are not of a run of this page. */
