@@ -2,14 +2,14 @@
 
 import { effect } from '@preact/signals';
 import { fetchConfig } from '../engine/configs.ts';
+import { player } from '../recorded/recorded.ts';
 import { linkOf, writeAddress } from '../state/address/address.ts';
-import { settings } from './controller.ts';
+import { settingsOf } from '../state/address/settingsOf.ts';
 import { measured } from '../state/measured.ts';
 import { adapter } from '../state/notices.ts';
 import { config, history } from '../state/page.ts';
-import { player } from '../recorded/recorded.ts';
 import { DEFAULT_RECIPE } from '../state/recipes.ts';
-import { settingsOf } from '../state/address/settingsOf.ts';
+import { form, formIsReady } from '../state/settings/settings.ts';
 import { shared } from '../state/shared.ts';
 
 /** Browsers refuse a page that rewrites its address at every letter. */
@@ -21,10 +21,10 @@ const isRecipe = (name: string): boolean => !name.endsWith('.yaml');
 export function followSettings(): void {
   let timer: ReturnType<typeof setTimeout> | undefined;
   effect(() => {
-    const [recipe, checked] = [settings.value?.recipe.value, settings.value?.checked.value];
+    const [recipe, checked] = [form.recipe.value, form.checked.value];
     clearTimeout(timer);
     // A shared result stays unchanged while it is viewed.
-    if (!recipe || !isRecipe(recipe.name) || !checked || !('config' in checked) || shared.value) return;
+    if (!formIsReady.value || !recipe || !isRecipe(recipe.name) || !('config' in checked) || shared.value) return;
     timer = setTimeout(() => writeAddress(settingsOf(checked.config, recipe.name, recipe.text)), WAIT_MS);
   });
 }
@@ -33,7 +33,7 @@ export function followSettings(): void {
 export async function currentLink(): Promise<string> {
   const of = config.value;
   if (!of || history.value.length === 0) {
-    const { recipe, checked } = settings.value!;
+    const { recipe, checked } = form;
     if (!('config' in checked.value)) return location.href;
     return linkOf(settingsOf(checked.value.config, recipe.value!.name, recipe.value!.text), undefined);
   }

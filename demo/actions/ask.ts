@@ -1,4 +1,4 @@
-/** The visitor's own questions: the exchanges as signals, and the function that asks. */
+/** Asks the visitor's own questions. */
 
 import { batch, computed, effect, signal, type Signal } from '@preact/signals';
 import { describe, InputError } from '../../src/errors.ts';
@@ -10,50 +10,23 @@ import { Answering, type Side } from '../engine/answering.ts';
 import { isEngineLost } from '../engine/engineWorker.ts';
 import { openTask } from '../engine/openTask.ts';
 import type { Session } from '../engine/session.ts';
-import { settings } from './controller.ts';
+import { hub } from '../state/address/visit.ts';
+import {
+  type Answer,
+  asking,
+  exchanges,
+  greedy,
+  inWords,
+  isGame,
+  isTrained,
+  refusal,
+  sides,
+  spoken,
+  task,
+  waiting,
+} from '../state/ask.ts';
 import { session, weightsStep } from '../state/page.ts';
-
-export type { Side } from '../engine/answering.ts';
-
-export interface Answer {
-  side: Side;
-  /** Step that the weights are of. */
-  step: number;
-  /** Before the question. */
-  context: readonly Message[];
-  /** Turns and outputs of tools that are whole. */
-  messages: Signal<readonly Message[]>;
-  /** Text of the current turn. */
-  drawing: Signal<string>;
-  /** How it ended; undefined = it is still running. */
-  ended: Signal<string | undefined>;
-}
-
-export interface Exchange {
-  id: number;
-  question: string;
-  problem: Problem;
-  answers: readonly Answer[];
-}
-
-/** Newest last. */
-export const exchanges = signal<readonly Exchange[]>([]);
-/** A question is being answered. */
-export const asking = signal(false);
-/** What asking waits for; '' = nothing. */
-export const waiting = signal('');
-/** Why the last question was not answered; '' = it was. */
-export const refusal = signal('');
-/** Finished answers in words, for a screen reader. */
-export const spoken = signal('');
-export const sides = signal<readonly Side[]>(['before', 'now']);
-export const greedy = signal(false);
-/** The session's weights are others than the start's; one that was opened ahead of a run has those. */
-export const isTrained = computed(() => session.value !== undefined && weightsStep.value !== 0);
-/** The task that is asked about; undefined = it is not open yet. */
-export const task = signal<Task | undefined>(undefined);
-/** Its problems are states of an environment, not texts: they are played. */
-export const isGame = computed(() => (task.value?.environments?.length ?? 0) > 0);
+import { form, formIsReady } from '../state/settings/settings.ts';
 
 const answering = signal<Answering | undefined>(undefined);
 /** What `answering` was opened for. */
@@ -62,16 +35,14 @@ let stopping = new AbortController();
 let conversation: Partial<Record<Side, readonly Message[]>> = {};
 let numbered = 0;
 
-const hub = new URLSearchParams(location.search).get('hub') ?? undefined;
-
-const configNow = (): TrainConfig => session.value?.config ?? settings.value!.config();
+const configNow = (): TrainConfig => session.value?.config ?? form.config();
 
 // The task of the session, or before there is one, of the form.
 let formTask: { of: string; opened: Promise<Task> } | undefined;
 effect(() => {
   const open = session.value;
   if (open) task.value = open.task;
-  else if (settings.value && task.peek() === undefined) void readTask().catch(() => {}); // asking says so
+  else if (formIsReady.value && task.peek() === undefined) void readTask().catch(() => {}); // asking says so
 });
 
 async function readTask(): Promise<Task> {
@@ -311,19 +282,4 @@ function settledStep(of: Session, stopped: AbortSignal): Promise<number> {
       else if (step !== undefined) end(() => resolve(step));
     });
   });
-}
-
-export const nameOf = ({ side, step }: Pick<Answer, 'side' | 'step'>): string => {
-  if (side === 'before') return 'Before training';
-  return `Now (step ${step})`;
-};
-
-/** The answer that a text ends with, as the shipped tasks write it; undefined = it has none. */
-export function finalAnswer(text: string): string | undefined {
-  return [...text.matchAll(/#### (.+)|<answer>([^<]*)<\/answer>/g)].map(([, line, tag]) => line ?? tag).at(-1);
-}
-
-function inWords(answer: Answer): string {
-  const last = answer.messages.value.at(-1)?.content ?? '';
-  return `${nameOf(answer)}: ${finalAnswer(last) ?? (last.slice(-200) || 'no answer')}.`;
 }

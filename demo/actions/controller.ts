@@ -1,20 +1,13 @@
 /** What the page does: opens with a recipe or an earlier run, starts, pauses, stops. What is shown of it is in `page.ts` and `notices.ts`. */
 
-import { batch, effect, signal } from '@preact/signals';
+import { batch, effect } from '@preact/signals';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import { parseTrainConfig } from '../../src/grpo/config/text.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import { dtypeNote, engineSizes } from '../../src/workers/engineSpec.ts';
-import { claimRun, discardRun, nameOf, newestRun, openRun, readRun } from '../storage/saved.ts';
-import type { SavedRun } from '../storage/savedRuns.ts';
-import type { Keeper } from '../training/keeper.ts';
-import type { RunEvents } from '../training/run.ts';
-import { withoutRules } from '../storage/runChanges.ts';
-import { Settings } from '../state/settings/settings.ts';
 import { adapterName, findAdapter, type FoundAdapter, NoGpuError } from '../engine/adapter.ts';
 import { foreignHosts, resultIn, unknownParameters } from '../state/address/address.ts';
-import { amended } from '../storage/amended.ts';
-import { showTries, showTry } from '../state/tries/growing.ts';
+import { address, hub } from '../state/address/visit.ts';
 import { adapter, complain, inform, message, notSaved, offer } from '../state/notices.ts';
 import {
   active,
@@ -33,21 +26,24 @@ import {
   weightsStep,
 } from '../state/page.ts';
 import { DEFAULT_RECIPE, fetchRecipe } from '../state/recipes.ts';
+import { beginChanges, rulesReplaced, settingChanged, showChanges } from '../state/rules.ts';
+import { form, formIsReady } from '../state/settings/settings.ts';
+import { shared, showShared } from '../state/shared.ts';
+import { showTries, showTry } from '../state/tries/growing.ts';
+import { forgetTries, keepTries } from '../state/tries/stepTries.ts';
+import { amended } from '../storage/amended.ts';
+import { withoutRules } from '../storage/runChanges.ts';
+import { claimRun, discardRun, nameOf, newestRun, openRun, readRun } from '../storage/saved.ts';
+import type { SavedRun } from '../storage/savedRuns.ts';
+import type { Keeper } from '../training/keeper.ts';
+import type { RunEvents } from '../training/run.ts';
 import { permission, rulesLetIn } from './permission.ts';
 import { beginRules, repeatChanges } from './rules.ts';
-import { beginChanges, rulesReplaced, settingChanged, showChanges } from '../state/rules.ts';
-import { shared, showShared } from '../state/shared.ts';
-import { forgetTries, keepTries } from '../state/tries/stepTries.ts';
 import { takeSession, warmWhenIdle, warmWhenSettled } from './warm.ts';
 
 /** What trains. */
 const loadTraining = () => Promise.all([import('../training/run.ts'), import('../training/keeper.ts')]);
 
-const address = new URLSearchParams(location.search);
-const hub = address.get('hub') ?? undefined;
-export const form = new Settings();
-/** The form, once a run may be started. */
-export const settings = signal<Settings | undefined>(undefined);
 /** Asked for as the page opens, and answered by a process that may have to start first: a run waits for it. Rejects with NoGpuError. */
 let adapterFound: Promise<FoundAdapter> | undefined;
 let keeper: Keeper | undefined;
@@ -68,7 +64,7 @@ export async function openForm(): Promise<boolean> {
   const result = resultIn(location.hash);
   if (result !== undefined) await showShared(result, () => form.config()); // what somebody sent is looked at first
   if (refused) complain(refused);
-  settings.value = form;
+  formIsReady.value = true;
   return !refused && result === undefined;
 }
 
@@ -350,7 +346,7 @@ export function fail(error: unknown): void {
 
 effect(() => {
   // A shared result is shown first.
-  if (settings.value && adapter.value && !shared.value && 'config' in form.checked.value)
+  if (formIsReady.value && adapter.value && !shared.value && 'config' in form.checked.value)
     warmWhenSettled(() => form.config());
 });
 

@@ -5,11 +5,11 @@ import type { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import type { LoggedRollout } from '../../src/runs/rollouts.ts';
 import { type Rule, RuleError } from '../../src/extensions/modules/rule.ts';
 import type { RuleKind } from '../../src/extensions/modules/rulePrograms.ts';
-import { type OpenRule, openRule, rulesOf, tokensToTry, tryOf } from '../training/ruleParts.ts';
-import { type AskedRule, type AskedRules, OWN_RULES as OWN, RULE_KINDS } from '../storage/runChanges.ts';
 import type { Session } from '../engine/session.ts';
 import { tries } from '../state/page.ts';
 import { asked, dropLater, live, recordChange, stand, standing } from '../state/rules.ts';
+import { type AskedRule, type AskedRules, OWN_RULES as OWN, RULE_KINDS } from '../storage/runChanges.ts';
+import { type OpenRule, openRule, rulesOf, tokensToTry, tryOf } from '../training/ruleParts.ts';
 
 /** What a reward would have given the tries that are shown, in their order; undefined = none was tried on these. */
 export const trial = signal<{ tries: readonly LoggedRollout[]; scores: readonly number[] } | undefined>(undefined);

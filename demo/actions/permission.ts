@@ -1,10 +1,10 @@
 /** Questions before foreign code runs. Stop counts as a no. */
 
-import { savedRuns } from '../storage/saved.ts';
-import type { SavedRun } from '../storage/savedRuns.ts';
-import { hasCode, type RuleChange } from '../storage/runChanges.ts';
 import { offer } from '../state/notices.ts';
 import { state } from '../state/page.ts';
+import { hasCode, type RuleChange } from '../storage/runChanges.ts';
+import { savedRuns } from '../storage/saved.ts';
+import type { SavedRun } from '../storage/savedRuns.ts';
 
 /** @param yes what the button says @param no what the other one says */
 export function permission(text: string, yes: string, no: string): Promise<boolean> {

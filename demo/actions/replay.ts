@@ -1,6 +1,6 @@
 /** Trains logged steps once more from a kept state, and compares each with what was logged: a run repeats bit for bit. */
 
-import { batch, signal } from '@preact/signals';
+import { batch } from '@preact/signals';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import { parseTrainConfig } from '../../src/grpo/config/text.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
@@ -9,36 +9,17 @@ import { loadTrainerCheckpoint } from '../../src/runs/checkpointFolder.ts';
 import { InputError } from '../../src/errors.ts';
 import type { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import type { Task } from '../../src/tasks/task.ts';
+import { message, notSaved, offer } from '../state/notices.ts';
+import { config, phase, run, scored, session, state } from '../state/page.ts';
+import { replay } from '../state/runs.ts';
+import { hasCode } from '../storage/runChanges.ts';
 import { readRun, savedRuns } from '../storage/saved.ts';
 import type { SavedRun } from '../storage/savedRuns.ts';
 import { differing } from '../training/differing.ts';
-import { hasCode } from '../storage/runChanges.ts';
 import { fail } from './controller.ts';
-import { message, notSaved, offer } from '../state/notices.ts';
-import { config, phase, run, scored, session, state } from '../state/page.ts';
 import { rulesLetIn } from './permission.ts';
 import { goTo, stopFirst } from './runs.ts';
 import { takeSession } from './warm.ts';
-
-export interface ReplayedStep {
-  step: number;
-  /** Numbers of the step that are not those that were logged; none = bit for bit the same. */
-  differing: string[];
-}
-
-export interface Replay {
-  /** Step of the state that it began with; 0 = the start model. */
-  from: number;
-  to: number;
-  steps: readonly ReplayedStep[];
-  /** Step in the middle of which a rule failed: what it had judged by then depends on the time, so the replay ends before. */
-  broken?: number | undefined;
-  /** The run goes by rules of its own, which may draw random numbers. */
-  hasRules: boolean;
-}
-
-/** The one that was asked for last. */
-export const replay = signal<Replay | undefined>(undefined);
 
 /** Step of the newest kept state before `step`; 0 = the start of the run. */
 export const stateBefore = ({ checkpoints }: SavedRun, step: number): number =>

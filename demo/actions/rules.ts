@@ -1,9 +1,9 @@
 /** Gives a run the rules that were requested or recorded. The code that runs them is loaded when there is one. */
 
 import type { GrpoTrainer } from '../../src/grpo/trainer.ts';
-import { type AskedRules, changesAt, hasCode, rulesAt } from '../storage/runChanges.ts';
 import type { Session } from '../engine/session.ts';
 import { asked, live, record, setLive } from '../state/rules.ts';
+import { type AskedRules, changesAt, hasCode, rulesAt } from '../storage/runChanges.ts';
 
 /** A run has an engine, perhaps its second, and continues as it had begun: what came in at a later step does so again. */
 export async function beginRules(trainer: GrpoTrainer, session: Session): Promise<void> {

@@ -1,67 +1,16 @@
-/** Earlier runs beside the one that is shown: compared, laid over it, branched off, replayed, saved and loaded. */
+/** What the buttons of an earlier run do: show, continue, fork, save, load. */
 
-import { batch, computed, effect, signal } from '@preact/signals';
+import { batch } from '@preact/signals';
 import { parseTrainConfig } from '../../src/grpo/config/text.ts';
-import type { Mark } from '../../src/ui/lineChart.ts';
-import { changes, nameOf, savedRuns } from '../storage/saved.ts';
-import type { SavedRun, SavedRuns } from '../storage/savedRuns.ts';
-import type { OtherRun } from '../views/charts/curves.ts';
-import { fail, settings, showRun, start, stop } from './controller.ts';
 import { complain, inform, offer } from '../state/notices.ts';
-import { active, history, shownRun, shownStep } from '../state/page.ts';
-import { changes as ruleChanges } from '../state/rules.ts';
+import { active, history, shownStep } from '../state/page.ts';
+import { overlaid, readRuns, toggleOverlay } from '../state/runs.ts';
+import { form } from '../state/settings/settings.ts';
 import { showNewest, showStep } from '../state/tries/shown.ts';
 import { triesOf } from '../state/tries/stepTries.ts';
-
-/** Curves of so many runs can be told apart. */
-export const MOST_OVERLAID = 4;
-
-/** Every saved run, the newest first. */
-export const runs = signal<readonly SavedRun[]>([]);
-
-/** Ids of runs that are laid over the one that is shown, by slot; undefined = a free slot. */
-const slots = signal<readonly (string | undefined)[]>(Array<undefined>(MOST_OVERLAID).fill(undefined));
-
-export const overlaid = computed(() => slots.value.filter((id) => id !== undefined));
-
-export const others = computed((): OtherRun[] =>
-  slots.value.flatMap((id, slot) => {
-    const run = runs.value.find((run) => run.id === id);
-    return run && run.id !== shownRun.value ? [{ id: run.id, name: nameOf(run), slot, history: run.history }] : [];
-  }),
-);
-
-/** The saved run whose curves are shown. */
-export const shown = computed(() => runs.value.find(({ id }) => id === shownRun.value));
-
-/** Where the shown run and those over it branched off, where its rules were changed, and the step that was gone back to. */
-export const marks = computed((): Mark[] => {
-  const inCharts = runs.value.filter(({ id }) => id === shownRun.value || overlaid.value.includes(id));
-  const forks = inCharts.flatMap(({ record: { forkedFrom } }) => forkedFrom?.step ?? []);
-  return [
-    ...[...new Set(forks)].map((step) => ({ step, colour: '--muted', dash: [2, 4] })),
-    ...[...new Set(ruleChanges.value.map(({ step }) => step))].map((step) => ({
-      step,
-      colour: '--accent',
-      dash: [1, 3],
-    })),
-    ...(shownStep.value === undefined ? [] : [{ step: shownStep.value, colour: '--text' }]),
-  ];
-});
-
-const readAll = async () => void (runs.value = (await (await savedRuns())?.all()) ?? []);
-effect(() => {
-  // Of what is written during a run, its checkpoints alone matter here.
-  void changes.value;
-  void active.value;
-  void readAll().catch(complain);
-});
-
-export function toggleOverlay(id: string): void {
-  const at = slots.value.indexOf(id);
-  const place = at >= 0 ? at : slots.value.indexOf(undefined);
-  if (place >= 0) slots.value = slots.value.with(place, at >= 0 ? undefined : id);
-}
+import { changes, nameOf, savedRuns } from '../storage/saved.ts';
+import type { SavedRun, SavedRuns } from '../storage/savedRuns.ts';
+import { fail, showRun, start, stop } from './controller.ts';
 
 /** Shows the tries of a step, and where it lies in the curves; undefined = the newest. */
 export async function goTo(step: number | undefined): Promise<void> {
@@ -126,10 +75,10 @@ export const goOnFrom = (run: SavedRun, step: number): void =>
 export const fork = (run: SavedRun, step: number): void =>
   withStore(async (store) => {
     await stopFirst();
-    settings.value!.open(run.config, 'config.yaml', new URLSearchParams());
+    form.open(run.config, 'config.yaml', new URLSearchParams());
     const begin = () => {
       try {
-        settings.value!.config();
+        form.config();
         void branch(store, run, step, true).catch(fail);
       } catch (error) {
         complain(error);
@@ -143,9 +92,9 @@ export const fork = (run: SavedRun, step: number): void =>
   });
 
 async function branch(store: SavedRuns, run: SavedRun, step: number, byForm = false): Promise<void> {
-  const config = byForm ? settings.value!.config() : parseTrainConfig(run.config, { source: 'config.yaml' });
+  const config = byForm ? form.config() : parseTrainConfig(run.config, { source: 'config.yaml' });
   const forked = await store.fork(await store.read(run.id), step);
-  await readAll();
+  await readRuns();
   batch(() => {
     if (!overlaid.value.includes(run.id)) toggleOverlay(run.id);
     offer.value = undefined;

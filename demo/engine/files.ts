@@ -4,10 +4,10 @@ import { loadCheckpoint, withTokenizer } from '../../src/model/checkpoint/checkp
 import type { ModelCheckpoint } from '../../src/model/checkpoint/checkpoint.ts';
 import type { TensorMap } from '../../src/model/engine.ts';
 import { InputError } from '../../src/errors.ts';
-import { CHECKPOINTS, fetchBytes, isShipped } from './configs.ts';
 import type { DownloadProgress } from '../../src/model/checkpoint/download.ts';
 import { isRemote } from '../../src/model/checkpoint/hub.ts';
 import { openRemoteModel } from '../../src/workers/remoteEngine.ts';
+import { CHECKPOINTS, fetchBytes, isShipped } from './configs.ts';
 
 /** A model with its tokenizer. */
 export interface LoadedModel<Weights> extends Omit<ModelCheckpoint, 'weights'> {

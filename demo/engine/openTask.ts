@@ -1,13 +1,13 @@
 /** The task of a run in the page: a shipped one, a module of the page's own folder, or one from elsewhere that the visitor allowed. */
 
 import { describe, InputError } from '../../src/errors.ts';
-import { fetchText } from './files.ts';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import { checkTask } from '../../src/extensions/modules/described.ts';
 import { fetchSource, moduleUrl, sha256Of } from '../../src/extensions/modules/source.ts';
 import { openShippedTask } from '../../src/tasks/open/shipped.ts';
 import { withTools } from '../../src/tasks/shippedTools.ts';
 import type { Task } from '../../src/tasks/task.ts';
+import { fetchText } from './files.ts';
 
 /** Addresses that were let in since the page was opened. */
 const letIn = new Set<string>();

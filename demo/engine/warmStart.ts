@@ -14,8 +14,8 @@ import { opfsFileSystem } from '../../src/runs/opfs.ts';
 import { openShippedTask } from '../../src/tasks/open/shipped.ts';
 import { sha256Of } from '../../src/extensions/modules/source.ts';
 import { createRemoteEngine } from '../../src/workers/remoteEngine.ts';
-import { startEngineWorker } from './engineWorker.ts';
 import { fetchConfig } from './configs.ts';
+import { startEngineWorker } from './engineWorker.ts';
 import type { LoadedModel } from './files.ts';
 import type { WarmStartProgress } from './startModel.ts';
 

@@ -1,10 +1,11 @@
 /** What a run will take on this machine: times recorded once, scaled by how fast this adapter is, which is measured and kept. */
 
-import { computed, signal } from '@preact/signals';
+import { computed, effect, signal } from '@preact/signals';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import { engineSizes } from '../../src/workers/engineSpec.ts';
 import { adapter } from './notices.ts';
+import { active, config, history } from './page.ts';
 import { recipeOf } from './recipes.ts';
 import { RECORDED, type Recorded } from './recordedRecipes.ts';
 
@@ -24,6 +25,19 @@ export function keepSpeed(factor: number): void {
   } catch {
     // A browser that keeps nothing measures again at each visit.
   }
+}
+
+/** The first steps compile kernels. */
+const TIMED_FROM_STEP = 2;
+
+/** Keeps the adapter's speed by the steps of every run. */
+export function watchSpeed(): void {
+  effect(() => {
+    const [of, last] = [config.value, history.value.at(-1)];
+    if (!active.value || !of || !last || last['training/global_step'] < TIMED_FROM_STEP) return;
+    const factor = factorOf(of, last);
+    if (factor !== undefined) keepSpeed(factor);
+  });
 }
 
 function readKept(): Record<string, number> {

@@ -6,8 +6,8 @@ import type { Metrics } from '../../src/grpo/metrics.ts';
 import type { Phase } from '../../src/grpo/types.ts';
 import type { DownloadProgress } from '../../src/model/checkpoint/download.ts';
 import type { LoggedRollout } from '../../src/runs/rollouts.ts';
-import type { EvaluationProgress, Run } from '../training/run.ts';
 import type { Session } from '../engine/session.ts';
+import type { EvaluationProgress, Run } from '../training/run.ts';
 
 export type State = 'idle' | 'loading' | 'running' | 'pausing' | 'paused' | 'stopping' | 'done' | 'failed' | 'no-gpu';
 

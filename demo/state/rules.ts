@@ -5,9 +5,9 @@ import type { LiveSettings } from '../../src/grpo/live.ts';
 import type { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import type { LiveChange } from '../../src/grpo/types.ts';
 import type { RuleKind } from '../../src/extensions/modules/rulePrograms.ts';
-import type { Run } from '../training/run.ts';
 import type { Session } from '../engine/session.ts';
 import { type AskedRule, changesAt, OWN_RULES, RULE_KINDS, type RunChange } from '../storage/runChanges.ts';
+import type { Run } from '../training/run.ts';
 import { run } from './page.ts';
 
 /** Where a rule stands. */

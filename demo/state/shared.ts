@@ -2,9 +2,9 @@
 
 import { effect, signal } from '@preact/signals';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
+import type { SharedResult } from './address/share.ts';
 import { message } from './notices.ts';
 import { active, config, history } from './page.ts';
-import type { SharedResult } from './address/share.ts';
 
 /** What is shown of it; undefined = nothing came, or it was put away. */
 export const shared = signal<SharedResult | undefined>(undefined);

@@ -3,7 +3,7 @@
 import type { ComponentChildren } from 'preact';
 import { pauseOrResume, saveMetrics, stop } from '../actions/controller.ts';
 import { active, evaluation, history, state } from '../state/page.ts';
-import { settings } from '../actions/controller.ts';
+import { form, formIsReady } from '../state/settings/settings.ts';
 
 interface Action {
   id?: string;
@@ -32,7 +32,7 @@ export function Buttons() {
         type="submit"
         form="settings"
         class="primary"
-        off={active.value || now === 'no-gpu' || !settings.value || 'problem' in settings.value.checked.value}
+        off={active.value || now === 'no-gpu' || !formIsReady.value || 'problem' in form.checked.value}
       >
         {now === 'done' || now === 'failed' ? 'Start again' : 'Start'}
       </Action>

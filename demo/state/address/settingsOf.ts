@@ -1,9 +1,9 @@
 /** A run's settings as parameters of an address: what its config has other than its recipe. */
 
-import { DEFAULT_RECIPE } from '../recipes.ts';
 import { parseTrainConfig } from '../../../src/grpo/config/text.ts';
 import { valueAt } from '../../../src/grpo/config/tree.ts';
 import type { TrainConfig } from '../../../src/grpo/config/types.ts';
+import { DEFAULT_RECIPE } from '../recipes.ts';
 
 /** Parameters with a name of their own; any other key is `set=key=value`. */
 const NAMES: Readonly<Record<string, string>> = {

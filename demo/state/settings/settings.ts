@@ -90,3 +90,9 @@ const textOf = (value: unknown): string => (typeof value === 'string' ? value : 
 /** `task=countdown` is a task that ships, `task=./mine.js` and `task=https://...` are modules. */
 const taskOverride = (task: string): string =>
   /^[\w-]+$/.test(task) ? `task.name=${task}` : `task.module=${JSON.stringify(task)}`;
+
+/** Settings of the next run. */
+export const form = new Settings();
+
+/** True once a run may be started by the form. */
+export const formIsReady = signal(false);

@@ -1,7 +1,8 @@
 /** Time travel: any step of the run that is shown, its tries, and what can be done from there. */
 
-import { type Replay, replay, replayTo, stateBefore } from '../../actions/replay.ts';
-import { fork, goOnFrom, goTo, shown } from '../../actions/runs.ts';
+import { replayTo, stateBefore } from '../../actions/replay.ts';
+import { fork, goOnFrom, goTo } from '../../actions/runs.ts';
+import { type Replay, replay, shown } from '../../state/runs.ts';
 import { active, history, shownStep } from '../../state/page.ts';
 import './timeline.css';
 
