@@ -21,9 +21,7 @@ import { state } from '../../state/page.ts';
 import { ExchangeView } from './exchange.tsx';
 import './ask.css';
 
-export const askPanel = () => <AskPanel />;
-
-function AskPanel() {
+export function AskPanel() {
   return (
     <div class="ask">
       <header class="ask-head">

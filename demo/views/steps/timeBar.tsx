@@ -17,7 +17,15 @@ const PHASES = [
 
 export function TimeBar() {
   const lines = history.value;
-  if (lines.length === 0) return <p class="empty">Shown after the first step.</p>;
+  return (
+    <>
+      <h2>Where the time goes</h2>
+      {lines.length > 0 ? <Bar lines={lines} /> : <p class="empty">Shown after the first step.</p>}
+    </>
+  );
+}
+
+function Bar({ lines }: { lines: readonly Metrics[] }) {
   const parts = partsOf(lines);
   const total = parts.reduce((sum, { seconds }) => sum + seconds, 0);
   const shown = parts.filter(({ seconds }) => seconds / total >= 0.001);
