@@ -9,7 +9,7 @@ import type { Message, ScoredSample, Task } from '../../src/tasks/task.ts';
 import type { Tool } from '../../src/tasks/tool.ts';
 import type { Rules } from '../../src/grpo/live.ts';
 import type { RuleKind } from '../../src/extensions/modules/rulePrograms.ts';
-import type { AskedRule } from './runChanges.ts';
+import type { AskedRule } from '../storage/runChanges.ts';
 
 /** A rule whose text was loaded. */
 export interface OpenRule {

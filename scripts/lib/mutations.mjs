@@ -309,7 +309,7 @@ export const MUTATIONS = [
   },
   {
     name: 'page: a shared result of another version is read',
-    file: 'demo/app/share.ts',
+    file: 'demo/state/address/share.ts',
     find: 'check(version === VERSION,',
     replace: 'check(version >= 0,',
     tests: unit('share'),

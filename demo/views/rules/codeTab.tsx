@@ -2,8 +2,8 @@
 
 import { signal, useComputed } from '@preact/signals';
 import type { RuleKind } from '../../../src/extensions/modules/rulePrograms.ts';
-import { asked, standing } from '../../app/rules.ts';
-import { applyOwn, applyRule, tryRule } from '../../training/rules.ts';
+import { asked, standing } from '../../state/rules.ts';
+import { applyOwn, applyRule, tryRule } from '../../actions/openRules.ts';
 import { Editor } from './editor.tsx';
 import { PRESETS } from './presets.ts';
 import { Trial } from './trial.tsx';
