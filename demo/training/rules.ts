@@ -3,8 +3,7 @@
 import { signal } from '@preact/signals';
 import type { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import type { LoggedRollout } from '../../src/runs/rollouts.ts';
-import { type Rule, RuleError } from '../../src/extensions/modules/rule.ts';
-import type { RuleKind } from '../../src/extensions/modules/rulePrograms.ts';
+import { type Rule, RuleError, type RuleKind } from '../../src/extensions/modules/index.ts';
 import { tries } from '../app/page.ts';
 import { asked, dropLater, live, recordChange, setGiver, stand, standing } from '../app/rules.ts';
 import { type OpenRule, openRule, rulesOf, tokensToTry, tryOf } from './ruleParts.ts';

@@ -11,14 +11,19 @@ import { withTotalSteps } from '../../grpo/generate/trainingSet.ts';
 import { GivenUpError, type MakeRollouter } from '../../grpo/pipeline/asyncGroups.ts';
 import { asyncSettings } from '../../grpo/pipeline/settings.ts';
 import { bringWeights } from '../../grpo/pipeline/sharedWeights.ts';
-import { checkVerifiable } from '../../extensions/rooms/verification/rules.ts';
+import {
+  checkVerifiable,
+  nameOf,
+  NatsRollouter,
+  readableAlone,
+  readObject,
+  RoomHost,
+  VerifiedSamples,
+  type WeightStore,
+} from '../../extensions/rooms/index.ts';
 import { writeSafetensors } from '../../model/checkpoint/safetensors.ts';
 import { RunFolder } from '../../runs/runFolder.ts';
 import { engineSizes } from '../../workers/localEngine.ts';
-import { NatsRollouter } from '../../extensions/rooms/natsRollouter.ts';
-import { RoomHost } from '../../extensions/rooms/roomHost.ts';
-import { readableAlone, VerifiedSamples } from '../../extensions/rooms/verifiedSamples.ts';
-import { nameOf, readObject, type WeightStore } from '../../extensions/rooms/weights.ts';
 import { numberFlag, oneFile, type ParsedArgs } from '../args.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { readText } from '../files.ts';

@@ -3,10 +3,15 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { InputError } from '../../errors.ts';
-import { idOf, newUserKey } from '../../extensions/rooms/connect.ts';
-import type { Admission, Joining } from '../../extensions/rooms/messages.ts';
-import { JOIN_RIGHTS, workerRights } from '../../extensions/rooms/names.ts';
-import type { Access } from '../../extensions/rooms/roomHost.ts';
+import {
+  type Access,
+  type Admission,
+  idOf,
+  JOIN_RIGHTS,
+  type Joining,
+  newUserKey,
+  workerRights,
+} from '../../extensions/rooms/index.ts';
 import { NatsServer, type ServerOptions, type User } from './natsServer.ts';
 
 /** What a controller that comes back must know again. */

@@ -9,7 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { InputError } from '../../errors.ts';
 import { currentIo } from '../process/io.ts';
 import { natsServerPath } from './natsServerPath.mjs';
-import type { Rights } from '../../extensions/rooms/names.ts';
+import type { Rights } from '../../extensions/rooms/index.ts';
 
 /** A user that the server knows by the public part of a key. Without `rights` it may do anything. */
 export interface User {

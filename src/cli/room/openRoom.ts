@@ -4,9 +4,14 @@ import { readFileSync } from 'node:fs';
 import { networkInterfaces } from 'node:os';
 import type { NatsConnection } from '@nats-io/nats-core';
 import { InputError } from '../../errors.ts';
-import { type Connect, connectByWebSocket, type Credential, enter } from '../../extensions/rooms/connect.ts';
-import { CONTROLLER } from '../../extensions/rooms/names.ts';
-import type { Access } from '../../extensions/rooms/roomHost.ts';
+import {
+  type Access,
+  type Connect,
+  connectByWebSocket,
+  CONTROLLER,
+  type Credential,
+  enter,
+} from '../../extensions/rooms/index.ts';
 import { say } from '../run/progress.ts';
 import { OwnRoom } from './access.ts';
 import type { ServerOptions } from './natsServer.ts';
