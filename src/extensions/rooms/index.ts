@@ -5,11 +5,11 @@
 
 export { type Connect, connectByWebSocket, type Credential, enter, idOf, newUserKey } from './connect.ts';
 export { joinRoom, type OpenedRoom, type RoomEngine } from './joinRoom.ts';
-export type { Admission, Joining, Status } from './messages.ts';
-export { CONTROLLER, JOIN_RIGHTS, type Rights, workerRights } from './names.ts';
+export type { Status } from './messages.ts';
+export { CONTROLLER, WORKER_RIGHTS } from './names.ts';
 export { NatsRollouter } from './natsRollouter.ts';
 export { groupsAtOnce, roomEngine } from './roomEngine.ts';
-export { type Access, RoomHost } from './roomHost.ts';
+export { RoomHost } from './roomHost.ts';
 export { checkRoomTask, configOfRoom, roomSpec } from './roomSpec.ts';
 export { readableAlone, VerifiedSamples } from './verifiedSamples.ts';
 export { drawBounds } from './verification/draws.ts';
