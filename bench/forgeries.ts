@@ -1,7 +1,7 @@
 /** Samples as a worker would forge them: one thing changed, and all that follows from it made right where the forger can. */
 
 import type { Sample } from '../src/grpo/update/batch.ts';
-import type { RejectionReason, SampleClaim } from '../src/extensions/rooms/verification/types.ts';
+import type { RejectionReason, SampleClaim } from '../src/extensions/rooms/index.ts';
 import type { GenerateRequest, Generation, TurnEngine, Trajectory } from '../src/rollout/types.ts';
 import { keyedRng, type Rng } from '../src/tasks/random.ts';
 

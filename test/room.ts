@@ -8,7 +8,7 @@ import { type ExperienceRecord, uidOf } from '../src/grpo/queue/types.ts';
 import { joinRoom, type JoinOptions, type RoomEngine } from '../src/extensions/rooms/joinRoom.ts';
 import { PROMPTS, SAMPLES } from '../src/extensions/rooms/names.ts';
 import { NatsRollouter, type NatsRollouterOptions } from '../src/extensions/rooms/natsRollouter.ts';
-import { type Access, RoomHost, type RoomOptions } from '../src/extensions/rooms/roomHost.ts';
+import { RoomHost, type RoomOptions } from '../src/extensions/rooms/roomHost.ts';
 import { connectByTcp, type TestRoom } from './natsServer.ts';
 
 export const groupOf = (number: number): PromptGroup => ({
@@ -133,13 +133,13 @@ export class Controller {
   }
 
   static async open(
-    room: Access & Pick<TestRoom, 'connect'>,
+    room: Pick<TestRoom, 'connect'>,
     saved: Saved,
     options: ControllerOptions = {},
   ): Promise<Controller> {
     const connection = await room.connect();
     const host = await RoomHost.open(connection, {
-      ...{ config: { name: 'test' }, access: room, ackWaitMs: 700, resume: saved.begun > 0, ...options },
+      ...{ config: { name: 'test' }, ackWaitMs: 700, resume: saved.begun > 0, ...options },
     });
     return new Controller(connection, host, saved, options);
   }
@@ -188,12 +188,10 @@ export class Controller {
   async kill(): Promise<void> {
     this.#killed.abort(new Error('killed'));
     await Promise.all([this.#connection.close(), this.rollouter.detach()]);
-    await this.host.close();
   }
 
   async close(): Promise<void> {
     await this.rollouter.close();
-    await this.host.close();
     await this.#connection.close();
   }
 }

@@ -3,8 +3,7 @@
 import { signal } from '@preact/signals';
 import type { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import type { LoggedRollout } from '../../src/runs/rollouts.ts';
-import { type Rule, RuleError } from '../../src/extensions/modules/rule.ts';
-import type { RuleKind } from '../../src/extensions/modules/rulePrograms.ts';
+import { type Rule, RuleError, type RuleKind } from '../../src/extensions/modules/index.ts';
 import type { Session } from '../engine/session.ts';
 import { tries } from '../state/page.ts';
 import { asked, dropLater, live, recordChange, stand, standing } from '../state/rules.ts';

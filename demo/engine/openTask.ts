@@ -2,8 +2,7 @@
 
 import { describe, InputError } from '../../src/errors.ts';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
-import { checkTask } from '../../src/extensions/modules/described.ts';
-import { fetchSource, moduleUrl, sha256Of } from '../../src/extensions/modules/source.ts';
+import { checkTask, fetchSource, moduleUrl, sha256Of } from '../../src/extensions/modules/index.ts';
 import { openShippedTask } from '../../src/tasks/open/shipped.ts';
 import { withTools } from '../../src/tasks/shippedTools.ts';
 import type { Task } from '../../src/tasks/task.ts';

@@ -2,11 +2,18 @@
 
 import { InputError } from '../../src/errors.ts';
 import { createRemoteEngine } from '../../src/workers/remoteEngine.ts';
-import { type Connect, connectByWebSocket } from '../../src/extensions/rooms/connect.ts';
-import { joinRoom, type OpenedRoom, type RoomEngine } from '../../src/extensions/rooms/joinRoom.ts';
-import type { Status } from '../../src/extensions/rooms/messages.ts';
-import { roomEngine } from '../../src/extensions/rooms/roomEngine.ts';
-import { checkRoomTask, configOfRoom, roomSpec } from '../../src/extensions/rooms/roomSpec.ts';
+import {
+  checkRoomTask,
+  configOfRoom,
+  type Connect,
+  connectByWebSocket,
+  joinRoom,
+  type OpenedRoom,
+  roomEngine,
+  type RoomEngine,
+  roomSpec,
+  type Status,
+} from '../../src/extensions/rooms/index.ts';
 import { adapterName } from './adapter.ts';
 import { startEngineWorker } from './engineWorker.ts';
 import { openTask } from './openTask.ts';

@@ -4,7 +4,7 @@ import { computed, signal } from '@preact/signals';
 import type { LiveSettings } from '../../src/grpo/live.ts';
 import type { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import type { LiveChange } from '../../src/grpo/types.ts';
-import type { RuleKind } from '../../src/extensions/modules/rulePrograms.ts';
+import type { RuleKind } from '../../src/extensions/modules/index.ts';
 import type { Session } from '../engine/session.ts';
 import { type AskedRule, changesAt, OWN_RULES, RULE_KINDS, type RunChange } from '../storage/runChanges.ts';
 import type { Run } from '../training/run.ts';

@@ -3,7 +3,7 @@
 import { InputError } from '../../src/errors.ts';
 import { LIVE_SETTINGS, type LiveSettings } from '../../src/grpo/live.ts';
 import type { LiveChange } from '../../src/grpo/types.ts';
-import type { RuleKind } from '../../src/extensions/modules/rulePrograms.ts';
+import type { RuleKind } from '../../src/extensions/modules/index.ts';
 
 export const RULE_KINDS: readonly RuleKind[] = ['reward', 'loss', 'tool'];
 

@@ -2,7 +2,7 @@
 
 import { batch, useComputed, useSignal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
-import type { Status } from '../../../src/extensions/rooms/messages.ts';
+import type { Status } from '../../../src/extensions/rooms/index.ts';
 import { short } from '../../../src/ui/format.ts';
 import { adapter } from '../../state/notices.ts';
 import { type AskedRoom, roomUrl } from '../../state/address/room.ts';

@@ -1,7 +1,7 @@
 /** How this command line was started, for the lines that it tells a user to type. */
 
 import { basename, delimiter, join, relative, sep } from 'node:path';
-import { currentIo } from './process/io.ts';
+import { currentIo } from './io.ts';
 
 /**
  * "npm run -s webgrpo --" in a checkout (its starter says so), "npx webgrpo" for an installed package, "webgrpo" for one on the

@@ -1,10 +1,10 @@
 /** Sampling settings as flags, under vLLM's names. */
 
-import { MAX_BIASES } from '../gpu/ops/adjust_logits.ts';
-import { InputError } from '../errors.ts';
-import { MAX_STOP_STRINGS } from '../rollout/decode/stopStrings.ts';
-import type { SamplingParams } from '../rollout/types.ts';
-import { type FlagSpec, numberFlag, type ParsedArgs } from './args.ts';
+import { MAX_BIASES } from '../../gpu/ops/adjust_logits.ts';
+import { InputError } from '../../errors.ts';
+import { MAX_STOP_STRINGS } from '../../rollout/decode/stopStrings.ts';
+import type { SamplingParams } from '../../rollout/types.ts';
+import { type FlagSpec, numberFlag, type ParsedArgs } from '../args.ts';
 
 /** Tokens of one answer. */
 const NEW_TOKENS = 160;

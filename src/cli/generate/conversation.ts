@@ -1,8 +1,8 @@
 /** A conversation with a model, streamed: every turn continues from what the engine has in its cache. */
 
-import type { ChatTokenizer } from '../model/tokenizer/chat.ts';
-import { cutAtStop, heldBack } from '../rollout/decode/stopStrings.ts';
-import type { Generation, TurnEngine, SamplingParams } from '../rollout/types.ts';
+import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
+import { cutAtStop, heldBack } from '../../rollout/decode/stopStrings.ts';
+import type { Generation, TurnEngine, SamplingParams } from '../../rollout/types.ts';
 
 export interface Answer {
   text: string;
