@@ -1,43 +1,13 @@
-/** The Python that an export writes: reward and calculator, free of any trainer, and what wraps them for one. */
-
-import type { Shaping } from '../../tasks/gsm8k/reward.ts';
-
-/** verl's strict GSM8K rule as `src/tasks/gsm8k/reward.ts` has it, in verl's signature of a custom reward function. */
-export function gsm8kRewardPython({ formatScore }: Shaping): string {
-  return `"""GSM8K's strict rule: the last "#### N" of the answer must be the reference, as text."""
-
-import re
-
-FORMAT_SCORE = ${formatScore}
-SEARCHED_CHARACTERS = 300
-
-
-def extract_answer(text):
-    """The last answer line's number without commas, or None."""
-    found = re.findall(r"#### (-?[0-9.,]+)", text[-SEARCHED_CHARACTERS:])
-    return found[-1].replace(",", "") if found else None
-
-
-def compute_score(data_source, solution_str, ground_truth, extra_info=None, **kwargs):
-    """1 for the right answer, FORMAT_SCORE for a wrong one in the right form, else 0."""
-    answer = extract_answer(solution_str)
-    if answer is None:
-        return 0.0
-    return 1.0 if answer == ground_truth else float(FORMAT_SCORE)
-`;
-}
-
-/** `src/tasks/tools/calculator.ts` in Python: the same results and the same errors. No return type, which transformers would show the model. */
-export const CALCULATOR_PYTHON = `"""A calculator: + - * / parentheses, rounded to two decimals. Nothing is evaluated as code."""
+"""A calculator: + - * / parentheses, rounded to two decimals. Nothing is evaluated as code."""
 
 import math
 import re
 
 MAX_LENGTH = 200
 MAX_RESULT = 1e15
-# What JavaScript calls white space; Python's \\s differs.
-SPACE = "[\\t\\n\\v\\f\\r \\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000\\ufeff]+"
-NUMBER = re.compile(r"[0-9]+(\\.[0-9]*)?|\\.[0-9]+")
+# What JavaScript calls white space; Python's \s differs.
+SPACE = "[\t\n\v\f\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff]+"
+NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?|\.[0-9]+")
 
 
 class Parser:
@@ -105,7 +75,7 @@ class Parser:
             raise ValueError("the expression ends too early")
         found = self.text[self.at]
         # As a lone UTF-16 code unit is encoded.
-        shown = "\\ufffd" if ord(found) > 0xFFFF else found
+        shown = "\ufffd" if ord(found) > 0xFFFF else found
         raise ValueError(f'unexpected "{shown}" at {self.at + 1}')
 
 
@@ -128,17 +98,3 @@ def calculator(expression: str):
     below = math.floor(hundredths)
     rounded = (below + 1 if hundredths - below >= 0.5 else below) / 100
     return str(int(rounded)) if rounded == int(rounded) else repr(rounded)
-`;
-
-/** verl loads a tool by class name; \`calculator.py\` must be importable. */
-export const VERL_TOOL_PYTHON = `"""The calculator as a tool of verl."""
-
-from calculator import calculator
-from verl.tools.base_tool import BaseTool
-from verl.tools.schemas import ToolResponse
-
-
-class CalculatorTool(BaseTool):
-    async def execute(self, instance_id, parameters, **kwargs):
-        return ToolResponse(text=calculator(str(parameters.get("expression", "")))), 0.0, {}
-`;
