@@ -98,19 +98,25 @@ class ServedDevices {
     const config = await withWarmStart(this.#config);
     const session = await openSession(config, 'train', this.#settings.isEvaluated ? undefined : NO_TASK);
     const { engine, task } = session;
+    const { timeoutS, steps } = this.#settings;
+    const stepWhen = steps === 'manual' ? 'asked' : 'complete';
     try {
-      const groups = this.#groupsOn(engine);
-      void engine.lost.then((error) => groups.lose(engine, error));
+      const groups = (this.#groups ??= new ClientGroups(this.#config, engine, { timeoutS, stepWhen, outlives: true }));
       const onLogged = (metrics: Metrics) => this.#steering.logged(metrics);
       const run = new TrainingRun(this.#config, { ...session, source: groups, onLogged }, this.#folder, attempt);
       await run.prepare();
+      groups.attach(engine);
+      void engine.lost.then((error) => groups.lose(engine, error));
       this.#server ??= await this.#listen(groups, engine);
       const finished = await run.fit();
       await this.close(); // before the engine goes
       return finished;
     } catch (error) {
-      if (error instanceof DeviceLostError) this.#groups?.lose(engine, error);
-      else await this.close();
+      if (error instanceof DeviceLostError) {
+        this.#groups?.lose(engine, error);
+        this.#groups?.ask(undefined); // its request ends, too
+        this.#steering.end(error);
+      } else await this.close();
       throw error;
     } finally {
       task.close?.();
@@ -122,14 +128,6 @@ class ServedDevices {
     this.#steering.end();
     await this.#groups?.end();
     await this.#server?.close();
-  }
-
-  #groupsOn(engine: CommandEngine): ClientGroups {
-    const { timeoutS, steps } = this.#settings;
-    const stepWhen = steps === 'manual' ? 'asked' : 'complete';
-    if (this.#groups) this.#groups.attach(engine);
-    else this.#groups = new ClientGroups(this.#config, engine, { timeoutS, stepWhen, outlives: true });
-    return this.#groups;
   }
 
   async #listen(groups: ClientGroups, { tokenizer }: CommandEngine): Promise<Listening> {
@@ -156,7 +154,6 @@ class ServedDevices {
 /** Steps that requests ask for, one at a time. */
 class Steering {
   last: Metrics | undefined;
-  #step = 0;
   #asked: { resolve: (metrics: Metrics) => void; reject: (error: Error) => void } | undefined;
 
   step(groups: ClientGroups, count: number): Promise<Metrics> {
@@ -166,18 +163,17 @@ class Steering {
     return done;
   }
 
-  /** Ignores a step that is repeated on a fresh device. */
+  /** Answers with the metrics of a step, but not with the evaluation before the first. */
   logged(metrics: Metrics): void {
-    const step = metrics['training/global_step'];
-    if (step <= this.#step) return;
-    this.#step = step;
+    if (metrics['training/global_step'] === 0) return;
     this.last = metrics;
     this.#asked?.resolve(metrics);
     this.#asked = undefined;
   }
 
-  end(): void {
-    this.#asked?.reject(new Error('the run has ended'));
+  end(error: Error = new Error('the run has ended')): void {
+    this.#asked?.reject(error);
+    this.#asked = undefined;
   }
 }
 

@@ -144,7 +144,7 @@ async function answer(
 }
 
 const LOST = new ApiError(
-  'The GPU device was lost in this call, whose tokens are dropped; make it again: it waits until a fresh device goes on.',
+  'The GPU device was lost in this call, and what it had computed is dropped. Make it again: it waits for a fresh device.',
   { status: 503, code: 'device_lost' },
 );
 

@@ -23,8 +23,8 @@ export interface TrajectoryHost {
   engine: RolloutEngine;
   /** Aborts, with its error, when the engine's device is lost: calls in flight end by it. */
   lost: AbortSignal;
-  /** Resolves when there is an engine again; absent = there is one. Rejects if the run has ended. */
-  fresh?: Promise<void> | undefined;
+  /** Resolves when there is an engine again, or `signal` aborts. Throws ApiError if the run has ended. */
+  fresh(signal: AbortSignal | undefined): Promise<void>;
   template: CallTemplate;
   toolParser: ToolParser;
   /** The run's; `maxNewTokens` = data.maxResponseLength. */
@@ -127,7 +127,7 @@ export class ClientTrajectory {
    * answered, or the numbers are none to train on.
    */
   reward(score: number, options: RewardOptions = {}): void {
-    if (this.state !== 'open') throw this.#isOver();
+    this.#expectOpen();
     if (this.#underWay > 0)
       throw new ApiError('A call is under way; give the reward when it is answered, or abort it first.', {
         status: 409,
@@ -176,14 +176,14 @@ export class ClientTrajectory {
 
   /** One call of the model. Throws ApiError, and what the engine throws. */
   async call(request: CallRequest, { signal, onTokens }: CallOptions = {}): Promise<Answer> {
-    if (this.state !== 'open') throw this.#isOver();
-    if (signal?.aborted) throw aborted();
+    this.#expectOpen(signal);
     this.#key ??= this.#host.join(this, request);
     if (this.start.length === 0) this.start = firstMessages(request.messages);
     clearTimeout(this.#timer);
     this.#underWay++;
     try {
-      if (this.#host.fresh) await this.#fresh(signal);
+      if (this.#host.lost.aborted) await this.#host.fresh(signal);
+      this.#expectOpen(signal);
       return await this.#call(request, signal, onTokens);
     } finally {
       this.#underWay--;
@@ -191,10 +191,9 @@ export class ClientTrajectory {
     }
   }
 
-  async #fresh(signal: AbortSignal | undefined): Promise<void> {
-    await this.#host.fresh;
-    if (signal?.aborted) throw aborted();
+  #expectOpen(signal?: AbortSignal): void {
     if (this.state !== 'open') throw this.#isOver();
+    if (signal?.aborted) throw aborted();
   }
 
   async #call(
