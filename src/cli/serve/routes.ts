@@ -3,11 +3,12 @@
  * Every path may stand below /v1/t/GROUP/TRAJECTORY as well, which names the episode of its calls.
  */
 
-import { ApiError, type ClientGroups, type ClientTrajectory } from '../../extensions/client/index.ts';
-import { completed, streamed } from '../../extensions/client/client.ts';
+import * as v from 'valibot';
+import { read, readBody, whole } from '../../extensions/client/api/read.ts';
 import { readRequest } from '../../extensions/client/api/request.ts';
+import { completed, streamed } from '../../extensions/client/client.ts';
+import { ApiError, type ClientGroups, type RewardOptions } from '../../extensions/client/index.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
-import { isObject } from '../../tasks/toolSchema.ts';
 import { checkName, type EpisodeName, Episodes } from './episodes.ts';
 import type { Handler, HttpAnswer, HttpRequest } from './listen.ts';
 
@@ -25,6 +26,12 @@ export interface ServedRun {
 }
 
 const MAX_CALLS = 1024;
+
+const ID = v.object({ id: v.string('the id of a completion, or "group/trajectory"') });
+/** `ClientTrajectory.reward` reads the numbers. */
+const REWARD = { id: v.unknown(), reward: v.unknown(), acc: v.unknown(), turns: v.unknown(), extra: v.unknown() };
+const GROUPS = '1, 2, 3, ... or "all"';
+const STEP = { groups: v.optional(v.union([v.literal('all'), whole(1, Infinity, GROUPS)], GROUPS)) };
 
 export function routes(run: ServedRun): Handler {
   const { groups, maxCalls = MAX_CALLS } = run;
@@ -60,18 +67,14 @@ export function routes(run: ServedRun): Handler {
   }
 
   async function reward(request: HttpRequest, name: EpisodeName): Promise<HttpAnswer> {
-    const body = objectOf(await request.json(), ['id', 'reward', 'acc', 'turns', 'extra']);
-    const { id = nameOf(name), reward: score, acc, turns, extra } = body;
-    if (typeof id !== 'string')
-      throw new ApiError('id must be that of a completion, or "group/trajectory".', { param: 'id' });
-    const trajectory = episodes.find(id);
-    const options = { ...{ acc, turns, extra } } as Parameters<ClientTrajectory['reward']>[1];
-    trajectory.reward(score as number, options);
+    const { reward: score, id = nameOf(name), ...options } = readBody(REWARD, await request.json());
+    const trajectory = episodes.find(read(ID, { id }).id);
+    trajectory.reward(score as number, options as RewardOptions);
     return { body: { object: 'reward', id: trajectory.id, reward: score, complete_groups: groups.complete } };
   }
 
   async function step(request: HttpRequest): Promise<HttpAnswer> {
-    const { groups: asked = run.trainBatchSize } = objectOf(await request.json(), ['groups']);
+    const { groups: asked = run.trainBatchSize } = readBody(STEP, await request.json());
     if (!run.step)
       throw new ApiError(
         'Steps are taken as soon as enough groups are complete (--steps auto); start with --steps manual.',
@@ -80,13 +83,9 @@ export function routes(run: ServedRun): Handler {
         },
       );
     const count = asked === 'all' ? groups.complete : asked;
-    if (!Number.isInteger(count) || (count as number) < (asked === 'all' ? 0 : 1))
-      throw new ApiError('groups must be 1, 2, 3, ... or "all".', { param: 'groups' });
-    if (groups.complete < Math.max(1, count as number))
-      throw new ApiError(`${groups.complete} groups are complete, but the step takes ${count as number}.`, {
-        status: 409,
-      });
-    return { body: { object: 'step', metrics: await run.step(count as number) } };
+    if (groups.complete < Math.max(1, count))
+      throw new ApiError(`${groups.complete} groups are complete, but the step takes ${count}.`, { status: 409 });
+    return { body: { object: 'step', metrics: await run.step(count) } };
   }
 
   const state = () => ({
@@ -137,16 +136,6 @@ function placeOf(parts: string[]): { rest: string[]; name: EpisodeName } {
   checkName(group);
   checkName(trajectory);
   return { rest: ['v1', ...rest], name: { group, trajectory } };
-}
-
-/** A body of these keys alone; one that is empty has none. Throws ApiError. */
-function objectOf(body: unknown, known: readonly string[]): Record<string, unknown> {
-  if (!isObject(body)) throw new ApiError('The body must be a JSON object.');
-  const other = Object.keys(body).find((key) => !known.includes(key));
-  if (other === undefined) return Object.fromEntries(Object.entries(body));
-  throw new ApiError(`${JSON.stringify(other.slice(0, 60))} is not known here; known are ${known.join(', ')}.`, {
-    param: other.slice(0, 60),
-  });
 }
 
 async function* ending<T>(items: AsyncIterable<T>, over: () => void): AsyncIterable<T> {
