@@ -75,8 +75,8 @@ describe('hostile requests get one clear error', () => {
   const message = (more: object) => ({ messages: [{ ...QUESTION, ...more }] });
   const deep = `${'['.repeat(100_000)}${']'.repeat(100_000)}`;
   test.each<[string, unknown, number, string]>([
-    ['no JSON', '{"messages": [', 400, 'The body is no JSON'],
-    ['nothing', '', 400, 'The body is no JSON'],
+    ['no JSON', '{"messages": [', 400, 'The body is not JSON'],
+    ['nothing', '', 400, 'The body is not JSON'],
     ['a list', [], 400, 'The body is a list of 0'],
     ['JSON nested deeply', `{"messages":${deep}}`, 400, 'nested more than 64 deep'],
     ['no messages', {}, 400, 'messages is undefined'],
@@ -137,7 +137,7 @@ describe('hostile requests get one clear error', () => {
   });
 
   test.each<[string, string, unknown, number, string]>([
-    ['NaN', '{"id": ID, "reward": NaN}', undefined, 400, 'The body is no JSON'],
+    ['NaN', '{"id": ID, "reward": NaN}', undefined, 400, 'The body is not JSON'],
     ['1e400', '{"id": ID, "reward": 1e400}', undefined, 400, 'reward is Infinity; allowed: a finite number'],
     ['a text', '{"id": ID, "reward": "1"}', undefined, 400, 'reward is "1"'],
     ['none', '{"id": ID}', undefined, 400, 'reward is undefined'],
@@ -209,9 +209,7 @@ describe('hostile requests get one clear error', () => {
       401, 401, 401, 200,
     ]);
     expect((await ask('/health')).status).toBe(200);
-    await expect(listen(() => Promise.resolve(undefined), { host: '0.0.0.0', port: 0 })).rejects.toThrow(
-      'needs --token',
-    );
+    await expect(listen(() => undefined, { host: '0.0.0.0', port: 0 })).rejects.toThrow('needs --token');
   });
 
   test('a body of 100 MB is refused before it is read', async () => {

@@ -10,7 +10,7 @@ import { completed, streamed } from '../../extensions/client/client.ts';
 import { ApiError, type ClientGroups, type RewardOptions } from '../../extensions/client/index.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
 import { checkName, type EpisodeName, Episodes } from './episodes.ts';
-import type { Handler, HttpAnswer, HttpRequest } from './listen.ts';
+import type { Actions, HttpAnswer, HttpRequest, Routes } from './listen.ts';
 
 /** The run that is served, as far as a request may ask of it. */
 export interface ServedRun {
@@ -33,7 +33,8 @@ const REWARD = { id: v.unknown(), reward: v.unknown(), acc: v.unknown(), turns: 
 const GROUPS = '1, 2, 3, ... or "all"';
 const STEP = { groups: v.optional(v.union([v.literal('all'), whole(1, Infinity, GROUPS)], GROUPS)) };
 
-export function routes(run: ServedRun): Handler {
+/** Returns the paths of a run. */
+export function routes(run: ServedRun): Routes {
   const { groups, maxCalls = MAX_CALLS } = run;
   const episodes = new Episodes(groups);
   const created = Math.floor(Date.now() / 1000);
@@ -43,26 +44,24 @@ export function routes(run: ServedRun): Handler {
   async function complete(request: HttpRequest, name: EpisodeName): Promise<HttpAnswer> {
     const call = readRequest(await request.json(), groups.served);
     if (calls >= maxCalls)
-      throw new ApiError(`${maxCalls} calls are under way, which is as many as wait here; try again.`, {
+      throw new ApiError(`${maxCalls} calls are in flight, which is as many as wait here; try again.`, {
         status: 429,
         code: 'too_many_calls',
       });
-    calls++;
     const trajectory = episodes.of(call, name);
+    calls++;
     const over = () => {
       calls--;
       episodes.drop(trajectory);
     };
     try {
-      if (!call.stream) return { body: await completed(groups, trajectory, call, request.signal).finally(over) };
-      const chunks = await streamed(groups, trajectory, call, request.signal).catch((error: unknown) => {
-        over();
-        throw error;
-      });
-      return { events: ending(chunks, over) };
+      if (call.stream) return { events: ending(await streamed(groups, trajectory, call, request.signal), over) };
+      const body = await completed(groups, trajectory, call, request.signal);
+      over();
+      return { body };
     } catch (error) {
-      if (error instanceof ApiError || !request.signal.aborted) throw error;
-      throw new ApiError('The client is gone.', { status: 499 });
+      over();
+      throw error;
     }
   }
 
@@ -75,20 +74,18 @@ export function routes(run: ServedRun): Handler {
 
   async function step(request: HttpRequest): Promise<HttpAnswer> {
     const { groups: asked = run.trainBatchSize } = readBody(STEP, await request.json());
+    const conflict = (words: string) => new ApiError(words, { status: 409 });
     if (!run.step)
-      throw new ApiError(
+      throw conflict(
         'Steps are taken as soon as enough groups are complete (--steps auto); start with --steps manual.',
-        {
-          status: 409,
-        },
       );
     const count = asked === 'all' ? groups.complete : asked;
     if (groups.complete < Math.max(1, count))
-      throw new ApiError(`${groups.complete} groups are complete, but the step takes ${count}.`, { status: 409 });
+      throw conflict(`${groups.complete} groups are complete, but the step takes ${count}.`);
     return { body: { object: 'step', metrics: await run.step(count) } };
   }
 
-  const state = () => ({
+  const status = () => ({
     object: 'status',
     model: model.id,
     step: groups.version,
@@ -100,29 +97,26 @@ export function routes(run: ServedRun): Handler {
     groups_per_step: run.trainBatchSize,
   });
 
-  return async (request) => {
-    const { method, parts } = request;
-    const { rest, name } = placeOf(parts);
-    const path = rest.join('/');
-    const only = (...methods: string[]) => (methods.includes(method) ? undefined : methods);
-    if (path === 'health') return only('GET') ?? { body: { status: 'ok' } };
-    if (path === 'v1/models') return only('GET') ?? { body: { object: 'list', data: [model] } };
-    if (rest.length === 3 && rest[0] === 'v1' && rest[1] === 'models') {
-      if (only('GET')) return only('GET');
-      if (rest[2] === model.id) return { body: model };
-      throw new ApiError(`This run serves "${model.id}" alone.`, { status: 404, code: 'model_not_found' });
-    }
-    if (path === 'v1/chat/completions') return only('POST') ?? complete(request, name);
-    if (path === 'v1/rewards') return only('POST') ?? reward(request, name);
-    if (path === 'v1/step') return only('POST') ?? step(request);
-    if (path === 'v1/status') return only('GET') ?? { body: state() };
-    if (path === 'v1/metrics') return only('GET') ?? { body: { object: 'metrics', metrics: run.metrics() ?? null } };
-    if (path === 'v1' && name.trajectory !== undefined) {
-      if (only('DELETE')) return only('DELETE');
-      episodes.find(nameOf(name)!).abort();
-      return { body: { object: 'trajectory', id: nameOf(name), deleted: true } };
-    }
-    return undefined;
+  const remove = (id: string): HttpAnswer => {
+    episodes.find(id).abort();
+    return { body: { object: 'trajectory', id, deleted: true } };
+  };
+
+  const gets = (body: () => unknown): Actions => ({ GET: () => ({ body: body() }) });
+  const table = (name: EpisodeName, id = nameOf(name)): Record<string, Actions> => ({
+    health: gets(() => ({ status: 'ok' })),
+    'v1/models': gets(() => ({ object: 'list', data: [model] })),
+    [`v1/models/${model.id}`]: gets(() => model),
+    'v1/status': gets(status),
+    'v1/metrics': gets(() => ({ object: 'metrics', metrics: run.metrics() ?? null })),
+    'v1/chat/completions': { POST: (request) => complete(request, name) },
+    'v1/rewards': { POST: (request) => reward(request, name) },
+    'v1/step': { POST: step },
+    ...(id !== undefined && { v1: { DELETE: () => remove(id) } }),
+  });
+  return (parts) => {
+    const { path, name } = placeOf(parts);
+    return new Map(Object.entries(table(name))).get(path);
   };
 }
 
@@ -130,12 +124,12 @@ const nameOf = ({ group, trajectory }: EpisodeName): string | undefined =>
   trajectory === undefined ? undefined : `${group ?? ''}/${trajectory}`;
 
 /** The path without the name of an episode. Throws ApiError for a name that cannot be one. */
-function placeOf(parts: string[]): { rest: string[]; name: EpisodeName } {
-  if (parts[0] !== 'v1' || parts[1] !== 't' || parts.length < 4) return { rest: parts, name: {} };
-  const [, , group, trajectory, ...rest] = parts;
+function placeOf(parts: string[]): { path: string; name: EpisodeName } {
+  const [version, t, group, trajectory, ...rest] = parts;
+  if (version !== 'v1' || t !== 't' || parts.length < 4) return { path: parts.join('/'), name: {} };
   checkName(group);
   checkName(trajectory);
-  return { rest: ['v1', ...rest], name: { group, trajectory } };
+  return { path: ['v1', ...rest].join('/'), name: { group, trajectory } };
 }
 
 async function* ending<T>(items: AsyncIterable<T>, over: () => void): AsyncIterable<T> {
