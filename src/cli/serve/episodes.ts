@@ -2,7 +2,6 @@
 
 import { ApiError, type ClientGroups, type ClientTrajectory } from '../../extensions/client/index.ts';
 import type { CallRequest } from '../../extensions/client/api/request.ts';
-import { toolsKeyOf } from '../../extensions/client/trajectory.ts';
 
 /** What a request calls its episode. */
 export interface EpisodeName {
@@ -67,15 +66,10 @@ export class Episodes {
 
   /** An open episode without a name whose conversation the request extends, farthest and first. */
   #extended(request: CallRequest, group: string | undefined): ClientTrajectory | undefined {
-    const key = toolsKeyOf(request.tools);
-    let best: { trajectory: ClientTrajectory; rank: number } | undefined;
-    for (const trajectory of this.#groups.alike(request, group)) {
-      if (trajectory.name !== undefined) continue;
-      const extent = trajectory.extent(request.messages, key);
-      const rank = 2 * extent + (trajectory.isNext(request.messages, key) ? 1 : 0);
-      if (extent > 0 && rank > (best?.rank ?? 0)) best = { trajectory, rank };
-    }
-    return best?.trajectory;
+    const unnamed = this.#groups.alike(request, group).filter(({ name }) => name === undefined);
+    const ranks = unnamed.map((trajectory) => trajectory.match(request)?.rank ?? 0);
+    const best = Math.max(0, ...ranks);
+    return best === 0 ? undefined : unnamed[ranks.indexOf(best)];
   }
 
   #open(group: string | undefined, name?: string): ClientTrajectory {

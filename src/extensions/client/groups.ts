@@ -73,8 +73,7 @@ export class ClientGroups implements SampleSource {
       engine: rollout,
       lost: this.#losing.signal,
       fresh: (signal) => this.#fresh(signal),
-      template: new CallTemplate({ tokenizer, toolParser, toolSchemasInPrompt }),
-      toolParser,
+      template: new CallTemplate(tokenizer, toolParser, toolSchemasInPrompt),
       sampling,
       constrainToolCalls: agent?.constrainToolCalls ?? false,
       maxPromptLength: config.data.maxPromptLength,
@@ -133,7 +132,7 @@ export class ClientGroups implements SampleSource {
 
   /** Reads calls out of replies. */
   get toolParser(): ToolParser {
-    return this.#host.toolParser;
+    return this.#host.template.toolParser;
   }
 
   /** The policy's. */

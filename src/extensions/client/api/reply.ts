@@ -33,30 +33,16 @@ export function callsStart(text: string, { callFormat }: ToolParser): number {
   return at < 0 ? text.length : at;
 }
 
-/** The text of a turn without the token that ended it. */
-export function replyText(
-  tokenizer: ChatTokenizer,
-  { tokenIds, stopReason, stopString }: Pick<Generation, 'tokenIds' | 'stopReason' | 'stopString'>,
-  request: CallRequest,
-  parser: ToolParser,
-): string {
-  const ids = stopReason === 'stop' ? tokenIds.subarray(0, -1) : tokenIds;
-  const named = request.tools.length > 0 && parser.stopToken !== undefined;
-  const includeStop = request.sampling.includeStopStrInOutput;
-  return turnText(
-    tokenizer,
-    { tokenIds: ids, ...(stopString !== undefined && { stopString }) },
-    { named, includeStop },
-  );
-}
-
 /** Reads the calls of a reply. One that cannot be read leaves the whole reply text, as the model wrote it. */
 export function readReply(
-  text: string,
-  stopReason: Generation['stopReason'],
-  { parse, tools }: CallRequest,
+  tokenizer: ChatTokenizer,
+  { tokenIds, stopReason, stopString }: Generation,
+  { parse, tools, sampling: { includeStopStrInOutput: includeStop } }: CallRequest,
   parser: ToolParser,
 ): ReadReply {
+  const turn = { tokenIds: withoutEnd(tokenIds, stopReason), ...(stopString !== undefined && { stopString }) };
+  const named = tools.length > 0 && parser.stopToken !== undefined;
+  const text = turnText(tokenizer, turn, { named, includeStop });
   const cut = stopReason === 'length' ? ('length' as const) : ('stop' as const);
   const found = parse && cut !== 'length' ? parsedBy(parser, text, tools) : [];
   const calls = found.flatMap((call): CalledTool[] => {
@@ -67,6 +53,10 @@ export function readReply(
   if (calls.length === 0 || unreadable > 0) return { content: text, calls: [], finishReason: cut, unreadable };
   return { content: text.slice(0, callsStart(text, parser)).trimEnd(), calls, finishReason: 'tool_calls', unreadable };
 }
+
+/** Without the token that ended the turn. */
+const withoutEnd = (tokenIds: Uint32Array, stopReason: Generation['stopReason']): Uint32Array =>
+  stopReason === 'stop' ? tokenIds.subarray(0, -1) : tokenIds;
 
 /** 24 hexadecimal digits. */
 export const randomId = (): string => crypto.randomUUID().replaceAll('-', '').slice(0, 24);
@@ -112,12 +102,11 @@ export function chunkOf(
 /** Log-probs of the drawn tokens, the end token left out. */
 export function logprobsOf(tokenizer: ChatTokenizer, generation: Generation): Logprobs {
   const { tokenIds, logProbs, alternatives, stopReason } = generation;
-  const ids = stopReason === 'stop' ? tokenIds.subarray(0, -1) : tokenIds;
   const one = (id: number, logprob: number): TokenLogprob => {
     const token = tokenizer.decode([id]);
     return { token, logprob, bytes: token.includes('\uFFFD') ? null : [...new TextEncoder().encode(token)] };
   };
-  const content = [...ids].map((id, i) => ({
+  const content = [...withoutEnd(tokenIds, stopReason)].map((id, i) => ({
     ...one(id, logProbs[i]),
     top_logprobs: (alternatives?.[i] ?? []).map(({ tokenId, logProb }) => one(tokenId, logProb)),
   }));

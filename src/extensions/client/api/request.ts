@@ -21,6 +21,8 @@ export interface ServedModel {
 export interface CallRequest {
   messages: ChatMessage[];
   tools: Tool[];
+  /** Equal for equal tools. */
+  toolsKey: string;
   /** False: tool_choice none, calls are text. */
   parse: boolean;
   stream: boolean;
@@ -120,6 +122,7 @@ export function readRequest(body: unknown, model: ServedModel): CallRequest {
   return {
     messages,
     tools,
+    toolsKey: JSON.stringify(tools.map(({ name, description, parameters: schema }) => [name, description, schema])),
     parse: tools.length > 0 && given.tool_choice !== 'none',
     stream,
     includeUsage: options?.['include_usage'] ?? false,
