@@ -10,7 +10,7 @@ import type { Reward } from '../../tasks/task.ts';
 import { randomKey } from '../../grpo/generate/samples.ts';
 import { ApiError, refuse } from './api/apiError.ts';
 import { type ChatMessage, firstMessages } from './api/messages.ts';
-import { type ReadReply, randomId, readReply } from './api/reply.ts';
+import { type Answer, type ReadReply, randomId, readReply } from './api/reply.ts';
 import type { CallRequest } from './api/request.ts';
 import { readReward, type RewardOptions } from './api/reward.ts';
 import type { SavedTrajectory } from './saved.ts';
@@ -48,14 +48,6 @@ export interface TrajectoryOptions {
   name?: string | undefined;
   /** Aborts the episode when the signal aborts. */
   signal?: AbortSignal | undefined;
-}
-
-/** One call that was answered. */
-export interface Answer {
-  generation: Generation;
-  reply: ReadReply;
-  /** The whole context that it was drawn after. */
-  contextIds: Uint32Array;
 }
 
 interface CallOptions {

@@ -26,6 +26,14 @@ export interface ReadReply {
   unreadable: number;
 }
 
+/** One call that was answered. */
+export interface Answer {
+  generation: Generation;
+  reply: ReadReply;
+  /** The whole context that it was drawn after. */
+  contextIds: Uint32Array;
+}
+
 /** Where the calls of a text begin. The formats that write them with control tokens have nothing before them to show. */
 export function callsStart(text: string, { callFormat }: ToolParser): number {
   const at = text.indexOf('<tool_call>');
@@ -68,13 +76,14 @@ export const callShape = ({ id, name, arguments: args }: CalledTool): ToolCallSh
 /** What every object of a completion begins with. */
 export type Head = Pick<ChatCompletion, 'id' | 'created' | 'model' | 'system_fingerprint'>;
 
-interface Finished {
-  reply: ReadReply;
-  usage: Usage;
-  logprobs: Logprobs | null;
-}
-
-export function completionOf(head: Head, { reply, usage, logprobs }: Finished): ChatCompletion {
+/** Returns a whole completion. */
+export function completionOf(
+  head: Head,
+  tokenizer: ChatTokenizer,
+  request: CallRequest,
+  answer: Answer,
+): ChatCompletion {
+  const { reply, generation, contextIds } = answer;
   const { content, calls, finishReason } = reply;
   const message = {
     role: 'assistant' as const,
@@ -82,12 +91,21 @@ export function completionOf(head: Head, { reply, usage, logprobs }: Finished): 
     refusal: null,
     ...(calls.length > 0 && { tool_calls: calls.map(callShape) }),
   };
+  const logprobs = logprobsOf(tokenizer, request, generation);
+  const ids = request.returnTokenIds && { token_ids: [...generation.tokenIds] };
   return {
     ...head,
     object: 'chat.completion',
-    choices: [{ index: 0, message, logprobs, finish_reason: finishReason }],
-    usage,
+    choices: [{ index: 0, message, logprobs, finish_reason: finishReason, ...ids }],
+    usage: usageOf(answer),
+    ...(request.returnTokenIds && { prompt_token_ids: [...contextIds] }),
   };
+}
+
+/** Returns the number of tokens of a call. */
+export function usageOf({ contextIds, generation }: Answer): Usage {
+  const [prompt, completion] = [contextIds.length, generation.tokenIds.length];
+  return { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion };
 }
 
 export function chunkOf(
@@ -99,8 +117,13 @@ export function chunkOf(
   return { ...head, object: 'chat.completion.chunk', choices: [choice] };
 }
 
-/** Log-probs of the drawn tokens, the end token left out. */
-export function logprobsOf(tokenizer: ChatTokenizer, generation: Generation): Logprobs {
+/** Returns the log-probs of the drawn tokens without the end token; null if the request asks for none. */
+export function logprobsOf(
+  tokenizer: ChatTokenizer,
+  { logprobs }: CallRequest,
+  generation: Generation,
+): Logprobs | null {
+  if (!logprobs) return null;
   const { tokenIds, logProbs, alternatives, stopReason } = generation;
   const one = (id: number, logprob: number): TokenLogprob => {
     const token = tokenizer.decode([id]);
