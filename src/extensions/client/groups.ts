@@ -36,8 +36,8 @@ export class ClientGroups implements SampleSource {
   #engine: TrainerEngine;
   readonly #limits: Required<Omit<ClientLimits, 'toolParser'>>;
   readonly #host: TrajectoryHost;
-  /** Those that are not complete, by key; several of one where more episodes run than a group has. */
-  readonly #groups = new Map<string, Group[]>();
+  /** Several of one key where more episodes run than a group has. */
+  #incomplete: Group[] = [];
   readonly #groupOf = new Map<ClientTrajectory, Group>();
   #complete: Group[] = [];
   /** What the current step has taken, and the counts that it told: they come back where the step fails. */
@@ -113,16 +113,12 @@ export class ClientGroups implements SampleSource {
 
   /** Groups that wait for episodes. */
   get incomplete(): number {
-    return this.#open.length;
-  }
-
-  get #open(): Group[] {
-    return [...this.#groups.values()].flat();
+    return this.#incomplete.length;
   }
 
   #advance(version: number): void {
     this.#version = version;
-    this.#streams.advance(version, this.#open);
+    this.#streams.advance(version, this.#incomplete);
   }
 
   /** Updates so far. */
@@ -142,7 +138,8 @@ export class ClientGroups implements SampleSource {
 
   /** The open episodes that have the same first messages and tools (and group, where it is named). */
   alike(request: CallRequest, group?: string): ClientTrajectory[] {
-    const groups = this.#groups.get(keyOf(request, group)) ?? [];
+    const key = keyOf(request, group);
+    const groups = this.#incomplete.filter((one) => one.key === key);
     return groups.flatMap(({ members }) => [...members]).filter(({ state }) => state === 'open');
   }
 
@@ -181,8 +178,8 @@ export class ClientGroups implements SampleSource {
 
   async ready(stop: AbortSignal): Promise<boolean> {
     await this.resume();
-    if (this.#limits.stepWhen === 'complete') return this.wait(this.#config.data.trainBatchSize, stop);
-    return this.#enough(() => this.#asked ?? Infinity, stop);
+    const unasked = this.#limits.stepWhen === 'complete' ? this.#config.data.trainBatchSize : Infinity;
+    return this.#enough(() => this.#asked ?? unasked, stop);
   }
 
   async generate(step: number): Promise<GeneratedStep> {
@@ -226,7 +223,7 @@ export class ClientGroups implements SampleSource {
   }
 
   save(): Promise<unknown> {
-    const open = this.#open.map((group) => saveGroup(group, false));
+    const open = this.#incomplete.map((group) => saveGroup(group, false));
     const groups = [...this.#complete.map((group) => saveGroup(group, true)), ...open];
     const state: SavedEpisodes = {
       version: this.#version,
@@ -244,7 +241,7 @@ export class ClientGroups implements SampleSource {
     this.#advance(version);
     if (this.#losing.signal.aborted && this.#number > 0) return; // episodes outlive the device, see `attach`
     const given = groups.flatMap(({ members }) => members.map(({ key: [, stream] }) => stream));
-    this.#streams.restore(streams ?? { version, given }, this.#open); // older checkpoints have none
+    this.#streams.restore(streams ?? { version, given }, this.#incomplete); // older checkpoints have none
     this.#number = Math.max(this.#number, number);
     this.#counts = { ...counts };
     const here = new Set(this.episodes.map(({ id }) => id));
@@ -258,8 +255,7 @@ export class ClientGroups implements SampleSource {
       const stream = isHere ? this.#streams.take(key, version, this.#number++) : saved.members[0].key[1];
       const group = restoreGroup(saved, stream, episodes);
       for (const one of episodes) this.#groupOf.set(one, group);
-      if (isComplete) this.#complete.push(group);
-      else this.#groups.set(key, [...(this.#groups.get(key) ?? []), group]);
+      (isComplete ? this.#complete : this.#incomplete).push(group);
       if (group.rewarded.length === episodes.length && !isComplete) this.#waitForMore(group);
       if (!this.#limits.outlives) for (const one of episodes) one.abort();
     }
@@ -305,7 +301,7 @@ export class ClientGroups implements SampleSource {
     this.#closed = true;
     await this.resume(); // calls in flight end by their abort
     for (const trajectory of [...this.#groupOf.keys()]) trajectory.abort();
-    for (const group of this.#open) clearTimeout(group.timer);
+    for (const group of this.#incomplete) clearTimeout(group.timer);
     this.#changed();
   }
 
@@ -318,13 +314,12 @@ export class ClientGroups implements SampleSource {
         { status: 429, code: 'too_many_trajectories' },
       );
     const key = keyOf(request, trajectory.groupName);
-    const groups = this.#groups.get(key) ?? [];
-    let group = groups.find(({ members }) => members.size < this.#config.rollout.n);
+    let group = this.#incomplete.find((one) => one.key === key && one.members.size < this.#config.rollout.n);
     if (!group) {
       const number = this.#number++;
       const stream = this.#streams.take(key, this.#version, number);
       group = { key, number, stream, members: new Set(), rewarded: [], joined: 0 };
-      this.#groups.set(key, [...groups, group]);
+      this.#incomplete.push(group);
     }
     clearTimeout(group.timer);
     group.members.add(trajectory);
@@ -368,9 +363,7 @@ export class ClientGroups implements SampleSource {
 
   #forget(group: Group): void {
     clearTimeout(group.timer);
-    const left = (this.#groups.get(group.key) ?? []).filter((other) => other !== group);
-    if (left.length > 0) this.#groups.set(group.key, left);
-    else this.#groups.delete(group.key);
+    this.#incomplete = this.#incomplete.filter((other) => other !== group);
   }
 
   #changed(): void {
