@@ -206,7 +206,7 @@ test('webgrpo serve goes on with a fresh device where its own is lost, and later
     losesAt = 'turn';
     for (const path of ['/t/third/a', '/t/third/b', '/t/fourth/a', '/t/fourth/b']) {
       await call(url, path, [first]);
-      expect(await reward(url, '/t/later/b')).toBe(409); // a step has trained on it, and none will again
+      expect(await reward(url, '/t/later/b')).toBe(404); // a step has trained on it, and none will again
       expect(await reward(url, path)).toBe(200);
     }
   };

@@ -36,7 +36,6 @@ export interface ListenOptions {
   token?: string | undefined;
   /** Origins of pages that may ask. */
   allowOrigins?: readonly string[];
-  maxBodyBytes?: number;
   /** Milliseconds for a request's head, and for all of it. */
   headersMs?: number;
   requestMs?: number;
@@ -129,7 +128,7 @@ async function answer(
       response.setHeader('Allow', methods);
       throw new ApiError(`${path} takes ${methods}, not ${method}.`, { status: 405 });
     }
-    const json = () => readJson(request, response, options.maxBodyBytes ?? MAX_BODY_BYTES);
+    const json = () => readJson(request, response);
     const result = await action({ json, signal: gone.signal });
     if ('events' in result) await sendEvents(response, result.events, gone.signal);
     else send(request, response, 200, result.body);
@@ -225,19 +224,19 @@ function checkToken({ headers }: IncomingMessage, token: string | undefined): vo
   });
 }
 
-async function readJson(request: IncomingMessage, response: ServerResponse, most: number): Promise<unknown> {
+async function readJson(request: IncomingMessage, response: ServerResponse): Promise<unknown> {
   const { headers } = request;
   if (!/^application\/json\b/i.test(headers['content-type'] ?? ''))
     throw new ApiError('The body must be JSON, with "Content-Type: application/json".', { status: 415 });
   const tooLarge = () =>
-    new ApiError(`The body is larger than ${most} bytes, which no context holds.`, { status: 413 });
-  if (Number(headers['content-length'] ?? 0) > most) throw tooLarge();
+    new ApiError(`The body is larger than ${MAX_BODY_BYTES} bytes, which no context holds.`, { status: 413 });
+  if (Number(headers['content-length'] ?? 0) > MAX_BODY_BYTES) throw tooLarge();
   if (headers.expect !== undefined) response.writeContinue();
   const chunks: Buffer[] = [];
   let length = 0;
   for await (const chunk of request.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
     length += chunk.length;
-    if (length > most) throw tooLarge();
+    if (length > MAX_BODY_BYTES) throw tooLarge();
     chunks.push(chunk);
   }
   const body = Buffer.concat(chunks);

@@ -9,7 +9,7 @@ import { readRequest } from '../../extensions/client/api/request.ts';
 import { completed, streamed } from '../../extensions/client/client.ts';
 import { ApiError, type ClientGroups, type RewardOptions } from '../../extensions/client/index.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
-import { checkName, type EpisodeName, Episodes } from './episodes.ts';
+import { checkName, type EpisodeName, episodeOf, findEpisode, nameOf } from './episodes.ts';
 import type { Actions, HttpAnswer, HttpRequest, Routes } from './listen.ts';
 
 /** The run that is served, as far as a request may ask of it. */
@@ -36,7 +36,6 @@ const STEP = { groups: v.optional(v.union([v.literal('all'), whole(1, Infinity, 
 /** Returns the paths of a run. */
 export function routes(run: ServedRun): Routes {
   const { groups, maxCalls = MAX_CALLS } = run;
-  const episodes = new Episodes(groups);
   const created = Math.floor(Date.now() / 1000);
   const model = { id: groups.served.name, object: 'model', created, owned_by: 'webgrpo' };
   let calls = 0;
@@ -48,11 +47,12 @@ export function routes(run: ServedRun): Routes {
         status: 429,
         code: 'too_many_calls',
       });
-    const trajectory = episodes.of(call, name);
+    const trajectory = episodeOf(groups, call, name);
     calls++;
     const over = () => {
       calls--;
-      episodes.drop(trajectory);
+      // Its first call failed, and a caller has nothing to name it by.
+      if (trajectory.name === undefined && trajectory.rows().length === 0) trajectory.abort();
     };
     try {
       if (call.stream) return { events: ending(await streamed(groups, trajectory, call, request.signal), over) };
@@ -67,7 +67,7 @@ export function routes(run: ServedRun): Routes {
 
   async function reward(request: HttpRequest, name: EpisodeName): Promise<HttpAnswer> {
     const { reward: score, id = nameOf(name), ...options } = readBody(REWARD, await request.json());
-    const trajectory = episodes.find(read(ID, { id }).id);
+    const trajectory = findEpisode(groups, read(ID, { id }).id);
     trajectory.reward(score as number, options as RewardOptions);
     return { body: { object: 'reward', id: trajectory.id, reward: score, complete_groups: groups.complete } };
   }
@@ -98,7 +98,7 @@ export function routes(run: ServedRun): Routes {
   });
 
   const remove = (id: string): HttpAnswer => {
-    episodes.find(id).abort();
+    findEpisode(groups, id).abort();
     return { body: { object: 'trajectory', id, deleted: true } };
   };
 
@@ -119,9 +119,6 @@ export function routes(run: ServedRun): Routes {
     return new Map(Object.entries(table(name))).get(path);
   };
 }
-
-const nameOf = ({ group, trajectory }: EpisodeName): string | undefined =>
-  trajectory === undefined ? undefined : `${group ?? ''}/${trajectory}`;
 
 /** The path without the name of an episode. Throws ApiError for a name that cannot be one. */
 function placeOf(parts: string[]): { path: string; name: EpisodeName } {

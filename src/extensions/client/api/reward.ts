@@ -58,7 +58,5 @@ export function readReward(reward: unknown, options: object, rows: readonly Rewa
 /** The rewards of the replies in the order of the rows, which forks make another than that of the calls. */
 function inRows(turns: readonly number[], calls: readonly number[]): number[] {
   const inOrder = calls.map((_, row) => row).sort((a, b) => calls[a] - calls[b]); // stable: older checkpoints have no numbers
-  const byRow = new Array<number>(calls.length);
-  inOrder.forEach((row, i) => (byRow[row] = turns[i]));
-  return byRow;
+  return calls.map((_, row) => turns[inOrder.indexOf(row)]);
 }
