@@ -43,7 +43,8 @@ const namesWithout = <N extends TokenFieldName>(...others: N[]) =>
   (Object.keys(TOKEN_FIELDS) as Exclude<TokenFieldName, N>[]).filter((name) => !others.includes(name as never));
 /** Names of all fields. */
 export const TOKEN_FIELD_NAMES = namesWithout<never>();
-const RESPONSE_FIELDS = namesWithout('promptIds', 'tokenIds');
+/** Names of the fields of a sample after its prompt. */
+export const RESPONSE_FIELDS = namesWithout('promptIds', 'tokenIds');
 /** Names of the fields of a turn, those of them that it must have, and what a sample must have. */
 export const TURN_FIELDS = namesWithout('promptIds', 'responseIds', 'mask');
 export const TURN_REQUIRED = ['tokenIds', 'logProbs'] as const;

@@ -166,11 +166,19 @@ test.each<[string[], unknown, string]>([
   [['0', 'samples', '0', 'received', '1', 'results', '0', 'text'], 7, 'received.1'],
   [[...generationAt, 'stopReason'], 'tired', 'received.0'],
   [[...generationAt, 'logProbs'], '%%%', 'received.0'],
-  [[...turnAt, 'drawn', 'tokenIds'], '%%%', 'turn.drawn.tokenIds of its trainer_state.json: it is no base64'],
-  [[...turnAt, 'drawn', 'tokenIds'], 'AAAA', 'it is no base64 of 32-bit numbers'],
-  [[...turnAt, 'drawn', 'tokenIds'], base64(Uint32Array.of(5, 1000)), 'number 1 is 1000, which it cannot be'],
-  [[...turnAt, 'drawn', 'logProbs'], base64(Float32Array.of(-1, NaN)), 'number 1 is NaN, which it cannot be'],
-  [[...turnAt, 'drawn', 'logProbs'], base64(Float32Array.of(-1)), 'its arrays differ in length'],
+  [[...turnAt, 'drawn', 'tokenIds'], '%%%', 'turn.drawn of its trainer_state.json: tokenIds is not a Uint32Array'],
+  [[...turnAt, 'drawn', 'tokenIds'], 'AAAA', 'tokenIds is not a Uint32Array'],
+  [
+    [...turnAt, 'drawn', 'tokenIds'],
+    base64(Uint32Array.of(5, 1000)),
+    'tokenIds has 1000 at token 1, which it cannot hold',
+  ],
+  [
+    [...turnAt, 'drawn', 'logProbs'],
+    base64(Float32Array.of(-1, NaN)),
+    'logProbs has NaN at token 1, which it cannot hold',
+  ],
+  [[...turnAt, 'drawn', 'logProbs'], base64(Float32Array.of(-1)), 'logProbs has 1 numbers for 2 tokens'],
 ])('a checkpoint with %j = %j is refused in one sentence', async (path, value, place) => {
   const state = JSON.parse(JSON.stringify(encodeGroups([groupOf(await saved())]))) as unknown;
   expect(decodeGroups(state, 1000)).toHaveLength(1);

@@ -211,7 +211,7 @@ export class ClientTrajectory {
     const before = sequence.length;
     sequence.isBusy = true;
     try {
-      sequence.say(said);
+      sequence.push({ responseIds: said });
       const contextIds = sequence.contextIds;
       const generation = await this.#generate(sequence, request, signal, onTokens);
       const { stopReason, tokenIds } = generation;
