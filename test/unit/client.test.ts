@@ -277,6 +277,9 @@ test('rows of a trajectory laid end to end: one reward, every drawn token once',
   const length = tokenizer.encode('Four.').length + 1;
   expect(drawn!.map(({ trajectory: { mask } }) => mask.reduce((sum, m) => sum + m, 0))).toEqual([3 * length, length]);
   expect(drawn![0].trajectory).toMatchObject({ numTurns: 3 });
+  // Three rows with a token that is not trained between two.
+  const row = Array<number>(length).fill(1);
+  expect([...drawn![0].trajectory.mask]).toEqual([...row, 0, ...row, 0, ...row]);
   expect(metrics).toMatchObject({
     'client/calls': 4,
     'client/forks': 2,
@@ -386,12 +389,12 @@ describe('a checkpoint', () => {
     [
       'a token beyond the vocabulary',
       ({ groups }) => set(groups, 'tokenIds', '////fw=='),
-      /tokenIds of its trainer_state\.json: number 0 is 2147483647/,
+      /drawn of its trainer_state\.json: tokenIds has 2147483647 at token 0/,
     ],
     [
       'arrays of unequal length',
       ({ groups }) => set(groups, 'mask', '1'),
-      /drawn of its trainer_state\.json: its arrays differ in length/,
+      /drawn of its trainer_state\.json: mask has 1 numbers for 6 tokens/,
     ],
     ['no list', (state) => Object.assign(state, { groups: 1 }), /parts\.inFlight\.groups of its/],
     [
