@@ -229,10 +229,10 @@ describe('a client', () => {
 
   test('a question asked over HTTP, deleted, asked again; with a seed it repeats', async () => {
     const { trainer, rollout, keys } = running();
-    const handle = routes({ groups: trainer.groups, metrics: () => undefined, trainBatchSize: 1 });
+    const find = routes({ groups: trainer.groups, metrics: () => undefined, trainBatchSize: 1 });
     const { signal } = new AbortController();
     const send = (method: string, path: string, body: object = {}) =>
-      handle({ method, parts: path.split('/'), json: () => Promise.resolve(body), signal });
+      find(path.split('/'))![method]({ json: () => Promise.resolve(body), signal });
     const sixTimes = async (body: object) => {
       for (let i = 0; i < 6; i++) {
         await send('POST', 'v1/t/group/one/chat/completions', { messages: QUESTION, ...body });
@@ -255,7 +255,7 @@ describe('a client', () => {
     const run = running();
     for (let i = 0; i < 3; i++) (await run.asked()).trajectory.abort();
     const later = running();
-    later.trainer.groups.goOn(await saved(run), vocabSize);
+    later.trainer.groups.restore(await saved(run), { vocabSize });
     for (let i = 0; i < 5; i++) await later.asked();
     expectDifferent([...run.keys(), ...later.keys()], 8);
     await Promise.all([run.trainer.close(), later.trainer.close()]);
@@ -266,7 +266,7 @@ describe('a client', () => {
     await run.asked();
     const { streams: _, ...state } = (await saved(run)) as { streams: unknown };
     const later = running();
-    later.trainer.groups.goOn(state, vocabSize);
+    later.trainer.groups.restore(state, { vocabSize });
     for (let i = 0; i < 2; i++) await later.asked();
     expectDifferent([...run.keys(), ...later.keys()], 3);
     await Promise.all([run.trainer.close(), later.trainer.close()]);
@@ -279,7 +279,7 @@ describe('a client', () => {
     const state = await saved(run);
     other.trajectory.abort();
     await run.asked(); // joins the group that is here
-    run.trainer.groups.goOn(state, vocabSize); // restores the episode that was given up
+    run.trainer.groups.restore(state, { vocabSize }); // restores the episode that was given up
     expect(run.trainer.groups.incomplete).toBe(2);
     await run.asked(); // joins it
     expectDifferent(run.keys(), 4);
@@ -340,7 +340,7 @@ describe('a client', () => {
     expect(run.rollout.underWay).toBe(1);
     await run.ask(client, FOUR, SURE);
     const later = running({ outlives: true });
-    later.trainer.groups.goOn(await saved(run), vocabSize);
+    later.trainer.groups.restore(await saved(run), { vocabSize });
     const [episode] = later.trainer.groups.episodes;
     const request = (...messages: MessageShape[]) => readRequest({ messages }, later.trainer.groups.served);
     await episode.call(request(...QUESTION)); // the call that was lost
@@ -358,7 +358,7 @@ describe('a client', () => {
     for (let i = 0; i < 2; i++) (await run.asked('0')).trajectory.reward(i);
     await run.asked(); // under weights 0
     await groups.generate(1);
-    groups.startOver(); // the step failed
+    groups.restore(undefined, { vocabSize: 0 }); // the step failed
     await run.asked('1');
     (await run.asked()).trajectory.reward(1); // completes the group of weights 0
     await run.asked();
@@ -366,11 +366,10 @@ describe('a client', () => {
     const state = await saved(run);
     await run.asked('1');
     for (let i = 0; i < 2; i++) await run.asked('2');
-    await groups.generate(1); // weights 1 again, as after a loss
     groups.lose(run.engine, new DeviceLostError('unknown', 'pulled out'));
     const fresh = running();
+    groups.restore(state, { vocabSize });
     groups.attach(fresh.engine);
-    groups.goOn(state, vocabSize);
     const ready = groups.ready(new AbortController().signal);
     for (const group of ['0', '1', '2', undefined]) {
       const client = run.trainer.client({ group });

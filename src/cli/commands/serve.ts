@@ -2,8 +2,7 @@
 
 import { join } from 'node:path';
 import { DeviceLostError, InputError } from '../../errors.ts';
-import { ClientGroups } from '../../extensions/client/index.ts';
-import { NO_TASK } from '../../extensions/client/settings.ts';
+import { ClientGroups, NO_TASK } from '../../extensions/client/index.ts';
 import { parseTrainConfig } from '../../grpo/config/text.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { requestLosses } from '../../grpo/generate/templateCheck.ts';
@@ -76,7 +75,8 @@ export const serve: Command = {
 interface Settings {
   listen: ListenOptions;
   timeoutS: number;
-  steps: 'auto' | 'manual';
+  /** The first step starts when a request asks for it, not when enough groups are complete. */
+  isManual: boolean;
   isEvaluated: boolean;
 }
 
@@ -85,9 +85,12 @@ class ServedDevices {
   readonly #folder: RunFolder;
   readonly #config: TrainConfig;
   readonly #settings: Settings;
-  readonly #steering = new Steering();
   #groups: ClientGroups | undefined;
   #server: Listening | undefined;
+  /** The last finished step. */
+  #metrics: Metrics | undefined;
+  /** The request that waits for a step. */
+  #asked: { resolve: (metrics: Metrics) => void; reject: (error: Error) => void } | undefined;
 
   constructor(folder: RunFolder, config: TrainConfig, settings: Settings) {
     [this.#folder, this.#config, this.#settings] = [folder, config, settings];
@@ -96,21 +99,28 @@ class ServedDevices {
   /** Trains on one device until the run is over, or the device is lost. */
   async fit(attempt: Attempt): Promise<FinishedRun> {
     const config = await withWarmStart(this.#config);
-    const session = await openSession(config, 'train', this.#settings.isEvaluated ? undefined : NO_TASK);
+    const { timeoutS, isManual, isEvaluated } = this.#settings;
+    const session = await openSession(config, 'train', isEvaluated ? undefined : NO_TASK);
     const { engine, task } = session;
+    const limits = { timeoutS, stepWhen: isManual ? 'asked' : 'complete', outlives: true } as const;
     try {
-      const groups = this.#groupsOn(engine);
-      void engine.lost.then((error) => groups.lose(engine, error));
-      const onLogged = (metrics: Metrics) => this.#steering.logged(metrics);
+      const groups = (this.#groups ??= new ClientGroups(this.#config, engine, limits));
+      const onLogged = (metrics: Metrics) => this.#logged(metrics);
       const run = new TrainingRun(this.#config, { ...session, source: groups, onLogged }, this.#folder, attempt);
       await run.prepare();
+      groups.attach(engine);
+      void engine.lost.then((error) => groups.lose(engine, error));
       this.#server ??= await this.#listen(groups, engine);
       const finished = await run.fit();
       await this.close(); // before the engine goes
       return finished;
     } catch (error) {
-      if (error instanceof DeviceLostError) this.#groups?.lose(engine, error);
-      else await this.close();
+      if (error instanceof DeviceLostError) {
+        this.#groups?.lose(engine, error);
+        this.#groups?.ask(undefined);
+        this.#asked?.reject(error);
+        this.#asked = undefined;
+      } else await this.close();
       throw error;
     } finally {
       task.close?.();
@@ -119,65 +129,45 @@ class ServedDevices {
   }
 
   async close(): Promise<void> {
-    this.#steering.end();
+    this.#asked?.reject(new Error('the run has ended'));
     await this.#groups?.end();
     await this.#server?.close();
   }
 
-  #groupsOn(engine: CommandEngine): ClientGroups {
-    const { timeoutS, steps } = this.#settings;
-    const stepWhen = steps === 'manual' ? 'asked' : 'complete';
-    if (this.#groups) this.#groups.attach(engine);
-    else this.#groups = new ClientGroups(this.#config, engine, { timeoutS, stepWhen, outlives: true });
-    return this.#groups;
+  /** Takes a step that a request asks for, one at a time. */
+  #step(groups: ClientGroups, count: number): Promise<Metrics> {
+    if (this.#asked) throw new InputError('A step is in progress; ask again when it is done.');
+    const done = new Promise<Metrics>((resolve, reject) => (this.#asked = { resolve, reject }));
+    groups.ask(count);
+    return done;
+  }
+
+  #logged(metrics: Metrics): void {
+    if (metrics['training/global_step'] === 0) return; // the evaluation before the first step
+    this.#metrics = metrics;
+    this.#asked?.resolve(metrics);
+    this.#asked = undefined;
   }
 
   async #listen(groups: ClientGroups, { tokenizer }: CommandEngine): Promise<Listening> {
     const { rollout, data, name } = this.#config;
-    const { steps, listen: where } = this.#settings;
+    const { isManual, listen: where } = this.#settings;
     const waiting = groups.size;
     if (waiting > 0) say(`${waiting} episodes were open or waited for their step; they go on where they stood`);
     const served: ServedRun = {
       groups,
-      metrics: () => this.#steering.last,
+      metrics: () => this.#metrics,
       trainBatchSize: data.trainBatchSize,
-      ...(steps === 'manual' && { step: (count: number) => this.#steering.step(groups, count) }),
+      ...(isManual && { step: async (count: number) => this.#step(groups, count) }),
     };
     const server = await listen(routes(served), where);
+    const steps = isManual ? 'manual' : 'auto';
     say(`serving ${name} at ${server.url}/v1 (steps: ${steps}, ${rollout.n} episodes a group)`);
     const { toolSchemasInPrompt, format } = rollout.multiTurn;
     for (const lost of requestLosses(tokenizer, toolParserOf(format))) say(lost);
     if (!toolSchemasInPrompt)
       say('tools of requests are not written into the prompt (rollout.multiTurn.toolSchemasInPrompt is false)');
     return server;
-  }
-}
-
-/** Steps that requests ask for, one at a time. */
-class Steering {
-  last: Metrics | undefined;
-  #step = 0;
-  #asked: { resolve: (metrics: Metrics) => void; reject: (error: Error) => void } | undefined;
-
-  step(groups: ClientGroups, count: number): Promise<Metrics> {
-    if (this.#asked) return Promise.reject(new InputError('A step is under way; ask again when it is done.'));
-    const done = new Promise<Metrics>((resolve, reject) => (this.#asked = { resolve, reject }));
-    groups.ask(count);
-    return done;
-  }
-
-  /** Ignores a step that is repeated on a fresh device. */
-  logged(metrics: Metrics): void {
-    const step = metrics['training/global_step'];
-    if (step <= this.#step) return;
-    this.#step = step;
-    this.last = metrics;
-    this.#asked?.resolve(metrics);
-    this.#asked = undefined;
-  }
-
-  end(): void {
-    this.#asked?.reject(new Error('the run has ended'));
   }
 }
 
@@ -190,10 +180,9 @@ function readSettings(flags: ParsedArgs['flags'], lists: ParsedArgs['lists'] = {
   if (token === '' || typeof token === 'boolean')
     throw new InputError('--token is empty; give a text, or leave it out.');
   checkReach(String(host), token);
-  const allowOrigins = lists['allow-origin'] ?? [];
   return {
-    listen: { host: String(host), port, token, allowOrigins },
+    listen: { host: String(host), port, token, allowOrigins: lists['allow-origin'] ?? [] },
     timeoutS: numberFlag(flags, 'timeout-s', 600, [1, 86_400]),
-    steps,
+    isManual: steps === 'manual',
   };
 }
