@@ -24,7 +24,6 @@ const IN_BROWSER = inGpuFolder([
 const ISOLATED = [
   ...[
     'algorithmDocs',
-    'configInput',
     'losses',
     'pageSettings',
     'recipes',

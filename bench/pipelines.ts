@@ -5,6 +5,7 @@
 
 import type { Gpu } from '../src/gpu/device.ts';
 import type { TrainConfig } from '../src/grpo/config/types.ts';
+import { pipelineOf } from '../src/grpo/pipeline/settings.ts';
 import { ExperienceQueue } from '../src/grpo/queue/experienceQueue.ts';
 import { recordOf } from '../src/grpo/queue/records.ts';
 import { bytesOf } from '../src/grpo/queue/types.ts';
@@ -59,7 +60,7 @@ async function run(
   config.rollout.agent.defaultAgentLoop = 'searches';
   const sizes = engineSizes(config);
   const policy = await loadModel(gpu, loaded.config, sizes.maxPositions, loaded.weights);
-  const copy = pipeline === 'on-policy' ? undefined : allocateCopy(gpu, policy);
+  const copy = pipelineOf(config).isAsync ? allocateCopy(gpu, policy) : undefined;
   const model = new WgslEngine(gpu, policy, sizes.maxTokenLen);
   const rollout = new WgslRolloutEngine(gpu, copy ?? policy, sizes.rollout);
   const tokenizer = modelTokenizer(loaded);

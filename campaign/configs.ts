@@ -3,7 +3,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
-import { keysAndParts } from '../src/grpo/config/resolve.ts';
+import { keysAndParts } from '../src/grpo/config/keys.ts';
 import { TRAIN_SCHEMA } from '../src/grpo/config/schema/index.ts';
 import { SFT_SCHEMA } from '../src/grpo/config/sftSchema.ts';
 import { changed, odd, value } from './inputs/draw.ts';

@@ -1,6 +1,6 @@
 /** `npm run build`: library with types, command line and page into dist/. Prints the sizes of page and library and fails over a limit. */
 
-import { rmSync } from 'node:fs';
+import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { exitOnSetupError, runLoud, SetupError } from './lib/say.mjs';
 import { checkSizes } from './lib/size.mjs';
@@ -33,9 +33,23 @@ try {
     if (!runLoud(process.execPath, [join(ROOT, 'node_modules', file), ...args]))
       throw new SetupError(`The ${name} did not build; its messages are above.`);
   }
+  await printInputs();
   const { lines, ok } = await checkSizes({ library: join(ROOT, 'dist/lib/index.js'), page: join(ROOT, 'dist/demo') });
   process.stdout.write(`${lines.join('\n')}\n`);
   if (!ok) throw new SetupError('A size is over its limit; load what is seldom used by a dynamic import.');
 } catch (error) {
   exitOnSetupError(error);
+}
+
+/** Writes the documented types of configs over those that TypeScript infers. */
+async function printInputs() {
+  const { runnerImport } = await import('vite');
+  const { inline } = await import('./lib/inline.mjs');
+  /** @type {{ module: typeof import('./lib/printedInputs.ts') }} */
+  const { module } = await runnerImport(join(ROOT, 'scripts/lib/printedInputs.ts'), {
+    root: ROOT,
+    logLevel: 'error',
+    plugins: [inline()],
+  });
+  writeFileSync(join(ROOT, 'dist/types/src/grpo/config/input.d.ts'), module.printedInputs());
 }

@@ -35,6 +35,21 @@ export class InputError extends Error {
   override name = 'InputError';
 }
 
+/** A setting that cannot run. Its message is the source, e.g. a file's name, and the sentence. */
+export class ConfigError extends InputError {
+  /** The key that the sentence is about, e.g. `actor.clipRatioHigh`; '' = the config as a whole. */
+  readonly path: string;
+  /** All keys that the sentence is about, `path` first. */
+  readonly keys: readonly string[];
+  readonly sentence: string;
+  constructor(source: string, keys: readonly string[], sentence: string) {
+    super(`${source}: ${sentence}`);
+    this.path = keys[0] ?? '';
+    this.keys = keys;
+    this.sentence = sentence;
+  }
+}
+
 /** Code of the user's own (reward, agent loop, loss, advantage, ...) threw, took too long or returned what it must not; `cause` = what it threw. */
 export class UserCodeError extends InputError {
   override name = 'UserCodeError';

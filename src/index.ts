@@ -1,6 +1,7 @@
 /** The library: what a page or a Node program imports. The command line and the demo use nothing else but files. */
 
 export {
+  ConfigError,
   DeviceLostError,
   GpuError,
   NoAdapterError,
@@ -74,8 +75,7 @@ export { answer, type AnswerOptions } from './grpo/ask/answer.ts';
 export { questionOf, questionTokens } from './grpo/ask/question.ts';
 export { registerAdvantage, registerPolicyLoss, registerRecipe } from './grpo/config/register.ts';
 export { resolveSftConfig, resolveTrainConfig } from './grpo/config/resolve.ts';
-export type { SftConfigInput } from './grpo/config/input/sft.ts';
-export type { TrainConfigInput } from './grpo/config/input/train.ts';
+export type { SftConfigInput, TrainConfigInput } from './grpo/config/input.ts';
 export type { Recipe, TrainConfig } from './grpo/config/types.ts';
 export type { AsyncCustomLoss, CustomLoss, CustomLossResult, CustomLossRows } from './grpo/losses/custom.ts';
 export { lossWeights, type LossWeights, type WeightOptions } from './grpo/losses/aggregate.ts';

@@ -1,7 +1,7 @@
 /** A run for clients without a GPU: an engine that says what a script tells it to, and can be told to wait. */
 
 import { resolveTrainConfig } from '../src/grpo/config/resolve.ts';
-import type { TrainConfigInput } from '../src/grpo/config/input/train.ts';
+import type { TrainConfigInput } from '../src/grpo/config/input.ts';
 import type { TrainerEngine } from '../src/grpo/types.ts';
 import { ClientTrainer } from '../src/extensions/client/index.ts';
 import type { ClientLimits } from '../src/extensions/client/settings.ts';

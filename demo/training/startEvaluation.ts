@@ -3,6 +3,7 @@
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import { Evaluation } from '../../src/grpo/generate/validate.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
+import { pipelineOf } from '../../src/grpo/pipeline/settings.ts';
 import type { TensorMap } from '../../src/model/engine.ts';
 import { loraOf } from '../../src/workers/engineSpec.ts';
 import type { Session } from '../engine/session.ts';
@@ -20,7 +21,7 @@ interface Watch {
  * weights, adapters have other weights than those in memory, and the outcome may end the run (`trainer.stopWhen`).
  */
 export const fitsBetweenSteps = (config: TrainConfig): boolean =>
-  config.trainer.pipeline === 'on-policy' &&
+  !pipelineOf(config).isAsync &&
   config.rollout.overSampleRate === 0 &&
   !loraOf(config) &&
   config.trainer.stopWhen === undefined;

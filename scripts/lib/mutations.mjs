@@ -181,8 +181,8 @@ export const MUTATIONS = [
   {
     name: 'config: a sequence may be longer than a batch',
     file: 'src/grpo/config/rules.ts',
-    find: 'const longest = data.maxPromptLength + data.maxResponseLength;',
-    replace: 'const longest = data.maxResponseLength;',
+    find: 'number => data.maxPromptLength + data.maxResponseLength;',
+    replace: 'number => data.maxResponseLength;',
     tests: unit('config'),
   },
   {
@@ -317,7 +317,7 @@ export const MUTATIONS = [
   {
     name: 'page: start weights are evaluated beside samples in flight',
     file: 'demo/training/startEvaluation.ts',
-    find: "config.trainer.pipeline === 'on-policy' &&",
+    find: '!pipelineOf(config).isAsync &&',
     replace: '',
     tests: unit('pageSettings'),
   },

@@ -1,7 +1,6 @@
 /** The config schemas as text, for `webgrpo config` and docs/config.md. */
 
-import { type DocumentedKey, keyDocs } from '../grpo/config/resolve.ts';
-import { MOST } from '../grpo/config/keys.ts';
+import { type DocumentedKey, keyDocs, MOST } from '../grpo/config/keys.ts';
 import { OTHER_NAMES, PEER_NAMES } from '../grpo/config/peerNames.ts';
 import { TRAIN_SCHEMA } from '../grpo/config/schema/index.ts';
 import { SFT_SCHEMA } from '../grpo/config/sftSchema.ts';
@@ -80,8 +79,8 @@ export function peersMarkdown(): string {
   return [
     '# From TRL, from verl',
     '',
-    'What a setting that you know is called here. Printed by `npm run -s webgrpo -- config --peers` from the table that `webgrpo export`',
-    'writes by and that hints at unknown keys read (`src/grpo/config/peerNames.ts`): verl 0.9.0, TRL 1.10. An empty cell: they have no',
+    'What a setting that you know is called here. Printed by `npm run -s webgrpo -- config --peers` from the names in the schema, by which `webgrpo export`',
+    'writes and which hints at unknown keys read (`src/grpo/config/schema/`): verl 0.9.0, TRL 1.10. An empty cell: they have no',
     "such setting. What each key does, and its default: [config.md](config.md). Why a name is not verl's: [decisions/names.md](decisions/names.md).",
     '',
     'To go the other way, `webgrpo export verl | trl` writes a run of ours as one of theirs.',

@@ -9,6 +9,7 @@ import type { TrainConfig } from './config/types.ts';
 import { hasRewardModels } from './generate/options.ts';
 import type { AsyncCustomLoss } from './losses/custom.ts';
 import type { PolicyLoss } from './losses/index.ts';
+import { pipelineOf } from './pipeline/settings.ts';
 import type { LiveChange, TrainerEngine } from './types.ts';
 
 /** Settings that need no other buffers on the engine: numbers that each step reads again. */
@@ -59,7 +60,8 @@ export function withSettings(
   return changed;
 }
 
-function refuseFixed({ actor, algorithm, rollout, trainer }: TrainConfig, key: string): void {
+function refuseFixed(config: TrainConfig, key: string): void {
+  const { actor, algorithm, rollout } = config;
   const refuse = (why: string): never => {
     throw new InputError(`change: "${key}" ${why}`);
   };
@@ -67,7 +69,7 @@ function refuseFixed({ actor, algorithm, rollout, trainer }: TrainConfig, key: s
     refuse(`stays as it is while a run goes on; what may change is ${LIVE_SETTINGS.join(', ')}. Start a run with it.`);
   if (key === 'actor.entropyCoeff' && actor.entropyTarget !== undefined)
     refuse('follows actor.entropyTarget in this run; start one without that.');
-  const isLate = rollout.partialRollout || algorithm.replayBufferSize > 0 || trainer.pipeline !== 'on-policy';
+  const isLate = rollout.partialRollout || algorithm.replayBufferSize > 0 || pipelineOf(config).isAsync;
   if (key.startsWith('rollout.') && isLate)
     refuse(
       'cannot change where a step trains on tokens of earlier steps; start a run without rollout.partialRollout, ' +

@@ -2,6 +2,7 @@
 
 import type { PackedFormat } from '../gpu/packedFormat.ts';
 import type { TrainConfig } from '../grpo/config/types.ts';
+import { pipelineOf } from '../grpo/pipeline/settings.ts';
 import type { ModelConfig } from '../model/config.ts';
 import type { TensorMap } from '../model/engine.ts';
 import { type LoraConfig, loraModules } from '../model/lora/config.ts';
@@ -134,8 +135,8 @@ function judgeSizes({ maxNumSeqs, maxNewTokens, maxPromptLength }: TrainConfig['
 }
 
 /** On one device, a pipeline that generates while it trains needs weights that do not change meanwhile. */
-const needsCopy = ({ pipeline, placement }: TrainConfig['trainer']): boolean =>
-  placement === 'colocated' && pipeline !== 'on-policy';
+const needsCopy = (config: TrainConfig): boolean =>
+  config.trainer.placement === 'colocated' && pipelineOf(config).isAsync;
 
 /** The part of an engine's spec that follows from a training config: sizes, adapters, memory. */
 export function engineSizes(trainConfig: TrainConfig) {
@@ -160,7 +161,7 @@ export function engineSizes(trainConfig: TrainConfig) {
     },
     ...(says && { judge: judgeSizes(reward.judge) }),
     ...(decides && { judgePositions: reward.judge.maxPromptLength }),
-    ...(needsCopy(trainer) && { rolloutWeights: 'copy' as const }),
+    ...(needsCopy(trainConfig) && { rolloutWeights: 'copy' as const }),
     preemption: rollout.preemption,
     ...(rollout.checkpointEngine.kvCache === 'keep' && { kvCache: 'keep' as const }),
     asyncScheduling: rollout.asyncScheduling,

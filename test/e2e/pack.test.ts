@@ -96,6 +96,25 @@ test('publint and attw have no word to say of the package', () => {
     run(resolve('node_modules/.bin', args[0]), [...args.slice(1), tarball], resolve('.'));
 });
 
+/** Compares the printed types of configs with those that the schemas infer. @param types the package's folder of types */
+const inputsCheck = (types: string): string => `
+import type { TRAIN_SCHEMA } from '${types}/src/grpo/config/schema/index.ts';
+import type { SFT_SCHEMA } from '${types}/src/grpo/config/sftSchema.ts';
+import type { InferInput } from 'valibot';
+import type { SftConfigInput, TrainConfigInput } from 'webgrpo';
+
+/** Parts as plain objects to any depth: the schemas infer intersections. */
+type Flat<T> = T extends object ? { [K in keyof T]: Flat<T[K]> } : T;
+/** True for types that are identical, optional keys included: assignability both ways would not see that one is missing. */
+type Same<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
+type Both<A, B> = [A, B] extends [B, A] ? Same<Flat<A>, Flat<B>> : false;
+
+export const train: Both<TrainConfigInput, InferInput<typeof TRAIN_SCHEMA>> = true;
+export const sft: Both<SftConfigInput, InferInput<typeof SFT_SCHEMA>> = true;
+// @ts-expect-error: a key is missing
+export const missing: Both<Omit<SftConfigInput, 'engine'>, InferInput<typeof SFT_SCHEMA>> = true;
+`;
+
 /** Nothing is left out of the check, as the strictest projects have it. */
 for (const [moduleResolution, module] of [
   ['bundler', 'esnext'],
@@ -109,8 +128,10 @@ for (const [moduleResolution, module] of [
     const imports = entries.map((name, i) => `import * as entry${i} from '${join('webgrpo', name)}';\n`);
     const all = `export const all: object[] = [${entries.map((_, i) => `entry${i}`).join(', ')}];\n`;
     writeFileSync(join(folder, 'entries.ts'), imports.join('') + all);
+    writeFileSync(join(folder, 'inputs.ts'), inputsCheck('../node_modules/webgrpo/dist/types'));
     const compilerOptions = {
       ...{ strict: true, skipLibCheck: false, noEmit: true, types: [], moduleResolution, module },
+      ...{ allowImportingTsExtensions: true },
       ...{ target: 'es2023', lib: ['ES2023', 'DOM', 'DOM.Iterable', 'DOM.AsyncIterable'] },
     };
     writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify({ compilerOptions, include: ['*.ts'] }));

@@ -2,13 +2,14 @@ import { readdirSync, readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { expect, test, vi } from 'vitest';
 import { stringify } from 'yaml';
-import { keyDocs, nearestKey, policyLossSpec } from '../../src/grpo/config/resolve.ts';
+import { nearestKey, policyLossSpec } from '../../src/grpo/config/resolve.ts';
+import { keyDocs, keysAndParts } from '../../src/grpo/config/keys.ts';
 import { parseSftConfig, parseTrainConfig } from '../../src/grpo/config/text.ts';
 import { batchTable, nearestDivisors } from '../../src/grpo/config/rules.ts';
 import { correctionSettings } from '../../src/grpo/correction/settings.ts';
 import { TRAIN_SCHEMA } from '../../src/grpo/config/schema/index.ts';
 import { SFT_SCHEMA } from '../../src/grpo/config/sftSchema.ts';
-import { InputError } from '../../src/errors.ts';
+import { ConfigError, InputError } from '../../src/errors.ts';
 import { readMetrics, readProfile, readRollouts } from '../../src/runs/readLog.ts';
 import { TOOL_PARSERS } from '../../src/rollout/tools/parser.ts';
 import { parseGsm8kJsonl } from '../../src/tasks/gsm8k/jsonl.ts';
@@ -18,12 +19,19 @@ import { processorMs } from '../processorTime.ts';
 const MINIMAL = 'name: t\nmodel: { path: m }\n';
 const parse = (yaml: string, ...overrides: string[]) => parseTrainConfig(yaml, { source: 't.yaml', overrides });
 
-/** The whole sentence of the InputError that `body` throws; whether file or override is blamed has its own test, overrides.test.ts. */
+const KNOWN = new Set([TRAIN_SCHEMA, SFT_SCHEMA].flatMap((schema) => [...keysAndParts(schema)]));
+
+/**
+ * The whole sentence of the InputError that `body` throws; whether file or override is blamed has its own test, overrides.test.ts. A refusal
+ * is about keys that exist, or is one of a key that does not.
+ */
 function sentence(body: () => unknown): string {
   try {
     body();
   } catch (error) {
     expect(error).toBeInstanceOf(InputError);
+    if (error instanceof ConfigError && !/unknown key|policyLoss/.test(error.sentence))
+      for (const key of error.keys) expect(KNOWN).toContain(key);
     return (error as Error).message.replace(/^override [^=]+=.*?: /s, 't.yaml: ');
   }
   throw new Error('Nothing was thrown.');

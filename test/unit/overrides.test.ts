@@ -1,15 +1,11 @@
-/** What a command line makes of a file: recipes that a name brings, who is blamed, old names, verl's -1. */
+/** What a command line makes of a file: recipes that a name brings, who is blamed, verl's -1. */
 
-import { afterEach, expect, test, vi } from 'vitest';
-import { InputError } from '../../src/errors.ts';
-import { OLD_NAMES, newNameOf, withNewNames } from '../../src/grpo/config/oldNames.ts';
+import { expect, test } from 'vitest';
+import { ConfigError, InputError } from '../../src/errors.ts';
 import { RECIPES } from '../../src/grpo/config/recipes.ts';
-import { keysAndParts, resolveSftConfig, resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
-import type { TrainConfigInput } from '../../src/grpo/config/input/train.ts';
-import { TRAIN_SCHEMA } from '../../src/grpo/config/schema/index.ts';
-import { SFT_SCHEMA } from '../../src/grpo/config/sftSchema.ts';
+import { resolveSftConfig, resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import type { TrainConfigInput } from '../../src/grpo/config/input.ts';
 import { parseSftConfig, parseTrainConfig } from '../../src/grpo/config/text.ts';
-import { setAt, type Tree } from '../../src/grpo/config/tree.ts';
 
 const FILE = `name: t
 model: { path: m }
@@ -30,7 +26,6 @@ const refusal = (yaml: string, ...overrides: string[]) => {
   }
   throw new Error('Nothing was refused.');
 };
-afterEach(() => void vi.restoreAllMocks());
 
 test.each(Object.keys(RECIPES))('algorithm.name=%s over a file is the recipe as the library resolves it', (name) => {
   const { actor, algorithm } = read(FILE, `algorithm.name=${name}`, 'rollout.n=4');
@@ -98,14 +93,14 @@ test('what gives way is said in a line, and so is a file that is not what it nam
 });
 
 test('a loss that runs with the clip of another is said, unless a clip is given beside it', () => {
-  const said = read(FILE, 'actor.lossMode=cispo').notes.find((note) => note.startsWith('actor.'));
+  const said = read(FILE, 'actor.policyLoss.lossMode=cispo').notes.find((note) => note.startsWith('actor.'));
   expect(said).toMatch(
     /lossMode is cispo, but the clip \(low \/ high \/ c\) is 0\.2 \/ 0\.28 \/ 3, not its own 1 \/ 4 \/ 3; algorithm\.name=cispo/,
   );
   const clip = (...overrides: string[]) => read(FILE, ...overrides).notes.some((note) => note.includes('the clip'));
-  expect(clip('actor.lossMode=cispo', 'actor.clipRatioHigh=4')).toBe(false);
-  expect(clip('actor.lossMode=dro', 'actor.policyLoss.droBeta=0.1')).toBe(false);
-  expect(clip('algorithm.name=gspo', 'actor.lossMode=vanilla')).toBe(true);
+  expect(clip('actor.policyLoss.lossMode=cispo', 'actor.clipRatioHigh=4')).toBe(false);
+  expect(clip('actor.policyLoss.lossMode=dro', 'actor.policyLoss.droBeta=0.1')).toBe(false);
+  expect(clip('algorithm.name=gspo', 'actor.policyLoss.lossMode=vanilla')).toBe(true);
   expect(clip('algorithm.name=cispo')).toBe(false);
 });
 
@@ -114,12 +109,29 @@ test('a refusal blames the override that it is about, else the file', () => {
   expect(refusal(FILE, 'seed=3', 'rollout={n: 0}')).toMatch(/^override rollout=\{n: 0\}: "rollout\.n" is 0;/);
   expect(refusal(FILE, 'seed=3', 'rollot.n=4')).toMatch(/^override rollot\.n=4: unknown key "rollot"/);
   expect(refusal(FILE, 'actor.ppoMiniBatchSize=5')).toMatch(/^override actor\.ppoMiniBatchSize=5: actor\.ppoMini/);
-  expect(refusal(FILE, 'actor.clipRatioC=1')).toMatch(/^override actor\.clipRatioC=1: clipRatioC is 1;/);
+  expect(refusal(FILE, 'actor.clipRatioC=1')).toMatch(/^override actor\.clipRatioC=1: actor\.clipRatioC is 1;/);
   expect(refusal('name: t\nmodel: m\nrollout: { n: 0 }', 'seed=3', 'rollout.topK=1')).toMatch(/^t\.yaml: "rollout\.n"/);
   expect(refusal('name: t\nrollout: { n: 4 }', 'model.loraRank=3')).toMatch(/^t\.yaml: "model\.path" is missing/);
   expect(() => parseSftConfig('name: s', { source: 's.yaml', overrides: ['model.hiddenSize=100'] })).toThrow(
     /^override model\.hiddenSize=100: model\.hiddenSize is 100/,
   );
+});
+
+test('a refusal carries the path of its key: the one of the blamed override, else its subject', () => {
+  const pathOf = (...overrides: string[]) => {
+    try {
+      read(FILE, ...overrides);
+    } catch (error) {
+      if (error instanceof ConfigError) return [error.path, error.keys.length, error.message.endsWith(error.sentence)];
+    }
+    throw new Error('No ConfigError was thrown.');
+  };
+  expect(pathOf('rollout.n=0')).toEqual(['rollout.n', 1, true]);
+  expect(pathOf('rollout={n: 0}')).toEqual(['rollout.n', 1, true]);
+  expect(pathOf('actor.ppoMiniBatchSize=5')).toEqual(['actor.ppoMiniBatchSize', 2, true]);
+  expect(pathOf('data.trainBatchSize=9')).toEqual(['data.trainBatchSize', 2, true]);
+  expect(pathOf('actor.nothing=1')).toEqual(['actor.nothing', 1, true]);
+  expect(pathOf('learning_rate=1')).toEqual(['learning_rate', 1, true]);
 });
 
 test("verl's -1 is off, and what resolves reads back", () => {
@@ -137,63 +149,8 @@ test("verl's -1 is off, and what resolves reads back", () => {
   expect(refusal(FILE, 'trainer.testFreq=-2')).toContain('allowed: integer >= 0, or -1 = 0');
 });
 
-const known = new Set([...keysAndParts(TRAIN_SCHEMA), ...keysAndParts(SFT_SCHEMA)]);
-
-test.each(Object.entries(OLD_NAMES))('%s is read as %s, with a warning', (old, name) => {
-  expect([known.has(name), known.has(old)], 'the schema has the new name alone').toEqual([true, false]);
-  const keys = keysAndParts(TRAIN_SCHEMA).has(name) ? keysAndParts(TRAIN_SCHEMA) : keysAndParts(SFT_SCHEMA);
-  const tree: Tree = {};
-  setAt(tree, old, 7);
-  const today: Tree = {};
-  setAt(today, name, 7);
-  const { tree: renamed, renamed: names } = withNewNames(tree, 't.yaml', keys);
-  expect(renamed).toMatchObject(today);
-  expect(names).toEqual([{ from: old, to: name, isOld: true }]);
-  setAt(tree, name, 8);
-  expect(() => withNewNames(tree, 't.yaml', keys)).toThrow(
-    `t.yaml: "${old}" and "${name}" are one setting, and both are given; leave out "${old}".`,
-  );
-});
-
-test('old names in a file, an override and a library tree are said once, in a line', () => {
-  const warn = vi.spyOn(console, 'warn').mockImplementation(() => {});
-  const yaml = 'name: t\nmodel: m\ndata: { valSize: 32 }\ntrainer: { outDir: there }\n';
-  const { notes, ...config } = read(yaml, 'rollout.maxSlots=8', 'algorithm.overlongBuffer.len=4');
-  expect(config).toMatchObject({
-    data: { valMaxSamples: 32 },
-    rollout: { maxNumSeqs: 8 },
-    trainer: { defaultLocalDir: 'there' },
-    reward: { overlongBuffer: { len: 4 } },
-  });
-  expect(notes).toEqual([
-    't.yaml: data.valSize is data.valMaxSamples now, trainer.outDir is trainer.defaultLocalDir now; ' +
-      'old names are read in this version, not in the next.',
-    'overrides: rollout.maxSlots is rollout.maxNumSeqs now, ' +
-      'algorithm.overlongBuffer.len is reward.overlongBuffer.len now; old names are read in this version, not in the next.',
-  ]);
-  expect(warn).not.toHaveBeenCalled();
-  const old: object = { name: 't', model: { path: 'm' }, actor: { lossMode: 'gspo' } };
-  expect(resolveTrainConfig(old as TrainConfigInput).actor.policyLoss).toMatchObject({ lossMode: 'gspo' });
-  expect(warn.mock.calls).toEqual([
-    [expect.stringContaining('config: actor.lossMode is actor.policyLoss.lossMode now')],
-  ]);
-  expect(refusal(`${yaml}rollout: { maxSlots: 8, maxNumSeqs: 9 }`)).toContain(
-    'both are given; leave out "rollout.maxSlots"',
-  );
-});
-
-test("trainer.experimentName is verl's name of the key name, and stays", () => {
-  expect(newNameOf('trainer.experimentName', known)).toEqual({
-    from: 'trainer.experimentName',
-    to: 'name',
-    isOld: false,
-  });
-  const { name, notes } = read('model: m\ntrainer: { experimentName: verls }');
-  expect([name, notes]).toEqual(['verls', []]);
-  expect(read(FILE, 'trainer.experimentName=mine').name).toBe('mine');
-  expect(refusal(`${FILE}trainer: { experimentName: x }`)).toContain(
-    '"trainer.experimentName" and "name" are one setting',
-  );
+test("verl's trainer.experimentName is an unknown key, with a hint that names ours", () => {
+  expect(refusal(FILE, 'trainer.experimentName=mine')).toContain('did you mean "name"? verl calls it so');
 });
 
 test('the tree that the library takes is typed', () => {

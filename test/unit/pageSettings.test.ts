@@ -10,7 +10,7 @@ import { fitsBetweenSteps } from '../../demo/training/startEvaluation.ts';
 import { Settings } from '../../demo/state/settings/settings.ts';
 import { RECIPES } from '../../src/grpo/config/recipes.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
-import type { TrainConfigInput } from '../../src/grpo/config/input/train.ts';
+import type { TrainConfigInput } from '../../src/grpo/config/input.ts';
 
 function opened(address = '', name = 'reverse-text'): Settings {
   const form = new Settings();

@@ -5,7 +5,7 @@ import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import { ProblemQueue } from '../../src/grpo/generate/problems.ts';
 import { AsyncGroups, GivenUpError, type MakeRollouter } from '../../src/grpo/pipeline/asyncGroups.ts';
 import { givingWay } from '../../src/grpo/pipeline/givingWay.ts';
-import { asyncSettings, needsOwnWeights } from '../../src/grpo/pipeline/settings.ts';
+import { pipelineOf } from '../../src/grpo/pipeline/settings.ts';
 import { LocalRollouter } from '../../src/grpo/pipeline/localRollouter.ts';
 import type { CheckpointEngine } from '../../src/grpo/pipeline/types.ts';
 import { versionsOf } from '../../src/grpo/queue/records.ts';
@@ -117,7 +117,7 @@ describe('whatever the settings and however long samples take', () => {
     fc.assert(
       fc.asyncProperty(settings, async ({ groups, n, steps, seed, ...asyncTraining }) => {
         const config = configOf({ groups, n, steps, asyncTraining });
-        const { maxGroups, maxAge, syncSteps, inOrder } = asyncSettings(config)!;
+        const { maxGroups, maxAge, syncSteps, inOrder } = pipelineOf(config);
         const run = new Run(config, paced(seed));
         const all = await run.steps();
         const dropped = all.at(-1)!.metrics['fully_async/count/dropped_stale_samples'];
@@ -529,7 +529,7 @@ test('weights of its own are asked for where rollout draws by older ones', () =>
     [{ asyncTraining: { stalenessThreshold: 0.5, partialRollout: false } }, true],
     [{ asyncTraining: { stalenessThreshold: 0.5, triggerParameterSyncStep: 2 } }, true],
   ];
-  for (const [given, needs] of asked) expect(needsOwnWeights(configOf(given))).toBe(needs);
+  for (const [given, needs] of asked) expect(pipelineOf(configOf(given)).needsCopy).toBe(needs);
   expect(() => new Run(configOf({ pipeline: 'one-step-off' }), paced(1), { shared: true })).toThrow(
     'trainer.pipeline is "one-step-off", for which rollout needs weights of its own',
   );
@@ -584,7 +584,7 @@ describe('the config', () => {
   test.each<[string, Record<string, Record<string, unknown>>, string]>([
     ['over-sampling', { rollout: { overSampleRate: 0.5 } }, 'does not go together with rollout.overSampleRate'],
     ['replay', { algorithm: { replayBufferSize: 8 } }, 'does not go together with algorithm.replayBufferSize'],
-    ['remax', { algorithm: { advEstimator: 'remax' } }, 'does not go together with advEstimator "remax"'],
+    ['remax', { algorithm: { advEstimator: 'remax' } }, 'does not go together with algorithm.advEstimator "remax"'],
     [
       'an evaluation between two syncs',
       { asyncTraining: { triggerParameterSyncStep: 3 }, trainer: { testFreq: 20 } },

@@ -1,6 +1,6 @@
 /** What the page can show and keep of a run; the command line has no such bounds. */
 
-import { InputError } from '../../../src/errors.ts';
+import { ConfigError } from '../../../src/errors.ts';
 import type { TrainConfig } from '../../../src/grpo/config/types.ts';
 
 /** All tries of the newest step are kept to be looked at. */
@@ -11,16 +11,20 @@ export const MAX_STEPS = 10_000;
 
 const whole = (n: number): string => n.toLocaleString('en');
 
-/** Throws InputError, by config key. */
-export function refuseBeyondPage({ data, rollout, trainer }: TrainConfig): void {
+/** Throws ConfigError. @param source what the refusal calls the recipe */
+export function refuseBeyondPage({ data, rollout, trainer }: TrainConfig, source: string): void {
   const [problems, steps] = [data.trainBatchSize, trainer.totalTrainingSteps];
   if (steps < 1 || steps > MAX_STEPS)
-    throw new InputError(
+    throw new ConfigError(
+      source,
+      ['trainer.totalTrainingSteps'],
       `"trainer.totalTrainingSteps" is ${steps}; the page trains 1 to ${whole(MAX_STEPS)}, and the command line as many as you like.`,
     );
   if (problems * rollout.n <= MAX_TRIES) return;
   const most = Math.max(1, Math.floor(MAX_TRIES / problems));
-  throw new InputError(
+  throw new ConfigError(
+    source,
+    ['rollout.n', 'data.trainBatchSize'],
     `"rollout.n" is ${rollout.n}: ${whole(problems)} problems \u00d7 ${whole(rollout.n)} tries are ${whole(problems * rollout.n)} a step, and the page ` +
       `shows up to ${whole(MAX_TRIES)}; take up to ${most}, or the command line.`,
   );

@@ -5,15 +5,16 @@ import { parse } from 'yaml';
 import { parseTrainConfig } from '../../../src/grpo/config/text.ts';
 import { valueAt } from '../../../src/grpo/config/tree.ts';
 import type { TrainConfig } from '../../../src/grpo/config/types.ts';
-import { InputError } from '../../../src/errors.ts';
+import { ConfigError, InputError } from '../../../src/errors.ts';
 import { FIELDS, type FieldName } from './fields.ts';
 import { refuseBeyondPage } from './limits.ts';
-import { inPlainWords, type Problem } from './messages.ts';
 
 type Values = Readonly<Record<FieldName, string>>;
 
 /** What the form asks for: a run, or what is wrong and where. */
-export type Checked = { config: TrainConfig; notes: readonly string[] } | Problem;
+export type Checked =
+  | { config: TrainConfig; notes: readonly string[] }
+  | { problem: string; field: FieldName | undefined };
 
 /** The YAML text of configs/<name>.yaml, or of a run's config.yaml. */
 interface Recipe {
@@ -72,10 +73,10 @@ export class Settings {
     try {
       const options = { source: name, overrides: all, note: (sentence: string) => void notes.push(sentence) };
       const config = parseTrainConfig(text, options);
-      refuseBeyondPage(config);
+      refuseBeyondPage(config, name);
       return { config, notes };
     } catch (error) {
-      return inPlainWords((error as Error).message, name, all);
+      return inPlainWords(error as Error);
     }
   }
 }
@@ -96,3 +97,11 @@ export const form = new Settings();
 
 /** True once a run may be started by the form. */
 export const formIsReady = signal(false);
+
+/** A refusal of the config as the form says it: by the field's label, beside the field. */
+function inPlainWords(error: Error): Checked {
+  if (!(error instanceof ConfigError)) return { problem: error.message, field: undefined };
+  const field = FIELDS.find(({ key }) => key === error.path);
+  if (!field) return { problem: error.sentence, field: undefined };
+  return { problem: error.sentence.replaceAll(`"${field.key}"`, field.label), field: field.name };
+}

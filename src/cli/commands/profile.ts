@@ -1,9 +1,6 @@
 /** `webgrpo profile`: writes profile.html and trace.json of a run folder, also of one that is still going. */
 
-import { withNewNames } from '../../grpo/config/oldNames.ts';
-import { keysAndParts } from '../../grpo/config/resolve.ts';
-import { TRAIN_SCHEMA } from '../../grpo/config/schema/index.ts';
-import { isTree, show, type Tree, valueAt } from '../../grpo/config/tree.ts';
+import { show, valueAt } from '../../grpo/config/tree.ts';
 import { readYaml } from '../../grpo/config/yaml.ts';
 import { InputError } from '../../errors.ts';
 import { oneFile } from '../args.ts';
@@ -28,12 +25,7 @@ export const profile: Command = {
         `${path} has no profile/step-N.jsonl that can be read; train with trainer.profile on (the default) to get one.`,
       );
     const file = folder.file('config.yaml');
-    // A folder of an earlier version has keys under the names of then.
-    const written = readYaml(await readText(file), file);
-    const settings = settingsOf(
-      withNewNames(isTree(written) ? written : {}, file, keysAndParts(TRAIN_SCHEMA)).tree,
-      file,
-    );
+    const settings = settingsOf(readYaml(await readText(file), file), file);
     const report = profileReport(path, steps, settings);
     const page = await writeReport(folder.file('profile'), report);
     const trace = folder.file('trace.json');
@@ -45,7 +37,7 @@ export const profile: Command = {
 };
 
 /** Returns the settings of a run's resolved config, so that none is missing. Throws InputError. */
-function settingsOf(config: Tree, file: string): ProfiledSettings {
+function settingsOf(config: unknown, file: string): ProfiledSettings {
   const read = (path: string): number => {
     const value = valueAt(config, path);
     if (typeof value === 'number' && Number.isFinite(value)) return value;

@@ -9,7 +9,7 @@ import type { TrainConfig } from '../../grpo/config/types.ts';
 import { hasRewardModels } from '../../grpo/generate/options.ts';
 import { withTotalSteps } from '../../grpo/generate/trainingSet.ts';
 import { GivenUpError, type MakeRollouter } from '../../grpo/pipeline/asyncGroups.ts';
-import { asyncSettings } from '../../grpo/pipeline/settings.ts';
+import { pipelineOf } from '../../grpo/pipeline/settings.ts';
 import { bringWeights } from '../../grpo/pipeline/sharedWeights.ts';
 import {
   checkVerifiable,
@@ -115,7 +115,7 @@ async function trainInRoom(folder: RunFolder, run: RoomRun): Promise<FinishedRun
     const checkpoint = await checkpointToResume(config);
     const checking = trustsWorkers ? undefined : await openChecking(session, onDevice);
     if (checking) closing.push(() => checking.destroy());
-    const { maxAge, maxGroups } = asyncSettings(config)!;
+    const { maxAge, maxGroups } = pipelineOf(config);
     const keptVersions = maxAge + 2;
     const host = await RoomHost.open(server.connection, {
       ...{ config: { ...config }, maxWorkers, ackWaitMs, resume: checkpoint !== undefined, say },
@@ -227,7 +227,7 @@ const TRUSTING =
  * trained in order. Throws InputError for what does not go together with it.
  */
 function asynchronous(config: TrainConfig, source: string): TrainConfig {
-  if (config.trainer.pipeline !== 'on-policy') return config;
+  if (pipelineOf(config).isAsync) return config;
   const { requireBatches: _, ...asyncTraining } = config.asyncTraining;
   const room: TrainConfig = {
     ...config,

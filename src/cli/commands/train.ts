@@ -11,6 +11,7 @@ import type { Sample } from '../../grpo/update/batch.ts';
 import { explainLoss } from '../../grpo/losses/explain.ts';
 import type { SampleSource } from '../../grpo/generate/samples.ts';
 import type { MakeRollouter } from '../../grpo/pipeline/asyncGroups.ts';
+import { pipelineOf } from '../../grpo/pipeline/settings.ts';
 import { withTotalSteps } from '../../grpo/generate/trainingSet.ts';
 import { isOwnLoss } from '../../grpo/losses/index.ts';
 import { GrpoTrainer } from '../../grpo/trainer.ts';
@@ -202,7 +203,7 @@ export class TrainingRun {
       step >= totalTrainingSteps ? `; trainer.totalTrainingSteps is ${totalTrainingSteps}, so it is done` : '';
     say(`resuming after step ${step}, from ${checkpointFolder}${done}`);
     if (carried.length === 0) return;
-    const isAsync = trainer.pipeline !== 'on-policy';
+    const { isAsync } = pipelineOf(this.#config);
     const how =
       rollout.overSampleRate === 0 && !isAsync
         ? 'they are given up, since rollout.overSampleRate is 0 and trainer.pipeline on-policy now'

@@ -2,6 +2,7 @@
 
 import { policyLossOf } from '../../grpo/losses/index.ts';
 import { correctionSettings } from '../../grpo/correction/settings.ts';
+import { pipelineOf } from '../../grpo/pipeline/settings.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { warmupSteps } from '../../grpo/update/learningRate.ts';
 import { carry, type Peer, type Setting } from './carry.ts';
@@ -97,7 +98,7 @@ const TRL: Peer = {
     const isElsewise = lossType(actor) !== undefined && AGGREGATION[type] !== actor.lossAggMode;
     return {
       'data.maxPromptLength': 'TRL does not check it',
-      'trainer.pipeline': trainer.pipeline !== 'on-policy',
+      'trainer.pipeline': pipelineOf(config).isAsync,
       'trainer.testFreq': trainer.testFreq === 0 && 'the script does not evaluate after the last update',
       'actor.policyLoss.lossMode': lossType(actor) === undefined && 'TRL has no such loss; the script uses dapo',
       'actor.lossAggMode':

@@ -4,6 +4,7 @@
  */
 
 import { correctionSettings } from '../../grpo/correction/settings.ts';
+import { pipelineOf } from '../../grpo/pipeline/settings.ts';
 import { optimizerOf } from '../../model/optimizer/spec.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { carry, type Peer, type Setting } from './carry.ts';
@@ -67,11 +68,11 @@ const VERL: Peer = {
     'trainer.saveFreq': ({ trainer }) => off(trainer.saveFreq),
   },
   lost(config) {
-    const { actor, algorithm, rollout, task, trainer } = config;
+    const { actor, algorithm, rollout, task } = config;
     const { lossMode } = actor.policyLoss;
     const klKey = actor.useKlLoss ? actor.klLossType : algorithm.useKlInReward ? algorithm.klPenalty : '';
     return {
-      'trainer.pipeline': trainer.pipeline !== 'on-policy' && 'a program of its own in verl.experimental',
+      'trainer.pipeline': pipelineOf(config).isAsync && 'a program of its own in verl.experimental',
       'actor.policyLoss.lossMode':
         lossMode === 'dro'
           ? 'since verl 0.9.0'

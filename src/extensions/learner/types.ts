@@ -3,8 +3,7 @@
 import type { Generation } from '../../rollout/types.ts';
 import type { Message } from '../../tasks/task.ts';
 import type { Tool } from '../../tasks/tool.ts';
-import type { ActorInput } from '../../grpo/config/input/actor.ts';
-import type { RolloutInput } from '../../grpo/config/input/rollout.ts';
+import type { ActorInput, RolloutInput } from '../../grpo/config/input.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
 import type { TrainerEngine } from '../../grpo/types.ts';

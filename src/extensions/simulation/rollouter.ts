@@ -3,7 +3,7 @@
  * pipeline allows, assigns them to devices, and holds the finished ones.
  */
 
-import type { AsyncSettings } from '../../grpo/pipeline/settings.ts';
+import type { Schedule } from '../../grpo/pipeline/settings.ts';
 import { all, type Clock, type Process, Signal } from './clock.ts';
 import type { RolloutDevice } from './rolloutDevice.ts';
 import type { SampleWork, Workload } from './workload.ts';
@@ -40,7 +40,7 @@ export class Rollouter {
   readonly #clock: Clock;
   readonly #devices: readonly RolloutDevice[];
   readonly #promptTokens: number;
-  readonly #settings: AsyncSettings;
+  readonly #settings: Schedule;
   readonly #room: Room | undefined;
   readonly #stream: Iterator<Omit<Group, 'version'>, never>;
   /** Number of groups that the run trains on. */
@@ -66,7 +66,7 @@ export class Rollouter {
       pipeline,
       total,
       room,
-    }: { devices: RolloutDevice[]; pipeline: AsyncSettings; total: number; room: Room | undefined },
+    }: { devices: RolloutDevice[]; pipeline: Schedule; total: number; room: Room | undefined },
   ) {
     [this.#clock, this.#devices, this.#settings, this.#total, this.#room] = [clock, devices, pipeline, total, room];
     this.#promptTokens = work.promptTokens;

@@ -3,7 +3,7 @@
  * pipelines (src/grpo/pipeline), which follow verl (docs/advance/one_step_off.md and fully_async.md).
  */
 
-import type { AsyncSettings } from '../../grpo/pipeline/settings.ts';
+import type { Schedule } from '../../grpo/pipeline/settings.ts';
 import { all, Clock, type Process, type Signal } from './clock.ts';
 import { RolloutDevice } from './rolloutDevice.ts';
 import { type Group, type Room, Rollouter } from './rollouter.ts';
@@ -12,7 +12,7 @@ import type { Workload } from './workload.ts';
 /** Pipeline and devices to simulate. */
 export interface Setup {
   /** Groups per step, how far ahead they start, and when rollout receives the weights. */
-  pipeline: AsyncSettings;
+  pipeline: Schedule;
   devices: number;
   /** Number of devices that only decode, while the others only train; 0 = every device does both. */
   rolloutDevices: number;

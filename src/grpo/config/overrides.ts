@@ -3,8 +3,7 @@
  * gives way, and what is also given beside the name wins. The command line, `compare` and the page read configs this way.
  */
 
-import { InputError } from '../../errors.ts';
-import { newNameOf, type Renamed } from './oldNames.ts';
+import { ConfigError, InputError } from '../../errors.ts';
 import { isDecidedByRecipe, SHORTHANDS } from './recipeNotes.ts';
 import { copyOf, deleteAt, leaves, setAt, show, type Tree } from './tree.ts';
 import { readYaml } from './yaml.ts';
@@ -14,18 +13,14 @@ export interface Override {
   text: string;
   path: string;
   value: unknown;
-  /** Where it was written under another name. */
-  renamed: Renamed | undefined;
 }
 
-/** Throws InputError. @param known keys and parts of the schema */
-export function readOverride(text: string, known: ReadonlySet<string>): Override {
+/** Throws InputError if the text is not `key=value`. */
+export function readOverride(text: string): Override {
   const [, path, yaml] = /^([\w.]+)=(.*)$/s.exec(text) ?? [];
   if (path === undefined)
     throw new InputError(`Cannot read the override ${show(text)}; write it as actor.optim.lr=1e-4.`);
-  const value = readYaml(yaml, `The value of the override ${show(text)}`);
-  const renamed = newNameOf(path, known);
-  return { text, path: renamed?.to ?? path, value, renamed };
+  return { text, path, value: readYaml(yaml, `The value of the override ${show(text)}`) };
 }
 
 /** The file with the overrides over it, and what of the file gave way to a recipe. The schema says whether keys exist. */
@@ -48,13 +43,16 @@ export function layOverrides(file: Tree, overrides: readonly Override[]): { tree
   return { tree, gaveWay };
 }
 
-/** The last override that a refusal is about: it names its key, or a part of it as an unknown one. */
-export function blamed(sentence: string, overrides: readonly Override[]): Override | undefined {
-  const [, subject] = /^(?:unknown key )?"([^"]+)"/.exec(sentence) ?? [];
-  const names = (path: string) =>
-    subject === path ||
-    (subject !== undefined && path.startsWith(`${subject}.`)) ||
-    new RegExp(`(^|[^\\w."])${path.replaceAll('.', '\\.')}(?![\\w.]*\\w)`).test(sentence) ||
-    new RegExp(`^${path.split('.').at(-1)} is `).test(sentence);
-  return overrides.findLast(({ path }) => names(path) || subject?.startsWith(`${path}.`));
+/** The refusal under the name of the last override that it is about: of its key, of a part around it or of keys inside. */
+export function blaming(error: ConfigError, overrides: readonly Override[]): ConfigError {
+  const isIn = (key: string, part: string) => key === part || key.startsWith(`${part}.`);
+  const keyOf = ({ path }: Override) => error.keys.find((key) => isIn(key, path) || isIn(path, key));
+  const override = overrides.findLast((one) => keyOf(one) !== undefined);
+  if (!override) return error;
+  const key = keyOf(override)!;
+  return new ConfigError(
+    `override ${override.text}`,
+    [key, ...error.keys.filter((one) => one !== key)],
+    error.sentence,
+  );
 }

@@ -1,33 +1,32 @@
 /**
  * From what a user wrote to a config without gaps: put it over the recipe it names, check it against the schema, check rules
  * that span keys. What comes out can be written as YAML and read back to the same.
- * Every failure is an InputError of one sentence.
+ * Every failure is a ConfigError of one sentence.
  */
 
 import { distance } from 'fastest-levenshtein';
 import * as v from 'valibot';
 import type { PolicyLossSpec } from '../../model/engine.ts';
-import { InputError } from '../../errors.ts';
+import { ConfigError } from '../../errors.ts';
 import { correctionSettings, lossWeighsItself } from '../correction/settings.ts';
 import { type PolicyLoss, policyLossOf } from '../losses/index.ts';
 import { WEIGHT_LEVELS } from '../losses/reinforce.ts';
 import { lossSpec } from '../losses/types.ts';
-import type { SftConfigInput } from './input/sft.ts';
-import type { TrainConfigInput } from './input/train.ts';
+import type { SftConfigInput, TrainConfigInput } from './input.ts';
 import { firstKeyOf, ofPeer } from './peerNames.ts';
-import { MAX_FLOAT32, MIN_FLOAT32 } from './keys.ts';
+import { keyDocs, keysAndParts, MAX_FLOAT32, MIN_FLOAT32 } from './keys.ts';
 import { DEFAULT_RECIPE, RECIPES, VERL_DEFAULTS } from './recipes.ts';
 import { checkSftRules, checkTrainRules } from './rules.ts';
-import { oldNamesNote, withNewNames } from './oldNames.ts';
+import { pipelineOf } from '../pipeline/settings.ts';
 import { TRAIN_SCHEMA, type WrittenConfig } from './schema/index.ts';
 import { SFT_SCHEMA, type SftConfig } from './sftSchema.ts';
-import { isTree, show, type Tree, setAt, valueAt } from './tree.ts';
+import { isTree, show, type Tree, valueAt } from './tree.ts';
 import type { Recipe, TrainConfig } from './types.ts';
 
 const recipes: Readonly<Record<string, Recipe>> = RECIPES;
 
 /**
- * A training run from a plain object. Throws InputError. Keys that are called otherwise now are read, and said on the console.
+ * A training run from a plain object. Throws ConfigError.
  * @param tree the keys of docs/config.md; what is left out has its default
  * @param source what errors call it
  */
@@ -38,25 +37,24 @@ export function resolveTrainConfig(tree: TrainConfigInput, source = 'config'): T
 /** Like `resolveTrainConfig`, of what a file holds. */
 export function resolveTrainTree(tree: unknown, source: string): TrainConfig {
   refuseNoConfig(TRAIN_SCHEMA, tree, source);
-  const named = isTree(tree) ? underNewNames(TRAIN_SCHEMA, tree, source) : tree;
-  const config = settled(validate(TRAIN_SCHEMA, isTree(named) ? overRecipe(named) : named, source));
-  if (takesRequired(config)) config.data.trainBatchSize = requiredGroups(config, named, source);
+  const config = settled(validate(TRAIN_SCHEMA, isTree(tree) ? overRecipe(tree) : tree, source));
+  config.data.trainBatchSize = requiredGroups(config, tree, source);
   refuseUnknownNumbers(config, source);
-  if (countsEpochs(named)) config.trainer.totalTrainingSteps = Infinity; // until the training problems are counted
+  if (countsEpochs(tree)) config.trainer.totalTrainingSteps = Infinity; // until the training problems are counted
   checkTrainRules(config, source);
   return config;
 }
 
-const takesRequired = ({ trainer, asyncTraining }: TrainConfig): boolean =>
-  trainer.pipeline === 'fully-async' && asyncTraining.requireBatches !== undefined;
-
-/** Groups of a step as asyncTraining.requireBatches makes them. Throws InputError if data.trainBatchSize is written as another number. */
-function requiredGroups({ asyncTraining, actor }: TrainConfig, tree: unknown, source: string): number {
-  const groups = asyncTraining.requireBatches! * actor.ppoMiniBatchSize;
+/** Groups of a step, which asyncTraining.requireBatches can decide. Throws ConfigError if data.trainBatchSize is written as another number. */
+function requiredGroups(config: TrainConfig, tree: unknown, source: string): number {
+  const { asyncTraining, actor, data } = config;
+  const { stepGroups: groups } = pipelineOf(config);
   const written = valueAt(tree, 'data.trainBatchSize');
-  if (written === undefined || written === groups) return groups;
-  throw new InputError(
-    `${source}: data.trainBatchSize is ${show(written)}, but a step takes asyncTraining.requireBatches x actor.ppoMiniBatchSize = ` +
+  if (written === undefined || data.trainBatchSize === groups) return groups;
+  throw new ConfigError(
+    source,
+    ['data.trainBatchSize', 'asyncTraining.requireBatches', 'actor.ppoMiniBatchSize'],
+    `data.trainBatchSize is ${show(written)}, but a step takes asyncTraining.requireBatches x actor.ppoMiniBatchSize = ` +
       `${asyncTraining.requireBatches} x ${actor.ppoMiniBatchSize} = ${groups} groups; leave one of the two out.`,
   );
 }
@@ -67,7 +65,7 @@ function countsEpochs(tree: unknown): boolean {
   return trainer['totalEpochs'] !== undefined && trainer['totalTrainingSteps'] === undefined;
 }
 
-/** A supervised run from a plain object. Throws InputError. */
+/** A supervised run from a plain object. Throws ConfigError. */
 export function resolveSftConfig(tree: SftConfigInput, source = 'config'): SftConfig {
   return resolveSftTree(tree, source);
 }
@@ -75,13 +73,10 @@ export function resolveSftConfig(tree: SftConfigInput, source = 'config'): SftCo
 /** Like `resolveSftConfig`, of what a file holds. */
 export function resolveSftTree(tree: unknown, source: string): SftConfig {
   refuseNoConfig(SFT_SCHEMA, tree, source);
-  const named = isTree(tree) ? underNewNames(SFT_SCHEMA, tree, source) : tree;
   // The default number of steps would win over the share that was written.
-  const isShare = valueAt(named, 'optim.lrWarmupStepsRatio') !== undefined;
-  if (isShare && valueAt(named, 'optim.lrWarmupSteps') === undefined && isTree(named)) {
-    setAt(named, 'optim.lrWarmupSteps', 0);
-  }
-  const config = validate(SFT_SCHEMA, named, source);
+  const isShare = valueAt(tree, 'optim.lrWarmupStepsRatio') !== undefined;
+  const written = isShare && isTree(tree) ? over({ optim: { lrWarmupSteps: 0 } }, tree) : tree;
+  const config = validate(SFT_SCHEMA, written, source);
   checkSftRules(config, source);
   return config;
 }
@@ -93,17 +88,10 @@ function refuseUnknownNumbers({ actor }: TrainConfig, source: string): void {
   const own = Object.keys(policyLossOf(actor.policyLoss.lossMode).numbers ?? {});
   for (const [name, value] of Object.entries(actor.policyLoss)) {
     if (documented.includes(name)) continue;
-    if (!own.includes(name)) throw new InputError(`${source}: ${unknownKey(TRAIN_SCHEMA, at + name)}`);
+    if (!own.includes(name)) throw unknownKey(TRAIN_SCHEMA, source, at + name);
     if (typeof value !== 'number' || !Number.isFinite(value))
-      throw new InputError(`${source}: "${at}${name}" is ${show(value)}; allowed: a number.`);
+      throw new ConfigError(source, [at + name], `"${at}${name}" is ${show(value)}; allowed: a number.`);
   }
-}
-
-function underNewNames(schema: v.GenericSchema, tree: Tree, source: string): Tree {
-  const { tree: today, renamed } = withNewNames(tree, source, keysAndParts(schema));
-  const note = oldNamesNote(source, renamed);
-  if (note !== undefined) console.warn(note);
-  return today;
 }
 
 /** The policy loss as the engine takes it. @param userLoss a user's loss, which replaces the configured one */
@@ -136,13 +124,15 @@ function refuseNoConfig(schema: v.GenericSchema, tree: unknown, source: string):
   const walk = (value: unknown, path: string): void => {
     const inner = keys.find((key) => path === '' || key.startsWith(`${path}.`));
     if (inner !== undefined && value !== undefined && !isTree(value))
-      throw new InputError(
-        `${source}: ${path === '' ? 'it' : `"${path}"`} is ${show(value)}; allowed: keys such as ${inner}, or nothing at all.`,
+      throw new ConfigError(
+        source,
+        [path],
+        `${path === '' ? 'it' : `"${path}"`} is ${show(value)}; allowed: keys such as ${inner}, or nothing at all.`,
       );
     if (!isTree(value)) return;
     for (const [key, below] of Object.entries(value)) {
       const at = path === '' ? key : `${path}.${key}`;
-      if (key in Object.prototype) throw new InputError(`${source}: ${unknownKey(schema, at)}`);
+      if (key in Object.prototype) throw unknownKey(schema, source, at);
       walk(below, at);
     }
   };
@@ -152,14 +142,21 @@ function refuseNoConfig(schema: v.GenericSchema, tree: unknown, source: string):
 function validate<S extends v.GenericSchema>(schema: S, tree: unknown, source: string): v.InferOutput<S> {
   const result = v.safeParse(schema, tree);
   if (result.success) return result.output;
-  throw new InputError(`${source}: ${describeIssue(schema, result.issues[0])}`);
+  throw refusal(schema, source, result.issues[0]);
+}
+
+function refusal(schema: v.GenericSchema, source: string, issue: v.BaseIssue<unknown>): ConfigError {
+  const path = (issue.path ?? []).map((item) => String(item.key)).join('.');
+  if (issue.type === 'strict_object' && issue.expected === 'never') {
+    const written = firstKeyOf(path, issue.path?.at(-1)?.value);
+    const hint = peersKey(schema, written);
+    return hint === undefined ? unknownKey(schema, source, path) : new ConfigError(source, [written], hint);
+  }
+  return new ConfigError(source, [path], describeIssue(schema, path, issue));
 }
 
 /** One sentence of what was found and what is allowed. */
-function describeIssue(schema: v.GenericSchema, issue: v.BaseIssue<unknown>): string {
-  const path = (issue.path ?? []).map((item) => String(item.key)).join('.');
-  if (issue.type === 'strict_object' && issue.expected === 'never')
-    return peersKey(schema, firstKeyOf(path, issue.path?.at(-1)?.value)) ?? unknownKey(schema, path);
+function describeIssue(schema: v.GenericSchema, path: string, issue: v.BaseIssue<unknown>): string {
   const range = keyDocs(schema).find((doc) => doc.path === path)?.range;
   const found = show(issue.input);
   if (issue.input === undefined) return `"${path}" is missing; set it to ${range ?? 'a value'}.`;
@@ -173,10 +170,10 @@ function describeIssue(schema: v.GenericSchema, issue: v.BaseIssue<unknown>): st
   return `"${path}" is ${found}; allowed: ${range ?? issue.expected ?? 'another value'}.`;
 }
 
-function unknownKey(schema: v.GenericSchema, path: string): string {
-  const known = keysAndParts(schema);
-  const nearest = nearestKey(path, [...known]);
-  return `unknown key "${path}"; did you mean "${nearest}"? "webgrpo config" lists every key.`;
+function unknownKey(schema: v.GenericSchema, source: string, path: string): ConfigError {
+  const nearest = nearestKey(path, [...keysAndParts(schema)]);
+  const sentence = `unknown key "${path}"; did you mean "${nearest}"? "webgrpo config" lists every key.`;
+  return new ConfigError(source, [path], sentence);
 }
 
 /** Returns the error message for a key that is a name of TRL or verl; undefined for other keys. */
@@ -186,12 +183,6 @@ function peersKey(schema: v.GenericSchema, path: string): string | undefined {
   if (found.why)
     return `unknown key "${path}" of ${found.peer}; there is no such setting, since ${found.why}. Leave it out.`;
   return `unknown key "${path}"; did you mean "${found.key}"? ${found.peer} calls it so; docs/from-trl-verl.md lists all such names.`;
-}
-
-/** The keys and the parts they stand in: "actor.optim.lr" brings "actor" and "actor.optim". */
-export function keysAndParts(schema: v.GenericSchema): Set<string> {
-  const paths = keyDocs(schema).map((doc) => doc.path);
-  return new Set(paths.flatMap((path) => path.split('.').map((_, i, keys) => keys.slice(0, i + 1).join('.'))));
 }
 
 /** By the key itself, then by whether it stands in the same part; verl's snake_case counts as the same name. */
@@ -204,41 +195,6 @@ export function nearestKey(path: string, known: readonly string[]): string {
     return distance(name.toLowerCase(), otherName.toLowerCase()) + (part === otherPart ? 0 : 3);
   };
   return known.reduce((best, key) => (cost(key) < cost(best) ? key : best));
-}
-
-export interface DocumentedKey {
-  path: string;
-  /** undefined if absent means something. */
-  default: unknown;
-  required: boolean;
-  unit: string;
-  why: string;
-  range: string;
-}
-
-interface SchemaShape {
-  type: string;
-  wrapped?: SchemaShape;
-  default?: unknown;
-  entries?: Record<string, SchemaShape>;
-  pipe?: { type: string; metadata?: { unit: string; why: string; range: string } }[];
-}
-
-/** Every key of a schema in order, with what its documentation says. */
-export function keyDocs(schema: v.GenericSchema): DocumentedKey[] {
-  const keys: DocumentedKey[] = [];
-  const walk = (shape: SchemaShape, path: string): void => {
-    const inner = shape.type === 'optional' && shape.wrapped ? shape.wrapped : shape;
-    if (inner.entries) {
-      for (const [key, entry] of Object.entries(inner.entries)) walk(entry, path ? `${path}.${key}` : key);
-      return;
-    }
-    const doc = inner.pipe?.find((item) => item.type === 'metadata')?.metadata;
-    if (!doc) throw new Error(`Config key "${path}" has no documentation; build it with keys.ts.`);
-    keys.push({ path, default: shape.default, required: shape.type !== 'optional', ...doc });
-  };
-  walk(schema, '');
-  return keys;
 }
 
 /** The user's tree over the recipe it names, over verl's defaults. One that names no recipe is refused by the schema. */

@@ -1,10 +1,11 @@
-/** Rules that span keys. Sizes that do not divide are refused with the nearest that do. */
+/** Rules that span keys, as tables. Sizes that do not divide are refused with the nearest that do. */
 
-import { InputError } from '../../errors.ts';
+import { ConfigError, InputError } from '../../errors.ts';
 import type { TrainConfig } from './types.ts';
 import { callFormatOf, toolParserOf } from '../../rollout/tools/parser.ts';
 import { warmupSteps } from '../update/learningRate.ts';
 import { correctionSettings } from '../correction/settings.ts';
+import { pipelineOf } from '../pipeline/settings.ts';
 import { rolloutCorrection } from '../correction/correct.ts';
 import type { OptimizerKeys } from '../../model/optimizer/spec.ts';
 import type { SftConfig } from './sftSchema.ts';
@@ -16,259 +17,412 @@ const MOST_SAMPLES = 2 ** 20;
 const MOST_TOKENS = 2 ** 32;
 /** Limit of a model with fresh weights: 8 GiB in float32. */
 const MOST_PARAMETERS = 2 ** 31;
+/** File systems take 255 bytes; the rest is for suffixes. */
+const LONGEST_NAME = 128;
 
-/** Throws InputError with the first rule that is broken. */
-export function checkTrainRules(config: TrainConfig, source: string): void {
-  const { data, rollout, actor, algorithm } = config;
-  const fail = (message: string): never => {
-    throw new InputError(`${source}: ${message}`);
+/** A rule, and the sentence for a config that breaks it. */
+interface Rule<C> {
+  /** Keys that the sentence is about, its subject first. */
+  keys: readonly string[];
+  /** True if the config breaks the rule. */
+  when: (config: C) => boolean;
+  say: string | ((config: C) => string);
+}
+
+/** Throws ConfigError with the first rule that is broken. */
+export const checkTrainRules = (config: TrainConfig, source: string): void => check(TRAIN_RULES, config, source);
+
+/** Like `checkTrainRules`, for a supervised run. */
+export const checkSftRules = (config: SftConfig, source: string): void => check(SFT_RULES, config, source);
+
+/** A run folder has this name, so it must be one on every system. Throws ConfigError. */
+export const checkName = (name: string, source: string): void => check([NAME_RULE], { name }, source);
+
+function check<C>(rules: readonly Rule<C>[], config: C, source: string): void {
+  const broken = rules.find(({ when }) => when(config));
+  if (!broken) return;
+  const { keys, say } = broken;
+  throw new ConfigError(source, keys, typeof say === 'string' ? say : say(config));
+}
+
+const NAME_RULE: Rule<{ name: string }> = {
+  keys: ['name'],
+  when: ({ name }) => !/^[\w-][\w.-]*$/.test(name) || name.length > LONGEST_NAME,
+  say: ({ name }) =>
+    `name is ${show(name)}; allowed: letters, digits, ., _ and -, not starting with a dot, at most ${LONGEST_NAME}.`,
+};
+
+const AMOUNTS: readonly Rule<TrainConfig>[] = [
+  samplesRule('data.trainBatchSize', 'rollout.n', (c) => [c.data.trainBatchSize, c.rollout.n]),
+  samplesRule('data.valMaxSamples', 'rollout.valKwargs.n', (c) => [c.data.valMaxSamples, c.rollout.valKwargs.n]),
+  {
+    keys: ['data.trainBatchSize', 'rollout.n', 'data.maxPromptLength', 'data.maxResponseLength'],
+    when: (c) => batchTable(c).samples * longest(c) > MOST_TOKENS,
+    say: (c) =>
+      `data.trainBatchSize x rollout.n x (data.maxPromptLength + data.maxResponseLength) is ${batchTable(c).samples * longest(c)} ` +
+      `tokens a step; at most ${MOST_TOKENS} are allowed, which 32 bits count.`,
+  },
+  {
+    keys: ['rollout.valKwargs.temperature'],
+    when: ({ rollout: { valKwargs } }) => valKwargs.temperature > 0 && valKwargs.temperature < TEMPERATURE[0],
+    say: (c) =>
+      `rollout.valKwargs.temperature is ${c.rollout.valKwargs.temperature}; allowed: 0, or at least ${TEMPERATURE[0]}.`,
+  },
+  {
+    keys: ['actor.ppoMiniBatchSize', 'data.trainBatchSize'],
+    when: (c) => c.data.trainBatchSize % c.actor.ppoMiniBatchSize !== 0,
+    say: ({ data: { trainBatchSize }, actor: { ppoMiniBatchSize } }) =>
+      `actor.ppoMiniBatchSize is ${ppoMiniBatchSize} prompts, which does not divide data.trainBatchSize ${trainBatchSize}; ` +
+      `the nearest that do are ${nearestDivisors(trainBatchSize, ppoMiniBatchSize)}.`,
+  },
+  {
+    keys: ['actor.ppoMicroBatchSizePerGpu', 'actor.ppoMiniBatchSize', 'rollout.n'],
+    when: ({ actor, rollout }) => (actor.ppoMiniBatchSize * rollout.n) % (actor.ppoMicroBatchSizePerGpu ?? 1) !== 0,
+    say: ({ actor: { ppoMiniBatchSize, ppoMicroBatchSizePerGpu: micro = 1 }, rollout: { n } }) =>
+      `actor.ppoMicroBatchSizePerGpu is ${micro} sequences, which does not divide the mini-batch of ${ppoMiniBatchSize} ` +
+      `prompts x ${n} samples = ${ppoMiniBatchSize * n}; the nearest that do are ${nearestDivisors(ppoMiniBatchSize * n, micro)}.`,
+  },
+  {
+    keys: ['actor.ppoMaxTokenLenPerGpu', 'data.maxPromptLength', 'data.maxResponseLength'],
+    when: (c) => c.actor.ppoMaxTokenLenPerGpu < longest(c),
+    say: (c) =>
+      `actor.ppoMaxTokenLenPerGpu is ${c.actor.ppoMaxTokenLenPerGpu} tokens, but one sequence may take data.maxPromptLength + ` +
+      `data.maxResponseLength = ${longest(c)}; raise it to at least that.`,
+  },
+];
+
+function samplesRule(key: string, times: string, of: (config: TrainConfig) => [number, number]): Rule<TrainConfig> {
+  const product = (c: TrainConfig) => of(c)[0] * of(c)[1];
+  return {
+    keys: [key, times],
+    when: (c) => product(c) > MOST_SAMPLES,
+    say: (c) =>
+      `${key} x ${times} is ${of(c).join(' x ')} = ${product(c)} samples; at most ${MOST_SAMPLES} are allowed.`,
   };
-  if (!(actor.clipRatioC > 1)) fail(`clipRatioC is ${actor.clipRatioC}; the dual-clip bound must be above 1, e.g. 3.`);
-  checkName(config.name, source);
-  checkAmounts(config, fail);
-  if (rollout.valKwargs.temperature > 0 && rollout.valKwargs.temperature < TEMPERATURE[0])
-    fail(
-      `rollout.valKwargs.temperature is ${rollout.valKwargs.temperature}; allowed: 0, or at least ${TEMPERATURE[0]}.`,
-    );
-  if (data.trainBatchSize % actor.ppoMiniBatchSize !== 0) {
-    fail(
-      `actor.ppoMiniBatchSize is ${actor.ppoMiniBatchSize} prompts, which does not divide data.trainBatchSize ` +
-        `${data.trainBatchSize}; the nearest that do are ${nearestDivisors(data.trainBatchSize, actor.ppoMiniBatchSize)}.`,
-    );
-  }
-  const sequences = actor.ppoMiniBatchSize * rollout.n;
-  const micro = actor.ppoMicroBatchSizePerGpu;
-  if (micro !== undefined && sequences % micro !== 0) {
-    fail(
-      `actor.ppoMicroBatchSizePerGpu is ${micro} sequences, which does not divide the mini-batch of ${actor.ppoMiniBatchSize} ` +
-        `prompts x ${rollout.n} samples = ${sequences}; the nearest that do are ${nearestDivisors(sequences, micro)}.`,
-    );
-  }
-  const longest = data.maxPromptLength + data.maxResponseLength;
-  if (actor.ppoMaxTokenLenPerGpu < longest) {
-    fail(
-      `actor.ppoMaxTokenLenPerGpu is ${actor.ppoMaxTokenLenPerGpu} tokens, but one sequence may take data.maxPromptLength + ` +
-        `data.maxResponseLength = ${longest}; raise it to at least that.`,
-    );
-  }
-  checkAdapters(config, fail);
-  if (rollout.n < 2 && ['rloo', 'grpo_passk', 'turn_loo'].includes(algorithm.advEstimator)) {
-    fail(
-      `rollout.n is ${rollout.n}, but advEstimator "${algorithm.advEstimator}" compares samples; set it to 2 or more.`,
-    );
-  }
-  if (algorithm.useKlInReward && actor.useKlLoss) {
-    fail('algorithm.useKlInReward and actor.useKlLoss are both on, which counts the KL twice; switch one off.');
-  }
-  const { judge, rubric } = config.reward;
-  if (judge.path !== undefined && judge.checkpoint !== undefined)
-    fail('reward.judge.path and reward.judge.checkpoint both name a judge; leave one of them out.');
-  const isReference = judge.path === undefined && judge.checkpoint === undefined;
-  if (rubric !== undefined && isReference && judge.maxPromptLength > actor.ppoMaxTokenLenPerGpu)
-    fail(
-      `reward.judge.maxPromptLength is ${judge.maxPromptLength} tokens, but the reference judges in passes of ` +
-        `actor.ppoMaxTokenLenPerGpu = ${actor.ppoMaxTokenLenPerGpu}; lower the one or raise the other.`,
-    );
-  if (config.reward.overlongBuffer.len > data.maxResponseLength) {
-    fail(
-      `reward.overlongBuffer.len is ${config.reward.overlongBuffer.len} tokens; allowed: up to data.maxResponseLength, ` +
-        `${data.maxResponseLength}.`,
-    );
-  }
-  if (algorithm.replayBufferSize > 0 && (algorithm.filterGroups.enable || algorithm.advEstimator === 'rae'))
-    fail(
-      `algorithm.replayBufferSize is ${algorithm.replayBufferSize}, which goes together neither with algorithm.filterGroups, ` +
-        'which redraws the groups that it would replace, nor with advEstimator "rae", which learns from them; set it to 0 or ' +
-        'use another recipe.',
-    );
-  checkCorrection(config, source);
-  const { constrainToolCalls, enable, format } = rollout.multiTurn;
-  if (enable && constrainToolCalls) callFormatOf(toolParserOf(format));
-  if (actor.policyLoss.lossMode === 'vespo' && algorithm.rolloutCorrection.rolloutIs === 'sequence')
-    fail(
+}
+
+const longest = ({ data }: TrainConfig): number => data.maxPromptLength + data.maxResponseLength;
+
+const hasAdapters = ({ model }: TrainConfig): boolean => model.loraRank > 0 || model.loraAdapterPath !== undefined;
+
+const ADAPTERS: readonly Rule<TrainConfig>[] = [
+  {
+    keys: ['engine', 'model.loraRank', 'model.loraAdapterPath'],
+    when: (c) => c.engine === 'tfjs' && hasAdapters(c),
+    say: 'engine is "tfjs", which trains every weight and no adapters; use engine: wgsl, or model.loraRank: 0.',
+  },
+  {
+    keys: ['engine', 'model.enableGradientCheckpointing'],
+    when: (c) => c.engine === 'tfjs' && c.model.enableGradientCheckpointing,
+    say: 'engine is "tfjs", whose tape keeps every activation; use engine: wgsl, or enableGradientCheckpointing: false.',
+  },
+  {
+    keys: ['engine', 'model.dtype'],
+    when: (c) => c.engine === 'tfjs' && c.model.dtype !== 'float32',
+    say: 'engine is "tfjs", which computes in float32; use engine: wgsl, or model.dtype: float32.',
+  },
+  {
+    keys: ['model.quantization', 'model.loraRank'],
+    when: (c) => !hasAdapters(c) && c.model.quantization !== 'none',
+    say: (c) =>
+      `model.quantization is "${c.model.quantization}", which freezes the weights; set model.loraRank, say 16, or leave it out.`,
+  },
+  {
+    keys: ['trainer.refUpdateFreq', 'model.loraRank'],
+    when: (c) => hasAdapters(c) && c.trainer.refUpdateFreq > 0,
+    say: 'trainer.refUpdateFreq is set, but with adapters the reference is the frozen base itself; leave it out, or model.loraRank: 0.',
+  },
+];
+
+const ADVANTAGES_AND_REWARDS: readonly Rule<TrainConfig>[] = [
+  {
+    keys: ['rollout.n', 'algorithm.advEstimator'],
+    when: (c) => c.rollout.n < 2 && ['rloo', 'grpo_passk', 'turn_loo'].includes(c.algorithm.advEstimator),
+    say: ({ rollout: { n }, algorithm: { advEstimator } }) =>
+      `rollout.n is ${n}, but advEstimator "${advEstimator}" compares samples; set it to 2 or more.`,
+  },
+  {
+    keys: ['algorithm.useKlInReward', 'actor.useKlLoss'],
+    when: (c) => c.algorithm.useKlInReward && c.actor.useKlLoss,
+    say: 'algorithm.useKlInReward and actor.useKlLoss are both on, which counts the KL twice; switch one off.',
+  },
+  {
+    keys: ['reward.judge.path', 'reward.judge.checkpoint'],
+    when: ({ reward: { judge } }) => judge.path !== undefined && judge.checkpoint !== undefined,
+    say: 'reward.judge.path and reward.judge.checkpoint both name a judge; leave one of them out.',
+  },
+  {
+    keys: ['reward.judge.maxPromptLength', 'actor.ppoMaxTokenLenPerGpu'],
+    when: ({ reward: { judge, rubric }, actor }) =>
+      rubric !== undefined &&
+      (judge.path ?? judge.checkpoint) === undefined &&
+      judge.maxPromptLength > actor.ppoMaxTokenLenPerGpu,
+    say: (c) =>
+      `reward.judge.maxPromptLength is ${c.reward.judge.maxPromptLength} tokens, but the reference judges in passes of ` +
+      `actor.ppoMaxTokenLenPerGpu = ${c.actor.ppoMaxTokenLenPerGpu}; lower the one or raise the other.`,
+  },
+  {
+    keys: ['reward.overlongBuffer.len', 'data.maxResponseLength'],
+    when: (c) => c.reward.overlongBuffer.len > c.data.maxResponseLength,
+    say: ({ reward: { overlongBuffer }, data }) =>
+      `reward.overlongBuffer.len is ${overlongBuffer.len} tokens; allowed: up to data.maxResponseLength, ${data.maxResponseLength}.`,
+  },
+  {
+    keys: ['algorithm.replayBufferSize', 'algorithm.filterGroups.enable', 'algorithm.advEstimator'],
+    when: ({ algorithm: { replayBufferSize, filterGroups, advEstimator } }) =>
+      replayBufferSize > 0 && (filterGroups.enable === true || advEstimator === 'rae'),
+    say: (c) =>
+      `algorithm.replayBufferSize is ${c.algorithm.replayBufferSize}, which goes together neither with algorithm.filterGroups, ` +
+      'which redraws the groups that it would replace, nor with advEstimator "rae", which learns from them; set it to 0 or ' +
+      'use another recipe.',
+  },
+  {
+    keys: ['algorithm.rolloutCorrection'],
+    when: (c) => correctionProblem(c) !== undefined,
+    say: (c) => `algorithm.rolloutCorrection: ${correctionProblem(c)}`,
+  },
+  {
+    keys: ['rollout.multiTurn.constrainToolCalls', 'rollout.multiTurn.format'],
+    when: (c) => formatProblem(c) !== undefined,
+    say: (c) => `${formatProblem(c)}`,
+  },
+  {
+    keys: ['algorithm.rolloutCorrection.rolloutIs', 'actor.policyLoss.lossMode'],
+    when: (c) => c.actor.policyLoss.lossMode === 'vespo' && c.algorithm.rolloutCorrection.rolloutIs === 'sequence',
+    say:
       'algorithm.rolloutCorrection.rolloutIs is "sequence", but VESPO multiplies the weights of tokens up to one of the ' +
-        'sequence itself; set it to "token", or leave it out.',
-    );
-  const changesScore = [
-    algorithm.useKlInReward && 'algorithm.useKlInReward',
-    config.reward.overlongBuffer.len > 0 && 'reward.overlongBuffer.len',
-    algorithm.lengthPenalty.type !== 'none' && 'algorithm.lengthPenalty.type',
-  ].filter((key) => key !== false);
-  if (algorithm.advEstimator === 'gdpo' && changesScore.length > 0)
-    fail(
+      'sequence itself; set it to "token", or leave it out.',
+  },
+  {
+    keys: [
+      'algorithm.advEstimator',
+      'algorithm.useKlInReward',
+      'reward.overlongBuffer.len',
+      'algorithm.lengthPenalty.type',
+    ],
+    when: (c) => c.algorithm.advEstimator === 'gdpo' && scoreChanges(c).length > 0,
+    say: (c) =>
       `algorithm.advEstimator is "gdpo", which reads the task's single rewards and not the score that ` +
-        `${changesScore.join(' and ')} would change; leave that out, or use advEstimator "grpo".`,
-    );
-  if (algorithm.gdpoRewardWeights && algorithm.gdpoRewardWeights.length !== (algorithm.gdpoRewardKeys?.length ?? 0)) {
-    fail(
-      `algorithm.gdpoRewardWeights has ${algorithm.gdpoRewardWeights.length} weights for ` +
-        `${algorithm.gdpoRewardKeys?.length ?? 0} gdpoRewardKeys; give one for each key.`,
-    );
-  }
-  if (algorithm.gdpoRewardWeights && Object.keys(config.reward.weights).length > 0)
-    fail('algorithm.gdpoRewardWeights and reward.weights both give weights of named rewards; leave one of them out.');
-  if (config.trainer.refUpdateFreq > 0 && !actor.useKlLoss && !algorithm.useKlInReward)
-    fail(
-      'trainer.refUpdateFreq refreshes the reference, but no KL term uses one; set actor.useKlLoss or leave it out.',
-    );
-  if (config.trainer.resumeMode === 'resume_path' && config.trainer.resumeFromPath === undefined)
-    fail(
-      'trainer.resumeMode is "resume_path", but trainer.resumeFromPath is missing; set it to a checkpoint or run folder, or ' +
-        'use resumeMode "auto".',
-    );
-  if (config.trainer.greaterIsBetter !== undefined && config.trainer.metricForBestModel === undefined)
-    fail(
-      'trainer.greaterIsBetter says how trainer.metricForBestModel compares, which is not set; set it or leave both out.',
-    );
-  if (actor.entropyCoeffMin > actor.entropyCoeffMax)
-    fail(
-      `actor.entropyCoeffMin is ${actor.entropyCoeffMin}, above entropyCoeffMax ${actor.entropyCoeffMax}; swap them.`,
-    );
-  if (rollout.partialRollout && rollout.overSampleRate === 0)
-    fail(
-      'rollout.partialRollout carries over what rollout.overSampleRate leaves, which is 0; set it above 0, say 0.25.',
-    );
-  if (rollout.overSampleRate > 0 && (algorithm.filterGroups.enable || algorithm.advEstimator === 'remax'))
-    fail(
-      `rollout.overSampleRate is ${rollout.overSampleRate}, which goes together neither with algorithm.filterGroups ` +
-        'nor with advEstimator "remax"; set it to 0 or use another recipe.',
-    );
-  checkPipeline(config, fail);
-  checkLength(config, fail);
-  const updates = config.trainer.totalTrainingSteps * (data.trainBatchSize / actor.ppoMiniBatchSize) * actor.ppoEpochs;
-  checkOptimizer('actor.optim', actor.optim, source);
-  checkWarmup('actor.optim', actor.optim, updates, source);
-}
-
-/** Refuses keys that the optimizer would not read. */
-function checkOptimizer(part: string, { optimizer, momentum, nesterov }: OptimizerKeys, source: string): void {
-  const fail = (message: string): never => {
-    throw new InputError(`${source}: ${message}`);
-  };
-  const key = momentum !== undefined ? 'momentum' : nesterov !== undefined ? 'nesterov' : undefined;
-  if (key && (optimizer === 'AdamW' || optimizer === 'SignSGD'))
-    fail(
-      `${part}.${key} is set, but ${part}.optimizer is ${optimizer}, which has none; leave it out, or use SGD or Muon.`,
-    );
-  if (optimizer === 'SGD' && nesterov && !momentum)
-    fail(`${part}.nesterov is true, but SGD has no momentum; set ${part}.momentum, say 0.9.`);
-}
-
-/** Samples and tokens that a step or an evaluation keeps: a run refuses what would end it in its first step. */
-function checkAmounts({ data, rollout }: TrainConfig, fail: (message: string) => never): void {
-  const amounts = [
-    ['data.trainBatchSize', data.trainBatchSize, 'rollout.n', rollout.n],
-    ['data.valMaxSamples', data.valMaxSamples, 'rollout.valKwargs.n', rollout.valKwargs.n],
-  ] as const;
-  for (const [key, prompts, each, n] of amounts)
-    if (prompts * n > MOST_SAMPLES)
-      fail(`${key} x ${each} is ${prompts} x ${n} = ${prompts * n} samples; at most ${MOST_SAMPLES} are allowed.`);
-  const tokens = data.trainBatchSize * rollout.n * (data.maxPromptLength + data.maxResponseLength);
-  if (tokens > MOST_TOKENS)
-    fail(
-      `data.trainBatchSize x rollout.n x (data.maxPromptLength + data.maxResponseLength) is ${tokens} tokens a step; at most ` +
-        `${MOST_TOKENS} are allowed, which 32 bits count.`,
-    );
-}
-
-/** What the asynchronous pipelines do not go together with. */
-function checkPipeline(config: TrainConfig, fail: (message: string) => never): void {
-  const { trainer, asyncTraining, rollout, algorithm, engine } = config;
-  const { pipeline, testFreq } = trainer;
-  if (pipeline === 'on-policy') return;
-  const other = [
-    rollout.overSampleRate > 0 && 'rollout.overSampleRate, since groups are under way from step to step anyhow',
-    algorithm.replayBufferSize > 0 &&
-      'algorithm.replayBufferSize, whose groups are older than any that it lets through',
-    algorithm.advEstimator === 'remax' && 'advEstimator "remax", whose greedy answers would be of other weights',
-    engine === 'tfjs' && 'engine "tfjs", which cannot generate while it trains',
-  ].find((reason) => reason !== false);
-  if (other)
-    fail(`trainer.pipeline is "${pipeline}", which does not go together with ${other}; leave one of them out.`);
-  const every = pipeline === 'fully-async' ? asyncTraining.triggerParameterSyncStep : 1;
-  if (testFreq > 0 && testFreq % every !== 0)
-    fail(
-      `trainer.testFreq is ${testFreq}, but rollout gets the weights every asyncTraining.triggerParameterSyncStep = ${every} steps, ` +
-        `and an evaluation is of those; the nearest that works is ${nearestMultiple(testFreq, every)}.`,
-    );
-}
-
-/** When a run ends, and which problems it draws from. */
-function checkLength({ data, trainer }: TrainConfig, fail: (message: string) => never): void {
-  const { stopWhen } = trainer;
-  if (stopWhen && stopWhen.atLeast === undefined && stopWhen.atMost === undefined)
-    fail(`trainer.stopWhen names ${stopWhen.metric} without a value; set atLeast or atMost.`);
-  if (stopWhen?.metric.startsWith('val-') && trainer.testFreq <= 0)
-    fail(
-      `trainer.stopWhen reads ${stopWhen.metric}, but trainer.testFreq is ${trainer.testFreq}, so nothing is evaluated on the ` +
-        'way; set it, say to 10.',
-    );
-  if (data.difficulty.hard > data.difficulty.easy)
-    fail(`data.difficulty.hard is ${data.difficulty.hard}, above easy ${data.difficulty.easy}; swap them.`);
-}
+      `${scoreChanges(c).join(' and ')} would change; leave that out, or use advEstimator "grpo".`,
+  },
+  {
+    keys: ['algorithm.gdpoRewardWeights', 'algorithm.gdpoRewardKeys'],
+    when: ({ algorithm: { gdpoRewardWeights: weights, gdpoRewardKeys: names = [] } }) =>
+      weights !== undefined && weights.length !== names.length,
+    say: ({ algorithm: { gdpoRewardWeights: weights = [], gdpoRewardKeys: names = [] } }) =>
+      `algorithm.gdpoRewardWeights has ${weights.length} weights for ${names.length} gdpoRewardKeys; give one for each key.`,
+  },
+  {
+    keys: ['algorithm.gdpoRewardWeights', 'reward.weights'],
+    when: (c) => c.algorithm.gdpoRewardWeights !== undefined && Object.keys(c.reward.weights).length > 0,
+    say: 'algorithm.gdpoRewardWeights and reward.weights both give weights of named rewards; leave one of them out.',
+  },
+];
 
 /** Thresholds are texts that only their readers understand, so they read them once here, on one token. */
-function checkCorrection(config: TrainConfig, source: string): void {
+const correctionProblem = (config: TrainConfig): string | undefined =>
+  problemOf(RangeError, () =>
+    rolloutCorrection(correctionSettings(config), { oldLogp: [[0]], rolloutLogp: [[0]], masks: [[1]] }),
+  );
+
+const formatProblem = ({ rollout: { multiTurn } }: TrainConfig): string | undefined =>
+  multiTurn.enable && multiTurn.constrainToolCalls
+    ? problemOf(InputError, () => callFormatOf(toolParserOf(multiTurn.format)))
+    : undefined;
+
+function problemOf(kind: typeof RangeError | typeof InputError, read: () => unknown): string | undefined {
   try {
-    rolloutCorrection(correctionSettings(config), { oldLogp: [[0]], rolloutLogp: [[0]], masks: [[1]] });
+    read();
+    return undefined;
   } catch (error) {
-    if (error instanceof RangeError) throw new InputError(`${source}: algorithm.rolloutCorrection: ${error.message}`);
+    if (error instanceof kind) return error.message;
     throw error;
   }
 }
 
-/** Refuses settings that LoRA and gradient checkpointing do not go together with. */
-function checkAdapters({ engine, model, trainer }: TrainConfig, fail: (message: string) => never): void {
-  const adapters = model.loraRank > 0 || model.loraAdapterPath !== undefined;
-  if (engine === 'tfjs' && adapters)
-    fail('engine is "tfjs", which trains every weight and no adapters; use engine: wgsl, or model.loraRank: 0.');
-  if (engine === 'tfjs' && model.enableGradientCheckpointing)
-    fail(
-      'engine is "tfjs", whose tape keeps every activation; use engine: wgsl, or enableGradientCheckpointing: false.',
-    );
-  if (engine === 'tfjs' && model.dtype !== 'float32')
-    fail('engine is "tfjs", which computes in float32; use engine: wgsl, or model.dtype: float32.');
-  if (!adapters && model.quantization !== 'none')
-    fail(
-      `model.quantization is "${model.quantization}", which freezes the weights; set model.loraRank, say 16, or leave it out.`,
-    );
-  if (adapters && trainer.refUpdateFreq > 0)
-    fail(
-      'trainer.refUpdateFreq is set, but with adapters the reference is the frozen base itself; leave it out, or model.loraRank: 0.',
-    );
+const scoreChanges = ({ algorithm, reward }: TrainConfig): string[] => [
+  ...(algorithm.useKlInReward ? ['algorithm.useKlInReward'] : []),
+  ...(reward.overlongBuffer.len > 0 ? ['reward.overlongBuffer.len'] : []),
+  ...(algorithm.lengthPenalty.type === 'none' ? [] : ['algorithm.lengthPenalty.type']),
+];
+
+const COURSE: readonly Rule<TrainConfig>[] = [
+  {
+    keys: ['trainer.refUpdateFreq', 'actor.useKlLoss', 'algorithm.useKlInReward'],
+    when: (c) => c.trainer.refUpdateFreq > 0 && !c.actor.useKlLoss && !c.algorithm.useKlInReward,
+    say: 'trainer.refUpdateFreq refreshes the reference, but no KL term uses one; set actor.useKlLoss or leave it out.',
+  },
+  {
+    keys: ['trainer.resumeMode', 'trainer.resumeFromPath'],
+    when: ({ trainer }) => trainer.resumeMode === 'resume_path' && trainer.resumeFromPath === undefined,
+    say:
+      'trainer.resumeMode is "resume_path", but trainer.resumeFromPath is missing; set it to a checkpoint or run folder, or ' +
+      'use resumeMode "auto".',
+  },
+  {
+    keys: ['trainer.greaterIsBetter', 'trainer.metricForBestModel'],
+    when: ({ trainer }) => trainer.greaterIsBetter !== undefined && trainer.metricForBestModel === undefined,
+    say: 'trainer.greaterIsBetter says how trainer.metricForBestModel compares, which is not set; set it or leave both out.',
+  },
+  {
+    keys: ['actor.entropyCoeffMin', 'actor.entropyCoeffMax'],
+    when: ({ actor }) => actor.entropyCoeffMin > actor.entropyCoeffMax,
+    say: ({ actor }) =>
+      `actor.entropyCoeffMin is ${actor.entropyCoeffMin}, above entropyCoeffMax ${actor.entropyCoeffMax}; swap them.`,
+  },
+  {
+    keys: ['rollout.partialRollout', 'rollout.overSampleRate'],
+    when: ({ rollout }) => rollout.partialRollout && rollout.overSampleRate === 0,
+    say: 'rollout.partialRollout carries over what rollout.overSampleRate leaves, which is 0; set it above 0, say 0.25.',
+  },
+  {
+    keys: ['rollout.overSampleRate', 'algorithm.filterGroups.enable', 'algorithm.advEstimator'],
+    when: ({ rollout, algorithm: { filterGroups, advEstimator } }) =>
+      rollout.overSampleRate > 0 && (filterGroups.enable === true || advEstimator === 'remax'),
+    say: ({ rollout }) =>
+      `rollout.overSampleRate is ${rollout.overSampleRate}, which goes together neither with algorithm.filterGroups ` +
+      'nor with advEstimator "remax"; set it to 0 or use another recipe.',
+  },
+  notAsync(
+    'rollout.overSampleRate',
+    ', since groups are in flight from step to step anyhow',
+    (c) => c.rollout.overSampleRate > 0,
+  ),
+  notAsync(
+    'algorithm.replayBufferSize',
+    ', whose groups are older than any that it lets through',
+    (c) => c.algorithm.replayBufferSize > 0,
+  ),
+  notAsync(
+    'algorithm.advEstimator',
+    ' "remax", whose greedy answers would be of other weights',
+    (c) => c.algorithm.advEstimator === 'remax',
+  ),
+  notAsync('engine', ' "tfjs", which cannot generate while it trains', (c) => c.engine === 'tfjs'),
+  {
+    keys: ['trainer.testFreq', 'asyncTraining.triggerParameterSyncStep'],
+    when: (c) => c.trainer.testFreq % pipelineOf(c).syncSteps !== 0,
+    say: (c) =>
+      `trainer.testFreq is ${c.trainer.testFreq}, but rollout gets the weights every asyncTraining.triggerParameterSyncStep = ` +
+      `${pipelineOf(c).syncSteps} steps, and an evaluation is of those; the nearest that works is ${nearestMultiple(c.trainer.testFreq, pipelineOf(c).syncSteps)}.`,
+  },
+  {
+    keys: ['trainer.stopWhen'],
+    when: ({ trainer: { stopWhen } }) => stopWhen !== undefined && (stopWhen.atLeast ?? stopWhen.atMost) === undefined,
+    say: (c) => `trainer.stopWhen names ${c.trainer.stopWhen?.metric} without a value; set atLeast or atMost.`,
+  },
+  {
+    keys: ['trainer.stopWhen', 'trainer.testFreq'],
+    when: ({ trainer }) => trainer.stopWhen?.metric.startsWith('val-') === true && trainer.testFreq <= 0,
+    say: ({ trainer }) =>
+      `trainer.stopWhen reads ${trainer.stopWhen?.metric}, but trainer.testFreq is ${trainer.testFreq}, so nothing is evaluated ` +
+      'on the way; set it, say to 10.',
+  },
+  {
+    keys: ['data.difficulty.hard', 'data.difficulty.easy'],
+    when: ({ data: { difficulty } }) => difficulty.hard > difficulty.easy,
+    say: ({ data: { difficulty } }) =>
+      `data.difficulty.hard is ${difficulty.hard}, above easy ${difficulty.easy}; swap them.`,
+  },
+];
+
+/** A rule for what no asynchronous pipeline goes together with. @param why the value, and the reason */
+function notAsync(key: string, why: string, when: (config: TrainConfig) => boolean): Rule<TrainConfig> {
+  return {
+    keys: ['trainer.pipeline', key],
+    when: (c) => pipelineOf(c).isAsync && when(c),
+    say: (c) =>
+      `trainer.pipeline is "${c.trainer.pipeline}", which does not go together with ${key}${why}; leave one of them out.`,
+  };
 }
 
-export function checkSftRules(config: SftConfig, source: string): void {
-  const { model, data, optim, trainer } = config;
-  checkName(config.name, source);
-  const { hiddenSize: C, intermediateSize: F, numHiddenLayers } = model;
-  const parameters = model.vocabSize * C + numHiddenLayers * (4 * C * C + 3 * C * F);
-  if (model.path === undefined && parameters > MOST_PARAMETERS)
-    throw new InputError(
-      `${source}: model has about ${parameters} parameters; fresh weights may be up to ${MOST_PARAMETERS}: lower ` +
-        'model.hiddenSize, model.intermediateSize, model.numHiddenLayers or model.vocabSize.',
-    );
-  if (model.hiddenSize % (2 * model.numAttentionHeads) !== 0) {
-    throw new InputError(
-      `${source}: model.hiddenSize is ${model.hiddenSize}, which ${model.numAttentionHeads} heads do not cut into even ` +
-        `parts; the nearest that works is ${nearestMultiple(model.hiddenSize, 2 * model.numAttentionHeads)}.`,
-    );
-  }
-  if (model.numAttentionHeads % model.numKeyValueHeads !== 0) {
-    throw new InputError(
-      `${source}: model.numKeyValueHeads is ${model.numKeyValueHeads}, which does not divide numAttentionHeads ` +
-        `${model.numAttentionHeads}; the nearest that do are ${nearestDivisors(model.numAttentionHeads, model.numKeyValueHeads)}.`,
-    );
-  }
-  if (data.maxLength > model.maxPositionEmbeddings || data.maxLength > data.maxTokenLenPerGpu) {
-    throw new InputError(
-      `${source}: data.maxLength is ${data.maxLength} tokens; allowed: up to model.maxPositionEmbeddings ` +
-        `${model.maxPositionEmbeddings} and data.maxTokenLenPerGpu ${data.maxTokenLenPerGpu}.`,
-    );
-  }
-  checkOptimizer('optim', optim, source);
-  checkWarmup('optim', optim, trainer.totalTrainingSteps, source);
+type Optim = OptimizerKeys & { lrSchedulerType: string; lrWarmupSteps: number; lrWarmupStepsRatio: number };
+
+/** Rules of an optimizer, which must read every key that is set, and of its schedule. @param part where it is in the config */
+function optimRules<C>(part: string, of: (config: C) => Optim, updatesOf: (config: C) => number): Rule<C>[] {
+  const unread = (key: 'momentum' | 'nesterov'): Rule<C> => ({
+    keys: [`${part}.${key}`, `${part}.optimizer`],
+    when: (c) => of(c)[key] !== undefined && ['AdamW', 'SignSGD'].includes(of(c).optimizer),
+    say: (c) =>
+      `${part}.${key} is set, but ${part}.optimizer is ${of(c).optimizer}, which has none; leave it out, or use SGD or Muon.`,
+  });
+  const schedule = (key: 'lrWarmupSteps' | 'lrWarmupStepsRatio', allowed: (updates: number) => string): Rule<C> => ({
+    keys: [`${part}.${key}`],
+    when: (c) =>
+      of(c).lrSchedulerType !== 'constant' &&
+      of(c).lrWarmupSteps > 0 === (key === 'lrWarmupSteps') &&
+      ![0, Infinity].includes(updatesOf(c)) &&
+      updatesOf(c) <= warmupSteps(of(c), updatesOf(c)),
+    say: (c) =>
+      `${part}.${key} is ${of(c)[key]}, but a ${of(c).lrSchedulerType} schedule needs it below ${allowed(updatesOf(c))}.`,
+  });
+  return [
+    unread('momentum'),
+    unread('nesterov'),
+    {
+      keys: [`${part}.nesterov`, `${part}.momentum`],
+      when: (c) => of(c).optimizer === 'SGD' && of(c).nesterov === true && !of(c).momentum,
+      say: `${part}.nesterov is true, but SGD has no momentum; set ${part}.momentum, say 0.9.`,
+    },
+    schedule('lrWarmupSteps', (updates) => `the run's ${updates} updates`),
+    schedule('lrWarmupStepsRatio', () => '1'),
+  ];
 }
+
+const TRAIN_RULES: readonly Rule<TrainConfig>[] = [
+  {
+    keys: ['actor.clipRatioC'],
+    when: ({ actor }) => !(actor.clipRatioC > 1),
+    say: ({ actor }) => `actor.clipRatioC is ${actor.clipRatioC}; the dual-clip bound must be above 1, e.g. 3.`,
+  },
+  NAME_RULE,
+  ...[...AMOUNTS, ...ADAPTERS, ...ADVANTAGES_AND_REWARDS, ...COURSE],
+  ...optimRules<TrainConfig>(
+    'actor.optim',
+    (c) => c.actor.optim,
+    (c) => c.trainer.totalTrainingSteps * batchTable(c).updates,
+  ),
+];
+
+const SFT_RULES: readonly Rule<SftConfig>[] = [
+  NAME_RULE,
+  {
+    keys: ['model.hiddenSize', 'model.intermediateSize', 'model.numHiddenLayers', 'model.vocabSize'],
+    when: ({ model }) => model.path === undefined && parametersOf(model) > MOST_PARAMETERS,
+    say: ({ model }) =>
+      `model has about ${parametersOf(model)} parameters; fresh weights may be up to ${MOST_PARAMETERS}: lower ` +
+      'model.hiddenSize, model.intermediateSize, model.numHiddenLayers or model.vocabSize.',
+  },
+  {
+    keys: ['model.hiddenSize', 'model.numAttentionHeads'],
+    when: ({ model }) => model.hiddenSize % (2 * model.numAttentionHeads) !== 0,
+    say: ({ model }) =>
+      `model.hiddenSize is ${model.hiddenSize}, which ${model.numAttentionHeads} heads do not cut into even parts; ` +
+      `the nearest that works is ${nearestMultiple(model.hiddenSize, 2 * model.numAttentionHeads)}.`,
+  },
+  {
+    keys: ['model.numKeyValueHeads', 'model.numAttentionHeads'],
+    when: ({ model }) => model.numAttentionHeads % model.numKeyValueHeads !== 0,
+    say: ({ model: { numKeyValueHeads, numAttentionHeads } }) =>
+      `model.numKeyValueHeads is ${numKeyValueHeads}, which does not divide numAttentionHeads ${numAttentionHeads}; ` +
+      `the nearest that do are ${nearestDivisors(numAttentionHeads, numKeyValueHeads)}.`,
+  },
+  {
+    keys: ['data.maxLength', 'model.maxPositionEmbeddings', 'data.maxTokenLenPerGpu'],
+    when: ({ data, model }) => data.maxLength > Math.min(model.maxPositionEmbeddings, data.maxTokenLenPerGpu),
+    say: ({ data, model }) =>
+      `data.maxLength is ${data.maxLength} tokens; allowed: up to model.maxPositionEmbeddings ` +
+      `${model.maxPositionEmbeddings} and data.maxTokenLenPerGpu ${data.maxTokenLenPerGpu}.`,
+  },
+  ...optimRules<SftConfig>(
+    'optim',
+    (c) => c.optim,
+    (c) => c.trainer.totalTrainingSteps,
+  ),
+];
+
+const parametersOf = ({ vocabSize, hiddenSize: C, intermediateSize: F, numHiddenLayers }: SftConfig['model']): number =>
+  vocabSize * C + numHiddenLayers * (4 * C * C + 3 * C * F);
 
 /** The derived numbers a run prints. */
 export function batchTable({ data, rollout, actor }: TrainConfig): {
@@ -297,33 +451,4 @@ export function nearestDivisors(total: number, size: number): string {
 
 function nearestMultiple(value: number, of: number): number {
   return Math.max(1, Math.round(value / of)) * of;
-}
-
-/** Room for what is put behind a name: file systems take 255 bytes. */
-const LONGEST_NAME = 128;
-
-/** A run folder has this name, so it must be one on every system. Throws InputError. */
-export function checkName(name: string, source: string): void {
-  if (/^[\w-][\w.-]*$/.test(name) && name.length <= LONGEST_NAME) return;
-  throw new InputError(
-    `${source}: name is ${show(name)}; allowed: letters, digits, ., _ and -, not starting with a dot, at most ${LONGEST_NAME}.`,
-  );
-}
-
-function checkWarmup(
-  part: string,
-  optim: { lrSchedulerType: string; lrWarmupSteps: number; lrWarmupStepsRatio: number },
-  updates: number,
-  source: string,
-): void {
-  if (optim.lrSchedulerType === 'constant' || updates === 0 || updates === Infinity) return;
-  const warmup = warmupSteps(optim, updates);
-  if (updates > warmup) return;
-  const [key, allowed] =
-    optim.lrWarmupSteps > 0
-      ? (['lrWarmupSteps', `the run's ${updates} updates`] as const)
-      : (['lrWarmupStepsRatio', '1'] as const);
-  throw new InputError(
-    `${source}: ${part}.${key} is ${optim[key]}, but a ${optim.lrSchedulerType} schedule needs it below ${allowed}.`,
-  );
 }

@@ -9,26 +9,27 @@ import {
   count,
   countOrOff,
   number,
-  optionalText,
+  text,
   options,
   pair,
   part,
   positive,
   requiredText,
-  text,
 } from './keys.ts';
 import { optimizerKeys } from './schema/actor.ts';
 import { logger } from './schema/trainer.ts';
 
 const model = part({
-  path: optionalText('Checkpoint to start from; absent = fresh weights of the sizes below.'),
-  tokenizerPath: optionalText(
+  path: text(undefined, 'Checkpoint to start from; absent = fresh weights of the sizes below.'),
+  tokenizerPath: text(
+    undefined,
     "Folder with tokenizer.json and tokenizer_config.json; absent = one trained on the task's text.",
   ),
-  customChatTemplate: optionalText(
+  customChatTemplate: text(
+    undefined,
     'File of a Jinja chat template that replaces the one of the tokenizer; the checkpoint is saved with it.',
   ),
-  vocabSize: count(512, 'tokens', 'Of a tokenizer trained here.', 260),
+  vocabSize: count(512, 'tokens', { why: 'Of a tokenizer trained here.', min: 260 }),
   hiddenSize: count(96, 'channels', 'Width; with 3 layers about 0.4 M parameters, enough for the small tasks.'),
   intermediateSize: count(288, 'channels', 'MLP width.'),
   numHiddenLayers: count(3, 'layers', 'Depth of the model.'),
@@ -46,21 +47,21 @@ const demonstrations = part({
     "The question's last number is stated as the answer, without a tool call.",
   ),
   firstOperationErrorRate: number(0, SHARE, 'probability', 'First operation swapped for its opposite.'),
-  swappedTemplates: optionalText('Template ids, joined by commas, whose first operation is swapped; absent = all.'),
+  swappedTemplates: text(undefined, 'Template ids, joined by commas, whose first operation is swapped; absent = all.'),
   laterErrorRate: number(0, SHARE, 'probability', 'Any later operand or operation wrong.'),
 });
 
 export const SFT_SCHEMA = part({
   name: requiredText('Name of the run; letters, digits, ., _ and -.'),
   engine: choice('wgsl', ['wgsl', 'tfjs'], 'wgsl = own kernels; tfjs = gradients by autodiff.'),
-  seed: count(1, '', 'Weights, order of the data, mistakes of the demonstrations.', 0),
+  seed: count(1, '', { why: 'Weights, order of the data, mistakes of the demonstrations.', min: 0 }),
   model: v.optional(model, {}),
   task: v.optional(
     part({
       name: text('gsm8k', 'Which task writes the traces.'),
       ...taskModule,
-      path: optionalText('JSONL file of problems; absent = the task generates its own.'),
-      valPath: optionalText('JSONL file of held-out problems.'),
+      path: text(undefined, 'JSONL file of problems; absent = the task generates its own.'),
+      valPath: text(undefined, 'JSONL file of held-out problems.'),
       options: options("The task's own settings, checked by the task."),
     }),
     {},

@@ -1,13 +1,10 @@
 /** From YAML text to a config. Apart from resolve.ts, so that a page without YAML does not load its reader. */
 
-import type * as v from 'valibot';
-import { InputError } from '../../errors.ts';
-import { oldNamesNote, withNewNames } from './oldNames.ts';
-import { blamed, layOverrides, type Override, readOverride } from './overrides.ts';
+import { ConfigError, InputError } from '../../errors.ts';
+import { blaming, layOverrides, type Override, readOverride } from './overrides.ts';
 import { contradiction, foreignClip } from './recipeNotes.ts';
-import { keysAndParts, resolveSftTree, resolveTrainTree } from './resolve.ts';
-import { TRAIN_SCHEMA } from './schema/index.ts';
-import { SFT_SCHEMA, type SftConfig } from './sftSchema.ts';
+import { resolveSftTree, resolveTrainTree } from './resolve.ts';
+import type { SftConfig } from './sftSchema.ts';
 import { isTree, show, type Tree } from './tree.ts';
 import type { TrainConfig } from './types.ts';
 import { readYaml } from './yaml.ts';
@@ -17,18 +14,15 @@ interface ParseOptions {
   source: string;
   /** `actor.optim.lr=1e-4`; values are read as YAML. `algorithm.name=gspo` brings its recipe, see overrides.ts. */
   overrides?: readonly string[];
-  /**
-   * Takes sentences that a run says at its start: where the algorithm is not the one that its name says. Absent = not said,
-   * and old names of keys are said on the console.
-   */
+  /** Called with sentences for the start of a run: the algorithm is not the one that its name says. */
   note?: (sentence: string) => void;
 }
 
 /** A training run from its YAML. Throws InputError. */
 export function parseTrainConfig(yaml: string, options: ParseOptions): TrainConfig {
   const { source, note } = options;
-  const { file, overrides, tree, gaveWay } = readTrees(TRAIN_SCHEMA, yaml, options);
-  const config = blaming(source, overrides, () => resolveTrainTree(tree, source));
+  const { file, overrides, tree, gaveWay } = readTrees(yaml, options);
+  const config = resolved(overrides, () => resolveTrainTree(tree, source));
   const given = overrides.map(({ path }) => path);
   const isNamed = overrides.findLast(({ path }) => path === 'algorithm.name');
   if (isNamed && gaveWay.length > 0)
@@ -40,18 +34,14 @@ export function parseTrainConfig(yaml: string, options: ParseOptions): TrainConf
 
 /** A supervised run from its YAML. Throws InputError. */
 export function parseSftConfig(yaml: string, options: ParseOptions): SftConfig {
-  const { overrides, tree } = readTrees(SFT_SCHEMA, yaml, options);
-  return blaming(options.source, overrides, () => resolveSftTree(tree, options.source));
+  const { overrides, tree } = readTrees(yaml, options);
+  return resolved(overrides, () => resolveSftTree(tree, options.source));
 }
 
-/** The file, and the file with the overrides over it, both under the names of today. */
-function readTrees(schema: v.GenericSchema, yaml: string, { source, overrides = [], note }: ParseOptions) {
-  const known = keysAndParts(schema);
-  const { tree: file, renamed } = withNewNames(readTree(yaml, source), source, known);
-  const read = overrides.map((text) => readOverride(text, known));
-  const given = read.flatMap((override) => override.renamed ?? []);
-  const notes = [oldNamesNote(source, renamed), oldNamesNote('overrides', given)];
-  for (const sentence of notes) if (sentence !== undefined) (note ?? console.warn)(sentence);
+/** The file, and the file with the overrides over it. */
+function readTrees(yaml: string, { source, overrides = [] }: ParseOptions) {
+  const file = readTree(yaml, source);
+  const read = overrides.map(readOverride);
   return { file, overrides: read, ...layOverrides(file, read) };
 }
 
@@ -64,14 +54,10 @@ function readTree(yaml: string, source: string): Tree {
 }
 
 /** A refusal of what an override set names the override, not the file. */
-function blaming<T>(source: string, overrides: readonly Override[], resolve: () => T): T {
+function resolved<T>(overrides: readonly Override[], resolve: () => T): T {
   try {
     return resolve();
   } catch (error) {
-    const ofFile = `${source}: `;
-    if (!(error instanceof InputError) || !error.message.startsWith(ofFile)) throw error;
-    const sentence = error.message.slice(ofFile.length);
-    const override = blamed(sentence, overrides);
-    throw override ? new InputError(`override ${override.text}: ${sentence}`) : error;
+    throw error instanceof ConfigError ? blaming(error, overrides) : error;
   }
 }

@@ -1,8 +1,11 @@
-/** The two asynchronous pipelines as numbers: how many groups are generated, when rollout gets the weights, what is too old. */
+/** The pipelines as numbers: how many groups are generated, when rollout gets the weights, what is too old. */
 
 import type { TrainConfig } from '../config/types.ts';
 
-export interface AsyncSettings {
+type Settings = Pick<TrainConfig, 'trainer' | 'asyncTraining' | 'data' | 'actor'>;
+
+/** When groups are generated, and with which weights. */
+export interface Schedule {
   /** Groups of a step. */
   stepGroups: number;
   /** Steps from one sync to the next. */
@@ -17,29 +20,46 @@ export interface AsyncSettings {
   inOrder: boolean;
 }
 
-type Settings = Pick<TrainConfig, 'trainer' | 'asyncTraining' | 'data'>;
-
-/** Undefined for on-policy. One-step-off is the fully asynchronous one with a whole batch ahead, in order, and nothing cut short. */
-export function asyncSettings({ trainer, asyncTraining, data }: Settings): AsyncSettings | undefined {
-  const stepGroups = data.trainBatchSize;
-  if (trainer.pipeline === 'on-policy') return undefined;
-  if (trainer.pipeline === 'one-step-off')
-    return { stepGroups, syncSteps: 1, maxGroups: 2 * stepGroups, maxAge: 1, partial: false, inOrder: true };
-  const { stalenessThreshold, triggerParameterSyncStep: syncSteps, partialRollout, onStale } = asyncTraining;
-  return {
-    stepGroups,
-    syncSteps,
-    maxGroups: Math.floor(stepGroups * syncSteps * (1 + stalenessThreshold)),
-    maxAge: Math.ceil(stalenessThreshold),
-    partial: partialRollout,
-    inOrder: onStale === 'wait',
-  };
+/** `trainer.pipeline`, with its settings. */
+export interface Pipeline extends Schedule {
+  name: Settings['trainer']['pipeline'];
+  /** True if rollout generates while training runs; false = in turn. */
+  isAsync: boolean;
+  /** True if rollout samples by older weights than those that are trained, and so needs its own. */
+  needsCopy: boolean;
 }
 
-/** True if rollout draws by older weights than those that are trained, and so needs its own. */
-export function needsOwnWeights(config: Settings): boolean {
-  const settings = asyncSettings(config);
-  if (!settings) return false;
-  const { syncSteps, maxGroups, stepGroups, partial } = settings;
-  return syncSteps > 1 || (maxGroups > stepGroups && !partial);
+type Numbers = Omit<Pipeline, 'name' | 'needsCopy'>;
+
+const onPolicy = (stepGroups: number): Numbers => ({
+  ...{ isAsync: false, stepGroups, syncSteps: 1, maxGroups: stepGroups, maxAge: 0, partial: false, inOrder: true },
+});
+
+/** The pipelines by name; a new one is an entry here, and one in `trainer.pipeline` of the schema. */
+const PIPELINES: Readonly<Record<Pipeline['name'], (config: Settings) => Numbers>> = {
+  'on-policy': ({ data }) => onPolicy(data.trainBatchSize),
+  // The fully asynchronous one with a batch ahead, in order, and no request cut short.
+  'one-step-off': ({ data }) => ({
+    ...onPolicy(data.trainBatchSize),
+    ...{ isAsync: true, maxGroups: 2 * data.trainBatchSize, maxAge: 1 },
+  }),
+  'fully-async': ({ data, actor, asyncTraining }) => {
+    const { stalenessThreshold, triggerParameterSyncStep: syncSteps, requireBatches } = asyncTraining;
+    const stepGroups = requireBatches === undefined ? data.trainBatchSize : requireBatches * actor.ppoMiniBatchSize;
+    return {
+      ...{ isAsync: true, stepGroups, syncSteps },
+      maxGroups: Math.floor(stepGroups * syncSteps * (1 + stalenessThreshold)),
+      maxAge: Math.ceil(stalenessThreshold),
+      partial: asyncTraining.partialRollout,
+      inOrder: asyncTraining.onStale === 'wait',
+    };
+  },
+};
+
+/** The pipeline of a run. */
+export function pipelineOf(config: Settings): Pipeline {
+  const name = config.trainer.pipeline;
+  const schedule = PIPELINES[name](config);
+  const { isAsync, syncSteps, maxGroups, stepGroups, partial } = schedule;
+  return { name, ...schedule, needsCopy: isAsync && (syncSteps > 1 || (maxGroups > stepGroups && !partial)) };
 }

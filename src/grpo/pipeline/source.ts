@@ -7,6 +7,7 @@ import type { StatefulParts } from '../parts.ts';
 import { AsyncGroups, type MakeRollouter } from './asyncGroups.ts';
 import { NothingInFlight } from './nothingInFlight.ts';
 import { OverSampledGroups } from './overSampling.ts';
+import { pipelineOf } from './settings.ts';
 
 interface Given {
   /** Replaces the one that the config asks for. */
@@ -27,9 +28,9 @@ export function sampleSource(
 }
 
 function ownSource(options: SourceOptions, { source, rollouter }: Given): SampleSource {
-  const { rollout, algorithm, trainer } = options.config;
+  const { rollout, algorithm } = options.config;
   if (source) return source;
-  if (trainer.pipeline !== 'on-policy') return new AsyncGroups(options, rollouter);
+  if (pipelineOf(options.config).isAsync) return new AsyncGroups(options, rollouter);
   if (rollout.overSampleRate > 0) return new OverSampledGroups(options);
   return algorithm.filterGroups.enable ? new FilteredGroups(options) : new PlainGroups(options);
 }

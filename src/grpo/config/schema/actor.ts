@@ -5,34 +5,17 @@ import { LOSS_AGG_MODES } from '../../losses/aggregate.ts';
 import { KL_TYPES } from '../../losses/kl.ts';
 import { ADJUST_LR_FNS, OPTIMIZERS } from '../../../model/optimizer/spec.ts';
 import { POLICY_LOSSES } from '../../losses/index.ts';
-import {
-  choice,
-  count,
-  countOrOff,
-  flag,
-  nameOf,
-  number,
-  optionalChoice,
-  optionalCount,
-  optionalFlag,
-  optionalKnown,
-  optionalNumber,
-  pair,
-  part,
-  positive,
-  ANY,
-  SHARE,
-} from '../keys.ts';
+import { choice, count, countOrOff, flag, nameOf, number, known, pair, part, positive, ANY, SHARE } from '../keys.ts';
 
 /** The keys of an optimizer that every kind of run has. */
 export const optimizerKeys = {
-  optimizer: nameOf(
-    'AdamW',
-    OPTIMIZERS,
-    'SGD and SignSGD keep no moments. Muon is for the matrices of the layers, with AdamW for the rest. In any case of letters.',
-  ),
-  momentum: optionalNumber([0, 0.9999], '', 'Of SGD and Muon; absent = none for SGD, 0.95 for Muon.'),
-  nesterov: optionalFlag('Of SGD and Muon; absent = false for SGD, true for Muon.'),
+  optimizer: nameOf('AdamW', OPTIMIZERS, {
+    why: 'SGD and SignSGD keep no moments. Muon is for the matrices of the layers, with AdamW for the rest. In any case of letters.',
+    verl: '=',
+    trl: 'optim',
+  }),
+  momentum: number(undefined, [0, 0.9999], '', 'Of SGD and Muon; absent = none for SGD, 0.95 for Muon.'),
+  nesterov: flag(undefined, 'Of SGD and Muon; absent = false for SGD, true for Muon.'),
   adjustLrFn: choice(
     'match_rms_adamw',
     ADJUST_LR_FNS,
@@ -42,28 +25,36 @@ export const optimizerKeys = {
 
 const optim = part({
   ...optimizerKeys,
-  lr: positive(
-    2.5e-4,
-    '',
-    'Peak rate, for models of about a million parameters; real ones want 1e-6 (all) or 1e-5 (LoRA).',
-  ),
-  betas: pair([0.9, 0.95], [0, 1], 'Decay of the two moments; 0.95 follows the fast changing gradients of RL.'),
-  eps: positive(1e-8, '', 'Added to the root of the second moment.'),
-  weightDecay: number(
-    0,
-    ANY,
-    '',
-    "Of every trained value; decoupled, but for SGD. verl's 0.01 makes no difference over so few steps.",
-  ),
-  lrSchedulerType: choice(
-    'constant',
-    ['constant', 'cosine', 'linear'],
-    'cosine and linear fall to minLrRatio over totalTrainingSteps.',
-  ),
-  lrWarmupSteps: countOrOff(0, 'updates', 'Linear rise from 0 to lr.'),
-  lrWarmupStepsRatio: number(0, SHARE, 'share of all updates', 'The same as a share; lrWarmupSteps above 0 wins.'),
-  minLrRatio: number(0, SHARE, 'share of lr', 'Where cosine and linear end.'),
-  numCycles: positive(0.5, 'periods', 'Of cosine over the run; 0.5 falls once from lr to its end.'),
+  lr: positive(2.5e-4, '', {
+    why: 'Peak rate, for models of about a million parameters; real ones want 1e-6 (all) or 1e-5 (LoRA).',
+    verl: '=',
+    trl: 'learning_rate',
+  }),
+  betas: pair([0.9, 0.95], [0, 1], {
+    why: 'Decay of the two moments; 0.95 follows the fast changing gradients of RL.',
+    verl: '=',
+    trl: 'adam_beta1',
+    note: 'TRL: adam_beta1, adam_beta2',
+  }),
+  eps: positive(1e-8, '', { why: 'Added to the root of the second moment.', trl: 'adam_epsilon' }),
+  weightDecay: number(0, ANY, '', {
+    why: "Of every trained value; decoupled, but for SGD. verl's 0.01 makes no difference over so few steps.",
+    verl: '=',
+    trl: 'weight_decay',
+  }),
+  lrSchedulerType: choice('constant', ['constant', 'cosine', 'linear'], {
+    why: 'cosine and linear fall to minLrRatio over totalTrainingSteps.',
+    verl: 'actor_rollout_ref.actor.optim.lr_scheduler_type',
+    trl: 'lr_scheduler_type',
+  }),
+  lrWarmupSteps: countOrOff(0, 'updates', { why: 'Linear rise from 0 to lr.', verl: '=', trl: 'warmup_steps' }),
+  lrWarmupStepsRatio: number(0, SHARE, 'share of all updates', {
+    why: 'The same as a share; lrWarmupSteps above 0 wins.',
+    verl: '=',
+    trl: 'warmup_ratio',
+  }),
+  minLrRatio: number(0, SHARE, 'share of lr', { why: 'Where cosine and linear end.', verl: '=' }),
+  numCycles: positive(0.5, 'periods', { why: 'Of cosine over the run; 0.5 falls once from lr to its end.', verl: '=' }),
 });
 
 /**
@@ -71,59 +62,121 @@ const optim = part({
  * for, whose file in `losses/` has its default.
  */
 const policyLoss = v.looseObject({
-  lossMode: optionalKnown(() => Object.keys(POLICY_LOSSES), 'Policy loss; from algorithm.name.'),
-  tauPos: optionalNumber(ANY, '', 'SAPO: temperature of the gate where the advantage is positive.'),
-  tauNeg: optionalNumber(ANY, '', 'SAPO: the same where it is negative.'),
-  wMax: optionalNumber(ANY, '', 'CISPO: upper weight itself; absent = 1 + clipRatioHigh, as verl reads its bound.'),
-  clipCovRatio: optionalNumber(SHARE, 'share of tokens', 'clip_cov: how many tokens lose their gradient.'),
-  clipCovLb: optionalNumber([-Infinity, Infinity], '', 'clip_cov: lower bound of the covariance picked from.'),
-  clipCovUb: optionalNumber([-Infinity, Infinity], '', 'clip_cov: upper bound.'),
-  klCovRatio: optionalNumber(SHARE, 'share of tokens', 'kl_cov: how many tokens get the KL penalty.'),
-  ppoKlCoef: optionalNumber(ANY, '', 'kl_cov: weight of that penalty.'),
-  droBeta: optionalNumber(ANY, '', 'DRO: weight of the quadratic term.'),
-  vespoKPos: optionalNumber(ANY, '', 'VESPO, positive advantage.'),
-  vespoKNeg: optionalNumber(ANY, '', 'VESPO, negative advantage.'),
-  vespoLambdaPos: optionalNumber(ANY, '', 'VESPO, positive advantage.'),
-  vespoLambdaNeg: optionalNumber(ANY, '', 'VESPO, negative advantage.'),
+  lossMode: known(undefined, () => Object.keys(POLICY_LOSSES), {
+    why: 'Policy loss; from algorithm.name.',
+    verl: 'actor_rollout_ref.actor.policy_loss.loss_mode',
+    trl: 'loss_type',
+    note: "TRL's loss_type is loss and aggregation; algorithm.name sets both",
+  }),
+  tauPos: number(undefined, ANY, '', {
+    why: 'SAPO: temperature of the gate where the advantage is positive.',
+    verl: 'actor_rollout_ref.actor.tau_pos',
+    trl: 'sapo_temperature_pos',
+  }),
+  tauNeg: number(undefined, ANY, '', {
+    why: 'SAPO: the same where it is negative.',
+    verl: 'actor_rollout_ref.actor.tau_neg',
+    trl: 'sapo_temperature_neg',
+  }),
+  wMax: number(undefined, ANY, '', 'CISPO: upper weight itself; absent = 1 + clipRatioHigh, as verl reads its bound.'),
+  clipCovRatio: number(undefined, SHARE, 'share of tokens', {
+    why: 'clip_cov: how many tokens lose their gradient.',
+    verl: '=',
+  }),
+  clipCovLb: number(undefined, [-Infinity, Infinity], '', {
+    why: 'clip_cov: lower bound of the covariance picked from.',
+    verl: '=',
+  }),
+  clipCovUb: number(undefined, [-Infinity, Infinity], '', { why: 'clip_cov: upper bound.', verl: '=' }),
+  klCovRatio: number(undefined, SHARE, 'share of tokens', {
+    why: 'kl_cov: how many tokens get the KL penalty.',
+    verl: '=',
+  }),
+  ppoKlCoef: number(undefined, ANY, '', { why: 'kl_cov: weight of that penalty.', verl: '=' }),
+  droBeta: number(undefined, ANY, '', { why: 'DRO: weight of the quadratic term.', verl: '=' }),
+  vespoKPos: number(undefined, ANY, '', { why: 'VESPO, positive advantage.', trl: 'vespo_k_pos' }),
+  vespoKNeg: number(undefined, ANY, '', { why: 'VESPO, negative advantage.', trl: 'vespo_k_neg' }),
+  vespoLambdaPos: number(undefined, ANY, '', { why: 'VESPO, positive advantage.', trl: 'vespo_lambda_pos' }),
+  vespoLambdaNeg: number(undefined, ANY, '', { why: 'VESPO, negative advantage.', trl: 'vespo_lambda_neg' }),
 });
 
 export const actor = part({
-  ppoMiniBatchSize: count(8, 'prompts', 'Prompts an update; trainBatchSize / this = updates a step.'),
-  ppoEpochs: count(1, 'passes', "Passes over a step's samples."),
-  ppoMicroBatchSizePerGpu: optionalCount(
-    'sequences',
-    'Sequences a micro-batch; absent = cut by ppoMaxTokenLenPerGpu. Memory only.',
-  ),
-  ppoMaxTokenLenPerGpu: count(
-    4096,
-    'tokens',
-    'Tokens a micro-batch at most. Memory and speed only, never the gradient.',
-  ),
-  lossAggMode: optionalChoice(LOSS_AGG_MODES, 'How token losses become one number; from algorithm.name.'),
-  clipRatio: optionalNumber(ANY, '', 'Sets clipRatioLow and clipRatioHigh together.'),
-  clipRatioLow: optionalNumber(ANY, '', 'Lower clip: ratio >= 1 - this; from algorithm.name.'),
-  clipRatioHigh: optionalNumber(ANY, '', 'Upper clip: ratio <= 1 + this; from algorithm.name.'),
-  clipRatioC: optionalNumber([1, Infinity], '', 'Dual clip constant, above 1; from algorithm.name.'),
+  ppoMiniBatchSize: count(8, 'prompts', {
+    why: 'Prompts an update; trainBatchSize / this = updates a step.',
+    verl: '=',
+    trl: 'per_device_train_batch_size',
+    note: 'prompts; TRL counts samples: x rollout.n',
+  }),
+  ppoEpochs: count(1, 'passes', { why: "Passes over a step's samples.", verl: '=', trl: 'num_iterations' }),
+  ppoMicroBatchSizePerGpu: count(undefined, 'sequences', {
+    why: 'Sequences a micro-batch; absent = cut by ppoMaxTokenLenPerGpu. Memory only.',
+    verl: 'actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu',
+  }),
+  ppoMaxTokenLenPerGpu: count(4096, 'tokens', {
+    why: 'Tokens a micro-batch at most. Memory and speed only, never the gradient.',
+    verl: 'actor_rollout_ref.actor.ppo_max_token_len_per_gpu',
+    trl: 'gradient_accumulation_steps',
+    note: 'micro-batches are cut by tokens',
+  }),
+  lossAggMode: choice(undefined, LOSS_AGG_MODES, {
+    why: 'How token losses become one number; from algorithm.name.',
+    verl: '=',
+  }),
+  clipRatio: number(undefined, ANY, '', { why: 'Sets clipRatioLow and clipRatioHigh together.', verl: '=' }),
+  clipRatioLow: number(undefined, ANY, '', {
+    why: 'Lower clip: ratio >= 1 - this; from algorithm.name.',
+    verl: '=',
+    trl: 'epsilon',
+  }),
+  clipRatioHigh: number(undefined, ANY, '', {
+    why: 'Upper clip: ratio <= 1 + this; from algorithm.name.',
+    verl: '=',
+    trl: 'epsilon_high',
+    note: 'cispo: the weight itself in TRL, 1 + this in verl and here; see wMax',
+  }),
+  clipRatioC: number(undefined, [1, Infinity], '', {
+    why: 'Dual clip constant, above 1; from algorithm.name.',
+    verl: '=',
+    trl: 'delta',
+    note: 'dual clip',
+  }),
   policyLoss: v.optional(policyLoss, {}),
-  entropyCoeff: optionalNumber([-Infinity, Infinity], '', 'Weight of the entropy bonus; from algorithm.name (0).'),
-  entropyTarget: optionalNumber(
-    ANY,
-    'nats a token',
-    'Adaptive bonus: the weight rises while entropy is at or below this, else falls and is not applied; absent = fixed.',
-  ),
-  entropyCoeffDelta: number(0.005, ANY, '', 'Adaptive bonus: change of the weight an update.'),
-  entropyCoeffMin: number(0, ANY, '', 'Adaptive bonus: lower end of the weight.'),
-  entropyCoeffMax: number(1, ANY, '', 'Adaptive bonus: upper end of the weight.'),
-  topEntropyQuantile: number(
-    1,
-    [1e-6, 1],
-    'share of tokens',
-    'Policy loss and entropy bonus on the tokens of highest entropy only (0.2 in arXiv:2506.01939); below 1 costs a forward pass an update.',
-  ),
-  useKlLoss: optionalFlag('KL to the frozen reference in the loss; absent = when klLossCoef is above 0.'),
-  klLossCoef: optionalNumber(ANY, '', 'Weight of that KL; 0 = off. 0.001 where only useKlLoss is set.'),
-  klLossType: optionalChoice([...KL_TYPES, 'kl', 'mse', 'low_var_kl'], 'Its estimator; from algorithm.name (k3).'),
-  klClamp: optionalNumber(
+  entropyCoeff: number(undefined, [-Infinity, Infinity], '', {
+    why: 'Weight of the entropy bonus; from algorithm.name (0).',
+    verl: '=',
+    trl: 'entropy_coef',
+  }),
+  entropyTarget: number(undefined, ANY, 'nats a token', {
+    why: 'Adaptive bonus: the weight rises while entropy is at or below this, else falls and is not applied; absent = fixed.',
+    trl: 'entropy_target',
+  }),
+  entropyCoeffDelta: number(0.005, ANY, '', {
+    why: 'Adaptive bonus: change of the weight an update.',
+    trl: 'entropy_coef_delta',
+  }),
+  entropyCoeffMin: number(0, ANY, '', { why: 'Adaptive bonus: lower end of the weight.', trl: 'entropy_coef_min' }),
+  entropyCoeffMax: number(1, ANY, '', { why: 'Adaptive bonus: upper end of the weight.', trl: 'entropy_coef_max' }),
+  topEntropyQuantile: number(1, [1e-6, 1], 'share of tokens', {
+    why: 'Policy loss and entropy bonus on the tokens of highest entropy only (0.2 in arXiv:2506.01939); below 1 costs a forward pass an update.',
+    trl: 'top_entropy_quantile',
+  }),
+  useKlLoss: flag(undefined, {
+    why: 'KL to the frozen reference in the loss; absent = when klLossCoef is above 0.',
+    verl: '=',
+  }),
+  klLossCoef: number(undefined, ANY, '', {
+    why: 'Weight of that KL; 0 = off. 0.001 where only useKlLoss is set.',
+    verl: '=',
+    trl: 'beta',
+  }),
+  klLossType: choice(undefined, [...KL_TYPES, 'kl', 'mse', 'low_var_kl'], {
+    why: 'Its estimator; from algorithm.name (k3).',
+    verl: '=',
+    trl: 'use_bias_correction_kl',
+    note: 'TRL: k3, or r*k3 by this switch',
+  }),
+  klClamp: number(
+    undefined,
     ANY,
     'nats',
     "Bound on k3's value. 10 = verl, where a policy far below the reference then gets no gradient back; absent = none.",
@@ -133,7 +186,11 @@ export const actor = part({
     'Leave samples that cannot move the policy (groups of equal rewards) out of forward and backward; their gradient is ' +
       'exactly 0. Never with KL or entropy terms. actor/* metrics are then of the tokens that are left.',
   ),
-  gradClip: number(1, ANY, '', 'Largest global L2 norm of the gradient; 0 = no clipping.'),
-  shuffle: flag(true, 'Order of mini-batches anew in each epoch, by seed.'),
+  gradClip: number(1, ANY, '', {
+    why: 'Largest global L2 norm of the gradient; 0 = no clipping.',
+    verl: '=',
+    trl: 'max_grad_norm',
+  }),
+  shuffle: flag(true, { why: 'Order of mini-batches anew in each epoch, by seed.', verl: '=' }),
   optim: v.optional(optim, {}),
 });

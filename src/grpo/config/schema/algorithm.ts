@@ -10,13 +10,9 @@ import {
   flag,
   known,
   number,
-  optionalChoice,
-  optionalFlag,
-  optionalKnown,
-  optionalNumber,
   optionalNumberOrText,
   optionalNumbers,
-  optionalText,
+  text,
   optionalTexts,
   part,
   ANY,
@@ -24,39 +20,56 @@ import {
 } from '../keys.ts';
 
 export const algorithm = part({
-  name: known<string>(
+  name: known(
     DEFAULT_RECIPE,
     () => Object.keys(RECIPES),
     'Published method: sets loss, advantage, aggregation and clip together.',
   ),
-  advEstimator: optionalKnown(advantageNames, 'Advantage; from algorithm.name.'),
-  normAdvByStdInGrpo: optionalFlag(
-    "Divide by the group's std; false = Dr. GRPO. The same as scaleRewards group | none.",
-  ),
-  scaleRewards: optionalChoice(['group', 'batch', 'none'], 'Which std divides the advantage; from algorithm.name.'),
-  gdpoRewardKeys: optionalTexts("gdpo: which of the task's named rewards; absent = all of them."),
-  gdpoRewardWeights: optionalNumbers('gdpo: weight of each, in the same order; absent = 1.'),
+  advEstimator: known(undefined, advantageNames, {
+    why: 'Advantage; from algorithm.name.',
+    verl: '=',
+    trl: 'multi_objective_aggregation',
+    note: 'TRL: grpo, or gdpo by normalize_then_sum',
+  }),
+  normAdvByStdInGrpo: flag(undefined, {
+    why: "Divide by the group's std; false = Dr. GRPO. The same as scaleRewards group | none.",
+    verl: '=',
+  }),
+  scaleRewards: choice(undefined, ['group', 'batch', 'none'], {
+    why: 'Which std divides the advantage; from algorithm.name.',
+    trl: 'scale_rewards',
+    note: 'group or none: normAdvByStdInGrpo of verl',
+  }),
+  gdpoRewardKeys: optionalTexts({ why: "gdpo: which of the task's named rewards; absent = all of them.", verl: '=' }),
+  gdpoRewardWeights: optionalNumbers({
+    why: 'gdpo: weight of each, in the same order; absent = 1.',
+    verl: '=',
+    trl: 'reward_weights',
+  }),
   raeDecay: number(0.95, SHARE, '', "rae: what a role's baseline keeps of itself at each sample of the role."),
-  gamma: number(1, SHARE, '', 'Discount per token or turn, for the estimators that have one.'),
-  maskTruncated: optionalFlag('Do not train on samples cut at the length limit; from algorithm.name.'),
+  gamma: number(1, SHARE, '', { why: 'Discount per token or turn, for the estimators that have one.', verl: '=' }),
+  maskTruncated: flag(undefined, {
+    why: 'Do not train on samples cut at the length limit; from algorithm.name.',
+    trl: 'mask_truncated_completions',
+  }),
   filterGroups: v.optional(
     part({
-      enable: optionalFlag('Replace groups whose samples all score the same (DAPO); from algorithm.name.'),
-      metric: choice('acc', ['acc', 'score'], 'What must differ within a group.'),
-      maxNumGenBatches: count(
-        10,
-        'batches',
-        'Give up filling the batch after so many; it then trains on what there is.',
-      ),
+      enable: flag(undefined, {
+        why: 'Replace groups whose samples all score the same (DAPO); from algorithm.name.',
+        verl: '=',
+      }),
+      metric: choice('acc', ['acc', 'score'], { why: 'What must differ within a group.', verl: '=' }),
+      maxNumGenBatches: count(10, 'batches', {
+        why: 'Give up filling the batch after so many; it then trains on what there is.',
+        verl: '=',
+      }),
     }),
     {},
   ),
-  replayBufferSize: count(
-    0,
-    'groups',
-    'Groups of earlier steps kept, to take the place of groups whose samples all score the same (TRL, 64 there); 0 = off.',
-    0,
-  ),
+  replayBufferSize: count(0, 'groups', {
+    why: 'Groups of earlier steps kept, to take the place of groups whose samples all score the same (TRL, 64 there); 0 = off.',
+    min: 0,
+  }),
   lengthPenalty: v.optional(
     part({
       type: choice(
@@ -70,41 +83,48 @@ export const algorithm = part({
     }),
     {},
   ),
-  useKlInReward: flag(false, 'KL as a reward penalty instead of a loss term.'),
-  klPenalty: choice('k1', [...KL_TYPES, 'kl', 'mse', 'low_var_kl'], 'Its estimator.'),
+  useKlInReward: flag(false, { why: 'KL as a reward penalty instead of a loss term.', verl: '=' }),
+  klPenalty: choice('k1', [...KL_TYPES, 'kl', 'mse', 'low_var_kl'], { why: 'Its estimator.', verl: '=' }),
   klCtrl: v.optional(
     part({
-      type: choice('fixed', ['fixed', 'adaptive'], 'adaptive moves klCoef towards targetKl.'),
-      klCoef: number(0.001, ANY, '', 'Weight of the KL in the reward.'),
-      horizon: count(10_000, 'samples', 'adaptive: how slowly it moves.'),
-      targetKl: number(0.1, ANY, 'nats', 'adaptive: where it moves to.'),
+      type: choice('fixed', ['fixed', 'adaptive'], { why: 'adaptive moves klCoef towards targetKl.', verl: '=' }),
+      klCoef: number(0.001, ANY, '', { why: 'Weight of the KL in the reward.', verl: '=' }),
+      horizon: count(10_000, 'samples', { why: 'adaptive: how slowly it moves.', verl: '=' }),
+      targetKl: number(0.1, ANY, 'nats', { why: 'adaptive: where it moves to.', verl: '=' }),
     }),
     {},
   ),
   rolloutCorrection: v.optional(
     part({
-      rolloutIs: optionalChoice(['none', 'token', 'sequence'], 'Importance weight of trainer against sampler.'),
-      rolloutIsThreshold: optionalNumberOrText(
-        '',
-        'Weights above are cut to it; "low_high", e.g. 0.5_5, drops those outside (IcePop). Absent = 2.',
-      ),
-      rolloutIsBatchNormalize: flag(false, 'Divide the weights by their mean.'),
-      rolloutRs: optionalText(
-        'Rejection: token_k1|k2|k3, seq_sum_k1|k2|k3, seq_mean_k1|k2|k3, seq_max_k2|k3, several joined by commas.',
-      ),
-      rolloutRsThreshold: optionalNumberOrText(
-        '',
-        'Of rolloutRs: one for all or one each, joined by commas; for k1 "low_high" bounds on the ratio.',
-      ),
-      bypassMode: optionalFlag(
-        'true = ratios are against the sampler; false = log-probs are computed anew before the update (three policies). ' +
+      rolloutIs: choice(undefined, ['none', 'token', 'sequence'], {
+        why: 'Importance weight of trainer against sampler.',
+        verl: '=',
+        trl: 'vllm_importance_sampling_mode',
+      }),
+      rolloutIsThreshold: optionalNumberOrText('', {
+        why: 'Weights above are cut to it; "low_high", e.g. 0.5_5, drops those outside (IcePop). Absent = 2.',
+        verl: '=',
+        trl: 'vllm_importance_sampling_clip_max',
+      }),
+      rolloutIsBatchNormalize: flag(false, { why: 'Divide the weights by their mean.', verl: '=' }),
+      rolloutRs: text(undefined, {
+        why: 'Rejection: token_k1|k2|k3, seq_sum_k1|k2|k3, seq_mean_k1|k2|k3, seq_max_k2|k3, several joined by commas.',
+        verl: '=',
+      }),
+      rolloutRsThreshold: optionalNumberOrText('', {
+        why: 'Of rolloutRs: one for all or one each, joined by commas; for k1 "low_high" bounds on the ratio.',
+        verl: '=',
+      }),
+      bypassMode: flag(undefined, {
+        why:
+          'true = ratios are against the sampler; false = log-probs are computed anew before the update (three policies). ' +
           "Absent = false where rolloutIs or rolloutRs is set. verl's false would cost a pass that finds the same bits here.",
-      ),
-      offPolicyMaskThreshold: optionalNumber(
-        ANY,
-        'nats a token',
-        'Drop samples with a negative advantage that drifted further from the sampler (OPSM); absent = off.',
-      ),
+        verl: '=',
+      }),
+      offPolicyMaskThreshold: number(undefined, ANY, 'nats a token', {
+        why: 'Drop samples with a negative advantage that drifted further from the sampler (OPSM); absent = off.',
+        trl: 'off_policy_mask_threshold',
+      }),
     }),
     {},
   ),

@@ -15,9 +15,18 @@ import { rollout } from './rollout.ts';
 import { trainer } from './trainer.ts';
 
 export const TRAIN_SCHEMA = part({
-  name: requiredText('Name of the run; letters, digits, ., _ and -.'),
+  name: requiredText({
+    why: 'Name of the run; letters, digits, ., _ and -.',
+    verl: 'trainer.experiment_name',
+    trl: 'run_name',
+  }),
   engine: choice('wgsl', ['wgsl', 'tfjs'], 'wgsl = own kernels; tfjs = gradients by autodiff, slower, a check.'),
-  seed: count(1, '', 'Everything random follows from it: same seed and adapter, same run.', 0),
+  seed: count(1, '', {
+    why: 'Everything random follows from it: same seed and adapter, same run.',
+    min: 0,
+    verl: 'data.seed',
+    trl: 'seed',
+  }),
   model,
   task: v.optional(task, {}),
   data: v.optional(data, {}),

@@ -3,13 +3,20 @@
 import * as v from 'valibot';
 import { JUDGE_PROMPT } from '../../../tasks/rewards/judgePrompt.ts';
 import type { RubricInput } from '../../../tasks/rewards/rubric/parse.ts';
-import { count, namedNumbers, number, optionalPathOr, optionalText, part, positive, text, ANY } from '../keys.ts';
+import { count, namedNumbers, number, optionalPathOr, text, part, positive, ANY } from '../keys.ts';
 
 export const reward = part({
   overlongBuffer: v.optional(
     part({
-      len: count(0, 'tokens', 'Penalty grows over the last tokens before the limit (DAPO); 0 = off.', 0),
-      penaltyFactor: number(1, ANY, 'reward', 'Penalty at the limit itself.'),
+      len: count(0, 'tokens', {
+        why: 'Penalty grows over the last tokens before the limit (DAPO); 0 = off.',
+        min: 0,
+        verl: 'reward.reward_kwargs.overlong_buffer_cfg.len',
+      }),
+      penaltyFactor: number(1, ANY, 'reward', {
+        why: 'Penalty at the limit itself.',
+        verl: 'reward.reward_kwargs.overlong_buffer_cfg.penalty_factor',
+      }),
     }),
     {},
   ),
@@ -34,10 +41,12 @@ export const reward = part({
         '',
         'Of a score from 0 to 1 that the judge says; 0 = not asked for one.',
       ),
-      path: optionalText(
+      path: text(
+        undefined,
         'Chat model for transformers.js (ONNX), a folder or a name; absent = the reference weights, on our own engine.',
       ),
-      checkpoint: optionalText(
+      checkpoint: text(
+        undefined,
         'Checkpoint folder or run of another model that judges, frozen, on our own engine; absent = the reference weights.',
       ),
       prompt: text(JUDGE_PROMPT, 'What it reads, with {question}, {response} and {answer}; it replies with a number.'),
@@ -54,8 +63,11 @@ export const reward = part({
   ),
   model: v.optional(
     part({
-      path: optionalText('Text classifier for transformers.js, a folder or a name; absent = none.'),
-      label: optionalText('The label whose probability is the score; absent = the likeliest. One output: its sigmoid.'),
+      path: text(undefined, 'Text classifier for transformers.js, a folder or a name; absent = none.'),
+      label: text(
+        undefined,
+        'The label whose probability is the score; absent = the likeliest. One output: its sigmoid.',
+      ),
       weight: number(1, [-Infinity, Infinity], '', 'Of that probability.'),
     }),
     {},
