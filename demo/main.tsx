@@ -17,7 +17,6 @@ import { About } from './views/about.tsx';
 import { Announcer } from './views/announcer.tsx';
 import { Buttons } from './views/buttons.tsx';
 import { Cards } from './views/cards/cards.tsx';
-import { WarmStart } from './views/cards/warmStart.tsx';
 import { Charts } from './views/charts/charts.ts';
 import { Download } from './views/download.tsx';
 import { Adapter, Notices } from './views/notices.tsx';
@@ -74,15 +73,9 @@ function openPage(): void {
   });
 
   show(<Cards />, 'cards');
-  show(<SettingsForm form={form} />, 'settings');
+  show(<SettingsForm />, 'settings');
   show(<Buttons />, 'buttons');
-  show(
-    <>
-      <Download />
-      <WarmStart />
-    </>,
-    'download',
-  );
+  show(<Download />, 'download');
   show(<Status />, 'status');
   show(<About />, 'about');
   show(<Announcer />, 'announcer');
