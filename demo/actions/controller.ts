@@ -39,6 +39,7 @@ import type { Keeper } from '../training/keeper.ts';
 import type { RunEvents } from '../training/run.ts';
 import { permission, rulesLetIn } from './permission.ts';
 import { beginRules, repeatChanges } from './rules.ts';
+import { saveFile } from './saveFile.ts';
 import { takeSession, warmWhenIdle, warmWhenSettled } from './warm.ts';
 
 /** What trains. */
@@ -58,7 +59,7 @@ export async function openForm(): Promise<boolean> {
     () => {}, // whoever waits for it says so
   );
   const refused = await openRecipe(address.get('config') ?? DEFAULT_RECIPE, address).catch((error: unknown) => error);
-  if (refused) await openRecipe(DEFAULT_RECIPE, new URLSearchParams());
+  if (refused) await openRecipe(DEFAULT_RECIPE);
   const unknown = unknownParameters(address);
   if (unknown !== undefined) message.value = { kind: 'error', title: 'In the address:', text: unknown };
   const result = resultIn(location.hash);
@@ -97,13 +98,13 @@ async function startByLink(of: TrainConfig): Promise<void> {
 }
 
 /** Fills the form. Throws InputError, and leaves the form as it is then. */
-export async function openRecipe(name: string, changes: URLSearchParams): Promise<void> {
+export async function openRecipe(name: string, changes?: URLSearchParams): Promise<void> {
   form.open(await fetchRecipe(name), name, changes);
   formOf = undefined;
 }
 
 /** These steps in place of what is shown. */
-export function showHistory(lines: readonly Metrics[], of: TrainConfig | undefined): void {
+function showHistory(lines: readonly Metrics[], of: TrainConfig | undefined): void {
   batch(() => {
     [history.value, config.value, phase.value, scored.value] = [lines, of, undefined, 0];
     [evaluation.value, shownStep.value] = [undefined, undefined];
@@ -163,7 +164,7 @@ export async function start(from?: SavedRun, given?: TrainConfig): Promise<void>
   [message.value, notSaved.value] = [undefined, undefined];
   let asked: TrainConfig;
   try {
-    if (from && !given && from.id !== formOf) form.open(from.config, 'config.yaml', new URLSearchParams());
+    if (from && !given && from.id !== formOf) form.open(from.config, 'config.yaml');
     asked = given ?? form.config();
   } catch (error) {
     return complain(error); // what is shown is of a run that ended as it did
@@ -325,11 +326,7 @@ export function stop(): void {
 
 export function saveMetrics(): void {
   const lines = history.value.map((metrics) => `${JSON.stringify(metrics)}\n`);
-  const link = document.createElement('a');
-  link.href = URL.createObjectURL(new Blob(lines, { type: 'application/jsonl' }));
-  link.download = 'metrics.jsonl';
-  link.click();
-  URL.revokeObjectURL(link.href);
+  saveFile('metrics.jsonl', new Blob(lines, { type: 'application/jsonl' }));
 }
 
 /** Every failure ends here, in words. */

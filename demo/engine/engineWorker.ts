@@ -2,7 +2,7 @@
 
 import { WorkerDiedError } from '../../src/workers/remoteEngine.ts';
 
-export interface EngineWorker {
+interface EngineWorker {
   worker: Worker;
   /** Rejects when the worker cannot be started or dies. */
   died: Promise<never>;

@@ -13,7 +13,7 @@ import { fetchModel, fetchTemplate, type LoadedModel } from './files.ts';
 import { openTask } from './openTask.ts';
 import { warmStart, warmStartName } from './startModel.ts';
 
-export interface SessionOptions {
+interface SessionOptions {
   /** Server of models that do not come with the page, when not the usual one. */
   hub: string | undefined;
   /** Files that come from another server, then their way to the GPU. */

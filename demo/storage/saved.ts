@@ -30,7 +30,7 @@ export const claimRun = async ({ id }: SavedRun, waitMs: number): Promise<Releas
   (await code)[0].claim(id, waitMs);
 
 /** A new run has no more than where it is saved, if anywhere. */
-export type OpenedRun = Partial<ReopenedRun>;
+type OpenedRun = Partial<ReopenedRun>;
 
 /**
  * Where a run is saved: a new one, or `from`, taken for this tab. A new run that cannot be saved continues without: `onProblem` hears why. Throws
