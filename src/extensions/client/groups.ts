@@ -49,7 +49,7 @@ export class ClientGroups implements SampleSource {
   #version = 0;
   readonly #streams = new RandomStreams();
   #counts: Metrics = {};
-  readonly #waiting = new Set<() => void>();
+  readonly #waiting: (() => void)[] = [];
   #closed = false;
 
   /** Throws InputError for settings that need samples of the trainer's own making. */
@@ -155,19 +155,11 @@ export class ClientGroups implements SampleSource {
     return enough;
   }
 
-  #until(isSo: () => boolean, signal?: AbortSignal): Promise<boolean> {
-    return new Promise((resolve) => {
-      const stopListening = signal && onAbort(signal, () => look());
-      const look = () => {
-        const enough = isSo();
-        if (!enough && !this.#closed && !signal?.aborted) return;
-        this.#waiting.delete(look);
-        stopListening?.();
-        resolve(enough);
-      };
-      this.#waiting.add(look);
-      look();
-    });
+  async #until(isSo: () => boolean, signal?: AbortSignal): Promise<boolean> {
+    const stopListening = signal && onAbort(signal, () => this.#changed());
+    while (!isSo() && !this.#closed && !signal?.aborted) await new Promise<void>((wake) => this.#waiting.push(wake));
+    stopListening?.();
+    return isSo();
   }
 
   /** Number of groups of the next step. Default: data.trainBatchSize. */
@@ -367,6 +359,6 @@ export class ClientGroups implements SampleSource {
   }
 
   #changed(): void {
-    for (const look of [...this.#waiting]) look();
+    for (const wake of this.#waiting.splice(0)) wake();
   }
 }
