@@ -1,6 +1,6 @@
 /** Writes a run into the browser's files while it trains. Writes wait for one another, and the run for none of them. */
 
-import { amended } from '../app/amended.ts';
+import { amended } from './amended.ts';
 import { InputError } from '../../src/errors.ts';
 import { isDomError } from '../../src/model/checkpoint/opfs.ts';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
@@ -11,7 +11,7 @@ import { loadTrainerCheckpoint, newestCheckpoint, writeCheckpoint } from '../../
 import type { FolderFiles } from '../../src/runs/fileSystem.ts';
 import { changedKeys } from '../../src/runs/configChanges.ts';
 import { RunFolder } from '../../src/runs/runFolder.ts';
-import { changesText, type RunChange } from '../training/runChanges.ts';
+import { changesText, type RunChange } from './runChanges.ts';
 import { CHANGES, claim, type Release, type SavedRun, type SavedRuns } from './savedRuns.ts';
 import { NEWEST_BYTES, thinCheckpoints } from './thinning.ts';
 

@@ -10,7 +10,7 @@ import { adapterFiles, modelFiles } from '../../src/runs/checkpointFolder.ts';
 import type { FolderFiles } from '../../src/runs/fileSystem.ts';
 import { loraOf } from '../../src/workers/engineSpec.ts';
 import type { Autosave } from '../storage/autosave.ts';
-import type { LoadedModel } from './files.ts';
+import type { LoadedModel } from '../engine/files.ts';
 
 /** Between two checkpoints lie so much training, a whole step, and so many times what the last one held the run up. */
 const EVERY_MS = 10_000;

@@ -277,6 +277,9 @@ test('rows of a trajectory laid end to end: one reward, every drawn token once',
   const length = tokenizer.encode('Four.').length + 1;
   expect(drawn!.map(({ trajectory: { mask } }) => mask.reduce((sum, m) => sum + m, 0))).toEqual([3 * length, length]);
   expect(drawn![0].trajectory).toMatchObject({ numTurns: 3 });
+  // Three rows with a token that is not trained between two.
+  const row = Array<number>(length).fill(1);
+  expect([...drawn![0].trajectory.mask]).toEqual([...row, 0, ...row, 0, ...row]);
   expect(metrics).toMatchObject({
     'client/calls': 4,
     'client/forks': 2,
@@ -332,7 +335,7 @@ describe('a checkpoint', () => {
   test('has open episodes and those that wait: they go on from their tokens', async () => {
     const { trainer, rollout, state, open, end } = await savedRun();
     const later = talkingRun({ limits: { outlives: true } });
-    later.trainer.groups.goOn(state, vocabSize);
+    later.trainer.groups.restore(state, { vocabSize });
     const { groups } = later.trainer;
     expect([groups.complete, groups.incomplete, groups.size]).toEqual([1, 1, 4]);
     const before = trainer.groups.episodes;
@@ -362,7 +365,7 @@ describe('a checkpoint', () => {
   test('whose open clients are in a process that is gone: they are given up and counted, what has its reward stays', async () => {
     const { state, end } = await savedRun();
     const later = talkingRun();
-    later.trainer.groups.goOn(state, vocabSize);
+    later.trainer.groups.restore(state, { vocabSize });
     const { groups } = later.trainer;
     expect(groups.episodes.map(({ state: how }) => how)).toEqual(['rewarded', 'rewarded', 'rewarded']);
     const { metrics } = await groups.generate(1);
@@ -376,7 +379,7 @@ describe('a checkpoint', () => {
     await groups.generate(1);
     expect([groups.complete, groups.size]).toEqual([0, 2]);
     const before = groups.episodes;
-    groups.goOn(state, vocabSize);
+    groups.restore(state, { vocabSize });
     expect([groups.complete, groups.incomplete, groups.size]).toEqual([1, 1, 4]);
     expect(groups.episodes.slice(0, 2)).toEqual(before); // the very objects: their clients are held
     await end();
@@ -386,12 +389,12 @@ describe('a checkpoint', () => {
     [
       'a token beyond the vocabulary',
       ({ groups }) => set(groups, 'tokenIds', '////fw=='),
-      /tokenIds of its trainer_state\.json: number 0 is 2147483647/,
+      /drawn of its trainer_state\.json: tokenIds has 2147483647 at token 0/,
     ],
     [
       'arrays of unequal length',
       ({ groups }) => set(groups, 'mask', '1'),
-      /drawn of its trainer_state\.json: its arrays differ in length/,
+      /drawn of its trainer_state\.json: mask has 1 numbers for 6 tokens/,
     ],
     ['no list', (state) => Object.assign(state, { groups: 1 }), /parts\.inFlight\.groups of its/],
     [
@@ -403,7 +406,7 @@ describe('a checkpoint', () => {
     const { state, end } = await savedRun();
     damage(state);
     const later = talkingRun();
-    expect(() => later.trainer.groups.goOn(state, vocabSize)).toThrow(message);
+    expect(() => later.trainer.groups.restore(state, { vocabSize })).toThrow(message);
     expect(later.trainer.groups.size).toBe(0);
     await end();
   });
@@ -440,14 +443,14 @@ describe('a lost device', () => {
     const waiting = groups.wait(9, stop);
     groups.lose(old, gone);
     groups.lose(old, gone);
-    groups.startOver(); // step 2 fails by it
+    groups.restore(undefined, { vocabSize: 0 }); // step 2 fails by it
     await expect(underWay).rejects.toThrow(gone);
     await expect(waiting).rejects.toThrow(gone);
 
     const fresh = talkingRun();
     let isAnswered = false;
     const waits = client.chat.completions.create(again).finally(() => (isAnswered = true));
-    groups.goOn(saved, vocabSizeOf(run));
+    groups.restore(saved, { vocabSize: vocabSizeOf(run) });
     await new Promise((resolve) => setImmediate(resolve));
     expect([isAnswered, fresh.rollout.requests.length]).toEqual([false, 0]); // the weights are not there yet
     groups.attach(fresh.engine);

@@ -3,7 +3,7 @@
 import { afterEach, expect, test, vi } from 'vitest';
 import { Keeper } from '../../demo/training/keeper.ts';
 import { Run, type RunEvents } from '../../demo/training/run.ts';
-import { Session } from '../../demo/training/session.ts';
+import { Session } from '../../demo/engine/session.ts';
 import { DeviceLostError } from '../../src/errors.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { gsm8kToolTask } from '../../src/tasks/gsm8k/task.ts';

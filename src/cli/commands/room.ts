@@ -11,21 +11,28 @@ import { withTotalSteps } from '../../grpo/generate/trainingSet.ts';
 import { GivenUpError, type MakeRollouter } from '../../grpo/pipeline/asyncGroups.ts';
 import { asyncSettings } from '../../grpo/pipeline/settings.ts';
 import { bringWeights } from '../../grpo/pipeline/sharedWeights.ts';
-import { checkVerifiable } from '../../extensions/rooms/verification/rules.ts';
+import {
+  checkVerifiable,
+  nameOf,
+  NatsRollouter,
+  readableAlone,
+  readObject,
+  RoomHost,
+  VerifiedSamples,
+  type WeightStore,
+} from '../../extensions/rooms/index.ts';
+import { collectWeights } from '../../model/checkpoint/checkpoint.ts';
 import { writeSafetensors } from '../../model/checkpoint/safetensors.ts';
 import { RunFolder } from '../../runs/runFolder.ts';
 import { engineSizes } from '../../workers/localEngine.ts';
-import { NatsRollouter } from '../../extensions/rooms/natsRollouter.ts';
-import { RoomHost } from '../../extensions/rooms/roomHost.ts';
-import { readableAlone, VerifiedSamples } from '../../extensions/rooms/verifiedSamples.ts';
-import { nameOf, readObject, type WeightStore } from '../../extensions/rooms/weights.ts';
 import { numberFlag, oneFile, type ParsedArgs } from '../args.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { readText } from '../files.ts';
 import { IMPORT_FLAG } from '../importModule.ts';
 import { holdingFolder } from '../process/heldFolder.ts';
 import { STOPS } from '../process/interrupt.ts';
-import { openServer, type RoomSettings } from '../room/openRoom.ts';
+import type { ServerOptions } from '../room/natsServer.ts';
+import { openServer, type RoomServer } from '../room/openRoom.ts';
 import { firstAttempt } from '../run/freshDevice.ts';
 import type { CommandEngine } from '../process/io.ts';
 import { say } from '../run/progress.ts';
@@ -68,11 +75,11 @@ export const room: Command = {
     if (trustsWorkers) say(TRUSTING);
     else expectVerifiable(config);
     const path = join(config.trainer.defaultLocalDir, config.name);
-    const settings = readSettings(flags, `${path}-room`);
     const ackWaitMs = 1000 * numberFlag(flags, 'ack-wait-s', 30, [1, 3600]);
-    const finished = await holdingFolder(path, (files) =>
-      trainInRoom(RunFolder.open(files, path), { config, settings, ackWaitMs, trustsWorkers }),
-    );
+    const maxWorkers = numberFlag(flags, 'max-workers', 64, [1, 10_000]);
+    const server = { ...serverOptions(flags, `${path}-room`), maxConnections: 2 * maxWorkers + 16 };
+    const run = { config, server, running: runningServer(flags), maxWorkers, ackWaitMs, trustsWorkers };
+    const finished = await holdingFolder(path, (files) => trainInRoom(RunFolder.open(files, path), run));
     return tellOfRun(io, config, finished, resumeCommand(source, { overrides, flags, lists }, 'room'));
   },
 };
@@ -80,24 +87,30 @@ export const room: Command = {
 /** A room's run: its config, how workers are checked, and how long one may be silent. */
 interface RoomRun {
   config: TrainConfig;
-  settings: RoomSettings;
+  server: ServerOptions;
+  /** A NATS server that runs already. */
+  running?: RoomServer | undefined;
+  maxWorkers: number;
   ackWaitMs: number;
   trustsWorkers: boolean;
 }
 
 async function trainInRoom(folder: RunFolder, run: RoomRun): Promise<FinishedRun> {
-  const { settings, ackWaitMs, trustsWorkers } = run;
+  const { ackWaitMs, maxWorkers, trustsWorkers } = run;
   // No worker reads the trained weights during an update: workers have copies.
   const onDevice = { ...run.config, trainer: { ...run.config.trainer, pipeline: 'on-policy' as const } };
-  const server = await openServer(settings); // what is wrong with it is said before kernels are compiled
+  const server = await openServer(run.server, run.running); // what is wrong with it is said before kernels are compiled
   const closing: (() => void | Promise<void>)[] = [() => server.close()];
   const close = async () => {
     for (const end of closing.splice(0).reverse()) await end();
   };
   try {
     const session = await openSession(await withWarmStart(onDevice));
-    closing.push(() => closeSession(session));
     const { engine, task } = session;
+    closing.push(
+      () => engine.destroy(),
+      () => task.close?.(),
+    );
     const config = withTotalSteps(run.config, task, engine.tokenizer);
     const checkpoint = await checkpointToResume(config);
     const checking = trustsWorkers ? undefined : await openChecking(session, onDevice);
@@ -105,7 +118,7 @@ async function trainInRoom(folder: RunFolder, run: RoomRun): Promise<FinishedRun
     const { maxAge, maxGroups } = asyncSettings(config)!;
     const keptVersions = maxAge + 2;
     const host = await RoomHost.open(server.connection, {
-      ...{ config: { ...config }, access: server.access, ackWaitMs, resume: checkpoint !== undefined, say },
+      ...{ config: { ...config }, maxWorkers, ackWaitMs, resume: checkpoint !== undefined, say },
       ...{ keptVersions, prepare: (weights) => putModel(weights, session) },
     });
     for (const line of server.invitation) say(line);
@@ -152,13 +165,19 @@ const GONE_LOOKS = 25;
 function givingUp(host: RoomHost) {
   let giveUp!: (reason: Error) => void;
   const givenUp = new Promise<never>((_, reject) => (giveUp = reject));
-  givenUp.catch(() => {}); // it may come before anybody waits for it
+  givenUp.catch(() => {}); // it may come before the trainer awaits it
   let looking: ReturnType<typeof setInterval> | undefined;
+  let asked: Promise<unknown> | undefined;
+  let silent = 0;
   const end = () => clearInterval(looking);
-  const hasAnswered = answers(host);
   const look = () => {
-    if (host.present === 0) giveUp(new GivenUpError('No worker is here.'));
-    if (hasAnswered()) return;
+    if (host.present() === 0) giveUp(new GivenUpError('No worker is here.'));
+    asked ??= host.connection
+      .flush()
+      .then(() => (silent = 0))
+      .catch(() => {}) // the connection was lost; it may come back
+      .finally(() => (asked = undefined));
+    if (silent++ < GONE_LOOKS) return;
     end();
     say('The NATS server of the room does not answer: stopping without it.');
     giveUp(new GivenUpError('The server is gone.'));
@@ -167,27 +186,11 @@ function givingUp(host: RoomHost) {
   const onStop = (): string => {
     looking = setInterval(look, LOOK_EVERY_MS);
     look();
-    return host.present === 0
+    return host.present() === 0
       ? 'Stopping before the next step: no worker is here.'
       : 'Stopping after this step, or once no worker is here; press Ctrl-C again to quit without saving.';
   };
   return { givenUp, onStop, end };
-}
-
-/** Asks the server whether it is there, each time that it has answered; false once it has been silent for long. */
-function answers({ connection }: RoomHost): () => boolean {
-  let [silent, isAsked] = [0, false];
-  return () => {
-    if (!isAsked) {
-      isAsked = true;
-      void connection
-        .flush()
-        .then(() => (silent = 0))
-        .catch(() => {}) // the connection was lost; it may come back
-        .finally(() => (isAsked = false));
-    }
-    return silent++ < GONE_LOOKS;
-  };
 }
 
 /** A model of the controller's own, by which samples are checked while the trained one is updated. */
@@ -197,25 +200,12 @@ function openChecking({ model, lora }: Session, config: TrainConfig): Promise<Co
   return openEngine(model, { ...sizes, ...(lora && { lora }), withReference: false, use: 'score' });
 }
 
-function closeSession({ task, engine }: Session): void {
-  task.close?.();
-  engine.destroy();
-}
-
 /** What a worker needs to make its engine: sizes, tokenizer, and the weights that training started from. */
 async function putModel(files: WeightStore, { model, lora }: Session): Promise<void> {
   const { config, tokenizerJson, tokenizerConfigJson, weights } = model;
   const file = JSON.stringify({ config, tokenizerJson, tokenizerConfigJson, ...(lora && { lora }) });
   await files.put('model', new TextEncoder().encode(file));
-  const base = new Map<string, { shape: number[]; data: Float32Array }>();
-  if (weights instanceof Map) for (const [name, tensor] of weights) base.set(name, tensor);
-  else
-    for await (const { name, shape, first, data } of weights.pieces()) {
-      const tensor = base.get(name) ?? { shape, data: new Float32Array(shape.reduce((a, b) => a * b, 1)) };
-      tensor.data.set(data, first);
-      base.set(name, tensor);
-    }
-  await files.put('base', writeSafetensors(base));
+  await files.put('base', writeSafetensors(weights instanceof Map ? weights : await collectWeights(weights)));
 }
 
 function countLines({ workers }: RoomHost): string[] {
@@ -270,8 +260,8 @@ function checkConfig({ reward, task }: TrainConfig): void {
     throw new InputError('Workers of a room start no MCP servers; leave out task.mcpServers.');
 }
 
-function readSettings(flags: ParsedArgs['flags'], folder: string): RoomSettings {
-  const { host = '127.0.0.1', nats, worker, 'tls-cert': cert, 'tls-key': key } = flags;
+function serverOptions(flags: ParsedArgs['flags'], folder: string): ServerOptions {
+  const { host = '127.0.0.1', 'tls-cert': cert, 'tls-key': key } = flags;
   const asked = numberFlag(flags, 'port', PORT, [0, 65_534]);
   const [port, webSocketPort] = asked === 0 ? [-1, -1] : [asked, asked + 1];
   if ((cert === undefined) !== (key === undefined))
@@ -280,14 +270,17 @@ function readSettings(flags: ParsedArgs['flags'], folder: string): RoomSettings 
     if (typeof file === 'string' && !existsSync(file))
       throw new InputError(`There is no file ${file}; give the path of a PEM file.`);
   const tls = typeof cert === 'string' && typeof key === 'string' ? { cert, key } : undefined;
-  const maxWorkers = numberFlag(flags, 'max-workers', 64, [1, 10_000]);
-  const server = { folder, host: String(host), port, webSocketPort, tls, maxConnections: 2 * maxWorkers + 16 };
-  if (nats === undefined) return { server, maxWorkers };
+  return { folder, host: String(host), port, webSocketPort, tls };
+}
+
+/** The server of `--nats`; undefined without that flag. Throws InputError. */
+function runningServer({ nats, worker }: ParsedArgs['flags']): RoomServer | undefined {
+  if (nats === undefined) return undefined;
   const url = URL.canParse(String(nats)) ? new URL(String(nats)) : undefined;
   if (!url?.username || !url.password || typeof worker !== 'string' || !worker.includes(':'))
     throw new InputError(
       '--nats needs the controller in its URL, nats://user:password@host:port, and --worker user:password of the workers.',
     );
   const controller = `${decodeURIComponent(url.username)}:${decodeURIComponent(url.password)}`;
-  return { server, maxWorkers, running: { address: `${url.protocol}//${url.host}`, controller, worker } };
+  return { address: `${url.protocol}//${url.host}`, controller, worker };
 }

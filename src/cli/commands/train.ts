@@ -30,7 +30,7 @@ import {
   expectRoom,
 } from '../../runs/checkpointFolder.ts';
 import { type BestCheckpoint, KeptCheckpoints } from '../../runs/keptCheckpoints.ts';
-import { forget, keepStep } from '../../extensions/replay/keptRollouts.ts';
+import { forget, keepStep } from '../../extensions/replay/index.ts';
 import { RunFolder } from '../../runs/runFolder.ts';
 import { readText } from '../files.ts';
 import { resolvedAlgorithm, say, sayPassing, stepLine, timeLeft } from '../run/progress.ts';

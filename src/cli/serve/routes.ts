@@ -4,10 +4,17 @@
  */
 
 import * as v from 'valibot';
-import { read, readBody, whole } from '../../extensions/client/api/read.ts';
-import { readRequest } from '../../extensions/client/api/request.ts';
-import { completed, streamed } from '../../extensions/client/client.ts';
-import { ApiError, type ClientGroups, type RewardOptions } from '../../extensions/client/index.ts';
+import {
+  ApiError,
+  type ClientGroups,
+  completed,
+  read,
+  readBody,
+  readRequest,
+  type RewardOptions,
+  streamed,
+  whole,
+} from '../../extensions/client/index.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
 import { checkName, type EpisodeName, episodeOf, findEpisode, nameOf } from './episodes.ts';
 import type { Actions, HttpAnswer, HttpRequest, Routes } from './listen.ts';

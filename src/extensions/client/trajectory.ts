@@ -194,7 +194,7 @@ export class ClientTrajectory {
     const before = sequence.length;
     sequence.isBusy = true;
     try {
-      sequence.say(said);
+      sequence.push({ responseIds: said });
       const { contextIds } = sequence;
       const generation = await this.#generate(sequence, contextIds, request, options);
       const { stopReason, tokenIds } = generation;

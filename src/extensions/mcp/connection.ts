@@ -1,6 +1,6 @@
 /** Opens a connection to an MCP server with the official SDK, which is loaded here. */
 
-import type { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import type { RequestOptions } from '@modelcontextprotocol/sdk/shared/protocol.js';
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import type { jsonSchemaValidator, JsonSchemaValidatorResult } from '@modelcontextprotocol/sdk/validation/types.js';
 import { describe, InputError } from '../../errors.ts';
@@ -10,11 +10,10 @@ import type { McpServer, McpStats } from './types.ts';
 
 /** An open connection to an MCP server. */
 export interface Connection {
-  client: Client;
+  /** Returns the result of a request, whatever its shape. */
+  request(method: string, params: Record<string, unknown>, options: RequestOptions): Promise<unknown>;
   /** True once the connection has ended, for any reason. */
   isClosed: boolean;
-  /** Returns the end of what the server's process wrote to stderr. */
-  stderr(): string;
   close(): Promise<void>;
 }
 
@@ -25,7 +24,7 @@ interface ConnectionOptions {
 }
 
 /** Loads the SDK. Throws InputError if it is not installed. */
-export async function loadSdk() {
+async function loadSdk() {
   try {
     const [client, types] = await Promise.all([
       import('@modelcontextprotocol/sdk/client/index.js'),
@@ -56,7 +55,7 @@ export async function openConnection(server: McpServer, options: ConnectionOptio
     if (![400, 404, 405].includes(statusOf(error) ?? 0)) throw error;
     const { SSEClientTransport } = await import('@modelcontextprotocol/sdk/client/sse.js');
     const sse = new SSEClientTransport(server, { requestInit: { headers: { ...options.headers } } });
-    return await connect(sse, options, sse).catch(() => {
+    return await connect(sse, options, true).catch(() => {
       throw error;
     });
   }
@@ -79,39 +78,44 @@ async function connectStreamable(url: URL, options: ConnectionOptions): Promise<
   const { close } = connection;
   // Ends the session, so that the server can free it immediately.
   connection.close = async () => {
-    const ended = transport.terminateSession().catch(() => {});
-    await withTimer(ended, END_SESSION_MS);
+    await untilAborted(transport.terminateSession(), AbortSignal.timeout(END_SESSION_MS), 'no answer').catch(() => {});
     await close();
   };
   return connection;
 }
 
 const END_SESSION_MS = 2000;
+/** For time limits of the SDK where another one holds. */
+export const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
-async function withTimer(work: Promise<unknown>, ms: number): Promise<void> {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  await Promise.race([work, new Promise((resolve) => (timer = setTimeout(resolve, ms)))]);
-  clearTimeout(timer);
+/** Rejects with `message` if the signal aborts first. */
+export async function untilAborted<T>(work: Promise<T>, signal: AbortSignal, message: string): Promise<T> {
+  let stop = () => {};
+  const aborted = new Promise<never>((_, reject) => {
+    stop = () => reject(new Error(message));
+    if (signal.aborted) stop();
+    signal.addEventListener('abort', stop, { once: true });
+  });
+  return Promise.race([work, aborted]).finally(() => signal.removeEventListener('abort', stop));
 }
 
-/** @param oneStream transport with one stream for all answers; an error of the stream ends the connection */
+/** @param isOneStream true if all answers come by one stream; an error of the stream then ends the connection */
 async function connect(
   transport: Transport,
   { timeoutMs, stats }: ConnectionOptions,
-  oneStream?: { close(): Promise<void> },
+  isOneStream = false,
 ): Promise<Connection> {
-  const { Client, McpError, ErrorCode } = await loadSdk();
+  const { Client, McpError, ErrorCode, ResultSchema } = await loadSdk();
   const client = new Client({ name: 'webgrpo', version: '0' }, { jsonSchemaValidator: NO_VALIDATOR });
   const connection: Connection = {
-    client,
+    request: (method, params, given) => client.request({ method, params }, ResultSchema, given),
     isClosed: false,
-    stderr: () => (transport instanceof ProcessTransport ? transport.stderr : ''),
     close: () => transport.close(),
   };
   let isOpen = false;
   client.onclose = () => (connection.isClosed = true);
   client.onerror = () => {
-    if (isOpen && oneStream) void oneStream.close();
+    if (isOpen && isOneStream) void transport.close();
     else stats.badMessages++;
   };
   client.fallbackNotificationHandler = ({ method }) => {
@@ -122,25 +126,18 @@ async function connect(
     stats.refusedRequests++;
     throw new McpError(ErrorCode.MethodNotFound, `this client does not offer ${method}`);
   };
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const late = new Promise<never>((_, reject) => {
-    // An SSE stream may stay open without ever naming its endpoint.
-    timer = setTimeout(() => reject(new TimeLimit(`it did not answer in ${timeoutMs / 1000} s`)), timeoutMs);
-  });
   try {
-    await Promise.race([client.connect(transport, { timeout: 2 ** 31 - 1 }), late]);
+    // Not the SDK's time limit, because an SSE stream may stay open without ever naming its endpoint.
+    const connecting = client.connect(transport, { timeout: LONGEST_TIMER_MS });
+    await untilAborted(connecting, AbortSignal.timeout(timeoutMs), `it did not answer in ${timeoutMs / 1000} s`);
   } catch (error) {
     await transport.close().catch(() => {});
     throw error;
-  } finally {
-    clearTimeout(timer);
   }
   isOpen = true;
   stats.connections++;
   return connection;
 }
-
-export class TimeLimit extends Error {}
 
 /** Returns the HTTP status in an error of the SDK. */
 export function statusOf(error: unknown): number | undefined {

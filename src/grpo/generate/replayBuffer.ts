@@ -6,11 +6,12 @@
 
 import { InputError } from '../../errors.ts';
 import { mulberry32 } from '../../model/random.ts';
+import { findFault, SAMPLE_REQUIRED } from '../../rollout/tokenLog.ts';
 import { grpo, std } from '../advantages/index.ts';
 import type { StatefulPart } from '../parts.ts';
 import type { Sample } from '../update/batch.ts';
 import { decodeSample, encodeSample } from './sampleCodec.ts';
-import type { GeneratedStep, SampleSource, SourceOptions } from './samples.ts';
+import type { GeneratedStep, InFlight, SampleSource, SourceOptions } from './samples.ts';
 
 interface StoredGroup {
   /** Sum over its samples of |advantage| x std of the group's scores. */
@@ -88,7 +89,7 @@ function decodeGroups(state: unknown): StoredGroup[] {
     const isWhole = ({ score, step, samples }: StoredGroup) =>
       Number.isFinite(score) &&
       Number.isSafeInteger(step) &&
-      samples.every(({ trajectory }) => trajectory.responseIds.length >= 0);
+      samples.every(({ trajectory }) => !findFault(trajectory, SAMPLE_REQUIRED));
     if (groups.every(isWhole)) return groups;
   } catch {
     // Not the shape of a group; said below.
@@ -148,31 +149,7 @@ export class ReplayedGroups implements SampleSource {
     });
   }
 
-  get carried(): number[] | undefined {
-    return this.#source.carried;
-  }
-
-  startOver(carried: readonly number[]): void {
-    this.#source.startOver?.(carried);
-  }
-
-  async save(): Promise<unknown> {
-    return this.#source.save?.();
-  }
-
-  goOn(saved: unknown, vocabSize: number): void {
-    this.#source.goOn?.(saved, vocabSize);
-  }
-
-  async resume(): Promise<void> {
-    await this.#source.resume?.();
-  }
-
-  async pause(): Promise<void> {
-    await this.#source.pause?.();
-  }
-
-  async close(): Promise<void> {
-    await this.#source.close?.();
+  get inFlight(): InFlight | undefined {
+    return this.#source.inFlight;
   }
 }
