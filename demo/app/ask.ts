@@ -1,13 +1,12 @@
 /** The visitor's own questions: the exchanges as signals, and the function that asks. */
 
 import { batch, computed, effect, signal, type Signal } from '@preact/signals';
-import { describe, InputError } from '../../src/errors.ts';
+import { describe, InputError, isEngineLost } from '../../src/errors.ts';
 import { questionOf, questionTokens } from '../../src/grpo/ask/question.ts';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import type { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import type { Message, Problem, Task } from '../../src/tasks/task.ts';
 import { Answering, type Side } from '../training/answering.ts';
-import { isEngineLost } from '../training/engineWorker.ts';
 import { openTask } from '../training/openTask.ts';
 import type { Session } from '../training/session.ts';
 import { settings } from './controller.ts';

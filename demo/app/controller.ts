@@ -4,6 +4,7 @@ import { batch, effect, signal } from '@preact/signals';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import { parseTrainConfig } from '../../src/grpo/config/text.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
+import { amended } from '../../src/runs/amended.ts';
 import { dtypeNote, engineSizes } from '../../src/workers/engineSpec.ts';
 import { claimRun, discardRun, nameOf, newestRun, openRun, readRun } from '../storage/saved.ts';
 import type { SavedRun } from '../storage/savedRuns.ts';
@@ -13,7 +14,6 @@ import { withoutRules } from '../training/runChanges.ts';
 import { Settings } from '../views/settings/settings.ts';
 import { adapterName, findAdapter, type FoundAdapter, NoGpuError } from './adapter.ts';
 import { foreignHosts, resultIn, unknownParameters } from './address.ts';
-import { amended } from './amended.ts';
 import { showTries, showTry } from './growing.ts';
 import { adapter, complain, inform, message, notSaved, offer } from './notices.ts';
 import {

@@ -1,6 +1,6 @@
 /** Writes a run into the browser's files while it trains. Writes wait for one another, and the run for none of them. */
 
-import { amended } from '../app/amended.ts';
+import { amended } from '../../src/runs/amended.ts';
 import { InputError } from '../../src/errors.ts';
 import { isDomError } from '../../src/model/checkpoint/opfs.ts';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';

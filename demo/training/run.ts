@@ -8,7 +8,7 @@ import { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import type { LiveChange, Phase } from '../../src/grpo/types.ts';
 import type { DownloadProgress } from '../../src/model/checkpoint/download.ts';
 import { type LoggedRollout, loggedRollouts } from '../../src/runs/rollouts.ts';
-import { isEngineLost } from './engineWorker.ts';
+import { isEngineLost } from '../../src/errors.ts';
 import type { Keeper, Running } from './keeper.ts';
 import { Session } from './session.ts';
 import { StartEvaluation } from './startEvaluation.ts';

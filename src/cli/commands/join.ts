@@ -1,7 +1,7 @@
 /** `webgrpo join`: this machine generates for a room. */
 
 import { hostname } from 'node:os';
-import { InputError } from '../../errors.ts';
+import { InputError, StoppedError } from '../../errors.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { joinRoom, type OpenedRoom, type RoomEngine } from '../../extensions/rooms/joinRoom.ts';
 import type { Status } from '../../extensions/rooms/messages.ts';
@@ -9,7 +9,7 @@ import { roomEngine } from '../../extensions/rooms/roomEngine.ts';
 import { checkRoomTask, configOfRoom, roomSpec } from '../../extensions/rooms/roomSpec.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { IMPORT_FLAG } from '../importModule.ts';
-import { onInterrupt, STOPPED_EXIT_CODE, StoppedError } from '../process/interrupt.ts';
+import { onInterrupt, STOPPED_EXIT_CODE } from '../process/interrupt.ts';
 import { currentIo } from '../process/io.ts';
 import { connectInNode } from '../room/openRoom.ts';
 import { openTask } from '../run/openTask.ts';
