@@ -26,13 +26,13 @@ import { IMPORT_FLAG } from '../importModule.ts';
 import { holdingFolder } from '../process/heldFolder.ts';
 import { STOPS } from '../process/interrupt.ts';
 import { openServer, type RoomSettings } from '../room/openRoom.ts';
-import { firstAttempt } from '../run/freshDevice.ts';
 import type { CommandEngine } from '../process/io.ts';
 import { say } from '../run/progress.ts';
 import { checkpointToResume, resumeCommand } from '../run/resume.ts';
 import { openEngine, openSession, type Session } from '../run/session.ts';
 import { withWarmStart } from '../run/warmStart.ts';
-import { type FinishedRun, tellOfRun, TrainingRun } from './train.ts';
+import { type FinishedRun, trainInto } from '../run/shownRun.ts';
+import { tellOfRun } from './train.ts';
 
 const PORT = 4222;
 
@@ -96,7 +96,7 @@ async function trainInRoom(folder: RunFolder, run: RoomRun): Promise<FinishedRun
   };
   try {
     const session = await openSession(await withWarmStart(onDevice));
-    closing.push(() => closeSession(session));
+    closing.push(() => session.close());
     const { engine, task } = session;
     const config = withTotalSteps(run.config, task, engine.tokenizer);
     const checkpoint = await checkpointToResume(config);
@@ -131,10 +131,15 @@ async function trainInRoom(folder: RunFolder, run: RoomRun): Promise<FinishedRun
           return file;
         },
       });
-    const training = new TrainingRun(config, { ...session, rollouter, onStop }, folder, firstAttempt(checkpoint));
     try {
-      await training.prepare();
-      return await training.fit();
+      return await trainInto({
+        folder,
+        config,
+        from: checkpoint,
+        open: async () => ({ ...session, rollouter, close: () => {} }),
+        waitsMs: [], // the room ends with its device
+        onStop,
+      });
     } finally {
       await host.end();
       for (const line of countLines(host)) say(line);
@@ -195,11 +200,6 @@ function openChecking({ model, lora }: Session, config: TrainConfig): Promise<Co
   const { judge: _, ...sizes } = engineSizes(config);
   say('a second model checks what workers say');
   return openEngine(model, { ...sizes, ...(lora && { lora }), withReference: false, use: 'score' });
-}
-
-function closeSession({ task, engine }: Session): void {
-  task.close?.();
-  engine.destroy();
 }
 
 /** What a worker needs to make its engine: sizes, tokenizer, and the weights that training started from. */

@@ -10,6 +10,7 @@ import { requestLosses } from '../../grpo/generate/templateCheck.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
 import { toolParserOf } from '../../rollout/tools/parser.ts';
 import { RunFolder } from '../../runs/runFolder.ts';
+import type { RunSession } from '../../runs/trainingRun.ts';
 import { numberFlag, oneFile, type ParsedArgs } from '../args.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { readText } from '../files.ts';
@@ -17,14 +18,14 @@ import { IMPORT_FLAG } from '../importModule.ts';
 import { holdingFolder } from '../process/heldFolder.ts';
 import { STOPS } from '../process/interrupt.ts';
 import { type CommandEngine, currentIo } from '../process/io.ts';
-import { type Attempt, onFreshDevices } from '../run/freshDevice.ts';
 import { say } from '../run/progress.ts';
 import { checkpointToResume, resumeCommand } from '../run/resume.ts';
 import { openSession } from '../run/session.ts';
+import { trainInto } from '../run/shownRun.ts';
 import { withWarmStart } from '../run/warmStart.ts';
 import { checkReach, listen, type Listening, type ListenOptions } from '../serve/listen.ts';
 import { routes, type ServedRun } from '../serve/routes.ts';
-import { type FinishedRun, tellOfRun, TrainingRun } from './train.ts';
+import { tellOfRun } from './train.ts';
 
 const PORT = 8000;
 
@@ -60,11 +61,17 @@ export const serve: Command = {
     const settings = { ...readSettings(flags, lists), isEvaluated };
     const path = join(config.trainer.defaultLocalDir, config.name);
     const finished = await holdingFolder(path, async (files) => {
-      const folder = RunFolder.open(files, path);
-      const served = new ServedDevices(folder, config, settings);
+      const served = new ServedDevices(config, settings);
       const from = await checkpointToResume(config);
       try {
-        return await onFreshDevices(folder, from, (attempt) => served.fit(attempt));
+        return await trainInto({
+          folder: RunFolder.open(files, path),
+          config,
+          from,
+          open: () => served.open(),
+          onReady: () => served.listen(),
+          onLogged: (metrics) => served.steering.logged(metrics),
+        });
       } finally {
         await served.close();
       }
@@ -82,44 +89,38 @@ interface Settings {
 
 /** A run whose HTTP, episodes and complete groups stay when its device is lost. */
 class ServedDevices {
-  readonly #folder: RunFolder;
+  readonly steering = new Steering();
   readonly #config: TrainConfig;
   readonly #settings: Settings;
-  readonly #steering = new Steering();
   #groups: ClientGroups | undefined;
+  #engine: CommandEngine | undefined;
   #server: Listening | undefined;
 
-  constructor(folder: RunFolder, config: TrainConfig, settings: Settings) {
-    [this.#folder, this.#config, this.#settings] = [folder, config, settings];
+  constructor(config: TrainConfig, settings: Settings) {
+    [this.#config, this.#settings] = [config, settings];
   }
 
-  /** Trains on one device until the run is over, or the device is lost. */
-  async fit(attempt: Attempt): Promise<FinishedRun> {
+  /** The session of a fresh device, by whose engine the episodes continue. */
+  async open(): Promise<RunSession> {
     const config = await withWarmStart(this.#config);
     const session = await openSession(config, 'train', this.#settings.isEvaluated ? undefined : NO_TASK);
-    const { engine, task } = session;
-    try {
-      const groups = this.#groupsOn(engine);
-      void engine.lost.then((error) => groups.lose(engine, error));
-      const onLogged = (metrics: Metrics) => this.#steering.logged(metrics);
-      const run = new TrainingRun(this.#config, { ...session, source: groups, onLogged }, this.#folder, attempt);
-      await run.prepare();
-      this.#server ??= await this.#listen(groups, engine);
-      const finished = await run.fit();
-      await this.close(); // before the engine goes
-      return finished;
-    } catch (error) {
+    const { engine } = session;
+    const close = async (error?: unknown) => {
       if (error instanceof DeviceLostError) this.#groups?.lose(engine, error);
-      else await this.close();
+      else await this.close(); // before the engine goes
+      session.close();
+    };
+    try {
+      this.#engine = engine;
+      return { ...session, source: this.#groupsOn(engine), close };
+    } catch (error) {
+      await close(error);
       throw error;
-    } finally {
-      task.close?.();
-      engine.destroy();
     }
   }
 
   async close(): Promise<void> {
-    this.#steering.end();
+    this.steering.end();
     await this.#groups?.end();
     await this.#server?.close();
   }
@@ -129,7 +130,14 @@ class ServedDevices {
     const stepWhen = steps === 'manual' ? 'asked' : 'complete';
     if (this.#groups) this.#groups.attach(engine);
     else this.#groups = new ClientGroups(this.#config, engine, { timeoutS, stepWhen, outlives: true });
-    return this.#groups;
+    const groups = this.#groups;
+    void engine.lost.then((error) => groups.lose(engine, error));
+    return groups;
+  }
+
+  /** Serves from the first device on. */
+  async listen(): Promise<void> {
+    this.#server ??= await this.#listen(this.#groups!, this.#engine!);
   }
 
   async #listen(groups: ClientGroups, { tokenizer }: CommandEngine): Promise<Listening> {
@@ -139,9 +147,9 @@ class ServedDevices {
     if (waiting > 0) say(`${waiting} episodes were open or waited for their step; they go on where they stood`);
     const served: ServedRun = {
       groups,
-      metrics: () => this.#steering.last,
+      metrics: () => this.steering.last,
       trainBatchSize: data.trainBatchSize,
-      ...(steps === 'manual' && { step: (count: number) => this.#steering.step(groups, count) }),
+      ...(steps === 'manual' && { step: (count: number) => this.steering.step(groups, count) }),
     };
     const server = await listen(routes(served), where);
     say(`serving ${name} at ${server.url}/v1 (steps: ${steps}, ${rollout.n} episodes a group)`);
