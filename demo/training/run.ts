@@ -1,17 +1,23 @@
-/** One training run: a session, and the trainer on this thread. When the GPU or the worker is lost, it continues with new ones from its last state. */
+/** A run of the page: a TrainingRun on sessions in workers, which can be paused, and the evaluation of its start weights between the steps. */
 
-import type { TrainConfig } from '../../src/grpo/config/types.ts';
-import type { Sample } from '../../src/grpo/update/batch.ts';
-import type { Metrics } from '../../src/grpo/metrics.ts';
-import { checkFirstPrompts } from '../../src/grpo/generate/templateCheck.ts';
-import { GrpoTrainer } from '../../src/grpo/trainer.ts';
-import type { LiveChange, Phase } from '../../src/grpo/types.ts';
-import type { DownloadProgress } from '../../src/model/checkpoint/download.ts';
-import { type LoggedRollout, loggedRollouts } from '../../src/runs/rollouts.ts';
 import { isEngineLost } from '../../src/errors.ts';
-import type { Keeper, Running } from './keeper.ts';
+import type { TrainConfig } from '../../src/grpo/config/types.ts';
+import { checkFirstPrompts } from '../../src/grpo/generate/templateCheck.ts';
+import type { Metrics } from '../../src/grpo/metrics.ts';
+import type { GrpoTrainer } from '../../src/grpo/trainer.ts';
+import type { Checkpoint, FitResult, LiveChange, Phase } from '../../src/grpo/types.ts';
+import type { Sample } from '../../src/grpo/update/batch.ts';
+import type { DownloadProgress } from '../../src/model/checkpoint/download.ts';
+import type { FolderFiles } from '../../src/runs/fileSystem.ts';
+import type { LoggedRollout } from '../../src/runs/rollouts.ts';
+import type { RunFolder } from '../../src/runs/runFolder.ts';
+import { type LoggedStep, type Loss, type RunHost, type RunSession, TrainingRun } from '../../src/runs/trainingRun.ts';
+import { loraOf } from '../../src/workers/engineSpec.ts';
+import type { HeldRun } from '../storage/heldRun.ts';
+import { CHANGES } from '../storage/savedRuns.ts';
+import { changesText, type RunChange } from './runChanges.ts';
 import { Session } from './session.ts';
-import { StartEvaluation } from './startEvaluation.ts';
+import { fitsBetweenSteps, StartEvaluation } from './startEvaluation.ts';
 import { keepTokens } from './tokens.ts';
 
 export interface EvaluationProgress {
@@ -51,11 +57,14 @@ export interface RunEvents {
   onLost(error: unknown, from: number): void;
 }
 
-interface RunOptions {
+interface PageRunOptions {
   config: TrainConfig;
   /** Server of models that do not come with the page, when not the usual one. */
   hub: string | undefined;
-  keeper: Keeper;
+  /** Where it is saved; undefined = nowhere. */
+  held?: HeldRun | undefined;
+  /** State to resume from. */
+  from?: Checkpoint | undefined;
   /** One that is open already, with nothing trained on it; where it rejects, another is opened. */
   warm?: Promise<Session> | undefined;
   /** What the start weights can do is known from an earlier visit. */
@@ -65,61 +74,61 @@ interface RunOptions {
   events: RunEvents;
 }
 
-/** New engines in a row that brought the run no step further. */
-const MAX_LOSSES = 3;
-
 /** The browser needs a while to start its GPU process again. */
-const WAIT_MS = [0, 1000, 4000];
+const WAITS_MS = [0, 1000, 4000];
 
-/** `stop` was asked for twice; the worker was ended in the middle of a step. */
-class StoppedError extends Error {
-  override name = 'StoppedError';
+/** Weights and two moments of a larger model would not fit into a page's memory beside the run. */
+const MAX_BYTES = 512 * 2 ** 20;
+
+/** Bytes of tries of a run, before its steps keep trainer.logRollouts of them alone. */
+const TRIES_BYTES = 32 * 2 ** 20;
+
+/** A session of the page, and whether its start weights are evaluated between the steps. */
+interface PageSession extends RunSession {
+  opened: Session;
+  isApart: boolean;
 }
 
-export class Run {
-  readonly #options: RunOptions;
-  readonly #ended: Promise<never>;
-  #end: (error: Error) => void = () => {};
-  /** The one in use: what is left of an earlier one is not listened to. */
+export class Run implements RunHost<PageSession> {
+  readonly training: TrainingRun<PageSession>;
+  readonly #options: PageRunOptions;
   #session: Session | undefined;
   #trainer: GrpoTrainer | undefined;
-  /** An engine has been there, so that another may be. */
-  #loaded = false;
-  #furthestStep = 0;
-  #stopping = false;
+  #start: StartEvaluation | undefined;
   #startMetrics: Metrics | undefined;
   #evaluatedStep: number | undefined;
-  /** Of the evaluation that the run does beside its trainer. */
+  /** Of an evaluation that the run does beside its trainer. */
   #evaluating: AbortController | undefined;
+  #ending = new AbortController();
   /** Set while a pause is asked for; the trainer waits for it between steps. */
   #gate: { promise: Promise<void>; open: () => void } | undefined;
+  #triesBytes = 0;
 
-  constructor(options: RunOptions) {
+  constructor(options: PageRunOptions) {
+    const { config, held, from } = options;
     this.#options = options;
-    this.#ended = new Promise((_, reject) => (this.#end = reject));
-    this.#ended.catch(() => {});
+    const behind = {
+      maxBytes: MAX_BYTES,
+      onProblem: (error: Error) => held?.onProblem(error),
+      save: async (step: number, files: FolderFiles) => held?.save(step, files),
+    };
+    const where = { folder: held?.folder, isOwn: true, from };
+    this.training = new TrainingRun({ config, ...where, waitsMs: WAITS_MS, inspect: true, behind }, this);
   }
 
   get asked(): 'running' | 'pausing' | 'stopping' {
-    if (this.#stopping) return 'stopping';
+    if (this.training.isStopping) return 'stopping';
     return this.#gate ? 'pausing' : 'running';
   }
 
   /** Loads and trains until the last step or `stop`. The session stays; where this rejects with what went wrong, it is closed. */
   async train(): Promise<{ step: number; stopped: boolean }> {
-    const { keeper, events } = this.#options;
-    for (let losses = 0; ;) {
-      const furthest = this.#furthestStep;
-      try {
-        return await this.#withSession();
-      } catch (error) {
-        losses = this.#furthestStep > furthest ? 1 : losses + 1;
-        if (!this.#loaded || !isEngineLost(error) || losses > MAX_LOSSES) throw error;
-        if (this.#stopping) return { step: Math.max(0, keeper.step), stopped: true };
-        keeper.rewind();
-        events.onLost(error, keeper.step);
-        await Promise.race([new Promise((resolve) => setTimeout(resolve, WAIT_MS[losses - 1])), this.#ended]);
-      }
+    try {
+      const { state, stopped } = await this.training.run();
+      return { step: state.step, stopped };
+    } catch (error) {
+      if (!this.training.isStopping || !isEngineLost(error)) throw error;
+      return { step: Math.max(0, this.training.keptStep), stopped: true };
     }
   }
 
@@ -127,6 +136,7 @@ export class Run {
     let open = () => {};
     const promise = new Promise<void>((resolve) => (open = resolve));
     this.#gate ??= { promise, open };
+    this.training.keepSoon();
   }
 
   resume(): void {
@@ -136,131 +146,153 @@ export class Run {
 
   /** Ends the run after the step in hand and an evaluation; called again, that evaluation, or the step at once. */
   stop(): void {
-    if (this.#stopping && this.#evaluating) return this.#evaluating.abort();
-    if (!this.#trainer || this.#stopping) this.#end(new StoppedError('Stopped.'));
-    this.#stopping = true;
-    this.#trainer?.stop();
+    if (this.training.isStopping && this.#evaluating) return this.#evaluating.abort();
+    this.training.keepSoon();
+    this.training.stop();
     this.resume();
   }
 
-  async #withSession(): Promise<{ step: number; stopped: boolean }> {
-    const { config, hub, events } = this.#options;
-    const onDownload = (progress: DownloadProgress) => events.onDownload(progress);
-    const { warm } = this.#options;
+  /** Saves all that was changed during the run. */
+  writeChanges(all: readonly RunChange[]): void {
+    void this.training.write((folder) => folder.files.write(folder.file(CHANGES), changesText(all)));
+  }
+
+  /** Lets go of where it is saved, once everything is written. */
+  async end(finished: boolean): Promise<void> {
+    await this.training.written;
+    await this.#options.held?.end(finished);
+  }
+
+  async open(aborted: Promise<never>): Promise<PageSession> {
+    const { config, hub, events, startIsKnown, warm } = this.#options;
     this.#options.warm = undefined;
-    const given = await Promise.race([warm?.catch(() => undefined), this.#ended]).catch((error: unknown) => {
+    const given = await Promise.race([warm?.catch(() => undefined), aborted]).catch((error: unknown) => {
       void warm?.then((unused) => unused.close());
       throw error;
     });
-    const session = given ?? (await Session.open(config, { hub, onDownload }, this.#ended));
-    this.#session = session;
-    try {
-      return await Promise.race([this.#train(session), session.lost, this.#ended]);
-    } catch (error) {
-      session.close();
-      events.onClosed(session);
-      throw error;
-    } finally {
-      [this.#session, this.#trainer] = [undefined, undefined];
-    }
+    const onDownload = (progress: DownloadProgress) => events.onDownload(progress);
+    const opened = given ?? (await Session.open(config, { hub, onDownload }, aborted));
+    const { engine, task, model, lost } = opened;
+    const isDue = config.trainer.valBeforeTrain && !startIsKnown && !this.#startMetrics;
+    const isApart = isDue && model.weights instanceof Map && fitsBetweenSteps(config);
+    const knowsStart = isApart || this.#startMetrics !== undefined;
+    return {
+      opened,
+      isApart,
+      engine,
+      task,
+      lost,
+      model: { ...model, base: config.model.path },
+      lora: loraOf(config),
+      ...(knowsStart && { config: { ...config, trainer: { ...config.trainer, valBeforeTrain: false } } }),
+      close: () => {
+        opened.close();
+        events.onClosed(opened);
+      },
+    };
   }
 
-  async #train(session: Session): Promise<{ step: number; stopped: boolean }> {
-    const { config, keeper, events, startIsKnown, replays } = this.#options;
-    const { engine, task, model } = session;
-    const ifInUse = (tell: () => void) => {
-      if (this.#session === session) tell();
-    };
-    const onEvaluating = (done: number, total: number, step: number) =>
-      ifInUse(() => events.onEvaluating({ done, total, step, canSkip: this.#evaluating !== undefined }));
-    const isDue = config.trainer.valBeforeTrain && !startIsKnown && !this.#startMetrics;
-    this.#evaluating = undefined;
-    const ending = new AbortController();
-    const watch = {
-      onProgress: (done: number, total: number) => onEvaluating(done, total, 0),
-      signal: ending.signal,
-    };
-    const start = isDue ? await StartEvaluation.begin(session, config, watch) : undefined;
-    const knowsStart = start !== undefined || this.#startMetrics !== undefined;
-    const trainer: GrpoTrainer = new GrpoTrainer({
-      config: knowsStart ? { ...config, trainer: { ...config.trainer, valBeforeTrain: false } } : config,
-      task,
-      engine,
-      inspect: true,
-      onPhase: (phase, step) => ifInUse(() => events.onPhase(phase, step)),
-      onChange: (change) => ifInUse(() => events.onChange?.(change)),
-      onReplace: (step) => ifInUse(() => events.onReplace?.(step)),
-      onSample: (sample, step) => ifInUse(() => events.onSample(sample, step)),
-      onEvaluating,
-      onFault: ({ reason }) => ifInUse(() => events.onFault(reason)),
-      onStep: async (metrics, samples, inputs) => {
-        const tries = loggedRollouts(samples, metrics['training/global_step'], samples.length);
-        if (inputs) keepTokens(tries, samples, inputs, engine);
-        await this.#afterStep({ trainer, model }, metrics, tries);
-        if (start && !this.#stopping && !this.#gate)
-          await this.#evaluate(ending, () => this.#evaluateStart(start, trainer));
-        if (!this.#gate) return;
-        events.onPaused();
-        await this.#gate.promise;
-      },
-    });
-    if (keeper.checkpoint) await trainer.restore(keeper.checkpoint);
-    await events.onTrainer?.(trainer, session);
-    this.#trainer = trainer;
-    this.#loaded = true;
-    events.onLoaded(session);
+  async onReady(trainer: GrpoTrainer, { opened, isApart }: PageSession): Promise<void> {
+    const { config, events } = this.#options;
+    const { engine, task } = opened;
+    [this.#session, this.#trainer, this.#evaluating, this.#ending] = [
+      opened,
+      trainer,
+      undefined,
+      new AbortController(),
+    ];
+    const onProgress = (done: number, total: number) => this.onEvaluating(done, total, 0);
+    const watch = { onProgress, signal: this.#ending.signal };
+    this.#start = isApart ? await StartEvaluation.begin(opened, config, watch) : undefined;
+    await events.onTrainer?.(trainer, opened);
+    events.onLoaded(opened);
     const notes = await checkFirstPrompts({ config, task, tokenizer: engine.tokenizer });
     if (notes.length > 0) events.onFault(notes.join(' '));
-    if (this.#startMetrics && !keeper.checkpoint) this.#tellEvaluated(this.#startMetrics);
-    const { state, stopped } = await trainer.fit();
-    const { step } = state;
-    if (step > 0) await keeper.keep({ trainer, model });
-    await this.#evaluate(ending, async (signal) => {
-      if (stopped && step > 0 && !replays && this.#evaluatedStep !== step) {
+    if (this.#startMetrics && this.training.keptStep < 0) this.#tellEvaluated(this.#startMetrics);
+  }
+
+  onPhase(phase: Phase, step: number): void {
+    this.#options.events.onPhase(phase, step);
+  }
+
+  onSample(sample: Sample, step: number): void {
+    this.#options.events.onSample(sample, step);
+  }
+
+  onEvaluating(done: number, total: number, step: number): void {
+    this.#options.events.onEvaluating({ done, total, step, canSkip: this.#evaluating !== undefined });
+  }
+
+  onChange(change: LiveChange): void {
+    this.#options.events.onChange?.(change);
+  }
+
+  onReplace(step: number): void {
+    this.#options.events.onReplace?.(step);
+  }
+
+  onFault({ reason }: { reason: string }): void {
+    this.#options.events.onFault(reason);
+  }
+
+  /** Writes every try of the newest step, and of each step as many as there is space for. */
+  async log(folder: RunFolder, { metrics, tries }: LoggedStep): Promise<void> {
+    if (tries.length === 0) return;
+    const lines = tries.map((rollout) => `${JSON.stringify(rollout)}\n`).join('');
+    this.#triesBytes += lines.length;
+    const kept = this.#triesBytes > TRIES_BYTES ? this.#options.config.trainer.logRollouts : tries.length;
+    await folder.writeRollouts(metrics['training/global_step'], tries.slice(0, kept));
+    await folder.files.write(folder.file('latest.jsonl'), lines);
+  }
+
+  async onStep({ metrics, samples, tries, inputs }: LoggedStep): Promise<void> {
+    if (inputs) keepTokens(tries, samples, inputs, this.#session!.engine);
+    if ('timing_s/testing' in metrics) this.#evaluatedStep = metrics['training/global_step'];
+    await this.#options.events.onStep(metrics, tries);
+    if (this.#start && this.asked === 'running') await this.#evaluate(() => this.#evaluateStart());
+    if (!this.#gate) return;
+    this.#options.events.onPaused();
+    await this.#gate.promise;
+  }
+
+  async onEnd({ stopped, state: { step } }: FitResult, trainer: GrpoTrainer): Promise<void> {
+    if (step === 0) return;
+    await this.#evaluate(async (signal) => {
+      if (stopped && !this.#options.replays && this.#evaluatedStep !== step) {
         const values = await trainer.validate({ greedy: true, signal });
         this.#tellEvaluated({ 'training/global_step': step, ...values });
       }
-      if (start && step > 0) await this.#evaluateStart(start, trainer, Infinity); // what is left of it
+      await this.#evaluateStart(Infinity); // what is left of it
     });
-    return { step, stopped };
+  }
+
+  onLost({ error, isLast }: Loss): void {
+    if (!isLast) this.#options.events.onLost(error, this.training.keptStep);
   }
 
   /** An evaluation that `stop` can end. */
-  async #evaluate(ending: AbortController, evaluate: (signal: AbortSignal) => Promise<void>): Promise<void> {
-    this.#evaluating = ending;
+  async #evaluate(evaluate: (signal: AbortSignal) => Promise<void>): Promise<void> {
+    const { signal } = (this.#evaluating = this.#ending);
     try {
-      await evaluate(ending.signal);
+      await evaluate(signal);
     } catch (error) {
-      if (!ending.signal.aborted) throw error;
+      if (!signal.aborted) throw error;
     } finally {
       this.#evaluating = undefined;
     }
   }
 
-  async #evaluateStart(start: StartEvaluation, trainer: GrpoTrainer, count?: number): Promise<void> {
-    if (this.#startMetrics) return;
-    const { step } = trainer.state;
+  async #evaluateStart(count?: number): Promise<void> {
+    if (!this.#start || this.#startMetrics) return;
+    const { step } = this.#trainer!.state;
     this.#options.events.onPhase('validate', step);
-    await start.next(step, count);
-    this.#startMetrics = start.metrics;
+    await this.#start.next(step, count);
+    this.#startMetrics = this.#start.metrics;
     if (this.#startMetrics) this.#tellEvaluated(this.#startMetrics);
   }
 
   #tellEvaluated(metrics: Metrics): void {
     this.#options.events.onEvaluated(metrics);
-    this.#options.keeper.amend(metrics);
-  }
-
-  /**
-   * The trainer waits for what this returns. A step whose state is to be kept is told of once it is: a GPU that is lost on the way takes the
-   * step with it.
-   */
-  async #afterStep(running: Running, metrics: Metrics, tries: LoggedRollout[]): Promise<void> {
-    const { keeper, events } = this.#options;
-    const step = metrics['training/global_step'];
-    await keeper.afterStep(running, metrics, tries, this.#gate !== undefined || this.#stopping);
-    this.#furthestStep = Math.max(this.#furthestStep, step);
-    if ('timing_s/testing' in metrics) this.#evaluatedStep = step;
-    await events.onStep(metrics, tries);
+    this.training.amend(metrics);
   }
 }

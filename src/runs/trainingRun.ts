@@ -122,8 +122,8 @@ export interface WritesBehind {
   maxBytes: number;
   /** Called when something could not be written; the run continues. */
   onProblem(error: Error): void;
-  /** Called after each checkpoint is written; decides which ones stay. */
-  onSaved(folder: RunFolder): Promise<void>;
+  /** Writes the checkpoint of a step, and decides which others stay. */
+  save(step: number, files: FolderFiles): Promise<void>;
 }
 
 export interface RunOptions {
@@ -138,6 +138,8 @@ export interface RunOptions {
   waitsMs: readonly number[];
   /** Absent: every write is awaited, and one that fails ends the run. */
   behind?: WritesBehind;
+  /** See GrpoTrainerOptions. */
+  inspect?: boolean;
 }
 
 /** With `behind`: least time between two states, and the least time as a multiple of what the last one took. */
@@ -326,7 +328,7 @@ export class TrainingRun<S extends RunSession = RunSession> {
       config: session.config ?? this.#config,
       task: session.task,
       engine: session.engine,
-      inspect: this.#options.behind !== undefined,
+      inspect: this.#options.inspect ?? false,
       ...(session.source && { source: session.source }),
       ...(session.rollouter && { rollouter: session.rollouter }),
       onPhase: (phase, at) => {
@@ -374,7 +376,7 @@ export class TrainingRun<S extends RunSession = RunSession> {
     const config = this.#config;
     const { trainer } = config;
     await files.tidy(path); // what a killed run left takes space too
-    await expectRoom(files, path, stateBytes(session, config));
+    if (!this.#options.behind) await expectRoom(files, path, stateBytes(session, config));
     let opened: OpenedFolder;
     if (this.#isOwn) {
       const keptConfig = this.#changes.length > 0 ? await folder.keepConfig() : undefined;
@@ -442,10 +444,9 @@ export class TrainingRun<S extends RunSession = RunSession> {
     const files = this.#options.folder && filesOf(session, checkpoint);
     await this.write(async (folder) => {
       await this.#writeLines(folder);
-      await writeCheckpoint(folder.files, folder.checkpoint(step), files!);
+      await (behind?.save(step, files!) ?? writeCheckpoint(folder.files, folder.checkpoint(step), files!));
       this.#savedStep = step;
       await this.#kept?.update(step, passing);
-      await behind?.onSaved(folder);
     });
     [this.#keptAt, this.#isDueSoon] = [performance.now(), false];
     this.#keepMs = performance.measure('webgrpo: keep state', { start }).duration;
