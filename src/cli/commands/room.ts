@@ -23,7 +23,7 @@ import { numberFlag, oneFile, type ParsedArgs } from '../args.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { readText } from '../files.ts';
 import { IMPORT_FLAG } from '../importModule.ts';
-import { holdingFolder } from '../process/heldFolder.ts';
+import { holdFolder } from '../process/heldFolder.ts';
 import { STOPS } from '../process/interrupt.ts';
 import { openServer, type RoomSettings } from '../room/openRoom.ts';
 import type { CommandEngine } from '../process/io.ts';
@@ -70,9 +70,9 @@ export const room: Command = {
     const path = join(config.trainer.defaultLocalDir, config.name);
     const settings = readSettings(flags, `${path}-room`);
     const ackWaitMs = 1000 * numberFlag(flags, 'ack-wait-s', 30, [1, 3600]);
-    const finished = await holdingFolder(path, (files) =>
-      trainInRoom(RunFolder.open(files, path), { config, settings, ackWaitMs, trustsWorkers }),
-    );
+    const held = holdFolder(path);
+    const run = { config, settings, ackWaitMs, trustsWorkers };
+    const finished = await trainInRoom(RunFolder.open(held.files, path), run).finally(held.release);
     return tellOfRun(io, config, finished, resumeCommand(source, { overrides, flags, lists }, 'room'));
   },
 };

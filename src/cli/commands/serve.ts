@@ -15,7 +15,7 @@ import { numberFlag, oneFile, type ParsedArgs } from '../args.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { readText } from '../files.ts';
 import { IMPORT_FLAG } from '../importModule.ts';
-import { holdingFolder } from '../process/heldFolder.ts';
+import { holdFolder } from '../process/heldFolder.ts';
 import { STOPS } from '../process/interrupt.ts';
 import { type CommandEngine, currentIo } from '../process/io.ts';
 import { say } from '../run/progress.ts';
@@ -60,23 +60,22 @@ export const serve: Command = {
       : { ...parsed, trainer: { ...parsed.trainer, valBeforeTrain: false, testFreq: 0 } };
     const settings = { ...readSettings(flags, lists), isEvaluated };
     const path = join(config.trainer.defaultLocalDir, config.name);
-    const finished = await holdingFolder(path, async (files) => {
-      const served = new ServedDevices(config, settings);
-      const from = await checkpointToResume(config);
-      try {
-        return await trainInto({
-          folder: RunFolder.open(files, path),
-          config,
-          from,
-          open: () => served.open(),
-          onReady: () => served.listen(),
-          onLogged: (metrics) => served.steering.logged(metrics),
-        });
-      } finally {
-        await served.close();
-      }
-    });
-    return tellOfRun(io, config, finished, resumeCommand(source, { overrides, flags, lists }, 'serve'));
+    const held = holdFolder(path);
+    const served = new ServedDevices(config, settings);
+    try {
+      const finished = await trainInto({
+        folder: RunFolder.open(held.files, path),
+        config,
+        from: await checkpointToResume(config),
+        open: () => served.open(),
+        onReady: () => served.listen(),
+        onLogged: (metrics) => served.steering.logged(metrics),
+      });
+      return tellOfRun(io, config, finished, resumeCommand(source, { overrides, flags, lists }, 'serve'));
+    } finally {
+      await served.close();
+      held.release();
+    }
   },
 };
 

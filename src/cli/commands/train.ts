@@ -13,7 +13,7 @@ import { summaryTable } from '../../report/summary.ts';
 import { checkpointToResume, resumeCommand } from '../run/resume.ts';
 import { openSession } from '../run/session.ts';
 import { type FinishedRun, trainInto } from '../run/shownRun.ts';
-import { holdingFolder } from '../process/heldFolder.ts';
+import { holdFolder } from '../process/heldFolder.ts';
 import { STOPPED_EXIT_CODE, STOPS } from '../process/interrupt.ts';
 import { withRewardFiles } from '../run/rewardFiles.ts';
 import { withWarmStart } from '../run/warmStart.ts';
@@ -62,12 +62,12 @@ export async function runTraining(
 ): Promise<FinishedRun> {
   const config = await withRewardFiles(asked);
   const path = join(config.trainer.defaultLocalDir, config.name);
-  return holdingFolder(path, async (files) =>
-    trainInto({
-      folder: RunFolder.open(files, path),
-      config,
-      from: await checkpoint(),
-      open: async () => openSession(await withWarmStart(config)),
-    }),
-  );
+  const held = holdFolder(path);
+  try {
+    const folder = RunFolder.open(held.files, path);
+    const from = await checkpoint();
+    return await trainInto({ folder, config, from, open: async () => openSession(await withWarmStart(config)) });
+  } finally {
+    held.release();
+  }
 }
