@@ -5,14 +5,12 @@ import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import { checkFirstPrompts } from '../../src/grpo/generate/templateCheck.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import type { GrpoTrainer } from '../../src/grpo/trainer.ts';
-import type { Checkpoint, FitResult, LiveChange, Phase } from '../../src/grpo/types.ts';
-import type { Sample } from '../../src/grpo/update/batch.ts';
+import type { Checkpoint, FitResult } from '../../src/grpo/types.ts';
 import type { DownloadProgress } from '../../src/model/checkpoint/download.ts';
 import type { FolderFiles } from '../../src/runs/fileSystem.ts';
 import type { LoggedRollout } from '../../src/runs/rollouts.ts';
 import type { RunFolder } from '../../src/runs/runFolder.ts';
-import { type LoggedStep, type Loss, type RunHost, type RunSession, TrainingRun } from '../../src/runs/trainingRun.ts';
-import { loraOf } from '../../src/workers/engineSpec.ts';
+import { type LoggedStep, type RunHost, TrainingRun } from '../../src/runs/trainingRun.ts';
 import type { HeldRun } from '../storage/heldRun.ts';
 import { CHANGES } from '../storage/savedRuns.ts';
 import { changesText, type RunChange } from './runChanges.ts';
@@ -30,30 +28,25 @@ export interface EvaluationProgress {
   canSkip: boolean;
 }
 
-export interface RunEvents {
-  /** Files that come from another server, then their way to the GPU. */
+/** What a run tells the page. */
+export interface RunEvents extends Pick<RunHost<Session>, 'onPhase' | 'onSample' | 'onChange' | 'onReplace'> {
+  /** Called for files that come from another server, then for their way to the GPU. */
   onDownload(progress: DownloadProgress): void;
   onLoaded(session: Session): void;
-  /** What failed with a session; another may be opened. */
+  /** Called with a session that is gone; another may be opened. */
   onClosed(session: Session): void;
-  /** Before the first step by an engine; the run waits for it. */
+  /** Called before the first step on each engine; the run waits for it. */
   onTrainer?(trainer: GrpoTrainer, session: Session): Promise<void>;
-  /** A setting that changed at the start of a step. */
-  onChange?(change: LiveChange): void;
-  /** The first step under rules that were replaced. */
-  onReplace?(step: number): void;
-  onPhase(phase: Phase, step: number): void;
-  onSample(sample: Sample, step: number): void;
   onEvaluating(progress: EvaluationProgress): void;
-  /** Further values of a step that has been told of, or those of the start weights, which have step 0. */
+  /** Called with more values of a step that was reported, or with those of the start weights, which have step 0. */
   onEvaluated(metrics: Metrics): void;
-  /** Every try of the step; none after an evaluation. The next step waits for it. */
+  /** Called with every try of the step; none after an evaluation. The next step waits for it. */
   onStep(metrics: Metrics, tries: LoggedRollout[]): void | Promise<void>;
-  /** What is wrong with a step; the run continues. */
+  /** Called with what is wrong with a step; the run continues. */
   onFault(reason: string): void;
-  /** The trainer has come to rest after `pause`. */
+  /** Called when the trainer has come to rest after `pause`. */
   onPaused(): void;
-  /** The engine is gone in the step in hand; the run will continue after the step `from`, or start over where that is -1. */
+  /** Called when the engine was lost. The run resumes after the step `from`, or restarts if that is -1. */
   onLost(error: unknown, from: number): void;
 }
 
@@ -83,17 +76,10 @@ const MAX_BYTES = 512 * 2 ** 20;
 /** Bytes of tries of a run, before its steps keep trainer.logRollouts of them alone. */
 const TRIES_BYTES = 32 * 2 ** 20;
 
-/** A session of the page, and whether its start weights are evaluated between the steps. */
-interface PageSession extends RunSession {
-  opened: Session;
-  isApart: boolean;
-}
-
-export class Run implements RunHost<PageSession> {
-  readonly training: TrainingRun<PageSession>;
+/** The page's side of a run: pauses, sessions that are opened ahead, and evaluations that a click can end. */
+export class Run {
+  readonly training: TrainingRun<Session>;
   readonly #options: PageRunOptions;
-  #session: Session | undefined;
-  #trainer: GrpoTrainer | undefined;
   #start: StartEvaluation | undefined;
   #startMetrics: Metrics | undefined;
   #evaluatedStep: number | undefined;
@@ -105,7 +91,7 @@ export class Run implements RunHost<PageSession> {
   #triesBytes = 0;
 
   constructor(options: PageRunOptions) {
-    const { config, held, from } = options;
+    const { config, held, from, events } = options;
     this.#options = options;
     const behind = {
       maxBytes: MAX_BYTES,
@@ -113,7 +99,21 @@ export class Run implements RunHost<PageSession> {
       save: async (step: number, files: FolderFiles) => held?.save(step, files),
     };
     const where = { folder: held?.folder, isOwn: true, from };
-    this.training = new TrainingRun({ config, ...where, waitsMs: WAITS_MS, inspect: true, behind }, this);
+    this.training = new TrainingRun<Session>(
+      { config, ...where, waitsMs: WAITS_MS, inspect: true, behind },
+      {
+        ...events,
+        open: (aborted) => this.#open(aborted),
+        configFor: (session) => this.#configFor(session),
+        onReady: (trainer, session) => this.#onReady(trainer, session),
+        onEvaluating: (done, total, step) => this.#onEvaluating(done, total, step),
+        onFault: ({ reason }) => events.onFault(reason),
+        log: (folder, step) => this.#log(folder, step),
+        onStep: (step, trainer, session) => this.#onStep(step, trainer, session),
+        onEnd: (fitted, trainer) => this.#onEnd(fitted, trainer),
+        onLost: (error) => events.onLost(error, this.training.keptStep),
+      },
+    );
   }
 
   get asked(): 'running' | 'pausing' | 'stopping' {
@@ -163,80 +163,52 @@ export class Run implements RunHost<PageSession> {
     await this.#options.held?.end(finished);
   }
 
-  async open(aborted: Promise<never>): Promise<PageSession> {
-    const { config, hub, events, startIsKnown, warm } = this.#options;
+  async #open(aborted: Promise<never>): Promise<Session> {
+    const { config, hub, events, warm } = this.#options;
     this.#options.warm = undefined;
     const given = await Promise.race([warm?.catch(() => undefined), aborted]).catch((error: unknown) => {
       void warm?.then((unused) => unused.close());
       throw error;
     });
     const onDownload = (progress: DownloadProgress) => events.onDownload(progress);
-    const opened = given ?? (await Session.open(config, { hub, onDownload }, aborted));
-    const { engine, task, model, lost } = opened;
-    const isDue = config.trainer.valBeforeTrain && !startIsKnown && !this.#startMetrics;
-    const isApart = isDue && model.weights instanceof Map && fitsBetweenSteps(config);
-    const knowsStart = isApart || this.#startMetrics !== undefined;
-    return {
-      opened,
-      isApart,
-      engine,
-      task,
-      lost,
-      model: { ...model, base: config.model.path },
-      lora: loraOf(config),
-      ...(knowsStart && { config: { ...config, trainer: { ...config.trainer, valBeforeTrain: false } } }),
-      close: () => {
-        opened.close();
-        events.onClosed(opened);
-      },
-    };
+    const session = given ?? (await Session.open(config, { hub, onDownload }, aborted));
+    session.lost.catch(() => events.onClosed(session));
+    return session;
   }
 
-  async onReady(trainer: GrpoTrainer, { opened, isApart }: PageSession): Promise<void> {
+  /** True if the start weights are to be evaluated between the steps. */
+  #isApart({ model }: Session): boolean {
+    const { config, startIsKnown } = this.#options;
+    const isDue = config.trainer.valBeforeTrain && !startIsKnown && !this.#startMetrics;
+    return isDue && model.weights instanceof Map && fitsBetweenSteps(config);
+  }
+
+  #configFor(session: Session): TrainConfig {
+    const { config } = this.training;
+    const knowsStart = this.#startMetrics !== undefined || this.#isApart(session);
+    return knowsStart ? { ...config, trainer: { ...config.trainer, valBeforeTrain: false } } : config;
+  }
+
+  async #onReady(trainer: GrpoTrainer, session: Session): Promise<void> {
     const { config, events } = this.#options;
-    const { engine, task } = opened;
-    [this.#session, this.#trainer, this.#evaluating, this.#ending] = [
-      opened,
-      trainer,
-      undefined,
-      new AbortController(),
-    ];
-    const onProgress = (done: number, total: number) => this.onEvaluating(done, total, 0);
+    const { engine, task } = session;
+    [this.#evaluating, this.#ending] = [undefined, new AbortController()];
+    const onProgress = (done: number, total: number) => this.#onEvaluating(done, total, 0);
     const watch = { onProgress, signal: this.#ending.signal };
-    this.#start = isApart ? await StartEvaluation.begin(opened, config, watch) : undefined;
-    await events.onTrainer?.(trainer, opened);
-    events.onLoaded(opened);
+    this.#start = this.#isApart(session) ? await StartEvaluation.begin(session, config, watch) : undefined;
+    await events.onTrainer?.(trainer, session);
+    events.onLoaded(session);
     const notes = await checkFirstPrompts({ config, task, tokenizer: engine.tokenizer });
     if (notes.length > 0) events.onFault(notes.join(' '));
     if (this.#startMetrics && this.training.keptStep < 0) this.#tellEvaluated(this.#startMetrics);
   }
 
-  onPhase(phase: Phase, step: number): void {
-    this.#options.events.onPhase(phase, step);
-  }
-
-  onSample(sample: Sample, step: number): void {
-    this.#options.events.onSample(sample, step);
-  }
-
-  onEvaluating(done: number, total: number, step: number): void {
+  #onEvaluating(done: number, total: number, step: number): void {
     this.#options.events.onEvaluating({ done, total, step, canSkip: this.#evaluating !== undefined });
   }
 
-  onChange(change: LiveChange): void {
-    this.#options.events.onChange?.(change);
-  }
-
-  onReplace(step: number): void {
-    this.#options.events.onReplace?.(step);
-  }
-
-  onFault({ reason }: { reason: string }): void {
-    this.#options.events.onFault(reason);
-  }
-
   /** Writes every try of the newest step, and of each step as many as there is space for. */
-  async log(folder: RunFolder, { metrics, tries }: LoggedStep): Promise<void> {
+  async #log(folder: RunFolder, { metrics, tries }: LoggedStep): Promise<void> {
     if (tries.length === 0) return;
     const lines = tries.map((rollout) => `${JSON.stringify(rollout)}\n`).join('');
     this.#triesBytes += lines.length;
@@ -245,29 +217,29 @@ export class Run implements RunHost<PageSession> {
     await folder.files.write(folder.file('latest.jsonl'), lines);
   }
 
-  async onStep({ metrics, samples, tries, inputs }: LoggedStep): Promise<void> {
-    if (inputs) keepTokens(tries, samples, inputs, this.#session!.engine);
+  async #onStep(
+    { metrics, samples, tries, inputs }: LoggedStep,
+    trainer: GrpoTrainer,
+    { engine }: Session,
+  ): Promise<void> {
+    if (inputs) keepTokens(tries, samples, inputs, engine);
     if ('timing_s/testing' in metrics) this.#evaluatedStep = metrics['training/global_step'];
     await this.#options.events.onStep(metrics, tries);
-    if (this.#start && this.asked === 'running') await this.#evaluate(() => this.#evaluateStart());
+    if (this.#start && this.asked === 'running') await this.#evaluate(() => this.#evaluateStart(trainer));
     if (!this.#gate) return;
     this.#options.events.onPaused();
     await this.#gate.promise;
   }
 
-  async onEnd({ stopped, state: { step } }: FitResult, trainer: GrpoTrainer): Promise<void> {
+  async #onEnd({ stopped, state: { step } }: FitResult, trainer: GrpoTrainer): Promise<void> {
     if (step === 0) return;
     await this.#evaluate(async (signal) => {
       if (stopped && !this.#options.replays && this.#evaluatedStep !== step) {
         const values = await trainer.validate({ greedy: true, signal });
         this.#tellEvaluated({ 'training/global_step': step, ...values });
       }
-      await this.#evaluateStart(Infinity); // what is left of it
+      await this.#evaluateStart(trainer, Infinity); // what is left of it
     });
-  }
-
-  onLost({ error, isLast }: Loss): void {
-    if (!isLast) this.#options.events.onLost(error, this.training.keptStep);
   }
 
   /** An evaluation that `stop` can end. */
@@ -282,10 +254,10 @@ export class Run implements RunHost<PageSession> {
     }
   }
 
-  async #evaluateStart(count?: number): Promise<void> {
+  async #evaluateStart(trainer: GrpoTrainer, count?: number): Promise<void> {
     if (!this.#start || this.#startMetrics) return;
-    const { step } = this.#trainer!.state;
-    this.#options.events.onPhase('validate', step);
+    const { step } = trainer.state;
+    this.#options.events.onPhase?.('validate', step);
     await this.#start.next(step, count);
     this.#startMetrics = this.#start.metrics;
     if (this.#startMetrics) this.#tellEvaluated(this.#startMetrics);

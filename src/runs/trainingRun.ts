@@ -5,47 +5,28 @@
 
 import { DeviceLostError, InputError, isA, isEngineLost, StoppedError } from '../errors.ts';
 import type { TrainConfig } from '../grpo/config/types.ts';
-import type { SampleSource } from '../grpo/generate/samples.ts';
 import { withTotalSteps } from '../grpo/generate/trainingSet.ts';
 import type { Metrics } from '../grpo/metrics.ts';
-import type { MakeRollouter } from '../grpo/pipeline/asyncGroups.ts';
-import { GrpoTrainer } from '../grpo/trainer.ts';
-import type { Checkpoint, FitResult, StepInputs, TrainerEngine, TrainerEvents, TrainerState } from '../grpo/types.ts';
+import { GrpoTrainer, type GrpoTrainerOptions } from '../grpo/trainer.ts';
+import type { Checkpoint, FitResult, StepInputs, TrainerEvents, TrainerState } from '../grpo/types.ts';
 import type { Sample } from '../grpo/update/batch.ts';
 import type { ModelCheckpoint } from '../model/checkpoint/checkpoint.ts';
 import { type LoraConfig, planLora } from '../model/lora/weights.ts';
 import { optimizerOf } from '../model/optimizer/spec.ts';
 import { parameterCount } from '../model/params.ts';
-import type { Task } from '../tasks/task.ts';
 import { amended } from './amended.ts';
-import {
-  adapterFiles,
-  expectRoom,
-  loadTrainerCheckpoint,
-  modelFiles,
-  newestCheckpoint,
-  writeCheckpoint,
-} from './checkpointFolder.ts';
+import * as checkpoints from './checkpointFolder.ts';
 import type { FolderFiles } from './fileSystem.ts';
-import { type BestCheckpoint, KeptCheckpoints } from './keptCheckpoints.ts';
-import { PhaseClock } from './profileLog.ts';
+import { KeptCheckpoints } from './keptCheckpoints.ts';
 import { type LoggedRollout, loggedRollouts } from './rollouts.ts';
 import { RunFolder } from './runFolder.ts';
 
 /** An engine on one device, with its model and its task. */
-export interface RunSession {
-  engine: TrainerEngine;
-  task: Task;
+export interface RunSession extends Pick<GrpoTrainerOptions, 'engine' | 'task' | 'source' | 'rollouter'> {
   /** Files that a checkpoint has besides its weights, and the base of an adapter. */
   model: Omit<ModelCheckpoint, 'weights'> & { base: string };
   /** Absent if every weight is trained. */
   lora?: LoraConfig | undefined;
-  /** Replaces the samples of the task. */
-  source?: SampleSource;
-  /** Replaces the rollouter of an asynchronous pipeline. */
-  rollouter?: MakeRollouter;
-  /** Replaces the run's config for the trainer, and not in config.yaml. */
-  config?: TrainConfig;
   /** Rejects when the device or its worker is lost. Absent: every call of the engine rejects then. */
   lost?: Promise<never>;
   /** Frees the device. @param error what ended the run on it, if it has not ended well */
@@ -59,65 +40,38 @@ export interface LoggedStep {
   /** The first `trainer.logRollouts` samples; all of them if the run writes behind. */
   tries: LoggedRollout[];
   inputs: StepInputs | undefined;
-  /** Times of its phases. */
-  phases: ReturnType<PhaseClock['take']>;
-  /** Every line of metrics.jsonl, this one the last. */
-  history: readonly Metrics[];
-}
-
-/** A device that was lost. */
-export interface Loss {
-  error: Error;
-  /** Losses in a row without a new step between them. */
-  losses: number;
-  /** The last step of that device; -1 = it had none. */
-  step: number;
-  /** Checkpoint folder to resume from; undefined = the start, or a state in memory. */
-  from: string | undefined;
-  /** True if the run ends by it. */
-  isLast: boolean;
-}
-
-/** How a run folder was opened. */
-export interface OpenedFolder {
-  /** The run resumes in it after this step; -1 = from the start. undefined = the folder is new. */
-  reopened?: number;
-  /** New name of an earlier run of that name. */
-  moved?: string | undefined;
-  /** Copy of the config of earlier steps, if it was another one. */
-  keptConfig?: string | undefined;
+  /** When it ended, on the clock of `performance`. */
+  at: number;
 }
 
 /** What the command line and the page do for their run. A function that throws ends the run. */
-export interface RunHost<S extends RunSession> extends Pick<
-  TrainerEvents,
-  'onPhase' | 'onSample' | 'onEvaluating' | 'onValidation' | 'onFault' | 'onChange' | 'onReplace'
-> {
+export interface RunHost<S extends RunSession> extends Omit<TrainerEvents, 'onStep' | 'onCheckpoint'> {
   /** Opens a session on a fresh device. May reject with the error of `aborted`. */
   open(aborted: Promise<never>): Promise<S>;
-  /** Called with a line about a checkpoint that is damaged or cannot be checked. */
+  /** Returns the config of the trainer. Default: the run's. */
+  configFor?(session: S): TrainConfig;
+  /** Called with lines on where the run resumes, what was damaged, and devices that were lost. */
   note?(line: string): void;
   /** Returns lines on how the config differs from that of the run to which a checkpoint folder belongs. */
   changesSince?(from: string, step: number): Promise<readonly string[]>;
-  /** Called when the trainer has resumed from a checkpoint folder. */
-  onRestored?(state: TrainerState, from: string): void;
-  /** Called when the run's folder can be written. */
-  onFolder?(folder: RunFolder, opened: OpenedFolder, session: S): Promise<void>;
+  /** Called when the folder can be written. @param step to resume after; -1 = from the start, undefined = the folder is new */
+  onFolder?(step: number | undefined, session: S): Promise<void>;
   /** Called before the first step on each device. */
   onReady?(trainer: GrpoTrainer, session: S): void | Promise<void>;
   /** Writes what the folder holds of a step besides its metrics. */
   log?(folder: RunFolder, step: LoggedStep): Promise<void>;
   /** Called after each step, once its state is kept if that is due. The next step waits for it. */
-  onStep?(step: LoggedStep): void | Promise<void>;
+  onStep?(step: LoggedStep, trainer: GrpoTrainer, session: S): void | Promise<void>;
   /** Called after the last step, once its state is kept. */
-  onEnd?(fitted: FitResult, trainer: GrpoTrainer, session: S): Promise<void>;
+  onEnd?(fitted: FitResult, trainer: GrpoTrainer): Promise<void>;
   /** Returns the error to throw instead of one that ended the steps. @param keep keeps the state after the last step */
   onFailed?(error: unknown, keep: () => Promise<void>): Promise<unknown>;
-  onLost?(loss: Loss): void;
+  /** Called when the device was lost, before another is asked for. */
+  onLost?(error: unknown): void;
 }
 
-/** A run that holds its newest state in memory for the next device, and that does not wait for its files. */
-export interface WritesBehind {
+/** How a run keeps its newest state in memory for the next device, and does not wait for its files. */
+interface WritesBehind {
   /** A larger state is not kept. */
   maxBytes: number;
   /** Called when something could not be written; the run continues. */
@@ -134,7 +88,7 @@ export interface RunOptions {
   isOwn?: boolean;
   /** Checkpoint folder or state to resume from. */
   from?: string | Checkpoint | undefined;
-  /** Milliseconds to wait after each loss of the device in a row before the next one is asked for. Their count is the most losses to survive. */
+  /** Milliseconds to wait after each loss in a row before another device is asked for. The run ends by one loss more. */
   waitsMs: readonly number[];
   /** Absent: every write is awaited, and one that fails ends the run. */
   behind?: WritesBehind;
@@ -142,14 +96,22 @@ export interface RunOptions {
   inspect?: boolean;
 }
 
-/** With `behind`: least time between two states, and the least time as a multiple of what the last one took. */
+/** Least time between two states of a run that writes behind, also as a multiple of what the last one took. */
 const KEEP_EVERY_MS = 10_000;
 const TIMES_COST = 50;
 
 /** Trains until the last step or `stop`, on as many devices as that takes. */
 export class TrainingRun<S extends RunSession = RunSession> {
+  /** Every line of metrics.jsonl, those before a resume included. */
+  history: Metrics[] = [];
+  /** The config, with the steps that trainer.totalEpochs comes to. */
+  config: TrainConfig;
+  /** The checkpoints that stay, unless the run writes behind. */
+  kept: KeptCheckpoints | undefined;
+  isStopping = false;
+  /** Resolves when everything is written. */
+  written: Promise<void> = Promise.resolve();
   readonly #options: RunOptions;
-  #config: TrainConfig;
   readonly #host: RunHost<S>;
   readonly #aborted: Promise<never>;
   #abort: (error: Error) => void = () => {};
@@ -157,36 +119,26 @@ export class TrainingRun<S extends RunSession = RunSession> {
   #trainer: GrpoTrainer | undefined;
   #from: string | Checkpoint | undefined;
   #isOwn: boolean;
-  /** The checkpoints that stay, unless the run writes behind. */
-  #kept: KeptCheckpoints | undefined;
-  /** Every line of metrics.jsonl, those before a resume included. */
-  #history: Metrics[] = [];
-  /** Lines at the end of the history that metrics.jsonl lacks; Infinity = it has to be written again. */
-  #lacking = 0;
-  #writing = Promise.resolve();
   /** Newest step whose checkpoint is in the folder; -1 = none. */
   #savedStep = -1;
-  /** Lines on how the config differs from that of the checkpoint. */
-  #changes: readonly string[] = [];
+  /** True if the config is not that of the checkpoint. */
+  #isChanged = false;
   /** The last step on this device. */
   #step = -1;
-  #farthest = -1;
   #hasHadEngine = false;
-  #stopping = false;
   #keptAt = -Infinity;
   #keepMs = 0;
   #isDueSoon = false;
 
   constructor(options: RunOptions, host: RunHost<S>) {
+    const { config, from, folder, isOwn = false } = options;
     this.#options = options;
-    this.#config = options.config;
     this.#host = host;
-    this.#from = options.from;
-    this.#isOwn = options.isOwn ?? false;
-    if (typeof options.from === 'object') {
-      this.#keptAt = performance.now();
-      if (options.folder) this.#savedStep = options.from.state.step;
-    }
+    this.config = config;
+    this.#from = from;
+    this.#isOwn = isOwn;
+    if (typeof from === 'object') this.#keptAt = performance.now();
+    if (typeof from === 'object' && folder) this.#savedStep = from.state.step;
     this.#aborted = new Promise((_, reject) => (this.#abort = reject));
     this.#aborted.catch(() => {}); // `run` rejects with it
   }
@@ -197,19 +149,19 @@ export class TrainingRun<S extends RunSession = RunSession> {
    */
   async run(): Promise<FitResult & { session: S }> {
     const { waitsMs } = this.#options;
-    for (let losses = 0; ;) {
-      const farthest = this.#farthest;
+    for (let [losses, farthest] = [0, -1]; ;) {
       try {
         return await this.#onDevice();
       } catch (error) {
-        losses = this.#farthest > farthest ? 1 : losses + 1;
+        losses = this.#step > farthest ? 1 : losses + 1;
+        farthest = Math.max(farthest, this.#step);
         const hadDevice = this.#hasHadEngine || losses > 1 || isA(error, DeviceLostError);
-        if (!isEngineLost(error) || !hadDevice || this.#stopping) throw error;
+        if (!isEngineLost(error) || !hadDevice || this.isStopping) throw error;
         this.#from = await this.#newest();
         const isLast = losses > waitsMs.length;
-        const from = typeof this.#from === 'string' ? this.#from : undefined;
-        this.#host.onLost?.({ error: error as Error, losses, step: this.#step, from, isLast });
+        this.#noteLoss(error as Error, losses, isLast);
         if (isLast) throw error;
+        this.#host.onLost?.(error);
         // A driver that restarts takes a moment.
         await Promise.race([new Promise((resolve) => setTimeout(resolve, waitsMs[losses - 1])), this.#aborted]);
       }
@@ -218,13 +170,9 @@ export class TrainingRun<S extends RunSession = RunSession> {
 
   /** Ends the run after the step in hand; called again, or before the first step, at once by a StoppedError. */
   stop(): void {
-    if (!this.#trainer || this.#stopping) this.#abort(new StoppedError('Stopped.'));
-    this.#stopping = true;
+    if (!this.#trainer || this.isStopping) this.#abort(new StoppedError('Stopped.'));
+    this.isStopping = true;
     this.#trainer?.stop();
-  }
-
-  get isStopping(): boolean {
-    return this.#stopping;
   }
 
   /** Keeps the state after the step in hand, if the run writes behind. */
@@ -242,32 +190,11 @@ export class TrainingRun<S extends RunSession = RunSession> {
     return Math.max(0, this.#step) - Math.max(0, this.#savedStep);
   }
 
-  /** The config, with the steps that trainer.totalEpochs comes to. */
-  get config(): TrainConfig {
-    return this.#config;
-  }
-
-  get history(): readonly Metrics[] {
-    return this.#history;
-  }
-
-  get best(): BestCheckpoint | undefined {
-    return this.#kept?.best;
-  }
-
-  /** Folder of the newest checkpoint, if it is still there. */
-  async savedCheckpoint(): Promise<string | undefined> {
-    const path = this.#options.folder?.checkpoint(this.#savedStep);
-    const isThere = this.#savedStep >= 0 && (await this.#options.folder?.files.exists(path!));
-    return isThere ? path : undefined;
-  }
-
-  /** Adds values to the line of a step, or a line in its place. */
+  /** Adds values to the line of a step, or a line in its place. For a run that writes behind. */
   amend(metrics: Metrics): void {
     void this.write(async (folder) => {
-      this.#history = amended(this.#history, metrics);
-      this.#lacking = Infinity;
-      await this.#writeLines(folder);
+      this.history = amended(this.history, metrics);
+      await folder.writeMetrics(this.history);
     });
   }
 
@@ -276,12 +203,7 @@ export class TrainingRun<S extends RunSession = RunSession> {
     const { folder, behind } = this.#options;
     if (!folder) return;
     if (!behind) return task(folder);
-    this.#writing = this.#writing.then(() => task(folder)).catch((error: unknown) => behind.onProblem(error as Error));
-  }
-
-  /** Resolves when everything is written. */
-  get written(): Promise<void> {
-    return this.#writing;
+    this.written = this.written.then(() => task(folder)).catch((error: unknown) => behind.onProblem(error as Error));
   }
 
   async #onDevice(): Promise<FitResult & { session: S }> {
@@ -301,7 +223,7 @@ export class TrainingRun<S extends RunSession = RunSession> {
 
   async #train(session: S): Promise<FitResult> {
     const host = this.#host;
-    this.#config = withTotalSteps(this.#options.config, session.task, session.engine.tokenizer);
+    this.config = withTotalSteps(this.#options.config, session.task, session.engine.tokenizer);
     const trainer = this.#trainerOf(session);
     const step = await this.#restore(trainer);
     await this.write((folder) => this.#openFolder(folder, step, session));
@@ -311,7 +233,7 @@ export class TrainingRun<S extends RunSession = RunSession> {
     try {
       const fitted = await trainer.fit();
       await this.#keep(trainer, session);
-      await host.onEnd?.(fitted, trainer, session);
+      await host.onEnd?.(fitted, trainer);
       return fitted;
     } catch (error) {
       if (!host.onFailed) throw error;
@@ -321,99 +243,93 @@ export class TrainingRun<S extends RunSession = RunSession> {
 
   /** The trainer of a session. What is left of a session that was lost is not heard. */
   #trainerOf(session: S): GrpoTrainer {
+    const { behind, inspect = false } = this.#options;
+    const { task, engine, source, rollouter } = session;
     const host = this.#host;
     const isUsed = () => this.#session === session;
-    const phases = new PhaseClock();
     const trainer: GrpoTrainer = new GrpoTrainer({
-      config: session.config ?? this.#config,
-      task: session.task,
-      engine: session.engine,
-      inspect: this.#options.inspect ?? false,
-      ...(session.source && { source: session.source }),
-      ...(session.rollouter && { rollouter: session.rollouter }),
-      onPhase: (phase, at) => {
-        phases.mark(phase);
-        if (isUsed()) host.onPhase?.(phase, at);
-      },
-      onSample: (sample, at) => void (isUsed() && host.onSample?.(sample, at)),
-      onEvaluating: (done, total, at) => void (isUsed() && host.onEvaluating?.(done, total, at)),
-      onChange: (change) => void (isUsed() && host.onChange?.(change)),
-      onReplace: (at) => void (isUsed() && host.onReplace?.(at)),
-      onValidation: (samples, at) => host.onValidation?.(samples, at),
-      onFault: async (fault) => void (isUsed() && (await host.onFault?.(fault))),
-      onStep: (metrics, samples, inputs) =>
-        this.#onStep(trainer, session, { metrics, samples, inputs, phases: phases.take() }),
-      ...(!this.#options.behind && {
-        onCheckpoint: (made) => this.#keep(trainer, session, !this.#isAsked(made.state.step), made),
-      }),
+      config: host.configFor?.(session) ?? this.config,
+      task,
+      engine,
+      inspect,
+      ...(source && { source }),
+      ...(rollouter && { rollouter }),
+      onPhase: (...of) => void (isUsed() && host.onPhase?.(...of)),
+      onSample: (...of) => void (isUsed() && host.onSample?.(...of)),
+      onEvaluating: (...of) => void (isUsed() && host.onEvaluating?.(...of)),
+      onChange: (...of) => void (isUsed() && host.onChange?.(...of)),
+      onReplace: (...of) => void (isUsed() && host.onReplace?.(...of)),
+      onValidation: (...of) => host.onValidation?.(...of),
+      onFault: (...of) => host.onFault?.(...of),
+      onStep: (metrics, samples, inputs) => this.#onStep(trainer, session, { metrics, samples, inputs }),
+      ...(!behind && { onCheckpoint: (made) => this.#keep(trainer, session, !this.#isAsked(made.state.step), made) }),
     });
     return trainer;
   }
 
   /** Returns the step to resume after; -1 = the run starts. */
   async #restore(trainer: GrpoTrainer): Promise<number> {
-    const [from, host] = [this.#from, this.#host];
+    const from = this.#from;
     if (from === undefined) return -1;
-    const isPath = typeof from === 'string';
-    const checkpoint = isPath
-      ? await loadTrainerCheckpoint(this.#options.folder!.files, from, (line) => host.note?.(line))
-      : from;
-    const { step } = checkpoint.state;
-    this.#step = step;
-    this.#farthest = Math.max(this.#farthest, step);
-    this.#changes = (isPath && (await host.changesSince?.(from, step))) || [];
+    if (typeof from === 'object') {
+      await trainer.restore(from);
+      return (this.#step = from.state.step);
+    }
+    const { files } = this.#options.folder!;
+    const checkpoint = await checkpoints.loadTrainerCheckpoint(files, from, this.#note);
+    const step = (this.#step = checkpoint.state.step);
+    const changes = (await this.#host.changesSince?.(from, step)) ?? [];
+    this.#isChanged = changes.length > 0;
+    changes.forEach(this.#note);
     await trainer.restore(checkpoint).catch((error: unknown) => {
-      if (!(error instanceof InputError) || !isPath) throw error;
+      if (!(error instanceof InputError)) throw error;
       throw new InputError(`The run cannot go on from ${from}: ${error.message}`);
     });
-    if (isPath) host.onRestored?.(checkpoint.state, from);
+    for (const line of resumed(checkpoint.state, from, this.config)) this.#note(line);
     return step;
   }
 
   /** Makes the run folder, or reopens this run's own. A run that has no space for a checkpoint rejects before its first step. */
   async #openFolder(folder: RunFolder, step: number, session: S): Promise<void> {
     const { files, path } = folder;
-    const config = this.#config;
-    const { trainer } = config;
+    const { config } = this;
+    const { behind } = this.#options;
     await files.tidy(path); // what a killed run left takes space too
-    if (!this.#options.behind) await expectRoom(files, path, stateBytes(session, config));
-    let opened: OpenedFolder;
-    if (this.#isOwn) {
-      const keptConfig = this.#changes.length > 0 ? await folder.keepConfig() : undefined;
+    if (!behind) await checkpoints.expectRoom(files, path, stateBytes(session, config));
+    const isOwn = this.#isOwn;
+    if (isOwn) {
+      if (this.#isChanged) this.#note(`the earlier config is kept as ${await folder.keepConfig()}`);
       await RunFolder.reopen(files, path, step, config);
-      opened = { reopened: step, keptConfig };
-      this.#history = await folder.metrics();
-      this.#lacking = 0;
-      if (!this.#options.behind) this.#savedStep = step;
+      this.history = await folder.metrics();
+      if (!behind) this.#savedStep = step;
     } else {
       const { moved } = await RunFolder.create(files, path, config);
-      opened = { moved };
+      if (moved) this.#note(`an earlier run of that name is kept as ${moved}`);
+      this.#isOwn = true;
     }
-    this.#isOwn = true;
-    await this.#host.onFolder?.(folder, opened, session);
-    if (this.#options.behind) return;
+    await this.#host.onFolder?.(isOwn ? step : undefined, session);
+    if (behind) return;
     // The next checkpoint replaces that of a run that was interrupted, not of one that was lengthened since.
-    const isPassing = this.#changes.length === 0 && !trainer.stopWhen && !this.#isAsked(this.#savedStep);
+    const isPassing = !this.#isChanged && !config.trainer.stopWhen && !this.#isAsked(this.#savedStep);
     const passing = isPassing ? this.#savedStep : undefined;
-    this.#kept = await KeptCheckpoints.open(folder, trainer, { history: this.#history, passing });
+    this.kept = await KeptCheckpoints.open(folder, config.trainer, { history: this.history, passing });
   }
 
-  async #onStep(trainer: GrpoTrainer, session: S, done: Omit<LoggedStep, 'tries' | 'history'>): Promise<void> {
+  async #onStep(trainer: GrpoTrainer, session: S, done: Omit<LoggedStep, 'tries' | 'at'>): Promise<void> {
     const { metrics, samples } = done;
-    const step = metrics['training/global_step'];
     const { behind } = this.#options;
-    const tries = loggedRollouts(samples, step, behind ? samples.length : this.#config.trainer.logRollouts);
-    const logged = (): LoggedStep => ({ ...done, tries, history: this.#history });
+    const step = metrics['training/global_step'];
+    const tries = loggedRollouts(samples, step, behind ? samples.length : this.config.trainer.logRollouts);
+    const logged = { ...done, tries, at: performance.now() };
     await this.write(async (folder) => {
-      this.#history.push(metrics);
-      this.#lacking++;
-      await this.#writeLines(folder);
-      await this.#host.log?.(folder, logged());
+      this.history.push(metrics);
+      // All lines, because earlier ones may have failed.
+      await (behind ? folder.writeMetrics(this.history) : folder.appendMetrics(metrics));
+      await this.#host.log?.(folder, logged);
     });
-    if (behind ? this.#isDue(step) : this.#kept?.isBest(metrics)) await this.#keep(trainer, session);
+    if (behind ? this.#isDue(step) : this.kept?.isBest(metrics)) await this.#keep(trainer, session);
     this.#step = step;
-    this.#farthest = Math.max(this.#farthest, step);
-    await this.#host.onStep?.(logged());
+    await this.#host.onStep?.(logged, trainer, session);
   }
 
   /** True if the state after a step is to be kept by a run that writes behind. */
@@ -424,7 +340,7 @@ export class TrainingRun<S extends RunSession = RunSession> {
 
   /** True if trainer.saveFreq asks for the checkpoint of this step, rather than time or a signal. */
   #isAsked(step: number): boolean {
-    const { saveFreq } = this.#config.trainer;
+    const { saveFreq } = this.config.trainer;
     return saveFreq > 0 && step % saveFreq === 0;
   }
 
@@ -434,33 +350,29 @@ export class TrainingRun<S extends RunSession = RunSession> {
    * @param made the state, if it has been taken from the device
    */
   async #keep(trainer: GrpoTrainer, session: S, passing = false, made?: Checkpoint): Promise<void> {
-    const { behind } = this.#options;
+    const { behind, folder } = this.#options;
     const { step } = trainer.state;
     // Before the first step, a page has nothing that a restart would not have.
     if (step === this.keptStep || (behind && (step === 0 || this.#isTooLarge(session, behind)))) return;
     const start = performance.now();
     const checkpoint = made ?? (await trainer.checkpoint());
     if (behind) this.#from = checkpoint;
-    const files = this.#options.folder && filesOf(session, checkpoint);
-    await this.write(async (folder) => {
-      await this.#writeLines(folder);
-      await (behind?.save(step, files!) ?? writeCheckpoint(folder.files, folder.checkpoint(step), files!));
+    const files = folder && filesOf(session, checkpoint);
+    await this.write(async (to) => {
+      await (behind?.save(step, files!) ?? checkpoints.writeCheckpoint(to.files, to.checkpoint(step), files!));
       this.#savedStep = step;
-      await this.#kept?.update(step, passing);
+      await this.kept?.update(step, passing);
     });
     [this.#keptAt, this.#isDueSoon] = [performance.now(), false];
     this.#keepMs = performance.measure('webgrpo: keep state', { start }).duration;
   }
 
   #isTooLarge(session: S, { maxBytes, onProblem }: WritesBehind): boolean {
-    const bytes = stateBytes(session, this.#config);
-    const mib = (n: number) => `${Math.round(n / 2 ** 20)} MiB`;
+    const bytes = stateBytes(session, this.config);
     if (bytes <= maxBytes) return false;
-    onProblem(
-      new Error(
-        `A state of this model takes ${mib(bytes)}, and the page keeps up to ${mib(maxBytes)}; the command line saves it.`,
-      ),
-    );
+    const mib = (n: number) => `${Math.round(n / 2 ** 20)} MiB`;
+    const most = `the page keeps up to ${mib(maxBytes)}; the command line saves it.`;
+    onProblem(new Error(`A state of this model takes ${mib(bytes)}, and ${most}`));
     return true;
   }
 
@@ -468,22 +380,44 @@ export class TrainingRun<S extends RunSession = RunSession> {
   async #newest(): Promise<string | Checkpoint | undefined> {
     const { folder, behind, from } = this.#options;
     if (behind || !folder || !this.#isOwn) return this.#from;
-    return (await newestCheckpoint(folder.files, folder.path, 'trainer', (line) => this.#host.note?.(line))) ?? from;
+    return (await checkpoints.newestCheckpoint(folder.files, folder.path, 'trainer', this.#note)) ?? from;
   }
 
-  /** Writes the lines that metrics.jsonl lacks. */
-  async #writeLines(folder: RunFolder): Promise<void> {
-    if (this.#lacking > this.#history.length) await folder.writeMetrics(this.#history);
-    else if (this.#lacking > 0)
-      for (const line of this.#history.slice(-this.#lacking)) await folder.appendMetrics(line);
-    this.#lacking = 0;
+  #noteLoss({ message }: Error, losses: number, isLast: boolean): void {
+    const when = this.#step < 0 ? 'before the first step was done' : `after step ${this.#step}`;
+    const from = typeof this.#from === 'string' ? this.#from : undefined;
+    const kept = from === undefined ? 'no checkpoint was saved' : `the newest checkpoint is ${from}`;
+    const often = `the GPU device was lost ${losses} times without a new step in between, ${when}: giving up; ${kept}`;
+    if (!isLast)
+      this.#note(`the GPU device was lost ${when} (${message}); on a fresh one from ${from ?? 'the beginning'}`);
+    else if (losses > 1) this.#note(often);
   }
+
+  readonly #note = (line: string): void => this.#host.note?.(line);
+}
+
+/** Returns lines on where a run resumes. */
+function resumed({ step, carried = [], parts = {} }: TrainerState, from: string, config: TrainConfig): string[] {
+  const { rollout, trainer } = config;
+  const { totalTrainingSteps, pipeline } = trainer;
+  const done = step >= totalTrainingSteps ? `; trainer.totalTrainingSteps is ${totalTrainingSteps}, so it is done` : '';
+  const lines = [`resuming after step ${step}, from ${from}${done}`];
+  if (carried.length === 0) return lines;
+  const isAsync = pipeline !== 'on-policy';
+  const how =
+    rollout.overSampleRate === 0 && !isAsync
+      ? 'they are given up, since rollout.overSampleRate is 0 and trainer.pipeline on-policy now'
+      : parts['inFlight'] === undefined
+        ? 'they start over'
+        : 'their samples go on where they stood';
+  const by = isAsync ? 'trainer.pipeline' : 'rollout.partialRollout';
+  return [...lines, `${carried.length} groups were under way (${by}); ${how}`];
 }
 
 function filesOf({ model, lora }: RunSession, checkpoint: Checkpoint): FolderFiles {
   const { weights } = checkpoint;
-  if (lora) return adapterFiles({ lora, tensors: weights, baseModel: model.base }, model, checkpoint);
-  return modelFiles({ ...model, weights }, checkpoint);
+  if (!lora) return checkpoints.modelFiles({ ...model, weights }, checkpoint);
+  return checkpoints.adapterFiles({ lora, tensors: weights, baseModel: model.base }, model, checkpoint);
 }
 
 /** Returns the least bytes of a state: the trained weights, what the optimizer keeps of each, and a reference that moves. */

@@ -9,20 +9,19 @@ import type { Fault } from '../../grpo/health.ts';
 import { isOwnLoss } from '../../grpo/losses/index.ts';
 import { explainLoss } from '../../grpo/losses/explain.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
-import type { FitResult, Phase, TrainerState } from '../../grpo/types.ts';
+import type { FitResult, Phase } from '../../grpo/types.ts';
 import type { Sample } from '../../grpo/update/batch.ts';
 import { passAt1 } from '../../report/metricOf.ts';
 import { type RunSummary, summarizeRun } from '../../report/summary.ts';
 import { newestCheckpoint } from '../../runs/checkpointFolder.ts';
 import type { BestCheckpoint } from '../../runs/keptCheckpoints.ts';
-import { stepProfile } from '../../runs/profileLog.ts';
+import { PhaseClock, stepProfile } from '../../runs/profileLog.ts';
 import { loggedRollouts, spreadOut } from '../../runs/rollouts.ts';
 import type { RunFolder } from '../../runs/runFolder.ts';
 import {
   type LoggedStep,
-  type Loss,
-  type OpenedFolder,
   type RunHost,
+  type RunOptions,
   type RunSession,
   TrainingRun,
 } from '../../runs/trainingRun.ts';
@@ -42,14 +41,11 @@ export interface FinishedRun {
 }
 
 /** What a command gives for its run. */
-export interface RunParts {
+interface RunParts extends Pick<RunOptions, 'config'>, Pick<RunHost<RunSession>, 'open'> {
   folder: RunFolder;
-  config: TrainConfig;
   /** Checkpoint folder to resume from; undefined = the start. */
   from: string | undefined;
-  /** Opens model, task and engine on a fresh device. */
-  open(): Promise<RunSession>;
-  /** Pauses after lost devices, see RunOptions. Default: two losses in a row are survived. */
+  /** Default: two losses in a row are survived. */
   waitsMs?: readonly number[];
   /** Called before the first step on each device. */
   onReady?(): Promise<void>;
@@ -60,15 +56,15 @@ export interface RunParts {
 }
 
 /** Trains into a run folder that is held (heldFolder.ts), and shows it. The engine is closed when this returns. */
-export async function trainInto(parts: RunParts): Promise<FinishedRun> {
-  return new ShownRun(parts).train();
-}
+export const trainInto = (parts: RunParts): Promise<FinishedRun> => new ShownRun(parts).train();
 
 class ShownRun implements RunHost<RunSession> {
   readonly #parts: RunParts;
   readonly #run: TrainingRun;
+  readonly #phases = new PhaseClock();
   #trackers: Tracker[] = [];
   #removeHandler: () => void = () => {};
+  readonly note = say;
 
   constructor(parts: RunParts) {
     const { folder, config, from, waitsMs = [0, 1000] } = parts;
@@ -80,11 +76,12 @@ class ShownRun implements RunHost<RunSession> {
   async train(): Promise<FinishedRun> {
     const { session, stopped, warnings } = await this.#run.run();
     await session.close();
-    return { stopped, summary: summarizeRun(this.#run.history), best: this.#run.best, warnings };
+    return { stopped, summary: summarizeRun(this.#run.history), best: this.#run.kept?.best, warnings };
   }
 
-  async open(): Promise<RunSession> {
-    const session = await this.#parts.open();
+  async open(aborted: Promise<never>): Promise<RunSession> {
+    this.#phases.take(); // those of a lost device
+    const session = await this.#parts.open(aborted);
     const close = (error?: unknown) => {
       this.#removeHandler();
       return session.close(error);
@@ -92,45 +89,20 @@ class ShownRun implements RunHost<RunSession> {
     return { ...session, close };
   }
 
-  note(line: string): void {
-    say(line);
+  changesSince(from: string, step: number): Promise<readonly string[]> {
+    return changesSince(from, this.#run.config, step);
   }
 
-  async changesSince(from: string, step: number): Promise<readonly string[]> {
-    const changes = await changesSince(from, this.#run.config, step);
-    for (const line of changes) say(line);
-    return changes;
-  }
-
-  onRestored({ step, carried = [], parts = {} }: TrainerState, from: string): void {
-    const { rollout, trainer } = this.#run.config;
-    const { totalTrainingSteps } = trainer;
-    const done =
-      step >= totalTrainingSteps ? `; trainer.totalTrainingSteps is ${totalTrainingSteps}, so it is done` : '';
-    say(`resuming after step ${step}, from ${from}${done}`);
-    if (carried.length === 0) return;
-    const isAsync = trainer.pipeline !== 'on-policy';
-    const how =
-      rollout.overSampleRate === 0 && !isAsync
-        ? 'they are given up, since rollout.overSampleRate is 0 and trainer.pipeline on-policy now'
-        : parts['inFlight'] === undefined
-          ? 'they start over'
-          : 'their samples go on where they stood';
-    say(`${carried.length} groups were under way (${isAsync ? 'trainer.pipeline' : 'rollout.partialRollout'}); ${how}`);
-  }
-
-  async onFolder(folder: RunFolder, opened: OpenedFolder, { task }: RunSession): Promise<void> {
+  async onFolder(step: number | undefined, { task }: RunSession): Promise<void> {
+    const { folder } = this.#parts;
     const { config, history } = this.#run;
-    const { reopened, moved, keptConfig } = opened;
-    if (keptConfig) say(`the earlier config is kept as ${keptConfig}`);
-    if (moved) say(`an earlier run of that name is kept as ${moved}`);
-    if (reopened === undefined) {
+    if (step === undefined) {
       const { samples, updates, maxTokens } = batchTable(config);
       say(`batches: ${samples} samples a step, ${updates} updates a step, at most ${maxTokens} tokens an update`);
       say(`algorithm: ${resolvedAlgorithm(config)}`);
     } else {
-      await setLaterAside(folder, reopened);
-      await forget(folder, (kept) => kept > reopened);
+      await setLaterAside(folder, step);
+      await forget(folder, (kept) => kept > step);
     }
     await noteTask(folder, task);
     this.#trackers = await openTrackers(config.trainer.logger, folder, history);
@@ -145,6 +117,7 @@ class ShownRun implements RunHost<RunSession> {
   }
 
   onPhase(phase: Phase, step: number): void {
+    this.#phases.mark(phase);
     sayPassing(`step ${step}: ${phase}`);
   }
 
@@ -159,18 +132,19 @@ class ShownRun implements RunHost<RunSession> {
     await this.#parts.folder.writeValRollouts(step, loggedRollouts(shown, step, logValGenerations));
   }
 
-  async log(folder: RunFolder, { metrics, samples, inputs, tries, history, phases }: LoggedStep): Promise<void> {
-    const { config } = this.#run;
+  async log(folder: RunFolder, { metrics, samples, inputs, tries, at }: LoggedStep): Promise<void> {
+    const { config, history } = this.#run;
     const { keepRollouts, profile } = config.trainer;
     const step = metrics['training/global_step'];
+    const phases = this.#phases.take(at);
     for (const tracker of this.#trackers) await tracker.log(metrics, history);
     await folder.writeRollouts(step, tries);
     if (keepRollouts !== false && inputs) await keepStep(folder, config, step, samples, inputs);
     if (profile && samples.length > 0) await folder.writeProfile(stepProfile(step, samples, phases));
   }
 
-  onStep({ metrics, history }: LoggedStep): void {
-    const { config } = this.#run;
+  onStep({ metrics }: LoggedStep): void {
+    const { config, history } = this.#run;
     if (config.trainer.logger.includes('console')) sayStep(config, metrics, history);
     this.#parts.onLogged?.(metrics);
   }
@@ -182,39 +156,37 @@ class ShownRun implements RunHost<RunSession> {
 
   /** What was measured until then can be read. If that fails too, the first failure is the one to report. */
   async onFailed(error: unknown, keep: () => Promise<void>): Promise<unknown> {
-    const failure = error instanceof NotFiniteError ? await this.#lastGoodState(error, keep) : error;
-    if (failure instanceof FolderGoneError) return failure;
-    const saved = await this.#run.savedCheckpoint();
-    if (!(failure instanceof NotFiniteError))
-      say(saved ? `saved until then: ${saved}; trainer.resumeMode=auto goes on from it` : 'no checkpoint was saved');
-    await writeRunReport(this.#parts.folder).catch(() => undefined);
+    if (error instanceof FolderGoneError) return error;
+    const { folder } = this.#parts;
+    const saved = folder.checkpoint(this.#run.keptStep);
+    const failure = error instanceof NotFiniteError ? await lastGoodState(folder, error, keep) : error;
+    if (failure === error)
+      say(
+        (await folder.files.exists(saved))
+          ? `saved until then: ${saved}; trainer.resumeMode=auto goes on from it`
+          : 'no checkpoint was saved',
+      );
+    await writeRunReport(folder).catch(() => undefined);
     return failure;
   }
+}
 
-  /** Saves weights that are finite; the error says what there is to resume from. */
-  async #lastGoodState(error: NotFiniteError, keep: () => Promise<void>): Promise<NotFiniteError> {
-    const { folder } = this.#parts;
-    let state = `The weights are finite and saved as ${folder.checkpoint(error.step)}.`;
-    try {
-      await keep();
-    } catch (second) {
-      if (!(second instanceof NotFiniteError)) throw second;
-      const newest = await newestCheckpoint(folder.files, folder.path, 'trainer').catch(() => undefined);
-      const left = newest ? `the newest checkpoint is ${newest}` : 'the run has no checkpoint (see trainer.saveFreq)';
-      state = `Weights that are not finite are not saved; ${left}.`;
-    }
-    return new NotFiniteError(error.step, `${error.message} ${state}`, { cause: error });
+/** Saves weights that are finite; the error says what there is to resume from. */
+async function lastGoodState(
+  folder: RunFolder,
+  error: NotFiniteError,
+  keep: () => Promise<void>,
+): Promise<NotFiniteError> {
+  let state = `The weights are finite and saved as ${folder.checkpoint(error.step)}.`;
+  try {
+    await keep();
+  } catch (second) {
+    if (!(second instanceof NotFiniteError)) throw second;
+    const newest = await newestCheckpoint(folder.files, folder.path, 'trainer').catch(() => undefined);
+    const left = newest ? `the newest checkpoint is ${newest}` : 'the run has no checkpoint (see trainer.saveFreq)';
+    state = `Weights that are not finite are not saved; ${left}.`;
   }
-
-  onLost({ error, losses, step, from, isLast }: Loss): void {
-    const when = step < 0 ? 'before the first step was done' : `after step ${step}`;
-    if (!isLast)
-      say(`the GPU device was lost ${when} (${error.message}); on a fresh one from ${from ?? 'the beginning'}`);
-    else if (losses > 1) {
-      const kept = from === undefined ? 'no checkpoint was saved' : `the newest checkpoint is ${from}`;
-      say(`the GPU device was lost ${losses} times without a new step in between, ${when}: giving up; ${kept}`);
-    }
-  }
+  return new NotFiniteError(error.step, `${error.message} ${state}`, { cause: error });
 }
 
 function sayStep(config: TrainConfig, metrics: Metrics, history: readonly Metrics[]): void {
