@@ -1,8 +1,8 @@
 /** Samples as a worker would forge them: one thing changed, and all that follows from it made right where the forger can. */
 
 import type { Sample } from '../src/grpo/update/batch.ts';
-import type { RejectionReason, SampleClaim } from '../src/extensions/rooms/verification/types.ts';
-import type { GenerateRequest, Generation, RolloutEngine, Trajectory } from '../src/rollout/types.ts';
+import type { RejectionReason, SampleClaim } from '../src/extensions/rooms/index.ts';
+import type { GenerateRequest, Generation, TurnEngine, Trajectory } from '../src/rollout/types.ts';
 import { keyedRng, type Rng } from '../src/tasks/random.ts';
 
 export interface ClaimedSample {
@@ -159,14 +159,14 @@ export const FORGERIES: Record<string, Forgery> = {
  * log-probs. redrawn = drawn from the same distribution by another key; neighbour = the next token before or after it in the order of
  * the cumulative distribution.
  */
-export class ForgingEngine implements RolloutEngine {
-  readonly #inner: RolloutEngine;
+export class ForgingEngine implements TurnEngine {
+  readonly #inner: TurnEngine;
   readonly #how: 'redrawn' | 'neighbour';
   readonly #vocabSize: number;
   readonly #forged = new Set<string>();
   #asked = 0;
 
-  constructor(inner: RolloutEngine, how: 'redrawn' | 'neighbour', vocabSize: number) {
+  constructor(inner: TurnEngine, how: 'redrawn' | 'neighbour', vocabSize: number) {
     [this.#inner, this.#how, this.#vocabSize] = [inner, how, vocabSize];
   }
 
@@ -226,13 +226,5 @@ export class ForgingEngine implements RolloutEngine {
 
   abort(requestIds: string[]): void {
     this.#inner.abort(requestIds);
-  }
-
-  resetCache(weightVersion?: number): void | Promise<void> {
-    return this.#inner.resetCache(weightVersion);
-  }
-
-  takeStats(): ReturnType<RolloutEngine['takeStats']> {
-    return this.#inner.takeStats();
   }
 }

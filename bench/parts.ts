@@ -1,50 +1,28 @@
 /** The benchmark itself, the same in Node and in a page. */
 
 import type { Gpu } from '../src/gpu/device.ts';
-import { InputError } from '../src/errors.ts';
+import { describe, InputError } from '../src/errors.ts';
 import { applyTuning } from '../src/model/kernels/tuning.ts';
 import { ChatTokenizer } from '../src/model/tokenizer/chat.ts';
 import { benchAsyncScheduling } from './asyncScheduling.ts';
 import { benchAsyncTools } from './asyncTools.ts';
+import type { Bench, Host } from './bench.ts';
 import { benchAllDecode, benchPrefill } from './decode.ts';
 import { attentionBatches, benchAttention, benchMatmul, matmulShapes } from './kernels.ts';
 import { benchLarge } from './large.ts';
 import { benchMicro } from './micro.ts';
 import { copyGbPerS, dispatchCost, mapMs, peakGflops, peakGflopsF16 } from './peaks.ts';
 import { benchPeers } from './peers.ts';
-import type { PeerName, PeerResults } from './peers/types.ts';
 import { benchPipelines, benchQueue } from './pipelines.ts';
 import { benchQuantized } from './quantized.ts';
 import { fillShares, type Report } from './report.ts';
 import { benchRubric } from './rubric.ts';
 import { benchSkip } from './skip.ts';
 import { benchSpeculative } from './speculative.ts';
-import { benchStep, type StepInputs } from './step.ts';
+import { benchStep } from './step.ts';
 import { benchTiles } from './tiles.ts';
 import { benchPrefixSharing, benchScaling, benchTrain } from './train.ts';
 import { benchStream } from './stream.ts';
-import type { Effort } from './timing.ts';
-
-/** The differences between Node and a page. */
-export interface Host {
-  /** A line of progress. */
-  say(line: string): void;
-  /** Runs a peer in a process of its own. Rejects when it fails or takes too long. */
-  askPeer<N extends PeerName>(name: N, quick: boolean): Promise<PeerResults[N]>;
-  /** Absent if there are no files to write. */
-  profileCost?(gpu: Gpu, quick: boolean): Promise<NonNullable<Report['profile']>>;
-  loadStep(quick: boolean): Promise<StepInputs>;
-  conditions: Omit<Report['conditions'], 'date' | 'quick' | 'tiles'>;
-}
-
-export interface Bench {
-  gpu: Gpu;
-  host: Host;
-  report: Report;
-  quick: boolean;
-  effort: Effort;
-  rounds: number;
-}
 
 /** Parts by name, in the order they run. Each fills in its share of the report. */
 const PARTS: Record<string, (bench: Bench) => Promise<void>> = {
@@ -153,7 +131,7 @@ export async function measure(gpu: Gpu, host: Host, names: string[], quick: bool
   const { vendor, architecture, description, isSoftware } = gpu.adapter;
   // Where no table was measured a run would take a kept one; here the tiles are timed each time.
   const tiles = await applyTuning(gpu, 'auto').catch((error: unknown) => {
-    host.say(`timing the tiles failed: ${messageOf(error)}`);
+    host.say(`timing the tiles failed: ${describe(error)}`);
     return undefined;
   });
   const report: Report = {
@@ -172,7 +150,7 @@ export async function measure(gpu: Gpu, host: Host, names: string[], quick: bool
       report.peak = { ...report.peak, gflops: Math.max(gflops, report.peak?.gflops ?? 0) };
       await PARTS[name](bench);
     } catch (error) {
-      host.say(`${name} failed: ${messageOf(error)}`);
+      host.say(`${name} failed: ${describe(error)}`);
       failed.push(name);
     }
     host.say(`${name} took ${((performance.now() - started) / 1000).toFixed(0)} s`);
@@ -180,5 +158,3 @@ export async function measure(gpu: Gpu, host: Host, names: string[], quick: bool
   fillShares(report);
   return { report, failed };
 }
-
-export const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

@@ -1,10 +1,11 @@
 /** Other libraries on the same model and batch: asks for each, checks what it computed, and compares its speed with ours. */
 
+import { describe } from '../src/errors.ts';
 import type { Gpu } from '../src/gpu/device.ts';
 import { WgslEngine } from '../src/model/wgslEngine.ts';
+import type { Bench } from './bench.ts';
 import { benchDecode } from './decode.ts';
 import { HEADLINE, packOne, randomModel, sampleOf } from './models.ts';
-import { type Bench, messageOf } from './parts.ts';
 import { peerPrompts } from './peers/decoding.ts';
 import { adapterId, decodeCounts } from './peers/run.ts';
 import { DECODE_PEERS, type DecodedSequences, TRAIN_PEERS } from './peers/types.ts';
@@ -81,7 +82,7 @@ async function eachPeer<N extends string>(
     try {
       await run(name);
     } catch (error) {
-      host.say(`peer ${name} failed: ${messageOf(error)}`);
+      host.say(`peer ${name} failed: ${describe(error)}`);
       failed.push(name);
     }
   }

@@ -5,7 +5,7 @@
 
 import type { Gpu } from '../src/gpu/device.ts';
 import type { TrainConfig } from '../src/grpo/config/types.ts';
-import { MemoryQueue } from '../src/grpo/queue/memoryQueue.ts';
+import { ExperienceQueue } from '../src/grpo/queue/experienceQueue.ts';
 import { recordOf } from '../src/grpo/queue/records.ts';
 import { bytesOf } from '../src/grpo/queue/types.ts';
 import { GrpoTrainer } from '../src/grpo/trainer.ts';
@@ -103,7 +103,7 @@ const searching = (scale: number): Task => ({
 /** Records of samples of 128 tokens, put and taken group by group. */
 export async function benchQueue(quick: boolean): Promise<NonNullable<Report['queue']>> {
   const [groups, n, length] = [quick ? 200 : 2000, 8, 128];
-  const queue = new MemoryQueue();
+  const queue = new ExperienceQueue();
   const problem = { id: 'p', messages: [{ role: 'user' as const, content: 'Find it.' }], answer: '' };
   const numbers = new Float32Array(length);
   const ids = new Uint32Array(length);
@@ -126,12 +126,8 @@ export async function benchQueue(quick: boolean): Promise<NonNullable<Report['qu
   const bytes = records.flat().reduce((sum, record) => sum + bytesOf(record), 0);
   const started = performance.now();
   for (const group of records) {
-    await queue.put('train', group);
-    const taken = await queue.take('train', 1, { consumer: 'trainer', groupSize: n });
-    await queue.clear(
-      'train',
-      taken.map(({ key }) => key),
-    );
+    await queue.put(group);
+    await queue.takeGroup(n);
   }
   const seconds = (performance.now() - started) / 1000;
   return { putsPerS: (groups * n) / seconds, bytesPerS: bytes / seconds };

@@ -2,9 +2,13 @@
 
 import { readFileSync } from 'node:fs';
 import { parseTrainConfig } from '../src/grpo/config/text.ts';
-import { roomSetupOf, setupOf } from '../src/extensions/simulation/setups.ts';
-import { simulate, type SimulatedStep } from '../src/extensions/simulation/simulate.ts';
-import type { Workload } from '../src/extensions/simulation/workload.ts';
+import {
+  roomSetupOf,
+  setupOf,
+  simulate,
+  type SimulatedStep,
+  type Workload,
+} from '../src/extensions/simulation/index.ts';
 
 export const CONFIG = 'configs/gsm8k-tool.yaml';
 export const [TASK, LOOP] = ['bench/searches/task.js', 'bench/searches/loop.js'];

@@ -15,9 +15,7 @@ import { disk } from '../src/cli/files.ts';
 import { aligned } from '../src/cli/table.ts';
 import { InputError } from '../src/errors.ts';
 import type { Metrics } from '../src/grpo/metrics.ts';
-import { runWorkload } from '../src/extensions/simulation/runWorkload.ts';
-import type { SimulatedStep } from '../src/extensions/simulation/simulate.ts';
-import type { Workload } from '../src/extensions/simulation/workload.ts';
+import { runWorkload, type SimulatedStep, type Workload } from '../src/extensions/simulation/index.ts';
 import { RunFolder } from '../src/runs/runFolder.ts';
 import { type Asked, CONFIG, LOOP, type Means, meansOf, settingsOf, predict, type Row, TASK } from './predict.ts';
 

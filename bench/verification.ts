@@ -16,14 +16,12 @@ import { generateOptions } from '../src/grpo/generate/options.ts';
 import { decodeSample, encodeSample } from '../src/grpo/generate/sampleCodec.ts';
 import { generateSamples } from '../src/grpo/generate/samples.ts';
 import type { PromptGroup } from '../src/grpo/pipeline/types.ts';
-import type { SampleClaim, Verdict } from '../src/extensions/rooms/verification/types.ts';
-import { drawBounds } from '../src/extensions/rooms/verification/draws.ts';
-import { SampleVerifier } from '../src/extensions/rooms/verification/verifier.ts';
+import { drawBounds, type SampleClaim, SampleVerifier, type Verdict } from '../src/extensions/rooms/index.ts';
 import { loadModel } from '../src/model/weights/load.ts';
 import { modelTokenizer } from '../src/model/tokenizer/modelTokenizer.ts';
 import { WgslEngine } from '../src/model/wgslEngine.ts';
 import { WgslRolloutEngine } from '../src/rollout/server/server.ts';
-import type { RolloutEngine } from '../src/rollout/types.ts';
+import type { TurnEngine } from '../src/rollout/types.ts';
 import { keyedRng } from '../src/tasks/random.ts';
 import { engineSizes } from '../src/workers/engineSpec.ts';
 import { type ClaimedSample, FORGERIES, ForgingEngine } from './forgeries.ts';
@@ -65,7 +63,7 @@ async function setUp() {
 async function write(file: string, honest: number, forgeries: number): Promise<void> {
   const { gpu, config, task, tokenizer, sizes, model, engine, vocabSize } = await setUp();
   const { n } = config.rollout;
-  const claimed = async (rollout: RolloutEngine, count: number): Promise<ClaimedSample[]> => {
+  const claimed = async (rollout: TurnEngine, count: number): Promise<ClaimedSample[]> => {
     const all: ClaimedSample[] = [];
     for (let first = 0; all.length < count; first += GROUPS) {
       const options = generateOptions({ config, engine: { rollout, tokenizer }, task }, STEP, n);

@@ -6,8 +6,8 @@ import fc from 'fast-check';
 import { keysAndParts } from '../src/grpo/config/resolve.ts';
 import { TRAIN_SCHEMA } from '../src/grpo/config/schema/index.ts';
 import { SFT_SCHEMA } from '../src/grpo/config/sftSchema.ts';
-import type { Input } from './inputs/child.ts';
 import { changed, odd, value } from './inputs/draw.ts';
+import type { Input } from './inputs/input.ts';
 import { judgeAll } from './inputs/judged.ts';
 import type { CampaignPart } from './part.ts';
 

@@ -2,8 +2,8 @@
 
 import fc from 'fast-check';
 import { TOOL_PARSERS } from '../src/rollout/tools/parser.ts';
-import type { Input } from './inputs/child.ts';
 import { changed, mixed, odd, repeated } from './inputs/draw.ts';
+import type { Input } from './inputs/input.ts';
 import { judgeAll } from './inputs/judged.ts';
 import type { CampaignPart } from './part.ts';
 

@@ -1,18 +1,18 @@
 /** The page: each view in its place, then the controller opens it. A view that is not needed at once is loaded when it is. */
 
 import { effect } from '@preact/signals';
-import { render, type ComponentChild } from 'preact';
-import { explainLoss } from '../src/grpo/losses/explain.ts';
-import { byId } from '../src/ui/dom.ts';
-import { findAdapter } from './app/adapter.ts';
-import { followSettings } from './app/addressBar.ts';
-import { fail, form, open, openForm, start } from './app/controller.ts';
-import { adapter } from './app/notices.ts';
-import { active, history, state } from './app/page.ts';
-import { shareDone } from './app/progress.ts';
-import { type AskedRoom, narrowConnections, takeRoom } from './app/room.ts';
-import { marks, others } from './app/runs.ts';
-import { watchSpeed } from './app/speed.ts';
+import { render, type ComponentChild, type ComponentType } from 'preact';
+import { byId, el } from '../src/ui/dom.ts';
+import { findAdapter } from './engine/adapter.ts';
+import { followSettings } from './actions/addressBar.ts';
+import { fail, open, openForm, start } from './actions/controller.ts';
+import { adapter } from './state/notices.ts';
+import { active, history, state } from './state/page.ts';
+import { shareDone } from './state/progress.ts';
+import { form } from './state/settings/settings.ts';
+import { type AskedRoom, narrowConnections, takeRoom } from './state/address/room.ts';
+import { marks, others } from './state/runs.ts';
+import { watchSpeed } from './state/estimate.ts';
 import { About } from './views/about.tsx';
 import { Announcer } from './views/announcer.tsx';
 import { Buttons } from './views/buttons.tsx';
@@ -23,8 +23,9 @@ import { Download } from './views/download.tsx';
 import { Adapter, Notices } from './views/notices.tsx';
 import { Rules } from './views/rules/rules.tsx';
 import { SettingsForm } from './views/settings/form.tsx';
+import { Loss } from './views/steps/loss.tsx';
 import { Status } from './views/status.tsx';
-import { TimeBar } from './views/timeBar.tsx';
+import { TimeBar } from './views/steps/timeBar.tsx';
 import { Tries } from './views/tries/tries.tsx';
 
 /** In place of what stands there until then. */
@@ -34,9 +35,30 @@ function show(view: ComponentChild, id: string): void {
   render(view, place);
 }
 
-function Loss() {
-  const metrics = history.value.at(-1);
-  return <>{(metrics && explainLoss(metrics)) ?? 'Shown after the first step.'}</>;
+interface Panel {
+  id: string;
+  /** Name of the panel for a screen reader. */
+  label: string;
+  view?: ComponentType;
+  /** Loads a view that is not needed before Start can be pressed. */
+  load?: () => Promise<ComponentType>;
+}
+
+/** Panels below the tries and the curves, in their order. */
+const PANELS: readonly Panel[] = [
+  { id: 'timeline', label: 'Steps', load: async () => (await import('./views/steps/timeline.tsx')).Timeline },
+  { id: 'ask', label: 'Ask it yourself', load: async () => (await import('./views/ask/panel.tsx')).AskPanel },
+  { id: 'rules', label: 'Rules', view: Rules },
+  { id: 'runs', label: 'Runs', load: async () => (await import('./views/runs/runs.tsx')).Runs },
+  { id: 'learning', label: 'What a step learns from', view: Loss },
+  { id: 'time', label: 'Where the time goes', view: TimeBar },
+];
+
+function addPanel({ id, label, view: View }: Panel): void {
+  const section = el('section', 'panel');
+  [section.id, section.ariaLabel] = [id, label];
+  document.querySelector('main')!.append(section);
+  if (View) show(<View />, id);
 }
 
 function openPage(): void {
@@ -62,12 +84,10 @@ function openPage(): void {
     'download',
   );
   show(<Status />, 'status');
-  show(<Loss />, 'loss');
-  show(<TimeBar />, 'time');
-  show(<Rules />, 'rules');
   show(<About />, 'about');
   show(<Announcer />, 'announcer');
   show(<Tries />, 'rollouts');
+  PANELS.forEach(addPanel);
 
   byId('settings').addEventListener('submit', (event) => {
     event.preventDefault();
@@ -84,14 +104,12 @@ async function openRest(): Promise<void> {
 }
 
 function showLowerViews(): void {
-  void import('./views/timeline.tsx').then(({ Timeline }) => show(<Timeline />, 'timeline'));
+  for (const { id, load } of PANELS) void load?.().then((View) => show(<View />, id));
   void import('./views/share/share.tsx').then(({ Share, Told }) => {
     show(<Share />, 'share');
     show(<Told />, 'told');
   });
   void import('./views/result/result.tsx').then(({ Result }) => show(<Result />, 'result'));
-  void import('./views/runs/runs.tsx').then(({ Runs }) => show(<Runs />, 'runs'));
-  void import('./views/ask/panel.tsx').then(({ askPanel }) => show(askPanel(), 'ask'));
 }
 
 /** The page as a worker of a room, and nothing else. */

@@ -37,7 +37,7 @@ function workerAsText() {
     name: 'worker-as-text',
     enforce: 'pre',
     transform(code, id) {
-      if (!id.endsWith('/demo/training/engineWorker.ts')) return null;
+      if (!id.endsWith('/demo/engine/engineWorker.ts')) return null;
       if (!code.includes(started)) throw new Error(`buildPage.mjs looks for ${started} in ${id}.`);
       const text = "import engineWorkerText from '../../src/workers/engine.worker.ts?inline-worker';\n";
       return (

@@ -58,6 +58,7 @@ export type {
   GenerateRequest,
   Generation,
   RolloutEngine,
+  TurnEngine,
   RolloutStats,
   SamplingParams,
   StopReason,
@@ -94,7 +95,8 @@ export { freshModelConfig, type SftExample, type SftOptions, trainSupervised } f
 export type { SftConfig } from './grpo/config/sftSchema.ts';
 export type { Sample } from './grpo/update/batch.ts';
 export { LIVE_SETTINGS, type LiveSettings, type Rules } from './grpo/live.ts';
-export { GrpoTrainer, type GrpoTrainerOptions } from './grpo/trainer.ts';
+export { GrpoTrainer } from './grpo/trainer.ts';
+export type { GrpoTrainerOptions } from './grpo/trainerOptions.ts';
 export type {
   Checkpoint,
   FitResult,

@@ -3,10 +3,9 @@
  * installed by the user) is loaded when such an engine is made.
  */
 
-import { policyGradient } from './extensions/tfjs/policyGradient.ts';
 import { registerTfjs } from './workers/tfjsEngine.ts';
 
 registerTfjs(async (gpu, model, maxTokenLen, options) => {
-  const { createTfjsEngine } = await import('./extensions/tfjs/engine.ts');
+  const { createTfjsEngine, policyGradient } = await import('./extensions/tfjs/index.ts');
   return createTfjsEngine(gpu, model, maxTokenLen, { ...options, policyGradient });
 });

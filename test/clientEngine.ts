@@ -85,6 +85,10 @@ export class TalkingEngine implements RolloutEngine {
     this.paused = false;
   }
 
+  idle(): Promise<void> {
+    return Promise.resolve();
+  }
+
   drawnSoFar(): Promise<(DrawnSoFar | undefined)[]> {
     return Promise.resolve([]);
   }

@@ -7,11 +7,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { connect } from '@nats-io/transport-node';
 import type { NatsConnection } from '@nats-io/nats-core';
-import { OwnRoom } from '../src/cli/room/access.ts';
 import { findNatsServer, type ServerOptions } from '../src/cli/room/natsServer.ts';
+import { type OwnServer, startOwn } from '../src/cli/room/openRoom.ts';
 import { type Connect, enter } from '../src/extensions/rooms/connect.ts';
-import { CONTROLLER, workerRights } from '../src/extensions/rooms/names.ts';
-import type { Access } from '../src/extensions/rooms/roomHost.ts';
+import { CONTROLLER, WORKER_RIGHTS } from '../src/extensions/rooms/names.ts';
 
 export const connectByTcp: Connect = (options) => connect(options);
 
@@ -35,74 +34,54 @@ export function hasNatsServer(): boolean {
   }
 }
 
-/** A server that can be killed and started again on the same ports and folder. */
-export class TestRoom implements Access {
+/** A server of a room that can be killed and started again on the same ports and folder. */
+export class TestRoom {
   readonly folder: string;
-  #room: OwnRoom;
+  #server: OwnServer;
   readonly #options: Partial<ServerOptions>;
-  #changing: Promise<unknown> = Promise.resolve();
 
-  private constructor(folder: string, room: OwnRoom, options: Partial<ServerOptions>) {
+  private constructor(folder: string, server: OwnServer, options: Partial<ServerOptions>) {
     this.folder = folder;
-    this.#room = room;
+    this.#server = server;
     this.#options = options;
   }
 
   static async start(options: Partial<ServerOptions> = {}): Promise<TestRoom> {
     const folder = await mkdtemp(join(tmpdir(), 'webgrpo-room-'));
     const own = { folder, host: '127.0.0.1', port: -1, webSocketPort: -1, ...options };
-    return new TestRoom(folder, await OwnRoom.start(own), options);
+    return new TestRoom(folder, await startOwn(own), options);
   }
 
-  get room(): OwnRoom {
-    return this.#room;
+  get server(): OwnServer {
+    return this.#server;
   }
 
   get address(): string {
-    return this.#room.server.url;
+    return this.#server.address;
   }
 
   get code(): string {
-    return this.#room.joinCode;
+    return this.#server.worker;
   }
 
   /** As the controller. */
   connect(): Promise<NatsConnection> {
-    const { address, room } = this;
+    const { address, controller: code } = this.#server;
     const { tls } = this.#options;
-    return enter(tls ? connectByTls(tls.cert) : connectByTcp, {
-      address,
-      code: room.controllerCode,
-      inbox: CONTROLLER,
-      name: CONTROLLER,
-    });
-  }
-
-  admit(...asked: Parameters<OwnRoom['admit']>) {
-    return this.#change(() => this.#room.admit(...asked));
-  }
-
-  revoke(worker: string) {
-    return this.#change(() => this.#room.revoke(worker));
+    const connecting = tls ? connectByTls(tls.cert) : connectByTcp;
+    return enter(connecting, { address, code, inbox: CONTROLLER, name: CONTROLLER });
   }
 
   /** Dies as by a crash, and comes back. */
   async crash(): Promise<void> {
-    const { nats: port, webSocket: webSocketPort } = this.#room.server.ports;
-    await this.#room.server.stop('SIGKILL');
+    const { nats: port, webSocket: webSocketPort } = this.#server.ports;
+    await this.#server.stop('SIGKILL');
     const options = { folder: this.folder, host: '127.0.0.1', ...this.#options, port, webSocketPort };
-    await this.#change(async () => (this.#room = await OwnRoom.start(options)));
-  }
-
-  /** One after another: a server that starts must not read of users what is half written. */
-  #change<T>(work: () => Promise<T>): Promise<T> {
-    const changed = this.#changing.then(work);
-    this.#changing = changed.catch(() => {});
-    return changed;
+    this.#server = await startOwn(options);
   }
 
   async end(): Promise<void> {
-    await this.#room.server.stop();
+    await this.#server.stop();
     await rm(this.folder, { recursive: true, force: true });
   }
 }
@@ -140,7 +119,7 @@ export async function runningServer({ jetStream = true } = {}) {
   const folder = await mkdtemp(join(tmpdir(), 'webgrpo-nats-'));
   const port = await freePort();
   const list = (subjects: string[]) => `{ allow: ${JSON.stringify(subjects)} }`;
-  const { publish, subscribe } = workerRights('*');
+  const { publish, subscribe } = WORKER_RIGHTS;
   const lines = [
     `listen: "127.0.0.1:${port}"`,
     ...(jetStream ? [`jetstream { store_dir: "${folder}" }`] : []),

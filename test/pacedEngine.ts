@@ -84,6 +84,8 @@ export class PacedEngine implements RolloutEngine {
     this.#go();
   }
 
+  async idle(): Promise<void> {}
+
   async drawnSoFar(ids: string[]): Promise<undefined[]> {
     return ids.map(() => undefined);
   }

@@ -3,12 +3,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { NatsConnection } from '@nats-io/nats-core';
 import { type PromptGroup, uidOfGroup } from '../src/grpo/pipeline/types.ts';
-import { MemoryQueue } from '../src/grpo/queue/memoryQueue.ts';
+import { ExperienceQueue } from '../src/grpo/queue/experienceQueue.ts';
 import { type ExperienceRecord, uidOf } from '../src/grpo/queue/types.ts';
 import { joinRoom, type JoinOptions, type RoomEngine } from '../src/extensions/rooms/joinRoom.ts';
 import { PROMPTS, SAMPLES } from '../src/extensions/rooms/names.ts';
 import { NatsRollouter, type NatsRollouterOptions } from '../src/extensions/rooms/natsRollouter.ts';
-import { type Access, RoomHost, type RoomOptions } from '../src/extensions/rooms/roomHost.ts';
+import { RoomHost, type RoomOptions } from '../src/extensions/rooms/roomHost.ts';
 import { connectByTcp, type TestRoom } from './natsServer.ts';
 
 export const groupOf = (number: number): PromptGroup => ({
@@ -112,7 +112,7 @@ export interface ControllerOptions extends Partial<RoomOptions> {
 export class Controller {
   readonly host: RoomHost;
   readonly rollouter: NatsRollouter;
-  readonly queue: MemoryQueue;
+  readonly queue: ExperienceQueue;
   readonly saved: Saved;
   readonly #options: Required<Pick<ControllerOptions, 'n' | 'batch' | 'ahead'>>;
   readonly #connection: NatsConnection;
@@ -124,22 +124,22 @@ export class Controller {
     this.#options = { n, batch, ahead };
     this.host = host;
     this.saved = saved;
-    this.queue = new MemoryQueue({ maxBytes });
+    this.queue = new ExperienceQueue({ maxBytes });
     this.rollouter = new NatsRollouter(host, {
-      ...{ n, check, put: (records) => this.queue.put('train', records) },
+      ...{ n, check, put: (records) => this.queue.put(records, this.#killed.signal) },
       exportWeights: async () => Uint8Array.of(options.weights ?? 1, 2, 3),
       ...(maxForgeries !== undefined && { maxForgeries }),
     });
   }
 
   static async open(
-    room: Access & Pick<TestRoom, 'connect'>,
+    room: Pick<TestRoom, 'connect'>,
     saved: Saved,
     options: ControllerOptions = {},
   ): Promise<Controller> {
     const connection = await room.connect();
     const host = await RoomHost.open(connection, {
-      ...{ config: { name: 'test' }, access: room, ackWaitMs: 700, resume: saved.begun > 0, ...options },
+      ...{ config: { name: 'test' }, ackWaitMs: 700, resume: saved.begun > 0, ...options },
     });
     return new Controller(connection, host, saved, options);
   }
@@ -156,16 +156,11 @@ export class Controller {
       const begun = Array.from({ length: Math.max(0, more) }, (_, i) => groupOf(saved.begun + i));
       await this.rollouter.start(begun);
       saved.begun += begun.length;
-      const { signal } = this.#killed;
-      const taking = this.queue.take('train', Math.min(batch, count - saved.trained.length), {
-        ...{ consumer: 'trainer', groupSize: n, signal },
-      });
-      const records = await Promise.race([taking, this.rollouter.failed]);
-      saved.trained.push(...new Set(records.map(({ key }) => uidOf(key))));
-      await this.queue.clear(
-        'train',
-        records.map(({ key }) => key),
-      );
+      for (let left = Math.min(batch, count - saved.trained.length); left > 0; left--) {
+        const taking = this.queue.takeGroup(n, this.#killed.signal);
+        const records = await Promise.race([taking, this.rollouter.failed]);
+        saved.trained.push(uidOf(records[0].key));
+      }
     }
   }
 
@@ -184,7 +179,7 @@ export class Controller {
     const [prompts, samples] = await Promise.all(
       [PROMPTS, SAMPLES].map((queue) => stored(queue).catch((error: unknown) => String(error))),
     );
-    const queued = (await this.queue.list('train')).map(({ key }) => key);
+    const queued = this.queue.keys;
     const { trained, begun } = this.saved;
     return JSON.stringify({ trained, begun, isKilled: this.isKilled, queued, prompts, samples }, undefined, 1);
   }
@@ -192,13 +187,11 @@ export class Controller {
   /** Dies: what it holds in memory is lost. */
   async kill(): Promise<void> {
     this.#killed.abort(new Error('killed'));
-    await Promise.all([this.#connection.close(), this.queue.close(), this.rollouter.detach()]);
-    await this.host.close();
+    await Promise.all([this.#connection.close(), this.rollouter.detach()]);
   }
 
   async close(): Promise<void> {
     await this.rollouter.close();
-    await this.host.close();
     await this.#connection.close();
   }
 }

@@ -7,7 +7,7 @@ import { generateSamples } from '../src/grpo/generate/samples.ts';
 import type { Sample } from '../src/grpo/update/batch.ts';
 import { runAgentLoop } from '../src/rollout/agent/loop.ts';
 import type { AgentLimits, AgentLoopInput } from '../src/rollout/agent/types.ts';
-import type { GenerateRequest, Generation, RolloutEngine } from '../src/rollout/types.ts';
+import type { GenerateRequest, Generation, TurnEngine } from '../src/rollout/types.ts';
 import { trainProblem } from '../src/tasks/gsm8k/task.ts';
 import type { Problem, Task } from '../src/tasks/task.ts';
 import { calculator } from '../src/tasks/tools/calculator.ts';
@@ -18,7 +18,7 @@ export const tokenizer = new ChatTokenizer(tokenizerJson, readJson('checkpoints/
 export const problem = trainProblem(0, 1);
 
 /** Says the scripted turns, one a request, each up to its first stop token; log-probs count down from -1 so that a shift shows. */
-export class ScriptedTurns implements RolloutEngine {
+export class ScriptedTurns implements TurnEngine {
   requests: GenerateRequest[] = [];
   released: string[] = [];
   aborted: string[] = [];
@@ -45,12 +45,6 @@ export class ScriptedTurns implements RolloutEngine {
 
   abort(requestIds: string[]): void {
     this.aborted.push(...requestIds);
-  }
-
-  resetCache(): void {}
-
-  takeStats(): never {
-    throw new Error('not used here');
   }
 }
 

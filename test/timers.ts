@@ -13,11 +13,3 @@ export function holdTimers(ms: number): () => void {
   });
   return () => held.splice(0).forEach((callback) => callback());
 }
-
-/** Ends every timer of `ms` that is set from now on in the next turn of the event loop. */
-export function skipTimers(ms: number): void {
-  const { setTimeout } = globalThis;
-  vi.spyOn(globalThis, 'setTimeout').mockImplementation((callback, after) =>
-    setTimeout(callback, after === ms ? 0 : after),
-  );
-}

@@ -1,11 +1,12 @@
 /** The benchmark in a page. scripts/bench-browser.mjs opens it, calls `bench.run` or `bench.peer`, and keeps the result. */
 
-import { fetchConfig } from '../../demo/training/configs.ts';
-import { fetchShipped } from '../../demo/training/files.ts';
+import { fetchConfig } from '../../demo/engine/configs.ts';
+import { fetchShipped } from '../../demo/engine/files.ts';
 import { Gpu } from '../../src/gpu/device.ts';
 import { parseTrainConfig } from '../../src/grpo/config/text.ts';
 import { gsm8kToolTask } from '../../src/tasks/gsm8k/task.ts';
-import { type Host, measure, partNames } from '../parts.ts';
+import type { Host } from '../bench.ts';
+import { measure, partNames } from '../parts.ts';
 import { type PeerHost, runPeer } from '../peers/run.ts';
 import type { Ort } from '../peers/ort.ts';
 import type { PeerName, PeerResults } from '../peers/types.ts';

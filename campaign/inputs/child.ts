@@ -28,18 +28,11 @@ import type { ModelConfig } from '../../src/model/config.ts';
 import { TOOL_PARSERS } from '../../src/rollout/tools/parser.ts';
 import { gsm8kJsonlTask, parseGsm8kJsonl } from '../../src/tasks/gsm8k/jsonl.ts';
 import { calculate, calculator } from '../../src/tasks/tools/calculator.ts';
-import type { Verdict } from './judged.ts';
+import type { Input, Verdict } from './input.ts';
 
 const COMMANDS: Record<string, Command> = {
   ...{ train, compare, sft, eval: evaluate, generate, merge, score, export: exportRun, config, report, profile },
 };
-
-export type Input =
-  | { kind: 'train' | 'sft'; yaml: string; overrides: string[] }
-  | { kind: 'command'; args: string[] }
-  | { kind: 'folder'; files: Record<string, string> }
-  | { kind: 'jsonl' | 'tokens' | 'expression'; text: string }
-  | { kind: 'calls'; format: string; text: string };
 
 const IO = { json: true, result: () => {}, text: () => {} };
 

@@ -8,13 +8,7 @@ import { cpSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import type { CampaignRow } from '../part.ts';
-import type { Input } from './child.ts';
-
-/** What the child says of an input: how it held, or what was wrong. */
-export interface Verdict {
-  held?: 'works' | 'refused';
-  wrong?: string;
-}
+import type { Input, Verdict } from './input.ts';
 
 const LIMIT_MS = 10_000;
 const HEAP_MB = 1024;

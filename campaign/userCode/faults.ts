@@ -2,7 +2,7 @@
 
 import type { CustomAdvantage } from '../../src/grpo/advantages/index.ts';
 import type { CustomLoss } from '../../src/grpo/losses/custom.ts';
-import type { GrpoTrainerOptions } from '../../src/grpo/trainer.ts';
+import type { GrpoTrainerOptions } from '../../src/grpo/trainerOptions.ts';
 import type { AgentLoop } from '../../src/rollout/agent/loop.ts';
 import type { AgentSample } from '../../src/rollout/agent/sample.ts';
 import type { Task } from '../../src/tasks/task.ts';

@@ -3,7 +3,8 @@
 import { describe } from '../../src/errors.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
-import { GrpoTrainer, type GrpoTrainerOptions } from '../../src/grpo/trainer.ts';
+import { GrpoTrainer } from '../../src/grpo/trainer.ts';
+import type { GrpoTrainerOptions } from '../../src/grpo/trainerOptions.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import { installDawn } from '../../src/cli/dawn.ts';
 import type { ModelConfig } from '../../src/model/config.ts';

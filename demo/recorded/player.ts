@@ -5,8 +5,8 @@ import { parseTrainConfig } from '../../src/grpo/config/text.ts';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import type { LoggedRollout } from '../../src/runs/rollouts.ts';
-import { active, config, history, tries } from '../app/page.ts';
-import { fetchBytes } from '../training/configs.ts';
+import { active, config, history, tries } from '../state/page.ts';
+import { fetchBytes } from '../engine/configs.ts';
 import url from './gsm8k-tool.bin?url';
 
 /** What the file holds, as JSON behind gzip. */

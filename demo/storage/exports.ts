@@ -39,7 +39,7 @@ export async function modelGguf(runs: SavedRuns, run: SavedRun): Promise<Downloa
   const folder = await checkpointOf(runs, run);
   if (await runs.files.exists(`${folder}/${ADAPTER_CONFIG}`))
     throw new InputError('This run trains an adapter: save the model, and fold the adapter in by "webgrpo merge".');
-  const { ggufModel } = await import('../../src/extensions/gguf/ggufModel.ts');
+  const { ggufModel } = await import('../../src/extensions/gguf/index.ts');
   const model = withTokenizer(folder, await loadCheckpoint(sourceOf(runs.files, folder)));
   const name = `${fileName(run)}-step-${run.step}`;
   const { bytes } = ggufModel({ name, type: 'F16' }, model);

@@ -11,7 +11,7 @@ import { type FileSystem, type FolderFiles, readFileText } from '../../src/runs/
 import { MANIFEST } from '../../src/runs/manifest.ts';
 import { opfsFileSystem } from '../../src/runs/opfs.ts';
 import { RunFolder } from '../../src/runs/runFolder.ts';
-import { changesText, readChanges, type RunChange } from '../training/runChanges.ts';
+import { changesText, readChanges, type RunChange } from './runChanges.ts';
 import { OLDER_BYTES, thinCheckpoints } from './thinning.ts';
 
 const ROOT = 'runs';

@@ -1,10 +1,10 @@
 /** What was changed in a run, once more at the same steps, for a replay of it. */
 
 import type { GrpoTrainer } from '../../src/grpo/trainer.ts';
-import type { RuleKind } from '../../src/extensions/modules/rulePrograms.ts';
+import type { RuleKind } from '../../src/extensions/modules/index.ts';
 import type { Task } from '../../src/tasks/task.ts';
 import { type OpenRule, openRule, rulesOf } from './ruleParts.ts';
-import { type AskedRules, changesAt, RULE_KINDS, rulesAt, type RunChange } from './runChanges.ts';
+import { type AskedRules, changesAt, RULE_KINDS, rulesAt, type RunChange } from '../storage/runChanges.ts';
 
 export class RepeatedChanges {
   readonly #changes: readonly RunChange[];

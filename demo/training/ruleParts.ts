@@ -3,13 +3,12 @@
 import type { AsyncCustomLoss } from '../../src/grpo/losses/custom.ts';
 import type { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import type { LoggedRollout } from '../../src/runs/rollouts.ts';
-import { Rule, type RuleTokens, type RuleTry, toolOf } from '../../src/extensions/modules/rule.ts';
+import { Rule, type RuleKind, type RuleTokens, type RuleTry, toolOf } from '../../src/extensions/modules/index.ts';
 import { InputError } from '../../src/errors.ts';
 import type { Message, ScoredSample, Task } from '../../src/tasks/task.ts';
 import type { Tool } from '../../src/tasks/tool.ts';
 import type { Rules } from '../../src/grpo/live.ts';
-import type { RuleKind } from '../../src/extensions/modules/rulePrograms.ts';
-import type { AskedRule } from './runChanges.ts';
+import type { AskedRule } from '../storage/runChanges.ts';
 
 /** A rule whose text was loaded. */
 export interface OpenRule {

@@ -13,8 +13,8 @@ import type { RunFolder } from '../../src/runs/runFolder.ts';
 import { type LoggedStep, type RunHost, TrainingRun } from '../../src/runs/trainingRun.ts';
 import type { HeldRun } from '../storage/heldRun.ts';
 import { CHANGES } from '../storage/savedRuns.ts';
-import { changesText, type RunChange } from './runChanges.ts';
-import { Session } from './session.ts';
+import { changesText, type RunChange } from '../storage/runChanges.ts';
+import { Session } from '../engine/session.ts';
 import { fitsBetweenSteps, StartEvaluation } from './startEvaluation.ts';
 import { keepTokens } from './tokens.ts';
 

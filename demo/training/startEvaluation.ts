@@ -5,7 +5,7 @@ import { Evaluation } from '../../src/grpo/generate/validate.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import type { TensorMap } from '../../src/model/engine.ts';
 import { loraOf } from '../../src/workers/engineSpec.ts';
-import type { Session } from './session.ts';
+import type { Session } from '../engine/session.ts';
 
 /** Problems between two steps. */
 const AT_ONCE = 32;

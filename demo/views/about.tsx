@@ -1,7 +1,7 @@
 /** The foot of the page: its words, what runs here, under which licence, and where the method is written down. */
 
 import { license, version } from '../../package.json';
-import { GLOSSARY } from '../app/glossary.ts';
+import { GLOSSARY } from './glossary.ts';
 
 export function About() {
   return (

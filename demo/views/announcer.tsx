@@ -3,7 +3,7 @@
 import { useComputed } from '@preact/signals';
 import { passAt1 } from '../../src/report/metricOf.ts';
 import { short } from '../../src/ui/format.ts';
-import { config, history, type State, state } from '../app/page.ts';
+import { config, history, type State, state } from '../state/page.ts';
 
 const STATES: Record<State, string> = {
   idle: '',

@@ -1,9 +1,9 @@
 /** Start, Pause, Stop and Save. */
 
 import type { ComponentChildren } from 'preact';
-import { pauseOrResume, saveMetrics, stop } from '../app/controller.ts';
-import { active, evaluation, history, state } from '../app/page.ts';
-import { settings } from '../app/controller.ts';
+import { pauseOrResume, saveMetrics, stop } from '../actions/controller.ts';
+import { active, evaluation, history, state } from '../state/page.ts';
+import { form, formIsReady } from '../state/settings/settings.ts';
 
 interface Action {
   id?: string;
@@ -32,7 +32,7 @@ export function Buttons() {
         type="submit"
         form="settings"
         class="primary"
-        off={active.value || now === 'no-gpu' || !settings.value || 'problem' in settings.value.checked.value}
+        off={active.value || now === 'no-gpu' || !formIsReady.value || 'problem' in form.checked.value}
       >
         {now === 'done' || now === 'failed' ? 'Start again' : 'Start'}
       </Action>

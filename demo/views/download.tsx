@@ -1,6 +1,6 @@
 /** A line for a model that comes from another server: which file, how much of it, and a bar. */
 
-import { download } from '../app/page.ts';
+import { download } from '../state/page.ts';
 
 export function Download() {
   if (!download.value) return null;

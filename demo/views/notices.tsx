@@ -1,8 +1,8 @@
 /** The notices, and the adapter's name in the header. */
 
-import { adapter, message, notSaved, offer } from '../app/notices.ts';
-import { otherTabs } from '../app/otherTabs.ts';
-import { active } from '../app/page.ts';
+import { adapter, message, notSaved, offer } from '../state/notices.ts';
+import { otherTabs } from '../state/otherTabs.ts';
+import { active } from '../state/page.ts';
 
 export function Notices() {
   const [news, unsaved, offered] = [message.value, notSaved.value, offer.value];

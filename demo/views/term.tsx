@@ -2,7 +2,7 @@
 
 import { type ComponentChildren, render } from 'preact';
 import { useRef, useState } from 'preact/hooks';
-import { GLOSSARY, type Word } from '../app/glossary.ts';
+import { GLOSSARY, type Word } from './glossary.ts';
 import './term.css';
 
 /** Between the word and its meaning, and to the window's edges, in CSS pixels. */

@@ -24,7 +24,7 @@ export const withFilePolicy = (html) =>
 
 /**
  * The page's: its own scripts, workers and files; models come from any host that a person names. What it connects to is narrowed as it
- * opens, by whether its address has a room (demo/app/room.ts).
+ * opens, by whether its address has a room (demo/state/address/room.ts).
  * Vite plugin.
  * @returns {import('vite').Plugin}
  */

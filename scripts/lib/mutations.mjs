@@ -252,9 +252,9 @@ export const MUTATIONS = [
     tests: unit('checkpointFolder'),
   },
   {
-    name: 'queue: a record is taken by one consumer twice',
-    file: 'src/grpo/queue/memoryQueue.ts',
-    find: 'found?.forEach(({ consumedBy }) => consumedBy.add(options.consumer));',
+    name: 'queue: a group is taken twice',
+    file: 'src/grpo/queue/experienceQueue.ts',
+    find: 'if (group) this.#remove(group);',
     replace: '',
     tests: unit('experienceQueue'),
   },
@@ -309,7 +309,7 @@ export const MUTATIONS = [
   },
   {
     name: 'page: a shared result of another version is read',
-    file: 'demo/app/share.ts',
+    file: 'demo/state/address/share.ts',
     find: 'check(version === VERSION,',
     replace: 'check(version >= 0,',
     tests: unit('share'),

@@ -17,7 +17,7 @@ export const COUNTED = {
     ':!src/grpo/config/input',
     ':!scripts/prose.mjs',
   ],
-  docs: ['*.md', ':!*/api/*', ':!*/config.md', ':!*/from-trl-verl.md', ':!*/log.md'],
+  docs: ['*.md', ':!*/config.md', ':!*/from-trl-verl.md', ':!*/log.md'],
 };
 
 /** @type {Rule[]} */

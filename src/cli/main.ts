@@ -21,7 +21,7 @@ import { readArgs } from './args.ts';
 import { STOPPED_EXIT_CODE } from './process/interrupt.ts';
 import { currentIo, type Io, processIo, withIo } from './process/io.ts';
 import { closeMcpServers } from './run/mcpServers.ts';
-import { oneLine } from './startedAs.ts';
+import { oneLine } from './process/startedAs.ts';
 import { importModules } from './importModule.ts';
 import type { Command, Output } from './command.ts';
 import { compare } from './commands/compare.ts';

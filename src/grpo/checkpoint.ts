@@ -2,6 +2,9 @@
 
 import { NotFiniteError } from '../errors.ts';
 import type { ModelEngine, TensorMap } from '../model/engine.ts';
+import type { TrainConfig } from './config/types.ts';
+import { bringWeights } from './pipeline/sharedWeights.ts';
+import type { Checkpoint, TrainerEngine, TrainerState } from './types.ts';
 
 /** The weights after a step. Throws NotFiniteError if they are not finite: no run can resume from them. */
 export async function finiteWeights(model: ModelEngine, step: number, lr: number): Promise<TensorMap> {
@@ -13,4 +16,31 @@ export async function finiteWeights(model: ModelEngine, step: number, lr: number
         `After step ${step} the weights are not finite ("${name}"); lower actor.optim.lr (${lr}).`,
       );
   return weights;
+}
+
+/** Reads weights and moments from the engine. Throws NotFiniteError if the weights are not finite. */
+export async function exportCheckpoint(
+  { model, reference }: TrainerEngine,
+  { trainer, actor }: TrainConfig,
+  state: TrainerState,
+): Promise<Checkpoint> {
+  const refreshed = trainer.refUpdateFreq > 0 ? reference : undefined;
+  const weights = await finiteWeights(model, state.step, actor.optim.lr);
+  const optimizer = await model.exportOptimizer();
+  return { state, weights, optimizer, ...(refreshed && { reference: await refreshed.exportWeights() }) };
+}
+
+/** Writes weights and moments to the engine. */
+export async function importCheckpoint(engine: TrainerEngine, checkpoint: Checkpoint): Promise<void> {
+  const { state, weights, optimizer, reference } = checkpoint;
+  await engine.model.importWeights(weights);
+  await engine.model.importOptimizer(optimizer);
+  if (reference) await engine.reference?.importWeights(reference);
+  await Promise.all([bringWeights(engine, state.step), engine.judge?.resetCache()]);
+}
+
+/** True if a step's checkpoint is due. @param savedAt time of the last one, by performance.now() */
+export function isSaveDue({ saveFreq, saveMinutes }: TrainConfig['trainer'], step: number, savedAt: number): boolean {
+  const isLate = saveMinutes > 0 && performance.now() - savedAt >= saveMinutes * 60_000;
+  return isLate || (saveFreq > 0 && step % saveFreq === 0);
 }

@@ -4,7 +4,7 @@
  * Looks only at what the host has read already.
  */
 
-import { NotFiniteError } from '../errors.ts';
+import { NotFiniteError, type UserCodeError } from '../errors.ts';
 import type { TrainConfig } from './config/types.ts';
 import type { Metrics } from './metrics.ts';
 import type { StatefulPart } from './parts.ts';
@@ -130,6 +130,26 @@ export class RunHealth implements StatefulPart {
   reset(): void {
     [this.#notFinite, this.#silent, this.#hopeless] = [0, 0, undefined];
     this.#failing = { steps: 0, reason: '' };
+  }
+}
+
+/** Samples that trainer.onError: skip left out; each kind of fault is reported once. */
+export class SampleFaults {
+  readonly #reasons = new Map<string, string>();
+  readonly #reported = new Set<string>();
+
+  add({ kind, message }: UserCodeError): void {
+    if (!this.#reasons.has(kind)) this.#reasons.set(kind, message);
+  }
+
+  /** Returns the kinds that were not reported yet. */
+  take(step: number): Fault[] {
+    const kinds = [...this.#reasons].filter(([kind]) => !this.#reported.has(kind));
+    return kinds.map(([kind, message]) => {
+      this.#reported.add(kind);
+      const reason = `${message} The sample is left out (trainer.onError: skip); more like it are only counted.`;
+      return { step, reason };
+    });
   }
 }
 

@@ -104,31 +104,63 @@ export function withRules(task: Task, { reward, tools }: Rules, config: TrainCon
   return reward || tools ? { ...task, ...(reward && { reward }), ...(tools && { tools }) } : task;
 }
 
-/** What a run was asked to change at its next step, and the rules that it goes by. */
-export class AskedChanges {
+/** Changes that took effect at the start of a step. */
+export interface AppliedChanges {
+  settings: LiveChange[];
+  /** True if the rules were replaced. */
+  isReplaced: boolean;
+}
+
+/** Config and rules of a run's present step; changes wait for the next one. */
+export class LiveRun {
+  config: TrainConfig;
   rules: Rules = {};
-  #settings: LiveSettings = {};
-  #rules: Rules | undefined;
+  /** Settings that changed so far, in order. */
+  changes: LiveChange[] = [];
+  readonly #given: TrainConfig;
+  readonly #task: Task;
+  readonly #engine: Pick<TrainerEngine, 'reference'>;
+  #asked: { settings: LiveSettings; rules?: Rules } = { settings: {} };
 
-  /** Throws InputError, and is then as it was. */
-  change(settings: LiveSettings, config: TrainConfig, engine: Pick<TrainerEngine, 'reference'>): void {
-    const all = { ...this.#settings, ...settings };
-    withSettings(config, all, engine);
-    this.#settings = all;
+  constructor(config: TrainConfig, task: Task, engine: Pick<TrainerEngine, 'reference'>) {
+    [this.config, this.#given, this.#task, this.#engine] = [config, config, task, engine];
+  }
+
+  /** The task with the tools that replaced its own. */
+  get evaluated(): Task {
+    return withRules(this.#task, { tools: this.rules.tools }, this.config);
   }
 
   /** Throws InputError, and is then as it was. */
-  replace(rules: Rules, config: TrainConfig, task: Task): void {
-    const all = { ...this.rules, ...this.#rules, ...rules };
-    withRules(task, all, config);
-    this.#rules = all;
+  change(settings: LiveSettings): void {
+    const all = { ...this.#asked.settings, ...settings };
+    withSettings(this.config, all, this.#engine);
+    this.#asked.settings = all;
   }
 
-  /** What was asked for since; undefined = nothing. The rules are then those that it goes by. */
-  take(): { settings: LiveSettings; isReplaced: boolean } | undefined {
-    const [settings, isReplaced] = [this.#settings, this.#rules !== undefined];
-    this.rules = this.#rules ?? this.rules;
-    [this.#settings, this.#rules] = [{}, undefined];
-    return isReplaced || Object.keys(settings).length > 0 ? { settings, isReplaced } : undefined;
+  /** Throws InputError, and is then as it was. */
+  replace(rules: Rules): void {
+    const all = { ...this.rules, ...this.#asked.rules, ...rules };
+    withRules(this.#task, all, this.config);
+    this.#asked.rules = all;
+  }
+
+  /** Applies what was asked for since the last step; undefined = nothing was. */
+  apply(step: number): AppliedChanges | undefined {
+    const { settings, rules } = this.#asked;
+    if (!rules && Object.keys(settings).length === 0) return undefined;
+    const changed = withSettings(this.config, settings, this.#engine);
+    const applied = changesOf(step, this.config, changed);
+    this.changes = [...this.changes, ...applied];
+    this.config = changed;
+    this.rules = rules ?? this.rules;
+    this.#asked = { settings: {} };
+    return { settings: applied, isReplaced: rules !== undefined };
+  }
+
+  /** Applies the changes of a checkpoint to the config as it was given. */
+  restore(changes: readonly LiveChange[] = []): void {
+    this.changes = [...changes];
+    this.config = withChanges(this.#given, changes, this.#engine);
   }
 }

@@ -101,6 +101,9 @@ export interface Generation {
 /** Tokens of a turn that is not over. */
 export type DrawnSoFar = Pick<Generation, 'tokenIds' | 'logProbs' | 'logMass' | 'weightVersions'>;
 
+/** The part of a rollout engine that one sample needs. */
+export type TurnEngine = Pick<RolloutEngine, 'generate' | 'release' | 'abort'>;
+
 /** Generates: continuous batching over a KV cache. A call of `generate` is one turn of one sample. */
 export interface RolloutEngine {
   /** Resolves at the end of the turn. Rejects with RangeError for a context, prompt or setting that the engine has no room for. */
@@ -115,16 +118,16 @@ export interface RolloutEngine {
    */
   resetCache(weightVersion?: number): void | Promise<void>;
   /** Resolves once no pass is running: the weights may then be changed. Requests stay, new ones queue. */
-  pause?(): Promise<void>;
+  pause(): Promise<void>;
   /** Resolves once nothing is to be computed for any request, or after so many milliseconds. */
-  idle?(maxMs: number): Promise<void>;
+  idle(maxMs: number): Promise<void>;
   /** Resumes after `pause`. */
-  resume?(): void | Promise<void>;
+  resume(): void | Promise<void>;
   /**
    * What requests have drawn, for a checkpoint; undefined for those that are not in flight. Forgets everything cached, as
    * an engine that continues from the checkpoint has nothing cached.
    */
-  drawnSoFar?(requestIds: string[]): Promise<(DrawnSoFar | undefined)[]>;
+  drawnSoFar(requestIds: string[]): Promise<(DrawnSoFar | undefined)[]>;
   /** Counters since the last call: tokens generated, prompt tokens computed and not recomputed, decode steps, wasted rows. */
   takeStats(): Promise<RolloutStats>;
 }

@@ -7,7 +7,8 @@ import { DeviceLostError, InputError, isA, isEngineLost, StoppedError } from '..
 import type { TrainConfig } from '../grpo/config/types.ts';
 import { withTotalSteps } from '../grpo/generate/trainingSet.ts';
 import type { Metrics } from '../grpo/metrics.ts';
-import { GrpoTrainer, type GrpoTrainerOptions } from '../grpo/trainer.ts';
+import { GrpoTrainer } from '../grpo/trainer.ts';
+import type { GrpoTrainerOptions } from '../grpo/trainerOptions.ts';
 import type { Checkpoint, FitResult, StepInputs, TrainerEvents, TrainerState } from '../grpo/types.ts';
 import type { Sample } from '../grpo/update/batch.ts';
 import type { ModelCheckpoint } from '../model/checkpoint/checkpoint.ts';

@@ -187,12 +187,16 @@ async function referenceOf(trainer: ModelEngine, policy: LlamaModel, gpu: Gpu, s
   return { engine: new WgslEngine(gpu, model, spec.maxTokenLen), model };
 }
 
+const refuseRollout = (): Promise<never> =>
+  Promise.reject(new Error('This engine was made without rollout: for supervised training, or beside one.'));
 const noRollout: TrainerEngine['rollout'] = {
-  generate: () =>
-    Promise.reject(new Error('This engine was made without rollout: for supervised training, or beside one.')),
+  generate: refuseRollout,
   release: () => {},
   abort: () => {},
   resetCache: () => {},
-  takeStats: () =>
-    Promise.reject(new Error('This engine was made without rollout: for supervised training, or beside one.')),
+  pause: () => Promise.resolve(),
+  resume: () => {},
+  idle: () => Promise.resolve(),
+  drawnSoFar: refuseRollout,
+  takeStats: refuseRollout,
 };

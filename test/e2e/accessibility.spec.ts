@@ -2,7 +2,7 @@
 
 import { expect, type Page } from '@playwright/test';
 import { COLOURS, expectNoViolations } from './axe.ts';
-import { encodeResult } from '../../demo/app/share.ts';
+import { encodeResult } from '../../demo/state/address/share.ts';
 import { address, expectPoints, expectState, expectStep, openPage, skipUnlessFull, test, TINY } from './demo.ts';
 
 /** Forced colours of the states between are looked at by npm test -- --full. */

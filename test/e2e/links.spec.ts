@@ -2,7 +2,7 @@
 
 import { expect, type Page } from '@playwright/test';
 import { address, expectPoints, expectState, openPage, test, TINY } from './demo.ts';
-import { encodeResult } from '../../demo/app/share.ts';
+import { encodeResult } from '../../demo/state/address/share.ts';
 
 const sent = () =>
   encodeResult({

@@ -26,7 +26,7 @@ export async function realRoom({ overrides = [], problems = 14, ackWaitMs = 3000
   const config = parseTrainConfig(readFileSync(source, 'utf8'), { source, overrides: small });
   const connection = await room.connect();
   const host = await RoomHost.open(connection, {
-    ...{ config: { ...config }, access: room, ackWaitMs, resume: false },
+    ...{ config: { ...config }, ackWaitMs, resume: false },
   });
   const file = (name: string) => readFileSync(`checkpoints/gsm8k-tool/${name}`);
   const { weights: _, ...model } = await loadCheckpoint((name) =>
@@ -49,7 +49,6 @@ export async function realRoom({ overrides = [], problems = 14, ackWaitMs = 3000
     groups: Array.from({ length: problems }, (_, number) => ({ number, step: 1, problem: task.train(number, 1) })),
     async end() {
       await rollouter.close();
-      await host.close();
       await connection.close();
       await room.end();
     },

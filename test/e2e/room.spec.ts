@@ -43,7 +43,7 @@ test('a page and a Node process train in one room, and the page leaves', async (
     await page.waitForFunction(() => 'room' in globalThis);
     const joined = page.evaluate(
       ([address, code]) => (globalThis as unknown as { room: RoomPage }).room.join(address, code),
-      [room.room.server.webSocketUrl, room.code],
+      [room.server.webSocket, room.code],
     );
     const named = (name: string) => [...controller.host.workers.values()].find((counts) => counts.name === name);
     await expect.poll(() => [named('page')?.adapter, named('node')?.adapter]).toEqual(['none', 'none']);
@@ -66,7 +66,7 @@ test("our page asks, joins, generates by the room's weights, and leaves", async 
   const real = await realRoom();
   const { host, samples, rollouter, groups } = real;
   try {
-    const { webSocketUrl } = real.room.room.server;
+    const { webSocket: webSocketUrl } = real.room.server;
     const sockets = await openFor(page, webSocketUrl, real.room.code);
     await expect(region(page)).toContainText(`Work for the room at ${new URL(webSocketUrl).host}?`);
     expect(page.url()).not.toContain(real.room.code);
@@ -127,7 +127,7 @@ test.describe('with TLS', () => {
       const real = await realRoom({ tls: selfSigned(folder) });
       const { samples, rollouter, groups } = real;
       try {
-        const { webSocketUrl } = real.room.room.server;
+        const { webSocket: webSocketUrl } = real.room.server;
         const sockets = await openFor(page, webSocketUrl, real.room.code);
         await page.getByRole('button', { name: 'Join', exact: true }).click();
         await expect(region(page).getByRole('status')).toHaveText('Working for the room.');
@@ -149,7 +149,7 @@ test.describe('with TLS', () => {
     context,
   }) => {
     const room = await TestRoom.start({ tls: selfSigned(folder) });
-    const { webSocketUrl } = room.room.server;
+    const { webSocket: webSocketUrl } = room.server;
     try {
       await openFor(page, webSocketUrl, room.code);
       await page.getByRole('button', { name: 'Join', exact: true }).click();
@@ -170,7 +170,7 @@ test.describe('with TLS', () => {
 
 test('our page takes no for an answer, and says what is wrong with code, server and address', async ({ page }) => {
   const room = await TestRoom.start();
-  const { webSocketUrl } = room.room.server;
+  const { webSocket: webSocketUrl } = room.server;
   const problem = region(page).locator('.notice.error');
   try {
     const sockets = await openFor(page, webSocketUrl, room.code);
@@ -210,7 +210,7 @@ test('a tab that is closed gives its groups back at once', async ({ page, engine
   const real = await realRoom({ problems: 2, ackWaitMs: 60_000 });
   const { host, samples, rollouter, groups } = real;
   try {
-    await openFor(page, real.room.room.server.webSocketUrl, real.room.code);
+    await openFor(page, real.room.server.webSocket, real.room.code);
     await page.getByRole('button', { name: 'Join', exact: true }).click();
     await expect(region(page).getByRole('status')).toHaveText('Working for the room.');
     await rollouter.start(groups);
@@ -236,17 +236,17 @@ test('a connection that is lost: the page says so, goes on when it is back, and 
   const status = region(page).getByRole('status');
   const lost = 'The connection to the room is lost; this page tries again by itself.';
   try {
-    await openFor(page, real.room.room.server.webSocketUrl, real.room.code);
+    await openFor(page, real.room.server.webSocket, real.room.code);
     await page.getByRole('button', { name: 'Join', exact: true }).click();
     await expect(status).toHaveText('Working for the room.');
-    await real.room.room.server.stop('SIGKILL');
+    await real.room.server.stop('SIGKILL');
     await expect(status).toHaveText(lost);
     await expect(status).toHaveClass('notice warning');
     await real.room.crash();
     await expect(status).toHaveText('Working for the room.');
     await rollouter.start(groups.slice(0, 2));
     await expect.poll(() => samples.length).toBe(4);
-    await real.room.room.server.stop('SIGKILL');
+    await real.room.server.stop('SIGKILL');
     await expect(status).toHaveText(lost);
     await page.getByRole('button', { name: 'Leave' }).click();
     await expect(tile(page, 'Now')).toHaveText('Not in the room');
@@ -268,7 +268,7 @@ test('on a phone the question and the work fit the screen', async ({ page }) => 
   try {
     await openFor(page, `wss://a-${'long-'.repeat(20)}host.example.org:4223`, '');
     await expectToFit('asked');
-    await openFor(page, real.room.room.server.webSocketUrl, '');
+    await openFor(page, real.room.server.webSocket, '');
     await page.getByLabel('Join code').fill((await newUserKey()).seed);
     await page.getByRole('button', { name: 'Join', exact: true }).click();
     await expect(region(page).locator('.notice.error')).toBeVisible();

@@ -101,7 +101,7 @@ test('the folder and the one file work for a room, and connect to nothing else',
   page.on('console', (message) => {
     if (message.text().includes('Content Security Policy')) refused.push(message.text());
   });
-  const { webSocketUrl } = real.room.room.server;
+  const { webSocket: webSocketUrl } = real.room.server;
   const pages = [root, pathToFileURL(join(folder, 'webgrpo.html')).href];
   try {
     for (const [index, from] of pages.entries()) {

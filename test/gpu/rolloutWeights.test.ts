@@ -152,14 +152,14 @@ test('a request under way keeps its tokens and goes on under the new weights fro
 
 test('a pause of the caller outlasts an update', async () => {
   const { rollout, checkpointEngine, gpu } = await engineOf({ rolloutWeights: 'copy' });
-  await rollout.pause!();
+  await rollout.pause();
   let done = false;
   const generating = rollout.generate(request(1)).then(() => (done = true));
   await checkpointEngine!.updateWeights(1);
   const { dispatches } = gpu.counters;
   for (let round = 0; round < 3; round++) await gpu.idle();
   expect([done, gpu.counters.dispatches]).toEqual([false, dispatches]);
-  await rollout.resume!();
+  await rollout.resume();
   await generating;
 });
 

@@ -136,7 +136,7 @@ describe.runIf(hasNatsServer())('a room', { timeout: 4 * HANG_MS }, () => {
     };
     try {
       const alone = train('alone', ...TWO, ...MODE_A);
-      // Killed: its server and its worker live on.
+      // Killed: its server and its worker live on. The server has to be ended by hand.
       const killed = open('trainer.resumeMode=auto');
       const [address, code] = await invitation(killed);
       expect(address).toBe(`tls://127.0.0.1:${port}`);
@@ -145,6 +145,7 @@ describe.runIf(hasNatsServer())('a room', { timeout: 4 * HANG_MS }, () => {
       await until(() => existsSync(inRun('room', 'checkpoints', 'step-1')), killed, worker);
       killed.child.kill('SIGKILL');
       await killed.ended;
+      killIfThere(Number(readFileSync(inRun('room-room', 'nats.pid'), 'utf8')));
       expect(existsSync(inRun('room', 'checkpoints', 'step-2'))).toBe(false);
 
       const resumed = open('trainer.resumeMode=auto');

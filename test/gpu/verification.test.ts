@@ -9,7 +9,7 @@ import { generateSamples } from '../../src/grpo/generate/samples.ts';
 import { SampleVerifier } from '../../src/extensions/rooms/verification/verifier.ts';
 import { loadCheckpoint, withTokenizer } from '../../src/model/checkpoint/checkpoint.ts';
 import type { TensorMap } from '../../src/model/engine.ts';
-import type { GenerateRequest, RolloutEngine } from '../../src/rollout/types.ts';
+import type { GenerateRequest, TurnEngine } from '../../src/rollout/types.ts';
 import { gsm8kToolTask } from '../../src/tasks/gsm8k/task.ts';
 import { keyedRng } from '../../src/tasks/random.ts';
 import { engineSizes } from '../../src/workers/engineSpec.ts';
@@ -67,7 +67,7 @@ const verifierOf = (more: object = {}) =>
     ...more,
   });
 
-async function samplesBy(rollout: RolloutEngine, numbers = 6): Promise<ClaimedSample[]> {
+async function samplesBy(rollout: TurnEngine, numbers = 6): Promise<ClaimedSample[]> {
   const options = generateOptions({ config, engine: { rollout, tokenizer: engine.tokenizer }, task }, STEP, n);
   const problems = groups(numbers).map(({ problem }) => problem);
   const { samples } = await generateSamples(problems, { ...options, globalStep: STEP });
@@ -179,7 +179,7 @@ test('samples of other weights, and of a version that nobody has', async () => {
 });
 
 /** Draws the first tokens of every first turn by one version and the rest by the next. */
-function twoVersions(inner: RolloutEngine, turns: number): RolloutEngine {
+function twoVersions(inner: TurnEngine, turns: number): TurnEngine {
   const begun = new Set<string>();
   let change = () => {};
   const changed = new Promise<void>((resolve) => (change = resolve));
@@ -196,11 +196,11 @@ function twoVersions(inner: RolloutEngine, turns: number): RolloutEngine {
     await changed;
     return inner.generate({ ...request, drawn: { tokenIds, logProbs, ...(weightVersions && { weightVersions }) } });
   };
-  return Object.assign(Object.create(inner) as RolloutEngine, {
+  return {
     generate,
     release: (id: string) => inner.release(id),
     abort: (ids: string[]) => inner.abort(ids),
-  });
+  };
 }
 
 test('tokens of one sample by two versions of the weights, each checked by its own', async () => {

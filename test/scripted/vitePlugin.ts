@@ -6,7 +6,7 @@
 import { resolve } from 'node:path';
 import type { Connect, Plugin } from 'vite';
 
-const WORKER = resolve('demo/training/engine.worker.ts');
+const WORKER = resolve('demo/engine/engine.worker.ts');
 const SCRIPTED = resolve('test/scripted/engine.worker.ts');
 
 /** Replaces the browser's adapter; a promise that a test puts at `adapterFound` answers instead. */

@@ -5,7 +5,7 @@ import { expect, test } from 'vitest';
 import { stalePackage } from '../../scripts/lib/packages.mjs';
 import { readArgs } from '../../src/cli/args.ts';
 import { configMarkdown, configText, peersMarkdown } from '../../src/cli/configDocs.ts';
-import { oneLine, quoted, startedAs } from '../../src/cli/startedAs.ts';
+import { oneLine, quoted, startedAs } from '../../src/cli/process/startedAs.ts';
 import { disk, readJsonFile, readText, shippedPath, writeWhole } from '../../src/cli/files.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { resolvedAlgorithm, stepLine, timeLeft } from '../../src/cli/run/progress.ts';

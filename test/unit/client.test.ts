@@ -333,7 +333,7 @@ describe('a checkpoint', () => {
   test('has open episodes and those that wait: they go on from their tokens', async () => {
     const { trainer, rollout, state, open, end } = await savedRun();
     const later = talkingRun({ limits: { outlives: true } });
-    later.trainer.groups.goOn(state, vocabSize);
+    later.trainer.groups.restore(state, { vocabSize });
     const { groups } = later.trainer;
     expect([groups.complete, groups.incomplete, groups.size]).toEqual([1, 1, 4]);
     const before = trainer.groups.episodes;
@@ -363,7 +363,7 @@ describe('a checkpoint', () => {
   test('whose open clients are in a process that is gone: they are given up and counted, what has its reward stays', async () => {
     const { state, end } = await savedRun();
     const later = talkingRun();
-    later.trainer.groups.goOn(state, vocabSize);
+    later.trainer.groups.restore(state, { vocabSize });
     const { groups } = later.trainer;
     expect(groups.episodes.map(({ state: how }) => how)).toEqual(['rewarded', 'rewarded', 'rewarded']);
     const { metrics } = await groups.generate(1);
@@ -377,7 +377,7 @@ describe('a checkpoint', () => {
     await groups.generate(1);
     expect([groups.complete, groups.size]).toEqual([0, 2]);
     const before = groups.episodes;
-    groups.goOn(state, vocabSize);
+    groups.restore(state, { vocabSize });
     expect([groups.complete, groups.incomplete, groups.size]).toEqual([1, 1, 4]);
     expect(groups.episodes.slice(0, 2)).toEqual(before); // the very objects: their clients are held
     await end();
@@ -404,7 +404,7 @@ describe('a checkpoint', () => {
     const { state, end } = await savedRun();
     damage(state);
     const later = talkingRun();
-    expect(() => later.trainer.groups.goOn(state, vocabSize)).toThrow(message);
+    expect(() => later.trainer.groups.restore(state, { vocabSize })).toThrow(message);
     expect(later.trainer.groups.size).toBe(0);
     await end();
   });
@@ -445,7 +445,7 @@ describe('a lost device', () => {
     const waiting = groups.wait(9, stop);
     groups.lose(old, gone);
     groups.lose(old, gone);
-    groups.startOver(); // step 4 fails by it
+    groups.restore(undefined, { vocabSize: 0 }); // step 4 fails by it
     await expect(underWay).rejects.toThrow(gone);
     await expect(waiting).rejects.toThrow(gone);
 
@@ -454,7 +454,7 @@ describe('a lost device', () => {
     const waits = client.chat.completions.create(again).finally(() => (isAnswered = true));
     groups.attach(fresh.engine);
     groups.lose(old, gone); // heard late
-    groups.goOn({ ...saved, version: 1 }, vocabSizeOf(run));
+    groups.restore({ ...saved, version: 1 }, { vocabSize: vocabSizeOf(run) });
     await new Promise((resolve) => setImmediate(resolve));
     expect(isAnswered).toBe(false);
     for (const step of [2, 3]) {

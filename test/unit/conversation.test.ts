@@ -1,9 +1,9 @@
 /** `webgrpo generate`: its flags, and a conversation over the scheduler on a model of its decoder. */
 import { expect, test } from 'vitest';
 import { readArgs } from '../../src/cli/args.ts';
-import { Conversation } from '../../src/cli/conversation.ts';
+import { Conversation } from '../../src/cli/generate/conversation.ts';
 import { heldBack } from '../../src/rollout/decode/stopStrings.ts';
-import { SAMPLING_FLAGS, samplingOf } from '../../src/cli/samplingFlags.ts';
+import { SAMPLING_FLAGS, samplingOf } from '../../src/cli/generate/samplingFlags.ts';
 import { RolloutServer } from '../../src/rollout/server/server.ts';
 import { vocabularyOf } from '../../src/model/tokenizer/vocabulary.ts';
 import { tokenizer, tokenizerJson } from '../scriptedTurns.ts';

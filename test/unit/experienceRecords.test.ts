@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { UserCodeError } from '../../src/errors.ts';
-import { MemoryQueue } from '../../src/grpo/queue/memoryQueue.ts';
+import { ExperienceQueue } from '../../src/grpo/queue/experienceQueue.ts';
 import { recordOf, sampleOf } from '../../src/grpo/queue/records.ts';
 import type { ExperienceRecord } from '../../src/grpo/queue/types.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
@@ -45,10 +45,10 @@ test('a sample becomes a record and the same sample again, its arrays not copied
 test('a sample without reward keeps why, through a checkpoint of the queue', async () => {
   const fault = new UserCodeError('reward threw', 'The reward threw.');
   const given = sample({ reward: { score: NaN, acc: NaN }, fault });
-  const [before, after] = [new MemoryQueue(), new MemoryQueue()];
-  await before.put('train', [recordOf(given, origin)]);
-  await after.restore(JSON.parse(JSON.stringify(await before.save())));
-  const [record] = await after.get('train', ['3.7_2']);
+  const [before, after] = [new ExperienceQueue(), new ExperienceQueue()];
+  await before.put([recordOf(given, origin)]);
+  after.restore(JSON.parse(JSON.stringify(before.save())));
+  const [record] = await after.takeGroup(1);
   expect(sampleOf(record, { problem, group: 7 })).toEqual(given);
 });
 

@@ -12,7 +12,8 @@ import { join, resolve } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { exportRun } from '../../src/cli/commands/export.ts';
-import { type OverrideValue, verlRun } from '../../src/cli/export/verl.ts';
+import type { Setting } from '../../src/cli/export/carry.ts';
+import { verlRun } from '../../src/cli/export/verl.ts';
 import { trlRun } from '../../src/cli/export/trl.ts';
 import { parseTrainConfig } from '../../src/grpo/config/text.ts';
 import { POLICY_LOSSES } from '../../src/grpo/losses/index.ts';
@@ -54,7 +55,7 @@ beforeAll(async () => {
 
 describe.skipIf(!verl)('verl (skipped without VERL_DIR, a checkout of verl)', () => {
   const read = (path: string) => readFileSync(join(verl!, 'verl', path), 'utf8');
-  type Tree = { [key: string]: Tree | OverrideValue };
+  type Tree = { [key: string]: Tree | Setting };
   let tree: Tree = {};
   beforeAll(() => {
     tree = parse(read('trainer/config/_generated_ppo_trainer.yaml')) as Tree;

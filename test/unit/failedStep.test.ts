@@ -1,7 +1,8 @@
 /** A step that fails ends what it began: the same engine continues at once, bit for bit as one on which nothing failed. */
 import { beforeAll, describe, expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
-import { GrpoTrainer, type GrpoTrainerOptions } from '../../src/grpo/trainer.ts';
+import { GrpoTrainer } from '../../src/grpo/trainer.ts';
+import type { GrpoTrainerOptions } from '../../src/grpo/trainerOptions.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import type { TensorMap } from '../../src/model/engine.ts';
 import { registerAgentLoop } from '../../src/rollout/agent/loop.ts';

@@ -74,10 +74,9 @@ test('locks of dead processes are taken over: gone, or its number given to anoth
 test('what killed processes left on their way to a lock is cleared', () => {
   const pid = deadPid();
   leave({ pid });
-  // One had the right to take the dead one's place, and died before it did; another had written its own only.
+  // One had the right to take the dead one's place, and died before it did.
   const taker = { host: hostname(), since: 'then', nonce: 'ffffffffffff', pid };
   writeFileSync(`${lockFile()}.0123456789ab`, JSON.stringify(taker));
-  writeFileSync(`${lockFile()}.eeeeeeeeeeee.new`, JSON.stringify({ ...taker, nonce: 'eeeeeeeeeeee' }));
   lockFolder(folder).release();
   expect(readdirSync(parent)).toEqual([]);
 });

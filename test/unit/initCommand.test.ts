@@ -8,7 +8,7 @@ import { expect, test } from 'vitest';
 import { writeTask } from '../../src/cli/commands/init.ts';
 import { diskFiles } from '../../src/cli/diskFiles.ts';
 import { TEMPLATES } from '../../src/cli/init/templates.ts';
-import { startedIn } from '../../src/cli/startedAs.ts';
+import { startedIn } from '../../src/cli/process/startedAs.ts';
 import { parseTrainConfig } from '../../src/grpo/config/text.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import type { FileSystem } from '../../src/runs/fileSystem.ts';

@@ -2,7 +2,8 @@
 import { beforeAll, beforeEach, expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import type { AsyncCustomLoss } from '../../src/grpo/losses/custom.ts';
-import { GrpoTrainer, type GrpoTrainerOptions } from '../../src/grpo/trainer.ts';
+import { GrpoTrainer } from '../../src/grpo/trainer.ts';
+import type { GrpoTrainerOptions } from '../../src/grpo/trainerOptions.ts';
 import type { Checkpoint, LiveChange } from '../../src/grpo/types.ts';
 import { parseTrainerState } from '../../src/runs/trainerState.ts';
 import { calculator } from '../../src/tasks/tools/calculator.ts';

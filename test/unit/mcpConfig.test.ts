@@ -76,10 +76,22 @@ describe('schemas of MCP tools', () => {
       [{ do: { kind: 'type', at: 3 } }, { do: {} }],
     ],
     [
-      'allOf',
+      'allOf of one reference',
+      object({ n: { allOf: [{ $ref: '#/$defs/N' }], default: 1 } }, { $defs: { N: { type: 'integer' } } }),
+      [{ n: 1 }, {}],
+      [{ n: 'x' }],
+    ],
+    [
+      'allOf of several, left to the server',
       { allOf: [object({ a: { type: 'integer' } }, { required: ['a'] }), object({ b: { type: 'string' } })] },
-      [{ a: 1, b: 'x' }, { a: 1 }],
-      [{ b: 'x' }],
+      [{ a: 1, b: 'x' }, { b: 1 }],
+      [],
+    ],
+    [
+      'allOf beside members, left to the server',
+      object({ a: { type: 'integer' } }, { allOf: [object({ b: { type: 'string' } })] }),
+      [{ a: 1, b: 'x' }],
+      [],
     ],
     [
       'a map',

@@ -1,10 +1,11 @@
 import { expect, test } from 'vitest';
-import { staleShare } from '../../src/grpo/generate/overSampling.ts';
-import { firstDone, type PendingGroup, PendingGroups } from '../../src/grpo/generate/pendingGroups.ts';
+import type { SourceOptions } from '../../src/grpo/generate/samples.ts';
+import { firstDone, GroupsInFlight, type RunningGroup } from '../../src/grpo/pipeline/groupsInFlight.ts';
+import { staleShare } from '../../src/grpo/pipeline/overSampling.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import type { RolloutEngine } from '../../src/rollout/types.ts';
 
-interface Fake extends PendingGroup {
+interface Fake extends RunningGroup {
   name: number;
   finish: () => void;
   fail: (error: Error) => void;
@@ -19,7 +20,8 @@ function fakeGroup(name: number): Fake {
   });
   const group: Fake = {
     name,
-    problem: name,
+    origin: { number: name, step: 1, problem: { id: `${name}`, messages: [], answer: '' } },
+    records: [],
     samples,
     finish,
     fail,
@@ -34,14 +36,16 @@ function fakeGroup(name: number): Fake {
   return group;
 }
 
-function fakeEngine() {
+function fakeRun() {
   const calls: string[] = [];
-  const engine = {
+  const rollout = {
     pause: async () => void calls.push('pause'),
     resume: () => void calls.push('resume'),
   } as unknown as RolloutEngine;
-  return { calls, engine };
+  return { calls, running: new GroupsInFlight({ engine: { rollout } } as unknown as SourceOptions) };
 }
+
+const numbersOf = ({ all }: GroupsInFlight) => all.map(({ origin }) => origin.number);
 
 test('the first complete are taken, in the order they were started', async () => {
   const groups = [0, 1, 2, 3].map(fakeGroup);
@@ -60,57 +64,40 @@ test('a group that fails fails the step', async () => {
   await expect(taken).rejects.toThrow('device lost');
 });
 
-test.each([true, false])(
-  'a group that fails: the others have ended before the step rejects, partial %s',
-  async (partial) => {
-    const pending = new PendingGroups(fakeEngine().engine, { rate: 1, partial });
-    const groups = [0, 1, 2, 3].map(fakeGroup);
-    const started = groups.values();
-    const taken = pending.takeFirst(2, () => Promise.resolve([...started]));
-    await Promise.resolve();
-    groups[2].fail(new Error('the fault'));
-    await expect(taken).rejects.toThrow('the fault');
-    expect(groups.map(({ aborted }) => aborted)).toEqual([true, true, true, true]);
-    expect(pending.groups.map(({ problem }) => problem)).toEqual([]);
-  },
-);
+test('a group that fails: the others have ended before the step rejects', async () => {
+  const { running } = fakeRun();
+  const groups = [0, 1, 2, 3].map(fakeGroup);
+  const taken = running.takeFirst(2, 4, async () => running.add(groups));
+  await Promise.resolve();
+  groups[2].fail(new Error('the fault'));
+  await expect(taken).rejects.toThrow('the fault');
+  expect(groups.map(({ aborted }) => aborted)).toEqual([true, true, true, true]);
+  expect(numbersOf(running)).toEqual([]);
+});
 
-test('partial rollout: what a step leaves stands still, and the next starts only what is missing', async () => {
-  const { calls, engine } = fakeEngine();
-  const pending = new PendingGroups(engine, { rate: 0.5, partial: true });
+test('what a step leaves stays, and the next starts only what is missing', async () => {
+  const { calls, running } = fakeRun();
   const all: Fake[] = [];
-  const start = (missing: number) => {
+  const start = async (missing: number) => {
     const begun = Array.from({ length: missing }, (_, i) => fakeGroup(all.length + i));
     all.push(...begun);
-    return Promise.resolve(begun);
+    running.add(begun);
   };
-  const first = pending.takeFirst(4, start);
+  const first = running.takeFirst(4, 6, start);
   await Promise.resolve();
   for (const i of [5, 0, 3, 2]) all[i].finish();
   expect(await first).toEqual([0, 2, 3, 5].map((i) => all[i]));
-  expect(pending.groups.map((g) => g.problem)).toEqual([1, 4]);
-  expect(calls).toEqual(['pause', 'resume', 'pause']);
-  const second = pending.takeFirst(4, start);
+  expect(numbersOf(running)).toEqual([1, 4]);
+  expect(calls).toEqual(['pause', 'resume']);
+  const second = running.takeFirst(4, 6, start);
   await Promise.resolve();
   expect(all.length).toBe(10); // 6 wanted, 2 carried over
   for (const i of [1, 4, 9, 7]) all[i].finish();
   expect(await second).toEqual([1, 4, 7, 9].map((i) => all[i]));
   expect(all.some((g) => g.aborted)).toBe(false);
-  await pending.close();
+  await running.close();
   expect([6, 8].map((i) => all[i].aborted)).toEqual([true, true]);
-  expect(pending.groups.map((g) => g.problem)).toEqual([]);
-});
-
-test('without it, the rest is aborted and gone before the update', async () => {
-  const { calls, engine } = fakeEngine();
-  const pending = new PendingGroups(engine, { rate: 1, partial: false });
-  const groups = [0, 1].map(fakeGroup);
-  const started = groups.values();
-  const taken = pending.takeFirst(1, () => Promise.resolve([...started]));
-  groups[1].finish();
-  expect(await taken).toEqual([groups[1]]);
-  expect(groups.map((g) => g.aborted)).toEqual([true, false]);
-  expect([pending.groups.map((g) => g.problem), calls]).toEqual([[], ['pause', 'resume']]);
+  expect(numbersOf(running)).toEqual([]);
 });
 
 test('the share of trained tokens that older weights drew', () => {

@@ -2,9 +2,9 @@
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
-import { factorOf, inWords, recipeSeconds, recordedSeconds } from '../../demo/app/estimate.ts';
-import { RECORDED } from '../../demo/app/recordedRecipes.ts';
-import { RECIPES } from '../../demo/app/recipes.ts';
+import { factorOf, inWords, recipeSeconds, recordedSeconds } from '../../demo/state/estimate.ts';
+import { RECORDED } from '../../demo/state/recordedRecipes.ts';
+import { RECIPES } from '../../demo/state/recipes.ts';
 import { parseSftConfig, parseTrainConfig } from '../../src/grpo/config/text.ts';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import { freshModelConfig } from '../../src/grpo/sft.ts';

@@ -3,11 +3,11 @@
 import { readFileSync } from 'node:fs';
 import { effect } from '@preact/signals';
 import { expect, test } from 'vitest';
-import { costOf, keepSpeed, speed } from '../../demo/app/estimate.ts';
-import { adapter } from '../../demo/app/notices.ts';
-import { ALGORITHM_GROUPS } from '../../demo/views/settings/fields.ts';
+import { costOf, keepSpeed, speed } from '../../demo/state/estimate.ts';
+import { adapter } from '../../demo/state/notices.ts';
+import { ALGORITHM_GROUPS } from '../../demo/state/settings/fields.ts';
 import { fitsBetweenSteps } from '../../demo/training/startEvaluation.ts';
-import { Settings } from '../../demo/views/settings/settings.ts';
+import { Settings } from '../../demo/state/settings/settings.ts';
 import { RECIPES } from '../../src/grpo/config/recipes.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import type { TrainConfigInput } from '../../src/grpo/config/input/train.ts';

@@ -80,9 +80,9 @@ class Run {
 
   async step(step: number, trainMs = 3): Promise<Step> {
     const { samples, metrics } = await this.source.generate(step);
-    await this.source.updating();
+    await this.source.pause();
     await new Promise((resolve) => setTimeout(resolve, trainMs));
-    return { samples, metrics, synced: await this.source.sync(step) };
+    return { samples, metrics, synced: await this.source.resume(step) };
   }
 
   async steps(from = 1, to = this.config.trainer.totalTrainingSteps): Promise<Step[]> {
@@ -148,7 +148,7 @@ describe('whatever the settings and however long samples take', () => {
         const saved = JSON.stringify(await before.source.save());
         await before.source.close();
         const after = new Run(config, paced(seed + 1));
-        after.source.goOn(JSON.parse(saved), 512);
+        after.source.restore(JSON.parse(saved), { carried: [], vocabSize: 512 });
         after.problems.moveTo(before.problems.position);
         const second = await after.steps(cut + 1);
         const dropped = second.at(-1)!.metrics['fully_async/count/dropped_stale_samples'];
@@ -175,7 +175,7 @@ describe('whatever the settings and however long samples take', () => {
       if (uniform() > 0.2) continue;
       const saved = JSON.stringify(await run.source.save());
       const again = new Run(config, paced(++lives));
-      again.source.goOn(JSON.parse(saved), 512);
+      again.source.restore(JSON.parse(saved), { carried: [], vocabSize: 512 });
       again.problems.moveTo(run.problems.position);
       void run.source.close(); // nobody hears of it any more
       run = again;
@@ -290,7 +290,7 @@ describe('what repeats exactly, however long samples take', () => {
     const first = await before.steps(1, 3);
     const saved = JSON.stringify(await before.source.save());
     const after = new Run(config, paced(3));
-    after.source.goOn(JSON.parse(saved), 512);
+    after.source.restore(JSON.parse(saved), { carried: [], vocabSize: 512 });
     after.problems.moveTo(before.problems.position);
     expect(contentOf([...first, ...(await after.steps(4))])).toEqual(whole);
   });
@@ -355,7 +355,7 @@ test('a group that fails fails the step; the next try draws the same problems', 
   await run.source.close();
   expect(run.engine.underWay).toBe(0);
   run.problems.moveTo(0);
-  run.source.startOver([]);
+  run.source.restore(undefined, { carried: [], vocabSize: 512 });
   armed = false;
   expect(allGroups(await run.steps())).toEqual(upTo(16));
 });
@@ -400,12 +400,12 @@ test('a step that is given up has not begun for the checkpoint after it: no grou
   // As the trainer does after a step that fails, and at its end.
   await run.source.close();
   run.problems.moveTo(position);
-  run.source.startOver(carried);
+  run.source.restore(undefined, { carried: carried, vocabSize: 512 });
   await run.source.close();
   const saved = JSON.stringify(await run.source.save()) as string | undefined;
   const after = new Run(config, paced(9));
-  if (saved === undefined) after.source.startOver(run.source.carried);
-  else after.source.goOn(JSON.parse(saved), 512);
+  if (saved === undefined) after.source.restore(undefined, { carried: run.source.carried, vocabSize: 512 });
+  else after.source.restore(JSON.parse(saved), { carried: [], vocabSize: 512 });
   after.problems.moveTo(position);
   expect(allGroups([...first, ...(await after.steps(3))])).toEqual(upTo(16));
 });
@@ -440,14 +440,14 @@ test.each([true, false])(
     const { samples, metrics } = await run.source.generate(2);
     isGivenUp = true;
     giveUp(new GivenUpError('The server is gone.'));
-    const synced = await run.source.sync(2);
+    const synced = await run.source.resume(2);
     expect(synced['perf/sync_bytes']).toBe(0);
-    await run.source.evaluating(); // an evaluation after the step waits for nobody either
+    await run.source.evaluate(() => Promise.resolve()); // an evaluation after the step waits for nobody either
     come();
     await run.source.close();
     const { position } = run.problems;
     const after = new Run(config, paced(9));
-    after.source.goOn(JSON.parse(JSON.stringify(await run.source.save())), 512);
+    after.source.restore(JSON.parse(JSON.stringify(await run.source.save())), { carried: [], vocabSize: 512 });
     after.problems.moveTo(position);
     const more = await after.steps(3);
     expect(allGroups([first, { samples, metrics, synced }, ...more])).toEqual(upTo(16));
@@ -485,11 +485,11 @@ test('a run that ends lets go of records that wait for room in the queue', async
 test('shared weights: nothing is drawn while they change', async () => {
   const run = new Run(configOf({ asyncTraining: { stalenessThreshold: 1 } }), paced(5), { shared: true });
   await run.source.generate(1);
-  await run.source.updating();
+  await run.source.pause();
   await new Promise((resolve) => setTimeout(resolve, 30));
   const { underWay } = run.engine;
   expect(underWay).toBeGreaterThan(0);
-  await run.source.sync(1);
+  await run.source.resume(1);
   const versions = (await run.steps(2)).flatMap(({ samples }) =>
     samples.map(({ trajectory }) => versionsOf(trajectory)),
   );
@@ -557,7 +557,7 @@ test('somebody else generates: single samples in any order, some twice, some of 
   const saved = JSON.stringify(await run.source.save());
   await run.source.close();
   const after = new Run(run.config, paced(9), { make });
-  after.source.goOn(JSON.parse(saved), 512);
+  after.source.restore(JSON.parse(saved), { carried: [], vocabSize: 512 });
   after.problems.moveTo(run.problems.position);
   const all = [...first, ...(await after.steps(4))];
   expect(new Set(allGroups(all)).size).toBe(24);

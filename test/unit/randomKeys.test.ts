@@ -255,7 +255,7 @@ describe('a client', () => {
     const run = running();
     for (let i = 0; i < 3; i++) (await run.asked()).trajectory.abort();
     const later = running();
-    later.trainer.groups.goOn(await saved(run), vocabSize);
+    later.trainer.groups.restore(await saved(run), { vocabSize });
     for (let i = 0; i < 5; i++) await later.asked();
     expectDifferent([...run.keys(), ...later.keys()], 8);
     await Promise.all([run.trainer.close(), later.trainer.close()]);
@@ -266,7 +266,7 @@ describe('a client', () => {
     await run.asked();
     const { streams: _, ...state } = (await saved(run)) as { streams: unknown };
     const later = running();
-    later.trainer.groups.goOn(state, vocabSize);
+    later.trainer.groups.restore(state, { vocabSize });
     for (let i = 0; i < 2; i++) await later.asked();
     expectDifferent([...run.keys(), ...later.keys()], 3);
     await Promise.all([run.trainer.close(), later.trainer.close()]);
@@ -279,7 +279,7 @@ describe('a client', () => {
     const state = await saved(run);
     other.trajectory.abort();
     await run.asked(); // joins the group that is here
-    run.trainer.groups.goOn(state, vocabSize); // restores the episode that was given up
+    run.trainer.groups.restore(state, { vocabSize }); // restores the episode that was given up
     expect(run.trainer.groups.incomplete).toBe(2);
     await run.asked(); // joins it
     expectDifferent(run.keys(), 4);
@@ -340,7 +340,7 @@ describe('a client', () => {
     expect(run.rollout.underWay).toBe(1);
     await run.ask(client, FOUR, SURE);
     const later = running({ outlives: true });
-    later.trainer.groups.goOn(await saved(run), vocabSize);
+    later.trainer.groups.restore(await saved(run), { vocabSize });
     const [episode] = later.trainer.groups.episodes;
     const request = (...messages: MessageShape[]) => readRequest({ messages }, later.trainer.groups.served);
     await episode.call(request(...QUESTION)); // the call that was lost
@@ -358,7 +358,7 @@ describe('a client', () => {
     for (let i = 0; i < 2; i++) (await run.asked('0')).trajectory.reward(i);
     await run.asked(); // under weights 0
     await groups.generate(1);
-    groups.startOver(); // the step failed
+    groups.restore(undefined, { vocabSize: 0 }); // the step failed
     await run.asked('1');
     (await run.asked()).trajectory.reward(1); // completes the group of weights 0
     await run.asked();
@@ -370,7 +370,7 @@ describe('a client', () => {
     groups.lose(run.engine, new DeviceLostError('unknown', 'pulled out'));
     const fresh = running();
     groups.attach(fresh.engine);
-    groups.goOn(state, vocabSize);
+    groups.restore(state, { vocabSize });
     const ready = groups.ready(new AbortController().signal);
     for (const group of ['0', '1', '2', undefined]) {
       const client = run.trainer.client({ group });

@@ -28,7 +28,7 @@ describe.runIf(hasNatsServer())('a worker whose server is gone', { timeout: 120_
             await controller.rollouter.updateWeights(1);
             await controller.host.connection.flush();
             await mine.flush(); // it has heard of the newer ones
-            await room.room.server.stop('SIGKILL');
+            await room.server.stop('SIGKILL');
             wait = vi.spyOn(globalThis, 'setTimeout');
           },
         }),

@@ -1,8 +1,9 @@
 /** What was changed during a run: which rules a step goes by, and a file of it that anybody may have written. */
 
 import { expect, test, vi } from 'vitest';
-import { run } from '../../demo/app/page.ts';
-import { beginChanges, beginRules, changes, changeSettings, repeatChanges, setGiver } from '../../demo/app/rules.ts';
+import { run } from '../../demo/state/page.ts';
+import { beginRules, repeatChanges } from '../../demo/actions/rules.ts';
+import { beginChanges, changes, changeSettings } from '../../demo/state/rules.ts';
 import {
   changesAt,
   changesText,
@@ -11,12 +12,13 @@ import {
   rulesAt,
   type RunChange,
   withoutRules,
-} from '../../demo/training/runChanges.ts';
+} from '../../demo/storage/runChanges.ts';
 import type { Run } from '../../demo/training/run.ts';
-import type { Session } from '../../demo/training/session.ts';
+import type { Session } from '../../demo/engine/session.ts';
 import type { GrpoTrainer } from '../../src/grpo/trainer.ts';
 
-vi.mock('../../demo/training/rules.ts', () => ({})); // the test's own giver takes its place
+const adopt = vi.hoisted(() => vi.fn((_rules: object, _step: number) => Promise.resolve()));
+vi.mock('../../demo/actions/openRules.ts', () => ({ adopt, give: () => {} }));
 
 const [calls, length] = ['calls', 'length'].map((name) => ({
   name,
@@ -77,9 +79,8 @@ function trainerAt(step: number) {
 test('an engine that goes on from step 3 gets what is in force, and the rest at the steps that it came in at', async () => {
   const lr = (value: number) => ({ 'actor.optim.lr': value });
   const later: RunChange = { step: 6, key: 'actor.optim.lr', from: 1e-4, to: 5e-5 };
-  const [adopted, kept]: [unknown[], (readonly RunChange[])[]] = [[], []];
-  const adopt = (rules: object, step: number) => Promise.resolve(void adopted.push([rules, step]));
-  setGiver({ adopt, give: () => {}, began: () => {} });
+  const kept: (readonly RunChange[])[] = [];
+  const adopted = adopt.mock.calls;
   run.value = {} as Run;
   beginChanges([...CHANGES.slice(0, 3), later], (all) => kept.push(all));
   const { trainer, told } = trainerAt(3);

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { afterEach, expect, test, vi } from 'vitest';
 import type { HeldRun } from '../../demo/storage/heldRun.ts';
 import { Run, type RunEvents } from '../../demo/training/run.ts';
-import { Session } from '../../demo/training/session.ts';
+import { Session } from '../../demo/engine/session.ts';
 import { diskFiles } from '../../src/cli/diskFiles.ts';
 import { DeviceLostError } from '../../src/errors.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';

@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import { amended } from '../../src/runs/amended.ts';
-import { secondsLeft } from '../../demo/app/progress.ts';
+import { secondsLeft } from '../../demo/state/progress.ts';
 import { RunHealth } from '../../src/grpo/health.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
 import type { StepTokens } from '../../src/grpo/update/stepTokens.ts';

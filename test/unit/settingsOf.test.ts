@@ -2,7 +2,7 @@
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { settingsOf } from '../../demo/app/settingsOf.ts';
+import { settingsOf } from '../../demo/state/address/settingsOf.ts';
 import { parseTrainConfig } from '../../src/grpo/config/text.ts';
 
 const recipe = (name: string) => readFileSync(`configs/${name}.yaml`, 'utf8');

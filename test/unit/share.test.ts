@@ -2,7 +2,7 @@
 
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { decodeResult, encodeResult, type SharedResult } from '../../demo/app/share.ts';
+import { decodeResult, encodeResult, type SharedResult } from '../../demo/state/address/share.ts';
 import { rng } from '../random.ts';
 
 const run = (steps: number): SharedResult => {

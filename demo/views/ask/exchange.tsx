@@ -1,6 +1,6 @@
 /** One question with its answers side by side, each redrawn as its tokens come. */
 
-import { type Answer, type Exchange, finalAnswer, nameOf } from '../../app/ask.ts';
+import { type Answer, type Exchange, finalAnswer, nameOf } from '../../state/ask.ts';
 import type { Message } from '../../../src/tasks/task.ts';
 import { TurnText } from './turnText.tsx';
 

@@ -3,32 +3,25 @@
 import { useSignal, useSignalEffect } from '@preact/signals';
 import type { ComponentChild } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
+import { ask, askAgain, countTokens, exampleText, newConversation, stopAsking } from '../../actions/ask.ts';
+import type { Side } from '../../engine/answering.ts';
 import {
-  ask,
-  askAgain,
   asking,
-  countTokens,
-  exampleText,
   exchanges,
   greedy,
   isGame,
   isTrained,
-  newConversation,
   refusal,
-  type Side,
   sides,
   spoken,
-  stopAsking,
   task,
   waiting,
-} from '../../app/ask.ts';
-import { state } from '../../app/page.ts';
+} from '../../state/ask.ts';
+import { state } from '../../state/page.ts';
 import { ExchangeView } from './exchange.tsx';
 import './ask.css';
 
-export const askPanel = () => <AskPanel />;
-
-function AskPanel() {
+export function AskPanel() {
   return (
     <div class="ask">
       <header class="ask-head">

@@ -2,12 +2,14 @@
 
 import { useSignal } from '@preact/signals';
 import type { ComponentType } from 'preact';
-import { form, openRecipe } from '../../app/controller.ts';
-import { memoryInWords, recipeSeconds, timeInWords } from '../../app/estimate.ts';
-import { complain } from '../../app/notices.ts';
-import { active } from '../../app/page.ts';
-import { recipeOf, RECIPES, type Recipe } from '../../app/recipes.ts';
-import { RECORDED } from '../../app/recordedRecipes.ts';
+import { openRecipe } from '../../actions/controller.ts';
+import { hub } from '../../state/address/visit.ts';
+import { memoryInWords, recipeSeconds, timeInWords } from '../../state/estimate.ts';
+import { complain } from '../../state/notices.ts';
+import { active } from '../../state/page.ts';
+import { recipeOf, RECIPES, type Recipe } from '../../state/recipes.ts';
+import { RECORDED } from '../../state/recordedRecipes.ts';
+import { form } from '../../state/settings/settings.ts';
 import { PICTURES } from './pictures.tsx';
 import { Sparkline } from './sparkline.tsx';
 import './cards.css';
@@ -74,7 +76,6 @@ function Card({ recipe, isChosen, choose }: { recipe: Recipe; isChosen: boolean;
 async function open(name: string): Promise<void> {
   await openRecipe(name, new URLSearchParams());
   const kept = new URLSearchParams({ config: name });
-  const hub = new URLSearchParams(location.search).get('hub');
-  if (hub !== null) kept.set('hub', hub);
+  if (hub !== undefined) kept.set('hub', hub);
   window.history.replaceState(window.history.state, '', `?${kept.toString()}`);
 }

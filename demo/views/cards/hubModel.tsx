@@ -3,12 +3,12 @@
 import { useSignal } from '@preact/signals';
 import { useRef } from 'preact/hooks';
 import { totalBytes } from '../../../src/workers/memoryPlan.ts';
-import { openRecipe } from '../../app/controller.ts';
-import { type Offered, lookUp } from '../../app/hubModel.ts';
-import { memoryInWords } from '../../app/estimate.ts';
-import { DEFAULT_RECIPE } from '../../app/recipes.ts';
+import { openRecipe } from '../../actions/controller.ts';
+import { type Offered, lookUp } from '../../actions/hubModel.ts';
+import { hub } from '../../state/address/visit.ts';
+import { memoryInWords } from '../../state/estimate.ts';
+import { DEFAULT_RECIPE } from '../../state/recipes.ts';
 
-const hub = new URLSearchParams(location.search).get('hub') ?? undefined;
 const inMib = (bytes: number): string => memoryInWords(bytes / 2 ** 20);
 const millions = (n: number): string =>
   n < 1e9 ? `${Math.round(n / 1e5) / 10} million` : `${(n / 1e9).toFixed(1)} billion`;

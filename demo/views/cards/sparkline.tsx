@@ -1,7 +1,7 @@
 /** The curve of a recorded run, small: from its first value to its last. */
 
 import { short } from '../../../src/ui/format.ts';
-import type { Recorded } from '../../app/recordedRecipes.ts';
+import type { Recorded } from '../../state/recordedRecipes.ts';
 
 const [WIDTH, HEIGHT] = [96, 30];
 

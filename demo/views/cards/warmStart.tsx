@@ -1,6 +1,6 @@
 /** How far the model that a run starts from is made. */
 
-import { warmStart } from '../../app/page.ts';
+import { warmStart } from '../../engine/startModel.ts';
 
 export function WarmStart() {
   if (!warmStart.value) return null;

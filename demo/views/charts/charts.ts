@@ -3,7 +3,7 @@
 import type { Metrics } from '../../../src/grpo/metrics.ts';
 import { el, svg } from '../../../src/ui/dom.ts';
 import { drawCharts, type Mark } from '../../../src/ui/lineChart.ts';
-import type { OtherRun } from './curves.ts';
+import type { OtherRun } from '../../state/runs.ts';
 import { DASHES, LiveChart } from './liveChart.ts';
 import { type ChartSpec, CHARTS, criterionCharts } from './specs.ts';
 

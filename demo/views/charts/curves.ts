@@ -2,16 +2,8 @@
 
 import type { Metrics } from '../../../src/grpo/metrics.ts';
 import type { LineData } from '../../../src/ui/lineChart.ts';
+import type { OtherRun } from '../../state/runs.ts';
 import type { ChartSpec } from './specs.ts';
-
-/** A run whose curves are drawn over those of the run that is shown. */
-export interface OtherRun {
-  id: string;
-  name: string;
-  /** Which of the colours and dashes is its. */
-  slot: number;
-  history: readonly Metrics[];
-}
 
 /** The series of the run that is shown, then the main one of each other. A step that has none of the values leaves no place. */
 export function curvesOf({ series }: ChartSpec, history: readonly Metrics[], others: readonly OtherRun[]): LineData {

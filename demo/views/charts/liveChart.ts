@@ -4,7 +4,8 @@ import type { Metrics } from '../../../src/grpo/metrics.ts';
 import { el, folded, setText, table } from '../../../src/ui/dom.ts';
 import { short, signed } from '../../../src/ui/format.ts';
 import { type Line, LineChart, type LineData, type Mark } from '../../../src/ui/lineChart.ts';
-import { curvesOf, type OtherRun } from './curves.ts';
+import type { OtherRun } from '../../state/runs.ts';
+import { curvesOf } from './curves.ts';
 import type { ChartSpec } from './specs.ts';
 import { explained } from '../term.tsx';
 

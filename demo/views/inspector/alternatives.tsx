@@ -3,7 +3,7 @@
 import { type ReadonlySignal, useSignal, useSignalEffect } from '@preact/signals';
 import { short } from '../../../src/ui/format.ts';
 import type { Generation } from '../../../src/rollout/types.ts';
-import { config, session, weightsStep } from '../../app/page.ts';
+import { config, session, weightsStep } from '../../state/page.ts';
 import type { TryTokens } from '../../training/tokens.ts';
 import type { TokenView } from './measures.ts';
 

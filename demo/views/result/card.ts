@@ -4,7 +4,7 @@ import type { TrainConfig } from '../../../src/grpo/config/types.ts';
 import type { ModelConfig } from '../../../src/model/config.ts';
 import { parameterCount } from '../../../src/model/params.ts';
 import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
-import type { Measured } from '../../app/measured.ts';
+import type { Measured } from '../../state/measured.ts';
 
 interface Source {
   config: TrainConfig;

@@ -2,7 +2,7 @@
 
 import { effect, signal } from '@preact/signals';
 import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
-import { tries } from '../../app/page.ts';
+import { tries } from '../../state/page.ts';
 
 export const firstTries = signal<readonly LoggedRollout[]>([]);
 

@@ -3,13 +3,13 @@
 import './result.css';
 import { useSignal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
-import { config, history, state, tries } from '../../app/page.ts';
-import { adapter } from '../../app/notices.ts';
-import { measured } from '../../app/measured.ts';
-import { player } from '../../app/recorded.ts';
-import { shared } from '../../app/shared.ts';
+import { config, history, state, tries } from '../../state/page.ts';
+import { adapter } from '../../state/notices.ts';
+import { measured } from '../../state/measured.ts';
+import { player } from '../../recorded/recorded.ts';
+import { shared } from '../../state/shared.ts';
 import { firstTries } from './firstTries.ts';
-import { session } from '../../app/page.ts';
+import { session } from '../../state/page.ts';
 import type { CardContent } from './card.ts';
 
 /** Shown once a run has ended that was evaluated at least once. */

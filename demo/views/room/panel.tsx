@@ -2,10 +2,10 @@
 
 import { batch, useComputed, useSignal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
-import type { Status } from '../../../src/extensions/rooms/messages.ts';
+import type { Status } from '../../../src/extensions/rooms/index.ts';
 import { short } from '../../../src/ui/format.ts';
-import { adapter } from '../../app/notices.ts';
-import { type AskedRoom, roomUrl } from '../../app/room.ts';
+import { adapter } from '../../state/notices.ts';
+import { type AskedRoom, roomUrl } from '../../state/address/room.ts';
 import './room.css';
 
 type Stage = 'asking' | 'connecting' | 'working' | 'leaving' | 'left' | 'over';
@@ -66,7 +66,7 @@ function Room({ address, code, host }: AskedRoom & { host: string }) {
       isCut.value = false;
     });
     try {
-      const { workForRoom } = await import('../../training/roomWorker.ts');
+      const { workForRoom } = await import('../../engine/roomWorker.ts');
       status.value = await workForRoom({
         ...{ address, code: given.value.trim(), signal },
         onTry: () => tries.value++,

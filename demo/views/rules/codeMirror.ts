@@ -7,7 +7,7 @@ import { lintGutter, setDiagnostics } from '@codemirror/lint';
 import { Annotation, EditorState, type Extension, type TransactionSpec } from '@codemirror/state';
 import { EditorView, keymap, lineNumbers } from '@codemirror/view';
 import { classHighlighter } from '@lezer/highlight';
-import type { Standing } from '../../app/rules.ts';
+import type { Standing } from '../../state/rules.ts';
 
 interface CodeViewOptions {
   label: string;

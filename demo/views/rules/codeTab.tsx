@@ -1,9 +1,9 @@
 /** One rule as code: presets, the editor, what is wrong at its line, and what the rule would have paid. */
 
 import { signal, useComputed } from '@preact/signals';
-import type { RuleKind } from '../../../src/extensions/modules/rulePrograms.ts';
-import { asked, standing } from '../../app/rules.ts';
-import { applyOwn, applyRule, tryRule } from '../../training/rules.ts';
+import type { RuleKind } from '../../../src/extensions/modules/index.ts';
+import { asked, standing } from '../../state/rules.ts';
+import { applyOwn, applyRule, tryRule } from '../../actions/openRules.ts';
 import { Editor } from './editor.tsx';
 import { PRESETS } from './presets.ts';
 import { Trial } from './trial.tsx';

@@ -2,7 +2,7 @@
 
 import { type ReadonlySignal, useSignalEffect } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
-import type { Standing } from '../../app/rules.ts';
+import type { Standing } from '../../state/rules.ts';
 import { type CodeView, createCodeView } from './codeMirror.ts';
 
 interface EditorProps {

@@ -3,8 +3,8 @@
 import { useSignal } from '@preact/signals';
 import type { LiveSettings } from '../../../src/grpo/live.ts';
 import { valueAt } from '../../../src/grpo/config/tree.ts';
-import { history } from '../../app/page.ts';
-import { changeSettings, live } from '../../app/rules.ts';
+import { history } from '../../state/page.ts';
+import { changeSettings, live } from '../../state/rules.ts';
 
 const FIELDS = [
   { key: 'actor.optim.lr', label: 'Learning rate', why: 'How far an update moves the weights.' },

@@ -1,6 +1,6 @@
 /** Rules to begin with: what a task does itself, written out, and rewards that a model learns to cheat. */
 
-import type { RuleKind } from '../../../src/extensions/modules/rulePrograms.ts';
+import type { RuleKind } from '../../../src/extensions/modules/index.ts';
 
 export interface Preset {
   name: string;

@@ -2,7 +2,7 @@
 
 import { signal } from '@preact/signals';
 import type { ComponentType } from 'preact';
-import { changes } from '../../app/rules.ts';
+import { changes } from '../../state/rules.ts';
 import './rules.css';
 
 const open = signal(false);

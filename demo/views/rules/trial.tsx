@@ -1,7 +1,7 @@
 /** What a reward would have given the tries that are shown, beside what they got. */
 
 import { short } from '../../../src/ui/format.ts';
-import { trial } from '../../training/rules.ts';
+import { trial } from '../../actions/openRules.ts';
 
 const SHOWN = 8;
 

@@ -1,7 +1,8 @@
 /** The runs that are kept: what each changed, its curve, over the others or alone, and what can be done with it. */
 
 import { useComputed, useSignal } from '@preact/signals';
-import { load, runs } from '../../app/runs.ts';
+import { load } from '../../actions/runs.ts';
+import { runs } from '../../state/runs.ts';
 import { RunRow } from './runRow.tsx';
 import './runs.css';
 

@@ -2,10 +2,10 @@
 
 import { useSignal } from '@preact/signals';
 import type { TrainConfig } from '../../../src/grpo/config/types.ts';
-import { active } from '../../app/page.ts';
-import { costOf } from '../../app/estimate.ts';
-import { ALGORITHM_GROUPS, FIRST, MORE, type Field } from './fields.ts';
-import type { Settings } from './settings.ts';
+import { active } from '../../state/page.ts';
+import { costOf } from '../../state/estimate.ts';
+import { ALGORITHM_GROUPS, FIRST, MORE, type Field } from '../../state/settings/fields.ts';
+import type { Settings } from '../../state/settings/settings.ts';
 import './settings.css';
 
 export function SettingsForm({ form }: { form: Settings }) {

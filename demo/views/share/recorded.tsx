@@ -1,7 +1,7 @@
 /** The recorded run: what it is, and how it is played. */
 
-import { closeRecorded } from '../../app/recorded.ts';
-import { state } from '../../app/page.ts';
+import { closeRecorded } from '../../recorded/recorded.ts';
+import { state } from '../../state/page.ts';
 import type { Player } from '../../recorded/player.ts';
 
 const SPEEDS = [1, 2, 5, 10];

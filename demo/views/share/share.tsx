@@ -2,11 +2,12 @@
 
 import './share.css';
 import { useSignal } from '@preact/signals';
-import { currentLink } from '../../app/addressBar.ts';
-import { settings, start } from '../../app/controller.ts';
-import { active, config, history, state } from '../../app/page.ts';
-import { player, watchRecorded } from '../../app/recorded.ts';
-import { putSharedAway, shared } from '../../app/shared.ts';
+import { currentLink } from '../../actions/addressBar.ts';
+import { start } from '../../actions/controller.ts';
+import { active, config, history, state } from '../../state/page.ts';
+import { player, watchRecorded } from '../../recorded/recorded.ts';
+import { putSharedAway, shared } from '../../state/shared.ts';
+import { formIsReady } from '../../state/settings/settings.ts';
 import { Recorded } from './recorded.tsx';
 
 /** Whose curves are shown, where they are not of a run of this page. */
@@ -53,7 +54,7 @@ function SharedRun() {
         {facts.join(', ')}. The curves are what the link says; nothing of it was computed here.
       </p>
       <div class="share">
-        <button type="button" disabled={!settings.value || state.value === 'no-gpu'} onClick={() => void start()}>
+        <button type="button" disabled={!formIsReady.value || state.value === 'no-gpu'} onClick={() => void start()}>
           Run it here
         </button>
         <button type="button" onClick={putSharedAway}>
@@ -80,7 +81,7 @@ function CopyLink() {
   };
   return (
     <>
-      <button type="button" disabled={!settings.value && !config.value} onClick={() => void copy()}>
+      <button type="button" disabled={!formIsReady.value && !config.value} onClick={() => void copy()}>
         Copy link
       </button>
       <span class="note" role="status">

@@ -1,7 +1,7 @@
 /** Which problem of the step is shown. Arrow keys go from problem to problem. */
 
 import { useMemo, useRef } from 'preact/hooks';
-import { pickGroup } from '../../app/shown.ts';
+import { pickGroup } from '../../state/tries/shown.ts';
 import { type Group, isRight } from './groups.ts';
 
 /** More tries than this are a bar, not dots. */

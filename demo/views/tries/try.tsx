@@ -5,7 +5,7 @@ import type { ComponentType } from 'preact';
 import { useEffect } from 'preact/hooks';
 import { short, signed } from '../../../src/ui/format.ts';
 import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
-import { hold } from '../../app/shown.ts';
+import { hold } from '../../state/tries/shown.ts';
 import { type TryTokens, tokensOf } from '../../training/tokens.ts';
 import { Conversation } from './conversation.tsx';
 import { isRight } from './groups.ts';

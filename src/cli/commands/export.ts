@@ -26,7 +26,9 @@ import { IMPORT_FLAG } from '../importModule.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { type ExportedSplit, trlParquet, verlParquet } from '../export/dataset.ts';
 import { exportGguf } from '../export/gguf.ts';
-import { CALCULATOR_PYTHON, gsm8kRewardPython, VERL_TOOL_PYTHON } from '../export/python.ts';
+import calculatorPython from '../export/python/calculator.py?raw';
+import rewardPython from '../export/python/reward.py?raw';
+import verlToolPython from '../export/python/verl_tools.py?raw';
 import { trlRun, trlScript } from '../export/trl.ts';
 import { verlRun, verlScript } from '../export/verl.ts';
 import { disk, readText } from '../files.ts';
@@ -120,8 +122,8 @@ async function verlFiles(config: TrainConfig, splits: ExportedSplit[]) {
   files.set('run.sh', verlScript(run));
   files.set('reward.py', rewardOf(config));
   if (callsTools(config)) {
-    files.set('calculator.py', CALCULATOR_PYTHON);
-    files.set('verl_tools.py', VERL_TOOL_PYTHON);
+    files.set('calculator.py', calculatorPython);
+    files.set('verl_tools.py', verlToolPython);
     files.set('tools.yaml', stringify({ tools: EXPORTED_TOOLS.map(verlTool) }));
   }
   return { files, notCarried: run.notCarried };
@@ -134,7 +136,7 @@ async function trlFiles(config: TrainConfig, splits: ExportedSplit[]) {
   const withTools = callsTools(config);
   files.set('train.py', trlScript(run, withTools));
   files.set('reward.py', rewardOf(config));
-  if (withTools) files.set('calculator.py', CALCULATOR_PYTHON);
+  if (withTools) files.set('calculator.py', calculatorPython);
   return { files, notCarried: run.notCarried };
 }
 
@@ -144,7 +146,8 @@ function rewardOf({ task }: TrainConfig): string {
     throw new InputError(
       'task.options.parser is "flexible", which no reward is written for; export with task.options.parser=strict.',
     );
-  return gsm8kRewardPython({ ...NO_SHAPING, ...options });
+  const { formatScore }: Shaping = { ...NO_SHAPING, ...options };
+  return rewardPython.replace('FORMAT_SCORE = 0.0', `FORMAT_SCORE = ${formatScore}`);
 }
 
 const verlTool = (tool: Tool) => ({

@@ -9,10 +9,10 @@ import { modelTokenizer } from '../../model/tokenizer/modelTokenizer.ts';
 import type { ParsedArgs } from '../args.ts';
 import { type AdaptedModel, loadWithAdapter } from '../run/checkpoints.ts';
 import { type Command, JSON_FLAG, type Output } from '../command.ts';
-import { type Answer, Conversation } from '../conversation.ts';
+import { type Answer, Conversation } from '../generate/conversation.ts';
 import { currentIo } from '../process/io.ts';
 import { say } from '../run/progress.ts';
-import { integerFlag, SAMPLING_FLAGS, samplingOf } from '../samplingFlags.ts';
+import { integerFlag, SAMPLING_FLAGS, samplingOf } from '../generate/samplingFlags.ts';
 import { openEngine } from '../run/session.ts';
 import { computeDtype, COMPUTE_DTYPE_FLAG, packedFormat } from './score.ts';
 

@@ -8,7 +8,7 @@ import { oneFile } from '../args.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { disk } from '../files.ts';
 import { filesOf, TEMPLATES } from '../init/templates.ts';
-import { startedIn } from '../startedAs.ts';
+import { startedIn } from '../process/startedAs.ts';
 
 const DEFAULT = 'tool';
 

@@ -3,10 +3,16 @@
 import { hostname } from 'node:os';
 import { InputError, StoppedError } from '../../errors.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
-import { joinRoom, type OpenedRoom, type RoomEngine } from '../../extensions/rooms/joinRoom.ts';
-import type { Status } from '../../extensions/rooms/messages.ts';
-import { roomEngine } from '../../extensions/rooms/roomEngine.ts';
-import { checkRoomTask, configOfRoom, roomSpec } from '../../extensions/rooms/roomSpec.ts';
+import {
+  checkRoomTask,
+  configOfRoom,
+  joinRoom,
+  type OpenedRoom,
+  roomEngine,
+  type RoomEngine,
+  roomSpec,
+  type Status,
+} from '../../extensions/rooms/index.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { IMPORT_FLAG } from '../importModule.ts';
 import { onInterrupt, STOPPED_EXIT_CODE } from '../process/interrupt.ts';

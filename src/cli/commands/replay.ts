@@ -4,8 +4,7 @@ import { basename, join, resolve } from 'node:path';
 import { InputError } from '../../errors.ts';
 import { RECIPES } from '../../grpo/config/recipes.ts';
 import { POLICY_LOSSES } from '../../grpo/losses/index.ts';
-import { compareLosses, type NamedConfig } from '../../extensions/replay/compareLosses.ts';
-import { rescore, type RescoredStep } from '../../extensions/replay/rescore.ts';
+import { compareLosses, type NamedConfig, rescore, type RescoredStep } from '../../extensions/replay/index.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
 import {
   REPLAYED_METRICS,

@@ -11,21 +11,27 @@ import { withTotalSteps } from '../../grpo/generate/trainingSet.ts';
 import { GivenUpError, type MakeRollouter } from '../../grpo/pipeline/asyncGroups.ts';
 import { asyncSettings } from '../../grpo/pipeline/settings.ts';
 import { bringWeights } from '../../grpo/pipeline/sharedWeights.ts';
-import { checkVerifiable } from '../../extensions/rooms/verification/rules.ts';
+import {
+  checkVerifiable,
+  nameOf,
+  NatsRollouter,
+  readableAlone,
+  readObject,
+  RoomHost,
+  VerifiedSamples,
+  type WeightStore,
+} from '../../extensions/rooms/index.ts';
 import { writeSafetensors } from '../../model/checkpoint/safetensors.ts';
 import { RunFolder } from '../../runs/runFolder.ts';
 import { engineSizes } from '../../workers/localEngine.ts';
-import { NatsRollouter } from '../../extensions/rooms/natsRollouter.ts';
-import { RoomHost } from '../../extensions/rooms/roomHost.ts';
-import { readableAlone, VerifiedSamples } from '../../extensions/rooms/verifiedSamples.ts';
-import { nameOf, readObject, type WeightStore } from '../../extensions/rooms/weights.ts';
 import { numberFlag, oneFile, type ParsedArgs } from '../args.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { readText } from '../files.ts';
 import { IMPORT_FLAG } from '../importModule.ts';
 import { holdFolder } from '../process/heldFolder.ts';
 import { STOPS } from '../process/interrupt.ts';
-import { openServer, type RoomSettings } from '../room/openRoom.ts';
+import type { ServerOptions } from '../room/natsServer.ts';
+import { openServer, type RoomServer } from '../room/openRoom.ts';
 import type { CommandEngine } from '../process/io.ts';
 import { say } from '../run/progress.ts';
 import { checkpointToResume, resumeCommand } from '../run/resume.ts';
@@ -68,10 +74,11 @@ export const room: Command = {
     if (trustsWorkers) say(TRUSTING);
     else expectVerifiable(config);
     const path = join(config.trainer.defaultLocalDir, config.name);
-    const settings = readSettings(flags, `${path}-room`);
     const ackWaitMs = 1000 * numberFlag(flags, 'ack-wait-s', 30, [1, 3600]);
+    const maxWorkers = numberFlag(flags, 'max-workers', 64, [1, 10_000]);
+    const server = { ...serverOptions(flags, `${path}-room`), maxConnections: 2 * maxWorkers + 16 };
+    const run = { config, server, running: runningServer(flags), maxWorkers, ackWaitMs, trustsWorkers };
     const held = holdFolder(path);
-    const run = { config, settings, ackWaitMs, trustsWorkers };
     const finished = await trainInRoom(RunFolder.open(held.files, path), run).finally(held.release);
     return tellOfRun(io, config, finished, resumeCommand(source, { overrides, flags, lists }, 'room'));
   },
@@ -80,16 +87,19 @@ export const room: Command = {
 /** A room's run: its config, how workers are checked, and how long one may be silent. */
 interface RoomRun {
   config: TrainConfig;
-  settings: RoomSettings;
+  server: ServerOptions;
+  /** A NATS server that runs already. */
+  running?: RoomServer | undefined;
+  maxWorkers: number;
   ackWaitMs: number;
   trustsWorkers: boolean;
 }
 
 async function trainInRoom(folder: RunFolder, run: RoomRun): Promise<FinishedRun> {
-  const { settings, ackWaitMs, trustsWorkers } = run;
+  const { ackWaitMs, maxWorkers, trustsWorkers } = run;
   // No worker reads the trained weights during an update: workers have copies.
   const onDevice = { ...run.config, trainer: { ...run.config.trainer, pipeline: 'on-policy' as const } };
-  const server = await openServer(settings); // what is wrong with it is said before kernels are compiled
+  const server = await openServer(run.server, run.running); // what is wrong with it is said before kernels are compiled
   const closing: (() => void | Promise<void>)[] = [() => server.close()];
   const close = async () => {
     for (const end of closing.splice(0).reverse()) await end();
@@ -105,7 +115,7 @@ async function trainInRoom(folder: RunFolder, run: RoomRun): Promise<FinishedRun
     const { maxAge, maxGroups } = asyncSettings(config)!;
     const keptVersions = maxAge + 2;
     const host = await RoomHost.open(server.connection, {
-      ...{ config: { ...config }, access: server.access, ackWaitMs, resume: checkpoint !== undefined, say },
+      ...{ config: { ...config }, maxWorkers, ackWaitMs, resume: checkpoint !== undefined, say },
       ...{ keptVersions, prepare: (weights) => putModel(weights, session) },
     });
     for (const line of server.invitation) say(line);
@@ -162,7 +172,7 @@ function givingUp(host: RoomHost) {
   const end = () => clearInterval(looking);
   const hasAnswered = answers(host);
   const look = () => {
-    if (host.present === 0) giveUp(new GivenUpError('No worker is here.'));
+    if (host.present() === 0) giveUp(new GivenUpError('No worker is here.'));
     if (hasAnswered()) return;
     end();
     say('The NATS server of the room does not answer: stopping without it.');
@@ -172,7 +182,7 @@ function givingUp(host: RoomHost) {
   const onStop = (): string => {
     looking = setInterval(look, LOOK_EVERY_MS);
     look();
-    return host.present === 0
+    return host.present() === 0
       ? 'Stopping before the next step: no worker is here.'
       : 'Stopping after this step, or once no worker is here; press Ctrl-C again to quit without saving.';
   };
@@ -270,8 +280,8 @@ function checkConfig({ reward, task }: TrainConfig): void {
     throw new InputError('Workers of a room start no MCP servers; leave out task.mcpServers.');
 }
 
-function readSettings(flags: ParsedArgs['flags'], folder: string): RoomSettings {
-  const { host = '127.0.0.1', nats, worker, 'tls-cert': cert, 'tls-key': key } = flags;
+function serverOptions(flags: ParsedArgs['flags'], folder: string): ServerOptions {
+  const { host = '127.0.0.1', 'tls-cert': cert, 'tls-key': key } = flags;
   const asked = numberFlag(flags, 'port', PORT, [0, 65_534]);
   const [port, webSocketPort] = asked === 0 ? [-1, -1] : [asked, asked + 1];
   if ((cert === undefined) !== (key === undefined))
@@ -280,14 +290,17 @@ function readSettings(flags: ParsedArgs['flags'], folder: string): RoomSettings 
     if (typeof file === 'string' && !existsSync(file))
       throw new InputError(`There is no file ${file}; give the path of a PEM file.`);
   const tls = typeof cert === 'string' && typeof key === 'string' ? { cert, key } : undefined;
-  const maxWorkers = numberFlag(flags, 'max-workers', 64, [1, 10_000]);
-  const server = { folder, host: String(host), port, webSocketPort, tls, maxConnections: 2 * maxWorkers + 16 };
-  if (nats === undefined) return { server, maxWorkers };
+  return { folder, host: String(host), port, webSocketPort, tls };
+}
+
+/** The server of `--nats`; undefined without that flag. Throws InputError. */
+function runningServer({ nats, worker }: ParsedArgs['flags']): RoomServer | undefined {
+  if (nats === undefined) return undefined;
   const url = URL.canParse(String(nats)) ? new URL(String(nats)) : undefined;
   if (!url?.username || !url.password || typeof worker !== 'string' || !worker.includes(':'))
     throw new InputError(
       '--nats needs the controller in its URL, nats://user:password@host:port, and --worker user:password of the workers.',
     );
   const controller = `${decodeURIComponent(url.username)}:${decodeURIComponent(url.password)}`;
-  return { server, maxWorkers, running: { address: `${url.protocol}//${url.host}`, controller, worker } };
+  return { address: `${url.protocol}//${url.host}`, controller, worker };
 }

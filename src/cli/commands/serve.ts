@@ -2,8 +2,7 @@
 
 import { join } from 'node:path';
 import { DeviceLostError, InputError } from '../../errors.ts';
-import { ClientGroups } from '../../extensions/client/index.ts';
-import { NO_TASK } from '../../extensions/client/settings.ts';
+import { ClientGroups, NO_TASK } from '../../extensions/client/index.ts';
 import { parseTrainConfig } from '../../grpo/config/text.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { requestLosses } from '../../grpo/generate/templateCheck.ts';

@@ -3,10 +3,14 @@
 import { parseTrainConfig } from '../../grpo/config/text.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { InputError } from '../../errors.ts';
-import { runWorkload } from '../../extensions/simulation/runWorkload.ts';
-import { roomSetupOf, setupOf } from '../../extensions/simulation/setups.ts';
-import { type Simulated, simulate } from '../../extensions/simulation/simulate.ts';
-import type { Workload } from '../../extensions/simulation/workload.ts';
+import {
+  roomSetupOf,
+  runWorkload,
+  setupOf,
+  simulate,
+  type Simulated,
+  type Workload,
+} from '../../extensions/simulation/index.ts';
 import { RunFolder } from '../../runs/runFolder.ts';
 import { numberFlag, oneFile } from '../args.ts';
 import { type Command, JSON_FLAG } from '../command.ts';

@@ -3,8 +3,7 @@
 import { basename, resolve } from 'node:path';
 import { InputError } from '../../errors.ts';
 import { collectWeights } from '../../model/checkpoint/checkpoint.ts';
-import type { GgufType } from '../../extensions/gguf/gguf.ts';
-import { ggufModel } from '../../extensions/gguf/ggufModel.ts';
+import { ggufModel, type GgufType } from '../../extensions/gguf/index.ts';
 import { mergeAdapter } from '../../model/lora/adapter.ts';
 import { loadWithAdapter } from '../run/checkpoints.ts';
 import { writeWhole } from '../files.ts';

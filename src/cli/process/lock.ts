@@ -4,21 +4,7 @@
  */
 
 import { randomBytes } from 'node:crypto';
-import {
-  closeSync,
-  existsSync,
-  fsyncSync,
-  linkSync,
-  mkdirSync,
-  openSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  rmdirSync,
-  rmSync,
-  writeFileSync,
-  writeSync,
-} from 'node:fs';
+import { mkdirSync, readFileSync, renameSync, rmdirSync, rmSync, writeFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { basename, dirname, join, resolve } from 'node:path';
 import { InputError } from '../../errors.ts';
@@ -47,8 +33,14 @@ export function lockFolder(folder: string): RunLock {
   const started = startOf(process.pid);
   const [host, since, nonce] = [hostname(), new Date().toISOString(), randomBytes(6).toString('hex')];
   const mine: Holder = { pid: process.pid, host, since, ...(started !== undefined && { started }), nonce };
-  const made = claimMakingFolders(path, mine, folder);
-  clearDeadFiles(path);
+  let made: string | undefined;
+  try {
+    made = mkdirSync(dirname(path), { recursive: true });
+    claim(path, mine, folder);
+  } catch (error) {
+    if (error instanceof InputError || codeOf(error) === undefined) throw error;
+    throw new InputError(`The run folder ${folder} cannot be locked: ${(error as Error).message}.`);
+  }
   const isHeld = () => holderOf(path)?.nonce === nonce;
   const release = () => {
     process.off('exit', release);
@@ -59,65 +51,27 @@ export function lockFolder(folder: string): RunLock {
   return { isHeld, release };
 }
 
-/** Returns the outermost folder that had to be made. */
-function claimMakingFolders(path: string, mine: Holder, folder: string): string | undefined {
-  const whole = `${path}.${mine.nonce}.new`;
-  let made: string | undefined;
-  try {
-    for (let attempt = 1; ; attempt++) {
-      made = mkdirSync(dirname(path), { recursive: true }) ?? made;
-      try {
-        writeSynced(whole, JSON.stringify(mine));
-        claim(path, whole, mine, folder);
-        return made;
-      } catch (error) {
-        // Another process has removed the empty folder that it had made.
-        if (codeOf(error) !== 'ENOENT' || attempt === 20) throw error;
-      }
-    }
-  } catch (error) {
-    if (error instanceof InputError || codeOf(error) === undefined) throw error;
-    throw new InputError(`The run folder ${folder} cannot be locked: ${(error as Error).message}.`);
-  } finally {
-    if (existsSync(whole)) rmSync(whole);
-  }
-}
-
 /**
- * Makes the lock `path` this process's. Of several that find a dead process's lock, one at a time may replace it: the one that has the
- * lock of that lock, whose name follows from it. It looks again before it does, since another may have been there before.
+ * Makes the lock `path` this process's. Only the process that holds the lock of a dead process's lock may replace it, and it looks again
+ * first, because another process may have replaced it before.
  */
-function claim(path: string, whole: string, mine: Holder, folder: string): void {
+function claim(path: string, mine: Holder, folder: string): void {
   for (let attempt = 1; ; attempt++) {
-    if (linked(whole, path)) return;
+    try {
+      return writeFileSync(path, JSON.stringify(mine), { flag: 'wx', flush: true });
+    } catch (error) {
+      if (codeOf(error) !== 'EEXIST') throw error;
+    }
     const holder = holderOf(path);
     if (holder) {
       if (holder.host !== mine.host || isAlive(holder)) throw new InputError(heldSentence(folder, path, holder, mine));
       const succession = `${path}.${holder.nonce}`;
-      claim(succession, whole, mine, folder);
+      claim(succession, mine, folder);
       if (holderOf(path)?.nonce === holder.nonce) return renameSync(succession, path);
       rmSync(succession, { force: true });
     } else if (attempt === 100)
+      // A lock is empty until its holder has written it.
       throw new InputError(`${path} is no lock that webgrpo can read; delete it if no other run writes to ${folder}.`);
-  }
-}
-
-/** True if `path` did not exist: it then is the file `whole`, never a part of it. */
-function linked(whole: string, path: string): boolean {
-  try {
-    linkSync(whole, path);
-    return true;
-  } catch (error) {
-    if (codeOf(error) === 'EEXIST') return false;
-    if (codeOf(error) === 'ENOENT') throw error;
-  }
-  // A file system without hard links.
-  try {
-    writeFileSync(path, readFileSync(whole), { flag: 'wx' });
-    return true;
-  } catch (error) {
-    if (codeOf(error) === 'EEXIST') return false;
-    throw error;
   }
 }
 
@@ -132,10 +86,8 @@ function heldSentence(folder: string, path: string, { pid, host, since }: Holder
 /** Undefined if there is no such file, or none that this file has written. */
 function holderOf(path: string): Holder | undefined {
   try {
-    const { pid, host, since, started, nonce } = JSON.parse(readFileSync(path, 'utf8')) as Partial<Holder>;
-    if (!Number.isInteger(pid) || pid! < 1 || typeof host !== 'string' || !/^[0-9a-f]{12}$/.test(String(nonce)))
-      return undefined;
-    return { pid: pid!, host, since: String(since), ...(started !== undefined && { started }), nonce: nonce! };
+    const holder = JSON.parse(readFileSync(path, 'utf8')) as Holder;
+    return holder.pid > 0 && /^[0-9a-f]{12}$/.test(holder.nonce) ? holder : undefined;
   } catch {
     return undefined;
   }
@@ -148,7 +100,7 @@ function isAlive({ pid, started }: Holder): boolean {
     process.kill(pid, 0);
     return true;
   } catch (error) {
-    return codeOf(error) === 'EPERM'; // somebody else's
+    return codeOf(error) === 'EPERM'; // another user's process
   }
 }
 
@@ -164,32 +116,12 @@ function startOf(pid: number): string | undefined {
   }
 }
 
-/** Processes killed while they took a lock leave files too. */
-function clearDeadFiles(path: string): void {
-  for (const name of readdirSync(dirname(path)).filter((file) => file.startsWith(`${basename(path)}.`))) {
-    const holder = holderOf(join(dirname(path), name));
-    if (holder?.host === hostname() && !isAlive(holder)) rmSync(join(dirname(path), name), { force: true });
-  }
-}
-
-/** A run that is refused before it has written anything leaves no folder: not those that its lock needed. */
+/** Removes the folders that the lock needed, so that a run that is refused before it has written anything leaves none. */
 function removeEmpty(folder: string, outermost: string | undefined): void {
-  if (outermost === undefined || !folder.startsWith(outermost)) return;
   try {
-    rmdirSync(folder);
+    for (; outermost !== undefined && folder.startsWith(outermost); folder = dirname(folder)) rmdirSync(folder);
   } catch {
-    return;
-  }
-  removeEmpty(dirname(folder), outermost);
-}
-
-function writeSynced(path: string, text: string): void {
-  const file = openSync(path, 'w');
-  try {
-    writeSync(file, text);
-    fsyncSync(file);
-  } finally {
-    closeSync(file);
+    // One of them holds something else.
   }
 }
 

@@ -1,29 +1,35 @@
 /** The server of a room: one of its own, or one that runs already. */
 
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
+import { mkdir, writeFile } from 'node:fs/promises';
 import { networkInterfaces } from 'node:os';
+import { join } from 'node:path';
 import type { NatsConnection } from '@nats-io/nats-core';
 import { InputError } from '../../errors.ts';
-import { type Connect, connectByWebSocket, type Credential, enter } from '../../extensions/rooms/connect.ts';
-import { CONTROLLER } from '../../extensions/rooms/names.ts';
-import type { Access } from '../../extensions/rooms/roomHost.ts';
+import { type Connect, connectByWebSocket, CONTROLLER, enter, idOf, newUserKey } from '../../extensions/rooms/index.ts';
 import { say } from '../run/progress.ts';
-import { OwnRoom } from './access.ts';
-import type { ServerOptions } from './natsServer.ts';
+import { type NatsServer, type ServerOptions, startNatsServer } from './natsServer.ts';
 
 export interface OpenedServer {
   connection: NatsConnection;
-  access: Access;
   /** How to join, in lines. */
   invitation: readonly string[];
   close(): Promise<void>;
 }
 
-export interface RoomSettings {
-  server: ServerOptions;
-  maxWorkers: number;
-  /** One that runs already: its address, the controller's user there, and that of all workers, each as user:password. */
-  running?: RunningServer | undefined;
+/** A NATS server with the two users of a room. */
+export interface RoomServer {
+  address: string;
+  /** Their codes: seeds, or user:password. */
+  controller: string;
+  worker: string;
+}
+
+/** A server that was started here. */
+export interface OwnServer extends RoomServer, NatsServer {
+  /** Address for browsers. */
+  webSocket: string;
+  trusted: TlsSettings | undefined;
 }
 
 /** Options of tls.connect. */
@@ -31,12 +37,6 @@ interface TlsSettings {
   ca?: string;
   allowPartialTrustChain?: boolean;
   checkServerIdentity?: () => undefined;
-}
-
-interface RunningServer {
-  address: string;
-  controller: string;
-  worker: string;
 }
 
 /**
@@ -78,62 +78,70 @@ function tlsSentence({ code = '', message }: Error & { code?: string }, address:
   );
 }
 
-/** Throws InputError. */
-export async function openServer({ server, maxWorkers, running }: RoomSettings): Promise<OpenedServer> {
-  return running ? openRunning(running) : openOwn(server, maxWorkers);
-}
-
-async function openOwn(server: ServerOptions, maxWorkers: number): Promise<OpenedServer> {
-  const room = await OwnRoom.start(server, maxWorkers);
-  const { url: address, webSocketUrl } = room.server;
-  try {
-    if (!server.tls && !isLoopback(server.host))
-      say(
-        `WARNING: ${server.host} lets other machines in without TLS: whoever listens on the way reads prompts, samples and weights. Give --tls-cert and --tls-key.`,
-      );
-    const connect: Connect = (options) => connectWith(options, server.tls && onlyThis(server.tls.cert));
-    const connection = await enter(connect, { address, code: room.controllerCode, ...AS_CONTROLLER });
-    const [node, page] = [address, webSocketUrl].map((url) => reachable(url, server.host));
-    return {
-      connection,
-      access: room,
-      invitation: [
-        `room: webgrpo join ${node} --code ${room.joinCode}`,
-        `room: in a page: ?room=${page}#code=${room.joinCode}`,
-      ],
-      async close() {
-        await connection.close();
-        await room.close();
-      },
-    };
-  } catch (error) {
-    await room.server.stop();
-    throw error;
-  }
-}
-
-async function openRunning({ address, controller, worker }: RunningServer): Promise<OpenedServer> {
-  const called = (user: string) => ({ server: 'NATS server', code: `${user}; they are in its configuration` });
-  const own: Credential = { address, code: controller, ...AS_CONTROLLER };
-  const connection = await enter(connectInNode, { ...own, called: called('user and password of --nats') });
-  try {
-    await expectJetStream(connection, address);
-    const theirs: Credential = { address, code: worker, inbox: 'join', name: CONTROLLER };
-    const asWorker = await enter(connectInNode, { ...theirs, called: called('user and password of --worker') });
-    await asWorker.close();
-  } catch (error) {
-    await connection.close();
-    throw error;
-  }
-  const access: Access = {
-    admit: async ({ key }) => ({ worker: key, own: false }),
-    revoke: async () => say('its user is that of all workers, so the server still lets it in; its samples are dropped'),
+/** Connects the controller to a server that was started for the room or that runs already. Throws InputError. */
+export async function openServer(options: ServerOptions, running?: RoomServer): Promise<OpenedServer> {
+  const own = running ? undefined : await startOwn(options);
+  const server = (running ?? own)!;
+  const { address, controller, worker } = server;
+  const connect: Connect = (asked) => connectWith(asked, own?.trusted);
+  const entering = (code: string, inbox: string, flag: string) => {
+    const called = { server: 'NATS server', code: `user and password of ${flag}; they are in its configuration` };
+    return enter(connect, { address, code, inbox, name: CONTROLLER, called });
   };
-  const invitation = [`room: at ${address}; webgrpo join ${address} --code ${worker}`];
-  return { connection, access, invitation, close: () => connection.close() };
+  let connection: NatsConnection | undefined;
+  const close = async () => {
+    await connection?.close();
+    await own?.stop();
+  };
+  try {
+    connection = await entering(controller, CONTROLLER, '--nats');
+    await expectJetStream(connection, address);
+    await (await entering(worker, 'join', '--worker')).close();
+  } catch (error) {
+    await close();
+    throw error;
+  }
+  const invitation = [`room: webgrpo join ${reachable(address, options.host)} --code ${worker}`];
+  if (own) invitation.push(`room: in a page: ?room=${reachable(own.webSocket, options.host)}#code=${worker}`);
+  return { connection, invitation, close };
 }
 
-const AS_CONTROLLER = { inbox: CONTROLLER, name: CONTROLLER };
+/** Starts a nats-server whose keys are kept in its folder, so that workers know a resumed room. Throws InputError. */
+export async function startOwn(options: ServerOptions): Promise<OwnServer> {
+  const { folder, host, tls } = options;
+  if (!tls && !isLoopback(host))
+    say(
+      `WARNING: ${host} lets other machines in without TLS: whoever listens on the way reads prompts, samples and weights. Give --tls-cert and --tls-key.`,
+    );
+  const { controller, worker } = await keysIn(folder);
+  const server = await startNatsServer(options, { controller: await idOf(controller), worker: await idOf(worker) });
+  const at = host === '0.0.0.0' ? '127.0.0.1' : host;
+  return {
+    ...server,
+    address: `${tls ? 'tls' : 'nats'}://${at}:${server.ports.nats}`,
+    webSocket: `${tls ? 'wss' : 'ws'}://${at}:${server.ports.webSocket}`,
+    controller,
+    worker,
+    trusted: tls && onlyThis(tls.cert),
+  };
+}
+
+/** Returns the seeds of the controller and of all workers, new ones for a new folder. Throws InputError if its file cannot be read. */
+async function keysIn(folder: string): Promise<{ controller: string; worker: string }> {
+  const file = join(folder, 'room.json');
+  if (!existsSync(file)) {
+    const keys = { controller: (await newUserKey()).seed, worker: (await newUserKey()).seed };
+    await mkdir(folder, { recursive: true });
+    await writeFile(file, JSON.stringify(keys, undefined, 2), { mode: 0o600 });
+  }
+  try {
+    const { controller, worker } = JSON.parse(readFileSync(file, 'utf8')) as Record<string, string>;
+    await Promise.all([idOf(controller), idOf(worker)]);
+    return { controller, worker };
+  } catch {
+    throw new InputError(`${file} cannot be read. Delete it for a room with a new join code.`);
+  }
+}
 
 /** Throws InputError. */
 async function expectJetStream(connection: NatsConnection, address: string): Promise<void> {

@@ -5,9 +5,8 @@ import { createRequire } from 'node:module';
 import { basename, dirname, extname, join, resolve, sep } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { describe, InputError } from '../../errors.ts';
-import { checkTask } from '../../extensions/modules/described.ts';
+import { checkTask, fetchSource, isUrl, moduleUrl, sha256Of } from '../../extensions/modules/index.ts';
 import { isolatedTask, type IsolatedLimits } from '../../extensions/modules/isolated.ts';
-import { fetchSource, isUrl, moduleUrl, sha256Of } from '../../extensions/modules/source.ts';
 import type { Task } from '../../tasks/task.ts';
 import { readText } from '../files.ts';
 

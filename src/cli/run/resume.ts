@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { InputError } from '../../errors.ts';
 import type { ParsedArgs } from '../args.ts';
-import { quoted, startedAs } from '../startedAs.ts';
+import { quoted, startedAs } from '../process/startedAs.ts';
 import { checkCheckpoint, checkpointSteps, isOfTrainer, newestCheckpoint } from '../../runs/checkpointFolder.ts';
 import { freeName } from '../../runs/fileSystem.ts';
 import type { RunFolder } from '../../runs/runFolder.ts';

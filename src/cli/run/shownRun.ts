@@ -2,7 +2,7 @@
 
 import { dirname, resolve } from 'node:path';
 import { FolderGoneError, NotFiniteError } from '../../errors.ts';
-import { forget, keepStep } from '../../extensions/replay/keptRollouts.ts';
+import { forget, keepStep } from '../../extensions/replay/index.ts';
 import { batchTable } from '../../grpo/config/rules.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import type { Fault } from '../../grpo/health.ts';

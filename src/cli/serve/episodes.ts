@@ -1,8 +1,12 @@
 /** Which episode a request is of: the one that its path or metadata names, or the one whose conversation it extends. */
 
-import { ApiError, type ClientGroups, type ClientTrajectory } from '../../extensions/client/index.ts';
-import type { CallRequest } from '../../extensions/client/api/request.ts';
-import { toolsKeyOf } from '../../extensions/client/trajectory.ts';
+import {
+  ApiError,
+  type CallRequest,
+  type ClientGroups,
+  type ClientTrajectory,
+  toolsKeyOf,
+} from '../../extensions/client/index.ts';
 
 /** What a request calls its episode. */
 export interface EpisodeName {

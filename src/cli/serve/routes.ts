@@ -3,9 +3,14 @@
  * Every path may stand below /v1/t/GROUP/TRAJECTORY as well, which names the episode of its calls.
  */
 
-import { ApiError, type ClientGroups, type ClientTrajectory } from '../../extensions/client/index.ts';
-import { completed, streamed } from '../../extensions/client/client.ts';
-import { readRequest } from '../../extensions/client/api/request.ts';
+import {
+  ApiError,
+  type ClientGroups,
+  type ClientTrajectory,
+  completed,
+  readRequest,
+  streamed,
+} from '../../extensions/client/index.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
 import { isObject } from '../../tasks/toolSchema.ts';
 import { checkName, type EpisodeName, Episodes } from './episodes.ts';

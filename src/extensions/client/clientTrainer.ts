@@ -83,7 +83,7 @@ export class ClientTrainer {
     try {
       return await this.#alone(() => this.trainer.step());
     } finally {
-      await this.groups.resume();
+      await this.groups.run();
     }
   }
 

@@ -12,7 +12,8 @@ import { toolParserOf } from '../../rollout/tools/parser.ts';
 import type { ToolParser } from '../../rollout/tools/parser.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { generateOptions } from '../../grpo/generate/options.ts';
-import { staleShare } from '../../grpo/generate/overSampling.ts';
+import { NothingInFlight } from '../../grpo/pipeline/nothingInFlight.ts';
+import { staleShare } from '../../grpo/pipeline/overSampling.ts';
 import type { GeneratedStep, SampleSource } from '../../grpo/generate/samples.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
 import type { TrainerEngine } from '../../grpo/types.ts';
@@ -29,7 +30,8 @@ const isOver = (): ApiError =>
   new ApiError('The run is over; it takes no further episodes.', { status: 503, code: 'run_over' });
 
 /** Episodes of clients in their groups: where the samples of a step come from. */
-export class ClientGroups implements SampleSource {
+export class ClientGroups extends NothingInFlight implements SampleSource {
+  readonly inFlight = this;
   /** What requests are checked by. */
   readonly served: ServedModel;
   readonly #config: TrainConfig;
@@ -60,7 +62,8 @@ export class ClientGroups implements SampleSource {
 
   /** Throws InputError for settings that need samples of the trainer's own making. */
   constructor(config: TrainConfig, engine: TrainerEngine, limits: ClientLimits = {}) {
-    checkConfig(config, engine);
+    super();
+    checkConfig(config);
     const { timeoutS = 600, maxTrajectories = 4096, stepWhen = 'complete', outlives = false } = limits;
     this.#config = config;
     this.#engine = engine;
@@ -180,8 +183,8 @@ export class ClientGroups implements SampleSource {
     this.#changed();
   }
 
-  async ready(stop: AbortSignal): Promise<boolean> {
-    await this.resume();
+  override async ready(stop: AbortSignal): Promise<boolean> {
+    await this.run();
     // Calls wait for the steps that are repeated: before these, the weights are older than those that they would have met.
     if (this.#made.has(this.#version + 1)) return true;
     this.#found?.resolve();
@@ -195,7 +198,7 @@ export class ClientGroups implements SampleSource {
     this.#taken = undefined;
     const made = this.#made.get(step);
     if (made) {
-      await rollout.pause?.();
+      await rollout.pause();
       this.#advance(step);
       return made;
     }
@@ -204,7 +207,7 @@ export class ClientGroups implements SampleSource {
       throw new InputError(
         `${this.#complete.length} groups are complete, but the step takes ${count}; reward more episodes first.`,
       );
-    await rollout.pause?.();
+    await rollout.pause();
     const groups = this.#complete.splice(0, count);
     this.#taken = { step, groups, asked: this.#asked, counts: this.#counts };
     this.#asked = undefined;
@@ -233,8 +236,13 @@ export class ClientGroups implements SampleSource {
     return generated;
   }
 
-  /** Puts back what a step that failed had taken. */
-  startOver(): void {
+  /** Without a state, puts back what a step that failed had taken; else takes in the episodes of a checkpoint. */
+  override restore(state: unknown, { vocabSize }: { vocabSize: number }): void {
+    if (state === undefined) this.#putBack();
+    else this.#takeIn(state, vocabSize);
+  }
+
+  #putBack(): void {
     if (!this.#taken) return;
     const { step, groups, asked, counts } = this.#taken;
     this.#taken = undefined;
@@ -246,7 +254,7 @@ export class ClientGroups implements SampleSource {
     if (this.#version === step) this.#version--; // a loss has forgotten it
   }
 
-  save(): Promise<unknown> {
+  override save(): Promise<unknown> {
     // A checkpoint may fail as it is written: what the one before it lacks is kept until the next.
     for (const step of this.#made.keys()) if (step <= this.#saved) this.#made.delete(step);
     this.#saved = this.#version;
@@ -262,8 +270,8 @@ export class ClientGroups implements SampleSource {
     return Promise.resolve(encodeEpisodes(state));
   }
 
-  /** Takes in the episodes of a checkpoint that are not here: those that are know more. Open ones are aborted unless callers outlive this. */
-  goOn(state: unknown, vocabSize: number): void {
+  /** Takes in the episodes that are not here: those that are know more. Open ones are aborted unless callers outlive this. */
+  #takeIn(state: unknown, vocabSize: number): void {
     const { version, number, counts, groups, streams } = decodeEpisodes(state, vocabSize);
     this.#advance(version);
     if (this.#hasLost) return;
@@ -310,20 +318,25 @@ export class ClientGroups implements SampleSource {
     Object.assign(this.#host, { engine: engine.rollout, lost: this.#losing.signal });
   }
 
-  async resume(): Promise<void> {
-    await this.#engine.rollout.resume?.();
+  /** Lets the engine run. */
+  async run(): Promise<void> {
+    await this.#engine.rollout.resume();
   }
 
-  /** Generation is paused; calls in flight keep what they have. */
-  async pause(): Promise<void> {
-    await this.#engine.rollout.pause?.();
+  /** Calls in flight continue beside the samples of the evaluation, and are paused after it. */
+  override async evaluate<T>(run: (onQueued: () => Promise<void>) => Promise<T>): Promise<T> {
+    try {
+      return await run(() => this.run());
+    } finally {
+      await this.#engine.rollout.pause();
+    }
   }
 
   /** Aborts every open episode; steps that wait end. Called once, when the run is over. */
   async end(): Promise<void> {
     this.#closed = true;
     this.#found?.reject(isOver());
-    await this.resume(); // calls under way end by their abort
+    await this.run(); // calls under way end by their abort
     for (const trajectory of [...this.#groupOf.keys()]) trajectory.abort();
     for (const group of this.#open) clearTimeout(group.timer);
     this.#changed();

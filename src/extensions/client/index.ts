@@ -1,10 +1,13 @@
-/** Trains an agent through a client in the shape of OpenAI's API: `Learner.client()` and `webgrpo serve`. See docs/client.md. */
+/**
+ * `Learner.client()` and `webgrpo serve` use it. It adds a client in the shape of OpenAI's API whose calls are trained on; see docs/client.md.
+ */
 
 export { ApiError } from './api/apiError.ts';
-export { type ChatCompletions, TrainingClient } from './client.ts';
+export { type CallRequest, readRequest } from './api/request.ts';
+export { type ChatCompletions, completed, streamed, TrainingClient } from './client.ts';
 export { ClientTrainer, type ClientStepOptions, type ClientTrainerOptions } from './clientTrainer.ts';
 export { ClientGroups } from './groups.ts';
-export type { ClientLimits } from './settings.ts';
+export { type ClientLimits, NO_TASK } from './settings.ts';
 export type { RewardOptions } from './api/reward.ts';
 export type * from './api/shapes.ts';
-export { ClientTrajectory, type TrajectoryOptions } from './trajectory.ts';
+export { ClientTrajectory, toolsKeyOf, type TrajectoryOptions } from './trajectory.ts';

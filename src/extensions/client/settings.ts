@@ -4,7 +4,6 @@ import { InputError } from '../../errors.ts';
 import type { ToolParser } from '../../rollout/tools/parser.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { hasRewardModels } from '../../grpo/generate/options.ts';
-import type { TrainerEngine } from '../../grpo/types.ts';
 
 /** Bounds of what is open and waits. */
 export interface ClientLimits {
@@ -36,7 +35,7 @@ export const NO_TASK = {
 };
 
 /** Throws InputError for settings that need samples of the trainer's own making. */
-export function checkConfig({ algorithm, rollout, reward }: TrainConfig, engine: TrainerEngine): void {
+export function checkConfig({ algorithm, rollout, reward }: TrainConfig): void {
   const wrong = [
     ['rollout.overSampleRate', rollout.overSampleRate > 0],
     ['algorithm.filterGroups.enable', algorithm.filterGroups.enable],
@@ -50,8 +49,6 @@ export function checkConfig({ algorithm, rollout, reward }: TrainConfig, engine:
     throw new InputError(
       `${wrong} is set, but clients make the samples and give the rewards of this run; leave it out.`,
     );
-  if (!engine.rollout.pause)
-    throw new InputError('This engine cannot stand still during an update, which clients need; use engine: wgsl.');
 }
 
 /** Metrics that count what has happened since the step before. */

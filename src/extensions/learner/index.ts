@@ -1,9 +1,32 @@
 /**
- * `webgrpo/learner`: sample, logProbs, forwardBackward, optimStep, saveState and loadState, for a training loop of your own; and a client in
- * the shape of OpenAI's API whose calls are trained on.
+ * Programs with a training loop of their own use it, as `webgrpo/learner`. It adds sample, logProbs, forwardBackward, optimStep, saveState and
+ * loadState, and the client in the shape of OpenAI's API whose calls are trained on.
  */
 
-export * from '../client/index.ts';
+export {
+  ApiError,
+  type ChatCompletion,
+  type ChatCompletionChunk,
+  type ChatCompletions,
+  type ChunkDelta,
+  ClientGroups,
+  type ClientLimits,
+  type ClientStepOptions,
+  ClientTrainer,
+  type ClientTrainerOptions,
+  ClientTrajectory,
+  type CompletionParams,
+  type FinishReason,
+  type Logprobs,
+  type MessageShape,
+  type RewardOptions,
+  type TokenLogprob,
+  type ToolCallShape,
+  type ToolShape,
+  TrainingClient,
+  type TrajectoryOptions,
+  type Usage,
+} from '../client/index.ts';
 export { Learner } from './learner.ts';
 export type { Loss } from './settings.ts';
 export type {

@@ -3,9 +3,7 @@
 import { InputError } from '../../errors.ts';
 import type { ModelEngine } from '../../model/engine.ts';
 import { finiteWeights } from '../../grpo/checkpoint.ts';
-import type { TrainingClient } from '../client/client.ts';
-import { type ClientStepOptions, ClientTrainer } from '../client/clientTrainer.ts';
-import type { TrajectoryOptions } from '../client/trajectory.ts';
+import { type ClientStepOptions, ClientTrainer, type TrainingClient, type TrajectoryOptions } from '../client/index.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { type Metrics, rolloutProbsDiff } from '../../grpo/metrics.ts';
 import type { Checkpoint, TrainerEngine, TrainerState } from '../../grpo/types.ts';

@@ -13,8 +13,6 @@ export interface Connection {
   client: Client;
   /** True once the connection has ended, for any reason. */
   isClosed: boolean;
-  /** Returns the end of what the server's process wrote to stderr. */
-  stderr(): string;
   close(): Promise<void>;
 }
 
@@ -79,19 +77,25 @@ async function connectStreamable(url: URL, options: ConnectionOptions): Promise<
   const { close } = connection;
   // Ends the session, so that the server can free it immediately.
   connection.close = async () => {
-    const ended = transport.terminateSession().catch(() => {});
-    await withTimer(ended, END_SESSION_MS);
+    await untilAborted(transport.terminateSession(), AbortSignal.timeout(END_SESSION_MS), 'no answer').catch(() => {});
     await close();
   };
   return connection;
 }
 
 const END_SESSION_MS = 2000;
+/** For time limits of the SDK where another one holds. */
+export const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
-async function withTimer(work: Promise<unknown>, ms: number): Promise<void> {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  await Promise.race([work, new Promise((resolve) => (timer = setTimeout(resolve, ms)))]);
-  clearTimeout(timer);
+/** Rejects with `message` if the signal aborts first. */
+export async function untilAborted<T>(work: Promise<T>, signal: AbortSignal, message: string): Promise<T> {
+  let stop = () => {};
+  const aborted = new Promise<never>((_, reject) => {
+    stop = () => reject(new Error(message));
+    if (signal.aborted) stop();
+    signal.addEventListener('abort', stop, { once: true });
+  });
+  return Promise.race([work, aborted]).finally(() => signal.removeEventListener('abort', stop));
 }
 
 /** @param oneStream transport with one stream for all answers; an error of the stream ends the connection */
@@ -105,7 +109,6 @@ async function connect(
   const connection: Connection = {
     client,
     isClosed: false,
-    stderr: () => (transport instanceof ProcessTransport ? transport.stderr : ''),
     close: () => transport.close(),
   };
   let isOpen = false;
@@ -122,25 +125,18 @@ async function connect(
     stats.refusedRequests++;
     throw new McpError(ErrorCode.MethodNotFound, `this client does not offer ${method}`);
   };
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const late = new Promise<never>((_, reject) => {
-    // An SSE stream may stay open without ever naming its endpoint.
-    timer = setTimeout(() => reject(new TimeLimit(`it did not answer in ${timeoutMs / 1000} s`)), timeoutMs);
-  });
   try {
-    await Promise.race([client.connect(transport, { timeout: 2 ** 31 - 1 }), late]);
+    // Not the SDK's time limit, because an SSE stream may stay open without ever naming its endpoint.
+    const connecting = client.connect(transport, { timeout: LONGEST_TIMER_MS });
+    await untilAborted(connecting, AbortSignal.timeout(timeoutMs), `it did not answer in ${timeoutMs / 1000} s`);
   } catch (error) {
     await transport.close().catch(() => {});
     throw error;
-  } finally {
-    clearTimeout(timer);
   }
   isOpen = true;
   stats.connections++;
   return connection;
 }
-
-export class TimeLimit extends Error {}
 
 /** Returns the HTTP status in an error of the SDK. */
 export function statusOf(error: unknown): number | undefined {

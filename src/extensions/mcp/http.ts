@@ -82,28 +82,17 @@ function bounded(response: Response, ended: (isResumable: boolean) => void = () 
     ended(false);
     return response;
   }
-  const reader = body.getReader();
   let bytes = 0;
   let isResumable = false;
-  const counted = new ReadableStream<Uint8Array>({
-    async pull(controller) {
-      try {
-        const { value, done } = await reader.read();
-        if (done) {
-          controller.close();
-          return ended(isResumable);
-        }
-        isResumable ||= /(^|\n)id:/.test(new TextDecoder().decode(value.subarray(0, 4096)));
-        bytes += value.length;
-        if (bytes > MAX_MESSAGE_BYTES) throw new Error(`more than ${MAX_MESSAGE_BYTES} bytes`);
-        controller.enqueue(value);
-      } catch (error) {
-        void reader.cancel().catch(() => {});
-        controller.error(error);
-        ended(isResumable && bytes <= MAX_MESSAGE_BYTES);
-      }
+  const { readable, writable } = new TransformStream<Uint8Array, Uint8Array>({
+    transform(chunk, controller) {
+      isResumable ||= /(^|\n)id:/.test(new TextDecoder().decode(chunk.subarray(0, 4096)));
+      bytes += chunk.length;
+      if (bytes > MAX_MESSAGE_BYTES) throw new Error(`more than ${MAX_MESSAGE_BYTES} bytes`);
+      controller.enqueue(chunk);
     },
-    cancel: (reason) => reader.cancel(reason),
   });
-  return new Response(counted, { status, statusText, headers });
+  const over = () => ended(isResumable && bytes <= MAX_MESSAGE_BYTES);
+  void body.pipeTo(writable).then(over, over);
+  return new Response(readable, { status, statusText, headers });
 }

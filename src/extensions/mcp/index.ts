@@ -1,4 +1,7 @@
-/** `webgrpo/mcp`: tools of MCP servers. The SDK (`@modelcontextprotocol/sdk`, installed by the user) is loaded on first use. */
+/**
+ * Programs use it as `webgrpo/mcp`, the command line for `task.mcpServers`. It adds tools of MCP servers; the SDK
+ * (`@modelcontextprotocol/sdk`, installed by the user) is loaded on first use.
+ */
 
 export { type McpOptions, type McpTools, mcpTools } from './tools.ts';
 export type { McpCommand, McpStats } from './types.ts';

@@ -1,6 +1,7 @@
 /** One session per sample, shared by the tools that the sample calls: for servers that keep state. */
 
 import { limiter } from '../../tasks/tools/search.ts';
+import { untilAborted } from './connection.ts';
 import type { McpSession } from './session.ts';
 
 /** The session of one sample. */
@@ -42,7 +43,7 @@ export class SampleSessions {
       this.#open.add(life);
       void life.then(() => this.#open.delete(life));
     });
-    return Promise.race([held.session, aborted(signal)]);
+    return untilAborted(held.session, signal, 'no session was free in time');
   }
 
   release(held: Held): void {
@@ -68,10 +69,3 @@ export class SampleSessions {
     await session.close();
   }
 }
-
-const aborted = (signal: AbortSignal): Promise<never> =>
-  new Promise((_, reject) => {
-    const stop = () => reject(new Error('no session was free in time'));
-    if (signal.aborted) stop();
-    signal.addEventListener('abort', stop, { once: true });
-  });

@@ -1,6 +1,6 @@
 /**
- * Converts an MCP tool's `inputSchema`, which can be any JSON Schema, to a ToolSchema. References are resolved, combinations
- * become `anyOf`, and sizes are limited. Keywords that a grammar cannot enforce are dropped or left to the server, and noted.
+ * Converts an MCP tool's `inputSchema`, which can be any JSON Schema, to a ToolSchema. References are resolved and sizes are limited.
+ * A keyword that a grammar cannot enforce, such as `allOf`, is noted and left to the server.
  */
 
 import type { ArgumentSchema, ToolSchema } from '../../tasks/toolSchema.ts';
@@ -10,8 +10,6 @@ import { isObject } from '../../tasks/toolSchema.ts';
 export type Notes = Map<string, number>;
 
 type Json = Record<string, unknown>;
-type Members = Readonly<Record<string, ArgumentSchema>>;
-const OBJECT = { type: 'object' };
 
 const MAX_DEPTH = 16;
 /** Most parts of one tool's schema after its references are resolved. */
@@ -27,20 +25,18 @@ const [MAX_LENGTH, MAX_LEAST] = [1000, 64];
 const LEFT_OUT = [
   ...['pattern', 'format', 'contentEncoding', 'multipleOf', 'uniqueItems', 'contains', 'not', 'if', 'propertyNames'],
   ...['patternProperties', 'minProperties', 'maxProperties', 'dependentRequired', 'dependentSchemas', 'dependencies'],
-  ...['unevaluatedProperties', 'unevaluatedItems', '$dynamicRef', '$recursiveRef', 'additionalItems'],
+  ...['unevaluatedProperties', 'unevaluatedItems', '$dynamicRef', '$recursiveRef', 'prefixItems'],
 ];
 
 /** Returns undefined if the schema is not one of an object. */
 export function readInputSchema(schema: unknown, notes: Notes): ToolSchema | undefined {
   if (!isObject(schema)) return undefined;
-  const reader = new Reader(schema, notes);
-  const root = asObject(reader.read(schema, 0, []), (keyword) => reader.note(keyword));
-  if (!root || (root.type !== undefined && root.type !== 'object')) return undefined;
-  const { properties, additionalProperties, ...rest } = root;
-  const isOpen = schema['additionalProperties'] !== undefined;
+  const { type = 'object', anyOf, properties, additionalProperties, ...rest } = new Reader(schema, notes).read(schema);
+  if (type !== 'object') return undefined;
+  const isOpen = anyOf !== undefined || schema['additionalProperties'] !== undefined || combined(schema).length > 0;
   return {
     ...rest,
-    type: 'object',
+    type,
     properties: properties ?? {},
     ...(properties ? additionalProperties && { additionalProperties } : isOpen && { additionalProperties: true }),
   };
@@ -57,33 +53,41 @@ class Reader {
     this.#notes = notes;
   }
 
-  note(keyword: string): void {
-    this.#notes.set(keyword, (this.#notes.get(keyword) ?? 0) + 1);
-  }
-
   /** Converts a part of the schema. @param within references that contain this part */
-  read(part: unknown, depth: number, within: readonly string[]): ArgumentSchema {
+  read(part: unknown, depth = 0, within: readonly string[] = []): ArgumentSchema {
     if (part === true || part === undefined) return {};
     if (!isObject(part)) return this.#any(part === false ? 'false' : 'a schema that is none');
     if (depth > MAX_DEPTH) return this.#any(`nested over ${MAX_DEPTH} deep`);
     if (++this.#parts > MAX_PARTS) return this.#any(`over ${MAX_PARTS} parts`);
-    const { $ref, allOf, anyOf, oneOf, ...rest } = part;
-    let read = this.#plain(rest, depth, within);
-    if (typeof $ref === 'string') read = this.#both(read, this.#referred($ref, depth, within));
-    for (const one of listOf(allOf)) read = this.#both(read, this.read(one, depth + 1, within));
-    for (const several of [anyOf, oneOf]) read = this.#both(read, this.#oneOf(listOf(several), depth, within));
-    return read;
+    for (const keyword of LEFT_OUT) if (part[keyword] !== undefined) this.#note(keyword);
+    return { ...this.#words(part), ...this.#value(part, depth, within) };
+  }
+
+  #note(keyword: string): void {
+    this.#notes.set(keyword, (this.#notes.get(keyword) ?? 0) + 1);
   }
 
   #any(why: string): ArgumentSchema {
-    this.note(why);
+    this.#note(why);
     return {};
   }
 
-  #oneOf(alternatives: unknown[], depth: number, within: readonly string[]): ArgumentSchema {
-    if (alternatives.length === 0) return {};
-    if (alternatives.length > MAX_ALTERNATIVES) return this.#any(`over ${MAX_ALTERNATIVES} alternatives`);
-    return anyOf(alternatives.map((one) => this.read(one, depth + 1, within)));
+  /** Converts a part without its texts: a reference, choices, types, or alternatives of which it has no type itself. */
+  #value(part: Json, depth: number, within: readonly string[]): ArgumentSchema {
+    if (typeof part['$ref'] === 'string') return this.#referred(part['$ref'], depth, within);
+    const choices = this.#choices(part);
+    if (choices) return choices;
+    const { type = implied(part) } = part;
+    const types: unknown[] = Array.isArray(type) ? type : type === undefined ? [] : [type];
+    const others = combined(part);
+    if (types.length > 0) {
+      if (others.length > 0) this.#note('allOf, anyOf or oneOf beside a type');
+      const all = part['nullable'] === true ? new Set([...types, 'null']) : types;
+      return anyOf(Array.from(all, (one) => this.#ofType(one, part, depth, within)));
+    }
+    if (others.length > 1 && part['allOf'] !== undefined) return this.#any('allOf');
+    if (others.length > MAX_ALTERNATIVES) return this.#any(`over ${MAX_ALTERNATIVES} alternatives`);
+    return anyOf(others.map((one) => this.read(one, depth + 1, within)));
   }
 
   #referred(ref: string, depth: number, within: readonly string[]): ArgumentSchema {
@@ -93,68 +97,39 @@ class Reader {
     return this.read(target, depth + 1, [...within, ref]);
   }
 
-  /** Converts a part without combinations and references. */
-  #plain(part: Json, depth: number, within: readonly string[]): ArgumentSchema {
-    for (const keyword of LEFT_OUT) if (part[keyword] !== undefined) this.note(keyword);
-    const types = (Array.isArray(part['type']) ? part['type'] : [part['type'] ?? implied(part)]) as unknown[];
-    const nullable = part['nullable'] === true && !types.includes('null') && types[0] !== undefined;
-    const read = anyOf(
-      [...types, ...(nullable ? ['null'] : [])].map((type) => this.#ofType(type, part, depth, within)),
-    );
-    return { ...this.#words(part), ...this.#choices(part, read) };
-  }
-
   #ofType(type: unknown, part: Json, depth: number, within: readonly string[]): ArgumentSchema {
-    switch (type) {
-      case 'object':
-        return this.#object(part, depth, within);
-      case 'array':
-        return this.#array(part, depth, within);
-      case 'string':
-        return { type, ...this.#length(part) };
-      case 'number':
-      case 'integer':
-        return { type, ...this.#bounds(part, type) };
-      case 'boolean':
-      case 'null':
-        return { type };
-      default:
-        return type === undefined ? {} : this.#any(`type ${small(type)}`);
-    }
+    if (type === 'object') return this.#object(part, depth, within);
+    if (type === 'array') return this.#array(part, depth, within);
+    if (type === 'string') return { type, ...this.#length(part) };
+    if (type === 'number' || type === 'integer') return { type, ...this.#bounds(part, type) };
+    return type === 'boolean' || type === 'null' ? { type } : this.#any(`type ${String(type).slice(0, 20)}`);
   }
 
   #object(part: Json, depth: number, within: readonly string[]): ArgumentSchema {
-    const { additionalProperties: more } = part;
     const required = listOf(part['required']).filter((name) => typeof name === 'string');
-    const given = isObject(part['properties']) ? Object.entries(part['properties']) : [];
-    const names = [
-      ...given,
-      ...required.filter((name) => !given.some(([key]) => key === name)).map((name) => [name, {}]),
-    ];
-    const properties: [string, ArgumentSchema][] = [];
-    for (const [name, schema] of names as [string, unknown][])
-      if (name.length > MAX_SMALL) this.note(`a name over ${MAX_SMALL} characters`);
-      else properties.push([name, this.read(schema, depth + 1, within)]);
-    const isClosed = more === false || (more === undefined && names.length > 0 && !isObject(part['patternProperties']));
-    const others = isObject(more) && Object.keys(more).length > 0 ? this.read(more, depth + 1, within) : !isClosed;
+    const named = isObject(part['properties']) ? part['properties'] : {};
+    const names = [...new Set([...Object.keys(named), ...required])].filter(({ length }) => length <= MAX_SMALL);
+    if (Object.keys(named).some(({ length }) => length > MAX_SMALL)) this.#note(`a name over ${MAX_SMALL} characters`);
+    const properties = names.map((name) => [name, this.read(own(named, name), depth + 1, within)] as const);
+    const isOpen = names.length === 0 || isObject(part['patternProperties']) || combined(part).some(namesMembers);
+    const { additionalProperties: more = isOpen } = part;
+    const others = isObject(more) && Object.keys(more).length > 0 ? this.read(more, depth + 1, within) : more !== false;
+    const isFree = names.length === 0 && others === true;
     return {
-      ...OBJECT,
-      ...((names.length > 0 || isClosed) && { properties: Object.fromEntries(properties) }),
+      type: 'object',
+      ...(!isFree && { properties: Object.fromEntries(properties) }),
       ...(required.length > 0 && { required: required.filter((name) => name.length <= MAX_SMALL) }),
-      ...((names.length > 0 || isObject(others)) && others !== false && { additionalProperties: others }),
+      ...(!isFree && others !== false && { additionalProperties: others }),
     };
   }
 
-  #array(part: Json, depth: number, within: readonly string[]): ArgumentSchema {
-    const { minItems, maxItems } = part;
-    const inTurn = Array.isArray(part['items']) ? part['items'] : listOf(part['prefixItems']);
-    if (inTurn.length > 0) this.note('prefixItems');
-    if (isCount(minItems) && minItems > 1) this.note('minItems');
-    if (isCount(maxItems)) this.note('maxItems');
-    const items = inTurn.length > 0 ? this.#oneOf(inTurn, depth, within) : this.read(part['items'], depth + 1, within);
+  #array({ items, minItems, maxItems }: Json, depth: number, within: readonly string[]): ArgumentSchema {
+    if (isCount(minItems) && minItems > 1) this.#note('minItems');
+    if (isCount(maxItems)) this.#note('maxItems');
+    const item = this.read(items, depth + 1, within);
     return {
       type: 'array',
-      ...(Object.keys(items).length > 0 && { items }),
+      ...(Object.keys(item).length > 0 && { items: item }),
       ...(isCount(minItems) && { minItems }),
       ...(isCount(maxItems) && { maxItems }),
     };
@@ -162,8 +137,8 @@ class Reader {
 
   #length({ minLength, maxLength }: Json): ArgumentSchema {
     const isLong = isCount(maxLength) && maxLength > MAX_LENGTH;
-    if (isLong) this.note('maxLength');
-    if (isCount(minLength) && minLength > MAX_LEAST) this.note('minLength');
+    if (isLong) this.#note('maxLength');
+    if (isCount(minLength) && minLength > MAX_LEAST) this.#note('minLength');
     return {
       ...(isCount(minLength) && minLength > 0 && { minLength }),
       ...(isCount(maxLength) && !isLong && { maxLength }),
@@ -174,22 +149,21 @@ class Reader {
     const step = type === 'integer' ? 1 : 0;
     const least = Math.max(numberOr(minimum, -Infinity), numberOr(above, -Infinity) + step);
     const most = Math.min(numberOr(maximum, Infinity), numberOr(below, Infinity) - step);
-    if (least > -Infinity && !(least === 0 || most - least < 256)) this.note('minimum');
-    if (most < Infinity && !(most - least < 256)) this.note('maximum');
-    if (step === 0 && (above !== undefined || below !== undefined)) this.note('exclusiveMinimum, exclusiveMaximum');
+    if (least > -Infinity && !(least === 0 || most - least < 256)) this.#note('minimum');
+    if (most < Infinity && !(most - least < 256)) this.#note('maximum');
+    if (step === 0 && (above !== undefined || below !== undefined)) this.#note('exclusiveMinimum, exclusiveMaximum');
     return { ...(least > -Infinity && { minimum: least }), ...(most < Infinity && { maximum: most }) };
   }
 
-  #choices(part: Json, read: ArgumentSchema): ArgumentSchema {
-    const choices: unknown = 'const' in part ? [part['const']] : part['enum'];
-    if (!Array.isArray(choices) || choices.length === 0) return read;
+  #choices(part: Json): ArgumentSchema | undefined {
+    const choices = 'const' in part ? [part['const']] : listOf(part['enum']);
+    if (choices.length === 0) return undefined;
     if (choices.length > MAX_CHOICES || !(textLength(choices) <= MAX_TEXTS)) {
-      this.note('enum');
-      return read;
+      this.#note('enum');
+      return undefined;
     }
-    const all: unknown[] = part['nullable'] === true ? [...new Set([...listOf(choices), null])] : listOf(choices);
-    const type = all.every((choice) => typeof choice === 'string') ? { type: 'string' } : {};
-    return { ...type, enum: all };
+    const all = part['nullable'] === true ? [...new Set([...choices, null])] : choices;
+    return { ...(all.every((choice) => typeof choice === 'string') && { type: 'string' }), enum: all };
   }
 
   /** Returns the unchecked keys that the model may read, limited in size. */
@@ -197,7 +171,7 @@ class Reader {
     const words: Json = {};
     const { description } = part;
     if (typeof description === 'string' && this.#texts < MAX_TEXTS) {
-      if (description.length > MAX_TEXT) this.note('description');
+      if (description.length > MAX_TEXT) this.#note('description');
       this.#texts += Math.min(description.length, MAX_TEXT);
       words['description'] = cutText(description, MAX_TEXT);
     }
@@ -205,56 +179,21 @@ class Reader {
       if (part[key] !== undefined && textLength(part[key]) <= MAX_SMALL) words[key] = part[key];
     return words;
   }
-
-  /** Returns a schema for values that fit both `a` and `b`. */
-  #both(a: ArgumentSchema, b: ArgumentSchema): ArgumentSchema {
-    if (Object.keys(a).length === 0) return b;
-    if (Object.keys(b).length === 0) return a;
-    if (a.anyOf || b.anyOf) {
-      const [{ anyOf: some = [], ...beside }, other] = a.anyOf ? [a, b] : [b, a];
-      if (some.length * (other.anyOf?.length ?? 1) > MAX_ALTERNATIVES) return this.#any('allOf');
-      this.#parts += some.length;
-      return { ...beside, ...anyOf(some.map((one) => this.#both(other, one))) };
-    }
-    const isNarrower = a.type === 'number' && b.type === 'integer';
-    if (a.type && b.type && a.type !== b.type && !isNarrower) this.note('allOf');
-    const choices = a.enum && b.enum ? { enum: b.enum.filter((choice) => a.enum!.includes(choice)) } : {};
-    const required = [...new Set([...(a.required ?? []), ...(b.required ?? [])])];
-    const properties = a.properties && b.properties && { properties: this.#members(a.properties, b.properties) };
-    return { ...a, ...b, ...choices, ...properties, ...(required.length > 0 && { required }) };
-  }
-
-  #members(a: Members, b: Members): Members {
-    const inBoth = Object.keys(a).filter((name) => Object.hasOwn(b, name));
-    return { ...a, ...b, ...Object.fromEntries(inBoth.map((name) => [name, this.#both(a[name], b[name])])) };
-  }
 }
 
-/** Returns alternatives without duplicates; a single one is returned alone. */
+/** Returns alternatives without duplicates. A single one is returned alone; without any, every value fits. */
 function anyOf(alternatives: ArgumentSchema[]): ArgumentSchema {
   const flat = alternatives.flatMap(({ anyOf, ...one }) => anyOf ?? [one]);
   const different = [...new Map(flat.map((one) => [JSON.stringify(one), one])).values()];
-  return different.length === 1 ? different[0] : { anyOf: different };
+  return different.length > 1 ? { anyOf: different } : (different[0] ?? {});
 }
 
-/** Merges alternatives, because arguments are one object. It has the members of all and requires those that all require. */
-function asObject({ anyOf: alternatives, ...rest }: ArgumentSchema, note: (keyword: string) => void) {
-  if (!alternatives) return rest;
-  const objects = alternatives.filter(({ type }) => type === 'object' || type === undefined);
-  if (objects.length === 0) return undefined;
-  note('anyOf of all arguments');
-  const members = new Map<string, ArgumentSchema[]>();
-  for (const { properties = {} } of objects)
-    for (const [name, schema] of Object.entries(properties)) members.set(name, [...(members.get(name) ?? []), schema]);
-  const isOpen = objects.some(({ properties, additionalProperties }) => !properties || additionalProperties);
-  return {
-    ...rest,
-    ...OBJECT,
-    properties: Object.fromEntries([...members].map(([name, schemas]) => [name, anyOf(schemas)])),
-    required: (objects[0].required ?? []).filter((name) => objects.every((one) => one.required?.includes(name))),
-    ...(isOpen && { additionalProperties: true }),
-  };
-}
+const combined = (part: Json): unknown[] => ['allOf', 'anyOf', 'oneOf'].flatMap((keyword) => listOf(part[keyword]));
+
+/** True unless a part of a combination only says which members are required. */
+const namesMembers = (part: unknown): boolean => !isObject(part) || Object.keys(part).some((key) => key !== 'required');
+
+const own = (members: Json, name: string): unknown => (Object.hasOwn(members, name) ? members[name] : undefined);
 
 /** Returns the type that a part implies without naming it. */
 function implied(part: Json): string | undefined {
@@ -265,27 +204,17 @@ function implied(part: Json): string | undefined {
 
 /** Returns the value at a JSON pointer. */
 function pointed(root: unknown, pointer: string): unknown {
-  let at = root;
-  for (const step of pointer.split('/').slice(1)) {
-    const name = decoded(step).replaceAll('~1', '/').replaceAll('~0', '~');
-    if (typeof at !== 'object' || at === null || !Object.hasOwn(at, name)) return undefined;
-    at = (at as Json)[name];
-  }
-  return pointer === '' || pointer.startsWith('/') ? at : undefined;
-}
-
-function decoded(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
+  if (pointer !== '' && !pointer.startsWith('/')) return undefined;
+  return pointer
+    .split('/')
+    .slice(1)
+    .map((step) => step.replaceAll('~1', '/').replaceAll('~0', '~'))
+    .reduce<unknown>((at, name) => (typeof at === 'object' && at !== null ? own(at as Json, name) : undefined), root);
 }
 
 const listOf = (value: unknown): unknown[] => (Array.isArray(value) ? (value as unknown[]) : []);
 const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0;
 const numberOr = (value: unknown, other: number): number => (typeof value === 'number' ? value : other);
-const small = (value: unknown): string => String(value).slice(0, 20);
 
 /** Returns the length as JSON; Infinity if a value is nested too deeply to be written. */
 function textLength(value: unknown): number {

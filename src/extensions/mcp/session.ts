@@ -2,7 +2,7 @@
 
 import { describe, InputError } from '../../errors.ts';
 import { isObject } from '../../tasks/toolSchema.ts';
-import { type Connection, loadSdk, openConnection, statusOf } from './connection.ts';
+import { type Connection, loadSdk, LONGEST_TIMER_MS, openConnection, statusOf, untilAborted } from './connection.ts';
 import type { McpServer, McpStats } from './types.ts';
 
 /** Options of a session. */
@@ -20,7 +20,6 @@ export interface SessionOptions {
 const MAX_LOSSES = 3;
 /** Most pages of tools/list. */
 const MAX_PAGES = 100;
-const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /** A session that connects on demand and reconnects after a loss. */
 export class McpSession {
@@ -65,7 +64,7 @@ export class McpSession {
     const { ResultSchema } = await loadSdk();
     const params = { name, arguments: args };
     for (let tries = 1; ; tries++) {
-      const connection = await untilAborted(this.#alive(), signal);
+      const connection = await untilAborted(this.#alive(), signal, 'the call was given up');
       try {
         const options = { signal, timeout: LONGEST_TIMER_MS, onprogress: () => void stats.progress++ };
         const result: unknown = await connection.client.request(
@@ -180,17 +179,3 @@ const wasNotSeen = (error: unknown): boolean =>
   [400, 404].includes(statusOf(error) ?? 0) ||
   /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN)$/.test(causeOf(error)) ||
   /^(Not connected|the process has ended)/.test(describe(error));
-
-async function untilAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  signal.throwIfAborted();
-  let stop = () => {};
-  const aborted = new Promise<never>((_, reject) => {
-    stop = () => reject(new Error('the call was given up'));
-    signal.addEventListener('abort', stop, { once: true });
-  });
-  try {
-    return await Promise.race([work, aborted]);
-  } finally {
-    signal.removeEventListener('abort', stop);
-  }
-}

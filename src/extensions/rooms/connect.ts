@@ -9,7 +9,7 @@ import { inboxOf } from './names.ts';
 /** Opens a connection. */
 export type Connect = (options: ConnectionOptions) => Promise<NatsConnection>;
 
-/** A key of one user: the seed is secret, the public part is its name. */
+/** A key pair: the seed is secret, the public part is the name of its owner. */
 export interface UserKey {
   seed: string;
   id: string;
@@ -46,46 +46,34 @@ export interface Credential {
   /** Whose inbox answers arrive at. */
   inbox: string;
   name: string;
-  /** What the code is shown to, and what it is, in sentences. Absent = a room, and its join code. */
+  /** What the code is shown to, and what it is, in sentences. Default: a room, and its join code. */
   called?: { server: string; code: string };
 }
 
 const ROOM = { server: 'room', code: 'this join code; use the one that it printed' };
+const ANSWER_MS = 10_000;
 
-/** A server that adds a user can reject all users for a moment, or leave a new connection without an answer. */
-const TRIES = 4;
-const ANSWER_MS = 4000;
-const TRY_AGAIN_MS = 500;
-
-/** Connects, and connects again as often as it must. Throws InputError if the server is not there or does not let it in. */
+/** Connects, and reconnects whenever the connection is lost. Throws InputError if the server is not there or does not know the code. */
 export async function enter(connect: Connect, credential: Credential): Promise<NatsConnection> {
   const { address, code, inbox, name, called = ROOM } = credential;
-  const options: ConnectionOptions = {
-    servers: address,
-    name,
-    ...(await authentication(code)),
-    inboxPrefix: inboxOf(inbox),
-    maxReconnectAttempts: -1,
-    ignoreAuthErrorAbort: true, // as above: the second refusal in a row is not the last word
-    reconnectTimeWait: 500,
-    timeout: ANSWER_MS,
-  };
-  for (let left = TRIES - 1; ; left--) {
-    try {
-      return await connect(options);
-    } catch (error) {
-      if (error instanceof InputError) throw error;
-      const { message = String(error) } = error as Error;
-      const isRefused = /authorization|permission|nkey/i.test(`${(error as Error).name} ${message}`);
-      if ((isRefused || /timeout/i.test(message)) && left > 0) {
-        await new Promise((resolve) => setTimeout(resolve, TRY_AGAIN_MS));
-        continue;
-      }
-      const what = isRefused
-        ? `The ${called.server} at ${address} does not know ${called.code}.`
-        : `No ${called.server} answers at ${address} (${message}); ${called === ROOM ? 'is "webgrpo room"' : 'is it'} running there, and can this machine reach it?`;
-      throw new InputError(what, { cause: error });
-    }
+  try {
+    return await connect({
+      servers: address,
+      name,
+      ...(await authentication(code)),
+      inboxPrefix: inboxOf(inbox),
+      maxReconnectAttempts: -1,
+      reconnectTimeWait: 500,
+      timeout: ANSWER_MS,
+    });
+  } catch (error) {
+    if (error instanceof InputError) throw error;
+    const { message = String(error) } = error as Error;
+    const isRefused = /authorization|permission|nkey/i.test(`${(error as Error).name} ${message}`);
+    const what = isRefused
+      ? `The ${called.server} at ${address} does not know ${called.code}.`
+      : `No ${called.server} answers at ${address} (${message}); ${called === ROOM ? 'is "webgrpo room"' : 'is it'} running there, and can this machine reach it?`;
+    throw new InputError(what, { cause: error });
   }
 }
 
@@ -158,18 +146,17 @@ export async function pull(
   }
 }
 
-/** Rejects with the signal's reason where it aborts meanwhile. */
+/** Resolves after `ms`. Rejects with the signal's reason if it aborts meanwhile. */
 export async function pause(ms: number, signal: AbortSignal): Promise<void> {
-  if (signal.aborted) throw signal.reason;
+  signal.throwIfAborted();
   await new Promise<void>((resolve, reject) => {
-    const leave = () => {
+    const unlink = onAbort(signal, () => {
       clearTimeout(timer);
       reject(signal.reason as Error);
-    };
+    });
     const timer = setTimeout(() => {
-      signal.removeEventListener('abort', leave);
+      unlink();
       resolve();
     }, ms);
-    signal.addEventListener('abort', leave, { once: true });
   });
 }

@@ -7,7 +7,7 @@ import * as v from 'valibot';
 import type { Column, ExperienceRecord } from '../../grpo/queue/types.ts';
 
 /** Why a message was refused. */
-export type Refusal = 'malformed' | 'version' | 'ticket';
+export type Refusal = 'malformed' | 'version' | 'signature' | 'ticket';
 
 export class MessageError extends Error {
   override name = 'MessageError';

@@ -5,18 +5,10 @@ import type { NatsConnection } from '@nats-io/nats-core';
 import { InputError } from '../../errors.ts';
 import type { ExperienceRecord } from '../../grpo/queue/types.ts';
 import { onAbort } from '../../rollout/tools/onAbort.ts';
-import { type Connect, enter, newUserKey, pause, pull, untilDone } from './connect.ts';
-import {
-  type Admission,
-  type Prompt,
-  read,
-  type Room,
-  type Status,
-  type Weights,
-  write,
-  writeSample,
-} from './messages.ts';
+import { type Connect, enter, newUserKey, pause, pull, untilDone, type UserKey } from './connect.ts';
+import { type Prompt, read, type Room, type Status, type Weights, write, writeSample } from './messages.ts';
 import { JOIN, NOTICES, PROMPTS, SAMPLES, STATE, stateStream, stateSubject, statusSubject } from './names.ts';
+import { withSignature } from './tickets.ts';
 import { nameOf, readObject } from './weights.ts';
 
 /** What generates in a worker. */
@@ -58,8 +50,6 @@ export interface JoinOptions {
 }
 
 const STATUS_EVERY_MS = 2000;
-/** Refusals in a row after which a worker that was let in takes itself to be left out. */
-const MAX_REFUSALS = 4;
 /** Groups in a row that may fail before the worker says so and leaves. */
 const MAX_FAILURES = 3;
 /** What a worker gives back as it leaves goes out again after this time; at once, it would come to the request of its own that is still open. */
@@ -70,12 +60,15 @@ const NONE: Weights = { version: -1, digest: '' };
 
 /** Works until `signal` aborts or the run is over; resolves to what it has done. Throws InputError if it is not let in, or is left out. */
 export async function joinRoom(options: JoinOptions): Promise<Status> {
-  const { connection, worker } = await admitted(options);
+  const { connect, address, code, name } = options;
+  const key = await newUserKey();
+  const connection = await enter(connect, { address, code, inbox: key.id, name });
   let session: RoomWorker | undefined;
   try {
+    await askToJoin(connection, key.id, options);
     const room = await openRoom(connection, options.signal);
     const engine = await options.open(room);
-    session = await RoomWorker.start(connection, { worker, engine, room, options });
+    session = await RoomWorker.start(connection, { key, engine, room, options });
     return await session.work();
   } finally {
     await session?.end();
@@ -83,24 +76,12 @@ export async function joinRoom(options: JoinOptions): Promise<Status> {
   }
 }
 
-/** A connection with a worker's rights. */
-async function admitted({ connect, address, code, name, signal }: JoinOptions) {
-  const key = await newUserKey();
-  const asking = await enter(connect, { address, code, inbox: 'join', name });
-  let admission: Admission;
-  try {
-    const answer = await untilDone(
-      () => asking.request(JOIN, write('joining', { name, key: key.id }), { timeout: 10_000 }),
-      signal,
-    );
-    admission = read('admission', answer.data);
-  } finally {
-    await asking.close();
-  }
-  if ('refused' in admission)
-    throw new InputError(`The room at ${address} did not let this machine in: ${admission.refused}`);
-  const { worker, own } = admission;
-  return { worker, connection: await enter(connect, { address, code: own ? key.seed : code, inbox: worker, name }) };
+/** Throws InputError if the controller does not let the worker in. */
+async function askToJoin(connection: NatsConnection, key: string, { address, name, signal }: JoinOptions) {
+  const asking = write('joining', { name, key });
+  const answer = await untilDone(() => connection.request(JOIN, asking, { timeout: 10_000 }), signal);
+  const { refused } = read('admission', answer.data);
+  if (refused !== undefined) throw new InputError(`The room at ${address} did not let this machine in: ${refused}`);
 }
 
 async function openRoom(connection: NatsConnection, signal: AbortSignal): Promise<OpenedRoom> {
@@ -120,7 +101,7 @@ async function openRoom(connection: NatsConnection, signal: AbortSignal): Promis
 }
 
 interface WorkerParts {
-  worker: string;
+  key: UserKey;
   engine: RoomEngine;
   room: OpenedRoom;
   options: JoinOptions;
@@ -240,13 +221,13 @@ class RoomWorker {
   }
 
   async #generate({ message, aborting }: Held, prompt: Prompt): Promise<void> {
-    const { worker, engine } = this.#parts;
+    const { key, engine } = this.#parts;
     const { signal } = aborting;
     try {
       if (!isSame(prompt.weights, this.#weights)) await this.#catchUp();
       // Prompt of a controller that died. A resumed one reaches that version again.
       if (prompt.weights.version > this.#weights.version) return message.nak(1000);
-      await engine.generate(prompt, worker, (record) => this.#put(prompt, record, signal), signal);
+      await engine.generate(prompt, key.id, (record) => this.#put(prompt, record, signal), signal);
       message.ack(); // where it is lost, the group comes again, and its samples are there already
       this.#failures = 0;
     } catch (error) {
@@ -257,14 +238,15 @@ class RoomWorker {
 
   /** Waits while the room holds as many samples as it may. A sample that is there already is not stored again. */
   async #put({ uid, ticket }: Prompt, record: ExperienceRecord, signal: AbortSignal): Promise<void> {
-    const bytes = writeSample(record, ticket);
+    const { id, seed } = this.#parts.key;
+    const bytes = await withSignature(writeSample(record, ticket), seed);
     const most = this.#connection.info?.max_payload ?? Infinity;
     if (bytes.length > most)
       throw new InputError(
         `A sample has ${bytes.length} bytes, and the room's server takes ${most}; it needs a larger max_payload.`,
       );
     const index = record.key.slice(uid.length + 1);
-    const subject = SAMPLES.subjectOf(this.#parts.worker, uid);
+    const subject = SAMPLES.subjectOf(id, uid);
     await untilDone(() => this.#js.publish(subject, bytes, { msgID: `${ticket}_${index}` }), signal);
     const { response } = record.columns;
     this.#tokens += response instanceof Uint32Array ? response.length : 0;
@@ -272,8 +254,10 @@ class RoomWorker {
 
   #notice(data: Uint8Array): void {
     try {
-      const { weights, aborted = [], over = false } = read('notice', data);
+      const { weights, aborted = [], leftOut = [], over = false } = read('notice', data);
       for (const { uid, aborting } of this.#held.keys()) if (aborted.includes(uid)) aborting.abort();
+      if (leftOut.includes(this.#parts.key.id))
+        this.#fail(new InputError('The room has left this worker out: a sample of it was rejected.'));
       if (weights) void this.#follow(weights);
       if (over) this.#leave();
     } catch (error) {
@@ -312,23 +296,14 @@ class RoomWorker {
     }
   }
 
-  /** Tells of weights that it has missed while it was away; ends where the server lets it in no more. */
+  /** Loads the weights that were published while the connection was lost. Ends the worker when its connection is closed. */
   async #watchConnection(): Promise<void> {
     void this.#connection.closed().then((error) => {
-      if (this.#leaving.signal.aborted) return;
-      const why = error instanceof Error ? error.message : 'its connection was closed';
-      this.#fail(new InputError(`The room has left this worker out (${why}).`));
+      const why = error instanceof Error ? error.message : 'without a reason';
+      this.#fail(new InputError(`The room's server has closed the connection (${why}); join again.`));
     });
-    let refusals = 0;
-    for await (const { type, ...event } of this.#connection.status()) {
-      if (type === 'reconnect') {
-        refusals = 0;
-        void this.#catchUp().catch(() => {}); // a worker that leaves meanwhile needs none
-      }
-      const { name = '' } = ('error' in event ? event.error : {}) as { name?: string };
-      if (/Authorization/.test(name) && ++refusals === MAX_REFUSALS)
-        this.#fail(new InputError('The room has left this worker out (the server does not know its key any more).'));
-    }
+    for await (const { type } of this.#connection.status())
+      if (type === 'reconnect') void this.#catchUp().catch(() => {}); // a worker that leaves meanwhile needs none
   }
 
   #status(): Status {
@@ -348,7 +323,7 @@ class RoomWorker {
     const status = this.#status();
     if (!this.#connection.isClosed())
       this.#connection.publish(
-        statusSubject(this.#parts.worker),
+        statusSubject(this.#parts.key.id),
         write('status', { ...status, ...(left && { left }) }),
       );
     this.#parts.options.onStatus?.(status);

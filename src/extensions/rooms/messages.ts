@@ -9,7 +9,7 @@ import type { Problem } from '../../tasks/task.ts';
 import { MessageError, readFrame, writeFrame } from './frame.ts';
 
 /** Version of all messages; other versions are refused. */
-export const VERSION = 2;
+export const VERSION = 3;
 
 const whole = v.pipe(v.number(), v.integer(), v.minValue(0));
 const text = (most: number) => v.pipe(v.string(), v.maxLength(most));
@@ -23,16 +23,14 @@ const problem = v.pipe(
 /** What is printed of others: nothing that moves a terminal's cursor. */
 const line = (most: number) => v.pipe(text(most), v.regex(/^\P{Cc}*$/u));
 
-/** A worker that asks to join: its name, and the public part of its future key. */
+/** A worker that asks to join: its name, and the public part of the key by which it signs its samples. */
 const JOINING = v.object({
   name: line(64),
   key: v.pipe(v.string(), v.regex(/^U[A-Z2-7]{55}$/)),
 });
-export type Joining = v.InferOutput<typeof JOINING>;
 
-/** The answer: in, as `worker`, or not, and why. */
-const ADMISSION = v.union([v.object({ worker: text(64), own: v.boolean() }), v.object({ refused: text(1000) })]);
-export type Admission = v.InferOutput<typeof ADMISSION>;
+/** The answer: admitted, or why not. */
+const ADMISSION = v.object({ refused: v.exactOptional(text(1000)) });
 
 /** Which weights: their number, and the SHA-256 of their file as the object store writes it. */
 const WEIGHTS = v.object({ version: whole, digest: text(100) });
@@ -53,10 +51,11 @@ const PROMPT = v.object({
 });
 export type Prompt = v.InferOutput<typeof PROMPT>;
 
-/** Messages to workers: new weights, groups that are no longer needed, the end of the run. */
+/** Messages to workers: new weights, groups that are no longer needed, workers that are left out, the end of the run. */
 const NOTICE = v.object({
   weights: v.exactOptional(WEIGHTS),
   aborted: v.exactOptional(v.array(v.string())),
+  leftOut: v.exactOptional(v.array(v.string())),
   over: v.exactOptional(v.boolean()),
 });
 export type Notice = v.InferOutput<typeof NOTICE>;

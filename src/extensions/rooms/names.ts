@@ -1,7 +1,6 @@
 /**
- * What a room has on its NATS server, by name, and which of it whom the server lets use. One account of a server holds one room.
- * Every client is an account's user: the controller may do anything, a holder of the join code may only ask to join, and a
- * worker that was let in has the rights of `workerRights` under a key of its own.
+ * Names of a room's streams, buckets and subjects on its NATS server. One account of a server holds one room and has two users: the controller
+ * may do anything, and all workers share the other, with `WORKER_RIGHTS`.
  */
 
 /** Prompt groups, each under its own subject, until a worker has acknowledged them: a work queue. */
@@ -34,7 +33,6 @@ export const STATE = {
   room: 'room',
   version: 'version',
   secret: 'secret',
-  workers: 'workers',
   server: 'server',
 } as const;
 
@@ -53,43 +51,27 @@ export const stateSubject = (key: string): string => `$KV.${STATE_BUCKET}.${key}
 
 export const CONTROLLER = 'controller';
 
-/**
- * Subject prefix of a user's replies: others may not listen there. Workers that share a user may listen to `_INBOX.*.>`, of which the
- * controller's is none: samples and the secret of the tickets arrive there.
- */
-export const inboxOf = (user: string): string => (user === CONTROLLER ? '_INBOX-CONTROLLER' : `_INBOX.${user}`);
-
-/** Subjects that a user may publish to and subscribe to. */
-export interface Rights {
-  publish: string[];
-  subscribe: string[];
-}
-
-/** Rights of the holders of the join code. */
-export const JOIN_RIGHTS: Rights = { publish: [JOIN], subscribe: [`${inboxOf('join')}.>`] };
+/** Subject prefix of a client's replies. Workers may listen to `_INBOX.*.>`; samples and the secret of the tickets arrive at the controller's. */
+export const inboxOf = (name: string): string => (name === CONTROLLER ? '_INBOX-CONTROLLER' : `_INBOX.${name}`);
 
 /**
- * Rights of a worker: it takes groups from the queue and reports progress, writes samples under its own name, reads weights and what the
- * room is. It can make no consumer, which would read what it likes.
- * @param worker its public key; '*' = of all workers that share a user, who ask to join under it as well
+ * Subjects that workers may publish to and subscribe to: they ask to join, take groups from the queue, report progress, write samples, and read
+ * weights and config. They cannot make a consumer, which would read any message.
  */
-export function workerRights(worker: string): Rights {
-  const { stream, consumer } = PROMPTS;
-  return {
-    publish: [
-      ...(worker === '*' ? JOIN_RIGHTS.publish : []),
-      SAMPLES.subjectOf(worker, '').concat('*'),
-      statusSubject(worker),
-      `$JS.API.CONSUMER.INFO.${stream}.${consumer}`,
-      `$JS.API.CONSUMER.MSG.NEXT.${stream}.${consumer}`,
-      `$JS.ACK.${stream}.${consumer}.>`,
-      `$JS.API.DIRECT.GET.${weightsStream}`,
-      `$JS.API.DIRECT.GET.${weightsStream}.>`,
-      ...[STATE.room, STATE.version].map((key) => `$JS.API.DIRECT.GET.${stateStream}.${stateSubject(key)}`),
-    ],
-    subscribe: [`${inboxOf(worker)}.>`, NOTICES],
-  };
-}
+export const WORKER_RIGHTS = {
+  publish: [
+    JOIN,
+    SAMPLES.subjects,
+    STATUSES,
+    `$JS.API.CONSUMER.INFO.${PROMPTS.stream}.${PROMPTS.consumer}`,
+    `$JS.API.CONSUMER.MSG.NEXT.${PROMPTS.stream}.${PROMPTS.consumer}`,
+    `$JS.ACK.${PROMPTS.stream}.${PROMPTS.consumer}.>`,
+    `$JS.API.DIRECT.GET.${weightsStream}`,
+    `$JS.API.DIRECT.GET.${weightsStream}.>`,
+    ...[STATE.room, STATE.version].map((key) => `$JS.API.DIRECT.GET.${stateStream}.${stateSubject(key)}`),
+  ],
+  subscribe: [`${inboxOf('*')}.>`, NOTICES],
+};
 
 /** A text as one token of a subject. */
 export const token = (text: string): string =>

@@ -19,6 +19,7 @@ import { MessageError } from './frame.ts';
 import { readSample, write } from './messages.ts';
 import { PROMPTS, SAMPLES } from './names.ts';
 import type { RoomHost } from './roomHost.ts';
+import { signedBy } from './tickets.ts';
 
 /**
  * Why a sample is not accepted, in a few words that it is counted by; else the record that is trained on in its place, undefined = as it
@@ -219,7 +220,7 @@ export class NatsRollouter implements Rollouter {
   /** Undefined if it is refused, which is counted. */
   async #readSample(message: JsMsg, worker: string) {
     try {
-      const { ticket, record } = readSample(message.data);
+      const { ticket, record } = readSample(await signedBy(worker, message.data));
       const uid = uidOf(record.key);
       const index = Number(record.key.slice(uid.length + 1));
       if (!(await this.#host.tickets.isOf(uid, ticket)))
@@ -240,7 +241,7 @@ export class NatsRollouter implements Rollouter {
     const { maxForgeries = 1 } = this.#options;
     const total = Object.entries(rejected).reduce((sum, [reason, count]) => sum + (reason === TOO_OLD ? 0 : count), 0);
     if (why !== TOO_OLD && total >= maxForgeries)
-      await this.#host.leaveOut(worker, `${total} samples were rejected, the last for ${why}`);
+      this.#host.leaveOut(worker, `${total} samples were rejected, the last for ${why}`);
     // Once a message: its other samples are rejected as well, mostly.
     if (outstanding.ticket === undefined || outstanding.ticket === ticket) await this.#republish(outstanding);
   }

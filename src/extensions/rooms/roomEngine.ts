@@ -19,10 +19,10 @@ export function roomEngine(
     destroy,
     groupsAtOnce: groupsAtOnce(config),
     async useWeights(version, file) {
-      await rollout.pause?.();
+      await rollout.pause();
       await model.importWeights(readSafetensors(file, `weights of version ${version}`));
       await rollout.resetCache(version);
-      await rollout.resume?.();
+      await rollout.resume();
     },
     async generate({ uid, n, number, step, problem }, worker, put, signal) {
       const options = generateOptions({ config, engine, task }, step, n);

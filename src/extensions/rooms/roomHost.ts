@@ -1,5 +1,5 @@
 /**
- * The controller's side of a room but for its samples: makes streams and buckets, lets workers in and leaves them out, tells them of new
+ * The controller's side of a room without its samples: makes streams and buckets, lets workers in and leaves them out, tells them of new
  * weights, and counts what each has done.
  */
 
@@ -9,26 +9,16 @@ import type { Msg, NatsConnection } from '@nats-io/nats-core';
 import { pause, untilDone } from './connect.ts';
 import { Consumers } from './consumers.ts';
 import { MessageError, type Refusal } from './frame.ts';
-import { type Admission, type Joining, type Notice, read, type Weights, write } from './messages.ts';
+import { type Notice, read, type Weights, write } from './messages.ts';
 import { JOIN, NOTICES, PROMPTS, SAMPLES, STATE, STATE_BUCKET, STATUSES } from './names.ts';
 import { Tickets } from './tickets.ts';
 import { WeightStore } from './weights.ts';
 
-/** Who may enter, as the server sees it. */
-export interface Access {
-  /**
-   * Gives the key of who asks the rights of a worker.
-   * @param isSilent of a worker that was let in: it has left, or nothing was heard of it for long, and its place is free
-   */
-  admit(joining: Joining, isSilent?: (worker: string) => boolean): Promise<Admission>;
-  /** The server knows the worker no longer, and ends its connection. */
-  revoke(worker: string): Promise<void>;
-}
-
 export interface RoomOptions {
   /** The run's config as plain JSON, which workers generate by. */
   config: Record<string, unknown>;
-  access: Access;
+  /** Workers that may be in the room at once. Default: 64. */
+  maxWorkers?: number;
   /** Milliseconds without a sign of life after which a group goes to another worker. */
   ackWaitMs?: number;
   /** Bytes of samples that may wait for the controller; workers wait while there are more. */
@@ -64,7 +54,6 @@ export interface WorkerCounts {
 }
 
 const NANOSECONDS = 1e6;
-const WORKERS_EVERY_MS = 2000;
 /** Without a sign of life a worker that is there is silent, at the least; it gives one every two seconds. */
 const SILENT_MS = 10_000;
 /** Time that a server which has just come back has to make streams and buckets. */
@@ -85,13 +74,8 @@ export class RoomHost {
   readonly workers = new Map<string, WorkerCounts>();
   /** Those that were published last. */
   published: Weights = { version: 0, digest: '' };
-  /** Requests to join that could not be read. */
-  refusedJoins = 0;
   readonly #state: KV;
   readonly #options: RoomOptions;
-  readonly #openedAt = Date.now();
-  #told = false;
-  readonly #telling: ReturnType<typeof setInterval>;
 
   private constructor(
     parts: Pick<RoomHost, 'connection' | 'js' | 'jsm' | 'consumers' | 'weights' | 'tickets' | 'ackWaitMs'>,
@@ -109,7 +93,6 @@ export class RoomHost {
     this.#options = options;
     this.connection.subscribe(JOIN, { callback: (error, message) => void (error ?? this.#join(message)) });
     this.connection.subscribe(STATUSES, { callback: (error, message) => void (error ?? this.#status(message)) });
-    this.#telling = setInterval(() => void this.#tell().catch(() => {}), WORKERS_EVERY_MS); // again, when the server is back
   }
 
   /** @param connection as a user who may do everything */
@@ -163,67 +146,64 @@ export class RoomHost {
   countsOf(worker: string): WorkerCounts {
     let counts = this.workers.get(worker);
     if (!counts) {
-      const refused = { malformed: 0, version: 0, ticket: 0 };
+      const refused = { malformed: 0, version: 0, signature: 0, ticket: 0 };
       const fresh = { name: worker.slice(0, 8), adapter: '', accepted: 0, rejected: {}, refused, duplicates: 0 };
       counts = { ...fresh, tokensPerS: 0, version: 0, leftOut: false, heardAt: Date.now() };
       if (this.workers.size >= KEPT_WORKERS) this.workers.delete(this.workers.keys().next().value!);
       this.workers.set(worker, counts);
     }
-    this.#told = false;
     return counts;
   }
 
-  /** Workers that are here: they have neither left nor been left out, and were heard of lately. */
-  get present(): number {
-    return [...this.workers].filter(([worker, { heardAt }]) => heardAt > 0 && !this.#isSilent(worker)).length;
+  /** Counts the workers, except one, that have neither left nor been left out and that sent a sign of life lately. */
+  present(except?: string): number {
+    const silentMs = Math.max(SILENT_MS, this.ackWaitMs);
+    const isPresent = ({ leftOut, heardAt }: WorkerCounts) => !leftOut && Date.now() - heardAt <= silentMs;
+    return [...this.workers].filter(([worker, counts]) => worker !== except && isPresent(counts)).length;
   }
 
-  /** The worker is not let in any more; what it holds goes to others when its time is over. */
-  async leaveOut(worker: string, why: string): Promise<void> {
+  /** Drops the worker's samples from now on and tells it to leave; the groups that it holds go to others when their time is over. */
+  leaveOut(worker: string, why: string): void {
     const counts = this.countsOf(worker);
     if (counts.leftOut) return;
     counts.leftOut = true;
     this.#options.say?.(`worker ${counts.name} is left out: ${why}`);
-    await this.#options.access.revoke(worker);
+    this.notify({ leftOut: [worker] });
   }
 
   /** The run is over: workers leave. */
   async end(): Promise<void> {
-    if (!this.connection.isClosed()) {
-      this.notify({ over: true });
-      const told = this.connection.flush().catch(() => {});
-      await Promise.race([told, this.connection.closed(), pause(TELL_MS, new AbortController().signal)]);
-    }
-    await this.close();
+    if (this.connection.isClosed()) return;
+    this.notify({ over: true });
+    const told = this.connection.flush().catch(() => {});
+    await Promise.race([told, this.connection.closed(), pause(TELL_MS, new AbortController().signal)]);
   }
 
-  async close(): Promise<void> {
-    clearInterval(this.#telling);
-    if (!this.connection.isClosed()) await this.#tell().catch(() => {});
-  }
-
-  async #join(message: Msg): Promise<void> {
-    let answer: Admission;
+  #join(message: Msg): void {
+    let refused: string | undefined;
     try {
-      const joining = read('joining', message.data);
-      const isOut = this.workers.get(joining.key)?.leftOut === true;
-      answer = isOut
-        ? { refused: 'This worker was left out of the room.' }
-        : await this.#options.access.admit(joining, this.#isSilent);
-      if ('worker' in answer) {
-        Object.assign(this.countsOf(answer.worker), { name: joining.name, heardAt: Date.now() });
-        this.#options.say?.(`${joining.name} joins`);
-      } else this.#options.say?.(`${joining.name} was not let in: ${answer.refused}`);
+      const { key, name } = read('joining', message.data);
+      refused = this.#refusalOf(key);
+      this.#options.say?.(refused === undefined ? `${name} joins` : `${name} was not let in: ${refused}`);
+      if (refused === undefined) Object.assign(this.countsOf(key), { name, heardAt: Date.now() });
     } catch (error) {
-      if (!(error instanceof MessageError)) this.#options.say?.(`nobody can join for now: ${String(error)}`);
-      this.refusedJoins++;
-      answer = { refused: error instanceof MessageError ? error.message : 'The room cannot let anybody in for now.' };
+      if (!(error instanceof MessageError)) throw error;
+      refused = error.message;
     }
-    message.respond(write('admission', answer));
+    message.respond(write('admission', refused === undefined ? {} : { refused }));
+  }
+
+  /** Why a worker may not join; undefined if it may. */
+  #refusalOf(key: string): string | undefined {
+    if (this.workers.get(key)?.leftOut === true) return 'This worker was left out of the room.';
+    const { maxWorkers = 64 } = this.#options;
+    return this.present(key) < maxWorkers ? undefined : `The room has ${maxWorkers} workers, and takes no more.`;
   }
 
   #status(message: Msg): void {
-    const counts = this.countsOf(message.subject.split('.')[2]);
+    const worker = message.subject.split('.')[2];
+    const counts = this.countsOf(worker);
+    if (counts.leftOut) this.notify({ leftOut: [worker] }); // it may have missed the first notice
     try {
       const { name, adapter, version, tokensPerS, left = false } = read('status', message.data);
       if (counts.adapter === '' && adapter !== '') this.#options.say?.(`${name} generates on ${adapter}`);
@@ -239,18 +219,6 @@ export class RoomHost {
       if (!(error instanceof MessageError)) throw error;
       counts.refused[error.refusal]++;
     }
-  }
-
-  /** A worker of an earlier controller has had the time since this one came to be heard of. */
-  readonly #isSilent = (worker: string): boolean => {
-    const { leftOut = false, heardAt = this.#openedAt } = this.workers.get(worker) ?? {};
-    return leftOut || Date.now() - heardAt > Math.max(SILENT_MS, this.ackWaitMs);
-  };
-
-  async #tell(): Promise<void> {
-    if (this.#told) return;
-    this.#told = true;
-    await this.#state.put(STATE.workers, JSON.stringify(Object.fromEntries(this.workers)));
   }
 }
 

@@ -1,7 +1,9 @@
 /**
- * Tickets of groups: a worker gets one with the group and gives it back with each sample, so that no worker can write samples of a group that
- * it was not given. A ticket follows from its group and a secret, so that a controller that comes back knows those it gave out.
+ * Proofs that a sample carries. A ticket comes with its group and proves that the group was handed out; it follows from group and secret, so that
+ * a resumed controller knows it. A signature proves who sent the sample: to the server all workers are one user.
  */
+
+import { MessageError } from './frame.ts';
 
 export class Tickets {
   readonly #key: CryptoKey;
@@ -29,5 +31,32 @@ export class Tickets {
   }
 }
 
+const SIGNATURE_BYTES = 64;
+
+/** Returns the data with its signature behind it, by the worker's secret. */
+export async function withSignature(data: Uint8Array, seed: string): Promise<Uint8Array> {
+  const { nkeys } = await import('@nats-io/nats-core');
+  const signature = nkeys.fromSeed(new TextEncoder().encode(seed)).sign(await sha256(data));
+  const bytes = new Uint8Array(data.length + SIGNATURE_BYTES);
+  bytes.set(data);
+  bytes.set(signature, data.length);
+  return bytes;
+}
+
+/** Returns what the worker signed. Throws MessageError if the worker, whose public key is its name, did not. */
+export async function signedBy(worker: string, bytes: Uint8Array): Promise<Uint8Array> {
+  const { nkeys } = await import('@nats-io/nats-core');
+  const [data, signature] = [bytes.subarray(0, -SIGNATURE_BYTES), bytes.subarray(-SIGNATURE_BYTES)];
+  const hash = await sha256(data);
+  try {
+    if (nkeys.fromPublic(worker).verify(hash, signature)) return data;
+  } catch {
+    // The name is not a key, or the message is shorter than a signature.
+  }
+  throw new MessageError('signature', `A sample is not signed by the worker "${worker}".`);
+}
+
+const sha256 = async (data: Uint8Array) =>
+  new Uint8Array(await crypto.subtle.digest('SHA-256', data as Uint8Array<ArrayBuffer>));
 const signed = (nonce: string, uid: string) => new TextEncoder().encode(`${nonce} ${uid}`);
 const hex = (bytes: Uint8Array): string => Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');

@@ -2,7 +2,7 @@
 
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { asyncSettings } from '../../grpo/pipeline/settings.ts';
-import { groupsAtOnce } from '../rooms/roomEngine.ts';
+import { groupsAtOnce } from '../rooms/index.ts';
 import type { Setup } from './simulate.ts';
 
 type Where = Pick<Setup, 'devices' | 'rolloutDevices' | 'steps'>;

@@ -3,7 +3,7 @@
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
 import { type AgentLoopOutput, runAgentLoop } from '../../rollout/agent/loop.ts';
 import type { AgentLoopInput } from '../../rollout/agent/types.ts';
-import type { RolloutEngine } from '../../rollout/types.ts';
+import type { TurnEngine } from '../../rollout/types.ts';
 import { partsOf } from '../../tasks/environments/environmentTask.ts';
 import type { Problem, Task } from '../../tasks/task.ts';
 import type { TrainConfig } from '../config/types.ts';
@@ -21,7 +21,7 @@ export interface AnswerOptions extends Pick<AgentLoopInput, 'signal' | 'onTokens
    * Draws the answer. One that a trainer uses at the same time gives the trainer the same tokens as without the answer, but the
    * answer takes a slot, is part of what `takeStats` counts, and must be over before the weights change.
    */
-  rollout: RolloutEngine;
+  rollout: TurnEngine;
   /** Problem of the task, or from `questionOf`. */
   problem: Problem;
   /** Random key; the same key, weights and problem give the same answer. */

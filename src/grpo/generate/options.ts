@@ -5,7 +5,7 @@ import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
 import type { SampleRecord } from '../../rollout/agent/record.ts';
 import type { AgentLimits, AgentLoopInput } from '../../rollout/agent/types.ts';
 import { type ToolParser, toolParserOf } from '../../rollout/tools/parser.ts';
-import type { RolloutEngine, SamplingParams } from '../../rollout/types.ts';
+import type { TurnEngine, SamplingParams } from '../../rollout/types.ts';
 import type { Task } from '../../tasks/task.ts';
 import type { TrainConfig } from '../config/types.ts';
 import type { TrainerEngine } from '../types.ts';
@@ -23,7 +23,7 @@ export interface GenerationContext {
 }
 
 export interface GenerateOptions {
-  engine: RolloutEngine;
+  engine: TurnEngine;
   tokenizer: ChatTokenizer;
   task: Task;
   sampling: SamplingParams;
@@ -62,7 +62,15 @@ export const GREEDY = { temperature: 0, topK: 0, topP: 1, minP: 0 };
 
 /** Options of a batch of `n` samples a problem; `batch` tells its random keys from those of all others of the run. */
 export function generateOptions(
-  { config, engine, task, toolParser, onFault }: GenerationContext,
+  {
+    config,
+    engine,
+    task,
+    toolParser,
+    onFault,
+  }: Omit<GenerationContext, 'engine'> & {
+    engine: { rollout: TurnEngine; tokenizer: ChatTokenizer };
+  },
   batch: number,
   n: number,
 ): GenerateOptions {

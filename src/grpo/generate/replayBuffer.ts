@@ -10,7 +10,7 @@ import { grpo, std } from '../advantages/index.ts';
 import type { StatefulPart } from '../parts.ts';
 import type { Sample } from '../update/batch.ts';
 import { decodeSample, encodeSample } from './sampleCodec.ts';
-import type { GeneratedStep, SampleSource, SourceOptions } from './samples.ts';
+import type { GeneratedStep, InFlight, SampleSource, SourceOptions } from './samples.ts';
 
 interface StoredGroup {
   /** Sum over its samples of |advantage| x std of the group's scores. */
@@ -148,31 +148,7 @@ export class ReplayedGroups implements SampleSource {
     });
   }
 
-  get carried(): number[] | undefined {
-    return this.#source.carried;
-  }
-
-  startOver(carried: readonly number[]): void {
-    this.#source.startOver?.(carried);
-  }
-
-  async save(): Promise<unknown> {
-    return this.#source.save?.();
-  }
-
-  goOn(saved: unknown, vocabSize: number): void {
-    this.#source.goOn?.(saved, vocabSize);
-  }
-
-  async resume(): Promise<void> {
-    await this.#source.resume?.();
-  }
-
-  async pause(): Promise<void> {
-    await this.#source.pause?.();
-  }
-
-  async close(): Promise<void> {
-    await this.#source.close?.();
+  get inFlight(): InFlight | undefined {
+    return this.#source.inFlight;
   }
 }

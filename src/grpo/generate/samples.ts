@@ -1,6 +1,6 @@
 /**
  * Generation of a step: draws problems and runs one agent loop a sample, all at once against one engine, each scored as it
- * finishes. PlainGroups is the default source of a step's samples; filterGroups.ts and overSampling.ts have the others.
+ * finishes. PlainGroups is the default source of a step's samples; filterGroups.ts and src/grpo/pipeline have the others.
  */
 
 import { runAgentLoop } from '../../rollout/agent/loop.ts';
@@ -17,31 +17,35 @@ import { type GenerateOptions, type GenerationContext, generateOptions, GREEDY }
 import type { ProblemQueue } from './problems.ts';
 import { score } from './score.ts';
 
-/** Where the samples of a step come from. */
+/** Generates the samples of a step. */
 export interface SampleSource {
-  /** Resolves once a step has what it needs; to false if `stop` aborts, or nothing more is to come. Absent = it has, always. */
-  ready?(stop: AbortSignal): Promise<boolean>;
   /** Generates and scores the groups of a step; those of one group are neighbours. */
   generate(step: number): Promise<GeneratedStep>;
-  /** Numbers of the problems whose groups are in flight between two steps. */
-  readonly carried?: number[] | undefined;
-  /** Starts these problems' groups over before it draws new ones: they were in flight at a checkpoint. */
-  startOver?(carried: readonly number[]): void;
-  /** The groups in flight, as plain JSON; undefined if there are none. The engine is paused afterwards. */
-  save?(): Promise<unknown>;
-  /** Restores what `save` returned before it draws new problems. Throws InputError if the state cannot be read. */
-  goOn?(saved: unknown, vocabSize: number): void;
-  /** Called before an evaluation's samples start: brings rollout the trained weights, where it has older ones. */
-  evaluating?(): Promise<void>;
-  /** Lets the engine run between two steps, once the requests of an evaluation are queued; `pause` ends that. */
-  resume?(): Promise<void>;
-  pause?(): Promise<void>;
+  /** Groups that it keeps between steps. Default: it keeps none. */
+  readonly inFlight?: InFlight | undefined;
+}
+
+/** Groups that outlive a step. */
+export interface InFlight {
+  /** Numbers of their problems; undefined if the groups are not of the task's problems. */
+  readonly carried: number[] | undefined;
+  /** Resolves to true once a step has what it needs; to false if `stop` aborts, or nothing more is to come. */
+  ready(stop: AbortSignal): Promise<boolean>;
+  /** Returns the groups as plain JSON; undefined if there are none. The engine is paused afterwards. */
+  save(): Promise<unknown>;
+  /**
+   * Replaces the groups by those of `save`; state undefined = the `carried` problems start over. Both come before new problems.
+   * Throws InputError if the state cannot be read.
+   */
+  restore(state: unknown, to: { carried: readonly number[]; vocabSize: number }): void;
   /** Called before the policy is updated. Stops readers of its weights before it resolves. */
-  updating?(): Promise<void>;
-  /** After the update of a step: brings rollout the weights, where they are due. Absent = they are, after every step. */
-  sync?(step: number): Promise<Metrics>;
-  /** Aborts the groups that are in flight. */
-  close?(): Promise<void>;
+  pause(): Promise<void>;
+  /** Called after the update of a step. Brings the engine's rollout the weights if they are due; returns metrics of the transfer. */
+  resume(step: number, engine: GenerationContext['engine']): Promise<Metrics>;
+  /** Runs an evaluation, under the trained weights. @param run calls `onQueued` once all of its requests are queued */
+  evaluate<T>(run: (onQueued: () => Promise<void>) => Promise<T>): Promise<T>;
+  /** Aborts the groups; `save` still returns them. */
+  close(): Promise<void>;
 }
 
 export interface SourceOptions extends GenerationContext {

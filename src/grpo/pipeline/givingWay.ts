@@ -12,14 +12,14 @@ import { checkpointEngineOf } from './sharedWeights.ts';
  */
 export function givingWay(engine: Pick<TrainerEngine, 'model' | 'rollout' | 'checkpointEngine'>): GradientModel {
   const { model, rollout } = engine;
-  if (checkpointEngineOf(engine).backend !== 'copy' || !rollout.idle) return model;
+  if (checkpointEngineOf(engine).backend !== 'copy') return model;
   let lastMs = 0;
   return {
     name: model.name,
     logProbs: (batch, options) => model.logProbs(batch, options),
     async forwardBackward(batch, loss, options) {
       await samplesStarted();
-      await rollout.idle!(lastMs);
+      await rollout.idle(lastMs);
       const started = performance.now();
       const outputs = await model.forwardBackward(batch, loss, options);
       lastMs = performance.now() - started;

@@ -3,24 +3,25 @@
 import type { SavedGroup } from '../generate/inFlight.ts';
 import type { SourceOptions } from '../generate/samples.ts';
 import { recordOf } from '../queue/records.ts';
-import { type RecordedGroup, restartRecorded, saveRecorded, startRecorded } from './recordedGroups.ts';
+import { GroupsInFlight, type RunningGroup } from './groupsInFlight.ts';
 import { checkpointEngineOf } from './sharedWeights.ts';
 import { type CheckpointEngine, type PromptGroup, type PutRecords, type Rollouter, uidOfGroup } from './types.ts';
 
 export class LocalRollouter implements Rollouter {
   readonly pause?: () => Promise<void>;
-  readonly #options: SourceOptions;
+  readonly #rollout: SourceOptions['engine']['rollout'];
   readonly #put: PutRecords;
   readonly #weights: CheckpointEngine;
-  /** Under way, by uid: until their records are in the queue. */
-  readonly #groups = new Map<string, RecordedGroup>();
+  /** Groups until their records are in the queue. */
+  readonly #running: GroupsInFlight;
   #failing = failing();
 
   constructor(options: SourceOptions, put: PutRecords) {
-    this.#options = options;
+    this.#rollout = options.engine.rollout;
     this.#put = put;
+    this.#running = new GroupsInFlight(options);
     this.#weights = checkpointEngineOf(options.engine);
-    if (this.#weights.backend === 'shared') this.pause = async () => this.#rollout.pause?.();
+    if (this.#weights.backend === 'shared') this.pause = () => this.#rollout.pause();
   }
 
   get failed(): Promise<never> {
@@ -28,54 +29,46 @@ export class LocalRollouter implements Rollouter {
   }
 
   async start(groups: readonly PromptGroup[]): Promise<void> {
-    for (const group of groups) this.#add(startRecorded(this.#options, { ...group, samples: [] }));
+    for (const group of this.#running.start(groups)) this.#watch(group);
   }
 
   async updateWeights(version: number) {
     const transfer = await this.#weights.updateWeights(version);
-    await this.#rollout.resume?.();
+    await this.#rollout.resume();
     return transfer;
   }
 
   async save(): Promise<SavedGroup[]> {
-    const saved = await saveRecorded(this.#options, [...this.#groups.values()]);
-    await this.#rollout.resume?.();
+    const saved = await this.#running.save();
+    await this.#rollout.resume();
     return saved;
   }
 
   async restore(groups: readonly SavedGroup[]): Promise<void> {
-    await restartRecorded(this.#options, groups, (started) => started.forEach((group) => this.#add(group)));
-    await this.#rollout.resume?.();
+    await this.#running.restore(groups, (group) => this.#watch(group));
+    await this.#rollout.resume();
   }
 
   async close(): Promise<void> {
-    const groups = [...this.#groups.values()];
-    this.#groups.clear();
-    await this.#rollout.resume?.(); // an engine that stands still ends no sample
-    for (const { abort } of groups) abort();
-    await Promise.allSettled(groups.map(({ samples }) => samples));
+    await this.#running.close();
     this.#failing = failing();
   }
 
-  get #rollout() {
-    return this.#options.engine.rollout;
-  }
-
-  #add(group: RecordedGroup): void {
+  /** Puts the group's samples once all are scored, unless the group was aborted. */
+  #watch(group: RunningGroup): void {
     const uid = uidOfGroup(group.origin);
-    this.#groups.set(uid, group);
-    const isOurs = () => this.#groups.get(uid) === group; // and not given up
+    const isRunning = () => this.#running.all.includes(group);
     const { fail } = this.#failing;
     const finish = async () => {
       const samples = await group.samples;
-      if (!isOurs()) return;
+      if (!isRunning()) return;
       const records = samples.map((sample, s) => recordOf(sample, { uid, sample: s, worker: 'local' }));
       const { tools, reward } = group.seconds;
       Object.assign(records[0].columns, { toolSeconds: tools, rewardSeconds: reward });
       await this.#put(records);
-      if (isOurs()) this.#groups.delete(uid);
+      this.#running.remove(group);
     };
-    finish().catch((error: unknown) => isOurs() && fail(error));
+    finish().catch((error: unknown) => isRunning() && fail(error));
   }
 }
 

@@ -1,24 +1,35 @@
 /** Which source a step's samples come from. */
 
 import { FilteredGroups } from '../generate/filterGroups.ts';
-import { OverSampledGroups } from '../generate/overSampling.ts';
-import { type ReplayBuffer, ReplayedGroups } from '../generate/replayBuffer.ts';
-import { PlainGroups, type SampleSource, type SourceOptions } from '../generate/samples.ts';
+import { ReplayBuffer, ReplayedGroups } from '../generate/replayBuffer.ts';
+import { type InFlight, PlainGroups, type SampleSource, type SourceOptions } from '../generate/samples.ts';
+import type { StatefulParts } from '../parts.ts';
 import { AsyncGroups, type MakeRollouter } from './asyncGroups.ts';
+import { NothingInFlight } from './nothingInFlight.ts';
+import { OverSampledGroups } from './overSampling.ts';
 
 interface Given {
   /** Replaces the one that the config asks for. */
   source?: SampleSource | undefined;
-  replay?: ReplayBuffer | undefined;
   rollouter?: MakeRollouter | undefined;
 }
 
-/** The one that the config asks for. Throws InputError if the engine is not made for it. */
-export function sampleSource(options: SourceOptions, { source: given, replay, rollouter }: Given): SampleSource {
+/** The one that the config asks for, with the state that a checkpoint keeps of it. Throws InputError if the engine is not made for it. */
+export function sampleSource(
+  options: SourceOptions,
+  given: Given,
+): { source: SampleSource; inFlight: InFlight; parts: StatefulParts } {
+  const { replayBufferSize: size } = options.config.algorithm;
+  const replay = size > 0 ? new ReplayBuffer(size) : undefined;
+  const own = ownSource(options, given);
+  const source = replay ? new ReplayedGroups(own, options.config, replay) : own;
+  return { source, inFlight: source.inFlight ?? new NothingInFlight(), parts: replay ? { replay } : {} };
+}
+
+function ownSource(options: SourceOptions, { source, rollouter }: Given): SampleSource {
   const { rollout, algorithm, trainer } = options.config;
-  if (trainer.pipeline !== 'on-policy') return given ?? new AsyncGroups(options, rollouter);
-  const Source =
-    rollout.overSampleRate > 0 ? OverSampledGroups : algorithm.filterGroups.enable ? FilteredGroups : PlainGroups;
-  const source = given ?? new Source(options);
-  return replay ? new ReplayedGroups(source, options.config, replay) : source;
+  if (source) return source;
+  if (trainer.pipeline !== 'on-policy') return new AsyncGroups(options, rollouter);
+  if (rollout.overSampleRate > 0) return new OverSampledGroups(options);
+  return algorithm.filterGroups.enable ? new FilteredGroups(options) : new PlainGroups(options);
 }

@@ -7,7 +7,7 @@
 import { InputError, isA, UserCodeError } from '../../errors.ts';
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
 import { TimeLimitError, withTimeLimit } from '../../rollout/tools/run.ts';
-import type { RolloutEngine } from '../../rollout/types.ts';
+import type { TurnEngine } from '../../rollout/types.ts';
 import { withRewardWeights } from '../../tasks/rewards/combine.ts';
 import { fillJudgePrompt, judgeTokenLen } from '../../tasks/rewards/judgePrompt.ts';
 import {
@@ -109,7 +109,7 @@ function inTime(judge: RubricJudge, timeoutS: number): RubricJudge {
 
 /** Greedy replies to prompts of a user; control tokens named in them stay text. Undefined for a prompt that is too long. */
 export function engineCompletion(
-  engine: RolloutEngine,
+  engine: TurnEngine,
   tokenizer: ChatTokenizer,
   { maxPromptLength, maxNewTokens }: { maxPromptLength: number; maxNewTokens: number },
 ): Completion {

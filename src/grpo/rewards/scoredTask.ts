@@ -9,24 +9,31 @@ import type { TrainerEngine } from '../types.ts';
 
 /** A task with the weights and the rewards by models that the config adds. */
 export class ScoredTask {
-  /** Gets the models' code, where there are any. Throws InputError. */
-  readonly load: (() => Promise<Task>) | undefined;
   readonly #own: Task;
   readonly #config: TrainConfig;
+  readonly #engine: TrainerEngine;
+  #scored: Promise<Task> | undefined;
 
+  /** @param config the run's, whose reward settings do not change */
   constructor(own: Task, config: TrainConfig, engine: TrainerEngine) {
-    [this.#own, this.#config] = [own, config];
-    if (!hasRewardModels(config.reward)) return;
-    let scored: Promise<Task> | undefined;
-    this.load = () =>
-      (scored ??= import('./modelRewards.ts').then((models) => models.withModelRewards(own, config, engine)));
+    [this.#own, this.#config, this.#engine] = [own, config, engine];
+  }
+
+  /** Loads the models' code, if there are models. Throws InputError. */
+  async load(): Promise<void> {
+    if (hasRewardModels(this.#config.reward)) await this.#byModels();
   }
 
   /** Throws InputError if models score and `rules` has a reward. */
   under(rules: Rules): Task {
-    const { load } = this;
     const task = withRules(this.#own, rules, this.#config);
-    if (!load) return withRewardWeights(task, this.#config.reward.weights);
-    return { ...task, reward: async (sample) => (await load()).reward(sample) };
+    if (!hasRewardModels(this.#config.reward)) return withRewardWeights(task, this.#config.reward.weights);
+    return { ...task, reward: async (sample) => (await this.#byModels()).reward(sample) };
+  }
+
+  #byModels(): Promise<Task> {
+    return (this.#scored ??= import('./modelRewards.ts').then((models) =>
+      models.withModelRewards(this.#own, this.#config, this.#engine),
+    ));
   }
 }

@@ -1,9 +1,7 @@
 /** Content of replay.html: several losses, or another reward, computed from the samples that a run kept. */
 
-import type { LossComparison } from '../../extensions/replay/compareLosses.ts';
+import type { KeptStep, LossComparison, RescoredStep } from '../../extensions/replay/index.ts';
 import type { TokenNumbers } from '../../grpo/update/tokenNumbers.ts';
-import type { KeptStep } from '../../extensions/replay/keptStep.ts';
-import type { RescoredStep } from '../../extensions/replay/rescore.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
 import { spreadOut } from '../../runs/rollouts.ts';
 import type { ChartData } from '../runReport.ts';

@@ -10,7 +10,7 @@ import type { Reward } from '../../tasks/task.ts';
 import type { ToolCall } from '../tools/parser.ts';
 import type { ToolResult } from '../tools/run.ts';
 import type { ToolStates } from '../tools/states.ts';
-import type { DrawnSoFar, GenerateRequest, Generation, RolloutEngine } from '../types.ts';
+import type { DrawnSoFar, GenerateRequest, Generation, TurnEngine } from '../types.ts';
 import { nextTask } from './yield.ts';
 
 /** A turn, or the outputs of its calls; `asked` = hash of what the loop had asked for. */
@@ -70,7 +70,7 @@ export class SampleRecord {
     return this.#scored ? {} : this.#savedStates;
   }
 
-  async generate(request: GenerateRequest, engine: RolloutEngine): Promise<Generation> {
+  async generate(request: GenerateRequest, engine: TurnEngine): Promise<Generation> {
     const { key, sampling, contextIds } = request;
     const asked = hash('turn', ...key, JSON.stringify(sampling), contextIds.join());
     const known = this.#next(asked);

@@ -6,7 +6,7 @@ import type { Message, Problem } from '../../tasks/task.ts';
 import type { Tool } from '../../tasks/tool.ts';
 import type { ToolCall, ToolParser } from '../tools/parser.ts';
 import type { ToolLimits } from '../tools/run.ts';
-import type { RolloutEngine, SamplingParams, StopReason } from '../types.ts';
+import type { TurnEngine, SamplingParams, StopReason } from '../types.ts';
 import type { SampleEvent } from './events.ts';
 import type { SampleRecord } from './record.ts';
 
@@ -37,7 +37,7 @@ export interface AgentLimits extends ToolLimits {
 /** What a sample is made from. */
 export interface AgentLoopInput {
   /** Generates its turns. */
-  engine: RolloutEngine;
+  engine: TurnEngine;
   /** Tokenizer of the model that generates. */
   tokenizer: ChatTokenizer;
   /** None: single-turn. */

@@ -5,7 +5,7 @@
 
 import { InputError } from '../../../errors.ts';
 import { type ToolParser, toolParserOf } from '../../../rollout/tools/parser.ts';
-import type { GenerateRequest, Generation, RolloutEngine, Trajectory } from '../../../rollout/types.ts';
+import type { GenerateRequest, Generation, TurnEngine, Trajectory } from '../../../rollout/types.ts';
 import type { Message, Problem } from '../../../tasks/task.ts';
 import { type GenerationContext, generateOptions } from '../../../grpo/generate/options.ts';
 import { generateSamples } from '../../../grpo/generate/samples.ts';
@@ -82,7 +82,7 @@ function withTrusted<C extends Pick<ReplayContext, 'config' | 'task' | 'toolPars
 }
 
 /** Answers each request with the claimed tokens that follow its context, up to where a turn has to end. */
-class ClaimedTurns implements RolloutEngine {
+class ClaimedTurns implements TurnEngine {
   rejection: Rejection | undefined;
   readonly #claimed: Trajectory;
   readonly #version: number;

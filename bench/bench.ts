@@ -1,0 +1,29 @@
+/** Types that the parts of the benchmark share. */
+
+import type { Gpu } from '../src/gpu/device.ts';
+import type { PeerName, PeerResults } from './peers/types.ts';
+import type { Report } from './report.ts';
+import type { StepInputs } from './step.ts';
+import type { Effort } from './timing.ts';
+
+/** The differences between Node and a page. */
+export interface Host {
+  /** A line of progress. */
+  say(line: string): void;
+  /** Runs a peer in a process of its own. Rejects when it fails or takes too long. */
+  askPeer<N extends PeerName>(name: N, quick: boolean): Promise<PeerResults[N]>;
+  /** Absent if there are no files to write. */
+  profileCost?(gpu: Gpu, quick: boolean): Promise<NonNullable<Report['profile']>>;
+  loadStep(quick: boolean): Promise<StepInputs>;
+  conditions: Omit<Report['conditions'], 'date' | 'quick' | 'tiles'>;
+}
+
+/** What each part of the benchmark is given. */
+export interface Bench {
+  gpu: Gpu;
+  host: Host;
+  report: Report;
+  quick: boolean;
+  effort: Effort;
+  rounds: number;
+}

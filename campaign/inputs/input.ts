@@ -1,0 +1,15 @@
+/** Messages between the campaign and the process that inputs are tried in. */
+
+/** An input to try. */
+export type Input =
+  | { kind: 'train' | 'sft'; yaml: string; overrides: string[] }
+  | { kind: 'command'; args: string[] }
+  | { kind: 'folder'; files: Record<string, string> }
+  | { kind: 'jsonl' | 'tokens' | 'expression'; text: string }
+  | { kind: 'calls'; format: string; text: string };
+
+/** The outcome: how the input held, or what was wrong. */
+export interface Verdict {
+  held?: 'works' | 'refused';
+  wrong?: string;
+}

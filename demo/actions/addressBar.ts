@@ -1,0 +1,51 @@
+/** The address bar says the settings as they are changed, and a link carries the run that is shown. */
+
+import { effect } from '@preact/signals';
+import { fetchConfig } from '../engine/configs.ts';
+import { player } from '../recorded/recorded.ts';
+import { linkOf, writeAddress } from '../state/address/address.ts';
+import { settingsOf } from '../state/address/settingsOf.ts';
+import { measured } from '../state/measured.ts';
+import { adapter } from '../state/notices.ts';
+import { config, history } from '../state/page.ts';
+import { DEFAULT_RECIPE } from '../state/recipes.ts';
+import { form, formIsReady } from '../state/settings/settings.ts';
+import { shared } from '../state/shared.ts';
+
+/** Browsers refuse a page that rewrites its address at every letter. */
+const WAIT_MS = 300;
+
+/** A run's own config is no recipe that an address can name. */
+const isRecipe = (name: string): boolean => !name.endsWith('.yaml');
+
+export function followSettings(): void {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  effect(() => {
+    const [recipe, checked] = [form.recipe.value, form.checked.value];
+    clearTimeout(timer);
+    // A shared result stays unchanged while it is viewed.
+    if (!formIsReady.value || !recipe || !isRecipe(recipe.name) || !('config' in checked) || shared.value) return;
+    timer = setTimeout(() => writeAddress(settingsOf(checked.config, recipe.name, recipe.text)), WAIT_MS);
+  });
+}
+
+/** A link to the run that is shown, with its result; without one, to the settings of the form. */
+export async function currentLink(): Promise<string> {
+  const of = config.value;
+  if (!of || history.value.length === 0) {
+    const { recipe, checked } = form;
+    if (!('config' in checked.value)) return location.href;
+    return linkOf(settingsOf(checked.value.config, recipe.value!.name, recipe.value!.text), undefined);
+  }
+  const name = await fetchConfig(of.name).then(
+    () => of.name,
+    () => DEFAULT_RECIPE,
+  );
+  const { encodeResult } = await import('../state/address/share.ts');
+  const { seconds, trainedTokens } = shared.value ?? measured(history.value);
+  const result = { history: [...history.value], adapter: nameOfAdapter(), seconds, trainedTokens };
+  return linkOf(settingsOf(of, name, await fetchConfig(name)), await encodeResult(result));
+}
+
+const nameOfAdapter = (): string =>
+  shared.value?.adapter ?? player.value?.recording.adapter ?? adapter.value?.name ?? '';

@@ -1,0 +1,365 @@
+/** What the page does: opens with a recipe or an earlier run, starts, pauses, stops. What is shown of it is in `page.ts` and `notices.ts`. */
+
+import { batch, effect } from '@preact/signals';
+import type { TrainConfig } from '../../src/grpo/config/types.ts';
+import { parseTrainConfig } from '../../src/grpo/config/text.ts';
+import type { Metrics } from '../../src/grpo/metrics.ts';
+import { amended } from '../../src/runs/amended.ts';
+import { dtypeNote, engineSizes } from '../../src/workers/engineSpec.ts';
+import { adapterName, findAdapter, type FoundAdapter, NoGpuError } from '../engine/adapter.ts';
+import { foreignHosts, resultIn, unknownParameters } from '../state/address/address.ts';
+import { address, hub } from '../state/address/visit.ts';
+import { adapter, complain, inform, message, notSaved, offer } from '../state/notices.ts';
+import {
+  active,
+  config,
+  download,
+  evaluation,
+  history,
+  phase,
+  run,
+  scored,
+  session,
+  shownRun,
+  shownStep,
+  state,
+  stepsDone,
+  weightsStep,
+} from '../state/page.ts';
+import { DEFAULT_RECIPE, fetchRecipe } from '../state/recipes.ts';
+import { beginChanges, rulesReplaced, settingChanged, showChanges } from '../state/rules.ts';
+import { form, formIsReady } from '../state/settings/settings.ts';
+import { shared, showShared } from '../state/shared.ts';
+import { showTries, showTry } from '../state/tries/growing.ts';
+import { forgetTries, keepTries } from '../state/tries/stepTries.ts';
+import { withoutRules } from '../storage/runChanges.ts';
+import { claimRun, discardRun, nameOf, newestRun, openRun, readRun } from '../storage/saved.ts';
+import type { SavedRun } from '../storage/savedRuns.ts';
+import type { RunEvents } from '../training/run.ts';
+import { permission, rulesLetIn } from './permission.ts';
+import { beginRules, repeatChanges } from './rules.ts';
+import { takeSession, warmWhenIdle, warmWhenSettled } from './warm.ts';
+
+/** What trains. */
+const loadTraining = () => import('../training/run.ts');
+
+/** Asked for as the page opens, and answered by a process that may have to start first: a run waits for it. Rejects with NoGpuError. */
+let adapterFound: Promise<FoundAdapter> | undefined;
+/** Name of the saved run whose settings the form shows. */
+let formOf: string | undefined;
+
+/** Fills the form by the address; Start can be pressed then. False if something is said or shown that `open` would hide. */
+export async function openForm(): Promise<boolean> {
+  adapterFound = findAdapter();
+  adapterFound.then(
+    (found) => (adapter.value = found),
+    () => {}, // whoever waits for it says so
+  );
+  const refused = await openRecipe(address.get('config') ?? DEFAULT_RECIPE, address).catch((error: unknown) => error);
+  if (refused) await openRecipe(DEFAULT_RECIPE, new URLSearchParams());
+  const unknown = unknownParameters(address);
+  if (unknown !== undefined) message.value = { kind: 'error', title: 'In the address:', text: unknown };
+  const result = resultIn(location.hash);
+  if (result !== undefined) await showShared(result, () => form.config()); // what somebody sent is looked at first
+  if (refused) complain(refused);
+  formIsReady.value = true;
+  return !refused && result === undefined;
+}
+
+/**
+ * What follows once there is a GPU: the page warms up, starts what the address asks for, or shows the newest run. Throws NoGpuError.
+ * @param goesOn false = the GPU is named and no more
+ */
+export async function open(goesOn: boolean): Promise<void> {
+  if (goesOn) loadTraining().catch(() => {}); // Start says so
+  await adapterFound;
+  if (!goesOn) return;
+  const starts = address.has('autostart') || address.get('resume') === 'auto';
+  if (!starts) warmWhenIdle(() => form.config());
+  const saved = await newestRun();
+  if (state.value !== 'idle') return; // started meanwhile
+  if (saved && !saved.record.finished && address.get('resume') === 'auto') await start(saved);
+  else if (address.has('autostart')) await startByLink(form.config());
+  else if (saved) await showRun(saved);
+}
+
+/** At once where all that the run needs comes with the page: nothing is loaded from elsewhere without a click. */
+async function startByLink(of: TrainConfig): Promise<void> {
+  const hosts = foreignHosts(of, hub);
+  if (hosts.length === 0) return start();
+  const from = hosts.join(' and ');
+  offer.value = {
+    text: `The link that you opened asks to train ${of.model.path}, with files of ${from}. Nothing was loaded from there yet.`,
+    choices: { [`Load from ${from} and start`]: () => void start(), 'Do not load': () => (offer.value = undefined) },
+  };
+}
+
+/** Fills the form. Throws InputError, and leaves the form as it is then. */
+export async function openRecipe(name: string, changes: URLSearchParams): Promise<void> {
+  form.open(await fetchRecipe(name), name, changes);
+  formOf = undefined;
+}
+
+/** These steps in place of what is shown. */
+export function showHistory(lines: readonly Metrics[], of: TrainConfig | undefined): void {
+  batch(() => {
+    [history.value, config.value, phase.value, scored.value] = [lines, of, undefined, 0];
+    [evaluation.value, shownStep.value] = [undefined, undefined];
+  });
+}
+
+/** A run of an earlier visit: its curves and tries as they were, and whether to continue. */
+export async function showRun(saved: SavedRun): Promise<void> {
+  const of = parseTrainConfig(saved.config, { source: 'config.yaml' });
+  forgetTries();
+  [shownRun.value, message.value, offer.value] = [saved.id, undefined, undefined];
+  if (state.value !== 'no-gpu') state.value = 'idle';
+  showHistory(saved.history, of);
+  showTries(saved.tries);
+  showChanges(saved.changes);
+  // A page that is being reloaded may not have let go of it yet.
+  const release = await claimRun(saved, 500);
+  release?.();
+  if (state.value !== 'idle') return;
+  if (!release) return offerLater(saved);
+  if (saved.record.finished) offerRun(saved, `${nameOf(saved)} is done: ${stepsDone.value} steps.`);
+  else {
+    const text = `${nameOf(saved)} stopped after step ${stepsDone.value} of ${of.trainer.totalTrainingSteps}.`;
+    offerRun(saved, text, 'Go on');
+  }
+}
+
+/** Another tab trains it: once that one is closed, what it left is offered. */
+async function offerLater(saved: SavedRun): Promise<void> {
+  offer.value = { text: `${nameOf(saved)} is open in another tab.`, choices: {} };
+  (await claimRun(saved, Infinity))?.();
+  const left = await readRun(saved.id);
+  if (state.value !== 'idle') return;
+  offer.value = undefined;
+  if (left) await showRun(left);
+}
+
+/** @param goOn what the button says; absent = the run is over */
+function offerRun(saved: SavedRun, text: string, goOn?: string): void {
+  const discard = async () => {
+    await discardRun(saved);
+    [message.value, offer.value, shownRun.value] = [undefined, undefined, undefined];
+    showTries([]);
+    showHistory([], undefined);
+    state.value = 'idle';
+  };
+  const choices = {
+    ...(goOn !== undefined && { [goOn]: () => void start(saved) }),
+    Discard: () => void discard().catch(fail),
+  };
+  offer.value = { text, choices };
+}
+
+/** Trains by what the form asks for, or by `given`, from the start or from where a saved run is. Every failure is said. */
+export async function start(from?: SavedRun, given?: TrainConfig): Promise<void> {
+  if (active.value) return;
+  [message.value, notSaved.value] = [undefined, undefined];
+  let asked: TrainConfig;
+  try {
+    if (from && !given && from.id !== formOf) form.open(from.config, 'config.yaml', new URLSearchParams());
+    asked = given ?? form.config();
+  } catch (error) {
+    return complain(error); // what is shown is of a run that ended as it did
+  }
+  try {
+    await train(asked, from);
+  } catch (error) {
+    fail(error);
+    const id = formOf ?? from?.id;
+    if (id !== undefined) await offerAgain(id, error);
+  }
+}
+
+async function train(of: TrainConfig, from?: SavedRun): Promise<void> {
+  [offer.value, formOf, state.value] = [undefined, undefined, 'loading'];
+  const loaded = loadTraining();
+  loaded.catch(() => {}); // said where it is waited for
+  await adapterFound;
+  const warm = takeSession(of);
+  warm?.catch(() => {}); // the run opens another
+  const { Run } = await loaded;
+  if (of.task.module !== undefined) await letIn(of.task.module);
+  const goesBy = !from || (await rulesLetIn(from, 'Go on without them'));
+  const onProblem = (text: string | undefined) => void (notSaved.value = text);
+  const { held, saved, checkpoint, notes = [] } = await openRun(of, { ...(from && { from }), hub, onProblem });
+  [formOf, shownRun.value] = [held?.id, held?.id];
+  forgetTries();
+  const step = checkpoint?.state.step ?? -1;
+  const before = goesBy ? saved?.changes : saved && withoutRules(saved.changes, Math.max(0, step) + 1);
+  beginChanges(before, (all) => started.writeChanges(all));
+  if (saved || !warm) showTries(saved?.tries ?? []);
+  showUpTo(step, of, saved?.history);
+  const events = eventsOf(of, saved && notes.join(' '));
+  const startIsKnown = history.value.some((line) => line['training/global_step'] === 0);
+  const started = new Run({
+    config: of,
+    hub: saved ? saved.record.hub : hub,
+    held,
+    from: checkpoint,
+    warm,
+    startIsKnown,
+    events,
+  });
+  run.value = started;
+  if (isStopping()) started.stop(); // asked for while there was none
+  let finished = false;
+  try {
+    const { step, stopped } = await started.train();
+    finished = !stopped;
+    inform(stopped ? `Stopped after step ${step}.` : `Finished: ${step} steps.`);
+  } finally {
+    run.value = undefined;
+    await started.end(finished);
+  }
+  state.value = 'done';
+  if (!finished && formOf !== undefined) await offerAgain(formOf);
+}
+
+const isStopping = (): boolean => state.value === 'stopping';
+
+/** Asks whether a module from elsewhere may be loaded; Stop is a no. Throws InputError then. */
+async function letIn(module: string): Promise<void> {
+  const { letModuleIn } = await import('../engine/openTask.ts');
+  await letModuleIn(module, ({ host, text }) => permission(text, `Load from ${host}`, 'Do not load'));
+}
+
+/** After a run has ended before its last step. */
+async function offerAgain(id: string, error?: unknown): Promise<void> {
+  const saved = await readRun(id);
+  if (!saved) return;
+  const { step } = saved;
+  const diverged = error instanceof Error && error.name === 'NotFiniteError';
+  if (diverged && step > 0) offerRun(saved, 'A lower learning rate may help.', `Go back to step ${step}`);
+  else offerRun(saved, step > 0 ? `The run is saved after step ${step}.` : 'The run is saved.', 'Go on');
+}
+
+function showUpTo(step: number, of: TrainConfig, lines = history.value): void {
+  showHistory(
+    lines.filter((line) => line['training/global_step'] <= step),
+    of,
+  );
+}
+
+/** @param before what there is to say of a resumed run */
+function eventsOf(of: TrainConfig, before: string | undefined): RunEvents {
+  /** What came before this engine; undefined = nothing. */
+  let said = before;
+  return {
+    onDownload: (progress) => {
+      if (state.value === 'loading') download.value = progress;
+    },
+    onLoaded: (opened) => {
+      const info = opened.engine.description.adapter;
+      weightsStep.value = Math.max(0, run.value!.training.keptStep);
+      [download.value, session.value] = [undefined, opened];
+      adapter.value = { name: adapterName(info), isSoftware: info.isSoftware };
+      const asked = engineSizes(of);
+      const note = dtypeNote(asked, info.features.includes('shader-f16') ? asked : {});
+      if (note) inform(`${note}.`);
+      const { endNote } = opened.engine.tokenizer;
+      if (endNote) inform(`${of.model.path}: ${endNote}.`);
+      const from = run.value!.training.keptStep;
+      if (said !== undefined) inform(`${said} Went on ${from < 0 ? 'from the start' : `from step ${from}`}.`.trim());
+      state.value = run.value!.asked;
+    },
+    onClosed: (closed) => {
+      if (session.value === closed) session.value = undefined;
+    },
+    onTrainer: beginRules,
+    onChange: settingChanged,
+    onReplace: rulesReplaced,
+    onPhase: (now, step) =>
+      batch(() => {
+        [phase.value, evaluation.value] = [now, undefined];
+        weightsStep.value = now === 'update' ? undefined : ['sync', 'validate'].includes(now) ? step : step - 1;
+        if (now === 'generate') scored.value = 0;
+      }),
+    onSample: (sample, step) => {
+      scored.value++;
+      showTry(sample, step);
+    },
+    onEvaluating: (progress) => void (evaluation.value = progress),
+    onEvaluated: (metrics) => void (history.value = amended(history.value, metrics)),
+    onStep: (metrics, newTries) => {
+      batch(() => {
+        history.value = [...history.value, metrics];
+        if (newTries.length === 0) return;
+        keepTries(newTries);
+        showTries(newTries);
+      });
+      return repeatChanges(metrics['training/global_step']);
+    },
+    onFault: inform,
+    onPaused: () => void (state.value = 'paused'),
+    onLost: (error, from) => {
+      const what = error instanceof Error && error.name === 'WorkerDiedError' ? 'The engine' : 'The GPU';
+      said = `${what} was lost at step ${stepsDone.value + 1}.`;
+      inform(`${said} Asking for another...`);
+      showUpTo(from, of);
+      state.value = 'loading';
+    },
+  };
+}
+
+// Between runs no call to the GPU would report that it is lost.
+effect(() => {
+  const open = session.value;
+  open?.lost.catch(() => {
+    if (session.value !== open || run.value) return;
+    open.close();
+    session.value = undefined;
+    if (state.value !== 'idle') inform('The GPU was lost. Start opens another.');
+  });
+});
+
+export function pauseOrResume(): void {
+  const paused = state.value !== 'running';
+  if (paused) run.value?.resume();
+  else run.value?.pause();
+  state.value = paused ? 'running' : 'pausing';
+}
+
+export function stop(): void {
+  run.value?.stop();
+  state.value = 'stopping';
+}
+
+export function saveMetrics(): void {
+  const lines = history.value.map((metrics) => `${JSON.stringify(metrics)}\n`);
+  const link = document.createElement('a');
+  link.href = URL.createObjectURL(new Blob(lines, { type: 'application/jsonl' }));
+  link.download = 'metrics.jsonl';
+  link.click();
+  URL.revokeObjectURL(link.href);
+}
+
+/** Every failure ends here, in words. */
+export function fail(error: unknown): void {
+  download.value = undefined;
+  if (error instanceof Error && error.name === 'StoppedError') {
+    inform('Stopped in the middle of a step.');
+    state.value = 'done';
+    return;
+  }
+  complain(error);
+  state.value = error instanceof NoGpuError ? 'no-gpu' : 'failed';
+}
+
+effect(() => {
+  // A shared result is shown first.
+  if (formIsReady.value && adapter.value && !shared.value && 'config' in form.checked.value)
+    warmWhenSettled(() => form.config());
+});
+
+// A hidden page may be ended without another word.
+document.addEventListener('visibilitychange', () => {
+  if (document.hidden) run.value?.training.keepSoon();
+});
+addEventListener('beforeunload', (event) => {
+  if (active.value && run.value && run.value.training.unsavedSteps > 0) event.preventDefault();
+});

@@ -1,0 +1,137 @@
+/** Opens rules in the sandbox, tries them on what the page shows, and gives them to the trainer. Loaded when the editor is opened. */
+
+import { signal } from '@preact/signals';
+import type { GrpoTrainer } from '../../src/grpo/trainer.ts';
+import type { LoggedRollout } from '../../src/runs/rollouts.ts';
+import { type Rule, RuleError, type RuleKind } from '../../src/extensions/modules/index.ts';
+import type { Session } from '../engine/session.ts';
+import { tries } from '../state/page.ts';
+import { asked, dropLater, live, recordChange, stand, standing } from '../state/rules.ts';
+import { type AskedRule, type AskedRules, OWN_RULES as OWN, RULE_KINDS } from '../storage/runChanges.ts';
+import { type OpenRule, openRule, rulesOf, tokensToTry, tryOf } from '../training/ruleParts.ts';
+
+/** What a reward would have given the tries that are shown, in their order; undefined = none was tried on these. */
+export const trial = signal<{ tries: readonly LoggedRollout[]; scores: readonly number[] } | undefined>(undefined);
+
+/** What is asked for or in force, and what was in force before it: a rule that fails gives way to that. */
+const [current, earlier] = [new Map<RuleKind, OpenRule>(), new Map<RuleKind, OpenRule>()];
+
+/** Loads a rule and runs it once: a reward on the tries that are shown, a loss on some tokens. Says what is wrong; undefined then. */
+async function opened(kind: RuleKind, of: AskedRule): Promise<OpenRule | undefined> {
+  stand(kind, { state: 'checking', text: 'Checking...' });
+  let open: OpenRule | undefined;
+  try {
+    open = await openRule(kind, of);
+    if (kind === 'reward') await tryReward(open.rule as Rule<'reward'>);
+    if (kind === 'loss') await (open.rule as Rule<'loss'>).run(tokensToTry());
+    return open;
+  } catch (error) {
+    open?.rule.close();
+    refuse(kind, 'Not applied', error);
+    return undefined;
+  }
+}
+
+async function tryReward(rule: Rule<'reward'>): Promise<void> {
+  const shown = tries.value;
+  trial.value = { tries: shown, scores: await rule.run(shown.map(tryOf)) };
+}
+
+function refuse(kind: RuleKind, how: string, error: unknown, after = '', code?: string): void {
+  const { line, column } = error instanceof RuleError ? error : {};
+  const where = line === undefined ? '' : `line ${line}: `;
+  const what = error instanceof Error ? error.message : String(error);
+  stand(kind, { state: 'refused', text: `${how}: ${where}${what}${after}`, line, column, code });
+}
+
+/** What the rule would do, and nothing else. */
+export async function tryRule(kind: RuleKind, of: AskedRule): Promise<void> {
+  const open = await opened(kind, of);
+  if (!open) return;
+  open.rule.close();
+  stand(kind, { state: 'tried', text: 'It runs. It is not applied yet.' });
+}
+
+/** Goes by the rule from the next step on, or from the first one of the next run. */
+export async function applyRule(kind: RuleKind, of: AskedRule): Promise<void> {
+  const open = await opened(kind, of);
+  if (open) await use(kind, open);
+}
+
+/** Back to the task's own, and the run's own loss. */
+export async function applyOwn(kind: RuleKind): Promise<void> {
+  trial.value = undefined;
+  await use(kind, undefined);
+}
+
+async function use(kind: RuleKind, open: OpenRule | undefined): Promise<void> {
+  const was = current.get(kind);
+  const [all, wasAsked] = [new Map(current), asked.value];
+  try {
+    put(kind, open);
+    if (live.value) give(live.value.trainer, live.value.session);
+  } catch (error) {
+    asked.value = wasAsked;
+    current.clear();
+    for (const [key, rule] of all) current.set(key, rule);
+    open?.rule.close();
+    return refuse(kind, 'Not applied', error);
+  }
+  if (was) earlier.set(kind, was);
+  else earlier.delete(kind);
+  dropLater((of) => 'rule' in of && of.rule === kind);
+  const when = live.value ? 'Applies at the next step.' : 'Applies when a run starts.';
+  stand(kind, { state: 'asked', text: `${open ? sentence(open.of.name) : sentence(OWN[kind])}. ${when}` });
+}
+
+function put(kind: RuleKind, open: OpenRule | undefined): void {
+  const rest = { ...asked.value };
+  delete rest[kind];
+  asked.value = open ? { ...rest, [kind]: open.of } : rest;
+  if (open) current.set(kind, open);
+  else current.delete(kind);
+}
+
+const sentence = (text: string): string => text[0].toUpperCase() + text.slice(1);
+
+/** The rules of a resumed run replace those of the page, except kinds that the visitor has changed since. */
+export async function adopt(rules: AskedRules, step: number): Promise<void> {
+  for (const kind of RULE_KINDS) {
+    const [of, now] = [rules[kind], current.get(kind)];
+    if (!(kind in rules) || standing.value[kind]?.state === 'asked') continue;
+    if (of && of.code === now?.of.code && !now.failed) continue;
+    put(kind, of && (await openRule(kind, of)));
+    earlier.delete(kind);
+    if (of || now) stand(kind, { state: 'applied', text: `In force at step ${step}: ${of?.name ?? OWN[kind]}.` });
+  }
+}
+
+/** Gives the rules to a trainer; a run without any trains by its task's own. Throws InputError. */
+export function give(trainer: GrpoTrainer, { task }: Session): void {
+  const rules = rulesOf(trainer, task, current, (of, error) => void hasFailed(of, error));
+  if (current.size > 0 || given.has(trainer)) trainer.replace(rules);
+  given.add(trainer);
+}
+
+/** Trainers that have rules of ours. */
+const given = new WeakSet<GrpoTrainer>();
+
+/** In the middle of a step: what it could not score is left out, and the rule before it takes its place. */
+async function hasFailed(failing: OpenRule, error: unknown): Promise<void> {
+  const { kind } = failing;
+  if (failing.failed) return;
+  failing.failed = true;
+  failing.rule.close();
+  if (current.get(kind) !== failing) return;
+  const last = earlier.get(kind);
+  earlier.delete(kind);
+  put(kind, last?.failed ? undefined : last);
+  const goesOn = asked.value[kind]?.name ?? OWN[kind];
+  const now = live.value;
+  const step = (now?.trainer.state.step ?? 0) + 1;
+  if (now) give(now.trainer, now.session);
+  recordChange({ step, failed: kind });
+  recordChange({ step: step + 1, rule: kind, name: OWN[kind], ...asked.value[kind] });
+  const left = ` Tries that it could not score teach nothing, and the next step goes by ${goesOn}.`;
+  refuse(kind, `Failed at step ${step}`, error, left, failing.of.code);
+}

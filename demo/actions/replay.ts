@@ -1,0 +1,111 @@
+/** Trains logged steps once more from a kept state, and compares each with what was logged: a run repeats bit for bit. */
+
+import { batch } from '@preact/signals';
+import type { TrainConfig } from '../../src/grpo/config/types.ts';
+import { parseTrainConfig } from '../../src/grpo/config/text.ts';
+import type { Metrics } from '../../src/grpo/metrics.ts';
+import type { Checkpoint } from '../../src/grpo/types.ts';
+import { loadTrainerCheckpoint } from '../../src/runs/checkpointFolder.ts';
+import { InputError } from '../../src/errors.ts';
+import type { GrpoTrainer } from '../../src/grpo/trainer.ts';
+import type { Task } from '../../src/tasks/task.ts';
+import { message, notSaved, offer } from '../state/notices.ts';
+import { config, phase, run, scored, session, state } from '../state/page.ts';
+import { replay } from '../state/runs.ts';
+import { hasCode } from '../storage/runChanges.ts';
+import { readRun, savedRuns } from '../storage/saved.ts';
+import type { SavedRun } from '../storage/savedRuns.ts';
+import { differing } from '../training/differing.ts';
+import { fail } from './controller.ts';
+import { rulesLetIn } from './permission.ts';
+import { goTo, stopFirst } from './runs.ts';
+import { takeSession } from './warm.ts';
+
+/** Step of the newest kept state before `step`; 0 = the start of the run. */
+export const stateBefore = ({ checkpoints }: SavedRun, step: number): number =>
+  checkpoints.findLast((kept) => kept < step) ?? 0;
+
+/** Does the steps up to `step` again, from the newest state before it. Every failure is said. */
+export async function replayTo(asked: SavedRun, step: number): Promise<void> {
+  try {
+    await stopFirst();
+    const saved = (await readRun(asked.id)) ?? asked; // with what its end has written
+    [message.value, notSaved.value, offer.value] = [undefined, undefined, undefined];
+    const { changes } = saved;
+    const from = stateBefore(saved, step);
+    const broken = changes.find((of) => 'failed' in of && of.step > from && of.step <= step)?.step;
+    const to = broken === undefined ? step : broken - 1;
+    replay.value = { from, to, steps: [], broken, hasRules: hasCode(changes) };
+    state.value = 'loading';
+    if (!(await rulesLetIn(saved, 'Do not replay')))
+      throw new InputError('A replay goes by the rules of the run, and they were not let in.');
+    const { files, path } = await savedRuns().then((store) => ({ files: store!.files, path: store!.path(saved.id) }));
+    const checkpoint = from > 0 ? await loadTrainerCheckpoint(files, `${path}/checkpoints/step-${from}`) : undefined;
+    if (to > from) await trainAgain(saved, to, checkpoint);
+    await goTo(step);
+    state.value = 'done';
+  } catch (error) {
+    fail(error);
+  } finally {
+    [run.value, phase.value] = [undefined, undefined];
+  }
+}
+
+async function trainAgain(saved: SavedRun, to: number, checkpoint: Checkpoint | undefined): Promise<void> {
+  const { Run } = await import('../training/run.ts');
+  const of = withoutEvaluations(parseTrainConfig(saved.config, { source: 'config.yaml' }));
+  const warm = takeSession(of);
+  warm?.catch(() => {}); // the run opens another
+  config.value = of;
+  const nothing = () => {};
+  const { RepeatedChanges } = await import('../training/repeatedChanges.ts');
+  const repeated = new RepeatedChanges(saved.changes);
+  let [trainer, task]: [GrpoTrainer?, Task?] = [];
+  const again = new Run({
+    config: of,
+    hub: saved.record.hub,
+    from: checkpoint,
+    warm,
+    replays: true,
+    events: {
+      onDownload: nothing,
+      onLoaded: (opened) => void ([session.value, state.value] = [opened, 'running']),
+      onClosed: nothing,
+      onTrainer: (now, { task: its }) => {
+        [trainer, task] = [now, its];
+        return repeated.begin(now, its);
+      },
+      onPhase: (now) =>
+        batch(() => {
+          phase.value = now;
+          if (now === 'generate') scored.value = 0;
+        }),
+      onSample: () => void scored.value++,
+      onEvaluating: nothing,
+      onEvaluated: nothing,
+      onStep: (metrics) => {
+        compare(saved, metrics, to, () => again.stop());
+        return repeated.goOn(metrics['training/global_step'], trainer!, task!);
+      },
+      onFault: nothing,
+      onPaused: () => void (state.value = 'paused'),
+      onLost: () => void (state.value = 'loading'),
+    },
+  });
+  run.value = again;
+  await again.train().finally(() => repeated.close());
+}
+
+function compare({ history }: SavedRun, metrics: Metrics, to: number, stop: () => void): void {
+  const step = metrics['training/global_step'];
+  const logged = history.find((line) => line['training/global_step'] === step);
+  const steps = [...replay.value!.steps, { step, differing: logged ? differing(logged, metrics) : ['not logged'] }];
+  replay.value = { ...replay.value!, steps };
+  if (step >= to) stop();
+}
+
+/** They leave a run as it is. */
+function withoutEvaluations(of: TrainConfig): TrainConfig {
+  const { stopWhen: _, ...trainer } = of.trainer;
+  return { ...of, trainer: { ...trainer, testFreq: 0, valBeforeTrain: false } };
+}

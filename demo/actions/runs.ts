@@ -1,0 +1,128 @@
+/** What the buttons of an earlier run do: show, continue, fork, save, load. */
+
+import { batch } from '@preact/signals';
+import { parseTrainConfig } from '../../src/grpo/config/text.ts';
+import { complain, inform, offer } from '../state/notices.ts';
+import { active, history, shownStep } from '../state/page.ts';
+import { overlaid, readRuns, toggleOverlay } from '../state/runs.ts';
+import { form } from '../state/settings/settings.ts';
+import { showNewest, showStep } from '../state/tries/shown.ts';
+import { triesOf } from '../state/tries/stepTries.ts';
+import { changes, nameOf, savedRuns } from '../storage/saved.ts';
+import type { SavedRun, SavedRuns } from '../storage/savedRuns.ts';
+import { fail, showRun, start, stop } from './controller.ts';
+
+/** Shows the tries of a step, and where it lies in the curves; undefined = the newest. */
+export async function goTo(step: number | undefined): Promise<void> {
+  const last = history.value.at(-1)?.['training/global_step'];
+  shownStep.value = step === last ? undefined : step;
+  if (shownStep.value === undefined) return showNewest();
+  const found = await triesOf(shownStep.value);
+  if (found.length > 0 && shownStep.value === step) showStep(found);
+}
+
+/** Ends the active run, which stays saved. */
+export async function stopFirst(): Promise<void> {
+  if (!active.value) return;
+  const ended = new Promise<void>((resolve) => {
+    const unsubscribe = active.subscribe((now) => {
+      if (now) return;
+      resolve();
+      queueMicrotask(() => unsubscribe());
+    });
+  });
+  stop();
+  await ended;
+}
+
+/** Does what a button asks for with the store; a failure is said. */
+const withStore = (work: (store: SavedRuns) => Promise<void>): void =>
+  void (async () => {
+    const store = await savedRuns();
+    if (!store) throw new Error('This window keeps no runs.');
+    await work(store);
+  })().catch(complain);
+
+export const show = (run: SavedRun): void =>
+  withStore(async () => {
+    await stopFirst();
+    await showRun(run);
+  });
+
+export const goOn = (run: SavedRun): void => void start(run);
+
+export const rename = (run: SavedRun, name: string): void =>
+  withStore(async (store) => {
+    await store.updateRecord(run.id, { name: name.trim().slice(0, 80) });
+    changes.value++;
+  });
+
+export const discard = (run: SavedRun): void =>
+  withStore(async (store) => {
+    if (overlaid.value.includes(run.id)) toggleOverlay(run.id);
+    await store.discard(run.id);
+    changes.value++;
+  });
+
+/** A new run that continues from the state after `step`, under the same settings. */
+export const goOnFrom = (run: SavedRun, step: number): void =>
+  withStore(async (store) => {
+    await stopFirst();
+    await branch(store, run, step);
+  });
+
+/** A new run that continues from the state after `step`, under settings that are chosen now. */
+export const fork = (run: SavedRun, step: number): void =>
+  withStore(async (store) => {
+    await stopFirst();
+    form.open(run.config, 'config.yaml', new URLSearchParams());
+    const begin = () => {
+      try {
+        form.config();
+        void branch(store, run, step, true).catch(fail);
+      } catch (error) {
+        complain(error);
+      }
+    };
+    offer.value = {
+      text: `A fork of ${nameOf(run)} after step ${step}: change the settings, then start it.`,
+      choices: { 'Start the fork': begin, Cancel: () => (offer.value = undefined) },
+    };
+    document.getElementById('settings')!.querySelector<HTMLElement>('input, select')?.focus();
+  });
+
+async function branch(store: SavedRuns, run: SavedRun, step: number, byForm = false): Promise<void> {
+  const config = byForm ? form.config() : parseTrainConfig(run.config, { source: 'config.yaml' });
+  const forked = await store.fork(await store.read(run.id), step);
+  await readRuns();
+  batch(() => {
+    if (!overlaid.value.includes(run.id)) toggleOverlay(run.id);
+    offer.value = undefined;
+  });
+  await start(forked, config);
+}
+
+/** What of a run becomes a file. */
+export type Saved = 'run' | 'model' | 'gguf' | 'report';
+
+export const save = (run: SavedRun, what: Saved): void =>
+  withStore(async (store) => {
+    const { runZip, modelZip, modelGguf, reportPage } = await import('../storage/exports.ts');
+    const write = { run: runZip, model: modelZip, gguf: modelGguf, report: reportPage }[what];
+    const { name, bytes } = await write(store, await store.read(run.id));
+    const link = document.createElement('a');
+    link.href = URL.createObjectURL(new Blob([bytes]));
+    link.download = name;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+  });
+
+/** Loads a run from its files, and shows it. */
+export const load = (files: readonly File[]): void =>
+  withStore(async (store) => {
+    const { importRun } = await import('../storage/imports.ts');
+    const run = await importRun(store, files);
+    changes.value++;
+    if (active.value) inform(`${nameOf(run)} is among the runs now.`);
+    else await showRun(run);
+  });

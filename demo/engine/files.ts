@@ -1,0 +1,57 @@
+/** Fetches checkpoints, by the paths the command line uses. */
+
+import { loadCheckpoint, withTokenizer } from '../../src/model/checkpoint/checkpoint.ts';
+import type { ModelCheckpoint } from '../../src/model/checkpoint/checkpoint.ts';
+import type { TensorMap } from '../../src/model/engine.ts';
+import { InputError } from '../../src/errors.ts';
+import type { DownloadProgress } from '../../src/model/checkpoint/download.ts';
+import { isRemote } from '../../src/model/checkpoint/hub.ts';
+import { openRemoteModel } from '../../src/workers/remoteEngine.ts';
+import { CHECKPOINTS, fetchBytes, isShipped } from './configs.ts';
+
+/** A model with its tokenizer. */
+export interface LoadedModel<Weights> extends Omit<ModelCheckpoint, 'weights'> {
+  /** 'opened' = in the worker that opened it. */
+  weights: Weights;
+  tokenizerJson: Record<string, unknown>;
+  tokenizerConfigJson: Record<string, unknown>;
+}
+
+/** The checkpoint of a folder that comes with the page, such as checkpoints/gsm8k-tool. Throws InputError. */
+export async function fetchShipped(path: string): Promise<LoadedModel<TensorMap>> {
+  const checkpoint = await loadCheckpoint(async (name) => {
+    const url = CHECKPOINTS[`../../${path}/${name}`];
+    return url ? fetchBytes(url, `${path}/${name}`) : undefined;
+  });
+  return withTokenizer(path, checkpoint);
+}
+
+/**
+ * Like `fetchShipped`, or of org/name (looked up at `endpoint`, or huggingface.co), or of a URL: these are downloaded by the
+ * worker, once, see `openRemoteModel`. Throws InputError.
+ */
+export async function fetchModel(
+  path: string,
+  worker: Worker,
+  endpoint: string | undefined,
+  onProgress: (progress: DownloadProgress) => void,
+): Promise<LoadedModel<TensorMap | 'opened'>> {
+  if (isShipped(path) || !isRemote(path)) return fetchShipped(path);
+  const model = await openRemoteModel(worker, path, { onProgress, ...(endpoint !== undefined && { endpoint }) });
+  return withTokenizer(path, { ...model, weights: 'opened' as const });
+}
+
+/** A chat template, which a page can only read at a URL. Throws InputError. */
+export async function fetchTemplate(url: string): Promise<string> {
+  if (/^https?:/.test(url)) return new TextDecoder().decode(await fetchBytes(url, url));
+  throw new InputError(
+    `model.customChatTemplate is "${url}"; a page has no files, so give the URL of one (https://...), or use the command line.`,
+  );
+}
+
+/** A file beside the page, or at an address on its server; a server that knows none may send the page instead. Throws InputError. */
+export async function fetchText(path: string): Promise<string> {
+  const text = new TextDecoder().decode(await fetchBytes(new URL(path, location.href).href, path));
+  if (!/^\s*<!doctype html/i.test(text)) return text;
+  throw new InputError(`There is no ${path} beside the page: the server answered with a page of HTML.`);
+}

@@ -1,0 +1,88 @@
+/** The task of a run in the page: a shipped one, a module of the page's own folder, or one from elsewhere that the visitor allowed. */
+
+import { describe, InputError } from '../../src/errors.ts';
+import type { TrainConfig } from '../../src/grpo/config/types.ts';
+import { checkTask, fetchSource, moduleUrl, sha256Of } from '../../src/extensions/modules/index.ts';
+import { openShippedTask } from '../../src/tasks/open/shipped.ts';
+import { withTools } from '../../src/tasks/shippedTools.ts';
+import type { Task } from '../../src/tasks/task.ts';
+import { fetchText } from './files.ts';
+
+/** Addresses that were let in since the page was opened. */
+const letIn = new Set<string>();
+
+/** Asks a question about a module of `host`; true = load it. */
+export type Ask = (question: { host: string; text: string }) => Promise<boolean>;
+
+/**
+ * Asks before the first fetch of a module that is not the page's own: the visitor has not agreed to an address in a link yet. Throws
+ * InputError where it is refused, or no address to load from.
+ */
+export async function letModuleIn(module: string, ask: Ask): Promise<void> {
+  const url = addressOf(module);
+  if (isOwn(url) || letIn.has(url.href)) return;
+  const text =
+    `This run's task is a module of ${moduleUrl(url.href).host}: ${url.href}. Nothing was fetched from there yet. It would write the problems ` +
+    'and score the answers, in a sandbox without network, storage or access to this page. Load it?';
+  if (!(await ask({ host: url.host, text }))) throw new InputError(`The task module ${url.href} was not loaded.`);
+  letIn.add(url.href);
+}
+
+/** Throws InputError, also for a module from elsewhere that was not let in. */
+export async function openTask({ task: config, reward }: TrainConfig): Promise<Task> {
+  const { module, isolated, options, tools, timeoutS } = config;
+  if (config.mcpServers)
+    throw new InputError('task.mcpServers is for the command line; a page has mcpTools, see docs/mcp.md.');
+  if (module === undefined) return openShippedTask(config, { readText, loadReward });
+  const url = addressOf(module);
+  if (isOwn(url) && !isolated) return withTools(await ownTask(url.href, options), tools);
+  if (!isOwn(url) && !letIn.has(url.href)) throw new InputError(`Nobody has let the task module ${url.href} in.`);
+  const { isolatedTask } = await import('../../src/extensions/modules/isolated.ts');
+  const source = {
+    entry: url.href,
+    root: isOwn(url) ? folder() : `${url.origin}/`,
+    read: (at: string) => fetchSource(at),
+  };
+  const limits = { timeoutMs: timeoutS * 1000, rewardTimeoutMs: reward.timeoutS * 1000 };
+  return withTools(await isolatedTask(source, options, limits), tools);
+}
+
+function loadReward(setting: string, file: string): never {
+  throw new InputError(`${setting} is "${file}"; the page loads no reward from a file, so choose one by name.`);
+}
+
+/** Text of a file in the page's own folder. Throws InputError for every other address. */
+async function readText(path: string): Promise<string> {
+  const url = new URL(path, document.baseURI);
+  if (isOwn(url)) return fetchText(path);
+  throw new InputError(`The file ${path} is not the page's own; put it into the folder of the page.`);
+}
+
+/** The folder that the page lies in. */
+const folder = (): string => new URL('.', document.baseURI).href;
+
+const isOwn = (url: URL): boolean => url.href.startsWith(folder());
+
+/** Throws InputError for an address that nothing is loaded from. */
+function addressOf(module: string): URL {
+  if (!URL.canParse(module) && !/^\.{0,2}\//.test(module))
+    throw new InputError(
+      `task.module is "${module}"; a page takes https://..., or ./NAME.js for a file that lies with it. Packages are for the command line.`,
+    );
+  const url = new URL(module, document.baseURI);
+  return isOwn(url) ? url : moduleUrl(url.href);
+}
+
+/** A module of the page's own runs as the page does; its Content Security Policy says so too. */
+async function ownTask(address: string, options: TrainConfig['task']['options']): Promise<Task> {
+  const text = await fetchSource(address);
+  try {
+    const exported = (await import(/* @vite-ignore */ address)) as { default?: unknown; task?: unknown };
+    const given = exported.default ?? exported.task;
+    const made = typeof given === 'function' ? await (given as (options: unknown) => unknown)(options) : given;
+    return { ...checkTask(address, made), sha256: await sha256Of(new Map([[address, text]])) };
+  } catch (error) {
+    if (error instanceof InputError) throw error;
+    throw new InputError(`The task module ${address} does not load: ${describe(error)}.`, { cause: error });
+  }
+}

@@ -1,0 +1,159 @@
+/** An engine in a worker of its own, with a model and a task. It outlives a run: what was trained can still be asked. */
+
+import type { TrainConfig } from '../../src/grpo/config/types.ts';
+import type { DownloadProgress } from '../../src/model/checkpoint/download.ts';
+import type { Task } from '../../src/tasks/task.ts';
+import { engineSizes, judgeCheckpoint, loraOf } from '../../src/workers/engineSpec.ts';
+import type { LoraConfig } from '../../src/model/lora/weights.ts';
+import type { TensorMap } from '../../src/model/engine.ts';
+import { createRemoteEngine, type RemoteEngine, type RemoteEngineSpec } from '../../src/workers/remoteEngine.ts';
+import { splitEngine, splitSpecs, streamOptions } from '../../src/workers/splitEngine.ts';
+import { isShipped } from './configs.ts';
+import { startEngineWorker } from './engineWorker.ts';
+import { fetchModel, fetchTemplate, type LoadedModel } from './files.ts';
+import { openTask } from './openTask.ts';
+import { warmStart, warmStartName } from './startModel.ts';
+
+export interface SessionOptions {
+  /** Server of models that do not come with the page, when not the usual one. */
+  hub: string | undefined;
+  /** Files that come from another server, then their way to the GPU. */
+  onDownload(progress: DownloadProgress): void;
+}
+
+interface SessionParts {
+  config: TrainConfig;
+  /** The one that trains; with trainer.placement: split also the one that generates. */
+  workers: Worker[];
+  died: Promise<never>;
+  engine: RemoteEngine;
+  model: LoadedModel<unknown>;
+  task: Task;
+}
+
+export class Session {
+  /** What it was opened for. */
+  readonly config: TrainConfig;
+  readonly engine: RemoteEngine;
+  /** As it was loaded: the weights of `engine` are the present ones. */
+  readonly model: LoadedModel<unknown> & { base: string };
+  /** Undefined if every weight is trained. */
+  readonly lora: LoraConfig | undefined;
+  readonly task: Task;
+  /** Rejects when a worker dies, its GPU is lost, or the session is closed: a worker that was ended answers no call. */
+  readonly lost: Promise<never>;
+  isClosed = false;
+  readonly #workers: Worker[];
+  #tellClosed: (error: Error) => void = () => {};
+
+  private constructor({ config, workers, died, engine, model, task }: SessionParts) {
+    [this.config, this.engine, this.task, this.lora] = [config, engine, task, loraOf(config)];
+    this.model = { ...model, base: config.model.path };
+    const closed = new Promise<never>((_, reject) => (this.#tellClosed = reject));
+    this.lost = Promise.race([died, engine.untilLost(), closed]);
+    this.lost.catch(() => {}); // whoever uses the session is told
+    this.#workers = workers;
+  }
+
+  /** Rejects with what went wrong, also where a worker dies or `givenUp` rejects; the workers are gone then. */
+  static async open(config: TrainConfig, options: SessionOptions, givenUp: Promise<never>): Promise<Session> {
+    const made = await warmStartOf(config, givenUp);
+    const started = [startEngineWorker()];
+    if (config.trainer.placement === 'split') started.push(startEngineWorker());
+    const workers = started.map(({ worker }) => worker);
+    const died = Promise.race(started.map((one) => one.died));
+    died.catch(() => {}); // whoever waits for the workers is told
+    try {
+      return new Session(await Promise.race([load(config, workers, died, options, made), died, givenUp]));
+    } catch (error) {
+      for (const worker of workers) worker.terminate();
+      throw error;
+    }
+  }
+
+  /** Ends the workers, and with them their devices. */
+  close(): void {
+    this.isClosed = true;
+    this.task.close?.();
+    for (const worker of this.#workers) worker.terminate();
+    this.#tellClosed(new Error('The session is closed.'));
+  }
+}
+
+/** All that a session is opened by: one that was opened by the same has the same engine, model and task. */
+export const sessionKey = (config: TrainConfig): string =>
+  JSON.stringify([
+    engineSizes(config),
+    config.model,
+    config.task,
+    config.reward,
+    config.trainer.placement === 'split' && streamOptions(config),
+  ]);
+
+/** True if a session needs only the page's own files, so that it can be opened before Start. */
+export function needsOnlyThePage(config: TrainConfig): boolean {
+  const { model, task } = config;
+  const judge = judgeCheckpoint(config);
+  const ships = isShipped(model.path) && (judge === undefined || isShipped(judge));
+  return ships && model.customChatTemplate === undefined && task.module === undefined && task.mcpServers === undefined;
+}
+
+async function load(
+  config: TrainConfig,
+  workers: Worker[],
+  died: Promise<never>,
+  { hub, onDownload }: SessionOptions,
+  made: LoadedModel<TensorMap> | undefined,
+): Promise<SessionParts> {
+  const task = await openTask(config);
+  const [worker, other] = workers;
+  const fetched = (path: string, into = worker) => fetchModel(path, into, hub, onDownload);
+  const judge = judgeCheckpoint(config);
+  const judgeModel = judge === undefined ? undefined : await fetched(judge).then((files) => ofJudge(files, judge));
+  const model = made ?? (await fetched(config.model.path)); // what is opened last is the policy
+  const { customChatTemplate } = config.model;
+  if (customChatTemplate !== undefined)
+    model.tokenizerConfigJson = {
+      ...model.tokenizerConfigJson,
+      chat_template: await fetchTemplate(customChatTemplate),
+    };
+  const spec = { ...engineSizes(config), ...model, ...(judgeModel && { judgeModel }) };
+  if (other && spec.weights === 'opened') await fetched(config.model.path, other); // reads what the first has downloaded
+  const engine = other ? await createSplit(spec, [worker, other], config) : await createRemoteEngine(worker, spec);
+  return { config, workers, died, engine, model, task };
+}
+
+/** Training in one worker, rollout in the other. */
+async function createSplit(
+  spec: RemoteEngineSpec,
+  workers: [Worker, Worker],
+  config: TrainConfig,
+): Promise<RemoteEngine> {
+  const { train, rollout } = splitSpecs(spec);
+  const [trains, generates] = await Promise.all([
+    createRemoteEngine(workers[0], train),
+    createRemoteEngine(workers[1], rollout),
+  ]);
+  return splitEngine(trains, generates, streamOptions(config));
+}
+
+/** A judge's weights stay in the worker under its address, beside the policy's. */
+const ofJudge = ({ weights, ...files }: Awaited<ReturnType<typeof fetchModel>>, address: string) => ({
+  ...files,
+  weights: weights === 'opened' ? { opened: address } : weights,
+});
+
+/** The model that is made first; undefined if there is one to load. */
+async function warmStartOf(
+  { model }: TrainConfig,
+  givenUp: Promise<never>,
+): Promise<LoadedModel<TensorMap> | undefined> {
+  const name = warmStartName(model.path);
+  if (name === undefined) return undefined;
+  const { makeWarmStart } = await import('./warmStart.ts');
+  try {
+    return await makeWarmStart(name, (progress) => void (warmStart.value = progress), givenUp);
+  } finally {
+    warmStart.value = undefined;
+  }
+}

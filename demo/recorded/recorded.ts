@@ -1,0 +1,43 @@
+/** True if a recorded run is shown. Its code and file are loaded when it is. */
+
+import { effect, signal } from '@preact/signals';
+import type { Player } from './player.ts';
+import { complain } from '../state/notices.ts';
+import { active, state } from '../state/page.ts';
+import { shared } from '../state/shared.ts';
+
+export const player = signal<Player | undefined>(undefined);
+
+let opening = false;
+
+export async function watchRecorded(): Promise<void> {
+  if (player.value || opening) return;
+  opening = true;
+  try {
+    const { Player } = await import('./player.ts');
+    const opened = await Player.open();
+    if (active.value) return opened.close();
+    shared.value = undefined;
+    player.value = opened;
+    if (matchMedia('(prefers-reduced-motion: reduce)').matches) opened.at.value = opened.lines;
+    else opened.play();
+  } catch (error) {
+    complain(error);
+  } finally {
+    opening = false;
+  }
+}
+
+export function closeRecorded(): void {
+  player.value?.close();
+  player.value = undefined;
+}
+
+// A browser that cannot train shows what training looks like.
+effect(() => {
+  if (state.value === 'no-gpu' && !shared.peek()) void watchRecorded();
+});
+
+effect(() => {
+  if (active.value) closeRecorded();
+});

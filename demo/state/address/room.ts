@@ -1,0 +1,63 @@
+/** `?room=ADDRESS#code=CODE` in the page's address, and what such a page may connect to. */
+
+import { InputError } from '../../../src/errors.ts';
+
+/** The room in the address. It is unchecked, and the visitor has not agreed yet. */
+export interface AskedRoom {
+  address: string;
+  /** '' where the address has none, or has no longer: it goes out of sight as it is read. */
+  code: string;
+}
+
+/** The room that this visit is asked to work for; undefined = none. The code stands nowhere but in what is returned. */
+export function takeRoom(): AskedRoom | undefined {
+  const address = new URLSearchParams(location.search).get('room');
+  const code = /^#code=(.*)$/s.exec(location.hash)?.[1];
+  if (code !== undefined) history.replaceState(history.state, '', location.pathname + location.search);
+  return address === null ? undefined : { address, code: decoded(code ?? '') };
+}
+
+function decoded(code: string): string {
+  try {
+    return decodeURIComponent(code);
+  } catch {
+    return code;
+  }
+}
+
+/**
+ * The room's server. Throws InputError for an address that a page cannot connect to.
+ * @param from address of this page
+ */
+export function roomUrl(address: string, from: Pick<Location, 'protocol'> = location): URL {
+  const url = URL.canParse(address) ? new URL(address) : undefined;
+  if (!url || !/^wss?:$/.test(url.protocol) || url.username || url.password)
+    throw new InputError(
+      `The address has room=${address.slice(0, 80)}; a page takes ws://HOST:PORT or wss://HOST:PORT, as "webgrpo room" prints it.`,
+    );
+  if (from.protocol === 'https:' && url.protocol === 'ws:' && !LOOPBACK.test(url.hostname))
+    throw new InputError(
+      `This page came by https, and connects to wss:// alone; start the room with --tls-cert and --tls-key, or open the page at http://localhost.`,
+    );
+  return url;
+}
+
+const LOOPBACK = /^(localhost|127\.0\.0\.1|\[::1\])$/;
+
+/**
+ * The page's policy allows sockets, since it is written before a room is known; a second one, which can only take away, leaves none
+ * but that to the room, and no other host beside it; without a room no socket at all.
+ */
+export function narrowConnections(asked: AskedRoom | undefined): void {
+  const policy = document.createElement('meta');
+  policy.httpEquiv = 'Content-Security-Policy';
+  policy.content = `connect-src 'self' blob: data: ${asked ? socketOf(asked) : 'https: http:'}`;
+  document.head.append(policy);
+}
+
+function socketOf({ address }: AskedRoom): string {
+  if (!URL.canParse(address)) return '';
+  const { protocol, host } = new URL(address);
+  if (!/^wss?:$/.test(protocol)) return '';
+  return /^[\w.-]+(:\d+)?$/.test(host) ? `${protocol}//${host}` : protocol; // a policy has no way to write [::1]
+}

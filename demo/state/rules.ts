@@ -1,0 +1,133 @@
+/** Rules and settings that change during a run, as signals: what is asked for, what is in force, and what changed at which step. */
+
+import { computed, signal } from '@preact/signals';
+import type { LiveSettings } from '../../src/grpo/live.ts';
+import type { GrpoTrainer } from '../../src/grpo/trainer.ts';
+import type { LiveChange } from '../../src/grpo/types.ts';
+import type { RuleKind } from '../../src/extensions/modules/index.ts';
+import type { Session } from '../engine/session.ts';
+import { type AskedRule, changesAt, OWN_RULES, RULE_KINDS, type RunChange } from '../storage/runChanges.ts';
+import type { Run } from '../training/run.ts';
+import { run } from './page.ts';
+
+/** Where a rule stands. */
+export interface Standing {
+  state: 'checking' | 'tried' | 'asked' | 'applied' | 'refused';
+  text: string;
+  /** What is wrong, from 1, where a line is to blame. */
+  line?: number | undefined;
+  column?: number | undefined;
+  /** The rule that failed in a run, which is no longer in force: the editor keeps it, for its mark. */
+  code?: string | undefined;
+}
+
+/** Changes of the run that is shown, oldest first; a run that repeats steps has those of the steps to come too. */
+export const record = signal<readonly RunChange[]>([]);
+
+/** The same as a person reads it. */
+export const changes = computed(() => record.value.map((change) => ({ step: change.step, text: worded(change) })));
+
+/** Rules in place of the task's own, in force or to be at the next step. */
+export const asked = signal<Readonly<Partial<Record<RuleKind, AskedRule>>>>({});
+
+export const standing = signal<Readonly<Partial<Record<RuleKind, Standing>>>>({});
+
+interface Live {
+  of: Run | undefined;
+  trainer: GrpoTrainer;
+  session: Session;
+}
+
+const newest = signal<Live | undefined>(undefined);
+
+/** What can be changed now in the active run. */
+export const live = computed(() => (run.value && newest.value?.of === run.value ? newest.value : undefined));
+
+/** Settings that were asked for, and have not come in yet: another engine gets them again. */
+let waiting: LiveSettings = {};
+
+let write: (changes: readonly RunChange[]) => void = () => {};
+
+/** Of a run that is looked at. */
+export function showChanges(of: readonly RunChange[]): void {
+  [record.value, waiting, write] = [of, {}, () => {}];
+}
+
+/** A run begins, or continues with what was changed before. @param to hears of every change, to keep them */
+export function beginChanges(before: readonly RunChange[] | undefined, to: typeof write): void {
+  [record.value, waiting, write] = [before ?? [], {}, to];
+  if (before) return;
+  // What an earlier run went by holds for a new one from its first step on.
+  for (const kind of RULE_KINDS)
+    if (asked.value[kind]) stand(kind, { state: 'asked', text: 'Applies when a run starts.' });
+}
+
+export function stand(kind: RuleKind, to: Standing): void {
+  standing.value = { ...standing.value, [kind]: to };
+}
+
+/** Makes the trainer the one to change, and gives it the settings of its next step. Returns all changes of the run. */
+export function setLive(trainer: GrpoTrainer, session: Session): readonly RunChange[] {
+  newest.value = { of: run.value, trainer, session };
+  for (const change of trainer.state.changes ?? []) recordChange(change);
+  trainer.change({ ...changesAt(record.value, trainer.state.step + 1)?.settings, ...waiting });
+  return record.value;
+}
+
+/** Changes settings from the next step on. Throws InputError. */
+export function changeSettings(settings: LiveSettings): void {
+  live.value?.trainer.change(settings);
+  waiting = { ...waiting, ...settings };
+  dropLater((of) => 'key' in of && of.key in settings);
+}
+
+/** Removes recorded changes of later steps that `isOf` matches: the visitor changes the same rule now. */
+export function dropLater(isOf: (change: RunChange) => boolean): void {
+  if (!live.value) return;
+  const next = live.value.trainer.state.step + 1;
+  const kept = record.value.filter((of) => of.step <= next || !isOf(of));
+  if (kept.length < record.value.length) keep(kept);
+}
+
+export function settingChanged(change: LiveChange): void {
+  const { [change.key as keyof LiveSettings]: _, ...rest } = waiting;
+  waiting = rest;
+  recordChange(change);
+}
+
+/** Records that the requested rules apply from `step` on. */
+export function rulesReplaced(step: number): void {
+  for (const kind of RULE_KINDS) {
+    if (standing.value[kind]?.state !== 'asked') continue;
+    const rule = { name: OWN_RULES[kind], ...asked.value[kind] };
+    stand(kind, { state: 'applied', text: `Applied at step ${step}: ${rule.name}.` });
+    recordChange({ step, rule: kind, ...rule });
+  }
+}
+
+/** The same change is noted once, though a lost engine may do its step again. */
+export function recordChange(change: RunChange): void {
+  const isKnown = record.value.some((of) => JSON.stringify(of) === JSON.stringify(change));
+  if (!isKnown) keep([...record.value, change]);
+}
+
+function keep(to: readonly RunChange[]): void {
+  record.value = to;
+  write(to);
+}
+
+const NAMES: Readonly<Record<string, string>> = {
+  'actor.optim.lr': 'Learning rate',
+  'actor.clipRatioLow': 'Clip below',
+  'actor.clipRatioHigh': 'Clip above',
+  'actor.klLossCoef': 'KL coefficient',
+  'actor.entropyCoeff': 'Entropy bonus',
+  'rollout.temperature': 'Temperature',
+};
+const TITLES: Readonly<Record<RuleKind, string>> = { reward: 'Reward', loss: 'Loss', tool: 'Tool' };
+
+function worded(change: RunChange): string {
+  if ('rule' in change) return `${TITLES[change.rule]}: ${change.name}`;
+  if ('failed' in change) return `${TITLES[change.failed]}: failed; what it had not judged taught nothing`;
+  return `${NAMES[change.key] ?? change.key} ${change.from} \u2192 ${change.to}`;
+}

@@ -1,0 +1,98 @@
+/** Settings before a run: filled from the recipe and the address, changed in the form, read back into a config. */
+
+import { batch, computed, signal } from '@preact/signals';
+import { parse } from 'yaml';
+import { parseTrainConfig } from '../../../src/grpo/config/text.ts';
+import { valueAt } from '../../../src/grpo/config/tree.ts';
+import type { TrainConfig } from '../../../src/grpo/config/types.ts';
+import { InputError } from '../../../src/errors.ts';
+import { FIELDS, type FieldName } from './fields.ts';
+import { refuseBeyondPage } from './limits.ts';
+import { inPlainWords, type Problem } from './messages.ts';
+
+type Values = Readonly<Record<FieldName, string>>;
+
+/** What the form asks for: a run, or what is wrong and where. */
+export type Checked = { config: TrainConfig; notes: readonly string[] } | Problem;
+
+/** The YAML text of configs/<name>.yaml, or of a run's config.yaml. */
+interface Recipe {
+  name: string;
+  text: string;
+  /** `task=...` and `set=key=value` of the address: any config key. */
+  overrides: readonly string[];
+}
+
+export class Settings {
+  /** Undefined until `open`. */
+  readonly recipe = signal<Recipe | undefined>(undefined);
+  /** The recipe as it is. */
+  readonly own = signal<TrainConfig | undefined>(undefined);
+  /** What the recipe has for a field; `loss` is empty where it goes by the algorithm. */
+  readonly defaults = signal<Values>(EMPTY);
+  readonly values = signal<Values>(EMPTY);
+  readonly checked = computed<Checked>(() => this.#check());
+
+  /** Takes a recipe, and what the address changes of it. Throws InputError. */
+  open(text: string, name: string, address: URLSearchParams): void {
+    const own = parseTrainConfig(text, { source: name, note: () => {} });
+    const written = parse(text) as unknown;
+    const overrides = [...address.getAll('task').map(taskOverride), ...address.getAll('set')];
+    batch(() => {
+      this.own.value = own;
+      this.defaults.value = valuesBy((field, key) =>
+        field === 'loss' ? textOf(valueAt(written, key) ?? '') : textOf(valueAt(own, key)),
+      );
+      this.values.value = valuesBy((field) => address.get(field) ?? this.defaults.value[field]);
+      this.recipe.value = { name, text, overrides };
+    });
+  }
+
+  change(field: FieldName, value: string): void {
+    this.values.value = { ...this.values.value, [field]: value };
+  }
+
+  /** The run the form asks for. Throws InputError. */
+  config(): TrainConfig {
+    const { value } = this.checked;
+    if ('config' in value) return value.config;
+    throw new InputError(value.problem);
+  }
+
+  #check(): Checked {
+    const { recipe, values, defaults } = this;
+    if (!recipe.value) return { problem: '', field: undefined };
+    const { name, text, overrides } = recipe.value;
+    const changed = FIELDS.flatMap(({ name: field, key }) => {
+      const value = values.value[field].trim();
+      return value === '' || value === defaults.value[field] ? [] : [{ field, text: `${key}=${value}` }];
+    });
+    const notes: string[] = [];
+    const all = [...changed.map((override) => override.text), ...overrides];
+    try {
+      const options = { source: name, overrides: all, note: (sentence: string) => void notes.push(sentence) };
+      const config = parseTrainConfig(text, options);
+      refuseBeyondPage(config);
+      return { config, notes };
+    } catch (error) {
+      return inPlainWords((error as Error).message, name, all);
+    }
+  }
+}
+
+const EMPTY: Values = { steps: '', n: '', lr: '', algorithm: '', loss: '', seed: '' };
+
+const valuesBy = (valueOf: (field: FieldName, key: string) => string): Values =>
+  Object.fromEntries(FIELDS.map(({ name, key }) => [name, valueOf(name, key)])) as Record<FieldName, string>;
+
+const textOf = (value: unknown): string => (typeof value === 'string' ? value : JSON.stringify(value));
+
+/** `task=countdown` is a task that ships, `task=./mine.js` and `task=https://...` are modules. */
+const taskOverride = (task: string): string =>
+  /^[\w-]+$/.test(task) ? `task.name=${task}` : `task.module=${JSON.stringify(task)}`;
+
+/** Settings of the next run. */
+export const form = new Settings();
+
+/** True once a run may be started by the form. */
+export const formIsReady = signal(false);

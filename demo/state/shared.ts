@@ -1,0 +1,29 @@
+/** A result that came in a link: its curves in place of those of a run, until one is started. */
+
+import { effect, signal } from '@preact/signals';
+import type { TrainConfig } from '../../src/grpo/config/types.ts';
+import type { SharedResult } from './address/share.ts';
+import { message } from './notices.ts';
+import { active, config, history } from './page.ts';
+
+/** What is shown of it; undefined = nothing came, or it was put away. */
+export const shared = signal<SharedResult | undefined>(undefined);
+
+/** Shows it, or says what is wrong with it. @param settings those of the link; throws InputError */
+export async function showShared(text: string, settings: () => TrainConfig): Promise<void> {
+  try {
+    const { decodeResult } = await import('./address/share.ts');
+    const result = await decodeResult(text);
+    [config.value, history.value, shared.value] = [settings(), result.history, result];
+  } catch (error) {
+    message.value = { kind: 'error', title: 'In the address:', text: (error as Error).message };
+  }
+}
+
+export function putSharedAway(): void {
+  [shared.value, history.value, config.value] = [undefined, [], undefined];
+}
+
+effect(() => {
+  if (active.value) shared.value = undefined;
+});

@@ -1,0 +1,61 @@
+/** Which step's tries are shown: the newest, until the visitor picks a problem or an older step, or holds the current one. */
+
+import { batch, computed, effect, signal } from '@preact/signals';
+import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
+import { tokensOf } from '../../training/tokens.ts';
+import { shownStep, tries } from '../page.ts';
+
+type Following = 'newest' | 'step' | 'nothing';
+
+/** What is shown grows with the newest step, with the tries of its own step, or stays as it is. */
+const following = signal<Following>('newest');
+
+/** The tries on screen; empty = none yet. */
+export const shownTries = signal<readonly LoggedRollout[]>([]);
+
+/** The group that was picked; undefined = the page chooses. */
+export const pickedGroup = signal<number | undefined>(undefined);
+
+/** There may be newer tries than those that are shown. */
+export const isHeld = computed(() => following.value !== 'newest');
+
+const stepOf = (of: readonly LoggedRollout[]) => of.at(0)?.step;
+
+effect(() => {
+  const newest = tries.value;
+  const mode = newest.length === 0 ? 'newest' : following.peek();
+  const sameStep = stepOf(newest) === stepOf(shownTries.peek());
+  if (mode === 'newest') showNewest();
+  else if (mode === 'step' && sameStep) shownTries.value = newest;
+});
+
+/** Follows the newest step again. */
+export function showNewest(): void {
+  batch(() => {
+    [following.value, pickedGroup.value, shownTries.value] = ['newest', undefined, tries.peek()];
+    shownStep.value = undefined;
+  });
+}
+
+/** The tries of an older step. */
+export function showStep(older: readonly LoggedRollout[]): void {
+  batch(() => {
+    [following.value, pickedGroup.value, shownTries.value] = ['nothing', undefined, older];
+  });
+}
+
+/** Another problem of the step that is shown, which stays. */
+export function pickGroup(group: number): void {
+  hold('step');
+  pickedGroup.value = group;
+}
+
+/** The tries shown stay: the visitor reads or selects them. */
+export function hold(how: Exclude<Following, 'newest'> = 'nothing', group = pickedGroup.peek()): void {
+  batch(() => {
+    if (following.peek() !== 'nothing') following.value = how;
+    pickedGroup.value = group;
+  });
+  const [first] = shownTries.peek();
+  void (first && tokensOf(first)?.step.numbers); // the next step forgets what they are computed from
+}

@@ -1,0 +1,116 @@
+/** What was changed during a run, as its changes.jsonl has it: settings, rules, and rules that failed, each with its step. */
+
+import { InputError } from '../../src/errors.ts';
+import { LIVE_SETTINGS, type LiveSettings } from '../../src/grpo/live.ts';
+import type { LiveChange } from '../../src/grpo/types.ts';
+import type { RuleKind } from '../../src/extensions/modules/index.ts';
+
+export const RULE_KINDS: readonly RuleKind[] = ['reward', 'loss', 'tool'];
+
+/** What stands in a rule's place where there is none. */
+export const OWN_RULES: Readonly<Record<RuleKind, string>> = {
+  reward: "the task's own reward",
+  loss: "the run's own loss",
+  tool: "the task's own tools",
+};
+
+/** A rule by its text, and the name of the preset that it is, if it is one. */
+export interface AskedRule {
+  name: string;
+  code: string;
+}
+
+/** By kind; undefined = back to the task's own, or the run's own loss. */
+export type AskedRules = Partial<Record<RuleKind, AskedRule | undefined>>;
+
+/** A rule that came in. */
+export interface RuleChange {
+  /** The first step that it counted for. */
+  step: number;
+  rule: RuleKind;
+  name: string;
+  /** Absent = back to the task's own, or the run's own loss. */
+  code?: string;
+}
+
+/** A rule that failed in the middle of a step: which tries it had scored by then depends on the time. */
+export interface RuleFailure {
+  step: number;
+  failed: RuleKind;
+}
+
+export type RunChange = LiveChange | RuleChange | RuleFailure;
+
+/** Texts of the rules, whatever became of them. */
+export const hasCode = (changes: readonly RunChange[]): boolean => changes.some((of) => 'code' in of);
+
+/** The rules that step `step` goes by. Every kind has its key. */
+export function rulesAt(changes: readonly RunChange[], step: number): AskedRules {
+  const until = changes.filter((of) => of.step <= step);
+  return Object.fromEntries(RULE_KINDS.map((kind) => [kind, newest(until, kind)]));
+}
+
+/** What comes in at step `step`; undefined = nothing. */
+export function changesAt(
+  changes: readonly RunChange[],
+  step: number,
+): { settings: LiveSettings; rules: AskedRules } | undefined {
+  const now = changes.filter((of) => of.step === step);
+  const settings = now.flatMap((of) => ('key' in of ? [[of.key, of.to]] : []));
+  const kinds = RULE_KINDS.filter((kind) => now.some((of) => 'rule' in of && of.rule === kind));
+  if (settings.length + kinds.length === 0) return undefined;
+  return {
+    settings: Object.fromEntries(settings) as LiveSettings,
+    rules: Object.fromEntries(kinds.map((kind) => [kind, newest(now, kind)])),
+  };
+}
+
+function newest(changes: readonly RunChange[], kind: RuleKind): AskedRule | undefined {
+  const last = changes.findLast((of) => 'rule' in of && of.rule === kind) as RuleChange | undefined;
+  return last?.code === undefined ? undefined : { name: last.name, code: last.code };
+}
+
+/** From step `step` on without rules. */
+export function withoutRules(changes: readonly RunChange[], step: number): RunChange[] {
+  const inForce = rulesAt(changes, step);
+  return [
+    ...changes.filter((of) => of.step < step || !('rule' in of)),
+    ...RULE_KINDS.filter((kind) => inForce[kind]).map((rule) => ({ step, rule, name: OWN_RULES[rule] })),
+  ];
+}
+
+export const changesText = (changes: readonly RunChange[]): string =>
+  changes.map((of) => `${JSON.stringify(of)}\n`).join('');
+
+/** Throws InputError for a line that is not a change: the file is untrusted. */
+export function readChanges(text: string, source: string): RunChange[] {
+  return text
+    .split('\n')
+    .filter((line) => line.trim() !== '')
+    .map((line, i) => {
+      const change = parsed(line);
+      if (isChange(change)) return change;
+      throw new InputError(
+        `${source}, line ${i + 1} is no change of a run: a line has a step and a setting, or a step and a rule (${RULE_KINDS.join(', ')}) with its name and code.`,
+      );
+    });
+}
+
+function parsed(line: string): unknown {
+  try {
+    return JSON.parse(line);
+  } catch {
+    return undefined;
+  }
+}
+
+function isChange(of: unknown): of is RunChange {
+  if (typeof of !== 'object' || of === null) return false;
+  const { step, key, from, to, rule, name, code, failed } = of as Record<string, unknown>;
+  if (!Number.isSafeInteger(step) || (step as number) < 1) return false;
+  const isKind = (kind: unknown) => RULE_KINDS.some((one) => one === kind);
+  if (rule !== undefined)
+    return isKind(rule) && typeof name === 'string' && ['string', 'undefined'].includes(typeof code);
+  if (failed !== undefined) return isKind(failed);
+  return LIVE_SETTINGS.some((one) => one === key) && [from, to].every(Number.isFinite);
+}

@@ -1,0 +1,14 @@
+/** The loss of the newest step, in words. */
+
+import { explainLoss } from '../../../src/grpo/losses/explain.ts';
+import { history } from '../../state/page.ts';
+
+export function Loss() {
+  const metrics = history.value.at(-1);
+  return (
+    <>
+      <h2>What a step learns from</h2>
+      <p id="loss">{(metrics && explainLoss(metrics)) ?? 'Shown after the first step.'}</p>
+    </>
+  );
+}

@@ -1,0 +1,78 @@
+/** What an export writes: our settings under a peer's names (src/grpo/config/peerNames.ts), and a list of those that it leaves behind. */
+
+import { PEER_NAMES } from '../../grpo/config/peerNames.ts';
+import { RECIPES, VERL_DEFAULTS } from '../../grpo/config/recipes.ts';
+import { keyDocs } from '../../grpo/config/resolve.ts';
+import { TRAIN_SCHEMA } from '../../grpo/config/schema/index.ts';
+import { leaves, show, valueAt } from '../../grpo/config/tree.ts';
+import type { TrainConfig } from '../../grpo/config/types.ts';
+import { policyLossOf } from '../../grpo/losses/index.ts';
+
+/** A value that a peer reads. */
+export type Setting =
+  | string
+  | number
+  | boolean
+  | null
+  | readonly (string | number)[]
+  | { readonly [name: string]: Setting };
+
+/** How a trainer reads our settings. */
+export interface Peer {
+  name: 'verl' | 'TRL';
+  /** Values that are not those of our key; undefined = not written. */
+  values: Readonly<Record<string, (config: TrainConfig) => Setting | undefined>>;
+  /** Keys that are not written under their own name: another setting carries them, or they stay with this machine. */
+  elsewhere: RegExp;
+  /** Keys of this config that the peer does not have, or reads in another way. A text says more. */
+  lost(config: TrainConfig): Readonly<Record<string, boolean | string>>;
+}
+
+/** How a run is made, not what it computes. */
+const OF_THIS_PROGRAM =
+  /^(name|engine|algorithm\.name|model\.|task\.|trainer\.(?!ref)|asyncTraining\.|rollout\.(speculative|preemption|asyncScheduling|valKwargs|agent)|data\.val|actor\.policyLoss\.)/;
+
+/** Returns the settings by the peer's names, and a sentence for each setting that is lost. */
+export function carry(config: TrainConfig, { name, values, elsewhere, lost }: Peer) {
+  const written = PEER_NAMES.flatMap(({ key, verl, trl }): [key: string, name: string, value: Setting][] => {
+    const theirs = name === 'verl' ? verl : trl;
+    if (theirs === undefined || elsewhere.test(key) || !isRead(config, key)) return [];
+    const value = key in values ? values[key](config) : (valueAt(config, key) as Setting | undefined);
+    return value === undefined ? [] : [[key, theirs, value]];
+  });
+  const said = Object.entries(lost(config)).filter(([, applies]) => applies !== false);
+  const known = [...said, ...written].map(([key]) => key);
+  const unnamed = changedKeys(config).filter((key) => !known.includes(key) && !elsewhere.test(key));
+  const sentence = (key: string, why: string | boolean) => {
+    const value = valueAt(config, key);
+    const shown = value === undefined ? '' : ` ${typeof value === 'string' ? value : show(value)}`;
+    return `${key}${shown}: ${why === true ? `${name} has no such setting` : why}.`;
+  };
+  return {
+    settings: written.map(([, theirs, value]): [name: string, value: Setting] => [theirs, value]),
+    notCarried: [
+      ...said.map(([key, why]) => sentence(key, why)),
+      ...unnamed.filter((key) => !OF_THIS_PROGRAM.test(key)).map((key) => sentence(key, true)),
+      'Random numbers: the same seed draws other samples. Optimizer state: moments start at zero.',
+    ],
+  };
+}
+
+/** False for a number of a loss that this run does not have. */
+function isRead({ actor }: TrainConfig, key: string): boolean {
+  const [, number] = /^actor\.policyLoss\.(?!lossMode)(\w+)/.exec(key) ?? [];
+  return number === undefined || number in (policyLossOf(actor.policyLoss.lossMode).numbers ?? {});
+}
+
+/** Keys that were set to something but what they are by default. */
+function changedKeys(config: TrainConfig): string[] {
+  const byDefault = new Map([
+    ...keyDocs(TRAIN_SCHEMA).map((doc) => [doc.path, doc.default] as const),
+    ...leaves(VERL_DEFAULTS),
+    ...leaves(RECIPES[config.algorithm.name as keyof typeof RECIPES] ?? {}),
+  ]);
+  return [...byDefault.keys()].filter((key) => {
+    const value = valueAt(config, key);
+    return value !== undefined && JSON.stringify(value) !== JSON.stringify(byDefault.get(key));
+  });
+}

@@ -1,0 +1,19 @@
+/**
+ * `webgrpo room`, `webgrpo join` and the page with `?room=` use it. It adds machines that generate for one trainer over NATS, which is loaded
+ * with the first connection, and the check of what they send.
+ */
+
+export { type Connect, connectByWebSocket, type Credential, enter, idOf, newUserKey } from './connect.ts';
+export { joinRoom, type OpenedRoom, type RoomEngine } from './joinRoom.ts';
+export type { Status } from './messages.ts';
+export { CONTROLLER, WORKER_RIGHTS } from './names.ts';
+export { NatsRollouter } from './natsRollouter.ts';
+export { groupsAtOnce, roomEngine } from './roomEngine.ts';
+export { RoomHost } from './roomHost.ts';
+export { checkRoomTask, configOfRoom, roomSpec } from './roomSpec.ts';
+export { readableAlone, VerifiedSamples } from './verifiedSamples.ts';
+export { drawBounds } from './verification/draws.ts';
+export { checkVerifiable } from './verification/rules.ts';
+export type { RejectionReason, SampleClaim, Verdict } from './verification/types.ts';
+export { SampleVerifier } from './verification/verifier.ts';
+export { nameOf, readObject, type WeightStore } from './weights.ts';

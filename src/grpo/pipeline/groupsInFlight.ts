@@ -1,0 +1,177 @@
+/** Groups being generated, with a record of each sample: a checkpoint can hold them, and a run that resumes continues each at its last token. */
+
+import { SampleRecord, StartLine } from '../../rollout/agent/record.ts';
+import { nextTask, samplesStarted } from '../../rollout/agent/yield.ts';
+import type { SavedGroup } from '../generate/inFlight.ts';
+import { type OutsideSeconds, type SourceOptions, startGroups, stepOptions } from '../generate/samples.ts';
+import type { ProblemQueue } from '../generate/problems.ts';
+import type { Sample } from '../update/batch.ts';
+import type { PromptGroup } from './types.ts';
+
+/** A group that was started. */
+export interface RunningGroup {
+  origin: PromptGroup;
+  samples: Promise<Sample[]>;
+  seconds: OutsideSeconds;
+  records: readonly SampleRecord[];
+  abort(): void;
+}
+
+/** Groups in flight on one engine, in the order of their start. */
+export class GroupsInFlight {
+  readonly #source: SourceOptions;
+  #groups: RunningGroup[] = [];
+
+  constructor(source: SourceOptions) {
+    this.#source = source;
+  }
+
+  get all(): readonly RunningGroup[] {
+    return this.#groups;
+  }
+
+  /** Starts groups. */
+  start(groups: readonly PromptGroup[]): RunningGroup[] {
+    return this.add(groups.map((group) => startGroup(this.#source, group)));
+  }
+
+  /** Adds groups that were started. */
+  add(groups: RunningGroup[]): RunningGroup[] {
+    for (const { samples } of groups) samples.catch(() => {}); // a group can fail before it is awaited
+    this.#groups.push(...groups);
+    return groups;
+  }
+
+  /** Resumes the groups of a checkpoint; afterwards the engine has their turns, and is paused. */
+  async restore(saved: readonly SavedGroup[], onStart: (group: RunningGroup) => void = () => {}): Promise<void> {
+    const { engine, problems } = this.#source;
+    await engine.rollout.pause();
+    const line = new StartLine();
+    const restored = await Promise.all(saved.map((group) => problems.restored(group)));
+    const groups = saved.map((group, i) => startGroup(this.#source, { ...group, problem: restored[i] }, line));
+    this.add(groups).forEach(onStart);
+    await line.opened(this.#toolMs);
+    await nextTask(); // groups all of whose samples had ended are complete again
+  }
+
+  /** Each sample where it stands; waits for tools and rewards that are running, within their time. The engine is paused afterwards. */
+  async save(): Promise<SavedGroup[]> {
+    if (this.#groups.length === 0) return [];
+    const { rollout } = this.#source.engine;
+    const groups = [...this.#groups];
+    await rollout.pause();
+    const records = groups.flatMap((group) => group.records);
+    await atMost(this.#toolMs, Promise.all(records.map((record) => record.idle())));
+    const ids = records.flatMap(({ requestId }) => requestId ?? []);
+    const drawn = await rollout.drawnSoFar(ids);
+    const drawnBy = new Map(ids.map((id, i) => [id, drawn[i]]));
+    const save = (record: SampleRecord) => record.save(drawnBy.get(record.requestId ?? ''));
+    return Promise.all(
+      groups.map(async (group) => ({ ...group.origin, samples: await Promise.all(group.records.map(save)) })),
+    );
+  }
+
+  /**
+   * Removes and returns the first `count` groups to be complete, in the order of their start; `start` makes up what is missing to
+   * `wanted`. If a group fails, all others are aborted before it rejects.
+   */
+  async takeFirst(
+    count: number,
+    wanted: number,
+    start: (missing: number) => Promise<unknown>,
+  ): Promise<RunningGroup[]> {
+    const { rollout } = this.#source.engine;
+    try {
+      const missing = wanted - this.#groups.length;
+      if (missing > 0) {
+        // Prompts are encoded in turns that the clock decides; an engine that runs meanwhile would batch them by it.
+        await rollout.pause();
+        await start(missing);
+        await samplesStarted();
+      }
+      await rollout.resume();
+      const { done, rest } = await firstDone(this.#groups, count);
+      this.#groups = rest;
+      return done;
+    } catch (error) {
+      await this.close().catch(() => {});
+      throw error;
+    }
+  }
+
+  remove(group: RunningGroup): void {
+    this.#groups = this.#groups.filter((other) => other !== group);
+  }
+
+  /** Aborts all groups and waits for their ends; a paused engine ends none. */
+  async abort(): Promise<void> {
+    const groups = this.#groups;
+    this.#groups = [];
+    for (const { abort } of groups) abort();
+    await Promise.allSettled(groups.map(({ samples }) => samples));
+  }
+
+  /** Lets the engine run, aborts all groups and waits for their ends. */
+  async close(): Promise<void> {
+    try {
+      await this.#source.engine.rollout.resume();
+    } finally {
+      await this.abort();
+    }
+  }
+
+  get #toolMs(): number {
+    return this.#source.config.rollout.multiTurn.toolTimeoutS * 1000;
+  }
+}
+
+/** Problems as groups that were not started: those of `startOver` first, which it removes, then the next ones. */
+export async function drawGroups(
+  problems: ProblemQueue,
+  { count, step, startOver }: { count: number; step: number; startOver: number[] },
+): Promise<PromptGroup[]> {
+  const over = startOver.splice(0, count);
+  const numbers = [...over, ...(await problems.takeNumbers(count - over.length))];
+  const drawn = await problems.get(numbers);
+  return drawn.map((problem, i) => {
+    const index = problems.indexOf(problem);
+    return { number: numbers[i], ...(index !== undefined && { index }), problem, step };
+  });
+}
+
+/** Starts a group's samples, saved ones from where they stood. @param line where saved ones wait for each other */
+function startGroup(
+  source: SourceOptions,
+  { samples: saved = [], ...origin }: PromptGroup & Partial<SavedGroup>,
+  line?: StartLine,
+): RunningGroup {
+  const { number, problem, step } = origin;
+  const controller = new AbortController();
+  const options = stepOptions(source, step);
+  const records = Array.from({ length: options.n }, (_, s) => new SampleRecord(saved[s], line));
+  const { signal } = controller;
+  const { groups, seconds } = startGroups([problem], { ...options, firstGroup: number, signal, records });
+  return { origin, samples: groups[0], seconds, records, abort: () => controller.abort() };
+}
+
+/** The first `count` groups to be complete, in the order they were started; rejects with the first that fails. */
+export async function firstDone<G extends { samples: Promise<unknown> }>(
+  groups: readonly G[],
+  count: number,
+): Promise<{ done: G[]; rest: G[] }> {
+  const complete = new Set<G>();
+  await new Promise<void>((resolve, reject) => {
+    for (const group of groups)
+      group.samples.then(() => {
+        if (complete.size < count) complete.add(group);
+        if (complete.size === count) resolve();
+      }, reject);
+  });
+  return { done: groups.filter((g) => complete.has(g)), rest: groups.filter((g) => !complete.has(g)) };
+}
+
+async function atMost(ms: number, work: Promise<unknown>): Promise<void> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  await Promise.race([work, new Promise<void>((resolve) => (timer = setTimeout(resolve, ms)))]);
+  clearTimeout(timer);
+}

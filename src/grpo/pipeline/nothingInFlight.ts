@@ -1,0 +1,37 @@
+import type { InFlight } from '../generate/samples.ts';
+import type { Metrics } from '../metrics.ts';
+import type { TrainerEngine } from '../types.ts';
+import { bringWeights } from './sharedWeights.ts';
+
+/** A source that keeps no groups between steps; one that keeps some overrides what it needs. */
+export class NothingInFlight implements InFlight {
+  get carried(): number[] | undefined {
+    return undefined;
+  }
+
+  ready(_stop: AbortSignal): Promise<boolean> {
+    return Promise.resolve(true);
+  }
+
+  save(): Promise<unknown> {
+    return Promise.resolve(undefined);
+  }
+
+  restore(_state: unknown, _to: { carried: readonly number[]; vocabSize: number }): void {}
+
+  pause(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  resume(step: number, engine: Pick<TrainerEngine, 'rollout' | 'checkpointEngine'>): Promise<Metrics> {
+    return bringWeights(engine, step);
+  }
+
+  evaluate<T>(run: (onQueued: () => Promise<void>) => Promise<T>): Promise<T> {
+    return run(() => Promise.resolve());
+  }
+
+  close(): Promise<void> {
+    return Promise.resolve();
+  }
+}

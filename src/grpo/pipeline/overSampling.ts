@@ -1,0 +1,94 @@
+/**
+ * Over-sampling: a step starts more groups than it trains on and ends when enough are complete, so that it does not wait
+ * for its longest samples. The rest is aborted, or (partial rollout) paused during the update and continued in the
+ * next step under the new weights, its tokens and their log-probs kept. As in APRIL (arXiv:2509.18521) and Kimi k1.5.
+ *
+ * Which groups finish first follows from the numbers of tokens alone, unless a tool or a reward waits for something outside.
+ * Groups that end early are short ones: without partial rollout, long answers are trained on less than they are sampled. A
+ * checkpoint holds every sample of the paused groups, and a run that resumes from it continues each sample at its last token.
+ */
+
+import { decodeGroups, encodeGroups, type SavedGroup } from '../generate/inFlight.ts';
+import type { GeneratedStep, SampleSource, SourceOptions } from '../generate/samples.ts';
+import type { Sample } from '../update/batch.ts';
+import { drawGroups, GroupsInFlight } from './groupsInFlight.ts';
+import { NothingInFlight } from './nothingInFlight.ts';
+
+/** Trains on the groups that are complete first; numbers groups by their problem, since they outlive a step. */
+export class OverSampledGroups extends NothingInFlight implements SampleSource {
+  readonly inFlight = this;
+  readonly #options: SourceOptions;
+  readonly #running: GroupsInFlight;
+  /** Groups of a checkpoint, to resume. */
+  #saved: SavedGroup[] = [];
+  /** Problems to draw before new ones. */
+  #startOver: number[] = [];
+
+  constructor(options: SourceOptions) {
+    super();
+    this.#options = options;
+    this.#running = new GroupsInFlight(options);
+  }
+
+  async generate(step: number): Promise<GeneratedStep> {
+    const { config, engine, problems } = this.#options;
+    const { overSampleRate, partialRollout } = config.rollout;
+    const count = config.data.trainBatchSize;
+    if (this.#saved.length > 0) await this.#running.restore(this.#saved.splice(0));
+    const groups = await this.#running.takeFirst(count, Math.ceil(count * (1 + overSampleRate)), async (missing) =>
+      this.#running.start(await drawGroups(problems, { count: missing, step, startOver: this.#startOver })),
+    );
+    await (partialRollout ? engine.rollout.pause() : this.#running.abort());
+    const samples = (await Promise.all(groups.map((group) => group.samples))).flat();
+    await problems.observe(samples);
+    const seconds = { tools: 0, reward: 0 };
+    for (const group of groups) {
+      seconds.tools += group.seconds.tools;
+      seconds.reward += group.seconds.reward;
+    }
+    const metrics = {
+      'training/carried_groups': this.#running.all.length,
+      'training/stale_tokens_share': staleShare(samples),
+    };
+    return { samples, seconds, stats: await engine.rollout.takeStats(), metrics };
+  }
+
+  override get carried(): number[] {
+    const running = this.#running.all.map(({ origin }) => origin);
+    return [...[...running, ...this.#saved].map(({ number }) => number), ...this.#startOver];
+  }
+
+  override async save(): Promise<unknown> {
+    const groups = [...(await this.#running.save()), ...this.#saved];
+    return groups.length > 0 ? encodeGroups(groups) : undefined;
+  }
+
+  override restore(state: unknown, { carried, vocabSize }: { carried: readonly number[]; vocabSize: number }): void {
+    this.#saved = state === undefined ? [] : decodeGroups(state, vocabSize);
+    this.#startOver = state === undefined ? [...carried] : [];
+  }
+
+  /** Carried groups continue beside the samples of the evaluation. */
+  override async evaluate<T>(run: (onQueued: () => Promise<void>) => Promise<T>): Promise<T> {
+    const { rollout } = this.#options.engine;
+    try {
+      return await run(async () => rollout.resume());
+    } finally {
+      if (this.#running.all.length > 0) await rollout.pause();
+    }
+  }
+
+  override async close(): Promise<void> {
+    this.#saved.unshift(...(await this.#running.save()));
+    await this.#running.close();
+  }
+}
+
+/** Share of trained tokens that older weights than the newest drew. */
+export function staleShare(samples: readonly Sample[]): number {
+  const versions = samples.flatMap(({ trajectory: { mask, weightVersions } }) =>
+    [...(weightVersions ?? [])].filter((_, t) => mask[t] === 1),
+  );
+  const newest = versions.reduce((a, b) => Math.max(a, b), 0);
+  return versions.filter((version) => version < newest).length / Math.max(1, versions.length);
+}

@@ -1,0 +1,103 @@
+/** The half of a step that follows generation: from samples to updated weights. */
+
+import type { CustomAdvantage } from '../advantages/index.ts';
+import type { TrainConfig } from '../config/types.ts';
+import { correctionSettings } from '../correction/settings.ts';
+import { wrongInputs, wrongResults } from '../health.ts';
+import type { AsyncCustomLoss } from '../losses/custom.ts';
+import type { PolicyLoss } from '../losses/index.ts';
+import type { StepTimer } from '../stepMetrics.ts';
+import type { StepInputs, TrainerEngine, TrainerState } from '../types.ts';
+import { checkTokens, type Sample } from './batch.ts';
+import { adaptKl, refreshReference } from './controllers.ts';
+import type { AccumulatedMiniBatch } from './policyGradient.ts';
+import { rowTokens } from './rows.ts';
+import { PolicyUpdater, type UpdateResult } from './updater.ts';
+
+export interface PolicyStepOptions {
+  engine: TrainerEngine;
+  /** Replaces the configured advantage estimator. */
+  advantage?: CustomAdvantage | undefined;
+  /** Keeps what `StepInputs.updated` needs. Default: false. */
+  inspect?: boolean | undefined;
+  /** Baselines of the samples' prompts, for ReMax. */
+  baselines(samples: Sample[], step: number): Promise<number[]>;
+  /** Called before the weights change; resolves once nothing reads them. */
+  pause(): Promise<void>;
+  /** Called while the device computes. */
+  whileUpdating(): unknown;
+}
+
+/** Result of an update. */
+export interface PolicyUpdate extends UpdateResult {
+  /** A number that is not finite, in words. */
+  wrong: string | undefined;
+  updated: Pick<StepInputs, 'updated'>;
+}
+
+/** Computes the tokens of a step, updates the policy, and adapts coefficients from step to step. */
+export class PolicyStep {
+  /** Counters and coefficients that a checkpoint keeps. */
+  state: Pick<TrainerState, 'updates' | 'klCoef' | 'entropy' | 'roleBaselines'> = { updates: 0 };
+  readonly #options: PolicyStepOptions;
+  #config: TrainConfig;
+  #updater: PolicyUpdater;
+
+  constructor(options: PolicyStepOptions, config: TrainConfig, loss?: AsyncCustomLoss | PolicyLoss) {
+    this.#options = options;
+    this.#config = config;
+    this.#updater = new PolicyUpdater(config, options.engine, loss);
+  }
+
+  /** Continues with another config or loss. */
+  use(config: TrainConfig, loss?: AsyncCustomLoss | PolicyLoss): void {
+    this.#config = config;
+    this.#updater = new PolicyUpdater(config, this.#options.engine, loss);
+  }
+
+  /** Computes log-probs and baselines, each if a setting asks for it, and the tokens that the update trains on. */
+  async inputs(samples: Sample[], step: number, timer: StepTimer): Promise<StepInputs> {
+    const { engine, advantage, baselines: baselinesOf } = this.#options;
+    const updater = this.#updater;
+    checkTokens(samples, engine.model.config.vocabSize);
+    const refLogProbs = await timer.time('ref', () => updater.refLogProbs(samples));
+    const bypass = correctionSettings(this.#config).bypassMode;
+    const oldLogProbs = bypass ? undefined : await timer.time('old_log_prob', () => updater.oldLogProbs(samples));
+    const remax = this.#config.algorithm.advEstimator === 'remax';
+    const baselines = remax ? await baselinesOf(samples, step) : undefined;
+    const { klCoef, roleBaselines } = this.state;
+    const extras = { refLogProbs, oldLogProbs, baselines, klCoef, roleBaselines, advantage };
+    return { tokens: rowTokens(this.#config, samples, extras), extras };
+  }
+
+  /** Updates the policy unless a number of the inputs is not finite. */
+  async update(samples: Sample[], { tokens }: StepInputs, step: number, timer: StepTimer): Promise<PolicyUpdate> {
+    const updater = this.#updater; // the next step may have another
+    const done: AccumulatedMiniBatch[] = [];
+    const updated = this.#options.inspect ? { updated: () => updater.updatedTokens(samples, done) } : {};
+    const wrong = wrongInputs(samples, tokens);
+    if (wrong) return { metrics: {}, updates: 0, trainedTokens: 0, entropy: this.state.entropy, wrong, updated };
+    const result = await timer.time('update_actor', async () => {
+      await this.#options.pause();
+      const updating = updater.update(
+        samples,
+        tokens,
+        { ...this.state, step: step - 1 },
+        this.#options.inspect ? done : undefined,
+      );
+      this.#options.whileUpdating();
+      return updating;
+    });
+    return { ...result, wrong: wrongResults(result), updated };
+  }
+
+  /** Refreshes the reference if it is due; adapts coefficients unless a number of the step is not finite. */
+  async adapt(step: number, samples: Sample[], { tokens }: StepInputs, update: PolicyUpdate): Promise<void> {
+    await refreshReference(this.#config, this.#options.engine, step);
+    this.state.updates += update.updates;
+    if (update.wrong !== undefined) return;
+    if (tokens.roleBaselines) this.state.roleBaselines = tokens.roleBaselines;
+    adaptKl(this.#config, this.state, tokens.metrics, samples.length);
+    if (update.entropy) this.state.entropy = update.entropy;
+  }
+}
