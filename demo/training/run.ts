@@ -29,12 +29,13 @@ export interface EvaluationProgress {
 }
 
 /** What a run tells the page. */
-export interface RunEvents extends Pick<RunHost<Session>, 'onPhase' | 'onSample' | 'onChange' | 'onReplace'> {
+export interface RunEvents extends Pick<
+  RunHost<Session>,
+  'onPhase' | 'onSample' | 'onChange' | 'onReplace' | 'onClosed'
+> {
   /** Called for files that come from another server, then for their way to the GPU. */
   onDownload(progress: DownloadProgress): void;
   onLoaded(session: Session): void;
-  /** Called with a session that is gone; another may be opened. */
-  onClosed(session: Session): void;
   /** Called before the first step on each engine; the run waits for it. */
   onTrainer?(trainer: GrpoTrainer, session: Session): Promise<void>;
   onEvaluating(progress: EvaluationProgress): void;
@@ -171,9 +172,7 @@ export class Run {
       throw error;
     });
     const onDownload = (progress: DownloadProgress) => events.onDownload(progress);
-    const session = given ?? (await Session.open(config, { hub, onDownload }, aborted));
-    session.lost.catch(() => events.onClosed(session));
-    return session;
+    return given ?? Session.open(config, { hub, onDownload }, aborted);
   }
 
   /** True if the start weights are to be evaluated between the steps. */

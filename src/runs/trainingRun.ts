@@ -67,6 +67,8 @@ export interface RunHost<S extends RunSession> extends Omit<TrainerEvents, 'onSt
   onEnd?(fitted: FitResult, trainer: GrpoTrainer): Promise<void>;
   /** Returns the error to throw instead of one that ended the steps. @param keep keeps the state after the last step */
   onFailed?(error: unknown, keep: () => Promise<void>): Promise<unknown>;
+  /** Called with a session that was closed because the run failed on it. */
+  onClosed?(session: S): void;
   /** Called when the device was lost, before another is asked for. */
   onLost?(error: unknown): void;
 }
@@ -216,6 +218,7 @@ export class TrainingRun<S extends RunSession = RunSession> {
       return { ...(await Promise.race([this.#train(session), ...lost, this.#aborted])), session };
     } catch (error) {
       await session.close(error);
+      this.#host.onClosed?.(session);
       throw error;
     } finally {
       [this.#session, this.#trainer] = [undefined, undefined];
