@@ -2,6 +2,7 @@
 
 import type { Sample } from '../src/grpo/update/batch.ts';
 import type { RejectionReason, SampleClaim } from '../src/extensions/rooms/index.ts';
+import { concatTokens, RESPONSE_FIELDS } from '../src/rollout/tokenLog.ts';
 import type { GenerateRequest, Generation, TurnEngine, Trajectory } from '../src/rollout/types.ts';
 import { keyedRng, type Rng } from '../src/tasks/random.ts';
 
@@ -33,8 +34,7 @@ const otherToken = (id: number, rng: Rng) => (id + 1 + rng.int(0, VOCAB - 2)) % 
 const TOKENS = ['promptIds', 'responseIds'] as const;
 
 function cut(trajectory: Trajectory, length: number): void {
-  const arrays = ['responseIds', 'mask', 'logProbs', 'logMass', 'weightVersions'] as const;
-  for (const name of arrays) Object.assign(trajectory, { [name]: trajectory[name]?.slice(0, length) });
+  Object.assign(trajectory, concatTokens([trajectory], RESPONSE_FIELDS, { end: length }));
 }
 
 /** By name. */

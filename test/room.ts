@@ -103,7 +103,6 @@ export interface ControllerOptions extends Partial<RoomOptions> {
   ahead?: number;
   maxBytes?: number;
   check?: NatsRollouterOptions['check'];
-  maxForgeries?: number;
   /** The first byte of its weights. */
   weights?: number;
 }
@@ -119,7 +118,7 @@ export class Controller {
   readonly #killed = new AbortController();
 
   private constructor(connection: NatsConnection, host: RoomHost, saved: Saved, options: ControllerOptions) {
-    const { n = 4, batch = 2, ahead = 8, maxBytes = Infinity, check = checkMadeUp, maxForgeries } = options;
+    const { n = 4, batch = 2, ahead = 8, maxBytes = Infinity, check = checkMadeUp } = options;
     this.#connection = connection;
     this.#options = { n, batch, ahead };
     this.host = host;
@@ -128,7 +127,6 @@ export class Controller {
     this.rollouter = new NatsRollouter(host, {
       ...{ n, check, put: (records) => this.queue.put(records, this.#killed.signal) },
       exportWeights: async () => Uint8Array.of(options.weights ?? 1, 2, 3),
-      ...(maxForgeries !== undefined && { maxForgeries }),
     });
   }
 

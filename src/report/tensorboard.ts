@@ -3,6 +3,7 @@
  * numbers are those of tensorflow's `event.proto` and `summary.proto`.
  */
 
+import { concat } from '../concat.ts';
 import type { Metrics } from '../grpo/metrics.ts';
 
 /** Body of an event with its content. */
@@ -29,21 +30,21 @@ export function event({ wallTime, step }: EventTime, body: EventBody): Uint8Arra
   const parts = [key(1, WIRE.fixed64), little(8, (view) => view.setFloat64(0, wallTime, true))];
   if (step > 0) parts.push(key(2, WIRE.varint), varint(step));
   if ('fileVersion' in body) parts.push(bytesField(3, utf8(body.fileVersion)));
-  else if ('sessionStart' in body) parts.push(bytesField(7, concat([key(1, WIRE.varint), varint(1)])));
-  else parts.push(bytesField(5, concat(Object.entries(body.scalars).map(summaryValue))));
-  return concat(parts);
+  else if ('sessionStart' in body) parts.push(bytesField(7, concat(Uint8Array, [key(1, WIRE.varint), varint(1)])));
+  else parts.push(bytesField(5, concat(Uint8Array, Object.entries(body.scalars).map(summaryValue))));
+  return concat(Uint8Array, parts);
 }
 
 function summaryValue([tag, value]: [string, number]): Uint8Array {
   const simpleValue = little(4, (view) => view.setFloat32(0, value, true));
-  return bytesField(1, concat([bytesField(1, utf8(tag)), key(2, WIRE.fixed32), simpleValue]));
+  return bytesField(1, concat(Uint8Array, [bytesField(1, utf8(tag)), key(2, WIRE.fixed32), simpleValue]));
 }
 
 /** Returns the TFRecord framing: u64 length, its masked CRC, the data, its masked CRC; all little-endian. */
 function record(data: Uint8Array): Uint8Array {
   const length = little(8, (view) => view.setBigUint64(0, BigInt(data.length), true));
   const crc = (bytes: Uint8Array) => little(4, (view) => view.setUint32(0, maskedCrc(bytes), true));
-  return concat([length, crc(length), data, crc(data)]);
+  return concat(Uint8Array, [length, crc(length), data, crc(data)]);
 }
 
 /** Returns CRC-32C rotated by 15 bits plus a constant. A CRC of data with CRCs in it thus differs from them. */
@@ -74,7 +75,7 @@ const WIRE = { varint: 0, fixed64: 1, bytes: 2, fixed32: 5 };
 const key = (field: number, wire: number): Uint8Array => varint((field << 3) | wire);
 
 const bytesField = (field: number, data: Uint8Array): Uint8Array =>
-  concat([key(field, WIRE.bytes), varint(data.length), data]);
+  concat(Uint8Array, [key(field, WIRE.bytes), varint(data.length), data]);
 
 /** Encodes seven bits per byte, lowest first. @param value an integer from 0 to 2^53 - 1 */
 function varint(value: number): Uint8Array {
@@ -89,14 +90,4 @@ function little(size: number, write: (view: DataView) => void): Uint8Array {
   const bytes = new Uint8Array(size);
   write(new DataView(bytes.buffer));
   return bytes;
-}
-
-function concat(parts: readonly Uint8Array[]): Uint8Array {
-  const all = new Uint8Array(parts.reduce((sum, { length }) => sum + length, 0));
-  let at = 0;
-  for (const part of parts) {
-    all.set(part, at);
-    at += part.length;
-  }
-  return all;
 }

@@ -2,6 +2,9 @@
 
 import type { CallableTool, CallFormat } from './constrained/toolGrammar.ts';
 import type { TurnSpan } from './server/turnClock.ts';
+import type { DrawnSoFar, SampleArrays } from './tokenLog.ts';
+
+export type { DrawnSoFar } from './tokenLog.ts';
 
 /** How a turn is drawn. */
 export interface SamplingParams {
@@ -71,22 +74,11 @@ export interface GenerateRequest {
 }
 
 /** A turn as the engine drew it: T tokens. */
-export interface Generation {
-  /** [T] the tokens, the one that ended the turn among them. */
-  tokenIds: Uint32Array;
-  /** log-prob of each token, whole vocabulary, at the sampling temperature. */
-  logProbs: Float32Array;
-  /**
-   * logProbs - logMass is the log-prob under the distribution that was drawn from. Where top-k, top-p, min-p or a mask
-   * cut it, that is the log of the mass they kept; penalties and biases add their own part. Absent if it is all 0.
-   */
-  logMass?: Float32Array;
+export interface Generation extends DrawnSoFar {
   /** Nats, of the whole vocabulary at the sampling temperature; only if `entropy` was asked for. */
   entropies?: Float32Array;
   /** [tokens][topLogprobs], largest first; only if `topLogprobs` was asked for. */
   alternatives?: { tokenId: number; logProb: number }[][];
-  /** [tokens] version of the weights that drew each token: `resetCache` sets it. */
-  weightVersions?: Uint32Array;
   /**
    * 'stop' = one of stopTokenIds (it is the last token); 'stop_string' = the last token completes one of `stop`;
    * 'length' = maxNewTokens or the slot is full.
@@ -97,9 +89,6 @@ export interface Generation {
   /** Spans of the request's time, in order; only if `timed` asked for them. */
   spans?: TurnSpan[];
 }
-
-/** Tokens of a turn that is not over. */
-export type DrawnSoFar = Pick<Generation, 'tokenIds' | 'logProbs' | 'logMass' | 'weightVersions'>;
 
 /** The part of a rollout engine that one sample needs. */
 export type TurnEngine = Pick<RolloutEngine, 'generate' | 'release' | 'abort'>;
@@ -185,19 +174,7 @@ export type StopReason = (typeof STOP_REASONS)[number];
  *   mask         1    1    0  0  1      1 = sampled by the policy
  *   logProbs    -.2  -.9   0  0 -.1     0 wherever mask is 0
  */
-export interface Trajectory {
-  /** Tokens of the prompt. */
-  promptIds: Uint32Array;
-  /** [T] tokens after the prompt, tool outputs among them. */
-  responseIds: Uint32Array;
-  /** [T] 1 = drawn by the policy, 0 = said by a tool or by the loop. */
-  mask: Uint8Array;
-  /** [T] as Generation.logProbs, 0 wherever mask is 0. */
-  logProbs: Float32Array;
-  /** Same as Generation.logMass, 0 where nothing was cut. */
-  logMass: Float32Array;
-  /** Same as Generation.weightVersions, 0 wherever mask is 0. */
-  weightVersions?: Uint32Array;
+export interface Trajectory extends SampleArrays {
   /** Why it ended. */
   stopReason: StopReason;
   /** Turns of the model. */

@@ -16,56 +16,31 @@ const COMMENT_BYTES = 65_535;
 
 /** Writes a .zip of these files, by path, all of them in one folder. */
 export function writeZip(folder: string, files: FolderFiles): Uint8Array<ArrayBuffer> {
-  const entries = Array.from(files, ([path, content]) => {
-    const bytes = typeof content === 'string' ? new TextEncoder().encode(content) : content;
-    return { name: new TextEncoder().encode(`${folder}/${path}`), bytes, crc: crc32(bytes) };
-  });
-  const size = entries.reduce((sum, { name, bytes }) => sum + entrySize(name) + bytes.length, END_BYTES);
-  const zip = new Uint8Array(size);
-  const view = new DataView(zip.buffer);
-  const offsets: number[] = [];
+  const entries: Uint8Array[] = [];
+  const directory: Uint8Array[] = [];
   let at = 0;
-  for (const entry of entries) {
-    offsets.push(at);
-    view.setUint32(at, LOCAL, true);
-    writeFields(view, at + 4, entry);
-    zip.set(entry.name, at + LOCAL_BYTES);
-    zip.set(entry.bytes, at + LOCAL_BYTES + entry.name.length);
-    at += LOCAL_BYTES + entry.name.length + entry.bytes.length;
+  for (const [path, content] of files) {
+    const name = new TextEncoder().encode(`${folder}/${path}`);
+    const bytes = typeof content === 'string' ? new TextEncoder().encode(content) : content;
+    const about = [...u16(20, UTF8, STORED, 0, DATE), ...u32(crc32(bytes), bytes.length, bytes.length, name.length)];
+    entries.push(Uint8Array.from([...u32(LOCAL), ...about]), name, bytes);
+    directory.push(Uint8Array.from([...u32(CENTRAL), ...u16(20), ...about, ...u32(0, 0), ...u16(0), ...u32(at)]), name);
+    at += LOCAL_BYTES + name.length + bytes.length;
   }
-  const directory = at;
-  for (const [i, entry] of entries.entries()) {
-    view.setUint32(at, CENTRAL, true);
-    view.setUint16(at + 4, 20, true);
-    writeFields(view, at + 6, entry);
-    view.setUint32(at + 42, offsets[i], true);
-    zip.set(entry.name, at + CENTRAL_BYTES);
-    at += CENTRAL_BYTES + entry.name.length;
+  const bytes = directory.reduce((sum, { length }) => sum + length, 0);
+  const end = Uint8Array.from([...u32(END, 0), ...u16(files.size, files.size), ...u32(bytes, at), ...u16(0)]);
+  const zip = new Uint8Array(at + bytes + END_BYTES);
+  let from = 0;
+  for (const part of [...entries, ...directory, end]) {
+    zip.set(part, from);
+    from += part.length;
   }
-  view.setUint32(at, END, true);
-  view.setUint16(at + 8, entries.length, true);
-  view.setUint16(at + 10, entries.length, true);
-  view.setUint32(at + 12, at - directory, true);
-  view.setUint32(at + 16, directory, true);
   return zip;
 }
 
-const entrySize = (name: Uint8Array): number => LOCAL_BYTES + CENTRAL_BYTES + 2 * name.length;
-
-/** Writes the fields shared by an entry and its directory record. The first is the version needed to read it. */
-function writeFields(
-  view: DataView,
-  at: number,
-  { name, bytes, crc }: { name: Uint8Array; bytes: Uint8Array; crc: number },
-): void {
-  view.setUint16(at, 20, true);
-  view.setUint16(at + 2, UTF8, true);
-  view.setUint16(at + 8, DATE, true);
-  view.setUint32(at + 10, crc, true);
-  view.setUint32(at + 14, bytes.length, true);
-  view.setUint32(at + 18, bytes.length, true);
-  view.setUint16(at + 22, name.length, true);
-}
+/** Bytes of numbers in little-endian order. */
+const u16 = (...values: number[]): number[] => values.flatMap((value) => [value, value >>> 8]);
+const u32 = (...values: number[]): number[] => values.flatMap((value) => [...u16(value), ...u16(value >>> 16)]);
 
 /** Reads files by path. Throws InputError if the .zip is invalid, damaged or packed in an unsupported way. @param name used in errors */
 export async function readZip(zip: Uint8Array, name: string): Promise<Map<string, Uint8Array>> {

@@ -1,6 +1,7 @@
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { registerAgentLoop } from '../../src/rollout/agent/loop.ts';
 import type { AgentLimits } from '../../src/rollout/agent/types.ts';
+import { TokenLog } from '../../src/rollout/tokenLog.ts';
 import type { GenerateRequest, Generation } from '../../src/rollout/types.ts';
 import { calculatorCall, demonstration, demonstrationTokens } from '../../src/tasks/supervised/demonstrations.ts';
 import { keyedRng } from '../../src/tasks/random.ts';
@@ -321,4 +322,27 @@ test('data.truncation, by tokens of the rendered prompt: left keeps the last, ri
   expect(await promptIds('middle', 9)).toEqual([...whole.slice(0, 4), ...whole.slice(-5)]);
   expect(await promptIds('middle', whole.length)).toEqual(whole);
   await expect(promptIds('error', 9)).rejects.toThrow(`has a prompt of ${whole.length} tokens, but at most 9 fit`);
+});
+
+test('a log of tokens has each value at its token, and takes back what was added', () => {
+  const log = new TokenLog();
+  log.push({ responseIds: [7, 8] });
+  log.draw({ tokenIds: Uint32Array.of(1, 2), logProbs: Float32Array.of(-1, -2), weightVersions: Uint32Array.of(3, 4) });
+  expect([log.length, log.drawnLength]).toEqual([4, 4]);
+  log.push({ responseIds: [9] });
+  expect([log.length, log.drawnLength]).toEqual([5, 4]);
+  expect([...log.contextAfter(Uint32Array.of(5))]).toEqual([5, 7, 8, 1, 2, 9]);
+  const all = {
+    responseIds: Uint32Array.of(7, 8, 1, 2, 9),
+    mask: Uint8Array.of(0, 0, 1, 1, 0),
+    logProbs: Float32Array.of(0, 0, -1, -2, 0),
+    logMass: new Float32Array(5),
+    weightVersions: Uint32Array.of(0, 0, 3, 4, 0),
+  };
+  expect(log.slice()).toMatchObject(all);
+  log.cutTo(3);
+  expect(log.slice()).toMatchObject(
+    Object.fromEntries(Object.entries(all).map(([name, values]) => [name, values.slice(0, 3)])),
+  );
+  expect([log.length, log.drawnLength]).toEqual([3, 3]);
 });

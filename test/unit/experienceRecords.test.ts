@@ -57,12 +57,8 @@ const changed = (columns: ExperienceRecord['columns']): ExperienceRecord => {
   return { ...record, columns: { ...record.columns, ...columns } };
 };
 test.each<[string, ExperienceRecord['columns'], string]>([
-  ['another type', { mask: Uint32Array.of(1, 0, 1) }, 'Column "mask" of the record "3.7_2" is no Uint8Array.'],
-  [
-    'another length',
-    { logProbs: new Float32Array(2) },
-    '"logProbs" of the record "3.7_2" has 2 numbers, but the response has 3 tokens',
-  ],
+  ['another type', { mask: Uint32Array.of(1, 0, 1) }, 'Column "mask" of the record "3.7_2" is not a Uint8Array.'],
+  ['another length', { logProbs: new Float32Array(2) }, '"logProbs" of the record "3.7_2" has 2 numbers for 3 tokens'],
   ['no JSON', { sample: '{' }, 'Column "sample" of the record "3.7_2" cannot be read: it is no JSON'],
   [
     'another reason',

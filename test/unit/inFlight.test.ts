@@ -1,10 +1,18 @@
 /** Samples in flight without a GPU: what a record gives back to a loop, and which states of a checkpoint are refused. */
+import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { decodeGroups, encodeGroups, type SavedGroup } from '../../src/grpo/generate/inFlight.ts';
+import { ReplayBuffer } from '../../src/grpo/generate/replayBuffer.ts';
+import { ExperienceQueue } from '../../src/grpo/queue/experienceQueue.ts';
+import { recordOf, sampleOf } from '../../src/grpo/queue/records.ts';
+import type { StepInputs } from '../../src/grpo/types.ts';
+import { decodeStep, encodeStep } from '../../src/extensions/replay/keptStep.ts';
+import { readFrame, writeFrame } from '../../src/extensions/rooms/frame.ts';
 import { InputError } from '../../src/errors.ts';
 import { registerAgentLoop } from '../../src/rollout/agent/loop.ts';
 import { SampleRecord, StartLine } from '../../src/rollout/agent/record.ts';
 import { defineTool } from '../../src/tasks/tool.ts';
+import { talkingRun } from '../clientEngine.ts';
 import { problem, run, ScriptedTurns } from '../scriptedTurns.ts';
 
 const parameters = { type: 'object', properties: {} } as const;
@@ -158,11 +166,19 @@ test.each<[string[], unknown, string]>([
   [['0', 'samples', '0', 'received', '1', 'results', '0', 'text'], 7, 'received.1'],
   [[...generationAt, 'stopReason'], 'tired', 'received.0'],
   [[...generationAt, 'logProbs'], '%%%', 'received.0'],
-  [[...turnAt, 'drawn', 'tokenIds'], '%%%', 'turn.drawn.tokenIds of its trainer_state.json: it is no base64'],
-  [[...turnAt, 'drawn', 'tokenIds'], 'AAAA', 'it is no base64 of 32-bit numbers'],
-  [[...turnAt, 'drawn', 'tokenIds'], base64(Uint32Array.of(5, 1000)), 'number 1 is 1000, which it cannot be'],
-  [[...turnAt, 'drawn', 'logProbs'], base64(Float32Array.of(-1, NaN)), 'number 1 is NaN, which it cannot be'],
-  [[...turnAt, 'drawn', 'logProbs'], base64(Float32Array.of(-1)), 'its arrays differ in length'],
+  [[...turnAt, 'drawn', 'tokenIds'], '%%%', 'turn.drawn of its trainer_state.json: tokenIds is not a Uint32Array'],
+  [[...turnAt, 'drawn', 'tokenIds'], 'AAAA', 'tokenIds is not a Uint32Array'],
+  [
+    [...turnAt, 'drawn', 'tokenIds'],
+    base64(Uint32Array.of(5, 1000)),
+    'tokenIds has 1000 at token 1, which it cannot hold',
+  ],
+  [
+    [...turnAt, 'drawn', 'logProbs'],
+    base64(Float32Array.of(-1, NaN)),
+    'logProbs has NaN at token 1, which it cannot hold',
+  ],
+  [[...turnAt, 'drawn', 'logProbs'], base64(Float32Array.of(-1)), 'logProbs has 1 numbers for 2 tokens'],
 ])('a checkpoint with %j = %j is refused in one sentence', async (path, value, place) => {
   const state = JSON.parse(JSON.stringify(encodeGroups([groupOf(await saved())]))) as unknown;
   expect(decodeGroups(state, 1000)).toHaveLength(1);
@@ -175,4 +191,72 @@ test.each<[string[], unknown, string]>([
   expect(decode).toThrow(
     /^The samples in flight of the checkpoint cannot be read: .+ or resume from another checkpoint\.$/,
   );
+});
+
+/** What webgrpo 0.1.0 wrote, by the kind of file. */
+const stored = JSON.parse(readFileSync('test/fixtures/tokens.json', 'utf8')) as {
+  partialRollout: { parts: { inFlight: unknown } };
+  client: unknown;
+  replayBuffer: unknown;
+  queue: unknown;
+  keptStep: string;
+  roomMessage: string;
+};
+const bytesOf = (text: string) => Uint8Array.from(Buffer.from(text, 'base64'));
+const textOf = (bytes: Uint8Array) => Buffer.from(bytes).toString('base64');
+
+test.each<[keyof typeof stored, () => unknown, () => unknown]>([
+  [
+    'partialRollout',
+    () => stored.partialRollout.parts.inFlight,
+    () => encodeGroups(decodeGroups(stored.partialRollout.parts.inFlight, 512)),
+  ],
+  [
+    'client',
+    () => stored.client,
+    async () => {
+      const { trainer } = talkingRun({ limits: { outlives: true } });
+      trainer.groups.restore(stored.client, { vocabSize: 512 });
+      const saved = await trainer.groups.save();
+      await trainer.close();
+      return saved;
+    },
+  ],
+  [
+    'replayBuffer',
+    () => stored.replayBuffer,
+    () => {
+      const buffer = new ReplayBuffer(1);
+      buffer.restore(stored.replayBuffer);
+      return buffer.state();
+    },
+  ],
+  [
+    'queue',
+    () => stored.queue,
+    () => {
+      const queue = new ExperienceQueue();
+      queue.restore(stored.queue);
+      return queue.save();
+    },
+  ],
+  [
+    'keptStep',
+    () => stored.keptStep,
+    async () => {
+      const { samples, advantages, extras, ...name } = await decodeStep(bytesOf(stored.keptStep), 'step-7.safetensors');
+      return textOf(await encodeStep(name, samples, { tokens: { advantages }, extras } as unknown as StepInputs));
+    },
+  ],
+  [
+    'roomMessage',
+    () => stored.roomMessage,
+    () => {
+      const { more, record } = readFrame(bytesOf(stored.roomMessage));
+      const sample = sampleOf(record, { problem, group: 0 });
+      return textOf(writeFrame(more, recordOf(sample, { uid: 'u', sample: 0, worker: 'local' })));
+    },
+  ],
+])('the stored %s is read, and written again byte for byte', async (_, wrote, writeAgain) => {
+  expect(JSON.stringify(await writeAgain())).toBe(JSON.stringify(wrote()));
 });

@@ -2,12 +2,14 @@
  * A checkpoint with samples in flight: partial rollouts in the middle of turns, constrained calls and stop strings, tools with
  * states and an agent loop of the user's own. A run resumed from it equals the unbroken run, bit for bit.
  */
+import { readFileSync } from 'node:fs';
 import { afterEach, expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import type { Checkpoint } from '../../src/grpo/types.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';
+import type { DrawnSoFar, GenerateRequest } from '../../src/rollout/types.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import { registerAgentLoop } from '../../src/rollout/agent/loop.ts';
 import { buildGsm8kTokenizer } from '../../src/tasks/gsm8k/tokenizer.ts';
@@ -130,11 +132,10 @@ interface Run {
 }
 
 /** Trains on an engine of its own. */
-async function run(from?: Checkpoint): Promise<Run> {
-  const engine = scriptedEngine();
+async function run(from?: Checkpoint, { config: own = config, engine = scriptedEngine() } = {}): Promise<Run> {
   const [samples, scored, checkpoints]: [Sample[][], string[], Checkpoint[]] = [[], [], []];
   const trainer = new GrpoTrainer({
-    config,
+    config: own,
     task,
     engine,
     onStep: (_, taken) => void samples.push(taken),
@@ -183,4 +184,33 @@ test('a run gone on with from a checkpoint with samples in flight is the unbroke
     // Nobody hears of a sample twice.
     expect(whole.scored.slice(-rest.scored.length)).toEqual(rest.scored);
   }
+});
+
+/** Fewer samples than above, whose engine also cuts the distribution: each token has a log-mass. */
+const small = {
+  ...config,
+  rollout: { ...config.rollout, n: 2, overSampleRate: 1 },
+  trainer: { ...config.trainer, totalTrainingSteps: 4, testFreq: 0 },
+};
+function cuttingEngine() {
+  const engine = scriptedEngine();
+  const { rollout } = engine;
+  const cut = <T extends DrawnSoFar>(drawn: T): T => ({ ...drawn, logMass: drawn.logProbs.map((p) => p / 4) });
+  const generate = rollout.generate.bind(rollout);
+  const drawnSoFar = rollout.drawnSoFar.bind(rollout);
+  rollout.generate = async (request: GenerateRequest) => cut(await generate(request));
+  rollout.drawnSoFar = async (ids) => (await drawnSoFar(ids)).map((drawn) => drawn && cut(drawn));
+  return engine;
+}
+
+test('a checkpoint that webgrpo 0.1.0 wrote, with samples in flight, resumes as the unbroken run', async () => {
+  const whole = await run(undefined, { config: small, engine: cuttingEngine() });
+  const { partialRollout: state } = JSON.parse(readFileSync('test/fixtures/tokens.json', 'utf8')) as {
+    partialRollout: Checkpoint['state'];
+  };
+  const rest = await run({ ...whole.checkpoints[1], state }, { config: small, engine: cuttingEngine() });
+  expect(withoutTimes(rest.history)).toEqual(withoutTimes(whole.history.slice(2)));
+  expect(seen(rest.samples)).toEqual(seen(whole.samples.slice(2)));
+  expect(weightsOf(rest.checkpoints.at(-1)!)).toEqual(weightsOf(whole.checkpoints[3]));
+  expect(JSON.stringify(rest.checkpoints.at(-1)!.state)).toBe(JSON.stringify(whole.checkpoints[3].state));
 });

@@ -123,6 +123,14 @@ test('a checkpoint holds the buffer: read from JSON it goes on with the same sam
   expect(resumed.samples).toEqual(straight.samples);
 });
 
+test.each(['%%%', 'AAAA', undefined])('a checkpoint whose samples have log-probs %j is refused', (logProbs) => {
+  const buffer = new ReplayBuffer(3);
+  buffer.add(groupOf(1));
+  const state = JSON.parse(JSON.stringify(buffer.state())) as { samples: { trajectory: object }[] }[];
+  Object.assign(state[0].samples[0].trajectory, { logProbs });
+  expect(() => new ReplayBuffer(3).restore(state)).toThrow('no group of samples');
+});
+
 test('it refuses what learns from such groups or redraws them', () => {
   for (const name of ['dapo', 'rae'])
     expect(() =>

@@ -262,7 +262,7 @@ describe.runIf(hasNatsServer())('a room', () => {
 
     test('a worker that forges is counted, left out, and its groups go to others', async () => {
       const saved = fresh();
-      await open(saved, { maxForgeries: 2 });
+      await open(saved);
       const forger = join({
         name: 'forger',
         generate: async ({ uid, n }, _, put) => {

@@ -75,8 +75,8 @@ describe('hostile requests get one clear error', () => {
   const message = (more: object) => ({ messages: [{ ...QUESTION, ...more }] });
   const deep = `${'['.repeat(100_000)}${']'.repeat(100_000)}`;
   test.each<[string, unknown, number, string]>([
-    ['no JSON', '{"messages": [', 400, 'The body is no JSON'],
-    ['nothing', '', 400, 'The body is no JSON'],
+    ['no JSON', '{"messages": [', 400, 'The body is not JSON'],
+    ['nothing', '', 400, 'The body is not JSON'],
     ['a list', [], 400, 'The body is a list of 0'],
     ['JSON nested deeply', `{"messages":${deep}}`, 400, 'nested more than 64 deep'],
     ['no messages', {}, 400, 'messages is undefined'],
@@ -111,7 +111,12 @@ describe('hostile requests get one clear error', () => {
     ],
     ['max_tokens 0', { messages: [QUESTION], max_tokens: 0 }, 400, 'max_tokens is 0'],
     ['an empty stop', { messages: [QUESTION], stop: '' }, 400, 'stop is ""'],
-    ['a bias of no token', { messages: [QUESTION], logit_bias: { x: 1 } }, 400, 'logit_bias must be'],
+    [
+      'a bias of no token',
+      { messages: [QUESTION], logit_bias: { x: 1 } },
+      400,
+      'logit_bias is an object; allowed: an object of at most 64 numbers',
+    ],
     ['a seed that is none', { messages: [QUESTION], seed: 1.5 }, 400, 'seed is 1.5'],
     ['too many top_logprobs', { messages: [QUESTION], logprobs: true, top_logprobs: 20 }, 400, 'from 0 to 8'],
     ['an unknown parameter', { messages: [QUESTION], thinking: true }, 400, '"thinking" is not served'],
@@ -132,14 +137,20 @@ describe('hostile requests get one clear error', () => {
   });
 
   test.each<[string, string, unknown, number, string]>([
-    ['NaN', '{"id": ID, "reward": NaN}', undefined, 400, 'The body is no JSON'],
-    ['1e400', '{"id": ID, "reward": 1e400}', undefined, 400, 'The reward is Infinity'],
-    ['a text', '{"id": ID, "reward": "1"}', undefined, 400, 'The reward is "1"'],
-    ['none', '{"id": ID}', undefined, 400, 'The reward is undefined'],
+    ['NaN', '{"id": ID, "reward": NaN}', undefined, 400, 'The body is not JSON'],
+    ['1e400', '{"id": ID, "reward": 1e400}', undefined, 400, 'reward is Infinity; allowed: a finite number'],
+    ['a text', '{"id": ID, "reward": "1"}', undefined, 400, 'reward is "1"'],
+    ['none', '{"id": ID}', undefined, 400, 'reward is undefined'],
     ['an unknown id', '{"id": "chatcmpl-0", "reward": 1}', undefined, 404, 'There is no trajectory "chatcmpl-0"'],
     ['turns that do not fit', '{"id": ID, "reward": 1, "turns": [1, 2]}', undefined, 400, 'each of the 1 replies'],
-    ['a prototype', '{"id": ID, "reward": 1, "extra": {"__proto__": 1}}', undefined, 400, 'extra must be'],
-    ['an unknown key', '{"id": ID, "score": 1}', undefined, 400, '"score" is not known here'],
+    [
+      'a prototype',
+      '{"id": ID, "reward": 1, "extra": {"__proto__": 1}}',
+      undefined,
+      400,
+      'extra is an object; allowed: at most 64 finite numbers or texts',
+    ],
+    ['an unknown key', '{"id": ID, "score": 1}', undefined, 400, '"score" is not served; known are id, reward'],
   ])('a reward that is %s; a good one still counts', async (_, body, __, status, words) => {
     const { ask, chat } = await served();
     const { id } = (await chat()).json!;
@@ -198,9 +209,7 @@ describe('hostile requests get one clear error', () => {
       401, 401, 401, 200,
     ]);
     expect((await ask('/health')).status).toBe(200);
-    await expect(listen(() => Promise.resolve(undefined), { host: '0.0.0.0', port: 0 })).rejects.toThrow(
-      'needs --token',
-    );
+    await expect(listen(() => undefined, { host: '0.0.0.0', port: 0 })).rejects.toThrow('needs --token');
   });
 
   test('a body of 100 MB is refused before it is read', async () => {

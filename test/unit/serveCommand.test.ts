@@ -88,7 +88,7 @@ test('an agent of the openai package, with names in its base URL and without', a
 const defaultLocalDir = mkdtempSync(join(tmpdir(), 'webgrpo-serve-'));
 const SMALL = [
   ...['data.trainBatchSize=1', 'actor.ppoMiniBatchSize=1', 'rollout.n=2', 'data.maxResponseLength=48'],
-  ...['trainer.kernelTuning=off', 'trainer.saveFreq=2', 'trainer.resumeMode=auto'],
+  ...['trainer.kernelTuning=off', 'trainer.resumeMode=auto'],
   `trainer.defaultLocalDir=${defaultLocalDir}`,
 ];
 
@@ -97,10 +97,11 @@ async function running(
   name: string,
   steps: number,
   agents: (url: string, run: RunningCommand) => Promise<void>,
-  gate?: Gate,
+  { gate, saveFreq = 1, flags = [] }: { gate?: Gate; saveFreq?: number; flags?: string[] } = {},
 ) {
-  const settings = [...SMALL, `name=${name}`, `trainer.totalTrainingSteps=${steps}`];
-  const run = new RunningCommand(['serve', 'configs/gsm8k-tool.yaml', ...settings, '--port', '0'], {
+  const lengths = [`trainer.totalTrainingSteps=${steps}`, `trainer.saveFreq=${saveFreq}`];
+  const settings = [...SMALL, `name=${name}`, ...lengths];
+  const run = new RunningCommand(['serve', 'configs/gsm8k-tool.yaml', ...settings, '--port', '0', ...flags], {
     createEngine: scriptedEngines(gate),
   });
   const [, url] = await run.said(/serving .* at (\S+)\/v1 /);
@@ -149,26 +150,26 @@ test('webgrpo serve goes on with a fresh device where its own is lost, and later
     },
   };
   const refusals: Reply['error'][] = [];
-  /** Four steps of two episodes of two calls; a call that is refused is made again. */
+  /** A call that is refused is made again. */
+  const call = async (url: string, path: string, messages: object[]): Promise<Reply['choices'][0]['message']> => {
+    for (;;) {
+      const { status, wait, json } = await asked(url, `${path}/chat/completions`, { messages, max_tokens: 8 });
+      const { choices, error } = json as Reply;
+      if (status === 200) return choices[0].message;
+      expect([status, wait]).toEqual([503, '1']);
+      refusals.push(error);
+    }
+  };
+  /** Four steps of two episodes of two calls. */
   const agents = (losses: boolean) => async (url: string, run: RunningCommand) => {
-    const call = async (path: string, messages: object[]): Promise<Reply['choices'][0]['message']> => {
-      for (;;) {
-        const { status, wait, json } = await asked(url, `${path}/chat/completions`, { messages, max_tokens: 8 });
-        const { choices, error } = json as Reply;
-        if (status === 200) return choices[0].message;
-        expect([status, wait]).toEqual([503, '1']);
-        refusals.push(error);
-      }
-    };
     for (let step = 1; step <= 4; step++) {
       const first = { role: 'user', content: `${step} plus 3` };
       for (const member of [0, 1]) {
         const path = `/t/g${step}/${member}`;
-        const reply = await call(path, [first]);
-        // In a call after step 3, which no checkpoint holds.
+        const reply = await call(url, path, [first]);
         if (losses && step === 4 && member === 1) losesAt = 'turn';
-        await call(path, [first, reply, { role: 'user', content: 'Sure?' }]);
-        if (step === 4 && member === 1) await call('/t/later/a', [first]);
+        await call(url, path, [first, reply, { role: 'user', content: 'Sure?' }]);
+        if (step === 4 && member === 1) await call(url, '/t/later/a', [first]);
         // In the update of step 3.
         if (losses && step === 3 && member === 1) losesAt = 'update';
         expect((await asked(url, `${path}/rewards`, { reward: member })).status).toBe(200);
@@ -179,33 +180,68 @@ test('webgrpo serve goes on with a fresh device where its own is lost, and later
     }
   };
   await running('unbroken', 4, agents(false));
-  const said = await running('lost', 4, agents(true), gate);
+  const said = await running('lost', 4, agents(true), { gate });
   const [got, want] = [outcome('lost'), outcome('unbroken')];
   expect(got.metrics).toEqual(want.metrics);
   expect(got.checkpoints).toEqual(want.checkpoints);
   expect(got.bytes).toEqual(want.bytes);
-  expect(refusals).toMatchObject([
-    { code: 'device_lost', message: expect.stringContaining('was lost in this call') as string },
-  ]);
-  const lost = /the GPU device was lost after step (\d) .*; on a fresh one from \S+step-2\n/g;
-  expect([...said.matchAll(lost)].map(([, step]) => step)).toEqual(['2', '3']);
+  const isLost = { code: 'device_lost', message: expect.stringContaining('was lost in this call') as string };
+  expect(refusals.splice(0)).toMatchObject([isLost]);
+  const lost = /the GPU device was lost after step (\d) .*; on a fresh one from \S+step-(\d)\n/g;
+  expect([...said.matchAll(lost)].map(([, ...steps]) => steps.join())).toEqual(['2,2', '3,3']);
 
-  // The same run, longer: the open episode is there again.
-  const later = await running('lost', 5, async (url) => {
-    const name = '/t/later/a';
+  // The same run, longer: the open episode is there again. A loss after step 5, which no checkpoint has: others make steps 5 and 6.
+  const reward = async (url: string, path: string, score = 0) =>
+    (await asked(url, `${path}/rewards`, { reward: score })).status;
+  const more = async (url: string, run: RunningCommand) => {
     const first = { role: 'user', content: '4 plus 3' };
-    const unknown = await asked(url, '/t/later/b/rewards', { reward: 1 });
-    const { json } = await asked(url, `${name}/chat/completions`, { messages: [first], return_token_ids: true });
-    const rewarded = [await asked(url, `${name}/rewards`, { reward: 1 })];
-    await asked(url, '/t/later/b/chat/completions', { messages: [first] });
-    rewarded.push(await asked(url, '/t/later/b/rewards', { reward: 0 }));
-    expect([unknown, ...rewarded].map(({ status }) => status)).toEqual([404, 200, 200]);
-    expect((json as Reply).choices).toHaveLength(1);
-  });
+    const unknown = await reward(url, '/t/later/b');
+    await call(url, '/t/later/a', [first]);
+    expect([unknown, await reward(url, '/t/later/a', 1)]).toEqual([404, 200]);
+    await call(url, '/t/later/b', [first]);
+    expect(await reward(url, '/t/later/b')).toBe(200);
+    await run.said(/^step 5\/6/m);
+    const { json } = await asked(url, '/metrics');
+    expect((json as Reply).metrics).toMatchObject({ 'client/trajectories': 2, 'client/forks': 1 });
+    losesAt = 'turn';
+    for (const path of ['/t/third/a', '/t/third/b', '/t/fourth/a', '/t/fourth/b']) {
+      await call(url, path, [first]);
+      expect(await reward(url, '/t/later/b')).toBe(404); // a step has trained on it, and none will again
+      expect(await reward(url, path)).toBe(200);
+    }
+  };
+  const later = await running('lost', 6, more, { gate, saveFreq: 2 });
   expect(later).toContain('1 episodes were open or waited for their step; they go on where they stood');
-  const [last] = readFileSync(join(defaultLocalDir, 'lost', 'metrics.jsonl'), 'utf8')
-    .trim()
-    .split('\n')
-    .slice(-1);
-  expect(JSON.parse(last)).toMatchObject({ 'client/trajectories': 2, 'client/forks': 1, 'training/global_step': 5 });
+  expect([...later.matchAll(lost)].map(([, ...steps]) => steps.join())).toEqual(['5,4']);
+  expect(refusals).toMatchObject([isLost]);
+  const lines = outcome('lost').metrics.map((line) => Object.fromEntries(line));
+  expect(lines.map((line) => line['training/global_step'])).toEqual([1, 2, 3, 4, 5, 6]);
+  expect(lines.slice(4)).toMatchObject([{ 'client/trajectories': 2 }, { 'client/trajectories': 2 }]);
+});
+
+test('a step that a request asks for, and whose device is lost, is refused; its groups train when it is asked for again', async () => {
+  let isLost = false;
+  const gate: Gate = {
+    at(moment) {
+      if (moment !== 'update' || isLost) return undefined;
+      isLost = true;
+      return Promise.reject(new DeviceLostError('unknown', 'The test took it.'));
+    },
+  };
+  const agents = async (url: string) => {
+    for (const member of [0, 1]) {
+      await asked(url, `/t/g/${member}/chat/completions`, { messages: [QUESTION], max_tokens: 8 });
+      await asked(url, `/t/g/${member}/rewards`, { reward: member });
+    }
+    const refused = await asked(url, '/step', {});
+    await asked(url, '/t/other/0/chat/completions', { messages: [QUESTION], max_tokens: 8 }); // waits for the fresh device
+    expect((await asked(url, '/status')).json).toMatchObject({ step: 0, complete_groups: 1 });
+    const done = await asked(url, '/step', {});
+    expect([refused, done]).toMatchObject([
+      { status: 503, wait: '1', json: { error: { code: 'device_lost' } } },
+      { status: 200, json: { metrics: { 'training/global_step': 1, 'client/trajectories': 2 } } },
+    ]);
+  };
+  await running('manual', 1, agents, { gate, flags: ['--steps', 'manual'] });
+  expect(isLost).toBe(true);
 });

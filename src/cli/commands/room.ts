@@ -21,6 +21,7 @@ import {
   VerifiedSamples,
   type WeightStore,
 } from '../../extensions/rooms/index.ts';
+import { collectWeights } from '../../model/checkpoint/checkpoint.ts';
 import { writeSafetensors } from '../../model/checkpoint/safetensors.ts';
 import { RunFolder } from '../../runs/runFolder.ts';
 import { engineSizes } from '../../workers/localEngine.ts';
@@ -167,13 +168,19 @@ const GONE_LOOKS = 25;
 function givingUp(host: RoomHost) {
   let giveUp!: (reason: Error) => void;
   const givenUp = new Promise<never>((_, reject) => (giveUp = reject));
-  givenUp.catch(() => {}); // it may come before anybody waits for it
+  givenUp.catch(() => {}); // it may come before the trainer awaits it
   let looking: ReturnType<typeof setInterval> | undefined;
+  let asked: Promise<unknown> | undefined;
+  let silent = 0;
   const end = () => clearInterval(looking);
-  const hasAnswered = answers(host);
   const look = () => {
     if (host.present() === 0) giveUp(new GivenUpError('No worker is here.'));
-    if (hasAnswered()) return;
+    asked ??= host.connection
+      .flush()
+      .then(() => (silent = 0))
+      .catch(() => {}) // the connection was lost; it may come back
+      .finally(() => (asked = undefined));
+    if (silent++ < GONE_LOOKS) return;
     end();
     say('The NATS server of the room does not answer: stopping without it.');
     giveUp(new GivenUpError('The server is gone.'));
@@ -189,22 +196,6 @@ function givingUp(host: RoomHost) {
   return { givenUp, onStop, end };
 }
 
-/** Asks the server whether it is there, each time that it has answered; false once it has been silent for long. */
-function answers({ connection }: RoomHost): () => boolean {
-  let [silent, isAsked] = [0, false];
-  return () => {
-    if (!isAsked) {
-      isAsked = true;
-      void connection
-        .flush()
-        .then(() => (silent = 0))
-        .catch(() => {}) // the connection was lost; it may come back
-        .finally(() => (isAsked = false));
-    }
-    return silent++ < GONE_LOOKS;
-  };
-}
-
 /** A model of the controller's own, by which samples are checked while the trained one is updated. */
 function openChecking({ model, lora }: Session, config: TrainConfig): Promise<CommandEngine> {
   const { judge: _, ...sizes } = engineSizes(config);
@@ -217,15 +208,7 @@ async function putModel(files: WeightStore, { model, lora }: Session): Promise<v
   const { config, tokenizerJson, tokenizerConfigJson, weights } = model;
   const file = JSON.stringify({ config, tokenizerJson, tokenizerConfigJson, ...(lora && { lora }) });
   await files.put('model', new TextEncoder().encode(file));
-  const base = new Map<string, { shape: number[]; data: Float32Array }>();
-  if (weights instanceof Map) for (const [name, tensor] of weights) base.set(name, tensor);
-  else
-    for await (const { name, shape, first, data } of weights.pieces()) {
-      const tensor = base.get(name) ?? { shape, data: new Float32Array(shape.reduce((a, b) => a * b, 1)) };
-      tensor.data.set(data, first);
-      base.set(name, tensor);
-    }
-  await files.put('base', writeSafetensors(base));
+  await files.put('base', writeSafetensors(weights instanceof Map ? weights : await collectWeights(weights)));
 }
 
 function countLines({ workers }: RoomHost): string[] {

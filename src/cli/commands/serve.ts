@@ -67,8 +67,8 @@ export const serve: Command = {
         config,
         from: await checkpointToResume(config),
         open: () => served.open(),
-        onReady: () => served.listen(),
-        onLogged: (metrics) => served.steering.logged(metrics),
+        onReady: () => served.serve(),
+        onLogged: (metrics) => served.logged(metrics),
       });
       return tellOfRun(io, config, finished, resumeCommand(source, { overrides, flags, lists }, 'serve'));
     } finally {
@@ -81,18 +81,22 @@ export const serve: Command = {
 interface Settings {
   listen: ListenOptions;
   timeoutS: number;
-  steps: 'auto' | 'manual';
+  /** The first step starts when a request asks for it, not when enough groups are complete. */
+  isManual: boolean;
   isEvaluated: boolean;
 }
 
 /** A run whose HTTP, episodes and complete groups stay when its device is lost. */
 class ServedDevices {
-  readonly steering = new Steering();
   readonly #config: TrainConfig;
   readonly #settings: Settings;
   #groups: ClientGroups | undefined;
   #engine: CommandEngine | undefined;
   #server: Listening | undefined;
+  /** The last finished step. */
+  #metrics: Metrics | undefined;
+  /** The request that waits for a step. */
+  #asked: { resolve: (metrics: Metrics) => void; reject: (error: Error) => void } | undefined;
 
   constructor(config: TrainConfig, settings: Settings) {
     [this.#config, this.#settings] = [config, settings];
@@ -101,16 +105,18 @@ class ServedDevices {
   /** The session of a fresh device, by whose engine the episodes continue. */
   async open(): Promise<RunSession> {
     const config = await withWarmStart(this.#config);
-    const session = await openSession(config, 'train', this.#settings.isEvaluated ? undefined : NO_TASK);
-    const { engine } = session;
+    const { timeoutS, isManual, isEvaluated } = this.#settings;
+    const session = await openSession(config, 'train', isEvaluated ? undefined : NO_TASK);
+    const engine = (this.#engine = session.engine);
+    const limits = { timeoutS, stepWhen: isManual ? 'asked' : 'complete', outlives: true } as const;
     const close = async (error?: unknown) => {
-      if (error instanceof DeviceLostError) this.#groups?.lose(engine, error);
+      if (error instanceof DeviceLostError) this.#lose(engine, error);
       else await this.close(); // before the engine goes
       session.close();
     };
     try {
-      this.#engine = engine;
-      return { ...session, source: this.#groupsOn(engine), close };
+      const source = (this.#groups ??= new ClientGroups(this.#config, engine, limits));
+      return { ...session, source, close };
     } catch (error) {
       await close(error);
       throw error;
@@ -118,72 +124,61 @@ class ServedDevices {
   }
 
   async close(): Promise<void> {
-    this.steering.end();
+    this.#asked?.reject(new Error('the run has ended'));
     await this.#groups?.end();
     await this.#server?.close();
   }
 
-  #groupsOn(engine: CommandEngine): ClientGroups {
-    const { timeoutS, steps } = this.#settings;
-    const stepWhen = steps === 'manual' ? 'asked' : 'complete';
-    if (this.#groups) this.#groups.attach(engine);
-    else this.#groups = new ClientGroups(this.#config, engine, { timeoutS, stepWhen, outlives: true });
-    const groups = this.#groups;
+  /** Continues the episodes on the engine of the present session. Serves from the first one on. */
+  async serve(): Promise<void> {
+    const [groups, engine] = [this.#groups!, this.#engine!];
+    groups.attach(engine);
     void engine.lost.then((error) => groups.lose(engine, error));
-    return groups;
+    this.#server ??= await this.#listen(groups, engine);
   }
 
-  /** Serves from the first device on. */
-  async listen(): Promise<void> {
-    this.#server ??= await this.#listen(this.#groups!, this.#engine!);
+  #lose(engine: CommandEngine, error: DeviceLostError): void {
+    this.#groups?.lose(engine, error);
+    this.#groups?.ask(undefined);
+    this.#asked?.reject(error);
+    this.#asked = undefined;
+  }
+
+  /** Takes a step that a request asks for, one at a time. */
+  #step(groups: ClientGroups, count: number): Promise<Metrics> {
+    if (this.#asked) throw new InputError('A step is in progress; ask again when it is done.');
+    const done = new Promise<Metrics>((resolve, reject) => (this.#asked = { resolve, reject }));
+    groups.ask(count);
+    return done;
+  }
+
+  /** Answers the request that waits for a step. */
+  logged(metrics: Metrics): void {
+    if (metrics['training/global_step'] === 0) return; // the evaluation before the first step
+    this.#metrics = metrics;
+    this.#asked?.resolve(metrics);
+    this.#asked = undefined;
   }
 
   async #listen(groups: ClientGroups, { tokenizer }: CommandEngine): Promise<Listening> {
     const { rollout, data, name } = this.#config;
-    const { steps, listen: where } = this.#settings;
+    const { isManual, listen: where } = this.#settings;
     const waiting = groups.size;
     if (waiting > 0) say(`${waiting} episodes were open or waited for their step; they go on where they stood`);
     const served: ServedRun = {
       groups,
-      metrics: () => this.steering.last,
+      metrics: () => this.#metrics,
       trainBatchSize: data.trainBatchSize,
-      ...(steps === 'manual' && { step: (count: number) => this.steering.step(groups, count) }),
+      ...(isManual && { step: async (count: number) => this.#step(groups, count) }),
     };
     const server = await listen(routes(served), where);
+    const steps = isManual ? 'manual' : 'auto';
     say(`serving ${name} at ${server.url}/v1 (steps: ${steps}, ${rollout.n} episodes a group)`);
     const { toolSchemasInPrompt, format } = rollout.multiTurn;
     for (const lost of requestLosses(tokenizer, toolParserOf(format))) say(lost);
     if (!toolSchemasInPrompt)
       say('tools of requests are not written into the prompt (rollout.multiTurn.toolSchemasInPrompt is false)');
     return server;
-  }
-}
-
-/** Steps that requests ask for, one at a time. */
-class Steering {
-  last: Metrics | undefined;
-  #step = 0;
-  #asked: { resolve: (metrics: Metrics) => void; reject: (error: Error) => void } | undefined;
-
-  step(groups: ClientGroups, count: number): Promise<Metrics> {
-    if (this.#asked) return Promise.reject(new InputError('A step is under way; ask again when it is done.'));
-    const done = new Promise<Metrics>((resolve, reject) => (this.#asked = { resolve, reject }));
-    groups.ask(count);
-    return done;
-  }
-
-  /** Ignores a step that is repeated on a fresh device. */
-  logged(metrics: Metrics): void {
-    const step = metrics['training/global_step'];
-    if (step <= this.#step) return;
-    this.#step = step;
-    this.last = metrics;
-    this.#asked?.resolve(metrics);
-    this.#asked = undefined;
-  }
-
-  end(): void {
-    this.#asked?.reject(new Error('the run has ended'));
   }
 }
 
@@ -196,10 +191,9 @@ function readSettings(flags: ParsedArgs['flags'], lists: ParsedArgs['lists'] = {
   if (token === '' || typeof token === 'boolean')
     throw new InputError('--token is empty; give a text, or leave it out.');
   checkReach(String(host), token);
-  const allowOrigins = lists['allow-origin'] ?? [];
   return {
-    listen: { host: String(host), port, token, allowOrigins },
+    listen: { host: String(host), port, token, allowOrigins: lists['allow-origin'] ?? [] },
     timeoutS: numberFlag(flags, 'timeout-s', 600, [1, 86_400]),
-    steps,
+    isManual: steps === 'manual',
   };
 }

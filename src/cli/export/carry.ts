@@ -1,4 +1,4 @@
-/** What an export writes: our settings under a peer's names (src/grpo/config/peerNames.ts), and a list of those that it leaves behind. */
+/** Writes our settings under a peer's names (src/grpo/config/peerNames.ts), and lists those that an export leaves behind. */
 
 import { PEER_NAMES } from '../../grpo/config/peerNames.ts';
 import { RECIPES, VERL_DEFAULTS } from '../../grpo/config/recipes.ts';

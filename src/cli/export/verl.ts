@@ -140,7 +140,7 @@ function optimizerOverrides(optim: TrainConfig['actor']['optim']): Override[] {
   ];
 }
 
-/** What follows from where the files lie, from one GPU, or from several of our keys. */
+/** Overrides that follow from where the files are, from one GPU, or from several of our keys. */
 function fixed(config: TrainConfig, folder: string): Override[] {
   const { actor, algorithm, data, reward, rollout } = config;
   const only = (applies: boolean, ...overrides: Override[]) => (applies ? overrides : []);

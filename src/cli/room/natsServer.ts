@@ -22,12 +22,6 @@ export interface ServerOptions {
   maxConnections?: number;
 }
 
-/** Public parts of the keys of its two users. */
-export interface ServerUsers {
-  controller: string;
-  worker: string;
-}
-
 export interface NatsServer {
   ports: { nats: number; webSocket: number };
   /** SIGKILL ends it as a crash would. */
@@ -48,8 +42,14 @@ export function findNatsServer(): string {
   );
 }
 
-/** Throws InputError if it does not start: a port that is taken, a certificate that cannot be read. */
-export async function startNatsServer(options: ServerOptions, users: ServerUsers): Promise<NatsServer> {
+/**
+ * Starts a server with two users, by the public parts of their keys. Throws InputError if it does not start: a port that is taken, a certificate
+ * that cannot be read.
+ */
+export async function startNatsServer(
+  options: ServerOptions,
+  users: Record<'controller' | 'worker', string>,
+): Promise<NatsServer> {
   const folder = resolve(options.folder);
   const [configFile, pidFile] = [join(folder, 'nats.conf'), join(folder, 'nats.pid')];
   await mkdir(folder, { recursive: true });
@@ -101,7 +101,7 @@ function expectEnded(configFile: string, pidFile: string): void {
 /** What the server reads. Keys are public parts alone: the file has no secret. */
 function configText(
   { folder, pidFile, host, port, webSocketPort, tls, maxConnections = 256 }: ServerOptions & { pidFile: string },
-  { controller, worker }: ServerUsers,
+  { controller, worker }: Record<'controller' | 'worker', string>,
 ): string {
   const certificate = tls && `tls { cert_file: ${quoted(resolve(tls.cert))}, key_file: ${quoted(resolve(tls.key))} }`;
   const [publish, subscribe] = [WORKER_RIGHTS.publish, WORKER_RIGHTS.subscribe].map((list) =>

@@ -130,12 +130,12 @@ export async function startOwn(options: ServerOptions): Promise<OwnServer> {
 async function keysIn(folder: string): Promise<{ controller: string; worker: string }> {
   const file = join(folder, 'room.json');
   if (!existsSync(file)) {
-    const keys = { controller: (await newUserKey()).seed, worker: (await newUserKey()).seed };
+    const keys = { controller: (await newUserKey()).seed, joinCode: (await newUserKey()).seed };
     await mkdir(folder, { recursive: true });
     await writeFile(file, JSON.stringify(keys, undefined, 2), { mode: 0o600 });
   }
   try {
-    const { controller, worker } = JSON.parse(readFileSync(file, 'utf8')) as Record<string, string>;
+    const { controller, joinCode: worker } = JSON.parse(readFileSync(file, 'utf8')) as Record<string, string>;
     await Promise.all([idOf(controller), idOf(worker)]);
     return { controller, worker };
   } catch {

@@ -3,8 +3,10 @@
  * request), and what goes back (one JSON object, or server-sent events). What the paths mean is routes.ts's.
  */
 
+import { isUtf8 } from 'node:buffer';
 import { createHash, timingSafeEqual } from 'node:crypto';
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { describe, DeviceLostError, InputError } from '../../errors.ts';
 import { ApiError } from '../../extensions/client/index.ts';
@@ -12,9 +14,6 @@ import { jsonDepth } from '../../tasks/tools/plain.ts';
 import { say } from '../run/progress.ts';
 
 export interface HttpRequest {
-  method: string;
-  /** Parts of the path, decoded. */
-  parts: string[];
   /** Reads and parses the body. */
   json(): Promise<unknown>;
   /** Aborts when the client is gone before its answer was. */
@@ -22,10 +21,13 @@ export interface HttpRequest {
 }
 
 /** `events` are sent one by one as server-sent events. */
-export type HttpAnswer = { status?: number; body: unknown } | { events: AsyncIterable<unknown> };
+export type HttpAnswer = { body: unknown } | { events: AsyncIterable<unknown> };
 
-/** Undefined: there is no such path. A list of methods: the path has these alone. */
-export type Handler = (request: HttpRequest) => Promise<HttpAnswer | string[] | undefined>;
+/** What a path does, by method. */
+export type Actions = Readonly<Record<string, (request: HttpRequest) => HttpAnswer | Promise<HttpAnswer>>>;
+
+/** Finds a path by its decoded parts; undefined if there is no such path. Throws ApiError for parts that cannot be one. */
+export type Routes = (parts: string[]) => Actions | undefined;
 
 export interface ListenOptions {
   host: string;
@@ -34,7 +36,6 @@ export interface ListenOptions {
   token?: string | undefined;
   /** Origins of pages that may ask. */
   allowOrigins?: readonly string[];
-  maxBodyBytes?: number;
   /** Milliseconds for a request's head, and for all of it. */
   headersMs?: number;
   requestMs?: number;
@@ -63,7 +64,7 @@ export function checkReach(host: string, token: string | undefined): void {
 }
 
 /** Throws InputError for a host that others reach without a token, and for a port that is taken. */
-export async function listen(handler: Handler, options: ListenOptions): Promise<Listening> {
+export async function listen(routes: Routes, options: ListenOptions): Promise<Listening> {
   const { host, port, token, headersMs = 10_000, requestMs = 60_000 } = options;
   checkReach(host, token);
   const server = createServer({
@@ -73,45 +74,36 @@ export async function listen(handler: Handler, options: ListenOptions): Promise<
     maxHeaderSize: 16_384,
     keepAliveTimeout: 5000,
   });
-  const serve = (request: IncomingMessage, response: ServerResponse) =>
-    void answer(handler, options, request, response);
-  server.on('request', serve);
-  server.on('checkContinue', serve);
-  server.on('checkExpectation', serve);
+  for (const event of ['request', 'checkContinue', 'checkExpectation'])
+    server.on(event, (request: IncomingMessage, response: ServerResponse) => {
+      void answer(routes, options, request, response);
+    });
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
     if (error.code === 'ECONNRESET' || !socket.writable) return void socket.destroy();
     const late = error.code === 'ERR_HTTP_REQUEST_TIMEOUT';
-    const [status, words] = late
-      ? ['408 Request Timeout', 'The request took too long to arrive; send it at once.']
-      : ['400 Bad Request', 'This is no HTTP request that can be read.'];
-    const body = JSON.stringify(new ApiError(words, { status: late ? 408 : 400 }).body);
-    socket.end(
-      `HTTP/1.1 ${status}\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
-    );
+    const words = late ? 'The request took too long to arrive; send it at once.' : 'The request is not valid HTTP.';
+    const { status, body } = new ApiError(words, { status: late ? 408 : 400 });
+    const text = JSON.stringify(body);
+    const head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nConnection: close\r\nContent-Type: application/json`;
+    socket.end(`${head}\r\nContent-Length: ${text.length}\r\n\r\n${text}`);
   });
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', (error: NodeJS.ErrnoException) =>
-      reject(
-        new InputError(
-          `Cannot listen on ${host}:${port} (${error.code ?? error.message}); choose another --port or --host.`,
-        ),
-      ),
-    );
-    server.listen(port, host, resolve);
+  server.listen(port, host);
+  await once(server, 'listening').catch((error: NodeJS.ErrnoException) => {
+    const why = error.code ?? error.message;
+    throw new InputError(`Cannot listen on ${host}:${port} (${why}); choose another --port or --host.`);
   });
   const { port: taken } = server.address() as AddressInfo;
-  return { url: `http://${host.includes(':') ? `[${host}]` : host}:${taken}`, close: () => close(server) };
-}
-
-function close(server: Server): Promise<void> {
-  return new Promise((resolve) => {
-    server.close(() => resolve());
+  const close = async () => {
+    const closed = once(server, 'close');
+    server.close();
     server.closeAllConnections();
-  });
+    await closed;
+  };
+  return { url: `http://${host.includes(':') ? `[${host}]` : host}:${taken}`, close };
 }
 
 async function answer(
-  handler: Handler,
+  routes: Routes,
   options: ListenOptions,
   request: IncomingMessage,
   response: ServerResponse,
@@ -127,16 +119,19 @@ async function answer(
     const method = request.method ?? 'GET';
     if (method === 'OPTIONS' && request.headers.origin !== undefined) return void response.writeHead(204).end();
     if (parts.join('/') !== 'health') checkToken(request, options.token);
-    const asked = method === 'HEAD' ? 'GET' : method;
-    const json = () => readJson(request, response, options.maxBodyBytes ?? MAX_BODY_BYTES);
-    const result = await handler({ method: asked, parts, json, signal: gone.signal });
-    if (result === undefined) throw new ApiError(`There is nothing at ${shownPath(request)}.`, { status: 404 });
-    if (Array.isArray(result)) {
-      response.setHeader('Allow', result.join(', '));
-      throw new ApiError(`${shownPath(request)} takes ${result.join(', ')}, not ${method}.`, { status: 405 });
+    const path = JSON.stringify(request.url?.slice(0, 100));
+    const actions = routes(parts);
+    if (!actions) throw new ApiError(`There is nothing at ${path}.`, { status: 404 });
+    const action = actions[method === 'HEAD' ? 'GET' : method];
+    if (!action) {
+      const methods = Object.keys(actions).join(', ');
+      response.setHeader('Allow', methods);
+      throw new ApiError(`${path} takes ${methods}, not ${method}.`, { status: 405 });
     }
-    if ('events' in result) await sendEvents(response, result.events);
-    else send(request, response, result.status ?? 200, result.body);
+    const json = () => readJson(request, response);
+    const result = await action({ json, signal: gone.signal });
+    if ('events' in result) await sendEvents(response, result.events, gone.signal);
+    else send(request, response, 200, result.body);
   } catch (error) {
     if (gone.signal.aborted || response.headersSent) return void response.destroy();
     send(request, response, ...failure(error));
@@ -144,7 +139,7 @@ async function answer(
 }
 
 const LOST = new ApiError(
-  'The GPU device was lost in this call, whose tokens are dropped; make it again: it waits until a fresh device goes on.',
+  'The GPU device was lost in this call, and what it had computed is dropped. Make it again: it waits for a fresh device.',
   { status: 503, code: 'device_lost' },
 );
 
@@ -166,19 +161,11 @@ function send(request: IncomingMessage, response: ServerResponse, status: number
   response.end(request.method === 'HEAD' ? undefined : text);
 }
 
-async function sendEvents(response: ServerResponse, events: AsyncIterable<unknown>): Promise<void> {
+async function sendEvents(response: ServerResponse, events: AsyncIterable<unknown>, gone: AbortSignal): Promise<void> {
   response.writeHead(200, { 'Content-Type': 'text/event-stream', Connection: 'keep-alive' });
   const write = async (data: string) => {
     if (response.destroyed || response.write(`data: ${data}\n\n`)) return;
-    await new Promise<void>((resolve) => {
-      const done = () => {
-        response.off('drain', done);
-        response.off('close', done);
-        resolve();
-      };
-      response.on('drain', done);
-      response.on('close', done);
-    });
+    await once(response, 'drain', { signal: gone }).catch(() => undefined);
   };
   try {
     for await (const event of events) await write(JSON.stringify(event));
@@ -201,30 +188,21 @@ function pathOf({ url = '/' }: IncomingMessage): string[] {
   throw new ApiError('The path cannot be read.', { status: 400 });
 }
 
-const shownPath = ({ url = '' }: IncomingMessage): string => JSON.stringify(url.slice(0, 100));
-
 /** A page of elsewhere may make a browser ask, by its own name for this machine (DNS rebinding) or by ours. Throws ApiError. */
 function checkCaller(
   { headers }: IncomingMessage,
   response: ServerResponse,
   { host, allowOrigins = [] }: ListenOptions,
 ): void {
-  const { origin } = headers;
-  const name = /^(\[[^\]]*\]|[^:]*)(:\d+)?$/.exec(headers.host ?? '')?.[1].replace(/^\[|\]$/g, '');
-  if (isLoopback(host) && !LOOPBACK.includes(name ?? ''))
-    throw new ApiError(
-      `The request is for the host ${JSON.stringify(headers.host ?? '')}, but this server serves its own machine.`,
-      {
-        status: 403,
-      },
-    );
+  const forbidden = (words: string) => new ApiError(words, { status: 403 });
+  const { origin, host: asked = '' } = headers;
+  const name = /^(\[[^\]]*\]|[^:]*)(:\d+)?$/.exec(asked)?.[1].replace(/^\[|\]$/g, '') ?? '';
+  if (isLoopback(host) && !isLoopback(name))
+    throw forbidden(`The request is for the host ${JSON.stringify(asked)}, but this server serves its own machine.`);
   const isAllowed = origin !== undefined && allowOrigins.includes(origin);
-  if ((origin !== undefined && !isAllowed) || (headers['sec-fetch-site'] === 'cross-site' && !isAllowed))
-    throw new ApiError(
+  if (!isAllowed && (origin !== undefined || headers['sec-fetch-site'] === 'cross-site'))
+    throw forbidden(
       `The page at ${JSON.stringify(origin ?? 'another site')} may not ask; start with --allow-origin for it.`,
-      {
-        status: 403,
-      },
     );
   if (!isAllowed) return;
   response.setHeader('Access-Control-Allow-Origin', origin);
@@ -246,31 +224,28 @@ function checkToken({ headers }: IncomingMessage, token: string | undefined): vo
   });
 }
 
-async function readJson(request: IncomingMessage, response: ServerResponse, most: number): Promise<unknown> {
+async function readJson(request: IncomingMessage, response: ServerResponse): Promise<unknown> {
   const { headers } = request;
   if (!/^application\/json\b/i.test(headers['content-type'] ?? ''))
     throw new ApiError('The body must be JSON, with "Content-Type: application/json".', { status: 415 });
   const tooLarge = () =>
-    new ApiError(`The body is larger than ${most} bytes, which no context holds.`, { status: 413 });
-  if (Number(headers['content-length'] ?? 0) > most) throw tooLarge();
+    new ApiError(`The body is larger than ${MAX_BODY_BYTES} bytes, which no context holds.`, { status: 413 });
+  if (Number(headers['content-length'] ?? 0) > MAX_BODY_BYTES) throw tooLarge();
   if (headers.expect !== undefined) response.writeContinue();
   const chunks: Buffer[] = [];
   let length = 0;
   for await (const chunk of request.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
     length += chunk.length;
-    if (length > most) throw tooLarge();
+    if (length > MAX_BODY_BYTES) throw tooLarge();
     chunks.push(chunk);
   }
-  let text: string;
-  try {
-    text = new TextDecoder('utf-8', { fatal: true }).decode(Buffer.concat(chunks));
-  } catch {
-    throw new ApiError('The body is no UTF-8.');
-  }
+  const body = Buffer.concat(chunks);
+  if (!isUtf8(body)) throw new ApiError('The body is not UTF-8.');
+  const text = new TextDecoder().decode(body);
   if (jsonDepth(text) > MAX_DEPTH) throw new ApiError(`The body is nested more than ${MAX_DEPTH} deep.`);
   try {
     return JSON.parse(text) as unknown;
   } catch (error) {
-    throw new ApiError(`The body is no JSON: ${describe(error).slice(0, 120)}.`);
+    throw new ApiError(`The body is not JSON: ${describe(error).slice(0, 120)}.`);
   }
 }

@@ -1,11 +1,11 @@
 /** One episode's client: `chat.completions.create` in the shape of the `openai` package, over the engine that trains. */
 
-import { type Head, chunkOf, callShape, completionOf, logprobsOf, randomId } from './api/reply.ts';
+import { type Head, chunkOf, callShape, completionOf, logprobsOf, randomId, usageOf } from './api/reply.ts';
 import { readRequest, type CallRequest } from './api/request.ts';
 import type { ChatCompletion, ChatCompletionChunk, CompletionParams } from './api/shapes.ts';
-import { Channel, ShownText } from './api/streaming.ts';
+import { Channel, shownText } from './api/streaming.ts';
 import type { ClientGroups } from './groups.ts';
-import type { Answer, ClientTrajectory, TrajectoryOptions } from './trajectory.ts';
+import type { ClientTrajectory, TrajectoryOptions } from './trajectory.ts';
 
 interface RequestOptions {
   /** Ends the call: its tokens are dropped, and the episode may continue, with the same call again or another. */
@@ -51,14 +51,7 @@ export async function completed(
   signal?: AbortSignal,
 ): Promise<ChatCompletion> {
   const answer = await trajectory.call(request, { signal });
-  const { generation, contextIds } = answer;
-  const completion = completionOf(headOf(groups, trajectory), {
-    reply: answer.reply,
-    ...finished(groups, request, answer),
-  });
-  if (!request.returnTokenIds) return completion;
-  completion.choices[0].token_ids = [...generation.tokenIds];
-  return { ...completion, prompt_token_ids: [...contextIds] };
+  return completionOf(headOf(groups, trajectory), groups.tokenizer, request, answer);
 }
 
 /**
@@ -70,36 +63,39 @@ export async function streamed(
   trajectory: ClientTrajectory,
   request: CallRequest,
   signal?: AbortSignal,
-): Promise<Channel<ChatCompletionChunk>> {
+): Promise<AsyncGenerator<ChatCompletionChunk, undefined>> {
   const head = headOf(groups, trajectory);
   const left = new AbortController();
-  const channel = new Channel<ChatCompletionChunk>(() => left.abort());
+  const channel = new Channel<ChatCompletionChunk>();
   const { tokenizer, toolParser } = groups;
-  const stopIds = [...tokenizer.eosTokenIds, ...(request.sampling.stopTokenIds ?? [])];
-  const decode = (ids: readonly number[]) =>
-    tokenizer.decode(
-      ids.filter((id) => !stopIds.includes(id)),
-      { skipSpecialTokens: true },
-    );
-  const text = new ShownText(decode, request.sampling.stop ?? [], request.parse ? toolParser : undefined);
-  const say = (content: string) => content !== '' && channel.push(chunkOf(head, { content }));
+  const { stop = [], stopTokenIds = [] } = request.sampling;
+  const stopIds = [...tokenizer.eosTokenIds, ...stopTokenIds];
+  const drawn: number[] = [];
+  let shown = '';
+  const show = (text: string) => {
+    if (text === shown || !text.startsWith(shown)) return; // held back: the rest comes with a later token
+    channel.push(chunkOf(head, { content: text.slice(shown.length) }));
+    shown = text;
+  };
   channel.push(chunkOf(head, { role: 'assistant', content: '' }));
   await new Promise<void>((begun, refused) => {
     let isOver = false;
     const onTokens = (ids: readonly number[]) => {
       if (isOver) return; // from a worker the last may come late
-      say(text.push(ids));
+      drawn.push(...ids.filter((id) => !stopIds.includes(id)));
+      const text = tokenizer.decode(drawn, { skipSpecialTokens: true });
+      show(shownText(text, stop, request.parse ? toolParser : undefined));
       begun();
     };
     trajectory.call(request, { signal: signal ? AbortSignal.any([signal, left.signal]) : left.signal, onTokens }).then(
       (answer) => {
         isOver = true;
         const { content, calls, finishReason } = answer.reply;
-        const { usage, logprobs } = finished(groups, request, answer);
-        say(text.end(content));
+        show(content);
         calls.forEach((call, index) => channel.push(chunkOf(head, { tool_calls: [{ index, ...callShape(call) }] })));
+        const logprobs = logprobsOf(tokenizer, request, answer.generation);
         channel.push(chunkOf(head, {}, { finishReason, logprobs }));
-        if (request.includeUsage) channel.push({ ...chunkOf(head, {}), choices: [], usage });
+        if (request.includeUsage) channel.push({ ...chunkOf(head, {}), choices: [], usage: usageOf(answer) });
         channel.end();
         begun();
       },
@@ -109,15 +105,7 @@ export async function streamed(
       },
     );
   });
-  return channel;
-}
-
-function finished({ tokenizer }: ClientGroups, request: CallRequest, { generation, contextIds }: Answer) {
-  const [prompt, completion] = [contextIds.length, generation.tokenIds.length];
-  return {
-    usage: { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion },
-    logprobs: request.logprobs ? logprobsOf(tokenizer, generation) : null,
-  };
+  return channel.read(() => left.abort());
 }
 
 function headOf(groups: ClientGroups, trajectory: ClientTrajectory): Head {

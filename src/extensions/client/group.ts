@@ -6,7 +6,7 @@ import type { Sample } from '../../grpo/update/batch.ts';
 import { type ChatMessage, firstMessages } from './api/messages.ts';
 import type { CallRequest } from './api/request.ts';
 import type { SavedEpisodes } from './saved.ts';
-import { type ClientTrajectory, toolsKeyOf } from './trajectory.ts';
+import type { ClientTrajectory } from './trajectory.ts';
 
 export interface Group {
   key: string;
@@ -62,9 +62,9 @@ export class RandomStreams {
 }
 
 /** What episodes of one group have in common. */
-export function keyOf({ messages, tools, user = '' }: CallRequest, group: string | undefined): string {
+export function keyOf({ messages, toolsKey, user = '' }: CallRequest, group: string | undefined): string {
   if (group !== undefined) return JSON.stringify(['name', group]);
-  return JSON.stringify(['messages', firstMessages(messages), toolsKeyOf(tools), user]);
+  return JSON.stringify(['messages', firstMessages(messages), toolsKey, user]);
 }
 
 /** Rows of a group's episodes, those of one beside each other. */

@@ -38,20 +38,14 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
   #engine: TrainerEngine;
   readonly #limits: Required<Omit<ClientLimits, 'toolParser'>>;
   readonly #host: TrajectoryHost;
-  /** Those that are not complete, by key; several of one where more episodes run than a group has. */
-  readonly #groups = new Map<string, Group[]>();
+  /** Several of one key where more episodes run than a group has. */
+  #incomplete: Group[] = [];
   readonly #groupOf = new Map<ClientTrajectory, Group>();
   #complete: Group[] = [];
   /** What the current step has taken, and the counts that it told: they come back where the step fails. */
   #taken: { step: number; groups: Group[]; asked: number | undefined; counts: Metrics } | undefined;
-  /** Steps since the checkpoint before the last, by number: after a loss they are done again, on the same samples. */
-  readonly #made = new Map<number, GeneratedStep>();
-  /** The step of the last checkpoint. */
-  #saved = 0;
+  /** Aborts when the engine's device is lost. */
   #losing = new AbortController();
-  /** Ends the wait for a fresh device. */
-  #found: { resolve(): void; reject(error: Error): void } | undefined;
-  #hasLost = false;
   #asked: number | undefined;
   #number = 0;
   #version = 0;
@@ -81,8 +75,8 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     this.#host = {
       engine: rollout,
       lost: this.#losing.signal,
-      template: new CallTemplate({ tokenizer, toolParser, toolSchemasInPrompt }),
-      toolParser,
+      fresh: (signal) => this.#fresh(signal),
+      template: new CallTemplate(tokenizer, toolParser, toolSchemasInPrompt),
       sampling,
       constrainToolCalls: agent?.constrainToolCalls ?? false,
       maxPromptLength: config.data.maxPromptLength,
@@ -122,16 +116,12 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
 
   /** Groups that wait for episodes. */
   get incomplete(): number {
-    return this.#open.length;
-  }
-
-  get #open(): Group[] {
-    return [...this.#groups.values()].flat();
+    return this.#incomplete.length;
   }
 
   #advance(version: number): void {
     this.#version = version;
-    this.#streams.advance(version, this.#open);
+    this.#streams.advance(version, this.#incomplete);
   }
 
   /** Updates so far. */
@@ -141,7 +131,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
 
   /** Reads calls out of replies. */
   get toolParser(): ToolParser {
-    return this.#host.toolParser;
+    return this.#host.template.toolParser;
   }
 
   /** The policy's. */
@@ -151,26 +141,32 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
 
   /** The open episodes that have the same first messages and tools (and group, where it is named). */
   alike(request: CallRequest, group?: string): ClientTrajectory[] {
-    const groups = this.#groups.get(keyOf(request, group)) ?? [];
+    const key = keyOf(request, group);
+    const groups = this.#incomplete.filter((one) => one.key === key);
     return groups.flatMap(({ members }) => [...members]).filter(({ state }) => state === 'open');
   }
 
-  /** Resolves to true once so many groups are complete, to false if `signal` aborts or the run is over before. */
+  /** Resolves to true once so many groups are complete, to false if `signal` aborts or the run ends before. Rejects if the device is lost. */
   wait(groups: number, signal?: AbortSignal): Promise<boolean> {
-    return this.#until(() => this.#complete.length >= groups, signal);
+    return this.#enough(() => groups, signal);
+  }
+
+  async #enough(groups: () => number, signal?: AbortSignal): Promise<boolean> {
+    const { signal: lost } = this.#losing;
+    const enough = await this.#until(() => lost.aborted || this.#complete.length >= groups(), signal);
+    lost.throwIfAborted();
+    return enough;
   }
 
   #until(isSo: () => boolean, signal?: AbortSignal): Promise<boolean> {
-    return new Promise((resolve, reject) => {
+    return new Promise((resolve) => {
       const stopListening = signal && onAbort(signal, () => look());
-      const { signal: lost } = this.#losing;
       const look = () => {
         const enough = isSo();
-        if (!enough && !this.#closed && !signal?.aborted && !lost.aborted) return;
+        if (!enough && !this.#closed && !signal?.aborted) return;
         this.#waiting.delete(look);
         stopListening?.();
-        if (lost.aborted) reject(lost.reason as Error);
-        else resolve(enough);
+        resolve(enough);
       };
       this.#waiting.add(look);
       look();
@@ -178,30 +174,20 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
   }
 
   /** Number of groups of the next step. Default: data.trainBatchSize. */
-  ask(groups: number): void {
+  ask(groups: number | undefined): void {
     this.#asked = groups;
     this.#changed();
   }
 
   override async ready(stop: AbortSignal): Promise<boolean> {
     await this.run();
-    // Calls wait for the steps that are repeated: before these, the weights are older than those that they would have met.
-    if (this.#made.has(this.#version + 1)) return true;
-    this.#found?.resolve();
-    this.#found = this.#host.fresh = undefined;
-    if (this.#limits.stepWhen === 'complete') return this.wait(this.#config.data.trainBatchSize, stop);
-    return this.#until(() => this.#asked !== undefined && this.#complete.length >= this.#asked, stop);
+    const unasked = this.#limits.stepWhen === 'complete' ? this.#config.data.trainBatchSize : Infinity;
+    return this.#enough(() => this.#asked ?? unasked, stop);
   }
 
   async generate(step: number): Promise<GeneratedStep> {
     const { rollout } = this.#engine;
     this.#taken = undefined;
-    const made = this.#made.get(step);
-    if (made) {
-      await rollout.pause();
-      this.#advance(step);
-      return made;
-    }
     const count = this.#asked ?? this.#config.data.trainBatchSize;
     if (this.#complete.length < count)
       throw new InputError(
@@ -224,16 +210,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     };
     this.#counts = {};
     const seconds = { tools: 0, reward: 0 };
-    const generated = {
-      samples,
-      drawn: wholeTrajectories(samples),
-      seconds,
-      stats: await rollout.takeStats(),
-      metrics,
-    };
-    const { saveFreq, saveMinutes } = this.#config.trainer;
-    if (this.#limits.outlives && (saveFreq > 0 || saveMinutes > 0)) this.#made.set(step, generated);
-    return generated;
+    return { samples, drawn: wholeTrajectories(samples), seconds, stats: await rollout.takeStats(), metrics };
   }
 
   /** Without a state, puts back what a step that failed had taken; else takes in the episodes of a checkpoint. */
@@ -250,15 +227,11 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     for (const group of groups) for (const one of group.rewarded) this.#groupOf.set(one, group);
     this.#asked ??= asked;
     for (const [name, count] of Object.entries(counts)) this.#counts[name] = (this.#counts[name] ?? 0) + count;
-    this.#made.delete(step);
     if (this.#version === step) this.#version--; // a loss has forgotten it
   }
 
   override save(): Promise<unknown> {
-    // A checkpoint may fail as it is written: what the one before it lacks is kept until the next.
-    for (const step of this.#made.keys()) if (step <= this.#saved) this.#made.delete(step);
-    this.#saved = this.#version;
-    const open = this.#open.map((group) => saveGroup(group, false));
+    const open = this.#incomplete.map((group) => saveGroup(group, false));
     const groups = [...this.#complete.map((group) => saveGroup(group, true)), ...open];
     const state: SavedEpisodes = {
       version: this.#version,
@@ -274,9 +247,9 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
   #takeIn(state: unknown, vocabSize: number): void {
     const { version, number, counts, groups, streams } = decodeEpisodes(state, vocabSize);
     this.#advance(version);
-    if (this.#hasLost) return;
+    if (this.#losing.signal.aborted && this.#number > 0) return; // episodes outlive the device, see `attach`
     const given = groups.flatMap(({ members }) => members.map(({ key: [, stream] }) => stream));
-    this.#streams.restore(streams ?? { version, given }, this.#open); // older checkpoints have none
+    this.#streams.restore(streams ?? { version, given }, this.#incomplete); // older checkpoints have none
     this.#number = Math.max(this.#number, number);
     this.#counts = { ...counts };
     const here = new Set(this.episodes.map(({ id }) => id));
@@ -290,32 +263,36 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
       const stream = isHere ? this.#streams.take(key, version, this.#number++) : saved.members[0].key[1];
       const group = restoreGroup(saved, stream, episodes);
       for (const one of episodes) this.#groupOf.set(one, group);
-      if (isComplete) this.#complete.push(group);
-      else this.#groups.set(key, [...(this.#groups.get(key) ?? []), group]);
+      (isComplete ? this.#complete : this.#incomplete).push(group);
       if (group.rewarded.length === episodes.length && !isComplete) this.#waitForMore(group);
       if (!this.#limits.outlives) for (const one of episodes) one.abort();
     }
     this.#changed();
   }
 
-  /** The engine's device is gone: calls in flight and the wait for a step end by `error`, further calls wait until `attach`ed training continues. */
+  /** Ends calls in flight and the wait for a step by `error`: the engine's device is lost. Later calls wait for `attach`. */
   lose(engine: TrainerEngine, error: DeviceLostError): void {
     if (this.#closed || engine !== this.#engine || this.#losing.signal.aborted) return;
-    this.#hasLost = true;
-    this.#version = 0; // what is restored says another
-    if (!this.#found) {
-      this.#host.fresh = new Promise((resolve, reject) => (this.#found = { resolve, reject }));
-      this.#host.fresh.catch(() => undefined); // nobody may be waiting
-    }
+    this.#version = 0; // a checkpoint that is restored sets another
     this.#losing.abort(error);
     this.#changed();
   }
 
-  /** Continues with a fresh engine. Steps since the checkpoint that it is restored from are done again, on the same samples. */
+  /**
+   * Continues with an engine whose weights are restored. After a loss, open episodes and complete groups stay as they are. Episodes that a
+   * step has trained on do not come back, whether or not a checkpoint has that step.
+   */
   attach(engine: TrainerEngine): void {
+    if (engine === this.#engine) return;
     this.#engine = engine;
     this.#losing = new AbortController();
     Object.assign(this.#host, { engine: engine.rollout, lost: this.#losing.signal });
+    this.#changed();
+  }
+
+  async #fresh(signal?: AbortSignal): Promise<void> {
+    await this.#until(() => !this.#losing.signal.aborted, signal);
+    if (this.#closed) throw isOver();
   }
 
   /** Lets the engine run. */
@@ -335,10 +312,9 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
   /** Aborts every open episode; steps that wait end. Called once, when the run is over. */
   async end(): Promise<void> {
     this.#closed = true;
-    this.#found?.reject(isOver());
-    await this.run(); // calls under way end by their abort
+    await this.run(); // calls in flight end by their abort
     for (const trajectory of [...this.#groupOf.keys()]) trajectory.abort();
-    for (const group of this.#open) clearTimeout(group.timer);
+    for (const group of this.#incomplete) clearTimeout(group.timer);
     this.#changed();
   }
 
@@ -351,13 +327,12 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
         { status: 429, code: 'too_many_trajectories' },
       );
     const key = keyOf(request, trajectory.groupName);
-    const groups = this.#groups.get(key) ?? [];
-    let group = groups.find(({ members }) => members.size < this.#config.rollout.n);
+    let group = this.#incomplete.find((one) => one.key === key && one.members.size < this.#config.rollout.n);
     if (!group) {
       const number = this.#number++;
       const stream = this.#streams.take(key, this.#version, number);
       group = { key, number, stream, members: new Set(), rewarded: [], joined: 0 };
-      this.#groups.set(key, [...groups, group]);
+      this.#incomplete.push(group);
     }
     clearTimeout(group.timer);
     group.members.add(trajectory);
@@ -401,9 +376,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
 
   #forget(group: Group): void {
     clearTimeout(group.timer);
-    const left = (this.#groups.get(group.key) ?? []).filter((other) => other !== group);
-    if (left.length > 0) this.#groups.set(group.key, left);
-    else this.#groups.delete(group.key);
+    this.#incomplete = this.#incomplete.filter((other) => other !== group);
   }
 
   #changed(): void {

@@ -3,6 +3,7 @@
  */
 
 export { ApiError } from './api/apiError.ts';
+export { read, readBody, whole } from './api/read.ts';
 export { type CallRequest, readRequest } from './api/request.ts';
 export { type ChatCompletions, completed, streamed, TrainingClient } from './client.ts';
 export { ClientTrainer, type ClientStepOptions, type ClientTrainerOptions } from './clientTrainer.ts';
@@ -10,4 +11,4 @@ export { ClientGroups } from './groups.ts';
 export { type ClientLimits, NO_TASK } from './settings.ts';
 export type { RewardOptions } from './api/reward.ts';
 export type * from './api/shapes.ts';
-export { ClientTrajectory, toolsKeyOf, type TrajectoryOptions } from './trajectory.ts';
+export { ClientTrajectory, type TrajectoryOptions } from './trajectory.ts';

@@ -1,13 +1,12 @@
 /** Episodes of clients as plain JSON, for a checkpoint: open ones, and those that wait for their group or their step. */
 
 import * as v from 'valibot';
-import { numbers, readInFlight, savedReward, whole } from '../../grpo/generate/inFlight.ts';
-import { toBase64 } from '../../grpo/generate/sampleCodec.ts';
+import { arraysSchema, readInFlight, savedReward, whole } from '../../grpo/generate/inFlight.ts';
+import { encodeArrays } from '../../grpo/generate/sampleCodec.ts';
+import { type DrawnSoFar, TURN_FIELDS, TURN_REQUIRED } from '../../rollout/tokenLog.ts';
 
 /** @param vocabSize tokens that the model has */
 function episodesSchema(vocabSize: number) {
-  const ids = numbers(Uint32Array, (id) => id < vocabSize);
-  const floats = numbers(Float32Array, Number.isFinite);
   const called = v.object({ id: v.string(), name: v.string() });
   const message = v.object({
     role: v.picklist(['system', 'user', 'assistant', 'tool']),
@@ -28,28 +27,27 @@ function episodesSchema(vocabSize: number) {
     stopReason: v.picklist(['stop', 'stop_string', 'length', 'aborted']),
   });
   const drawn = v.pipe(
-    v.object({
-      tokenIds: ids,
-      mask: v.pipe(v.string(), v.regex(/^[01]*$/)),
-      logProbs: floats,
-      logMass: floats,
-      weightVersions: numbers(Uint32Array, () => true),
-    }),
+    v.intersect([
+      arraysSchema<DrawnSoFar>(vocabSize, TURN_REQUIRED, TURN_FIELDS),
+      v.object({ mask: v.pipe(v.string(), v.regex(/^[01]*$/)) }),
+    ]),
     v.check(
-      ({ tokenIds, ...others }) => Object.values(others).every(({ length }) => length === tokenIds.length),
-      'its arrays differ in length',
+      (value) => value.mask.length === value.tokenIds.length,
+      ({ input: { mask, tokenIds } }) => `mask has ${mask.length} numbers for ${tokenIds.length} tokens`,
     ),
   );
   const sequence = v.pipe(
-    v.object({
-      number: v.exactOptional(whole),
-      promptIds: ids,
-      toolsKey: v.string(),
-      messages: v.array(message),
-      replies: v.array(reply),
-      shared: whole,
-      drawn,
-    }),
+    v.intersect([
+      arraysSchema<{ promptIds: Uint32Array }>(vocabSize, ['promptIds']),
+      v.object({
+        number: v.exactOptional(whole),
+        toolsKey: v.string(),
+        messages: v.array(message),
+        replies: v.array(reply),
+        shared: whole,
+        drawn,
+      }),
+    ]),
     v.check(
       ({ messages, replies, shared, drawn: { tokenIds } }) =>
         shared < replies.length &&
@@ -94,10 +92,10 @@ export const encodeEpisodes = ({ groups, ...rest }: SavedEpisodes): unknown => (
 
 const encodeTrajectory = ({ sequences, ...rest }: SavedTrajectory): unknown => ({
   ...rest,
-  sequences: sequences.map(({ promptIds, drawn: { mask, ...numbersOf }, ...sequence }) => {
-    const texts = Object.entries(numbersOf).map(([name, values]) => [name, toBase64(values)]);
-    return { ...sequence, promptIds: toBase64(promptIds), drawn: { mask, ...(Object.fromEntries(texts) as object) } };
-  }),
+  sequences: sequences.map(({ promptIds, drawn: { mask, ...drawn }, ...sequence }) => ({
+    ...{ ...sequence, ...encodeArrays({ promptIds }) },
+    drawn: { mask, ...encodeArrays(drawn) },
+  })),
 });
 
 /** Throws InputError if the state is not what `encodeEpisodes` gave. */

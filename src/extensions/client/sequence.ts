@@ -6,6 +6,7 @@
 import { InputError } from '../../errors.ts';
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
 import { calledTurn } from '../../rollout/agent/turnText.ts';
+import { TokenLog } from '../../rollout/tokenLog.ts';
 import type { Generation, Trajectory } from '../../rollout/types.ts';
 import { type ChatMessage, isSame } from './api/messages.ts';
 import type { SavedSequence } from './saved.ts';
@@ -37,11 +38,11 @@ interface TurnTemplate {
   stopToken: string | undefined;
 }
 
-export class Sequence {
+export class Sequence extends TokenLog {
   readonly promptIds: Uint32Array;
   /** Key of the tools that its replies can call. */
   readonly toolsKey: string;
-  readonly messages: ChatMessage[];
+  readonly messages: ChatMessage[] = [];
   readonly replies: Reply[] = [];
   /** Part of the random key. No two sequences of a trajectory have the same. */
   number = 0;
@@ -49,35 +50,27 @@ export class Sequence {
   isBusy = false;
   /** Replies that were drawn in another sequence. */
   #shared = 0;
-  #ids: number[];
-  #mask: number[];
-  #logProbs: number[];
-  #logMass: number[];
-  #weightVersions: number[];
 
-  private constructor(promptIds: Uint32Array, after: readonly number[], toolsKey: string) {
+  private constructor(promptIds: Uint32Array, after: ArrayLike<number>, toolsKey: string) {
+    super();
     this.promptIds = promptIds;
     this.toolsKey = toolsKey;
-    this.messages = [];
-    this.#ids = [...after];
-    const zeros = () => after.map(() => 0);
-    [this.#mask, this.#logProbs, this.#logMass, this.#weightVersions] = [zeros(), zeros(), zeros(), zeros()];
+    this.push({ responseIds: after });
   }
 
   /** Starts with a conversation's tokens; those beyond `maxPromptLength` are context in the response. */
   static start(ids: Uint32Array, maxPromptLength: number, toolsKey: string): Sequence {
-    return new Sequence(ids.slice(0, maxPromptLength), [...ids.subarray(maxPromptLength)], toolsKey);
+    return new Sequence(ids.slice(0, maxPromptLength), ids.subarray(maxPromptLength), toolsKey);
   }
 
   /** Restores what `save` returned. */
-  static restore({ number, promptIds, toolsKey, messages, replies, shared, drawn }: Required<SavedSequence>) {
+  static restore({ promptIds, toolsKey, drawn, ...saved }: SavedSequence & { number: number }): Sequence {
     const sequence = new Sequence(promptIds, [], toolsKey);
-    sequence.number = number;
-    sequence.messages.push(...messages);
-    sequence.replies.push(...replies);
-    sequence.#shared = shared;
-    const { tokenIds, mask, logProbs, logMass, weightVersions } = drawn;
-    tokenIds.forEach((id, i) => sequence.#push(id, Number(mask[i]), logProbs[i], logMass[i], weightVersions[i]));
+    sequence.number = saved.number;
+    sequence.messages.push(...saved.messages);
+    sequence.replies.push(...saved.replies);
+    sequence.#shared = saved.shared;
+    sequence.push({ ...drawn, responseIds: drawn.tokenIds, mask: Array.from(drawn.mask, Number) });
     return sequence;
   }
 
@@ -86,15 +79,8 @@ export class Sequence {
     const { number, toolsKey, messages, replies } = this;
     const promptIds = Uint32Array.from(this.promptIds);
     if (replies.length === this.#shared) return undefined;
-    const end = replies.at(-1)!.tokens;
-    const upTo = (values: number[]) => values.slice(0, end);
-    const drawn = {
-      tokenIds: Uint32Array.from(upTo(this.#ids)),
-      mask: upTo(this.#mask).join(''),
-      logProbs: Float32Array.from(upTo(this.#logProbs)),
-      logMass: Float32Array.from(upTo(this.#logMass)),
-      weightVersions: Uint32Array.from(upTo(this.#weightVersions)),
-    };
+    const { responseIds: tokenIds, mask, ...values } = this.slice(replies.at(-1)!.tokens);
+    const drawn = { tokenIds, mask: mask.join(''), ...values };
     const said = { messages: [...messages], replies: [...replies] };
     return { number, promptIds, toolsKey, ...said, shared: this.#shared, drawn };
   }
@@ -102,7 +88,7 @@ export class Sequence {
   /** Shares the tokens up to the end of reply `index`, all of them as context: they are trained where they were drawn. */
   branch(index: number): Sequence {
     const reply = this.replies[index];
-    const branch = new Sequence(this.promptIds, this.#ids.slice(0, reply.tokens), this.toolsKey);
+    const branch = new Sequence(this.promptIds, this.slice(reply.tokens).responseIds, this.toolsKey);
     branch.messages.push(...this.messages.slice(0, reply.messages));
     branch.replies.push(...this.replies.slice(0, index + 1));
     branch.#shared = index + 1;
@@ -123,15 +109,8 @@ export class Sequence {
     return this.replies.slice(this.#shared);
   }
 
-  get length(): number {
-    return this.#ids.length;
-  }
-
   get contextIds(): Uint32Array {
-    const context = new Uint32Array(this.promptIds.length + this.#ids.length);
-    context.set(this.promptIds);
-    context.set(this.#ids, this.promptIds.length);
-    return context;
+    return this.contextAfter(this.promptIds);
   }
 
   /** Tokens that say `messages` after the last reply, and open the next; undefined if the template cannot. */
@@ -157,45 +136,16 @@ export class Sequence {
     return isOpen ? Uint32Array.of(tokenizer.eosTokenIds[0], ...rest) : rest;
   }
 
-  /** Adds tokens that the model did not draw. */
-  say(ids: Uint32Array): void {
-    for (const id of ids) this.#push(id, 0, 0, 0, 0);
-  }
-
-  /** Adds what the model drew. */
-  draw({ tokenIds, logProbs, logMass, weightVersions }: Generation): void {
-    tokenIds.forEach((id, i) => this.#push(id, 1, logProbs[i], logMass?.[i] ?? 0, weightVersions?.[i] ?? 0));
-  }
-
-  /** Takes back what a call that failed has added. */
-  cutTo(length: number): void {
-    for (const values of [this.#ids, this.#mask, this.#logProbs, this.#logMass, this.#weightVersions])
-      values.length = length;
-  }
-
   trajectory(): Trajectory {
-    const drawn = this.#mask.lastIndexOf(1) + 1;
     const own = this.replies.slice(this.#shared);
     return {
       promptIds: this.promptIds,
-      responseIds: Uint32Array.from(this.#ids.slice(0, drawn)),
-      mask: Uint8Array.from(this.#mask.slice(0, drawn)),
-      logProbs: Float32Array.from(this.#logProbs.slice(0, drawn)),
-      logMass: Float32Array.from(this.#logMass.slice(0, drawn)),
-      weightVersions: Uint32Array.from(this.#weightVersions.slice(0, drawn)),
+      ...this.slice(this.drawnLength),
       stopReason: own.at(-1)?.stopReason === 'length' ? 'max_tokens' : 'completed',
       numTurns: own.length,
       numToolCalls: own.reduce((count, { calls }) => count + calls.length, 0),
       numToolErrors: 0,
     };
-  }
-
-  #push(id: number, mask: number, logProb: number, logMass: number, version: number): void {
-    this.#ids.push(id);
-    this.#mask.push(mask);
-    this.#logProbs.push(logProb);
-    this.#logMass.push(logMass);
-    this.#weightVersions.push(version);
   }
 }
 

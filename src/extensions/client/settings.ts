@@ -16,8 +16,8 @@ export interface ClientLimits {
   /** What `fit` begins a step at: 'complete' (default) = enough complete groups, 'asked' = `ask` alone. */
   stepWhen?: 'complete' | 'asked';
   /**
-   * Callers are other processes (`webgrpo serve`): open episodes of a checkpoint continue, and a lost device is waited for, see `lose`.
-   * Default: they live in this one, so those of a checkpoint are aborted and counted.
+   * Callers are other processes (`webgrpo serve`), so the open episodes of a checkpoint continue. Default: callers live in this process, so
+   * these episodes are aborted and counted.
    */
   outlives?: boolean;
 }

@@ -8,27 +8,25 @@ import { refuse } from './api/apiError.ts';
 import { type ChatMessage, templateMessage } from './api/messages.ts';
 import type { Reply } from './sequence.ts';
 
-interface CallTemplateOptions {
-  tokenizer: ChatTokenizer;
-  toolParser: ToolParser;
-  /** Same as rollout.multiTurn.toolSchemasInPrompt. */
-  toolSchemasInPrompt: boolean;
-}
-
+/** Renders the requests of a run. */
 export class CallTemplate {
   readonly tokenizer: ChatTokenizer;
-  readonly #options: CallTemplateOptions;
+  /** Reads calls out of replies. */
+  readonly toolParser: ToolParser;
+  /** The control token after a turn's calls, and its id; undefined if the format has none. */
+  readonly stopToken: string | undefined;
+  readonly stopTokenId: number | undefined;
+  readonly #toolSchemasInPrompt: boolean;
   #writesCalls: boolean | undefined;
   #writesResults = false;
 
-  constructor(options: CallTemplateOptions) {
-    this.tokenizer = options.tokenizer;
-    this.#options = options;
-  }
-
-  /** The control token after a turn's calls, where the format has one. */
-  get stopToken(): string | undefined {
-    return this.#options.toolParser.stopToken;
+  /** @param toolSchemasInPrompt as rollout.multiTurn.toolSchemasInPrompt */
+  constructor(tokenizer: ChatTokenizer, toolParser: ToolParser, toolSchemasInPrompt: boolean) {
+    this.tokenizer = tokenizer;
+    this.toolParser = toolParser;
+    this.stopToken = toolParser.stopToken;
+    this.stopTokenId = this.stopToken === undefined ? undefined : tokenizer.idOf(this.stopToken);
+    this.#toolSchemasInPrompt = toolSchemasInPrompt;
   }
 
   /** The text of a conversation, with the header of the reply that is to come. */
@@ -72,7 +70,7 @@ export class CallTemplate {
   }
 
   #tools(tools: readonly Tool[]): { tools?: unknown[] } {
-    if (!this.#options.toolSchemasInPrompt || tools.length === 0) return {};
+    if (!this.#toolSchemasInPrompt || tools.length === 0) return {};
     const schemas = tools.map(({ name, description, parameters }) => {
       return { type: 'function', function: { name, description, parameters } };
     });
@@ -86,8 +84,7 @@ export class CallTemplate {
   #given(messages: readonly ChatMessage[]) {
     return messages.map((message) => {
       const { toolCalls, content } = message;
-      if (!toolCalls) return templateMessage(message, this.tokenizer);
-      if (this.#templateWritesCalls) return templateMessage(message, this.tokenizer);
+      if (!toolCalls || this.#templateWritesCalls) return templateMessage(message, this.tokenizer);
       const calls = toolCalls.map(({ name, arguments: args }) => {
         return `<tool_call>\n{"name": ${JSON.stringify(name)}, "arguments": ${args}}\n</tool_call>`;
       });

@@ -5,13 +5,12 @@
 
 import { onAbort } from '../../rollout/tools/onAbort.ts';
 import type { Generation, RolloutEngine, SamplingParams } from '../../rollout/types.ts';
-import type { ToolParser } from '../../rollout/tools/parser.ts';
 import { callConstraint } from '../../rollout/tools/parser.ts';
 import type { Reward } from '../../tasks/task.ts';
 import { randomKey } from '../../grpo/generate/samples.ts';
 import { ApiError, refuse } from './api/apiError.ts';
 import { type ChatMessage, firstMessages } from './api/messages.ts';
-import { type ReadReply, randomId, readReply, replyText } from './api/reply.ts';
+import { type Answer, type ReadReply, randomId, readReply } from './api/reply.ts';
 import type { CallRequest } from './api/request.ts';
 import { readReward, type RewardOptions } from './api/reward.ts';
 import type { SavedTrajectory } from './saved.ts';
@@ -23,10 +22,9 @@ export interface TrajectoryHost {
   engine: RolloutEngine;
   /** Aborts, with its error, when the engine's device is lost: calls in flight end by it. */
   lost: AbortSignal;
-  /** Resolves when there is an engine again; absent = there is one. Rejects if the run has ended. */
-  fresh?: Promise<void> | undefined;
+  /** Resolves when there is an engine again, or `signal` aborts. Throws ApiError if the run has ended. */
+  fresh(signal: AbortSignal | undefined): Promise<void>;
   template: CallTemplate;
-  toolParser: ToolParser;
   /** The run's; `maxNewTokens` = data.maxResponseLength. */
   sampling: SamplingParams;
   constrainToolCalls: boolean;
@@ -50,14 +48,6 @@ export interface TrajectoryOptions {
   name?: string | undefined;
   /** Aborts the episode when the signal aborts. */
   signal?: AbortSignal | undefined;
-}
-
-/** One call that was answered. */
-export interface Answer {
-  generation: Generation;
-  reply: ReadReply;
-  /** The whole context that it was drawn after. */
-  contextIds: Uint32Array;
 }
 
 interface CallOptions {
@@ -127,7 +117,7 @@ export class ClientTrajectory {
    * answered, or the numbers are none to train on.
    */
   reward(score: number, options: RewardOptions = {}): void {
-    if (this.state !== 'open') throw this.#isOver();
+    this.#expectOpen();
     if (this.#underWay > 0)
       throw new ApiError('A call is under way; give the reward when it is answered, or abort it first.', {
         status: 409,
@@ -152,78 +142,70 @@ export class ClientTrajectory {
       .filter(({ trajectory }) => trajectory.numTurns > 0);
   }
 
-  /** Replies so far. */
-  get #answered(): number {
-    return this.#sequences.reduce((count, { ownReplies }) => count + ownReplies.length, 0);
-  }
-
-  /** Number of the last message that a call with these would continue from, 0 where there is none. */
-  extent(messages: readonly ChatMessage[], toolsKey: string): number {
-    const ends = this.#sequences.map((sequence) => {
+  /**
+   * The sequence whose reply the messages extend farthest, one that ends there before one that has continued. `rank` compares matches of
+   * several episodes.
+   */
+  match({
+    messages,
+    toolsKey,
+  }: CallRequest): { sequence: Sequence; index: number; isLast: boolean; rank: number } | undefined {
+    const found = this.#sequences.flatMap((sequence) => {
       const index = sequence.matches(messages, toolsKey);
-      return index < 0 ? 0 : sequence.replies[index].messages;
+      if (index < 0) return [];
+      const isLast = index === sequence.replies.length - 1 && !sequence.isBusy;
+      return [{ sequence, index, isLast, rank: 2 * sequence.replies[index].messages + (isLast ? 1 : 0) }];
     });
-    return Math.max(0, ...ends);
-  }
-
-  /** True if a call with these messages would be the first after the reply that it continues from. */
-  isNext(messages: readonly ChatMessage[], toolsKey: string): boolean {
-    return this.#sequences.some((sequence) => {
-      const index = sequence.matches(messages, toolsKey);
-      return index >= 0 && index === sequence.replies.length - 1 && !sequence.isBusy;
-    });
+    return found.find(({ rank }) => found.every((other) => other.rank <= rank));
   }
 
   /** One call of the model. Throws ApiError, and what the engine throws. */
-  async call(request: CallRequest, { signal, onTokens }: CallOptions = {}): Promise<Answer> {
-    if (this.state !== 'open') throw this.#isOver();
-    if (signal?.aborted) throw aborted();
+  async call(request: CallRequest, options: CallOptions = {}): Promise<Answer> {
+    const { signal } = options;
+    this.#expectOpen(signal);
     this.#key ??= this.#host.join(this, request);
     if (this.start.length === 0) this.start = firstMessages(request.messages);
     clearTimeout(this.#timer);
     this.#underWay++;
     try {
-      if (this.#host.fresh) await this.#fresh(signal);
-      return await this.#call(request, signal, onTokens);
+      if (this.#host.lost.aborted) await this.#host.fresh(signal);
+      this.#expectOpen(signal);
+      return await this.#call(request, options);
     } finally {
       this.#underWay--;
       this.#rest();
     }
   }
 
-  async #fresh(signal: AbortSignal | undefined): Promise<void> {
-    await this.#host.fresh;
-    if (signal?.aborted) throw aborted();
+  #expectOpen(signal?: AbortSignal): void {
     if (this.state !== 'open') throw this.#isOver();
+    if (signal?.aborted) throw aborted();
   }
 
-  async #call(
-    request: CallRequest,
-    signal: AbortSignal | undefined,
-    onTokens: CallOptions['onTokens'],
-  ): Promise<Answer> {
-    const { template, count, toolParser } = this.#host;
+  async #call(request: CallRequest, options: CallOptions): Promise<Answer> {
+    const { template, count } = this.#host;
     const rendered = template.render(request.messages, request.tools);
     const { sequence, said } = this.#place(request, rendered);
     const isNew = !this.#sequences.includes(sequence);
-    if (isNew) sequence.number = freeNumber(this.#sequences);
-    if (isNew) this.#sequences.push(sequence);
+    if (isNew) {
+      sequence.number = freeNumber(this.#sequences);
+      this.#sequences.push(sequence);
+    }
     const before = sequence.length;
     sequence.isBusy = true;
     try {
-      sequence.say(said);
-      const contextIds = sequence.contextIds;
-      const generation = await this.#generate(sequence, request, signal, onTokens);
+      sequence.push({ responseIds: said });
+      const { contextIds } = sequence;
+      const generation = await this.#generate(sequence, contextIds, request, options);
       const { stopReason, tokenIds } = generation;
       if (stopReason === 'aborted') throw aborted();
-      const text = replyText(template.tokenizer, generation, request, toolParser);
-      const reply = readReply(text, stopReason, request, toolParser);
+      const reply = readReply(template.tokenizer, generation, request, template.toolParser);
       sequence.draw(generation);
       sequence.messages.splice(0, Infinity, ...request.messages, messageOf(reply));
       const last = tokenIds.at(-1);
-      const isEnd = stopReason === 'stop' && [...template.tokenizer.eosTokenIds, this.#stopTokenId].includes(last);
+      const isEnd = stopReason === 'stop' && [...template.tokenizer.eosTokenIds, template.stopTokenId].includes(last);
       sequence.replies.push({
-        call: this.#answered,
+        call: this.#sequences.reduce((answered, { ownReplies }) => answered + ownReplies.length, 0),
         messages: sequence.messages.length,
         tokens: sequence.length,
         rendered,
@@ -237,7 +219,7 @@ export class ClientTrajectory {
       if (reply.unreadable > 0) count('client/unreadable_calls');
       return { generation, reply, contextIds };
     } catch (error) {
-      count(signal?.aborted || this.state !== 'open' ? 'client/aborted_calls' : 'client/failed_calls');
+      count(options.signal?.aborted || this.state !== 'open' ? 'client/aborted_calls' : 'client/failed_calls');
       sequence.cutTo(before);
       this.#release(sequence); // its cache holds what was cut
       if (isNew) this.#sequences.splice(this.#sequences.indexOf(sequence), 1);
@@ -249,16 +231,15 @@ export class ClientTrajectory {
   }
 
   /** Where a call's tokens go: after a reply that it extends, or into a sequence of their own. */
-  #place({ messages, tools }: CallRequest, rendered: string): { sequence: Sequence; said: Uint32Array } {
+  #place(request: CallRequest, rendered: string): { sequence: Sequence; said: Uint32Array } {
     const { template, count, maxPromptLength } = this.#host;
-    const toolsKey = toolsKeyOf(tools);
-    const found = this.#longest(messages, toolsKey);
+    const { messages, tools, toolsKey } = request;
+    const found = this.match(request);
     if (found) {
-      const { sequence, index } = found;
+      const { sequence, index, isLast } = found;
       const reply = sequence.replies[index];
       const rest = messages.slice(reply.messages);
       if (template.canFollow(reply, rest) && template.keeps(reply, rendered)) {
-        const isLast = index === sequence.replies.length - 1 && !sequence.isBusy;
         const target = isLast ? sequence : sequence.branch(index);
         const said = target.continuation(rest, template);
         if (said) {
@@ -272,29 +253,15 @@ export class ClientTrajectory {
     return { sequence: Sequence.start(ids, maxPromptLength, toolsKey), said: new Uint32Array(0) };
   }
 
-  /** The sequence whose reply the messages extend farthest, one that ends there before one that has continued. */
-  #longest(messages: readonly ChatMessage[], toolsKey: string): { sequence: Sequence; index: number } | undefined {
-    let best: { sequence: Sequence; index: number; rank: number } | undefined;
-    for (const sequence of this.#sequences) {
-      const index = sequence.matches(messages, toolsKey);
-      if (index < 0) continue;
-      const free = index === sequence.replies.length - 1 && !sequence.isBusy;
-      const rank = 2 * sequence.replies[index].messages + (free ? 1 : 0);
-      if (!best || rank > best.rank) best = { sequence, index, rank };
-    }
-    return best;
-  }
-
   async #generate(
     sequence: Sequence,
+    contextIds: Uint32Array,
     request: CallRequest,
-    signal: AbortSignal | undefined,
-    onTokens: CallOptions['onTokens'],
+    { signal, onTokens }: CallOptions,
   ): Promise<Generation> {
     const { engine, lost, maxResponseLength, maxPromptLength } = this.#host;
-    const room = maxResponseLength - sequence.length;
-    const { contextIds } = sequence;
-    if (room < 1)
+    const left = maxResponseLength - sequence.length;
+    if (left < 1)
       throw refuse(
         'messages',
         `The messages have ${contextIds.length} tokens, but a context holds ${maxPromptLength + maxResponseLength} ` +
@@ -315,7 +282,7 @@ export class ClientTrajectory {
         contextIds,
         promptLength: sequence.promptIds.length,
         key: this.#randomKey(sequence, request.seed),
-        sampling: this.#sampling(request, room),
+        sampling: this.#sampling(request, left),
         ...(onTokens && { onTokens }),
       });
       return await Promise.race([generation, loss]);
@@ -331,25 +298,19 @@ export class ClientTrajectory {
     return randomKey(run, group, member, number);
   }
 
-  #sampling({ sampling, parse, tools }: CallRequest, room: number): SamplingParams {
-    const { sampling: run, constrainToolCalls, toolParser } = this.#host;
-    const maxNewTokens = Math.min(run.maxNewTokens, room, sampling.maxNewTokens ?? Infinity);
-    const end = tools.length > 0 ? this.#stopTokenId : undefined;
+  #sampling({ sampling, parse, tools }: CallRequest, left: number): SamplingParams {
+    const { sampling: run, constrainToolCalls, template } = this.#host;
+    const maxNewTokens = Math.min(run.maxNewTokens, left, sampling.maxNewTokens ?? Infinity);
+    const end = tools.length > 0 ? template.stopTokenId : undefined;
     const stopTokenIds = [...run.stopTokenIds, ...(sampling.stopTokenIds ?? []), ...(end === undefined ? [] : [end])];
-    const minNewTokens = Math.min(sampling.minNewTokens ?? run.minNewTokens ?? 0, maxNewTokens);
     return {
       ...run,
       ...sampling,
       maxNewTokens,
-      minNewTokens,
+      minNewTokens: Math.min(sampling.minNewTokens ?? run.minNewTokens ?? 0, maxNewTokens),
       stopTokenIds: [...new Set(stopTokenIds)],
-      ...(parse && constrainToolCalls && callConstraint(tools, toolParser)),
+      ...(parse && constrainToolCalls && callConstraint(tools, template.toolParser)),
     };
-  }
-
-  get #stopTokenId(): number | undefined {
-    const { stopToken, tokenizer } = this.#host.template;
-    return stopToken === undefined ? undefined : tokenizer.idOf(stopToken);
   }
 
   #release(sequence: Sequence): void {
@@ -388,9 +349,6 @@ export class ClientTrajectory {
 const SEEDED = 0x5eed;
 
 const aborted = (): ApiError => new ApiError('The call was aborted.', { status: 499, code: 'aborted' });
-
-export const toolsKeyOf = (tools: CallRequest['tools']): string =>
-  JSON.stringify(tools.map(({ name, description, parameters }) => [name, description, parameters]));
 
 const messageOf = ({ content, calls }: ReadReply): ChatMessage => ({
   role: 'assistant',

@@ -1,6 +1,6 @@
 /** Opens a connection to an MCP server with the official SDK, which is loaded here. */
 
-import type { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import type { RequestOptions } from '@modelcontextprotocol/sdk/shared/protocol.js';
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import type { jsonSchemaValidator, JsonSchemaValidatorResult } from '@modelcontextprotocol/sdk/validation/types.js';
 import { describe, InputError } from '../../errors.ts';
@@ -10,7 +10,8 @@ import type { McpServer, McpStats } from './types.ts';
 
 /** An open connection to an MCP server. */
 export interface Connection {
-  client: Client;
+  /** Returns the result of a request, whatever its shape. */
+  request(method: string, params: Record<string, unknown>, options: RequestOptions): Promise<unknown>;
   /** True once the connection has ended, for any reason. */
   isClosed: boolean;
   close(): Promise<void>;
@@ -23,7 +24,7 @@ interface ConnectionOptions {
 }
 
 /** Loads the SDK. Throws InputError if it is not installed. */
-export async function loadSdk() {
+async function loadSdk() {
   try {
     const [client, types] = await Promise.all([
       import('@modelcontextprotocol/sdk/client/index.js'),
@@ -54,7 +55,7 @@ export async function openConnection(server: McpServer, options: ConnectionOptio
     if (![400, 404, 405].includes(statusOf(error) ?? 0)) throw error;
     const { SSEClientTransport } = await import('@modelcontextprotocol/sdk/client/sse.js');
     const sse = new SSEClientTransport(server, { requestInit: { headers: { ...options.headers } } });
-    return await connect(sse, options, sse).catch(() => {
+    return await connect(sse, options, true).catch(() => {
       throw error;
     });
   }
@@ -98,23 +99,23 @@ export async function untilAborted<T>(work: Promise<T>, signal: AbortSignal, mes
   return Promise.race([work, aborted]).finally(() => signal.removeEventListener('abort', stop));
 }
 
-/** @param oneStream transport with one stream for all answers; an error of the stream ends the connection */
+/** @param isOneStream true if all answers come by one stream; an error of the stream then ends the connection */
 async function connect(
   transport: Transport,
   { timeoutMs, stats }: ConnectionOptions,
-  oneStream?: { close(): Promise<void> },
+  isOneStream = false,
 ): Promise<Connection> {
-  const { Client, McpError, ErrorCode } = await loadSdk();
+  const { Client, McpError, ErrorCode, ResultSchema } = await loadSdk();
   const client = new Client({ name: 'webgrpo', version: '0' }, { jsonSchemaValidator: NO_VALIDATOR });
   const connection: Connection = {
-    client,
+    request: (method, params, given) => client.request({ method, params }, ResultSchema, given),
     isClosed: false,
     close: () => transport.close(),
   };
   let isOpen = false;
   client.onclose = () => (connection.isClosed = true);
   client.onerror = () => {
-    if (isOpen && oneStream) void oneStream.close();
+    if (isOpen && isOneStream) void transport.close();
     else stats.badMessages++;
   };
   client.fallbackNotificationHandler = ({ method }) => {

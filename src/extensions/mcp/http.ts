@@ -47,7 +47,7 @@ export class HttpRequests {
 
   /** Fails the requests of ended streams, because they are not resumed. */
   giveUpResuming(): void {
-    for (const [id, { isResumable }] of [...this.#open]) if (isResumable) this.#failNow(id);
+    for (const [id, { isResumable }] of this.#open) if (isResumable) this.#failNow(id);
   }
 
   #giveUp(id: Id | undefined): void {

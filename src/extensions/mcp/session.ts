@@ -2,7 +2,7 @@
 
 import { describe, InputError } from '../../errors.ts';
 import { isObject } from '../../tasks/toolSchema.ts';
-import { type Connection, loadSdk, LONGEST_TIMER_MS, openConnection, statusOf, untilAborted } from './connection.ts';
+import { type Connection, LONGEST_TIMER_MS, openConnection, statusOf, untilAborted } from './connection.ts';
 import type { McpServer, McpStats } from './types.ts';
 
 /** Options of a session. */
@@ -26,8 +26,7 @@ export class McpSession {
   readonly #server: McpServer;
   readonly #options: SessionOptions;
   #connection: Promise<Connection> | undefined;
-  /** The last connection in use that is not known to be lost. */
-  #used: Connection | undefined;
+  readonly #lost = new WeakSet<Connection>();
   #losses = 0;
   #isClosed = false;
 
@@ -40,13 +39,12 @@ export class McpSession {
   async listTools(most: number): Promise<unknown[]> {
     const { connectTimeoutMs: timeout } = this.#options;
     try {
-      const { client } = await this.#open();
-      const { ResultSchema } = await loadSdk();
+      const connection = await this.#open();
       const tools: unknown[] = [];
       let cursor: unknown;
       for (let page = 0; page < MAX_PAGES && tools.length <= most; page++) {
-        const params = typeof cursor === 'string' ? { params: { cursor } } : {};
-        const result: unknown = await client.request({ method: 'tools/list', ...params }, ResultSchema, { timeout });
+        const params = typeof cursor === 'string' ? { cursor } : {};
+        const result = await connection.request('tools/list', params, { timeout });
         if (!isObject(result) || !Array.isArray(result['tools'])) throw new Error('tools/list gave no list of tools');
         tools.push(...(result['tools'] as unknown[]));
         cursor = result['nextCursor'];
@@ -61,17 +59,11 @@ export class McpSession {
   /** Returns the result of a call. Retries once if the server cannot have run the call. Otherwise throws an Error that the model reads. */
   async call(name: string, args: Record<string, unknown>, signal: AbortSignal): Promise<unknown> {
     const { stats } = this.#options;
-    const { ResultSchema } = await loadSdk();
-    const params = { name, arguments: args };
+    const options = { signal, timeout: LONGEST_TIMER_MS, onprogress: () => void stats.progress++ };
     for (let tries = 1; ; tries++) {
       const connection = await untilAborted(this.#alive(), signal, 'the call was given up');
       try {
-        const options = { signal, timeout: LONGEST_TIMER_MS, onprogress: () => void stats.progress++ };
-        const result: unknown = await connection.client.request(
-          { method: 'tools/call', params },
-          ResultSchema,
-          options,
-        );
+        const result = await connection.request('tools/call', { name, arguments: args }, options);
         this.#losses = 0;
         return result;
       } catch (error) {
@@ -97,41 +89,40 @@ export class McpSession {
     await connection?.close().catch(() => {});
   }
 
+  /** Opens a connection unless there is one. A connection that does not open counts as a loss. */
   #open(): Promise<Connection> {
     const { headers, connectTimeoutMs: timeoutMs, stats } = this.#options;
-    return (this.#connection ??= openConnection(this.#server, { headers, timeoutMs, stats }));
+    return (this.#connection ??= openConnection(this.#server, { headers, timeoutMs, stats }).then(
+      (connection) => {
+        if (this.#losses > 0) stats.reconnects++;
+        return connection;
+      },
+      (error: unknown) => {
+        this.#connection = undefined;
+        this.#losses++;
+        throw error;
+      },
+    ));
   }
 
   /** Returns the connection, reopened if it was lost. */
   async #alive(): Promise<Connection> {
-    const { name, stats } = this.#options;
-    if (this.#isClosed) throw new Error(`the MCP server "${name}" is closed`);
-    if (this.#used?.isClosed) await this.#lose(this.#used);
+    const server = `the MCP server "${this.#options.name}"`;
+    if (this.#isClosed) throw new Error(`${server} is closed`);
     if (this.#losses >= MAX_LOSSES)
-      throw new Error(`the MCP server "${name}" is gone: it was lost ${this.#losses} times, one after another`);
-    const opening = this.#open();
-    try {
-      const connection = await opening;
-      if (this.#connection === opening && this.#used !== connection) {
-        this.#used = connection;
-        if (this.#losses > 0) stats.reconnects++;
-      }
-      // Closed while it was being opened: nothing else would end the connection.
-      if (this.#isClosed as boolean) await connection.close();
-      return connection;
-    } catch (error) {
-      if (this.#connection === opening) {
-        this.#connection = undefined;
-        this.#losses++;
-      }
+      throw new Error(`${server} is gone: it was lost ${this.#losses} times, one after another`);
+    const connection = await this.#open().catch((error: unknown) => {
       throw new Error(this.#words(error), { cause: error });
-    }
+    });
+    if (!connection.isClosed) return connection;
+    await this.#lose(connection);
+    return this.#alive();
   }
 
   /** Counts a loss once, for any number of calls in flight. */
   async #lose(connection: Connection): Promise<void> {
-    if (this.#used !== connection) return;
-    this.#used = undefined;
+    if (this.#lost.has(connection)) return;
+    this.#lost.add(connection);
     this.#connection = undefined;
     this.#losses++;
     this.#options.stats.lost++;

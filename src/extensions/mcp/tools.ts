@@ -102,9 +102,13 @@ export async function mcpTools(server: string | URL | McpCommand, options: McpOp
           throw error;
         }
       });
+    const { timeoutMs, maxResponseLength, truncateSide } = options;
+    const limits = Object.entries({ timeoutMs, maxResponseLength, truncateSide }).filter(
+      ([, limit]) => limit !== undefined,
+    );
     const tools = readTools(chosen, name, options, notes).map(({ serverName, ...tool }): Tool => ({
       ...tool,
-      ...limitsOf(options),
+      ...Object.fromEntries(limits),
       execute: (args, context) => call(serverName, args, context),
       ...(sessions && {
         create: ({ sampleId }) => sessions.hold(sampleId),
@@ -169,14 +173,6 @@ const noStats = (): McpStats => ({
   progress: 0,
   badMessages: 0,
 });
-
-function limitsOf({ timeoutMs, maxResponseLength, truncateSide }: McpOptions): Partial<Tool> {
-  return {
-    ...(timeoutMs !== undefined && { timeoutMs }),
-    ...(maxResponseLength !== undefined && { maxResponseLength }),
-    ...(truncateSide !== undefined && { truncateSide }),
-  };
-}
 
 /** Returns the selected tools. Throws InputError if a selected tool is missing, or if there are too many. */
 function choose(listed: unknown[], server: string, { include }: McpOptions, maxTools: number): unknown[] {

@@ -1,5 +1,6 @@
 /** Reads the texts of task modules: fetches them from their server, with limits. */
 
+import { concat } from '../../concat.ts';
 import { describe, InputError } from '../../errors.ts';
 import { isLoopback } from '../../model/checkpoint/loopback.ts';
 
@@ -75,10 +76,8 @@ async function readModule(response: Response, most: number, refuse: (what: strin
     if (bytes > most) throw refuse(`is larger than ${most} bytes`);
     chunks.push(value);
   }
-  const whole = new Uint8Array(bytes);
-  chunks.reduce((at, chunk) => (whole.set(chunk, at), at + chunk.length), 0);
   try {
-    return new TextDecoder('utf-8', { fatal: true }).decode(whole);
+    return new TextDecoder('utf-8', { fatal: true }).decode(concat(Uint8Array, chunks));
   } catch {
     throw refuse('is no text in UTF-8');
   }

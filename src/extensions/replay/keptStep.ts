@@ -3,8 +3,10 @@
  * weights. Columns with a number a token lie end to end, sample by sample; docs/replay.md has the table.
  */
 
+import { concat } from '../../concat.ts';
 import { InputError, UserCodeError } from '../../errors.ts';
 import { type Column, type Columns, readColumns, writeColumns } from '../../model/checkpoint/columns.ts';
+import { TOKEN_FIELDS, TURN_FIELDS, type TokenFieldName } from '../../rollout/tokenLog.ts';
 import type { Trajectory } from '../../rollout/types.ts';
 import type { Problem, Reward } from '../../tasks/task.ts';
 import { withMissing } from '../../grpo/generate/sampleCodec.ts';
@@ -34,6 +36,12 @@ export interface KeptStep extends StepName {
   advantages: Float32Array[];
   extras: Omit<StepExtras, 'advantage'>;
 }
+
+/** Values of a token that a file may lack, in the order of its columns. */
+const OPTIONAL_VALUES = TURN_FIELDS.filter((name) => name !== 'tokenIds' && name !== 'logProbs').toReversed();
+/** True for whole numbers, which are mostly the same for all tokens of a sample. */
+const isCount = (name: TokenFieldName): boolean => TOKEN_FIELDS[name].Numbers === Uint32Array;
+const columnOf = (name: TokenFieldName): string => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 
 /** What of a sample is no number a token. */
 interface ToldSample {
@@ -69,27 +77,29 @@ export async function encodeStep(
   const responses = trajectories.map(({ responseIds }) => responseIds);
   const masks = trajectories.map(({ mask }) => mask);
   const logProbs = trajectories.map((trajectory) => trajectory.logProbs);
-  const logMass = trajectories.map((trajectory) => trajectory.logMass);
   const columns: Columns = new Map<string, Column>([
     ['prompt_offsets', offsetsOf(prompts)],
     ['prompt_ids', tokenColumn(prompts)],
     ['prompt_index', Uint32Array.from(promptIndex)],
     ['response_offsets', offsetsOf(responses)],
     ['response_ids', tokenColumn(responses)],
-    ['response_mask', joined(Uint8Array, masks)],
-    ['rollout_log_probs', joined(Float32Array, logProbs)],
+    ['response_mask', concat(Uint8Array, masks)],
+    ['rollout_log_probs', concat(Float32Array, logProbs)],
     ['group', Uint32Array.from(samples, ({ group }) => group)],
     ['problem_index', Uint32Array.from(samples, ({ problem }) => problems.indexOf(problem))],
     ['scores', Float64Array.from(samples, ({ reward }) => reward.score)],
     ['acc', Float64Array.from(samples, ({ reward }) => reward.acc)],
   ]);
   addValues(columns, 'advantages', tokens.advantages, masks, Float32Array);
-  const versions = trajectories.map(({ weightVersions }) => weightVersions ?? []);
-  if (versions.every(({ length }, s) => length === responses[s].length))
-    addValues(columns, 'weight_versions', versions, masks, Uint32Array);
-  if (logMass.some((all) => all.some((mass) => mass !== 0))) columns.set('log_mass', joined(Float32Array, logMass));
-  if (extras.oldLogProbs) columns.set('old_log_probs', joined(Float32Array, extras.oldLogProbs));
-  if (extras.refLogProbs) columns.set('ref_log_prob', joined(Float32Array, extras.refLogProbs));
+  for (const name of OPTIONAL_VALUES) {
+    const values = trajectories.map((trajectory) => trajectory[name] ?? []);
+    if (values.some(({ length }, s) => length !== responses[s].length)) continue;
+    if (isCount(name)) addValues(columns, columnOf(name), values, masks, Uint32Array);
+    else if (values.some((all) => all.some((value) => value !== 0)))
+      columns.set(columnOf(name), concat(Float32Array, values));
+  }
+  if (extras.oldLogProbs) columns.set('old_log_probs', concat(Float32Array, extras.oldLogProbs));
+  if (extras.refLogProbs) columns.set('ref_log_prob', concat(Float32Array, extras.refLogProbs));
   columns.set(
     'json',
     new TextEncoder().encode(jsonOf({ problems, samples: samples.map(told), extras: toldExtras(extras) })),
@@ -132,13 +142,11 @@ function stepOf(columns: Columns, metadata: Record<string, string>): KeptStep {
   const promptIndex = column(columns, 'prompt_index', count);
   const problemIndex = column(columns, 'problem_index', count);
   const [group, scores, acc] = ['group', 'scores', 'acc'].map((name) => column(columns, name, count));
-  const [ids, masks, logProbs, logMass] = [
-    perToken('response_ids'),
-    perToken('response_mask') as Uint8Array[],
-    perToken('rollout_log_probs') as Float32Array[],
-    optional('log_mass') as Float32Array[] | undefined,
-  ];
-  const versions = valuesOf(columns, 'weight_versions', masks, offsets) as Uint32Array[] | undefined;
+  const [ids, masks] = [perToken('response_ids'), perToken('response_mask') as Uint8Array[]];
+  const logProbs = perToken('rollout_log_probs') as Float32Array[];
+  const read = (name: TokenFieldName) =>
+    isCount(name) ? valuesOf(columns, columnOf(name), masks, offsets) : optional(columnOf(name));
+  const values = OPTIONAL_VALUES.map((name) => [name, read(name)] as const);
   const samples = told.samples.map(({ messages, reward, trajectory, fault, prompt, fork, toolRewards }, s): Sample => ({
     problem: item(told.problems, problemIndex[s]),
     group: group[s],
@@ -153,8 +161,8 @@ function stepOf(columns: Columns, metadata: Record<string, string>): KeptStep {
       responseIds: Uint32Array.from(ids[s]),
       mask: masks[s],
       logProbs: logProbs[s],
-      logMass: logMass?.[s] ?? new Float32Array(masks[s].length),
-      ...(versions && { weightVersions: versions[s] }),
+      logMass: new Float32Array(masks[s].length),
+      ...Object.fromEntries(values.flatMap(([name, all]) => (all ? [[name, all[s]]] : []))),
       ...trajectory,
     },
   }));
@@ -218,7 +226,7 @@ function addValues(
     Array.prototype.every.call(all, (value, t) => Object.is(value, masks[s][t] ? firsts[s] : 0)),
   );
   if (isOne) columns.set(name, Numbers.from(firsts));
-  else columns.set(`token_${name}`, joined(Numbers, values));
+  else columns.set(`token_${name}`, concat<Column>(Numbers, values));
 }
 
 /** Reads what the function above has written, sample by sample; undefined if the file has no such column. */
@@ -260,17 +268,7 @@ function offsetsOf(parts: readonly ArrayLike<unknown>[]): Uint32Array {
 /** 16 bits a token where the ids allow it. */
 function tokenColumn(parts: readonly Uint32Array[]): Column {
   const isShort = parts.every((ids) => ids.every((id) => id < 2 ** 16));
-  return joined(isShort ? Uint16Array : Uint32Array, parts);
-}
-
-function joined(Numbers: new (length: number) => Column, parts: readonly ArrayLike<number>[]): Column {
-  const all = new Numbers(parts.reduce((sum, { length }) => sum + length, 0));
-  let at = 0;
-  for (const part of parts) {
-    all.set(part, at);
-    at += part.length;
-  }
-  return all;
+  return concat<Column>(isShort ? Uint16Array : Uint32Array, parts);
 }
 
 /** SHA-256 of the settings that a step's numbers follow from; the length of the run and where it logs are none of them. */

@@ -66,9 +66,12 @@ export async function joinRoom(options: JoinOptions): Promise<Status> {
   let session: RoomWorker | undefined;
   try {
     await askToJoin(connection, key.id, options);
-    const room = await openRoom(connection, options.signal);
+    const { jetstream } = await import('@nats-io/jetstream');
+    const js = jetstream(connection);
+    const jsm = await js.jetstreamManager(false);
+    const room = await openRoom(connection, jsm, options.signal);
     const engine = await options.open(room);
-    session = await RoomWorker.start(connection, { key, engine, room, options });
+    session = new RoomWorker({ connection, js, jsm, key, engine, room, options });
     return await session.work();
   } finally {
     await session?.end();
@@ -84,11 +87,9 @@ async function askToJoin(connection: NatsConnection, key: string, { address, nam
   if (refused !== undefined) throw new InputError(`The room at ${address} did not let this machine in: ${refused}`);
 }
 
-async function openRoom(connection: NatsConnection, signal: AbortSignal): Promise<OpenedRoom> {
-  const { jetstreamManager } = await import('@nats-io/jetstream');
-  const { direct } = await jetstreamManager(connection, { checkAPI: false });
+async function openRoom(connection: NatsConnection, jsm: JetStreamManager, signal: AbortSignal): Promise<OpenedRoom> {
   const asked = { last_by_subj: stateSubject(STATE.room) };
-  const message = await untilDone(() => direct.getMessage(stateStream, asked), signal);
+  const message = await untilDone(() => jsm.direct.getMessage(stateStream, asked), signal);
   if (!message) throw new InputError('The room has not said yet what it is; try again when its controller runs.');
   return {
     ...read('room', message.data),
@@ -101,6 +102,9 @@ async function openRoom(connection: NatsConnection, signal: AbortSignal): Promis
 }
 
 interface WorkerParts {
+  connection: NatsConnection;
+  js: JetStreamClient;
+  jsm: JetStreamManager;
   key: UserKey;
   engine: RoomEngine;
   room: OpenedRoom;
@@ -117,8 +121,6 @@ interface Held {
 class RoomWorker {
   readonly #connection: NatsConnection;
   readonly #parts: WorkerParts;
-  readonly #js: JetStreamClient;
-  readonly #jsm: JetStreamManager;
   readonly #held = new Map<Held, Promise<void>>();
   readonly #leaving = new AbortController();
   #timers: ReturnType<typeof setInterval>[] = [];
@@ -132,17 +134,9 @@ class RoomWorker {
   #ended: Promise<void> | undefined;
   #failure: { error: unknown } | undefined;
 
-  private constructor(connection: NatsConnection, parts: WorkerParts, js: JetStreamClient, jsm: JetStreamManager) {
-    this.#connection = connection;
+  constructor(parts: WorkerParts) {
     this.#parts = parts;
-    this.#js = js;
-    this.#jsm = jsm;
-  }
-
-  static async start(connection: NatsConnection, parts: WorkerParts): Promise<RoomWorker> {
-    const { jetstream } = await import('@nats-io/jetstream');
-    const js = jetstream(connection);
-    return new RoomWorker(connection, parts, js, await js.jetstreamManager(false));
+    this.#connection = parts.connection;
   }
 
   async work(): Promise<Status> {
@@ -205,7 +199,7 @@ class RoomWorker {
 
   /** Takes a group, where there is one within a second or two. */
   async #takeOne(): Promise<void> {
-    this.#consumer ??= await this.#js.consumers.get(PROMPTS.stream, PROMPTS.consumer);
+    this.#consumer ??= await this.#parts.js.consumers.get(PROMPTS.stream, PROMPTS.consumer);
     await pull(this.#consumer, 1, this.#leaving.signal, (message) => this.#take(message));
   }
 
@@ -247,7 +241,7 @@ class RoomWorker {
       );
     const index = record.key.slice(uid.length + 1);
     const subject = SAMPLES.subjectOf(id, uid);
-    await untilDone(() => this.#js.publish(subject, bytes, { msgID: `${ticket}_${index}` }), signal);
+    await untilDone(() => this.#parts.js.publish(subject, bytes, { msgID: `${ticket}_${index}` }), signal);
     const { response } = record.columns;
     this.#tokens += response instanceof Uint32Array ? response.length : 0;
   }
@@ -270,7 +264,7 @@ class RoomWorker {
     const { signal } = this.#leaving;
     const asked = { last_by_subj: stateSubject(STATE.version) };
     while (!signal.aborted) {
-      const message = await untilDone(() => this.#jsm.direct.getMessage(stateStream, asked), signal);
+      const message = await untilDone(() => this.#parts.jsm.direct.getMessage(stateStream, asked), signal);
       if (message) return this.#follow(read('weights', message.data));
       await pause(1000, signal); // the controller has not put any yet
     }

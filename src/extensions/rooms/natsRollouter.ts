@@ -38,8 +38,6 @@ export interface NatsRollouterOptions {
   put: PutRecords;
   /** The trained weights as a file that workers read. */
   exportWeights(version: number): Promise<Uint8Array>;
-  /** Rejected samples after which a worker is left out. */
-  maxForgeries?: number;
   /**
    * Samples that are checked or wait for room at once. Where `put` takes groups in order it has to be as many as are in flight, or those that
    * wait for the first group would leave it no place. Absent = 64.
@@ -238,10 +236,7 @@ export class NatsRollouter implements Rollouter {
   async #reject(worker: string, why: string, outstanding: Outstanding, ticket: string): Promise<void> {
     const { rejected } = this.#host.countsOf(worker);
     rejected[why] = (rejected[why] ?? 0) + 1;
-    const { maxForgeries = 1 } = this.#options;
-    const total = Object.entries(rejected).reduce((sum, [reason, count]) => sum + (reason === TOO_OLD ? 0 : count), 0);
-    if (why !== TOO_OLD && total >= maxForgeries)
-      this.#host.leaveOut(worker, `${total} samples were rejected, the last for ${why}`);
+    if (why !== TOO_OLD) this.#host.leaveOut(worker, `a sample of it was rejected: ${why}`);
     // Once a message: its other samples are rejected as well, mostly.
     if (outstanding.ticket === undefined || outstanding.ticket === ticket) await this.#republish(outstanding);
   }

@@ -3,9 +3,16 @@
 import * as v from 'valibot';
 import { InputError } from '../../errors.ts';
 import type { SavedSample } from '../../rollout/agent/record.ts';
-import type { DrawnSoFar } from '../../rollout/types.ts';
+import {
+  type DrawnSoFar,
+  findFault,
+  type TokenArrays,
+  type TokenFieldName,
+  TURN_FIELDS,
+  TURN_REQUIRED,
+} from '../../rollout/tokenLog.ts';
 import type { Problem, Reward } from '../../tasks/task.ts';
-import { fromBase64, toBase64, withMissing } from './sampleCodec.ts';
+import { decodeArrays, encodeArrays, withMissing } from './sampleCodec.ts';
 
 /** A group that a step has left unfinished. */
 export interface SavedGroup {
@@ -28,20 +35,11 @@ function encodeSaved({ received, turn, ...rest }: SavedSample): unknown {
     ...rest,
     received: received.map((entry) => {
       if (!('generation' in entry)) return entry;
-      const { stopReason, stopString, ...drawn } = entry.generation;
+      const { stopReason, stopString } = entry.generation;
       const ended = { stopReason, ...(stopString !== undefined && { stopString }) };
-      return { asked: entry.asked, generation: { ...encodeDrawn(drawn), ...ended } };
+      return { asked: entry.asked, generation: { ...encodeArrays(entry.generation), ...ended } };
     }),
-    ...(turn && { turn: { asked: turn.asked, drawn: encodeDrawn(turn.drawn) } }),
-  };
-}
-
-function encodeDrawn({ tokenIds, logProbs, logMass, weightVersions }: DrawnSoFar): Record<string, string> {
-  return {
-    tokenIds: toBase64(tokenIds),
-    logProbs: toBase64(logProbs),
-    ...(logMass && { logMass: toBase64(logMass) }),
-    ...(weightVersions && { weightVersions: toBase64(weightVersions) }),
+    ...(turn && { turn: { asked: turn.asked, drawn: encodeArrays(turn.drawn) } }),
   };
 }
 
@@ -61,40 +59,22 @@ export function readInFlight<T>(schema: v.GenericSchema<unknown, T>, state: unkn
   );
 }
 
-/** Base64 of 32-bit numbers. */
-export const numbers = <T extends Uint32Array | Float32Array>(
-  Numbers: new (buffer: ArrayBuffer) => T,
-  allowed: (value: number) => boolean,
-) =>
+/** Schema of an object with arrays of a model with `vocabSize` tokens, each as base64. */
+export const arraysSchema = <T extends Partial<TokenArrays>>(
+  vocabSize: number,
+  required: readonly TokenFieldName[],
+  names = required,
+): v.GenericSchema<unknown, T> =>
   v.pipe(
-    v.string(),
-    v.rawTransform<string, T>(({ dataset, addIssue, NEVER }) => {
-      const bytes = bytesOf(dataset.value);
-      if (!bytes || bytes.length % 4 !== 0) {
-        addIssue({ message: 'it is no base64 of 32-bit numbers' });
-        return NEVER;
-      }
-      const values = new Numbers(bytes.buffer);
-      const bad = values.findIndex((value) => !allowed(value));
-      if (bad < 0) return values;
-      addIssue({ message: `number ${bad} is ${values[bad]}, which it cannot be` });
+    v.object(Object.fromEntries(names.map((name) => [name, v.exactOptional(v.string())]))),
+    v.rawTransform(({ dataset, addIssue, NEVER }) => {
+      const arrays = decodeArrays(dataset.value);
+      const fault = findFault(arrays, required, vocabSize);
+      if (!fault) return arrays as T;
+      addIssue({ message: fault.join(' ') });
       return NEVER;
     }),
   );
-
-function bytesOf(text: string): Uint8Array<ArrayBuffer> | undefined {
-  try {
-    return fromBase64(text);
-  } catch {
-    return undefined;
-  }
-}
-
-const UNEQUAL = 'its arrays differ in length';
-
-function isOneLength({ tokenIds, logProbs, logMass, weightVersions }: DrawnSoFar): boolean {
-  return [logProbs, logMass, weightVersions].every((values) => !values || values.length === tokenIds.length);
-}
 
 export const whole = v.pipe(v.number(), v.integer(), v.minValue(0));
 
@@ -106,21 +86,12 @@ export const savedReward = v.pipe(
 );
 
 function groupsSchema(vocabSize: number) {
-  const floats = numbers(Float32Array, Number.isFinite);
-  const drawn = {
-    tokenIds: numbers(Uint32Array, (id) => id < vocabSize),
-    logProbs: floats,
-    logMass: v.exactOptional(floats),
-    weightVersions: v.exactOptional(numbers(Uint32Array, () => true)),
-  };
-  const generation = v.pipe(
-    v.object({
-      ...drawn,
-      stopReason: v.picklist(['stop', 'stop_string', 'length', 'aborted']),
-      stopString: v.exactOptional(v.string()),
-    }),
-    v.check((value) => isOneLength(value), UNEQUAL),
-  );
+  const drawn = arraysSchema<DrawnSoFar>(vocabSize, TURN_REQUIRED, TURN_FIELDS);
+  const end = v.object({
+    stopReason: v.picklist(['stop', 'stop_string', 'length', 'aborted']),
+    stopString: v.exactOptional(v.string()),
+  });
+  const generation = v.intersect([drawn, end]);
   const result = v.object({
     text: v.string(),
     failed: v.boolean(),
@@ -133,15 +104,7 @@ function groupsSchema(vocabSize: number) {
     received: v.array(
       v.union([v.object({ asked: whole, generation }), v.object({ asked: whole, results: v.array(result) })]),
     ),
-    turn: v.exactOptional(
-      v.object({
-        asked: whole,
-        drawn: v.pipe(
-          v.object(drawn),
-          v.check((value) => isOneLength(value), UNEQUAL),
-        ),
-      }),
-    ),
+    turn: v.exactOptional(v.object({ asked: whole, drawn })),
     toolStates: v.exactOptional(v.record(v.string(), v.unknown())),
     scored: v.exactOptional(v.object({ tools, reward: savedReward })),
   });

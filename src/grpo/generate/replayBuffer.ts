@@ -6,6 +6,7 @@
 
 import { InputError } from '../../errors.ts';
 import { mulberry32 } from '../../model/random.ts';
+import { findFault, SAMPLE_REQUIRED } from '../../rollout/tokenLog.ts';
 import { grpo, std } from '../advantages/index.ts';
 import type { StatefulPart } from '../parts.ts';
 import type { Sample } from '../update/batch.ts';
@@ -88,7 +89,7 @@ function decodeGroups(state: unknown): StoredGroup[] {
     const isWhole = ({ score, step, samples }: StoredGroup) =>
       Number.isFinite(score) &&
       Number.isSafeInteger(step) &&
-      samples.every(({ trajectory }) => trajectory.responseIds.length >= 0);
+      samples.every(({ trajectory }) => !findFault(trajectory, SAMPLE_REQUIRED));
     if (groups.every(isWhole)) return groups;
   } catch {
     // Not the shape of a group; said below.

@@ -1,40 +1,49 @@
 /** Samples as plain JSON, for a checkpoint: numbers of a token as base64 of their bytes, without the times of the sample's events. */
 
+import { TOKEN_FIELD_NAMES, TOKEN_FIELDS, type TokenArrays, type TokenFieldName } from '../../rollout/tokenLog.ts';
 import type { Trajectory } from '../../rollout/types.ts';
 import type { Reward } from '../../tasks/task.ts';
 import type { Sample } from '../update/batch.ts';
 
-/** Fields of a trajectory with a number a token, and the array that holds them. */
-const ARRAYS = {
-  promptIds: Uint32Array,
-  responseIds: Uint32Array,
-  mask: Uint8Array,
-  logProbs: Float32Array,
-  logMass: Float32Array,
-  weightVersions: Uint32Array,
-} as const;
-type ArrayName = keyof typeof ARRAYS;
+type Texts = { [N in TokenFieldName]?: string };
 
 interface EncodedSample extends Omit<Sample, 'trajectory' | 'events' | 'advantage'> {
-  trajectory: Omit<Trajectory, ArrayName> & { [N in ArrayName]?: string };
+  trajectory: Omit<Trajectory, TokenFieldName> & Texts;
+}
+
+/** Returns the arrays of a turn or a sample as base64, without its other fields. */
+export function encodeArrays(arrays: Partial<TokenArrays>): Texts {
+  const texts: Texts = {};
+  for (const name of TOKEN_FIELD_NAMES) if (arrays[name]) texts[name] = toBase64(arrays[name]);
+  return texts;
+}
+
+/** Returns the arrays of what `encodeArrays` returned. A text that is not one stays: `findFault` finds it. */
+export function decodeArrays(texts: { [N in TokenFieldName]?: unknown }): Partial<TokenArrays> {
+  const arrays: Record<string, unknown> = {};
+  for (const name of TOKEN_FIELD_NAMES) if (typeof texts[name] === 'string') arrays[name] = arrayOf(name, texts[name]);
+  return arrays;
+}
+
+function arrayOf(name: TokenFieldName, text: string): unknown {
+  try {
+    return new TOKEN_FIELDS[name].Numbers(fromBase64(text).buffer);
+  } catch {
+    return text;
+  }
 }
 
 export function encodeSample({ problem, group, messages, reward, trajectory, toolRewards }: Sample): EncodedSample {
-  const { promptIds, responseIds, mask, logProbs, logMass, weightVersions, ...rest } = trajectory;
-  const arrays = { promptIds, responseIds, mask, logProbs, logMass, ...(weightVersions && { weightVersions }) };
-  const texts: { [N in ArrayName]?: string } = {};
-  for (const [name, numbers] of Object.entries(arrays)) texts[name as ArrayName] = toBase64(numbers);
-  return { problem, group, messages, reward, ...(toolRewards && { toolRewards }), trajectory: { ...rest, ...texts } };
+  const { stopReason, numTurns, numToolCalls, numToolErrors } = trajectory;
+  const encoded = { stopReason, numTurns, numToolCalls, numToolErrors, ...encodeArrays(trajectory) };
+  return { problem, group, messages, reward, ...(toolRewards && { toolRewards }), trajectory: encoded };
 }
 
-export function decodeSample({ trajectory, reward, ...sample }: EncodedSample): Sample {
-  const fields: Record<string, unknown> = { ...trajectory };
-  for (const [name, Numbers] of Object.entries(ARRAYS)) {
-    const text = fields[name];
-    if (typeof text === 'string') fields[name] = new Numbers(fromBase64(text).buffer);
-  }
-  return { ...sample, reward: withMissing(reward), trajectory: fields as unknown as Trajectory };
-}
+export const decodeSample = ({ trajectory, reward, ...sample }: EncodedSample): Sample => ({
+  ...sample,
+  reward: withMissing(reward),
+  trajectory: { ...trajectory, ...decodeArrays(trajectory) } as Trajectory,
+});
 
 /** JSON has no NaN and writes null, here only where a number is missing. */
 export const withMissing = (reward: Reward): Reward =>

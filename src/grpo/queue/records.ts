@@ -5,6 +5,7 @@
 
 import * as v from 'valibot';
 import { UserCodeError } from '../../errors.ts';
+import { findFault, RESPONSE_FIELDS, SAMPLE_REQUIRED, type SampleArrays } from '../../rollout/tokenLog.ts';
 import { STOP_REASONS } from '../../rollout/types.ts';
 import type { Problem } from '../../tasks/task.ts';
 import type { SampleEvent } from '../../rollout/agent/events.ts';
@@ -12,18 +13,10 @@ import { withMissing } from '../generate/sampleCodec.ts';
 import type { Sample } from '../update/batch.ts';
 import type { Column, ExperienceRecord, Tags } from './types.ts';
 
-/** Arrays of a trajectory by the name of their column, with the type that each must have. */
-const ARRAYS = {
-  prompt: ['promptIds', Uint32Array],
-  response: ['responseIds', Uint32Array],
-  mask: ['mask', Uint8Array],
-  logProbs: ['logProbs', Float32Array],
-  logMass: ['logMass', Float32Array],
-  versions: ['weightVersions', Uint32Array],
-} as const;
-
-/** Columns with a number for each token of the response. */
-const PER_TOKEN = ['mask', 'logProbs', 'logMass', 'versions'] as const;
+const FIELDS = ['promptIds', ...RESPONSE_FIELDS] as const;
+/** Columns that are not named as their field. */
+const COLUMNS: Record<string, string> = { promptIds: 'prompt', responseIds: 'response', weightVersions: 'versions' };
+const columnOf = (field: string): string => COLUMNS[field] ?? field;
 
 /** Group of a sample, and the worker that generated it. */
 export interface RecordOrigin {
@@ -55,9 +48,9 @@ export function recordOf(sample: Sample, { uid, sample: s, worker }: RecordOrigi
   const { oldest, newest } = versionsOf(trajectory);
   const { stopReason, numTurns, numToolCalls, numToolErrors } = trajectory;
   const columns: Record<string, Column> = {};
-  for (const [name, [field]] of Object.entries(ARRAYS)) {
+  for (const field of FIELDS) {
     const values = trajectory[field];
-    if (values) columns[name] = values;
+    if (values) columns[columnOf(field)] = values;
   }
   if (!Number.isNaN(reward.score)) columns['reward'] = reward.score;
   columns['sample'] = JSON.stringify({
@@ -83,18 +76,12 @@ export function sampleOf(
     throw new RangeError(`Column "${column}" of the record "${key}" ${what}.`);
   };
   const arrays: Record<string, Column> = {};
-  for (const [name, [field, Numbers]] of Object.entries(ARRAYS)) {
-    const column = columns[name];
-    if (column === undefined && name === 'versions') continue;
-    if (!(column instanceof Numbers)) fail(name, `is no ${Numbers.name}`);
-    arrays[field] = column;
+  for (const field of FIELDS) {
+    const column = columns[columnOf(field)];
+    if (column !== undefined) arrays[field] = column;
   }
-  const { length } = columns['response'] as Uint32Array;
-  for (const name of PER_TOKEN) {
-    const column = columns[name] as Uint8Array | undefined;
-    if (column && column.length !== length)
-      fail(name, `has ${column.length} numbers, but the response has ${length} tokens`);
-  }
+  const wrong = findFault(arrays, SAMPLE_REQUIRED);
+  if (wrong) return fail(columnOf(wrong[0]), wrong[1]);
   const parsed = v.safeParse(SAMPLE, columns['sample']);
   if (!parsed.success) {
     const [{ path = [], message }] = parsed.issues;
@@ -104,7 +91,7 @@ export function sampleOf(
   return {
     problem,
     group,
-    trajectory: { ...arrays, ...counts } as unknown as Sample['trajectory'],
+    trajectory: { ...(arrays as unknown as SampleArrays), ...counts },
     messages: messages,
     reward: withMissing(reward as unknown as Sample['reward']),
     ...(prompt && { prompt: prompt }),

@@ -8,6 +8,7 @@
  * sequences as ever, and a sequence is then a row.
  */
 
+import { TokenLog } from '../../rollout/tokenLog.ts';
 import type { TrainConfig } from '../config/types.ts';
 import type { Sample } from './batch.ts';
 import { type StepExtras, stepTokens, type StepTokens } from './stepTokens.ts';
@@ -61,15 +62,14 @@ function rowsOf(samples: readonly Sample[]): Sample[][] {
 function joined(rows: readonly Sample[]): Sample {
   const all = rows.map(({ trajectory }) => trajectory);
   const sum = (key: 'numTurns' | 'numToolCalls' | 'numToolErrors') => all.reduce((n, one) => n + one[key], 0);
+  const tokens = new TokenLog();
+  all.forEach((row, i) => {
+    if (i > 0) tokens.push({ responseIds: [0] }); // between two rows
+    tokens.push(row);
+  });
   const trajectory = {
     ...all[0],
-    responseIds: Uint32Array.from(withGaps(all.map(({ responseIds }) => responseIds))),
-    mask: Uint8Array.from(withGaps(all.map(({ mask }) => mask))),
-    logProbs: Float32Array.from(withGaps(all.map(({ logProbs }) => logProbs))),
-    logMass: Float32Array.from(withGaps(all.map(({ logMass }) => logMass))),
-    weightVersions: Uint32Array.from(
-      withGaps(all.map(({ weightVersions, mask }) => weightVersions ?? mask.map(() => 0))),
-    ),
+    ...tokens.slice(),
     stopReason: all.at(-1)!.stopReason,
     numTurns: sum('numTurns'),
     numToolCalls: sum('numToolCalls'),

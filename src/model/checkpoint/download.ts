@@ -3,6 +3,7 @@
  * its size and checksum, and kept. A file counts as there only when its `<path>.json` says so.
  */
 
+import { concat } from '../../concat.ts';
 import { InputError } from '../../errors.ts';
 import { type FileStore, writeFile } from './store.ts';
 import { readStoredJson } from './sourceFiles.ts';
@@ -276,9 +277,7 @@ async function sha256Of(store: FileStore, path: string, size: number): Promise<s
 /** Small files only: the whole is hashed at once. */
 async function gitSha1Of(store: FileStore, path: string, size: number): Promise<string> {
   const head = new TextEncoder().encode(`blob ${size}\0`);
-  const bytes = new Uint8Array(head.length + size);
-  bytes.set(head);
-  bytes.set(await store.read(path, 0, size), head.length);
+  const bytes = concat(Uint8Array, [head, await store.read(path, 0, size)]);
   const digest = new Uint8Array(await crypto.subtle.digest('SHA-1', bytes));
   return Array.from(digest, (byte) => byte.toString(16).padStart(2, '0')).join('');
 }

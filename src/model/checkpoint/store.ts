@@ -1,5 +1,6 @@
 /** Stores of downloaded files: a folder on disk (`src/cli/diskStore.ts`), the browser's OPFS (`opfs.ts`). */
 
+import { concat } from '../../concat.ts';
 import type { CheckpointFiles } from './sourceFiles.ts';
 
 /** Paths have "/" between their parts; folders come to be as needed. */
@@ -32,10 +33,7 @@ export function memoryStore(): FileStore {
       let content = files.get(path)?.slice(0, at) ?? new Uint8Array();
       return {
         async write(bytes) {
-          const longer = new Uint8Array(content.length + bytes.length);
-          longer.set(content);
-          longer.set(bytes, content.length);
-          content = longer;
+          content = concat(Uint8Array, [content, bytes]);
         },
         close: async () => void files.set(path, content),
       };

@@ -14,6 +14,7 @@ import { fatalFailure, runTool, type ToolResult } from '../tools/run.ts';
 import type { EventKind, SampleEvent } from './events.ts';
 import { type TurnSampling, turnSampling } from './turnSampling.ts';
 import { calledTurn, checkGeneration, turnText } from './turnText.ts';
+import { TokenLog } from '../tokenLog.ts';
 import type { AgentLoopInput, Turn } from './types.ts';
 import { callConstraint, parsedBy, parseHermes, type ToolCall } from '../tools/parser.ts';
 import { Episode } from '../tools/episode.ts';
@@ -41,11 +42,7 @@ export class AgentSample {
   /** What the engine has not answered yet. */
   generating: Promise<Generation> | undefined;
   #prompt: Uint32Array;
-  readonly #ids: number[] = [];
-  readonly #mask: number[] = [];
-  readonly #logProbs: number[] = [];
-  readonly #logMass: number[] = [];
-  readonly #weightVersions: number[] = [];
+  readonly #tokens = new TokenLog();
   readonly #signal: AbortSignal;
   readonly #states: ToolStates;
   readonly #episode: Episode | undefined;
@@ -183,7 +180,7 @@ export class AgentSample {
   /** Tokens the sample may still gain. */
   get tokensLeft(): number {
     const { limits } = this.input;
-    return Math.min(limits.maxResponseLength, limits.contextLength - this.#prompt.length) - this.#ids.length;
+    return Math.min(limits.maxResponseLength, limits.contextLength - this.#prompt.length) - this.#tokens.length;
   }
 
   /** Called once, when `ms` have passed: what ends the sample now is the clock. */
@@ -215,11 +212,7 @@ export class AgentSample {
   trajectory(stopReason: StopReason): Trajectory {
     return {
       promptIds: this.#prompt,
-      responseIds: Uint32Array.from(this.#ids),
-      mask: Uint8Array.from(this.#mask),
-      logProbs: Float32Array.from(this.#logProbs),
-      logMass: Float32Array.from(this.#logMass),
-      weightVersions: Uint32Array.from(this.#weightVersions),
+      ...this.#tokens.slice(),
       stopReason,
       ...this.#counts,
     };
@@ -247,13 +240,10 @@ export class AgentSample {
   async #generate(budget: number, sampling: SamplingParams): Promise<Generation> {
     const { requestId, key, tools, constrainToolCalls, toolParser = parseHermes, onTokens } = this.input;
     const { numTurns } = this;
-    const contextIds = new Uint32Array(this.#prompt.length + this.#ids.length);
-    contextIds.set(this.#prompt);
-    contextIds.set(this.#ids, this.#prompt.length);
     const start = performance.now();
     const request: GenerateRequest = {
       requestId,
-      contextIds,
+      contextIds: this.#tokens.contextAfter(this.#prompt),
       promptLength: this.#prompt.length,
       key,
       sampling: {
@@ -271,7 +261,9 @@ export class AgentSample {
     this.#note('generate', start);
     for (const { kind, start: from, end, gpuMs } of generation.spans ?? [])
       this.#tell({ kind, start: start + from, end: start + end, ...(gpuMs !== undefined && { gpuMs }) });
-    this.#append(generation.tokenIds, generation);
+    const { length, drawnLength } = this.#tokens;
+    if (generation.tokenIds.length > 0 && (length === 0 || drawnLength < length)) this.turnRewards.push(0);
+    this.#tokens.draw(generation);
     this.#counts.numTurns++;
     this.#open = generation.stopReason === 'stop_string' || generation.stopReason === 'length';
     this.#endToken = generation.stopReason === 'stop' ? generation.tokenIds.at(-1) : undefined;
@@ -391,19 +383,7 @@ export class AgentSample {
     const continuation = this.#open && !called ? Uint32Array.of(tokenizer.eosTokenIds[0], ...rest) : rest;
     // Like verl: output that leaves no room for an answer is not appended.
     if (continuation.length >= this.tokensLeft) return this.#outOf();
-    this.#append(continuation);
+    this.#tokens.push({ responseIds: continuation });
     return undefined;
-  }
-
-  /** Sampled tokens carry their log-probs; without `generation` the tokens are a tool's and stay out of the loss. */
-  #append(ids: Uint32Array, generation?: Generation): void {
-    if (generation && ids.length > 0 && this.#mask.at(-1) !== 1) this.turnRewards.push(0);
-    ids.forEach((id, i) => {
-      this.#ids.push(id);
-      this.#mask.push(generation ? 1 : 0);
-      this.#logProbs.push(generation?.logProbs[i] ?? 0);
-      this.#logMass.push(generation?.logMass?.[i] ?? 0);
-      this.#weightVersions.push(generation?.weightVersions?.[i] ?? 0);
-    });
   }
 }

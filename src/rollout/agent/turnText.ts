@@ -2,6 +2,7 @@
 
 import type { CalledTurn, ChatTokenizer } from '../../model/tokenizer/chat.ts';
 import { cutAtStop } from '../decode/stopStrings.ts';
+import { TURN_FIELDS } from '../tokenLog.ts';
 import type { ToolCall } from '../tools/parser.ts';
 import type { Generation } from '../types.ts';
 
@@ -26,10 +27,11 @@ export function calledTurn(
 }
 
 /** Throws RangeError: with a value of a token missing, the sample would be trained on 0 in its place. */
-export function checkGeneration({ tokenIds, logProbs, logMass, weightVersions }: Generation): void {
-  for (const [name, values] of Object.entries({ logProbs, logMass, weightVersions }))
-    if (values && values.length !== tokenIds.length)
+export function checkGeneration(generation: Generation): void {
+  const { length } = generation.tokenIds;
+  for (const name of TURN_FIELDS)
+    if ((generation[name]?.length ?? length) !== length)
       throw new RangeError(
-        `The engine returned ${tokenIds.length} tokens, but ${values.length} ${name}; return one a token.`,
+        `The engine returned ${length} tokens, but ${generation[name]!.length} ${name}; return one a token.`,
       );
 }

@@ -6,6 +6,7 @@ import { sample } from '../../gpu/ops/sample.ts';
 import type { Head } from '../../model/head.ts';
 import { AdjustedDraws, type DrawDetails, isAdjusted } from './adjustedDraws.ts';
 import { SlotRows } from './slotRows.ts';
+import type { DrawnSoFar } from '../tokenLog.ts';
 import type { SamplingParams } from '../types.ts';
 
 /** A slot's settings for a turn. Rows are rows of the KV cache. */
@@ -28,11 +29,7 @@ export interface Draw {
 }
 
 /** Tokens that a slot has drawn in a turn, and the details of them that were asked for. */
-export interface DrawnTokens extends Partial<DrawDetails> {
-  tokenIds: Uint32Array;
-  logProbs: Float32Array;
-  logMass: Float32Array;
-}
+export interface DrawnTokens extends DrawnSoFar, Partial<DrawDetails> {}
 
 /** [token, position of the next, tokens drawn, 0 live | 1 stopped | 2 full] of a slot. */
 const STATE_WIDTH = 4;

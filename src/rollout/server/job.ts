@@ -1,17 +1,13 @@
 /** One request inside the server, from its arrival to its answer. Preemption puts it back to waiting in between. */
 
+import { concat } from '../../concat.ts';
 import type { GuidedTurn } from '../constrained/guide.ts';
 import type { DrawnTokens } from '../decode/decoder.ts';
 import type { StopMatcher } from '../decode/stopStrings.ts';
 import type { DrawnSoFar, GenerateRequest, Generation } from '../types.ts';
+import { concatTokens, TURN_FIELDS } from '../tokenLog.ts';
 import type { CachedSequence } from './kvCache.ts';
 import { TurnClock } from './turnClock.ts';
-
-/** Tokens drawn between two preemptions, and for each the version of the weights that drew it. */
-interface DrawnSegment {
-  drawn: DrawnTokens;
-  weightVersions: Uint32Array;
-}
 
 /** Readers of each drawn token on the host. A job without them is read when it ends. */
 export interface Watchers {
@@ -45,7 +41,8 @@ export class Job {
   stopString: string | undefined;
   aborted = false;
   readonly #stops: StopMatcher | undefined;
-  readonly #segments: DrawnSegment[] = [];
+  /** Tokens drawn between two preemptions. */
+  readonly #segments: DrawnTokens[] = [];
   readonly #resolve: (generation: Generation) => void;
   readonly #reject: (error: unknown) => void;
 
@@ -62,7 +59,7 @@ export class Job {
     this.#stops = watchers.stops;
     this.#resolve = resolve;
     this.#reject = reject;
-    if (request.drawn && request.drawn.tokenIds.length > 0) this.#goOnAfter(request.drawn);
+    if (request.drawn && request.drawn.tokenIds.length > 0) this.#resumeAfter(request.drawn);
   }
 
   /** Tokens drawn for this request before it was last preempted. */
@@ -109,7 +106,7 @@ export class Job {
 
   /** Keeps the tokens drawn since the job got its slot; they become part of the context. */
   keepDrawn(drawn: DrawnTokens, weightVersion: number): void {
-    this.#keep({ drawn, weightVersions: new Uint32Array(drawn.tokenIds.length).fill(weightVersion) });
+    this.#keep({ ...drawn, weightVersions: new Uint32Array(drawn.tokenIds.length).fill(weightVersion) });
     this.drawnCount = 0;
     this.tokensInFlight = 0;
     this.hostTokens = [];
@@ -117,14 +114,8 @@ export class Job {
 
   /** What was drawn until the last preemption. */
   get drawnSoFar(): DrawnSoFar {
-    const drawn = this.#segments.map((segment) => segment.drawn);
-    const logMass = concat(drawn.map((d) => d.logMass));
-    return {
-      tokenIds: Uint32Array.from(drawn.flatMap((d) => [...d.tokenIds])),
-      logProbs: concat(drawn.map((d) => d.logProbs)),
-      ...(logMass.some((m) => m !== 0) && { logMass }),
-      weightVersions: Uint32Array.from(this.#segments.flatMap(({ weightVersions }) => [...weightVersions])),
-    };
+    const { logMass, ...drawn } = concatTokens(this.#segments, TURN_FIELDS);
+    return { ...drawn, ...(logMass.some((m) => m !== 0) && { logMass }) };
   }
 
   answer(stopReason: Generation['stopReason']): void {
@@ -136,46 +127,29 @@ export class Job {
   }
 
   /** Takes over tokens that another engine has drawn, as if this one had before a preemption. */
-  #goOnAfter({ tokenIds, logProbs, logMass, weightVersions }: DrawnSoFar): void {
-    const n = tokenIds.length;
-    const drawn = { tokenIds, logProbs, logMass: logMass ?? new Float32Array(n) };
-    this.#keep({ drawn, weightVersions: weightVersions ?? new Uint32Array(n) });
-    for (const token of tokenIds) {
+  #resumeAfter(drawn: DrawnSoFar): void {
+    this.#keep(drawn);
+    for (const token of drawn.tokenIds) {
       this.guide?.advance(token);
       this.#stops?.feed(token);
     }
   }
 
-  #keep(segment: DrawnSegment): void {
-    const { tokenIds } = segment.drawn;
+  #keep(segment: DrawnTokens): void {
     this.#segments.push(segment);
-    const context = new Uint32Array(this.contextIds.length + tokenIds.length);
-    context.set(this.contextIds);
-    context.set(tokenIds, this.contextIds.length);
-    this.contextIds = context;
+    this.contextIds = concat(Uint32Array, [this.contextIds, segment.tokenIds]);
   }
 
   #generation(stopReason: Generation['stopReason']): Generation {
     const { entropy, topLogprobs } = this.request.sampling;
-    const drawn = this.#segments.map((segment) => segment.drawn);
+    const entropies = this.#segments.flatMap((segment) => segment.entropies ?? []);
     return {
       ...this.drawnSoFar,
-      ...(entropy && { entropies: concat(drawn.map((d) => d.entropies ?? new Float32Array(0))) }),
-      ...(topLogprobs && { alternatives: drawn.flatMap((d) => d.alternatives ?? []) }),
+      ...(entropy && { entropies: concat(Float32Array, entropies) }),
+      ...(topLogprobs && { alternatives: this.#segments.flatMap((segment) => segment.alternatives ?? []) }),
       stopReason,
       ...(this.stopString !== undefined && { stopString: this.stopString }),
       ...(this.clock && { spans: this.clock.end() }),
     };
   }
-}
-
-function concat(arrays: Float32Array[]): Float32Array {
-  if (arrays.length === 1) return arrays[0];
-  const out = new Float32Array(arrays.reduce((sum, array) => sum + array.length, 0));
-  let at = 0;
-  for (const array of arrays) {
-    out.set(array, at);
-    at += array.length;
-  }
-  return out;
 }

@@ -51,10 +51,3 @@ export class ApiError extends InputError {
 /** Refuses a parameter. */
 export const refuse = (param: string, message: string, code: string | null = null): ApiError =>
   new ApiError(message, { param, code });
-
-/** What was found, as a sentence shows it. */
-export const shown = (value: unknown): string => {
-  if (typeof value === 'string') return JSON.stringify(value.length > 60 ? `${value.slice(0, 60)}...` : value);
-  if (Array.isArray(value)) return `a list of ${value.length}`;
-  return typeof value === 'object' && value !== null ? 'an object' : String(value);
-};

@@ -26,6 +26,14 @@ export interface ReadReply {
   unreadable: number;
 }
 
+/** One call that was answered. */
+export interface Answer {
+  generation: Generation;
+  reply: ReadReply;
+  /** The whole context that it was drawn after. */
+  contextIds: Uint32Array;
+}
+
 /** Where the calls of a text begin. The formats that write them with control tokens have nothing before them to show. */
 export function callsStart(text: string, { callFormat }: ToolParser): number {
   const at = text.indexOf('<tool_call>');
@@ -33,30 +41,16 @@ export function callsStart(text: string, { callFormat }: ToolParser): number {
   return at < 0 ? text.length : at;
 }
 
-/** The text of a turn without the token that ended it. */
-export function replyText(
-  tokenizer: ChatTokenizer,
-  { tokenIds, stopReason, stopString }: Pick<Generation, 'tokenIds' | 'stopReason' | 'stopString'>,
-  request: CallRequest,
-  parser: ToolParser,
-): string {
-  const ids = stopReason === 'stop' ? tokenIds.subarray(0, -1) : tokenIds;
-  const named = request.tools.length > 0 && parser.stopToken !== undefined;
-  const includeStop = request.sampling.includeStopStrInOutput;
-  return turnText(
-    tokenizer,
-    { tokenIds: ids, ...(stopString !== undefined && { stopString }) },
-    { named, includeStop },
-  );
-}
-
 /** Reads the calls of a reply. One that cannot be read leaves the whole reply text, as the model wrote it. */
 export function readReply(
-  text: string,
-  stopReason: Generation['stopReason'],
-  { parse, tools }: CallRequest,
+  tokenizer: ChatTokenizer,
+  { tokenIds, stopReason, stopString }: Generation,
+  { parse, tools, sampling: { includeStopStrInOutput: includeStop } }: CallRequest,
   parser: ToolParser,
 ): ReadReply {
+  const turn = { tokenIds: withoutEnd(tokenIds, stopReason), ...(stopString !== undefined && { stopString }) };
+  const named = tools.length > 0 && parser.stopToken !== undefined;
+  const text = turnText(tokenizer, turn, { named, includeStop });
   const cut = stopReason === 'length' ? ('length' as const) : ('stop' as const);
   const found = parse && cut !== 'length' ? parsedBy(parser, text, tools) : [];
   const calls = found.flatMap((call): CalledTool[] => {
@@ -68,6 +62,10 @@ export function readReply(
   return { content: text.slice(0, callsStart(text, parser)).trimEnd(), calls, finishReason: 'tool_calls', unreadable };
 }
 
+/** Without the token that ended the turn. */
+const withoutEnd = (tokenIds: Uint32Array, stopReason: Generation['stopReason']): Uint32Array =>
+  stopReason === 'stop' ? tokenIds.subarray(0, -1) : tokenIds;
+
 /** 24 hexadecimal digits. */
 export const randomId = (): string => crypto.randomUUID().replaceAll('-', '').slice(0, 24);
 
@@ -78,13 +76,14 @@ export const callShape = ({ id, name, arguments: args }: CalledTool): ToolCallSh
 /** What every object of a completion begins with. */
 export type Head = Pick<ChatCompletion, 'id' | 'created' | 'model' | 'system_fingerprint'>;
 
-interface Finished {
-  reply: ReadReply;
-  usage: Usage;
-  logprobs: Logprobs | null;
-}
-
-export function completionOf(head: Head, { reply, usage, logprobs }: Finished): ChatCompletion {
+/** Returns a whole completion. */
+export function completionOf(
+  head: Head,
+  tokenizer: ChatTokenizer,
+  request: CallRequest,
+  answer: Answer,
+): ChatCompletion {
+  const { reply, generation, contextIds } = answer;
   const { content, calls, finishReason } = reply;
   const message = {
     role: 'assistant' as const,
@@ -92,12 +91,21 @@ export function completionOf(head: Head, { reply, usage, logprobs }: Finished): 
     refusal: null,
     ...(calls.length > 0 && { tool_calls: calls.map(callShape) }),
   };
+  const logprobs = logprobsOf(tokenizer, request, generation);
+  const ids = request.returnTokenIds && { token_ids: [...generation.tokenIds] };
   return {
     ...head,
     object: 'chat.completion',
-    choices: [{ index: 0, message, logprobs, finish_reason: finishReason }],
-    usage,
+    choices: [{ index: 0, message, logprobs, finish_reason: finishReason, ...ids }],
+    usage: usageOf(answer),
+    ...(request.returnTokenIds && { prompt_token_ids: [...contextIds] }),
   };
+}
+
+/** Returns the number of tokens of a call. */
+export function usageOf({ contextIds, generation }: Answer): Usage {
+  const [prompt, completion] = [contextIds.length, generation.tokenIds.length];
+  return { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion };
 }
 
 export function chunkOf(
@@ -109,15 +117,19 @@ export function chunkOf(
   return { ...head, object: 'chat.completion.chunk', choices: [choice] };
 }
 
-/** Log-probs of the drawn tokens, the end token left out. */
-export function logprobsOf(tokenizer: ChatTokenizer, generation: Generation): Logprobs {
+/** Returns the log-probs of the drawn tokens without the end token; null if the request asks for none. */
+export function logprobsOf(
+  tokenizer: ChatTokenizer,
+  { logprobs }: CallRequest,
+  generation: Generation,
+): Logprobs | null {
+  if (!logprobs) return null;
   const { tokenIds, logProbs, alternatives, stopReason } = generation;
-  const ids = stopReason === 'stop' ? tokenIds.subarray(0, -1) : tokenIds;
   const one = (id: number, logprob: number): TokenLogprob => {
     const token = tokenizer.decode([id]);
     return { token, logprob, bytes: token.includes('\uFFFD') ? null : [...new TextEncoder().encode(token)] };
   };
-  const content = [...ids].map((id, i) => ({
+  const content = [...withoutEnd(tokenIds, stopReason)].map((id, i) => ({
     ...one(id, logProbs[i]),
     top_logprobs: (alternatives?.[i] ?? []).map(({ tokenId, logProb }) => one(tokenId, logProb)),
   }));

@@ -1,10 +1,12 @@
 /** Reads the parameters of `chat.completions.create`: what is served, and one clear error for all else. */
 
+import * as v from 'valibot';
 import type { Tool } from '../../../tasks/tool.ts';
 import { isObject } from '../../../tasks/toolSchema.ts';
 import type { SamplingParams } from '../../../rollout/types.ts';
-import { ApiError, refuse, shown } from './apiError.ts';
-import { type ChatMessage, readMessages, readTools } from './messages.ts';
+import { ApiError, refuse } from './apiError.ts';
+import { type ChatMessage, messagesSchema, toolsSchema } from './messages.ts';
+import { between, readBody, recordOf, text, whole } from './read.ts';
 
 /** What of a run its requests are read against. */
 export interface ServedModel {
@@ -19,6 +21,8 @@ export interface ServedModel {
 export interface CallRequest {
   messages: ChatMessage[];
   tools: Tool[];
+  /** Equal for equal tools. */
+  toolsKey: string;
   /** False: tool_choice none, calls are text. */
   parse: boolean;
   stream: boolean;
@@ -33,121 +37,130 @@ export interface CallRequest {
   user: string | undefined;
 }
 
-/** Undefined if the value is allowed, else what is, in words. */
-type Rule = (value: unknown) => string | undefined;
-
-const between =
-  (low: number, high: number): Rule =>
-  (value) =>
-    typeof value === 'number' && value >= low && value <= high ? undefined : `a number from ${low} to ${high}`;
-const whole =
-  (low: number, high: number): Rule =>
-  (value) =>
-    Number.isInteger(value) && (value as number) >= low && (value as number) <= high
-      ? undefined
-      : `a whole number from ${low} to ${high}`;
-const flag: Rule = (value) => (typeof value === 'boolean' ? undefined : 'true or false');
-const text: Rule = (value) =>
-  typeof value === 'string' && value.length <= 512 ? undefined : 'a text of at most 512 characters';
-const listOf =
-  (what: string, most: number, isOne: (value: unknown) => boolean): Rule =>
-  (value) =>
-    Array.isArray(value) && value.length <= most && value.every(isOne)
-      ? undefined
-      : `a list of at most ${most} ${what}`;
-const isStop = (value: unknown) => typeof value === 'string' && value !== '';
-const stopRule: Rule = (value) =>
-  isStop(value) || listOf('', MAX_STOPS, isStop)(value) === undefined
-    ? undefined
-    : `a text, or a list of at most ${MAX_STOPS}, none of them empty`;
-const texts: Rule = (value) =>
-  isObject(value) && Object.keys(value).length <= 16 && Object.values(value).every((v) => text(v) === undefined)
-    ? undefined
-    : 'at most 16 texts by name';
-const only =
-  (allowed: readonly unknown[], why: string): Rule =>
-  (value) =>
-    allowed.includes(value) ? undefined : `${allowed.map(shown).join(', ')}; ${why}`;
-
+const MAX_TOKENS = 2 ** 31 - 1;
 const MAX_STOPS = 16;
 /** What the sampler returns at a place. */
 const MAX_TOP_LOGPROBS = 8;
-const MAX_TOKENS = 2 ** 31 - 1;
 
-/** Every parameter but `messages` and `tools`, and what is allowed for it. */
-const RULES: Record<string, Rule> = {
-  model: text,
-  stream: flag,
-  logprobs: flag,
-  top_logprobs: whole(0, MAX_TOP_LOGPROBS),
-  temperature: between(0, 2),
-  top_p: (value) => (value === 0 ? 'a number above 0, to 1' : between(0, 1)(value)),
-  max_tokens: whole(1, MAX_TOKENS),
-  max_completion_tokens: whole(1, MAX_TOKENS),
-  stop: stopRule,
-  seed: whole(-Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER),
-  presence_penalty: between(-2, 2),
-  frequency_penalty: between(-2, 2),
-  user: text,
-  metadata: texts,
-  top_k: whole(-1, MAX_TOKENS),
-  min_p: between(0, 1),
-  repetition_penalty: (value) => (value === 0 ? 'a number above 0' : between(0, 100)(value)),
-  min_tokens: whole(0, MAX_TOKENS),
-  include_stop_str_in_output: flag,
-  return_token_ids: flag,
-  // Served in one way alone: anything else would have to be ignored.
-  n: only([1], 'a trajectory has one reply at a time: make a client for each sample'),
-  tool_choice: only(['auto', 'none'], 'a reply is drawn freely, so no call can be forced'),
-  parallel_tool_calls: only([true], 'the model decides how many calls it makes'),
-  response_format: (value) =>
-    isObject(value) && value['type'] === 'text'
-      ? undefined
-      : '{ type: "text" }; JSON is constrained in tool calls alone',
-  modalities: (value) => (String(value) === 'text' ? undefined : '["text"]'),
-  store: only([false], 'completions are kept for training alone'),
-  service_tier: only(['auto', 'default'], 'there is one'),
-};
+const flag = v.boolean('true or false');
+const nonEmpty = (words: string) => v.pipe(v.string(words), v.nonEmpty(words));
+const only = (allowed: readonly (string | number)[], why: string) =>
+  v.picklist(allowed, `${allowed.map((one) => JSON.stringify(one)).join(', ')}; ${why}`);
 
-/** Read by functions of their own. */
-const OTHERS = ['messages', 'tools', 'stream_options', 'logit_bias', 'stop_token_ids'];
+const STOP = `a text, or a list of at most ${MAX_STOPS}, none of them empty`;
+const stop = v.pipe(
+  v.union([nonEmpty(STOP), v.pipe(v.array(nonEmpty(STOP)), v.maxLength(MAX_STOPS, STOP))], STOP),
+  v.transform((given) => (typeof given === 'string' ? [given] : given)),
+);
+
+const OPTIONS = '{ include_usage: true or false }';
+const FORMAT = '{ type: "text" }; JSON is constrained in tool calls alone';
+
+/** Schemas of every parameter but `messages` and `tools`. */
+function parameters(vocabSize: number, mostStops: number) {
+  const tokenId = whole(0, vocabSize - 1);
+  const bias = `an object of at most 64 numbers from -100 to 100, by token ids from 0 to ${vocabSize - 1}`;
+  const biasKey = v.pipe(v.string(), v.transform(Number), tokenId);
+  const stopIds = `a list of at most ${mostStops} token ids, from 0 to ${vocabSize - 1}`;
+  return v.partial(
+    v.object({
+      stream_options: recordOf<boolean | undefined>(
+        v.tuple([v.literal('include_usage'), v.optional(flag)]),
+        1,
+        OPTIONS,
+      ),
+      logit_bias: v.pipe(
+        recordOf(v.tuple([biasKey, between(-100, 100)]), 64, bias),
+        v.transform((given) => Object.entries(given).map(([id, value]): [number, number] => [Number(id), value])),
+      ),
+      stop_token_ids: v.pipe(v.array(tokenId, stopIds), v.maxLength(mostStops, stopIds)),
+      model: text(),
+      stream: flag,
+      logprobs: flag,
+      top_logprobs: whole(0, MAX_TOP_LOGPROBS),
+      temperature: between(0, 2),
+      top_p: v.pipe(between(0, 1), v.notValue(0, 'a number above 0, to 1')),
+      max_tokens: whole(1, MAX_TOKENS),
+      max_completion_tokens: whole(1, MAX_TOKENS),
+      stop,
+      seed: whole(-Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER),
+      presence_penalty: between(-2, 2),
+      frequency_penalty: between(-2, 2),
+      user: text(),
+      metadata: recordOf(v.tuple([v.unknown(), text()]), 16, 'at most 16 texts of at most 512 characters by name'),
+      top_k: whole(-1, MAX_TOKENS),
+      min_p: between(0, 1),
+      repetition_penalty: v.pipe(between(0, 100), v.notValue(0, 'a number above 0')),
+      min_tokens: whole(0, MAX_TOKENS),
+      include_stop_str_in_output: flag,
+      return_token_ids: flag,
+      // Served in one way alone: any other value would have to be ignored.
+      n: only([1], 'a trajectory has one reply at a time: make a client for each sample'),
+      tool_choice: only(['auto', 'none'], 'a reply is drawn freely, so no call can be forced'),
+      parallel_tool_calls: v.literal(true, 'true; the model decides how many calls it makes'),
+      response_format: v.object({ type: v.literal('text', FORMAT) }, FORMAT),
+      modalities: v.union([v.literal('text'), v.strictTuple([v.literal('text')])], '["text"]'),
+      store: v.literal(false, 'false; completions are kept for training alone'),
+      service_tier: only(['auto', 'default'], 'there is one'),
+    }),
+  ).entries;
+}
 
 /** Throws ApiError that names the first parameter that is wrong, unknown or not served. */
 export function readRequest(body: unknown, model: ServedModel): CallRequest {
-  if (!isObject(body)) throw new ApiError(`The body is ${shown(body)}; give a JSON object with "messages".`);
-  const given: Record<string, unknown> = Object.fromEntries(
-    Object.entries(body).filter(([, value]) => value !== null && value !== undefined),
-  );
-  for (const [key, value] of Object.entries(given)) {
-    if (OTHERS.includes(key)) continue;
-    if (!Object.hasOwn(RULES, key))
-      throw refuse(
-        key.slice(0, 64),
-        `${shown(key)} is not served; known are ${[...OTHERS, ...Object.keys(RULES)].join(', ')}.`,
-      );
-    const expected = RULES[key](value);
-    if (expected !== undefined) throw refuse(key, `${key} is ${shown(value)}; allowed: ${expected}.`);
-  }
+  const { vocabSize, eosTokens } = model;
+  const entries = {
+    messages: messagesSchema,
+    tools: v.optional(toolsSchema, []),
+    ...parameters(vocabSize, 4 - eosTokens),
+  };
+  const given = readBody(entries, isObject(body) ? withoutNull(body) : body);
   checkModel(given, model);
-  const tools = readTools(given['tools']);
+  const { messages, tools, stream = false, stream_options: options, logprobs = false, top_logprobs: top = 0 } = given;
+  if (options && !stream) throw refuse('stream_options', 'stream_options is for stream: true alone.');
+  if (top !== 0 && !logprobs) throw refuse('top_logprobs', 'top_logprobs needs logprobs: true.');
   return {
-    messages: readMessages(given['messages']),
+    messages,
     tools,
-    parse: tools.length > 0 && given['tool_choice'] !== 'none',
-    stream: given['stream'] === true,
-    includeUsage: readStreamOptions(given),
-    logprobs: readLogprobs(given),
-    returnTokenIds: given['return_token_ids'] === true,
-    seed: given['seed'] as number | undefined,
-    sampling: readSampling(given, model),
-    metadata: (given['metadata'] ?? {}) as Record<string, string>,
-    user: given['user'] as string | undefined,
+    toolsKey: JSON.stringify(tools.map(({ name, description, parameters: schema }) => [name, description, schema])),
+    parse: tools.length > 0 && given.tool_choice !== 'none',
+    stream,
+    includeUsage: options?.['include_usage'] ?? false,
+    logprobs,
+    returnTokenIds: given.return_token_ids ?? false,
+    seed: given.seed,
+    sampling: withoutNull({
+      maxNewTokens: given.max_completion_tokens ?? given.max_tokens,
+      topP: given.top_p,
+      topK: given.top_k === -1 ? 0 : given.top_k, // vLLM's -1 = off
+      minP: given.min_p,
+      repetitionPenalty: given.repetition_penalty,
+      presencePenalty: given.presence_penalty,
+      frequencyPenalty: given.frequency_penalty,
+      minNewTokens: given.min_tokens,
+      stop: given.stop,
+      includeStopStrInOutput: given.include_stop_str_in_output,
+      logitBias: given.logit_bias,
+      topLogprobs: given.top_logprobs,
+      stopTokenIds: given.stop_token_ids,
+    }),
+    metadata: given.metadata ?? {},
+    user: given.user,
   };
 }
 
-function checkModel({ model: asked, temperature }: Record<string, unknown>, { name, ...run }: ServedModel): void {
+/** Leaves out null and undefined, which count as absent. */
+const withoutNull = <T extends object>(given: T) =>
+  Object.fromEntries(Object.entries(given).filter(([, value]) => value !== null && value !== undefined)) as {
+    [K in keyof T]?: NonNullable<T[K]>;
+  };
+
+function checkModel(
+  { model: asked, temperature }: { model?: string | undefined; temperature?: number | undefined },
+  { name, ...run }: ServedModel,
+): void {
   if (asked !== undefined && asked !== name)
-    throw new ApiError(`There is no model ${shown(asked)}; this run serves "${name}".`, {
+    throw new ApiError(`There is no model ${JSON.stringify(asked)}; this run serves "${name}".`, {
       status: 404,
       param: 'model',
       code: 'model_not_found',
@@ -155,63 +168,7 @@ function checkModel({ model: asked, temperature }: Record<string, unknown>, { na
   if (temperature !== undefined && temperature !== run.temperature)
     throw refuse(
       'temperature',
-      `temperature is ${shown(temperature)}, but the run samples and trains at ${run.temperature} (rollout.temperature), which ` +
+      `temperature is ${temperature}, but the run samples and trains at ${run.temperature} (rollout.temperature), which ` +
         'divides every logit of the loss; leave it out, or set that key.',
     );
-}
-
-function readStreamOptions({ stream, stream_options: options }: Record<string, unknown>): boolean {
-  if (options === undefined) return false;
-  const { include_usage: includeUsage = false, ...rest } = isObject(options) ? options : { none: 0 };
-  if (stream === true && Object.keys(rest).length === 0 && typeof includeUsage === 'boolean') return includeUsage;
-  throw refuse(
-    'stream_options',
-    'stream_options is for stream: true alone, and may have include_usage: true or false.',
-  );
-}
-
-function readLogprobs({ logprobs = false, top_logprobs: top = 0 }: Record<string, unknown>): boolean {
-  if (top !== 0 && logprobs !== true) throw refuse('top_logprobs', 'top_logprobs needs logprobs: true.');
-  return logprobs === true;
-}
-
-function readSampling(given: Record<string, unknown>, { vocabSize, eosTokens }: ServedModel): Partial<SamplingParams> {
-  const sampling: Partial<SamplingParams> = {};
-  const set = <K extends keyof SamplingParams>(key: K, value: unknown) => {
-    if (value !== undefined) sampling[key] = value as SamplingParams[K];
-  };
-  const { stop, top_k: topK } = given;
-  set('maxNewTokens', given['max_completion_tokens'] ?? given['max_tokens']);
-  set('topP', given['top_p']);
-  set('topK', topK === -1 ? 0 : topK); // vLLM's -1 = off
-  set('minP', given['min_p']);
-  set('repetitionPenalty', given['repetition_penalty']);
-  set('presencePenalty', given['presence_penalty']);
-  set('frequencyPenalty', given['frequency_penalty']);
-  set('minNewTokens', given['min_tokens']);
-  set('stop', typeof stop === 'string' ? [stop] : stop);
-  set('includeStopStrInOutput', given['include_stop_str_in_output']);
-  set('logitBias', readBias(given['logit_bias'], vocabSize));
-  set('topLogprobs', given['top_logprobs']);
-  set('stopTokenIds', readStopTokens(given['stop_token_ids'], vocabSize, 4 - eosTokens));
-  return sampling;
-}
-
-function readBias(bias: unknown, vocabSize: number): [number, number][] | undefined {
-  if (bias === undefined) return undefined;
-  const entries = isObject(bias) ? Object.entries(bias).map(([id, value]) => [Number(id), value] as const) : [];
-  const isOne = ([id, value]: readonly [number, unknown]) =>
-    whole(0, vocabSize - 1)(id) === undefined && between(-100, 100)(value) === undefined;
-  if (isObject(bias) && entries.length <= 64 && entries.every(isOne)) return entries as [number, number][];
-  throw refuse(
-    'logit_bias',
-    `logit_bias must be at most 64 numbers from -100 to 100, by token ids from 0 to ${vocabSize - 1}.`,
-  );
-}
-
-function readStopTokens(ids: unknown, vocabSize: number, most: number): number[] | undefined {
-  if (ids === undefined) return undefined;
-  const expected = listOf('token ids', most, (id) => whole(0, vocabSize - 1)(id) === undefined)(ids);
-  if (expected === undefined) return ids as number[];
-  throw refuse('stop_token_ids', `stop_token_ids is ${shown(ids)}; allowed: ${expected}, from 0 to ${vocabSize - 1}.`);
 }

@@ -1,9 +1,9 @@
 /** Checks the reward that an episode is given. */
 
-import type { Reward } from '../../../tasks/task.ts';
-import { isObject } from '../../../tasks/toolSchema.ts';
+import * as v from 'valibot';
 import { LARGEST_REWARD } from '../../../grpo/generate/score.ts';
-import { refuse, shown } from './apiError.ts';
+import type { Reward } from '../../../tasks/task.ts';
+import { between, read, recordOf } from './read.ts';
 
 /** What a reward says beside its number. */
 export interface RewardOptions {
@@ -21,46 +21,42 @@ interface RewardedRow {
 }
 
 const MAX_EXTRA = 64;
+const AMOUNT = `a finite number of at most ${LARGEST_REWARD.toPrecision(2)} (float32)`;
+const amount = between(-LARGEST_REWARD, LARGEST_REWARD, AMOUNT);
+const extraName = v.pipe(v.string(), v.regex(/^(?!__proto__$)[\w./-]{1,64}$/));
+
+const SCHEMA = {
+  reward: amount,
+  acc: v.optional(between(0, 1, '1 for right, 0 for wrong, or nothing')),
+  extra: v.optional(
+    recordOf(
+      v.tuple([extraName, v.union([amount, v.string()])]),
+      MAX_EXTRA,
+      `at most ${MAX_EXTRA} finite numbers or texts, by names of letters, digits, _, ., / and -`,
+    ),
+  ),
+};
 
 /** Throws ApiError for what cannot be trained on. */
-export function readReward(
-  score: unknown,
-  { acc, turns, extra }: { acc?: unknown; turns?: unknown; extra?: unknown },
-  rows: readonly RewardedRow[],
-): Reward {
-  const range = `a finite number of at most ${LARGEST_REWARD.toPrecision(2)} (float32)`;
-  if (!isAmount(score)) throw refuse('reward', `The reward is ${shown(score)}; give ${range}.`);
-  if (acc !== undefined && !(isAmount(acc) && acc >= 0 && acc <= 1))
-    throw refuse('acc', `acc is ${shown(acc)}; give 1 for right, 0 for wrong, or leave it out.`);
+export function readReward(reward: unknown, options: object, rows: readonly RewardedRow[]): Reward {
+  const calls = rows.flatMap(({ sequence }) => sequence.ownReplies.map(({ call }) => call ?? 0));
+  const each = `a finite number for each of the ${calls.length} replies`;
+  const turnsSchema = v.pipe(
+    v.array(between(-LARGEST_REWARD, LARGEST_REWARD, each), each),
+    v.length(calls.length, each),
+  );
+  const schema = v.object({ ...SCHEMA, turns: v.optional(turnsSchema) });
+  const { reward: score, acc = NaN, turns, extra } = read(schema, { ...options, reward });
   return {
     score,
-    acc: acc ?? NaN,
-    ...(turns !== undefined && { turns: readTurns(turns, rows) }),
-    ...(extra !== undefined && { extra: readExtra(extra) }),
+    acc,
+    ...(turns && { turns: inRows(turns, calls) }),
+    ...(extra && { extra: { ...extra } }),
   };
 }
 
 /** The rewards of the replies in the order of the rows, which forks make another than that of the calls. */
-function readTurns(turns: unknown, rows: readonly RewardedRow[]): number[] {
-  const calls = rows.flatMap(({ sequence }) => sequence.ownReplies.map(({ call }) => call ?? 0));
-  if (!Array.isArray(turns) || turns.length !== calls.length || !turns.every(isAmount))
-    throw refuse('turns', `turns is ${shown(turns)}; give a finite number for each of the ${calls.length} replies.`);
+function inRows(turns: readonly number[], calls: readonly number[]): number[] {
   const inOrder = calls.map((_, row) => row).sort((a, b) => calls[a] - calls[b]); // stable: older checkpoints have no numbers
-  const byRow = new Array<number>(calls.length);
-  inOrder.forEach((row, i) => (byRow[row] = turns[i]));
-  return byRow;
+  return calls.map((_, row) => turns[inOrder.indexOf(row)]);
 }
-
-function readExtra(extra: unknown): Record<string, number | string> {
-  const entries = isObject(extra) ? Object.entries(extra) : [];
-  const isOne = ([name, value]: [string, unknown]) =>
-    /^[\w./-]{1,64}$/.test(name) && name !== '__proto__' && (isAmount(value) || typeof value === 'string');
-  if (isObject(extra) && entries.length <= MAX_EXTRA && entries.every(isOne))
-    return Object.fromEntries(entries) as Record<string, number | string>;
-  throw refuse(
-    'extra',
-    `extra must be at most ${MAX_EXTRA} finite numbers or texts, by names of letters, digits, _, ., / and -.`,
-  );
-}
-
-const isAmount = (value: unknown): value is number => typeof value === 'number' && Math.abs(value) <= LARGEST_REWARD;

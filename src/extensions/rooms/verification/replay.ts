@@ -5,6 +5,7 @@
 
 import { InputError } from '../../../errors.ts';
 import { type ToolParser, toolParserOf } from '../../../rollout/tools/parser.ts';
+import { concatTokens, TURN_FIELDS } from '../../../rollout/tokenLog.ts';
 import type { GenerateRequest, Generation, TurnEngine, Trajectory } from '../../../rollout/types.ts';
 import type { Message, Problem } from '../../../tasks/task.ts';
 import { type GenerationContext, generateOptions } from '../../../grpo/generate/options.ts';
@@ -102,7 +103,7 @@ class ClaimedTurns implements TurnEngine {
   }
 
   #turn({ contextIds, promptLength, sampling }: GenerateRequest): Generation {
-    const { responseIds, mask, logProbs, logMass, weightVersions } = this.#claimed;
+    const { responseIds, mask } = this.#claimed;
     const unchecked = uncheckedSetting(sampling);
     if (unchecked !== undefined)
       throw new InputError(`An agent loop sets ${unchecked} for a turn, which cannot be verified; leave it out.`);
@@ -115,14 +116,9 @@ class ClaimedTurns implements TurnEngine {
         throw new Rejection('forged mask', `token ${end - 1} belongs to a turn, and is said not to be drawn`);
       const stopped = stops.includes(responseIds[end - 1]);
       if (!stopped && end - start < sampling.maxNewTokens) continue;
-      const versions = weightVersions ?? new Uint32Array(responseIds.length).fill(this.#version);
-      return {
-        tokenIds: responseIds.slice(start, end),
-        logProbs: logProbs.slice(start, end),
-        logMass: logMass.slice(start, end),
-        weightVersions: versions.slice(start, end),
-        stopReason: stopped ? 'stop' : 'length',
-      };
+      const weightVersions = new Uint32Array(responseIds.length).fill(this.#version);
+      const tokens = { weightVersions, ...this.#claimed, tokenIds: responseIds };
+      return { ...concatTokens([tokens], TURN_FIELDS, { start, end }), stopReason: stopped ? 'stop' : 'length' };
     }
     const says = `the turn that begins at token ${start} has ${responseIds.length - start} tokens`;
     throw new Rejection('forged mask', `${says} and ends at neither a stop token nor a limit`);

@@ -1,5 +1,6 @@
 /** Builds the input of a rubric's judge for a sample: tokens of chat prompts and of the possible replies. */
 
+import { concat } from '../../../concat.ts';
 import type { SequenceGroup } from '../../../model/packing.ts';
 import type { ChatTokenizer } from '../../../model/tokenizer/chat.ts';
 import type { ScoredSample } from '../../task.ts';
@@ -81,9 +82,7 @@ function laidOut(asked: readonly { ids: Uint32Array; replies: Uint32Array[] }[])
 
 /** Returns a sample in which only the reply's tokens are predicted. */
 function scored(before: ArrayLike<number>, reply: Uint32Array): SequenceGroup['samples'][number] {
-  const tokens = new Uint32Array(before.length + reply.length);
-  tokens.set(before);
-  tokens.set(reply, before.length);
+  const tokens = concat(Uint32Array, [before, reply]);
   return { tokens, mask: new Uint8Array(tokens.length).fill(1, before.length) };
 }
 

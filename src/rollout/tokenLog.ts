@@ -1,0 +1,136 @@
+/**
+ * Tokens of a sample and what is recorded of each. TOKEN_FIELDS is the only list of these arrays: a value that is added to it is grown,
+ * cut, joined, checked, saved and restored wherever samples are.
+ */
+
+import { concat } from '../concat.ts';
+
+interface TokenField<A> {
+  Numbers: { new (lengthOrBytes: number | ArrayBuffer): A; readonly name: string };
+  isAllowed(value: number, vocabSize: number): boolean;
+}
+const ids: TokenField<Uint32Array> = { Numbers: Uint32Array, isAllowed: (id, vocabSize) => id < vocabSize };
+const mask: TokenField<Uint8Array> = { Numbers: Uint8Array, isAllowed: (m) => m <= 1 };
+const counts: TokenField<Uint32Array> = { Numbers: Uint32Array, isAllowed: () => true };
+const floats: TokenField<Float32Array> = { Numbers: Float32Array, isAllowed: Number.isFinite };
+
+/** Fields of turns and samples with the numbers that they can hold, in the order of files. */
+export const TOKEN_FIELDS = {
+  /** Tokens of the prompt. */
+  promptIds: ids,
+  /** [T] tokens of a turn, with the one that ended it. */
+  tokenIds: ids,
+  /** [T] tokens after the prompt, tool outputs among them. */
+  responseIds: ids,
+  /** [T] 1 = drawn by the policy, 0 = said by a tool or by the loop: the other values are then 0. */
+  mask,
+  /** [T] log-prob of each token, whole vocabulary, at the sampling temperature. */
+  logProbs: floats,
+  /**
+   * [T] logProbs - logMass is the log-prob under the distribution that was drawn from. Where top-k, top-p, min-p or a mask
+   * cut it, that is the log of the mass they kept; penalties and biases add their own part. A turn has none if it is all 0.
+   */
+  logMass: floats,
+  /** [T] version of the weights that drew each token: `resetCache` sets it. */
+  weightVersions: counts,
+};
+export type TokenFieldName = keyof typeof TOKEN_FIELDS;
+/** Arrays by field. */
+export type TokenArrays = { [N in TokenFieldName]: (typeof TOKEN_FIELDS)[N] extends TokenField<infer A> ? A : never };
+type Numbers = { [N in TokenFieldName]?: ArrayLike<number> };
+
+const namesWithout = <N extends TokenFieldName>(...others: N[]) =>
+  (Object.keys(TOKEN_FIELDS) as Exclude<TokenFieldName, N>[]).filter((name) => !others.includes(name as never));
+/** Names of all fields. */
+export const TOKEN_FIELD_NAMES = namesWithout<never>();
+/** Names of the fields of a sample after its prompt. */
+export const RESPONSE_FIELDS = namesWithout('promptIds', 'tokenIds');
+/** Names of the fields of a turn, those of them that it must have, and what a sample must have. */
+export const TURN_FIELDS = namesWithout('promptIds', 'responseIds', 'mask');
+export const TURN_REQUIRED = ['tokenIds', 'logProbs'] as const;
+export const SAMPLE_REQUIRED = ['promptIds', 'responseIds', 'mask', 'logProbs', 'logMass'] as const;
+
+type ResponseArrays = Pick<TokenArrays, (typeof RESPONSE_FIELDS)[number]>;
+type TurnArrays = Pick<TokenArrays, (typeof TURN_FIELDS)[number]>;
+/** Tokens of a turn that is not over. */
+export type DrawnSoFar = Partial<TurnArrays> & Pick<TokenArrays, (typeof TURN_REQUIRED)[number]>;
+/** Tokens of a sample. */
+export type SampleArrays = Partial<ResponseArrays> & Pick<TokenArrays, (typeof SAMPLE_REQUIRED)[number]>;
+
+/** Tokens of a sample after its prompt; they grow with its turns. */
+export class TokenLog {
+  #parts: ResponseArrays[] = [];
+
+  /** Tokens so far. */
+  get length(): number {
+    return this.#parts.reduce((sum, { mask: { length } }) => sum + length, 0);
+  }
+
+  /** Tokens up to the last that the model drew. */
+  get drawnLength(): number {
+    return concatTokens(this.#parts, ['mask']).mask.lastIndexOf(1) + 1;
+  }
+
+  /** Adds tokens. */
+  push(tokens: Numbers & { responseIds: ArrayLike<number> }): void {
+    this.#parts.push(concatTokens([tokens], RESPONSE_FIELDS));
+  }
+
+  /** Adds a turn of the model. */
+  draw(turn: DrawnSoFar): void {
+    this.push({ ...turn, responseIds: turn.tokenIds, mask: new Uint8Array(turn.tokenIds.length).fill(1) });
+  }
+
+  /** Takes back the tokens from `length` on. */
+  cutTo(length: number): void {
+    this.#parts = [this.slice(length)];
+  }
+
+  /** Returns the ids of a prompt and all tokens after it. */
+  contextAfter(promptIds: Uint32Array): Uint32Array {
+    return concat(Uint32Array, [promptIds, ...this.#parts.map(({ responseIds }) => responseIds)]);
+  }
+
+  /** Returns the first `end` tokens. */
+  slice(end?: number): ResponseArrays {
+    return concatTokens(this.#parts, RESPONSE_FIELDS, { end });
+  }
+}
+
+/** Returns tokens `start` to `end` of the parts of a turn or a sample. A field that a part lacks is 0 there. */
+export const concatTokens = <N extends TokenFieldName>(
+  parts: readonly Numbers[],
+  names: readonly N[],
+  { start = 0, end }: { start?: number; end?: number | undefined } = {},
+) =>
+  Object.fromEntries(
+    names.map((name) => {
+      const given = parts.map((part) => part[name] ?? new Uint8Array((part.responseIds ?? part.tokenIds)!.length));
+      const all = concat<TokenArrays[TokenFieldName]>(TOKEN_FIELDS[name].Numbers, given);
+      return [name, end === undefined ? all : all.slice(start, end)];
+    }),
+  ) as unknown as Pick<TokenArrays, N>;
+
+/**
+ * Finds the first fault in arrays that came from elsewhere: the name of the field, and what is wrong with it.
+ * @param required fields that must be there
+ * @param vocabSize tokens that the model has; default: the numbers are not checked
+ */
+export function findFault(
+  arrays: { [N in TokenFieldName]?: unknown },
+  required: readonly TokenFieldName[],
+  vocabSize?: number,
+): [TokenFieldName, string] | undefined {
+  let tokens: number | undefined;
+  for (const name of TOKEN_FIELD_NAMES) {
+    const { Numbers, isAllowed } = TOKEN_FIELDS[name];
+    const values = arrays[name];
+    if (values === undefined && !required.includes(name)) continue;
+    if (!(values instanceof Numbers)) return [name, `is not a ${Numbers.name}`];
+    if (name !== 'promptIds' && values.length !== (tokens ??= values.length))
+      return [name, `has ${values.length} numbers for ${tokens} tokens`];
+    const bad = vocabSize === undefined ? -1 : values.findIndex((value) => !isAllowed(value, vocabSize));
+    if (bad >= 0) return [name, `has ${values[bad]} at token ${bad}, which it cannot hold`];
+  }
+  return undefined;
+}
