@@ -15,6 +15,7 @@ import type { ModelCheckpoint } from '../model/checkpoint/checkpoint.ts';
 import { type LoraConfig, planLora } from '../model/lora/weights.ts';
 import { optimizerOf } from '../model/optimizer/spec.ts';
 import { parameterCount } from '../model/params.ts';
+import { pipelineOf } from '../grpo/pipeline/settings.ts';
 import { amended } from './amended.ts';
 import * as checkpoints from './checkpointFolder.ts';
 import type { FolderFiles } from './fileSystem.ts';
@@ -403,11 +404,11 @@ export class TrainingRun<S extends RunSession = RunSession> {
 /** Returns lines on where a run resumes. */
 function resumed({ step, carried = [], parts = {} }: TrainerState, from: string, config: TrainConfig): string[] {
   const { rollout, trainer } = config;
-  const { totalTrainingSteps, pipeline } = trainer;
+  const { totalTrainingSteps } = trainer;
   const done = step >= totalTrainingSteps ? `; trainer.totalTrainingSteps is ${totalTrainingSteps}, so it is done` : '';
   const lines = [`resuming after step ${step}, from ${from}${done}`];
   if (carried.length === 0) return lines;
-  const isAsync = pipeline !== 'on-policy';
+  const { isAsync } = pipelineOf(config);
   const how =
     rollout.overSampleRate === 0 && !isAsync
       ? 'they are given up, since rollout.overSampleRate is 0 and trainer.pipeline on-policy now'
