@@ -137,10 +137,10 @@ test('of many that start at once exactly one has the folder, on a free one and o
 test('two names of one folder are one', async () => {
   mkdirSync(folder);
   symlinkSync(folder, join(parent, 'link'));
-  const { release } = holdFolder(folder);
+  const held = holdFolder(folder);
   expect(() => holdFolder(join(parent, 'link'))).toThrow(/is another run's/);
-  release();
-  holdFolder(join(parent, 'link')).release();
+  held[Symbol.dispose]();
+  holdFolder(join(parent, 'link'))[Symbol.dispose]();
 });
 
 test.each<[string, () => void]>([
@@ -155,7 +155,8 @@ test.each<[string, () => void]>([
   ],
   ['given to another run', () => rmSync(lockFile())],
 ])('a folder %s under its run ends the run, and no other is made', async (_, take) => {
-  const { files, release } = holdFolder(folder);
+  using held = holdFolder(folder);
+  const { files } = held;
   const { folder: run } = await RunFolder.create(files, folder, { seed: 1 });
   await run.appendMetrics({ 'training/global_step': 1 });
   take();
@@ -163,13 +164,12 @@ test.each<[string, () => void]>([
   await expect(run.appendMetrics({ 'training/global_step': 2 })).rejects.toThrow(FolderGoneError);
   await expect(files.writeFolder(run.checkpoint(2), new Map([['a', 'b']]))).rejects.toThrow(/was renamed, deleted or/);
   expect(readdirSync(parent, { recursive: true })).toEqual(before);
-  release();
 });
 
 test('an earlier run of the name is moved away by the run that has the name', async () => {
   const create = async (seed: number) => {
-    const { files, release } = holdFolder(folder);
-    return RunFolder.create(files, folder, { seed }).finally(release);
+    using held = holdFolder(folder);
+    return await RunFolder.create(held.files, folder, { seed });
   };
   await create(1);
   const { moved } = await create(2);

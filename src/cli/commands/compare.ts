@@ -61,17 +61,13 @@ export const compare: Command = {
         note: () => {},
       });
     const configs = algorithms.map((name) => Array.from({ length: seeds }, (_, i) => configOf(name, i + 1)));
-    const held = holdFolder(out);
-    try {
-      const stopped = await trainAll(configs, () => writeComparison(out, base, configs, target));
-      const result = await writeComparison(out, base, configs, target);
-      if (stopped) say('Stopped and saved. The same command goes on from there.');
-      io.text(`${result.markdown}\n\n  page: ${result.page}`);
-      io.result({ page: result.page, table: result.table, target, stopped, algorithms: result.rows });
-      return stopped ? STOPPED_EXIT_CODE : 0;
-    } finally {
-      held.release();
-    }
+    using _ = holdFolder(out);
+    const stopped = await trainAll(configs, () => writeComparison(out, base, configs, target));
+    const result = await writeComparison(out, base, configs, target);
+    if (stopped) say('Stopped and saved. The same command goes on from there.');
+    io.text(`${result.markdown}\n\n  page: ${result.page}`);
+    io.result({ page: result.page, table: result.table, target, stopped, algorithms: result.rows });
+    return stopped ? STOPPED_EXIT_CODE : 0;
   },
 };
 

@@ -79,8 +79,8 @@ export const room: Command = {
     const maxWorkers = numberFlag(flags, 'max-workers', 64, [1, 10_000]);
     const server = { ...serverOptions(flags, `${path}-room`), maxConnections: 2 * maxWorkers + 16 };
     const run = { config, server, running: runningServer(flags), maxWorkers, ackWaitMs, trustsWorkers };
-    const held = holdFolder(path);
-    const finished = await trainInRoom(RunFolder.open(held.files, path), run).finally(held.release);
+    using held = holdFolder(path);
+    const finished = await trainInRoom(RunFolder.open(held.files, path), run);
     return tellOfRun(io, config, finished, resumeCommand(source, { overrides, flags, lists }, 'room'));
   },
 };

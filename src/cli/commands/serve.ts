@@ -59,7 +59,7 @@ export const serve: Command = {
       : { ...parsed, trainer: { ...parsed.trainer, valBeforeTrain: false, testFreq: 0 } };
     const settings = { ...readSettings(flags, lists), isEvaluated };
     const path = join(config.trainer.defaultLocalDir, config.name);
-    const held = holdFolder(path);
+    using held = holdFolder(path);
     const served = new ServedDevices(config, settings);
     try {
       const finished = await trainInto({
@@ -73,7 +73,6 @@ export const serve: Command = {
       return tellOfRun(io, config, finished, resumeCommand(source, { overrides, flags, lists }, 'serve'));
     } finally {
       await served.close();
-      held.release();
     }
   },
 };

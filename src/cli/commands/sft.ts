@@ -17,24 +17,20 @@ export const sft: Command = {
   async run({ positionals, overrides }, io) {
     const source = oneFile(positionals, 'config');
     const config = parseSftConfig(await readText(source), { source, overrides });
-    const held = holdFolder(supervisedFolder(config));
-    try {
-      const { folder, losses, model } = await runSupervised(held.files, config);
-      const after = await evaluateSupervised(config, model);
-      await folder.appendMetrics({ 'training/global_step': losses.length, ...after });
-      io.text(
-        `  ${losses.length} steps: loss ${losses[0]?.toFixed(3)} -> ${losses.at(-1)?.toFixed(3)}, ` +
-          `pass@1 ${passAt1(after)?.toFixed(3)}, greedy ${greedyAcc(after)?.toFixed(3)}\n  model: ${folder.path}`,
-      );
-      io.result({
-        run: folder.path,
-        steps: losses.length,
-        loss: losses.at(-1) ?? null,
-        passAt1: passAt1(after),
-        greedy: greedyAcc(after),
-      });
-    } finally {
-      held.release();
-    }
+    using held = holdFolder(supervisedFolder(config));
+    const { folder, losses, model } = await runSupervised(held.files, config);
+    const after = await evaluateSupervised(config, model);
+    await folder.appendMetrics({ 'training/global_step': losses.length, ...after });
+    io.text(
+      `  ${losses.length} steps: loss ${losses[0]?.toFixed(3)} -> ${losses.at(-1)?.toFixed(3)}, ` +
+        `pass@1 ${passAt1(after)?.toFixed(3)}, greedy ${greedyAcc(after)?.toFixed(3)}\n  model: ${folder.path}`,
+    );
+    io.result({
+      run: folder.path,
+      steps: losses.length,
+      loss: losses.at(-1) ?? null,
+      passAt1: passAt1(after),
+      greedy: greedyAcc(after),
+    });
   },
 };

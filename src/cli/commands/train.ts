@@ -62,12 +62,8 @@ export async function runTraining(
 ): Promise<FinishedRun> {
   const config = await withRewardFiles(asked);
   const path = join(config.trainer.defaultLocalDir, config.name);
-  const held = holdFolder(path);
-  try {
-    const folder = RunFolder.open(held.files, path);
-    const from = await checkpoint();
-    return await trainInto({ folder, config, from, open: async () => openSession(await withWarmStart(config)) });
-  } finally {
-    held.release();
-  }
+  using held = holdFolder(path);
+  const folder = RunFolder.open(held.files, path);
+  const from = await checkpoint();
+  return await trainInto({ folder, config, from, open: async () => openSession(await withWarmStart(config)) });
 }

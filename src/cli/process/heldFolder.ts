@@ -8,11 +8,10 @@ import { disk } from '../files.ts';
 import { exitOnSignals } from './interrupt.ts';
 import { lockFolder, type RunLock } from './lock.ts';
 
-/** A run folder that no other process may write to until `release`. */
-export interface HeldFolder {
+/** A run folder that no other process may write to, until the end of the block that declares it by `using`. */
+interface HeldFolder extends Disposable {
   /** Its methods reject with FolderGoneError once the folder is renamed, deleted or replaced. */
   files: FileSystem;
-  release(): void;
 }
 
 /** Locks a run folder. Throws InputError if another run holds it. */
@@ -26,7 +25,7 @@ export function holdFolder(folder: string): HeldFolder {
     release();
     throw error;
   }
-  return { files: watched(folder, () => locks.every((lock) => lock.isHeld())), release };
+  return { files: watched(folder, () => locks.every((lock) => lock.isHeld())), [Symbol.dispose]: release };
 }
 
 /** The folder's name, and that of what it is a link to. */

@@ -29,15 +29,11 @@ export async function withWarmStart(config: TrainConfig): Promise<TrainConfig> {
 }
 
 async function make(config: SftConfig, source: string): Promise<void> {
-  const held = holdFolder(supervisedFolder(config));
-  try {
-    if (await isMade(config)) return; // another process has just finished it
-    const left = await isOfConfig(config);
-    say(left ? `warm start: ${source} anew, since what is there is not whole` : `warm start: ${source} first`);
-    await runSupervised(held.files, config);
-  } finally {
-    held.release();
-  }
+  using held = holdFolder(supervisedFolder(config));
+  if (await isMade(config)) return; // another process has just finished it
+  const left = await isOfConfig(config);
+  say(left ? `warm start: ${source} anew, since what is there is not whole` : `warm start: ${source} first`);
+  await runSupervised(held.files, config);
 }
 
 /** True if a run of this very config has come to its end: the checkpoint of its last step is there, and whole. */
