@@ -17,15 +17,11 @@ import { About } from './views/about.tsx';
 import { Announcer } from './views/announcer.tsx';
 import { Buttons } from './views/buttons.tsx';
 import { Cards } from './views/cards/cards.tsx';
-import { WarmStart } from './views/cards/warmStart.tsx';
 import { Charts } from './views/charts/charts.ts';
 import { Download } from './views/download.tsx';
 import { Adapter, Notices } from './views/notices.tsx';
-import { Rules } from './views/rules/rules.tsx';
 import { SettingsForm } from './views/settings/form.tsx';
-import { Loss } from './views/steps/loss.tsx';
 import { Status } from './views/status.tsx';
-import { TimeBar } from './views/steps/timeBar.tsx';
 import { Tries } from './views/tries/tries.tsx';
 
 /** In place of what stands there until then. */
@@ -39,26 +35,25 @@ interface Panel {
   id: string;
   /** Name of the panel for a screen reader. */
   label: string;
-  view?: ComponentType;
-  /** Loads a view that is not needed before Start can be pressed. */
-  load?: () => Promise<ComponentType>;
+  /** Loads the view; the page waits for none of them. */
+  load: () => Promise<ComponentType>;
 }
 
 /** Panels below the tries and the curves, in their order. */
 const PANELS: readonly Panel[] = [
   { id: 'timeline', label: 'Steps', load: async () => (await import('./views/steps/timeline.tsx')).Timeline },
   { id: 'ask', label: 'Ask it yourself', load: async () => (await import('./views/ask/panel.tsx')).AskPanel },
-  { id: 'rules', label: 'Rules', view: Rules },
+  { id: 'rules', label: 'Rules', load: async () => (await import('./views/rules/rules.tsx')).Rules },
   { id: 'runs', label: 'Runs', load: async () => (await import('./views/runs/runs.tsx')).Runs },
-  { id: 'learning', label: 'What a step learns from', view: Loss },
-  { id: 'time', label: 'Where the time goes', view: TimeBar },
+  { id: 'learning', label: 'What a step learns from', load: async () => (await import('./views/steps/loss.tsx')).Loss },
+  { id: 'time', label: 'Where the time goes', load: async () => (await import('./views/steps/timeBar.tsx')).TimeBar },
 ];
 
-function addPanel({ id, label, view: View }: Panel): void {
+/** Adds an empty section, which takes no place until its view is there. */
+function addPanel({ id, label }: Panel): void {
   const section = el('section', 'panel');
   [section.id, section.ariaLabel] = [id, label];
   document.querySelector('main')!.append(section);
-  if (View) show(<View />, id);
 }
 
 function openPage(): void {
@@ -74,15 +69,9 @@ function openPage(): void {
   });
 
   show(<Cards />, 'cards');
-  show(<SettingsForm form={form} />, 'settings');
+  show(<SettingsForm />, 'settings');
   show(<Buttons />, 'buttons');
-  show(
-    <>
-      <Download />
-      <WarmStart />
-    </>,
-    'download',
-  );
+  show(<Download />, 'download');
   show(<Status />, 'status');
   show(<About />, 'about');
   show(<Announcer />, 'announcer');
@@ -104,7 +93,7 @@ async function openRest(): Promise<void> {
 }
 
 function showLowerViews(): void {
-  for (const { id, load } of PANELS) void load?.().then((View) => show(<View />, id));
+  for (const { id, load } of PANELS) void load().then((View) => show(<View />, id));
   void import('./views/share/share.tsx').then(({ Share, Told }) => {
     show(<Share />, 'share');
     show(<Told />, 'told');

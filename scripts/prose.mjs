@@ -36,7 +36,14 @@ const isCommit = (/** @type {string} */ id) => {
 
 const comments = lines(...COUNTED.comments).filter(({ text }) => /^ *(\/\*\*?|\*|\/\/) /.test(text));
 const docs = lines(...COUNTED.docs);
-const exists = (/** @type {string} */ path) => existsSync(join(ROOT, path));
+/** Files that CONTRIBUTING's recipes create. */
+const created = new Set(
+  Array.from(
+    readFileSync(join(ROOT, 'CONTRIBUTING.md'), 'utf8').matchAll(/<!-- create (\S+) -->/g),
+    ([, path]) => path,
+  ),
+);
+const exists = (/** @type {string} */ path) => created.has(path) || existsSync(join(ROOT, path));
 /** A shallow clone lacks commits that exist. */
 const knowsCommits = git('rev-parse', '--is-shallow-repository').trim() === 'false';
 

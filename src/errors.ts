@@ -25,6 +25,11 @@ export class NoAdapterError extends Error {
   override name = 'NoAdapterError';
 }
 
+/** The user has stopped a run before it could end by itself. */
+export class StoppedError extends Error {
+  override name = 'StoppedError';
+}
+
 /** A run's folder is not there any more, or is not the one that the run has made. */
 export class FolderGoneError extends Error {
   override name = 'FolderGoneError';
@@ -122,6 +127,13 @@ export function isA<T>(error: unknown, kind: new (...args: never[]) => T): error
   } catch {
     return false;
   }
+}
+
+/** True if a new engine on a new device can continue. Errors of an engine come from its worker with their names, or as text alone. */
+export function isEngineLost(error: unknown): boolean {
+  const { name, message } = error instanceof Error ? error : new Error(String(error));
+  const isLost = ['DeviceLostError', 'WorkerDiedError', 'NoAdapterError'].includes(name);
+  return isLost || /device (was |is )?lost/i.test(message);
 }
 
 /**

@@ -4,8 +4,7 @@ import { readFileSync } from 'node:fs';
 import { RunFolder } from '../../src/runs/runFolder.ts';
 import type { FileSystem } from '../../src/runs/fileSystem.ts';
 import { newestCheckpoint } from '../../src/runs/checkpointFolder.ts';
-import { firstAttempt } from '../../src/cli/run/freshDevice.ts';
-import { TrainingRun } from '../../src/cli/commands/train.ts';
+import { trainInto } from '../../src/cli/run/shownRun.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import { initWeights } from '../../src/model/params.ts';
 import { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
@@ -69,8 +68,10 @@ export async function runOn(files: FileSystem, path: string, trainer: object, fr
     tokenizerConfigJson: {},
     base: 'in memory',
   };
-  const attempt = firstAttempt(from ?? (await newestCheckpoint(files, path, 'trainer')));
-  const run = new TrainingRun(config, { model, task: tinyTask(), engine }, RunFolder.open(files, path), attempt);
-  await run.prepare();
-  await run.fit();
+  await trainInto({
+    folder: RunFolder.open(files, path),
+    config,
+    from: from ?? (await newestCheckpoint(files, path, 'trainer')),
+    open: async () => ({ model, task: tinyTask(), engine, close: () => {} }),
+  });
 }

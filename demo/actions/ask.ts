@@ -1,13 +1,12 @@
 /** Asks the visitor's own questions. */
 
 import { batch, computed, effect, signal, type Signal } from '@preact/signals';
-import { describe, InputError } from '../../src/errors.ts';
+import { describe, InputError, isEngineLost } from '../../src/errors.ts';
 import { questionOf, questionTokens } from '../../src/grpo/ask/question.ts';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import type { ChatTokenizer } from '../../src/model/tokenizer/chat.ts';
 import type { Message, Problem, Task } from '../../src/tasks/task.ts';
 import { Answering, type Side } from '../engine/answering.ts';
-import { isEngineLost } from '../engine/engineWorker.ts';
 import { openTask } from '../engine/openTask.ts';
 import type { Session } from '../engine/session.ts';
 import { hub } from '../state/address/visit.ts';

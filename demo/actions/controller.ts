@@ -4,6 +4,7 @@ import { batch, effect } from '@preact/signals';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import { parseTrainConfig } from '../../src/grpo/config/text.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
+import { amended } from '../../src/runs/amended.ts';
 import { dtypeNote, engineSizes } from '../../src/workers/engineSpec.ts';
 import { adapterName, findAdapter, type FoundAdapter, NoGpuError } from '../engine/adapter.ts';
 import { foreignHosts, resultIn, unknownParameters } from '../state/address/address.ts';
@@ -31,22 +32,20 @@ import { form, formIsReady } from '../state/settings/settings.ts';
 import { shared, showShared } from '../state/shared.ts';
 import { showTries, showTry } from '../state/tries/growing.ts';
 import { forgetTries, keepTries } from '../state/tries/stepTries.ts';
-import { amended } from '../storage/amended.ts';
 import { withoutRules } from '../storage/runChanges.ts';
 import { claimRun, discardRun, nameOf, newestRun, openRun, readRun } from '../storage/saved.ts';
 import type { SavedRun } from '../storage/savedRuns.ts';
-import type { Keeper } from '../training/keeper.ts';
 import type { RunEvents } from '../training/run.ts';
 import { permission, rulesLetIn } from './permission.ts';
 import { beginRules, repeatChanges } from './rules.ts';
+import { saveFile } from './saveFile.ts';
 import { takeSession, warmWhenIdle, warmWhenSettled } from './warm.ts';
 
 /** What trains. */
-const loadTraining = () => Promise.all([import('../training/run.ts'), import('../training/keeper.ts')]);
+const loadTraining = () => import('../training/run.ts');
 
 /** Asked for as the page opens, and answered by a process that may have to start first: a run waits for it. Rejects with NoGpuError. */
 let adapterFound: Promise<FoundAdapter> | undefined;
-let keeper: Keeper | undefined;
 /** Name of the saved run whose settings the form shows. */
 let formOf: string | undefined;
 
@@ -58,7 +57,7 @@ export async function openForm(): Promise<boolean> {
     () => {}, // whoever waits for it says so
   );
   const refused = await openRecipe(address.get('config') ?? DEFAULT_RECIPE, address).catch((error: unknown) => error);
-  if (refused) await openRecipe(DEFAULT_RECIPE, new URLSearchParams());
+  if (refused) await openRecipe(DEFAULT_RECIPE);
   const unknown = unknownParameters(address);
   if (unknown !== undefined) message.value = { kind: 'error', title: 'In the address:', text: unknown };
   const result = resultIn(location.hash);
@@ -97,13 +96,13 @@ async function startByLink(of: TrainConfig): Promise<void> {
 }
 
 /** Fills the form. Throws InputError, and leaves the form as it is then. */
-export async function openRecipe(name: string, changes: URLSearchParams): Promise<void> {
+export async function openRecipe(name: string, changes?: URLSearchParams): Promise<void> {
   form.open(await fetchRecipe(name), name, changes);
   formOf = undefined;
 }
 
 /** These steps in place of what is shown. */
-export function showHistory(lines: readonly Metrics[], of: TrainConfig | undefined): void {
+function showHistory(lines: readonly Metrics[], of: TrainConfig | undefined): void {
   batch(() => {
     [history.value, config.value, phase.value, scored.value] = [lines, of, undefined, 0];
     [evaluation.value, shownStep.value] = [undefined, undefined];
@@ -163,7 +162,7 @@ export async function start(from?: SavedRun, given?: TrainConfig): Promise<void>
   [message.value, notSaved.value] = [undefined, undefined];
   let asked: TrainConfig;
   try {
-    if (from && !given && from.id !== formOf) form.open(from.config, 'config.yaml', new URLSearchParams());
+    if (from && !given && from.id !== formOf) form.open(from.config, 'config.yaml');
     asked = given ?? form.config();
   } catch (error) {
     return complain(error); // what is shown is of a run that ended as it did
@@ -184,21 +183,29 @@ async function train(of: TrainConfig, from?: SavedRun): Promise<void> {
   await adapterFound;
   const warm = takeSession(of);
   warm?.catch(() => {}); // the run opens another
-  const [{ Run }, { Keeper }] = await loaded;
+  const { Run } = await loaded;
   if (of.task.module !== undefined) await letIn(of.task.module);
   const goesBy = !from || (await rulesLetIn(from, 'Go on without them'));
   const onProblem = (text: string | undefined) => void (notSaved.value = text);
-  const { autosave, saved, checkpoint, notes = [] } = await openRun(of, { ...(from && { from }), hub, onProblem });
-  [formOf, shownRun.value] = [autosave?.id, autosave?.id];
+  const { held, saved, checkpoint, notes = [] } = await openRun(of, { ...(from && { from }), hub, onProblem });
+  [formOf, shownRun.value] = [held?.id, held?.id];
   forgetTries();
-  keeper = new Keeper(of, autosave, checkpoint);
-  const before = goesBy ? saved?.changes : saved && withoutRules(saved.changes, Math.max(0, keeper.step) + 1);
-  beginChanges(before, (all) => autosave?.changes(all));
+  const step = checkpoint?.state.step ?? -1;
+  const before = goesBy ? saved?.changes : saved && withoutRules(saved.changes, Math.max(0, step) + 1);
+  beginChanges(before, (all) => started.writeChanges(all));
   if (saved || !warm) showTries(saved?.tries ?? []);
-  showUpTo(keeper.step, of, saved?.history);
+  showUpTo(step, of, saved?.history);
   const events = eventsOf(of, saved && notes.join(' '));
   const startIsKnown = history.value.some((line) => line['training/global_step'] === 0);
-  const started = new Run({ config: of, hub: saved ? saved.record.hub : hub, keeper, warm, startIsKnown, events });
+  const started = new Run({
+    config: of,
+    hub: saved ? saved.record.hub : hub,
+    held,
+    from: checkpoint,
+    warm,
+    startIsKnown,
+    events,
+  });
   run.value = started;
   if (isStopping()) started.stop(); // asked for while there was none
   let finished = false;
@@ -207,8 +214,8 @@ async function train(of: TrainConfig, from?: SavedRun): Promise<void> {
     finished = !stopped;
     inform(stopped ? `Stopped after step ${step}.` : `Finished: ${step} steps.`);
   } finally {
-    [run.value, keeper] = [undefined, undefined];
-    await autosave?.end(finished);
+    run.value = undefined;
+    await started.end(finished);
   }
   state.value = 'done';
   if (!finished && formOf !== undefined) await offerAgain(formOf);
@@ -249,7 +256,7 @@ function eventsOf(of: TrainConfig, before: string | undefined): RunEvents {
     },
     onLoaded: (opened) => {
       const info = opened.engine.description.adapter;
-      weightsStep.value = Math.max(0, keeper!.step);
+      weightsStep.value = Math.max(0, run.value!.training.keptStep);
       [download.value, session.value] = [undefined, opened];
       adapter.value = { name: adapterName(info), isSoftware: info.isSoftware };
       const asked = engineSizes(of);
@@ -257,7 +264,7 @@ function eventsOf(of: TrainConfig, before: string | undefined): RunEvents {
       if (note) inform(`${note}.`);
       const { endNote } = opened.engine.tokenizer;
       if (endNote) inform(`${of.model.path}: ${endNote}.`);
-      const from = keeper!.step;
+      const from = run.value!.training.keptStep;
       if (said !== undefined) inform(`${said} Went on ${from < 0 ? 'from the start' : `from step ${from}`}.`.trim());
       state.value = run.value!.asked;
     },
@@ -325,11 +332,7 @@ export function stop(): void {
 
 export function saveMetrics(): void {
   const lines = history.value.map((metrics) => `${JSON.stringify(metrics)}\n`);
-  const link = document.createElement('a');
-  link.href = URL.createObjectURL(new Blob(lines, { type: 'application/jsonl' }));
-  link.download = 'metrics.jsonl';
-  link.click();
-  URL.revokeObjectURL(link.href);
+  saveFile('metrics.jsonl', new Blob(lines, { type: 'application/jsonl' }));
 }
 
 /** Every failure ends here, in words. */
@@ -352,8 +355,8 @@ effect(() => {
 
 // A hidden page may be ended without another word.
 document.addEventListener('visibilitychange', () => {
-  if (document.hidden) keeper?.keepSoon();
+  if (document.hidden) run.value?.training.keepSoon();
 });
 addEventListener('beforeunload', (event) => {
-  if (active.value && keeper && keeper.unsavedSteps > 0) event.preventDefault();
+  if (active.value && run.value && run.value.training.unsavedSteps > 0) event.preventDefault();
 });

@@ -1,6 +1,7 @@
 /** Opens rules in the sandbox, tries them on what the page shows, and gives them to the trainer. Loaded when the editor is opened. */
 
 import { signal } from '@preact/signals';
+import { describe } from '../../src/errors.ts';
 import type { GrpoTrainer } from '../../src/grpo/trainer.ts';
 import type { LoggedRollout } from '../../src/runs/rollouts.ts';
 import { type Rule, RuleError, type RuleKind } from '../../src/extensions/modules/index.ts';
@@ -40,8 +41,7 @@ async function tryReward(rule: Rule<'reward'>): Promise<void> {
 function refuse(kind: RuleKind, how: string, error: unknown, after = '', code?: string): void {
   const { line, column } = error instanceof RuleError ? error : {};
   const where = line === undefined ? '' : `line ${line}: `;
-  const what = error instanceof Error ? error.message : String(error);
-  stand(kind, { state: 'refused', text: `${how}: ${where}${what}${after}`, line, column, code });
+  stand(kind, { state: 'refused', text: `${how}: ${where}${describe(error)}${after}`, line, column, code });
 }
 
 /** What the rule would do, and nothing else. */

@@ -52,7 +52,7 @@ export async function replayTo(asked: SavedRun, step: number): Promise<void> {
 }
 
 async function trainAgain(saved: SavedRun, to: number, checkpoint: Checkpoint | undefined): Promise<void> {
-  const [{ Run }, { Keeper }] = await Promise.all([import('../training/run.ts'), import('../training/keeper.ts')]);
+  const { Run } = await import('../training/run.ts');
   const of = withoutEvaluations(parseTrainConfig(saved.config, { source: 'config.yaml' }));
   const warm = takeSession(of);
   warm?.catch(() => {}); // the run opens another
@@ -64,7 +64,7 @@ async function trainAgain(saved: SavedRun, to: number, checkpoint: Checkpoint | 
   const again = new Run({
     config: of,
     hub: saved.record.hub,
-    keeper: new Keeper(of, undefined, checkpoint),
+    from: checkpoint,
     warm,
     replays: true,
     events: {

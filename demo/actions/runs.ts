@@ -11,6 +11,7 @@ import { triesOf } from '../state/tries/stepTries.ts';
 import { changes, nameOf, savedRuns } from '../storage/saved.ts';
 import type { SavedRun, SavedRuns } from '../storage/savedRuns.ts';
 import { fail, showRun, start, stop } from './controller.ts';
+import { saveFile } from './saveFile.ts';
 
 /** Shows the tries of a step, and where it lies in the curves; undefined = the newest. */
 export async function goTo(step: number | undefined): Promise<void> {
@@ -75,7 +76,7 @@ export const goOnFrom = (run: SavedRun, step: number): void =>
 export const fork = (run: SavedRun, step: number): void =>
   withStore(async (store) => {
     await stopFirst();
-    form.open(run.config, 'config.yaml', new URLSearchParams());
+    form.open(run.config, 'config.yaml');
     const begin = () => {
       try {
         form.config();
@@ -110,11 +111,7 @@ export const save = (run: SavedRun, what: Saved): void =>
     const { runZip, modelZip, modelGguf, reportPage } = await import('../storage/exports.ts');
     const write = { run: runZip, model: modelZip, gguf: modelGguf, report: reportPage }[what];
     const { name, bytes } = await write(store, await store.read(run.id));
-    const link = document.createElement('a');
-    link.href = URL.createObjectURL(new Blob([bytes]));
-    link.download = name;
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+    saveFile(name, new Blob([bytes]));
   });
 
 /** Loads a run from its files, and shows it. */

@@ -1,8 +1,8 @@
-/** A worker for the engine whose end is heard of at whatever moment it comes, and which errors mean that it or its GPU is gone. */
+/** A worker for the engine whose end is heard of at whatever moment it comes. */
 
 import { WorkerDiedError } from '../../src/workers/remoteEngine.ts';
 
-export interface EngineWorker {
+interface EngineWorker {
   worker: Worker;
   /** Rejects when the worker cannot be started or dies. */
   died: Promise<never>;
@@ -22,10 +22,3 @@ export function startEngineWorker(): EngineWorker {
 }
 
 const NOT_LOADED = 'Its script, or one that it imports, could not be loaded; check the connection and reload the page.';
-
-/** True if a new worker with a new device may continue. Errors of the engine cross from its worker with their names, or as text alone. */
-export function isEngineLost(error: unknown): boolean {
-  const { name, message } = error instanceof Error ? error : new Error(String(error));
-  const isLost = ['DeviceLostError', 'WorkerDiedError', 'NoAdapterError'].includes(name);
-  return isLost || /device (was |is )?lost/i.test(message);
-}

@@ -18,7 +18,7 @@ import { adapterName } from './adapter.ts';
 import { startEngineWorker } from './engineWorker.ts';
 import { openTask } from './openTask.ts';
 
-export interface WorkOptions {
+interface WorkOptions {
   address: string;
   code: string;
   /** Leaves. */

@@ -3,7 +3,8 @@
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import type { DownloadProgress } from '../../src/model/checkpoint/download.ts';
 import type { Task } from '../../src/tasks/task.ts';
-import { engineSizes, judgeCheckpoint } from '../../src/workers/engineSpec.ts';
+import { engineSizes, judgeCheckpoint, loraOf } from '../../src/workers/engineSpec.ts';
+import type { LoraConfig } from '../../src/model/lora/weights.ts';
 import type { TensorMap } from '../../src/model/engine.ts';
 import { createRemoteEngine, type RemoteEngine, type RemoteEngineSpec } from '../../src/workers/remoteEngine.ts';
 import { splitEngine, splitSpecs, streamOptions } from '../../src/workers/splitEngine.ts';
@@ -13,7 +14,7 @@ import { fetchModel, fetchTemplate, type LoadedModel } from './files.ts';
 import { openTask } from './openTask.ts';
 import { warmStart, warmStartName } from './startModel.ts';
 
-export interface SessionOptions {
+interface SessionOptions {
   /** Server of models that do not come with the page, when not the usual one. */
   hub: string | undefined;
   /** Files that come from another server, then their way to the GPU. */
@@ -35,7 +36,9 @@ export class Session {
   readonly config: TrainConfig;
   readonly engine: RemoteEngine;
   /** As it was loaded: the weights of `engine` are the present ones. */
-  readonly model: LoadedModel<unknown>;
+  readonly model: LoadedModel<unknown> & { base: string };
+  /** Undefined if every weight is trained. */
+  readonly lora: LoraConfig | undefined;
   readonly task: Task;
   /** Rejects when a worker dies, its GPU is lost, or the session is closed: a worker that was ended answers no call. */
   readonly lost: Promise<never>;
@@ -44,7 +47,8 @@ export class Session {
   #tellClosed: (error: Error) => void = () => {};
 
   private constructor({ config, workers, died, engine, model, task }: SessionParts) {
-    [this.config, this.engine, this.model, this.task] = [config, engine, model, task];
+    [this.config, this.engine, this.task, this.lora] = [config, engine, task, loraOf(config)];
+    this.model = { ...model, base: config.model.path };
     const closed = new Promise<never>((_, reject) => (this.#tellClosed = reject));
     this.lost = Promise.race([died, engine.untilLost(), closed]);
     this.lost.catch(() => {}); // whoever uses the session is told

@@ -3,6 +3,7 @@
 import { computed, effect, signal } from '@preact/signals';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
+import { plural } from '../../src/ui/format.ts';
 import { engineSizes } from '../../src/workers/engineSpec.ts';
 import { adapter } from './notices.ts';
 import { active, config, history } from './page.ts';
@@ -127,9 +128,8 @@ export function costOf(config: TrainConfig, own: TrainConfig): string {
     seconds === undefined ? 'how long that takes is known after a few steps' : timeInWords(seconds),
     ...(recorded && isOwnSize ? [`${memoryInWords(recorded.memoryMib)} of GPU memory`] : []),
   ];
-  const steps = trainer.totalTrainingSteps;
   return (
     `${data.trainBatchSize} ${recipeOf(name)?.problems ?? 'problems'} \u00d7 ${rollout.n} tries, ` +
-    `${steps} step${steps === 1 ? '' : 's'}: ${cost.join(', ')}.`
+    `${plural(trainer.totalTrainingSteps, 'step')}: ${cost.join(', ')}.`
   );
 }

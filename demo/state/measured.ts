@@ -21,7 +21,6 @@ export function measured(history: readonly Metrics[]): Measured {
     const value = passAt1(line);
     return value === undefined ? [] : [{ value, step: line['training/global_step'] }];
   });
-  const sum = (name: string) => history.reduce((total, line) => total + (line[name] ?? 0), 0);
   return {
     steps: history.at(-1)?.['training/global_step'] ?? 0,
     before: evaluations.find(({ step }) => step === 0)?.value,
@@ -30,7 +29,11 @@ export function measured(history: readonly Metrics[]): Measured {
       const value = line['critic/score/mean'];
       return value === undefined ? [] : [{ step: line['training/global_step'], value }];
     }),
-    seconds: sum('timing_s/step') + sum('timing_s/testing'),
-    trainedTokens: sum('perf/trained_tokens'),
+    seconds: sumOf(history, 'timing_s/step') + sumOf(history, 'timing_s/testing'),
+    trainedTokens: sumOf(history, 'perf/trained_tokens'),
   };
 }
+
+/** Sum of a metric over the lines that have it. */
+export const sumOf = (lines: readonly Metrics[], name: string): number =>
+  lines.reduce((total, line) => total + (line[name] ?? 0), 0);

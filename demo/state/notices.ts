@@ -10,7 +10,7 @@ export interface Message {
 }
 
 /** A sentence, and buttons under it by label; with none it only tells. */
-export interface Offer {
+interface Offer {
   text: string;
   choices: Record<string, () => void>;
 }

@@ -116,18 +116,20 @@ function keep(to: readonly RunChange[]): void {
   write(to);
 }
 
-const NAMES: Readonly<Record<string, string>> = {
-  'actor.optim.lr': 'Learning rate',
-  'actor.clipRatioLow': 'Clip below',
-  'actor.clipRatioHigh': 'Clip above',
-  'actor.klLossCoef': 'KL coefficient',
-  'actor.entropyCoeff': 'Entropy bonus',
-  'rollout.temperature': 'Temperature',
-};
+/** Settings that a visitor can change during a run. */
+export const LIVE_FIELDS = [
+  { key: 'actor.optim.lr', label: 'Learning rate', why: 'How far an update moves the weights.' },
+  { key: 'rollout.temperature', label: 'Temperature', why: 'Above 1 the model draws bolder, below 1 it plays safe.' },
+  { key: 'actor.clipRatioLow', label: 'Clip below', why: 'How much less likely one step may make a token.' },
+  { key: 'actor.clipRatioHigh', label: 'Clip above', why: 'How much more likely one step may make a token.' },
+  { key: 'actor.klLossCoef', label: 'KL coefficient', why: 'Pulls the model back to where it started.' },
+  { key: 'actor.entropyCoeff', label: 'Entropy bonus', why: 'Pays for staying undecided.' },
+] as const;
 const TITLES: Readonly<Record<RuleKind, string>> = { reward: 'Reward', loss: 'Loss', tool: 'Tool' };
 
 function worded(change: RunChange): string {
   if ('rule' in change) return `${TITLES[change.rule]}: ${change.name}`;
   if ('failed' in change) return `${TITLES[change.failed]}: failed; what it had not judged taught nothing`;
-  return `${NAMES[change.key] ?? change.key} ${change.from} \u2192 ${change.to}`;
+  const name = LIVE_FIELDS.find(({ key }) => key === change.key)?.label ?? change.key;
+  return `${name} ${change.from} \u2192 ${change.to}`;
 }

@@ -73,7 +73,7 @@ export function toggleOverlay(id: string): void {
 }
 
 /** A step that was trained once more. */
-export interface ReplayedStep {
+interface ReplayedStep {
   step: number;
   /** Numbers of the step that are not those that were logged; none = bit for bit the same. */
   differing: string[];

@@ -34,7 +34,7 @@ export interface RuleChange {
 }
 
 /** A rule that failed in the middle of a step: which tries it had scored by then depends on the time. */
-export interface RuleFailure {
+interface RuleFailure {
   step: number;
   failed: RuleKind;
 }

@@ -2,10 +2,10 @@
 
 import { signal } from '@preact/signals';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
-import type { Autosave, ReopenedRun } from './autosave.ts';
+import type { HeldRun, ReopenedRun } from './heldRun.ts';
 import type { Release, SavedRun, SavedRuns } from './savedRuns.ts';
 
-const code = Promise.all([import('./savedRuns.ts'), import('./autosave.ts')]);
+const code = Promise.all([import('./savedRuns.ts'), import('./heldRun.ts')]);
 const runs = code.then(([{ openSavedRuns }]) => openSavedRuns());
 
 /** Counts what this tab has written: a checkpoint, a run more or less. */
@@ -30,7 +30,7 @@ export const claimRun = async ({ id }: SavedRun, waitMs: number): Promise<Releas
   (await code)[0].claim(id, waitMs);
 
 /** A new run has no more than where it is saved, if anywhere. */
-export type OpenedRun = Partial<ReopenedRun>;
+type OpenedRun = Partial<ReopenedRun>;
 
 /**
  * Where a run is saved: a new one, or `from`, taken for this tab. A new run that cannot be saved continues without: `onProblem` hears why. Throws
@@ -42,20 +42,20 @@ export async function openRun(
 ): Promise<OpenedRun> {
   // Asked at a click, so that the browser keeps the files when room gets scarce.
   void navigator.storage?.persist?.().catch(() => false);
-  const [[, { Autosave }], files] = await Promise.all([code, runs]);
-  const listen = (autosave: Autosave) => {
-    autosave.onProblem = (problem) => onProblem(problem?.message);
-    autosave.onSaved = () => void changes.value++;
+  const [[, { HeldRun }], files] = await Promise.all([code, runs]);
+  const listen = (held: HeldRun) => {
+    held.onProblem = (problem) => onProblem(problem?.message);
+    held.onWritten = () => void changes.value++;
     changes.value++;
-    return autosave;
+    return held;
   };
   if (files && from) {
-    const { autosave, ...rest } = await Autosave.goOn(files, from.id, config);
-    return { autosave: listen(autosave), ...rest };
+    const { held, ...rest } = await HeldRun.resume(files, from.id, config);
+    return { held: listen(held), ...rest };
   }
   if (!files) onProblem(NO_FILES);
   try {
-    if (files) return { autosave: listen(await Autosave.begin(files, config, hub)) };
+    if (files) return { held: listen(await HeldRun.begin(files, config, hub)) };
   } catch (error) {
     onProblem((error as Error).message);
   }

@@ -11,7 +11,7 @@ export const OLDER_BYTES = 24 * 2 ** 20;
 /** The newest, and the one before should it turn out damaged. */
 const ALWAYS = 2;
 
-export interface SizedStep {
+interface SizedStep {
   step: number;
   bytes: number;
 }

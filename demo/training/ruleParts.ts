@@ -148,7 +148,7 @@ export function tokensToTry(): RuleTokens {
 }
 
 /** The task's tools, with this one in place of the one of its name, or beside them. Throws InputError. */
-export function withTool({ tools = [], environments = [] }: Task, tool: Tool): Tool[] {
+function withTool({ tools = [], environments = [] }: Task, tool: Tool): Tool[] {
   const taken = environments.some((one) => one.name === tool.name || one.tools?.some(({ name }) => name === tool.name));
   if (taken) throw new InputError(`The task's environment has a tool "${tool.name}"; take another name.`);
   return [...tools.filter(({ name }) => name !== tool.name), tool];

@@ -1,17 +1,21 @@
-/** One training run: a session, and the trainer on this thread. When the GPU or the worker is lost, it continues with new ones from its last state. */
+/** A run of the page: a TrainingRun on sessions in workers, which can be paused, and the evaluation of its start weights between the steps. */
 
+import { isEngineLost } from '../../src/errors.ts';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
-import type { Sample } from '../../src/grpo/update/batch.ts';
-import type { Metrics } from '../../src/grpo/metrics.ts';
 import { checkFirstPrompts } from '../../src/grpo/generate/templateCheck.ts';
-import { GrpoTrainer } from '../../src/grpo/trainer.ts';
-import type { LiveChange, Phase } from '../../src/grpo/types.ts';
+import type { Metrics } from '../../src/grpo/metrics.ts';
+import type { GrpoTrainer } from '../../src/grpo/trainer.ts';
+import type { Checkpoint, FitResult } from '../../src/grpo/types.ts';
 import type { DownloadProgress } from '../../src/model/checkpoint/download.ts';
-import { type LoggedRollout, loggedRollouts } from '../../src/runs/rollouts.ts';
-import { isEngineLost } from '../engine/engineWorker.ts';
-import type { Keeper, Running } from './keeper.ts';
+import type { FolderFiles } from '../../src/runs/fileSystem.ts';
+import type { LoggedRollout } from '../../src/runs/rollouts.ts';
+import type { RunFolder } from '../../src/runs/runFolder.ts';
+import { type LoggedStep, type RunHost, TrainingRun } from '../../src/runs/trainingRun.ts';
+import type { HeldRun } from '../storage/heldRun.ts';
+import { CHANGES } from '../storage/savedRuns.ts';
+import { changesText, type RunChange } from '../storage/runChanges.ts';
 import { Session } from '../engine/session.ts';
-import { StartEvaluation } from './startEvaluation.ts';
+import { fitsBetweenSteps, StartEvaluation } from './startEvaluation.ts';
 import { keepTokens } from './tokens.ts';
 
 export interface EvaluationProgress {
@@ -24,38 +28,37 @@ export interface EvaluationProgress {
   canSkip: boolean;
 }
 
-export interface RunEvents {
-  /** Files that come from another server, then their way to the GPU. */
+/** What a run tells the page. */
+export interface RunEvents extends Pick<
+  RunHost<Session>,
+  'onPhase' | 'onSample' | 'onChange' | 'onReplace' | 'onClosed'
+> {
+  /** Called for files that come from another server, then for their way to the GPU. */
   onDownload(progress: DownloadProgress): void;
   onLoaded(session: Session): void;
-  /** What failed with a session; another may be opened. */
-  onClosed(session: Session): void;
-  /** Before the first step by an engine; the run waits for it. */
+  /** Called before the first step on each engine; the run waits for it. */
   onTrainer?(trainer: GrpoTrainer, session: Session): Promise<void>;
-  /** A setting that changed at the start of a step. */
-  onChange?(change: LiveChange): void;
-  /** The first step under rules that were replaced. */
-  onReplace?(step: number): void;
-  onPhase(phase: Phase, step: number): void;
-  onSample(sample: Sample, step: number): void;
   onEvaluating(progress: EvaluationProgress): void;
-  /** Further values of a step that has been told of, or those of the start weights, which have step 0. */
+  /** Called with more values of a step that was reported, or with those of the start weights, which have step 0. */
   onEvaluated(metrics: Metrics): void;
-  /** Every try of the step; none after an evaluation. The next step waits for it. */
+  /** Called with every try of the step; none after an evaluation. The next step waits for it. */
   onStep(metrics: Metrics, tries: LoggedRollout[]): void | Promise<void>;
-  /** What is wrong with a step; the run continues. */
+  /** Called with what is wrong with a step; the run continues. */
   onFault(reason: string): void;
-  /** The trainer has come to rest after `pause`. */
+  /** Called when the trainer has come to rest after `pause`. */
   onPaused(): void;
-  /** The engine is gone in the step in hand; the run will continue after the step `from`, or start over where that is -1. */
+  /** Called when the engine was lost. The run resumes after the step `from`, or restarts if that is -1. */
   onLost(error: unknown, from: number): void;
 }
 
-interface RunOptions {
+interface PageRunOptions {
   config: TrainConfig;
   /** Server of models that do not come with the page, when not the usual one. */
   hub: string | undefined;
-  keeper: Keeper;
+  /** Where it is saved; undefined = nowhere. */
+  held?: HeldRun | undefined;
+  /** State to resume from. */
+  from?: Checkpoint | undefined;
   /** One that is open already, with nothing trained on it; where it rejects, another is opened. */
   warm?: Promise<Session> | undefined;
   /** What the start weights can do is known from an earlier visit. */
@@ -65,61 +68,68 @@ interface RunOptions {
   events: RunEvents;
 }
 
-/** New engines in a row that brought the run no step further. */
-const MAX_LOSSES = 3;
-
 /** The browser needs a while to start its GPU process again. */
-const WAIT_MS = [0, 1000, 4000];
+const WAITS_MS = [0, 1000, 4000];
 
-/** `stop` was asked for twice; the worker was ended in the middle of a step. */
-class StoppedError extends Error {
-  override name = 'StoppedError';
-}
+/** Weights and two moments of a larger model would not fit into a page's memory beside the run. */
+const MAX_BYTES = 512 * 2 ** 20;
 
+/** Bytes of tries of a run, before its steps keep trainer.logRollouts of them alone. */
+const TRIES_BYTES = 32 * 2 ** 20;
+
+/** The page's side of a run: pauses, sessions that are opened ahead, and evaluations that a click can end. */
 export class Run {
-  readonly #options: RunOptions;
-  readonly #ended: Promise<never>;
-  #end: (error: Error) => void = () => {};
-  /** The one in use: what is left of an earlier one is not listened to. */
-  #session: Session | undefined;
-  #trainer: GrpoTrainer | undefined;
-  /** An engine has been there, so that another may be. */
-  #loaded = false;
-  #furthestStep = 0;
-  #stopping = false;
+  readonly training: TrainingRun<Session>;
+  readonly #options: PageRunOptions;
+  #start: StartEvaluation | undefined;
   #startMetrics: Metrics | undefined;
   #evaluatedStep: number | undefined;
-  /** Of the evaluation that the run does beside its trainer. */
+  /** Of an evaluation that the run does beside its trainer. */
   #evaluating: AbortController | undefined;
+  #ending = new AbortController();
   /** Set while a pause is asked for; the trainer waits for it between steps. */
   #gate: { promise: Promise<void>; open: () => void } | undefined;
+  #triesBytes = 0;
 
-  constructor(options: RunOptions) {
+  constructor(options: PageRunOptions) {
+    const { config, held, from, events } = options;
     this.#options = options;
-    this.#ended = new Promise((_, reject) => (this.#end = reject));
-    this.#ended.catch(() => {});
+    const behind = {
+      maxBytes: MAX_BYTES,
+      onProblem: (error: Error) => held?.onProblem(error),
+      save: async (step: number, files: FolderFiles) => held?.save(step, files),
+    };
+    const where = { folder: held?.folder, isOwn: true, from };
+    this.training = new TrainingRun<Session>(
+      { config, ...where, waitsMs: WAITS_MS, inspect: true, behind },
+      {
+        ...events,
+        open: (aborted) => this.#open(aborted),
+        configFor: (session) => this.#configFor(session),
+        onReady: (trainer, session) => this.#onReady(trainer, session),
+        onEvaluating: (done, total, step) => this.#onEvaluating(done, total, step),
+        onFault: ({ reason }) => events.onFault(reason),
+        log: (folder, step) => this.#log(folder, step),
+        onStep: (step, trainer, session) => this.#onStep(step, trainer, session),
+        onEnd: (fitted, trainer) => this.#onEnd(fitted, trainer),
+        onLost: (error) => events.onLost(error, this.training.keptStep),
+      },
+    );
   }
 
   get asked(): 'running' | 'pausing' | 'stopping' {
-    if (this.#stopping) return 'stopping';
+    if (this.training.isStopping) return 'stopping';
     return this.#gate ? 'pausing' : 'running';
   }
 
   /** Loads and trains until the last step or `stop`. The session stays; where this rejects with what went wrong, it is closed. */
   async train(): Promise<{ step: number; stopped: boolean }> {
-    const { keeper, events } = this.#options;
-    for (let losses = 0; ;) {
-      const furthest = this.#furthestStep;
-      try {
-        return await this.#withSession();
-      } catch (error) {
-        losses = this.#furthestStep > furthest ? 1 : losses + 1;
-        if (!this.#loaded || !isEngineLost(error) || losses > MAX_LOSSES) throw error;
-        if (this.#stopping) return { step: Math.max(0, keeper.step), stopped: true };
-        keeper.rewind();
-        events.onLost(error, keeper.step);
-        await Promise.race([new Promise((resolve) => setTimeout(resolve, WAIT_MS[losses - 1])), this.#ended]);
-      }
+    try {
+      const { state, stopped } = await this.training.run();
+      return { step: state.step, stopped };
+    } catch (error) {
+      if (!this.training.isStopping || !isEngineLost(error)) throw error;
+      return { step: Math.max(0, this.training.keptStep), stopped: true };
     }
   }
 
@@ -127,6 +137,7 @@ export class Run {
     let open = () => {};
     const promise = new Promise<void>((resolve) => (open = resolve));
     this.#gate ??= { promise, open };
+    this.training.keepSoon();
   }
 
   resume(): void {
@@ -136,131 +147,123 @@ export class Run {
 
   /** Ends the run after the step in hand and an evaluation; called again, that evaluation, or the step at once. */
   stop(): void {
-    if (this.#stopping && this.#evaluating) return this.#evaluating.abort();
-    if (!this.#trainer || this.#stopping) this.#end(new StoppedError('Stopped.'));
-    this.#stopping = true;
-    this.#trainer?.stop();
+    if (this.training.isStopping && this.#evaluating) return this.#evaluating.abort();
+    this.training.keepSoon();
+    this.training.stop();
     this.resume();
   }
 
-  async #withSession(): Promise<{ step: number; stopped: boolean }> {
-    const { config, hub, events } = this.#options;
-    const onDownload = (progress: DownloadProgress) => events.onDownload(progress);
-    const { warm } = this.#options;
+  /** Saves all that was changed during the run. */
+  writeChanges(all: readonly RunChange[]): void {
+    void this.training.write((folder) => folder.files.write(folder.file(CHANGES), changesText(all)));
+  }
+
+  /** Lets go of where it is saved, once everything is written. */
+  async end(finished: boolean): Promise<void> {
+    await this.training.written;
+    await this.#options.held?.end(finished);
+  }
+
+  async #open(aborted: Promise<never>): Promise<Session> {
+    const { config, hub, events, warm } = this.#options;
     this.#options.warm = undefined;
-    const given = await Promise.race([warm?.catch(() => undefined), this.#ended]).catch((error: unknown) => {
+    const given = await Promise.race([warm?.catch(() => undefined), aborted]).catch((error: unknown) => {
       void warm?.then((unused) => unused.close());
       throw error;
     });
-    const session = given ?? (await Session.open(config, { hub, onDownload }, this.#ended));
-    this.#session = session;
-    try {
-      return await Promise.race([this.#train(session), session.lost, this.#ended]);
-    } catch (error) {
-      session.close();
-      events.onClosed(session);
-      throw error;
-    } finally {
-      [this.#session, this.#trainer] = [undefined, undefined];
-    }
+    const onDownload = (progress: DownloadProgress) => events.onDownload(progress);
+    return given ?? Session.open(config, { hub, onDownload }, aborted);
   }
 
-  async #train(session: Session): Promise<{ step: number; stopped: boolean }> {
-    const { config, keeper, events, startIsKnown, replays } = this.#options;
-    const { engine, task, model } = session;
-    const ifInUse = (tell: () => void) => {
-      if (this.#session === session) tell();
-    };
-    const onEvaluating = (done: number, total: number, step: number) =>
-      ifInUse(() => events.onEvaluating({ done, total, step, canSkip: this.#evaluating !== undefined }));
+  /** True if the start weights are to be evaluated between the steps. */
+  #isApart({ model }: Session): boolean {
+    const { config, startIsKnown } = this.#options;
     const isDue = config.trainer.valBeforeTrain && !startIsKnown && !this.#startMetrics;
-    this.#evaluating = undefined;
-    const ending = new AbortController();
-    const watch = {
-      onProgress: (done: number, total: number) => onEvaluating(done, total, 0),
-      signal: ending.signal,
-    };
-    const start = isDue ? await StartEvaluation.begin(session, config, watch) : undefined;
-    const knowsStart = start !== undefined || this.#startMetrics !== undefined;
-    const trainer: GrpoTrainer = new GrpoTrainer({
-      config: knowsStart ? { ...config, trainer: { ...config.trainer, valBeforeTrain: false } } : config,
-      task,
-      engine,
-      inspect: true,
-      onPhase: (phase, step) => ifInUse(() => events.onPhase(phase, step)),
-      onChange: (change) => ifInUse(() => events.onChange?.(change)),
-      onReplace: (step) => ifInUse(() => events.onReplace?.(step)),
-      onSample: (sample, step) => ifInUse(() => events.onSample(sample, step)),
-      onEvaluating,
-      onFault: ({ reason }) => ifInUse(() => events.onFault(reason)),
-      onStep: async (metrics, samples, inputs) => {
-        const tries = loggedRollouts(samples, metrics['training/global_step'], samples.length);
-        if (inputs) keepTokens(tries, samples, inputs, engine);
-        await this.#afterStep({ trainer, model }, metrics, tries);
-        if (start && !this.#stopping && !this.#gate)
-          await this.#evaluate(ending, () => this.#evaluateStart(start, trainer));
-        if (!this.#gate) return;
-        events.onPaused();
-        await this.#gate.promise;
-      },
-    });
-    if (keeper.checkpoint) await trainer.restore(keeper.checkpoint);
+    return isDue && model.weights instanceof Map && fitsBetweenSteps(config);
+  }
+
+  #configFor(session: Session): TrainConfig {
+    const { config } = this.training;
+    const knowsStart = this.#startMetrics !== undefined || this.#isApart(session);
+    return knowsStart ? { ...config, trainer: { ...config.trainer, valBeforeTrain: false } } : config;
+  }
+
+  async #onReady(trainer: GrpoTrainer, session: Session): Promise<void> {
+    const { config, events } = this.#options;
+    const { engine, task } = session;
+    [this.#evaluating, this.#ending] = [undefined, new AbortController()];
+    const onProgress = (done: number, total: number) => this.#onEvaluating(done, total, 0);
+    const watch = { onProgress, signal: this.#ending.signal };
+    this.#start = this.#isApart(session) ? await StartEvaluation.begin(session, config, watch) : undefined;
     await events.onTrainer?.(trainer, session);
-    this.#trainer = trainer;
-    this.#loaded = true;
     events.onLoaded(session);
     const notes = await checkFirstPrompts({ config, task, tokenizer: engine.tokenizer });
     if (notes.length > 0) events.onFault(notes.join(' '));
-    if (this.#startMetrics && !keeper.checkpoint) this.#tellEvaluated(this.#startMetrics);
-    const { state, stopped } = await trainer.fit();
-    const { step } = state;
-    if (step > 0) await keeper.keep({ trainer, model });
-    await this.#evaluate(ending, async (signal) => {
-      if (stopped && step > 0 && !replays && this.#evaluatedStep !== step) {
+    if (this.#startMetrics && this.training.keptStep < 0) this.#tellEvaluated(this.#startMetrics);
+  }
+
+  #onEvaluating(done: number, total: number, step: number): void {
+    this.#options.events.onEvaluating({ done, total, step, canSkip: this.#evaluating !== undefined });
+  }
+
+  /** Writes every try of the newest step, and of each step as many as there is space for. */
+  async #log(folder: RunFolder, { metrics, tries }: LoggedStep): Promise<void> {
+    if (tries.length === 0) return;
+    const lines = tries.map((rollout) => `${JSON.stringify(rollout)}\n`).join('');
+    this.#triesBytes += lines.length;
+    const kept = this.#triesBytes > TRIES_BYTES ? this.#options.config.trainer.logRollouts : tries.length;
+    await folder.writeRollouts(metrics['training/global_step'], tries.slice(0, kept));
+    await folder.files.write(folder.file('latest.jsonl'), lines);
+  }
+
+  async #onStep(
+    { metrics, samples, tries, inputs }: LoggedStep,
+    trainer: GrpoTrainer,
+    { engine }: Session,
+  ): Promise<void> {
+    if (inputs) keepTokens(tries, samples, inputs, engine);
+    if ('timing_s/testing' in metrics) this.#evaluatedStep = metrics['training/global_step'];
+    await this.#options.events.onStep(metrics, tries);
+    if (this.#start && this.asked === 'running') await this.#evaluate(() => this.#evaluateStart(trainer));
+    if (!this.#gate) return;
+    this.#options.events.onPaused();
+    await this.#gate.promise;
+  }
+
+  async #onEnd({ stopped, state: { step } }: FitResult, trainer: GrpoTrainer): Promise<void> {
+    if (step === 0) return;
+    await this.#evaluate(async (signal) => {
+      if (stopped && !this.#options.replays && this.#evaluatedStep !== step) {
         const values = await trainer.validate({ greedy: true, signal });
         this.#tellEvaluated({ 'training/global_step': step, ...values });
       }
-      if (start && step > 0) await this.#evaluateStart(start, trainer, Infinity); // what is left of it
+      await this.#evaluateStart(trainer, Infinity); // what is left of it
     });
-    return { step, stopped };
   }
 
   /** An evaluation that `stop` can end. */
-  async #evaluate(ending: AbortController, evaluate: (signal: AbortSignal) => Promise<void>): Promise<void> {
-    this.#evaluating = ending;
+  async #evaluate(evaluate: (signal: AbortSignal) => Promise<void>): Promise<void> {
+    const { signal } = (this.#evaluating = this.#ending);
     try {
-      await evaluate(ending.signal);
+      await evaluate(signal);
     } catch (error) {
-      if (!ending.signal.aborted) throw error;
+      if (!signal.aborted) throw error;
     } finally {
       this.#evaluating = undefined;
     }
   }
 
-  async #evaluateStart(start: StartEvaluation, trainer: GrpoTrainer, count?: number): Promise<void> {
-    if (this.#startMetrics) return;
+  async #evaluateStart(trainer: GrpoTrainer, count?: number): Promise<void> {
+    if (!this.#start || this.#startMetrics) return;
     const { step } = trainer.state;
-    this.#options.events.onPhase('validate', step);
-    await start.next(step, count);
-    this.#startMetrics = start.metrics;
+    this.#options.events.onPhase?.('validate', step);
+    await this.#start.next(step, count);
+    this.#startMetrics = this.#start.metrics;
     if (this.#startMetrics) this.#tellEvaluated(this.#startMetrics);
   }
 
   #tellEvaluated(metrics: Metrics): void {
     this.#options.events.onEvaluated(metrics);
-    this.#options.keeper.amend(metrics);
-  }
-
-  /**
-   * The trainer waits for what this returns. A step whose state is to be kept is told of once it is: a GPU that is lost on the way takes the
-   * step with it.
-   */
-  async #afterStep(running: Running, metrics: Metrics, tries: LoggedRollout[]): Promise<void> {
-    const { keeper, events } = this.#options;
-    const step = metrics['training/global_step'];
-    await keeper.afterStep(running, metrics, tries, this.#gate !== undefined || this.#stopping);
-    this.#furthestStep = Math.max(this.#furthestStep, step);
-    if ('timing_s/testing' in metrics) this.#evaluatedStep = step;
-    await events.onStep(metrics, tries);
+    this.training.amend(metrics);
   }
 }

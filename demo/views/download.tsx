@@ -1,22 +1,31 @@
-/** A line for a model that comes from another server: which file, how much of it, and a bar. */
+/** Progress of what a run waits for before its first step: a download, or a start model that is made. */
 
+import { warmStart } from '../engine/startModel.ts';
 import { download } from '../state/page.ts';
 
-export function Download() {
-  if (!download.value) return null;
-  const { file, received, total } = download.value;
-  return (
-    <div class="download">
-      <span class="download-text">
-        {`${file}: ${mib(received)}${total === undefined ? '' : ` of ${mib(total)}`} MiB`}
-      </span>
-      {/* Without a value the bar says that something goes on. */}
-      <progress
-        aria-label="Model download"
-        value={total === undefined ? undefined : total > 0 ? received / total : 1}
-      />
-    </div>
-  );
+export const Download = () => (
+  <>
+    {download.value && <Downloading {...download.value} />}
+    {warmStart.value && <Imitating {...warmStart.value} />}
+  </>
+);
+
+function Downloading({ file, received, total }: NonNullable<typeof download.value>) {
+  const of = total === undefined ? '' : ` of ${mib(total)}`;
+  // Without a value the bar shows no share, and moves.
+  const share = total === undefined ? undefined : total > 0 ? received / total : 1;
+  return <Bar text={`${file}: ${mib(received)}${of} MiB`} label="Model download" share={share} />;
 }
+
+const Imitating = ({ step, total }: NonNullable<typeof warmStart.value>) => (
+  <Bar text={`First the model imitates examples: ${step} of ${total} steps`} label="Imitation" share={step / total} />
+);
+
+const Bar = ({ text, label, share }: { text: string; label: string; share: number | undefined }) => (
+  <div class="download">
+    <span class="download-text">{text}</span>
+    <progress aria-label={label} value={share} />
+  </div>
+);
 
 const mib = (bytes: number): string => (bytes / 2 ** 20).toFixed(1);

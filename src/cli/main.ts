@@ -14,10 +14,11 @@ import {
   NotFiniteError,
   OutOfMemoryError,
   stackOf,
+  StoppedError,
 } from '../errors.ts';
 import { nearestKey } from '../grpo/config/resolve.ts';
 import { readArgs } from './args.ts';
-import { STOPPED_EXIT_CODE, StoppedError } from './process/interrupt.ts';
+import { STOPPED_EXIT_CODE } from './process/interrupt.ts';
 import { currentIo, type Io, processIo, withIo } from './process/io.ts';
 import { closeMcpServers } from './run/mcpServers.ts';
 import { oneLine } from './process/startedAs.ts';

@@ -42,8 +42,8 @@ export class PhaseClock {
     this.#marks.push({ name, at: performance.now() });
   }
 
-  /** Returns the phases since the last call, and the time at which the step began. */
-  take(): { origin: number; phases: PhaseSpan[] } {
+  /** Returns the phases since the last call until `end`, and the time at which the step began. */
+  take(end = performance.now()): { origin: number; phases: PhaseSpan[] } {
     const marks = this.#marks;
     this.#marks = [];
     // Evaluations before the first step are not part of it.
@@ -52,7 +52,7 @@ export class PhaseClock {
       marks.findIndex(({ name }) => name === 'generate'),
     );
     const origin = marks[first]?.at ?? performance.now();
-    const ends = [...marks.slice(first + 1).map(({ at }) => at), performance.now()];
+    const ends = [...marks.slice(first + 1).map(({ at }) => at), end];
     const phases = marks.slice(first).map(({ name, at }, i): PhaseSpan => [name, at - origin, ends[i] - origin]);
     return { origin, phases };
   }

@@ -43,7 +43,7 @@ export class RunFolder {
     await files.tidy(path);
     const folder = new RunFolder(files, path);
     const kept = (await folder.metrics()).filter((line) => step > 0 && line['training/global_step'] <= step);
-    await files.write(folder.file('metrics.jsonl'), kept.map((line) => `${JSON.stringify(line)}\n`).join(''));
+    await folder.writeMetrics(kept);
     await folder.writeConfig(config);
     return folder;
   }
@@ -58,6 +58,11 @@ export class RunFolder {
 
   checkpoint(step: number): string {
     return this.file('checkpoints', `step-${step}`);
+  }
+
+  /** Replaces every line. */
+  async writeMetrics(lines: readonly Metrics[]): Promise<void> {
+    await this.files.write(this.file('metrics.jsonl'), lines.map((line) => `${JSON.stringify(line)}\n`).join(''));
   }
 
   async appendMetrics(metrics: Metrics): Promise<void> {

@@ -69,7 +69,7 @@ test('a second run beside the first, and a fork of it', async ({ page }) => {
     const wide = await page.evaluate(() =>
       [...document.querySelectorAll('#runs *, #charts *, #timeline *')]
         .filter((element) => element.getBoundingClientRect().right > innerWidth + 1)
-        .filter((element) => !element.closest('.runs-scroll, .values-table, svg, .unseen'))
+        .filter((element) => !element.closest('.runs-scroll, .values-table, svg, .heard'))
         .map((element) => `${element.tagName}.${element.className}`),
     );
     expect(wide).toEqual([]);

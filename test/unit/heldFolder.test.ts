@@ -16,7 +16,7 @@ import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { beforeEach, expect, test } from 'vitest';
-import { holdingFolder } from '../../src/cli/process/heldFolder.ts';
+import { holdFolder } from '../../src/cli/process/heldFolder.ts';
 import { lockFolder } from '../../src/cli/process/lock.ts';
 import { FolderGoneError, InputError } from '../../src/errors.ts';
 import { RunFolder } from '../../src/runs/runFolder.ts';
@@ -137,9 +137,10 @@ test('of many that start at once exactly one has the folder, on a free one and o
 test('two names of one folder are one', async () => {
   mkdirSync(folder);
   symlinkSync(folder, join(parent, 'link'));
-  await holdingFolder(folder, () =>
-    expect(holdingFolder(join(parent, 'link'), async () => {})).rejects.toThrow(/is another run's/),
-  );
+  const held = holdFolder(folder);
+  expect(() => holdFolder(join(parent, 'link'))).toThrow(/is another run's/);
+  held[Symbol.dispose]();
+  holdFolder(join(parent, 'link'))[Symbol.dispose]();
 });
 
 test.each<[string, () => void]>([
@@ -154,22 +155,24 @@ test.each<[string, () => void]>([
   ],
   ['given to another run', () => rmSync(lockFile())],
 ])('a folder %s under its run ends the run, and no other is made', async (_, take) => {
-  await holdingFolder(folder, async (files) => {
-    const { folder: run } = await RunFolder.create(files, folder, { seed: 1 });
-    await run.appendMetrics({ 'training/global_step': 1 });
-    take();
-    const before = readdirSync(parent, { recursive: true });
-    await expect(run.appendMetrics({ 'training/global_step': 2 })).rejects.toThrow(FolderGoneError);
-    await expect(files.writeFolder(run.checkpoint(2), new Map([['a', 'b']]))).rejects.toThrow(
-      /was renamed, deleted or/,
-    );
-    expect(readdirSync(parent, { recursive: true })).toEqual(before);
-  });
+  using held = holdFolder(folder);
+  const { files } = held;
+  const { folder: run } = await RunFolder.create(files, folder, { seed: 1 });
+  await run.appendMetrics({ 'training/global_step': 1 });
+  take();
+  const before = readdirSync(parent, { recursive: true });
+  await expect(run.appendMetrics({ 'training/global_step': 2 })).rejects.toThrow(FolderGoneError);
+  await expect(files.writeFolder(run.checkpoint(2), new Map([['a', 'b']]))).rejects.toThrow(/was renamed, deleted or/);
+  expect(readdirSync(parent, { recursive: true })).toEqual(before);
 });
 
 test('an earlier run of the name is moved away by the run that has the name', async () => {
-  await holdingFolder(folder, (files) => RunFolder.create(files, folder, { seed: 1 }));
-  const { moved } = await holdingFolder(folder, (files) => RunFolder.create(files, folder, { seed: 2 }));
+  const create = async (seed: number) => {
+    using held = holdFolder(folder);
+    return await RunFolder.create(held.files, folder, { seed });
+  };
+  await create(1);
+  const { moved } = await create(2);
   expect(moved).toBe(`${folder}-1`);
   expect(readFileSync(join(folder, 'config.yaml'), 'utf8')).toBe('seed: 2\n');
 });

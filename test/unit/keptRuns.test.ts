@@ -6,15 +6,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { deflateRawSync } from 'node:zlib';
 import { stringify } from 'yaml';
-import { describe, expect, test, vi } from 'vitest';
-import { Autosave } from '../../demo/storage/autosave.ts';
-import { SavedRuns } from '../../demo/storage/savedRuns.ts';
+import { describe, expect, test } from 'vitest';
 import { evenlySpaced } from '../../demo/storage/thinning.ts';
 import { differing } from '../../demo/training/differing.ts';
 import { changeWords } from '../../demo/views/runs/changeWords.ts';
-import { diskFiles } from '../../src/cli/diskFiles.ts';
-import type { Metrics } from '../../src/grpo/metrics.ts';
-import type { FileSystem } from '../../src/runs/fileSystem.ts';
 import { parseTrainConfig } from '../../src/grpo/config/text.ts';
 import { readZip, writeZip } from '../../src/runs/zip.ts';
 
@@ -36,35 +31,6 @@ describe('checkpoints that stay', () => {
     const gaps = [0, ...kept.slice(0, -1)].map((step, i) => kept[i] - step);
     expect(Math.max(...gaps)).toBeLessThanOrEqual(2 * Math.ceil(64 / 6));
   });
-});
-
-test('a step that is done again while the disk is behind keeps its line', async () => {
-  const locks = { request: (_: string, __: object, hold: (lock: object) => unknown) => Promise.resolve(hold({})) };
-  vi.stubGlobal('navigator', { locks });
-  const disk = diskFiles();
-  let go = () => {};
-  const isSlow = new Promise<void>((resolve) => (go = resolve));
-  const append: FileSystem['append'] = async (path, content) => {
-    await isSlow;
-    return disk.append(path, content);
-  };
-  const root = mkdtempSync(join(tmpdir(), 'webgrpo-runs-'));
-  vi.spyOn(SavedRuns.prototype, 'path').mockImplementation((id) => join(root, id));
-  const config = parseTrainConfig(readFileSync('configs/gsm8k-tool.yaml', 'utf8'), { source: 'c' });
-  const runs = new SavedRuns({ ...disk, append, list: async () => [] });
-  const autosave = await Autosave.begin(runs, config, undefined);
-  const step = (number: number) => autosave.step({ 'training/global_step': number }, []);
-  for (const number of [1, 2, 3]) step(number);
-  autosave.rewind(2); // the engine of step 3 is gone
-  step(3);
-  go();
-  await autosave.end(true);
-  const lines = readFileSync(join(root, autosave.id, 'metrics.jsonl'), 'utf8')
-    .trim()
-    .split('\n');
-  expect(lines.map((line) => (JSON.parse(line) as Metrics)['training/global_step'])).toEqual([1, 2, 3]);
-  vi.unstubAllGlobals();
-  vi.restoreAllMocks();
 });
 
 describe('what changed', () => {

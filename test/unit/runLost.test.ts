@@ -1,11 +1,18 @@
 /** A run of the page whose GPU is lost: what it tells of, over an engine without a GPU. */
 
+import { mkdtempSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { afterEach, expect, test, vi } from 'vitest';
-import { Keeper } from '../../demo/training/keeper.ts';
+import type { HeldRun } from '../../demo/storage/heldRun.ts';
 import { Run, type RunEvents } from '../../demo/training/run.ts';
 import { Session } from '../../demo/engine/session.ts';
+import { diskFiles } from '../../src/cli/diskFiles.ts';
 import { DeviceLostError } from '../../src/errors.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import { initWeights } from '../../src/model/params.ts';
+import type { FileSystem } from '../../src/runs/fileSystem.ts';
+import { RunFolder } from '../../src/runs/runFolder.ts';
 import { gsm8kToolTask } from '../../src/tasks/gsm8k/task.ts';
 import { TalkingEngine } from '../clientEngine.ts';
 import { tokenizer } from '../scriptedTurns.ts';
@@ -23,6 +30,11 @@ const config = resolveTrainConfig({
   trainer: { totalTrainingSteps: 2, saveFreq: 1, testFreq: 0, valBeforeTrain: false },
 });
 
+const weights = initWeights(TINY_CONFIG, 1);
+
+/** Lets a slow disk write. */
+let go = () => {};
+
 /** A session whose GPU is lost when its weights are asked for the time `lostAt`, from 1. */
 function session(lostAt: number): Session {
   let asked = 0;
@@ -34,7 +46,7 @@ function session(lostAt: number): Session {
     exportWeights: () =>
       ++asked === lostAt
         ? Promise.reject(new DeviceLostError('unknown', 'the driver went away'))
-        : Promise.resolve(new Map()),
+        : Promise.resolve(weights),
   };
   const engine = { tokenizer, rollout: new TalkingEngine(), model };
   const never = new Promise<never>(() => {});
@@ -43,7 +55,7 @@ function session(lostAt: number): Session {
 }
 
 /** What a run tells whose first engine is lost so. */
-async function told(lostAt: number): Promise<string[]> {
+async function told(lostAt: number, held?: HeldRun): Promise<string[]> {
   const [said, sessions] = [[] as string[], [session(lostAt), session(0)]];
   vi.spyOn(Session, 'open').mockImplementation(() => Promise.resolve(sessions.shift()!));
   const nothing = () => {};
@@ -53,8 +65,10 @@ async function told(lostAt: number): Promise<string[]> {
     onStep: (metrics) => void said.push(`step ${metrics['training/global_step']}`),
     onLost: (_, from) => void said.push(`lost, from ${from}`),
   };
-  const run = new Run({ config, hub: undefined, keeper: new Keeper(config, undefined, undefined), events });
+  const run = new Run({ config, hub: undefined, held, events });
   expect(await run.train()).toEqual({ step: 2, stopped: false });
+  go();
+  await run.end(true);
   return said;
 }
 
@@ -64,4 +78,16 @@ test('lost before the state of step 1 is there, step 1 was not told of as done',
 
 test('lost after it, the run goes on from step 1', async () => {
   expect(await told(2)).toEqual(['step 1', 'lost, from 1', 'step 2']);
+});
+
+test('a step that is done again while the disk is behind is logged once', async () => {
+  const isFree = new Promise<void>((resolve) => (go = resolve));
+  const disk = diskFiles();
+  const append: FileSystem['append'] = (path, content) => isFree.then(() => disk.append(path, content));
+  const folder = RunFolder.open({ ...disk, append }, mkdtempSync(join(tmpdir(), 'webgrpo-lost-')));
+  const nothing = () => Promise.resolve();
+  const onProblem = (problem: Error) => expect(problem).toBeUndefined();
+  const held = { folder, onProblem, save: nothing, end: nothing } as unknown as HeldRun;
+  expect(await told(2, held)).toEqual(['step 1', 'lost, from 1', 'step 2']);
+  expect((await folder.metrics()).map((line) => line['training/global_step'])).toEqual([1, 2]);
 });

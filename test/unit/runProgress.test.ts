@@ -1,7 +1,7 @@
 /** What the page says of the time that is left, and lines of metrics that come later than others. */
 import { expect, test } from 'vitest';
 import type { Metrics } from '../../src/grpo/metrics.ts';
-import { amended } from '../../demo/storage/amended.ts';
+import { amended } from '../../src/runs/amended.ts';
 import { secondsLeft } from '../../demo/state/progress.ts';
 import { RunHealth } from '../../src/grpo/health.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';

@@ -119,6 +119,18 @@ describe('hostile requests get one clear error', () => {
     ],
     ['a seed that is none', { messages: [QUESTION], seed: 1.5 }, 400, 'seed is 1.5'],
     ['too many top_logprobs', { messages: [QUESTION], logprobs: true, top_logprobs: 20 }, 400, 'from 0 to 8'],
+    [
+      'modalities without a text',
+      { messages: [QUESTION], modalities: { toString: {} } },
+      400,
+      'modalities is an object; allowed: ["text"]',
+    ],
+    [
+      'a group with a path for its name',
+      { messages: [QUESTION], metadata: { group: '../x' } },
+      400,
+      'cannot name a group',
+    ],
     ['an unknown parameter', { messages: [QUESTION], thinking: true }, 400, '"thinking" is not served'],
     [
       'a prototype key',
@@ -133,6 +145,7 @@ describe('hostile requests get one clear error', () => {
     expect([got, json!.error.message]).toEqual([status, expect.stringContaining(words)]);
     expect(Object.keys(json!.error)).toEqual(['message', 'type', 'param', 'code']);
     expect(trainer.groups.size).toBe(0); // no episode is left of it
+    expect((await ask('/v1/status')).json).toMatchObject({ calls: 0 });
     expect(({} as Record<string, unknown>)['n']).toBeUndefined();
   });
 

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { beforeEach, expect, test, vi } from 'vitest';
 import { disk } from '../../src/cli/files.ts';
 import { writeCheckpoint } from '../../src/runs/checkpointFolder.ts';
-import { StoppedError } from '../../src/cli/process/interrupt.ts';
+import { StoppedError } from '../../src/errors.ts';
 import { lockFolder } from '../../src/cli/process/lock.ts';
 import { runSupervised } from '../../src/cli/run/supervised.ts';
 import { RunFolder } from '../../src/runs/runFolder.ts';

@@ -4,10 +4,10 @@ import { ConfigError } from '../../../src/errors.ts';
 import type { TrainConfig } from '../../../src/grpo/config/types.ts';
 
 /** All tries of the newest step are kept to be looked at. */
-export const MAX_TRIES = 4096;
+const MAX_TRIES = 4096;
 
 /** Every step is a point of every curve. */
-export const MAX_STEPS = 10_000;
+const MAX_STEPS = 10_000;
 
 const whole = (n: number): string => n.toLocaleString('en');
 

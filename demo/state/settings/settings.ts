@@ -35,7 +35,7 @@ export class Settings {
   readonly checked = computed<Checked>(() => this.#check());
 
   /** Takes a recipe, and what the address changes of it. Throws InputError. */
-  open(text: string, name: string, address: URLSearchParams): void {
+  open(text: string, name: string, address = new URLSearchParams()): void {
     const own = parseTrainConfig(text, { source: name, note: () => {} });
     const written = parse(text) as unknown;
     const overrides = [...address.getAll('task').map(taskOverride), ...address.getAll('set')];

@@ -16,6 +16,9 @@ export const shownTries = signal<readonly LoggedRollout[]>([]);
 /** The group that was picked; undefined = the page chooses. */
 export const pickedGroup = signal<number | undefined>(undefined);
 
+/** The try whose tokens are open. */
+export const looked = signal<LoggedRollout | undefined>(undefined);
+
 /** There may be newer tries than those that are shown. */
 export const isHeld = computed(() => following.value !== 'newest');
 

@@ -1,16 +1,26 @@
 /** Tries of the steps that the page has seen since it was opened; older ones are in the saved run. */
 
+import { effect, signal } from '@preact/signals';
 import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
 import { savedRuns } from '../../storage/saved.ts';
-import { shownRun } from '../page.ts';
+import { shownRun, tries } from '../page.ts';
 
 /** Steps whose tries stay in memory. */
 const MOST = 50;
 
+/** Tries of the first step that the page has seen of a run. */
+export const firstTries = signal<readonly LoggedRollout[]>([]);
+
+effect(() => {
+  const [now, first] = [tries.value, firstTries.peek()];
+  const step = now.at(0)?.step;
+  if (step === undefined || first.length === 0 || step <= first[0].step) firstTries.value = now;
+});
+
 const seen = new Map<number, readonly LoggedRollout[]>();
 
-export function keepTries(tries: readonly LoggedRollout[]): void {
-  seen.set(tries[0].step, tries);
+export function keepTries(of: readonly LoggedRollout[]): void {
+  seen.set(of[0].step, of);
   for (const step of seen.keys()) if (seen.size > MOST) seen.delete(step);
 }
 

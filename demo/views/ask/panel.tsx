@@ -41,7 +41,7 @@ export function AskPanel() {
           {refusal.value}
         </p>
       )}
-      <p class="ask-spoken" role="status">
+      <p class="heard" role="status">
         {spoken.value}
       </p>
       <ol class="exchanges" aria-label="Questions and answers, newest first" hidden={exchanges.value.length === 0}>

@@ -74,7 +74,7 @@ function Card({ recipe, isChosen, choose }: { recipe: Recipe; isChosen: boolean;
 
 /** The address says the recipe, so that it can be sent; what was changed of another recipe is gone. */
 async function open(name: string): Promise<void> {
-  await openRecipe(name, new URLSearchParams());
+  await openRecipe(name);
   const kept = new URLSearchParams({ config: name });
   if (hub !== undefined) kept.set('hub', hub);
   window.history.replaceState(window.history.state, '', `?${kept.toString()}`);

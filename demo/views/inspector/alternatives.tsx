@@ -73,7 +73,7 @@ function Bars({ choices, drawn, textOf }: { choices: Choices; drawn: number; tex
             </span>
             <span class="share-text">
               {chance(probability)}
-              {tokenId === drawn && <span class="hidden-text"> (drawn)</span>}
+              {tokenId === drawn && <span class="heard"> (drawn)</span>}
             </span>
           </li>
         ))}

@@ -27,7 +27,7 @@ export function Inspector({ tokens, shown }: { tokens: TryTokens; shown: LoggedR
   return (
     <div class="inspector">
       <fieldset class="measures">
-        <legend class="hidden-text">Colour by</legend>
+        <legend class="heard">Colour by</legend>
         {MEASURES.map((name) => (
           <label key={name} class="measure">
             <input
@@ -74,7 +74,7 @@ function Scale({
       <p class="ends">
         <span class={middle === undefined ? '' : 'token down'}>{low}</span>
         <span class={`ramp${middle === undefined ? '' : ' two-sided'}`} data-measure={measure} aria-hidden="true" />
-        {middle !== undefined && <span class="middle">{middle} in the middle</span>}
+        {middle !== undefined && <span class="heard">{middle} in the middle</span>}
         <span class={middle === undefined ? '' : 'token up'}>{high}</span>
       </p>
     </div>

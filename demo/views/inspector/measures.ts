@@ -112,7 +112,7 @@ const LEAST: Record<Measure, number> = {
   gradient: 1e-9,
 };
 
-export interface Legend {
+interface Legend {
   means: string;
   /** Texts of the scale's ends, and of its middle where it has one. */
   low: string;

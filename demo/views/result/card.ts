@@ -4,7 +4,10 @@ import type { TrainConfig } from '../../../src/grpo/config/types.ts';
 import type { ModelConfig } from '../../../src/model/config.ts';
 import { parameterCount } from '../../../src/model/params.ts';
 import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
+import { plural } from '../../../src/ui/format.ts';
 import type { Measured } from '../../state/measured.ts';
+import { CALL, readCall } from '../calls.ts';
+import { isRight } from '../tries/groups.ts';
 
 interface Source {
   config: TrainConfig;
@@ -57,30 +60,24 @@ export function contentOf({ config, measured, adapter, model, first, last }: Sou
   };
 }
 
-const plural = (n: number, what: string) => `${n} ${what}${n === 1 ? '' : 's'}`;
-
 const millions = (n: number): string =>
   n >= 1e6 ? `${(n / 1e6).toFixed(n < 1e7 ? 1 : 0)} M` : `${Math.round(n / 1000)} k`;
 
-/** A call as a person writes it. */
 const withCalls = (text: string): string =>
-  text.replaceAll(/<tool_call>([^]*?)(?:<\/tool_call>|$)/g, (whole, call: string) => {
-    try {
-      const { name, arguments: given } = JSON.parse(call) as { name: string; arguments: Record<string, unknown> };
-      return `${name}(${Object.values(given).map(String).join(', ')}) `;
-    } catch {
-      return whole;
-    }
+  text.replaceAll(CALL, (call) => {
+    const read = readCall(call);
+    return read ? `${read.shown} ` : call;
   });
 
-function shownTry({ step, messages, promptMessages, acc }: LoggedRollout): ShownTry {
+function shownTry(one: LoggedRollout): ShownTry {
+  const { step, messages, promptMessages } = one;
   const textOf = (part: typeof messages) =>
     part.map(({ role, content }) => (role === 'tool' ? `= ${content}` : withCalls(content)).trim()).join(' ');
   return {
     step,
     problem: textOf(messages.slice(0, promptMessages).filter(({ role }) => role === 'user')),
     answer: textOf(messages.slice(promptMessages)),
-    right: acc !== null && acc >= 1,
+    right: isRight(one),
   };
 }
 

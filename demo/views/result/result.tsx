@@ -3,13 +3,13 @@
 import './result.css';
 import { useSignal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
-import { config, history, state, tries } from '../../state/page.ts';
+import { saveFile } from '../../actions/saveFile.ts';
+import { config, history, session, state, tries } from '../../state/page.ts';
 import { adapter } from '../../state/notices.ts';
 import { measured } from '../../state/measured.ts';
 import { player } from '../../recorded/recorded.ts';
 import { shared } from '../../state/shared.ts';
-import { firstTries } from './firstTries.ts';
-import { session } from '../../state/page.ts';
+import { firstTries } from '../../state/tries/stepTries.ts';
 import type { CardContent } from './card.ts';
 
 /** Shown once a run has ended that was evaluated at least once. */
@@ -58,13 +58,7 @@ function Card() {
       () => 'This browser lets no page copy that; save the picture, or mark the text and copy it.',
     );
   };
-  const save = async () => {
-    const link = document.createElement('a');
-    link.href = URL.createObjectURL(await picture());
-    link.download = 'webgrpo-result.png';
-    link.click();
-    URL.revokeObjectURL(link.href);
-  };
+  const save = async () => saveFile('webgrpo-result.png', await picture());
   return (
     <section class="result" aria-label="Result">
       <canvas ref={canvas} width={1200} height={630} role="img" aria-label={text.value} />

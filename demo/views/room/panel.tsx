@@ -2,8 +2,9 @@
 
 import { batch, useComputed, useSignal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
+import { describe } from '../../../src/errors.ts';
 import type { Status } from '../../../src/extensions/rooms/index.ts';
-import { short } from '../../../src/ui/format.ts';
+import { plural, short } from '../../../src/ui/format.ts';
 import { adapter } from '../../state/notices.ts';
 import { type AskedRoom, roomUrl } from '../../state/address/room.ts';
 import './room.css';
@@ -77,7 +78,7 @@ function Room({ address, code, host }: AskedRoom & { host: string }) {
         },
       });
     } catch (error) {
-      if (!signal.aborted) problem.value = error instanceof Error ? error.message : String(error);
+      if (!signal.aborted) problem.value = describe(error);
     } finally {
       stage.value = signal.aborted || problem.value !== undefined ? 'left' : 'over';
     }
@@ -195,7 +196,7 @@ function nowText(stage: Stage, groups: number): string {
   if (stage === 'left') return 'Not in the room';
   if (stage === 'over') return 'The run is over';
   if (groups === 0) return 'Waiting for problems';
-  return `Working on ${groups} ${groups === 1 ? 'problem' : 'problems'}`;
+  return `Working on ${plural(groups, 'problem')}`;
 }
 
 /** The page without the room, opened again: this one may connect to nothing but the room. */

@@ -4,18 +4,9 @@ import { useSignal } from '@preact/signals';
 import type { LiveSettings } from '../../../src/grpo/live.ts';
 import { valueAt } from '../../../src/grpo/config/tree.ts';
 import { history } from '../../state/page.ts';
-import { changeSettings, live } from '../../state/rules.ts';
+import { changeSettings, live, LIVE_FIELDS } from '../../state/rules.ts';
 
-const FIELDS = [
-  { key: 'actor.optim.lr', label: 'Learning rate', why: 'How far an update moves the weights.' },
-  { key: 'rollout.temperature', label: 'Temperature', why: 'Above 1 the model draws bolder, below 1 it plays safe.' },
-  { key: 'actor.clipRatioLow', label: 'Clip below', why: 'How much less likely one step may make a token.' },
-  { key: 'actor.clipRatioHigh', label: 'Clip above', why: 'How much more likely one step may make a token.' },
-  { key: 'actor.klLossCoef', label: 'KL coefficient', why: 'Pulls the model back to where it started.' },
-  { key: 'actor.entropyCoeff', label: 'Entropy bonus', why: 'Pays for staying undecided.' },
-] as const;
-
-type Key = (typeof FIELDS)[number]['key'];
+type Key = (typeof LIVE_FIELDS)[number]['key'];
 
 export function LiveSettingsTab() {
   const typed = useSignal<Partial<Record<Key, string>>>({});
@@ -39,7 +30,7 @@ export function LiveSettingsTab() {
   return (
     <form onSubmit={apply}>
       <div class="live">
-        {FIELDS.map(({ key, label, why }) => (
+        {LIVE_FIELDS.map(({ key, label, why }) => (
           <div class="field" key={key}>
             <label for={`live-${key}`}>{label}</label>
             <input

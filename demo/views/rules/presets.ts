@@ -2,7 +2,7 @@
 
 import type { RuleKind } from '../../../src/extensions/modules/index.ts';
 
-export interface Preset {
+interface Preset {
   name: string;
   /** What comes of it. */
   note: string;

@@ -51,7 +51,7 @@ function RunTable() {
               <th scope="col">Curve</th>
               <th scope="col">What changed</th>
               <th scope="col">
-                <span class="unseen">Actions</span>
+                <span class="heard">Actions</span>
               </th>
             </tr>
           </thead>

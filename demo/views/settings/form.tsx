@@ -2,13 +2,14 @@
 
 import { useSignal } from '@preact/signals';
 import type { TrainConfig } from '../../../src/grpo/config/types.ts';
+import { plural } from '../../../src/ui/format.ts';
 import { active } from '../../state/page.ts';
 import { costOf } from '../../state/estimate.ts';
 import { ALGORITHM_GROUPS, FIRST, MORE, type Field } from '../../state/settings/fields.ts';
-import type { Settings } from '../../state/settings/settings.ts';
+import { form } from '../../state/settings/settings.ts';
 import './settings.css';
 
-export function SettingsForm({ form }: { form: Settings }) {
+export function SettingsForm() {
   const isOpen = useSignal(false);
   const checked = form.checked.value;
   const own = form.own.value;
@@ -20,7 +21,7 @@ export function SettingsForm({ form }: { form: Settings }) {
   return (
     <>
       {FIRST.map((field) => (
-        <SettingField key={field.name} form={form} field={field} />
+        <SettingField key={field.name} field={field} />
       ))}
       <p class={wrong && !wrong.field ? 'plan wrong' : 'plan'} id="plan" aria-live="polite">
         {'config' in checked
@@ -37,7 +38,7 @@ export function SettingsForm({ form }: { form: Settings }) {
         <summary>More settings</summary>
         <div class="more-grid">
           {MORE.map((field) => (
-            <SettingField key={field.name} form={form} field={field} />
+            <SettingField key={field.name} field={field} />
           ))}
         </div>
         <p class="summary">{'config' in checked && summaryOf(checked.config)}</p>
@@ -47,7 +48,7 @@ export function SettingsForm({ form }: { form: Settings }) {
   );
 }
 
-function SettingField({ form, field }: { form: Settings; field: Field }) {
+function SettingField({ field }: { field: Field }) {
   const { name, label, meaning, choices } = field;
   const checked = form.checked.value;
   const problem = 'problem' in checked && checked.field === name ? checked.problem : undefined;
@@ -129,7 +130,7 @@ function summaryOf({ actor, algorithm, data, rollout }: TrainConfig): string {
   const { lossAggMode, clipRatioLow, clipRatioHigh, klLossCoef, useKlLoss } = actor;
   const updates = (data.trainBatchSize / actor.ppoMiniBatchSize) * actor.ppoEpochs;
   return [
-    `${data.trainBatchSize} problems \u00d7 ${rollout.n} tries a step, ${updates} update${updates === 1 ? '' : 's'}`,
+    `${data.trainBatchSize} problems \u00d7 ${rollout.n} tries a step, ${plural(updates, 'update')}`,
     `loss ${actor.policyLoss.lossMode}, ${lossAggMode}`,
     `clip ${clipRatioLow} / ${clipRatioHigh}`,
     `advantage ${algorithm.advEstimator}`,

@@ -2,6 +2,7 @@
 
 import type { Metrics } from '../../../src/grpo/metrics.ts';
 import { duration } from '../../../src/ui/format.ts';
+import { sumOf } from '../../state/measured.ts';
 import { history } from '../../state/page.ts';
 import { Term } from '../term.tsx';
 import './timeBar.css';
@@ -54,21 +55,18 @@ function Bar({ lines }: { lines: readonly Metrics[] }) {
         ))}
       </ul>
       <p class="note">
-        {`Inside generate, summed over tries that overlap: tools ${duration(sum(lines, 'timing_s/tools'))}, ` +
-          `rewards ${duration(sum(lines, 'timing_s/reward'))}.`}
+        {`Inside generate, summed over tries that overlap: tools ${duration(sumOf(lines, 'timing_s/tools'))}, ` +
+          `rewards ${duration(sumOf(lines, 'timing_s/reward'))}.`}
       </p>
     </>
   );
 }
 
-const sum = (lines: readonly Metrics[], name: string): number =>
-  lines.reduce((total, metrics) => total + (metrics[name] ?? 0), 0);
-
 function partsOf(lines: readonly Metrics[]): { name: (typeof PHASES)[number]['name'] | 'rest'; seconds: number }[] {
   const known = PHASES.map(({ name, keys }) => ({
-    name: name,
-    seconds: keys.reduce((total, key) => total + sum(lines, key), 0),
+    name,
+    seconds: keys.reduce((total, key) => total + sumOf(lines, key), 0),
   }));
   const inSteps = known.reduce((total, { name, seconds }) => total + (name === 'evaluate' ? 0 : seconds), 0);
-  return [...known, { name: 'rest', seconds: Math.max(0, sum(lines, 'timing_s/step') - inSteps) }];
+  return [...known, { name: 'rest', seconds: Math.max(0, sumOf(lines, 'timing_s/step') - inSteps) }];
 }

@@ -2,6 +2,9 @@
 
 import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
 import type { Message } from '../../../src/tasks/task.ts';
+import { CALL, readCall } from '../calls.ts';
+
+const PARTS = new RegExp(`(${CALL.source})`);
 
 export function Conversation({ shown: { messages, promptMessages } }: { shown: LoggedRollout }) {
   return (
@@ -18,7 +21,7 @@ function Said({ message: { role, content }, tool }: { message: Message; tool: st
     return (
       <div class="message assistant">
         {content
-          .split(/(<tool_call>[\s\S]*?(?:<\/tool_call>|$))/)
+          .split(PARTS)
           .filter((part) => part.trim() !== '')
           .map((part, i) =>
             part.startsWith('<tool_call>') ? <Call key={i} text={part} /> : <Text key={i} text={part} />,
@@ -46,27 +49,16 @@ function Text({ text }: { text: string }) {
   );
 }
 
-/** `calculator(48/2)`, or the text itself, marked, where it is not a call that can be read. */
+/** A call, or the text itself, marked, where it is not a call that can be read. */
 function Call({ text }: { text: string }) {
-  const call = callIn(text);
-  if (!call) return <code class="call unreadable">{text}</code>;
-  return <code class="call">{`${call.name}(${Object.values(call.args).map(String).join(', ')})`}</code>;
-}
-
-function callIn(text: string): { name: string; args: object } | undefined {
-  try {
-    const body = text.replace(/<\/?tool_call>/g, '').trim();
-    const { name, arguments: args } = JSON.parse(body) as { name?: unknown; arguments?: unknown };
-    return typeof name === 'string' && typeof args === 'object' && args !== null ? { name, args } : undefined;
-  } catch {
-    return undefined;
-  }
+  const call = readCall(text);
+  return <code class={call ? 'call' : 'call unreadable'}>{call?.shown ?? text}</code>;
 }
 
 /** The tool whose answer message `i` is: outputs come in the order of the calls before them. */
 function toolOf(messages: readonly Message[], i: number): string {
   let turn = i;
   while (turn >= 0 && messages[turn].role !== 'assistant') turn--;
-  const calls = messages[turn]?.content.match(/<tool_call>[\s\S]*?(?:<\/tool_call>|$)/g) ?? [];
-  return callIn(calls[i - turn - 1] ?? '')?.name ?? 'tool';
+  const calls = messages[turn]?.content.match(CALL) ?? [];
+  return readCall(calls[i - turn - 1] ?? '')?.name ?? 'tool';
 }

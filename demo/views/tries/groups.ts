@@ -11,7 +11,7 @@ export interface Group {
 
 export const isRight = ({ acc }: LoggedRollout): boolean => acc !== null && acc >= 1;
 
-export const rightOf = ({ tries }: Group): number => tries.filter(isRight).length;
+const rightOf = ({ tries }: Group): number => tries.filter(isRight).length;
 
 /** In the order of their numbers, whichever tries are there first. */
 export function groupsOf(tries: readonly LoggedRollout[]): Group[] {

@@ -3,9 +3,8 @@
 import { useSignal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
 import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
-import { hold, isHeld, pickedGroup, showNewest, shownTries } from '../../state/tries/shown.ts';
+import { hold, isHeld, looked, pickedGroup, showNewest, shownTries } from '../../state/tries/shown.ts';
 import { bestFirst, type Group, groupsOf, isCompared, mostTelling, whatItTeaches } from './groups.ts';
-import { looked } from './looked.ts';
 import { Picker } from './picker.tsx';
 import { Try } from './try.tsx';
 import './tries.css';

@@ -3,13 +3,12 @@
 import { useSignal } from '@preact/signals';
 import type { ComponentType } from 'preact';
 import { useEffect } from 'preact/hooks';
-import { short, signed } from '../../../src/ui/format.ts';
+import { plural, short, signed } from '../../../src/ui/format.ts';
 import type { LoggedRollout } from '../../../src/runs/rollouts.ts';
-import { hold } from '../../state/tries/shown.ts';
+import { hold, looked } from '../../state/tries/shown.ts';
 import { type TryTokens, tokensOf } from '../../training/tokens.ts';
 import { Conversation } from './conversation.tsx';
 import { isRight } from './groups.ts';
-import { looked } from './looked.ts';
 
 const STOP_REASONS: Record<string, string> = {
   completed: '',
@@ -64,8 +63,7 @@ function Head({ shown }: { shown: LoggedRollout }) {
 }
 
 function factsOf({ responseTokens, numToolCalls, stopReason }: LoggedRollout): string {
-  const count = (n: number, what: string) => `${n} ${what}${n === 1 ? '' : 's'}`;
-  return [count(responseTokens, 'token'), count(numToolCalls, 'tool call'), STOP_REASONS[stopReason] ?? stopReason]
+  return [plural(responseTokens, 'token'), plural(numToolCalls, 'tool call'), STOP_REASONS[stopReason] ?? stopReason]
     .filter(Boolean)
     .join(' \u00b7 ');
 }

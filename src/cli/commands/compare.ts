@@ -14,7 +14,7 @@ import { IMPORT_FLAG } from '../importModule.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { type AlgorithmRuns, comparedMarkdown, comparedRows, comparisonReport } from '../../report/comparison.ts';
 import { disk, readText, writeWhole } from '../files.ts';
-import { holdingFolder } from '../process/heldFolder.ts';
+import { holdFolder } from '../process/heldFolder.ts';
 import { STOPPED_EXIT_CODE, STOPS } from '../process/interrupt.ts';
 import { say } from '../run/progress.ts';
 import { writeReport } from '../run/reports.ts';
@@ -61,10 +61,9 @@ export const compare: Command = {
         note: () => {},
       });
     const configs = algorithms.map((name) => Array.from({ length: seeds }, (_, i) => configOf(name, i + 1)));
-    const { stopped, result } = await holdingFolder(out, async () => ({
-      stopped: await trainAll(configs, () => writeComparison(out, base, configs, target)),
-      result: await writeComparison(out, base, configs, target),
-    }));
+    using _ = holdFolder(out);
+    const stopped = await trainAll(configs, () => writeComparison(out, base, configs, target));
+    const result = await writeComparison(out, base, configs, target);
     if (stopped) say('Stopped and saved. The same command goes on from there.');
     io.text(`${result.markdown}\n\n  page: ${result.page}`);
     io.result({ page: result.page, table: result.table, target, stopped, algorithms: result.rows });

@@ -1,7 +1,7 @@
 /** `webgrpo join`: this machine generates for a room. */
 
 import { hostname } from 'node:os';
-import { InputError } from '../../errors.ts';
+import { InputError, StoppedError } from '../../errors.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import {
   checkRoomTask,
@@ -15,7 +15,7 @@ import {
 } from '../../extensions/rooms/index.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { IMPORT_FLAG } from '../importModule.ts';
-import { onInterrupt, STOPPED_EXIT_CODE, StoppedError } from '../process/interrupt.ts';
+import { onInterrupt, STOPPED_EXIT_CODE } from '../process/interrupt.ts';
 import { currentIo } from '../process/io.ts';
 import { connectInNode } from '../room/openRoom.ts';
 import { openTask } from '../run/openTask.ts';

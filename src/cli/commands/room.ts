@@ -29,17 +29,17 @@ import { numberFlag, oneFile, type ParsedArgs } from '../args.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { readText } from '../files.ts';
 import { IMPORT_FLAG } from '../importModule.ts';
-import { holdingFolder } from '../process/heldFolder.ts';
+import { holdFolder } from '../process/heldFolder.ts';
 import { STOPS } from '../process/interrupt.ts';
 import type { ServerOptions } from '../room/natsServer.ts';
 import { openServer, type RoomServer } from '../room/openRoom.ts';
-import { firstAttempt } from '../run/freshDevice.ts';
 import type { CommandEngine } from '../process/io.ts';
 import { say } from '../run/progress.ts';
 import { checkpointToResume, resumeCommand } from '../run/resume.ts';
 import { openEngine, openSession, type Session } from '../run/session.ts';
 import { withWarmStart } from '../run/warmStart.ts';
-import { type FinishedRun, tellOfRun, TrainingRun } from './train.ts';
+import { type FinishedRun, trainInto } from '../run/shownRun.ts';
+import { tellOfRun } from './train.ts';
 
 const PORT = 4222;
 
@@ -79,7 +79,8 @@ export const room: Command = {
     const maxWorkers = numberFlag(flags, 'max-workers', 64, [1, 10_000]);
     const server = { ...serverOptions(flags, `${path}-room`), maxConnections: 2 * maxWorkers + 16 };
     const run = { config, server, running: runningServer(flags), maxWorkers, ackWaitMs, trustsWorkers };
-    const finished = await holdingFolder(path, (files) => trainInRoom(RunFolder.open(files, path), run));
+    using held = holdFolder(path);
+    const finished = await trainInRoom(RunFolder.open(held.files, path), run);
     return tellOfRun(io, config, finished, resumeCommand(source, { overrides, flags, lists }, 'room'));
   },
 };
@@ -106,11 +107,8 @@ async function trainInRoom(folder: RunFolder, run: RoomRun): Promise<FinishedRun
   };
   try {
     const session = await openSession(await withWarmStart(onDevice));
+    closing.push(() => session.close());
     const { engine, task } = session;
-    closing.push(
-      () => engine.destroy(),
-      () => task.close?.(),
-    );
     const config = withTotalSteps(run.config, task, engine.tokenizer);
     const checkpoint = await checkpointToResume(config);
     const checking = trustsWorkers ? undefined : await openChecking(session, onDevice);
@@ -144,10 +142,15 @@ async function trainInRoom(folder: RunFolder, run: RoomRun): Promise<FinishedRun
           return file;
         },
       });
-    const training = new TrainingRun(config, { ...session, rollouter, onStop }, folder, firstAttempt(checkpoint));
     try {
-      await training.prepare();
-      return await training.fit();
+      return await trainInto({
+        folder,
+        config,
+        from: checkpoint,
+        open: async () => ({ ...session, rollouter, close: () => {} }),
+        waitsMs: [], // the room ends with its device
+        onStop,
+      });
     } finally {
       await host.end();
       for (const line of countLines(host)) say(line);

@@ -9,21 +9,22 @@ import { requestLosses } from '../../grpo/generate/templateCheck.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
 import { toolParserOf } from '../../rollout/tools/parser.ts';
 import { RunFolder } from '../../runs/runFolder.ts';
+import type { RunSession } from '../../runs/trainingRun.ts';
 import { numberFlag, oneFile, type ParsedArgs } from '../args.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { readText } from '../files.ts';
 import { IMPORT_FLAG } from '../importModule.ts';
-import { holdingFolder } from '../process/heldFolder.ts';
+import { holdFolder } from '../process/heldFolder.ts';
 import { STOPS } from '../process/interrupt.ts';
 import { type CommandEngine, currentIo } from '../process/io.ts';
-import { type Attempt, onFreshDevices } from '../run/freshDevice.ts';
 import { say } from '../run/progress.ts';
 import { checkpointToResume, resumeCommand } from '../run/resume.ts';
 import { openSession } from '../run/session.ts';
+import { trainInto } from '../run/shownRun.ts';
 import { withWarmStart } from '../run/warmStart.ts';
 import { checkReach, listen, type Listening, type ListenOptions } from '../serve/listen.ts';
 import { routes, type ServedRun } from '../serve/routes.ts';
-import { type FinishedRun, tellOfRun, TrainingRun } from './train.ts';
+import { tellOfRun } from './train.ts';
 
 const PORT = 8000;
 
@@ -58,17 +59,21 @@ export const serve: Command = {
       : { ...parsed, trainer: { ...parsed.trainer, valBeforeTrain: false, testFreq: 0 } };
     const settings = { ...readSettings(flags, lists), isEvaluated };
     const path = join(config.trainer.defaultLocalDir, config.name);
-    const finished = await holdingFolder(path, async (files) => {
-      const folder = RunFolder.open(files, path);
-      const served = new ServedDevices(folder, config, settings);
-      const from = await checkpointToResume(config);
-      try {
-        return await onFreshDevices(folder, from, (attempt) => served.fit(attempt));
-      } finally {
-        await served.close();
-      }
-    });
-    return tellOfRun(io, config, finished, resumeCommand(source, { overrides, flags, lists }, 'serve'));
+    using held = holdFolder(path);
+    const served = new ServedDevices(config, settings);
+    try {
+      const finished = await trainInto({
+        folder: RunFolder.open(held.files, path),
+        config,
+        from: await checkpointToResume(config),
+        open: () => served.open(),
+        onReady: () => served.serve(),
+        onLogged: (metrics) => served.logged(metrics),
+      });
+      return tellOfRun(io, config, finished, resumeCommand(source, { overrides, flags, lists }, 'serve'));
+    } finally {
+      await served.close();
+    }
   },
 };
 
@@ -82,49 +87,38 @@ interface Settings {
 
 /** A run whose HTTP, episodes and complete groups stay when its device is lost. */
 class ServedDevices {
-  readonly #folder: RunFolder;
   readonly #config: TrainConfig;
   readonly #settings: Settings;
   #groups: ClientGroups | undefined;
+  #engine: CommandEngine | undefined;
   #server: Listening | undefined;
   /** The last finished step. */
   #metrics: Metrics | undefined;
   /** The request that waits for a step. */
   #asked: { resolve: (metrics: Metrics) => void; reject: (error: Error) => void } | undefined;
 
-  constructor(folder: RunFolder, config: TrainConfig, settings: Settings) {
-    [this.#folder, this.#config, this.#settings] = [folder, config, settings];
+  constructor(config: TrainConfig, settings: Settings) {
+    [this.#config, this.#settings] = [config, settings];
   }
 
-  /** Trains on one device until the run is over, or the device is lost. */
-  async fit(attempt: Attempt): Promise<FinishedRun> {
+  /** The session of a fresh device, by whose engine the episodes continue. */
+  async open(): Promise<RunSession> {
     const config = await withWarmStart(this.#config);
     const { timeoutS, isManual, isEvaluated } = this.#settings;
     const session = await openSession(config, 'train', isEvaluated ? undefined : NO_TASK);
-    const { engine, task } = session;
+    const engine = (this.#engine = session.engine);
     const limits = { timeoutS, stepWhen: isManual ? 'asked' : 'complete', outlives: true } as const;
+    const close = async (error?: unknown) => {
+      if (error instanceof DeviceLostError) this.#lose(engine, error);
+      else await this.close(); // before the engine goes
+      session.close();
+    };
     try {
-      const groups = (this.#groups ??= new ClientGroups(this.#config, engine, limits));
-      const onLogged = (metrics: Metrics) => this.#logged(metrics);
-      const run = new TrainingRun(this.#config, { ...session, source: groups, onLogged }, this.#folder, attempt);
-      await run.prepare();
-      groups.attach(engine);
-      void engine.lost.then((error) => groups.lose(engine, error));
-      this.#server ??= await this.#listen(groups, engine);
-      const finished = await run.fit();
-      await this.close(); // before the engine goes
-      return finished;
+      const source = (this.#groups ??= new ClientGroups(this.#config, engine, limits));
+      return { ...session, source, close };
     } catch (error) {
-      if (error instanceof DeviceLostError) {
-        this.#groups?.lose(engine, error);
-        this.#groups?.ask(undefined);
-        this.#asked?.reject(error);
-        this.#asked = undefined;
-      } else await this.close();
+      await close(error);
       throw error;
-    } finally {
-      task.close?.();
-      engine.destroy();
     }
   }
 
@@ -132,6 +126,21 @@ class ServedDevices {
     this.#asked?.reject(new Error('the run has ended'));
     await this.#groups?.end();
     await this.#server?.close();
+  }
+
+  /** Continues the episodes on the engine of the present session. Serves from the first one on. */
+  async serve(): Promise<void> {
+    const [groups, engine] = [this.#groups!, this.#engine!];
+    groups.attach(engine);
+    void engine.lost.then((error) => groups.lose(engine, error));
+    this.#server ??= await this.#listen(groups, engine);
+  }
+
+  #lose(engine: CommandEngine, error: DeviceLostError): void {
+    this.#groups?.lose(engine, error);
+    this.#groups?.ask(undefined);
+    this.#asked?.reject(error);
+    this.#asked = undefined;
   }
 
   /** Takes a step that a request asks for, one at a time. */
@@ -142,7 +151,8 @@ class ServedDevices {
     return done;
   }
 
-  #logged(metrics: Metrics): void {
+  /** Answers the request that waits for a step. */
+  logged(metrics: Metrics): void {
     if (metrics['training/global_step'] === 0) return; // the evaluation before the first step
     this.#metrics = metrics;
     this.#asked?.resolve(metrics);

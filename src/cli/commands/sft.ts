@@ -5,7 +5,7 @@ import { greedyAcc, passAt1 } from '../../report/metricOf.ts';
 import { oneFile } from '../args.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { readText } from '../files.ts';
-import { holdingFolder } from '../process/heldFolder.ts';
+import { holdFolder } from '../process/heldFolder.ts';
 import { STOPS } from '../process/interrupt.ts';
 import { evaluateSupervised, runSupervised, supervisedFolder } from '../run/supervised.ts';
 
@@ -17,12 +17,10 @@ export const sft: Command = {
   async run({ positionals, overrides }, io) {
     const source = oneFile(positionals, 'config');
     const config = parseSftConfig(await readText(source), { source, overrides });
-    const { folder, losses, after } = await holdingFolder(supervisedFolder(config), async (files) => {
-      const run = await runSupervised(files, config);
-      const metrics = await evaluateSupervised(config, run.model);
-      await run.folder.appendMetrics({ 'training/global_step': run.losses.length, ...metrics });
-      return { ...run, after: metrics };
-    });
+    using held = holdFolder(supervisedFolder(config));
+    const { folder, losses, model } = await runSupervised(held.files, config);
+    const after = await evaluateSupervised(config, model);
+    await folder.appendMetrics({ 'training/global_step': losses.length, ...after });
     io.text(
       `  ${losses.length} steps: loss ${losses[0]?.toFixed(3)} -> ${losses.at(-1)?.toFixed(3)}, ` +
         `pass@1 ${passAt1(after)?.toFixed(3)}, greedy ${greedyAcc(after)?.toFixed(3)}\n  model: ${folder.path}`,

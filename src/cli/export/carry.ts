@@ -1,8 +1,8 @@
 /** Writes our settings under a peer's names (src/grpo/config/peerNames.ts), and lists those that an export leaves behind. */
 
+import { keyDocs } from '../../grpo/config/keys.ts';
 import { PEER_NAMES } from '../../grpo/config/peerNames.ts';
 import { RECIPES, VERL_DEFAULTS } from '../../grpo/config/recipes.ts';
-import { keyDocs } from '../../grpo/config/keys.ts';
 import { TRAIN_SCHEMA } from '../../grpo/config/schema/index.ts';
 import { leaves, show, valueAt } from '../../grpo/config/tree.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';

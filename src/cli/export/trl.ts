@@ -2,8 +2,8 @@
 
 import { policyLossOf } from '../../grpo/losses/index.ts';
 import { correctionSettings } from '../../grpo/correction/settings.ts';
-import type { TrainConfig } from '../../grpo/config/types.ts';
 import { pipelineOf } from '../../grpo/pipeline/settings.ts';
+import type { TrainConfig } from '../../grpo/config/types.ts';
 import { warmupSteps } from '../../grpo/update/learningRate.ts';
 import { carry, type Peer, type Setting } from './carry.ts';
 import { CALL_FIELDS, callsTools } from './chatTemplate.ts';

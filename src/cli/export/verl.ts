@@ -4,9 +4,9 @@
  */
 
 import { correctionSettings } from '../../grpo/correction/settings.ts';
+import { pipelineOf } from '../../grpo/pipeline/settings.ts';
 import { optimizerOf } from '../../model/optimizer/spec.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
-import { pipelineOf } from '../../grpo/pipeline/settings.ts';
 import { carry, type Peer, type Setting } from './carry.ts';
 import { callsTools } from './chatTemplate.ts';
 

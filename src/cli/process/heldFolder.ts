@@ -8,19 +8,24 @@ import { disk } from '../files.ts';
 import { exitOnSignals } from './interrupt.ts';
 import { lockFolder, type RunLock } from './lock.ts';
 
-/**
- * Does `work` while no other process may write to the folder. The files that it is given reject with FolderGoneError once the folder is
- * renamed, deleted or replaced. Throws InputError if another run holds the folder.
- */
-export async function holdingFolder<T>(folder: string, work: (files: FileSystem) => Promise<T>): Promise<T> {
+/** A run folder that no other process may write to, until the end of the block that declares it by `using`. */
+interface HeldFolder extends Disposable {
+  /** Its methods reject with FolderGoneError once the folder is renamed, deleted or replaced. */
+  files: FileSystem;
+}
+
+/** Locks a run folder. Throws InputError if another run holds it. */
+export function holdFolder(folder: string): HeldFolder {
   exitOnSignals(); // a signal lets go of the lock
   const locks: RunLock[] = [];
+  const release = () => locks.forEach((lock) => lock.release());
   try {
     for (const name of namesOf(folder)) locks.push(lockFolder(name));
-    return await work(watched(folder, () => locks.every((lock) => lock.isHeld())));
-  } finally {
-    for (const lock of locks) lock.release();
+  } catch (error) {
+    release();
+    throw error;
   }
+  return { files: watched(folder, () => locks.every((lock) => lock.isHeld())), [Symbol.dispose]: release };
 }
 
 /** The folder's name, and that of what it is a link to. */

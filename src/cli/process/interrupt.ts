@@ -10,11 +10,6 @@ import { currentIo, type Io, type Signal } from './io.ts';
 /** Exit code of a run that was stopped and saved: it differs from those of a finished, failed or killed run. */
 export const STOPPED_EXIT_CODE = 3;
 
-/** Ends the command line with STOPPED_EXIT_CODE and its message. */
-export class StoppedError extends Error {
-  override name = 'StoppedError';
-}
-
 /** For --help. */
 export const STOPS =
   `Ctrl-C, SIGTERM and SIGHUP end the run after the step that it is in, save it, and exit with ${STOPPED_EXIT_CODE}; a second one ends it at once,\n` +

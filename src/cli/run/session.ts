@@ -42,6 +42,8 @@ export interface Session {
   lora?: LoraConfig;
   task: Task;
   engine: CommandEngine;
+  /** Closes the task and frees the device. */
+  close(): void;
 }
 
 /**
@@ -69,7 +71,11 @@ export async function openSession(
     const sizes = { ...engineSizes(config), ...(lora && { lora }), ...(judgeModel && { judgeModel }) };
     const isSplit = use === 'train' && config.trainer.placement === 'split';
     const engine = await (isSplit ? openSplit(model, sizes, config) : openEngine(model, { ...sizes, use }));
-    return { model, task, engine, ...(lora && { lora }) };
+    const close = () => {
+      task.close?.();
+      engine.destroy();
+    };
+    return { model, task, engine, close, ...(lora && { lora }) };
   } catch (error) {
     task.close?.();
     throw error;

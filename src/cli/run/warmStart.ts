@@ -9,7 +9,7 @@ import { parseSftConfig } from '../../grpo/config/text.ts';
 import { InputError } from '../../errors.ts';
 import { checkCheckpoint } from '../../runs/checkpointFolder.ts';
 import { disk, readText } from '../files.ts';
-import { holdingFolder } from '../process/heldFolder.ts';
+import { holdFolder } from '../process/heldFolder.ts';
 import { say } from './progress.ts';
 import { runSupervised, supervisedFolder } from './supervised.ts';
 
@@ -29,12 +29,11 @@ export async function withWarmStart(config: TrainConfig): Promise<TrainConfig> {
 }
 
 async function make(config: SftConfig, source: string): Promise<void> {
-  await holdingFolder(supervisedFolder(config), async (files) => {
-    if (await isMade(config)) return; // another process has just finished it
-    const left = await isOfConfig(config);
-    say(left ? `warm start: ${source} anew, since what is there is not whole` : `warm start: ${source} first`);
-    await runSupervised(files, config);
-  });
+  using held = holdFolder(supervisedFolder(config));
+  if (await isMade(config)) return; // another process has just finished it
+  const left = await isOfConfig(config);
+  say(left ? `warm start: ${source} anew, since what is there is not whole` : `warm start: ${source} first`);
+  await runSupervised(held.files, config);
 }
 
 /** True if a run of this very config has come to its end: the checkpoint of its last step is there, and whole. */

@@ -72,26 +72,6 @@ export function routes(run: ServedRun): Routes {
     }
   }
 
-  async function reward(request: HttpRequest, name: EpisodeName): Promise<HttpAnswer> {
-    const { reward: score, id = nameOf(name), ...options } = readBody(REWARD, await request.json());
-    const trajectory = findEpisode(groups, read(ID, { id }).id);
-    trajectory.reward(score as number, options as RewardOptions);
-    return { body: { object: 'reward', id: trajectory.id, reward: score, complete_groups: groups.complete } };
-  }
-
-  async function step(request: HttpRequest): Promise<HttpAnswer> {
-    const { groups: asked = run.trainBatchSize } = readBody(STEP, await request.json());
-    const conflict = (words: string) => new ApiError(words, { status: 409 });
-    if (!run.step)
-      throw conflict(
-        'Steps are taken as soon as enough groups are complete (--steps auto); start with --steps manual.',
-      );
-    const count = asked === 'all' ? groups.complete : asked;
-    if (groups.complete < Math.max(1, count))
-      throw conflict(`${groups.complete} groups are complete, but the step takes ${count}.`);
-    return { body: { object: 'step', metrics: await run.step(count) } };
-  }
-
   const status = () => ({
     object: 'status',
     model: model.id,
@@ -104,11 +84,6 @@ export function routes(run: ServedRun): Routes {
     groups_per_step: run.trainBatchSize,
   });
 
-  const remove = (id: string): HttpAnswer => {
-    findEpisode(groups, id).abort();
-    return { body: { object: 'trajectory', id, deleted: true } };
-  };
-
   const gets = (body: () => unknown): Actions => ({ GET: () => ({ body: body() }) });
   const table = (name: EpisodeName, id = nameOf(name)): Record<string, Actions> => ({
     health: gets(() => ({ status: 'ok' })),
@@ -117,14 +92,37 @@ export function routes(run: ServedRun): Routes {
     'v1/status': gets(status),
     'v1/metrics': gets(() => ({ object: 'metrics', metrics: run.metrics() ?? null })),
     'v1/chat/completions': { POST: (request) => complete(request, name) },
-    'v1/rewards': { POST: (request) => reward(request, name) },
-    'v1/step': { POST: step },
-    ...(id !== undefined && { v1: { DELETE: () => remove(id) } }),
+    'v1/rewards': { POST: (request) => reward(groups, request, name) },
+    'v1/step': { POST: (request) => step(run, request) },
+    ...(id !== undefined && { v1: { DELETE: () => remove(groups, id) } }),
   });
   return (parts) => {
     const { path, name } = placeOf(parts);
     return new Map(Object.entries(table(name))).get(path);
   };
+}
+
+async function reward(groups: ClientGroups, request: HttpRequest, name: EpisodeName): Promise<HttpAnswer> {
+  const { reward: score, id = nameOf(name), ...options } = readBody(REWARD, await request.json());
+  const trajectory = findEpisode(groups, read(ID, { id }).id);
+  trajectory.reward(score as number, options as RewardOptions);
+  return { body: { object: 'reward', id: trajectory.id, reward: score, complete_groups: groups.complete } };
+}
+
+async function step({ groups, trainBatchSize, step: take }: ServedRun, request: HttpRequest): Promise<HttpAnswer> {
+  const { groups: asked = trainBatchSize } = readBody(STEP, await request.json());
+  const conflict = (words: string) => new ApiError(words, { status: 409 });
+  if (!take)
+    throw conflict('Steps are taken as soon as enough groups are complete (--steps auto); start with --steps manual.');
+  const count = asked === 'all' ? groups.complete : asked;
+  if (groups.complete < Math.max(1, count))
+    throw conflict(`${groups.complete} groups are complete, but the step takes ${count}.`);
+  return { body: { object: 'step', metrics: await take(count) } };
+}
+
+function remove(groups: ClientGroups, id: string): HttpAnswer {
+  findEpisode(groups, id).abort();
+  return { body: { object: 'trajectory', id, deleted: true } };
 }
 
 /** The path without the name of an episode. Throws ApiError for a name that cannot be one. */

@@ -32,14 +32,13 @@ export class TrainingClient {
 
   constructor(groups: ClientGroups, options: TrajectoryOptions = {}) {
     this.trajectory = groups.open(options);
-    const create = (params: CompletionParams, { signal }: RequestOptions = {}) => {
+    const create = async (params: CompletionParams, { signal }: RequestOptions = {}) => {
       const request = readRequest(params, groups.served);
       return request.stream
         ? streamed(groups, this.trajectory, request, signal)
         : completed(groups, this.trajectory, request, signal);
     };
-    const start = async (...args: Parameters<typeof create>) => create(...args); // what is refused rejects
-    this.chat = { completions: { create: start as ChatCompletions['create'] } };
+    this.chat = { completions: { create: create as ChatCompletions['create'] } };
   }
 }
 

@@ -51,7 +51,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
   #version = 0;
   readonly #streams = new RandomStreams();
   #counts: Metrics = {};
-  readonly #waiting = new Set<() => void>();
+  readonly #waiting: (() => void)[] = [];
   #closed = false;
 
   /** Throws InputError for settings that need samples of the trainer's own making. */
@@ -158,19 +158,11 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     return enough;
   }
 
-  #until(isSo: () => boolean, signal?: AbortSignal): Promise<boolean> {
-    return new Promise((resolve) => {
-      const stopListening = signal && onAbort(signal, () => look());
-      const look = () => {
-        const enough = isSo();
-        if (!enough && !this.#closed && !signal?.aborted) return;
-        this.#waiting.delete(look);
-        stopListening?.();
-        resolve(enough);
-      };
-      this.#waiting.add(look);
-      look();
-    });
+  async #until(isSo: () => boolean, signal?: AbortSignal): Promise<boolean> {
+    const stopListening = signal && onAbort(signal, () => this.#changed());
+    while (!isSo() && !this.#closed && !signal?.aborted) await new Promise<void>((wake) => this.#waiting.push(wake));
+    stopListening?.();
+    return isSo();
   }
 
   /** Number of groups of the next step. Default: data.trainBatchSize. */
@@ -380,6 +372,6 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
   }
 
   #changed(): void {
-    for (const look of [...this.#waiting]) look();
+    for (const wake of this.#waiting.splice(0)) wake();
   }
 }

@@ -43,7 +43,7 @@ const call = v.pipe(
 
 const MESSAGE = '{ role, content } with the role system, developer, user, assistant or tool';
 const OUTPUT = '{ role: "tool", content, tool_call_id } with the id of the call that it answers';
-const nothing = (why: string) => v.nullish(v.never(`nothing, because ${why}`));
+const nothing = (why: string) => v.nullish(v.custom<null>(() => false, `nothing, because ${why}`));
 const common = {
   name: v.nullish(v.string('a text, or nothing')),
   function_call: nothing('tools are called by tool_calls'),
@@ -51,19 +51,25 @@ const common = {
 };
 const others = { ...common, tool_calls: nothing('only an assistant calls tools'), content };
 const toolCalls = v.nullish(v.array(call, 'a list'), []);
-const outputOf = v.pipe(v.string(OUTPUT), v.nonEmpty(OUTPUT));
-const roles = [
-  v.object({ role: v.picklist(['system', 'developer', 'user']), ...others }, MESSAGE),
-  v.object({ role: v.literal('assistant'), ...common, tool_calls: toolCalls, content: v.nullish(content, '') }),
-  v.object({ role: v.literal('tool'), ...others, tool_call_id: outputOf }, OUTPUT),
-] as const;
+const outputOf = v.pipe(v.string(OUTPUT), v.minLength(1, OUTPUT));
+const said = v.object({ role: v.picklist(['system', 'developer', 'user'], MESSAGE), ...others }, MESSAGE);
+const reply = v.object({
+  role: v.literal('assistant'),
+  ...common,
+  tool_calls: toolCalls,
+  content: v.nullish(content, ''),
+});
+const output = v.object({ role: v.literal('tool'), ...others, tool_call_id: outputOf }, OUTPUT);
 const message = v.pipe(
-  v.variant('role', roles, MESSAGE),
+  v.lazy((given): typeof said | typeof reply | typeof output => {
+    const role = isObject(given) && given['role'];
+    return role === 'assistant' ? reply : role === 'tool' ? output : said;
+  }),
   v.transform((given): ChatMessage => {
-    const { role, content: said, name } = given;
+    const { role, content: joined, name } = given;
     return {
       role: role === 'developer' ? 'system' : role,
-      content: said,
+      content: joined,
       ...(typeof name === 'string' && { name }),
       ...(given.role === 'assistant' && given.tool_calls.length > 0 && { toolCalls: given.tool_calls }),
       ...(given.role === 'tool' && { toolCallId: given.tool_call_id }),
@@ -76,7 +82,7 @@ const LAST = "a list that ends with a user's or a tool's message, not an assista
 /** The messages of a request, each in one form. */
 export const messagesSchema = v.pipe(
   v.array(message, MESSAGES),
-  v.nonEmpty(MESSAGES),
+  v.minLength(1, MESSAGES),
   v.maxLength(MAX_MESSAGES, `at most ${MAX_MESSAGES} messages`),
   v.check((all) => all.at(-1)!.role !== 'assistant', LAST),
 );

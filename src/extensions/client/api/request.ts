@@ -43,7 +43,7 @@ const MAX_STOPS = 16;
 const MAX_TOP_LOGPROBS = 8;
 
 const flag = v.boolean('true or false');
-const nonEmpty = (words: string) => v.pipe(v.string(words), v.nonEmpty(words));
+const nonEmpty = (words: string) => v.pipe(v.string(words), v.minLength(1, words));
 const only = (allowed: readonly (string | number)[], why: string) =>
   v.picklist(allowed, `${allowed.map((one) => JSON.stringify(one)).join(', ')}; ${why}`);
 
@@ -79,7 +79,7 @@ function parameters(vocabSize: number, mostStops: number) {
       logprobs: flag,
       top_logprobs: whole(0, MAX_TOP_LOGPROBS),
       temperature: between(0, 2),
-      top_p: v.pipe(between(0, 1), v.notValue(0, 'a number above 0, to 1')),
+      top_p: between(Number.MIN_VALUE, 1, 'a number above 0, to 1'),
       max_tokens: whole(1, MAX_TOKENS),
       max_completion_tokens: whole(1, MAX_TOKENS),
       stop,
@@ -90,7 +90,7 @@ function parameters(vocabSize: number, mostStops: number) {
       metadata: recordOf(v.tuple([v.unknown(), text()]), 16, 'at most 16 texts of at most 512 characters by name'),
       top_k: whole(-1, MAX_TOKENS),
       min_p: between(0, 1),
-      repetition_penalty: v.pipe(between(0, 100), v.notValue(0, 'a number above 0')),
+      repetition_penalty: between(Number.MIN_VALUE, 100, 'a number above 0, to 100'),
       min_tokens: whole(0, MAX_TOKENS),
       include_stop_str_in_output: flag,
       return_token_ids: flag,
@@ -99,7 +99,7 @@ function parameters(vocabSize: number, mostStops: number) {
       tool_choice: only(['auto', 'none'], 'a reply is drawn freely, so no call can be forced'),
       parallel_tool_calls: v.literal(true, 'true; the model decides how many calls it makes'),
       response_format: v.object({ type: v.literal('text', FORMAT) }, FORMAT),
-      modalities: v.union([v.literal('text'), v.strictTuple([v.literal('text')])], '["text"]'),
+      modalities: v.custom((given) => ['"text"', '["text"]'].includes(JSON.stringify(given)), '["text"]'),
       store: v.literal(false, 'false; completions are kept for training alone'),
       service_tier: only(['auto', 'default'], 'there is one'),
     }),

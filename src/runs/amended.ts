@@ -1,6 +1,6 @@
-import type { Metrics } from '../../src/grpo/metrics.ts';
+import type { Metrics } from '../grpo/metrics.ts';
 
-/** The lines with these values in the line of their step, or in one of their own in its place. */
+/** Returns the lines with these values in the line of their step, or in a new line in its place. */
 export function amended(lines: readonly Metrics[], metrics: Metrics): Metrics[] {
   const step = metrics['training/global_step'];
   const at = lines.findIndex((line) => line['training/global_step'] >= step);

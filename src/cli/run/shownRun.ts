@@ -1,0 +1,200 @@
+/** A training run as the command line shows and logs it: lines on standard error, rollouts, trackers, report, and Ctrl-C. */
+
+import { dirname, resolve } from 'node:path';
+import { FolderGoneError, NotFiniteError } from '../../errors.ts';
+import { forget, keepStep } from '../../extensions/replay/index.ts';
+import { batchTable } from '../../grpo/config/rules.ts';
+import type { TrainConfig } from '../../grpo/config/types.ts';
+import type { Fault } from '../../grpo/health.ts';
+import { isOwnLoss } from '../../grpo/losses/index.ts';
+import { explainLoss } from '../../grpo/losses/explain.ts';
+import type { Metrics } from '../../grpo/metrics.ts';
+import type { FitResult, Phase } from '../../grpo/types.ts';
+import type { Sample } from '../../grpo/update/batch.ts';
+import { passAt1 } from '../../report/metricOf.ts';
+import { type RunSummary, summarizeRun } from '../../report/summary.ts';
+import { newestCheckpoint } from '../../runs/checkpointFolder.ts';
+import type { BestCheckpoint } from '../../runs/keptCheckpoints.ts';
+import { PhaseClock, stepProfile } from '../../runs/profileLog.ts';
+import { loggedRollouts, spreadOut } from '../../runs/rollouts.ts';
+import type { RunFolder } from '../../runs/runFolder.ts';
+import {
+  type LoggedStep,
+  type RunHost,
+  type RunOptions,
+  type RunSession,
+  TrainingRun,
+} from '../../runs/trainingRun.ts';
+import { onInterrupt } from '../process/interrupt.ts';
+import { resolvedAlgorithm, say, sayPassing, stepLine, timeLeft } from './progress.ts';
+import { writeRunReport } from './reports.ts';
+import { changesSince, noteTask, setLaterAside } from './resume.ts';
+import { openTrackers, type Tracker } from './trackers.ts';
+
+/** How a run ended. */
+export interface FinishedRun {
+  summary: RunSummary;
+  stopped: boolean;
+  best: BestCheckpoint | undefined;
+  /** See FitResult. */
+  warnings: readonly string[];
+}
+
+/** What a command gives for its run. */
+interface RunParts extends Pick<RunOptions, 'config'>, Pick<RunHost<RunSession>, 'open'> {
+  folder: RunFolder;
+  /** Checkpoint folder to resume from; undefined = the start. */
+  from: string | undefined;
+  /** Default: two losses in a row are survived. */
+  waitsMs?: readonly number[];
+  /** Called before the first step on each device. */
+  onReady?(): Promise<void>;
+  /** Called when the user asks the run to stop after its step. Returns the line to say. */
+  onStop?(): string;
+  /** Called when a step is logged. */
+  onLogged?(metrics: Metrics): void;
+}
+
+/** Trains into a run folder that is held (heldFolder.ts), and shows it. The engine is closed when this returns. */
+export const trainInto = (parts: RunParts): Promise<FinishedRun> => new ShownRun(parts).train();
+
+class ShownRun implements RunHost<RunSession> {
+  readonly #parts: RunParts;
+  readonly #run: TrainingRun;
+  readonly #phases = new PhaseClock();
+  #trackers: Tracker[] = [];
+  #removeHandler: () => void = () => {};
+  readonly note = say;
+
+  constructor(parts: RunParts) {
+    const { folder, config, from, waitsMs = [0, 1000] } = parts;
+    this.#parts = parts;
+    const isOwn = from !== undefined && resolve(dirname(dirname(from))) === resolve(folder.path);
+    this.#run = new TrainingRun({ folder, config, from, waitsMs, isOwn }, this);
+  }
+
+  async train(): Promise<FinishedRun> {
+    const { session, stopped, warnings } = await this.#run.run();
+    await session.close();
+    return { stopped, summary: summarizeRun(this.#run.history), best: this.#run.kept?.best, warnings };
+  }
+
+  async open(aborted: Promise<never>): Promise<RunSession> {
+    this.#phases.take(); // those of a lost device
+    const session = await this.#parts.open(aborted);
+    const close = (error?: unknown) => {
+      this.#removeHandler();
+      return session.close(error);
+    };
+    return { ...session, close };
+  }
+
+  changesSince(from: string, step: number): Promise<readonly string[]> {
+    return changesSince(from, this.#run.config, step);
+  }
+
+  async onFolder(step: number | undefined, { task }: RunSession): Promise<void> {
+    const { folder } = this.#parts;
+    const { config, history } = this.#run;
+    if (step === undefined) {
+      const { samples, updates, maxTokens } = batchTable(config);
+      say(`batches: ${samples} samples a step, ${updates} updates a step, at most ${maxTokens} tokens an update`);
+      say(`algorithm: ${resolvedAlgorithm(config)}`);
+    } else {
+      await setLaterAside(folder, step);
+      await forget(folder, (kept) => kept > step);
+    }
+    await noteTask(folder, task);
+    this.#trackers = await openTrackers(config.trainer.logger, folder, history);
+  }
+
+  async onReady(): Promise<void> {
+    await this.#parts.onReady?.();
+    this.#removeHandler = onInterrupt(() => {
+      this.#run.stop();
+      say(this.#parts.onStop?.() ?? 'Stopping after this step; press Ctrl-C again to quit without saving.');
+    });
+  }
+
+  onPhase(phase: Phase, step: number): void {
+    this.#phases.mark(phase);
+    sayPassing(`step ${step}: ${phase}`);
+  }
+
+  async onFault({ step, reason, inputs }: Fault): Promise<void> {
+    const kept = inputs && ` What it computed on is in ${await this.#parts.folder.writeError(step, inputs)}.`;
+    say(`${reason}${kept ?? ''}`);
+  }
+
+  async onValidation(samples: Sample[], step: number): Promise<void> {
+    const { logValGenerations } = this.#run.config.trainer;
+    const shown = spreadOut(samples, logValGenerations);
+    await this.#parts.folder.writeValRollouts(step, loggedRollouts(shown, step, logValGenerations));
+  }
+
+  async log(folder: RunFolder, { metrics, samples, inputs, tries, at }: LoggedStep): Promise<void> {
+    const { config, history } = this.#run;
+    const { keepRollouts, profile } = config.trainer;
+    const step = metrics['training/global_step'];
+    const phases = this.#phases.take(at);
+    for (const tracker of this.#trackers) await tracker.log(metrics, history);
+    await folder.writeRollouts(step, tries);
+    if (keepRollouts !== false && inputs) await keepStep(folder, config, step, samples, inputs);
+    if (profile && samples.length > 0) await folder.writeProfile(stepProfile(step, samples, phases));
+  }
+
+  onStep({ metrics }: LoggedStep): void {
+    const { config, history } = this.#run;
+    if (config.trainer.logger.includes('console')) sayStep(config, metrics, history);
+    this.#parts.onLogged?.(metrics);
+  }
+
+  async onEnd({ reached }: FitResult): Promise<void> {
+    if (reached !== undefined) say(`done early: ${reached}`);
+    await writeRunReport(this.#parts.folder);
+  }
+
+  /** What was measured until then can be read. If that fails too, the first failure is the one to report. */
+  async onFailed(error: unknown, keep: () => Promise<void>): Promise<unknown> {
+    if (error instanceof FolderGoneError) return error;
+    const { folder } = this.#parts;
+    const saved = folder.checkpoint(this.#run.keptStep);
+    const failure = error instanceof NotFiniteError ? await lastGoodState(folder, error, keep) : error;
+    if (failure === error)
+      say(
+        (await folder.files.exists(saved))
+          ? `saved until then: ${saved}; trainer.resumeMode=auto goes on from it`
+          : 'no checkpoint was saved',
+      );
+    await writeRunReport(folder).catch(() => undefined);
+    return failure;
+  }
+}
+
+/** Saves weights that are finite; the error says what there is to resume from. */
+async function lastGoodState(
+  folder: RunFolder,
+  error: NotFiniteError,
+  keep: () => Promise<void>,
+): Promise<NotFiniteError> {
+  let state = `The weights are finite and saved as ${folder.checkpoint(error.step)}.`;
+  try {
+    await keep();
+  } catch (second) {
+    if (!(second instanceof NotFiniteError)) throw second;
+    const newest = await newestCheckpoint(folder.files, folder.path, 'trainer').catch(() => undefined);
+    const left = newest ? `the newest checkpoint is ${newest}` : 'the run has no checkpoint (see trainer.saveFreq)';
+    state = `Weights that are not finite are not saved; ${left}.`;
+  }
+  return new NotFiniteError(error.step, `${error.message} ${state}`, { cause: error });
+}
+
+function sayStep(config: TrainConfig, metrics: Metrics, history: readonly Metrics[]): void {
+  const { totalTrainingSteps } = config.trainer;
+  const lastPass = history.map(passAt1).findLast((value) => value !== undefined);
+  say(stepLine(metrics, totalTrainingSteps, lastPass, timeLeft(history, totalTrainingSteps)));
+  if (metrics['training/global_step'] !== 1) return;
+  const { lossMode } = config.actor.policyLoss;
+  const explained = explainLoss(metrics, { ...(isOwnLoss(lossMode) && { ownLoss: lossMode }), n: config.rollout.n });
+  if (explained) say(explained);
+}

@@ -1,0 +1,434 @@
+/**
+ * A training run of the command line or of the page: its log, its checkpoints, and how it resumes after a stop or a lost device. Its host says how
+ * a session is opened, and shows what happens.
+ */
+
+import { DeviceLostError, InputError, isA, isEngineLost, StoppedError } from '../errors.ts';
+import type { TrainConfig } from '../grpo/config/types.ts';
+import { withTotalSteps } from '../grpo/generate/trainingSet.ts';
+import type { Metrics } from '../grpo/metrics.ts';
+import { GrpoTrainer } from '../grpo/trainer.ts';
+import type { GrpoTrainerOptions } from '../grpo/trainerOptions.ts';
+import type { Checkpoint, FitResult, StepInputs, TrainerEvents, TrainerState } from '../grpo/types.ts';
+import type { Sample } from '../grpo/update/batch.ts';
+import type { ModelCheckpoint } from '../model/checkpoint/checkpoint.ts';
+import { type LoraConfig, planLora } from '../model/lora/weights.ts';
+import { optimizerOf } from '../model/optimizer/spec.ts';
+import { parameterCount } from '../model/params.ts';
+import { pipelineOf } from '../grpo/pipeline/settings.ts';
+import { amended } from './amended.ts';
+import * as checkpoints from './checkpointFolder.ts';
+import type { FolderFiles } from './fileSystem.ts';
+import { KeptCheckpoints } from './keptCheckpoints.ts';
+import { type LoggedRollout, loggedRollouts } from './rollouts.ts';
+import { RunFolder } from './runFolder.ts';
+
+/** An engine on one device, with its model and its task. */
+export interface RunSession extends Pick<GrpoTrainerOptions, 'engine' | 'task' | 'source' | 'rollouter'> {
+  /** Files that a checkpoint has besides its weights, and the base of an adapter. */
+  model: Omit<ModelCheckpoint, 'weights'> & { base: string };
+  /** Absent if every weight is trained. */
+  lora?: LoraConfig | undefined;
+  /** Rejects when the device or its worker is lost. Absent: every call of the engine rejects then. */
+  lost?: Promise<never>;
+  /** Frees the device. @param error what ended the run on it, if it has not ended well */
+  close(error?: unknown): void | Promise<void>;
+}
+
+/** A step that was logged. */
+export interface LoggedStep {
+  metrics: Metrics;
+  samples: Sample[];
+  /** The first `trainer.logRollouts` samples; all of them if the run writes behind. */
+  tries: LoggedRollout[];
+  inputs: StepInputs | undefined;
+  /** When it ended, on the clock of `performance`. */
+  at: number;
+}
+
+/** What the command line and the page do for their run. A function that throws ends the run. */
+export interface RunHost<S extends RunSession> extends Omit<TrainerEvents, 'onStep' | 'onCheckpoint'> {
+  /** Opens a session on a fresh device. May reject with the error of `aborted`. */
+  open(aborted: Promise<never>): Promise<S>;
+  /** Returns the config of the trainer. Default: the run's. */
+  configFor?(session: S): TrainConfig;
+  /** Called with lines on where the run resumes, what was damaged, and devices that were lost. */
+  note?(line: string): void;
+  /** Returns lines on how the config differs from that of the run to which a checkpoint folder belongs. */
+  changesSince?(from: string, step: number): Promise<readonly string[]>;
+  /** Called when the folder can be written. @param step to resume after; -1 = from the start, undefined = the folder is new */
+  onFolder?(step: number | undefined, session: S): Promise<void>;
+  /** Called before the first step on each device. */
+  onReady?(trainer: GrpoTrainer, session: S): void | Promise<void>;
+  /** Writes what the folder holds of a step besides its metrics. */
+  log?(folder: RunFolder, step: LoggedStep): Promise<void>;
+  /** Called after each step, once its state is kept if that is due. The next step waits for it. */
+  onStep?(step: LoggedStep, trainer: GrpoTrainer, session: S): void | Promise<void>;
+  /** Called after the last step, once its state is kept. */
+  onEnd?(fitted: FitResult, trainer: GrpoTrainer): Promise<void>;
+  /** Returns the error to throw instead of one that ended the steps. @param keep keeps the state after the last step */
+  onFailed?(error: unknown, keep: () => Promise<void>): Promise<unknown>;
+  /** Called with a session that was closed because the run failed on it. */
+  onClosed?(session: S): void;
+  /** Called when the device was lost, before another is asked for. */
+  onLost?(error: unknown): void;
+}
+
+/** How a run keeps its newest state in memory for the next device, and does not wait for its files. */
+interface WritesBehind {
+  /** A larger state is not kept. */
+  maxBytes: number;
+  /** Called when something could not be written; the run continues. */
+  onProblem(error: Error): void;
+  /** Writes the checkpoint of a step, and decides which others stay. */
+  save(step: number, files: FolderFiles): Promise<void>;
+}
+
+export interface RunOptions {
+  config: TrainConfig;
+  /** Folder that no other run writes to. Absent: the run is not written. */
+  folder?: RunFolder | undefined;
+  /** True if the folder is this run's. Default: false, an earlier run in it gets another name. */
+  isOwn?: boolean;
+  /** Checkpoint folder or state to resume from. */
+  from?: string | Checkpoint | undefined;
+  /** Milliseconds to wait after each loss in a row before another device is asked for. The run ends by one loss more. */
+  waitsMs: readonly number[];
+  /** Absent: every write is awaited, and one that fails ends the run. */
+  behind?: WritesBehind;
+  /** See GrpoTrainerOptions. */
+  inspect?: boolean;
+}
+
+/** Least time between two states of a run that writes behind, also as a multiple of what the last one took. */
+const KEEP_EVERY_MS = 10_000;
+const TIMES_COST = 50;
+
+/** Trains until the last step or `stop`, on as many devices as that takes. */
+export class TrainingRun<S extends RunSession = RunSession> {
+  /** Every line of metrics.jsonl, those before a resume included. */
+  history: Metrics[] = [];
+  /** The config, with the steps that trainer.totalEpochs comes to. */
+  config: TrainConfig;
+  /** The checkpoints that stay, unless the run writes behind. */
+  kept: KeptCheckpoints | undefined;
+  isStopping = false;
+  /** Resolves when everything is written. */
+  written: Promise<void> = Promise.resolve();
+  readonly #options: RunOptions;
+  readonly #host: RunHost<S>;
+  readonly #aborted: Promise<never>;
+  #abort: (error: Error) => void = () => {};
+  #session: S | undefined;
+  #trainer: GrpoTrainer | undefined;
+  #from: string | Checkpoint | undefined;
+  #isOwn: boolean;
+  /** Newest step whose checkpoint is in the folder; -1 = none. */
+  #savedStep = -1;
+  /** True if the config is not that of the checkpoint. */
+  #isChanged = false;
+  /** The last step on this device. */
+  #step = -1;
+  #hasHadEngine = false;
+  #keptAt = -Infinity;
+  #keepMs = 0;
+  #isDueSoon = false;
+
+  constructor(options: RunOptions, host: RunHost<S>) {
+    const { config, from, folder, isOwn = false } = options;
+    this.#options = options;
+    this.#host = host;
+    this.config = config;
+    this.#from = from;
+    this.#isOwn = isOwn;
+    if (typeof from === 'object') this.#keptAt = performance.now();
+    if (typeof from === 'object' && folder) this.#savedStep = from.state.step;
+    this.#aborted = new Promise((_, reject) => (this.#abort = reject));
+    this.#aborted.catch(() => {}); // `run` rejects with it
+  }
+
+  /**
+   * Trains until the run ends. The session stays open then; if this rejects, it is closed. A step depends on its checkpoint and the config alone,
+   * so that a run that loses devices is the same as one that loses none.
+   */
+  async run(): Promise<FitResult & { session: S }> {
+    const { waitsMs } = this.#options;
+    for (let [losses, farthest] = [0, -1]; ;) {
+      try {
+        return await this.#onDevice();
+      } catch (error) {
+        losses = this.#step > farthest ? 1 : losses + 1;
+        farthest = Math.max(farthest, this.#step);
+        const hadDevice = this.#hasHadEngine || losses > 1 || isA(error, DeviceLostError);
+        if (!isEngineLost(error) || !hadDevice || this.isStopping) throw error;
+        this.#from = await this.#newest();
+        const isLast = losses > waitsMs.length;
+        this.#noteLoss(error as Error, losses, isLast);
+        if (isLast) throw error;
+        this.#host.onLost?.(error);
+        // A driver that restarts takes a moment.
+        await Promise.race([new Promise((resolve) => setTimeout(resolve, waitsMs[losses - 1])), this.#aborted]);
+      }
+    }
+  }
+
+  /** Ends the run after the step in hand; called again, or before the first step, at once by a StoppedError. */
+  stop(): void {
+    if (!this.#trainer || this.isStopping) this.#abort(new StoppedError('Stopped.'));
+    this.isStopping = true;
+    this.#trainer?.stop();
+  }
+
+  /** Keeps the state after the step in hand, if the run writes behind. */
+  keepSoon(): void {
+    this.#isDueSoon = true;
+  }
+
+  /** Step of the newest state to resume from; -1 = none. */
+  get keptStep(): number {
+    return typeof this.#from === 'object' ? this.#from.state.step : this.#savedStep;
+  }
+
+  /** Steps that are lost if the process ends. */
+  get unsavedSteps(): number {
+    return Math.max(0, this.#step) - Math.max(0, this.#savedStep);
+  }
+
+  /** Adds values to the line of a step, or a line in its place. For a run that writes behind. */
+  amend(metrics: Metrics): void {
+    void this.write(async (folder) => {
+      this.history = amended(this.history, metrics);
+      await folder.writeMetrics(this.history);
+    });
+  }
+
+  /** Writes to the folder, if there is one, after what was to be written before. */
+  async write(task: (folder: RunFolder) => Promise<void>): Promise<void> {
+    const { folder, behind } = this.#options;
+    if (!folder) return;
+    if (!behind) return task(folder);
+    this.written = this.written.then(() => task(folder)).catch((error: unknown) => behind.onProblem(error as Error));
+  }
+
+  async #onDevice(): Promise<FitResult & { session: S }> {
+    this.#step = -1;
+    const session = await this.#host.open(this.#aborted);
+    this.#session = session;
+    try {
+      const lost = session.lost ? [session.lost] : [];
+      return { ...(await Promise.race([this.#train(session), ...lost, this.#aborted])), session };
+    } catch (error) {
+      await session.close(error);
+      this.#host.onClosed?.(session);
+      throw error;
+    } finally {
+      [this.#session, this.#trainer] = [undefined, undefined];
+    }
+  }
+
+  async #train(session: S): Promise<FitResult> {
+    const host = this.#host;
+    this.config = withTotalSteps(this.#options.config, session.task, session.engine.tokenizer);
+    const trainer = this.#trainerOf(session);
+    const step = await this.#restore(trainer);
+    await this.write((folder) => this.#openFolder(folder, step, session));
+    this.#trainer = trainer;
+    this.#hasHadEngine = true;
+    await host.onReady?.(trainer, session);
+    try {
+      const fitted = await trainer.fit();
+      await this.#keep(trainer, session);
+      await host.onEnd?.(fitted, trainer);
+      return fitted;
+    } catch (error) {
+      if (!host.onFailed) throw error;
+      throw await host.onFailed(error, () => this.#keep(trainer, session));
+    }
+  }
+
+  /** The trainer of a session. What is left of a session that was lost is not heard. */
+  #trainerOf(session: S): GrpoTrainer {
+    const { behind, inspect = false } = this.#options;
+    const { task, engine, source, rollouter } = session;
+    const host = this.#host;
+    const isUsed = () => this.#session === session;
+    const trainer: GrpoTrainer = new GrpoTrainer({
+      config: host.configFor?.(session) ?? this.config,
+      task,
+      engine,
+      inspect,
+      ...(source && { source }),
+      ...(rollouter && { rollouter }),
+      onPhase: (...of) => void (isUsed() && host.onPhase?.(...of)),
+      onSample: (...of) => void (isUsed() && host.onSample?.(...of)),
+      onEvaluating: (...of) => void (isUsed() && host.onEvaluating?.(...of)),
+      onChange: (...of) => void (isUsed() && host.onChange?.(...of)),
+      onReplace: (...of) => void (isUsed() && host.onReplace?.(...of)),
+      onValidation: (...of) => host.onValidation?.(...of),
+      onFault: (...of) => host.onFault?.(...of),
+      onStep: (metrics, samples, inputs) => this.#onStep(trainer, session, { metrics, samples, inputs }),
+      ...(!behind && { onCheckpoint: (made) => this.#keep(trainer, session, !this.#isAsked(made.state.step), made) }),
+    });
+    return trainer;
+  }
+
+  /** Returns the step to resume after; -1 = the run starts. */
+  async #restore(trainer: GrpoTrainer): Promise<number> {
+    const from = this.#from;
+    if (from === undefined) return -1;
+    if (typeof from === 'object') {
+      await trainer.restore(from);
+      return (this.#step = from.state.step);
+    }
+    const { files } = this.#options.folder!;
+    const checkpoint = await checkpoints.loadTrainerCheckpoint(files, from, this.#note);
+    const step = (this.#step = checkpoint.state.step);
+    const changes = (await this.#host.changesSince?.(from, step)) ?? [];
+    this.#isChanged = changes.length > 0;
+    changes.forEach(this.#note);
+    await trainer.restore(checkpoint).catch((error: unknown) => {
+      if (!(error instanceof InputError)) throw error;
+      throw new InputError(`The run cannot go on from ${from}: ${error.message}`);
+    });
+    for (const line of resumed(checkpoint.state, from, this.config)) this.#note(line);
+    return step;
+  }
+
+  /** Makes the run folder, or reopens this run's own. A run that has no space for a checkpoint rejects before its first step. */
+  async #openFolder(folder: RunFolder, step: number, session: S): Promise<void> {
+    const { files, path } = folder;
+    const { config } = this;
+    const { behind } = this.#options;
+    await files.tidy(path); // what a killed run left takes space too
+    if (!behind) await checkpoints.expectRoom(files, path, stateBytes(session, config));
+    const isOwn = this.#isOwn;
+    if (isOwn) {
+      if (this.#isChanged) this.#note(`the earlier config is kept as ${await folder.keepConfig()}`);
+      await RunFolder.reopen(files, path, step, config);
+      this.history = await folder.metrics();
+      if (!behind) this.#savedStep = step;
+    } else {
+      const { moved } = await RunFolder.create(files, path, config);
+      if (moved) this.#note(`an earlier run of that name is kept as ${moved}`);
+      this.#isOwn = true;
+    }
+    await this.#host.onFolder?.(isOwn ? step : undefined, session);
+    if (behind) return;
+    // The next checkpoint replaces that of a run that was interrupted, not of one that was lengthened since.
+    const isPassing = !this.#isChanged && !config.trainer.stopWhen && !this.#isAsked(this.#savedStep);
+    const passing = isPassing ? this.#savedStep : undefined;
+    this.kept = await KeptCheckpoints.open(folder, config.trainer, { history: this.history, passing });
+  }
+
+  async #onStep(trainer: GrpoTrainer, session: S, done: Omit<LoggedStep, 'tries' | 'at'>): Promise<void> {
+    const { metrics, samples } = done;
+    const { behind } = this.#options;
+    const step = metrics['training/global_step'];
+    const tries = loggedRollouts(samples, step, behind ? samples.length : this.config.trainer.logRollouts);
+    const logged = { ...done, tries, at: performance.now() };
+    await this.write(async (folder) => {
+      this.history.push(metrics);
+      // All lines, because earlier ones may have failed.
+      await (behind ? folder.writeMetrics(this.history) : folder.appendMetrics(metrics));
+      await this.#host.log?.(folder, logged);
+    });
+    if (behind ? this.#isDue(step) : this.kept?.isBest(metrics)) await this.#keep(trainer, session);
+    this.#step = step;
+    await this.#host.onStep?.(logged, trainer, session);
+  }
+
+  /** True if the state after a step is to be kept by a run that writes behind. */
+  #isDue(step: number): boolean {
+    const since = performance.now() - this.#keptAt;
+    return this.#isDueSoon || this.#isAsked(step) || since >= Math.max(KEEP_EVERY_MS, TIMES_COST * this.#keepMs);
+  }
+
+  /** True if trainer.saveFreq asks for the checkpoint of this step, rather than time or a signal. */
+  #isAsked(step: number): boolean {
+    const { saveFreq } = this.config.trainer;
+    return saveFreq > 0 && step % saveFreq === 0;
+  }
+
+  /**
+   * Keeps the state after the last step, unless it is kept already.
+   * @param passing the next checkpoint takes its place
+   * @param made the state, if it has been taken from the device
+   */
+  async #keep(trainer: GrpoTrainer, session: S, passing = false, made?: Checkpoint): Promise<void> {
+    const { behind, folder } = this.#options;
+    const { step } = trainer.state;
+    // Before the first step, a page has nothing that a restart would not have.
+    if (step === this.keptStep || (behind && (step === 0 || this.#isTooLarge(session, behind)))) return;
+    const start = performance.now();
+    const checkpoint = made ?? (await trainer.checkpoint());
+    if (behind) this.#from = checkpoint;
+    const files = folder && filesOf(session, checkpoint);
+    await this.write(async (to) => {
+      await (behind?.save(step, files!) ?? checkpoints.writeCheckpoint(to.files, to.checkpoint(step), files!));
+      this.#savedStep = step;
+      await this.kept?.update(step, passing);
+    });
+    [this.#keptAt, this.#isDueSoon] = [performance.now(), false];
+    this.#keepMs = performance.measure('webgrpo: keep state', { start }).duration;
+  }
+
+  #isTooLarge(session: S, { maxBytes, onProblem }: WritesBehind): boolean {
+    const bytes = stateBytes(session, this.config);
+    if (bytes <= maxBytes) return false;
+    const mib = (n: number) => `${Math.round(n / 2 ** 20)} MiB`;
+    const most = `the page keeps up to ${mib(maxBytes)}; the command line saves it.`;
+    onProblem(new Error(`A state of this model takes ${mib(bytes)}, and ${most}`));
+    return true;
+  }
+
+  /** The newest state of this run, or the one that it began with. */
+  async #newest(): Promise<string | Checkpoint | undefined> {
+    const { folder, behind, from } = this.#options;
+    if (behind || !folder || !this.#isOwn) return this.#from;
+    return (await checkpoints.newestCheckpoint(folder.files, folder.path, 'trainer', this.#note)) ?? from;
+  }
+
+  #noteLoss({ message }: Error, losses: number, isLast: boolean): void {
+    const when = this.#step < 0 ? 'before the first step was done' : `after step ${this.#step}`;
+    const from = typeof this.#from === 'string' ? this.#from : undefined;
+    const kept = from === undefined ? 'no checkpoint was saved' : `the newest checkpoint is ${from}`;
+    const often = `the GPU device was lost ${losses} times without a new step in between, ${when}: giving up; ${kept}`;
+    if (!isLast)
+      this.#note(`the GPU device was lost ${when} (${message}); on a fresh one from ${from ?? 'the beginning'}`);
+    else if (losses > 1) this.#note(often);
+  }
+
+  readonly #note = (line: string): void => this.#host.note?.(line);
+}
+
+/** Returns lines on where a run resumes. */
+function resumed({ step, carried = [], parts = {} }: TrainerState, from: string, config: TrainConfig): string[] {
+  const { rollout, trainer } = config;
+  const { totalTrainingSteps } = trainer;
+  const done = step >= totalTrainingSteps ? `; trainer.totalTrainingSteps is ${totalTrainingSteps}, so it is done` : '';
+  const lines = [`resuming after step ${step}, from ${from}${done}`];
+  if (carried.length === 0) return lines;
+  const { isAsync } = pipelineOf(config);
+  const how =
+    rollout.overSampleRate === 0 && !isAsync
+      ? 'they are given up, since rollout.overSampleRate is 0 and trainer.pipeline on-policy now'
+      : parts['inFlight'] === undefined
+        ? 'they start over'
+        : 'their samples go on where they stood';
+  const by = isAsync ? 'trainer.pipeline' : 'rollout.partialRollout';
+  return [...lines, `${carried.length} groups were under way (${by}); ${how}`];
+}
+
+function filesOf({ model, lora }: RunSession, checkpoint: Checkpoint): FolderFiles {
+  const { weights } = checkpoint;
+  if (!lora) return checkpoints.modelFiles({ ...model, weights }, checkpoint);
+  return checkpoints.adapterFiles({ lora, tensors: weights, baseModel: model.base }, model, checkpoint);
+}
+
+/** Returns the least bytes of a state: the trained weights, what the optimizer keeps of each, and a reference that moves. */
+function stateBytes({ model, lora }: RunSession, { actor, trainer }: TrainConfig): number {
+  const { name, ...spec } = optimizerOf(actor.optim);
+  const moments = name === 'AdamW' ? 2 : 'momentum' in spec && spec.momentum > 0 ? 1 : 0;
+  const weightBytes = lora ? planLora(model.config, lora).bytes : parameterCount(model.config) * 4;
+  return weightBytes * (1 + moments + (trainer.refUpdateFreq > 0 ? 1 : 0));
+}
