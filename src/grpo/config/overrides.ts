@@ -44,8 +44,8 @@ export function layOverrides(file: Tree, overrides: readonly Override[]): { tree
   return { tree, gaveWay };
 }
 
-/** The refusal under the name of the last override that it is about: of its key, of a part around it or of keys inside. */
-export function blaming(error: ConfigError, overrides: readonly Override[]): ConfigError {
+/** Names the last override that a refusal is about: one of its keys, of a part around them or of keys inside. */
+export function blameOverride(error: ConfigError, overrides: readonly Override[]): ConfigError {
   const isIn = (key: string, part: string) => key === part || key.startsWith(`${part}.`);
   const keyOf = ({ path }: Override) => error.keys.find((key) => isIn(key, path) || isIn(path, key));
   const override = overrides.findLast((one) => keyOf(one) !== undefined);

@@ -57,9 +57,9 @@ const AMOUNTS: readonly Rule<TrainConfig>[] = [
   samplesRule('data.valMaxSamples', 'rollout.valKwargs.n', (c) => [c.data.valMaxSamples, c.rollout.valKwargs.n]),
   {
     keys: ['data.trainBatchSize', 'rollout.n', 'data.maxPromptLength', 'data.maxResponseLength'],
-    when: (c) => batchTable(c).samples * longest(c) > MOST_TOKENS,
+    when: (c) => batchTable(c).samples * longestSequence(c) > MOST_TOKENS,
     say: (c) =>
-      `data.trainBatchSize x rollout.n x (data.maxPromptLength + data.maxResponseLength) is ${batchTable(c).samples * longest(c)} ` +
+      `data.trainBatchSize x rollout.n x (data.maxPromptLength + data.maxResponseLength) is ${batchTable(c).samples * longestSequence(c)} ` +
       `tokens a step; at most ${MOST_TOKENS} are allowed, which 32 bits count.`,
   },
   {
@@ -84,10 +84,10 @@ const AMOUNTS: readonly Rule<TrainConfig>[] = [
   },
   {
     keys: ['actor.ppoMaxTokenLenPerGpu', 'data.maxPromptLength', 'data.maxResponseLength'],
-    when: (c) => c.actor.ppoMaxTokenLenPerGpu < longest(c),
+    when: (c) => c.actor.ppoMaxTokenLenPerGpu < longestSequence(c),
     say: (c) =>
       `actor.ppoMaxTokenLenPerGpu is ${c.actor.ppoMaxTokenLenPerGpu} tokens, but one sequence may take data.maxPromptLength + ` +
-      `data.maxResponseLength = ${longest(c)}; raise it to at least that.`,
+      `data.maxResponseLength = ${longestSequence(c)}; raise it to at least that.`,
   },
 ];
 
@@ -101,7 +101,7 @@ function samplesRule(key: string, times: string, of: (config: TrainConfig) => [n
   };
 }
 
-const longest = ({ data }: TrainConfig): number => data.maxPromptLength + data.maxResponseLength;
+const longestSequence = ({ data }: TrainConfig): number => data.maxPromptLength + data.maxResponseLength;
 
 const hasAdapters = ({ model }: TrainConfig): boolean => model.loraRank > 0 || model.loraAdapterPath !== undefined;
 

@@ -1,7 +1,7 @@
 /** From YAML text to a config. Apart from resolve.ts, so that a page without YAML does not load its reader. */
 
 import { ConfigError, InputError } from '../../errors.ts';
-import { blaming, layOverrides, type Override, readOverride } from './overrides.ts';
+import { blameOverride, layOverrides, type Override, readOverride } from './overrides.ts';
 import { contradiction, foreignClip } from './recipeNotes.ts';
 import { resolveSftTree, resolveTrainTree } from './resolve.ts';
 import type { SftConfig } from './sftSchema.ts';
@@ -22,7 +22,7 @@ interface ParseOptions {
 export function parseTrainConfig(yaml: string, options: ParseOptions): TrainConfig {
   const { source, note } = options;
   const { file, overrides, tree, gaveWay } = readTrees(yaml, options);
-  const config = resolved(overrides, () => resolveTrainTree(tree, source));
+  const config = resolveUnder(overrides, () => resolveTrainTree(tree, source));
   const given = overrides.map(({ path }) => path);
   const isNamed = overrides.findLast(({ path }) => path === 'algorithm.name');
   if (isNamed && gaveWay.length > 0)
@@ -35,7 +35,7 @@ export function parseTrainConfig(yaml: string, options: ParseOptions): TrainConf
 /** A supervised run from its YAML. Throws InputError. */
 export function parseSftConfig(yaml: string, options: ParseOptions): SftConfig {
   const { overrides, tree } = readTrees(yaml, options);
-  return resolved(overrides, () => resolveSftTree(tree, options.source));
+  return resolveUnder(overrides, () => resolveSftTree(tree, options.source));
 }
 
 /** The file, and the file with the overrides over it. */
@@ -54,10 +54,10 @@ function readTree(yaml: string, source: string): Tree {
 }
 
 /** A refusal of what an override set names the override, not the file. */
-function resolved<T>(overrides: readonly Override[], resolve: () => T): T {
+function resolveUnder<T>(overrides: readonly Override[], resolve: () => T): T {
   try {
     return resolve();
   } catch (error) {
-    throw error instanceof ConfigError ? blaming(error, overrides) : error;
+    throw error instanceof ConfigError ? blameOverride(error, overrides) : error;
   }
 }
