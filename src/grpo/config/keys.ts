@@ -79,7 +79,7 @@ const about = (notes: Notes): About => (typeof notes === 'string' ? { why: notes
 
 const mostOf = (unit: string): number => MOST[unit] ?? MOST_OF_OTHERS;
 
-/** What a schema with notes is to valibot. */
+/** A schema with notes, to valibot. */
 type Noted<S extends v.GenericSchema, N> = v.SchemaWithPipe<readonly [S, v.MetadataAction<v.InferOutput<S>, DocOf<N>>]>;
 
 /** A key that must be written. */
