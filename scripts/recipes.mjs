@@ -6,7 +6,9 @@
  *   <!-- create PATH -->                    <!-- append PATH -->
  *   <!-- insert PATH after "LINE" -->       before or after the one line that contains LINE
  *   <!-- run -->                            each line is a command, which must exit with 0; also: run, exits 3, prints "TEXT"
- * and without a block: <!-- fails N PATH "FROM" "TO": COMMAND -->   after the replacement, COMMAND ends with "N failed"
+ * and without a block:
+ *   <!-- replace PATH "FROM" "TO" -->
+ *   <!-- fails N PATH "FROM" "TO": COMMAND -->   after the replacement, COMMAND ends with "N failed"
  */
 
 import { spawnSync } from 'node:child_process';
@@ -18,7 +20,7 @@ import { ROOT, setup } from './setup.mjs';
 
 /** @typedef {{ order: string, block: string }} Step */
 
-const ORDER = /^<!-- ((?:create|append|insert|run|fails)\b.*?) -->$/;
+const ORDER = /^<!-- ((?:create|append|insert|replace|run|fails)\b.*?) -->$/;
 
 /**
  * The recipes of a document by title, each with its orders and the code block behind each.
@@ -36,7 +38,7 @@ export function readRecipes(markdown) {
     if (!order) continue;
     recipes.set(title, [
       ...(recipes.get(title) ?? []),
-      { order, block: order.startsWith('fails') ? '' : blockAfter(lines, i) },
+      { order, block: /^(fails|replace)/.test(order) ? '' : blockAfter(lines, i) },
     ]);
   }
   return recipes;
@@ -83,6 +85,7 @@ function apply({ order, block }, folder) {
     writeFileSync(path, block);
   } else if (verb === 'append') writeFileSync(path, read() + block);
   else if (verb === 'insert') writeFileSync(path, inserted(read(), block, rest));
+  else if (verb === 'replace') replaceIn(folder, rest);
   else if (verb === 'run') runAll(order, block, folder);
   else breakAndRun(folder, rest, order.slice(order.indexOf(': ') + 2));
 }
@@ -116,11 +119,11 @@ function inserted(text, block, [path, where, part]) {
 }
 
 /**
+ * Replaces a text of a file and returns how to undo that.
  * @param {string} folder
- * @param {string[]} words
- * @param {string} command
+ * @param {string[]} words path, the text, what stands for it
  */
-function breakAndRun(folder, [count, file, from, to], command) {
+function replaceIn(folder, [file, from, to]) {
   const path = join(folder, file);
   const text = readFileSync(path, 'utf8');
   if (!text.includes(from)) throw new Error(`${file} has no "${from}"`);
@@ -128,8 +131,18 @@ function breakAndRun(folder, [count, file, from, to], command) {
     path,
     text.replace(from, () => to),
   );
+  return () => writeFileSync(path, text);
+}
+
+/**
+ * @param {string} folder
+ * @param {string[]} words
+ * @param {string} command
+ */
+function breakAndRun(folder, [count, file, from, to], command) {
+  const undo = replaceIn(folder, [file, from, to]);
   const { stdout } = run(command, folder);
-  writeFileSync(path, text);
+  undo();
   const last = stdout.trimEnd().split('\n').at(-1) ?? '';
   if (!last.endsWith(` ${count} failed`))
     throw new Error(`with "${to}" for "${from}" in ${file}, ${command} ends with "${last}"; wanted: ${count} failed`);

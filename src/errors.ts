@@ -46,6 +46,7 @@ export class ConfigError extends InputError {
   readonly path: string;
   /** All keys that the sentence is about, `path` first. */
   readonly keys: readonly string[];
+  /** The message without its source. */
   readonly sentence: string;
   constructor(source: string, keys: readonly string[], sentence: string) {
     super(`${source}: ${sentence}`);

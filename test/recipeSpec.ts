@@ -1,4 +1,5 @@
-import { policyLossSpec, resolveTrainConfig } from '../src/grpo/config/resolve.ts';
+import { resolveTrainConfig } from '../src/grpo/config/resolve.ts';
+import { policyLossSpec } from '../src/grpo/update/lossSpec.ts';
 import { POLICY_LOSSES } from '../src/grpo/losses/index.ts';
 import type { PolicyLossSpec } from '../src/model/engine.ts';
 

@@ -3,7 +3,9 @@
 import { InputError } from '../errors.ts';
 import type { Task } from '../tasks/task.ts';
 import type { Tool } from '../tasks/tool.ts';
+import { type Flagged, keyDocs } from './config/keys.ts';
 import { resolveTrainTree } from './config/resolve.ts';
+import { TRAIN_SCHEMA } from './config/schema/index.ts';
 import { copyOf, setAt, type Tree, valueAt } from './config/tree.ts';
 import type { TrainConfig } from './config/types.ts';
 import { hasRewardModels } from './generate/options.ts';
@@ -12,21 +14,15 @@ import type { PolicyLoss } from './losses/index.ts';
 import { pipelineOf } from './pipeline/settings.ts';
 import type { LiveChange, TrainerEngine } from './types.ts';
 
-/** Settings that need no other buffers on the engine: numbers that each step reads again. */
-export const LIVE_SETTINGS = [
-  'actor.optim.lr',
-  'actor.clipRatioLow',
-  'actor.clipRatioHigh',
-  'actor.clipRatioC',
-  'actor.klLossCoef',
-  'actor.entropyCoeff',
-  'actor.gradClip',
-  'rollout.temperature',
-  'rollout.topP',
-] as const;
+type LiveKey = Flagged<typeof TRAIN_SCHEMA.entries, 'live'>;
+
+/** Settings that can change during a run: those that the schema calls live. */
+export const LIVE_SETTINGS: readonly LiveKey[] = keyDocs(TRAIN_SCHEMA).flatMap(({ path, live }) =>
+  live ? [path as LiveKey] : [],
+);
 
 /** Values of live settings, by key. */
-export type LiveSettings = Partial<Record<(typeof LIVE_SETTINGS)[number], number>>;
+export type LiveSettings = Partial<Record<LiveKey, number>>;
 
 /** What training goes by in place of the task's own and the config's loss; `undefined` = back to that. */
 export interface Rules {

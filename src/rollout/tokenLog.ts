@@ -5,39 +5,46 @@
 
 import { concat } from '../concat.ts';
 
+/** Arrays of turns and samples. */
+export interface TokenArrays {
+  /** Tokens of the prompt. */
+  promptIds: Uint32Array;
+  /** [T] tokens of a turn, with the one that ended it. */
+  tokenIds: Uint32Array;
+  /** [T] tokens after the prompt, tool outputs among them. */
+  responseIds: Uint32Array;
+  /** [T] 1 = drawn by the policy, 0 = said by a tool or by the loop: the other values are then 0. */
+  mask: Uint8Array;
+  /** [T] log-prob of each token, whole vocabulary, at the sampling temperature. */
+  logProbs: Float32Array;
+  /**
+   * [T] logProbs - logMass is the log-prob under the distribution that was drawn from. Where top-k, top-p, min-p or a mask
+   * cut it, that is the log of the mass they kept; penalties and biases add their own part. A turn has none if it is all 0.
+   */
+  logMass: Float32Array;
+  /** [T] version of the weights that drew each token: `resetCache` sets it. */
+  weightVersions: Uint32Array;
+}
+export type TokenFieldName = keyof TokenArrays;
+type Numbers = { [N in TokenFieldName]?: ArrayLike<number> };
+
 interface TokenField<A> {
   Numbers: { new (lengthOrBytes: number | ArrayBuffer): A; readonly name: string };
   isAllowed(value: number, vocabSize: number): boolean;
 }
 const ids: TokenField<Uint32Array> = { Numbers: Uint32Array, isAllowed: (id, vocabSize) => id < vocabSize };
-const mask: TokenField<Uint8Array> = { Numbers: Uint8Array, isAllowed: (m) => m <= 1 };
-const counts: TokenField<Uint32Array> = { Numbers: Uint32Array, isAllowed: () => true };
 const floats: TokenField<Float32Array> = { Numbers: Float32Array, isAllowed: Number.isFinite };
 
-/** Fields of turns and samples with the numbers that they can hold, in the order of files. */
-export const TOKEN_FIELDS = {
-  /** Tokens of the prompt. */
+/** Array and allowed numbers of each field, in the order of files. */
+export const TOKEN_FIELDS: { [N in TokenFieldName]: TokenField<TokenArrays[N]> } = {
   promptIds: ids,
-  /** [T] tokens of a turn, with the one that ended it. */
   tokenIds: ids,
-  /** [T] tokens after the prompt, tool outputs among them. */
   responseIds: ids,
-  /** [T] 1 = drawn by the policy, 0 = said by a tool or by the loop: the other values are then 0. */
-  mask,
-  /** [T] log-prob of each token, whole vocabulary, at the sampling temperature. */
+  mask: { Numbers: Uint8Array, isAllowed: (m) => m <= 1 },
   logProbs: floats,
-  /**
-   * [T] logProbs - logMass is the log-prob under the distribution that was drawn from. Where top-k, top-p, min-p or a mask
-   * cut it, that is the log of the mass they kept; penalties and biases add their own part. A turn has none if it is all 0.
-   */
   logMass: floats,
-  /** [T] version of the weights that drew each token: `resetCache` sets it. */
-  weightVersions: counts,
+  weightVersions: { Numbers: Uint32Array, isAllowed: () => true },
 };
-export type TokenFieldName = keyof typeof TOKEN_FIELDS;
-/** Arrays by field. */
-export type TokenArrays = { [N in TokenFieldName]: (typeof TOKEN_FIELDS)[N] extends TokenField<infer A> ? A : never };
-type Numbers = { [N in TokenFieldName]?: ArrayLike<number> };
 
 const namesWithout = <N extends TokenFieldName>(...others: N[]) =>
   (Object.keys(TOKEN_FIELDS) as Exclude<TokenFieldName, N>[]).filter((name) => !others.includes(name as never));
@@ -51,11 +58,11 @@ export const TURN_REQUIRED = ['tokenIds', 'logProbs'] as const;
 export const SAMPLE_REQUIRED = ['promptIds', 'responseIds', 'mask', 'logProbs', 'logMass'] as const;
 
 type ResponseArrays = Pick<TokenArrays, (typeof RESPONSE_FIELDS)[number]>;
-type TurnArrays = Pick<TokenArrays, (typeof TURN_FIELDS)[number]>;
+type Having<T, N extends keyof T> = Pick<T, N> & Partial<Omit<T, N>>;
 /** Tokens of a turn that is not over. */
-export type DrawnSoFar = Partial<TurnArrays> & Pick<TokenArrays, (typeof TURN_REQUIRED)[number]>;
+export type DrawnSoFar = Having<Pick<TokenArrays, (typeof TURN_FIELDS)[number]>, (typeof TURN_REQUIRED)[number]>;
 /** Tokens of a sample. */
-export type SampleArrays = Partial<ResponseArrays> & Pick<TokenArrays, (typeof SAMPLE_REQUIRED)[number]>;
+export type SampleArrays = Having<Omit<TokenArrays, 'tokenIds'>, (typeof SAMPLE_REQUIRED)[number]>;
 
 /** Tokens of a sample after its prompt; they grow with its turns. */
 export class TokenLog {

@@ -3,7 +3,8 @@
 import type { Gpu } from '../gpu/device.ts';
 import { matmulNn, matmulTn } from '../gpu/ops/matmul.ts';
 import { entrySamples, packPolicyRows, policyLoss } from '../gpu/ops/policy_loss.ts';
-import { policyLossSpec, resolveTrainConfig } from '../grpo/config/resolve.ts';
+import { resolveTrainConfig } from '../grpo/config/resolve.ts';
+import { policyLossSpec } from '../grpo/update/lossSpec.ts';
 import { computePolicyLoss, POLICY_LOSSES, type PolicyLoss } from '../grpo/losses/index.ts';
 import type { PolicyLossSpec } from '../model/engine.ts';
 import { keyedRng } from '../tasks/random.ts';

@@ -1,7 +1,8 @@
 /** The update of a mini-batch: one gradient however it is cut, whoever computes the loss, and whatever support was sampled from. */
 import { beforeAll, expect, test } from 'vitest';
 import { LOSS_AGG_MODES } from '../../src/grpo/losses/aggregate.ts';
-import { policyLossSpec, resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import { policyLossSpec } from '../../src/grpo/update/lossSpec.ts';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import { POLICY_LOSSES, computePolicyLoss, type PolicyLoss } from '../../src/grpo/losses/index.ts';
 import type { Sample } from '../../src/grpo/update/batch.ts';

@@ -5,7 +5,7 @@ import { trlRun } from '../../src/cli/export/trl.ts';
 import { verlRun } from '../../src/cli/export/verl.ts';
 import { computePolicyLoss, policyLossOf } from '../../src/grpo/losses/index.ts';
 import { lossWeights } from '../../src/grpo/losses/aggregate.ts';
-import { policyLossSpec } from '../../src/grpo/config/resolve.ts';
+import { policyLossSpec } from '../../src/grpo/update/lossSpec.ts';
 import { parseTrainConfig } from '../../src/grpo/config/text.ts';
 import { rng } from '../random.ts';
 

@@ -61,9 +61,9 @@ test('a live change is a resume under that setting, bit for bit, and goes on fro
   await steps(live, 1);
   const wanted = await live.checkpoint();
   expect(heard).toEqual([
-    { step: 3, key: 'actor.optim.lr', from: 1e-3, to: 3e-3 },
-    { step: 3, key: 'actor.clipRatioHigh', from: 0.2, to: 0.1 },
     { step: 3, key: 'rollout.temperature', from: 1, to: 0.7 },
+    { step: 3, key: 'actor.clipRatioHigh', from: 0.2, to: 0.1 },
+    { step: 3, key: 'actor.optim.lr', from: 1e-3, to: 3e-3 },
   ]);
   expect(live.config).toEqual(changed);
 

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { RECIPES } from '../../src/grpo/config/recipes.ts';
-import { policyLossSpec, resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import { policyLossSpec } from '../../src/grpo/update/lossSpec.ts';
 import { keyDocs } from '../../src/grpo/config/keys.ts';
 import { TRAIN_SCHEMA } from '../../src/grpo/config/schema/index.ts';
 import { POLICY_LOSSES } from '../../src/grpo/losses/index.ts';

@@ -1,6 +1,7 @@
 /** Rules as texts: what is wrong with one is said with its line, a loss written as code has the gradients of the built-in one. */
 import { afterEach, expect, test } from 'vitest';
-import { policyLossSpec, resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import { policyLossSpec } from '../../src/grpo/update/lossSpec.ts';
 import { rowGradients } from '../../src/grpo/losses/rowGradients.ts';
 import { Rule, RuleError, type RuleTry, toolOf } from '../../src/extensions/modules/rule.ts';
 import type { RuleKind } from '../../src/extensions/modules/rulePrograms.ts';

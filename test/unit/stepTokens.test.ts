@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { ADVANTAGE_ESTIMATORS } from '../../src/grpo/advantages/index.ts';
-import { policyLossSpec, resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
+import { policyLossSpec } from '../../src/grpo/update/lossSpec.ts';
 import { groupsWithSignal } from '../../src/grpo/generate/filterGroups.ts';
 import { computePolicyLoss } from '../../src/grpo/losses/index.ts';
 import { tokenWeights } from '../../src/grpo/losses/aggregate.ts';

@@ -92,12 +92,6 @@ const textOf = (value: unknown): string => (typeof value === 'string' ? value : 
 const taskOverride = (task: string): string =>
   /^[\w-]+$/.test(task) ? `task.name=${task}` : `task.module=${JSON.stringify(task)}`;
 
-/** Settings of the next run. */
-export const form = new Settings();
-
-/** True once a run may be started by the form. */
-export const formIsReady = signal(false);
-
 /** A refusal of the config as the form says it: by the field's label, beside the field. */
 function inPlainWords(error: Error): Checked {
   if (!(error instanceof ConfigError)) return { problem: error.message, field: undefined };
@@ -105,3 +99,9 @@ function inPlainWords(error: Error): Checked {
   if (!field) return { problem: error.sentence, field: undefined };
   return { problem: error.sentence.replaceAll(`"${field.key}"`, field.label), field: field.name };
 }
+
+/** Settings of the next run. */
+export const form = new Settings();
+
+/** True once a run may be started by the form. */
+export const formIsReady = signal(false);

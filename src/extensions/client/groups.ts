@@ -171,6 +171,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     this.#changed();
   }
 
+  /** Resolves to true once the next step has its groups; to false if `stop` aborts. */
   override async ready(stop: AbortSignal): Promise<boolean> {
     await this.run();
     const unasked = this.#limits.stepWhen === 'complete' ? this.#config.data.trainBatchSize : Infinity;
@@ -222,6 +223,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     if (this.#version === step) this.#version--; // a loss has forgotten it
   }
 
+  /** Returns the open and the complete groups as plain JSON. */
   override save(): Promise<unknown> {
     const open = this.#incomplete.map((group) => saveGroup(group, false));
     const groups = [...this.#complete.map((group) => saveGroup(group, true)), ...open];

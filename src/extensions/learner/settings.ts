@@ -2,6 +2,8 @@
 
 import { InputError, UserCodeError } from '../../errors.ts';
 import { RECIPES, VERL_DEFAULTS } from '../../grpo/config/recipes.ts';
+import { keyDocs } from '../../grpo/config/keys.ts';
+import { actor as actorSchema } from '../../grpo/config/schema/actor.ts';
 import { resolveTrainTree } from '../../grpo/config/resolve.ts';
 import type { Recipe, TrainConfig } from '../../grpo/config/types.ts';
 import type { AggregateOptions } from '../../grpo/losses/aggregate.ts';
@@ -24,8 +26,9 @@ export interface LossSettings {
 
 const SUMS = ['globalBatchSize', 'batchNumTokens', 'maxResponseLength'] as const;
 const LOSS_OPTIONS = [
-  ...['policyLoss', 'clipRatio', 'clipRatioLow', 'clipRatioHigh', 'clipRatioC', 'lossAggMode', 'klLossCoef'],
-  ...['klLossType', 'klClamp', 'entropyCoeff', 'topEntropyQuantile', 'skipZeroAdvantages', 'temperature'],
+  'policyLoss',
+  ...keyDocs(actorSchema).flatMap(({ path, ofLoss }) => (ofLoss ? [path] : [])),
+  'temperature',
   ...SUMS,
 ];
 const SAMPLE_OPTIONS = [

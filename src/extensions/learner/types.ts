@@ -4,6 +4,8 @@ import type { Generation } from '../../rollout/types.ts';
 import type { Message } from '../../tasks/task.ts';
 import type { Tool } from '../../tasks/tool.ts';
 import type { ActorInput, RolloutInput } from '../../grpo/config/input.ts';
+import type { Flagged } from '../../grpo/config/keys.ts';
+import type { actor } from '../../grpo/config/schema/actor.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
 import type { TrainerEngine } from '../../grpo/types.ts';
@@ -92,21 +94,7 @@ export interface TokenValues {
 }
 
 /** Numbers of a loss, its terms and its normalisation. What is left out is the named method's, else the config's (`actor`). */
-export interface LossOptions extends Pick<
-  ActorInput,
-  | 'policyLoss'
-  | 'clipRatio'
-  | 'clipRatioLow'
-  | 'clipRatioHigh'
-  | 'clipRatioC'
-  | 'lossAggMode'
-  | 'klLossCoef'
-  | 'klLossType'
-  | 'klClamp'
-  | 'entropyCoeff'
-  | 'topEntropyQuantile'
-  | 'skipZeroAdvantages'
-> {
+export interface LossOptions extends Pick<ActorInput, 'policyLoss' | Flagged<typeof actor.entries, 'ofLoss'>> {
   /** That of the samples. Absent = `rollout.temperature`; for cross_entropy 1. */
   temperature?: number | undefined;
   /** Rows of the whole update, what seq-mean-* divide by; absent = those of this call. Set it where an update takes several calls. */

@@ -77,44 +77,75 @@ export type Flagged<Entries, Flag extends 'live' | 'ofLoss'> = {
 
 const about = (notes: Notes): About => (typeof notes === 'string' ? { why: notes } : notes);
 
-const doc = <T, const N extends Notes = Notes>(unit: string, notes: N, range: string) =>
-  v.metadata<T, DocOf<N>>({ ...about(notes), unit, range } as DocOf<N>);
-
 const mostOf = (unit: string): number => MOST[unit] ?? MOST_OF_OTHERS;
 
-/** An integer of at least `min`. If `byDefault` is undefined, the key has no default: absent then means what `why` says. */
-export const count = <const D extends number | undefined>(byDefault: D, unit: string, notes: Notes) => {
+/** What a schema with notes is to valibot. */
+type Noted<S extends v.GenericSchema, N> = v.SchemaWithPipe<readonly [S, v.MetadataAction<v.InferOutput<S>, DocOf<N>>]>;
+
+/** A key that must be written. */
+const required = <const S extends v.GenericSchema, const N extends Notes>(
+  schema: S,
+  range: string | (() => string),
+  unit: string,
+  notes: N,
+): Noted<S, N> => {
+  const rangeNow = () => (typeof range === 'string' ? range : range());
+  const doc: KeyDoc = {
+    ...about(notes),
+    unit,
+    get range() {
+      return rangeNow();
+    },
+  };
+  return v.pipe(schema, v.metadata(doc as DocOf<N>));
+};
+
+/** A key with a default; undefined = without one, so that absent means what `why` says. */
+const key = <const S extends v.GenericSchema, const D, const N extends Notes>(
+  byDefault: D,
+  schema: S,
+  range: string | (() => string),
+  unit: string,
+  notes: N,
+) =>
+  // A default of generic options cannot be compared with its schema by TypeScript; the constructors below do.
+  v.optional(required(schema, range, unit, notes), byDefault as never) as v.OptionalSchema<
+    Noted<S, N>,
+    D extends undefined ? undefined : never
+  >;
+
+const integer = (unit: string, min: number) =>
+  v.pipe(v.number(), v.integer(), v.minValue(min), v.maxValue(mostOf(unit)));
+
+const nonEmpty = v.pipe(v.string(), v.nonEmpty());
+
+/** An integer of at least `min`. */
+export const count = <const D extends number | undefined, const N extends Notes>(
+  byDefault: D,
+  unit: string,
+  notes: N,
+) => {
   const { min = 1 } = about(notes);
-  const range = `integer >= ${min}`;
-  const integer = v.pipe(v.number(), v.integer(), v.minValue(min), v.maxValue(mostOf(unit)));
-  return v.optional(v.pipe(integer, doc<number>(unit, notes, range)), byDefault);
+  return key(byDefault, integer(unit, min), `integer >= ${min}`, unit, notes);
 };
 
 /** An integer where 0 is off; verl's -1 is read as 0. */
-export const countOrOff = (byDefault: number, unit: string, notes: Notes) =>
-  v.optional(
-    v.pipe(
-      v.number(),
-      v.integer(),
-      v.minValue(-1),
-      v.maxValue(mostOf(unit)),
-      v.transform((value) => Math.max(0, value)),
-      doc<number>(unit, notes, 'integer >= 0, or -1 = 0'),
-    ),
-    byDefault,
+export const countOrOff = <const N extends Notes>(byDefault: number, unit: string, notes: N) => {
+  const schema = v.pipe(
+    integer(unit, -1),
+    v.transform((value) => Math.max(0, value)),
   );
+  return key(byDefault, schema, 'integer >= 0, or -1 = 0', unit, notes);
+};
 
 /** Like `count` without a default, and verl's -1 for all. */
-export const optionalCountOrAll = (unit: string, notes: Notes) =>
-  v.optional(
-    v.pipe(
-      v.number(),
-      v.integer(),
-      v.check((value) => value === -1 || value >= 1),
-      v.maxValue(mostOf(unit)),
-      doc<number>(unit, notes, 'integer >= 1, or -1'),
-    ),
+export const optionalCountOrAll = <const N extends Notes>(unit: string, notes: N) => {
+  const schema = v.pipe(
+    integer(unit, -1),
+    v.check((value) => value !== 0),
   );
+  return key(undefined, schema, 'integer >= 1, or -1', unit, notes);
+};
 
 /** A number in [min, max]. */
 export const number = <const D extends number | undefined, const N extends Notes>(
@@ -122,28 +153,18 @@ export const number = <const D extends number | undefined, const N extends Notes
   [min, max]: [number, number],
   unit: string,
   notes: N,
-) =>
-  v.optional(
-    v.pipe(finite, v.minValue(min), v.maxValue(max), doc<number, N>(unit, notes, numberRange(min, max))),
-    byDefault,
-  );
+) => key(byDefault, v.pipe(finite, v.minValue(min), v.maxValue(max)), numberRange(min, max), unit, notes);
 
 /** A number strictly above 0. */
 export const positive = <const N extends Notes>(byDefault: number, unit: string, notes: N) =>
-  v.optional(v.pipe(finite, v.gtValue(0), v.minValue(MIN_FLOAT32), doc<number, N>(unit, notes, '> 0')), byDefault);
+  key(byDefault, v.pipe(finite, v.gtValue(0), v.minValue(MIN_FLOAT32)), '> 0', unit, notes);
 
 export const flag = <const D extends boolean | undefined, const N extends Notes>(byDefault: D, notes: N) =>
-  v.optional(v.pipe(v.boolean(), doc<boolean, N>('', notes, 'true | false')), byDefault);
+  key(byDefault, v.boolean(), 'true | false', '', notes);
 
 /** Off, on, or on for so many of a unit. */
-export const flagOrCount = (byDefault: boolean, unit: string, notes: Notes) =>
-  v.optional(
-    v.pipe(
-      v.union([v.boolean(), v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(mostOf(unit)))]),
-      doc<boolean | number>(unit, notes, 'true | false | integer >= 1'),
-    ),
-    byDefault,
-  );
+export const flagOrCount = <const N extends Notes>(byDefault: boolean, unit: string, notes: N) =>
+  key(byDefault, v.union([v.boolean(), integer(unit, 1)]), 'true | false | integer >= 1', unit, notes);
 
 /** One of `options`. */
 export const choice = <
@@ -154,133 +175,105 @@ export const choice = <
   byDefault: D,
   options: T,
   notes: N,
-) => withDefault(v.pipe(v.picklist(options), doc<T[number], N>('', notes, options.join(' | '))), byDefault);
+) => key(byDefault, v.picklist(options), options.join(' | '), '', notes);
 
 /** Like `choice`, whatever the case of its letters and with or without underscores: 'sign_sgd' is SignSGD. */
-export const nameOf = <const T extends readonly string[]>(byDefault: NoInfer<T[number]>, options: T, notes: Notes) => {
+export const nameOf = <const T extends readonly string[], const N extends Notes>(
+  byDefault: NoInfer<T[number]>,
+  options: T,
+  notes: N,
+) => {
   const plain = (name: string) => name.replaceAll('_', '').toLowerCase();
   const named = v.transform((name: string) => options.find((option) => plain(option) === plain(name)) ?? name);
-  const docs = doc<T[number]>('', notes, options.join(' | '));
-  return v.optional(v.pipe(v.string(), named, v.picklist(options), docs), byDefault as never);
+  return key(byDefault, v.pipe(v.string(), named, v.picklist(options)), options.join(' | '), '', notes);
 };
 
 /** One of names that may grow until a config is read; its range is what is known when it is asked for. */
-export const known = <T extends string, const D extends T | undefined>(
+export const known = <T extends string, const D extends T | undefined, const N extends Notes>(
   byDefault: D,
   names: () => readonly T[],
-  notes: Notes,
-) =>
-  withDefault(
-    v.pipe(
-      v.string(),
-      v.check((name) => names().some((one) => one === name)),
-      v.transform((name) => name as T),
-      v.metadata<T, KeyDoc>({
-        ...about(notes),
-        unit: '',
-        get range() {
-          return names().join(' | ');
-        },
-      }),
-    ),
-    byDefault,
+  notes: N,
+) => {
+  const isKnown = v.check((name: string) => names().some((one) => one === name));
+  const schema = v.pipe(
+    v.string(),
+    isKnown,
+    v.transform((name) => name as T),
   );
+  return key(byDefault, schema, () => names().join(' | '), '', notes);
+};
 
 /** A text that is not empty. */
-export const text = <const D extends string | undefined>(byDefault: D, notes: Notes) =>
-  v.optional(requiredText(notes), byDefault);
+export const text = <const D extends string | undefined, const N extends Notes>(byDefault: D, notes: N) =>
+  key(byDefault, nonEmpty, 'text', '', notes);
 
-/** A text, a list of texts, or texts by name; absent means something, which `why` says. */
-export const optionalTextOrTexts = (notes: Notes) => {
-  const one = v.pipe(v.string(), v.nonEmpty());
+/** Like `text`, and it must be written. */
+export const requiredText = <const N extends Notes>(notes: N) => required(nonEmpty, 'text', '', notes);
+
+/** A text, a list of texts, or texts by name. */
+export const optionalTextOrTexts = <const N extends Notes>(notes: N) => {
   const named = v.pipe(
-    v.record(v.string(), one),
+    v.record(v.string(), nonEmpty),
     v.check((texts) => Object.keys(texts).length > 0),
   );
-  const several = v.pipe(v.array(one), v.nonEmpty());
-  return v.optional(
-    v.pipe(
-      v.union([one, several, named]),
-      doc<string | string[] | Record<string, string>>('', notes, 'text, list of texts, or texts by name'),
-    ),
-  );
+  const several = v.pipe(v.array(nonEmpty), v.nonEmpty());
+  return key(undefined, v.union([nonEmpty, several, named]), 'text, list of texts, or texts by name', '', notes);
 };
 
 /** The path of a file, or what it would hold; the reader of `T` checks that. */
 export const optionalPathOr = <T extends object>(notes: Notes, range: string) => {
   const tree = v.custom<T>((value) => typeof value === 'object' && value !== null && !Array.isArray(value));
-  return v.optional(
-    v.pipe(v.union([v.pipe(v.string(), v.nonEmpty()), tree]), doc<string | T>('', notes, `path, or ${range}`)),
-  );
+  return key(undefined, v.union([nonEmpty, tree]), `path, or ${range}`, '', notes);
 };
 
 /** Named groups of settings, checked by their reader, or the path of a file with them. */
-export const optionalTextOrGroups = (notes: Notes) => {
+export const optionalTextOrGroups = <const N extends Notes>(notes: N) => {
   const setting = v.union([v.string(), finite, v.boolean(), v.array(v.string()), v.record(v.string(), v.string())]);
-  type Groups = Record<string, Record<string, v.InferOutput<typeof setting>>>;
-  return v.optional(
-    v.pipe(
-      v.union([v.pipe(v.string(), v.nonEmpty()), v.record(v.string(), v.record(v.string(), setting))]),
-      doc<string | Groups>('', notes, 'text, or settings by name'),
-    ),
-  );
+  const groups = v.record(v.string(), v.record(v.string(), setting));
+  return key(undefined, v.union([nonEmpty, groups]), 'text, or settings by name', '', notes);
 };
 
 /** A number, or a text such as '0.5_2' that its reader takes apart. */
-export const optionalNumberOrText = (unit: string, notes: Notes) =>
-  v.optional(v.pipe(v.union([finite, v.string()]), doc<number | string>(unit, notes, 'number or text')));
+export const optionalNumberOrText = <const N extends Notes>(unit: string, notes: N) =>
+  key(undefined, v.union([finite, v.string()]), 'number or text', unit, notes);
 
-/** One item or more; absent means something, which `why` says. */
-export const optionalTexts = (notes: Notes) =>
-  v.optional(
-    v.pipe(v.array(v.pipe(v.string(), v.nonEmpty())), v.nonEmpty(), doc<string[]>('', notes, 'list of texts')),
-  );
+/** One text or more. */
+export const optionalTexts = <const N extends Notes>(notes: N) =>
+  key(undefined, v.pipe(v.array(nonEmpty), v.nonEmpty()), 'list of texts', '', notes);
 
-export const optionalNumbers = (notes: Notes) =>
-  v.optional(v.pipe(v.array(finite), v.nonEmpty(), doc<number[]>('', notes, 'list of numbers')));
+export const optionalNumbers = <const N extends Notes>(notes: N) =>
+  key(undefined, v.pipe(v.array(finite), v.nonEmpty()), 'list of numbers', '', notes);
 
-export const requiredText = (notes: Notes) => v.pipe(v.string(), v.nonEmpty(), doc<string>('', notes, 'text'));
-
-export const pair = (byDefault: [number, number], [min, max]: [number, number], notes: Notes) =>
-  v.optional(
-    v.pipe(
-      v.strictTuple([
-        v.pipe(v.number(), v.minValue(min), v.ltValue(max)),
-        v.pipe(v.number(), v.minValue(min), v.ltValue(max)),
-      ]),
-      doc<[number, number]>('', notes, `two numbers in [${min}, ${max})`),
-    ),
-    byDefault,
-  );
+export const pair = <const N extends Notes>(byDefault: [number, number], [min, max]: [number, number], notes: N) => {
+  const one = v.pipe(v.number(), v.minValue(min), v.ltValue(max));
+  return key(byDefault, v.strictTuple([one, one]), `two numbers in [${min}, ${max})`, '', notes);
+};
 
 /** One or several of `options`; one may be written without brackets. */
-export const names = <const T extends readonly string[], const D extends NoInfer<T[number]>[] | undefined>(
+export const names = <
+  const T extends readonly string[],
+  const D extends NoInfer<T[number]>[] | undefined,
+  const N extends Notes,
+>(
   byDefault: D,
   options: T,
-  notes: Notes,
+  notes: N,
 ) => {
   const one = v.pipe(
     v.picklist(options),
     v.transform((name) => [name]),
   );
   const several = v.pipe(v.array(v.picklist(options)), v.minLength(1));
-  const range = `some of ${options.join(', ')}`;
-  return withDefault(v.pipe(v.union([one, several]), doc<T[number][]>('', notes, range)), byDefault);
+  return key(byDefault, v.union([one, several]), `some of ${options.join(', ')}`, '', notes);
 };
 
 /** Free named values, checked by their reader. */
-export const options = (notes: Notes) =>
-  v.optional(
-    v.pipe(
-      v.record(v.string(), v.union([v.string(), finite, v.boolean()])),
-      doc<Record<string, string | number | boolean>>('', notes, 'named values'),
-    ),
-    {},
-  );
+export const options = <const N extends Notes>(notes: N) =>
+  key({}, v.record(v.string(), v.union([v.string(), finite, v.boolean()])), 'named values', '', notes);
 
 /** Numbers by free names. */
-export const namedNumbers = (notes: Notes) =>
-  v.optional(v.pipe(v.record(v.string(), finite), doc<Record<string, number>>('', notes, 'named numbers')), {});
+export const namedNumbers = <const N extends Notes>(notes: N) =>
+  key({}, v.record(v.string(), finite), 'named numbers', '', notes);
 
 /** A part of the config: unknown keys are errors; absent means all defaults. */
 export const part = <T extends v.ObjectEntries>(entries: T) => v.strictObject(entries);
@@ -289,11 +282,6 @@ function numberRange(min: number, max: number): string {
   if (min === -Infinity && max === Infinity) return 'any number';
   if (max === Infinity) return `>= ${min}`;
   return `${min} to ${max}`;
-}
-
-/** `v.optional` for a schema of generic options, whose default TypeScript cannot compare. */
-function withDefault<const S extends v.GenericSchema, const D>(schema: S, byDefault: D) {
-  return v.optional(schema, byDefault as never) as v.OptionalSchema<S, D extends undefined ? undefined : never>;
 }
 
 /** A key of a schema, with its notes. */

@@ -34,7 +34,8 @@ export function layOverrides(file: Tree, overrides: readonly Override[]): { tree
         if (!overrides.some((override) => override.path === path)) gaveWay.push(`${path} ${show(value)}`);
       }
   // What a shorthand sets wins over the file too.
-  for (const { path } of overrides) for (const set of SHORTHANDS.get(path) ?? []) deleteAt(tree, set);
+  for (const { key, sets } of SHORTHANDS)
+    if (overrides.some(({ path }) => path === key)) for (const path of sets) deleteAt(tree, path);
   for (const { text, path, value } of overrides)
     if (!setAt(tree, path, value)) {
       const part = path.slice(0, path.lastIndexOf('.'));

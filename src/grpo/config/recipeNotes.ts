@@ -5,16 +5,20 @@ import { leaves, show, type Tree, valueAt } from './tree.ts';
 import type { Recipe, TrainConfig } from './types.ts';
 
 const recipes: Readonly<Record<string, Recipe>> = RECIPES;
-/** Keys that set others. */
-export const SHORTHANDS: ReadonlyMap<string, readonly string[]> = new Map([
-  ['actor.clipRatio', ['actor.clipRatioLow', 'actor.clipRatioHigh']],
-  ['algorithm.normAdvByStdInGrpo', ['algorithm.scaleRewards']],
-]);
+/** Keys that set others, which win over them. */
+export const SHORTHANDS: readonly { key: string; sets: readonly string[]; as: (value: unknown) => unknown }[] = [
+  { key: 'actor.clipRatio', sets: ['actor.clipRatioLow', 'actor.clipRatioHigh'], as: (clip) => clip },
+  {
+    key: 'algorithm.normAdvByStdInGrpo',
+    sets: ['algorithm.scaleRewards'],
+    as: (isByStd) => (isByStd ? 'group' : 'none'),
+  },
+];
 const CLIP_KEYS = ['clipRatioLow', 'clipRatioHigh', 'clipRatioC'] as const;
 
 /** True for a key that some recipe sets, and for the numbers of a loss: a file's value of it is of the file's own algorithm. */
 export const isDecidedByRecipe = (path: string): boolean =>
-  SHORTHANDS.has(path) ||
+  SHORTHANDS.some(({ key }) => key === path) ||
   path.startsWith('actor.policyLoss.') ||
   Object.values(recipes).some((recipe) => valueAt(recipe, path) !== undefined);
 
@@ -40,9 +44,9 @@ export function contradiction(file: Tree, source: string, overridden: readonly s
 const IMPLIED = ['actor.policyLoss.lossMode', 'algorithm.advEstimator'];
 
 function valueOfShorthand(file: Tree, path: string): unknown {
-  if (path === 'actor.clipRatioLow' || path === 'actor.clipRatioHigh') return valueAt(file, 'actor.clipRatio');
-  const byStd = path === 'algorithm.scaleRewards' ? valueAt(file, 'algorithm.normAdvByStdInGrpo') : undefined;
-  return byStd === undefined ? undefined : byStd ? 'group' : 'none';
+  const shorthand = SHORTHANDS.find(({ sets }) => sets.includes(path));
+  const value = shorthand && valueAt(file, shorthand.key);
+  return value === undefined ? undefined : shorthand?.as(value);
 }
 
 /** A loss that runs with the clip of another, in a line. @param overridden keys given beside it: a clip among them is meant */

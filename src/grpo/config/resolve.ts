@@ -6,21 +6,18 @@
 
 import { distance } from 'fastest-levenshtein';
 import * as v from 'valibot';
-import type { PolicyLossSpec } from '../../model/engine.ts';
 import { ConfigError } from '../../errors.ts';
-import { correctionSettings, lossWeighsItself } from '../correction/settings.ts';
-import { type PolicyLoss, policyLossOf } from '../losses/index.ts';
-import { WEIGHT_LEVELS } from '../losses/reinforce.ts';
-import { lossSpec } from '../losses/types.ts';
+import { policyLossOf } from '../losses/index.ts';
 import type { SftConfigInput, TrainConfigInput } from './input.ts';
 import { firstKeyOf, ofPeer } from './peerNames.ts';
 import { keyDocs, keysAndParts, MAX_FLOAT32, MIN_FLOAT32 } from './keys.ts';
+import { SHORTHANDS } from './recipeNotes.ts';
 import { DEFAULT_RECIPE, RECIPES, VERL_DEFAULTS } from './recipes.ts';
 import { checkSftRules, checkTrainRules } from './rules.ts';
 import { pipelineOf } from '../pipeline/settings.ts';
 import { TRAIN_SCHEMA, type WrittenConfig } from './schema/index.ts';
 import { SFT_SCHEMA, type SftConfig } from './sftSchema.ts';
-import { isTree, show, type Tree, valueAt } from './tree.ts';
+import { isTree, setAt, show, type Tree, valueAt } from './tree.ts';
 import type { Recipe, TrainConfig } from './types.ts';
 
 const recipes: Readonly<Record<string, Recipe>> = RECIPES;
@@ -92,27 +89,6 @@ function refuseUnknownNumbers({ actor }: TrainConfig, source: string): void {
     if (typeof value !== 'number' || !Number.isFinite(value))
       throw new ConfigError(source, [at + name], `"${at}${name}" is ${show(value)}; allowed: a number.`);
   }
-}
-
-/** The policy loss as the engine takes it. @param userLoss a user's loss, which replaces the configured one */
-export function policyLossSpec(config: TrainConfig, userLoss?: PolicyLoss): PolicyLossSpec {
-  const { lossMode, ...named } = config.actor.policyLoss;
-  const { klLossCoef, klLossType, klClamp, entropyCoeff } = config.actor;
-  const { rolloutIs, rolloutIsThreshold } = correctionSettings(config);
-  const numbers = Object.entries<unknown>(named).filter(
-    (entry): entry is [string, number] => typeof entry[1] === 'number',
-  );
-  const given = {
-    ...Object.fromEntries(numbers),
-    ...(lossWeighsItself(config) && {
-      rolloutIs: WEIGHT_LEVELS.indexOf(rolloutIs),
-      rolloutIsThreshold: Number(rolloutIsThreshold),
-    }),
-  };
-  const spec = userLoss
-    ? lossSpec(userLoss, userLoss.name ?? 'custom', config.actor, given)
-    : lossSpec(policyLossOf(lossMode), lossMode, config.actor, given);
-  return { ...spec, klLossCoef, klLossType, entropyCoeff, ...(klClamp !== undefined && { klClamp }) };
 }
 
 /**
@@ -204,14 +180,14 @@ function overRecipe(tree: Tree): Tree {
   return [recipe, shorthands(tree), tree].reduce<Tree>(over, VERL_DEFAULTS);
 }
 
-/** `actor.clipRatio` sets both ends of the clip, `algorithm.normAdvByStdInGrpo` what divides; the keys proper win. */
-function shorthands({ actor, algorithm }: Tree): Tree {
-  const { clipRatio } = isTree(actor) ? actor : {};
-  const { normAdvByStdInGrpo: byStd } = isTree(algorithm) ? algorithm : {};
-  return {
-    ...(clipRatio !== undefined && { actor: { clipRatioLow: clipRatio, clipRatioHigh: clipRatio } }),
-    ...(byStd !== undefined && { algorithm: { scaleRewards: byStd ? 'group' : 'none' } }),
-  };
+/** The keys that shorthands of the tree set. */
+function shorthands(tree: Tree): Tree {
+  const set: Tree = {};
+  for (const { key, sets, as } of SHORTHANDS) {
+    const value = valueAt(tree, key);
+    if (value !== undefined) for (const path of sets) setAt(set, path, as(value));
+  }
+  return set;
 }
 
 /** `above` laid over `below`; a key that is undefined above does not count. */

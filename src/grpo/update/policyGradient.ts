@@ -3,7 +3,7 @@
 import type { ModelEngine, PackedBatch, PolicyLossInputs, PolicyLossSpec, TokenOutputs } from '../../model/engine.ts';
 import { entropyGradient } from '../../model/policyStage.ts';
 import type { Trajectory } from '../../rollout/types.ts';
-import { policyLossSpec } from '../config/resolve.ts';
+import { policyLossSpec } from './lossSpec.ts';
 import type { TrainConfig } from '../config/types.ts';
 import { type CurrentPolicyResult, correctByCurrentPolicy, needsCurrentPolicy } from '../correction/currentPolicy.ts';
 import { type AggregateOptions, lossWeights, type LossWeights } from '../losses/aggregate.ts';

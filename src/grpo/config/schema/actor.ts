@@ -29,6 +29,7 @@ const optim = part({
     why: 'Peak rate, for models of about a million parameters; real ones want 1e-6 (all) or 1e-5 (LoRA).',
     verl: '=',
     trl: 'learning_rate',
+    live: true,
   }),
   betas: pair([0.9, 0.95], [0, 1], {
     why: 'Decay of the two moments; 0.95 follows the fast changing gradients of RL.',
@@ -121,30 +122,43 @@ export const actor = part({
   lossAggMode: choice(undefined, LOSS_AGG_MODES, {
     why: 'How token losses become one number; from algorithm.name.',
     verl: '=',
+    ofLoss: true,
   }),
-  clipRatio: number(undefined, ANY, '', { why: 'Sets clipRatioLow and clipRatioHigh together.', verl: '=' }),
+  clipRatio: number(undefined, ANY, '', {
+    why: 'Sets clipRatioLow and clipRatioHigh together.',
+    verl: '=',
+    ofLoss: true,
+  }),
   clipRatioLow: number(undefined, ANY, '', {
     why: 'Lower clip: ratio >= 1 - this; from algorithm.name.',
     verl: '=',
     trl: 'epsilon',
+    live: true,
+    ofLoss: true,
   }),
   clipRatioHigh: number(undefined, ANY, '', {
     why: 'Upper clip: ratio <= 1 + this; from algorithm.name.',
     verl: '=',
     trl: 'epsilon_high',
     note: 'cispo: the weight itself in TRL, 1 + this in verl and here; see wMax',
+    live: true,
+    ofLoss: true,
   }),
   clipRatioC: number(undefined, [1, Infinity], '', {
     why: 'Dual clip constant, above 1; from algorithm.name.',
     verl: '=',
     trl: 'delta',
     note: 'dual clip',
+    live: true,
+    ofLoss: true,
   }),
   policyLoss: v.optional(policyLoss, {}),
   entropyCoeff: number(undefined, [-Infinity, Infinity], '', {
     why: 'Weight of the entropy bonus; from algorithm.name (0).',
     verl: '=',
     trl: 'entropy_coef',
+    live: true,
+    ofLoss: true,
   }),
   entropyTarget: number(undefined, ANY, 'nats a token', {
     why: 'Adaptive bonus: the weight rises while entropy is at or below this, else falls and is not applied; absent = fixed.',
@@ -159,6 +173,7 @@ export const actor = part({
   topEntropyQuantile: number(1, [1e-6, 1], 'share of tokens', {
     why: 'Policy loss and entropy bonus on the tokens of highest entropy only (0.2 in arXiv:2506.01939); below 1 costs a forward pass an update.',
     trl: 'top_entropy_quantile',
+    ofLoss: true,
   }),
   useKlLoss: flag(undefined, {
     why: 'KL to the frozen reference in the loss; absent = when klLossCoef is above 0.',
@@ -168,28 +183,31 @@ export const actor = part({
     why: 'Weight of that KL; 0 = off. 0.001 where only useKlLoss is set.',
     verl: '=',
     trl: 'beta',
+    live: true,
+    ofLoss: true,
   }),
   klLossType: choice(undefined, [...KL_TYPES, 'kl', 'mse', 'low_var_kl'], {
     why: 'Its estimator; from algorithm.name (k3).',
     verl: '=',
     trl: 'use_bias_correction_kl',
     note: 'TRL: k3, or r*k3 by this switch',
+    ofLoss: true,
   }),
-  klClamp: number(
-    undefined,
-    ANY,
-    'nats',
-    "Bound on k3's value. 10 = verl, where a policy far below the reference then gets no gradient back; absent = none.",
-  ),
-  skipZeroAdvantages: flag(
-    true,
-    'Leave samples that cannot move the policy (groups of equal rewards) out of forward and backward; their gradient is ' +
+  klClamp: number(undefined, ANY, 'nats', {
+    why: "Bound on k3's value. 10 = verl, where a policy far below the reference then gets no gradient back; absent = none.",
+    ofLoss: true,
+  }),
+  skipZeroAdvantages: flag(true, {
+    why:
+      'Leave samples that cannot move the policy (groups of equal rewards) out of forward and backward; their gradient is ' +
       'exactly 0. Never with KL or entropy terms. actor/* metrics are then of the tokens that are left.',
-  ),
+    ofLoss: true,
+  }),
   gradClip: number(1, ANY, '', {
     why: 'Largest global L2 norm of the gradient; 0 = no clipping.',
     verl: '=',
     trl: 'max_grad_norm',
+    live: true,
   }),
   shuffle: flag(true, { why: 'Order of mini-batches anew in each epoch, by seed.', verl: '=' }),
   optim: v.optional(optim, {}),

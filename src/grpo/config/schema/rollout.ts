@@ -117,6 +117,7 @@ export const rollout = part({
     why: 'Training divides logits by it as well, so that both see one distribution.',
     verl: '=',
     trl: 'temperature',
+    live: true,
   }),
   topK: countOrOff(0, 'tokens', {
     why: 'Keep the k likeliest; 0 = off. Training renormalises by the kept mass.',
@@ -128,6 +129,7 @@ export const rollout = part({
     why: 'Keep the smallest set of this mass; 1 = off.',
     verl: '=',
     trl: 'top_p',
+    live: true,
   }),
   minP: number(0, SHARE, 'share of the largest probability', {
     why: 'Keep tokens above this share; 0 = off.',
