@@ -1,4 +1,4 @@
-/** The library: what a page or a Node program imports. The command line and the demo use nothing else but files. */
+/** The library: what a page or a Node program imports. The command line and the page import its modules directly. */
 
 export {
   ConfigError,

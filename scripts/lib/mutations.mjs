@@ -159,9 +159,9 @@ export const MUTATIONS = [
   },
   {
     name: 'mask: tool output is trained on',
-    file: 'src/rollout/agent/sample.ts',
-    find: 'this.#mask.push(generation ? 1 : 0);',
-    replace: 'this.#mask.push(generation ? 1 : 1);',
+    file: 'src/rollout/tokenLog.ts',
+    find: 'new Uint8Array((part.responseIds ?? part.tokenIds)!.length)',
+    replace: "new Uint8Array((part.responseIds ?? part.tokenIds)!.length).fill(name === 'mask' ? 1 : 0)",
     tests: unit('agentLoop'),
   },
   {

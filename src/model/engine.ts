@@ -149,7 +149,10 @@ export interface ModelEngine {
   drawBounds?(batch: PackedBatch, options: { temperature: number }): Promise<DrawBounds>;
   /** Forward, loss, backward; parameter gradients accumulate until the optimizer step. */
   forwardBackward(batch: PackedBatch, loss: TrainLoss, options: { temperature: number }): Promise<TokenOutputs>;
-  /** Clips, updates the weights in place, zeroes the gradients. Rollout sees the new weights at once. */
+  /**
+   * Clips, updates the weights in place, zeroes the gradients. Rollout on shared buffers reads the new weights in
+   * its next pass; what it has cached stays of the old ones until `CheckpointEngine.updateWeights`.
+   */
   optimizerStep(options: OptimizerOptions): Promise<OptimizerStepResult>;
   /** Zeroes the gradients of an update that failed before its optimizer step; PyTorch's zero_grad. */
   zeroGrad(): Promise<void>;

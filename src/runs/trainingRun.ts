@@ -133,6 +133,8 @@ export class TrainingRun<S extends RunSession = RunSession> {
   #keptAt = -Infinity;
   #keepMs = 0;
   #isDueSoon = false;
+  /** True if metrics.jsonl may lack lines of the history: a write behind has failed. */
+  #lacksLines = false;
 
   constructor(options: RunOptions, host: RunHost<S>) {
     const { config, from, folder, isOwn = false } = options;
@@ -207,7 +209,12 @@ export class TrainingRun<S extends RunSession = RunSession> {
     const { folder, behind } = this.#options;
     if (!folder) return;
     if (!behind) return task(folder);
-    this.written = this.written.then(() => task(folder)).catch((error: unknown) => behind.onProblem(error as Error));
+    this.written = this.written
+      .then(() => task(folder))
+      .catch((error: unknown) => {
+        this.#lacksLines = true;
+        behind.onProblem(error as Error);
+      });
   }
 
   async #onDevice(): Promise<FitResult & { session: S }> {
@@ -246,7 +253,7 @@ export class TrainingRun<S extends RunSession = RunSession> {
     }
   }
 
-  /** The trainer of a session. What is left of a session that was lost is not heard. */
+  /** The trainer of a session. Phases, samples and changes of a session that was lost are not reported. */
   #trainerOf(session: S): GrpoTrainer {
     const { behind, inspect = false } = this.#options;
     const { task, engine, source, rollouter } = session;
@@ -328,8 +335,8 @@ export class TrainingRun<S extends RunSession = RunSession> {
     const logged = { ...done, tries, at: performance.now() };
     await this.write(async (folder) => {
       this.history.push(metrics);
-      // All lines, because earlier ones may have failed.
-      await (behind ? folder.writeMetrics(this.history) : folder.appendMetrics(metrics));
+      await (this.#lacksLines ? folder.writeMetrics(this.history) : folder.appendMetrics(metrics));
+      this.#lacksLines = false;
       await this.#host.log?.(folder, logged);
     });
     if (behind ? this.#isDue(step) : this.kept?.isBest(metrics)) await this.#keep(trainer, session);

@@ -23,7 +23,7 @@ export interface Task {
   tools?: Tool[];
   /** Environments; a problem runs in the one that `Problem.environment` names, or in the only one. See defineEnvironment. */
   environments?: readonly Environment[];
-  /** Scores a finished sample. If it throws or does not return a Reward, trainer.onError decides: end the run or count the sample. */
+  /** Scores a finished sample. If it throws or does not return a Reward, trainer.onError decides: end the run or leave the sample out. */
   reward(sample: ScoredSample): Reward | Promise<Reward>;
   /**
    * Called with the rewards of every group of a training problem, before the next step's problems are drawn. A generated task can

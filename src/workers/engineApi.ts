@@ -1,4 +1,4 @@
-/** The interface between the controller and an engine in another thread. Both sides import only this. */
+/** The interface between the controller and an engine in another thread. All that crosses is declared here. */
 
 import type { AdapterSummary, GpuCounters } from '../gpu/device.ts';
 import type { ModelConfig } from '../model/config.ts';

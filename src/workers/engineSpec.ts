@@ -135,7 +135,7 @@ function judgeSizes({ maxNumSeqs, maxNewTokens, maxPromptLength }: TrainConfig['
 }
 
 /** On one device, a pipeline that generates while it trains needs weights that do not change meanwhile. */
-const needsCopy = (config: TrainConfig): boolean =>
+const makesCopy = (config: TrainConfig): boolean =>
   config.trainer.placement === 'colocated' && pipelineOf(config).isAsync;
 
 /** The part of an engine's spec that follows from a training config: sizes, adapters, memory. */
@@ -161,7 +161,7 @@ export function engineSizes(trainConfig: TrainConfig) {
     },
     ...(says && { judge: judgeSizes(reward.judge) }),
     ...(decides && { judgePositions: reward.judge.maxPromptLength }),
-    ...(needsCopy(trainConfig) && { rolloutWeights: 'copy' as const }),
+    ...(makesCopy(trainConfig) && { rolloutWeights: 'copy' as const }),
     preemption: rollout.preemption,
     ...(rollout.checkpointEngine.kvCache === 'keep' && { kvCache: 'keep' as const }),
     asyncScheduling: rollout.asyncScheduling,

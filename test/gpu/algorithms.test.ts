@@ -20,7 +20,7 @@ const task: SyncTask = {
   },
 };
 
-const configOf = (algorithm: object, actor: object = {}) =>
+const configOf = (algorithm: object, actor: object = {}, reward: object = {}) =>
   resolveTrainConfig({
     name: 'tiny',
     model: { path: 'x' },
@@ -28,6 +28,7 @@ const configOf = (algorithm: object, actor: object = {}) =>
     rollout: { n: 4, maxNumSeqs: 8 },
     actor: { ppoMiniBatchSize: 1, ppoMaxTokenLenPerGpu: 80, optim: { lr: 1e-3 }, ...actor },
     algorithm: { filterGroups: { enable: false }, ...algorithm },
+    reward,
     trainer: { totalTrainingSteps: 1 },
   });
 
@@ -56,9 +57,9 @@ async function restart(): Promise<void> {
   await engine.rollout.resetCache();
 }
 
-async function oneStep(algorithm: object, actor: object = {}) {
+async function oneStep(algorithm: object, actor: object = {}, reward: object = {}) {
   const before = (await engine.model.exportWeights()).get('model.embed_tokens.weight')!.data.slice();
-  const trainer = new GrpoTrainer({ config: configOf(algorithm, actor), task, engine });
+  const trainer = new GrpoTrainer({ config: configOf(algorithm, actor, reward), task, engine });
   const { metrics } = await trainer.step();
   const after = (await engine.model.exportWeights()).get('model.embed_tokens.weight')!.data;
   for (const [name, value] of Object.entries(metrics)) expect(Number.isFinite(value), `${name} is ${value}`).toBe(true);
@@ -74,7 +75,7 @@ test.each(Object.keys(RECIPES))('%s', async (name) => {
 
 test('KL in the reward, adaptive, with overlong shaping', async () => {
   const klCtrl = { type: 'adaptive', klCoef: 0.5 };
-  const metrics = await oneStep({ useKlInReward: true, klCtrl, overlongBuffer: { len: 8 } });
+  const metrics = await oneStep({ useKlInReward: true, klCtrl }, {}, { overlongBuffer: { len: 8 } });
   expect(metrics['actor/reward_kl_penalty_coeff']).toBe(0.5);
   expect(metrics['critic/rewards/mean']).toBeLessThan(metrics['critic/score/mean']);
 });

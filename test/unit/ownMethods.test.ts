@@ -52,14 +52,16 @@ test('checkPolicyLoss names the token where gradient and value disagree, of rows
 });
 
 test('a name is unknown until it is registered; numbers of its own are keys, others are refused', () => {
-  expect(() => resolved({ lossMode: 'later' })).toThrow('"actor.policyLoss.lossMode" is "later"; allowed: vanilla | ');
+  expect(() => resolved({ policyLoss: { lossMode: 'later' } })).toThrow(
+    '"actor.policyLoss.lossMode" is "later"; allowed: vanilla | ',
+  );
   registerPolicyLoss('later', { numbers: { laterBeta: 1 }, row });
   registerAdvantage('later_advantage', ({ masks }) => masks.map((mask) => new Float64Array(mask.length)));
-  const config = resolved({ lossMode: 'later', policyLoss: { laterBeta: 2 } }, { advEstimator: 'later_advantage' });
+  const config = resolved({ policyLoss: { lossMode: 'later', laterBeta: 2 } }, { advEstimator: 'later_advantage' });
   expect(config.actor.policyLoss).toMatchObject({ laterBeta: 2 });
-  expect(() => resolved({ lossMode: 'other' })).toThrow(/vespo \| later\.$|\| later/);
+  expect(() => resolved({ policyLoss: { lossMode: 'other' } })).toThrow(/vespo \| later\.$|\| later/);
   expect(() => resolved({ policyLoss: { laterBeta: 2 } })).toThrow('unknown key "actor.policyLoss.laterBeta"');
-  expect(() => resolved({ lossMode: 'later', policyLoss: { laterBeta: 'x' } })).toThrow(
+  expect(() => resolved({ policyLoss: { lossMode: 'later', laterBeta: 'x' } })).toThrow(
     '"actor.policyLoss.laterBeta" is "x"; allowed: a number.',
   );
   expect(() => registerPolicyLoss('vanilla', { row })).toThrow('Policy loss "vanilla" is one of webgrpo\'s own');

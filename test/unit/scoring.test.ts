@@ -225,3 +225,9 @@ describe('several named rewards', () => {
     ).toThrow('algorithm.gdpoRewardWeights and reward.weights both give weights of named rewards');
   });
 });
+
+test('a reward that fails ends the rewards of other samples that are still running', async () => {
+  let ask = 0;
+  const reward = () => (ask++ === 0 ? new Promise<Reward>(() => {}) : Promise.reject(new Error('no such file')));
+  await expect(score(['4', '4'], { reward }, 'single_turn', { n: 2 })).rejects.toThrow('no such file');
+});

@@ -19,8 +19,8 @@ interface Writer {
 
 /** What a command uses of an engine. */
 export interface CommandEngine extends TrainerEngine {
-  /** Resolves when its device is lost. */
   readonly adapter: AdapterSummary;
+  /** Resolves when its device is lost. */
   readonly lost: Promise<DeviceLostError>;
   destroy(): void;
 }

@@ -31,7 +31,7 @@ export interface InFlight {
   readonly carried: number[] | undefined;
   /** Resolves to true once a step has what it needs; to false if `stop` aborts, or nothing more is to come. */
   ready(stop: AbortSignal): Promise<boolean>;
-  /** Returns the groups as plain JSON; undefined if there are none. The engine is paused afterwards. */
+  /** Returns the groups as plain JSON, for a checkpoint; undefined = the carried problems start over. */
   save(): Promise<unknown>;
   /**
    * Replaces the groups by those of `save`; state undefined = the `carried` problems start over. Both come before new problems.
@@ -127,6 +127,9 @@ export function startGroups(
     ending.abort();
     throw failure.error;
   };
+  const throwIfFailed = (): void => {
+    if (failure) throw failure.error;
+  };
   const runSample = async (problem: Problem, p: number, s: number): Promise<Sample> => {
     const events: SampleEvent[] = [];
     const record = records?.[s];
@@ -146,13 +149,15 @@ export function startGroups(
       ...(record && { record }),
       signal: ending.signal,
     });
-    if (failure) throw failure.error;
+    throwIfFailed();
     const { trajectory, messages, timing, toolRewards, observation } = output;
     const prompt = observation === '' ? undefined : withObservation(problem.messages, observation);
     const started = performance.now();
     const known = record?.reward;
-    const scoring = () => score(options, prompt ? { ...problem, messages: prompt } : problem, output);
+    const scoring = () =>
+      score({ ...options, signal: ending.signal }, prompt ? { ...problem, messages: prompt } : problem, output);
     const { reward, fault } = known ? { reward: known } : await (record ? record.outside(scoring) : scoring());
+    throwIfFailed();
     record?.scored(reward);
     seconds.tools += timing.toolsMs / 1000;
     const end = performance.now();
@@ -182,7 +187,7 @@ async function allEnded<T>(work: readonly Promise<T>[]): Promise<T[]> {
   return Promise.all(work);
 }
 
-/** Two 32-bit words that no other (seed, batch, problem, sample) gets, in practice: two rounds of a 128-bit mix. */
+/** Two 32-bit words that no other (seed, batch, problem, sample) gets, in practice: three rounds of a 128-bit mix. */
 export function randomKey(seed: number, batch: number, problem: number, sample: number): [number, number] {
   let h = [seed >>> 0, batch >>> 0, problem >>> 0, sample >>> 0];
   for (let round = 0; round < 3; round++)
