@@ -147,6 +147,10 @@ test.each([
     't.yaml: actor.ppoMicroBatchSizePerGpu is 48 sequences, which does not divide the mini-batch of 8 prompts x 8 samples = 64; the nearest that do are 32 and 64.',
   ],
   ['actor.ppoMaxTokenLenPerGpu=100', 'one sequence may take data.maxPromptLength + data.maxResponseLength = 320'],
+  ['actor.entropyCoeffMin=2', 't.yaml: actor.entropyCoeffMin is 2, above entropyCoeffMax 1; swap them.'],
+  ['rollout.valKwargs.temperature=1e-9', 'temperature is 1e-9; allowed: 0, or at least 0.000001.'],
+  ['actor.optim={ optimizer: SignSGD, momentum: 0.9 }', 'but actor.optim.optimizer is SignSGD, which has none;'],
+  ['data.difficulty={ hard: 0.9, easy: 0.5 }', 'data.difficulty.hard is 0.9, above easy 0.5; swap them.'],
   ['rollout.n', 'Cannot read the override "rollout.n"; write it as actor.optim.lr=1e-4.'],
   ['name.x=1', 'The override "name.x=1" sets a key inside "name", which is a value.'],
 ])('bad input %s ends in one sentence', (override, expected) => {
@@ -324,6 +328,9 @@ test('sizes of a supervised run', () => {
   expect(sft().data.trainBatchSize).toBe(48);
   expect(sentence(() => sft('model.hiddenSize=100'))).toContain('the nearest that works is 104');
   expect(sentence(() => sft('model.numKeyValueHeads=3'))).toContain('the nearest that do are 2 and 4');
+  expect(sentence(() => sft('data.maxLength=513'))).toBe(
+    't.yaml: data.maxLength is 513 tokens; allowed: up to model.maxPositionEmbeddings 512 and data.maxTokenLenPerGpu 8192.',
+  );
 });
 
 test('rollout correction: open keys are closed, and thresholds are read before anything runs', () => {

@@ -10,7 +10,7 @@ import { rolloutCorrection } from '../correction/correct.ts';
 import type { OptimizerKeys } from '../../model/optimizer/spec.ts';
 import type { SftConfig } from './sftSchema.ts';
 import { TEMPERATURE } from './keys.ts';
-import { show } from './tree.ts';
+import { show, valueAt } from './tree.ts';
 
 /** Limit of one step, and of one evaluation. */
 const MOST_SAMPLES = 2 ** 20;
@@ -26,6 +26,7 @@ interface Rule<C> {
   keys: readonly string[];
   /** True if the config breaks the rule. */
   when: (config: C) => boolean;
+  /** The sentence. In a plain text {0}, {1}, ... are the values of `keys`. */
   say: string | ((config: C) => string);
 }
 
@@ -42,7 +43,8 @@ function check<C>(rules: readonly Rule<C>[], config: C, source: string): void {
   const broken = rules.find(({ when }) => when(config));
   if (!broken) return;
   const { keys, say } = broken;
-  throw new ConfigError(source, keys, typeof say === 'string' ? say : say(config));
+  const fill = (text: string) => text.replace(/\{(\d)\}/g, (_, i: string) => String(valueAt(config, keys[Number(i)])));
+  throw new ConfigError(source, keys, typeof say === 'string' ? fill(say) : say(config));
 }
 
 const NAME_RULE: Rule<{ name: string }> = {
@@ -65,8 +67,7 @@ const AMOUNTS: readonly Rule<TrainConfig>[] = [
   {
     keys: ['rollout.valKwargs.temperature'],
     when: ({ rollout: { valKwargs } }) => valKwargs.temperature > 0 && valKwargs.temperature < TEMPERATURE[0],
-    say: (c) =>
-      `rollout.valKwargs.temperature is ${c.rollout.valKwargs.temperature}; allowed: 0, or at least ${TEMPERATURE[0]}.`,
+    say: `rollout.valKwargs.temperature is {0}; allowed: 0, or at least ${TEMPERATURE[0]}.`,
   },
   {
     keys: ['actor.ppoMiniBatchSize', 'data.trainBatchSize'],
@@ -124,8 +125,7 @@ const ADAPTERS: readonly Rule<TrainConfig>[] = [
   {
     keys: ['model.quantization', 'model.loraRank'],
     when: (c) => !hasAdapters(c) && c.model.quantization !== 'none',
-    say: (c) =>
-      `model.quantization is "${c.model.quantization}", which freezes the weights; set model.loraRank, say 16, or leave it out.`,
+    say: 'model.quantization is "{0}", which freezes the weights; set model.loraRank, say 16, or leave it out.',
   },
   {
     keys: ['trainer.refUpdateFreq', 'model.loraRank'],
@@ -138,8 +138,7 @@ const ADVANTAGES_AND_REWARDS: readonly Rule<TrainConfig>[] = [
   {
     keys: ['rollout.n', 'algorithm.advEstimator'],
     when: (c) => c.rollout.n < 2 && ['rloo', 'grpo_passk', 'turn_loo'].includes(c.algorithm.advEstimator),
-    say: ({ rollout: { n }, algorithm: { advEstimator } }) =>
-      `rollout.n is ${n}, but advEstimator "${advEstimator}" compares samples; set it to 2 or more.`,
+    say: 'rollout.n is {0}, but advEstimator "{1}" compares samples; set it to 2 or more.',
   },
   {
     keys: ['algorithm.useKlInReward', 'actor.useKlLoss'],
@@ -157,22 +156,21 @@ const ADVANTAGES_AND_REWARDS: readonly Rule<TrainConfig>[] = [
       rubric !== undefined &&
       (judge.path ?? judge.checkpoint) === undefined &&
       judge.maxPromptLength > actor.ppoMaxTokenLenPerGpu,
-    say: (c) =>
-      `reward.judge.maxPromptLength is ${c.reward.judge.maxPromptLength} tokens, but the reference judges in passes of ` +
-      `actor.ppoMaxTokenLenPerGpu = ${c.actor.ppoMaxTokenLenPerGpu}; lower the one or raise the other.`,
+    say:
+      'reward.judge.maxPromptLength is {0} tokens, but the reference judges in passes of actor.ppoMaxTokenLenPerGpu = {1}; ' +
+      'lower the one or raise the other.',
   },
   {
     keys: ['reward.overlongBuffer.len', 'data.maxResponseLength'],
     when: (c) => c.reward.overlongBuffer.len > c.data.maxResponseLength,
-    say: ({ reward: { overlongBuffer }, data }) =>
-      `reward.overlongBuffer.len is ${overlongBuffer.len} tokens; allowed: up to data.maxResponseLength, ${data.maxResponseLength}.`,
+    say: 'reward.overlongBuffer.len is {0} tokens; allowed: up to data.maxResponseLength, {1}.',
   },
   {
     keys: ['algorithm.replayBufferSize', 'algorithm.filterGroups.enable', 'algorithm.advEstimator'],
     when: ({ algorithm: { replayBufferSize, filterGroups, advEstimator } }) =>
       replayBufferSize > 0 && (filterGroups.enable === true || advEstimator === 'rae'),
-    say: (c) =>
-      `algorithm.replayBufferSize is ${c.algorithm.replayBufferSize}, which goes together neither with algorithm.filterGroups, ` +
+    say:
+      'algorithm.replayBufferSize is {0}, which goes together neither with algorithm.filterGroups, ' +
       'which redraws the groups that it would replace, nor with advEstimator "rae", which learns from them; set it to 0 or ' +
       'use another recipe.',
   },
@@ -267,8 +265,7 @@ const COURSE: readonly Rule<TrainConfig>[] = [
   {
     keys: ['actor.entropyCoeffMin', 'actor.entropyCoeffMax'],
     when: ({ actor }) => actor.entropyCoeffMin > actor.entropyCoeffMax,
-    say: ({ actor }) =>
-      `actor.entropyCoeffMin is ${actor.entropyCoeffMin}, above entropyCoeffMax ${actor.entropyCoeffMax}; swap them.`,
+    say: 'actor.entropyCoeffMin is {0}, above entropyCoeffMax {1}; swap them.',
   },
   {
     keys: ['rollout.partialRollout', 'rollout.overSampleRate'],
@@ -279,8 +276,8 @@ const COURSE: readonly Rule<TrainConfig>[] = [
     keys: ['rollout.overSampleRate', 'algorithm.filterGroups.enable', 'algorithm.advEstimator'],
     when: ({ rollout, algorithm: { filterGroups, advEstimator } }) =>
       rollout.overSampleRate > 0 && (filterGroups.enable === true || advEstimator === 'remax'),
-    say: ({ rollout }) =>
-      `rollout.overSampleRate is ${rollout.overSampleRate}, which goes together neither with algorithm.filterGroups ` +
+    say:
+      'rollout.overSampleRate is {0}, which goes together neither with algorithm.filterGroups ' +
       'nor with advEstimator "remax"; set it to 0 or use another recipe.',
   },
   notAsync(
@@ -307,22 +304,19 @@ const COURSE: readonly Rule<TrainConfig>[] = [
       `${pipelineOf(c).syncSteps} steps, and an evaluation is of those; the nearest that works is ${nearestMultiple(c.trainer.testFreq, pipelineOf(c).syncSteps)}.`,
   },
   {
-    keys: ['trainer.stopWhen'],
+    keys: ['trainer.stopWhen.metric'],
     when: ({ trainer: { stopWhen } }) => stopWhen !== undefined && (stopWhen.atLeast ?? stopWhen.atMost) === undefined,
-    say: (c) => `trainer.stopWhen names ${c.trainer.stopWhen?.metric} without a value; set atLeast or atMost.`,
+    say: 'trainer.stopWhen names {0} without a value; set atLeast or atMost.',
   },
   {
-    keys: ['trainer.stopWhen', 'trainer.testFreq'],
+    keys: ['trainer.stopWhen.metric', 'trainer.testFreq'],
     when: ({ trainer }) => trainer.stopWhen?.metric.startsWith('val-') === true && trainer.testFreq <= 0,
-    say: ({ trainer }) =>
-      `trainer.stopWhen reads ${trainer.stopWhen?.metric}, but trainer.testFreq is ${trainer.testFreq}, so nothing is evaluated ` +
-      'on the way; set it, say to 10.',
+    say: 'trainer.stopWhen reads {0}, but trainer.testFreq is {1}, so nothing is evaluated on the way; set it, say to 10.',
   },
   {
     keys: ['data.difficulty.hard', 'data.difficulty.easy'],
     when: ({ data: { difficulty } }) => difficulty.hard > difficulty.easy,
-    say: ({ data: { difficulty } }) =>
-      `data.difficulty.hard is ${difficulty.hard}, above easy ${difficulty.easy}; swap them.`,
+    say: 'data.difficulty.hard is {0}, above easy {1}; swap them.',
   },
 ];
 
@@ -331,8 +325,7 @@ function notAsync(key: string, why: string, when: (config: TrainConfig) => boole
   return {
     keys: ['trainer.pipeline', key],
     when: (c) => pipelineOf(c).isAsync && when(c),
-    say: (c) =>
-      `trainer.pipeline is "${c.trainer.pipeline}", which does not go together with ${key}${why}; leave one of them out.`,
+    say: `trainer.pipeline is "{0}", which does not go together with ${key}${why}; leave one of them out.`,
   };
 }
 
@@ -343,8 +336,7 @@ function optimRules<C>(part: string, of: (config: C) => Optim, updatesOf: (confi
   const unread = (key: 'momentum' | 'nesterov'): Rule<C> => ({
     keys: [`${part}.${key}`, `${part}.optimizer`],
     when: (c) => of(c)[key] !== undefined && ['AdamW', 'SignSGD'].includes(of(c).optimizer),
-    say: (c) =>
-      `${part}.${key} is set, but ${part}.optimizer is ${of(c).optimizer}, which has none; leave it out, or use SGD or Muon.`,
+    say: `${part}.${key} is set, but ${part}.optimizer is {1}, which has none; leave it out, or use SGD or Muon.`,
   });
   const schedule = (key: 'lrWarmupSteps' | 'lrWarmupStepsRatio', allowed: (updates: number) => string): Rule<C> => ({
     keys: [`${part}.${key}`],
@@ -373,7 +365,7 @@ const TRAIN_RULES: readonly Rule<TrainConfig>[] = [
   {
     keys: ['actor.clipRatioC'],
     when: ({ actor }) => !(actor.clipRatioC > 1),
-    say: ({ actor }) => `actor.clipRatioC is ${actor.clipRatioC}; the dual-clip bound must be above 1, e.g. 3.`,
+    say: 'actor.clipRatioC is {0}; the dual-clip bound must be above 1, e.g. 3.',
   },
   NAME_RULE,
   ...[...AMOUNTS, ...ADAPTERS, ...ADVANTAGES_AND_REWARDS, ...COURSE],
@@ -410,9 +402,7 @@ const SFT_RULES: readonly Rule<SftConfig>[] = [
   {
     keys: ['data.maxLength', 'model.maxPositionEmbeddings', 'data.maxTokenLenPerGpu'],
     when: ({ data, model }) => data.maxLength > Math.min(model.maxPositionEmbeddings, data.maxTokenLenPerGpu),
-    say: ({ data, model }) =>
-      `data.maxLength is ${data.maxLength} tokens; allowed: up to model.maxPositionEmbeddings ` +
-      `${model.maxPositionEmbeddings} and data.maxTokenLenPerGpu ${data.maxTokenLenPerGpu}.`,
+    say: 'data.maxLength is {0} tokens; allowed: up to model.maxPositionEmbeddings {1} and data.maxTokenLenPerGpu {2}.',
   },
   ...optimRules<SftConfig>(
     'optim',
