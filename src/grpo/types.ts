@@ -89,7 +89,7 @@ export interface TrainerState {
   updates: number;
   /** Coefficient of the KL in the reward, where klCtrl is adaptive and has moved it. */
   klCoef?: number;
-  /** Partial rollout: problems of the groups that stood still after the step; `parts.inFlight` of a checkpoint has their samples. */
+  /** Problems of the groups that are in flight between two steps; `parts.inFlight` of a checkpoint has their samples. */
   carried?: number[];
   /** Adaptive entropy bonus: its coefficient, and whether the last step's entropy was low enough for it to act. */
   entropy?: { coeff: number; acts: boolean };

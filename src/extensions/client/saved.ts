@@ -1,7 +1,7 @@
 /** Episodes of clients as plain JSON, for a checkpoint: open ones, and those that wait for their group or their step. */
 
 import * as v from 'valibot';
-import { arraysSchema, readInFlight, savedReward, whole } from '../../grpo/generate/inFlight.ts';
+import { arraysSchema, readInFlight, savedReward, whole } from '../../grpo/generate/savedGroups.ts';
 import { encodeArrays } from '../../grpo/generate/sampleCodec.ts';
 import { type DrawnSoFar, TURN_FIELDS, TURN_REQUIRED } from '../../rollout/tokenLog.ts';
 

@@ -2,7 +2,7 @@
 
 import { SampleRecord, StartLine } from '../../rollout/agent/record.ts';
 import { nextTask, samplesStarted } from '../../rollout/agent/yield.ts';
-import type { SavedGroup } from '../generate/inFlight.ts';
+import type { SavedGroup } from '../generate/savedGroups.ts';
 import { type OutsideSeconds, type SourceOptions, startGroups, stepOptions } from '../generate/samples.ts';
 import type { ProblemQueue } from '../generate/problems.ts';
 import type { Sample } from '../update/batch.ts';

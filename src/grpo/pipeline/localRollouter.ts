@@ -1,6 +1,6 @@
 /** Generates groups by the engine's own rollout, on this device or wherever the engine has it. */
 
-import type { SavedGroup } from '../generate/inFlight.ts';
+import type { SavedGroup } from '../generate/savedGroups.ts';
 import type { SourceOptions } from '../generate/samples.ts';
 import { recordOf } from '../queue/records.ts';
 import { GroupsInFlight, type RunningGroup } from './groupsInFlight.ts';

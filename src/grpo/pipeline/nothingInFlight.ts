@@ -3,7 +3,10 @@ import type { Metrics } from '../metrics.ts';
 import type { TrainerEngine } from '../types.ts';
 import { bringWeights } from './sharedWeights.ts';
 
-/** A source that keeps no groups between steps; one that keeps some overrides what it needs. */
+/**
+ * What happens between two steps of a source that keeps no groups: after each, rollout gets the weights. A source that keeps some overrides what
+ * it needs.
+ */
 export class NothingInFlight implements InFlight {
   get carried(): number[] | undefined {
     return undefined;

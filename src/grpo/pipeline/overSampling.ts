@@ -8,7 +8,7 @@
  * checkpoint holds every sample of the paused groups, and a run that resumes from it continues each sample at its last token.
  */
 
-import { decodeGroups, encodeGroups, type SavedGroup } from '../generate/inFlight.ts';
+import { decodeGroups, encodeGroups, type SavedGroup } from '../generate/savedGroups.ts';
 import type { GeneratedStep, SampleSource, SourceOptions } from '../generate/samples.ts';
 import type { Sample } from '../update/batch.ts';
 import { drawGroups, GroupsInFlight } from './groupsInFlight.ts';

@@ -3,7 +3,7 @@
 import * as v from 'valibot';
 import { InputError } from '../../errors.ts';
 import type { Problem } from '../../tasks/task.ts';
-import { decodeGroups, encodeGroups, type SavedGroup } from '../generate/inFlight.ts';
+import { decodeGroups, encodeGroups, type SavedGroup } from '../generate/savedGroups.ts';
 import type { PromptGroup } from './types.ts';
 
 /** Groups since the run began. */

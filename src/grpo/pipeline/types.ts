@@ -1,6 +1,6 @@
 /** The two interfaces between rollout and training where they run side by side: who generates, and how weights get there. */
 
-import type { SavedGroup } from '../generate/inFlight.ts';
+import type { SavedGroup } from '../generate/savedGroups.ts';
 import type { Metrics } from '../metrics.ts';
 import type { ExperienceRecord } from '../queue/types.ts';
 import type { Problem } from '../../tasks/task.ts';
