@@ -193,14 +193,6 @@ test('a run that goes on before its first step evaluates again, and logs it once
   expect(await folder.metrics()).toEqual([]);
 });
 
-test('trainer.resume is still read, with a line that says its new name', async () => {
-  await save(3);
-  expect(await checkpointToResume(config({ resume: true }))).toBe(folder.checkpoint(3));
-  expect(said()).toEqual([expect.stringMatching(/^trainer\.resume is now trainer\.resumeMode: /)]);
-  expect(await checkpointToResume(config({ resume: false }))).toBeUndefined();
-  expect(said()).toHaveLength(1);
-});
-
 test('checkpoints after the one that a run goes on from get another name', async () => {
   for (const step of [5, 10, 15]) await save(step);
   await setLaterAside(folder, 10);

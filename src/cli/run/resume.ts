@@ -18,9 +18,7 @@ import { say } from './progress.ts';
 export async function checkpointToResume({ name, trainer }: TrainConfig): Promise<string | undefined> {
   const path = join(trainer.defaultLocalDir, name);
   if (trainer.resumeMode === 'resume_path') return checkpointIn(trainer.resumeFromPath!);
-  if (trainer.resume)
-    say('trainer.resume is now trainer.resumeMode: auto, disable or resume_path; true is read as auto.');
-  if (trainer.resumeMode === 'disable' && !trainer.resume) return undefined;
+  if (trainer.resumeMode === 'disable') return undefined;
   const newest = await newestCheckpoint(disk, path, 'trainer', say);
   if (newest) return newest;
   say(`trainer.resumeMode is auto, but ${path} has no checkpoint of a training run: training from scratch`);

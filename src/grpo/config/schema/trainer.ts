@@ -119,7 +119,6 @@ export const trainer = part({
     why: 'Checkpoint or run folder to go on from; read where resumeMode is resume_path.',
     verl: '=',
   }),
-  resume: flag(undefined, 'Earlier name: true = resumeMode auto.'),
   onError: choice(
     'stop',
     ['stop', 'skip'],
