@@ -153,7 +153,7 @@ function breakAndRun(folder, [count, file, from, to], command) {
  * @param {string} folder
  */
 function run(command, folder) {
-  const env = { ...process.env, TEST_RESULTS: join(folder, 'test-results'), FULL_TESTS: '' };
+  const env = { ...process.env, TEST_RESULTS: join(folder, 'test-results'), FULL_TESTS: '', WEBGRPO_RECIPE: '1' };
   const { status, stdout, stderr } = spawnSync(command, { cwd: folder, env, shell: true, encoding: 'utf8' });
   return { status, stdout, output: stdout + stderr };
 }
@@ -183,6 +183,11 @@ function tryRecipe(steps) {
 }
 
 try {
+  if (process.env['WEBGRPO_RECIPE'] !== undefined)
+    throw new SetupError(
+      'A command of a recipe runs the recipes again; write the test file\'s whole name, "recipes.test".',
+      1,
+    );
   const words = process.argv.slice(2);
   setup();
   const recipes = readRecipes(readFileSync(join(ROOT, 'CONTRIBUTING.md'), 'utf8'));

@@ -3,10 +3,7 @@ import type { Metrics } from '../metrics.ts';
 import type { TrainerEngine } from '../types.ts';
 import { bringWeights } from './sharedWeights.ts';
 
-/**
- * What happens between two steps of a source that keeps no groups: after each, rollout gets the weights. A source that keeps some overrides what
- * it needs.
- */
+/** The time between two steps of a source that keeps no groups: rollout gets the weights. A source that keeps some overrides what it needs. */
 export class NothingInFlight implements InFlight {
   get carried(): number[] | undefined {
     return undefined;
