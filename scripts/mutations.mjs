@@ -25,7 +25,8 @@ function git(...args) {
 }
 
 /**
- * Runs test files and returns the first test that failed, '' when all passed.
+ * Runs test files and returns the first test that failed, '' when all passed. Projects run one after another: vitest takes no two of
+ * different numbers of workers.
  * @param {string} folder
  * @param {string[]} tests
  * @param {Record<string, string>} env
@@ -33,23 +34,31 @@ function git(...args) {
  */
 function firstFailure(folder, tests, env) {
   const there = tests.filter((test) => existsSync(join(folder, test)));
-  if (there.length === 0) return '';
+  for (const name of ['unit', 'gpu']) {
+    const own = there.filter((test) => test.includes(`/${name}/`));
+    const failure = own.length > 0 && failureIn(folder, name === 'unit' ? 'unit*' : name, own, env);
+    if (failure) return failure;
+  }
+  return '';
+}
+
+/**
+ * @param {string} folder
+ * @param {string} project
+ * @param {string[]} tests
+ * @param {Record<string, string>} env
+ * @returns {string}
+ */
+function failureIn(folder, project, tests, env) {
   const results = join(folder, 'mutation-results.json');
   rmSync(results, { force: true });
-  const args = ['run', '--bail', '1', '--reporter=json', `--outputFile.json=${results}`];
-  const projects = ['unit', 'gpu']
-    .filter((name) => there.some((test) => test.includes(`/${name}/`)))
-    .map((name) => (name === 'unit' ? 'unit*' : name));
-  const { status } = spawnSync(
-    process.execPath,
-    [
-      join(ROOT, 'node_modules/vitest/vitest.mjs'),
-      ...args,
-      ...projects.flatMap((name) => ['--project', name]),
-      ...there,
-    ],
-    { cwd: folder, env: { ...process.env, ...env, REQUIRE_GPU: '1' }, stdio: 'ignore', timeout: 600_000 },
-  );
+  const args = ['run', '--bail', '1', '--reporter=json', `--outputFile.json=${results}`, '--project', project];
+  const { status } = spawnSync(process.execPath, [join(ROOT, 'node_modules/vitest/vitest.mjs'), ...args, ...tests], {
+    cwd: folder,
+    env: { ...process.env, ...env, REQUIRE_GPU: '1' },
+    stdio: 'ignore',
+    timeout: 600_000,
+  });
   if (status === 0) return '';
   if (!existsSync(results)) return 'the run died';
   const { testResults } = JSON.parse(readFileSync(results, 'utf8'));
