@@ -144,7 +144,7 @@ function optimizerOverrides(optim: TrainConfig['actor']['optim']): Override[] {
 /** Overrides that follow from where the files are, from one GPU, or from several of our keys. */
 function fixed(config: TrainConfig, folder: string): Override[] {
   const { actor, algorithm, data, reward, rollout } = config;
-  const only = (applies: boolean, ...overrides: Override[]) => (applies ? overrides : []);
+  const overridesIf = (applies: boolean, ...overrides: Override[]) => (applies ? overrides : []);
   return [
     ['data.train_files', `${folder}/data/train.parquet`],
     ['data.val_files', `${folder}/data/test.parquet`],
@@ -161,13 +161,13 @@ function fixed(config: TrainConfig, folder: string): Override[] {
     ['actor_rollout_ref.actor.optim.clip_grad', actor.gradClip],
     ...optimizerOverrides(actor.optim),
     // Else verl divides by the longest response of the batch.
-    ...only(actor.lossAggMode === 'seq-mean-token-sum-norm', [
+    ...overridesIf(actor.lossAggMode === 'seq-mean-token-sum-norm', [
       'actor_rollout_ref.actor.loss_scale_factor',
       data.maxResponseLength,
     ]),
     ['algorithm.norm_adv_by_std_in_grpo', algorithm.scaleRewards !== 'none'],
-    ...only(isReinforce(config), ['algorithm.rollout_correction.loss_type', 'reinforce']),
-    ...only(
+    ...overridesIf(isReinforce(config), ['algorithm.rollout_correction.loss_type', 'reinforce']),
+    ...overridesIf(
       reward.overlongBuffer.len > 0,
       ['reward.reward_manager.name', 'dapo'],
       ['++reward.reward_kwargs.overlong_buffer_cfg.enable', true],
@@ -178,7 +178,7 @@ function fixed(config: TrainConfig, folder: string): Override[] {
     ['actor_rollout_ref.rollout.tensor_model_parallel_size', 1],
     ['actor_rollout_ref.rollout.calculate_log_probs', true],
     ['actor_rollout_ref.rollout.val_kwargs.do_sample', rollout.valKwargs.temperature > 0],
-    ...only(
+    ...overridesIf(
       callsTools(config),
       ['actor_rollout_ref.rollout.multi_turn.tool_config_path', `${folder}/tools.yaml`],
       ['actor_rollout_ref.rollout.agent.default_agent_loop', 'tool_agent'],

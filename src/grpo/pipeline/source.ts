@@ -1,4 +1,4 @@
-/** Which source a step's samples come from. */
+/** Chooses the source of a step's samples. */
 
 import { FilteredGroups } from '../generate/filterGroups.ts';
 import { ReplayBuffer, ReplayedGroups } from '../generate/replayBuffer.ts';
@@ -10,12 +10,12 @@ import { OverSampledGroups } from './overSampling.ts';
 import { pipelineOf } from './settings.ts';
 
 interface Given {
-  /** Replaces the one that the config asks for. */
+  /** Replaces the source that the config asks for. */
   source?: SampleSource | undefined;
   rollouter?: MakeRollouter | undefined;
 }
 
-/** The one that the config asks for, with the state that a checkpoint keeps of it. Throws InputError if the engine is not made for it. */
+/** Makes the source that the config asks for, and the state that a checkpoint keeps of it. Throws InputError if the engine is not made for it. */
 export function sampleSource(
   options: SourceOptions,
   given: Given,
