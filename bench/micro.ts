@@ -1,6 +1,6 @@
 /**
  * The cost of single operations: a loop with 48 of them against one with 16, in one subgroup on one core, so that what is between
- * is not counted. On request: docs/log.md rests the shapes of tiles on it.
+ * is not counted. On request: docs/lab/log.md rests the shapes of tiles on it.
  */
 
 import type { Gpu } from '../src/gpu/device.ts';

@@ -1,5 +1,5 @@
 /**
- * `npm run campaign`: faults of every kind, seeded and bounded, counted in a table; what is run in full is kept in docs/reliability.md.
+ * `npm run campaign`: faults of every kind, seeded and bounded, counted in a table; what is run in full is kept in docs/lab/reliability.md.
  *   --only inputs,device   parts to run    --short   about ten seconds a part    --seed N   another draw    --json   prints the rows
  * The exit code is 1 where anything was lost or wrong.
  */

@@ -10,7 +10,7 @@ export interface CampaignOptions {
 }
 
 export interface CampaignRow {
-  /** The fault and what had to hold, as docs/reliability.md prints it. */
+  /** The fault and what had to hold, as docs/lab/reliability.md prints it. */
   what: string;
   tried: number;
   /** Lost, wrong, silent or hanging; the aim is 0. */

@@ -1,11 +1,11 @@
-/** The campaign's rows as a Markdown table, and their place in docs/reliability.md; each part's last full run is kept in campaign/results.json. */
+/** The campaign's rows as a Markdown table, and their place in docs/lab/reliability.md; each part's last full run is kept in campaign/results.json. */
 
 import { execFileSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import type { CampaignRow } from './part.ts';
 
 const RESULTS = 'campaign/results.json';
-const PAGE = 'docs/reliability.md';
+const PAGE = 'docs/lab/reliability.md';
 const [START, END] = ['<!-- campaign: npm run campaign -->', '<!-- end of campaign -->'];
 
 interface KeptPart {

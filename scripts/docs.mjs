@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { Application } from 'typedoc';
 import { ROOT } from './setup.mjs';
 
-/** Said elsewhere: settings in docs/config.md, and an error's name is its class. */
+/** Said elsewhere: settings in docs/reference/config.md, and an error's name is its class. */
 const SAID_ELSEWHERE = /__type|Error\.name |src\/grpo\/config\//;
 
 /** Package entry that is left out of the reference: a worker script without exports. */

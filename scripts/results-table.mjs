@@ -1,5 +1,5 @@
 /**
- * Prints docs/results.md's table from run folders:
+ * Prints docs/lab/results.md's table from run folders:
  *   node scripts/results-table.mjs runs/seed-1 runs/seed-2 runs/seed-3
  */
 

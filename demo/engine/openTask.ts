@@ -32,7 +32,7 @@ export async function letModuleIn(module: string, ask: Ask): Promise<void> {
 export async function openTask({ task: config, reward }: TrainConfig): Promise<Task> {
   const { module, isolated, options, tools, timeoutS } = config;
   if (config.mcpServers)
-    throw new InputError('task.mcpServers is for the command line; a page has mcpTools, see docs/mcp.md.');
+    throw new InputError('task.mcpServers is for the command line; a page has mcpTools, see docs/guides/mcp.md.');
   if (module === undefined) return openShippedTask(config, { readText, loadReward });
   const url = addressOf(module);
   if (isOwn(url) && !isolated) return withTools(await ownTask(url.href, options), tools);

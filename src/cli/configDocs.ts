@@ -1,4 +1,4 @@
-/** The config schemas as text, for `webgrpo config` and docs/config.md. */
+/** The config schemas as text, for `webgrpo config` and docs/reference/config.md. */
 
 import { type DocumentedKey, keyDocs, MOST } from '../grpo/config/keys.ts';
 import { OTHER_NAMES, PEER_NAMES } from '../grpo/config/peerNames.ts';
@@ -69,7 +69,7 @@ function showDefault(key: DocumentedKey): string {
 
 const unit = (key: DocumentedKey) => (key.unit === '' ? '' : ` (${key.unit})`);
 
-/** docs/from-trl-verl.md: our keys beside the names that verl and TRL have for them. */
+/** docs/reference/from-trl-verl.md: our keys beside the names that verl and TRL have for them. */
 export function peersMarkdown(): string {
   const known = new Set(keyDocs(TRAIN_SCHEMA).map(({ path }) => path));
   const name = (text: string | undefined) => (text === undefined ? '' : `\`${text}\``);
@@ -81,7 +81,7 @@ export function peersMarkdown(): string {
     '',
     'What a setting that you know is called here. Printed by `npm run -s webgrpo -- config --peers` from the names in the schema, by which `webgrpo export`',
     'writes and which hints at unknown keys read (`src/grpo/config/schema/`): verl 0.9.0, TRL 1.10. An empty cell: they have no',
-    "such setting. What each key does, and its default: [config.md](config.md). Why a name is not verl's: [decisions/names.md](decisions/names.md).",
+    "such setting. What each key does, and its default: [config.md](config.md). Why a name is not verl's: [decisions/names.md](../decisions/names.md).",
     '',
     'To go the other way, `webgrpo export verl | trl` writes a run of ours as one of theirs.',
     '',

@@ -68,7 +68,7 @@ export interface PolicyLossInputs {
 export interface PolicyLossSpec extends PolicyLossText {
   /** Weight of the KL term in the loss; 0 = none. */
   klLossCoef: number;
-  /** Estimator of the KL loss: k1, k2, k3 and what docs/config.md lists at actor.klLossType. */
+  /** Estimator of the KL loss: k1, k2, k3 and what docs/reference/config.md lists at actor.klLossType. */
   klLossType: string;
   /** Bound on |k3|; absent = none, 10 = verl. */
   klClamp?: number;

@@ -68,7 +68,7 @@ test('a server without CORS: one sentence that says so', async ({ page: inPage }
   const { port } = server.address() as AddressInfo;
   expect(await sumIn(inPage, `http://127.0.0.1:${port}/mcp`)).toBe(
     'the MCP server "all" cannot be reached (Failed to fetch); from a page it must allow this origin by CORS and expose the ' +
-      'header Mcp-Session-Id, see docs/mcp.md.',
+      'header Mcp-Session-Id, see docs/guides/mcp.md.',
   );
   server.close();
 });

@@ -1,5 +1,5 @@
 /**
- * What `webgrpo init` writes learns on the real engine; in --full every template, and the example of docs/tasks.md. On the scripted
+ * What `webgrpo init` writes learns on the real engine; in --full every template, and the example of docs/guides/tasks.md. On the scripted
  * engine: test/unit/initCommand.test.ts.
  */
 
@@ -81,7 +81,7 @@ test.runIf(isFull).each(['tool', 'environment'])(
 );
 
 test.runIf(isFull)(
-  'the example of docs/tasks.md trains',
+  'the example of docs/guides/tasks.md trains',
   async () => {
     const rewards = await rewardsOf(
       readFileSync('examples/jsonl-task.yaml', 'utf8'),

@@ -3,8 +3,8 @@ import { expect, test } from 'vitest';
 import { RECIPES } from '../../src/grpo/config/recipes.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 
-test('the table of docs/algorithms.md is what the recipes resolve to', () => {
-  const [recipes] = readFileSync('docs/algorithms.md', 'utf8').split('\n## ');
+test('the table of docs/guides/algorithms.md is what the recipes resolve to', () => {
+  const [recipes] = readFileSync('docs/guides/algorithms.md', 'utf8').split('\n## ');
   const rows = recipes
     .split('\n')
     .filter((line) => line.startsWith('| ') && !line.startsWith('| ---') && !line.startsWith('| name'))

@@ -177,13 +177,13 @@ test('charts leave out what a run has not measured', () => {
   expect(chartData([{ 'training/global_step': 1, 'actor/entropy': NaN }])).toEqual([]);
 });
 
-test('docs/from-trl-verl.md is the table that export and hints read', () => {
-  const text = readFileSync('docs/from-trl-verl.md', 'utf8');
-  expect(text, 'run: npm run -s webgrpo -- config --peers > docs/from-trl-verl.md').toBe(peersMarkdown());
+test('docs/reference/from-trl-verl.md is the table that export and hints read', () => {
+  const text = readFileSync('docs/reference/from-trl-verl.md', 'utf8');
+  expect(text, 'run: npm run -s webgrpo -- config --peers > docs/reference/from-trl-verl.md').toBe(peersMarkdown());
 });
 
-test('docs/config.md is what the schemas say', () => {
-  expect(readFileSync('docs/config.md', 'utf8'), 'run: npm run -s webgrpo -- config --markdown > docs/config.md').toBe(
+test('docs/reference/config.md is what the schemas say', () => {
+  expect(readFileSync('docs/reference/config.md', 'utf8'), 'run: npm run -s webgrpo -- config --markdown > docs/reference/config.md').toBe(
     configMarkdown(),
   );
   expect(configText('actor.optim').keys.map(({ path }) => path)).toContain('actor.optim.lr');

@@ -301,7 +301,7 @@ test.each([
   if (key === undefined) expect(message).not.toContain('calls it so');
   else
     expect(message).toContain(
-      `unknown key "${name}"; did you mean "${key}"? ${peer} calls it so; docs/from-trl-verl.md`,
+      `unknown key "${name}"; did you mean "${key}"? ${peer} calls it so; docs/reference/from-trl-verl.md`,
     );
 });
 

@@ -73,7 +73,7 @@ test.each(Object.keys(TEMPLATES))('the template %s trains, by its own problems',
   for (const metrics of history) expect(metrics['critic/score/mean']).toBeGreaterThanOrEqual(0);
 });
 
-test('the example of docs/tasks.md trains, its rewards from 0 to 1', async () => {
+test('the example of docs/guides/tasks.md trains, its rewards from 0 to 1', async () => {
   const history = await trained('examples/jsonl-task.yaml');
   const rewards = history.map((metrics) => metrics['critic/score/mean']);
   expect(rewards).toHaveLength(2);

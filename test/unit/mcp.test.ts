@@ -1,4 +1,4 @@
-/** MCP tools: a real server over stdio and HTTP, and servers that misbehave. docs/mcp.md has the table. */
+/** MCP tools: a real server over stdio and HTTP, and servers that misbehave. docs/guides/mcp.md has the table. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';

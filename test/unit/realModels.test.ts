@@ -40,8 +40,8 @@ test.each([
   expect(read(file)).toContain('Not run here');
 });
 
-test('what docs/models.md says of their memory is what is planned', () => {
-  const docs = readFileSync('docs/models.md', 'utf8');
+test('what docs/guides/models.md says of their memory is what is planned', () => {
+  const docs = readFileSync('docs/guides/models.md', 'utf8');
   const planOf = (file: string, model: string): PlanItem[] =>
     planMemory({ ...engineSizes(parseTrainConfig(read(file), { source: file })), config: shapeOf(model) });
   const mib = (bytes: number) => Math.round(bytes / 2 ** 20).toLocaleString('en-US');
@@ -52,8 +52,8 @@ test('what docs/models.md says of their memory is what is planned', () => {
   }
 });
 
-test('what docs/performance.md says that an optimizer takes is what is planned', () => {
-  const docs = readFileSync('docs/performance.md', 'utf8');
+test('what docs/guides/speed-and-memory.md says that an optimizer takes is what is planned', () => {
+  const docs = readFileSync('docs/guides/speed-and-memory.md', 'utf8');
   const bytes = (optimizer: string) => {
     const overrides = ['model.loraRank=0', `actor.optim.optimizer=${optimizer}`];
     const config = parseTrainConfig(read('gsm8k-smollm2-135m'), { source: 'x', overrides });

@@ -1,11 +1,11 @@
-/** docs/security.md: each of its lines names a test that exists; what ships is what it says. */
+/** docs/inside/security.md: each of its lines names a test that exists; what ships is what it says. */
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 
 const read = (file: string): string => readFileSync(file, 'utf8');
-const page = read('docs/security.md');
+const page = read('docs/inside/security.md');
 
 interface Locked {
   dev?: boolean;

@@ -1,4 +1,4 @@
-/** `webgrpo config`: every key of the YAMLs, from the schemas themselves. docs/config.md is this text. */
+/** `webgrpo config`: every key of the YAMLs, from the schemas themselves. docs/reference/config.md is this text. */
 
 import { InputError } from '../../errors.ts';
 import type { Command } from '../command.ts';
@@ -7,10 +7,10 @@ import { configMarkdown, configText, peersMarkdown } from '../configDocs.ts';
 
 export const config: Command = {
   summary: 'every config key with its default, what is allowed, and why',
-  usage: ['config', 'config actor', 'config sft', 'config --markdown > docs/config.md'],
+  usage: ['config', 'config actor', 'config sft', 'config --markdown > docs/reference/config.md'],
   flags: {
-    markdown: { help: 'as docs/config.md has it' },
-    peers: { help: "verl's and TRL's names beside ours, as docs/from-trl-verl.md has them" },
+    markdown: { help: 'as docs/reference/config.md has it' },
+    peers: { help: "verl's and TRL's names beside ours, as docs/reference/from-trl-verl.md has them" },
     json: { help: 'the keys as one JSON array' },
   },
   run({ positionals, flags }, io) {

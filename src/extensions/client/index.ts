@@ -1,5 +1,5 @@
 /**
- * `Learner.client()` and `webgrpo serve` use it. It adds a client in the shape of OpenAI's API whose calls are trained on; see docs/client.md.
+ * `Learner.client()` and `webgrpo serve` use it. It adds a client in the shape of OpenAI's API whose calls are trained on; see docs/guides/client.md.
  */
 
 export { ApiError } from './api/apiError.ts';

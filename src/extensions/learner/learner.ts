@@ -180,7 +180,7 @@ export class Learner {
 
   /**
    * The client of one episode of an agent, in the shape of OpenAI's API: `chat.completions.create`, then `trajectory.reward`. See
-   * docs/client.md. Throws InputError for settings of the config that do not go with clients.
+   * docs/guides/client.md. Throws InputError for settings of the config that do not go with clients.
    */
   client(options: TrajectoryOptions = {}): TrainingClient {
     return this.#trainer().client(options);

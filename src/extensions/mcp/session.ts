@@ -147,7 +147,7 @@ export class McpSession {
 /** Hint for pages: a server on another origin must allow by CORS that the page reads it. */
 const inPage = (): string =>
   'document' in globalThis || 'WorkerGlobalScope' in globalThis
-    ? '; from a page it must allow this origin by CORS and expose the header Mcp-Session-Id, see docs/mcp.md'
+    ? '; from a page it must allow this origin by CORS and expose the header Mcp-Session-Id, see docs/guides/mcp.md'
     : '';
 
 function causeOf(error: unknown): string {

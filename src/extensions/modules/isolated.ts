@@ -80,7 +80,7 @@ class Calls {
 
   #named(what: string, call: string, ms: number, error: unknown): Error {
     const whole = `${what} of task module ${this.#address}`;
-    if (!(error instanceof GuestError)) return blame(call, whole, error, 'see docs/tasks.md');
+    if (!(error instanceof GuestError)) return blame(call, whole, error, 'see docs/guides/tasks.md');
     const said: Record<GuestError['kind'], [string, string]> = {
       time: ['took too long', `ran longer than ${ms / 1000} s (task.timeoutS) or broke its sandbox, and was ended`],
       result: ['returned', `gave what cannot cross: ${error.message}`],
@@ -88,7 +88,7 @@ class Calls {
     };
     const [kind, how] = said[error.kind];
     const isToolOutput = call === 'tool.execute' && error.kind === 'result';
-    return new UserCodeError(isToolOutput ? TOOL_RETURNED : `${call} ${kind}`, `${whole} ${how}; see docs/tasks.md.`, {
+    return new UserCodeError(isToolOutput ? TOOL_RETURNED : `${call} ${kind}`, `${whole} ${how}; see docs/guides/tasks.md.`, {
       cause: error,
     });
   }

@@ -6,7 +6,7 @@ export const groupsOf = (threads: number, workgroup = 64): number => Math.ceil(t
 /**
  * How row-wise kernels share out rows: LANES threads a row, WG / LANES rows a workgroup. LANES is fixed per adapter, since
  * it fixes the order of their sums: rollout and training must use the same. A thread a row is fastest on a software
- * adapter, where barriers cost most (docs/log.md); hardware wants neighbouring threads on neighbouring columns.
+ * adapter, where barriers cost most (docs/lab/log.md); hardware wants neighbouring threads on neighbouring columns.
  */
 export const rowGrid = (gpu: Gpu): { WG: number; LANES: number } => (gpu.adapter.isSoftware ? SOFTWARE : HARDWARE);
 const SOFTWARE = { WG: 16, LANES: 1 };

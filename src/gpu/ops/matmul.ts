@@ -30,7 +30,7 @@ export const matmulKernel = kernelFamily(
  */
 export type MatmulTable = readonly (readonly [upToRows: number, tile: MatmulVariant, narrower?: MatmulVariant])[];
 
-/** Fastest tile by rows, for each adapter family; see docs/log.md. `wide` and `none` were not measured. */
+/** Fastest tile by rows, for each adapter family; see docs/lab/log.md. `wide` and `none` were not measured. */
 const BY_ROWS: Record<AdapterFamily, MatmulTable> = {
   four: [
     [4, 'subgroup4_4x4'],

@@ -1,6 +1,6 @@
 /**
  * The names that verl (0.9.0) and TRL (GRPOConfig of 1.10, TrainingArguments, PEFT's LoraConfig) have for our settings, as the schema has
- * them: `webgrpo export` writes by them, hints at unknown keys read them, docs/from-trl-verl.md is printed from them.
+ * them: `webgrpo export` writes by them, hints at unknown keys read them, docs/reference/from-trl-verl.md is printed from them.
  */
 
 import { type DocumentedKey, keyDocs } from './keys.ts';

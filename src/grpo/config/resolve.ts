@@ -24,7 +24,7 @@ const recipes: Readonly<Record<string, Recipe>> = RECIPES;
 
 /**
  * A training run from a plain object. Throws ConfigError.
- * @param tree the keys of docs/config.md; what is left out has its default
+ * @param tree the keys of docs/reference/config.md; what is left out has its default
  * @param source what errors call it
  */
 export function resolveTrainConfig(tree: TrainConfigInput, source = 'config'): TrainConfig {
@@ -158,7 +158,7 @@ function peersKey(schema: v.GenericSchema, path: string): string | undefined {
   if (!found) return undefined;
   if (found.why)
     return `unknown key "${path}" of ${found.peer}; there is no such setting, since ${found.why}. Leave it out.`;
-  return `unknown key "${path}"; did you mean "${found.key}"? ${found.peer} calls it so; docs/from-trl-verl.md lists all such names.`;
+  return `unknown key "${path}"; did you mean "${found.key}"? ${found.peer} calls it so; docs/reference/from-trl-verl.md lists all such names.`;
 }
 
 /** By the key itself, then by whether it stands in the same part; verl's snake_case counts as the same name. */

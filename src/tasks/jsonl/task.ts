@@ -17,7 +17,7 @@ import {
 /** Returns a sample's score, which is its `acc` too, or a full Reward. A sample with null or NaN is not trained on. */
 export type JsonlReward = (sample: ScoredSample) => number | null | Reward | Promise<number | null | Reward>;
 
-/** Settings for reading problems and comparing answers; see docs/tasks.md. */
+/** Settings for reading problems and comparing answers; see docs/guides/tasks.md. */
 export interface JsonlOptions extends JsonlFields, JsonlRewardOptions {
   /**
    * exact = response and answer are the same text, without spaces around them; contains = the response contains the answer;

@@ -1,4 +1,4 @@
-// An environment is a state that a sample's tools and turns share: docs/environments.md of webgrpo says what else it may have.
+// An environment is a state that a sample's tools and turns share: docs/guides/environments.md of webgrpo says what else it may have.
 
 /** Answers that a sample may give. */
 const TRIES = 2;

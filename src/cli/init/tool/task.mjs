@@ -1,4 +1,4 @@
-// A task is problems, tools and a reward: docs/tasks.md of webgrpo says what else it may have.
+// A task is problems, tools and a reward: docs/guides/tasks.md of webgrpo says what else it may have.
 
 /** @param {number} a @param {number} b */
 const problem = (a, b) => ({

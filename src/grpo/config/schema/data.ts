@@ -51,7 +51,7 @@ export const task = part({
     trl: 'tools',
   }),
   mcpServers: optionalTextOrGroups(
-    'MCP servers whose tools the model may call as well, by name: { command, args, env, cwd } or { url, headers }, and more as docs/mcp.md says; or a JSON file with `mcpServers`. Commands run with your rights.',
+    'MCP servers whose tools the model may call as well, by name: { command, args, env, cwd } or { url, headers }, and more as docs/guides/mcp.md says; or a JSON file with `mcpServers`. Commands run with your rights.',
   ),
 });
 

@@ -30,7 +30,7 @@ export const reward = part({
   ),
   ruleWeight: number(1, [-Infinity, Infinity], '', "Weight of the task's own score; the models' are added to it."),
   rubric: optionalPathOr<RubricInput>(
-    'Named criteria that the judge decides, added to the score by their weights; see docs/rubrics.md. Absent = none.',
+    'Named criteria that the judge decides, added to the score by their weights; see docs/guides/rewards.md. Absent = none.',
     'its criteria',
   ),
   judge: v.optional(

@@ -46,7 +46,7 @@ export const trainer = part({
   pipeline: choice(
     'on-policy',
     ['on-policy', 'one-step-off', 'fully-async'],
-    'on-policy = generate, then train; one-step-off = the next batch is generated while a step trains; fully-async = both go on all the time, as asyncTraining says. docs/pipelines.md.',
+    'on-policy = generate, then train; one-step-off = the next batch is generated while a step trains; fully-async = both go on all the time, as asyncTraining says. docs/guides/pipelines.md.',
   ),
   placement: choice(
     'colocated',
