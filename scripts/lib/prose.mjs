@@ -84,6 +84,27 @@ export function longSentences(docs) {
   return found;
 }
 
+/** Pages that a reader opens: not those that are printed, nor decisions, which say their date first, nor the log. */
+const isPage = (/** @type {string} */ file) =>
+  /^docs\/.*\.md$/.test(file) &&
+  !/^docs\/(api|decisions)\/|\/(cli|config|log)\.md$|^docs\/reference\/from-trl-verl\.md$/.test(file);
+
+/**
+ * Pages of docs/ that do not open with two sentences after their title: "For ...", and what "you" can do afterwards.
+ * @param {Line[]} docs lines of whole files, in order
+ * @returns {Line[]} the title of each such page
+ */
+export function pagesWithoutOpening(docs) {
+  return docs.filter((title, i) => {
+    if (title.number !== 1 || !isPage(title.file)) return false;
+    const rest = docs.slice(i + 2);
+    const end = rest.findIndex(({ file, text }) => file !== title.file || text.trim() === '');
+    const opening = rest.slice(0, end < 0 ? undefined : end).map(({ text }) => text);
+    const isBlank = docs[i + 1]?.text.trim() === '';
+    return !title.text.startsWith('# ') || !isBlank || !/^For [^]*?\.\)?\s[^]*\byou\b[^]*\.$/.test(opening.join('\n'));
+  });
+}
+
 /**
  * Words in backticks, or after "commit" or "at", that look like a short commit id: seven to twelve hexadecimal digits, letters among them.
  * @param {Line[]} docs

@@ -33,7 +33,7 @@ export function commandsMarkdown(commands: Commands): string {
   return [
     '# Command line',
     '',
-    'This page is for anyone who runs `webgrpo` in a terminal or from a script. You can look up a command, a flag or an exit code.',
+    'For anyone who runs `webgrpo` in a terminal or from a script. Here you can look up a command, a flag or an exit code.',
     '',
     'Printed from the table of commands by `npm run -s webgrpo -- help --markdown`. `webgrpo` is `npm run -s webgrpo --` in a clone, and `npx webgrpo` if the',
     'package is installed. Commands marked "key=value" take [config keys](config.md) as words, as in `seed=2 actor.optim.lr=1e-4`. A flag with `...` can be given',

@@ -37,7 +37,7 @@ export function configMarkdown(): string {
   return [
     '# Configuration',
     '',
-    'This page is for anyone who writes a YAML or an override. You can look up what a key does, its default and what is allowed.',
+    'For anyone who writes a YAML or an override. Here you can look up what a key does, its default and what is allowed.',
     '',
     'Printed from the schemas by `npm run -s webgrpo -- config --markdown`. Any key can be set on the command line as `actor.optim.lr=1e-4`. Unknown',
     "keys are errors. If the default is empty, the reason says what absence means. The column verl has the key's path in verl 0.9, and is empty if verl",
@@ -90,7 +90,7 @@ export function peersMarkdown(): string {
   return [
     '# From TRL, from verl',
     '',
-    'This page is for users of TRL or verl who know the name of a setting there. You can look up its name here, and what differs.',
+    'For users of TRL or verl who know the name of a setting there. Here you can look up its name here, and what differs.',
     '',
     'Printed by `npm run -s webgrpo -- config --peers` from the names in the schema (`src/grpo/config/schema/`): verl 0.9.0, TRL 1.10. `webgrpo export` writes',
     'by these names, and hints at unknown keys read them. An empty cell means that the other trainer has no such setting. What each key does, and its',
