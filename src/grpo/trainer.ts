@@ -6,7 +6,7 @@ import type { TrainConfig } from './config/types.ts';
 import { greedyBaselines } from './generate/greedyBaselines.ts';
 import { ProblemQueue } from './generate/problems.ts';
 import type { InFlight, SampleSource, SourceOptions } from './generate/samples.ts';
-import { checkedProblems, withTotalSteps } from './generate/trainingSet.ts';
+import { checkedProblems, completed } from './generate/trainingSet.ts';
 import { validate, type ValidateOptions } from './generate/validate.ts';
 import { type Fault, RunHealth, SampleFaults } from './health.ts';
 import { LiveRun, type LiveSettings, type Rules } from './live.ts';
@@ -20,6 +20,7 @@ import { goalReached, readsGreedy } from './stopWhen.ts';
 import { type Events, eventsOf, type GrpoTrainerOptions } from './trainerOptions.ts';
 import type { Checkpoint, FitResult, StepInputs, TrainerState } from './types.ts';
 import type { Sample } from './update/batch.ts';
+import { peakLr } from './update/learningRate.ts';
 import { PolicyStep } from './update/policyStep.ts';
 
 interface FinishedStep {
@@ -56,7 +57,7 @@ export class GrpoTrainer {
   /** Throws InputError if trainer.totalEpochs counts an endless task. */
   constructor(options: GrpoTrainerOptions) {
     const { task, engine, loss, advantage, inspect, toolParser } = options;
-    const config = withTotalSteps(options.config, task, engine.tokenizer);
+    const config = completed(options.config, task, engine);
     agentLoopOf(config.rollout.agent.defaultAgentLoop); // a name that does not exist is said before anything runs
     this.#options = options;
     this.#events = eventsOf(options);
@@ -100,7 +101,7 @@ export class GrpoTrainer {
         const finished = await this.#nextStep();
         if (!finished) break;
         reached = await this.#complete(finished, history, this.#done === firstStep);
-        this.#health.check(this.#done, this.config.actor.optim.lr);
+        this.#health.check(this.#done, peakLr(this.config));
         if (!onCheckpoint || !isSaveDue(trainer, this.#done, savedAt)) continue;
         await onCheckpoint(await this.checkpoint());
         savedAt = performance.now();

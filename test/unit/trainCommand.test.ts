@@ -49,6 +49,19 @@ const stepsOf = (run: string) => metricsOf(run).map((line) => line['training/glo
 const checkpointsOf = (run: string) => readdirSync(inRun(run, 'checkpoints')).sort();
 const eventFiles = (run: string) => readdirSync(inRun(run)).filter((name) => name.includes('tfevents'));
 
+test('a learning rate that is auto: said as a number, which the run folder has', async () => {
+  const { said } = await train('name=auto', 'actor.optim.lr=auto', 'trainer.totalTrainingSteps=1');
+  expect(said.join('\n')).toMatch(/^learning rate: 0.00025, for 0.409 M parameters; actor.optim.lr sets another$/m);
+  expect(readFileSync(inRun('auto', 'config.yaml'), 'utf8')).toMatch(/^ +lr: 0.00025$/m);
+  const again = await train(
+    'name=auto',
+    'actor.optim.lr=auto',
+    'trainer.totalTrainingSteps=2',
+    'trainer.resumeMode=auto',
+  );
+  expect(again.said.filter((line) => line.includes('lr'))).toEqual([]); // it has not changed
+});
+
 test('a run with trackers and few checkpoints, gone on with twice', async () => {
   const settings = [
     'name=a',

@@ -11,6 +11,7 @@ import { explainLoss } from '../../grpo/losses/explain.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
 import type { FitResult, Phase } from '../../grpo/types.ts';
 import type { Sample } from '../../grpo/update/batch.ts';
+import { parameterCount } from '../../model/params.ts';
 import { passAt1 } from '../../report/metricOf.ts';
 import { type RunSummary, summarizeRun } from '../../report/summary.ts';
 import { newestCheckpoint } from '../../runs/checkpointFolder.ts';
@@ -93,13 +94,18 @@ class ShownRun implements RunHost<RunSession> {
     return changesSince(from, this.#run.config, step);
   }
 
-  async onFolder(step: number | undefined, { task }: RunSession): Promise<void> {
+  async onFolder(step: number | undefined, { task, model, lora }: RunSession): Promise<void> {
     const { folder } = this.#parts;
     const { config, history } = this.#run;
     if (step === undefined) {
       const { samples, updates, maxTokens } = batchTable(config);
       say(`batches: ${samples} samples a step, ${updates} updates a step, at most ${maxTokens} tokens an update`);
       say(`algorithm: ${resolvedAlgorithm(config)}`);
+      if (this.#parts.config.actor.optim.lr === 'auto') {
+        const millions = (parameterCount(model.config) / 1e6).toPrecision(3);
+        const of = lora ? ' trained by LoRA' : '';
+        say(`learning rate: ${config.actor.optim.lr}, for ${millions} M parameters${of}; actor.optim.lr sets another`);
+      }
     } else {
       await setLaterAside(folder, step);
       await forget(folder, (kept) => kept > step);
