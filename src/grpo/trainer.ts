@@ -7,7 +7,7 @@ import { greedyBaselines } from './generate/greedyBaselines.ts';
 import { ProblemQueue } from './generate/problems.ts';
 import type { InFlight, SampleSource, SourceOptions } from './generate/samples.ts';
 import { checkedProblems, completed } from './generate/trainingSet.ts';
-import { validate, type ValidateOptions } from './generate/validate.ts';
+import { unlessEnded, validate, type ValidateOptions } from './generate/validate.ts';
 import { type Fault, RunHealth, SampleFaults } from './health.ts';
 import { LiveRun, type LiveSettings, type Rules } from './live.ts';
 import type { Metrics } from './metrics.ts';
@@ -20,7 +20,6 @@ import { goalReached, readsGreedy } from './stopWhen.ts';
 import { type Events, eventsOf, type GrpoTrainerOptions } from './trainerOptions.ts';
 import type { Checkpoint, FitResult, StepInputs, TrainerState } from './types.ts';
 import type { Sample } from './update/batch.ts';
-import { peakLr } from './update/learningRate.ts';
 import { PolicyStep } from './update/policyStep.ts';
 
 interface FinishedStep {
@@ -101,7 +100,7 @@ export class GrpoTrainer {
         const finished = await this.#nextStep();
         if (!finished) break;
         reached = await this.#complete(finished, history, this.#done === firstStep);
-        this.#health.check(this.#done, peakLr(this.config));
+        this.#health.check(this.#done, this.config.actor.optim.lr);
         if (!onCheckpoint || !isSaveDue(trainer, this.#done, savedAt)) continue;
         await onCheckpoint(await this.checkpoint());
         savedAt = performance.now();
@@ -116,7 +115,7 @@ export class GrpoTrainer {
     }
   }
 
-  /** Ends `fit` after the current step. */
+  /** Ends `fit` after the current step. An evaluation ends at once, and its step is logged without its metrics. */
   stop(): void {
     this.#stopping.abort();
   }
@@ -244,9 +243,13 @@ export class GrpoTrainer {
     const { testFreq, totalTrainingSteps } = config.trainer;
     const isEnd = step === 0 || step === totalTrainingSteps;
     const isDue = isEnd || (testFreq > 0 && step % testFreq === 0);
-    if (isDue) Object.assign(metrics, await this.validate({ greedy: isEnd || readsGreedy(config) }));
+    const { signal } = this.#stopping;
+    const evaluate = async (greedy: boolean) =>
+      Object.assign(metrics, await this.validate({ greedy, signal }).catch(unlessEnded(signal)));
+    if (isDue) await evaluate(isEnd || readsGreedy(config));
+    if (step === 0 && signal.aborted) return undefined; // the run that resumes evaluates again
     const reached = goalReached(config, metrics, isFirst);
-    if (reached !== undefined && !isDue) Object.assign(metrics, await this.validate({ greedy: true }));
+    if (reached !== undefined && !isDue) await evaluate(true);
     history.push(metrics);
     await this.#events.onStep(metrics, samples, inputs);
     return reached;

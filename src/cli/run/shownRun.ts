@@ -27,7 +27,7 @@ import {
   TrainingRun,
 } from '../../runs/trainingRun.ts';
 import { onInterrupt } from '../process/interrupt.ts';
-import { resolvedAlgorithm, say, sayPassing, stepLine, timeLeft } from './progress.ts';
+import { Progress, resolvedAlgorithm, say, sayProgress, stepLine, timeLeft } from './progress.ts';
 import { writeRunReport } from './reports.ts';
 import { changesSince, noteTask, setLaterAside } from './resume.ts';
 import { openTrackers, type Tracker } from './trackers.ts';
@@ -65,6 +65,10 @@ class ShownRun implements RunHost<RunSession> {
   readonly #phases = new PhaseClock();
   #trackers: Tracker[] = [];
   #removeHandler: () => void = () => {};
+  /** Of the phase that runs, whose samples are counted. */
+  #progress = new Progress();
+  #samples = 0;
+  #isEvaluating = false;
   readonly note = say;
 
   constructor(parts: RunParts) {
@@ -118,13 +122,29 @@ class ShownRun implements RunHost<RunSession> {
     await this.#parts.onReady?.();
     this.#removeHandler = onInterrupt(() => {
       this.#run.stop();
-      say(this.#parts.onStop?.() ?? 'Stopping after this step; press Ctrl-C again to quit without saving.');
+      const ending = this.#isEvaluating
+        ? 'Stopping: this evaluation ends without a result'
+        : 'Stopping after this step';
+      say(this.#parts.onStop?.() ?? `${ending}; press Ctrl-C again to quit without saving.`);
     });
   }
 
   onPhase(phase: Phase, step: number): void {
     this.#phases.mark(phase);
-    sayPassing(`step ${step}: ${phase}`);
+    this.#isEvaluating = phase === 'validate';
+    [this.#progress, this.#samples] = [new Progress(), 0];
+    sayProgress(`step ${step}: ${phase}`);
+  }
+
+  onSample(): void {
+    if (this.#isEvaluating) return;
+    const { data, rollout } = this.#run.config;
+    const [done, total] = [++this.#samples, data.trainBatchSize * rollout.n];
+    if (done <= total) sayProgress(`generating: ${this.#progress.text(done, total, 'samples')}`);
+  }
+
+  onEvaluating(done: number, total: number, step: number): void {
+    sayProgress(`step ${step}: evaluating, ${this.#progress.text(done, total, 'problems')}`);
   }
 
   async onFault({ step, reason, inputs }: Fault): Promise<void> {
