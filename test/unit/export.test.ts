@@ -2,7 +2,7 @@
 
 import { execFileSync, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { existsSync, mkdtempSync, readFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parquetReadObjects } from 'hyparquet';
@@ -16,6 +16,7 @@ import { exported, FIXTURE, RUNS, type StoredIds } from '../exportedPrompts.ts';
 import { exportRun } from '../../src/cli/commands/export.ts';
 import { exportedTokenizerConfig } from '../../src/cli/export/chatTemplate.ts';
 import { hydraWord, verlRun } from '../../src/cli/export/verl.ts';
+import { pythonPattern, rewardOf } from '../../src/cli/export/reward.ts';
 import { trlRun, trlScript } from '../../src/cli/export/trl.ts';
 import { parseTrainConfig } from '../../src/grpo/config/text.ts';
 import { RECIPES } from '../../src/grpo/config/recipes.ts';
@@ -23,6 +24,12 @@ import { InputError } from '../../src/errors.ts';
 import { readSafetensors } from '../../src/model/checkpoint/safetensors.ts';
 import { trainProblem } from '../../src/tasks/gsm8k/task.ts';
 import { extractAnswer } from '../../src/tasks/gsm8k/reward.ts';
+import {
+  comparisonOf,
+  JSONL_REWARD_OPTIONS,
+  type JsonlRewardName,
+  type JsonlRewardOptions,
+} from '../../src/tasks/jsonl/reward.ts';
 import { calculate } from '../../src/tasks/tools/calculator.ts';
 
 const MODEL = 'checkpoints/gsm8k-tool';
@@ -327,6 +334,137 @@ test.skipIf(!python)('the Python reward and calculator give our answers (skipped
     execFileSync('python3', ['-c', 'import ast, sys; ast.parse(open(sys.argv[1]).read())', join(folder, file)]);
 });
 
+test('TRL: fresh adapters become a LoraConfig, verl and trained adapters are refused', async () => {
+  const lora = [
+    'model.loraRank=4',
+    'model.loraAlpha=8',
+    'model.targetModules=[v_proj,q_proj]',
+    'model.loraDropout=0.1',
+  ];
+  const script = trlScript(trlRun(config(...lora)), false);
+  expect(script).toContain('from peft import LoraConfig\n');
+  expect(script).toContain(
+    'peft_config=LoraConfig(r=4, lora_alpha=8, lora_dropout=0.1, target_modules=["q_proj", "v_proj"], use_rslora=False, task_type="CAUSAL_LM"),',
+  );
+  expect(trlScript(trlRun(config()), true)).not.toMatch(/peft|LoraConfig/);
+  expect(trlRun(config(...lora, 'model.quantization=int8')).notCarried.join()).toContain('model.quantization int8');
+  await expect(run('verl', MODEL).to(join(folder, 'x'), 'model.loraRank=4')).rejects.toThrow(
+    'model.loraRank is 4; adapters are exported to TRL alone. Run "webgrpo merge" first',
+  );
+  const trained = join(folder, 'trained');
+  await expect(run('trl', MODEL).to(join(folder, 'x'), 'model.loraRank=4', `model.loraAdapterPath=${trained}`))
+    .rejects //
+    .toThrow(`${trained} is a trained adapter, which is not exported. Run "webgrpo merge" first`);
+});
+
+const asJsonl = (path: string, ...options: string[]) => [
+  'task.name=jsonl',
+  `task.path=${path}`,
+  ...options.map((option) => `task.options.${option}`),
+];
+
+test('a JSONL task is exported with all its problems', async () => {
+  const path = join(folder, 'capitals.jsonl');
+  const lines = Array.from({ length: 16 }, (_, i) => JSON.stringify({ prompt: `Capital ${i}?`, answer: `City ${i}` }));
+  writeFileSync(path, lines.join('\n'));
+  const { out } = await exported('trl', 'jsonl', asJsonl(path, 'ignoreCase=true'));
+  expect(readFileSync(join(out, 'reward.py'), 'utf8')).toMatch(/^REWARD = "exact"\nIGNORE_CASE = True$/m);
+  const bytes = readFileSync(join(out, 'data/train.parquet'));
+  const file = bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length);
+  const answers = (await parquetReadObjects({ file })).map(({ answer }) => answer as string);
+  expect(answers.toSorted()).toEqual(Array.from({ length: 14 }, (_, i) => `City ${i}`).toSorted());
+  expect(() => rewardOf(config(...asJsonl(path, 'reward=module', 'module=x.js')))).toThrow(
+    'task.options.reward is "module"',
+  );
+});
+
+const PATTERNS: [pattern: string, flags: string][] = [
+  ['<answer>(.*?)</answer>', ''],
+  ['<answer>(.*?)</answer>', 's'],
+  ['^answer: (\\w+)$', 'im'],
+  ['\\\\boxed{([^}]*)}', ''],
+  ['(?<found>\\d+)$', ''],
+  ['[[\\s,]+(\\S+)', ''],
+  ['\\bis\\b (?!not)([^\\s.]+)', 'u'],
+];
+const RESPONSES = [
+  ...['Paris', ' paris\u001c', '\ufeffParis\u00a0', 'Pa\u0301ris', 'P\u00e1ris', 'PARIS is it', '', 'no\nPARIS'],
+  ...[
+    '<answer>7</answer>',
+    '<answer>7\n</answer> <answer>8</answer>',
+    'Answer: Paris\u2028answer: 7\n',
+    'answer: \u00e9',
+  ],
+  ...['\\boxed{7}', 'x 12\n', 'x 12', '\u0663', '[ 7', 'a\u00a07', 'it is 7.', 'it is not 7', 'this 7'],
+  ...[
+    '1,200',
+    '$-7.50',
+    '7/14',
+    '\\frac{7}{2}',
+    '1e3',
+    '-\u22127',
+    'CO2 7',
+    'm2',
+    '10{,}000',
+    '.5',
+    '007',
+    '7e-50',
+    '3-7',
+  ],
+  ...[
+    '\u22127',
+    '7e99',
+    '0.0',
+    '-0',
+    '7.',
+    '12 000',
+    '12\u00a0000',
+    '7%',
+    '2\u20447',
+    '1e400',
+    '(5)-7',
+    `${'7'.repeat(30)}`,
+  ],
+];
+const ANSWERS = ['Paris', '7', '12', 'P\u00e1ris', '-7', '1000', '12000', '0', '3.5', '', '8', '-7.5', '0.5', '7/2'];
+
+test.skipIf(!python)('the Python rewards of JSONL tasks are ours (skipped without python3)', () => {
+  const options: Partial<JsonlRewardOptions & { reward: JsonlRewardName }>[] = [
+    ...(['exact', 'contains'] as const).flatMap((reward) => [{ reward }, { reward, ignoreCase: true }]),
+    { reward: 'number' },
+    ...PATTERNS.map(([pattern, flags]) => ({ reward: 'regex' as const, pattern, flags })),
+  ];
+  const code = [
+    'import sys, json',
+    'modules, responses, answers = json.load(sys.stdin)',
+    'out = []',
+    'for text in modules:',
+    '    space = {}; exec(text, space)',
+    '    out.append([[space["compute_score"]("", r, a) for a in answers] for r in responses])',
+    'print(json.dumps(out))',
+  ].join('\n');
+  const base = config('task.name=jsonl', 'task.path=x.jsonl');
+  const modules = options.map((given) => rewardOf({ ...base, task: { ...base.task, options: given } }));
+  const input = JSON.stringify([modules, RESPONSES, ANSWERS]);
+  const scores = JSON.parse(execFileSync('python3', ['-c', code], { encoding: 'utf8', input })) as number[][][];
+  options.forEach(({ reward = 'exact', ...given }, i) => {
+    const { reward: compare } = comparisonOf(reward, { ...JSONL_REWARD_OPTIONS, ...given });
+    const table = (score: (r: number, a: number) => number) =>
+      RESPONSES.flatMap((response, r) => ANSWERS.map((answer, a) => [response, answer, score(r, a)]));
+    const ours = table((r, a) => compare(RESPONSES[r], ANSWERS[a]).score);
+    expect(
+      table((r, a) => scores[i][r][a]),
+      JSON.stringify(options[i]),
+    ).toEqual(ours);
+    expect(
+      ours.some(([, , score]) => score === 1),
+      JSON.stringify(options[i]),
+    ).toBe(true);
+  });
+  for (const pattern of ['(?<=a)b', '\\p{L}', '[\\D]', '[]', '\\u{61}', '[^]'])
+    expect(() => pythonPattern(pattern, 'u'), pattern).toThrow("which Python's re reads otherwise");
+});
+
 test('refuses what it cannot write', async () => {
   const refused = (promise: Promise<unknown>, sentence: string) =>
     expect(promise).rejects.toThrow(new InputError(sentence));
@@ -336,6 +474,6 @@ test('refuses what it cannot write', async () => {
   await refused(run('verl', MODEL).to('src'), 'src is there already; give --out another name, or remove it.');
   await refused(
     run('verl', MODEL).to('x', 'task.name=countdown'),
-    'task.name is "countdown"; only the reward of gsm8k is written in Python so far.',
+    'task.name is "countdown"; only the rewards of gsm8k and jsonl are written in Python so far.',
   );
 });

@@ -6,11 +6,9 @@ import { stringify } from 'yaml';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { parseTrainConfig } from '../../grpo/config/text.ts';
 import { withLr } from '../../grpo/update/learningRate.ts';
-import { isGsm8k } from '../../grpo/warmStart.ts';
 import { collectWeights, saveCheckpoint } from '../../model/checkpoint/checkpoint.ts';
 import { InputError } from '../../errors.ts';
-import { type PromptOptions, prompted } from '../../tasks/gsm8k/prompt.ts';
-import { NO_SHAPING, type Shaping } from '../../tasks/gsm8k/reward.ts';
+import { prompted } from '../../tasks/gsm8k/prompt.ts';
 import type { Problem } from '../../tasks/task.ts';
 import type { Tool } from '../../tasks/tool.ts';
 import { openAiSchema } from '../../rollout/agent/prompt.ts';
@@ -21,15 +19,15 @@ import {
   toolsNotCarried,
   turnNotCarried,
 } from '../export/chatTemplate.ts';
-import { type LoadedModel, SAVE_DTYPE_FLAG, loadModelFiles, readDtype } from '../run/checkpoints.ts';
+import { findAdapter, type LoadedModel, SAVE_DTYPE_FLAG, loadModelFiles, readDtype } from '../run/checkpoints.ts';
 import type { SafetensorsDtype } from '../../model/checkpoint/safetensors.ts';
 import { IMPORT_FLAG } from '../importModule.ts';
 import { type Command, JSON_FLAG } from '../command.ts';
 import { type ExportedSplit, trlParquet, verlParquet } from '../export/dataset.ts';
 import { exportGguf } from '../export/gguf.ts';
 import calculatorPython from '../export/python/calculator.py?raw';
-import rewardPython from '../export/python/reward.py?raw';
 import verlToolPython from '../export/python/verl_tools.py?raw';
+import { rewardOf } from '../export/reward.ts';
 import { trlRun, trlScript } from '../export/trl.ts';
 import { verlRun, verlScript } from '../export/verl.ts';
 import { disk, readText } from '../files.ts';
@@ -73,22 +71,15 @@ export const exportRun: Command = {
       return;
     }
     const asked = await configOf(source, flags['config'], overrides);
-    const { name, module } = asked.task;
-    if (!isGsm8k(asked.task))
-      throw new InputError(
-        `task.${module === undefined ? 'name' : 'module'} is "${module ?? name}"; only the reward of gsm8k is written in Python so far.`,
-      );
-    if (asked.model.loraRank > 0)
-      throw new InputError(
-        `model.loraRank is ${asked.model.loraRank}; adapters are not exported: run "webgrpo merge" first, then export the ` +
-          `merged folder with --config and model.loraRank=0.`,
-      );
     const peer = target as keyof typeof TARGETS;
+    const reward = rewardOf(asked);
+    await checkAdapter(peer, source, asked.model);
     const model = await withChatTemplate(await loadModelFiles(source), asked.model.customChatTemplate);
     const config = withLr(asked, model.config);
     const { splits, tools } = await dataOf(config);
     const tokenizerConfigJson = exportedTokenizerConfig(model, config, { tools, peer });
     const { files, ...run } = await TARGETS[peer](config, splits);
+    files.set('reward.py', reward);
     const turns = peer === 'verl' && callsTools(config) ? turnNotCarried(model) : [];
     const notCarried = [...toolsNotCarried(config, tools), ...turns, ...run.notCarried];
     files.set('README.md', readme(peer, config, { dtype: String(flags['dtype'] ?? 'float32'), notCarried }));
@@ -122,7 +113,6 @@ async function verlFiles(config: TrainConfig, splits: ExportedSplit[]) {
   for (const split of splits)
     files.set(`data/${split.split}.parquet`, await verlParquet(split, `webgrpo/${config.task.name}`));
   files.set('run.sh', verlScript(run));
-  files.set('reward.py', rewardOf(config));
   if (callsTools(config)) {
     files.set('calculator.py', calculatorPython);
     files.set('verl_tools.py', verlToolPython);
@@ -137,19 +127,17 @@ async function trlFiles(config: TrainConfig, splits: ExportedSplit[]) {
   for (const split of splits) files.set(`data/${split.split}.parquet`, await trlParquet(split));
   const withTools = callsTools(config);
   files.set('train.py', trlScript(run, withTools));
-  files.set('reward.py', rewardOf(config));
   if (withTools) files.set('calculator.py', calculatorPython);
   return { files, notCarried: run.notCarried };
 }
 
-function rewardOf({ task }: TrainConfig): string {
-  const options: Partial<PromptOptions & Shaping> = task.options;
-  if (options.parser === 'flexible')
-    throw new InputError(
-      'task.options.parser is "flexible", which no reward is written for; export with task.options.parser=strict.',
-    );
-  const { formatScore }: Shaping = { ...NO_SHAPING, ...options };
-  return rewardPython.replace('FORMAT_SCORE = 0.0', `FORMAT_SCORE = ${formatScore}`);
+/** Throws InputError for adapters that the peer's script does not make, and for a trained one. */
+async function checkAdapter(peer: keyof typeof TARGETS, source: string, model: TrainConfig['model']): Promise<void> {
+  const merged = 'Run "webgrpo merge" first, then export the merged folder with --config and model.loraRank=0.';
+  const trained = (await findAdapter(source, model.loraAdapterPath)).folder;
+  if (trained !== undefined) throw new InputError(`${trained} is a trained adapter, which is not exported. ${merged}`);
+  if (peer === 'verl' && model.loraRank > 0)
+    throw new InputError(`model.loraRank is ${model.loraRank}; adapters are exported to TRL alone. ${merged}`);
 }
 
 const verlTool = (tool: Tool) => ({
@@ -172,10 +160,11 @@ async function dataOf({
   const task = await openTask(taskConfig);
   try {
     const drawn = data.trainBatchSize * Math.max(1, trainer.totalTrainingSteps);
-    const train: Problem[] =
-      taskConfig.path === undefined
-        ? await Promise.all(Array.from({ length: drawn }, async (_, index) => task.train(index, seed)))
-        : (await readGsm8k(taskConfig)).train.map((problem) => prompted(problem, taskConfig.options));
+    const isGsm8kFile = taskConfig.name === 'gsm8k' && taskConfig.path !== undefined;
+    const count = taskConfig.path === undefined ? drawn : (task.trainSize ?? drawn);
+    const train: Problem[] = isGsm8kFile
+      ? (await readGsm8k(taskConfig)).train.map((problem) => prompted(problem, taskConfig.options))
+      : await Promise.all(Array.from({ length: count }, async (_, index) => task.train(index, seed)));
     const splits: ExportedSplit[] = [
       { split: 'train', problems: train },
       { split: 'test', problems: await task.heldOut(data.valMaxSamples) },

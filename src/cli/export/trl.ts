@@ -5,6 +5,7 @@ import { correctionSettings } from '../../grpo/correction/settings.ts';
 import { pipelineOf } from '../../grpo/pipeline/settings.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { warmupSteps } from '../../grpo/update/learningRate.ts';
+import { loraModules } from '../../model/lora/config.ts';
 import { carry, type Peer, type Setting } from './carry.ts';
 import { CALL_FIELDS, callsTools } from './chatTemplate.ts';
 import train from './python/train.py?raw';
@@ -98,6 +99,10 @@ const TRL: Peer = {
     const isElsewise = lossType(actor) !== undefined && AGGREGATION[type] !== actor.lossAggMode;
     return {
       'data.maxPromptLength': 'TRL does not check it',
+      'model.quantization':
+        config.model.loraRank > 0 &&
+        config.model.quantization !== 'none' &&
+        'the script does not quantize the frozen weights',
       'trainer.pipeline': pipelineOf(config).isAsync,
       'trainer.testFreq': trainer.testFreq === 0 && 'the script does not evaluate after the last update',
       'actor.policyLoss.lossMode': lossType(actor) === undefined && 'TRL has no such loss; the script uses dapo',
@@ -147,8 +152,14 @@ const TRL: Peer = {
   },
 };
 
-/** Returns the arguments of TRL's GRPOConfig, and sentences about settings that it does not have. */
-export function trlRun(config: TrainConfig): { settings: Record<string, Setting>; notCarried: string[] } {
+/** Arguments of GRPOConfig, and of PEFT's LoraConfig if the run trains adapters. */
+interface TrlRun {
+  settings: Record<string, Setting>;
+  lora?: Record<string, Setting>;
+}
+
+/** Returns the arguments of the script, and sentences about settings that TRL does not have. */
+export function trlRun(config: TrainConfig): TrlRun & { notCarried: string[] } {
   const { settings, notCarried } = carry(config, TRL);
   const { actor, rollout, trainer } = config;
   const { optim } = actor;
@@ -169,21 +180,36 @@ export function trlRun(config: TrainConfig): { settings: Record<string, Setting>
       }),
       logging_steps: 1,
     },
+    ...(config.model.loraRank > 0 && { lora: loraArguments(config.model) }),
     notCarried: [...notCarried, 'Numbers: TRL computes in bfloat16 if the GPU has it, unless bf16=False.'],
   };
 }
 
+const loraArguments = (model: TrainConfig['model']): Record<string, Setting> => ({
+  r: model.loraRank,
+  lora_alpha: model.loraAlpha,
+  lora_dropout: model.loraDropout,
+  target_modules: loraModules(model.targetModules),
+  use_rslora: model.useRslora,
+  task_type: 'CAUSAL_LM',
+});
+
 /** Returns a value in Python's notation. */
 function python(value: Setting): string {
   if (typeof value === 'boolean') return value ? 'True' : 'False';
+  if (Array.isArray(value)) return `[${value.map(python).join(', ')}]`;
   if (typeof value !== 'object' || value === null) return JSON.stringify(value);
   const entries = Object.entries(value).map(([name, inner]) => `${JSON.stringify(name)}: ${python(inner)}`);
   return `{${entries.join(', ')}}`;
 }
 
 /** Returns train.py, to be started in its own folder. */
-export function trlScript({ settings }: { settings: Record<string, Setting> }, withTools: boolean): string {
+export function trlScript({ settings, lora }: TrlRun, withTools: boolean): string {
   const lines = Object.entries(settings).map(([key, value]) => `        ${key}=${python(value)},\n`);
-  const script = withTools ? train : train.replaceAll(/.*calculator.*\n/g, '');
-  return script.replace('GRPOConfig(\n', () => `GRPOConfig(\n${lines.join('')}`);
+  const adapter = Object.entries(lora ?? {}).map(([key, value]) => `${key}=${python(value)}`);
+  const unused = [...(withTools ? [] : ['calculator']), ...(lora ? [] : ['LoraConfig'])];
+  return unused
+    .reduce((script, word) => script.replaceAll(new RegExp(`.*${word}.*\\n`, 'g'), ''), train)
+    .replace('GRPOConfig(\n', () => `GRPOConfig(\n${lines.join('')}`)
+    .replace('LoraConfig()', () => `LoraConfig(${adapter.join(', ')})`);
 }

@@ -1,6 +1,7 @@
 """Starts this run in TRL: python train.py (or accelerate launch train.py)."""
 
 from datasets import load_dataset
+from peft import LoraConfig
 from transformers.utils import is_torch_bf16_gpu_available
 from trl import GRPOConfig, GRPOTrainer
 
@@ -26,6 +27,7 @@ def main():
         train_dataset=data["train"],
         eval_dataset=data["test"],
         tools=[calculator],
+        peft_config=LoraConfig(),
     )
     trainer.train()
     trainer.save_model("out/model")

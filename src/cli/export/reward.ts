@@ -1,0 +1,93 @@
+/** reward.py of an exported run: the rewards that are written in Python, with the options of the run. */
+
+import { InputError } from '../../errors.ts';
+import type { TrainConfig } from '../../grpo/config/types.ts';
+import { isGsm8k } from '../../grpo/warmStart.ts';
+import type { PromptOptions } from '../../tasks/gsm8k/prompt.ts';
+import { NO_SHAPING, type Shaping } from '../../tasks/gsm8k/reward.ts';
+import { JSONL_REWARD_OPTIONS } from '../../tasks/jsonl/reward.ts';
+import { jsonlOptions } from '../../tasks/jsonl/task.ts';
+import gsm8kReward from './python/reward.py?raw';
+import jsonlReward from './python/reward_jsonl.py?raw';
+
+/** Returns reward.py. Throws InputError if the reward is not written in Python. */
+export function rewardOf({ task }: TrainConfig): string {
+  if (isGsm8k(task)) return rewardOfGsm8k(task.options);
+  if (task.name === 'jsonl' && task.module === undefined) return rewardOfJsonl(task.options);
+  throw new InputError(
+    `task.${task.module === undefined ? 'name' : 'module'} is "${task.module ?? task.name}"; ` +
+      'only the rewards of gsm8k and jsonl are written in Python so far.',
+  );
+}
+
+function rewardOfGsm8k(options: Partial<PromptOptions & Shaping>): string {
+  if (options.parser === 'flexible')
+    throw new InputError(
+      'task.options.parser is "flexible", which no reward is written for; export with task.options.parser=strict.',
+    );
+  const { formatScore }: Shaping = { ...NO_SHAPING, ...options };
+  return gsm8kReward.replace('FORMAT_SCORE = 0.0', `FORMAT_SCORE = ${formatScore}`);
+}
+
+function rewardOfJsonl(written: TrainConfig['task']['options']): string {
+  const { reward, module, ignoreCase, pattern, flags } = { ...JSONL_REWARD_OPTIONS, ...jsonlOptions(written) };
+  if (module !== undefined)
+    throw new InputError(
+      `task.options.reward is "module"; a reward in JavaScript is not exported. Export with exact, number, contains or regex, then replace reward.py.`,
+    );
+  return jsonlReward
+    .replace('REWARD = "exact"', `REWARD = "${reward}"`)
+    .replace('IGNORE_CASE = False', `IGNORE_CASE = ${ignoreCase ? 'True' : 'False'}`)
+    .replace(
+      'PATTERN = ""',
+      () => `PATTERN = ${JSON.stringify(reward === 'regex' ? pythonPattern(pattern, flags) : '')}`,
+    );
+}
+
+const LINE_END = String.raw`\n\r\u2028\u2029`;
+const SPACE = String.raw`\t\n\x0b\x0c\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff`;
+/** Characters of the classes that Python reads otherwise. */
+const CLASSES: Readonly<Record<string, string>> = { d: '0-9', w: 'A-Za-z0-9_', s: SPACE };
+/** One part of a pattern: an escape, a class, the start of a group, a quantifier, or a character. */
+const PARTS = /\\[^]|\[(?:\\[^]|[^\]])*\]|\(\?(?:<[=!]|<\w+>|[:=!])?|\{\d+(?:,\d*)?\}|[^]/g;
+
+/** Returns a JavaScript pattern as Python's `re` reads it. Throws InputError for a part that it does not have. */
+export function pythonPattern(pattern: string, flags: string): string {
+  const refuse = (what: string): never => {
+    throw new InputError(
+      `task.options.pattern has ${what}, which Python's re reads otherwise. Write it without, or export another reward.`,
+    );
+  };
+  const escaped = (part: string, isInClass: boolean): string => {
+    const kind = part[1];
+    const characters = CLASSES[kind.toLowerCase()];
+    if (characters !== undefined && kind === kind.toLowerCase()) return isInClass ? characters : `[${characters}]`;
+    if (characters !== undefined && !isInClass) return `[^${characters}]`;
+    if (/[bB]/.test(kind) && !isInClass) return `(?a:${part})`;
+    if (/[nrtvfux]/.test(kind) || !/\w/.test(kind)) return part;
+    return refuse(part);
+  };
+  const inClass = (part: string): string => {
+    const inner = /^\[(\^?)([^]*)\]$/.exec(part)!;
+    if (inner[2] === '') return refuse(part);
+    const written = inner[2].replaceAll(/\\[^]|[[&|~]|--/g, (found) =>
+      found === '--' ? refuse(part) : found.startsWith('\\') ? escaped(found, true) : `\\${found}`,
+    );
+    return `[${inner[1]}${written}]`;
+  };
+  if (flags.includes('v')) refuse('the flag "v"');
+  if (/\\u\{/.test(pattern)) refuse(String.raw`\u{`);
+  const isMultiline = flags.includes('m');
+  const parts = pattern.replaceAll(PARTS, (part) => {
+    if (part.startsWith('\\')) return escaped(part, false);
+    if (part.length > 1 && part.startsWith('[')) return inClass(part);
+    if (/^\(\?<?[=!]/.test(part) && part.includes('<')) return refuse(`${part}...)`);
+    if (part === '(?') return refuse('(?');
+    if (part.startsWith('(?<')) return part.replace('<', 'P<');
+    if (part === '.') return flags.includes('s') ? String.raw`[\s\S]` : `[^${LINE_END}]`;
+    if (part === '^') return isMultiline ? `(?<![^${LINE_END}])` : String.raw`\A`;
+    if (part === '$') return isMultiline ? `(?![^${LINE_END}])` : String.raw`\Z`;
+    return part === '{' ? String.raw`\{` : part;
+  });
+  return flags.includes('i') ? `(?i)${parts}` : parts;
+}
