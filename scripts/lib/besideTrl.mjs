@@ -1,0 +1,209 @@
+/** Reads the logs of a run in TRL and of ours into one form, and prints runs as a Markdown table: scripts/bench-trl.mjs. */
+
+/**
+ * What was measured of a run. null = not measured.
+ * @typedef {{
+ *   seed: number, reward: (number | null)[], before: number | null, after: number | null,
+ *   step: number | null, generation: number | null, update: number | null,
+ *   usage: { seconds: number, cpuSeconds: number, peakBytes: number } | null,
+ * }} Run
+ * @typedef {{ setup: { seconds: number, bytes: number } | null, runs: Run[] }} Side
+ * @typedef {{ name: string, steps: number, sides: Record<string, Side> }} Results
+ * @typedef {Record<string, any>} Line
+ */
+
+/**
+ * Reads JSON lines. A last line that an interrupted run left half written is skipped, and Python's NaN and Infinity become null.
+ * @param {string} text
+ * @returns {Line[]}
+ */
+export function readLines(text) {
+  const lines = text.split('\n').filter((line) => line.trim() !== '');
+  return lines.flatMap((line, i) => {
+    try {
+      return [JSON.parse(line.replaceAll(/: (?:NaN|-?Infinity)(?=[,}])/g, ': null'))];
+    } catch (error) {
+      if (i === lines.length - 1) return [];
+      throw error;
+    }
+  });
+}
+
+const isNumber = (/** @type {unknown} */ value) => typeof value === 'number' && Number.isFinite(value);
+/** @param {unknown[]} values @returns {number | null} */
+function mean(values) {
+  const known = /** @type {number[]} */ (values.filter(isNumber));
+  return known.length === 0 ? null : known.reduce((sum, value) => sum + value, 0) / known.length;
+}
+
+/**
+ * Held-out score at the start and at the end; null unless the run came to that evaluation.
+ * @param {(at: number) => unknown} scoreAt
+ * @param {number} last
+ */
+function heldOut(scoreAt, last) {
+  const [before, after] = [scoreAt(0), scoreAt(last)].map((value) => (isNumber(value) ? Number(value) : null));
+  return { before, after };
+}
+
+/**
+ * Reads what bench/peers/trl/timed.py wrote. A step of TRL is an update; `updates` of them are one of our steps.
+ * @param {Line[]} lines
+ * @param {{ seed: number, steps: number, updates: number }} run
+ * @returns {Omit<Run, 'usage'>}
+ */
+export function readTrl(lines, { seed, steps, updates }) {
+  const trained = lines.filter(({ seconds }) => seconds !== undefined);
+  const complete = Math.floor(trained.length / updates);
+  const groups = Array.from({ length: complete }, (_, i) => trained.slice(i * updates, (i + 1) * updates));
+  /** @param {'step' | 'generation' | 'update'} phase */
+  const seconds = (phase) => mean(groups.map((group) => group.reduce((sum, line) => sum + line.seconds[phase], 0)));
+  const scoreAt = (/** @type {number} */ at) =>
+    lines.find((line) => line.step === at * updates && line.eval_reward !== undefined)?.eval_reward;
+  return {
+    seed,
+    reward: groups.map((group) => mean(group.map(({ reward }) => reward))),
+    ...heldOut(scoreAt, steps),
+    step: seconds('step'),
+    generation: seconds('generation'),
+    update: seconds('update'),
+  };
+}
+
+/**
+ * Reads metrics.jsonl of our run.
+ * @param {Line[]} lines
+ * @param {{ seed: number, steps: number }} run
+ * @returns {Omit<Run, 'usage'>}
+ */
+export function readOurs(lines, { seed, steps }) {
+  const trained = lines.filter((line) => line['timing_s/step'] !== undefined);
+  const seconds = (/** @type {string} */ phase) => mean(trained.map((line) => line[`timing_s/${phase}`]));
+  const scoreAt = (/** @type {number} */ at) => {
+    const line = lines.find((found) => found['training/global_step'] === at) ?? {};
+    return Object.entries(line).find(([key]) => /^val-core\/.*\/acc\/mean@\d+$/.test(key))?.[1];
+  };
+  return {
+    seed,
+    reward: trained.map((line) => (isNumber(line['critic/score/mean']) ? line['critic/score/mean'] : null)),
+    ...heldOut(scoreAt, steps),
+    step: seconds('step'),
+    generation: seconds('gen'),
+    update: seconds('update_actor'),
+  };
+}
+
+/**
+ * Mean over seeds, with the lowest and the highest value behind it.
+ * @param {(number | null | undefined)[]} values
+ * @param {number} digits
+ */
+function spread(values, digits) {
+  const known = /** @type {number[]} */ (values.filter(isNumber));
+  if (known.length === 0) return '-';
+  const show = (/** @type {number} */ value) => value.toFixed(digits);
+  const middle = show(/** @type {number} */ (mean(known)));
+  return known.length === 1 ? middle : `${middle} (${show(Math.min(...known))} to ${show(Math.max(...known))})`;
+}
+
+const MB = 1e6;
+/** @param {(number | null)[]} rewards @param {number} from @param {number} [to] */
+const share = (rewards, from, to) => mean(rewards.slice(from, to));
+
+/** @type {[what: string, cell: (side: Side) => string][]} */
+const ROWS = [
+  ['seeds', ({ runs }) => runs.map(({ seed }) => seed).join(', ') || '-'],
+  [
+    'held-out pass@1 before',
+    ({ runs }) =>
+      spread(
+        runs.map(({ before }) => before),
+        3,
+      ),
+  ],
+  [
+    'held-out pass@1 after',
+    ({ runs }) =>
+      spread(
+        runs.map(({ after }) => after),
+        3,
+      ),
+  ],
+  [
+    'mean reward of the first ten steps',
+    ({ runs }) =>
+      spread(
+        runs.map(({ reward }) => share(reward, 0, 10)),
+        3,
+      ),
+  ],
+  [
+    'mean reward of the last ten steps',
+    ({ runs }) =>
+      spread(
+        runs.map(({ reward }) => share(reward, -10)),
+        3,
+      ),
+  ],
+  [
+    'seconds per step',
+    ({ runs }) =>
+      spread(
+        runs.map(({ step }) => step),
+        2,
+      ),
+  ],
+  [
+    'of these, generation',
+    ({ runs }) =>
+      spread(
+        runs.map(({ generation }) => generation),
+        2,
+      ),
+  ],
+  [
+    'of these, update',
+    ({ runs }) =>
+      spread(
+        runs.map(({ update }) => update),
+        2,
+      ),
+  ],
+  [
+    'seconds in all',
+    ({ runs }) =>
+      spread(
+        runs.map(({ usage }) => usage?.seconds),
+        0,
+      ),
+  ],
+  [
+    'CPU seconds in all',
+    ({ runs }) =>
+      spread(
+        runs.map(({ usage }) => usage?.cpuSeconds),
+        0,
+      ),
+  ],
+  [
+    'peak memory, MB',
+    ({ runs }) =>
+      spread(
+        runs.map(({ usage }) => usage && usage.peakBytes / MB),
+        0,
+      ),
+  ],
+  ['set-up, seconds', ({ setup }) => (setup ? setup.seconds.toFixed(0) : '-')],
+  ['set-up, MB', ({ setup }) => (setup ? (setup.bytes / MB).toFixed(0) : '-')],
+];
+
+/**
+ * The table that docs/lab/performance.md has.
+ * @param {Results} results
+ */
+export function besideTrlTable({ name, steps, sides }) {
+  const line = (/** @type {string[]} */ cells) => `| ${cells.join(' | ')} |`;
+  const head = [`${name}, ${steps} steps`, ...Object.keys(sides)];
+  const rows = ROWS.map(([what, cell]) => line([what, ...Object.values(sides).map(cell)]));
+  return [line(head), line(head.map(() => '---')), ...rows].join('\n');
+}
