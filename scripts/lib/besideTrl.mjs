@@ -1,7 +1,7 @@
 /** Reads the logs of a run in TRL and of ours into one form, and prints runs as a Markdown table: scripts/bench-trl.mjs. */
 
 /**
- * What was measured of a run. null = not measured.
+ * Measurements of one run. null = not measured.
  * @typedef {{
  *   seed: number, reward: (number | null)[], before: number | null, after: number | null,
  *   step: number | null, generation: number | null, update: number | null,

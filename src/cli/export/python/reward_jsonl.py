@@ -8,7 +8,7 @@ IGNORE_CASE = False
 PATTERN = ""
 SEARCHED_CHARACTERS = 1000
 
-# What JavaScript calls white space; Python's strip() differs.
+# White space of JavaScript; strip() of Python has others.
 SPACE = "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
 DIGITS = r"(?:[0-9]+(?:,[0-9]+)*(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
 NUMBER = re.compile(
