@@ -73,10 +73,12 @@ describe('commands', () => {
     expect(refused).toEqual([]);
   });
 
+  /** `beta` is a number of examples/my-loss.js. */
+  const known = (command: string, key: string): boolean =>
+    keys[command === 'sft' ? 'sft' : 'train'].has(key) ||
+    /^actor\.policyLoss\.beta$|^(task\.options|data\.chatTemplateKwargs|reward\.weights)\.\w+$/.test(key);
+
   test('config keys, recipes, scripts and example files exist', () => {
-    const known = (command: string, key: string): boolean =>
-      keys[command === 'sft' ? 'sft' : 'train'].has(key) ||
-      /^(task\.options|data\.chatTemplateKwargs|reward\.weights)\.\w+$/.test(key);
     const missing = commands.flatMap(([name, program, command, ...words]) => {
       // `npm run dev` is of a Vite project.
       if (program === 'npm')
@@ -92,5 +94,19 @@ describe('commands', () => {
       });
     });
     expect(missing).toEqual([]);
+  });
+
+  test('config keys in the text exist', () => {
+    const PARTS = Object.keys(TRAIN_SCHEMA.entries).join('|');
+    /** Names of verl and TRL, which have `_`, and those of exports of modules are left out. */
+    const key = new RegExp(`\`((?:${PARTS})\\.[a-zA-Z.]+)(?:[:=][^\`]*)?\``, 'g');
+    const unknown = current
+      .filter((name) => /^README|^docs\/(start|guides)/.test(name))
+      .flatMap((name) =>
+        Array.from(readFileSync(name, 'utf8').matchAll(key), ([, found]) => found)
+          .filter((found) => !known('train', found) && !known('sft', found) && !/\.(json|py|safetensors)$/.test(found))
+          .map((found) => `${name}: ${found}`),
+      );
+    expect(unknown).toEqual([]);
   });
 });
