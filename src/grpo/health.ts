@@ -92,7 +92,7 @@ export class RunHealth implements StatefulPart {
     const shown = error === undefined ? '' : `, most often with "${error}"`;
     const reason =
       `Nearly all tool calls fail (${(100 * Math.min(rate, 1)).toFixed(0)}% in this step)${shown}. Look at the rollouts. If the model does not know ` +
-      'the tools, set rollout.multiTurn.toolSchemasInPrompt, or let it imitate calls first (webgrpo sft, see docs/guides/tasks.md).';
+      'the tools, set rollout.multiTurn.toolSchemasInPrompt, or let it imitate calls first (webgrpo sft, see docs/guides/no-learning.md).';
     this.#failing = { steps, reason };
     return steps === FAILING_STEPS;
   }

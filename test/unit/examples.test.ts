@@ -104,7 +104,9 @@ describe('commands', () => {
       .filter((name) => /^README|^docs\/(start|guides)/.test(name))
       .flatMap((name) =>
         Array.from(readFileSync(name, 'utf8').matchAll(key), ([, found]) => found)
-          .filter((found) => !known('train', found) && !known('sft', found) && !/\.(json|mjs|py|safetensors)$/.test(found))
+          .filter(
+            (found) => !known('train', found) && !known('sft', found) && !/\.(json|mjs|py|safetensors)$/.test(found),
+          )
           .map((found) => `${name}: ${found}`),
       );
     expect(unknown).toEqual([]);
