@@ -103,7 +103,9 @@ export function pagesWithoutOpening(docs) {
     const end = rest.findIndex(({ file, text }) => file !== title.file || text.trim() === '');
     const opening = rest.slice(0, end < 0 ? undefined : end).map(({ text }) => text);
     const isBlank = docs[i + 1]?.text.trim() === '';
-    return !title.text.startsWith('# ') || !isBlank || !/^For [^]*?\.\)?\s[^]*\byou\b[^]*\.$/.test(opening.join('\n'));
+    return (
+      !title.text.startsWith('# ') || !isBlank || !/^For [^]*?\.\)?\s[^]*\b[Yy]ou\b[^]*\.$/.test(opening.join('\n'))
+    );
   });
 }
 

@@ -56,7 +56,7 @@ export function commandsMarkdown(commands: Commands): string {
     '| 0 | done |',
     '| 1 | the run failed, no GPU adapter was found, or webgrpo has a bug; `verify`: a kernel is wrong on this adapter |',
     '| 2 | an input is wrong (command line, config, file), or the run does not fit into memory or onto the disk |',
-    '| 3 | stopped by a signal after the current step, and saved; `join` has left its room |',
+    '| 3 | stopped by a signal and saved: after the current step, an evaluation at once; `join` has left its room |',
     '| 128 + N | ended at once by signal N, e.g. 130 after a second Ctrl-C, as a shell reports it |',
     ...Object.entries(commands).flatMap(([name, command]) => section(name, command)),
     '',

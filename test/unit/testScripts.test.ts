@@ -130,7 +130,7 @@ test('a sentence is counted across the lines of its paragraph, and not in code, 
 
 test.each([
   ['# A\n\nFor readers of\nruns. After this page you can read one.\n\n## B', 0],
-  ['# A\n\nFor readers. Here you can read.', 0],
+  ['# A\n\nFor readers. You can read.', 0],
   ['# A\n\nFor readers of runs.\n\nYou can read one.', 1],
   ['# A\n\n| For. | you. |', 1],
   ['# A\nFor readers. Here you can read.', 1],
