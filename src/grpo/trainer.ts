@@ -12,7 +12,7 @@ import { type Fault, RunHealth, SampleFaults } from './health.ts';
 import { LiveRun, type LiveSettings, type Rules } from './live.ts';
 import type { Metrics } from './metrics.ts';
 import { restoreParts, statesOf, type StatefulParts } from './parts.ts';
-import { unlessGivenUp } from './pipeline/asyncGroups.ts';
+import { ignoreCancelled } from './pipeline/asyncGroups.ts';
 import { sampleSource } from './pipeline/source.ts';
 import { ScoredTask } from './rewards/scoredTask.ts';
 import { stepMetrics, StepTimer } from './stepMetrics.ts';
@@ -255,7 +255,7 @@ export class GrpoTrainer {
   async #nextStep(): Promise<FinishedStep | undefined> {
     const { signal } = this.#stopping;
     if (signal.aborted || !(await this.#inFlight.ready(signal))) return undefined;
-    return this.step().catch(unlessGivenUp);
+    return this.step().catch(ignoreCancelled);
   }
 
   /** Ends what is in flight, and forgets what an update or an evaluation that failed has left on the engine. */

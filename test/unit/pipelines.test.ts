@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import { ProblemQueue } from '../../src/grpo/generate/problems.ts';
-import { AsyncGroups, GivenUpError, type MakeRollouter } from '../../src/grpo/pipeline/asyncGroups.ts';
+import { AsyncGroups, CancelledError, type MakeRollouter } from '../../src/grpo/pipeline/asyncGroups.ts';
 import { givingWay } from '../../src/grpo/pipeline/givingWay.ts';
 import { pipelineOf } from '../../src/grpo/pipeline/settings.ts';
 import { LocalRollouter } from '../../src/grpo/pipeline/localRollouter.ts';
@@ -372,15 +372,15 @@ test('closing gives up what is under way, and a later step goes on with it', asy
 });
 
 test('a step that is given up has not begun for the checkpoint after it: no group is lost, and none trained twice', async () => {
-  let giveUp!: (error: Error) => void;
-  const givenUp = new Promise<never>((_, reject) => (giveUp = reject));
+  let cancel!: (error: Error) => void;
+  const cancelled = new Promise<never>((_, reject) => (cancel = reject));
   const make: MakeRollouter = (source, put) => {
     const local = new LocalRollouter(source, put);
     return {
       start: (groups) => local.start(groups),
       updateWeights: (version) => local.updateWeights(version),
       get failed() {
-        return Promise.race([local.failed, givenUp]);
+        return Promise.race([local.failed, cancelled]);
       },
       close: () => local.close(),
     };
@@ -394,8 +394,8 @@ test('a step that is given up has not begun for the checkpoint after it: no grou
   const [{ position }, { carried }] = [run.problems, run.source];
   expect(carried.length).toBeGreaterThan(0);
   const third = run.step(3);
-  giveUp(new GivenUpError('Nobody is here.'));
-  await expect(third).rejects.toBeInstanceOf(GivenUpError);
+  cancel(new CancelledError('Nobody is here.'));
+  await expect(third).rejects.toBeInstanceOf(CancelledError);
   come();
   // As the trainer does after a step that fails, and at its end.
   await run.source.close();
@@ -413,17 +413,17 @@ test('a step that is given up has not begun for the checkpoint after it: no grou
 test.each([true, false])(
   'a step whose weights nobody takes any more is whole, and the run goes on after it (partialRollout: %s)',
   async (partialRollout) => {
-    let giveUp!: (error: Error) => void;
-    const givenUp = new Promise<never>((_, reject) => (giveUp = reject));
-    givenUp.catch(() => {});
-    let isGivenUp = false;
+    let cancel!: (error: Error) => void;
+    const cancelled = new Promise<never>((_, reject) => (cancel = reject));
+    cancelled.catch(() => {});
+    let isCancelled = false;
     const make: MakeRollouter = (source, put) => {
       const local = new LocalRollouter(source, put);
       return {
         start: (groups) => local.start(groups),
-        updateWeights: (version) => (isGivenUp ? givenUp : local.updateWeights(version)),
+        updateWeights: (version) => (isCancelled ? cancelled : local.updateWeights(version)),
         get failed() {
-          return Promise.race([local.failed, givenUp]);
+          return Promise.race([local.failed, cancelled]);
         },
         close: () => local.close(),
       };
@@ -438,8 +438,8 @@ test.each([true, false])(
     );
     const first = await run.step(1);
     const { samples, metrics } = await run.source.generate(2);
-    isGivenUp = true;
-    giveUp(new GivenUpError('The server is gone.'));
+    isCancelled = true;
+    cancel(new CancelledError('The server is gone.'));
     const synced = await run.source.resume(2);
     expect(synced['perf/sync_bytes']).toBe(0);
     await run.source.evaluate(() => Promise.resolve()); // an evaluation after the step waits for nobody either
