@@ -7,7 +7,7 @@ import type { TrainConfig } from './config/types.ts';
 import type { SampleSource } from './generate/samples.ts';
 import type { AsyncCustomLoss } from './losses/custom.ts';
 import type { PolicyLoss } from './losses/index.ts';
-import type { MakeRollouter } from './pipeline/asyncGroups.ts';
+import type { RollouterFactory } from './pipeline/asyncGroups.ts';
 import type { TrainerEngine, TrainerEvents } from './types.ts';
 
 /** Parts of a trainer, and its events. */
@@ -32,7 +32,7 @@ export interface GrpoTrainerOptions extends TrainerEvents {
   /** Replaces the samples that the trainer generates of the task's problems, which then serve evaluations alone. */
   source?: SampleSource;
   /** Replaces who generates where trainer.pipeline is one-step-off or fully-async; absent = the engine's rollout. */
-  rollouter?: MakeRollouter;
+  rollouter?: RollouterFactory;
 }
 
 /** Events with a function each, but for `onCheckpoint`: a checkpoint is made only if it is asked for. */

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import { ProblemQueue } from '../../src/grpo/generate/problems.ts';
-import { AsyncGroups, CancelledError, type MakeRollouter } from '../../src/grpo/pipeline/asyncGroups.ts';
+import { AsyncGroups, CancelledError, type RollouterFactory } from '../../src/grpo/pipeline/asyncGroups.ts';
 import { givingWay } from '../../src/grpo/pipeline/givingWay.ts';
 import { pipelineOf } from '../../src/grpo/pipeline/settings.ts';
 import { LocalRollouter } from '../../src/grpo/pipeline/localRollouter.ts';
@@ -67,7 +67,7 @@ class Run {
   constructor(
     config: TrainConfig,
     ms: Pace,
-    { shared = false, own = task, make }: { shared?: boolean; own?: Task; make?: MakeRollouter } = {},
+    { shared = false, own = task, make }: { shared?: boolean; own?: Task; make?: RollouterFactory } = {},
   ) {
     this.config = config;
     this.engine = new PacedEngine(ms);
@@ -374,7 +374,7 @@ test('closing gives up what is under way, and a later step goes on with it', asy
 test('a step that is given up has not begun for the checkpoint after it: no group is lost, and none trained twice', async () => {
   let cancel!: (error: Error) => void;
   const cancelled = new Promise<never>((_, reject) => (cancel = reject));
-  const make: MakeRollouter = (source, put) => {
+  const make: RollouterFactory = (source, put) => {
     const local = new LocalRollouter(source, put);
     return {
       start: (groups) => local.start(groups),
@@ -417,7 +417,7 @@ test.each([true, false])(
     const cancelled = new Promise<never>((_, reject) => (cancel = reject));
     cancelled.catch(() => {});
     let isCancelled = false;
-    const make: MakeRollouter = (source, put) => {
+    const make: RollouterFactory = (source, put) => {
       const local = new LocalRollouter(source, put);
       return {
         start: (groups) => local.start(groups),
@@ -457,7 +457,7 @@ test.each([true, false])(
 
 test('a run that ends lets go of records that wait for room in the queue', async () => {
   const [puts, ends]: [Promise<unknown>[], unknown[]] = [[], []];
-  const make: MakeRollouter = (source, put) => {
+  const make: RollouterFactory = (source, put) => {
     const local = new LocalRollouter(source, (records) => {
       const more = new Uint32Array(1000); // one of them fits
       const done = put(records.map((record) => ({ ...record, columns: { ...record.columns, more } })));
@@ -537,7 +537,7 @@ test('weights of its own are asked for where rollout draws by older ones', () =>
 
 test('somebody else generates: single samples in any order, some twice, some of nobody', async () => {
   const uniform = mulberry32(3);
-  const make: MakeRollouter = (source, put) => {
+  const make: RollouterFactory = (source, put) => {
     const local = new LocalRollouter(source, async (records) => {
       const twice = [...records, ...records].sort(() => uniform() - 0.5);
       for (const record of twice) await put([record]);

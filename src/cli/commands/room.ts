@@ -8,7 +8,7 @@ import { parseTrainConfig } from '../../grpo/config/text.ts';
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import { hasRewardModels } from '../../grpo/generate/options.ts';
 import { withTotalSteps } from '../../grpo/generate/trainingSet.ts';
-import { CancelledError, type MakeRollouter } from '../../grpo/pipeline/asyncGroups.ts';
+import { CancelledError, type RollouterFactory } from '../../grpo/pipeline/asyncGroups.ts';
 import { pipelineOf } from '../../grpo/pipeline/settings.ts';
 import { bringWeights } from '../../grpo/pipeline/sharedWeights.ts';
 import {
@@ -128,7 +128,7 @@ async function trainInRoom(folder: RunFolder, run: RoomRun): Promise<FinishedRun
       });
     const { cancelled, onStop, end } = cancelling(host);
     closing.push(end);
-    const rollouter: MakeRollouter = (_, put) =>
+    const rollouter: RollouterFactory = (_, put) =>
       new NatsRollouter(host, {
         ...{ n: config.rollout.n, put, check: verified?.check ?? readableAlone },
         handledAtOnce: Math.max(64, maxGroups * config.rollout.n),
