@@ -16,11 +16,11 @@ class BusyTime {
 
   /** Milliseconds since the last call. */
   take(): number {
-    const goesOn = this.#since !== undefined;
+    const isRunning = this.#since !== undefined;
     this.end();
     const ms = this.#ms;
     this.#ms = 0;
-    if (goesOn) this.begin();
+    if (isRunning) this.begin();
     return ms;
   }
 }
@@ -38,13 +38,13 @@ export class IdleClock {
   }
 
   /** Records if samples are generated from now on. */
-  generates(isBusy: boolean): void {
+  setGenerating(isBusy: boolean): void {
     if (isBusy) this.#generating.begin();
     else this.#generating.end();
   }
 
   /** Training waits for this. */
-  async waits<T>(work: Promise<T>): Promise<T> {
+  async waitFor<T>(work: Promise<T>): Promise<T> {
     const started = performance.now();
     try {
       return await work;
