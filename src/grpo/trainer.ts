@@ -147,7 +147,7 @@ export class GrpoTrainer {
    */
   async step(): Promise<FinishedStep> {
     const step = this.#done;
-    const [{ position, parts }, { carried = [] }] = [this.#problems, this.#inFlight];
+    const [{ position, parts }, { inFlightNumbers = [] }] = [this.#problems, this.#inFlight];
     const states = statesOf(parts);
     try {
       return await this.#step(step + 1);
@@ -155,7 +155,7 @@ export class GrpoTrainer {
       await this.#abandon();
       if (this.#done === step) {
         this.#problems.moveTo(position);
-        this.#restoreInFlight(undefined, carried);
+        this.#restoreInFlight(undefined, inFlightNumbers);
         restoreParts(parts, states);
       }
       throw error;
@@ -220,7 +220,7 @@ export class GrpoTrainer {
 
   /** Counters and the state of each part, as plain JSON: what a checkpoint has beside its tensors. */
   get state(): TrainerState {
-    const { carried } = this.#inFlight;
+    const { inFlightNumbers } = this.#inFlight;
     const { changes } = this.#live;
     const parts = statesOf(this.#parts);
     return {
@@ -228,7 +228,7 @@ export class GrpoTrainer {
       ...this.#policy.state,
       ...(changes.length > 0 && { changes }),
       problems: this.#problems.position,
-      ...(carried && { carried }),
+      ...(inFlightNumbers && { carried: inFlightNumbers }),
       ...(parts && { parts }),
     };
   }
@@ -270,9 +270,9 @@ export class GrpoTrainer {
     for (const one of forget) await Promise.allSettled([(async () => one())()]); // a lost device can forget no more
   }
 
-  #restoreInFlight(state: unknown, carried: readonly number[]): void {
+  #restoreInFlight(state: unknown, inFlightNumbers: readonly number[]): void {
     const { vocabSize } = this.#options.engine.model.config;
-    this.#inFlight.restore(state, { carried, vocabSize });
+    this.#inFlight.restore(state, { inFlightNumbers, vocabSize });
   }
 
   /** Applies what `change` and `replace` asked for, before step `step`. */

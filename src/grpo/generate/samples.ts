@@ -28,16 +28,16 @@ export interface SampleSource {
 /** Groups that outlive a step. */
 export interface InFlight {
   /** Numbers of their problems; undefined if the groups are not of the task's problems. */
-  readonly carried: number[] | undefined;
+  readonly inFlightNumbers: number[] | undefined;
   /** Resolves to true once a step has what it needs; to false if `stop` aborts, or nothing more is to come. */
   ready(stop: AbortSignal): Promise<boolean>;
-  /** Returns the groups as plain JSON, for a checkpoint; undefined = the carried problems start over. */
+  /** Returns the groups as plain JSON, for a checkpoint; undefined = the inFlightNumbers problems start over. */
   save(): Promise<unknown>;
   /**
-   * Replaces the groups by those of `save`; state undefined = the `carried` problems start over. Both come before new problems.
+   * Replaces the groups by those of `save`; state undefined = the `inFlightNumbers` problems start over. Both come before new problems.
    * Throws InputError if the state cannot be read.
    */
-  restore(state: unknown, to: { carried: readonly number[]; vocabSize: number }): void;
+  restore(state: unknown, to: { inFlightNumbers: readonly number[]; vocabSize: number }): void;
   /** Called before the policy is updated. Stops readers of its weights before it resolves. */
   pause(): Promise<void>;
   /** Called after the update of a step. Brings the engine's rollout the weights if they are due; returns metrics of the transfer. */

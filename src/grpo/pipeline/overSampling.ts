@@ -53,7 +53,7 @@ export class OverSampledGroups extends NothingInFlight implements SampleSource {
     return { samples, seconds, stats: await engine.rollout.takeStats(), metrics };
   }
 
-  override get carried(): number[] {
+  override get inFlightNumbers(): number[] {
     const running = this.#running.all.map(({ origin }) => origin);
     return [...[...running, ...this.#saved].map(({ number }) => number), ...this.#startOver];
   }
@@ -63,9 +63,9 @@ export class OverSampledGroups extends NothingInFlight implements SampleSource {
     return groups.length > 0 ? encodeGroups(groups) : undefined;
   }
 
-  override restore(state: unknown, { carried, vocabSize }: { carried: readonly number[]; vocabSize: number }): void {
+  override restore(state: unknown, { inFlightNumbers, vocabSize }: { inFlightNumbers: readonly number[]; vocabSize: number }): void {
     this.#saved = state === undefined ? [] : decodeGroups(state, vocabSize);
-    this.#startOver = state === undefined ? [...carried] : [];
+    this.#startOver = state === undefined ? [...inFlightNumbers] : [];
   }
 
   /** Carried groups continue beside the samples of the evaluation. */
