@@ -125,13 +125,13 @@ export class GroupsInFlight {
   }
 }
 
-/** Problems as groups that were not started: those of `startOver` first, which it removes, then the next ones. */
+/** Problems as groups that were not started: those of `requeued` first, which it removes, then the next ones. */
 export async function drawGroups(
   problems: ProblemQueue,
-  { count, step, startOver }: { count: number; step: number; startOver: number[] },
+  { count, step, requeued }: { count: number; step: number; requeued: number[] },
 ): Promise<PromptGroup[]> {
-  const over = startOver.splice(0, count);
-  const numbers = [...over, ...(await problems.takeNumbers(count - over.length))];
+  const again = requeued.splice(0, count);
+  const numbers = [...again, ...(await problems.takeNumbers(count - again.length))];
   const drawn = await problems.get(numbers);
   return drawn.map((problem, i) => {
     const index = problems.indexOf(problem);

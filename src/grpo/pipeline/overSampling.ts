@@ -22,7 +22,7 @@ export class OverSampledGroups extends NothingInFlight implements SampleSource {
   /** Groups of a checkpoint, to resume. */
   #saved: SavedGroup[] = [];
   /** Problems to draw before new ones. */
-  #startOver: number[] = [];
+  #requeued: number[] = [];
 
   constructor(options: SourceOptions) {
     super();
@@ -36,7 +36,7 @@ export class OverSampledGroups extends NothingInFlight implements SampleSource {
     const count = config.data.trainBatchSize;
     if (this.#saved.length > 0) await this.#running.restore(this.#saved.splice(0));
     const groups = await this.#running.takeFirst(count, Math.ceil(count * (1 + overSampleRate)), async (missing) =>
-      this.#running.start(await drawGroups(problems, { count: missing, step, startOver: this.#startOver })),
+      this.#running.start(await drawGroups(problems, { count: missing, step, requeued: this.#requeued })),
     );
     await (partialRollout ? engine.rollout.pause() : this.#running.abort());
     const samples = (await Promise.all(groups.map((group) => group.samples))).flat();
@@ -55,7 +55,7 @@ export class OverSampledGroups extends NothingInFlight implements SampleSource {
 
   override get inFlightNumbers(): number[] {
     const running = this.#running.all.map(({ origin }) => origin);
-    return [...[...running, ...this.#saved].map(({ number }) => number), ...this.#startOver];
+    return [...[...running, ...this.#saved].map(({ number }) => number), ...this.#requeued];
   }
 
   override async save(): Promise<unknown> {
@@ -65,7 +65,7 @@ export class OverSampledGroups extends NothingInFlight implements SampleSource {
 
   override restore(state: unknown, { inFlightNumbers, vocabSize }: { inFlightNumbers: readonly number[]; vocabSize: number }): void {
     this.#saved = state === undefined ? [] : decodeGroups(state, vocabSize);
-    this.#startOver = state === undefined ? [...inFlightNumbers] : [];
+    this.#requeued = state === undefined ? [...inFlightNumbers] : [];
   }
 
   /** Carried groups continue beside the samples of the evaluation. */
