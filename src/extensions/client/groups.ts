@@ -140,7 +140,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
   }
 
   /** The open episodes that have the same first messages and tools (and group, where it is named). */
-  alike(request: CallRequest, group?: string): ClientTrajectory[] {
+  openEpisodesLike(request: CallRequest, group?: string): ClientTrajectory[] {
     const key = keyOf(request, group);
     const groups = this.#incomplete.filter((one) => one.key === key);
     return groups.flatMap(({ members }) => [...members]).filter(({ state }) => state === 'open');
@@ -166,7 +166,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
   }
 
   /** Number of groups of the next step. Default: data.trainBatchSize. */
-  ask(groups: number | undefined): void {
+  requestStep(groups: number | undefined): void {
     this.#requestedGroups = groups;
     this.#notifyWaiters();
   }
@@ -265,7 +265,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
   }
 
   /** Ends calls in flight and the wait for a step by `error`: the engine's device is lost. Later calls wait for `attach`. */
-  lose(engine: TrainerEngine, error: DeviceLostError): void {
+  handleDeviceLoss(engine: TrainerEngine, error: DeviceLostError): void {
     if (this.#closed || engine !== this.#engine || this.#deviceLost.signal.aborted) return;
     this.#version = 0; // a checkpoint that is restored sets another
     this.#deviceLost.abort(error);
