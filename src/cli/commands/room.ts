@@ -36,7 +36,7 @@ import { openServer, type RoomServer } from '../room/openRoom.ts';
 import type { CommandEngine } from '../process/io.ts';
 import { say } from '../run/progress.ts';
 import { checkpointToResume, resumeCommand } from '../run/resume.ts';
-import { openEngine, openSession, type Session } from '../run/session.ts';
+import { openEngine, openSession, type CommandSession } from '../run/session.ts';
 import { withWarmStart } from '../run/warmStart.ts';
 import { type FinishedRun, trainInto } from '../run/shownRun.ts';
 import { tellOfRun } from './train.ts';
@@ -197,14 +197,14 @@ function cancelling(host: RoomHost) {
 }
 
 /** A model of the controller's own, by which samples are checked while the trained one is updated. */
-function openChecking({ model, lora }: Session, config: TrainConfig): Promise<CommandEngine> {
+function openChecking({ model, lora }: CommandSession, config: TrainConfig): Promise<CommandEngine> {
   const { judge: _, ...sizes } = engineSizes(config);
   say('a second model checks what workers say');
   return openEngine(model, { ...sizes, ...(lora && { lora }), withReference: false, use: 'score' });
 }
 
 /** What a worker needs to make its engine: sizes, tokenizer, and the weights that training started from. */
-async function putModel(files: WeightStore, { model, lora }: Session): Promise<void> {
+async function putModel(files: WeightStore, { model, lora }: CommandSession): Promise<void> {
   const { config, tokenizerJson, tokenizerConfigJson, weights } = model;
   const file = JSON.stringify({ config, tokenizerJson, tokenizerConfigJson, ...(lora && { lora }) });
   await files.put('model', new TextEncoder().encode(file));
