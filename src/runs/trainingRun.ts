@@ -30,7 +30,7 @@ export interface RunSession extends Pick<GrpoTrainerOptions, 'engine' | 'task' |
   /** Absent if every weight is trained. */
   lora?: LoraConfig | undefined;
   /** Rejects when the device or its worker is lost. Absent: every call of the engine rejects then. */
-  lost?: Promise<never>;
+  failed?: Promise<never>;
   /** Frees the device. @param error what ended the run on it, if it has not ended well */
   close(error?: unknown): void | Promise<void>;
 }
@@ -222,8 +222,8 @@ export class TrainingRun<S extends RunSession = RunSession> {
     const session = await this.#host.open(this.#aborted);
     this.#session = session;
     try {
-      const lost = session.lost ? [session.lost] : [];
-      return { ...(await Promise.race([this.#train(session), ...lost, this.#aborted])), session };
+      const failed = session.failed ? [session.failed] : [];
+      return { ...(await Promise.race([this.#train(session), ...failed, this.#aborted])), session };
     } catch (error) {
       await session.close(error);
       this.#host.onClosed?.(session);
