@@ -1,4 +1,6 @@
-/** The schema of a supervised run's YAML (`webgrpo sft`): the warm start that GRPO needs. */
+/**
+ * Schema of a supervised run's YAML (`webgrpo sft`), which gives GRPO its warm start.
+ */
 
 import * as v from 'valibot';
 import { taskModule } from './schema/data.ts';

@@ -7,7 +7,7 @@ import { ADJUST_LR_FNS, OPTIMIZERS } from '../../../model/optimizer/spec.ts';
 import { POLICY_LOSSES } from '../../losses/index.ts';
 import { choice, count, countOrOff, flag, nameOf, number, known, pair, part, positive, ANY, SHARE } from '../keys.ts';
 
-/** The keys of an optimizer that every kind of run has. */
+/** Optimizer keys that every kind of run has. */
 export const optimizerKeys = {
   optimizer: nameOf('AdamW', OPTIMIZERS, {
     why: 'SGD and SignSGD keep no moments. Muon is for the matrices of the layers, with AdamW for the rest. In any case of letters.',
@@ -59,8 +59,8 @@ const optim = part({
 });
 
 /**
- * The loss, and numbers of single losses (a registered one has its own, which resolve.ts checks): each is read by the loss it is named
- * for, whose file in `losses/` has its default.
+ * The loss, and the numbers of single losses. Each number is read by the loss in its name, whose file in `losses/` has
+ * its default. A registered loss has its own numbers, which resolve.ts checks.
  */
 const policyLoss = v.looseObject({
   lossMode: known(undefined, () => Object.keys(POLICY_LOSSES), {

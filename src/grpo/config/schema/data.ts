@@ -1,4 +1,6 @@
-/** The task of a run and how much of its data a step takes. */
+/**
+ * Task of a run, and how much of its data a step uses.
+ */
 
 import * as v from 'valibot';
 import { SHIPPED_TOOLS } from '../../../tasks/shippedTools.ts';
@@ -19,7 +21,7 @@ import {
   SHARE,
 } from '../keys.ts';
 
-/** Keys of a task that comes by address. */
+/** Keys of a task that is loaded from a URL. */
 export const taskModule = {
   module: text(
     undefined,

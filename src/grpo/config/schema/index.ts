@@ -1,6 +1,6 @@
 /**
- * The schema of a training run's YAML. Names are verl's in camelCase; where a default is not verl's, the reason says so.
- * Keys marked "from algorithm.name" have no default of their own: a config is read over its recipe, `recipes.ts`.
+ * Schema of a training run's YAML. Names are verl's in camelCase. If a default differs from verl's, the key's reason
+ * says so. Keys marked "from algorithm.name" have no default here: their values come from the recipe, see `recipes.ts`.
  */
 
 import * as v from 'valibot';
@@ -38,5 +38,5 @@ export const TRAIN_SCHEMA = part({
   asyncTraining: v.optional(asyncTraining, {}),
 });
 
-/** Config as written: keys that the recipe sets can still be missing. */
+/** Config as written: keys that the recipe sets can be missing. */
 export type WrittenConfig = v.InferOutput<typeof TRAIN_SCHEMA>;

@@ -1,4 +1,6 @@
-/** The model of a run and what trains of it. */
+/**
+ * Model of a run, and which of its weights are trained.
+ */
 
 import { PACKED_FORMATS } from '../../../gpu/packedFormat.ts';
 import { LORA_MODULES } from '../../../model/lora/config.ts';

@@ -1,4 +1,6 @@
-/** How samples are drawn: sampling, turns and tools, evaluation. */
+/**
+ * Settings of generation: sampling, turns and tools, evaluation.
+ */
 
 import * as v from 'valibot';
 import { TOOL_PARSERS } from '../../../rollout/tools/parser.ts';

@@ -1,4 +1,6 @@
-/** The length of a run, what it evaluates, saves and logs. */
+/**
+ * Length of a run, and what it evaluates, saves and logs.
+ */
 
 import * as v from 'valibot';
 import {
@@ -22,7 +24,7 @@ const stopWhen = part({
   atMost: number(undefined, [-Infinity, Infinity], '', '... or at most this.'),
 });
 
-/** Where metrics go: of a training run, and of a supervised one. */
+/** Destinations of the metrics: of a training run, and of a supervised one. */
 export const logger = names(['console', 'jsonl'], ['console', 'jsonl', 'csv', 'tensorboard'], {
   why: 'Where metrics go. metrics.jsonl is written in any case: reports and resumed runs read it.',
   verl: '=',
