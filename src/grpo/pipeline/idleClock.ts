@@ -1,6 +1,6 @@
 /** Measures the share of a step in which the trainer waits for samples, and the share in which no sample is generated. */
 
-/** Sums up the time in which something is in flight. */
+/** Measures the time in which something is in flight. */
 class BusyTime {
   #ms = 0;
   #since: number | undefined;
@@ -14,7 +14,7 @@ class BusyTime {
     this.#since = undefined;
   }
 
-  /** Milliseconds since the last call. */
+  /** Returns the milliseconds since the last call. */
   take(): number {
     const isRunning = this.#since !== undefined;
     this.end();
@@ -30,20 +30,20 @@ export class IdleClock {
   #waitedMs = 0;
   #startedAt = 0;
 
-  /** A step begins. */
+  /** Starts the measurement of a step. */
   start(): void {
     this.#startedAt = performance.now();
     this.#waitedMs = 0;
     this.#generating.take();
   }
 
-  /** Records if samples are generated from now on. */
+  /** Sets if samples are being generated from now on. */
   setGenerating(isBusy: boolean): void {
     if (isBusy) this.#generating.begin();
     else this.#generating.end();
   }
 
-  /** Training waits for this. */
+  /** Awaits `work` and counts the time as the trainer's waiting time. */
   async waitFor<T>(work: Promise<T>): Promise<T> {
     const started = performance.now();
     try {
@@ -53,7 +53,7 @@ export class IdleClock {
     }
   }
 
-  /** verl's names; of the time since `start`. */
+  /** Idle shares since `start`, under verl's names. */
   metrics(): { 'trainer/idle_ratio': number; 'rollouter/idle_ratio': number } {
     const ms = Math.max(1e-3, performance.now() - this.#startedAt);
     const share = (part: number) => Math.min(1, Math.max(0, part / ms));

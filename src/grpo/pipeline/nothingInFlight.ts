@@ -3,7 +3,10 @@ import type { Metrics } from '../metrics.ts';
 import type { TrainerEngine } from '../types.ts';
 import { bringWeights } from './sharedWeights.ts';
 
-/** The time between two steps of a source that keeps no groups: rollout gets the weights. A source that keeps some overrides what it needs. */
+/**
+ * Base of sources between two steps. By default it keeps no groups and only syncs the weights to rollout. A source that
+ * keeps groups overrides the methods it needs.
+ */
 export class NothingInFlight implements InFlight {
   get inFlightNumbers(): number[] | undefined {
     return undefined;

@@ -10,12 +10,15 @@ import { OverSampledGroups } from './overSampling.ts';
 import { pipelineOf } from './settings.ts';
 
 interface Given {
-  /** Replaces the source that the config asks for. */
+  /** Replaces the configured source. */
   source?: SampleSource | undefined;
   rollouter?: RollouterFactory | undefined;
 }
 
-/** Makes the source that the config asks for, and the state that a checkpoint keeps of it. Throws InputError if the engine is not made for it. */
+/**
+ * Creates the configured source, and the parts of it that checkpoints store. Throws InputError if the engine does not
+ * support it.
+ */
 export function sampleSource(
   options: SourceOptions,
   given: Given,
