@@ -4,19 +4,25 @@ import type { OptimizerOptions } from '../../model/engine.ts';
 import type { TrainConfig } from '../config/types.ts';
 
 export interface LrSchedule {
-  /** 'constant'; from the peak down to minLrRatio a half 'cosine' (both verl's) or a line ('linear', Hugging Face's). */
+  /**
+   * 'constant', or from the peak down to minLrRatio as half a 'cosine' (both verl's) or a line ('linear', Hugging
+   * Face's).
+   */
   lrSchedulerType: 'constant' | 'cosine' | 'linear';
   /** Optimizer steps of linear rise from 0 before the peak. */
   lrWarmupSteps: number;
-  /** Optimizer steps of the whole run; cosine and linear need it. */
+  /** Optimizer steps of the full run; cosine and linear need it. */
   totalTrainingSteps: number;
-  /** Share of the peak that cosine and linear end on. */
+  /** Share of the peak at which cosine and linear end. */
   minLrRatio: number;
-  /** Half periods of cosine: 0.5 falls once from peak to floor. */
+  /** Number of cosine periods: 0.5 falls once from peak to floor. */
   numCycles: number;
 }
 
-/** Updates of linear rise, as verl reads its two keys: lrWarmupSteps where it is above 0, else the share of all updates. */
+/**
+ * Updates of linear rise, as verl reads its two keys: lrWarmupSteps if it is above 0, otherwise the share of all
+ * updates.
+ */
 export function warmupSteps(
   { lrWarmupSteps, lrWarmupStepsRatio }: { lrWarmupSteps: number; lrWarmupStepsRatio: number },
   totalUpdates: number,
@@ -25,8 +31,8 @@ export function warmupSteps(
 }
 
 /**
- * Factor of the peak learning rate at optimizer step 0, 1, 2, ... The warm-up's first step already moves: (step + 1) /
- * warm-up, so no update is wasted.
+ * Factor of the peak learning rate at optimizer step 0, 1, 2, ... The first warm-up step is (step + 1) / warm-up and
+ * not 0, so no update is wasted.
  */
 export function lrFactor(schedule: LrSchedule, step: number): number {
   const { lrWarmupSteps, totalTrainingSteps, minLrRatio } = schedule;
@@ -43,7 +49,7 @@ export function lrFactor(schedule: LrSchedule, step: number): number {
   return minLrRatio + (1 - minLrRatio) * Math.max(cosine, 0);
 }
 
-/** The learning rate of optimizer step 0, 1, 2, ... of a run. */
+/** Learning rate of optimizer step 0, 1, 2, ... of a run. */
 export function scheduledLr({ actor, data, trainer }: TrainConfig, update: number): number {
   const { lr, lrSchedulerType, minLrRatio, numCycles, ...warmup } = actor.optim;
   const perStep = Math.ceil(data.trainBatchSize / actor.ppoMiniBatchSize) * actor.ppoEpochs;
@@ -52,7 +58,7 @@ export function scheduledLr({ actor, data, trainer }: TrainConfig, update: numbe
   return lr * lrFactor({ lrSchedulerType, lrWarmupSteps, minLrRatio, numCycles, totalTrainingSteps }, update);
 }
 
-/** What the model's optimizer step takes of a config. */
+/** Options of the model's optimizer step from a config. */
 export function optimizerOptions({ actor }: Pick<TrainConfig, 'actor'>, lr: number): OptimizerOptions {
   const { optimizer, betas, eps, weightDecay } = actor.optim;
   return { optimizer, lr, beta1: betas[0], beta2: betas[1], eps, weightDecay, gradClip: actor.gradClip };
