@@ -404,7 +404,8 @@ test('a step that is given up has not begun for the checkpoint after it: no grou
   await run.source.close();
   const saved = JSON.stringify(await run.source.save()) as string | undefined;
   const after = new Run(config, paced(9));
-  if (saved === undefined) after.source.restore(undefined, { inFlightNumbers: run.source.inFlightNumbers, vocabSize: 512 });
+  if (saved === undefined)
+    after.source.restore(undefined, { inFlightNumbers: run.source.inFlightNumbers, vocabSize: 512 });
   else after.source.restore(JSON.parse(saved), { inFlightNumbers: [], vocabSize: 512 });
   after.problems.moveTo(position);
   expect(allGroups([...first, ...(await after.steps(3))])).toEqual(upTo(16));

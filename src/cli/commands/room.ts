@@ -63,7 +63,10 @@ export const room: Command = {
       value: 'URL',
       help: 'a NATS server that runs already, with the controller as nats://user:password@host:port',
     },
-    worker: { value: 'USER:PASSWORD', help: "the workers' user on that server; docs/guides/pipelines.md has its rights" },
+    worker: {
+      value: 'USER:PASSWORD',
+      help: "the workers' user on that server; docs/guides/pipelines.md has its rights",
+    },
     'trust-workers': { help: 'take what workers say as it is: whoever has the join code then decides what is trained' },
   },
   details: () => STOPS,
