@@ -277,7 +277,7 @@ export function throughput(stats: RolloutStats, trained: number, seconds: Record
     'perf/trained_tokens': trained,
     'perf/gen_tokens_per_s': stats.generatedTokens / seconds.gen,
     'perf/throughput': (stats.generatedTokens + stats.prefillTokens) / seconds.step,
-    // These two depend on when requests arrived, like times do; two equal runs can differ in them.
+    // Both shares depend on when requests arrived, like times do; two equal runs can differ in them.
     'timing_engine/cached_tokens_share': context > 0 ? stats.cachedTokens / context : 0,
     'timing_engine/wasted_rows_share': stats.liveRows > 0 ? stats.wastedRows / stats.liveRows : 0,
     ...speculation(stats),

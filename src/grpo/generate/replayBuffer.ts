@@ -116,7 +116,7 @@ export class ReplayedGroups implements SampleSource {
     const generated = await this.#source.generate(step);
     const drawn = generated.samples;
     const groups = this.#scored(drawn, step);
-    // As in TRL, the step's own groups are stored first, so that they too can be drawn.
+    // Like TRL: the step's own groups are stored first, so that they too can be drawn.
     for (const group of groups) if (group.score > 0) this.#buffer.add(group);
     const uniform = mulberry32(this.#config.seed * 104_729 + step);
     const replays = this.#buffer.draw(groups.filter(({ score }) => score === 0).length, uniform);

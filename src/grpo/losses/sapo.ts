@@ -8,7 +8,7 @@ const sigmoid = (x: number): number => (x >= 0 ? 1 / (1 + Math.exp(-x)) : Math.e
  *
  *   l = -A (4 / tau) sigmoid(tau (r - 1)),   tau = tauPos where A > 0, otherwise tauNeg,   r = exp(clip(logp - oldLogp, -20, 20))
  *
- * Its slope at r = 1 is that of plain policy gradient. Always aggregated by seq-mean-token-mean.
+ * The slope at r = 1 is that of plain policy gradient. Always aggregated by seq-mean-token-mean.
  */
 export const sapo = defineLoss({
   paper: 'arXiv:2511.20347',

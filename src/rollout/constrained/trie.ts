@@ -1,4 +1,7 @@
-/** Stores the tokens of a vocabulary by their bytes: an automaton that refuses a prefix refuses all its tokens at once. */
+/**
+ * Stores a vocabulary's tokens by their bytes. An automaton that refuses a prefix refuses all tokens with that prefix
+ * in one test.
+ */
 
 import { tokenBytes, type Vocabulary } from '../../model/tokenizer/vocabulary.ts';
 import { DEAD } from './byteAutomaton.ts';
@@ -13,7 +16,7 @@ export class TokenTrie {
   readonly #child: Int32Array;
   readonly #sibling: Int32Array;
   readonly #token: Int32Array;
-  /** Another token with the same bytes, for each token. */
+  /** For each token, another token with the same bytes. */
   readonly #same: Int32Array;
   #nodes = 1;
 
@@ -29,7 +32,7 @@ export class TokenTrie {
     }
   }
 
-  /** Calls `visit` for every token that `step` leads from `start` to anything but DEAD, with the state after it. */
+  /** Calls `visit` with every token that `step` accepts from `start`, and the state after it. */
   walk(
     start: number,
     step: (state: number, byte: number) => number,
