@@ -89,7 +89,7 @@ function phaseTimes({ phases }: StepProfile): Record<string, number> {
   return spent;
 }
 
-/** Returns bins of equal integer width; without values there are no counts. */
+/** Returns bins of equal integer width; no counts without values. */
 export function histogram(values: readonly number[]): Histogram {
   if (values.length === 0) return { low: 0, width: 1, counts: [] };
   const [low, high] = values.reduce(([a, b], value) => [Math.min(a, value), Math.max(b, value)], [Infinity, -Infinity]);

@@ -1,4 +1,6 @@
-/** Reads the logs of a run folder. A line that is invalid (cut, altered, of other types) is skipped, with one warning per file. */
+/**
+ * Reads the logs of a run folder. Skips invalid lines (cut, altered, of other types), with one warning per file.
+ */
 
 import * as v from 'valibot';
 import type { Metrics } from '../grpo/metrics.ts';

@@ -20,7 +20,7 @@ export interface LoggedRollout {
   numTurns: number;
   numToolCalls: number;
   responseTokens: number;
-  /** Mean advantage over the trained tokens; null if there are none. */
+  /** Mean advantage over the trained tokens; null without trained tokens. */
   advantage: number | null;
   /** Reward of each assistant turn, if the task gives it. */
   turnRewards?: number[];

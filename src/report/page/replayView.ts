@@ -12,7 +12,7 @@ export function replayView({ title, notes, charts, steps, rewards }: ReplayRepor
   draw();
 }
 
-/** Formats a number, or a dash if there is none. */
+/** Formats a number, or a dash for a missing one. */
 const number = (value: number | null | undefined): string =>
   value === null || value === undefined ? '-' : short(value);
 

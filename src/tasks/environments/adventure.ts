@@ -204,7 +204,7 @@ export function linesOf(state: Adventure, map: AdventureMap): string[] {
   ];
 }
 
-/** Returns the shortest lines that lead out (breadth-first search); undefined if there are none. */
+/** Returns the shortest lines that lead out (breadth-first search); undefined if the exit is unreachable. */
 export function solve(from: Adventure, map: AdventureMap): string[] | undefined {
   const seen = new Set([JSON.stringify(from)]);
   let front = [{ state: from, lines: [] as string[] }];
