@@ -20,9 +20,13 @@ export const TRAIN_SCHEMA = part({
     verl: 'trainer.experiment_name',
     trl: 'run_name',
   }),
-  engine: choice('wgsl', ['wgsl', 'tfjs'], 'wgsl = own kernels; tfjs = gradients by autodiff, slower, a check.'),
+  engine: choice(
+    'wgsl',
+    ['wgsl', 'tfjs'],
+    'wgsl = our own kernels. tfjs = gradients by autodiff: slower, for verification.',
+  ),
   seed: count(1, '', {
-    why: 'Everything random follows from it: same seed and adapter, same run.',
+    why: 'Seed of all random numbers. The same seed on the same adapter results in the same run.',
     min: 0,
     verl: 'data.seed',
     trl: 'seed',
