@@ -11,7 +11,7 @@ import type { Checkpoint, TrainerEngine, TrainerState } from './types.ts';
 /**
  * Returns the weights after a step. Throws NotFiniteError if they are not finite, because no run can resume from them.
  */
-export async function finiteWeights(model: ModelEngine, step: number, lr: number): Promise<TensorMap> {
+export async function finiteWeights(model: ModelEngine, step: number, lr: number | 'auto'): Promise<TensorMap> {
   const weights = await model.exportWeights();
   for (const [name, { data }] of weights)
     if (!data.every(Number.isFinite))

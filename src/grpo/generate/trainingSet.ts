@@ -3,6 +3,7 @@
  */
 
 import { InputError } from '../../errors.ts';
+import type { ModelConfig } from '../../model/config.ts';
 import type { ChatTokenizer } from '../../model/tokenizer/chat.ts';
 import { checkAgentName } from '../../rollout/agent/loop.ts';
 import { encodePrompt } from '../../rollout/agent/prompt.ts';
@@ -11,6 +12,7 @@ import { givenProblem } from '../../tasks/problem.ts';
 import { keyedRng, permutation } from '../../tasks/random.ts';
 import type { Problem, Task } from '../../tasks/task.ts';
 import type { TrainConfig } from '../config/types.ts';
+import { withLr } from '../update/learningRate.ts';
 
 /**
  * Returns the task limited to `data.trainMaxSamples` training problems: the first of the stream, which for a file are a
@@ -96,11 +98,25 @@ export function promptFits({ config, tokenizer, task }: PromptContext): (problem
 }
 
 /**
+ * Returns the config of a run on a task and a model: fills in values that are "auto" or counted from the task. Unchanged
+ * without such values. Throws InputError if trainer.totalEpochs counts an endless task.
+ * @param isLora same as in `withLr`
+ */
+export function completed(
+  config: TrainConfig,
+  task: Task,
+  { tokenizer, model }: { tokenizer: ChatTokenizer; model: { config: ModelConfig } },
+  isLora?: boolean,
+): TrainConfig {
+  return withLr(withTotalSteps(config, task, tokenizer), model.config, isLora);
+}
+
+/**
  * Returns the config with the number of steps computed from `trainer.totalEpochs`, as verl counts them: full batches
  * per epoch (of problems that are not too long) times epochs. Unchanged if totalTrainingSteps is set. Throws InputError
  * for an endless task.
  */
-export function withTotalSteps(config: TrainConfig, task: Task, tokenizer: ChatTokenizer): TrainConfig {
+function withTotalSteps(config: TrainConfig, task: Task, tokenizer: ChatTokenizer): TrainConfig {
   const { totalTrainingSteps, totalEpochs } = config.trainer;
   if (totalEpochs === undefined || Number.isFinite(totalTrainingSteps)) return config;
   const { trainSize, train } = limitedTask(task, config);

@@ -40,6 +40,14 @@ export async function validate(
   return evaluation.result();
 }
 
+/** Returns an error handler of an evaluation: returns no metrics if the signal ended it, otherwise rethrows. */
+export const unlessEnded =
+  (signal: AbortSignal) =>
+  (error: unknown): Metrics => {
+    if (!signal.aborted || error !== signal.reason) throw error;
+    return {};
+  };
+
 /**
  * An evaluation that runs in parts, with other work between them. An answer does not depend on what else is generated
  * at the same time.

@@ -14,7 +14,7 @@ export type OptimizerName = (typeof OPTIMIZERS)[number];
 export const ADJUST_LR_FNS = ['original', 'match_rms_adamw'] as const;
 export type AdjustLrFn = (typeof ADJUST_LR_FNS)[number];
 
-/** Optimizer that updates the weights; docs/guides/algorithms.md describes each. */
+/** Optimizer that updates the weights; docs/reference/algorithms.md has a table of them. */
 export type OptimizerSpec =
   | { name: 'AdamW' | 'SignSGD' }
   | { name: 'SGD'; momentum: number; nesterov: boolean }

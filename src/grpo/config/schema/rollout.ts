@@ -35,7 +35,7 @@ const multiTurn = part({
     verl: 'actor_rollout_ref.rollout.multi_turn.max_parallel_calls',
     note: 'verl limits a turn, we limit the sample',
   }),
-  maxToolResponseLength: count(64, 'characters', {
+  maxToolResponseLength: count(256, 'characters', {
     why: 'Most characters of a tool output; longer output is truncated.',
     verl: '=',
   }),
