@@ -296,8 +296,13 @@ ${indent(
 `;
 }
 
+/** Returns the WGSL of the forward kernel. */
 export const printAttention = (tile: AttentionTile): string => (tile.lanes ? sharedForward(tile) : forward(tile));
+
+/** Returns the WGSL of the backward kernel for q. */
 export const printAttentionBwdQ = (tile: AttentionTile): string =>
   tile.lanes ? sharedBackwardQ(tile) : backwardQ(tile);
+
+/** Returns the WGSL of the backward kernel for k and v. */
 export const printAttentionBwdKv = (tile: AttentionTile): string =>
   tile.lanes ? sharedBackwardKV(tile) : backwardKV(tile);

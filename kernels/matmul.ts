@@ -102,6 +102,7 @@ export function rowValue({ subgroup, quad }: Sharing, i: number, d: number): str
 export const rowOfSum = ({ quad }: Sharing): string =>
   quad ? 'row0 + (i & ~3u) + ((lane ^ i) & 3u); // the row after the swaps' : 'row0 + i;';
 
+/** Returns the WGSL of the matrix product for a tile. */
 export function printMatmul(tile: MatmulTile): string {
   if ('depth' in tile) return printWorkgroupTile(tile, { shapes: SHAPES, declared: `${PARAMS}\n\n${BUFFERS}${PUT}\n` });
   return printRegisterTile(tile);

@@ -1,5 +1,6 @@
 /** Helpers of the kernel printers: WGSL has no unroll and no loops over names, so they write everything out. */
 
+/** Returns 0, 1, ... n - 1. */
 export const range = (n: number): number[] => [...Array(n).keys()];
 
 /** Returns n statements in one line. */

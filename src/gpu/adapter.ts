@@ -63,6 +63,7 @@ export async function openAdapter(
   return { device, summary: summaryOf(adapter.info, device.features) };
 }
 
+/** Returns the name and the features of an adapter that the engine uses. */
 export function summaryOf(info: GPUAdapterInfo, features: GPUSupportedFeatures): AdapterSummary {
   const { vendor, architecture, description } = info;
   const isSoftware = info.isFallbackAdapter || /swiftshader|llvmpipe|lavapipe/i.test(architecture + description);

@@ -14,6 +14,7 @@ export type AdapterFamily = 'four' | 'eight' | 'wide' | 'none';
 
 type AdapterTraits = Pick<AdapterSummary, 'isSoftware' | 'subgroupSize' | 'subgroupMaxSize'>;
 
+/** Returns the family of an adapter. */
 export function adapterFamily({ isSoftware, subgroupSize, subgroupMaxSize }: AdapterTraits): AdapterFamily {
   const size = subgroupSize === subgroupMaxSize ? subgroupSize : undefined; // the size of every subgroup
   if (isSoftware && size === 4) return 'four';

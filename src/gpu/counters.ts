@@ -18,6 +18,7 @@ export interface GpuCounters {
   copiedBytes: number;
 }
 
+/** Returns counters that are all 0. */
 export const newCounters = (): GpuCounters => ({
   buffers: 0,
   bytes: 0,

@@ -45,6 +45,7 @@ interface BackwardRows extends RowViews {
   byToken: { U: number; ids: View; start: View; rows: View };
 }
 
+/** Allocates the scratch buffers of backward for up to `capacity` rows. */
 export function createBackwardScratch(
   gpu: Gpu,
   { config, weights, lora }: LlamaModel,

@@ -85,6 +85,7 @@ export function copyTrained(gpu: Gpu, from: LlamaModel, to: LlamaModel): number 
   return bytes;
 }
 
+/** Frees every buffer of a model. */
 export function freeModel(gpu: Gpu, { weights, lora, rope }: LlamaModel): void {
   weights.free();
   lora?.weights.free();

@@ -46,6 +46,7 @@ function layerSpecs(config: ModelConfig): ParameterSpec[] {
   ];
 }
 
+/** Returns the number of elements of a shape. */
 export function elementCount(shape: number[]): number {
   return shape.reduce((product, size) => product * size, 1);
 }

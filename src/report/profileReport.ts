@@ -57,6 +57,7 @@ const STEPS_SHOWN = 6;
 const SLOWEST = 12;
 const MOST_BINS = 40;
 
+/** Returns the content of profile.html. */
 export function profileReport(title: string, steps: readonly StepProfile[], settings: ProfiledSettings): ProfileReport {
   const samples = steps.flatMap((step) => step.samples);
   const shown = spreadOut(steps, STEPS_SHOWN);

@@ -151,6 +151,7 @@ export function checkToolSchema(tool: string, schema: ToolSchema): void {
       throw new InputError(`Tool "${tool}": argument "${key}" has type "${type}"; allowed: ${TYPES.join(', ')}.`);
 }
 
+/** True for an object that is neither null nor a list. */
 export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

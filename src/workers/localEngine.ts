@@ -71,6 +71,7 @@ interface Surroundings {
   tuning?: () => Promise<FileStore | undefined>;
 }
 
+/** Creates the parts of an engine on a new device. Throws like `createLocalEngine`. */
 export async function createDeviceEngine(asked: DeviceSpec, around: Surroundings = {}): Promise<DeviceEngine> {
   const maxBytes = asked.maxMemoryMib ? asked.maxMemoryMib * 2 ** 20 : Infinity;
   const spec = await withOfferedDtype(asked);

@@ -225,6 +225,7 @@ function changesOf(sizes: Sizes): (Partial<Sizes> & { change: string })[] {
   return changes;
 }
 
+/** Returns the sum of all lines. */
 export const totalBytes = (items: PlanItem[]): number => items.reduce((sum, { bytes }) => sum + bytes, 0);
 
 /** Formats the plan: one line per item, largest first. */
@@ -286,4 +287,5 @@ export function checkBindings({ config, maxTokenLen, rollout, use }: Sizes, limi
   );
 }
 
+/** Formats bytes as MiB. */
 export const mib = (bytes: number): string => `${(bytes / 2 ** 20).toFixed(1)} MiB`;

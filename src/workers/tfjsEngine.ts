@@ -19,6 +19,7 @@ export type MakeModelEngine = (
 
 let make: MakeModelEngine | undefined;
 
+/** Registers the factory. */
 export function registerTfjs(given: MakeModelEngine): void {
   make = given;
 }

@@ -172,6 +172,7 @@ export const positiveOrAuto = <const N extends Notes>(unit: string, notes: N) =>
     notes,
   );
 
+/** A boolean. */
 export const flag = <const D extends boolean | undefined, const N extends Notes>(byDefault: D, notes: N) =>
   key(byDefault, v.boolean(), 'true | false', '', notes);
 
@@ -254,9 +255,11 @@ export const optionalNumberOrText = <const N extends Notes>(unit: string, notes:
 export const optionalTexts = <const N extends Notes>(notes: N) =>
   key(undefined, v.pipe(v.array(nonEmpty), v.nonEmpty()), 'list of texts', '', notes);
 
+/** A list of numbers, without a default. */
 export const optionalNumbers = <const N extends Notes>(notes: N) =>
   key(undefined, v.pipe(v.array(finite), v.nonEmpty()), 'list of numbers', '', notes);
 
+/** Two numbers in [min, max]. */
 export const pair = <const N extends Notes>(byDefault: [number, number], [min, max]: [number, number], notes: N) => {
   const one = v.pipe(v.number(), v.minValue(min), v.ltValue(max));
   return key(byDefault, v.strictTuple([one, one]), `two numbers in [${min}, ${max})`, '', notes);

@@ -2,6 +2,7 @@
 
 export type Tree = Record<string, unknown>;
 
+/** True for an object that is not a list. */
 export function isTree(value: unknown): value is Tree {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

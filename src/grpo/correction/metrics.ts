@@ -71,6 +71,7 @@ interface IsMetricInputs {
   high: number;
 }
 
+/** Returns metrics of the importance weights. */
 export function isMetrics(input: IsMetricInputs): Record<string, number> {
   const { raw, applied, masks, high } = input;
   const low = input.low ?? 1 / high;

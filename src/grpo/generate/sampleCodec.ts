@@ -36,12 +36,14 @@ function arrayOf(name: TokenFieldName, text: string): unknown {
   }
 }
 
+/** Returns a sample as plain JSON, without its events. */
 export function encodeSample({ problem, group, messages, reward, trajectory, toolRewards }: Sample): EncodedSample {
   const { stopReason, numTurns, numToolCalls, numToolErrors } = trajectory;
   const encoded = { stopReason, numTurns, numToolCalls, numToolErrors, ...encodeArrays(trajectory) };
   return { problem, group, messages, reward, ...(toolRewards && { toolRewards }), trajectory: encoded };
 }
 
+/** Restores what `encodeSample` returned. */
 export const decodeSample = ({ trajectory, reward, ...sample }: EncodedSample): Sample => ({
   ...sample,
   reward: withMissing(reward),
@@ -52,6 +54,7 @@ export const decodeSample = ({ trajectory, reward, ...sample }: EncodedSample): 
 export const withMissing = (reward: Reward): Reward =>
   JSON.parse(JSON.stringify(reward), (_, value: unknown) => (value === null ? NaN : value)) as Reward;
 
+/** Returns the bytes of a view as base64. */
 export function toBase64({ buffer, byteOffset, byteLength }: ArrayBufferView): string {
   let text = '';
   for (const byte of new Uint8Array(buffer, byteOffset, byteLength)) text += String.fromCharCode(byte);

@@ -29,6 +29,7 @@ export interface SavedGroup {
   samples: SavedSample[];
 }
 
+/** Returns groups as plain JSON. */
 export function encodeGroups(groups: readonly SavedGroup[]): unknown {
   return groups.map(({ samples, ...group }) => ({ ...group, samples: samples.map(encodeSaved) }));
 }

@@ -173,6 +173,7 @@ export interface LossRows {
   selected?: ArrayLike<number>;
 }
 
+/** Limits x to [low, high]. */
 export const clamp = (x: number, low: number, high: number): number => (x < low ? low : x > high ? high : x);
 
 /** Bound at which verl's token-level losses clamp |log ratio|. */

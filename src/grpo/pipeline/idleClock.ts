@@ -25,6 +25,7 @@ class BusyTime {
   }
 }
 
+/** Measures how long the trainer waits for samples, and how long no sample is generated. */
 export class IdleClock {
   readonly #generating = new BusyTime();
   #waitedMs = 0;

@@ -9,6 +9,7 @@ import { GroupsInFlight, type RunningGroup } from './groupsInFlight.ts';
 import { checkpointEngineOf } from './sharedWeights.ts';
 import { type CheckpointEngine, type PromptGroup, type PutRecords, type Rollouter, uidOfGroup } from './types.ts';
 
+/** Rollouter on the engine's own rollout. */
 export class LocalRollouter implements Rollouter {
   readonly pause?: () => Promise<void>;
   readonly #rollout: SourceOptions['engine']['rollout'];

@@ -29,6 +29,7 @@ export interface Snapshot {
   counts: Counts;
 }
 
+/** Returns a snapshot as plain JSON. */
 export const encodeSnapshot = ({ inFlight, ...rest }: Snapshot): unknown => ({
   ...rest,
   inFlight: encodeGroups(inFlight),

@@ -213,6 +213,7 @@ function totalOf({ status, headers }: Response, at: number): number | undefined 
   return length === null || headers.has('content-encoding') ? undefined : Number(length);
 }
 
+/** Iterates over the chunks of a response's body. */
 export async function* chunksOf({ body }: Response): AsyncIterable<Uint8Array> {
   if (!body) return;
   const reader = body.getReader();

@@ -33,6 +33,7 @@ export async function opfsFile(
   }
 }
 
+/** True for a DOMException of that name. */
 export const isDomError = (error: unknown, name: string): boolean =>
   error instanceof DOMException && error.name === name;
 

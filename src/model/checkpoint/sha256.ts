@@ -9,6 +9,7 @@
  */
 const [K, START] = constants();
 
+/** Computes a SHA-256 incrementally. */
 export class Sha256 {
   readonly #state = Int32Array.from(START);
   readonly #block = new Uint8Array(64);

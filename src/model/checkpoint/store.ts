@@ -14,6 +14,7 @@ export interface FileWriter {
   close(): Promise<void>;
 }
 
+/** Writes a text file from its start. */
 export async function writeFile(store: FileStore, path: string, text: string): Promise<void> {
   const writer = await store.writer(path, 0);
   try {

@@ -63,10 +63,12 @@ async function timeTable(gpu: Gpu, store: FileStore | undefined): Promise<Matmul
   return tuning.table;
 }
 
+/** Stores the measured table of an adapter. */
 export async function keepTuning(gpu: Gpu, tuning: Tuning, store: FileStore): Promise<void> {
   await writeFile(store, fileOf(gpu), `${JSON.stringify(tuningFile(gpu, tuning), null, 2)}\n`);
 }
 
+/** Returns the file of a measured table. */
 export function tuningFile(gpu: Gpu, { table, ...measured }: Tuning): TuningFile {
   const matmul = table.map(([rows, tile]): TableRow => (rows === Infinity ? { tile } : { upToRows: rows, tile }));
   return { identity: identityOf(gpu), matmul, measured };

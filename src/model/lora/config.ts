@@ -24,6 +24,7 @@ export interface LoraConfig {
   seed: number;
 }
 
+/** Returns the scale of B A. */
 export const loraScale = ({ rank, alpha, useRslora }: LoraConfig): number =>
   alpha / (useRslora ? Math.sqrt(rank) : rank);
 

@@ -26,6 +26,7 @@ export interface LoraPass extends LoraScratch {
   dropKey?: number | undefined;
 }
 
+/** Allocates the scratch buffers of adapters for up to `rows` rows. */
 export function createLoraScratch(gpu: Gpu, config: ModelConfig, lora: Lora, rows: number): LoraScratch {
   const { T, I } = loraWidths(config, lora.config);
   const dropped = lora.config.dropout > 0 && gpu.buffer('lora.dropped', rows * I * 4);

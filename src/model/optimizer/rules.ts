@@ -7,6 +7,7 @@ import { MuonRule } from './muon.ts';
 import type { Rule, Trained } from './rule.ts';
 import type { OptimizerSpec } from './spec.ts';
 
+/** Creates the rule of an optimizer. */
 export function makeRule(spec: OptimizerSpec, trained: Trained): Rule {
   if (spec.name === 'AdamW') return adamwRule(trained);
   if (spec.name === 'Muon') return new MuonRule(spec, trained);

@@ -12,6 +12,7 @@ import * as ops from './ops.ts';
 type F64 = Float64Array;
 export type Weights64 = Map<string, F64>;
 
+/** Converts weights to float64. */
 export function toFloat64(weights: TensorMap): Weights64 {
   return new Map(Array.from(weights, ([name, { data }]) => [name, Float64Array.from(data)]));
 }
@@ -223,6 +224,7 @@ interface AdamWState {
   expAvgSq: Weights64;
 }
 
+/** Returns a state before the first update. */
 export function newAdamWState(weights: Weights64): AdamWState {
   const zeros = () => new Map(Array.from(weights, ([name, w]) => [name, new Float64Array(w.length)]));
   return { step: 0, expAvg: zeros(), expAvgSq: zeros() };

@@ -13,6 +13,7 @@ export interface ReferenceState {
   buffers: Map<string, Float64Array>;
 }
 
+/** Returns a state before the first update. */
 export const newState = (weights: Weights64): ReferenceState => ({ adamw: newAdamWState(weights), buffers: new Map() });
 
 /**

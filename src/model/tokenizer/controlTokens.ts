@@ -14,6 +14,7 @@ export interface AddedToken {
   rstrip?: boolean;
 }
 
+/** The control tokens of a tokenizer, by name. */
 export class ControlTokens {
   private readonly tokens: ReadonlyMap<string, AddedToken>;
   private readonly pattern: RegExp | null;

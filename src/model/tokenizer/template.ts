@@ -53,6 +53,7 @@ export class TemplateStopped extends InputError {
   }
 }
 
+/** A compiled chat template that runs with limits. */
 export class ChatTemplate {
   private readonly program: Template['parsed'];
 

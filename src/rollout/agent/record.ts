@@ -34,6 +34,7 @@ export interface SavedSample {
   scored?: { tools: ToolsEnd; reward: Reward };
 }
 
+/** Records what one sample receives, and repeats it to a resumed loop. */
 export class SampleRecord {
   /** Set by the sample. */
   states: ToolStates | undefined;

@@ -9,6 +9,7 @@
  */
 export type Pattern = (nfa: Nfa, from: number) => number;
 
+/** A nondeterministic automaton over bytes. */
 export class Nfa {
   /** Edges of each node: [first byte, last byte, next node]. */
   readonly edges: [number, number, number][][] = [];
@@ -87,6 +88,7 @@ export const upTo =
 export const DEAD = -1;
 const UNKNOWN = -2;
 
+/** A deterministic automaton that is built lazily from an `Nfa`. */
 export class ByteAutomaton {
   readonly start: number;
   readonly #nfa = new Nfa();

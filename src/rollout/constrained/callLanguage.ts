@@ -13,6 +13,7 @@ export interface CallLanguage {
   bytesLeft(state: number): number;
 }
 
+/** Returns the language of a turn with valid calls of these tools. */
 export function callLanguage(tools: readonly CallableTool[], format: CallFormat): CallLanguage {
   const automaton = new ByteAutomaton(toolCallGrammar(tools, format));
   return format === 'llama3_json' ? new WholeTurn(automaton) : new TaggedCalls(automaton);

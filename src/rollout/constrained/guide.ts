@@ -50,6 +50,7 @@ export class GuidedTurn {
   }
 }
 
+/** Computes the token masks that keep tool calls valid, and caches them by state. */
 export class CallGuide {
   /** State in which every turn starts. */
   readonly start = 0;

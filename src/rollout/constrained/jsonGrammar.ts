@@ -24,6 +24,7 @@ const digit = bytes([0x30, 0x39]);
 /** "<" is escaped, so that a name or a choice cannot contain a tag. */
 export const json = (value: unknown): string => JSON.stringify(value).replaceAll('<', '\\u003c');
 
+/** Returns the pattern of a JSON value that fits the schema. */
 export function value(schema: ArgumentSchema): Pattern {
   if (schema.enum) return oneOf(...schema.enum.map((choice) => literal(json(choice))));
   if (schema.anyOf) return oneOf(...schema.anyOf.map(value));
@@ -59,6 +60,7 @@ const array =
 
 const comma = sequence(literal(','), space);
 
+/** Returns the pattern of a JSON object that fits the schema. */
 export const object = ({ properties, required = [], additionalProperties }: ToolSchema): Pattern =>
   objectOf(
     Object.entries(properties).map(([key, schema]) => ({

@@ -8,6 +8,7 @@ import { DEAD } from './byteAutomaton.ts';
 
 const NONE = -1;
 
+/** The tokens of a vocabulary as a trie over their bytes. */
 export class TokenTrie {
   /** Tokens without bytes. */
   readonly empty: number[] = [];

@@ -66,6 +66,7 @@ export function checkAdjusted(s: SamplingParams, vocabSize: number): void {
     throw new RangeError(`topLogprobs is ${topLogprobs}; at most ${MAX_ALTERNATIVES} are returned.`);
 }
 
+/** Owns the buffers of adjusted sampling, and records its kernels. */
 export class AdjustedDraws {
   readonly #gpu: Gpu;
   readonly #V: number;

@@ -46,6 +46,7 @@ export interface DraftCheck extends Draw {
   mask?: Uint32Array | undefined;
 }
 
+/** Owns the KV cache and the slots' state on the GPU, and records passes over them. */
 export class Decoder {
   readonly sizes: DecoderSizes;
   readonly #gpu: Gpu;

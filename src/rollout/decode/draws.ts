@@ -49,6 +49,7 @@ export function slotState(
 /** Up to this many bytes of sampled tokens are read with the state, because that is cheaper than a second read-back. */
 const READ_WITH_STATE_BYTES = 1 << 19;
 
+/** Owns the slots' sampling state on the GPU, and records sampling. */
 export class Draws {
   readonly #gpu: Gpu;
   readonly #head: Head;

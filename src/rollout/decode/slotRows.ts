@@ -4,6 +4,7 @@
 
 import type { Gpu, View } from '../../gpu/device.ts';
 
+/** Owns the table and a host copy of its rows. */
 export class SlotRows {
   readonly view: View;
   readonly #gpu: Gpu;

@@ -16,6 +16,7 @@ export function checkStopStrings(stop: readonly string[]): void {
     throw new RangeError('A stop string is empty, and would end every turn at once; leave it out.');
 }
 
+/** Finds the stop strings of one turn. */
 export class StopMatcher {
   readonly #vocabulary: Vocabulary;
   readonly #patterns: { text: string; bytes: Uint8Array; fallback: Uint32Array }[];

@@ -10,6 +10,7 @@ const WASTED_ROW = 0.6;
 /** Share of the host's work that starting ahead saves on a software adapter, which computes on the same cores. */
 const SAVED_ON_SOFTWARE = 0.5;
 
+/** Estimates the costs of passes, and chooses the number of decode steps that minimises them. */
 export class ChunkLength {
   /** Moving averages: milliseconds of a step, and of the device's wait for the host after a read-back. */
   #stepMs = 1;

@@ -20,6 +20,7 @@ export interface Watchers {
 /** A job that holds a slot. */
 export type RunningJob = Job & { cached: CachedSequence };
 
+/** One request, with its tokens and its place in the cache. */
 export class Job {
   readonly request: GenerateRequest;
   readonly clock: TurnClock | undefined;

@@ -98,6 +98,7 @@ function commonLength(a: Uint32Array, b: number[]): number {
   return n;
 }
 
+/** Cached prompts, which the samples of a group share. */
 export class PrefixCache {
   readonly #maxLength: number;
   readonly #byKey = new Map<string, Prefix>();

@@ -23,6 +23,7 @@ export interface PassOptions {
   repeatable: boolean;
 }
 
+/** Starts and reads passes of the decoder. */
 export class ModelRunner {
   readonly #decoder: SlotDecoder;
   readonly #tokenSource: TokenSource;

@@ -17,6 +17,7 @@ interface PrefillPass {
   cachedTokens: number;
 }
 
+/** Returns a prefill pass with as much of the jobs' contexts as fits. */
 export function planPrefill(decoder: SlotDecoder, jobs: RunningJob[]): PrefillPass {
   const planner = new PrefillPlanner(decoder);
   const draws: Draw[] = [];

@@ -34,6 +34,7 @@ export type KvCachePolicy = 'recompute' | 'keep';
 /** Passes for which a sample keeps its slot between two turns while others wait. */
 const PARKED_PASSES = 4;
 
+/** Owns the waiting and running jobs, and runs one step at a time. */
 export class Scheduler {
   /** Jobs without a slot, in order of arrival. */
   waiting: Job[] = [];

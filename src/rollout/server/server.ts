@@ -41,6 +41,7 @@ export interface RolloutOptions {
   speculative?: SpeculativeOptions | undefined;
 }
 
+/** Runs the scheduler as long as it has requests, and pauses it for weight updates. */
 export class RolloutServer implements RolloutEngine {
   readonly #decoder: SlotDecoder;
   readonly #scheduler: Scheduler;

@@ -18,6 +18,7 @@ export const noStats = (): RolloutStats => ({
   verifications: 0,
 });
 
+/** Counts the work of a rollout server. */
 export class ServerStats {
   #counts = noStats();
   /** Tokens sampled by prefill passes: part of generatedTokens, but not rows of a decode step. */

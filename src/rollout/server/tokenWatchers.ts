@@ -8,6 +8,7 @@ import { StopMatcher } from '../decode/stopStrings.ts';
 import type { GenerateRequest } from '../types.ts';
 import type { Watchers } from './job.ts';
 
+/** Creates the token watchers of requests, and caches guides. */
 export class TokenWatchers {
   readonly #makeVocabulary: (() => Vocabulary) | undefined;
   readonly #vocabSize: number;

@@ -32,6 +32,7 @@ export interface PassTimes {
 /** Milliseconds of prefill rows, of decode steps, and of sampling in both ('sample'). */
 export type GpuTimes = Record<'prefill' | 'decode' | 'sample', number>;
 
+/** Measures the spans of one request. */
 export class TurnClock {
   readonly #arrived = performance.now();
   readonly #spans: TurnSpan[] = [];

@@ -15,6 +15,7 @@ const STEPS_BETWEEN_DRAFTS = 4;
 /** Fewest guesses per sequence in a pass. With fewer, the pass costs more than decode steps. */
 const LEAST_GUESSES = 0.25;
 
+/** TokenSource that adds drafts to another TokenSource. */
 export class DraftedTokens implements TokenSource {
   readonly #decoder: SlotDecoder;
   readonly #proposer: NgramProposer;

@@ -87,6 +87,7 @@ interface OpenSample {
   length: number;
 }
 
+/** Owns the token histories of prompts, and proposes drafts from them. */
 export class NgramProposer {
   readonly #options: SpeculativeOptions;
   /** Prompts by use, latest last. */

@@ -11,6 +11,7 @@ import type { StateOwner, ToolStates } from './states.ts';
 
 const EXPECTED = 'return { state, observation }, the observation a text, or absent';
 
+/** One sample's episode in its environment. */
 export class Episode implements StateOwner {
   readonly name: string;
   readonly timeoutMs?: number;

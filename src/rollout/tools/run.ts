@@ -141,6 +141,7 @@ export async function withTimeLimit<T>(
   }
 }
 
+/** Truncates a text to `limit` characters at the given side, and makes it well-formed. */
 export function truncate(
   text: string,
   { maxToolResponseLength: limit, toolResponseTruncateSide: side }: ToolLimits,

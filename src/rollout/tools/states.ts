@@ -20,6 +20,7 @@ interface ToolsEnded {
   fault: UserCodeError | undefined;
 }
 
+/** The states of one sample's tools, created at their first use. */
 export class ToolStates {
   readonly context: SampleContext;
   readonly #states = new Map<StateOwner, Promise<unknown>>();

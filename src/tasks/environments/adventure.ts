@@ -142,6 +142,7 @@ function shuffled<T>(items: readonly T[], rng: Rng): T[] {
   return items.map(() => left.splice(rng.int(0, left.length - 1), 1)[0]);
 }
 
+/** Returns the state at the start of an adventure. */
 export const begin = (): Adventure => ({ room: 0, has: [], taken: [], doorIsOpen: false, isOut: false });
 
 const itemsHere = ({ room, taken }: Adventure, { rooms }: AdventureMap) =>
