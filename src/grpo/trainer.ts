@@ -118,7 +118,7 @@ export class GrpoTrainer {
     }
   }
 
-  /** Ends `fit` after the current step. An evaluation ends at once, and its step is logged without its metrics. */
+  /** Ends `fit` after the current step. A running evaluation ends immediately, and its step is logged without its metrics. */
   stop(): void {
     this.#stopping.abort();
   }

@@ -90,7 +90,7 @@ export interface Checkpoint {
 export interface TrainerState {
   /** Steps done. */
   step: number;
-  /** Training problems drawn so far; dynamic sampling draws more than trainBatchSize a step. */
+  /** Training problems drawn so far; dynamic sampling draws more than trainBatchSize per step. */
   problems: number;
   /** Optimizer steps so far. */
   updates: number;

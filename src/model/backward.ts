@@ -32,7 +32,7 @@ export interface BackwardScratch {
   /** [blocks, max(C, 2 * D)] */ partial: View;
   /** The largest weight matrix, transposed just before its use. Undefined if products read packed matrices directly. */
   transposed?: View;
-  /** [N, T] of the adapters, where there are any */ dt?: View;
+  /** [N, T] of the adapters, if the model has some */ dt?: View;
 }
 
 /** Gradients of the trained parameters: every weight, or only the adapters. */

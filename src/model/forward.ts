@@ -25,7 +25,7 @@ export interface RowViews {
   /** [N] */ positions: View;
   /** [N] */ kvRows: View;
   /** [N, 4] */ ranges: View;
-  /** Every row is of another sequence, as in a decode step. */ alone?: boolean;
+  /** True if every row is of another sequence, like in a decode step. */ alone?: boolean;
 }
 
 export interface ForwardOptions {

@@ -27,7 +27,7 @@ export interface HeadBatch {
   /** [E] */ targets: View;
   /** [E] out */ logp: View;
   /** [E] out */ entropy: View;
-  /** [E, 3] out, where it is asked for: see kernels/head_cdf.wgsl */ cdf?: View | undefined;
+  /** [E, 3] out, if requested: see kernels/head_cdf.wgsl */ cdf?: View | undefined;
   /** [E] d loss / d logp */ dLogp: View;
   /** [E] d loss / d entropy */ dEntropy: View;
 }

@@ -47,7 +47,7 @@ export interface Histogram {
 
 export interface SlowSample extends Pick<SampleProfile, 'id' | 'tokens' | 'turns' | 'stop'> {
   step: number;
-  /** End in milliseconds after the step began. */
+  /** End in milliseconds since the start of the step. */
   end: number;
   events: EventSpan[];
 }
@@ -83,7 +83,7 @@ export function profileReport(title: string, steps: readonly StepProfile[], sett
   };
 }
 
-/** Returns the milliseconds of each phase of a step, in the order in which they began. */
+/** Returns the milliseconds of each phase of a step, in the order of their start. */
 function phaseTimes({ phases }: StepProfile): Record<string, number> {
   const spent: Record<string, number> = {};
   for (const [name, start, end] of phases) spent[name] = (spent[name] ?? 0) + end - start;

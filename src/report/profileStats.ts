@@ -20,7 +20,7 @@ export const KINDS: EventKind[] = [
 /** Share of the samples that counts as the tail. */
 const TAIL = 0.2;
 
-/** Returns the milliseconds after the step began at which a sample was scored; 0 without events. */
+/** Returns the milliseconds from the start of the step until a sample was scored; 0 without events. */
 export const endOf = ({ events }: SampleProfile): number =>
   events.reduce((last, [, , , end]) => Math.max(last, end), 0);
 

@@ -22,9 +22,9 @@ export interface LoggedRollout {
   responseTokens: number;
   /** Mean advantage over the trained tokens; null without trained tokens. */
   advantage: number | null;
-  /** Reward of each assistant turn, if the task gives it. */
+  /** Reward of each assistant turn, if the task returns it. */
   turnRewards?: number[];
-  /** Additional values of the reward, by name, if the task gives any. */
+  /** Additional values of the reward, by name, if the task returns any. */
   extra?: Reward['extra'];
 }
 

@@ -51,7 +51,7 @@ type About = {
    * engine.
    */
   live?: true;
-  /** True if a call of the learner's `forwardBackward` takes it. */
+  /** True if the learner's `forwardBackward` accepts the key. */
   ofLoss?: true;
 };
 

@@ -1,5 +1,5 @@
 /**
- * Generation of a step: draws problems and runs one agent loop per sample. All loops run at once on one engine, and
+ * Generation of a step: draws problems and runs one agent loop per sample. All loops run concurrently on one engine, and
  * each sample is scored as it finishes. PlainGroups is the default source of samples; filterGroups.ts and
  * src/grpo/pipeline have the others.
  */

@@ -11,7 +11,7 @@
  *                     use_bias_correction_kl)
  *
  * verl clamps k3's value at 10, which zeroes its gradient just when the policy has collapsed far below the reference.
- * The default here has no clamp; `valueClamp: 10` gives verl's numbers.
+ * The default here has no clamp; `valueClamp: 10` returns verl's numbers.
  */
 
 interface KlTerm {

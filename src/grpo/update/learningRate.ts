@@ -5,13 +5,13 @@ import type { OptimizerOptions } from '../../model/engine.ts';
 import { parameterCount } from '../../model/params.ts';
 import type { TrainConfig } from '../config/types.ts';
 
-/** Parameters and peak rate between which `defaultLr` draws a line, both logarithmic. */
-const SMALL = { parameters: 2.3e6, lr: 2.5e-4 }; // the largest model whose rate was measured here (docs/lab/results.md)
-const LARGE = { parameters: 7e9, lr: 1e-6 }; // the rate of verl's and TRL's examples for models of 7 B
+/** Two points, number of parameters and peak rate. `defaultLr` interpolates between them on a log-log scale. */
+const SMALL = { parameters: 2.3e6, lr: 2.5e-4 }; // largest model measured here (docs/lab/results.md)
+const LARGE = { parameters: 7e9, lr: 1e-6 }; // verl's and TRL's examples for models of 7 B
 
 /**
- * Peak rate of `actor.optim.lr: auto`, to two digits. LoRA takes ten times the rate of all weights (Schulman et al. 2025, "LoRA Without
- * Regret"), at most 1e-3.
+ * Returns the peak rate of `actor.optim.lr: auto`, rounded to two digits. With LoRA it is ten times higher (Schulman et
+ * al. 2025, "LoRA Without Regret"), at most 1e-3.
  */
 export function defaultLr(parameters: number, isLora: boolean): number {
   const slope = Math.log(LARGE.lr / SMALL.lr) / Math.log(LARGE.parameters / SMALL.parameters);
@@ -22,7 +22,7 @@ export function defaultLr(parameters: number, isLora: boolean): number {
 
 /**
  * Returns the config with a number for `actor.optim.lr: auto`.
- * @param isLora true if adapters are trained; by default as the config says
+ * @param isLora true if adapters are trained; default: from the config
  */
 export function withLr(
   config: TrainConfig,
@@ -35,7 +35,7 @@ export function withLr(
   return { ...config, actor: { ...actor, optim: { ...actor.optim, lr } } };
 }
 
-/** Returns the peak rate. Throws if it is "auto": `withLr` replaces that before a run starts. */
+/** Returns the peak rate. Throws if it is "auto", which `withLr` must have replaced before a run starts. */
 export function peakLr({ actor }: Pick<TrainConfig, 'actor'>): number {
   const { lr } = actor.optim;
   if (lr === 'auto') throw new Error('actor.optim.lr is still "auto". This is a bug.');

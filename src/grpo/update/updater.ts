@@ -1,4 +1,4 @@
-/** The policy update of a step: epochs over mini-batches, each cut into micro-batches whose gradients add up. */
+/** The policy update of a step: epochs over mini-batches, each split into micro-batches whose gradients add up. */
 
 import type { ModelEngine } from '../../model/engine.ts';
 import { mulberry32 } from '../../model/random.ts';

@@ -12,7 +12,7 @@ import type { ModelConfig } from '../config.ts';
 /** Scratch values of one matrix's part of a pass; all matrices share them. */
 export interface LoraScratch {
   /** [N, T] x A */ t: View;
-  /** [N, I] dropout(x), then dropout's gradient; only where dropout is on */ dropped?: View;
+  /** [N, I] dropout(x), then dropout's gradient; only if dropout is on */ dropped?: View;
 }
 
 /** Like LoraScratch, for backward. */

@@ -34,7 +34,7 @@ export interface Draw {
 /** Tokens that a slot has sampled in a turn, and their requested details. */
 export interface DrawnTokens extends DrawnSoFar, Partial<DrawDetails> {}
 
-/** [token, position of the next, tokens drawn, 0 live | 1 stopped | 2 full] of a slot. */
+/** [token, position of the next, tokens sampled, 0 live | 1 stopped | 2 full] of a slot. */
 const STATE_WIDTH = 4;
 
 /** A slot's row of the states that `Decoder.readState` returns. */
@@ -123,7 +123,7 @@ export class Draws {
     return this.#temperatures[slot];
   }
 
-  /** Sorts draws so that draws of one kernel call are neighbours. */
+  /** Sorts draws so that those of one kernel call are neighbours. */
   byKind<D extends Draw>(draws: D[]): D[] {
     return [...draws].sort(
       (a, b) => this.#kind(a) - this.#kind(b) || this.#temperatures[a.slot] - this.#temperatures[b.slot],

@@ -10,7 +10,7 @@ import type { SlotDecoder } from './slotDecoder.ts';
 
 interface PrefillPass {
   rows: PrefillRows;
-  /** First draws of the jobs whose context is complete in this pass. */
+  /** First tokens to sample for the jobs whose context is complete in this pass. */
   draws: Draw[];
   ready: RunningJob[];
   /** Prompt tokens that other jobs had already computed. */

@@ -21,7 +21,7 @@ export interface TokenSource {
   open(request: GenerateRequest): void;
   /** Called when a sample is released. */
   close(requestId: string): void;
-  /** True if the host must read the job's last token before the next one is drawn. */
+  /** True if the host must read the job's last token before the next one is sampled. */
   needsLastToken(job: Job): boolean;
   /** Tells the decoder which tokens can follow next in each job. */
   setMasks(jobs: readonly RunningJob[]): void;

@@ -1,6 +1,6 @@
 /**
  * adventure: a few rooms, a locked door, its key, and the exit behind it. Every map can be solved by construction. The model
- * acts with the tools go, take, use and look, or with a line of text ("go north"). Key, door and exit each give a part of the
+ * acts with the tools go, take, use and look, or with a line of text ("go north"). Key, door and exit each add a part of the
  * reward, in the turn that reached them. Held-out maps are never trained on.
  */
 
