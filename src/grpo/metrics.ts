@@ -10,7 +10,7 @@ import type { RolloutStats, Trajectory } from '../rollout/types.ts';
 import type { Reward } from '../tasks/task.ts';
 import { indicesByGroup, mean, std, type GroupId } from './advantages/index.ts';
 
-/** Numbers of one step by name; the names are verl's. */
+/** Numbers of one step by name; docs/reference/metrics.md explains each. */
 export type Metrics = Record<string, number>;
 
 /** Returns `<name>/mean`, `/max`, `/min`; nothing for an empty list. */

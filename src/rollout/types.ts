@@ -155,10 +155,8 @@ export interface RolloutStats {
 }
 
 /**
- * Reason why a sample ended. 'completed' = by an answer, 'done' = by a tool (ToolOutput.done); 'max_tokens' = the
- * response limit or a turn's, 'context_overflow' = the model's context. 'parse_error', 'tool_failure' and 'timeout' of
- * a tool occur only if the limits say to stop at them; 'timeout' also occurs for a sample. 'error' = its agent loop or
- * tool parser failed under trainer.onError: skip; the sample is not trained on.
+ * Reasons why a sample ended; docs/reference/tools.md explains each. A sample that ended with 'error' is not trained on:
+ * its agent loop or tool parser failed under trainer.onError: skip.
  */
 export const STOP_REASONS = [
   'completed',
