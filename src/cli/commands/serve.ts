@@ -138,7 +138,7 @@ class ServedDevices {
 
   #lose(engine: CommandEngine, error: DeviceLostError): void {
     this.#groups?.lose(engine, error);
-    this.#groups?.ask(undefined);
+    this.#groups?.requestStep(undefined);
     this.#asked?.reject(error);
     this.#asked = undefined;
   }
@@ -147,7 +147,7 @@ class ServedDevices {
   #step(groups: ClientGroups, count: number): Promise<Metrics> {
     if (this.#asked) throw new InputError('A step is in progress; ask again when it is done.');
     const done = new Promise<Metrics>((resolve, reject) => (this.#asked = { resolve, reject }));
-    groups.ask(count);
+    groups.requestStep(count);
     return done;
   }
 

@@ -166,7 +166,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
   }
 
   /** Number of groups of the next step. Default: data.trainBatchSize. */
-  ask(groups: number | undefined): void {
+  requestStep(groups: number | undefined): void {
     this.#asked = groups;
     this.#changed();
   }
