@@ -140,7 +140,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
   }
 
   /** The open episodes that have the same first messages and tools (and group, where it is named). */
-  alike(request: CallRequest, group?: string): ClientTrajectory[] {
+  openEpisodesLike(request: CallRequest, group?: string): ClientTrajectory[] {
     const key = keyOf(request, group);
     const groups = this.#incomplete.filter((one) => one.key === key);
     return groups.flatMap(({ members }) => [...members]).filter(({ state }) => state === 'open');
