@@ -132,12 +132,12 @@ class ServedDevices {
   async serve(): Promise<void> {
     const [groups, engine] = [this.#groups!, this.#engine!];
     groups.attach(engine);
-    void engine.lost.then((error) => groups.lose(engine, error));
+    void engine.lost.then((error) => groups.handleDeviceLoss(engine, error));
     this.#server ??= await this.#listen(groups, engine);
   }
 
   #lose(engine: CommandEngine, error: DeviceLostError): void {
-    this.#groups?.lose(engine, error);
+    this.#groups?.handleDeviceLoss(engine, error);
     this.#groups?.requestStep(undefined);
     this.#asked?.reject(error);
     this.#asked = undefined;

@@ -265,7 +265,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
   }
 
   /** Ends calls in flight and the wait for a step by `error`: the engine's device is lost. Later calls wait for `attach`. */
-  lose(engine: TrainerEngine, error: DeviceLostError): void {
+  handleDeviceLoss(engine: TrainerEngine, error: DeviceLostError): void {
     if (this.#closed || engine !== this.#engine || this.#losing.signal.aborted) return;
     this.#version = 0; // a checkpoint that is restored sets another
     this.#losing.abort(error);
