@@ -75,7 +75,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     this.#host = {
       engine: rollout,
       lost: this.#losing.signal,
-      fresh: (signal) => this.#fresh(signal),
+      engineReady: (signal) => this.#engineReady(signal),
       template: new CallTemplate(tokenizer, toolParser, toolSchemasInPrompt),
       sampling,
       constrainToolCalls: agent?.constrainToolCalls ?? false,
@@ -84,7 +84,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
       timeoutMs: timeoutS * 1000,
       count: (metric) => (this.#counts[metric] = (this.#counts[metric] ?? 0) + 1),
       join: (trajectory, request) => this.#join(trajectory, request),
-      ended: (trajectory) => this.#ended(trajectory),
+      onEnd: (trajectory) => this.#onEnd(trajectory),
     };
   }
 
@@ -284,7 +284,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     this.#changed();
   }
 
-  async #fresh(signal?: AbortSignal): Promise<void> {
+  async #engineReady(signal?: AbortSignal): Promise<void> {
     await this.#until(() => !this.#losing.signal.aborted, signal);
     if (this.#closed) throw isOver();
   }
@@ -334,7 +334,7 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
     return [this.#config.seed, group.stream, group.joined++];
   }
 
-  #ended(trajectory: ClientTrajectory): void {
+  #onEnd(trajectory: ClientTrajectory): void {
     const group = this.#groupOf.get(trajectory);
     if (!group) return;
     if (trajectory.state === 'rewarded') group.rewarded.push(trajectory);
