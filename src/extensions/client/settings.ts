@@ -13,7 +13,7 @@ export interface ClientLimits {
   maxTrajectories?: number;
   /** Replaces the parser that rollout.multiTurn.format names. */
   toolParser?: ToolParser;
-  /** What `fit` begins a step at: 'complete' (default) = enough complete groups, 'asked' = `ask` alone. */
+  /** What `fit` begins a step at: 'complete' (default) = enough complete groups, 'asked' = `requestStep` alone. */
   stepWhen?: 'complete' | 'asked';
   /**
    * Callers are other processes (`webgrpo serve`), so the open episodes of a checkpoint continue. Default: callers live in this process, so
