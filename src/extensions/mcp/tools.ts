@@ -25,7 +25,7 @@ export interface McpOptions {
   timeoutMs?: number;
   /** Characters of a result that the model reads. Default: rollout.multiTurn.maxToolResponseLength. */
   maxResponseLength?: number;
-  /** Part that is removed from a result that is too long; absent = as the run sets it. */
+  /** Part of a long result to remove. Default: the run's setting. */
   truncateSide?: TruncateSide;
   /** Opens a separate session for each sample, for servers that keep state. Default: false, one for all samples. */
   perSample?: boolean;
