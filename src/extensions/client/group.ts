@@ -41,7 +41,7 @@ export class RandomStreams {
    * the version. For any other group it depends on the number, which is unique in the run.
    */
   take(key: string, version: number, number: number): number {
-    // Streams of older weights are no longer known, so the first group of a question can have had its stream already.
+    // Streams of older weights are forgotten, so the first group of a question can have had its stream already.
     let stream = version < this.#version ? undefined : hash(key, version, 0);
     for (let attempt = 0; stream === undefined || this.#given.has(stream); attempt++)
       stream = hash(key, version, number + 1, attempt);

@@ -85,6 +85,7 @@ export type SavedEpisodes = v.InferOutput<ReturnType<typeof episodesSchema>>;
 export type SavedTrajectory = SavedEpisodes['groups'][number]['members'][number];
 export type SavedSequence = SavedTrajectory['sequences'][number];
 
+/** Converts episodes to plain JSON. */
 export const encodeEpisodes = ({ groups, ...rest }: SavedEpisodes): unknown => ({
   ...rest,
   groups: groups.map((group) => ({ ...group, members: group.members.map(encodeTrajectory) })),

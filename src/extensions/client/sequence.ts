@@ -38,6 +38,7 @@ interface TurnTemplate {
   stopToken: string | undefined;
 }
 
+/** A token sequence with the replies that were sampled in it. */
 export class Sequence extends TokenLog {
   readonly promptIds: Uint32Array;
   /** Key of the tools that replies can call. */
@@ -98,7 +99,7 @@ export class Sequence extends TokenLog {
     return branch;
   }
 
-  /** Returns the index of the last reply that `messages` extend: all messages up to it are equal. -1 if there is none. */
+  /** Returns the index of the last reply that `messages` extend: all messages up to it are equal. Returns -1 without such a reply. */
   matches(messages: readonly ChatMessage[], toolsKey: string): number {
     if (toolsKey !== this.toolsKey) return -1;
     let same = 0;

@@ -26,6 +26,7 @@ export interface PackedRows {
 /** Tolerance for a log-prob of 0, larger than its rounding error. */
 const ABOVE_ZERO = 1e-3;
 
+/** Packs adjacent rows of one group behind their shared prompt. Throws InputError if a row is invalid. */
 export function packedRows(verb: string, rows: readonly Row[], limits: RowLimits): PackedRows {
   if (!isList(rows) || rows.length === 0)
     throw new InputError(`${verb}: rows is ${Array.isArray(rows) ? 'empty' : show(rows)}; give a list of rows.`);

@@ -148,6 +148,7 @@ export interface SampleSettings {
   step: number | undefined;
 }
 
+/** Returns the options of a `sample` call, validated and completed from the config. Throws InputError. */
 export function sampleSettings(config: TrainConfig, options: SampleOptions): SampleSettings {
   checkNames('sample', options, SAMPLE_OPTIONS);
   const { temperature, maxTokens, seed, step, tools: _, ...rollout } = options;

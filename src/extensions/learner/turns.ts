@@ -1,5 +1,4 @@
 /** Orders calls: samples run concurrently, every other call runs alone. Calls take effect in the order in which they were made. */
-
 export class Turns {
   #alone: Promise<unknown> = Promise.resolve();
   /** Concurrent calls that started or wait since the last call that runs alone. */

@@ -60,7 +60,7 @@ const KEPT_CHARACTERS = 2 ** 20;
 const MAX_LISTED = 2 ** 14;
 
 /**
- * Connects to an MCP server and returns the tools that it lists now. Call `close` when they are no longer needed.
+ * Connects to an MCP server and returns the tools that it lists now. Call `close` after the last use.
  * A URL uses Streamable HTTP, otherwise SSE. A command starts a process over stdio, in Node.
  *
  *   const { tools, close } = await mcpTools('https://host/mcp', { headers: { authorization: `Bearer ${token}` } });

@@ -9,7 +9,7 @@ import type { Sample } from '../../grpo/update/batch.ts';
 import { rowTokens } from '../../grpo/update/rows.ts';
 import type { KeptStep } from './keptStep.ts';
 
-/** Results of rescoring. Means and shares are over the samples that both rewards score; NaN if there are no such samples. */
+/** Results of rescoring. Means and shares are over the samples that both rewards score; NaN without such samples. */
 export interface RescoredStep {
   step: number;
   /** Number of samples that both rewards score. */
@@ -33,7 +33,7 @@ export async function rescore(step: KeptStep, config: TrainConfig, reward: Task[
   const options = { task: { reward }, globalStep: step.step, rewardTimeoutMs: config.reward.timeoutS * 1000 };
   const samples = await Promise.all(
     step.samples.map(async (sample): Promise<Sample> => {
-      // Its agent loop failed, or it is another row of the previous conversation, which has no score of its own.
+      // The agent loop failed, or the sample is another row of the previous conversation, which has no score of its own.
       if (sample.trajectory.stopReason === 'error' || sample.fork) return sample;
       const { fault: _, ...ended } = sample;
       return { ...ended, reward: (await score(options, sample.problem, ended)).reward };

@@ -15,6 +15,7 @@ export interface UserKey {
   id: string;
 }
 
+/** Creates a key pair. */
 export async function newUserKey(): Promise<UserKey> {
   const { nkeys } = await import('@nats-io/nats-core');
   const pair = nkeys.createUser();
@@ -127,7 +128,7 @@ const CONSUMER_NOT_FOUND = 10_014;
 const PULL_MS = 1000;
 const PULL_ENDS_MS = 10_000;
 
-/** Receives at most `most` messages. Resolves when there are no more for now, or `signal` aborts. Later messages go to other workers. */
+/** Receives at most `most` messages. Resolves when the stream is empty for now, or `signal` aborts. Later messages go to other workers. */
 export async function pull(
   consumer: Consumer,
   most: number,

@@ -10,6 +10,7 @@ type Queue = Pick<typeof PROMPTS, 'stream' | 'consumer'>;
 
 const NANOSECONDS = 1e6;
 
+/** Creates and repairs the consumers of a room's queues. */
 export class Consumers {
   readonly #connection: NatsConnection;
   readonly #jsm: JetStreamManager;

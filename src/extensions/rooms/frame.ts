@@ -9,6 +9,7 @@ import type { Column, ExperienceRecord } from '../../grpo/queue/types.ts';
 /** Reason for which a message was refused. */
 export type Refusal = 'malformed' | 'version' | 'signature' | 'ticket';
 
+/** A message that cannot be read, with the reason that it is counted under. */
 export class MessageError extends Error {
   override name = 'MessageError';
   readonly refusal: Refusal;

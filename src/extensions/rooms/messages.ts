@@ -85,6 +85,7 @@ const SCHEMAS = {
 };
 type Schemas = typeof SCHEMAS;
 
+/** Returns a message as JSON text. */
 export const write = <K extends keyof Schemas>(_kind: K, value: v.InferOutput<Schemas[K]>): string =>
   JSON.stringify({ v: VERSION, ...value });
 

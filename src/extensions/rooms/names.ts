@@ -50,6 +50,7 @@ export const STATUSES = 'webgrpo.status.*';
 /** Subjects of the streams that hold the buckets, as NATS names them. */
 export const weightsStream = `OBJ_${WEIGHTS_BUCKET}`;
 export const stateStream = `KV_${STATE_BUCKET}`;
+/** Returns the subject of a key of the state. */
 export const stateSubject = (key: string): string => `$KV.${STATE_BUCKET}.${key}`;
 
 export const CONTROLLER = 'controller';

@@ -28,7 +28,7 @@ import { signedBy } from './tickets.ts';
 export type CheckSample = (record: ExperienceRecord, worker: string, group: PromptGroup) => Promise<Checked> | Checked;
 type Checked = string | ExperienceRecord | undefined;
 
-/** The weights of the sample are no longer available. Such samples are counted and generated again; they are not forgeries. */
+/** Reason for a rejection: the weights of the sample were dropped. Such samples are counted and generated again; they are not forgeries. */
 export const TOO_OLD = 'too old';
 
 export interface NatsRollouterOptions {
@@ -70,6 +70,7 @@ const PUT_OFF_MS = 2000;
 const GIVEN_ALREADY = 10_077;
 const GONE_MEANWHILE = [10_037, 10_043, 10_057];
 
+/** Rollouter that publishes groups to the workers of a room and receives their samples. */
 export class NatsRollouter implements Rollouter {
   readonly #host: RoomHost;
   readonly #options: NatsRollouterOptions;

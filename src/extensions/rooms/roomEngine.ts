@@ -34,5 +34,5 @@ export function roomEngine(
   };
 }
 
-/** As many groups as fill the slots, and one more whose samples take freed slots. */
+/** Number of groups that fill the slots, plus one whose samples take freed slots. */
 export const groupsAtOnce = ({ rollout }: TrainConfig): number => Math.ceil(rollout.maxNumSeqs / rollout.n) + 1;

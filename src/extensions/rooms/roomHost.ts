@@ -63,6 +63,7 @@ const TELL_MS = 5000;
 /** Most workers whose counts are kept. */
 const KEPT_WORKERS = 10_000;
 
+/** The controller's connection to a room: workers, notices, weights and counts. */
 export class RoomHost {
   readonly connection: NatsConnection;
   readonly js: JetStreamClient;

@@ -6,6 +6,7 @@
 
 import { MessageError } from './frame.ts';
 
+/** Creates and checks the tickets of groups. */
 export class Tickets {
   readonly #key: CryptoKey;
 

@@ -25,10 +25,11 @@ export interface VerifiedSamplesOptions {
   model: ModelEngine;
   /** Number of weight versions to keep in memory. */
   keep: number;
-  /** Returns weights that are not in memory; undefined if they are no longer available. */
+  /** Returns weights that are not in memory; undefined if they were dropped. */
   fileOf(version: number): Promise<Uint8Array | undefined>;
 }
 
+/** Checks samples of untrusted workers against the published weights. */
 export class VerifiedSamples {
   readonly #options: VerifiedSamplesOptions;
   readonly #verifier: SampleVerifier;

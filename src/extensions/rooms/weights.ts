@@ -9,6 +9,7 @@ const CHUNK_BYTES = 512 * 1024;
 /** Number of chunks that a reader requests at the same time. */
 const ASKED_AT_ONCE = 8;
 
+/** Writes files and weight versions to the object store of a room. */
 export class WeightStore {
   readonly #store: ObjectStore;
   readonly #keep: number;
@@ -47,6 +48,7 @@ export class WeightStore {
   }
 }
 
+/** Returns the object name of a weight version. */
 export const nameOf = (version: number): string => `v${version}`;
 
 interface Described {

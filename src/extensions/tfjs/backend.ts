@@ -59,6 +59,7 @@ function unwrap<T extends object>(module: T): T {
   return 'default' in module ? (module.default as T) : module;
 }
 
+/** tfjs on one device, with access to the GPU buffers of its tensors. */
 export class TfjsRuntime {
   readonly tf: Tf;
   readonly #backend: WebGPUBackend;

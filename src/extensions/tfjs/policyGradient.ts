@@ -3,5 +3,6 @@
 import { rowGradients } from '../../grpo/losses/rowGradients.ts';
 import type { PolicyGradient } from './engine.ts';
 
+/** Computes a policy loss and its gradient by log-prob and entropy. */
 export const policyGradient: PolicyGradient = (spec, inputs, logProbs, { seqStart }) =>
   rowGradients(spec, { ...inputs, logProbs, seqStart });

@@ -69,6 +69,7 @@ const withoutEnd = (tokenIds: Uint32Array, stopReason: Generation['stopReason'])
 /** 24 hexadecimal digits. */
 export const randomId = (): string => crypto.randomUUID().replaceAll('-', '').slice(0, 24);
 
+/** Converts a parsed call to OpenAI's shape. */
 export const callShape = ({ id, name, arguments: args }: CalledTool): ToolCallShape => {
   return { id, type: 'function', function: { name, arguments: args } };
 };
@@ -108,6 +109,7 @@ export function usageOf({ contextIds, generation }: Answer): Usage {
   return { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion };
 }
 
+/** Returns one chunk of a streamed completion. */
 export function chunkOf(
   head: Head,
   delta: ChunkDelta,

@@ -61,7 +61,7 @@ const versionsOf = ({ mask, weightVersions }: DrawnSample['trajectory']): number
   ...new Set(weightVersions.filter((_, t) => mask[t] === 1)),
 ];
 
-/** Compares the claim with the bounds. `rejection` is the first error found; undefined if there is none. */
+/** Compares the claim with the bounds. `rejection` is the first error found; undefined if the claim is right. */
 export function checkDraws(
   { key, trajectory }: DrawnSample,
   bounds: TokenBounds,

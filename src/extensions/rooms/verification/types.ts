@@ -36,7 +36,7 @@ export type RejectionReason =
   | 'forged token'
   /** The tokens are right, but their log-probs are wrong. */
   | 'forged log-probs'
-  /** Tokens and log-probs belong to other weights than claimed, or to weights that are no longer available. */
+  /** Tokens and log-probs belong to other weights than claimed, or to weights that were dropped. */
   | 'wrong weights';
 
 /** Result of comparing a sample's tokens with the weights. */

@@ -20,7 +20,7 @@ export interface VerifierOptions extends ReplayContext {
   /** Returns the group with that uid; undefined if it is not in flight. */
   groupOf(uid: string): PromptGroup | undefined;
   /**
-   * Returns a model with the weights of a version; undefined if they are no longer available. The model serves one batch at a time, and no
+   * Returns a model with the weights of a version; undefined if they were dropped. The model serves one batch at a time, and no
    * other caller can use it meanwhile.
    */
   weightsOf(version: number): CheckingModel | undefined | Promise<CheckingModel | undefined>;
