@@ -33,6 +33,7 @@ export function configText(part?: string): { text: string; keys: CommandKey[] } 
   return { text: sections.join('\n\n'), keys };
 }
 
+/** Returns docs/reference/config.md. */
 export function configMarkdown(): string {
   return [
     '# Configuration',

@@ -7,6 +7,7 @@ import type { FileStore } from '../model/checkpoint/store.ts';
 import { folderFiles } from './files.ts';
 import { currentIo } from './process/io.ts';
 
+/** Returns the folder of downloaded models. */
 export function modelCache(env: NodeJS.ProcessEnv = currentIo().env): string {
   if (env['WEBGRPO_CACHE']) return env['WEBGRPO_CACHE'];
   return join(env['XDG_CACHE_HOME'] || join(homedir(), '.cache'), 'webgrpo', 'models');
@@ -15,6 +16,7 @@ export function modelCache(env: NodeJS.ProcessEnv = currentIo().env): string {
 /** Stores tables of timed kernels, next to the models. */
 export const tuningStore = (): FileStore => diskStore(join(modelCache(), 'kernels'));
 
+/** Returns a store of files in a folder, by name. */
 export function diskStore(folder: string): FileStore {
   return {
     ...folderFiles(folder),

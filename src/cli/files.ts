@@ -29,6 +29,7 @@ export function shippedPath(path: string): string {
   return existsSync(shipped) ? shipped : path;
 }
 
+/** Returns the text of a UTF-8 file. Throws InputError. */
 export async function readText(path: string): Promise<string> {
   const bytes = await readBytes(path);
   try {

@@ -1,22 +1,23 @@
-/** The progress of a run: one line a step on standard error. */
+/** Prints the progress of a run: one line per step on standard error. */
 
 import type { TrainConfig } from '../../grpo/config/types.ts';
 import type { Metrics } from '../../grpo/metrics.ts';
 import { passAt1 } from '../../report/metricOf.ts';
 import { currentIo } from '../process/io.ts';
 
-/** A line that the next one overwrites on a terminal, and that is left out elsewhere. */
+/** Prints a line that the next one overwrites. Prints nothing unless standard error is a terminal. */
 export function sayPassing(text: string): void {
   const { stderr } = currentIo();
   if (stderr.isTTY) stderr.write(`\r\x1b[K${text}`);
 }
 
+/** Prints a line on standard error. */
 export function say(text: string): void {
   const { stderr } = currentIo();
   stderr.write(stderr.isTTY ? `\r\x1b[K${text}\n` : `${text}\n`);
 }
 
-/** The algorithm that its name and the config's own keys come to, in a line. Terms that are off are left out. */
+/** Returns a line about the algorithm, resolved from its name and the config's own keys. Terms that are off are omitted. */
 export function resolvedAlgorithm({ actor, algorithm }: TrainConfig): string {
   const { clipRatioLow, clipRatioHigh, clipRatioC, entropyCoeff, klLossCoef, klLossType } = actor;
   return [
@@ -34,7 +35,7 @@ export function resolvedAlgorithm({ actor, algorithm }: TrainConfig): string {
     .join(', ');
 }
 
-/** One step of a GRPO run. `secondsLeft` is a guess from the steps so far. */
+/** Returns the line of a GRPO step. `secondsLeft` is an estimate from the steps so far. */
 export function stepLine(
   metrics: Metrics,
   total: number,
@@ -53,7 +54,7 @@ export function stepLine(
   return parts.filter((part) => part !== '').join('  ');
 }
 
-/** Seconds the rest of a run takes: mean of its steps, evaluations included. */
+/** Estimates the seconds left from the mean of the steps so far, including evaluations. */
 export function timeLeft(history: readonly Metrics[], total: number): number {
   const steps = history.filter((line) => line['timing_s/step'] !== undefined);
   if (steps.length === 0) return NaN;

@@ -23,7 +23,7 @@ export interface CallRequest {
   tools: Tool[];
   /** Key of the tools: equal for equal tools. */
   toolsKey: string;
-  /** False if tool_choice is none: calls in the reply then stay text. */
+  /** False for tool_choice: none. Calls in the reply then stay text. */
   parse: boolean;
   stream: boolean;
   includeUsage: boolean;
