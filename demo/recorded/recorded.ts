@@ -1,4 +1,4 @@
-/** True if a recorded run is shown. Its code and file are loaded when it is. */
+/** Shows a recorded run. Its code and file are loaded on demand. */
 
 import { effect, signal } from '@preact/signals';
 import type { Player } from './player.ts';
@@ -33,7 +33,7 @@ export function closeRecorded(): void {
   player.value = undefined;
 }
 
-// A browser that cannot train shows what training looks like.
+// A browser that cannot train shows a recorded training instead.
 effect(() => {
   if (state.value === 'no-gpu' && !shared.peek()) void watchRecorded();
 });
