@@ -1,4 +1,4 @@
-/** Where a run stands: step, phase, speed, time left. */
+/** Status of a run: step, phase, speed, time left. */
 
 import type { Phase } from '../../src/grpo/types.ts';
 import { clock, short } from '../../src/ui/format.ts';

@@ -1,4 +1,4 @@
-/** A turn of the model: text as it is, tool calls as calls, its answer marked. */
+/** A turn of the model: plain text, formatted tool calls, and the marked answer. */
 
 import { CALL, readCall } from '../calls.ts';
 

@@ -1,4 +1,4 @@
-/** A model of the Hugging Face Hub: looked up at a press, downloaded when the run is started. */
+/** The card for a model of the Hugging Face Hub. It is looked up on a click, and downloaded when the run starts. */
 
 import { useSignal } from '@preact/signals';
 import { useRef } from 'preact/hooks';
@@ -22,7 +22,7 @@ export function HubModel() {
     const call = ++calls.current;
     found.value = 'asking';
     const answer = await lookUp(name.value.trim(), hub).catch((error: Error) => ({ problem: error.message }));
-    if (call === calls.current) found.value = answer; // not of a name before this one
+    if (call === calls.current) found.value = answer; // ignores the answer for an earlier name
   };
   const now = found.value;
   return (

@@ -1,4 +1,4 @@
-/** The curve of a recorded run, small: from its first value to its last. */
+/** A small curve of a recorded run, with its first and last value. */
 
 import { short } from '../../../src/ui/format.ts';
 import type { Recorded } from '../../state/recordedRecipes.ts';

@@ -1,4 +1,4 @@
-/** Every token of a try, coloured by one number at a time; the token that is looked at has all its numbers beside. */
+/** Every token of a try, coloured by one number at a time. The selected token shows all its numbers. */
 
 import { useComputed, useSignal } from '@preact/signals';
 import { useMemo } from 'preact/hooks';

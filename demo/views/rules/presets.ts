@@ -1,10 +1,10 @@
-/** Rules to begin with: what a task does itself, written out, and rewards that a model learns to cheat. */
+/** Example rules: what a task does itself, written out, and rewards that a model learns to exploit. */
 
 import type { RuleKind } from '../../../src/extensions/modules/index.ts';
 
 interface Preset {
   name: string;
-  /** What comes of it. */
+  /** The effect of the rule. */
   note: string;
   code: string;
 }

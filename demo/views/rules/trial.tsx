@@ -1,4 +1,4 @@
-/** What a reward would have given the tries that are shown, beside what they got. */
+/** Scores that a reward would have given to the shown tries, next to their actual scores. */
 
 import { short } from '../../../src/ui/format.ts';
 import { trial } from '../../actions/openRules.ts';

@@ -11,7 +11,7 @@ import type { SavedRun } from '../../storage/savedRuns.ts';
 import { changeWords } from './changeWords.ts';
 import { Sparkline } from './sparkline.tsx';
 
-/** Changes that are said at once; the rest is folded away. */
+/** Number of changes that are shown; the rest is folded. */
 const MOST_CHANGES = 3;
 
 export function RunRow({ run, before }: { run: SavedRun; before: SavedRun | undefined }) {
@@ -56,7 +56,7 @@ export function RunRow({ run, before }: { run: SavedRun; before: SavedRun | unde
   );
 }
 
-/** Undefined if this version cannot read it. */
+/** Undefined if this version cannot read the config. */
 function configOf(run: SavedRun): TrainConfig | undefined {
   try {
     return parseTrainConfig(run.config, { source: 'config.yaml', note: () => {} });

@@ -1,4 +1,4 @@
-/** The recorded run: what it is, and how it is played. */
+/** The recorded run: its description, and the controls to play it. */
 
 import { closeRecorded } from '../../recorded/recorded.ts';
 import { state } from '../../state/page.ts';

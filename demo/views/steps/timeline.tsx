@@ -1,4 +1,4 @@
-/** Time travel: any step of the run that is shown, its tries, and what can be done from there. */
+/** Selects any step of the shown run: its tries, and actions that start from it. */
 
 import { replayTo, stateBefore } from '../../actions/replay.ts';
 import { fork, goOnFrom, goTo } from '../../actions/runs.ts';
