@@ -162,7 +162,8 @@ export class ClientGroups extends NothingInFlight implements SampleSource {
 
   async #waitUntil(condition: () => boolean, signal?: AbortSignal): Promise<boolean> {
     const stopListening = signal && onAbort(signal, () => this.#notifyWaiters());
-    while (!condition() && !this.#closed && !signal?.aborted) await new Promise<void>((wake) => this.#waiters.push(wake));
+    while (!condition() && !this.#closed && !signal?.aborted)
+      await new Promise<void>((wake) => this.#waiters.push(wake));
     stopListening?.();
     return condition();
   }
