@@ -18,6 +18,7 @@ const WAIT_MS = 300;
 /** True if an address can name the recipe. A run's own config is not a recipe. */
 const isRecipe = (name: string): boolean => !name.endsWith('.yaml');
 
+/** Keeps the address bar up to date with the settings of the form. */
 export function followSettings(): void {
   let timer: ReturnType<typeof setTimeout> | undefined;
   effect(() => {

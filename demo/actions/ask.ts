@@ -110,10 +110,12 @@ export async function askAgain(): Promise<boolean> {
   });
 }
 
+/** Stops the answers in progress. */
 export function stopAsking(): void {
   stopping.abort();
 }
 
+/** Clears the exchanges and starts a new conversation. */
 export function newConversation(): void {
   [exchanges.value, refusal.value, conversation] = [[], '', {}];
 }

@@ -321,6 +321,7 @@ effect(() => {
   });
 });
 
+/** Pauses the active run, or resumes a paused one. */
 export function pauseOrResume(): void {
   const paused = state.value !== 'running';
   if (paused) run.value?.resume();
@@ -328,11 +329,13 @@ export function pauseOrResume(): void {
   state.value = paused ? 'running' : 'pausing';
 }
 
+/** Stops the active run. */
 export function stop(): void {
   run.value?.stop();
   state.value = 'stopping';
 }
 
+/** Saves the shown history as metrics.jsonl. */
 export function saveMetrics(): void {
   const lines = history.value.map((metrics) => `${JSON.stringify(metrics)}\n`);
   saveFile('metrics.jsonl', new Blob(lines, { type: 'application/jsonl' }));

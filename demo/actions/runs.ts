@@ -44,20 +44,24 @@ const withStore = (work: (store: SavedRuns) => Promise<void>): void =>
     await work(store);
   })().catch(complain);
 
+/** Shows a saved run. */
 export const show = (run: SavedRun): void =>
   withStore(async () => {
     await stopFirst();
     await showRun(run);
   });
 
+/** Continues a saved run. */
 export const goOn = (run: SavedRun): void => void start(run);
 
+/** Renames a saved run. */
 export const rename = (run: SavedRun, name: string): void =>
   withStore(async (store) => {
     await store.updateRecord(run.id, { name: name.trim().slice(0, 80) });
     changes.value++;
   });
 
+/** Deletes a saved run. */
 export const discard = (run: SavedRun): void =>
   withStore(async (store) => {
     if (overlaid.value.includes(run.id)) toggleOverlay(run.id);
@@ -106,6 +110,7 @@ async function branch(store: SavedRuns, run: SavedRun, step: number, byForm = fa
 /** The part of a run that becomes a file. */
 export type Saved = 'run' | 'model' | 'gguf' | 'report';
 
+/** Saves a part of a run as a file. */
 export const save = (run: SavedRun, what: Saved): void =>
   withStore(async (store) => {
     const { runZip, modelZip, modelGguf, reportPage } = await import('../storage/exports.ts');

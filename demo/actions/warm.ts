@@ -25,6 +25,7 @@ export function warmWhenIdle(ask: () => TrainConfig): void {
   else setTimeout(open, 50);
 }
 
+/** Opens another session once changed settings have been stable for a moment. */
 export function warmWhenSettled(ask: () => TrainConfig): void {
   clearTimeout(waiting);
   waiting = window.setTimeout(() => warmWhenIdle(ask), SETTLED_MS);

@@ -21,6 +21,7 @@ export async function findAdapter(): Promise<FoundAdapter> {
   return { name: adapterName({ vendor, architecture, description }), isSoftware };
 }
 
+/** Returns the name of an adapter for people. */
 export function adapterName(info: { vendor: string; architecture: string; description: string }): string {
   return info.description || [info.vendor, info.architecture].filter(Boolean).join(' ') || 'unnamed GPU';
 }

@@ -28,6 +28,7 @@ interface OpenOptions {
   onDownload(progress: DownloadProgress): void;
 }
 
+/** Answers questions with the start weights and the current ones. */
 export class Answering {
   readonly engine: RemoteEngine;
   /** Most tokens of a conversation, including the next answer. */

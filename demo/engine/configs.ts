@@ -30,6 +30,7 @@ export async function fetchConfig(name: string): Promise<string> {
   return new TextDecoder().decode(await fetchBytes(url, name));
 }
 
+/** Returns the bytes at a URL. Throws InputError that names the file. */
 export async function fetchBytes(url: string, name: string): Promise<Uint8Array<ArrayBuffer>> {
   const response = await fetch(url);
   if (!response.ok) throw new InputError(`${name} could not be loaded: the server answered ${response.status}.`);

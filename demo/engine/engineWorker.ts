@@ -8,6 +8,7 @@ interface EngineWorker {
   died: Promise<never>;
 }
 
+/** Starts an engine worker. */
 export function startEngineWorker(): EngineWorker {
   const worker = new Worker(new URL('./engine.worker.ts', import.meta.url), { type: 'module' });
   const died = new Promise<never>((_, reject) => {

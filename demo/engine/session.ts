@@ -31,6 +31,7 @@ interface SessionParts {
   task: Task;
 }
 
+/** An open engine with its model and task. */
 export class Session {
   /** Config that the session was opened for. */
   readonly config: TrainConfig;

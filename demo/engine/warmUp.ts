@@ -16,6 +16,7 @@ interface WarmUpEvents {
   onTimed(seconds: number): void;
 }
 
+/** Opens a session and generates the untrained model's tries. */
 export class WarmUp {
   /** Rejects if the session cannot be opened, or if `close` is called first. */
   readonly session: Promise<Session>;

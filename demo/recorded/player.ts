@@ -23,6 +23,7 @@ interface Recording {
 /** Steps per second at speed 1. */
 const STEPS_PER_S = 2;
 
+/** Plays a recording. */
 export class Player {
   readonly config: TrainConfig;
   readonly recording: Recording;

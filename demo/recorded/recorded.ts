@@ -10,6 +10,7 @@ export const player = signal<Player | undefined>(undefined);
 
 let opening = false;
 
+/** Loads and plays the recorded run. */
 export async function watchRecorded(): Promise<void> {
   if (player.value || opening) return;
   opening = true;
@@ -28,6 +29,7 @@ export async function watchRecorded(): Promise<void> {
   }
 }
 
+/** Closes the recorded run. */
 export function closeRecorded(): void {
   player.value?.close();
   player.value = undefined;

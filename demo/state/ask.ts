@@ -32,7 +32,7 @@ export interface Exchange {
 export const exchanges = signal<readonly Exchange[]>([]);
 /** True while a question is being answered. */
 export const asking = signal(false);
-/** What asking waits for; '' = nothing. */
+/** Reason why asking waits; '' = it does not wait. */
 export const waiting = signal('');
 /** Reason why the last question was not answered; '' = it was answered. */
 export const refusal = signal('');

@@ -16,6 +16,7 @@ export interface Measured {
   trainedTokens: number;
 }
 
+/** Returns the measured values of a history. */
 export function measured(history: readonly Metrics[]): Measured {
   const evaluations = history.flatMap((line) => {
     const value = passAt1(line);

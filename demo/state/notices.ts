@@ -26,6 +26,7 @@ export const notSaved = signal<string | undefined>(undefined);
 
 export const offer = signal<Offer | undefined>(undefined);
 
+/** Shows an informative message. */
 export const inform = (text: string): void => void (message.value = { kind: 'info', text });
 
 /** Shows an error to the visitor. The engine's errors keep their names across the worker. */

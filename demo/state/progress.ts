@@ -5,6 +5,7 @@ import type { TrainConfig } from '../../src/grpo/config/types.ts';
 import type { Metrics } from '../../src/grpo/metrics.ts';
 import { active, config, history, phase, scored, stepsDone } from './page.ts';
 
+/** Returns the number of tries per step. */
 export const triesOfStep = ({ data, rollout }: TrainConfig): number => data.trainBatchSize * rollout.n;
 
 /** Share of the run that is done, 0 to 1. */

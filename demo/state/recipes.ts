@@ -72,6 +72,7 @@ export const RECIPES: readonly Recipe[] = [
   },
 ];
 
+/** Returns the recipe of a name; undefined if the page does not offer it. */
 export const recipeOf = (name: string | undefined): Recipe | undefined =>
   RECIPES.find((recipe) => recipe.name === name);
 

@@ -40,7 +40,7 @@ interface Live {
 
 const newest = signal<Live | undefined>(undefined);
 
-/** What can be changed in the active run now. */
+/** The trainer and session that can be changed now; undefined without an active run. */
 export const live = computed(() => (run.value && newest.value?.of === run.value ? newest.value : undefined));
 
 /** Requested settings that are not in force yet. After a device loss, the new engine receives them again. */
@@ -62,6 +62,7 @@ export function beginChanges(before: readonly RunChange[] | undefined, to: typeo
     if (asked.value[kind]) stand(kind, { state: 'asked', text: 'Applies when a run starts.' });
 }
 
+/** Sets the state of a rule in the editor. */
 export function stand(kind: RuleKind, to: Standing): void {
   standing.value = { ...standing.value, [kind]: to };
 }
@@ -89,6 +90,7 @@ export function dropLater(isOf: (change: RunChange) => boolean): void {
   if (kept.length < record.value.length) keep(kept);
 }
 
+/** Records a setting that came into force. */
 export function settingChanged(change: LiveChange): void {
   const { [change.key as keyof LiveSettings]: _, ...rest } = waiting;
   waiting = rest;

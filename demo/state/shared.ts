@@ -20,6 +20,7 @@ export async function showShared(text: string, settings: () => TrainConfig): Pro
   }
 }
 
+/** Closes the shared result. */
 export function putSharedAway(): void {
   [shared.value, history.value, config.value] = [undefined, [], undefined];
 }

@@ -24,7 +24,7 @@ export async function runZip(runs: SavedRuns, run: SavedRun): Promise<Download> 
   return { name: `${name}.zip`, bytes: writeZip(name, new Map([...all].filter(([path]) => !older(path)))) };
 }
 
-/** Returns the newest model (or adapter) in the format of Hugging Face's libraries. Throws InputError if there is no model. */
+/** Returns the newest model (or adapter) in the format of Hugging Face's libraries. Throws InputError without a model. */
 export async function modelZip(runs: SavedRuns, run: SavedRun): Promise<Download> {
   const folder = await checkpointOf(runs, run);
   const files = new Map<string, Uint8Array>();

@@ -29,6 +29,7 @@ export interface ReopenedRun {
   notes: string[];
 }
 
+/** A saved run that this tab holds. */
 export class HeldRun {
   /** Called after each checkpoint that was written. */
   onWritten: () => void = () => {};
@@ -43,7 +44,7 @@ export class HeldRun {
     this.folder = RunFolder.open(runs.files, runs.path(id));
   }
 
-  /** Creates a new run. Throws InputError if there is no space. @param hub server of its model, unless it is the usual one */
+  /** Creates a new run. Throws InputError without enough space. @param hub server of its model, unless it is the usual one */
   static async begin(runs: SavedRuns, config: TrainConfig, hub: string | undefined): Promise<HeldRun> {
     const record = { started: Date.now(), hub, finished: false };
     const { id, release } = await runs.name(config.name, record.started);

@@ -79,6 +79,7 @@ export function withoutRules(changes: readonly RunChange[], step: number): RunCh
   ];
 }
 
+/** Returns the text of changes.jsonl. */
 export const changesText = (changes: readonly RunChange[]): string =>
   changes.map((of) => `${JSON.stringify(of)}\n`).join('');
 

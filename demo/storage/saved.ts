@@ -14,12 +14,14 @@ export const changes = signal(0);
 /** Undefined if the browser stores no files. */
 export const savedRuns = (): Promise<SavedRuns | undefined> => runs;
 
+/** Returns the newest saved run. */
 export const newestRun = async (): Promise<SavedRun | undefined> => (await runs)?.newest();
 
 /** Returns a run; undefined if it cannot be read. */
 export const readRun = async (id: string): Promise<SavedRun | undefined> =>
   (await runs)?.read(id).catch(() => undefined);
 
+/** Deletes a saved run. */
 export async function discardRun({ id }: SavedRun): Promise<void> {
   await (await runs)?.discard(id);
   changes.value++;

@@ -71,6 +71,7 @@ export async function openSavedRuns(): Promise<SavedRuns | undefined> {
   }
 }
 
+/** Reads, writes and deletes saved runs. */
 export class SavedRuns {
   readonly files: FileSystem;
 
@@ -136,7 +137,7 @@ export class SavedRuns {
     return (await this.files.exists(file)) ? readRollouts(await readFileText(this.files, file), file) : [];
   }
 
-  /** Creates a run that continues from a checkpoint of another, which stays unchanged. Throws InputError if there is no space. */
+  /** Creates a run that continues from a checkpoint of another, which stays unchanged. Throws InputError without enough space. */
   async fork(from: SavedRun, step: number): Promise<SavedRun> {
     const [parent, started] = [RunFolder.open(this.files, this.path(from.id)), Date.now()];
     const lines = from.history.filter((line) => line['training/global_step'] <= step);

@@ -6,6 +6,7 @@ import type { Task } from '../../src/tasks/task.ts';
 import { type OpenRule, openRule, rulesOf } from './ruleParts.ts';
 import { type AskedRules, changesAt, RULE_KINDS, rulesAt, type RunChange } from '../storage/runChanges.ts';
 
+/** Applies recorded changes to a trainer, step by step. */
 export class RepeatedChanges {
   readonly #changes: readonly RunChange[];
   readonly #open = new Map<RuleKind, OpenRule>();

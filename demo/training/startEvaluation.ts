@@ -26,6 +26,7 @@ export const fitsBetweenSteps = (config: TrainConfig): boolean =>
   !loraOf(config) &&
   config.trainer.stopWhen === undefined;
 
+/** An evaluation of the start weights in progress. */
 export class StartEvaluation {
   readonly #session: Session;
   readonly #weights: TensorMap;

@@ -3,6 +3,7 @@
 import { license, version } from '../../package.json';
 import { GLOSSARY } from './glossary.ts';
 
+/** The foot of the page. */
 export function About() {
   return (
     <>

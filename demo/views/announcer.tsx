@@ -17,6 +17,7 @@ const STATES: Record<State, string> = {
   'no-gpu': 'No GPU.',
 };
 
+/** A live region for screen readers. */
 export function Announcer() {
   const progress = useComputed(milestone);
   return (

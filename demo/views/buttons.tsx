@@ -23,6 +23,7 @@ function Action({ off, onClick, ...rest }: Action) {
   );
 }
 
+/** The run's buttons. */
 export function Buttons() {
   const now = state.value;
   return (

@@ -3,6 +3,7 @@
 import { warmStart } from '../engine/startModel.ts';
 import { download } from '../state/page.ts';
 
+/** Shows a download's progress. */
 export const Download = () => (
   <>
     {download.value && <Downloading {...download.value} />}

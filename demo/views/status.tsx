@@ -25,6 +25,7 @@ const STATES: Partial<Record<State, string>> = {
   'no-gpu': 'No GPU',
 };
 
+/** Shows the status of the run. */
 export function Status() {
   const [lines, total] = [history.value, config.value?.trainer.totalTrainingSteps ?? 0];
   const speed = lines.at(-1)?.['perf/throughput'];

@@ -24,6 +24,7 @@ interface Recipe {
   overrides: readonly string[];
 }
 
+/** The settings form's recipe, values and check. */
 export class Settings {
   /** Undefined until `open`. */
   readonly recipe = signal<Recipe | undefined>(undefined);

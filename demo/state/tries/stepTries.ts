@@ -19,11 +19,13 @@ effect(() => {
 
 const seen = new Map<number, readonly LoggedRollout[]>();
 
+/** Keeps the tries of a step in memory. */
 export function keepTries(of: readonly LoggedRollout[]): void {
   seen.set(of[0].step, of);
   for (const step of seen.keys()) if (seen.size > MOST) seen.delete(step);
 }
 
+/** Drops all tries. */
 export const forgetTries = (): void => seen.clear();
 
 /** Returns the tries of a step; empty if they were not kept. */

@@ -15,6 +15,7 @@ const ENDS: Record<string, string> = {
   error: 'Failed.',
 };
 
+/** Shows a question and its answers. */
 export function ExchangeView({ exchange: { question, answers } }: { exchange: Exchange }) {
   return (
     <article class="exchange">

@@ -21,6 +21,7 @@ import { state } from '../../state/page.ts';
 import { ExchangeView } from './exchange.tsx';
 import './ask.css';
 
+/** The panel "Ask it yourself". */
 export function AskPanel() {
   return (
     <div class="ask">

@@ -4,6 +4,7 @@ import { CALL, readCall } from '../calls.ts';
 
 const PARTS = new RegExp(`(${CALL.source}|#### [^\\n]*|<answer>[^<]*</answer>)`);
 
+/** Shows the text of a turn. */
 export function TurnText({ text }: { text: string }) {
   return (
     <>

@@ -16,6 +16,7 @@ import './cards.css';
 
 const HUB = 'hub';
 
+/** The cards of all recipes. */
 export function Cards() {
   const isHub = useSignal(false);
   const HubModel = useSignal<ComponentType | undefined>(undefined);

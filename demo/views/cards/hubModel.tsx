@@ -13,6 +13,7 @@ const inMib = (bytes: number): string => memoryInWords(bytes / 2 ** 20);
 const millions = (n: number): string =>
   n < 1e9 ? `${Math.round(n / 1e5) / 10} million` : `${(n / 1e9).toFixed(1)} billion`;
 
+/** The form and the result of looking up a model. */
 export function HubModel() {
   const name = useSignal('');
   const found = useSignal<Offered | 'asking' | { problem: string } | undefined>(undefined);

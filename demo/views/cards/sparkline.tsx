@@ -5,6 +5,7 @@ import type { Recorded } from '../../state/recordedRecipes.ts';
 
 const [WIDTH, HEIGHT] = [96, 30];
 
+/** Draws a recorded curve. */
 export function Sparkline({ recorded: { curve, of, steps } }: { recorded: Recorded }) {
   const [first, last] = [curve[0], curve[curve.length - 1]];
   const points = curve.map(([step, value]) => {

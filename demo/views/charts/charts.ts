@@ -10,6 +10,7 @@ import { type ChartSpec, CHARTS, criterionCharts } from './specs.ts';
 /** Least number of steps on an axis. */
 const FEWEST_STEPS = 5;
 
+/** Creates and updates the charts. */
 export class Charts {
   readonly #charts: LiveChart[] = [];
   readonly #parent: HTMLElement;

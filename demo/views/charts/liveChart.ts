@@ -38,6 +38,7 @@ const KEYS: Record<string, number> = {
   Home: -Infinity,
 };
 
+/** A chart that is updated during a run. */
 export class LiveChart {
   readonly figure: HTMLElement;
   readonly chart: LineChart;

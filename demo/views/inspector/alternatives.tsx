@@ -23,6 +23,7 @@ interface AlternativesProps {
   at: ReadonlySignal<number>;
 }
 
+/** Lists the alternatives at the selected token. */
 export function Alternatives({ tokens, views, at }: AlternativesProps) {
   const choices = useSignal<Choices | string | undefined>(undefined);
   useSignalEffect(() => {

@@ -11,6 +11,7 @@ import { Timeline } from './timeline.tsx';
 import { Tokens } from './tokens.tsx';
 import './inspector.css';
 
+/** Shows the tokens of a try. */
 export function Inspector({ tokens, shown }: { tokens: TryTokens; shown: LoggedRollout }) {
   const views = useMemo(() => tokenViews(tokens), [tokens]);
   const measure = useSignal<Measure>('probability');

@@ -27,6 +27,7 @@ export interface TokenView {
   version?: number;
 }
 
+/** Returns the tokens of a try with their numbers. */
 export function tokenViews({ sample, s, step }: TryTokens): TokenView[] {
   const { responseIds, mask, logProbs, weightVersions } = sample.trajectory;
   const { numbers, advantages } = step;
@@ -120,6 +121,7 @@ interface Legend {
   high: string;
 }
 
+/** Returns the legend of a measure's scale. */
 export function legendOf(measure: Measure, tokens: readonly TokenView[]): Legend {
   const end = endOf(measure, tokens);
   const legends: Record<Measure, Legend> = {

@@ -10,6 +10,7 @@ interface NumbersProps {
   go: (to: number) => void;
 }
 
+/** Lists the numbers of the selected token. */
 export function Numbers({ tokens, at, go }: NumbersProps) {
   const place = at.value;
   const token = tokens[place];

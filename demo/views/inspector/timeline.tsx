@@ -10,6 +10,7 @@ const SHOWN: Partial<Record<EventKind, string>> = {
   reward: 'is scored',
 };
 
+/** Draws the time of a try as a bar. */
 export function Timeline({ events = [] }: { events?: readonly SampleEvent[] | undefined }) {
   const spans = events.filter(({ kind }) => kind in SHOWN);
   if (spans.length === 0) return null;

@@ -21,6 +21,7 @@ const placeOf = (event: Event): number | undefined => {
   return token ? Number(token.dataset['at']) : undefined;
 };
 
+/** Shows tokens in the colours of their values. */
 export function Tokens({ tokens, places, values, name, selected, hovered }: TokensProps) {
   const list = useRef<HTMLDivElement>(null);
   const select = (to: number) => (selected.value = to);

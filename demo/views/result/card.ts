@@ -37,6 +37,7 @@ export interface CardContent {
   tries: ShownTry[];
 }
 
+/** Returns the content of a run's card. */
 export function contentOf({ config, measured, adapter, model, first, last }: Source): CardContent {
   const { before, after, steps, seconds, trainedTokens, rewards } = measured;
   const task = config.task.module === undefined ? config.task.name : 'its own task';
@@ -81,6 +82,7 @@ function shownTry(one: LoggedRollout): ShownTry {
   };
 }
 
+/** Returns a card's content as text. */
 export function textOf({ title, numbers, caption, facts, tries }: CardContent): string {
   return [
     `webgrpo: ${title}`,

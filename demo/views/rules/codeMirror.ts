@@ -22,6 +22,7 @@ export interface CodeView {
   destroy(): void;
 }
 
+/** Creates an editor in an element. */
 export function createCodeView(parent: HTMLElement, { label, code, onChange }: CodeViewOptions): CodeView {
   const view = new EditorView({ parent, state: codeState({ label, code, onChange }) });
   return {

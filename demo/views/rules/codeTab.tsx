@@ -13,6 +13,7 @@ const codes = signal<Readonly<Partial<Record<RuleKind, string>>>>({});
 
 const OWN = { reward: "Back to the task's reward", loss: "Back to the run's loss", tool: "Back to the task's tools" };
 
+/** The tab of one kind of rule. */
 export function CodeTab({ kind }: { kind: RuleKind }) {
   const newest = useComputed(
     () => codes.value[kind] ?? standing.value[kind]?.code ?? asked.value[kind]?.code ?? PRESETS[kind][0].code,

@@ -15,6 +15,7 @@ interface EditorProps {
   onChange: (code: string) => void;
 }
 
+/** The code editor of a rule. */
 export function Editor({ label, code, problem, onChange }: EditorProps) {
   const place = useRef<HTMLDivElement>(null);
   const view = useRef<CodeView | undefined>(undefined);

@@ -8,6 +8,7 @@ import { changeSettings, live, LIVE_FIELDS } from '../../state/rules.ts';
 
 type Key = (typeof LIVE_FIELDS)[number]['key'];
 
+/** The tab of the live settings. */
 export function LiveSettingsTab() {
   const typed = useSignal<Partial<Record<Key, string>>>({});
   const said = useSignal<{ text: string; wrong: boolean } | undefined>(undefined);

@@ -98,7 +98,7 @@ export const parameters = {
   required: ['expression'],
 };
 
-// What it returns is what the model reads. What it throws, too.
+// The model reads what this returns, or the message of an error that it throws.
 export function run({ expression }) {
   if (!/^[-+*/(). 0-9]+$/.test(expression)) throw new Error('only numbers and + - * / ( )');
   const value = Math.round(100 * Function('return ' + expression)()) / 100;

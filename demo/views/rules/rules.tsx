@@ -19,6 +19,7 @@ function toggle(): void {
   );
 }
 
+/** The button of the editor, and the opened editor. */
 export function Rules() {
   return (
     <div class="rules">

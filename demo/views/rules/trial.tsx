@@ -5,6 +5,7 @@ import { trial } from '../../actions/openRules.ts';
 
 const SHOWN = 8;
 
+/** Lists the scores of a tested reward. */
 export function Trial() {
   const tried = trial.value;
   if (!tried || tried.tries.length === 0) return null;

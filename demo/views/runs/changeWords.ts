@@ -1,4 +1,4 @@
-/** Describes the differences between the settings of two runs: "learning rate 0.0001 → 0.0003". */
+/** Describes the differences between the settings of two runs: "learning rate 0.0001 \u2192 0.0003". */
 
 import type { TrainConfig } from '../../../src/grpo/config/types.ts';
 import { show } from '../../../src/grpo/config/tree.ts';

@@ -14,6 +14,7 @@ import { Sparkline } from './sparkline.tsx';
 /** Number of changes that are shown; the rest is folded. */
 const MOST_CHANGES = 3;
 
+/** Shows a saved run as a row. */
 export function RunRow({ run, before }: { run: SavedRun; before: SavedRun | undefined }) {
   const isShown = shownRun.value === run.id;
   const lines = isShown ? history.value : run.history;

@@ -6,6 +6,7 @@ import { runs } from '../../state/runs.ts';
 import { RunRow } from './runRow.tsx';
 import './runs.css';
 
+/** The table of saved runs. */
 export function Runs() {
   const over = useSignal(false);
   const any = useComputed(() => runs.value.length > 0);

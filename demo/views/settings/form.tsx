@@ -9,6 +9,7 @@ import { ALGORITHM_GROUPS, FIRST, MORE, type Field } from '../../state/settings/
 import { form } from '../../state/settings/settings.ts';
 import './settings.css';
 
+/** The settings form. */
 export function SettingsForm() {
   const isOpen = useSignal(false);
   const checked = form.checked.value;

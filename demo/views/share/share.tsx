@@ -20,6 +20,7 @@ export function Told() {
   );
 }
 
+/** The buttons to share a run. */
 export function Share() {
   return (
     <div class="share">

@@ -16,6 +16,7 @@ const PHASES = [
   { name: 'evaluate', keys: ['timing_s/testing'] },
 ] as const;
 
+/** Draws the bar of phases. */
 export function TimeBar() {
   const lines = history.value;
   return (

@@ -6,6 +6,7 @@ import { type Replay, replay, shown } from '../../state/runs.ts';
 import { active, history, shownStep } from '../../state/page.ts';
 import './timeline.css';
 
+/** The slider over the steps of a run. */
 export function Timeline() {
   const steps = history.value.map((line) => line['training/global_step']).filter((step) => step > 0);
   const last = steps.at(-1);

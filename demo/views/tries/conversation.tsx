@@ -6,6 +6,7 @@ import { CALL, readCall } from '../calls.ts';
 
 const PARTS = new RegExp(`(${CALL.source})`);
 
+/** Shows the messages of a try. */
 export function Conversation({ shown: { messages, promptMessages } }: { shown: LoggedRollout }) {
   return (
     <div class="turns">

@@ -9,6 +9,7 @@ export interface Group {
   tries: LoggedRollout[];
 }
 
+/** True if the try counts as right. */
 export const isRight = ({ acc }: LoggedRollout): boolean => acc !== null && acc >= 1;
 
 const rightOf = ({ tries }: Group): number => tries.filter(isRight).length;

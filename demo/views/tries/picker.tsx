@@ -7,6 +7,7 @@ import { type Group, isRight } from './groups.ts';
 /** Most tries that are shown as dots; more are shown as a bar. */
 const MAX_DOTS = 16;
 
+/** The row of problems. */
 export function Picker({ groups, chosen }: { groups: readonly Group[]; chosen: Group }) {
   const list = useRef<HTMLDivElement>(null);
   const place = groups.indexOf(chosen);

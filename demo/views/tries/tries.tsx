@@ -18,6 +18,7 @@ const FEW = 2;
 /** Number of tries of a long list that are created at a time, when its end is near the screen. */
 const MORE = 24;
 
+/** The panel of tries. */
 export function Tries() {
   const all = useSignal(false);
   const tries = shownTries.value;

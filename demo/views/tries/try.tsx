@@ -20,6 +20,7 @@ const STOP_REASONS: Record<string, string> = {
   aborted: 'ended: aborted',
 };
 
+/** Shows one try. */
 export function Try({ shown, place }: { shown: LoggedRollout; place: number }) {
   const isOpen = looked.value === shown;
   const tokens = tokensOf(shown);
