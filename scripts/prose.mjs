@@ -1,6 +1,6 @@
 /**
- * `node scripts/prose.mjs` counts what plain English avoids, in comments and documents: words and openings that a reader stumbles over,
- * sentences of more than 40 words, commit ids and paths that do not exist. A count above its ceiling in scripts/prose.json fails.
+ * `node scripts/prose.mjs` counts violations of plain English in comments and documents: words and openings that confuse readers, sentences
+ * of more than 40 words, and commit ids and paths that do not exist. A count above its ceiling in scripts/prose.json fails.
  *   --list RULE   prints every line that a rule counts
  *   --store       lowers the ceilings to today's counts; a ceiling is never raised
  */
@@ -14,7 +14,7 @@ import { ROOT } from './setup.mjs';
 const CEILINGS = join(ROOT, 'scripts', 'prose.json');
 const git = (/** @type {string[]} */ ...args) => execFileSync('git', args, { cwd: ROOT, encoding: 'utf8' });
 
-/** @param {string[]} patterns of paths, as `git ls-files` takes them */
+/** @param {string[]} patterns of paths, in the notation of `git ls-files` */
 const lines = (...patterns) =>
   git('ls-files', '-z', '--', ...patterns)
     .split('\0')

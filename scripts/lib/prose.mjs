@@ -1,11 +1,11 @@
-/** The rules of `scripts/prose.mjs`, over lines of text. */
+/** Rules of `scripts/prose.mjs`, and functions that apply them to lines of text. */
 
 /**
  * @typedef {{ file: string, number: number, text: string }} Line
  * @typedef {{ name: string, of: ('comments' | 'docs')[], pattern: RegExp }} Rule
  */
 
-/** Files whose comments and sentences are counted, as `git ls-files` takes them. Printed pages and the log are not. */
+/** Files whose comments and sentences are counted, in the notation of `git ls-files`. Printed pages and the log are not counted. */
 export const COUNTED = {
   comments: ['src', 'demo', 'kernels', 'scripts', 'bench', 'campaign', ':!scripts/prose.mjs'],
   docs: ['*.md', ':!*/config.md', ':!*/from-trl-verl.md', ':!*/log.md'],
@@ -48,9 +48,9 @@ export const matching = ({ of, pattern }, texts) =>
 const MAX_WORDS = 40;
 
 /**
- * Sentences of paragraphs and lists with more than 40 words. Code, tables and headings are left out.
- * @param {Line[]} docs lines of whole files, in order
- * @returns {Line[]} one line per sentence: where its paragraph starts, and the sentence
+ * Returns sentences of paragraphs and lists with more than 40 words. Skips code, tables and headings.
+ * @param {Line[]} docs lines of complete files, in order
+ * @returns {Line[]} one line per sentence: the place at which its paragraph starts, and the sentence
  */
 export function longSentences(docs) {
   /** @type {Line[]} */
@@ -85,7 +85,8 @@ export function longSentences(docs) {
 }
 
 /**
- * Words in backticks, or after "commit" or "at", that look like a short commit id: seven to twelve hexadecimal digits, letters among them.
+ * Returns words in backticks, or after "commit" or "at", that look like a short commit id: seven to twelve hexadecimal digits, including
+ * letters.
  * @param {Line[]} docs
  * @returns {(Line & { id: string })[]}
  */
@@ -99,7 +100,7 @@ export const commitIds = (docs) =>
 const PATH = /`((?:src|demo|kernels|test|scripts|bench|campaign|configs|examples|docs)\/[\w./-]+\.\w+)`/g;
 
 /**
- * Paths of this repository in backticks, with a folder and an ending, that do not exist.
+ * Returns paths of this repository in backticks, with a folder and an extension, that do not exist.
  * @param {Line[]} docs
  * @param {(path: string) => boolean} exists
  * @returns {Line[]}

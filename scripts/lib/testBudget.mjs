@@ -12,9 +12,9 @@ import { ROOT } from '../setup.mjs';
  */
 
 const FILE = join(ROOT, 'test', 'seconds.json');
-/** A file that takes this many times its stored share is named. */
+/** A file is reported if it takes this many times its stored share. */
 const FACTOR = 3;
-/** Smaller shares of a stage are not named: they vary by chance, and cost little. */
+/** Smaller shares of a stage are not reported, because they vary by chance and cost little. */
 const LEAST_SHARE = 0.03;
 
 /** @returns {Times} */
