@@ -33,7 +33,7 @@ export const CHROMIUM_ARGS = [
   `--disable-features=${[...POPUP, ...DISABLED_BY_PLAYWRIGHT].join(',')}`,
 ];
 
-/** Returns the path of a Chromium or Chrome executable, or '' if there is none. Throws SetupError for a wrong CHROME_PATH. */
+/** Returns the path of a Chromium or Chrome executable, or '' if not found. Throws SetupError for a wrong CHROME_PATH. */
 export function findChromium(env = process.env) {
   if (env.CHROME_PATH) {
     if (existsSync(env.CHROME_PATH)) return env.CHROME_PATH;

@@ -49,7 +49,7 @@ export function overruns(times, stored = storedTimes()) {
 }
 
 /**
- * One line for each overrun, '' if there is none.
+ * Returns one line for each overrun; '' without overruns.
  * @param {Overrun[]} found
  */
 export function overrunLines(found) {
