@@ -1,11 +1,11 @@
-/** axe in every state of the page, its main path by keyboard alone, words that explain themselves. */
+/** Tests accessibility: axe in every state of the page, its main path by keyboard alone, and explanations of terms. */
 
 import { expect, type Page } from '@playwright/test';
 import { COLOURS, expectNoViolations } from './axe.ts';
 import { encodeResult } from '../../demo/state/address/share.ts';
 import { address, expectPoints, expectState, expectStep, openPage, skipUnlessFull, test, TINY } from './demo.ts';
 
-/** Forced colours of the states between are looked at by npm test -- --full. */
+/** The everyday tests skip forced colours in intermediate states; npm test -- --full checks them. */
 const QUICK = process.env['FULL_TESTS'] === '1' ? COLOURS : { light: COLOURS.light, dark: COLOURS.dark };
 
 test('axe finds nothing from idle to stopped, with every panel opened', async ({ page, engine }) => {
@@ -42,7 +42,7 @@ test('axe finds nothing where a link brought a result, where it is copied by han
   page,
 }) => {
   skipUnlessFull();
-  // As where a page may not write to the clipboard.
+  // Simulates a browser that forbids access to the clipboard.
   await page.addInitScript(() => {
     Clipboard.prototype.writeText = () => Promise.reject(new DOMException('no', 'NotAllowedError'));
   });
@@ -166,7 +166,7 @@ test.describe('touch', () => {
   });
 });
 
-/** Contrast of two colours, by WCAG. */
+/** Returns the contrast of two colours, by WCAG. */
 function contrast(a: number[], b: number[]): number {
   const light = ([r, g, blue]: number[]) => {
     const [x, y, z] = [r, g, blue].map((c) =>

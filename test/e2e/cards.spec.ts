@@ -1,4 +1,4 @@
-/** Tasks by card: each opens its recipe and runs; a model of the hub is looked up at a press. */
+/** Tests the cards: each opens its recipe and runs; a model of the hub is looked up on a click. */
 
 import { readFileSync } from 'node:fs';
 import { expect } from '@playwright/test';
@@ -100,7 +100,7 @@ test('a model of the hub: nothing is asked while typing, then its sizes are told
     const late = page.waitForResponse('**/api/models/org/slow/**');
     letGo();
     await late;
-    await page.waitForTimeout(500); // for the page to show it
+    await page.waitForTimeout(500); // time for the page to show it
     await expect(page.getByText('0.4 million'), 'the answer of an older name comes late').toBeVisible();
     await expect(page.locator('.hub-facts')).toContainText('2 MB, kept in the browser');
     expect(hub.log.filter((line) => line.includes('safetensors'))).toEqual([]);

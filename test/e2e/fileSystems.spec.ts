@@ -1,4 +1,4 @@
-/** OPFS and IndexedDB answer alike; asked in a page that loads the source's own files. */
+/** Tests that OPFS and IndexedDB give the same answers, in a page that loads the source's own files. */
 
 import { resolve } from 'node:path';
 import { expect, test } from '@playwright/test';

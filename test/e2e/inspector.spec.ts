@@ -1,11 +1,11 @@
-/** The tries of a step, and the token inspector: what it shows is the data's, and reading survives the steps that come. */
+/** Tests the tries of a step and the token inspector: it shows the right data, and later steps do not disturb a reader. */
 
 import { expect, type Page } from '@playwright/test';
 import { expectState, expectStep, openPage, test, TINY } from './demo.ts';
 
 const tries = (page: Page) => page.locator('#rollouts');
 
-/** A number of the token that is looked at. */
+/** Locates a number of the selected token. */
 const fact = (page: Page, name: string) =>
   tries(page)
     .locator('.token-numbers div', { has: page.getByText(name, { exact: true }) })

@@ -1,4 +1,4 @@
-/** Links: the address follows the settings, a link brings a result, and neither begins anything by itself. */
+/** Tests links: the address follows the settings, a link can contain a result, and neither starts anything automatically. */
 
 import { expect, type Page } from '@playwright/test';
 import { address, expectPoints, expectState, openPage, test, TINY } from './demo.ts';
@@ -16,7 +16,7 @@ const sent = () =>
     trainedTokens: 600_000,
   });
 
-/** What the page asks of other servers. */
+/** Records the page's requests to other servers. */
 function foreignRequests(page: Page): string[] {
   const asked: string[] = [];
   page.on('request', (request) => {
@@ -25,7 +25,7 @@ function foreignRequests(page: Page): string[] {
   return asked;
 }
 
-/** Lets ten seconds of the page's own clock pass, and what it asked for in them be seen here. */
+/** Lets ten seconds of the page's own clock pass, and waits for the requests of that time. */
 async function passTime(page: Page): Promise<void> {
   await page.clock.runFor(10_000);
   await page.evaluate(() => fetch('/').then((answer) => answer.text()));
@@ -37,7 +37,7 @@ test('the address follows the settings, and opens with them', async ({ page }) =
   await page.getByLabel('Seed', { exact: true }).fill('7');
   await page.getByLabel('Tries per problem').fill('4');
   await expect(page).toHaveURL(/\?n=4&seed=7$/);
-  await page.getByLabel('Seed', { exact: true }).fill('x'); // no run, no address
+  await page.getByLabel('Seed', { exact: true }).fill('x'); // an invalid setting has no address
   await page.getByLabel('Tries per problem').fill('8');
   await page.getByLabel('Seed', { exact: true }).fill('7');
   await expect(page).toHaveURL(/\?seed=7$/);

@@ -1,4 +1,4 @@
-/** The page around a run: what it says without a GPU, on bad settings, on a lost GPU; pause, resume, stop. */
+/** Tests the page around a run: messages without a GPU, on bad settings, on a lost GPU; pause, resume, stop. */
 
 import { expect } from '@playwright/test';
 import { address, expectKept, expectPoints, expectState, expectStep, openPage, test, TINY } from './demo.ts';
@@ -105,7 +105,7 @@ test('pauses between steps, resumes, stops after a step, stops at once while it 
   await expect(page.getByText('Stopped after step 3.')).toBeVisible();
 
   engine.upTo(0, 'load');
-  await page.getByLabel('Tries per problem').fill('4'); // another engine
+  await page.getByLabel('Tries per problem').fill('4'); // other sizes need another engine
   await page.getByRole('button', { name: 'Start again' }).click();
   await page.getByRole('button', { name: 'Stop', exact: true }).click();
   await expectState(page, 'done');
@@ -129,7 +129,7 @@ test('a stop that is asked for before there is a run is heard', async ({ page })
 
 test('an engine that dies again and again is reported, and the run can be gone on with', async ({ page, engine }) => {
   engine.upTo(1);
-  // The page waits for seconds before it opens another engine; no test is about how many.
+  // The page waits for seconds before it opens another engine. No test depends on how many.
   await page.addInitScript(() => {
     const { setTimeout } = window;
     const withoutSeconds = (then: () => void, ms = 0) => setTimeout(then, ms < 1000 ? ms : 0);

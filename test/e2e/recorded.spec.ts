@@ -1,4 +1,4 @@
-/** The recorded run: where there is no WebGPU it is what the page shows, and says that it is one. */
+/** Tests the recorded run: without WebGPU the page shows it, and says that it is a recording. */
 
 import { expect } from '@playwright/test';
 import { expectPoints, expectState, openPage, points, skipUnlessFull, test } from './demo.ts';

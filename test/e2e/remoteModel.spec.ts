@@ -1,4 +1,4 @@
-/** Models from a hub on another origin: downloaded by the worker into the real OPFS, resumed, kept, read in pieces. */
+/** Tests models from a hub on another origin: downloaded by the worker into the real OPFS, resumed, kept, read in pieces. */
 
 import { readFileSync } from 'node:fs';
 import { expect, type Page } from '@playwright/test';
@@ -22,7 +22,7 @@ const start = async (page: Page, more: Record<string, string> = {}) => {
 const bytesAsked = () => hub.log.filter((line) => line.startsWith('/cdn/'));
 const line = (page: Page) => page.locator('#download');
 
-/** Sends half of the weights, then waits to be let go, and breaks. */
+/** Sends half of the weights, waits for a signal, then breaks the connection. */
 function stopHalfWay(): { broken: () => void; half: number } {
   const all = hub.files.get(WEIGHTS)!;
   const half = Math.floor(all.length / 2);

@@ -1,4 +1,4 @@
-/** Two runs over each other: what changed, both curves in every chart, a fork, and both branches of it. */
+/** Tests two overlaid runs: their differences, both curves in every chart, a fork, and both of its branches. */
 
 import { expect, type Page } from '@playwright/test';
 import { expectState, inkOf, noticesOf, openPage, points, test, TINY } from './demo.ts';

@@ -1,4 +1,4 @@
-/** The settings form: wrong fields say what is wrong beside them, and Start waits for a run that can be. */
+/** Tests the settings form: wrong fields show an error next to them, and Start waits for valid settings. */
 
 import { expect } from '@playwright/test';
 import { expectPoints, expectState, expectStep, openPage, test, TINY } from './demo.ts';

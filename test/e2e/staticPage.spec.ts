@@ -1,4 +1,4 @@
-/** `npm run build:page`: the folder under a sub-path of a server that knows nothing, and the one file from a disk. */
+/** Tests `npm run build:page`: the folder under a sub-path of a plain static server, and the single file from a disk. */
 
 import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';

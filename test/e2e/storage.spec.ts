@@ -1,4 +1,4 @@
-/** A window without OPFS keeps its runs all the same. */
+/** Tests that a window without OPFS saves its runs too. */
 
 import { expect } from '@playwright/test';
 import { expectKept, expectState, openPage, test, TINY } from './demo.ts';
