@@ -88,7 +88,7 @@ test.each(SIZES)('every setting against float64, V=%i', (V) =>
     slots.forEach(({ settings, promptIds, drawnIds, stops }, s) => {
       const row = (s * 2) % 3;
       const want = adjustedLogits(logits.subarray(row * V, (row + 1) * V), settings, promptIds, drawnIds, stops);
-      // bias, product, and a subtraction for each penalty: each rounds once at most at the size of what it handles
+      // bias, product, and one subtraction per penalty: each rounds at most once, relative to the values that it combines
       const bound = (i: number) => 8 * U * (Math.abs(want[i]) + 12);
       expectWithin(adjusted.subarray(s * V, (s + 1) * V), want, (i) => (Math.abs(want[i]) > 1e29 ? 1e23 : bound(i)));
       expect([...entries.subarray(s * 4, s * 4 + 4)]).toEqual([s, s, row, 1]);

@@ -1,4 +1,6 @@
-/** Questions beside training: heard while they are drawn, answered by start and present weights, and the run stays as it is. */
+/**
+ * Tests questions during training: answers arrive token by token, from the start weights and the current ones, and the run does not change.
+ */
 import { readFileSync } from 'node:fs';
 import { afterAll, expect, test } from 'vitest';
 import { answer } from '../../src/grpo/ask/answer.ts';
@@ -111,7 +113,7 @@ test('copies of the weights in the middle of every step change no metric of a ru
   expect(copies.at(-1)!.get(first)!.data).not.toEqual(copies[0].get(first)!.data);
 }, 240_000);
 
-/** Metrics but times; `hear` is called at the start of every phase and with every sample. */
+/** Returns metrics without times. `hear` is called at the start of every phase and with every sample. */
 async function train(hear: (weights: () => Promise<TensorMap>) => Promise<void>): Promise<Metrics[]> {
   const small = resolveTrainConfig({
     name: 'asked',

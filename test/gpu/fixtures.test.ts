@@ -1,4 +1,4 @@
-/** The whole model on the GPU against the two checkpoints that travel with the repository: Qwen2's bias, Qwen3's q/k norm. */
+/** Compares the complete model on the GPU to the two checkpoints in the repository: Qwen2's bias, Qwen3's q/k norm. */
 import { describe, expect, test } from 'vitest';
 import { parseModelConfig } from '../../src/model/config.ts';
 import { createModel } from '../../src/model/llama.ts';

@@ -1,4 +1,4 @@
-/** A judge on our own engine with the reference's weights, on a tiny model: its scores, and when they are made. */
+/** Tests a judge on our own engine with the reference's weights, on a tiny model: its scores, and when they are computed. */
 import * as Comlink from 'comlink';
 import { afterEach, expect, test, vi } from 'vitest';
 
@@ -24,7 +24,7 @@ const task: SyncTask = {
 };
 
 const PROMPT = '{response} ?';
-// Any digit that the random model happens to say counts.
+// Any digit that the random model outputs counts.
 const JUDGE = { weight: 0.5, prompt: PROMPT, max: 1e9, maxPromptLength: 112, maxNewTokens: 12, maxNumSeqs: 3 };
 
 const configOf = (more: object = {}) =>
@@ -54,7 +54,7 @@ async function engineOf(config: ReturnType<typeof configOf>): Promise<LocalEngin
   return engine;
 }
 
-/** Scores a response by an engine that only has the start weights. */
+/** Scores a response with an engine that only has the start weights. */
 async function startJudge() {
   const engine = await engineOf(configOf());
   const complete = engineCompletion(engine.judge!, engine.tokenizer, JUDGE);
