@@ -1,4 +1,4 @@
-/** Every tile of the matrix product that this adapter runs: each by itself, then all together. */
+/** Tests every tile of the matrix product that this adapter runs: each alone, then all together. */
 import { describe, expect, test } from 'vitest';
 import type { Gpu } from '../../src/gpu/device.ts';
 import { MATMUL_TILES, namesOf } from '../../kernels/tiles.ts';

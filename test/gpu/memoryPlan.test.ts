@@ -62,7 +62,7 @@ const policy: TrainLoss = {
 };
 const ADAMW = { lr: 1e-3, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0, gradClip: 1 };
 
-/** Two tokens, with whatever takes buffers of its own where that was asked for. */
+/** Generates two tokens, with everything that needs additional buffers if requested. */
 const generate = (engine: RolloutEngine, { adjustedDraws }: Pick<DeviceSpec, 'adjustedDraws'> = {}) =>
   engine.generate({
     requestId: 'a',
@@ -147,8 +147,8 @@ test('packed weights: their largest matrix as float32 is planned where it decide
   const line = (change: Partial<Sizes>, name: string) =>
     planMemory({ ...sizes, ...change }).find((item) => item.name === name)!.bytes;
   const table = 20_000 * 64 * 4;
-  expect(line({}, 'staging')).toBe(table); // nothing comes after the load
-  expect(line({ use: 'score' }, 'staging')).toBe(2 * 4096 * 4); // more comes, and the table is given back before
+  expect(line({}, 'staging')).toBe(table); // nothing follows the load
+  expect(line({ use: 'score' }, 'staging')).toBe(2 * 4096 * 4); // more buffers follow, and the table is freed before
   const odd = { ...tall, intermediateSize: 190 }; // no product reads it packed
   expect(line({ config: odd }, 'weights') - line({}, 'weights')).toBeGreaterThan(table / 2);
 });
@@ -167,7 +167,7 @@ test('SGD and SignSGD keep nothing, Muon one moment of the matrices, and the pla
   const bytes = (optimizer?: OptimizerSpec) =>
     totalBytes(planMemory({ ...spec, ...(optimizer && { optimizer }) }).filter(({ name }) => name !== 'Newton-Schulz'));
   const line = (name: string) => planMemory(spec).find((item) => item.name === name)!.bytes;
-  const moments = 2 * line('gradients'); // but for the partial sums of the norm
+  const moments = 2 * line('gradients'); // except the partial sums of the norm
   expect(Math.abs(bytes() - bytes({ name: 'SignSGD' }) - moments)).toBeLessThan(4096);
   const [, heavy, muon] = optimizers;
   expect(Math.abs(bytes() - bytes(heavy) - moments / 2)).toBeLessThan(4096);
@@ -200,7 +200,7 @@ test('what a change is said to save is what the plan then lacks', () => {
 test('penalties have a line where they are asked for', () => {
   const line = (sizes: DeviceSpec) => planMemory(sizes).find(({ name }) => name === 'penalties')?.bytes;
   expect(line(spec)).toBeUndefined();
-  // A row of changed logits and one of counts for every slot.
+  // One row of changed logits and one of counts per slot.
   const rows = 2 * spec.rollout!.maxNumSeqs * config.vocabSize * 4;
   expect(line({ ...spec, adjustedDraws: true })).toBeGreaterThan(rows);
 });

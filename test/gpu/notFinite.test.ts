@@ -1,4 +1,7 @@
-/** Steps whose numbers are not finite, or whose rewards are all equal: said, counted, kept; after three in a row the run ends. */
+/**
+ * Tests steps with numbers that are not finite, or with equal rewards: they are reported, counted and saved. After three in a row the run
+ * ends.
+ */
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { NotFiniteError } from '../../src/errors.ts';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
@@ -104,7 +107,7 @@ test('advantages that are not finite as float32 move no weight, whatever the ker
 test('weights of NaN are said at once and never handed out', async () => {
   const [name] = start.keys();
   const huge = { lr: 3e38, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 10, gradClip: 1 };
-  await engine.model.optimizerStep(huge); // without a gradient: the decay makes them infinite
+  await engine.model.optimizerStep(huge); // without a gradient, the weight decay makes them infinite
   const { trainer, faults } = trainerOf();
   await expect(trainer.fit()).rejects.toThrow("the sampler's log-prob of token 0 is NaN");
   expect(faults).toHaveLength(3);

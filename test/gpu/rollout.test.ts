@@ -22,7 +22,7 @@ test('a sample draws the same tokens alone, together, and in other orders', () =
       expect(reversed.get(q.requestId)).toEqual(alone);
       lengths.add(alone!.tokenIds.length);
     }
-    expect(lengths.size).toBeGreaterThan(2); // the samples do differ
+    expect(lengths.size).toBeGreaterThan(2); // the samples have different lengths
   }));
 
 test('more requests than slots: all are served as slots free', () =>

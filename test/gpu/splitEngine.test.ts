@@ -1,4 +1,4 @@
-/** Training on one device and rollout on another, in this thread and in two workers. */
+/** Tests training on one device and rollout on another, in this thread and in two workers. */
 import * as Comlink from 'comlink';
 import { afterEach, describe, expect, test } from 'vitest';
 import { DeviceLostError, GpuError } from '../../src/errors.ts';
@@ -69,7 +69,7 @@ describe.each(FORMS)('two devices: %s', (_, form) => {
       const [seen, trained, generations] = await Promise.all([
         train(engine.model, 1),
         train(one.model, 1),
-        generate(engine.rollout), // by the weights before
+        generate(engine.rollout), // with the weights before
       ]);
       expect(seen).toEqual(trained);
       expect(drawn(generations)).toEqual(drawn(await generate(one.rollout)));
@@ -87,7 +87,7 @@ describe.each(FORMS)('two devices: %s', (_, form) => {
   });
 });
 
-/** It compiles every kernel twice: every day in Chromium alone. */
+/** Compiles every kernel twice, so the everyday tests run it only in Chromium. */
 const hasTime = isFull || 'document' in globalThis;
 test.runIf(hasTime)(
   'devices of their own: what is trained on one is drawn by on the other',
@@ -102,7 +102,7 @@ test.runIf(hasTime)(
     const view = (gpu: Gpu) => gpu.buffer('probe', 4);
     const [own, foreign] = [view(trainer.gpu), view(other.gpu)];
     trainer.gpu.copy(own, foreign);
-    await expect(trainer.gpu.read(own)).rejects.toThrow(GpuError); // no buffer of one can be used on the other
+    await expect(trainer.gpu.read(own)).rejects.toThrow(GpuError); // a buffer of one cannot be used on the other
   },
 );
 

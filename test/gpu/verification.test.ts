@@ -1,4 +1,6 @@
-/** Samples of a worker, checked by a controller on the same device: honest ones pass, and no kind of forgery does. */
+/**
+ * Tests samples of a worker that a controller checks on the same device: honest ones are accepted, and every kind of forgery is rejected.
+ */
 import { readFileSync } from 'node:fs';
 import * as Comlink from 'comlink';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
@@ -41,7 +43,7 @@ const shipped = withTokenizer(
 const engine = await createLocalEngine({ ...engineSizes(config), ...shipped });
 afterAll(() => engine.destroy());
 
-/** Weights by version, which the one model takes in turn. */
+/** Weights by version, which the only model loads in turn. */
 const weights: TensorMap[] = [];
 
 const groups = (numbers = 6) =>
@@ -93,7 +95,7 @@ beforeAll(async () => {
   honest = await samplesBy(engine.rollout);
 }, 120_000);
 
-/** The worker and the controller share a device: what one test loads is not the next one's. */
+/** Generates with the given weights. Worker and controller share a device, so each test loads its own weights. */
 async function draw(by: TensorMap, version: number): Promise<void> {
   await engine.model.importWeights(by);
   await engine.rollout.resetCache(version);
@@ -158,9 +160,9 @@ test('a forged sample does not stand in the way of the honest one', async () => 
 });
 
 test('samples of other weights, and of a version that nobody has', async () => {
-  await draw(weights[1], 0); // the worker says that they are version 0
+  await draw(weights[1], 0); // the worker claims that they are version 0
   const forged = await samplesBy(engine.rollout, 4);
-  // A short sample may have the right tokens by chance: then its log-probs alone are wrong.
+  // A short sample can have the right tokens by chance. Then only its log-probs are wrong.
   const reasons = (await verifyAll(forged)).map((verdict) => (verdict.accepted ? 'accepted' : verdict.reason));
   expect(['forged log-probs', 'forged token', 'wrong weights']).toEqual(expect.arrayContaining(reasons));
   expect(reasons).toContain('wrong weights');
@@ -178,7 +180,7 @@ test('samples of other weights, and of a version that nobody has', async () => {
   expect(unknown).toMatchObject({ accepted: false, reason: 'wrong weights', detail: 'version 9 is not at hand' });
 });
 
-/** Draws the first tokens of every first turn by one version and the rest by the next. */
+/** Generates the first tokens of every first turn with one version and the rest with the next. */
 function twoVersions(inner: TurnEngine, turns: number): TurnEngine {
   const begun = new Set<string>();
   let change = () => {};
@@ -212,7 +214,7 @@ test('tokens of one sample by two versions of the weights, each checked by its o
     const weightVersions = new Uint32Array(sample.trajectory.mask.length);
     return { claim, sample: { ...sample, trajectory: { ...sample.trajectory, weightVersions } } };
   });
-  // One end token of probability 1 is the same by any weights.
+  // One end token of probability 1 is the same under any weights.
   const long = lying.filter((_, i) => partial[i].sample.trajectory.weightVersions!.filter((v) => v === 1).length > 4);
   expect(long.length).toBeGreaterThan(3);
   for (const verdict of await verifyAll(long)) expect(verdict.accepted).toBe(false);
