@@ -41,7 +41,7 @@ describe('outcome estimators', () => {
   });
 
   test('all rewards equal: 0 exactly, not noise divided by 1e-6', () => {
-    const rewards = new Array<number>(8).fill(0.1); // their sum over 8 is not 0.1
+    const rewards = new Array<number>(8).fill(0.1); // their sum over 8 is not exactly 0.1
     for (const scale of ['group', 'batch', 'none'] as const)
       expect(grpo(rewards, new Array<number>(8).fill(0), scale).every((a) => a === 0)).toBe(true);
     expect(rloo(rewards, new Array<number>(8).fill(0)).every((a) => a === 0)).toBe(true);
@@ -210,17 +210,17 @@ describe('computeAdvantages', () => {
 describe('per-turn leave-one-out', () => {
   test('by hand, with samples of different numbers of turns', () => {
     const got = turnLeaveOneOut([[1, 2], [4], [0, 1, 5]], [7, 7, 7]).map((a) => Array.from(a));
-    // returns: [3, 2], [4], [6, 6, 5]; turn 2 was reached by the third alone: baseline (3 + 4) / 2
+    // returns: [3, 2], [4], [6, 6, 5]; only the third sample reached turn 2: baseline (3 + 4) / 2
     expect(got).toEqual([[3 - 5, 2 - 6], [4 - 4.5], [6 - 3.5, 6 - 2, 5 - 3.5]]);
     expect(turnLeaveOneOut([[1, 2]], [7]).map((a) => Array.from(a))).toEqual([[3, 2]]);
   });
 
   /**
-   * A game of at most two turns: turn 0 stops (action 0, reward r0) or continues (reward 0) to turn 1 with two actions. Policy:
-   * one logit a turn. Exact expectation of sum_j A_j d log pi over all groups of 3 samples, against the true gradient.
+   * A game of at most two turns. Turn 0 stops (action 0, reward r0) or continues (reward 0) to turn 1, which has two actions. Policy: one
+   * logit per turn. Compares the exact expectation of sum_j A_j d log pi over all groups of 3 samples to the true gradient.
    */
   test('unbiased when samples differ in their number of turns, exactly', () => {
-    const [p, q] = [0.3, 0.6]; // chance of going on; chance of the good action in turn 1
+    const [p, q] = [0.3, 0.6]; // probability of continuing; probability of the good action in turn 1
     const outcomes = [
       { chance: 1 - p, rewards: [0.4], scores: [-p] },
       { chance: p * q, rewards: [0, 1], scores: [1 - p, 1 - q] },
@@ -238,10 +238,9 @@ describe('per-turn leave-one-out', () => {
   });
 
   /**
-   * A turn of one token, then two of four; four actions a token. Only the first token's choice pays. Policy gradient in
-   * groups of 8 with the gradient clipped to one norm, as every recipe does. Outcome-only credit makes the later turns
-   * walk at random and spends the norm on them; measured: 152 samples against 280 to a policy of 0.9, a like ratio at
-   * steps of 0.05 to 2.
+   * A turn of one token, then two turns of four; four actions per token. Only the choice of the first token is rewarded. Policy gradient in
+   * groups of 8 with the gradient clipped to one norm, as in every recipe. Outcome-only credit makes the later turns walk at random and
+   * spends the norm on them. Measured: 152 samples against 280 to a policy of 0.9, with a similar ratio at steps of 0.05 to 2.
    */
   test('learns a task where only the first of three turns matters in fewer samples than outcome-only', () => {
     const seeds = [1, 2, 3, 4, 5, 6, 7, 8];
@@ -254,7 +253,7 @@ describe('per-turn leave-one-out', () => {
 const GAME_MASK = [1, 0, 1, 1, 1, 1, 0, 1, 1, 1, 1];
 const GAME_TOKENS = [0, 2, 3, 4, 5, 7, 8, 9, 10];
 
-/** Samples until the first token picks action 2 with probability 0.9. */
+/** Returns the samples until the first token picks action 2 with probability 0.9. */
 function samplesToLearn(seed: number, estimator: 'turn_loo' | 'rloo'): number {
   const random = rng(seed);
   const logits = GAME_TOKENS.map(() => [0, 0, 0, 0]);

@@ -29,7 +29,7 @@ describe('a whole sample', () => {
       ...trace.calls.flatMap(({ expression, result }) => [calculatorCall(expression), result]),
       trace.final,
     ]);
-    // Every request extends the one before it: nothing was tokenised again.
+    // Every request extends the previous one, so nothing was tokenised again.
     const contexts = engine.requests.map(({ contextIds }) => [...contextIds]);
     contexts.slice(1).forEach((context, i) => expect(context.slice(0, contexts[i].length)).toEqual(contexts[i]));
     expect(engine.requests.every(({ promptLength }) => promptLength === promptIds.length)).toBe(true);
@@ -78,9 +78,9 @@ describe('a whole sample', () => {
 test('many samples that start at once leave the thread free in between, and start in order', async () => {
   const engine = new ScriptedTurns([]);
   const started: { id: string; turn: number }[] = [];
-  // The thread is left by a message; a sample takes a millisecond of a clock of its own.
+  // A message lets other work run on the thread. A sample takes a millisecond of a simulated clock.
   let turn = 0;
-  let now = performance.now() + 10_000; // no turn of another test is in progress then
+  let now = performance.now() + 10_000; // later than the turn of any other test
   vi.spyOn(performance, 'now').mockImplementation(() => now);
   const Channel = MessageChannel;
   vi.stubGlobal(
@@ -104,7 +104,7 @@ test('many samples that start at once leave the thread free in between, and star
   await Promise.all(ids.map((requestId) => run([], { engine, requestId })));
   expect(started.map(({ id }) => id)).toEqual(ids);
   const sizes = started.map((start) => started.filter((other) => other.turn === start.turn).length);
-  expect(Math.max(...sizes)).toBeLessThanOrEqual(16); // 15 ms, and the sample that sees them over
+  expect(Math.max(...sizes)).toBeLessThanOrEqual(16); // 15 ms, and the sample that detects it
 });
 
 describe('every limit has its stop reason', () => {

@@ -1,4 +1,4 @@
-/** Constrained tool calls: the language of a call, the tokens that may come next, and the scheduler with both. */
+/** Tests constrained tool calls: the grammar of a call, the tokens that can come next, and the scheduler with both. */
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { tokenBytes, vocabularyOf } from '../../src/model/tokenizer/vocabulary.ts';
@@ -52,7 +52,7 @@ const automata = {
   llama3_json: new ByteAutomaton(toolCallGrammar(callable, 'llama3_json')),
 };
 
-/** True if a text is a whole call's rest; of Llama 3, a whole turn. */
+/** True if a text is the complete rest of a call; for Llama 3, a complete turn. */
 function accepts(body: string | Uint8Array, format: CallFormat = 'hermes'): boolean {
   const automaton = automata[format];
   let state = automaton.start;
@@ -225,7 +225,7 @@ describe('the language of a Llama 3 turn', () => {
 });
 
 const vocabulary = vocabularyOf(JSON.parse(readFileSync('checkpoints/gsm8k-tool/tokenizer.json', 'utf8')) as unknown);
-const V = tokenizer.vocabSize + 8; // a model's embedding may have rows that no token has
+const V = tokenizer.vocabSize + 8; // a model's embedding can have rows without a token
 const [TAG] = tokenizer.encode('<tool_call>');
 const EOS = tokenizer.eosTokenIds[0];
 const tokensIn = (mask: Uint32Array | undefined) =>

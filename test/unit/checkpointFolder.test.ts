@@ -1,4 +1,6 @@
-/** Checkpoints and the disk below them: what is damaged is refused by name, what is half-done is ended, what fails is a sentence. */
+/**
+ * Tests checkpoints and the disk: damaged ones are refused by name, incomplete work is finished or removed, and errors are clear messages.
+ */
 
 import * as promises from 'node:fs/promises';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -55,7 +57,7 @@ const save = (step: number) =>
     ),
   );
 
-/** Changes one bit of a file's byte. */
+/** Flips one bit of a byte of a file. */
 function flip(path: string, at: number): void {
   const bytes = readFileSync(path);
   bytes[at] ^= 1;
@@ -85,7 +87,7 @@ test('a damaged checkpoint is refused by file and by name; the newest whole one 
   await expect(
     checkpointToResume(configOf({ resumeMode: 'resume_path', resumeFromPath: folderOf(3) })),
   ).rejects.toThrow(new RegExp(`^trainer\\.resumeFromPath: .*damaged.* that is whole is ${folderOf(1)}\\.$`));
-  // The model of step 3 is whole; that of step 2 as well, but for a file that a model does not read.
+  // The model of step 3 is intact. So is that of step 2, except a file that a model does not read.
   expect(await newestCheckpoint(disk, run)).toBe(folderOf(3));
   flip(`${folderOf(3)}/model.safetensors`, 5000);
   await expect(loadModelFiles(folderOf(3))).rejects.toThrow(/step-3\/model\.safetensors has another content/);
@@ -179,7 +181,7 @@ test('a folder that is replaced is there at every operation, and tidy ends what 
         join(root, `${fault}-${k}`),
         'trainer',
       ).catch(() => '');
-      expect(newest).toBeUndefined(); // no trainer's: nothing is taken for one
+      expect(newest).toBeUndefined(); // no trainer's checkpoint, so it is not used as one
       await disk.tidy(join(root, `${fault}-${k}`));
       expect(readdirSync(join(root, `${fault}-${k}`, 'checkpoints'))).toEqual(['step-8']);
       expect(['before', 'after']).toContain(readFileSync(join(path, 'a'), 'utf8'));
@@ -203,7 +205,7 @@ test('tidy clears temporaries in all folders, and nothing else', async () => {
   );
   expect(left.sort()).toEqual([...keep, 'checkpoints/step-9/a'].sort());
   for (const name of [...clear, ...old]) expect(existsSync(join(run, name))).toBe(false);
-  expect(readFileSync(join(run, 'checkpoints/step-1/a'), 'utf8')).toBe(keep[2]); // the new one stays, the old one goes
+  expect(readFileSync(join(run, 'checkpoints/step-1/a'), 'utf8')).toBe(keep[2]); // the new file stays, the old one is deleted
 });
 
 describe('errors of the disk', () => {
@@ -250,7 +252,7 @@ describe('errors of the disk', () => {
     await expect(disk.write(join(root, 'x'.repeat(300)), '')).rejects.toThrow(/the name is too long/);
     mkdirSync(join(root, 'folder'));
     await expect(disk.write(join(root, 'folder'), '')).rejects.toThrow(/^Cannot write .*folder: /);
-    expect(readdirSync(root).sort()).toEqual(['folder', 'run']); // and no temporary
+    expect(readdirSync(root).sort()).toEqual(['folder', 'run']); // and no temporary files
   });
 
   test('a full disk leaves no temporary, and what was there', async () => {
@@ -261,7 +263,7 @@ describe('errors of the disk', () => {
       await files
         .writeFolder(folderOf(1), new Map([['a', 'after']]))
         .catch((error: unknown) => expect(error).toBeInstanceOf(InputError));
-      if (existsSync(`${folderOf(1)}/a`)) break; // it failed after all was in its place, or not at all
+      if (existsSync(`${folderOf(1)}/a`)) break; // either it failed after everything was in place, or not at all
       expect(readdirSync(`${run}/checkpoints`)).toEqual(before);
       await loadTrainerCheckpoint(disk, folderOf(1));
     }

@@ -1,18 +1,21 @@
-/** Decode steps between two read-backs, by what they cost: rows decoded for nothing against a device that waits. */
+/** Tests the number of decode steps between two read-backs: a cost balance of rows decoded in vain and time that the device waits. */
 import { expect, test } from 'vitest';
 import { ChunkLength } from '../../src/rollout/server/chunkLength.ts';
 import { rng } from '../random.ts';
 
 const SEQUENCES = 100;
 
-/** A device whose steps take `stepMs` and wait `hostMs` for the host after a read-back; a sequence ends in a step with chance `endRate`. */
+/**
+ * A device whose steps take `stepMs` and that waits `hostMs` for the host after a read-back. A sequence ends in a step with probability
+ * `endRate`.
+ */
 interface Load {
   stepMs: number;
   hostMs: number;
   endRate: number;
 }
 
-/** Has seen so many passes of one step under a load. */
+/** Returns a ChunkLength that has observed `passes` passes of one step under a load. */
 function seen({ stepMs, hostMs, endRate }: Load, passes = 200): ChunkLength {
   const chunk = new ChunkLength();
   for (let i = 0; i < passes; i++) {
@@ -23,10 +26,10 @@ function seen({ stepMs, hostMs, endRate }: Load, passes = 200): ChunkLength {
   return chunk;
 }
 
-/** Tokens left of sequences far from their limits. */
+/** Returns the remaining tokens of sequences far from their limits. */
 const far = (n = SEQUENCES, tokens = 1000) => Array.from({ length: n }, () => tokens);
 
-/** Runs 2000 passes of a batch that is always full; `fixed` steps each, or as many as ChunkLength says. */
+/** Runs 2000 passes of a batch that is always full, with `fixed` steps each, or as many as ChunkLength chooses. */
 function simulate(
   { stepMs, hostMs, endRate }: Load,
   fixed?: number,
@@ -38,7 +41,7 @@ function simulate(
     const steps = fixed ?? chunk.next(far());
     let ended = 0;
     for (let i = 0; i < SEQUENCES; i++) {
-      // The step after which a sequence ends is geometric.
+      // The step in which a sequence ends has a geometric distribution.
       const lives = 1 + Math.floor(Math.log(1 - r.uniform()) / Math.log(1 - endRate));
       if (lives <= steps) ended++;
       if (pass >= 200) wasted += Math.max(0, steps - lives);

@@ -95,7 +95,7 @@ test('an earlier run is kept, and a resumed one drops what it does again', async
   const first = await RunFolder.create(disk, path, { seed: 1 });
   expect(first.moved).toBeUndefined();
   for (const metrics of HISTORY) await first.folder.appendMetrics(metrics);
-  appendFileSync(join(path, 'metrics.jsonl'), '{"training/global_step": 4, "cut'); // killed while writing
+  appendFileSync(join(path, 'metrics.jsonl'), '{"training/global_step": 4, "cut'); // killed during a write
   expect(await first.folder.metrics()).toEqual(HISTORY);
   const resumed = await RunFolder.reopen(disk, path, 2, { seed: 1 });
   expect((await resumed.metrics()).map((m) => m['training/global_step'])).toEqual([0, 1, 2]);
@@ -135,7 +135,7 @@ test('what an algorithm comes to is said in full, what is off is not', () => {
 });
 
 test('the progress line', () => {
-  expect(timeLeft(HISTORY, 9)).toBeCloseTo(24, 9); // (3 x 2 + 6) / 3 a step, 6 to go
+  expect(timeLeft(HISTORY, 9)).toBeCloseTo(24, 9); // (3 x 2 + 6) / 3 per step, 6 steps left
   expect(timeLeft([before], 9)).toBeNaN();
   expect(passAt1(HISTORY[3])).toBe(0.75);
   expect(stepLine(line(1), 9, 0.25, 125)).toBe(

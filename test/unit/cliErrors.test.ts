@@ -1,4 +1,4 @@
-/** Bad input: exit code 2, one sentence, nothing on standard output, nothing written. */
+/** Tests bad input: exit code 2, one error message, nothing on standard output, nothing written. */
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -16,7 +16,7 @@ const runs = join(folder, 'runs');
 let built: Promise<string> | undefined;
 const bin = async () => join(await (built ??= bundle(process.cwd())), 'bin.js');
 
-/** A copy of a tiny checkpoint with the task's tokenizer beside it. */
+/** Copies a tiny checkpoint and adds the task's tokenizer. */
 function checkpoint(name: string): string {
   const path = join(folder, name);
   cpSync('test/fixtures/tiny-qwen2', path, { recursive: true });
@@ -123,7 +123,7 @@ test('a prompt longer than the limit, before anything is made', () =>
     /^Problem "held-out-\d+" has a prompt of \d+ tokens, but at most 24 fit /,
   ));
 
-/** A process of its own without a Vulkan driver. */
+/** Runs a separate process without a Vulkan driver. */
 function withoutAdapter(script: string, ...args: string[]) {
   const child = spawn(process.execPath, [script, ...args], {
     env: { ...process.env, VK_ICD_FILENAMES: '/nowhere/icd.json' },
@@ -131,7 +131,7 @@ function withoutAdapter(script: string, ...args: string[]) {
   return Promise.all([text(child.stdout), text(child.stderr), once(child, 'exit')]);
 }
 
-// Only Vulkan reads the variable: elsewhere a GPU is found all the same.
+// Only Vulkan reads the variable; on other systems a GPU is found anyway.
 test.runIf(process.platform === 'linux')('a driver that is not there', async () => {
   const [, stderr, [status]] = await withoutAdapter('scripts/webgrpo.mjs', 'train', CONFIG);
   expect(stderr).toMatch(/VK_ICD_FILENAMES is "\/nowhere\/icd\.json", but Dawn finds no adapter through it; /);
@@ -147,7 +147,7 @@ test.runIf(process.platform === 'linux').concurrent.each([
   const own = join(folder, command);
   const settings = words.some((word) => word.endsWith('.yaml')) ? [`trainer.defaultLocalDir=${own}`] : [];
   const [stdout, stderr, [status]] = await withoutAdapter(await bin(), command, ...words, ...settings);
-  // Vulkan's loader has warnings of its own before it.
+  // Vulkan's loader prints its own warnings first.
   expect(stderr).toMatch(/^WebGPU found no adapter\. [^\n]*\n$/m);
   expect(stderr).not.toMatch(/^(model|memory plan|warm start|an earlier run)/m);
   expect(stdout).toBe('');

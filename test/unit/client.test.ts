@@ -1,4 +1,7 @@
-/** The client that learns, without a GPU: its shapes, what it continues from, what it refuses, and what it leaves behind. */
+/**
+ * Tests the training client without a GPU: its shapes, the sequences that calls continue, refused requests, and that nothing is left
+ * behind.
+ */
 
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import type OpenAI from 'openai';
@@ -122,7 +125,7 @@ describe('what a call goes on from', () => {
     const said = [...tokenizer.encode('Four.'), tokenizer.eosTokenIds[0]];
     const next = tokenizer.encodeContinuation([{ role: 'user', content: 'Sure?' }]);
     expect([...second.contextIds]).toEqual([...first.contextIds, ...said, ...next]);
-    expect(second.requestId).toBe(first.requestId); // its cache goes on
+    expect(second.requestId).toBe(first.requestId); // its cache is reused
     expect(rows).toHaveLength(1);
     const { mask, logProbs } = rows[0].trajectory;
     expect([...mask]).toEqual([...said.map(() => 1), ...[...next].map(() => 0), ...said.map(() => 1)]);
@@ -207,7 +210,7 @@ describe('what a call goes on from', () => {
     const [first, fork] = client.trajectory.rows().map(({ trajectory }) => trajectory);
     const drawn = tokenizer.encode('Four.').length + 1;
     expect([...fork.responseIds.slice(0, drawn)]).toEqual([...first.responseIds.slice(0, drawn)]);
-    expect([...fork.mask.slice(0, drawn)]).toEqual(Array(drawn).fill(0)); // trained where it was drawn
+    expect([...fork.mask.slice(0, drawn)]).toEqual(Array(drawn).fill(0)); // trained in the sequence in which it was sampled
     expect(rollout.requests[2].promptLength).toBe(rollout.requests[0].promptLength);
   });
 
@@ -277,7 +280,7 @@ test('rows of a trajectory laid end to end: one reward, every drawn token once',
   const length = tokenizer.encode('Four.').length + 1;
   expect(drawn!.map(({ trajectory: { mask } }) => mask.reduce((sum, m) => sum + m, 0))).toEqual([3 * length, length]);
   expect(drawn![0].trajectory).toMatchObject({ numTurns: 3 });
-  // Three rows with a token that is not trained between two.
+  // Three rows with an untrained token between two of them.
   const row = Array<number>(length).fill(1);
   expect([...drawn![0].trajectory.mask]).toEqual([...row, 0, ...row, 0, ...row]);
   expect(metrics).toMatchObject({
@@ -309,7 +312,7 @@ describe('a checkpoint', () => {
   const SURE: MessageShape = { role: 'user', content: 'Sure?' };
   const vocabSize = tokenizer.vocabSize;
 
-  /** A complete group of two, and a group with an episode that has its reward and an open one: a reply, a fork, a call in flight. */
+  /** Saves a complete group of two, and a group with a rewarded and an open episode: a reply, a fork, a call in flight. */
   async function savedRun(limits: ClientLimits = {}) {
     const run = talkingRun({ limits });
     const { groups } = run.trainer;
@@ -350,7 +353,7 @@ describe('a checkpoint', () => {
     expect([going.id, going.name]).toEqual([open.id, '/mine']);
     const request = readRequest({ messages: [...QUESTION, FOUR, SURE] }, groups.served);
     await going.call(request);
-    // As the call that was in flight: the same tokens, and the same random numbers.
+    // Like the call that was in flight: the same tokens, and the same random numbers.
     const { contextIds, key } = rollout.requests.at(-1)!;
     expect(later.rollout.requests).toMatchObject([{ contextIds, key }]);
     going.reward(1);
@@ -381,7 +384,7 @@ describe('a checkpoint', () => {
     const before = groups.episodes;
     groups.restore(state, { vocabSize });
     expect([groups.complete, groups.incomplete, groups.size]).toEqual([1, 1, 4]);
-    expect(groups.episodes.slice(0, 2)).toEqual(before); // the very objects: their clients are held
+    expect(groups.episodes.slice(0, 2)).toEqual(before); // the same objects, because their clients hold them
     await end();
   });
 
@@ -443,7 +446,7 @@ describe('a lost device', () => {
     const waiting = groups.wait(9, stop);
     groups.handleDeviceLoss(old, gone);
     groups.handleDeviceLoss(old, gone);
-    groups.restore(undefined, { vocabSize: 0 }); // step 2 fails by it
+    groups.restore(undefined, { vocabSize: 0 }); // step 2 fails because of it
     await expect(underWay).rejects.toThrow(gone);
     await expect(waiting).rejects.toThrow(gone);
 
@@ -452,16 +455,16 @@ describe('a lost device', () => {
     const waits = client.chat.completions.create(again).finally(() => (isAnswered = true));
     groups.restore(saved, { vocabSize: vocabSizeOf(run) });
     await new Promise((resolve) => setImmediate(resolve));
-    expect([isAnswered, fresh.rollout.requests.length]).toEqual([false, 0]); // the weights are not there yet
+    expect([isAnswered, fresh.rollout.requests.length]).toEqual([false, 0]); // the weights are not restored yet
     groups.attach(fresh.engine);
-    groups.handleDeviceLoss(old, gone); // heard late
+    groups.handleDeviceLoss(old, gone); // a late second report
     expect([groups.version, groups.complete, groups.incomplete]).toEqual([0, 1, 1]); // without the pair of step 1
     await waits;
     expect(fresh.rollout.requests).toHaveLength(1);
     expect(client.trajectory.rows()[0].trajectory.numTurns).toBe(2);
     expect(await groups.ready(stop)).toBe(true);
     const { samples, metrics } = await groups.generate(1);
-    expect(samples).toEqual(taken); // what the failed step gave back
+    expect(samples).toEqual(taken); // the groups that the failed step returned
     expect(metrics).toMatchObject({ 'client/trajectories': 2, 'client/failed_calls': 1 });
     await run.trainer.close();
     expect(fresh.rollout.held.size).toBe(0);

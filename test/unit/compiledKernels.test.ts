@@ -1,4 +1,4 @@
-/** Pipelines that are compiled while others stand in for them: nobody ever waits for them. */
+/** Tests pipelines that compile while others replace them: no caller ever waits for them. */
 
 import { expect, test, vi } from 'vitest';
 import type { GpuCounters } from '../../src/gpu/counters.ts';

@@ -23,8 +23,8 @@ const parse = (yaml: string, ...overrides: string[]) => parseTrainConfig(yaml, {
 const KNOWN = new Set([TRAIN_SCHEMA, SFT_SCHEMA].flatMap((schema) => [...keysAndParts(schema)]));
 
 /**
- * The whole sentence of the InputError that `body` throws; whether file or override is blamed has its own test, overrides.test.ts. A refusal
- * is about keys that exist, or is one of a key that does not.
+ * Returns the complete message of the InputError that `body` throws. overrides.test.ts tests whether file or override is blamed. The
+ * message must be about keys that exist, or refuse one that does not.
  */
 function sentence(body: () => unknown): string {
   try {
@@ -166,7 +166,7 @@ test('an override sets nothing on objects elsewhere', () => {
 });
 
 test('sizes that hang, and sizes that no memory holds, are refused', () => {
-  // Tried one after another, 2 ** 40 sizes take longer than any limit of a test.
+  // Trying 2 ** 40 sizes one after another would exceed any limit of a test.
   expect(sentence(() => parse(MINIMAL, 'data.trainBatchSize=1000003', 'rollout.n=1'))).toContain(
     'nearest that do are 1 and 1000003',
   );
@@ -214,7 +214,7 @@ test.each([
   ['nothing', '', /^t\.yaml: "name" is missing/],
 ] as const)('YAML of %s ends in one sentence, soon', (_, text, expected) => {
   let message = '';
-  expect(processorMs(() => (message = sentence(() => parse(text))))).toBeLessThan(10_000); // a hang guard
+  expect(processorMs(() => (message = sentence(() => parse(text))))).toBeLessThan(10_000); // a guard against hanging
   expect(message).toMatch(expected);
   expect(message).not.toContain('\n');
 });
@@ -235,7 +235,7 @@ test('nothing that is read changes what every object inherits', () => {
   })).tree;
   const inherited = () => [Object.prototype, Array.prototype].map((prototype) => Reflect.ownKeys(prototype).length);
   const before = inherited();
-  vi.spyOn(console, 'warn').mockReturnValue(); // lines that are left out
+  vi.spyOn(console, 'warn').mockReturnValue(); // hides these lines
   const attempt = (body: () => unknown) => {
     try {
       body();

@@ -1,4 +1,7 @@
-/** What an editor shows of a key is what the schema says. test/e2e/pack.test.ts compares the printed types with the inferred ones. */
+/**
+ * Tests that the comment of a key in an editor equals the schema's text. test/e2e/pack.test.ts compares the printed types with the inferred
+ * ones.
+ */
 
 import { readFile } from 'node:fs/promises';
 import { expect, test } from 'vitest';

@@ -1,4 +1,4 @@
-/** `webgrpo generate`: its flags, and a conversation over the scheduler on a model of its decoder. */
+/** Tests `webgrpo generate`: its flags, and a conversation over the scheduler on a simulated decoder. */
 import { expect, test } from 'vitest';
 import { readArgs } from '../../src/cli/args.ts';
 import { Conversation } from '../../src/cli/generate/conversation.ts';
@@ -50,7 +50,7 @@ test('of a text, what may begin a stop string is held back', () => {
   expect(heldBack('aab', ['aabc', 'b'])).toBe(3);
 });
 
-/** Says the turns, one after the other, from what a slot's context holds. */
+/** Creates a conversation that replies with the turns in order, depending on what a slot's context holds. */
 function conversationThatSays(turns: string[], stop: string[] = [], contextLength = 200) {
   const promptIds = tokenizer.encodeChat([{ role: 'user', content: 'What is 1 + 1?' }]);
   const sizes = { maxNumSeqs: 1, slotCapacity: contextLength - promptIds.length, maxPrompts: 1 };
@@ -90,7 +90,7 @@ test('a chat goes on from its own cache, turn by turn, and its text comes in pie
   expect(cachedTokens).toBeGreaterThanOrEqual(before.prefillTokens + before.generatedTokens - 1);
   expect(prefillTokens).toBeLessThan(40);
   expect(pieces.join('')).toBe('It is 2.And 3 + ');
-  expect(conversation.say('Sure?')).toBe(true); // behind an end token that the model did not draw
+  expect(conversation.say('Sure?')).toBe(true); // after an end token that the model did not sample
   expect(await answer()).toMatchObject({ text: 'Yes.', stopReason: 'stop' });
   conversation.close();
 });

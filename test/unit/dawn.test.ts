@@ -11,7 +11,7 @@ test('one rest a turn while a result is awaited, however often one is asked for,
   for (let i = 0; i < 50; i++) {
     loop.begin();
     await turns(1);
-    loop.end(); // and the next is asked for in the same turn
+    loop.end(); // and the next request follows in the same turn of the event loop
   }
   loop.begin();
   await turns(1);

@@ -1,4 +1,4 @@
-/** The shipped environments and the example, played by scripted turns: maps that can be solved, rules, what turns earn. */
+/** Plays the shipped environments and the example with scripted turns: maps are solvable, rules hold, and turns earn the right rewards. */
 
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
@@ -138,7 +138,7 @@ describe('tic-tac-toe', () => {
         expect(sample.trajectory.stopReason).toBe('done');
         expect([0.5, 1]).toContain(sample.reward.score);
         if (strength === 1) expect(sample.reward.score).toBe(0.5);
-        expect(sample.messages.slice(0, -1)).toEqual(demo.slice(1)); // what it imitates is what it plays
+        expect(sample.messages.slice(0, -1)).toEqual(demo.slice(1)); // the demonstration equals a played sample
       }
     }
   });

@@ -1,4 +1,4 @@
-/** Environments without a GPU: what a sample sees of one, what a row may ask for, what goes wrong, and that all is freed. */
+/** Tests environments without a GPU: what a sample can see, what a dataset row can request, errors, and that all states are freed. */
 
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
@@ -17,7 +17,7 @@ import { run, samplesOf, ScriptedTurns, tokenizer } from '../scriptedTurns.ts';
 const none = { type: 'object', properties: {} } as const;
 const call = (name: string, args: object = {}) => `<tool_call>${JSON.stringify({ name, arguments: args })}</tool_call>`;
 
-/** What happened to each state. */
+/** Events of each state. */
 let log: string[] = [];
 const counter = defineEnvironment({
   name: 'counter',
@@ -347,7 +347,7 @@ test('whatever ends a sample, its state is closed exactly once, after the last t
 });
 
 describe('a checkpoint of a sample under way', () => {
-  /** Plays two turns, is saved, and continues in a new sample. */
+  /** Plays two turns, saves, and continues in a new sample. */
   async function resumed(environment: Environment) {
     const turns = [call('add', { by: 2 }), 'hm', call('read'), 'stop'];
     const limits = { maxResponseLength: 1000, contextLength: 2000 };

@@ -1,4 +1,4 @@
-/** Every file of examples/ stands in a document as it is, with the number of lines that a user writes. */
+/** Tests that every file of examples/ is quoted unchanged in a document, with the right number of lines. */
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
@@ -7,7 +7,7 @@ const documents = ['README.md', ...readdirSync('docs', { recursive: true, encodi
   .filter((name) => name.endsWith('.md'))
   .map((name) => readFileSync(name, 'utf8'));
 
-/** `<!-- examples/NAME, 12 lines -->`, then the file as a block of code. Lines with nothing on them are not counted. */
+/** Matches `<!-- examples/NAME, 12 lines -->`, then the file as a block of code. Empty lines are not counted. */
 const quoted = new Map(
   documents.flatMap((text) =>
     [...text.matchAll(/<!-- (examples\/[^,]+), (\d+) lines -->\n+```\w*\n([^]*?)```/g)].map(

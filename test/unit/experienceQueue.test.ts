@@ -15,7 +15,7 @@ const record = (key: string, tags: Tags = {}, tokens = 4): ExperienceRecord => (
 const records = (...keys: string[]) => keys.map((key) => record(key));
 const keysOf = (taken: ExperienceRecord[]) => taken.map(({ key }) => key);
 
-/** The states of promises after everything that is due has run. */
+/** Returns the states of promises after all pending microtasks have run. */
 async function settled(...promises: Promise<unknown>[]): Promise<string[]> {
   const states = promises.map(() => 'pending');
   promises.forEach((promise, i) => {

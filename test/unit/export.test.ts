@@ -1,4 +1,4 @@
-/** Exported runs: names that verl has, Parquet that can be read, Python that gives our numbers. */
+/** Tests exported runs: verl knows the names, Parquet is readable, and the Python computes our numbers. */
 
 import { execFileSync, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -54,7 +54,7 @@ test('every override is a name of verl, whatever the algorithm', () => {
   const known = JSON.parse(readFileSync('test/fixtures/verlKeys.json', 'utf8')) as { keys: string[] };
   for (const name of Object.keys(RECIPES)) {
     const { overrides } = verlRun(config(`algorithm.name=${name}`, 'rollout.n=4'), '$HERE');
-    // `++` adds a key that is not in the generated file, such as arguments of a reward manager.
+    // `++` adds a key that is missing in the generated file, such as arguments of a reward manager.
     expect(overrides.map(([key]) => key).filter((key) => !key.startsWith('++') && !known.keys.includes(key))).toEqual(
       [],
     );
@@ -123,7 +123,7 @@ test('TRL: evaluation, and settings that it has otherwise, are carried or named'
   expect(never.settings).not.toHaveProperty('eval_strategy');
   expect(never.settings).not.toHaveProperty('eval_steps');
   expect(never.said).toContain('trainer.testFreq 0');
-  // Two updates a step, or one.
+  // Two updates per step, or one.
   expect(of().said).toEqual(expect.arrayContaining(['actor.shuffle true', 'actor.lossAggMode token-mean']));
   const one = of('actor.ppoMiniBatchSize=16', 'actor.shuffle=false').said;
   expect(one.filter((start) => /shuffle|lossAggMode/.test(start))).toEqual([]);
@@ -168,7 +168,7 @@ test('TRL: calls are read by a response template, unless the model brings its ow
     defaults: { role: 'assistant' },
   });
   expect(await of('glm', 'rollout.multiTurn.format=glm')).toBeUndefined();
-  // TRL would take calls out of the text of a run that has none.
+  // For a run without tools, TRL would remove calls from the text.
   expect(await of('one turn', 'rollout.multiTurn.enable=false')).toBeUndefined();
   const model = await loadModelFiles(MODEL);
   const own = { ...model, tokenizerConfigJson: { ...model.tokenizerConfigJson, response_template: { own: true } } };
@@ -210,7 +210,7 @@ describe.each(['trl', 'verl'])('prompts of %s', (peer) => {
     async (name, overrides) => {
       const { template, prompt, turn } = stored[`${peer}: ${name}`];
       const { template: written, notCarried } = await exported(peer, name, overrides);
-      // When it differs, exportPeers.test.ts has to store the ids anew.
+      // If it differs, exportPeers.test.ts must store the ids again.
       expect(written).toBe(template);
       const ours = config(...overrides);
       const { customChatTemplate, path } = ours.model;
@@ -319,7 +319,7 @@ test.skipIf(!python)('the Python reward and calculator give our answers (skipped
     number[],
   ];
   expect(answers).toEqual(texts.map(extractAnswer));
-  // Half of a surrogate pair is no text that Python could print.
+  // Python cannot print half of a surrogate pair.
   const printable = (text: string) => text.replace(/[\ud800-\udfff]/, '\ufffd');
   expect(values.map((value, i) => [sums[i], value])).toEqual(sums.map((sum) => [sum, printable(calculate(sum))]));
   expect(scores).toEqual([1, 0]);

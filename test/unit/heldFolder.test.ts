@@ -1,4 +1,7 @@
-/** One run a folder: who has it, who is refused, what a killed process leaves, and a folder that is taken away under its run. */
+/**
+ * Tests the lock of a run folder: its holder, refused processes, the lock of a killed process, and a folder that is moved away during its
+ * run.
+ */
 
 import { spawn, spawnSync } from 'node:child_process';
 import {
@@ -32,7 +35,7 @@ beforeEach(() => {
 
 const lockFile = () => join(parent, '.run.lock');
 const written = () => JSON.parse(readFileSync(lockFile(), 'utf8')) as Record<string, unknown>;
-/** A lock as a process left it. */
+/** Writes a lock as a process left it. */
 const leave = (holder: object) =>
   writeFileSync(lockFile(), JSON.stringify({ host: hostname(), since: 'then', nonce: '0123456789ab', ...holder }));
 const deadPid = () => spawnSync(process.execPath, ['-e', '']).pid;
@@ -61,7 +64,7 @@ test('a process that lives refuses with its number and what to do', () => {
 
 test('locks of dead processes are taken over: gone, or its number given to another', () => {
   for (const dead of [{ pid: deadPid() }, { pid: process.pid, started: 'another boot 17' }]) {
-    // Elsewhere nothing tells a process from a later one with its number.
+    // Without /proc, a process cannot be distinguished from a later one with its id.
     if (dead.started !== undefined && process.platform !== 'linux') continue;
     leave(dead);
     const lock = lockFolder(folder);
@@ -74,7 +77,7 @@ test('locks of dead processes are taken over: gone, or its number given to anoth
 test('what killed processes left on their way to a lock is cleared', () => {
   const pid = deadPid();
   leave({ pid });
-  // One had the right to take the dead one's place, and died before it did.
+  // A process that was allowed to replace the dead one, and died before it did.
   const taker = { host: hostname(), since: 'then', nonce: 'ffffffffffff', pid };
   writeFileSync(`${lockFile()}.0123456789ab`, JSON.stringify(taker));
   lockFolder(folder).release();
@@ -115,9 +118,9 @@ test('of many that start at once exactly one has the folder, on a free one and o
     import { readSync } from 'node:fs';
     const { lockFolder } = await import(${JSON.stringify(join(code, 'src/cli/process/lock.js'))});
     console.log('ready');
-    readSync(0, new Uint8Array(1)); // all begin at a byte of the test
+    readSync(0, new Uint8Array(1)); // all start at a byte from the test
     try { lockFolder(process.argv[1]); console.log('won'); } catch (error) { console.log(error.name); }
-    setTimeout(() => {}, 60_000);`; // who has it keeps it until the last has tried
+    setTimeout(() => {}, 60_000);`; // the holder keeps the lock until the last has tried
   for (const isLeft of [false, true]) {
     if (isLeft) leave({ pid: deadPid() });
     const all = Array.from({ length: 8 }, () => {

@@ -1,4 +1,4 @@
-/** Downloads against a local server that behaves like a Hugging Face hub, and misbehaves on request. */
+/** Tests downloads from a local server that behaves like a Hugging Face hub, and misbehaves on request. */
 
 import { mkdtempSync, readFileSync } from 'node:fs';
 import { createServer, type ServerResponse } from 'node:http';
@@ -29,7 +29,7 @@ const CONFIG = parseModelConfig({
 const WEIGHTS = initWeights(CONFIG, 1);
 const text = (value: string) => new TextEncoder().encode(value);
 
-/** A checkpoint in two shards, with a tokenizer. */
+/** Returns a checkpoint in two shards, with a tokenizer. */
 function repository(): Map<string, Uint8Array> {
   const files: Map<string, Uint8Array> = saveCheckpoint({
     config: CONFIG,
@@ -101,7 +101,7 @@ test('a run that was ended half-way goes on in the next; a file that changed mea
       '(2 attempts). Check the network, then start again: it goes on where it stopped.',
   );
   hub.faults.clear();
-  // Other bytes of the same length under the same name: the ETag is another, so what was kept is no start of them.
+  // Other bytes of the same length under the same name. The ETag differs, so the partial download must not be continued.
   const other = hub.files.get(SHARD)!.slice();
   other[other.length - 2] ^= 1;
   hub.files.set(SHARD, other);
@@ -198,7 +198,7 @@ test('what the hub refuses, and a hub that is not there', async () => {
 });
 
 describe('the token', () => {
-  /** The authorization headers that a server at another address was sent. */
+  /** Returns the authorization headers that a server at another address received. */
   async function sentTo(options: HubOptions, model: (origin: string) => string) {
     const seen: (string | undefined)[] = [];
     const server = createServer((request, response) => {

@@ -1,4 +1,4 @@
-/** Samples in flight without a GPU: what a record gives back to a loop, and which states of a checkpoint are refused. */
+/** Tests samples in flight without a GPU: what a record returns to a loop, and which states of a checkpoint are refused. */
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { decodeGroups, encodeGroups, type SavedGroup } from '../../src/grpo/generate/savedGroups.ts';
@@ -42,7 +42,7 @@ const plain = defineTool({
 const both = [saving, plain].map(({ name }) => ({ name, args: {} }));
 let word = 'go on';
 
-/** Turn, both tools, a word, turn, both tools. */
+/** An agent loop: turn, both tools, a word, turn, both tools. */
 registerAgentLoop('in-flight', async (sample) => {
   await sample.generate();
   await sample.callTools(both);
@@ -52,7 +52,7 @@ registerAgentLoop('in-flight', async (sample) => {
   return 'completed';
 });
 
-/** Runs the loop; `hang` = its second turn never ends, and the record is what a checkpoint then keeps. */
+/** Runs the loop. With `hang`, its second turn never ends, and the record is then what a checkpoint contains. */
 async function start(record: SampleRecord, turns: string[], hang = false) {
   calls = [];
   const engine = new ScriptedTurns(turns);
@@ -93,7 +93,7 @@ test('a loop that is started again gets what it had received, and the engine the
   expect(again!.trajectory).toEqual(whole!.trajectory);
   expect(again!.messages).toEqual(whole!.messages);
   expect(again!.toolStates).toEqual({ saving: { n: 2 }, plain: { n: 2 } });
-  // The first call of `plain` is made again for its state; that of `saving` is not.
+  // The first call of `plain` is repeated to restore its state; that of `saving` is not.
   expect(calls).toEqual(['plain', 'saving', 'plain']);
 });
 
@@ -193,7 +193,7 @@ test.each<[string[], unknown, string]>([
   );
 });
 
-/** What webgrpo 0.1.0 wrote, by the kind of file. */
+/** States that webgrpo 0.1.0 wrote, by the kind of file. */
 const stored = JSON.parse(readFileSync('test/fixtures/tokens.json', 'utf8')) as {
   partialRollout: { parts: { inFlight: unknown } };
   client: unknown;

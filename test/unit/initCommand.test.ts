@@ -1,4 +1,4 @@
-/** `webgrpo init`: a folder that is whole, tests itself, and takes nobody's place. */
+/** Tests `webgrpo init`: the folder is complete, its own test passes, and existing files are kept. */
 
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, promises, readdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -15,7 +15,7 @@ import type { FileSystem } from '../../src/runs/fileSystem.ts';
 import { scriptedEngines, webgrpo } from '../commandLine.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'webgrpo-init-'));
-/** The disk below `root`, as a user who stands there sees it. */
+/** Returns the disk below `root`, as seen by a user in that folder. */
 const below = (files: FileSystem): FileSystem => ({
   ...files,
   exists: (path) => files.exists(join(root, path)),
@@ -43,7 +43,7 @@ test.each(Object.keys(TEMPLATES))(
   },
 );
 
-/** Trains two steps on the scripted engine, and says what its run folder has of them. */
+/** Trains two steps on the scripted engine, and returns the metrics in its run folder. */
 async function trained(config: string, ...overrides: string[]): Promise<Metrics[]> {
   const kept = mkdtempSync(join(tmpdir(), 'webgrpo-init-run-'));
   const settings = [

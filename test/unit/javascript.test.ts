@@ -3,14 +3,14 @@ import { type JavascriptLimits, javascriptTool, runJavascript } from '../../src/
 import { Sandbox } from '../../src/tasks/tools/sandbox.ts';
 import { run } from '../scriptedTurns.ts';
 
-/** Work alone ends programs here: by the clock none is ended but the one that says so. */
+/** Limits that end programs by their processor time only. One test uses the wall clock. */
 const LIMITS = { timeMs: 50, clockMs: 120_000, memoryBytes: 16 * 2 ** 20, maxOutput: 200 };
 const js = (code: string, limits: JavascriptLimits = LIMITS) => runJavascript(code, limits);
 
-// The limit that ends a hostile program, whatever the machine's speed.
+// Message of the limit that ends a hostile program, whatever the machine's speed.
 const WORK = 'Error: the program ran longer than 50 ms';
 const MEMORY = 'Error: InternalError: out of memory';
-/** Where little memory is left for the error itself. */
+/** Messages when little memory is left for the error itself. */
 const MEMORY_FULL = /^Error: (InternalError: out of memory|null|a value that cannot be shown)$/;
 const STACK = 'Error: InternalError: stack overflow';
 const PRINTED = 'Error: the program printed more than 200 characters';
@@ -191,11 +191,11 @@ const holding = () => process.getActiveResourcesInfo().filter((name) => name ===
 
 test('an idle worker does not keep Node alive', async () => {
   await js('1');
-  await new Promise((resolve) => setTimeout(resolve, 100)); // workers that were ended go
+  await new Promise((resolve) => setTimeout(resolve, 100)); // time for ended workers to disappear
   const held = holding();
   const sandbox = new Sandbox(1);
   await sandbox.run({ ...LIMITS, code: '1', seed: 0 });
-  expect(holding()).toBeLessThanOrEqual(held); // fewer where the test runner let go of one of its own meanwhile
+  expect(holding()).toBeLessThanOrEqual(held); // fewer if the test runner released one of its own meanwhile
   sandbox.close();
 });
 

@@ -1,4 +1,4 @@
-/** The task without code: what a line may be, how each reward compares, and what a user hears of a file that does not fit. */
+/** Tests the task without code: allowed lines, how each reward compares, and errors of a file that does not fit. */
 
 import fc from 'fast-check';
 import { mkdtempSync, writeFileSync } from 'node:fs';

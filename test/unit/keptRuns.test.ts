@@ -1,4 +1,4 @@
-/** What the page keeps of its runs: which checkpoints stay, what changed in words, a run as a .zip, a step that came out again. */
+/** Tests the page's saved runs: which checkpoints are kept, differences in words, a run as a .zip, and a repeated step. */
 
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';

@@ -1,4 +1,4 @@
-/** Kept steps: what is read back is what was written, bit for bit, and a file that is anything else is refused in one sentence. */
+/** Tests kept steps: they are read back bit for bit, and any other file is refused with one error message. */
 
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
@@ -15,7 +15,7 @@ const FILE = 'rollouts/step-7.safetensors';
 const float = fc.float({ noDefaultInfinity: true });
 const number = fc.double({ noDefaultInfinity: true });
 const id = fc.integer({ min: 0, max: 2 ** 17 });
-/** JSON that comes back as it was: -0 and undefined do not. */
+/** JSON values that survive a round trip: -0 and undefined do not. */
 const plain = fc.jsonValue({ maxDepth: 2 }).map((value) => JSON.parse(JSON.stringify(value)) as unknown);
 
 const trajectory = fc
@@ -68,7 +68,7 @@ const samples = fc.array(
   { minLength: 1, maxLength: 5 },
 );
 
-/** Advantages and what else a step may have, drawn for these samples. */
+/** Generates advantages and the other parts of a step for these samples. */
 const inputsOf = (drawn: readonly Sample[]) => {
   const perToken = fc.tuple(
     ...drawn.map(({ trajectory: { mask } }) =>
@@ -102,7 +102,7 @@ test('what is kept comes back bit for bit', async () => {
   await fc.assert(
     fc.asyncProperty(step, async ({ samples: wrote, advantages, inputs }) => {
       const { samples: read, ...rest } = await decodeStep(Buffer.from(await encodeStep(NAME, wrote, inputs)), FILE);
-      expect(read).toEqual(wrote); // fast-check makes objects without a prototype
+      expect(read).toEqual(wrote); // fast-check creates objects without a prototype
       const { klCoef, baselines, refLogProbs, oldLogProbs } = inputs.extras;
       expect(rest).toEqual({
         ...NAME,

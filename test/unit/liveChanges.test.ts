@@ -1,4 +1,4 @@
-/** Settings and rules that change during a run: a live change is what a resume under that setting would be. */
+/** Tests settings and rules that change during a run: a change equals a resume with that setting. */
 import { beforeAll, beforeEach, expect, test } from 'vitest';
 import { resolveTrainConfig } from '../../src/grpo/config/resolve.ts';
 import type { AsyncCustomLoss } from '../../src/grpo/losses/custom.ts';
@@ -40,7 +40,7 @@ async function steps(trainer: GrpoTrainer, count: number): Promise<void> {
   for (let i = 0; i < count; i++) await trainer.step();
 }
 
-/** As it comes back from files. */
+/** Returns the checkpoint as files would contain it. */
 const saved = ({ state, ...tensors }: Checkpoint): Checkpoint => ({
   ...tensors,
   state: parseTrainerState(JSON.stringify(state), 'state.json', undefined),

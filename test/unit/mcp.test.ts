@@ -1,4 +1,4 @@
-/** MCP tools: a real server over stdio and HTTP, and servers that misbehave. docs/guides/mcp.md has the table. */
+/** Tests MCP tools: a real server over stdio and HTTP, and servers that misbehave. docs/guides/mcp.md has the table. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
@@ -27,7 +27,7 @@ beforeAll(async () => {
 afterEach(async () => {
   vi.restoreAllMocks();
   await Promise.all(opened.splice(0).map((one) => one.close()));
-  // No server, no listener of ours is left.
+  // Without a server, none of our listeners remains.
   for (const event of ['exit', 'SIGINT', 'SIGTERM', 'SIGHUP'])
     expect(
       process
@@ -46,7 +46,7 @@ async function open(server: Parameters<typeof mcpTools>[0], options?: McpOptions
 
 const ROOM = { maxResponseLength: 900, contextLength: 1000, maxToolResponseLength: 400, toolTimeoutMs: 30_000 };
 
-/** What the model reads of one call, by the agent loop. */
+/** Returns what the model reads of one call, by the agent loop. */
 async function callOnce(tools: Tool[], name: string, args: unknown = {}, more: Parameters<typeof run>[1] = {}) {
   const call = `<tool_call>${JSON.stringify({ name, arguments: args })}</tool_call>`;
   const output = await run([call, '#### 1'], { tools, ...more, limits: { ...ROOM, ...more.limits } });
@@ -54,14 +54,14 @@ async function callOnce(tools: Tool[], name: string, args: unknown = {}, more: P
   return { ...output, text: message?.content };
 }
 
-/** Opens a misbehaving server and calls `fault`; the run of the sample must end as any other. */
+/** Opens a misbehaving server and calls `fault`. The sample must end normally. */
 async function fault(kind: string, options: McpOptions = {}, more: Parameters<typeof run>[1] = {}) {
   const mcp = await open(hostile(kind), options);
   const { text, trajectory } = await callOnce(mcp.tools, 'fault', {}, more);
   return { ...mcp, text, trajectory };
 }
 
-/** True once this process has seen the end of its child. */
+/** True once this process has received the exit of its child. */
 const isReaped = (pid: number): boolean => {
   try {
     return !process.kill(pid, 0);
@@ -73,7 +73,7 @@ const isReaped = (pid: number): boolean => {
 const isRunning = (pid: number): boolean => {
   try {
     process.kill(pid, 0);
-    // A zombie that its parent has not asked about yet has ended.
+    // A zombie, whose parent has not read its exit code yet, has ended.
     return !/^State:\s+Z/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'));
   } catch {
     return false;
@@ -87,7 +87,7 @@ const until = async (what: () => boolean) => {
 };
 const answers = async ({ tools }: McpTools) => (await callOnce(tools, 'echo', { a: 1 })).text;
 const WELL = '{"a":1}';
-/** A limit that no test waits out, in words and in milliseconds. */
+/** A limit in milliseconds that no test waits for, and its message. */
 const LIMIT = { timeoutMs: 1500, passed: 'Error: fault did not answer in 1.5 s' };
 
 describe('a real server', () => {
@@ -141,7 +141,7 @@ describe('a real server', () => {
   });
 });
 
-/** The real server over HTTP, on a port of its own. */
+/** Starts the real server over HTTP, on a separate port. */
 async function serve(kind: string, port = 20_000 + Math.floor(Math.random() * 20_000)) {
   const child = spawn(process.execPath, [EVERYTHING, kind], {
     env: { ...process.env, PORT: `${port}` },
@@ -187,7 +187,7 @@ describe('a server that misbehaves', () => {
     expect((await callOnce(mcp.tools, 'fault')).text).toBe('last words');
     const pid = Number(readFileSync(file, 'utf8'));
     await until(() => isReaped(pid));
-    for (let turn = 0; turn < 3; turn++) await new Promise(setImmediate); // the end of its output is read
+    for (let turn = 0; turn < 3; turn++) await new Promise(setImmediate); // until the end of its output is read
     expect(await answers(mcp)).toBe(WELL);
     expect(mcp.stats).toMatchObject({ errors: 0, lost: 1, reconnects: 1 });
   });
@@ -322,7 +322,7 @@ describe('a server that misbehaves', () => {
 });
 
 describe('a server over HTTP that misbehaves', () => {
-  /** Answers each request by `answer`, which may leave it to the plain answers below. */
+  /** Starts a server that answers each request by `answer`; undefined = by the default answers below. */
   async function listen(answer: (message: Asked, response: ServerResponse, request: IncomingMessage) => boolean) {
     const seen: { method: string; headers: IncomingHttpHeaders }[] = [];
     const server = createServer((request, response) => {
@@ -483,9 +483,9 @@ describe('sessions', () => {
 });
 
 describe('its processes end', () => {
-  /** It has so long to end by itself, and again after SIGTERM. */
+  /** Milliseconds that the process has to end, and again after SIGTERM. */
   const PATIENCE_MS = 1000;
-  /** A program that opens a server which starts a process of its own, and then ends in some way. */
+  /** Programs that open a server, which starts a process of its own, and then end in different ways. */
   const endings = { exit: 'process.exit(0)', throw: 'throw new Error("x")', 'Ctrl-C': 'setInterval(() => {}, 1000)' };
 
   test('when closed, also one that hears nothing, and what it has started', async () => {
@@ -507,7 +507,7 @@ describe('its processes end', () => {
     const file = join(folder, `pids-${how}`);
     const program = join(folder, `${how}.mjs`);
     const server = { command: process.execPath, args: [resolve('test/mcpServer.mjs'), 'child', file] };
-    // Built as the library is, since Node 20 reads no TypeScript.
+    // Built like the library, because Node 20 reads no TypeScript.
     const code = await bundled();
     writeFileSync(
       program,
@@ -523,7 +523,7 @@ describe('its processes end', () => {
   });
 });
 
-/** `webgrpo/mcp` as a file beside the tests, packages left to node_modules. */
+/** `webgrpo/mcp` bundled as a file next to the tests; packages stay in node_modules. */
 let bundle: Promise<string> | undefined;
 const bundled = () =>
   (bundle ??= (async () => {

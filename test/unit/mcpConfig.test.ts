@@ -1,4 +1,4 @@
-/** What MCP servers' schemas become, and MCP servers in a config. */
+/** Tests the conversion of MCP servers' schemas, and MCP servers in a config. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -18,7 +18,7 @@ describe('schemas of MCP tools', () => {
     const parameters = readInputSchema(schema, notes);
     return { parameters: parameters!, notes: Object.fromEntries(notes) };
   };
-  /** True if a constrained call may have these arguments. */
+  /** True if a constrained call can have these arguments. */
   const holds = (parameters: ToolSchema, args: unknown) => {
     const automaton = new ByteAutomaton(toolCallGrammar([{ name: 't', parameters }]));
     let state = automaton.start;
@@ -28,7 +28,7 @@ describe('schemas of MCP tools', () => {
   };
   const object = (properties: object, more: object = {}) => ({ type: 'object', properties, ...more });
 
-  // As tools of filesystem, git, fetch, github, postgres and playwright servers have them.
+  // Schemas like those of the filesystem, git, fetch, github, postgres and playwright servers.
   test.each<[name: string, schema: unknown, good: unknown[], bad: unknown[]]>([
     [
       'anyOf with null',

@@ -62,7 +62,7 @@ test("a step's metrics under verl's names", () => {
     'num_turns/mean': 3,
     'tool_call_counts/max': 3,
     'tool_call_counts/error_rate': 0.5,
-    // Of those that it applies to; the spread as TRL has it, by n - 1.
+    // Over the samples that have the reward; the spread as in TRL, divided by n - 1.
     'reward/format/mean': 0.5,
     'reward/format/std': 0,
     'reward/tone/mean': 3,
@@ -72,7 +72,7 @@ test("a step's metrics under verl's names", () => {
     'response/aborted_ratio': 0,
     frac_reward_zero_std: 0,
   });
-  // A text is in no metric.
+  // Texts do not become metrics.
   expect(Object.keys(metrics).filter((name) => name.includes('parsed'))).toEqual([]);
   expect(metrics['critic/advantages/mean']).toBeCloseTo(-1 / 3, 12);
   expect(metrics['response_length/p90']).toBeCloseTo(3.9, 12);
@@ -108,7 +108,7 @@ test('times per token: gen by response tokens, the update by all', () => {
   expect(metrics).toMatchObject({ 'timing_s/save': 9, 'perf/total_num_tokens': 15, 'perf/throughput': 5 });
 });
 
-/** All k-subsets of n samples of which the first c are right. */
+/** Returns all k-subsets of n samples, the first c of which are right. */
 function subsets(n: number, k: number): number[][] {
   if (k === 0) return [[]];
   return Array.from({ length: n }, (_, first) => first).flatMap((first) =>
@@ -165,19 +165,19 @@ test('best, worst and majority of k by bootstrap: their expectation, verl names,
   const accs = [1, 0, 0, 0];
   const metrics = bootstrapMetrics('t', [{ accs, preds: ['7', '5', '5', undefined] }]);
   const value = (name: string) => metrics[`val-core/t/acc/${name}`] ?? metrics[`val-aux/t/acc/${name}`];
-  // k draws with replacement, each right with p = 1/4: some right 1 - (3/4)^k, all right (1/4)^k.
+  // k samples with replacement, each right with p = 1/4: some right 1 - (3/4)^k, all right (1/4)^k.
   for (const k of [2, 4]) {
     expect(value(`best@${k}/mean`)).toBeCloseTo(1 - 0.75 ** k, 1);
     expect(value(`best@${k}/std`)).toBeCloseTo(Math.sqrt(0.75 ** k * (1 - 0.75 ** k)), 1);
     expect(value(`worst@${k}/mean`)).toBeCloseTo(0.25 ** k, 1);
   }
-  // Of two drawn answers the first decides unless they agree: right with p = 1/4.
+  // Of two sampled answers the first decides unless they agree: right with p = 1/4.
   expect(value('maj@2/mean')).toBeCloseTo(0.25, 1);
-  expect(value('std@4')).toBeCloseTo(Math.sqrt(0.1875), 12); // numpy's: of the population
+  expect(value('std@4')).toBeCloseTo(Math.sqrt(0.1875), 12); // like numpy: of the population
   expect(Object.keys(metrics).filter((name) => name.startsWith('val-core/'))).toEqual(
     ['best@4/mean', 'best@4/std', 'maj@4/mean', 'maj@4/std'].map((name) => `val-core/t/acc/${name}`),
   );
-  // The larger vote wins whatever else was drawn: here all agree but one.
+  // The larger vote always wins: here all but one agree.
   const agreed = bootstrapMetrics('t', [
     { accs: [1, 1, 1, 1, 1, 1, 1, 0], preds: [...Array<string>(7).fill('a'), 'b'] },
   ]);

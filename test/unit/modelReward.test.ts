@@ -14,7 +14,7 @@ const sample: ScoredSample = {
   responseTokens: 3,
 };
 
-// The pipeline is a stand-in here; real ones are run in transformersModels.test.ts.
+// The pipeline is simulated here; transformersModels.test.ts runs real ones.
 const classify: Classifier = (text) =>
   Promise.resolve([
     { label: 'good', score: text.includes('#### 4') ? 0.75 : 0.25 },
